@@ -1,0 +1,151 @@
+// Package tensor holds dense arrays by name: the one value that parameters, messages, checkpoints and
+// graph inputs and outputs are made of.
+package tensor
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Tensor is a dense row-major array of float32 or, for indices and labels, of int64.
+// Data is used by a float tensor, Ints by an integer one; the other is nil.
+type Tensor struct {
+	Shape []int
+	Data  []float32
+	Ints  []int64
+}
+
+// New returns a zeroed float tensor.
+func New(shape ...int) *Tensor {
+	return &Tensor{Shape: slices.Clone(shape), Data: make([]float32, Size(shape))}
+}
+
+// Of wraps data, which must hold the product of shape values, without copying.
+func Of(data []float32, shape ...int) *Tensor {
+	if len(data) != Size(shape) {
+		panic(fmt.Sprintf("tensor.Of: %d values for shape %v", len(data), shape))
+	}
+	return &Tensor{Shape: slices.Clone(shape), Data: data}
+}
+
+// OfInts wraps integer data, which must hold the product of shape values, without copying.
+func OfInts(data []int64, shape ...int) *Tensor {
+	if len(data) != Size(shape) {
+		panic(fmt.Sprintf("tensor.OfInts: %d values for shape %v", len(data), shape))
+	}
+	return &Tensor{Shape: slices.Clone(shape), Ints: data}
+}
+
+// Scalar returns a float tensor of rank 0.
+func Scalar(v float32) *Tensor { return &Tensor{Shape: []int{}, Data: []float32{v}} }
+
+// Size is the number of elements of a shape; 1 for rank 0.
+func Size(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
+}
+
+// IsInt tells whether t holds int64 values.
+func (t *Tensor) IsInt() bool { return t.Ints != nil && t.Data == nil }
+
+// Len is the number of elements.
+func (t *Tensor) Len() int {
+	if t.IsInt() {
+		return len(t.Ints)
+	}
+	return len(t.Data)
+}
+
+// Bytes is the size of the elements in bytes: 4 for a float, 8 for an integer.
+func (t *Tensor) Bytes() int { return 4*len(t.Data) + 8*len(t.Ints) }
+
+// Clone copies t.
+func (t *Tensor) Clone() *Tensor {
+	return &Tensor{Shape: slices.Clone(t.Shape), Data: slices.Clone(t.Data), Ints: slices.Clone(t.Ints)}
+}
+
+// Row returns row i of the first axis as a view on the same data.
+func (t *Tensor) Row(i int) *Tensor {
+	n := Size(t.Shape[1:])
+	r := &Tensor{Shape: t.Shape[1:]}
+	if t.IsInt() {
+		r.Ints = t.Ints[i*n : (i+1)*n]
+	} else {
+		r.Data = t.Data[i*n : (i+1)*n]
+	}
+	return r
+}
+
+// Rows copies the given rows of the first axis, in that order.
+func (t *Tensor) Rows(index []int) *Tensor {
+	n := Size(t.Shape[1:])
+	out := &Tensor{Shape: append([]int{len(index)}, t.Shape[1:]...)}
+	if t.IsInt() {
+		out.Ints = make([]int64, 0, n*len(index))
+	} else {
+		out.Data = make([]float32, 0, n*len(index))
+	}
+	for _, i := range index {
+		if t.IsInt() {
+			out.Ints = append(out.Ints, t.Ints[i*n:(i+1)*n]...)
+		} else {
+			out.Data = append(out.Data, t.Data[i*n:(i+1)*n]...)
+		}
+	}
+	return out
+}
+
+// Axpy adds a*x to t element by element; shapes must agree.
+func (t *Tensor) Axpy(a float64, x *Tensor) {
+	if len(t.Data) != len(x.Data) {
+		panic(fmt.Sprintf("tensor.Axpy: shapes %v and %v", t.Shape, x.Shape))
+	}
+	for i, v := range x.Data {
+		t.Data[i] = float32(float64(t.Data[i]) + a*float64(v))
+	}
+}
+
+// Norm is the Euclidean norm, summed in float64.
+func (t *Tensor) Norm() float64 {
+	s := 0.0
+	for _, v := range t.Data {
+		s += float64(v) * float64(v)
+	}
+	return math.Sqrt(s)
+}
+
+// Finite reports the index of the first NaN or infinite element, or -1 when there is none.
+func (t *Tensor) Finite() int {
+	for i, v := range t.Data {
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return i
+		}
+	}
+	return -1
+}
+
+// MaxAbs is the largest absolute value; 0 for an empty tensor.
+func (t *Tensor) MaxAbs() float64 {
+	m := 0.0
+	for _, v := range t.Data {
+		m = max(m, math.Abs(float64(v)))
+	}
+	return m
+}
+
+// SameShape tells whether t and x have the same shape and kind.
+func (t *Tensor) SameShape(x *Tensor) bool {
+	return slices.Equal(t.Shape, x.Shape) && t.IsInt() == x.IsInt()
+}
+
+// String gives kind and shape, for messages.
+func (t *Tensor) String() string {
+	if t.IsInt() {
+		return fmt.Sprintf("int64%v", t.Shape)
+	}
+	return fmt.Sprintf("float32%v", t.Shape)
+}
