@@ -1,0 +1,125 @@
+package tokenizer
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// hfFile is the part of Hugging Face's tokenizer.json that says what a CLIP
+// vocabulary is. Everything else in that file is the same for every CLIP.
+type hfFile struct {
+	Added []hfAdded `json:"added_tokens"`
+	Model hfModel   `json:"model"`
+}
+
+type hfAdded struct {
+	ID      int    `json:"id"`
+	Content string `json:"content"`
+}
+
+type hfModel struct {
+	Type      string         `json:"type"`
+	EndOfWord string         `json:"end_of_word_suffix"`
+	Vocab     map[string]int `json:"vocab"`
+	Merges    []hfPair       `json:"merges"`
+}
+
+// hfPair is written "left right" by older releases and ["left","right"] by newer ones.
+type hfPair pair
+
+func (p *hfPair) UnmarshalJSON(data []byte) error {
+	if len(data) > 0 && data[0] == '"' {
+		var line string
+		if err := json.Unmarshal(data, &line); err != nil {
+			return err
+		}
+		m, err := splitPair(line)
+		*p = hfPair(m)
+		return err
+	}
+	var list []string
+	if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	m, err := splitPair(strings.Join(list, " "))
+	*p = hfPair(m)
+	return err
+}
+
+// hfHead is what tokenizer.json says before its model: special tokens, cleaning,
+// the word pattern, and the sequence of start, text and end.
+const hfHead = `{
+"version": "1.0",
+"truncation": null,
+"padding": null,
+"added_tokens": [
+{"id": %[1]d, "content": %[3]q, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true},
+{"id": %[2]d, "content": %[4]q, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}
+],
+"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "}, {"type": "Lowercase"}]},
+"pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+{"type": "Split", "pattern": {"Regex": "'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+"}, "behavior": "Removed", "invert": true},
+{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]},
+"post_processor": {"type": "RobertaProcessing", "sep": [%[4]q, %[2]d], "cls": [%[3]q, %[1]d], "trim_offsets": false, "add_prefix_space": false},
+"decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+"model": {
+"type": "BPE", "dropout": null, "unk_token": %[4]q, "continuing_subword_prefix": "", "end_of_word_suffix": "</w>", "fuse_unk": false, "byte_fallback": false,
+"vocab": {
+`
+
+// Write stores the vocabulary as Hugging Face's tokenizer.json, tokens in the
+// order of their ids: the same vocabulary always gives the same bytes.
+func (t *Tokenizer) Write(w io.Writer) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, hfHead, t.sos, t.eot, StartOfText, EndOfText)
+	first := true
+	for id := range t.size {
+		token, ok := t.tokens[id]
+		if !ok {
+			continue
+		}
+		if !first {
+			b.WriteString(",\n")
+		}
+		first = false
+		fmt.Fprintf(&b, "%s: %d", jsonString(token), id)
+	}
+	b.WriteString("},\n\"merges\": [\n")
+	for i, m := range t.merges {
+		if i > 0 {
+			b.WriteString(",\n")
+		}
+		b.WriteString(jsonString(m.left + " " + m.right))
+	}
+	b.WriteString("]\n}\n}\n")
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// WriteHF writes tokenizer.json into a folder that exists. Load reads it back,
+// and so do Hugging Face's tokenizers.
+func (t *Tokenizer) WriteHF(dir string) error {
+	var b bytes.Buffer
+	if err := t.Write(&b); err != nil {
+		return fmt.Errorf("tokenizer: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, jsonName), b.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("tokenizer: %w", err)
+	}
+	return nil
+}
+
+func jsonString(s string) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(s); err != nil {
+		return `""`
+	}
+	return string(bytes.TrimSpace(b.Bytes()))
+}

@@ -1,0 +1,209 @@
+// Package tokenizer is CLIP's lower-cased byte-pair tokenizer.
+//
+// Sources: Radford et al., "Learning Transferable Visual Models From Natural
+// Language Supervision" (ICML 2021), section 2.4, and its published code;
+// Sennrich et al., "Neural Machine Translation of Rare Words with Subword
+// Units" (ACL 2016), algorithm 1, for the merge loop.
+//
+// A text is cleaned (see Clean), cut into words, and every word's UTF-8 bytes
+// are joined pair by pair, lowest merge first. The last piece of a word carries
+// the mark </w>. No Go library does this: those that read tokenizer.json wrap
+// the Rust one with cgo, which the models floor must do without.
+package tokenizer
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"unicode/utf8"
+)
+
+const (
+	// StartOfText and EndOfText are the two special tokens of every CLIP vocabulary.
+	StartOfText = "<|startoftext|>"
+	EndOfText   = "<|endoftext|>"
+
+	// CLIPMerges is how many merges OpenAI's models use: 256 bytes, 256 bytes
+	// that end a word, these merges and two special tokens make 49,408 tokens.
+	CLIPMerges = 49408 - 2*256 - 2
+
+	wordEnd = "</w>"
+
+	// maxText bounds the work of one Encode, in bytes: the merge loop may take
+	// time quadratic in the length of a word.
+	maxText = 16 << 10
+	// maxCached bounds the words whose pieces are remembered.
+	maxCached = 1 << 15
+)
+
+// Tokenizer turns text into token ids and back. It is safe for concurrent use.
+type Tokenizer struct {
+	tokens   map[int]string
+	ids      map[string]int
+	merges   []pair
+	join     map[[2]int]merge
+	inner    [256]int // id of a byte inside a word, -1 where the vocabulary has none
+	final    [256]int // id of a byte that ends a word
+	size     int
+	sos, eot int
+
+	mu    sync.RWMutex
+	cache map[string][]int
+}
+
+type pair struct{ left, right string }
+
+type merge struct{ rank, id int }
+
+// SOS is the id of the token that starts every sequence.
+func (t *Tokenizer) SOS() int { return t.sos }
+
+// EOT is the id of the token that ends every sequence.
+func (t *Tokenizer) EOT() int { return t.eot }
+
+// VocabSize is one more than the largest id: the rows that the token embedding needs.
+func (t *Tokenizer) VocabSize() int { return t.size }
+
+// Encode gives the ids of a text without SOS and EOT. It fails on text that is
+// not UTF-8, is longer than 16 KiB, or holds a byte that the vocabulary lacks
+// (a complete vocabulary has all 256). The special tokens written out in the
+// text become their ids, as in the published code.
+func (t *Tokenizer) Encode(text string) ([]int, error) {
+	if len(text) > maxText {
+		return nil, fmt.Errorf("tokenizer: text %s has %d bytes, the limit is %d: shorten it", quote(text), len(text), maxText)
+	}
+	if !utf8.ValidString(text) {
+		return nil, fmt.Errorf("tokenizer: text %s is not valid UTF-8", quote(text))
+	}
+	ids := []int{}
+	for _, w := range words(Clean(text)) {
+		pieces, err := t.word(w)
+		if err != nil {
+			return nil, fmt.Errorf("tokenizer: text %s: %w", quote(text), err)
+		}
+		ids = append(ids, pieces...)
+	}
+	return ids, nil
+}
+
+// Sequence gives SOS, the ids of a text and EOT, padded with zeros to context
+// tokens. A text that does not fit is an error: cutting it would silently
+// change what is classified.
+func (t *Tokenizer) Sequence(text string, context int) ([]int64, error) {
+	ids, err := t.Encode(text)
+	if err != nil {
+		return nil, err
+	}
+	n := len(ids) + 2
+	if n > context {
+		return nil, fmt.Errorf("tokenizer: text %s takes %d tokens with start and end, the context has %d: shorten it",
+			quote(text), n, context)
+	}
+	seq := make([]int64, context)
+	seq[0] = int64(t.sos)
+	for i, id := range ids {
+		seq[i+1] = int64(id)
+	}
+	seq[n-1] = int64(t.eot)
+	return seq, nil
+}
+
+// Decode gives the text of ids: words apart by one space, so "can't" comes back
+// as "can 't". Ids that the vocabulary lacks, and bytes that are not UTF-8, come
+// back as U+FFFD.
+func (t *Tokenizer) Decode(ids []int) string {
+	var out []byte
+	for _, id := range ids {
+		token, ok := t.tokens[id]
+		switch {
+		case !ok:
+			out = append(out, "\ufffd"...)
+		case id == t.sos || id == t.eot:
+			out = append(append(out, token...), ' ')
+		default:
+			body, ends := strings.CutSuffix(token, wordEnd)
+			for _, r := range body {
+				if b, ok := byteOf[r]; ok {
+					out = append(out, b)
+				} else {
+					out = utf8.AppendRune(out, r)
+				}
+			}
+			if ends {
+				out = append(out, ' ')
+			}
+		}
+	}
+	return strings.TrimSuffix(strings.ToValidUTF8(string(out), "\ufffd"), " ")
+}
+
+// word gives the pieces of one word, which is not empty.
+func (t *Tokenizer) word(w string) ([]int, error) {
+	switch w {
+	case StartOfText:
+		return []int{t.sos}, nil
+	case EndOfText:
+		return []int{t.eot}, nil
+	}
+	t.mu.RLock()
+	ids, ok := t.cache[w]
+	t.mu.RUnlock()
+	if ok {
+		return ids, nil
+	}
+	ids = t.split(w)
+	for i, id := range ids {
+		if id < 0 {
+			return nil, fmt.Errorf("word %s: the vocabulary has no token for piece %d of %d", quote(w), i+1, len(ids))
+		}
+	}
+	t.mu.Lock()
+	if len(t.cache) < maxCached {
+		t.cache[strings.Clone(w)] = ids
+	}
+	t.mu.Unlock()
+	return ids, nil
+}
+
+// split runs the merge loop: the pair of lowest rank is joined everywhere, from
+// left to right, until no known pair is left. A byte without token is -1.
+func (t *Tokenizer) split(w string) []int {
+	ids := make([]int, len(w))
+	for i := range len(w) {
+		ids[i] = t.inner[w[i]]
+	}
+	ids[len(w)-1] = t.final[w[len(w)-1]]
+	for {
+		var best [2]int
+		var found merge
+		ok := false
+		for i := 0; i+1 < len(ids); i++ {
+			p := [2]int{ids[i], ids[i+1]}
+			if m, known := t.join[p]; known && (!ok || m.rank < found.rank) {
+				best, found, ok = p, m, true
+			}
+		}
+		if !ok {
+			return ids
+		}
+		n := 0
+		for i := 0; i < len(ids); i++ {
+			if i+1 < len(ids) && ids[i] == best[0] && ids[i+1] == best[1] {
+				ids[n] = found.id
+				i++
+			} else {
+				ids[n] = ids[i]
+			}
+			n++
+		}
+		ids = ids[:n]
+	}
+}
+
+// quote shows at most the first 60 characters of a text.
+func quote(s string) string {
+	if r := []rune(s); len(r) > 60 {
+		return fmt.Sprintf("%q...", string(r[:60]))
+	}
+	return fmt.Sprintf("%q", s)
+}

@@ -1,0 +1,258 @@
+package tokenizer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func small(t testing.TB) *Tokenizer {
+	t.Helper()
+	f, err := os.Open("testdata/merges-1000.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	tok, err := FromMerges(f, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+// full is CLIP's own vocabulary, which lies in the shared data beside the checkout.
+func full(t testing.TB) *Tokenizer {
+	t.Helper()
+	dir, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	path := filepath.Join(dir, "../shared/data/clip-vocab/bpe_simple_vocab_16e6.txt.gz")
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		t.Skip("no shared data")
+	}
+	tok, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+type goldenCase struct {
+	Text, Clean string
+	Full, Small []int
+}
+
+// golden holds what tools/golden/tokenizer.py computed with ftfy, regex and
+// merges on strings.
+func golden(t testing.TB) []goldenCase {
+	t.Helper()
+	data, err := os.ReadFile("testdata/golden.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []goldenCase
+	if err := json.Unmarshal(data, &cases); err != nil {
+		t.Fatal(err)
+	}
+	return cases
+}
+
+func TestGoldenSmall(t *testing.T) {
+	tok := small(t)
+	if tok.VocabSize() != 1514 || tok.SOS() != 1512 || tok.EOT() != 1513 {
+		t.Fatalf("size %d, start %d, end %d", tok.VocabSize(), tok.SOS(), tok.EOT())
+	}
+	for _, c := range golden(t) {
+		if got := Clean(c.Text); got != c.Clean {
+			t.Errorf("Clean(%q) = %q, want %q", c.Text, got, c.Clean)
+		}
+		got, err := tok.Encode(c.Text)
+		if err != nil || !slices.Equal(got, c.Small) {
+			t.Errorf("Encode(%q) = %v, %v, want %v", c.Text, got, err, c.Small)
+		}
+	}
+}
+
+func TestGoldenFull(t *testing.T) {
+	tok := full(t)
+	if tok.VocabSize() != 49408 || tok.SOS() != 49406 || tok.EOT() != 49407 {
+		t.Fatalf("size %d, start %d, end %d", tok.VocabSize(), tok.SOS(), tok.EOT())
+	}
+	for _, c := range golden(t) {
+		got, err := tok.Encode(c.Text)
+		if err != nil || !slices.Equal(got, c.Full) {
+			t.Errorf("Encode(%q) = %v, %v, want %v", c.Text, got, err, c.Full)
+		}
+	}
+}
+
+// TestSequence uses the ids printed in the README of OpenAI's CLIP for "a diagram".
+func TestSequence(t *testing.T) {
+	tok := full(t)
+	got, err := tok.Sequence("a diagram", 77)
+	want := append([]int64{49406, 320, 22697, 49407}, make([]int64, 73)...)
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if _, err := tok.Sequence("a diagram", 4); err != nil {
+		t.Errorf("a text that just fits: %v", err)
+	}
+	_, err = tok.Sequence("a diagram", 3)
+	want2 := `tokenizer: text "a diagram" takes 4 tokens with start and end, the context has 3: shorten it`
+	if err == nil || err.Error() != want2 {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestMergeOrder is worked out by hand: with merges a b, ab c, b c</w> the word
+// "abc" has pairs (a,b) of rank 0 and (b,c</w>) of rank 2; the first joins, and
+// (ab,c</w>) is no merge because the one listed joins a c inside a word.
+func TestMergeOrder(t *testing.T) {
+	tok, err := FromMerges(strings.NewReader("#version: 0.2\na b\nab c\nb c</w>\n"), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := tok.Encode("ABC abcd bc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Letters start at '!' = 0, so c = 66 and d = 67; with </w> add 256; merges start at 512.
+	if want := []int{512, 66 + 256, 513, 67 + 256, 514}; !slices.Equal(ids, want) {
+		t.Errorf("got %v, want %v", ids, want)
+	}
+	if got := tok.Decode(append(ids, tok.EOT(), 9999)); got != "abc abcd bc <|endoftext|> \ufffd" {
+		t.Errorf("Decode: %q", got)
+	}
+}
+
+func TestEncodeErrors(t *testing.T) {
+	tok := small(t)
+	for text, want := range map[string]string{
+		"a\xffb":                     "not valid UTF-8",
+		strings.Repeat("a", 1<<14+1): "the limit is 16384",
+	} {
+		if _, err := tok.Encode(text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("Encode(%.20q): %v", text, err)
+		}
+	}
+}
+
+// TestWriteLoad stores a vocabulary and reads it back, from the folder and from
+// the two older files made out of it.
+func TestWriteLoad(t *testing.T) {
+	tok := small(t)
+	dir := t.TempDir()
+	if err := tok.WriteHF(dir); err != nil {
+		t.Fatal(err)
+	}
+	first, err := os.ReadFile(filepath.Join(dir, "tokenizer.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !json.Valid(first) {
+		t.Fatal("tokenizer.json is not JSON")
+	}
+	back, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, tok, back)
+	var again bytes.Buffer
+	if err := back.Write(&again); err != nil || !bytes.Equal(first, again.Bytes()) {
+		t.Errorf("written again: %v, equal %v", err, bytes.Equal(first, again.Bytes()))
+	}
+
+	old := t.TempDir()
+	vocab, err := json.Marshal(tok.ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	merges, err := os.ReadFile("testdata/merges-1000.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"vocab.json": vocab, "merges.txt": merges} {
+		if err := os.WriteFile(filepath.Join(old, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{old, filepath.Join(old, "vocab.json"), filepath.Join(old, "merges.txt")} {
+		back, err := Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, tok, back)
+	}
+}
+
+func same(t *testing.T, a, b *Tokenizer) {
+	t.Helper()
+	if d := cmp.Diff(a.ids, b.ids); d != "" {
+		t.Error(d)
+	}
+	if !slices.Equal(a.merges, b.merges) || a.VocabSize() != b.VocabSize() || a.SOS() != b.SOS() || a.EOT() != b.EOT() {
+		t.Error("merges, size or special tokens differ")
+	}
+}
+
+// TestIncompleteVocabulary has gaps in its ids and few bytes, as small test
+// models have, and merges in both of Hugging Face's spellings.
+func TestIncompleteVocabulary(t *testing.T) {
+	const head = `{"added_tokens":[{"id":9,"content":"<|startoftext|>"},{"id":7,"content":"<|endoftext|>"}],
+		"model":{"type":"BPE","end_of_word_suffix":"</w>","vocab":{"l":0,"o":1,"w</w>":2,"lo":3,"low</w>":4,"<|endoftext|>":7},"merges":`
+	for _, merges := range []string{`["l o","lo w</w>"]`, `[["l","o"],["lo","w</w>"]]`} {
+		tok, err := readHF(strings.NewReader(head + merges + `}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tok.VocabSize() != 10 || tok.SOS() != 9 || tok.EOT() != 7 {
+			t.Errorf("size %d, start %d, end %d", tok.VocabSize(), tok.SOS(), tok.EOT())
+		}
+		if ids, err := tok.Encode("Low"); err != nil || !slices.Equal(ids, []int{4}) {
+			t.Errorf("low: %v, %v", ids, err)
+		}
+		if _, err := tok.Encode("low x"); err == nil || !strings.Contains(err.Error(), `word "x": the vocabulary has no token`) {
+			t.Errorf("x: %v", err)
+		}
+	}
+}
+
+func TestConcurrentEncode(t *testing.T) {
+	tok := small(t)
+	cases := golden(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for _, c := range cases {
+				if got, err := tok.Encode(c.Text); err != nil || !slices.Equal(got, c.Small) {
+					t.Errorf("Encode(%q) = %v, %v", c.Text, got, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func BenchmarkEncode(b *testing.B) {
+	tok := small(b)
+	for b.Loop() {
+		if _, err := tok.Encode("a low resolution photo of the hard to see Yorkshire Terrier."); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
