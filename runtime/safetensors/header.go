@@ -1,0 +1,209 @@
+package safetensors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"slices"
+	"strings"
+)
+
+const (
+	metadataKey = "__metadata__"
+	maxHeader   = 100_000_000 // bytes; the limit of the reference implementation
+	maxRank     = 64
+)
+
+// entry is one tensor of a header; begin and end are absolute byte offsets in the file.
+type entry struct {
+	dtype      string
+	shape      []int
+	begin, end int64
+}
+
+// readHeader reads and checks the header of a file of size bytes: the tensors lie side by side from the end of the header
+// to the end of the file, without gap or overlap, and each is as long as its dtype and shape say.
+func readHeader(r io.ReaderAt, size int64) (map[string]entry, map[string]string, error) {
+	var prefix [8]byte
+	if size < 8 {
+		return nil, nil, fmt.Errorf("%d bytes is too short for the 8-byte header length; the file is truncated or not safetensors", size)
+	}
+	if err := readFull(r, prefix[:], 0); err != nil {
+		return nil, nil, err
+	}
+	n := binary.LittleEndian.Uint64(prefix[:])
+	if n > maxHeader {
+		return nil, nil, fmt.Errorf("header length %d is above the limit of %d; not a safetensors file", n, maxHeader)
+	}
+	if int64(n) > size-8 {
+		return nil, nil, fmt.Errorf("header length %d runs past the end of the file of %d bytes; the file is truncated", n, size)
+	}
+	raw := make([]byte, n)
+	if err := readFull(r, raw, 8); err != nil {
+		return nil, nil, err
+	}
+	if len(raw) == 0 || raw[0] != '{' {
+		return nil, nil, errors.New("header does not start with '{'; not a safetensors file")
+	}
+	tensors, meta, err := parseHeader(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := place(tensors, 8+int64(n), size); err != nil {
+		return nil, nil, err
+	}
+	return tensors, meta, nil
+}
+
+// parseHeader walks the JSON token by token, because encoding/json would let the last of two equal names win.
+func parseHeader(raw []byte) (map[string]entry, map[string]string, error) {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := dec.Token(); err != nil {
+		return nil, nil, fmt.Errorf("header is not JSON: %w", err)
+	}
+	tensors := map[string]entry{}
+	var meta map[string]string
+	seen := map[string]bool{}
+	for dec.More() {
+		tok, err := dec.Token()
+		if err != nil {
+			return nil, nil, fmt.Errorf("header is not JSON: %w", err)
+		}
+		name := tok.(string)
+		if seen[name] {
+			return nil, nil, fmt.Errorf("name %q appears twice in the header", name)
+		}
+		seen[name] = true
+		if name == metadataKey {
+			if err := dec.Decode(&meta); err != nil {
+				return nil, nil, fmt.Errorf("%s is not a map of strings: %w", metadataKey, err)
+			}
+			continue
+		}
+		e, err := parseEntry(dec)
+		if err != nil {
+			return nil, nil, fmt.Errorf("tensor %q: %w", name, err)
+		}
+		tensors[name] = e
+	}
+	if _, err := dec.Token(); err != nil {
+		return nil, nil, fmt.Errorf("header is not JSON: %w", err)
+	}
+	if rest := bytes.Trim(raw[dec.InputOffset():], " \t\r\n"); len(rest) > 0 {
+		return nil, nil, fmt.Errorf("%d bytes follow the JSON object of the header", len(rest))
+	}
+	return tensors, meta, nil
+}
+
+func parseEntry(dec *json.Decoder) (entry, error) {
+	var e struct {
+		DType   *string  `json:"dtype"`
+		Shape   *[]int64 `json:"shape"`
+		Offsets *[]int64 `json:"data_offsets"`
+	}
+	if err := dec.Decode(&e); err != nil {
+		return entry{}, fmt.Errorf("bad entry: %w", err)
+	}
+	if e.DType == nil || e.Shape == nil || e.Offsets == nil || len(*e.Offsets) != 2 {
+		return entry{}, errors.New("an entry needs dtype, shape and two data_offsets")
+	}
+	unit, ok := elementSize[*e.DType]
+	if !ok {
+		return entry{}, fmt.Errorf("unknown dtype %q", *e.DType)
+	}
+	begin, end := (*e.Offsets)[0], (*e.Offsets)[1]
+	if begin < 0 || end < begin {
+		return entry{}, fmt.Errorf("data_offsets [%d %d] do not run forwards", begin, end)
+	}
+	want, err := byteSize(*e.Shape, unit)
+	if err != nil {
+		return entry{}, err
+	}
+	if end-begin != want {
+		return entry{}, fmt.Errorf("%s%v needs %d bytes, but data_offsets [%d %d] hold %d", *e.DType, *e.Shape, want, begin, end, end-begin)
+	}
+	shape := make([]int, len(*e.Shape))
+	for i, d := range *e.Shape {
+		shape[i] = int(d)
+	}
+	return entry{*e.DType, shape, begin, end}, nil
+}
+
+// byteSize is the product of shape and unit; a negative dimension or a product beyond 2^62 is an error, even when another
+// dimension is 0.
+func byteSize(shape []int64, unit int) (int64, error) {
+	if len(shape) > maxRank {
+		return 0, fmt.Errorf("rank %d is above %d", len(shape), maxRank)
+	}
+	n, empty := uint64(unit), false
+	for _, d := range shape {
+		if d < 0 {
+			return 0, fmt.Errorf("shape %v has a negative dimension", shape)
+		}
+		if d == 0 {
+			empty = true
+			continue
+		}
+		hi, lo := bits.Mul64(n, uint64(d))
+		if hi != 0 || lo > 1<<62 {
+			return 0, fmt.Errorf("the size of shape %v overflows", shape)
+		}
+		n = lo
+	}
+	if empty {
+		return 0, nil
+	}
+	return int64(n), nil
+}
+
+// place makes offsets absolute and checks that the tensors tile the data exactly.
+func place(tensors map[string]entry, base, size int64) error {
+	names := make([]string, 0, len(tensors))
+	for name := range tensors {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		x, y := tensors[a], tensors[b]
+		switch {
+		case x.begin != y.begin:
+			return int(min(1, max(-1, x.begin-y.begin)))
+		case x.end != y.end:
+			return int(min(1, max(-1, x.end-y.end)))
+		}
+		return strings.Compare(a, b)
+	})
+	at := int64(0)
+	for _, name := range names {
+		e := tensors[name]
+		switch {
+		case e.begin < at:
+			return fmt.Errorf("tensor %q at data offset %d overlaps the tensor before it, which ends at %d", name, e.begin, at)
+		case e.begin > at:
+			return fmt.Errorf("data offsets %d to %d belong to no tensor", at, e.begin)
+		case e.end > size-base:
+			return fmt.Errorf("tensor %q ends at data offset %d, but the file holds %d data bytes; the file is truncated", name, e.end, size-base)
+		}
+		at = e.end
+		e.begin, e.end = e.begin+base, e.end+base
+		tensors[name] = e
+	}
+	if at != size-base {
+		return fmt.Errorf("%d bytes follow the last tensor", size-base-at)
+	}
+	return nil
+}
+
+func readFull(r io.ReaderAt, p []byte, at int64) error {
+	n, err := r.ReadAt(p, at)
+	if n == len(p) {
+		return nil
+	}
+	if err == nil || err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("reading %d bytes at offset %d: %w", len(p), at, err)
+}

@@ -1,0 +1,317 @@
+package safetensors
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"promptfed/runtime/tensor"
+)
+
+type fact struct {
+	Shape  []int  `json:"shape"`
+	SHA256 string `json:"sha256"`
+}
+
+// factOf hashes the little-endian float32 or int64 values, as tools/golden/checkpoint.py does with what PyTorch holds.
+func factOf(t *tensor.Tensor) fact {
+	var b bytes.Buffer
+	if t.IsInt() {
+		binary.Write(&b, binary.LittleEndian, t.Ints)
+	} else {
+		binary.Write(&b, binary.LittleEndian, t.Data)
+	}
+	h := sha256.Sum256(b.Bytes())
+	return fact{append([]int{}, t.Shape...), hex.EncodeToString(h[:])[:32]}
+}
+
+// golden is written by tools/golden/checkpoint.py from PyTorch's values.
+func golden(t *testing.T) map[string]fact {
+	t.Helper()
+	b, err := os.ReadFile("testdata/expected.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]fact{}
+	if err := json.Unmarshal(b, &want); err != nil {
+		t.Fatal(err)
+	}
+	return want
+}
+
+func TestReadsWhatPyTorchHolds(t *testing.T) {
+	want := golden(t)
+	delete(want, "every half")
+	f, err := Open("testdata/all.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	got := map[string]fact{}
+	whole, err := os.ReadFile("testdata/all.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range f.Names() {
+		x, err := f.Tensor(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[name] = factOf(x)
+		info, err := f.Info(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.DType == "F32" && info.Length > 0 {
+			bits := binary.LittleEndian.Uint32(whole[info.Offset:])
+			if bits != math.Float32bits(x.Data[0]) {
+				t.Errorf("%s: the first value at offset %d is %x, Tensor says %v", name, info.Offset, bits, x.Data[0])
+			}
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(map[string]string{"format": "pt", "note": "café"}, f.Metadata()); d != "" {
+		t.Error(d)
+	}
+}
+
+// The hash over all 65536 half-precision numbers is PyTorch's, with NaN replaced by 0 on both sides.
+func TestHalfIsExact(t *testing.T) {
+	all := tensor.New(65536)
+	for i := range all.Data {
+		if v := Half(uint16(i)); v == v {
+			all.Data[i] = v
+		} else if i&0x7c00 != 0x7c00 || i&0x3ff == 0 {
+			t.Fatalf("%#x became NaN", i)
+		}
+	}
+	if d := cmp.Diff(golden(t)["every half"], factOf(all)); d != "" {
+		t.Error(d)
+	}
+}
+
+func sample() tensor.Map {
+	return tensor.Map{
+		"b":     tensor.Of([]float32{1, float32(math.Inf(-1)), math.Float32frombits(0x7fc00001)}, 3),
+		"a/<&>": tensor.Of([]float32{-0.5, 2}, 2, 1), "n": tensor.OfInts([]int64{math.MinInt64, 7}, 2),
+		"none": tensor.New(0, 4), "s": tensor.Scalar(3), "z": tensor.OfInts([]int64{}, 0),
+	}
+}
+
+// The bytes were laid out by hand from the published format.
+func TestWriteBytes(t *testing.T) {
+	var b bytes.Buffer
+	m := tensor.Map{"b": tensor.Of([]float32{1}, 1), "a": tensor.Scalar(-2), "n": tensor.OfInts([]int64{258}, 1)}
+	if err := Write(&b, m, map[string]string{"y": "2", "x": "1"}); err != nil {
+		t.Fatal(err)
+	}
+	h := `{"__metadata__":{"x":"1","y":"2"},"n":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},` +
+		`"a":{"dtype":"F32","shape":[],"data_offsets":[8,12]},"b":{"dtype":"F32","shape":[1],"data_offsets":[12,16]}}`
+	h += strings.Repeat(" ", (8-len(h)%8)%8)
+	want := string(binary.LittleEndian.AppendUint64(nil, uint64(len(h)))) + h +
+		"\x02\x01\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\xc0" + "\x00\x00\x80\x3f"
+	if d := cmp.Diff(want, b.String()); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	var one, two bytes.Buffer
+	if err := Write(&one, sample(), map[string]string{"k": "v"}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Parse(bytes.NewReader(one.Bytes()), int64(one.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := f.Tensors()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, x := range sample() {
+		if factOf(x).SHA256 != factOf(m[name]).SHA256 || !x.SameShape(m[name]) {
+			t.Errorf("%s: wrote %v, read %v", name, x, m[name])
+		}
+	}
+	if err := Write(&two, m, f.Metadata()); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(one.Bytes(), two.Bytes()) {
+		t.Error("writing what was read gives other bytes")
+	}
+}
+
+func file(header string, data int) []byte {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
+	return append(append(b, header...), make([]byte, data)...)
+}
+
+func one(dtype, shape, offsets string) string {
+	return fmt.Sprintf(`{"a":{"dtype":%q,"shape":%s,"data_offsets":%s}}`, dtype, shape, offsets)
+}
+
+func TestRefuses(t *testing.T) {
+	entry := `{"dtype":"F32","shape":[1],"data_offsets":[0,4]}`
+	cases := []struct {
+		name string
+		file []byte
+		want string
+	}{
+		{"empty", nil, "too short"},
+		{"length beyond file", append(binary.LittleEndian.AppendUint64(nil, 50), '{'), "truncated"},
+		{"giant length", append(binary.LittleEndian.AppendUint64(nil, 1<<63), '{'), "above the limit"},
+		{"no header", file("", 0), "does not start"},
+		{"not an object", file("[]", 0), "does not start"},
+		{"broken JSON", file(`{"a":`, 0), "not an entry|bad entry"},
+		{"cut JSON", file(`{"a":`+entry, 4), "not JSON"},
+		{"text after JSON", file(one("F32", "[1]", "[0,4]")+" x", 4), "follow the JSON"},
+		{"twice", file(`{"a":`+entry+`,"a":`+entry+`}`, 4), "appears twice"},
+		{"unknown dtype", file(one("F31", "[1]", "[0,4]"), 4), `unknown dtype "F31"`},
+		{"no shape", file(`{"a":{"dtype":"F32","data_offsets":[0,4]}}`, 4), "needs dtype"},
+		{"three offsets", file(one("F32", "[1]", "[0,4,8]"), 4), "two data_offsets"},
+		{"backwards", file(one("F32", "[1]", "[4,0]"), 4), "forwards"},
+		{"negative offset", file(one("F32", "[1]", "[-4,0]"), 4), "forwards"},
+		{"negative dimension", file(one("F32", "[-1]", "[0,4]"), 4), "negative dimension"},
+		{"fraction", file(one("F32", "[1.5]", "[0,4]"), 4), "bad entry"},
+		{"size mismatch", file(one("F32", "[2]", "[0,4]"), 4), "needs 8 bytes"},
+		{"overflow", file(one("F32", "[4294967296,4294967296]", "[0,0]"), 0), "overflows"},
+		{"overflow beside zero", file(one("F32", "[4294967296,4294967296,0]", "[0,0]"), 0), "overflows"},
+		{"dimension beyond int64", file(one("F32", "[9223372036854775808]", "[0,0]"), 0), "bad entry"},
+		{"beyond file", file(one("F32", "[2]", "[0,8]"), 4), "truncated"},
+		{"bytes left", file(one("F32", "[1]", "[0,4]"), 5), "follow the last tensor"},
+		{"gap", file(one("F32", "[1]", "[4,8]"), 8), "belong to no tensor"},
+		{"overlap", file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, 8), "overlaps"},
+		{"metadata of numbers", file(`{"__metadata__":{"a":1}}`, 0), "map of strings"},
+	}
+	for _, c := range cases {
+		_, err := Parse(bytes.NewReader(c.file), int64(len(c.file)))
+		ok := false
+		for _, w := range strings.Split(c.want, "|") {
+			ok = ok || err != nil && strings.Contains(err.Error(), w)
+		}
+		if !ok || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v, want one line with %q", c.name, err, c.want)
+		}
+	}
+}
+
+func TestUnreadableValues(t *testing.T) {
+	for _, c := range []struct{ dtype, want string }{{"F8_E4M3", "cannot be read"}, {"U64", "does not fit int64"}} {
+		n := ElementSize(c.dtype)
+		b := file(one(c.dtype, "[1]", fmt.Sprintf("[0,%d]", n)), 0)
+		b = append(b, bytes.Repeat([]byte{0xff}, n)...)
+		f, err := Parse(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Tensor("a"); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", c.dtype, err, c.want)
+		}
+		if _, err := f.Tensor("b"); err == nil || !strings.Contains(err.Error(), `no tensor "b"`) {
+			t.Errorf("missing name: %v", err)
+		}
+	}
+}
+
+func TestWriteRefuses(t *testing.T) {
+	for want, m := range map[string]tensor.Map{
+		"cannot name":   {"__metadata__": tensor.New(1)},
+		"is nil":        {"a": nil},
+		"for shape [3]": {"a": {Shape: []int{3}, Data: make([]float32, 2)}},
+		"at once":       {"a": {Shape: []int{1}, Data: make([]float32, 1), Ints: make([]int64, 1)}},
+	} {
+		if err := Write(&bytes.Buffer{}, m, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+func TestWriteFileReplaces(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "p.safetensors")
+	for range 2 {
+		if err := WriteFile(path, sample(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m, _, err := ReadFile(path); err != nil || len(m) != len(sample()) {
+		t.Errorf("%d tensors, %v", len(m), err)
+	}
+	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 1 {
+		t.Errorf("the folder holds %v", left)
+	}
+}
+
+// A file size limit of the operating system stands in for a full disk: the write fails half way.
+func TestFullDiskKeepsTheOldFile(t *testing.T) {
+	if path := os.Getenv("SAFETENSORS_FULL_DISK"); path != "" {
+		signal.Ignore(syscall.SIGXFSZ)
+		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 16, Max: 1 << 16}); err != nil {
+			t.Skip(err)
+		}
+		err := WriteFile(path, tensor.Map{"big": tensor.New(1 << 20)}, nil)
+		if !errors.Is(err, syscall.EFBIG) || !strings.Contains(err.Error(), "nothing was changed") || !strings.Contains(err.Error(), path) {
+			t.Errorf("error %v", err)
+		}
+		return
+	}
+	path := filepath.Join(t.TempDir(), "p.safetensors")
+	if err := WriteFile(path, sample(), nil); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := os.ReadFile(path)
+	cmd := exec.Command(os.Args[0], "-test.run=^TestFullDiskKeepsTheOldFile$")
+	cmd.Env = append(os.Environ(), "SAFETENSORS_FULL_DISK="+path)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	after, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the old file changed (%v)", err)
+	}
+	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 1 {
+		t.Errorf("the folder holds %v", left)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	good, err := os.ReadFile("testdata/all.safetensors")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add(good[:len(good)-3])
+	f.Add(file(one("F16", "[1,2]", "[0,4]"), 4))
+	f.Add(file(one("F32", "[4294967296,4294967296,0]", "[0,0]"), 0))
+	f.Add(file(`{"__metadata__":{"a":"b"},"a":{"dtype":"BOOL","shape":[],"data_offsets":[0,1]}}  `, 1))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		file, err := Parse(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			return
+		}
+		for _, name := range file.Names() {
+			info, err := file.Info(name)
+			if err != nil || info.Offset < 8 || info.Offset+info.Length > int64(len(b)) {
+				t.Fatalf("%q: %+v %v", name, info, err)
+			}
+			if x, err := file.Tensor(name); err == nil && x.Len() != tensor.Size(info.Shape) {
+				t.Fatalf("%q: %d values for %v", name, x.Len(), info.Shape)
+			}
+		}
+	})
+}
