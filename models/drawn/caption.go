@@ -19,20 +19,25 @@ func (s Sample) Caption(rng *rand.Rand) string {
 	case k < 8:
 		lead = []string{"an image of ", "a picture of ", "this is "}[rng.IntN(3)]
 	}
-	var text string
-	if _, pattern := textureOf(s.Class); pattern {
-		text = s.pattern(rng)
+	text := lead
+	if s.pattern() {
+		text += s.surface(rng)
 	} else {
-		text = s.object(rng)
-	}
-	text = lead + text
-	if s.Ground != "" && s.coloured() && rng.IntN(8) == 0 {
-		text += " on " + article(s.Ground) + " background"
+		text += s.object(rng)
+		if s.coloured() && rng.IntN(8) == 0 {
+			text += " on " + article(s.Ground) + " background"
+		}
 	}
 	if rng.IntN(3) > 0 {
 		text += "."
 	}
 	return text
+}
+
+// pattern tells whether the sample is a pattern over the whole image instead of an object.
+func (s Sample) pattern() bool {
+	_, ok := textureOf(s.Class)
+	return ok
 }
 
 // coloured tells whether the colours of figure and background can be seen in the domain.
@@ -60,7 +65,7 @@ func (s Sample) object(rng *rand.Rand) string {
 	return article(noun)
 }
 
-func (s Sample) pattern(rng *rand.Rand) string {
+func (s Sample) surface(rng *rand.Rand) string {
 	colour := ""
 	if s.coloured() && rng.IntN(3) == 0 {
 		colour = s.Colour + " "

@@ -40,7 +40,11 @@ func (v *scene) shade(r role) func(x, y int) rgb {
 		if v.weave.at == nil {
 			return solid(v.main)
 		}
-		return func(x, y int) rgb { return mix(v.main, v.second, v.weave.level(x, y)) }
+		over, under := v.second, v.main
+		if v.pattern() {
+			over, under = under, over
+		}
+		return func(x, y int) rgb { return mix(under, over, v.weave.level(x, y)) }
 	case part:
 		return solid(v.second)
 	case ink:

@@ -19,8 +19,8 @@ import (
 type Sample struct {
 	Class   string // an object of Classes or a pattern of Textures
 	Domain  string
-	Colour  string // of the figure
-	Ground  string // colour of the background; meaningless in domains whose background is fixed
+	Colour  string // of the figure, or of the stripes, dots, ... of a pattern
+	Ground  string // colour of the background; "" in domains whose background is fixed, not visible behind a pattern
 	Texture string // name of the pattern of the figure, or ""
 	Seed    uint64
 	style   Style

@@ -117,8 +117,8 @@ func TestFigureIsThere(t *testing.T) {
 				if s.Colour == s.Ground {
 					t.Errorf("%s seed %d: %s on %s", c, seed, s.Colour, s.Ground)
 				}
-				v := &scene{Sample: s, size: 64, raster: newRaster(64), unit: 1}
-				v.lay(s.source(1))
+				d, _ := domainOf("cartoon")
+				v := s.scene(d, 64)
 				n := 0
 				for _, m := range v.silhouette() {
 					n += int(m)
@@ -217,6 +217,9 @@ func TestCaptionsTellTheTruth(t *testing.T) {
 						t.Fatalf("%q names %s: the sample is %s on %s", text, colour, s.Colour, s.Ground)
 					}
 				}
+				if strings.Contains(text, "background") && pattern {
+					t.Fatalf("%q: nothing shows behind a pattern", text)
+				}
 				for _, o := range textures {
 					if slices.Contains(words, o.adjective) && s.Texture != o.name {
 						t.Fatalf("%q: the texture is %q", text, s.Texture)
@@ -245,5 +248,31 @@ func BenchmarkDraw64(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestPatternHasItsColour: the pixels in the middle of a pattern's second phase have the colour that a caption names.
+func TestPatternHasItsColour(t *testing.T) {
+	for _, class := range Textures() {
+		for seed := range uint64(6) {
+			s, err := New(class, "cartoon", seed, Level(0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, _ := domainOf("cartoon")
+			v := s.scene(d, 64)
+			d.render(v)
+			want, _ := colourOf(s.Colour)
+			for i := range 64 * 64 {
+				if v.weave.level(i%64, i/64) < 256 {
+					continue
+				}
+				for ch := range 3 {
+					if d := abs(int32(v.img.Pix[4*i+ch]) - want[ch]); d > 20 {
+						t.Fatalf("%s seed %d: pixel %d is %v, not %s", class, seed, i, v.img.Pix[4*i:4*i+3], s.Colour)
+					}
+				}
+			}
+		}
 	}
 }

@@ -40,8 +40,14 @@ func (s Sample) Image(size int) (*image.RGBA, error) {
 	}
 	d, ok := domainOf(s.Domain)
 	if !ok {
-		return nil, fmt.Errorf("drawn: no domain %q", s.Domain)
+		return nil, fmt.Errorf("drawn: no domain %q: make samples with New", s.Domain)
 	}
+	v := s.scene(d, size)
+	d.render(v)
+	return v.img, nil
+}
+
+func (s Sample) scene(d domain, size int) *scene {
 	rng := s.source(1)
 	v := &scene{Sample: s, size: size, img: image.NewRGBA(image.Rect(0, 0, size, size)), raster: newRaster(size),
 		rng: s.source(2), unit: float64(size) / 64}
@@ -54,8 +60,7 @@ func (s Sample) Image(size int) (*image.RGBA, error) {
 	v.main = main.jitter(rng, 18)
 	v.second = against(rng, 70, v.main, v.ground).value.jitter(rng, 18)
 	v.lay(rng)
-	d.render(v)
-	return v.img, nil
+	return v
 }
 
 // lay places figure, texture and distractors.

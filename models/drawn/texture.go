@@ -39,7 +39,7 @@ var textures = []texture{
 	{"bricks", "brick-patterned", func(u, v float64) float64 {
 		row := math.Floor(v)
 		x := u/2 + row/2
-		return max(0.12-edge(v), 0.12-2*edge(x))
+		return min(edge(v)-0.12, 2*edge(x)-0.12)
 	}},
 	{"grid", "gridded", func(u, v float64) float64 { return 0.14 - min(edge(u), edge(v)) }},
 	{"speckles", "speckled", func(u, v float64) float64 {
