@@ -1,0 +1,59 @@
+package grad
+
+import "promptfed/runtime/graph"
+
+// rules is the one table. Key: the operator's kind, with its domain in front unless it is ONNX's own.
+var rules map[string]Rule
+
+func init() {
+	rules = map[string]Rule{
+		"Identity": func(c *Call) []node { return only(c.G()) },
+		"Dropout":  func(c *Call) []node { return only(c.G()) },
+		"Cast":     func(c *Call) []node { return only(c.G().Cast(c.X(0).DType())) },
+
+		"Add": func(c *Call) []node { return []node{c.G(), c.G()} },
+		"Sub": ruleSub, "Mul": ruleMul, "Div": ruleDiv, "Pow": rulePow,
+		"Max": ruleExtreme, "Min": ruleExtreme, "Sum": ruleSum,
+		"Where": ruleWhere, "Clip": ruleClip,
+
+		"Neg":        func(c *Call) []node { return only(c.G().Neg()) },
+		"Sqrt":       func(c *Call) []node { return only(c.G().Div(c.Y()).Scale(0.5)) },
+		"Exp":        func(c *Call) []node { return only(c.G().Mul(c.Y())) },
+		"Log":        func(c *Call) []node { return only(c.G().Div(c.X(0))) },
+		"Reciprocal": func(c *Call) []node { return only(c.G().Mul(c.Y().Square()).Neg()) },
+		"Abs":        func(c *Call) []node { return only(c.G().Mul(unary(c.X(0), "Sign"))) },
+		"Sin":        func(c *Call) []node { return only(c.G().Mul(unary(c.X(0), "Cos"))) },
+		"Cos":        func(c *Call) []node { return only(c.G().Mul(unary(c.X(0), "Sin")).Neg()) },
+		"Erf":        ruleErf,
+		"Tanh":       func(c *Call) []node { return only(c.G().Sub(c.G().Mul(c.Y().Square()))) },
+		"Sigmoid":    func(c *Call) []node { return only(c.G().Mul(c.Y().Sub(c.Y().Square()))) },
+		"Softplus":   func(c *Call) []node { return only(c.G().Mul(c.X(0).Sigmoid())) },
+		"Relu":       func(c *Call) []node { return only(c.G().Mul(positive(c.Y()))) },
+		"LeakyRelu":  ruleLeakyRelu, "HardSigmoid": ruleHardSigmoid, "Gelu": ruleGelu,
+
+		"MatMul": ruleMatMul, "Gemm": ruleGemm, graph.Microsoft + ".FusedMatMul": ruleMatMul,
+		"Einsum": ruleEinsum,
+		"Conv":   ruleConv, "ConvTranspose": ruleConvTranspose,
+		"AveragePool": ruleAveragePool, "GlobalAveragePool": ruleGlobalAveragePool,
+
+		"Reshape": reshapeBack, "Flatten": reshapeBack, "Squeeze": reshapeBack, "Unsqueeze": reshapeBack,
+		"Transpose": ruleTranspose, "Expand": func(c *Call) []node { return only(c.G()) }, "Tile": ruleTile,
+		"Concat": ruleConcat, "Split": ruleSplit, "Slice": ruleSlice, "Pad": rulePad,
+		"Gather": ruleGather, "GatherND": ruleGatherND, "GatherElements": ruleGatherElements,
+		"ScatterND": ruleScatterND, "Trilu": ruleTrilu,
+
+		"ReduceSum": ruleReduceSum, "ReduceMean": ruleReduceMean, "ReduceMax": ruleReduceExtreme,
+		"ReduceMin": ruleReduceExtreme, "ReduceL2": ruleReduceL2, "ReduceSumSquare": ruleReduceSumSquare,
+		"ReduceLogSumExp": ruleReduceLogSumExp,
+
+		"Softmax": ruleSoftmax, "LogSoftmax": ruleLogSoftmax,
+		"LayerNormalization": ruleLayerNorm, "BatchNormalization": ruleBatchNorm,
+
+		graph.Microsoft + ".QuickGelu": ruleQuickGelu,
+		graph.Microsoft + ".Gelu":      ruleGelu,
+	}
+}
+
+func unary(x node, kind string) node { return x.Graph().Apply(graph.Standard, kind, nil, x) }
+
+func positive(x node) node { return x.Greater(x.ScalarLike(0)).Cast(x.DType()) }

@@ -1,0 +1,191 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Dim is one dimension of a shape: the number N, or N times a product of symbols when Sym is not empty
+// (Dim{77, "B"} is 77*B). Symbols stand for sizes that are only known when the graph runs.
+type Dim struct {
+	N   int
+	Sym string // factors in sorted order, joined by "*"; a factor that is no plain name is in parentheses
+}
+
+// D is the static dimension n.
+func D(n int) Dim { return Dim{N: n} }
+
+// Sym is the symbolic dimension called name.
+func Sym(name string) Dim { return Dim{N: 1, Sym: name} }
+
+// Static tells whether the size is known while the graph is built.
+func (d Dim) Static() bool { return d.Sym == "" }
+
+// Is tells whether d is the static size n.
+func (d Dim) Is(n int) bool { return d.Static() && d.N == n }
+
+func (d Dim) String() string {
+	switch {
+	case d.Static():
+		return fmt.Sprint(d.N)
+	case d.N == 1:
+		return d.Sym
+	}
+	return fmt.Sprintf("%d*%s", d.N, d.Sym)
+}
+
+// Mul is the product of two dimensions.
+func (d Dim) Mul(e Dim) Dim {
+	n := d.N * e.N
+	if n == 0 {
+		return D(0)
+	}
+	f := append(d.factors(), e.factors()...)
+	slices.Sort(f)
+	return Dim{n, strings.Join(f, "*")}
+}
+
+// Div is the quotient when it is exact, and false when it is not known to be.
+func (d Dim) Div(e Dim) (Dim, bool) {
+	if e.N == 0 || d.N%e.N != 0 {
+		return Dim{}, false
+	}
+	f := d.factors()
+	for _, s := range e.factors() {
+		i := slices.Index(f, s)
+		if i < 0 {
+			return Dim{}, false
+		}
+		f = slices.Delete(f, i, i+1)
+	}
+	return Dim{d.N / e.N, strings.Join(f, "*")}, true
+}
+
+// Add is the sum of two dimensions.
+func (d Dim) Add(e Dim) Dim {
+	switch {
+	case d.Sym == e.Sym:
+		return Dim{d.N + e.N, d.Sym}.reduced()
+	case e.Is(0):
+		return d
+	case d.Is(0):
+		return e
+	case d.Static():
+		return opaque("%s+%s", e, d)
+	}
+	return opaque("%s+%s", d, e)
+}
+
+// Sub is the difference of two dimensions.
+func (d Dim) Sub(e Dim) Dim {
+	switch {
+	case d.Sym == e.Sym:
+		return Dim{d.N - e.N, d.Sym}.reduced()
+	case e.Is(0):
+		return d
+	}
+	return opaque("%s-%s", d, e)
+}
+
+func (d Dim) reduced() Dim {
+	if d.N == 0 {
+		return D(0)
+	}
+	return d
+}
+
+func opaque(format string, a ...any) Dim {
+	return Sym("(" + strings.ReplaceAll(fmt.Sprintf(format, a...), "*", "·") + ")")
+}
+
+func (d Dim) factors() []string {
+	if d.Sym == "" {
+		return nil
+	}
+	return strings.Split(d.Sym, "*")
+}
+
+// Shape is a list of dimensions. A nil Shape means that the rank itself is not known; rank 0 is Shape{}.
+type Shape []Dim
+
+// Static is a shape of known sizes.
+func Static(sizes ...int) Shape {
+	s := make(Shape, len(sizes))
+	for i, n := range sizes {
+		s[i] = D(n)
+	}
+	return s
+}
+
+// Known tells whether the rank is known.
+func (s Shape) Known() bool { return s != nil }
+
+// Ints gives the sizes when all are static.
+func (s Shape) Ints() ([]int, bool) {
+	if s == nil {
+		return nil, false
+	}
+	out := make([]int, len(s))
+	for i, d := range s {
+		if !d.Static() {
+			return nil, false
+		}
+		out[i] = d.N
+	}
+	return out, true
+}
+
+// Size is the product of the dimensions.
+func (s Shape) Size() Dim {
+	n := D(1)
+	for _, d := range s {
+		n = n.Mul(d)
+	}
+	return n
+}
+
+func (s Shape) String() string {
+	if s == nil {
+		return "[?]"
+	}
+	parts := make([]string, len(s))
+	for i, d := range s {
+		parts[i] = d.String()
+	}
+	return "[" + strings.Join(parts, ",") + "]"
+}
+
+// Broadcast is the shape of an element-wise operation on two shapes, by the rule of NumPy and ONNX.
+// A symbol against a static size other than 1 is taken to have that size.
+func Broadcast(a, b Shape) (Shape, error) {
+	if a == nil || b == nil {
+		return nil, nil
+	}
+	n := max(len(a), len(b))
+	out := make(Shape, n)
+	for i := range out {
+		x, y := D(1), D(1)
+		if j := i - (n - len(a)); j >= 0 {
+			x = a[j]
+		}
+		if j := i - (n - len(b)); j >= 0 {
+			y = b[j]
+		}
+		switch {
+		case x == y, y.Is(1):
+			out[i] = x
+		case x.Is(1):
+			out[i] = y
+		case x.Static() && y.Static():
+			return nil, fmt.Errorf("%v and %v do not broadcast", a, b)
+		case x.Static():
+			out[i] = x
+		case y.Static():
+			out[i] = y
+		default:
+			out[i] = opaque("max(%s,%s)", x, y)
+		}
+	}
+	return out, nil
+}

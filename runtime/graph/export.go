@@ -1,0 +1,235 @@
+package graph
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	"promptfed/runtime/onnx"
+)
+
+// Opset is the version of the standard operator set that graphs are built in.
+const Opset = 18
+
+// Output is a node under the name it has outside.
+type Output struct {
+	Name string
+	Node Node
+}
+
+// Model writes the part of the graph that the outputs depend on as an ONNX model. Inputs keep their names; constants
+// become initializers; gradient stops vanish.
+func Model(outputs ...Output) (*onnx.ModelProto, error) {
+	if len(outputs) == 0 {
+		return nil, fmt.Errorf("a graph needs at least one output")
+	}
+	m := &onnx.ModelProto{
+		IrVersion: 8, ProducerName: "promptfed", Graph: &onnx.GraphProto{Name: "main"},
+		OpsetImport: []*onnx.OperatorSetIdProto{{Version: Opset}},
+	}
+	return m, writeGraph(m, outputs)
+}
+
+// Bytes is Model, encoded. The same graph gives the same bytes.
+func Bytes(outputs ...Output) ([]byte, error) {
+	m, err := Model(outputs...)
+	if err != nil {
+		return nil, err
+	}
+	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
+}
+
+type writer struct {
+	names map[*value]string
+	taken map[string]bool
+}
+
+func writeGraph(m *onnx.ModelProto, outputs []Output) error {
+	w := &writer{names: map[*value]string{}, taken: map[string]bool{"": true}}
+	g := outputs[0].Node.Graph()
+	if g.err != nil {
+		return g.err
+	}
+	roots := make([]Node, len(outputs))
+	for i, o := range outputs {
+		roots[i] = o.Node
+	}
+	ops := Reachable(roots...)
+	for _, op := range ops { // names from outside are kept, so they are given out first
+		for _, o := range op.Out {
+			if n := o.v.name; n != "" && !w.taken[n] {
+				w.taken[n], w.names[o.v] = true, n
+			}
+		}
+	}
+	var renames []Output
+	for _, o := range outputs {
+		v := skipStops(o.Node).v
+		switch old, has := w.names[v]; {
+		case has && old == o.Name && v.op.Kind != "Input":
+		case !has && !w.taken[o.Name] && v.op.data == nil:
+			w.taken[o.Name], w.names[v] = true, o.Name
+		default:
+			renames = append(renames, o)
+			if w.taken[o.Name] {
+				for x, n := range w.names { // an inner value had this name by chance
+					if n == o.Name && x.op.Kind != "Input" {
+						delete(w.names, x)
+						w.taken[o.Name] = false
+					}
+				}
+			}
+			if w.taken[o.Name] {
+				return fmt.Errorf("output name %q is an input name too", o.Name)
+			}
+			w.taken[o.Name] = true
+		}
+	}
+	domains := map[string]bool{}
+	for _, op := range ops {
+		if err := w.op(m.Graph, op, domains); err != nil {
+			return err
+		}
+	}
+	for _, o := range renames {
+		m.Graph.Node = append(m.Graph.Node, &onnx.NodeProto{OpType: "Identity",
+			Input: []string{w.name(o.Node)}, Output: []string{o.Name}})
+	}
+	for _, o := range outputs {
+		m.Graph.Output = append(m.Graph.Output, valueInfo(o.Name, o.Node))
+	}
+	for _, d := range slices.Sorted(maps.Keys(domains)) {
+		if !slices.ContainsFunc(m.OpsetImport, func(o *onnx.OperatorSetIdProto) bool { return o.Domain == d }) {
+			m.OpsetImport = append(m.OpsetImport, &onnx.OperatorSetIdProto{Domain: d, Version: 1})
+		}
+	}
+	return nil
+}
+
+func (w *writer) op(g *onnx.GraphProto, op *Op, domains map[string]bool) error {
+	switch {
+	case op.Kind == "Input" && op.Domain == Own:
+		g.Input = append(g.Input, valueInfo(w.name(op.Out[0]), op.Out[0]))
+		return nil
+	case op.data != nil:
+		g.Initializer = append(g.Initializer, w.initializer(op))
+		return nil
+	case op.Kind == "StopGradient" && op.Domain == Own:
+		return nil
+	case op.Domain == Own:
+		return fmt.Errorf("operator %s has not been lowered to ONNX operators", op.Label())
+	}
+	n := &onnx.NodeProto{OpType: op.Kind, Domain: op.Domain, Name: op.Name}
+	if op.proto != nil {
+		n = proto.Clone(op.proto).(*onnx.NodeProto)
+		n.Input, n.Output = nil, nil
+	} else {
+		for _, k := range slices.Sorted(maps.Keys(op.Attrs)) {
+			n.Attribute = append(n.Attribute, attribute(k, op.Attrs[k]))
+		}
+	}
+	for _, x := range op.In {
+		n.Input = append(n.Input, w.name(x))
+	}
+	for _, x := range op.Out {
+		n.Output = append(n.Output, w.name(x))
+	}
+	domains[op.Domain] = true
+	g.Node = append(g.Node, n)
+	return nil
+}
+
+func skipStops(n Node) Node {
+	for n.OK() && n.v.op.Kind == "StopGradient" && n.v.op.Domain == Own {
+		n = n.v.op.In[0]
+	}
+	return n
+}
+
+func (w *writer) name(n Node) string {
+	if !n.OK() {
+		return ""
+	}
+	v := skipStops(n).v
+	if s, ok := w.names[v]; ok {
+		return s
+	}
+	s := "v" + strconv.Itoa(v.op.ID)
+	if v.index > 0 {
+		s += "." + strconv.Itoa(v.index)
+	}
+	for w.taken[s] {
+		s += "_"
+	}
+	w.names[v], w.taken[s] = s, true
+	return s
+}
+
+func (w *writer) initializer(op *Op) *onnx.TensorProto {
+	name := w.name(op.Out[0])
+	l := op.data
+	if l.Proto != nil {
+		p := proto.Clone(l.Proto).(*onnx.TensorProto)
+		p.Name = name
+		return p
+	}
+	p := &onnx.TensorProto{Name: name, DataType: int32(op.Out[0].v.dtype)}
+	for _, d := range op.Out[0].v.shape {
+		p.Dims = append(p.Dims, int64(d.N))
+	}
+	if l.Tensor != nil {
+		p.RawData = rawBytes(l.Tensor)
+		return p
+	}
+	p.DataLocation = onnx.TensorProto_EXTERNAL
+	p.ExternalData = []*onnx.StringStringEntryProto{
+		{Key: "location", Value: l.External.File},
+		{Key: "offset", Value: strconv.FormatInt(l.External.Offset, 10)},
+		{Key: "length", Value: strconv.FormatInt(l.External.Length, 10)},
+	}
+	return p
+}
+
+func attribute(name string, v any) *onnx.AttributeProto {
+	a := &onnx.AttributeProto{Name: name}
+	switch x := v.(type) {
+	case int:
+		a.Type, a.I = onnx.AttributeProto_INT, int64(x)
+	case float32:
+		a.Type, a.F = onnx.AttributeProto_FLOAT, x
+	case string:
+		a.Type, a.S = onnx.AttributeProto_STRING, []byte(x)
+	case []int:
+		a.Type = onnx.AttributeProto_INTS
+		for _, i := range x {
+			a.Ints = append(a.Ints, int64(i))
+		}
+	case []float32:
+		a.Type, a.Floats = onnx.AttributeProto_FLOATS, x
+	case *onnx.AttributeProto:
+		a = proto.Clone(x).(*onnx.AttributeProto)
+		a.Name = name
+	}
+	return a
+}
+
+func valueInfo(name string, n Node) *onnx.ValueInfoProto {
+	t := &onnx.TypeProto_Tensor{ElemType: int32(n.v.dtype)}
+	if n.v.shape != nil {
+		t.Shape = &onnx.TensorShapeProto{}
+		for _, d := range n.v.shape {
+			dim := &onnx.TensorShapeProto_Dimension{}
+			switch {
+			case d.Static():
+				dim.Value = &onnx.TensorShapeProto_Dimension_DimValue{DimValue: int64(d.N)}
+			default:
+				dim.Value = &onnx.TensorShapeProto_Dimension_DimParam{DimParam: d.String()}
+			}
+			t.Shape.Dim = append(t.Shape.Dim, dim)
+		}
+	}
+	return &onnx.ValueInfoProto{Name: name, Type: &onnx.TypeProto{Value: &onnx.TypeProto_TensorType{TensorType: t}}}
+}

@@ -1,0 +1,282 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+)
+
+// infer sets dtype, shape and, for integer vectors, content of the outputs of op. An operator without an entry has
+// outputs of unknown shape and of its first input's type.
+func infer(op *Op) error {
+	for _, o := range op.Out {
+		if len(op.In) > 0 && op.In[0].OK() {
+			o.v.dtype = op.In[0].v.dtype
+		}
+	}
+	f, ok := inferTable[op.Domain+":"+op.Kind]
+	if !ok {
+		return nil
+	}
+	return f(op)
+}
+
+type inferFunc func(*Op) error
+
+var inferTable map[string]inferFunc
+
+func init() {
+	inferTable = map[string]inferFunc{
+		":Gather": inferGather, ":GatherElements": inferGatherElements, ":GatherND": inferGatherND,
+		":ScatterND": same, ":ScatterElements": same,
+		":Reshape": inferReshape, ":Flatten": inferFlatten, ":Transpose": inferTranspose,
+		":Squeeze": inferSqueeze, ":Unsqueeze": inferUnsqueeze, ":Expand": inferExpand, ":Tile": inferTile,
+		":Concat": inferConcat, ":Split": inferSplit, ":Slice": inferSlice, ":Pad": inferPad,
+		":Shape": inferShape, ":Size": inferSize, ":ConstantOfShape": inferConstantOfShape, ":Range": inferRange,
+		":NonZero": inferNonZero, ":OneHot": inferOneHot, ":EyeLike": same,
+		":MatMul": inferMatMul, ":Gemm": inferGemm, Microsoft + ":FusedMatMul": inferMatMul,
+		":Conv": inferConv, ":ConvTranspose": inferConvTranspose, ":GlobalAveragePool": inferGlobalPool,
+		":AveragePool": inferPool, ":MaxPool": inferPool, ":Resize": inferResize,
+		":Softmax": same, ":LogSoftmax": same, ":LayerNormalization": inferLayerNorm, ":BatchNormalization": same,
+		":Cast": inferCast, ":CastLike": inferCastLike, ":Where": inferWhere, ":Dropout": inferDropout,
+		":ArgMax": inferArg, ":ArgMin": inferArg, ":Einsum": inferEinsum, ":CumSum": same, ":Trilu": same,
+		Own + ":StopGradient": same,
+	}
+	for _, k := range []string{"Neg", "Sqrt", "Exp", "Log", "Erf", "Tanh", "Sigmoid", "Relu", "Softplus", "Abs",
+		"Reciprocal", "Identity", "Sign", "Floor", "Ceil", "Round", "Sin", "Cos", "Not", "Clip", "LeakyRelu", "Elu",
+		"HardSigmoid", "HardSwish", "Gelu", "Selu", "Celu", "ThresholdedRelu"} {
+		inferTable[":"+k] = same
+	}
+	inferTable[Microsoft+":QuickGelu"] = same
+	inferTable[Microsoft+":Gelu"] = same
+	inferTable[Microsoft+":FastGelu"] = same
+	for _, k := range []string{"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Sum", "Mean", "Mod", "PRelu"} {
+		inferTable[":"+k] = inferElementwise
+	}
+	for _, k := range []string{"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "And", "Or", "Xor"} {
+		inferTable[":"+k] = inferCompare
+	}
+	for _, k := range []string{"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2",
+		"ReduceSumSquare", "ReduceLogSumExp", "ReduceLogSum"} {
+		inferTable[":"+k] = inferReduce
+	}
+}
+
+func (o *Op) in(i int) Node {
+	if i < len(o.In) {
+		return o.In[i]
+	}
+	return Node{}
+}
+
+func (o *Op) need(n int) error {
+	for i := range n {
+		if !o.in(i).OK() {
+			return fmt.Errorf("needs %d inputs, has %d", n, len(o.In))
+		}
+	}
+	return nil
+}
+
+func (o *Op) set(s Shape) error { o.Out[0].v.shape = s; return nil }
+
+// Axis resolves an axis that may count from the end.
+func Axis(axis, rank int) (int, error) {
+	if axis < -rank || axis >= rank {
+		return 0, fmt.Errorf("axis %d is outside rank %d", axis, rank)
+	}
+	if axis < 0 {
+		axis += rank
+	}
+	return axis, nil
+}
+
+func same(o *Op) error {
+	if err := o.need(1); err != nil {
+		return err
+	}
+	if o.Kind == "Identity" {
+		o.Out[0].v.ints = o.In[0].v.ints
+	}
+	return o.set(o.In[0].v.shape)
+}
+
+func inferElementwise(o *Op) error {
+	if err := o.need(1); err != nil {
+		return err
+	}
+	s := o.In[0].v.shape
+	for _, n := range o.In[1:] {
+		if o.Kind != "Pow" && n.v.dtype != o.In[0].v.dtype && n.v.dtype != 0 && o.In[0].v.dtype != 0 {
+			return fmt.Errorf("types %v and %v differ", o.In[0].v.dtype, n.v.dtype)
+		}
+		var err error
+		if s, err = Broadcast(s, n.v.shape); err != nil {
+			return err
+		}
+	}
+	o.Out[0].v.ints = foldInts(o)
+	return o.set(s)
+}
+
+func inferCompare(o *Op) error {
+	if err := o.need(2); err != nil {
+		return err
+	}
+	o.Out[0].v.dtype = Bool
+	if o.Kind == "Equal" {
+		o.Out[0].v.ints = foldInts(o)
+	}
+	s, err := Broadcast(o.In[0].v.shape, o.In[1].v.shape)
+	if err != nil {
+		return err
+	}
+	return o.set(s)
+}
+
+func inferWhere(o *Op) error {
+	if err := o.need(3); err != nil {
+		return err
+	}
+	o.Out[0].v.dtype = o.In[1].v.dtype
+	s, err := Broadcast(o.In[0].v.shape, o.In[1].v.shape)
+	if err == nil {
+		s, err = Broadcast(s, o.In[2].v.shape)
+	}
+	if err != nil {
+		return err
+	}
+	o.Out[0].v.ints = foldInts(o)
+	return o.set(s)
+}
+
+func inferCast(o *Op) error {
+	if err := same(o); err != nil {
+		return err
+	}
+	to := DType(o.Attrs.Int("to", int(Float)))
+	o.Out[0].v.dtype = to
+	if to == Int64 || to == Int32 || to == Bool {
+		o.Out[0].v.ints = o.In[0].v.ints
+	}
+	return nil
+}
+
+func inferCastLike(o *Op) error {
+	if err := o.need(2); err != nil {
+		return err
+	}
+	o.Out[0].v.dtype = o.In[1].v.dtype
+	return o.set(o.In[0].v.shape)
+}
+
+func inferDropout(o *Op) error {
+	for i, out := range o.Out {
+		out.v.shape = o.In[0].v.shape
+		if i == 1 {
+			out.v.dtype = Bool
+		}
+	}
+	return nil
+}
+
+// reduceAxes gives the axes that a reduction removes; ok is false where they are only known at run time.
+func reduceAxes(o *Op, rank int) (axes []int, ok bool, err error) {
+	if a, has := o.Attrs.Ints("axes"); has {
+		axes = slices.Clone(a)
+	} else if n := o.in(1); n.OK() {
+		if n.v.ints == nil {
+			return nil, false, nil
+		}
+		for _, d := range n.v.ints {
+			axes = append(axes, d.N)
+		}
+	} else if o.Attrs.Int("noop_with_empty_axes", 0) == 0 {
+		for i := range rank {
+			axes = append(axes, i)
+		}
+	}
+	for i := range axes {
+		if axes[i], err = Axis(axes[i], rank); err != nil {
+			return nil, false, err
+		}
+	}
+	return axes, true, nil
+}
+
+func inferReduce(o *Op) error {
+	if err := o.need(1); err != nil {
+		return err
+	}
+	in := o.In[0].v.shape
+	if in == nil {
+		return nil
+	}
+	axes, ok, err := reduceAxes(o, len(in))
+	keep := o.Attrs.Int("keepdims", 1) == 1
+	if err != nil {
+		return err
+	}
+	if !ok {
+		if keep { // each axis is either kept or 1
+			out := make(Shape, len(in))
+			for i, d := range in {
+				if out[i] = d; !d.Is(1) {
+					out[i] = opaque("reduced%d.%d", o.ID, i)
+				}
+			}
+			return o.set(out)
+		}
+		return nil
+	}
+	out := Shape{}
+	for i, d := range in {
+		switch {
+		case !slices.Contains(axes, i):
+			out = append(out, d)
+		case keep:
+			out = append(out, D(1))
+		}
+	}
+	return o.set(out)
+}
+
+func inferArg(o *Op) error {
+	o.Out[0].v.dtype = Int64
+	in := o.In[0].v.shape
+	if in == nil {
+		return nil
+	}
+	a, err := Axis(o.Attrs.Int("axis", 0), len(in))
+	if err != nil {
+		return err
+	}
+	out := slices.Clone(in)
+	if o.Attrs.Int("keepdims", 1) == 1 {
+		out[a] = D(1)
+	} else {
+		out = slices.Delete(out, a, a+1)
+	}
+	return o.set(out)
+}
+
+func inferLayerNorm(o *Op) error {
+	if err := same(o); err != nil {
+		return err
+	}
+	in := o.In[0].v.shape
+	if in == nil {
+		return nil
+	}
+	a, err := Axis(o.Attrs.Int("axis", -1), len(in))
+	if err != nil {
+		return err
+	}
+	stat := slices.Clone(in)
+	for i := a; i < len(stat); i++ {
+		stat[i] = D(1)
+	}
+	for _, out := range o.Out[1:] {
+		out.v.shape = stat
+	}
+	return nil
+}

@@ -1,0 +1,243 @@
+package graph
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+func inferMatMul(o *Op) error {
+	if err := o.need(2); err != nil {
+		return err
+	}
+	a, b := o.In[0].v.shape, o.In[1].v.shape
+	if a == nil || b == nil {
+		return nil
+	}
+	if len(a) == 0 || len(b) == 0 {
+		return fmt.Errorf("a scalar")
+	}
+	a, b = slices.Clone(a), slices.Clone(b)
+	rowA, colB := len(a) > 1, len(b) > 1
+	if !rowA {
+		a = append(Shape{D(1)}, a...)
+	}
+	if !colB {
+		b = append(b, D(1))
+	}
+	if o.Attrs.Int("transA", 0) == 1 {
+		a[len(a)-1], a[len(a)-2] = a[len(a)-2], a[len(a)-1]
+	}
+	if o.Attrs.Int("transB", 0) == 1 {
+		b[len(b)-1], b[len(b)-2] = b[len(b)-2], b[len(b)-1]
+	}
+	k, l := a[len(a)-1], b[len(b)-2]
+	if k.Static() && l.Static() && k != l {
+		return fmt.Errorf("inner sizes %v and %v differ", k, l)
+	}
+	out, err := Broadcast(a[:len(a)-2], b[:len(b)-2])
+	if err != nil {
+		return err
+	}
+	out = slices.Clone(out)
+	if rowA {
+		out = append(out, a[len(a)-2])
+	}
+	if colB {
+		out = append(out, b[len(b)-1])
+	}
+	if out == nil {
+		out = Shape{}
+	}
+	return o.set(out)
+}
+
+func inferGemm(o *Op) error {
+	if err := o.need(2); err != nil {
+		return err
+	}
+	a, b := o.In[0].v.shape, o.In[1].v.shape
+	if a == nil || b == nil {
+		return nil
+	}
+	if len(a) != 2 || len(b) != 2 {
+		return fmt.Errorf("ranks %d and %d, both must be 2", len(a), len(b))
+	}
+	m, k, l, n := a[0], a[1], b[0], b[1]
+	if o.Attrs.Int("transA", 0) == 1 {
+		m, k = k, m
+	}
+	if o.Attrs.Int("transB", 0) == 1 {
+		l, n = n, l
+	}
+	if k.Static() && l.Static() && k != l {
+		return fmt.Errorf("inner sizes %v and %v differ", k, l)
+	}
+	if c := o.in(2); c.OK() && c.v.shape != nil {
+		if s, err := Broadcast(Shape{m, n}, c.v.shape); err != nil || len(s) != 2 {
+			return fmt.Errorf("bias %v does not fit [%v,%v]", c.v.shape, m, n)
+		}
+	}
+	return o.set(Shape{m, n})
+}
+
+func (o *Op) spatial(kernel []int) (pads, strides, dilations []int) {
+	n := len(kernel)
+	get := func(name string, v, count int) []int {
+		if a, ok := o.Attrs.Ints(name); ok && len(a) == count {
+			return a
+		}
+		return slices.Repeat([]int{v}, count)
+	}
+	return get("pads", 0, 2*n), get("strides", 1, n), get("dilations", 1, n)
+}
+
+// Window gives kernel size, pads, strides and dilations of a convolution or pooling operator with a known kernel.
+func (o *Op) Window() (kernel, pads, strides, dilations []int, err error) {
+	kernel, ok := o.Attrs.Ints("kernel_shape")
+	if !ok {
+		if w := o.in(1); w.OK() && len(w.v.shape) > 2 {
+			if kernel, ok = w.v.shape[2:].Ints(); !ok {
+				return nil, nil, nil, nil, fmt.Errorf("the kernel size is not known")
+			}
+		}
+	}
+	if auto := o.Attrs.Str("auto_pad", "NOTSET"); auto != "NOTSET" && auto != "VALID" {
+		return nil, nil, nil, nil, fmt.Errorf("auto_pad %s is not supported; export with explicit pads", auto)
+	}
+	pads, strides, dilations = o.spatial(kernel)
+	return kernel, pads, strides, dilations, nil
+}
+
+func inferConv(o *Op) error {
+	if err := o.need(2); err != nil {
+		return err
+	}
+	x, w := o.In[0].v.shape, o.In[1].v.shape
+	if x == nil || w == nil || len(x) < 3 {
+		return nil
+	}
+	if g := o.Attrs.Int("group", 1); len(w) != len(x) || x[1].Static() && w[1].Static() && x[1].N != w[1].N*g {
+		return fmt.Errorf("weights %v in %d groups do not fit", w, g)
+	}
+	return windowShape(o, x, w[0])
+}
+
+func inferPool(o *Op) error {
+	x := o.In[0].v.shape
+	if len(x) < 3 {
+		return nil
+	}
+	return windowShape(o, x, x[1])
+}
+
+func windowShape(o *Op, x Shape, channels Dim) error {
+	k, p, s, d, err := o.Window()
+	if err != nil {
+		return nil // ONNX Runtime may still run it; only its shape is unknown here
+	}
+	out := append(slices.Clone(x[:1]), channels)
+	for i := range k {
+		in := x[2+i].Add(D(p[i] + p[i+len(k)] - d[i]*(k[i]-1) - 1))
+		q, ok := Dim{}, false
+		switch {
+		case in.Static() && o.Attrs.Int("ceil_mode", 0) == 1:
+			q, ok = D((in.N+s[i]-1)/s[i]+1), true
+		case in.Static():
+			if in.N < 0 {
+				return fmt.Errorf("kernel %v is larger than %v", k, x)
+			}
+			q, ok = D(in.N/s[i]+1), true
+		case s[i] == 1:
+			q, ok = in.Add(D(1)), true
+		}
+		if !ok {
+			q = opaque("window%d.%d", o.ID, i)
+		}
+		out = append(out, q)
+	}
+	return o.set(out)
+}
+
+func inferConvTranspose(o *Op) error {
+	x, w := o.In[0].v.shape, o.In[1].v.shape
+	if x == nil || w == nil {
+		return nil
+	}
+	k, p, s, d, err := o.Window()
+	if err != nil {
+		return err
+	}
+	extra, ok := o.Attrs.Ints("output_padding")
+	if !ok {
+		extra = make([]int, len(k))
+	}
+	out := append(slices.Clone(x[:1]), w[1].Mul(D(o.Attrs.Int("group", 1))))
+	for i := range k {
+		in := x[2+i]
+		if !in.Static() {
+			out = append(out, opaque("window%d.%d", o.ID, i))
+			continue
+		}
+		out = append(out, D(s[i]*(in.N-1)+extra[i]+(k[i]-1)*d[i]+1-p[i]-p[i+len(k)]))
+	}
+	return o.set(out)
+}
+
+func inferGlobalPool(o *Op) error {
+	x := o.In[0].v.shape
+	if x == nil {
+		return nil
+	}
+	out := slices.Clone(x)
+	for i := 2; i < len(out); i++ {
+		out[i] = D(1)
+	}
+	return o.set(out)
+}
+
+func inferResize(o *Op) error {
+	x := o.In[0].v.shape
+	if x == nil {
+		return nil
+	}
+	if sizes := o.in(3); sizes.OK() && len(sizes.v.ints) == len(x) {
+		return o.set(append(Shape{}, sizes.v.ints...))
+	}
+	out := make(Shape, len(x))
+	for i := range out {
+		out[i] = opaque("resize%d.%d", o.ID, i)
+	}
+	return o.set(out)
+}
+
+func inferEinsum(o *Op) error {
+	eq := strings.ReplaceAll(o.Attrs.Str("equation", ""), " ", "")
+	lhs, rhs, ok := strings.Cut(eq, "->")
+	terms := strings.Split(lhs, ",")
+	if !ok || strings.Contains(eq, ".") || len(terms) != len(o.In) {
+		return nil
+	}
+	dim := map[byte]Dim{}
+	for i, term := range terms {
+		s := o.In[i].v.shape
+		if s == nil {
+			return nil
+		}
+		if len(s) != len(term) {
+			return fmt.Errorf("%q does not fit shape %v", term, s)
+		}
+		for j := range s {
+			if old, ok := dim[term[j]]; ok && old.Static() && s[j].Static() && old != s[j] {
+				return fmt.Errorf("index %c is %v and %v", term[j], old, s[j])
+			} else if !ok || s[j].Static() {
+				dim[term[j]] = s[j]
+			}
+		}
+	}
+	out := Shape{}
+	for j := range rhs {
+		out = append(out, dim[rhs[j]])
+	}
+	return o.set(out)
+}

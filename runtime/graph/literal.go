@@ -1,0 +1,153 @@
+package graph
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/tensor"
+)
+
+// Literal is the content of a constant: one of a tensor in memory, bytes in a file beside the graph, or a tensor as it
+// was read from an ONNX file.
+type Literal struct {
+	Tensor   *tensor.Tensor
+	External *External
+	Proto    *onnx.TensorProto
+}
+
+// External points at raw little-endian row-major elements in a file, as ONNX external data does.
+type External struct {
+	File           string // relative to the folder of the graph
+	Offset, Length int64  // bytes
+}
+
+// Const is a constant held in memory. The tensor must not change afterwards.
+func (g *Graph) Const(t *tensor.Tensor) Node {
+	if t.IsInt() {
+		return g.constant(&Literal{Tensor: t}, Int64, Static(t.Shape...), hashTensor(t))
+	}
+	return g.constant(&Literal{Tensor: t}, Float, Static(t.Shape...), hashTensor(t))
+}
+
+// Weight is a constant whose elements stay in a file; dims may be any shape of the same number of elements.
+func (g *Graph) Weight(name string, dtype DType, e External, dims ...int) Node {
+	n := g.constant(&Literal{External: &e}, dtype, Static(dims...), fmt.Sprintf("ext:%s@%d+%d", e.File, e.Offset, e.Length))
+	if n.v.name == "" {
+		n.v.name = name
+	}
+	return n
+}
+
+// Ints is a constant vector of integers.
+func (g *Graph) Ints(v ...int) Node {
+	d := make([]int64, len(v))
+	for i, x := range v {
+		d[i] = int64(x)
+	}
+	return g.Const(tensor.OfInts(d, len(d)))
+}
+
+// Scalar is a float constant of rank 0.
+func (g *Graph) Scalar(v float64) Node { return g.Const(tensor.Scalar(float32(v))) }
+
+// ScalarLike is a constant of rank 0 with the element type of n, which must be float or double.
+func (n Node) ScalarLike(v float64) Node {
+	g := n.Graph()
+	if n.v.dtype == Double {
+		raw := binary.LittleEndian.AppendUint64(nil, math.Float64bits(v))
+		return g.constantProto(&onnx.TensorProto{DataType: int32(Double), RawData: raw})
+	}
+	c := g.Scalar(v)
+	if n.v.dtype != Float && n.v.dtype != onnx.TensorProto_UNDEFINED {
+		return c.Cast(n.v.dtype)
+	}
+	return c
+}
+
+func (g *Graph) constantProto(p *onnx.TensorProto) Node {
+	dims := make([]int, len(p.Dims))
+	for i, d := range p.Dims {
+		dims[i] = int(d)
+	}
+	key := fmt.Sprintf("proto:%p", p)
+	if len(p.RawData) > 0 && len(p.RawData) <= 64 {
+		key = fmt.Sprintf("raw:%x", p.RawData)
+	}
+	n := g.constant(&Literal{Proto: p}, DType(p.DataType), Static(dims...), key)
+	if n.v.ints == nil && len(dims) <= 1 {
+		if v, ok := protoInts(p); ok {
+			n.v.ints = v
+		}
+	}
+	return n
+}
+
+func (g *Graph) constant(l *Literal, dtype DType, shape Shape, key string) Node {
+	key = fmt.Sprintf("const:%v%v %s", dtype, shape, key)
+	if op, ok := g.intern[key]; ok {
+		return op.Out[0]
+	}
+	op := g.add(Standard, "Constant", nil, 1, nil)
+	op.data = l
+	v := op.Out[0].v
+	v.dtype, v.shape = dtype, shape
+	if l.Tensor != nil && l.Tensor.IsInt() && len(shape) <= 1 {
+		v.ints = make([]Dim, len(l.Tensor.Ints))
+		for i, x := range l.Tensor.Ints {
+			v.ints[i] = D(int(x))
+		}
+	}
+	g.intern[key] = op
+	return op.Out[0]
+}
+
+func hashTensor(t *tensor.Tensor) string {
+	if t.Bytes() > 1<<16 {
+		if t.IsInt() {
+			return fmt.Sprintf("at:%p", t.Ints)
+		}
+		return fmt.Sprintf("at:%p", t.Data)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(rawBytes(t)))
+}
+
+func rawBytes(t *tensor.Tensor) []byte {
+	b := make([]byte, 0, t.Bytes())
+	for _, v := range t.Ints {
+		b = binary.LittleEndian.AppendUint64(b, uint64(v))
+	}
+	for _, v := range t.Data {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	return b
+}
+
+// protoInts reads the elements of an int64 or int32 tensor of a file, when they are stored inline.
+func protoInts(p *onnx.TensorProto) ([]Dim, bool) {
+	count := 1
+	for _, d := range p.Dims {
+		count *= int(d)
+	}
+	var out []Dim
+	switch DType(p.DataType) {
+	case Int64:
+		for _, v := range p.Int64Data {
+			out = append(out, D(int(v)))
+		}
+		for b := p.RawData; len(b) >= 8; b = b[8:] {
+			out = append(out, D(int(int64(binary.LittleEndian.Uint64(b)))))
+		}
+	case Int32:
+		for _, v := range p.Int32Data {
+			out = append(out, D(int(v)))
+		}
+		for b := p.RawData; len(b) >= 4; b = b[4:] {
+			out = append(out, D(int(int32(binary.LittleEndian.Uint32(b)))))
+		}
+	}
+	return slices.Clip(out), len(out) == count && out != nil
+}

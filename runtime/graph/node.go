@@ -1,0 +1,230 @@
+package graph
+
+import (
+	"math"
+
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/tensor"
+)
+
+func (n Node) apply(kind string, attrs Attrs, more ...Node) Node {
+	return n.Graph().Apply(Standard, kind, attrs, append([]Node{n}, more...)...)
+}
+
+func (a Attrs) tensor(name string) *onnx.TensorProto {
+	if p, ok := a[name].(*onnx.AttributeProto); ok {
+		return p.T
+	}
+	return nil
+}
+
+// Element-wise operators with broadcasting.
+
+func (n Node) Add(m Node) Node { return n.apply("Add", nil, m) }
+func (n Node) Sub(m Node) Node { return n.apply("Sub", nil, m) }
+func (n Node) Mul(m Node) Node { return n.apply("Mul", nil, m) }
+func (n Node) Div(m Node) Node { return n.apply("Div", nil, m) }
+func (n Node) Max(m Node) Node { return n.apply("Max", nil, m) }
+func (n Node) Min(m Node) Node { return n.apply("Min", nil, m) }
+
+// Scale is a*n.
+func (n Node) Scale(a float64) Node {
+	if a == 1 {
+		return n
+	}
+	return n.Mul(n.ScalarLike(a))
+}
+
+// Shift is n+a.
+func (n Node) Shift(a float64) Node {
+	if a == 0 {
+		return n
+	}
+	return n.Add(n.ScalarLike(a))
+}
+
+// Square is n*n.
+func (n Node) Square() Node     { return n.Mul(n) }
+func (n Node) Neg() Node        { return n.apply("Neg", nil) }
+func (n Node) Exp() Node        { return n.apply("Exp", nil) }
+func (n Node) Log() Node        { return n.apply("Log", nil) }
+func (n Node) Sqrt() Node       { return n.apply("Sqrt", nil) }
+func (n Node) Reciprocal() Node { return n.apply("Reciprocal", nil) }
+func (n Node) Abs() Node        { return n.apply("Abs", nil) }
+func (n Node) Erf() Node        { return n.apply("Erf", nil) }
+func (n Node) Tanh() Node       { return n.apply("Tanh", nil) }
+func (n Node) Sigmoid() Node    { return n.apply("Sigmoid", nil) }
+func (n Node) ReLU() Node       { return n.apply("Relu", nil) }
+
+// Softplus is log(1+e^n), stable for large |n|.
+func (n Node) Softplus() Node { return n.apply("Softplus", nil) }
+
+// Identity is n under another operator, for outputs that must not be inputs.
+func (n Node) Identity() Node { return n.apply("Identity", nil) }
+
+// Detach is n as a constant for gradients.
+func (n Node) Detach() Node { return n.Graph().Apply(Own, "StopGradient", nil, n) }
+
+// Cast converts the element type.
+func (n Node) Cast(t DType) Node {
+	if n.DType() == t {
+		return n
+	}
+	return n.apply("Cast", Attrs{"to": int(t)})
+}
+
+// Equal compares element by element and gives booleans.
+func (n Node) Equal(m Node) Node { return n.apply("Equal", nil, m) }
+
+// Greater compares element by element and gives booleans.
+func (n Node) Greater(m Node) Node { return n.apply("Greater", nil, m) }
+
+// Where is yes where the boolean n holds and no elsewhere.
+func (n Node) Where(yes, no Node) Node { return n.apply("Where", nil, yes, no) }
+
+// MatMul is the matrix product over the last two axes, broadcasting the others.
+func (n Node) MatMul(m Node) Node { return n.apply("MatMul", nil, m) }
+
+// MatMulT is n times the transpose of m over the last two axes, without making the transpose.
+func (n Node) MatMulT(m Node) Node {
+	return n.Graph().Apply(Microsoft, "FusedMatMul", Attrs{"transB": 1}, n, m)
+}
+
+// Linear is n wᵀ + b for n [N,in], w [out,in] (the layout of torch.nn.Linear) and an optional b [out].
+func (n Node) Linear(w, b Node) Node { return n.apply("Gemm", Attrs{"transB": 1}, w, b) }
+
+// T swaps the last two axes.
+func (n Node) T() Node {
+	r := n.Rank()
+	if r < 2 {
+		if n.poisoned() {
+			return n
+		}
+		return n.Graph().Fail("T: shape %v has no two axes to swap", n.Shape())
+	}
+	p := make([]int, r)
+	for i := range p {
+		p[i] = i
+	}
+	p[r-1], p[r-2] = p[r-2], p[r-1]
+	return n.Transpose(p...)
+}
+
+// Transpose permutes the axes: axis i of the result is axis perm[i] of n.
+func (n Node) Transpose(perm ...int) Node { return n.apply("Transpose", Attrs{"perm": perm}) }
+
+// Reshape gives n another shape of as many elements; one size may be -1, and 0 keeps the axis at its place.
+func (n Node) Reshape(sizes ...int) Node { return n.apply("Reshape", nil, n.Graph().Ints(sizes...)) }
+
+// ReshapeLike gives n the shape of m.
+func (n Node) ReshapeLike(m Node) Node {
+	if s, ok := m.Shape().Ints(); ok {
+		return n.Graph().Apply(Standard, "Reshape", Attrs{"allowzero": 1}, n, n.Graph().Ints(s...))
+	}
+	return n.Graph().Apply(Standard, "Reshape", Attrs{"allowzero": 1}, n, m.ShapeOf())
+}
+
+// ShapeOf is the shape of n as an integer vector.
+func (n Node) ShapeOf() Node { return n.apply("Shape", nil) }
+
+// Unsqueeze adds axes of size 1.
+func (n Node) Unsqueeze(axes ...int) Node { return n.apply("Unsqueeze", nil, n.Graph().Ints(axes...)) }
+
+// Squeeze removes axes of size 1.
+func (n Node) Squeeze(axes ...int) Node { return n.apply("Squeeze", nil, n.Graph().Ints(axes...)) }
+
+// Expand broadcasts n to at least the given sizes.
+func (n Node) Expand(sizes ...int) Node { return n.apply("Expand", nil, n.Graph().Ints(sizes...)) }
+
+// Slice keeps start:end of one axis.
+func (n Node) Slice(axis, start, end int) Node {
+	g := n.Graph()
+	return n.apply("Slice", nil, g.Ints(start), g.Ints(end), g.Ints(axis))
+}
+
+// Gather picks entries of an axis by an integer node.
+func (n Node) Gather(axis int, index Node) Node {
+	return n.apply("Gather", Attrs{"axis": axis}, index)
+}
+
+// Rows picks entries of the first axis.
+func (n Node) Rows(index Node) Node { return n.Gather(0, index) }
+
+func (n Node) reduce(kind string, keep int, axes []int) Node {
+	if len(axes) == 0 {
+		return n.apply(kind, Attrs{"keepdims": keep})
+	}
+	return n.apply(kind, Attrs{"keepdims": keep}, n.Graph().Ints(axes...))
+}
+
+// Sum adds up the given axes, or all, and removes them.
+func (n Node) Sum(axes ...int) Node { return n.reduce("ReduceSum", 0, axes) }
+
+// Mean averages the given axes, or all, and removes them.
+func (n Node) Mean(axes ...int) Node { return n.reduce("ReduceMean", 0, axes) }
+
+// SumKeep adds up the given axes and keeps them with size 1.
+func (n Node) SumKeep(axes ...int) Node { return n.reduce("ReduceSum", 1, axes) }
+
+// MeanKeep averages the given axes and keeps them with size 1.
+func (n Node) MeanKeep(axes ...int) Node { return n.reduce("ReduceMean", 1, axes) }
+
+// Norm is the Euclidean norm over one axis, which it removes. Its gradient at zero is zero.
+func (n Node) Norm(axis int) Node { return n.Square().Sum(axis).Shift(tiny).Sqrt() }
+
+// Unit divides by the Euclidean norm over the last axis.
+func (n Node) Unit() Node { return n.Div(n.Square().SumKeep(-1).Shift(tiny).Sqrt()) }
+
+// tiny keeps the gradient of a norm finite at zero; it is below float32 resolution of any norm above 1e-11.
+const tiny = 1e-30
+
+// Softmax normalises e^n over one axis.
+func (n Node) Softmax(axis int) Node { return n.apply("Softmax", Attrs{"axis": axis}) }
+
+// LogSoftmax is the logarithm of Softmax, computed stably.
+func (n Node) LogSoftmax(axis int) Node { return n.apply("LogSoftmax", Attrs{"axis": axis}) }
+
+// Mask lowers the score n [B,C] of the class label [B] so far that softmax gives it nothing.
+func (n Node) Mask(label Node) Node {
+	return n.Add(OneHot(label, n.Dim(-1)).Scale(-1e9))
+}
+
+// Concat joins nodes along an axis.
+func Concat(axis int, a ...Node) Node {
+	return a[0].Graph().Apply(Standard, "Concat", Attrs{"axis": axis}, a...)
+}
+
+// Stack joins nodes of one shape along a new first axis.
+func Stack(a ...Node) Node {
+	b := make([]Node, len(a))
+	for i, n := range a {
+		b[i] = n.Unsqueeze(0)
+	}
+	return Concat(0, b...)
+}
+
+// Split cuts an axis into parts of the given sizes.
+func (n Node) Split(axis int, sizes ...int) []Node {
+	g := n.Graph()
+	return g.ApplyN(Standard, "Split", Attrs{"axis": axis}, len(sizes), n, g.Ints(sizes...))
+}
+
+// OneHot is 1 at each index of an integer node and 0 elsewhere, with a last axis of the given depth.
+func OneHot(index Node, depth int) Node {
+	g := index.Graph()
+	return g.Apply(Standard, "OneHot", Attrs{"axis": -1}, index, g.Ints(depth), g.Const(tensor.Of([]float32{0, 1}, 2)))
+}
+
+// CrossEntropy is the mean over the batch of -log softmax(logits [B,C])[label [B]].
+func CrossEntropy(logits, label Node) Node {
+	return logits.LogSoftmax(-1).Mul(OneHot(label, logits.Dim(-1))).Sum(-1).Mean().Neg()
+}
+
+// MSE is the mean of squared differences over all elements.
+func MSE(a, b Node) Node { return a.Sub(b).Square().Mean() }
+
+// KL is the Kullback-Leibler divergence of target probabilities p [B,C] from log-probabilities logq [B,C], a mean over
+// the batch; entries with p = 0 add nothing.
+func KL(p, logq Node) Node {
+	return p.Mul(p.Shift(math.SmallestNonzeroFloat32).Log().Sub(logq)).Sum(-1).Mean()
+}

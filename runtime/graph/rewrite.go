@@ -1,0 +1,75 @@
+package graph
+
+import "slices"
+
+// Reachable lists the operators that roots depend on, in the order they were made.
+func Reachable(roots ...Node) []*Op {
+	seen := map[*Op]bool{}
+	var out []*Op
+	var visit []*Op
+	push := func(n Node) {
+		if n.OK() && !seen[n.v.op] {
+			seen[n.v.op] = true
+			visit = append(visit, n.v.op)
+		}
+	}
+	for _, r := range roots {
+		push(r)
+	}
+	for len(visit) > 0 {
+		op := visit[len(visit)-1]
+		visit = visit[:len(visit)-1]
+		out = append(out, op)
+		for _, n := range op.In {
+			push(n)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Op) int { return a.ID - b.ID })
+	return out
+}
+
+// Rewrite rebuilds roots with some operators replaced: replace is called for every operator the roots depend on,
+// inputs first, with the rebuilt inputs, and gives the new outputs, or nil to keep the operator.
+func Rewrite(roots []Node, replace func(op *Op, in []Node) []Node) []Node {
+	now := map[*Op][]Node{}
+	get := func(n Node) Node {
+		if !n.OK() {
+			return n
+		}
+		if out, ok := now[n.v.op]; ok {
+			return out[n.v.index]
+		}
+		return n
+	}
+	for _, op := range Reachable(roots...) {
+		in := make([]Node, len(op.In))
+		changed := false
+		for i, n := range op.In {
+			in[i] = get(n)
+			changed = changed || in[i] != n
+		}
+		out := replace(op, in)
+		if out == nil && changed {
+			out = op.g.ApplyN(op.Domain, op.Kind, op.Attrs, len(op.Out), in...)
+		}
+		if out != nil {
+			now[op] = out
+		}
+	}
+	out := make([]Node, len(roots))
+	for i, r := range roots {
+		out[i] = get(r)
+	}
+	return out
+}
+
+// Inputs lists the names of the inputs that roots depend on, in the order they were declared.
+func Inputs(roots ...Node) []Node {
+	var out []Node
+	for _, op := range Reachable(roots...) {
+		if op.Kind == "Input" && op.Domain == Own {
+			out = append(out, op.Out[0])
+		}
+	}
+	return out
+}
