@@ -1,0 +1,48 @@
+package ort
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	binding "github.com/yalue/onnxruntime_go"
+)
+
+// environment is the ONNX Runtime of this process. A failed start is tried again by the next caller, so that a library
+// that appears later is found.
+var environment struct {
+	sync.Mutex
+	path, version string
+}
+
+// start loads the library and creates the environment, once per process.
+func start() error {
+	environment.Lock()
+	defer environment.Unlock()
+	if environment.version != "" {
+		return nil
+	}
+	path, err := FindLibrary()
+	if err != nil {
+		return fmt.Errorf("ort: %w", err)
+	}
+	binding.SetSharedLibraryPath(path)
+	if err := binding.InitializeEnvironment(binding.WithLogLevelError()); err != nil {
+		return fmt.Errorf("ort: loading %s: %s: ONNX Runtime 1.24 or later for this machine is needed; set %s to its library file", path, oneLine(err), LibraryVariable)
+	}
+	environment.path, environment.version = path, binding.GetVersion()
+	return nil
+}
+
+// Library loads ONNX Runtime if that has not happened yet and returns the path and version of the library in use.
+func Library() (path, version string, err error) {
+	if err := start(); err != nil {
+		return "", "", err
+	}
+	environment.Lock()
+	defer environment.Unlock()
+	return environment.path, environment.version, nil
+}
+
+// oneLine is the text of an error of ONNX Runtime with its line breaks folded.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

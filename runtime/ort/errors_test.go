@@ -1,0 +1,153 @@
+package ort_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+func TestWrongInputs(t *testing.T) {
+	b := (&builder{}).in("image", f32, dims{"B", 4}).in("label", i64, dims{"B"}).in("mix", f32, dims{2, 2})
+	b.node("Identity", []string{"image"}, "y").out("y", f32, dims{"B", 4})
+	s := open(t, b.model(t), ort.Options{})
+	good := func() tensor.Map {
+		return tensor.Map{"image": tensor.New(3, 4), "label": tensor.OfInts(make([]int64, 3), 3), "mix": tensor.New(2, 2)}
+	}
+	for name, c := range map[string]struct {
+		change func(tensor.Map)
+		parts  []string
+	}{
+		"missing":  {func(m tensor.Map) { delete(m, "label") }, []string{`"label" is missing`, "image float32[B 4], label int64[B], mix float32[2 2]"}},
+		"nil":      {func(m tensor.Map) { m["mix"] = nil }, []string{`"mix" is missing`}},
+		"extra":    {func(m tensor.Map) { m["imgae"] = tensor.New(3, 4) }, []string{`no input "imgae"`, "image float32[B 4]"}},
+		"kind":     {func(m tensor.Map) { m["label"] = tensor.New(3) }, []string{`"label" is float32[3]`, "label int64[B] is wanted"}},
+		"integers": {func(m tensor.Map) { m["mix"] = tensor.OfInts(make([]int64, 4), 2, 2) }, []string{`"mix" is int64[2 2]`, "mix float32[2 2] is wanted"}},
+		"rank":     {func(m tensor.Map) { m["mix"] = tensor.New(4) }, []string{`rank 1`, "rank 2 is wanted"}},
+		"size":     {func(m tensor.Map) { m["image"] = tensor.New(3, 5) }, []string{"axis 1 must be 4"}},
+		"symbol":   {func(m tensor.Map) { m["label"] = tensor.OfInts(make([]int64, 2), 2) }, []string{`"image" has 3 on axis 0`, `"label" has 2 on axis 0`, "both are B"}},
+		"length":   {func(m tensor.Map) { m["mix"] = &tensor.Tensor{Shape: []int{2, 2}, Data: make([]float32, 3)} }, []string{"holds 3 elements", "has 4"}},
+		"negative": {func(m tensor.Map) { m["mix"] = &tensor.Tensor{Shape: []int{-2, -2}, Data: make([]float32, 4)} }, []string{"impossible shape [-2 -2]"}},
+		"overflow": {func(m tensor.Map) { m["mix"] = &tensor.Tensor{Shape: []int{1 << 40, 1 << 40}} }, []string{"impossible shape"}},
+	} {
+		in := good()
+		c.change(in)
+		_, err := s.Run(t.Context(), in)
+		t.Run(name, func(t *testing.T) { wantError(t, err, append(c.parts, `graph "test"`)...) })
+	}
+	_, err := s.Run(t.Context(), good(), "z")
+	wantError(t, err, `no output "z"`, "it has y")
+	if _, err := s.Run(t.Context(), good()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWrongModels(t *testing.T) {
+	plain := func() *builder { return (&builder{}).in("x", f32, dims{"B"}) }
+	for name, c := range map[string]struct {
+		model   []byte
+		options ort.Options
+		parts   []string
+	}{
+		"not a model":     {[]byte("pickle"), ort.Options{}, []string{"not an ONNX file"}},
+		"empty":           {nil, ort.Options{}, []string{"not an ONNX file", "no graph"}},
+		"no inputs":       {(&builder{}).constant("y", []float32{1}, 1).out("y", f32, dims{1}).model(t), ort.Options{}, []string{"no inputs"}},
+		"no outputs":      {plain().model(t), ort.Options{}, []string{"no outputs"}},
+		"strings":         {(&builder{}).in("x", onnx.TensorProto_STRING, dims{"B"}).model(t), ort.Options{}, []string{`input "x"`, "type string"}},
+		"unknown op":      {plain().node("Gradient", []string{"x"}, "y").out("y", f32, dims{"B"}).model(t), ort.Options{}, []string{"provider cpu refuses it", "Gradient"}},
+		"unknown keep":    {plain().node("Abs", []string{"x"}, "y").out("y", f32, dims{"B"}).model(t), ort.Options{Outputs: []string{"z"}}, []string{`no output "z"`, "it has y"}},
+		"provider":        {linear(t), ort.Options{Provider: "tpu"}, []string{`unknown provider "tpu"`, "cpu, cuda or auto"}},
+		"limit":           {linear(t), ort.Options{MemoryLimit: 1 << 20}, []string{"memory limit", "choose cuda"}},
+		"threads":         {linear(t), ort.Options{IntraThreads: -1}, []string{"-1 intra"}},
+		"level":           {linear(t), ort.Options{OptLevel: 9}, []string{"level 9"}},
+		"device":          {linear(t), ort.Options{Provider: ort.CUDA, Device: -1}, []string{"device -1"}},
+		"weights nowhere": {plain().external("W", "w.bin", "0", "4", 1).node("Mul", []string{"x", "W"}, "y").out("y", f32, dims{"B"}).model(t), ort.Options{}, []string{`tensor "W"`, "WeightsDir"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ort.NewSession(c.model, c.options)
+			wantError(t, err, c.parts...)
+		})
+	}
+	_, err := ort.Open(t.TempDir()+"/none.onnx", ort.Options{})
+	wantError(t, err, "none.onnx")
+}
+
+// A wrong static output shape is the graph's lie, not the caller's; it must surface as an error.
+func TestDeclaredShapeIsWrong(t *testing.T) {
+	b := (&builder{}).in("x", f32, dims{"B", 2}).node("Identity", []string{"x"}, "y").out("y", f32, dims{3, 2})
+	s := open(t, b.model(t), ort.Options{})
+	_, err := s.Run(t.Context(), tensor.Map{"x": tensor.New(2, 2)})
+	wantError(t, err, "run: ")
+}
+
+// The library that the tests run on has no CUDA provider: asking for it is an error that says what to install, and
+// auto reports the CPU and why.
+func TestCUDAAbsent(t *testing.T) {
+	_, err := ort.NewSession(linear(t), ort.Options{Provider: ort.CUDA})
+	if err == nil {
+		t.Skip("this library has a CUDA provider")
+	}
+	wantError(t, err, "provider cuda cannot be had from", "install Microsoft's GPU build", ort.LibraryVariable, "or use provider cpu")
+	s := open(t, linear(t), ort.Options{Provider: ort.Auto, MemoryLimit: 1 << 30})
+	if s.Provider() != ort.CPU {
+		t.Errorf("auto took %q", s.Provider())
+	}
+	wantError(t, s.Fallback(), "provider cuda cannot be had from")
+	equal(t, run(t, s, tensor.Map{"x": tensor.Of([]float32{1, 2}, 1, 2)})["y"], tensor.Of([]float32{9, 12, 15}, 1, 3))
+}
+
+func TestClose(t *testing.T) {
+	s := open(t, linear(t), ort.Options{})
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := s.Run(t.Context(), tensor.Map{"x": tensor.New(1, 2)})
+	wantError(t, err, "already closed")
+	if !errors.Is(err, ort.ErrClosed) {
+		t.Errorf("%v is not ErrClosed", err)
+	}
+}
+
+// A chain of 200 products of 1024 x 1024 takes seconds on one thread (200 * 2 * 1024^3 = 430 GFLOP); a run that is
+// stopped after 50 ms must return long before that, and the session must stay usable.
+func TestCancel(t *testing.T) {
+	const n = 1024
+	b := (&builder{}).in("x", f32, dims{"B", n}).constant("W", make([]float32, n*n), n, n)
+	from := "x"
+	for i := range 200 {
+		to := "h" + string(rune('A'+i%26)) + string(rune('a'+i/26))
+		b.node("MatMul", []string{from, "W"}, to)
+		from = to
+	}
+	s := open(t, b.node("Identity", []string{from}, "y").out("y", f32, dims{"B", n}).model(t), ort.Options{})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	_, err := s.Run(ctx, tensor.Map{"x": tensor.New(n, n)})
+	wantError(t, err, "the run was stopped", "deadline exceeded")
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v does not wrap the cause", err)
+	}
+	if took := time.Since(begin); took > 1500*time.Millisecond {
+		t.Errorf("stopped only after %v", took)
+	}
+	_, err = s.Run(ctx, tensor.Map{"x": tensor.New(1, n)})
+	wantError(t, err, "the run was stopped")
+	why := errors.New("client left")
+	stopped, stop := context.WithCancelCause(t.Context())
+	stop(why)
+	if _, err = s.Run(stopped, tensor.Map{"x": tensor.New(1, n)}); !errors.Is(err, why) {
+		t.Errorf("%v does not wrap the cause", err)
+	}
+	live, end := context.WithCancel(t.Context())
+	defer end()
+	if _, err = s.Run(live, tensor.Map{"x": tensor.New(1, n)}); err != nil {
+		t.Error(err)
+	}
+}

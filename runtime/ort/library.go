@@ -1,0 +1,107 @@
+package ort
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// LibraryVariable is the environment variable that names the ONNX Runtime library file.
+const LibraryVariable = "ONNXRUNTIME_LIB"
+
+// ErrNoLibrary is wrapped by the error that FindLibrary returns when no ONNX Runtime library was found.
+var ErrNoLibrary = errors.New("the ONNX Runtime library was not found")
+
+func libraryNames() []string {
+	switch runtime.GOOS {
+	case "darwin":
+		return []string{"libonnxruntime.1.dylib", "libonnxruntime.dylib"}
+	case "windows":
+		return []string{"onnxruntime.dll"}
+	}
+	return []string{"libonnxruntime.so.1", "libonnxruntime.so"}
+}
+
+// FindLibrary returns the ONNX Runtime library to load: the file that ONNXRUNTIME_LIB names; else the first one found
+// in the folder of the executable or lib/ inside it, in bin/ of this module's root when the working directory lies in
+// the module, or in promptfed/ of the user's cache folder; else a name that the system's loader knows.
+// The error names every place that was searched and says what to do.
+func FindLibrary() (string, error) {
+	if path := os.Getenv(LibraryVariable); path != "" {
+		info, err := os.Stat(path)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("%w: %s names %s (%w): correct or unset it", ErrNoLibrary, LibraryVariable, path, errors.Unwrap(err))
+		case info.IsDir():
+			return "", fmt.Errorf("%w: %s names the folder %s: name the library file in it", ErrNoLibrary, LibraryVariable, path)
+		}
+		return path, nil
+	}
+	names, dirs := libraryNames(), libraryDirs()
+	for _, dir := range dirs {
+		for _, name := range names {
+			path := filepath.Join(dir, name)
+			if info, err := os.Stat(path); err == nil && !info.IsDir() {
+				return path, nil
+			}
+		}
+	}
+	for _, name := range names {
+		if loaderKnows(name) {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("%w: looked for %s in %s and where the system's loader looks: run `make build` in the promptfed checkout, or set %s to the library file",
+		ErrNoLibrary, strings.Join(names, " and "), strings.Join(dirs, ", "), LibraryVariable)
+}
+
+func libraryDirs() []string {
+	var dirs []string
+	if exe, err := os.Executable(); err == nil {
+		if real, err := filepath.EvalSymlinks(exe); err == nil {
+			exe = real
+		}
+		dirs = append(dirs, filepath.Dir(exe), filepath.Join(filepath.Dir(exe), "lib"))
+	}
+	if wd, err := os.Getwd(); err == nil {
+		if root := moduleRoot(wd); root != "" {
+			dirs = append(dirs, filepath.Join(root, "bin"))
+		}
+	}
+	if cache, err := os.UserCacheDir(); err == nil {
+		dirs = append(dirs, filepath.Join(cache, "promptfed"))
+	}
+	return dirs
+}
+
+// moduleRoot is the closest folder at or above dir whose go.mod declares module promptfed, or "".
+func moduleRoot(dir string) string {
+	for {
+		if declaresModule(filepath.Join(dir, "go.mod"), "promptfed") {
+			return dir
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return ""
+		}
+		dir = up
+	}
+}
+
+func declaresModule(path, module string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if words := strings.Fields(lines.Text()); len(words) >= 2 && words[0] == "module" {
+			return words[1] == module
+		}
+	}
+	return false
+}

@@ -1,0 +1,179 @@
+package ort
+
+import (
+	"fmt"
+	"strconv"
+
+	binding "github.com/yalue/onnxruntime_go"
+)
+
+// Providers that Options.Provider may name; the empty string means CPU.
+const (
+	CPU  = "cpu"
+	CUDA = "cuda"
+	Auto = "auto" // CUDA where it works, else CPU
+)
+
+// OptLevel says how far ONNX Runtime rewrites a graph before running it. Every level computes the same function up to
+// rounding.
+type OptLevel int
+
+// Levels of graph optimisation.
+const (
+	OptAll      OptLevel = iota // fusions and layout changes; the default
+	OptExtended                 // fusions
+	OptBasic                    // constant folding and removal of what is not needed
+	OptNone                     // the graph as written
+)
+
+// Options of a session. The zero value is the choice for many small runs in parallel on CPU: one thread per run, no
+// spinning, weights used from the file itself.
+type Options struct {
+	// Provider is CPU, CUDA or Auto. CUDA fails with a message when it cannot be had; Auto falls back to CPU, and
+	// Session.Provider tells what it took.
+	Provider string
+	// Device is the number of the CUDA device.
+	Device int
+	// MemoryLimit bounds ONNX Runtime's arena on the CUDA device in bytes; 0 is no bound. Refused on CPU, where there is
+	// no such bound.
+	MemoryLimit int64
+
+	// IntraThreads is how many threads one operator may use; 0 is 1. With 1 no thread is started: a run computes on the
+	// calling goroutine's thread, and parallel runs scale with the goroutines. n > 1 costs n-1 threads per session.
+	IntraThreads int
+	// InterThreads is how many operators of one run may run side by side; 0 is 1. More than 1 costs that many threads
+	// per session and pays only for graphs with wide independent branches.
+	InterThreads int
+	// Spinning lets idle threads of the session busy-wait between operators. It saves some microseconds per operator
+	// while one session has the machine to itself, and costs a factor of 2 to 3 as soon as two sessions alternate.
+	Spinning bool
+
+	// Arena keeps freed buffers for the next run instead of returning them to the C library. It saves page faults in
+	// runs with large activations and holds the peak memory of the largest run, per session, until Close.
+	Arena bool
+	// Prepack stores a second copy of constant weights in the layout of the matrix kernels. It costs as much private
+	// memory per session as the graph has matrix weights and loading time to match, and speeds up products of fewer than
+	// about 100 rows by 25 to 50 %; larger ones gain nothing. Without it, external weights are mapped from their file
+	// and shared by all sessions.
+	Prepack bool
+	// OptLevel is the graph optimisation.
+	OptLevel OptLevel
+
+	// WeightsDir is the folder that the graph's external data files are named relative to. Names must stay inside it;
+	// files and folders may be symbolic links to anywhere.
+	WeightsDir string
+	// Outputs keeps only these outputs of the graph, in this order; ONNX Runtime then removes all that they do not
+	// need, which it cannot do for outputs that a Run leaves out. Empty keeps all.
+	Outputs []string
+}
+
+func (o Options) check() error {
+	switch o.Provider {
+	case "", CPU:
+		if o.MemoryLimit != 0 {
+			return fmt.Errorf("ort: a memory limit of %d bytes on provider cpu, which has none: remove the limit or choose cuda", o.MemoryLimit)
+		}
+	case CUDA, Auto:
+	default:
+		return fmt.Errorf("ort: unknown provider %q: use cpu, cuda or auto", o.Provider)
+	}
+	switch {
+	case o.Device < 0:
+		return fmt.Errorf("ort: device %d: devices count from 0", o.Device)
+	case o.MemoryLimit < 0:
+		return fmt.Errorf("ort: a memory limit of %d bytes: use 0 for none", o.MemoryLimit)
+	case o.IntraThreads < 0 || o.InterThreads < 0:
+		return fmt.Errorf("ort: %d intra and %d inter threads: use 0 for one thread", o.IntraThreads, o.InterThreads)
+	case o.OptLevel < OptAll || o.OptLevel > OptNone:
+		return fmt.Errorf("ort: unknown optimisation level %d", o.OptLevel)
+	}
+	return nil
+}
+
+// native makes the binding's options for one provider. The caller destroys them.
+func (o Options) native(provider, weights string) (*binding.SessionOptions, error) {
+	so, err := binding.NewSessionOptions()
+	if err != nil {
+		return nil, fmt.Errorf("ort: session options: %s", oneLine(err))
+	}
+	if err := o.fill(so, weights); err != nil {
+		so.Destroy()
+		return nil, fmt.Errorf("ort: session options: %s", oneLine(err))
+	}
+	if provider == CUDA {
+		if err := o.addCUDA(so); err != nil {
+			so.Destroy()
+			return nil, err
+		}
+	}
+	return so, nil
+}
+
+func (o Options) fill(so *binding.SessionOptions, weights string) error {
+	levels := map[OptLevel]binding.GraphOptimizationLevel{
+		OptAll:      binding.GraphOptimizationLevelEnableAll,
+		OptExtended: binding.GraphOptimizationLevelEnableExtended,
+		OptBasic:    binding.GraphOptimizationLevelEnableBasic,
+		OptNone:     binding.GraphOptimizationLevelDisableAll,
+	}
+	mode := binding.ExecutionMode(binding.ExecutionModeSequential)
+	if o.InterThreads > 1 {
+		mode = binding.ExecutionModeParallel
+	}
+	entries := [][2]string{
+		{"session.intra_op.allow_spinning", flag(o.Spinning)},
+		{"session.inter_op.allow_spinning", flag(o.Spinning)},
+		{"session.disable_prepacking", flag(!o.Prepack)},
+	}
+	if weights != "" {
+		entries = append(entries, [2]string{"session.model_external_initializers_file_folder_path", weights})
+	}
+	steps := []func() error{
+		func() error { return so.SetIntraOpNumThreads(max(1, o.IntraThreads)) },
+		func() error { return so.SetInterOpNumThreads(max(1, o.InterThreads)) },
+		func() error { return so.SetExecutionMode(mode) },
+		func() error { return so.SetGraphOptimizationLevel(levels[o.OptLevel]) },
+		func() error { return so.SetCpuMemArena(o.Arena) },
+	}
+	for _, e := range entries {
+		steps = append(steps, func() error { return so.AddSessionConfigEntry(e[0], e[1]) })
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addCUDA asks for full float32 products (no TF32), so that gradients are as exact as on CPU.
+func (o Options) addCUDA(so *binding.SessionOptions) error {
+	cuda, err := binding.NewCUDAProviderOptions()
+	if err != nil {
+		return noCUDA(err)
+	}
+	defer cuda.Destroy()
+	settings := map[string]string{"device_id": strconv.Itoa(o.Device), "use_tf32": "0"}
+	if o.MemoryLimit > 0 {
+		settings["gpu_mem_limit"] = strconv.FormatInt(o.MemoryLimit, 10)
+	}
+	if err := cuda.Update(settings); err != nil {
+		return noCUDA(err)
+	}
+	if err := so.AppendExecutionProviderCUDA(cuda); err != nil {
+		return noCUDA(err)
+	}
+	return nil
+}
+
+func noCUDA(err error) error {
+	return fmt.Errorf("ort: provider cuda cannot be had from %s (%s): install Microsoft's GPU build of ONNX Runtime with the CUDA and cuDNN libraries it names and set %s to its library file, or use provider cpu",
+		environment.path, oneLine(err), LibraryVariable)
+}
+
+func flag(on bool) string {
+	if on {
+		return "1"
+	}
+	return "0"
+}

@@ -1,0 +1,224 @@
+package ort
+
+import (
+	"context"
+	"runtime"
+	"slices"
+
+	binding "github.com/yalue/onnxruntime_go"
+
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/tensor"
+)
+
+// Run computes the named outputs, or all when none are named. Inputs must be exactly those that Inputs lists: floating
+// types and bool or integer types take float and integer tensors respectively, with the declared rank, fixed sizes and
+// one size per symbol. They are read in place and must not be written to during the run; outputs are the caller's own.
+//
+// ONNX Runtime computes all outputs of the session whatever is named here; Options.Outputs is what saves work.
+// When ctx ends, the run stops between two operators and the error wraps the cause.
+func (s *Session) Run(ctx context.Context, inputs tensor.Map, outputs ...string) (tensor.Map, error) {
+	if err := s.checkInputs(inputs); err != nil {
+		return nil, err
+	}
+	want, err := s.choose(outputs)
+	if err != nil {
+		return nil, err
+	}
+	var c call
+	defer c.release()
+	for i, p := range s.inputs {
+		if err := c.addInput(inputs[p.Name]); err != nil {
+			return nil, s.errorf("input %q: %s", s.inputs[i].Name, oneLine(err))
+		}
+	}
+	for i, slot := range s.slots {
+		if err := c.addOutput(slot); err != nil {
+			return nil, s.errorf("output %q: %s", s.nativeOutputs[i], oneLine(err))
+		}
+	}
+	if err := s.invoke(ctx, &c); err != nil {
+		return nil, err
+	}
+	out := make(tensor.Map, len(want))
+	for _, i := range want {
+		t, err := s.collect(i, c.outputs)
+		if err != nil {
+			return nil, err
+		}
+		out[s.outputs[i].Name] = t
+	}
+	return out, nil
+}
+
+// choose returns the positions of the named outputs, or of all.
+func (s *Session) choose(names []string) ([]int, error) {
+	want := make([]int, 0, len(s.outputs))
+	if len(names) == 0 {
+		for i := range s.outputs {
+			want = append(want, i)
+		}
+		return want, nil
+	}
+	for _, name := range names {
+		i := slices.IndexFunc(s.outputs, func(p Port) bool { return p.Name == name })
+		if i < 0 {
+			return nil, s.errorf("no output %q; it has %s", name, portNames(s.outputs))
+		}
+		want = append(want, i)
+	}
+	return want, nil
+}
+
+func (s *Session) invoke(ctx context.Context, c *call) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.inner == nil {
+		return s.errorf("run: %w", ErrClosed)
+	}
+	if ctx.Err() != nil {
+		return s.errorf("the run was stopped: %w", context.Cause(ctx))
+	}
+	options, release, err := terminator(ctx)
+	if err != nil {
+		return s.errorf("run options: %s", oneLine(err))
+	}
+	err = s.inner.RunWithOptions(c.inputs, c.outputs, options)
+	release()
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return s.errorf("the run was stopped: %w", context.Cause(ctx))
+	}
+	return s.errorf("run: %s", oneLine(err))
+}
+
+// terminator makes run options that stop the run when ctx ends; nil for a ctx that cannot end. release frees them once
+// nobody can touch them any more.
+func terminator(ctx context.Context) (o *binding.RunOptions, release func(), err error) {
+	if ctx.Done() == nil {
+		return nil, func() {}, nil
+	}
+	if o, err = binding.NewRunOptions(); err != nil {
+		return nil, nil, err
+	}
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(done)
+		o.Terminate()
+	})
+	return o, func() {
+		if !stop() {
+			<-done
+		}
+		o.Destroy()
+	}, nil
+}
+
+// slot is one output of the compiled graph; its shape is known before the run, or ONNX Runtime allocates it.
+type slot struct {
+	ints  bool
+	fixed bool
+	shape []int
+}
+
+func (p *program) slots() []slot {
+	slots := make([]slot, len(p.nativeOutputs))
+	for i, r := range p.results {
+		shape, fixed := p.outputs[i].fixed()
+		slots[r.value] = slot{ints: p.outputs[i].IsInt(), fixed: fixed, shape: shape}
+	}
+	return slots
+}
+
+// call holds the native values of one run. ONNX Runtime keeps pointers into Go memory for as long as they live, so that
+// memory is pinned until they are released.
+type call struct {
+	inputs, outputs []binding.Value
+	pins            runtime.Pinner
+}
+
+func (c *call) addInput(t *tensor.Tensor) (err error) {
+	var v binding.Value
+	if t.IsInt() {
+		v, err = wrap(&c.pins, t.Ints, t.Shape)
+	} else {
+		v, err = wrap(&c.pins, t.Data, t.Shape)
+	}
+	if err == nil {
+		c.inputs = append(c.inputs, v)
+	}
+	return err
+}
+
+func (c *call) addOutput(s slot) (err error) {
+	var v binding.Value
+	switch n := tensor.Size(s.shape); {
+	case !s.fixed:
+	case s.ints:
+		v, err = wrap(&c.pins, make([]int64, n), s.shape)
+	default:
+		v, err = wrap(&c.pins, make([]float32, n), s.shape)
+	}
+	if err == nil {
+		c.outputs = append(c.outputs, v)
+	}
+	return err
+}
+
+func (c *call) release() {
+	for _, list := range [][]binding.Value{c.inputs, c.outputs} {
+		for _, v := range list {
+			if v != nil {
+				v.Destroy()
+			}
+		}
+	}
+	c.pins.Unpin()
+}
+
+// wrap makes a native value that uses data in place; the one element of a scalar is copied.
+func wrap[T float32 | int64](pins *runtime.Pinner, data []T, shape []int) (binding.Value, error) {
+	if len(shape) == 0 {
+		v, err := binding.NewScalar(data[0])
+		if err != nil {
+			return nil, err
+		}
+		return v, nil
+	}
+	if len(data) > 0 {
+		pins.Pin(&data[0])
+	}
+	dims := make(binding.Shape, len(shape))
+	for i, d := range shape {
+		dims[i] = int64(d)
+	}
+	v, err := binding.NewTensor(dims, data)
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// collect makes the tensor of output i from the native values.
+func (s *Session) collect(i int, values []binding.Value) (*tensor.Tensor, error) {
+	r, p := s.results[i], s.outputs[i]
+	t, err := unwrap(values[r.value])
+	if err == nil && r.shape >= 0 {
+		var shape *tensor.Tensor
+		if shape, err = unwrap(values[r.shape]); err == nil {
+			t.Shape = make([]int, len(shape.Ints))
+			for k, d := range shape.Ints {
+				t.Shape[k] = int(d)
+			}
+		}
+	}
+	if err != nil {
+		return nil, s.errorf("output %s: %w", p, err)
+	}
+	if p.Type == onnx.TensorProto_UINT64 && slices.IndexFunc(t.Ints, func(v int64) bool { return v < 0 }) >= 0 {
+		return nil, s.errorf("output %s holds values of 2^63 and more, which int64 cannot hold", p)
+	}
+	return t, nil
+}

@@ -1,0 +1,115 @@
+package ort
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	binding "github.com/yalue/onnxruntime_go"
+)
+
+// ErrClosed is wrapped by the error of a Run on a closed session or a Get on a closed pool.
+var ErrClosed = errors.New("already closed")
+
+// Session is a compiled graph. All methods may be called from many goroutines at the same time.
+type Session struct {
+	*program
+	provider string
+	fallback error
+	slots    []slot
+
+	mu    sync.RWMutex // held for reading by every run, for writing by Close
+	inner *binding.DynamicAdvancedSession
+}
+
+// NewSession compiles an ONNX model, given as the bytes of a ModelProto, which are not needed afterwards. It fails on
+// anything that is not a model, on inputs or outputs that are not tensors of numbers or bool, on external data that is
+// missing or cut short, on a provider that cannot be had, and on graphs that ONNX Runtime refuses.
+func NewSession(model []byte, o Options) (*Session, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	p, err := prepare(model, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := start(); err != nil {
+		return nil, err
+	}
+	s := &Session{program: p, slots: p.slots()}
+	switch o.Provider {
+	case CUDA:
+		s.provider, err = CUDA, s.compile(o, CUDA)
+	case Auto:
+		if s.provider, s.fallback = CUDA, s.compile(o, CUDA); s.fallback != nil {
+			s.provider, err = CPU, s.compile(o, CPU)
+		}
+	default:
+		s.provider, err = CPU, s.compile(o, CPU)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.model = nil
+	return s, nil
+}
+
+// Open compiles the ONNX file at path. Options.WeightsDir defaults to the file's folder.
+func Open(path string, o Options) (*Session, error) {
+	model, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("ort: reading the model: %w", err)
+	}
+	if o.WeightsDir == "" {
+		o.WeightsDir = filepath.Dir(path)
+	}
+	s, err := NewSession(model, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+func (s *Session) compile(o Options, provider string) error {
+	native, err := o.native(provider, s.weights)
+	if err != nil {
+		return err
+	}
+	defer native.Destroy()
+	inner, err := binding.NewDynamicAdvancedSessionWithONNXData(s.model, s.native, s.nativeOutputs, native)
+	if err != nil {
+		return s.errorf("provider %s refuses it: %s", provider, oneLine(err))
+	}
+	s.inner = inner
+	return nil
+}
+
+// Inputs describes what Run takes, in the graph's order.
+func (s *Session) Inputs() []Port { return slices.Clone(s.inputs) }
+
+// Outputs describes what Run gives, in the graph's order or that of Options.Outputs.
+func (s *Session) Outputs() []Port { return slices.Clone(s.outputs) }
+
+// Provider is what the session runs on, CPU or CUDA.
+func (s *Session) Provider() string { return s.provider }
+
+// Fallback tells why provider Auto did not take CUDA; nil when it did or when another provider was asked for.
+func (s *Session) Fallback() error { return s.fallback }
+
+// Close waits for the runs in flight and frees the session. Closing again does nothing.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.inner == nil {
+		return nil
+	}
+	err := s.inner.Destroy()
+	s.inner = nil
+	if err != nil {
+		return s.errorf("closing: %s", oneLine(err))
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package ort
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	binding "github.com/yalue/onnxruntime_go"
+
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/tensor"
+)
+
+// unwrap takes over the Go memory of a native value.
+func unwrap(v binding.Value) (*tensor.Tensor, error) {
+	switch v := v.(type) {
+	case *binding.Scalar[float32]:
+		return tensor.Scalar(v.GetData()), nil
+	case *binding.Scalar[int64]:
+		return tensor.OfInts([]int64{v.GetData()}), nil
+	case *binding.Tensor[float32]:
+		return &tensor.Tensor{Shape: ints(v.GetShape()), Data: v.GetData()}, nil
+	case *binding.Tensor[int64]:
+		return &tensor.Tensor{Shape: ints(v.GetShape()), Ints: v.GetData()}, nil
+	}
+	return nil, fmt.Errorf("ONNX Runtime gave a %T", v)
+}
+
+func ints(shape binding.Shape) []int {
+	out := make([]int, len(shape))
+	for i, d := range shape {
+		out[i] = int(d)
+	}
+	return out
+}
+
+// checkInputs compares names, kinds, ranks, sizes and ranges with what the graph declares, before ONNX Runtime sees
+// them: it reports a wrong name only as a missing feed and reads out of range on a tensor that lies about its length.
+func (s *Session) checkInputs(in tensor.Map) error {
+	sizes := map[string]axis{}
+	for _, p := range s.inputs {
+		t, ok := in[p.Name]
+		if !ok || t == nil {
+			return s.errorf("input %q is missing; it takes %s", p.Name, portList(s.inputs))
+		}
+		if err := s.checkInput(p, t, sizes); err != nil {
+			return err
+		}
+	}
+	if len(in) > len(s.inputs) {
+		for _, name := range in.Names() {
+			if !slices.ContainsFunc(s.inputs, func(p Port) bool { return p.Name == name }) {
+				return s.errorf("no input %q; it takes %s", name, portList(s.inputs))
+			}
+		}
+	}
+	return nil
+}
+
+// axis is where a symbol got its size.
+type axis struct {
+	input string
+	index int
+	size  int
+}
+
+func (s *Session) checkInput(p Port, t *tensor.Tensor, sizes map[string]axis) error {
+	elements := 1
+	for _, d := range t.Shape {
+		if d < 0 || (elements > 0 && d > (1<<62)/elements) {
+			return s.errorf("input %q has the impossible shape %v", p.Name, t.Shape)
+		}
+		elements *= d
+	}
+	switch {
+	case t.IsInt() != p.IsInt():
+		return s.errorf("input %q is %s, but %s is wanted", p.Name, t, p)
+	case t.Len() != elements:
+		return s.errorf("input %q holds %d elements, but its shape %v has %d", p.Name, t.Len(), t.Shape, elements)
+	case !p.Unranked && len(t.Shape) != len(p.Shape):
+		return s.errorf("input %q is %s of rank %d, but %s of rank %d is wanted", p.Name, t, len(t.Shape), p, len(p.Shape))
+	}
+	for i, d := range p.Shape {
+		got := t.Shape[i]
+		if d.Size >= 0 && got != d.Size {
+			return s.errorf("input %q is %s, but %s is wanted: axis %d must be %d", p.Name, t, p, i, d.Size)
+		}
+		if d.Size >= 0 || d.Symbol == "" {
+			continue
+		}
+		if a, ok := sizes[d.Symbol]; !ok {
+			sizes[d.Symbol] = axis{p.Name, i, got}
+		} else if a.size != got {
+			return s.errorf("input %q has %d on axis %d and input %q has %d on axis %d, but both are %s and must agree", a.input, a.size, a.index, p.Name, got, i, d.Symbol)
+		}
+	}
+	if lo, hi, ok := integerRange(p.Type); ok && p.Type != onnx.TensorProto_INT64 {
+		for i, v := range t.Ints {
+			if v < lo || v > hi {
+				return s.errorf("input %q holds %d at element %d, which %s cannot hold", p.Name, v, i, typeName(p.Type))
+			}
+		}
+	}
+	return nil
+}
+
+func portNames(ports []Port) string {
+	names := make([]string, len(ports))
+	for i, p := range ports {
+		names[i] = p.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+func portList(ports []Port) string {
+	list := make([]string, len(ports))
+	for i, p := range ports {
+		list[i] = p.String()
+	}
+	return strings.Join(list, ", ")
+}
