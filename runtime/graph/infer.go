@@ -39,7 +39,7 @@ func init() {
 		":Softmax": same, ":LogSoftmax": same, ":LayerNormalization": inferLayerNorm, ":BatchNormalization": same,
 		":Cast": inferCast, ":CastLike": inferCastLike, ":Where": inferWhere, ":Dropout": inferDropout,
 		":ArgMax": inferArg, ":ArgMin": inferArg, ":Einsum": inferEinsum, ":CumSum": same, ":Trilu": same,
-		Own + ":StopGradient": same,
+		Own + ":StopGradient": same, Own + ":Deferred": inferDeferred,
 	}
 	for _, k := range []string{"Neg", "Sqrt", "Exp", "Log", "Erf", "Tanh", "Sigmoid", "Relu", "Softplus", "Abs",
 		"Reciprocal", "Identity", "Sign", "Floor", "Ceil", "Round", "Sin", "Cos", "Not", "Clip", "LeakyRelu", "Elu",
