@@ -1,0 +1,58 @@
+package preprocess
+
+import (
+	"image"
+	"math"
+	"math/rand/v2"
+)
+
+// Bounds of torchvision's RandomResizedCrop: the share of the image's area, and
+// width over height.
+const (
+	minScale, maxScale = 0.08, 1
+	minRatio, maxRatio = 3.0 / 4, 4.0 / 3
+)
+
+// cropTries is how many random boxes are tried before the central one is taken.
+const cropTries = 10
+
+// Augment gives one random view of an image, [3,Size,Size] as Pixels does: a box
+// of 8 to 100 % of the area and of aspect 3:4 to 4:3, resized to the square with
+// the bicubic filter, mirrored half of the time (torchvision's
+// RandomResizedCrop and RandomHorizontalFlip). The same image and state of rng
+// give the same bytes.
+func (p Preprocess) Augment(img image.Image, rng *rand.Rand) []float32 {
+	src := rasterOf(img)
+	b := randomBox(src.w, src.h, rng.Float64)
+	flip := rng.Float64() < 0.5
+	p.Resize = Bicubic
+	return p.normalised(src, b, p.whole(), flip)
+}
+
+// whole is the frame that shows all of a box.
+func (p Preprocess) whole() frame { return frame{width: p.Size, height: p.Size, size: p.Size} }
+
+// randomBox draws area and aspect (log-uniform) up to cropTries times; when no
+// box fits it takes the largest central one with an allowed aspect.
+func randomBox(w, h int, uniform func() float64) box {
+	low, high := math.Log(minRatio), math.Log(maxRatio)
+	for range cropTries {
+		area := float64(w) * float64(h) * (minScale + float64((maxScale-minScale)*uniform()))
+		aspect := math.Exp(low + float64((high-low)*uniform()))
+		bw := int(math.RoundToEven(math.Sqrt(area * aspect)))
+		bh := int(math.RoundToEven(math.Sqrt(area / aspect)))
+		if bw > 0 && bw <= w && bh > 0 && bh <= h {
+			top := int(uniform() * float64(h-bh+1))
+			left := int(uniform() * float64(w-bw+1))
+			return box{left, top, bw, bh}
+		}
+	}
+	bw, bh := w, h
+	switch {
+	case float64(w) < minRatio*float64(h):
+		bh = int(math.RoundToEven(float64(w) / minRatio))
+	case float64(w) > maxRatio*float64(h):
+		bw = int(math.RoundToEven(float64(h) * maxRatio))
+	}
+	return box{(w - bw) / 2, (h - bh) / 2, bw, bh}
+}

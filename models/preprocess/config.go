@@ -1,0 +1,146 @@
+package preprocess
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// FromHF reads Hugging Face's preprocessor_config.json. What a CLIP never asks
+// for (no resize, other filters, a crop of another size than the resize) is an
+// error. What the file leaves out is as in OpenAI's models.
+func FromHF(data []byte) (Preprocess, error) {
+	f := struct {
+		Resize    *bool     `json:"do_resize"`
+		Crop      *bool     `json:"do_center_crop"`
+		Rescale   *bool     `json:"do_rescale"`
+		Normalize *bool     `json:"do_normalize"`
+		Size      side      `json:"size"`
+		CropSize  side      `json:"crop_size"`
+		Resample  *int      `json:"resample"`
+		Factor    *float64  `json:"rescale_factor"`
+		Mean      []float32 `json:"image_mean"`
+		Std       []float32 `json:"image_std"`
+	}{}
+	if err := json.Unmarshal(data, &f); err != nil {
+		return Preprocess{}, fmt.Errorf("preprocessor_config.json: %w", err)
+	}
+	fail := func(format string, args ...any) (Preprocess, error) {
+		return Preprocess{}, fmt.Errorf("preprocessor_config.json: "+format, args...)
+	}
+	on := func(b *bool) bool { return b == nil || *b }
+	p := CLIP(224)
+	p.Crop = on(f.Crop)
+	switch {
+	case !on(f.Resize) || !on(f.Rescale):
+		return fail("do_resize and do_rescale must be true")
+	case f.Factor != nil && (*f.Factor < 0.00392 || *f.Factor > 0.00393):
+		return fail("rescale_factor %v, need 1/255", *f.Factor)
+	case p.Crop && f.Size.pixels > 0 && f.CropSize.pixels > 0 && f.Size.pixels != f.CropSize.pixels:
+		return fail("crop_size %d differs from size %d: not supported", f.CropSize.pixels, f.Size.pixels)
+	case p.Crop && f.Size.square || !p.Crop && f.Size.pixels > 0 && !f.Size.square:
+		return fail("do_center_crop %v does not go with the form of size: need shortest_edge with a crop, height and width without", p.Crop)
+	case f.Size.pixels > 0:
+		p.Size = f.Size.pixels
+	case f.CropSize.pixels > 0:
+		p.Size = f.CropSize.pixels
+	}
+	if f.Resample != nil {
+		name, ok := map[int]string{2: Bilinear, 3: Bicubic}[*f.Resample]
+		if !ok {
+			return fail("resample %d, need 3 (bicubic) or 2 (bilinear)", *f.Resample)
+		}
+		p.Resize = name
+	}
+	if !on(f.Normalize) {
+		f.Mean, f.Std = []float32{0, 0, 0}, []float32{1, 1, 1}
+	}
+	if err := p.colours(f.Mean, f.Std); err != nil {
+		return fail("%w", err)
+	}
+	return p, p.Validate()
+}
+
+// FromOpenCLIP reads the preprocess_cfg object of OpenCLIP's
+// open_clip_config.json; size is the model's image size, taken where the object
+// has none. Empty data means OpenAI's preprocessing, as it does there.
+func FromOpenCLIP(data []byte, size int) (Preprocess, error) {
+	f := struct {
+		Size          json.RawMessage `json:"size"`
+		Mode          string          `json:"mode"`
+		Interpolation string          `json:"interpolation"`
+		ResizeMode    string          `json:"resize_mode"`
+		Mean          []float32       `json:"mean"`
+		Std           []float32       `json:"std"`
+	}{Mode: "RGB", Interpolation: Bicubic, ResizeMode: "shortest"}
+	if len(data) > 0 {
+		if err := json.Unmarshal(data, &f); err != nil {
+			return Preprocess{}, fmt.Errorf("preprocess_cfg: %w", err)
+		}
+	}
+	p := CLIP(size)
+	p.Resize, p.Crop = f.Interpolation, f.ResizeMode == "shortest"
+	if len(f.Size) > 0 {
+		var pair [2]int
+		if json.Unmarshal(f.Size, &p.Size) != nil {
+			if err := json.Unmarshal(f.Size, &pair); err != nil || pair[0] != pair[1] {
+				return Preprocess{}, fmt.Errorf("preprocess_cfg: size %.40s, need one number or two equal ones", f.Size)
+			}
+			p.Size = pair[0]
+		}
+	}
+	if f.Mode != "RGB" || f.ResizeMode != "shortest" && f.ResizeMode != "squash" {
+		return Preprocess{}, fmt.Errorf("preprocess_cfg: mode %q with resize_mode %q, need RGB with shortest or squash", f.Mode, f.ResizeMode)
+	}
+	if err := p.colours(f.Mean, f.Std); err != nil {
+		return Preprocess{}, fmt.Errorf("preprocess_cfg: %w", err)
+	}
+	return p, p.Validate()
+}
+
+// colours sets mean and std where a file has them.
+func (p *Preprocess) colours(mean, std []float32) error {
+	for _, v := range []struct {
+		name string
+		from []float32
+		to   *[3]float32
+	}{{"mean", mean, &p.Mean}, {"std", std, &p.Std}} {
+		switch len(v.from) {
+		case 0:
+		case 3:
+			copy(v.to[:], v.from)
+		default:
+			return fmt.Errorf("%s has %d numbers, need 3", v.name, len(v.from))
+		}
+	}
+	return nil
+}
+
+// side is a size as Hugging Face spells it: a number, {"shortest_edge": n} or
+// {"height": n, "width": n}.
+type side struct {
+	pixels int
+	square bool // height and width were named
+}
+
+func (s *side) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, &s.pixels) == nil {
+		return nil
+	}
+	f := struct {
+		Edge   int `json:"shortest_edge"`
+		Height int `json:"height"`
+		Width  int `json:"width"`
+	}{}
+	if err := json.Unmarshal(data, &f); err != nil {
+		return err
+	}
+	switch {
+	case f.Edge > 0:
+		s.pixels = f.Edge
+	case f.Height > 0 && f.Height == f.Width:
+		s.pixels, s.square = f.Height, true
+	default:
+		return fmt.Errorf("size %.60s, need a number, shortest_edge, or equal height and width", data)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package preprocess
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// TestConfigs: the texts are the shapes in which the libraries write these files.
+func TestConfigs(t *testing.T) {
+	const colours = `"image_mean":[0.48145466,0.4578275,0.40821073],"image_std":[0.26862954,0.26130258,0.27577711]`
+	for data, want := range map[string]Preprocess{
+		`{"crop_size":224,"do_center_crop":true,"do_normalize":true,"do_resize":true,"resample":3,"size":224,` + colours + `}`: CLIP(224),
+		`{"crop_size":{"height":30,"width":30},"size":{"shortest_edge":30},"rescale_factor":0.00392156862745098,"do_rescale":true,` +
+			colours + `}`: CLIP(30),
+		`{}`: CLIP(224),
+		`{"do_center_crop":false,"size":{"height":32,"width":32},"resample":2,"do_normalize":false}`: {
+			Size: 32, Resize: Bilinear, Std: [3]float32{1, 1, 1}},
+	} {
+		if got, err := FromHF([]byte(data)); err != nil || got != want {
+			t.Errorf("%s: %+v, %v", data, got, err)
+		}
+	}
+	half := CLIP(64)
+	half.Mean, half.Std, half.Crop, half.Resize = [3]float32{.5, .5, .5}, [3]float32{.25, .25, .25}, false, Bilinear
+	for data, want := range map[string]Preprocess{
+		"": CLIP(224),
+		`{"mean":[0.48145466,0.4578275,0.40821073],"std":[0.26862954,0.26130258,0.27577711]}`:                                                        CLIP(224),
+		`{"size":[64,64],"mode":"RGB","mean":[0.5,0.5,0.5],"std":[0.25,0.25,0.25],"interpolation":"bilinear","resize_mode":"squash","fill_color":0}`: half,
+	} {
+		if got, err := FromOpenCLIP([]byte(data), 224); err != nil || got != want {
+			t.Errorf("%s: %+v, %v", data, got, err)
+		}
+	}
+	data, err := json.Marshal(half)
+	var back Preprocess
+	if err != nil || json.Unmarshal(data, &back) != nil || back != half {
+		t.Errorf("%s, %v", data, err)
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	for data, want := range map[string]string{
+		`{`:                            "preprocessor_config.json",
+		`{"do_resize":false}`:          "do_resize",
+		`{"size":256,"crop_size":224}`: "crop_size 224 differs from size 256",
+		`{"resample":0}`:               "resample 0",
+		`{"size":{"longest_edge":9}}`:  "need a number, shortest_edge",
+		`{"image_mean":[0.5]}`:         "mean has 1 numbers",
+		`{"image_std":[1,1,0]}`:        "std above 0",
+		`{"size":1000000000}`:          "need 1 to 4096",
+		`{"do_center_crop":false,"size":{"shortest_edge":9}}`: "does not go with",
+		`{"rescale_factor":1}`:                                "need 1/255",
+	} {
+		if _, err := FromHF([]byte(data)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want %q", data, err, want)
+		}
+	}
+	for data, want := range map[string]string{
+		`[`:                         "preprocess_cfg",
+		`{"size":[2,3]}`:            "two equal ones",
+		`{"resize_mode":"longest"}`: "shortest or squash",
+		`{"interpolation":"area"}`:  `resize "area"`,
+	} {
+		if _, err := FromOpenCLIP([]byte(data), 224); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", data, err, want)
+		}
+	}
+}
+
+func FuzzConfigs(f *testing.F) {
+	f.Add([]byte(`{"crop_size":{"height":30,"width":30},"size":{"shortest_edge":30},"image_mean":[0.5,0.5,0.5]}`))
+	f.Add([]byte(`{"size":[64,64],"std":[1,1,1],"resize_mode":"squash"}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if p, err := FromHF(data); err == nil && p.Validate() != nil {
+			t.Error("FromHF accepted what Validate refuses")
+		}
+		if p, err := FromOpenCLIP(data, 224); err == nil && p.Validate() != nil {
+			t.Error("FromOpenCLIP accepted what Validate refuses")
+		}
+	})
+}

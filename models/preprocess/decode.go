@@ -1,0 +1,77 @@
+package preprocess
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"image"
+	_ "image/gif" // formats register themselves
+	_ "image/jpeg"
+	_ "image/png"
+	"io"
+
+	_ "golang.org/x/image/bmp"
+	_ "golang.org/x/image/tiff"
+	_ "golang.org/x/image/webp"
+)
+
+const (
+	// maxBytes and maxPixels bound what one image file may cost: 64 MiB as it
+	// lies on disk and 64 million pixels (a camera's largest are 50) unpacked.
+	maxBytes  = 64 << 20
+	maxPixels = 64 << 20
+)
+
+// Decode reads a JPEG, PNG, GIF (its first frame), WebP, BMP or TIFF image,
+// with its colours ready for Pixels and Augment. Size is checked before
+// anything is unpacked.
+func Decode(r io.Reader) (image.Image, error) { return decode(r, maxPixels) }
+
+func decode(r io.Reader, pixels int) (img image.Image, err error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("image: %w", err)
+	}
+	if len(data) > maxBytes {
+		return nil, fmt.Errorf("image: file of more than %d MiB: scale it down", maxBytes>>20)
+	}
+	// The decoders of golang.org/x/image index into hostile data now and then;
+	// a damaged file must not end a run.
+	defer func() {
+		if p := recover(); p != nil {
+			img, err = nil, fmt.Errorf("image: damaged: %v", p)
+		}
+	}()
+	c, format, err := image.DecodeConfig(bytes.NewReader(data))
+	if errors.Is(err, image.ErrFormat) {
+		return nil, errors.New("image: not a JPEG, PNG, GIF, WebP, BMP or TIFF file")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("image: damaged %s header: %w", format, err)
+	}
+	if err := fits(c.Width, c.Height, pixels); err != nil {
+		return nil, err
+	}
+	m, _, err := image.Decode(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("image: damaged %s: %w", format, err)
+	}
+	size := m.Bounds()
+	if err := fits(size.Dx(), size.Dy(), pixels); err != nil {
+		return nil, err
+	}
+	if format == "webp" {
+		m = studioRange(m)
+	}
+	return rasterOf(m), nil
+}
+
+func fits(w, h, pixels int) error {
+	if w <= 0 || h <= 0 {
+		return fmt.Errorf("image: %d x %d: no pixels", w, h)
+	}
+	if w > pixels/h {
+		return fmt.Errorf("image: %d x %d pixels, the limit is %d in all: scale it down", w, h, pixels)
+	}
+	return nil
+}

@@ -1,0 +1,280 @@
+package preprocess
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"image"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+)
+
+// Goldens are written by tools/golden/preprocess.py with Pillow 9.4 and numpy.
+
+func readJSON(t testing.TB, name string, into any) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t testing.TB, path string) image.Image {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	img, err := Decode(f)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return img
+}
+
+func sha(b []byte) string {
+	s := sha256.Sum256(b)
+	return hex.EncodeToString(s[:])
+}
+
+func floats(v []float32) []byte {
+	var b bytes.Buffer
+	if err := binary.Write(&b, binary.LittleEndian, v); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+}
+
+// quantised undoes the normalisation: bytes as [S,S,3].
+func (p Preprocess) quantised(v []float32) []byte {
+	n := p.Size * p.Size
+	out := make([]byte, 3*n)
+	for c := range 3 {
+		for i := range n {
+			out[3*i+c] = byte(math.Round(float64(v[c*n+i]*p.Std[c]+p.Mean[c]) * 255))
+		}
+	}
+	return out
+}
+
+func TestAgainstPillow(t *testing.T) {
+	var rows []struct {
+		File          string
+		Width, Height int
+		RGB           string
+		Cases         []struct {
+			Size          int
+			Resize        string
+			Crop          bool
+			Bytes, Pixels string
+		}
+		Views []struct {
+			Box    [4]int
+			Flip   bool
+			Pixels string
+		}
+	}
+	readJSON(t, "golden.json", &rows)
+	for _, r := range rows {
+		img := open(t, filepath.Join("testdata", r.File))
+		if b := img.Bounds(); b.Dx() != r.Width || b.Dy() != r.Height || sha(img.(*raster).pix) != r.RGB {
+			t.Errorf("%s: decoded %v, colours differ from Pillow's", r.File, b)
+			continue
+		}
+		for _, c := range r.Cases {
+			p := CLIP(c.Size)
+			p.Resize, p.Crop = c.Resize, c.Crop
+			got := p.Pixels(img)
+			if sha(p.quantised(got)) != c.Bytes {
+				t.Errorf("%s %d %s crop %v: bytes differ", r.File, c.Size, c.Resize, c.Crop)
+			} else if sha(floats(got)) != c.Pixels {
+				t.Errorf("%s %d %s crop %v: normalised values differ", r.File, c.Size, c.Resize, c.Crop)
+			}
+		}
+		for _, v := range r.Views {
+			p := CLIP(40)
+			got := p.normalised(rasterOf(img), box{v.Box[0], v.Box[1], v.Box[2], v.Box[3]}, p.whole(), v.Flip)
+			if sha(floats(got)) != v.Pixels {
+				t.Errorf("%s box %v flip %v differs", r.File, v.Box, v.Flip)
+			}
+		}
+	}
+}
+
+func TestRandomBox(t *testing.T) {
+	var rows []struct {
+		W, H  int
+		Draws []float64
+		Box   [4]int
+	}
+	readJSON(t, "boxes.json", &rows)
+	for _, r := range rows {
+		i := 0
+		got := randomBox(r.W, r.H, func() float64 { i++; return r.Draws[i-1] })
+		if want := (box{r.Box[0], r.Box[1], r.Box[2], r.Box[3]}); got != want {
+			t.Errorf("%d x %d: got %v, want %v", r.W, r.H, got, want)
+		}
+	}
+}
+
+// compare gives the mean and the largest difference of two byte images.
+func compare(t *testing.T, a, b []byte) (mean float64, most int) {
+	t.Helper()
+	if len(a) != len(b) {
+		t.Fatalf("%d bytes, want %d", len(a), len(b))
+	}
+	for i := range a {
+		d := int(a[i]) - int(b[i])
+		d = max(d, -d)
+		mean += float64(d) / float64(len(a))
+		most = max(most, d)
+	}
+	return mean, most
+}
+
+// TestLossy bounds how far lossy decoders stray from Pillow's, over whole pictures.
+func TestLossy(t *testing.T) {
+	var rows []struct {
+		Path   string
+		Pixels []byte
+	}
+	readJSON(t, "lossy.json", &rows)
+	limits := map[string]int{"lossy.webp": 8, "lossyalpha.webp": 8, "colour.jpg": 8, "full.jpg": 2, "ink.jpg": 2, "grey.jpg": 2}
+	for _, r := range rows {
+		mean, most := compare(t, open(t, filepath.Join("testdata", r.Path)).(*raster).pix, r.Pixels)
+		t.Logf("%s: mean %.3f, most %d levels", r.Path, mean, most)
+		if limit, ok := limits[r.Path]; !ok || most > limit {
+			t.Errorf("%s: off by %d levels, limit %d", r.Path, most, limit)
+		}
+	}
+}
+
+// TestJPEGAgainstPillow states what image/jpeg's chroma costs on real photographs.
+func TestJPEGAgainstPillow(t *testing.T) {
+	var rows []struct {
+		Path   string
+		Pixels []byte
+	}
+	readJSON(t, "pacs.json", &rows)
+	root := sharedData(t, "pacs")
+	p := CLIP(32)
+	sum, top := 0.0, 0
+	for _, r := range rows {
+		mean, most := compare(t, p.quantised(p.Pixels(open(t, filepath.Join(root, r.Path)))), r.Pixels)
+		sum += mean / float64(len(rows))
+		top = max(top, most)
+	}
+	t.Logf("%d photographs: mean %.3f, most %d levels", len(rows), sum, top)
+	if sum > 0.5 || top > 16 {
+		t.Errorf("mean %.3f, most %d levels", sum, top)
+	}
+}
+
+func sharedData(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	path := filepath.Join(dir, "../shared/data", name)
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		t.Skip("no shared data")
+	}
+	return path
+}
+
+// TestAugment: one seed gives one view, whoever else is at work; views differ
+// from seed to seed.
+func TestAugment(t *testing.T) {
+	img := open(t, "testdata/noise.png")
+	p := CLIP(24)
+	var want [8][]float32
+	for i := range want {
+		want[i] = p.Augment(img, rand.New(rand.NewPCG(1, uint64(i))))
+		if i > 0 && slices.Equal(want[0], want[i]) {
+			t.Errorf("views 0 and %d are equal", i)
+		}
+	}
+	var wg sync.WaitGroup
+	for i := range want {
+		wg.Go(func() {
+			if !slices.Equal(p.Augment(img, rand.New(rand.NewPCG(1, uint64(i)))), want[i]) {
+				t.Errorf("view %d changed", i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestFlipRate: the mirror of a picture whose left half is black has it on the right.
+func TestFlipRate(t *testing.T) {
+	img := image.NewGray(image.Rect(0, 0, 40, 40))
+	for i := range img.Pix {
+		img.Pix[i] = byte(6 * (i % 40))
+	}
+	p := CLIP(8)
+	flips := 0
+	for i := range 400 {
+		v := p.Augment(img, rand.New(rand.NewPCG(2, uint64(i))))
+		if v[0] > v[7] {
+			flips++
+		}
+	}
+	if flips < 160 || flips > 240 { // 200 expected, standard deviation 10
+		t.Errorf("%d of 400 mirrored", flips)
+	}
+}
+
+// TestLongImage: 1 x 1,000,000 would be 224 x 224,000,000 if it were resized whole.
+func TestLongImage(t *testing.T) {
+	img := image.NewGray(image.Rect(0, 0, 1, 1_000_000))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if got := len(CLIP(224).Pixels(img)); got != 3*224*224 {
+		t.Errorf("%d values", got)
+	}
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 {
+		t.Errorf("%d MiB", used>>20)
+	}
+	if v := CLIP(2).Pixels(image.NewGray(image.Rectangle{})); len(v) != 12 {
+		t.Errorf("empty image: %v", v)
+	}
+}
+
+func BenchmarkPixels(b *testing.B) {
+	for _, side := range []int{128, 1024} {
+		img := image.NewNRGBA(image.Rect(0, 0, side, side))
+		for i := range img.Pix {
+			img.Pix[i] = byte(i * 31)
+		}
+		r := rasterOf(img)
+		p := CLIP(224)
+		b.Run(map[int]string{128: "128", 1024: "1024"}[side], func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				p.Pixels(r)
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "images/s")
+		})
+	}
+}
