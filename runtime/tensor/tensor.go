@@ -99,6 +99,16 @@ func (t *Tensor) Rows(index []int) *Tensor {
 	return out
 }
 
+// Stack joins tensors of one shape along a new first axis.
+func Stack(list []*Tensor) *Tensor {
+	out := &Tensor{Shape: append([]int{len(list)}, list[0].Shape...)}
+	for _, t := range list {
+		out.Data = append(out.Data, t.Data...)
+		out.Ints = append(out.Ints, t.Ints...)
+	}
+	return out
+}
+
 // Axpy adds a*x to t element by element; shapes must agree.
 func (t *Tensor) Axpy(a float64, x *Tensor) {
 	if len(t.Data) != len(x.Data) {

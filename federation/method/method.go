@@ -1,0 +1,109 @@
+// Package method says what a federated method is: what is learned, what a client adds, what the server does. It runs
+// nothing; federation/engine does.
+//
+// A carrier (PromptFL, FedPHA, ...) embeds Base and writes Params and Logits, plus Loss if it differs. A wrapper
+// (FedProx, ...) embeds Method and works over any carrier and any other wrapper. The full interface is implemented by
+// all of them; there are no optional interfaces that a wrapper could hide.
+package method
+
+import (
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// Method is one federated method.
+type Method interface {
+	Objective
+	Client
+	Server
+}
+
+// Objective builds graphs. It is the same on every machine and holds no state.
+type Objective interface {
+	Params(Task) []Param                         // every learnable tensor, once
+	Logits(*Scope) graph.Node                    // class scores [B,C], used to test
+	Loss(s *Scope, logits graph.Node) graph.Node // scalar to minimise
+	View() View                                  // with which shared parameters a client is tested
+}
+
+// Client surrounds the local steps on one client.
+type Client interface {
+	Begin(*Local) error                  // before the steps: wrap l.Data, prepare l.Kept and l.Scalars
+	Adjust(l *Local, g tensor.Map) error // each gradient, in place, before the optimizer
+	Finish(*Local, *Upload) error        // after the steps: add what the server needs
+}
+
+// Server turns uploads into the next state.
+type Server interface {
+	Start(*Global) error                 // before round 0: extras such as a discriminator's first weights
+	Surveys(round int) []Survey          // questions asked before this round's training; usually none
+	Merge(g *Global, ups []Upload) error // ups are sorted by client and never empty
+}
+
+// Survey is one extra trip to the clients: a question and what the server makes of the answers. Only Name travels; both
+// ends build the same method from the same options.
+type Survey struct {
+	Name   string
+	Ask    func(*Local) (tensor.Map, error)
+	Digest func(*Global, []Upload) error
+}
+
+// Owner says where a parameter lives.
+type Owner int
+
+const (
+	Shared  Owner = iota // averaged by the server, the same value for everyone at the start of a round
+	Private              // stays on its client between rounds and never leaves it
+)
+
+func (o Owner) String() string { return [...]string{"shared", "private"}[o] }
+
+// View says with which values of the shared parameters a client is tested.
+type View int
+
+const (
+	Merged View = iota // those that the server made of all uploads
+	Own                // those that the client itself ended its last training with
+)
+
+func (v View) String() string { return [...]string{"global", "personal"}[v] }
+
+// Param is one learnable tensor.
+type Param struct {
+	Name  string
+	Shape []int
+	Std   float64 // of the normal distribution it starts from; 0 starts at zero
+	Owner Owner
+}
+
+// Task is what a method is to be built for, on one client.
+type Task struct {
+	Client  int     // counted from 0
+	Clients int     // how many there are
+	Classes int     // C
+	Width   int     // w, of the text tower's tokens
+	Dim     int     // D, of the joint features
+	Patches int     // M, image patches; 0 where the backbone offers none
+	Scale   float64 // exp(logit_scale) of the backbone
+}
+
+// Base is plain FedAvg on cross entropy. A carrier embeds it and writes what differs. Base calls no other method of
+// Method: a call here could not reach the embedding type.
+type Base struct{}
+
+func (Base) Loss(s *Scope, logits graph.Node) graph.Node {
+	return graph.CrossEntropy(logits, s.Label())
+}
+func (Base) View() View                      { return Merged }
+func (Base) Begin(*Local) error              { return nil }
+func (Base) Adjust(*Local, tensor.Map) error { return nil }
+func (Base) Finish(*Local, *Upload) error    { return nil }
+func (Base) Start(*Global) error             { return nil }
+func (Base) Surveys(int) []Survey            { return nil }
+
+// Merge replaces the shared parameters by their mean over the uploads, weighted by examples (FedAvg: McMahan et al.,
+// AISTATS 2017, algorithm 1).
+func (Base) Merge(g *Global, ups []Upload) error {
+	g.Shared = Mean(ups, func(u Upload) tensor.Map { return u.Shared })
+	return nil
+}

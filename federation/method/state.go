@@ -1,0 +1,111 @@
+package method
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// Data is a client's examples as features of its own backbone.
+type Data interface {
+	Len() int
+	Labels() []int64
+	// Order is the order of rows for one pass over the data; it may repeat and leave out rows.
+	Order(r *rand.Rand) []int
+	// Batch gives the inputs image [B,D], label [B] and, where kept, patches [B,M,D] of some rows. What it draws at
+	// random and is not in those it puts under draw/.
+	Batch(rows []int, r *rand.Rand) (tensor.Map, error)
+}
+
+// Local is one client during one round.
+type Local struct {
+	Task            Task
+	Round, Steps    int // Steps counts the optimizer steps taken so far in this round
+	LR              float64
+	Shared, Private tensor.Map // parameters being trained
+	Received, Down  tensor.Map // what the server sent: Shared as it was, and extras; read only
+	Kept            tensor.Map // survives rounds, never leaves the client
+	Scalars         map[string]float64
+	Data            Data
+	Rand            *rand.Rand
+	// Eval computes a node over all of the client's training rows, with the parameters as they are now.
+	Eval func(of func(*Scope) graph.Node) (*tensor.Tensor, error)
+}
+
+// Global is the server between rounds. All of it is checkpointed.
+type Global struct {
+	Round   int
+	Clients int
+	Seed    uint64
+	Width   int                // of prompts
+	Shared  tensor.Map         // the averaged parameters
+	Down    tensor.Map         // extra tensors sent to everyone
+	Each    map[int]tensor.Map // extra tensors sent to one client
+	Kept    tensor.Map         // stays on the server
+	// Fit minimises a loss over server-side parameters by plain gradient descent, in place. The loss sees them as
+	// parameters and rows as Down tensors.
+	Fit func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, lr float64) error
+}
+
+// Upload is what one client returns.
+type Upload struct {
+	Client int
+	N      int // examples it trained on
+	Shared tensor.Map
+	Extra  tensor.Map
+}
+
+// Mean averages one part of every upload, weighted by examples, in float64 and in the order given.
+func Mean(ups []Upload, part func(Upload) tensor.Map) tensor.Map {
+	total := 0.0
+	for _, u := range ups {
+		total += float64(u.N)
+	}
+	out := tensor.Map{}
+	if len(ups) == 0 || total == 0 {
+		return out
+	}
+	for name, first := range part(ups[0]) {
+		sum := make([]float64, first.Len())
+		for _, u := range ups {
+			w := float64(u.N) / total
+			for i, v := range part(u)[name].Data {
+				sum[i] += w * float64(v)
+			}
+		}
+		t := tensor.New(first.Shape...)
+		for i, v := range sum {
+			t.Data[i] = float32(v)
+		}
+		out[name] = t
+	}
+	return out
+}
+
+// Draw gives n values of a normal distribution for one named tensor: the same for the same seed, name and client,
+// whatever else is drawn.
+func Draw(seed uint64, client int, name string, shape []int, std float64) *tensor.Tensor {
+	t := tensor.New(shape...)
+	if std == 0 {
+		return t
+	}
+	r := Rand(seed, "init", name, fmt.Sprint(client))
+	for i := range t.Data {
+		t.Data[i] = float32(r.NormFloat64() * std)
+	}
+	return t
+}
+
+// DrawUniform gives a weight [in,out] uniform within 1/sqrt(in), as torch.nn.Linear starts.
+func DrawUniform(seed uint64, name string, shape []int) *tensor.Tensor {
+	t := tensor.New(shape...)
+	r := Rand(seed, "init", name)
+	bound := 1 / math.Sqrt(float64(shape[0]))
+	for i := range t.Data {
+		t.Data[i] = float32((2*r.Float64() - 1) * bound)
+	}
+	return t
+}

@@ -1,0 +1,22 @@
+package methods
+
+import (
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+)
+
+// CoOp learns one text prompt on each client alone; nothing is exchanged.
+//
+// Zhou et al., Learning to Prompt for Vision-Language Models, IJCV 2022, eq. 2-3.
+type CoOp struct {
+	method.Base
+	Context `config:",squash"`
+}
+
+func newCoOp() layer { return &CoOp{Context: defaultContext} }
+
+func (m *CoOp) build(method.Method) (method.Method, error) { return *m, m.check() }
+
+func (m CoOp) Params(t method.Task) []method.Param { return m.params(t, method.Private) }
+
+func (m CoOp) Logits(s *method.Scope) graph.Node { return m.logits(s) }

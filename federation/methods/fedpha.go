@@ -1,0 +1,129 @@
+package methods
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/linalg"
+	"promptfed/runtime/tensor"
+)
+
+// FedPHA learns a shared prompt "global" and a private one "local", whose length may differ from client to client. It
+// pulls the private text features towards those of the private prompt projected off the shared one (eq. 8-11), pushes
+// them away from the shared ones (eq. 12), and trains both prompts on cross entropy (eq. 13). The private prompt alone
+// is tested.
+//
+// Fang et al., FedPHA: Federated Prompt Learning for Heterogeneous Client Adaptation, ICML 2025, eq. 5-13, algorithm 1.
+// SDFed (arXiv 2602.08590) is the same computation with other constants.
+//
+// Where paper and public code part ways, both are options, the paper first:
+//   - projector: eq9 keeps the last floor((1-ratio)w) right singular vectors, alg1 (algorithm 1) the columns from
+//     (1-ratio)w on, exact-null is the basis-free I - V_r V_rᵀ, code keeps columns int(T(1-ratio)).. of the reduced SVD;
+//   - projector_grad: detach, or through as in the code (the paper is silent);
+//   - svd_every: step (the paper's update e), or epoch, or round as its table 3 has it;
+//   - pull: sum-per-class is eq. 11 for each class, averaged over classes; mean is the code's mean over all elements;
+//   - push: class is eq. 12 for each class, averaged over classes (the code); scalar takes one norm over all of them;
+//   - eot: own reads every sequence at its own end, longest reads all at the end of the longest prompt's text, as the
+//     code does.
+type FedPHA struct {
+	method.Base
+	Global        int           `config:"global_tokens" help:"length of the shared prompt"`
+	Local         []int         `config:"local_tokens" help:"length of the private prompts: one number, or one per client, repeated"`
+	Ratio         float64       `config:"ratio" help:"rho of eq. 9"`
+	Alpha         float64       `config:"alpha" help:"margin of eq. 12"`
+	Projector     string        `config:"projector" help:"eq9, alg1, exact-null or code"`
+	ProjectorGrad string        `config:"projector_grad" help:"detach or through"`
+	SVDEvery      method.Moment `config:"svd_every" help:"step, epoch or round"`
+	Pull          string        `config:"pull" help:"sum-per-class or mean"`
+	Push          string        `config:"push" help:"class or scalar"`
+	EOT           string        `config:"eot" help:"own or longest"`
+	Std           float64       `config:"init_std" help:"standard deviation of the first prompts"`
+}
+
+func newFedPHA() layer {
+	return &FedPHA{Global: 16, Local: []int{16}, Ratio: 0.8, Alpha: 1, Projector: linalg.Eq9, ProjectorGrad: "detach",
+		SVDEvery: method.EveryStep, Pull: "sum-per-class", Push: "class", EOT: "own", Std: 0.02}
+}
+
+func (m *FedPHA) build(method.Method) (method.Method, error) {
+	err := errors.Join(positive("global_tokens", m.Global), oneOf("projector", m.Projector, linalg.Kinds()...),
+		oneOf("projector_grad", m.ProjectorGrad, "detach", "through"),
+		oneOf("svd_every", string(m.SVDEvery), "step", "epoch", "round"),
+		oneOf("pull", m.Pull, "sum-per-class", "mean"), oneOf("push", m.Push, "class", "scalar"),
+		oneOf("eot", m.EOT, "own", "longest"))
+	if len(m.Local) == 0 {
+		err = errors.Join(err, fmt.Errorf("option local_tokens is empty"))
+	}
+	for _, n := range m.Local {
+		err = errors.Join(err, positive("local_tokens", n))
+	}
+	if !(m.Ratio > 0 && m.Ratio <= 1) {
+		err = errors.Join(err, fmt.Errorf("option ratio is %v; it must be above 0 and at most 1", m.Ratio))
+	}
+	return *m, err
+}
+
+func (m FedPHA) local(client int) int { return m.Local[client%len(m.Local)] }
+
+func (m FedPHA) Params(t method.Task) []method.Param {
+	return []method.Param{
+		{Name: "global", Shape: []int{m.Global, t.Width}, Std: m.Std, Owner: method.Shared},
+		{Name: "local", Shape: []int{m.local(t.Client), t.Width}, Std: m.Std, Owner: method.Private},
+	}
+}
+
+// text reads a prompt's features [C,D] where option eot says.
+func (m FedPHA) text(s *method.Scope, ctx graph.Node) graph.Node {
+	if m.EOT == "own" {
+		return s.Text(ctx)
+	}
+	longest := max(m.Global, slices.Max(m.Local))
+	return s.TextRead(ctx, method.Reading{After: longest - ctx.Dim(0)})
+}
+
+func (m FedPHA) Logits(s *method.Scope) graph.Node {
+	return s.Cosine(s.Image(), m.text(s, s.Param("local")))
+}
+
+func (m FedPHA) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	global, local := s.Param("global"), s.Param("local")
+	w := s.Task().Width
+	q := s.Host("projector", m.projection(), []int{w, w}, global)
+	tg, tl, tp := m.text(s, global), m.text(s, local), m.text(s, local.MatMul(q)) // [C,D] each
+
+	both := graph.CrossEntropy(s.Cosine(s.Image(), tg), s.Label())
+	return m.Base.Loss(s, logits).Add(both).Add(m.pull(tl, tp)).Add(m.push(tl, tg))
+}
+
+func (m FedPHA) pull(tl, tp graph.Node) graph.Node {
+	if m.Pull == "mean" {
+		return graph.MSE(tl, tp)
+	}
+	return tl.Sub(tp).Square().Sum(-1).Mean()
+}
+
+func (m FedPHA) push(tl, tg graph.Node) graph.Node {
+	d := tl.Sub(tg)
+	if m.Push == "scalar" {
+		return d.Reshape(-1).Norm(0).Neg().Shift(m.Alpha).ReLU()
+	}
+	return d.Norm(-1).Neg().Shift(m.Alpha).ReLU().Mean()
+}
+
+// projection is Q [w,w] of the shared prompt, eq. 8-10.
+func (m FedPHA) projection() method.HostFunc {
+	f := method.HostFunc{Every: m.SVDEvery, Trace: true}
+	f.Forward = func(in ...*tensor.Tensor) (*tensor.Tensor, error) {
+		return linalg.Projector(in[0], m.Projector, m.Ratio)
+	}
+	if m.ProjectorGrad == "through" {
+		f.VJP = func(dy *tensor.Tensor, in ...*tensor.Tensor) ([]*tensor.Tensor, error) {
+			d, err := linalg.ProjectorVJP(in[0], m.Projector, m.Ratio, dy)
+			return []*tensor.Tensor{d}, err
+		}
+	}
+	return f
+}

@@ -1,0 +1,39 @@
+package methods
+
+import (
+	"fmt"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+)
+
+// FedProx keeps the shared parameters near what the server sent: loss + mu/2 sum |w - w_t|^2.
+//
+// Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, eq. 2. The public federated prompt code
+// computes the penalty on detached tensors, so that it has no gradient there; here it has.
+type FedProx struct {
+	method.Method
+	Mu float64 `config:"mu" help:"strength of the proximal term"`
+}
+
+func newFedProx() layer { return &FedProx{Mu: 0.5} }
+
+func (m *FedProx) build(inner method.Method) (method.Method, error) {
+	m.Method = inner
+	if m.Mu < 0 {
+		return nil, fmt.Errorf("option mu is %v; it must not be negative", m.Mu)
+	}
+	return *m, nil
+}
+
+func (m FedProx) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(s, logits)
+	if m.Mu == 0 {
+		return loss
+	}
+	for _, name := range s.SharedNames() {
+		d := s.Param(name).Sub(s.Received().Param(name))
+		loss = loss.Add(d.Square().Sum().Scale(m.Mu / 2))
+	}
+	return loss
+}

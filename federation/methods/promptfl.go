@@ -1,0 +1,46 @@
+package methods
+
+import (
+	"errors"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+)
+
+// PromptFL averages one text prompt; every client is tested with the average.
+//
+// Guo et al., PromptFL: Let Federated Participants Cooperatively Learn Prompts Instead of Models, TMC 2023, algorithm 1.
+// Loss and layout are CoOp's (Zhou et al., IJCV 2022, eq. 2-3).
+type PromptFL struct {
+	method.Base
+	Context `config:",squash"`
+}
+
+func newPromptFL() layer { return &PromptFL{Context: defaultContext} }
+
+func (m *PromptFL) build(method.Method) (method.Method, error) { return *m, m.check() }
+
+func (m PromptFL) Params(t method.Task) []method.Param { return m.params(t, method.Shared) }
+
+func (m PromptFL) Logits(s *method.Scope) graph.Node { return m.logits(s) }
+
+// Context is one learnable text prompt, "ctx" [tokens,w], as CoOp has it.
+type Context struct {
+	Tokens   int     `config:"tokens" help:"prompt tokens"`
+	Position string  `config:"position" help:"of the class name: end, middle or front"`
+	Std      float64 `config:"init_std" help:"standard deviation of the first prompt"`
+}
+
+var defaultContext = Context{Tokens: 16, Position: "end", Std: 0.02}
+
+func (c Context) check() error {
+	return errors.Join(positive("tokens", c.Tokens), oneOf("position", c.Position, "end", "middle", "front"))
+}
+
+func (c Context) params(t method.Task, o method.Owner) []method.Param {
+	return []method.Param{{Name: "ctx", Shape: []int{c.Tokens, t.Width}, Std: c.Std, Owner: o}}
+}
+
+func (c Context) logits(s *method.Scope) graph.Node {
+	return s.Cosine(s.Image(), s.TextRead(s.Param("ctx"), method.Reading{Position: c.Position}))
+}

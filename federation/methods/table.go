@@ -1,0 +1,91 @@
+// Package methods holds the published methods, one small file each, and the one table that lists them.
+package methods
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"promptfed/federation/method"
+)
+
+// Entry is one row of the table.
+type Entry struct {
+	Name    string
+	Title   string // as its authors call it
+	Paper   string
+	Wrapper bool
+	// New makes the layer with its default options, as a pointer to the options' struct. A wrapper's field Method is set
+	// by Build.
+	New func() layer
+}
+
+// layer is a pointer to a method's struct of options.
+type layer interface {
+	// build checks the options and gives the method; inner is the method to wrap, nil for a carrier.
+	build(inner method.Method) (method.Method, error)
+}
+
+// Table lists carriers first, then wrappers, each sorted by name.
+var Table = []Entry{
+	{"coop", "CoOp", "Zhou et al., Learning to Prompt for Vision-Language Models, IJCV 2022", false, newCoOp},
+	{"fedappr", "FedAPPR", "Model-Heterogeneous Federated Prompt Learning, under review", false, newFedAPPR},
+	{"fedpha", "FedPHA", "Fang et al., Federated Prompt Learning for Heterogeneous Client Adaptation, ICML 2025", false, newFedPHA},
+	{"promptfl", "PromptFL", "Guo et al., PromptFL: Let Federated Participants Cooperatively Learn Prompts, TMC 2023", false, newPromptFL},
+	{"zeroshot", "zero-shot CLIP", "Radford et al., Learning Transferable Visual Models, ICML 2021", false, newZeroShot},
+	{"fedprox", "FedProx", "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020", true, newFedProx},
+}
+
+// Find returns the row of a name.
+func Find(name string) (Entry, error) {
+	i := slices.IndexFunc(Table, func(e Entry) bool { return e.Name == name })
+	if i < 0 {
+		return Entry{}, fmt.Errorf("there is no method %q; there are %s", name, strings.Join(names(nil), ", "))
+	}
+	return Table[i], nil
+}
+
+func names(wrapper *bool) []string {
+	var out []string
+	for _, e := range Table {
+		if wrapper == nil || e.Wrapper == *wrapper {
+			out = append(out, e.Name)
+		}
+	}
+	return out
+}
+
+// Build makes a carrier, wraps it, inner wrapper first, and hands every option to the layer that knows it.
+func Build(name string, with []string, options map[string]any) (method.Method, error) {
+	yes, no := true, false
+	stack := []Entry{}
+	for i, n := range append([]string{name}, with...) {
+		e, err := Find(n)
+		switch {
+		case err != nil:
+			return nil, err
+		case i == 0 && e.Wrapper:
+			return nil, fmt.Errorf("method: %s is a wrapper; put it under with: and choose one of %s", n, strings.Join(names(&no), ", "))
+		case i > 0 && !e.Wrapper:
+			return nil, fmt.Errorf("with: %s is no wrapper; wrappers are %s", n, strings.Join(names(&yes), ", "))
+		case slices.ContainsFunc(stack, func(s Entry) bool { return s.Name == n }):
+			return nil, fmt.Errorf("with: %s is listed twice", n)
+		}
+		stack = append(stack, e)
+	}
+	layers := make([]layer, len(stack))
+	for i, e := range stack {
+		layers[i] = e.New()
+	}
+	if err := decode(stack, layers, options); err != nil {
+		return nil, err
+	}
+	var m method.Method
+	for i, l := range layers {
+		var err error
+		if m, err = l.build(m); err != nil {
+			return nil, fmt.Errorf("%s: %w", stack[i].Name, err)
+		}
+	}
+	return m, nil
+}
