@@ -1,0 +1,185 @@
+// Package optim updates parameters from gradients: SGD, Adam and AdamW with PyTorch's semantics, gradient clipping and
+// learning-rate schedules. An optimizer is a chain of small transforms in the manner of optax; each turns gradients into
+// updates and keeps its state as named tensors, so that a checkpoint restores it bit for bit. Values are float32, the
+// arithmetic on each element is float64, and names are visited in sorted order.
+package optim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"promptfed/runtime/tensor"
+)
+
+// Config describes an optimizer. A zero Beta1, Beta2 or Eps stands for PyTorch's default (0.9, 0.999, 1e-8); every other
+// zero means what it says.
+type Config struct {
+	Name        string  `mapstructure:"name"`         // one of Names
+	LR          float64 `mapstructure:"lr"`           // base learning rate, the one a Schedule starts from
+	Momentum    float64 `mapstructure:"momentum"`     // sgd
+	Dampening   float64 `mapstructure:"dampening"`    // sgd: the gradient enters the momentum times 1-dampening, but in the first step
+	WeightDecay float64 `mapstructure:"weight_decay"` // added to the gradient (sgd, adam) or to the update (adamw)
+	Nesterov    bool    `mapstructure:"nesterov"`     // sgd: needs momentum and no dampening
+	Beta1       float64 `mapstructure:"beta1"`        // adam, adamw
+	Beta2       float64 `mapstructure:"beta2"`        // adam, adamw
+	Eps         float64 `mapstructure:"eps"`          // adam, adamw
+	ClipNorm    float64 `mapstructure:"clip_norm"`    // largest Euclidean norm of all gradients together; 0 for no limit
+	ClipValue   float64 `mapstructure:"clip_value"`   // largest absolute value of a gradient's element, before ClipNorm; 0 for no limit
+}
+
+var builders = map[string]func(Config) ([]Transform, error){"sgd": sgd, "adam": adam, "adamw": adamw}
+
+// Names lists the optimizers in sorted order.
+func Names() []string { return slices.Sorted(maps.Keys(builders)) }
+
+// Optimizer applies a chain of transforms. It is not safe for concurrent use.
+type Optimizer struct {
+	chain  Transform
+	state  tensor.Map
+	shapes map[string][]int // of the parameters whose state is known to fit
+}
+
+// New returns the optimizer that cfg describes, without state.
+func New(cfg Config) (*Optimizer, error) {
+	build, ok := builders[cfg.Name]
+	if !ok {
+		return nil, fmt.Errorf("optim: unknown optimizer %q; known: %s", cfg.Name, strings.Join(Names(), ", "))
+	}
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("optim: %s: %w", cfg.Name, err)
+	}
+	var parts []Transform
+	if cfg.ClipValue > 0 {
+		parts = append(parts, ClipByValue(cfg.ClipValue))
+	}
+	if cfg.ClipNorm > 0 {
+		parts = append(parts, ClipByGlobalNorm(cfg.ClipNorm))
+	}
+	core, err := build(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("optim: %s: %w", cfg.Name, err)
+	}
+	return With(append(parts, core...)...), nil
+}
+
+// With returns an optimizer made of the given transforms, in that order.
+func With(parts ...Transform) *Optimizer {
+	return &Optimizer{chain: Chain(parts...), state: tensor.Map{}, shapes: map[string][]int{}}
+}
+
+// Step turns grads into updates u and subtracts lr u from the parameters of the same names, in place. Parameters
+// without a gradient stay as they are, and so does their state. grads is not changed. After an error the parameters are as
+// before; so is the state, unless the error is an update that is not finite.
+func (o *Optimizer) Step(params, grads tensor.Map, lr float64) error {
+	if !finite(lr) {
+		return fmt.Errorf("optim: learning rate is %v; it must be finite", lr)
+	}
+	fresh := tensor.Map{}
+	for _, name := range grads.Names() {
+		p, g := params[name], grads[name]
+		switch {
+		case p == nil:
+			return fmt.Errorf("optim: gradient %q has no parameter of that name", name)
+		case g == nil || p.IsInt() || !p.SameShape(g) || len(p.Data) != len(g.Data):
+			return fmt.Errorf("optim: parameter %q is %v, its gradient %v; both must be float and of one shape", name, p, g)
+		}
+		if i := g.Finite(); i >= 0 {
+			return fmt.Errorf("optim: gradient of %q holds %v at element %d; lower the learning rate", name, g.Data[i], i)
+		}
+		if shape, ok := o.shapes[name]; !ok || !slices.Equal(shape, p.Shape) {
+			fresh[name] = p
+		}
+	}
+	if err := o.start(fresh); err != nil {
+		return err
+	}
+	updates := o.chain.Update(grads, o.state, params)
+	for _, name := range updates.Names() {
+		if i := updates[name].Finite(); i >= 0 {
+			return fmt.Errorf("optim: update of %q is %v at element %d; its gradient or its state is too large", name, updates[name].Data[i], i)
+		}
+	}
+	for _, name := range updates.Names() {
+		params[name].Axpy(-lr, updates[name])
+	}
+	return nil
+}
+
+// start makes state for parameters that have none and refuses state that does not fit.
+func (o *Optimizer) start(params tensor.Map) error {
+	if len(params) == 0 {
+		return nil
+	}
+	fresh := o.chain.Init(params)
+	for _, key := range fresh.Names() {
+		if old, ok := o.state[key]; ok && !old.SameShape(fresh[key]) {
+			return fmt.Errorf("optim: state %q is %v, the parameters need %v; start without state", key, old, fresh[key])
+		}
+	}
+	for key, t := range fresh {
+		if _, ok := o.state[key]; !ok {
+			o.state[key] = t
+		}
+	}
+	for name, p := range params {
+		o.shapes[name] = slices.Clone(p.Shape)
+	}
+	return nil
+}
+
+// State returns a copy of the state: momenta and step counts, named TRANSFORM/SLOT/PARAMETER. It is empty before the
+// first step.
+func (o *Optimizer) State() tensor.Map { return o.state.Clone() }
+
+// Load replaces the state by a copy of s, as State returned it from an optimizer of the same Config; the next steps are
+// then the same, bit for bit, as without the interruption. On error the state stays as it was.
+func (o *Optimizer) Load(s tensor.Map) error {
+	names := tensor.Map{}
+	known := o.chain.Init(tensor.Map{"": tensor.New()})
+	for _, key := range s.Names() {
+		t := s[key]
+		slot, name, ok := splitKey(key, known)
+		if !ok {
+			return fmt.Errorf("optim: state %q is not of this optimizer, which keeps %s", key, describe(known))
+		}
+		if t == nil || t.Len() != tensor.Size(t.Shape) || t.IsInt() != known[slot].IsInt() {
+			return fmt.Errorf("optim: state %q is %v with a wrong kind or number of elements", key, t)
+		}
+		if t.IsInt() && (len(t.Ints) != 1 || t.Ints[0] < 0) {
+			return fmt.Errorf("optim: state %q is %v; it must be one step count, 0 or more", key, t.Ints)
+		}
+		if i := t.Finite(); i >= 0 {
+			return fmt.Errorf("optim: state %q holds %v at element %d", key, t.Data[i], i)
+		}
+		names[name] = t
+	}
+	for _, name := range names.Names() {
+		for _, slot := range known.Names() {
+			if _, ok := s[slot+name]; !ok {
+				return fmt.Errorf("optim: state %q is missing for parameter %q", slot+name, name)
+			}
+		}
+	}
+	o.state = s.Clone()
+	clear(o.shapes)
+	return nil
+}
+
+// splitKey finds the slot among known, such as "adam/m/", that key starts with, and the parameter name after it.
+func splitKey(key string, known tensor.Map) (slot, name string, ok bool) {
+	for _, slot := range known.Names() {
+		if name, ok := strings.CutPrefix(key, slot); ok && name != "" {
+			return slot, name, true
+		}
+	}
+	return "", "", false
+}
+
+func describe(known tensor.Map) string {
+	if len(known) == 0 {
+		return "no state"
+	}
+	return strings.Join(known.Names(), "NAME, ") + "NAME"
+}

@@ -1,0 +1,270 @@
+package optim
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-viper/mapstructure/v2"
+
+	"promptfed/runtime/tensor"
+)
+
+type goldens struct {
+	Shapes map[string][]int
+	Start  map[string][]float32
+	Grads  []map[string][]float32
+	LRs    []float64
+	Cases  []struct {
+		Config map[string]any
+		After  []map[string][]float64
+	}
+}
+
+// readGoldens reads testdata/optimizers.json, written by tools/golden/optim.py: PyTorch 1.13's optimizers in float64 on
+// float32 inputs.
+func readGoldens(t *testing.T) goldens {
+	t.Helper()
+	var g goldens
+	readJSON(t, "optimizers.json", &g)
+	return g
+}
+
+func readJSON(t *testing.T, name string, into any) {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/" + name)
+	if err == nil {
+		err = json.Unmarshal(raw, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// decode fills into from the keys of a configuration file, strictly.
+func decode(t *testing.T, from map[string]any, into any) {
+	t.Helper()
+	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{ErrorUnused: true, WeaklyTypedInput: true, Result: into})
+	if err == nil {
+		err = d.Decode(from)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (g goldens) tensors(from map[string][]float32) tensor.Map {
+	m := tensor.Map{}
+	for name, v := range from {
+		m[name] = tensor.Of(slices.Clone(v), g.Shapes[name]...)
+	}
+	return m
+}
+
+func sameBits(a, b tensor.Map) bool {
+	return maps.EqualFunc(a, b, func(x, y *tensor.Tensor) bool {
+		return x.SameShape(y) && slices.Equal(x.Ints, y.Ints) && slices.EqualFunc(x.Data, y.Data, func(u, v float32) bool {
+			return math.Float32bits(u) == math.Float32bits(v)
+		})
+	})
+}
+
+// TestOptimizers runs every golden case and checks the parameters after each step, and that an optimizer which was
+// stopped after any step and restored from its state ends in the same bits.
+func TestOptimizers(t *testing.T) {
+	g := readGoldens(t)
+	tested := map[string]bool{}
+	for _, c := range g.Cases {
+		t.Run(fmt.Sprint(c.Config), func(t *testing.T) {
+			var cfg Config
+			decode(t, c.Config, &cfg)
+			tested[cfg.Name] = true
+			o := must(t, cfg)
+			params := g.tensors(g.Start)
+			var states, saved []tensor.Map
+			for i, grads := range g.Grads {
+				gi := g.tensors(grads)
+				before := gi.Clone()
+				if err := o.Step(params, gi, g.LRs[i]); err != nil {
+					t.Fatal(err)
+				}
+				if !sameBits(gi, before) {
+					t.Fatalf("step %d changed the gradients", i)
+				}
+				states, saved = append(states, o.State()), append(saved, params.Clone())
+				for name, want := range c.After[i] {
+					for k, w := range want {
+						if got := float64(params[name].Data[k]); !(math.Abs(got-w) <= 1e-6*(1+math.Abs(w))) {
+							t.Errorf("step %d, %s[%d] = %.9g, PyTorch %.9g", i, name, k, got, w)
+						}
+					}
+				}
+			}
+			for i := range states {
+				r, p := must(t, cfg), saved[i].Clone()
+				if err := r.Load(states[i]); err != nil {
+					t.Fatal(err)
+				}
+				for k := i + 1; k < len(g.Grads); k++ {
+					if err := r.Step(p, g.tensors(g.Grads[k]), g.LRs[k]); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if !sameBits(p, params) || !sameBits(r.State(), o.State()) {
+					t.Errorf("restored after step %d, the run ends in other bits", i)
+				}
+			}
+		})
+	}
+	for _, name := range Names() {
+		if !tested[name] {
+			t.Errorf("optimizer %s has no golden case", name)
+		}
+	}
+}
+
+func must(t *testing.T, cfg Config) *Optimizer {
+	t.Helper()
+	o, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// TestChainTwice: a transform that occurs twice keeps two states. By hand: gradient 1 twice, momentum .5 after momentum
+// .5; first step: b1=1, b2=1; second: b1=1.5, b2=.5+1.5=2. Parameter 0 - 1 - 2 = -3.
+func TestChainTwice(t *testing.T) {
+	o := With(Momentum(.5, 0, false), Momentum(.5, 0, false))
+	p := tensor.Map{"x": tensor.New(1)}
+	for range 2 {
+		if err := o.Step(p, tensor.Map{"x": tensor.Of([]float32{1}, 1)}, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p["x"].Data[0] != -3 {
+		t.Errorf("parameter %v, want -3", p["x"].Data[0])
+	}
+	if want := []string{"momentum.2/b/x", "momentum.2/step/x", "momentum/b/x", "momentum/step/x"}; !slices.Equal(o.State().Names(), want) {
+		t.Errorf("state %v, want %v", o.State().Names(), want)
+	}
+}
+
+// TestStateIsACopy: neither State nor Load shares memory with the optimizer.
+func TestStateIsACopy(t *testing.T) {
+	o, p, g := must(t, Config{Name: "sgd", Momentum: .9}), tensor.Map{"x": tensor.New(2)}, tensor.Map{"x": tensor.Of([]float32{1, 2}, 2)}
+	if err := o.Step(p, g, .1); err != nil {
+		t.Fatal(err)
+	}
+	s := o.State()
+	want := s.Clone()
+	if err := o.Load(s); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Step(p, g, .1); err != nil {
+		t.Fatal(err)
+	}
+	if !sameBits(s, want) {
+		t.Error("a step changed a state that was handed out or loaded")
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	for _, c := range []struct {
+		cfg  Config
+		says string
+	}{
+		{Config{Name: "lion"}, "adam, adamw, sgd"},
+		{Config{}, "adam, adamw, sgd"},
+		{Config{Name: "sgd", Nesterov: true}, "nesterov"},
+		{Config{Name: "sgd", Nesterov: true, Momentum: .9, Dampening: .1}, "nesterov"},
+		{Config{Name: "sgd", Beta1: .9}, "beta1"},
+		{Config{Name: "adam", Momentum: .9}, "momentum"},
+		{Config{Name: "adam", Beta2: 1}, "beta2"},
+		{Config{Name: "adamw", Eps: -1}, "eps"},
+		{Config{Name: "sgd", LR: math.NaN()}, "lr"},
+		{Config{Name: "sgd", ClipNorm: -1}, "clip_norm"},
+		{Config{Name: "sgd", WeightDecay: math.Inf(1)}, "weight_decay"},
+		{Config{Name: "sgd", Dampening: math.NaN()}, "dampening"},
+	} {
+		if _, err := New(c.cfg); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v: error %v does not say %q", c.cfg, err, c.says)
+		}
+	}
+}
+
+// TestStepErrors: a refused step leaves parameters and state alone.
+func TestStepErrors(t *testing.T) {
+	x := func(v ...float32) tensor.Map { return tensor.Map{"x": tensor.Of(v, len(v))} }
+	nan := float32(math.NaN())
+	for _, c := range []struct {
+		name  string
+		grads tensor.Map
+		lr    float64
+		says  string
+	}{
+		{"unknown", tensor.Map{"y": tensor.New(2)}, .1, `"y"`},
+		{"shape", x(1, 2, 3), .1, "float32[3]"},
+		{"missing", tensor.Map{"x": nil}, .1, `"x"`},
+		{"integers", tensor.Map{"x": tensor.OfInts([]int64{1, 2}, 2)}, .1, "int64[2]"},
+		{"nan", x(1, nan), .1, "element 1"},
+		{"rate", x(1, 2), math.NaN(), "learning rate"},
+	} {
+		o, p := must(t, Config{Name: "adam"}), x(5, 6)
+		if err := o.Step(p, x(1, 2), .1); err != nil {
+			t.Fatal(err)
+		}
+		wantP, wantS := p.Clone(), o.State()
+		if err := o.Step(p, c.grads, c.lr); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: error %v does not say %q", c.name, err, c.says)
+		}
+		if !sameBits(p, wantP) || !sameBits(o.State(), wantS) {
+			t.Errorf("%s: the refused step changed something", c.name)
+		}
+	}
+	o, p := must(t, Config{Name: "sgd", WeightDecay: 1e30}), x(3e38, 1)
+	if err := o.Step(p, x(1, 1), .1); err == nil || p["x"].Data[0] != 3e38 {
+		t.Errorf("an infinite update gave error %v and parameter %v", err, p["x"].Data[0])
+	}
+}
+
+func TestLoadErrors(t *testing.T) {
+	step := func(v ...int64) *tensor.Tensor { return tensor.OfInts(v, len(v)) }
+	b := func() *tensor.Tensor { return tensor.Of([]float32{1, 2}, 2) }
+	for _, c := range []struct {
+		name string
+		s    tensor.Map
+		says string
+	}{
+		{"other", tensor.Map{"adam/m/x": b()}, "momentum/b/NAME, momentum/step/NAME"},
+		{"no name", tensor.Map{"momentum/b/": b()}, "momentum/b/NAME"},
+		{"half", tensor.Map{"momentum/b/x": b()}, `"momentum/step/x" is missing`},
+		{"kind", tensor.Map{"momentum/b/x": step(1), "momentum/step/x": step(1)}, "wrong kind"},
+		{"size", tensor.Map{"momentum/b/x": {Shape: []int{3}, Data: []float32{1}}, "momentum/step/x": step(1)}, "number of elements"},
+		{"count", tensor.Map{"momentum/b/x": b(), "momentum/step/x": step(-1)}, "step count"},
+		{"counts", tensor.Map{"momentum/b/x": b(), "momentum/step/x": step(1, 2)}, "step count"},
+		{"nil", tensor.Map{"momentum/b/x": nil, "momentum/step/x": step(1)}, "momentum/b/x"},
+		{"nan", tensor.Map{"momentum/b/x": tensor.Scalar(float32(math.NaN())), "momentum/step/x": step(1)}, "NaN"},
+	} {
+		o := must(t, Config{Name: "sgd", Momentum: .9})
+		if err := o.Load(c.s); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: error %v does not say %q", c.name, err, c.says)
+		}
+		if len(o.State()) != 0 {
+			t.Errorf("%s: a refused state was kept", c.name)
+		}
+	}
+	o := must(t, Config{Name: "sgd", Momentum: .9})
+	if err := o.Load(tensor.Map{"momentum/b/x": b(), "momentum/step/x": step(1)}); err != nil {
+		t.Fatal(err)
+	}
+	x3 := tensor.Map{"x": tensor.New(3)}
+	if err := o.Step(x3, x3.Clone(), .1); err == nil || !strings.Contains(err.Error(), `"momentum/b/x"`) {
+		t.Errorf("state of another shape: error %v", err)
+	}
+}

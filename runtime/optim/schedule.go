@@ -1,0 +1,98 @@
+package optim
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Schedule describes how the learning rate changes over time, counted in whatever the caller counts: epochs, rounds or
+// steps, from 0. With a warm-up of w units the schedule itself starts at unit w, as in CoOp and its descendants.
+type Schedule struct {
+	Kind       string  `mapstructure:"kind"`        // one of ScheduleKinds; "" is constant
+	StepSize   int     `mapstructure:"step_size"`   // step: units between two drops
+	Gamma      float64 `mapstructure:"gamma"`       // step: factor of a drop; 0 stands for PyTorch's default 0.1
+	TMax       int     `mapstructure:"t_max"`       // cosine: units from the base rate down to MinLR
+	MinLR      float64 `mapstructure:"min_lr"`      // cosine: the lowest rate
+	Warmup     int     `mapstructure:"warmup"`      // units of warm-up; 0 for none
+	WarmupLR   float64 `mapstructure:"warmup_lr"`   // rate during a constant warm-up, at the start of a linear one
+	WarmupKind string  `mapstructure:"warmup_kind"` // one of WarmupKinds; "" is constant
+}
+
+// Rate is a learning rate by unit of time, from 0; a negative time counts as 0.
+type Rate func(t int) float64
+
+var schedules = map[string]func(s Schedule, base float64) (Rate, error){
+	"constant": func(_ Schedule, base float64) (Rate, error) { return func(int) float64 { return base }, nil },
+	"step":     stepRate,
+	"cosine":   cosineRate,
+}
+
+// ScheduleKinds lists the schedules in sorted order.
+func ScheduleKinds() []string { return slices.Sorted(maps.Keys(schedules)) }
+
+// WarmupKinds lists the kinds of warm-up: constant keeps WarmupLR (ConstantWarmupScheduler of Dassl, used by CoOp),
+// linear rises from WarmupLR to the base rate, WarmupLR + (base-WarmupLR) t/Warmup (torch's LinearLR).
+func WarmupKinds() []string { return []string{"constant", "linear"} }
+
+// New returns the schedule that starts at the base learning rate.
+func (s Schedule) New(base float64) (Rate, error) {
+	kind, warm := s.Kind, s.WarmupKind
+	if kind == "" {
+		kind = "constant"
+	}
+	if warm == "" {
+		warm = "constant"
+	}
+	build, ok := schedules[kind]
+	if !ok {
+		return nil, fmt.Errorf("optim: unknown schedule %q; known: %s", kind, strings.Join(ScheduleKinds(), ", "))
+	}
+	if !slices.Contains(WarmupKinds(), warm) {
+		return nil, fmt.Errorf("optim: unknown warm-up %q; known: %s", warm, strings.Join(WarmupKinds(), ", "))
+	}
+	for _, f := range []struct {
+		key   string
+		value float64
+	}{{"lr", base}, {"gamma", s.Gamma}, {"min_lr", s.MinLR}, {"warmup", float64(s.Warmup)}, {"warmup_lr", s.WarmupLR}} {
+		if !finite(f.value) || f.value < 0 {
+			return nil, fmt.Errorf("optim: %s is %v; it must be finite and not negative", f.key, f.value)
+		}
+	}
+	then, err := build(s, base)
+	if err != nil {
+		return nil, err
+	}
+	return func(t int) float64 {
+		t = max(t, 0)
+		switch {
+		case t >= s.Warmup:
+			return then(t - s.Warmup)
+		case warm == "linear":
+			return s.WarmupLR + (base-s.WarmupLR)*float64(t)/float64(s.Warmup)
+		}
+		return s.WarmupLR
+	}, nil
+}
+
+// stepRate is torch's StepLR: base gamma^floor(t/step_size).
+func stepRate(s Schedule, base float64) (Rate, error) {
+	if s.StepSize < 1 {
+		return nil, fmt.Errorf("optim: schedule step has step_size %d; it must be 1 or more", s.StepSize)
+	}
+	gamma := or(s.Gamma, .1)
+	return func(t int) float64 { return base * math.Pow(gamma, float64(t/s.StepSize)) }, nil
+}
+
+// cosineRate is torch's CosineAnnealingLR (Loshchilov and Hutter 2017, Eq. 5): min + (base-min)(1+cos(pi t/t_max))/2; it
+// rises again after t_max, as there.
+func cosineRate(s Schedule, base float64) (Rate, error) {
+	if s.TMax < 1 {
+		return nil, fmt.Errorf("optim: schedule cosine has t_max %d; it must be 1 or more", s.TMax)
+	}
+	return func(t int) float64 {
+		return s.MinLR + (base-s.MinLR)*(1+math.Cos(math.Pi*float64(t)/float64(s.TMax)))/2
+	}, nil
+}

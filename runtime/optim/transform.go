@@ -1,0 +1,160 @@
+package optim
+
+import (
+	"fmt"
+	"math"
+
+	"promptfed/runtime/tensor"
+)
+
+// Transform is one stage of an optimizer.
+type Transform struct {
+	// Name is the first part of the names of its state.
+	Name string
+	// Init returns fresh state for the given parameters, named SLOT/PARAMETER; nil for a transform without state.
+	Init func(params tensor.Map) tensor.Map
+	// Update returns new updates of the same names and shapes as the given ones, which it leaves alone, and changes
+	// state in place. params holds at least the names of updates.
+	Update func(updates, state, params tensor.Map) tensor.Map
+}
+
+// Chain applies transforms one after another. State names start with the transform's name, and with NAME.2 and so on
+// where a name occurs again.
+func Chain(parts ...Transform) Transform {
+	prefix := make([]string, len(parts))
+	seen := map[string]int{}
+	for i, p := range parts {
+		prefix[i] = p.Name
+		if seen[p.Name]++; seen[p.Name] > 1 {
+			prefix[i] = fmt.Sprintf("%s.%d", p.Name, seen[p.Name])
+		}
+	}
+	return Transform{
+		Name: "chain",
+		Init: func(params tensor.Map) tensor.Map {
+			state := tensor.Map{}
+			for i, p := range parts {
+				if p.Init != nil {
+					state.Put(prefix[i], p.Init(params))
+				}
+			}
+			return state
+		},
+		Update: func(updates, state, params tensor.Map) tensor.Map {
+			for i, p := range parts {
+				updates = p.Update(updates, state.Under(prefix[i]), params)
+			}
+			return updates
+		},
+	}
+}
+
+// each makes a stateless transform of a function of one element's update u and parameter p.
+func each(name string, f func(u, p float64) float64) Transform {
+	return Transform{Name: name, Update: func(updates, _, params tensor.Map) tensor.Map {
+		out := make(tensor.Map, len(updates))
+		for name, u := range updates {
+			p, v := params[name], tensor.New(u.Shape...)
+			for i, x := range u.Data {
+				v.Data[i] = float32(f(float64(x), float64(p.Data[i])))
+			}
+			out[name] = v
+		}
+		return out
+	}}
+}
+
+// AddDecayedWeights adds decay times the parameter to the update: L2 regularisation in front of a momentum (SGD, Adam),
+// decoupled weight decay behind it (AdamW, Loshchilov and Hutter 2019).
+func AddDecayedWeights(decay float64) Transform {
+	return each("decay", func(u, p float64) float64 { return u + decay*p })
+}
+
+// ClipByValue limits every element to [-limit, limit], as torch.nn.utils.clip_grad_value_.
+func ClipByValue(limit float64) Transform {
+	return each("clip_value", func(u, _ float64) float64 { return max(-limit, min(limit, u)) })
+}
+
+// ClipByGlobalNorm scales all updates by min(1, limit/(norm+1e-6)), norm being the Euclidean norm over all of them, as
+// torch.nn.utils.clip_grad_norm_.
+func ClipByGlobalNorm(limit float64) Transform {
+	return Transform{Name: "clip_norm", Update: func(updates, _, _ tensor.Map) tensor.Map {
+		sum := 0.0
+		for _, name := range updates.Names() {
+			n := updates[name].Norm()
+			sum += n * n
+		}
+		scale := min(1, limit/(math.Sqrt(sum)+1e-6))
+		return updates.Clone().Scale(scale)
+	}}
+}
+
+// Momentum is the momentum of torch.optim.SGD: b = u in the first step of a parameter and b = momentum b +
+// (1-dampening) u in later ones; the update becomes b or, with Nesterov, u + momentum b.
+func Momentum(momentum, dampening float64, nesterov bool) Transform {
+	return Transform{
+		Name: "momentum",
+		Init: func(params tensor.Map) tensor.Map { return slots(params, "b") },
+		Update: func(updates, state, params tensor.Map) tensor.Map {
+			out := make(tensor.Map, len(updates))
+			for name, u := range updates {
+				b, step, v := state["b/"+name], state["step/"+name], tensor.New(u.Shape...)
+				keep, take := momentum, 1-dampening
+				if step.Ints[0] == 0 {
+					keep, take = 0, 1
+				}
+				step.Ints[0]++
+				for i, x := range u.Data {
+					m := keep*float64(b.Data[i]) + take*float64(x)
+					b.Data[i] = float32(m)
+					if nesterov {
+						m = float64(x) + momentum*m
+					}
+					v.Data[i] = float32(m)
+				}
+				out[name] = v
+			}
+			return out
+		},
+	}
+}
+
+// ScaleByAdam is the step of Adam (Kingma and Ba 2015) as in torch.optim.Adam: m and v are running means of u and u^2,
+// and the update becomes m/(1-beta1^t) / (sqrt(v/(1-beta2^t)) + eps), t counting the steps of each parameter.
+func ScaleByAdam(beta1, beta2, eps float64) Transform {
+	return Transform{
+		Name: "adam",
+		Init: func(params tensor.Map) tensor.Map { return slots(params, "m", "v") },
+		Update: func(updates, state, params tensor.Map) tensor.Map {
+			out := make(tensor.Map, len(updates))
+			for name, u := range updates {
+				m, v, step := state["m/"+name], state["v/"+name], state["step/"+name]
+				step.Ints[0]++
+				t := float64(step.Ints[0])
+				c1, c2 := 1-math.Pow(beta1, t), 1-math.Pow(beta2, t)
+				w := tensor.New(u.Shape...)
+				for i, x := range u.Data {
+					g := float64(x)
+					mi := beta1*float64(m.Data[i]) + (1-beta1)*g
+					vi := beta2*float64(v.Data[i]) + (1-beta2)*g*g
+					m.Data[i], v.Data[i] = float32(mi), float32(vi)
+					w.Data[i] = float32(mi / c1 / (math.Sqrt(vi/c2) + eps))
+				}
+				out[name] = w
+			}
+			return out
+		},
+	}
+}
+
+// slots returns a zero tensor per slot and parameter and a step count of shape [1] per parameter.
+func slots(params tensor.Map, names ...string) tensor.Map {
+	s := tensor.Map{}
+	for p, t := range params {
+		for _, n := range names {
+			s[n+"/"+p] = tensor.New(t.Shape...)
+		}
+		s["step/"+p] = tensor.OfInts([]int64{0}, 1)
+	}
+	return s
+}
