@@ -1,0 +1,82 @@
+package checkpoint
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Kinds of image tower.
+const (
+	ViT    = "vit"
+	ResNet = "resnet"
+)
+
+// Activations of the feed-forward layers: x*sigmoid(1.702 x) in OpenAI's weights, x*Phi(x) in most others.
+const (
+	QuickGELU = "quick_gelu"
+	GELU      = "gelu"
+)
+
+// Transformer is the size of one tower. Width/Heads is the width of a head; MLP is the width of the feed-forward layer.
+type Transformer struct {
+	Width, Layers, Heads, MLP int
+	Activation                string  // QuickGELU or GELU
+	Epsilon                   float64 // of the layer normalisations
+}
+
+// Arch is the architecture of a CLIP (Radford et al., Learning Transferable Visual Models From Natural Language
+// Supervision, 2021, section 2.4), as its weights and configuration tell it.
+type Arch struct {
+	Kind      string // ViT or ResNet
+	ImageSize int    // pixels on a side
+	EmbedDim  int    // the joint space
+	Vision    Transformer
+	Patch     int   // pixels on a side of a patch; 32, the stride, for a ResNet
+	Stages    []int // ResNet: blocks of the four stages; nil for a ViT
+	Text      Transformer
+	Context   int // tokens of a text, end of text included
+	Vocab     int
+
+	LogitScale float64  // what cosine similarities are multiplied with: exp of the stored parameter
+	Warnings   []string // what was assumed because nothing said it
+}
+
+// Detect tells the architecture from the weights, and from the configuration where weights do not say (heads, activation,
+// normalisation). An error names what is missing, or where configuration and weights disagree.
+//
+// For a ResNet, Vision is that of the attention pooling: Width 32 times the stem's, Heads of 64, no layers, no activation.
+func Detect(c *Checkpoint) (Arch, error) {
+	clip, err := CLIP(c)
+	if err != nil {
+		return Arch{}, err
+	}
+	return clip.Arch, nil
+}
+
+// Grid is the number of patches on a side of the image (of output cells, for a ResNet).
+func (a Arch) Grid() int { return a.ImageSize / a.Patch }
+
+// Name is a short name in the field's style: ViT-B/16, ViT-12x768/8 when the size has no letter, RN50.
+func (a Arch) Name() string {
+	if a.Kind == ResNet {
+		for name, r := range map[string]struct {
+			stages []int
+			width  int
+		}{
+			"RN50": {[]int{3, 4, 6, 3}, 2048}, "RN101": {[]int{3, 4, 23, 3}, 2048}, "RN50x4": {[]int{4, 6, 10, 6}, 2560},
+			"RN50x16": {[]int{6, 8, 18, 8}, 3072}, "RN50x64": {[]int{3, 15, 36, 10}, 4096},
+		} {
+			if slices.Equal(a.Stages, r.stages) && a.Vision.Width == r.width {
+				return name
+			}
+		}
+		return fmt.Sprintf("RN%v/%d", a.Stages, a.Vision.Width)
+	}
+	size := fmt.Sprintf("%dx%d", a.Vision.Layers, a.Vision.Width)
+	for letter, v := range map[string][2]int{"S": {12, 384}, "B": {12, 768}, "L": {24, 1024}, "H": {32, 1280}, "g": {40, 1408}, "bigG": {48, 1664}} {
+		if v == [2]int{a.Vision.Layers, a.Vision.Width} {
+			size = letter
+		}
+	}
+	return fmt.Sprintf("ViT-%s/%d", size, a.Patch)
+}

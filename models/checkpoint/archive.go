@@ -1,0 +1,166 @@
+package checkpoint
+
+import (
+	"archive/zip"
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+)
+
+// archive is a ZIP file of torch.save (PyTorch 1.6 on) or torch.jit.save: PREFIX/data.pkl beside PREFIX/data/KEY, one file
+// per storage, normally not compressed.
+type archive struct {
+	r       io.ReaderAt
+	prefix  string
+	members map[string]*zip.File
+}
+
+// openArchive finds the members of a ZIP of size bytes.
+func openArchive(r io.ReaderAt, size int64) (*archive, error) {
+	z, err := zip.NewReader(r, size)
+	if err != nil {
+		return nil, fmt.Errorf("not a readable ZIP archive (%w); the file is truncated or damaged", err)
+	}
+	a := &archive{r: r, members: map[string]*zip.File{}}
+	found := 0
+	for _, f := range z.File {
+		if _, twice := a.members[f.Name]; twice {
+			return nil, fmt.Errorf("the archive holds %q twice", f.Name)
+		}
+		a.members[f.Name] = f
+		if path.Base(f.Name) == "data.pkl" && strings.Count(f.Name, "/") <= 1 {
+			a.prefix = strings.TrimSuffix(f.Name, "data.pkl")
+			found++
+		}
+	}
+	if found != 1 {
+		return nil, fmt.Errorf("the ZIP archive holds %d data.pkl, want one; it was not written by torch.save or torch.jit.save", found)
+	}
+	order, err := a.text("byteorder")
+	if err != nil {
+		return nil, err
+	}
+	if order != "" && order != "little" {
+		return nil, fmt.Errorf("the archive is %s-endian; only little-endian checkpoints can be read", oneLine(order))
+	}
+	return a, nil
+}
+
+// scripted tells a TorchScript archive from a plain torch.save.
+func (a *archive) scripted() bool {
+	return a.members[a.prefix+"constants.pkl"] != nil
+}
+
+// text reads a short member; a missing one is empty.
+func (a *archive) text(name string) (string, error) {
+	f := a.members[a.prefix+name]
+	if f == nil {
+		return "", nil
+	}
+	r, err := f.Open()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", f.Name, err)
+	}
+	defer r.Close()
+	b, err := io.ReadAll(io.LimitReader(r, 64))
+	return strings.TrimSpace(string(b)), err
+}
+
+// load unpickles data.pkl.
+func (a *archive) load() (any, error) {
+	f := a.members[a.prefix+"data.pkl"]
+	r, err := f.Open()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
+	}
+	defer r.Close()
+	data, err := readPickle(bufio.NewReader(r))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
+	}
+	v, err := unpickle(data, a.persistent, a.scripted())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
+	}
+	return v, nil
+}
+
+// persistent reads ("storage", type, key, device, count) and checks that the member holds count elements.
+func (a *archive) persistent(id any) (any, error) {
+	st, err := parseStorage(id)
+	if err != nil {
+		return nil, err
+	}
+	f := a.members[a.prefix+"data/"+st.key]
+	if f == nil {
+		return nil, fmt.Errorf("storage %q is missing from the archive", st.key)
+	}
+	need := st.count * int64(elementSize(st.dtype))
+	if f.UncompressedSize64 < uint64(need) {
+		return nil, fmt.Errorf("storage %q holds %d bytes, but %d are used", st.key, f.UncompressedSize64, need)
+	}
+	return st, nil
+}
+
+// data returns the bytes of a storage. A stored member is read in place, and at is its offset in the file; a compressed one
+// is unpacked into memory, and at is -1.
+func (a *archive) data(st *storage) (r io.ReaderAt, at int64, err error) {
+	f := a.members[a.prefix+"data/"+st.key]
+	size := st.count * int64(elementSize(st.dtype))
+	if f.Method == zip.Store {
+		if f.CompressedSize64 != f.UncompressedSize64 {
+			return nil, 0, fmt.Errorf("storage %q is stored with two sizes", st.key)
+		}
+		at, err := f.DataOffset()
+		if err != nil {
+			return nil, 0, fmt.Errorf("storage %q: %w", st.key, err)
+		}
+		return a.r, at, nil
+	}
+	// Weights hardly compress; what unpacks to a hundred times its size was made to fill the memory.
+	if size > 1<<20 && uint64(size)/100 > f.CompressedSize64 {
+		return nil, 0, fmt.Errorf("storage %q unpacks %d bytes to %d, which no weights do", st.key, f.CompressedSize64, size)
+	}
+	z, err := f.Open()
+	if err != nil {
+		return nil, 0, fmt.Errorf("storage %q: %w", st.key, err)
+	}
+	defer z.Close()
+	b, err := io.ReadAll(io.LimitReader(z, size))
+	if err == nil && int64(len(b)) < size {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("storage %q: %w", st.key, err)
+	}
+	return strings.NewReader(string(b)), -1, nil
+}
+
+var errTorchTar = errors.New("checkpoints from before PyTorch 0.1.10 (tar files) are not supported; load and save it with a newer PyTorch")
+
+// openFile opens a regular file and gives its size.
+func openFile(name string) (*os.File, int64, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", name)
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, st.Size(), nil
+}
+
+// stored tells whether the bytes of a storage lie in the archive as they are.
+func (a *archive) stored(st *storage) bool {
+	f := a.members[a.prefix+"data/"+st.key]
+	return f.Method == zip.Store
+}

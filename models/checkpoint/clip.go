@@ -1,0 +1,198 @@
+package checkpoint
+
+import (
+	"fmt"
+	"math"
+)
+
+// Weights are the tensors of a CLIP, unread, in one form for all naming schemes.
+type Weights struct {
+	Arch       Arch
+	Text       TextTower
+	Vision     VisionTower // zero for a ResNet
+	LogitScale *Handle     // the natural logarithm of Arch.LogitScale
+}
+
+// Linear maps rows x to x W^T + Bias. Weight is W [out,in], or its transpose [in,out] when Transposed is set.
+type Linear struct {
+	Weight, Bias *Handle // Bias [out], or nil
+	Transposed   bool
+}
+
+// Norm is a layer normalisation: Weight and Bias are [width].
+type Norm struct{ Weight, Bias *Handle }
+
+// Attention is multi-head self-attention. Q, K, V and Out are [width,width]; where a checkpoint keeps the first three in
+// one tensor [3*width,width], they are parts of it, and Fused is that tensor as stored.
+type Attention struct {
+	Q, K, V, Out Linear
+	fused        *Linear
+}
+
+// Fused is the projection to [Q K V], [3*width,width]: as stored when stored so, otherwise put together on Load.
+func (a Attention) Fused() Linear {
+	if a.fused != nil {
+		return *a.fused
+	}
+	return Linear{Weight: concat("qkv of "+a.Q.Weight.Name, a.Q.Weight, a.K.Weight, a.V.Weight),
+		Bias: concat("qkv of "+a.Q.Bias.Name, a.Q.Bias, a.K.Bias, a.V.Bias)}
+}
+
+// StoredFused tells whether Fused is one tensor of the checkpoint.
+func (a Attention) StoredFused() bool { return a.fused != nil }
+
+// Block is a pre-norm residual block: x += attention(Norm1(x)); x += Down(activation(Up(Norm2(x)))).
+type Block struct {
+	Norm1     Norm
+	Attention Attention
+	Norm2     Norm
+	Up, Down  Linear // [mlp,width], [width,mlp]
+}
+
+// TextTower holds Tokens [vocab,width], Positions [context,width] and the rest of the text tower.
+type TextTower struct {
+	Tokens, Positions *Handle
+	Blocks            []Block
+	Final             Norm
+	Projection        Linear // to the joint space, without bias
+}
+
+// VisionTower holds Patches [width,3,patch,patch] (a convolution without bias), Class [width], Positions [grid*grid+1,width]
+// and the rest of the image tower.
+type VisionTower struct {
+	Patches, Class, Positions *Handle
+	Pre                       Norm
+	Blocks                    []Block
+	Post                      Norm
+	Projection                Linear // to the joint space, without bias
+}
+
+// CLIP finds every tensor of a CLIP in a checkpoint named in OpenAI's, OpenCLIP's or Hugging Face's way, and checks every
+// shape. Another architecture is an error that says what was expected.
+func CLIP(c *Checkpoint) (*Weights, error) {
+	w, err := clip(c)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.path, err)
+	}
+	return w, nil
+}
+
+func clip(c *Checkpoint) (*Weights, error) {
+	s, err := schemeOf(c)
+	if err != nil {
+		return nil, err
+	}
+	f := &finder{c: c, used: map[string]bool{}}
+	w := &Weights{}
+	a := &w.Arch
+	w.LogitScale = f.find("logit_scale")
+	w.readText(f, s)
+	if c.Has("visual.layer1.0.conv1.weight") {
+		readResNet(f, a)
+	} else {
+		w.readVision(f, s)
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	if err := settings(c, s, a); err != nil {
+		return nil, err
+	}
+	if err := f.leftovers(s, a); err != nil {
+		return nil, err
+	}
+	t, err := w.LogitScale.Load()
+	if err != nil {
+		return nil, err
+	}
+	if len(t.Data) != 1 || t.Finite() >= 0 {
+		return nil, fmt.Errorf("logit_scale is %v %v, want one number", t, t.Data)
+	}
+	a.LogitScale = math.Exp(float64(t.Data[0]))
+	return w, nil
+}
+
+func (w *Weights) readText(f *finder, s scheme) {
+	a := &w.Arch
+	w.Text.Tokens = f.find(s.tokens, -1, -1)
+	w.Text.Positions = f.find(s.textPositions, -1, -1)
+	if f.err != nil {
+		return
+	}
+	a.Vocab, a.Text.Width, a.Context = w.Text.Tokens.Shape[0], w.Text.Tokens.Shape[1], w.Text.Positions.Shape[0]
+	width := a.Text.Width
+	f.shape(w.Text.Positions, a.Context, width)
+	w.Text.Final = f.norm(s.textFinal, width)
+	w.Text.Projection = f.projection(s.textProjection, s.linearProjection, width, 0)
+	if f.err != nil {
+		return
+	}
+	a.EmbedDim = projected(w.Text.Projection)
+	w.Text.Blocks, a.Text.MLP = f.blocks(s, s.textBlocks, width)
+	a.Text.Layers = len(w.Text.Blocks)
+}
+
+func (w *Weights) readVision(f *finder, s scheme) {
+	a, v := &w.Arch, &w.Vision
+	a.Kind = ViT
+	v.Patches = f.find(s.patches, -1, 3, -1, -1)
+	v.Positions = f.find(s.visionPositions, -1, -1)
+	if f.err != nil {
+		return
+	}
+	width := v.Patches.Shape[0]
+	a.Vision.Width, a.Patch = width, v.Patches.Shape[3]
+	f.shape(v.Patches, width, 3, a.Patch, a.Patch)
+	n := v.Positions.Shape[0] - 1
+	grid := int(math.Round(math.Sqrt(float64(max(n, 0)))))
+	if grid == 0 || grid*grid != n || a.Patch == 0 {
+		f.fail("tensor %q has %d positions, want one for the class and a square number of patches", v.Positions.Name, n+1)
+		return
+	}
+	a.ImageSize = grid * a.Patch
+	f.shape(v.Positions, n+1, width)
+	v.Class = f.find(s.class, width)
+	v.Pre = f.norm(s.visionPre, width)
+	v.Post = f.norm(s.visionPost, width)
+	v.Projection = f.projection(s.visionProjection, s.linearProjection, width, a.EmbedDim)
+	v.Blocks, a.Vision.MLP = f.blocks(s, s.visionBlocks, width)
+	a.Vision.Layers = len(v.Blocks)
+}
+
+func projected(l Linear) int {
+	if l.Transposed {
+		return l.Weight.Shape[1]
+	}
+	return l.Weight.Shape[0]
+}
+
+// readResNet reads the sizes of OpenAI's modified ResNet: a stem of three convolutions, four stages of bottlenecks with
+// expansion 4, attention pooling.
+func readResNet(f *finder, a *Arch) {
+	a.Kind, a.Patch = ResNet, 32
+	stem := f.find("visual.layer1.0.conv1.weight", -1, -1, 1, 1)
+	positions := f.find("visual.attnpool.positional_embedding", -1, -1)
+	if f.err != nil {
+		return
+	}
+	a.Vision.Width = 32 * stem.Shape[0]
+	a.Vision.Heads, a.Vision.Epsilon = a.Vision.Width/64, 1e-5
+	f.shape(positions, -1, a.Vision.Width)
+	f.find("visual.attnpool.c_proj.weight", a.EmbedDim, a.Vision.Width)
+	f.find("visual.attnpool.q_proj.weight", a.Vision.Width, a.Vision.Width)
+	n := positions.Shape[0] - 1
+	grid := int(math.Round(math.Sqrt(float64(max(n, 0)))))
+	if grid == 0 || grid*grid != n {
+		f.fail("tensor %q has %d positions, want one for the mean and a square number of cells", positions.Name, n+1)
+		return
+	}
+	a.ImageSize = 32 * grid
+	for i := range 4 {
+		blocks := f.count(fmt.Sprintf("visual.layer%d.", i+1))
+		if blocks == 0 {
+			f.fail("stage visual.layer%d of the ResNet is missing", i+1)
+			return
+		}
+		a.Stages = append(a.Stages, blocks)
+	}
+}

@@ -1,0 +1,180 @@
+package checkpoint
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// finder looks up tensors, checks their shapes, and keeps the first failure.
+type finder struct {
+	c    *Checkpoint
+	used map[string]bool
+	err  error
+}
+
+func (f *finder) fail(format string, args ...any) {
+	if f.err == nil {
+		f.err = fmt.Errorf(format, args...)
+	}
+}
+
+// find is the float tensor called name; -1 stands for any size, and no shape at all for one element of any rank.
+func (f *finder) find(name string, shape ...int) *Handle {
+	if f.err != nil {
+		return nil
+	}
+	h := f.c.handles[name]
+	if h == nil {
+		f.fail("tensor %q is missing; %s", name, expected)
+		return nil
+	}
+	f.used[name] = true
+	switch h.DType {
+	case "F32", "F16", "BF16", "F64":
+	default:
+		f.fail("tensor %q is stored as %s; quantised weights are not supported, want F32, F16, BF16 or F64", name, h.DType)
+		return nil
+	}
+	if len(shape) > 0 {
+		f.shape(h, shape...)
+	}
+	return h
+}
+
+func (f *finder) shape(h *Handle, want ...int) {
+	if f.err != nil {
+		return
+	}
+	ok := len(h.Shape) == len(want)
+	for i := 0; ok && i < len(want); i++ {
+		ok = want[i] == h.Shape[i] || want[i] == -1 && h.Shape[i] > 0
+	}
+	if !ok {
+		text := strings.ReplaceAll(fmt.Sprint(want), "-1", "any")
+		f.fail("tensor %q has shape %v, want %s", h.Name, h.Shape, text)
+	}
+}
+
+func (f *finder) norm(prefix string, width int) Norm {
+	return Norm{Weight: f.find(prefix+"weight", width), Bias: f.find(prefix+"bias", width)}
+}
+
+func (f *finder) linear(prefix string, out, in int) Linear {
+	return Linear{Weight: f.find(prefix+"weight", out, in), Bias: f.find(prefix+"bias", out)}
+}
+
+// projection is a map from width to embed (any, when embed is 0) without bias. A parameter [width,embed] is used as x @ P; a
+// Linear is [embed,width].
+func (f *finder) projection(name string, linear bool, width, embed int) Linear {
+	if embed == 0 {
+		embed = -1
+	}
+	if linear || strings.HasSuffix(name, ".weight") {
+		if bias := strings.TrimSuffix(name, "weight") + "bias"; f.c.Has(bias) {
+			f.fail("tensor %q: a projection with bias is not supported", bias)
+		}
+		return Linear{Weight: f.find(name, embed, width)}
+	}
+	return Linear{Weight: f.find(name, width, embed), Transposed: true}
+}
+
+// count is the number of children 0, 1, ... under a prefix; a gap is a failure.
+func (f *finder) count(prefix string) int {
+	seen := map[int]bool{}
+	for _, name := range f.c.Names() {
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			digits, _, _ := strings.Cut(rest, ".")
+			if i, err := strconv.Atoi(digits); err == nil && i >= 0 {
+				seen[i] = true
+			}
+		}
+	}
+	for i := range len(seen) {
+		if !seen[i] {
+			f.fail("%s%d is missing among %d; the checkpoint is incomplete", prefix, i, len(seen))
+			return 0
+		}
+	}
+	return len(seen)
+}
+
+// blocks reads the residual blocks under a prefix and gives the width of their feed-forward layer.
+func (f *finder) blocks(s scheme, prefix string, width int) ([]Block, int) {
+	n := f.count(prefix)
+	if f.err != nil {
+		return nil, 0
+	}
+	if n == 0 {
+		f.fail("no blocks under %q; %s", prefix, expected)
+		return nil, 0
+	}
+	up := f.find(prefix+"0."+s.up+"weight", -1, width)
+	if f.err != nil {
+		return nil, 0
+	}
+	mlp := up.Shape[0]
+	out := make([]Block, n)
+	for i := range out {
+		p := fmt.Sprintf("%s%d.", prefix, i)
+		out[i] = Block{Norm1: f.norm(p+s.norm1, width), Attention: f.attention(s, p, width), Norm2: f.norm(p+s.norm2, width),
+			Up: f.linear(p+s.up, mlp, width), Down: f.linear(p+s.down, width, mlp)}
+		if f.err != nil {
+			return nil, 0
+		}
+	}
+	return out, mlp
+}
+
+func (f *finder) attention(s scheme, prefix string, width int) Attention {
+	a := Attention{Out: f.linear(prefix+s.out, width, width)}
+	if s.huggingface {
+		a.Q = f.linear(prefix+"self_attn.q_proj.", width, width)
+		a.K = f.linear(prefix+"self_attn.k_proj.", width, width)
+		a.V = f.linear(prefix+"self_attn.v_proj.", width, width)
+		return a
+	}
+	in := f.linear(prefix+"attn.in_proj_", 3*width, width)
+	for i, part := range []*Linear{&a.Q, &a.K, &a.V} {
+		if f.err != nil {
+			return a
+		}
+		var err error
+		if part.Weight, err = in.Weight.Rows(i*width, (i+1)*width); err == nil {
+			part.Bias, err = in.Bias.Rows(i*width, (i+1)*width)
+		}
+		if err != nil {
+			f.fail("%w", err)
+		}
+	}
+	a.fused = &in
+	return a
+}
+
+// known are buffers that hold nothing learned.
+var known = []string{"position_ids", "attn_mask", "input_resolution", "context_length", "vocab_size"}
+
+// leftovers refuses tensors inside the towers that a CLIP has no place for, since leaving them out would compute something
+// else in silence; tensors elsewhere become a warning.
+func (f *finder) leftovers(s scheme, a *Arch) error {
+	var inside, outside []string
+	for _, name := range f.c.Names() {
+		last := name[strings.LastIndex(name, ".")+1:]
+		switch {
+		case f.used[name] || slices.Contains(known, last):
+		case a.Kind == ResNet && strings.HasPrefix(name, "visual."):
+		case slices.ContainsFunc(s.towers, func(p string) bool { return strings.HasPrefix(name, p) }):
+			inside = append(inside, name)
+		default:
+			outside = append(outside, name)
+		}
+	}
+	if len(inside) > 0 {
+		return fmt.Errorf("%d tensors have no place in a plain CLIP (first: %s); %s", len(inside), sample(inside), expected)
+	}
+	if len(outside) > 0 {
+		a.Warnings = append(a.Warnings, fmt.Sprintf("%d tensors outside the towers are not used (first: %s)", len(outside), sample(outside)))
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package checkpoint
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// Handle is a tensor of a checkpoint that has not been read yet.
+//
+// When File is not empty, Length bytes at Offset of that file are the elements in row-major order, little-endian and not
+// compressed, so other programs may map them (ONNX external data): tensors of safetensors files, and contiguous ones of
+// .pt and .bin files.
+type Handle struct {
+	Name  string // as stored
+	DType string // as stored, in the words of safetensors: F32, F16, BF16, F64, I64, ...
+	Shape []int
+
+	File           string
+	Offset, Length int64
+
+	r    io.ReaderAt // the file itself, when File is set
+	load func() (*tensor.Tensor, error)
+}
+
+// Load reads the tensor: floats of any width as float32 (F16 and BF16 exactly), integers and booleans as int64.
+func (h *Handle) Load() (*tensor.Tensor, error) {
+	t, err := h.load()
+	if err != nil {
+		return nil, fmt.Errorf("tensor %q: %w", h.Name, err)
+	}
+	return t, nil
+}
+
+// Rows is the part [low, high) of the first axis, still unread; it lies in the file when h does.
+func (h *Handle) Rows(low, high int) (*Handle, error) {
+	if len(h.Shape) == 0 || low < 0 || high < low || high > h.Shape[0] {
+		return nil, fmt.Errorf("tensor %q of shape %v has no rows %d to %d", h.Name, h.Shape, low, high)
+	}
+	name, n := fmt.Sprintf("%s[%d:%d]", h.Name, low, high), tensor.Size(h.Shape[1:])
+	shape := append([]int{high - low}, h.Shape[1:]...)
+	if h.File != "" {
+		row := int64(n * elementSize(h.DType))
+		return inFile(name, h.File, h.r, safetensors.Info{DType: h.DType, Shape: shape,
+			Offset: h.Offset + int64(low)*row, Length: int64(high-low) * row}), nil
+	}
+	return &Handle{Name: name, DType: h.DType, Shape: shape, load: func() (*tensor.Tensor, error) {
+		t, err := h.load()
+		if err != nil {
+			return nil, err
+		}
+		if t.IsInt() {
+			return tensor.OfInts(slices.Clone(t.Ints[low*n:high*n]), shape...), nil
+		}
+		return tensor.Of(slices.Clone(t.Data[low*n:high*n]), shape...), nil
+	}}, nil
+}
+
+// concat stacks handles of equal trailing shape along the first axis; the result has no place in a file.
+func concat(name string, parts ...*Handle) *Handle {
+	h := &Handle{Name: name, DType: parts[0].DType, Shape: slices.Clone(parts[0].Shape)}
+	for _, p := range parts[1:] {
+		h.Shape[0] += p.Shape[0]
+	}
+	h.load = func() (*tensor.Tensor, error) {
+		out := tensor.New(h.Shape...)
+		at := 0
+		for _, p := range parts {
+			t, err := p.Load()
+			if err != nil {
+				return nil, err
+			}
+			at += copy(out.Data[at:], t.Data)
+		}
+		return out, nil
+	}
+	return h
+}
+
+func elementSize(dtype string) int { return safetensors.ElementSize(dtype) }
+
+// inFile makes the handle of a contiguous tensor at offset of r, which is the file called path.
+func inFile(name, path string, r io.ReaderAt, info safetensors.Info) *Handle {
+	return &Handle{Name: name, DType: info.DType, Shape: info.Shape, File: path, Offset: info.Offset, Length: info.Length,
+		r: r, load: func() (*tensor.Tensor, error) { return safetensors.ReadTensor(r, info) }}
+}
+
+// buffers gives the bytes of storages: at is where a storage starts in r and, if not negative, in the file itself;
+// a negative at means that r holds the storage alone.
+type buffers interface {
+	data(*storage) (r io.ReaderAt, at int64, err error)
+}
+
+// handle makes the handle of a view of a PyTorch storage in the file called path.
+func (v *view) handle(name, path string, from buffers) (*Handle, error) {
+	unit := int64(elementSize(v.dtype))
+	if v.contiguous() && v.inPlace(from) {
+		r, at, err := from.data(v.storage)
+		if err != nil {
+			return nil, err
+		}
+		info := safetensors.Info{DType: v.dtype, Shape: v.shape, Offset: at + v.offset*unit, Length: int64(tensor.Size(v.shape)) * unit}
+		return inFile(name, path, r, info), nil
+	}
+	return &Handle{Name: name, DType: v.dtype, Shape: v.shape, load: func() (*tensor.Tensor, error) {
+		r, at, err := from.data(v.storage)
+		if err != nil {
+			return nil, err
+		}
+		return v.gather(r, max(at, 0))
+	}}, nil
+}
+
+func (v *view) inPlace(from buffers) bool {
+	a, ok := from.(*archive)
+	return !ok || a.stored(v.storage)
+}
+
+// gather copies the elements of a view in row-major order. It reads the part of the storage that the view reaches.
+func (v *view) gather(r io.ReaderAt, at int64) (*tensor.Tensor, error) {
+	out, err := safetensors.NewTensor(v.dtype, v.shape)
+	if err != nil || out.Len() == 0 {
+		return out, err
+	}
+	reach := int64(1)
+	for i, d := range v.shape {
+		reach += int64(d-1) * v.strides[i]
+	}
+	unit := int64(elementSize(v.dtype))
+	flat, err := safetensors.ReadTensor(r, safetensors.Info{DType: v.dtype, Shape: []int{int(reach)},
+		Offset: at + v.offset*unit, Length: reach * unit})
+	if err != nil {
+		return nil, err
+	}
+	index := make([]int, len(v.shape))
+	src := int64(0)
+	for i := range out.Len() {
+		if out.IsInt() {
+			out.Ints[i] = flat.Ints[src]
+		} else {
+			out.Data[i] = flat.Data[src]
+		}
+		for d := len(index) - 1; d >= 0; d-- {
+			index[d]++
+			src += v.strides[d]
+			if index[d] < v.shape[d] {
+				break
+			}
+			src -= v.strides[d] * int64(index[d])
+			index[d] = 0
+		}
+	}
+	return out, nil
+}

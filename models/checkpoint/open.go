@@ -1,0 +1,267 @@
+package checkpoint
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"promptfed/runtime/safetensors"
+)
+
+// Weight files in the order they are looked for in a folder: safetensors first, since nothing in them can run.
+var (
+	huggingfaceFiles = []string{"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"}
+	openclipFiles    = []string{"open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin"}
+)
+
+const (
+	huggingfaceConfig = "config.json"
+	openclipConfig    = "open_clip_config.json"
+)
+
+// Open reads the layout of the checkpoint at path, which is a file or a folder (see the package comment). Tensors are read
+// when asked for; Close releases the files.
+func Open(path string, opts Options) (*Checkpoint, error) {
+	if err := opts.check(); err != nil {
+		return nil, err
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &Checkpoint{path: path, dir: path, handles: map[string]*Handle{}, opts: opts}
+	if st.IsDir() {
+		err = c.openFolder()
+	} else {
+		c.dir = filepath.Dir(path)
+		err = c.openSingle(filepath.Base(path))
+	}
+	if err == nil && len(c.handles) == 0 {
+		err = fmt.Errorf("%s: the checkpoint holds no tensors", path)
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Checkpoint) openFolder() error {
+	hf, oc := c.first(huggingfaceFiles), c.first(openclipFiles)
+	if !exists(filepath.Join(c.dir, openclipConfig)) {
+		if hf == "" && oc != "" {
+			return fmt.Errorf("%s: %s is there, but %s is missing", c.dir, oc, openclipConfig)
+		}
+		oc = ""
+	}
+	if hf != "" && oc != "" {
+		// Hub repositories often hold both; what is not described as a CLIP, or needs a pickle, gives way.
+		cfg, err := readJSON(filepath.Join(c.dir, huggingfaceConfig))
+		if err != nil || cfg["model_type"] != "clip" || isSafe(oc) && !isSafe(hf) {
+			hf = ""
+		}
+	}
+	switch {
+	case hf != "":
+		return c.openNamed(HuggingFace, hf, huggingfaceConfig)
+	case oc != "":
+		return c.openNamed(OpenCLIP, oc, openclipConfig)
+	}
+	return fmt.Errorf("%s: no weights there; want one of %s (Hugging Face) or %s with one of %s (OpenCLIP)", c.dir,
+		strings.Join(huggingfaceFiles, ", "), openclipConfig, strings.Join(openclipFiles, ", "))
+}
+
+func isSafe(name string) bool { return strings.Contains(name, ".safetensors") }
+
+func (c *Checkpoint) first(names []string) string {
+	for _, name := range names {
+		if exists(filepath.Join(c.dir, name)) {
+			return name
+		}
+	}
+	return ""
+}
+
+// openSingle opens one weights file. A file with the standard name beside its configuration is read as its folder would be.
+func (c *Checkpoint) openSingle(base string) error {
+	for _, n := range huggingfaceFiles {
+		if base == n && exists(filepath.Join(c.dir, huggingfaceConfig)) {
+			return c.openNamed(HuggingFace, base, huggingfaceConfig)
+		}
+	}
+	for _, n := range openclipFiles {
+		if base == n && exists(filepath.Join(c.dir, openclipConfig)) {
+			return c.openNamed(OpenCLIP, base, openclipConfig)
+		}
+	}
+	c.format = StateDict
+	return c.weights(base)
+}
+
+func (c *Checkpoint) openNamed(format Format, weights, config string) error {
+	c.format = format
+	path := filepath.Join(c.dir, config)
+	if exists(path) {
+		var err error
+		if c.config, err = readJSON(path); err != nil {
+			return err
+		}
+		c.side = append(c.side, config)
+	}
+	for _, name := range sideFiles {
+		if exists(filepath.Join(c.dir, name)) {
+			c.side = append(c.side, name)
+		}
+	}
+	return c.weights(weights)
+}
+
+func (c *Checkpoint) weights(base string) error {
+	if strings.HasSuffix(base, ".index.json") {
+		return c.shards(base)
+	}
+	handles, err := c.file(base)
+	if err != nil {
+		return err
+	}
+	c.handles = trimPrefixes(handles)
+	return nil
+}
+
+// shards reads {"weight_map": {tensor: file}} and every file it names, which must lie in the same folder.
+func (c *Checkpoint) shards(base string) error {
+	path := filepath.Join(c.dir, base)
+	index, err := readJSON(path)
+	if err != nil {
+		return err
+	}
+	c.side = append(c.side, base)
+	files := map[string]map[string]*Handle{}
+	where := section(index, "weight_map")
+	for _, name := range keys(where) {
+		file, ok := where[name].(string)
+		if !ok || file == "" || filepath.Base(file) != file || !filepath.IsLocal(file) {
+			return fmt.Errorf("%s: tensor %q lies in %s, want the name of a file in the same folder", path, name, oneLine(fmt.Sprint(where[name])))
+		}
+		if files[file] == nil {
+			if files[file], err = c.file(file); err != nil {
+				return err
+			}
+		}
+		h := files[file][name]
+		if h == nil {
+			return fmt.Errorf("%s: tensor %q is not in the shard %s", path, name, file)
+		}
+		c.handles[name] = h
+	}
+	c.handles = trimPrefixes(c.handles)
+	return nil
+}
+
+// file lists the tensors of one weights file, whose format is told by its first bytes.
+func (c *Checkpoint) file(base string) (handles map[string]*Handle, err error) {
+	path := filepath.Join(c.dir, base)
+	f, size, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c.closers = append(c.closers, f)
+	c.files = append(c.files, base)
+	handles, err = c.read(path, f, size)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return handles, nil
+}
+
+func (c *Checkpoint) read(path string, r io.ReaderAt, size int64) (map[string]*Handle, error) {
+	head := make([]byte, 512)
+	n, err := r.ReadAt(head, 0)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	head = head[:n]
+	switch {
+	case len(head) == 0:
+		return nil, errors.New("the file is empty")
+	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
+		return c.readArchive(path, r, size)
+	case bytes.HasPrefix(head, []byte("version https://git-lfs")):
+		return nil, errors.New("the file is a Git LFS pointer, not the weights; fetch them with git lfs pull")
+	case len(head) > 262 && string(head[257:262]) == "ustar":
+		return nil, errTorchTar
+	case len(head) > 8 && head[8] == '{' || strings.HasSuffix(path, ".safetensors"):
+		return readSafetensors(path, r, size)
+	case head[0] == 0x80:
+		return readLegacy(path, r, size)
+	}
+	return nil, errors.New("not a checkpoint: want safetensors, a TorchScript archive or a file of torch.save")
+}
+
+func readSafetensors(path string, r io.ReaderAt, size int64) (map[string]*Handle, error) {
+	f, err := safetensors.Parse(r, size)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]*Handle{}
+	for _, name := range f.Names() {
+		info, err := f.Info(name)
+		if err != nil {
+			return nil, err
+		}
+		out[name] = inFile(name, path, r, info)
+	}
+	return out, nil
+}
+
+func (c *Checkpoint) readArchive(path string, r io.ReaderAt, size int64) (map[string]*Handle, error) {
+	a, err := openArchive(r, size)
+	if err != nil {
+		return nil, err
+	}
+	object, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	var found map[string]*view
+	if root, ok := object.(*module); ok {
+		if c.format == StateDict {
+			c.format = OpenAI
+		}
+		found, err = flattenModule(root)
+	} else {
+		found, err = flattenDict(object)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return handlesOf(found, path, a)
+}
+
+func readLegacy(path string, r io.ReaderAt, size int64) (map[string]*Handle, error) {
+	object, l, err := openLegacy(r, size)
+	if err != nil {
+		return nil, err
+	}
+	found, err := flattenDict(object)
+	if err != nil {
+		return nil, err
+	}
+	return handlesOf(found, path, l)
+}
+
+func handlesOf(found map[string]*view, path string, from buffers) (map[string]*Handle, error) {
+	out := make(map[string]*Handle, len(found))
+	for _, name := range keys(found) {
+		h, err := found[name].handle(name, path, from)
+		if err != nil {
+			return nil, fmt.Errorf("tensor %q: %w", name, err)
+		}
+		out[name] = h
+	}
+	return out, nil
+}

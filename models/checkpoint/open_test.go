@@ -1,0 +1,254 @@
+package checkpoint
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"promptfed/runtime/tensor"
+)
+
+// truth is what PyTorch reads in a checkpoint; tools/golden/checkpoint.py writes it.
+type truth struct {
+	Shape  []int  `json:"shape"`
+	SHA256 string `json:"sha256"`
+}
+
+func truths(t testing.TB) map[string]map[string]truth {
+	t.Helper()
+	b, err := os.ReadFile("testdata/expected.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out map[string]map[string]truth
+	if err := json.Unmarshal(b, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func truthOf(x *tensor.Tensor) truth {
+	var b bytes.Buffer
+	if x.IsInt() {
+		binary.Write(&b, binary.LittleEndian, x.Ints)
+	} else {
+		binary.Write(&b, binary.LittleEndian, x.Data)
+	}
+	h := sha256.Sum256(b.Bytes())
+	return truth{append([]int{}, x.Shape...), hex.EncodeToString(h[:])[:32]}
+}
+
+func open(t testing.TB, path string, opts Options) *Checkpoint {
+	t.Helper()
+	c, err := Open(path, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// Every value of every tensor in every format is the one PyTorch reads.
+func TestReadsWhatPyTorchReads(t *testing.T) {
+	formats := map[string]Format{"openai.pt": OpenAI, "huggingface": HuggingFace, "sharded": HuggingFace, "openclip": OpenCLIP,
+		"training.pt": StateDict, "tricky.pt": StateDict, "legacy.pt": StateDict}
+	for name, want := range truths(t) {
+		c := open(t, filepath.Join("testdata", name), Options{})
+		if c.Format() != formats[name] {
+			t.Errorf("%s: format %s, want %s", name, c.Format(), formats[name])
+		}
+		got := map[string]truth{}
+		for _, n := range c.Names() {
+			h, err := c.Tensor(n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x, err := h.Load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[n] = truthOf(x)
+			if d := cmp.Diff(append([]int{}, h.Shape...), got[n].Shape); d != "" {
+				t.Errorf("%s %s: the handle's shape differs from the tensor's: %s", name, n, d)
+			}
+			raw(t, name, h, x)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
+
+// raw compares File, Offset and Length of a float32 handle with the loaded values.
+func raw(t *testing.T, file string, h *Handle, x *tensor.Tensor) {
+	t.Helper()
+	if h.File == "" || h.DType != "F32" {
+		return
+	}
+	b, err := os.ReadFile(h.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want bytes.Buffer
+	binary.Write(&want, binary.LittleEndian, x.Data)
+	if !bytes.Equal(want.Bytes(), b[h.Offset:h.Offset+h.Length]) {
+		t.Errorf("%s %s: the bytes at offset %d are not the tensor", file, h.Name, h.Offset)
+	}
+}
+
+// Which tensors lie in the file as they are was worked out from the strides in tools/golden/checkpoint.py.
+func TestInPlace(t *testing.T) {
+	for _, file := range []string{"tricky.pt", "legacy.pt"} {
+		c := open(t, "testdata/"+file, Options{})
+		for _, name := range c.Names() {
+			h, _ := c.Tensor(name)
+			want := true
+			switch name {
+			case "transposed", "slice", "step", "permuted", "expanded", "channels_last":
+				want = false
+			}
+			if (h.File != "") != want {
+				t.Errorf("%s %s: in place %v, want %v", file, name, h.File != "", want)
+			}
+		}
+	}
+	a, _ := open(t, "testdata/tricky.pt", Options{}).Tensor("tied_a")
+	b, _ := open(t, "testdata/tricky.pt", Options{}).Tensor("tied_b")
+	if a.Offset != b.Offset {
+		t.Error("tied tensors lie in two places")
+	}
+}
+
+func TestRows(t *testing.T) {
+	c := open(t, "testdata/tricky.pt", Options{})
+	// base is arange(24).reshape(4,6)/7 and transposed its transpose; slice is base[1:3, ::2].
+	for name, want := range map[string][]float32{
+		"base": {6. / 7, 1, 8. / 7, 9. / 7, 10. / 7, 11. / 7}, "transposed": {1. / 7, 1, 13. / 7, 19. / 7}, "slice": {12. / 7, 2, 16. / 7},
+	} {
+		h, _ := c.Tensor(name)
+		part, err := h.Rows(1, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := part.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, x.Data); d != "" || x.Shape[0] != 1 {
+			t.Errorf("%s: shape %v, %s", name, x.Shape, d)
+		}
+		raw(t, name, part, x)
+		if _, err := h.Rows(0, h.Shape[0]+1); err == nil {
+			t.Errorf("%s: rows past the end", name)
+		}
+	}
+}
+
+func TestFolderFiles(t *testing.T) {
+	c := open(t, "testdata/huggingface", Options{})
+	d, err := c.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _ := os.ReadFile("testdata/huggingface/model.safetensors")
+	h := sha256.Sum256(b)
+	if len(d) != 3 || d["model.safetensors"] != hex.EncodeToString(h[:]) {
+		t.Errorf("digest %v", d)
+	}
+	for _, dir := range []string{"huggingface", "openclip"} {
+		p, err := open(t, "testdata/"+dir, Options{}).Preprocessor()
+		mean, _ := p["image_mean"].([]any)
+		if mean == nil {
+			mean, _ = p["mean"].([]any)
+		}
+		if err != nil || fmt.Sprint(mean) != "[0.48145466 0.4578275 0.40821073]" {
+			t.Errorf("%s: preprocessing %v %v", dir, p, err)
+		}
+	}
+	if c.File("preprocessor_config.json") == "" || c.File("vocab.json") != "" {
+		t.Errorf("files %v", c.Files())
+	}
+	one := open(t, "testdata/huggingface/model.safetensors", Options{})
+	if one.Format() != HuggingFace || one.Config()["model_type"] != "clip" {
+		t.Errorf("the weights alone: format %s, config %v", one.Format(), one.Config())
+	}
+}
+
+func copyDir(t *testing.T, from string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestOpenRefuses(t *testing.T) {
+	write := func(name, text string) func(string) string {
+		return func(dir string) string {
+			path := filepath.Join(dir, name)
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			return path
+		}
+	}
+	cut := func(name string, keep int) func(string) string {
+		return func(dir string) string {
+			b, err := os.ReadFile(filepath.Join("testdata", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return write(filepath.Base(name), string(b[:len(b)*keep/100]))(dir)
+		}
+	}
+	shard := func(where string) func(string) string {
+		return func(string) string {
+			dir := copyDir(t, "testdata/sharded")
+			return filepath.Dir(write("model.safetensors.index.json", `{"weight_map":{"logit_scale":`+where+`}}`)(dir))
+		}
+	}
+	for _, c := range []struct {
+		name string
+		make func(dir string) string
+		want string
+	}{
+		{"missing", func(dir string) string { return filepath.Join(dir, "x.pt") }, "no such file"},
+		{"empty folder", func(dir string) string { return dir }, "no weights there; want one of model.safetensors"},
+		{"no OpenCLIP config", func(dir string) string { cut("openclip/open_clip_pytorch_model.bin", 100)(dir); return dir }, "open_clip_config.json is missing"},
+		{"empty file", write("x.pt", ""), "empty"},
+		{"text", write("x.bin", "hello"), "not a checkpoint"},
+		{"LFS pointer", write("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid"), "git lfs pull"},
+		{"truncated archive", cut("openai.pt", 60), "truncated"},
+		{"truncated legacy", cut("legacy.pt", 90), "truncated"},
+		{"truncated legacy pickle", cut("legacy.pt", 20), "truncated"},
+		{"truncated safetensors", cut("huggingface/model.safetensors", 90), "truncated"},
+		{"safetensors of 5 bytes", write("x.safetensors", "12345"), "too short"},
+		{"config is a list", func(string) string {
+			dir := copyDir(t, "testdata/huggingface")
+			write("config.json", "[1]")(dir)
+			return dir
+		}, "not a JSON object"},
+		{"shard elsewhere", shard(`"../x.safetensors"`), "same folder"},
+		{"shard is a number", shard(`1`), "same folder"},
+		{"shard missing", shard(`"x.safetensors"`), "no such file"},
+		{"tensor not in its shard", shard(`"model-00002-of-00002.safetensors"`), "not in the shard"},
+	} {
+		_, err := Open(c.make(t.TempDir()), Options{})
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v, want one line with %q", c.name, err, c.want)
+		}
+	}
+	if _, err := Open("testdata/openai.pt", Options{Activation: "relu"}); err == nil || !strings.Contains(err.Error(), "quick_gelu") {
+		t.Errorf("activation relu: %v", err)
+	}
+}

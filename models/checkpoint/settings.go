@@ -1,0 +1,220 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// settings completes an architecture with what weights do not show: heads, activation and the epsilon of normalisations.
+func settings(c *Checkpoint, s scheme, a *Arch) error {
+	a.Text.Epsilon = 1e-5
+	if a.Kind == ViT {
+		a.Vision.Epsilon = 1e-5
+	}
+	var err error
+	switch {
+	case s.huggingface && c.config != nil:
+		err = fromHuggingFace(c.config, a)
+	case c.format == OpenCLIP && c.config != nil:
+		err = fromOpenCLIP(c, a)
+	default:
+		fromNothing(c, s, a)
+	}
+	if err != nil {
+		return err
+	}
+	if c.opts.Activation != "" {
+		a.Text.Activation = c.opts.Activation
+		if a.Kind == ViT {
+			a.Vision.Activation = c.opts.Activation
+		}
+	}
+	if err := heads("text", "TextHeads", &a.Text, c.opts.TextHeads, a); err != nil {
+		return err
+	}
+	return heads("image", "VisionHeads", &a.Vision, c.opts.VisionHeads, a)
+}
+
+// heads applies the override, or the rule of OpenAI's code, width/64, where nothing is known.
+func heads(tower, option string, t *Transformer, override int, a *Arch) error {
+	switch {
+	case override > 0:
+		t.Heads = override
+	case t.Heads == 0 && t.Width < 64:
+		t.Heads = 1
+		a.Warnings = append(a.Warnings, fmt.Sprintf("%s tower: nothing says how many heads a width of %d has, so 1 is assumed (set %s)", tower, t.Width, option))
+	case t.Heads == 0 && t.Width%64 != 0:
+		return fmt.Errorf("%s tower: nothing says how many heads a width of %d has; set %s", tower, t.Width, option)
+	case t.Heads == 0:
+		t.Heads = t.Width / 64
+	}
+	if t.Heads < 1 || t.Width%t.Heads != 0 {
+		return fmt.Errorf("%s tower: a width of %d does not split into %d heads", tower, t.Width, t.Heads)
+	}
+	return nil
+}
+
+// fromNothing is for OpenAI's archives, whose activation is known, and for bare files, where it is a guess.
+func fromNothing(c *Checkpoint, s scheme, a *Arch) {
+	act, sure := GELU, false
+	switch {
+	case c.format == OpenAI, c.Has("input_resolution") && c.Has("vocab_size"), c.named("quickgelu"):
+		act, sure = QuickGELU, true
+	case s.huggingface:
+		act = QuickGELU
+	}
+	if !sure && c.opts.Activation == "" {
+		a.Warnings = append(a.Warnings, fmt.Sprintf("nothing says which activation the towers use, so %s is assumed (set Activation)", act))
+	}
+	a.Text.Activation = act
+	if a.Kind == ViT {
+		a.Vision.Activation = act
+	}
+}
+
+// fact is a number that the configuration and the weights both tell.
+type fact struct {
+	key  string
+	have int
+}
+
+// agree compares a configuration with the weights; a missing number is no disagreement.
+func agree(file, where string, m map[string]any, facts ...fact) error {
+	for _, f := range facts {
+		v, ok := m[f.key]
+		if !ok || v == nil {
+			continue
+		}
+		if pair, ok := v.([]any); ok && len(pair) == 2 && fmt.Sprint(pair[0]) == fmt.Sprint(pair[1]) {
+			v = pair[0]
+		}
+		if n, ok := v.(json.Number); !ok || n.String() != fmt.Sprint(f.have) {
+			return fmt.Errorf("%s: %s%s is %s, but the weights say %d", file, where, f.key, oneLine(fmt.Sprint(v)), f.have)
+		}
+	}
+	return nil
+}
+
+// fromHuggingFace reads a CLIPConfig. Keys that are left out have the defaults of transformers' CLIPTextConfig and
+// CLIPVisionConfig; text_config_dict and vision_config_dict, of old files, replace text_config and vision_config.
+func fromHuggingFace(cfg map[string]any, a *Arch) error {
+	towers := []struct {
+		key   string
+		t     *Transformer
+		heads int
+		extra []fact
+	}{
+		{"text_config", &a.Text, 8, []fact{{"vocab_size", a.Vocab}, {"max_position_embeddings", a.Context}}},
+		{"vision_config", &a.Vision, 12, []fact{{"image_size", a.ImageSize}, {"patch_size", a.Patch}}},
+	}
+	for _, tower := range towers {
+		m := section(cfg, tower.key)
+		if old := section(cfg, tower.key+"_dict"); old != nil {
+			m = old
+		}
+		t := tower.t
+		facts := append(tower.extra, fact{"hidden_size", t.Width}, fact{"num_hidden_layers", t.Layers}, fact{"intermediate_size", t.MLP})
+		if err := agree(huggingfaceConfig, tower.key+".", m, facts...); err != nil {
+			return err
+		}
+		var err error
+		if t.Heads, err = setting(m, "num_attention_heads", tower.heads); err == nil {
+			t.Epsilon, err = setting(m, "layer_norm_eps", 1e-5)
+		}
+		var act string
+		if err == nil {
+			act, err = setting(m, "hidden_act", QuickGELU)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %s.%w", huggingfaceConfig, tower.key, err)
+		}
+		if t.Heads < 1 || !(t.Epsilon > 0) {
+			return fmt.Errorf("%s: %s has %d heads and layer_norm_eps %g", huggingfaceConfig, tower.key, t.Heads, t.Epsilon)
+		}
+		if act != QuickGELU && act != GELU {
+			return fmt.Errorf("%s: %s.hidden_act %q is not supported, want %s or %s", huggingfaceConfig, tower.key, oneLine(act), QuickGELU, GELU)
+		}
+		t.Activation = act
+	}
+	return agree(huggingfaceConfig, "", cfg, fact{"projection_dim", a.EmbedDim})
+}
+
+// neutral lists OpenCLIP options that change the computation, with the values under which they do not.
+var neutral = map[string][]string{
+	"timm_model_name": {""}, "hf_model_name": {""}, "attentional_pool": {"false"}, "global_average_pool": {"false"},
+	"pool_type": {"tok", "argmax", ""}, "input_patchnorm": {"false"}, "no_ln_pre": {"false"}, "final_ln_after_pool": {"false"},
+	"pos_embed_type": {"learnable"}, "no_causal_mask": {"false"}, "embed_cls": {"false"}, "act_kwargs": {"map[]"},
+	"block_type": {"default", "null"}, "qk_norm": {"false"}, "scaled_cosine_attn": {"false"}, "scale_heads": {"false"},
+	"attn_type": {""}, "ls_init_value": {""},
+}
+
+// fromOpenCLIP reads model_cfg of an open_clip_config.json. Defaults are those of OpenCLIP's CLIPVisionCfg and CLIPTextCfg.
+func fromOpenCLIP(c *Checkpoint, a *Arch) error {
+	const file = openclipConfig
+	model := section(c.config, "model_cfg")
+	if model == nil && section(c.config, "vision_cfg") != nil {
+		model = c.config
+	}
+	vision, text := section(model, "vision_cfg"), section(model, "text_cfg")
+	if vision == nil || text == nil {
+		return fmt.Errorf("%s: model_cfg with vision_cfg and text_cfg is missing", file)
+	}
+	for _, part := range []struct {
+		name string
+		cfg  map[string]any
+		t    *Transformer
+	}{{"vision_cfg", vision, &a.Vision}, {"text_cfg", text, &a.Text}} {
+		for _, key := range keys(part.cfg) {
+			if ok, known := neutral[key]; known && part.cfg[key] != nil && !slices.Contains(ok, fmt.Sprint(part.cfg[key])) {
+				return fmt.Errorf("%s: model_cfg.%s.%s = %s is not supported; %s", file, part.name, key, oneLine(fmt.Sprint(part.cfg[key])), expected)
+			}
+		}
+		var err error
+		if part.t.Epsilon, err = setting(section(part.cfg, "norm_kwargs"), "eps", 1e-5); err != nil {
+			return fmt.Errorf("%s: model_cfg.%s.norm_kwargs.%w", file, part.name, err)
+		}
+	}
+	visionFacts := []fact{{"image_size", a.ImageSize}}
+	if a.Kind == ViT {
+		visionFacts = append(visionFacts, fact{"width", a.Vision.Width}, fact{"layers", a.Vision.Layers}, fact{"patch_size", a.Patch})
+	}
+	err := agree(file, "model_cfg.", model, fact{"embed_dim", a.EmbedDim})
+	if err == nil {
+		err = agree(file, "model_cfg.vision_cfg.", vision, visionFacts...)
+	}
+	if err == nil {
+		err = agree(file, "model_cfg.text_cfg.", text, fact{"width", a.Text.Width}, fact{"layers", a.Text.Layers},
+			fact{"context_length", a.Context}, fact{"vocab_size", a.Vocab})
+	}
+	if err != nil {
+		return err
+	}
+	quick, err := setting(model, "quick_gelu", false)
+	if err == nil {
+		a.Text.Heads, err = setting(text, "heads", 8)
+	}
+	headWidth := 64
+	if err == nil {
+		headWidth, err = setting(vision, "head_width", 64)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: model_cfg: %w", file, err)
+	}
+	if a.Kind == ViT {
+		if headWidth < 1 || a.Vision.Width%headWidth != 0 {
+			return fmt.Errorf("%s: model_cfg.vision_cfg.head_width %d does not divide the width %d", file, headWidth, a.Vision.Width)
+		}
+		a.Vision.Heads = a.Vision.Width / headWidth
+	}
+	act := GELU
+	if quick || c.named("quickgelu") || strings.Contains(strings.ToLower(fmt.Sprint(c.config["model_name"])), "quickgelu") {
+		act = QuickGELU
+	}
+	a.Text.Activation = act
+	if a.Kind == ViT {
+		a.Vision.Activation = act
+	}
+	return nil
+}
