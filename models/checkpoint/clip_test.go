@@ -1,0 +1,315 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"promptfed/runtime/tensor"
+)
+
+// small is the model of tools/golden/checkpoint.py; logit_scale is 4.6052, whose exponential is 100.0003.
+func small(act string, layers, visionHeads, textHeads int) Arch {
+	return Arch{Kind: ViT, ImageSize: 8, EmbedDim: 6, Patch: 4, Context: 7, Vocab: 20,
+		Vision:     Transformer{Width: 12, Layers: layers, Heads: visionHeads, MLP: 48, Activation: act, Epsilon: 1e-5},
+		Text:       Transformer{Width: 8, Layers: layers, Heads: textHeads, MLP: 32, Activation: act, Epsilon: 1e-5},
+		LogitScale: math.Exp(4.6052)}
+}
+
+func TestDetect(t *testing.T) {
+	for _, c := range []struct {
+		path     string
+		opts     Options
+		want     Arch
+		warnings []string
+	}{
+		{"openai.pt", Options{VisionHeads: 3, TextHeads: 2}, small(QuickGELU, 2, 3, 2), nil},
+		{"openai.pt", Options{}, small(QuickGELU, 2, 1, 1), []string{"text tower", "image tower"}},
+		{"huggingface", Options{}, small(QuickGELU, 2, 3, 2), nil},
+		{"sharded", Options{}, small(QuickGELU, 2, 3, 2), nil},
+		{"openclip", Options{}, small(GELU, 2, 3, 2), nil},
+		{"openclip", Options{Activation: QuickGELU}, small(QuickGELU, 2, 3, 2), nil},
+		{"training.pt", Options{VisionHeads: 3, TextHeads: 2}, small(GELU, 1, 3, 2), []string{"activation"}},
+	} {
+		a, err := Detect(open(t, "testdata/"+c.path, c.opts))
+		if err != nil {
+			t.Errorf("%s: %v", c.path, err)
+			continue
+		}
+		// F16 and BF16 keep 11 and 8 bits of the logarithm.
+		if d := cmp.Diff(c.want, a, cmpopts.IgnoreFields(Arch{}, "Warnings"), cmpopts.EquateApprox(0.02, 0)); d != "" {
+			t.Errorf("%s: %s", c.path, d)
+		}
+		if len(a.Warnings) != len(c.warnings) {
+			t.Errorf("%s: warnings %q", c.path, a.Warnings)
+			continue
+		}
+		for i, w := range c.warnings {
+			if !strings.Contains(a.Warnings[i], w) {
+				t.Errorf("%s: warnings %q, want %q", c.path, a.Warnings, w)
+			}
+		}
+	}
+}
+
+// list gives every tensor of w under one name for all schemes; projections as [width,embed].
+func list(t *testing.T, w *Weights) tensor.Map {
+	m := tensor.Map{}
+	put := func(name string, h *Handle, transpose bool) {
+		x, err := h.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(x.Shape) != fmt.Sprint(h.Shape) {
+			t.Errorf("%s: shape %v, handle says %v", name, x.Shape, h.Shape)
+		}
+		if transpose {
+			y := tensor.New(x.Shape[1], x.Shape[0])
+			for i := range x.Shape[0] {
+				for j := range x.Shape[1] {
+					y.Data[j*x.Shape[0]+i] = x.Data[i*x.Shape[1]+j]
+				}
+			}
+			x = y
+		}
+		m[name] = x
+	}
+	linear := func(name string, l Linear) {
+		put(name+".weight", l.Weight, false)
+		put(name+".bias", l.Bias, false)
+	}
+	blocks := func(tower string, bs []Block) {
+		for i, b := range bs {
+			p := fmt.Sprintf("%s.%d.", tower, i)
+			for name, l := range map[string]Linear{"q": b.Attention.Q, "k": b.Attention.K, "v": b.Attention.V, "out": b.Attention.Out,
+				"qkv": b.Attention.Fused(), "up": b.Up, "down": b.Down, "norm1": {Weight: b.Norm1.Weight, Bias: b.Norm1.Bias},
+				"norm2": {Weight: b.Norm2.Weight, Bias: b.Norm2.Bias}} {
+				linear(p+name, l)
+			}
+		}
+	}
+	blocks("text", w.Text.Blocks)
+	blocks("vision", w.Vision.Blocks)
+	for name, h := range map[string]*Handle{"tokens": w.Text.Tokens, "positions": w.Text.Positions, "class": w.Vision.Class,
+		"patches": w.Vision.Patches, "grid": w.Vision.Positions, "scale": w.LogitScale, "final": w.Text.Final.Weight,
+		"final.bias": w.Text.Final.Bias, "pre": w.Vision.Pre.Weight, "pre.bias": w.Vision.Pre.Bias, "post": w.Vision.Post.Weight,
+		"post.bias": w.Vision.Post.Bias} {
+		put(name, h, false)
+	}
+	put("text projection", w.Text.Projection.Weight, !w.Text.Projection.Transposed)
+	put("vision projection", w.Vision.Projection.Weight, !w.Vision.Projection.Transposed)
+	return m
+}
+
+// The Hugging Face and the OpenCLIP folder hold the same model: tools/golden/checkpoint.py renames, splits and transposes.
+func TestNamingSchemesAgree(t *testing.T) {
+	read := func(path string) (*Weights, tensor.Map) {
+		w, err := CLIP(open(t, path, Options{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w, list(t, w)
+	}
+	hw, hf := read("testdata/huggingface")
+	ow, oc := read("testdata/openclip")
+	if d := cmp.Diff(oc, hf); d != "" {
+		t.Error(d)
+	}
+	if len(oc) != 4*18+14 {
+		t.Errorf("%d tensors compared", len(oc))
+	}
+	q := ow.Text.Blocks[1].Attention
+	if !q.StoredFused() || q.K.Weight.File == "" || q.K.Weight.Offset != q.Fused().Weight.Offset+8*8*4 || hw.Text.Blocks[0].Attention.StoredFused() {
+		t.Errorf("k of the fused projection lies at %s:%d", q.K.Weight.File, q.K.Weight.Offset)
+	}
+}
+
+// renamed copies the tensors of a checkpoint into memory; change gives the new name, or "" to leave one out.
+func renamed(t *testing.T, path string, change func(string) string) tensor.Map {
+	t.Helper()
+	c := open(t, path, Options{})
+	m := tensor.Map{}
+	for _, n := range c.Names() {
+		h, _ := c.Tensor(n)
+		x, err := h.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if to := change(n); to != "" {
+			m[to] = x
+		}
+	}
+	return m
+}
+
+func config(t *testing.T, text string) map[string]any {
+	t.Helper()
+	if text == "" {
+		return nil
+	}
+	m, err := parseJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestCustomTextNames(t *testing.T) {
+	m := renamed(t, "testdata/openclip", func(n string) string {
+		if strings.HasPrefix(n, "visual.") || n == "logit_scale" {
+			return n
+		}
+		return "text." + n
+	})
+	c, err := FromMap(StateDict, m, nil, Options{VisionHeads: 3, TextHeads: 2, Activation: GELU})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := Detect(c)
+	if err != nil || len(a.Warnings) > 0 || a.Text.Layers != 2 {
+		t.Errorf("%+v %v", a, err)
+	}
+}
+
+func TestWrongArchitectures(t *testing.T) {
+	same := func(n string) string { return n }
+	without := func(part string) func(string) string {
+		return func(n string) string {
+			if strings.Contains(n, part) {
+				return ""
+			}
+			return n
+		}
+	}
+	hf, oc := "testdata/huggingface", "testdata/openclip"
+	openclip := func(vision, text string) string {
+		return `{"model_cfg":{"vision_cfg":{"head_width":4` + vision + `},"text_cfg":{"heads":2` + text + `}}}`
+	}
+	for _, c := range []struct {
+		name   string
+		format Format
+		m      tensor.Map
+		config string
+		want   string
+	}{
+		{"BERT", HuggingFace, tensor.Map{"bert.embeddings.word_embeddings.weight": tensor.New(4, 2)}, "", `not a CLIP: its tensors are named like "bert.embeddings`},
+		{"BERT by config", HuggingFace, tensor.Map{"x": tensor.New(1)}, `{"model_type":"bert"}`, `model_type "bert"`},
+		{"SigLIP", HuggingFace, renamed(t, hf, same), `{"model_type":"siglip"}`, `model_type "siglip"`},
+		{"text only", HuggingFace, renamed(t, hf, without("vision_model.")), "", "no image tower"},
+		{"image only", StateDict, renamed(t, oc, without("token_embedding")), "", "no text tower"},
+		{"timm", OpenCLIP, tensor.Map{"visual.trunk.patch_embed.proj.weight": tensor.New(1), "token_embedding.weight": tensor.New(1, 1)}, "", `"visual.trunk.patch_embed.proj.weight" belongs to an image tower of timm`},
+		{"a tensor missing", StateDict, renamed(t, oc, without("resblocks.1.mlp.c_proj.bias")), "", `"visual.transformer.resblocks.1.mlp.c_proj.bias" is missing|"transformer.resblocks.1.mlp.c_proj.bias" is missing`},
+		{"a block missing", StateDict, renamed(t, oc, without(".resblocks.0.")), "", "resblocks.0 is missing among"},
+		{"activation", HuggingFace, renamed(t, hf, same), `{"text_config":{"num_attention_heads":2,"hidden_act":"relu"}}`, `hidden_act "relu"`},
+		{"width", HuggingFace, renamed(t, hf, same), `{"text_config":{"hidden_size":512}}`, "text_config.hidden_size is 512, but the weights say 8"},
+		{"default heads", HuggingFace, renamed(t, hf, same), `{"text_config":{"num_attention_heads":3}}`, "does not split into 3 heads"},
+		{"image size", OpenCLIP, renamed(t, oc, same), openclip(`,"image_size":[224,224]`, ""), "image_size is [224 224], but the weights say 8|image_size is 224, but the weights say 8"},
+		{"pooling", OpenCLIP, renamed(t, oc, same), openclip("", `,"pool_type":"last"`), "text_cfg.pool_type = last is not supported"},
+		{"no config", OpenCLIP, renamed(t, oc, same), `{}`, "model_cfg with vision_cfg and text_cfg is missing"},
+		{"layer scale", StateDict, tensor.Map{"visual.transformer.resblocks.0.ls_1.gamma": tensor.New(1)}, "", "layer scale"},
+	} {
+		ckpt, err := FromMap(c.format, c.m, config(t, c.config), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Detect(ckpt)
+		ok := false
+		for _, w := range strings.Split(c.want, "|") {
+			ok = ok || err != nil && strings.Contains(err.Error(), w)
+		}
+		if !ok || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v, want one line with %q", c.name, err, c.want)
+		}
+	}
+	extra := renamed(t, oc, same)
+	extra["transformer.resblocks.0.lora"] = tensor.New(1)
+	ckpt, _ := FromMap(StateDict, extra, nil, Options{})
+	if _, err := Detect(ckpt); err == nil || !strings.Contains(err.Error(), `"transformer.resblocks.0.lora"`) {
+		t.Errorf("a tensor without a place: %v", err)
+	}
+	ints := renamed(t, oc, same)
+	ints["ln_final.weight"] = tensor.OfInts(make([]int64, 8), 8)
+	ckpt, _ = FromMap(StateDict, ints, nil, Options{})
+	if _, err := Detect(ckpt); err == nil || !strings.Contains(err.Error(), "quantised") {
+		t.Errorf("integer weights: %v", err)
+	}
+}
+
+// Sizes follow OpenAI's rules: heads are width/64, and for configurations the defaults of transformers and OpenCLIP.
+func TestSettings(t *testing.T) {
+	hf := renamed(t, "testdata/huggingface", func(n string) string { return n })
+	for _, c := range []struct {
+		config string
+		heads  [2]int
+		act    string
+		eps    float64
+	}{
+		{`{"model_type":"clip","text_config":{},"vision_config":{}}`, [2]int{8, 12}, QuickGELU, 1e-5},
+		{`{"text_config":{"hidden_act":"gelu","layer_norm_eps":1e-6,"num_attention_heads":4},"vision_config":{"hidden_act":"gelu","layer_norm_eps":1e-6,"num_attention_heads":6}}`, [2]int{4, 6}, GELU, 1e-6},
+		{`{"text_config":{"num_attention_heads":4},"text_config_dict":{"num_attention_heads":1},"vision_config_dict":null}`, [2]int{1, 12}, QuickGELU, 1e-5},
+	} {
+		ckpt, _ := FromMap(HuggingFace, hf, config(t, c.config), Options{})
+		a, err := Detect(ckpt)
+		if err != nil {
+			t.Errorf("%s: %v", c.config, err)
+			continue
+		}
+		if got := [2]int{a.Text.Heads, a.Vision.Heads}; got != c.heads || a.Text.Activation != c.act || a.Vision.Activation != c.act || a.Text.Epsilon != c.eps {
+			t.Errorf("%s: %+v", c.config, a)
+		}
+	}
+	n := json.Number("x")
+	if _, err := setting(map[string]any{"k": n}, "k", 1); err == nil {
+		t.Error("a number that is none")
+	}
+}
+
+// resnet has the names and proportions of OpenAI's modified ResNet with the given stages over a stem of one channel.
+func resnet(t *testing.T, stages []int) tensor.Map {
+	m := renamed(t, "testdata/openclip", func(n string) string {
+		if strings.HasPrefix(n, "visual.") {
+			return ""
+		}
+		return n
+	})
+	m["visual.conv1.weight"] = tensor.New(1, 3, 3, 3)
+	for s, blocks := range stages {
+		for b := range blocks {
+			m[fmt.Sprintf("visual.layer%d.%d.conv1.weight", s+1, b)] = tensor.New(2<<s, 2, 1, 1)
+			m[fmt.Sprintf("visual.layer%d.%d.bn1.num_batches_tracked", s+1, b)] = tensor.OfInts([]int64{0})
+		}
+	}
+	m["visual.attnpool.positional_embedding"] = tensor.New(7*7+1, 64)
+	m["visual.attnpool.q_proj.weight"] = tensor.New(64, 64)
+	m["visual.attnpool.c_proj.weight"] = tensor.New(6, 64)
+	return m
+}
+
+func TestDetectResNet(t *testing.T) {
+	c, err := FromMap(OpenAI, resnet(t, []int{3, 4, 6, 3}), nil, Options{TextHeads: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := Detect(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := small(QuickGELU, 2, 1, 2)
+	want.Kind, want.ImageSize, want.Patch, want.Stages = ResNet, 224, 32, []int{3, 4, 6, 3}
+	want.Vision = Transformer{Width: 64, Heads: 1, Epsilon: 1e-5}
+	if d := cmp.Diff(want, a, cmpopts.EquateApprox(1e-6, 0)); d != "" {
+		t.Error(d)
+	}
+	a.Vision.Width = 2048
+	if a.Name() != "RN50" || a.Grid() != 7 {
+		t.Errorf("name %s, grid %d", a.Name(), a.Grid())
+	}
+	if v := (Arch{Kind: ViT, Patch: 16, Vision: Transformer{Width: 768, Layers: 12}}); v.Name() != "ViT-B/16" {
+		t.Errorf("name %s", v.Name())
+	}
+}
