@@ -1,0 +1,91 @@
+package clip
+
+import (
+	"fmt"
+
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+)
+
+// block is one residual attention block: x += attn(ln_1(x)); x += mlp(ln_2(x)), on rows [N,width].
+type block struct {
+	tower
+	name string
+}
+
+func (t tower) block(i int) block {
+	return block{t, fmt.Sprintf("%stransformer.resblocks.%d", t.prefix, i)}
+}
+
+func (b block) norm1(x graph.Node) graph.Node { return b.norm(x, b.name+".ln_1") }
+
+// rest is everything after the attention: its output projection, the residual sum with x, and the MLP.
+func (b block) rest(x, attended graph.Node) graph.Node {
+	x = x.Add(b.linear(attended, ".attn.out_proj", b.width, b.width))
+	h := b.norm(x, b.name+".ln_2")
+	fc, fcBias := b.weights(".mlp.c_fc", 4*b.width, b.width)
+	proj, projBias := b.weights(".mlp.c_proj", b.width, 4*b.width)
+	return x.Add(nn.MLP(h, fc, fcBias, proj, projBias, b.act))
+}
+
+func (b block) weights(name string, out, in int) (w, bias graph.Node) {
+	return b.w.Node(b.g, b.name+name+".weight", out, in), b.w.Node(b.g, b.name+name+".bias", out)
+}
+
+func (b block) linear(x graph.Node, name string, out, in int) graph.Node {
+	w, bias := b.weights(name, out, in)
+	return x.Linear(w, bias)
+}
+
+// projected are queries, keys and values of rows, or some of the three: one node [N, count·width] or several [N,width].
+type projected struct {
+	nodes []graph.Node
+	count int // how many of the three there are
+}
+
+// project computes the projections from..to of (query, key, value).
+func (b block) project(x graph.Node, from, to int) projected {
+	p := projected{count: to - from}
+	if b.w.Has(b.name + ".attn.in_proj_weight") {
+		w := b.w.Node(b.g, b.name+".attn.in_proj_weight", 3*b.width, b.width)
+		bias := b.w.Node(b.g, b.name+".attn.in_proj_bias", 3*b.width)
+		if p.count < 3 {
+			w, bias = w.Slice(0, from*b.width, to*b.width), bias.Slice(0, from*b.width, to*b.width)
+		}
+		p.nodes = []graph.Node{x.Linear(w, bias)}
+		return p
+	}
+	for _, name := range []string{".attn.q_proj", ".attn.k_proj", ".attn.v_proj"}[from:to] {
+		p.nodes = append(p.nodes, b.linear(x, name, b.width, b.width))
+	}
+	return p
+}
+
+// split cuts the rows into consecutive groups.
+func (p projected) split(sizes []int) []projected {
+	if len(sizes) == 1 {
+		return []projected{p}
+	}
+	out := make([]projected, len(sizes))
+	for _, n := range p.nodes {
+		for i, part := range n.Split(0, sizes...) {
+			out[i].nodes, out[i].count = append(out[i].nodes, part), p.count
+		}
+	}
+	return out
+}
+
+// heads arranges each projection as [batch,heads,n,width/heads].
+func (p projected) heads(b block, batch, n int) []graph.Node {
+	var out []graph.Node
+	for _, x := range p.nodes {
+		out = append(out, nn.Heads(x, p.count/len(p.nodes), batch, n, b.heads)...)
+	}
+	return out
+}
+
+// full runs the block on batch sequences of n rows with a mask [n,n], or none.
+func (b block) full(x, mask graph.Node, n int) graph.Node {
+	h := b.project(b.norm1(x), 0, 3).heads(b, -1, n)
+	return b.rest(x, nn.Rows(nn.Attend(h[0], h[1], h[2], mask)))
+}

@@ -1,0 +1,132 @@
+// Package clip builds the towers of CLIP (Radford et al. 2021) as graph nodes: the text tower, in its plain form and in
+// an exact form that does only the work a class prompt needs, and the vision transformer. Towers hold no weights; they
+// ask a Weights for each tensor by the name it has in OpenAI's checkpoints.
+package clip
+
+import (
+	"fmt"
+
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+)
+
+// Weights gives tensors by the names of OpenAI's state_dict. Two forms are accepted for some of them, and Has decides:
+// attn.in_proj_weight [3w,w] or attn.q_proj.weight, k_proj, v_proj [w,w] (and so for .bias);
+// text_projection [w,e] or text_projection.weight [e,w]; visual.proj [w,e] or visual_projection.weight [e,w].
+// visual.conv1.weight [w,3,p,p] is asked for as [w,3·p·p].
+type Weights interface {
+	Has(name string) bool
+	// Node is the tensor as a constant or as an input. The shape is the one needed; a tensor of another size is an
+	// error of the graph.
+	Node(g *graph.Graph, name string, shape ...int) graph.Node
+}
+
+// TextArch is the architecture of a text tower.
+type TextArch struct {
+	Width      int     `json:"width"`
+	Layers     int     `json:"layers"`
+	Heads      int     `json:"heads"`
+	Context    int     `json:"context"`              // longest token sequence, 77 in the published models
+	Joint      int     `json:"joint"`                // size of the space shared with images
+	Activation string  `json:"activation,omitempty"` // nn.QuickGELU (default) or nn.GELU
+	Eps        float64 `json:"eps,omitempty"`        // of the layer norms, default 1e-5
+}
+
+// VisionArch is the architecture of a vision transformer.
+type VisionArch struct {
+	Width      int     `json:"width"`
+	Layers     int     `json:"layers"`
+	Heads      int     `json:"heads"`
+	Patch      int     `json:"patch"` // side of a patch in pixels
+	Image      int     `json:"image"` // side of the image in pixels
+	Joint      int     `json:"joint"`
+	Activation string  `json:"activation,omitempty"`
+	Eps        float64 `json:"eps,omitempty"`
+}
+
+// Published sizes.
+var (
+	TextB     = TextArch{Width: 512, Layers: 12, Heads: 8, Context: 77, Joint: 512}
+	VisionB16 = VisionArch{Width: 768, Layers: 12, Heads: 12, Patch: 16, Image: 224, Joint: 512}
+	VisionB32 = VisionArch{Width: 768, Layers: 12, Heads: 12, Patch: 32, Image: 224, Joint: 512}
+)
+
+// Check tells what is wrong with the architecture, if anything.
+func (a TextArch) Check() error {
+	if a.Context < 2 {
+		return fmt.Errorf("text tower: context %d, at least 2 tokens are needed", a.Context)
+	}
+	return checkTower("text tower", a.Width, a.Layers, a.Heads, a.Joint, a.Activation, a.Eps)
+}
+
+// Check tells what is wrong with the architecture, if anything.
+func (a VisionArch) Check() error {
+	if a.Patch < 1 || a.Image < a.Patch || a.Image%a.Patch != 0 {
+		return fmt.Errorf("vision tower: patches of %d pixels do not tile an image of %d", a.Patch, a.Image)
+	}
+	return checkTower("vision tower", a.Width, a.Layers, a.Heads, a.Joint, a.Activation, a.Eps)
+}
+
+func checkTower(what string, width, layers, heads, joint int, act string, eps float64) error {
+	switch {
+	case width < 1 || layers < 1 || heads < 1 || joint < 1:
+		return fmt.Errorf("%s: width %d, layers %d, heads %d and joint %d must all be positive", what, width, layers, heads, joint)
+	case width%heads != 0:
+		return fmt.Errorf("%s: width %d does not divide into %d heads", what, width, heads)
+	case act != "" && act != nn.QuickGELU && act != nn.GELU:
+		return fmt.Errorf("%s: activation %q, must be %s or %s", what, act, nn.QuickGELU, nn.GELU)
+	case eps < 0:
+		return fmt.Errorf("%s: eps %g is negative", what, eps)
+	}
+	return nil
+}
+
+// Patches is the number of patch tokens of an image.
+func (a VisionArch) Patches() int { return (a.Image / a.Patch) * (a.Image / a.Patch) }
+
+// Text builds text towers of one architecture.
+type Text struct{ TextArch }
+
+// Vision builds vision towers of one architecture.
+type Vision struct{ VisionArch }
+
+// tower is what the residual blocks of both towers have in common.
+type tower struct {
+	g                    *graph.Graph
+	w                    Weights
+	prefix               string // "" or "visual."
+	width, layers, heads int
+	act                  string
+	eps                  float64
+}
+
+func (a TextArch) tower(g *graph.Graph, w Weights) tower {
+	return tower{g, w, "", a.Width, a.Layers, a.Heads, a.Activation, a.Eps}.withDefaults()
+}
+
+func (a VisionArch) tower(g *graph.Graph, w Weights) tower {
+	return tower{g, w, "visual.", a.Width, a.Layers, a.Heads, a.Activation, a.Eps}.withDefaults()
+}
+
+func (t tower) withDefaults() tower {
+	if t.act == "" {
+		t.act = nn.QuickGELU
+	}
+	if t.eps == 0 {
+		t.eps = 1e-5
+	}
+	return t
+}
+
+func (t tower) norm(x graph.Node, name string) graph.Node {
+	return nn.LayerNorm(x, t.w.Node(t.g, name+".weight", t.width), t.w.Node(t.g, name+".bias", t.width), t.eps)
+}
+
+// project maps rows [N,width] into the joint space [N,joint]. The projection is stored as plain [width,joint], or
+// transposed under another name.
+func (t tower) project(x graph.Node, plain, transposed string, joint int) graph.Node {
+	if t.w.Has(transposed) {
+		return nn.Linear(x, t.w.Node(t.g, transposed, joint, t.width), graph.Node{}, 1, 1)
+	}
+	return x.MatMul(t.w.Node(t.g, plain, t.width, joint))
+}

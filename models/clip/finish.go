@@ -1,0 +1,65 @@
+package clip
+
+import (
+	"fmt"
+
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+)
+
+// finish is the last block and the projection. x and h are the residual rows and their norm; kv has keys and values of
+// all rows, prefix and suffix of each prompt in turn. Only the rows that are read have queries.
+// Where the norm is of the first block too (headsFirst), its rows come in another order: all prefixes, then all suffixes.
+func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool, kv []projected) []graph.Node {
+	g := b.g
+	var read, readNorm, counts []int
+	at, prefixes, suffixes := 0, 0, 0
+	for _, r := range rs {
+		prefixes += r.prefix
+	}
+	for _, r := range rs {
+		for _, row := range r.p.last() {
+			read = append(read, at+r.prefix+row)
+			readNorm = append(readNorm, prefixes+suffixes+row)
+		}
+		at += r.prefix + r.p.rows()
+		suffixes += r.p.rows()
+		counts = append(counts, len(r.p.start))
+	}
+	if !headsFirst {
+		readNorm = read
+	}
+	q := b.project(h.Rows(g.Ints(readNorm...)), 0, 1).split(counts)
+	attended := make([]graph.Node, len(rs))
+	for j, r := range rs {
+		attended[j] = r.attendLast(b, q[j], kv[2*j], kv[2*j+1])
+	}
+	y := b.rest(x.Rows(g.Ints(read...)), join(attended))
+	f := t.head(b.tower, y)
+	if len(rs) == 1 {
+		return []graph.Node{f}
+	}
+	return f.Split(0, counts...)
+}
+
+// attendLast is attention with one query per class, q [C,width], to [C,width].
+func (r *promptRows) attendLast(b block, q, prefix, suffix projected) graph.Node {
+	a := prefix.heads(b, 1, r.prefix)
+	c := suffix.heads(b, r.p.blocks, r.p.size)
+	k, v := r.sees(a[0], c[0]), r.sees(a[1], c[1])
+	rows := q.nodes[0]
+	if !isIota(r.take) {
+		rows = rows.Rows(b.g.Ints(r.take...))
+	}
+	last := r.p.last()
+	queries := make([]int, len(r.take))
+	for i, c := range r.take {
+		queries[i] = last[c]
+	}
+	mask := r.s.mask(b.g, fmt.Sprintf("last+%d/%d", r.after, r.prefix), r.p, r.prefix, queries)
+	out := nn.Rows(nn.Attend(nn.Heads(rows, 1, r.p.blocks, len(r.take)/r.p.blocks, b.heads)[0], k, v, mask))
+	if !isIota(r.place) {
+		out = out.Rows(b.g.Ints(r.place...))
+	}
+	return out
+}

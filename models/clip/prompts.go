@@ -1,0 +1,177 @@
+package clip
+
+import (
+	"fmt"
+
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+)
+
+// Position is where the class name stands relative to the prompt.
+type Position string
+
+// Positions of the class name, as CoOp (Zhou et al. 2022) calls them.
+const (
+	End    Position = "end"    // [SOS prompt name . EOT], the default and the only one that shares work among classes
+	Middle Position = "middle" // [SOS first-half name second-half . EOT]
+	Front  Position = "front"  // [SOS name prompt . EOT]
+)
+
+// Prompt is one learnable prompt that every class's name is put behind.
+type Prompt struct {
+	Ctx   graph.Node // [T,width]; prompts may differ in T
+	After int        // read this many positions behind EOT, on padding, as public FedPHA code does for short prompts
+	Class Position   // End when empty
+}
+
+// Prompts gives the features [C,Joint] of all classes under each prompt, not normalised: the same numbers as Plain on
+// the assembled sequences, for less work.
+//
+// Attention is causal, so nothing behind the read position counts, and [SOS, prompt] looks the same from every class:
+// its rows are computed once per prompt. Rows are, for each prompt, first that prefix, then the suffixes of all classes
+// packed together; the rows of all prompts go through each linear layer in one product. The first block's projections of
+// suffix rows are constants, which ONNX Runtime folds and gradients do not enter. In the last block only the rows that
+// are read go on beyond keys and values.
+//
+// Prompts whose class name stands elsewhere than at the end take the plain form.
+func (t Text) Prompts(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt) []graph.Node {
+	out := make([]graph.Node, len(prompts))
+	fail := func(err error) []graph.Node {
+		for i := range out {
+			out[i] = g.Fail("%w", err)
+		}
+		return out
+	}
+	if err := t.Check(); err != nil {
+		return fail(err)
+	}
+	tw := t.tower(g, w)
+	var cheap []*promptRows
+	var where []int
+	for i, p := range prompts {
+		if err := t.checkPrompt(s, p); err != nil {
+			return fail(err)
+		}
+		if p.Class == Middle || p.Class == Front {
+			out[i] = t.placed(g, w, s, p)
+			continue
+		}
+		cheap, where = append(cheap, t.rows(tw, s, p)), append(where, i)
+	}
+	if len(cheap) > 0 {
+		for i, f := range t.shared(tw, cheap) {
+			out[where[i]] = f
+		}
+	}
+	return out
+}
+
+func (t Text) checkPrompt(s *Suffixes, p Prompt) error {
+	if !p.Ctx.OK() || p.Ctx.Rank() != 2 {
+		return fmt.Errorf("text tower: a prompt must be [tokens,%d]", t.Width)
+	}
+	shape, ok := p.Ctx.Shape().Ints()
+	switch {
+	case !ok || shape[1] != t.Width || shape[0] < 1:
+		return fmt.Errorf("text tower: prompt %v, must be [tokens,%d]", p.Ctx.Shape(), t.Width)
+	case s.width != t.Width:
+		return fmt.Errorf("text tower: class embeddings of width %d for a tower of width %d", s.width, t.Width)
+	case p.After < 0:
+		return fmt.Errorf("text tower: reads %d positions behind EOT", p.After)
+	case p.Class != "" && p.Class != End && p.Class != Middle && p.Class != Front:
+		return fmt.Errorf("text tower: class position %q, must be %s, %s or %s", p.Class, End, Middle, Front)
+	}
+	return s.Fits(t.TextArch, shape[0], p.After)
+}
+
+// promptRows is what the cheap form knows about one prompt.
+type promptRows struct {
+	s              *Suffixes
+	p              packing
+	after, prefix  int        // positions behind EOT; rows of [SOS, prompt]
+	head, tail     graph.Node // embeddings with positions: [prefix,width], and the constant [rows,width]
+	take           []int      // the class of each query of the last block, block by block
+	place          []int      // where each class went among those
+	causal, masked graph.Node // masks of prefix and suffix attention
+}
+
+func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
+	r := &promptRows{s: s, p: s.packing(p.After), after: p.After, prefix: 1 + p.Ctx.Dim(0)}
+	r.head = graph.Concat(0, s.start(tw.g), p.Ctx).Add(t.positions(tw, 0, r.prefix))
+	_, place := r.p.owner()
+	for i := range place {
+		place[i] += r.prefix
+	}
+	pos := t.positions(tw, 0, t.Context).Rows(tw.g.Ints(place...))
+	r.tail = s.packed(tw.g, r.p, p.After).Add(pos)
+	r.causal = tw.g.Const(causal(r.prefix))
+	r.masked = s.mask(tw.g, fmt.Sprintf("mask+%d/%d", r.after, r.prefix), r.p, r.prefix, iota(r.p.rows()))
+	r.take, r.place, _ = r.p.readers()
+	return r
+}
+
+// shared runs all prompts through the tower together.
+func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
+	var heads, tails, parts []graph.Node
+	var sizes, prefixes, suffixes []int
+	for _, r := range rs {
+		heads, tails, parts = append(heads, r.head), append(tails, r.tail), append(parts, r.head, r.tail)
+		prefixes, suffixes = append(prefixes, r.prefix), append(suffixes, r.p.rows())
+		sizes = append(sizes, r.prefix, r.p.rows())
+	}
+	x := graph.Concat(0, parts...)
+	for i := range t.Layers {
+		b := tw.block(i)
+		last := i == t.Layers-1
+		from := 0
+		if last {
+			from = 1
+		}
+		var qkv []projected // prefix and suffix of each prompt in turn
+		var h graph.Node
+		if i == 0 {
+			hd, tl := b.norm1(join(heads)), b.norm1(join(tails))
+			a := b.project(hd, from, 3).split(prefixes)
+			c := b.project(tl, from, 3).split(suffixes)
+			for j := range rs {
+				qkv = append(qkv, a[j], c[j])
+			}
+			h = graph.Concat(0, hd, tl)
+		} else {
+			h = b.norm1(x)
+			qkv = b.project(h, from, 3).split(sizes)
+		}
+		if last {
+			return t.finish(b, rs, x, h, i == 0, qkv)
+		}
+		var attended []graph.Node
+		for j, r := range rs {
+			attended = append(attended, r.attend(b, qkv[2*j], qkv[2*j+1])...)
+		}
+		x = b.rest(x, graph.Concat(0, attended...))
+	}
+	return nil
+}
+
+func join(a []graph.Node) graph.Node {
+	if len(a) == 1 {
+		return a[0]
+	}
+	return graph.Concat(0, a...)
+}
+
+// attend gives the attention's output for the prefix rows and for the suffix rows.
+func (r *promptRows) attend(b block, prefix, suffix projected) []graph.Node {
+	a := prefix.heads(b, 1, r.prefix)
+	c := suffix.heads(b, r.p.blocks, r.p.size)
+	k, v := r.sees(a[1], c[1]), r.sees(a[2], c[2])
+	return []graph.Node{nn.Rows(nn.Attend(a[0], a[1], a[2], r.causal)), nn.Rows(nn.Attend(c[0], k, v, r.masked))}
+}
+
+// sees puts the prefix's keys or values [1,heads,prefix,d] in front of each block's own [blocks,heads,size,d].
+func (r *promptRows) sees(prefix, own graph.Node) graph.Node {
+	if r.p.blocks > 1 {
+		prefix = prefix.Expand(r.p.blocks, 1, 1, 1)
+	}
+	return graph.Concat(2, prefix, own)
+}

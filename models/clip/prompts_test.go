@@ -1,0 +1,180 @@
+package clip_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"testing"
+
+	"promptfed/models/clip"
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+const sos, eot, stop = 49406, 49407, 269
+
+// classes makes n classes with names of 1 to 5 tokens.
+func classes(t testing.TB, n, width int) *clip.Suffixes {
+	t.Helper()
+	var names []string
+	var ids [][]int
+	for c := range n {
+		var list []int
+		for j := range 1 + c*7%5 {
+			list = append(list, 1000+17*c+j)
+		}
+		names, ids = append(names, fmt.Sprintf("class %d", c)), append(ids, append(list, stop, eot))
+	}
+	s, err := clip.NewSuffixes(names, ids, sos, width, embedding(width))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// sequence assembles [SOS ctx name . EOT pad...] for the plain form, in the given order of class name and prompt.
+func sequence(t testing.TB, g *graph.Graph, s *clip.Suffixes, p clip.Prompt, width, length int) (emb, read graph.Node) {
+	t.Helper()
+	look := embedding(width)
+	row := func(id int) graph.Node {
+		v, err := look([]int{id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g.Const(tensor.Of(v, 1, width))
+	}
+	n := p.Ctx.Dim(0)
+	half := map[clip.Position]int{clip.End: n, "": n, clip.Middle: n / 2, clip.Front: 0}[p.Class]
+	var all []graph.Node
+	var at []int
+	for _, ids := range s.IDs {
+		parts := []graph.Node{row(sos)}
+		if half > 0 {
+			parts = append(parts, p.Ctx.Slice(0, 0, half))
+		}
+		for _, id := range ids[:len(ids)-2] {
+			parts = append(parts, row(id))
+		}
+		if half < n {
+			parts = append(parts, p.Ctx.Slice(0, half, n))
+		}
+		parts = append(parts, row(stop), row(eot))
+		used := 1 + n + len(ids)
+		at = append(at, used-1+p.After)
+		for range length - used {
+			parts = append(parts, row(clip.PadID))
+		}
+		all = append(all, graph.Concat(0, parts...))
+	}
+	return graph.Stack(all...), g.Ints(at...)
+}
+
+func compile(t testing.TB, o ort.Options, outputs ...graph.Output) *ort.Session {
+	t.Helper()
+	model, err := graph.Bytes(outputs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := ort.NewSession(model, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func run(t testing.TB, s *ort.Session, in tensor.Map) tensor.Map {
+	t.Helper()
+	out, err := s.Run(context.Background(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// near checks that the largest difference is at most tol of the largest value.
+func near(t testing.TB, what string, got, want []float32, tol float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d numbers, want %d", what, len(got), len(want))
+	}
+	diff, top := 0.0, 0.0
+	for i := range got {
+		d := math.Abs(float64(got[i]) - float64(want[i]))
+		if !(d <= diff) {
+			diff = d
+		}
+		top = max(top, math.Abs(float64(want[i])))
+	}
+	if !(diff <= tol*top) || top == 0 {
+		t.Errorf("%s: largest difference %.3g, largest value %.3g, quotient %.3g > %.1g", what, diff, top, diff/top, tol)
+	}
+}
+
+var tiny = clip.TextArch{Width: 64, Layers: 3, Heads: 2, Context: 77, Joint: 48}
+
+// The plain form on the assembled sequences is the witness for the cheap form here; golden_test.go holds the plain form
+// against PyTorch.
+func TestPromptsEqualPlain(t *testing.T) {
+	cases := []struct {
+		name    string
+		classes int
+		layers  int
+		act     string
+		prompts []clip.Prompt // Ctx is made from T below
+		t       []int
+	}{
+		{name: "one prompt", classes: 6, layers: 3, prompts: []clip.Prompt{{}}, t: []int{4}},
+		{name: "many classes", classes: 41, layers: 3, prompts: []clip.Prompt{{}}, t: []int{16}},
+		{name: "gelu", classes: 5, layers: 2, act: "gelu", prompts: []clip.Prompt{{}}, t: []int{3}},
+		{name: "one class", classes: 1, layers: 2, prompts: []clip.Prompt{{}}, t: []int{1}},
+		{name: "one block", classes: 23, layers: 1, prompts: []clip.Prompt{{}, {After: 1}}, t: []int{2, 5}},
+		{name: "several prompts", classes: 30, layers: 3, prompts: []clip.Prompt{{}, {After: 4}, {}}, t: []int{16, 4, 9}},
+		{name: "places", classes: 7, layers: 2, prompts: []clip.Prompt{{Class: clip.Middle}, {Class: clip.End}, {Class: clip.Front, After: 2}}, t: []int{5, 5, 4}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			arch := tiny
+			arch.Layers, arch.Activation = c.layers, c.act
+			w := formulaWeights(arch.Shapes())
+			s := classes(t, c.classes, arch.Width)
+			g := graph.New()
+			in, text := tensor.Map{}, clip.Text{TextArch: arch}
+			var wrt, plain []graph.Node
+			for i := range c.prompts {
+				name := fmt.Sprintf("ctx%d", i)
+				in[name] = formula(name, []int{c.t[i], arch.Width})
+				c.prompts[i].Ctx = g.Input(name, graph.Float, graph.Static(c.t[i], arch.Width))
+				wrt = append(wrt, c.prompts[i].Ctx)
+				emb, read := sequence(t, g, s, c.prompts[i], arch.Width, arch.Context)
+				plain = append(plain, text.Plain(w, emb, read))
+			}
+			cheap := text.Prompts(g, w, s, c.prompts)
+			cot := g.Const(formula("cotangent", []int{c.classes, arch.Joint}))
+			outputs := func(prefix string, f []graph.Node) []graph.Output {
+				loss := g.Scalar(0)
+				for i := range f {
+					loss = loss.Add(f[i].Mul(cot).Sum())
+				}
+				d, err := grad.Of(loss, wrt...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var out []graph.Output
+				for i := range f {
+					out = append(out, graph.Output{Name: fmt.Sprintf("%s/feature%d", prefix, i), Node: f[i]},
+						graph.Output{Name: fmt.Sprintf("%s/grad%d", prefix, i), Node: d[i]})
+				}
+				return out
+			}
+			a, b := outputs("plain", plain), outputs("cheap", cheap)
+			want := run(t, compile(t, ort.Options{}, a...), in)
+			got := run(t, compile(t, ort.Options{}, b...), in)
+			for i := range a {
+				near(t, b[i].Name, got[b[i].Name].Data, want[a[i].Name].Data, 1e-5)
+			}
+		})
+	}
+}

@@ -1,0 +1,97 @@
+package clip
+
+import (
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+	"promptfed/runtime/tensor"
+)
+
+// Plain is the text tower as published, and the reference for Prompts: from token embeddings [C,L,width] without
+// positions, L at most the context, and the position [C] (int64) whose output is read, to features [C,Joint], which are
+// not normalised. C may be symbolic. Tokens after the read position change nothing.
+func (t Text) Plain(w Weights, emb, read graph.Node) graph.Node {
+	g := emb.Graph()
+	if g.Err() != nil {
+		return g.Fail("")
+	}
+	if err := t.Check(); err != nil {
+		return g.Fail("%w", err)
+	}
+	if emb.Rank() != 3 || emb.Dim(1) > t.Context || emb.Dim(2) != t.Width {
+		return g.Fail("text tower: embeddings %v, must be [classes, at most %d, %d]", emb.Shape(), t.Context, t.Width)
+	}
+	n := emb.Dim(1)
+	tw := t.tower(g, w)
+	x := emb.Add(t.positions(tw, 0, n)).Reshape(-1, t.Width)
+	mask := g.Const(causal(n))
+	for i := range t.Layers {
+		x = tw.block(i).full(x, mask, n)
+	}
+	return t.head(tw, x.Rows(rowIndex(emb, read, n)))
+}
+
+// Sequences is Plain for token sequences that are known while building, from the embeddings that embed looks up: the
+// features [len(ids),Joint] of whole sentences [SOS ... EOT], each read at its last token.
+func (t Text) Sequences(g *graph.Graph, w Weights, ids [][]int, embed func(ids []int) ([]float32, error)) graph.Node {
+	if len(ids) == 0 {
+		return g.Fail("text tower: no sequences")
+	}
+	longest := 0
+	for i, s := range ids {
+		if len(s) == 0 || len(s) > t.Context {
+			return g.Fail("text tower: sequence %d has %d tokens, must have 1 to %d", i, len(s), t.Context)
+		}
+		longest = max(longest, len(s))
+	}
+	data := make([]float32, len(ids)*longest*t.Width)
+	last := make([]int, len(ids))
+	for i, s := range ids {
+		rows, err := lookUp(embed, s, t.Width)
+		if err != nil {
+			return g.Fail("%w", err)
+		}
+		copy(data[i*longest*t.Width:], rows)
+		last[i] = len(s) - 1
+	}
+	return t.Plain(w, g.Const(tensor.Of(data, len(ids), longest, t.Width)), g.Ints(last...))
+}
+
+// head reads features [C,Joint] off rows [C,width].
+func (t Text) head(tw tower, rows graph.Node) graph.Node {
+	return tw.project(tw.norm(rows, "ln_final"), "text_projection", "text_projection.weight", t.Joint)
+}
+
+// positions are the position embeddings from..to, [to-from,width].
+func (t Text) positions(tw tower, from, to int) graph.Node {
+	p := tw.w.Node(tw.g, "positional_embedding", t.Context, t.Width)
+	if from == 0 && to == t.Context {
+		return p
+	}
+	return p.Slice(0, from, to)
+}
+
+// rowIndex is where position read[c] of sequence c lies among the rows of emb [C,n,w].
+func rowIndex(emb, read graph.Node, n int) graph.Node {
+	g := emb.Graph()
+	if c := emb.Shape()[0]; c.Static() {
+		start := make([]int, c.N)
+		for i := range start {
+			start[i] = i * n
+		}
+		return read.Add(g.Ints(start...))
+	}
+	zero, one := g.Ints(0).Squeeze(0), g.Ints(1).Squeeze(0)
+	count := emb.ShapeOf().Gather(0, zero)
+	return read.Add(g.Apply(graph.Standard, "Range", nil, zero, count, one).Mul(g.Ints(n)))
+}
+
+// causal is the mask [n,n] that lets each position see itself and what comes before.
+func causal(n int) *tensor.Tensor {
+	m := tensor.New(n, n)
+	for i := range n {
+		for j := i + 1; j < n; j++ {
+			m.Data[i*n+j] = nn.Masked
+		}
+	}
+	return m
+}

@@ -1,0 +1,69 @@
+package clip
+
+import (
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+)
+
+// Features is the vision transformer: from normalised pixels [B,3,Image,Image], B possibly symbolic, to the image
+// features joint [B,Joint] and the features of every patch [B,Patches,Joint], both not normalised. Patch features pass
+// through the same final norm and projection as the class token. What is not asked of the graph costs nothing: without
+// patches, the last block computes the class token only.
+func (v Vision) Features(g *graph.Graph, w Weights, pixels graph.Node) (joint, patches graph.Node) {
+	if err := v.Check(); err != nil {
+		n := g.Fail("%w", err)
+		return n, n
+	}
+	if g.Err() != nil {
+		return g.Fail(""), g.Fail("")
+	}
+	if s := pixels.Shape(); len(s) != 4 || !s[1].Is(3) || !s[2].Is(v.Image) || !s[3].Is(v.Image) {
+		n := g.Fail("vision tower: pixels %v, must be [batch,3,%d,%d]", s, v.Image, v.Image)
+		return n, n
+	}
+	tw := v.tower(g, w)
+	n := 1 + v.Patches()
+	x := v.tokens(tw, pixels)
+	x = tw.norm(x.Reshape(-1, v.Width), "visual.ln_pre")
+	for i := range v.Layers - 1 {
+		x = tw.block(i).full(x, graph.Node{}, n)
+	}
+	last := tw.block(v.Layers - 1)
+	all := last.full(x, graph.Node{}, n).Reshape(-1, n, v.Width)
+	patches = v.head(tw, all.Slice(1, 1, n).Reshape(-1, v.Width)).Reshape(-1, n-1, v.Joint)
+	return v.head(tw, last.first(x, n)), patches
+}
+
+// tokens is [class token, patch embeddings] plus positions, [B,1+patches,width]. The convolution with stride = kernel is
+// a linear layer on patches.
+func (v Vision) tokens(tw tower, pixels graph.Node) graph.Node {
+	side, p := v.Image/v.Patch, v.Patch
+	flat := pixels.Reshape(-1, 3, side, p, side, p).Transpose(0, 2, 4, 1, 3, 5).Reshape(-1, 3*p*p)
+	emb := nn.Linear(flat, tw.w.Node(tw.g, "visual.conv1.weight", v.Width, 3*p*p), graph.Node{}, 1, 1)
+	n := v.Patches()
+	// One row of zeros makes room for the class token, which is added as if it belonged to position 0.
+	x := tw.pad(emb.Reshape(-1, n, v.Width), 0, 1, 0, 0, 0, 0)
+	class := tw.pad(tw.w.Node(tw.g, "visual.class_embedding", v.Width).Reshape(1, v.Width), 0, 0, n, 0)
+	return x.Add(tw.w.Node(tw.g, "visual.positional_embedding", n+1, v.Width).Add(class))
+}
+
+// pad adds zeros before and after each axis.
+func (t tower) pad(x graph.Node, pads ...int) graph.Node {
+	return t.g.Apply(graph.Standard, "Pad", nil, x, t.g.Ints(pads...))
+}
+
+// first runs the block on sequences of n rows for the first row of each only: [batch,width].
+func (b block) first(x graph.Node, n int) graph.Node {
+	h := b.norm1(x)
+	kv := b.project(h, 1, 3).heads(b, -1, n)
+	q := b.project(firstRows(h, n, b.width), 0, 1).heads(b, -1, 1)
+	return b.rest(firstRows(x, n, b.width), nn.Rows(nn.Attend(q[0], kv[0], kv[1], graph.Node{})))
+}
+
+func firstRows(x graph.Node, n, width int) graph.Node {
+	return x.Reshape(-1, n, width).Slice(1, 0, 1).Reshape(-1, width)
+}
+
+func (v Vision) head(tw tower, rows graph.Node) graph.Node {
+	return tw.project(tw.norm(rows, "visual.ln_post"), "visual.proj", "visual_projection.weight", v.Joint)
+}

@@ -1,0 +1,95 @@
+package clip
+
+import (
+	"fmt"
+	"slices"
+
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// Memory serves weights from tensors in memory, as constants.
+type Memory tensor.Map
+
+// Has tells whether there is a tensor of that name.
+func (m Memory) Has(name string) bool { return m[name] != nil }
+
+// Node is the tensor as a constant.
+func (m Memory) Node(g *graph.Graph, name string, shape ...int) graph.Node {
+	t := m[name]
+	if err := fits(name, t, shape); err != nil {
+		return g.Fail("%w", err)
+	}
+	if !slices.Equal(t.Shape, shape) {
+		t = tensor.Of(t.Data, shape...)
+	}
+	return g.Const(t)
+}
+
+// Inputs serves weights as graph inputs of the same names, for training a tower. Shapes are those of the tensors, of
+// which only names and shapes are used.
+type Inputs tensor.Map
+
+// Has tells whether there is a tensor of that name.
+func (m Inputs) Has(name string) bool { return m[name] != nil }
+
+// Node is the tensor as an input.
+func (m Inputs) Node(g *graph.Graph, name string, shape ...int) graph.Node {
+	t := m[name]
+	if err := fits(name, t, shape); err != nil {
+		return g.Fail("%w", err)
+	}
+	n := g.Input(name, graph.Float, graph.Static(t.Shape...))
+	if !slices.Equal(t.Shape, shape) {
+		return n.Reshape(shape...)
+	}
+	return n
+}
+
+func fits(name string, t *tensor.Tensor, shape []int) error {
+	switch {
+	case t == nil:
+		return fmt.Errorf("weight %s is missing", name)
+	case tensor.Size(t.Shape) != tensor.Size(shape):
+		return fmt.Errorf("weight %s is %v, the architecture needs %v", name, t.Shape, shape)
+	}
+	return nil
+}
+
+// Shapes lists the tensors of the tower by OpenAI's names, without the token embedding.
+func (a TextArch) Shapes() map[string][]int {
+	s := map[string][]int{
+		"positional_embedding": {a.Context, a.Width},
+		"ln_final.weight":      {a.Width}, "ln_final.bias": {a.Width},
+		"text_projection": {a.Width, a.Joint},
+	}
+	blockShapes(s, "", a.Width, a.Layers)
+	return s
+}
+
+// Shapes lists the tensors of the tower by OpenAI's names.
+func (a VisionArch) Shapes() map[string][]int {
+	s := map[string][]int{
+		"visual.conv1.weight":         {a.Width, 3, a.Patch, a.Patch},
+		"visual.class_embedding":      {a.Width},
+		"visual.positional_embedding": {1 + a.Patches(), a.Width},
+		"visual.ln_pre.weight":        {a.Width}, "visual.ln_pre.bias": {a.Width},
+		"visual.ln_post.weight": {a.Width}, "visual.ln_post.bias": {a.Width},
+		"visual.proj": {a.Width, a.Joint},
+	}
+	blockShapes(s, "visual.", a.Width, a.Layers)
+	return s
+}
+
+func blockShapes(s map[string][]int, prefix string, w, layers int) {
+	for i := range layers {
+		p := fmt.Sprintf("%stransformer.resblocks.%d.", prefix, i)
+		for _, ln := range []string{"ln_1", "ln_2"} {
+			s[p+ln+".weight"], s[p+ln+".bias"] = []int{w}, []int{w}
+		}
+		s[p+"attn.in_proj_weight"], s[p+"attn.in_proj_bias"] = []int{3 * w, w}, []int{3 * w}
+		s[p+"attn.out_proj.weight"], s[p+"attn.out_proj.bias"] = []int{w, w}, []int{w}
+		s[p+"mlp.c_fc.weight"], s[p+"mlp.c_fc.bias"] = []int{4 * w, w}, []int{4 * w}
+		s[p+"mlp.c_proj.weight"], s[p+"mlp.c_proj.bias"] = []int{w, 4 * w}, []int{w}
+	}
+}

@@ -1,0 +1,89 @@
+// Package nn holds the layers of transformers as graph nodes, each in the form that ONNX Runtime computes fastest
+// together with its gradient. Rows are tokens: a linear layer sees [N,width] whatever batch the rows came from.
+package nn
+
+import (
+	"math"
+
+	"promptfed/runtime/graph"
+)
+
+// LayerNorm normalises the last axis of x to mean 0 and variance 1 (biased, with eps added) and applies gain and bias
+// (Ba, Kiros, Hinton 2016). It is spelt out because ONNX Runtime's fused LayerNormalization is several times slower in
+// some releases, and because the gradient shares the pieces.
+func LayerNorm(x, gain, bias graph.Node, eps float64) graph.Node {
+	d := x.Sub(x.MeanKeep(-1))
+	inv := d.Square().MeanKeep(-1).Shift(eps).Sqrt().Reciprocal()
+	return d.Mul(inv).Mul(gain).Add(bias)
+}
+
+// Linear is scale·x wᵀ + shift·b for x [N,in], w [out,in] and an optional b [out]. The factors cost nothing.
+func Linear(x, w, b graph.Node, scale, shift float64) graph.Node {
+	at := graph.Attrs{"transB": 1}
+	if scale != 1 {
+		at["alpha"] = float32(scale)
+	}
+	if shift != 1 && b.OK() {
+		at["beta"] = float32(shift)
+	}
+	return x.Graph().Apply(graph.Standard, "Gemm", at, x, w, b)
+}
+
+// Activations that MLP knows.
+const (
+	QuickGELU = "quick_gelu" // x σ(1.702 x), what OpenAI's CLIP was trained with
+	GELU      = "gelu"       // x Φ(x), exact by the error function
+)
+
+// quick is QuickGELU's slope inside the sigmoid.
+const quick = 1.702
+
+// MLP is act(x fcᵀ + fcBias) projᵀ + projBias for x [N,w], fc [m,w], proj [w,m]. The constants of the activation ride
+// on the two products: with a = 1.702 x, QuickGELU(x) = a σ(a) / 1.702, and with a = x/√2, GELU(x) = a (1+erf a) / √2.
+func MLP(x, fc, fcBias, proj, projBias graph.Node, act string) graph.Node {
+	switch act {
+	case QuickGELU:
+		a := Linear(x, fc, fcBias, quick, quick)
+		return Linear(a.Mul(a.Sigmoid()), proj, projBias, 1/quick, 1)
+	case GELU:
+		a := Linear(x, fc, fcBias, math.Sqrt2/2, math.Sqrt2/2)
+		return Linear(a.Add(a.Mul(a.Erf())), proj, projBias, math.Sqrt2/2, 1)
+	}
+	return x.Graph().Fail("activation %q: use %s or %s", act, QuickGELU, GELU)
+}
+
+// Attend is softmax(q kᵀ/√d + mask) v for q [...,n,d], k and v [...,m,d] and an optional additive mask that broadcasts to
+// [...,n,m].
+func Attend(q, k, v, mask graph.Node) graph.Node {
+	scale := float32(1 / math.Sqrt(float64(q.Dim(-1))))
+	s := q.Graph().Apply(graph.Microsoft, "FusedMatMul", graph.Attrs{"transB": 1, "alpha": scale}, q, k)
+	if mask.OK() {
+		s = s.Add(mask)
+	}
+	return s.Softmax(-1).MatMul(v)
+}
+
+// Masked is what a mask adds to a score that must not count: far below any score, and finite.
+const Masked = -1e9
+
+// Heads cuts rows [batch·n, parts·heads·d] into parts nodes [batch,heads,n,d]; batch may be -1 for "whatever is there".
+func Heads(x graph.Node, parts, batch, n, heads int) []graph.Node {
+	d := x.Dim(-1) / (parts * heads)
+	if parts == 1 {
+		return []graph.Node{x.Reshape(batch, n, heads, d).Transpose(0, 2, 1, 3)}
+	}
+	one := make([]int, parts)
+	for i := range one {
+		one[i] = 1
+	}
+	out := make([]graph.Node, parts)
+	for i, part := range x.Reshape(batch, n, parts, heads, d).Transpose(2, 0, 3, 1, 4).Split(0, one...) {
+		out[i] = part.Reshape(batch, heads, n, d)
+	}
+	return out
+}
+
+// Rows undoes Heads: [batch,heads,n,d] to [batch·n, heads·d].
+func Rows(x graph.Node) graph.Node {
+	return x.Transpose(0, 2, 1, 3).Reshape(-1, x.Dim(1)*x.Dim(3))
+}
