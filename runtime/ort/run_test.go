@@ -124,7 +124,7 @@ func TestKeptOutputs(t *testing.T) {
 }
 
 func TestEveryOptionComputesTheSame(t *testing.T) {
-	for _, o := range []ort.Options{{IntraThreads: 2}, {IntraThreads: 2, Spinning: true}, {InterThreads: 2}, {Arena: true}, {Prepack: true},
+	for _, o := range []ort.Options{{IntraThreads: 2}, {IntraThreads: 2, Spinning: true}, {InterThreads: 2}, {NoArena: true}, {Prepack: true},
 		{OptLevel: ort.OptExtended}, {OptLevel: ort.OptBasic}, {OptLevel: ort.OptNone}} {
 		s := open(t, linear(t), o)
 		equal(t, run(t, s, tensor.Map{"x": tensor.Of([]float32{1, 2}, 1, 2)})["y"], tensor.Of([]float32{9, 12, 15}, 1, 3))

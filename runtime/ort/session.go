@@ -108,6 +108,7 @@ func (s *Session) Close() error {
 	}
 	err := s.inner.Destroy()
 	s.inner = nil
+	returnFreed()
 	if err != nil {
 		return s.errorf("closing: %s", oneLine(err))
 	}

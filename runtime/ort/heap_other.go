@@ -1,0 +1,6 @@
+//go:build !linux
+
+package ort
+
+// returnFreed gives freed memory of the C heap back to the system where the C library is known to keep it.
+func returnFreed() {}

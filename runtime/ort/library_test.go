@@ -1,0 +1,148 @@
+package ort_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/runtime/ort"
+)
+
+// TestMain lets this test binary stand in for a program installed elsewhere: with PROMPTFED_ORT_PROBE set, it prints
+// what it finds and exits.
+func TestMain(m *testing.M) {
+	switch os.Getenv("PROMPTFED_ORT_PROBE") {
+	case "find":
+		path, err := ort.FindLibrary()
+		fmt.Print(path)
+		if err != nil {
+			fmt.Print(err)
+		}
+	case "load":
+		path, version, err := ort.Library()
+		fmt.Print(path, " ", version, " ", err)
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// probe runs a copy of this binary with nothing around it but the given environment.
+func probe(t *testing.T, what, exe, dir string, env ...string) string {
+	t.Helper()
+	c := exec.Command(exe)
+	c.Dir, c.Env = dir, append([]string{"PROMPTFED_ORT_PROBE=" + what, "HOME=" + t.TempDir()}, env...)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+func install(t *testing.T, from, to string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	w, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(w, r); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+func TestFindLibrary(t *testing.T) {
+	library, version, err := ort.Library()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("ONNX Runtime %s", version)
+	if library, err = filepath.Abs(library); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := t.TempDir()
+	exe, empty := install(t, self, filepath.Join(base, "prog", "promptfed")), t.TempDir()
+	const name = "libonnxruntime.so.1"
+
+	missing := probe(t, "find", exe, empty)
+	for _, part := range []string{name, filepath.Join(base, "prog"), "the system's loader", "make build", ort.LibraryVariable} {
+		if !strings.Contains(missing, part) {
+			t.Errorf("%q lacks %q", missing, part)
+		}
+	}
+	if strings.Contains(missing, "\n") {
+		t.Errorf("several lines: %q", missing)
+	}
+
+	loader := t.TempDir()
+	symlink(t, library, filepath.Join(loader, name))
+	if got := probe(t, "load", exe, empty, "LD_LIBRARY_PATH="+loader); got != name+" "+version+" <nil>" {
+		t.Errorf("through the loader: %q", got)
+	}
+	cache := t.TempDir()
+	cached := filepath.Join(cache, "promptfed", name)
+	symlink(t, library, cached)
+	if got := probe(t, "find", exe, empty, "XDG_CACHE_HOME="+cache, "LD_LIBRARY_PATH="+loader); got != cached {
+		t.Errorf("in the cache: %q", got)
+	}
+	checkout := t.TempDir()
+	built := filepath.Join(checkout, "bin", name)
+	symlink(t, library, built)
+	for dir, module := range map[string]string{"": "promptfed", "a/b": "other"} {
+		if err := os.MkdirAll(filepath.Join(checkout, dir, "c"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(checkout, dir, "go.mod"), []byte("// head\nmodule "+module+"\n\ngo 1.26\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := probe(t, "find", exe, filepath.Join(checkout, "a", "b", "c"), "XDG_CACHE_HOME="+cache); got != built {
+		t.Errorf("in the checkout: %q", got)
+	}
+	for _, place := range []string{filepath.Join(base, "prog", "lib", name), filepath.Join(base, "prog", name)} {
+		symlink(t, library, place)
+		if got := probe(t, "find", exe, checkout, "XDG_CACHE_HOME="+cache); got != place {
+			t.Errorf("beside the executable: %q, want %q", got, place)
+		}
+	}
+	named := filepath.Join(loader, name)
+	if got := probe(t, "find", exe, checkout, ort.LibraryVariable+"="+named); got != named {
+		t.Errorf("named: %q", got)
+	}
+	bad := filepath.Join(empty, "no.so")
+	if err := os.WriteFile(bad, []byte("not a library"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for path, part := range map[string]string{filepath.Join(empty, "gone"): "correct or unset it", empty: "names the folder", bad: "ONNX Runtime 1.24 or later"} {
+		got := probe(t, "load", exe, checkout, ort.LibraryVariable+"="+path)
+		if !strings.Contains(got, path) || !strings.Contains(got, part) || !strings.Contains(got, ort.LibraryVariable) {
+			t.Errorf("%s: %q", path, got)
+		}
+	}
+}
+
+func TestMissingLibraryIsTold(t *testing.T) {
+	t.Setenv(ort.LibraryVariable, filepath.Join(t.TempDir(), "gone"))
+	if _, err := ort.FindLibrary(); !errors.Is(err, ort.ErrNoLibrary) || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,69 @@
+package ort
+
+import (
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"promptfed/runtime/onnx"
+)
+
+func seedModel(change func(*onnx.GraphProto)) []byte {
+	value := func(name string, typ onnx.TensorProto_DataType) *onnx.ValueInfoProto {
+		v := vectorInfo(name, typ)
+		v.GetType().GetTensorType().Shape = nil
+		return v
+	}
+	g := &onnx.GraphProto{Name: "seed", Input: []*onnx.ValueInfoProto{value("x", onnx.TensorProto_FLOAT16)}, Output: []*onnx.ValueInfoProto{value("y", onnx.TensorProto_BOOL)},
+		Node: []*onnx.NodeProto{castNode("x", "y", onnx.TensorProto_BOOL)}}
+	change(g)
+	m, err := proto.Marshal(&onnx.ModelProto{IrVersion: 10, Graph: g, OpsetImport: []*onnx.OperatorSetIdProto{{Version: 18}}})
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+// Whatever bytes come in, describing and adapting a model gives an error or a program whose border is float32 and int64,
+// and never a panic. Weights are looked for in an empty folder, so no model may reach a file.
+func FuzzPrepare(f *testing.F) {
+	f.Add(seedModel(func(*onnx.GraphProto) {}))
+	f.Add(seedModel(func(g *onnx.GraphProto) { g.Output = nil }))
+	f.Add(seedModel(func(g *onnx.GraphProto) {
+		g.Initializer = []*onnx.TensorProto{{Name: "W", DataLocation: onnx.TensorProto_EXTERNAL,
+			ExternalData: []*onnx.StringStringEntryProto{{Key: "location", Value: "../w"}, {Key: "offset", Value: "9223372036854775807"}}}}
+	}))
+	f.Add(seedModel(func(g *onnx.GraphProto) {
+		g.Output[0].GetType().GetTensorType().Shape = &onnx.TensorShapeProto{Dim: []*onnx.TensorShapeProto_Dimension{
+			{Value: &onnx.TensorShapeProto_Dimension_DimValue{DimValue: 1 << 62}}, {Value: &onnx.TensorShapeProto_Dimension_DimValue{DimValue: 4}}}}
+	}))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, model []byte) {
+		p, err := prepare(model, Options{WeightsDir: dir})
+		if err != nil {
+			return
+		}
+		m := &onnx.ModelProto{}
+		if err := proto.Unmarshal(p.model, m); err != nil {
+			t.Fatalf("the adapted model cannot be read: %v", err)
+		}
+		for _, v := range m.GetGraph().GetOutput() {
+			if typ := onnx.TensorProto_DataType(v.GetType().GetTensorType().GetElemType()); typ != onnx.TensorProto_FLOAT && typ != onnx.TensorProto_INT64 {
+				t.Errorf("output %q is still %s", v.GetName(), typ)
+			}
+		}
+		for _, s := range p.slots() {
+			if n := 1; s.fixed {
+				for _, d := range s.shape {
+					n *= d
+				}
+				if n < 0 || n > maxFixed {
+					t.Errorf("an output of %d elements would be allocated before the run", n)
+				}
+			}
+		}
+		if len(p.results) != len(p.outputs) || len(p.native) != len(p.inputs) || p.weights != "" {
+			t.Errorf("program %+v", p)
+		}
+	})
+}
