@@ -190,3 +190,6 @@ func (s *Scope) Host(name string, f HostFunc, shape []int, of ...graph.Node) gra
 	}
 	return s.g.Input(HostInput+"/"+name, graph.Float, graph.Static(shape...))
 }
+
+// Params lists the parameters that the scope was made with.
+func (s *Scope) Params() []Param { return s.params }

@@ -1,58 +1,13 @@
 package safetensors
 
 import (
-	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 
+	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/tensor"
 )
 
-// WriteFile stores m at path atomically: readers see the old file or the whole new one, also after a crash. When anything
-// fails (a full disk, for one) the old file stays as it was, the temporary file is removed, and the error says so.
+// WriteFile stores m at path as atomicfile.Write does.
 func WriteFile(path string, m tensor.Map, metadata map[string]string) error {
-	return replace(path, func(w io.Writer) error { return Write(w, m, metadata) })
-}
-
-// replace writes a temporary file in the folder of path, syncs it, renames it over path and syncs the folder.
-// github.com/google/renameio does not sync the folder and does not build on Windows, hence these lines.
-func replace(path string, fill func(io.Writer) error) (err error) {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*.tmp")
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-			err = fmt.Errorf("cannot write %s (nothing was changed there): %w", path, err)
-		}
-	}()
-	mode := os.FileMode(0o644)
-	if st, err := os.Stat(path); err == nil {
-		mode = st.Mode().Perm()
-	}
-	if err := f.Chmod(mode); err != nil {
-		return err
-	}
-	if err := fill(f); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	// The file is in place; a folder that cannot be synced (some network file systems) is no failure of this write.
-	if d, err := os.Open(dir); err == nil {
-		d.Sync()
-		d.Close()
-	}
-	return nil
+	return atomicfile.Write(path, func(w io.Writer) error { return Write(w, m, metadata) })
 }

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+)
+
+// Backbone is a client's frozen encoders, as far as training prompts needs them.
+type Backbone interface {
+	Name() string
+	// Task gives Width, Dim, Patches and Scale of the backbone; the engine fills in the rest.
+	Task() method.Task
+	// Text adds the text tower over all prompts to g: class features [C,D] for each, not normalised.
+	Text(g *graph.Graph, classes []string, prompts []Prompt) ([]graph.Node, error)
+	// Sentences adds the features [N,D] of whole texts, not normalised.
+	Sentences(g *graph.Graph, texts []string) (graph.Node, error)
+	// WeightsDir is the folder that the graph's weights are named relative to; empty when they are in the graph.
+	WeightsDir() string
+}
+
+// Prompt is one learnable prompt [T,w] on its way through the text tower.
+type Prompt struct {
+	Ctx      graph.Node
+	After    int
+	Position string
+}
+
+// lower replaces the placeholders of a method's graph: all prompts that do not depend on one another go through the
+// text tower in one pass.
+func lower(b Backbone, classes []string, hand graph.Node, roots []graph.Node) ([]graph.Node, error) {
+	for {
+		waiting := firstWave(roots)
+		if len(waiting) == 0 {
+			return roots, nil
+		}
+		g := roots[0].Graph()
+		built := map[*graph.Op]graph.Node{}
+		var prompts []Prompt
+		var texts []*graph.Op
+		for _, op := range waiting {
+			switch what, _ := op.Deferred(); what {
+			case method.DeferredHand:
+				if !hand.OK() {
+					return nil, fmt.Errorf("the method asks for hand-written prompts, but none are given")
+				}
+				built[op] = hand
+			case method.DeferredText:
+				prompts = append(prompts, Prompt{op.In[0], op.Attrs.Int("after", 0), op.Attrs.Str("position", "end")})
+				texts = append(texts, op)
+			default:
+				return nil, fmt.Errorf("%s: nothing builds %q", op.Label(), what)
+			}
+		}
+		if len(prompts) > 0 {
+			out, err := b.Text(g, classes, prompts)
+			if err != nil {
+				return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
+			}
+			for i, op := range texts {
+				built[op] = out[i]
+			}
+		}
+		roots = graph.Rewrite(roots, func(op *graph.Op, _ []graph.Node) []graph.Node {
+			if n, ok := built[op]; ok {
+				return []graph.Node{n}
+			}
+			return nil
+		})
+		if err := g.Err(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// firstWave lists the placeholders that depend on no other placeholder.
+func firstWave(roots []graph.Node) []*graph.Op {
+	behind := map[*graph.Op]bool{}
+	var out []*graph.Op
+	for _, op := range graph.Reachable(roots...) {
+		_, deferred := op.Deferred()
+		blocked := slices.ContainsFunc(op.In, func(n graph.Node) bool { return n.OK() && behind[n.Op()] })
+		behind[op] = blocked || deferred
+		if deferred && !blocked {
+			out = append(out, op)
+		}
+	}
+	return out
+}

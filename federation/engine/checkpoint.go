@@ -1,0 +1,140 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// The server's state is one file, replaced atomically at the end of every round; that moment commits the round.
+const checkpointFile = "server.safetensors"
+
+// position is what the checkpoint says beside tensors.
+type position struct {
+	Round       int         `json:"round"` // rounds done
+	Fingerprint string      `json:"fingerprint"`
+	Clients     map[int]int `json:"clients"` // the round whose file holds a client's state
+	Record      Record      `json:"record"`  // of the last round, in case its line was not written any more
+}
+
+func saveCheckpoint(dir string, g *method.Global, p position) error {
+	m := tensor.Map{}.Put("shared", g.Shared).Put("down", g.Down).Put("kept", g.Kept)
+	for id, e := range g.Each {
+		m.Put("each/"+strconv.Itoa(id), e)
+	}
+	meta, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	if err := safetensors.WriteFile(filepath.Join(dir, checkpointFile), m, map[string]string{"position": string(meta)}); err != nil {
+		return fmt.Errorf("checkpoint of round %d: %w", p.Round-1, err)
+	}
+	return nil
+}
+
+// loadCheckpoint reads the last committed round; ok is false when there is none yet.
+func loadCheckpoint(dir string, g *method.Global) (p position, ok bool, err error) {
+	path := filepath.Join(dir, checkpointFile)
+	m, meta, err := safetensors.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, false, nil
+	}
+	if err != nil {
+		return p, false, fmt.Errorf("cannot resume: %w", err)
+	}
+	if err := json.Unmarshal([]byte(meta["position"]), &p); err != nil {
+		return p, false, fmt.Errorf("cannot resume: %s has no position; was it written by promptfed run?", path)
+	}
+	g.Shared, g.Down, g.Kept = m.Under("shared"), m.Under("down"), m.Under("kept")
+	g.Each = map[int]tensor.Map{}
+	each := m.Under("each")
+	for id := range p.Clients {
+		if e := each.Under(strconv.Itoa(id)); len(e) > 0 {
+			g.Each[id] = e
+		}
+	}
+	g.Round = p.Round
+	return p, true, nil
+}
+
+// journal is rounds.jsonl, one record a line.
+type journal struct {
+	path    string
+	Records []Record
+}
+
+// openJournal reads the lines of rounds that are done and drops what a crash left behind them.
+func openJournal(path string, done int, last Record) (*journal, error) {
+	j := &journal{path: path}
+	b, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for line := range splitLines(b) {
+		var r Record
+		if json.Unmarshal(line, &r) != nil || r.Round >= done || r.Round != len(j.Records) {
+			break
+		}
+		j.Records = append(j.Records, r)
+	}
+	if done > 0 && len(j.Records) == done-1 {
+		j.Records = append(j.Records, last)
+	}
+	if len(j.Records) != done {
+		return nil, fmt.Errorf("cannot resume: %s has %d rounds, the checkpoint %d; start again in another folder", path, len(j.Records), done)
+	}
+	var text []byte
+	for _, r := range j.Records {
+		line, err := json.Marshal(r)
+		if err != nil {
+			return nil, err
+		}
+		text = append(append(text, line...), '\n')
+	}
+	return j, atomicfile.Write(path, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}
+
+func splitLines(b []byte) func(func([]byte) bool) {
+	return func(yield func([]byte) bool) {
+		for len(b) > 0 {
+			i := 0
+			for i < len(b) && b[i] != '\n' {
+				i++
+			}
+			if i == len(b) || !yield(b[:i]) { // a line without its end was not finished
+				return
+			}
+			b = b[i+1:]
+		}
+	}
+}
+
+func (j *journal) add(r Record) error {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(j.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(append(line, '\n')); err != nil {
+		f.Close()
+		return err
+	}
+	j.Records = append(j.Records, r)
+	return f.Close()
+}

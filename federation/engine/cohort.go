@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"context"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// Cohort is the clients as the server sees them: orders go in, replies come out. It is the only seam between the two
+// sides, so that one round loop serves a simulation in one process and clients on other machines.
+type Cohort interface {
+	// Run sends one order to the clients it names and gives the replies that came, sorted by client. A client that
+	// did not answer is missing; an error means that the round cannot go on.
+	Run(ctx context.Context, o Order) ([]Reply, error)
+	// Accept tells clients that what they returned for this round counts, so that they keep the state that goes with it.
+	Accept(round int, clients []int) error
+}
+
+// Kind is what an order asks for.
+type Kind string
+
+const (
+	Train Kind = "train" // train and upload
+	Ask   Kind = "ask"   // answer a survey
+	Test  Kind = "test"  // test with the shared parameters sent and with the client's own
+)
+
+// Order is one message from the server. Only names, numbers and tensors travel.
+type Order struct {
+	Kind    Kind
+	Round   int
+	Survey  string // name of the survey to answer
+	Clients []int  // who is to answer, sorted
+	Of      int    // how many clients there are
+	Shared  tensor.Map
+	Down    tensor.Map
+	Each    map[int]tensor.Map // extras for one client, by client
+}
+
+// For is the order as one client gets it.
+func (o Order) For(client int) Order {
+	one := o
+	one.Clients = []int{client}
+	one.Each = nil
+	if e, ok := o.Each[client]; ok {
+		one.Each = map[int]tensor.Map{client: e}
+	}
+	return one
+}
+
+// Reply is one message from a client.
+type Reply struct {
+	Client   int
+	Upload   method.Upload // of Train and Ask
+	Stats    Stats         // of Train
+	Scores   Scores        // of Test
+	Up, Down int           // bytes of the message and of the order it answers
+}
+
+// Scores are a client's test results. Counts, not rates, so that they add up.
+type Scores struct {
+	Examples int `json:"examples"`
+	Global   int `json:"global"`   // right with the server's shared parameters and its own private ones
+	Personal int `json:"personal"` // right with the parameters that it last trained itself
+}

@@ -1,0 +1,173 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"promptfed/federation/method"
+	"promptfed/federation/wire"
+	"promptfed/runtime/tensor"
+)
+
+// Pool is a Cohort of simulated clients in this process: up to Workers of them run at a time.
+type Pool struct {
+	Worker  *Worker
+	Clients []*Client
+	Workers int
+	Store   *Store
+	// Encode sends every message through its encoded form, as a network would.
+	Encode bool
+	// Done is called after each client's turn, from any goroutine; may be nil.
+	Done func(o Order, client int)
+
+	mu      sync.Mutex
+	pending map[int]State // of clients whose upload has not been accepted yet
+}
+
+// Run gives an order to the named clients.
+func (p *Pool) Run(ctx context.Context, o Order) ([]Reply, error) {
+	replies := make([]Reply, len(o.Clients))
+	eg, ctx := errgroup.WithContext(ctx)
+	eg.SetLimit(max(1, p.Workers))
+	for i, id := range o.Clients {
+		eg.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			var err error
+			replies[i], err = p.one(ctx, p.Clients[id], o.For(id))
+			if err == nil && p.Done != nil {
+				p.Done(o, id)
+			}
+			return err
+		})
+	}
+	if err := eg.Wait(); err != nil {
+		return nil, err
+	}
+	return replies, nil
+}
+
+func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
+	s, err := p.Store.Get(c.ID)
+	if err != nil {
+		return Reply{}, err
+	}
+	r := Reply{Client: c.ID, Down: wire.Size(o.tensors())}
+	if p.Encode {
+		if o, err = reencode(o); err != nil {
+			return r, err
+		}
+	}
+	switch o.Kind {
+	case Train:
+		var next State
+		if r.Upload, next, r.Stats, err = p.Worker.RunTrain(ctx, c, o, s); err != nil {
+			return r, err
+		}
+		p.hold(c.ID, next)
+	case Ask:
+		if r.Upload, err = p.Worker.RunSurvey(c, o, s); err != nil {
+			return r, err
+		}
+	case Test:
+		r.Scores, err = p.Worker.RunTest(ctx, c, o, s)
+		return r, err
+	default:
+		return r, fmt.Errorf("unknown order %q", o.Kind)
+	}
+	if err := checkUpload(r.Upload); err != nil {
+		return r, fmt.Errorf("round %d, client %d: %w", o.Round, c.ID, err)
+	}
+	up := uploadTensors(r.Upload)
+	r.Up = wire.Size(up)
+	if p.Encode {
+		back, err := roundTrip(up)
+		if err != nil {
+			return r, err
+		}
+		r.Upload.Shared, r.Upload.Extra = back.Under(sharedPart), back.Under(extraPart)
+	}
+	return r, nil
+}
+
+func (p *Pool) hold(client int, s State) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pending == nil {
+		p.pending = map[int]State{}
+	}
+	p.pending[client] = s
+}
+
+// Accept keeps the pending state of clients whose upload counted, and forgets that of the others.
+func (p *Pool) Accept(round int, clients []int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	states := map[int]State{}
+	for _, id := range clients {
+		if s, ok := p.pending[id]; ok {
+			states[id] = s
+		}
+	}
+	p.pending = nil
+	return p.Store.Put(round, states)
+}
+
+// Parts of a message.
+const (
+	sharedPart = "shared"
+	extraPart  = "extra"
+	downPart   = "down"
+	eachPart   = "each"
+)
+
+func uploadTensors(u method.Upload) tensor.Map {
+	return tensor.Map{}.Put(sharedPart, u.Shared).Put(extraPart, u.Extra)
+}
+
+func (o Order) tensors() tensor.Map {
+	m := tensor.Map{}.Put(sharedPart, o.Shared).Put(downPart, o.Down)
+	for _, id := range o.Clients {
+		m.Put(eachPart, o.Each[id])
+	}
+	return m
+}
+
+func reencode(o Order) (Order, error) {
+	m, err := roundTrip(o.tensors())
+	if err != nil {
+		return o, err
+	}
+	o.Shared, o.Down = m.Under(sharedPart), m.Under(downPart)
+	if each := m.Under(eachPart); len(each) > 0 {
+		o.Each = map[int]tensor.Map{o.Clients[0]: each}
+	}
+	return o, nil
+}
+
+func roundTrip(m tensor.Map) (tensor.Map, error) {
+	b, err := wire.Encode(m)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Decode(b)
+}
+
+// checkUpload refuses what would spoil the average.
+func checkUpload(u method.Upload) error {
+	all := uploadTensors(u)
+	for _, name := range all.Names() {
+		if i := all[name].Finite(); i >= 0 {
+			return fmt.Errorf("upload %s has a value that is no number at element %d; lower train.lr or set train.clip_norm", name, i)
+		}
+	}
+	return nil
+}
+
+// sortReplies puts replies in the order of clients.
+func sortReplies(r []Reply) { slices.SortFunc(r, func(a, b Reply) int { return a.Client - b.Client }) }

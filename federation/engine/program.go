@@ -1,0 +1,235 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+// program is a compiled graph of a method: what it reads, what the host computes for it, what it gives.
+type program struct {
+	session *ort.Session
+	inputs  []string
+	hosts   []method.HostCall
+	params  []string // those with a gradient, output "grad/NAME"
+}
+
+const (
+	lossOutput  = "loss"
+	valueOutput = "value"
+	gradOutput  = "grad/"
+)
+
+// compiler builds programs, once for every backbone and shape of parameters; it is safe for concurrent use.
+type compiler struct {
+	m        method.Method
+	classes  []string
+	template string
+	options  ort.Options
+	pool     ort.Pool
+
+	mu       sync.Mutex
+	programs map[string]*program
+	handMu   sync.Mutex
+	hands    map[string]*tensor.Tensor
+}
+
+func newCompiler(m method.Method, classes []string, template string, o ort.Options) *compiler {
+	return &compiler{m: m, classes: classes, template: template, options: o,
+		programs: map[string]*program{}, hands: map[string]*tensor.Tensor{}}
+}
+
+func (c *compiler) close() error { return c.pool.Close() }
+
+// step compiles the loss and its gradients with respect to every parameter.
+func (c *compiler) step(b Backbone, task method.Task) (*program, error) {
+	return c.once("step", b, task, func(s *method.Scope) ([]graph.Output, error) {
+		loss := c.m.Loss(s, c.m.Logits(s))
+		return c.withGradients(b, s, loss)
+	})
+}
+
+// score compiles the class scores.
+func (c *compiler) score(b Backbone, task method.Task) (*program, error) {
+	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, error) {
+		return c.value(b, s, c.m.Logits(s))
+	})
+}
+
+// eval compiles anything a method asks for over its data.
+func (c *compiler) eval(b Backbone, task method.Task, of func(*method.Scope) graph.Node) (*program, error) {
+	s := method.NewScope(task, c.m.Params(task))
+	out, err := c.value(b, s, of(s))
+	if err != nil {
+		return nil, err
+	}
+	return c.compile(b, s, out)
+}
+
+func (c *compiler) once(kind string, b Backbone, task method.Task, build func(*method.Scope) ([]graph.Output, error)) (*program, error) {
+	params := c.m.Params(task)
+	key := fmt.Sprintf("%s %s %d", kind, b.Name(), len(c.classes))
+	for _, p := range params {
+		key += fmt.Sprintf(" %s%v", p.Name, p.Shape)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, ok := c.programs[key]; ok {
+		return p, nil
+	}
+	s := method.NewScope(task, params)
+	out, err := build(s)
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.compile(b, s, out)
+	if err == nil {
+		c.programs[key] = p
+	}
+	return p, err
+}
+
+func (c *compiler) value(b Backbone, s *method.Scope, n graph.Node) ([]graph.Output, error) {
+	n, err := c.lowered(b, n)
+	if err != nil {
+		return nil, err
+	}
+	if n.Rank() == 0 {
+		n = n.Reshape(1)
+	}
+	return []graph.Output{{Name: valueOutput, Node: n}}, nil
+}
+
+func (c *compiler) lowered(b Backbone, n graph.Node) (graph.Node, error) {
+	var hand graph.Node
+	for _, op := range graph.Reachable(n) {
+		if what, ok := op.Deferred(); ok && what == method.DeferredHand {
+			t, err := c.handText(b)
+			if err != nil {
+				return n, err
+			}
+			hand = n.Graph().Const(t)
+		}
+	}
+	out, err := lower(b, c.classes, hand, []graph.Node{n})
+	if err != nil {
+		return n, err
+	}
+	return out[0], n.Graph().Err()
+}
+
+func (c *compiler) withGradients(b Backbone, s *method.Scope, loss graph.Node) ([]graph.Output, error) {
+	loss, err := c.lowered(b, loss)
+	if err != nil {
+		return nil, err
+	}
+	if loss.Rank() != 0 {
+		loss = loss.Reshape()
+	}
+	out := []graph.Output{{Name: lossOutput, Node: loss.Reshape(1)}}
+	var names []string
+	var wrt []graph.Node
+	trained := func(input string) {
+		if n, ok := s.Graph().InputNamed(input); ok && slices.Contains(graph.Inputs(loss), n) {
+			names, wrt = append(names, input), append(wrt, n)
+		}
+	}
+	for _, p := range s.Params() {
+		trained(method.ParamInput + "/" + p.Name)
+	}
+	for _, h := range s.Hosts() {
+		if h.Func.VJP != nil {
+			trained(method.HostInput + "/" + h.Name)
+		}
+	}
+	if len(wrt) == 0 {
+		return out, nil
+	}
+	grads, err := grad.Of(loss, wrt...)
+	if err != nil {
+		return nil, err
+	}
+	for i, d := range grads {
+		out = append(out, graph.Output{Name: gradOutput + names[i], Node: d})
+	}
+	return out, nil
+}
+
+func (c *compiler) compile(b Backbone, s *method.Scope, out []graph.Output) (*program, error) {
+	model, err := graph.Bytes(out...)
+	if err != nil {
+		return nil, err
+	}
+	o := c.options
+	if b != nil {
+		o.WeightsDir = b.WeightsDir()
+	}
+	session, err := c.pool.Get(fmt.Sprintf("%x %s", sha256.Sum256(model), o.WeightsDir), func() (*ort.Session, error) {
+		return ort.NewSession(model, o)
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := &program{session: session, hosts: s.Hosts()}
+	roots := make([]graph.Node, len(out))
+	for i, o := range out {
+		roots[i] = o.Node
+		if name, ok := strings.CutPrefix(o.Name, gradOutput); ok {
+			p.params = append(p.params, name)
+		}
+	}
+	for _, n := range graph.Inputs(roots...) {
+		p.inputs = append(p.inputs, n.Name())
+	}
+	p.hosts = slices.DeleteFunc(slices.Clone(p.hosts), func(h method.HostCall) bool {
+		return !slices.Contains(p.inputs, method.HostInput+"/"+h.Name)
+	})
+	return p, nil
+}
+
+// handText computes the features [C,D] of the hand-written prompts of a backbone, unit rows, once.
+func (c *compiler) handText(b Backbone) (*tensor.Tensor, error) {
+	c.handMu.Lock()
+	defer c.handMu.Unlock()
+	if t, ok := c.hands[b.Name()]; ok {
+		return t, nil
+	}
+	texts := make([]string, len(c.classes))
+	for i, name := range c.classes {
+		texts[i] = Sentence(c.template, name)
+	}
+	g := graph.New()
+	n, err := b.Sentences(g, texts)
+	if err != nil {
+		return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
+	}
+	model, err := graph.Bytes(graph.Output{Name: valueOutput, Node: n.Unit()})
+	if err != nil {
+		return nil, err
+	}
+	o := c.options
+	o.WeightsDir = b.WeightsDir()
+	session, err := ort.NewSession(model, o)
+	if err != nil {
+		return nil, err
+	}
+	defer session.Close()
+	v, err := session.Run(context.Background(), nil, valueOutput)
+	if err != nil {
+		return nil, err
+	}
+	c.hands[b.Name()] = v[valueOutput]
+	return v[valueOutput], nil
+}
+
+// Sentence puts a class name into a template such as "a photo of a {}.".
+func Sentence(template, class string) string { return strings.ReplaceAll(template, "{}", class) }

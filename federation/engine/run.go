@@ -1,0 +1,225 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// Experiment is everything that decides what a run computes.
+type Experiment struct {
+	Name       string
+	MethodName string // for reports and the fingerprint: carrier and wrappers
+	Options    string // of the methods, for the fingerprint
+	Method     method.Method
+	Classes    []string
+	Template   string // of hand-written prompts, with {} for the class
+	Clients    []*Client
+	Training   Training
+	Plan       Plan // Clients and Domains are filled in
+}
+
+// Settings decide how a run goes, not what it computes.
+type Settings struct {
+	Dir     string // run folder; empty keeps everything in memory
+	Resume  bool
+	Workers int
+	Session ort.Options
+	Encode  bool   // send every message through its encoded form
+	Tracer  Tracer // nil for none
+	OnTurn  func(o Order, client int)
+	OnRound func(Record)
+}
+
+// Result is a finished run.
+type Result struct {
+	Summary Summary
+	Records []Record
+	Prompts tensor.Map // shared/NAME, client/K/private/NAME, client/K/own/NAME
+}
+
+// Files of a run folder.
+const (
+	RoundsFile  = "rounds.jsonl"
+	SummaryFile = "summary.json"
+	PromptsFile = "prompts.safetensors"
+	CheckFolder = "checkpoint"
+)
+
+// Run runs an experiment from the start, or from its last committed round.
+func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	e.Plan.Clients = len(e.Clients)
+	for _, c := range e.Clients {
+		e.Plan.Domains = append(e.Plan.Domains, c.Domain)
+	}
+	rate, err := e.Training.Schedule.New(e.Training.Optim.LR)
+	if err != nil {
+		return nil, err
+	}
+	comp := newCompiler(e.Method, e.Classes, e.Template, set.Session)
+	defer comp.close()
+	worker := &Worker{Method: e.Method, Train: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, c: comp}
+	store := NewStore("")
+	if set.Dir != "" {
+		dir := filepath.Join(set.Dir, CheckFolder)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, fmt.Errorf("run folder: %w", err)
+		}
+		store = NewStore(dir)
+	}
+	server := &Server{Method: e.Method, Plan: e.Plan, Rate: rate, Tracer: set.Tracer, c: comp,
+		Cohort: &Pool{Worker: worker, Clients: e.Clients, Workers: set.Workers, Store: store, Encode: set.Encode, Done: set.OnTurn}}
+	if err := server.start(worker.task(e.Clients[0], len(e.Clients))); err != nil {
+		return nil, err
+	}
+	j, err := e.resume(set, server, store)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range j.Records {
+		if set.OnRound != nil {
+			set.OnRound(r)
+		}
+	}
+	for server.Global.Round < e.Plan.Rounds {
+		rec, err := server.round(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := e.commit(set, server, store, j, rec); err != nil {
+			return nil, err
+		}
+		if set.OnRound != nil {
+			set.OnRound(rec)
+		}
+	}
+	return e.finish(set, server, store, j)
+}
+
+// check finds what cannot work before round 0.
+func (e *Experiment) check() error {
+	if len(e.Clients) == 0 {
+		return errors.New("the experiment has no clients")
+	}
+	if e.Plan.Rounds < 1 || e.Training.Epochs < 1 || e.Training.Batch < 1 {
+		return fmt.Errorf("train.rounds, train.epochs and train.batch are %d, %d and %d; each must be 1 or more",
+			e.Plan.Rounds, e.Training.Epochs, e.Training.Batch)
+	}
+	first := map[string]string{}
+	for _, c := range e.Clients {
+		if c.Train.Len() == 0 {
+			return fmt.Errorf("client %d has no training data; use fewer clients or another partition", c.ID)
+		}
+		if c.Test.Len() == 0 {
+			return fmt.Errorf("client %d has no test data; use fewer clients or another partition", c.ID)
+		}
+		t := c.Backbone.Task()
+		t.Client, t.Clients, t.Classes = c.ID, len(e.Clients), len(e.Classes)
+		for _, p := range e.Method.Params(t) {
+			if p.Owner != method.Shared {
+				continue
+			}
+			here := fmt.Sprint(p.Shape)
+			if shape, ok := first[p.Name]; ok && shape != here {
+				return fmt.Errorf("parameter %s is %s on client %d (backbone %s) and %s on others; it cannot be averaged: use backbones of one text width",
+					p.Name, here, c.ID, c.Backbone.Name(), shape)
+			}
+			first[p.Name] = here
+		}
+	}
+	return nil
+}
+
+// Fingerprint tells experiments apart that would train something else.
+func (e *Experiment) Fingerprint() string {
+	h := sha256.New()
+	fmt.Fprintln(h, e.MethodName, e.Options, e.Plan.Seed, e.Plan.Participation, strings.Join(e.Classes, "|"), e.Template)
+	fmt.Fprintf(h, "%+v\n", e.Training)
+	for _, c := range e.Clients {
+		fmt.Fprintln(h, c.ID, c.Backbone.Name(), c.Train.Labels(), c.Test.Labels())
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:16])
+}
+
+// resume goes back to the last committed round, if there is one and it is wanted.
+func (e *Experiment) resume(set Settings, server *Server, store *Store) (*journal, error) {
+	if set.Dir == "" {
+		return &journal{}, nil
+	}
+	dir := filepath.Join(set.Dir, CheckFolder)
+	rounds := filepath.Join(set.Dir, RoundsFile)
+	if !set.Resume {
+		return openJournal(rounds, 0, Record{})
+	}
+	pos, ok, err := loadCheckpoint(dir, &server.Global)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return openJournal(rounds, 0, Record{})
+	}
+	if pos.Fingerprint != e.Fingerprint() {
+		return nil, fmt.Errorf("cannot resume: %s holds another experiment (method, options, classes, backbones, partition or training differ); use another --out", set.Dir)
+	}
+	if err := store.load(pos.Clients); err != nil {
+		return nil, err
+	}
+	return openJournal(rounds, pos.Round, pos.Record)
+}
+
+// commit makes a round count: from here on a crash resumes after it.
+func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, rec Record) error {
+	if set.Dir == "" {
+		j.Records = append(j.Records, rec)
+		return nil
+	}
+	pos := position{Round: s.Global.Round, Fingerprint: e.Fingerprint(), Clients: store.rounds(), Record: rec}
+	if err := saveCheckpoint(filepath.Join(set.Dir, CheckFolder), &s.Global, pos); err != nil {
+		return err
+	}
+	store.sweep()
+	return j.add(rec)
+}
+
+func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (*Result, error) {
+	r := &Result{Records: j.Records, Summary: Summarise(j.Records)}
+	r.Summary.Name, r.Summary.Method, r.Summary.View = e.Name, e.MethodName, s.Method.View().String()
+	r.Prompts = tensor.Map{}.Put("shared", s.Global.Shared)
+	for _, id := range slices.Sorted(maps.Keys(store.states)) {
+		st := store.states[id]
+		at := "client/" + strconv.Itoa(id)
+		r.Prompts.Put(at+"/private", st.Private).Put(at+"/own", st.Own)
+	}
+	if set.Dir == "" {
+		return r, nil
+	}
+	if err := safetensors.WriteFile(filepath.Join(set.Dir, PromptsFile), r.Prompts, nil); err != nil {
+		return nil, err
+	}
+	b, err := json.MarshalIndent(r.Summary, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	return r, atomicfile.Write(filepath.Join(set.Dir, SummaryFile), func(w io.Writer) error {
+		_, err := w.Write(append(b, '\n'))
+		return err
+	})
+}

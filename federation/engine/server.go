@@ -1,0 +1,158 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/tensor"
+)
+
+// Plan is what the server decides: who trains when, and what is tested.
+type Plan struct {
+	Rounds        int
+	Clients       int
+	Participation float64 // share of clients that train in a round
+	TestEvery     int     // rounds between tests; the last round is always tested
+	Seed          uint64
+	Domains       []string // of each client, for reports
+}
+
+// Server runs the rounds. It holds no client's object, data or private state.
+type Server struct {
+	Method method.Method
+	Cohort Cohort
+	Plan   Plan
+	Rate   optim.Rate // learning rate by round, for reports
+	Tracer Tracer
+	Global method.Global
+
+	c *compiler
+}
+
+// start draws the shared parameters and lets the method add what it needs.
+func (s *Server) start(task method.Task) error {
+	s.Global = method.Global{Clients: s.Plan.Clients, Seed: s.Plan.Seed, Width: task.Width,
+		Shared: tensor.Map{}, Down: tensor.Map{}, Each: map[int]tensor.Map{}, Kept: tensor.Map{}}
+	for _, p := range s.Method.Params(task) {
+		if p.Owner == method.Shared {
+			s.Global.Shared[p.Name] = method.Draw(s.Plan.Seed, -1, p.Name, p.Shape, p.Std)
+		}
+	}
+	if err := s.Method.Start(&s.Global); err != nil {
+		return err
+	}
+	if s.Tracer != nil {
+		traceAll(s.Tracer, "init", s.Global.Shared)
+	}
+	return nil
+}
+
+// participants draws who trains in a round.
+func (p Plan) participants(round int) []int {
+	n := p.Clients
+	if p.Participation > 0 && p.Participation < 1 {
+		n = max(1, int(p.Participation*float64(p.Clients)+0.5))
+	}
+	pick := method.Rand(p.Seed, "participants", strconv.Itoa(round)).Perm(p.Clients)[:n]
+	slices.Sort(pick)
+	return pick
+}
+
+// round runs one round: surveys, training, merge, test.
+func (s *Server) round(ctx context.Context) (Record, error) {
+	began := time.Now()
+	g := &s.Global
+	g.Fit = s.fit
+	rec := Record{Round: g.Round, Clients: s.Plan.participants(g.Round), LR: s.Rate(g.Round)}
+	order := Order{Round: g.Round, Clients: rec.Clients, Of: s.Plan.Clients, Shared: g.Shared, Down: g.Down, Each: g.Each}
+
+	for _, q := range s.Method.Surveys(g.Round) {
+		ask := order
+		ask.Kind, ask.Survey, ask.Clients = Ask, q.Name, all(s.Plan.Clients)
+		replies, err := s.send(ctx, ask, &rec)
+		if err == nil {
+			err = q.Digest(g, uploads(replies))
+		}
+		if err != nil {
+			return rec, fmt.Errorf("survey %s: %w", q.Name, err)
+		}
+		order.Down, order.Each = g.Down, g.Each
+	}
+
+	order.Kind = Train
+	replies, err := s.send(ctx, order, &rec)
+	if err != nil {
+		return rec, err
+	}
+	for _, r := range replies {
+		rec.Loss += r.Stats.Loss / float64(len(replies))
+	}
+	if err := s.Method.Merge(g, uploads(replies)); err != nil {
+		return rec, fmt.Errorf("round %d, merge: %w", g.Round, err)
+	}
+	if s.Tracer != nil {
+		at := fmt.Sprintf("r%d/", g.Round)
+		traceAll(s.Tracer, at+"merged", g.Shared)
+		traceAll(s.Tracer, at+"down", g.Down)
+		traceAll(s.Tracer, at+"kept", g.Kept)
+	}
+	if err := s.Cohort.Accept(g.Round, clients(replies)); err != nil {
+		return rec, err
+	}
+	if (g.Round+1)%max(1, s.Plan.TestEvery) == 0 || g.Round+1 == s.Plan.Rounds {
+		test := Order{Kind: Test, Round: g.Round, Clients: all(s.Plan.Clients), Of: s.Plan.Clients, Shared: g.Shared, Down: g.Down, Each: g.Each}
+		scores, err := s.Cohort.Run(ctx, test)
+		if err != nil {
+			return rec, err
+		}
+		sortReplies(scores)
+		rec.score(scores, s.Method.View(), s.Plan.Domains)
+	}
+	rec.Seconds = time.Since(began).Seconds()
+	g.Round++
+	return rec, nil
+}
+
+// send runs one order and counts its bytes.
+func (s *Server) send(ctx context.Context, o Order, rec *Record) ([]Reply, error) {
+	replies, err := s.Cohort.Run(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if len(replies) == 0 {
+		return nil, fmt.Errorf("round %d: no client answered", o.Round)
+	}
+	sortReplies(replies)
+	for _, r := range replies {
+		rec.BytesUp += r.Up
+		rec.BytesDown += r.Down
+	}
+	return replies, nil
+}
+
+func uploads(replies []Reply) []method.Upload {
+	out := make([]method.Upload, len(replies))
+	for i, r := range replies {
+		out[i] = r.Upload
+	}
+	return out
+}
+
+func clients(replies []Reply) []int {
+	out := make([]int, len(replies))
+	for i, r := range replies {
+		out[i] = r.Client
+	}
+	return out
+}
+
+func traceAll(t Tracer, under string, m tensor.Map) {
+	for k, v := range m {
+		t.Put(under+"/"+k, v)
+	}
+}

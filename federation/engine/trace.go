@@ -1,0 +1,98 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// Tracer takes every number of a run that an outside program needs to recompute it. Put must copy what it keeps and be
+// safe for concurrent use.
+type Tracer interface {
+	Put(name string, t *tensor.Tensor)
+	// Step records the learning rate of a step.
+	Step(round, client, step int, lr float64)
+}
+
+// Recorder is a Tracer in memory.
+type Recorder struct {
+	mu      sync.Mutex
+	Tensors tensor.Map
+	Steps   []StepRecord
+}
+
+// StepRecord is what trace.json says of one step.
+type StepRecord struct {
+	Round  int     `json:"round"`
+	Client int     `json:"client"`
+	Step   int     `json:"step"`
+	LR     float64 `json:"lr"`
+}
+
+// NewRecorder returns an empty recorder.
+func NewRecorder() *Recorder { return &Recorder{Tensors: tensor.Map{}} }
+
+func (r *Recorder) Put(name string, t *tensor.Tensor) {
+	c := t.Clone()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Tensors[name] = c
+}
+
+func (r *Recorder) Step(round, client, step int, lr float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Steps = append(r.Steps, StepRecord{round, client, step, lr})
+}
+
+// tracer writes under one prefix, or nothing when there is no Tracer.
+type tracer struct {
+	t             Tracer
+	round, client int
+	prefix        string
+}
+
+// traceAt traces a client's part of a round.
+func traceAt(t Tracer, round, client int) tracer {
+	return tracer{t, round, client, fmt.Sprintf("r%d/c%d/", round, client)}
+}
+
+func (tr tracer) put(name string, t *tensor.Tensor) {
+	if tr.t != nil && t != nil {
+		tr.t.Put(tr.prefix+name, t)
+	}
+}
+
+func (tr tracer) putAll(under string, maps ...tensor.Map) {
+	for _, m := range maps {
+		for k, t := range m {
+			tr.put(under+"/"+k, t)
+		}
+	}
+}
+
+// step records one step before its update: the batch, what was drawn, the loss and the gradients.
+func (tr tracer) step(n int, batch tensor.Map, p *program, feed tensor.Map, loss *tensor.Tensor, grads tensor.Map, lr float64) {
+	if tr.t == nil {
+		return
+	}
+	at := fmt.Sprintf("s%d", n)
+	tr.putAll(at, batch)
+	for _, h := range p.hosts {
+		if h.Func.Trace && !strings.Contains(h.Name, "/") {
+			tr.put(at+"/draw/"+h.Name, feed[method.HostInput+"/"+h.Name])
+		}
+	}
+	tr.put(at+"/loss", loss)
+	tr.putAll(at+"/grad", grads)
+	tr.t.Step(tr.round, tr.client, n, lr)
+}
+
+func (tr tracer) after(n int, params tensor.Map) {
+	if tr.t != nil {
+		tr.putAll(fmt.Sprintf("s%d/after", n), params)
+	}
+}

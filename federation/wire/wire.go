@@ -1,0 +1,49 @@
+// Package wire is the encoded form of what travels between server and clients: named tensors, as a safetensors file.
+package wire
+
+import (
+	"bytes"
+	"fmt"
+
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// Encode writes tensors as they are sent. The same tensors give the same bytes.
+func Encode(m tensor.Map) ([]byte, error) {
+	var b bytes.Buffer
+	b.Grow(m.Bytes() + 1024)
+	if err := safetensors.Write(&b, m, nil); err != nil {
+		return nil, fmt.Errorf("encoding a message: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// Decode reads what Encode wrote. Damaged bytes are an error.
+func Decode(b []byte) (tensor.Map, error) {
+	f, err := safetensors.Parse(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		return nil, fmt.Errorf("decoding a message: %w", err)
+	}
+	m, err := f.Tensors()
+	if err != nil {
+		return nil, fmt.Errorf("decoding a message: %w", err)
+	}
+	return m, nil
+}
+
+// Size is the number of bytes that Encode gives.
+func Size(m tensor.Map) int {
+	var c counter
+	if err := safetensors.Write(&c, m, nil); err != nil {
+		return m.Bytes()
+	}
+	return int(c)
+}
+
+type counter int
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}

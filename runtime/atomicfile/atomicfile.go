@@ -1,0 +1,54 @@
+// Package atomicfile replaces files so that a crash or a full disk never leaves half of one.
+package atomicfile
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// Write gives path the content that fill writes: readers see the old file or the whole new one, also after a crash.
+// It writes a temporary file in the folder of path, syncs it, renames it over path and syncs the folder. When anything
+// fails (a full disk, for one) the old file stays as it was, the temporary file is removed, and the error says so.
+//
+// github.com/google/renameio does not sync the folder and does not build on Windows, hence these lines.
+func Write(path string, fill func(io.Writer) error) (err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+			err = fmt.Errorf("cannot write %s (nothing was changed there): %w", path, err)
+		}
+	}()
+	mode := os.FileMode(0o644)
+	if st, err := os.Stat(path); err == nil {
+		mode = st.Mode().Perm()
+	}
+	if err := f.Chmod(mode); err != nil {
+		return err
+	}
+	if err := fill(f); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	// The file is in place; a folder that cannot be synced (some network file systems) is no failure of this write.
+	if d, err := os.Open(dir); err == nil {
+		d.Sync()
+		d.Close()
+	}
+	return nil
+}
