@@ -16,17 +16,17 @@ import (
 // Config describes an optimizer. A zero Beta1, Beta2 or Eps stands for PyTorch's default (0.9, 0.999, 1e-8); every other
 // zero means what it says.
 type Config struct {
-	Name        string  `mapstructure:"name"`         // one of Names
-	LR          float64 `mapstructure:"lr"`           // base learning rate, the one a Schedule starts from
-	Momentum    float64 `mapstructure:"momentum"`     // sgd
-	Dampening   float64 `mapstructure:"dampening"`    // sgd: the gradient enters the momentum times 1-dampening, but in the first step
-	WeightDecay float64 `mapstructure:"weight_decay"` // added to the gradient (sgd, adam) or to the update (adamw)
-	Nesterov    bool    `mapstructure:"nesterov"`     // sgd: needs momentum and no dampening
-	Beta1       float64 `mapstructure:"beta1"`        // adam, adamw
-	Beta2       float64 `mapstructure:"beta2"`        // adam, adamw
-	Eps         float64 `mapstructure:"eps"`          // adam, adamw
-	ClipNorm    float64 `mapstructure:"clip_norm"`    // largest Euclidean norm of all gradients together; 0 for no limit
-	ClipValue   float64 `mapstructure:"clip_value"`   // largest absolute value of a gradient's element, before ClipNorm; 0 for no limit
+	Name        string  `config:"name"`         // one of Names
+	LR          float64 `config:"lr"`           // base learning rate, the one a Schedule starts from
+	Momentum    float64 `config:"momentum"`     // sgd
+	Dampening   float64 `config:"dampening"`    // sgd: the gradient enters the momentum times 1-dampening, but in the first step
+	WeightDecay float64 `config:"weight_decay"` // added to the gradient (sgd, adam) or to the update (adamw)
+	Nesterov    bool    `config:"nesterov"`     // sgd: needs momentum and no dampening
+	Beta1       float64 `config:"beta1"`        // adam, adamw
+	Beta2       float64 `config:"beta2"`        // adam, adamw
+	Eps         float64 `config:"eps"`          // adam, adamw
+	ClipNorm    float64 `config:"clip_norm"`    // largest Euclidean norm of all gradients together; 0 for no limit
+	ClipValue   float64 `config:"clip_value"`   // largest absolute value of a gradient's element, before ClipNorm; 0 for no limit
 }
 
 var builders = map[string]func(Config) ([]Transform, error){"sgd": sgd, "adam": adam, "adamw": adamw}

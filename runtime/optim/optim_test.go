@@ -49,7 +49,7 @@ func readJSON(t *testing.T, name string, into any) {
 // decode fills into from the keys of a configuration file, strictly.
 func decode(t *testing.T, from map[string]any, into any) {
 	t.Helper()
-	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{ErrorUnused: true, WeaklyTypedInput: true, Result: into})
+	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{ErrorUnused: true, WeaklyTypedInput: true, TagName: "config", Result: into})
 	if err == nil {
 		err = d.Decode(from)
 	}
