@@ -1,0 +1,156 @@
+package data
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/x448/float16"
+
+	"promptfed/runtime/tensor"
+)
+
+// Source is everything that a matrix of features depends on.
+type Source struct {
+	Bundle        string // digest of the bundle that computed them
+	Files         string // Digest of the examples, one row (or block of rows) each
+	Preprocessing string // how pixels were made, with all numbers
+	View          int    // 0 for the plain view, otherwise the number of the augmented view
+	Seed          uint64 // of the augmented views
+	Layer         string // image or patches
+}
+
+// Key names a matrix in the cache.
+type Key [sha256.Size]byte
+
+// Key hashes the source.
+func (s Source) Key() Key {
+	h := sha256.New()
+	for _, f := range []string{"features 1", s.Bundle, s.Files, s.Preprocessing, fmt.Sprint(s.View), fmt.Sprint(s.Seed), s.Layer} {
+		field(h, f)
+	}
+	return Key(h.Sum(nil))
+}
+
+// Cache is a folder of feature matrices in half precision. Several processes may use one folder: a file appears whole
+// or not at all, and whoever comes last replaces a file by its equal.
+//
+// What is read back has been rounded to half precision, so everything computed is rounded before its first use too
+// (Put, Writer.Append): a run does not depend on what the cache held.
+type Cache struct {
+	Dir string
+	// Damaged, which may be nil, is told about files that are truncated or altered. They count as absent, and the next
+	// Put replaces them.
+	Damaged func(path string, why error)
+}
+
+func (c Cache) path(k Key) string {
+	name := hex.EncodeToString(k[:])
+	return filepath.Join(c.Dir, name[:2], name+".rows")
+}
+
+// Open finds a matrix and verifies its checksum once, reading it in small pieces; false when it is absent or damaged.
+// Close the rows when done.
+func (c Cache) Open(k Key) (*Rows, bool, error) {
+	path := c.path(k)
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("feature cache: %w", err)
+	}
+	st, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, false, fmt.Errorf("feature cache: %w", err)
+	}
+	r, err := readRows(f, st.Size(), k)
+	var bad damaged
+	if errors.As(err, &bad) {
+		f.Close()
+		if c.Damaged != nil {
+			c.Damaged(path, err)
+		}
+		return nil, false, nil
+	}
+	if err != nil {
+		f.Close()
+		return nil, false, fmt.Errorf("feature cache: %s: %w", path, err)
+	}
+	r.close = f
+	return r, true, nil
+}
+
+// Get reads a whole matrix; false when it is absent or damaged.
+func (c Cache) Get(k Key) (*tensor.Tensor, bool, error) {
+	r, ok, err := c.Open(k)
+	if !ok {
+		return nil, false, err
+	}
+	defer r.Close()
+	t, err := r.All()
+	return t, err == nil, err
+}
+
+// Put stores a matrix and rounds t itself to half precision.
+func (c Cache) Put(k Key, t *tensor.Tensor) error {
+	w, err := c.Create(k, t.Shape)
+	if err != nil {
+		return err
+	}
+	if err := w.Append(t); err != nil {
+		w.Abort()
+		return err
+	}
+	return w.Commit()
+}
+
+// Create starts a matrix of the given shape, whose rows follow in any number of Appends.
+func (c Cache) Create(k Key, shape []int) (*Writer, error) {
+	path := c.path(k)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("feature cache: %w: choose another folder", err)
+	}
+	sweep(path)
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return nil, fmt.Errorf("feature cache: %w: choose another folder", err)
+	}
+	w, err := newWriter(f, path, k, shape)
+	if err != nil {
+		f.Close()
+		os.Remove(f.Name())
+		return nil, err
+	}
+	return w, nil
+}
+
+// sweep removes what processes that were killed more than a day ago left half written.
+func sweep(path string) {
+	old, _ := filepath.Glob(path + ".*.tmp")
+	for _, p := range old {
+		if st, err := os.Stat(p); err == nil && time.Since(st.ModTime()) > 24*time.Hour {
+			os.Remove(p)
+		}
+	}
+}
+
+// RoundHalf rounds every element to the nearest half-precision number, ties to even. An element that is not finite, or
+// is 65,520 or more in size and so would become infinite, is an error that names its index, and t stays as it was.
+func RoundHalf(t *tensor.Tensor) error {
+	for i, v := range t.Data {
+		if h := float16.Fromfloat32(v); h.IsNaN() || h.IsInf(0) {
+			return fmt.Errorf("element %d of %v is %g, which half precision cannot hold", i, t.Shape, v)
+		}
+	}
+	for i, v := range t.Data {
+		t.Data[i] = float16.Fromfloat32(v).Float32()
+	}
+	return nil
+}

@@ -1,0 +1,277 @@
+package data
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+
+	"promptfed/runtime/tensor"
+)
+
+// TestRoundHalf: numbers worked out from IEEE 754 binary16 (10 bits of fraction, smallest subnormal 2^-24, largest
+// 65,504): 1+2^-11 and 1+3*2^-11 are ties and go to even; 2^-25 is a tie with zero.
+func TestRoundHalf(t *testing.T) {
+	p := func(e int) float32 { return float32(math.Ldexp(1, e)) }
+	x := tensor.Of([]float32{1, 1 + p(-11), 1 + 3*p(-11), 1 + p(-11) + p(-20), 65504, 65519, -0.1, p(-24), p(-25), p(-25) + p(-40)}, 10)
+	want := []float32{1, 1, 1 + p(-9), 1 + p(-10), 65504, 65504, -0.0999755859375, p(-24), 0, p(-24)}
+	if err := RoundHalf(x); err != nil || !slices.Equal(x.Data, want) {
+		t.Errorf("%v\nwant %v (%v)", x.Data, want, err)
+	}
+	for _, v := range []float32{65520, -1e9, float32(math.NaN()), float32(math.Inf(1))} {
+		y := tensor.Of([]float32{0.1, v}, 2)
+		wantError(t, RoundHalf(y), "element 1 of [2]", "half precision")
+		if y.Data[0] != 0.1 {
+			t.Error("changed in spite of the error")
+		}
+	}
+}
+
+func matrix(n, d int) *tensor.Tensor {
+	x := tensor.New(n, d)
+	for i := range x.Data {
+		x.Data[i] = float32(math.Sin(float64(i)))
+	}
+	return x
+}
+
+func TestCacheWarmEqualsCold(t *testing.T) {
+	c := Cache{Dir: filepath.Join(t.TempDir(), "new", "cache")}
+	k := Source{Bundle: "b", Layer: "image"}.Key()
+	if x, ok, err := c.Get(k); x != nil || ok || err != nil {
+		t.Fatalf("empty cache: %v %v %v", x, ok, err)
+	}
+	x := matrix(300, 257)
+	raw := x.Clone()
+	if err := c.Put(k, x); err != nil {
+		t.Fatal(err)
+	}
+	if reflect.DeepEqual(x, raw) {
+		t.Error("Put did not round")
+	}
+	y, ok, err := c.Get(k)
+	if err != nil || !ok || !reflect.DeepEqual(x, y) {
+		t.Fatalf("read back: %v %v", ok, err)
+	}
+	r, ok, err := c.Open(k)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	defer r.Close()
+	index := []int{299, 0, 7, 7}
+	if z, err := r.Read(index); err != nil || !reflect.DeepEqual(z, x.Rows(index)) {
+		t.Errorf("rows: %v", err)
+	}
+	for _, i := range []int{-1, 300} {
+		_, err := r.Read([]int{i})
+		wantError(t, err, fmt.Sprintf("row %d", i))
+	}
+	if z, err := r.Read(nil); err != nil || !slices.Equal(z.Shape, []int{0, 257}) {
+		t.Errorf("no rows: %v %v", z, err)
+	}
+	if st, err := os.Stat(c.path(k)); err != nil || st.Size() != 8+32+8+16+2*300*257+32 {
+		t.Errorf("size %v %v", st.Size(), err)
+	}
+}
+
+func TestCacheWriterInPieces(t *testing.T) {
+	c := Cache{Dir: t.TempDir()}
+	whole, pieces := Key{1}, Key{2}
+	x := matrix(10, 6)
+	x.Shape = []int{10, 2, 3}
+	w, err := c.Create(pieces, x.Shape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, index := range [][]int{{0, 1, 2}, {3}, {}, {4, 5, 6, 7, 8, 9}} {
+		if err := w.Append(x.Rows(index)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantError(t, w.Append(x.Rows([]int{0})), "do not fit")
+	wantError(t, w.Append(tensor.New(0, 6)), "do not fit")
+	if _, ok, _ := c.Get(pieces); ok {
+		t.Error("visible before Commit")
+	}
+	if err := w.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Put(whole, x); err != nil {
+		t.Fatal(err)
+	}
+	a, _, err1 := c.Get(whole)
+	b, _, err2 := c.Get(pieces)
+	if err1 != nil || err2 != nil || !reflect.DeepEqual(a, b) {
+		t.Errorf("%v %v", err1, err2)
+	}
+	w, err = c.Create(Key{3}, []int{4, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, w.Commit(), "8 elements", "missing")
+	wantError(t, c.Put(Key{3}, tensor.Of([]float32{1e30}, 1)), "half precision")
+	wantError(t, c.Put(Key{3}, tensor.Scalar(1)), "shape")
+	if left, _ := filepath.Glob(filepath.Join(c.Dir, "*", "*.tmp")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if err := c.Put(Key{4}, tensor.New(0, 5)); err != nil {
+		t.Fatal(err)
+	}
+	if e, ok, err := c.Get(Key{4}); !ok || err != nil || !slices.Equal(e.Shape, []int{0, 5}) {
+		t.Errorf("empty matrix: %v %v %v", e, ok, err)
+	}
+}
+
+// TestCacheDetectsDamage flips every bit position class of a small file and cuts it at every length: never a matrix,
+// always absent, and Put repairs it.
+func TestCacheDetectsDamage(t *testing.T) {
+	told := 0
+	c := Cache{Dir: t.TempDir(), Damaged: func(string, error) { told++ }}
+	k := Key{5}
+	if err := c.Put(k, matrix(3, 4)); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(c.path(k))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(what string, at int, bytes []byte) {
+		t.Helper()
+		if err := os.WriteFile(c.path(k), bytes, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		before := told
+		if x, ok, err := c.Get(k); x != nil || ok || err != nil || told != before+1 {
+			t.Fatalf("%s at %d: %v %v %v, told %d", what, at, x, ok, err, told-before)
+		}
+	}
+	for i := range raw {
+		check("cut", i, raw[:i])
+		bad := slices.Clone(raw)
+		bad[i] ^= 1 << (i % 8)
+		check("flip", i, bad)
+	}
+	check("longer", 0, append(slices.Clone(raw), 0))
+	if err := c.Put(k, matrix(3, 4)); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := c.Get(k); !ok || err != nil {
+		t.Error("not repaired", err)
+	}
+	other := Key{6}
+	if err := os.MkdirAll(filepath.Dir(c.path(other)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(c.path(k), c.path(other)); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, _ := c.Get(other); ok {
+		t.Error("a renamed file passed for another key")
+	}
+}
+
+// TestCacheSharedByWriters: writers and readers of one key at once only ever see the whole matrix.
+func TestCacheSharedByWriters(t *testing.T) {
+	c := Cache{Dir: t.TempDir(), Damaged: func(p string, why error) { t.Errorf("%s: %v", p, why) }}
+	want := matrix(50, 20)
+	if err := RoundHalf(want); err != nil {
+		t.Fatal(err)
+	}
+	var g sync.WaitGroup
+	for range 4 {
+		g.Go(func() {
+			for range 10 {
+				if err := c.Put(Key{7}, matrix(50, 20)); err != nil {
+					t.Error(err)
+				}
+				if x, ok, err := c.Get(Key{7}); !ok || err != nil || !reflect.DeepEqual(x, want) {
+					t.Error(ok, err)
+				}
+			}
+		})
+	}
+	g.Wait()
+}
+
+func TestKeysDependOnEverything(t *testing.T) {
+	base := Source{"b", "f", "p", 1, 2, "image"}
+	seen := map[Key]string{base.Key(): "base"}
+	v := reflect.ValueOf(base)
+	for i := range v.NumField() {
+		s := base
+		f := reflect.ValueOf(&s).Elem().Field(i)
+		switch f.Kind() {
+		case reflect.String:
+			f.SetString(f.String() + "x")
+		case reflect.Int:
+			f.SetInt(f.Int() + 10)
+		case reflect.Uint64:
+			f.SetUint(f.Uint() + 10)
+		default:
+			t.Fatalf("field %s", v.Type().Field(i).Name)
+		}
+		if other, ok := seen[s.Key()]; ok {
+			t.Errorf("changing %s gives the key of %s", v.Type().Field(i).Name, other)
+		}
+		seen[s.Key()] = v.Type().Field(i).Name
+	}
+	if (Source{Bundle: "ab"}).Key() == (Source{Bundle: "a", Files: "b"}).Key() {
+		t.Error("fields run into each other")
+	}
+}
+
+func TestCacheUnwritable(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, Cache{Dir: file}.Put(Key{}, matrix(1, 1)), file, "feature cache")
+}
+
+func FuzzReadRows(f *testing.F) {
+	dir := f.TempDir()
+	c := Cache{Dir: dir}
+	for _, shape := range [][]int{{3, 4}, {0, 2}, {2, 1, 2}} {
+		if err := c.Put(Key{1}, tensor.New(shape...)); err != nil {
+			f.Fatal(err)
+		}
+		raw, err := os.ReadFile(c.path(Key{1}))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw, false)
+		f.Add(raw[:len(raw)-32], true)
+		f.Add(raw[:len(raw)-40], true)
+		binary.LittleEndian.PutUint64(raw[48:], 1<<62)
+		f.Add(raw[:len(raw)-32], true)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, seal bool) {
+		if seal { // a valid checksum lets the fuzzer reach what lies behind it
+			w := sha256.Sum256(raw)
+			raw = append(slices.Clone(raw), w[:]...)
+		}
+		r, err := readRows(bytes.NewReader(raw), int64(len(raw)), Key{1})
+		if err != nil {
+			if _, ok := err.(damaged); !ok {
+				t.Fatalf("%T %v", err, err)
+			}
+			return
+		}
+		x, err := r.All()
+		if err != nil || 2*len(x.Data) > len(raw) {
+			t.Fatalf("%v %v", r.Shape, err)
+		}
+		if r.Shape[0] > 0 {
+			if _, err := r.Read([]int{r.Shape[0] - 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

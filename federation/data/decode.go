@@ -1,0 +1,149 @@
+package data
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"image"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// BadImage is the error of an example that could not be read.
+type BadImage struct {
+	Name string // its path, or its ID
+	Err  error
+}
+
+func (e *BadImage) Error() string {
+	return fmt.Sprintf("cannot read image %s: %v: repair or remove it, or set data.corrupt: skip", e.Name, e.Err)
+}
+
+func (e *BadImage) Unwrap() error { return e.Err }
+
+// Decode reads examples on several goroutines and hands what prepare makes of each image to emit, one at a time and in
+// the order of examples whatever the number of workers; at most 2*workers results wait. An image that cannot be read is
+// a *BadImage error with corrupt Refuse; with Skip, emit gets it as bad and no value. prepare runs concurrently. The
+// first error in the order of examples, or the end of ctx, stops everything.
+func Decode[T any](ctx context.Context, examples []Example, workers int, corrupt string, decode Decoder,
+	prepare func(i int, img image.Image) (T, error), emit func(i int, v T, bad *BadImage) error) error {
+	type result struct {
+		value T
+		bad   *BadImage
+		err   error
+	}
+	workers = max(1, workers)
+	g, ctx := errgroup.WithContext(ctx)
+	tickets := make(chan chan result, 2*workers) // in the order of examples
+	type job struct {
+		i   int
+		out chan result
+	}
+	jobs := make(chan job)
+	g.Go(func() error {
+		defer close(tickets)
+		defer close(jobs)
+		for i := range examples {
+			out := make(chan result, 1)
+			select {
+			case tickets <- out:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			select {
+			case jobs <- job{i, out}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	for range workers {
+		g.Go(func() error {
+			for j := range jobs {
+				img, err := examples[j.i].Image(decode)
+				if err != nil {
+					j.out <- result{bad: &BadImage{examples[j.i].Name(), trimmed(err)}}
+					continue
+				}
+				v, err := prepare(j.i, img)
+				if err != nil {
+					err = fmt.Errorf("%s: %w", examples[j.i].Name(), err)
+				}
+				j.out <- result{value: v, err: err}
+			}
+			return nil
+		})
+	}
+	g.Go(func() error {
+		i := 0
+		for out := range tickets {
+			select {
+			case r := <-out:
+				if r.bad != nil && corrupt != Skip {
+					return r.bad
+				}
+				if r.err != nil {
+					return r.err
+				}
+				if err := emit(i, r.value, r.bad); err != nil {
+					return err
+				}
+				i++
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// trimmed removes the path that BadImage names already.
+func trimmed(err error) error {
+	if u := errors.Unwrap(err); u != nil {
+		return u
+	}
+	return err
+}
+
+// Sift reads every image once. With corrupt Skip it removes those that cannot be read from the set and adds them to
+// s.Skipped, so that later indices never meet them; with Refuse the first one is an error. A class left without training
+// images is an error either way. progress, which may be nil, is called with the number of images read so far, in order.
+func (s *Set) Sift(ctx context.Context, workers int, corrupt string, decode Decoder, progress func(done, total int)) error {
+	total, done := 0, 0
+	for _, sp := range s.Splits() {
+		total += len(*sp.Examples)
+	}
+	for _, sp := range s.Splits() {
+		before := *sp.Examples
+		good := make([]Example, 0, len(before))
+		err := Decode(ctx, before, workers, corrupt, decode,
+			func(int, image.Image) (struct{}, error) { return struct{}{}, nil },
+			func(i int, _ struct{}, bad *BadImage) error {
+				if bad != nil {
+					s.Skipped = append(s.Skipped, Skipped{bad.Name, bad.Err.Error()})
+				} else {
+					good = append(good, before[i])
+				}
+				if done++; progress != nil {
+					progress(done, total)
+				}
+				return nil
+			})
+		if err != nil {
+			return err
+		}
+		if sp.Name == "train" || sp.Name == "pool" {
+			left, had := s.Counts(good), s.Counts(before)
+			for k, n := range left {
+				if n == 0 && had[k] > 0 {
+					return fmt.Errorf("class %q: none of its %d %s images can be read: repair or remove the class",
+						s.Classes[k], had[k], sp.Name)
+				}
+			}
+		}
+		*sp.Examples = good
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package data
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"io"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// made is a list of images whose width is their number; those in bad cannot be read.
+func made(n int, bad ...int) []Example {
+	out := make([]Example, n)
+	for i := range out {
+		out[i] = Example{ID: fmt.Sprint("made", i), load: func() (image.Image, error) {
+			if slices.Contains(bad, i) {
+				return nil, errors.New("broken")
+			}
+			return image.NewGray(image.Rect(0, 0, i, 1)), nil
+		}}
+	}
+	return out
+}
+
+func width(i int, img image.Image) (int, error) {
+	time.Sleep(time.Duration(i*7919%5) * 100 * time.Microsecond) // finish out of order
+	return img.Bounds().Dx(), nil
+}
+
+func TestDecodeKeepsOrder(t *testing.T) {
+	for _, workers := range []int{0, 1, 3, 16} {
+		var got []int
+		err := Decode(context.Background(), made(60, 4, 59), workers, Skip, nil, width, func(i, w int, bad *BadImage) error {
+			if (bad != nil) != (i == 4 || i == 59) || bad == nil && w != i {
+				return fmt.Errorf("image %d: %d %v", i, w, bad)
+			}
+			got = append(got, i)
+			return nil
+		})
+		if err != nil || !slices.Equal(got, everything(60)) {
+			t.Errorf("%d workers: %v %v", workers, got, err)
+		}
+	}
+}
+
+// TestDecodeStopsAtTheFirst: whatever the workers, the first bad image in order is the error, and only those before it
+// were emitted.
+func TestDecodeStopsAtTheFirst(t *testing.T) {
+	for _, workers := range []int{1, 8} {
+		for range 10 {
+			n := 0
+			err := Decode(context.Background(), made(40, 30, 11, 13), workers, Refuse, nil, width, func(int, int, *BadImage) error {
+				n++
+				return nil
+			})
+			var bad *BadImage
+			if !errors.As(err, &bad) || bad.Name != "made11" || n != 11 {
+				t.Fatalf("%d workers: %v after %d", workers, err, n)
+			}
+		}
+	}
+}
+
+func TestDecodeStops(t *testing.T) {
+	stop := errors.New("stop")
+	var started atomic.Int32
+	slow := func(i int, _ image.Image) (int, error) { started.Add(1); return i, nil }
+	err := Decode(context.Background(), made(1000), 2, Refuse, nil, slow, func(i, _ int, _ *BadImage) error {
+		if i == 5 {
+			return stop
+		}
+		return nil
+	})
+	if !errors.Is(err, stop) || started.Load() > 100 {
+		t.Errorf("%v after %d images", err, started.Load())
+	}
+	wantError(t, Decode(context.Background(), made(3), 2, Skip, nil, func(i int, _ image.Image) (int, error) {
+		return 0, errors.New("too small")
+	}, func(int, int, *BadImage) error { return nil }), "made0", "too small")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := Decode(ctx, made(1000), 2, Refuse, nil, width, func(int, int, *BadImage) error { return nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func TestMissingFileIsABadImage(t *testing.T) {
+	e := []Example{{ID: "x.png", Path: "nowhere/x.png"}}
+	err := Decode(context.Background(), e, 1, Refuse, func(io.Reader) (image.Image, error) { return nil, nil }, width,
+		func(int, int, *BadImage) error { return nil })
+	wantError(t, err, "nowhere/x.png", "no such file", "data.corrupt: skip")
+}
+
+func TestDrawnSet(t *testing.T) {
+	cfg := Config{Drawn: Drawn{Classes: []string{"star", "fish", "stripes"}, Domains: []string{"photo", "neon"}, Train: 3, Test: 2, Size: 24,
+		Difficulty: 0.5}}
+	s := mustOpen(t, cfg)
+	if s.Name != "drawn" || len(s.Train) != 18 || len(s.Test) != 12 || len(s.Val) != 0 {
+		t.Fatalf("%s: %d and %d", s.Name, len(s.Train), len(s.Test))
+	}
+	pixels := func(e Example) string {
+		img, err := e.Image(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if img.Bounds() != image.Rect(0, 0, 24, 24) {
+			t.Fatal(img.Bounds())
+		}
+		return string(img.(*image.RGBA).Pix)
+	}
+	seen := map[string]string{}
+	for _, e := range append(slices.Clone(s.Train), s.Test...) {
+		p := pixels(e)
+		if seen[p] != "" {
+			t.Errorf("%s equals %s", e.ID, seen[p])
+		}
+		seen[p] = e.ID
+	}
+	// Fewer classes and more images leave those that stay as they are; another seed does not.
+	less := cfg
+	less.Drawn.Classes, less.Drawn.Train = []string{"fish"}, 5
+	if got := pixels(mustOpen(t, less).Train[1]); seen[got] != "drawn/train/photo/fish/0001" {
+		t.Errorf("changed with the counts: %q", seen[got])
+	}
+	less.Seed = 1
+	if got := pixels(mustOpen(t, less).Train[1]); seen[got] != "" {
+		t.Error("the seed does not decide")
+	}
+	if Digest(s.Train) == Digest(mustOpen(t, Config{Seed: 1, Drawn: cfg.Drawn}).Train) {
+		t.Error("the digest does not follow the seed")
+	}
+	for _, c := range []struct {
+		d     Drawn
+		words []string
+	}{{Drawn{Classes: []string{"blob"}}, []string{`"blob"`, "star"}}, {Drawn{Domains: []string{"x"}}, []string{`"x"`, "photo"}},
+		{Drawn{Train: 3}, []string{"test 0"}}, {Drawn{Classes: []string{"star", "star"}}, []string{"twice"}}} {
+		_, err := Open(Config{Drawn: c.d})
+		wantError(t, err, c.words...)
+	}
+}

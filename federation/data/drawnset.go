@@ -1,0 +1,62 @@
+package data
+
+import (
+	"fmt"
+	"image"
+	"slices"
+
+	"promptfed/models/drawn"
+)
+
+// openDrawn lists images that models/drawn makes on demand. The seed of an image depends on data.seed, on its split
+// and on its number, not on which classes, domains or counts are asked for.
+func openDrawn(cfg Config) (*Set, error) {
+	o := cfg.Drawn
+	d := Defaults().Drawn
+	if o.Size == 0 {
+		o.Size = d.Size
+	}
+	if o.Train == 0 && o.Val == 0 && o.Test == 0 {
+		o.Train, o.Test = d.Train, d.Test
+	}
+	if o.Train < 1 || o.Test < 1 || o.Val < 0 {
+		return nil, fmt.Errorf("data.drawn: train %d, val %d, test %d: train and test need at least 1 image per class and domain",
+			o.Train, o.Val, o.Test)
+	}
+	s := &Set{Classes: slices.Clone(o.Classes), Domains: slices.Clone(o.Domains)}
+	if len(s.Classes) == 0 {
+		s.Classes = drawn.Classes()
+	}
+	if len(s.Domains) == 0 {
+		s.Domains = drawn.Domains()
+	}
+	for _, list := range [][]string{s.Classes, s.Domains} {
+		if sorted := slices.Sorted(slices.Values(list)); len(slices.Compact(sorted)) < len(list) {
+			return nil, fmt.Errorf("data.drawn: a name occurs twice in %q: name every class and domain once", list)
+		}
+	}
+	style := drawn.Level(o.Difficulty)
+	for _, split := range []struct {
+		name  string
+		count int
+		to    *[]Example
+	}{{"train", o.Train, &s.Train}, {"val", o.Val, &s.Val}, {"test", o.Test, &s.Test}} {
+		for di, domain := range s.Domains {
+			for label, class := range s.Classes {
+				for i := range split.count {
+					sample, err := drawn.New(class, domain, stream(cfg.Seed, "drawn/"+split.name, i).Uint64(), style)
+					if err != nil {
+						return nil, fmt.Errorf("data.drawn: %w", err)
+					}
+					*split.to = append(*split.to, Example{
+						ID:    fmt.Sprintf("drawn/%s/%s/%s/%04d", split.name, domain, class, i),
+						Label: label, Domain: di,
+						Stamp: fmt.Sprintf("%x %d %g", sample.Seed, o.Size, o.Difficulty),
+						load:  func() (image.Image, error) { return sample.Image(o.Size) },
+					})
+				}
+			}
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,236 @@
+package data
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+var layouts = []string{"auto", "classes", "domains", "split", "split-domains"}
+
+const folderExpects = "CLASS/, DOMAIN/CLASS/, {train,test[,val]}/CLASS/ or {train,test[,val]}/DOMAIN/CLASS/"
+
+// splitNames maps folder names, in lower case, to the split they hold.
+var splitNames = map[string]string{"train": "train", "training": "train", "test": "test", "testing": "test", "val": "val",
+	"valid": "val", "validation": "val"}
+
+// openFolder lists an image folder in one of four layouts. Class names are folder names with underscores read as
+// spaces; classes, domains and files are sorted without regard to case.
+func openFolder(cfg Config) (*Set, error) {
+	w := &walk{root: cfg.Root, skip: cfg.Corrupt == Skip}
+	top, err := w.folders(cfg.Root)
+	if err != nil {
+		return nil, err
+	}
+	if len(top) == 0 {
+		return nil, fmt.Errorf("%s holds no folders: expected %s", cfg.Root, folderExpects)
+	}
+	layout := cfg.Layout
+	if layout == "auto" {
+		if layout, err = w.detect(top); err != nil {
+			return nil, err
+		}
+	}
+	switch layout {
+	case "classes", "domains":
+		if err := w.level("", top, layout == "domains"); err != nil {
+			return nil, err
+		}
+	default:
+		if err := w.splits(top, layout == "split-domains"); err != nil {
+			return nil, err
+		}
+	}
+	return w.set()
+}
+
+// detect tells the layouts apart: folders named train and test, and nothing else, are splits; below that, folders that
+// hold folders are domains and folders that hold files are classes.
+func (w *walk) detect(top []string) (string, error) {
+	have := map[string]bool{}
+	for _, d := range top {
+		have[splitNames[strings.ToLower(filepath.Base(d))]] = true
+	}
+	if have["train"] && have["test"] && !have[""] {
+		var inner []string
+		for _, d := range top {
+			sub, err := w.folders(d)
+			if err != nil {
+				return "", err
+			}
+			inner = append(inner, sub...)
+		}
+		deep, err := w.deep(inner)
+		if deep {
+			return "split-domains", err
+		}
+		return "split", err
+	}
+	deep, err := w.deep(top)
+	if deep {
+		return "domains", err
+	}
+	return "classes", err
+}
+
+// deep tells whether folders hold folders. Some that do beside some that do not is an error.
+func (w *walk) deep(dirs []string) (bool, error) {
+	with, without := "", ""
+	for _, d := range dirs {
+		sub, err := w.folders(d)
+		if err != nil {
+			return false, err
+		}
+		if len(sub) > 0 {
+			with = d
+			if img, err := loose(d); err != nil {
+				return false, err
+			} else if img != "" {
+				return false, fmt.Errorf("%s lies beside folders: expected a folder to hold either images or class folders", img)
+			}
+		} else {
+			without = d
+		}
+	}
+	if with != "" && without != "" {
+		return false, fmt.Errorf("%s holds folders but %s holds none: expected all folders to be classes with images, or all to be domains with class folders",
+			with, without)
+	}
+	return with != "", nil
+}
+
+// splits reads train, test and val folders.
+func (w *walk) splits(top []string, domains bool) error {
+	seen := map[string]string{}
+	for _, d := range top {
+		split, ok := splitNames[strings.ToLower(filepath.Base(d))]
+		if !ok {
+			return fmt.Errorf("%s: expected only folders named train, test and val in %s", d, w.root)
+		}
+		if seen[split] != "" {
+			return fmt.Errorf("%s and %s both hold the %s split: keep one", seen[split], d, split)
+		}
+		seen[split] = d
+		sub, err := w.folders(d)
+		if err != nil {
+			return err
+		}
+		if len(sub) == 0 {
+			return fmt.Errorf("%s holds no folders: expected one folder per class or domain in it", d)
+		}
+		if err := w.level(split, sub, domains); err != nil {
+			return err
+		}
+	}
+	for _, split := range []string{"train", "test"} {
+		if seen[split] == "" {
+			return fmt.Errorf("%s: expected a folder named %s in it", w.root, split)
+		}
+	}
+	return nil
+}
+
+// level reads class folders, or domain folders with class folders in them.
+func (w *walk) level(split string, dirs []string, domains bool) error {
+	if !domains {
+		return w.classes(split, "", dirs)
+	}
+	for _, d := range dirs {
+		sub, err := w.folders(d)
+		if err != nil {
+			return err
+		}
+		if len(sub) == 0 {
+			return fmt.Errorf("%s holds no folders: expected one folder per class in every domain", d)
+		}
+		if err := w.classes(split, filepath.Base(d), sub); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// classes reads class folders.
+func (w *walk) classes(split, domain string, dirs []string) error {
+	seen := map[string]string{}
+	for _, d := range dirs {
+		name := strings.ReplaceAll(filepath.Base(d), "_", " ")
+		key := strings.ToLower(name)
+		if seen[key] != "" {
+			return fmt.Errorf("%s and %s are the same class but for case or underscores: keep one", seen[key], d)
+		}
+		seen[key] = d
+		files, err := w.images(d)
+		if err != nil {
+			return err
+		}
+		if len(files) == 0 {
+			return fmt.Errorf("%s holds no images: expected files that end in %s, or remove the folder", d, strings.Join(extensions, ", "))
+		}
+		for _, f := range files {
+			w.found = append(w.found, found{split, domain, name, f})
+		}
+	}
+	return nil
+}
+
+// set turns what was found into a set. Where there are no split folders, the holdout rule makes the splits.
+func (w *walk) set() (*Set, error) {
+	s := &Set{Skipped: w.skipped}
+	names := map[string]string{} // by lower case
+	domains := map[string]bool{}
+	train := map[string]bool{}
+	for _, f := range w.found {
+		key := strings.ToLower(f.class)
+		if names[key] == "" {
+			names[key] = f.class
+		}
+		domains[f.domain] = true
+		train[key] = train[key] || f.split != "test" && f.split != "val"
+	}
+	label := map[string]int{}
+	for i, key := range sortedKeys(names) {
+		if !train[key] {
+			return nil, fmt.Errorf("%s: class %q has no training images: expected a folder of that name under train", w.root, names[key])
+		}
+		s.Classes = append(s.Classes, names[key])
+		label[key] = i
+	}
+	s.Domains = sortedKeys(domains)
+	if slices.Equal(s.Domains, []string{""}) {
+		s.Domains = nil
+	}
+	unsplit := make([][]Example, max(1, len(s.Domains)))
+	for _, f := range w.found {
+		e := f.example
+		e.Label = label[strings.ToLower(f.class)]
+		e.Domain = max(0, slices.Index(s.Domains, f.domain))
+		switch f.split {
+		case "":
+			unsplit[e.Domain] = append(unsplit[e.Domain], e)
+		case "train":
+			s.Train = append(s.Train, e)
+		case "val":
+			s.Val = append(s.Val, e)
+		case "test":
+			s.Test = append(s.Test, e)
+		}
+	}
+	for _, list := range unsplit {
+		s.holdOut(list)
+	}
+	return s, nil
+}
+
+// holdOut splits a list, sorted by class and file, by FedPHA's rule (utils/data_utils.py): example i goes to train when
+// i mod 10 is at most 7, otherwise to test. Office-31 becomes 3,292 and 818 examples this way.
+func (s *Set) holdOut(list []Example) {
+	for i, e := range list {
+		if i%10 <= 7 {
+			s.Train = append(s.Train, e)
+		} else {
+			s.Test = append(s.Test, e)
+		}
+	}
+}

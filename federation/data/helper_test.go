@@ -1,0 +1,109 @@
+package data
+
+import (
+	"bytes"
+	"image"
+	"image/color"
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	_ "image/jpeg"
+	"io"
+)
+
+func stdDecode(r io.Reader) (image.Image, error) {
+	img, _, err := image.Decode(r)
+	return img, err
+}
+
+func pngBytes(t testing.TB, c color.Color) []byte {
+	t.Helper()
+	img := image.NewRGBA(image.Rect(0, 0, 3, 2))
+	for i := range 6 {
+		img.Set(i%3, i/3, c)
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, img); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// tree writes files under a new folder: names that end in / are empty folders, names that end in .png are small images,
+// anything else is text.
+func tree(t testing.TB, names ...string) string {
+	t.Helper()
+	root := t.TempDir()
+	for i, n := range names {
+		path := filepath.Join(root, filepath.FromSlash(n))
+		if strings.HasSuffix(n, "/") {
+			if err := os.MkdirAll(path, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		raw := []byte("not an image")
+		if strings.HasSuffix(n, ".png") {
+			raw = pngBytes(t, color.RGBA{uint8(i), uint8(i >> 8), 7, 255})
+		}
+		if err := os.WriteFile(path, raw, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+// shared is a folder of real images beside the module, or the test is skipped.
+func shared(t testing.TB, name string) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatal("no go.mod above the test")
+		}
+		dir = filepath.Dir(dir)
+	}
+	path := filepath.Join(dir, "..", "shared", "data", name)
+	if _, err := os.Stat(path); err != nil {
+		t.Skip("no shared/data beside the module")
+	}
+	return path
+}
+
+func mustOpen(t testing.TB, cfg Config) *Set {
+	t.Helper()
+	s, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// wantError checks that an error is one line that holds every word.
+func wantError(t testing.TB, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("no error; want one with %q", words)
+		return
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("%q is more than a line", err)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q does not say %q", err, w)
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package data
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"io"
+	"math"
+	"os"
+	"slices"
+
+	"github.com/x448/float16"
+
+	"promptfed/runtime/tensor"
+)
+
+// The file of a matrix, little-endian:
+//
+//	8 bytes   "pfrows1\n"
+//	32 bytes  the key
+//	8 bytes   rank R, 1 to 8
+//	8R bytes  shape
+//	2N bytes  the N = product of shape elements, IEEE 754 half precision, row by row
+//	32 bytes  SHA-256 of everything before
+//
+// safetensors would do for the rows, but has no checksum, and a file cut short at a row would go unnoticed.
+const rowsMagic = "pfrows1\n"
+
+const maxRank = 8
+
+// damaged is the error of a file that does not hold what it should.
+type damaged struct{ why string }
+
+func (d damaged) Error() string { return d.why }
+
+// Rows is a matrix on disk, read row by row.
+type Rows struct {
+	Shape []int
+	r     io.ReaderAt
+	at    int64 // of the first element
+	close io.Closer
+}
+
+// readRows checks header, size and checksum of a file of the given size.
+func readRows(r io.ReaderAt, size int64, k Key) (*Rows, error) {
+	in := io.NewSectionReader(r, 0, size)
+	sum := sha256.New()
+	head := make([]byte, len(rowsMagic)+len(k)+8)
+	if err := readFull(io.TeeReader(in, sum), head); err != nil {
+		return nil, err
+	}
+	rank := binary.LittleEndian.Uint64(head[len(rowsMagic)+len(k):])
+	switch {
+	case string(head[:len(rowsMagic)]) != rowsMagic:
+		return nil, damaged{"not a feature file"}
+	case !bytes.Equal(head[len(rowsMagic):len(rowsMagic)+len(k)], k[:]):
+		return nil, damaged{"holds the features of another source"}
+	case rank < 1 || rank > maxRank:
+		return nil, damaged{fmt.Sprintf("rank %d", rank)}
+	}
+	dims := make([]byte, 8*rank)
+	if err := readFull(io.TeeReader(in, sum), dims); err != nil {
+		return nil, err
+	}
+	at := int64(len(head) + len(dims))
+	left := size - at - sha256.Size
+	out := &Rows{r: r, at: at}
+	const most = 1 << 40
+	n := uint64(1)
+	for i := range int(rank) {
+		d := binary.LittleEndian.Uint64(dims[8*i:])
+		if d > math.MaxInt32 || d > 0 && n > most/d {
+			return nil, damaged{"an impossible shape"}
+		}
+		n *= d
+		out.Shape = append(out.Shape, int(d))
+	}
+	if int64(n)*2 != left {
+		return nil, damaged{fmt.Sprintf("its %d bytes do not hold its shape", size)}
+	}
+	if _, err := io.Copy(sum, io.LimitReader(in, left)); err != nil {
+		return nil, err
+	}
+	want := make([]byte, sha256.Size)
+	if err := readFull(in, want); err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(sum.Sum(nil), want) {
+		return nil, damaged{"its checksum does not match"}
+	}
+	return out, nil
+}
+
+func readFull(r io.Reader, to []byte) error {
+	_, err := io.ReadFull(r, to)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return damaged{"truncated"}
+	}
+	return err
+}
+
+// Read returns the given rows, in that order, shape [len(index), Shape[1:]...]. A row that does not exist is an error.
+func (r *Rows) Read(index []int) (*tensor.Tensor, error) {
+	for _, i := range index {
+		if i < 0 || i >= r.Shape[0] {
+			return nil, fmt.Errorf("feature cache: no row %d in a matrix %v", i, r.Shape)
+		}
+	}
+	if len(index) == 0 {
+		return tensor.New(append([]int{0}, r.Shape[1:]...)...), nil
+	}
+	width := tensor.Size(r.Shape[1:])
+	out := tensor.New(append([]int{len(index)}, r.Shape[1:]...)...)
+	raw := make([]byte, 2*width)
+	for k, i := range index {
+		if _, err := r.r.ReadAt(raw, r.at+int64(i)*int64(len(raw))); err != nil {
+			return nil, fmt.Errorf("feature cache: row %d: %w", i, err)
+		}
+		halves(out.Data[k*width:(k+1)*width], raw)
+	}
+	return out, nil
+}
+
+// All returns the whole matrix.
+func (r *Rows) All() (*tensor.Tensor, error) {
+	out := tensor.New(r.Shape...)
+	in := io.NewSectionReader(r.r, r.at, 2*int64(len(out.Data)))
+	raw := make([]byte, 1<<16)
+	for rest := out.Data; len(rest) > 0; {
+		n := min(len(raw)/2, len(rest))
+		if _, err := io.ReadFull(in, raw[:2*n]); err != nil {
+			return nil, fmt.Errorf("feature cache: %w", err)
+		}
+		halves(rest[:n], raw)
+		rest = rest[n:]
+	}
+	return out, nil
+}
+
+func halves(to []float32, raw []byte) {
+	for i := range to {
+		to[i] = float16.Frombits(binary.LittleEndian.Uint16(raw[2*i:])).Float32()
+	}
+}
+
+// Close closes the file.
+func (r *Rows) Close() error {
+	if r.close == nil {
+		return nil
+	}
+	return r.close.Close()
+}
+
+// Writer writes a matrix into a temporary file and puts it in place at Commit.
+type Writer struct {
+	f     *os.File
+	b     *bufio.Writer
+	sum   hash.Hash
+	out   io.Writer // both
+	path  string
+	shape []int
+	left  int // elements
+}
+
+func newWriter(f *os.File, path string, k Key, shape []int) (*Writer, error) {
+	if len(shape) < 1 || len(shape) > maxRank || slices.Min(shape) < 0 {
+		return nil, fmt.Errorf("feature cache: shape %v: take 1 to %d dimensions of 0 or more", shape, maxRank)
+	}
+	w := &Writer{f: f, b: bufio.NewWriterSize(f, 1<<16), sum: sha256.New(), path: path, shape: slices.Clone(shape),
+		left: tensor.Size(shape)}
+	w.out = io.MultiWriter(w.b, w.sum)
+	head := append([]byte(rowsMagic), k[:]...)
+	head = binary.LittleEndian.AppendUint64(head, uint64(len(shape)))
+	for _, d := range shape {
+		head = binary.LittleEndian.AppendUint64(head, uint64(d))
+	}
+	_, err := w.out.Write(head)
+	return w, err
+}
+
+// Append adds rows, which must have the shape of the matrix but for their number, and rounds them to half precision in
+// place: use them after this call, not before.
+func (w *Writer) Append(rows *tensor.Tensor) error {
+	if len(rows.Shape) != len(w.shape) || !slices.Equal(rows.Shape[1:], w.shape[1:]) || len(rows.Data) > w.left {
+		return fmt.Errorf("feature cache: rows %v do not fit in what is left of %v", rows.Shape, w.shape)
+	}
+	if err := RoundHalf(rows); err != nil {
+		return fmt.Errorf("feature cache: %w", err)
+	}
+	raw := make([]byte, 0, 1<<15)
+	for part := range slices.Chunk(rows.Data, cap(raw)/2) {
+		raw = raw[:0]
+		for _, v := range part {
+			raw = binary.LittleEndian.AppendUint16(raw, float16.Fromfloat32(v).Bits())
+		}
+		if _, err := w.out.Write(raw); err != nil {
+			return fmt.Errorf("feature cache: %w", err)
+		}
+	}
+	w.left -= len(rows.Data)
+	return nil
+}
+
+// Commit puts the matrix in place. Missing rows are an error, and nothing is put in place.
+func (w *Writer) Commit() (err error) {
+	defer func() {
+		if err != nil {
+			w.Abort()
+			err = fmt.Errorf("feature cache: cannot write %s: %w", w.path, err)
+		}
+	}()
+	if w.left > 0 {
+		return fmt.Errorf("%d elements of %v are missing", w.left, w.shape)
+	}
+	if _, err := w.b.Write(w.sum.Sum(nil)); err != nil {
+		return err
+	}
+	if err := w.b.Flush(); err != nil {
+		return err
+	}
+	if err := w.f.Sync(); err != nil {
+		return err
+	}
+	if err := w.f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(w.f.Name(), w.path)
+}
+
+// Abort throws the matrix away.
+func (w *Writer) Abort() {
+	w.f.Close()
+	os.Remove(w.f.Name())
+}

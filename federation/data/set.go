@@ -1,0 +1,144 @@
+// Package data holds labelled image sets and who gets which part of them: readers for folders, CIFAR files and the
+// drawn set, few-shot selection, partitions over clients, and the feature cache on disk.
+//
+// Images are opened lazily; a set is a list of names until something decodes it. Everything random is a function of a
+// seed and of names, never of a global generator, of time or of the number of workers.
+package data
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"image"
+	"io"
+	"math/rand/v2"
+	"os"
+)
+
+// Decoder turns the bytes of an image file into an image.
+type Decoder func(io.Reader) (image.Image, error)
+
+// Example is one labelled image that has not been read yet.
+type Example struct {
+	ID     string // unique in its set: the path under the root, or a made-up name
+	Label  int    // index into Set.Classes
+	Domain int    // index into Set.Domains; 0 when the set has none
+	Path   string // of the image file; "" when the image comes from elsewhere
+	Stamp  string // changes when the image does: size and modification time of its file, or how it is drawn
+
+	load func() (image.Image, error) // used when Path is ""
+}
+
+// Image reads the example; decode is used for files. The error names the file or the record.
+func (e Example) Image(decode Decoder) (image.Image, error) {
+	if e.load != nil {
+		return e.load()
+	}
+	f, err := os.Open(e.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	img, err := decode(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", e.Path, err)
+	}
+	return img, nil
+}
+
+// Name is the path of the image file, or the ID where there is none.
+func (e Example) Name() string {
+	if e.Path != "" {
+		return e.Path
+	}
+	return e.ID
+}
+
+// Set is a data set. Either Train, Val (may be empty) and Test are given, or, with split "pooled", Pool alone.
+type Set struct {
+	Name    string
+	Classes []string
+	Domains []string // empty for a set without domains
+	Train   []Example
+	Val     []Example
+	Test    []Example
+	Pool    []Example
+	Skipped []Skipped // files left out because of "corrupt: skip"
+}
+
+// Skipped is a file that was left out, and why.
+type Skipped struct{ Name, Reason string }
+
+// Split is one named list of examples of a set.
+type Split struct {
+	Name     string // train, val, test or pool
+	Examples *[]Example
+}
+
+// Splits are the lists that the set has: pool, or train, val and test (val only when it is not empty).
+func (s *Set) Splits() []Split {
+	if s.Pool != nil {
+		return []Split{{"pool", &s.Pool}}
+	}
+	out := []Split{{"train", &s.Train}}
+	if len(s.Val) > 0 {
+		out = append(out, Split{"val", &s.Val})
+	}
+	return append(out, Split{"test", &s.Test})
+}
+
+// pool merges train, val and test into one list, in this order.
+func (s *Set) pool() {
+	s.Pool = append(append(append([]Example{}, s.Train...), s.Val...), s.Test...)
+	s.Train, s.Val, s.Test = nil, nil, nil
+}
+
+// Labels are the labels of examples, in order.
+func Labels(examples []Example) []int {
+	out := make([]int, len(examples))
+	for i, e := range examples {
+		out[i] = e.Label
+	}
+	return out
+}
+
+// Pick returns the examples at the given indices of a list, in that order.
+func Pick(list []Example, index []int) []Example {
+	out := make([]Example, len(index))
+	for i, j := range index {
+		out[i] = list[j]
+	}
+	return out
+}
+
+// Digest identifies a list of examples: their names, order and stamps (for files: size and modification time), so it
+// changes when a file is added, removed, renamed or rewritten. Labels do not enter: features do not depend on them.
+func Digest(examples []Example) string {
+	h := sha256.New()
+	for _, e := range examples {
+		field(h, e.ID)
+		field(h, e.Stamp)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// field writes a string with its length, so that neighbours cannot run into each other.
+func field(w io.Writer, s string) {
+	var n [8]byte
+	binary.LittleEndian.PutUint64(n[:], uint64(len(s)))
+	w.Write(n[:])
+	io.WriteString(w, s)
+}
+
+// stream is a random stream for one purpose: a hash of the seed, the purpose and numbers that tell its uses apart.
+func stream(seed uint64, purpose string, k ...int) *rand.Rand {
+	h := sha256.New()
+	binary.Write(h, binary.LittleEndian, seed)
+	field(h, purpose)
+	for _, i := range k {
+		binary.Write(h, binary.LittleEndian, int64(i))
+	}
+	sum := h.Sum(nil)
+	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum), binary.LittleEndian.Uint64(sum[8:])))
+}

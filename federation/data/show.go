@@ -1,0 +1,113 @@
+package data
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// file is the partition file.
+type file struct {
+	Clients []Client         `json:"clients"`
+	Labels  map[string][]int `json:"labels"`
+}
+
+// WriteJSON writes the partition file: who gets which indices, and the label of every index, by list: train, val (when
+// the set has one) and test, or pool.
+func WriteJSON(w io.Writer, s *Set, clients []Client) error {
+	f := file{Clients: append([]Client{}, clients...), Labels: map[string][]int{}}
+	for i := range f.Clients {
+		c := &f.Clients[i]
+		for _, l := range []*[]int{&c.Train, &c.Val, &c.Test} {
+			if *l == nil {
+				*l = []int{}
+			}
+		}
+	}
+	for _, sp := range s.Splits() {
+		f.Labels[sp.Name] = Labels(*sp.Examples)
+	}
+	return json.NewEncoder(w).Encode(f)
+}
+
+// Of returns the examples of a client.
+func (s *Set) Of(c Client) (train, val, test []Example) {
+	a, b, d := s.Train, s.Val, s.Test
+	if s.Pool != nil {
+		a, b, d = s.Pool, s.Pool, s.Pool
+	}
+	return Pick(a, c.Train), Pick(b, c.Val), Pick(d, c.Test)
+}
+
+// Counts is the number of examples of every class.
+func (s *Set) Counts(examples []Example) []int {
+	out := make([]int, len(s.Classes))
+	for _, e := range examples {
+		out[e.Label]++
+	}
+	return out
+}
+
+// widest is the largest number of classes that Table draws as columns.
+const widest = 24
+
+// Table draws who gets what: a line per client with its sizes and its training examples of every class. With more than
+// 24 classes a line names the client's number of classes and its five largest.
+func Table(s *Set, clients []Client) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	head := []string{"client", "train", "val", "test"}
+	domains := slices.ContainsFunc(clients, func(c Client) bool { return c.Domain != "" })
+	if domains {
+		head = append(head, "domain")
+	}
+	columns := len(s.Classes) <= widest
+	if columns {
+		head = append(head, s.Classes...)
+	} else {
+		head = append(head, "classes", "largest")
+	}
+	fmt.Fprintln(w, strings.Join(head, "\t")+"\t")
+	for i, c := range clients {
+		train, val, test := s.Of(c)
+		row := []string{fmt.Sprint(i), fmt.Sprint(len(train)), fmt.Sprint(len(val)), fmt.Sprint(len(test))}
+		if domains {
+			row = append(row, c.Domain)
+		}
+		counts := s.Counts(train)
+		if columns {
+			for _, n := range counts {
+				if n == 0 {
+					row = append(row, ".")
+				} else {
+					row = append(row, fmt.Sprint(n))
+				}
+			}
+		} else {
+			row = append(row, s.largest(counts, 5)...)
+		}
+		fmt.Fprintln(w, strings.Join(row, "\t")+"\t")
+	}
+	w.Flush()
+	return b.String()
+}
+
+// largest is the number of classes that occur, and the n most frequent with their counts.
+func (s *Set) largest(counts []int, n int) []string {
+	var have []int
+	for k, c := range counts {
+		if c > 0 {
+			have = append(have, k)
+		}
+	}
+	total := len(have)
+	slices.SortStableFunc(have, func(a, b int) int { return counts[b] - counts[a] })
+	var words []string
+	for _, k := range have[:min(n, total)] {
+		words = append(words, fmt.Sprintf("%s %d", s.Classes[k], counts[k]))
+	}
+	return []string{fmt.Sprint(total), strings.Join(words, ", ")}
+}
