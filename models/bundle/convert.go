@@ -1,0 +1,174 @@
+package bundle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"promptfed/models/checkpoint"
+	"promptfed/models/clip"
+)
+
+// Options of Convert. The zero value takes everything from the checkpoint.
+type Options struct {
+	Name  string // of the bundle; the name of its folder when empty
+	Vocab string // a vocabulary file or folder, where the checkpoint has none; see tokenizer.Load
+
+	// Checkpoint settles what a checkpoint does not say.
+	Checkpoint checkpoint.Options
+	// Context ends the conversion early; nil never does.
+	Context context.Context
+	// Progress, when set, is told how many of the bytes of converted weights are written.
+	Progress func(done, total int64)
+}
+
+// Convert makes a bundle at out of the checkpoint at src: anything checkpoint.Open reads that is a CLIP with a ViT image
+// tower. The bundle appears at out when it is complete; a failure leaves out as it was. An existing bundle at out is
+// replaced, any other folder with files in it is refused.
+func Convert(src, out string, o Options) (*Bundle, error) {
+	c, err := checkpoint.Open(src, o.Checkpoint)
+	if err != nil {
+		return nil, oneLine(err)
+	}
+	defer c.Close()
+	w, err := checkpoint.CLIP(c)
+	if err != nil {
+		return nil, err
+	}
+	out, err = filepath.Abs(out)
+	if err != nil {
+		return nil, err
+	}
+	if err := apart(c, out); err != nil {
+		return nil, err
+	}
+	if o.Name == "" {
+		o.Name = filepath.Base(out)
+	}
+	if err := checkName(o.Name); err != nil {
+		return nil, err
+	}
+	if o.Context == nil {
+		o.Context = context.Background()
+	}
+	if o.Progress == nil {
+		o.Progress = func(int64, int64) {}
+	}
+	j := &conversion{Options: o, c: c, w: w}
+	if err := j.describe(); err != nil {
+		return nil, fmt.Errorf("%s: %w", src, err)
+	}
+	if err := replaceFolder(out, j.write); err != nil {
+		return nil, fmt.Errorf("%s: converting %s: %w", out, src, explain(err))
+	}
+	return Open(out)
+}
+
+// apart refuses to replace a bundle that the checkpoint lies in.
+func apart(c *checkpoint.Checkpoint, out string) error {
+	dir, err := filepath.Abs(c.Dir())
+	if err != nil {
+		return err
+	}
+	if dir == out || strings.HasPrefix(dir, out+string(filepath.Separator)) {
+		return fmt.Errorf("%s: the checkpoint lies in the folder for the bundle, %s: choose another one", c.Path(), out)
+	}
+	return nil
+}
+
+// explain says what to do about a full disk.
+func explain(err error) error {
+	if errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("%w (nothing was left behind: make room, or choose another disk)", err)
+	}
+	return oneLine(err)
+}
+
+// oneLine keeps messages of other packages on one line.
+func oneLine(err error) error {
+	if !strings.Contains(err.Error(), "\n") {
+		return err
+	}
+	return errors.New(strings.Join(strings.Fields(err.Error()), " "))
+}
+
+// conversion is one run of Convert.
+type conversion struct {
+	Options
+	c *checkpoint.Checkpoint
+	w *checkpoint.Weights
+	m Manifest
+}
+
+// describe fills in all of the manifest that needs no file.
+func (j *conversion) describe() error {
+	a := j.w.Arch
+	if a.Kind != checkpoint.ViT {
+		return fmt.Errorf("a CLIP with a ResNet image tower (%s): recognised, but this version runs ViT towers only; convert a ViT-B/32 or ViT-B/16", a.Name())
+	}
+	for _, t := range []struct {
+		what string
+		checkpoint.Transformer
+	}{{"text", a.Text}, {"image", a.Vision}} {
+		if t.MLP != 4*t.Width {
+			return fmt.Errorf("the feed-forward layers of the %s tower have %d units, this version runs those of 4 x %d only", t.what, t.MLP, t.Width)
+		}
+	}
+	j.m = Manifest{
+		Version: manifestVersion, Name: j.Name, Architecture: a.Name(), Source: string(j.c.Format()),
+		TextWidth: a.Text.Width, JointDim: a.EmbedDim, ImageSize: a.ImageSize, Context: a.Context,
+		LogitScale: a.LogitScale, LogScale: math.Log(a.LogitScale), TokenizerFile: tokenizerFile,
+		Text: clip.TextArch{Width: a.Text.Width, Layers: a.Text.Layers, Heads: a.Text.Heads, Context: a.Context,
+			Joint: a.EmbedDim, Activation: a.Text.Activation, Eps: a.Text.Epsilon},
+		Vision: clip.VisionArch{Width: a.Vision.Width, Layers: a.Vision.Layers, Heads: a.Vision.Heads, Patch: a.Patch,
+			Image: a.ImageSize, Joint: a.EmbedDim, Activation: a.Vision.Activation, Eps: a.Vision.Epsilon},
+		Files: map[string]File{}, Notes: a.Warnings,
+	}
+	if err := j.m.checkTowers(); err != nil {
+		return err
+	}
+	return j.preprocessing()
+}
+
+// write fills the folder of the bundle.
+func (j *conversion) write(dir string) error {
+	if err := j.vocabulary(dir); err != nil {
+		return err
+	}
+	if err := j.weights(dir); err != nil {
+		return err
+	}
+	image, err := imageModel(j.m.Vision, table(j.m.Weights))
+	if err != nil {
+		return err
+	}
+	text, err := textModel(j.m.Text, table(j.m.Weights))
+	if err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(dir, ImageFile), image); err != nil {
+		return err
+	}
+	if err := writeFile(filepath.Join(dir, TextFile), text); err != nil {
+		return err
+	}
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		if j.m.Files[e.Name()], err = hashFile(j.Context, filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return j.m.write(filepath.Join(dir, ManifestFile))
+}
+
+func (j *conversion) note(format string, a ...any) {
+	j.m.Notes = append(j.m.Notes, fmt.Sprintf(format, a...))
+}

@@ -1,0 +1,201 @@
+package bundle
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"promptfed/models/clip"
+	"promptfed/models/preprocess"
+)
+
+// manifestVersion is the form of bundle.json that this program writes and reads.
+const manifestVersion = 1
+
+// Manifest is bundle.json.
+type Manifest struct {
+	Version       int                   `json:"bundle"`          // of this form: 1
+	Name          string                `json:"name"`            // what configurations call the backbone
+	Architecture  string                `json:"architecture"`    // in the field's style, such as ViT-B/16; for people
+	Source        string                `json:"source"`          // format of the checkpoint; for people
+	TextWidth     int                   `json:"text_width"`      // w, of the text tower's tokens and so of prompts
+	JointDim      int                   `json:"joint_dim"`       // D, of the features of images and texts
+	ImageSize     int                   `json:"image_size"`      // S, pixels on a side
+	Context       int                   `json:"context_length"`  // L, tokens of a text, SOS and EOT included
+	LogitScale    float64               `json:"logit_scale"`     // exp of the trained parameter: 100 in OpenAI's models
+	LogScale      float64               `json:"logit_scale_log"` // the trained parameter itself, log of logit_scale
+	Preprocess    preprocess.Preprocess `json:"preprocess"`
+	TokenizerFile string                `json:"tokenizer"`
+	Text          clip.TextArch         `json:"text"`
+	Vision        clip.VisionArch       `json:"vision"`
+	Tokens        Place                 `json:"token_embedding"` // [vocabulary,w]
+	Weights       map[string]Place      `json:"weights"`         // of both towers, by the names that clip.Weights lists
+	Files         map[string]File       `json:"files"`           // all files of the folder but bundle.json
+	Notes         []string              `json:"notes,omitempty"`
+}
+
+// Place is where the elements of a tensor lie, row by row and little-endian, in a file of the bundle.
+type Place struct {
+	File   string `json:"file"`
+	Offset int64  `json:"offset"` // bytes
+	Length int64  `json:"length"` // bytes
+	DType  string `json:"dtype"`  // F32
+	Shape  []int  `json:"shape"`
+}
+
+// File is what is known of a file.
+type File struct {
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"` // hex
+}
+
+const (
+	maxManifest = 16 << 20 // bytes of bundle.json
+	maxExtent   = 1 << 20  // of any size in it
+)
+
+func readManifest(path string) (Manifest, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return Manifest{}, fmt.Errorf("%s is not a bundle: it has no %s; make one of a checkpoint with promptfed convert", filepath.Dir(path), ManifestFile)
+	}
+	if err != nil {
+		return Manifest{}, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
+	if err != nil {
+		return Manifest{}, err
+	}
+	m, err := parseManifest(data)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// parseManifest decodes bundle.json and checks all that can be checked without the other files.
+func parseManifest(data []byte) (Manifest, error) {
+	var m Manifest
+	if len(data) > maxManifest {
+		return m, fmt.Errorf("more than %d bytes: not a bundle", maxManifest)
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&m); err != nil {
+		return m, fmt.Errorf("not the JSON of a bundle: %w", err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return m, errors.New("not the JSON of a bundle: text follows it")
+	}
+	return m, m.check()
+}
+
+func (m Manifest) check() error {
+	if m.Version != manifestVersion {
+		return fmt.Errorf("bundle version %d, this program reads version %d: convert the checkpoint again", m.Version, manifestVersion)
+	}
+	if err := checkName(m.Name); err != nil {
+		return err
+	}
+	if err := m.checkTowers(); err != nil {
+		return err
+	}
+	if err := m.Preprocess.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case m.Preprocess.Size != m.Vision.Image:
+		return fmt.Errorf("preprocessing makes images of %d pixels, the image tower takes %d", m.Preprocess.Size, m.Vision.Image)
+	case !(m.LogitScale > 0) || math.IsInf(m.LogitScale, 0) || math.Abs(math.Log(m.LogitScale)-m.LogScale) > 1e-4:
+		return fmt.Errorf("logit_scale %g must be positive and the exponential of logit_scale_log %g", m.LogitScale, m.LogScale)
+	}
+	for name, f := range m.Files {
+		if name == ManifestFile || checkName(name) != nil {
+			return fmt.Errorf("files: %q is not the name of a file in the bundle", name)
+		}
+		if f.Size < 0 || len(f.SHA256) != 64 {
+			return fmt.Errorf("files: %s has size %d and SHA-256 %q", name, f.Size, f.SHA256)
+		}
+	}
+	for _, name := range []string{ImageFile, TextFile, m.TokenizerFile} {
+		if _, ok := m.Files[name]; !ok {
+			return fmt.Errorf("files: %q is not listed", name)
+		}
+	}
+	return m.checkWeights()
+}
+
+// checkName refuses names that could not be the name of a file.
+func checkName(name string) error {
+	if name == "" || name == "." || name == ".." || len(name) > 200 || strings.ContainsAny(name, "/\\:\x00\n") || !filepath.IsLocal(name) {
+		return fmt.Errorf("name %.60q: use letters, digits and dashes, as for a file", name)
+	}
+	return nil
+}
+
+func (m Manifest) checkTowers() error {
+	t, v := m.Text, m.Vision
+	for _, n := range []int{t.Width, t.Layers, t.Heads, t.Context, t.Joint, v.Width, v.Layers, v.Heads, v.Patch, v.Image, v.Joint} {
+		if n > maxExtent {
+			return fmt.Errorf("a size of %d is above the limit of %d", n, maxExtent)
+		}
+	}
+	if err := t.Check(); err != nil {
+		return err
+	}
+	if err := v.Check(); err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		what      string
+		have, got int
+	}{{"text_width", m.TextWidth, t.Width}, {"joint_dim", m.JointDim, t.Joint}, {"joint_dim", m.JointDim, v.Joint},
+		{"image_size", m.ImageSize, v.Image}, {"context_length", m.Context, t.Context}} {
+		if s.have != s.got {
+			return fmt.Errorf("%s is %d, but the towers say %d", s.what, s.have, s.got)
+		}
+	}
+	return nil
+}
+
+// checkFiles compares the files in a folder with what the manifest says of them.
+func (m Manifest) checkFiles(dir string) error {
+	for _, name := range m.fileNames() {
+		path := filepath.Join(dir, name)
+		st, err := os.Stat(path)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return fmt.Errorf("%s is missing, but %s lists it: convert the checkpoint again", path, ManifestFile)
+		case err != nil:
+			return err
+		case !st.Mode().IsRegular():
+			return fmt.Errorf("%s is not a file", path)
+		case st.Size() != m.Files[name].Size:
+			return fmt.Errorf("%s has %d bytes, %s says %d: the file is cut short or was changed; convert the checkpoint again",
+				path, st.Size(), ManifestFile, m.Files[name].Size)
+		}
+	}
+	return nil
+}
+
+func (m Manifest) fileNames() []string { return slices.Sorted(maps.Keys(m.Files)) }
+
+func (m Manifest) write(path string) error {
+	if err := m.check(); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	data, err := json.MarshalIndent(m, "", " ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return writeFile(path, append(data, '\n'))
+}

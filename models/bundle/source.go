@@ -1,0 +1,140 @@
+package bundle
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"promptfed/models/checkpoint"
+	"promptfed/models/preprocess"
+	"promptfed/models/tokenizer"
+)
+
+// preprocessing takes over what the checkpoint says of its pixels, OpenAI's values where it says nothing.
+func (j *conversion) preprocessing() error {
+	cfg, err := j.c.Preprocessor()
+	if err != nil {
+		return err
+	}
+	p := preprocess.CLIP(j.m.ImageSize)
+	if cfg != nil {
+		data, err := json.Marshal(cfg)
+		if err != nil {
+			return err
+		}
+		if j.c.Format() == checkpoint.OpenCLIP {
+			p, err = preprocess.FromOpenCLIP(data, j.m.ImageSize)
+		} else {
+			p, err = preprocess.FromHF(data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if p.Size != j.m.ImageSize {
+		j.note("the preprocessing makes images of %d pixels, but the image tower takes %d, which is used", p.Size, j.m.ImageSize)
+		p.Size = j.m.ImageSize
+	}
+	j.m.Preprocess = p
+	return nil
+}
+
+// vocabulary writes tokenizer.json.
+func (j *conversion) vocabulary(dir string) error {
+	path := j.Vocab
+	if path == "" {
+		for _, name := range []string{"tokenizer.json", "vocab.json"} {
+			if path = j.c.File(name); path != "" {
+				break
+			}
+		}
+	}
+	if path == "" {
+		return fmt.Errorf("the checkpoint has no vocabulary: add --vocab bpe_simple_vocab_16e6.txt.gz (OpenAI's file), or --vocab FOLDER with tokenizer.json or vocab.json and merges.txt")
+	}
+	t, err := tokenizer.Load(path)
+	if err != nil {
+		return err
+	}
+	rows := j.w.Arch.Vocab
+	switch n := t.VocabSize(); {
+	case n > rows:
+		return fmt.Errorf("%s has %d tokens, but the checkpoint embeds %d: it is the vocabulary of another model", path, n, rows)
+	case n < rows && !strings.HasSuffix(path, ".json"):
+		// A list of merges is numbered by counting, so with merges missing every later token would get a wrong number.
+		return fmt.Errorf("%s makes %d tokens, but the checkpoint embeds %d: it is cut short, or the vocabulary of another model", path, n, rows)
+	case n < rows:
+		j.note("the checkpoint embeds %d tokens, of which the vocabulary has %d", rows, n)
+	}
+	return fill(filepath.Join(dir, tokenizerFile), t.Write)
+}
+
+// weights links the checkpoint's weights into the folder, or converts them.
+func (j *conversion) weights(dir string) error {
+	items := collect(j.w, false)
+	if files := inPlace(items); files != nil {
+		return j.link(dir, items, files)
+	}
+	items = collect(j.w, true)
+	total := int64(0)
+	for _, it := range items {
+		total += bytesOf(it.from)
+	}
+	places, err := pour(j.Context, filepath.Join(dir, weightsFile), weightsFile, items, func(done int64) { j.Progress(done, total) })
+	if err != nil {
+		return err
+	}
+	j.split(places)
+	return nil
+}
+
+func bytesOf(h *checkpoint.Handle) int64 {
+	n := int64(4)
+	for _, d := range h.Shape {
+		n *= int64(d)
+	}
+	return n
+}
+
+// inPlace lists the files that hold every item as float32 in a .safetensors file; nil when that is not so. Pickles would do
+// for ONNX Runtime as well, but a bundle is to hold nothing that can run.
+func inPlace(items []item) []string {
+	var files []string
+	for _, it := range items {
+		h := it.from
+		if h.File == "" || h.DType != "F32" || !strings.HasSuffix(h.File, ".safetensors") {
+			return nil
+		}
+		if !slices.Contains(files, h.File) {
+			files = append(files, h.File)
+		}
+	}
+	return files
+}
+
+func (j *conversion) link(dir string, items []item, files []string) error {
+	for _, path := range files {
+		copied, err := link(j.Context, path, filepath.Join(dir, filepath.Base(path)))
+		if err != nil {
+			return err
+		}
+		if copied {
+			j.note("%s was copied, because it cannot be linked from where it is", filepath.Base(path))
+		}
+	}
+	places := map[string]Place{}
+	for _, it := range items {
+		h := it.from
+		places[it.name] = Place{File: filepath.Base(h.File), Offset: h.Offset, Length: h.Length, DType: h.DType, Shape: h.Shape}
+	}
+	j.split(places)
+	return nil
+}
+
+func (j *conversion) split(places map[string]Place) {
+	j.m.Tokens = places[tokensName]
+	delete(places, tokensName)
+	j.m.Weights = places
+}

@@ -1,0 +1,93 @@
+package bundle
+
+import (
+	"fmt"
+	"strings"
+
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
+)
+
+// maxSuffixes bounds the class lists whose embeddings are kept.
+const maxSuffixes = 16
+
+// Prompts adds the text tower to g: for each prompt the features [C,D] of all classes, not normalised. The text of a class
+// is its name and a full stop behind the prompt. With the name at the end (the default) this is the exact cheap form,
+// all prompts in one pass; with the name in the middle or in front it is the plain form.
+//
+// A class that does not fit the context behind its prompt is an error that names the class and both lengths.
+func (b *Bundle) Prompts(g *graph.Graph, classes []string, prompts []clip.Prompt) ([]graph.Node, error) {
+	s, err := b.classTokens(classes)
+	if err != nil {
+		return nil, err
+	}
+	out := clip.Text{TextArch: b.Text}.Prompts(g, b.Weights(), s, prompts)
+	if err := g.Err(); err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
+	}
+	return out, nil
+}
+
+// Sentences adds the features [N,D] of whole texts, not normalised.
+func (b *Bundle) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
+	t, err := b.Tokenizer()
+	if err != nil {
+		return graph.Node{}, err
+	}
+	ids := make([][]int, len(texts))
+	for i, text := range texts {
+		inner, err := t.Encode(text)
+		if err != nil {
+			return graph.Node{}, fmt.Errorf("bundle %s: %w", b.Name, err)
+		}
+		ids[i] = append(append([]int{t.SOS()}, inner...), t.EOT())
+		if len(ids[i]) > b.Text.Context {
+			return graph.Node{}, fmt.Errorf("bundle %s: text %.60q takes %d tokens with start and end, the context has %d: shorten it",
+				b.Name, text, len(ids[i]), b.Text.Context)
+		}
+	}
+	n := clip.Text{TextArch: b.Text}.Sequences(g, b.Weights(), ids, b.Embed)
+	if err := g.Err(); err != nil {
+		return n, fmt.Errorf("bundle %s: %w", b.Name, err)
+	}
+	return n, nil
+}
+
+// ClassTokens are the tokens [name . EOT] of each class.
+func (b *Bundle) ClassTokens(classes []string) ([][]int, error) {
+	t, err := b.Tokenizer()
+	if err != nil {
+		return nil, err
+	}
+	ids := make([][]int, len(classes))
+	for c, name := range classes {
+		if ids[c], err = t.Encode(name + "."); err != nil {
+			return nil, fmt.Errorf("bundle %s: class %.60q: %w", b.Name, name, err)
+		}
+		ids[c] = append(ids[c], t.EOT())
+	}
+	return ids, nil
+}
+
+// classTokens looks up the embeddings of a list of classes, or gives those of the last time, so that graphs intern them.
+func (b *Bundle) classTokens(classes []string) (*clip.Suffixes, error) {
+	ids, err := b.ClassTokens(classes)
+	if err != nil {
+		return nil, err
+	}
+	key := strings.Join(classes, "\x00")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s, ok := b.suffixes[key]; ok {
+		return s, nil
+	}
+	s, err := clip.NewSuffixes(classes, ids, b.tokens.SOS(), b.Text.Width, b.Embed)
+	if err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
+	}
+	if len(b.suffixes) >= maxSuffixes {
+		clear(b.suffixes)
+	}
+	b.suffixes[key] = s
+	return s, nil
+}
