@@ -2,6 +2,7 @@ package ort
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -45,5 +46,10 @@ func Library() (path, version string, err error) {
 	return environment.path, environment.version, nil
 }
 
-// oneLine is the text of an error of ONNX Runtime with its line breaks folded.
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+// sourcePlace is where in ONNX Runtime's own source an error arose, which says nothing to a user.
+var sourcePlace = regexp.MustCompile(`\S+\.(cc|h):\d+ .*?\[ONNXRuntimeError\] : \d+ : \w+ : `)
+
+// oneLine is the text of an error of ONNX Runtime with its line breaks folded and its source places dropped.
+func oneLine(err error) string {
+	return sourcePlace.ReplaceAllString(strings.Join(strings.Fields(err.Error()), " "), "")
+}

@@ -3,6 +3,7 @@ package ort_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,6 +91,9 @@ func TestCUDAAbsent(t *testing.T) {
 	_, err := ort.NewSession(linear(t), ort.Options{Provider: ort.CUDA})
 	if err == nil {
 		t.Skip("this library has a CUDA provider")
+	}
+	if strings.Contains(err.Error(), ".cc:") {
+		t.Errorf("the error names ONNX Runtime's source: %v", err)
 	}
 	wantError(t, err, "provider cuda cannot be had from", "install Microsoft's GPU build", ort.LibraryVariable, "or use provider cpu")
 	s := open(t, linear(t), ort.Options{Provider: ort.Auto, MemoryLimit: 1 << 30})
