@@ -263,6 +263,11 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s: %+v", c.config, a)
 		}
 	}
+	oc := renamed(t, "testdata/openclip", func(n string) string { return n })
+	ckpt, _ := FromMap(OpenCLIP, oc, config(t, `{"model_cfg":{"quick_gelu":true,"vision_cfg":{"head_width":6,"norm_kwargs":{"eps":1e-6}},"text_cfg":{}}}`), Options{})
+	if a, err := Detect(ckpt); err != nil || a.Vision.Heads != 2 || a.Text.Heads != 8 || a.Vision.Epsilon != 1e-6 || a.Text.Epsilon != 1e-5 || a.Text.Activation != QuickGELU {
+		t.Errorf("%+v %v", a, err)
+	}
 	n := json.Number("x")
 	if _, err := setting(map[string]any{"k": n}, "k", 1); err == nil {
 		t.Error("a number that is none")

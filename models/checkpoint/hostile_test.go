@@ -74,7 +74,7 @@ func opening(t testing.TB, data []byte) error {
 func TestHostilePickles(t *testing.T) {
 	sixteen := strings.Repeat("\x00", 16)
 	for _, c := range []struct{ name, pickle, want string }{
-		{"os.system", "\x80\x02cos\nsystem\n" + str("touch /tmp/x") + "\x85R.", `asks for the global "os.system"`},
+		{"os.system", "\x80\x02cos\nsystem\n" + str("true") + "\x85R.", `asks for the global "os.system"`},
 		{"os.system, protocol 4", "\x80\x04" + str("os") + str("system") + "\x93.", `asks for the global "os.system"`},
 		{"old instance", "(" + str("ls") + "iposix\nsystem\n.", `asks for the global "posix.system"`},
 		{"eval", "\x80\x02cbuiltins\neval\n.", `asks for the global "builtins.eval"`},

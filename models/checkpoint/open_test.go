@@ -192,6 +192,33 @@ func copyDir(t *testing.T, from string) string {
 	return dir
 }
 
+// Hub repositories hold several formats side by side.
+func TestFolderWithBoth(t *testing.T) {
+	for _, c := range []struct {
+		from, add, as, config string
+		want                  Format
+	}{
+		{"openclip", "huggingface/model.safetensors", "model.safetensors", `{"model_type":"clip"}`, HuggingFace},
+		{"openclip", "huggingface/model.safetensors", "model.safetensors", `{"architecture":"vit_base"}`, OpenCLIP},
+		{"openclip", "huggingface/model.safetensors", "open_clip_model.safetensors", `{"model_type":"clip"}`, OpenCLIP},
+		{"huggingface", "openclip/open_clip_pytorch_model.bin", "open_clip_pytorch_model.bin", `{"model_type":"clip"}`, HuggingFace},
+	} {
+		dir := copyDir(t, "testdata/"+c.from)
+		b, err := os.ReadFile("testdata/" + c.add)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string][]byte{c.as: b, "config.json": []byte(c.config), "open_clip_config.json": []byte("{}")} {
+			if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := open(t, dir, Options{}).Format(); got != c.want {
+			t.Errorf("%s beside %s, config %s: read as %s, want %s", c.as, c.from, c.config, got, c.want)
+		}
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	write := func(name, text string) func(string) string {
 		return func(dir string) string {
@@ -230,6 +257,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"LFS pointer", write("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid"), "git lfs pull"},
 		{"truncated archive", cut("openai.pt", 60), "truncated"},
 		{"truncated legacy", cut("legacy.pt", 90), "truncated"},
+		{"truncated legacy storage", cut("legacy.pt", 99), "are left; the file is truncated"},
 		{"truncated legacy pickle", cut("legacy.pt", 20), "truncated"},
 		{"truncated safetensors", cut("huggingface/model.safetensors", 90), "truncated"},
 		{"safetensors of 5 bytes", write("x.safetensors", "12345"), "too short"},

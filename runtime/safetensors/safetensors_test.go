@@ -192,6 +192,7 @@ func TestRefuses(t *testing.T) {
 		{"size mismatch", file(one("F32", "[2]", "[0,4]"), 4), "needs 8 bytes"},
 		{"overflow", file(one("F32", "[4294967296,4294967296]", "[0,0]"), 0), "overflows"},
 		{"overflow beside zero", file(one("F32", "[4294967296,4294967296,0]", "[0,0]"), 0), "overflows"},
+		{"overflow after zero", file(one("F32", "[0,4294967296,4294967296]", "[0,0]"), 0), "overflows"},
 		{"dimension beyond int64", file(one("F32", "[9223372036854775808]", "[0,0]"), 0), "bad entry"},
 		{"beyond file", file(one("F32", "[2]", "[0,8]"), 4), "truncated"},
 		{"bytes left", file(one("F32", "[1]", "[0,4]"), 5), "follow the last tensor"},
