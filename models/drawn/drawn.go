@@ -26,12 +26,16 @@ type Sample struct {
 	style   Style
 }
 
-func figures() []figure { return slices.Concat(plain, nature, things) }
+// figures is the one table of objects; known are the names of objects and patterns.
+var (
+	figures = slices.Concat(plain, nature, things)
+	known   = slices.Concat(Classes(), Textures())
+)
 
 // Classes are the names of the objects, in a fixed order.
 func Classes() []string {
 	var out []string
-	for _, f := range figures() {
+	for _, f := range figures {
 		out = append(out, f.name)
 	}
 	return out
@@ -58,9 +62,9 @@ func Domains() []string {
 // New draws the attributes of a sample of the class in the domain. Seeds are independent of each other across classes
 // and domains. An unknown class or domain is an error that lists the known ones.
 func New(class, domain string, seed uint64, style Style) (Sample, error) {
-	if !slices.Contains(Classes(), class) && !slices.Contains(Textures(), class) {
+	if !slices.Contains(known, class) {
 		return Sample{}, fmt.Errorf("drawn: no class %q: take one of %s", class,
-			strings.Join(slices.Concat(Classes(), Textures()), ", "))
+			strings.Join(known, ", "))
 	}
 	d, ok := domainOf(domain)
 	if !ok {

@@ -74,7 +74,7 @@ func (v *scene) lay(rng *rand.Rand) {
 		period = size * (0.12 + 0.14*rng.Float64())
 		v.weave.texture = t
 	} else {
-		for _, f := range figures() {
+		for _, f := range figures {
 			if f.name == v.Class {
 				f.draw(p)
 			}
