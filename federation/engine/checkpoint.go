@@ -9,10 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"promptfed/federation/method"
 	"promptfed/runtime/atomicfile"
-	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
 
@@ -36,7 +36,7 @@ func saveCheckpoint(dir string, g *method.Global, p position) error {
 	if err != nil {
 		return err
 	}
-	if err := safetensors.WriteFile(filepath.Join(dir, checkpointFile), m, map[string]string{"position": string(meta)}); err != nil {
+	if err := writeSealed(filepath.Join(dir, checkpointFile), m, map[string]string{"position": string(meta)}); err != nil {
 		return fmt.Errorf("checkpoint of round %d: %w", p.Round-1, err)
 	}
 	return nil
@@ -45,7 +45,7 @@ func saveCheckpoint(dir string, g *method.Global, p position) error {
 // loadCheckpoint reads the last committed round; ok is false when there is none yet.
 func loadCheckpoint(dir string, g *method.Global) (p position, ok bool, err error) {
 	path := filepath.Join(dir, checkpointFile)
-	m, meta, err := safetensors.ReadFile(path)
+	m, meta, err := readSealed(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return p, false, nil
 	}
@@ -55,13 +55,22 @@ func loadCheckpoint(dir string, g *method.Global) (p position, ok bool, err erro
 	if err := json.Unmarshal([]byte(meta["position"]), &p); err != nil {
 		return p, false, fmt.Errorf("cannot resume: %s has no position; was it written by promptfed run?", path)
 	}
+	if p.Round < 1 {
+		return p, false, fmt.Errorf("cannot resume: %s counts %d rounds; it must count 1 or more", path, p.Round)
+	}
 	g.Shared, g.Down, g.Kept = m.Under("shared"), m.Under("down"), m.Under("kept")
 	g.Each = map[int]tensor.Map{}
 	each := m.Under("each")
-	for id := range p.Clients {
-		if e := each.Under(strconv.Itoa(id)); len(e) > 0 {
-			g.Each[id] = e
+	for name, t := range each {
+		client, rest, _ := strings.Cut(name, "/")
+		id, err := strconv.Atoi(client)
+		if err != nil {
+			return p, false, fmt.Errorf("cannot resume: %s has a tensor each/%s, which belongs to no client", path, name)
 		}
+		if g.Each[id] == nil {
+			g.Each[id] = tensor.Map{}
+		}
+		g.Each[id][rest] = t
 	}
 	g.Round = p.Round
 	return p, true, nil
@@ -91,7 +100,7 @@ func openJournal(path string, done int, last Record) (*journal, error) {
 		j.Records = append(j.Records, last)
 	}
 	if len(j.Records) != done {
-		return nil, fmt.Errorf("cannot resume: %s has %d rounds, the checkpoint %d; start again in another folder", path, len(j.Records), done)
+		return nil, fmt.Errorf("cannot resume: %s has %d readable rounds, the checkpoint %d; put back the file or start again in another folder", path, len(j.Records), done)
 	}
 	var text []byte
 	for _, r := range j.Records {

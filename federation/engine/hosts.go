@@ -14,71 +14,68 @@ type hosts map[string]hostValue
 type hostValue struct {
 	epoch int
 	value *tensor.Tensor
+	args  []*tensor.Tensor // what it was just computed from; nil where an older value serves again
 }
 
 // compute adds the values of a program's host functions to its inputs.
-func (h hosts) compute(p *program, feed, now tensor.Map, l *method.Local, epoch int) error {
+func (h hosts) compute(p *program, in inputs, feed tensor.Map, epoch int) error {
 	for _, call := range p.hosts {
+		at := method.HostInput + "/" + call.Name
 		old, done := h[call.Name]
 		if done && (call.Func.Every == method.EveryRound || call.Func.Every == method.EveryEpoch && old.epoch == epoch) {
-			feed[method.HostInput+"/"+call.Name] = old.value
+			old.args = nil
+			h[call.Name], feed[at] = old, old.value
 			continue
 		}
-		args, err := arguments(call, now, l)
-		if err != nil {
-			return err
+		args := make([]*tensor.Tensor, len(call.Of))
+		for i, name := range call.Of {
+			if args[i] = in.find(name); args[i] == nil {
+				return fmt.Errorf("%s needs %s, which nothing provides", call.Name, name)
+			}
 		}
 		v, err := call.Func.Forward(args...)
 		if err != nil {
-			return fmt.Errorf("%s in round %d: %w", call.Name, l.Round, err)
+			return fmt.Errorf("%s: %w; %s", call.Name, err, calmer)
 		}
-		h[call.Name] = hostValue{epoch, v}
-		feed[method.HostInput+"/"+call.Name] = v
+		h[call.Name], feed[at] = hostValue{epoch, v, args}, v
 	}
 	return nil
 }
 
-func arguments(call method.HostCall, now tensor.Map, l *method.Local) ([]*tensor.Tensor, error) {
-	var args []*tensor.Tensor
-	for _, in := range call.Of {
-		kind, name, _ := strings.Cut(in, "/")
-		t := now[name]
-		if kind != method.ParamInput {
-			t = l.Received[name]
-		}
-		if t == nil {
-			return nil, fmt.Errorf("%s needs %s, which nothing provides", call.Name, in)
-		}
-		args = append(args, t)
-	}
-	return args, nil
-}
-
-// gradients gives the gradient of every parameter: what the graph computed, and what reaches it through host functions.
-func gradients(p *program, l *method.Local, out, feed tensor.Map) (tensor.Map, error) {
+// gradients gives the gradient of every parameter: what the graph computed, and what reaches it through host functions
+// that this step computed anew. An older value is a constant.
+func gradients(p *program, in inputs, out tensor.Map, host hosts) (tensor.Map, error) {
 	grads := tensor.Map{}
-	for _, in := range p.params {
-		if name, ok := strings.CutPrefix(in, method.ParamInput+"/"); ok {
-			grads[name] = out[gradOutput+in]
+	for _, name := range p.params {
+		if param, ok := strings.CutPrefix(name, method.ParamInput+"/"); ok {
+			grads[param] = out[gradOutput+name]
 		}
 	}
-	now := both(l)
 	for _, call := range p.hosts {
 		dy := out[gradOutput+method.HostInput+"/"+call.Name]
 		if call.Func.VJP == nil || dy == nil {
 			continue
 		}
-		args, err := arguments(call, now, l)
-		if err != nil {
-			return nil, err
+		var dx []*tensor.Tensor
+		if args := host[call.Name].args; args != nil {
+			var err error
+			if dx, err = call.Func.VJP(dy, args...); err != nil {
+				return nil, fmt.Errorf("gradient of %s: %w", call.Name, err)
+			}
+			if len(dx) != len(args) {
+				return nil, fmt.Errorf("gradient of %s: %d gradients for %d arguments", call.Name, len(dx), len(args))
+			}
 		}
-		dx, err := call.Func.VJP(dy, args...)
-		if err != nil {
-			return nil, fmt.Errorf("gradient of %s in round %d: %w", call.Name, l.Round, err)
-		}
-		for i, in := range call.Of {
-			if name, ok := strings.CutPrefix(in, method.ParamInput+"/"); ok && dx[i] != nil {
-				grads.Axpy(1, tensor.Map{name: dx[i]})
+		for i, name := range call.Of {
+			param, ok := strings.CutPrefix(name, method.ParamInput+"/")
+			if !ok {
+				continue
+			}
+			if grads[param] == nil {
+				grads[param] = tensor.New(in.now[param].Shape...)
+			}
+			if dx != nil && dx[i] != nil {
+				grads[param].Axpy(1, dx[i])
 			}
 		}
 	}

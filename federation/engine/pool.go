@@ -23,6 +23,10 @@ type Pool struct {
 	Encode bool
 	// Done is called after each client's turn, from any goroutine; may be nil.
 	Done func(o Order, client int)
+	// Lost tells that a client's answer to an order never arrives; nil for never. Tests are not lost.
+	Lost func(o Order, client int) bool
+	// Sent sees every answer as it is encoded, with Encode, from any goroutine; may be nil.
+	Sent func(o Order, client int, message []byte)
 
 	mu      sync.Mutex
 	pending map[int]State // of clients whose upload has not been accepted yet
@@ -31,6 +35,7 @@ type Pool struct {
 // Run gives an order to the named clients.
 func (p *Pool) Run(ctx context.Context, o Order) ([]Reply, error) {
 	replies := make([]Reply, len(o.Clients))
+	lost := make([]bool, len(o.Clients))
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(max(1, p.Workers))
 	for i, id := range o.Clients {
@@ -40,6 +45,7 @@ func (p *Pool) Run(ctx context.Context, o Order) ([]Reply, error) {
 			}
 			var err error
 			replies[i], err = p.one(ctx, p.Clients[id], o.For(id))
+			lost[i] = o.Kind != Test && p.Lost != nil && p.Lost(o, id)
 			if err == nil && p.Done != nil {
 				p.Done(o, id)
 			}
@@ -49,7 +55,13 @@ func (p *Pool) Run(ctx context.Context, o Order) ([]Reply, error) {
 	if err := eg.Wait(); err != nil {
 		return nil, err
 	}
-	return replies, nil
+	var came []Reply
+	for i, r := range replies {
+		if !lost[i] {
+			came = append(came, r)
+		}
+	}
+	return came, nil
 }
 
 func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
@@ -80,13 +92,20 @@ func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
 	default:
 		return r, fmt.Errorf("unknown order %q", o.Kind)
 	}
-	if err := checkUpload(r.Upload); err != nil {
+	up := uploadTensors(r.Upload)
+	if err := finite("upload ", up); err != nil {
 		return r, fmt.Errorf("round %d, client %d: %w", o.Round, c.ID, err)
 	}
-	up := uploadTensors(r.Upload)
 	r.Up = wire.Size(up)
 	if p.Encode {
-		back, err := roundTrip(up)
+		message, err := wire.Encode(up)
+		if err != nil {
+			return r, err
+		}
+		if p.Sent != nil {
+			p.Sent(o, c.ID, message)
+		}
+		back, err := wire.Decode(message)
 		if err != nil {
 			return r, err
 		}
@@ -156,17 +175,6 @@ func roundTrip(m tensor.Map) (tensor.Map, error) {
 		return nil, err
 	}
 	return wire.Decode(b)
-}
-
-// checkUpload refuses what would spoil the average.
-func checkUpload(u method.Upload) error {
-	all := uploadTensors(u)
-	for _, name := range all.Names() {
-		if i := all[name].Finite(); i >= 0 {
-			return fmt.Errorf("upload %s has a value that is no number at element %d; lower train.lr or set train.clip_norm", name, i)
-		}
-	}
-	return nil
 }
 
 // sortReplies puts replies in the order of clients.

@@ -29,6 +29,16 @@ const (
 	gradOutput  = "grad/"
 )
 
+// reads tells whether the program uses any of some parameters as they are now.
+func (p *program) reads(params tensor.Map) bool {
+	used := func(in string) bool {
+		name, ok := strings.CutPrefix(in, method.ParamInput+"/")
+		return ok && params[name] != nil
+	}
+	return slices.ContainsFunc(p.inputs, used) ||
+		slices.ContainsFunc(p.hosts, func(h method.HostCall) bool { return slices.ContainsFunc(h.Of, used) })
+}
+
 // compiler builds programs, once for every backbone and shape of parameters; it is safe for concurrent use.
 type compiler struct {
 	m        method.Method
@@ -54,8 +64,31 @@ func (c *compiler) close() error { return c.pool.Close() }
 func (c *compiler) step(b Backbone, task method.Task) (*program, error) {
 	return c.once("step", b, task, func(s *method.Scope) ([]graph.Output, error) {
 		loss := c.m.Loss(s, c.m.Logits(s))
+		if err := s.Graph().Err(); err != nil {
+			return nil, err
+		}
+		if err := allUsed(s, loss); err != nil {
+			return nil, err
+		}
 		return c.withGradients(b, s, loss)
 	})
+}
+
+// allUsed refuses declared parameters that the loss does not depend on: they would be averaged and never learned.
+func allUsed(s *method.Scope, loss graph.Node) error {
+	in := graph.Inputs(loss)
+	for _, p := range s.Params() {
+		name := method.ParamInput + "/" + p.Name
+		node, ok := s.Graph().InputNamed(name)
+		byHost := slices.ContainsFunc(s.Hosts(), func(h method.HostCall) bool {
+			v, ok := s.Graph().InputNamed(method.HostInput + "/" + h.Name)
+			return ok && slices.Contains(in, v) && slices.Contains(h.Of, name)
+		})
+		if !byHost && !(ok && slices.Contains(in, node)) {
+			return fmt.Errorf("parameter %q is declared by Params but the loss does not use it; use it or do not declare it", p.Name)
+		}
+	}
+	return nil
 }
 
 // score compiles the class scores.
@@ -131,6 +164,9 @@ func (c *compiler) withGradients(b Backbone, s *method.Scope, loss graph.Node) (
 	loss, err := c.lowered(b, loss)
 	if err != nil {
 		return nil, err
+	}
+	if n, ok := loss.Shape().Ints(); !ok || tensor.Size(n) != 1 {
+		return nil, fmt.Errorf("the loss has shape %v; it must be one number", loss.Shape())
 	}
 	if loss.Rank() != 0 {
 		loss = loss.Reshape()

@@ -16,6 +16,7 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/optim"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -44,6 +45,11 @@ type Settings struct {
 	Tracer  Tracer // nil for none
 	OnTurn  func(o Order, client int)
 	OnRound func(Record)
+	// Lost loses a client's answers of a round, as a client does that leaves: the round goes on with the others, and the
+	// client remembers what it did before. Nil loses none.
+	Lost func(round, client int) bool
+	// OnUpload sees every upload as it is encoded, with Encode, from any goroutine; may be nil.
+	OnUpload func(round, client int, message []byte)
 }
 
 // Result is a finished run.
@@ -66,27 +72,33 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	if err := e.check(); err != nil {
 		return nil, err
 	}
-	e.Plan.Clients = len(e.Clients)
+	plan := e.Plan
+	plan.Clients, plan.Domains = len(e.Clients), nil
 	for _, c := range e.Clients {
-		e.Plan.Domains = append(e.Plan.Domains, c.Domain)
+		plan.Domains = append(plan.Domains, c.Domain)
 	}
 	rate, err := e.Training.Schedule.New(e.Training.Optim.LR)
 	if err != nil {
 		return nil, err
 	}
-	comp := newCompiler(e.Method, e.Classes, e.Template, set.Session)
-	defer comp.close()
-	worker := &Worker{Method: e.Method, Train: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, c: comp}
+	worker := NewWorker(e, set)
+	defer worker.Close()
 	store := NewStore("")
 	if set.Dir != "" {
 		dir := filepath.Join(set.Dir, CheckFolder)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, fmt.Errorf("run folder: %w", err)
+			return nil, fmt.Errorf("run folder: %w; choose another --out", err)
 		}
 		store = NewStore(dir)
 	}
-	server := &Server{Method: e.Method, Plan: e.Plan, Rate: rate, Tracer: set.Tracer, c: comp,
-		Cohort: &Pool{Worker: worker, Clients: e.Clients, Workers: set.Workers, Store: store, Encode: set.Encode, Done: set.OnTurn}}
+	pool := &Pool{Worker: worker, Clients: e.Clients, Workers: set.Workers, Store: store, Encode: set.Encode, Done: set.OnTurn}
+	if set.Lost != nil {
+		pool.Lost = func(o Order, client int) bool { return set.Lost(o.Round, client) }
+	}
+	if set.OnUpload != nil {
+		pool.Sent = func(o Order, client int, message []byte) { set.OnUpload(o.Round, client, message) }
+	}
+	server := &Server{Method: e.Method, Cohort: pool, Plan: plan, Rate: rate, Tracer: set.Tracer, c: worker.c}
 	if err := server.start(worker.task(e.Clients[0], len(e.Clients))); err != nil {
 		return nil, err
 	}
@@ -123,13 +135,35 @@ func (e *Experiment) check() error {
 		return fmt.Errorf("train.rounds, train.epochs and train.batch are %d, %d and %d; each must be 1 or more",
 			e.Plan.Rounds, e.Training.Epochs, e.Training.Batch)
 	}
+	if p := e.Plan.Participation; !(p >= 0 && p <= 1) {
+		return fmt.Errorf("participation is %v; it must lie above 0 and at most at 1 (0 counts as 1)", p)
+	}
+	if len(e.Classes) == 0 {
+		return errors.New("the experiment has no classes")
+	}
+	if _, err := optim.New(e.Training.Optim); err != nil {
+		return err
+	}
 	first := map[string]string{}
-	for _, c := range e.Clients {
+	backbones := map[string]Backbone{}
+	for i, c := range e.Clients {
+		if c.ID != i {
+			return fmt.Errorf("client %d stands at place %d; clients must be numbered from 0 in order", c.ID, i)
+		}
+		if b, ok := backbones[c.Backbone.Name()]; ok && b != c.Backbone {
+			return fmt.Errorf("client %d: another backbone is called %s too; give one of them another name", c.ID, c.Backbone.Name())
+		}
+		backbones[c.Backbone.Name()] = c.Backbone
 		if c.Train.Len() == 0 {
 			return fmt.Errorf("client %d has no training data; use fewer clients or another partition", c.ID)
 		}
 		if c.Test.Len() == 0 {
 			return fmt.Errorf("client %d has no test data; use fewer clients or another partition", c.ID)
+		}
+		for _, y := range slices.Concat(c.Train.Labels(), c.Test.Labels()) {
+			if y < 0 || y >= int64(len(e.Classes)) {
+				return fmt.Errorf("client %d has label %d, but there are %d classes", c.ID, y, len(e.Classes))
+			}
 		}
 		t := c.Backbone.Task()
 		t.Client, t.Clients, t.Classes = c.ID, len(e.Clients), len(e.Classes)
@@ -167,7 +201,18 @@ func (e *Experiment) resume(set Settings, server *Server, store *Store) (*journa
 	dir := filepath.Join(set.Dir, CheckFolder)
 	rounds := filepath.Join(set.Dir, RoundsFile)
 	if !set.Resume {
+		if _, err := os.Stat(filepath.Join(dir, checkpointFile)); err == nil {
+			return nil, fmt.Errorf("%s holds a run already; add --resume to go on with it, or choose another --out", set.Dir)
+		}
 		return openJournal(rounds, 0, Record{})
+	}
+	for _, where := range []string{set.Dir, dir} { // what a killed run was about to write
+		entries, _ := os.ReadDir(where)
+		for _, f := range entries {
+			if strings.HasPrefix(f.Name(), ".") && strings.HasSuffix(f.Name(), ".tmp") {
+				os.Remove(filepath.Join(where, f.Name()))
+			}
+		}
 	}
 	pos, ok, err := loadCheckpoint(dir, &server.Global)
 	if err != nil {
@@ -196,7 +241,10 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 		return err
 	}
 	store.sweep()
-	return j.add(rec)
+	if err := j.add(rec); err != nil {
+		return fmt.Errorf("round %d is done, but its line could not be written: %w; add --resume to go on", rec.Round, err)
+	}
+	return nil
 }
 
 func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (*Result, error) {

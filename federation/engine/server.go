@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -74,12 +75,16 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	for _, q := range s.Method.Surveys(g.Round) {
 		ask := order
 		ask.Kind, ask.Survey, ask.Clients = Ask, q.Name, all(s.Plan.Clients)
+		down, kept := maps.Clone(g.Down), maps.Clone(g.Kept)
 		replies, err := s.send(ctx, ask, &rec)
 		if err == nil {
 			err = q.Digest(g, uploads(replies))
 		}
 		if err != nil {
-			return rec, fmt.Errorf("survey %s: %w", q.Name, err)
+			return rec, fmt.Errorf("round %d, survey %s: %w", g.Round, q.Name, err)
+		}
+		if s.Tracer != nil {
+			traceChanged(s.Tracer, fmt.Sprintf("r%d/survey/%s/digest", g.Round, q.Name), g, down, kept)
 		}
 		order.Down, order.Each = g.Down, g.Each
 	}
@@ -91,9 +96,17 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	}
 	for _, r := range replies {
 		rec.Loss += r.Stats.Loss / float64(len(replies))
+		if err := checkUpload(g.Shared, r.Upload); err != nil {
+			return rec, fmt.Errorf("round %d, client %d: %w", g.Round, r.Client, err)
+		}
 	}
 	if err := s.Method.Merge(g, uploads(replies)); err != nil {
 		return rec, fmt.Errorf("round %d, merge: %w", g.Round, err)
+	}
+	for _, part := range []tensor.Map{g.Shared, g.Down, g.Kept} {
+		if err := finite("", part); err != nil {
+			return rec, fmt.Errorf("round %d, merge: %w", g.Round, err)
+		}
 	}
 	if s.Tracer != nil {
 		at := fmt.Sprintf("r%d/", g.Round)
@@ -149,6 +162,36 @@ func clients(replies []Reply) []int {
 		out[i] = r.Client
 	}
 	return out
+}
+
+// checkUpload refuses what cannot be averaged with the shared parameters, or would spoil the average.
+func checkUpload(shared tensor.Map, u method.Upload) error {
+	if u.N < 1 {
+		return fmt.Errorf("the upload counts %d examples; it must count 1 or more", u.N)
+	}
+	for _, name := range shared.Names() {
+		if t := u.Shared[name]; t == nil || !t.SameShape(shared[name]) {
+			return fmt.Errorf("the upload has %v for parameter %s, which is %v; the client runs another experiment", t, name, shared[name])
+		}
+	}
+	if len(u.Shared) != len(shared) {
+		return fmt.Errorf("the upload has parameters %v, the server %v; the client runs another experiment", u.Shared.Names(), shared.Names())
+	}
+	return finite("upload ", uploadTensors(u))
+}
+
+// traceChanged records what a digest added to the server's state or replaced in it.
+func traceChanged(t Tracer, under string, g *method.Global, down, kept tensor.Map) {
+	for _, part := range [][2]tensor.Map{{g.Down, down}, {g.Kept, kept}} {
+		for name, v := range part[0] {
+			if part[1][name] != v {
+				t.Put(under+"/"+name, v)
+			}
+		}
+	}
+	for id, each := range g.Each {
+		traceAll(t, fmt.Sprintf("%s/c%d", under, id), each)
+	}
 }
 
 func traceAll(t Tracer, under string, m tensor.Map) {

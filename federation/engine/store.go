@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
 
@@ -46,7 +45,7 @@ func (s *Store) Put(round int, states map[int]State) error {
 		for id, st := range states {
 			st.put(m, strconv.Itoa(id))
 		}
-		if err := safetensors.WriteFile(s.file(round), m, nil); err != nil {
+		if err := writeSealed(s.file(round), m, nil); err != nil {
 			return fmt.Errorf("checkpoint of round %d: %w", round, err)
 		}
 	}
@@ -78,7 +77,7 @@ func (s *Store) load(rounds map[int]int) error {
 	files := map[int]tensor.Map{}
 	for id, r := range rounds {
 		if files[r] == nil {
-			m, _, err := safetensors.ReadFile(s.file(r))
+			m, _, err := readSealed(s.file(r))
 			if err != nil {
 				return fmt.Errorf("cannot resume: %w", err)
 			}

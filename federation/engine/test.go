@@ -10,50 +10,65 @@ import (
 
 // RunSurvey answers one survey.
 func (w *Worker) RunSurvey(c *Client, o Order, s State) (method.Upload, error) {
-	l := w.begin(c, o, s)
+	l, _ := w.begin(c, o, s)
 	for _, q := range w.Method.Surveys(o.Round) {
 		if q.Name != o.Survey {
 			continue
 		}
 		answer, err := q.Ask(l)
 		if err != nil {
-			return method.Upload{}, fmt.Errorf("client %d, survey %s: %w", c.ID, o.Survey, err)
+			return method.Upload{}, fmt.Errorf("round %d, client %d, survey %s: %w", o.Round, c.ID, o.Survey, err)
 		}
-		traceAt(w.Tracer, o.Round, c.ID).survey(o.Survey, answer)
+		if err := w.traceSurvey(c, o, answer); err != nil {
+			return method.Upload{}, fmt.Errorf("round %d, client %d, survey %s: %w", o.Round, c.ID, o.Survey, err)
+		}
 		return method.Upload{Client: c.ID, N: c.Train.Len(), Extra: answer}, nil
 	}
-	return method.Upload{}, fmt.Errorf("client %d: the method has no survey %q in round %d", c.ID, o.Survey, o.Round)
+	return method.Upload{}, fmt.Errorf("round %d, client %d: the method has no survey %q", o.Round, c.ID, o.Survey)
 }
 
-func (tr tracer) survey(name string, answer tensor.Map) {
-	for k, t := range answer {
-		if tr.t != nil {
-			tr.t.Put(fmt.Sprintf("r%d/survey/%s/c%d/%s", tr.round, name, tr.client, k), t)
-		}
+// traceSurvey records an answer and the rows that it was made of.
+func (w *Worker) traceSurvey(c *Client, o Order, answer tensor.Map) error {
+	if w.Tracer == nil {
+		return nil
 	}
+	rows, err := c.Train.Batch(all(c.Train.Len()), method.Rand(w.Seed, "trace"))
+	if err != nil {
+		return err
+	}
+	at := fmt.Sprintf("r%d/survey/%s/c%d", o.Round, o.Survey, c.ID)
+	traceAll(w.Tracer, at, tensor.Map{"image": rows["image"], "label": rows["label"]})
+	traceAll(w.Tracer, at, answer)
+	return nil
 }
 
 // RunTest counts right answers on a client's test data: once with the shared parameters that the server sent, once with
 // those that the client itself last trained. A client that never trained has none of its own and uses the server's.
 func (w *Worker) RunTest(ctx context.Context, c *Client, o Order, s State) (Scores, error) {
-	l := w.begin(c, o, s)
+	fail := func(err error) (Scores, error) {
+		return Scores{}, fmt.Errorf("round %d, client %d, test: %w", o.Round, c.ID, err)
+	}
+	l, s := w.begin(c, o, s)
 	p, err := w.c.score(c.Backbone, l.Task)
 	if err != nil {
-		return Scores{}, fmt.Errorf("client %d: %w", c.ID, err)
+		return fail(err)
 	}
 	r := Scores{Examples: c.Test.Len()}
 	views := []method.View{method.Merged, method.Own}
 	var logits [2]*tensor.Tensor
 	for i, v := range views {
 		if v == method.Own {
-			if len(s.Own) == 0 {
+			if !p.reads(s.Own) {
 				logits[i] = logits[0]
 				continue
 			}
 			l.Shared = s.Own
 		}
 		if logits[i], err = w.run(ctx, p, l, s, c.Test); err != nil {
-			return Scores{}, fmt.Errorf("client %d, test: %w", c.ID, err)
+			return fail(err)
+		}
+		if err := finite("", tensor.Map{"a class score": logits[i]}); err != nil {
+			return fail(err)
 		}
 	}
 	r.Global, r.Personal = right(logits[0], c.Test.Labels()), right(logits[1], c.Test.Labels())
@@ -61,10 +76,12 @@ func (w *Worker) RunTest(ctx context.Context, c *Client, o Order, s State) (Scor
 		tr := traceAt(w.Tracer, o.Round, c.ID)
 		tr.put("eval/logits", logits[w.Method.View()])
 		tr.put("eval/label", tensor.OfInts(c.Test.Labels(), c.Test.Len()))
-		if rows, err := c.Test.Batch(all(c.Test.Len()), l.Rand); err == nil {
-			tr.put("eval/image", rows["image"])
-			tr.put("eval/patches", rows["patches"])
+		rows, err := c.Test.Batch(all(c.Test.Len()), l.Rand)
+		if err != nil {
+			return fail(err)
 		}
+		tr.put("eval/image", rows["image"])
+		tr.put("eval/patches", rows["patches"])
 	}
 	return r, nil
 }

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +40,7 @@ type State struct {
 	Kept    tensor.Map // what the method kept
 }
 
-// Worker does a client's part. It is the same code behind every Cohort and safe for concurrent use.
+// Worker does a client's part. It is the same code behind every Cohort and safe for concurrent use. NewWorker makes one.
 type Worker struct {
 	Method method.Method
 	Train  Training
@@ -47,6 +49,15 @@ type Worker struct {
 
 	c *compiler
 }
+
+// NewWorker returns the client side of an experiment; Close frees its sessions. Of settings it reads Session and Tracer.
+func NewWorker(e *Experiment, set Settings) *Worker {
+	return &Worker{Method: e.Method, Train: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer,
+		c: newCompiler(e.Method, e.Classes, e.Template, set.Session)}
+}
+
+// Close frees the compiled sessions. No call may be in flight.
+func (w *Worker) Close() error { return w.c.close() }
 
 // Stats are the numbers of one client's turn.
 type Stats struct {
@@ -60,9 +71,20 @@ func (w *Worker) task(c *Client, clients int) method.Task {
 	return t
 }
 
-// begin sets up one client's turn from what the server sent and what the client remembers.
-func (w *Worker) begin(c *Client, o Order, s State) *method.Local {
-	l := &method.Local{Task: w.task(c, o.Of), Round: o.Round, Received: o.Shared, Down: tensor.Map{},
+// begin sets up one client's turn from what the server sent and what the client remembers. It gives the state with the
+// private parameters drawn that the client did not have yet.
+func (w *Worker) begin(c *Client, o Order, s State) (*method.Local, State) {
+	task := w.task(c, o.Of)
+	s.Private = maps.Clone(s.Private)
+	if s.Private == nil {
+		s.Private = tensor.Map{}
+	}
+	for _, p := range w.Method.Params(task) {
+		if p.Owner == method.Private && s.Private[p.Name] == nil {
+			s.Private[p.Name] = method.Draw(w.Seed, c.ID, p.Name, p.Shape, p.Std)
+		}
+	}
+	l := &method.Local{Task: task, Round: o.Round, Received: o.Shared, Down: tensor.Map{},
 		Shared: o.Shared.Clone(), Private: s.Private.Clone(), Kept: s.Kept.Clone(), Scalars: map[string]float64{},
 		Data: c.Train, Rand: method.Rand(w.Seed, "round", strconv.Itoa(o.Round), "client", strconv.Itoa(c.ID), o.Survey)}
 	for _, extras := range []tensor.Map{o.Down, o.Each[c.ID]} {
@@ -70,23 +92,18 @@ func (w *Worker) begin(c *Client, o Order, s State) *method.Local {
 			l.Down[k] = t
 		}
 	}
-	for _, p := range w.Method.Params(l.Task) {
-		if p.Owner == method.Private && l.Private[p.Name] == nil {
-			l.Private[p.Name] = method.Draw(w.Seed, c.ID, p.Name, p.Shape, p.Std)
-		}
-	}
 	l.Eval = func(of func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
 		return w.evalRows(c, l, s, of)
 	}
-	return l
+	return l, s
 }
 
 // RunTrain is one client's local training. It gives what to upload and what to remember if the server takes it.
 func (w *Worker) RunTrain(ctx context.Context, c *Client, o Order, s State) (method.Upload, State, Stats, error) {
 	fail := func(err error) (method.Upload, State, Stats, error) {
-		return method.Upload{}, s, Stats{}, fmt.Errorf("client %d: %w", c.ID, err)
+		return method.Upload{}, State{}, Stats{}, fmt.Errorf("round %d, client %d: %w", o.Round, c.ID, err)
 	}
-	l := w.begin(c, o, s)
+	l, s := w.begin(c, o, s)
 	p, err := w.c.step(c.Backbone, l.Task)
 	if err != nil {
 		return fail(err)
@@ -129,38 +146,62 @@ func (w *Worker) steps(ctx context.Context, p *program, l *method.Local, s State
 	for epoch := range w.Train.Epochs {
 		order := l.Data.Order(l.Rand)
 		for _, rows := range w.Train.batches(order) {
-			if err := ctx.Err(); err != nil {
-				return Stats{}, err
-			}
-			batch, err := l.Data.Batch(rows, l.Rand)
+			loss, err := w.step(ctx, p, opt, l, s, rows, host, epoch, tr)
 			if err != nil {
-				return Stats{}, err
+				return Stats{}, fmt.Errorf("step %d: %w", l.Steps, err)
 			}
-			feed, err := w.feed(p, l, s, batch, host, epoch)
-			if err != nil {
-				return Stats{}, err
-			}
-			out, err := p.session.Run(ctx, feed)
-			if err != nil {
-				return Stats{}, err
-			}
-			grads, err := gradients(p, l, out, feed)
-			if err == nil {
-				err = w.Method.Adjust(l, grads)
-			}
-			if err != nil {
-				return Stats{}, err
-			}
-			tr.step(l.Steps, batch, p, feed, out[lossOutput], grads, l.LR)
-			if err := opt.Step(both(l), grads, l.LR); err != nil {
-				return Stats{}, fmt.Errorf("round %d, step %d: %w; lower train.lr or set train.clip_norm", l.Round, l.Steps, err)
-			}
-			tr.after(l.Steps, both(l))
-			sum += float64(out[lossOutput].Data[0])
+			sum += loss
 			l.Steps++
 		}
 	}
-	return Stats{Loss: sum / float64(max(1, l.Steps)), Steps: l.Steps}, nil
+	if l.Steps == 0 {
+		return Stats{}, fmt.Errorf("the data gave no rows in %d epochs", w.Train.Epochs)
+	}
+	return Stats{Loss: sum / float64(l.Steps), Steps: l.Steps}, nil
+}
+
+// step is one optimizer step; it gives the loss before it.
+func (w *Worker) step(ctx context.Context, p *program, opt *optim.Optimizer, l *method.Local, s State, rows []int, host hosts, epoch int, tr tracer) (float64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	batch, err := l.Data.Batch(rows, l.Rand)
+	if err != nil {
+		return 0, err
+	}
+	if err := checkBatch(batch, rows); err != nil {
+		return 0, err
+	}
+	now := both(l)
+	in := inputs{l: l, s: s, now: now, batch: batch}
+	feed, err := in.feed(p, host, epoch)
+	if err != nil {
+		return 0, err
+	}
+	out, err := p.session.Run(ctx, feed)
+	if err != nil {
+		return 0, err
+	}
+	grads, err := gradients(p, in, out, host)
+	if err == nil {
+		err = w.Method.Adjust(l, grads)
+	}
+	if err != nil {
+		return 0, err
+	}
+	tr.step(l.Steps, batch, p, feed, out[lossOutput], grads, l.LR)
+	if err := finite("the gradient of ", grads); err != nil {
+		return 0, err
+	}
+	loss := float64(out[lossOutput].Data[0])
+	if math.IsNaN(loss) || math.IsInf(loss, 0) {
+		return 0, fmt.Errorf("the loss is %v; %s", loss, calmer)
+	}
+	if err := opt.Step(now, grads, l.LR); err != nil {
+		return 0, fmt.Errorf("%w; %s", err, calmer)
+	}
+	tr.after(l.Steps, now)
+	return loss, finite("parameter ", now)
 }
 
 // batches cuts an order of rows.
@@ -186,52 +227,54 @@ func both(l *method.Local) tensor.Map {
 	return m
 }
 
-// feed collects the inputs of a program from a client's tensors and a batch.
-func (w *Worker) feed(p *program, l *method.Local, s State, batch tensor.Map, host hosts, epoch int) (tensor.Map, error) {
-	feed := tensor.Map{}
-	now := both(l)
-	for _, in := range p.inputs {
-		kind, name, _ := strings.Cut(in, "/")
-		var t *tensor.Tensor
-		switch kind {
-		case method.ParamInput:
-			t = now[name]
-		case method.ReceivedInput:
-			if t = l.Received[name]; t == nil {
-				t = s.private(name, now)
-			}
-		case method.BeforeInput:
-			if t = s.Own[name]; t == nil {
-				if t = l.Received[name]; t == nil {
-					t = s.private(name, now)
-				}
-			}
-		case method.DownInput:
-			t = l.Down[name]
-		case method.KeptInput:
-			t = l.Kept[name]
-		case method.ScalarInput:
-			if v, ok := l.Scalars[name]; ok {
-				t = tensor.Of([]float32{float32(v)}, 1)
-			}
-		case method.HostInput:
-			continue
-		default:
-			t = batch[in]
-		}
-		if t == nil {
-			return nil, fmt.Errorf("the step needs %s, which nothing provides", in)
-		}
-		feed[in] = t
-	}
-	return feed, host.compute(p, feed, now, l, epoch)
+// inputs is where the inputs of a program come from.
+type inputs struct {
+	l          *method.Local
+	s          State
+	now, batch tensor.Map
 }
 
-func (s State) private(name string, now tensor.Map) *tensor.Tensor {
-	if t := s.Private[name]; t != nil {
-		return t
+// find gives one input by its name in the graph; nil when nothing provides it.
+func (f inputs) find(in string) *tensor.Tensor {
+	kind, name, _ := strings.Cut(in, "/")
+	switch kind {
+	case method.ParamInput:
+		return f.now[name]
+	case method.ReceivedInput:
+		if t := f.l.Received[name]; t != nil {
+			return t
+		}
+		return f.s.Private[name]
+	case method.BeforeInput:
+		if t := f.s.Own[name]; t != nil {
+			return t
+		}
+		return f.find(method.ReceivedInput + "/" + name)
+	case method.DownInput:
+		return f.l.Down[name]
+	case method.KeptInput:
+		return f.l.Kept[name]
+	case method.ScalarInput:
+		if v, ok := f.l.Scalars[name]; ok {
+			return tensor.Of([]float32{float32(v)}, 1)
+		}
+		return nil
 	}
-	return now[name]
+	return f.batch[in]
+}
+
+// feed collects all inputs of a program; those of host functions are computed.
+func (f inputs) feed(p *program, host hosts, epoch int) (tensor.Map, error) {
+	feed := tensor.Map{}
+	for _, in := range p.inputs {
+		if strings.HasPrefix(in, method.HostInput+"/") {
+			continue
+		}
+		if feed[in] = f.find(in); feed[in] == nil {
+			return nil, fmt.Errorf("the method needs %s, which nothing provides", in)
+		}
+	}
+	return feed, host.compute(p, f, feed, epoch)
 }
 
 // evalRows computes a node over all training rows of a client.
@@ -249,7 +292,10 @@ func (w *Worker) run(ctx context.Context, p *program, l *method.Local, s State, 
 	if err != nil {
 		return nil, err
 	}
-	feed, err := w.feed(p, l, s, batch, hosts{}, 0)
+	if err := checkBatch(batch, nil); err != nil {
+		return nil, err
+	}
+	feed, err := inputs{l: l, s: s, now: both(l), batch: batch}.feed(p, hosts{}, 0)
 	if err != nil {
 		return nil, err
 	}

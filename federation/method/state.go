@@ -68,7 +68,7 @@ func Mean(ups []Upload, part func(Upload) tensor.Map) tensor.Map {
 	if len(ups) == 0 || total == 0 {
 		return out
 	}
-	for name, first := range part(ups[0]) {
+	for name, first := range part(ups[0]) { // each name is summed alone, so map order does not matter
 		sum := make([]float64, first.Len())
 		for _, u := range ups {
 			w := float64(u.N) / total

@@ -1,8 +1,8 @@
 package methods
 
 import (
-	"errors"
 	"fmt"
+	"math"
 
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
@@ -41,12 +41,10 @@ func newFedAPPR() layer {
 }
 
 func (m *FedAPPR) build(method.Method) (method.Method, error) {
-	err := errors.Join(m.check(), positive("hidden", m.Hidden), oneOf("disc_input", m.Input, "tokens", "mean"),
-		oneOf("start", m.From, "global", "own"))
-	if min(m.Adversary, m.Proximity, m.LR) < 0 || min(m.Warmup, m.Steps, m.Pool) < 0 {
-		err = errors.Join(err, fmt.Errorf("options lambda_a, lambda_r, disc_lr, warmup, disc_steps and pool must not be negative"))
-	}
-	return *m, err
+	return *m, all(m.check(), within("lambda_a", m.Adversary, 0, maxWeight), within("lambda_r", m.Proximity, 0, maxWeight),
+		within("warmup", m.Warmup, 0, math.MaxInt32), within("hidden", m.Hidden, 1, maxHidden),
+		oneOf("disc_input", m.Input, "tokens", "mean"), within("disc_steps", m.Steps, 0, maxSteps),
+		within("disc_lr", m.LR, 0, maxWeight), within("pool", m.Pool, 0, math.MaxInt32), oneOf("start", m.From, "global", "own"))
 }
 
 // Names of the discriminator's weights [w,hidden] and [hidden,1], and of what the server keeps.

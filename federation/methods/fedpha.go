@@ -1,7 +1,6 @@
 package methods
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -49,19 +48,20 @@ func newFedPHA() layer {
 }
 
 func (m *FedPHA) build(method.Method) (method.Method, error) {
-	err := errors.Join(positive("global_tokens", m.Global), oneOf("projector", m.Projector, linalg.Kinds()...),
+	err := all(within("global_tokens", m.Global, 1, maxTokens), within("init_std", m.Std, 0, maxWeight),
+		within("alpha", m.Alpha, -maxWeight, maxWeight), oneOf("projector", m.Projector, linalg.Kinds()...),
 		oneOf("projector_grad", m.ProjectorGrad, "detach", "through"),
 		oneOf("svd_every", string(m.SVDEvery), "step", "epoch", "round"),
 		oneOf("pull", m.Pull, "sum-per-class", "mean"), oneOf("push", m.Push, "class", "scalar"),
 		oneOf("eot", m.EOT, "own", "longest"))
 	if len(m.Local) == 0 {
-		err = errors.Join(err, fmt.Errorf("option local_tokens is empty"))
+		err = all(err, fmt.Errorf("option local_tokens is empty; give one length or one per client"))
 	}
 	for _, n := range m.Local {
-		err = errors.Join(err, positive("local_tokens", n))
+		err = all(err, within("local_tokens", n, 1, maxTokens))
 	}
 	if !(m.Ratio > 0 && m.Ratio <= 1) {
-		err = errors.Join(err, fmt.Errorf("option ratio is %v; it must be above 0 and at most 1", m.Ratio))
+		err = all(err, fmt.Errorf("option ratio is %v; it must be above 0 and at most 1", m.Ratio))
 	}
 	return *m, err
 }

@@ -1,8 +1,6 @@
 package methods
 
 import (
-	"fmt"
-
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 )
@@ -20,10 +18,7 @@ func newFedProx() layer { return &FedProx{Mu: 0.5} }
 
 func (m *FedProx) build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	if m.Mu < 0 {
-		return nil, fmt.Errorf("option mu is %v; it must not be negative", m.Mu)
-	}
-	return *m, nil
+	return *m, within("mu", m.Mu, 0, maxWeight)
 }
 
 func (m FedProx) Loss(s *method.Scope, logits graph.Node) graph.Node {

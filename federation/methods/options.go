@@ -1,10 +1,13 @@
 package methods
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-viper/mapstructure/v2"
@@ -84,15 +87,68 @@ func decode(stack []Entry, layers []layer, options map[string]any) error {
 	}
 	for i, l := range layers {
 		d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
-			Result: l, TagName: "config", ErrorUnused: true, WeaklyTypedInput: true, ZeroFields: true})
+			Result: l, TagName: "config", ErrorUnused: true, WeaklyTypedInput: true, ZeroFields: true, DecodeHook: exactNumbers})
 		if err == nil {
 			err = d.Decode(own[i])
 		}
 		if err != nil {
-			return fmt.Errorf("options of %s: %s", stack[i].Name, strings.Join(strings.Fields(err.Error()), " "))
+			return fmt.Errorf("options of %s: %s", stack[i].Name, oneLine(err))
 		}
 	}
 	return nil
+}
+
+// exactNumbers refuses what weak typing would bend: 1.5 tokens, a rate that is no number, true as 1.
+func exactNumbers(from, to reflect.Type, v any) (any, error) {
+	k := to.Kind()
+	if k != reflect.Int && k != reflect.Float64 {
+		return v, nil
+	}
+	switch x := v.(type) {
+	case bool:
+		return nil, fmt.Errorf("%v is no number", x)
+	case string:
+		if k == reflect.Int {
+			n, err := strconv.Atoi(x)
+			if err != nil {
+				return nil, fmt.Errorf("%q is no whole number", x)
+			}
+			return n, nil
+		}
+		f, err := strconv.ParseFloat(x, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no number", x)
+		}
+		v = f
+	case float32:
+		v = float64(x)
+	}
+	f, ok := v.(float64)
+	switch {
+	case !ok:
+		return v, nil
+	case math.IsNaN(f) || math.IsInf(f, 0):
+		return nil, fmt.Errorf("%v is no finite number", f)
+	case k == reflect.Int && (f != math.Trunc(f) || math.Abs(f) > 1<<53):
+		return nil, fmt.Errorf("%v is no whole number", f)
+	}
+	return v, nil
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// all puts errors into one line, or gives nil when there is none.
+func all(errs ...error) error {
+	var texts []string
+	for _, err := range errs {
+		if err != nil {
+			texts = append(texts, err.Error())
+		}
+	}
+	if texts == nil {
+		return nil
+	}
+	return errors.New(strings.Join(texts, "; "))
 }
 
 func list(names []string) string {
@@ -110,10 +166,18 @@ func oneOf(option, value string, allowed ...string) error {
 	return nil
 }
 
-// positive checks a number.
-func positive[T int | float64](option string, value T) error {
-	if !(value > 0) {
-		return fmt.Errorf("option %s is %v; it must be above 0", option, value)
+// within checks a number: lo <= value <= hi.
+func within[T int | float64](option string, value, lo, hi T) error {
+	if !(value >= lo && value <= hi) {
+		return fmt.Errorf("option %s is %v; it must lie between %v and %v", option, value, lo, hi)
 	}
 	return nil
 }
+
+// Bounds that keep a slip of the pen from filling the memory.
+const (
+	maxTokens = 1024 // of a prompt; no text tower has so long a context
+	maxHidden = 1 << 16
+	maxSteps  = 1 << 20
+	maxWeight = 1e9 // of a term of a loss
+)

@@ -1,8 +1,6 @@
 package methods
 
 import (
-	"errors"
-
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 )
@@ -34,7 +32,8 @@ type Context struct {
 var defaultContext = Context{Tokens: 16, Position: "end", Std: 0.02}
 
 func (c Context) check() error {
-	return errors.Join(positive("tokens", c.Tokens), oneOf("position", c.Position, "end", "middle", "front"))
+	return all(within("tokens", c.Tokens, 1, maxTokens), oneOf("position", c.Position, "end", "middle", "front"),
+		within("init_std", c.Std, 0, maxWeight))
 }
 
 func (c Context) params(t method.Task, o method.Owner) []method.Param {
