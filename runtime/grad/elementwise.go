@@ -16,6 +16,12 @@ func ruleSub(c *Call) []node {
 
 func ruleMul(c *Call) []node {
 	out := make([]node, 2)
+	if s := c.X(1).Op(); s.Kind == "Sigmoid" && s.Domain == graph.Standard && s.In[0] == c.X(0) && c.Need(0) {
+		// x σ(x), the core of SiLU and QuickGELU: the whole slope σ + y - yσ at once, in fewer passes over memory.
+		y := c.Y()
+		out[0] = c.G().Mul(c.X(1).Add(y.Sub(y.Mul(c.X(1)))))
+		return out
+	}
 	if c.Need(0) {
 		out[0] = c.G().Mul(c.X(1))
 	}
@@ -37,20 +43,23 @@ func ruleDiv(c *Call) []node {
 	return out
 }
 
+// rulePow gives p x^(p-1) for the base, and x^p log x for the exponent, where a base of 0 counts as x^p log x = 0.
 func rulePow(c *Call) []node {
+	x, p := c.X(0), c.X(1).Cast(c.X(0).DType())
+	out := make([]node, 2)
+	if c.Need(0) {
+		power := x // of a square, which exporters write and ONNX Runtime's Pow is slow at
+		if l := c.X(1).Op().Literal(); l == nil || !l.IsScalar(2) {
+			power = x.Graph().Apply(graph.Standard, "Pow", nil, x, p.Shift(-1))
+		}
+		out[0] = c.G().Mul(p.Mul(power))
+	}
 	if c.Need(1) {
-		return c.Fail("the exponent depends on what is differentiated; only the base may")
+		zero := x.ScalarLike(0)
+		log := x.Equal(zero).Where(zero, x.Log())
+		out[1] = c.G().Mul(c.Y()).Mul(log)
 	}
-	x, p := c.X(0), c.X(1)
-	less := p.Sub(p.ScalarLike(1))
-	power := x.Graph().Apply(graph.Standard, "Pow", nil, x, less)
-	if l := p.Op().Literal(); l != nil && l.Tensor != nil && len(l.Tensor.Data) == 1 && l.Tensor.Data[0] == 2 {
-		power = x // ONNX Runtime's Pow is slow, and a square is what exporters write
-	}
-	if p.DType() != x.DType() {
-		p = p.Cast(x.DType())
-	}
-	return only(c.G().Mul(p.Mul(power)))
+	return out
 }
 
 // ruleExtreme sends the gradient of Max and Min to the inputs that attain them, in equal parts where several do.
@@ -80,14 +89,43 @@ func ruleSum(c *Call) []node {
 	return out
 }
 
+func ruleMean(c *Call) []node {
+	g := c.G().Scale(1 / float64(len(c.Op.In)))
+	out := make([]node, len(c.Op.In))
+	for i := range out {
+		out[i] = g
+	}
+	return out
+}
+
+// ruleDropout is that of inference, where dropout does nothing.
+func ruleDropout(c *Call) []node {
+	if t := c.X(2); t.OK() && (t.Op().Literal() == nil || !t.Op().Literal().IsScalar(0)) {
+		return c.Fail("training mode is not supported")
+	}
+	return only(c.G())
+}
+
+func castBack(c *Call) []node { return only(c.G().Cast(c.X(0).DType())) }
+
 func ruleWhere(c *Call) []node {
 	zero := c.G().ScalarLike(0)
 	return []node{{}, c.X(0).Where(c.G(), zero), c.X(0).Where(zero, c.G())}
 }
 
+// ruleClip passes the gradient of an element inside the bounds, and on them, to the element, and that of one outside to
+// the bound it hit.
 func ruleClip(c *Call) []node {
-	inside := c.X(0).Equal(c.Y())
-	return only(inside.Where(c.G(), c.G().ScalarLike(0)))
+	x, zero := c.X(0), c.G().ScalarLike(0)
+	out := make([]node, len(c.Op.In))
+	out[0] = x.Equal(c.Y()).Where(c.G(), zero)
+	if c.Need(1) {
+		out[1] = c.X(1).Greater(x).Where(c.G(), zero)
+	}
+	if c.Need(2) {
+		out[2] = x.Greater(c.X(2)).Where(c.G(), zero)
+	}
+	return out
 }
 
 func ruleErf(c *Call) []node {
@@ -97,6 +135,26 @@ func ruleErf(c *Call) []node {
 func ruleLeakyRelu(c *Call) []node {
 	a := float64(c.Op.Attrs.Float("alpha", 0.01))
 	return only(c.G().Mul(positive(c.X(0)).Scale(1 - a).Shift(a)))
+}
+
+func rulePRelu(c *Call) []node {
+	x, pos := c.X(0), positive(c.X(0))
+	neg := pos.Neg().Shift(1)
+	return []node{c.G().Mul(pos.Add(neg.Mul(c.X(1)))), c.G().Mul(neg).Mul(x)}
+}
+
+// ruleElu uses a e^x = y + a below zero.
+func ruleElu(c *Call) []node {
+	a := float64(c.Op.Attrs.Float("alpha", 1))
+	pos := positive(c.X(0))
+	return only(c.G().Mul(pos.Add(pos.Neg().Shift(1).Mul(c.Y().Shift(a)))))
+}
+
+// ruleHardSwish is that of x clip(x/6 + 1/2, 0, 1).
+func ruleHardSwish(c *Call) []node {
+	x := c.X(0)
+	inside := positive(x.Shift(3)).Mul(positive(x.Neg().Shift(3)))
+	return only(c.G().Mul(positive(x.Shift(-3)).Add(inside.Mul(x.Scale(1.0 / 3).Shift(0.5)))))
 }
 
 func ruleHardSigmoid(c *Call) []node {

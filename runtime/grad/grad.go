@@ -7,13 +7,15 @@ import (
 	"slices"
 
 	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
 )
 
 type node = graph.Node
 
 // Rule gives the gradient of one operator: from the gradient dy of each output (absent where nothing flows) to the
 // gradient of each input (absent where none is needed or defined). Input gradients may still have the shape that
-// broadcasting gave them; Of sums them back.
+// broadcasting gave them; the walk sums them back. A gradient that is needed and absent although the output has one is an
+// error: a rule that leaves an input out does not support it.
 type Rule func(c *Call) []node
 
 // Call is one application of a rule.
@@ -46,18 +48,22 @@ func (c *Call) Fail(format string, a ...any) []node {
 // only is a gradient of the first input alone.
 func only(dx node) []node { return []node{dx} }
 
+// flat is the rule of a function that is constant between its jumps.
+func flat(c *Call) []node { return only(zerosLike(c.X(0))) }
+
 // Of gives the gradients of a scalar with respect to each of wrt. A node that the scalar does not depend on, or only
 // behind a Detach, gets zeros.
 func Of(loss node, wrt ...node) ([]node, error) {
 	if err := loss.Graph().Err(); err != nil {
 		return nil, err
 	}
-	if s, ok := loss.Shape().Ints(); !ok || size(s) != 1 {
+	shape, ok := loss.Shape().Ints()
+	if !ok || tensor.Size(shape) != 1 {
 		return nil, fmt.Errorf("the gradient of shape %v was asked for; it must be a scalar", loss.Shape())
 	}
-	one := loss.Mul(loss.ScalarLike(0)).Shift(1)
-	if s, _ := loss.Shape().Ints(); loss.DType() == graph.Float && len(s) == 0 {
-		one = loss.Graph().Scalar(1)
+	one := loss.ScalarLike(1)
+	if len(shape) > 0 {
+		one = one.Reshape(shape...)
 	}
 	return VJP([]node{loss}, []node{one}, wrt...)
 }
@@ -68,27 +74,16 @@ func VJP(outputs, cotangents []node, wrt ...node) ([]node, error) {
 	if len(outputs) == 0 || len(outputs) != len(cotangents) || len(wrt) == 0 {
 		return nil, fmt.Errorf("%d outputs with %d cotangents and %d inputs", len(outputs), len(cotangents), len(wrt))
 	}
+	for _, n := range slices.Concat(outputs, cotangents, wrt) {
+		if err := n.Graph().Err(); err != nil {
+			return nil, err
+		}
+		if !graph.Differentiable(n.DType()) {
+			return nil, fmt.Errorf("%v holds %v: gradients are between floating-point values only", n, n.DType())
+		}
+	}
 	ops := graph.Reachable(outputs...)
-	depends := map[node]bool{}
-	for _, w := range wrt {
-		depends[w] = true
-	}
-	active := map[*graph.Op]bool{}
-	for _, op := range ops {
-		if op.Kind == "StopGradient" && op.Domain == graph.Own {
-			continue
-		}
-		for _, in := range op.In {
-			if in.OK() && depends[in] {
-				active[op] = true
-			}
-		}
-		if active[op] {
-			for _, o := range op.Out {
-				depends[o] = true
-			}
-		}
-	}
+	depends, active := flow(ops, wrt)
 	sum := map[node]node{}
 	add := func(n, d node) {
 		if old, ok := sum[n]; ok {
@@ -97,6 +92,9 @@ func VJP(outputs, cotangents []node, wrt ...node) ([]node, error) {
 		sum[n] = d
 	}
 	for i, o := range outputs {
+		if a, b := o.Shape(), cotangents[i].Shape(); !compatible(a, b) {
+			return nil, fmt.Errorf("a cotangent of shape %v for the output %v", b, o)
+		}
 		add(o, cotangents[i])
 	}
 	for _, op := range slices.Backward(ops) {
@@ -108,9 +106,14 @@ func VJP(outputs, cotangents []node, wrt ...node) ([]node, error) {
 			return nil, err
 		}
 		for i, d := range dx {
-			if d.OK() && op.In[i].OK() && depends[op.In[i]] {
-				add(op.In[i], fit(d, op.In[i]))
+			if !d.OK() || !op.In[i].OK() || !depends[op.In[i]] {
+				continue
 			}
+			d = fit(d, op.In[i])
+			if a, b := op.In[i].Shape(), d.Shape(); op.Graph().Err() == nil && !compatible(a, b) {
+				return nil, fmt.Errorf("gradient of %s: it has shape %v for input %d of shape %v", describe(op), b, i, a)
+			}
+			add(op.In[i], d)
 		}
 		if err := op.Graph().Err(); err != nil {
 			return nil, fmt.Errorf("gradient of %s: %w", op.Label(), err)
@@ -121,10 +124,32 @@ func VJP(outputs, cotangents []node, wrt ...node) ([]node, error) {
 		if d, ok := sum[w]; ok && depends[w] {
 			out[i] = d
 		} else {
-			out[i] = w.Mul(w.ScalarLike(0))
+			out[i] = zerosLike(w)
 		}
 	}
 	return out, outputs[0].Graph().Err()
+}
+
+// flow finds the values that depend on wrt in a differentiable way, and the operators between them.
+func flow(ops []*graph.Op, wrt []node) (depends map[node]bool, active map[*graph.Op]bool) {
+	depends, active = map[node]bool{}, map[*graph.Op]bool{}
+	for _, w := range wrt {
+		depends[w] = true
+	}
+	for _, op := range ops {
+		if op.Kind == "StopGradient" && op.Domain == graph.Own {
+			continue
+		}
+		for _, in := range slices.Concat(op.In, op.Uses) {
+			active[op] = active[op] || in.OK() && depends[in]
+		}
+		for _, o := range op.Out {
+			if active[op] && graph.Differentiable(o.DType()) {
+				depends[o] = true
+			}
+		}
+	}
+	return depends, active
 }
 
 func apply(op *graph.Op, sum map[node]node, depends map[node]bool) ([]node, error) {
@@ -142,14 +167,16 @@ func apply(op *graph.Op, sum map[node]node, depends map[node]bool) ([]node, erro
 	}
 	rule, ok := rules[key(op)]
 	if !ok {
-		if integer(op.Out[0].DType()) {
-			return nil, nil
-		}
 		return nil, fmt.Errorf("no gradient rule for operator %s", describe(op))
 	}
 	dx := rule(c)
 	if c.err != nil {
 		return nil, fmt.Errorf("gradient of %s: %w", describe(op), c.err)
+	}
+	for i := range op.In {
+		if c.need[i] && (i >= len(dx) || !dx[i].OK()) {
+			return nil, fmt.Errorf("gradient of %s: the gradient of its input %d is not supported", describe(op), i)
+		}
 	}
 	return dx, nil
 }
@@ -161,78 +188,11 @@ func describe(op *graph.Op) string {
 	return op.Label()
 }
 
-func integer(t graph.DType) bool {
-	return t == graph.Int64 || t == graph.Int32 || t == graph.Bool || t == graph.Uint8
-}
-
 func key(op *graph.Op) string {
 	if op.Domain == graph.Standard {
 		return op.Kind
 	}
 	return op.Domain + "." + op.Kind
-}
-
-func size(s []int) int {
-	n := 1
-	for _, d := range s {
-		n *= d
-	}
-	return n
-}
-
-// fit sums a gradient over the axes that broadcasting repeated, so that it has the shape of x.
-func fit(d, x node) node {
-	from, to := d.Shape(), x.Shape()
-	if fmt.Sprint(from) == fmt.Sprint(to) && to.Known() {
-		return d
-	}
-	if !from.Known() || !to.Known() {
-		return fitAtRun(d, x)
-	}
-	lead := len(from) - len(to)
-	if lead < 0 {
-		return d.ReshapeLike(x)
-	}
-	var axes []int
-	for i := range from {
-		switch {
-		case i < lead:
-			axes = append(axes, i)
-		case from[i] == to[i-lead]:
-		case to[i-lead].Is(1):
-			axes = append(axes, i)
-		case from[i].Static() != to[i-lead].Static(), from[i].Static():
-			return fitAtRun(d, x)
-		default:
-			return fitAtRun(d, x)
-		}
-	}
-	if len(axes) == 0 {
-		return d
-	}
-	s := d.SumKeep(axes...)
-	if lead == 0 {
-		return s
-	}
-	return s.ReshapeLike(x)
-}
-
-// fitAtRun is fit where the sizes are only known when the graph runs.
-func fitAtRun(d, x node) node {
-	g := d.Graph()
-	one := g.Ints(1)
-	pad := x.ShapeOf()
-	if d.Rank() > x.Rank() && x.Rank() >= 0 {
-		ones := make([]int, d.Rank()-x.Rank())
-		for i := range ones {
-			ones[i] = 1
-		}
-		pad = graph.Concat(0, g.Ints(ones...), pad)
-	}
-	repeated := g.Apply(graph.Standard, "And", nil, pad.Equal(one), d.ShapeOf().Greater(one))
-	axes := g.Apply(graph.Standard, "NonZero", nil, repeated).Reshape(-1)
-	s := g.Apply(graph.Standard, "ReduceSum", graph.Attrs{"keepdims": 1, "noop_with_empty_axes": 1}, d, axes)
-	return s.ReshapeLike(x)
 }
 
 // Kinds lists the operators that have a rule, sorted; operators outside the ONNX standard carry their domain.

@@ -2,61 +2,72 @@ package grad
 
 import "promptfed/runtime/graph"
 
-func reduction(c *Call, f func(g node) node) []node {
-	g, ok := spread(c, c.G())
-	if !ok {
+// reduction applies f to the gradient and the value of a reduction, both with size 1 on the axes that it took away.
+func reduction(c *Call, f func(g, y node) node) []node {
+	if c.Op.Attrs.Int("keepdims", 1) != 0 {
+		return only(f(c.G(), c.Y()))
+	}
+	axes, ok, err := c.Op.ReducedAxes()
+	if !ok || err != nil {
 		return c.Fail("the reduced axes must be known when the graph is built")
 	}
-	return only(f(g))
+	if len(axes) == 0 {
+		return only(f(c.G(), c.Y()))
+	}
+	return only(f(c.G().Unsqueeze(axes...), c.Y().Unsqueeze(axes...)))
 }
 
 func ruleReduceSum(c *Call) []node {
-	return reduction(c, func(g node) node { return expandLike(g, c.X(0)) })
+	return reduction(c, func(g, _ node) node { return expandLike(g, c.X(0)) })
 }
 
 func ruleReduceMean(c *Call) []node {
-	return reduction(c, func(g node) node { return expandLike(g.Div(count(c.X(0), g)), c.X(0)) })
+	return reduction(c, func(g, _ node) node { return expandLike(g.Div(count(c.X(0), g)), c.X(0)) })
 }
 
 // ruleReduceExtreme shares the gradient of a maximum or minimum among the elements that attain it.
 func ruleReduceExtreme(c *Call) []node {
-	y, ok := spread(c, c.Y())
-	if !ok {
-		return c.Fail("the reduced axes must be known when the graph is built")
-	}
-	return reduction(c, func(g node) node {
+	return reduction(c, func(g, y node) node {
 		hit := c.X(0).Equal(y).Cast(c.X(0).DType())
-		return g.Mul(hit).Div(sumLike(c, hit))
+		return g.Mul(hit).Div(fit(hit, y))
 	})
 }
 
-// sumLike adds up h over the axes that c's operator reduces, keeping them.
-func sumLike(c *Call, h node) node {
-	at := graph.Attrs{"keepdims": 1}
-	if a, ok := c.Op.Attrs.Ints("axes"); ok {
-		return h.SumKeep(a...)
-	}
-	return h.Graph().Apply(graph.Standard, "ReduceSum", at, h, c.X(1))
+func ruleReduceL1(c *Call) []node {
+	return reduction(c, func(g, _ node) node { return g.Mul(unary(c.X(0), "Sign")) })
 }
 
+// ruleReduceL2 is x/y, and 0 for a vector of zeros.
 func ruleReduceL2(c *Call) []node {
-	y, ok := spread(c, c.Y())
-	if !ok {
-		return c.Fail("the reduced axes must be known when the graph is built")
-	}
-	return reduction(c, func(g node) node { return c.X(0).Mul(g.Div(y)) })
+	return reduction(c, func(g, y node) node {
+		return c.X(0).Mul(g.Div(y.Add(y.Equal(y.ScalarLike(0)).Cast(y.DType()))))
+	})
 }
 
 func ruleReduceSumSquare(c *Call) []node {
-	return reduction(c, func(g node) node { return c.X(0).Mul(g).Scale(2) })
+	return reduction(c, func(g, _ node) node { return c.X(0).Mul(g).Scale(2) })
 }
 
 func ruleReduceLogSumExp(c *Call) []node {
-	y, ok := spread(c, c.Y())
-	if !ok {
-		return c.Fail("the reduced axes must be known when the graph is built")
+	return reduction(c, func(g, y node) node { return c.X(0).Sub(y).Exp().Mul(g) })
+}
+
+// count is the number of elements of x that each element of the reduced g stands for.
+func count(x, g node) node {
+	if x.Shape().Known() && g.Shape().Known() {
+		if q, ok := x.Shape().Size().Div(g.Shape().Size()); ok && q.Static() {
+			return x.ScalarLike(float64(q.N))
+		}
 	}
-	return reduction(c, func(g node) node { return c.X(0).Sub(y).Exp().Mul(g) })
+	elements := func(n node) node { return unary(n, "Size").Cast(x.DType()) }
+	return elements(x).Div(elements(g))
+}
+
+func expandLike(g, x node) node {
+	if s, ok := x.Shape().Ints(); ok {
+		return g.Expand(s...)
+	}
+	return g.Graph().Apply(graph.Standard, "Expand", nil, g, x.ShapeOf())
 }
 
 func ruleSoftmax(c *Call) []node {
@@ -70,7 +81,8 @@ func ruleLogSoftmax(c *Call) []node {
 	return only(c.G().Sub(c.Y().Exp().Mul(c.G().SumKeep(a))))
 }
 
-// ruleLayerNorm recomputes mean and deviation, so that exports without those outputs work too.
+// ruleLayerNorm takes mean and inverse deviation from the operator's optional outputs, and recomputes them where an
+// exporter left those out.
 func ruleLayerNorm(c *Call) []node {
 	x, scale := c.X(0), c.X(1)
 	if x.Rank() < 0 {
@@ -91,8 +103,13 @@ func ruleLayerNorm(c *Call) []node {
 			rest = append(rest, i)
 		}
 	}
-	d := x.Sub(x.MeanKeep(axes...))
-	inv := d.Square().MeanKeep(axes...).Shift(float64(c.Op.Attrs.Float("epsilon", 1e-5))).Sqrt().Reciprocal()
+	var d, inv node
+	if len(c.Op.Out) == 3 {
+		d, inv = x.Sub(c.Op.Out[1]), c.Op.Out[2]
+	} else {
+		d = x.Sub(x.MeanKeep(axes...))
+		inv = d.Square().MeanKeep(axes...).Shift(float64(c.Op.Attrs.Float("epsilon", 1e-5))).Sqrt().Reciprocal()
+	}
 	norm := d.Mul(inv)
 	out := make([]node, len(c.Op.In))
 	if c.Need(0) {
@@ -115,18 +132,30 @@ func sumOver(n node, axes []int) node {
 	return n.Sum(axes...)
 }
 
-// ruleBatchNorm is the inference form: a fixed scale per channel.
+// ruleBatchNorm is the inference form: a fixed mean and variance per channel.
 func ruleBatchNorm(c *Call) []node {
-	if c.Op.Attrs.Int("training_mode", 0) != 0 {
+	x, g := c.X(0), c.G()
+	switch {
+	case c.Op.Attrs.Int("training_mode", 0) != 0:
 		return c.Fail("training mode is not supported")
+	case x.Rank() < 2:
+		return c.Fail("the rank of its input is not known or below 2")
 	}
-	if c.Need(1) || c.Need(2) || c.Need(3) || c.Need(4) {
-		return c.Fail("only the gradient of its data is supported")
-	}
-	k := c.X(1).Div(c.X(4).Shift(float64(c.Op.Attrs.Float("epsilon", 1e-5))).Sqrt())
 	shape := []int{-1}
-	for range c.X(0).Rank() - 2 {
+	for range x.Rank() - 2 {
 		shape = append(shape, 1)
 	}
-	return only(c.G().Mul(k.Reshape(shape...)))
+	inv := c.X(4).Shift(float64(c.Op.Attrs.Float("epsilon", 1e-5))).Sqrt().Reciprocal()
+	out := make([]node, len(c.Op.In))
+	if c.Need(0) {
+		out[0] = g.Mul(c.X(1).Mul(inv).Reshape(shape...))
+	}
+	if c.Need(1) {
+		norm := x.Sub(c.X(3).Reshape(shape...)).Mul(inv.Reshape(shape...))
+		out[1] = g.Mul(norm).Sum(exceptChannels(x.Rank())...)
+	}
+	if c.Need(2) {
+		out[2] = g.Sum(exceptChannels(x.Rank())...)
+	}
+	return out
 }

@@ -8,12 +8,13 @@ var rules map[string]Rule
 func init() {
 	rules = map[string]Rule{
 		"Identity": func(c *Call) []node { return only(c.G()) },
-		"Dropout":  func(c *Call) []node { return only(c.G()) },
-		"Cast":     func(c *Call) []node { return only(c.G().Cast(c.X(0).DType())) },
+		"Dropout":  ruleDropout,
+		"Cast":     castBack, "CastLike": castBack,
+		"Floor": flat, "Ceil": flat, "Round": flat, "Sign": flat,
 
 		"Add": func(c *Call) []node { return []node{c.G(), c.G()} },
 		"Sub": ruleSub, "Mul": ruleMul, "Div": ruleDiv, "Pow": rulePow,
-		"Max": ruleExtreme, "Min": ruleExtreme, "Sum": ruleSum,
+		"Max": ruleExtreme, "Min": ruleExtreme, "Sum": ruleSum, "Mean": ruleMean,
 		"Where": ruleWhere, "Clip": ruleClip,
 
 		"Neg":        func(c *Call) []node { return only(c.G().Neg()) },
@@ -29,22 +30,23 @@ func init() {
 		"Sigmoid":    func(c *Call) []node { return only(c.G().Mul(c.Y().Sub(c.Y().Square()))) },
 		"Softplus":   func(c *Call) []node { return only(c.G().Mul(c.X(0).Sigmoid())) },
 		"Relu":       func(c *Call) []node { return only(c.G().Mul(positive(c.Y()))) },
-		"LeakyRelu":  ruleLeakyRelu, "HardSigmoid": ruleHardSigmoid, "Gelu": ruleGelu,
+		"LeakyRelu":  ruleLeakyRelu, "PRelu": rulePRelu, "Elu": ruleElu,
+		"HardSigmoid": ruleHardSigmoid, "HardSwish": ruleHardSwish, "Gelu": ruleGelu,
 
 		"MatMul": ruleMatMul, "Gemm": ruleGemm, graph.Microsoft + ".FusedMatMul": ruleMatMul,
 		"Einsum": ruleEinsum,
 		"Conv":   ruleConv, "ConvTranspose": ruleConvTranspose,
-		"AveragePool": ruleAveragePool, "GlobalAveragePool": ruleGlobalAveragePool,
+		"AveragePool": ruleAveragePool, "GlobalAveragePool": ruleGlobalAveragePool, "MaxPool": ruleMaxPool,
 
 		"Reshape": reshapeBack, "Flatten": reshapeBack, "Squeeze": reshapeBack, "Unsqueeze": reshapeBack,
 		"Transpose": ruleTranspose, "Expand": func(c *Call) []node { return only(c.G()) }, "Tile": ruleTile,
 		"Concat": ruleConcat, "Split": ruleSplit, "Slice": ruleSlice, "Pad": rulePad,
 		"Gather": ruleGather, "GatherND": ruleGatherND, "GatherElements": ruleGatherElements,
-		"ScatterND": ruleScatterND, "Trilu": ruleTrilu,
+		"ScatterND": ruleScatterND, "ScatterElements": ruleScatterElements, "Trilu": ruleTrilu, "CumSum": ruleCumSum,
 
 		"ReduceSum": ruleReduceSum, "ReduceMean": ruleReduceMean, "ReduceMax": ruleReduceExtreme,
 		"ReduceMin": ruleReduceExtreme, "ReduceL2": ruleReduceL2, "ReduceSumSquare": ruleReduceSumSquare,
-		"ReduceLogSumExp": ruleReduceLogSumExp,
+		"ReduceLogSumExp": ruleReduceLogSumExp, "ReduceL1": ruleReduceL1,
 
 		"Softmax": ruleSoftmax, "LogSoftmax": ruleLogSoftmax,
 		"LayerNormalization": ruleLayerNorm, "BatchNormalization": ruleBatchNorm,

@@ -1,8 +1,11 @@
 package graph
 
 import (
+	"crypto/sha256"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -38,12 +41,15 @@ func (d Dim) String() string {
 // Mul is the product of two dimensions.
 func (d Dim) Mul(e Dim) Dim {
 	n := d.N * e.N
-	if n == 0 {
+	if d.N == 0 || e.N == 0 {
 		return D(0)
+	}
+	if n/e.N != d.N || n == math.MinInt {
+		return opaque("%s*%s", d, e)
 	}
 	f := append(d.factors(), e.factors()...)
 	slices.Sort(f)
-	return Dim{n, strings.Join(f, "*")}
+	return bounded(Dim{n, strings.Join(f, "*")})
 }
 
 // Div is the quotient when it is exact, and false when it is not known to be.
@@ -67,12 +73,12 @@ func (d Dim) Add(e Dim) Dim {
 	switch {
 	case d.Sym == e.Sym:
 		return Dim{d.N + e.N, d.Sym}.reduced()
-	case e.Is(0):
-		return d
-	case d.Is(0):
-		return e
 	case d.Static():
-		return opaque("%s+%s", e, d)
+		return e.plus(d.N)
+	case e.Static():
+		return d.plus(e.N)
+	case d.String() > e.String():
+		d, e = e, d
 	}
 	return opaque("%s+%s", d, e)
 }
@@ -82,10 +88,42 @@ func (d Dim) Sub(e Dim) Dim {
 	switch {
 	case d.Sym == e.Sym:
 		return Dim{d.N - e.N, d.Sym}.reduced()
-	case e.Is(0):
-		return d
+	case e.Static():
+		return d.plus(-e.N)
 	}
 	return opaque("%s-%s", d, e)
+}
+
+// plus adds a number to a symbolic dimension; what was added before is counted in, so (L+1)-1 is L.
+func (d Dim) plus(n int) Dim {
+	if i := strings.LastIndexAny(d.Sym, "+-"); d.N == 1 && i > 0 && strings.HasSuffix(d.Sym, ")") && plainSum(d.Sym) {
+		if k, err := strconv.Atoi(d.Sym[i : len(d.Sym)-1]); err == nil {
+			d, n = term(d.Sym[1:i]), n+k
+		}
+	}
+	switch {
+	case n == 0:
+		return d
+	case n > 0:
+		return opaque("%s+%d", d, n)
+	}
+	return opaque("%s%d", d, n)
+}
+
+// plainSum tells whether s is one pair of parentheses around a sum that has none inside.
+func plainSum(s string) bool {
+	return s[0] == '(' && strings.Count(s, "(") == 1 && strings.LastIndexAny(s, "+-") == strings.IndexAny(s, "+-")
+}
+
+// term reads a product back from inside a sum.
+func term(s string) Dim {
+	n := 1
+	if head, rest, ok := strings.Cut(s, "·"); ok {
+		if v, err := strconv.Atoi(head); err == nil {
+			n, s = v, rest
+		}
+	}
+	return Dim{n, strings.ReplaceAll(s, "·", "*")}
 }
 
 func (d Dim) reduced() Dim {
@@ -96,7 +134,19 @@ func (d Dim) reduced() Dim {
 }
 
 func opaque(format string, a ...any) Dim {
-	return Sym("(" + strings.ReplaceAll(fmt.Sprintf(format, a...), "*", "·") + ")")
+	return bounded(Sym("(" + strings.ReplaceAll(fmt.Sprintf(format, a...), "*", "·") + ")"))
+}
+
+// longest is how much text a symbol may hold; a longer one is replaced by its hash, so that no chain of operators makes
+// symbols grow without end.
+const longest = 200
+
+func bounded(d Dim) Dim {
+	if len(d.Sym) > longest {
+		h := sha256.Sum256([]byte(d.Sym))
+		d.Sym = fmt.Sprintf("(#%x)", h[:8])
+	}
+	return d
 }
 
 func (d Dim) factors() []string {

@@ -45,45 +45,86 @@ func Bytes(outputs ...Output) ([]byte, error) {
 type writer struct {
 	names map[*value]string
 	taken map[string]bool
+	used  map[*value]bool // by an operator or as an output
 }
 
-func writeGraph(m *onnx.ModelProto, outputs []Output) error {
-	w := &writer{names: map[*value]string{}, taken: map[string]bool{"": true}}
-	g := outputs[0].Node.Graph()
-	if g.err != nil {
-		return g.err
-	}
+func checkOutputs(outputs []Output) ([]Node, error) {
 	roots := make([]Node, len(outputs))
+	seen := map[string]bool{"": true}
 	for i, o := range outputs {
-		roots[i] = o.Node
+		switch {
+		case !o.Node.OK():
+			return nil, fmt.Errorf("output %q has no node", o.Name)
+		case o.Node.Graph() != outputs[0].Node.Graph():
+			return nil, fmt.Errorf("outputs %q and %q are of different graphs", outputs[0].Name, o.Name)
+		case seen[o.Name]:
+			return nil, fmt.Errorf("output name %q is empty or used twice", o.Name)
+		}
+		seen[o.Name], roots[i] = true, o.Node
 	}
-	ops := Reachable(roots...)
-	for _, op := range ops { // names from outside are kept, so they are given out first
-		for _, o := range op.Out {
-			if n := o.v.name; n != "" && !w.taken[n] {
-				w.taken[n], w.names[o.v] = true, n
+	return roots, outputs[0].Node.Graph().err
+}
+
+// keepNames gives out the names that values have from outside, and returns the values that must keep theirs: inputs,
+// and what inner graphs read.
+func (w *writer) keepNames(ops []*Op) (fixed map[*value]bool) {
+	fixed = map[*value]bool{}
+	keep := func(v *value) {
+		if v.name != "" && !w.taken[v.name] {
+			w.taken[v.name], w.names[v] = true, v.name
+		}
+	}
+	for _, op := range ops {
+		if op.Kind == "Input" && op.Domain == Own {
+			fixed[op.Out[0].v] = true
+			keep(op.Out[0].v)
+		}
+		for _, n := range op.Uses {
+			fixed[n.v] = true
+			keep(n.v)
+		}
+		for _, n := range op.In {
+			if n.OK() {
+				w.used[skipStops(n).v] = true
 			}
 		}
 	}
+	for _, op := range ops {
+		for _, o := range op.Out {
+			keep(o.v)
+		}
+	}
+	return fixed
+}
+
+func writeGraph(m *onnx.ModelProto, outputs []Output) error {
+	w := &writer{names: map[*value]string{}, taken: map[string]bool{"": true}, used: map[*value]bool{}}
+	roots, err := checkOutputs(outputs)
+	if err != nil {
+		return err
+	}
+	ops := Reachable(roots...)
+	fixed := w.keepNames(ops)
 	var renames []Output
 	for _, o := range outputs {
 		v := skipStops(o.Node).v
+		w.used[v] = true
 		switch old, has := w.names[v]; {
-		case has && old == o.Name && v.op.Kind != "Input":
+		case has && old == o.Name && v.op.Kind != "Input" && v.op.data == nil:
 		case !has && !w.taken[o.Name] && v.op.data == nil:
 			w.taken[o.Name], w.names[v] = true, o.Name
 		default:
 			renames = append(renames, o)
 			if w.taken[o.Name] {
 				for x, n := range w.names { // an inner value had this name by chance
-					if n == o.Name && x.op.Kind != "Input" {
+					if n == o.Name && !fixed[x] {
 						delete(w.names, x)
 						w.taken[o.Name] = false
 					}
 				}
 			}
 			if w.taken[o.Name] {
-				return fmt.Errorf("output name %q is an input name too", o.Name)
+				return fmt.Errorf("output %q has the name of an input, or of a value that an inner graph reads", o.Name)
 			}
 			w.taken[o.Name] = true
 		}
@@ -135,6 +176,10 @@ func (w *writer) op(g *onnx.GraphProto, op *Op, domains map[string]bool) error {
 		n.Input = append(n.Input, w.name(x))
 	}
 	for _, x := range op.Out {
+		if op.proto != nil && x.v.name == "" && !w.used[x.v] { // left out by the file it is from
+			n.Output = append(n.Output, "")
+			continue
+		}
 		n.Output = append(n.Output, w.name(x))
 	}
 	domains[op.Domain] = true
@@ -217,6 +262,9 @@ func attribute(name string, v any) *onnx.AttributeProto {
 }
 
 func valueInfo(name string, n Node) *onnx.ValueInfoProto {
+	if n.v.dtype == 0 {
+		return &onnx.ValueInfoProto{Name: name} // ONNX Runtime finds out
+	}
 	t := &onnx.TypeProto_Tensor{ElemType: int32(n.v.dtype)}
 	if n.v.shape != nil {
 		t.Shape = &onnx.TensorShapeProto{}

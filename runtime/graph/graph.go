@@ -39,7 +39,7 @@ const (
 )
 
 // Attrs are the attributes of an operator: int, float32, string, []int, []float32, or *onnx.AttributeProto for
-// anything else.
+// anything else. An attribute that is stored with another type than an accessor reads counts as missing.
 type Attrs map[string]any
 
 // Graph is a growing set of interned operators.
@@ -72,6 +72,7 @@ type Op struct {
 	Kind   string
 	Attrs  Attrs
 	In     []Node // a zero Node is an optional input left out
+	Uses   []Node // what graphs among its attributes read by name, as the branches of If do
 	Out    []Node
 	Name   string          // from an imported file; may be empty
 	proto  *onnx.NodeProto // as imported, nil otherwise
@@ -234,6 +235,10 @@ func internKey(domain, kind string, attrs Attrs, n int, in []Node) string {
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(attrs)) {
+		if s, ok := attrs[k].(string); ok {
+			fmt.Fprintf(&b, " %s=%q", k, s)
+			continue
+		}
 		fmt.Fprintf(&b, " %s=%T:%v", k, attrs[k], attrs[k])
 	}
 	return b.String()

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 
@@ -32,6 +33,17 @@ func (f *File) Output(name string) (Node, bool) {
 		}
 	}
 	return Node{}, false
+}
+
+// Inputs lists the inputs in the model's order, without constants that older files list among them.
+func (f *File) Inputs() []Node {
+	var out []Node
+	for _, in := range f.Proto.Graph.Input {
+		if n := f.nodes[in.Name]; n.Op().Kind == "Input" {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // ReadFile reads an ONNX model from a file of at most 2 GiB. Weights in files beside it are not read, only pointed at.
@@ -70,16 +82,18 @@ func Read(b []byte) (*File, error) {
 		if err := checkTensor(t); err != nil {
 			return nil, err
 		}
-		n := f.Graph.constantProto(t)
-		if n.v.name == "" {
-			n.v.name = t.Name
+		if err := f.declare(t.Name, f.Graph.imported(t, t.Name)); err != nil {
+			return nil, fmt.Errorf("initializers: %w", err)
 		}
-		f.nodes[t.Name] = n
 	}
+	constants := maps.Clone(f.nodes)
 	for _, in := range m.Graph.Input {
-		if _, isConst := f.nodes[in.Name]; !isConst {
-			dtype, shape := typeOf(in)
-			f.nodes[in.Name] = f.Graph.Input(in.Name, dtype, shape)
+		if _, isConst := constants[in.Name]; isConst {
+			continue // a default value, which older files list among the inputs
+		}
+		dtype, shape := typeOf(in)
+		if err := f.declare(in.Name, f.Graph.Input(in.Name, dtype, shape)); err != nil {
+			return nil, fmt.Errorf("inputs: %w", err)
 		}
 	}
 	known := map[string]*onnx.ValueInfoProto{}
@@ -131,28 +145,26 @@ func (f *File) node(p *onnx.NodeProto, known map[string]*onnx.ValueInfoProto, ve
 		in = append(in, n)
 	}
 	g := f.Graph
-	if p.OpType == "Constant" && domain == Standard {
-		if len(p.Attribute) == 1 && p.Attribute[0].T != nil {
-			if err := checkTensor(p.Attribute[0].T); err != nil {
-				return fmt.Errorf("%s: %w", label, err)
-			}
-			f.nodes[p.Output[0]] = g.constantProto(p.Attribute[0].T)
-			return nil
-		}
-		if len(p.Attribute) == 1 && p.Attribute[0].Name == "value_ints" {
-			f.nodes[p.Output[0]] = g.Ints(toInts(p.Attribute[0].Ints)...)
-			return nil
-		}
+	if len(p.Output) == 0 {
+		return fmt.Errorf("%s: it has no output", label)
 	}
-	in, err := f.upgrade(p, in, version)
+	if t, err := constantOf(p); err != nil {
+		return fmt.Errorf("%s: %w", label, err)
+	} else if t != nil && domain == Standard {
+		if err := f.declare(p.Output[0], g.imported(t, p.Output[0])); err != nil {
+			return fmt.Errorf("%s: %w", label, err)
+		}
+		return nil
+	}
+	uses, err := f.captures(p, version)
+	if err == nil {
+		in, err = f.upgrade(p, in, version)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", label, err)
 	}
 	op := g.add(domain, p.OpType, readAttrs(p.Attribute), len(p.Output), in)
-	op.Name, op.proto = p.Name, p
-	if len(p.Output) == 0 {
-		return fmt.Errorf("%s: it has no output", label)
-	}
+	op.Name, op.Uses, op.proto = p.Name, uses, p
 	if err := infer(op); err != nil {
 		return fmt.Errorf("%s(%s): %w", label, describe(in), err)
 	}
@@ -160,12 +172,11 @@ func (f *File) node(p *onnx.NodeProto, known map[string]*onnx.ValueInfoProto, ve
 		if name == "" {
 			continue
 		}
-		if _, twice := f.nodes[name]; twice {
-			return fmt.Errorf("%s: value %q is made twice", label, name)
+		if err := f.declare(name, op.Out[i]); err != nil {
+			return fmt.Errorf("%s: %w", label, err)
 		}
 		v := op.Out[i].v
 		v.name = name
-		f.nodes[name] = op.Out[i]
 		if vi := known[name]; vi != nil {
 			adopt(v, vi)
 		}
@@ -173,17 +184,29 @@ func (f *File) node(p *onnx.NodeProto, known map[string]*onnx.ValueInfoProto, ve
 	return nil
 }
 
+func (f *File) declare(name string, n Node) error {
+	if name == "" {
+		return fmt.Errorf("a value without a name")
+	}
+	if _, twice := f.nodes[name]; twice {
+		return fmt.Errorf("value %q is made twice", name)
+	}
+	f.nodes[name] = n
+	return nil
+}
+
 // adopt takes over from the file what inference could not find out.
 func adopt(v *value, vi *onnx.ValueInfoProto) {
 	dtype, shape := typeOf(vi)
-	if v.dtype == 0 || !inferred(v.op) {
+	if dtype != 0 && (v.dtype == 0 || !inferred(v.op)) {
 		v.dtype = dtype
 	}
-	if v.shape == nil {
+	if v.shape == nil && len(shape) <= maxRank {
 		v.shape = shape
 		return
 	}
 	if len(shape) == len(v.shape) {
+		v.shape = slices.Clone(v.shape) // it may be that of an input, too
 		for i := range shape {
 			if !v.shape[i].Static() && shape[i].Static() {
 				v.shape[i] = shape[i]
@@ -206,6 +229,10 @@ func typeOf(vi *onnx.ValueInfoProto) (DType, Shape) {
 	for i, d := range t.Shape.Dim {
 		switch v := d.Value.(type) {
 		case *onnx.TensorShapeProto_Dimension_DimValue:
+			if v.DimValue < 0 || v.DimValue > maxSize { // some exporters write -1 for a size they do not know
+				shape = append(shape, symbol("", vi.Name, i))
+				break
+			}
 			shape = append(shape, D(int(v.DimValue)))
 		case *onnx.TensorShapeProto_Dimension_DimParam:
 			shape = append(shape, symbol(v.DimParam, vi.Name, i))
@@ -220,62 +247,12 @@ func symbol(param, value string, axis int) Dim {
 	if param == "" {
 		return opaque("%s.%d", value, axis)
 	}
-	for _, r := range param {
-		if !(r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
+	for i, r := range param {
+		if !(r == '_' || i > 0 && r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z') {
 			return opaque("%s", param)
 		}
 	}
 	return Sym(param)
-}
-
-func readAttrs(list []*onnx.AttributeProto) Attrs {
-	a := Attrs{}
-	for _, p := range list {
-		switch p.Type {
-		case onnx.AttributeProto_INT:
-			a[p.Name] = int(p.I)
-		case onnx.AttributeProto_FLOAT:
-			a[p.Name] = p.F
-		case onnx.AttributeProto_STRING:
-			a[p.Name] = string(p.S)
-		case onnx.AttributeProto_INTS:
-			a[p.Name] = toInts(p.Ints)
-		case onnx.AttributeProto_FLOATS:
-			a[p.Name] = p.Floats
-		default:
-			a[p.Name] = p
-		}
-	}
-	return a
-}
-
-func toInts(v []int64) []int {
-	out := make([]int, len(v))
-	for i, x := range v {
-		out[i] = int(x)
-	}
-	return out
-}
-
-// checkTensor refuses a tensor whose inline data does not match its dimensions.
-func checkTensor(t *onnx.TensorProto) error {
-	n := int64(1)
-	for _, d := range t.Dims {
-		if d < 0 || d > 0 && n > (1<<40)/d {
-			return fmt.Errorf("tensor %q: dimensions %v are out of range", t.Name, t.Dims)
-		}
-		n *= d
-	}
-	width := map[DType]int64{Float: 4, Double: 8, Int64: 8, Int32: 4, Bool: 1, Half: 2, Uint8: 1,
-		onnx.TensorProto_INT8: 1, onnx.TensorProto_UINT16: 2, onnx.TensorProto_INT16: 2, onnx.TensorProto_BFLOAT16: 2,
-		onnx.TensorProto_UINT32: 4, onnx.TensorProto_UINT64: 8}[DType(t.DataType)]
-	if t.DataLocation == onnx.TensorProto_EXTERNAL || width == 0 || len(t.RawData) == 0 {
-		return nil
-	}
-	if int64(len(t.RawData)) != n*width {
-		return fmt.Errorf("tensor %q: %d bytes for dimensions %v", t.Name, len(t.RawData), t.Dims)
-	}
-	return nil
 }
 
 // WriteModel encodes outputs of an imported graph together with everything else the file held: metadata, functions,

@@ -3,6 +3,8 @@ package graph
 import (
 	"fmt"
 	"slices"
+
+	"promptfed/runtime/onnx"
 )
 
 // infer sets dtype, shape and, for integer vectors, content of the outputs of op. An operator without an entry has
@@ -17,7 +19,49 @@ func infer(op *Op) error {
 	if !ok {
 		return nil
 	}
-	return f(op)
+	if err := op.need(1); err != nil {
+		return err
+	}
+	if err := f(op); err != nil {
+		return err
+	}
+	for _, o := range op.Out {
+		if err := o.v.settle(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	maxRank    = 64   // axes of a value
+	maxContent = 4096 // integers whose values are followed while building
+)
+
+// settle refuses shapes that cannot be and drops contents that do not belong to an integer scalar or vector of that
+// many elements.
+func (v *value) settle() error {
+	if len(v.shape) > maxRank {
+		return fmt.Errorf("the result has %d axes; at most %d are supported", len(v.shape), maxRank)
+	}
+	for _, d := range v.shape {
+		if d.Static() && d.N < 0 {
+			return fmt.Errorf("the result would have shape %v", v.shape)
+		}
+	}
+	if v.shape == nil || len(v.shape) > 1 || !v.shape.Size().Is(len(v.ints)) || len(v.ints) > maxContent || Differentiable(v.dtype) {
+		v.ints = nil
+	}
+	return nil
+}
+
+// Differentiable tells whether values of type t can carry a gradient; a type that is not known may.
+func Differentiable(t DType) bool {
+	switch t {
+	case Float, Double, Half, onnx.TensorProto_BFLOAT16, onnx.TensorProto_UNDEFINED:
+		return true
+	}
+	return false
 }
 
 type inferFunc func(*Op) error
@@ -91,9 +135,6 @@ func Axis(axis, rank int) (int, error) {
 }
 
 func same(o *Op) error {
-	if err := o.need(1); err != nil {
-		return err
-	}
 	if o.Kind == "Identity" {
 		o.Out[0].v.ints = o.In[0].v.ints
 	}
@@ -101,7 +142,7 @@ func same(o *Op) error {
 }
 
 func inferElementwise(o *Op) error {
-	if err := o.need(1); err != nil {
+	if err := o.need(len(o.In)); err != nil {
 		return err
 	}
 	s := o.In[0].v.shape
@@ -155,8 +196,15 @@ func inferCast(o *Op) error {
 	}
 	to := DType(o.Attrs.Int("to", int(Float)))
 	o.Out[0].v.dtype = to
-	if to == Int64 || to == Int32 || to == Bool {
+	switch to {
+	case Int64, Int32:
 		o.Out[0].v.ints = o.In[0].v.ints
+	case Bool:
+		if v, ok := staticInts(o.In[0]); ok {
+			for _, x := range v {
+				o.Out[0].v.ints = append(o.Out[0].v.ints, D(btoi(x != 0)))
+			}
+		}
 	}
 	return nil
 }
@@ -165,8 +213,11 @@ func inferCastLike(o *Op) error {
 	if err := o.need(2); err != nil {
 		return err
 	}
+	if err := same(o); err != nil {
+		return err
+	}
 	o.Out[0].v.dtype = o.In[1].v.dtype
-	return o.set(o.In[0].v.shape)
+	return nil
 }
 
 func inferDropout(o *Op) error {
@@ -179,18 +230,15 @@ func inferDropout(o *Op) error {
 	return nil
 }
 
-// reduceAxes gives the axes that a reduction removes; ok is false where they are only known at run time.
-func reduceAxes(o *Op, rank int) (axes []int, ok bool, err error) {
-	if a, has := o.Attrs.Ints("axes"); has {
-		axes = slices.Clone(a)
-	} else if n := o.in(1); n.OK() {
-		if n.v.ints == nil {
-			return nil, false, nil
-		}
-		for _, d := range n.v.ints {
-			axes = append(axes, d.N)
-		}
-	} else if o.Attrs.Int("noop_with_empty_axes", 0) == 0 {
+// ReducedAxes gives the axes that a reduction takes away or sets to 1, in ascending order; ok is false where they or the
+// rank are only known at run time.
+func (o *Op) ReducedAxes() (axes []int, ok bool, err error) {
+	axes, ok = axesOf(o)
+	if !ok || o.In[0].Rank() < 0 {
+		return nil, false, nil
+	}
+	rank := o.In[0].Rank()
+	if axes = slices.Clone(axes); len(axes) == 0 && o.Attrs.Int("noop_with_empty_axes", 0) == 0 {
 		for i := range rank {
 			axes = append(axes, i)
 		}
@@ -200,18 +248,16 @@ func reduceAxes(o *Op, rank int) (axes []int, ok bool, err error) {
 			return nil, false, err
 		}
 	}
-	return axes, true, nil
+	slices.Sort(axes)
+	return slices.Compact(axes), true, nil
 }
 
 func inferReduce(o *Op) error {
-	if err := o.need(1); err != nil {
-		return err
-	}
 	in := o.In[0].v.shape
 	if in == nil {
 		return nil
 	}
-	axes, ok, err := reduceAxes(o, len(in))
+	axes, ok, err := o.ReducedAxes()
 	keep := o.Attrs.Int("keepdims", 1) == 1
 	if err != nil {
 		return err

@@ -7,9 +7,6 @@ import (
 )
 
 func inferShape(o *Op) error {
-	if err := o.need(1); err != nil {
-		return err
-	}
 	v := o.Out[0].v
 	v.dtype = Int64
 	in := o.In[0].v.shape
@@ -51,16 +48,9 @@ func inferConstantOfShape(o *Op) error {
 	}
 	dims := o.In[0].v.ints
 	if dims == nil {
-		if s := o.In[0].v.shape; s != nil && len(s) == 1 && s[0].Static() {
-			out := make(Shape, s[0].N)
-			for i := range out {
-				out[i] = opaque("fill%d.%d", o.ID, i)
-			}
-			return o.set(out)
-		}
-		return nil
+		return o.setRank(o.In[0], 0)
 	}
-	if len(dims) == 1 && dims[0].Static() && dims[0].N < 64 && fill != nil {
+	if len(dims) == 1 && dims[0].Static() && dims[0].N >= 0 && dims[0].N <= maxContent && fill != nil {
 		v.ints = slices.Repeat([]Dim{*fill}, dims[0].N)
 	}
 	return o.set(append(Shape{}, dims...))
@@ -71,16 +61,24 @@ func inferRange(o *Op) error {
 		return err
 	}
 	a, b, c := o.In[0].v.ints, o.In[1].v.ints, o.In[2].v.ints
-	if len(a) == 1 && len(b) == 1 && len(c) == 1 && c[0].Is(1) {
-		n := b[0].Sub(a[0])
-		if n.Static() && n.N >= 0 && n.N < 4096 && a[0].Static() {
-			for i := range n.N {
-				o.Out[0].v.ints = append(o.Out[0].v.ints, D(a[0].N+i))
-			}
-		}
-		return o.set(Shape{n})
+	if len(a) != 1 || len(b) != 1 || len(c) != 1 || !c[0].Static() {
+		return o.set(Shape{opaque("range%d", o.ID)})
 	}
-	return o.set(Shape{opaque("range%d", o.ID)})
+	n, step := b[0].Sub(a[0]), c[0].N
+	switch {
+	case step == 0:
+		return fmt.Errorf("step 0")
+	case n.Static():
+		n = D(rangeLen(0, n.N, step))
+	case step != 1:
+		n = opaque("range%d", o.ID)
+	}
+	if n.Static() && n.N <= maxContent && a[0].Static() {
+		for i := range n.N {
+			o.Out[0].v.ints = append(o.Out[0].v.ints, D(a[0].N+i*step))
+		}
+	}
+	return o.set(Shape{n})
 }
 
 func inferNonZero(o *Op) error {
@@ -104,6 +102,9 @@ func inferOneHot(o *Op) error {
 	if d := o.In[1].v.ints; len(d) == 1 {
 		depth = d[0]
 	}
+	if depth.Static() && depth.N < 1 {
+		return fmt.Errorf("depth %v", depth)
+	}
 	a, err := Axis(o.Attrs.Int("axis", -1), len(in)+1)
 	if err != nil {
 		return err
@@ -123,15 +124,18 @@ func inferGather(o *Op) error {
 	if err != nil {
 		return err
 	}
-	if x.ints != nil && idx.ints != nil && len(x.shape) == 1 {
-		for _, d := range idx.ints {
-			i := d.N
+	index, ok := staticInts(o.In[1])
+	if n := x.shape[a]; ok && n.Static() {
+		for _, i := range index {
+			if i < -n.N || i >= n.N {
+				return fmt.Errorf("index %d is outside an axis of %d", i, n.N)
+			}
+		}
+	}
+	if ok && x.ints != nil {
+		for _, i := range index {
 			if i < 0 {
 				i += len(x.ints)
-			}
-			if !d.Static() || i < 0 || i >= len(x.ints) {
-				o.Out[0].v.ints = nil
-				break
 			}
 			o.Out[0].v.ints = append(o.Out[0].v.ints, x.ints[i])
 		}
@@ -155,14 +159,18 @@ func inferGatherND(o *Op) error {
 	if x == nil || len(idx) == 0 || !idx[len(idx)-1].Static() {
 		return nil
 	}
-	k := idx[len(idx)-1].N + o.Attrs.Int("batch_dims", 0)
-	if k > len(x) {
-		return fmt.Errorf("indices reach %d axes of shape %v", k, x)
+	reach, batch := idx[len(idx)-1].N, o.Attrs.Int("batch_dims", 0)
+	k := reach + batch
+	if batch < 0 || batch >= len(idx) || reach < 0 || k > len(x) || k < 0 {
+		return fmt.Errorf("indices of shape %v after %d batch axes do not fit shape %v", idx, batch, x)
 	}
 	return o.set(append(slices.Clone(idx[:len(idx)-1]), x[k:]...))
 }
 
 func inferSlice(o *Op) error {
+	if err := o.need(3); err != nil {
+		return err
+	}
 	in := o.In[0].v
 	if in.shape == nil {
 		return nil
@@ -184,6 +192,9 @@ func inferSlice(o *Op) error {
 			}
 		}
 		return o.set(out)
+	}
+	if n := len(start); len(end) != n || axes != nil && len(axes) != n || step != nil && len(step) != n {
+		return fmt.Errorf("%d starts, %d ends, %d axes, %d steps", n, len(end), len(axes), len(step))
 	}
 	for i := range start {
 		a := i
@@ -225,14 +236,14 @@ func sliceLen(d Dim, start, end, step int) (Dim, error) {
 	if !d.Static() {
 		switch {
 		case step != 1:
-		case start >= 0 && end >= 0 && end < math.MaxInt32:
-			return D(max(0, end-start)), nil // trusted to lie inside
-		case start == 0 && end < 0:
-			return d.Sub(D(-end)), nil
+		case start >= 0 && end == start+1:
+			return D(1), nil // trusted to lie inside, as one entry mostly does
+		case start >= 0 && end < 0:
+			return d.Sub(D(start - end)), nil
 		case start >= 0 && end >= math.MaxInt32:
 			return d.Sub(D(start)), nil
-		case start < 0 && end >= math.MaxInt32:
-			return D(-start), nil
+		case start == -1 && end >= math.MaxInt32:
+			return D(1), nil
 		}
 		return Dim{}, fmt.Errorf("symbolic")
 	}
@@ -257,10 +268,13 @@ func clampRange(n, start, end, step int) (int, int) {
 }
 
 func rangeLen(i, j, step int) int {
-	if step > 0 {
-		return max(0, (j-i+step-1)/step)
+	if step > 0 && j > i {
+		return (j-i-1)/step + 1
 	}
-	return max(0, (i-j-step-1)/-step)
+	if step < 0 && i > j {
+		return (j-i+1)/step + 1
+	}
+	return 0
 }
 
 func sliceDims(v []Dim, start, end, step int) []Dim {
@@ -292,26 +306,32 @@ func staticInts(n Node) (v []int, ok bool) {
 
 // foldInts computes an integer operator on contents that are known while building.
 func foldInts(o *Op) []Dim {
-	args := make([][]Dim, len(o.In))
 	n := 1
-	for i, x := range o.In {
-		if x.v.ints == nil || len(x.v.shape) > 1 {
+	for _, x := range o.In {
+		switch l := len(x.v.ints); {
+		case x.v.ints == nil, l != 1 && n != 1 && l != n:
 			return nil
+		case l != 1:
+			n = l
 		}
-		args[i] = x.v.ints
-		if len(args[i]) != 1 {
-			n = len(args[i])
-		}
-	}
-	at := func(i, j int) Dim {
-		if len(args[i]) == 1 {
-			return args[i][0]
-		}
-		return args[i][j]
 	}
 	out := make([]Dim, 0, n)
 	for j := range n {
-		d, ok := foldOne(o.Kind, func(i int) Dim { return at(i, j) })
+		d, ok := Dim{}, true
+		args := make([]Dim, len(o.In))
+		for i, x := range o.In {
+			if args[i] = x.v.ints[0]; len(x.v.ints) > 1 {
+				args[i] = x.v.ints[j]
+			}
+		}
+		if o.Kind == "Where" {
+			d, ok = foldWhere(args)
+		} else {
+			d = args[0]
+			for i := 1; i < len(args) && ok; i++ {
+				d, ok = foldTwo(o.Kind, d, args[i])
+			}
+		}
 		if !ok {
 			return nil
 		}
@@ -320,8 +340,17 @@ func foldInts(o *Op) []Dim {
 	return out
 }
 
-func foldOne(kind string, arg func(int) Dim) (Dim, bool) {
-	a, b := arg(0), arg(1)
+func foldWhere(args []Dim) (Dim, bool) {
+	switch {
+	case !args[0].Static():
+		return Dim{}, false
+	case args[0].N != 0:
+		return args[1], true
+	}
+	return args[2], true
+}
+
+func foldTwo(kind string, a, b Dim) (Dim, bool) {
 	static := a.Static() && b.Static()
 	switch kind {
 	case "Add":
@@ -353,13 +382,6 @@ func foldOne(kind string, arg func(int) Dim) (Dim, bool) {
 		}
 		if a.Is(-1) || b.Is(-1) {
 			return D(0), true // a size is never -1
-		}
-	case "Where":
-		if a.Static() {
-			if a.N != 0 {
-				return b, true
-			}
-			return arg(2), true
 		}
 	}
 	return Dim{}, false

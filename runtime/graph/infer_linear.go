@@ -17,6 +17,9 @@ func inferMatMul(o *Op) error {
 	if len(a) == 0 || len(b) == 0 {
 		return fmt.Errorf("a scalar")
 	}
+	if o.Attrs.Int("transBatchA", 0) != 0 || o.Attrs.Int("transBatchB", 0) != 0 {
+		return nil
+	}
 	a, b = slices.Clone(a), slices.Clone(b)
 	rowA, colB := len(a) > 1, len(b) > 1
 	if !rowA {
@@ -25,10 +28,10 @@ func inferMatMul(o *Op) error {
 	if !colB {
 		b = append(b, D(1))
 	}
-	if o.Attrs.Int("transA", 0) == 1 {
+	if o.Attrs.Int("transA", 0) != 0 && rowA { // ONNX Runtime ignores it for a vector
 		a[len(a)-1], a[len(a)-2] = a[len(a)-2], a[len(a)-1]
 	}
-	if o.Attrs.Int("transB", 0) == 1 {
+	if o.Attrs.Int("transB", 0) != 0 && colB {
 		b[len(b)-1], b[len(b)-2] = b[len(b)-2], b[len(b)-1]
 	}
 	k, l := a[len(a)-1], b[len(b)-2]
@@ -64,10 +67,10 @@ func inferGemm(o *Op) error {
 		return fmt.Errorf("ranks %d and %d, both must be 2", len(a), len(b))
 	}
 	m, k, l, n := a[0], a[1], b[0], b[1]
-	if o.Attrs.Int("transA", 0) == 1 {
+	if o.Attrs.Int("transA", 0) != 0 {
 		m, k = k, m
 	}
-	if o.Attrs.Int("transB", 0) == 1 {
+	if o.Attrs.Int("transB", 0) != 0 {
 		l, n = n, l
 	}
 	if k.Static() && l.Static() && k != l {
@@ -105,7 +108,15 @@ func (o *Op) Window() (kernel, pads, strides, dilations []int, err error) {
 	if auto := o.Attrs.Str("auto_pad", "NOTSET"); auto != "NOTSET" && auto != "VALID" {
 		return nil, nil, nil, nil, fmt.Errorf("auto_pad %s is not supported; export with explicit pads", auto)
 	}
+	if n := o.In[0].Rank(); n >= 0 && len(kernel) != n-2 {
+		return nil, nil, nil, nil, fmt.Errorf("a kernel of %v for an input of rank %d", kernel, n)
+	}
 	pads, strides, dilations = o.spatial(kernel)
+	for _, v := range slices.Concat(kernel, strides, dilations) {
+		if v < 1 || v > maxWindow {
+			return nil, nil, nil, nil, fmt.Errorf("kernel %v, strides %v and dilations %v must be from 1 to %d", kernel, strides, dilations, maxWindow)
+		}
+	}
 	return kernel, pads, strides, dilations, nil
 }
 
@@ -117,7 +128,7 @@ func inferConv(o *Op) error {
 	if x == nil || w == nil || len(x) < 3 {
 		return nil
 	}
-	if g := o.Attrs.Int("group", 1); len(w) != len(x) || x[1].Static() && w[1].Static() && x[1].N != w[1].N*g {
+	if g := o.Attrs.Int("group", 1); g < 1 || len(w) != len(x) || x[1].Static() && w[1].Static() && x[1] != w[1].Mul(D(g)) {
 		return fmt.Errorf("weights %v in %d groups do not fit", w, g)
 	}
 	return windowShape(o, x, w[0])
@@ -131,22 +142,35 @@ func inferPool(o *Op) error {
 	return windowShape(o, x, x[1])
 }
 
+// maxWindow bounds kernels, strides and dilations.
+const maxWindow = 1 << 20
+
+// unknownWindow keeps batch and channels where the rest of the shape cannot be found out: ONNX Runtime may still run it.
+func unknownWindow(o *Op, x Shape, channels Dim) error {
+	out := append(slices.Clone(x[:1]), channels)
+	for i := 2; i < len(x); i++ {
+		out = append(out, opaque("window%d.%d", o.ID, i-2))
+	}
+	return o.set(out)
+}
+
 func windowShape(o *Op, x Shape, channels Dim) error {
 	k, p, s, d, err := o.Window()
 	if err != nil {
-		return nil // ONNX Runtime may still run it; only its shape is unknown here
+		return unknownWindow(o, x, channels)
 	}
 	out := append(slices.Clone(x[:1]), channels)
 	for i := range k {
 		in := x[2+i].Add(D(p[i] + p[i+len(k)] - d[i]*(k[i]-1) - 1))
 		q, ok := Dim{}, false
 		switch {
+		case in.Static() && in.N < 0:
+			return fmt.Errorf("kernel %v is larger than %v", k, x)
 		case in.Static() && o.Attrs.Int("ceil_mode", 0) == 1:
-			q, ok = D((in.N+s[i]-1)/s[i]+1), true
-		case in.Static():
-			if in.N < 0 {
-				return fmt.Errorf("kernel %v is larger than %v", k, x)
+			if q, ok = D((in.N+s[i]-1)/s[i]+1), true; (q.N-1)*s[i] >= x[2+i].N+p[i] { // no window starts in the end padding
+				q.N--
 			}
+		case in.Static():
 			q, ok = D(in.N/s[i]+1), true
 		case s[i] == 1:
 			q, ok = in.Add(D(1)), true
@@ -160,19 +184,27 @@ func windowShape(o *Op, x Shape, channels Dim) error {
 }
 
 func inferConvTranspose(o *Op) error {
-	x, w := o.In[0].v.shape, o.In[1].v.shape
-	if x == nil || w == nil {
-		return nil
-	}
-	k, p, s, d, err := o.Window()
-	if err != nil {
+	if err := o.need(2); err != nil {
 		return err
 	}
+	x, w := o.In[0].v.shape, o.In[1].v.shape
+	if x == nil || w == nil || len(x) < 3 {
+		return nil
+	}
+	group := o.Attrs.Int("group", 1)
+	if group < 1 || len(w) != len(x) || x[1].Static() && w[0].Static() && x[1] != w[0] {
+		return fmt.Errorf("weights %v in %d groups do not fit", w, group)
+	}
+	channels := w[1].Mul(D(group))
+	k, p, s, d, err := o.Window()
+	if _, given := o.Attrs.Ints("output_shape"); err != nil || given {
+		return unknownWindow(o, x, channels)
+	}
 	extra, ok := o.Attrs.Ints("output_padding")
-	if !ok {
+	if !ok || len(extra) != len(k) {
 		extra = make([]int, len(k))
 	}
-	out := append(slices.Clone(x[:1]), w[1].Mul(D(o.Attrs.Int("group", 1))))
+	out := append(slices.Clone(x[:1]), channels)
 	for i := range k {
 		in := x[2+i]
 		if !in.Static() {
@@ -215,8 +247,11 @@ func inferEinsum(o *Op) error {
 	eq := strings.ReplaceAll(o.Attrs.Str("equation", ""), " ", "")
 	lhs, rhs, ok := strings.Cut(eq, "->")
 	terms := strings.Split(lhs, ",")
-	if !ok || strings.Contains(eq, ".") || len(terms) != len(o.In) {
+	if !ok || strings.Contains(eq, ".") {
 		return nil
+	}
+	if err := o.need(len(terms)); err != nil {
+		return err
 	}
 	dim := map[byte]Dim{}
 	for i, term := range terms {
@@ -228,16 +263,22 @@ func inferEinsum(o *Op) error {
 			return fmt.Errorf("%q does not fit shape %v", term, s)
 		}
 		for j := range s {
-			if old, ok := dim[term[j]]; ok && old.Static() && s[j].Static() && old != s[j] {
+			old, seen := dim[term[j]]
+			switch {
+			case seen && old.Static() && s[j].Static() && old != s[j] && !old.Is(1) && !s[j].Is(1):
 				return fmt.Errorf("index %c is %v and %v", term[j], old, s[j])
-			} else if !ok || s[j].Static() {
+			case !seen || old.Is(1) || s[j].Static() && !s[j].Is(1):
 				dim[term[j]] = s[j]
 			}
 		}
 	}
 	out := Shape{}
-	for j := range rhs {
-		out = append(out, dim[rhs[j]])
+	for j := range len(rhs) {
+		d, ok := dim[rhs[j]]
+		if !ok {
+			return fmt.Errorf("index %c of the result is in no operand of %q", rhs[j], eq)
+		}
+		out = append(out, d)
 	}
 	return o.set(out)
 }

@@ -3,6 +3,7 @@ package graph
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 func inferReshape(o *Op) error {
@@ -11,14 +12,7 @@ func inferReshape(o *Op) error {
 	}
 	in, want := o.In[0].v, o.In[1].v.ints
 	if want == nil {
-		if s := o.In[1].v.shape; s != nil && len(s) == 1 && s[0].Static() {
-			out := make(Shape, s[0].N)
-			for i := range out {
-				out[i] = opaque("reshape%d.%d", o.ID, i)
-			}
-			return o.set(out)
-		}
-		return nil
+		return o.setRank(o.In[1], 0)
 	}
 	out := append(Shape{}, want...)
 	hole := -1
@@ -37,6 +31,8 @@ func inferReshape(o *Op) error {
 				return fmt.Errorf("two axes are -1 in %v", Shape(want))
 			}
 			hole = i
+		case d.Static() && d.N < 0:
+			return fmt.Errorf("size %d in %v", d.N, Shape(want))
 		}
 	}
 	o.Out[0].v.ints = in.ints
@@ -54,14 +50,14 @@ func inferReshape(o *Op) error {
 			}
 		}
 		q, ok := in.shape.Size().Div(rest)
-		if !ok && in.shape.Size().Static() && rest.Static() {
+		if !ok && in.shape.Size().Static() && rest.Static() && !rest.Is(0) {
 			return fmt.Errorf("%v does not divide into %v", in.shape, Shape(want))
 		}
 		if !ok {
 			q = opaque("reshape%d.%d", o.ID, hole)
 		}
 		out[hole] = q
-	} else if a, b := in.shape.Size(), out.Size(); a.Static() && b.Static() && a != b {
+	} else if a, b := in.shape.Size(), out.Size(); a.Sym == b.Sym && a != b {
 		return fmt.Errorf("%v has %v elements, %v has %v", in.shape, a, Shape(want), b)
 	}
 	return o.set(out)
@@ -73,11 +69,11 @@ func inferFlatten(o *Op) error {
 		return nil
 	}
 	a := o.Attrs.Int("axis", 1)
-	if a < 0 {
-		a += len(in)
-	}
-	if a < 0 || a > len(in) {
-		return fmt.Errorf("axis %d is outside rank %d", a, len(in))
+	if a != len(in) {
+		var err error
+		if a, err = Axis(a, len(in)); err != nil {
+			return err
+		}
 	}
 	return o.set(Shape{in[:a].Size(), in[a:].Size()})
 }
@@ -97,20 +93,23 @@ func (o *Op) Perm() []int {
 
 func inferTranspose(o *Op) error {
 	in := o.In[0].v.shape
-	if in == nil {
-		return nil
-	}
 	p := o.Perm()
-	if len(p) != len(in) {
+	if in != nil && len(p) != len(in) {
 		return fmt.Errorf("permutation %v of rank %d", p, len(in))
 	}
 	out := make(Shape, len(in))
-	seen := make([]bool, len(in))
+	seen := make([]bool, len(p))
 	for i, a := range p {
-		if a < 0 || a >= len(in) || seen[a] {
+		if a < 0 || a >= len(p) || seen[a] {
 			return fmt.Errorf("%v is no permutation", p)
 		}
-		seen[a], out[i] = true, in[a]
+		seen[a] = true
+		if in != nil {
+			out[i] = in[a]
+		}
+	}
+	if in == nil {
+		return nil
 	}
 	return o.set(out)
 }
@@ -162,12 +161,18 @@ func inferUnsqueeze(o *Op) error {
 	if in == nil || !ok {
 		return nil
 	}
+	if axes == nil {
+		return fmt.Errorf("needs axes")
+	}
 	n := len(in) + len(axes)
 	at := map[int]bool{}
 	for _, a := range axes {
 		a, err := Axis(a, n)
 		if err != nil {
 			return err
+		}
+		if at[a] {
+			return fmt.Errorf("axis %d twice in %v", a, axes)
 		}
 		at[a] = true
 	}
@@ -189,14 +194,10 @@ func inferExpand(o *Op) error {
 	}
 	want := o.In[1].v.ints
 	if want == nil {
-		if s := o.In[1].v.shape; len(s) == 1 && s[0].Static() {
-			out := make(Shape, max(s[0].N, len(o.In[0].v.shape)))
-			for i := range out {
-				out[i] = opaque("expand%d.%d", o.ID, i)
-			}
-			return o.set(out)
+		if o.In[0].v.shape == nil {
+			return nil
 		}
-		return nil
+		return o.setRank(o.In[1], len(o.In[0].v.shape))
 	}
 	s, err := Broadcast(o.In[0].v.shape, append(Shape{}, want...))
 	if err != nil {
@@ -206,7 +207,10 @@ func inferExpand(o *Op) error {
 }
 
 func inferTile(o *Op) error {
-	in, reps := o.In[0].v.shape, o.in(1).v.ints
+	if err := o.need(2); err != nil {
+		return err
+	}
+	in, reps := o.In[0].v.shape, o.In[1].v.ints
 	if in == nil || len(reps) != len(in) {
 		return nil
 	}
@@ -218,12 +222,12 @@ func inferTile(o *Op) error {
 }
 
 func inferConcat(o *Op) error {
-	if err := o.need(1); err != nil {
+	if err := o.need(len(o.In)); err != nil {
 		return err
 	}
 	ints := []Dim{}
 	for _, x := range o.In {
-		if x.v.ints == nil || len(x.v.shape) != 1 {
+		if x.v.ints == nil || len(x.v.shape) != 1 || len(ints) > maxContent {
 			ints = nil
 			break
 		}
@@ -272,9 +276,7 @@ func inferSplit(o *Op) error {
 	}
 	sizes, ok := o.Attrs.Ints("split")
 	if !ok {
-		if sizes, ok = staticInts(o.in(1)); !ok {
-			sizes = nil
-		}
+		sizes, ok = staticInts(o.in(1))
 	}
 	if len(sizes) != 0 && len(sizes) != len(o.Out) {
 		return fmt.Errorf("%d sizes for %d outputs", len(sizes), len(o.Out))
@@ -286,8 +288,10 @@ func inferSplit(o *Op) error {
 		case len(sizes) > 0:
 			s[a] = D(sizes[i])
 			total += sizes[i]
+		case !ok:
+			s[a] = opaque("split%d.%d", o.ID, i)
 		case in[a].Static(): // equal parts, the last one smaller
-			each := (in[a].N + len(o.Out) - 1) / len(o.Out)
+			each := (in[a].N-1)/len(o.Out) + 1
 			s[a] = D(max(0, min(each, in[a].N-i*each)))
 		default:
 			if q, ok := in[a].Div(D(len(o.Out))); ok {
@@ -329,6 +333,23 @@ func inferPad(o *Op) error {
 			return err
 		}
 		out[a] = out[a].Add(D(pads[i] + pads[i+len(axes)]))
+	}
+	return o.set(out)
+}
+
+// setRank gives the output as many axes of unknown size as the integer vector n has elements, or least if that is more.
+func (o *Op) setRank(n Node, least int) error {
+	s := n.v.shape
+	if len(s) != 1 || !s[0].Static() {
+		return nil
+	}
+	rank := max(s[0].N, least)
+	if rank > maxRank {
+		return fmt.Errorf("the result has %d axes; at most %d are supported", rank, maxRank)
+	}
+	out := make(Shape, rank)
+	for i := range out {
+		out[i] = opaque("%s%d.%d", strings.ToLower(o.Kind), o.ID, i)
 	}
 	return o.set(out)
 }

@@ -51,6 +51,9 @@ func (g *Graph) Ints(v ...int) Node {
 	return g.Const(tensor.OfInts(d, len(d)))
 }
 
+// Scalar64 is an integer constant of rank 0.
+func (g *Graph) Scalar64(v int) Node { return g.Const(tensor.OfInts([]int64{int64(v)})) }
+
 // Scalar is a float constant of rank 0.
 func (g *Graph) Scalar(v float64) Node { return g.Const(tensor.Scalar(float32(v))) }
 
@@ -69,14 +72,18 @@ func (n Node) ScalarLike(v float64) Node {
 }
 
 func (g *Graph) constantProto(p *onnx.TensorProto) Node {
-	dims := make([]int, len(p.Dims))
-	for i, d := range p.Dims {
-		dims[i] = int(d)
-	}
-	key := fmt.Sprintf("proto:%p", p)
-	if len(p.RawData) > 0 && len(p.RawData) <= 64 {
-		key = fmt.Sprintf("raw:%x", p.RawData)
-	}
+	return g.tensorProto(p, fmt.Sprintf("raw:%x", p.RawData))
+}
+
+// imported is the constant of a tensor of a file. It is not shared with an equal one, so both keep their names.
+func (g *Graph) imported(p *onnx.TensorProto, name string) Node {
+	n := g.tensorProto(p, fmt.Sprintf("proto:%p", p))
+	n.v.name = name
+	return n
+}
+
+func (g *Graph) tensorProto(p *onnx.TensorProto, key string) Node {
+	dims := toInts(p.Dims)
 	n := g.constant(&Literal{Proto: p}, DType(p.DataType), Static(dims...), key)
 	if n.v.ints == nil && len(dims) <= 1 {
 		if v, ok := protoInts(p); ok {
@@ -95,7 +102,7 @@ func (g *Graph) constant(l *Literal, dtype DType, shape Shape, key string) Node 
 	op.data = l
 	v := op.Out[0].v
 	v.dtype, v.shape = dtype, shape
-	if l.Tensor != nil && l.Tensor.IsInt() && len(shape) <= 1 {
+	if l.Tensor != nil && l.Tensor.IsInt() && len(shape) <= 1 && len(l.Tensor.Ints) <= maxContent {
 		v.ints = make([]Dim, len(l.Tensor.Ints))
 		for i, x := range l.Tensor.Ints {
 			v.ints[i] = D(int(x))
@@ -128,13 +135,21 @@ func rawBytes(t *tensor.Tensor) []byte {
 
 // protoInts reads the elements of an int64 or int32 tensor of a file, when they are stored inline.
 func protoInts(p *onnx.TensorProto) ([]Dim, bool) {
-	count := 1
+	count := int64(1)
 	for _, d := range p.Dims {
-		count *= int(d)
+		if count *= d; count < 0 || count > maxContent {
+			return nil, false
+		}
+	}
+	if p.DataLocation == onnx.TensorProto_EXTERNAL {
+		return nil, false
 	}
 	var out []Dim
 	switch DType(p.DataType) {
 	case Int64:
+		if int64(len(p.Int64Data)+len(p.RawData)/8) != count {
+			return nil, false
+		}
 		for _, v := range p.Int64Data {
 			out = append(out, D(int(v)))
 		}
@@ -142,6 +157,9 @@ func protoInts(p *onnx.TensorProto) ([]Dim, bool) {
 			out = append(out, D(int(int64(binary.LittleEndian.Uint64(b)))))
 		}
 	case Int32:
+		if int64(len(p.Int32Data)+len(p.RawData)/4) != count {
+			return nil, false
+		}
 		for _, v := range p.Int32Data {
 			out = append(out, D(int(v)))
 		}
@@ -149,5 +167,28 @@ func protoInts(p *onnx.TensorProto) ([]Dim, bool) {
 			out = append(out, D(int(int32(binary.LittleEndian.Uint32(b)))))
 		}
 	}
-	return slices.Clip(out), len(out) == count && out != nil
+	return slices.Clip(out), out != nil
+}
+
+// IsScalar tells whether the literal is a single inline number or boolean of value v.
+func (l *Literal) IsScalar(v float64) bool {
+	if t := l.Tensor; t != nil {
+		return len(t.Data) == 1 && float64(t.Data[0]) == v || len(t.Ints) == 1 && float64(t.Ints[0]) == v
+	}
+	p := l.Proto
+	if p == nil || p.DataLocation == onnx.TensorProto_EXTERNAL {
+		return false
+	}
+	switch raw := p.RawData; DType(p.DataType) {
+	case Float:
+		return len(raw) == 4 && float64(math.Float32frombits(binary.LittleEndian.Uint32(raw))) == v ||
+			len(p.FloatData) == 1 && float64(p.FloatData[0]) == v
+	case Double:
+		return len(raw) == 8 && math.Float64frombits(binary.LittleEndian.Uint64(raw)) == v ||
+			len(p.DoubleData) == 1 && p.DoubleData[0] == v
+	case Bool:
+		return len(raw) == 1 && float64(raw[0]) == v || len(p.Int32Data) == 1 && float64(p.Int32Data[0]) == v
+	}
+	d, ok := protoInts(p)
+	return ok && len(d) == 1 && float64(d[0].N) == v
 }

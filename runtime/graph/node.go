@@ -1,8 +1,6 @@
 package graph
 
 import (
-	"math"
-
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/tensor"
 )
@@ -13,7 +11,7 @@ func (n Node) apply(kind string, attrs Attrs, more ...Node) Node {
 
 func (a Attrs) tensor(name string) *onnx.TensorProto {
 	if p, ok := a[name].(*onnx.AttributeProto); ok {
-		return p.T
+		return p.GetT()
 	}
 	return nil
 }
@@ -220,11 +218,14 @@ func CrossEntropy(logits, label Node) Node {
 	return logits.LogSoftmax(-1).Mul(OneHot(label, logits.Dim(-1))).Sum(-1).Mean().Neg()
 }
 
+// smallest is the least normal float32; it keeps the logarithm of a zero probability finite.
+const smallest = 0x1p-126
+
 // MSE is the mean of squared differences over all elements.
 func MSE(a, b Node) Node { return a.Sub(b).Square().Mean() }
 
 // KL is the Kullback-Leibler divergence of target probabilities p [B,C] from log-probabilities logq [B,C], a mean over
 // the batch; entries with p = 0 add nothing.
 func KL(p, logq Node) Node {
-	return p.Mul(p.Shift(math.SmallestNonzeroFloat32).Log().Sub(logq)).Sum(-1).Mean()
+	return p.Mul(p.Shift(smallest).Log().Sub(logq)).Sum(-1).Mean()
 }

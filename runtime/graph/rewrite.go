@@ -23,6 +23,9 @@ func Reachable(roots ...Node) []*Op {
 		for _, n := range op.In {
 			push(n)
 		}
+		for _, n := range op.Uses {
+			push(n)
+		}
 	}
 	slices.SortFunc(out, func(a, b *Op) int { return a.ID - b.ID })
 	return out
@@ -51,6 +54,9 @@ func Rewrite(roots []Node, replace func(op *Op, in []Node) []Node) []Node {
 		out := replace(op, in)
 		if out == nil && changed {
 			out = op.g.ApplyN(op.Domain, op.Kind, op.Attrs, len(op.Out), in...)
+			if again := out[0].Op(); !out[0].poisoned() && again.Name == "" {
+				again.Name, again.Uses = op.Name, op.Uses
+			}
 		}
 		if out != nil {
 			now[op] = out
@@ -63,7 +69,7 @@ func Rewrite(roots []Node, replace func(op *Op, in []Node) []Node) []Node {
 	return out
 }
 
-// Inputs lists the names of the inputs that roots depend on, in the order they were declared.
+// Inputs lists the inputs that roots depend on, in the order they were declared.
 func Inputs(roots ...Node) []Node {
 	var out []Node
 	for _, op := range Reachable(roots...) {

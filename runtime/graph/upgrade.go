@@ -9,7 +9,7 @@ import (
 )
 
 // upgrade rewrites a node of an older operator set into the form of Opset: attributes that have since become inputs
-// turn into constants. It returns the inputs to use.
+// turn into constants. It changes p and returns the inputs to use.
 func (f *File) upgrade(p *onnx.NodeProto, in []Node, version int64) ([]Node, error) {
 	if version >= Opset || p.Domain != "" && p.Domain != "ai.onnx" {
 		return in, nil
@@ -24,54 +24,68 @@ func (f *File) upgrade(p *onnx.NodeProto, in []Node, version int64) ([]Node, err
 		p.Attribute = slices.Delete(slices.Clone(p.Attribute), i, i+1)
 		return a, true
 	}
+	var err error
 	ints := func(name string) {
-		if a, ok := take(name); ok {
+		a, ok := take(name)
+		switch {
+		case !ok:
+		case a.Type != onnx.AttributeProto_INTS:
+			err = fmt.Errorf("attribute %s is of type %v, not a list of integers", name, a.Type)
+		default:
 			in = append(in, g.Ints(toInts(a.Ints)...))
 		}
+	}
+	number := func(name string) {
+		if a, ok := take(name); ok {
+			in = append(in, g.Scalar(float64(a.F)))
+		} else {
+			in = append(in, Node{})
+		}
+	}
+	has := func(name string) bool {
+		return slices.ContainsFunc(p.Attribute, func(a *onnx.AttributeProto) bool { return a.Name == name })
 	}
 	switch k := p.OpType; {
 	case strings.HasPrefix(k, "Reduce"), k == "Squeeze", k == "Unsqueeze":
 		ints("axes")
 	case k == "Split":
 		ints("split")
-		if len(in) == 1 && !slices.ContainsFunc(p.Attribute, func(a *onnx.AttributeProto) bool { return a.Name == "num_outputs" }) {
+		if len(in) == 1 && !has("num_outputs") {
 			p.Attribute = append(p.Attribute, attribute("num_outputs", len(p.Output)))
 		}
 	case k == "Slice" && version < 10:
-		axes, ok := take("axes")
+		axes := slices.IndexFunc(p.Attribute, func(a *onnx.AttributeProto) bool { return a.Name == "axes" })
 		ints("starts")
 		ints("ends")
-		if ok {
-			in = append(in, g.Ints(toInts(axes.Ints)...))
+		if axes >= 0 {
+			ints("axes")
 		}
 	case k == "Pad" && version < 11:
 		ints("pads")
-		if v, ok := take("value"); ok {
-			in = append(in, g.Scalar(float64(v.F)))
-		}
+		number("value")
 	case k == "Clip" && version < 11:
-		lo, hasLo := take("min")
-		hi, hasHi := take("max")
-		if hasLo {
-			in = append(in, g.Scalar(float64(lo.F)))
-		} else {
-			in = append(in, Node{})
-		}
-		if hasHi {
-			in = append(in, g.Scalar(float64(hi.F)))
-		}
+		number("min")
+		number("max")
 	case k == "Dropout":
 		take("ratio") // inference passes its input on
-	case (k == "Softmax" || k == "LogSoftmax") && version < 13:
+	case k == "Scatter":
+		p.OpType = "ScatterElements"
+	case k == "RoiAlign" && version < 16 && !has("coordinate_transformation_mode"):
+		p.Attribute = append(p.Attribute, attribute("coordinate_transformation_mode", "output_half_pixel"))
+	case (k == "Softmax" || k == "LogSoftmax" || k == "Hardmax") && version < 13:
 		axis := readAttrs(p.Attribute).Int("axis", 1)
+		if len(in) == 0 || !in[0].OK() {
+			return nil, fmt.Errorf("needs 1 inputs, has 0")
+		}
 		if r := in[0].Rank(); r < 0 || axis != r-1 && axis != -1 {
 			return nil, fmt.Errorf("%s of operator set %d over axis %d of shape %v flattens its input; export with operator set 13 or newer",
 				k, version, axis, in[0].Shape())
 		}
 		take("axis")
 		p.Attribute = append(p.Attribute, attribute("axis", -1))
-	case k == "Upsample", k == "Resize" && version < 11:
-		return nil, fmt.Errorf("%s of operator set %d is not supported; export with operator set 13 or newer", k, version)
+	case k == "BatchNormalization" && version < 14 && len(p.Output) > 1, k == "BatchNormalization" && version < 9 && has("spatial"),
+		k == "TopK" && version < 10, k == "Upsample", k == "Resize" && version < 11:
+		return nil, fmt.Errorf("this form of operator set %d is not supported; export with operator set 13 or newer", version)
 	}
-	return in, nil
+	return in, err
 }

@@ -1,0 +1,109 @@
+package grad
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"promptfed/runtime/graph"
+)
+
+// Names of what a gradient model has besides the inputs of the model it is of: the input Cotangent+OUTPUT weighs an
+// output, and the output Gradient+INPUT is the gradient with respect to an input.
+const (
+	Cotangent = "cotangent/"
+	Gradient  = "grad/"
+)
+
+// Pullback gives the vector-Jacobian product of outputs with respect to the graph inputs named by wrt: for each of them
+// the node Gradient+INPUT, of the shape of that input. It declares an input Cotangent+OUTPUT of the shape and type of
+// each output; the sum over outputs of <cotangent, output> is what is differentiated.
+func Pullback(outputs []graph.Output, wrt ...string) ([]graph.Output, error) {
+	if len(outputs) == 0 || len(wrt) == 0 {
+		return nil, fmt.Errorf("gradient: at least one output and one input must be named")
+	}
+	var ys, cotangents, xs []node
+	for _, o := range outputs {
+		if !graph.Differentiable(o.Node.DType()) {
+			return nil, fmt.Errorf("gradient: output %q holds %v; only floating-point outputs have gradients", o.Name, o.Node.DType())
+		}
+		g := o.Node.Graph()
+		if _, taken := g.InputNamed(Cotangent + o.Name); taken {
+			return nil, fmt.Errorf("gradient: the model has an input %q already; rename it", Cotangent+o.Name)
+		}
+		ys = append(ys, o.Node)
+		cotangents = append(cotangents, g.Input(Cotangent+o.Name, o.Node.DType(), o.Node.Shape()))
+	}
+	for i, name := range wrt {
+		x, ok := ys[0].Graph().InputNamed(name)
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("gradient: the outputs do not depend on an input %q", name)
+		case !graph.Differentiable(x.DType()):
+			return nil, fmt.Errorf("gradient: input %q holds %v; only floating-point inputs have gradients", name, x.DType())
+		case slices.Contains(wrt[:i], name):
+			return nil, fmt.Errorf("gradient: input %q is named twice", name)
+		}
+		xs = append(xs, x)
+	}
+	dx, err := VJP(ys, cotangents, xs...)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]graph.Output, len(wrt))
+	for i, name := range wrt {
+		out[i] = graph.Output{Name: Gradient + name, Node: dx[i]}
+	}
+	return out, nil
+}
+
+// File gives the model of the vector-Jacobian product of an ONNX model, encoded. Its inputs are those of f, used or not,
+// and Cotangent+OUTPUT for each output named in of; its outputs are Gradient+INPUT for each input named in wrt, in that
+// order. Metadata, functions, and references to weights in files beside the model are those of f, so the result must be
+// saved in the same folder.
+func File(f *graph.File, of, wrt []string) ([]byte, error) {
+	outputs, err := Choose(f, of, wrt)
+	if err != nil {
+		return nil, err
+	}
+	dx, err := Pullback(outputs, wrt...)
+	if err != nil {
+		return nil, err
+	}
+	return f.WriteModel(dx...)
+}
+
+// Choose looks up outputs of f by name, and checks that wrt are inputs; its errors list what there is.
+func Choose(f *graph.File, of, wrt []string) ([]graph.Output, error) {
+	var outputs []graph.Output
+	for _, name := range of {
+		n, ok := f.Output(name)
+		if !ok {
+			var all []string
+			for _, o := range f.Outputs {
+				all = append(all, label(o.Name, o.Node))
+			}
+			return nil, fmt.Errorf("gradient: no output %q; the model has %s", name, strings.Join(all, ", "))
+		}
+		outputs = append(outputs, graph.Output{Name: name, Node: n})
+	}
+	for _, name := range wrt {
+		x, ok := f.Graph.InputNamed(name)
+		if !ok || !graph.Differentiable(x.DType()) {
+			var all []string
+			for _, in := range f.Inputs() {
+				all = append(all, label(in.Name(), in))
+			}
+			what := "no input %q; the model has %s"
+			if ok {
+				what = "input %q holds integers, which have no gradient; the model has %s"
+			}
+			return nil, fmt.Errorf("gradient: "+what, name, strings.Join(all, ", "))
+		}
+	}
+	return outputs, nil
+}
+
+func label(name string, n node) string {
+	return fmt.Sprintf("%s %s%v", name, strings.ToLower(n.DType().String()), n.Shape())
+}

@@ -1,0 +1,118 @@
+package grad
+
+import "promptfed/runtime/graph"
+
+// compatible tells whether two shapes may be the same when the graph runs.
+func compatible(a, b graph.Shape) bool {
+	if a == nil || b == nil {
+		return true
+	}
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i].Sym == b[i].Sym && a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// fit sums a gradient over the axes that broadcasting repeated, so that it has the shape of x. A symbol of x that stands
+// where d has another size may be 1 when the graph runs, so that is left to then.
+func fit(d, x node) node {
+	from, to := d.Shape(), x.Shape()
+	if from == nil || to == nil {
+		return fitAtRun(d, x)
+	}
+	lead := len(from) - len(to)
+	if lead < 0 {
+		return d
+	}
+	var axes []int
+	for i := range from {
+		switch {
+		case i < lead:
+			axes = append(axes, i)
+		case from[i] == to[i-lead]:
+		case to[i-lead].Is(1):
+			axes = append(axes, i)
+		case !to[i-lead].Static():
+			return fitAtRun(d, x)
+		}
+	}
+	if len(axes) == 0 {
+		return d
+	}
+	s := d.SumKeep(axes...)
+	if lead == 0 {
+		return s
+	}
+	return s.ReshapeLike(x)
+}
+
+// fitAtRun is fit where the sizes are only known when the graph runs: it compares the shapes then, that of x with ones in
+// front.
+func fitAtRun(d, x node) node {
+	g := d.Graph()
+	one := g.Ints(1)
+	rank := func(n node) node { return n.ShapeOf().ShapeOf() }
+	ones := g.Apply(graph.Standard, "Expand", nil, one, rank(d).Sub(rank(x)))
+	padded := graph.Concat(0, ones, x.ShapeOf())
+	repeated := g.Apply(graph.Standard, "And", nil, padded.Equal(one), d.ShapeOf().Greater(one))
+	axes := g.Apply(graph.Standard, "NonZero", nil, repeated).Reshape(-1)
+	s := g.Apply(graph.Standard, "ReduceSum", graph.Attrs{"keepdims": 1, "noop_with_empty_axes": 1}, d, axes)
+	return s.ReshapeLike(x)
+}
+
+// sizeOf is the size of one axis as an integer vector of one element: a constant where it is known.
+func sizeOf(x node, axis int) node {
+	if s := x.Shape(); s != nil && s[axis].Static() {
+		return x.Graph().Ints(s[axis].N)
+	}
+	return x.ShapeOf().Gather(0, x.Graph().Ints(axis))
+}
+
+// vector joins integer vectors into one, which is a constant where all are.
+func vector(parts ...node) node {
+	v := graph.Concat(0, parts...)
+	if s, ok := known(v); ok && s != nil {
+		return v.Graph().Ints(s...)
+	}
+	return v
+}
+
+// reshape gives x the shape that an integer vector holds.
+func reshape(x, shape node) node {
+	return x.Graph().Apply(graph.Standard, "Reshape", nil, x, shape)
+}
+
+// zeros is a tensor of zeros with the element type of x and the shape that an integer vector holds.
+func zeros(x, shape node) node {
+	return x.Graph().Apply(graph.Standard, "ConstantOfShape", nil, shape).Cast(x.DType())
+}
+
+func zerosLike(x node) node {
+	if s, ok := x.Shape().Ints(); ok {
+		return zeros(x, x.Graph().Ints(s...))
+	}
+	return zeros(x, x.ShapeOf())
+}
+
+// known reads an integer node whose content is known; an absent one is known to be nil.
+func known(n node) ([]int, bool) {
+	if !n.OK() {
+		return nil, true
+	}
+	if n.Ints() == nil {
+		return nil, false
+	}
+	out := []int{}
+	for _, d := range n.Ints() {
+		if !d.Static() {
+			return nil, false
+		}
+		out = append(out, d.N)
+	}
+	return out, true
+}
