@@ -259,7 +259,11 @@ func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (
 	if set.Dir == "" {
 		return r, nil
 	}
-	if err := safetensors.WriteFile(filepath.Join(set.Dir, PromptsFile), r.Prompts, nil); err != nil {
+	meta, err := e.about()
+	if err != nil {
+		return nil, err
+	}
+	if err := safetensors.WriteFile(filepath.Join(set.Dir, PromptsFile), r.Prompts, meta); err != nil {
 		return nil, err
 	}
 	b, err := json.MarshalIndent(r.Summary, "", "  ")
@@ -270,4 +274,27 @@ func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (
 		_, err := w.Write(append(b, '\n'))
 		return err
 	})
+}
+
+// Keys of the metadata of PromptsFile, each a JSON list of names.
+const (
+	MetaClasses   = "classes"
+	MetaBackbones = "backbones" // of each client
+)
+
+// about is what PromptsFile says of the run beside tensors.
+func (e *Experiment) about() (map[string]string, error) {
+	backbones := make([]string, len(e.Clients))
+	for i, c := range e.Clients {
+		backbones[i] = c.Backbone.Name()
+	}
+	meta := map[string]string{}
+	for key, names := range map[string][]string{MetaClasses: e.Classes, MetaBackbones: backbones} {
+		b, err := json.Marshal(names)
+		if err != nil {
+			return nil, err
+		}
+		meta[key] = string(b)
+	}
+	return meta, nil
 }

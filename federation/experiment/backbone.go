@@ -1,0 +1,26 @@
+package experiment
+
+import (
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/models/bundle"
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
+)
+
+// backbone lets the engine see a bundle.
+type backbone struct{ *bundle.Bundle }
+
+func (b backbone) Name() string { return b.Bundle.Name }
+
+func (b backbone) Task() method.Task {
+	return method.Task{Width: b.Bundle.Text.Width, Dim: b.Bundle.Text.Joint, Patches: b.Patches(), Scale: b.LogitScale}
+}
+
+func (b backbone) Text(g *graph.Graph, classes []string, prompts []engine.Prompt) ([]graph.Node, error) {
+	p := make([]clip.Prompt, len(prompts))
+	for i, q := range prompts {
+		p[i] = clip.Prompt{Ctx: q.Ctx, After: q.After, Class: clip.Position(q.Position)}
+	}
+	return b.Prompts(g, classes, p)
+}

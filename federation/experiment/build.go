@@ -1,0 +1,208 @@
+package experiment
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"promptfed/federation/data"
+	"promptfed/federation/engine"
+	"promptfed/federation/features"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/models/bundle"
+	"promptfed/models/preprocess"
+	"promptfed/runtime/tensor"
+)
+
+// Built is a configuration come to life.
+type Built struct {
+	Config   Config
+	Set      *data.Set
+	Parts    []data.Client
+	Bundles  []*bundle.Bundle // distinct, in the order of Config.Backbones
+	Assigned []*bundle.Bundle // of each client
+	Method   method.Method
+	Engine   *engine.Experiment // without clients until Features
+}
+
+// Progress hears what is going on during long work.
+type Progress func(what string, done, total int)
+
+// Open checks a configuration, opens the data and the backbones, and hands the examples out. No feature is computed.
+func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	b := &Built{Config: c}
+	if err := b.openData(ctx, progress); err != nil {
+		return nil, err
+	}
+	var err error
+	if b.Method, err = methods.Build(c.Method, c.With, c.Options); err != nil {
+		return nil, err
+	}
+	if err := b.openBackbones(); err != nil {
+		return nil, err
+	}
+	options, err := json.Marshal(c.Options)
+	if err != nil {
+		return nil, fmt.Errorf("options: %w", err)
+	}
+	b.Engine = &engine.Experiment{
+		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(options),
+		Method: b.Method, Classes: b.Set.Classes, Template: c.Data.Template,
+		Training: engine.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
+			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule},
+		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, TestEvery: c.Eval.Every, Seed: c.Seed},
+	}
+	return b, nil
+}
+
+// OpenData opens and partitions the data alone.
+func OpenData(ctx context.Context, c Config, progress Progress) (*Built, error) {
+	b := &Built{Config: c}
+	return b, b.openData(ctx, progress)
+}
+
+func (b *Built) openData(ctx context.Context, progress Progress) error {
+	c := b.Config
+	var err error
+	if b.Set, err = data.Open(c.Data.Config); err != nil {
+		return err
+	}
+	if c.Data.Corrupt == data.Skip {
+		err := b.Set.Sift(ctx, b.workers(), c.Data.Corrupt, preprocess.Decode, func(done, total int) {
+			if progress != nil {
+				progress("reading images", done, total)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if b.Parts, err = c.Partition.Split(b.Set, c.Seed); err != nil {
+		return err
+	}
+	if c.Data.Shots > 0 {
+		labels := data.Labels(b.trainList())
+		for i := range b.Parts {
+			seed := method.Rand(c.Seed, "shots", strconv.Itoa(i)).Uint64()
+			b.Parts[i].Train = data.FewShot(b.Parts[i].Train, labels, c.Data.Shots, seed)
+		}
+	}
+	return nil
+}
+
+// trainList and testList are what the partition's indices point into.
+func (b *Built) trainList() []data.Example {
+	if b.Set.Pool != nil {
+		return b.Set.Pool
+	}
+	return b.Set.Train
+}
+
+func (b *Built) testList() []data.Example {
+	if b.Set.Pool != nil {
+		return b.Set.Pool
+	}
+	return b.Set.Test
+}
+
+func (b *Built) openBackbones() error {
+	c := b.Config
+	open := map[string]*bundle.Bundle{}
+	for _, name := range c.Backbones {
+		if open[name] != nil {
+			continue
+		}
+		f, err := bundle.Find(name, c.Runtime.Models)
+		if err != nil {
+			return err
+		}
+		open[name] = f
+		b.Bundles = append(b.Bundles, f)
+	}
+	r := method.Rand(c.Seed, "backbones")
+	for i := range b.Parts {
+		k := i % len(c.Backbones)
+		if c.Assign == "random" {
+			k = r.IntN(len(c.Backbones))
+		}
+		b.Assigned = append(b.Assigned, open[c.Backbones[k]])
+	}
+	return nil
+}
+
+func (b *Built) workers() int {
+	if n := b.Config.Runtime.Workers; n > 0 {
+		return n
+	}
+	return runtime.NumCPU()
+}
+
+// Extractor computes features as the configuration says.
+func (b *Built) Extractor(progress Progress) (features.Extractor, error) {
+	dir := b.Config.Runtime.Cache
+	if dir == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return features.Extractor{}, fmt.Errorf("no folder for the feature cache: %w; set runtime.cache", err)
+		}
+		dir = filepath.Join(user, "promptfed", "features")
+	}
+	x := features.Extractor{Cache: data.Cache{Dir: dir}, Session: b.Config.Runtime.session(), Workers: b.workers(),
+		Corrupt: b.Config.Data.Corrupt, Seed: b.Config.Seed}
+	if progress != nil {
+		x.Progress = func(bundle string, done, total int) { progress("features of "+bundle, done, total) }
+	}
+	return x, nil
+}
+
+// Features computes what every client needs and fills in the engine's clients.
+func (b *Built) Features(ctx context.Context, progress Progress) error {
+	x, err := b.Extractor(progress)
+	if err != nil {
+		return err
+	}
+	train, test := map[*bundle.Bundle][]*tensor.Tensor{}, map[*bundle.Bundle]*tensor.Tensor{}
+	for _, f := range b.Bundles {
+		if train[f], err = x.Views(ctx, f, b.trainList(), b.Config.Data.Views); err != nil {
+			return err
+		}
+		plain, err := x.Views(ctx, f, b.testList(), 1)
+		if err != nil {
+			return err
+		}
+		test[f] = plain[0]
+	}
+	trainLabels, testLabels := data.Labels(b.trainList()), data.Labels(b.testList())
+	b.Engine.Clients = nil
+	for i, part := range b.Parts {
+		f := b.Assigned[i]
+		b.Engine.Clients = append(b.Engine.Clients, &engine.Client{ID: i, Backbone: backbone{f}, Domain: part.Domain,
+			Train: pick(train[f], trainLabels, part.Train), Test: pick([]*tensor.Tensor{test[f]}, testLabels, part.Test)})
+	}
+	return nil
+}
+
+func pick(views []*tensor.Tensor, labels, index []int) *engine.Features {
+	f := &engine.Features{Class: make([]int64, len(index))}
+	for _, v := range views {
+		f.Views = append(f.Views, v.Rows(index))
+	}
+	for i, j := range index {
+		f.Class[i] = int64(labels[j])
+	}
+	return f
+}
+
+// Settings are the engine's settings of a configuration; the caller adds folder, tracing and progress.
+func (b *Built) Settings() engine.Settings {
+	return engine.Settings{Workers: b.workers(), Session: b.Config.Runtime.session(), Encode: b.Config.Runtime.Encode}
+}

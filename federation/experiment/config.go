@@ -1,0 +1,137 @@
+// Package experiment turns a configuration into a running federation: it opens the data and the backbones, hands the
+// examples out to clients, computes features and builds the method.
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"promptfed/federation/data"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/ort"
+)
+
+// Config is a configuration file. The tags are its keys.
+type Config struct {
+	Name          string         `config:"name" help:"of the run, and of its folder"`
+	Seed          uint64         `config:"seed" help:"of everything drawn at random"`
+	Backbones     []string       `config:"backbones" help:"names or folders of bundles, dealt out to clients in turn"`
+	Assign        string         `config:"assign" help:"of backbones to clients: cycle, or random"`
+	Method        string         `config:"method" help:"promptfed list methods"`
+	With          []string       `config:"with" help:"wrappers, inner to outer"`
+	Options       map[string]any `config:"options" help:"of the method and its wrappers"`
+	Data          Data           `config:"data"`
+	Partition     data.Partition `config:"partition"`
+	Train         Train          `config:"train"`
+	Participation float64        `config:"participation" help:"share of clients that train in a round"`
+	Eval          Eval           `config:"eval"`
+	Runtime       Runtime        `config:"runtime"`
+}
+
+// Data is the section data.
+type Data struct {
+	data.Config `config:",squash"`
+	Template    string `config:"template" help:"hand-written prompt, {} is the class"`
+}
+
+// Train is the section train.
+type Train struct {
+	Rounds      int            `config:"rounds"`
+	Epochs      int            `config:"epochs" help:"passes over the local data in a round"`
+	Batch       int            `config:"batch"`
+	DropLast    bool           `config:"drop_last" help:"leave out a last batch that is not full"`
+	Optimizer   string         `config:"optimizer" help:"sgd, adam or adamw"`
+	LR          float64        `config:"lr"`
+	Momentum    float64        `config:"momentum"`
+	Dampening   float64        `config:"dampening"`
+	Nesterov    bool           `config:"nesterov"`
+	WeightDecay float64        `config:"weight_decay"`
+	Beta1       float64        `config:"beta1" help:"of adam; 0 is 0.9"`
+	Beta2       float64        `config:"beta2" help:"of adam; 0 is 0.999"`
+	Eps         float64        `config:"eps" help:"of adam; 0 is 1e-8"`
+	ClipNorm    float64        `config:"clip_norm" help:"0 for none"`
+	ClipValue   float64        `config:"clip_value" help:"0 for none"`
+	Schedule    optim.Schedule `config:"schedule" help:"of lr over rounds"`
+}
+
+// Eval is the section eval.
+type Eval struct {
+	Every int `config:"every" help:"rounds between tests; the last round is always tested"`
+	Last  int `config:"last" help:"rounds whose mean is shown as the result"`
+}
+
+// Runtime is the section runtime: nothing here changes a result.
+type Runtime struct {
+	Provider    string `config:"provider" help:"cpu, cuda or auto"`
+	Device      int    `config:"device" help:"number of the CUDA device"`
+	MemoryLimit int64  `config:"memory_limit" help:"bytes on the CUDA device; 0 for no limit"`
+	Workers     int    `config:"workers" help:"clients that train at a time; 0 is one per core"`
+	Threads     int    `config:"threads" help:"of ONNX Runtime within one client"`
+	Spinning    bool   `config:"spinning" help:"idle threads busy-wait"`
+	Arena       bool   `config:"arena" help:"keep freed buffers for the next run: faster, more memory"`
+	Prepack     bool   `config:"prepack" help:"second copy of the weights in the kernels' layout: faster for few classes, more memory"`
+	Models      string `config:"models" help:"folder with bundles by name"`
+	Cache       string `config:"cache" help:"folder of the feature cache; empty is the user's cache folder"`
+	Encode      bool   `config:"encode" help:"send every message through its encoded form"`
+}
+
+// Defaults is the configuration that a file, the environment and flags change.
+func Defaults() Config {
+	return Config{
+		Name: "run", Seed: 1, Backbones: []string{"tiny-vit-b16"}, Assign: "cycle", Method: "promptfl",
+		Data:      Data{Config: data.Defaults(), Template: "a photo of a {}."},
+		Partition: data.DefaultPartition(),
+		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", LR: 0.002, Momentum: 0.9, WeightDecay: 5e-4,
+			Schedule: optim.Schedule{Kind: "constant"}},
+		Participation: 1,
+		Eval:          Eval{Every: 1, Last: 1},
+		Runtime:       Runtime{Provider: ort.CPU, Threads: 1, Arena: true, Prepack: true},
+	}
+}
+
+// Check finds what is wrong with the configuration before anything is opened.
+func (c Config) Check() error {
+	var errs []error
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	if len(c.Backbones) == 0 {
+		bad("backbones: empty; name at least one, see promptfed list backbones")
+	}
+	if !slices.Contains([]string{"cycle", "random"}, c.Assign) {
+		bad("assign: %q is not known; take cycle or random", c.Assign)
+	}
+	if c.Train.Rounds < 1 || c.Train.Epochs < 1 || c.Train.Batch < 1 {
+		bad("train: rounds, epochs and batch are %d, %d and %d; each must be 1 or more", c.Train.Rounds, c.Train.Epochs, c.Train.Batch)
+	}
+	if !(c.Participation > 0 && c.Participation <= 1) {
+		bad("participation: %v; it must be above 0 and at most 1", c.Participation)
+	}
+	if c.Eval.Every < 1 || c.Eval.Last < 1 {
+		bad("eval: every and last are %d and %d; each must be 1 or more", c.Eval.Every, c.Eval.Last)
+	}
+	if !strings.Contains(c.Data.Template, "{}") {
+		bad("data.template: %q has no {} for the class name", c.Data.Template)
+	}
+	if c.Runtime.Workers < 0 || c.Runtime.Threads < 0 {
+		bad("runtime: workers and threads are %d and %d; neither may be negative", c.Runtime.Workers, c.Runtime.Threads)
+	}
+	if _, err := optim.New(c.Train.optimizer()); err != nil {
+		bad("train: %w", err)
+	}
+	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil {
+		bad("train.schedule: %w", err)
+	}
+	errs = append(errs, c.Data.Validate())
+	return errors.Join(errs...)
+}
+
+func (t Train) optimizer() optim.Config {
+	return optim.Config{Name: t.Optimizer, LR: t.LR, Momentum: t.Momentum, Dampening: t.Dampening, Nesterov: t.Nesterov,
+		WeightDecay: t.WeightDecay, Beta1: t.Beta1, Beta2: t.Beta2, Eps: t.Eps, ClipNorm: t.ClipNorm, ClipValue: t.ClipValue}
+}
+
+func (r Runtime) session() ort.Options {
+	return ort.Options{Provider: r.Provider, Device: r.Device, MemoryLimit: r.MemoryLimit, IntraThreads: r.Threads,
+		Spinning: r.Spinning, NoArena: !r.Arena, Prepack: r.Prepack}
+}
