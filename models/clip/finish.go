@@ -44,9 +44,7 @@ func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool
 
 // attendLast is attention with one query per class, q [C,width], to [C,width].
 func (r *promptRows) attendLast(b block, q, prefix, suffix projected) graph.Node {
-	a := prefix.heads(b, 1, r.prefix)
-	c := suffix.heads(b, r.p.blocks, r.p.size)
-	k, v := r.sees(a[0], c[0]), r.sees(a[1], c[1])
+	a, c := prefix.heads(b, 1, r.prefix), suffix.heads(b, 1, r.p.rows())
 	rows := q.nodes[0]
 	if !isIota(r.take) {
 		rows = rows.Rows(b.g.Ints(r.take...))
@@ -56,8 +54,8 @@ func (r *promptRows) attendLast(b block, q, prefix, suffix projected) graph.Node
 	for i, c := range r.take {
 		queries[i] = last[c]
 	}
-	mask := r.s.mask(b.g, fmt.Sprintf("last+%d/%d", r.after, r.prefix), r.p, r.prefix, queries)
-	out := nn.Rows(nn.Attend(nn.Heads(rows, 1, r.p.blocks, len(r.take)/r.p.blocks, b.heads)[0], k, v, mask))
+	mask := r.s.mask(b.g, fmt.Sprintf("last+%d", r.after), r.p, queries)
+	out := r.look(b, nn.Heads(rows, 1, 1, len(r.take), b.heads)[0], a[0], a[1], c[0], c[1], mask)
 	if !isIota(r.place) {
 		out = out.Rows(b.g.Ints(r.place...))
 	}

@@ -14,8 +14,14 @@ type packing struct {
 // maxBlock bounds the rows of a block, and with them the scores that are computed and masked away.
 const maxBlock = 64
 
-// pack chooses the block size that costs least: a row costs about 12 w² multiply-adds in the linear layers, a score of
-// attention about 2 w and some memory traffic, which with w near 512 makes a row worth some thousand scores.
+// rowCost is what one more row costs in linear layers, in units of what one more key per row costs in attention.
+const rowCost = 800
+
+// minBlock is the smallest block that is tried while there are more rows: below, the products of a block are too small
+// to run well.
+const minBlock = 12
+
+// pack chooses the block size that costs least.
 func pack(lengths []int) packing {
 	longest, total := slices.Max(lengths), 0
 	for _, n := range lengths {
@@ -28,9 +34,9 @@ func pack(lengths []int) packing {
 	slices.SortStableFunc(order, func(a, b int) int { return lengths[b] - lengths[a] })
 	var best packing
 	cost := 0
-	for size := longest; size <= max(longest, min(total, maxBlock)); size++ {
+	for size := max(longest, min(total, minBlock)); size <= max(longest, min(total, maxBlock)); size++ {
 		p := fill(lengths, order, size)
-		if c := p.rows() * (1000 + size); best.size == 0 || c < cost {
+		if c := p.rows() * (rowCost + size); best.size == 0 || c < cost {
 			best, cost = p, c
 		}
 	}

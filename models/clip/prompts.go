@@ -105,7 +105,7 @@ func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
 	pos := t.positions(tw, 0, t.Context).Rows(tw.g.Ints(place...))
 	r.tail = s.packed(tw.g, r.p, p.After).Add(pos)
 	r.causal = tw.g.Const(causal(r.prefix))
-	r.masked = s.mask(tw.g, fmt.Sprintf("mask+%d/%d", r.after, r.prefix), r.p, r.prefix, iota(r.p.rows()))
+	r.masked = s.mask(tw.g, fmt.Sprintf("mask+%d", r.after), r.p, iota(r.p.rows()))
 	r.take, r.place, _ = r.p.readers()
 	return r
 }
@@ -162,16 +162,19 @@ func join(a []graph.Node) graph.Node {
 
 // attend gives the attention's output for the prefix rows and for the suffix rows.
 func (r *promptRows) attend(b block, prefix, suffix projected) []graph.Node {
-	a := prefix.heads(b, 1, r.prefix)
-	c := suffix.heads(b, r.p.blocks, r.p.size)
-	k, v := r.sees(a[1], c[1]), r.sees(a[2], c[2])
-	return []graph.Node{nn.Rows(nn.Attend(a[0], a[1], a[2], r.causal)), nn.Rows(nn.Attend(c[0], k, v, r.masked))}
+	a, c := prefix.heads(b, 1, r.prefix), suffix.heads(b, 1, r.p.rows())
+	return []graph.Node{nn.Rows(nn.Attend(a[0], a[1], a[2], r.causal)), r.look(b, c[0], a[1], a[2], c[1], c[2], r.masked)}
 }
 
-// sees puts the prefix's keys or values [1,heads,prefix,d] in front of each block's own [blocks,heads,size,d].
-func (r *promptRows) sees(prefix, own graph.Node) graph.Node {
-	if r.p.blocks > 1 {
-		prefix = prefix.Expand(r.p.blocks, 1, 1, 1)
-	}
-	return graph.Concat(2, prefix, own)
+// look is attention of suffix queries q [1,heads,blocks·n,d] to the prefix's keys and values [1,heads,prefix,d], which all
+// queries share, and to those of their own block among [1,heads,rows,d], under one softmax. Scores against the prefix
+// are one product per head over all rows.
+func (r *promptRows) look(b block, q, keys, values, ownKeys, ownValues, mask graph.Node) graph.Node {
+	d, n := q.Dim(-1), q.Dim(2)/r.p.blocks
+	blocks := func(x graph.Node, rows int) graph.Node { return x.Reshape(b.heads, r.p.blocks, rows, -1) }
+	own := nn.Scores(blocks(q, n), blocks(ownKeys, r.p.size)).Add(mask)
+	shared := blocks(nn.Scores(q, keys), n)
+	a := graph.Concat(3, shared, own).Softmax(-1).Split(3, r.prefix, r.p.size)
+	out := a[0].Reshape(1, b.heads, r.p.blocks*n, r.prefix).MatMul(values)
+	return nn.Rows(out.Add(a[1].MatMul(blocks(ownValues, r.p.size)).Reshape(1, b.heads, r.p.blocks*n, d)))
 }

@@ -121,19 +121,18 @@ func (s *Suffixes) packed(g *graph.Graph, p packing, after int) graph.Node {
 	})
 }
 
-// mask [blocks,1,queries,prefix+size] lets the query at each of rows see the prefix and its own class so far.
-// rows lists the same number of queries for every block.
-func (s *Suffixes) mask(g *graph.Graph, key string, p packing, prefix int, rows []int) graph.Node {
+// mask [blocks,queries,size] lets the query at each of rows see its own class so far. rows lists the same number of
+// queries for every block.
+func (s *Suffixes) mask(g *graph.Graph, key string, p packing, rows []int) graph.Node {
 	return s.constant(g, key, func() *tensor.Tensor {
-		queries, keys := len(rows)/p.blocks, prefix+p.size
-		t := tensor.New(p.blocks, 1, queries, keys)
+		queries := len(rows) / p.blocks
+		t := tensor.New(p.blocks, queries, p.size)
 		class, place := p.owner()
 		for i, r := range rows {
-			line := t.Data[i*keys+prefix : (i+1)*keys]
 			first := i / queries * p.size
-			for j := range line {
+			for j := range p.size {
 				if k := first + j; class[r] < 0 || class[k] != class[r] || place[k] > place[r] {
-					line[j] = nn.Masked
+					t.Data[i*p.size+j] = nn.Masked
 				}
 			}
 		}

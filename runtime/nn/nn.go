@@ -9,12 +9,10 @@ import (
 )
 
 // LayerNorm normalises the last axis of x to mean 0 and variance 1 (biased, with eps added) and applies gain and bias
-// (Ba, Kiros, Hinton 2016). It is spelt out because ONNX Runtime's fused LayerNormalization is several times slower in
-// some releases, and because the gradient shares the pieces.
+// (Ba, Kiros, Hinton 2016). The operator's mean and deviation outputs are there for the gradient.
 func LayerNorm(x, gain, bias graph.Node, eps float64) graph.Node {
-	d := x.Sub(x.MeanKeep(-1))
-	inv := d.Square().MeanKeep(-1).Shift(eps).Sqrt().Reciprocal()
-	return d.Mul(inv).Mul(gain).Add(bias)
+	at := graph.Attrs{"axis": -1, "epsilon": float32(eps)}
+	return x.Graph().ApplyN(graph.Standard, "LayerNormalization", at, 3, x, gain, bias)[0]
 }
 
 // Linear is scale·x wᵀ + shift·b for x [N,in], w [out,in] and an optional b [out]. The factors cost nothing.
@@ -55,12 +53,17 @@ func MLP(x, fc, fcBias, proj, projBias graph.Node, act string) graph.Node {
 // Attend is softmax(q kᵀ/√d + mask) v for q [...,n,d], k and v [...,m,d] and an optional additive mask that broadcasts to
 // [...,n,m].
 func Attend(q, k, v, mask graph.Node) graph.Node {
-	scale := float32(1 / math.Sqrt(float64(q.Dim(-1))))
-	s := q.Graph().Apply(graph.Microsoft, "FusedMatMul", graph.Attrs{"transB": 1, "alpha": scale}, q, k)
+	s := Scores(q, k)
 	if mask.OK() {
 		s = s.Add(mask)
 	}
 	return s.Softmax(-1).MatMul(v)
+}
+
+// Scores is q kᵀ/√d for q [...,n,d] and k [...,m,d]; the factor costs nothing.
+func Scores(q, k graph.Node) graph.Node {
+	scale := float32(1 / math.Sqrt(float64(q.Dim(-1))))
+	return q.Graph().Apply(graph.Microsoft, "FusedMatMul", graph.Attrs{"transB": 1, "alpha": scale}, q, k)
 }
 
 // Masked is what a mask adds to a score that must not count: far below any score, and finite.

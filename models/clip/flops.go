@@ -1,0 +1,50 @@
+package clip
+
+// StepFLOPs counts the floating point operations, two per multiply-add, that a training step of the text tower cannot do
+// without: forward, and backward to the prompts. Products with weights and attention are counted, element-wise work is
+// not. It is the work of the cheap form without its padding: prefix rows once per prompt; suffix rows up to the read
+// position; constant projections of the first block left out; in the last block, keys and values of all rows and
+// everything else for the read rows only.
+func (t Text) StepFLOPs(s *Suffixes, prompts []Prompt) float64 {
+	classes := float64(len(s.IDs))
+	w := float64(t.Width)
+	var macs float64
+	for _, p := range prompts {
+		prefix := float64(1 + p.Ctx.Dim(0))
+		var rows, own, last float64 // suffix rows; scores among a class's own tokens; those of its read row
+		for _, ids := range s.IDs {
+			n := float64(len(ids) + p.After)
+			rows, own, last = rows+n, own+n*(n+1)/2, last+n
+		}
+		all := prefix + rows
+		scores := prefix*(prefix+1)/2 + rows*prefix + own
+		for i := range t.Layers {
+			first, end := i == 0, i == t.Layers-1
+			switch {
+			case end:
+				dynamic, queries := all, classes
+				if first {
+					dynamic, queries = prefix, 0
+				}
+				attention := 2 * w * (classes*prefix + last)
+				macs += 2 * (2*w*w*dynamic + w*w*queries + 9*w*w*classes)
+				macs += 3 * attention // forward once, backward to both factors
+			case first:
+				macs += 2 * (3*w*w*prefix + 9*w*w*all)
+				macs += 3 * 2 * w * scores
+			default:
+				macs += 2 * 12 * w * w * all
+				macs += 3 * 2 * w * scores
+			}
+		}
+		macs += 2 * classes * w * float64(t.Joint)
+	}
+	return 2 * macs
+}
+
+// PlainStepFLOPs counts the same for the plain form on sequences of the full context.
+func (t Text) PlainStepFLOPs(classes int) float64 {
+	w, l, c := float64(t.Width), float64(t.Context), float64(classes)
+	perLayer := 2*12*w*w*l + 3*2*w*l*l
+	return 2 * c * (float64(t.Layers)*perLayer + 2*w*float64(t.Joint))
+}
