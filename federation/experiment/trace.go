@@ -1,0 +1,38 @@
+package experiment
+
+import (
+	"promptfed/federation/engine"
+)
+
+// layout says how the token ids of a trace become sequences.
+const layout = "a class is the sequence [sos, prompt, tokens], read at its last position, the end of text; hand_tokens are whole sequences [sos, ..., eot]; " +
+	"text and image features are divided by their Euclidean norm, scores are logit_scale times their cosine"
+
+// Trace describes the run for trace.json; features must have been computed.
+func (b *Built) Trace(config map[string]any) (engine.TraceInfo, error) {
+	info := engine.TraceInfo{Config: config, Classes: b.Set.Classes, Layout: layout}
+	for _, f := range b.Bundles {
+		tok, err := f.Tokenizer()
+		if err != nil {
+			return info, err
+		}
+		t := engine.TraceBundle{Name: f.Name, Digest: f.Digest(), Folder: f.WeightsDir(), LogitScale: f.LogitScale,
+			SOS: tok.SOS(), EOT: tok.EOT(), Context: f.Text.Context}
+		if t.Tokens, err = f.ClassTokens(b.Set.Classes); err != nil {
+			return info, err
+		}
+		for _, c := range b.Set.Classes {
+			ids, err := tok.Encode(engine.Sentence(b.Config.Data.Template, c))
+			if err != nil {
+				return info, err
+			}
+			t.HandTokens = append(t.HandTokens, append(append([]int{tok.SOS()}, ids...), tok.EOT()))
+		}
+		info.Bundles = append(info.Bundles, t)
+	}
+	info.Tokens, info.HandTokens = info.Bundles[0].Tokens, info.Bundles[0].HandTokens
+	for i, c := range b.Engine.Clients {
+		info.Clients = append(info.Clients, engine.TraceClient{Bundle: b.Assigned[i].Name, Domain: c.Domain, Train: c.Train.Len(), Test: c.Test.Len()})
+	}
+	return info, nil
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/models/bundle"
+	"promptfed/models/clip"
+	"promptfed/runtime/gradtest"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+// allowed is the largest relative error of a float32 gradient against finite differences that check accepts.
+const allowed = 1e-2
+
+func checkCommand() *cobra.Command {
+	var of, wrt []string
+	batch := 2
+	c := &cobra.Command{
+		Use: "check BUNDLE | check GRAPH.onnx [--of OUTPUT] [--wrt INPUT]", Args: exactly(1),
+		Short: "test a bundle or a graph: files, forward pass, gradients against finite differences",
+	}
+	c.Flags().StringSliceVar(&of, "of", nil, "outputs of a graph (default: all floating-point ones)")
+	c.Flags().StringSliceVar(&wrt, "wrt", nil, "inputs of a graph (default: all floating-point ones)")
+	c.Flags().IntVar(&batch, "size", batch, "size of dimensions that the graph leaves open")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		var lines [][]string
+		var err error
+		if strings.HasSuffix(args[0], ".onnx") {
+			lines, err = checkGraph(cmd.Context(), args[0], of, wrt, batch)
+		} else {
+			lines, err = checkBundle(cmd.Context(), args[0])
+		}
+		if len(lines) > 0 {
+			fmt.Print(align(append([][]string{{"what", "result", "error"}}, lines...)))
+		}
+		return err
+	}
+	return c
+}
+
+func gradientLines(results []gradtest.Result, what string) ([][]string, error) {
+	var lines [][]string
+	var err error
+	for _, r := range results {
+		verdict := "ok"
+		if !(r.RelErr <= allowed) {
+			verdict = "WRONG"
+			err = fmt.Errorf("the gradient of %s with respect to %s is off by %.2g, more than %.2g", what, r.Input, r.RelErr, allowed)
+		}
+		lines = append(lines, []string{"gradient of " + what + " by " + r.Input, verdict, fmt.Sprintf("%.1e", r.RelErr)})
+	}
+	return lines, err
+}
+
+func checkBundle(ctx context.Context, name string) ([][]string, error) {
+	b, err := bundle.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Verify(); err != nil {
+		return nil, err
+	}
+	lines := [][]string{{"files against their SHA-256", "ok", ""}}
+	o := ort.Options{WeightsDir: b.WeightsDir()}
+
+	model, err := b.ImageModel()
+	if err != nil {
+		return lines, err
+	}
+	norm, err := forward(ctx, model, o, tensor.Map{bundle.PixelsInput: noise(1, 2, 3, b.Vision.Image, b.Vision.Image)}, bundle.ImageOutput)
+	if err != nil {
+		return lines, fmt.Errorf("image tower: %w", err)
+	}
+	lines = append(lines, []string{fmt.Sprintf("image tower, features of norm %.3g", norm), "ok", ""})
+
+	g := graph.New()
+	classes := []string{"dog", "house", "red car"}
+	a, c := g.Input("a", graph.Float, graph.Static(4, b.Text.Width)), g.Input("b", graph.Float, graph.Static(7, b.Text.Width))
+	out, err := b.Prompts(g, classes, []clip.Prompt{{Ctx: a}, {Ctx: c}})
+	if err != nil {
+		return lines, err
+	}
+	plain, err := b.Prompts(g, classes, []clip.Prompt{{Ctx: c.Slice(0, 0, 7), Class: clip.Front}})
+	if err != nil {
+		return lines, err
+	}
+	outputs := []graph.Output{{Name: "text", Node: out[0].Unit()}, {Name: "longer text", Node: out[1].Unit()}, {Name: "name in front", Node: plain[0].Unit()}}
+	feeds := tensor.Map{"a": noise(1, 4, b.Text.Width), "b": noise(1, 7, b.Text.Width)}
+	results, err := gradtest.Check(ctx, outputs, []string{"a", "b"}, feeds, gradtest.Options{Session: o})
+	if err != nil {
+		return lines, fmt.Errorf("text tower: %w", err)
+	}
+	more, err := gradientLines(results, "the text tower")
+	return append(lines, more...), err
+}
+
+func forward(ctx context.Context, model []byte, o ort.Options, feeds tensor.Map, output string) (float64, error) {
+	s, err := ort.NewSession(model, o)
+	if err != nil {
+		return 0, err
+	}
+	defer s.Close()
+	out, err := s.Run(ctx, feeds, output)
+	if err != nil {
+		return 0, err
+	}
+	if i := out[output].Finite(); i >= 0 {
+		return 0, fmt.Errorf("output %s is no number at element %d", output, i)
+	}
+	return out[output].Norm() / math.Sqrt(float64(out[output].Shape[0])), nil
+}
+
+func noise(std float64, shape ...int) *tensor.Tensor {
+	r := rand.New(rand.NewPCG(1, 2))
+	t := tensor.New(shape...)
+	for i := range t.Data {
+		t.Data[i] = float32(std * r.NormFloat64())
+	}
+	return t
+}
+
+// checkGraph compares the gradients of any ONNX file with finite differences at a random point.
+func checkGraph(ctx context.Context, path string, of, wrt []string, open int) ([][]string, error) {
+	f, err := graph.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(of) == 0 {
+		for _, o := range f.Outputs {
+			if graph.Differentiable(o.Node.DType()) {
+				of = append(of, o.Name)
+			}
+		}
+	}
+	feeds, floats := tensor.Map{}, []string(nil)
+	for _, in := range f.Inputs() {
+		shape := make([]int, len(in.Shape()))
+		for i, d := range in.Shape() {
+			if shape[i] = open; d.Static() {
+				shape[i] = d.N
+			}
+		}
+		if !graph.Differentiable(in.DType()) {
+			feeds[in.Name()] = tensor.OfInts(make([]int64, tensor.Size(shape)), shape...)
+			continue
+		}
+		feeds[in.Name()] = noise(1, shape...)
+		floats = append(floats, in.Name())
+	}
+	if len(wrt) == 0 {
+		wrt = floats
+	}
+	dir, err := filepath.Abs(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	results, err := gradtest.CheckFile(ctx, f, of, wrt, feeds, gradtest.Options{Session: ort.Options{WeightsDir: dir}})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return gradientLines(results, strings.Join(of, "+"))
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/experiment"
+)
+
+// display shows long work: one live line on a terminal, plain lines elsewhere. It is safe for concurrent use.
+type display struct {
+	name string
+	live bool
+
+	mu       sync.Mutex
+	bar      *progressbar.ProgressBar
+	what     string
+	rounds   int
+	clients  int
+	finished int
+	last     string
+	began    time.Time
+}
+
+func newDisplay(conf experiment.Config) *display {
+	return &display{name: conf.Name, live: term.IsTerminal(int(os.Stderr.Fd()))}
+}
+
+// work shows preparation, such as the features of a bundle.
+func (d *display) work(what string, done, total int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.what != what {
+		d.end()
+		d.what = what
+		d.begin(total, "img")
+		d.describe(d.name + ": " + what)
+		if !d.live {
+			fmt.Fprintf(os.Stderr, "%s: %s (%d images)\n", d.name, what, total)
+		}
+	}
+	if d.bar != nil {
+		d.bar.Set(done)
+	}
+	if done == total {
+		d.end()
+	}
+}
+
+func (d *display) begin(total int, unit string) {
+	if !d.live {
+		return
+	}
+	d.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowCount(),
+		progressbar.OptionSetItsString(unit), progressbar.OptionSetWidth(24), progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionSetPredictTime(true), progressbar.OptionFullWidth(), progressbar.OptionClearOnFinish())
+}
+
+func (d *display) describe(text string) {
+	if d.bar != nil {
+		d.bar.Describe(text)
+	}
+}
+
+func (d *display) end() {
+	if d.bar != nil {
+		d.bar.Finish()
+		d.bar = nil
+	}
+	d.what = ""
+}
+
+// start begins the rounds.
+func (d *display) start(rounds, clients int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.end()
+	d.rounds, d.clients, d.began = rounds, clients, time.Now()
+	d.begin(rounds*clients, "client")
+	d.describe(d.name)
+}
+
+// turn counts one client's training.
+func (d *display) turn(o engine.Order, client int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if o.Kind != engine.Train {
+		return
+	}
+	d.finished++
+	if d.bar != nil {
+		share := float64(d.clients) / float64(max(1, len(o.Clients)))
+		d.bar.Set(min(d.rounds*d.clients, o.Round*d.clients+int(float64(d.finished)*share)))
+		d.describe(fmt.Sprintf("%s round %d/%d, client %d/%d%s", d.name, o.Round+1, d.rounds, d.finished, len(o.Clients), d.last))
+	}
+}
+
+// round shows what a round gave.
+func (d *display) round(r engine.Record) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.finished = 0
+	d.last = fmt.Sprintf(", loss %.3f", r.Loss)
+	if r.Tested {
+		d.last += fmt.Sprintf(", accuracy %.1f %%", 100*r.Accuracy)
+	}
+	if d.live {
+		return
+	}
+	line := fmt.Sprintf("%s: round %d/%d%s", d.name, r.Round+1, d.rounds, d.last)
+	if r.Tested {
+		line += fmt.Sprintf(" ± %.1f over clients", 100*r.Std)
+	}
+	left := time.Duration(float64(time.Since(d.began)) / float64(r.Round+1) * float64(d.rounds-r.Round-1))
+	fmt.Fprintf(os.Stderr, "%s, %.1f s, %s left\n", line, r.Seconds, left.Round(time.Second))
+}
+
+func (d *display) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.end()
+}

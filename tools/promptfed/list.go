@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/federation/data"
+	"promptfed/federation/methods"
+	"promptfed/models/bundle"
+)
+
+func listCommand() *cobra.Command {
+	c := &cobra.Command{Use: "list methods|wrappers|backbones|datasets|partitions", Short: "show what there is, with papers and options"}
+	var models string
+	c.PersistentFlags().StringVar(&models, "models", "", "folder with bundles by name")
+	add := func(name, short string, rows func() [][]string) {
+		c.AddCommand(&cobra.Command{Use: name, Short: short, Args: exactly(0), RunE: func(*cobra.Command, []string) error {
+			fmt.Print(align(rows()))
+			return nil
+		}})
+	}
+	add("methods", "carriers: methods that learn prompts", func() [][]string { return methodRows(false) })
+	add("wrappers", "methods that work over any carrier", func() [][]string { return methodRows(true) })
+	add("datasets", "image sets and what they expect on disk", dataRows)
+	add("partitions", "ways to hand out examples to clients", partitionRows)
+	add("backbones", "bundles that are found by name", func() [][]string { return backboneRows(models) })
+	c.Args = func(_ *cobra.Command, args []string) error {
+		return usageError{fmt.Errorf("list takes one of methods, wrappers, backbones, datasets, partitions, not %q", strings.Join(args, " "))}
+	}
+	c.RunE = func(*cobra.Command, []string) error { return nil }
+	return c
+}
+
+func methodRows(wrappers bool) [][]string {
+	rows := [][]string{{"name", "method", "options (default)", "paper"}}
+	for _, e := range methods.Table {
+		if e.Wrapper != wrappers {
+			continue
+		}
+		var options []string
+		for _, o := range e.Options() {
+			options = append(options, fmt.Sprintf("%s (%s)", o.Name, o.Default))
+		}
+		rows = append(rows, []string{e.Name, e.Title, strings.Join(options, ", "), e.Paper})
+	}
+	return rows
+}
+
+func dataRows() [][]string {
+	rows := [][]string{{"set", "what it is", "what it expects", "where it comes from"}}
+	for _, k := range data.Kinds() {
+		rows = append(rows, []string{k.Name, k.About, k.Expects, k.Source})
+	}
+	return rows
+}
+
+func partitionRows() [][]string {
+	rows := [][]string{{"kind", "what it does", "source"}}
+	for _, k := range data.PartitionKinds() {
+		rows = append(rows, []string{k.Name, k.About, k.Source})
+	}
+	return rows
+}
+
+func backboneRows(models string) [][]string {
+	rows := [][]string{{"name", "architecture", "text width", "joint dimension", "image size", "folder"}}
+	for _, e := range bundle.List(models) {
+		b, err := bundle.Find(e.Name, models)
+		if err != nil {
+			rows = append(rows, []string{e.Name, oneLine(err), "", "", "", e.Dir})
+			continue
+		}
+		dir := e.Dir
+		if dir == "" {
+			dir = "(in the program)"
+		}
+		rows = append(rows, []string{b.Name, b.Architecture, fmt.Sprint(b.Text.Width), fmt.Sprint(b.Text.Joint), fmt.Sprint(b.Vision.Image), dir})
+	}
+	return slices.Clip(rows)
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/configs"
+	"promptfed/federation/data"
+	"promptfed/federation/experiment"
+)
+
+func predictCommand() *cobra.Command {
+	client, top, asJSON := 0, 3, false
+	var models string
+	c := &cobra.Command{Use: "predict RUN --client K IMAGE...", Args: atLeast(2), Short: "classify images with what a client learned"}
+	c.Flags().IntVar(&client, "client", 0, "number of the client, from 0")
+	c.Flags().IntVar(&top, "top", top, "classes to show for each image")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per image with every probability")
+	c.Flags().StringVar(&models, "models", "", "folder with bundles by name")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		conf, err := configs.Load(filepath.Join(args[0], "config.yaml"), nil)
+		if err != nil {
+			return usageError{fmt.Errorf("%w; is %s a run folder?", err, args[0])}
+		}
+		if models != "" {
+			conf.Runtime.Models = models
+		}
+		images, err := data.Files(args[1:])
+		if err != nil {
+			return err
+		}
+		classes, list, err := experiment.Predict(cmd.Context(), conf, args[0], client, images)
+		if err != nil {
+			return err
+		}
+		out := json.NewEncoder(os.Stdout)
+		for _, p := range list {
+			if asJSON {
+				prob := map[string]float32{}
+				for i, c := range classes {
+					prob[c] = p.Probabilities[i]
+				}
+				if err := out.Encode(map[string]any{"image": p.Image, "probabilities": prob}); err != nil {
+					return err
+				}
+				continue
+			}
+			order := make([]int, len(classes))
+			for i := range order {
+				order[i] = i
+			}
+			slices.SortStableFunc(order, func(a, b int) int {
+				if p.Probabilities[a] > p.Probabilities[b] {
+					return -1
+				} else if p.Probabilities[a] < p.Probabilities[b] {
+					return 1
+				}
+				return 0
+			})
+			fmt.Print(p.Image, ":")
+			for _, i := range order[:min(max(1, top), len(order))] {
+				fmt.Printf("  %s %.1f %%", classes[i], 100*p.Probabilities[i])
+			}
+			fmt.Println()
+		}
+		return nil
+	}
+	return c
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/configs"
+	"promptfed/federation/engine"
+	"promptfed/federation/experiment"
+)
+
+func runCommand() *cobra.Command {
+	var sets []string
+	var out string
+	var resume bool
+	c := &cobra.Command{
+		Use: "run CONFIG... [--set key=value] [--out DIR] [--resume]", Args: atLeast(1),
+		Short: "run federated experiments; several are compared in one table",
+	}
+	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
+	c.Flags().StringVar(&out, "out", "", "run folder (default runs/NAME); with several configurations, the folder above them")
+	c.Flags().BoolVar(&resume, "resume", false, "go on after the last finished round")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		var runs []outcome
+		for _, path := range args {
+			conf, err := load(path, sets)
+			if err != nil {
+				return err
+			}
+			dir := out
+			if out == "" {
+				dir = filepath.Join("runs", conf.Name)
+			} else if len(args) > 1 {
+				dir = filepath.Join(out, conf.Name)
+			}
+			r, err := runOne(cmd.Context(), conf, dir, resume)
+			if err != nil {
+				return fmt.Errorf("%s: %w", conf.Name, err)
+			}
+			runs = append(runs, outcome{conf, dir, r})
+		}
+		fmt.Print(resultTable(runs))
+		if len(runs) == 1 {
+			fmt.Println("written to", runs[0].dir)
+			return nil
+		}
+		folder := out
+		if folder == "" {
+			folder = filepath.Join("runs", "comparison")
+		}
+		if err := writeComparison(folder, runs); err != nil {
+			return err
+		}
+		fmt.Println("comparison written to", folder)
+		return nil
+	}
+	return c
+}
+
+// outcome is one finished run.
+type outcome struct {
+	conf   experiment.Config
+	dir    string
+	result *engine.Result
+}
+
+// load reads a configuration; anything wrong with it is wrong usage.
+func load(path string, sets []string) (experiment.Config, error) {
+	conf, err := configs.Load(path, sets)
+	if err == nil {
+		err = conf.Check()
+	}
+	if err != nil {
+		return conf, usageError{err}
+	}
+	return conf, nil
+}
+
+func runOne(ctx context.Context, conf experiment.Config, dir string, resume bool) (*engine.Result, error) {
+	if err := claim(dir, resume); err != nil {
+		return nil, err
+	}
+	d := newDisplay(conf)
+	defer d.close()
+	b, err := experiment.Open(ctx, conf, d.work)
+	if err != nil {
+		return nil, asUsage(err)
+	}
+	if err := b.Features(ctx, d.work); err != nil {
+		return nil, err
+	}
+	text, err := configs.YAML(conf)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), text, 0o644); err != nil {
+		return nil, err
+	}
+	set := b.Settings()
+	set.Dir, set.Resume, set.OnTurn, set.OnRound = dir, resume, d.turn, d.round
+	d.start(conf.Train.Rounds, len(b.Parts))
+	r, err := engine.Run(ctx, b.Engine, set)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("stopped; promptfed run --resume --out %s goes on after the last finished round", dir)
+		}
+		return nil, err
+	}
+	return r, writePlots(dir, conf.Name, r.Records)
+}
+
+// claim makes the run folder, or refuses one that holds another run.
+func claim(dir string, resume bool) error {
+	if _, err := os.Stat(filepath.Join(dir, engine.RoundsFile)); err == nil && !resume {
+		return usageError{fmt.Errorf("%s holds a run already; use --resume to go on with it, or another --out", dir)}
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("cannot make the run folder: %w; use another --out", err)
+	}
+	f, err := os.CreateTemp(dir, ".write-*")
+	if err != nil {
+		return fmt.Errorf("cannot write into the run folder: %w; use another --out", err)
+	}
+	f.Close()
+	return os.Remove(f.Name())
+}
+
+// asUsage marks what a wrong configuration caused, and leaves failures of the machine alone.
+func asUsage(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return usageError{err}
+}
