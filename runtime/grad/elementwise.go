@@ -16,12 +16,6 @@ func ruleSub(c *Call) []node {
 
 func ruleMul(c *Call) []node {
 	out := make([]node, 2)
-	if s := c.X(1).Op(); s.Kind == "Sigmoid" && s.Domain == graph.Standard && s.In[0] == c.X(0) && c.Need(0) {
-		// x σ(x), the core of SiLU and QuickGELU: the whole slope σ + y - yσ at once, in fewer passes over memory.
-		y := c.Y()
-		out[0] = c.G().Mul(c.X(1).Add(y.Sub(y.Mul(c.X(1)))))
-		return out
-	}
 	if c.Need(0) {
 		out[0] = c.G().Mul(c.X(1))
 	}

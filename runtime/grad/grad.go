@@ -106,7 +106,7 @@ func VJP(outputs, cotangents []node, wrt ...node) ([]node, error) {
 			return nil, err
 		}
 		for i, d := range dx {
-			if !d.OK() || !op.In[i].OK() || !depends[op.In[i]] {
+			if !d.OK() || i >= len(op.In) || !op.In[i].OK() || !depends[op.In[i]] {
 				continue
 			}
 			d = fit(d, op.In[i])

@@ -113,6 +113,9 @@ func ruleGather(c *Call) []node {
 // each entry of g added at the place it was read from.
 func scatterAxis(g, size node, a int, idx node) node {
 	n := idx.Rank()
+	if n < 0 || g.Rank() < 0 {
+		return g.Graph().Fail("the ranks of %v and %v are not known", g, idx)
+	}
 	var perm, back []int // index axes to the front; scattered axis to its place
 	for i := range n {
 		perm = append(perm, a+i)

@@ -65,6 +65,11 @@ func Read(b []byte) (*File, error) {
 	if err := proto.Unmarshal(b, m); err != nil {
 		return nil, fmt.Errorf("not an ONNX model: %w", err)
 	}
+	return ReadModel(m)
+}
+
+// ReadModel is Read of a decoded model, which it takes over.
+func ReadModel(m *onnx.ModelProto) (*File, error) {
 	if m.Graph == nil || len(m.Graph.Output) == 0 {
 		return nil, fmt.Errorf("not an ONNX model: it has no graph with outputs")
 	}

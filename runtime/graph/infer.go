@@ -3,6 +3,7 @@ package graph
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"promptfed/runtime/onnx"
 )
@@ -19,7 +20,14 @@ func infer(op *Op) error {
 	if !ok {
 		return nil
 	}
-	if err := op.need(1); err != nil {
+	least := 1
+	if n, ok := leastInputs[op.Kind]; ok && op.Domain == Standard {
+		least = n
+	}
+	if op.Domain == Own && op.Kind == "Deferred" {
+		least = 0
+	}
+	if err := op.need(least); err != nil {
 		return err
 	}
 	if err := f(op); err != nil {
@@ -64,6 +72,10 @@ func Differentiable(t DType) bool {
 	return false
 }
 
+// leastInputs is how many inputs an operator must have, where that is more than one and its inference does not look.
+var leastInputs = map[string]int{"Add": 2, "Sub": 2, "Mul": 2, "Div": 2, "Pow": 2, "Mod": 2, "PRelu": 2, "CumSum": 2, "LayerNormalization": 2,
+	"BatchNormalization": 5, "ScatterND": 3, "ScatterElements": 3}
+
 type inferFunc func(*Op) error
 
 var inferTable map[string]inferFunc
@@ -103,6 +115,18 @@ func init() {
 		"ReduceSumSquare", "ReduceLogSumExp", "ReduceLogSum"} {
 		inferTable[":"+k] = inferReduce
 	}
+}
+
+// InferKinds lists the ONNX operators whose shapes are inferred, sorted.
+func InferKinds() []string {
+	var out []string
+	for k := range inferTable {
+		if kind, ok := strings.CutPrefix(k, ":"); ok {
+			out = append(out, kind)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 func (o *Op) in(i int) Node {

@@ -1,0 +1,83 @@
+package grad_test
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"testing"
+
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+func golden(t *testing.T, file string) tensor.Map {
+	t.Helper()
+	b, err := os.ReadFile("testdata/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m tensor.Map
+	if err := json.Unmarshal(b, &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func run(t *testing.T, model []byte, feeds tensor.Map) tensor.Map {
+	t.Helper()
+	s, err := ort.NewSession(model, ort.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	out, err := s.Run(context.Background(), feeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// near compares with a bound relative to the largest absolute value.
+func near(t *testing.T, what string, got, want *tensor.Tensor, bound float64) {
+	t.Helper()
+	if !got.SameShape(want) {
+		t.Fatalf("%s: %v, want %v", what, got, want)
+	}
+	worst := 0.0
+	for i := range want.Data {
+		worst = max(worst, math.Abs(float64(got.Data[i])-float64(want.Data[i])))
+	}
+	if !(worst <= bound*want.MaxAbs()) {
+		t.Errorf("%s: off by %.2g, largest value %.2g", what, worst, want.MaxAbs())
+	}
+}
+
+// TestExportedGraphs differentiates files of PyTorch's exporter and compares with PyTorch's autograd
+// (tools/golden/onnx_export.py). The batch of the check is not that of the export.
+func TestExportedGraphs(t *testing.T) {
+	for _, net := range []string{"convnet", "block"} {
+		want := golden(t, net+".json")
+		for _, opset := range []string{"11", "13", "17"} {
+			t.Run(net+"-"+opset, func(t *testing.T) {
+				f, err := graph.ReadFile("testdata/" + net + "-" + opset + ".onnx")
+				if err != nil {
+					t.Fatal(err)
+				}
+				forward, err := f.WriteModel(f.Outputs...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				near(t, "y", run(t, forward, tensor.Map{"x": want["x"]})["y"], want["y"], 1e-5)
+				back, err := grad.File(f, []string{"y"}, []string{"x"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := run(t, back, tensor.Map{"x": want["x"], "cotangent/y": want["c"]})
+				near(t, "gradient", got["grad/x"], want["grad"], 1e-5)
+			})
+		}
+	}
+}
