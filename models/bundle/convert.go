@@ -23,7 +23,7 @@ type Options struct {
 	Checkpoint checkpoint.Options
 	// Context ends the conversion early; nil never does.
 	Context context.Context
-	// Progress, when set, is told how many of the bytes of converted weights are written.
+	// Progress, when set, is told how many of the bytes of the weights are converted, or checked where they stay.
 	Progress func(done, total int64)
 }
 
@@ -36,15 +36,15 @@ func Convert(src, out string, o Options) (*Bundle, error) {
 		return nil, oneLine(err)
 	}
 	defer c.Close()
-	w, err := checkpoint.CLIP(c)
-	if err != nil {
-		return nil, err
-	}
 	out, err = filepath.Abs(out)
 	if err != nil {
 		return nil, err
 	}
 	if err := apart(c, out); err != nil {
+		return nil, err
+	}
+	w, err := checkpoint.CLIP(c)
+	if err != nil {
 		return nil, err
 	}
 	if o.Name == "" {

@@ -53,13 +53,7 @@ func pour(ctx context.Context, path, file string, items []item, progress func(in
 		out.Write(b[:])
 		out.Write(head)
 		for _, it := range items {
-			err := parts(it.from, func(t *tensor.Tensor) error {
-				if ctx.Err() != nil {
-					return context.Cause(ctx)
-				}
-				if i := t.Finite(); i >= 0 {
-					return fmt.Errorf("tensor %q holds %v: the checkpoint is damaged", it.from.Name, t.Data[i])
-				}
+			err := parts(ctx, it.from, func(t *tensor.Tensor) error {
 				for _, v := range t.Data {
 					binary.LittleEndian.PutUint32(b[:], math.Float32bits(v))
 					if _, err := out.Write(b[:4]); err != nil {
@@ -79,8 +73,9 @@ func pour(ctx context.Context, path, file string, items []item, progress func(in
 	return places, err
 }
 
-// parts reads a float tensor in pieces of at most maxPart elements where it lies in a file as it is, else at once.
-func parts(h *checkpoint.Handle, use func(*tensor.Tensor) error) error {
+// parts reads a float tensor in pieces of at most maxPart elements where it lies in a file as it is, else at once. A value
+// that is not finite is an error.
+func parts(ctx context.Context, h *checkpoint.Handle, use func(*tensor.Tensor) error) error {
 	rows, step := 1, 1
 	if h.File != "" && len(h.Shape) > 0 {
 		rows = h.Shape[0]
@@ -94,11 +89,17 @@ func parts(h *checkpoint.Handle, use func(*tensor.Tensor) error) error {
 				return err
 			}
 		}
-		t, err := part.Load()
-		if err == nil {
-			err = use(t)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
+		t, err := part.Load()
 		if err != nil {
+			return err
+		}
+		if i := t.Finite(); i >= 0 {
+			return fmt.Errorf("tensor %q holds %v: the checkpoint is damaged", h.Name, t.Data[i])
+		}
+		if err := use(t); err != nil {
 			return err
 		}
 	}

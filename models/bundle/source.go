@@ -10,6 +10,7 @@ import (
 	"promptfed/models/checkpoint"
 	"promptfed/models/preprocess"
 	"promptfed/models/tokenizer"
+	"promptfed/runtime/tensor"
 )
 
 // preprocessing takes over what the checkpoint says of its pixels, OpenAI's values where it says nothing.
@@ -124,9 +125,18 @@ func (j *conversion) link(dir string, items []item, files []string) error {
 			j.note("%s was copied, because it cannot be linked from where it is", filepath.Base(path))
 		}
 	}
-	places := map[string]Place{}
+	total := int64(0)
+	for _, it := range items {
+		total += it.from.Length
+	}
+	places, done := map[string]Place{}, int64(0)
 	for _, it := range items {
 		h := it.from
+		if err := parts(j.Context, h, func(*tensor.Tensor) error { return nil }); err != nil {
+			return err
+		}
+		done += h.Length
+		j.Progress(done, total)
 		places[it.name] = Place{File: filepath.Base(h.File), Offset: h.Offset, Length: h.Length, DType: h.DType, Shape: h.Shape}
 	}
 	j.split(places)
