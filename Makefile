@@ -1,0 +1,75 @@
+# Needs Go, gcc, make and npm (which fetches the ONNX Runtime library once), and bash for the script that fetches it.
+# `make help` lists the targets.
+
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+TESTTIME ?= 15m
+FUZZTIME ?= 30s
+PYTHON ?= /usr/bin/python3
+VOCAB ?= ../shared/data/clip-vocab/bpe_simple_vocab_16e6.txt.gz
+IMAGES ?= ../shared/data/pacs
+
+.DEFAULT_GOAL := help
+.PHONY: help run test build library check vet format lint arrows docs bench fuzz golden clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: build ## train the demo's methods on drawn images, print their table, write runs/demo
+	@rm -rf runs/demo
+	bin/promptfed run configs/demo/*.yaml --out runs/demo
+
+test: library ## run all tests
+	go test -timeout $(TESTTIME) ./...
+	@echo "make test: all packages passed"
+
+build: library ## leave bin/promptfed, with the ONNX Runtime library beside it
+	@echo "building bin/promptfed"
+	@go build -trimpath -buildvcs=false -o bin/promptfed ./tools/promptfed
+
+library:
+	@tools/fetch-onnxruntime.sh
+
+check: format vet lint arrows test ## what CI runs
+	@echo "make check: all passed"
+
+vet: ## go vet
+	go vet ./...
+
+format: ## fail on Go files that gofmt would change
+	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "gofmt -w is needed for:" $$files >&2; exit 1; fi
+	@echo "format: clean"
+
+lint: ## staticcheck, pinned
+	go run $(STATICCHECK) ./...
+
+arrows: ## who may import whom, and what may be tracked
+	go test -count=1 ./tools/arrows
+
+docs: ## rewrite the tables in README.md and docs/ that come from the code
+	go run ./tools/docs
+
+bench: build ## the text step against its plain form and this machine's GEMM limit
+	bin/promptfed bench
+
+fuzz: library ## every fuzz target for FUZZTIME (30s) each
+	@go test -list '^Fuzz' ./... | \
+	awk '/^Fuzz/ { names[n++] = $$1 } $$1 == "ok" { for (i = 0; i < n; i++) print $$2, names[i] } !/^Fuzz/ { n = 0 }' | \
+	{ count=0; while read -r package name; do \
+		echo "$$package $$name"; \
+		go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x "$$package" </dev/null || exit 1; \
+		count=$$((count + 1)); \
+	done; [ $$count -gt 0 ] && echo "make fuzz: $$count targets passed"; }
+
+golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, python3-pil; pip's ftfy and regex
+	@for script in tools/golden/*.py; do \
+		case $$script in \
+		*/bundle.py | */tokenizer.py) argument=$(VOCAB) ;; \
+		*/preprocess.py) argument=$(IMAGES) ;; \
+		*) argument= ;; \
+		esac; \
+		echo "$(PYTHON) $$script $$argument"; \
+		$(PYTHON) $$script $$argument || exit 1; \
+	done
+
+clean: ## remove bin/ and runs/
+	rm -rf bin runs
