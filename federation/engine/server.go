@@ -94,6 +94,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	if err != nil {
 		return rec, err
 	}
+	rec.Clients = clients(replies)
 	for _, r := range replies {
 		rec.Loss += r.Stats.Loss / float64(len(replies))
 		if err := checkUpload(g.Shared, r.Upload); err != nil {

@@ -1,0 +1,89 @@
+package methods_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+)
+
+type options = map[string]any
+
+var (
+	context = methodtest.Names{Shared: []string{"ctx"}}
+	alone   = methodtest.Names{Private: []string{"ctx"}}
+	two     = methodtest.Names{Shared: []string{"global"}, Private: []string{"local"}, Draw: []string{"projector"}}
+)
+
+// appr names what FedAPPR traces: with start=own a client keeps its prompt from its first round on, and the server keeps
+// every average made after the warm-up.
+func appr(warmup int, own bool) methodtest.Names {
+	return methodtest.Names{Shared: []string{"ctx"}, Down: []string{"fedappr/w1", "fedappr/w2"},
+		Kept: func(round int) (out []string) {
+			if own && round > 0 {
+				out = []string{"ctx"}
+			}
+			return out
+		},
+		ServerKept: func(round int) (out []string) {
+			for r := warmup; r <= round; r++ {
+				out = append(out, fmt.Sprintf("fedappr/pool/%06d", r))
+			}
+			return out
+		}}
+}
+
+func pha(more options) options {
+	o := options{"global_tokens": 3, "local_tokens": []int{2, 5, 3}, "ratio": 0.5, "init_std": 0.4}
+	for k, v := range more {
+		o[k] = v
+	}
+	return o
+}
+
+var cases = []methodtest.Case{
+	{Name: "zeroshot"},
+	{Name: "promptfl", Options: options{"tokens": 3, "init_std": 0.4}, Names: context},
+	{Name: "promptfl", Options: options{"tokens": 2, "position": "middle"}, Names: context},
+	{Name: "promptfl", Options: options{"tokens": 1, "position": "front"}, Names: context},
+	{Name: "coop", Options: options{"tokens": 3, "init_std": 0.4}, Names: alone},
+
+	{Name: "fedpha", Options: pha(nil), Names: two},
+	{Name: "fedpha", Options: pha(options{"projector": "alg1", "pull": "mean", "push": "scalar", "eot": "longest"}), Names: two},
+	{Name: "fedpha", Options: pha(options{"projector": "def1", "svd_every": "round"}), Names: two},
+	{Name: "fedpha", Options: pha(options{"projector": "exact-null", "projector_grad": "through", "eot": "longest"}), Names: two},
+	{Name: "fedpha", Options: pha(options{"projector": "code", "projector_grad": "through", "svd_every": "epoch", "pull": "mean"}), Names: two},
+	{Name: "fedpha", Options: pha(options{"projector": "eq9", "projector_grad": "through", "alpha": 0.1}), Names: two, NoDerivative: true},
+
+	{Name: "fedappr", Options: options{"tokens": 3, "warmup": 0, "init_std": 0.4, "disc_lr": 0.5}, Names: appr(0, false)},
+	{Name: "fedappr", Options: options{"tokens": 3, "warmup": 1, "disc_input": "mean", "start": "own", "disc_steps": 3, "hidden": 2, "lambda_a": 2.0},
+		Names: appr(1, true)},
+	{Name: "fedappr", Options: options{"tokens": 2, "warmup": 0, "pool": 8, "lambda_r": 0}, Names: appr(0, false)},
+
+	{Name: "promptfl", With: []string{"fedprox"}, Options: options{"mu": 2.0}, Zero: options{"mu": 0.0}, Names: context},
+	{Name: "coop", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Names: alone},
+	{Name: "fedpha", With: []string{"fedprox"}, Options: pha(options{"projector": "exact-null"}), Zero: options{"mu": 0.0}, Names: two},
+	{Name: "fedappr", With: []string{"fedprox"}, Options: options{"warmup": 0, "tokens": 2}, Zero: options{"mu": 0.0}, Names: appr(0, false)},
+	{Name: "zeroshot", With: []string{"fedprox"}, Zero: options{"mu": 0.0}},
+}
+
+func TestMethods(t *testing.T) {
+	for _, c := range cases {
+		t.Run(c.Label(), func(t *testing.T) {
+			t.Parallel()
+			methodtest.Run(t, c)
+		})
+	}
+}
+
+func TestEveryMethodHasACase(t *testing.T) {
+	for _, e := range methods.Table {
+		if !slices.ContainsFunc(cases, func(c methodtest.Case) bool {
+			return c.Name == e.Name && len(c.With) == 0 || slices.Contains(c.With, e.Name)
+		}) {
+			t.Errorf("%s has no case in the suite", e.Name)
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package methodtest
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/runtime/optim"
+)
+
+// Case is one method, or one stack of wrappers over a method, with options.
+type Case struct {
+	Name    string   // of the carrier in methods.Table
+	With    []string // wrappers, inner first
+	Options map[string]any
+	// Zero are the options that leave nothing of the outermost wrapper; nil for a case without wrappers.
+	Zero map[string]any
+	// NoDerivative tells that the stated gradient is not the derivative of the loss, by intention.
+	NoDerivative bool
+	Names        Names
+}
+
+// Names are the tensors of a method in a trace, by the contract of the trace folder.
+type Names struct {
+	Shared, Private []string
+	Down            []string                 // extras that the server sends
+	Draw            []string                 // random tensors of a step
+	Kept            func(round int) []string // what a client kept before a round
+	ServerKept      func(round int) []string // after the merge
+}
+
+// Label tells the case from others of the same method.
+func (c Case) Label() string {
+	b, _ := json.Marshal(c.Options)
+	return strings.Join(append([]string{c.Name}, c.With...), "+") + strings.ReplaceAll(string(b), `"`, "")
+}
+
+func build(t *testing.T, name string, with []string, options map[string]any) method.Method {
+	t.Helper()
+	m, err := methods.Build(name, with, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// experiment is four toy clients, half of them in each round, and a training that uses most of what there is.
+func (c Case) experiment(t *testing.T) *engine.Experiment {
+	t.Helper()
+	return &engine.Experiment{Name: "toy", MethodName: c.Label(), Method: build(t, c.Name, c.With, c.Options),
+		Classes: Classes, Template: "a photo of a {}.", Clients: Clients(9, 5, 6, 3),
+		Training: engine.Training{Epochs: 2, Batch: 4, DropLast: true,
+			Optim:    optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9, WeightDecay: 5e-4},
+			Schedule: optim.Schedule{Kind: "cosine", TMax: 10}},
+		Plan: engine.Plan{Rounds: 4, Participation: 0.5, TestEvery: 2, Seed: 7}}
+}
+
+func run(t *testing.T, e *engine.Experiment, set engine.Settings) *engine.Result {
+	t.Helper()
+	r, err := engine.Run(context.Background(), e, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// outcome is what two runs of one experiment must agree on to the last bit: the prompts' file and the records without
+// their times.
+type outcome struct{ prompts, rounds string }
+
+func outcomeOf(t *testing.T, dir string) outcome {
+	t.Helper()
+	p, err := os.ReadFile(filepath.Join(dir, engine.PromptsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, engine.RoundsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(string(b)) {
+		var m map[string]any
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		delete(m, "seconds")
+		again, _ := json.Marshal(m)
+		lines = append(lines, string(again))
+	}
+	return outcome{string(p), strings.Join(lines, "\n")}
+}
+
+func (o outcome) same(t *testing.T, other outcome, what string) {
+	t.Helper()
+	if o.prompts != other.prompts {
+		t.Errorf("%s: the prompts differ", what)
+	}
+	if o.rounds != other.rounds {
+		t.Errorf("%s: the rounds differ\n%s\n%s", what, o.rounds, other.rounds)
+	}
+}
+
+// Run is the suite.
+func Run(t *testing.T, c Case) {
+	t.Run("gradients", c.gradients)
+	t.Run("zero", c.zero)
+	t.Run("workers", c.workers)
+	t.Run("messages", c.messages)
+	t.Run("resume", c.resume)
+	t.Run("lost", c.lost)
+	t.Run("trace", c.trace)
+}
+
+// workers: 8 workers give the bytes of one.
+func (c Case) workers(t *testing.T) {
+	var first outcome
+	for i, n := range []int{1, 8} {
+		dir := t.TempDir()
+		run(t, c.experiment(t), engine.Settings{Dir: dir, Workers: n})
+		if i == 0 {
+			first = outcomeOf(t, dir)
+		} else {
+			first.same(t, outcomeOf(t, dir), "1 and 8 workers")
+		}
+	}
+}
+
+// zero: a wrapper of no strength leaves its carrier as it is.
+func (c Case) zero(t *testing.T) {
+	if len(c.With) == 0 {
+		t.Skip("a carrier")
+	}
+	bare, idle := c, c
+	bare.With, bare.Options = c.With[:len(c.With)-1], nil
+	idle.Options = c.Zero
+	a, b := t.TempDir(), t.TempDir()
+	run(t, bare.experiment(t), engine.Settings{Dir: a})
+	run(t, idle.experiment(t), engine.Settings{Dir: b})
+	outcomeOf(t, a).same(t, outcomeOf(t, b), "carrier and wrapper of no strength")
+}

@@ -1,0 +1,80 @@
+package methodtest
+
+import (
+	"context"
+	"math"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/tensor"
+)
+
+// gradients: what the optimizer sees is the derivative of the loss, by a four-point difference of step 0.02 in each
+// element of each parameter and with a learning rate of 0, while what the server sent and what the client last left have values of their own. Each
+// loss is one run of the engine's own step.
+func (c Case) gradients(t *testing.T) {
+	if c.NoDerivative {
+		t.Skip("its gradient is not the derivative, by intention")
+	}
+	e := c.experiment(t)
+	at := &probe{Method: e.Method}
+	e.Method = at
+	e.Training = engine.Training{Epochs: 2, Batch: 100, Optim: optim.Config{Name: "sgd"}}
+	client := e.Clients[1]
+	w := engine.NewWorker(e, engine.Settings{})
+	defer w.Close()
+
+	task := client.Backbone.Task()
+	task.Client, task.Clients, task.Classes = client.ID, len(e.Clients), len(Classes)
+	g := &method.Global{Clients: 4, Seed: 7, Width: Width, Shared: tensor.Map{}, Down: tensor.Map{}, Kept: tensor.Map{}}
+	if err := at.Method.Start(g); err != nil {
+		t.Fatal(err)
+	}
+	here, sent, private, own := tensor.Map{}, tensor.Map{}, tensor.Map{}, tensor.Map{}
+	for i, p := range at.Params(task) {
+		here[p.Name] = Values(300+i, 0.6, p.Shape...)
+		if p.Owner == method.Shared {
+			sent[p.Name] = Values(400+i, 0.6, p.Shape...)
+			own[p.Name] = Values(500+i, 0.6, p.Shape...)
+		} else {
+			private[p.Name] = Values(600+i, 0.6, p.Shape...)
+		}
+	}
+	order := engine.Order{Kind: engine.Train, Round: 1, Clients: []int{1}, Of: 4, Shared: sent, Down: g.Down}
+	step := func(params tensor.Map) (float64, tensor.Map) {
+		rec := engine.NewRecorder()
+		w.Tracer, at.first, at.second = rec, here, params
+		if _, _, _, err := w.RunTrain(context.Background(), client, order, engine.State{Private: private, Own: own}); err != nil {
+			t.Fatal(err)
+		}
+		return float64(rec.Tensors["r1/c1/s1/loss"].Data[0]), rec.Tensors.Under("r1/c1/s0/grad")
+	}
+	if len(here) == 0 {
+		t.Skip("nothing is learned")
+	}
+	_, grads := step(here)
+	largest := 0.0
+	for _, name := range here.Names() {
+		if grads[name] == nil {
+			t.Fatalf("no gradient of %s", name)
+		}
+		largest = max(largest, grads[name].MaxAbs())
+	}
+	const h = 0.02
+	for _, name := range here.Names() {
+		for i := range here[name].Data {
+			f := func(d float64) float64 {
+				moved := here.Clone()
+				moved[name].Data[i] += float32(d)
+				loss, _ := step(moved)
+				return loss
+			}
+			want := (8*(f(h)-f(-h)) - (f(2*h) - f(-2*h))) / (12 * h)
+			if got := float64(grads[name].Data[i]); !(math.Abs(got-want) <= 2e-3*largest) {
+				t.Errorf("gradient of %s at element %d is %g, differences give %g (largest %g)", name, i, got, want, largest)
+			}
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package methodtest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/wire"
+	"promptfed/runtime/tensor"
+)
+
+// messages: encoded messages change nothing, and hold no private or kept tensor, by name or by content.
+func (c Case) messages(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	run(t, c.experiment(t), engine.Settings{Dir: a})
+	var mu sync.Mutex
+	var sent [][]byte
+	rec := engine.NewRecorder()
+	run(t, c.experiment(t), engine.Settings{Dir: b, Encode: true, Tracer: rec, OnUpload: func(_, _ int, m []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		sent = append(sent, slices.Clone(m))
+	}})
+	outcomeOf(t, a).same(t, outcomeOf(t, b), "values and encoded messages")
+	if len(sent) == 0 {
+		t.Fatal("no message was seen")
+	}
+	var secret []string
+	for name := range rec.Tensors {
+		_, part, _ := strings.Cut(name, "/c")
+		for _, p := range c.Names.Private {
+			if strings.HasSuffix(part, "begin/"+p) || strings.HasSuffix(part, "after/"+p) {
+				secret = append(secret, name)
+			}
+		}
+	}
+	if len(c.Names.Private) > 0 && len(secret) == 0 {
+		t.Fatal("the trace has no private tensor to look for")
+	}
+	for _, m := range sent {
+		got, err := wire.Decode(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range got.Names() {
+			part, rest, _ := strings.Cut(name, "/")
+			if part == "shared" && slices.Contains(c.Names.Shared, rest) || part == "extra" {
+				continue
+			}
+			t.Errorf("a message holds %s", name)
+		}
+		for _, name := range secret {
+			row := rec.Tensors[name].Row(0)
+			if bytes.Contains(m, raw(row)) {
+				t.Errorf("a message holds the content of %s", name)
+			}
+		}
+	}
+}
+
+func raw(t *tensor.Tensor) []byte {
+	var b []byte
+	for _, v := range t.Data {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+	}
+	return b
+}
+
+func equal(a, b *tensor.Tensor) bool {
+	return a != nil && b != nil && slices.Equal(a.Shape, b.Shape) && bytes.Equal(raw(a), raw(b)) && slices.Equal(a.Ints, b.Ints)
+}

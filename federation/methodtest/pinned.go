@@ -1,0 +1,95 @@
+package methodtest
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// Pinned is a method whose first values are given instead of drawn: shared parameters and what the server sends by
+// name, private parameters as cK/NAME.
+type Pinned struct {
+	method.Method
+	First tensor.Map
+}
+
+func (p Pinned) Start(g *method.Global) error {
+	if err := p.Method.Start(g); err != nil {
+		return err
+	}
+	for _, m := range []tensor.Map{g.Shared, g.Down} {
+		for name := range m {
+			if t := p.First[name]; t != nil {
+				m[name] = t.Clone()
+			}
+		}
+	}
+	return nil
+}
+
+func (p Pinned) Begin(l *method.Local) error {
+	if l.Round == 0 {
+		for name := range l.Private {
+			if t := p.First[fmt.Sprintf("c%d/%s", l.Task.Client, name)]; t != nil {
+				l.Private[name] = t.Clone()
+			}
+		}
+	}
+	return p.Method.Begin(l)
+}
+
+// InOrder is data that is visited in the order it is in.
+type InOrder struct{ *engine.Features }
+
+func (d InOrder) Order(*rand.Rand) []int {
+	out := make([]int, d.Len())
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// probe is a method whose clients take their first step at given values, whatever the server sent, and their second at
+// others. Values that are constants for gradients stay at the second what they were at the first.
+type probe struct {
+	method.Method
+	first, second tensor.Map
+}
+
+func (p *probe) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	loss := p.Method.Loss(s, logits)
+	for i, h := range s.Hosts() {
+		if h.Func.VJP == nil {
+			s.Hosts()[i].Func.Every = method.EveryRound
+		}
+	}
+	return loss
+}
+
+func (p *probe) Begin(l *method.Local) error {
+	if err := p.Method.Begin(l); err != nil {
+		return err
+	}
+	take(l, p.first)
+	return nil
+}
+
+func (p *probe) Adjust(l *method.Local, g tensor.Map) error {
+	if err := p.Method.Adjust(l, g); err != nil {
+		return err
+	}
+	take(l, p.second)
+	return nil
+}
+
+func take(l *method.Local, from tensor.Map) {
+	for _, m := range []tensor.Map{l.Shared, l.Private} {
+		for name := range m {
+			copy(m[name].Data, from[name].Data)
+		}
+	}
+}

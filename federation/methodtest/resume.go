@@ -1,0 +1,161 @@
+package methodtest
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/runtime/tensor"
+)
+
+// after calls stop at the n-th step of a run.
+type after struct {
+	n    int64
+	stop func()
+}
+
+func (a *after) Put(string, *tensor.Tensor) {}
+func (a *after) Step(int, int, int, float64) {
+	if atomic.AddInt64(&a.n, -1) == 0 {
+		a.stop()
+	}
+}
+
+// interruptions break a run off at one point each; repair undoes what keeps a resumed run from writing.
+var interruptions = []struct {
+	name string
+	set  func(s *engine.Settings, stop func(), dir string) (repair func() error)
+}{
+	{"second step", func(s *engine.Settings, stop func(), _ string) func() error {
+		s.Tracer = &after{2, stop}
+		return nil
+	}},
+	{"eleventh step", func(s *engine.Settings, stop func(), _ string) func() error {
+		s.Tracer = &after{11, stop}
+		return nil
+	}},
+	{"first turn", func(s *engine.Settings, stop func(), _ string) func() error {
+		s.OnTurn = func(o engine.Order, _ int) { stop() }
+		return nil
+	}},
+	{"a test", func(s *engine.Settings, stop func(), _ string) func() error {
+		s.OnTurn = func(o engine.Order, client int) {
+			if o.Kind == engine.Test && client == 2 {
+				stop()
+			}
+		}
+		return nil
+	}},
+	{"between rounds", func(s *engine.Settings, stop func(), _ string) func() error {
+		s.OnRound = func(r engine.Record) {
+			if r.Round == 1 {
+				stop()
+			}
+		}
+		return nil
+	}},
+	{"a commit that cannot be written", func(s *engine.Settings, _ func(), dir string) func() error {
+		check, aside := filepath.Join(dir, engine.CheckFolder), filepath.Join(dir, "aside")
+		s.OnRound = func(r engine.Record) {
+			if r.Round == 1 {
+				os.Rename(check, aside)
+				os.WriteFile(check, nil, 0o644)
+			}
+		}
+		return func() error {
+			if err := os.Remove(check); err != nil {
+				return err
+			}
+			return os.Rename(aside, check)
+		}
+	}},
+	{"a server file that cannot be replaced", func(s *engine.Settings, _ func(), dir string) func() error {
+		file := filepath.Join(dir, engine.CheckFolder, "server.safetensors")
+		s.OnRound = func(r engine.Record) {
+			if r.Round == 1 {
+				os.Rename(file, file+".aside")
+				os.MkdirAll(filepath.Join(file, "in the way"), 0o755)
+			}
+		}
+		return func() error {
+			if err := os.RemoveAll(file); err != nil {
+				return err
+			}
+			return os.Rename(file+".aside", file)
+		}
+	}},
+	{"a line that cannot be written", func(s *engine.Settings, _ func(), dir string) func() error {
+		file := filepath.Join(dir, engine.RoundsFile)
+		s.OnRound = func(r engine.Record) {
+			if r.Round == 1 {
+				os.Rename(file, file+".aside")
+				os.Mkdir(file, 0o755)
+			}
+		}
+		return func() error {
+			if err := os.Remove(file); err != nil {
+				return err
+			}
+			return os.Rename(file+".aside", file)
+		}
+	}},
+}
+
+// resume: a run that is broken off and resumed gives the bytes of one that is not.
+func (c Case) resume(t *testing.T) {
+	whole := t.TempDir()
+	run(t, c.experiment(t), engine.Settings{Dir: whole})
+	want := outcomeOf(t, whole)
+	for _, in := range interruptions {
+		dir := t.TempDir()
+		ctx, stop := context.WithCancel(context.Background())
+		set := engine.Settings{Dir: dir, Workers: 2}
+		repair := in.set(&set, stop, dir)
+		_, err := engine.Run(ctx, c.experiment(t), set)
+		stop()
+		if _, steps := set.Tracer.(*after); err == nil && !(steps && c.learnsNothing()) {
+			t.Errorf("%s: the run was not broken off", in.name)
+			continue
+		}
+		if repair != nil {
+			if err := repair(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run(t, c.experiment(t), engine.Settings{Dir: dir, Resume: true})
+		want.same(t, outcomeOf(t, dir), in.name)
+	}
+}
+
+func (c Case) learnsNothing() bool { return len(c.Names.Shared)+len(c.Names.Private) == 0 }
+
+// lost: a round goes on without a client whose answer never came, and that client remembers what it did before.
+func (c Case) lost(t *testing.T) {
+	e := c.experiment(t)
+	e.Plan.Participation, e.Plan.Rounds = 1, 1
+	before := run(t, e, engine.Settings{})
+	e.Plan.Rounds = 2
+	after := run(t, e, engine.Settings{Lost: func(round, client int) bool { return round == 1 && client == 1 }})
+	if got := after.Records[1].Clients; len(got) != 3 || got[1] != 2 {
+		t.Errorf("round 1 counted clients %v, want 0, 2 and 3", got)
+	}
+	for _, client := range []int{0, 1, 2, 3} {
+		was, is := before.Prompts.Under("client/"+strconv.Itoa(client)), after.Prompts.Under("client/"+strconv.Itoa(client))
+		if len(was) != len(is) {
+			t.Errorf("client %d remembers %v after %v", client, is.Names(), was.Names())
+		}
+		for name := range was {
+			if same := equal(was[name], is[name]); same != (client == 1) {
+				t.Errorf("client %d: %s stayed as it was: %v", client, name, same)
+			}
+		}
+	}
+	e.Plan.Rounds = 1
+	if _, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(int, int) bool { return true }}); err == nil {
+		t.Error("a round without any answer was accepted")
+	}
+}
