@@ -1,0 +1,140 @@
+package pretrain
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"promptfed/models/preprocess"
+	"promptfed/models/tokenizer"
+	"promptfed/runtime/tensor"
+)
+
+// batches makes the batch of any step.
+type batches struct {
+	cfg      Config
+	tok      *tokenizer.Tokenizer
+	samplers []sampler
+	counts   []int // examples of each source in a batch
+}
+
+func newBatches(cfg Config, tok *tokenizer.Tokenizer) (*batches, error) {
+	b := &batches{cfg: cfg, tok: tok}
+	prep := preprocess.CLIP(cfg.Size)
+	var shares []float64
+	for i, s := range cfg.Sources {
+		var with sampler = drawer{s, prep}
+		if !s.drawn() {
+			l, err := openLister(s, prep)
+			if err != nil {
+				return nil, fmt.Errorf("sources[%d]: %w", i, err)
+			}
+			with = l
+		}
+		b.samplers = append(b.samplers, with)
+		shares = append(shares, s.Share)
+	}
+	b.counts = apportion(cfg.Train.Batch, shares)
+	return b, nil
+}
+
+// apportion splits n by shares: each gets the whole part of what is due to it, and what is left goes to the largest
+// remainders, the first of equals.
+func apportion(n int, shares []float64) []int {
+	sum := 0.0
+	for _, s := range shares {
+		sum += s
+	}
+	out, rest := make([]int, len(shares)), make([]float64, len(shares))
+	left := n
+	for i, s := range shares {
+		due := float64(n) * s / sum
+		out[i] = int(math.Floor(due))
+		rest[i] = due - math.Floor(due)
+		left -= out[i]
+	}
+	order := make([]int, len(shares))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case rest[a] > rest[b]:
+			return -1
+		case rest[a] < rest[b]:
+			return 1
+		}
+		return 0
+	})
+	for i := range left {
+		out[order[i%len(order)]]++
+	}
+	return out
+}
+
+// batch is the input of one step beside the weights. It depends on the seed and the step alone.
+func (b *batches) batch(ctx context.Context, step, workers int) (tensor.Map, error) {
+	n, side := b.cfg.Train.Batch, b.cfg.Size
+	pixels := tensor.New(n, 3, side, side)
+	captions := make([]string, n)
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(1, workers))
+	at := 0
+	for source, count := range b.counts {
+		for range count {
+			i := at
+			at++
+			g.Go(func() error {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				p, err := b.samplers[source].sample(stream(b.cfg.Seed, "batch", step, i), b.fits)
+				if err != nil {
+					return fmt.Errorf("sources[%d]: %w", source, err)
+				}
+				copy(pixels.Data[i*len(p.pixels):], p.pixels)
+				captions[i] = p.caption
+				return nil
+			})
+		}
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	m, err := b.texts(captions)
+	if err != nil {
+		return nil, err
+	}
+	m[inPixels], m[inTargets] = pixels, Targets(captions)
+	return m, nil
+}
+
+func (b *batches) fits(caption string) bool {
+	ids, err := b.tok.Encode(caption)
+	return err == nil && len(ids)+2 <= b.cfg.Caption
+}
+
+// texts are token ids and ends of captions.
+func (b *batches) texts(captions []string) (tensor.Map, error) {
+	ids, end, err := sequences(b.tok, captions, b.cfg.Caption)
+	return tensor.Map{inTokens: ids, inEnd: end}, err
+}
+
+// sequences tokenises texts: ids [N,length], and where each ends [N].
+func sequences(tok *tokenizer.Tokenizer, texts []string, length int) (ids, end *tensor.Tensor, err error) {
+	ids = tensor.OfInts(make([]int64, 0, len(texts)*length), 0)
+	end = tensor.OfInts(make([]int64, len(texts)), len(texts))
+	for i, text := range texts {
+		seq, err := tok.Sequence(text, length)
+		if err != nil {
+			return nil, nil, err
+		}
+		end.Ints[i] = int64(slices.Index(seq, int64(tok.EOT())))
+		ids.Ints = append(ids.Ints, seq...)
+	}
+	ids.Shape = []int{len(texts), length}
+	return ids, end, nil
+}

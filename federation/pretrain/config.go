@@ -1,0 +1,181 @@
+package pretrain
+
+import (
+	"fmt"
+	"math"
+
+	"promptfed/federation/data"
+	"promptfed/models/clip"
+	"promptfed/models/drawn"
+	"promptfed/runtime/optim"
+)
+
+// Config says what to train, on what, and how. The tags are the keys of a configuration file.
+type Config struct {
+	Name  string `config:"name" help:"of the backbone"`
+	Seed  uint64 `config:"seed" help:"of weights and batches; two backbones of one seed start from the same text tower"`
+	Out   string `config:"out" help:"folder for the checkpoint; created"`
+	Joint int    `config:"joint" help:"size of the space that images and texts share"`
+	Text  Tower  `config:"text" help:"text tower"`
+	Image Tower  `config:"image" help:"image tower"`
+	Patch int    `config:"patch" help:"side of a patch in pixels"`
+	Size  int    `config:"size" help:"side of the image in pixels"`
+
+	Vocabulary string `config:"vocabulary" help:"file with byte-pair merges; empty: those of the bundled backbones"`
+	Merges     int    `config:"merges" help:"how many of them to use"`
+	Caption    int    `config:"caption_tokens" help:"longest caption, with start and end; longer ones are drawn again"`
+
+	Sources []Source `config:"sources" help:"where images come from"`
+	Train   Training `config:"train" help:"optimisation"`
+
+	Threads    int `config:"threads" help:"of ONNX Runtime; other numbers round differently"`
+	Checkpoint int `config:"checkpoint_every" help:"steps between two checkpoints; 0 for none"`
+}
+
+// Tower is the size of a transformer.
+type Tower struct {
+	Width  int `config:"width"`
+	Layers int `config:"layers"`
+	Heads  int `config:"heads"`
+}
+
+// Source gives a share of every batch.
+type Source struct {
+	Share      float64             `config:"share" help:"of the batch; shares are scaled to add up to 1"`
+	Data       data.Config         `config:"data" help:"the set; of set drawn, images are drawn on the fly"`
+	Keep       int                 `config:"keep" help:"of every 8 training images of a class in a domain, the first so many; 0 and 8: all"`
+	Mirror     bool                `config:"mirror" help:"mirror half of the images"`
+	Shift      int                 `config:"shift" help:"largest random shift in pixels"`
+	Captions   map[string][]string `config:"captions" help:"templates by domain, 'any' for the rest; {} is the class, {a} the class with its article"`
+	Difficulty [2]float64          `config:"difficulty" help:"of drawn images: from, to"`
+}
+
+// Training is AdamW with a linear warm-up and a cosine down to 0; gains, biases and single vectors are not decayed.
+type Training struct {
+	Steps    int     `config:"steps"`
+	Batch    int     `config:"batch"`
+	LR       float64 `config:"lr"`
+	Decay    float64 `config:"weight_decay"`
+	Beta2    float64 `config:"beta2"`
+	Warmup   int     `config:"warmup" help:"steps"`
+	ClipNorm float64 `config:"clip_norm"`
+}
+
+// Defaults is the configuration that a file changes.
+func Defaults() Config {
+	return Config{
+		Seed: 1, Joint: 64, Size: 64, Patch: 16,
+		Text: Tower{96, 3, 3}, Image: Tower{128, 4, 4},
+		Merges: 1000, Caption: 16,
+		Train:   Training{Steps: 1000, Batch: 128, LR: 1e-3, Decay: 0.1, Beta2: 0.98, Warmup: 100, ClipNorm: 1},
+		Threads: 1, Checkpoint: 200,
+	}
+}
+
+// contextLength is the number of text positions: that of the published models, so that long prompts fit.
+const contextLength = 77
+
+func (c Config) text() clip.TextArch {
+	return clip.TextArch{Width: c.Text.Width, Layers: c.Text.Layers, Heads: c.Text.Heads, Context: contextLength, Joint: c.Joint}
+}
+
+func (c Config) image() clip.VisionArch {
+	return clip.VisionArch{Width: c.Image.Width, Layers: c.Image.Layers, Heads: c.Image.Heads, Patch: c.Patch, Image: c.Size,
+		Joint: c.Joint}
+}
+
+// Validate checks everything that needs no disk.
+func (c Config) Validate() error {
+	if err := c.text().Check(); err != nil {
+		return err
+	}
+	if err := c.image().Check(); err != nil {
+		return err
+	}
+	if c.Name == "" || c.Out == "" {
+		return fmt.Errorf("name %q, out %q: give the backbone a name and a folder", c.Name, c.Out)
+	}
+	if c.Merges < 0 || c.Caption < 3 || c.Caption > contextLength {
+		return fmt.Errorf("merges %d, caption_tokens %d: merges must not be negative, captions take 3 to %d tokens", c.Merges, c.Caption, contextLength)
+	}
+	if len(c.Sources) == 0 {
+		return fmt.Errorf("sources: give at least one")
+	}
+	for i, s := range c.Sources {
+		if err := s.validate(); err != nil {
+			return fmt.Errorf("sources[%d]: %w", i, err)
+		}
+	}
+	t := c.Train
+	if t.Steps < 1 || t.Batch < 2 || t.Warmup < 0 || t.Warmup >= t.Steps || !(t.Beta2 > 0) {
+		return fmt.Errorf("train: steps %d, batch %d, warmup %d, beta2 %g: need 1 step, 2 images, a warm-up shorter than the training and a beta2 in (0,1)",
+			t.Steps, t.Batch, t.Warmup, t.Beta2)
+	}
+	if c.Checkpoint < 0 || c.Threads < 0 {
+		return fmt.Errorf("checkpoint_every %d, threads %d: neither may be negative", c.Checkpoint, c.Threads)
+	}
+	if _, err := t.optimizer(); err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
+	_, err := t.rate()
+	return err
+}
+
+func (s Source) validate() error {
+	if err := s.Data.Validate(); err != nil {
+		return err
+	}
+	if !(s.Share > 0) || math.IsInf(s.Share, 1) {
+		return fmt.Errorf("share %g must be above 0", s.Share)
+	}
+	if s.Keep < 0 || s.Keep > keepOf {
+		return fmt.Errorf("keep %d must lie in 0 to %d", s.Keep, keepOf)
+	}
+	if s.Shift < 0 || s.Shift > maxShift {
+		return fmt.Errorf("shift %d must lie in 0 to %d", s.Shift, maxShift)
+	}
+	if s.drawn() {
+		if d := s.Difficulty; !(d[0] >= 0 && d[0] <= d[1] && d[1] <= 1) {
+			return fmt.Errorf("difficulty %v: from 0 to 1, the smaller number first", d)
+		}
+		for _, class := range s.classes() {
+			for _, domain := range s.domains() {
+				if _, err := drawn.New(class, domain, 0, drawn.Default()); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	if len(s.Captions) == 0 {
+		return fmt.Errorf("captions: give templates, at least under 'any'")
+	}
+	for domain, list := range s.Captions {
+		for _, text := range list {
+			if !hasClass(text) {
+				return fmt.Errorf("captions.%s: %q names no class: write {} or {a} where it goes", domain, text)
+			}
+		}
+		if len(list) == 0 {
+			return fmt.Errorf("captions.%s is empty", domain)
+		}
+	}
+	return nil
+}
+
+// optimizer is AdamW with decoupled decay on matrices only.
+func (t Training) optimizer() (*optim.Optimizer, error) {
+	// Checked by the package's own constructor; the chain differs in what is decayed.
+	if _, err := optim.New(optim.Config{Name: "adamw", LR: t.LR, WeightDecay: t.Decay, Beta2: t.Beta2, ClipNorm: t.ClipNorm}); err != nil {
+		return nil, err
+	}
+	var parts []optim.Transform
+	if t.ClipNorm > 0 {
+		parts = append(parts, optim.ClipByGlobalNorm(t.ClipNorm))
+	}
+	return optim.With(append(parts, optim.ScaleByAdam(0.9, t.Beta2, 1e-6), decayMatrices(t.Decay))...), nil
+}
+
+func (t Training) rate() (optim.Rate, error) {
+	return optim.Schedule{Kind: "cosine", TMax: t.Steps - t.Warmup, Warmup: t.Warmup, WarmupKind: "linear"}.New(t.LR)
+}

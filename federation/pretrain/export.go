@@ -1,0 +1,75 @@
+package pretrain
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"promptfed/models/preprocess"
+	"promptfed/models/tiny"
+	"promptfed/models/tokenizer"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// Files of an exported backbone beside tokenizer.json, by OpenCLIP's names.
+const (
+	weightsFile = "open_clip_model.safetensors"
+	configFile  = "open_clip_config.json"
+)
+
+// vocabulary reads the merges that the configuration names, and cuts them to its number.
+func (c Config) vocabulary() (*tokenizer.Tokenizer, error) {
+	all := tiny.Merges()
+	if c.Vocabulary != "" {
+		var err error
+		if all, err = os.ReadFile(c.Vocabulary); err != nil {
+			return nil, fmt.Errorf("vocabulary: %w", err)
+		}
+	}
+	tok, err := tokenizer.FromMerges(bytes.NewReader(all), c.Merges)
+	if err != nil {
+		return nil, fmt.Errorf("vocabulary %s: %w", c.Vocabulary, err)
+	}
+	return tok, nil
+}
+
+// Export writes the backbone as an OpenCLIP folder with its tokenizer beside it.
+func Export(cfg Config, weights tensor.Map) error {
+	tok, err := cfg.vocabulary()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(cfg.Out, 0o755); err != nil {
+		return err
+	}
+	description, err := json.MarshalIndent(describe(cfg, weights), "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(cfg.Out, configFile), append(description, '\n'), 0o644); err != nil {
+		return err
+	}
+	if err := tok.WriteHF(cfg.Out); err != nil {
+		return err
+	}
+	return safetensors.WriteFile(filepath.Join(cfg.Out, weightsFile), weights, map[string]string{"name": cfg.Name})
+}
+
+// describe is the content of open_clip_config.json.
+func describe(cfg Config, weights tensor.Map) any {
+	p := preprocess.CLIP(cfg.Size)
+	return map[string]any{
+		"model_cfg": map[string]any{
+			"embed_dim":  cfg.Joint,
+			"quick_gelu": true,
+			"vision_cfg": map[string]any{"image_size": cfg.Size, "layers": cfg.Image.Layers, "width": cfg.Image.Width,
+				"head_width": cfg.Image.Width / cfg.Image.Heads, "patch_size": cfg.Patch},
+			"text_cfg": map[string]any{"context_length": contextLength, "vocab_size": weights[tokenTable].Shape[0], "width": cfg.Text.Width,
+				"heads": cfg.Text.Heads, "layers": cfg.Text.Layers},
+		},
+		"preprocess_cfg": map[string]any{"mean": p.Mean, "std": p.Std, "interpolation": p.Resize},
+	}
+}

@@ -1,0 +1,93 @@
+package pretrain
+
+import (
+	"promptfed/models/clip"
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// Names of the inputs of a step beside the weights, and of its outputs.
+const (
+	inPixels  = "batch/pixels"  // [B,3,S,S], normalised
+	inTokens  = "batch/tokens"  // [B,L] token ids, zeros after the end of text
+	inEnd     = "batch/end"     // [B] where each sequence ends
+	inTargets = "batch/targets" // [B,B], see Targets
+	outLoss   = "loss"
+	outGrad   = "grad/" // + the name of the weight
+)
+
+const (
+	tokenTable = "token_embedding.weight"
+	logScale   = "logit_scale"
+)
+
+// stepGraph is one training step as a graph: loss and its gradient with respect to every weight. The weights are inputs.
+//
+// With unit features f and t of images and captions and s = exp(logit_scale), the loss is the symmetric contrastive one of
+// CLIP (Radford et al. 2021, figure 3) with several positives per row as in UniCL (Yang et al. 2022, Eq. 2-4),
+//
+//	L = -1/(2B) Σ_ij Y_ij [log softmax_j(s f tᵀ) + log softmax_j(s t fᵀ)]
+//
+// where Y are the targets: pairs with the same caption share the mass of a row, so that no image is pushed away from a
+// text that describes it.
+func stepGraph(text clip.TextArch, image clip.VisionArch, weights tensor.Map, batch, length int) ([]byte, error) {
+	g := graph.New()
+	in := clip.Inputs(weights)
+	pixels := g.Input(inPixels, graph.Float, graph.Static(batch, 3, image.Image, image.Image))
+	tokens := g.Input(inTokens, graph.Int64, graph.Static(batch, length))
+	end := g.Input(inEnd, graph.Int64, graph.Static(batch))
+	targets := g.Input(inTargets, graph.Float, graph.Static(batch, batch))
+
+	f := imageFeatures(g, image, in, pixels)
+	t := textFeatures(g, text, in, tokens, end)
+	s := in.Node(g, logScale).Exp()
+	logits := f.MatMulT(t).Mul(s)
+	rows := logits.LogSoftmax(-1).Add(logits.T().LogSoftmax(-1))
+	loss := targets.Mul(rows).Sum().Scale(-0.5 / float64(batch))
+
+	names := weights.Names()
+	wrt := make([]graph.Node, len(names))
+	for i, n := range names {
+		wrt[i] = in.Node(g, n, weights[n].Shape...)
+	}
+	dw, err := grad.Of(loss, wrt...)
+	if err != nil {
+		return nil, err
+	}
+	outputs := []graph.Output{{Name: outLoss, Node: loss.Reshape(1)}}
+	for i, n := range names {
+		outputs = append(outputs, graph.Output{Name: outGrad + n, Node: dw[i]})
+	}
+	return graph.Bytes(outputs...)
+}
+
+func imageFeatures(g *graph.Graph, arch clip.VisionArch, w clip.Weights, pixels graph.Node) graph.Node {
+	joint, _ := clip.Vision{VisionArch: arch}.Features(g, w, pixels)
+	return joint.Unit()
+}
+
+func textFeatures(g *graph.Graph, arch clip.TextArch, w clip.Inputs, tokens, end graph.Node) graph.Node {
+	table := w[tokenTable].Shape
+	emb := w.Node(g, tokenTable, table...).Rows(tokens)
+	return clip.Text{TextArch: arch}.Plain(w, emb, end).Unit()
+}
+
+// Targets gives each row of a batch an equal share of every pair with the same caption: Y_ij = 1/n_i where captions i and j
+// are the same, n_i being how many are. Rows and columns sum to 1.
+func Targets(captions []string) *tensor.Tensor {
+	n := len(captions)
+	count := map[string]int{}
+	for _, c := range captions {
+		count[c]++
+	}
+	y := tensor.New(n, n)
+	for i, a := range captions {
+		for j, b := range captions {
+			if a == b {
+				y.Data[i*n+j] = 1 / float32(count[a])
+			}
+		}
+	}
+	return y
+}

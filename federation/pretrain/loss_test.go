@@ -1,0 +1,100 @@
+package pretrain
+
+import (
+	"context"
+	"math"
+	"strings"
+	"testing"
+
+	"promptfed/models/clip"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// formula is that of tools/golden/pretrain.py.
+func formula(name string, base, size float64, shape ...int) *tensor.Tensor {
+	t := tensor.New(shape...)
+	s := 0
+	for _, b := range []byte(name) {
+		s += int(b)
+	}
+	for i := range t.Data {
+		t.Data[i] = float32(base + size*math.Sin(0.7*float64(i)+float64(s)))
+	}
+	return t
+}
+
+// The expected loss and gradients are PyTorch's in float64, from tools/golden/pretrain.py, on the same weights and inputs.
+func TestStepEqualsPyTorch(t *testing.T) {
+	text := clip.TextArch{Width: 8, Layers: 2, Heads: 2, Context: 77, Joint: 6}
+	image := clip.VisionArch{Width: 12, Layers: 2, Heads: 3, Patch: 4, Image: 8, Joint: 6}
+	weights := fresh(text, image, 11, 1)
+	for name, w := range weights {
+		base := 0.0
+		switch {
+		case name == logScale:
+			base = 2
+		case strings.Contains(name, "ln_") && strings.HasSuffix(name, ".weight"):
+			base = 1
+		}
+		weights[name] = formula(name, base, 0.3, w.Shape...)
+	}
+	in := weights.Clone()
+	in[inPixels] = formula("pixels", 0, 1, 5, 3, 8, 8)
+	in[inTokens] = tensor.OfInts([]int64{9, 1, 2, 10, 0, 0, 9, 3, 10, 0, 0, 0, 9, 1, 2, 10, 0, 0, 9, 4, 5, 6, 7, 10, 9, 3, 10, 0, 0, 0}, 5, 6)
+	in[inEnd] = tensor.OfInts([]int64{3, 2, 3, 5, 2}, 5)
+	in[inTargets] = Targets([]string{"a", "b", "a", "c", "b"})
+
+	model, err := stepGraph(text, image, weights, 5, 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := ort.NewSession(model, ort.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	got, err := s.Run(context.Background(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _, err := safetensors.ReadFile("testdata/step.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(want) != len(weights)+1 {
+		t.Fatalf("%d golden tensors for %d weights", len(want), len(weights))
+	}
+	largest := 0.0
+	for _, w := range want {
+		largest = max(largest, w.MaxAbs())
+	}
+	for name, w := range want {
+		g := got[name]
+		if g == nil {
+			t.Errorf("%s is missing", name)
+			continue
+		}
+		// Positions that no caption reaches are not stored; their gradient is zero.
+		for i, v := range g.Data {
+			e := float32(0)
+			if i < len(w.Data) {
+				e = w.Data[i]
+			}
+			if d := math.Abs(float64(v - e)); !(d <= 1e-4*max(1, w.MaxAbs())) {
+				t.Fatalf("%s[%d] is %g, PyTorch says %g (largest of all %g)", name, i, v, e, largest)
+			}
+		}
+	}
+}
+
+// Shares worked out by hand: "a" occurs twice, so its two pairs have half of a row each.
+func TestTargets(t *testing.T) {
+	want := []float32{0.5, 0, 0.5, 0, 1, 0, 0.5, 0, 0.5}
+	for i, v := range Targets([]string{"a", "b", "a"}).Data {
+		if v != want[i] {
+			t.Errorf("target %d is %g, want %g", i, v, want[i])
+		}
+	}
+}

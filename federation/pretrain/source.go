@@ -1,0 +1,187 @@
+package pretrain
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"promptfed/federation/data"
+	"promptfed/models/drawn"
+	"promptfed/models/preprocess"
+)
+
+// keepOf is the period of Source.Keep: of ten images of a class, a set without a test split of its own holds eight for
+// training.
+const keepOf = 8
+
+// pair is a captioned image as the towers take it.
+type pair struct {
+	pixels  []float32 // [3,S,S]
+	caption string
+}
+
+// sampler draws pairs from one source, with captions that fit; the same state of rng gives the same pair. It is safe for
+// concurrent use.
+type sampler interface {
+	sample(rng *rand.Rand, fits func(caption string) bool) (pair, error)
+}
+
+func (s Source) drawn() bool { return s.Data.Set == "drawn" || s.Data.Set == "" }
+
+func (s Source) classes() []string {
+	if c := s.Data.Drawn.Classes; len(c) > 0 {
+		return c
+	}
+	return slices.Concat(drawn.Classes(), drawn.Textures())
+}
+
+func (s Source) domains() []string {
+	if d := s.Data.Drawn.Domains; len(d) > 0 {
+		return d
+	}
+	return drawn.Domains()
+}
+
+// drawer draws images on the fly.
+type drawer struct {
+	Source
+	prep preprocess.Preprocess
+}
+
+func (d drawer) sample(rng *rand.Rand, fits func(string) bool) (pair, error) {
+	classes, domains := d.classes(), d.domains()
+	level := d.Difficulty[0] + (d.Difficulty[1]-d.Difficulty[0])*rng.Float64()
+	s, err := drawn.New(classes[rng.IntN(len(classes))], domains[rng.IntN(len(domains))], rng.Uint64(), drawn.Level(level))
+	if err != nil {
+		return pair{}, err
+	}
+	img, err := s.Image(d.prep.Size)
+	if err != nil {
+		return pair{}, err
+	}
+	return captioned(d.prep.Pixels(img), func() string { return s.Caption(rng) }, fits)
+}
+
+// lister takes images of a labelled set and words captions after templates.
+type lister struct {
+	Source
+	prep preprocess.Preprocess
+	set  *data.Set
+	list []data.Example
+}
+
+func openLister(s Source, prep preprocess.Preprocess) (*lister, error) {
+	set, err := data.Open(s.Data)
+	if err != nil {
+		return nil, err
+	}
+	if set.Pool != nil {
+		return nil, fmt.Errorf("data.split: %q has no training images: use given", s.Data.Split)
+	}
+	l := &lister{Source: s, prep: prep, set: set}
+	seen := map[[2]int]int{}
+	for _, e := range set.Train {
+		k := [2]int{e.Label, e.Domain}
+		if s.Keep == 0 || seen[k]%keepOf < s.Keep {
+			l.list = append(l.list, e)
+		}
+		seen[k]++
+	}
+	if len(l.list) == 0 {
+		return nil, fmt.Errorf("no training images in %s", s.Data.Root)
+	}
+	for i := range max(1, len(set.Domains)) {
+		if _, err := l.templates(i); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// templates are those of a domain.
+func (l *lister) templates(domain int) ([]string, error) {
+	name := "any"
+	if domain < len(l.set.Domains) {
+		name = l.set.Domains[domain]
+	}
+	for _, key := range []string{name, strings.ReplaceAll(name, " ", "_"), "any"} {
+		if t := l.Captions[key]; len(t) > 0 {
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("captions: domain %q has no templates: add %s or any", name, name)
+}
+
+func (l *lister) sample(rng *rand.Rand, fits func(string) bool) (pair, error) {
+	e := l.list[rng.IntN(len(l.list))]
+	img, err := e.Image(preprocess.Decode)
+	if err != nil {
+		return pair{}, err
+	}
+	pixels := l.moved(l.prep.Pixels(img), rng)
+	templates, err := l.templates(e.Domain)
+	if err != nil {
+		return pair{}, err
+	}
+	return captioned(pixels, func() string { return word(templates[rng.IntN(len(templates))], l.set.Classes[e.Label]) }, fits)
+}
+
+// captioned words captions until one fits.
+func captioned(pixels []float32, word func() string, fits func(string) bool) (pair, error) {
+	text := ""
+	for range 50 {
+		if text = word(); fits(text) {
+			return pair{pixels, text}, nil
+		}
+	}
+	return pair{}, fmt.Errorf("caption %q and others for the same image are longer than caption_tokens: raise it", text)
+}
+
+func hasClass(template string) bool {
+	return strings.Contains(template, "{}") || strings.Contains(template, "{a}")
+}
+
+// word puts a class into a template.
+func word(template, class string) string {
+	article := "a "
+	if class != "" && strings.ContainsRune("aeiou", rune(class[0])) {
+		article = "an "
+	}
+	return strings.NewReplacer("{}", class, "{a}", article+class).Replace(template)
+}
+
+// maxShift bounds Source.Shift.
+const maxShift = 1 << 10
+
+// moved mirrors and shifts pixels [3,S,S]; what comes in from outside repeats the border.
+func (s Source) moved(pixels []float32, rng *rand.Rand) []float32 {
+	n := 1
+	for 3*n*n < len(pixels) {
+		n++
+	}
+	mirror := s.Mirror && rng.IntN(2) == 1
+	dx, dy := 0, 0
+	if s.Shift > 0 {
+		dx, dy = rng.IntN(2*s.Shift+1)-s.Shift, rng.IntN(2*s.Shift+1)-s.Shift
+	}
+	if !mirror && dx == 0 && dy == 0 {
+		return pixels
+	}
+	out := make([]float32, len(pixels))
+	at := func(i int) int { return min(max(i, 0), n-1) }
+	for c := range 3 {
+		for y := range n {
+			row := pixels[(c*n+at(y-dy))*n:][:n]
+			to := out[(c*n+y)*n:][:n]
+			for x := range n {
+				from := at(x - dx)
+				if mirror {
+					from = n - 1 - from
+				}
+				to[x] = row[from]
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,71 @@
+package pretrain
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+const stateName = "training.safetensors"
+
+// fingerprint tells configurations apart whose checkpoints do not fit each other.
+func (c Config) fingerprint() string {
+	c.Out, c.Checkpoint = "", 0
+	return fmt.Sprintf("%+v", c)
+}
+
+func (t *trainer) statePath() string { return filepath.Join(t.cfg.Out, stateName) }
+
+// save writes weights, optimizer state and the number of steps.
+func (t *trainer) save() error {
+	if err := os.MkdirAll(t.cfg.Out, 0o755); err != nil {
+		return err
+	}
+	losses := tensor.New(len(t.losses))
+	for i, l := range t.losses {
+		losses.Data[i] = float32(l)
+	}
+	m := tensor.Map{"step": tensor.OfInts([]int64{int64(t.step)}, 1), "losses": losses}
+	m.Put("weight", t.weights).Put("optimizer", t.opt.State())
+	return safetensors.WriteFile(t.statePath(), m, map[string]string{"config": t.cfg.fingerprint()})
+}
+
+// resume takes up the checkpoint in the output folder, if there is one.
+func (t *trainer) resume() error {
+	path := t.statePath()
+	m, meta, err := safetensors.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if meta["config"] != t.cfg.fingerprint() {
+		return fmt.Errorf("%s was written with another configuration: remove it, or choose another out", path)
+	}
+	weights := m.Under("weight")
+	for name, w := range t.weights {
+		if got := weights[name]; got == nil || !got.SameShape(w) {
+			return fmt.Errorf("%s: weight %s is %v, want %v: remove the file", path, name, got, w)
+		}
+	}
+	step := m["step"]
+	if step == nil || len(step.Ints) != 1 || step.Ints[0] < 0 || step.Ints[0] > int64(t.cfg.Train.Steps) {
+		return fmt.Errorf("%s: no valid step: remove the file", path)
+	}
+	if err := t.opt.Load(m.Under("optimizer")); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	t.weights, t.step = weights, int(step.Ints[0])
+	if l := m["losses"]; l != nil {
+		for _, v := range l.Data {
+			t.losses = append(t.losses, float64(v))
+		}
+	}
+	return nil
+}

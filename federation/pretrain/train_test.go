@@ -1,0 +1,140 @@
+package pretrain
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/models/checkpoint"
+)
+
+func weightsOf(t *testing.T, dir string) []byte {
+	b, err := os.ReadFile(filepath.Join(dir, weightsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// A run that is stopped after its second step and started again ends in the bytes of one that was not.
+func TestResume(t *testing.T) {
+	whole, parts := small(t, filepath.Join(t.TempDir(), "whole")), small(t, "")
+	parts.Sources, parts.Out = whole.Sources, filepath.Join(t.TempDir(), "parts")
+	steps := 0
+	res, err := Run(context.Background(), whole, func(Progress) { steps++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if steps != 4 || len(res.Accuracy) != 7 {
+		t.Errorf("%d steps and %d accuracies, want 4 and 7 (six drawn domains and the folder's)", steps, len(res.Accuracy))
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	_, err = Run(ctx, parts, func(p Progress) {
+		if p.Step == 3 {
+			stop()
+		}
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("the stopped run says %v", err)
+	}
+	first := 0
+	if _, err := Run(context.Background(), parts, func(p Progress) {
+		if first == 0 {
+			first = p.Step
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if first != 3 {
+		t.Errorf("the second run began with step %d, want 3", first)
+	}
+	if !bytes.Equal(weightsOf(t, whole.Out), weightsOf(t, parts.Out)) {
+		t.Error("stopping and starting again changed the weights")
+	}
+	other := parts
+	other.Seed++
+	if _, err := Run(context.Background(), other, nil); err == nil || !strings.Contains(err.Error(), "another configuration") {
+		t.Errorf("another seed in the same folder gives %v", err)
+	}
+}
+
+// What is written is read as an OpenCLIP folder with nothing left to guess.
+func TestExport(t *testing.T) {
+	cfg := small(t, t.TempDir())
+	cfg.Train.Steps, cfg.Train.Warmup = 1, 0
+	if _, err := Run(context.Background(), cfg, nil); err != nil {
+		t.Fatal(err)
+	}
+	c, err := checkpoint.Open(cfg.Out, checkpoint.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	a, err := checkpoint.Detect(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Warnings) > 0 {
+		t.Errorf("the reader had to guess: %v", a.Warnings)
+	}
+	if a.Kind != checkpoint.ViT || a.ImageSize != 16 || a.Patch != 8 || a.EmbedDim != 8 || a.Context != 77 ||
+		a.Vision.Heads != 1 || a.Text.Heads != 1 || a.Text.Activation != checkpoint.QuickGELU || a.Vocab != 1514 {
+		t.Errorf("read back as %+v", a)
+	}
+}
+
+// Learning lowers the loss: with 12 pairs in a batch, guessing costs at most ln 12.
+func TestLearns(t *testing.T) {
+	cfg := small(t, t.TempDir())
+	cfg.Checkpoint, cfg.Train.LR = 0, 3e-3
+	cfg.Train.Steps, cfg.Train.Warmup = 60, 5
+	cfg.Sources = cfg.Sources[:1]
+	cfg.Sources[0].Data.Drawn.Classes = []string{"stripes", "dots"}
+	cfg.Sources[0].Data.Drawn.Domains = []string{"cartoon"}
+	first := 0.0
+	r, err := Run(context.Background(), cfg, func(p Progress) {
+		if p.Step == 1 {
+			first = p.Loss
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !(first < 2*math.Log(12)) || !(r.Loss < first) {
+		t.Errorf("the loss went from %.3f to %.3f", first, r.Loss)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for want, change := range map[string]func(*Config){
+		"give at least one":         func(c *Config) { c.Sources = nil },
+		"patches of 7":              func(c *Config) { c.Patch = 7 },
+		"does not divide":           func(c *Config) { c.Text.Heads = 3 },
+		"give the backbone a name":  func(c *Config) { c.Name = "" },
+		"shorter than the training": func(c *Config) { c.Train.Warmup = 4 },
+		"names no class":            func(c *Config) { c.Sources[1].Captions = map[string][]string{"any": {"a photo"}} },
+		"no templates":              func(c *Config) { c.Sources[1].Captions = map[string][]string{"sketch": {"{a}"}} },
+		"no class \"dragon\"":       func(c *Config) { c.Sources[0].Data.Drawn.Classes = []string{"dragon"} },
+		"share 0":                   func(c *Config) { c.Sources[0].Share = 0 },
+		"keep 9":                    func(c *Config) { c.Sources[1].Keep = 9 },
+		"caption_tokens":            func(c *Config) { c.Caption = 3 },
+		"the list is cut short":     func(c *Config) { c.Merges = 5000 },
+		"does not exist":            func(c *Config) { c.Sources[1].Data.Root = filepath.Join(c.Out, "nowhere") },
+	} {
+		cfg := small(t, t.TempDir())
+		cfg.Train.Steps = 2
+		if want == "shorter than the training" {
+			cfg.Train.Steps = 4
+		}
+		change(&cfg)
+		_, err := Run(context.Background(), cfg, nil)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("want one line with %q, got %v", want, err)
+		}
+	}
+}
