@@ -1,0 +1,114 @@
+package arrows
+
+import (
+	"go/build"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/federation/methods"
+)
+
+// root is the folder of go.mod.
+func root(t *testing.T) string {
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			t.Fatal("no go.mod above the test")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+func report(t *testing.T, bad []string) {
+	t.Helper()
+	for _, line := range bad {
+		t.Error(line)
+	}
+}
+
+func TestImports(t *testing.T) {
+	list, err := List(root(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) < 20 {
+		t.Fatalf("go list gave %d packages; there are more", len(list))
+	}
+	report(t, Imports(list))
+}
+
+func TestModelsBuildWithoutCGO(t *testing.T) {
+	cmd := exec.Command("go", "build", Module+"/models/...")
+	cmd.Dir = root(t)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("models do not build with CGO_ENABLED=0: %v\n%s", err, out)
+	}
+}
+
+func TestMethodNamesAreTestedNowhere(t *testing.T) {
+	var names []string
+	for _, e := range methods.Table {
+		names = append(names, e.Name)
+	}
+	dir := root(t)
+	read := 0
+	for _, floor := range floors {
+		err := filepath.WalkDir(filepath.Join(dir, floor), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			rel, err := filepath.Rel(dir, path)
+			if err != nil || within(filepath.ToSlash(rel), "federation/methods") || within(filepath.ToSlash(rel), "federation/methodtest") {
+				return err
+			}
+			source, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			read++
+			bad, err := NamesTested(filepath.ToSlash(rel), source, names)
+			report(t, bad)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if read < 100 {
+		t.Errorf("only %d Go files were read", read)
+	}
+}
+
+func TestTracked(t *testing.T) {
+	dir := root(t)
+	files, ok := Tracked(dir)
+	if !ok {
+		t.Skip("not a git checkout, or git is not installed")
+	}
+	sizes, bad, err := Measure(dir, files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, Places(files))
+	report(t, Sizes(sizes))
+	report(t, bad)
+}
+
+// A checkout may hold Go folders that git does not track yet.
+func TestNoGoFileAtRuntimesRoot(t *testing.T) {
+	p, err := build.ImportDir(filepath.Join(root(t), "runtime"), 0)
+	if err == nil {
+		t.Errorf("runtime/ holds Go files: %v", p.GoFiles)
+	}
+}

@@ -1,0 +1,102 @@
+package arrows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// floors from the lowest up. A package imports packages of its own floor and of floors before it; configs, the loader
+// of configuration files, stands between the federation and the commands.
+var floors = []string{"runtime", "models", "federation", "configs", "tools"}
+
+// reserved are outside packages with one importer: a folder of ours, which may import them and those under them.
+var reserved = []struct{ outside, folder string }{
+	{"github.com/yalue/onnxruntime_go", "runtime/ort"},
+	{"github.com/spf13/viper", "configs"},
+	{"github.com/spf13/cobra", "tools"},
+	{"github.com/schollz/progressbar", "tools"},
+	{"gonum.org/v1/plot", "tools"},
+}
+
+// banned are packages that must not be reached from a folder of ours.
+var banned = []struct {
+	folder  string
+	through bool // also by way of other packages; otherwise only imported directly
+	paths   []string
+}{
+	{"models", true, []string{Module + "/runtime/ort", "github.com/yalue/onnxruntime_go"}},
+	{"federation/method", true, []string{Module + "/runtime/ort", Module + "/federation/engine", Module + "/federation/wire"}},
+	{"federation/methods", true, []string{Module + "/runtime/ort", Module + "/federation/engine", Module + "/federation/wire"}},
+	{"federation/method", false, []string{"os", "net", "time"}},
+	{"federation/methods", false, []string{"os", "net", "time"}},
+	{"federation/engine", true, []string{Module + "/federation/methods"}},
+	{"federation/wire", true, []string{Module + "/federation/methods"}},
+}
+
+// Imports gives the imports that the floors forbid.
+func Imports(list []Package) []string {
+	var bad []string
+	for _, p := range list {
+		bad = append(bad, upward(p)...)
+		bad = append(bad, owned(p)...)
+		bad = append(bad, unreachable(p)...)
+	}
+	return bad
+}
+
+// upward finds imports of a higher floor, by tests too, and packages that stand on no floor.
+func upward(p Package) []string {
+	mine := floor(p.ImportPath)
+	if mine < 0 {
+		return []string{fmt.Sprintf("%s stands on no floor: put it under %s", p.ImportPath, strings.Join(floors, ", "))}
+	}
+	var bad []string
+	for _, path := range p.direct() {
+		if up := floor(path); up > mine {
+			bad = append(bad, fmt.Sprintf("%s imports %s: %s is above %s", p.ImportPath, path, floors[up], floors[mine]))
+		}
+	}
+	if p.ImportPath == Module+"/runtime" && len(p.GoFiles) > 0 {
+		bad = append(bad, fmt.Sprintf("%s has Go files (%s): it would be taken for the standard library's runtime", p.ImportPath,
+			strings.Join(p.GoFiles, ", ")))
+	}
+	return bad
+}
+
+func floor(path string) int {
+	return slices.IndexFunc(floors, func(f string) bool { return within(room(path), f) })
+}
+
+// owned finds outside packages imported by others than their one importer.
+func owned(p Package) []string {
+	var bad []string
+	for _, r := range reserved {
+		for _, path := range p.direct() {
+			if within(path, r.outside) && !within(p.room(), r.folder) {
+				bad = append(bad, fmt.Sprintf("%s imports %s: only %s may", p.ImportPath, path, r.folder))
+			}
+		}
+	}
+	return bad
+}
+
+func unreachable(p Package) []string {
+	var bad []string
+	for _, b := range banned {
+		if !within(p.room(), b.folder) {
+			continue
+		}
+		paths, verb := p.Imports, "imports"
+		if b.through {
+			paths, verb = slices.Concat(p.Imports, p.Deps), "needs"
+		}
+		slices.Sort(paths)
+		for _, path := range slices.Compact(slices.Clone(paths)) {
+			if slices.ContainsFunc(b.paths, func(x string) bool { return within(path, x) }) {
+				bad = append(bad, fmt.Sprintf("%s %s %s: nothing under %s may", p.ImportPath, verb, path, b.folder))
+			}
+		}
+	}
+	return bad
+}

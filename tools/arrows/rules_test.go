@@ -1,0 +1,127 @@
+package arrows
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Every rule must be able to fail: each case breaks one rule in a made-up module, or stays just within it.
+func TestImportRules(t *testing.T) {
+	ours := func(room string) string { return Module + "/" + room }
+	cases := []struct {
+		name string
+		pkg  Package
+		want string // part of the one finding; "" for none
+	}{
+		{"down", Package{ImportPath: ours("models/clip"), Imports: []string{ours("runtime/graph"), "os"}}, ""},
+		{"same floor", Package{ImportPath: ours("models/bundle"), Imports: []string{ours("models/clip")}}, ""},
+		{"runtime imports models", Package{ImportPath: ours("runtime/nn"), Imports: []string{ours("models/clip")}}, "models is above runtime"},
+		{"a test imports upwards", Package{ImportPath: ours("runtime/nn"), TestImports: []string{ours("federation/wire")}}, "federation is above runtime"},
+		{"an outside test imports upwards", Package{ImportPath: ours("models/clip"), XTestImports: []string{ours("tools/bench")}}, "tools is above models"},
+		{"models imports federation", Package{ImportPath: ours("models/tiny"), Imports: []string{ours("federation/data")}}, "federation is above models"},
+		{"federation imports configs", Package{ImportPath: ours("federation/experiment"), Imports: []string{ours("configs")}}, "configs is above federation"},
+		{"configs imports tools", Package{ImportPath: ours("configs"), Imports: []string{ours("tools/docs")}}, "tools is above configs"},
+		{"no floor", Package{ImportPath: ours("internal/x")}, "stands on no floor"},
+		{"alike by name only", Package{ImportPath: ours("runtimes/x")}, "stands on no floor"},
+		{"at the root", Package{ImportPath: Module, GoFiles: []string{"main.go"}}, "stands on no floor"},
+		{"at runtime's root", Package{ImportPath: ours("runtime"), GoFiles: []string{"x.go"}}, "standard library"},
+		{"ORT in its room", Package{ImportPath: ours("runtime/ort"), Imports: []string{"github.com/yalue/onnxruntime_go"}}, ""},
+		{"ORT elsewhere", Package{ImportPath: ours("runtime/grad"), Imports: []string{"github.com/yalue/onnxruntime_go"}}, "only runtime/ort may"},
+		{"viper in configs", Package{ImportPath: ours("configs"), Imports: []string{"github.com/spf13/viper"}}, ""},
+		{"viper in a command", Package{ImportPath: ours("tools/promptfed"), Imports: []string{"github.com/spf13/viper"}}, "only configs may"},
+		{"viper in a test", Package{ImportPath: ours("federation/data"), TestImports: []string{"github.com/spf13/viper"}}, "only configs may"},
+		{"cobra in configs", Package{ImportPath: ours("configs"), Imports: []string{"github.com/spf13/cobra"}}, "only tools may"},
+		{"progress bar below", Package{ImportPath: ours("federation/engine"), Imports: []string{"github.com/schollz/progressbar/v3"}}, "only tools may"},
+		{"plots below", Package{ImportPath: ours("federation/engine"), Imports: []string{"gonum.org/v1/plot/vg"}}, "only tools may"},
+		{"plots in a command", Package{ImportPath: ours("tools/promptfed"), Imports: []string{"gonum.org/v1/plot/vg"}}, ""},
+		{"models run ORT", Package{ImportPath: ours("models/clip"), Imports: []string{ours("runtime/ort")}}, "models/clip needs promptfed/runtime/ort"},
+		{"models reach ORT", Package{ImportPath: ours("models/clip"), Deps: []string{"fmt", ours("runtime/ort")}}, "models/clip needs promptfed/runtime/ort"},
+		{"tests of models run ORT", Package{ImportPath: ours("models/clip"), XTestImports: []string{ours("runtime/ort")}}, ""},
+		{"a method imports the engine", Package{ImportPath: ours("federation/methods"), Imports: []string{ours("federation/engine")}}, "needs promptfed/federation/engine"},
+		{"a method reaches the wire", Package{ImportPath: ours("federation/methods"), Deps: []string{ours("federation/wire")}}, "needs promptfed/federation/wire"},
+		{"a method reaches ORT", Package{ImportPath: ours("federation/methods"), Deps: []string{ours("runtime/ort")}}, "needs promptfed/runtime/ort"},
+		{"a method reads files", Package{ImportPath: ours("federation/methods"), Imports: []string{"os"}}, "imports os"},
+		{"a method starts programs", Package{ImportPath: ours("federation/methods"), Imports: []string{"os/exec"}}, "imports os/exec"},
+		{"a method talks", Package{ImportPath: ours("federation/methods"), Imports: []string{"net/http"}}, "imports net/http"},
+		{"a method knows the time", Package{ImportPath: ours("federation/method"), Imports: []string{"time"}}, "imports time"},
+		{"fmt needs os", Package{ImportPath: ours("federation/methods"), Imports: []string{"fmt"}, Deps: []string{"os", "time"}}, ""},
+		{"the engine knows methods", Package{ImportPath: ours("federation/engine"), Deps: []string{ours("federation/methods")}}, "needs promptfed/federation/methods"},
+		{"the engine knows the interface", Package{ImportPath: ours("federation/engine"), Imports: []string{ours("federation/method")}}, ""},
+		{"the wire knows methods", Package{ImportPath: ours("federation/wire"), Imports: []string{ours("federation/methods")}}, "needs promptfed/federation/methods"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) { expect(t, Imports([]Package{c.pkg}), c.want) })
+	}
+}
+
+// expect wants one finding that holds a text, or none.
+func expect(t *testing.T, got []string, want string) {
+	t.Helper()
+	switch {
+	case want == "" && len(got) > 0:
+		t.Errorf("found %q; expected nothing", got)
+	case want != "" && (len(got) != 1 || !strings.Contains(got[0], want)):
+		t.Errorf("found %q; expected one line with %q", got, want)
+	}
+}
+
+func TestNamesTestedRule(t *testing.T) {
+	cases := []struct{ body, want string }{
+		{`x := Config{Method: "fedpha"}; _ = x`, ""},
+		{`if m == "other" {}`, ""},
+		{`if m == "fedpha" {}`, "is compared"},
+		{`if ("fedprox") != m {}`, "is compared"},
+		{`switch m { case "a", "fedpha": }`, "is a case"},
+		{`_ = map[string]int{"fedpha": 1}`, "is a key"},
+		{`_ = table["fedpha"]`, "is an index"},
+		{`_ = strings.HasPrefix(m, "fedpha")`, "is searched for"},
+		{`_ = slices.Contains(with, "fedprox")`, "is searched for"},
+		{`const name = "fedpha"`, "is given another name"},
+		{"if m == `fedpha` {}", "is compared"},
+		{`fmt.Println("fedpha")`, ""},
+	}
+	for _, c := range cases {
+		bad, err := NamesTested("x.go", []byte("package x\nfunc f() { "+c.body+" }"), []string{"fedpha", "fedprox"})
+		if err != nil {
+			t.Fatalf("%s: %v", c.body, err)
+		}
+		t.Run(c.body, func(t *testing.T) { expect(t, bad, c.want) })
+	}
+	if _, err := NamesTested("x.go", []byte("package"), nil); err == nil {
+		t.Error("a file that is no Go was read")
+	}
+}
+
+func TestPlacesRule(t *testing.T) {
+	expect(t, Places([]string{"go.mod", ".ci/run", "models/clip/clip.go", "docs/formats.md"}), "")
+	expect(t, Places([]string{"internal/x.go"}), "internal/x.go")
+	expect(t, Places([]string{"testdata/x.bin"}), "testdata/x.bin")
+}
+
+func TestSizesRule(t *testing.T) {
+	expect(t, Sizes(map[string]int64{"a": MaxFile - 1, "b": 3}), "")
+	expect(t, Sizes(map[string]int64{"a": MaxFile, "b": 3}), "a has 5242880 bytes")
+	many := map[string]int64{}
+	for i := range 13 { // 13 files of just under 5 MiB are above 60 MiB
+		many[strings.Repeat("x", i+1)] = MaxFile - 1
+	}
+	expect(t, Sizes(many), "together")
+}
+
+func TestTracesRule(t *testing.T) {
+	// Written in pieces: the rule reads this file too.
+	bad := []string{"/wor" + "k/main", "read /ho" + "me/ada/x", `"/tm` + `p/x"`, "=/ro" + "ot/x", "https://registry" + ".npmjs.org/x",
+		"GOPROXY=https://proxy" + ".golang.org", "files.python" + "hosted.org", "Registry" + ".example.com"}
+	for _, line := range bad {
+		if got := Traces("f", []byte("first\n"+line+"\n")); len(got) != 1 || !strings.HasPrefix(got[0], "f:2: ") {
+			t.Errorf("%q: found %q; expected one line about f:2", line, got)
+		}
+	}
+	good := []string{"../shared/data/pacs", "/usr/bin/python3", "registry.Lock()", "https://github.com/x/home/y", "a/tmp/b", "$HOME/tmp/b",
+		"${dir}/tmp/x"}
+	for _, line := range good {
+		expect(t, Traces("f", []byte(line)), "")
+	}
+	expect(t, Traces("f", slices.Concat([]byte{0}, []byte(bad[0]))), "")
+}
