@@ -16,17 +16,17 @@ func listCommand() *cobra.Command {
 	c := &cobra.Command{Use: "list methods|wrappers|backbones|datasets|partitions", Short: "show what there is, with papers and options"}
 	var models string
 	c.PersistentFlags().StringVar(&models, "models", "", "folder with bundles by name")
-	add := func(name, short string, rows func() [][]string) {
+	add := func(name, short string, text func() string) {
 		c.AddCommand(&cobra.Command{Use: name, Short: short, Args: exactly(0), RunE: func(*cobra.Command, []string) error {
-			fmt.Print(align(rows()))
+			fmt.Print(text())
 			return nil
 		}})
 	}
-	add("methods", "carriers: methods that learn prompts", func() [][]string { return methodRows(false) })
-	add("wrappers", "methods that work over any carrier", func() [][]string { return methodRows(true) })
-	add("datasets", "image sets and what they expect on disk", dataRows)
-	add("partitions", "ways to hand out examples to clients", partitionRows)
-	add("backbones", "bundles that are found by name", func() [][]string { return backboneRows(models) })
+	add("methods", "carriers: methods that learn prompts", func() string { return methodText(false) })
+	add("wrappers", "methods that work over any carrier", func() string { return methodText(true) })
+	add("datasets", "image sets and what they expect on disk", func() string { return align(dataRows()) })
+	add("partitions", "ways to hand out examples to clients", func() string { return align(partitionRows()) })
+	add("backbones", "bundles that are found by name", func() string { return align(backboneRows(models)) })
 	c.Args = func(_ *cobra.Command, args []string) error {
 		return usageError{fmt.Errorf("list takes one of methods, wrappers, backbones, datasets, partitions, not %q", strings.Join(args, " "))}
 	}
@@ -34,19 +34,19 @@ func listCommand() *cobra.Command {
 	return c
 }
 
-func methodRows(wrappers bool) [][]string {
-	rows := [][]string{{"name", "method", "options (default)", "paper"}}
+// methodText lists methods with their papers and options.
+func methodText(wrappers bool) string {
+	var b strings.Builder
 	for _, e := range methods.Table {
 		if e.Wrapper != wrappers {
 			continue
 		}
-		var options []string
+		fmt.Fprintf(&b, "%s: %s\n  %s\n", e.Name, e.Title, e.Paper)
 		for _, o := range e.Options() {
-			options = append(options, fmt.Sprintf("%s (%s)", o.Name, o.Default))
+			fmt.Fprintf(&b, "    %-16s %-14s %s\n", o.Name, o.Default, o.Help)
 		}
-		rows = append(rows, []string{e.Name, e.Title, strings.Join(options, ", "), e.Paper})
 	}
-	return rows
+	return b.String()
 }
 
 func dataRows() [][]string {

@@ -34,7 +34,7 @@ func writeComparison(dir string, runs []outcome) error {
 	if err := savePlot(p, filepath.Join(dir, "plots"), "comparison"); err != nil {
 		return err
 	}
-	return writeReport(dir, runs)
+	return writeReport(dir, "Comparison", "comparison", runs)
 }
 
 func accuracyPlot(title string) *plot.Plot {

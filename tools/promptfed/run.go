@@ -112,7 +112,10 @@ func runOne(ctx context.Context, conf experiment.Config, dir string, resume bool
 		}
 		return nil, err
 	}
-	return r, writePlots(dir, conf.Name, r.Records)
+	if err := writePlots(dir, conf.Name, r.Records); err != nil {
+		return nil, err
+	}
+	return r, writeReport(dir, conf.Name, "accuracy", []outcome{{conf, dir, r}})
 }
 
 // claim makes the run folder, or refuses one that holds another run.

@@ -8,7 +8,9 @@ import (
 )
 
 // resultTable is what a run prints: one line per run.
-func resultTable(runs []outcome) string {
+func resultTable(runs []outcome) string { return align(resultRows(runs)) }
+
+func resultRows(runs []outcome) [][]string {
 	rows := [][]string{{"run", "method", "accuracy %", "std over clients", "global %", "personal %", "best %", "bytes/round", "seconds"}}
 	for _, r := range runs {
 		s := r.result.Summary
@@ -16,7 +18,7 @@ func resultTable(runs []outcome) string {
 		rows = append(rows, []string{s.Name, s.Method, percent(acc), percent(std), percent(s.Global), percent(s.Personal),
 			percent(s.Best), fmt.Sprintf("%.0f", s.Bytes), fmt.Sprintf("%.1f", s.Seconds)})
 	}
-	return align(rows)
+	return rows
 }
 
 // shown is the accuracy of a run as its configuration asks: the mean over the last eval.last tested rounds, and the
