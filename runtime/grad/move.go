@@ -138,11 +138,20 @@ func scatterAxis(g, size node, a int, idx node) node {
 	if a > 0 {
 		g = g.Transpose(perm...)
 	}
-	shape := []node{size}
+	rows, shape := []node{g.Graph().Ints(-1)}, []node{size}
 	for i := n; i < g.Rank(); i++ {
-		shape = append(shape, sizeOf(g, i))
+		rows, shape = append(rows, sizeOf(g, i)), append(shape, sizeOf(g, i))
 	}
-	d := scatterAdd(zeros(g, vector(shape...)), idx.Unsqueeze(-1), g)
+	if n != 1 {
+		g = reshape(g, vector(rows...))
+	}
+	column := []int{-1}
+	for range g.Rank() - 1 {
+		column = append(column, 1)
+	}
+	// Not ScatterND: with several threads ONNX Runtime's loses sums when an index is repeated.
+	d := g.Graph().Apply(graph.Standard, "ScatterElements", graph.Attrs{"axis": 0, "reduction": "add"},
+		zeros(g, vector(shape...)), expandLike(idx.Reshape(column...), g), g)
 	if a > 0 {
 		d = d.Transpose(back...)
 	}

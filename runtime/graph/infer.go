@@ -18,6 +18,11 @@ func infer(op *Op) error {
 	}
 	f, ok := inferTable[op.Domain+":"+op.Kind]
 	if !ok {
+		for _, o := range op.Out {
+			if !Differentiable(o.v.dtype) { // a condition or an index says nothing about the result
+				o.v.dtype = 0
+			}
+		}
 		return nil
 	}
 	least := 1

@@ -1,0 +1,133 @@
+package graph_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+)
+
+func node(kind string, in, out string, at ...*onnx.AttributeProto) *onnx.NodeProto {
+	return &onnx.NodeProto{OpType: kind, Input: strings.Fields(in), Output: strings.Fields(out), Attribute: at}
+}
+
+// TestReadWriteKeepsWhatItDoesNotKnow rewrites a model with unknown fields and operators, an inner graph, functions,
+// metadata and doc strings.
+func TestReadWriteKeepsWhatItDoesNotKnow(t *testing.T) {
+	unknown := protowire.AppendString(protowire.AppendTag(nil, 999, protowire.BytesType), "kept")
+	branch := &onnx.GraphProto{Name: "inner", Node: []*onnx.NodeProto{node("Neg", "h", "r")}, Output: []*onnx.ValueInfoProto{info("r", onnx.TensorProto_FLOAT)}}
+	m := model(18, node("Warp", "x", "h"), node("If", "flag", "b", &onnx.AttributeProto{Name: "then_branch", Type: onnx.AttributeProto_GRAPH, G: branch}), node("Add", "h b", "y"))
+	m.Graph.Node[0].Domain, m.Graph.Node[0].DocString = "org.example", "bends"
+	m.Graph.Input = append(m.Graph.Input, info("flag", onnx.TensorProto_BOOL), info("unused", onnx.TensorProto_FLOAT, 1))
+	m.Functions = []*onnx.FunctionProto{{Name: "Warp", Domain: "org.example"}}
+	m.MetadataProps = []*onnx.StringStringEntryProto{{Key: "author", Value: "someone"}}
+	m.OpsetImport = append(m.OpsetImport, &onnx.OperatorSetIdProto{Domain: "org.example", Version: 3})
+	m.Graph.Node[0].ProtoReflect().SetUnknown(unknown)
+	m.Graph.ProtoReflect().SetUnknown(unknown)
+	m.ProtoReflect().SetUnknown(unknown)
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := graph.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := f.WriteModel(f.Outputs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, _ := f.WriteModel(f.Outputs...)
+	if !bytes.Equal(first, second) {
+		t.Error("the bytes differ from one writing to the next")
+	}
+	var got onnx.ModelProto
+	if err := proto.Unmarshal(first, &got); err != nil {
+		t.Fatal(err)
+	}
+	m.Graph.Initializer = nil // nothing uses it
+	for _, p := range []*onnx.GraphProto{m.Graph, got.Graph} {
+		p.Output[0].Type = nil // y is Add's result, whose type the file did not know
+	}
+	if !proto.Equal(m, &got) {
+		t.Errorf("written\n%v\nwant\n%v", &got, m)
+	}
+}
+
+func TestUpgrade(t *testing.T) {
+	for _, c := range []struct {
+		version int64
+		node    *onnx.NodeProto
+		want    string
+	}{
+		{11, node("ReduceMean", "x", "y", ints("axes", 1)), "[2,1,4]"},
+		{12, node("Unsqueeze", "x", "y", ints("axes", 0)), "[1,2,3,4]"},
+		{9, node("Slice", "x", "y", ints("axes", 2), ints("starts", 1), ints("ends", 3)), "[2,3,2]"},
+		{10, node("Pad", "x", "y", ints("pads", 0, 0, 1, 0, 0, 1)), "[2,3,6]"},
+		{11, node("Split", "x", "y z", ints("split", 1, 2), integer("axis", 1)), "[2,1,4]"},
+		{11, node("Softmax", "x", "y", integer("axis", 2)), "[2,3,4]"},
+		{11, node("Softmax", "x", "y"), "Softmax: Softmax of operator set 11 over axis 1 of shape [2,3,4] flattens its input; export with operator set 13 or newer"},
+		{12, node("Unsqueeze", "x", "y", integer("axes", 0)), "Unsqueeze: attribute axes is of type INT, not a list of integers"},
+		{9, node("Upsample", "x i", "y"), "Upsample: this form of operator set 9 is not supported; export with operator set 13 or newer"},
+	} {
+		f, err := graph.ReadModel(model(c.version, c.node))
+		got := ""
+		if err != nil {
+			got = err.Error()
+		} else {
+			n, _ := f.Output("y")
+			got = n.Shape().String()
+		}
+		if got != c.want {
+			t.Errorf("%s of operator set %d: %s, want %s", c.node.OpType, c.version, got, c.want)
+		}
+	}
+}
+
+func TestHostileModels(t *testing.T) {
+	neg := node("Neg", "x", "y")
+	alter := func(f func(m *onnx.ModelProto)) *onnx.ModelProto {
+		m := model(18, proto.Clone(neg).(*onnx.NodeProto))
+		f(m)
+		return m
+	}
+	for want, m := range map[string]*onnx.ModelProto{
+		"it has no graph with outputs":         {},
+		"operator set 0 is too old":            alter(func(m *onnx.ModelProto) { m.OpsetImport = nil }),
+		`input "q" is made by no earlier node`: model(18, node("Neg", "q", "y")),
+		`input "y" is made by no earlier node`: model(18, node("Neg", "y", "y")),
+		`value "x" is made twice`:              model(18, node("Neg", "x", "x")),
+		`output "y" is made by no node`:        model(18, node("Neg", "x", "z")),
+		"it has no output":                     model(18, node("Neg", "x", ""), neg),
+		"it has no output ":                    model(18, node("Constant", "", "")),
+		"its value is no tensor":               model(18, node("Constant", "", "y", &onnx.AttributeProto{Name: "value", Type: onnx.AttributeProto_TENSOR})),
+		"12 bytes for dimensions [2]": alter(func(m *onnx.ModelProto) {
+			m.Graph.Initializer[0].Int64Data, m.Graph.Initializer[0].RawData = nil, make([]byte, 12)
+		}),
+		"1 elements for dimensions [2]":              alter(func(m *onnx.ModelProto) { m.Graph.Initializer[0].Int64Data = []int64{1} }),
+		"dimensions [-2] are out of range":           alter(func(m *onnx.ModelProto) { m.Graph.Initializer[0].Dims = []int64{-2} }),
+		"dimensions [1099511627776 4]":               alter(func(m *onnx.ModelProto) { m.Graph.Initializer[0].Dims = []int64{1 << 40, 4} }),
+		"a value without a name":                     alter(func(m *onnx.ModelProto) { m.Graph.Input[0].Name = "" }),
+		`inputs: value "x" is made twice`:            alter(func(m *onnx.ModelProto) { m.Graph.Input = append(m.Graph.Input, m.Graph.Input[0]) }),
+		"domain ai.promptfed is for use inside":      alter(func(m *onnx.ModelProto) { m.Graph.Node[0].Domain = graph.Own }),
+		`its inner graph reads "later"`:              model(18, node("If", "x", "y", &onnx.AttributeProto{Name: "b", G: &onnx.GraphProto{Node: []*onnx.NodeProto{node("Neg", "later", "r")}}})),
+		"inner graph holds a ReduceMean of operator": model(11, node("If", "x", "y", &onnx.AttributeProto{Name: "b", G: &onnx.GraphProto{Node: []*onnx.NodeProto{node("ReduceMean", "x", "r", ints("axes", 1))}}})),
+	} {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = graph.Read(b); err == nil || !strings.Contains(err.Error(), strings.TrimSpace(want)) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+	good, _ := proto.Marshal(model(18, neg))
+	if _, err := graph.Read(good[:len(good)-3]); err == nil {
+		t.Error("a truncated model was read")
+	}
+}
