@@ -86,10 +86,6 @@ func ruleSplit(c *Call) []node {
 	return only(graph.Concat(c.Op.Attrs.Int("axis", 0), parts...))
 }
 
-func scatterAdd(zero, index, g node) node {
-	return g.Graph().Apply(graph.Standard, "ScatterND", graph.Attrs{"reduction": "add"}, zero, index, g)
-}
-
 // ruleGather adds each gradient row to the row it was read from.
 func ruleGather(c *Call) []node {
 	x, idx := c.X(0), c.X(1)
@@ -162,7 +158,28 @@ func ruleGatherND(c *Call) []node {
 	if c.Op.Attrs.Int("batch_dims", 0) != 0 {
 		return c.Fail("batch dimensions are not supported")
 	}
-	return only(scatterAdd(zerosLike(c.X(0)), c.X(1), c.G()))
+	x, idx, g := c.X(0), c.X(1), c.X(0).Graph()
+	if x.Rank() < 0 || idx.Rank() < 1 || !idx.Shape()[idx.Rank()-1].Static() {
+		return c.Fail("the ranks of %v and %v must be known", x, idx)
+	}
+	// The axes that an index tuple reaches are seen as one, which ruleGather's scatter then serves.
+	var position node
+	reach := idx.Shape()[idx.Rank()-1].N
+	size := g.Ints(1)
+	for i := range reach {
+		n := sizeOf(x, i)
+		at := idx.Gather(-1, g.Scalar64(i))
+		at = g.Apply(graph.Standard, "Mod", nil, at.Add(n), n) // an index may count from the end
+		if size = size.Mul(n); i == 0 {
+			position = at
+		} else {
+			position = position.Mul(n).Add(at)
+		}
+	}
+	if !position.OK() {
+		return c.Fail("the index tuples are empty")
+	}
+	return only(scatterAxis(c.G(), size, 0, position).ReshapeLike(x))
 }
 
 func ruleGatherElements(c *Call) []node {
