@@ -1,0 +1,124 @@
+// Package bench measures what a training step costs: the step that federations run, against the plain gradient graph over
+// all 77 positions and against bare matrix products, all in one process and taking turns, so that their ratios hold on
+// a machine that others use too.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"promptfed/federation/method"
+	"promptfed/models/bundle"
+	"promptfed/models/clip"
+	"promptfed/runtime/ort"
+)
+
+// Options of a measurement. The zero value measures everything with random weights at ViT-B/16 size.
+type Options struct {
+	Quick    bool           // fewer repetitions
+	Classes  []string       // of cifar10 and cifar100; empty is both
+	Threads  []int          // of ONNX Runtime within a step; empty is 1 and the number of cores
+	Backbone *bundle.Bundle // nil is random weights
+	Tokens   int            // of each prompt; 0 is 16
+	Session  ort.Options    // of every session but for its threads and weights
+	// PlainClasses bounds the classes of one plain step, for its memory: with fewer than there are, the time of the plain
+	// step is that of so many classes, scaled. 0 is as many as the free memory holds.
+	PlainClasses int
+	// Progress is told of every run about to start; may be nil.
+	Progress func(what string, done, total int)
+
+	arch clip.TextArch // of random weights; zero is clip.TextB
+}
+
+// batch is the number of images in a step.
+const batch = 32
+
+// sets are the class lists that can be measured.
+var sets = []struct {
+	name    string
+	classes clip.NamedClasses
+	speedup float64 // over the plain step, what the step is to reach
+}{{"cifar10", clip.CIFAR10, 7}, {"cifar100", clip.CIFAR100, 15}}
+
+// ofGEMM is the share of the GEMM rate that the step is to reach, in percent.
+const ofGEMM = 70
+
+func (o Options) complete() (Options, error) {
+	if len(o.Classes) == 0 {
+		for _, s := range sets {
+			o.Classes = append(o.Classes, s.name)
+		}
+	}
+	for _, name := range o.Classes {
+		if find(name) < 0 {
+			return o, fmt.Errorf("classes: %q is not known; take cifar10, cifar100 or both", name)
+		}
+	}
+	if len(o.Threads) == 0 {
+		o.Threads = slices.Compact([]int{1, runtime.NumCPU()})
+	}
+	if i := slices.IndexFunc(o.Threads, func(n int) bool { return n < 1 }); i >= 0 {
+		return o, fmt.Errorf("threads: %d; it must be 1 or more", o.Threads[i])
+	}
+	if o.Tokens < 0 || o.PlainClasses < 0 {
+		return o, fmt.Errorf("prompt tokens and classes of the plain step are %d and %d; neither may be negative", o.Tokens, o.PlainClasses)
+	}
+	if o.Tokens == 0 {
+		o.Tokens = 16
+	}
+	if o.arch.Width == 0 {
+		o.arch = clip.TextB
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, int, int) {}
+	}
+	return o, nil
+}
+
+func find(set string) int {
+	for i, s := range sets {
+		if s.name == set {
+			return i
+		}
+	}
+	return -1
+}
+
+// Run measures. It takes minutes, or about one with Quick; when ctx ends it stops with an error.
+func Run(ctx context.Context, o Options) (r Report, err error) {
+	o, err = o.complete()
+	if err != nil {
+		return Report{}, err
+	}
+	o.Progress("weights of the text tower", 0, 1)
+	t, remove, err := openTower(o)
+	if err != nil {
+		return Report{}, err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	o.Progress("weights of the text tower", 1, 1)
+	r = Report{Backbone: t.name, Width: t.text.Width, Layers: t.text.Layers, Tokens: o.Tokens, Batch: batch,
+		Prepack: o.Session.Prepack, Quick: o.Quick, Cores: runtime.NumCPU(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	for _, name := range o.Classes {
+		for _, threads := range o.Threads {
+			res, err := measure(ctx, o, t, find(name), threads)
+			if err != nil {
+				return r, fmt.Errorf("%s, %d threads: %w", name, threads, err)
+			}
+			r.Results = append(r.Results, res)
+		}
+		if n := slices.Max(o.Threads); n > 1 {
+			side, err := sideBySide(ctx, o, t, find(name), n)
+			if err != nil {
+				return r, fmt.Errorf("%s, clients side by side: %w", name, err)
+			}
+			r.SideBySide = append(r.SideBySide, side)
+		}
+	}
+	prompt := method.Draw(seed, 0, "global", []int{o.Tokens, t.text.Width}, promptStd)
+	r.Projectors, err = projectors(ctx, o, prompt)
+	return r, err
+}

@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+// products is a session of bare matrix products.
+type products struct {
+	session *ort.Session
+	feed    tensor.Map
+	flops   float64
+}
+
+func (p *products) run(ctx context.Context) error {
+	_, err := p.session.Run(ctx, p.feed)
+	return err
+}
+
+func (p *products) close() error { return p.session.Close() }
+
+// chain collects products and reads one number of each, so that none can be left out.
+type chain struct {
+	g     *graph.Graph
+	in    tensor.Map
+	sum   graph.Node
+	flops float64
+}
+
+func newChain() *chain {
+	g := graph.New()
+	return &chain{g: g, in: tensor.Map{}, sum: g.Scalar(0)}
+}
+
+// x is an input [rows,n] of random numbers.
+func (c *chain) x(rows, n int) graph.Node {
+	name := fmt.Sprintf("x%dx%d", rows, n)
+	if c.in[name] == nil {
+		c.in[name] = method.Draw(seed, 0, name, []int{rows, n}, 1)
+	}
+	return c.g.Input(name, graph.Float, graph.Static(rows, n))
+}
+
+func (c *chain) add(y graph.Node, inner int) {
+	c.sum = c.sum.Add(y.Slice(0, 0, 1).Slice(1, 0, 1))
+	c.flops += 2 * float64(y.Dim(0)) * float64(y.Dim(1)) * float64(inner)
+}
+
+func (c *chain) compile(o ort.Options) (*products, error) {
+	model, err := graph.Bytes(graph.Output{Name: "sum", Node: c.sum})
+	if err != nil {
+		return nil, err
+	}
+	s, err := ort.NewSession(model, o)
+	if err != nil {
+		return nil, err
+	}
+	return &products{session: s, feed: c.in, flops: c.flops}, nil
+}
+
+// towerProducts runs every weight matrix of the blocks once forwards, x wᵀ, and once backwards, x w, on as many rows as
+// the step has: the shapes, the weights and the order of its matrix products, and nothing else.
+func towerProducts(t tower, rows int, o ort.Options) (*products, error) {
+	c, w := newChain(), t.text.Width
+	linear := func(name string, out, in int) {
+		m := t.weights.Node(c.g, name, out, in)
+		c.add(c.x(rows, in).Linear(m, graph.Node{}), in)
+		c.add(c.x(rows, out).MatMul(m), out)
+	}
+	for i := range t.text.Layers {
+		p := fmt.Sprintf("transformer.resblocks.%d.", i)
+		if t.weights.Has(p + "attn.in_proj_weight") {
+			linear(p+"attn.in_proj_weight", 3*w, w)
+		} else {
+			for _, part := range []string{"q", "k", "v"} {
+				linear(p+"attn."+part+"_proj.weight", w, w)
+			}
+		}
+		linear(p+"attn.out_proj.weight", w, w)
+		linear(p+"mlp.c_fc.weight", 4*w, w)
+		linear(p+"mlp.c_proj.weight", w, 4*w)
+	}
+	o.WeightsDir = t.dir
+	return c.compile(o)
+}
+
+// side is of the square product that is measured for comparison.
+const side = 1024
+
+// squareProduct is one product of two square matrices, both inputs.
+func squareProduct(o ort.Options) (*products, error) {
+	c := newChain()
+	a := c.x(side, side)
+	c.in["b"] = method.Draw(seed, 0, "b", []int{side, side}, 1)
+	c.add(a.MatMul(c.g.Input("b", graph.Float, graph.Static(side, side))), side)
+	return c.compile(o)
+}

@@ -1,0 +1,49 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+
+	"promptfed/models/clip"
+)
+
+// plainClasses is how many classes the plain step can take at a time: all, or as many as fit into four fifths of the free
+// memory.
+func (o Options) plainClasses(a clip.Text, classes int) int {
+	n := o.PlainClasses
+	if free := procNumber("/proc/meminfo", "MemAvailable:"); n == 0 && free > 0 {
+		n = int(0.8 * float64(free) / plainBytes(a.TextArch))
+	} else if n == 0 {
+		n = classes
+	}
+	return max(1, min(n, classes))
+}
+
+// plainBytes is about what the gradient graph of the plain form keeps for each class: in every layer, for each position,
+// some 28 rows of the width, and the weights of attention.
+func plainBytes(a clip.TextArch) float64 {
+	l := float64(a.Context)
+	return 4 * float64(a.Layers) * (28*l*float64(a.Width) + 3*float64(a.Heads)*l*l)
+}
+
+// resident is the memory of this process in bytes, 0 where the system does not tell.
+func resident() int64 { return procNumber("/proc/self/status", "VmRSS:") }
+
+// procNumber reads a line "key number kB" of Linux's proc file system, in bytes; 0 where there is none.
+func procNumber(path, key string) int64 {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return 0
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(raw)); lines.Scan(); {
+		if f := strings.Fields(lines.Text()); len(f) > 1 && f[0] == key {
+			if n, err := strconv.ParseInt(f[1], 10, 64); err == nil {
+				return n << 10
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,223 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+const (
+	seed      = 1
+	promptStd = 0.02
+	randFile  = "text.safetensors"
+)
+
+// tower is a text tower as the engine sees it, with weights in a file.
+type tower struct {
+	name    string
+	text    clip.Text
+	weights clip.Weights
+	dir     string  // of the weights
+	scale   float64 // exp(logit_scale)
+	sos     int
+	tokens  func(classes []string) ([][]int, error) // [name . EOT] of each
+	embed   func(ids []int) ([]float32, error)
+	plain   bool // take the plain form over the whole context
+}
+
+// openTower opens the tower to measure; remove deletes what was written for it.
+func openTower(o Options) (t tower, remove func() error, err error) {
+	if b := o.Backbone; b != nil {
+		words, err := b.Tokenizer()
+		if err != nil {
+			return t, nil, err
+		}
+		return tower{name: b.Name, text: clip.Text{TextArch: b.Text}, weights: b.Weights(), dir: b.WeightsDir(),
+			scale: b.LogitScale, sos: words.SOS(), tokens: b.ClassTokens, embed: b.Embed}, func() error { return nil }, nil
+	}
+	dir, err := os.MkdirTemp("", "promptfed-bench-")
+	if err != nil {
+		return t, nil, fmt.Errorf("a folder for random weights: %w; set TMPDIR to a folder with room for 200 MB", err)
+	}
+	remove = func() error { return os.RemoveAll(dir) }
+	t, err = randomTower(o.arch, dir)
+	if err != nil {
+		remove()
+	}
+	return t, remove, err
+}
+
+// randomTower draws weights as CLIP's training starts (Radford et al. 2021, initialize_parameters of the published code)
+// and writes them to dir.
+func randomTower(a clip.TextArch, dir string) (tower, error) {
+	m := tensor.Map{}
+	for name, shape := range a.Shapes() {
+		mean, std := start(a, name)
+		m[name] = method.Draw(seed, 0, name, shape, std)
+		for i := range m[name].Data {
+			m[name].Data[i] += mean
+		}
+	}
+	path := filepath.Join(dir, randFile)
+	if err := safetensors.WriteFile(path, m, nil); err != nil {
+		return tower{}, fmt.Errorf("random weights: %w; set TMPDIR to a folder with room for 200 MB", err)
+	}
+	f, err := safetensors.Open(path)
+	if err != nil {
+		return tower{}, err
+	}
+	defer f.Close()
+	weights := stored{}
+	for _, name := range f.Names() {
+		if weights[name], err = f.Info(name); err != nil {
+			return tower{}, err
+		}
+	}
+	embed := func(ids []int) ([]float32, error) {
+		var rows []float32
+		for _, id := range ids {
+			rows = append(rows, method.Draw(seed, 0, "token "+strconv.Itoa(id), []int{a.Width}, 0.02).Data...)
+		}
+		return rows, nil
+	}
+	return tower{name: "random", text: clip.Text{TextArch: a}, weights: weights, dir: dir, scale: 100, sos: clip.StartID,
+		tokens: named, embed: embed}, nil
+}
+
+// start is the mean and the deviation that a tensor starts from.
+func start(a clip.TextArch, name string) (mean float32, std float64) {
+	w := 1 / math.Sqrt(float64(a.Width))
+	switch {
+	case strings.HasSuffix(name, "_proj.weight"):
+		return 0, w / math.Sqrt(2*float64(a.Layers))
+	case strings.HasSuffix(name, "c_fc.weight"):
+		return 0, w / math.Sqrt2
+	case strings.HasSuffix(name, "in_proj_weight"), name == "text_projection":
+		return 0, w
+	case strings.HasSuffix(name, "bias"):
+		return 0, 0.01
+	case name == "positional_embedding":
+		return 0, 0.01
+	}
+	return 1, 0 // gains of layer norms
+}
+
+// named gives the tokens of the class names that clip knows.
+func named(classes []string) ([][]int, error) {
+	known := map[string][]int{}
+	for _, s := range sets {
+		for i, ids := range s.classes.Suffixes() {
+			known[s.classes[i].Name] = ids
+		}
+	}
+	out := make([][]int, len(classes))
+	for c, name := range classes {
+		if out[c] = known[name]; out[c] == nil {
+			return nil, fmt.Errorf("class %q has no known tokens", name)
+		}
+	}
+	return out, nil
+}
+
+// stored serves weights from the file randFile.
+type stored map[string]safetensors.Info
+
+func (s stored) Has(name string) bool { _, ok := s[name]; return ok }
+
+func (s stored) Node(g *graph.Graph, name string, shape ...int) graph.Node {
+	i, ok := s[name]
+	if !ok {
+		return g.Fail("weight %s is missing", name)
+	}
+	return g.Weight(name, graph.Float, graph.External{File: randFile, Offset: i.Offset, Length: i.Length}, shape...)
+}
+
+// suffixes are the constant parts of class prompts.
+func (t tower) suffixes(classes []string) (*clip.Suffixes, error) {
+	ids, err := t.tokens(classes)
+	if err != nil {
+		return nil, err
+	}
+	return clip.NewSuffixes(classes, ids, t.sos, t.text.Width, t.embed)
+}
+
+// Name tells the forms apart.
+func (t tower) Name() string { return fmt.Sprintf("%s plain=%v", t.name, t.plain) }
+
+// Task is what the engine builds a method for.
+func (t tower) Task() method.Task {
+	return method.Task{Width: t.text.Width, Dim: t.text.Joint, Scale: t.scale}
+}
+
+// WeightsDir is where the weights lie.
+func (t tower) WeightsDir() string { return t.dir }
+
+// Text is the tower over all classes and prompts.
+func (t tower) Text(g *graph.Graph, classes []string, prompts []engine.Prompt) ([]graph.Node, error) {
+	s, err := t.suffixes(classes)
+	if err != nil {
+		return nil, err
+	}
+	ps := make([]clip.Prompt, len(prompts))
+	for i, p := range prompts {
+		ps[i] = clip.Prompt{Ctx: p.Ctx, After: p.After, Class: clip.Position(p.Position)}
+	}
+	if !t.plain {
+		return t.text.Prompts(g, t.weights, s, ps), g.Err()
+	}
+	out := make([]graph.Node, len(ps))
+	for i, p := range ps {
+		if err := s.Fits(t.text.TextArch, p.Ctx.Dim(0), p.After); err != nil {
+			return nil, err
+		}
+		emb, read, err := t.sentences(g, s, p)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = t.text.Plain(t.weights, emb, read)
+	}
+	return out, g.Err()
+}
+
+// sentences puts a prompt before every class as public code does: embeddings [C,Context,width], padded behind EOT, and
+// the position [C] of EOT.
+func (t tower) sentences(g *graph.Graph, s *clip.Suffixes, p clip.Prompt) (emb, read graph.Node, err error) {
+	n, w, c := p.Ctx.Dim(0), t.text.Width, len(s.IDs)
+	behind := t.text.Context - 1 - n
+	start, err := t.embed([]int{t.sos})
+	if err != nil {
+		return emb, read, err
+	}
+	first, rest := tensor.New(c, 1, w), tensor.New(c, behind, w)
+	last := make([]int, c)
+	for i, ids := range s.IDs {
+		copy(first.Row(i).Data, start)
+		padded := append([]int{}, ids...)
+		for len(padded) < behind {
+			padded = append(padded, clip.PadID)
+		}
+		rows, err := t.embed(padded)
+		if err != nil {
+			return emb, read, err
+		}
+		copy(rest.Row(i).Data, rows)
+		last[i] = n + len(ids) + p.After
+	}
+	emb = graph.Concat(1, g.Const(first), p.Ctx.Reshape(1, n, w).Expand(c, n, w), g.Const(rest))
+	return emb, g.Ints(last...), nil
+}
+
+// Sentences is not needed: no measured method asks for hand-written prompts.
+func (t tower) Sentences(*graph.Graph, []string) (graph.Node, error) {
+	return graph.Node{}, fmt.Errorf("bench: the measured methods have no hand-written prompts")
+}
