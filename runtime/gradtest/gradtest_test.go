@@ -1,0 +1,33 @@
+package gradtest_test
+
+import (
+	"context"
+	"testing"
+
+	"promptfed/runtime/graph"
+	"promptfed/runtime/gradtest"
+	"promptfed/runtime/tensor"
+)
+
+// TestFindsWrongGradients checks x² (right) and x stop(x), whose value is the same and whose gradient is half of it.
+func TestFindsWrongGradients(t *testing.T) {
+	check := func(build func(x graph.Node) graph.Node, o gradtest.Options) float64 {
+		t.Helper()
+		y := build(graph.New().Input("x", graph.Float, graph.Static(3)))
+		r, err := gradtest.Check(context.Background(), []graph.Output{{Name: "y", Node: y}}, []string{"x"},
+			tensor.Map{"x": tensor.Of([]float32{1, -2, 0.5}, 3)}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r[0].RelErr
+	}
+	for seed := range uint64(4) {
+		o := gradtest.Options{Seed: seed}
+		if e := check(graph.Node.Square, o); e > 1e-4 {
+			t.Errorf("a right gradient is off by %g", e)
+		}
+		if e := check(func(x graph.Node) graph.Node { return x.Mul(x.Detach()) }, o); e < 0.3 {
+			t.Errorf("half the gradient is off by %g only", e)
+		}
+	}
+}
