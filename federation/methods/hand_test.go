@@ -1,0 +1,131 @@
+package methods_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+)
+
+// The pencil's numbers. With r = √(1+p²) the unit features are (1,p)/r and (1,-p)/r, so that for an image (x,y) the two
+// logits differ by z = 2yp/r, and dz/dp = 2y/r³. Client 0 (y = 0.8, class 0) has the loss ln(1+e^-z) with slope
+// -1.6/r³ / (1+e^z), client 1 (y = 0.6, class 1) the loss ln(1+e^z) with slope 1.2/r³ / (1+e^-z). At p = 0 the slopes
+// are -0.8 and 0.6.
+
+func slope0(p float64) float64 {
+	r := math.Sqrt(1 + p*p)
+	return -1.6 / (r * r * r) / (1 + math.Exp(1.6*p/r))
+}
+
+func slope1(p float64) float64 {
+	r := math.Sqrt(1 + p*p)
+	return 1.2 / (r * r * r) / (1 + math.Exp(-1.2*p/r))
+}
+
+// lr moves client 0 from 0 to 0.75 and client 1 from 0 to -0.5625, whose mean by 1 and 2 examples is -0.125.
+const lr = 0.9375
+
+// From p = -0.125: client 0 goes to -0.125 - lr slope0(-0.125), client 1 likewise.
+var (
+	second0 = -0.125 - lr*slope0(-0.125)
+	second1 = -0.125 - lr*slope1(-0.125)
+)
+
+// A second step of FedProx with mu 0.4 adds 0.4 (p - received), received being 0.
+var (
+	prox0 = 0.75 - lr*(slope0(0.75)+0.4*0.75)
+	prox1 = -0.5625 - lr*(slope1(-0.5625)+0.4*-0.5625)
+)
+
+// FedPHA from global = 1 and local = 0. The shared prompt has rank 1 in width 1, so exact-null leaves nothing: the
+// projected prompt is 0. Pull: the features of p and 0 are (1,±p)/r and (1,0), at a squared distance of 2-2/r for both
+// classes, with slope 2p/r³; it is 0 at p = 0. Push: the features of local p and global q are at the distance
+// d = √(2-2(1+pq)/(rs)), s = √(1+q²). At p = 0, q = 1: d² = 2-√2; with c = (1+pq)/(rs), dc/dp = q/s = 1/√2 and
+// dc/dq = -q/s³ = -1/(2√2), and dd = -dc/d. Push is alpha - d, so its slope is dc/d in each: with alpha = 1 it is active.
+var (
+	phaD     = math.Sqrt(2 - math.Sqrt2)
+	local0   = -lr * (slope0(0) + 1/math.Sqrt2/phaD)
+	local1   = -lr * (slope1(0) + 1/math.Sqrt2/phaD)
+	global0  = 1 - lr*(slope0(1)-1/(2*math.Sqrt2)/phaD)
+	global1  = 1 - lr*(slope1(1)-1/(2*math.Sqrt2)/phaD)
+	globalM  = (global0 + 2*global1) / 3
+	phaLoss0 = math.Log(2) + math.Log(1+math.Exp(-1.6/math.Sqrt2)) + (1 - phaD)
+	// Round 1, client 0: local0 and globalM. The loss is both cross entropies, the pull 2-2/r and the push.
+	phaR       = math.Hypot(1, local0)
+	phaS       = math.Hypot(1, globalM)
+	phaFar     = math.Sqrt(2 - 2*(1+local0*globalM)/(phaR*phaS))
+	phaLossTwo = math.Log(1+math.Exp(-1.6*local0/phaR)) + math.Log(1+math.Exp(-1.6*globalM/phaS)) +
+		2 - 2/phaR + math.Max(0, 1-phaFar)
+)
+
+// FedAPPR from ctx = 0.5 with w1 = 2, w2 = 1, lambda_a 0.3, lambda_r 0.2 and no warm-up. The discriminator's log-odds of
+// a prompt p > 0 are 2p, of p < 0 are 0 (the ReLU). -log D = ln(1+e^-2p) has the slope -2/(1+e^2p). The proximal term is
+// 0 at the received prompt. Client 1 has more examples, and 0.5 - lr·slope stays above 0 for both clients at lr 0.25.
+const apprLR = 0.25
+
+var (
+	fool  = -2 / (1 + math.Exp(1))
+	appr0 = 0.5 - apprLR*(slope0(0.5)+0.3*fool)
+	appr1 = 0.5 - apprLR*(slope1(0.5)+0.3*fool)
+	apprM = (appr0 + 2*appr1) / 3
+	// One update of the discriminator, rate 0.1, pool {apprM}, uploads {appr0, appr1}: the loss
+	// ln(1+e^-o(m)) + mean ln(1+e^o(u)) has the slopes -1/(1+e^o(m)) and 1/(1+e^-o(u))/2 in the odds o = w2 w1 p, whose
+	// slopes are p w2 in w1 and p w1 in w2.
+	past   = -1 / (1 + math.Exp(2*apprM))
+	now0   = 1 / (1 + math.Exp(-2*appr0)) / 2
+	now1   = 1 / (1 + math.Exp(-2*appr1)) / 2
+	sum    = past*apprM + now0*appr0 + now1*appr1
+	apprW1 = 2 - 0.1*sum*1
+	apprW2 = 1 - 0.1*sum*2
+	// Round 1, client 0 starts from apprM against the new discriminator.
+	odds     = apprW1 * apprW2 * apprM
+	apprTwo0 = apprM - apprLR*(slope0(apprM)-0.3*apprW1*apprW2/(1+math.Exp(odds)))
+)
+
+var hands = []methodtest.Hand{
+	// The hand-written prompts are (1,1) and (1,-1): client 0 scores (0.6+0.8)/√2 and (0.6-0.8)/√2.
+	{Method: "zeroshot", LR: lr, Want: map[string]float64{
+		"r0/c0/eval/logits#0": 1.4 / math.Sqrt2, "r0/c0/eval/logits#1": -0.2 / math.Sqrt2, "r1/c1/eval/logits#1": 0.2 / math.Sqrt2}},
+	{Method: "promptfl", Options: options{"tokens": 1, "init_std": 0}, LR: lr, Want: map[string]float64{
+		"r0/c0/s0/loss": math.Log(2), "r0/c0/s0/grad/ctx": -0.8, "r0/c1/s0/grad/ctx": 0.6,
+		"r0/c0/upload/ctx": 0.75, "r0/c1/upload/ctx": -0.5625, "r0/merged/ctx": -0.125,
+		// The average scores client 0's image (0.6,0.8): (0.6-0.1)/r and (0.6+0.1)/r with r = √(1+1/64).
+		"r0/c0/eval/logits#0": 0.5 / math.Sqrt(1.015625), "r0/c0/eval/logits#1": 0.7 / math.Sqrt(1.015625),
+		"r1/c0/begin/ctx": -0.125, "r1/c0/upload/ctx": second0, "r1/merged/ctx": (second0 + 2*second1) / 3}},
+	{Method: "coop", Options: options{"tokens": 1, "init_std": 0}, LR: lr, Want: map[string]float64{
+		"r0/c0/s0/after/ctx": 0.75, "r1/c0/begin/ctx": 0.75, "r1/c0/s0/after/ctx": 0.75 - lr*slope0(0.75),
+		"r0/c1/s0/after/ctx": -0.5625, "r1/c1/s0/after/ctx": -0.5625 - lr*slope1(-0.5625)}},
+	{Method: "promptfl", With: []string{"fedprox"}, Options: options{"tokens": 1, "init_std": 0, "mu": 0.4}, LR: lr, Epochs: 2,
+		Want: map[string]float64{
+			"r0/c0/s0/after/ctx": 0.75, "r0/c1/s0/after/ctx": -0.5625, // the penalty has no slope where it starts
+			"r0/c0/s1/loss":    math.Log(1+math.Exp(-1.6*0.6)) + 0.2*0.5625, // z = 1.6·0.75/1.25; 0.4/2·0.75²
+			"r0/c0/upload/ctx": prox0, "r0/c1/upload/ctx": prox1, "r1/c0/begin/ctx": (prox0 + 2*prox1) / 3}},
+	{Method: "fedpha", Options: options{"global_tokens": 1, "local_tokens": 1, "projector": "exact-null", "ratio": 1}, LR: lr,
+		First: map[string]float64{"global": 1, "c0/local": 0, "c1/local": 0}, Want: map[string]float64{
+			"r0/c0/s0/draw/projector": 0, "r0/c0/s0/loss": phaLoss0,
+			"r0/c0/s0/after/local": local0, "r0/c0/s0/after/global": global0,
+			"r0/c1/s0/after/local": local1, "r0/c1/s0/after/global": global1,
+			"r0/merged/global": globalM, "r1/c0/begin/local": local0, "r1/c1/begin/local": local1, "r1/c0/begin/global": globalM,
+			"r1/c0/s0/loss": phaLossTwo}},
+	{Method: "fedappr", Options: options{"tokens": 1, "hidden": 1, "warmup": 0, "lambda_a": 0.3, "lambda_r": 0.2, "disc_lr": 0.1},
+		LR: apprLR, First: map[string]float64{"ctx": 0.5, "fedappr/w1": 2, "fedappr/w2": 1}, Want: map[string]float64{
+			"r0/c0/upload/ctx": appr0, "r0/c1/upload/ctx": appr1, "r0/merged/ctx": apprM, "r0/kept/fedappr/pool/000000": apprM,
+			"r0/down/fedappr/w1": apprW1, "r0/down/fedappr/w2": apprW2, "r1/c0/upload/ctx": apprTwo0,
+			// Tested with its own prompt, not with the average: (0.6+0.8p)/r.
+			"r0/c0/eval/logits#0": (0.6 + 0.8*appr0) / math.Hypot(1, appr0)}},
+}
+
+func TestTwoRoundsByHand(t *testing.T) {
+	for _, h := range hands {
+		t.Run(h.Method, h.Check)
+	}
+	for _, e := range methods.Table {
+		if !slices.ContainsFunc(hands, func(h methodtest.Hand) bool {
+			return h.Method == e.Name && len(h.With) == 0 || slices.Contains(h.With, e.Name)
+		}) {
+			t.Errorf("%s has no numbers by hand", e.Name)
+		}
+	}
+}

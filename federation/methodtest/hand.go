@@ -1,0 +1,85 @@
+package methodtest
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/tensor"
+)
+
+// Hand is two rounds small enough to do with a pencil. There are two classes, prompts of width 1, and joint features of
+// dimension 2: a prompt whose tokens sum up to p has the class features (1,p) and (1,-p) before normalisation, and the
+// logit scale is 1. Client 0 has one example, (0.6,0.8) of class 0; client 1 has two, both (0.8,0.6) of class 1. Each
+// round is Epochs steps of plain gradient descent on all examples of a client.
+type Hand struct {
+	Method  string
+	With    []string
+	Options map[string]any
+	Epochs  int
+	LR      float64
+	First   map[string]float64 // first values; cK/NAME of a private parameter
+	// Want are traced numbers, each a tensor with one element.
+	Want map[string]float64
+}
+
+type pencil struct{}
+
+func (*pencil) Name() string       { return "pencil" }
+func (*pencil) WeightsDir() string { return "" }
+func (*pencil) Task() method.Task  { return method.Task{Width: 1, Dim: 2, Scale: 1} }
+
+func (*pencil) Text(g *graph.Graph, _ []string, prompts []engine.Prompt) ([]graph.Node, error) {
+	var out []graph.Node
+	slope, start := g.Const(tensor.Of([]float32{0, 1, 0, -1}, 2, 2)), g.Const(tensor.Of([]float32{1, 0, 1, 0}, 2, 2))
+	for _, p := range prompts {
+		out = append(out, p.Ctx.Sum().Mul(slope).Add(start))
+	}
+	return out, g.Err()
+}
+
+func (*pencil) Sentences(g *graph.Graph, _ []string) (graph.Node, error) {
+	return g.Const(tensor.Of([]float32{1, 1, 1, -1}, 2, 2)), nil
+}
+
+// Check runs the two rounds and compares to 1e-6.
+func (h Hand) Check(t *testing.T) {
+	first := tensor.Map{}
+	for name, v := range h.First {
+		first[name] = tensor.Of([]float32{float32(v)}, 1, 1)
+	}
+	data := func(class int64, image ...float32) *engine.Features {
+		n := len(image) / 2
+		f := &engine.Features{Views: []*tensor.Tensor{tensor.Of(image, n, 2)}, Class: make([]int64, n)}
+		for i := range f.Class {
+			f.Class[i] = class
+		}
+		return f
+	}
+	b := &pencil{}
+	e := &engine.Experiment{Name: "pencil", Method: Pinned{build(t, h.Method, h.With, h.Options), first},
+		Classes: []string{"plus", "minus"}, Template: "{}",
+		Clients: []*engine.Client{
+			{ID: 0, Backbone: b, Train: data(0, .6, .8), Test: data(0, .6, .8)},
+			{ID: 1, Backbone: b, Train: data(1, .8, .6, .8, .6), Test: data(1, .8, .6)}},
+		Training: engine.Training{Epochs: max(1, h.Epochs), Batch: 2, Optim: optim.Config{Name: "sgd", LR: h.LR}},
+		Plan:     engine.Plan{Rounds: 2}}
+	rec := engine.NewRecorder()
+	run(t, e, engine.Settings{Tracer: rec})
+	for name, want := range h.Want {
+		name, index, _ := strings.Cut(name, "#")
+		i := 0
+		fmt.Sscan(index, &i)
+		got := rec.Tensors[name]
+		if got == nil || i >= len(got.Data) {
+			t.Errorf("nothing is called %s", name)
+		} else if math.Abs(float64(got.Data[i])-want) > 1e-6 {
+			t.Errorf("%s is %.8f, by hand %.8f", name, got.Data[i], want)
+		}
+	}
+}
