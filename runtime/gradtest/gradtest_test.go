@@ -4,8 +4,8 @@ import (
 	"context"
 	"testing"
 
-	"promptfed/runtime/graph"
 	"promptfed/runtime/gradtest"
+	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
 
