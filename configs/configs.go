@@ -140,6 +140,16 @@ func YAML(c any) ([]byte, error) {
 	return yaml.Marshal(n)
 }
 
+// Map gives a configuration as nested maps, as a reader of its YAML sees it.
+func Map(c any) (map[string]any, error) {
+	text, err := YAML(c)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]any{}
+	return out, yaml.Unmarshal(text, &out)
+}
+
 func node(v reflect.Value) (*yaml.Node, error) {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for i := range v.NumField() {

@@ -1,8 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -12,66 +15,57 @@ import (
 
 // Files of a trace folder.
 const (
-	TraceJSON    = "trace.json"
-	TraceTensors = "trace.safetensors"
+	TraceFile        = "trace.json"
+	TraceTensorsFile = "trace.safetensors"
 )
 
-// TraceInfo is trace.json: what an outside program needs besides tensors.
+// TraceInfo is trace.json: what an outside program needs beside the tensors. Steps are filled in by WriteTrace.
 type TraceInfo struct {
-	Config     map[string]any `json:"config"` // resolved, by dotted key
-	Classes    []string       `json:"classes"`
-	Bundles    []TraceBundle  `json:"bundles"`
-	Tokens     [][]int        `json:"tokens"`      // of each class, its name, a full stop and the end of text, by the first bundle's tokenizer
-	HandTokens [][]int        `json:"hand_tokens"` // whole sequences of the hand-written prompts, likewise
-	Layout     string         `json:"layout"`
-	Clients    []TraceClient  `json:"clients"`
-	Steps      []StepRecord   `json:"steps"`
+	Config     any           `json:"config"`  // resolved
+	Classes    []string      `json:"classes"` // names
+	Tokens     [][]int       `json:"tokens"`  // ids of each class, as they stand behind a prompt: name, full stop, EOT
+	HandTokens [][]int       `json:"hand_tokens,omitempty"`
+	NameTokens [][]int       `json:"name_tokens,omitempty"`
+	Clients    []TraceClient `json:"clients"`
+	Steps      []StepRecord  `json:"steps"`
 }
 
-// TraceBundle is a backbone of the run and how its tokenizer reads the classes.
-type TraceBundle struct {
-	Name       string  `json:"name"`
-	Digest     string  `json:"digest"`
-	Folder     string  `json:"folder"`
-	LogitScale float64 `json:"logit_scale"` // what cosines are multiplied with
-	SOS        int     `json:"sos"`
-	EOT        int     `json:"eot"`
-	Context    int     `json:"context"`
-	Tokens     [][]int `json:"tokens"`
-	HandTokens [][]int `json:"hand_tokens"`
-}
-
-// TraceClient is one client of the run.
+// TraceClient is what trace.json says of a client.
 type TraceClient struct {
-	Bundle string `json:"bundle"`
-	Domain string `json:"domain"`
-	Train  int    `json:"examples"` // training examples, its weight in averages
-	Test   int    `json:"test_examples"`
+	Bundle   string `json:"bundle"`
+	Examples int    `json:"examples"` // to train on
+	Test     int    `json:"test"`     // to test on
+	Domain   string `json:"domain,omitempty"`
 }
 
-// Write stores what was recorded in a folder that exists.
-func (r *Recorder) Write(dir string, info TraceInfo) error {
+// TraceClients describes the clients of an experiment.
+func (e *Experiment) TraceClients() []TraceClient {
+	out := make([]TraceClient, len(e.Clients))
+	for i, c := range e.Clients {
+		out[i] = TraceClient{Bundle: c.Backbone.Name(), Examples: c.Train.Len(), Test: c.Test.Len(), Domain: c.Domain}
+	}
+	return out
+}
+
+// WriteTrace writes what was recorded, with info beside it, into the folder dir, which it makes where it is missing.
+func (r *Recorder) WriteTrace(dir string, info TraceInfo) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := safetensors.WriteFile(filepath.Join(dir, TraceTensors), r.Tensors, nil); err != nil {
-		return err
-	}
-	info.Steps = slices.Clone(r.Steps)
-	slices.SortFunc(info.Steps, func(a, b StepRecord) int {
-		if a.Round != b.Round {
-			return a.Round - b.Round
-		}
-		if a.Client != b.Client {
-			return a.Client - b.Client
-		}
-		return a.Step - b.Step
+	info.Steps = slices.SortedFunc(slices.Values(r.Steps), func(a, b StepRecord) int {
+		return cmp.Or(a.Round-b.Round, a.Client-b.Client, a.Step-b.Step)
 	})
-	text, err := json.MarshalIndent(info, "", " ")
+	b, err := json.MarshalIndent(info, "", " ")
 	if err != nil {
-		return err
+		return fmt.Errorf("trace: %w", err)
 	}
-	return atomicfile.Write(filepath.Join(dir, TraceJSON), func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("trace: %w", err)
+	}
+	if err := safetensors.WriteFile(filepath.Join(dir, TraceTensorsFile), r.Tensors, nil); err != nil {
+		return fmt.Errorf("trace: %w", err)
+	}
+	return atomicfile.Write(filepath.Join(dir, TraceFile), func(w io.Writer) error {
+		_, err := w.Write(append(b, '\n'))
 		return err
 	})
 }

@@ -47,10 +47,13 @@ func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	if b.Method, err = methods.Build(c.Method, c.With, c.Options); err != nil {
 		return nil, err
 	}
+	if b.Config.Options, err = methods.Resolve(c.Method, c.With, c.Options); err != nil {
+		return nil, err
+	}
 	if err := b.openBackbones(); err != nil {
 		return nil, err
 	}
-	options, err := json.Marshal(c.Options)
+	options, err := json.Marshal(b.Config.Options)
 	if err != nil {
 		return nil, fmt.Errorf("options: %w", err)
 	}

@@ -95,7 +95,7 @@ func runOne(ctx context.Context, conf experiment.Config, dir string, resume bool
 	if err := b.Features(ctx, d.work); err != nil {
 		return nil, err
 	}
-	text, err := configs.YAML(conf)
+	text, err := configs.YAML(b.Config)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,11 @@ func traceCommand() *cobra.Command {
 		if err := b.Features(cmd.Context(), d.work); err != nil {
 			return err
 		}
-		about, err := b.Trace(configs.Flatten(conf))
+		resolved, err := configs.Map(b.Config)
+		if err != nil {
+			return err
+		}
+		about, err := b.Trace(resolved)
 		if err != nil {
 			return err
 		}
