@@ -1,8 +1,8 @@
 package bundle
 
 import (
+	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,16 +13,37 @@ import (
 	"promptfed/runtime/onnx"
 )
 
+// maxONNX bounds an ONNX file, in bytes: no protobuf message is longer.
+const maxONNX = 2 << 30
+
 func inspectONNX(path string) (Report, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return Report{}, err
+	}
+	if st.Size() > maxONNX {
+		return Report{}, fmt.Errorf("%s: %d bytes, an ONNX file has at most %d", path, st.Size(), maxONNX)
+	}
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return Report{}, err
 	}
+	r, err := reportONNX(data)
+	if err != nil {
+		return Report{}, fmt.Errorf("%s: %w", path, err)
+	}
+	r.Path, r.Files = path, []FileReport{{filepath.Base(path), st.Size()}}
+	r.externalFiles(filepath.Dir(path))
+	return r, nil
+}
+
+// reportONNX tells what an encoded ONNX model holds.
+func reportONNX(data []byte) (Report, error) {
 	p := &onnx.ModelProto{}
 	if err := proto.Unmarshal(data, p); err != nil || p.Graph == nil {
-		return Report{}, fmt.Errorf("%s: not an ONNX model, or cut short", path)
+		return Report{}, errors.New("not an ONNX model, or cut short")
 	}
-	r := Report{Kind: KindONNX, Path: path, Format: strings.TrimSpace(p.ProducerName + " " + p.ProducerVersion),
+	r := Report{Kind: KindONNX, Format: strings.TrimSpace(p.ProducerName + " " + p.ProducerVersion),
 		Opsets: map[string]int64{}, Ops: map[string]int{}, Metadata: map[string]string{}}
 	for _, o := range p.OpsetImport {
 		r.Opsets[o.Domain] = o.Version
@@ -63,19 +84,11 @@ func inspectONNX(path string) (Report, error) {
 		r.Outputs = append(r.Outputs, port(v))
 	}
 	r.count()
-	if err := r.onnxFiles(path); err != nil {
-		return r, err
-	}
 	return r, nil
 }
 
-// onnxFiles lists the ONNX file and those of its external data; a missing one has size -1.
-func (r *Report) onnxFiles(path string) error {
-	st, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	r.Files = append(r.Files, FileReport{filepath.Base(path), st.Size()})
+// externalFiles lists the files of external data, named relative to dir; a missing one, or one outside dir, has size -1.
+func (r *Report) externalFiles(dir string) {
 	seen := map[string]bool{"": true}
 	for _, t := range r.Tensors {
 		if seen[t.External] {
@@ -83,14 +96,13 @@ func (r *Report) onnxFiles(path string) error {
 		}
 		seen[t.External] = true
 		size := int64(-1)
-		if filepath.IsLocal(filepath.FromSlash(t.External)) {
-			if st, err := fs.Stat(os.DirFS(filepath.Dir(path)), t.External); err == nil {
+		if local := filepath.FromSlash(t.External); filepath.IsLocal(local) {
+			if st, err := os.Stat(filepath.Join(dir, local)); err == nil {
 				size = st.Size()
 			}
 		}
 		r.Files = append(r.Files, FileReport{t.External, size})
 	}
-	return nil
 }
 
 func port(v *onnx.ValueInfoProto) PortReport {

@@ -1,10 +1,10 @@
 """Lets the libraries that people really use write small CLIP checkpoints, and stores what they compute with them.
 
     pip install torch torchvision transformers tokenizers open_clip_torch openai-clip
-    python3 tools/golden/foreign.py bpe_simple_vocab_16e6.txt.gz DIR
+    python3 tools/golden/foreign.py bpe_simple_vocab_16e6.txt.gz DIR [full]
     PROMPTFED_FOREIGN=DIR PROMPTFED_VOCAB=bpe_simple_vocab_16e6.txt.gz go test -run Foreign ./models/bundle
 
-Tried with transformers 4.30, open_clip_torch 2.20 and openai-clip 1.0 on PyTorch 1.13. Nothing of it is committed: the
+With full, sizes are those of ViT-B/32 (ViT-B/16 for OpenCLIP's) and DIR takes 5 GB. Tried with transformers 4.30, open_clip_torch 2.20 and openai-clip 1.0 on PyTorch 1.13. Nothing of it is committed: the
 vocabulary alone is several megabytes.
 """
 import collections
@@ -52,17 +52,19 @@ def hugging_face(out, vocab):
     text = CLIPTextConfig(hidden_size=64, intermediate_size=256, num_hidden_layers=3, num_attention_heads=4)
     vision = CLIPVisionConfig(hidden_size=96, intermediate_size=384, num_hidden_layers=2, num_attention_heads=6, image_size=64,
                               patch_size=16)
-    model = spread(CLIPModel(CLIPConfig.from_text_vision_configs(text, vision, projection_dim=48)))
+    if FULL:  # transformers' defaults
+        text, vision = CLIPTextConfig(), CLIPVisionConfig()
+    model = spread(CLIPModel(CLIPConfig.from_text_vision_configs(text, vision, projection_dim=512 if FULL else 48)))
     ids = tokenizer(TEXTS, padding=True, return_tensors="pt")
     for name, options in (("hf_safe", dict(safe_serialization=True)), ("hf_bin", dict(safe_serialization=False)),
-                          ("hf_shards", dict(safe_serialization=True, max_shard_size="2MB")),
+                          ("hf_shards", dict(safe_serialization=True, max_shard_size="200MB" if FULL else "2MB")),
                           ("hf_half", dict(safe_serialization=True))):
         if name == "hf_half":
             model.half()
         model.save_pretrained(f"{out}/{name}", **options)
         tokenizer.save_pretrained(f"{out}/{name}")
         if name != "hf_bin":
-            CLIPFeatureExtractor(size=64, crop_size=64).save_pretrained(f"{out}/{name}")
+            CLIPFeatureExtractor(size=PIXELS.shape[-1], crop_size=PIXELS.shape[-1]).save_pretrained(f"{out}/{name}")
         model.float()
         store(out, name, model.get_image_features(PIXELS), model.get_text_features(**ids))
 
@@ -74,6 +76,9 @@ def open_clip(out):
     for name, quick in (("oc", False), ("oc_quick", True)):
         cfg = dict(embed_dim=48, vision_cfg=dict(image_size=64, layers=2, width=128, patch_size=16),
                    text_cfg=dict(context_length=77, vocab_size=49408, width=64, heads=2, layers=3), quick_gelu=quick)
+        if FULL:
+            cfg.update(embed_dim=512, vision_cfg=dict(image_size=224, layers=12, width=768, patch_size=16),
+                       text_cfg=dict(context_length=77, vocab_size=49408, width=512, heads=8, layers=12))
         model = spread(CLIP(**cfg))
         model.visual.image_mean = model.visual.image_std = (0.5, 0.5, 0.5)
         folder = pathlib.Path(out, name)
@@ -87,9 +92,10 @@ def open_clip(out):
 
 
 def openai(out):
+    sys.path.remove(os.path.dirname(os.path.abspath(__file__)))  # a clip.py lies there too
     from clip import tokenize
     from clip.model import CLIP, convert_weights
-    sizes = (48, 64, 2, 128, 16, 77, 49408, 64, 1, 3)
+    sizes = (512, 224, 12, 768, 32, 77, 49408, 512, 8, 12) if FULL else (48, 64, 2, 128, 16, 77, 49408, 64, 1, 3)
     half, model = spread(CLIP(*sizes)), CLIP(*sizes).eval()
     convert_weights(half)
     torch.save(half.state_dict(), f"{out}/openai_sd.pt")
@@ -103,10 +109,11 @@ def openai(out):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4) or sys.argv[3:] not in ([], ["full"]):
         sys.exit(__doc__)
+    FULL = len(sys.argv) == 4
     torch.manual_seed(7)
-    PIXELS = torch.randn(2, 3, 64, 64)
+    PIXELS = torch.randn(2, 3, 224, 224) if FULL else torch.randn(2, 3, 64, 64)
     os.makedirs(sys.argv[2], exist_ok=True)
     hugging_face(sys.argv[2], sys.argv[1])
     open_clip(sys.argv[2])

@@ -1,0 +1,65 @@
+package bundle
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// FuzzManifest: no bundle.json makes the reader panic or take long, and what it accepts it accepts again once written.
+func FuzzManifest(f *testing.F) {
+	b, err := Convert("testdata/huggingface", filepath.Join(f.TempDir(), "small"), Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(b.WeightsDir(), ManifestFile))
+	if err != nil {
+		f.Fatal(err)
+	}
+	if _, err := parseManifest(data); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(`{"bundle":1}`))
+	f.Add([]byte(`{"bundle":1,"name":"x","text":{"width":1048576,"layers":1048576,"heads":1,"context":9,"joint":3},"weights":{}}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := parseManifest(data)
+		if err != nil {
+			return
+		}
+		again, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parseManifest(again); err != nil {
+			t.Fatalf("accepted, but not once written: %v", err)
+		}
+		newBundle(t.TempDir(), m).Digest()
+	})
+}
+
+// FuzzReportONNX: no file makes the report of an ONNX model panic.
+func FuzzReportONNX(f *testing.F) {
+	b, err := Convert("testdata/huggingface", filepath.Join(f.TempDir(), "small"), Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	data, err := b.TextModel()
+	if err != nil {
+		f.Fatal(err)
+	}
+	if r, err := reportONNX(data); err != nil || len(r.Inputs) != 2 {
+		f.Fatal(r.Inputs, err)
+	}
+	f.Add(data[:len(data)/2])
+	f.Add([]byte{})
+	f.Add([]byte{0x3a, 0})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := reportONNX(data)
+		if err == nil {
+			r.externalFiles(t.TempDir())
+		}
+	})
+}
