@@ -1,0 +1,290 @@
+package engine_test
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+func features(c *engine.Client) *engine.Features { return c.Train.(*engine.Features) }
+
+func TestRefusesBeforeRoundZero(t *testing.T) {
+	none := &engine.Features{Views: []*tensor.Tensor{tensor.New(0, 5)}}
+	for _, c := range []struct {
+		name   string
+		break_ func(e *engine.Experiment)
+		words  []string
+	}{
+		{"no clients", func(e *engine.Experiment) { e.Clients = nil }, []string{"no clients"}},
+		{"no classes", func(e *engine.Experiment) { e.Classes = nil }, []string{"no classes"}},
+		{"empty client", func(e *engine.Experiment) { e.Clients[2].Train = none }, []string{"client 2", "no training data", "partition"}},
+		{"no test data", func(e *engine.Experiment) { e.Clients[1].Test = none }, []string{"client 1", "no test data", "partition"}},
+		{"widths", func(e *engine.Experiment) {
+			e.Clients[3].Backbone = &methodtest.Toy{ID: "wide", Width: 8, Dim: 7}
+		}, []string{"parameter global", "client 3", "wide", "[3 8]", "[3 6]", "one text width"}},
+		{"same name", func(e *engine.Experiment) {
+			e.Clients[3].Backbone = &methodtest.Toy{ID: "toy-b", Width: 6, Dim: 7}
+		}, []string{"client 3", "toy-b", "another name"}},
+		{"numbering", func(e *engine.Experiment) { e.Clients[1].ID = 5 }, []string{"client 5", "place 1"}},
+		{"label", func(e *engine.Experiment) { features(e.Clients[0]).Class[3] = 4 }, []string{"client 0", "label 4", "4 classes"}},
+		{"participation", func(e *engine.Experiment) { e.Plan.Participation = 1.5 }, []string{"participation", "1.5"}},
+		{"participation", func(e *engine.Experiment) { e.Plan.Participation = math.NaN() }, []string{"participation"}},
+		{"rounds", func(e *engine.Experiment) { e.Plan.Rounds = 0 }, []string{"train.rounds", "1 or more"}},
+		{"batch", func(e *engine.Experiment) { e.Training.Batch = 0 }, []string{"train.batch", "1 or more"}},
+		{"optimizer", func(e *engine.Experiment) { e.Training.Optim.Name = "sdg" }, []string{"sdg", "sgd"}},
+		{"schedule", func(e *engine.Experiment) { e.Training.Schedule.Kind = "zigzag" }, []string{"zigzag", "cosine"}},
+		{"rate", func(e *engine.Experiment) { e.Training.Optim.LR = math.Inf(1) }, []string{"lr"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e, turns := toy(t), 0
+			c.break_(e)
+			refused(t, e, engine.Settings{OnTurn: func(engine.Order, int) { turns++ }}, c.words...)
+			if turns > 0 {
+				t.Error("clients had begun")
+			}
+		})
+	}
+}
+
+// bent is a method with one thing wrong.
+type bent struct {
+	methods.PromptFL
+	params func([]method.Param) []method.Param
+	loss   func(*method.Scope, graph.Node) graph.Node
+}
+
+func (b bent) Params(t method.Task) []method.Param {
+	p := b.PromptFL.Params(t)
+	if b.params != nil {
+		p = b.params(p)
+	}
+	return p
+}
+
+func (b bent) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	if b.loss != nil {
+		return b.loss(s, logits)
+	}
+	return b.PromptFL.Loss(s, logits)
+}
+
+func TestRefusesMethodsThatAreWrong(t *testing.T) {
+	carrier := methods.PromptFL{Context: methods.Context{Tokens: 2, Position: "end", Std: .1}}
+	for name, c := range map[string]struct {
+		m     bent
+		words []string
+	}{
+		"unused": {bent{params: func(p []method.Param) []method.Param {
+			return append(p, method.Param{Name: "spare", Shape: []int{2}})
+		}}, []string{`"spare"`, "declared by Params", "does not use it"}},
+		"unknown": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node {
+			return graph.CrossEntropy(l, s.Label()).Add(s.Param("ghost").Sum())
+		}}, []string{`"ghost"`, "not declared by Params"}},
+		"not a number": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node { return l }}, []string{"the loss has shape"}},
+		"shapes": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node { return l.MatMul(s.Param("ctx")).Sum() }},
+			[]string{"MatMul"}},
+		"no such extra": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node {
+			return graph.CrossEntropy(l, s.Label()).Add(s.Down("gift", 1).Sum())
+		}}, []string{"client", "down/gift", "nothing provides"}},
+		"not set": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node {
+			return graph.CrossEntropy(l, s.Label()).Mul(s.Scalar("tau"))
+		}}, []string{"scalar/tau", "nothing provides"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.m.PromptFL = carrier
+			refused(t, withMethod(c.m), engine.Settings{}, c.words...)
+		})
+	}
+}
+
+func TestRefusesWhatIsNoNumber(t *testing.T) {
+	nan := float32(math.NaN())
+	t.Run("features", func(t *testing.T) {
+		e := toy(t)
+		features(e.Clients[2]).Views[0].Row(4).Data[1] = nan
+		refused(t, e, engine.Settings{}, "round 0", "client 2", "step ", "image of example 4", "NaN", "remove that example")
+	})
+	t.Run("test features", func(t *testing.T) {
+		e := toy(t)
+		e.Clients[1].Test.(*engine.Features).Views[0].Row(6).Data[0] = nan
+		refused(t, e, engine.Settings{}, "round 0", "client 1", "test", "image of example 6")
+	})
+	// The toy saturates, so that it takes a penalty on the distance, and a step away, to leave the range of numbers.
+	prox, err := methods.Build("promptfl", []string{"fedprox"}, map[string]any{"tokens": 2, "mu": 1.0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lr, word := range map[float64]string{1e30: "the loss", 1e38: "the loss", 1e45: "parameter ctx"} {
+		e := withMethod(prox)
+		e.Training.Optim.LR = lr
+		refused(t, e, engine.Settings{}, "round 0", "client ", "step ", word, "Inf", "train.lr")
+	}
+	t.Run("later", func(t *testing.T) {
+		e, dir := toy(t), t.TempDir()
+		bad := &spoilt{Features: features(e.Clients[0])}
+		e.Clients[0].Train = bad
+		// The third pass over the data is that of round 2.
+		bad.from = 2
+		refused(t, e, engine.Settings{Dir: dir}, "round 2", "client 0", "step 0", "image", "NaN")
+		bad.from = 100
+		mustRun(t, e, engine.Settings{Dir: dir, Resume: true})
+		whole := t.TempDir()
+		mustRun(t, toy(t), engine.Settings{Dir: whole})
+		if prompts(t, dir) != prompts(t, whole) {
+			t.Error("the repaired run ends elsewhere")
+		}
+	})
+}
+
+// spoilt is data whose features are no numbers from a pass on.
+type spoilt struct {
+	*engine.Features
+	from, passes int
+}
+
+func (s *spoilt) Order(r *rand.Rand) []int {
+	s.passes++
+	return s.Features.Order(r)
+}
+
+func (s *spoilt) Batch(rows []int, r *rand.Rand) (tensor.Map, error) {
+	m, err := s.Features.Batch(rows, r)
+	if s.passes > s.from {
+		m["image"].Data[0] = float32(math.NaN())
+	}
+	return m, err
+}
+
+func TestRefusesDamagedRunFolders(t *testing.T) {
+	whole := t.TempDir()
+	mustRun(t, toy(t), engine.Settings{Dir: whole})
+	server := filepath.Join(engine.CheckFolder, "server.safetensors")
+	clients := filepath.Join(engine.CheckFolder, "clients-000002.safetensors")
+	half := func(b []byte) []byte { return b[:len(b)/2] }
+	for _, c := range []struct {
+		name, file string
+		damage     func([]byte) []byte
+		words      []string
+	}{
+		{"truncated server", server, half, []string{"cannot resume", server}},
+		{"empty server", server, func([]byte) []byte { return nil }, []string{"cannot resume", server}},
+		{"flipped server", server, func(b []byte) []byte { b[len(b)-3] ^= 1; return b }, []string{"cannot resume", server, "damaged"}},
+		{"truncated clients", clients, half, []string{"cannot resume", clients}},
+		{"flipped clients", clients, func(b []byte) []byte { b[len(b)-3] ^= 64; return b }, []string{"cannot resume", clients, "damaged"}},
+		{"garbage rounds", engine.RoundsFile, func([]byte) []byte { return []byte("garbage\n") }, []string{"cannot resume", engine.RoundsFile, "0 readable rounds", "3"}},
+		{"half of the rounds", engine.RoundsFile, half, []string{"cannot resume", engine.RoundsFile, "readable rounds"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, c.file)
+			b, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, c.damage(b), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			refused(t, toy(t), engine.Settings{Dir: dir, Resume: true}, c.words...)
+		})
+	}
+	t.Run("missing clients", func(t *testing.T) {
+		dir := t.TempDir()
+		os.CopyFS(dir, os.DirFS(whole))
+		os.Remove(filepath.Join(dir, clients))
+		refused(t, toy(t), engine.Settings{Dir: dir, Resume: true}, "cannot resume", "clients-000002")
+	})
+	t.Run("a torn last line", func(t *testing.T) {
+		dir := t.TempDir()
+		os.CopyFS(dir, os.DirFS(whole))
+		path := filepath.Join(dir, engine.RoundsFile)
+		b, _ := os.ReadFile(path)
+		os.WriteFile(path, b[:len(b)-9], 0o644)
+		mustRun(t, toy(t), engine.Settings{Dir: dir, Resume: true})
+		if again, _ := os.ReadFile(path); string(again) != string(b) {
+			t.Errorf("the line was not restored:\n%s%s", b, again)
+		}
+	})
+	t.Run("not asked to resume", func(t *testing.T) {
+		refused(t, toy(t), engine.Settings{Dir: whole}, whole, "--resume", "--out")
+	})
+	t.Run("another experiment", func(t *testing.T) {
+		e := toy(t)
+		e.Training.Optim.LR = 0.2
+		refused(t, e, engine.Settings{Dir: whole, Resume: true}, "cannot resume", "another experiment")
+	})
+	t.Run("no folder", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "file")
+		os.WriteFile(file, nil, 0o644)
+		refused(t, toy(t), engine.Settings{Dir: filepath.Join(file, "run")}, "run folder", "--out")
+	})
+	t.Run("a longer plan", func(t *testing.T) {
+		dir, long := t.TempDir(), t.TempDir()
+		e := toy(t)
+		mustRun(t, e, engine.Settings{Dir: dir})
+		e.Plan.Rounds = 5
+		mustRun(t, e, engine.Settings{Dir: dir, Resume: true})
+		mustRun(t, e, engine.Settings{Dir: long})
+		if prompts(t, dir) != prompts(t, long) {
+			t.Error("3 and then 2 rounds end elsewhere than 5")
+		}
+	})
+}
+
+// Nothing that a run computes may change what it was given.
+func TestChangesNothingItWasGiven(t *testing.T) {
+	e := toy(t)
+	before := features(e.Clients[0]).Views[0].Clone()
+	first := mustRun(t, e, engine.Settings{Workers: 4})
+	again := mustRun(t, e, engine.Settings{Workers: 4})
+	for name, v := range first.Prompts {
+		if w := again.Prompts[name]; w == nil || tensor.Map(map[string]*tensor.Tensor{"d": v.Clone()}).Axpy(-1, tensor.Map{"d": w})["d"].MaxAbs() != 0 {
+			t.Errorf("a second run of one experiment gives another %s", name)
+		}
+	}
+	before.Axpy(-1, features(e.Clients[0]).Views[0])
+	if before.MaxAbs() != 0 || len(e.Plan.Domains) != 0 {
+		t.Error("the experiment was changed")
+	}
+}
+
+// A client's turn changes neither the order it got nor the state it had.
+func TestTurnsLeaveOrdersAndStatesAlone(t *testing.T) {
+	e := toy(t)
+	w := engine.NewWorker(e, engine.Settings{})
+	defer w.Close()
+	shared := tensor.Map{"global": methodtest.Values(1, .5, 3, 6)}
+	state := engine.State{Private: tensor.Map{"local": methodtest.Values(2, .5, 2, 6)}, Own: tensor.Map{"global": methodtest.Values(3, .5, 3, 6)}}
+	was := []tensor.Map{shared.Clone(), state.Private.Clone(), state.Own.Clone()}
+	o := engine.Order{Kind: engine.Train, Clients: []int{0}, Of: 4, Shared: shared}
+	up, next, _, err := w.RunTrain(context.Background(), e.Clients[0], o, state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []tensor.Map{up.Shared, next.Private, next.Own} {
+		m.Scale(0)
+	}
+	if _, err := w.RunTest(context.Background(), e.Clients[0], o, state); err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range []tensor.Map{shared, state.Private, state.Own} {
+		for name := range was[i] {
+			was[i][name].Axpy(-1, m[name])
+			if was[i][name].MaxAbs() != 0 {
+				t.Errorf("%s was changed", name)
+			}
+		}
+	}
+}
