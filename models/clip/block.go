@@ -75,6 +75,15 @@ func (p projected) split(sizes []int) []projected {
 	return out
 }
 
+// followed puts the rows of q behind those of p.
+func (p projected) followed(q projected) projected {
+	out := projected{count: p.count}
+	for i := range p.nodes {
+		out.nodes = append(out.nodes, graph.Concat(0, p.nodes[i], q.nodes[i]))
+	}
+	return out
+}
+
 // heads arranges each projection as [batch,heads,n,width/heads].
 func (p projected) heads(b block, batch, n int) []graph.Node {
 	var out []graph.Node

@@ -8,7 +8,7 @@ import (
 )
 
 // finish is the last block and the projection. x and h are the residual rows and their norm; kv has keys and values of
-// all rows, prefix and suffix of each prompt in turn. Only the rows that are read have queries.
+// all rows, as shared arranges them. Only the rows that are read have queries.
 // Where the norm is of the first block too (headsFirst), its rows come in another order: all prefixes, then all suffixes.
 func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool, kv []projected) []graph.Node {
 	g := b.g
@@ -22,7 +22,7 @@ func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool
 			read = append(read, at+r.prefix+row)
 			readNorm = append(readNorm, prefixes+suffixes+row)
 		}
-		at += r.prefix + r.p.rows()
+		at += r.all()
 		suffixes += r.p.rows()
 		counts = append(counts, len(r.p.start))
 	}
@@ -32,7 +32,13 @@ func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool
 	q := b.project(h.Rows(g.Ints(readNorm...)), 0, 1).split(counts)
 	attended := make([]graph.Node, len(rs))
 	for j, r := range rs {
-		attended[j] = r.attendLast(b, q[j], kv[2*j], kv[2*j+1])
+		if r.few {
+			h := kv[0].heads(b, 1, r.all())
+			query := q[j].heads(b, 1, len(r.p.start))[0]
+			attended[j], kv = nn.Rows(nn.Attend(query, h[0], h[1], r.s.pairsOfLast(g, r.p, r.after, r.prefix))), kv[1:]
+		} else {
+			attended[j], kv = r.attendLast(b, q[j], kv[0], kv[1]), kv[2:]
+		}
 	}
 	y := b.rest(x.Rows(g.Ints(read...)), join(attended))
 	f := t.head(b.tower, y)

@@ -27,6 +27,9 @@ func pack(lengths []int) packing {
 	for _, n := range lengths {
 		total += n
 	}
+	if total <= maxBlock {
+		return fill(lengths, iota(len(lengths)), total)
+	}
 	order := make([]int, len(lengths))
 	for i := range order {
 		order[i] = i
@@ -34,7 +37,7 @@ func pack(lengths []int) packing {
 	slices.SortStableFunc(order, func(a, b int) int { return lengths[b] - lengths[a] })
 	var best packing
 	cost := 0
-	for size := max(longest, min(total, minBlock)); size <= max(longest, min(total, maxBlock)); size++ {
+	for size := max(longest, minBlock); size <= max(longest, maxBlock); size++ {
 		p := fill(lengths, order, size)
 		if c := p.rows() * (rowCost + size); best.size == 0 || c < cost {
 			best, cost = p, c
@@ -45,7 +48,7 @@ func pack(lengths []int) packing {
 
 func (p packing) rows() int { return p.blocks * p.size }
 
-// fill puts the classes, longest first, each into the first block that has room.
+// fill puts the classes, in the given order, each into the first block that has room.
 func fill(lengths, order []int, size int) packing {
 	p := packing{size: size, start: make([]int, len(lengths)), length: lengths}
 	var used []int

@@ -93,7 +93,12 @@ type promptRows struct {
 	take           []int      // the class of each query of the last block, block by block
 	place          []int      // where each class went among those
 	causal, masked graph.Node // masks of prefix and suffix attention
+	few            bool       // all rows attend to all, under one mask: masked
 }
+
+// fewRows is up to how many rows of a prompt, prefix and suffixes together, attention over all pairs costs less than the
+// operators that avoid it.
+const fewRows = 80
 
 func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
 	r := &promptRows{s: s, p: s.packing(p.After), after: p.After, prefix: 1 + p.Ctx.Dim(0)}
@@ -104,11 +109,18 @@ func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
 	}
 	pos := t.positions(tw, 0, t.Context).Rows(tw.g.Ints(place...))
 	r.tail = s.packed(tw.g, r.p, p.After).Add(pos)
+	r.take, r.place, _ = r.p.readers()
+	if r.few = r.all() <= fewRows; r.few {
+		r.masked = s.pairs(tw.g, r.p, r.after, r.prefix)
+		return r
+	}
 	r.causal = tw.g.Const(causal(r.prefix))
 	r.masked = s.mask(tw.g, fmt.Sprintf("mask+%d", r.after), r.p, iota(r.p.rows()))
-	r.take, r.place, _ = r.p.readers()
 	return r
 }
+
+// all is the number of rows, prefix and suffixes.
+func (r *promptRows) all() int { return r.prefix + r.p.rows() }
 
 // shared runs all prompts through the tower together.
 func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
@@ -117,7 +129,11 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 	for _, r := range rs {
 		heads, tails, parts = append(heads, r.head), append(tails, r.tail), append(parts, r.head, r.tail)
 		prefixes, suffixes = append(prefixes, r.prefix), append(suffixes, r.p.rows())
-		sizes = append(sizes, r.prefix, r.p.rows())
+		if r.few {
+			sizes = append(sizes, r.all())
+		} else {
+			sizes = append(sizes, r.prefix, r.p.rows())
+		}
 	}
 	x := graph.Concat(0, parts...)
 	for i := range t.Layers {
@@ -127,14 +143,18 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 		if last {
 			from = 1
 		}
-		var qkv []projected // prefix and suffix of each prompt in turn
+		var qkv []projected // of each prompt in turn: all rows where they are few, else prefix and suffix
 		var h graph.Node
 		if i == 0 {
 			hd, tl := b.norm1(join(heads)), b.norm1(join(tails))
 			a := b.project(hd, from, 3).split(prefixes)
 			c := b.project(tl, from, 3).split(suffixes)
-			for j := range rs {
-				qkv = append(qkv, a[j], c[j])
+			for j, r := range rs {
+				if r.few {
+					qkv = append(qkv, a[j].followed(c[j]))
+				} else {
+					qkv = append(qkv, a[j], c[j])
+				}
 			}
 			h = graph.Concat(0, hd, tl)
 		} else {
@@ -145,10 +165,15 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 			return t.finish(b, rs, x, h, i == 0, qkv)
 		}
 		var attended []graph.Node
-		for j, r := range rs {
-			attended = append(attended, r.attend(b, qkv[2*j], qkv[2*j+1])...)
+		for _, r := range rs {
+			if r.few {
+				h := qkv[0].heads(b, 1, r.all())
+				attended, qkv = append(attended, nn.Rows(nn.Attend(h[0], h[1], h[2], r.masked))), qkv[1:]
+			} else {
+				attended, qkv = append(attended, r.attend(b, qkv[0], qkv[1])...), qkv[2:]
+			}
 		}
-		x = b.rest(x, graph.Concat(0, attended...))
+		x = b.rest(x, join(attended))
 	}
 	return nil
 }

@@ -131,6 +131,9 @@ func TestPromptsEqualPlain(t *testing.T) {
 		{name: "gelu", classes: 5, layers: 2, act: "gelu", prompts: []clip.Prompt{{}}, t: []int{3}},
 		{name: "one class", classes: 1, layers: 2, prompts: []clip.Prompt{{}}, t: []int{1}},
 		{name: "one block", classes: 23, layers: 1, prompts: []clip.Prompt{{}, {After: 1}}, t: []int{2, 5}},
+		{name: "one block, few rows", classes: 4, layers: 1, prompts: []clip.Prompt{{}, {After: 2}}, t: []int{2, 5}},
+		{name: "few rows beside many", classes: 12, layers: 2, prompts: []clip.Prompt{{}, {}, {After: 1}}, t: []int{3, 40, 2}},
+		{name: "few rows beside many in one block", classes: 12, layers: 1, prompts: []clip.Prompt{{}, {}}, t: []int{40, 3}},
 		{name: "several prompts", classes: 30, layers: 3, prompts: []clip.Prompt{{}, {After: 4}, {}}, t: []int{16, 4, 9}},
 		{name: "places", classes: 7, layers: 2, prompts: []clip.Prompt{{Class: clip.Middle}, {Class: clip.End}, {Class: clip.Front, After: 2}}, t: []int{5, 5, 4}},
 	}

@@ -140,6 +140,38 @@ func (s *Suffixes) mask(g *graph.Graph, key string, p packing, rows []int) graph
 	})
 }
 
+// pairs is the mask [rows,rows] over all rows of a prompt, prefix first: the prefix is causal, and a suffix row sees the
+// prefix and its own class so far.
+func (s *Suffixes) pairs(g *graph.Graph, p packing, after, prefix int) graph.Node {
+	return s.constant(g, fmt.Sprintf("pairs+%d/%d", after, prefix), func() *tensor.Tensor { return pairMask(p, prefix) })
+}
+
+// pairsOfLast is the rows of pairs, [classes,rows], that the features are read from.
+func (s *Suffixes) pairsOfLast(g *graph.Graph, p packing, after, prefix int) graph.Node {
+	return s.constant(g, fmt.Sprintf("pairs of last+%d/%d", after, prefix), func() *tensor.Tensor {
+		rows := p.last()
+		for i := range rows {
+			rows[i] += prefix
+		}
+		return pairMask(p, prefix).Rows(rows)
+	})
+}
+
+func pairMask(p packing, prefix int) *tensor.Tensor {
+	n := prefix + p.rows()
+	t := tensor.New(n, n)
+	class, place := p.owner()
+	for i := range n {
+		for j := range n {
+			switch a, b := i-prefix, j-prefix; {
+			case a < 0 && j > i, a >= 0 && b >= 0 && (class[a] < 0 || class[a] != class[b] || place[b] > place[a]):
+				t.Data[i*n+j] = nn.Masked
+			}
+		}
+	}
+	return t
+}
+
 func iota(n int) []int {
 	out := make([]int, n)
 	for i := range out {
