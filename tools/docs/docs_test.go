@@ -1,0 +1,146 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+func TestTablesSayWhatTheCodeSays(t *testing.T) {
+	list, err := documents(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := 0
+	for _, d := range list {
+		used += len(opening.FindAllString(d.is, -1))
+		if d.is != d.want {
+			t.Errorf("%s: a table differs from the code; run make docs", d.path)
+		}
+	}
+	all, err := tables(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used != len(all) {
+		t.Errorf("%d tables are in the documents, there are %d", used, len(all))
+	}
+}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	list, err := documents(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)
+	checked := 0
+	for _, d := range list {
+		for _, m := range link.FindAllStringSubmatch(d.is, -1) {
+			path, part, _ := strings.Cut(m[1], "#")
+			if strings.Contains(path, "://") {
+				continue
+			}
+			checked++
+			file := filepath.Join(filepath.Dir(d.path), path)
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Errorf("%s: link to %s: %v", d.path, m[1], err)
+				continue
+			}
+			found := part == ""
+			for _, h := range heading.FindAllStringSubmatch(string(text), -1) {
+				found = found || anchor(h[1]) == part
+			}
+			if !found {
+				t.Errorf("%s: link to %s: no such heading", d.path, m[1])
+			}
+		}
+	}
+	if checked < 10 {
+		t.Errorf("only %d links were found", checked)
+	}
+}
+
+// anchor is a heading as the fragment of a link, by GitHub's rule.
+func anchor(heading string) string {
+	kept := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(heading), "")
+	return strings.ReplaceAll(kept, " ", "-")
+}
+
+func TestFill(t *testing.T) {
+	tables := map[string]string{"a": "new\n"}
+	cases := []struct{ text, want, err string }{
+		{"x\n<!-- from the code: a -->\nold\n<!-- end -->\ny\n", "x\n<!-- from the code: a -->\n\nnew\n\n<!-- end -->\ny\n", ""},
+		{"no place\n", "no place\n", ""},
+		{"<!-- from the code: b -->\n<!-- end -->\n", "", `no table "b"`},
+		{"<!-- from the code: a -->\n", "", "has no line"},
+		{"<!-- from the code: a -->\n<!-- from the code: a -->\n<!-- end -->\n", "", "has no line"},
+	}
+	for _, c := range cases {
+		got, err := fill(c.text, tables)
+		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%q gives %q and error %v", c.text, got, err)
+		}
+		if again, _ := fill(got, tables); err == nil && again != got {
+			t.Errorf("filled twice: %q", again)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	type inner struct {
+		B float64 `config:"b" help:"of b"`
+	}
+	type element struct {
+		C bool `config:"c"`
+	}
+	type squashed struct {
+		D string `config:"d"`
+	}
+	got := keys(struct {
+		squashed `config:",squash"`
+		A        []string  `config:"a"`
+		Inner    inner     `config:"inner"`
+		List     []element `config:"list" help:"of things"`
+		Other    int
+	}{squashed: squashed{"x"}, A: []string{"p", "q"}, Inner: inner{0.5}})
+	want := []key{{"d", "text", "x", ""}, {"a", "list", `["p", "q"]`, ""}, {"inner.b", "number", "0.5", "of b"},
+		{"list", "list", "", "of things"}, {"list[].c", "true or false", "false", ""}}
+	if len(got) != len(want) {
+		t.Fatalf("got %q; want %q", got, want)
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Errorf("key %d is %q; want %q", i, got[i], want[i])
+		}
+	}
+}
+
+func TestPackageWithoutCommentIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	for _, f := range floors {
+		if err := os.MkdirAll(filepath.Join(dir, f, "x"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(dir, "models", "x", "x.go")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("package x\n")
+	if _, err := packages(dir); err == nil || !strings.Contains(err.Error(), "models/x") {
+		t.Errorf("error %v; expected one about models/x", err)
+	}
+	write("// Package x is by Ada et al. 1843. It computes.\npackage x\n")
+	got, err := packages(dir)
+	if err != nil || len(got) != 1 || got[0] != (pack{"models/x", "Package x is by Ada et al. 1843."}) {
+		t.Errorf("got %q, %v", got, err)
+	}
+}

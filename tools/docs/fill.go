@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A place for a table is a pair of lines: "<!-- from the code: NAME -->" and "<!-- end -->".
+var (
+	opening = regexp.MustCompile(`(?m)^<!-- from the code: ([a-z-]+) -->$`)
+	closing = "\n<!-- end -->"
+)
+
+// fill puts tables into the places for them.
+func fill(text string, tables map[string]string) (string, error) {
+	var b strings.Builder
+	for {
+		at := opening.FindStringSubmatchIndex(text)
+		if at == nil {
+			b.WriteString(text)
+			return b.String(), nil
+		}
+		name := text[at[2]:at[3]]
+		table, ok := tables[name]
+		if !ok {
+			return "", fmt.Errorf("there is no table %q; there are %s", name, strings.Join(slices.Sorted(maps.Keys(tables)), ", "))
+		}
+		end := strings.Index(text[at[1]:], closing)
+		if next := opening.FindStringIndex(text[at[1]:]); end < 0 || next != nil && next[0] < end {
+			return "", fmt.Errorf("table %q has no line %q after it", name, strings.TrimSpace(closing))
+		}
+		b.WriteString(text[:at[1]] + "\n\n" + strings.TrimSpace(table) + "\n")
+		text = text[at[1]+end:]
+	}
+}
+
+// markdown sets rows as a table; the first row is the header.
+func markdown(rows [][]string) string {
+	var b strings.Builder
+	for i, r := range rows {
+		for _, cell := range r {
+			b.WriteString("| " + strings.ReplaceAll(cell, "|", `\|`) + " ")
+		}
+		b.WriteString("|\n")
+		if i == 0 {
+			b.WriteString(strings.Repeat("|---", len(r)) + "|\n")
+		}
+	}
+	return b.String()
+}
+
+// code sets a word in code type; nothing stays nothing.
+func code(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "`" + text + "`"
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+)
+
+// key is one key of a configuration, with its dotted name.
+type key struct{ name, kind, value, help string }
+
+// keys lists the keys of a configuration's struct by the tags "config" and "help", with the values it holds. The keys of
+// a list's elements stand under NAME[].
+func keys(config any) []key { return keysOf("", reflect.Indirect(reflect.ValueOf(config))) }
+
+func keysOf(at string, v reflect.Value) []key {
+	var out []key
+	for i := range v.NumField() {
+		f, x := v.Type().Field(i), v.Field(i)
+		name := f.Tag.Get("config")
+		switch {
+		case strings.Contains(name, ",squash"):
+			out = append(out, keysOf(at, x)...)
+		case name == "":
+		case x.Kind() == reflect.Struct:
+			out = append(out, keysOf(at+name+".", x)...)
+		case x.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct:
+			out = append(out, key{at + name, "list", "", f.Tag.Get("help")})
+			out = append(out, keysOf(at+name+"[].", reflect.Zero(f.Type.Elem()))...)
+		default:
+			out = append(out, key{at + name, kind(f.Type), value(x), f.Tag.Get("help")})
+		}
+	}
+	return out
+}
+
+// kind is a type in the words of a configuration file.
+func kind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int64, reflect.Uint64:
+		return "whole number"
+	case reflect.Float64:
+		return "number"
+	case reflect.String:
+		return "text"
+	case reflect.Slice, reflect.Array:
+		return "list"
+	case reflect.Map, reflect.Interface:
+		return "keys"
+	}
+	return t.String()
+}
+
+// value writes a default as YAML on one line, which JSON is; what is empty is left out.
+func value(v reflect.Value) string {
+	if (v.Kind() == reflect.Slice || v.Kind() == reflect.Map || v.Kind() == reflect.String) && v.Len() == 0 {
+		return ""
+	}
+	if v.Kind() == reflect.String {
+		return v.String()
+	}
+	b, err := json.Marshal(v.Interface())
+	if err != nil {
+		return ""
+	}
+	return strings.ReplaceAll(string(b), ",", ", ")
+}
