@@ -29,8 +29,11 @@ func Into(out any, path string, sets []string) error {
 	v := viper.NewWithOptions(viper.KeyDelimiter("."))
 	v.SetEnvPrefix("PROMPTFED")
 	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
-	known := Flatten(out)
+	known, whole := Flatten(out), map[string]map[string]any{}
 	for key, value := range known {
+		if reflect.ValueOf(value).Kind() == reflect.Map {
+			continue // its keys are free; viper would let the whole map hide what the file says
+		}
 		v.SetDefault(key, value)
 		if err := v.BindEnv(key); err != nil {
 			return err
@@ -52,9 +55,26 @@ func Into(out any, path string, sets []string) error {
 		if err := yaml.Unmarshal([]byte(text), &value); err != nil {
 			return fmt.Errorf("--set %s: %s", key, oneLine(err))
 		}
+		if m, isMap := value.(map[string]any); isMap && known[key] != nil {
+			whole[key] = m // replaces what the file has, where viper would mix the two
+			continue
+		}
 		v.Set(key, value)
 	}
 	all := v.AllSettings()
+	for key, m := range whole {
+		path := strings.Split(key, ".")
+		at := all
+		for _, p := range path[:len(path)-1] {
+			next, ok := at[p].(map[string]any)
+			if !ok {
+				next = map[string]any{}
+				at[p] = next
+			}
+			at = next
+		}
+		at[path[len(path)-1]] = m
+	}
 	if err := unknown("", all, reflect.TypeOf(out).Elem()); err != nil {
 		if path != "" {
 			return fmt.Errorf("%s: %w", path, err)

@@ -26,8 +26,23 @@ type TraceInfo struct {
 	Tokens     [][]int       `json:"tokens"`  // ids of each class, as they stand behind a prompt: name, full stop, EOT
 	HandTokens [][]int       `json:"hand_tokens,omitempty"`
 	NameTokens [][]int       `json:"name_tokens,omitempty"`
+	Layout     string        `json:"layout,omitempty"`  // how ids become sequences, in words
+	Bundles    []TraceBundle `json:"bundles,omitempty"` // the token ids above are those of the first
 	Clients    []TraceClient `json:"clients"`
 	Steps      []StepRecord  `json:"steps"`
+}
+
+// TraceBundle is a backbone of the run and how its tokenizer reads the classes.
+type TraceBundle struct {
+	Name       string  `json:"name"`
+	Digest     string  `json:"digest"`
+	Folder     string  `json:"folder"`
+	LogitScale float64 `json:"logit_scale"` // what cosines are multiplied with
+	SOS        int     `json:"sos"`
+	EOT        int     `json:"eot"`
+	Context    int     `json:"context"`
+	Tokens     [][]int `json:"tokens"`
+	HandTokens [][]int `json:"hand_tokens"`
 }
 
 // TraceClient is what trace.json says of a client.

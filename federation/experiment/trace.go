@@ -9,7 +9,7 @@ const layout = "a class is the sequence [sos, prompt, tokens], read at its last 
 	"text and image features are divided by their Euclidean norm, scores are logit_scale times their cosine"
 
 // Trace describes the run for trace.json; features must have been computed.
-func (b *Built) Trace(config map[string]any) (engine.TraceInfo, error) {
+func (b *Built) Trace(config any) (engine.TraceInfo, error) {
 	info := engine.TraceInfo{Config: config, Classes: b.Set.Classes, Layout: layout}
 	for _, f := range b.Bundles {
 		tok, err := f.Tokenizer()
@@ -31,8 +31,6 @@ func (b *Built) Trace(config map[string]any) (engine.TraceInfo, error) {
 		info.Bundles = append(info.Bundles, t)
 	}
 	info.Tokens, info.HandTokens = info.Bundles[0].Tokens, info.Bundles[0].HandTokens
-	for i, c := range b.Engine.Clients {
-		info.Clients = append(info.Clients, engine.TraceClient{Bundle: b.Assigned[i].Name, Domain: c.Domain, Train: c.Train.Len(), Test: c.Test.Len()})
-	}
+	info.Clients = b.Engine.TraceClients()
 	return info, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -47,9 +46,6 @@ func traceCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := os.MkdirAll(out, 0o755); err != nil {
-			return err
-		}
 		rec := engine.NewRecorder()
 		set := b.Settings()
 		set.Tracer, set.OnTurn, set.OnRound = rec, d.turn, d.round
@@ -57,7 +53,7 @@ func traceCommand() *cobra.Command {
 		if _, err := engine.Run(cmd.Context(), b.Engine, set); err != nil {
 			return err
 		}
-		if err := rec.Write(out, about); err != nil {
+		if err := rec.WriteTrace(out, about); err != nil {
 			return err
 		}
 		fmt.Printf("%d tensors of %d rounds in %s\n", len(rec.Tensors), rounds, out)

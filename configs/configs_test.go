@@ -1,0 +1,109 @@
+package configs
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+const text = `
+name: Test
+train: {lr: 0.5, rounds: 3, schedule: {kind: cosine, t_max: 7}}
+backbones: [a, b]
+options: {tokens: 4, fedprox: {mu: 2}}
+data: {set: drawn, drawn: {classes: [star]}}
+`
+
+func file(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Flags beat the environment, which beats the file, which beats the defaults.
+func TestOrder(t *testing.T) {
+	path := file(t, text)
+	t.Setenv("PROMPTFED_TRAIN_LR", "0.25")
+	t.Setenv("PROMPTFED_TRAIN_EPOCHS", "5")
+	t.Setenv("PROMPTFED_BACKBONES", "x,y,z")
+	c, err := Load(path, []string{"train.epochs=9", "options.tokens=8", "data.drawn.classes=[heart, key]"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Name != "Test" || c.Train.LR != 0.25 || c.Train.Epochs != 9 || c.Train.Rounds != 3 || c.Train.Momentum != 0.9 {
+		t.Errorf("%+v", c.Train)
+	}
+	if c.Train.Schedule.Kind != "cosine" || c.Train.Schedule.TMax != 7 {
+		t.Errorf("schedule %+v", c.Train.Schedule)
+	}
+	if !reflect.DeepEqual(c.Backbones, []string{"x", "y", "z"}) || !reflect.DeepEqual(c.Data.Drawn.Classes, []string{"heart", "key"}) {
+		t.Errorf("backbones %v, classes %v", c.Backbones, c.Data.Drawn.Classes)
+	}
+	if want := map[string]any{"tokens": 8, "fedprox": map[string]any{"mu": 2}}; !reflect.DeepEqual(c.Options, want) {
+		t.Errorf("options %v, want %v: a changed option must leave the others", c.Options, want)
+	}
+}
+
+// A whole map on the command line replaces the file's.
+func TestWholeMap(t *testing.T) {
+	c, err := Load(file(t, text), []string{"options={alpha: 2}"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]any{"alpha": 2}; !reflect.DeepEqual(c.Options, want) {
+		t.Errorf("options %v, want %v", c.Options, want)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		sets []string
+		say  []string
+	}{
+		{"nam: x", nil, []string{"unknown key nam", "name"}},
+		{"train: {rate: 1}", nil, []string{"unknown key train.rate", "lr"}},
+		{"train: 3", nil, []string{"train", "lr"}},
+		{"train: {lr: fast}", nil, []string{"lr"}},
+		{"a: [", nil, []string{"c.yaml"}},
+		{"name: x", []string{"train.lr"}, []string{"key=value"}},
+		{"name: x", []string{"train.foo=1"}, []string{"train.foo"}},
+		{"name: x", []string{"train.lr=["}, []string{"train.lr"}},
+	} {
+		_, err := Load(file(t, c.text), c.sets)
+		if err == nil {
+			t.Errorf("%q %v: no error", c.text, c.sets)
+			continue
+		}
+		for _, s := range c.say {
+			if !strings.Contains(err.Error(), s) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q %v: %q does not say %q in one line", c.text, c.sets, err, s)
+			}
+		}
+	}
+}
+
+// What YAML writes is read back as the same configuration.
+func TestRoundTrip(t *testing.T) {
+	c, err := Load(file(t, text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := YAML(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := Load(file(t, string(b)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := YAML(back)
+	if err != nil || string(again) != string(b) {
+		t.Errorf("%v\n%s\n%s", err, b, again)
+	}
+}
