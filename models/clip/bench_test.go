@@ -158,7 +158,9 @@ func gemm(t testing.TB, w onDisk, rows int, o ort.Options) (step, float64) {
 // BenchmarkTextStep measures a training step of the text tower at ViT-B/16 size with prompts of 16 tokens. Beside ns/op:
 // how many times faster than the plain 77-token gradient graph ("x-plain", for one prompt), the rate of necessary
 // operations ("GFLOP/s"), the rate of bare matrix products on as many rows ("GEMM-GFLOP/s") and their quotient ("%GEMM"),
-// each the best of interleaved runs.
+// each the best of interleaved runs. In the environment, CLIP_BENCH_NOPLAIN leaves the plain form out (it takes
+// gigabytes for 100 classes), CLIP_BENCH_PREPACK sets ort.Options.Prepack, and CLIP_BENCH_KEEP names a folder to leave
+// graphs and weights in.
 func BenchmarkTextStep(b *testing.B) {
 	dir := b.TempDir()
 	if keep := os.Getenv("CLIP_BENCH_KEEP"); keep != "" {

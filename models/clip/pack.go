@@ -78,8 +78,9 @@ func (p packing) last() []int {
 }
 
 // readers arranges the classes by block for attention with one query each: take lists, block by block, the class of
-// each query, padded to width queries a block by repeating one of its classes; place is where class c's query went.
-func (p packing) readers() (take, place []int, width int) {
+// each query, padded to equally many queries a block by repeating one of its classes; place is where class c's query went.
+func (p packing) readers() (take, place []int) {
+	width := 0
 	in := make([][]int, p.blocks)
 	for c, s := range p.start {
 		in[s/p.size] = append(in[s/p.size], c)
@@ -97,7 +98,7 @@ func (p packing) readers() (take, place []int, width int) {
 			}
 		}
 	}
-	return take, place, width
+	return take, place
 }
 
 // owner is the class and the place in its suffix of each row; class -1 for a row that only fills up a block.

@@ -109,7 +109,7 @@ func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
 	}
 	pos := t.positions(tw, 0, t.Context).Rows(tw.g.Ints(place...))
 	r.tail = s.packed(tw.g, r.p, p.After).Add(pos)
-	r.take, r.place, _ = r.p.readers()
+	r.take, r.place = r.p.readers()
 	if r.few = r.all() <= fewRows; r.few {
 		r.masked = s.pairs(tw.g, r.p, r.after, r.prefix)
 		return r

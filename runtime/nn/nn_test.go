@@ -34,7 +34,7 @@ func eval(t *testing.T, x *tensor.Tensor, build func(g *graph.Graph, x graph.Nod
 	return out["y"]
 }
 
-func close(t *testing.T, got *tensor.Tensor, want ...float64) {
+func equal(t *testing.T, got *tensor.Tensor, want ...float64) {
 	t.Helper()
 	if len(got.Data) != len(want) {
 		t.Fatalf("%d numbers, want %d", len(got.Data), len(want))
@@ -53,7 +53,7 @@ func TestLayerNorm(t *testing.T) {
 	y := eval(t, tensor.Of([]float32{1, 3, 5, 7}, 1, 4), func(g *graph.Graph, x graph.Node) graph.Node {
 		return nn.LayerNorm(x, vector(g, 2, 2, 2, 2), vector(g, 1, 1, 1, 1), 4)
 	})
-	close(t, y, -1, 1-2.0/3, 1+2.0/3, 3)
+	equal(t, y, -1, 1-2.0/3, 1+2.0/3, 3)
 }
 
 // By definition: x/(1+e^(-1.702x)) and x(1+erf(x/√2))/2, of x + 1/2, times 3 plus 1.
@@ -68,7 +68,7 @@ func TestMLP(t *testing.T) {
 			in.Data[i] = float32(x)
 			want = append(want, 3*f(x+0.5)+1)
 		}
-		close(t, eval(t, in, func(g *graph.Graph, x graph.Node) graph.Node {
+		equal(t, eval(t, in, func(g *graph.Graph, x graph.Node) graph.Node {
 			return nn.MLP(x, g.Const(tensor.Of([]float32{1}, 1, 1)), vector(g, 0.5), g.Const(tensor.Of([]float32{3}, 1, 1)), vector(g, 1), act)
 		}), want...)
 	}
@@ -89,7 +89,7 @@ func TestAttend(t *testing.T) {
 		v := g.Const(tensor.Of([]float32{4, 8}, 1, 2, 1))
 		return nn.Attend(x, k, v, g.Const(tensor.Of([]float32{0, 0, 0, nn.Masked}, 2, 2)))
 	})
-	close(t, y, 7, 4)
+	equal(t, y, 7, 4)
 }
 
 // Rows [2 sequences · 2 tokens, 2 parts · 2 heads · 1] numbered in order: part 1 of head 0 holds columns 2, head 1
@@ -103,9 +103,9 @@ func TestHeadsAndRows(t *testing.T) {
 	if !slices.Equal(split.Shape, []int{2, 2, 2, 1}) {
 		t.Errorf("shape %v", split.Shape)
 	}
-	close(t, split, 2, 6, 3, 7, 10, 14, 11, 15)
-	close(t, eval(t, x, func(_ *graph.Graph, x graph.Node) graph.Node { return nn.Rows(nn.Heads(x, 2, 2, 2, 2)[0]) }),
+	equal(t, split, 2, 6, 3, 7, 10, 14, 11, 15)
+	equal(t, eval(t, x, func(_ *graph.Graph, x graph.Node) graph.Node { return nn.Rows(nn.Heads(x, 2, 2, 2, 2)[0]) }),
 		0, 1, 4, 5, 8, 9, 12, 13)
-	close(t, eval(t, x, func(_ *graph.Graph, x graph.Node) graph.Node { return nn.Rows(nn.Heads(x, 1, -1, 2, 2)[0]) }),
+	equal(t, eval(t, x, func(_ *graph.Graph, x graph.Node) graph.Node { return nn.Rows(nn.Heads(x, 1, -1, 2, 2)[0]) }),
 		0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
 }
