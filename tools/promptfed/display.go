@@ -9,6 +9,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
+	"promptfed/federation/data"
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
 )
@@ -119,6 +120,23 @@ func (d *display) round(r engine.Record) {
 	}
 	left := time.Duration(float64(time.Since(d.began)) / float64(r.Round+1) * float64(d.rounds-r.Round-1))
 	fmt.Fprintf(os.Stderr, "%s, %.1f s, %s left\n", line, r.Seconds, left.Round(time.Second))
+}
+
+// skipped tells which images were left out because they cannot be read.
+func (d *display) skipped(list []data.Skipped) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.end()
+	for i, s := range list {
+		if i == 5 && len(list) > 6 {
+			fmt.Fprintf(os.Stderr, "%s: ... and %d more\n", d.name, len(list)-i)
+			break
+		}
+		fmt.Fprintf(os.Stderr, "%s: left out %s: %s\n", d.name, s.Name, s.Reason)
+	}
+	if len(list) > 0 {
+		fmt.Fprintf(os.Stderr, "%s: %d images left out (data.corrupt: skip)\n", d.name, len(list))
+	}
 }
 
 func (d *display) close() {

@@ -92,6 +92,7 @@ func runOne(ctx context.Context, conf experiment.Config, dir string, resume bool
 	if err != nil {
 		return nil, asUsage(err)
 	}
+	d.skipped(b.Set.Skipped)
 	if err := b.Features(ctx, d.work); err != nil {
 		return nil, err
 	}
