@@ -61,9 +61,15 @@ func decode(stack []Entry, layers []layer, options map[string]any) error {
 				if !slices.Contains(keys(stack[i]), k) {
 					return fmt.Errorf("options.%s.%s: unknown; %s knows %s", key, k, key, list(keys(stack[i])))
 				}
+				if v == nil {
+					return fmt.Errorf("options.%s.%s has no value; give one or remove the line", key, k)
+				}
 				own[i][k] = v
 			}
 			continue
+		}
+		if options[key] == nil {
+			return fmt.Errorf("options.%s has no value; give one or remove the line", key)
 		}
 		var takers []int
 		for i, e := range stack {

@@ -1,0 +1,146 @@
+package methods_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"promptfed/federation/methods"
+)
+
+func TestRefusesOptions(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		with    []string
+		options options
+		words   []string
+	}{
+		{"promptlf", nil, nil, []string{"promptlf", "promptfl", "fedpha", "coop"}},
+		{"fedprox", nil, nil, []string{"fedprox is a wrapper", "with:", "promptfl"}},
+		{"promptfl", []string{"coop"}, nil, []string{"coop is no wrapper", "fedprox"}},
+		{"promptfl", []string{"fedprox", "fedprox"}, nil, []string{"fedprox is listed twice"}},
+		{"promptfl", nil, options{"token": 4}, []string{"options.token", "unknown", "tokens, position, init_std"}},
+		{"zeroshot", nil, options{"tokens": 4}, []string{"options.tokens", "unknown", "zeroshot: no options"}},
+		{"promptfl", []string{"fedprox"}, options{"nu": 4}, []string{"options.nu", "promptfl: tokens", "fedprox: mu"}},
+		{"promptfl", []string{"fedprox"}, options{"fedprox": options{"nu": 4}}, []string{"options.fedprox.nu", "fedprox knows mu"}},
+		{"promptfl", nil, options{"promptfl": 3}, []string{"options.promptfl", "expected settings", "tokens"}},
+		{"promptfl", nil, options{"tokens": "many"}, []string{"options of promptfl", "tokens", `"many" is no whole number`}},
+		{"promptfl", nil, options{"tokens": 1.5}, []string{"tokens", "1.5 is no whole number"}},
+		{"promptfl", nil, options{"tokens": true}, []string{"tokens", "true is no number"}},
+		{"promptfl", nil, options{"tokens": []int{1, 2}}, []string{"tokens"}},
+		{"promptfl", nil, options{"tokens": nil}, []string{"options.tokens has no value", "remove the line"}},
+		{"promptfl", []string{"fedprox"}, options{"fedprox": options{"mu": nil}}, []string{"options.fedprox.mu has no value"}},
+		{"promptfl", nil, options{"init_std": "NaN"}, []string{"init_std", "no finite number"}},
+		{"promptfl", nil, options{"tokens": 0}, []string{"promptfl", "tokens is 0", "between 1 and 1024"}},
+		{"promptfl", nil, options{"tokens": 1 << 40}, []string{"tokens", "between 1 and 1024"}},
+		{"promptfl", nil, options{"init_std": -1}, []string{"init_std is -1"}},
+		{"promptfl", nil, options{"position": "top", "tokens": 0}, []string{"tokens is 0", "; ", `position is "top"`, "end, middle, front"}},
+		{"fedpha", nil, options{"local_tokens": []int{}}, []string{"local_tokens is empty"}},
+		{"fedpha", nil, options{"local_tokens": []any{4, 0}}, []string{"local_tokens is 0"}},
+		{"fedpha", nil, options{"local_tokens": []any{4, 2.5}}, []string{"local_tokens", "2.5 is no whole number"}},
+		{"fedpha", nil, options{"ratio": 1.2}, []string{"ratio is 1.2"}},
+		{"fedpha", nil, options{"ratio": 0}, []string{"ratio is 0"}},
+		{"fedpha", nil, options{"projector": "eq8"}, []string{"projector", "eq9", "alg1", "code", "exact-null"}},
+		{"fedpha", nil, options{"svd_every": "never"}, []string{"svd_every", "step, epoch, round"}},
+		{"fedappr", nil, options{"lambda_a": -0.1}, []string{"lambda_a is -0.1"}},
+		{"fedappr", nil, options{"disc_input": "token"}, []string{"disc_input", "tokens, mean"}},
+		{"fedappr", nil, options{"hidden": 0, "warmup": -1}, []string{"hidden is 0", "warmup is -1"}},
+		{"promptfl", []string{"fedprox"}, options{"mu": -1}, []string{"fedprox", "mu is -1"}},
+	} {
+		_, err := methods.Build(c.name, c.with, c.options)
+		if err == nil {
+			t.Errorf("%s %v %v was accepted", c.name, c.with, c.options)
+			continue
+		}
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("more than one line: %v", err)
+		}
+		for _, w := range c.words {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s %v %v: %q does not say %q", c.name, c.with, c.options, err, w)
+			}
+		}
+	}
+}
+
+func TestTakesOptions(t *testing.T) {
+	for _, o := range []options{
+		{"local_tokens": 5}, {"local_tokens": []any{5}}, {"local_tokens": []any{"5"}}, {"local_tokens": []float64{5}},
+		{"fedpha": options{"local_tokens": []int{5}}},
+	} {
+		m, err := methods.Build("fedpha", []string{"fedprox"}, o)
+		if err != nil {
+			t.Errorf("%v: %v", o, err)
+			continue
+		}
+		pha := m.(methods.FedProx).Method.(methods.FedPHA)
+		if !reflect.DeepEqual(pha.Local, []int{5}) || pha.Ratio != 0.8 {
+			t.Errorf("%v gave %v and ratio %v", o, pha.Local, pha.Ratio)
+		}
+	}
+	m, err := methods.Build("promptfl", []string{"fedprox"}, options{"tokens": "7", "mu": "0.25"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := m.(methods.FedProx); p.Mu != 0.25 || p.Method.(methods.PromptFL).Tokens != 7 {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestEveryOptionIsExplained(t *testing.T) {
+	for _, e := range methods.Table {
+		for _, o := range e.Options() {
+			if o.Help == "" || o.Type == "" || o.Default == "" {
+				t.Errorf("%s: option %+v", e.Name, o)
+			}
+		}
+		if e.Title == "" || e.Paper == "" {
+			t.Errorf("%s has no title or no paper", e.Name)
+		}
+		defaults := e.Name
+		if e.Wrapper {
+			defaults = "promptfl"
+		}
+		if _, err := methods.Build(defaults, nil, nil); err != nil {
+			t.Errorf("%s with its defaults: %v", e.Name, err)
+		}
+	}
+}
+
+// FuzzOptions feeds any JSON as options: never a panic, never more than one line, and what is accepted is accepted
+// again in its resolved form and means the same.
+func FuzzOptions(f *testing.F) {
+	for _, s := range []string{`{}`, `null`, `{"tokens":4}`, `{"local_tokens":[1,"2",3.0]}`, `{"fedprox":{"mu":1e300}}`,
+		`{"ratio":"0.5","fedpha":{"alpha":null}}`, `{"disc_lr":1e-3,"hidden":-1}`, `{"mu":{"a":[{}]}}`, `{"init_std":"0x1p-3"}`} {
+		for i := range methods.Table {
+			f.Add(s, i)
+		}
+	}
+	f.Fuzz(func(t *testing.T, s string, i int) {
+		var o map[string]any
+		if json.Unmarshal([]byte(s), &o) != nil {
+			return
+		}
+		e := methods.Table[uint(i)%uint(len(methods.Table))]
+		name, with := e.Name, []string{"fedprox"}
+		if e.Wrapper {
+			name = "promptfl"
+		}
+		m, err := methods.Build(name, with, o)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") {
+				t.Fatalf("more than one line: %q", err)
+			}
+			return
+		}
+		full, err := methods.Resolve(name, with, o)
+		if err != nil {
+			t.Fatalf("built, but not resolved: %v", err)
+		}
+		again, err := methods.Build(name, with, full)
+		if err != nil || !reflect.DeepEqual(m, again) {
+			t.Fatalf("%v resolved to %v: %+v, %v", o, full, again, err)
+		}
+	})
+}

@@ -1,0 +1,109 @@
+package wire
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/runtime/tensor"
+)
+
+func sample() tensor.Map {
+	return tensor.Map{
+		"shared/ctx":  tensor.Of([]float32{1, -2.5, float32(math.Copysign(0, -1)), 3e-39, math.MaxFloat32, 0.1}, 2, 3),
+		"extra/n":     tensor.OfInts([]int64{-1, math.MaxInt64}, 2),
+		"extra/none":  tensor.New(0, 4),
+		"extra/scale": tensor.Scalar(7),
+	}
+}
+
+func TestRoundTripIsExact(t *testing.T) {
+	m := sample()
+	b, err := Encode(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if Size(m) != len(b) {
+		t.Errorf("Size is %d, the message has %d bytes", Size(m), len(b))
+	}
+	again, _ := Encode(m.Clone())
+	if !bytes.Equal(b, again) {
+		t.Error("the same tensors gave other bytes")
+	}
+	got, err := Decode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(got.Names(), m.Names()) {
+		t.Fatalf("decoded %v", got.Names())
+	}
+	for name, want := range m {
+		g := got[name]
+		if !slices.Equal(g.Shape, want.Shape) || !slices.Equal(g.Ints, want.Ints) {
+			t.Errorf("%s is %v %v", name, g, g.Ints)
+		}
+		for i, v := range want.Data {
+			if math.Float32bits(v) != math.Float32bits(g.Data[i]) {
+				t.Errorf("%s: element %d is %g, was %g", name, i, g.Data[i], v)
+			}
+		}
+	}
+	// Changing what was decoded must not reach the message, nor the other way round.
+	got["shared/ctx"].Data[0] = 9
+	if third, _ := Decode(b); third["shared/ctx"].Data[0] != 1 {
+		t.Error("a decoded tensor shares memory with the message")
+	}
+}
+
+func TestEmptyMessage(t *testing.T) {
+	b, err := Encode(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := Decode(b); err != nil || len(m) != 0 {
+		t.Errorf("%v, %v", m, err)
+	}
+}
+
+func TestDamagedMessages(t *testing.T) {
+	b, err := Encode(sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range b {
+		if m, err := Decode(b[:n]); err == nil {
+			t.Fatalf("the first %d of %d bytes were taken for %v", n, len(b), m.Names())
+		} else if !strings.HasPrefix(err.Error(), "decoding a message") || strings.Contains(err.Error(), "\n") {
+			t.Fatalf("error %q", err)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, m := range []tensor.Map{nil, sample()} {
+		b, err := Encode(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Add([]byte{255, 255, 255, 255, 255, 255, 255, 127})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := Decode(b)
+		if err != nil {
+			return
+		}
+		if m.Bytes() > 8*len(b) {
+			t.Fatalf("%d bytes became %d", len(b), m.Bytes())
+		}
+		again, err := Encode(m)
+		if err != nil {
+			t.Fatalf("decoded, but not encoded again: %v", err)
+		}
+		if _, err := Decode(again); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
