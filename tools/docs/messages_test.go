@@ -1,0 +1,45 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestMessagesAreThoseOfTheProgram looks for every message that docs/troubleshooting.md explains in the sources.
+func TestMessagesAreThoseOfTheProgram(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "troubleshooting.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sources strings.Builder
+	for _, floor := range floors {
+		err := filepath.WalkDir(filepath.Join(root, floor), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !slices.Contains([]string{".go", ".sh"}, filepath.Ext(path)) || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			sources.Write(b)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := regexp.MustCompile("(?m)^\\| (`.*?) \\|")
+	rows := first.FindAllStringSubmatch(string(text), -1)
+	if len(rows) < 10 {
+		t.Fatalf("only %d messages were found", len(rows))
+	}
+	for _, row := range rows {
+		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
+			if !strings.Contains(sources.String(), m[1]) {
+				t.Errorf("docs/troubleshooting.md explains %q, which nothing says", m[1])
+			}
+		}
+	}
+}
