@@ -26,7 +26,7 @@ func convertCommand() *cobra.Command {
 	c.Flags().IntVar(&o.Checkpoint.VisionHeads, "vision-heads", 0, "attention heads of the image tower, where the checkpoint does not say")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if out == "" {
-			return usageError{fmt.Errorf("convert needs --out BUNDLE")}
+			return needed("convert", "--out BUNDLE")
 		}
 		var bar *progressbar.ProgressBar
 		if term.IsTerminal(int(os.Stderr.Fd())) {

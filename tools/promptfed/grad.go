@@ -2,13 +2,11 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 )
@@ -27,7 +25,7 @@ func gradCommand() *cobra.Command {
 	c.Flags().StringVar(&out, "out", "", "file to write")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if out == "" || len(of) == 0 || len(wrt) == 0 {
-			return usageError{fmt.Errorf("grad needs --of, --wrt and --out")}
+			return needed("grad", "--of, --wrt and --out")
 		}
 		f, err := graph.ReadFile(args[0])
 		if err != nil {
@@ -40,11 +38,7 @@ func gradCommand() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("%s: %w", args[0], err)
 		}
-		err = atomicfile.Write(out, func(w io.Writer) error {
-			_, err := w.Write(b)
-			return err
-		})
-		if err == nil {
+		if err = writeFile(out, b); err == nil {
 			fmt.Printf("%s: gradients of %s with respect to %s\n", out, strings.Join(of, ", "), strings.Join(wrt, ", "))
 		}
 		return err

@@ -3,33 +3,22 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"promptfed/federation/data"
 	"promptfed/federation/experiment"
-	"promptfed/runtime/atomicfile"
 )
 
 func partitionCommand() *cobra.Command {
-	var sets []string
 	var file string
-	c := &cobra.Command{Use: "partition CONFIG [--json FILE]", Args: exactly(1), Short: "show who gets which examples"}
-	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configuration")
-	c.Flags().StringVar(&file, "json", "", "write the partition to a file")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		conf, err := load(args[0], sets)
-		if err != nil {
-			return err
-		}
-		d := newDisplay(conf)
-		defer d.close()
+	c := configured("partition", "show who gets which examples", func(cmd *cobra.Command, conf experiment.Config, d *display) error {
 		b, err := experiment.OpenData(cmd.Context(), conf, d.work)
 		if err != nil {
 			return asUsage(err)
 		}
+		d.skipped(b.Set.Skipped)
 		fmt.Print(data.Table(b.Set, b.Parts))
 		if file == "" {
 			return nil
@@ -38,30 +27,16 @@ func partitionCommand() *cobra.Command {
 		if err := data.WriteJSON(&text, b.Set, b.Parts); err != nil {
 			return err
 		}
-		return atomicfile.Write(file, func(w io.Writer) error {
-			_, err := text.WriteTo(w)
-			return err
-		})
-	}
+		return writeFile(file, text.Bytes())
+	})
+	c.Flags().StringVar(&file, "json", "", "write the partition to a file")
 	return c
 }
 
 func featuresCommand() *cobra.Command {
-	var sets []string
-	c := &cobra.Command{Use: "features CONFIG", Args: exactly(1), Short: "fill the feature cache"}
-	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configuration")
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		conf, err := load(args[0], sets)
+	return configured("features", "fill the feature cache", func(cmd *cobra.Command, conf experiment.Config, d *display) error {
+		b, err := prepare(cmd, conf, d)
 		if err != nil {
-			return err
-		}
-		d := newDisplay(conf)
-		defer d.close()
-		b, err := experiment.Open(cmd.Context(), conf, d.work)
-		if err != nil {
-			return asUsage(err)
-		}
-		if err := b.Features(cmd.Context(), d.work); err != nil {
 			return err
 		}
 		var names []string
@@ -74,6 +49,5 @@ func featuresCommand() *cobra.Command {
 		}
 		fmt.Printf("features of %d images by %s are in the cache\n", n, strings.Join(names, ", "))
 		return nil
-	}
-	return c
+	})
 }

@@ -34,11 +34,8 @@ type namedText struct{ Name, Text string }
 
 // writeReport writes the table and the plot of some runs as Markdown and as one page without links to anywhere.
 func writeReport(dir, title, plot string, runs []outcome) error {
-	err := atomicfile.Write(filepath.Join(dir, "report.md"), func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "# %s\n\n```\n%s```\n\n%s\n\n![accuracy by round](plots/%s.svg)\n", title, resultTable(runs), tableNote, plot)
-		return err
-	})
-	if err != nil {
+	text := fmt.Sprintf("# %s\n\n```\n%s```\n\n%s\n\n![accuracy by round](plots/%s.svg)\n", title, resultTable(runs), tableNote, plot)
+	if err := writeFile(filepath.Join(dir, "report.md"), []byte(text)); err != nil {
 		return err
 	}
 	svg, err := os.ReadFile(filepath.Join(dir, "plots", plot+".svg"))

@@ -39,7 +39,7 @@ func runCommand() *cobra.Command {
 			} else if len(args) > 1 {
 				dir = filepath.Join(out, conf.Name)
 			}
-			r, err := runOne(cmd.Context(), conf, dir, resume)
+			r, err := runOne(cmd, conf, dir, resume)
 			if err != nil {
 				return fmt.Errorf("%s: %w", conf.Name, err)
 			}
@@ -82,33 +82,29 @@ func load(path string, sets []string) (experiment.Config, error) {
 	return conf, nil
 }
 
-func runOne(ctx context.Context, conf experiment.Config, dir string, resume bool) (*engine.Result, error) {
+func runOne(cmd *cobra.Command, conf experiment.Config, dir string, resume bool) (*engine.Result, error) {
 	if err := claim(dir, resume); err != nil {
 		return nil, err
 	}
 	d := newDisplay(conf)
 	defer d.close()
-	b, err := experiment.Open(ctx, conf, d.work)
+	b, err := prepare(cmd, conf, d)
 	if err != nil {
-		return nil, asUsage(err)
-	}
-	d.skipped(b.Set.Skipped)
-	if err := b.Features(ctx, d.work); err != nil {
 		return nil, err
 	}
 	text, err := configs.YAML(b.Config)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), text, 0o644); err != nil {
+	if err := writeFile(filepath.Join(dir, "config.yaml"), text); err != nil {
 		return nil, err
 	}
 	set := b.Settings()
 	set.Dir, set.Resume, set.OnTurn, set.OnRound = dir, resume, d.turn, d.round
 	d.start(conf.Train.Rounds, len(b.Parts))
-	r, err := engine.Run(ctx, b.Engine, set)
+	r, err := engine.Run(cmd.Context(), b.Engine, set)
 	if err != nil {
-		if ctx.Err() != nil {
+		if cmd.Context().Err() != nil {
 			return nil, fmt.Errorf("stopped; promptfed run --resume --out %s goes on after the last finished round", dir)
 		}
 		return nil, err
