@@ -52,11 +52,19 @@ func loadCheckpoint(dir string, g *method.Global) (p position, ok bool, err erro
 	if err != nil {
 		return p, false, fmt.Errorf("cannot resume: %w", err)
 	}
-	if err := json.Unmarshal([]byte(meta["position"]), &p); err != nil {
-		return p, false, fmt.Errorf("cannot resume: %s has no position; was it written by promptfed run?", path)
+	if p, err = restore(g, m, meta["position"]); err != nil {
+		return p, false, fmt.Errorf("cannot resume: %s: %w", path, err)
+	}
+	return p, true, nil
+}
+
+// restore sets the server's state to what a checkpoint holds.
+func restore(g *method.Global, m tensor.Map, meta string) (p position, err error) {
+	if err := json.Unmarshal([]byte(meta), &p); err != nil {
+		return p, errors.New("it has no position; was it written by promptfed run?")
 	}
 	if p.Round < 1 {
-		return p, false, fmt.Errorf("cannot resume: %s counts %d rounds; it must count 1 or more", path, p.Round)
+		return p, fmt.Errorf("it counts %d rounds; it must count 1 or more", p.Round)
 	}
 	g.Shared, g.Down, g.Kept = m.Under("shared"), m.Under("down"), m.Under("kept")
 	g.Each = map[int]tensor.Map{}
@@ -65,7 +73,7 @@ func loadCheckpoint(dir string, g *method.Global) (p position, ok bool, err erro
 		client, rest, _ := strings.Cut(name, "/")
 		id, err := strconv.Atoi(client)
 		if err != nil {
-			return p, false, fmt.Errorf("cannot resume: %s has a tensor each/%s, which belongs to no client", path, name)
+			return p, fmt.Errorf("its tensor each/%s belongs to no client", name)
 		}
 		if g.Each[id] == nil {
 			g.Each[id] = tensor.Map{}
@@ -73,7 +81,7 @@ func loadCheckpoint(dir string, g *method.Global) (p position, ok bool, err erro
 		g.Each[id][rest] = t
 	}
 	g.Round = p.Round
-	return p, true, nil
+	return p, nil
 }
 
 // journal is rounds.jsonl, one record a line.
@@ -84,36 +92,43 @@ type journal struct {
 
 // openJournal reads the lines of rounds that are done and drops what a crash left behind them.
 func openJournal(path string, done int, last Record) (*journal, error) {
-	j := &journal{path: path}
 	b, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	for line := range splitLines(b) {
-		var r Record
-		if json.Unmarshal(line, &r) != nil || r.Round >= done || r.Round != len(j.Records) {
-			break
-		}
-		j.Records = append(j.Records, r)
+	records, text, err := parseJournal(b, done, last)
+	if err != nil {
+		return nil, fmt.Errorf("cannot resume: %s: %w", path, err)
 	}
-	if done > 0 && len(j.Records) == done-1 {
-		j.Records = append(j.Records, last)
-	}
-	if len(j.Records) != done {
-		return nil, fmt.Errorf("cannot resume: %s has %d readable rounds, the checkpoint %d; put back the file or start again in another folder", path, len(j.Records), done)
-	}
-	var text []byte
-	for _, r := range j.Records {
-		line, err := json.Marshal(r)
-		if err != nil {
-			return nil, err
-		}
-		text = append(append(text, line...), '\n')
-	}
-	return j, atomicfile.Write(path, func(w io.Writer) error {
+	return &journal{path, records}, atomicfile.Write(path, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})
+}
+
+// parseJournal gives the records of the rounds that are done, and their lines.
+func parseJournal(b []byte, done int, last Record) (records []Record, text []byte, err error) {
+	for line := range splitLines(b) {
+		var r Record
+		if json.Unmarshal(line, &r) != nil || r.Round >= done || r.Round != len(records) {
+			break
+		}
+		records = append(records, r)
+	}
+	if done > 0 && len(records) == done-1 {
+		records = append(records, last)
+	}
+	if len(records) != done {
+		return nil, nil, fmt.Errorf("it has %d readable rounds, the checkpoint %d; put back the file or start again in another folder", len(records), done)
+	}
+	for _, r := range records {
+		line, err := json.Marshal(r)
+		if err != nil {
+			return nil, nil, err
+		}
+		text = append(append(text, line...), '\n')
+	}
+	return records, text, nil
 }
 
 func splitLines(b []byte) func(func([]byte) bool) {

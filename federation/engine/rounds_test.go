@@ -1,0 +1,265 @@
+package engine_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+func TestParticipationTestsAndRates(t *testing.T) {
+	e := toy(t)
+	e.Plan.Rounds, e.Plan.Participation, e.Plan.TestEvery = 8, 0.5, 3
+	e.Training.Schedule = optim.Schedule{Kind: "step", StepSize: 3, Gamma: 0.5}
+	rec := engine.NewRecorder()
+	r := mustRun(t, e, engine.Settings{Tracer: rec})
+	seen, times := map[string]bool{}, map[int]int{}
+	for i, rec := range r.Records {
+		if len(rec.Clients) != 2 || !slices.IsSorted(rec.Clients) {
+			t.Errorf("round %d: clients %v, want 2 of 4 in order", i, rec.Clients)
+		}
+		seen[fmt.Sprint(rec.Clients)] = true
+		for _, c := range rec.Clients {
+			times[c]++
+		}
+		if tested := i == 2 || i == 5 || i == 7; rec.Tested != tested || len(rec.PerClient) != map[bool]int{true: 4}[tested] {
+			t.Errorf("round %d: tested %v with %d clients", i, rec.Tested, len(rec.PerClient))
+		}
+		if want := []float64{.1, .1, .1, .05, .05, .05, .025, .025}[i]; rec.LR != want {
+			t.Errorf("round %d: rate %v, want %v", i, rec.LR, want)
+		}
+	}
+	if len(seen) < 3 || len(times) != 4 {
+		t.Errorf("8 rounds drew only %v", seen)
+	}
+	for _, s := range rec.Steps {
+		if s.LR != r.Records[s.Round].LR || !slices.Contains(r.Records[s.Round].Clients, s.Client) {
+			t.Errorf("step %+v in round %+v", s, r.Records[s.Round])
+		}
+	}
+	for i, p := range []float64{0.01, 0.3, 0.99, 1, 0} {
+		e.Plan.Participation, e.Plan.Rounds = p, 1
+		if got, want := len(mustRun(t, e, engine.Settings{}).Records[0].Clients), []int{1, 1, 4, 4, 4}[i]; got != want {
+			t.Errorf("participation %v: %d clients, want %d", p, got, want)
+		}
+	}
+}
+
+// A client that sat out a round keeps its private prompt, and who else trains does not change what it computes.
+func TestWhoElseTrainsDoesNotMatter(t *testing.T) {
+	e := toy(t)
+	e.Plan.Rounds = 1
+	all := engine.NewRecorder()
+	mustRun(t, e, engine.Settings{Tracer: all})
+	e.Plan.Participation = 0.5
+	some := engine.NewRecorder()
+	r := mustRun(t, e, engine.Settings{Tracer: some})
+	for _, c := range r.Records[0].Clients {
+		for _, name := range []string{"begin/local", "s0/image", "s0/loss", "upload/global"} {
+			name = fmt.Sprintf("r0/c%d/%s", c, name)
+			if !slices.Equal(all.Tensors[name].Data, some.Tensors[name].Data) {
+				t.Errorf("%s depends on who else trains", name)
+			}
+		}
+	}
+}
+
+func TestDropLast(t *testing.T) {
+	for _, drop := range []bool{false, true} {
+		e := toy(t)
+		e.Plan.Rounds, e.Training.DropLast, e.Training.Epochs = 1, drop, 2
+		rec := engine.NewRecorder()
+		mustRun(t, e, engine.Settings{Tracer: rec})
+		steps := map[int]int{}
+		for _, s := range rec.Steps {
+			steps[s.Client]++
+		}
+		// 9, 5, 6 and 3 examples in batches of 4, twice.
+		want := map[bool]map[int]int{false: {0: 6, 1: 4, 2: 4, 3: 2}, true: {0: 4, 1: 2, 2: 2, 3: 2}}[drop]
+		if fmt.Sprint(steps) != fmt.Sprint(want) {
+			t.Errorf("drop %v: steps %v, want %v", drop, steps, want)
+		}
+		labels := map[int64]int{}
+		for s := range 3 {
+			if l := rec.Tensors[fmt.Sprintf("r0/c0/s%d/label", s)]; l != nil && !drop {
+				for _, y := range l.Ints {
+					labels[y]++
+				}
+			}
+		}
+		if !drop && fmt.Sprint(labels) != "map[0:3 1:2 2:2 3:2]" {
+			t.Errorf("one epoch visited labels %v", labels)
+		}
+	}
+}
+
+// The accuracies of a record, computed again from the traced logits.
+func TestAccuracies(t *testing.T) {
+	e := toy(t)
+	e.Plan.Rounds = 2
+	rec := engine.NewRecorder()
+	r := mustRun(t, e, engine.Settings{Tracer: rec}).Records[1]
+	var per []float64
+	for c := range 4 {
+		logits, labels := rec.Tensors[fmt.Sprintf("r1/c%d/eval/logits", c)], rec.Tensors[fmt.Sprintf("r1/c%d/eval/label", c)].Ints
+		hits := 0.0
+		for i, y := range labels {
+			row := logits.Row(i).Data
+			if slices.Index(row, slices.Max(row)) == int(y) {
+				hits++
+			}
+		}
+		per = append(per, hits/float64(len(labels)))
+	}
+	mean, std := engine.MeanStd(per)
+	if !slices.Equal(r.PerClient, per) || math.Abs(r.Accuracy-mean) > 1e-12 || math.Abs(r.Std-std) > 1e-12 || math.Abs(r.Weighted-mean) > 1e-12 {
+		t.Errorf("%+v, want %v: %v and %v", r, per, mean, std)
+	}
+	if len(r.PerDomain) != 2 || math.Abs(r.PerDomain["east"]-(per[0]+per[1])/2) > 1e-12 || math.Abs(r.PerDomain["west"]-(per[2]+per[3])/2) > 1e-12 {
+		t.Errorf("domains %v of %v", r.PerDomain, per)
+	}
+}
+
+func TestMeanStd(t *testing.T) {
+	// 2, 4, 4, 4, 5, 5, 7, 9 have mean 5 and population variance 32/8.
+	if m, s := engine.MeanStd([]float64{2, 4, 4, 4, 5, 5, 7, 9}); m != 5 || math.Abs(s-2) > 1e-12 {
+		t.Errorf("%v, %v", m, s)
+	}
+	if m, s := engine.MeanStd(nil); m != 0 || s != 0 {
+		t.Errorf("%v, %v of nothing", m, s)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	var records []engine.Record
+	for i := range 12 {
+		records = append(records, engine.Record{Round: i, Tested: i != 3, Accuracy: float64(i%7) / 10, BytesUp: 10, BytesDown: 20, Seconds: 2})
+	}
+	// Tested: .0 .1 .2 -- .4 .5 .6 .0 .1 .2 .3 .4; the last five have mean .2, the last ten 2.8/10 = .28.
+	s := engine.Summarise(records)
+	if s.Best != .6 || s.BestRound != 6 || s.Last != .4 || math.Abs(s.Mean5-.2) > 1e-12 || math.Abs(s.Mean10-.28) > 1e-12 || math.Abs(s.Bytes-30) > 1e-9 || s.Seconds != 24 || s.Rounds != 12 {
+		t.Errorf("%+v", s)
+	}
+	if s := engine.Summarise(nil); s.Rounds != 0 || s.Bytes != 0 {
+		t.Errorf("%+v of nothing", s)
+	}
+}
+
+// Bytes are those of the encoded messages.
+func TestCountsBytes(t *testing.T) {
+	e := toy(t)
+	e.Plan.Rounds = 1
+	sent := 0
+	var mu sync.Mutex
+	r := mustRun(t, e, engine.Settings{Encode: true, Workers: 4, OnUpload: func(_, _ int, m []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		sent += len(m)
+	}})
+	if plain := mustRun(t, e, engine.Settings{}).Records[0]; r.Records[0].BytesUp != sent || plain.BytesUp != sent || plain.BytesDown != r.Records[0].BytesDown {
+		t.Errorf("%d bytes were sent, the records say %d and %d", sent, r.Records[0].BytesUp, plain.BytesUp)
+	}
+	if sent < 4*3*6*4 {
+		t.Errorf("four prompts of 3x6 numbers in %d bytes", sent)
+	}
+}
+
+func TestWriteTrace(t *testing.T) {
+	e := toy(t)
+	e.Plan.Rounds = 2
+	rec, dir := engine.NewRecorder(), filepath.Join(t.TempDir(), "new", "trace")
+	mustRun(t, e, engine.Settings{Tracer: rec, Workers: 4})
+	info := engine.TraceInfo{Config: map[string]any{"method": "fedpha"}, Classes: e.Classes, Tokens: [][]int{{5, 2}}, Clients: e.TraceClients()}
+	if err := rec.WriteTrace(dir, info); err != nil {
+		t.Fatal(err)
+	}
+	m, _, err := safetensors.ReadFile(filepath.Join(dir, engine.TraceTensorsFile))
+	if err != nil || !slices.Equal(m.Names(), rec.Tensors.Names()) {
+		t.Fatalf("%v: %v", err, m.Names())
+	}
+	b, err := os.ReadFile(filepath.Join(dir, engine.TraceFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Config  map[string]string
+		Classes []string
+		Tokens  [][]int
+		Clients []struct {
+			Bundle   string
+			Examples int
+			Test     int
+			Domain   string
+		}
+		Steps []struct {
+			Round, Client, Step int
+			LR                  float64
+		}
+	}
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Config["method"] != "fedpha" || len(got.Classes) != 4 || got.Tokens[0][1] != 2 || len(got.Clients) != 4 ||
+		got.Clients[1].Bundle != "toy-b" || got.Clients[1].Examples != 5 || got.Clients[3].Test != 7 || got.Clients[3].Domain != "west" {
+		t.Errorf("%s", b)
+	}
+	last := ""
+	for _, s := range got.Steps {
+		at := fmt.Sprintf("r%d/c%d/s%d", s.Round, s.Client, s.Step)
+		if at <= last || s.LR != 0.1 || m[at+"/loss"] == nil {
+			t.Errorf("step %+v after %s", s, last)
+		}
+		last = at
+	}
+	if want := 2 * (3 + 2 + 2 + 1); len(got.Steps) != want {
+		t.Errorf("%d steps, want %d", len(got.Steps), want)
+	}
+	os.WriteFile(filepath.Join(filepath.Dir(dir), "file"), nil, 0o644)
+	says(t, rec.WriteTrace(filepath.Join(filepath.Dir(dir), "file"), info), "trace", "file")
+}
+
+// Two augmented views: every row of a batch is one of its views, and both are used.
+func TestViews(t *testing.T) {
+	e := toy(t)
+	e.Plan.Rounds = 1
+	f := features(e.Clients[0])
+	other := f.Views[0].Clone()
+	tensor.Map{"x": other}.Scale(-1)
+	f.Views = append(f.Views, other)
+	rec := engine.NewRecorder()
+	mustRun(t, e, engine.Settings{Tracer: rec})
+	count := [2]int{}
+	for s := range 3 {
+		image := rec.Tensors[fmt.Sprintf("r0/c0/s%d/image", s)]
+		for i := range image.Shape[0] {
+			found := false
+			for v, view := range f.Views {
+				for row := range view.Shape[0] {
+					if slices.Equal(view.Row(row).Data, image.Row(i).Data) {
+						count[v]++
+						found = true
+					}
+				}
+			}
+			if !found {
+				t.Errorf("step %d, row %d is no view", s, i)
+			}
+		}
+	}
+	if count[0] == 0 || count[1] == 0 || count[0]+count[1] != 9 {
+		t.Errorf("views were used %v times", count)
+	}
+	if !strings.HasPrefix(engine.Sentence("a {} or {}", "cat"), "a cat or cat") {
+		t.Error("Sentence leaves a gap")
+	}
+}
