@@ -330,8 +330,8 @@ func TestBatches(t *testing.T) {
 			}
 		}
 	}
-	if fmt.Sprint(Batches(50, 8, 1, KeepTail)) != fmt.Sprint(Batches(50, 8, 1, KeepTail)) ||
-		fmt.Sprint(Batches(50, 8, 1, KeepTail)) == fmt.Sprint(Batches(50, 8, 2, KeepTail)) {
+	first, again, other := Batches(50, 8, 1, KeepTail), Batches(50, 8, 1, KeepTail), Batches(50, 8, 2, KeepTail)
+	if fmt.Sprint(first) != fmt.Sprint(again) || fmt.Sprint(first) == fmt.Sprint(other) {
 		t.Error("the seed does not decide")
 	}
 }

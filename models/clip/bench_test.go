@@ -193,7 +193,7 @@ func BenchmarkTextStep(b *testing.B) {
 					}
 					cheap.run(b)
 					bare.run(b)
-					best, bestBare, bestPlain := math.Inf(1), math.Inf(1), math.Inf(1)
+					best, bestBare := math.Inf(1), math.Inf(1)
 					for b.Loop() {
 						best = min(best, cheap.run(b).Seconds())
 						b.StopTimer()
@@ -201,7 +201,7 @@ func BenchmarkTextStep(b *testing.B) {
 						b.StartTimer()
 					}
 					if plain.s != nil {
-						bestPlain = min(plain.run(b).Seconds(), plain.run(b).Seconds())
+						bestPlain := min(plain.run(b).Seconds(), plain.run(b).Seconds())
 						b.ReportMetric(bestPlain/best, "x-plain")
 					}
 					rate := text.StepFLOPs(s, prompted(graph.New(), prompts, text.Width, tensor.Map{})) / best / 1e9
