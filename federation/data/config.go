@@ -7,7 +7,7 @@ import (
 
 // Config says which set to open and how. The tags are the keys under `data:` in a configuration file.
 type Config struct {
-	Set        string            `config:"set" help:"a name of Kinds"`
+	Set        string            `config:"set" help:"one of promptfed list datasets"`
 	Root       string            `config:"root" help:"folder of the set; unused by drawn"`
 	Layout     string            `config:"layout" help:"of set 'folder': auto, classes, domains, split, split-domains"`
 	ClassNames map[string]string `config:"class_names" help:"class name -> the name that prompts use, such as 0: zero"`

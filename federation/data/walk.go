@@ -12,7 +12,7 @@ import (
 )
 
 // extensions of files that are taken for images.
-var extensions = []string{".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"}
+var extensions = []string{".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 
 // walk lists a folder tree.
 type walk struct {

@@ -19,7 +19,7 @@ type Config struct {
 	Seed          uint64         `config:"seed" help:"of everything drawn at random"`
 	Backbones     []string       `config:"backbones" help:"names or folders of bundles, dealt out to clients in turn"`
 	Assign        string         `config:"assign" help:"of backbones to clients: cycle, or random"`
-	Method        string         `config:"method" help:"promptfed list methods"`
+	Method        string         `config:"method" help:"one of promptfed list methods"`
 	With          []string       `config:"with" help:"wrappers, inner to outer"`
 	Options       map[string]any `config:"options" help:"of the method and its wrappers"`
 	Data          Data           `config:"data"`
@@ -38,21 +38,21 @@ type Data struct {
 
 // Train is the section train.
 type Train struct {
-	Rounds      int            `config:"rounds"`
+	Rounds      int            `config:"rounds" help:"times that clients train and the server merges"`
 	Epochs      int            `config:"epochs" help:"passes over the local data in a round"`
-	Batch       int            `config:"batch"`
+	Batch       int            `config:"batch" help:"examples of one step"`
 	DropLast    bool           `config:"drop_last" help:"leave out a last batch that is not full"`
 	Optimizer   string         `config:"optimizer" help:"sgd, adam or adamw"`
-	LR          float64        `config:"lr"`
-	Momentum    float64        `config:"momentum"`
-	Dampening   float64        `config:"dampening"`
-	Nesterov    bool           `config:"nesterov"`
-	WeightDecay float64        `config:"weight_decay"`
+	LR          float64        `config:"lr" help:"learning rate, before the schedule"`
+	Momentum    float64        `config:"momentum" help:"of sgd; starts at 0 in every round"`
+	Dampening   float64        `config:"dampening" help:"of sgd's momentum"`
+	Nesterov    bool           `config:"nesterov" help:"sgd looks ahead along its momentum"`
+	WeightDecay float64        `config:"weight_decay" help:"added to the gradient as in PyTorch; of adamw, taken off the parameter"`
 	Beta1       float64        `config:"beta1" help:"of adam; 0 is 0.9"`
 	Beta2       float64        `config:"beta2" help:"of adam; 0 is 0.999"`
 	Eps         float64        `config:"eps" help:"of adam; 0 is 1e-8"`
-	ClipNorm    float64        `config:"clip_norm" help:"0 for none"`
-	ClipValue   float64        `config:"clip_value" help:"0 for none"`
+	ClipNorm    float64        `config:"clip_norm" help:"largest norm of all gradients together; 0 for none"`
+	ClipValue   float64        `config:"clip_value" help:"largest entry of a gradient; 0 for none"`
 	Schedule    optim.Schedule `config:"schedule" help:"of lr over rounds"`
 }
 

@@ -33,7 +33,7 @@ type FedPHA struct {
 	Local         []int         `config:"local_tokens" help:"length of the private prompts: one number, or one per client, repeated"`
 	Ratio         float64       `config:"ratio" help:"rho of eq. 9"`
 	Alpha         float64       `config:"alpha" help:"margin of eq. 12"`
-	Projector     string        `config:"projector" help:"eq9, alg1, exact-null or code"`
+	Projector     string        `config:"projector" help:"eq9, alg1, def1, exact-null or code"`
 	ProjectorGrad string        `config:"projector_grad" help:"detach or through"`
 	SVDEvery      method.Moment `config:"svd_every" help:"step, epoch or round"`
 	Pull          string        `config:"pull" help:"sum-per-class or mean"`

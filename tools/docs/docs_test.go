@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"promptfed/federation/experiment"
 )
 
 const root = "../.."
@@ -117,6 +119,14 @@ func TestKeys(t *testing.T) {
 	for i := range got {
 		if got[i] != want[i] {
 			t.Errorf("key %d is %q; want %q", i, got[i], want[i])
+		}
+	}
+}
+
+func TestEveryKeyIsExplained(t *testing.T) {
+	for _, k := range keys(experiment.Defaults()) {
+		if k.help == "" {
+			t.Errorf("%s has no help text", k.name)
 		}
 	}
 }
