@@ -160,7 +160,7 @@ func (b *Built) Extractor(progress Progress) (features.Extractor, error) {
 		dir = filepath.Join(user, "promptfed", "features")
 	}
 	x := features.Extractor{Cache: data.Cache{Dir: dir}, Session: b.Config.Runtime.session(), Workers: b.workers(),
-		Corrupt: b.Config.Data.Corrupt, Seed: b.Config.Seed}
+		Seed: b.Config.Seed}
 	if progress != nil {
 		x.Progress = func(bundle string, done, total int) { progress("features of "+bundle, done, total) }
 	}

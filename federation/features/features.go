@@ -23,7 +23,6 @@ type Extractor struct {
 	Cache   data.Cache
 	Session ort.Options // provider and device; threads are set from Workers
 	Workers int         // images decoded at a time, and threads of the encoder
-	Corrupt string      // data.Refuse or data.Skip
 	Seed    uint64      // of augmented views
 	// Progress is told how many of the images of one bundle, list and view are done; may be nil.
 	Progress func(bundle string, done, total int)

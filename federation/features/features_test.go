@@ -1,0 +1,147 @@
+package features_test
+
+import (
+	"context"
+	"image/png"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"promptfed/federation/data"
+	"promptfed/federation/features"
+	"promptfed/models/bundle"
+	"promptfed/models/drawn"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+func small(t *testing.T) *bundle.Bundle {
+	t.Helper()
+	b, err := bundle.Convert("../../models/bundle/testdata/huggingface", filepath.Join(t.TempDir(), "small"), bundle.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func images(t *testing.T, n int) []data.Example {
+	t.Helper()
+	dir := t.TempDir()
+	var paths []string
+	for i := range n {
+		img, err := drawn.Draw(drawn.Classes()[i%5], drawn.Domains()[i%3], uint64(i), 40)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := filepath.Join(dir, string(rune('a'+i/26))+string(rune('a'+i%26))+".png")
+		f, err := os.Create(p)
+		if err == nil {
+			err = png.Encode(f, img)
+			f.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, p)
+	}
+	list, err := data.Files(paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func extract(t *testing.T, x features.Extractor, b *bundle.Bundle, list []data.Example, views int) []*tensor.Tensor {
+	t.Helper()
+	v, err := x.Views(context.Background(), b, list, views)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// The features are those of image.onnx on the preprocessed pixels, one image at a time, divided by their norm and in half
+// precision; a filled cache and any number of workers give the same bits.
+func TestSameWhateverTheCacheHolds(t *testing.T) {
+	b, list := small(t), images(t, 37)
+	cache := data.Cache{Dir: t.TempDir()}
+	cold := extract(t, features.Extractor{Cache: cache, Workers: 1}, b, list, 1)[0]
+	calls := 0
+	warm := extract(t, features.Extractor{Cache: cache, Workers: 2, Progress: func(string, int, int) { calls++ }}, b, list, 1)[0]
+	two := extract(t, features.Extractor{Cache: data.Cache{Dir: t.TempDir()}, Workers: 2}, b, list, 1)[0]
+	if calls > 0 {
+		t.Errorf("%d images were computed again", calls)
+	}
+	for i, v := range cold.Data {
+		if v != warm.Data[i] || v != two.Data[i] {
+			t.Fatalf("element %d: %v cold, %v warm, %v with two workers", i, v, warm.Data[i], two.Data[i])
+		}
+	}
+	model, err := b.ImageModel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := ort.NewSession(model, ort.Options{WeightsDir: b.WeightsDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, i := range []int{0, 31, 32, 36} { // both sides of a batch's end
+		img, err := drawn.Draw(drawn.Classes()[i%5], drawn.Domains()[i%3], uint64(i), 40)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := b.Preprocess.Size
+		out, err := s.Run(context.Background(), tensor.Map{bundle.PixelsInput: tensor.Of(b.Preprocess.Pixels(img), 1, 3, n, n)}, bundle.ImageOutput)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := features.Unit(out[bundle.ImageOutput])
+		for j, v := range want.Data {
+			if math.Abs(float64(v-cold.Row(i).Data[j])) > 1e-3 { // half precision has 11 bits
+				t.Errorf("image %d, element %d: %v, want %v", i, j, cold.Row(i).Data[j], v)
+			}
+		}
+		if norm := cold.Row(i).Norm(); math.Abs(norm-1) > 1e-6 {
+			t.Errorf("row %d has norm %v", i, norm)
+		}
+	}
+}
+
+// Augmented views differ from each other and from the plain one, and are the same again for the same seed.
+func TestViews(t *testing.T) {
+	b, list := small(t), images(t, 6)
+	get := func(seed uint64) []*tensor.Tensor {
+		return extract(t, features.Extractor{Cache: data.Cache{Dir: t.TempDir()}, Workers: 2, Seed: seed}, b, list, 3)
+	}
+	a, again, other := get(1), get(1), get(2)
+	plain := extract(t, features.Extractor{Cache: data.Cache{Dir: t.TempDir()}}, b, list, 1)[0]
+	if len(a) != 3 {
+		t.Fatalf("%d views", len(a))
+	}
+	distance := func(x, y *tensor.Tensor) float64 { d := x.Clone(); d.Axpy(-1, y); return d.Norm() }
+	for i := range a {
+		if distance(a[i], again[i]) != 0 {
+			t.Errorf("view %d is another one for the same seed", i)
+		}
+		if distance(a[i], plain) == 0 || distance(a[i], a[(i+1)%3]) == 0 || distance(a[i], other[i]) == 0 {
+			t.Errorf("view %d is not its own", i)
+		}
+	}
+}
+
+func TestBrokenImage(t *testing.T) {
+	b := small(t)
+	p := filepath.Join(t.TempDir(), "broken.png")
+	if err := os.WriteFile(p, []byte("no image"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	list, err := data.Files([]string{p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (features.Extractor{Cache: data.Cache{Dir: t.TempDir()}}).Views(context.Background(), b, list, 1); err == nil {
+		t.Error("a broken image has features")
+	}
+}
