@@ -159,6 +159,10 @@ func (j *journal) add(r Record) error {
 		f.Close()
 		return err
 	}
+	if err := f.Sync(); err != nil {
+		f.Close()
+		return err
+	}
 	j.Records = append(j.Records, r)
 	return f.Close()
 }

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"math/rand/v2"
 	"os"
@@ -21,8 +22,8 @@ func longToy(t testing.TB) *engine.Experiment {
 	return e
 }
 
-// TestKilledAtAnyInstant kills a child process that runs the toy, as kill -9 does, at random instants until one gets
-// through, each resuming where the last was killed. The end is that of a run nobody killed.
+// TestKilledAtAnyInstant kills a child process that runs the toy, as kill -9 does, a random time after it committed some
+// rounds, and has the next one resume, until one may get through. The end is that of a run nobody killed.
 func TestKilledAtAnyInstant(t *testing.T) {
 	if dir := os.Getenv(killFolder); dir != "" {
 		if _, err := engine.Run(context.Background(), longToy(t), engine.Settings{Dir: dir, Resume: true, Workers: 2}); err != nil {
@@ -31,13 +32,9 @@ func TestKilledAtAnyInstant(t *testing.T) {
 		return
 	}
 	whole, dir := t.TempDir(), t.TempDir()
-	began := time.Now()
 	mustRun(t, longToy(t), engine.Settings{Dir: whole})
-	took := time.Since(began)
 
-	r := rand.New(rand.NewPCG(1, 2))
-	kills, done := 0, false
-	for try := 0; try < 40 && !done; try++ {
+	child := func() (*exec.Cmd, chan error) {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledAtAnyInstant$")
 		cmd.Env = append(os.Environ(), killFolder+"="+dir)
 		if err := cmd.Start(); err != nil {
@@ -45,25 +42,33 @@ func TestKilledAtAnyInstant(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
-		// The first part of a child's life is loading; the runs get longer, so that one gets through.
-		wait := time.Duration(r.Float64()*float64(took)/3) + time.Duration(try+1)*took/12
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Fatalf("a resumed run failed: %v", err)
-			}
-			done = true
-		case <-time.After(wait):
-			cmd.Process.Kill()
-			if err := <-ended; err == nil {
-				done = true
-			} else {
-				kills++
-			}
+		return cmd, ended
+	}
+	committed := func() int {
+		b, _ := os.ReadFile(filepath.Join(dir, engine.RoundsFile))
+		return bytes.Count(b, []byte("\n"))
+	}
+	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
+	kills := 0
+	for _, rounds := range []int{0, 1, 2, 8, 15, 16, 30, 45} {
+		cmd, ended := child()
+		limit := time.Now().Add(time.Minute)
+		for committed() < rounds && len(ended) == 0 && time.Now().Before(limit) {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Duration(r.Int64N(int64(25 * time.Millisecond))))
+		cmd.Process.Kill()
+		if err := <-ended; err != nil && err.Error() != "signal: killed" {
+			t.Fatalf("a resumed run failed: %v", err)
+		} else if err != nil {
+			kills++
 		}
 	}
-	if !done || kills < 3 {
-		t.Fatalf("%d kills, done: %v; expected at least 3 kills and an end", kills, done)
+	if _, ended := child(); <-ended != nil {
+		t.Fatal("the last resumed run failed")
+	}
+	if kills < 4 {
+		t.Errorf("only %d kills hit a run", kills)
 	}
 	if prompts(t, dir) != prompts(t, whole) {
 		t.Errorf("after %d kills the prompts differ", kills)
@@ -74,5 +79,5 @@ func TestKilledAtAnyInstant(t *testing.T) {
 			t.Errorf("left behind: %v %v", left, err)
 		}
 	}
-	t.Logf("%d kills; the whole run took %v", kills, took)
+	t.Logf("%d kills", kills)
 }

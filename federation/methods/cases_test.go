@@ -61,6 +61,7 @@ var cases = []methodtest.Case{
 	{Name: "fedappr", Options: options{"tokens": 3, "warmup": 1, "disc_input": "mean", "start": "own", "disc_steps": 3, "hidden": 2, "lambda_a": 2.0},
 		Names: appr(1, true)},
 	{Name: "fedappr", Options: options{"tokens": 2, "warmup": 0, "pool": 8, "lambda_r": 0}, Names: appr(0, false)},
+	{Name: "fedappr", Options: options{"tokens": 2, "lambda_a": 0, "lambda_r": 1, "warmup": 0}, Names: context},
 
 	{Name: "promptfl", With: []string{"fedprox"}, Options: options{"mu": 2.0}, Zero: options{"mu": 0.0}, Names: context},
 	{Name: "coop", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Names: alone},

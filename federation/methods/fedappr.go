@@ -16,7 +16,8 @@ import (
 // "Model-Heterogeneous Federated Prompt Learning", under review, eq. 4-9, algorithm S1. There is no public code; where
 // the paper is silent:
 //   - the discriminator is Linear(w,8) - ReLU - Linear(8,1) - sigmoid without biases, as its 4,104 parameters tell, on
-//     every token of a prompt, log-probabilities averaged over tokens (input: tokens) or on the mean token (input: mean);
+//     every token of a prompt, log-probabilities averaged over tokens (disc_input: tokens), or on the mean
+//     token (disc_input: mean);
 //   - it is trained by disc_steps full steps of gradient descent with rate disc_lr after each merge;
 //   - a client starts every round from the average (start: global) or from its own last prompt (start: own);
 //   - "t > T0" counts rounds from 1: the first T0 rounds are without discriminator;

@@ -20,9 +20,11 @@ import (
 //
 // Where paper and public code part ways, both are options, the paper first:
 //   - projector: eq9 keeps the last floor((1-ratio)w) right singular vectors, alg1 (algorithm 1) the columns from
-//     (1-ratio)w on, exact-null is the basis-free I - V_r V_rᵀ, code keeps columns int(T(1-ratio)).. of the reduced SVD;
+//     (1-ratio)w on, def1 (SDFed's definition 1) those from ratio w on, exact-null is the basis-free I - V_r V_rᵀ, code
+//     keeps columns int(T(1-ratio)).. of the reduced SVD;
 //   - projector_grad: detach, or through as in the code (the paper is silent);
-//   - svd_every: step (the paper's update e), or epoch, or round as its table 3 has it;
+//   - svd_every: step (the paper's update e), or epoch, or round as its table 3 has it; between two decompositions the
+//     projector is a constant, also with projector_grad: through;
 //   - pull: sum-per-class is eq. 11 for each class, averaged over classes; mean is the code's mean over all elements;
 //   - push: class is eq. 12 for each class, averaged over classes (the code); scalar takes one norm over all of them;
 //   - eot: own reads every sequence at its own end, longest reads all at the end of the longest prompt's text, as the
