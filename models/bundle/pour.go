@@ -1,15 +1,12 @@
 package bundle
 
 import (
-	"bufio"
 	"context"
-	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 
 	"promptfed/models/checkpoint"
+	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
 
@@ -22,45 +19,31 @@ type item struct {
 // maxPart bounds how much of a tensor is in memory at once, in elements, where its format allows reading parts.
 const maxPart = 1 << 22
 
-// pour writes tensors as float32 to a .safetensors file, part by part, and tells where they lie in it. (safetensors.Write
-// wants them all in memory.) progress gets the bytes written so far.
+// startsAt is what the elements of a file that this program writes start at a multiple of, in bytes.
+const startsAt = 64
+
+// pour writes tensors as float32 to a .safetensors file, part by part, and tells where they lie in it. progress gets the
+// bytes written so far.
 func pour(ctx context.Context, path, file string, items []item, progress func(int64)) (map[string]Place, error) {
-	places := map[string]Place{}
-	header := map[string]any{"__metadata__": map[string]string{"format": "pt"}}
-	at := int64(0)
-	for _, it := range items {
-		n := 4 * int64(tensor.Size(it.from.Shape))
-		header[it.name] = map[string]any{"dtype": "F32", "shape": it.from.Shape, "data_offsets": [2]int64{at, at + n}}
-		places[it.name] = Place{File: file, Offset: at, Length: n, DType: "F32", Shape: it.from.Shape}
-		at += n
+	entries := make([]safetensors.Entry, len(items))
+	for i, it := range items {
+		entries[i] = safetensors.Entry{Name: it.name, DType: "F32", Shape: it.from.Shape}
 	}
-	head, err := json.Marshal(header)
-	if err != nil {
-		return nil, err
-	}
-	for len(head)%64 != 56 { // so that elements start at a multiple of 64
-		head = append(head, ' ')
-	}
-	for name, p := range places {
-		p.Offset += 8 + int64(len(head))
-		places[name] = p
-	}
-	done := int64(0)
-	err = fill(path, func(w io.Writer) error {
-		out := bufio.NewWriterSize(w, 1<<20)
-		var b [8]byte
-		binary.LittleEndian.PutUint64(b[:], uint64(len(head)))
-		out.Write(b[:])
-		out.Write(head)
+	places, done := map[string]Place{}, int64(0)
+	err := fill(path, func(w io.Writer) error {
+		out, err := safetensors.NewWriter(w, entries, map[string]string{"format": "pt"}, startsAt)
+		if err != nil {
+			return err
+		}
+		for i, at := range out.Infos() {
+			places[items[i].name] = Place{File: file, Offset: at.Offset, Length: at.Length, DType: at.DType, Shape: at.Shape}
+		}
 		for _, it := range items {
 			err := parts(ctx, it.from, func(t *tensor.Tensor) error {
-				for _, v := range t.Data {
-					binary.LittleEndian.PutUint32(b[:], math.Float32bits(v))
-					if _, err := out.Write(b[:4]); err != nil {
-						return err
-					}
+				if err := out.Put(it.name, t); err != nil {
+					return err
 				}
-				done += 4 * int64(len(t.Data))
+				done += int64(t.Bytes())
 				progress(done)
 				return nil
 			})
@@ -68,7 +51,7 @@ func pour(ctx context.Context, path, file string, items []item, progress func(in
 				return err
 			}
 		}
-		return out.Flush()
+		return out.Close()
 	})
 	return places, err
 }

@@ -1,0 +1,204 @@
+package safetensors
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"unicode/utf8"
+
+	"promptfed/runtime/tensor"
+)
+
+// Entry declares a tensor before its values are known. DType is F32 or I64.
+type Entry struct {
+	Name, DType string
+	Shape       []int
+}
+
+// Writer writes a file whose tensors need not be in memory together: first the header, made of what is declared, then the
+// values as they come. After an error every call gives that error.
+type Writer struct {
+	out     *bufio.Writer
+	entries []Entry
+	infos   []Info
+	at      int   // the tensor that is being written
+	left    int64 // bytes that it still lacks
+	err     error
+}
+
+// NewWriter writes the header. Tensors lie in the order of entries; elements start at a multiple of align bytes, itself a
+// multiple of 8.
+func NewWriter(w io.Writer, entries []Entry, metadata map[string]string, align int) (*Writer, error) {
+	if align < 8 || align%8 != 0 || align > maxAlign {
+		return nil, fmt.Errorf("safetensors: alignment to %d bytes, want a multiple of 8 up to %d", align, maxAlign)
+	}
+	infos, err := layOut(entries)
+	if err != nil {
+		return nil, err
+	}
+	header, err := header(entries, infos, metadata, align)
+	if err != nil {
+		return nil, err
+	}
+	for i := range infos {
+		infos[i].Offset += 8 + int64(len(header))
+	}
+	out := bufio.NewWriterSize(w, 1<<16)
+	var size [8]byte
+	binary.LittleEndian.PutUint64(size[:], uint64(len(header)))
+	out.Write(size[:]) // errors stay in the buffer until Flush
+	out.Write(header)
+	s := &Writer{out: out, entries: slices.Clone(entries), infos: infos, at: -1}
+	s.next()
+	return s, nil
+}
+
+const maxAlign = 1 << 16
+
+// Infos tells where the tensors lie in the file, in the order declared.
+func (w *Writer) Infos() []Info { return slices.Clone(w.infos) }
+
+// Put writes the next values of a tensor: all of them, or a part of any shape. Tensors come in the order declared, each
+// complete before the next begins; one without elements may be left out.
+func (w *Writer) Put(name string, values *tensor.Tensor) error {
+	if w.err != nil {
+		return w.err
+	}
+	for w.left == 0 && w.at < len(w.entries) && w.entries[w.at].Name != name {
+		w.next()
+	}
+	switch {
+	case w.at == len(w.entries):
+		return w.fail("tensor %q was not declared, or its turn is over", name)
+	case w.entries[w.at].Name != name:
+		return w.fail("tensor %q lacks %d bytes, so %q cannot begin", w.entries[w.at].Name, w.left, name)
+	case values == nil || values.Data != nil && values.Ints != nil:
+		return w.fail("tensor %q: want floats or integers", name)
+	case values.Len() > 0 && dtypeOf(values) != w.entries[w.at].DType:
+		return w.fail("tensor %q is %s, was declared as %s", name, dtypeOf(values), w.entries[w.at].DType)
+	}
+	if w.left -= int64(values.Len()) * int64(ElementSize(w.entries[w.at].DType)); w.left < 0 {
+		return w.fail("tensor %q has more values than the shape %v that was declared", name, w.entries[w.at].Shape)
+	}
+	var b [8]byte
+	for _, v := range values.Ints {
+		binary.LittleEndian.PutUint64(b[:], uint64(v))
+		w.out.Write(b[:])
+	}
+	for _, v := range values.Data {
+		binary.LittleEndian.PutUint32(b[:], math.Float32bits(v))
+		w.out.Write(b[:4])
+	}
+	if _, err := w.out.Write(nil); err != nil {
+		return w.fail("%w", err)
+	}
+	return nil
+}
+
+// Close ends the file, which is an error while values are missing. It does not close what is written to.
+func (w *Writer) Close() error {
+	if w.err != nil {
+		return w.err
+	}
+	for w.left == 0 && w.at < len(w.entries) {
+		w.next()
+	}
+	if w.at < len(w.entries) {
+		return w.fail("tensor %q lacks %d bytes", w.entries[w.at].Name, w.left)
+	}
+	if err := w.out.Flush(); err != nil {
+		return w.fail("%w", err)
+	}
+	return nil
+}
+
+func (w *Writer) next() {
+	w.at++
+	if w.left = 0; w.at < len(w.infos) {
+		w.left = w.infos[w.at].Length
+	}
+}
+
+func (w *Writer) fail(format string, args ...any) error {
+	w.err = fmt.Errorf("safetensors: "+format, args...)
+	return w.err
+}
+
+// layOut puts tensors side by side; offsets count from the end of the header.
+func layOut(entries []Entry) ([]Info, error) {
+	out, seen, at := make([]Info, len(entries)), map[string]bool{}, int64(0)
+	for i, e := range entries {
+		switch {
+		case e.Name == metadataKey || !utf8.ValidString(e.Name):
+			return nil, fmt.Errorf("safetensors: %q cannot name a tensor", e.Name)
+		case seen[e.Name]:
+			return nil, fmt.Errorf("safetensors: two tensors are named %q", e.Name)
+		case e.DType != "F32" && e.DType != "I64":
+			return nil, fmt.Errorf("safetensors: tensor %q is declared as %q, want F32 or I64", e.Name, e.DType)
+		}
+		seen[e.Name] = true
+		shape := make([]int64, len(e.Shape))
+		for j, d := range e.Shape {
+			shape[j] = int64(d)
+		}
+		n, err := byteSize(shape, ElementSize(e.DType))
+		if err == nil && n > math.MaxInt64/2-at {
+			err = fmt.Errorf("it ends beyond 2^62 bytes")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("safetensors: tensor %q: %w", e.Name, err)
+		}
+		out[i] = Info{DType: e.DType, Shape: append([]int{}, e.Shape...), Offset: at, Length: n}
+		at += n
+	}
+	return out, nil
+}
+
+// header is the JSON of a file, filled up with spaces so that what follows it starts at a multiple of align.
+func header(entries []Entry, infos []Info, metadata map[string]string, align int) ([]byte, error) {
+	var h bytes.Buffer
+	h.WriteByte('{')
+	put := func(key string, value any) {
+		if h.Len() > 1 {
+			h.WriteByte(',')
+		}
+		encode(&h, key)
+		h.WriteByte(':')
+		encode(&h, value)
+	}
+	if len(metadata) > 0 {
+		for k, v := range metadata {
+			if !utf8.ValidString(k) || !utf8.ValidString(v) {
+				return nil, fmt.Errorf("safetensors: metadata %q is not valid UTF-8", k)
+			}
+		}
+		put(metadataKey, metadata)
+	}
+	for i, x := range infos {
+		put(entries[i].Name, struct {
+			DType   string   `json:"dtype"`
+			Shape   []int    `json:"shape"`
+			Offsets [2]int64 `json:"data_offsets"`
+		}{x.DType, x.Shape, [2]int64{x.Offset, x.Offset + x.Length}})
+	}
+	h.WriteByte('}')
+	for (8+h.Len())%align != 0 {
+		h.WriteByte(' ')
+	}
+	if h.Len() > maxHeader {
+		return nil, fmt.Errorf("safetensors: a header of %d bytes is above the limit of %d; store fewer tensors in one file", h.Len(), maxHeader)
+	}
+	return h.Bytes(), nil
+}
+
+func encode(h *bytes.Buffer, v any) {
+	e := json.NewEncoder(h)
+	e.SetEscapeHTML(false)
+	e.Encode(v) // strings, ints and maps of strings cannot fail
+	h.Truncate(h.Len() - 1)
+}
