@@ -177,11 +177,16 @@ func (g *Graph) InputNamed(name string) (Node, bool) {
 
 // Apply adds one operator with a single output.
 func (g *Graph) Apply(domain, kind string, attrs Attrs, in ...Node) Node {
-	return g.ApplyN(domain, kind, attrs, 1, in...)[0]
+	return g.apply(domain, kind, attrs, 1, in)[0]
 }
 
 // ApplyN adds an operator with n outputs, or returns the one that is there already. Trailing absent inputs are dropped.
 func (g *Graph) ApplyN(domain, kind string, attrs Attrs, n int, in ...Node) []Node {
+	return slices.Clone(g.apply(domain, kind, attrs, n, in))
+}
+
+// apply is ApplyN, but may give the operator's own list of outputs.
+func (g *Graph) apply(domain, kind string, attrs Attrs, n int, in []Node) []Node {
 	for len(in) > 0 && !in[len(in)-1].OK() {
 		in = in[:len(in)-1]
 	}

@@ -152,3 +152,20 @@ func TestContents(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The list of outputs belongs to the caller: changing it changes neither the operator nor what asking again gives.
+func TestOutputsAreTheCallers(t *testing.T) {
+	g := graph.New()
+	x := g.Input("x", graph.Float, graph.Static(4, 2))
+	split := func() []graph.Node {
+		return g.ApplyN(graph.Standard, "Split", graph.Attrs{"axis": 0}, 2, x, g.Ints(1, 3))
+	}
+	first := split()
+	op := first[0].Op()
+	first[0], first[1] = x, x
+	for _, again := range [][]graph.Node{split(), op.Out} {
+		if got := fmt.Sprint(again[0].Shape(), again[1].Shape()); got != "[1,2] [3,2]" || again[1].Op() != op {
+			t.Errorf("outputs are %s of %v", got, again[1].Op().Label())
+		}
+	}
+}
