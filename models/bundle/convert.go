@@ -111,21 +111,13 @@ func (j *conversion) describe() error {
 	if a.Kind != checkpoint.ViT {
 		return fmt.Errorf("a CLIP with a ResNet image tower (%s): recognised, but this version runs ViT towers only; convert a ViT-B/32 or ViT-B/16", a.Name())
 	}
-	for _, t := range []struct {
-		what string
-		checkpoint.Transformer
-	}{{"text", a.Text}, {"image", a.Vision}} {
-		if t.MLP != 4*t.Width {
-			return fmt.Errorf("the feed-forward layers of the %s tower have %d units, this version runs those of 4 x %d only", t.what, t.MLP, t.Width)
-		}
-	}
 	j.m = Manifest{
 		Version: manifestVersion, Name: j.Name, Architecture: a.Name(), Source: string(j.c.Format()),
 		TextWidth: a.Text.Width, JointDim: a.EmbedDim, ImageSize: a.ImageSize, Context: a.Context,
 		LogitScale: a.LogitScale, LogScale: math.Log(a.LogitScale), TokenizerFile: tokenizerFile,
-		Text: clip.TextArch{Width: a.Text.Width, Layers: a.Text.Layers, Heads: a.Text.Heads, Context: a.Context,
+		Text: clip.TextArch{Width: a.Text.Width, Layers: a.Text.Layers, Heads: a.Text.Heads, MLP: mlp(a.Text), Context: a.Context,
 			Joint: a.EmbedDim, Activation: a.Text.Activation, Eps: a.Text.Epsilon},
-		Vision: clip.VisionArch{Width: a.Vision.Width, Layers: a.Vision.Layers, Heads: a.Vision.Heads, Patch: a.Patch,
+		Vision: clip.VisionArch{Width: a.Vision.Width, Layers: a.Vision.Layers, Heads: a.Vision.Heads, MLP: mlp(a.Vision), Patch: a.Patch,
 			Image: a.ImageSize, Joint: a.EmbedDim, Activation: a.Vision.Activation, Eps: a.Vision.Epsilon},
 		Files: map[string]File{}, Notes: a.Warnings,
 	}
@@ -133,6 +125,14 @@ func (j *conversion) describe() error {
 		return err
 	}
 	return j.preprocessing()
+}
+
+// mlp is the width of the feed-forward layers as clip writes it: 0 for the usual one, so that nothing says it twice.
+func mlp(t checkpoint.Transformer) int {
+	if t.MLP == 4*t.Width {
+		return 0
+	}
+	return t.MLP
 }
 
 // write fills the folder of the bundle.

@@ -144,7 +144,7 @@ func checkName(name string) error {
 
 func (m Manifest) checkTowers() error {
 	t, v := m.Text, m.Vision
-	for _, n := range []int{t.Width, t.Layers, t.Heads, t.Context, t.Joint, v.Width, v.Layers, v.Heads, v.Patch, v.Image, v.Joint} {
+	for _, n := range []int{t.Width, t.Layers, t.Heads, t.MLP, t.Context, t.Joint, v.Width, v.Layers, v.Heads, v.MLP, v.Patch, v.Image, v.Joint} {
 		if n > maxExtent {
 			return fmt.Errorf("a size of %d is above the limit of %d", n, maxExtent)
 		}

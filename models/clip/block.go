@@ -23,8 +23,8 @@ func (b block) norm1(x graph.Node) graph.Node { return b.norm(x, b.name+".ln_1")
 func (b block) rest(x, attended graph.Node) graph.Node {
 	x = x.Add(b.linear(attended, ".attn.out_proj", b.width, b.width))
 	h := b.norm(x, b.name+".ln_2")
-	fc, fcBias := b.weights(".mlp.c_fc", 4*b.width, b.width)
-	proj, projBias := b.weights(".mlp.c_proj", b.width, 4*b.width)
+	fc, fcBias := b.weights(".mlp.c_fc", b.mlp, b.width)
+	proj, projBias := b.weights(".mlp.c_proj", b.width, b.mlp)
 	return x.Add(nn.MLP(h, fc, fcBias, proj, projBias, b.act))
 }
 

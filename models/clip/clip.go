@@ -26,6 +26,7 @@ type TextArch struct {
 	Width      int     `json:"width"`
 	Layers     int     `json:"layers"`
 	Heads      int     `json:"heads"`
+	MLP        int     `json:"mlp,omitempty"`        // units of the feed-forward layers, 4·Width when 0
 	Context    int     `json:"context"`              // longest token sequence, 77 in the published models
 	Joint      int     `json:"joint"`                // size of the space shared with images
 	Activation string  `json:"activation,omitempty"` // nn.QuickGELU (default) or nn.GELU
@@ -37,8 +38,9 @@ type VisionArch struct {
 	Width      int     `json:"width"`
 	Layers     int     `json:"layers"`
 	Heads      int     `json:"heads"`
-	Patch      int     `json:"patch"` // side of a patch in pixels
-	Image      int     `json:"image"` // side of the image in pixels
+	MLP        int     `json:"mlp,omitempty"` // units of the feed-forward layers, 4·Width when 0
+	Patch      int     `json:"patch"`         // side of a patch in pixels
+	Image      int     `json:"image"`         // side of the image in pixels
 	Joint      int     `json:"joint"`
 	Activation string  `json:"activation,omitempty"`
 	Eps        float64 `json:"eps,omitempty"`
@@ -56,7 +58,7 @@ func (a TextArch) Check() error {
 	if a.Context < 2 {
 		return fmt.Errorf("text tower: context %d, at least 2 tokens are needed", a.Context)
 	}
-	return checkTower("text tower", a.Width, a.Layers, a.Heads, a.Joint, a.Activation, a.Eps)
+	return checkTower("text tower", a.Width, a.Layers, a.Heads, a.MLP, a.Joint, a.Activation, a.Eps)
 }
 
 // Check tells what is wrong with the architecture, if anything.
@@ -64,13 +66,15 @@ func (a VisionArch) Check() error {
 	if a.Patch < 1 || a.Image < a.Patch || a.Image%a.Patch != 0 {
 		return fmt.Errorf("vision tower: patches of %d pixels do not tile an image of %d", a.Patch, a.Image)
 	}
-	return checkTower("vision tower", a.Width, a.Layers, a.Heads, a.Joint, a.Activation, a.Eps)
+	return checkTower("vision tower", a.Width, a.Layers, a.Heads, a.MLP, a.Joint, a.Activation, a.Eps)
 }
 
-func checkTower(what string, width, layers, heads, joint int, act string, eps float64) error {
+func checkTower(what string, width, layers, heads, mlp, joint int, act string, eps float64) error {
 	switch {
 	case width < 1 || layers < 1 || heads < 1 || joint < 1:
 		return fmt.Errorf("%s: width %d, layers %d, heads %d and joint %d must all be positive", what, width, layers, heads, joint)
+	case mlp < 0:
+		return fmt.Errorf("%s: feed-forward layers of %d units", what, mlp)
 	case width%heads != 0:
 		return fmt.Errorf("%s: width %d does not divide into %d heads", what, width, heads)
 	case act != "" && act != nn.QuickGELU && act != nn.GELU:
@@ -92,20 +96,28 @@ type Vision struct{ VisionArch }
 
 // tower is what the residual blocks of both towers have in common.
 type tower struct {
-	g                    *graph.Graph
-	w                    Weights
-	prefix               string // "" or "visual."
-	width, layers, heads int
-	act                  string
-	eps                  float64
+	g                 *graph.Graph
+	w                 Weights
+	prefix            string // "" or "visual."
+	width, heads, mlp int
+	act               string
+	eps               float64
 }
 
 func (a TextArch) tower(g *graph.Graph, w Weights) tower {
-	return tower{g, w, "", a.Width, a.Layers, a.Heads, a.Activation, a.Eps}.withDefaults()
+	return tower{g, w, "", a.Width, a.Heads, units(a.MLP, a.Width), a.Activation, a.Eps}.withDefaults()
 }
 
 func (a VisionArch) tower(g *graph.Graph, w Weights) tower {
-	return tower{g, w, "visual.", a.Width, a.Layers, a.Heads, a.Activation, a.Eps}.withDefaults()
+	return tower{g, w, "visual.", a.Width, a.Heads, units(a.MLP, a.Width), a.Activation, a.Eps}.withDefaults()
+}
+
+// units is the number of units of a feed-forward layer.
+func units(mlp, width int) int {
+	if mlp == 0 {
+		return 4 * width
+	}
+	return mlp
 }
 
 func (t tower) withDefaults() tower {

@@ -8,6 +8,7 @@ package clip
 func (t Text) StepFLOPs(s *Suffixes, prompts []Prompt) float64 {
 	classes := float64(len(s.IDs))
 	w := float64(t.Width)
+	rest := t.rest()
 	var macs float64
 	for _, p := range prompts {
 		prefix := float64(1 + p.Ctx.Dim(0))
@@ -27,13 +28,13 @@ func (t Text) StepFLOPs(s *Suffixes, prompts []Prompt) float64 {
 					dynamic, queries = prefix, 0
 				}
 				attention := 2 * w * (classes*prefix + last)
-				macs += 2 * (2*w*w*dynamic + w*w*queries + 9*w*w*classes)
+				macs += 2 * (2*w*w*dynamic + w*w*queries + rest*classes)
 				macs += 3 * attention // forward once, backward to both factors
 			case first:
-				macs += 2 * (3*w*w*prefix + 9*w*w*all)
+				macs += 2 * (3*w*w*prefix + rest*all)
 				macs += 3 * 2 * w * scores
 			default:
-				macs += 2 * 12 * w * w * all
+				macs += 2 * (3*w*w + rest) * all
 				macs += 3 * 2 * w * scores
 			}
 		}
@@ -45,6 +46,12 @@ func (t Text) StepFLOPs(s *Suffixes, prompts []Prompt) float64 {
 // PlainStepFLOPs counts the same for the plain form on sequences of the full context.
 func (t Text) PlainStepFLOPs(classes int) float64 {
 	w, l, c := float64(t.Width), float64(t.Context), float64(classes)
-	perLayer := 2*12*w*w*l + 3*2*w*l*l
+	perLayer := 2*(3*w*w+t.rest())*l + 3*2*w*l*l
 	return 2 * c * (float64(t.Layers)*perLayer + 2*w*float64(t.Joint))
+}
+
+// rest is the multiply-adds for a row of a block's products with weights behind the attention: its output projection and
+// the feed-forward layers.
+func (t Text) rest() float64 {
+	return float64(t.Width*t.Width + 2*t.Width*units(t.MLP, t.Width))
 }

@@ -136,6 +136,12 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			v.Features(g, w, g.Input("pixels", graph.Float, graph.Static(2, 3, 32, 32)))
 			return g.Err()
 		},
+		"text tower: feed-forward layers of -1 units": func(g *graph.Graph) error {
+			bad := text
+			bad.MLP = -1
+			bad.Prompts(g, w, classes(t, 2, 64), []clip.Prompt{{Ctx: g.Input("ctx", graph.Float, graph.Static(4, 64))}})
+			return g.Err()
+		},
 		"pixels [2,3,30,30], must be [batch,3,32,32]": func(g *graph.Graph) error {
 			v := clip.Vision{VisionArch: clip.VisionArch{Width: 64, Layers: 1, Heads: 2, Patch: 16, Image: 32, Joint: 8}}
 			v.Features(g, w, g.Input("pixels", graph.Float, graph.Static(2, 3, 30, 30)))
@@ -163,6 +169,11 @@ func TestStepFLOPs(t *testing.T) {
 	last := 2*(2*16*5+16+9*16) + 3*(2*4*(2+3)) + 2*4*3 // keys and values of 5 rows; 1 query that sees all 5; projection
 	if got, want := (clip.Text{TextArch: arch}).StepFLOPs(s, p), float64(2*(first+last)); got != want {
 		t.Errorf("counted %v, by hand %v", got, want)
+	}
+	narrow := arch
+	narrow.MLP = 7 // not 16: two products of width 4 lose 9 units each, on the 5 rows of the first block and the read row of the last
+	if got, want := (clip.Text{TextArch: narrow}).StepFLOPs(s, p), float64(2*(first+last)-2*2*(2*4*9)*(5+1)); got != want {
+		t.Errorf("feed-forward of 7: counted %v, by hand %v", got, want)
 	}
 	if got, want := (clip.Text{TextArch: arch}).PlainStepFLOPs(1), 2*(2*(2*12*16*77.+3*2*4*77*77)+2*4*3); got != want {
 		t.Errorf("plain: counted %v, by hand %v", got, want)

@@ -8,7 +8,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// formula makes weights that tools/golden/clip.py repeats: number i of the tensor called name is
+// formula makes weights that tools/golden/towers.py repeats: number i of the tensor called name is
 // offset + scale·(2u-1) with u in [0,1) from 24 bits of a 32-bit integer hash of (FNV-1a of the name) + i.
 // Gains have offset 1; matrices have a scale that keeps activations near 1.
 func formula(name string, shape []int) *tensor.Tensor {

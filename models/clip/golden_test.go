@@ -13,16 +13,18 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// golden is what tools/golden/clip.py wrote: results of PyTorch in double precision for the weights that formula gives.
+// golden is what tools/golden/towers.py wrote: results of PyTorch in double precision for the weights that formula gives.
 type golden struct {
 	Text []struct {
 		Name, Activation string
+		MLP              int
 		Classes, Every   int
 		T, After         []int
 		Features, Grads  [][]float32
 	}
 	Vision []struct {
 		Name, Activation           string
+		MLP                        int
 		Patch, Image, Batch, Every int
 		Joint, Patches             []float32
 	}
@@ -82,10 +84,13 @@ func TestFullSizeEqualsPyTorch(t *testing.T) {
 }
 
 func checkText(t *testing.T, golden golden, arch clip.TextArch, weights func(map[string][]int) clip.Weights, dir string) {
-	w := weights(arch.Shapes())
+	w := map[int]clip.Weights{}
 	for _, c := range golden.Text {
 		t.Run("text "+c.Name, func(t *testing.T) {
-			arch.Activation = c.Activation
+			arch.Activation, arch.MLP = c.Activation, c.MLP
+			if w[c.MLP] == nil {
+				w[c.MLP] = weights(arch.Shapes())
+			}
 			text := clip.Text{TextArch: arch}
 			g, in, s := graph.New(), tensor.Map{}, classes(t, c.Classes, arch.Width)
 			var prompts []clip.Prompt
@@ -96,9 +101,9 @@ func checkText(t *testing.T, golden golden, arch clip.TextArch, weights func(map
 				p := clip.Prompt{Ctx: g.Input(name, graph.Float, graph.Static(n, arch.Width)), After: c.After[i]}
 				prompts, wrt = append(prompts, p), append(wrt, p.Ctx)
 				emb, read := sequence(t, g, s, p, arch.Width, arch.Context)
-				plain = append(plain, text.Plain(w, emb, read))
+				plain = append(plain, text.Plain(w[c.MLP], emb, read))
 			}
-			cheap := text.Prompts(g, w, s, prompts)
+			cheap := text.Prompts(g, w[c.MLP], s, prompts)
 			cot := g.Const(formula("cotangent", []int{c.Classes, arch.Joint}))
 			for form, features := range map[string][]graph.Node{"plain": plain, "cheap": cheap} {
 				loss := g.Scalar(0)
@@ -127,7 +132,7 @@ func checkText(t *testing.T, golden golden, arch clip.TextArch, weights func(map
 func checkVision(t *testing.T, golden golden, arch clip.VisionArch, weights func(map[string][]int) clip.Weights, dir string) {
 	for _, c := range golden.Vision {
 		t.Run("vision "+c.Name, func(t *testing.T) {
-			arch.Activation, arch.Patch, arch.Image = c.Activation, c.Patch, c.Image
+			arch.Activation, arch.MLP, arch.Patch, arch.Image = c.Activation, c.MLP, c.Patch, c.Image
 			g := graph.New()
 			pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(c.Image), graph.D(c.Image)})
 			joint, patches := clip.Vision{VisionArch: arch}.Features(g, weights(arch.Shapes()), pixels)

@@ -63,7 +63,7 @@ func (a TextArch) Shapes() map[string][]int {
 		"ln_final.weight":      {a.Width}, "ln_final.bias": {a.Width},
 		"text_projection": {a.Width, a.Joint},
 	}
-	blockShapes(s, "", a.Width, a.Layers)
+	blockShapes(s, "", a.Width, units(a.MLP, a.Width), a.Layers)
 	return s
 }
 
@@ -77,11 +77,11 @@ func (a VisionArch) Shapes() map[string][]int {
 		"visual.ln_post.weight": {a.Width}, "visual.ln_post.bias": {a.Width},
 		"visual.proj": {a.Width, a.Joint},
 	}
-	blockShapes(s, "visual.", a.Width, a.Layers)
+	blockShapes(s, "visual.", a.Width, units(a.MLP, a.Width), a.Layers)
 	return s
 }
 
-func blockShapes(s map[string][]int, prefix string, w, layers int) {
+func blockShapes(s map[string][]int, prefix string, w, mlp, layers int) {
 	for i := range layers {
 		p := fmt.Sprintf("%stransformer.resblocks.%d.", prefix, i)
 		for _, ln := range []string{"ln_1", "ln_2"} {
@@ -89,7 +89,7 @@ func blockShapes(s map[string][]int, prefix string, w, layers int) {
 		}
 		s[p+"attn.in_proj_weight"], s[p+"attn.in_proj_bias"] = []int{3 * w, w}, []int{3 * w}
 		s[p+"attn.out_proj.weight"], s[p+"attn.out_proj.bias"] = []int{w, w}, []int{w}
-		s[p+"mlp.c_fc.weight"], s[p+"mlp.c_fc.bias"] = []int{4 * w, w}, []int{4 * w}
-		s[p+"mlp.c_proj.weight"], s[p+"mlp.c_proj.bias"] = []int{w, 4 * w}, []int{w}
+		s[p+"mlp.c_fc.weight"], s[p+"mlp.c_fc.bias"] = []int{mlp, w}, []int{mlp}
+		s[p+"mlp.c_proj.weight"], s[p+"mlp.c_proj.bias"] = []int{w, mlp}, []int{w}
 	}
 }

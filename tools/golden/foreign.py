@@ -92,7 +92,6 @@ def open_clip(out):
 
 
 def openai(out):
-    sys.path.remove(os.path.dirname(os.path.abspath(__file__)))  # a clip.py lies there too
     from clip import tokenize
     from clip.model import CLIP, convert_weights
     sizes = (512, 224, 12, 768, 32, 77, 49408, 512, 8, 12) if FULL else (48, 64, 2, 128, 16, 77, 49408, 64, 1, 3)

@@ -169,4 +169,5 @@ def lossy(root):
     dump(OUT / "lossy.json", made)
 
 
-main()
+if __name__ == "__main__":
+    main()

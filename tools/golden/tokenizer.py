@@ -140,4 +140,5 @@ def main():
     print(f"{OUT.relative_to(ROOT)}: {len(cases)} texts, ftfy {ftfy.__version__}, regex {regex.__version__}")
 
 
-main()
+if __name__ == "__main__":
+    main()

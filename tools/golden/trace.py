@@ -193,4 +193,5 @@ def main(folder, checkpoints):
     sys.exit(any(not e < 1e-4 for e in worst.values()))
 
 
-main(sys.argv[1], sys.argv[2:])
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -6,7 +6,7 @@ for text; features read at one position, ln_final, projection; for images a patc
 ln_pre, blocks, ln_post, projection. Weights, prompts and pixels come from a seeded integer formula that the Go tests
 repeat (formula_test.go), so that files hold results only.
 
-    python3 tools/golden/clip.py [full]
+    python3 tools/golden/towers.py [full]
 """
 import json
 import math
@@ -60,7 +60,7 @@ def embed(ids, width):
 
 
 class Block(torch.nn.Module):
-    def __init__(self, name, width, heads, act):
+    def __init__(self, name, width, heads, mlp, act):
         super().__init__()
         self.heads, self.act = heads, act
         self.p = {}
@@ -68,8 +68,8 @@ class Block(torch.nn.Module):
             "ln_1.weight": [width], "ln_1.bias": [width], "ln_2.weight": [width], "ln_2.bias": [width],
             "attn.in_proj_weight": [3 * width, width], "attn.in_proj_bias": [3 * width],
             "attn.out_proj.weight": [width, width], "attn.out_proj.bias": [width],
-            "mlp.c_fc.weight": [4 * width, width], "mlp.c_fc.bias": [4 * width],
-            "mlp.c_proj.weight": [width, 4 * width], "mlp.c_proj.bias": [width],
+            "mlp.c_fc.weight": [mlp, width], "mlp.c_fc.bias": [mlp],
+            "mlp.c_proj.weight": [width, mlp], "mlp.c_proj.bias": [width],
         }.items():
             self.p[n] = formula(name + n, s)
 
@@ -89,8 +89,8 @@ class Block(torch.nn.Module):
         return x + F.linear(h, p["mlp.c_proj.weight"], p["mlp.c_proj.bias"])
 
 
-def text_tower(width, layers, heads, context, joint, act):
-    blocks = [Block(f"transformer.resblocks.{i}.", width, heads, act) for i in range(layers)]
+def text_tower(width, layers, heads, context, joint, act, mlp=0):
+    blocks = [Block(f"transformer.resblocks.{i}.", width, heads, mlp or 4 * width, act) for i in range(layers)]
     positions = formula("positional_embedding", [context, width])
     gain, bias = formula("ln_final.weight", [width]), formula("ln_final.bias", [width])
     projection = formula("text_projection", [width, joint])
@@ -105,9 +105,9 @@ def text_tower(width, layers, heads, context, joint, act):
     return run
 
 
-def vision_tower(width, layers, heads, patch, image, joint, act):
+def vision_tower(width, layers, heads, patch, image, joint, act, mlp=0):
     n = (image // patch) ** 2
-    blocks = [Block(f"visual.transformer.resblocks.{i}.", width, heads, act) for i in range(layers)]
+    blocks = [Block(f"visual.transformer.resblocks.{i}.", width, heads, mlp or 4 * width, act) for i in range(layers)]
     conv = formula("visual.conv1.weight", [width, 3, patch, patch])
     token, positions = formula("visual.class_embedding", [width]), formula("visual.positional_embedding", [n + 1, width])
     norm = {s: (formula(f"visual.{s}.weight", [width]), formula(f"visual.{s}.bias", [width])) for s in ("ln_pre", "ln_post")}
@@ -139,10 +139,10 @@ def sequences(ctx, ids, after, context, width):
     return torch.stack(rows), read
 
 
-def text_case(name, act, ts, afters, count, width=64, layers=3, heads=2, joint=48, every=1):
-    tower, ids = text_tower(width, layers, heads, 77, joint, act), classes(count)
+def text_case(name, act, ts, afters, count, width=64, layers=3, heads=2, joint=48, every=1, mlp=0):
+    tower, ids = text_tower(width, layers, heads, 77, joint, act, mlp), classes(count)
     cotangent = formula("cotangent", [count, joint])
-    case = {"name": name, "activation": act, "classes": count, "t": ts, "after": afters, "every": every, "features": [], "grads": []}
+    case = {"name": name, "activation": act, "mlp": mlp, "classes": count, "t": ts, "after": afters, "every": every, "features": [], "grads": []}
     for i, (t, after) in enumerate(zip(ts, afters)):
         ctx = formula(f"ctx{i}", [t, width]).requires_grad_()
         f = tower(*sequences(ctx, ids, after, 77, width))
@@ -152,9 +152,10 @@ def text_case(name, act, ts, afters, count, width=64, layers=3, heads=2, joint=4
     return case
 
 
-def vision_case(name, act, patch, image, batch, width=64, layers=3, heads=2, joint=48, every=1):
-    joint_f, patches = vision_tower(width, layers, heads, patch, image, joint, act)(formula("pixels", [batch, 3, image, image]))
-    return {"name": name, "activation": act, "patch": patch, "image": image, "batch": batch, "every": every,
+def vision_case(name, act, patch, image, batch, width=64, layers=3, heads=2, joint=48, every=1, mlp=0):
+    tower = vision_tower(width, layers, heads, patch, image, joint, act, mlp)
+    joint_f, patches = tower(formula("pixels", [batch, 3, image, image]))
+    return {"name": name, "activation": act, "mlp": mlp, "patch": patch, "image": image, "batch": batch, "every": every,
             "joint": numbers(joint_f, every), "patches": numbers(patches, every * every)}
 
 
@@ -182,8 +183,10 @@ def main():
             text_case("T=4", "quick_gelu", [4], [0], 6),
             text_case("T=16 gelu", "gelu", [16], [0], 9),
             text_case("two prompts, read behind EOT", "quick_gelu", [7, 3], [0, 4], 5),
+            text_case("feed-forward of 37", "quick_gelu", [4], [0], 6, mlp=37),
         ],
-        "vision": [vision_case("patch 16", "quick_gelu", 16, 48, 2), vision_case("patch 32 gelu", "gelu", 32, 64, 2)],
+        "vision": [vision_case("patch 16", "quick_gelu", 16, 48, 2), vision_case("patch 32 gelu", "gelu", 32, 64, 2),
+                   vision_case("feed-forward of 37", "quick_gelu", 16, 32, 2, mlp=37)],
         "sentences": sentence_case(),
     })
     if sys.argv[1:] == ["full"]:
@@ -194,4 +197,5 @@ def main():
         })
 
 
-main()
+if __name__ == "__main__":
+    main()
