@@ -79,7 +79,7 @@ func apportion(n int, shares []float64) []int {
 func (b *batches) batch(ctx context.Context, step, workers int) (tensor.Map, error) {
 	n, side := b.cfg.Train.Batch, b.cfg.Size
 	pixels := tensor.New(n, 3, side, side)
-	captions := make([]string, n)
+	captions, classes := make([]string, n), make([]string, n)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, workers))
 	at := 0
@@ -96,7 +96,7 @@ func (b *batches) batch(ctx context.Context, step, workers int) (tensor.Map, err
 					return fmt.Errorf("sources[%d]: %w", source, err)
 				}
 				copy(pixels.Data[i*len(p.pixels):], p.pixels)
-				captions[i] = p.caption
+				captions[i], classes[i] = p.caption, p.class
 				return nil
 			})
 		}
@@ -108,7 +108,7 @@ func (b *batches) batch(ctx context.Context, step, workers int) (tensor.Map, err
 	if err != nil {
 		return nil, err
 	}
-	m[inPixels], m[inTargets] = pixels, Targets(captions)
+	m[inPixels], m[inTargets] = pixels, Targets(captions, classes, b.cfg.Train.ByClass)
 	return m, nil
 }
 

@@ -15,6 +15,7 @@ type Config struct {
 	Name  string `config:"name" help:"of the backbone"`
 	Seed  uint64 `config:"seed" help:"of weights and batches; two backbones of one seed start from the same text tower"`
 	Out   string `config:"out" help:"folder for the checkpoint; created"`
+	Start string `config:"start" help:"folder of a finished backbone whose text tower is taken over; empty: from scratch"`
 	Joint int    `config:"joint" help:"size of the space that images and texts share"`
 	Text  Tower  `config:"text" help:"text tower"`
 	Image Tower  `config:"image" help:"image tower"`
@@ -59,6 +60,7 @@ type Training struct {
 	Beta2    float64 `config:"beta2"`
 	Warmup   int     `config:"warmup" help:"steps"`
 	ClipNorm float64 `config:"clip_norm"`
+	ByClass  float64 `config:"by_class" help:"0 to 1: how far images of one class count as the same, whatever their captions"`
 }
 
 // Defaults is the configuration that a file changes.
@@ -110,6 +112,9 @@ func (c Config) Validate() error {
 	if t.Steps < 1 || t.Batch < 2 || t.Warmup < 0 || t.Warmup >= t.Steps || !(t.Beta2 > 0) {
 		return fmt.Errorf("train: steps %d, batch %d, warmup %d, beta2 %g: need 1 step, 2 images, a warm-up shorter than the training and a beta2 in (0,1)",
 			t.Steps, t.Batch, t.Warmup, t.Beta2)
+	}
+	if !(t.ByClass >= 0 && t.ByClass <= 1) {
+		return fmt.Errorf("train.by_class: %g must lie in 0 to 1", t.ByClass)
 	}
 	if c.Checkpoint < 0 || c.Threads < 0 {
 		return fmt.Errorf("checkpoint_every %d, threads %d: neither may be negative", c.Checkpoint, c.Threads)

@@ -8,6 +8,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/models/clip"
 	"promptfed/models/preprocess"
+	"promptfed/models/tokenizer"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
@@ -27,21 +28,37 @@ const zeroShot = "a photo of {a}."
 // evalBatch is how many images go through the tower at once.
 const evalBatch = 100
 
-// evaluate measures zero-shot accuracy on the test split of every set that the sources name, once each.
-func (t *trainer) evaluate(ctx context.Context) ([]Accuracy, error) {
-	image, err := t.tower(true)
-	if err != nil {
+// evaluator measures a backbone.
+type evaluator struct {
+	cfg         Config
+	weights     tensor.Map
+	tok         *tokenizer.Tokenizer
+	image, text *ort.Session
+}
+
+func newEvaluator(cfg Config, weights tensor.Map, tok *tokenizer.Tokenizer) (*evaluator, error) {
+	e := &evaluator{cfg: cfg, weights: weights, tok: tok}
+	var err error
+	if e.image, err = e.tower(true); err != nil {
 		return nil, err
 	}
-	defer image.Close()
-	text, err := t.tower(false)
-	if err != nil {
+	if e.text, err = e.tower(false); err != nil {
+		e.image.Close()
 		return nil, err
 	}
-	defer text.Close()
+	return e, nil
+}
+
+func (e *evaluator) close() {
+	e.image.Close()
+	e.text.Close()
+}
+
+// sources measures zero-shot accuracy on the test split of every set that the sources name, once each.
+func (e *evaluator) sources(ctx context.Context) ([]Accuracy, error) {
 	var out []Accuracy
 	seen := map[string]bool{}
-	for i, s := range t.cfg.Sources {
+	for i, s := range e.cfg.Sources {
 		key := s.Data.Set + s.Data.Root
 		if s.drawn() { // all sources of drawn images are parts of one set
 			key = "drawn"
@@ -56,7 +73,7 @@ func (t *trainer) evaluate(ctx context.Context) ([]Accuracy, error) {
 		if err != nil {
 			return nil, fmt.Errorf("sources[%d]: %w", i, err)
 		}
-		acc, err := t.accuracy(ctx, image, text, set)
+		acc, err := e.set(ctx, set)
 		if err != nil {
 			return nil, err
 		}
@@ -66,28 +83,28 @@ func (t *trainer) evaluate(ctx context.Context) ([]Accuracy, error) {
 }
 
 // tower compiles the forward pass of one tower with the weights as inputs.
-func (t *trainer) tower(image bool) (*ort.Session, error) {
+func (e *evaluator) tower(image bool) (*ort.Session, error) {
 	g := graph.New()
 	var out graph.Node
 	if image {
-		size := t.cfg.Size
+		size := e.cfg.Size
 		pixels := g.Input(inPixels, graph.Float, graph.Static(evalBatch, 3, size, size))
-		out = imageFeatures(g, t.cfg.image(), clip.Inputs(t.inputs(true)), pixels)
+		out = imageFeatures(g, e.cfg.image(), clip.Inputs(e.inputs(true)), pixels)
 	} else {
-		tokens := g.Input(inTokens, graph.Int64, graph.Static(1, t.cfg.Caption))
-		out = textFeatures(g, t.cfg.text(), clip.Inputs(t.inputs(false)), tokens, g.Input(inEnd, graph.Int64, graph.Static(1)))
+		tokens := g.Input(inTokens, graph.Int64, graph.Static(1, e.cfg.Caption))
+		out = textFeatures(g, e.cfg.text(), clip.Inputs(e.inputs(false)), tokens, g.Input(inEnd, graph.Int64, graph.Static(1)))
 	}
 	model, err := graph.Bytes(graph.Output{Name: "features", Node: out})
 	if err != nil {
 		return nil, err
 	}
-	return ort.NewSession(model, ort.Options{IntraThreads: t.cfg.Threads})
+	return ort.NewSession(model, ort.Options{IntraThreads: e.cfg.Threads})
 }
 
 // inputs are the weights of one tower.
-func (t *trainer) inputs(image bool) tensor.Map {
+func (e *evaluator) inputs(image bool) tensor.Map {
 	out := tensor.Map{}
-	for name, w := range t.weights {
+	for name, w := range e.weights {
 		if strings.HasPrefix(name, "visual.") == image && name != logScale {
 			out[name] = w
 		}
@@ -95,8 +112,9 @@ func (t *trainer) inputs(image bool) tensor.Map {
 	return out
 }
 
-func (t *trainer) accuracy(ctx context.Context, image, text *ort.Session, set *data.Set) ([]Accuracy, error) {
-	prompts, err := t.prompts(ctx, text, set.Classes)
+// set measures the test split of a set, domain by domain.
+func (e *evaluator) set(ctx context.Context, set *data.Set) ([]Accuracy, error) {
+	prompts, err := e.prompts(ctx, set.Classes)
 	if err != nil {
 		return nil, err
 	}
@@ -105,27 +123,27 @@ func (t *trainer) accuracy(ctx context.Context, image, text *ort.Session, set *d
 		domains = []string{""}
 	}
 	right, total := make([]int, len(domains)), make([]int, len(domains))
-	prep := preprocess.CLIP(t.cfg.Size)
+	prep := preprocess.CLIP(e.cfg.Size)
 	for at := 0; at < len(set.Test); at += evalBatch {
 		part := set.Test[at:min(at+evalBatch, len(set.Test))]
-		in := t.inputs(true)
-		pixels := tensor.New(evalBatch, 3, t.cfg.Size, t.cfg.Size)
-		for i, e := range part {
-			img, err := e.Image(preprocess.Decode)
+		in := e.inputs(true)
+		pixels := tensor.New(evalBatch, 3, e.cfg.Size, e.cfg.Size)
+		for i, x := range part {
+			img, err := x.Image(preprocess.Decode)
 			if err != nil {
 				return nil, err
 			}
 			copy(pixels.Data[i*len(pixels.Data)/evalBatch:], prep.Pixels(img))
 		}
 		in[inPixels] = pixels
-		f, err := image.Run(ctx, in)
+		f, err := e.image.Run(ctx, in)
 		if err != nil {
 			return nil, err
 		}
-		for i, e := range part {
-			total[e.Domain]++
-			if nearest(f["features"].Row(i).Data, prompts) == e.Label {
-				right[e.Domain]++
+		for i, x := range part {
+			total[x.Domain]++
+			if nearest(f["features"].Row(i).Data, prompts) == x.Label {
+				right[x.Domain]++
 			}
 		}
 	}
@@ -139,16 +157,16 @@ func (t *trainer) accuracy(ctx context.Context, image, text *ort.Session, set *d
 }
 
 // prompts are the unit text features of the classes.
-func (t *trainer) prompts(ctx context.Context, text *ort.Session, classes []string) ([][]float32, error) {
+func (e *evaluator) prompts(ctx context.Context, classes []string) ([][]float32, error) {
 	var out [][]float32
 	for _, c := range classes {
-		in := t.inputs(false)
-		ids, end, err := sequences(t.data.tok, []string{word(zeroShot, c)}, t.cfg.Caption)
+		in := e.inputs(false)
+		ids, end, err := sequences(e.tok, []string{word(zeroShot, c)}, e.cfg.Caption)
 		if err != nil {
 			return nil, err
 		}
 		in[inTokens], in[inEnd] = ids, end
-		f, err := text.Run(ctx, in)
+		f, err := e.text.Run(ctx, in)
 		if err != nil {
 			return nil, err
 		}

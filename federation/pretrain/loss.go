@@ -29,8 +29,7 @@ const (
 //
 //	L = -1/(2B) Σ_ij Y_ij [log softmax_j(s f tᵀ) + log softmax_j(s t fᵀ)]
 //
-// where Y are the targets: pairs with the same caption share the mass of a row, so that no image is pushed away from a
-// text that describes it.
+// where Y are the targets, so that no image is pushed away from a text that describes it.
 func stepGraph(text clip.TextArch, image clip.VisionArch, weights tensor.Map, batch, length int) ([]byte, error) {
 	g := graph.New()
 	in := clip.Inputs(weights)
@@ -73,19 +72,29 @@ func textFeatures(g *graph.Graph, arch clip.TextArch, w clip.Inputs, tokens, end
 	return clip.Text{TextArch: arch}.Plain(w, emb, end).Unit()
 }
 
-// Targets gives each row of a batch an equal share of every pair with the same caption: Y_ij = 1/n_i where captions i and j
-// are the same, n_i being how many are. Rows and columns sum to 1.
-func Targets(captions []string) *tensor.Tensor {
+// Targets gives each row of a batch its positives: pairs with the same caption share a part 1-byClass of the row's mass
+// equally, pairs of the same class share the rest,
+//
+//	Y_ij = (1-byClass) [captions equal] / n_i + byClass [classes equal] / m_i,
+//
+// n_i and m_i being how many there are. Rows and columns sum to 1. With byClass 0 texts must tell images of one class
+// apart by all that captions say of them; with 1 only the class counts, and texts stop listening to the other words.
+func Targets(captions, classes []string, byClass float64) *tensor.Tensor {
 	n := len(captions)
-	count := map[string]int{}
-	for _, c := range captions {
-		count[c]++
-	}
 	y := tensor.New(n, n)
-	for i, a := range captions {
-		for j, b := range captions {
-			if a == b {
-				y.Data[i*n+j] = 1 / float32(count[a])
+	for _, part := range []struct {
+		keys  []string
+		share float64
+	}{{captions, 1 - byClass}, {classes, byClass}} {
+		count := map[string]int{}
+		for _, k := range part.keys {
+			count[k]++
+		}
+		for i, a := range part.keys {
+			for j, b := range part.keys {
+				if a == b {
+					y.Data[i*n+j] += float32(part.share / float64(count[a]))
+				}
 			}
 		}
 	}

@@ -44,7 +44,7 @@ func TestStepEqualsPyTorch(t *testing.T) {
 	in[inPixels] = formula("pixels", 0, 1, 5, 3, 8, 8)
 	in[inTokens] = tensor.OfInts([]int64{9, 1, 2, 10, 0, 0, 9, 3, 10, 0, 0, 0, 9, 1, 2, 10, 0, 0, 9, 4, 5, 6, 7, 10, 9, 3, 10, 0, 0, 0}, 5, 6)
 	in[inEnd] = tensor.OfInts([]int64{3, 2, 3, 5, 2}, 5)
-	in[inTargets] = Targets([]string{"a", "b", "a", "c", "b"})
+	in[inTargets] = Targets([]string{"a", "b", "a", "c", "b"}, make([]string, 5), 0)
 
 	model, err := stepGraph(text, image, weights, 5, 6)
 	if err != nil {
@@ -89,12 +89,21 @@ func TestStepEqualsPyTorch(t *testing.T) {
 	}
 }
 
-// Shares worked out by hand: "a" occurs twice, so its two pairs have half of a row each.
+// Shares worked out by hand: caption "a" occurs twice, so its pairs have half of a row each; all are of one class, so every
+// pair has a third.
 func TestTargets(t *testing.T) {
-	want := []float32{0.5, 0, 0.5, 0, 1, 0, 0.5, 0, 0.5}
-	for i, v := range Targets([]string{"a", "b", "a"}).Data {
-		if v != want[i] {
-			t.Errorf("target %d is %g, want %g", i, v, want[i])
+	captions, classes := []string{"a", "b", "a"}, []string{"x", "x", "x"}
+	for _, c := range []struct {
+		byClass float64
+		want    []float32
+	}{
+		{0, []float32{0.5, 0, 0.5, 0, 1, 0, 0.5, 0, 0.5}},
+		{0.75, []float32{0.375, 0.25, 0.375, 0.25, 0.5, 0.25, 0.375, 0.25, 0.375}},
+	} {
+		for i, v := range Targets(captions, classes, c.byClass).Data {
+			if v != c.want[i] {
+				t.Errorf("by class %g: target %d is %g, want %g", c.byClass, i, v, c.want[i])
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package pretrain
 
 import (
 	"fmt"
+	"image"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ const keepOf = 8
 type pair struct {
 	pixels  []float32 // [3,S,S]
 	caption string
+	class   string
 }
 
 // sampler draws pairs from one source, with captions that fit; the same state of rng gives the same pair. It is safe for
@@ -51,7 +53,8 @@ type drawer struct {
 
 func (d drawer) sample(rng *rand.Rand, fits func(string) bool) (pair, error) {
 	classes, domains := d.classes(), d.domains()
-	level := d.Difficulty[0] + (d.Difficulty[1]-d.Difficulty[0])*rng.Float64()
+	u := rng.Float64()
+	level := d.Difficulty[0] + float64((d.Difficulty[1]-d.Difficulty[0])*u*u)
 	s, err := drawn.New(classes[rng.IntN(len(classes))], domains[rng.IntN(len(domains))], rng.Uint64(), drawn.Level(level))
 	if err != nil {
 		return pair{}, err
@@ -60,7 +63,19 @@ func (d drawer) sample(rng *rand.Rand, fits func(string) bool) (pair, error) {
 	if err != nil {
 		return pair{}, err
 	}
-	return captioned(d.prep.Pixels(img), func() string { return s.Caption(rng) }, fits)
+	return captioned(normalised(d.prep, img), s.Class, func() string { return s.Caption(rng) }, fits)
+}
+
+// normalised is what prep.Pixels gives for an image of its own size, where there is nothing to resample.
+func normalised(prep preprocess.Preprocess, img *image.RGBA) []float32 {
+	n := prep.Size * prep.Size
+	out := make([]float32, 3*n)
+	for i := range n {
+		for c := range 3 {
+			out[c*n+i] = (float32(img.Pix[4*i+c])/255 - prep.Mean[c]) / prep.Std[c]
+		}
+	}
+	return out
 }
 
 // lister takes images of a labelled set and words captions after templates.
@@ -124,15 +139,16 @@ func (l *lister) sample(rng *rand.Rand, fits func(string) bool) (pair, error) {
 	if err != nil {
 		return pair{}, err
 	}
-	return captioned(pixels, func() string { return word(templates[rng.IntN(len(templates))], l.set.Classes[e.Label]) }, fits)
+	class := l.set.Classes[e.Label]
+	return captioned(pixels, class, func() string { return word(templates[rng.IntN(len(templates))], class) }, fits)
 }
 
 // captioned words captions until one fits.
-func captioned(pixels []float32, word func() string, fits func(string) bool) (pair, error) {
+func captioned(pixels []float32, class string, word func() string, fits func(string) bool) (pair, error) {
 	text := ""
 	for range 50 {
 		if text = word(); fits(text) {
-			return pair{pixels, text}, nil
+			return pair{pixels, text, class}, nil
 		}
 	}
 	return pair{}, fmt.Errorf("caption %q and others for the same image are longer than caption_tokens: raise it", text)

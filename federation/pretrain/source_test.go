@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"promptfed/federation/data"
+	"promptfed/models/drawn"
 	"promptfed/models/preprocess"
 )
 
@@ -178,5 +179,21 @@ func TestBatch(t *testing.T) {
 		if row[0] != int64(tok.SOS()) || row[end] != int64(tok.EOT()) {
 			t.Errorf("caption %d: tokens %v do not end at %d", i, row, end)
 		}
+	}
+}
+
+// The short way to a drawn image's pixels gives those of the preprocessing.
+func TestNormalised(t *testing.T) {
+	s, err := drawn.New("cat", "photo", 1, drawn.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := s.Image(20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prep := preprocess.CLIP(20)
+	if !slices.Equal(normalised(prep, img), prep.Pixels(img)) {
+		t.Error("pixels differ")
 	}
 }

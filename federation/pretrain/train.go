@@ -62,7 +62,12 @@ func Run(ctx context.Context, cfg Config, progress func(Progress)) (Result, erro
 	if err := Export(cfg, t.weights); err != nil {
 		return Result{}, fmt.Errorf("pretrain: %w", err)
 	}
-	acc, err := t.evaluate(ctx)
+	e, err := newEvaluator(cfg, t.weights, t.data.tok)
+	if err != nil {
+		return Result{}, fmt.Errorf("pretrain: evaluation: %w", err)
+	}
+	defer e.close()
+	acc, err := e.sources(ctx)
 	if err != nil {
 		return Result{}, fmt.Errorf("pretrain: evaluation: %w", err)
 	}
@@ -82,6 +87,9 @@ func newTrainer(cfg Config) (*trainer, error) {
 		return nil, err
 	}
 	t := &trainer{cfg: cfg, weights: fresh(cfg.text(), cfg.image(), tok.VocabSize(), cfg.Seed)}
+	if err := start(cfg.Start, t.weights); err != nil {
+		return nil, err
+	}
 	if t.rate, err = cfg.Train.rate(); err != nil {
 		return nil, err
 	}

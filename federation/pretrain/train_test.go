@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,6 +86,36 @@ func TestExport(t *testing.T) {
 	if a.Kind != checkpoint.ViT || a.ImageSize != 16 || a.Patch != 8 || a.EmbedDim != 8 || a.Context != 77 ||
 		a.Vision.Heads != 1 || a.Text.Heads != 1 || a.Text.Activation != checkpoint.QuickGELU || a.Vocab != 1514 {
 		t.Errorf("read back as %+v", a)
+	}
+}
+
+// A backbone that starts from another has its text tower, and an image tower and projections of its own.
+func TestStart(t *testing.T) {
+	first := small(t, t.TempDir())
+	tok, err := first.vocabulary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	trained := fresh(first.text(), first.image(), tok.VocabSize(), 5)
+	if err := Export(first, trained); err != nil {
+		t.Fatal(err)
+	}
+	second := small(t, t.TempDir())
+	second.Start, second.Joint = first.Out, 4
+	got, err := newTrainer(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.session.Close()
+	for _, name := range []string{tokenTable, "transformer.resblocks.0.attn.in_proj_weight", "visual.conv1.weight"} {
+		same := slices.Equal(got.weights[name].Data, trained[name].Data)
+		if same == strings.HasPrefix(name, "visual.") {
+			t.Errorf("%s: taken over is %v", name, same)
+		}
+	}
+	second.Text.Layers = 2
+	if _, err := newTrainer(second); err == nil || !strings.Contains(err.Error(), "same text tower") {
+		t.Errorf("another text tower gives %v", err)
 	}
 }
 
