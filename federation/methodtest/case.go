@@ -5,13 +5,16 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	"promptfed/federation/wire"
 	"promptfed/runtime/optim"
+	"promptfed/runtime/safetensors"
 )
 
 // Case is one method, or one stack of wrappers over a method, with options.
@@ -70,13 +73,30 @@ func run(t *testing.T, e *engine.Experiment, set engine.Settings) *engine.Result
 	return r
 }
 
-// outcome is what two runs of one experiment must agree on to the last bit: the prompts' file and the records without
-// their times.
+// outcome is what two runs of one experiment must agree on to the last bit: the bytes of all prompts, and the records without their times.
 type outcome struct{ prompts, rounds string }
 
-func outcomeOf(t *testing.T, dir string) outcome {
+func outcomeOf(t *testing.T, r *engine.Result) outcome {
 	t.Helper()
-	p, err := os.ReadFile(filepath.Join(dir, engine.PromptsFile))
+	p, err := wire.Encode(r.Prompts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := slices.Clone(r.Records)
+	for i := range records {
+		records[i].Seconds = 0
+	}
+	b, err := json.MarshalIndent(records, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return outcome{string(p), string(b)}
+}
+
+// outcomeIn is the outcome that a run left in its folder.
+func outcomeIn(t *testing.T, dir string) outcome {
+	t.Helper()
+	prompts, _, err := safetensors.ReadFile(filepath.Join(dir, engine.PromptsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,17 +104,15 @@ func outcomeOf(t *testing.T, dir string) outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var lines []string
+	var records []engine.Record
 	for line := range strings.Lines(string(b)) {
-		var m map[string]any
-		if err := json.Unmarshal([]byte(line), &m); err != nil {
+		var r engine.Record
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
-		delete(m, "seconds")
-		again, _ := json.Marshal(m)
-		lines = append(lines, string(again))
+		records = append(records, r)
 	}
-	return outcome{string(p), strings.Join(lines, "\n")}
+	return outcomeOf(t, &engine.Result{Prompts: prompts, Records: records})
 }
 
 func (o outcome) same(t *testing.T, other outcome, what string) {
@@ -120,16 +138,8 @@ func Run(t *testing.T, c Case) {
 
 // workers: 8 workers give the bytes of one.
 func (c Case) workers(t *testing.T) {
-	var first outcome
-	for i, n := range []int{1, 8} {
-		dir := t.TempDir()
-		run(t, c.experiment(t), engine.Settings{Dir: dir, Workers: n})
-		if i == 0 {
-			first = outcomeOf(t, dir)
-		} else {
-			first.same(t, outcomeOf(t, dir), "1 and 8 workers")
-		}
-	}
+	one := outcomeOf(t, run(t, c.experiment(t), engine.Settings{Workers: 1}))
+	one.same(t, outcomeOf(t, run(t, c.experiment(t), engine.Settings{Workers: 8})), "1 and 8 workers")
 }
 
 // zero: a wrapper of no strength leaves its carrier as it is.
@@ -140,8 +150,6 @@ func (c Case) zero(t *testing.T) {
 	bare, idle := c, c
 	bare.With, bare.Options = c.With[:len(c.With)-1], nil
 	idle.Options = c.Zero
-	a, b := t.TempDir(), t.TempDir()
-	run(t, bare.experiment(t), engine.Settings{Dir: a})
-	run(t, idle.experiment(t), engine.Settings{Dir: b})
-	outcomeOf(t, a).same(t, outcomeOf(t, b), "carrier and wrapper of no strength")
+	carrier := outcomeOf(t, run(t, bare.experiment(t), engine.Settings{}))
+	carrier.same(t, outcomeOf(t, run(t, idle.experiment(t), engine.Settings{})), "carrier and wrapper of no strength")
 }

@@ -16,17 +16,16 @@ import (
 
 // messages: encoded messages change nothing, and hold no private or kept tensor, by name or by content.
 func (c Case) messages(t *testing.T) {
-	a, b := t.TempDir(), t.TempDir()
-	run(t, c.experiment(t), engine.Settings{Dir: a})
+	plain := outcomeOf(t, run(t, c.experiment(t), engine.Settings{}))
 	var mu sync.Mutex
 	var sent [][]byte
 	rec := engine.NewRecorder()
-	run(t, c.experiment(t), engine.Settings{Dir: b, Encode: true, Tracer: rec, OnUpload: func(_, _ int, m []byte) {
+	encoded := outcomeOf(t, run(t, c.experiment(t), engine.Settings{Encode: true, Tracer: rec, OnUpload: func(_, _ int, m []byte) {
 		mu.Lock()
 		defer mu.Unlock()
 		sent = append(sent, slices.Clone(m))
-	}})
-	outcomeOf(t, a).same(t, outcomeOf(t, b), "values and encoded messages")
+	}}))
+	plain.same(t, encoded, "values and encoded messages")
 	if len(sent) == 0 {
 		t.Fatal("no message was seen")
 	}
