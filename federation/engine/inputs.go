@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// inputs is where the inputs of a program come from.
+type inputs struct {
+	l          *method.Local
+	s          State
+	now, batch tensor.Map
+}
+
+// find gives one input by its name in the graph; nil when nothing provides it.
+func (f inputs) find(in string) *tensor.Tensor {
+	kind, name, _ := strings.Cut(in, "/")
+	switch kind {
+	case method.ParamInput:
+		return f.now[name]
+	case method.ReceivedInput:
+		if t := f.l.Received[name]; t != nil {
+			return t
+		}
+		return f.s.Private[name]
+	case method.BeforeInput:
+		if t := f.s.Own[name]; t != nil {
+			return t
+		}
+		return f.find(method.ReceivedInput + "/" + name)
+	case method.DownInput:
+		return f.l.Down[name]
+	case method.KeptInput:
+		return f.l.Kept[name]
+	case method.ScalarInput:
+		if v, ok := f.l.Scalars[name]; ok {
+			return tensor.Of([]float32{float32(v)}, 1)
+		}
+		return nil
+	}
+	return f.batch[in]
+}
+
+// feed collects all inputs of a program; those of host functions are computed.
+func (f inputs) feed(p *program, host hosts, epoch int) (tensor.Map, error) {
+	feed := tensor.Map{}
+	for _, in := range p.inputs {
+		if strings.HasPrefix(in, method.HostInput+"/") {
+			continue
+		}
+		if feed[in] = f.find(in); feed[in] == nil {
+			return nil, fmt.Errorf("the method needs %s, which nothing provides", in)
+		}
+	}
+	return feed, host.compute(p, f, feed, epoch)
+}
