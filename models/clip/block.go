@@ -34,7 +34,7 @@ func (b block) weights(name string, out, in int) (w, bias graph.Node) {
 
 func (b block) linear(x graph.Node, name string, out, in int) graph.Node {
 	w, bias := b.weights(name, out, in)
-	return x.Linear(w, bias)
+	return nn.Linear(x, w, bias, 1, 1)
 }
 
 // projected are queries, keys and values of rows, or some of the three: one node [N, count·width] or several [N,width].
@@ -52,7 +52,7 @@ func (b block) project(x graph.Node, from, to int) projected {
 		if p.count < 3 {
 			w, bias = w.Slice(0, from*b.width, to*b.width), bias.Slice(0, from*b.width, to*b.width)
 		}
-		p.nodes = []graph.Node{x.Linear(w, bias)}
+		p.nodes = []graph.Node{nn.Linear(x, w, bias, 1, 1)}
 		return p
 	}
 	for _, name := range []string{".attn.q_proj", ".attn.k_proj", ".attn.v_proj"}[from:to] {

@@ -15,16 +15,22 @@ func LayerNorm(x, gain, bias graph.Node, eps float64) graph.Node {
 	return x.Graph().ApplyN(graph.Standard, "LayerNormalization", at, 3, x, gain, bias)[0]
 }
 
-// Linear is scale·x wᵀ + shift·b for x [N,in], w [out,in] and an optional b [out]. The factors cost nothing.
+// Linear is scale·x wᵀ + shift·b for x [N,in], w [out,in] and an optional b [out]. The scale costs nothing. The bias is
+// added in a pass of its own, which runs on all threads: ONNX Runtime's Gemm spreads it over the result on one thread
+// before the product starts.
 func Linear(x, w, b graph.Node, scale, shift float64) graph.Node {
 	at := graph.Attrs{"transB": 1}
 	if scale != 1 {
 		at["alpha"] = float32(scale)
 	}
-	if shift != 1 && b.OK() {
-		at["beta"] = float32(shift)
+	y := x.Graph().Apply(graph.Microsoft, "FusedMatMul", at, x, w)
+	switch {
+	case !b.OK():
+		return y
+	case shift != 1:
+		b = b.Scale(shift)
 	}
-	return x.Graph().Apply(graph.Standard, "Gemm", at, x, w, b)
+	return y.Add(b)
 }
 
 // Activations that MLP knows.
@@ -42,7 +48,8 @@ func MLP(x, fc, fcBias, proj, projBias graph.Node, act string) graph.Node {
 	switch act {
 	case QuickGELU:
 		a := Linear(x, fc, fcBias, quick, quick)
-		return Linear(a.Mul(a.Sigmoid()), proj, projBias, 1/quick, 1)
+		y := a.Graph().Apply(graph.Microsoft, "QuickGelu", graph.Attrs{"alpha": float32(1)}, a) // a σ(a)
+		return Linear(y, proj, projBias, 1/quick, 1)
 	case GELU:
 		a := Linear(x, fc, fcBias, math.Sqrt2/2, math.Sqrt2/2)
 		return Linear(a.Add(a.Mul(a.Erf())), proj, projBias, math.Sqrt2/2, 1)
