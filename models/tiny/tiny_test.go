@@ -1,0 +1,85 @@
+package tiny
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/models/checkpoint"
+	"promptfed/models/tokenizer"
+)
+
+// The two backbones are to each other as the issue of this project asks: patches apart by a factor of two, one prompt width,
+// one vocabulary, joint spaces of different size; nothing about them is left to guess.
+func TestBackbones(t *testing.T) {
+	if want := []string{"tiny-vit-b16", "tiny-vit-b32"}; !slices.Equal(Names(), want) {
+		t.Fatalf("names are %v, want %v", Names(), want)
+	}
+	var arch []checkpoint.Arch
+	for _, name := range Names() {
+		files, err := FS(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, files); err != nil {
+			t.Fatal(err)
+		}
+		c, err := checkpoint.Open(dir, checkpoint.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		a, err := checkpoint.Detect(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(a.Warnings) > 0 {
+			t.Errorf("%s: the reader had to guess: %v", name, a.Warnings)
+		}
+		if a.Kind != checkpoint.ViT || a.ImageSize != 64 || a.Context != 77 || a.Text.Activation != checkpoint.QuickGELU {
+			t.Errorf("%s is %+v", name, a)
+		}
+		arch = append(arch, a)
+
+		tok, err := tokenizer.Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tok.VocabSize() != a.Vocab {
+			t.Errorf("%s: %d tokens and %d embeddings", name, tok.VocabSize(), a.Vocab)
+		}
+		size := int64(0)
+		err = fs.WalkDir(files, ".", func(_ string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				info, e := d.Info()
+				size, err = size+info.Size(), e
+			}
+			return err
+		})
+		if err != nil || size > 6<<20 {
+			t.Errorf("%s: %d bytes, %v", name, size, err)
+		}
+	}
+	if arch[1].Patch != 2*arch[0].Patch || arch[0].Text.Width != arch[1].Text.Width || arch[0].EmbedDim == arch[1].EmbedDim {
+		t.Errorf("patches %d and %d, prompt widths %d and %d, joint dimensions %d and %d", arch[0].Patch, arch[1].Patch,
+			arch[0].Text.Width, arch[1].Text.Width, arch[0].EmbedDim, arch[1].EmbedDim)
+	}
+	if _, err := FS("tiny-vit-l14"); err == nil || !strings.Contains(err.Error(), "tiny-vit-b16, tiny-vit-b32") {
+		t.Errorf("an unknown name gives %v", err)
+	}
+}
+
+func TestMerges(t *testing.T) {
+	tok, err := tokenizer.FromMerges(bytes.NewReader(Merges()), 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 256 bytes, 256 bytes that end a word, 1,000 merges, start and end of text.
+	if tok.VocabSize() != 1514 {
+		t.Errorf("%d tokens, want 1514", tok.VocabSize())
+	}
+}
