@@ -60,11 +60,14 @@ fuzz: library ## every fuzz target for FUZZTIME (30s) each
 		count=$$((count + 1)); \
 	done; [ $$count -gt 0 ] && echo "make fuzz: $$count targets passed"; }
 
-golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, python3-pil; pip's ftfy and regex
+golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, python3-pil; pip's ftfy, regex, transformers
 	@for script in tools/golden/*.py; do \
 		case $$script in \
-		*/bundle.py | */tokenizer.py) argument=$(VOCAB) ;; \
+		*/trace.py | */foreign.py) continue ;; \
+		*/bundle.py | */tokenizer.py | */huggingface.py) argument=$(VOCAB) ;; \
 		*/preprocess.py) argument=$(IMAGES) ;; \
+		*/grad.py | */onnx_export.py) argument=runtime/grad/testdata ;; \
+		*/towers.py) argument=full ;; \
 		*) argument= ;; \
 		esac; \
 		echo "$(PYTHON) $$script $$argument"; \
