@@ -74,6 +74,14 @@ func TestConvertRefuses(t *testing.T) {
 	if err := os.WriteFile(short, []byte("#version\ni n\nt h\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	lines, err := os.ReadFile("testdata/merges.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	larger := filepath.Join(t.TempDir(), "larger.txt")
+	if err := os.WriteFile(larger, append(lines, "q q\n"...), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		what, src string
 		o         bundle.Options
@@ -85,6 +93,7 @@ func TestConvertRefuses(t *testing.T) {
 		{"truncated safetensors", cutSafe, bundle.Options{}, []string{cutSafe, "truncated"}},
 		{"not a CLIP", other, bundle.Options{}, []string{other, "not a CLIP", "fc.weight"}},
 		{"short vocabulary", "testdata/openai.pt", bundle.Options{Vocab: short}, []string{short, "516", "530"}},
+		{"larger vocabulary", "testdata/huggingface", bundle.Options{Vocab: larger}, []string{larger, "531", "530", "--vocab"}},
 		{"missing vocabulary", "testdata/openai.pt", bundle.Options{Vocab: "testdata/nothing"}, []string{"testdata/nothing"}},
 		{"bad name", "testdata/huggingface", bundle.Options{Name: "a/b"}, []string{"a/b"}},
 	} {
@@ -272,4 +281,60 @@ func TestVerifyAndDigest(t *testing.T) {
 		t.Fatal(err)
 	}
 	oneLine(t, "a changed bit", b.Verify(), "weights.safetensors", "SHA-256")
+}
+
+// rewrite changes a JSON file of a copied checkpoint.
+func rewrite(t *testing.T, path string, change func(map[string]any)) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	m := map[string]any{}
+	if err == nil {
+		err = json.Unmarshal(data, &m)
+	}
+	if err == nil {
+		change(m)
+		data, err = json.Marshal(m)
+	}
+	if err == nil {
+		err = os.WriteFile(path, data, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Where transformers may read a text's features at another token, the bundle says so. In the folder's own vocabulary the end
+// token is the last, 529.
+func TestEndTokenNotes(t *testing.T) {
+	eos := func(id any) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			rewrite(t, filepath.Join(dir, "config.json"), func(m map[string]any) {
+				m["text_config"].(map[string]any)["eos_token_id"] = id
+			})
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(t *testing.T, dir string)
+		note   string // empty for none
+	}{
+		{"the default of old releases", eos(2), ""},
+		{"the end token", eos(529), ""},
+		{"left out", eos(nil), ""},
+		{"another", eos(49407), "config.json says that texts end with token 49407, the vocabulary ends them with 529"},
+		{"end token first", func(t *testing.T, dir string) {
+			rewrite(t, filepath.Join(dir, "vocab.json"), func(m map[string]any) {
+				m["!"], m["<|endoftext|>"] = m["<|endoftext|>"], m["!"]
+			})
+		}, "end token, 0, which is not the last of the vocabulary, 529"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := copyDir(t, "testdata/huggingface")
+			c.change(t, dir)
+			notes := strings.Join(convert(t, dir, bundle.Options{}).Notes, "; ")
+			if strings.Contains(notes, "token") != (c.note != "") || !strings.Contains(notes, c.note) {
+				t.Errorf("notes %q, want one with %q", notes, c.note)
+			}
+		})
+	}
 }

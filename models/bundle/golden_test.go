@@ -35,9 +35,11 @@ var (
 	sentences = []string{"a photo of a cat.", "the", "other things"}
 )
 
-func golden(t *testing.T) tensor.Map {
+func golden(t *testing.T) tensor.Map { return goldenFile(t, "testdata/golden.safetensors") }
+
+func goldenFile(t *testing.T, path string) tensor.Map {
 	t.Helper()
-	m, _, err := safetensors.ReadFile("testdata/golden.safetensors")
+	m, _, err := safetensors.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,18 +95,38 @@ func TestSameAsPyTorchFromEveryFormat(t *testing.T) {
 	want := golden(t)
 	for _, c := range sources {
 		t.Run(c.name, func(t *testing.T) {
-			b := convert(t, c.src, c.o)
-			if err := b.Verify(); err != nil {
-				t.Fatal(err)
-			}
-			if d := math.Abs(b.LogitScale/float64(want["logit_scale"].Data[0]) - 1); d > 1e-6 {
-				t.Errorf("logit scale %g, want %g", b.LogitScale, want["logit_scale"].Data[0])
-			}
-			images(t, b, want)
-			prompts(t, b, want)
-			textFile(t, b, want)
+			sameAs(t, convert(t, c.src, c.o), want, "end", "middle", "front", "sentences", "grad")
 		})
 	}
+}
+
+// The folder is as transformers 4.30 saved it, and the expected numbers are what its CLIPModel computes
+// (tools/golden/huggingface.py). Feed-forward layers have 13 and 37 units for widths of 8 and 12, the vocabulary has
+// fewer tokens than the tower embeds, and config.json has the default eos_token_id, 2.
+func TestTransformersFolder(t *testing.T) {
+	needORT(t)
+	b := convert(t, "testdata/transformers", bundle.Options{})
+	if b.Text.MLP != 13 || b.Vision.MLP != 37 {
+		t.Errorf("feed-forward layers of %d and %d units, want 13 and 37", b.Text.MLP, b.Vision.MLP)
+	}
+	if notes := strings.Join(b.Notes, "; "); notes != "the checkpoint embeds 540 tokens, of which the vocabulary has 530" {
+		t.Errorf("notes %q", notes)
+	}
+	want := goldenFile(t, "testdata/transformers.golden.safetensors")
+	sameAs(t, b, want, "end", "sentences", "grad")
+	sameTokens(t, b, want)
+}
+
+func sameAs(t *testing.T, b *bundle.Bundle, want tensor.Map, text ...string) {
+	if err := b.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	if d := math.Abs(b.LogitScale/float64(want["logit_scale"].Data[0]) - 1); d > 1e-6 {
+		t.Errorf("logit scale %g, want %g", b.LogitScale, want["logit_scale"].Data[0])
+	}
+	images(t, b, want)
+	prompts(t, b, want, text)
+	textFile(t, b, want)
 }
 
 func images(t *testing.T, b *bundle.Bundle, want tensor.Map) {
@@ -117,7 +139,7 @@ func images(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	near(t, "patches", out[bundle.PatchesOutput], want["patches"])
 }
 
-func prompts(t *testing.T, b *bundle.Bundle, want tensor.Map) {
+func prompts(t *testing.T, b *bundle.Bundle, want tensor.Map, names []string) {
 	g := graph.New()
 	ctx := g.Input("ctx", graph.Float, graph.Static(want["ctx"].Shape...))
 	f, err := b.Prompts(g, classes, []clip.Prompt{{Ctx: ctx}, {Ctx: ctx, Class: clip.Middle}, {Ctx: ctx, Class: clip.Front}})
@@ -138,7 +160,7 @@ func prompts(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 		t.Fatal(err)
 	}
 	out := run(t, model, b.WeightsDir(), tensor.Map{"ctx": want["ctx"]})
-	for _, name := range []string{"end", "middle", "front", "sentences", "grad"} {
+	for _, name := range names {
 		near(t, name, out[name], want[name])
 	}
 }
@@ -203,12 +225,14 @@ func TestSameFeaturesFromEveryFormat(t *testing.T) {
 }
 
 func TestClassTokens(t *testing.T) {
-	b := convert(t, "testdata/huggingface", bundle.Options{})
+	sameTokens(t, convert(t, "testdata/huggingface", bundle.Options{}), golden(t))
+}
+
+func sameTokens(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	ids, err := b.ClassTokens(classes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := golden(t)
 	for i, c := range classes {
 		if len(ids[i]) != want["tokens/"+c].Len() {
 			t.Fatalf("%s: tokens %v, want %v", c, ids[i], want["tokens/"+c].Ints)

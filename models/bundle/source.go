@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"promptfed/models/checkpoint"
@@ -62,14 +63,35 @@ func (j *conversion) vocabulary(dir string) error {
 	rows := j.w.Arch.Vocab
 	switch n := t.VocabSize(); {
 	case n > rows:
-		return fmt.Errorf("%s has %d tokens, but the checkpoint embeds %d: it is the vocabulary of another model", path, n, rows)
+		return fmt.Errorf("%s has %d tokens, but the checkpoint embeds %d: it is the vocabulary of another model; give its own with --vocab", path, n, rows)
 	case n < rows && !strings.HasSuffix(path, ".json"):
 		// A list of merges is numbered by counting, so with merges missing every later token would get a wrong number.
 		return fmt.Errorf("%s makes %d tokens, but the checkpoint embeds %d: it is cut short, or the vocabulary of another model", path, n, rows)
 	case n < rows:
 		j.note("the checkpoint embeds %d tokens, of which the vocabulary has %d", rows, n)
 	}
+	j.endToken(t)
 	return fill(filepath.Join(dir, tokenizerFile), t.Write)
+}
+
+// endToken notes where transformers may read the features of a text at another token than the end token of the vocabulary,
+// which is what this program reads. Its CLIPTextModel looks for eos_token_id of config.json, or, where that is 2 (the default
+// of old releases, which means nothing) and in releases before 4.31 always, for the largest id in the text.
+func (j *conversion) endToken(t *tokenizer.Tokenizer) {
+	if j.c.Format() != checkpoint.HuggingFace {
+		return
+	}
+	if last := t.VocabSize() - 1; t.EOT() != last {
+		j.note("texts are read at the end token, %d, which is not the last of the vocabulary, %d: transformers may read a text at a larger token", t.EOT(), last)
+	}
+	cfg := j.c.Config()
+	text, _ := cfg["text_config_dict"].(map[string]any)
+	if text == nil {
+		text, _ = cfg["text_config"].(map[string]any)
+	}
+	if id, ok := text["eos_token_id"].(json.Number); ok && id != "2" && id.String() != strconv.Itoa(t.EOT()) {
+		j.note("config.json says that texts end with token %.20s, the vocabulary ends them with %d, which is used", id, t.EOT())
+	}
 }
 
 // weights links the checkpoint's weights into the folder, or converts them.
