@@ -110,14 +110,14 @@ func ruleLayerNorm(c *Call) []node {
 		d = x.Sub(x.MeanKeep(axes...))
 		inv = d.Square().MeanKeep(axes...).Shift(float64(c.Op.Attrs.Float("epsilon", 1e-5))).Sqrt().Reciprocal()
 	}
-	norm := d.Mul(inv)
 	out := make([]node, len(c.Op.In))
 	if c.Need(0) {
 		g := c.G().Mul(scale)
-		out[0] = g.Sub(g.MeanKeep(axes...)).Sub(norm.Mul(g.Mul(norm).MeanKeep(axes...))).Mul(inv)
+		along := g.Mul(d).MeanKeep(axes...).Mul(inv.Square())
+		out[0] = g.Sub(g.MeanKeep(axes...)).Sub(d.Mul(along)).Mul(inv)
 	}
 	if c.Need(1) {
-		out[1] = sumOver(c.G().Mul(norm), rest)
+		out[1] = sumOver(c.G().Mul(d.Mul(inv)), rest)
 	}
 	if c.Need(2) {
 		out[2] = sumOver(c.G(), rest)
