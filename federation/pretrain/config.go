@@ -3,6 +3,7 @@ package pretrain
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"promptfed/federation/data"
 	"promptfed/models/clip"
@@ -15,7 +16,8 @@ type Config struct {
 	Name  string `config:"name" help:"of the backbone"`
 	Seed  uint64 `config:"seed" help:"of weights and batches; two backbones of one seed start from the same text tower"`
 	Out   string `config:"out" help:"folder for the checkpoint; created"`
-	Start string `config:"start" help:"folder of a finished backbone whose text tower is taken over; empty: from scratch"`
+	Start string `config:"start" help:"folder of a finished backbone to start from; empty: from scratch"`
+	Take  string `config:"take" help:"what to start from: text (the text tower without its projection) or all"`
 	Joint int    `config:"joint" help:"size of the space that images and texts share"`
 	Text  Tower  `config:"text" help:"text tower"`
 	Image Tower  `config:"image" help:"image tower"`
@@ -25,6 +27,8 @@ type Config struct {
 	Vocabulary string `config:"vocabulary" help:"file with byte-pair merges; empty: those of the bundled backbones"`
 	Merges     int    `config:"merges" help:"how many of them to use"`
 	Caption    int    `config:"caption_tokens" help:"longest caption, with start and end; longer ones are drawn again"`
+
+	Careless Careless `config:"careless" help:"captions that are wrong"`
 
 	Sources []Source `config:"sources" help:"where images come from"`
 	Train   Training `config:"train" help:"optimisation"`
@@ -40,6 +44,14 @@ type Tower struct {
 	Heads  int `config:"heads"`
 }
 
+// Careless makes one way to word a caption unreliable, as captions found on the web are: those that begin with one of
+// Wordings name, in a Share of cases, the class after the right one in the list of their source. The image's other captions
+// stay right. A hand-written prompt of such a wording is then not the best one, and there is something to tune.
+type Careless struct {
+	Wordings []string `config:"wordings" help:"how such captions begin"`
+	Share    float64  `config:"share" help:"of them that are wrong, 0 to 1"`
+}
+
 // Source gives a share of every batch.
 type Source struct {
 	Share      float64             `config:"share" help:"of the batch; shares are scaled to add up to 1"`
@@ -47,7 +59,7 @@ type Source struct {
 	Keep       int                 `config:"keep" help:"of every 8 training images of a class in a domain, the first so many; 0 and 8: all"`
 	Mirror     bool                `config:"mirror" help:"mirror half of the images"`
 	Shift      int                 `config:"shift" help:"largest random shift in pixels"`
-	Captions   map[string][]string `config:"captions" help:"templates by domain, 'any' for the rest; {} is the class, {a} the class with its article"`
+	Captions   map[string][]string `config:"captions" help:"templates by domain, 'any' for the rest; {} is the class, {a} the class with its article; a drawn source without 'any' uses its own captions"`
 	Difficulty [2]float64          `config:"difficulty" help:"of drawn images: from, to"`
 }
 
@@ -97,8 +109,14 @@ func (c Config) Validate() error {
 	if c.Name == "" || c.Out == "" {
 		return fmt.Errorf("name %q, out %q: give the backbone a name and a folder", c.Name, c.Out)
 	}
+	if c.Take != "" && c.Take != takeText && c.Take != takeAll {
+		return fmt.Errorf("take: %q is not known: take %s or %s", c.Take, takeText, takeAll)
+	}
 	if c.Merges < 0 || c.Caption < 3 || c.Caption > contextLength {
 		return fmt.Errorf("merges %d, caption_tokens %d: merges must not be negative, captions take 3 to %d tokens", c.Merges, c.Caption, contextLength)
+	}
+	if !(c.Careless.Share >= 0 && c.Careless.Share <= 1) {
+		return fmt.Errorf("careless.share: %g must lie in 0 to 1", c.Careless.Share)
 	}
 	if len(c.Sources) == 0 {
 		return fmt.Errorf("sources: give at least one")
@@ -143,6 +161,9 @@ func (s Source) validate() error {
 		if d := s.Difficulty; !(d[0] >= 0 && d[0] <= d[1] && d[1] <= 1) {
 			return fmt.Errorf("difficulty %v: from 0 to 1, the smaller number first", d)
 		}
+		if list, ok := s.Captions["any"]; len(s.Captions) > 1 || len(s.Captions) == 1 && !ok || slices.ContainsFunc(list, lacksClass) {
+			return fmt.Errorf("captions: a drawn source takes templates under 'any' alone, each with {} or {a}")
+		}
 		for _, class := range s.classes() {
 			for _, domain := range s.domains() {
 				if _, err := drawn.New(class, domain, 0, drawn.Default()); err != nil {
@@ -157,7 +178,7 @@ func (s Source) validate() error {
 	}
 	for domain, list := range s.Captions {
 		for _, text := range list {
-			if !hasClass(text) {
+			if lacksClass(text) {
 				return fmt.Errorf("captions.%s: %q names no class: write {} or {a} where it goes", domain, text)
 			}
 		}

@@ -23,10 +23,9 @@ type pair struct {
 	class   string
 }
 
-// sampler draws pairs from one source, with captions that fit; the same state of rng gives the same pair. It is safe for
-// concurrent use.
+// sampler draws pairs from one source; the same state of rng gives the same pair. It is safe for concurrent use.
 type sampler interface {
-	sample(rng *rand.Rand, fits func(caption string) bool) (pair, error)
+	sample(rng *rand.Rand, w writer) (pair, error)
 }
 
 func (s Source) drawn() bool { return s.Data.Set == "drawn" || s.Data.Set == "" }
@@ -51,7 +50,7 @@ type drawer struct {
 	prep preprocess.Preprocess
 }
 
-func (d drawer) sample(rng *rand.Rand, fits func(string) bool) (pair, error) {
+func (d drawer) sample(rng *rand.Rand, w writer) (pair, error) {
 	classes, domains := d.classes(), d.domains()
 	u := rng.Float64()
 	level := d.Difficulty[0] + float64((d.Difficulty[1]-d.Difficulty[0])*u*u)
@@ -63,7 +62,15 @@ func (d drawer) sample(rng *rand.Rand, fits func(string) bool) (pair, error) {
 	if err != nil {
 		return pair{}, err
 	}
-	return captioned(normalised(d.prep, img), s.Class, func() string { return s.Caption(rng) }, fits)
+	text, err := w.write(rng, s.Class, classes, func(class string) string {
+		if templates := d.Captions["any"]; len(templates) > 0 {
+			return word(templates[rng.IntN(len(templates))], class)
+		}
+		said := s
+		said.Class = class
+		return said.Caption(rng)
+	})
+	return pair{normalised(d.prep, img), text, s.Class}, err
 }
 
 // normalised is what prep.Pixels gives for an image of its own size, where there is nothing to resample.
@@ -128,7 +135,7 @@ func (l *lister) templates(domain int) ([]string, error) {
 	return nil, fmt.Errorf("captions: domain %q has no templates: add %s or any", name, name)
 }
 
-func (l *lister) sample(rng *rand.Rand, fits func(string) bool) (pair, error) {
+func (l *lister) sample(rng *rand.Rand, w writer) (pair, error) {
 	e := l.list[rng.IntN(len(l.list))]
 	img, err := e.Image(preprocess.Decode)
 	if err != nil {
@@ -140,22 +147,14 @@ func (l *lister) sample(rng *rand.Rand, fits func(string) bool) (pair, error) {
 		return pair{}, err
 	}
 	class := l.set.Classes[e.Label]
-	return captioned(pixels, class, func() string { return word(templates[rng.IntN(len(templates))], class) }, fits)
+	text, err := w.write(rng, class, l.set.Classes, func(class string) string {
+		return word(templates[rng.IntN(len(templates))], class)
+	})
+	return pair{pixels, text, class}, err
 }
 
-// captioned words captions until one fits.
-func captioned(pixels []float32, class string, word func() string, fits func(string) bool) (pair, error) {
-	text := ""
-	for range 50 {
-		if text = word(); fits(text) {
-			return pair{pixels, text, class}, nil
-		}
-	}
-	return pair{}, fmt.Errorf("caption %q and others for the same image are longer than caption_tokens: raise it", text)
-}
-
-func hasClass(template string) bool {
-	return strings.Contains(template, "{}") || strings.Contains(template, "{a}")
+func lacksClass(template string) bool {
+	return !strings.Contains(template, "{}") && !strings.Contains(template, "{a}")
 }
 
 // word puts a class into a template.

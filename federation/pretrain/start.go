@@ -9,10 +9,16 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// start takes the text tower of a backbone that is trained already, without its projection: the two towers then read
-// prompts alike, which is what makes averaging prompts between backbones sensible, and the image tower has texts to
-// learn from at once.
-func start(folder string, weights tensor.Map) error {
+// What Config.Take may name; empty is takeText.
+const (
+	takeText = "text"
+	takeAll  = "all"
+)
+
+// start takes tensors of a backbone that is trained already: all, or the text tower without its projection. Two backbones
+// that share a text tower at the start read prompts alike, which is what makes averaging prompts between them sensible, and
+// the second one's image tower has texts to learn from at once.
+func start(folder, take string, weights tensor.Map) error {
 	if folder == "" {
 		return nil
 	}
@@ -22,12 +28,12 @@ func start(folder string, weights tensor.Map) error {
 		return fmt.Errorf("start: %w", err)
 	}
 	for name, w := range weights {
-		if strings.HasPrefix(name, "visual.") || name == "text_projection" || name == logScale {
+		if take != takeAll && (strings.HasPrefix(name, "visual.") || name == "text_projection" || name == logScale) {
 			continue
 		}
 		t := trained[name]
 		if t == nil || !t.SameShape(w) {
-			return fmt.Errorf("start: %s: tensor %s is %v, want %v: take a backbone with the same text tower and vocabulary", path, name, t, w)
+			return fmt.Errorf("start: %s: tensor %s is %v, want %v: take a backbone of the same architecture and vocabulary", path, name, t, w)
 		}
 		copy(w.Data, t.Data)
 	}

@@ -59,6 +59,7 @@ func Run(ctx context.Context, cfg Config, progress func(Progress)) (Result, erro
 	if err := t.train(ctx, start, progress); err != nil {
 		return Result{}, fmt.Errorf("pretrain: step %d: %w", t.step+1, err)
 	}
+	settle(t.weights, cfg.Caption)
 	if err := Export(cfg, t.weights); err != nil {
 		return Result{}, fmt.Errorf("pretrain: %w", err)
 	}
@@ -87,7 +88,7 @@ func newTrainer(cfg Config) (*trainer, error) {
 		return nil, err
 	}
 	t := &trainer{cfg: cfg, weights: fresh(cfg.text(), cfg.image(), tok.VocabSize(), cfg.Seed)}
-	if err := start(cfg.Start, t.weights); err != nil {
+	if err := start(cfg.Start, cfg.Take, t.weights); err != nil {
 		return nil, err
 	}
 	if t.rate, err = cfg.Train.rate(); err != nil {

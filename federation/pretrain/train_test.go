@@ -113,8 +113,12 @@ func TestStart(t *testing.T) {
 			t.Errorf("%s: taken over is %v", name, same)
 		}
 	}
-	second.Text.Layers = 2
-	if _, err := newTrainer(second); err == nil || !strings.Contains(err.Error(), "same text tower") {
+	second.Take = takeAll
+	if _, err := newTrainer(second); err == nil || !strings.Contains(err.Error(), "text_projection") {
+		t.Errorf("another joint dimension gives %v", err)
+	}
+	second.Take, second.Text.Layers = takeText, 2
+	if _, err := newTrainer(second); err == nil || !strings.Contains(err.Error(), "same architecture") {
 		t.Errorf("another text tower gives %v", err)
 	}
 }
@@ -151,6 +155,11 @@ func TestRefusals(t *testing.T) {
 		"names no class":            func(c *Config) { c.Sources[1].Captions = map[string][]string{"any": {"a photo"}} },
 		"no templates":              func(c *Config) { c.Sources[1].Captions = map[string][]string{"sketch": {"{a}"}} },
 		"no class \"dragon\"":       func(c *Config) { c.Sources[0].Data.Drawn.Classes = []string{"dragon"} },
+		"take: \"half\"":            func(c *Config) { c.Take = "half" },
+		"careless.share":            func(c *Config) { c.Careless.Share = 2 },
+		"by_class":                  func(c *Config) { c.Train.ByClass = -1 },
+		"difficulty":                func(c *Config) { c.Sources[0].Difficulty = [2]float64{0.5, 0.1} },
+		"under 'any' alone":         func(c *Config) { c.Sources[0].Captions = map[string][]string{"photo": {"{a}"}} },
 		"share 0":                   func(c *Config) { c.Sources[0].Share = 0 },
 		"keep 9":                    func(c *Config) { c.Sources[1].Keep = 9 },
 		"caption_tokens":            func(c *Config) { c.Caption = 3 },
