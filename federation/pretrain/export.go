@@ -36,7 +36,7 @@ func (c Config) vocabulary() (*tokenizer.Tokenizer, error) {
 	return tok, nil
 }
 
-// Export writes the backbone as an OpenCLIP folder with its tokenizer beside it.
+// Export writes the backbone as an OpenCLIP folder in half precision, with its tokenizer beside it.
 func Export(cfg Config, weights tensor.Map) error {
 	tok, err := cfg.vocabulary()
 	if err != nil {
@@ -55,7 +55,7 @@ func Export(cfg Config, weights tensor.Map) error {
 	if err := tok.WriteHF(cfg.Out); err != nil {
 		return err
 	}
-	return safetensors.WriteFile(filepath.Join(cfg.Out, weightsFile), weights, map[string]string{"name": cfg.Name})
+	return safetensors.WriteHalfFile(filepath.Join(cfg.Out, weightsFile), weights, map[string]string{"name": cfg.Name})
 }
 
 // describe is the content of open_clip_config.json.

@@ -17,7 +17,7 @@
 // only more so; wordings that were never wrong, and tuned prompts, do better. Figures of zero-shot runs are to be read with
 // that in mind.
 //
-// Each backbone is an OpenCLIP folder (open_clip_config.json, open_clip_model.safetensors in float32, tokenizer.json), which
+// Each backbone is an OpenCLIP folder (open_clip_config.json, open_clip_model.safetensors in half precision, tokenizer.json), which
 // models/checkpoint reads.
 package tiny
 

@@ -32,6 +32,10 @@ func start() error {
 	if err := binding.InitializeEnvironment(binding.WithLogLevelFatal()); err != nil {
 		return fmt.Errorf("ort: loading %s: %s: ONNX Runtime 1.24 or later for this machine is needed; set %s to its library file", path, oneLine(err), LibraryVariable)
 	}
+	// Data that may not leave its site: nothing about a run may either.
+	if err := binding.DisableTelemetry(); err != nil {
+		return fmt.Errorf("ort: turning telemetry off: %s", oneLine(err))
+	}
 	environment.path, environment.version = path, binding.GetVersion()
 	return nil
 }

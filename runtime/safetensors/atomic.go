@@ -11,3 +11,8 @@ import (
 func WriteFile(path string, m tensor.Map, metadata map[string]string) error {
 	return atomicfile.Write(path, func(w io.Writer) error { return Write(w, m, metadata) })
 }
+
+// WriteHalfFile is WriteFile with floats rounded to half precision, F16.
+func WriteHalfFile(path string, m tensor.Map, metadata map[string]string) error {
+	return atomicfile.Write(path, func(w io.Writer) error { return write(w, m, metadata, "F16") })
+}

@@ -11,10 +11,12 @@ import (
 	"slices"
 	"unicode/utf8"
 
+	"github.com/x448/float16"
+
 	"promptfed/runtime/tensor"
 )
 
-// Entry declares a tensor before its values are known. DType is F32 or I64.
+// Entry declares a tensor before its values are known. DType is F32, I64, or F16: floats rounded to half precision.
 type Entry struct {
 	Name, DType string
 	Shape       []int
@@ -79,8 +81,8 @@ func (w *Writer) Put(name string, values *tensor.Tensor) error {
 		return w.fail("tensor %q lacks %d bytes, so %q cannot begin", w.entries[w.at].Name, w.left, name)
 	case values == nil || values.Data != nil && values.Ints != nil:
 		return w.fail("tensor %q: want floats or integers", name)
-	case values.Len() > 0 && dtypeOf(values) != w.entries[w.at].DType:
-		return w.fail("tensor %q is %s, was declared as %s", name, dtypeOf(values), w.entries[w.at].DType)
+	case values.Len() > 0 && values.IsInt() != (w.entries[w.at].DType == "I64"):
+		return w.fail("tensor %q is %v, was declared as %s", name, values, w.entries[w.at].DType)
 	}
 	if w.left -= int64(values.Len()) * int64(ElementSize(w.entries[w.at].DType)); w.left < 0 {
 		return w.fail("tensor %q has more values than the shape %v that was declared", name, w.entries[w.at].Shape)
@@ -90,9 +92,19 @@ func (w *Writer) Put(name string, values *tensor.Tensor) error {
 		binary.LittleEndian.PutUint64(b[:], uint64(v))
 		w.out.Write(b[:])
 	}
-	for _, v := range values.Data {
-		binary.LittleEndian.PutUint32(b[:], math.Float32bits(v))
-		w.out.Write(b[:4])
+	half := w.entries[w.at].DType == "F16"
+	for i, v := range values.Data {
+		if !half {
+			binary.LittleEndian.PutUint32(b[:], math.Float32bits(v))
+			w.out.Write(b[:4])
+			continue
+		}
+		h := float16.Fromfloat32(v)
+		if h.IsInf(0) && !math.IsInf(float64(v), 0) {
+			return w.fail("tensor %q: %g at element %d is too large for half precision", name, v, i)
+		}
+		binary.LittleEndian.PutUint16(b[:], uint16(h))
+		w.out.Write(b[:2])
 	}
 	if _, err := w.out.Write(nil); err != nil {
 		return w.fail("%w", err)
@@ -138,8 +150,8 @@ func layOut(entries []Entry) ([]Info, error) {
 			return nil, fmt.Errorf("safetensors: %q cannot name a tensor", e.Name)
 		case seen[e.Name]:
 			return nil, fmt.Errorf("safetensors: two tensors are named %q", e.Name)
-		case e.DType != "F32" && e.DType != "I64":
-			return nil, fmt.Errorf("safetensors: tensor %q is declared as %q, want F32 or I64", e.Name, e.DType)
+		case !slices.Contains([]string{"F32", "F16", "I64"}, e.DType):
+			return nil, fmt.Errorf("safetensors: tensor %q is declared as %q, want F32, F16 or I64", e.Name, e.DType)
 		}
 		seen[e.Name] = true
 		shape := make([]int64, len(e.Shape))

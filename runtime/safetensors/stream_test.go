@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -56,7 +58,7 @@ func TestStreamRefuses(t *testing.T) {
 		{"cannot name", []Entry{{"__metadata__", "F32", nil}}, 8},
 		{"cannot name", []Entry{{"\xff", "F32", nil}}, 8},
 		{`two tensors are named "a"`, []Entry{a, a}, 8},
-		{`declared as "F16"`, []Entry{{"a", "F16", nil}}, 8},
+		{`declared as "BF16"`, []Entry{{"a", "BF16", nil}}, 8},
 		{"negative", []Entry{{"a", "F32", []int{-1}}}, 8},
 		{"overflows", []Entry{{"a", "F32", []int{math.MaxInt, 2}}}, 8},
 		{"beyond 2^62", []Entry{{"a", "F32", []int{1 << 59}}, {"b", "F32", []int{1 << 59}}, {"c", "F32", []int{1 << 59}}}, 8},
@@ -77,7 +79,7 @@ func TestStreamRefuses(t *testing.T) {
 		{`tensor "a" lacks 4 bytes`, func(w *Writer) error { return errors.Join(w.Put("a", one), w.Close()) }},
 		{`tensor "b" lacks 4 bytes`, func(w *Writer) error { return errors.Join(w.Put("a", tensor.New(2)), w.Close()) }},
 		{`tensor "a" has more values than the shape [2]`, func(w *Writer) error { return w.Put("a", tensor.New(3)) }},
-		{`tensor "a" is I64, was declared as F32`, func(w *Writer) error { return w.Put("a", tensor.OfInts([]int64{1}, 1)) }},
+		{`tensor "a" is int64[1], was declared as F32`, func(w *Writer) error { return w.Put("a", tensor.OfInts([]int64{1}, 1)) }},
 		{`tensor "a": want floats or integers`, func(w *Writer) error { return w.Put("a", nil) }},
 		{`tensor "c" was not declared`, func(w *Writer) error {
 			return errors.Join(w.Put("a", tensor.New(2)), w.Put("b", one), w.Put("c", one))
@@ -115,5 +117,28 @@ func TestStreamTellsOfFailedWrites(t *testing.T) {
 	}
 	if err := w.Close(); err == nil || !strings.Contains(err.Error(), "the disk is full") {
 		t.Errorf("Close: error %v", err)
+	}
+}
+
+// 1/3 in half precision is 0x3555 = 1365/4096 (IEEE 754 binary16: 11 bits of significand, exponent -2), 65504 is the
+// largest finite number, and 65520 would round to infinity.
+func TestHalfPrecision(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "half.safetensors")
+	m := tensor.Map{"a": tensor.Of([]float32{1.0 / 3, -65504, 0}, 3), "n": tensor.OfInts([]int64{7}, 1)}
+	if err := WriteHalfFile(path, m, nil); err != nil {
+		t.Fatal(err)
+	}
+	back, _, err := ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := back["a"].Data; got[0] != 1365.0/4096 || got[1] != -65504 || got[2] != 0 || back["n"].Ints[0] != 7 {
+		t.Errorf("%v %v", got, back["n"])
+	}
+	if st, err := os.Stat(path); err != nil || st.Size() > 200 {
+		t.Errorf("%v bytes", st.Size())
+	}
+	if err := WriteHalfFile(path, tensor.Map{"a": tensor.Of([]float32{65520}, 1)}, nil); err == nil {
+		t.Error("an overflow is written")
 	}
 }

@@ -12,6 +12,10 @@ import (
 // Write stores m as F32 and I64. The bytes depend on nothing but m and metadata: int64 tensors come first, so that every
 // element is aligned to its size, then float32, each sorted by name; elements start at a multiple of 8.
 func Write(w io.Writer, m tensor.Map, metadata map[string]string) error {
+	return write(w, m, metadata, "F32")
+}
+
+func write(w io.Writer, m tensor.Map, metadata map[string]string, floats string) error {
 	names := m.Names()
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(kind(m[a]), kind(m[b])) })
 	entries := make([]Entry, len(names))
@@ -20,7 +24,10 @@ func Write(w io.Writer, m tensor.Map, metadata map[string]string) error {
 		if err := check(name, t); err != nil {
 			return err
 		}
-		entries[i] = Entry{Name: name, DType: dtypeOf(t), Shape: t.Shape}
+		entries[i] = Entry{Name: name, DType: floats, Shape: t.Shape}
+		if t.IsInt() {
+			entries[i].DType = "I64"
+		}
 	}
 	out, err := NewWriter(w, entries, metadata, 8)
 	if err != nil {
@@ -39,13 +46,6 @@ func kind(t *tensor.Tensor) int {
 		return 0
 	}
 	return 1
-}
-
-func dtypeOf(t *tensor.Tensor) string {
-	if t.IsInt() {
-		return "I64"
-	}
-	return "F32"
 }
 
 func check(name string, t *tensor.Tensor) error {

@@ -34,16 +34,21 @@ func newDisplay(conf experiment.Config) *display {
 }
 
 // work shows preparation, such as the features of a bundle.
-func (d *display) work(what string, done, total int) {
+func (d *display) work(what string, done, total int) { d.progress(what, done, total, "images") }
+
+// steps shows work that is counted in steps.
+func (d *display) steps(what string, done, total int) { d.progress(what, done, total, "steps") }
+
+func (d *display) progress(what string, done, total int, unit string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.what != what {
 		d.end()
 		d.what = what
-		d.begin(total, "img")
+		d.begin(total, unit)
 		d.describe(d.name + ": " + what)
 		if !d.live {
-			fmt.Fprintf(os.Stderr, "%s: %s (%d images)\n", d.name, what, total)
+			fmt.Fprintf(os.Stderr, "%s: %s (%d %s)\n", d.name, what, total, unit)
 		}
 	}
 	if d.bar != nil {
