@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/data"
 	"promptfed/models/checkpoint"
 )
 
@@ -99,6 +100,11 @@ func TestStart(t *testing.T) {
 	trained := fresh(first.text(), first.image(), tok.VocabSize(), 5)
 	if err := Export(first, trained); err != nil {
 		t.Fatal(err)
+	}
+	for _, w := range trained { // as a folder holds them
+		if err := data.RoundHalf(w); err != nil {
+			t.Fatal(err)
+		}
 	}
 	second := small(t, t.TempDir())
 	second.Start, second.Joint = first.Out, 4

@@ -31,6 +31,7 @@ func writeComparison(dir string, runs []outcome) error {
 			return err
 		}
 	}
+	p.Y.Min = max(0, p.Y.Min-(p.Y.Max-p.Y.Min)/3) // room for the legend
 	if err := savePlot(p, filepath.Join(dir, "plots"), "comparison"); err != nil {
 		return err
 	}
