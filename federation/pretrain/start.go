@@ -27,7 +27,8 @@ func start(folder, take string, weights tensor.Map) error {
 	if err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	for name, w := range weights {
+	for _, name := range weights.Names() {
+		w := weights[name]
 		if take != takeAll && (strings.HasPrefix(name, "visual.") || name == "text_projection" || name == logScale) {
 			continue
 		}
