@@ -188,40 +188,27 @@ func ruleGatherElements(c *Call) []node {
 		graph.Attrs{"axis": c.Op.Attrs.Int("axis", 0), "reduction": "add"}, zerosLike(x), c.X(1), c.G()))
 }
 
-func ruleScatterND(c *Call) []node {
-	g, idx := c.G(), c.X(1)
-	out := make([]node, 3)
-	mode := c.Op.Attrs.Str("reduction", "none")
-	if mode != "none" && mode != "add" {
-		return c.Fail("reduction %s is not supported", mode)
-	}
-	if c.Need(2) {
-		out[2] = g.Graph().Apply(graph.Standard, "GatherND", nil, g, idx)
-	}
-	if c.Need(0) {
-		out[0] = g
-		if mode == "none" {
-			out[0] = g.Graph().Apply(graph.Standard, "ScatterND", nil, g, idx, zerosLike(c.X(2)))
-		}
-	}
-	return out
-}
+func ruleScatterND(c *Call) []node { return scatterBack(c, "ScatterND", "GatherND", nil) }
 
 func ruleScatterElements(c *Call) []node {
+	return scatterBack(c, "ScatterElements", "GatherElements", graph.Attrs{"axis": c.Op.Attrs.Int("axis", 0)})
+}
+
+// scatterBack reads the gradient of the updates where they were written; what they replaced gets none.
+func scatterBack(c *Call, scatter, gather string, at graph.Attrs) []node {
 	g, idx := c.G(), c.X(1)
-	at := graph.Attrs{"axis": c.Op.Attrs.Int("axis", 0)}
 	out := make([]node, 3)
 	mode := c.Op.Attrs.Str("reduction", "none")
 	if mode != "none" && mode != "add" {
 		return c.Fail("reduction %s is not supported", mode)
 	}
 	if c.Need(2) {
-		out[2] = g.Graph().Apply(graph.Standard, "GatherElements", at, g, idx)
+		out[2] = g.Graph().Apply(graph.Standard, gather, at, g, idx)
 	}
 	if c.Need(0) {
 		out[0] = g
 		if mode == "none" {
-			out[0] = g.Graph().Apply(graph.Standard, "ScatterElements", at, g, idx, zerosLike(c.X(2)))
+			out[0] = g.Graph().Apply(graph.Standard, scatter, at, g, idx, zerosLike(c.X(2)))
 		}
 	}
 	return out

@@ -1,0 +1,52 @@
+package atomicfile
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func text(s string) func(io.Writer) error {
+	return func(w io.Writer) error { _, err := io.WriteString(w, s); return err }
+}
+
+// What fails half-way leaves the old file, no temporary one, and an error that names the file.
+func TestFailureChangesNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	if err := Write(path, text("old")); err != nil {
+		t.Fatal(err)
+	}
+	full := errors.New("no space left")
+	err := Write(path, func(w io.Writer) error { io.WriteString(w, "half"); return full })
+	if !errors.Is(err, full) || !strings.Contains(err.Error(), path) {
+		t.Errorf("error %v", err)
+	}
+	if b, _ := os.ReadFile(path); string(b) != "old" {
+		t.Errorf("the file holds %q", b)
+	}
+	if list, _ := os.ReadDir(dir); len(list) != 1 {
+		t.Errorf("%d files are left", len(list))
+	}
+	if err := Write(filepath.Join(dir, "none", "f"), text("x")); err == nil {
+		t.Error("a missing folder is no error")
+	}
+}
+
+// The mode of a file that is replaced stays.
+func TestKeepsMode(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(path, text("new")); err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(path)
+	if b, _ := os.ReadFile(path); err != nil || string(b) != "new" || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, mode %v, content %q", err, st.Mode(), b)
+	}
+}
