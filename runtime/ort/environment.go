@@ -2,6 +2,7 @@ package ort
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -28,11 +29,15 @@ func start() error {
 	if err != nil {
 		return fmt.Errorf("ort: %w", err)
 	}
+	// Data that may not leave its site: nothing about a run may either. Microsoft's builds from 1.30 on report to a
+	// collector unless this variable is set before they load; the call below covers other platforms.
+	if err := os.Setenv("ORT_DISABLE_TELEMETRY", "1"); err != nil {
+		return fmt.Errorf("ort: turning telemetry off: %w", err)
+	}
 	binding.SetSharedLibraryPath(path)
 	if err := binding.InitializeEnvironment(binding.WithLogLevelFatal()); err != nil {
 		return fmt.Errorf("ort: loading %s: %s: ONNX Runtime 1.24 or later for this machine is needed; set %s to its library file", path, oneLine(err), LibraryVariable)
 	}
-	// Data that may not leave its site: nothing about a run may either.
 	if err := binding.DisableTelemetry(); err != nil {
 		return fmt.Errorf("ort: turning telemetry off: %s", oneLine(err))
 	}

@@ -222,6 +222,21 @@ func TestMissingLibrary(t *testing.T) {
 	}
 }
 
+// ONNX Runtime's telemetry, which would tell a collector about the run, leaves a file among the temporary ones as soon as
+// it starts.
+func TestNoTelemetry(t *testing.T) {
+	dir := setup(t)
+	tmp := t.TempDir()
+	c := exec.Command(program, "run", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "run"), "--set", "train.rounds=1")
+	c.Env = append(os.Environ(), "TMPDIR="+tmp)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if list, err := os.ReadDir(tmp); err != nil || len(list) > 0 {
+		t.Errorf("left behind: %v %v", list, err)
+	}
+}
+
 func TestTracePredictPartition(t *testing.T) {
 	dir := setup(t)
 	config := filepath.Join(dir, "small.yaml")
