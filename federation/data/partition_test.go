@@ -306,36 +306,6 @@ func TestFewShot(t *testing.T) {
 	}
 }
 
-func TestBatches(t *testing.T) {
-	sizes := func(b [][]int) (out []int) {
-		for _, x := range b {
-			out = append(out, len(x))
-		}
-		return out
-	}
-	for _, c := range []struct {
-		n, batch int
-		tail     Tail
-		want     []int
-	}{{10, 4, KeepTail, []int{4, 4, 2}}, {10, 4, "", []int{4, 4, 2}}, {10, 4, DropTail, []int{4, 4}}, {3, 4, DropTail, nil},
-		{3, 4, DropIfFull, []int{3}}, {10, 4, DropIfFull, []int{4, 4}}, {8, 4, KeepTail, []int{4, 4}}, {5, 0, DropTail, []int{5}},
-		{0, 4, KeepTail, nil}} {
-		got := Batches(c.n, c.batch, 1, c.tail)
-		if !slices.Equal(sizes(got), c.want) {
-			t.Errorf("%+v: %v", c, got)
-		}
-		if c.tail == KeepTail {
-			if all := slices.Sorted(slices.Values(slices.Concat(got...))); !slices.Equal(all, everything(c.n)) {
-				t.Errorf("%+v: %v", c, got)
-			}
-		}
-	}
-	first, again, other := Batches(50, 8, 1, KeepTail), Batches(50, 8, 1, KeepTail), Batches(50, 8, 2, KeepTail)
-	if fmt.Sprint(first) != fmt.Sprint(again) || fmt.Sprint(first) == fmt.Sprint(other) {
-		t.Error("the seed does not decide")
-	}
-}
-
 func TestJSONAndTable(t *testing.T) {
 	s := toy(2, 0, 2, 0, 1)
 	clients := []Client{{Train: []int{0, 2}, Test: []int{0}}, {Train: []int{1, 3}, Test: []int{1}}}

@@ -182,11 +182,6 @@ func (n Node) Softmax(axis int) Node { return n.apply("Softmax", Attrs{"axis": a
 // LogSoftmax is the logarithm of Softmax, computed stably.
 func (n Node) LogSoftmax(axis int) Node { return n.apply("LogSoftmax", Attrs{"axis": axis}) }
 
-// Mask lowers the score n [B,C] of the class label [B] so far that softmax gives it nothing.
-func (n Node) Mask(label Node) Node {
-	return n.Add(OneHot(label, n.Dim(-1)).Scale(-1e9))
-}
-
 // Concat joins nodes along an axis.
 func Concat(axis int, a ...Node) Node {
 	return a[0].Graph().Apply(Standard, "Concat", Attrs{"axis": axis}, a...)
@@ -223,9 +218,3 @@ const smallest = 0x1p-126
 
 // MSE is the mean of squared differences over all elements.
 func MSE(a, b Node) Node { return a.Sub(b).Square().Mean() }
-
-// KL is the Kullback-Leibler divergence of target probabilities p [B,C] from log-probabilities logq [B,C], a mean over
-// the batch; entries with p = 0 add nothing.
-func KL(p, logq Node) Node {
-	return p.Mul(p.Shift(smallest).Log().Sub(logq)).Sum(-1).Mean()
-}

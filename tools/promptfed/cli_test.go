@@ -149,6 +149,21 @@ func TestKillAndResume(t *testing.T) {
 	t.Logf("killed %d times", kills)
 }
 
+// Going on with another configuration is refused, and leaves what the folder says of its run.
+func TestResumeWithOtherConfiguration(t *testing.T) {
+	dir := setup(t)
+	config, out := filepath.Join(dir, "small.yaml"), filepath.Join(dir, "run")
+	mustRun(t, "run", config, "--out", out, "--set", "train.rounds=1")
+	before := read(t, out, "config.yaml")
+	_, text, code := call("run", config, "--out", out, "--resume", "--set", "train.lr=0.5")
+	if code == 0 || !strings.Contains(text, "another experiment") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+	if !bytes.Equal(before, read(t, out, "config.yaml")) {
+		t.Error("config.yaml is that of the refused run")
+	}
+}
+
 func TestErrorsAreOneLine(t *testing.T) {
 	dir := setup(t)
 	config := filepath.Join(dir, "small.yaml")

@@ -23,7 +23,7 @@ func predictCommand() *cobra.Command {
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per image with every probability")
 	c.Flags().StringVar(&models, "models", "", "folder with bundles by name")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		conf, err := configs.Load(filepath.Join(args[0], "config.yaml"), nil)
+		conf, err := configs.Load(filepath.Join(args[0], configFile), nil)
 		if err != nil {
 			return usageError{fmt.Errorf("%w; is %s a run folder?", err, args[0])}
 		}

@@ -92,12 +92,12 @@ func runOne(cmd *cobra.Command, conf experiment.Config, dir string, resume bool)
 	if err != nil {
 		return nil, err
 	}
-	text, err := configs.YAML(b.Config)
-	if err != nil {
-		return nil, err
-	}
-	if err := writeFile(filepath.Join(dir, "config.yaml"), text); err != nil {
-		return nil, err
+	// A run that goes on keeps the file until it is known to be the same experiment.
+	record := func() error { return writeConfig(dir, b.Config) }
+	if _, err := os.Stat(filepath.Join(dir, configFile)); !resume || err != nil {
+		if err := record(); err != nil {
+			return nil, err
+		}
 	}
 	set := b.Settings()
 	set.Dir, set.Resume, set.OnTurn, set.OnRound = dir, resume, d.turn, d.round
@@ -109,10 +109,24 @@ func runOne(cmd *cobra.Command, conf experiment.Config, dir string, resume bool)
 		}
 		return nil, err
 	}
+	if err := record(); err != nil {
+		return nil, err
+	}
 	if err := writePlots(dir, conf.Name, r.Records); err != nil {
 		return nil, err
 	}
 	return r, writeReport(dir, conf.Name, "accuracy", []outcome{{conf, dir, r}})
+}
+
+const configFile = "config.yaml"
+
+// writeConfig keeps the resolved configuration in the run folder.
+func writeConfig(dir string, conf experiment.Config) error {
+	text, err := configs.YAML(conf)
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, configFile), text)
 }
 
 // claim makes the run folder, or refuses one that holds another run.
