@@ -213,8 +213,5 @@ func CrossEntropy(logits, label Node) Node {
 	return logits.LogSoftmax(-1).Mul(OneHot(label, logits.Dim(-1))).Sum(-1).Mean().Neg()
 }
 
-// smallest is the least normal float32; it keeps the logarithm of a zero probability finite.
-const smallest = 0x1p-126
-
 // MSE is the mean of squared differences over all elements.
 func MSE(a, b Node) Node { return a.Sub(b).Square().Mean() }
