@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"promptfed/federation/datatest"
 	"promptfed/runtime/tensor"
 )
 
@@ -27,7 +28,7 @@ func TestRoundHalf(t *testing.T) {
 	}
 	for _, v := range []float32{65520, -1e9, float32(math.NaN()), float32(math.Inf(1))} {
 		y := tensor.Of([]float32{0.1, v}, 2)
-		wantError(t, RoundHalf(y), "element 1 of [2]", "half precision")
+		datatest.WantError(t, RoundHalf(y), "element 1 of [2]", "half precision")
 		if y.Data[0] != 0.1 {
 			t.Error("changed in spite of the error")
 		}
@@ -71,7 +72,7 @@ func TestCacheWarmEqualsCold(t *testing.T) {
 	}
 	for _, i := range []int{-1, 300} {
 		_, err := r.Read([]int{i})
-		wantError(t, err, fmt.Sprintf("row %d", i))
+		datatest.WantError(t, err, fmt.Sprintf("row %d", i))
 	}
 	if z, err := r.Read(nil); err != nil || !slices.Equal(z.Shape, []int{0, 257}) {
 		t.Errorf("no rows: %v %v", z, err)
@@ -95,8 +96,8 @@ func TestCacheWriterInPieces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wantError(t, w.Append(x.Rows([]int{0})), "do not fit")
-	wantError(t, w.Append(tensor.New(0, 6)), "do not fit")
+	datatest.WantError(t, w.Append(x.Rows([]int{0})), "do not fit")
+	datatest.WantError(t, w.Append(tensor.New(0, 6)), "do not fit")
 	if _, ok, _ := c.Get(pieces); ok {
 		t.Error("visible before Commit")
 	}
@@ -115,9 +116,9 @@ func TestCacheWriterInPieces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, w.Commit(), "8 elements", "missing")
-	wantError(t, c.Put(Key{3}, tensor.Of([]float32{1e30}, 1)), "half precision")
-	wantError(t, c.Put(Key{3}, tensor.Scalar(1)), "shape")
+	datatest.WantError(t, w.Commit(), "8 elements", "missing")
+	datatest.WantError(t, c.Put(Key{3}, tensor.Of([]float32{1e30}, 1)), "half precision")
+	datatest.WantError(t, c.Put(Key{3}, tensor.Scalar(1)), "shape")
 	if left, _ := filepath.Glob(filepath.Join(c.Dir, "*", "*.tmp")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -232,7 +233,7 @@ func TestCacheUnwritable(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, Cache{Dir: file}.Put(Key{}, matrix(1, 1)), file, "feature cache")
+	datatest.WantError(t, Cache{Dir: file}.Put(Key{}, matrix(1, 1)), file, "feature cache")
 }
 
 func FuzzReadRows(f *testing.F) {

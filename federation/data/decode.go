@@ -9,6 +9,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+// What to do about an image that cannot be read.
+const (
+	Refuse = "refuse" // stop with its path
+	Skip   = "skip"   // leave it out and count it
+)
+
 // BadImage is the error of an example that could not be read.
 type BadImage struct {
 	Name string // its path, or its ID

@@ -10,13 +10,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"promptfed/federation/datatest"
 )
 
 // made is a list of images whose width is their number; those in bad cannot be read.
 func made(n int, bad ...int) []Example {
 	out := make([]Example, n)
 	for i := range out {
-		out[i] = Example{ID: fmt.Sprint("made", i), load: func() (image.Image, error) {
+		out[i] = Example{ID: fmt.Sprint("made", i), Load: func() (image.Image, error) {
 			if slices.Contains(bad, i) {
 				return nil, errors.New("broken")
 			}
@@ -78,7 +80,7 @@ func TestDecodeStops(t *testing.T) {
 	if !errors.Is(err, stop) || started.Load() > 100 {
 		t.Errorf("%v after %d images", err, started.Load())
 	}
-	wantError(t, Decode(context.Background(), made(3), 2, Skip, nil, func(i int, _ image.Image) (int, error) {
+	datatest.WantError(t, Decode(context.Background(), made(3), 2, Skip, nil, func(i int, _ image.Image) (int, error) {
 		return 0, errors.New("too small")
 	}, func(int, int, *BadImage) error { return nil }), "made0", "too small")
 	ctx, cancel := context.WithCancel(context.Background())
@@ -92,53 +94,13 @@ func TestMissingFileIsABadImage(t *testing.T) {
 	e := []Example{{ID: "x.png", Path: "nowhere/x.png"}}
 	err := Decode(context.Background(), e, 1, Refuse, func(io.Reader) (image.Image, error) { return nil, nil }, width,
 		func(int, int, *BadImage) error { return nil })
-	wantError(t, err, "nowhere/x.png", "no such file", "data.corrupt: skip")
+	datatest.WantError(t, err, "nowhere/x.png", "no such file", "data.corrupt: skip")
 }
 
-func TestDrawnSet(t *testing.T) {
-	cfg := Config{Drawn: Drawn{Classes: []string{"star", "fish", "stripes"}, Domains: []string{"photo", "neon"}, Train: 3, Test: 2, Size: 24,
-		Difficulty: 0.5}}
-	s := mustOpen(t, cfg)
-	if s.Name != "drawn" || len(s.Train) != 18 || len(s.Test) != 12 || len(s.Val) != 0 {
-		t.Fatalf("%s: %d and %d", s.Name, len(s.Train), len(s.Test))
+func everything(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
 	}
-	pixels := func(e Example) string {
-		img, err := e.Image(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if img.Bounds() != image.Rect(0, 0, 24, 24) {
-			t.Fatal(img.Bounds())
-		}
-		return string(img.(*image.RGBA).Pix)
-	}
-	seen := map[string]string{}
-	for _, e := range append(slices.Clone(s.Train), s.Test...) {
-		p := pixels(e)
-		if seen[p] != "" {
-			t.Errorf("%s equals %s", e.ID, seen[p])
-		}
-		seen[p] = e.ID
-	}
-	// Fewer classes and more images leave those that stay as they are; another seed does not.
-	less := cfg
-	less.Drawn.Classes, less.Drawn.Train = []string{"fish"}, 5
-	if got := pixels(mustOpen(t, less).Train[1]); seen[got] != "drawn/train/photo/fish/0001" {
-		t.Errorf("changed with the counts: %q", seen[got])
-	}
-	less.Seed = 1
-	if got := pixels(mustOpen(t, less).Train[1]); seen[got] != "" {
-		t.Error("the seed does not decide")
-	}
-	if Digest(s.Train) == Digest(mustOpen(t, Config{Seed: 1, Drawn: cfg.Drawn}).Train) {
-		t.Error("the digest does not follow the seed")
-	}
-	for _, c := range []struct {
-		d     Drawn
-		words []string
-	}{{Drawn{Classes: []string{"blob"}}, []string{`"blob"`, "star"}}, {Drawn{Domains: []string{"x"}}, []string{`"x"`, "photo"}},
-		{Drawn{Train: 3}, []string{"test 0"}}, {Drawn{Classes: []string{"star", "star"}}, []string{"twice"}}} {
-		_, err := Open(Config{Drawn: c.d})
-		wantError(t, err, c.words...)
-	}
+	return out
 }

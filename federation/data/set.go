@@ -1,5 +1,5 @@
-// Package data holds labelled image sets and who gets which part of them: readers for folders, CIFAR files and the
-// drawn set, few-shot selection, partitions over clients, and the feature cache on disk.
+// Package data holds labelled image sets, decodes them on several goroutines, and keeps features of them in a cache on
+// disk.
 //
 // Images are opened lazily; a set is a list of names until something decodes it. Everything random is a function of a
 // seed and of names, never of a global generator, of time or of the number of workers.
@@ -14,6 +14,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"strings"
 )
 
 // Decoder turns the bytes of an image file into an image.
@@ -27,13 +28,13 @@ type Example struct {
 	Path   string // of the image file; "" when the image comes from elsewhere
 	Stamp  string // changes when the image does: size and modification time of its file, or how it is drawn
 
-	load func() (image.Image, error) // used when Path is ""
+	Load func() (image.Image, error) // used when Path is ""
 }
 
 // Image reads the example; decode is used for files. The error names the file or the record.
 func (e Example) Image(decode Decoder) (image.Image, error) {
-	if e.load != nil {
-		return e.load()
+	if e.Load != nil {
+		return e.Load()
 	}
 	f, err := os.Open(e.Path)
 	if err != nil {
@@ -88,10 +89,19 @@ func (s *Set) Splits() []Split {
 	return append(out, Split{"test", &s.Test})
 }
 
-// pool merges train, val and test into one list, in this order.
-func (s *Set) pool() {
+// MergeSplits merges train, val and test into one list, in this order.
+func (s *Set) MergeSplits() {
 	s.Pool = append(append(append([]Example{}, s.Train...), s.Val...), s.Test...)
 	s.Train, s.Val, s.Test = nil, nil, nil
+}
+
+// Counts is the number of examples of every class.
+func (s *Set) Counts(examples []Example) []int {
+	out := make([]int, len(s.Classes))
+	for _, e := range examples {
+		out[e.Label]++
+	}
+	return out
 }
 
 // Labels are the labels of examples, in order.
@@ -131,8 +141,8 @@ func field(w io.Writer, s string) {
 	io.WriteString(w, s)
 }
 
-// stream is a random stream for one purpose: a hash of the seed, the purpose and numbers that tell its uses apart.
-func stream(seed uint64, purpose string, k ...int) *rand.Rand {
+// Stream is a random stream for one purpose: a hash of the seed, the purpose and numbers that tell its uses apart.
+func Stream(seed uint64, purpose string, k ...int) *rand.Rand {
 	h := sha256.New()
 	binary.Write(h, binary.LittleEndian, seed)
 	field(h, purpose)
@@ -141,4 +151,14 @@ func stream(seed uint64, purpose string, k ...int) *rand.Rand {
 	}
 	sum := h.Sum(nil)
 	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum), binary.LittleEndian.Uint64(sum[8:])))
+}
+
+// OneOf refuses a value of a configuration key that is not among those known.
+func OneOf(key, value string, known ...string) error {
+	for _, k := range known {
+		if value == k {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %q is not known: take one of %s", key, value, strings.Join(known, ", "))
 }

@@ -15,6 +15,8 @@ import (
 	"promptfed/federation/features"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	"promptfed/federation/partition"
+	"promptfed/federation/sets"
 	"promptfed/models/bundle"
 	"promptfed/models/preprocess"
 	"promptfed/runtime/ort"
@@ -24,7 +26,7 @@ import (
 type Built struct {
 	Config   Config
 	Set      *data.Set
-	Parts    []data.Client
+	Parts    []partition.Client
 	Bundles  []*bundle.Bundle // distinct, in the order of Config.Backbones
 	Assigned []*bundle.Bundle // of each client
 	Method   method.Method
@@ -82,7 +84,7 @@ func OpenData(ctx context.Context, c Config, progress Progress) (*Built, error) 
 func (b *Built) openData(ctx context.Context, progress Progress) error {
 	c := b.Config
 	var err error
-	if b.Set, err = data.Open(c.Data.Config); err != nil {
+	if b.Set, err = sets.Open(c.Data.Config); err != nil {
 		return err
 	}
 	if c.Data.Corrupt == data.Skip {
@@ -102,7 +104,7 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 		labels := data.Labels(b.trainList())
 		for i := range b.Parts {
 			seed := method.Rand(c.Seed, "shots", strconv.Itoa(i)).Uint64()
-			b.Parts[i].Train = data.FewShot(b.Parts[i].Train, labels, c.Data.Shots, seed)
+			b.Parts[i].Train = partition.FewShot(b.Parts[i].Train, labels, c.Data.Shots, seed)
 		}
 	}
 	return nil

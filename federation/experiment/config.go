@@ -8,31 +8,32 @@ import (
 	"slices"
 	"strings"
 
-	"promptfed/federation/data"
+	"promptfed/federation/partition"
+	"promptfed/federation/sets"
 	"promptfed/runtime/optim"
 )
 
 // Config is a configuration file. The tags are its keys.
 type Config struct {
-	Name          string         `config:"name" help:"of the run, and of its folder"`
-	Seed          uint64         `config:"seed" help:"of everything drawn at random"`
-	Backbones     []string       `config:"backbones" help:"names or folders of bundles, dealt out to clients in turn"`
-	Assign        string         `config:"assign" help:"of backbones to clients: cycle, or random"`
-	Method        string         `config:"method" help:"one of promptfed list methods"`
-	With          []string       `config:"with" help:"wrappers, inner to outer"`
-	Options       map[string]any `config:"options" help:"of the method and its wrappers"`
-	Data          Data           `config:"data"`
-	Synthetic     Synthetic      `config:"synthetic"`
-	Partition     data.Partition `config:"partition"`
-	Train         Train          `config:"train"`
-	Participation float64        `config:"participation" help:"share of clients that train in a round"`
-	Eval          Eval           `config:"eval"`
-	Runtime       Runtime        `config:"runtime"`
+	Name          string           `config:"name" help:"of the run, and of its folder"`
+	Seed          uint64           `config:"seed" help:"of everything drawn at random"`
+	Backbones     []string         `config:"backbones" help:"names or folders of bundles, dealt out to clients in turn"`
+	Assign        string           `config:"assign" help:"of backbones to clients: cycle, or random"`
+	Method        string           `config:"method" help:"one of promptfed list methods"`
+	With          []string         `config:"with" help:"wrappers, inner to outer"`
+	Options       map[string]any   `config:"options" help:"of the method and its wrappers"`
+	Data          Data             `config:"data"`
+	Synthetic     Synthetic        `config:"synthetic"`
+	Partition     partition.Config `config:"partition"`
+	Train         Train            `config:"train"`
+	Participation float64          `config:"participation" help:"share of clients that train in a round"`
+	Eval          Eval             `config:"eval"`
+	Runtime       Runtime          `config:"runtime"`
 }
 
 // Data is the section data.
 type Data struct {
-	data.Config `config:",squash"`
+	sets.Config `config:",squash"`
 	Template    string `config:"template" help:"hand-written prompt, {} is the class"`
 }
 
@@ -66,9 +67,9 @@ type Eval struct {
 func Defaults() Config {
 	return Config{
 		Name: "run", Seed: 1, Backbones: []string{"tiny-vit-b16"}, Assign: "cycle", Method: "promptfl",
-		Data:      Data{Config: data.Defaults(), Template: "a photo of a {}."},
+		Data:      Data{Config: sets.Defaults(), Template: "a photo of a {}."},
 		Synthetic: Synthetic{Config: noSynthetic(), Epochs: 10},
-		Partition: data.DefaultPartition(),
+		Partition: partition.Defaults(),
 		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", LR: 0.002, Momentum: 0.9, WeightDecay: 5e-4,
 			Schedule: optim.Schedule{Kind: "constant"}},
 		Participation: 1,
@@ -78,8 +79,8 @@ func Defaults() Config {
 }
 
 // noSynthetic are the defaults of a data set without a set.
-func noSynthetic() data.Config {
-	c := data.Defaults()
+func noSynthetic() sets.Config {
+	c := sets.Defaults()
 	c.Set = ""
 	return c
 }

@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/engine"
 	"promptfed/federation/methods"
+	"promptfed/federation/sets"
 	"promptfed/models/drawn"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
@@ -39,7 +40,7 @@ func trained(t *testing.T, method string, with ...string) (Config, string) {
 	if method == "fedotp" { // else a score depends on the images that are scored with it
 		c.Options = map[string]any{"stop": "pair"}
 	}
-	c.Data.Drawn = data.Drawn{Classes: []string{"circle", "square", "star", "house"}, Domains: []string{"cartoon"}, Train: 4, Test: 2, Size: 40}
+	c.Data.Drawn = sets.Drawn{Classes: []string{"circle", "square", "star", "house"}, Domains: []string{"cartoon"}, Train: 4, Test: 2, Size: 40}
 	c.Synthetic.Set, c.Synthetic.Drawn, c.Synthetic.Epochs = "drawn", c.Data.Drawn, 1
 	c.Partition.Clients, c.Train.Rounds, c.Train.LR = 2, 1, 0.05
 	c.Runtime.Cache = filepath.Join(cache, "features")

@@ -10,11 +10,12 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/features"
 	"promptfed/federation/methods"
+	"promptfed/federation/sets"
 )
 
 // Synthetic is the section synthetic: images of the server's own.
 type Synthetic struct {
-	data.Config `config:",squash"`
+	sets.Config `config:",squash"`
 	Epochs      int `config:"epochs" help:"passes of the server over its own images before round 0"`
 }
 
@@ -40,7 +41,7 @@ func (b *Built) openSynthetic() error {
 		}
 		return nil
 	}
-	set, err := data.Open(c.Config)
+	set, err := sets.Open(c.Config)
 	if err != nil {
 		return fmt.Errorf("synthetic: %w", err)
 	}

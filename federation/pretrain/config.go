@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"promptfed/federation/data"
+	"promptfed/federation/sets"
 	"promptfed/models/clip"
 	"promptfed/models/drawn"
 	"promptfed/runtime/optim"
@@ -56,7 +56,7 @@ type Careless struct {
 // Source gives a share of every batch.
 type Source struct {
 	Share      float64             `config:"share" help:"of the batch; shares are scaled to add up to 1"`
-	Data       data.Config         `config:"data" help:"the set; of set drawn, images are drawn on the fly"`
+	Data       sets.Config         `config:"data" help:"the set; of set drawn, images are drawn on the fly"`
 	Keep       int                 `config:"keep" help:"of every 8 training images of a class in a domain, the first so many; 0 and 8: all"`
 	Mirror     bool                `config:"mirror" help:"mirror half of the images"`
 	Shift      int                 `config:"shift" help:"largest random shift in pixels"`

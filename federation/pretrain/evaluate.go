@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"promptfed/federation/data"
+	"promptfed/federation/sets"
 	"promptfed/models/clip"
 	"promptfed/models/preprocess"
 	"promptfed/models/tokenizer"
@@ -62,14 +63,14 @@ func (e *evaluator) sources(ctx context.Context) ([]Accuracy, error) {
 		key := s.Data.Set + s.Data.Root
 		if s.drawn() { // all sources of drawn images are parts of one set
 			key = "drawn"
-			s.Data = data.Defaults()
+			s.Data = sets.Defaults()
 			s.Data.Drawn.Train = 1
 		}
 		if seen[key] {
 			continue
 		}
 		seen[key] = true
-		set, err := data.Open(s.Data)
+		set, err := sets.Open(s.Data)
 		if err != nil {
 			return nil, fmt.Errorf("sources[%d]: %w", i, err)
 		}

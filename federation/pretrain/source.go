@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"promptfed/federation/data"
+	"promptfed/federation/sets"
 	"promptfed/models/drawn"
 	"promptfed/models/preprocess"
 )
@@ -94,7 +95,7 @@ type lister struct {
 }
 
 func openLister(s Source, prep preprocess.Preprocess) (*lister, error) {
-	set, err := data.Open(s.Data)
+	set, err := sets.Open(s.Data)
 	if err != nil {
 		return nil, err
 	}

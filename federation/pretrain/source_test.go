@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/data"
+	"promptfed/federation/sets"
 	"promptfed/models/drawn"
 	"promptfed/models/preprocess"
 )
@@ -112,7 +112,7 @@ func folder(t *testing.T, n int) string {
 
 // Of ten images of a class, sets without a test split hold the first eight for training; Keep 4 leaves 0 to 3.
 func TestKeep(t *testing.T) {
-	s := Source{Share: 1, Keep: 4, Data: data.Config{Set: "folder", Root: folder(t, 20)},
+	s := Source{Share: 1, Keep: 4, Data: sets.Config{Set: "folder", Root: folder(t, 20)},
 		Captions: map[string][]string{"any": {"a photo of {a}"}}}
 	l, err := openLister(s, preprocess.CLIP(8))
 	if err != nil {
@@ -139,8 +139,8 @@ func small(t *testing.T, out string) Config {
 	c.Name, c.Out, c.Size, c.Patch, c.Joint, c.Checkpoint = "small", out, 16, 8, 8, 2
 	c.Text, c.Image = Tower{16, 1, 1}, Tower{16, 1, 1}
 	c.Train = Training{Steps: 4, Batch: 12, LR: 1e-3, Decay: 0.1, Beta2: 0.98, Warmup: 1, ClipNorm: 1}
-	c.Sources = []Source{{Share: 2, Difficulty: [2]float64{0, 0.5}, Data: data.Config{Set: "drawn"}},
-		{Share: 1, Shift: 1, Mirror: true, Data: data.Config{Set: "folder", Root: folder(t, 10)},
+	c.Sources = []Source{{Share: 2, Difficulty: [2]float64{0, 0.5}, Data: sets.Config{Set: "drawn"}},
+		{Share: 1, Shift: 1, Mirror: true, Data: sets.Config{Set: "folder", Root: folder(t, 10)},
 			Captions: map[string][]string{"photo": {"a photo of {a}", "{a}"}}}}
 	return c
 }

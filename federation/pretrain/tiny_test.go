@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"promptfed/federation/data"
+	"promptfed/federation/sets"
 	"promptfed/models/tiny"
 	"promptfed/runtime/safetensors"
 )
@@ -88,7 +88,7 @@ var levels = map[string]map[string]float64{
 // The prompt "a photo of a CLASS." classifies images that no backbone has seen well above chance: freshly drawn ones, and
 // where they are there the held-out images of PACS and the digits.
 func TestBundled(t *testing.T) {
-	fresh := data.Defaults()
+	fresh := sets.Defaults()
 	fresh.Seed, fresh.Drawn.Train, fresh.Drawn.Test = 987654321, 1, 3
 	for _, name := range tiny.Names() {
 		e := bundled(t, name)
@@ -99,7 +99,7 @@ func TestBundled(t *testing.T) {
 					continue
 				}
 			}
-			s, err := data.Open(cfg)
+			s, err := sets.Open(cfg)
 			if err != nil {
 				t.Fatal(err)
 			}

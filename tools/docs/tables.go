@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"strings"
 
-	"promptfed/federation/data"
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
+	"promptfed/federation/partition"
 	"promptfed/federation/pretrain"
+	"promptfed/federation/sets"
 )
 
 // tables gives all tables by name.
@@ -74,7 +75,7 @@ func keyTable(list []key) string {
 
 func dataTable() string {
 	rows := [][]string{{"`data.set`", "what it is", "what lies under `data.root`", "where it comes from"}}
-	for _, k := range data.Kinds() {
+	for _, k := range sets.Kinds() {
 		rows = append(rows, []string{code(k.Name), k.About, k.Expects, k.Source})
 	}
 	return markdown(rows)
@@ -82,7 +83,7 @@ func dataTable() string {
 
 func partitionTable() string {
 	rows := [][]string{{"`partition.kind`", "what it does", "source"}}
-	for _, k := range data.PartitionKinds() {
+	for _, k := range partition.Kinds() {
 		rows = append(rows, []string{code(k.Name), k.About, k.Source})
 	}
 	return markdown(rows)

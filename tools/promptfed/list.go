@@ -7,8 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"promptfed/federation/data"
 	"promptfed/federation/methods"
+	"promptfed/federation/partition"
+	"promptfed/federation/sets"
 	"promptfed/models/bundle"
 )
 
@@ -67,7 +68,7 @@ func methodText(wrappers bool) string {
 
 func dataRows() [][]string {
 	rows := [][]string{{"set", "what it is", "what it expects", "where it comes from"}}
-	for _, k := range data.Kinds() {
+	for _, k := range sets.Kinds() {
 		rows = append(rows, []string{k.Name, k.About, k.Expects, k.Source})
 	}
 	return rows
@@ -75,7 +76,7 @@ func dataRows() [][]string {
 
 func partitionRows() [][]string {
 	rows := [][]string{{"kind", "what it does", "source"}}
-	for _, k := range data.PartitionKinds() {
+	for _, k := range partition.Kinds() {
 		rows = append(rows, []string{k.Name, k.About, k.Source})
 	}
 	return rows

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"promptfed/federation/data"
 	"promptfed/federation/experiment"
+	"promptfed/federation/partition"
 )
 
 func partitionCommand() *cobra.Command {
@@ -19,12 +19,12 @@ func partitionCommand() *cobra.Command {
 			return asUsage(err)
 		}
 		d.skipped(b.Set.Skipped)
-		fmt.Print(data.Table(b.Set, b.Parts))
+		fmt.Print(partition.Table(b.Set, b.Parts))
 		if file == "" {
 			return nil
 		}
 		var text bytes.Buffer
-		if err := data.WriteJSON(&text, b.Set, b.Parts); err != nil {
+		if err := partition.WriteJSON(&text, b.Set, b.Parts); err != nil {
 			return err
 		}
 		return writeFile(file, text.Bytes())

@@ -1,14 +1,18 @@
-package data
+// Package partition decides which client holds which examples of a set: by label, by domain or by both, and the few-shot
+// selection inside a client.
+package partition
 
 import (
 	"fmt"
 	"math"
 	"slices"
 	"strings"
+
+	"promptfed/federation/data"
 )
 
 // Partition says how examples are handed out to clients. The tags are the keys under `partition:`.
-type Partition struct {
+type Config struct {
 	Kind    string  `config:"kind" help:"iid, pathological, dirichlet, domain or domain-dirichlet"`
 	Clients int     `config:"clients" help:"number of clients"`
 	Beta    float64 `config:"beta" help:"concentration of the Dirichlet kinds: small is skewed"`
@@ -17,17 +21,17 @@ type Partition struct {
 }
 
 // DefaultPartition is what a file or a flag changes. FedPHA's code asks for min_size 10 on CIFAR and 2 inside domains.
-func DefaultPartition() Partition { return Partition{Kind: "iid", Clients: 10, Beta: 0.5, MinSize: 2} }
+func Defaults() Config { return Config{Kind: "iid", Clients: 10, Beta: 0.5, MinSize: 2} }
 
 // PartitionKind is one way to hand out examples.
-type PartitionKind struct {
+type Kind struct {
 	Name   string
 	About  string
 	Source string
-	share  func(lists []list, classes int, p Partition, seed uint64) ([]shares, error)
+	share  func(lists []list, classes int, p Config, seed uint64) ([]shares, error)
 }
 
-var partitionKinds = []PartitionKind{
+var kinds = []Kind{
 	{"iid", "every class is dealt out evenly", "McMahan et al., AISTATS 2017", iid},
 	{"pathological", "every class has one owner; clients own about classes/clients classes each",
 		"the few-shot split of PromptFL, FedOTP, FedPGP and FedPHA", pathological},
@@ -38,7 +42,7 @@ var partitionKinds = []PartitionKind{
 }
 
 // PartitionKinds is the table of partitions, for listing.
-func PartitionKinds() []PartitionKind { return slices.Clone(partitionKinds) }
+func Kinds() []Kind { return slices.Clone(kinds) }
 
 // Client is what one client holds: indices into the lists of the set. With split "pooled" all three index Set.Pool.
 type Client struct {
@@ -70,7 +74,7 @@ type shares [][]int
 // clients by domain; a domain gets clients/domains clients, and domains drawn at random get one of the remainder each.
 // A pooled set is cut 60/20/20 inside each client. A client left without training or test examples, too few classes or
 // domains, and a Dirichlet draw that does not succeed within its tries are errors that name what to change.
-func (p Partition) Split(s *Set, seed uint64) ([]Client, error) {
+func (p Config) Split(s *data.Set, seed uint64) ([]Client, error) {
 	kind, err := p.check(s)
 	if err != nil {
 		return nil, err
@@ -88,7 +92,7 @@ func (p Partition) Split(s *Set, seed uint64) ([]Client, error) {
 	for d, name := range domains {
 		lists := make([]list, len(splits))
 		for i, sp := range splits {
-			lists[i].label = Labels(*sp.Examples)
+			lists[i].label = data.Labels(*sp.Examples)
 			for j, e := range *sp.Examples {
 				if !domain || e.Domain == d {
 					lists[i].index = append(lists[i].index, j)
@@ -97,7 +101,7 @@ func (p Partition) Split(s *Set, seed uint64) ([]Client, error) {
 		}
 		q := p
 		q.Clients = count[d]
-		got, err := kind.share(lists, len(s.Classes), q, stream(seed, "partition/"+p.Kind, d).Uint64())
+		got, err := kind.share(lists, len(s.Classes), q, data.Stream(seed, "partition/"+p.Kind, d).Uint64())
 		if err != nil {
 			if domain {
 				err = fmt.Errorf("domain %s: %w", name, err)
@@ -109,7 +113,7 @@ func (p Partition) Split(s *Set, seed uint64) ([]Client, error) {
 			for i, sp := range splits {
 				switch sp.Name {
 				case "pool":
-					c.cut(g[i], stream(seed, "partition/pool", len(out)))
+					c.cut(g[i], data.Stream(seed, "partition/pool", len(out)))
 				case "train":
 					c.Train = g[i]
 				case "val":
@@ -125,15 +129,15 @@ func (p Partition) Split(s *Set, seed uint64) ([]Client, error) {
 }
 
 // check looks at everything that does not depend on the draw.
-func (p Partition) check(s *Set) (PartitionKind, error) {
+func (p Config) check(s *data.Set) (Kind, error) {
 	var names []string
-	for _, k := range partitionKinds {
+	for _, k := range kinds {
 		names = append(names, k.Name)
 	}
-	if err := oneOf("partition.kind", p.Kind, names...); err != nil {
-		return PartitionKind{}, err
+	if err := data.OneOf("partition.kind", p.Kind, names...); err != nil {
+		return Kind{}, err
 	}
-	kind := partitionKinds[slices.Index(names, p.Kind)]
+	kind := kinds[slices.Index(names, p.Kind)]
 	examples := 0
 	for _, sp := range s.Splits() {
 		examples += len(*sp.Examples)
@@ -159,7 +163,7 @@ func (p Partition) check(s *Set) (PartitionKind, error) {
 }
 
 // perDomain is the number of clients of every domain.
-func (p Partition) perDomain(s *Set, seed uint64) ([]int, error) {
+func (p Config) perDomain(s *data.Set, seed uint64) ([]int, error) {
 	n := len(s.Domains)
 	if p.Clients < n {
 		return nil, fmt.Errorf("partition %s: %d clients for %d domains: raise partition.clients to at least %d", p.Kind, p.Clients, n, n)
@@ -168,14 +172,14 @@ func (p Partition) perDomain(s *Set, seed uint64) ([]int, error) {
 	for i := range count {
 		count[i] = p.Clients / n
 	}
-	for _, d := range stream(seed, "partition/remainder").Perm(n)[:p.Clients%n] {
+	for _, d := range data.Stream(seed, "partition/remainder").Perm(n)[:p.Clients%n] {
 		count[d]++
 	}
 	return count, nil
 }
 
 // complete finds a client that could not train or could not be tested.
-func (p Partition) complete(clients []Client) error {
+func (p Config) complete(clients []Client) error {
 	change := "lower partition.clients"
 	if strings.HasSuffix(p.Kind, "dirichlet") {
 		change += ", raise partition.beta or set partition.min_size to 2 or more"

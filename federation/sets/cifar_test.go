@@ -1,4 +1,4 @@
-package data
+package sets
 
 import (
 	"bytes"
@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"promptfed/federation/data"
+	"promptfed/federation/datatest"
 )
 
 // record is a CIFAR record whose red plane counts up, whose green plane is 1 and whose blue plane is 2.
@@ -57,24 +60,24 @@ func TestCIFAR(t *testing.T) {
 func TestCIFARErrors(t *testing.T) {
 	cut := cifarDir(t, map[string][]byte{"data_batch_1.bin": slices.Concat(record(1), record(2)[:100])})
 	_, err := Open(Config{Set: "cifar10-bin", Root: cut})
-	wantError(t, err, "data_batch_1.bin", "record 1", "100 of 3073", "truncated")
-	s := mustOpen(t, Config{Set: "cifar10-bin", Root: cut, Corrupt: Skip})
+	datatest.WantError(t, err, "data_batch_1.bin", "record 1", "100 of 3073", "truncated")
+	s := mustOpen(t, Config{Set: "cifar10-bin", Root: cut, Corrupt: data.Skip})
 	if len(s.Train) != 1 || len(s.Skipped) != 1 {
 		t.Errorf("%d kept, skipped %v", len(s.Train), s.Skipped)
 	}
 	_, err = Open(Config{Set: "cifar10-bin", Root: cifarDir(t, map[string][]byte{"data_batch_1.bin": record(10)})})
-	wantError(t, err, "record 0", "label 10", "10 classes")
+	datatest.WantError(t, err, "record 0", "label 10", "10 classes")
 	_, err = Open(Config{Set: "cifar10-bin", Root: t.TempDir()})
-	wantError(t, err, "data_batch_1.bin")
+	datatest.WantError(t, err, "data_batch_1.bin")
 }
 
 // TestCIFARAgainstFolders: the binary files and the folder of images come from one source, so the first training image
 // of a class in the folder must occur among the records of its class, pixel by pixel.
 func TestCIFARAgainstFolders(t *testing.T) {
-	records := mustOpen(t, Config{Set: "cifar10-bin", Root: shared(t, "cifar-10-batches-bin")})
-	folder := mustOpen(t, Config{Set: "cifar10", Root: shared(t, "cifar10")})
-	pixels := func(e Example) string {
-		img, err := e.Image(stdDecode)
+	records := mustOpen(t, Config{Set: "cifar10-bin", Root: datatest.Shared(t, "cifar-10-batches-bin")})
+	folder := mustOpen(t, Config{Set: "cifar10", Root: datatest.Shared(t, "cifar10")})
+	pixels := func(e data.Example) string {
+		img, err := e.Image(datatest.Decode)
 		if err != nil {
 			t.Fatal(err)
 		}

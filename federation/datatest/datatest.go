@@ -1,4 +1,5 @@
-package data
+// Package datatest has what tests of image sets share: small folders, the real images beside the module, error checks.
+package datatest
 
 import (
 	"bytes"
@@ -14,12 +15,14 @@ import (
 	"io"
 )
 
-func stdDecode(r io.Reader) (image.Image, error) {
+// Decode reads any image that the standard library knows.
+func Decode(r io.Reader) (image.Image, error) {
 	img, _, err := image.Decode(r)
 	return img, err
 }
 
-func pngBytes(t testing.TB, c color.Color) []byte {
+// PNG is an image of three by two pixels of one colour.
+func PNG(t testing.TB, c color.Color) []byte {
 	t.Helper()
 	img := image.NewRGBA(image.Rect(0, 0, 3, 2))
 	for i := range 6 {
@@ -32,9 +35,9 @@ func pngBytes(t testing.TB, c color.Color) []byte {
 	return b.Bytes()
 }
 
-// tree writes files under a new folder: names that end in / are empty folders, names that end in .png are small images,
+// Tree writes files under a new folder: names that end in / are empty folders, names that end in .png are small images,
 // anything else is text.
-func tree(t testing.TB, names ...string) string {
+func Tree(t testing.TB, names ...string) string {
 	t.Helper()
 	root := t.TempDir()
 	for i, n := range names {
@@ -50,7 +53,7 @@ func tree(t testing.TB, names ...string) string {
 		}
 		raw := []byte("not an image")
 		if strings.HasSuffix(n, ".png") {
-			raw = pngBytes(t, color.RGBA{uint8(i), uint8(i >> 8), 7, 255})
+			raw = PNG(t, color.RGBA{uint8(i), uint8(i >> 8), 7, 255})
 		}
 		if err := os.WriteFile(path, raw, 0o644); err != nil {
 			t.Fatal(err)
@@ -59,8 +62,8 @@ func tree(t testing.TB, names ...string) string {
 	return root
 }
 
-// shared is a folder of real images beside the module, or the test is skipped.
-func shared(t testing.TB, name string) string {
+// Shared is a folder of real images beside the module, or the test is skipped.
+func Shared(t testing.TB, name string) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
@@ -82,17 +85,8 @@ func shared(t testing.TB, name string) string {
 	return path
 }
 
-func mustOpen(t testing.TB, cfg Config) *Set {
-	t.Helper()
-	s, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// wantError checks that an error is one line that holds every word.
-func wantError(t testing.TB, err error, words ...string) {
+// WantError checks that an error is one line that holds every word.
+func WantError(t testing.TB, err error, words ...string) {
 	t.Helper()
 	if err == nil {
 		t.Errorf("no error; want one with %q", words)

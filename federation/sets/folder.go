@@ -1,10 +1,12 @@
-package data
+package sets
 
 import (
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"promptfed/federation/data"
 )
 
 var layouts = []string{"auto", "classes", "domains", "split", "split-domains"}
@@ -17,8 +19,8 @@ var splitNames = map[string]string{"train": "train", "training": "train", "test"
 
 // openFolder lists an image folder in one of four layouts. Class names are folder names with underscores read as
 // spaces; classes, domains and files are sorted without regard to case.
-func openFolder(cfg Config) (*Set, error) {
-	w := &walk{root: cfg.Root, skip: cfg.Corrupt == Skip}
+func openFolder(cfg Config) (*data.Set, error) {
+	w := &walk{root: cfg.Root, skip: cfg.Corrupt == data.Skip}
 	top, err := w.folders(cfg.Root)
 	if err != nil {
 		return nil, err
@@ -176,8 +178,8 @@ func (w *walk) classes(split, domain string, dirs []string) error {
 }
 
 // set turns what was found into a set. Where there are no split folders, the holdout rule makes the splits.
-func (w *walk) set() (*Set, error) {
-	s := &Set{Skipped: w.skipped}
+func (w *walk) set() (*data.Set, error) {
+	s := &data.Set{Skipped: w.skipped}
 	names := map[string]string{} // by lower case
 	domains := map[string]bool{}
 	train := map[string]bool{}
@@ -201,7 +203,7 @@ func (w *walk) set() (*Set, error) {
 	if slices.Equal(s.Domains, []string{""}) {
 		s.Domains = nil
 	}
-	unsplit := make([][]Example, max(1, len(s.Domains)))
+	unsplit := make([][]data.Example, max(1, len(s.Domains)))
 	for _, f := range w.found {
 		e := f.example
 		e.Label = label[strings.ToLower(f.class)]
@@ -218,14 +220,14 @@ func (w *walk) set() (*Set, error) {
 		}
 	}
 	for _, list := range unsplit {
-		s.holdOut(list)
+		holdOut(s, list)
 	}
 	return s, nil
 }
 
 // holdOut splits a list, sorted by class and file, by FedPHA's rule (utils/data_utils.py): example i goes to train when
 // i mod 10 is at most 7, otherwise to test. Office-31 becomes 3,292 and 818 examples this way.
-func (s *Set) holdOut(list []Example) {
+func holdOut(s *data.Set, list []data.Example) {
 	for i, e := range list {
 		if i%10 <= 7 {
 			s.Train = append(s.Train, e)

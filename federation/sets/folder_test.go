@@ -1,4 +1,4 @@
-package data
+package sets
 
 import (
 	"context"
@@ -8,9 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"promptfed/federation/data"
+	"promptfed/federation/datatest"
 )
 
-func ids(list []Example) []string {
+func ids(list []data.Example) []string {
 	var out []string
 	for _, e := range list {
 		out = append(out, fmt.Sprintf("%s=%d.%d", e.ID, e.Label, e.Domain))
@@ -42,7 +45,7 @@ func TestLayouts(t *testing.T) {
 			[]string{"bus/1.png=0.0", "train/1.png=1.0"}, nil, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := mustOpen(t, Config{Set: "folder", Root: tree(t, c.files...)})
+			s := mustOpen(t, Config{Set: "folder", Root: datatest.Tree(t, c.files...)})
 			if !slices.Equal(s.Classes, c.classes) || !slices.Equal(s.Domains, c.domains) {
 				t.Errorf("classes %q, domains %q", s.Classes, s.Domains)
 			}
@@ -56,9 +59,9 @@ func TestLayouts(t *testing.T) {
 // TestHoldOutOffice31: Office-31 has 2,817, 498 and 795 images in its domains; FedPHA's code reports 3,292 training and
 // 818 test images (METHODS 1.1), which the rule must reproduce.
 func TestHoldOutOffice31(t *testing.T) {
-	s := &Set{}
+	s := &data.Set{}
 	for _, n := range []int{2817, 498, 795} {
-		s.holdOut(make([]Example, n))
+		holdOut(s, make([]data.Example, n))
 	}
 	if len(s.Train) != 3292 || len(s.Test) != 818 {
 		t.Errorf("%d and %d, want 3292 and 818", len(s.Train), len(s.Test))
@@ -66,14 +69,14 @@ func TestHoldOutOffice31(t *testing.T) {
 }
 
 func TestFolderErrors(t *testing.T) {
-	root := func(files ...string) Config { return Config{Set: "folder", Root: tree(t, files...)} }
+	root := func(files ...string) Config { return Config{Set: "folder", Root: datatest.Tree(t, files...)} }
 	for _, c := range []struct {
 		cfg   Config
 		words []string
 	}{
 		{Config{Set: "folder", Root: filepath.Join(t.TempDir(), "nowhere")}, []string{"nowhere", "does not exist", "data.root"}},
 		{Config{Set: "folder"}, []string{"data.root"}},
-		{Config{Set: "folder", Root: filepath.Join(tree(t, "a.txt"), "a.txt")}, []string{"a.txt", "is a file"}},
+		{Config{Set: "folder", Root: filepath.Join(datatest.Tree(t, "a.txt"), "a.txt")}, []string{"a.txt", "is a file"}},
 		{root(), []string{"holds no folders", "DOMAIN/CLASS/"}},
 		{root("cat/1.png", "dog/"), []string{"dog", "holds no images", ".png"}},
 		{root("cat/1.png", "dog/notes.txt"), []string{"notes.txt", "is not an image file", "data.corrupt: skip"}},
@@ -83,21 +86,21 @@ func TestFolderErrors(t *testing.T) {
 		{root("train/cat/1.png", "test/"), []string{"test", "holds no folders"}},
 		{root("dog/1.png", "Dog/1.png"), []string{"same class"}},
 		{root("cat/1.png", "cat/deep/1.png"), []string{"cat/1.png", "lies beside folders"}},
-		{Config{Set: "pacs", Root: tree(t, "a/cat/1.png", "b/cat/1.png")}, []string{"1 classes", "7"}},
-		{Config{Set: "folder", Root: tree(t, "cat/1.png"), ClassNames: map[string]string{"cow": "moo"}}, []string{`"cow"`, "cat"}},
-		{Config{Set: "folder", Root: tree(t, "a/1.png", "b/1.png"), ClassNames: map[string]string{"a": "b"}}, []string{"class_names", `"b"`}},
+		{Config{Set: "pacs", Root: datatest.Tree(t, "a/cat/1.png", "b/cat/1.png")}, []string{"1 classes", "7"}},
+		{Config{Set: "folder", Root: datatest.Tree(t, "cat/1.png"), ClassNames: map[string]string{"cow": "moo"}}, []string{`"cow"`, "cat"}},
+		{Config{Set: "folder", Root: datatest.Tree(t, "a/1.png", "b/1.png"), ClassNames: map[string]string{"a": "b"}}, []string{"class_names", `"b"`}},
 		{Config{Set: "mnist"}, []string{`"mnist"`, "folder"}},
 		{Config{Corrupt: "ignore"}, []string{"data.corrupt", "refuse"}},
 		{Config{Shots: -1}, []string{"data.shots"}},
 		{Config{Split: "half"}, []string{"data.split", "pooled"}},
 	} {
 		_, err := Open(c.cfg)
-		wantError(t, err, c.words...)
+		datatest.WantError(t, err, c.words...)
 	}
 }
 
 func TestSkipCountsWhatIsNoImage(t *testing.T) {
-	dir := tree(t, "cat/1.png", "cat/notes.txt", "dog/2.png", "dog/3.png", "dog/Thumbs.db")
+	dir := datatest.Tree(t, "cat/1.png", "cat/notes.txt", "dog/2.png", "dog/3.png", "dog/Thumbs.db")
 	if err := os.WriteFile(filepath.Join(dir, "dog", "4.jpg"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -109,13 +112,13 @@ func TestSkipCountsWhatIsNoImage(t *testing.T) {
 	if err := os.WriteFile(bad, raw[:len(raw)/2], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s := mustOpen(t, Config{Set: "folder", Root: dir, Corrupt: Skip})
+	s := mustOpen(t, Config{Set: "folder", Root: dir, Corrupt: data.Skip})
 	if len(s.Train) != 3 || len(s.Skipped) != 2 {
 		t.Fatalf("%d kept, skipped %v", len(s.Train), s.Skipped)
 	}
-	wantError(t, s.Sift(context.Background(), 2, Refuse, stdDecode, nil), bad, "data.corrupt: skip")
+	datatest.WantError(t, s.Sift(context.Background(), 2, data.Refuse, datatest.Decode, nil), bad, "data.corrupt: skip")
 	calls := 0
-	if err := s.Sift(context.Background(), 2, Skip, stdDecode, func(done, total int) {
+	if err := s.Sift(context.Background(), 2, data.Skip, datatest.Decode, func(done, total int) {
 		if calls++; done != calls || total != 3 {
 			t.Errorf("progress %d of %d", done, total)
 		}
@@ -131,11 +134,11 @@ func TestSkipCountsWhatIsNoImage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "dog", "3.png"), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, s.Sift(context.Background(), 2, Skip, stdDecode, nil), `"dog"`, "none of its 1")
+	datatest.WantError(t, s.Sift(context.Background(), 2, data.Skip, datatest.Decode, nil), `"dog"`, "none of its 1")
 }
 
 func TestClassNames(t *testing.T) {
-	s := mustOpen(t, Config{Set: "folder", Root: tree(t, "0/1.png", "1/1.png", "Alarm_Clock/1.png"),
+	s := mustOpen(t, Config{Set: "folder", Root: datatest.Tree(t, "0/1.png", "1/1.png", "Alarm_Clock/1.png"),
 		ClassNames: map[string]string{"0": "zero", "alarm clock": "clock"}})
 	if !slices.Equal(s.Classes, []string{"zero", "1", "clock"}) {
 		t.Errorf("%q", s.Classes)
@@ -143,8 +146,8 @@ func TestClassNames(t *testing.T) {
 }
 
 func TestDigestFollowsFiles(t *testing.T) {
-	dir := tree(t, "a/1.png", "a/2.png", "b/1.png")
-	digest := func() string { return Digest(mustOpen(t, Config{Set: "folder", Root: dir}).Train) }
+	dir := datatest.Tree(t, "a/1.png", "a/2.png", "b/1.png")
+	digest := func() string { return data.Digest(mustOpen(t, Config{Set: "folder", Root: dir}).Train) }
 	first := digest()
 	if digest() != first {
 		t.Error("unstable")
@@ -177,7 +180,7 @@ func TestSharedSets(t *testing.T) {
 		{"cifar10-bin", "cifar-10-batches-bin", 10, 0, 16000, 4000, "airplane", ""},
 	} {
 		t.Run(c.set+" "+c.dir, func(t *testing.T) {
-			s := mustOpen(t, Config{Set: c.set, Root: shared(t, c.dir)})
+			s := mustOpen(t, Config{Set: c.set, Root: datatest.Shared(t, c.dir)})
 			if len(s.Classes) != c.classes || len(s.Domains) != c.domains || s.Classes[0] != c.firstClass ||
 				c.domains > 0 && s.Domains[c.domains-1] != c.lastDomain {
 				t.Errorf("classes %q, domains %q", s.Classes, s.Domains)
@@ -192,9 +195,9 @@ func TestSharedSets(t *testing.T) {
 			}
 			if c.set == "pacs" {
 				var seen int
-				err := Decode(context.Background(), s.Test, 2, Refuse, stdDecode,
+				err := data.Decode(context.Background(), s.Test, 2, data.Refuse, datatest.Decode,
 					func(_ int, img image.Image) (image.Rectangle, error) { return img.Bounds(), nil },
-					func(_ int, r image.Rectangle, _ *BadImage) error {
+					func(_ int, r image.Rectangle, _ *data.BadImage) error {
 						if seen++; max(r.Dx(), r.Dy()) != 128 {
 							return fmt.Errorf("longest side %d", max(r.Dx(), r.Dy()))
 						}

@@ -1,4 +1,4 @@
-package data
+package sets
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"promptfed/federation/data"
 )
 
 // extensions of files that are taken for images.
@@ -19,13 +21,13 @@ type walk struct {
 	root    string
 	skip    bool // leave files that are not images out instead of refusing them
 	found   []found
-	skipped []Skipped
+	skipped []data.Skipped
 }
 
 // found is one image file and what its folders say about it.
 type found struct {
 	split, domain, class string
-	example              Example
+	example              data.Example
 }
 
 // entries are the names in a folder, sorted without regard to case; hidden files and what desktops leave behind are not
@@ -101,12 +103,12 @@ func loose(dir string) (string, error) {
 }
 
 // images are the image files in a class folder. Anything else in it is refused or skipped.
-func (w *walk) images(dir string) ([]Example, error) {
+func (w *walk) images(dir string) ([]data.Example, error) {
 	list, err := entries(dir)
 	if err != nil {
 		return nil, err
 	}
-	var out []Example
+	var out []data.Example
 	for _, e := range list {
 		path := filepath.Join(dir, e.Name())
 		reason := ""
@@ -122,14 +124,14 @@ func (w *walk) images(dir string) ([]Example, error) {
 			return nil, fmt.Errorf("%s %s: remove it, or set data.corrupt: skip", path, reason)
 		}
 		if reason != "" {
-			w.skipped = append(w.skipped, Skipped{path, reason})
+			w.skipped = append(w.skipped, data.Skipped{Name: path, Reason: reason})
 			continue
 		}
 		id, err := filepath.Rel(w.root, path)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Example{ID: filepath.ToSlash(id), Path: path,
+		out = append(out, data.Example{ID: filepath.ToSlash(id), Path: path,
 			Stamp: fmt.Sprintf("%d %d", e.Size(), e.ModTime().UnixNano())})
 	}
 	return out, nil

@@ -1,8 +1,10 @@
-package data
+package sets
 
 import (
 	"fmt"
 	"strings"
+
+	"promptfed/federation/data"
 )
 
 // Config says which set to open and how. The tags are the keys under `data:` in a configuration file.
@@ -32,23 +34,8 @@ type Drawn struct {
 
 // Defaults is the configuration that a file or a flag changes.
 func Defaults() Config {
-	return Config{Set: "drawn", Layout: "auto", Split: "given", Corrupt: Refuse, Views: 1,
+	return Config{Set: "drawn", Layout: "auto", Split: "given", Corrupt: data.Refuse, Views: 1,
 		Drawn: Drawn{Train: 16, Test: 10, Size: 64, Difficulty: 0.5}}
-}
-
-// What to do about an image that cannot be read.
-const (
-	Refuse = "refuse" // stop with its path
-	Skip   = "skip"   // leave it out and count it
-)
-
-func oneOf(key, value string, known ...string) error {
-	for _, k := range known {
-		if value == k {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s: %q is not known: take one of %s", key, value, strings.Join(known, ", "))
 }
 
 // Validate checks everything that needs no disk. Empty strings stand for the defaults.
@@ -58,16 +45,16 @@ func (c Config) Validate() error {
 	for _, k := range kinds {
 		names = append(names, k.Name)
 	}
-	if err := oneOf("data.set", c.Set, names...); err != nil {
+	if err := data.OneOf("data.set", c.Set, names...); err != nil {
 		return err
 	}
-	if err := oneOf("data.layout", c.Layout, layouts...); err != nil {
+	if err := data.OneOf("data.layout", c.Layout, layouts...); err != nil {
 		return err
 	}
-	if err := oneOf("data.split", c.Split, "given", "pooled"); err != nil {
+	if err := data.OneOf("data.split", c.Split, "given", "pooled"); err != nil {
 		return err
 	}
-	if err := oneOf("data.corrupt", c.Corrupt, Refuse, Skip); err != nil {
+	if err := data.OneOf("data.corrupt", c.Corrupt, data.Refuse, data.Skip); err != nil {
 		return err
 	}
 	if c.Shots < 0 {
@@ -94,7 +81,7 @@ func (c Config) filled() Config {
 }
 
 // Open lists the set that cfg describes. No image is decoded; files that are not images are refused or skipped.
-func Open(cfg Config) (*Set, error) {
+func Open(cfg Config) (*data.Set, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -108,11 +95,11 @@ func Open(cfg Config) (*Set, error) {
 			return nil, err
 		}
 		s.Name = k.Name
-		if err := s.rename(cfg.ClassNames); err != nil {
+		if err := rename(s, cfg.ClassNames); err != nil {
 			return nil, err
 		}
 		if cfg.Split == "pooled" {
-			s.pool()
+			s.MergeSplits()
 		}
 		return s, nil
 	}
@@ -121,7 +108,7 @@ func Open(cfg Config) (*Set, error) {
 
 // rename applies data.class_names, without regard to case, which configuration files lose in keys. A name that no class
 // has, or two classes of one name, is an error.
-func (s *Set) rename(names map[string]string) error {
+func rename(s *data.Set, names map[string]string) error {
 	to := map[string]string{}
 	for from, name := range names {
 		to[strings.ToLower(from)] = name

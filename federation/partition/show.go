@@ -1,4 +1,4 @@
-package data
+package partition
 
 import (
 	"encoding/json"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"promptfed/federation/data"
 )
 
 // file is the partition file.
@@ -17,7 +19,7 @@ type file struct {
 
 // WriteJSON writes the partition file: who gets which indices, and the label of every index, by list: train, val (when
 // the set has one) and test, or pool.
-func WriteJSON(w io.Writer, s *Set, clients []Client) error {
+func WriteJSON(w io.Writer, s *data.Set, clients []Client) error {
 	f := file{Clients: append([]Client{}, clients...), Labels: map[string][]int{}}
 	for i := range f.Clients {
 		c := &f.Clients[i]
@@ -28,27 +30,18 @@ func WriteJSON(w io.Writer, s *Set, clients []Client) error {
 		}
 	}
 	for _, sp := range s.Splits() {
-		f.Labels[sp.Name] = Labels(*sp.Examples)
+		f.Labels[sp.Name] = data.Labels(*sp.Examples)
 	}
 	return json.NewEncoder(w).Encode(f)
 }
 
-// Of returns the examples of a client.
-func (s *Set) Of(c Client) (train, val, test []Example) {
+// Of returns the client's examples of s.
+func (c Client) Of(s *data.Set) (train, val, test []data.Example) {
 	a, b, d := s.Train, s.Val, s.Test
 	if s.Pool != nil {
 		a, b, d = s.Pool, s.Pool, s.Pool
 	}
-	return Pick(a, c.Train), Pick(b, c.Val), Pick(d, c.Test)
-}
-
-// Counts is the number of examples of every class.
-func (s *Set) Counts(examples []Example) []int {
-	out := make([]int, len(s.Classes))
-	for _, e := range examples {
-		out[e.Label]++
-	}
-	return out
+	return data.Pick(a, c.Train), data.Pick(b, c.Val), data.Pick(d, c.Test)
 }
 
 // widest is the largest number of classes that Table draws as columns.
@@ -56,7 +49,7 @@ const widest = 24
 
 // Table draws who gets what: a line per client with its sizes and its training examples of every class. With more than
 // 24 classes a line names the client's number of classes and its five largest.
-func Table(s *Set, clients []Client) string {
+func Table(s *data.Set, clients []Client) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	head := []string{"client", "train", "val", "test"}
@@ -72,7 +65,7 @@ func Table(s *Set, clients []Client) string {
 	}
 	fmt.Fprintln(w, strings.Join(head, "\t")+"\t")
 	for i, c := range clients {
-		train, val, test := s.Of(c)
+		train, val, test := c.Of(s)
 		row := []string{fmt.Sprint(i), fmt.Sprint(len(train)), fmt.Sprint(len(val)), fmt.Sprint(len(test))}
 		if domains {
 			row = append(row, c.Domain)
@@ -87,7 +80,7 @@ func Table(s *Set, clients []Client) string {
 				}
 			}
 		} else {
-			row = append(row, s.largest(counts, 5)...)
+			row = append(row, largest(s, counts, 5)...)
 		}
 		fmt.Fprintln(w, strings.Join(row, "\t")+"\t")
 	}
@@ -96,7 +89,7 @@ func Table(s *Set, clients []Client) string {
 }
 
 // largest is the number of classes that occur, and the n most frequent with their counts.
-func (s *Set) largest(counts []int, n int) []string {
+func largest(s *data.Set, counts []int, n int) []string {
 	var have []int
 	for k, c := range counts {
 		if c > 0 {

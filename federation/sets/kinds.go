@@ -1,8 +1,11 @@
-package data
+// Package sets opens labelled image sets in the layouts that they are distributed in.
+package sets
 
 import (
 	"fmt"
 	"strings"
+
+	"promptfed/federation/data"
 )
 
 // Kind is one way to get a set.
@@ -11,7 +14,7 @@ type Kind struct {
 	About   string
 	Expects string // what must lie under data.root
 	Source  string // where the data comes from
-	open    func(Config) (*Set, error)
+	open    func(Config) (*data.Set, error)
 }
 
 // kinds is the one table of sets.
@@ -37,8 +40,8 @@ var kinds = []Kind{
 func Kinds() []Kind { return append([]Kind{}, kinds...) }
 
 // preset opens a folder with a fixed layout and checks how many classes and domains it has; 0 is any number of domains.
-func preset(layout string, classes, domains int) func(Config) (*Set, error) {
-	return func(cfg Config) (*Set, error) {
+func preset(layout string, classes, domains int) func(Config) (*data.Set, error) {
+	return func(cfg Config) (*data.Set, error) {
 		cfg.Layout = layout
 		s, err := openFolder(cfg)
 		if err != nil {

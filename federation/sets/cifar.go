@@ -1,4 +1,4 @@
-package data
+package sets
 
 import (
 	"bufio"
@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"promptfed/federation/data"
 )
 
 // CIFAR-10's binary layout (https://www.cs.toronto.edu/~kriz/cifar.html): records of one label byte and 3,072 pixel
@@ -24,12 +26,12 @@ var cifarClasses = []string{"airplane", "automobile", "bird", "cat", "deer", "do
 
 // openCIFAR lists the records of data_batch_*.bin as training and of test_batch.bin as test examples. Without a test
 // batch, the records sorted by class are split four to one by the rule of folders.
-func openCIFAR(cfg Config) (*Set, error) {
+func openCIFAR(cfg Config) (*data.Set, error) {
 	list, err := entries(cfg.Root)
 	if err != nil {
 		return nil, err
 	}
-	s := &Set{Classes: slices.Clone(cifarClasses)}
+	s := &data.Set{Classes: slices.Clone(cifarClasses)}
 	if names, err := os.ReadFile(filepath.Join(cfg.Root, "batches.meta.txt")); err == nil {
 		s.Classes = strings.FieldsFunc(string(names), func(r rune) bool { return r == '\n' || r == '\r' })
 		if len(s.Classes) == 0 || len(s.Classes) > 256 {
@@ -48,8 +50,8 @@ func openCIFAR(cfg Config) (*Set, error) {
 		}
 		path := filepath.Join(cfg.Root, e.Name())
 		examples, err := cifarFile(path, len(s.Classes))
-		if err != nil && cfg.Corrupt == Skip && examples != nil {
-			s.Skipped = append(s.Skipped, Skipped{path, err.Error()})
+		if err != nil && cfg.Corrupt == data.Skip && examples != nil {
+			s.Skipped = append(s.Skipped, data.Skipped{Name: path, Reason: err.Error()})
 		} else if err != nil {
 			return nil, err
 		}
@@ -65,14 +67,14 @@ func openCIFAR(cfg Config) (*Set, error) {
 	if !tested {
 		all := s.Train
 		s.Train = nil
-		slices.SortStableFunc(all, func(a, b Example) int { return a.Label - b.Label })
-		s.holdOut(all)
+		slices.SortStableFunc(all, func(a, b data.Example) int { return a.Label - b.Label })
+		holdOut(s, all)
 	}
 	return s, nil
 }
 
 // cifarFile lists the records of one file. On a broken record it returns those before it and an error.
-func cifarFile(path string, classes int) ([]Example, error) {
+func cifarFile(path string, classes int) ([]data.Example, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -87,10 +89,10 @@ func cifarFile(path string, classes int) ([]Example, error) {
 		err = fmt.Errorf("%s: %w", path, err)
 	}
 	stamp := fmt.Sprintf("%d %d", st.Size(), st.ModTime().UnixNano())
-	out := make([]Example, len(labels))
+	out := make([]data.Example, len(labels))
 	for i, l := range labels {
-		out[i] = Example{ID: fmt.Sprintf("%s#%05d", filepath.Base(path), i), Label: int(l), Stamp: stamp,
-			load: func() (image.Image, error) { return cifarImage(path, i) }}
+		out[i] = data.Example{ID: fmt.Sprintf("%s#%05d", filepath.Base(path), i), Label: int(l), Stamp: stamp,
+			Load: func() (image.Image, error) { return cifarImage(path, i) }}
 	}
 	return out, err
 }

@@ -1,10 +1,12 @@
-package data
+package partition
 
 import (
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"promptfed/federation/data"
 
 	"gonum.org/v1/gonum/stat/distmv"
 )
@@ -23,10 +25,10 @@ func shuffle(index []int, rng *rand.Rand) {
 
 // iid deals the shuffled examples of one class after the other round the table, so that both the sizes of clients and
 // their counts of any class differ by at most one.
-func iid(lists []list, classes int, p Partition, seed uint64) ([]shares, error) {
+func iid(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
 	out := newShares(p.Clients, len(lists))
 	for l := range lists {
-		rng := stream(seed, "iid", l)
+		rng := data.Stream(seed, "iid", l)
 		turn := 0
 		for _, index := range lists[l].byClass(classes) {
 			shuffle(index, rng)
@@ -41,7 +43,7 @@ func iid(lists []list, classes int, p Partition, seed uint64) ([]shares, error) 
 
 // pathological shuffles the classes and gives client i those from i*per to (i+1)*per, the last client the rest, where
 // per is classes/clients rounded half to even (Python's round, as in the public few-shot code).
-func pathological(lists []list, classes int, p Partition, seed uint64) ([]shares, error) {
+func pathological(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
 	per := perClient(classes, p.Clients)
 	if per == 0 || per*(p.Clients-1) >= classes {
 		n := p.Clients - 1
@@ -52,7 +54,7 @@ func pathological(lists []list, classes int, p Partition, seed uint64) ([]shares
 			classes, p.Clients, max(n, 1))
 	}
 	out := newShares(p.Clients, len(lists))
-	order := stream(seed, "pathological").Perm(classes)
+	order := data.Stream(seed, "pathological").Perm(classes)
 	for l := range lists {
 		groups := lists[l].byClass(classes)
 		for at, class := range order {
@@ -75,7 +77,7 @@ const tries = 200
 // above n. Unless p.Uncap, a client that has its 1/clients of the first list already gets proportion 0 (as in the
 // FedOTP and FedPHA code). The draw is repeated, with another seed each time, until every client has p.MinSize examples
 // of the first and of the last list.
-func dirichlet(lists []list, classes int, p Partition, seed uint64) ([]shares, error) {
+func dirichlet(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
 	first, last := lists[0], lists[len(lists)-1]
 	if need := p.MinSize * p.Clients; need > len(first.index) || need > len(last.index) {
 		return nil, fmt.Errorf("%d clients with %d examples each do not fit in %d training and %d test examples: lower partition.clients or partition.min_size",
@@ -87,7 +89,7 @@ func dirichlet(lists []list, classes int, p Partition, seed uint64) ([]shares, e
 	}
 	for try := range tries {
 		out := newShares(p.Clients, len(lists))
-		rng := stream(seed, "dirichlet", try)
+		rng := data.Stream(seed, "dirichlet", try)
 		for k := range classes {
 			share := proportions(out, len(first.index), p, rng)
 			for l := range lists {
@@ -113,7 +115,7 @@ func dirichlet(lists []list, classes int, p Partition, seed uint64) ([]shares, e
 }
 
 // proportions draws the share of every client in one class. total is the length of the first list.
-func proportions(out []shares, total int, p Partition, rng *rand.Rand) []float64 {
+func proportions(out []shares, total int, p Config, rng *rand.Rand) []float64 {
 	n := len(out)
 	alpha := make([]float64, n)
 	for i := range alpha {
@@ -200,7 +202,7 @@ func FewShot(index, labels []int, k int, seed uint64) []int {
 	}
 	var out []int
 	for class, g := range groups {
-		shuffle(g, stream(seed, "shots", class))
+		shuffle(g, data.Stream(seed, "shots", class))
 		out = append(out, g[:min(k, len(g))]...)
 	}
 	slices.Sort(out)

@@ -1,4 +1,4 @@
-package data
+package partition
 
 import (
 	"bytes"
@@ -9,12 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"promptfed/federation/data"
+	"promptfed/federation/datatest"
+
 	"pgregory.net/rapid"
 )
 
 // toy is a set without images: train and test examples per class and domain, in shuffled-looking order (class fastest).
-func toy(classes, domains, train, val, test int) *Set {
-	s := &Set{Name: "toy"}
+func toy(classes, domains, train, val, test int) *data.Set {
+	s := &data.Set{Name: "toy"}
 	for k := range classes {
 		s.Classes = append(s.Classes, fmt.Sprint("class", k))
 	}
@@ -22,13 +25,13 @@ func toy(classes, domains, train, val, test int) *Set {
 		s.Domains = append(s.Domains, fmt.Sprint("domain", d))
 	}
 	for _, l := range []struct {
-		to *[]Example
+		to *[]data.Example
 		n  int
 	}{{&s.Train, train}, {&s.Val, val}, {&s.Test, test}} {
 		for d := range max(1, domains) {
 			for i := range l.n {
 				for k := range classes {
-					*l.to = append(*l.to, Example{ID: fmt.Sprint(d, i, k), Label: k, Domain: d})
+					*l.to = append(*l.to, data.Example{ID: fmt.Sprint(d, i, k), Label: k, Domain: d})
 				}
 			}
 		}
@@ -60,13 +63,13 @@ func TestEveryExampleOnce(t *testing.T) {
 		kinds := []string{"iid", "pathological", "dirichlet", "domain", "domain-dirichlet"}
 		s := toy(rapid.IntRange(1, 12).Draw(t, "classes"), rapid.IntRange(0, 3).Draw(t, "domains"),
 			rapid.IntRange(1, 12).Draw(t, "train"), rapid.IntRange(0, 2).Draw(t, "val"), rapid.IntRange(1, 6).Draw(t, "test"))
-		p := Partition{Kind: rapid.SampledFrom(kinds).Draw(t, "kind"), Clients: rapid.IntRange(1, 15).Draw(t, "clients"),
+		p := Config{Kind: rapid.SampledFrom(kinds).Draw(t, "kind"), Clients: rapid.IntRange(1, 15).Draw(t, "clients"),
 			Beta: rapid.SampledFrom([]float64{1e-9, 0.01, 0.1, 0.5, 5, 1000}).Draw(t, "beta"), MinSize: rapid.IntRange(0, 4).Draw(t, "min"),
 			Uncap: rapid.Bool().Draw(t, "uncap")}
 		seed := rapid.Uint64().Draw(t, "seed")
 		pooled := rapid.Bool().Draw(t, "pooled")
 		if pooled {
-			s.pool()
+			s.MergeSplits()
 		}
 		clients, err := p.Split(s, seed)
 		if err != nil {
@@ -95,7 +98,7 @@ func TestEveryExampleOnce(t *testing.T) {
 			}
 		}
 		for i, c := range clients {
-			train, _, test := s.Of(c)
+			train, _, test := c.Of(s)
 			if len(train) == 0 || len(test) == 0 {
 				t.Fatalf("client %d has %d and %d", i, len(train), len(test))
 			}
@@ -115,7 +118,7 @@ func TestEveryExampleOnce(t *testing.T) {
 	})
 }
 
-func split(t *testing.T, p Partition, s *Set, seed uint64) []Client {
+func split(t *testing.T, p Config, s *data.Set, seed uint64) []Client {
 	t.Helper()
 	c, err := p.Split(s, seed)
 	if err != nil {
@@ -127,8 +130,8 @@ func split(t *testing.T, p Partition, s *Set, seed uint64) []Client {
 // TestIIDIsEven: 10 classes of 7 over 4 clients: every class 1 or 2 per client, sizes 17 or 18.
 func TestIIDIsEven(t *testing.T) {
 	s := toy(10, 0, 7, 0, 4)
-	for _, c := range split(t, Partition{Kind: "iid", Clients: 4}, s, 1) {
-		train, _, test := s.Of(c)
+	for _, c := range split(t, Config{Kind: "iid", Clients: 4}, s, 1) {
+		train, _, test := c.Of(s)
 		if n := len(train); n != 17 && n != 18 || len(test) != 10 {
 			t.Errorf("sizes %d and %d", n, len(test))
 		}
@@ -146,8 +149,8 @@ func TestIIDIsEven(t *testing.T) {
 func TestPathologicalClassCounts(t *testing.T) {
 	for _, c := range []struct{ classes, each, last int }{{100, 10, 10}, {101, 10, 11}, {102, 10, 12}, {47, 5, 2}, {37, 4, 1}} {
 		s := toy(c.classes, 0, 2, 0, 3)
-		for i, client := range split(t, Partition{Kind: "pathological", Clients: 10}, s, 3) {
-			train, _, test := s.Of(client)
+		for i, client := range split(t, Config{Kind: "pathological", Clients: 10}, s, 3) {
+			train, _, test := client.Of(s)
 			want := c.each
 			if i == 9 {
 				want = c.last
@@ -187,8 +190,8 @@ func TestCuts(t *testing.T) {
 // the lists by less than one test example, that is two training examples, at either end.
 func TestDirichletSameProportions(t *testing.T) {
 	s := toy(5, 0, 100, 0, 50)
-	for _, c := range split(t, Partition{Kind: "dirichlet", Clients: 4, Beta: 0.5, MinSize: 2}, s, 9) {
-		train, _, test := s.Of(c)
+	for _, c := range split(t, Config{Kind: "dirichlet", Clients: 4, Beta: 0.5, MinSize: 2}, s, 9) {
+		train, _, test := c.Of(s)
 		a, b := s.Counts(train), s.Counts(test)
 		for k := range a {
 			if d := a[k] - 2*b[k]; d < -3 || d > 3 {
@@ -205,10 +208,10 @@ func TestBetaControlsSkew(t *testing.T) {
 	spread := func(beta float64) float64 {
 		owners, n := 0, 0
 		for seed := range uint64(10) {
-			clients := split(t, Partition{Kind: "dirichlet", Clients: 5, Beta: beta, MinSize: 1, Uncap: true}, s, seed)
+			clients := split(t, Config{Kind: "dirichlet", Clients: 5, Beta: beta, MinSize: 1, Uncap: true}, s, seed)
 			for k := range s.Classes {
 				for _, c := range clients {
-					train, _, _ := s.Of(c)
+					train, _, _ := c.Of(s)
 					if s.Counts(train)[k] > 0 {
 						owners++
 					}
@@ -227,7 +230,7 @@ func TestBetaControlsSkew(t *testing.T) {
 
 func TestDomainRemainder(t *testing.T) {
 	s := toy(3, 4, 20, 0, 10)
-	clients := split(t, Partition{Kind: "domain", Clients: 6}, s, 5)
+	clients := split(t, Config{Kind: "domain", Clients: 6}, s, 5)
 	count := map[string]int{}
 	last := ""
 	for _, c := range clients {
@@ -250,8 +253,8 @@ func TestDomainRemainder(t *testing.T) {
 
 func TestPooled(t *testing.T) {
 	s := toy(4, 0, 10, 0, 5)
-	s.pool()
-	for _, c := range split(t, Partition{Kind: "iid", Clients: 3}, s, 1) {
+	s.MergeSplits()
+	for _, c := range split(t, Config{Kind: "iid", Clients: 3}, s, 1) {
 		if len(c.Train) != 12 || len(c.Val) != 4 || len(c.Test) != 4 {
 			t.Errorf("%d, %d, %d of 20", len(c.Train), len(c.Val), len(c.Test))
 		}
@@ -260,26 +263,26 @@ func TestPooled(t *testing.T) {
 
 func TestPartitionErrors(t *testing.T) {
 	for _, c := range []struct {
-		p     Partition
-		s     *Set
+		p     Config
+		s     *data.Set
 		words []string
 	}{
-		{Partition{Kind: "zipf", Clients: 2}, toy(2, 0, 4, 0, 4), []string{"partition.kind", "zipf", "domain-dirichlet"}},
-		{Partition{Kind: "iid"}, toy(2, 0, 4, 0, 4), []string{"partition.clients"}},
-		{Partition{Kind: "iid", Clients: 5}, toy(2, 0, 4, 0, 2), []string{"client 4 of 5", "no test example", "lower partition.clients"}},
-		{Partition{Kind: "iid", Clients: 1 << 40}, toy(2, 0, 4, 0, 2), []string{"lower partition.clients"}},
-		{Partition{Kind: "pathological", Clients: 12}, toy(10, 0, 4, 0, 2), []string{"10 classes", "12 clients", "10 works"}},
-		{Partition{Kind: "pathological", Clients: 6}, toy(10, 0, 4, 0, 2), []string{"10 classes", "6 clients", "5 works"}},
-		{Partition{Kind: "dirichlet", Clients: 3}, toy(3, 0, 9, 0, 9), []string{"partition.beta"}},
-		{Partition{Kind: "dirichlet", Clients: 20, Beta: 0.001, MinSize: 10}, toy(4, 0, 100, 0, 50),
+		{Config{Kind: "zipf", Clients: 2}, toy(2, 0, 4, 0, 4), []string{"partition.kind", "zipf", "domain-dirichlet"}},
+		{Config{Kind: "iid"}, toy(2, 0, 4, 0, 4), []string{"partition.clients"}},
+		{Config{Kind: "iid", Clients: 5}, toy(2, 0, 4, 0, 2), []string{"client 4 of 5", "no test example", "lower partition.clients"}},
+		{Config{Kind: "iid", Clients: 1 << 40}, toy(2, 0, 4, 0, 2), []string{"lower partition.clients"}},
+		{Config{Kind: "pathological", Clients: 12}, toy(10, 0, 4, 0, 2), []string{"10 classes", "12 clients", "10 works"}},
+		{Config{Kind: "pathological", Clients: 6}, toy(10, 0, 4, 0, 2), []string{"10 classes", "6 clients", "5 works"}},
+		{Config{Kind: "dirichlet", Clients: 3}, toy(3, 0, 9, 0, 9), []string{"partition.beta"}},
+		{Config{Kind: "dirichlet", Clients: 20, Beta: 0.001, MinSize: 10}, toy(4, 0, 100, 0, 50),
 			[]string{"200 draws", "raise partition.beta"}},
-		{Partition{Kind: "dirichlet", Clients: 20, Beta: 1, MinSize: 10}, toy(2, 0, 30, 0, 9), []string{"do not fit"}},
-		{Partition{Kind: "domain", Clients: 3}, toy(3, 0, 9, 0, 9), []string{"no", "domains", "take iid"}},
-		{Partition{Kind: "domain-dirichlet", Clients: 3, Beta: 1}, toy(3, 4, 9, 0, 9), []string{"4 domains", "at least 4"}},
+		{Config{Kind: "dirichlet", Clients: 20, Beta: 1, MinSize: 10}, toy(2, 0, 30, 0, 9), []string{"do not fit"}},
+		{Config{Kind: "domain", Clients: 3}, toy(3, 0, 9, 0, 9), []string{"no", "domains", "take iid"}},
+		{Config{Kind: "domain-dirichlet", Clients: 3, Beta: 1}, toy(3, 4, 9, 0, 9), []string{"4 domains", "at least 4"}},
 	} {
 		start := time.Now()
 		_, err := c.p.Split(c.s, 1)
-		wantError(t, err, c.words...)
+		datatest.WantError(t, err, c.words...)
 		if time.Since(start) > 5*time.Second {
 			t.Errorf("%+v took %v", c.p, time.Since(start))
 		}
@@ -288,7 +291,7 @@ func TestPartitionErrors(t *testing.T) {
 
 func TestFewShot(t *testing.T) {
 	s := toy(3, 0, 10, 0, 1)
-	labels := Labels(s.Train)
+	labels := data.Labels(s.Train)
 	index := everything(30)[:25] // 9, 8 and 8 of the classes
 	got := FewShot(index, labels, 4, 1)
 	count := make([]int, 3)
@@ -329,7 +332,7 @@ func TestJSONAndTable(t *testing.T) {
 		!strings.Contains(got, "here") {
 		t.Errorf("\n%s", got)
 	}
-	s.pool()
+	s.MergeSplits()
 	b.Reset()
 	if err := WriteJSON(&b, s, nil); err != nil {
 		t.Fatal(err)

@@ -1,16 +1,17 @@
-package data
+package sets
 
 import (
 	"fmt"
 	"image"
 	"slices"
 
+	"promptfed/federation/data"
 	"promptfed/models/drawn"
 )
 
 // openDrawn lists images that models/drawn makes on demand. The seed of an image depends on data.seed, on its split
 // and on its number, not on which classes, domains or counts are asked for.
-func openDrawn(cfg Config) (*Set, error) {
+func openDrawn(cfg Config) (*data.Set, error) {
 	o := cfg.Drawn
 	d := Defaults().Drawn
 	if o.Size == 0 {
@@ -23,7 +24,7 @@ func openDrawn(cfg Config) (*Set, error) {
 		return nil, fmt.Errorf("data.drawn: train %d, val %d, test %d: train and test need at least 1 image per class and domain",
 			o.Train, o.Val, o.Test)
 	}
-	s := &Set{Classes: slices.Clone(o.Classes), Domains: slices.Clone(o.Domains)}
+	s := &data.Set{Classes: slices.Clone(o.Classes), Domains: slices.Clone(o.Domains)}
 	if len(s.Classes) == 0 {
 		s.Classes = drawn.Classes()
 	}
@@ -39,20 +40,20 @@ func openDrawn(cfg Config) (*Set, error) {
 	for _, split := range []struct {
 		name  string
 		count int
-		to    *[]Example
+		to    *[]data.Example
 	}{{"train", o.Train, &s.Train}, {"val", o.Val, &s.Val}, {"test", o.Test, &s.Test}} {
 		for di, domain := range s.Domains {
 			for label, class := range s.Classes {
 				for i := range split.count {
-					sample, err := drawn.New(class, domain, stream(cfg.Seed, "drawn/"+split.name, i).Uint64(), style)
+					sample, err := drawn.New(class, domain, data.Stream(cfg.Seed, "drawn/"+split.name, i).Uint64(), style)
 					if err != nil {
 						return nil, fmt.Errorf("data.drawn: %w", err)
 					}
-					*split.to = append(*split.to, Example{
+					*split.to = append(*split.to, data.Example{
 						ID:    fmt.Sprintf("drawn/%s/%s/%s/%04d", split.name, domain, class, i),
 						Label: label, Domain: di,
 						Stamp: fmt.Sprintf("%x %d %g", sample.Seed, o.Size, o.Difficulty),
-						load:  func() (image.Image, error) { return sample.Image(o.Size) },
+						Load:  func() (image.Image, error) { return sample.Image(o.Size) },
 					})
 				}
 			}
