@@ -61,6 +61,8 @@ type Set struct {
 	Name    string
 	Classes []string
 	Domains []string // empty for a set without domains
+	// Template is the hand-written prompt that CoOp uses for the set, with {} for the class.
+	Template string
 	Train   []Example
 	Val     []Example
 	Test    []Example
@@ -89,9 +91,13 @@ func (s *Set) Splits() []Split {
 	return append(out, Split{"test", &s.Test})
 }
 
-// MergeSplits merges train, val and test into one list, in this order.
-func (s *Set) MergeSplits() {
-	s.Pool = append(append(append([]Example{}, s.Train...), s.Val...), s.Test...)
+// MergeSplits makes Pool of train, val (unless it is to be left out) and test, in this order.
+func (s *Set) MergeSplits(val bool) {
+	s.Pool = append([]Example{}, s.Train...)
+	if val {
+		s.Pool = append(s.Pool, s.Val...)
+	}
+	s.Pool = append(s.Pool, s.Test...)
 	s.Train, s.Val, s.Test = nil, nil, nil
 }
 

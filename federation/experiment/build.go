@@ -67,7 +67,7 @@ func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	}
 	b.Engine = &engine.Experiment{
 		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(options),
-		Method: b.Method, Classes: b.Set.Classes, Template: c.Data.Template,
+		Method: b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template,
 		Training: engine.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
 			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule},
 		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, TestEvery: c.Eval.Every, Seed: c.Seed},
@@ -86,6 +86,9 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 	var err error
 	if b.Set, err = sets.Open(c.Data.Config); err != nil {
 		return err
+	}
+	if c.Data.Template == autoTemplate {
+		b.Config.Data.Template = b.Set.Template
 	}
 	if c.Data.Corrupt == data.Skip {
 		err := b.Set.Sift(ctx, b.workers(), c.Data.Corrupt, preprocess.Decode, func(done, total int) {

@@ -34,8 +34,11 @@ type Config struct {
 // Data is the section data.
 type Data struct {
 	sets.Config `config:",squash"`
-	Template    string `config:"template" help:"hand-written prompt, {} is the class"`
+	Template    string `config:"template" help:"hand-written prompt, {} is the class; auto: CoOp's for the set"`
 }
+
+// autoTemplate stands for the template of the set.
+const autoTemplate = "auto"
 
 // Train is the section train.
 type Train struct {
@@ -67,7 +70,7 @@ type Eval struct {
 func Defaults() Config {
 	return Config{
 		Name: "run", Seed: 1, Backbones: []string{"tiny-vit-b16"}, Assign: "cycle", Method: "promptfl",
-		Data:      Data{Config: sets.Defaults(), Template: "a photo of a {}."},
+		Data:      Data{Config: sets.Defaults(), Template: "auto"},
 		Synthetic: Synthetic{Config: noSynthetic(), Epochs: 10},
 		Partition: partition.Defaults(),
 		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", LR: 0.002, Momentum: 0.9, WeightDecay: 5e-4,
@@ -104,7 +107,7 @@ func (c Config) Check() error {
 	if c.Eval.Every < 1 || c.Eval.Last < 1 {
 		bad("eval: every and last are %d and %d; each must be 1 or more", c.Eval.Every, c.Eval.Last)
 	}
-	if !strings.Contains(c.Data.Template, "{}") {
+	if c.Data.Template != autoTemplate && !strings.Contains(c.Data.Template, "{}") {
 		bad("data.template: %q has no {} for the class name", c.Data.Template)
 	}
 	if _, err := optim.New(c.Train.optimizer()); err != nil {

@@ -69,7 +69,7 @@ func TestEveryExampleOnce(t *testing.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
 		pooled := rapid.Bool().Draw(t, "pooled")
 		if pooled {
-			s.MergeSplits()
+			s.MergeSplits(true)
 		}
 		clients, err := p.Split(s, seed)
 		if err != nil {
@@ -253,7 +253,7 @@ func TestDomainRemainder(t *testing.T) {
 
 func TestPooled(t *testing.T) {
 	s := toy(4, 0, 10, 0, 5)
-	s.MergeSplits()
+	s.MergeSplits(true)
 	for _, c := range split(t, Config{Kind: "iid", Clients: 3}, s, 1) {
 		if len(c.Train) != 12 || len(c.Val) != 4 || len(c.Test) != 4 {
 			t.Errorf("%d, %d, %d of 20", len(c.Train), len(c.Val), len(c.Test))
@@ -332,7 +332,7 @@ func TestJSONAndTable(t *testing.T) {
 		!strings.Contains(got, "here") {
 		t.Errorf("\n%s", got)
 	}
-	s.MergeSplits()
+	s.MergeSplits(true)
 	b.Reset()
 	if err := WriteJSON(&b, s, nil); err != nil {
 		t.Fatal(err)

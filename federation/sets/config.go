@@ -13,7 +13,7 @@ type Config struct {
 	Root       string            `config:"root" help:"folder of the set; unused by drawn"`
 	Layout     string            `config:"layout" help:"of set 'folder': auto, classes, domains, split, split-domains"`
 	ClassNames map[string]string `config:"class_names" help:"class name -> the name that prompts use, such as 0: zero"`
-	Split      string            `config:"split" help:"given, or pooled: 60/20/20 inside each client"`
+	Split      string            `config:"split" help:"given, or pooled: all examples, 60/20/20 inside each client, or pooled-no-val: the same without the set's own val list"`
 	Corrupt    string            `config:"corrupt" help:"refuse, or skip"`
 	Shots      int               `config:"shots" help:"training examples per class and client; 0 is all"`
 	Views      int               `config:"views" help:"seeded augmented views per training image in the feature cache; 0 and 1: the plain one"`
@@ -51,7 +51,7 @@ func (c Config) Validate() error {
 	if err := data.OneOf("data.layout", c.Layout, layouts...); err != nil {
 		return err
 	}
-	if err := data.OneOf("data.split", c.Split, "given", "pooled"); err != nil {
+	if err := data.OneOf("data.split", c.Split, "given", "pooled", "pooled-no-val"); err != nil {
 		return err
 	}
 	if err := data.OneOf("data.corrupt", c.Corrupt, data.Refuse, data.Skip); err != nil {
@@ -98,8 +98,11 @@ func Open(cfg Config) (*data.Set, error) {
 		if err := rename(s, cfg.ClassNames); err != nil {
 			return nil, err
 		}
-		if cfg.Split == "pooled" {
-			s.MergeSplits()
+		if s.Template == "" {
+			s.Template = k.template()
+		}
+		if cfg.Split != "given" {
+			s.MergeSplits(cfg.Split == "pooled")
 		}
 		return s, nil
 	}
