@@ -63,11 +63,11 @@ type Set struct {
 	Domains []string // empty for a set without domains
 	// Template is the hand-written prompt that CoOp uses for the set, with {} for the class.
 	Template string
-	Train   []Example
-	Val     []Example
-	Test    []Example
-	Pool    []Example
-	Skipped []Skipped // files left out because of "corrupt: skip"
+	Train    []Example
+	Val      []Example
+	Test     []Example
+	Pool     []Example
+	Skipped  []Skipped // files left out because of "corrupt: skip"
 }
 
 // Skipped is a file that was left out, and why.
