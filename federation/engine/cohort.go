@@ -31,6 +31,7 @@ type Order struct {
 	Kind    Kind
 	Round   int
 	Survey  string // name of the survey to answer
+	Exam    string // name of the exam to take, of Test; empty for the client's own test data
 	Clients []int  // who is to answer, sorted
 	Of      int    // how many clients there are
 	Shared  tensor.Map
@@ -58,9 +59,15 @@ type Reply struct {
 	Up, Down int           // bytes of the message and of the order it answers
 }
 
-// Scores are a client's test results. Counts, not rates, so that they add up.
+// Scores are a client's test results.
 type Scores struct {
-	Examples int `json:"examples"`
-	Global   int `json:"global"`   // right with the server's shared parameters and its own private ones
-	Personal int `json:"personal"` // right with the parameters that it last trained itself
+	Examples int  `json:"examples"`
+	Global   Hits `json:"global"`   // with the server's shared parameters and its own private ones
+	Personal Hits `json:"personal"` // with the parameters that it last trained itself
+}
+
+// Hits are how well a client's examples were classified. Right is a count, not a rate, so that it adds up.
+type Hits struct {
+	Right int     `json:"right"`
+	F1    float64 `json:"f1"` // macro-F1 over the classes of the examples
 }

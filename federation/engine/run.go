@@ -33,7 +33,8 @@ type Experiment struct {
 	Clients    []*Client
 	Training   Training
 	Synthetic  *Synthetic // nil for none
-	Plan       Plan       // Clients and Peers are filled in
+	Exams      []Exam
+	Plan       Plan // Clients and Peers are filled in
 }
 
 // Settings decide how a run goes, not what it computes.
@@ -102,6 +103,9 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 		pool.Sent = func(o Order, client int, message []byte) { set.OnUpload(o.Round, client, message) }
 	}
 	server := &Server{Method: e.Method, Cohort: pool, Plan: plan, Rate: rate, Tracer: set.Tracer, c: worker.c}
+	for _, x := range e.Exams {
+		server.Exams = append(server.Exams, x.Name)
+	}
 	if err := server.start(worker.task(e.Clients[0], len(e.Clients))); err != nil {
 		return nil, err
 	}
@@ -190,7 +194,7 @@ func (e *Experiment) check() error {
 			first[p.Name] = here
 		}
 	}
-	return nil
+	return e.checkExams()
 }
 
 // task is what the method is built for on a client.

@@ -30,6 +30,7 @@ type Server struct {
 	Plan   Plan
 	Rate   optim.Rate // learning rate by round, for reports
 	Tracer Tracer
+	Exams  []string // that clients take after the last round
 	Global method.Global
 
 	c *compiler
@@ -134,6 +135,11 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		}
 		sortReplies(scores)
 		rec.score(scores, s.Method.View(), s.Plan.Peers)
+		if g.Round+1 == s.Plan.Rounds {
+			if err := s.examine(ctx, test, &rec); err != nil {
+				return rec, err
+			}
+		}
 	}
 	rec.Seconds = time.Since(began).Seconds()
 	g.Round++

@@ -46,6 +46,13 @@ func (w *Worker) traceSurvey(c *Client, o Order, st State, answer tensor.Map) er
 // RunTest counts right answers on a client's test data: once with the shared parameters that the server sent, once with
 // those that the client itself last trained. A client that never trained has none of its own and uses the server's.
 func (w *Worker) RunTest(ctx context.Context, c *Client, o Order, s State) (Scores, error) {
+	if o.Exam != "" {
+		x, ok := w.exams[o.Exam]
+		if !ok {
+			return Scores{}, fmt.Errorf("round %d, client %d: there is no exam %q here", o.Round, c.ID, o.Exam)
+		}
+		return x.take(ctx, c, o, s)
+	}
 	fail := func(err error) (Scores, error) {
 		return Scores{}, fmt.Errorf("round %d, client %d, test: %w", o.Round, c.ID, err)
 	}
@@ -72,7 +79,7 @@ func (w *Worker) RunTest(ctx context.Context, c *Client, o Order, s State) (Scor
 			return fail(err)
 		}
 	}
-	r.Global, r.Personal = right(logits[0], c.Test.Labels()), right(logits[1], c.Test.Labels())
+	r.Global, r.Personal = hits(logits[0], c.Test.Labels()), hits(logits[1], c.Test.Labels())
 	if w.Tracer != nil {
 		tr := traceAt(w.Tracer, o.Round, c.ID)
 		tr.put("eval/logits", logits[w.Method.View()])
@@ -103,22 +110,4 @@ func all(n int) []int {
 		out[i] = i
 	}
 	return out
-}
-
-// right counts the rows of scores [N,C] whose largest entry is the label's; of equal entries the first counts.
-func right(scores *tensor.Tensor, labels []int64) int {
-	n := 0
-	for i, y := range labels {
-		row := scores.Row(i).Data
-		best := 0
-		for j, v := range row {
-			if v > row[best] {
-				best = j
-			}
-		}
-		if best == int(y) {
-			n++
-		}
-	}
-	return n
 }

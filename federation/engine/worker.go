@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -47,17 +48,18 @@ type Worker struct {
 	Seed   uint64
 	Tracer Tracer // nil for none
 
-	c *compiler
+	c     *compiler
+	exams map[string]examiner
 }
 
 // NewWorker returns the client side of an experiment; Close frees its sessions. Of settings it reads Session and Tracer.
 func NewWorker(e *Experiment, set Settings) *Worker {
 	return &Worker{Method: e.Method, Train: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer,
-		c: newCompiler(e.Method, e.Classes, e.Template, set.Session)}
+		c: newCompiler(e.Method, e.Classes, e.Template, set.Session), exams: examiners(e, set)}
 }
 
 // Close frees the compiled sessions. No call may be in flight.
-func (w *Worker) Close() error { return w.c.close() }
+func (w *Worker) Close() error { return errors.Join(w.c.close(), closeAll(w.exams)) }
 
 // Stats are the numbers of one client's turn.
 type Stats struct {

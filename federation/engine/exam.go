@@ -1,0 +1,158 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+)
+
+// Exam is a test beside the clients' own test data: on classes nobody trained, on another data set, or on a domain that no
+// client holds. Every client takes it after the last round, with the server's parameters and with its own.
+type Exam struct {
+	Name     string
+	Classes  []string               // empty for those of the experiment
+	Template string                 // of hand-written prompts; empty for that of the experiment
+	Test     map[string]method.Data // by name of backbone
+}
+
+// examiner is a worker that knows the classes of an exam.
+type examiner struct {
+	*Worker
+	exam Exam
+}
+
+// examiners makes one for each exam of an experiment.
+func examiners(e *Experiment, set Settings) map[string]examiner {
+	out := map[string]examiner{}
+	set.Tracer = nil
+	for _, x := range e.Exams {
+		other := *e
+		other.Exams = nil
+		if len(x.Classes) > 0 {
+			other.Classes = x.Classes
+		}
+		if x.Template != "" {
+			other.Template = x.Template
+		}
+		out[x.Name] = examiner{NewWorker(&other, set), x}
+	}
+	return out
+}
+
+// take tests one client.
+func (x examiner) take(ctx context.Context, c *Client, o Order, s State) (Scores, error) {
+	visitor := *c
+	visitor.Test = x.exam.Test[c.Backbone.Name()]
+	if len(x.exam.Classes) > 0 {
+		visitor.Train = Owned(visitor.Test.Labels()) // its own examples have other classes
+	}
+	o.Exam = ""
+	scores, err := x.RunTest(ctx, &visitor, o, s)
+	if err != nil {
+		return scores, fmt.Errorf("exam %s: %w", x.exam.Name, err)
+	}
+	return scores, nil
+}
+
+// checkExams finds what a client could not be examined in.
+func (e *Experiment) checkExams() error {
+	names := map[string]bool{}
+	for _, x := range e.Exams {
+		if x.Name == "" || names[x.Name] {
+			return fmt.Errorf("exam %q: the name is empty or taken; give every exam its own", x.Name)
+		}
+		names[x.Name] = true
+		classes := len(e.Classes)
+		if len(x.Classes) > 0 {
+			classes = len(x.Classes)
+		}
+		done := map[string]bool{}
+		for _, c := range e.Clients {
+			b := c.Backbone.Name()
+			if done[b] {
+				continue
+			}
+			done[b] = true
+			d := x.Test[b]
+			if d == nil || d.Len() == 0 {
+				return fmt.Errorf("exam %s has no examples for backbone %s", x.Name, b)
+			}
+			for _, y := range d.Labels() {
+				if y < 0 || y >= int64(classes) {
+					return fmt.Errorf("exam %s has label %d, but there are %d classes", x.Name, y, classes)
+				}
+			}
+			if len(x.Classes) == 0 {
+				continue
+			}
+			if err := transfers(e.Method, e.task(c), classes); err != nil {
+				return fmt.Errorf("exam %s: %w; leave the exam out or take another method", x.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// transfers refuses methods whose class scores are bound to the classes that they were trained on.
+func transfers(m method.Method, task method.Task, classes int) error {
+	here, there := task, task
+	there.Classes = classes
+	shapes := map[string]string{}
+	for _, p := range m.Params(here) {
+		shapes[p.Name] = fmt.Sprint(p.Shape)
+	}
+	for _, p := range m.Params(there) {
+		if shapes[p.Name] != fmt.Sprint(p.Shape) {
+			return fmt.Errorf("the method learns %s %s for %d classes, which fits no other classes", p.Name, shapes[p.Name], here.Classes)
+		}
+	}
+	reads := func(t method.Task) map[string]string {
+		out := map[string]string{}
+		for _, n := range graph.Inputs(m.Logits(method.NewScope(t, m.Params(t)))) {
+			out[n.Name()] = fmt.Sprint(n.Shape())
+		}
+		return out
+	}
+	was, is := reads(here), reads(there)
+	for _, in := range slices.Sorted(maps.Keys(was)) {
+		switch {
+		case in == method.MemoryImage || in == method.MemoryLabel:
+			return fmt.Errorf("the method classifies with the clients' own examples, which are of other classes")
+		case in != method.OwnedInput && !ofImage(in) && !strings.HasPrefix(in, method.HostInput+"/") && was[in] != is[in]:
+			return fmt.Errorf("the method's class scores read %s %s, which fits no other classes", in, was[in])
+		}
+	}
+	return nil
+}
+
+// examine gives the exams after the last round.
+func (s *Server) examine(ctx context.Context, test Order, rec *Record) error {
+	for _, name := range s.Exams {
+		test.Exam = name
+		replies, err := s.Cohort.Run(ctx, test)
+		if err != nil {
+			return err
+		}
+		sortReplies(replies)
+		if rec.Exams == nil {
+			rec.Exams = map[string]Grade{}
+		}
+		rec.Exams[name] = grade(replies, s.Method.View())
+	}
+	return nil
+}
+
+// closeAll frees the sessions of examiners.
+func closeAll(exams map[string]examiner) error {
+	var errs []error
+	for _, x := range exams {
+		errs = append(errs, x.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,94 @@
+package engine_test
+
+import (
+	"context"
+	"math"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/ort"
+)
+
+// examRows are ten examples of some number of classes for each of the toy backbones.
+func examRows(classes int) map[string]method.Data {
+	return map[string]method.Data{"toy-a": methodtest.Rows(901, 10, 5, classes), "toy-b": methodtest.Rows(902, 10, 7, classes)}
+}
+
+// expected scores an exam with Predict, from what the run left, and averages over clients.
+func expected(t *testing.T, e engine.Experiment, x engine.Exam, r *engine.Result) float64 {
+	t.Helper()
+	if len(x.Classes) > 0 {
+		e.Classes = x.Classes
+	}
+	e.Exams = nil
+	w := engine.NewWorker(&e, engine.Settings{Session: ort.Options{}})
+	defer w.Close()
+	mean := 0.0
+	for _, c := range e.Clients {
+		rows := x.Test[c.Backbone.Name()]
+		scores, err := w.Predict(context.Background(), c, len(e.Clients), r.Prompts, rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, y := range rows.Labels() {
+			best := 0
+			for j, v := range scores.Row(i).Data {
+				if v > scores.Row(i).Data[best] {
+					best = j
+				}
+			}
+			if int64(best) == y {
+				mean += 1 / float64(rows.Len()*len(e.Clients))
+			}
+		}
+	}
+	return mean
+}
+
+func TestExams(t *testing.T) {
+	e := toy(t)
+	e.Exams = []engine.Exam{{Name: "same", Test: examRows(len(e.Classes))},
+		{Name: "new", Classes: []string{"yes", "no"}, Test: examRows(2)}}
+	r := mustRun(t, e, engine.Settings{Encode: true})
+	for _, rec := range r.Records[:len(r.Records)-1] {
+		if rec.Exams != nil {
+			t.Errorf("round %d has exams already", rec.Round)
+		}
+	}
+	for _, x := range e.Exams {
+		got, want := r.Summary.Exams[x.Name], expected(t, *e, x, r)
+		if math.Abs(got.Accuracy-want) > 1e-12 || got.Examples != 10 || got.Accuracy != got.Personal {
+			t.Errorf("exam %s gave %+v, its accuracy should be %g", x.Name, got, want)
+		}
+	}
+	// Exams change nothing else.
+	plain := mustRun(t, toy(t), engine.Settings{})
+	for name, v := range plain.Prompts {
+		for i := range v.Data {
+			if r.Prompts[name].Data[i] != v.Data[i] {
+				t.Fatalf("%s differs from that of a run without exams", name)
+			}
+		}
+	}
+}
+
+func TestExamsRefused(t *testing.T) {
+	one := func(x engine.Exam) *engine.Experiment {
+		e := toy(t)
+		e.Exams = []engine.Exam{x}
+		return e
+	}
+	refused(t, one(engine.Exam{Test: examRows(2)}), engine.Settings{}, "name", "empty")
+	refused(t, one(engine.Exam{Name: "x", Test: map[string]method.Data{"toy-a": examRows(2)["toy-a"]}}), engine.Settings{}, "exam x", "toy-b")
+	refused(t, one(engine.Exam{Name: "x", Classes: []string{"a", "b"}, Test: examRows(3)}), engine.Settings{}, "exam x", "label 2", "2 classes")
+	m, err := methods.Build("pfedprompt", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := withMethod(m)
+	e.Exams = []engine.Exam{{Name: "new", Classes: []string{"yes", "no"}, Test: examRows(2)}}
+	refused(t, e, engine.Settings{}, "exam new", "own examples")
+}
