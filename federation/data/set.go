@@ -61,6 +61,10 @@ type Set struct {
 	Name    string
 	Classes []string
 	Domains []string // empty for a set without domains
+	// Superclasses are the coarse classes and Coarse gives each class the index of its own; both are nil where the set has
+	// none.
+	Superclasses []string
+	Coarse       []int
 	// Template is the hand-written prompt that CoOp uses for the set, with {} for the class.
 	Template string
 	Train    []Example
@@ -68,6 +72,7 @@ type Set struct {
 	Test     []Example
 	Pool     []Example
 	Skipped  []Skipped // files left out because of "corrupt: skip"
+	Notes    []string  // one line each: where the files differ from the published set, and what was made of it
 }
 
 // Skipped is a file that was left out, and why.
