@@ -76,11 +76,6 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	if err := e.check(); err != nil {
 		return nil, err
 	}
-	plan := e.Plan
-	plan.Clients, plan.Peers = len(e.Clients), nil
-	for _, c := range e.Clients {
-		plan.Peers = append(plan.Peers, method.Peer{Backbone: c.Backbone.Name(), Dim: c.Backbone.Task().Dim, Domain: c.Domain})
-	}
 	rate, err := e.Training.Schedule.New(e.Training.Optim.LR)
 	if err != nil {
 		return nil, err
@@ -102,7 +97,7 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	if set.OnUpload != nil {
 		pool.Sent = func(o Order, client int, message []byte) { set.OnUpload(o.Round, client, message) }
 	}
-	server := &Server{Method: e.Method, Cohort: pool, Plan: plan, Rate: rate, Tracer: set.Tracer, c: worker.c}
+	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(), Rate: rate, Tracer: set.Tracer, c: worker.c}
 	for _, x := range e.Exams {
 		server.Exams = append(server.Exams, x.Name)
 	}
@@ -138,6 +133,16 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	return e.finish(set, server, store, j)
 }
 
+// plan is Plan with what it is to know of the clients.
+func (e *Experiment) plan() Plan {
+	p := e.Plan
+	p.Clients, p.Peers = len(e.Clients), nil
+	for _, c := range e.Clients {
+		p.Peers = append(p.Peers, method.Peer{Backbone: c.Backbone.Name(), Dim: c.Backbone.Task().Dim, Domain: c.Domain})
+	}
+	return p
+}
+
 // check finds what cannot work before round 0.
 func (e *Experiment) check() error {
 	if len(e.Clients) == 0 {
@@ -149,6 +154,11 @@ func (e *Experiment) check() error {
 	}
 	if p := e.Plan.Participation; !(p >= 0 && p <= 1) {
 		return fmt.Errorf("participation is %v; it must lie above 0 and at most at 1 (0 counts as 1)", p)
+	}
+	for _, id := range e.Plan.Trainers {
+		if id < 0 || id >= len(e.Clients) {
+			return fmt.Errorf("client %d is to train, but there are %d clients", id, len(e.Clients))
+		}
 	}
 	if len(e.Classes) == 0 {
 		return errors.New("the experiment has no classes")
@@ -207,7 +217,7 @@ func (e *Experiment) task(c *Client) method.Task {
 // Fingerprint tells experiments apart that would train something else.
 func (e *Experiment) Fingerprint() string {
 	h := sha256.New()
-	fmt.Fprintln(h, e.MethodName, e.Options, e.Plan.Seed, e.Plan.Participation, strings.Join(e.Classes, "|"), e.Template)
+	fmt.Fprintln(h, e.MethodName, e.Options, e.Plan.Seed, e.Plan.Participation, e.Plan.Trainers, strings.Join(e.Classes, "|"), e.Template)
 	fmt.Fprintf(h, "%+v\n", e.Training)
 	for _, c := range e.Clients {
 		fmt.Fprintln(h, c.ID, c.Backbone.Name(), c.Train.Labels(), c.Test.Labels())

@@ -20,6 +20,7 @@ type Plan struct {
 	Participation float64 // share of clients that train in a round
 	TestEvery     int     // rounds between tests; the last round is always tested
 	Seed          uint64
+	Trainers      []int         // who may train and answer surveys; empty for all
 	Peers         []method.Peer // of each client
 }
 
@@ -56,13 +57,25 @@ func (s *Server) start(task method.Task) error {
 
 // participants draws who trains in a round.
 func (p Plan) participants(round int) []int {
-	n := p.Clients
+	may := p.trainers()
+	n := len(may)
 	if p.Participation > 0 && p.Participation < 1 {
-		n = max(1, int(p.Participation*float64(p.Clients)+0.5))
+		n = max(1, int(p.Participation*float64(n)+0.5))
 	}
-	pick := method.Rand(p.Seed, "participants", strconv.Itoa(round)).Perm(p.Clients)[:n]
+	var pick []int
+	for _, i := range method.Rand(p.Seed, "participants", strconv.Itoa(round)).Perm(len(may))[:n] {
+		pick = append(pick, may[i])
+	}
 	slices.Sort(pick)
 	return pick
+}
+
+// trainers are the clients that may train.
+func (p Plan) trainers() []int {
+	if len(p.Trainers) > 0 {
+		return p.Trainers
+	}
+	return all(p.Clients)
 }
 
 // round runs one round: surveys, training, merge, test.
@@ -75,7 +88,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 
 	for _, q := range s.Method.Surveys(g.Round) {
 		ask := order
-		ask.Kind, ask.Survey, ask.Clients = Ask, q.Name, all(s.Plan.Clients)
+		ask.Kind, ask.Survey, ask.Clients = Ask, q.Name, s.Plan.trainers()
 		down, kept := maps.Clone(g.Down), maps.Clone(g.Kept)
 		each := map[int]tensor.Map{}
 		for id, m := range g.Each {

@@ -33,6 +33,8 @@ type Built struct {
 	Engine   *engine.Experiment // without clients until Features
 
 	synthetic []data.Example // of the server's own
+	papers    []paper        // of exams
+	pooled    []int          // training examples of client 0 where it trains on all
 	// Provider is what Settle took, empty before; Fallback is why auto took the CPU.
 	Provider string
 	Fallback error
@@ -72,6 +74,9 @@ func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
 			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule},
 		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, TestEvery: c.Eval.Every, Seed: c.Seed},
 	}
+	if err := b.centralise(); err != nil {
+		return nil, err
+	}
 	return b, b.openSynthetic()
 }
 
@@ -110,7 +115,7 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 			b.Parts[i].Train = partition.FewShot(b.Parts[i].Train, labels, c.Data.Shots, seed)
 		}
 	}
-	return nil
+	return b.openExams()
 }
 
 // trainList and testList are what the partition's indices point into.
@@ -218,11 +223,14 @@ func (b *Built) Features(ctx context.Context, progress Progress) error {
 	if err := b.syntheticFeatures(ctx, x); err != nil {
 		return err
 	}
+	if err := b.exams(ctx, x); err != nil {
+		return err
+	}
 	b.Engine.Clients = nil
 	for i, part := range b.Parts {
 		f := b.Assigned[i]
 		b.Engine.Clients = append(b.Engine.Clients, &engine.Client{ID: i, Backbone: backbone{f}, Domain: part.Domain,
-			Train: train[f].Pick(part.Train), Test: test[f].Pick(part.Test)})
+			Train: train[f].Pick(b.trainedOn(i)), Test: test[f].Pick(part.Test)})
 	}
 	return nil
 }

@@ -24,6 +24,7 @@ type Config struct {
 	Options       map[string]any   `config:"options" help:"of the method and its wrappers"`
 	Data          Data             `config:"data"`
 	Synthetic     Synthetic        `config:"synthetic"`
+	Exam          Exam             `config:"exam"`
 	Partition     partition.Config `config:"partition"`
 	Train         Train            `config:"train"`
 	Participation float64          `config:"participation" help:"share of clients that train in a round"`
@@ -45,6 +46,7 @@ type Train struct {
 	Rounds      int            `config:"rounds" help:"times that clients train and the server merges"`
 	Epochs      int            `config:"epochs" help:"passes over the local data in a round"`
 	Batch       int            `config:"batch" help:"examples of one step"`
+	Centralised bool           `config:"centralised" help:"one client trains on the examples of all: an upper bound"`
 	DropLast    bool           `config:"drop_last" help:"leave out a last batch that is not full"`
 	Optimizer   string         `config:"optimizer" help:"sgd, adam or adamw"`
 	LR          float64        `config:"lr" help:"learning rate, before the schedule"`
@@ -64,6 +66,8 @@ type Train struct {
 type Eval struct {
 	Every int `config:"every" help:"rounds between tests; the last round is always tested"`
 	Last  int `config:"last" help:"rounds whose mean is shown as the result"`
+	// Embeddings bounds the images of embeddings.safetensors.
+	Embeddings int `config:"embeddings" help:"test images whose features are kept beside those of the texts, for the report's map of them; 0 for none"`
 }
 
 // Defaults is the configuration that a file, the environment and flags change.
@@ -103,6 +107,9 @@ func (c Config) Check() error {
 	}
 	if !(c.Participation > 0 && c.Participation <= 1) {
 		bad("participation: %v; it must be above 0 and at most 1", c.Participation)
+	}
+	if c.Eval.Embeddings < 0 {
+		bad("eval.embeddings: %d is negative; take 0 for none", c.Eval.Embeddings)
 	}
 	if c.Eval.Every < 1 || c.Eval.Last < 1 {
 		bad("eval: every and last are %d and %d; each must be 1 or more", c.Eval.Every, c.Eval.Last)

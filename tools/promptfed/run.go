@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -112,6 +113,9 @@ func runOne(cmd *cobra.Command, conf experiment.Config, dir string, resume bool)
 			return nil, err
 		}
 	}
+	if err := writeClients(dir, b); err != nil {
+		return nil, err
+	}
 	set := b.Settings()
 	set.Dir, set.Resume, set.OnTurn, set.OnRound = dir, resume, d.turn, d.round
 	d.start(conf.Train.Rounds, len(b.Parts))
@@ -124,6 +128,11 @@ func runOne(cmd *cobra.Command, conf experiment.Config, dir string, resume bool)
 	}
 	if err := record(); err != nil {
 		return nil, err
+	}
+	if conf.Eval.Embeddings > 0 {
+		if err := b.WriteEmbeddings(cmd.Context(), filepath.Join(dir, experiment.EmbeddingsFile), r, d.work); err != nil {
+			return nil, err
+		}
 	}
 	if err := writePlots(dir, conf.Name, r.Records); err != nil {
 		return nil, err
@@ -140,6 +149,17 @@ func writeConfig(dir string, conf experiment.Config) error {
 		return err
 	}
 	return writeFile(filepath.Join(dir, configFile), text)
+}
+
+// clientsFile says who the clients are and what they hold.
+const clientsFile = "clients.json"
+
+func writeClients(dir string, b *experiment.Built) error {
+	text, err := json.Marshal(b.Clients())
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, clientsFile), append(text, '\n'))
 }
 
 // claim makes the run folder, or refuses one that holds another run.

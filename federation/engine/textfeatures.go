@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// TextFeatures gives the class features [C,D], unit rows, that a client's class scores compare images with: the largest part
+// of the scores of that shape that depends on no image. prompts are those of PromptsFile, or of Untrained. A method that
+// compares an image with something else is an error.
+func (w *Worker) TextFeatures(ctx context.Context, c *Client, clients int, prompts tensor.Map) (*tensor.Tensor, error) {
+	l, s, err := w.learned(c, clients, prompts)
+	if err != nil {
+		return nil, err
+	}
+	scope := method.NewScope(l.Task, w.Method.Params(l.Task))
+	scores, err := w.c.lowered(c.Backbone, w.Method.Logits(scope))
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range fixedParts(scores) {
+		shape, ok := n.Shape().Ints()
+		switch {
+		case !ok || len(shape) != 2 || n.DType() != graph.Float:
+			continue
+		case shape[0] == l.Task.Dim && shape[1] == l.Task.Classes:
+			n = n.Transpose(1, 0)
+		case shape[0] != l.Task.Classes || shape[1] != l.Task.Dim:
+			continue
+		}
+		got, err := w.evaluate(ctx, c, l, s, scope, []graph.Node{n.Unit()})
+		if err != nil {
+			return nil, err
+		}
+		return got[valueName(0)], nil
+	}
+	return nil, fmt.Errorf("the method's class scores compare images with no features [%d,%d] of the classes", l.Task.Classes, l.Task.Dim)
+}
+
+// Untrained are the parameters before round 0, by the names of PromptsFile.
+func (e *Experiment) Untrained() (tensor.Map, error) {
+	s := &Server{Method: e.Method, Plan: e.plan()}
+	if err := s.start(e.task(e.Clients[0])); err != nil {
+		return nil, err
+	}
+	out := tensor.Map{}.Put("shared", s.Global.Shared).Put(downFolder, e.sent(&s.Global))
+	for _, c := range e.Clients {
+		for _, p := range e.Method.Params(e.task(c)) {
+			if p.Owner == method.Private {
+				out["client/"+strconv.Itoa(c.ID)+"/private/"+p.Name] = method.Draw(e.Plan.Seed, c.ID, p.Name, p.Shape, p.Std)
+			}
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,57 @@
+package engine_test
+
+import (
+	"context"
+	"math"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/tensor"
+)
+
+// TestTextFeatures: with them, class scores are scale times image times text; before training they differ from after.
+func TestTextFeatures(t *testing.T) {
+	e := toy(t)
+	r := mustRun(t, e, engine.Settings{})
+	start, err := e.Untrained()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := engine.NewWorker(e, engine.Settings{})
+	defer w.Close()
+	for _, c := range e.Clients[:2] {
+		rows := methodtest.Rows(77, 6, c.Backbone.Task().Dim, len(e.Classes))
+		batch, err := rows.Batch([]int{0, 1, 2, 3, 4, 5}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before *tensor.Tensor
+		for i, prompts := range []tensor.Map{start, r.Prompts} {
+			text, err := w.TextFeatures(context.Background(), c, len(e.Clients), prompts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := w.Predict(context.Background(), c, len(e.Clients), prompts, rows)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n := range 6 {
+				for k := range e.Classes {
+					sum := 0.0
+					for d, v := range batch["image"].Row(n).Data {
+						sum += float64(v) * float64(text.Row(k).Data[d])
+					}
+					if got := sum * c.Backbone.Task().Scale; math.Abs(got-float64(want.Row(n).Data[k])) > 1e-4 {
+						t.Errorf("client %d, row %d, class %d: %g, scored %g", c.ID, n, k, got, want.Row(n).Data[k])
+					}
+				}
+			}
+			if i == 0 {
+				before = text
+			} else if before.Data[0] == text.Data[0] {
+				t.Error("training changed nothing")
+			}
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"promptfed/federation/engine"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// EmbeddingsFile is a file of a run folder: by backbone B, the features of some test images, B/image [N,D] with B/label [N],
+// and those of the classes, B/text/start [C,D] before round 0 and B/text/end [C,D] after the last. All rows are unit rows.
+const EmbeddingsFile = "embeddings.safetensors"
+
+// WriteEmbeddings writes EmbeddingsFile of a finished run; class features are those that the first client of each backbone
+// is tested with. eval.embeddings bounds the images of a backbone, spread evenly over the classes.
+func (b *Built) WriteEmbeddings(ctx context.Context, path string, r *engine.Result, progress Progress) error {
+	x, err := b.Extractor(progress)
+	if err != nil {
+		return err
+	}
+	untrained, err := b.Engine.Untrained()
+	if err != nil {
+		return err
+	}
+	w := engine.NewWorker(b.Engine, b.Settings())
+	defer w.Close()
+	out := tensor.Map{}
+	for _, f := range b.Bundles {
+		rows, err := b.featuresOf(ctx, x, f, b.testList(), 1)
+		if err != nil {
+			return err
+		}
+		some := rows.Pick(spread(rows.Class, len(b.Set.Classes), b.Config.Eval.Embeddings))
+		out[f.Name+"/image"], out[f.Name+"/label"] = some.Views[0], tensor.OfInts(some.Class, some.Len())
+		i := slices.Index(b.Assigned, f)
+		if i < 0 {
+			continue
+		}
+		c := b.Engine.Clients[i]
+		for name, prompts := range map[string]tensor.Map{"start": untrained, "end": r.Prompts} {
+			t, err := w.TextFeatures(ctx, c, len(b.Engine.Clients), prompts)
+			if err != nil {
+				return fmt.Errorf("eval.embeddings: %w; set it to 0 for this method", err)
+			}
+			out[f.Name+"/text/"+name] = t
+		}
+	}
+	return safetensors.WriteFile(path, out, nil)
+}
+
+// spread picks up to n examples, the same number of every class as far as there are any, the first ones of each; ascending.
+func spread(labels []int64, classes, n int) []int {
+	of := make([][]int, classes)
+	for i, y := range labels {
+		of[y] = append(of[y], i)
+	}
+	var out []int
+	for turn := 0; len(out) < n; turn++ {
+		before := len(out)
+		for _, list := range of {
+			if turn < len(list) && len(out) < n {
+				out = append(out, list[turn])
+			}
+		}
+		if len(out) == before {
+			break
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,151 @@
+package experiment
+
+import (
+	"context"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/sets"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// small is a quick experiment on drawn images.
+func small(method string) Config {
+	c := Defaults()
+	c.Method = method
+	c.Data.Drawn = sets.Drawn{Classes: []string{"circle", "square", "star", "house"}, Domains: []string{"cartoon", "photo"}, Train: 3, Test: 2, Size: 32}
+	c.Partition.Clients, c.Train.Rounds, c.Train.LR, c.Train.Batch = 3, 2, 0.05, 8
+	c.Runtime.Cache = filepath.Join(cache, "features")
+	return c
+}
+
+func open(t *testing.T, c Config) *Built {
+	t.Helper()
+	b, err := Open(context.Background(), c, nil)
+	if err == nil {
+		err = b.Features(context.Background(), nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func finish(t *testing.T, b *Built) *engine.Result {
+	t.Helper()
+	r, err := engine.Run(context.Background(), b.Engine, b.Settings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func refuses(t *testing.T, c Config, words ...string) {
+	t.Helper()
+	_, err := Open(context.Background(), c, nil)
+	if err == nil {
+		t.Fatalf("accepted; want an error with %q", words)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q does not say %q", err, w)
+		}
+	}
+}
+
+// TestCentralised: one client with the examples of all learns what a federation of one client with all examples learns.
+func TestCentralised(t *testing.T) {
+	c := small("promptfl")
+	c.Train.Centralised = true
+	b := open(t, c)
+	if got := len(b.Clients().Clients[0].Train); got != 4 || len(b.trainedOn(0)) != 24 || len(b.trainedOn(1)) != 8 {
+		t.Errorf("client 0 trains on %d examples of %d classes, client 1 has %d", len(b.trainedOn(0)), got, len(b.trainedOn(1)))
+	}
+	all := finish(t, b)
+	for _, r := range all.Records {
+		if !slices.Equal(r.Clients, []int{0}) || len(r.PerClient) != 3 {
+			t.Errorf("round %d: %v trained, %d tested", r.Round, r.Clients, len(r.PerClient))
+		}
+	}
+	one := small("promptfl")
+	one.Partition.Clients = 1
+	alone := finish(t, open(t, one))
+	for i, v := range alone.Prompts["shared/ctx"].Data {
+		if all.Prompts["shared/ctx"].Data[i] != v {
+			t.Fatalf("element %d is %g, and %g of one client with all examples", i, all.Prompts["shared/ctx"].Data[i], v)
+		}
+	}
+	if math.Abs(all.Summary.Weighted-alone.Summary.Last) > 1e-12 {
+		t.Errorf("%g of all test examples are right, and %g", all.Summary.Weighted, alone.Summary.Last)
+	}
+	c.Backbones = []string{"tiny-vit-b16", "tiny-vit-b32"}
+	refuses(t, c, "train.centralised", "several backbones")
+	c = small("coop")
+	c.Train.Centralised = true
+	refuses(t, c, "train.centralised", "promptfl")
+}
+
+// TestOtherSets: an exam on another set has that set's classes.
+func TestOtherSets(t *testing.T) {
+	c := small("promptfl")
+	c.Train.Rounds = 1
+	c.Exam.Sets = []string{"drawn"}
+	b := open(t, c)
+	if len(b.Engine.Exams) != 1 || len(b.Engine.Exams[0].Classes) <= 4 {
+		t.Fatalf("%d exams, %d classes", len(b.Engine.Exams), len(b.Engine.Exams[0].Classes))
+	}
+	g := finish(t, b).Summary.Exams["drawn"]
+	if want := 2 * 2 * len(b.Engine.Exams[0].Classes); g.Examples != want || g.Accuracy <= 0 || g.Accuracy != g.Global {
+		t.Errorf("%+v of %d images", g, want)
+	}
+	c.Exam.Sets = []string{"atlantis"}
+	refuses(t, c, "exam.sets", "atlantis")
+}
+
+// TestEmbeddings: the file has the images asked for, spread over the classes, and unit class features that moved.
+func TestEmbeddings(t *testing.T) {
+	c := small("fedpha")
+	c.Backbones = []string{"tiny-vit-b16", "tiny-vit-b32"}
+	c.Eval.Embeddings = 6
+	b := open(t, c)
+	path := filepath.Join(t.TempDir(), EmbeddingsFile)
+	if err := b.WriteEmbeddings(context.Background(), path, finish(t, b), nil); err != nil {
+		t.Fatal(err)
+	}
+	m, _, err := safetensors.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range c.Backbones {
+		if label := m[name+"/label"]; label == nil || !slices.Equal(label.Ints, []int64{0, 0, 1, 1, 2, 3}) {
+			t.Errorf("%s: labels %v", name, label)
+		}
+		image, start, end := m[name+"/image"], m[name+"/text/start"], m[name+"/text/end"]
+		if image.Shape[0] != 6 || start.Shape[0] != 4 || start.Shape[1] != image.Shape[1] || start.Data[0] == end.Data[0] {
+			t.Errorf("%s: %v %v %v", name, image, start, end)
+		}
+		for _, v := range []*tensor.Tensor{image, start, end} {
+			for i := range v.Shape[0] {
+				if n := v.Row(i).Norm(); math.Abs(n-1) > 2e-3 { // images are kept in half precision
+					t.Errorf("%s: a row has length %g", name, n)
+				}
+			}
+		}
+	}
+}
+
+// TestSpread: labels 0 0 0 1 2 2, five of them: the first of each class, then the second of those that have one.
+func TestSpread(t *testing.T) {
+	labels := []int64{0, 0, 0, 1, 2, 2}
+	if got := spread(labels, 3, 5); !slices.Equal(got, []int{0, 1, 3, 4, 5}) {
+		t.Error(got)
+	}
+	if got := spread(labels, 3, 100); len(got) != 6 {
+		t.Error(got)
+	}
+}
