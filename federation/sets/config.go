@@ -11,7 +11,7 @@ import (
 type Config struct {
 	Set        string            `config:"set" help:"one of promptfed list datasets"`
 	Root       string            `config:"root" help:"folder of the set; unused by drawn"`
-	Layout     string            `config:"layout" help:"of set 'folder': auto, classes, domains, split, split-domains"`
+	Layout     string            `config:"layout" help:"auto, or what the set is read from: folder: classes, domains, split, split-domains; pacs, domainnet, domainnet10, officecaltech10: lists, lists-as-published, pickles, folders where the set has them"`
 	ClassNames map[string]string `config:"class_names" help:"class name -> the name that prompts use, such as 0: zero"`
 	Split      string            `config:"split" help:"given, or pooled: all examples, 60/20/20 inside each client, or pooled-no-val: the same without the set's own val list"`
 	Corrupt    string            `config:"corrupt" help:"refuse, or skip"`
@@ -41,14 +41,17 @@ func Defaults() Config {
 // Validate checks everything that needs no disk. Empty strings stand for the defaults.
 func (c Config) Validate() error {
 	c = c.filled()
-	var names []string
+	var names, layouts []string
 	for _, k := range kinds {
 		names = append(names, k.Name)
+		if k.Name == c.Set {
+			layouts = append([]string{"auto"}, k.Layouts...)
+		}
 	}
 	if err := data.OneOf("data.set", c.Set, names...); err != nil {
 		return err
 	}
-	if err := data.OneOf("data.layout", c.Layout, layouts...); err != nil {
+	if err := data.OneOf("data.layout of set "+c.Set, c.Layout, layouts...); err != nil {
 		return err
 	}
 	if err := data.OneOf("data.split", c.Split, "given", "pooled", "pooled-no-val"); err != nil {

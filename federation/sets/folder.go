@@ -9,7 +9,7 @@ import (
 	"promptfed/federation/data"
 )
 
-var layouts = []string{"auto", "classes", "domains", "split", "split-domains"}
+var layouts = []string{"classes", "domains", "split", "split-domains"}
 
 const folderExpects = "CLASS/, DOMAIN/CLASS/, {train,test[,val]}/CLASS/ or {train,test[,val]}/DOMAIN/CLASS/"
 
