@@ -6,6 +6,7 @@
 package data
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -28,13 +29,26 @@ type Example struct {
 	Path   string // of the image file; "" when the image comes from elsewhere
 	Stamp  string // changes when the image does: size and modification time of its file, or how it is drawn
 
-	Load func() (image.Image, error) // used when Path is ""
+	// One of these is used when Path is "": the image, or the bytes of an image file that lies inside another file.
+	Load  func() (image.Image, error)
+	Bytes func() ([]byte, error)
 }
 
-// Image reads the example; decode is used for files. The error names the file or the record.
+// Image reads the example; decode is used for files and for bytes of files. The error names the file or the record.
 func (e Example) Image(decode Decoder) (image.Image, error) {
 	if e.Load != nil {
 		return e.Load()
+	}
+	if e.Bytes != nil {
+		raw, err := e.Bytes()
+		if err != nil {
+			return nil, err
+		}
+		img, err := decode(bytes.NewReader(raw))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", e.ID, err)
+		}
+		return img, nil
 	}
 	f, err := os.Open(e.Path)
 	if err != nil {
