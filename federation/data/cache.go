@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/x448/float16"
+	"golang.org/x/exp/mmap"
 
 	"promptfed/runtime/tensor"
 )
@@ -41,11 +42,11 @@ func (s Source) Key() Key {
 // or not at all, and whoever comes last replaces a file by its equal.
 //
 // What is read back has been rounded to half precision, so everything computed is rounded before its first use too
-// (Put, Writer.Append): a run does not depend on what the cache held.
+// (Writer.Append): a run does not depend on what the cache held.
 type Cache struct {
 	Dir string
-	// Damaged, which may be nil, is told about files that are truncated or altered. They count as absent, and the next
-	// Put replaces them.
+	// Damaged, which may be nil, is told about files that are truncated or altered. They count as absent, and are
+	// replaced when they are written again.
 	Damaged func(path string, why error)
 }
 
@@ -54,23 +55,18 @@ func (c Cache) path(k Key) string {
 	return filepath.Join(c.Dir, name[:2], name+".rows")
 }
 
-// Open finds a matrix and verifies its checksum once, reading it in small pieces; false when it is absent or damaged.
-// Close the rows when done.
+// Open maps a matrix into memory and verifies its checksum once; false when it is absent or damaged. Close the rows when
+// done.
 func (c Cache) Open(k Key) (*Rows, bool, error) {
 	path := c.path(k)
-	f, err := os.Open(path)
+	f, err := mmap.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("feature cache: %w", err)
 	}
-	st, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return nil, false, fmt.Errorf("feature cache: %w", err)
-	}
-	r, err := readRows(f, st.Size(), k)
+	r, err := readRows(f, int64(f.Len()), k)
 	var bad damaged
 	if errors.As(err, &bad) {
 		f.Close()
@@ -85,30 +81,6 @@ func (c Cache) Open(k Key) (*Rows, bool, error) {
 	}
 	r.close = f
 	return r, true, nil
-}
-
-// Get reads a whole matrix; false when it is absent or damaged.
-func (c Cache) Get(k Key) (*tensor.Tensor, bool, error) {
-	r, ok, err := c.Open(k)
-	if !ok {
-		return nil, false, err
-	}
-	defer r.Close()
-	t, err := r.All()
-	return t, err == nil, err
-}
-
-// Put stores a matrix and rounds t itself to half precision.
-func (c Cache) Put(k Key, t *tensor.Tensor) error {
-	w, err := c.Create(k, t.Shape)
-	if err != nil {
-		return err
-	}
-	if err := w.Append(t); err != nil {
-		w.Abort()
-		return err
-	}
-	return w.Commit()
 }
 
 // Create starts a matrix of the given shape, whose rows follow in any number of Appends.

@@ -36,7 +36,7 @@ type damaged struct{ why string }
 
 func (d damaged) Error() string { return d.why }
 
-// Rows is a matrix on disk, read row by row.
+// Rows is a matrix on disk, read row by row; safe for concurrent use until it is closed.
 type Rows struct {
 	Shape []int
 	r     io.ReaderAt
@@ -120,22 +120,6 @@ func (r *Rows) Read(index []int) (*tensor.Tensor, error) {
 			return nil, fmt.Errorf("feature cache: row %d: %w", i, err)
 		}
 		halves(out.Data[k*width:(k+1)*width], raw)
-	}
-	return out, nil
-}
-
-// All returns the whole matrix.
-func (r *Rows) All() (*tensor.Tensor, error) {
-	out := tensor.New(r.Shape...)
-	in := io.NewSectionReader(r.r, r.at, 2*int64(len(out.Data)))
-	raw := make([]byte, 1<<16)
-	for rest := out.Data; len(rest) > 0; {
-		n := min(len(raw)/2, len(rest))
-		if _, err := io.ReadFull(in, raw[:2*n]); err != nil {
-			return nil, fmt.Errorf("feature cache: %w", err)
-		}
-		halves(rest[:n], raw)
-		rest = rest[n:]
 	}
 	return out, nil
 }

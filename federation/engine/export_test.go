@@ -25,7 +25,7 @@ func classifier(t *testing.T, w *engine.Worker, c *engine.Client, prompts tensor
 	feed := tensor.Map{}
 	rows := c.Test.(*engine.Features)
 	for _, in := range graph.Inputs(n) {
-		feed[in.Name()] = map[string]*tensor.Tensor{"image": rows.Views[0], "patches": rows.Patches[0].(engine.Held).Tensor,
+		feed[in.Name()] = map[string]*tensor.Tensor{"image": rows.Views[0].(engine.Held).Tensor, "patches": rows.Patches[0].(engine.Held).Tensor,
 			"pixels": rows.Pixels[0].(engine.Held).Tensor}[in.Name()]
 	}
 	model, err := graph.Bytes(graph.Output{Name: "scores", Node: n})
@@ -173,7 +173,7 @@ func TestClassifierOfAView(t *testing.T) {
 			w := engine.NewWorker(e, engine.Settings{})
 			defer w.Close()
 			_, got := classifier(t, w, client, prompts)
-			rows := client.Test.(*engine.Features).Views[0]
+			rows := client.Test.(*engine.Features).Views[0].(engine.Held)
 			want := tensor.New(rows.Shape[0], len(e.Classes))
 			for k := range e.Classes {
 				u := toyText(c.ctx.Data, k, 7, 7)

@@ -11,19 +11,16 @@ import (
 
 // Features are examples as unit rows of one backbone: the plain kind of method.Data.
 type Features struct {
-	Views   []*tensor.Tensor // image features [N,D], one per augmented view; a batch draws a view for each row
-	Patches []Rows           // [.,M,D], one per view; nil where no method asks for them
-	Pixels  []Rows           // [.,3,S,S], likewise
-	At      []int            // rows of Patches and Pixels that the N rows are; nil for 0 to N-1
-	Class   []int64          // [N]
+	Views   []Rows  // image features [.,D], one per augmented view; a batch draws a view for each row
+	Patches []Rows  // [.,M,D], likewise; nil where no method asks for them
+	Pixels  []Rows  // [.,3,S,S], likewise
+	At      []int   // rows of these that the N examples are; nil for 0 to N-1
+	Class   []int64 // [N]
 }
 
-// Pick gives some of the examples, in that order.
+// Pick gives some of the examples, in that order. Their rows are not copied.
 func (f *Features) Pick(index []int) *Features {
-	p := &Features{Patches: f.Patches, Pixels: f.Pixels, At: slices.Clone(index), Class: make([]int64, len(index))}
-	for _, v := range f.Views {
-		p.Views = append(p.Views, v.Rows(index))
-	}
+	p := &Features{Views: f.Views, Patches: f.Patches, Pixels: f.Pixels, At: slices.Clone(index), Class: make([]int64, len(index))}
 	for i, j := range index {
 		p.Class[i] = f.Class[j]
 		if f.At != nil {
@@ -45,12 +42,15 @@ type Held struct{ *tensor.Tensor }
 // Read copies rows.
 func (h Held) Read(index []int) (*tensor.Tensor, error) { return h.Rows(index), nil }
 
-// Add sets what is read of each view beside image features: method.PatchesInput or method.PixelsInput.
+// Add sets what is read of each view: method.ImageInput, method.PatchesInput or method.PixelsInput.
 func (f *Features) Add(what string, rows []Rows) {
-	if what == method.PixelsInput {
-		f.Pixels = rows
-	} else {
+	switch what {
+	case method.ImageInput:
+		f.Views = rows
+	case method.PatchesInput:
 		f.Patches = rows
+	case method.PixelsInput:
+		f.Pixels = rows
 	}
 }
 
@@ -61,20 +61,19 @@ func (f *Features) Labels() []int64 { return f.Class }
 func (f *Features) Order(r *rand.Rand) []int { return r.Perm(len(f.Class)) }
 
 func (f *Features) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, error) {
-	image := f.Views[0].Rows(rows)
 	view := make([]int, len(rows))
 	if len(f.Views) > 1 {
-		for i, row := range rows {
+		for i := range rows {
 			view[i] = r.IntN(len(f.Views))
-			copy(image.Row(i).Data, f.Views[view[i]].Row(row).Data)
 		}
 	}
 	label := make([]int64, len(rows))
 	for i, row := range rows {
 		label[i] = f.Class[row]
 	}
-	m := tensor.Map{method.ImageInput: image, method.LabelInput: tensor.OfInts(label, len(rows))}
-	for name, from := range map[string][]Rows{method.PatchesInput: f.Patches, method.PixelsInput: f.Pixels} {
+	m := tensor.Map{method.LabelInput: tensor.OfInts(label, len(rows))}
+	also = append(also, method.ImageInput)
+	for name, from := range map[string][]Rows{method.ImageInput: f.Views, method.PatchesInput: f.Patches, method.PixelsInput: f.Pixels} {
 		if !slices.Contains(also, name) || from == nil {
 			continue
 		}

@@ -71,5 +71,5 @@ func Memory(prompts tensor.Map, client int) method.Data {
 	if m["image"] == nil || m["label"] == nil {
 		return nil
 	}
-	return &Features{Views: []*tensor.Tensor{m["image"]}, Class: m["label"].Ints}
+	return &Features{Views: []Rows{Held{m["image"]}}, Class: m["label"].Ints}
 }

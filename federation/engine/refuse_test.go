@@ -19,7 +19,7 @@ import (
 func features(c *engine.Client) *engine.Features { return c.Train.(*engine.Features) }
 
 func TestRefusesBeforeRoundZero(t *testing.T) {
-	none := &engine.Features{Views: []*tensor.Tensor{tensor.New(0, 5)}}
+	none := &engine.Features{Views: []engine.Rows{engine.Held{Tensor: tensor.New(0, 5)}}}
 	for _, c := range []struct {
 		name   string
 		break_ func(e *engine.Experiment)
@@ -111,12 +111,12 @@ func TestRefusesWhatIsNoNumber(t *testing.T) {
 	nan := float32(math.NaN())
 	t.Run("features", func(t *testing.T) {
 		e := toy(t)
-		features(e.Clients[2]).Views[0].Row(4).Data[1] = nan
+		features(e.Clients[2]).Views[0].(engine.Held).Row(4).Data[1] = nan
 		refused(t, e, engine.Settings{}, "round 0", "client 2", "step ", "image of example 4", "NaN", "remove that example")
 	})
 	t.Run("test features", func(t *testing.T) {
 		e := toy(t)
-		e.Clients[1].Test.(*engine.Features).Views[0].Row(6).Data[0] = nan
+		e.Clients[1].Test.(*engine.Features).Views[0].(engine.Held).Row(6).Data[0] = nan
 		refused(t, e, engine.Settings{}, "round 0", "client 1", "test", "image of example 6")
 	})
 	// The toy saturates, so that it takes a penalty on the distance, and a step away, to leave the range of numbers.
@@ -246,7 +246,7 @@ func TestRefusesDamagedRunFolders(t *testing.T) {
 // Nothing that a run computes may change what it was given.
 func TestChangesNothingItWasGiven(t *testing.T) {
 	e := toy(t)
-	before := features(e.Clients[0]).Views[0].Clone()
+	before := features(e.Clients[0]).Views[0].(engine.Held).Clone()
 	first := mustRun(t, e, engine.Settings{Workers: 4})
 	again := mustRun(t, e, engine.Settings{Workers: 4})
 	for name, v := range first.Prompts {
@@ -254,7 +254,7 @@ func TestChangesNothingItWasGiven(t *testing.T) {
 			t.Errorf("a second run of one experiment gives another %s", name)
 		}
 	}
-	before.Axpy(-1, features(e.Clients[0]).Views[0])
+	before.Axpy(-1, features(e.Clients[0]).Views[0].(engine.Held).Tensor)
 	if before.MaxAbs() != 0 || len(e.Plan.Peers) != 0 {
 		t.Error("the experiment was changed")
 	}

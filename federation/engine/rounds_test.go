@@ -233,9 +233,10 @@ func TestViews(t *testing.T) {
 	e := toy(t)
 	e.Plan.Rounds = 1
 	f := features(e.Clients[0])
-	other := f.Views[0].Clone()
+	first := f.Views[0].(engine.Held).Tensor
+	other := first.Clone()
 	tensor.Map{"x": other}.Scale(-1)
-	f.Views = append(f.Views, other)
+	f.Views = append(f.Views, engine.Held{Tensor: other})
 	rec := engine.NewRecorder()
 	mustRun(t, e, engine.Settings{Tracer: rec})
 	count := [2]int{}
@@ -243,7 +244,7 @@ func TestViews(t *testing.T) {
 		image := rec.Tensors[fmt.Sprintf("r0/c0/s%d/image", s)]
 		for i := range image.Shape[0] {
 			found := false
-			for v, view := range f.Views {
+			for v, view := range []*tensor.Tensor{first, other} {
 				for row := range view.Shape[0] {
 					if slices.Equal(view.Row(row).Data, image.Row(i).Data) {
 						count[v]++

@@ -3,7 +3,9 @@ package experiment
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -35,9 +37,20 @@ type Built struct {
 	synthetic []data.Example // of the server's own
 	papers    []paper        // of exams
 	pooled    []int          // training examples of client 0 where it trains on all
+	mapped    []io.Closer    // files of the feature cache
 	// Provider is what Settle took, empty before; Fallback is why auto took the CPU.
 	Provider string
 	Fallback error
+}
+
+// Close lets go of the files of the feature cache. The engine's clients cannot be used any more.
+func (b *Built) Close() error {
+	var errs []error
+	for _, f := range b.mapped {
+		errs = append(errs, f.Close())
+	}
+	b.mapped = nil
+	return errors.Join(errs...)
 }
 
 // Progress hears what is going on during long work.
@@ -205,8 +218,13 @@ func (b *Built) Extractor(progress Progress) (features.Extractor, error) {
 	return x, nil
 }
 
-// Features computes what every client needs and fills in the engine's clients.
-func (b *Built) Features(ctx context.Context, progress Progress) error {
+// Features computes what every client needs and fills in the engine's clients. Close lets go of it.
+func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
+	defer func() {
+		if err != nil {
+			b.Close()
+		}
+	}()
 	x, err := b.Extractor(progress)
 	if err != nil {
 		return err
@@ -241,18 +259,15 @@ func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.
 	for _, y := range data.Labels(list) {
 		out.Class = append(out.Class, int64(y))
 	}
-	var err error
-	if out.Views, err = x.Views(ctx, f, list, views); err != nil {
-		return nil, err
-	}
-	for _, what := range b.Engine.Reads(backbone{f}) {
-		list, err := x.Heavy(ctx, f, list, views, what)
+	for _, what := range append(b.Engine.Reads(backbone{f}), method.ImageInput) {
+		list, err := x.Rows(ctx, f, list, views, what)
 		if err != nil {
 			return nil, err
 		}
 		var rows []engine.Rows
 		for _, r := range list {
 			rows = append(rows, r)
+			b.mapped = append(b.mapped, r)
 		}
 		out.Add(what, rows)
 	}

@@ -34,7 +34,11 @@ func (b *Built) WriteEmbeddings(ctx context.Context, path string, r *engine.Resu
 			return err
 		}
 		some := rows.Pick(spread(rows.Class, len(b.Set.Classes), b.Config.Eval.Embeddings))
-		out[f.Name+"/image"], out[f.Name+"/label"] = some.Views[0], tensor.OfInts(some.Class, some.Len())
+		image, err := some.Views[0].Read(some.At)
+		if err != nil {
+			return err
+		}
+		out[f.Name+"/image"], out[f.Name+"/label"] = image, tensor.OfInts(some.Class, some.Len())
 		i := slices.Index(b.Assigned, f)
 		if i < 0 {
 			continue

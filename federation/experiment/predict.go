@@ -87,7 +87,7 @@ func Predict(ctx context.Context, c Config, dir string, k int, images []data.Exa
 	if err != nil {
 		return nil, nil, err
 	}
-	features := &engine.Features{Views: []*tensor.Tensor{rows}, Class: make([]int64, len(images))}
+	features := &engine.Features{Views: []engine.Rows{engine.Held{Tensor: rows}}, Class: make([]int64, len(images))}
 	for _, what := range f.worker.Reads(f.client, f.clients) {
 		t, err := x.ExactHeavy(ctx, f.bundle, images, what)
 		if err != nil {

@@ -32,43 +32,6 @@ type Extractor struct {
 // usualBatch is the number of images that go through the encoder at a time, unless it was exported for another number.
 const usualBatch = 32
 
-// Views gives the image features [N,D] of a list, unit rows: one matrix when views is 0 or 1, of the plain
-// preprocessing, otherwise one for each of that many augmented views.
-func (x Extractor) Views(ctx context.Context, b *bundle.Bundle, list []data.Example, views int) ([]*tensor.Tensor, error) {
-	if views <= 1 {
-		t, err := x.one(ctx, b, list, 0)
-		return []*tensor.Tensor{t}, err
-	}
-	out := make([]*tensor.Tensor, views)
-	for v := range out {
-		var err error
-		if out[v], err = x.one(ctx, b, list, v+1); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-func (x Extractor) one(ctx context.Context, b *bundle.Bundle, list []data.Example, view int) (*tensor.Tensor, error) {
-	key, err := x.key(b, list, view, "image")
-	if err != nil {
-		return nil, err
-	}
-	t, ok, err := x.Cache.Get(key)
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		if t, err = x.compute(ctx, b, list, view); err != nil {
-			return nil, err
-		}
-		if err := x.Cache.Put(key, t); err != nil {
-			return nil, err
-		}
-	}
-	return Unit(t), nil
-}
-
 // key names what is cached of one layer.
 func (x Extractor) key(b *bundle.Bundle, list []data.Example, view int, layer string) (data.Key, error) {
 	how, err := json.Marshal(b.Preprocess)

@@ -10,6 +10,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/features"
+	"promptfed/federation/method"
 	"promptfed/models/bundle"
 	"promptfed/models/drawn"
 	"promptfed/runtime/ort"
@@ -54,11 +55,30 @@ func images(t *testing.T, n int) []data.Example {
 
 func extract(t *testing.T, x features.Extractor, b *bundle.Bundle, list []data.Example, views int) []*tensor.Tensor {
 	t.Helper()
-	v, err := x.Views(context.Background(), b, list, views)
+	rows, err := x.Rows(context.Background(), b, list, views, method.ImageInput)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v
+	var out []*tensor.Tensor
+	for _, r := range rows {
+		v, err := r.Read(everything(len(list)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, v)
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	return out
+}
+
+func everything(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
 }
 
 // The features are those of image.onnx on the preprocessed pixels, one image at a time, divided by their norm and in half
@@ -141,7 +161,7 @@ func TestBrokenImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (features.Extractor{Cache: data.Cache{Dir: t.TempDir()}}).Views(context.Background(), b, list, 1); err == nil {
+	if _, err := (features.Extractor{Cache: data.Cache{Dir: t.TempDir()}}).Rows(context.Background(), b, list, 1, method.ImageInput); err == nil {
 		t.Error("a broken image has features")
 	}
 }

@@ -71,7 +71,7 @@ func (h Hand) Check(t *testing.T) {
 	}
 	data := func(class int64, image ...float32) *engine.Features {
 		n := len(image) / 2
-		f := &engine.Features{Views: []*tensor.Tensor{tensor.Of(image, n, 2)}, Class: make([]int64, n),
+		f := &engine.Features{Views: []engine.Rows{engine.Held{Tensor: tensor.Of(image, n, 2)}}, Class: make([]int64, n),
 			Patches: []engine.Rows{engine.Held{Tensor: tensor.Of(image, n, 1, 2)}}}
 		pixels := tensor.New(n, 3, 1, 1)
 		for i := range f.Class {

@@ -129,7 +129,7 @@ func (b *Toy) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 // Rows are n examples as unit rows [n,D]: row i is Values with the salt, normalised, and its label (i+salt) mod classes.
 func Rows(salt, n, dim, classes int) *engine.Features {
 	x := Values(salt, 1, n, dim)
-	f := &engine.Features{Views: []*tensor.Tensor{x}, Class: make([]int64, n)}
+	f := &engine.Features{Views: []engine.Rows{engine.Held{Tensor: x}}, Class: make([]int64, n)}
 	for i := range n {
 		row := x.Row(i)
 		norm := row.Norm()

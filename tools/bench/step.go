@@ -75,7 +75,7 @@ func examples(dim, classes int) *engine.Features {
 			row.Data[j] *= scale
 		}
 	}
-	return &engine.Features{Views: []*tensor.Tensor{x}, Class: label}
+	return &engine.Features{Views: []engine.Rows{engine.Held{Tensor: x}}, Class: label}
 }
 
 func (s *step) run(ctx context.Context) error {

@@ -69,7 +69,7 @@ func count(name string, with []string) (traffic, error) {
 	if err != nil {
 		return traffic{}, err
 	}
-	data := &engine.Features{Views: []*tensor.Tensor{sizedRows(2 * sizedClasses)}}
+	data := &engine.Features{Views: []engine.Rows{engine.Held{Tensor: sizedRows(2 * sizedClasses)}}}
 	for i := range 2 * sizedClasses {
 		data.Class = append(data.Class, int64(i/2))
 	}

@@ -39,6 +39,7 @@ func featuresCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		defer b.Close()
 		var names []string
 		for _, f := range b.Bundles {
 			names = append(names, f.Name)

@@ -106,6 +106,7 @@ func runOne(cmd *cobra.Command, conf experiment.Config, dir string, resume bool)
 	if err != nil {
 		return nil, err
 	}
+	defer b.Close()
 	// A run that goes on keeps the file until it is known to be the same experiment.
 	record := func() error { return writeConfig(dir, b.Config) }
 	if _, err := os.Stat(filepath.Join(dir, configFile)); !resume || err != nil {

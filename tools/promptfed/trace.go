@@ -23,6 +23,7 @@ func traceCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			defer b.Close()
 			resolved, err := configs.Map(b.Config)
 			if err != nil {
 				return err

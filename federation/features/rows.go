@@ -11,7 +11,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Rows are read from the cache when they are needed: what methods ask for beside image features is too large to hold.
+// Rows are in a file of the cache that is mapped into memory, and read when they are needed.
 type Rows struct {
 	rows *data.Rows
 	unit bool
@@ -29,10 +29,10 @@ func (r Rows) Read(index []int) (*tensor.Tensor, error) {
 // Close closes the file.
 func (r Rows) Close() error { return r.rows.Close() }
 
-// Heavy gives what (method.PatchesInput or method.PixelsInput) of a list, of the plain preprocessing when views is 0 or 1,
-// otherwise of each of that many augmented views: unit rows [N,M,D] of patches, or normalised pixels [N,3,S,S], both rounded
-// to half precision. The caller closes them.
-func (x Extractor) Heavy(ctx context.Context, b *bundle.Bundle, list []data.Example, views int, what string) ([]Rows, error) {
+// Rows gives what (method.ImageInput, method.PatchesInput or method.PixelsInput) of a list, of the plain preprocessing when
+// views is 0 or 1, otherwise of each of that many augmented views: unit rows [N,D] of images or [N,M,D] of patches, or
+// normalised pixels [N,3,S,S], all rounded to half precision. The caller closes them.
+func (x Extractor) Rows(ctx context.Context, b *bundle.Bundle, list []data.Example, views int, what string) ([]Rows, error) {
 	if what == method.PatchesInput && b.Patches() == 0 {
 		return nil, fmt.Errorf("the method reads patch features, but backbone %s offers none", b.Name)
 	}
@@ -42,8 +42,11 @@ func (x Extractor) Heavy(ctx context.Context, b *bundle.Bundle, list []data.Exam
 	}
 	var out []Rows
 	for view := first; view <= views; view++ {
-		r, err := x.heavy(ctx, b, list, view, what)
+		r, err := x.view(ctx, b, list, view, what)
 		if err != nil {
+			for _, r := range out {
+				r.Close()
+			}
 			return nil, err
 		}
 		out = append(out, r)
@@ -51,7 +54,7 @@ func (x Extractor) Heavy(ctx context.Context, b *bundle.Bundle, list []data.Exam
 	return out, nil
 }
 
-func (x Extractor) heavy(ctx context.Context, b *bundle.Bundle, list []data.Example, view int, what string) (Rows, error) {
+func (x Extractor) view(ctx context.Context, b *bundle.Bundle, list []data.Example, view int, what string) (Rows, error) {
 	key, err := x.key(b, list, view, what)
 	if err != nil {
 		return Rows{}, err
@@ -68,15 +71,18 @@ func (x Extractor) heavy(ctx context.Context, b *bundle.Bundle, list []data.Exam
 			return Rows{}, err
 		}
 		if !ok {
-			return Rows{}, fmt.Errorf("the %s of %s were written to the feature cache and cannot be read back", what, b.Name)
+			return Rows{}, fmt.Errorf("the %s features of %s were written to the feature cache and cannot be read back", what, b.Name)
 		}
 	}
-	return Rows{rows: rows, unit: what == method.PatchesInput}, nil
+	return Rows{rows: rows, unit: what != method.PixelsInput}, nil
 }
 
 func (x Extractor) write(ctx context.Context, b *bundle.Bundle, list []data.Example, view int, what string, key data.Key) error {
-	shape := []int{len(list), b.Patches(), b.Text.Joint}
-	if what == method.PixelsInput {
+	shape := []int{len(list), b.Text.Joint}
+	switch what {
+	case method.PatchesInput:
+		shape = []int{len(list), b.Patches(), b.Text.Joint}
+	case method.PixelsInput:
 		shape = []int{len(list), 3, b.Preprocess.Size, b.Preprocess.Size}
 	}
 	w, err := x.Cache.Create(key, shape)
@@ -86,7 +92,7 @@ func (x Extractor) write(ctx context.Context, b *bundle.Bundle, list []data.Exam
 	if what == method.PixelsInput {
 		err = x.pixels(ctx, b, list, view, usualBatch, w.Append)
 	} else {
-		err = x.encode(ctx, b, list, view, bundle.PatchesOutput, func(t *tensor.Tensor) error { return w.Append(Unit(t)) })
+		err = x.encode(ctx, b, list, view, outputs[what], func(t *tensor.Tensor) error { return w.Append(Unit(t)) })
 	}
 	if err != nil {
 		w.Abort()
@@ -94,6 +100,9 @@ func (x Extractor) write(ctx context.Context, b *bundle.Bundle, list []data.Exam
 	}
 	return w.Commit()
 }
+
+// outputs of an image tower by what they are.
+var outputs = map[string]string{method.ImageInput: bundle.ImageOutput, method.PatchesInput: bundle.PatchesOutput}
 
 // ExactHeavy gives the same of a few images in full precision and in memory.
 func (x Extractor) ExactHeavy(ctx context.Context, b *bundle.Bundle, list []data.Example, what string) (*tensor.Tensor, error) {
@@ -108,7 +117,7 @@ func (x Extractor) ExactHeavy(ctx context.Context, b *bundle.Bundle, list []data
 	if what == method.PixelsInput {
 		err = x.pixels(ctx, b, list, 0, usualBatch, add)
 	} else {
-		err = x.encode(ctx, b, list, 0, bundle.PatchesOutput, func(t *tensor.Tensor) error { return add(Unit(t)) })
+		err = x.encode(ctx, b, list, 0, outputs[what], func(t *tensor.Tensor) error { return add(Unit(t)) })
 	}
 	if err != nil {
 		return nil, err
