@@ -1,0 +1,112 @@
+// Package pyrand draws what Python draws: random.Random of CPython and the legacy RandomState of NumPy, bit for bit, so that
+// a data split of published code can be made again from its seed.
+//
+// Both stand on the Mersenne Twister MT19937 (Matsumoto and Nishimura, 1998). A generator is not safe for several
+// goroutines.
+package pyrand
+
+import "gonum.org/v1/gonum/mathext/prng"
+
+// twister is what both generators draw from.
+type twister struct{ mt prng.MT19937 }
+
+// Float64 is uniform in [0, 1) with 53 bits: random() in Python, random_sample() in NumPy.
+func (t *twister) Float64() float64 {
+	a, b := t.mt.Uint32()>>5, t.mt.Uint32()>>6
+	return (float64(a)*(1<<26) + float64(b)) / (1 << 53) // exact, but for the division by a power of two
+}
+
+// Uniform is low + (high-low) u.
+func (t *twister) Uniform(low, high float64) float64 {
+	return low + float64((high-low)*t.Float64())
+}
+
+// Python is random.Random.
+type Python struct{ twister }
+
+// NewPython is random.Random(seed).
+func NewPython(seed uint64) *Python {
+	key := []uint32{uint32(seed)}
+	if seed>>32 > 0 {
+		key = append(key, uint32(seed>>32))
+	}
+	p := &Python{}
+	p.mt.SeedFromKeys(key)
+	return p
+}
+
+// Below is uniform in [0, n), Python's _randbelow: as many bits as n has, until they are below n. For an n of 0
+// or less it is 0 and draws nothing.
+func (p *Python) Below(n int) int {
+	if n < 1 {
+		return 0
+	}
+	width := 0
+	for n>>width > 0 {
+		width++
+	}
+	for {
+		if r := p.word(width); r < uint64(n) {
+			return int(r)
+		}
+	}
+}
+
+// word is getrandbits(k) for k up to 64: the first word is the low one, the last is shifted down to the bits asked for.
+func (p *Python) word(k int) uint64 {
+	if k <= 32 {
+		return uint64(p.mt.Uint32() >> (32 - k))
+	}
+	low := uint64(p.mt.Uint32())
+	return low | uint64(p.mt.Uint32()>>(64-k))<<32
+}
+
+// Choice is choice(s). s must not be empty.
+func Choice[T any](p *Python, s []T) T { return s[p.Below(len(s))] }
+
+// Shuffle is shuffle(s), in place.
+func Shuffle[T any](p *Python, s []T) {
+	for i := len(s) - 1; i > 0; i-- {
+		j := p.Below(i + 1)
+		s[i], s[j] = s[j], s[i]
+	}
+}
+
+// Sample is sample(s, k): k elements at different places, in the order drawn. k must lie between 0 and len(s).
+func Sample[T any](p *Python, s []T, k int) []T {
+	out := make([]T, k)
+	n := len(s)
+	if n <= poolSize(k) {
+		pool := append([]T{}, s...)
+		for i := range out {
+			j := p.Below(n - i)
+			out[i] = pool[j]
+			pool[j] = pool[n-i-1]
+		}
+		return out
+	}
+	taken := make(map[int]bool, k)
+	for i := range out {
+		j := p.Below(n)
+		for taken[j] {
+			j = p.Below(n)
+		}
+		taken[j] = true
+		out[i] = s[j]
+	}
+	return out
+}
+
+// poolSize is the largest population that sample copies rather than remember what it took: 21, and for k above 5 another
+// power of 4 of at least 3k.
+func poolSize(k int) int {
+	size := 21
+	if k > 5 {
+		power := 1
+		for power < 3*k {
+			power *= 4
+		}
+		size += power
+	}
+	return size
+}
