@@ -1,95 +1,95 @@
 // Package configs reads configuration files: flags beat the environment (PROMPTFED_TRAIN_LR=...), which beats the file,
-// which beats the defaults. Unknown keys are errors. It is the only importer of viper.
+// which beats the defaults. Unknown keys are errors. A sweep file is a configuration with a grid of changes to it.
+// It is the only importer of viper.
 package configs
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/go-viper/mapstructure/v2"
-	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
 
 	"promptfed/federation/experiment"
 )
 
 // Load reads a file into a configuration that starts from defaults. sets are "key=value" from the command line; a value
-// is YAML, so lists and maps may be given.
+// is YAML, so lists and maps may be given. The sections of a sweep file (see LoadSweep) are left out.
 func Load(path string, sets []string) (experiment.Config, error) {
 	c := experiment.Defaults()
-	return c, Into(&c, path, sets)
+	file, err := read(path)
+	if err != nil {
+		return c, err
+	}
+	for _, section := range sectionNames() {
+		delete(file, section)
+	}
+	return c, into(&c, path, file, sets)
 }
 
 // Into reads a file over the values that the struct out points to already has. Its tags "config" are the keys.
 func Into(out any, path string, sets []string) error {
-	v := viper.NewWithOptions(viper.KeyDelimiter("."))
-	v.SetEnvPrefix("PROMPTFED")
-	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
-	known, whole := Flatten(out), map[string]map[string]any{}
-	for key, value := range known {
-		if reflect.ValueOf(value).Kind() == reflect.Map {
-			continue // its keys are free; viper would let the whole map hide what the file says
-		}
-		v.SetDefault(key, value)
-		if err := v.BindEnv(key); err != nil {
-			return err
-		}
-	}
-	if path != "" {
-		v.SetConfigFile(path)
-		v.SetConfigType("yaml")
-		if err := v.ReadInConfig(); err != nil {
-			return fmt.Errorf("%s: %s", path, oneLine(err))
-		}
-	}
-	for _, s := range sets {
-		key, text, ok := strings.Cut(s, "=")
-		if !ok || key == "" {
-			return fmt.Errorf("--set %q: expected key=value", s)
-		}
-		var value any
-		if err := yaml.Unmarshal([]byte(text), &value); err != nil {
-			return fmt.Errorf("--set %s: %s", key, oneLine(err))
-		}
-		if m, isMap := value.(map[string]any); isMap && known[key] != nil {
-			whole[key] = m // replaces what the file has, where viper would mix the two
-			continue
-		}
-		v.Set(key, value)
-	}
-	all := v.AllSettings()
-	for key, m := range whole {
-		path := strings.Split(key, ".")
-		at := all
-		for _, p := range path[:len(path)-1] {
-			next, ok := at[p].(map[string]any)
-			if !ok {
-				next = map[string]any{}
-				at[p] = next
-			}
-			at = next
-		}
-		at[path[len(path)-1]] = m
-	}
-	if err := unknown("", all, reflect.TypeOf(out).Elem()); err != nil {
-		if path != "" {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		return err
-	}
-	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: out, TagName: "config", WeaklyTypedInput: true,
-		ErrorUnused: true, DecodeHook: mapstructure.StringToSliceHookFunc(",")})
+	file, err := read(path)
 	if err != nil {
 		return err
 	}
-	if err := d.Decode(all); err != nil {
-		return fmt.Errorf("%s: %s", path, oneLine(err))
+	return into(out, path, file, sets)
+}
+
+func into(out any, path string, file map[string]any, sets []string) error {
+	s, err := settle(out, path, file, true)
+	if err != nil {
+		return err
 	}
-	return nil
+	changes, err := s.parse(sets)
+	if err != nil {
+		return err
+	}
+	return s.with(changes).decode(out)
+}
+
+// maxFile is the size of the largest configuration file, in bytes.
+const maxFile = 4 << 20
+
+// read gives the keys of a file; no path is an empty file.
+func read(path string) (map[string]any, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := readText(path)
+	if err != nil {
+		return nil, err
+	}
+	return parse(path, text)
+}
+
+func readText(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("%s: more than %d bytes, which no configuration has; is it another file?", path, maxFile)
+	}
+	return text, nil
+}
+
+func parse(path string, text []byte) (map[string]any, error) {
+	file := map[string]any{}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		return nil, fmt.Errorf("%s: %s", path, oneLine(err))
+	}
+	return file, nil
 }
 
 // unknown finds the first key that the struct has no field for.
@@ -98,19 +98,34 @@ func unknown(at string, m map[string]any, t reflect.Type) error {
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		f, ok := fields[key]
 		if !ok {
-			return fmt.Errorf("unknown key %s%s; known here: %s", at, key, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
+			return unknownKey(at+key, fields)
 		}
-		sub, isMap := m[key].(map[string]any)
-		if f.Kind() == reflect.Struct {
-			if !isMap {
-				return fmt.Errorf("%s%s: expected keys below it: %s", at, key, strings.Join(slices.Sorted(maps.Keys(fieldsOf(f))), ", "))
+		values := []any{m[key]}
+		names := []string{at + key}
+		if list, isList := m[key].([]any); isList && f.Kind() == reflect.Slice {
+			f, values, names = f.Elem(), list, nil
+			for i := range list {
+				names = append(names, fmt.Sprintf("%s%s[%d]", at, key, i))
 			}
-			if err := unknown(at+key+".", sub, f); err != nil {
+		}
+		if f.Kind() != reflect.Struct || len(fieldsOf(f)) == 0 {
+			continue
+		}
+		for i, value := range values {
+			sub, isMap := value.(map[string]any)
+			if !isMap {
+				return fmt.Errorf("%s: expected keys below it: %s", names[i], strings.Join(slices.Sorted(maps.Keys(fieldsOf(f))), ", "))
+			}
+			if err := unknown(names[i]+".", sub, f); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+func unknownKey(key string, fields map[string]reflect.Type) error {
+	return fmt.Errorf("unknown key %s; known here: %s", key, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
 }
 
 // fieldsOf maps keys to the types of a struct's fields.
@@ -149,54 +164,6 @@ func flatten(at string, v reflect.Value, out map[string]any) {
 			out[at+key] = v.Field(i).Interface()
 		}
 	}
-}
-
-// YAML writes a configuration with every key, in the order of the struct's fields.
-func YAML(c any) ([]byte, error) {
-	n, err := node(reflect.Indirect(reflect.ValueOf(c)))
-	if err != nil {
-		return nil, err
-	}
-	return yaml.Marshal(n)
-}
-
-// Map gives a configuration as nested maps, as a reader of its YAML sees it.
-func Map(c any) (map[string]any, error) {
-	text, err := YAML(c)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]any{}
-	return out, yaml.Unmarshal(text, &out)
-}
-
-func node(v reflect.Value) (*yaml.Node, error) {
-	n := &yaml.Node{Kind: yaml.MappingNode}
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		key := f.Tag.Get("config")
-		value := &yaml.Node{}
-		var err error
-		switch {
-		case strings.Contains(key, ",squash"):
-			if value, err = node(v.Field(i)); err != nil {
-				return nil, err
-			}
-			n.Content = append(n.Content, value.Content...)
-			continue
-		case key == "":
-			continue
-		case f.Type.Kind() == reflect.Struct:
-			value, err = node(v.Field(i))
-		default:
-			err = value.Encode(v.Field(i).Interface())
-		}
-		if err != nil {
-			return nil, err
-		}
-		n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, value)
-	}
-	return n, nil
 }
 
 func oneLine(err error) string {

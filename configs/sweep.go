@@ -1,0 +1,237 @@
+package configs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"promptfed/federation/experiment"
+	"promptfed/federation/methods"
+)
+
+// Sweep is a grid of runs, ready to go: every configuration in it has been checked.
+type Sweep struct {
+	Name  string
+	Axes  []Axis // with the points that are kept
+	Seeds []uint64
+	Cells []Cell // the first axis varies slowest, the seed fastest
+	Card  *Card  // nil for none
+	Smoke bool
+	// Hidden says which keys of points the command line changed, so that labels no longer tell what ran.
+	Hidden []string
+
+	resolved resolved
+}
+
+// Axis is what one dimension of the grid goes through.
+type Axis struct {
+	Name   string
+	Points []PointSection
+}
+
+// Labels are those of the points.
+func (a Axis) Labels() []string {
+	out := make([]string, len(a.Points))
+	for i, p := range a.Points {
+		out[i] = p.Label
+	}
+	return out
+}
+
+// Cell is one run of a sweep.
+type Cell struct {
+	Folder string // below the folder of the sweep, with slashes
+	Labels map[string]string
+	Seed   uint64
+	Config experiment.Config
+}
+
+// SweepOptions change a sweep from the command line.
+type SweepOptions struct {
+	Smoke bool
+	Sets  []string            // key=value, after everything in the file
+	Keep  map[string][]string // labels of an axis; of other axes what the file keeps
+	Seeds []uint64            // in place of the file's
+
+	most  int  // cells; 0 is maxCells
+	still bool // without the environment
+}
+
+// maxCells is how many cells a sweep may have.
+const maxCells = 20000
+
+// LoadSweep reads a sweep file: an ordinary configuration, the base of every cell, with sections sweep, card and smoke.
+// Each of them may be missing; without axes there is one run for each seed. A cell's configuration is the base (which the
+// environment changes), then the points of its labels in the order of the axes, sweep.set, smoke.set with Smoke, Sets and
+// the seed. Everything that is wrong with the file is an error that says where.
+func LoadSweep(path string, o SweepOptions) (*Sweep, error) {
+	text, err := readText(path)
+	if err != nil {
+		return nil, err
+	}
+	return readSweep(path, text, o)
+}
+
+func readSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
+	file, err := parse(path, text)
+	if err != nil {
+		return nil, err
+	}
+	sections, there, err := readSections(path, file, text)
+	if err != nil {
+		return nil, err
+	}
+	if o.Smoke && !there["smoke"] {
+		return nil, fmt.Errorf("%s has no section smoke, which --smoke needs", path)
+	}
+	for _, name := range sectionNames() {
+		delete(file, name)
+	}
+	start := experiment.Defaults()
+	base, err := settle(&start, path, file, !o.still)
+	if err != nil {
+		return nil, err
+	}
+	s, err := expand(base, sections, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if there["card"] {
+		s.Card = &sections.Card
+	}
+	return s, nil
+}
+
+// expand makes the cells out of the base and the sections.
+func expand(base settings, file SweepFile, o SweepOptions) (*Sweep, error) {
+	base.path = "" // the caller names the file
+	axes, err := file.Sweep.axes()
+	if err != nil {
+		return nil, err
+	}
+	if err := file.Card.check(axes); err != nil {
+		return nil, err
+	}
+	smoke := file.Smoke
+	if _, err := keep(axes, kept{"smoke.keep", smoke.Keep}); err != nil {
+		return nil, err
+	}
+	if !o.Smoke {
+		smoke = SmokeSection{}
+	}
+	left, err := keep(axes, kept{"sweep.keep", file.Sweep.Keep}, kept{"smoke.keep", smoke.Keep}, kept{"--keep", lists(o.Keep)})
+	if err != nil {
+		return nil, err
+	}
+	sets, err := base.parse(o.Sets)
+	if err != nil {
+		return nil, err
+	}
+	last := slices.Concat(base.under(file.Sweep.Set), base.under(smoke.Set), sets)
+	s := &Sweep{Axes: left, Smoke: o.Smoke || file.Sweep.Smoked}
+	common := experiment.Defaults()
+	if err := base.with(last).decode(&common); err != nil {
+		return nil, err
+	}
+	s.Name = common.Name
+	s.Seeds = []uint64{common.Seed}
+	for _, seeds := range [][]uint64{file.Sweep.Seeds, smoke.Seeds, o.Seeds} {
+		if len(seeds) > 0 {
+			s.Seeds = seeds
+		}
+	}
+	for i, seed := range s.Seeds {
+		if slices.Contains(s.Seeds[:i], seed) {
+			return nil, fmt.Errorf("seed %d is listed twice", seed)
+		}
+	}
+	grid, err := combine(axes, left, file.Sweep.Skip, len(s.Seeds), cmp.Or(o.most, maxCells))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.fill(base, grid, last); err != nil {
+		return nil, err
+	}
+	s.Hidden = hidden(base, left, sets)
+	s.resolved, err = resolve(base, axes, s, file.Sweep.Skip, last)
+	return s, err
+}
+
+// fill loads the configuration of every cell.
+func (s *Sweep) fill(base settings, grid [][]PointSection, last []change) error {
+	folders := map[string]bool{}
+	for _, points := range grid {
+		var changes []change
+		labels := map[string]string{}
+		for i, p := range points {
+			changes = append(changes, base.under(p.Set)...)
+			labels[s.Axes[i].Name] = p.Label
+		}
+		at := base.with(append(changes, last...))
+		for i, seed := range s.Seeds {
+			folder, err := folderOf(points, seed)
+			if err != nil {
+				return err
+			}
+			if folders[folder] {
+				return fmt.Errorf("two cells would have the folder %s; choose labels that differ in letters or digits", folder)
+			}
+			folders[folder] = true
+			c := Cell{Folder: folder, Labels: labels, Seed: seed, Config: experiment.Defaults()}
+			if err := at.decode(&c.Config); err != nil {
+				return fmt.Errorf("cell %s: %w", folder, err)
+			}
+			c.Config.Seed = seed
+			if i == 0 {
+				if err := checkCell(c.Config); err != nil {
+					return fmt.Errorf("cell %s: %s", folder, oneLine(err))
+				}
+			}
+			s.Cells = append(s.Cells, c)
+		}
+	}
+	return nil
+}
+
+// checkCell finds what is wrong with a configuration without opening anything.
+func checkCell(c experiment.Config) error {
+	_, err := methods.Build(c.Method, c.With, c.Options)
+	return errors.Join(c.Check(), err)
+}
+
+// hidden tells which axes set a key that the command line sets too.
+func hidden(base settings, axes []Axis, sets []change) []string {
+	var out []string
+	for _, a := range axes {
+		for _, c := range sets {
+			set := func(p PointSection) bool {
+				return slices.ContainsFunc(base.under(p.Set), func(own change) bool {
+					return own.key == c.key || strings.HasPrefix(own.key, c.key+".")
+				})
+			}
+			if slices.ContainsFunc(a.Points, set) {
+				out = append(out, fmt.Sprintf("--set %s hides what axis %s sets", c.key, a.Name))
+			}
+		}
+	}
+	return out
+}
+
+// folderOf is the folder of a cell: its labels in the order of the axes, as parts of a path, and its seed.
+func folderOf(points []PointSection, seed uint64) (string, error) {
+	var parts []string
+	for i, p := range points {
+		s := slug(p.Label)
+		if s == "" || len(s) > 100 {
+			return "", fmt.Errorf("label %q makes no folder name; use some letters or digits, 100 at most", p.Label)
+		}
+		if i == 0 && slices.Contains(taken, s) {
+			return "", fmt.Errorf("label %q would have the folder %s, which the report of the sweep uses; choose another", p.Label, s)
+		}
+		parts = append(parts, s)
+	}
+	return strings.Join(append(parts, "seed-"+strconv.FormatUint(seed, 10)), "/"), nil
+}

@@ -1,0 +1,129 @@
+package configs
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// SweepFile are the sections that a sweep file has beside the ordinary keys, which are the base of every cell. The keys
+// are the tags "config"; apart from no_numbers they are the names that the YAML package gives the fields by itself.
+type SweepFile struct {
+	Sweep SweepSection `config:"sweep" help:"the grid of runs"`
+	Card  Card         `config:"card" help:"what the sweep reproduces"`
+	Smoke SmokeSection `config:"smoke" help:"what --smoke changes, so that the file runs anywhere in a minute"`
+}
+
+// SweepSection is the section sweep: the grid is the product of the axes, of which the first varies slowest.
+type SweepSection struct {
+	Seeds  []uint64          `config:"seeds" help:"every point of the grid runs once with each; none is the base's seed"`
+	Axes   []AxisSection     `config:"axes" help:"what varies, the slowest first"`
+	Skip   []map[string]some `config:"skip" help:"combinations left out, each as axis: label or axis: [labels]; all named axes must match"`
+	Keep   map[string]some   `config:"keep" help:"axis: [labels], the only ones that run; of other axes all do"`
+	Set    map[string]any    `config:"set" help:"keys that every cell has after those of its points"`
+	Smoked bool              `config:"smoked" help:"written by the program: the file says what --smoke made of another"`
+}
+
+// AxisSection is one axis, with points or in the short form with key and values.
+type AxisSection struct {
+	Name   string         `config:"name" help:"of the axis"`
+	Points []PointSection `config:"points" help:"what the axis goes through"`
+	Key    string         `config:"key" help:"short form: the one key that varies"`
+	Values []word         `config:"values" help:"short form: its values, which are the labels too"`
+}
+
+// PointSection is one point of an axis.
+type PointSection struct {
+	Label string         `config:"label" help:"of the point in tables, figures and folder names"`
+	Set   map[string]any `config:"set" help:"the keys it sets, nested or dotted; a whole map such as options replaces the base's"`
+}
+
+// SmokeSection is the section smoke.
+type SmokeSection struct {
+	Set   map[string]any  `config:"set" help:"keys that every cell has, after those of its points"`
+	Keep  map[string]some `config:"keep" help:"axis: [labels] that run; of other axes all do"`
+	Seeds []uint64        `config:"seeds" help:"in place of the sweep's"`
+}
+
+// word is a single YAML value together with its text in the file.
+type word struct {
+	text  string
+	value any
+}
+
+// UnmarshalYAML refuses lists and maps, which make no label.
+func (w *word) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind != yaml.ScalarNode {
+		return fmt.Errorf("line %d: values of the short form are single ones; give lists and maps as points with labels", n.Line)
+	}
+	w.text = n.Value
+	return n.Decode(&w.value)
+}
+
+// MarshalYAML writes the value as it stood in the file.
+func (w word) MarshalYAML() (any, error) {
+	n := &yaml.Node{}
+	if err := n.Encode(w.value); err != nil {
+		return nil, err
+	}
+	n.Value = w.text
+	return n, nil
+}
+
+// some is a list of labels, which may be written as one label.
+type some []string
+
+func (s *some) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		var one string
+		err := n.Decode(&one)
+		*s = some{one}
+		return err
+	}
+	return n.Decode((*[]string)(s))
+}
+
+// sectionNames are the keys of SweepFile.
+func sectionNames() []string {
+	return slices.Sorted(maps.Keys(fieldsOf(reflect.TypeFor[SweepFile]())))
+}
+
+// readSections reads the sections of a sweep file, whose keys file has been parsed from text. It tells which there are.
+func readSections(path string, file map[string]any, text []byte) (SweepFile, map[string]bool, error) {
+	var s SweepFile
+	there, only := map[string]bool{}, map[string]any{}
+	for _, name := range sectionNames() {
+		if v, ok := file[name]; ok {
+			there[name], only[name] = true, plain(v)
+		}
+	}
+	if err := unknown("", only, reflect.TypeOf(s)); err != nil {
+		return s, there, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := yaml.Unmarshal(text, &s); err != nil {
+		return s, there, fmt.Errorf("%s: %s", path, oneLine(err))
+	}
+	for _, name := range []string{"sweep", "smoke"} {
+		section, _ := only[name].(map[string]any)
+		if seeds, ok := section["seeds"]; ok {
+			if list, _ := seeds.([]any); len(list) == 0 {
+				return s, there, fmt.Errorf("%s: %s.seeds is empty; list at least one seed, or leave the key out", path, name)
+			}
+		}
+	}
+	return s, there, nil
+}
+
+// IsSweep tells whether a configuration file has a section sweep, and whether it has a section smoke.
+func IsSweep(path string) (sweep, smoke bool, err error) {
+	file, err := read(path)
+	if err != nil {
+		return false, false, err
+	}
+	_, sweep = file["sweep"]
+	_, smoke = file["smoke"]
+	return sweep, smoke, nil
+}

@@ -1,0 +1,196 @@
+package configs
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// axes checks the axes of the section and writes their short forms out.
+func (s SweepSection) axes() ([]Axis, error) {
+	var out []Axis
+	seen := map[string]bool{}
+	for i, a := range s.Axes {
+		switch {
+		case a.Name == "":
+			return nil, fmt.Errorf("sweep.axes[%d] has no name", i)
+		case a.Name == DomainAxis || a.Name == "seed":
+			return nil, fmt.Errorf("sweep.axes: %q has a meaning of its own; give the axis another name", a.Name)
+		case seen[a.Name]:
+			return nil, fmt.Errorf("sweep.axes: two axes are called %s", a.Name)
+		}
+		seen[a.Name] = true
+		points, err := a.points()
+		if err != nil {
+			return nil, fmt.Errorf("axis %s: %w", a.Name, err)
+		}
+		out = append(out, Axis{a.Name, points})
+	}
+	return out, nil
+}
+
+func (a AxisSection) points() ([]PointSection, error) {
+	points := slices.Clone(a.Points)
+	if a.Key != "" || len(a.Values) > 0 {
+		if len(points) > 0 {
+			return nil, errors.New("it has points, and key and values too; use one of the two forms")
+		}
+		if a.Key == "" {
+			return nil, errors.New("it has values but no key that they are for")
+		}
+		for _, v := range a.Values {
+			points = append(points, PointSection{v.text, map[string]any{a.Key: v.value}})
+		}
+	}
+	if len(points) == 0 {
+		return nil, errors.New("it has no points; list points with label and set, or key and values")
+	}
+	seen := map[string]bool{}
+	for i, p := range points {
+		switch {
+		case strings.TrimSpace(p.Label) == "":
+			return nil, fmt.Errorf("point %d has no label", i+1)
+		case p.Label == AverageLabel:
+			return nil, fmt.Errorf("the label %s is that of means; choose another", p.Label)
+		case seen[p.Label]:
+			return nil, fmt.Errorf("two points have the label %q", p.Label)
+		case p.Set["seed"] != nil:
+			return nil, fmt.Errorf("point %q sets seed; list seeds under sweep.seeds", p.Label)
+		}
+		seen[p.Label] = true
+	}
+	return points, nil
+}
+
+// kept are labels that one source keeps of axes.
+type kept struct {
+	from   string
+	labels map[string]some
+}
+
+func lists(m map[string][]string) map[string]some {
+	out := map[string]some{}
+	for axis, labels := range m {
+		out[axis] = labels
+	}
+	return out
+}
+
+// keep leaves only some points of the axes. The last source that names an axis decides.
+func keep(axes []Axis, sources ...kept) ([]Axis, error) {
+	out := slices.Clone(axes)
+	for _, k := range sources {
+		for _, name := range slices.Sorted(maps.Keys(k.labels)) {
+			i, err := find(axes, name, k.labels[name])
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", k.from, err)
+			}
+			if len(k.labels[name]) == 0 {
+				return nil, fmt.Errorf("%s: no label of axis %s is kept", k.from, name)
+			}
+			out[i].Points = nil
+			for _, p := range axes[i].Points {
+				if slices.Contains(k.labels[name], p.Label) {
+					out[i].Points = append(out[i].Points, p)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// find gives the place of an axis that has some labels.
+func find(axes []Axis, name string, labels []string) (int, error) {
+	var names []string
+	for i, a := range axes {
+		names = append(names, a.Name)
+		if a.Name != name {
+			continue
+		}
+		for _, l := range labels {
+			if !slices.Contains(a.Labels(), l) {
+				return 0, fmt.Errorf("axis %s has no label %q; it has %s", name, l, strings.Join(a.Labels(), ", "))
+			}
+		}
+		return i, nil
+	}
+	if len(names) == 0 {
+		return 0, fmt.Errorf("there is no axis %q; the sweep has no axes", name)
+	}
+	return 0, fmt.Errorf("there is no axis %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// combine gives the points of every combination that runs: those of the kept axes without those that skip matches. Each
+// entry of skip must match something among all axes.
+func combine(all, axes []Axis, skip []map[string]some, seeds, most int) ([][]PointSection, error) {
+	for i, entry := range skip {
+		if len(entry) == 0 {
+			return nil, fmt.Errorf("sweep.skip[%d] names no axis, so it matches everything", i)
+		}
+		for _, name := range slices.Sorted(maps.Keys(entry)) {
+			if _, err := find(all, name, entry[name]); err != nil {
+				return nil, fmt.Errorf("sweep.skip[%d] matches nothing: %w", i, err)
+			}
+			if len(entry[name]) == 0 {
+				return nil, fmt.Errorf("sweep.skip[%d] matches nothing: it lists no label of axis %s", i, name)
+			}
+		}
+	}
+	size := seeds
+	for _, a := range axes {
+		if size *= len(a.Points); size > most {
+			return nil, fmt.Errorf("the sweep has more than %d cells; split it into several files, or keep fewer points", most)
+		}
+	}
+	grid := [][]PointSection{nil}
+	for _, a := range axes {
+		var longer [][]PointSection
+		for _, g := range grid {
+			for _, p := range a.Points {
+				longer = append(longer, append(slices.Clone(g), p))
+			}
+		}
+		grid = longer
+	}
+	grid = slices.DeleteFunc(grid, func(points []PointSection) bool {
+		return slices.ContainsFunc(skip, func(entry map[string]some) bool { return matches(entry, axes, points) })
+	})
+	if len(grid) == 0 {
+		return nil, errors.New("sweep.skip leaves no cell")
+	}
+	return grid, nil
+}
+
+// matches tells whether every axis that the entry names has one of its labels.
+func matches(entry map[string]some, axes []Axis, points []PointSection) bool {
+	for i, a := range axes {
+		if labels, ok := entry[a.Name]; ok && !slices.Contains(labels, points[i].Label) {
+			return false
+		}
+	}
+	return true
+}
+
+// taken are names in the folder of a sweep that are no cells.
+var taken = []string{PlanFile, SweepYAML, "report.html", "tables.md", "tables.tex", "tables.csv", "plots"}
+
+// slug is a label as part of a path: lower case, with a dash for everything that is not a letter, a digit or one of ._+=
+func slug(label string) string {
+	var b strings.Builder
+	dash := false
+	for _, r := range strings.ToLower(label) {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._+=", r) {
+			dash = true
+			continue
+		}
+		if dash && b.Len() > 0 {
+			b.WriteByte('-')
+		}
+		dash = false
+		b.WriteRune(r)
+	}
+	return strings.Trim(b.String(), ".-")
+}

@@ -1,0 +1,197 @@
+package configs
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"promptfed/federation/experiment"
+)
+
+// Files in the folder of a sweep.
+const (
+	PlanFile  = "sweep.json"
+	SweepYAML = "sweep.yaml"
+)
+
+// Plan is what sweep.json says: what the cells are, and where.
+type Plan struct {
+	Name  string     `json:"name"`
+	Smoke bool       `json:"smoke"`
+	Axes  []PlanAxis `json:"axes"`
+	Seeds []uint64   `json:"seeds"`
+	Cells []PlanCell `json:"cells"`
+	Card  *Card      `json:"card,omitempty"`
+}
+
+// PlanAxis is an axis with the labels that are kept.
+type PlanAxis struct {
+	Name   string   `json:"name"`
+	Labels []string `json:"labels"`
+}
+
+// PlanCell is one run, in the folder Folder below that of the sweep.
+type PlanCell struct {
+	Folder string            `json:"folder"`
+	Labels map[string]string `json:"labels"`
+	Seed   uint64            `json:"seed"`
+}
+
+// Plan is what sweep.json says of the sweep.
+func (s *Sweep) Plan() Plan {
+	p := Plan{Name: s.Name, Smoke: s.Smoke, Axes: []PlanAxis{}, Seeds: s.Seeds, Card: s.Card}
+	for _, a := range s.Axes {
+		p.Axes = append(p.Axes, PlanAxis{a.Name, a.Labels()})
+	}
+	for _, c := range s.Cells {
+		p.Cells = append(p.Cells, PlanCell{c.Folder, c.Labels, c.Seed})
+	}
+	return p
+}
+
+// JSON writes the plan as sweep.json has it.
+func (p Plan) JSON() ([]byte, error) {
+	b, err := json.MarshalIndent(p, "", "  ")
+	return append(b, '\n'), err
+}
+
+// ReadPlan reads sweep.json in the folder of a sweep. Folders of cells lie below it, or that is an error.
+func ReadPlan(dir string) (*Plan, error) {
+	path := filepath.Join(dir, PlanFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return parsePlan(path, text)
+}
+
+func parsePlan(path string, text []byte) (*Plan, error) {
+	var p Plan
+	if err := json.Unmarshal(text, &p); err != nil {
+		return nil, fmt.Errorf("%s: %s; was it written by promptfed sweep?", path, oneLine(err))
+	}
+	for _, c := range p.Cells {
+		if !filepath.IsLocal(filepath.FromSlash(c.Folder)) {
+			return nil, fmt.Errorf("%s: cell folder %q does not lie below the sweep's", path, c.Folder)
+		}
+		for _, a := range p.Axes {
+			if !slices.Contains(a.Labels, c.Labels[a.Name]) {
+				return nil, fmt.Errorf("%s: cell %s has the label %q on axis %s, which lacks it", path, c.Folder, c.Labels[a.Name], a.Name)
+			}
+		}
+	}
+	return &p, nil
+}
+
+// resolved is a sweep file that makes the same cells without --smoke, --set, --keep, --seeds and the environment.
+type resolved struct {
+	Base  experiment.Config
+	Sweep resolvedSweep
+}
+
+type resolvedSweep struct {
+	Seeds  []uint64            `yaml:"seeds,flow"`
+	Axes   []resolvedAxis      `yaml:"axes,omitempty"`
+	Skip   []map[string]some   `yaml:"skip,omitempty"`
+	Keep   map[string][]string `yaml:"keep,omitempty"`
+	Set    map[string]any      `yaml:"set,omitempty"`
+	Smoked bool                `yaml:"smoked,omitempty"`
+}
+
+type resolvedAxis struct {
+	Name   string
+	Points []PointSection
+}
+
+func resolve(base settings, axes []Axis, s *Sweep, skip []map[string]some, last []change) (resolved, error) {
+	r := resolved{Base: experiment.Defaults(), Sweep: resolvedSweep{Seeds: s.Seeds, Skip: skip, Smoked: s.Smoke,
+		Keep: map[string][]string{}, Set: map[string]any{}}}
+	if err := base.decode(&r.Base); err != nil {
+		return r, err
+	}
+	for i, a := range axes {
+		r.Sweep.Axes = append(r.Sweep.Axes, resolvedAxis(a))
+		if len(s.Axes[i].Points) < len(a.Points) {
+			r.Sweep.Keep[a.Name] = s.Axes[i].Labels()
+		}
+	}
+	for _, c := range last { // a later change hides earlier ones of the same key and below it
+		for key := range r.Sweep.Set {
+			if strings.HasPrefix(key, c.key+".") {
+				delete(r.Sweep.Set, key)
+			}
+		}
+		r.Sweep.Set[c.key] = c.value
+	}
+	return r, nil
+}
+
+// YAML writes the sweep as a file that LoadSweep reads as the same cells, without options.
+func (s *Sweep) YAML() ([]byte, error) {
+	base, err := YAML(s.resolved.Base)
+	if err != nil {
+		return nil, err
+	}
+	sections := map[string]any{"sweep": s.resolved.Sweep}
+	if s.Card != nil {
+		sections["card"] = s.Card
+	}
+	text, err := yaml.Marshal(sections)
+	return append(base, text...), err
+}
+
+// Same compares the sweep with the one that a folder holds. What differs in what runs, and not only in section runtime
+// or in the card, is an error that names it.
+func (s *Sweep) Same(dir string) error {
+	there, err := LoadSweep(filepath.Join(dir, SweepYAML), SweepOptions{still: true})
+	if err != nil {
+		return fmt.Errorf("cannot resume: %w", err)
+	}
+	differs := func(format string, a ...any) error {
+		return fmt.Errorf("cannot resume: %s holds another sweep: %s; use another --out", dir, fmt.Sprintf(format, a...))
+	}
+	if s.Name != there.Name || s.Smoke != there.Smoke {
+		return differs("name %s and smoke %v there, %s and %v now", there.Name, there.Smoke, s.Name, s.Smoke)
+	}
+	if !slices.Equal(s.Seeds, there.Seeds) {
+		return differs("seeds %v there, %v now", there.Seeds, s.Seeds)
+	}
+	now, before := s.Plan().Axes, there.Plan().Axes
+	for i := range max(len(now), len(before)) {
+		if i >= len(now) || i >= len(before) || now[i].Name != before[i].Name || !slices.Equal(now[i].Labels, before[i].Labels) {
+			return differs("axes %s there, %s now", show(before), show(now))
+		}
+	}
+	for i, c := range s.Cells {
+		if i >= len(there.Cells) || there.Cells[i].Folder != c.Folder {
+			return differs("%d cells there, %d now, and %s is not the same", len(there.Cells), len(s.Cells), c.Folder)
+		}
+		is, was := Flatten(c.Config), Flatten(there.Cells[i].Config)
+		for _, key := range slices.Sorted(maps.Keys(is)) {
+			if !strings.HasPrefix(key, "runtime.") && fmt.Sprint(is[key]) != fmt.Sprint(was[key]) {
+				return differs("in cell %s %s is %v there, %v now", c.Folder, key, was[key], is[key])
+			}
+		}
+	}
+	if len(s.Cells) != len(there.Cells) {
+		return differs("%d cells there, %d now", len(there.Cells), len(s.Cells))
+	}
+	return nil
+}
+
+func show(axes []PlanAxis) string {
+	var parts []string
+	for _, a := range axes {
+		parts = append(parts, a.Name+" ("+strings.Join(a.Labels, ", ")+")")
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, " x ")
+}

@@ -1,0 +1,386 @@
+package configs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/datatest"
+)
+
+const grid = `
+name: table
+seed: 9
+method: promptfl
+options: {tokens: 4, init_std: 0.5}
+train: {rounds: 5, lr: 0.1}
+data: {drawn: {classes: [star, heart]}}
+sweep:
+  seeds: [1, 2]
+  axes:
+    - name: method
+      points:
+        - {label: PromptFL, set: {method: promptfl}}
+        - {label: FedPHA (ours), set: {method: fedpha, options: {projector: eq9}, train: {lr: 0.2, batch: 8}}}
+    - {name: tokens, key: train.epochs, values: [1, 2.0, 3]}
+  skip:
+    - {method: PromptFL, tokens: ["2.0", 3]}
+card:
+  paper: P
+  item: Table 1
+  title: T
+  rows: [method]
+  columns: [tokens]
+  numbers:
+    by: [method, tokens]
+    values:
+      PromptFL: {1: [91.2, 0.3], Average: 80}
+      FedPHA (ours): {2.0: 70.5}
+smoke:
+  set: {train.rounds: 2, options.init_std: 0.25, backbones: [tiny-vit-b16]}
+  keep: {method: PromptFL}
+  seeds: [7]
+`
+
+func sweep(t *testing.T, text string, o SweepOptions) *Sweep {
+	t.Helper()
+	s, err := LoadSweep(file(t, text), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func folders(s *Sweep) string {
+	var list []string
+	for _, c := range s.Cells {
+		list = append(list, c.Folder)
+	}
+	return strings.Join(list, " ")
+}
+
+// The grid written down by hand: the first axis varies slowest, the seed fastest; what skip names is left out.
+func TestGrid(t *testing.T) {
+	s := sweep(t, grid, SweepOptions{})
+	want := "promptfl/1/seed-1 promptfl/1/seed-2 fedpha-ours/1/seed-1 fedpha-ours/1/seed-2 fedpha-ours/2.0/seed-1 fedpha-ours/2.0/seed-2 fedpha-ours/3/seed-1 fedpha-ours/3/seed-2"
+	if got := folders(s); got != want {
+		t.Errorf("cells %s\nwant  %s", got, want)
+	}
+	if s.Name != "table" || s.Smoke || !slices.Equal(s.Seeds, []uint64{1, 2}) {
+		t.Errorf("%s, smoke %v, seeds %v", s.Name, s.Smoke, s.Seeds)
+	}
+	first, last := s.Cells[0], s.Cells[7]
+	if c := first.Config; c.Method != "promptfl" || fmt.Sprint(c.Options) != "map[init_std:0.5 tokens:4]" || c.Train.LR != 0.1 || c.Seed != 1 || c.Train.Epochs != 1 {
+		t.Errorf("first cell: %+v", c)
+	}
+	if c := last.Config; c.Method != "fedpha" || fmt.Sprint(c.Options) != "map[projector:eq9]" || c.Train.LR != 0.2 || c.Train.Batch != 8 || c.Train.Rounds != 5 || c.Seed != 2 || c.Train.Epochs != 3 {
+		t.Errorf("last cell: %+v", c)
+	}
+	if last.Labels["method"] != "FedPHA (ours)" || last.Labels["tokens"] != "3" {
+		t.Errorf("labels %v", last.Labels)
+	}
+}
+
+// Base, then points, then smoke.set, then --set, then the seed.
+func TestSweepPrecedence(t *testing.T) {
+	t.Setenv("PROMPTFED_TRAIN_BATCH", "16") // changes the base alone
+	s := sweep(t, grid, SweepOptions{Smoke: true, Sets: []string{"train.rounds=3", "train.lr=0.3"}})
+	if got := folders(s); got != "promptfl/1/seed-7" || !s.Smoke {
+		t.Fatalf("cells %s, smoke %v", got, s.Smoke)
+	}
+	if c := s.Cells[0].Config; c.Train.Rounds != 3 || c.Train.LR != 0.3 || c.Train.Batch != 16 || fmt.Sprint(c.Options) != "map[init_std:0.25 tokens:4]" || c.Seed != 7 {
+		t.Errorf("%+v", c)
+	}
+	if len(s.Hidden) != 0 {
+		t.Errorf("hidden: %q", s.Hidden)
+	}
+	s = sweep(t, grid, SweepOptions{Sets: []string{"train.lr=0.3"}})
+	if len(s.Hidden) != 1 || !strings.Contains(s.Hidden[0], "train.lr") || !strings.Contains(s.Hidden[0], "axis method") {
+		t.Errorf("hidden: %q", s.Hidden)
+	}
+	s = sweep(t, grid, SweepOptions{Smoke: true, Keep: map[string][]string{"method": {"FedPHA (ours)"}, "tokens": {"3"}}, Seeds: []uint64{4}})
+	if got := folders(s); got != "fedpha-ours/3/seed-4" {
+		t.Errorf("cells %s", got)
+	}
+	if c := s.Cells[0].Config; c.Train.Batch != 8 || fmt.Sprint(c.Options) != "map[init_std:0.25 projector:eq9]" || c.Train.Rounds != 2 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A file without axes is one run for each seed; without sections, one run.
+func TestSweepOfOne(t *testing.T) {
+	if s := sweep(t, "name: x\nsweep: {seeds: [3, 4]}", SweepOptions{}); folders(s) != "seed-3 seed-4" {
+		t.Error(folders(s))
+	}
+	s := sweep(t, "name: x\nseed: 5", SweepOptions{Sets: []string{"seed=6"}})
+	if folders(s) != "seed-6" || s.Cells[0].Config.Seed != 6 || s.Card != nil {
+		t.Error(folders(s))
+	}
+}
+
+// The ordinary reader takes the base of a sweep file.
+func TestLoadReadsTheBase(t *testing.T) {
+	c, err := Load(file(t, grid), []string{"train.lr=0.7"})
+	if err != nil || c.Name != "table" || c.Seed != 9 || c.Train.LR != 0.7 || c.Train.Batch != 32 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestCardNumbers(t *testing.T) {
+	c := sweep(t, grid, SweepOptions{Smoke: true}).Card
+	for _, n := range []struct {
+		method, tokens string
+		mean, std      float64
+		hasStd, ok     bool
+	}{
+		{"PromptFL", "1", 91.2, 0.3, true, true}, {"PromptFL", "Average", 80, 0, false, true}, {"FedPHA (ours)", "2.0", 70.5, 0, false, true},
+		{"PromptFL", "3", 0, 0, false, false}, {"CoOp", "1", 0, 0, false, false},
+	} {
+		mean, std, hasStd, ok := c.Number(map[string]string{"method": n.method, "tokens": n.tokens})
+		if mean != n.mean || std != n.std || hasStd != n.hasStd || ok != n.ok {
+			t.Errorf("%+v: %v %v %v %v", n, mean, std, hasStd, ok)
+		}
+	}
+	if _, _, _, ok := c.Number(map[string]string{"method": "PromptFL"}); ok {
+		t.Error("a number for a row")
+	}
+	var none *Card
+	if _, _, _, ok := none.Number(nil); ok {
+		t.Error("a number without a card")
+	}
+	one := sweep(t, "card: {numbers: {values: 3.5}}", SweepOptions{}).Card
+	if mean, _, _, ok := one.Number(nil); !ok || mean != 3.5 {
+		t.Error("the one number of a card without axes")
+	}
+	domain := sweep(t, "card: {columns: [domain], numbers: {by: [domain], values: {art: 1, Average: 2}}}", SweepOptions{}).Card
+	if mean, _, _, ok := domain.Number(map[string]string{"domain": "art"}); !ok || mean != 1 {
+		t.Error("a number of a domain")
+	}
+}
+
+func TestSweepErrors(t *testing.T) {
+	axis := "{name: a, key: train.lr, values: [0.1, 0.2]}"
+	in := func(axes, rest string) string { return "sweep: {axes: [" + axes + "]" + rest + "}\n" }
+	for _, c := range []struct {
+		text string
+		o    SweepOptions
+		say  []string
+	}{
+		{"swep: {}", SweepOptions{}, []string{"unknown key swep"}},
+		{"sweep: {axis: []}", SweepOptions{}, []string{"sweep.axis", "known here", "axes"}},
+		{in("{name: a, key: train.lr, value: [1]}", ""), SweepOptions{}, []string{"sweep.axes[0].value", "values"}},
+		{in("{name: a, points: [{label: x, sets: {}}]}", ""), SweepOptions{}, []string{"sweep.axes[0].points[0].sets", "label, set"}},
+		{in("3", ""), SweepOptions{}, []string{"sweep.axes[0]", "expected keys"}},
+		{in("{name: a}", ""), SweepOptions{}, []string{"axis a", "no points"}},
+		{in("{name: a, values: [1]}", ""), SweepOptions{}, []string{"axis a", "no key"}},
+		{in("{name: a, key: train.lr, values: [[1]]}", ""), SweepOptions{}, []string{"single"}},
+		{in("{name: a, key: train.lr, values: [1], points: [{label: x}]}", ""), SweepOptions{}, []string{"axis a", "one of the two"}},
+		{in("{key: train.lr, values: [1]}", ""), SweepOptions{}, []string{"sweep.axes[0]", "no name"}},
+		{in("{name: seed, key: train.lr, values: [1]}", ""), SweepOptions{}, []string{"seed", "another name"}},
+		{in("{name: a, key: seed, values: [1]}", ""), SweepOptions{}, []string{"sweep.seeds"}},
+		{in(axis+","+axis, ""), SweepOptions{}, []string{"two axes", "a"}},
+		{in("{name: a, points: [{label: x}, {label: x}]}", ""), SweepOptions{}, []string{"axis a", `two points`, `"x"`}},
+		{in("{name: a, points: [{set: {}}]}", ""), SweepOptions{}, []string{"point 1 has no label"}},
+		{in("{name: a, points: [{label: Average}]}", ""), SweepOptions{}, []string{"Average"}},
+		{in("{name: a, points: [{label: '?'}]}", ""), SweepOptions{}, []string{"folder"}},
+		{in("{name: a, points: [{label: plots}]}", ""), SweepOptions{}, []string{"plots", "report"}},
+		{in("{name: a, points: [{label: A b}, {label: a-B}]}", ""), SweepOptions{}, []string{"two cells", "a-b/seed-1"}},
+		{in(axis, ", seeds: []"), SweepOptions{}, []string{"sweep.seeds", "empty"}},
+		{in(axis, ", seeds: [1, 1]"), SweepOptions{}, []string{"seed 1", "twice"}},
+		{in(axis, ", seeds: [-1]"), SweepOptions{}, []string{"-1"}},
+		{in(axis, ", skip: [{b: x}]"), SweepOptions{}, []string{"sweep.skip[0]", "matches nothing", `"b"`}},
+		{in(axis, ", skip: [{a: 0.3}]"), SweepOptions{}, []string{"sweep.skip[0]", "matches nothing", "0.3", "0.1, 0.2"}},
+		{in(axis, ", skip: [{}]"), SweepOptions{}, []string{"sweep.skip[0]"}},
+		{in(axis, ", skip: [{a: [0.1, 0.2]}]"), SweepOptions{}, []string{"leaves no cell"}},
+		{in(axis, "") + "smoke: {keep: {a: 0.3}}", SweepOptions{}, []string{"smoke.keep", "0.3", "0.1, 0.2"}},
+		{in(axis, "") + "smoke: {keep: {b: 0.3}}", SweepOptions{}, []string{"smoke.keep", `"b"`, "there are a"}},
+		{in(axis, "") + "smoke: {seeds: []}", SweepOptions{}, []string{"smoke.seeds", "empty"}},
+		{in(axis, "") + "smoke: {round: 1}", SweepOptions{}, []string{"smoke.round", "keep, seeds, set"}},
+		{in(axis, ""), SweepOptions{Smoke: true}, []string{"smoke", "--smoke"}},
+		{in(axis, ""), SweepOptions{Keep: map[string][]string{"a": {"x"}}}, []string{"--keep", `"x"`, "0.1, 0.2"}},
+		{in(axis, ""), SweepOptions{Sets: []string{"train.foo=1"}}, []string{"train.foo"}},
+		{in("{name: a, points: [{label: x}, {label: y, set: {train.foo: 1}}]}", ""), SweepOptions{}, []string{"cell y/seed-1", "train.foo", "lr"}},
+		{in("{name: a, points: [{label: x}, {label: y, set: {train.rounds: 0}}]}", ""), SweepOptions{}, []string{"cell y/seed-1", "rounds"}},
+		{in("{name: a, points: [{label: x}, {label: y, set: {method: fedfoo}}]}", ""), SweepOptions{}, []string{"cell y/seed-1", "fedfoo"}},
+		{in("{name: a, points: [{label: x}, {label: y, set: {options.foo: 1}}]}", ""), SweepOptions{}, []string{"cell y/seed-1", "foo"}},
+		{in(axis+",{name: b, key: train.epochs, values: [1, 2, 3]}", ""), SweepOptions{most: 5}, []string{"more than 5 cells"}},
+		{in(axis, "") + "card: {row: [a]}", SweepOptions{}, []string{"card.row", "rows"}},
+		{in(axis, "") + "card: {rows: [b]}", SweepOptions{}, []string{"card.rows", `"b"`, "domain, a"}},
+		{in(axis, "") + "card: {rows: [a], columns: [a]}", SweepOptions{}, []string{`"a"`, "twice"}},
+		{in(axis, "") + "card: {metric: accuracy}", SweepOptions{}, []string{"card.metric", "last10"}},
+		{in(axis, "") + "card: {metric: 'domain:'}", SweepOptions{}, []string{"card.metric", "domain:NAME"}},
+		{in(axis, "") + "card: {average: rows}", SweepOptions{}, []string{"card.average", "row, column, both"}},
+		{in(axis, "") + "card: {numbers: {unit: percents}}", SweepOptions{}, []string{"card.numbers.unit", "percent"}},
+		{in(axis, "") + "card: {numbers: {by: [b]}}", SweepOptions{}, []string{"card.numbers.by", `"b"`}},
+		{in(axis, "") + "card: {numbers: {by: [a], values: {0.3: 1}}}", SweepOptions{}, []string{"card.numbers.values", `"0.3"`, "0.1, 0.2, Average"}},
+		{in(axis, "") + "card: {numbers: {by: [a], values: {0.1: {0.2: 1}}}}", SweepOptions{}, []string{"card.numbers.values.0.1", "number is expected"}},
+		{in(axis, "") + "card: {numbers: {by: [a], values: 3}}", SweepOptions{}, []string{"labels of axis a"}},
+		{in(axis, "") + "card: {numbers: {by: [a], values: {0.1: [1, 2, 3]}}}", SweepOptions{}, []string{"3 numbers"}},
+		{in(axis, "") + "card: {numbers: {by: [a], values: {0.1: .nan}}}", SweepOptions{}, []string{"NaN"}},
+		{in(axis, "") + "card: {numbers: {by: [a], values: {0.1: [1, -2]}}}", SweepOptions{}, []string{"-2"}},
+		{in(axis, "") + "card: {numbers: {by: [a], values: {0.1: high}}}", SweepOptions{}, []string{"high"}},
+		{in(axis, "") + "card: {numbers: {by: [a], values: {0.1: }}}", SweepOptions{}, []string{"number is expected"}},
+		{in(axis, "") + "card: {no_numbers: why, numbers: {by: [a], values: {0.1: 1}}}", SweepOptions{}, []string{"no_numbers"}},
+		{in(axis, "") + "card: {figures: [{kind: pie}]}", SweepOptions{}, []string{"figure 1", "pie", "curves"}},
+		{in(axis, "") + "card: {figures: [{}]}", SweepOptions{}, []string{"figure 1", "no kind"}},
+		{in(axis, "") + "card: {figures: [{kind: heatmap, x: b}]}", SweepOptions{}, []string{"figure 1", "x", `"b"`}},
+		{"a: &x {b: *x}", SweepOptions{}, []string{"anchor"}},
+	} {
+		_, err := LoadSweep(file(t, c.text), c.o)
+		datatest.WantError(t, err, append(c.say, "c.yaml")...)
+		if err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: more than one line: %v", c.text, err)
+		}
+	}
+	_, err := LoadSweep(filepath.Join(t.TempDir(), "none.yaml"), SweepOptions{})
+	datatest.WantError(t, err, "none.yaml")
+	big := filepath.Join(t.TempDir(), "big.yaml")
+	if err := os.WriteFile(big, make([]byte, maxFile+1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err = LoadSweep(big, SweepOptions{})
+	datatest.WantError(t, err, "big.yaml", "bytes")
+}
+
+// What YAML writes gives the same cells again, and Same tells what else differs.
+func TestResolvedSweep(t *testing.T) {
+	o := SweepOptions{Smoke: true, Sets: []string{"options={tokens: 3}", "options.init_std=0.75", "runtime.workers=3"}, Keep: map[string][]string{"method": {"PromptFL", "FedPHA (ours)"}},
+		Seeds: []uint64{8, 9}}
+	text := strings.ReplaceAll(grid, "method: fedpha, options: {projector: eq9}", "method: coop")
+	s := sweep(t, text, o)
+	if got := fmt.Sprint(s.Cells[0].Config.Options); got != "map[init_std:0.75 tokens:3]" {
+		t.Errorf("options %s", got)
+	}
+	b, err := s.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, SweepYAML), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PROMPTFED_TRAIN_MOMENTUM", "0.5")
+	if err := s.Same(dir); err != nil {
+		t.Error(err)
+	}
+	again := sweep(t, string(b), SweepOptions{still: true})
+	if folders(again) != folders(s) || again.Card == nil || !again.Smoke {
+		t.Errorf("%s\n%s", folders(again), b)
+	}
+	for i, c := range s.Cells {
+		if got, want := fmt.Sprintf("%+v", again.Cells[i]), fmt.Sprintf("%+v", c); got != want {
+			t.Errorf("%s\n%s", got, want)
+		}
+	}
+	for _, c := range []struct {
+		change func(o *SweepOptions)
+		text   string
+		say    []string
+	}{
+		{func(o *SweepOptions) { o.Seeds = []uint64{8} }, text, []string{"seeds [8 9] there, [8] now"}},
+		{func(o *SweepOptions) { o.Smoke = false }, text, []string{"smoke"}},
+		{func(o *SweepOptions) { o.Sets = append(o.Sets, "name=other") }, text, []string{"table", "other"}},
+		{func(o *SweepOptions) { o.Keep = nil }, text, []string{"axes method (PromptFL, FedPHA (ours))"}},
+		{func(o *SweepOptions) { o.Sets = append(o.Sets, "train.rounds=4") }, text, []string{"promptfl/1/seed-8", "train.rounds is 2 there, 4 now"}},
+		{func(o *SweepOptions) { o.Sets = append(o.Sets, "options.tokens=4") }, text, []string{"options"}},
+		{func(o *SweepOptions) {}, strings.ReplaceAll(text, `tokens: ["2.0", 3]`, "tokens: [3]"), []string{"cells"}},
+		{func(o *SweepOptions) { o.Sets = append(o.Sets, "runtime.workers=4") }, text, nil},
+		{func(o *SweepOptions) {}, strings.ReplaceAll(text, "91.2", "92.1"), nil},
+	} {
+		o := o
+		o.Sets = slices.Clone(o.Sets)
+		c.change(&o)
+		o.still = true
+		if err := sweep(t, c.text, o).Same(dir); len(c.say) == 0 && err != nil {
+			t.Error(err)
+		} else if len(c.say) > 0 {
+			datatest.WantError(t, err, append(c.say, "cannot resume")...)
+		}
+	}
+}
+
+// sweep.json is read back as it was written; a reader refuses cells outside the folder.
+func TestPlan(t *testing.T) {
+	dir := t.TempDir()
+	s := sweep(t, grid, SweepOptions{})
+	b, err := s.Plan().JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{`"folder": "promptfl/1/seed-1"`, `"no_numbers"`, `"1": [`, `"Average": 80`} {
+		if strings.Contains(string(b), part) != (part != `"no_numbers"`) {
+			t.Errorf("%s: %s", part, b)
+		}
+	}
+	path := filepath.Join(dir, PlanFile)
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p, err := ReadPlan(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := p.JSON(); err != nil || string(again) != string(b) {
+		t.Errorf("%v\n%s\n%s", err, again, b)
+	}
+	if mean, std, _, ok := p.Card.Number(map[string]string{"method": "PromptFL", "tokens": "1"}); !ok || mean != 91.2 || std != 0.3 {
+		t.Error("the card lost a number")
+	}
+	for text, say := range map[string]string{"{": "promptfed sweep", `{"cells":[{"folder":"../x"}]}`: "../x",
+		`{"axes":[{"name":"a","labels":["x"]}],"cells":[{"folder":"y","labels":{"a":"y"}}]}`: `"y"`} {
+		_, err := parsePlan(path, []byte(text))
+		datatest.WantError(t, err, "sweep.json", say)
+	}
+	_, err = ReadPlan(t.TempDir())
+	datatest.WantError(t, err, "sweep.json")
+}
+
+// FuzzSweep: any file is a sweep whose folders are apart and below one folder, and which is the same again when written
+// and read, or it is an error in one line.
+func FuzzSweep(f *testing.F) {
+	f.Add([]byte(grid))
+	f.Add([]byte(text))
+	f.Add([]byte("sweep: {axes: [{name: a, key: options, values: [{x: 1}]}], set: {options: {a: {b: [1]}}, options.a.b: 2}}"))
+	f.Add([]byte("x: &a {k: 1}\nsweep: {axes: [{name: a, points: [{label: 0x10, set: {<<: *a}}]}]}\ncard: {numbers: {by: [a], values: {0x10: [1e3, .5]}}}"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		o := SweepOptions{most: 40, still: true, Smoke: strings.Contains(string(b), "smoke")}
+		s, err := readSweep("f.yaml", b, o)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %q", err)
+			}
+			return
+		}
+		seen := map[string]bool{}
+		for _, c := range s.Cells {
+			if !filepath.IsLocal(c.Folder) || seen[c.Folder] || len(c.Labels) != len(s.Axes) {
+				t.Errorf("cell %+v", c)
+			}
+			seen[c.Folder] = true
+		}
+		text, err := s.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := readSweep("g.yaml", text, SweepOptions{most: 40, still: true})
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		if folders(again) != folders(s) || again.Name != s.Name {
+			t.Fatalf("%s\n%s\n%s", folders(s), folders(again), text)
+		}
+		for i, c := range s.Cells {
+			if got, want := fmt.Sprintf("%+v", again.Cells[i].Config), fmt.Sprintf("%+v", c.Config); got != want {
+				t.Fatalf("%s\n%s", got, want)
+			}
+		}
+		if j, err := s.Plan().JSON(); err != nil {
+			t.Fatal(err)
+		} else if _, err := parsePlan("sweep.json", j); err != nil {
+			t.Fatalf("%v\n%s", err, j)
+		}
+	})
+}
