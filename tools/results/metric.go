@@ -1,0 +1,292 @@
+package results
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"promptfed/federation/engine"
+)
+
+// Metric is a number that a run gives: a quantity of its rounds, and which of the rounds count.
+type Metric struct {
+	Name     string // as it is asked for: last10, domain:Art, f1@last5
+	quantity string
+	arg      string // of domain and exam
+	window   string
+}
+
+// Quantities of a round.
+const (
+	Accuracy   = "accuracy" // mean over clients, each tested as its method says
+	Global     = "global"   // with the server's parameters
+	Personal   = "personal" // with those that each client trained last
+	Weighted   = "weighted" // every test example counts the same, not every client
+	F1         = "f1"
+	Worst      = "worst" // client
+	Domain     = "domain"
+	ClientStd  = "client-std"
+	DomainMean = "domain-mean"
+	DomainStd  = "domain-std"
+	Exam       = "exam"
+	Loss       = "loss"
+	Bytes      = "bytes"
+	Seconds    = "seconds"
+)
+
+// Windows of rounds, beside lastN for the last N tested ones.
+const (
+	last = "last" // tested round
+	best = "best" // tested round by accuracy, chosen on the test data
+	all  = "all"
+)
+
+// lastN gives the N of a window; false where it is another window, or none.
+func lastN(window string) (n int, ok bool) {
+	if window == last {
+		return 1, true
+	}
+	n, err := strconv.Atoi(strings.TrimPrefix(window, last))
+	return n, err == nil && n > 1 && n < 1e6 && window == last+strconv.Itoa(n)
+}
+
+// inWords says what a window is; "" where there is no such window.
+func inWords(window string) string {
+	switch n, ok := lastN(window); {
+	case window == last:
+		return "last tested round"
+	case ok:
+		return fmt.Sprintf("mean of the last %d tested rounds", n)
+	case window == best:
+		return "best round, chosen on the test data"
+	case window == all:
+		return "mean of all rounds"
+	}
+	return ""
+}
+
+type quantity struct {
+	title  string
+	window string // unless another is asked for
+	unit   Unit
+	less   bool // the less the better
+	of     func(r Round, arg string) (float64, bool)
+}
+
+// Unit is what a metric is counted in.
+type Unit string
+
+// Units of metrics.
+const (
+	Percent Unit = "%" // values are shares of 1
+	Byte    Unit = "bytes"
+	Second  Unit = "s"
+	Plain   Unit = ""
+)
+
+func tested(of func(r Round) float64) func(Round, string) (float64, bool) {
+	return func(r Round, _ string) (float64, bool) { return of(r), r.Tested }
+}
+
+func always(of func(r Round) float64) func(Round, string) (float64, bool) {
+	return func(r Round, _ string) (float64, bool) { return of(r), true }
+}
+
+var quantities = map[string]quantity{
+	Accuracy: {"accuracy", last, Percent, false, tested(func(r Round) float64 { return r.Accuracy })},
+	Global:   {"accuracy of the server's parameters", last, Percent, false, tested(func(r Round) float64 { return r.Global })},
+	Personal: {"accuracy of the clients' own parameters", last, Percent, false, tested(func(r Round) float64 { return r.Personal })},
+	Weighted: {"accuracy weighted by test examples", last, Percent, false, tested(func(r Round) float64 { return r.Weighted })},
+	F1:       {"macro-F1", last, Percent, false, func(r Round, _ string) (float64, bool) { return r.F1, r.Tested && r.HasF1 }},
+	Worst:    {"accuracy of the worst client", last, Percent, false, func(r Round, _ string) (float64, bool) { return r.Worst, r.Tested && len(r.PerClient) > 0 }},
+	Domain: {"accuracy in the domain", last, Percent, false, func(r Round, arg string) (float64, bool) {
+		v, ok := lookUp(r.PerDomain, arg)
+		return v, ok && r.Tested
+	}},
+	ClientStd:  {"standard deviation over clients", last, Percent, true, tested(func(r Round) float64 { return r.Std })},
+	DomainMean: {"mean over domains", last, Percent, false, func(r Round, _ string) (float64, bool) { return r.DomainMean, len(r.PerDomain) > 0 }},
+	DomainStd:  {"standard deviation over domains", last, Percent, true, func(r Round, _ string) (float64, bool) { return r.DomainStd, len(r.PerDomain) > 0 }},
+	Exam: {"accuracy in the exam", last, Percent, false, func(r Round, arg string) (float64, bool) {
+		v, ok := lookUp(r.Exams, arg)
+		return v.Accuracy, ok
+	}},
+	Loss:    {"training loss", last, Plain, true, always(func(r Round) float64 { return r.Loss })},
+	Bytes:   {"bytes per round, all clients, up and down", all, Byte, true, always(func(r Round) float64 { return float64(r.BytesUp) + float64(r.BytesDown) })},
+	Seconds: {"seconds per round", all, Second, true, always(func(r Round) float64 { return r.Seconds })},
+}
+
+// lookUp finds a name, or the only one that differs from it in nothing but case.
+func lookUp[V any](m map[string]V, name string) (V, bool) {
+	if v, ok := m[name]; ok {
+		return v, true
+	}
+	for _, k := range sortedKeys(m) {
+		if strings.EqualFold(k, name) {
+			return m[k], true
+		}
+	}
+	var none V
+	return none, false
+}
+
+// ParseMetric reads a metric: a quantity (accuracy, global, personal, weighted, f1, worst, client-std, domain:NAME,
+// domain-mean, domain-std, exam:NAME, loss, bytes, seconds), a window of the accuracy (last, best, last5 or another number), or a quantity
+// and a window (f1@last10; also all).
+func ParseMetric(name string) (Metric, error) {
+	m := Metric{Name: name}
+	text, window, given := strings.Cut(name, "@")
+	if inWords(text) != "" && text != all && !given {
+		return Metric{Name: name, quantity: Accuracy, window: text}, nil
+	}
+	m.quantity, m.arg, _ = strings.Cut(text, ":")
+	q, ok := quantities[m.quantity]
+	takes := m.quantity == Domain || m.quantity == Exam
+	m.window = q.window
+	if given {
+		m.window = window
+	}
+	if !ok || inWords(m.window) == "" || takes != (m.arg != "") || !takes && strings.Contains(text, ":") {
+		return m, fmt.Errorf("there is no metric %q; take one of %s", name, strings.Join(MetricNames(), ", "))
+	}
+	return m, nil
+}
+
+// MetricNames lists what ParseMetric takes.
+func MetricNames() []string {
+	out := []string{last, best, "last5", "last10"}
+	for _, q := range sortedKeys(quantities) {
+		switch q {
+		case Domain, Exam:
+			q += ":NAME"
+		case Accuracy:
+			continue // last
+		}
+		out = append(out, q)
+	}
+	return append(out, "or one of these with a window, as in f1@last10")
+}
+
+// In gives the metric of another quantity in the same rounds: of last10 and domain:Art, domain:Art@last10. Quantities that
+// are taken over all rounds stay so.
+func (m Metric) In(quantity, arg string) Metric {
+	out := Metric{quantity: quantity, arg: arg, window: m.window, Name: quantity}
+	if arg != "" {
+		out.Name += ":" + arg
+	}
+	if w := quantities[quantity].window; w == all || m.window == all {
+		out.window = w
+	}
+	if out.window != quantities[quantity].window {
+		out.Name += "@" + out.window
+	}
+	return out
+}
+
+// Title says in words what the metric is.
+func (m Metric) Title() string {
+	t := quantities[m.quantity].title
+	if m.arg != "" {
+		t += " " + m.arg
+	}
+	return t + ", " + inWords(m.window)
+}
+
+// Unit is what its values are counted in.
+func (m Metric) Unit() Unit { return quantities[m.quantity].unit }
+
+// LessIsBetter is true of losses, costs and deviations.
+func (m Metric) LessIsBetter() bool { return quantities[m.quantity].less }
+
+// Of computes the metric of a run; false where its rounds do not have it.
+func (m Metric) Of(r *Run) (float64, bool) {
+	var values []float64
+	for _, i := range m.rounds(r) {
+		v, ok := quantities[m.quantity].of(r.Rounds[i], m.arg)
+		if !ok {
+			return 0, false
+		}
+		values = append(values, v)
+	}
+	mean, _ := engine.MeanStd(values)
+	return mean, len(values) > 0
+}
+
+// rounds are the indices of the rounds that count: of those that have the quantity, or for best, of those tested.
+func (m Metric) rounds(r *Run) []int {
+	q := quantities[m.quantity]
+	if m.window == best {
+		q = quantities[Accuracy]
+	}
+	var have []int
+	top, topAt := -1.0, -1
+	for i, round := range r.Rounds {
+		if v, ok := q.of(round, m.arg); ok {
+			have = append(have, i)
+			if v > top {
+				top, topAt = v, i
+			}
+		}
+	}
+	switch {
+	case len(have) == 0 || m.window == all:
+		return have
+	case m.window == best:
+		return []int{topAt}
+	}
+	n, _ := lastN(m.window)
+	return have[max(0, len(have)-n):]
+}
+
+// PerClient computes the metric of every client of a run, where the metric is an accuracy that clients have: global and
+// personal as they say, otherwise each client as its method says. Nil where the rounds do not have it.
+func (m Metric) PerClient(r *Run) []float64 {
+	of := func(r Round) []float64 { return r.PerClient }
+	switch m.quantity {
+	case Global:
+		of = func(r Round) []float64 { return r.PerClientGlobal }
+	case Personal:
+		of = func(r Round) []float64 { return r.PerClientPersonal }
+	case Loss, Bytes, Seconds, Exam:
+		m = Metric{quantity: Accuracy, window: last}
+	}
+	var sum []float64
+	rounds := m.rounds(r)
+	for _, i := range rounds {
+		v := of(r.Rounds[i])
+		if sum == nil {
+			sum = make([]float64, len(v))
+		}
+		if len(v) == 0 || len(v) != len(sum) {
+			return nil
+		}
+		for k := range v {
+			sum[k] += v[k] / float64(len(rounds))
+		}
+	}
+	return slices.Clip(sum)
+}
+
+// Domains lists the domains that occur in the rounds of some groups, Exams the exams.
+func Domains(groups []*Group) []string {
+	return names(groups, func(r Round) []string { return sortedKeys(r.PerDomain) })
+}
+
+// Exams lists the exams that occur in the rounds of some groups.
+func Exams(groups []*Group) []string {
+	return names(groups, func(r Round) []string { return sortedKeys(r.Exams) })
+}
+
+func names(groups []*Group, of func(Round) []string) []string {
+	all := map[string]bool{}
+	for _, g := range groups {
+		for _, run := range g.Runs {
+			for _, r := range run.Rounds {
+				for _, n := range of(r) {
+					all[n] = true
+				}
+			}
+		}
+	}
+	return sortedKeys(all)
+}

@@ -1,0 +1,135 @@
+package results
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+)
+
+// rounds makes rounds of two clients in two domains out of their accuracies, the second of twice as many examples.
+func rounds(accuracies ...[2]float64) []Round {
+	var out []Round
+	for i, a := range accuracies {
+		mean := (a[0] + a[1]) / 2
+		out = append(out, Round{engine.Record{Round: i, Tested: true, Accuracy: mean, Weighted: (a[0] + 2*a[1]) / 3, Global: mean / 2, Personal: mean,
+			Worst: min(a[0], a[1]), F1: mean / 4, Loss: float64(i), BytesUp: 100 * i, BytesDown: 50, Seconds: float64(i + 1),
+			PerClient: a[:], PerClientGlobal: []float64{a[0] / 2, a[1] / 2}, PerClientPersonal: a[:], TestSizes: []int{10, 20},
+			PerDomain: map[string]float64{"Art": a[0], "Photo": a[1]}, DomainMean: mean, DomainStd: math.Abs(a[0]-a[1]) / 2,
+		}, true})
+	}
+	return out
+}
+
+func metric(t *testing.T, name string) Metric {
+	t.Helper()
+	m, err := ParseMetric(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// The numbers are worked out by hand from seven rounds; round 3 was not tested, and the exam was taken after the last.
+func TestMetrics(t *testing.T) {
+	r := &Run{State: Done, Rounds: rounds([2]float64{0, .2}, [2]float64{.2, .4}, [2]float64{.8, 1}, [2]float64{}, [2]float64{.4, .6}, [2]float64{.5, .7}, [2]float64{.6, .7})}
+	r.Rounds[3].Record = engine.Record{Round: 3, Loss: 3, BytesUp: 300, BytesDown: 50, Seconds: 4}
+	r.Rounds[6].Exams = map[string]engine.Grade{"new": {Accuracy: .3}}
+	for _, c := range []struct {
+		name string
+		want float64
+	}{
+		{"last", .65}, {"accuracy", .65}, {"best", .9}, {"last5", (.3 + .9 + .5 + .6 + .65) / 5}, {"last10", (.1 + .3 + .9 + .5 + .6 + .65) / 6},
+		{"global", .325}, {"personal", .65}, {"weighted", 2. / 3}, {"worst", .6}, {"last2", .625}, {"accuracy@last2", .625}, {"client-std", 0}, {"worst@best", .8}, {"f1", .1625}, {"domain:Art", .6}, {"domain:art", .6},
+		{"domain:Photo@last5", (.4 + 1 + .6 + .7 + .7) / 5}, {"domain-mean", .65}, {"domain-std", .05}, {"exam:new", .3},
+		{"loss", 6}, {"loss@last5", 4}, {"bytes", 350}, {"seconds", 4}, {"seconds@last", 7},
+	} {
+		if got, ok := metric(t, c.name).Of(r); !ok || math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%s is %v, want %v", c.name, got, c.want)
+		}
+	}
+	for _, name := range []string{"exam:old", "domain:Sketch"} {
+		if got, ok := metric(t, name).Of(r); ok {
+			t.Errorf("%s is %v, want none", name, got)
+		}
+	}
+	for name, want := range map[string]string{"last": "[0.6 0.7]", "global@best": "[0.4 0.5]", "f1": "[0.6 0.7]", "loss": "[0.6 0.7]"} {
+		if got := fmt.Sprint(metric(t, name).PerClient(r)); got != want {
+			t.Errorf("%s per client is %s, want %s", name, got, want)
+		}
+	}
+	r.Rounds[6].HasF1 = false // an older version's line
+	if _, ok := metric(t, "f1").Of(&Run{Rounds: r.Rounds[6:]}); ok {
+		t.Error("there is an F1 that was not computed")
+	}
+}
+
+func TestMetricNames(t *testing.T) {
+	for _, name := range []string{"", "accuraci", "last@best", "last1", "last05", "last-5", "all", "domain", "domain:", "f1:x", "f1@never", "exam"} {
+		if m, err := ParseMetric(name); err == nil || !strings.Contains(err.Error(), "last10") {
+			t.Errorf("%q: %+v, %v", name, m, err)
+		}
+	}
+	for _, c := range []struct{ name, in, want string }{{"last10", "domain:Art", "domain:Art@last10"}, {"last", "domain:Art", "domain:Art"}, {"bytes", "domain:Art", "domain:Art"}, {"best", "seconds", "seconds"}} {
+		q, arg, _ := strings.Cut(c.in, ":")
+		got := metric(t, c.name).In(q, arg)
+		if got.Name != c.want || metric(t, got.Name) != got {
+			t.Errorf("%s in the rounds of %s is %+v, want %s", c.in, c.name, got, c.want)
+		}
+	}
+}
+
+// Lines of a version without the later fields give what follows from the earlier ones.
+func TestOldLines(t *testing.T) {
+	old := `{"round":0,"loss":1.5,"tested":true,"accuracy":0.6,"accuracy_std":0.2,"accuracy_weighted":0.5,"accuracy_global":0.6,"accuracy_personal":0.7,"per_client":[0.4,0.8],"per_domain":{"a":0.4,"b":0.8},"clients":[0,1],"lr":0.1,"bytes_up":1,"bytes_down":2,"seconds":3}` + "\n"
+	got, err := ReadRounds(strings.NewReader(old + `{"round":1`))
+	if err != nil || len(got) != 1 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	if r := got[0]; r.HasF1 || r.Worst != .4 || math.Abs(r.DomainMean-.6) > 1e-12 || math.Abs(r.DomainStd-.2) > 1e-12 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestRoundsRefused(t *testing.T) {
+	good := lines([2]float64{.1, .2})
+	for _, c := range []struct{ line, say string }{
+		{"nonsense", "no round"}, {`{"round":2}`, "is round 2, where 1"}, {`{"round":1,"accuracy":1.5}`, "share 1.5"},
+		{`{"round":1,"per_client":[0.1],"test_sizes":[1,2]}`, "different lengths"}, {`{"round":1,"loss":1e300}`, "impossible"}, {`{"round":1,"seconds":-1}`, "impossible"},
+	} {
+		got, err := ReadRounds(strings.NewReader(good + c.line + "\n" + good))
+		if err == nil || len(got) != 1 || !strings.Contains(err.Error(), "line 2 ") || !strings.Contains(err.Error(), c.say) {
+			t.Errorf("%s: %d rounds, %v", c.line, len(got), err)
+		}
+	}
+}
+
+// Over seeds: values 0.5, 0.7 and 0.9 have mean 0.7, population deviation sqrt(0.08/3) and sample deviation 0.2.
+func TestOverSeeds(t *testing.T) {
+	g := &Group{Labels: map[string]string{}}
+	for i, v := range []float64{.5, .7, .9} {
+		g.Runs = append(g.Runs, &Run{Seed: uint64(i + 1), State: Done, Rounds: rounds([2]float64{.1, .1}, [2]float64{v, v})})
+	}
+	g.Runs = append(g.Runs, &Run{Seed: 4, State: Unfinished, Rounds: rounds([2]float64{.5, .5})})
+	s := g.Stat(metric(t, "last"))
+	if s.N() != 3 || math.Abs(s.Mean()-.7) > 1e-12 || math.Abs(s.Std(Population)-math.Sqrt(.08/3)) > 1e-12 || math.Abs(s.Std(Sample)-.2) > 1e-12 {
+		t.Errorf("%+v: %v ± %v, %v", s, s.Mean(), s.Std(Population), s.Std(Sample))
+	}
+	if one := (Stat{Values: []float64{1}}); !math.IsNaN(one.Std(Population)) || !math.IsNaN((Stat{}).Mean()) {
+		t.Error("one seed has a deviation, or none a mean")
+	}
+	c := g.Curve(metric(t, "last"), Sample)
+	if fmt.Sprint(c.Rounds, c.N) != "[1 2] [4 3]" || math.Abs(c.Mean[0]-.2) > 1e-12 || math.Abs(c.Std[0]-.2) > 1e-12 || math.Abs(c.Std[1]-.2) > 1e-12 {
+		t.Errorf("curve %+v", c)
+	}
+	if p := g.PerClient(metric(t, "last")); fmt.Sprint(p) != "[[0.5 0.5] [0.7 0.7] [0.9 0.9]]" {
+		t.Errorf("per client %v", p)
+	}
+	// Means seed by seed: seeds 1 and 3 are common, of 1+3 and 3+5.
+	m := Mean([]Stat{{[]uint64{1, 2, 3}, []float64{1, 9, 3}}, {[]uint64{1, 3}, []float64{3, 5}}})
+	if fmt.Sprint(m) != "{[1 3] [2 4]}" {
+		t.Errorf("mean of two %v", m)
+	}
+}

@@ -1,0 +1,137 @@
+package results
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"promptfed/federation/engine"
+)
+
+// Limits of what is read, in bytes. A line of 1,000 clients has 80 KB.
+const (
+	maxLine   = 32 << 20
+	maxRounds = 1 << 30
+)
+
+// Round is one line of rounds.jsonl. What follows from other fields is filled in where the line, of an older version, lacks
+// it.
+type Round struct {
+	engine.Record
+	HasF1 bool // older versions did not compute it
+}
+
+// ReadRounds reads a rounds.jsonl up to the first line that is no round; what it read counts even with an error. A last line
+// without its end was not finished, and is left out without an error.
+func ReadRounds(r io.Reader) ([]Round, error) {
+	b := bufio.NewReaderSize(r, 1<<16)
+	var out []Round
+	total := 0
+	for {
+		line, err := readLine(b)
+		if err == io.EOF {
+			return out, nil
+		}
+		if total += len(line); err == nil && total > maxRounds {
+			err = fmt.Errorf("has more than %d bytes", maxRounds)
+		}
+		var round Round
+		if err == nil {
+			round, err = parseRound(line, len(out))
+		}
+		if err != nil {
+			return out, fmt.Errorf("line %d %w; the %d before it count", len(out)+1, err, len(out))
+		}
+		if n := len(out); n > 0 && slices.Equal(out[n-1].TestSizes, round.TestSizes) {
+			round.TestSizes = out[n-1].TestSizes // they hardly ever change, and may be many
+		}
+		out = append(out, round)
+	}
+}
+
+// readLine reads up to and without a line's end.
+func readLine(b *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := b.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return line[:len(line)-1], nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		case len(line) > maxLine:
+			return nil, fmt.Errorf("has more than %d bytes", maxLine)
+		}
+	}
+}
+
+func parseRound(line []byte, want int) (Round, error) {
+	var r Round
+	var has struct {
+		F1     *float64 `json:"f1"`
+		Worst  *float64 `json:"worst"`
+		Domain *float64 `json:"domain_mean"`
+	}
+	if err := json.Unmarshal(line, &r.Record); err != nil {
+		return r, fmt.Errorf("is no round: %w", err)
+	}
+	if err := json.Unmarshal(line, &has); err != nil {
+		return r, fmt.Errorf("is no round: %w", err)
+	}
+	if r.Round != want {
+		return r, fmt.Errorf("is round %d, where %d is expected", r.Round, want)
+	}
+	r.HasF1 = has.F1 != nil
+	if has.Worst == nil && len(r.PerClient) > 0 {
+		r.Worst = slices.Min(r.PerClient)
+	}
+	if has.Domain == nil && len(r.PerDomain) > 0 {
+		r.DomainMean, r.DomainStd = engine.MeanStd(sortedValues(r.PerDomain))
+	}
+	return r, r.check()
+}
+
+// check refuses numbers that no run gives, which would make means and drawings meaningless.
+func (r Round) check() error {
+	shares := append([]float64{r.Accuracy, r.Std, r.Weighted, r.Global, r.Personal, r.F1, r.Worst, r.DomainMean, r.DomainStd}, r.PerClient...)
+	shares = append(append(shares, r.PerClientGlobal...), r.PerClientPersonal...)
+	shares = append(shares, sortedValues(r.PerDomain)...)
+	for _, e := range r.Exams {
+		shares = append(shares, e.Accuracy, e.Global, e.Personal, e.F1)
+	}
+	for _, v := range shares {
+		if !(v >= 0 && v <= 1+1e-9) {
+			return fmt.Errorf("has the share %v, which is not within 0 and 1", v)
+		}
+	}
+	if n := len(r.PerClient); !sameLength(n, len(r.PerClientGlobal), len(r.PerClientPersonal), len(r.TestSizes)) {
+		return fmt.Errorf("has lists of clients of different lengths")
+	}
+	if math.Abs(r.Loss) > 1e30 || math.Abs(r.LR) > 1e30 || !(r.Seconds >= 0 && r.Seconds < 1e12) || r.BytesUp < 0 || r.BytesDown < 0 {
+		return fmt.Errorf("has an impossible loss, rate, time or number of bytes")
+	}
+	return nil
+}
+
+// sameLength tells whether further lists are absent or of length n.
+func sameLength(n int, others ...int) bool {
+	for _, o := range others {
+		if o != 0 && o != n {
+			return false
+		}
+	}
+	return true
+}
+
+func sortedValues(m map[string]float64) []float64 {
+	var out []float64
+	for _, k := range sortedKeys(m) {
+		out = append(out, m[k])
+	}
+	return out
+}

@@ -1,0 +1,129 @@
+package results
+
+import (
+	"math"
+
+	"promptfed/federation/engine"
+)
+
+// Spread says which standard deviation is meant.
+type Spread string
+
+// Population divides by n, as numpy.std does unless told otherwise, which is what the public code of the papers prints;
+// Sample divides by n-1.
+const (
+	Population Spread = "population"
+	Sample     Spread = "sample"
+)
+
+// Stat is a number over seeds.
+type Stat struct {
+	Seeds  []uint64  // in rising order
+	Values []float64 // one per seed
+}
+
+// N is the number of seeds.
+func (s Stat) N() int { return len(s.Values) }
+
+// Mean is the mean over seeds; NaN without any.
+func (s Stat) Mean() float64 {
+	if len(s.Values) == 0 {
+		return math.NaN()
+	}
+	mean, _ := engine.MeanStd(s.Values)
+	return mean
+}
+
+// Std is the standard deviation over seeds; NaN with less than two, of which it says nothing.
+func (s Stat) Std(kind Spread) float64 {
+	n := float64(len(s.Values))
+	if n < 2 {
+		return math.NaN()
+	}
+	_, std := engine.MeanStd(s.Values)
+	if kind == Sample {
+		std *= math.Sqrt(n / (n - 1))
+	}
+	return std
+}
+
+// Stat gives a metric of the group's finished runs.
+func (g *Group) Stat(m Metric) Stat {
+	var s Stat
+	for _, r := range g.Done() {
+		if v, ok := m.Of(r); ok {
+			s.Seeds, s.Values = append(s.Seeds, r.Seed), append(s.Values, v)
+		}
+	}
+	return s
+}
+
+// Mean averages several numbers seed by seed, over the seeds that all of them have.
+func Mean(of []Stat) Stat {
+	var out Stat
+	if len(of) == 0 {
+		return out
+	}
+	for i, seed := range of[0].Seeds {
+		sum, n := of[0].Values[i], 1
+		for _, s := range of[1:] {
+			for j := range s.Seeds {
+				if s.Seeds[j] == seed {
+					sum, n = sum+s.Values[j], n+1
+					break
+				}
+			}
+		}
+		if n == len(of) {
+			out.Seeds, out.Values = append(out.Seeds, seed), append(out.Values, sum/float64(n))
+		}
+	}
+	return out
+}
+
+// Curve is a quantity over the rounds, as mean and standard deviation over the seeds that have the round.
+type Curve struct {
+	Rounds []int // counted from 1, as people count
+	Mean   []float64
+	Std    []float64 // 0 where there is one seed
+	N      []int     // seeds
+}
+
+// Curve gives the metric's quantity in every round that has it, of all runs, unfinished ones too.
+func (g *Group) Curve(m Metric, kind Spread) Curve {
+	var c Curve
+	most := 0
+	for _, r := range g.Runs {
+		most = max(most, len(r.Rounds))
+	}
+	for i := range most {
+		var s Stat
+		for _, r := range g.Runs {
+			if i < len(r.Rounds) {
+				if v, ok := quantities[m.quantity].of(r.Rounds[i], m.arg); ok {
+					s.Values = append(s.Values, v)
+				}
+			}
+		}
+		if s.N() == 0 {
+			continue
+		}
+		std := s.Std(kind)
+		if s.N() < 2 {
+			std = 0
+		}
+		c.Rounds, c.Mean, c.Std, c.N = append(c.Rounds, i+1), append(c.Mean, s.Mean()), append(c.Std, std), append(c.N, s.N())
+	}
+	return c
+}
+
+// PerClient gives the metric of every client of each finished run that has it: [run][client].
+func (g *Group) PerClient(m Metric) [][]float64 {
+	var out [][]float64
+	for _, r := range g.Done() {
+		if v := m.PerClient(r); v != nil {
+			out = append(out, v)
+		}
+	}
+	return out
+}
