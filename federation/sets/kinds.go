@@ -22,7 +22,7 @@ type Kind struct {
 }
 
 // kinds is the one table of sets.
-var kinds = slices.Concat(generalKinds, domainKinds, smallKinds)
+var kinds = slices.Concat(generalKinds, coopKinds, domainKinds, smallKinds)
 
 // generalKinds are ways to open any images.
 var generalKinds = []Kind{
