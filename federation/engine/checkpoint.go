@@ -21,10 +21,10 @@ const checkpointFile = "server.safetensors"
 
 // position is what the checkpoint says beside tensors.
 type position struct {
-	Round       int         `json:"round"` // rounds done
-	Fingerprint string      `json:"fingerprint"`
-	Clients     map[int]int `json:"clients"` // the round whose file holds a client's state
-	Record      Record      `json:"record"`  // of the last round, in case its line was not written any more
+	Round       int           `json:"round"` // rounds done
+	Fingerprint string        `json:"fingerprint"`
+	Clients     map[int]place `json:"clients"` // where each client's state lies
+	Record      Record        `json:"record"`  // of the last round, in case its line was not written any more
 }
 
 func saveCheckpoint(dir string, g *method.Global, p position) error {

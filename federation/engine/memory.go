@@ -26,22 +26,6 @@ func remembers(m method.Method, task method.Task) bool {
 	return slices.ContainsFunc(graph.Inputs(m.Logits(s)), func(n graph.Node) bool { return n.Name() == method.MemoryImage })
 }
 
-// memories are what a finished run keeps of the examples of its clients, for methods that classify with them.
-func (e *Experiment) memories() (tensor.Map, error) {
-	out := tensor.Map{}
-	for _, c := range e.Clients {
-		if !remembers(e.Method, e.task(c)) {
-			continue
-		}
-		m, err := memory(c, e.Plan.Seed)
-		if err != nil {
-			return nil, err
-		}
-		out.Put(strconv.Itoa(c.ID), tensor.Map{"image": m[method.ImageInput], "label": m[method.LabelInput]})
-	}
-	return out, nil
-}
-
 // downFolder holds the server's extras that a client's class scores read, in PromptsFile: down/K/NAME.
 const downFolder = "down"
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -27,9 +26,6 @@ type Pool struct {
 	Lost func(o Order, client int) bool
 	// Sent sees every answer as it is encoded, with Encode, from any goroutine; may be nil.
 	Sent func(o Order, client int, message []byte)
-
-	mu      sync.Mutex
-	pending map[int]State // of clients whose upload has not been accepted yet
 }
 
 // Run gives an order to the named clients.
@@ -81,7 +77,9 @@ func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
 		if r.Upload, next, r.Stats, err = p.Worker.RunTrain(ctx, c, o, s); err != nil {
 			return r, err
 		}
-		p.hold(c.ID, next)
+		if err := p.Store.Hold(o.Round, c.ID, next); err != nil {
+			return r, err
+		}
 	case Ask:
 		if r.Upload, err = p.Worker.RunSurvey(c, o, s); err != nil {
 			return r, err
@@ -114,28 +112,8 @@ func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
 	return r, nil
 }
 
-func (p *Pool) hold(client int, s State) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pending == nil {
-		p.pending = map[int]State{}
-	}
-	p.pending[client] = s
-}
-
-// Accept keeps the pending state of clients whose upload counted, and forgets that of the others.
-func (p *Pool) Accept(round int, clients []int) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	states := map[int]State{}
-	for _, id := range clients {
-		if s, ok := p.pending[id]; ok {
-			states[id] = s
-		}
-	}
-	p.pending = nil
-	return p.Store.Put(round, states)
-}
+// Accept keeps the held states of clients whose upload counted, and forgets those of the others.
+func (p *Pool) Accept(round int, clients []int) error { return p.Store.Accept(round, clients) }
 
 // Parts of a message.
 const (

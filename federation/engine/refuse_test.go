@@ -169,7 +169,7 @@ func TestRefusesDamagedRunFolders(t *testing.T) {
 	whole := t.TempDir()
 	mustRun(t, toy(t), engine.Settings{Dir: whole})
 	server := filepath.Join(engine.CheckFolder, "server.safetensors")
-	clients := filepath.Join(engine.CheckFolder, "clients-000002.safetensors")
+	clients := filepath.Join(engine.CheckFolder, "clients-000002.states")
 	half := func(b []byte) []byte { return b[:len(b)/2] }
 	for _, c := range []struct {
 		name, file string

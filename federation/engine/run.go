@@ -11,14 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"promptfed/federation/method"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/ort"
-	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
 
@@ -60,7 +58,9 @@ type Settings struct {
 type Result struct {
 	Summary Summary
 	Records []Record
-	Prompts tensor.Map // shared/NAME, client/K/private/NAME, client/K/own/NAME, and where class scores read them memory/K/image, memory/K/label and down/K/NAME
+	// Prompts are what PromptsFile holds, of a run without a folder: shared/NAME, client/K/private/NAME, client/K/own/NAME, and
+	// where class scores read them memory/K/image, memory/K/label and down/K/NAME.
+	Prompts tensor.Map
 }
 
 // Files of a run folder.
@@ -268,7 +268,7 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 		j.Records = append(j.Records, rec)
 		return nil
 	}
-	pos := position{Round: s.Global.Round, Fingerprint: e.Fingerprint(), Clients: store.rounds(), Record: rec}
+	pos := position{Round: s.Global.Round, Fingerprint: e.Fingerprint(), Clients: store.places(), Record: rec}
 	if err := saveCheckpoint(filepath.Join(set.Dir, CheckFolder), &s.Global, pos); err != nil {
 		return err
 	}
@@ -283,25 +283,23 @@ func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (
 	r := &Result{Records: j.Records, Summary: Summarise(j.Records)}
 	r.Summary.Provider = set.Provider
 	r.Summary.Name, r.Summary.Method, r.Summary.View = e.Name, e.MethodName, s.Method.View().String()
-	r.Prompts = tensor.Map{}.Put("shared", s.Global.Shared)
-	for _, id := range slices.Sorted(maps.Keys(store.states)) {
-		st := store.states[id]
-		at := "client/" + strconv.Itoa(id)
-		r.Prompts.Put(at+"/private", st.Private).Put(at+"/own", st.Own)
-	}
-	memories, err := e.memories()
-	if err != nil {
-		return nil, err
-	}
-	r.Prompts.Put(memoryFolder, memories).Put(downFolder, e.sent(&s.Global))
+	parts := e.parts(&s.Global, store)
 	if set.Dir == "" {
+		r.Prompts = tensor.Map{}
+		for _, load := range parts {
+			m, err := load()
+			if err != nil {
+				return nil, err
+			}
+			maps.Copy(r.Prompts, m)
+		}
 		return r, nil
 	}
 	meta, err := e.about()
 	if err != nil {
 		return nil, err
 	}
-	if err := safetensors.WriteFile(filepath.Join(set.Dir, PromptsFile), r.Prompts, meta); err != nil {
+	if err := writeParts(filepath.Join(set.Dir, PromptsFile), parts, meta); err != nil {
 		return nil, err
 	}
 	b, err := json.MarshalIndent(r.Summary, "", "  ")

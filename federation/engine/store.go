@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -10,82 +13,199 @@ import (
 	"strings"
 	"sync"
 
+	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
-// Store holds what clients remember between rounds. With a folder, the states of one round go into one file; which file
-// counts for a client is decided by the server's checkpoint, so that a crash between the two changes nothing.
+// Store holds what clients remember between rounds. With a folder the states are on disk, those of one round one after the
+// other in a file, each as an encoded message, and memory does not grow with the number of clients. Which bytes count for a
+// client is decided by the server's checkpoint, so that a crash between the two changes nothing.
 type Store struct {
 	dir string
 
-	mu     sync.Mutex
-	states map[int]State
-	round  map[int]int // the round whose file holds a client's state
+	mu      sync.Mutex
+	held    map[int]State // without a folder
+	pending map[int]State // of clients whose upload has not been accepted yet
+
+	index  map[int]place // with a folder: where the state of a client lies
+	placed map[int]place // likewise, not accepted yet
+	file   *os.File      // of the round that is being run
+	round  int
+	end    int64 // of the file
+}
+
+// place is where a client's state lies in the folder.
+type place struct {
+	Round int    `json:"round"` // whose file it is in
+	At    int64  `json:"at"`    // first byte
+	Size  int64  `json:"size"`
+	Sum   string `json:"sha256"`
 }
 
 // NewStore returns an empty store that writes to dir, or keeps everything in memory when dir is empty.
 func NewStore(dir string) *Store {
-	return &Store{dir: dir, states: map[int]State{}, round: map[int]int{}}
+	return &Store{dir: dir, held: map[int]State{}, pending: map[int]State{}, index: map[int]place{}, placed: map[int]place{}}
 }
 
-// Get gives the state of a client; one that was never put is empty.
+// Get gives the state of a client; one that was never accepted is empty.
 func (s *Store) Get(client int) (State, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.states[client], nil
+	st, p, onDisk := s.held[client], s.index[client], s.dir != ""
+	s.mu.Unlock()
+	if !onDisk || p.Size == 0 {
+		return st, nil
+	}
+	b, err := s.read(p)
+	if err != nil {
+		return State{}, err
+	}
+	m, err := wire.Decode(b)
+	if err != nil {
+		return State{}, fmt.Errorf("%s: %w", s.path(p.Round), err)
+	}
+	return State{Private: m.Under("private"), Own: m.Under("own"), Kept: m.Under("kept")}, nil
 }
 
-// Put replaces the states of some clients.
-func (s *Store) Put(round int, states map[int]State) error {
-	if len(states) == 0 {
-		return nil
-	}
-	if s.dir != "" {
-		m := tensor.Map{}
-		for id, st := range states {
-			st.put(m, strconv.Itoa(id))
-		}
-		if err := writeSealed(s.file(round), m, nil); err != nil {
-			return fmt.Errorf("checkpoint of round %d: %w", round, err)
-		}
-	}
+// Clients are those with a state, sorted.
+func (s *Store) Clients() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, st := range states {
-		s.states[id], s.round[id] = st, round
+	if s.dir != "" {
+		return slices.Sorted(maps.Keys(s.index))
 	}
+	return slices.Sorted(maps.Keys(s.held))
+}
+
+// Hold keeps the state of a client until its round is accepted, or another round begins.
+func (s *Store) Hold(round, client int, st State) error {
+	if s.dir == "" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.round != round {
+			s.round, s.pending = round, map[int]State{}
+		}
+		s.pending[client] = st
+		return nil
+	}
+	b, err := wire.Encode(st.tensors())
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(b)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.begin(round); err != nil {
+		return err
+	}
+	if _, err := s.file.WriteAt(b, s.end); err != nil {
+		return s.failed(round, err)
+	}
+	s.placed[client] = place{Round: round, At: s.end, Size: int64(len(b)), Sum: hex.EncodeToString(sum[:])}
+	s.end += int64(len(b))
 	return nil
 }
 
-func (st State) put(m tensor.Map, id string) {
-	m.Put(id+"/private", st.Private).Put(id+"/own", st.Own).Put(id+"/kept", st.Kept)
+// begin opens the file of a round, which no checkpoint counts yet.
+func (s *Store) begin(round int) error {
+	if s.file != nil && s.round == round {
+		return nil
+	}
+	s.close()
+	f, err := os.Create(s.path(round))
+	if err != nil {
+		return s.failed(round, err)
+	}
+	s.file, s.round, s.end, s.placed = f, round, 0, map[int]place{}
+	return nil
 }
 
-func (s *Store) file(round int) string {
-	return filepath.Join(s.dir, fmt.Sprintf("clients-%06d.safetensors", round))
+func (s *Store) failed(round int, err error) error {
+	return fmt.Errorf("checkpoint of round %d: cannot write %s (nothing was changed there that counts): %w", round, s.path(round), err)
 }
 
-// rounds says which round's file holds each client's state.
-func (s *Store) rounds() map[int]int {
+func (s *Store) close() {
+	if s.file != nil {
+		s.file.Close()
+		s.file = nil
+	}
+}
+
+// Accept makes the held states of some clients count, and forgets those of the others.
+func (s *Store) Accept(round int, clients []int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return maps.Clone(s.round)
+	if s.file != nil {
+		if err := s.file.Sync(); err != nil {
+			return s.failed(round, err)
+		}
+		s.close()
+	}
+	for _, id := range clients {
+		if st, ok := s.pending[id]; ok {
+			s.held[id] = st
+		}
+		if p, ok := s.placed[id]; ok {
+			s.index[id] = p
+		}
+	}
+	s.pending, s.placed = map[int]State{}, map[int]place{}
+	return nil
 }
 
-// load reads the states that a checkpoint counts.
-func (s *Store) load(rounds map[int]int) error {
-	files := map[int]tensor.Map{}
-	for id, r := range rounds {
-		if files[r] == nil {
-			m, _, err := readSealed(s.file(r))
-			if err != nil {
-				return fmt.Errorf("cannot resume: %w", err)
-			}
-			files[r] = m
+func (st State) tensors() tensor.Map {
+	return tensor.Map{}.Put("private", st.Private).Put("own", st.Own).Put("kept", st.Kept)
+}
+
+const statesSuffix = ".states"
+
+func (s *Store) path(round int) string {
+	return filepath.Join(s.dir, fmt.Sprintf("clients-%06d%s", round, statesSuffix))
+}
+
+// read gives the bytes of a state, and refuses bytes that were changed since.
+func (s *Store) read(p place) ([]byte, error) {
+	f, err := os.Open(s.path(p.Round))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	damaged := fmt.Errorf("%s is damaged: a client's state does not fit its checksum; put back a copy or start again in another folder", f.Name())
+	if p.At < 0 || p.Size < 0 || p.At > st.Size() || p.Size > st.Size()-p.At {
+		return nil, damaged
+	}
+	b := make([]byte, p.Size)
+	if _, err := f.ReadAt(b, p.At); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != p.Sum {
+		return nil, damaged
+	}
+	return b, nil
+}
+
+// places says where each client's state lies, for the server's checkpoint.
+func (s *Store) places() map[int]place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.index)
+}
+
+// load takes over what a checkpoint counts, and reads all of it once.
+func (s *Store) load(places map[int]place) error {
+	for _, id := range slices.Sorted(maps.Keys(places)) {
+		if _, err := s.read(places[id]); err != nil {
+			return fmt.Errorf("cannot resume: %w", err)
 		}
-		mine := files[r].Under(strconv.Itoa(id))
-		s.states[id] = State{Private: mine.Under("private"), Own: mine.Under("own"), Kept: mine.Under("kept")}
-		s.round[id] = r
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.index = maps.Clone(places)
+	if s.index == nil {
+		s.index = map[int]place{}
 	}
 	return nil
 }
@@ -95,12 +215,15 @@ func (s *Store) sweep() {
 	if s.dir == "" {
 		return
 	}
-	live := slices.Collect(maps.Values(s.rounds()))
+	live := map[int]bool{}
+	for _, p := range s.places() {
+		live[p.Round] = true
+	}
 	entries, _ := os.ReadDir(s.dir)
 	for _, e := range entries {
 		n, ok := strings.CutPrefix(e.Name(), "clients-")
-		r, err := strconv.Atoi(strings.TrimSuffix(n, ".safetensors"))
-		if ok && err == nil && !slices.Contains(live, r) {
+		n, ends := strings.CutSuffix(n, statesSuffix)
+		if r, err := strconv.Atoi(n); ok && ends && err == nil && !live[r] {
 			os.Remove(filepath.Join(s.dir, e.Name()))
 		}
 	}

@@ -36,13 +36,16 @@ func TestSyntheticOnce(t *testing.T) {
 	if _, err := engine.Run(context.Background(), synthetic(t, 1), engine.Settings{Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
-	rest, err := engine.Run(context.Background(), synthetic(t, 3), engine.Settings{Dir: dir, Resume: true})
+	if _, err := engine.Run(context.Background(), synthetic(t, 3), engine.Settings{Dir: dir, Resume: true}); err != nil {
+		t.Fatal(err)
+	}
+	rest, _, err := engine.ReadPrompts(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, v := range whole.Prompts["shared/ctx"].Data {
-		if rest.Prompts["shared/ctx"].Data[i] != v {
-			t.Fatalf("element %d is %g in one run and %g in two", i, v, rest.Prompts["shared/ctx"].Data[i])
+		if rest["shared/ctx"].Data[i] != v {
+			t.Fatalf("element %d is %g in one run and %g in two", i, v, rest["shared/ctx"].Data[i])
 		}
 	}
 	without := synthetic(t, 3)

@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"promptfed/federation/engine"
@@ -14,9 +15,9 @@ import (
 // and those of the classes, B/text/start [C,D] before round 0 and B/text/end [C,D] after the last. All rows are unit rows.
 const EmbeddingsFile = "embeddings.safetensors"
 
-// WriteEmbeddings writes EmbeddingsFile of a finished run; class features are those that the first client of each backbone
+// WriteEmbeddings writes EmbeddingsFile into the folder of a finished run; class features are those that the first client of each backbone
 // is tested with. eval.embeddings bounds the images of a backbone, spread evenly over the classes.
-func (b *Built) WriteEmbeddings(ctx context.Context, path string, r *engine.Result, progress Progress) error {
+func (b *Built) WriteEmbeddings(ctx context.Context, dir string, progress Progress) error {
 	x, err := b.Extractor(progress)
 	if err != nil {
 		return err
@@ -44,7 +45,11 @@ func (b *Built) WriteEmbeddings(ctx context.Context, path string, r *engine.Resu
 			continue
 		}
 		c := b.Engine.Clients[i]
-		for name, prompts := range map[string]tensor.Map{"start": untrained, "end": r.Prompts} {
+		learned, _, err := engine.ReadPrompts(dir, i)
+		if err != nil {
+			return err
+		}
+		for name, prompts := range map[string]tensor.Map{"start": untrained, "end": learned} {
 			t, err := w.TextFeatures(ctx, c, len(b.Engine.Clients), prompts)
 			if err != nil {
 				return fmt.Errorf("eval.embeddings: %w; set it to 0 for this method", err)
@@ -52,7 +57,7 @@ func (b *Built) WriteEmbeddings(ctx context.Context, path string, r *engine.Resu
 			out[f.Name+"/text/"+name] = t
 		}
 	}
-	return safetensors.WriteFile(path, out, nil)
+	return safetensors.WriteFile(filepath.Join(dir, EmbeddingsFile), out, nil)
 }
 
 // spread picks up to n examples, the same number of every class as far as there are any, the first ones of each; ascending.

@@ -11,7 +11,6 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/methods"
 	"promptfed/models/bundle"
-	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
 
@@ -35,7 +34,7 @@ type finished struct {
 // reopen reads what client k of the run in dir learned; the caller closes the worker.
 func reopen(c Config, dir string, k int) (*finished, error) {
 	path := filepath.Join(dir, engine.PromptsFile)
-	prompts, meta, err := safetensors.ReadFile(path)
+	prompts, meta, err := engine.ReadPrompts(dir, k)
 	if err != nil {
 		return nil, fmt.Errorf("%w; is %s the folder of a finished run?", err, dir)
 	}

@@ -113,11 +113,15 @@ func TestEmbeddings(t *testing.T) {
 	c.Backbones = []string{"tiny-vit-b16", "tiny-vit-b32"}
 	c.Eval.Embeddings = 6
 	b := open(t, c)
-	path := filepath.Join(t.TempDir(), EmbeddingsFile)
-	if err := b.WriteEmbeddings(context.Background(), path, finish(t, b), nil); err != nil {
+	set := b.Settings()
+	set.Dir = t.TempDir()
+	if _, err := engine.Run(context.Background(), b.Engine, set); err != nil {
 		t.Fatal(err)
 	}
-	m, _, err := safetensors.ReadFile(path)
+	if err := b.WriteEmbeddings(context.Background(), set.Dir, nil); err != nil {
+		t.Fatal(err)
+	}
+	m, _, err := safetensors.ReadFile(filepath.Join(set.Dir, EmbeddingsFile))
 	if err != nil {
 		t.Fatal(err)
 	}

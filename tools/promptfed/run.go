@@ -131,7 +131,7 @@ func runOne(cmd *cobra.Command, conf experiment.Config, dir string, resume bool)
 		return nil, err
 	}
 	if conf.Eval.Embeddings > 0 {
-		if err := b.WriteEmbeddings(cmd.Context(), filepath.Join(dir, experiment.EmbeddingsFile), r, d.work); err != nil {
+		if err := b.WriteEmbeddings(cmd.Context(), dir, d.work); err != nil {
 			return nil, err
 		}
 	}

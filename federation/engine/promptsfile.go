@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"cmp"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// parts gives what a finished run leaves in PromptsFile, some tensors at a time: the server's, then those of each client.
+func (e *Experiment) parts(g *method.Global, store *Store) []func() (tensor.Map, error) {
+	out := []func() (tensor.Map, error){func() (tensor.Map, error) {
+		return tensor.Map{}.Put("shared", g.Shared).Put(downFolder, e.sent(g)), nil
+	}}
+	for _, id := range store.Clients() {
+		out = append(out, func() (tensor.Map, error) {
+			st, err := store.Get(id)
+			at := "client/" + strconv.Itoa(id)
+			return tensor.Map{}.Put(at+"/private", st.Private).Put(at+"/own", st.Own), err
+		})
+	}
+	for _, c := range e.Clients {
+		if !remembers(e.Method, e.task(c)) {
+			continue
+		}
+		out = append(out, func() (tensor.Map, error) {
+			m, err := memory(c, e.Plan.Seed)
+			if err != nil {
+				return nil, err
+			}
+			return tensor.Map{}.Put(memoryFolder+"/"+strconv.Itoa(c.ID),
+				tensor.Map{"image": m["image"], "label": m["label"]}), nil
+		})
+	}
+	return out
+}
+
+// writeParts writes tensors as safetensors.WriteFile does, with those of one part in memory at a time.
+func writeParts(path string, parts []func() (tensor.Map, error), meta map[string]string) error {
+	type entry struct {
+		safetensors.Entry
+		part int
+	}
+	var entries []entry
+	for i, load := range parts {
+		m, err := load()
+		if err != nil {
+			return err
+		}
+		for _, name := range m.Names() {
+			e := entry{safetensors.Entry{Name: name, DType: "F32", Shape: slices.Clone(m[name].Shape)}, i}
+			if m[name].IsInt() {
+				e.DType = "I64"
+			}
+			entries = append(entries, e)
+		}
+	}
+	slices.SortFunc(entries, func(a, b entry) int { // I64 before F32, so that elements lie aligned
+		return cmp.Or(-strings.Compare(a.DType, b.DType), strings.Compare(a.Name, b.Name))
+	})
+	list := make([]safetensors.Entry, len(entries))
+	for i, e := range entries {
+		list[i] = e.Entry
+	}
+	return atomicfile.Write(path, func(w io.Writer) error {
+		out, err := safetensors.NewWriter(w, list, meta, 8)
+		if err != nil {
+			return err
+		}
+		var now tensor.Map
+		at := -1
+		for _, e := range entries {
+			if e.part != at {
+				if now, err = parts[e.part](); err != nil {
+					return err
+				}
+				at = e.part
+			}
+			if err := out.Put(e.Name, now[e.Name]); err != nil {
+				return err
+			}
+		}
+		return out.Close()
+	})
+}
+
+// ReadPrompts reads from PromptsFile of a run folder the server's tensors and those of some clients, and its metadata.
+func ReadPrompts(dir string, clients ...int) (tensor.Map, map[string]string, error) {
+	f, err := safetensors.Open(filepath.Join(dir, PromptsFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	m := tensor.Map{}
+	for _, name := range f.Names() {
+		folder, rest, _ := strings.Cut(name, "/")
+		id, _, _ := strings.Cut(rest, "/")
+		if k, err := strconv.Atoi(id); folder != "shared" && (err != nil || !slices.Contains(clients, k)) {
+			continue
+		}
+		if m[name], err = f.Tensor(name); err != nil {
+			return nil, nil, err
+		}
+	}
+	return m, f.Metadata(), nil
+}
