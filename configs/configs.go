@@ -50,7 +50,10 @@ func into(out any, path string, file map[string]any, sets []string) error {
 	if err != nil {
 		return err
 	}
-	return s.with(changes).decode(out)
+	if s, err = s.with(changes); err != nil {
+		return fmt.Errorf("--set %w", err)
+	}
+	return s.decode(out)
 }
 
 // maxFile is the size of the largest configuration file, in bytes.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-viper/mapstructure/v2"
@@ -74,9 +75,16 @@ func (s settings) parse(sets []string) ([]change, error) {
 }
 
 // changes are those that a value makes at a key: one, or one for every key below it where key is a section. A value for
-// a key with free keys, such as options, replaces all of them.
+// a key with free keys, such as options, replaces all of them. A key such as options.lengths[0,2] changes places of a list.
 func (s settings) changes(key string, value any) []change {
 	key = strings.ToLower(key)
+	if list, places, ok := inList(key); ok {
+		var out []change
+		for _, p := range places {
+			out = append(out, change{list + "[" + strings.TrimSpace(p) + "]", value})
+		}
+		return out
+	}
 	m, isMap := plain(value).(map[string]any)
 	if !isMap || !s.section(key) {
 		return []change{{key, plain(value)}}
@@ -97,6 +105,16 @@ func (s settings) under(set map[string]any) []change {
 	return out
 }
 
+// inList takes the places in a list off a key that has some.
+func inList(key string) (list string, places []string, ok bool) {
+	list, rest, _ := strings.Cut(key, "[")
+	rest, ok = strings.CutSuffix(rest, "]")
+	if !ok {
+		return key, nil, false
+	}
+	return list, strings.Split(rest, ","), true
+}
+
 // section tells whether key has known keys below it.
 func (s settings) section(key string) bool {
 	for k := range s.known {
@@ -108,10 +126,11 @@ func (s settings) section(key string) bool {
 }
 
 // with gives the settings after some changes, one after the other.
-func (s settings) with(changes []change) settings {
+func (s settings) with(changes []change) (settings, error) {
 	s.all = plain(s.all).(map[string]any)
 	for _, c := range changes {
-		path := strings.Split(c.key, ".")
+		key, places, isPlace := inList(c.key)
+		path := strings.Split(key, ".")
 		at := s.all
 		for _, p := range path[:len(path)-1] {
 			next, ok := at[p].(map[string]any)
@@ -121,9 +140,27 @@ func (s settings) with(changes []change) settings {
 			}
 			at = next
 		}
-		at[path[len(path)-1]] = plain(c.value)
+		last := path[len(path)-1]
+		if !isPlace {
+			at[last] = plain(c.value)
+			continue
+		}
+		list := reflect.ValueOf(at[last])
+		i, err := strconv.Atoi(places[0])
+		switch {
+		case list.Kind() != reflect.Slice:
+			return s, fmt.Errorf("%s: there is no list %s; give the list first", c.key, key)
+		case err != nil || i < 0 || i >= list.Len():
+			return s, fmt.Errorf("%s: there is no such place; the list has %d, counted from 0", c.key, list.Len())
+		}
+		copied := make([]any, list.Len())
+		for j := range copied {
+			copied[j] = list.Index(j).Interface()
+		}
+		copied[i] = plain(c.value)
+		at[last] = copied
 	}
-	return s
+	return s, nil
 }
 
 // decode writes the settings into the struct that out points to.

@@ -65,8 +65,8 @@ const maxCells = 20000
 
 // LoadSweep reads a sweep file: an ordinary configuration, the base of every cell, with sections sweep, card and smoke.
 // Each of them may be missing; without axes there is one run for each seed. A cell's configuration is the base (which the
-// environment changes), then the points of its labels in the order of the axes, sweep.set, smoke.set with Smoke, Sets and
-// the seed. Everything that is wrong with the file is an error that says where.
+// environment changes), then the points of its labels in the order of the axes (each with its smoke.points), sweep.set,
+// smoke.set, Sets and the seed; the smoke keys count with Smoke. Everything that is wrong with the file is an error that says where.
 func LoadSweep(path string, o SweepOptions) (*Sweep, error) {
 	text, err := readText(path)
 	if err != nil {
@@ -75,7 +75,16 @@ func LoadSweep(path string, o SweepOptions) (*Sweep, error) {
 	return readSweep(path, text, o)
 }
 
+// readSweep makes a sweep of the text of a file. Keys of its own stand in errors, which are one line all the same.
 func readSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
+	s, err := loadSweep(path, text, o)
+	if err != nil {
+		return nil, errors.New(oneLine(err))
+	}
+	return s, nil
+}
+
+func loadSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
 	file, err := parse(path, text)
 	if err != nil {
 		return nil, err
@@ -119,6 +128,13 @@ func expand(base settings, file SweepFile, o SweepOptions) (*Sweep, error) {
 	if _, err := keep(axes, kept{"smoke.keep", smoke.Keep}); err != nil {
 		return nil, err
 	}
+	smoked, err := smoke.points(base, axes)
+	if err != nil {
+		return nil, err
+	}
+	if o.Smoke {
+		axes = smoked
+	}
 	if !o.Smoke {
 		smoke = SmokeSection{}
 	}
@@ -132,8 +148,8 @@ func expand(base settings, file SweepFile, o SweepOptions) (*Sweep, error) {
 	}
 	last := slices.Concat(base.under(file.Sweep.Set), base.under(smoke.Set), sets)
 	s := &Sweep{Axes: left, Smoke: o.Smoke || file.Sweep.Smoked}
-	common := experiment.Defaults()
-	if err := base.with(last).decode(&common); err != nil {
+	common, err := base.common(last)
+	if err != nil {
 		return nil, err
 	}
 	s.Name = common.Name
@@ -160,6 +176,17 @@ func expand(base settings, file SweepFile, o SweepOptions) (*Sweep, error) {
 	return s, err
 }
 
+// common is what cells have in common: the base and what comes after the points, as far as it does not need them.
+func (s settings) common(last []change) (experiment.Config, error) {
+	out := experiment.Defaults()
+	for _, c := range last {
+		if next, err := s.with([]change{c}); err == nil {
+			s = next
+		}
+	}
+	return out, s.decode(&out)
+}
+
 // fill loads the configuration of every cell.
 func (s *Sweep) fill(base settings, grid [][]PointSection, last []change) error {
 	folders := map[string]bool{}
@@ -170,7 +197,7 @@ func (s *Sweep) fill(base settings, grid [][]PointSection, last []change) error 
 			changes = append(changes, base.under(p.Set)...)
 			labels[s.Axes[i].Name] = p.Label
 		}
-		at := base.with(append(changes, last...))
+		at, wrong := base.with(append(changes, last...))
 		for i, seed := range s.Seeds {
 			folder, err := folderOf(points, seed)
 			if err != nil {
@@ -181,7 +208,10 @@ func (s *Sweep) fill(base settings, grid [][]PointSection, last []change) error 
 			}
 			folders[folder] = true
 			c := Cell{Folder: folder, Labels: labels, Seed: seed, Config: experiment.Defaults()}
-			if err := at.decode(&c.Config); err != nil {
+			if wrong == nil {
+				wrong = at.decode(&c.Config)
+			}
+			if err := wrong; err != nil {
 				return fmt.Errorf("cell %s: %w", folder, err)
 			}
 			c.Config.Seed = seed
@@ -209,7 +239,7 @@ func hidden(base settings, axes []Axis, sets []change) []string {
 		for _, c := range sets {
 			set := func(p PointSection) bool {
 				return slices.ContainsFunc(base.under(p.Set), func(own change) bool {
-					return own.key == c.key || strings.HasPrefix(own.key, c.key+".")
+					return own.key == c.key || below(own.key, c.key)
 				})
 			}
 			if slices.ContainsFunc(a.Points, set) {
@@ -218,6 +248,11 @@ func hidden(base settings, axes []Axis, sets []change) []string {
 		}
 	}
 	return out
+}
+
+// below tells whether a key is part of what another one sets.
+func below(key, whole string) bool {
+	return strings.HasPrefix(key, whole+".") || strings.HasPrefix(key, whole+"[")
 }
 
 // folderOf is the folder of a cell: its labels in the order of the axes, as parts of a path, and its seed.

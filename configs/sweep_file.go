@@ -38,14 +38,15 @@ type AxisSection struct {
 // PointSection is one point of an axis.
 type PointSection struct {
 	Label string         `config:"label" help:"of the point in tables, figures and folder names"`
-	Set   map[string]any `config:"set" help:"the keys it sets, nested or dotted; a whole map such as options replaces the base's"`
+	Set   map[string]any `config:"set" help:"the keys it sets, nested or dotted; a whole map such as options replaces the base's, and options.KEY[0,2] sets places of a list"`
 }
 
 // SmokeSection is the section smoke.
 type SmokeSection struct {
-	Set   map[string]any  `config:"set" help:"keys that every cell has, after those of its points"`
-	Keep  map[string]some `config:"keep" help:"axis: [labels] that run; of other axes all do"`
-	Seeds []uint64        `config:"seeds" help:"in place of the sweep's"`
+	Set    map[string]any                       `config:"set" help:"keys that every cell has, after those of its points"`
+	Points map[string]map[string]map[string]any `config:"points" help:"axis: {label: {keys}}, which single points set too"`
+	Keep   map[string]some                      `config:"keep" help:"axis: [labels] that run; of other axes all do"`
+	Seeds  []uint64                             `config:"seeds" help:"in place of the sweep's"`
 }
 
 // word is a single YAML value together with its text in the file.

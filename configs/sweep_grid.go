@@ -17,6 +17,8 @@ func (s SweepSection) axes() ([]Axis, error) {
 		switch {
 		case a.Name == "":
 			return nil, fmt.Errorf("sweep.axes[%d] has no name", i)
+		case strings.ContainsFunc(a.Name, unicode.IsControl):
+			return nil, fmt.Errorf("sweep.axes[%d]: %q is more than one line", i, a.Name)
 		case a.Name == DomainAxis || a.Name == "seed":
 			return nil, fmt.Errorf("sweep.axes: %q has a meaning of its own; give the axis another name", a.Name)
 		case seen[a.Name]:
@@ -53,6 +55,8 @@ func (a AxisSection) points() ([]PointSection, error) {
 		switch {
 		case strings.TrimSpace(p.Label) == "":
 			return nil, fmt.Errorf("point %d has no label", i+1)
+		case strings.ContainsFunc(p.Label, unicode.IsControl):
+			return nil, fmt.Errorf("the label %q is more than one line", p.Label)
 		case p.Label == AverageLabel:
 			return nil, fmt.Errorf("the label %s is that of means; choose another", p.Label)
 		case seen[p.Label]:
@@ -63,6 +67,41 @@ func (a AxisSection) points() ([]PointSection, error) {
 		seen[p.Label] = true
 	}
 	return points, nil
+}
+
+// points gives the axes whose points have set what smoke.points adds to them. What smoke.set would hide is an error.
+func (s SmokeSection) points(base settings, axes []Axis) ([]Axis, error) {
+	out := slices.Clone(axes)
+	for _, name := range slices.Sorted(maps.Keys(s.Points)) {
+		labels := slices.Sorted(maps.Keys(s.Points[name]))
+		i, err := find(axes, name, labels)
+		if err != nil {
+			return nil, fmt.Errorf("smoke.points: %w", err)
+		}
+		out[i].Points = slices.Clone(axes[i].Points)
+		for j, p := range axes[i].Points {
+			added := base.under(s.Points[name][p.Label])
+			for _, c := range added {
+				for _, all := range base.under(s.Set) {
+					if all.key == c.key || below(c.key, all.key) {
+						return nil, fmt.Errorf("smoke.points: %s of %s %s is set by smoke.set too, which comes last", c.key, name, p.Label)
+					}
+				}
+			}
+			out[i].Points[j].Set = merge(slices.Concat(base.under(p.Set), added))
+		}
+	}
+	return out, nil
+}
+
+// merge makes one section of keys of changes: a later one hides earlier ones of the same key and below it.
+func merge(changes []change) map[string]any {
+	out := map[string]any{}
+	for _, c := range changes {
+		maps.DeleteFunc(out, func(key string, _ any) bool { return below(key, c.key) })
+		out[c.key] = c.value
+	}
+	return out
 }
 
 // kept are labels that one source keeps of axes.

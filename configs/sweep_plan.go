@@ -111,7 +111,7 @@ type resolvedAxis struct {
 
 func resolve(base settings, axes []Axis, s *Sweep, skip []map[string]some, last []change) (resolved, error) {
 	r := resolved{Base: experiment.Defaults(), Sweep: resolvedSweep{Seeds: s.Seeds, Skip: skip, Smoked: s.Smoke,
-		Keep: map[string][]string{}, Set: map[string]any{}}}
+		Keep: map[string][]string{}, Set: merge(last)}}
 	if err := base.decode(&r.Base); err != nil {
 		return r, err
 	}
@@ -120,14 +120,6 @@ func resolve(base settings, axes []Axis, s *Sweep, skip []map[string]some, last 
 		if len(s.Axes[i].Points) < len(a.Points) {
 			r.Sweep.Keep[a.Name] = s.Axes[i].Labels()
 		}
-	}
-	for _, c := range last { // a later change hides earlier ones of the same key and below it
-		for key := range r.Sweep.Set {
-			if strings.HasPrefix(key, c.key+".") {
-				delete(r.Sweep.Set, key)
-			}
-		}
-		r.Sweep.Set[c.key] = c.value
 	}
 	return r, nil
 }

@@ -41,6 +41,7 @@ card:
       FedPHA (ours): {2.0: 70.5}
 smoke:
   set: {train.rounds: 2, options.init_std: 0.25, backbones: [tiny-vit-b16]}
+  points: {method: {FedPHA (ours): {train.lr: 0.4, options.ratio: 0.6}}}
   keep: {method: PromptFL}
   seeds: [7]
 `
@@ -105,7 +106,7 @@ func TestSweepPrecedence(t *testing.T) {
 	if got := folders(s); got != "fedpha-ours/3/seed-4" {
 		t.Errorf("cells %s", got)
 	}
-	if c := s.Cells[0].Config; c.Train.Batch != 8 || fmt.Sprint(c.Options) != "map[init_std:0.25 projector:eq9]" || c.Train.Rounds != 2 {
+	if c := s.Cells[0].Config; c.Train.Batch != 8 || fmt.Sprint(c.Options) != "map[init_std:0.25 projector:eq9 ratio:0.6]" || c.Train.Rounds != 2 || c.Train.LR != 0.4 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -118,6 +119,39 @@ func TestSweepOfOne(t *testing.T) {
 	s := sweep(t, "name: x\nseed: 5", SweepOptions{Sets: []string{"seed=6"}})
 	if folders(s) != "seed-6" || s.Cells[0].Config.Seed != 6 || s.Card != nil {
 		t.Error(folders(s))
+	}
+}
+
+// A key with places changes parts of a list: those of the base, or those that an earlier point gave.
+func TestPlacesOfLists(t *testing.T) {
+	text := `
+method: fedpha
+options: {local_tokens: [4, 4, 4, 4]}
+sweep:
+  axes:
+    - {name: a, key: "options.local_tokens[0, 2]", values: [8, 16]}
+    - {name: b, points: [{label: one, set: {"options.local_tokens[1]": 9, "backbones[0]": x}}, {label: all, set: {options.local_tokens: [1, 2]}}]}
+`
+	s := sweep(t, text, SweepOptions{Sets: []string{"options.local_tokens[1]=7"}})
+	var got []string
+	for _, c := range s.Cells {
+		got = append(got, fmt.Sprintf("%s %s %v %v", c.Labels["a"], c.Labels["b"], c.Config.Options["local_tokens"], c.Config.Backbones))
+	}
+	want := "8 one [8 7 8 4] [x], 8 all [1 7] [tiny-vit-b16], 16 one [16 7 16 4] [x], 16 all [1 7] [tiny-vit-b16]"
+	if is := strings.Join(got, ", "); is != want {
+		t.Errorf("%s\nwant %s", is, want)
+	}
+	if len(s.Hidden) != 1 {
+		t.Errorf("hidden: %q", s.Hidden)
+	}
+	c, err := Load(file(t, text), []string{"options.local_tokens[3]=5"})
+	if err != nil || fmt.Sprint(c.Options["local_tokens"]) != "[4 4 4 5]" {
+		t.Errorf("%v, %v", c.Options, err)
+	}
+	for set, say := range map[string]string{"options.local_tokens[4]=5": "the list has 4", "options.local_tokens[x]=5": "no such place",
+		"options.lengths[0]=5": "no list options.lengths", "name[0]=5": "no list name"} {
+		_, err := Load(file(t, text), []string{set})
+		datatest.WantError(t, err, "--set", set[:strings.Index(set, "=")], say)
 	}
 }
 
@@ -185,6 +219,9 @@ func TestSweepErrors(t *testing.T) {
 		{in("{name: a, points: [{label: x}, {label: x}]}", ""), SweepOptions{}, []string{"axis a", `two points`, `"x"`}},
 		{in("{name: a, points: [{set: {}}]}", ""), SweepOptions{}, []string{"point 1 has no label"}},
 		{in("{name: a, points: [{label: Average}]}", ""), SweepOptions{}, []string{"Average"}},
+		{in(`{name: a, points: [{label: "x\ny"}]}`, ""), SweepOptions{}, []string{`"x\ny"`, "one line"}},
+		{in(`{name: "a\ny", points: [{label: x}]}`, ""), SweepOptions{}, []string{`"a\ny"`, "one line"}},
+		{in("{name: a, points: [{label: y, set: {'options.x[0]': 1}}]}", ""), SweepOptions{}, []string{"cell y/seed-1", "options.x[0]", "no list"}},
 		{in("{name: a, points: [{label: '?'}]}", ""), SweepOptions{}, []string{"folder"}},
 		{in("{name: a, points: [{label: plots}]}", ""), SweepOptions{}, []string{"plots", "report"}},
 		{in("{name: a, points: [{label: A b}, {label: a-B}]}", ""), SweepOptions{}, []string{"two cells", "a-b/seed-1"}},
@@ -198,7 +235,9 @@ func TestSweepErrors(t *testing.T) {
 		{in(axis, "") + "smoke: {keep: {a: 0.3}}", SweepOptions{}, []string{"smoke.keep", "0.3", "0.1, 0.2"}},
 		{in(axis, "") + "smoke: {keep: {b: 0.3}}", SweepOptions{}, []string{"smoke.keep", `"b"`, "there are a"}},
 		{in(axis, "") + "smoke: {seeds: []}", SweepOptions{}, []string{"smoke.seeds", "empty"}},
-		{in(axis, "") + "smoke: {round: 1}", SweepOptions{}, []string{"smoke.round", "keep, seeds, set"}},
+		{in(axis, "") + "smoke: {round: 1}", SweepOptions{}, []string{"smoke.round", "keep, points, seeds, set"}},
+		{in(axis, "") + "smoke: {points: {a: {0.3: {name: x}}}}", SweepOptions{}, []string{"smoke.points", "0.3", "0.1, 0.2"}},
+		{in(axis, "") + "smoke: {set: {options: {x: 1}}, points: {a: {0.2: {options.y: x}}}}", SweepOptions{}, []string{"smoke.points", "options.y", "smoke.set"}},
 		{in(axis, ""), SweepOptions{Smoke: true}, []string{"smoke", "--smoke"}},
 		{in(axis, ""), SweepOptions{Keep: map[string][]string{"a": {"x"}}}, []string{"--keep", `"x"`, "0.1, 0.2"}},
 		{in(axis, ""), SweepOptions{Sets: []string{"train.foo=1"}}, []string{"train.foo"}},
@@ -249,7 +288,7 @@ func TestSweepErrors(t *testing.T) {
 func TestResolvedSweep(t *testing.T) {
 	o := SweepOptions{Smoke: true, Sets: []string{"options={tokens: 3}", "options.init_std=0.75", "runtime.workers=3"}, Keep: map[string][]string{"method": {"PromptFL", "FedPHA (ours)"}},
 		Seeds: []uint64{8, 9}}
-	text := strings.ReplaceAll(grid, "method: fedpha, options: {projector: eq9}", "method: coop")
+	text := strings.ReplaceAll(strings.ReplaceAll(grid, "method: fedpha, options: {projector: eq9}", "method: coop"), "options.ratio: 0.6", "data: {drawn: {train: 3}}")
 	s := sweep(t, text, o)
 	if got := fmt.Sprint(s.Cells[0].Config.Options); got != "map[init_std:0.75 tokens:3]" {
 		t.Errorf("options %s", got)
