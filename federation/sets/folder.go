@@ -225,14 +225,22 @@ func (w *walk) set() (*data.Set, error) {
 	return s, nil
 }
 
-// holdOut splits a list, sorted by class and file, by FedPHA's rule (utils/data_utils.py): example i goes to train when
-// i mod 10 is at most 7, otherwise to test. Office-31 becomes 3,292 and 818 examples this way.
+// holdOut splits a list, sorted by class and file.
 func holdOut(s *data.Set, list []data.Example) {
 	for i, e := range list {
-		if i%10 <= 7 {
+		if heldOut(i) == "train" {
 			s.Train = append(s.Train, e)
 		} else {
 			s.Test = append(s.Test, e)
 		}
 	}
+}
+
+// heldOut is FedPHA's rule (utils/data_utils.py): example i goes to train when i mod 10 is at most 7, otherwise to test.
+// Office-31 becomes 3,292 and 818 examples this way.
+func heldOut(i int) string {
+	if i%10 <= 7 {
+		return "train"
+	}
+	return "test"
 }

@@ -32,6 +32,9 @@ var generalKinds = []Kind{
 	{Name: "folder", About: "any images, one folder per class",
 		Expects: folderExpects,
 		Source:  "your own images", Layouts: layouts, open: openFolder},
+	{Name: "list", About: "any images, named with their labels in a CSV or JSON file",
+		Expects: listExpects,
+		Source:  "your own images", open: openListed},
 }
 
 func (k Kind) template() string { return cmp.Or(k.Template, "a photo of a {}.") }
