@@ -1,0 +1,71 @@
+package engine_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/ort"
+)
+
+// wide is an experiment whose prompts have CLIP's size, 16 x 512, on a toy backbone that costs next to nothing.
+func wide(t testing.TB, clients int) *engine.Experiment {
+	t.Helper()
+	m, err := methods.Build("promptfl", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &methodtest.Toy{ID: "wide", Width: 512, Dim: 512, Layers: 3}
+	e := withMethod(m)
+	e.Clients = nil
+	rows := methodtest.Rows(1, 8, 512, len(e.Classes))
+	for i := range clients {
+		e.Clients = append(e.Clients, &engine.Client{ID: i, Backbone: b, Train: rows, Test: rows})
+	}
+	e.Training = engine.Training{Epochs: 1, Batch: 8, Optim: optim.Config{Name: "sgd", LR: 0.01, Momentum: 0.9}}
+	e.Plan = engine.Plan{Rounds: 3, TestEvery: 3, Seed: 5}
+	return e
+}
+
+// BenchmarkClients is what a client's turn costs beyond ONNX Runtime: one step, the upload, its state on disk, its share of
+// the merge, and every third round its test.
+//
+//	go test -run xxx -bench Clients -benchtime 1x ./federation/engine
+func BenchmarkClients(b *testing.B) {
+	for _, n := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprint("of ", n), func(b *testing.B) {
+			e := wide(b, n)
+			for range b.N {
+				began, inside := time.Now(), ort.Inside()
+				mustRun(b, e, engine.Settings{Dir: b.TempDir(), Workers: 1, Session: ort.Options{IntraThreads: 1}})
+				own := time.Since(began) - (ort.Inside() - inside)
+				b.ReportMetric(float64(own.Microseconds())/1000/float64(3*n), "own-ms/client")
+			}
+		})
+	}
+}
+
+// TestMemoryIsFlat: ten times the clients leave the heap, at its largest after a round, where it was but for what one round
+// uploads, 32 KB each, and what the server knows of a client.
+func TestMemoryIsFlat(t *testing.T) {
+	peak := func(clients int) uint64 {
+		e := wide(t, clients)
+		var most uint64
+		mustRun(t, e, engine.Settings{Dir: t.TempDir(), Workers: 1, Session: ort.Options{IntraThreads: 1}, OnRound: func(engine.Record) {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			most = max(most, m.HeapAlloc)
+		}})
+		return most
+	}
+	few, many := peak(20), peak(200)
+	if perClient := (float64(many) - float64(few)) / 180; perClient > 16<<10 { // a state alone is 32 KB
+		t.Errorf("every client more takes %.0f bytes: %d with 20, %d with 200", perClient, few, many)
+	}
+}
