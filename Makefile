@@ -67,7 +67,7 @@ fuzz: library ## every fuzz target for FUZZTIME (30s) each
 golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, python3-pil; pip's ftfy, regex, transformers
 	@for script in tools/golden/*.py; do \
 		case $$script in \
-		*/trace.py | */foreign.py | */classifier.py | */methods_*.py | */foreign_*.py) continue ;; \
+		*/trace.py | */events.py | */foreign.py | */classifier.py | */methods_*.py | */foreign_*.py) continue ;; \
 		*/bundle.py | */tokenizer.py | */huggingface.py) argument=$(VOCAB) ;; \
 		*/preprocess.py) argument=$(IMAGES) ;; \
 		*/grad.py | */onnx_export.py) argument=runtime/grad/testdata ;; \

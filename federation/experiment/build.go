@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 
 	"promptfed/federation/data"
@@ -118,15 +117,8 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 			return err
 		}
 	}
-	if b.Parts, err = c.Partition.Split(b.Set, c.Seed); err != nil {
+	if b.Parts, err = c.Partition.Deal(b.Set, c.Data.Shots, c.Seed); err != nil {
 		return err
-	}
-	if c.Data.Shots > 0 {
-		labels := data.Labels(b.trainList())
-		for i := range b.Parts {
-			seed := method.Rand(c.Seed, "shots", strconv.Itoa(i)).Uint64()
-			b.Parts[i].Train = partition.FewShot(b.Parts[i].Train, labels, c.Data.Shots, seed)
-		}
 	}
 	return b.openExams()
 }

@@ -66,6 +66,8 @@ type Train struct {
 type Eval struct {
 	Every int `config:"every" help:"rounds between tests; the last round is always tested"`
 	Last  int `config:"last" help:"rounds whose mean is shown as the result"`
+	// TensorBoard is read by the command; it changes nothing that is computed.
+	TensorBoard bool `config:"tensorboard" help:"write rounds as TensorBoard reads them too, into tensorboard/"`
 	// Embeddings bounds the images of embeddings.safetensors.
 	Embeddings int `config:"embeddings" help:"test images whose features are kept beside those of the texts, for the report's map of them; 0 for none"`
 }

@@ -1,0 +1,90 @@
+// Package tensorboard writes scalars as event files that TensorBoard reads.
+//
+// The Go packages that do so (tfsum and its kin) need TensorFlow's C library; the format is a few lines over protowire: each
+// record is a length, its masked CRC-32C, a serialised tensorflow.Event, and the masked CRC-32C of that.
+package tensorboard
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// FileName is what an event file is called; TensorBoard looks for "tfevents" in it.
+const FileName = "events.out.tfevents.0.promptfed"
+
+// Fields of tensorflow.Event and of the messages in it.
+const (
+	eventWallTime    = 1 // double
+	eventStep        = 2 // int64
+	eventFileVersion = 3 // string
+	eventSummary     = 5 // Summary
+	summaryValue     = 1 // repeated Summary.Value
+	valueTag         = 1 // string
+	valueSimple      = 2 // float
+)
+
+// Writer writes events.
+type Writer struct{ w io.Writer }
+
+// NewWriter begins a file.
+func NewWriter(w io.Writer, at time.Time) (*Writer, error) {
+	out := &Writer{w}
+	e := event(at)
+	e = protowire.AppendTag(e, eventFileVersion, protowire.BytesType)
+	return out, out.record(protowire.AppendString(e, "brain.Event:2"))
+}
+
+// Add writes the values of one step, one event each, sorted by tag.
+func (w *Writer) Add(step int, at time.Time, values map[string]float64) error {
+	for _, tag := range slices.Sorted(maps.Keys(values)) {
+		var value, summary []byte
+		value = protowire.AppendTag(value, valueTag, protowire.BytesType)
+		value = protowire.AppendString(value, tag)
+		value = protowire.AppendTag(value, valueSimple, protowire.Fixed32Type)
+		value = protowire.AppendFixed32(value, math.Float32bits(float32(values[tag])))
+		summary = protowire.AppendTag(summary, summaryValue, protowire.BytesType)
+		summary = protowire.AppendBytes(summary, value)
+		e := event(at)
+		if step != 0 { // as every proto3 writer leaves zeros out
+			e = protowire.AppendTag(e, eventStep, protowire.VarintType)
+			e = protowire.AppendVarint(e, uint64(step))
+		}
+		e = protowire.AppendTag(e, eventSummary, protowire.BytesType)
+		if err := w.record(protowire.AppendBytes(e, summary)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func event(at time.Time) []byte {
+	b := protowire.AppendTag(nil, eventWallTime, protowire.Fixed64Type)
+	return protowire.AppendFixed64(b, math.Float64bits(float64(at.UnixMicro())/1e6))
+}
+
+func (w *Writer) record(data []byte) error {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(len(data)))
+	b = binary.LittleEndian.AppendUint32(b, masked(b))
+	b = append(b, data...)
+	b = binary.LittleEndian.AppendUint32(b, masked(data))
+	if _, err := w.w.Write(b); err != nil {
+		return fmt.Errorf("tensorboard: %w", err)
+	}
+	return nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// masked is the checksum of TensorFlow's record format.
+func masked(b []byte) uint32 {
+	c := crc32.Checksum(b, castagnoli)
+	return (c>>15 | c<<17) + 0xa282ead8
+}

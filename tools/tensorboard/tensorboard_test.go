@@ -1,0 +1,32 @@
+package tensorboard
+
+import (
+	"bytes"
+	"os"
+	"testing"
+	"time"
+)
+
+// TestAgainstTensorBoard: the file that TensorBoard's own record writer and protocol buffers give for the same events
+// (tools/golden/events.py), byte for byte.
+func TestAgainstTensorBoard(t *testing.T) {
+	want, err := os.ReadFile("testdata/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	at := func(ms int64) time.Time { return time.UnixMilli(1_700_000_000_000 + ms) }
+	w, err := NewWriter(&got, at(0))
+	if err == nil {
+		err = w.Add(0, at(250), map[string]float64{"loss": 2.5, "accuracy": 0.125})
+	}
+	if err == nil {
+		err = w.Add(300, at(500), map[string]float64{"accuracy": 0.7})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("got\n%x\nwant\n%x", got.Bytes(), want)
+	}
+}
