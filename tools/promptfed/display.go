@@ -14,6 +14,17 @@ import (
 	"promptfed/federation/experiment"
 )
 
+// monitor hears how a run goes, from any goroutine.
+type monitor interface {
+	work(what string, done, total int)
+	skipped(list []data.Skipped)
+	fallback(why error)
+	features(b *experiment.Built) (done func()) // before features are computed, which may have to wait, and afterwards
+	start(rounds, clients int)
+	turn(o engine.Order, client int)
+	round(r engine.Record)
+}
+
 // display shows long work: one live line on a terminal, plain lines elsewhere. It is safe for concurrent use.
 type display struct {
 	name string
@@ -81,6 +92,8 @@ func (d *display) end() {
 	}
 	d.what = ""
 }
+
+func (d *display) features(*experiment.Built) func() { return func() {} }
 
 // start begins the rounds.
 func (d *display) start(rounds, clients int) {

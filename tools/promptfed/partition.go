@@ -35,7 +35,7 @@ func partitionCommand() *cobra.Command {
 
 func featuresCommand() *cobra.Command {
 	return configured("features", "fill the feature cache", func(cmd *cobra.Command, conf experiment.Config, d *display) error {
-		b, err := prepare(cmd, conf, d)
+		b, err := prepare(cmd.Context(), conf, d)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -30,17 +31,18 @@ func configured(use, short string, do func(cmd *cobra.Command, conf experiment.C
 }
 
 // prepare opens an experiment and computes its features.
-func prepare(cmd *cobra.Command, conf experiment.Config, d *display) (*experiment.Built, error) {
-	b, err := experiment.Open(cmd.Context(), conf, d.work)
+func prepare(ctx context.Context, conf experiment.Config, m monitor) (*experiment.Built, error) {
+	b, err := experiment.Open(ctx, conf, m.work)
 	if err != nil {
 		return nil, asUsage(err)
 	}
-	d.skipped(b.Set.Skipped)
+	m.skipped(b.Set.Skipped)
 	if err := b.Settle(); err != nil {
 		return nil, err
 	}
-	d.fallback(b.Fallback)
-	return b, b.Features(cmd.Context(), d.work)
+	m.fallback(b.Fallback)
+	defer m.features(b)()
+	return b, b.Features(ctx, m.work)
 }
 
 // onlyRuntime refuses keys that a command cannot change.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,7 +45,7 @@ func runCommand() *cobra.Command {
 			}
 			confs, dirs := withSeeds(conf, dir, seeds)
 			for i, conf := range confs {
-				r, err := runOne(cmd, conf, dirs[i], resume)
+				r, err := runOne(cmd.Context(), conf, dirs[i], resume)
 				if err != nil {
 					return fmt.Errorf("%s, seed %d: %w", conf.Name, conf.Seed, err)
 				}
@@ -96,13 +97,29 @@ func load(path string, sets []string) (experiment.Config, error) {
 	return conf, nil
 }
 
-func runOne(cmd *cobra.Command, conf experiment.Config, dir string, resume bool) (*engine.Result, error) {
+// runOne trains in a run folder and draws what it gave.
+func runOne(ctx context.Context, conf experiment.Config, dir string, resume bool) (*engine.Result, error) {
+	d := newDisplay(conf)
+	defer d.close()
+	r, err := train(ctx, conf, dir, resume, 0, d)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("stopped; promptfed run --resume --out %s goes on after the last finished round", dir)
+		}
+		return nil, err
+	}
+	if err := writePlots(dir, conf.Name, r.Records); err != nil {
+		return nil, err
+	}
+	return r, writeReport(dir, conf.Name, "accuracy", []outcome{{conf, dir, r}}, resultRows([]outcome{{conf, dir, r}}))
+}
+
+// train runs an experiment in its folder; workers, unless 0, are the clients that train at a time.
+func train(ctx context.Context, conf experiment.Config, dir string, resume bool, workers int, m monitor) (*engine.Result, error) {
 	if err := claim(dir, resume); err != nil {
 		return nil, err
 	}
-	d := newDisplay(conf)
-	defer d.close()
-	b, err := prepare(cmd, conf, d)
+	b, err := prepare(ctx, conf, m)
 	if err != nil {
 		return nil, err
 	}
@@ -118,27 +135,20 @@ func runOne(cmd *cobra.Command, conf experiment.Config, dir string, resume bool)
 		return nil, err
 	}
 	set := b.Settings()
-	set.Dir, set.Resume, set.OnTurn, set.OnRound = dir, resume, d.turn, d.round
-	d.start(conf.Train.Rounds, len(b.Parts))
-	r, err := engine.Run(cmd.Context(), b.Engine, set)
+	set.Dir, set.Resume, set.OnTurn, set.OnRound = dir, resume, m.turn, m.round
+	set.Workers = cmp.Or(workers, set.Workers)
+	m.start(conf.Train.Rounds, len(b.Parts))
+	r, err := engine.Run(ctx, b.Engine, set)
 	if err != nil {
-		if cmd.Context().Err() != nil {
-			return nil, fmt.Errorf("stopped; promptfed run --resume --out %s goes on after the last finished round", dir)
-		}
 		return nil, err
 	}
 	if err := record(); err != nil {
 		return nil, err
 	}
 	if conf.Eval.Embeddings > 0 {
-		if err := b.WriteEmbeddings(cmd.Context(), dir, d.work); err != nil {
-			return nil, err
-		}
+		return r, b.WriteEmbeddings(ctx, dir, m.work)
 	}
-	if err := writePlots(dir, conf.Name, r.Records); err != nil {
-		return nil, err
-	}
-	return r, writeReport(dir, conf.Name, "accuracy", []outcome{{conf, dir, r}}, resultRows([]outcome{{conf, dir, r}}))
+	return r, nil
 }
 
 const configFile = "config.yaml"
@@ -173,7 +183,7 @@ func claim(dir string, resume bool) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("cannot make the run folder: %w; use another --out", err)
 	}
-	f, err := os.CreateTemp(dir, ".write-*")
+	f, err := os.CreateTemp(dir, ".write-*.tmp")
 	if err != nil {
 		return fmt.Errorf("cannot write into the run folder: %w; use another --out", err)
 	}

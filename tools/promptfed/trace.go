@@ -19,7 +19,7 @@ func traceCommand() *cobra.Command {
 				return needed("trace", "--out DIR and --rounds of 1 or more")
 			}
 			conf.Train.Rounds = rounds
-			b, err := prepare(cmd, conf, d)
+			b, err := prepare(cmd.Context(), conf, d)
 			if err != nil {
 				return err
 			}
