@@ -1,50 +1,40 @@
-// Package partition decides which client holds which examples of a set: by label, by domain or by both, and the few-shot
-// selection inside a client.
+// Package partition decides which client holds which examples of a set: by label, by domain or by both, as the papers say
+// or as their public code does, and the few-shot selection inside a client. docs/partitions.md has the formulas.
 package partition
 
 import (
 	"fmt"
-	"math"
 	"slices"
-	"strings"
+	"strconv"
 
 	"promptfed/federation/data"
+	"promptfed/federation/method"
 )
 
-// Partition says how examples are handed out to clients. The tags are the keys under `partition:`.
+// Config says how examples are handed out to clients. The tags are the keys under `partition:`.
 type Config struct {
-	Kind    string  `config:"kind" help:"iid, pathological, dirichlet, domain or domain-dirichlet"`
-	Clients int     `config:"clients" help:"number of clients"`
-	Beta    float64 `config:"beta" help:"concentration of the Dirichlet kinds: small is skewed"`
-	MinSize int     `config:"min_size" help:"of the Dirichlet kinds: fewest train and test examples of a client"`
-	Uncap   bool    `config:"uncap" help:"of the Dirichlet kinds: clients that have their share already may get more"`
+	Kind     string   `config:"kind" help:"one of promptfed list partitions"`
+	Clients  int      `config:"clients" help:"number of clients"`
+	Beta     float64  `config:"beta" help:"concentration of the kinds with a Dirichlet distribution: small is skewed"`
+	MinSize  int      `config:"min_size" help:"of the Dirichlet kinds: fewest train and test examples of a client"`
+	Uncap    bool     `config:"uncap" help:"of the Dirichlet kinds: clients that have their share already may get more"`
+	Fill     bool     `config:"fill" help:"of the Dirichlet kinds: when no draw gives every client min_size, those with most give to those with less"`
+	Classes  int      `config:"classes" help:"of classes and labeluni: classes of a client"`
+	Repeat   float64  `config:"repeat" help:"of pathological: share of the classes that all clients hold, such as 0.1"`
+	FineBeta float64  `config:"fine_beta" help:"of pachinko: concentration over the classes of a superclass"`
+	Share    float64  `config:"share" help:"of sample: share of every list that a client holds, such as 0.1"`
+	LeaveOut []string `config:"leave_out" help:"domains that no client gets"`
+	Code     bool     `config:"code" help:"the public code's algorithm on the same random draws, with its peculiarities (docs/partitions.md)"`
+	Seed     uint64   `config:"seed" help:"of the hand-out; 0: the experiment's, and with code what the code fixes (2023, 12345, 0)"`
 }
 
-// DefaultPartition is what a file or a flag changes. FedPHA's code asks for min_size 10 on CIFAR and 2 inside domains.
-func Defaults() Config { return Config{Kind: "iid", Clients: 10, Beta: 0.5, MinSize: 2} }
-
-// PartitionKind is one way to hand out examples.
-type Kind struct {
-	Name   string
-	About  string
-	Source string
-	share  func(lists []list, classes int, p Config, seed uint64) ([]shares, error)
+// Defaults is what a file or a flag changes. FedPHA's code asks for min_size 10 on CIFAR and 2 inside domains.
+func Defaults() Config {
+	return Config{Kind: "iid", Clients: 10, Beta: 0.5, MinSize: 2, Classes: 2, FineBeta: 10, Share: 0.1}
 }
 
-var kinds = []Kind{
-	{"iid", "every class is dealt out evenly", "McMahan et al., AISTATS 2017", iid},
-	{"pathological", "every class has one owner; clients own about classes/clients classes each",
-		"the few-shot split of PromptFL, FedOTP, FedPGP and FedPHA", pathological},
-	{"dirichlet", "each class is cut by proportions drawn from a Dirichlet(beta) distribution, the same for train and test",
-		"Hsu et al., 2019; cap and minimum as in FedOTP and FedPHA", dirichlet},
-	{"domain", "clients hold one domain each; inside a domain every class is dealt out evenly", "FedPHA, pFedDC", iid},
-	{"domain-dirichlet", "clients hold one domain each; inside a domain as dirichlet", "FedPHA", dirichlet},
-}
-
-// PartitionKinds is the table of partitions, for listing.
-func Kinds() []Kind { return slices.Clone(kinds) }
-
-// Client is what one client holds: indices into the lists of the set. With split "pooled" all three index Set.Pool.
+// Client is what one client holds: indices into the lists of the set, ascending. With split "pooled" all three index
+// Set.Pool.
 type Client struct {
 	Train  []int  `json:"train"`
 	Val    []int  `json:"val"`
@@ -70,129 +60,149 @@ func (l list) byClass(classes int) [][]int {
 // shares are the indices that one client gets of every list.
 type shares [][]int
 
-// Split hands every example of s to exactly one client, as a function of p and the seed alone. Domain kinds order the
-// clients by domain; a domain gets clients/domains clients, and domains drawn at random get one of the remainder each.
-// A pooled set is cut 60/20/20 inside each client. A client left without training or test examples, too few classes or
-// domains, and a Dirichlet draw that does not succeed within its tries are errors that name what to change.
-func (p Config) Split(s *data.Set, seed uint64) ([]Client, error) {
+// job is one hand-out: the configuration, and the set without what is left out.
+type job struct {
+	Config
+	set     *data.Set
+	seed    uint64
+	shots   int
+	domains []int  // that clients may hold
+	lists   []list // of the splits of the set: train, val if there is one and test, or pool
+}
+
+// Split hands out the examples of s without few-shot selection; see Deal.
+func (p Config) Split(s *data.Set, seed uint64) ([]Client, error) { return p.Deal(s, 0, seed) }
+
+// Deal hands the examples of s to clients, as a function of p, shots and the seed alone, and keeps shots training examples
+// per client and class (0: all). Every example goes to exactly one client, but for what the kind leaves unused or repeats,
+// which its About says. Domain kinds order the clients by domain; a domain gets clients/domains clients, and domains drawn
+// at random get one of the remainder each. A pooled set is cut 60/20/20 inside each client. A client left without training
+// or test examples, too few classes or domains, and a draw that does not succeed within its tries are errors that name what
+// to change.
+func (p Config) Deal(s *data.Set, shots int, seed uint64) ([]Client, error) {
 	kind, err := p.check(s)
 	if err != nil {
 		return nil, err
 	}
-	splits := s.Splits()
-	count, domains := []int{p.Clients}, []string{""}
-	domain := strings.HasPrefix(p.Kind, "domain")
-	if domain {
-		if count, err = p.perDomain(s, seed); err != nil {
+	j := newJob(p, s, shots, seed)
+	deal := kind.own
+	if p.Code {
+		deal = kind.code
+	}
+	out, err := deal(j)
+	if err == nil {
+		err = complete(kind, out)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("partition %s: %w", p.Kind, err)
+	}
+	if shots > 0 && !(p.Code && kind.drawsShots && s.Pool == nil) {
+		labels := j.lists[0].label
+		for i := range out {
+			out[i].Train = FewShot(out[i].Train, labels, shots, method.Rand(j.seed, "shots", strconv.Itoa(i)).Uint64())
+		}
+	}
+	return out, nil
+}
+
+func newJob(p Config, s *data.Set, shots int, seed uint64) *job {
+	if p.Seed != 0 {
+		seed = p.Seed
+	}
+	j := &job{Config: p, set: s, seed: seed, shots: shots, domains: p.kept(s)}
+	for _, sp := range s.Splits() {
+		l := list{label: data.Labels(*sp.Examples)}
+		for i, e := range *sp.Examples {
+			if len(p.LeaveOut) == 0 || slices.Contains(j.domains, e.Domain) {
+				l.index = append(l.index, i)
+			}
+		}
+		j.lists = append(j.lists, l)
+	}
+	return j
+}
+
+// in is the part of the lists that lies in one domain.
+func (j *job) in(domain int) []list {
+	out := make([]list, len(j.lists))
+	for i, sp := range j.set.Splits() {
+		out[i].label = j.lists[i].label
+		for _, k := range j.lists[i].index {
+			if (*sp.Examples)[k].Domain == domain {
+				out[i].index = append(out[i].index, k)
+			}
+		}
+	}
+	return out
+}
+
+// clients gives the shares their names: the lists of the set, a pool being cut. They are of one domain, or of "", and
+// before clients come before them.
+func (j *job) clients(got []shares, domain string, before int) []Client {
+	var out []Client
+	for n, g := range got {
+		c := Client{Domain: domain}
+		for i, sp := range j.set.Splits() {
+			switch sp.Name {
+			case "pool":
+				c.cut(g[i], data.Stream(j.seed, "partition/pool", before+n))
+			case "train":
+				c.Train = g[i]
+			case "val":
+				c.Val = g[i]
+			case "test":
+				c.Test = g[i]
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// sharer hands out some lists to n clients.
+type sharer func(lists []list, classes int, p Config, seed uint64) ([]shares, error)
+
+// whole hands out the set without regard to domains.
+func whole(share sharer) func(*job) ([]Client, error) {
+	return func(j *job) ([]Client, error) {
+		got, err := share(j.lists, len(j.set.Classes), j.Config, data.Stream(j.seed, "partition/"+j.Kind, 0).Uint64())
+		return j.clients(got, "", 0), err
+	}
+}
+
+// inDomains hands out each domain by itself.
+func inDomains(share sharer) func(*job) ([]Client, error) {
+	return func(j *job) ([]Client, error) {
+		count, err := j.perDomain()
+		if err != nil {
 			return nil, err
 		}
-		domains = s.Domains
+		var out []Client
+		for i, d := range j.domains {
+			q := j.Config
+			q.Clients = count[i]
+			got, err := share(j.in(d), len(j.set.Classes), q, data.Stream(j.seed, "partition/"+j.Kind, d).Uint64())
+			if err != nil {
+				return nil, fmt.Errorf("domain %s: %w", j.set.Domains[d], err)
+			}
+			out = append(out, j.clients(got, j.set.Domains[d], len(out))...)
+		}
+		return out, nil
 	}
-	var out []Client
-	for d, name := range domains {
-		lists := make([]list, len(splits))
-		for i, sp := range splits {
-			lists[i].label = data.Labels(*sp.Examples)
-			for j, e := range *sp.Examples {
-				if !domain || e.Domain == d {
-					lists[i].index = append(lists[i].index, j)
-				}
-			}
-		}
-		q := p
-		q.Clients = count[d]
-		got, err := kind.share(lists, len(s.Classes), q, data.Stream(seed, "partition/"+p.Kind, d).Uint64())
-		if err != nil {
-			if domain {
-				err = fmt.Errorf("domain %s: %w", name, err)
-			}
-			return nil, fmt.Errorf("partition %s: %w", p.Kind, err)
-		}
-		for _, g := range got {
-			c := Client{Domain: name}
-			for i, sp := range splits {
-				switch sp.Name {
-				case "pool":
-					c.cut(g[i], data.Stream(seed, "partition/pool", len(out)))
-				case "train":
-					c.Train = g[i]
-				case "val":
-					c.Val = g[i]
-				case "test":
-					c.Test = g[i]
-				}
-			}
-			out = append(out, c)
-		}
-	}
-	return out, p.complete(out)
 }
 
-// check looks at everything that does not depend on the draw.
-func (p Config) check(s *data.Set) (Kind, error) {
-	var names []string
-	for _, k := range kinds {
-		names = append(names, k.Name)
-	}
-	if err := data.OneOf("partition.kind", p.Kind, names...); err != nil {
-		return Kind{}, err
-	}
-	kind := kinds[slices.Index(names, p.Kind)]
-	examples := 0
-	for _, sp := range s.Splits() {
-		examples += len(*sp.Examples)
-		for _, e := range *sp.Examples {
-			if e.Label < 0 || e.Label >= len(s.Classes) {
-				return kind, fmt.Errorf("partition: %s has label %d, but the set has %d classes", e.Name(), e.Label, len(s.Classes))
-			}
-		}
-	}
-	switch {
-	case p.Clients < 1:
-		return kind, fmt.Errorf("partition.clients: %d: take at least 1", p.Clients)
-	case p.Clients > examples:
-		return kind, fmt.Errorf("partition.clients: %d clients for %d examples: lower partition.clients", p.Clients, examples)
-	case p.MinSize < 0:
-		return kind, fmt.Errorf("partition.min_size: %d is negative: take 0 or more", p.MinSize)
-	case strings.HasSuffix(p.Kind, "dirichlet") && !(p.Beta > 0 && !math.IsInf(p.Beta, 0)):
-		return kind, fmt.Errorf("partition.beta: %g: take a number above 0, such as 0.5", p.Beta)
-	case strings.HasPrefix(p.Kind, "domain") && len(s.Domains) == 0:
-		return kind, fmt.Errorf("partition.kind: %s needs a set with domains, %s has none: take iid, pathological or dirichlet", p.Kind, s.Name)
-	}
-	return kind, nil
-}
-
-// perDomain is the number of clients of every domain.
-func (p Config) perDomain(s *data.Set, seed uint64) ([]int, error) {
-	n := len(s.Domains)
-	if p.Clients < n {
-		return nil, fmt.Errorf("partition %s: %d clients for %d domains: raise partition.clients to at least %d", p.Kind, p.Clients, n, n)
+// perDomain is the number of clients of every domain that is not left out.
+func (j *job) perDomain() ([]int, error) {
+	n := len(j.domains)
+	if j.Clients < n {
+		return nil, fmt.Errorf("%d clients for %d domains: raise partition.clients to at least %d", j.Clients, n, n)
 	}
 	count := make([]int, n)
 	for i := range count {
-		count[i] = p.Clients / n
+		count[i] = j.Clients / n
 	}
-	for _, d := range data.Stream(seed, "partition/remainder").Perm(n)[:p.Clients%n] {
+	for _, d := range data.Stream(j.seed, "partition/remainder").Perm(n)[:j.Clients%n] {
 		count[d]++
 	}
 	return count, nil
-}
-
-// complete finds a client that could not train or could not be tested.
-func (p Config) complete(clients []Client) error {
-	change := "lower partition.clients"
-	if strings.HasSuffix(p.Kind, "dirichlet") {
-		change += ", raise partition.beta or set partition.min_size to 2 or more"
-	}
-	for i, c := range clients {
-		for _, l := range []struct {
-			what  string
-			count int
-		}{{"training", len(c.Train)}, {"test", len(c.Test)}} {
-			if l.count == 0 {
-				return fmt.Errorf("partition %s: client %d of %d has no %s example: %s", p.Kind, i, len(clients), l.what, change)
-			}
-		}
-	}
-	return nil
 }

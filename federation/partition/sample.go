@@ -1,0 +1,86 @@
+package partition
+
+import (
+	"fmt"
+	"math"
+
+	"promptfed/federation/data"
+)
+
+// sample lets every client draw p.Share of every list, without regard to the other clients. Client c's mix of classes is
+// q ~ Dirichlet(beta): of class k it takes q[k] of its size in examples, or all there are, and what is then missing from the
+// classes that have examples left, in proportion to q again. The mix is the same for all lists.
+func sample(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
+	total := 0
+	grouped := make([][][]int, len(lists))
+	for l := range lists {
+		grouped[l] = lists[l].byClass(classes)
+		total += len(lists[l].index)
+	}
+	if p.Share*float64(total)*float64(p.Clients) > mostOverlap {
+		return nil, fmt.Errorf("%d clients with %g of %d examples each take too much memory: lower partition.clients or partition.share", p.Clients, p.Share, total)
+	}
+	out := newShares(p.Clients, len(lists))
+	for c := range out {
+		rng := data.Stream(seed, "sample", c)
+		q := mix(p.Beta, classes, rng)
+		for l := range lists {
+			have := make([]int, classes)
+			for k := range have {
+				have[k] = len(grouped[l][k])
+			}
+			size := int(math.Round(p.Share * float64(len(lists[l].index))))
+			for k, n := range quotas(q, have, size) {
+				for _, i := range rng.Perm(have[k])[:n] {
+					out[c][l] = append(out[c][l], grouped[l][k][i])
+				}
+			}
+		}
+	}
+	return sorted(out), nil
+}
+
+// quotas splits size among classes in proportion to q, at most have[k] each; a class that is full leaves its part to the
+// others. Fractions are rounded by the largest remainder. The sum is size, or all of have when size is more.
+func quotas(q []float64, have []int, size int) []int {
+	out := make([]int, len(q))
+	left := 0
+	for _, n := range have {
+		left += n
+	}
+	left = min(left, size)
+	for left > 0 {
+		weight := make([]float64, len(q))
+		sum := 0.0
+		for k := range q {
+			if out[k] < have[k] {
+				weight[k] = q[k]
+				sum += q[k]
+			}
+		}
+		if sum == 0 { // no mass where there is room: all with room count the same
+			for k := range q {
+				if out[k] < have[k] {
+					weight[k] = 1
+					sum++
+				}
+			}
+		}
+		given, largest, remainder := 0, -1, -1.0
+		for k, w := range weight {
+			want := w / sum * float64(left)
+			n := min(int(want), have[k]-out[k])
+			out[k] += n
+			given += n
+			if r := want - float64(n); w > 0 && out[k] < have[k] && r > remainder {
+				largest, remainder = k, r
+			}
+		}
+		if given == 0 {
+			out[largest]++
+			given = 1
+		}
+		left -= given
+	}
+	return out
+}
