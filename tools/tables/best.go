@@ -1,0 +1,62 @@
+package tables
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// methodAxis is the axis whose labels compete, where a grid has it.
+const methodAxis = "method"
+
+// best marks the best and the second best of the cells that are compared: those that differ in nothing but the method, or
+// without an axis of methods, those of a column. Numbers that look alike as shown share a place.
+func (b *builder) best() {
+	compared := map[string][]*Cell{}
+	axes := slices.Concat(b.Rows, b.Columns)
+	byMethod := slices.Contains(axes, methodAxis)
+	for _, row := range b.t.Rows {
+		for j, c := range row.Cells {
+			if c.Blank || c.Stat.N() == 0 || byMethod && c.Labels[methodAxis] == AverageLabel || !byMethod && row.Average {
+				continue
+			}
+			key := fmt.Sprint(j)
+			if byMethod {
+				key = ""
+				for _, a := range axes {
+					if a != methodAxis {
+						key += fmt.Sprintf("%q ", c.Labels[a])
+					}
+				}
+			}
+			compared[key] = append(compared[key], &row.Cells[j])
+		}
+	}
+	for _, cells := range compared {
+		rank(cells)
+	}
+}
+
+func rank(cells []*Cell) {
+	score := func(c *Cell) float64 {
+		v := math.Round(c.Mean() * math.Pow10(decimals(c.Unit)))
+		if c.Metric.LessIsBetter() {
+			return -v
+		}
+		return v
+	}
+	slices.SortStableFunc(cells, func(a, b *Cell) int { return cmp.Compare(score(b), score(a)) })
+	top, second := score(cells[0]), math.NaN()
+	if score(cells[len(cells)-1]) == top {
+		return // alike, or alone: nothing is best
+	}
+	for _, c := range cells {
+		switch v := score(c); {
+		case v == top:
+			c.Best = true
+		case math.IsNaN(second) || v == second:
+			second, c.Second = v, true
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package tables
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"promptfed/tools/results"
+)
+
+// Build lays out the groups. An axis that the layout names and the groups do not have, or a metric that does not exist, is an
+// error.
+func Build(groups []*results.Group, l Layout) (*Table, error) {
+	b := builder{Layout: l, groups: groups, labels: map[string][]string{}, notes: map[string]int{}}
+	var err error
+	if l.Metric == "" {
+		b.Metric = results.DefaultMetric(groups)
+	}
+	if b.metric, err = results.ParseMetric(b.Metric); err != nil {
+		return nil, err
+	}
+	if b.Spread == "" {
+		b.Spread = results.Population
+	}
+	if err := b.readAxes(); err != nil {
+		return nil, err
+	}
+	return b.table(), nil
+}
+
+type builder struct {
+	Layout
+	groups []*results.Group
+	metric results.Metric
+	axes   []string            // of the grid
+	labels map[string][]string // of every axis in rows or columns, pseudo-axes too
+	notes  map[string]int
+	t      *Table
+}
+
+// readAxes finds the labels of all axes of the layout.
+func (b *builder) readAxes() error {
+	for _, a := range results.Axes(b.groups) {
+		b.axes = append(b.axes, a.Name)
+		b.labels[a.Name] = a.Labels
+	}
+	seen := map[string]bool{}
+	for _, name := range slices.Concat(b.Rows, b.Columns) {
+		if seen[name] {
+			return fmt.Errorf("the axis %q stands twice in the rows and columns of a table", name)
+		}
+		seen[name] = true
+		if b.labels[name] != nil {
+			continue
+		}
+		switch name {
+		case DomainAxis:
+			b.labels[name] = b.domainLabels()
+		case ExamAxis:
+			b.labels[name] = results.Exams(b.groups)
+		case MetricAxis:
+			for _, m := range b.Metrics {
+				if _, err := results.ParseMetric(m); err != nil {
+					return err
+				}
+			}
+			b.labels[name] = b.Metrics
+		default:
+			return fmt.Errorf("there is no axis %q; there are %s", name, strings.Join(append(b.axes, DomainAxis, ExamAxis, MetricAxis), ", "))
+		}
+	}
+	return nil
+}
+
+// domainLabels are the domains, and of the numbers over them those that the card has or asks for.
+func (b *builder) domainLabels() []string {
+	out := results.Domains(b.groups)
+	asked := func(label string) bool {
+		return slices.ContainsFunc(b.groups, func(g *results.Group) bool {
+			labels := maps.Clone(g.Labels)
+			labels[DomainAxis] = label
+			_, _, _, ok := b.Card.Number(labels)
+			return ok
+		})
+	}
+	average := asked(AverageLabel) || b.averages("row") && slices.Contains(b.Columns, DomainAxis) || b.averages("column") && slices.Contains(b.Rows, DomainAxis)
+	if average {
+		out = append(out, AverageLabel)
+	}
+	if asked(StdLabel) {
+		out = append(out, StdLabel)
+	}
+	if asked(OverallLabel) || !average {
+		out = append(out, OverallLabel)
+	}
+	return out
+}
+
+func (b *builder) averages(what string) bool { return b.Average == what || b.Average == "both" }
+
+func (b *builder) table() *Table {
+	b.t = &Table{Title: b.Title, Metric: b.Metric, RowAxes: b.Rows, ColAxes: b.Columns, spread: b.Spread, second: b.Second, axes: b.axes}
+	rows, columns := b.combinations(b.Rows), b.combinations(b.Columns)
+	for _, c := range columns {
+		b.t.Columns = append(b.t.Columns, Head{Labels: values(b.Columns, c)})
+	}
+	for _, r := range rows {
+		row := Row{Labels: values(b.Rows, r)}
+		for _, c := range columns {
+			row.Cells = append(row.Cells, b.cell(merge(r, c)))
+		}
+		b.t.Rows = append(b.t.Rows, row)
+	}
+	b.prune()
+	if b.averages("row") && !slices.ContainsFunc(b.Columns, b.pseudo) {
+		b.averageRows()
+	}
+	if b.averages("column") && !slices.ContainsFunc(b.Rows, b.pseudo) {
+		b.averageColumns()
+	}
+	b.best()
+	b.finish()
+	return b.t
+}
+
+// combinations are the products of the labels of some axes, the first varying slowest.
+func (b *builder) combinations(axes []string) []map[string]string {
+	out := []map[string]string{{}}
+	for _, a := range axes {
+		var next []map[string]string
+		for _, have := range out {
+			for _, l := range b.labels[a] {
+				next = append(next, merge(have, map[string]string{a: l}))
+			}
+		}
+		out = next
+	}
+	return out
+}
+
+// pseudo tells whether an axis is a pseudo-axis here; an axis of the grid may have its name.
+func (b *builder) pseudo(axis string) bool {
+	return !slices.Contains(b.axes, axis) && (axis == DomainAxis || axis == ExamAxis || axis == MetricAxis)
+}
+
+// cell averages the groups that have the labels, seed by seed.
+func (b *builder) cell(labels map[string]string) Cell {
+	c := Cell{Labels: labels, Metric: b.metric, Factor: 1}
+	grid := maps.Clone(labels)
+	for axis, label := range labels {
+		if b.pseudo(axis) {
+			c.Metric = b.within(axis, label)
+			delete(grid, axis)
+		}
+	}
+	groups := results.Where(b.groups, grid)
+	c.Blank = len(groups) == 0
+	c.Factor, c.Unit = b.shownIn(c.Metric)
+	var stats []results.Stat
+	seeds := map[uint64]bool{}
+	for _, g := range groups {
+		stats = append(stats, g.Stat(c.Metric))
+		for _, r := range g.Runs {
+			seeds[r.Seed] = true
+		}
+	}
+	c.Stat, c.Planned = results.Mean(stats), len(seeds)
+	c.Paper = b.number(labels, c.Metric)
+	if !c.Blank && c.Stat.N() < c.Planned {
+		c.Mark = b.note(b.why(groups, c))
+	}
+	return c
+}
+
+// within is the metric of a label of a pseudo-axis.
+func (b *builder) within(axis, label string) results.Metric {
+	switch {
+	case axis == MetricAxis:
+		m, _ := results.ParseMetric(label) // readAxes has seen it
+		return m
+	case axis == ExamAxis:
+		return b.metric.In(results.Exam, label)
+	case label == AverageLabel:
+		return b.metric.In(results.DomainMean, "")
+	case label == StdLabel:
+		return b.metric.In(results.DomainStd, "")
+	case label == OverallLabel:
+		return b.metric
+	}
+	return b.metric.In(results.Domain, label)
+}
+
+// why says what of a cell is missing.
+func (b *builder) why(groups []*results.Group, c Cell) string {
+	var parts []string
+	n := 0
+	for _, g := range groups {
+		for _, r := range g.Runs {
+			if r.State == results.Done {
+				continue
+			}
+			if n++; n <= 3 {
+				where := ""
+				if len(groups) > 1 {
+					where = g.Name + ", "
+				}
+				parts = append(parts, fmt.Sprintf("%sseed %d %s: %s", where, r.Seed, r.State, r.Why))
+			}
+		}
+	}
+	if n > 3 {
+		parts = append(parts, fmt.Sprintf("and %d more", n-3))
+	}
+	if n == 0 {
+		return "the finished runs have no " + c.Metric.Name
+	}
+	return fmt.Sprintf("%d of %d seeds; %s", c.Stat.N(), c.Planned, strings.Join(parts, "; "))
+}
+
+// note numbers a text; equal texts share the number.
+func (b *builder) note(text string) int {
+	if b.notes[text] == 0 {
+		b.t.Notes = append(b.t.Notes, text)
+		b.notes[text] = len(b.t.Notes)
+	}
+	return b.notes[text]
+}

@@ -1,0 +1,128 @@
+package tables
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// LaTeX writes tables for package booktabs, each in an environment of its own. What stands between them compiles in a
+// document with \usepackage{booktabs} and pdfLaTeX, whatever characters labels have that LaTeX reads as commands.
+func LaTeX(w io.Writer, tables ...*Table) error {
+	for i, t := range tables {
+		text := t.latex()
+		if i > 0 {
+			text = "\n" + text
+		}
+		if _, err := io.WriteString(w, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Table) latex() string {
+	var b strings.Builder
+	b.WriteString("\\begin{table}[t]\n\\centering\n")
+	fmt.Fprintf(&b, "\\caption{%s}\n", latexText(strings.Join(append([]string{sentence(t.Title)}, t.Caption...), " ")))
+	fmt.Fprintf(&b, "\\begin{tabular}{%s%s}\n\\toprule\n", strings.Repeat("l", len(t.RowAxes)), strings.Repeat("r", len(t.Columns)))
+	b.WriteString(t.latexHead())
+	b.WriteString("\\midrule\n")
+	for i, r := range t.Rows {
+		if r.Average && i > 0 {
+			b.WriteString("\\midrule\n")
+		}
+		cells := escapeAll(latexText, r.Shown())
+		for _, c := range r.Cells {
+			cells = append(cells, t.latexCell(c))
+		}
+		b.WriteString(strings.Join(cells, " & ") + " \\\\\n")
+	}
+	b.WriteString("\\bottomrule\n\\end{tabular}\n")
+	var below []string
+	for i, n := range t.Notes {
+		below = append(below, fmt.Sprintf("{[}%d{]} %s", i+1, latexText(sentence(n))))
+	}
+	for _, r := range t.Remarks {
+		below = append(below, latexText(r))
+	}
+	if len(below) > 0 {
+		b.WriteString("\n\\smallskip\n{\\footnotesize\\raggedright " + strings.Join(below, " \\par\n") + " \\par}\n")
+	}
+	b.WriteString("\\end{table}\n")
+	return b.String()
+}
+
+// latexHead writes one line for each axis in the columns; neighbours with the same labels so far share a head.
+func (t *Table) latexHead() string {
+	levels := max(1, len(t.ColAxes))
+	var heads [][]string
+	for j := range t.Columns {
+		h := t.Head(j)
+		heads = append(heads, append(h, make([]string, levels-len(h))...)) // an average's head has one line
+	}
+	var b strings.Builder
+	for level := range levels {
+		cells, rules := make([]string, len(t.RowAxes)), ""
+		if level == levels-1 {
+			cells = escapeAll(latexText, t.RowAxes)
+		}
+		for j := 0; j < len(heads); {
+			n := 1
+			for level < levels-1 && j+n < len(heads) && slices.Equal(heads[j][:level+1], heads[j+n][:level+1]) {
+				n++
+			}
+			head := latexText(heads[j][level])
+			if n > 1 {
+				head = fmt.Sprintf("\\multicolumn{%d}{c}{%s}", n, head)
+				rules += fmt.Sprintf("\\cmidrule(lr){%d-%d}", len(t.RowAxes)+j+1, len(t.RowAxes)+j+n)
+			}
+			cells = append(cells, head)
+			j += n
+		}
+		b.WriteString(strings.Join(cells, " & ") + " \\\\\n")
+		if rules != "" {
+			b.WriteString(rules + "\n")
+		}
+	}
+	return b.String()
+}
+
+func (t *Table) latexCell(c Cell) string {
+	p := t.Shown(c)
+	value := latexText(p.Mean)
+	switch {
+	case c.Best:
+		value = "\\textbf{" + value + "}"
+	case c.Second && t.second:
+		value = "\\underline{" + value + "}"
+	}
+	if p.Std != "" {
+		value += " {\\scriptsize $\\pm$ " + p.Std + "}"
+	}
+	if p.Paper != "" {
+		p.Paper = "{\\scriptsize " + latexText(p.Paper) + "}"
+	}
+	if p.Mark != "" {
+		p.Mark = "\\textsuperscript{" + latexText(p.Mark) + "}"
+	}
+	return join(value, p.Paper, p.Mark)
+}
+
+// sentence ends a text with a full stop.
+func sentence(s string) string {
+	if s == "" || strings.HasSuffix(s, ".") {
+		return s
+	}
+	return s + "."
+}
+
+var latexEscapes = strings.NewReplacer(`\`, `\textbackslash{}`, "{", `\{`, "}", `\}`, "$", `\$`, "&", `\&`, "%", `\%`, "#", `\#`, "_", `\_`,
+	"^", `\textasciicircum{}`, "~", `\textasciitilde{}`, "<", `$<$`, ">", `$>$`, "|", `$|$`, "[", "{[}", "]", "{]}", `"`, `''`,
+	"±", `$\pm$`, "−", `$-$`, "×", `$\times$`, "–", "--", "≤", `$\le$`, "≥", `$\ge$`, "→", `$\to$`, "↑", `$\uparrow$`, "↓", `$\downarrow$`, "…", `\dots{}`,
+	"α", `$\alpha$`, "β", `$\beta$`, "γ", `$\gamma$`, "δ", `$\delta$`, "ε", `$\epsilon$`, "η", `$\eta$`, "λ", `$\lambda$`, "μ", `$\mu$`,
+	"ρ", `$\rho$`, "σ", `$\sigma$`, "τ", `$\tau$`, "Δ", `$\Delta$`, "\n", " ", "\r", " ")
+
+// latexText escapes what LaTeX would take for commands, and writes the characters of mathematics that labels have as such.
+func latexText(s string) string { return latexEscapes.Replace(s) }

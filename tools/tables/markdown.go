@@ -1,0 +1,106 @@
+package tables
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// Markdown writes tables in GitHub's Markdown, each under a heading of the second level.
+func Markdown(w io.Writer, tables ...*Table) error {
+	for i, t := range tables {
+		if i > 0 {
+			if _, err := io.WriteString(w, "\n"); err != nil {
+				return err
+			}
+		}
+		if err := t.markdown(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Table) markdown(w io.Writer) error {
+	g := grid(len(t.RowAxes), escapeAll(markdownText, t.Heads()))
+	for _, r := range t.Rows {
+		line := row(escapeAll(markdownText, r.Shown()))
+		for _, c := range r.Cells {
+			line = append(line, t.markdownCell(c))
+		}
+		g.AppendRow(line)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "## %s\n\n", markdownText(t.Title))
+	if len(t.Caption) > 0 {
+		fmt.Fprintf(&b, "%s\n\n", markdownText(strings.Join(t.Caption, " ")))
+	}
+	b.WriteString(g.RenderMarkdown() + "\n")
+	for i, n := range t.Notes {
+		fmt.Fprintf(&b, "\n\\[%d\\] %s\n", i+1, markdownText(n))
+	}
+	for i, r := range t.Remarks {
+		if i == 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "- %s\n", markdownText(r))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// markdownCell emphasises the mean: bold is the best, underlined the second best.
+func (t *Table) markdownCell(c Cell) string {
+	p := t.Shown(c)
+	value := p.Mean
+	if p.Std != "" {
+		value += " ± " + p.Std
+	}
+	switch {
+	case c.Best:
+		value = "**" + value + "**"
+	case c.Second && t.second:
+		value = "<ins>" + value + "</ins>"
+	}
+	return join(value, p.Paper, markdownText(p.Mark))
+}
+
+var markdownEscapes = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", `\<`, ">", `\>`, "[", `\[`, "]", `\]`, "#", `\#`, "~", `\~`, "\n", " ", "\r", " ")
+
+// markdownText escapes what Markdown would take for marks. Bars are the table's to escape.
+func markdownText(s string) string { return markdownEscapes.Replace(s) }
+
+func escapeAll(escape func(string) string, list []string) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = escape(s)
+	}
+	return out
+}
+
+// grid is a table of go-pretty with text in the first columns and numbers in the others.
+func grid(texts int, heads []string) table.Writer {
+	g := table.NewWriter()
+	var columns []table.ColumnConfig
+	for i := range heads {
+		align := text.AlignRight
+		if i < texts {
+			align = text.AlignLeft
+		}
+		columns = append(columns, table.ColumnConfig{Number: i + 1, Align: align, AlignHeader: align})
+	}
+	g.SetColumnConfigs(columns)
+	g.AppendHeader(row(heads))
+	return g
+}
+
+func row(cells []string) table.Row {
+	out := make(table.Row, len(cells))
+	for i, c := range cells {
+		out[i] = c
+	}
+	return out
+}
