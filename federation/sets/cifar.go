@@ -1,12 +1,8 @@
 package sets
 
 import (
-	"bufio"
-	"errors"
+	"cmp"
 	"fmt"
-	"image"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,125 +10,144 @@ import (
 	"promptfed/federation/data"
 )
 
-// CIFAR-10's binary layout (https://www.cs.toronto.edu/~kriz/cifar.html): records of one label byte and 3,072 pixel
-// bytes: 32x32 red, then green, then blue, each row by row.
+// CIFAR's binary layout (Krizhevsky, "The CIFAR-10 dataset"): records of one label byte (CIFAR-100: superclass, then class)
+// and 3,072 pixel bytes: 32x32 red, then green, then blue, each row by row. The Python version has the same pixels in a
+// numpy array.
 const (
 	cifarSide   = 32
-	cifarPlane  = cifarSide * cifarSide
-	cifarRecord = 1 + 3*cifarPlane
+	cifarPixels = 3 * cifarSide * cifarSide
 )
 
-var cifarClasses = []string{"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}
+// cifarSet is one of the two sets.
+type cifarSet struct {
+	title   string
+	folders []string // that may hold the files, under data.root
+	train   string   // name of the training files, before a number in CIFAR-10
+	test    string
+	meta    string // the pickle of class names
+	// classes comes first in these pairs, superclasses, which CIFAR-10 lacks, second.
+	texts  []string // text files of names, of the binary version
+	names  []string // keys of meta
+	labels []string // keys of a batch
+	known  [][]string
+	coarse []int // superclass of every class
+}
 
-// openCIFAR lists the records of data_batch_*.bin as training and of test_batch.bin as test examples. Without a test
-// batch, the records sorted by class are split four to one by the rule of folders.
-func openCIFAR(cfg Config) (*data.Set, error) {
-	list, err := entries(cfg.Root)
+var cifar10 = &cifarSet{title: "CIFAR-10", train: "data_batch_", test: "test_batch", meta: "batches.meta",
+	folders: []string{"cifar-10-batches-bin", "cifar-10-batches-py", "cifar-10", "cifar-10/cifar-10-batches-bin", "cifar-10/cifar-10-batches-py"},
+	texts:   []string{"batches.meta.txt"}, names: []string{"label_names"}, labels: []string{"labels"},
+	known: [][]string{{"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}}}
+
+// open opens the binary files, the pickles, or image folders; auto takes the first there is.
+func (c *cifarSet) open(cfg Config) (*data.Set, error) {
+	f := finder{}
+	dirs, err := candidates(f, cfg.Root, c.folders)
 	if err != nil {
 		return nil, err
 	}
-	s := &data.Set{Classes: slices.Clone(cifarClasses)}
-	if names, err := os.ReadFile(filepath.Join(cfg.Root, "batches.meta.txt")); err == nil {
-		s.Classes = strings.FieldsFunc(string(names), func(r rune) bool { return r == '\n' || r == '\r' })
-		if len(s.Classes) == 0 || len(s.Classes) > 256 {
-			return nil, fmt.Errorf("%s: expected one class name per line, at most 256", filepath.Join(cfg.Root, "batches.meta.txt"))
-		}
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	tested := false
-	for _, e := range list {
-		name := strings.ToLower(e.Name())
-		train := strings.HasPrefix(name, "data_batch_") && strings.HasSuffix(name, ".bin")
-		test := name == "test_batch.bin"
-		if !train && !test {
+	for _, layout := range []string{"binary", "pickles", "folders"} {
+		if cfg.Layout != layout && cfg.Layout != "auto" {
 			continue
 		}
-		path := filepath.Join(cfg.Root, e.Name())
-		examples, err := cifarFile(path, len(s.Classes))
-		if err != nil && cfg.Corrupt == data.Skip && examples != nil {
-			s.Skipped = append(s.Skipped, data.Skipped{Name: path, Reason: err.Error()})
-		} else if err != nil {
-			return nil, err
+		for _, dir := range dirs {
+			if layout == "folders" {
+				sub, err := candidates(f, dir, []string{"train", "test"})
+				if err != nil {
+					return nil, err
+				}
+				if len(sub) == 3 {
+					return c.fromFolders(cfg, dir)
+				}
+				continue
+			}
+			train, test, err := c.files(dir, layout == "binary")
+			if err != nil {
+				return nil, err
+			}
+			if len(train) > 0 {
+				r := &cifarReader{cifarSet: c, cfg: cfg, dir: dir, bin: layout == "binary", set: &data.Set{}}
+				return r.read(train, test)
+			}
 		}
-		if test {
-			s.Test, tested = examples, true
-		} else {
-			s.Train = append(s.Train, examples...)
+	}
+	first := c.train
+	if c.coarse == nil {
+		first += "1"
+	}
+	return nil, fmt.Errorf("no %s in %s: looked for %s.bin or the pickle %s, and for folders train and test with class folders, "+
+		"in it and in %s there: give data.root the folder that holds them or the one above it", c.title, cfg.Root, first, first,
+		strings.Join(c.folders, ", "))
+}
+
+// files are the training files of a folder in order, and its test file or "".
+func (c *cifarSet) files(dir string, bin bool) (train []string, test string, err error) {
+	list, err := entries(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, e := range list {
+		name, isBin := strings.CutSuffix(strings.ToLower(e.Name()), ".bin")
+		batch, isTrain := strings.CutPrefix(name, c.train)
+		numbered := batch != "" && len(batch) < 4 && strings.Trim(batch, "0123456789") == ""
+		switch {
+		case e.IsDir() || isBin != bin:
+		case name == c.test:
+			test = filepath.Join(dir, e.Name())
+		case isTrain && numbered == strings.HasSuffix(c.train, "_"):
+			train = append(train, filepath.Join(dir, e.Name()))
 		}
 	}
-	if len(s.Train) == 0 {
-		return nil, fmt.Errorf("%s holds no training records: expected data_batch_1.bin and so on in it", cfg.Root)
+	slices.SortStableFunc(train, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
+	return train, test, nil
+}
+
+// fromFolders reads {train,test}/CLASS/ with the labels of the published set.
+func (c *cifarSet) fromFolders(cfg Config, dir string) (*data.Set, error) {
+	w := &walk{root: cfg.Root, skip: cfg.Corrupt == data.Skip}
+	top, err := w.folders(dir)
+	if err != nil {
+		return nil, err
 	}
-	if !tested {
-		all := s.Train
-		s.Train = nil
-		slices.SortStableFunc(all, func(a, b data.Example) int { return a.Label - b.Label })
-		holdOut(s, all)
+	top = slices.DeleteFunc(top, func(d string) bool { return splitNames[strings.ToLower(filepath.Base(d))] == "" })
+	if err := w.splits(top, false); err != nil {
+		return nil, err
 	}
+	s, err := w.set()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range s.Classes {
+		super := -1
+		if i := slices.IndexFunc(c.known[0], func(k string) bool { return fold(k) == fold(name) }); i >= 0 && c.coarse != nil {
+			super = c.coarse[i]
+		}
+		s.Coarse = append(s.Coarse, super)
+	}
+	if c.coarse != nil {
+		s.Superclasses = spaced(c.known[1])
+	}
+	c.notes(s, dir)
 	return s, nil
 }
 
-// cifarFile lists the records of one file. On a broken record it returns those before it and an error.
-func cifarFile(path string, classes int) ([]data.Example, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
+// notes tells of a number of classes other than the published one, and drops superclasses that are not known of every class.
+func (c *cifarSet) notes(s *data.Set, dir string) {
+	if len(s.Classes) != len(c.known[0]) {
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: found %d classes, but %s has %d", dir, len(s.Classes), c.title, len(c.known[0])))
 	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	labels, err := ReadCIFARLabels(f, classes)
-	if err != nil {
-		err = fmt.Errorf("%s: %w", path, err)
-	}
-	stamp := fmt.Sprintf("%d %d", st.Size(), st.ModTime().UnixNano())
-	out := make([]data.Example, len(labels))
-	for i, l := range labels {
-		out[i] = data.Example{ID: fmt.Sprintf("%s#%05d", filepath.Base(path), i), Label: int(l), Stamp: stamp,
-			Load: func() (image.Image, error) { return cifarImage(path, i) }}
-	}
-	return out, err
-}
-
-// ReadCIFARLabels returns the label of every record. A label outside the classes or a file that ends inside a record is
-// an error that says which record, beside the labels before it. Memory is one byte per record.
-func ReadCIFARLabels(r io.Reader, classes int) ([]uint8, error) {
-	b := bufio.NewReaderSize(r, 1<<16)
-	var out []uint8
-	for {
-		l, err := b.ReadByte()
-		if err == io.EOF {
-			return out, nil
+	if i := slices.Index(s.Coarse, -1); i >= 0 {
+		if c.coarse != nil {
+			s.Notes = append(s.Notes, fmt.Sprintf("%s: class %q has no known superclass, so superclasses are not used", dir, s.Classes[i]))
 		}
-		if err != nil {
-			return out, err
-		}
-		if int(l) >= classes {
-			return out, fmt.Errorf("record %d has label %d, but there are %d classes: expected a CIFAR-10 binary file", len(out), l, classes)
-		}
-		if n, err := b.Discard(cifarRecord - 1); err != nil {
-			return out, fmt.Errorf("record %d ends after %d of %d bytes: the file is truncated, fetch it again", len(out), n+1, cifarRecord)
-		}
-		out = append(out, l)
+		s.Coarse, s.Superclasses = nil, nil
 	}
 }
 
-func cifarImage(path string, record int) (image.Image, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
+// spaced is a list of names with underscores read as spaces.
+func spaced(names []string) []string {
+	out := slices.Clone(names)
+	for i := range out {
+		out[i] = strings.ReplaceAll(out[i], "_", " ")
 	}
-	defer f.Close()
-	var raw [3 * cifarPlane]byte
-	if _, err := f.ReadAt(raw[:], int64(record)*cifarRecord+1); err != nil {
-		return nil, fmt.Errorf("%s: record %d: %w", path, record, err)
-	}
-	img := image.NewRGBA(image.Rect(0, 0, cifarSide, cifarSide))
-	for i := range cifarPlane {
-		copy(img.Pix[4*i:], []byte{raw[i], raw[cifarPlane+i], raw[2*cifarPlane+i], 255})
-	}
-	return img, nil
+	return out
 }

@@ -14,10 +14,10 @@ import (
 
 // record is a CIFAR record whose red plane counts up, whose green plane is 1 and whose blue plane is 2.
 func record(label byte) []byte {
-	r := make([]byte, cifarRecord)
+	r := make([]byte, 1+cifarPixels)
 	r[0] = label
-	for i := range cifarPlane {
-		r[1+i], r[1+cifarPlane+i], r[1+2*cifarPlane+i] = byte(i), 1, 2
+	for i := range cifarPixels / 3 {
+		r[1+i], r[1+(cifarPixels/3)+i], r[1+2*(cifarPixels/3)+i] = byte(i), 1, 2
 	}
 	return r
 }
@@ -110,20 +110,135 @@ func TestCIFARAgainstFolders(t *testing.T) {
 	}
 }
 
-func FuzzReadCIFARLabels(f *testing.F) {
+func FuzzCIFARLabels(f *testing.F) {
 	f.Add([]byte{}, 10)
 	f.Add(record(3), 10)
 	f.Add(record(3)[:500], 10)
 	f.Add(append(record(3), 11), 10)
 	f.Fuzz(func(t *testing.T, raw []byte, classes int) {
-		labels, err := ReadCIFARLabels(bytes.NewReader(raw), classes)
-		if err == nil && len(labels)*cifarRecord != len(raw) {
+		labels, err := readCIFARLabels(bytes.NewReader(raw), classes)
+		if err == nil && len(labels)*(1+cifarPixels) != len(raw) {
 			t.Fatalf("%d labels out of %d bytes", len(labels), len(raw))
 		}
 		for i, l := range labels {
-			if int(l) >= classes || l != raw[i*cifarRecord] {
+			if int(l) >= classes || l != raw[i*(1+cifarPixels)] {
 				t.Fatalf("record %d: label %d", i, l)
 			}
 		}
 	})
+}
+
+// TestCIFARForms: the same images as pickles of Python 2 and 3 and in the binary version, found from the folder itself and
+// from the folders above it.
+func TestCIFARForms(t *testing.T) {
+	py := map[string]string{}
+	for _, f := range []string{"data_batch_1", "data_batch_2", "test_batch", "batches.meta"} {
+		py[f] = "cifar-10-batches-py/" + f
+	}
+	for _, dir := range []string{"", "cifar-10-batches-py/", "cifar-10/cifar-10-batches-py/", "CIFAR10/"} {
+		files := map[string]string{}
+		for name, from := range py {
+			files[dir+name] = from
+		}
+		for _, set := range []string{"cifar10", "cifar10-bin"} {
+			s := mustOpen(t, Config{Set: set, Root: lay(t, files)})
+			wantImages(t, s.Train, "cifar10/data_batch_1", "cifar10/data_batch_2")
+			wantImages(t, s.Test, "cifar10/test_batch")
+			if len(s.Classes) != 10 || s.Classes[9] != "truck" || s.Coarse != nil || s.Superclasses != nil || len(s.Notes) > 0 {
+				t.Errorf("%s: %q %v %v %q", dir, s.Classes, s.Coarse, s.Superclasses, s.Notes)
+			}
+			if want := dir + "data_batch_1#00000"; s.Train[0].ID != want || s.Train[0].Stamp == "" {
+				t.Errorf("%+v, want %s", s.Train[0], want)
+			}
+		}
+	}
+	for _, protocol := range []string{"cifar_protocol2", "cifar_protocol4", "cifar_protocol5"} {
+		s := mustOpen(t, Config{Set: "cifar10", Root: lay(t, map[string]string{"data_batch_1": protocol, "test_batch": protocol})})
+		wantImages(t, s.Test, "cifar10/data_batch_1")
+	}
+	both := lay(t, map[string]string{"cifar-10-batches-bin/data_batch_1.bin": "cifar10_data_batch_1.bin",
+		"cifar-10-batches-bin/test_batch.bin": "cifar10_data_batch_1.bin", "cifar-10-batches-py/data_batch_1": py["data_batch_2"],
+		"cifar-10-batches-py/test_batch": py["test_batch"]})
+	s := mustOpen(t, Config{Set: "cifar10", Root: both})
+	wantImages(t, s.Train, "cifar10/data_batch_1")
+	s = mustOpen(t, Config{Set: "cifar10", Root: both, Layout: "pickles"})
+	wantImages(t, s.Test, "cifar10/test_batch")
+	_, err := Open(Config{Set: "cifar10", Root: both, Layout: "folders"})
+	datatest.WantError(t, err, "train and test", both)
+	_, err = Open(Config{Set: "cifar10", Root: both, Layout: "domains"})
+	datatest.WantError(t, err, "data.layout", "cifar10", "pickles")
+}
+
+// TestCIFAR100 checks classes, superclasses and pixels of both versions; the miniature has five classes.
+func TestCIFAR100(t *testing.T) {
+	root := lay(t, map[string]string{"cifar-100/cifar-100-python/train": "cifar-100-python/train",
+		"cifar-100/cifar-100-python/test": "cifar-100-python/test", "cifar-100/cifar-100-python/meta": "cifar-100-python/meta"})
+	s := mustOpen(t, Config{Set: "cifar100", Root: root})
+	wantImages(t, s.Train, "cifar100/train")
+	wantImages(t, s.Test, "cifar100/test")
+	if !slices.Equal(s.Classes, []string{"apple", "aquarium fish", "baby", "bear", "beaver"}) || !slices.Equal(s.Coarse, golden(t).Coarse) ||
+		len(s.Superclasses) != 5 || s.Superclasses[3] != "large carnivores" {
+		t.Errorf("%q %v %q", s.Classes, s.Coarse, s.Superclasses)
+	}
+
+	bin := map[string]string{"cifar-100-binary/train.bin": "cifar100_test.bin", "cifar-100-binary/test.bin": "cifar100_test.bin"}
+	root = write(t, lay(t, bin), map[string]string{
+		"cifar-100-binary/fine_label_names.txt":   "apple\naquarium_fish\nbaby\nbear\n",
+		"cifar-100-binary/coarse_label_names.txt": "aquatic_mammals\nfish\nflowers\nlarge_carnivores\n"})
+	s = mustOpen(t, Config{Set: "cifar100", Root: root})
+	wantImages(t, s.Test, "cifar100/test")
+	// Only bear and aquarium fish have records, and the names are not the published ones.
+	if !slices.Equal(s.Classes, []string{"apple", "aquarium fish", "baby", "bear"}) || s.Coarse != nil || len(s.Notes) != 2 {
+		t.Errorf("%q %v %q", s.Classes, s.Coarse, s.Notes)
+	}
+}
+
+// TestCIFAR100Known: without lists of names, classes and superclasses are the published ones: 100 and 20, in alphabetical
+// order, five classes to a superclass; aquarium_fish (1) is a fish (1), worm (99) an invertebrate (13).
+func TestCIFAR100Known(t *testing.T) {
+	r := make([]byte, 2+cifarPixels)
+	r[0], r[1] = 1, 1
+	s := mustOpen(t, Config{Set: "cifar100", Root: cifarDir(t, map[string][]byte{"train.bin": r, "test.bin": r})})
+	if len(s.Classes) != 100 || !slices.IsSorted(s.Classes) || len(s.Superclasses) != 20 || len(s.Coarse) != 100 || len(s.Notes) > 0 {
+		t.Fatalf("%q %q %v %q", s.Classes, s.Superclasses, s.Coarse, s.Notes)
+	}
+	members := make([]int, 20)
+	for _, c := range s.Coarse {
+		members[c]++
+	}
+	if !slices.Equal(members, slices.Repeat([]int{5}, 20)) || s.Classes[1] != "aquarium fish" || s.Superclasses[s.Coarse[1]] != "fish" ||
+		s.Classes[99] != "worm" || s.Superclasses[s.Coarse[99]] != "non-insect invertebrates" || s.Coarse[99] != 13 {
+		t.Errorf("%v", s.Coarse)
+	}
+	r2 := bytes.Clone(r)
+	r2[0] = 2
+	_, err := Open(Config{Set: "cifar100", Root: cifarDir(t, map[string][]byte{"train.bin": r, "test.bin": r2})})
+	datatest.WantError(t, err, "test.bin", "record 0", `"aquarium fish"`, `"flowers"`, `"fish"`)
+
+	s = mustOpen(t, Config{Set: "cifar100", Root: datatest.Tree(t, "train/oak_tree/1.png", "train/cup/2.png", "test/cup/3.png", "test/oak_tree/4.png")})
+	if !slices.Equal(s.Classes, []string{"cup", "oak tree"}) || !slices.Equal(s.Coarse, []int{3, 17}) || len(s.Notes) != 1 {
+		t.Errorf("%q %v %q", s.Classes, s.Coarse, s.Notes)
+	}
+	s = mustOpen(t, Config{Set: "cifar100", Root: datatest.Tree(t, "cifar100/train/oak_tree/1.png", "cifar100/test/ok/3.png", "cifar100/train/ok/4.png")})
+	if s.Coarse != nil || s.Superclasses != nil || len(s.Notes) != 2 {
+		t.Errorf("%v %q %q", s.Coarse, s.Superclasses, s.Notes)
+	}
+}
+
+func TestCIFARPickleErrors(t *testing.T) {
+	for name, raw := range map[string][]byte{
+		`no "data"`:    []byte("\x80\x02}U\x06labels]s."),
+		`a dictionary`: []byte("\x80\x02]."),
+		`numpy array`:  []byte("\x80\x02}U\x04data]s."),
+		`truncated`:    []byte("\x80\x02}U\x04data"),
+	} {
+		_, err := Open(Config{Set: "cifar10", Root: cifarDir(t, map[string][]byte{"data_batch_1": raw})})
+		datatest.WantError(t, err, "data_batch_1", name)
+	}
+	raw, err := os.ReadFile("testdata/cifar-100-python/test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(Config{Set: "cifar10", Root: cifarDir(t, map[string][]byte{"data_batch_1": raw})})
+	datatest.WantError(t, err, `no "labels"`)
 }

@@ -192,7 +192,11 @@ func (w *walk) set() (*data.Set, error) {
 		train[key] = train[key] || f.split != "test" && f.split != "val"
 	}
 	label := map[string]int{}
-	for i, key := range sortedKeys(names) {
+	keys := sortedKeys(names)
+	if w.order != nil {
+		slices.SortStableFunc(keys, func(a, b string) int { return w.order(names[a], names[b]) })
+	}
+	for i, key := range keys {
 		if !train[key] {
 			return nil, fmt.Errorf("%s: class %q has no training images: expected a folder of that name under train", w.root, names[key])
 		}

@@ -86,7 +86,7 @@ func TestFolderErrors(t *testing.T) {
 		{root("train/cat/1.png", "test/"), []string{"test", "holds no folders"}},
 		{root("dog/1.png", "Dog/1.png"), []string{"same class"}},
 		{root("cat/1.png", "cat/deep/1.png"), []string{"cat/1.png", "lies beside folders"}},
-		{Config{Set: "pacs", Root: datatest.Tree(t, "a/cat/1.png", "b/cat/1.png")}, []string{"1 classes", "7"}},
+		{Config{Set: "pacs", Root: datatest.Tree(t, "a/cat/1.png", "b/cat/1.png")}, []string{"no PACS", "art_painting, cartoon", "raw_images", "data.root"}},
 		{Config{Set: "folder", Root: datatest.Tree(t, "cat/1.png"), ClassNames: map[string]string{"cow": "moo"}}, []string{`"cow"`, "cat"}},
 		{Config{Set: "folder", Root: datatest.Tree(t, "a/1.png", "b/1.png"), ClassNames: map[string]string{"a": "b"}}, []string{"class_names", `"b"`}},
 		{Config{Set: "mnist"}, []string{`"mnist"`, "folder"}},

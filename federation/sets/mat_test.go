@@ -2,7 +2,6 @@ package sets
 
 import (
 	"bytes"
-	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,24 +11,6 @@ import (
 
 	"promptfed/federation/datatest"
 )
-
-// goldens are the numbers that tools/golden/sets.py wrote down with numpy and scipy.
-type goldens struct {
-	Kinds map[string][]float64
-}
-
-func golden(t testing.TB) goldens {
-	t.Helper()
-	raw, err := os.ReadFile("testdata/want.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var g goldens
-	if err := json.Unmarshal(raw, &g); err != nil {
-		t.Fatal(err)
-	}
-	return g
-}
 
 // TestReadMAT reads every numeric type, stored compressed, plain and inside a tag.
 func TestReadMAT(t *testing.T) {

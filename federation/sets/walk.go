@@ -19,7 +19,8 @@ var extensions = []string{".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ti
 // walk lists a folder tree.
 type walk struct {
 	root    string
-	skip    bool // leave files that are not images out instead of refusing them
+	skip    bool                  // leave files that are not images out instead of refusing them
+	order   func(a, b string) int // of classes; nil is without regard to case
 	found   []found
 	skipped []data.Skipped
 }

@@ -1,0 +1,353 @@
+package sets
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/nlpodyssey/gopickle/types"
+)
+
+// npType is a numpy dtype: a letter of numpy's array protocol and the bytes of an element.
+type npType struct {
+	letter byte // i, u, b, f, U, S, O
+	size   int
+	big    bool
+}
+
+// npArray is a numpy array of a pickle. Its elements lie in raw, in the file, or, with dtype O, in list.
+type npArray struct {
+	shape   []int
+	dtype   npType
+	fortran bool
+	raw     []byte
+	file    *blob
+	list    []any
+}
+
+// pickleGlobal resolves the names that pickles of numpy arrays ask for, and no others.
+func pickleGlobal(module, name string) (any, error) {
+	switch strings.Replace(module, "numpy._core", "numpy.core", 1) + " " + name {
+	case "numpy.core.multiarray _reconstruct":
+		return pickleCall(func(...any) (any, error) { return &npArray{}, nil }), nil
+	case "numpy ndarray", "numpy.core.multiarray ndarray":
+		return struct{}{}, nil
+	case "numpy dtype":
+		return pickleCall(newNpType), nil
+	case "numpy.core.multiarray scalar":
+		return pickleCall(func(args ...any) (any, error) {
+			if len(args) != 2 {
+				return nil, errors.New("a numpy number without its bytes")
+			}
+			return newNpArray(args[0], []int{}, args[1], false)
+		}), nil
+	case "numpy.core.numeric _frombuffer":
+		return pickleCall(func(args ...any) (any, error) {
+			if len(args) != 4 {
+				return nil, errors.New("a numpy buffer without its shape")
+			}
+			shape, err := pickleShape(args[2])
+			if err != nil {
+				return nil, err
+			}
+			return newNpArray(args[1], shape, args[0], args[3] == "F")
+		}), nil
+	case "_codecs encode":
+		return pickleCall(pickleLatin1), nil
+	case "__builtin__ bytes", "builtins bytes":
+		return pickleCall(func(...any) (any, error) { return "", nil }), nil
+	}
+	return nil, fmt.Errorf("it asks for the global %q: expected lists, strings, numbers and numpy arrays", module+"."+name)
+}
+
+// pickleCall makes a Go function callable from a pickle.
+type pickleCall func(args ...any) (any, error)
+
+func (c pickleCall) Call(args ...any) (any, error) { return c(args...) }
+
+// pickleLatin1 is how Python 3 writes bytes with protocol 2: text and the name of its encoding.
+func pickleLatin1(args ...any) (any, error) {
+	if len(args) != 2 || args[1] != "latin1" {
+		return nil, errors.New("bytes in an encoding other than latin1")
+	}
+	switch v := args[0].(type) {
+	case blob:
+		return v, nil
+	case string:
+		out := make([]byte, 0, len(v))
+		for _, r := range v {
+			if r > 255 {
+				return nil, fmt.Errorf("character %q is no byte", r)
+			}
+			out = append(out, byte(r))
+		}
+		return string(out), nil
+	}
+	return nil, fmt.Errorf("%T stands for bytes", args[0])
+}
+
+// latin1Reader decodes a blob of text.
+type latin1Reader struct{ in io.RuneReader }
+
+func (l latin1Reader) Read(b []byte) (int, error) {
+	for i := range b {
+		r, size, err := l.in.ReadRune()
+		if err == nil && (r > 255 || r == utf8.RuneError && size == 1) {
+			err = fmt.Errorf("character %q is no byte", r)
+		}
+		if err != nil {
+			return i, err
+		}
+		b[i] = byte(r)
+	}
+	return len(b), nil
+}
+
+// newNpType reads a type code such as u1, i8, U20 or O8.
+func newNpType(args ...any) (any, error) {
+	code, ok := "", false
+	if len(args) > 0 {
+		code, ok = pickleText(args[0])
+	}
+	if !ok || code == "" || strings.IndexByte("iubfUSO", code[0]) < 0 {
+		return nil, fmt.Errorf("numpy type %q: expected numbers, strings or objects", code)
+	}
+	n, err := strconv.Atoi(code[1:])
+	if code[1:] != "" && err != nil || n < 0 || n > 1<<16 {
+		return nil, fmt.Errorf("numpy type %q has no usable size", code)
+	}
+	if code[0] == 'U' {
+		n *= 4
+	}
+	return &npType{letter: code[0], size: n}, nil
+}
+
+// PySetState takes (version, byte order, ..., element size at 5, ...).
+func (t *npType) PySetState(state any) error {
+	s, ok := state.(*types.Tuple)
+	if !ok || len(*s) < 7 {
+		return errors.New("a numpy type without its state")
+	}
+	order, _ := pickleText((*s)[1])
+	t.big = order == ">"
+	if n, ok := (*s)[5].(int); ok && n > 0 && n <= 1<<18 {
+		t.size = n
+	}
+	return nil
+}
+
+// PySetState takes (version, shape, type, Fortran order, elements).
+func (a *npArray) PySetState(state any) error {
+	s, ok := state.(*types.Tuple)
+	if !ok || len(*s) != 5 {
+		return errors.New("a numpy array without its state")
+	}
+	shape, err := pickleShape((*s)[1])
+	if err != nil {
+		return err
+	}
+	fortran, _ := (*s)[3].(bool)
+	b, err := newNpArray((*s)[2], shape, (*s)[4], fortran)
+	if err == nil {
+		*a = *b
+	}
+	return err
+}
+
+func pickleShape(v any) ([]int, error) {
+	t, ok := v.(*types.Tuple)
+	if !ok {
+		return nil, errors.New("a numpy array without a shape")
+	}
+	out := []int{}
+	total := 1
+	for _, d := range *t {
+		n, ok := d.(int)
+		if !ok || n < 0 || n > math.MaxInt32 || len(out) == 8 {
+			return nil, fmt.Errorf("dimension %v of a numpy array", d)
+		}
+		if out, total = append(out, n), total*n; total > math.MaxInt32*4 {
+			return nil, fmt.Errorf("a numpy array of shape %v", out)
+		}
+	}
+	return out, nil
+}
+
+// newNpArray checks that there are as many elements as the shape says.
+func newNpArray(dtype any, shape []int, elements any, fortran bool) (*npArray, error) {
+	t, ok := dtype.(*npType)
+	if !ok {
+		return nil, errors.New("a numpy array without a type")
+	}
+	a := &npArray{shape: shape, dtype: *t, fortran: fortran && len(shape) > 1}
+	if l, ok := elements.(*types.List); ok && t.letter == 'O' {
+		if a.list = *l; len(a.list) != a.len() {
+			return nil, fmt.Errorf("a numpy array of shape %v with %d objects", shape, len(a.list))
+		}
+		return a, nil
+	}
+	length := int64(-1)
+	switch v := elements.(type) {
+	case blob:
+		a.file, length = &v, v.length
+	case *types.ByteArray:
+		a.raw = *v
+	case []byte:
+		a.raw = v
+	case string:
+		a.raw = []byte(v)
+	default:
+		return nil, fmt.Errorf("a numpy array of %T", elements)
+	}
+	if a.file == nil {
+		length = int64(len(a.raw))
+	}
+	want := int64(a.len()) * int64(t.size)
+	if t.letter == 'O' || t.size == 0 && a.len() > 0 || a.file != nil && a.file.text && length < want || (a.file == nil || !a.file.text) && length != want {
+		return nil, fmt.Errorf("a numpy array of shape %v and type %c%d with %d bytes", shape, t.letter, t.size, length)
+	}
+	return a, nil
+}
+
+func (a *npArray) len() int {
+	n := 1
+	for _, d := range a.shape {
+		n *= d
+	}
+	return n
+}
+
+// bytes are the elements as stored; r is the file of the pickle.
+func (a *npArray) bytes(r io.ReaderAt) ([]byte, error) {
+	if a.file == nil {
+		return a.raw, nil
+	}
+	size := int64(a.len()) * int64(a.dtype.size)
+	if size > 32<<20 || a.len() > 1<<21 {
+		return nil, fmt.Errorf("a numpy array of shape %v where names or labels are expected", a.shape)
+	}
+	return io.ReadAll(io.LimitReader(a.file.open(r), size))
+}
+
+// values are the elements of a list, a tuple or an array: int or string. Objects of other types are an error.
+func pickleValues(r io.ReaderAt, v any) ([]any, error) {
+	var list []any
+	switch v := v.(type) {
+	case *types.List:
+		list = *v
+	case *types.Tuple:
+		list = *v
+	case *npArray:
+		if v.dtype.letter != 'O' {
+			return v.values(r)
+		}
+		list = v.list
+	default:
+		return nil, fmt.Errorf("%T where a list is expected", v)
+	}
+	out := make([]any, len(list))
+	for i, e := range list {
+		if a, ok := e.(*npArray); ok && len(a.shape) == 0 && a.dtype.letter != 'O' {
+			one, err := a.values(r)
+			if err != nil {
+				return nil, err
+			}
+			e = one[0]
+		}
+		if s, ok := pickleText(e); ok {
+			e = s
+		}
+		switch e.(type) {
+		case int, string:
+			out[i] = e
+		default:
+			return nil, fmt.Errorf("element %d of a list is %T: expected a whole number or a string", i, e)
+		}
+	}
+	return out, nil
+}
+
+// values are the elements of an array that is not of objects.
+func (a *npArray) values(r io.ReaderAt) ([]any, error) {
+	raw, err := a.bytes(r)
+	if err != nil {
+		return nil, err
+	}
+	size := a.dtype.size
+	out := make([]any, a.len())
+	if len(raw) < len(out)*size {
+		return nil, fmt.Errorf("a numpy array of %d elements ends after %d bytes", len(out), len(raw))
+	}
+	for i := range out {
+		if out[i], err = a.dtype.value(raw[i*size : (i+1)*size]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// value reads one element.
+func (t npType) value(b []byte) (any, error) {
+	var order binary.ByteOrder = binary.LittleEndian
+	if t.big {
+		order = binary.BigEndian
+	}
+	switch t.letter {
+	case 'S':
+		return strings.TrimRight(string(b), "\x00"), nil
+	case 'U':
+		var s strings.Builder
+		for ; len(b) >= 4; b = b[4:] {
+			if r := rune(order.Uint32(b)); r != 0 {
+				s.WriteRune(r)
+			}
+		}
+		return s.String(), nil
+	case 'f':
+		x := math.NaN()
+		switch t.size {
+		case 4:
+			x = float64(math.Float32frombits(order.Uint32(b)))
+		case 8:
+			x = math.Float64frombits(order.Uint64(b))
+		}
+		if x != math.Trunc(x) || math.Abs(x) > math.MaxInt32 {
+			return nil, fmt.Errorf("%v where a whole number is expected", x)
+		}
+		return int(x), nil
+	}
+	signed := t.letter == 'i'
+	switch {
+	case t.size == 1 && signed:
+		return int(int8(b[0])), nil
+	case t.size == 1:
+		return int(b[0]), nil
+	case t.size == 2 && signed:
+		return int(int16(order.Uint16(b))), nil
+	case t.size == 2:
+		return int(order.Uint16(b)), nil
+	case t.size == 4 && signed:
+		return int(int32(order.Uint32(b))), nil
+	case t.size == 4:
+		return int(order.Uint32(b)), nil
+	case t.size == 8:
+		return int(order.Uint64(b)), nil
+	}
+	return nil, fmt.Errorf("numpy type %c%d", t.letter, t.size)
+}
+
+// pickleText is a string or bytes as a string.
+func pickleText(v any) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case []byte:
+		return string(v), true
+	}
+	return "", false
+}

@@ -1,0 +1,157 @@
+package sets
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/nlpodyssey/gopickle/types"
+)
+
+// pickleTable reads the files of FedBN's code, (paths, labels) as numpy.save, numpy.load with allow_pickle and pickle.dump
+// know them: a pair of lists or arrays, or one array with two rows.
+func pickleTable(path string) (paths []string, labels []any, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	first, second, err := picklePair(f, st.Size())
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	names, err := pickleValues(f, first)
+	if err == nil {
+		labels, err = pickleValues(f, second)
+	}
+	if err == nil && len(names) != len(labels) {
+		err = fmt.Errorf("%d paths but %d labels", len(names), len(labels))
+	}
+	for _, n := range names {
+		s, ok := n.(string)
+		if err == nil && !ok {
+			err = fmt.Errorf("%v where a path is expected", n)
+		}
+		paths = append(paths, s)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return paths, labels, nil
+}
+
+// pickleNumbers are the whole numbers of a list or an array.
+func pickleNumbers(r io.ReaderAt, v any) ([]float64, error) {
+	list, err := pickleValues(r, v)
+	out := make([]float64, len(list))
+	for i, e := range list {
+		n, ok := e.(int)
+		if !ok {
+			return nil, fmt.Errorf("label %d is %q: expected a number", i, e)
+		}
+		out[i] = float64(n)
+	}
+	return out, err
+}
+
+// picklePair is the two things that a file holds.
+func picklePair(r io.ReaderAt, size int64) (any, any, error) {
+	v, err := npyOrPickle(r, size)
+	if err != nil {
+		return nil, nil, err
+	}
+	var list []any
+	switch v := v.(type) {
+	case *types.Tuple:
+		list = *v
+	case *types.List:
+		list = *v
+	case *npArray:
+		if len(v.shape) == 2 && v.shape[0] == 2 {
+			return v.rows(r)
+		}
+		list = v.list
+	}
+	if len(list) != 2 {
+		return nil, nil, fmt.Errorf("it holds %T: expected a pair of lists or numpy arrays", v)
+	}
+	return list[0], list[1], nil
+}
+
+// rows are the rows of an array with two of them.
+func (a *npArray) rows(r io.ReaderAt) (any, any, error) {
+	all := a.list
+	if a.dtype.letter != 'O' {
+		var err error
+		if all, err = a.values(r); err != nil {
+			return nil, nil, err
+		}
+	}
+	n := a.shape[1]
+	var out [2]types.List
+	for i := range all {
+		k := i / n
+		if a.fortran {
+			k = i % 2
+		}
+		out[k] = append(out[k], all[i])
+	}
+	return &out[0], &out[1], nil
+}
+
+var npyHeader = regexp.MustCompile(`^\{'descr': '([<>|=])([iubfUSO]\d*)', 'fortran_order': (True|False), 'shape': \(([\d, ]*)\), \}\s*$`)
+
+// npyOrPickle reads a file of numpy.save ("NEP 1") or a bare pickle.
+func npyOrPickle(r io.ReaderAt, size int64) (any, error) {
+	var head [12]byte
+	if n, _ := r.ReadAt(head[:], 0); n < len(head) || string(head[:6]) != "\x93NUMPY" {
+		return readPickle(r, 0, size)
+	}
+	at, length := int64(10), int64(binary.LittleEndian.Uint16(head[8:]))
+	if head[6] > 1 {
+		at, length = 12, int64(binary.LittleEndian.Uint32(head[8:]))
+	}
+	if length > 1<<12 {
+		return nil, errors.New("the header of the numpy file is too long")
+	}
+	text := make([]byte, length)
+	if _, err := r.ReadAt(text, at); err != nil {
+		return nil, errors.New("the header of the numpy file is cut off: fetch it again")
+	}
+	m := npyHeader.FindStringSubmatch(string(text))
+	if m == nil {
+		return nil, fmt.Errorf("numpy file with header %q: expected numbers, strings or objects", strings.TrimSpace(string(text)))
+	}
+	at += length
+	if m[2][0] == 'O' {
+		return readPickle(r, at, size)
+	}
+	t, err := newNpType(m[2])
+	if err != nil {
+		return nil, err
+	}
+	dtype := t.(*npType)
+	dtype.big = m[1] == ">"
+	var dims types.Tuple
+	for _, d := range strings.FieldsFunc(m[4], func(r rune) bool { return r == ',' || r == ' ' }) {
+		n, err := strconv.Atoi(d)
+		if err != nil {
+			return nil, err
+		}
+		dims = append(dims, n)
+	}
+	shape, err := pickleShape(&dims)
+	if err != nil {
+		return nil, err
+	}
+	return newNpArray(dtype, shape, blob{at: at, length: size - at}, m[3] == "True")
+}

@@ -1,0 +1,147 @@
+package sets
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+var tinyImageNet = release{
+	folders: []string{"tiny-imagenet-200", "tiny-imagenet", "tinyimagenet200"},
+	classes: 200,
+	forms: []form{
+		{needs: []string{"train", "val/images", "val/val_annotations.txt", "?wnids.txt", "?words.txt"}, read: tinyLists},
+		{needs: []string{"train", "val", "?wnids.txt", "?words.txt"}, read: tinyFolders},
+	}}
+
+// tinyLists reads Tiny-ImageNet as published: val/images/ and "file WNID left top right bottom" in val_annotations.txt.
+func tinyLists(cfg Config, paths []string) (*roll, error) {
+	l, label, err := tinyTrain(cfg, paths[0], paths[3], paths[4])
+	if err != nil {
+		return nil, err
+	}
+	images, err := filepath.Rel(l.images, paths[1])
+	if err != nil {
+		return nil, err
+	}
+	l.list = paths[2]
+	return l, eachLine(paths[2], func(where, line string) error { return l.annotation(label, filepath.ToSlash(images), where, line) })
+}
+
+// annotation adds the image of a line of val_annotations.txt.
+func (l *roll) annotation(label map[string]int, images, where, line string) error {
+	fields := strings.Fields(line)
+	if len(fields) < 2 {
+		return fmt.Errorf("%s: %q: expected a file name and a WNID", where, shortText(line))
+	}
+	n, ok := label[fields[1]]
+	if !ok {
+		return fmt.Errorf("%s: there is no class %q among the training folders", where, shortText(fields[1]))
+	}
+	if strings.ContainsAny(fields[0], `/\`) {
+		return fmt.Errorf("%s: %q is no file name", where, shortText(fields[0]))
+	}
+	return l.add(where, item{path: images + "/" + fields[0], label: n, split: "test"})
+}
+
+// tinyFolders reads Tiny-ImageNet with val/WNID/images/ or val/WNID/, as many scripts rearrange it.
+func tinyFolders(cfg Config, paths []string) (*roll, error) {
+	l, label, err := tinyTrain(cfg, paths[0], paths[2], paths[3])
+	if err != nil {
+		return nil, err
+	}
+	dirs, err := (&walk{}).folders(paths[1])
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range dirs {
+		id := filepath.Base(dir)
+		n, ok := label[id]
+		if id == "images" && !ok {
+			continue // what is left of the published form
+		}
+		if !ok {
+			return nil, fmt.Errorf("%s: there is no class %q among the training folders", dir, id)
+		}
+		if err := l.tinyFolder(cfg, dir, n, l.names[n], "test"); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// tinyTrain reads the training folders. Labels are in the order of WNIDs; a class has the first of its synonyms as name, or
+// its WNID where there is no words.txt.
+func tinyTrain(cfg Config, train, wnids, words string) (*roll, map[string]int, error) {
+	l := &roll{list: train, images: filepath.Dir(train), repeats: true}
+	dirs, err := (&walk{}).folders(train)
+	if err != nil {
+		return nil, nil, err
+	}
+	slices.SortFunc(dirs, func(a, b string) int { return strings.Compare(filepath.Base(a), filepath.Base(b)) })
+	label := map[string]int{}
+	for i, dir := range dirs {
+		label[filepath.Base(dir)] = i
+	}
+	if wnids != "" {
+		err := eachLine(wnids, func(where, line string) error {
+			if _, ok := label[line]; !ok {
+				return fmt.Errorf("%s: %s does not exist", where, filepath.Join(train, shortText(line)))
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	names, err := tinyWords(words, label)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, dir := range dirs {
+		id := filepath.Base(dir)
+		name := names[id]
+		if name == "" {
+			name = id
+		}
+		if err := l.tinyFolder(cfg, dir, i, name, "train"); err != nil {
+			return nil, nil, err
+		}
+	}
+	return l, label, nil
+}
+
+// tinyFolder reads WNID/images/ or WNID/.
+func (l *roll) tinyFolder(cfg Config, dir string, label int, name, split string) error {
+	if inner := filepath.Join(dir, "images"); isFolder(inner) {
+		dir = inner
+	}
+	return l.folder(cfg, dir, label, name, split)
+}
+
+func isFolder(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
+}
+
+// tinyWords reads the names of the classes in label out of "WNID<tab>name, synonym, ..." for all of WordNet.
+func tinyWords(file string, label map[string]int) (map[string]string, error) {
+	out := map[string]string{}
+	if file == "" {
+		return out, nil
+	}
+	err := eachLine(file, func(where, line string) error {
+		id, name, ok := strings.Cut(line, "\t")
+		if !ok {
+			return fmt.Errorf("%s: %q: expected a WNID, a tab and a name", where, shortText(line))
+		}
+		if _, ok := label[id]; ok {
+			name, _, _ = strings.Cut(name, ",")
+			out[id] = strings.TrimSpace(name)
+		}
+		return nil
+	})
+	return out, err
+}
