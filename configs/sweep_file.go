@@ -118,13 +118,9 @@ func readSections(path string, file map[string]any, text []byte) (SweepFile, map
 	return s, there, nil
 }
 
-// IsSweep tells whether a configuration file has a section sweep, and whether it has a section smoke.
-func IsSweep(path string) (sweep, smoke bool, err error) {
+// IsSweep tells whether a configuration file has a section sweep.
+func IsSweep(path string) (bool, error) {
 	file, err := read(path)
-	if err != nil {
-		return false, false, err
-	}
-	_, sweep = file["sweep"]
-	_, smoke = file["smoke"]
-	return sweep, smoke, nil
+	_, ok := file["sweep"]
+	return ok, err
 }

@@ -20,18 +20,31 @@ import (
 func runCommand() *cobra.Command {
 	var sets []string
 	var out string
-	var resume bool
+	var resume, smoke bool
 	var seeds []uint
 	c := &cobra.Command{
-		Use: "run CONFIG... [--set key=value] [--seeds 1,2,3] [--out DIR] [--resume]", Args: atLeast(1),
-		Short: "run federated experiments; several are compared in one table",
+		Use: "run CONFIG... [--set key=value] [--seeds 1,2,3] [--smoke] [--out DIR] [--resume]", Args: atLeast(1),
+		Short: "run federated experiments; several are compared in one table; one with a section sweep is a sweep",
 	}
+	c.Flags().BoolVar(&smoke, "smoke", false, smokeHelp)
 	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
 	c.Flags().StringVar(&out, "out", "", "run folder (default runs/NAME); with several configurations, the folder above them")
 	c.Flags().UintSliceVar(&seeds, "seeds", nil, "run each configuration once with every seed; the table shows means and standard deviations over seeds")
 	c.Flags().BoolVar(&resume, "resume", false, "go on after the last finished round")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		var runs []outcome
+		for _, path := range args {
+			sweep, err := configs.IsSweep(path)
+			if err != nil {
+				return usageError{err}
+			}
+			if (sweep || smoke) && len(args) > 1 {
+				return usageError{fmt.Errorf("%s is a sweep, or --smoke makes it one; run one sweep at a time", path)}
+			}
+			if sweep || smoke {
+				return runSweep(cmd.Context(), path, sweepFlags{smoke: smoke, resume: resume, sets: sets, seeds: seeds, out: out})
+			}
+		}
 		for _, path := range args {
 			conf, err := load(path, sets)
 			if err != nil {
