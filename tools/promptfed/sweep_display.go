@@ -49,7 +49,7 @@ func newSweepDisplay(s *configs.Sweep, done int, todo []configs.Cell, jobs int) 
 	}
 	fmt.Fprintf(os.Stderr, "%s, %d at a time\n", line, jobs)
 	for _, h := range s.Hidden {
-		fmt.Fprintf(os.Stderr, "%s: %s; labels do not tell\n", s.Name, h)
+		fmt.Fprintf(os.Stderr, "%s: %s, so labels do not tell what runs\n", s.Name, h)
 	}
 	if d.live && d.total > 0 {
 		d.bar = progressbar.NewOptions(d.total, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(16),

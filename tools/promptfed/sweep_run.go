@@ -110,7 +110,7 @@ func (r *sweepRun) run(ctx context.Context, cells []configs.Cell, jobs int) erro
 			switch {
 			case err == nil:
 				return nil
-			case errors.Is(err, syscall.ENOSPC):
+			case full(err):
 				return fmt.Errorf("cell %s: %w", c.Folder, err)
 			case ctx.Err() != nil: // it was stopped
 				return nil
@@ -134,10 +134,21 @@ func (r *sweepRun) note(c configs.Cell, line string) error {
 	if err == nil {
 		err = writeFile(filepath.Join(dir, errorFile), []byte(line+"\n"))
 	}
-	if errors.Is(err, syscall.ENOSPC) {
+	if full(err) {
 		return err
 	}
 	return nil // the command names the cell in any case
+}
+
+// full tells whether an error means that no other cell could write its files either: a disk or a quota is full, files may
+// not grow, or nothing may be written any more.
+func full(err error) bool {
+	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EROFS} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // cell runs one cell, or goes on with it. A panic is an error that says where it was.

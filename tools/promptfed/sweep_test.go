@@ -272,6 +272,35 @@ func TestSweepKillAndResume(t *testing.T) {
 	t.Logf("%d kills; %d cells done before the last call", kills, len(stamps))
 }
 
+// A limit on file sizes stands in for a full disk: the sweep stops with the file's name, leaves the other cells alone, and
+// goes on once there is room.
+func TestSweepOnFullDisk(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("no sh to set a limit with")
+	}
+	dir, file := setupSweep(t, 1)
+	out := filepath.Join(dir, "out")
+	mustRun(t, "features", file, "--set", "backbones=[tiny-vit-b16]")
+	args := []string{"sweep", file, "--out", out, "--keep", "method=FedPHA", "--set", "backbones=[tiny-vit-b16]"}
+	c := exec.Command("sh", append([]string{"-c", `ulimit -f 16; exec "$0" "$@" --jobs 1`, program}, args...)...)
+	text, err := c.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != failed {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for _, s := range []string{"cell fedpha/4/seed-1: ", "cannot write", "make room", "--resume"} {
+		if !strings.Contains(string(text), s) {
+			t.Errorf("%q does not say %q", text, s)
+		}
+	}
+	for _, f := range cells(t, out)[1:] {
+		if _, err := os.Stat(filepath.Join(out, f)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s was begun: %v", f, err)
+		}
+	}
+	mustRun(t, append(args, "--resume")...)
+}
+
 // An interrupt ends the sweep in one line that says how to go on.
 func TestSweepInterrupted(t *testing.T) {
 	dir, file := setupSweep(t, 40)
