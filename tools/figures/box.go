@@ -1,0 +1,155 @@
+package figures
+
+import (
+	"fmt"
+	"image/color"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Sample is a group of values that one box is drawn of.
+type Sample struct {
+	Label  string
+	Group  string // boxes of one group have one colour, which the legend explains; may be empty
+	Values []float64
+}
+
+// BoxPanel is one set of axes with boxes.
+type BoxPanel struct {
+	Title string
+	X     string
+	Boxes []Sample
+}
+
+// Box shows how values spread: a box from quartile to quartile with the median, whiskers and outliers as Five says. In
+// FedPHA's figure 5 and SDFed's figure 6 a panel is a client and a box one of its prompt lengths.
+type Box struct {
+	Title   string
+	Columns int // of panels; 0: chosen
+	Y       Axis
+	SameY   bool // all panels have one range of y
+	Panels  []BoxPanel
+}
+
+// maxBoxes bounds the boxes of a panel.
+const maxBoxes = 200
+
+// Draw implements Drawer.
+func (f Box) Draw() (*Figure, error) {
+	fig, err := f.draw()
+	if err != nil {
+		return nil, fmt.Errorf("box: %w", err)
+	}
+	return fig, nil
+}
+
+func (f Box) draw() (*Figure, error) {
+	s := sheet{title: f.Title, columns: f.Columns}
+	s.width, s.height = panelSize(len(f.Panels))
+	most := 1
+	for _, p := range f.Panels {
+		most = max(most, len(p.Boxes))
+	}
+	s.width = max(s.width, 9*vg.Length(most))
+	var groups numbering
+	all, spans := noSpan(), make([]span, len(f.Panels))
+	for i, in := range f.Panels {
+		if len(in.Boxes) == 0 || len(in.Boxes) > maxBoxes {
+			return nil, fmt.Errorf("panel %d has %d boxes: give 1 to %d", i+1, len(in.Boxes), maxBoxes)
+		}
+		spans[i] = noSpan()
+		for _, b := range in.Boxes {
+			for _, v := range b.Values {
+				if !f.Y.Log || v > 0 {
+					spans[i].add(v)
+					all.add(v)
+				}
+			}
+		}
+	}
+	if all.empty() {
+		return nil, fmt.Errorf("no box has a value: every one is missing or not a number")
+	}
+	for i, in := range f.Panels {
+		p := newPlot()
+		y := spans[i]
+		if f.SameY {
+			y = all
+		}
+		f.Y.apply(&p.Y, y.padded(0.05, f.Y.Within, f.Y.Log), 5)
+		p.X.Label.Text = in.X
+		p.X.Min, p.X.Max = -0.6, float64(len(in.Boxes))-0.4
+		names := make([]string, len(in.Boxes))
+		drawn := boxes{wide: min(16, 0.62*s.width/vg.Length(len(in.Boxes)))}
+		for j, b := range in.Boxes {
+			names[j] = b.Label
+			values := b.Values
+			if f.Y.Log {
+				values = positive(values)
+			}
+			five, ok := Summarise(values)
+			drawn.list = append(drawn.list, oneBox{five, ok, lookOf(groups.of(b.Group)).color})
+		}
+		nameX(&p.X, names, s.width)
+		p.Add(gridLines{y: true}, drawn)
+		s.panels = append(s.panels, &panel{Plot: p, title: in.Title})
+	}
+	if len(groups.labels) > 1 {
+		for i, label := range groups.labels {
+			c := lookOf(i).color
+			s.legend = append(s.legend, patchEntry(label, faint(c, 90), draw.LineStyle{Color: c, Width: 0.8}))
+		}
+	}
+	return s.figure()
+}
+
+func positive(values []float64) []float64 {
+	var out []float64
+	for _, v := range values {
+		if v > 0 {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+type oneBox struct {
+	Five
+	ok     bool
+	colour color.NRGBA
+}
+
+// boxes are drawn at 0, 1, 2 and on.
+type boxes struct {
+	list []oneBox
+	wide vg.Length
+}
+
+// Plot implements plot.Plotter.
+func (b boxes) Plot(c draw.Canvas, p *plot.Plot) {
+	toX, toY := p.Transforms(&c)
+	for i, one := range b.list {
+		if !one.ok {
+			continue
+		}
+		x, half := toX(float64(i)), b.wide/2
+		line := draw.LineStyle{Color: one.colour, Width: 0.8}
+		for _, whisker := range [][2]float64{{one.Q1, one.Low}, {one.Q3, one.High}} {
+			c.StrokeLine2(line, x, toY(whisker[0]), x, toY(whisker[1]))
+			c.StrokeLine2(line, x-half/2, toY(whisker[1]), x+half/2, toY(whisker[1]))
+		}
+		body := vg.Rectangle{Min: vg.Point{X: x - half, Y: toY(one.Q1)}, Max: vg.Point{X: x + half, Y: toY(one.Q3)}}
+		c.SetColor(color.White)
+		c.Fill(body.Path())
+		c.SetColor(faint(one.colour, 90))
+		c.Fill(body.Path())
+		c.SetLineStyle(line)
+		c.Stroke(body.Path())
+		c.StrokeLine2(draw.LineStyle{Color: ink, Width: 1.4}, x-half, toY(one.Median), x+half, toY(one.Median))
+		for _, v := range one.Outliers {
+			c.DrawGlyphNoClip(draw.GlyphStyle{Color: one.colour, Radius: 1.6, Shape: draw.RingGlyph{}}, vg.Point{X: x, Y: toY(v)})
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package embedding
+
+import "math"
+
+// Affinities are the joint probabilities P [N, N] of t-SNE: the mean of p(j|i) and p(i|j) over N, each row of conditional
+// probabilities being a Gaussian over squared distances [N, N] as wide as gives it the perplexity (van der Maaten and Hinton 2008,
+// Equation 1 and section 3.1).
+func Affinities(squaredDistances []float64, n int, perplexity float64) []float64 {
+	conditional := make([]float64, n*n)
+	for i := range n {
+		calibrate(squaredDistances[i*n:(i+1)*n], i, perplexity, conditional[i*n:(i+1)*n])
+	}
+	p := make([]float64, n*n)
+	for i := range n {
+		for j := range n {
+			p[i*n+j] = (conditional[i*n+j] + conditional[j*n+i]) / float64(2*n)
+		}
+	}
+	return p
+}
+
+// calibrate finds the row of probabilities whose entropy is the logarithm of the perplexity, by bisection on the precision of
+// the Gaussian. Rows whose nearest neighbours are at one distance may not reach it; they get the closest there is.
+func calibrate(d []float64, self int, perplexity float64, p []float64) {
+	nearest, farthest := math.Inf(1), 0.0
+	for j, v := range d {
+		if j != self {
+			nearest, farthest = min(nearest, v), max(farthest, v)
+		}
+	}
+	// entropy of the row at a precision; distances are taken from the nearest, which changes no probability
+	entropy := func(beta float64) float64 {
+		sum, weighted := 0.0, 0.0
+		for j, v := range d {
+			p[j] = 0
+			if j != self {
+				p[j] = math.Exp(-beta * (v - nearest))
+				sum += p[j]
+				weighted += p[j] * beta * (v - nearest)
+			}
+		}
+		for j := range p {
+			p[j] /= sum
+		}
+		return math.Log(sum) + weighted/sum
+	}
+	want := math.Log(perplexity)
+	if !(farthest > nearest) {
+		entropy(0)
+		return
+	}
+	low, high := 0.0, 1/(farthest-nearest)
+	for range 200 {
+		if !(entropy(high) > want) || math.IsInf(2*high, 0) {
+			break
+		}
+		low, high = high, 2*high
+	}
+	for range 100 {
+		middle := low + (high-low)/2
+		if h := entropy(middle); h > want {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	entropy(low + (high-low)/2)
+}

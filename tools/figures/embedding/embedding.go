@@ -1,0 +1,38 @@
+// Package embedding maps rows of numbers to points of the plane: principal components and t-SNE. Both are deterministic.
+package embedding
+
+import (
+	"fmt"
+	"math"
+)
+
+// Limits on what is mapped: t-SNE takes time and memory that grow with the square of the rows.
+const (
+	MaxRows  = 3000
+	maxWidth = 1 << 20
+)
+
+// check wants rows of one width and numbers only. It gives the width.
+func check(rows [][]float64, most int) (int, error) {
+	if len(rows) == 0 {
+		return 0, fmt.Errorf("there are no rows")
+	}
+	if len(rows) > most {
+		return 0, fmt.Errorf("%d rows are too many: give at most %d", len(rows), most)
+	}
+	width := len(rows[0])
+	if width == 0 || width > maxWidth {
+		return 0, fmt.Errorf("rows of %d numbers: give 1 to %d", width, maxWidth)
+	}
+	for i, r := range rows {
+		if len(r) != width {
+			return 0, fmt.Errorf("row %d has %d numbers, the first %d", i, len(r), width)
+		}
+		for j, v := range r {
+			if !(math.Abs(v) < 1e100) {
+				return 0, fmt.Errorf("number %d of row %d is %g", j, i, v)
+			}
+		}
+	}
+	return width, nil
+}

@@ -1,0 +1,84 @@
+package embedding
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat"
+)
+
+// Basis are the first two principal components of a set of rows.
+type Basis struct {
+	Mean      []float64    // [D]
+	Axes      [2][]float64 // [D] each, of length 1; the largest entry in magnitude is positive
+	Explained [2]float64   // shares of the variance
+}
+
+// Principal finds the components of rows [N, D], N at least 2.
+func Principal(rows [][]float64) (*Basis, error) {
+	width, err := check(rows, 100_000)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) < 2 {
+		return nil, fmt.Errorf("one row has no principal components: give at least 2")
+	}
+	a := mat.NewDense(len(rows), width, nil)
+	for i, r := range rows {
+		a.SetRow(i, r)
+	}
+	b := &Basis{Mean: make([]float64, width)}
+	for j := range b.Mean {
+		b.Mean[j] = stat.Mean(mat.Col(nil, j, a), nil)
+	}
+	var pc stat.PC
+	if !pc.PrincipalComponents(a, nil) {
+		return nil, fmt.Errorf("the singular value decomposition did not converge")
+	}
+	var vectors mat.Dense
+	pc.VectorsTo(&vectors)
+	vars := pc.VarsTo(nil)
+	total := floats.Sum(vars)
+	_, found := vectors.Dims()
+	for k := range b.Axes {
+		b.Axes[k] = make([]float64, width)
+		if k < found {
+			mat.Col(b.Axes[k], k, &vectors)
+			fixSign(b.Axes[k])
+			if total > 0 {
+				b.Explained[k] = vars[k] / total
+			}
+		}
+	}
+	return b, nil
+}
+
+// fixSign turns a direction so that its largest entry in magnitude is positive: decompositions leave the sign open. Entries that are
+// as large but for rounding count as equal, and the first of them decides.
+func fixSign(v []float64) {
+	largest := math.Max(floats.Max(v), -floats.Min(v))
+	for _, x := range v {
+		if math.Abs(x) >= largest*(1-1e-9) {
+			if x < 0 {
+				floats.Scale(-1, v)
+			}
+			return
+		}
+	}
+}
+
+// Project gives the place of a row [D] in the plane of the two components.
+func (b *Basis) Project(row []float64) ([2]float64, error) {
+	if len(row) != len(b.Mean) {
+		return [2]float64{}, fmt.Errorf("a row of %d numbers in a basis of %d", len(row), len(b.Mean))
+	}
+	var out [2]float64
+	for k, axis := range b.Axes {
+		for j, v := range row {
+			out[k] += (v - b.Mean[j]) * axis[j]
+		}
+	}
+	return out, nil
+}

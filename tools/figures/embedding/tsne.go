@@ -1,0 +1,228 @@
+package embedding
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// Options of t-SNE. Zero values take the defaults.
+type Options struct {
+	Perplexity float64 // 30; never more than a third of the other rows
+	Iterations int     // 1000
+	Seed       uint64
+}
+
+// Map is what t-SNE found.
+type Map struct {
+	Points     [][2]float64
+	Perplexity float64   // that was used
+	Divergence []float64 // of Kullback and Leibler between P and Q, in nats: before the first iteration, then after every 50th and the last
+}
+
+// Settings after van der Maaten and Hinton, "Visualizing Data using t-SNE" (JMLR 9, 2008), section 3.4, with the stronger
+// and longer exaggeration, the learning rate n / exaggeration and the start at the principal components that later work found
+// better (Belkina et al. 2019; Kobak and Berens 2019).
+const (
+	exaggeration   = 12.0
+	exaggerated    = 250 // iterations
+	earlyMomentum  = 0.5
+	finalMomentum  = 0.8
+	smallestGain   = 0.01
+	startDeviation = 1e-4
+)
+
+// TSNE maps rows [N, D] to the plane by exact t-SNE, in time that grows with the square of N. The libraries for Go that do
+// this draw their start from an unseeded generator, so that no two pictures agree, hence these lines.
+func TSNE(rows [][]float64, o Options) (*Map, error) {
+	if _, err := check(rows, MaxRows); err != nil {
+		return nil, err
+	}
+	if o.Perplexity < 0 || math.IsNaN(o.Perplexity) || o.Iterations < 0 || o.Iterations > 100_000 {
+		return nil, fmt.Errorf("perplexity %g and %d iterations: give numbers above 0, at most 100000 iterations", o.Perplexity, o.Iterations)
+	}
+	if o.Perplexity == 0 {
+		o.Perplexity = 30
+	}
+	if o.Iterations == 0 {
+		o.Iterations = 1000
+	}
+	n := len(rows)
+	m := &Map{Perplexity: min(o.Perplexity, float64(n-1)/3)}
+	distances := squaredDistances(rows)
+	start, err := components(distances, n)
+	if err != nil {
+		return nil, err
+	}
+	if n < 4 { // too few for a perplexity
+		m.Points = start
+		return m, nil
+	}
+	p := Affinities(distances, n, m.Perplexity)
+	y := scatterStart(start, o.Seed)
+	m.Divergence = append(m.Divergence, divergence(p, y))
+	descend(p, y, o.Iterations, func() { m.Divergence = append(m.Divergence, divergence(p, y)) })
+	m.Points = y
+	return m, nil
+}
+
+// squaredDistances is the matrix [N, N] of squared Euclidean distances, row by row.
+func squaredDistances(rows [][]float64) []float64 {
+	n := len(rows)
+	d := make([]float64, n*n)
+	for i := range n {
+		for j := range i {
+			sum := 0.0
+			for k, v := range rows[i] {
+				diff := v - rows[j][k]
+				sum += diff * diff
+			}
+			d[i*n+j], d[j*n+i] = sum, sum
+		}
+	}
+	return d
+}
+
+// components are the first two principal component scores, from distances alone: the top eigenvectors of the doubly centred
+// matrix -D/2 (classical scaling, Torgerson 1952), which does not depend on how wide the rows are.
+func components(d []float64, n int) ([][2]float64, error) {
+	means, mean := make([]float64, n), 0.0
+	for i := range n {
+		for j := range n {
+			means[i] += d[i*n+j] / float64(n)
+		}
+		mean += means[i] / float64(n)
+	}
+	b := mat.NewSymDense(n, nil)
+	for i := range n {
+		for j := i; j < n; j++ {
+			b.SetSym(i, j, -(d[i*n+j]-means[i]-means[j]+mean)/2)
+		}
+	}
+	var eigen mat.EigenSym
+	if !eigen.Factorize(b, true) {
+		return nil, fmt.Errorf("the eigenvalue decomposition of the distances did not converge")
+	}
+	var vectors mat.Dense
+	eigen.VectorsTo(&vectors)
+	values := eigen.Values(nil)
+	out := make([][2]float64, n)
+	for k := range min(2, n) {
+		v := mat.Col(nil, n-1-k, &vectors) // values grow
+		fixSign(v)
+		for i := range out {
+			out[i][k] = v[i] * math.Sqrt(max(0, values[n-1-k]))
+		}
+	}
+	return out, nil
+}
+
+// scatterStart shrinks the scores to a small cloud and adds noise a hundred times smaller, which parts rows that are equal.
+func scatterStart(scores [][2]float64, seed uint64) [][2]float64 {
+	sum := 0.0
+	for _, s := range scores {
+		sum += s[0] * s[0] // of mean 0
+	}
+	shrink := 0.0
+	if sum > 0 {
+		shrink = startDeviation / math.Sqrt(sum/float64(len(scores)))
+	}
+	random := rand.New(rand.NewPCG(seed, 0))
+	y := make([][2]float64, len(scores))
+	for i, s := range scores {
+		for k := range y[i] {
+			y[i][k] = s[k]*shrink + startDeviation/100*random.NormFloat64()
+		}
+	}
+	return y
+}
+
+// descend minimises the divergence by gradient descent with momentum and a gain for every coordinate (section 3.4), and
+// reports every 50 iterations and at the end.
+func descend(p []float64, y [][2]float64, iterations int, report func()) {
+	n := len(y)
+	rate := max(float64(n)/exaggeration/4, 50) // of a gradient with its factor 4
+	speed, gain := make([][2]float64, n), make([][2]float64, n)
+	for i := range gain {
+		gain[i] = [2]float64{1, 1}
+	}
+	g := make([][2]float64, n)
+	early := min(exaggerated, iterations/2)
+	for t := range iterations {
+		more, momentum := 1.0, finalMomentum
+		if t < early {
+			more, momentum = exaggeration, earlyMomentum
+		}
+		gradient(p, y, more, g)
+		var centre [2]float64
+		for i := range y {
+			for k := range y[i] {
+				if (g[i][k] > 0) != (speed[i][k] > 0) {
+					gain[i][k] += 0.2
+				} else {
+					gain[i][k] = max(smallestGain, 0.8*gain[i][k])
+				}
+				speed[i][k] = momentum*speed[i][k] - rate*gain[i][k]*g[i][k]
+				y[i][k] += speed[i][k]
+				centre[k] += y[i][k] / float64(n)
+			}
+		}
+		for i := range y {
+			y[i][0] -= centre[0]
+			y[i][1] -= centre[1]
+		}
+		if (t+1)%50 == 0 || t+1 == iterations {
+			report()
+		}
+	}
+}
+
+// gradient is that of the divergence by every point (Equation 5), with P multiplied by a factor.
+func gradient(p []float64, y [][2]float64, more float64, g [][2]float64) {
+	n := len(y)
+	total := 0.0 // the sum of all student weights
+	for i := range n {
+		for j := range i {
+			total += 2 / (1 + squared(y[i], y[j]))
+		}
+	}
+	clear(g)
+	for i := range n {
+		for j := range i {
+			w := 1 / (1 + squared(y[i], y[j]))
+			f := 4 * (more*p[i*n+j] - w/total) * w
+			for k := range 2 {
+				d := f * (y[i][k] - y[j][k])
+				g[i][k] += d
+				g[j][k] -= d
+			}
+		}
+	}
+}
+
+func squared(a, b [2]float64) float64 {
+	dx, dy := a[0]-b[0], a[1]-b[1]
+	return dx*dx + dy*dy
+}
+
+// divergence is KL(P || Q) in nats (Equation 2 with Q of Equation 4).
+func divergence(p []float64, y [][2]float64) float64 {
+	n := len(y)
+	total := 0.0
+	for i := range n {
+		for j := range i {
+			total += 2 / (1 + squared(y[i], y[j]))
+		}
+	}
+	kl := 0.0
+	for i := range n {
+		for j := range i {
+			if v := p[i*n+j]; v > 0 {
+				kl += 2 * v * math.Log(v*(1+squared(y[i], y[j]))*total)
+			}
+		}
+	}
+	return kl
+}

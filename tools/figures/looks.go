@@ -1,0 +1,126 @@
+package figures
+
+import (
+	"image/color"
+	"math"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// hues stay apart for colour-blind readers: seven of Okabe and Ito's set (its yellow is too pale on white), and wine.
+var hues = []color.NRGBA{
+	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255},
+	{230, 159, 0, 255}, {86, 180, 233, 255}, {60, 60, 60, 255}, {136, 34, 85, 255},
+}
+
+// dashes and shapes differ in number from hues and from each other, so that no two of the first 56 lines look alike, and
+// lines differ without colour too.
+var dashes = [][]vg.Length{nil, {5, 2}, {1.5, 1.5}, {6, 2, 1.5, 2}, {9, 3}}
+
+var shapes = []draw.GlyphDrawer{
+	draw.CircleGlyph{}, polygon(4, math.Pi/4), polygon(3, math.Pi/2), polygon(4, 0), polygon(3, -math.Pi/2), bars(math.Pi / 4), bars(0),
+}
+
+// look is how the i-th of several lines or groups is drawn.
+type look struct {
+	color  color.NRGBA
+	dashes []vg.Length
+	shape  draw.GlyphDrawer
+}
+
+func lookOf(i int) look {
+	return look{hues[i%len(hues)], dashes[i%len(dashes)], shapes[i%len(shapes)]}
+}
+
+func (l look) line(width vg.Length) draw.LineStyle {
+	return draw.LineStyle{Color: l.color, Width: width, Dashes: l.dashes}
+}
+
+func (l look) glyph(radius vg.Length) draw.GlyphStyle {
+	return draw.GlyphStyle{Color: l.color, Radius: radius, Shape: l.shape}
+}
+
+// faint is a colour with the given opacity, in 255ths.
+func faint(c color.NRGBA, alpha uint8) color.NRGBA {
+	c.A = alpha
+	return c
+}
+
+// numbering gives equal labels equal numbers, in the order in which they come.
+type numbering struct {
+	index  map[string]int
+	labels []string
+}
+
+func (n *numbering) of(label string) int {
+	if i, ok := n.index[label]; ok {
+		return i
+	}
+	if n.index == nil {
+		n.index = map[string]int{}
+	}
+	n.index[label] = len(n.labels)
+	n.labels = append(n.labels, label)
+	return len(n.labels) - 1
+}
+
+// outline is a filled glyph: the corners of a shape in a circle of radius 1.
+type outline []vg.Point
+
+// DrawGlyph implements draw.GlyphDrawer.
+func (o outline) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	corners := make([]vg.Point, len(o))
+	for i, p := range o {
+		corners[i] = at.Add(p.Scale(style.Radius))
+	}
+	c.FillPolygon(style.Color, corners)
+}
+
+func onCircle(radius, angle float64) vg.Point {
+	return vg.Point{X: vg.Length(radius * math.Cos(angle)), Y: vg.Length(radius * math.Sin(angle))}
+}
+
+// polygon has n corners, the first at an angle, and about the area of the circle.
+func polygon(n int, angle float64) outline {
+	var o outline
+	radius := map[int]float64{3: 1.35, 4: 1.2}[n]
+	for i := range n {
+		o = append(o, onCircle(radius, angle+2*math.Pi*float64(i)/float64(n)))
+	}
+	return o
+}
+
+// star has five points, one of them up.
+func star() outline {
+	var o outline
+	for i := range 10 {
+		radius := 1.35
+		if i%2 == 1 {
+			radius = 0.55
+		}
+		o = append(o, onCircle(radius, math.Pi/2+math.Pi*float64(i)/5))
+	}
+	return o
+}
+
+// bars are two crossed bars, upright at angle 0.
+func bars(angle float64) outline {
+	const long, wide = 1.2, 0.38
+	var o outline
+	for i := range 4 {
+		turn := angle + math.Pi/2*float64(i)
+		r := math.Hypot(long, wide)
+		d := math.Atan2(wide, long)
+		o = append(o, onCircle(r, turn-d), onCircle(r, turn+d), onCircle(wide*math.Sqrt2, turn+math.Pi/4))
+	}
+	return o
+}
+
+// stamp draws a glyph with a thin white edge, so that glyphs that lie on each other stay apart.
+func stamp(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	edge := style
+	edge.Color, edge.Radius = color.White, style.Radius+0.6
+	c.DrawGlyphNoClip(edge, at)
+	c.DrawGlyphNoClip(style, at)
+}

@@ -1,0 +1,222 @@
+package figures
+
+import (
+	"fmt"
+	"image/color"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Distances on a sheet, in points.
+const (
+	edge    vg.Length = 6  // around everything
+	between vg.Length = 14 // panels
+)
+
+// maxPanels and maxSide bound what a figure may ask of memory.
+const (
+	maxPanels           = 64
+	maxSide   vg.Length = 4000
+)
+
+// panel is one set of axes with its title above.
+type panel struct {
+	*plot.Plot
+	title string
+	above vg.Length // room that the plot itself draws into, between the data area and the title
+}
+
+// sheet is a grid of panels of one size, with what they share: a title above, a legend, a colour bar, a note below.
+type sheet struct {
+	title   string
+	columns int
+	width   vg.Length // of the data area of each panel
+	height  vg.Length
+	panels  []*panel
+	legend  legend
+	bar     *colourBar
+	note    string
+}
+
+// gridColumns is how many panels stand side by side when nobody says: up to five, in as few rows as fill up well.
+func gridColumns(n, asked int) int {
+	if asked > 0 {
+		return min(asked, max(1, n))
+	}
+	if n <= 5 {
+		return max(1, n)
+	}
+	best := 4
+	for _, c := range []int{5, 3} {
+		if spare(n, c) < spare(n, best) {
+			best = c
+		}
+	}
+	return best
+}
+
+func spare(n, columns int) int { return (columns - n%columns) % columns }
+
+// margins are the room that axes take around a data area.
+type margins struct{ left, right, bottom, top vg.Length }
+
+// margins asks the plot, whose answer depends a little on the size of the whole.
+func (p *panel) margins(width, height vg.Length) margins {
+	var m margins
+	for range 3 {
+		var c draw.Canvas
+		c.Max = vg.Point{X: width + m.left + m.right, Y: height + m.bottom + m.top}
+		d := p.DataCanvas(c)
+		m = margins{d.Min.X, c.Max.X - d.Max.X, d.Min.Y, c.Max.Y - d.Max.Y}
+	}
+	return m
+}
+
+// grid is where the panels of a sheet lie.
+type grid struct {
+	margins []margins   // of each panel
+	titles  [][]string  // of each panel, line by line
+	x, y    []vg.Length // left end of each column's data areas; top end of each row's, from the top of the grid
+	width   vg.Length
+	height  vg.Length
+}
+
+func (s *sheet) arrange() grid {
+	cols := gridColumns(len(s.panels), s.columns)
+	rows := (len(s.panels) + cols - 1) / cols
+	s.shareLabels(cols)
+	var g grid
+	left, right := make([]vg.Length, cols), make([]vg.Length, cols)
+	top, bottom := make([]vg.Length, rows), make([]vg.Length, rows)
+	for i, p := range s.panels {
+		limitLabel(&p.X, s.width+30)
+		limitLabel(&p.Y, s.height+20)
+		m := p.margins(s.width, s.height)
+		lines := wrap(p.title, panelTitle, s.width+10, 2)
+		c, r := i%cols, i/cols
+		left[c], right[c] = max(left[c], m.left), max(right[c], m.right)
+		top[r] = max(top[r], m.top, p.above+4+vg.Length(len(lines))*lineHeight(labelSize))
+		bottom[r] = max(bottom[r], m.bottom)
+		g.margins, g.titles = append(g.margins, m), append(g.titles, lines)
+	}
+	for c := range cols {
+		g.x = append(g.x, g.width+left[c])
+		g.width += left[c] + s.width + right[c] + between
+	}
+	for r := range rows {
+		g.y = append(g.y, g.height+top[r])
+		g.height += top[r] + s.height + bottom[r] + between*2/3
+	}
+	g.width -= between
+	g.height -= between * 2 / 3
+	return g
+}
+
+var panelTitle = bold(letters(labelSize, draw.XCenter, draw.YBottom))
+
+// limitLabel cuts the label of an axis to the room along it.
+func limitLabel(a *plot.Axis, room vg.Length) {
+	if a.Label.Text = clean(a.Label.Text); a.Label.Text != "" {
+		a.Label.Text = shorten(a.Label.Text, a.Label.TextStyle, room)
+	}
+}
+
+// shareLabels keeps a label that all panels have only below the last panel of a column, or beside the first of a row.
+func (s *sheet) shareLabels(cols int) {
+	sameX, sameY := true, true
+	for _, p := range s.panels {
+		sameX = sameX && p.X.Label.Text == s.panels[0].X.Label.Text
+		sameY = sameY && p.Y.Label.Text == s.panels[0].Y.Label.Text
+	}
+	for i, p := range s.panels {
+		if sameX && i+cols < len(s.panels) {
+			p.X.Label.Text = ""
+		}
+		if sameY && i%cols > 0 {
+			p.Y.Label.Text = ""
+		}
+	}
+}
+
+// figure lays the sheet out.
+func (s *sheet) figure() (*Figure, error) {
+	if len(s.panels) == 0 {
+		return nil, fmt.Errorf("there is no panel: give at least one")
+	}
+	if len(s.panels) > maxPanels {
+		return nil, fmt.Errorf("%d panels are too many for one figure: give at most %d", len(s.panels), maxPanels)
+	}
+	g := s.arrange()
+	width, height := g.width, g.height
+	barRoom := s.bar.width()
+	width += barRoom
+
+	beside := gridColumns(len(s.panels), s.columns) == 1 && s.legend.fits(g.height)
+	var legendSize vg.Point
+	if beside {
+		legendSize = s.legend.beside()
+		width += legendSize.X
+		height = max(height, legendSize.Y)
+	} else {
+		width = max(width, min(s.legend.widest(), 260))
+		legendSize = s.legend.above(width)
+		height += legendSize.Y
+	}
+	titleStyle := bold(letters(titleSize, draw.XCenter, draw.YTop))
+	title := wrap(s.title, titleStyle, width, 2)
+	titleHeight := vg.Length(len(title)) * lineHeight(titleSize)
+	if len(title) > 0 {
+		titleHeight += 4
+	}
+	noteStyle := letters(smallSize, draw.XLeft, draw.YTop)
+	note := wrap(s.note, noteStyle, width, 3)
+	height += titleHeight + vg.Length(len(note))*lineHeight(smallSize)
+	width, height = width+2*edge, height+2*edge
+	if width > maxSide || height > maxSide {
+		return nil, fmt.Errorf("the figure would be %.0f x %.0f points, more than %.0f: give fewer panels or smaller ones",
+			width.Points(), height.Points(), maxSide.Points())
+	}
+
+	paint := func(c draw.Canvas) {
+		c.SetColor(color.White)
+		c.Fill(c.Rectangle.Path())
+		top := height - edge
+		for i, line := range title {
+			c.FillText(titleStyle, vg.Point{X: width / 2, Y: top - vg.Length(i)*lineHeight(titleSize)}, line)
+		}
+		top -= titleHeight
+		gridLeft := edge
+		if beside {
+			s.legend.paintBeside(c, vg.Point{X: width - edge - legendSize.X, Y: top})
+		} else {
+			s.legend.paintAbove(c, vg.Point{X: edge, Y: top}, width-2*edge)
+			top -= legendSize.Y
+			gridLeft += (width - 2*edge - g.width - barRoom) / 2
+		}
+		cols := len(g.x)
+		for i, p := range s.panels {
+			x, y := gridLeft+g.x[i%cols], top-g.y[i/cols]
+			m := g.margins[i]
+			area := draw.Canvas{Canvas: c.Canvas}
+			area.Min = vg.Point{X: x - m.left, Y: y - s.height - m.bottom}
+			area.Max = vg.Point{X: x + s.width + m.right, Y: y + m.top}
+			p.Draw(area)
+			for j, line := range g.titles[i] {
+				up := vg.Length(len(g.titles[i])-1-j) * lineHeight(labelSize)
+				c.FillText(panelTitle, vg.Point{X: x + s.width/2, Y: y + p.above + 3 + up}, line)
+			}
+		}
+		if s.bar != nil {
+			area := draw.Canvas{Canvas: c.Canvas}
+			area.Min = vg.Point{X: gridLeft + g.width, Y: top - g.y[len(g.y)-1] - s.height}
+			area.Max = vg.Point{X: area.Min.X + barRoom, Y: top - g.y[0]}
+			s.bar.paint(area)
+		}
+		for i, line := range note {
+			c.FillText(noteStyle, vg.Point{X: edge, Y: edge + vg.Length(len(note)-i)*lineHeight(smallSize)}, line)
+		}
+	}
+	return &Figure{width: width, height: height, title: clean(s.title), paint: paint}, nil
+}
