@@ -19,7 +19,7 @@ func codeLabelDirichlet(j *job) ([]Client, error) {
 	}
 	got, err := j.codeCut(j.lists, j.Clients, j.Beta, tries(j.Clients, len(j.set.Classes)), func() *pyrand.NumPy { return rng })
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: raise partition.beta, lower partition.clients or partition.min_size, or set partition.code to false and partition.fill", err)
 	}
 	return j.clients(got, "", 0), nil
 }

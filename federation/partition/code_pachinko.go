@@ -93,11 +93,13 @@ type tree struct {
 
 func newTree(coarse []int, superclasses int) *tree {
 	t := &tree{fine: map[int][]int{}}
-	for s := range superclasses {
-		t.coarse = append(t.coarse, s)
-	}
 	for k, s := range coarse {
 		t.fine[s] = append(t.fine[s], k)
+	}
+	for s := range superclasses {
+		if len(t.fine[s]) > 0 { // part of the classes may leave superclasses without any
+			t.coarse = append(t.coarse, s)
+		}
 	}
 	return t
 }

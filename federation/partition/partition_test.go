@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -54,6 +55,25 @@ func everything(n int) []int {
 		out = append(out, i)
 	}
 	return out
+}
+
+// TestSummary by hand: of 8 training examples, clients hold 1 (class 0) and 3 (2 of class 0, 1 of class 1): all together
+// 3/4 and 1/4. Distances: |1-3/4| = 1/4, and |1/3-1/4| = 1/12, so 1/6 in the mean. Gini of 1 and 3: 2(1+6)/(2*4) - 3/2 = 1/4.
+// Index 2 is held twice; training examples 1 and 4 to 7 and test examples 1 to 3 by nobody.
+func TestSummary(t *testing.T) {
+	s := toy(2, 0, 4, 0, 2)
+	got := Summarise(s, []Client{{Train: []int{2}, Test: []int{0}}, {Train: []int{0, 2, 3}}})
+	want := Summary{Clients: 2, Train: Range{1, 2, 3}, Test: Range{0, 0.5, 1}, Classes: Range{1, 1.5, 2}, Skew: 1. / 6, Gini: 0.25,
+		Unused: 5 + 3, Repeated: 1}
+	if math.Abs(got.Skew-want.Skew) > 1e-12 {
+		t.Errorf("skew %v", got.Skew)
+	}
+	if got.Skew = want.Skew; got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got := Summarise(s, nil); got != (Summary{}) {
+		t.Errorf("of no clients: %+v", got)
+	}
 }
 
 // TestEveryExampleOnce: whatever the kind and the numbers, a partition either fails with one line or gives every index
@@ -324,7 +344,9 @@ func TestJSONAndTable(t *testing.T) {
 	if got := Table(s, clients); got != ""+
 		"  client  train  val  test  class0  class1\n"+
 		"       0      2    0     1       2       .\n"+
-		"       1      2    0     1       .       2\n" {
+		"       1      2    0     1       .       2\n"+
+		"2 clients; min/median/max: train 2/2/2, val 0/0/0, test 1/1/1, classes 1/1/1\n"+
+		"label skew 0.50 (0 even, 1 apart), Gini of sizes 0.00, 0 examples unused, 0 repeated\n" {
 		t.Errorf("\n%s", got)
 	}
 	s = toy(30, 0, 2, 0, 1)

@@ -1,8 +1,10 @@
 package partition
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"promptfed/federation/data"
 )
@@ -50,37 +52,57 @@ func quotas(q []float64, have []int, size int) []int {
 	}
 	left = min(left, size)
 	for left > 0 {
-		weight := make([]float64, len(q))
-		sum := 0.0
-		for k := range q {
-			if out[k] < have[k] {
-				weight[k] = q[k]
-				sum += q[k]
-			}
-		}
-		if sum == 0 { // no mass where there is room: all with room count the same
-			for k := range q {
-				if out[k] < have[k] {
-					weight[k] = 1
-					sum++
-				}
-			}
-		}
-		given, largest, remainder := 0, -1, -1.0
+		weight, sum := open(q, out, have)
+		given, full := 0, false
+		remainder := make([]float64, len(q))
+		var order []int // classes that may get one more
 		for k, w := range weight {
 			want := w / sum * float64(left)
 			n := min(int(want), have[k]-out[k])
 			out[k] += n
 			given += n
-			if r := want - float64(n); w > 0 && out[k] < have[k] && r > remainder {
-				largest, remainder = k, r
+			if w == 0 {
+				continue
 			}
-		}
-		if given == 0 {
-			out[largest]++
-			given = 1
+			if out[k] == have[k] {
+				full = true
+				continue
+			}
+			remainder[k] = want - float64(n)
+			order = append(order, k)
 		}
 		left -= given
+		if full && given > 0 {
+			continue
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(remainder[b], remainder[a]) })
+		for _, k := range order[:min(left, len(order))] {
+			out[k]++
+			left--
+		}
 	}
 	return out
+}
+
+// open are the weights of the classes that have room, and their sum; where no mass is left all with room weigh the same.
+func open(q []float64, out, have []int) ([]float64, float64) {
+	weight := make([]float64, len(q))
+	sum := 0.0
+	for k := range q {
+		if out[k] < have[k] {
+			weight[k] = q[k]
+			sum += q[k]
+		}
+	}
+	for k := range q {
+		if sum == 0 && out[k] < have[k] {
+			weight[k] = 1
+		}
+	}
+	if sum == 0 {
+		for _, w := range weight {
+			sum += w
+		}
+	}
+	return weight, sum
 }

@@ -48,7 +48,7 @@ func (c Client) Of(s *data.Set) (train, val, test []data.Example) {
 const widest = 24
 
 // Table draws who gets what: a line per client with its sizes and its training examples of every class. With more than
-// 24 classes a line names the client's number of classes and its five largest.
+// 24 classes a line names the client's number of classes and its five largest. Two lines of Summarise's figures end it.
 func Table(s *data.Set, clients []Client) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -85,6 +85,7 @@ func Table(s *data.Set, clients []Client) string {
 		fmt.Fprintln(w, strings.Join(row, "\t")+"\t")
 	}
 	w.Flush()
+	b.WriteString(Summarise(s, clients).footer())
 	return b.String()
 }
 

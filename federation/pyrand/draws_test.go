@@ -189,6 +189,9 @@ func TestEdges(t *testing.T) {
 	if k := n.Category([]float64{math.NaN(), 1}); k != -1 {
 		t.Errorf("Category of NaN is %d", k)
 	}
+	if k := n.Category(nil); k != -1 {
+		t.Errorf("Category of nothing is %d", k)
+	}
 	p := NewPython(1)
 	if k := p.Below(0); k != 0 {
 		t.Errorf("Below(0) = %d", k)

@@ -86,11 +86,14 @@ func (n *NumPy) Dirichlet(alpha float64, k int) []float64 {
 	return out
 }
 
-// Category is argmax(multinomial(1, p)): the index that a chain of binomial draws of one trial picks; -1 when a number of p
-// is NaN, which NumPy refuses.
+// Category is argmax(multinomial(1, p)): the index that a chain of binomial draws of one trial picks; -1 when p is
+// empty or has a NaN, which NumPy refuses.
 func (n *NumPy) Category(p []float64) int {
 	rest := 1.0
 	last := len(p) - 1
+	if last < 0 {
+		return last
+	}
 	for i, q := range p[:last] {
 		if math.IsNaN(q / rest) {
 			return -1

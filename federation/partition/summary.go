@@ -1,0 +1,134 @@
+package partition
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"promptfed/federation/data"
+)
+
+// Range is the least, middle and greatest of the clients' numbers; the median of an even number of clients lies between the
+// middle two.
+type Range struct {
+	Min    int     `json:"min"`
+	Median float64 `json:"median"`
+	Max    int     `json:"max"`
+}
+
+func (r Range) String() string {
+	return fmt.Sprintf("%d/%s/%d", r.Min, strconv.FormatFloat(r.Median, 'f', -1, 64), r.Max)
+}
+
+// Summary is a partition in a few numbers.
+type Summary struct {
+	Clients int   `json:"clients"`
+	Train   Range `json:"train"` // examples of a client
+	Val     Range `json:"val"`
+	Test    Range `json:"test"`
+	Classes Range `json:"classes"` // that a client trains on
+	// Skew is the mean over clients of the total variation distance, from 0 to 1, between the client's training labels and
+	// those of all clients together: 0 for clients that mirror the whole.
+	Skew float64 `json:"skew"`
+	// Gini is the Gini coefficient of the clients' training sizes: 0 for equal sizes, near 1 when one client has all.
+	Gini float64 `json:"gini"`
+	// Unused examples are in no client's lists; Repeated counts the further places of those that are in several.
+	Unused   int `json:"unused"`
+	Repeated int `json:"repeated"`
+}
+
+// Summarise describes who got what of s.
+func Summarise(s *data.Set, clients []Client) Summary {
+	out := Summary{Clients: len(clients)}
+	if len(clients) == 0 {
+		return out
+	}
+	var train, val, test, classes []int
+	counts := make([][]int, len(clients))
+	all := make([]int, len(s.Classes))
+	for i, c := range clients {
+		mine, _, _ := c.Of(s)
+		counts[i] = s.Counts(mine)
+		own := 0
+		for k, n := range counts[i] {
+			all[k] += n
+			if n > 0 {
+				own++
+			}
+		}
+		train, val, test = append(train, len(c.Train)), append(val, len(c.Val)), append(test, len(c.Test))
+		classes = append(classes, own)
+	}
+	out.Train, out.Val, out.Test, out.Classes = rangeOf(train), rangeOf(val), rangeOf(test), rangeOf(classes)
+	out.Skew, out.Gini = skew(counts, all), gini(train)
+	out.Unused, out.Repeated = uses(s, clients)
+	return out
+}
+
+func rangeOf(n []int) Range {
+	n = slices.Sorted(slices.Values(n))
+	return Range{n[0], float64(n[(len(n)-1)/2]+n[len(n)/2]) / 2, n[len(n)-1]}
+}
+
+func skew(counts [][]int, all []int) float64 {
+	total := 0
+	for _, n := range all {
+		total += n
+	}
+	sum := 0.0
+	for _, own := range counts {
+		size := 0
+		for _, n := range own {
+			size += n
+		}
+		if size == 0 {
+			continue
+		}
+		for k, n := range own {
+			sum += max(0, float64(n)/float64(size)-float64(all[k])/float64(total))
+		}
+	}
+	return sum / float64(len(counts))
+}
+
+func gini(sizes []int) float64 {
+	sizes = slices.Sorted(slices.Values(sizes))
+	sum, ranked := 0.0, 0.0
+	for i, n := range sizes {
+		sum += float64(n)
+		ranked += float64(i+1) * float64(n)
+	}
+	if sum == 0 {
+		return 0
+	}
+	n := float64(len(sizes))
+	return 2*ranked/(n*sum) - (n+1)/n
+}
+
+// uses counts examples that no client has, and places beyond the first of those that one has.
+func uses(s *data.Set, clients []Client) (unused, repeated int) {
+	for _, sp := range s.Splits() {
+		times := make([]int, len(*sp.Examples))
+		for _, c := range clients {
+			for _, l := range map[string][][]int{"train": {c.Train}, "val": {c.Val}, "test": {c.Test}, "pool": {c.Train, c.Val, c.Test}}[sp.Name] {
+				for _, i := range l {
+					times[i]++
+				}
+			}
+		}
+		for _, n := range times {
+			if n == 0 {
+				unused++
+			} else {
+				repeated += n - 1
+			}
+		}
+	}
+	return unused, repeated
+}
+
+// footer is the summary in a line or two.
+func (s Summary) footer() string {
+	return fmt.Sprintf("%d clients; min/median/max: train %v, val %v, test %v, classes %v\nlabel skew %.2f (0 even, 1 apart), Gini of sizes %.2f, %d examples unused, %d repeated\n",
+		s.Clients, s.Train, s.Val, s.Test, s.Classes, s.Skew, s.Gini, s.Unused, s.Repeated)
+}
