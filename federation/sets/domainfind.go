@@ -182,13 +182,27 @@ func (p *domainPlace) finish(w *walk, notes ...string) (*data.Set, error) {
 	if p.count > 0 && len(s.Classes) != p.count {
 		s.Notes = append(s.Notes, fmt.Sprintf("%s: found %d classes, but %s has %d", p.images, len(s.Classes), p.title, p.count))
 	}
-	for i, dir := range p.dirs {
-		if dir == "" && !slices.Contains(s.Domains, p.domains[i].name) {
-			s.Notes = append(s.Notes, fmt.Sprintf("%s does not exist: the set has only the domains %s",
-				filepath.Join(p.images, p.domains[i].name), strings.Join(s.Domains, ", ")))
-		}
+	if len(s.Domains) < len(p.domains) {
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: found the domains %s of %s", p.images, strings.Join(s.Domains, ", "), p.domainSet.names()))
+	}
+	if p.classes != nil {
+		p.number(s)
 	}
 	return s, nil
+}
+
+// number gives a set with a fixed list of classes all of them, so that a label does not depend on what else is there.
+func (d *domainSet) number(s *data.Set) {
+	to := make([]int, len(s.Classes))
+	for i, name := range s.Classes {
+		to[i] = slices.IndexFunc(d.classes, func(c string) bool { return fold(c) == fold(name) })
+	}
+	for _, list := range [][]data.Example{s.Train, s.Val, s.Test} {
+		for i := range list {
+			list[i].Label = to[list[i].Label]
+		}
+	}
+	s.Classes = spaced(d.classes)
 }
 
 // fromFolders reads DOMAIN/CLASS/, DOMAIN/images/CLASS/ and DOMAIN/{train,val,test}/CLASS/.

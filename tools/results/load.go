@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"promptfed/configs"
 	"promptfed/federation/engine"
 )
 
@@ -52,13 +51,10 @@ type loader struct {
 // planned is a plan with the runs that were found for it.
 type planned struct {
 	*Plan
+	cells []cell
 	at    map[string]int // index of the cell in a folder
 	runs  []*Run         // of each cell; nil where there is no folder yet
 	notes []string
-}
-
-func (p *planned) folder(c configs.PlanCell) string {
-	return filepath.Join(p.Dir, filepath.FromSlash(c.Folder))
 }
 
 // folder reads what lies in and below a folder.
@@ -109,14 +105,14 @@ func (l *loader) plan(dir string) *planned {
 	if known {
 		return p
 	}
-	plan, err := configs.ReadPlan(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	plan, cells, err := readPlan(dir)
+	if err != nil {
 		l.notes = append(l.notes, oneLine(err.Error()))
 	}
-	if err == nil {
-		p = &planned{Plan: &Plan{*plan, dir}, at: map[string]int{}, runs: make([]*Run, len(plan.Cells))}
-		for i, c := range plan.Cells {
-			p.at[p.folder(c)] = i
+	if plan != nil {
+		p = &planned{Plan: plan, cells: cells, at: map[string]int{}, runs: make([]*Run, len(cells))}
+		for i, c := range cells {
+			p.at[filepath.Join(dir, c.Folder)] = i
 		}
 		l.order = append(l.order, p)
 	}
@@ -142,10 +138,9 @@ func (l *loader) run(dir string) bool {
 	case p == nil:
 		l.loose, l.notes = append(l.loose, run), append(l.notes, notes...)
 	case !isCell:
-		l.loose, l.notes = append(l.loose, run), append(l.notes, notes...)
-		l.notes = append(l.notes, fmt.Sprintf("%s is no cell of the sweep %s, and stands by itself", dir, p.Name))
+		p.notes = append(p.notes, fmt.Sprintf("%s is no cell of the sweep %s, and is left out", dir, p.Name))
 	default:
-		run.Seed = p.Cells[index].Seed
+		run.Seed = p.cells[index].Seed
 		p.runs[index] = run
 		p.notes = append(p.notes, notes...)
 	}
@@ -156,8 +151,8 @@ func (l *loader) run(dir string) bool {
 func (p *planned) groups(roots []string) []*Group {
 	var out []*Group
 	at := map[string]*Group{}
-	for i, c := range p.Cells {
-		dir := p.folder(c)
+	for i, c := range p.cells {
+		dir := filepath.Join(p.Dir, c.Folder)
 		if !slices.ContainsFunc(roots, func(root string) bool { return within(dir, root) }) {
 			continue
 		}

@@ -9,23 +9,22 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// Writable is a Table or a Text.
-type Writable interface {
-	markdown() string
-	latex() string
-}
-
 // Markdown writes tables in GitHub's Markdown, each under a heading of the second level.
-func Markdown(w io.Writer, tables ...Writable) error {
-	var texts []string
-	for _, t := range tables {
-		texts = append(texts, t.markdown())
+func Markdown(w io.Writer, tables ...*Table) error {
+	for i, t := range tables {
+		if i > 0 {
+			if _, err := io.WriteString(w, "\n"); err != nil {
+				return err
+			}
+		}
+		if err := t.markdown(w); err != nil {
+			return err
+		}
 	}
-	_, err := io.WriteString(w, strings.Join(texts, "\n"))
-	return err
+	return nil
 }
 
-func (t *Table) markdown() string {
+func (t *Table) markdown(w io.Writer) error {
 	g := grid(len(t.RowAxes), escapeAll(markdownText, t.Heads()))
 	for _, r := range t.Rows {
 		line := row(escapeAll(markdownText, r.Shown()))
@@ -49,7 +48,8 @@ func (t *Table) markdown() string {
 		}
 		fmt.Fprintf(&b, "- %s\n", markdownText(r))
 	}
-	return b.String()
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // markdownCell emphasises the mean: bold is the best, underlined the second best.
