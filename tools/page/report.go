@@ -55,7 +55,7 @@ type Cell struct {
 	Value *float64 // what it is sorted by; nil sorts by Text, after all cells with a value
 	Bold  bool     // the best of its kind
 	Paper string   // the paper's own number, shown beside ours
-	Note  string   // shown on hover and read by screen readers: "2 of 3 seeds"
+	Note  string   // a footnote under the table: "2 of 3 seeds"
 }
 
 // Number makes a cell that sorts by v.

@@ -1,7 +1,11 @@
 package page
 
 import (
-	_ "embed"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
 	"html/template"
 	"io"
 )
@@ -9,7 +13,128 @@ import (
 //go:embed page.html
 var source string
 
+// The chart library is uPlot 1.6.32 (MIT), as its npm package has it: it draws and zooms fast, and a page may carry 50 KB.
+//
+//go:embed assets
+var assets embed.FS
+
+// scripts of the page in the order in which they run, inside one function.
+var scripts = []string{"dom.js", "theme.js", "tables.js", "format.js", "lines.js", "chart.js", "zoom.js", "legend.js", "curves.js", "grid.js", "clients.js", "start.js"}
+
 var pageTemplate = template.Must(template.New("page").Parse(source))
 
+// view is what the template writes.
+type view struct {
+	Report
+	Policy       string // Content-Security-Policy
+	Style        template.CSS
+	Script       template.JS
+	Data         template.JS
+	Results      []tableView
+	Tests        []tableView
+	Drawings     []drawing
+	Differences  *tableView
+	Configs      []configView
+	MoreConfigs  int
+	Failed       *tableView
+	HasCurves    bool
+	HasPartition bool
+	Left         []string
+}
+
+// drawing is a figure as an image that carries its own bytes.
+type drawing struct {
+	Title, Caption string
+	Source         template.URL
+}
+
 // Write writes the page. The same report gives the same bytes.
-func Write(w io.Writer, r Report) error { return pageTemplate.Execute(w, r) }
+func Write(w io.Writer, r Report) error {
+	v, err := newView(r)
+	if err != nil {
+		return fmt.Errorf("report page %q: %w", r.Title, err)
+	}
+	return pageTemplate.Execute(w, v)
+}
+
+func newView(r Report) (view, error) {
+	v := view{Report: r, Configs: configViews(r.Runs), MoreConfigs: max(0, len(r.Runs)-maxConfigs)}
+	var err error
+	if v.Results, err = viewTables("results", r.Tables); err != nil {
+		return view{}, err
+	}
+	if v.Tests, err = viewTables("significance", r.Significance); err != nil {
+		return view{}, err
+	}
+	if t := differenceTable(r.Runs); len(t.Rows) > 0 {
+		d, err := viewTable("differences", t)
+		if err != nil {
+			return view{}, err
+		}
+		v.Differences = &d
+	}
+	if len(r.Failures) > 0 {
+		f, err := viewTable("failures-1", failureTable(r.Failures))
+		if err != nil {
+			return view{}, err
+		}
+		v.Failed = &f
+	}
+	for _, f := range r.Figures {
+		data := "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(f.SVG)
+		v.Drawings = append(v.Drawings, drawing{f.Title, f.Caption, template.URL(data)})
+	}
+	data, left, err := newBlock(r)
+	if err != nil {
+		return view{}, err
+	}
+	v.Left = left
+	v.HasPartition = len(data.Parts) > 0
+	for _, run := range data.Runs {
+		v.HasCurves = v.HasCurves || len(run.Curves) > 0
+	}
+	packed, err := json.Marshal(data) // escapes <, > and &
+	if err != nil {
+		return view{}, err
+	}
+	v.Data = template.JS(packed)
+	return v, v.embed()
+}
+
+// embed puts style and script into the page, and a policy that allows these two and nothing else.
+func (v *view) embed() error {
+	style, script := "", ""
+	for _, name := range []string{"uplot/uPlot.min.css", "page.css"} {
+		text, err := assets.ReadFile("assets/" + name)
+		if err != nil {
+			return err
+		}
+		style += string(text)
+	}
+	licence, err := assets.ReadFile("assets/uplot/LICENSE")
+	if err != nil {
+		return err
+	}
+	chart, err := assets.ReadFile("assets/uplot/uPlot.iife.min.js")
+	if err != nil {
+		return err
+	}
+	script = "/* uPlot:\n" + string(licence) + "*/\n" + string(chart) + "\n(() => {\n\"use strict\";\n"
+	for _, name := range scripts {
+		text, err := assets.ReadFile("assets/" + name)
+		if err != nil {
+			return err
+		}
+		script += string(text)
+	}
+	script += "})();\n"
+	v.Style, v.Script = template.CSS(style), template.JS(script)
+	v.Policy = fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'", sum(style), sum(script))
+	return nil
+}
+
+// sum is the hash by which a policy knows an inline element.
+func sum(text string) string {
+	h := sha256.Sum256([]byte(text))
+	return "sha256-" + base64.StdEncoding.EncodeToString(h[:])
+}

@@ -1,0 +1,152 @@
+// Grid draws clients by classes into a box that scrolls: names of classes stay at the left, numbers of clients on top.
+class Grid {
+  // pointed is called with the place in order and the class under the pointer or the keys, or null.
+  constructor(host, pointed) {
+    Object.assign(this, { host, pointed, at: null });
+    this.parts = Object.fromEntries(["corner", "top", "side", "body"].map((name) => [name, el("canvas", { class: name, "aria-hidden": "true" })]));
+    this.here = el("div", { class: "here", hidden: true });
+    this.sheet = el("div", { class: "sheet" }, ...Object.values(this.parts), this.here);
+    host.append(this.sheet);
+    this.parts.body.addEventListener("mousemove", (e) => this.go(Math.floor(e.offsetX / this.w), Math.floor(e.offsetY / this.h), false));
+    this.parts.body.addEventListener("click", (e) => this.go(Math.floor(e.offsetX / this.w), Math.floor(e.offsetY / this.h), false));
+    host.addEventListener("mouseleave", () => { if (document.activeElement !== host) this.leave(); });
+    host.addEventListener("keydown", (e) => this.key(e));
+    new ResizeObserver(() => { if (this.view && host.clientWidth !== this.width) this.draw(this.view); }).observe(host);
+  }
+
+  // draw takes {clients, classes, counts[client][class], largest, colour(client), strips: [colour(client)], form}.
+  draw(view) {
+    this.view = view;
+    const { clients, classes } = view, host = this.host;
+    this.width = host.clientWidth;
+    const narrow = this.width < 560;
+    const measure = this.pen(this.parts.side, 1, 1);
+    const label = Math.max(...classes.map((c) => measure.measureText(c).width), 10);
+    this.left = Math.ceil(Math.min(label + 16, narrow ? 96 : 190));
+    this.head = 26 + 6 * view.strips.length;
+    this.w = Math.min(40, Math.max(narrow ? 12 : 8, Math.floor((this.width - this.left - 2) / clients.length)));
+    this.h = Math.min(30, Math.max(14, Math.floor(400 / classes.length)), Math.max(14, this.w));
+    this.sheet.style.gridTemplateColumns = `${this.left}px ${this.w * clients.length}px`;
+    this.pen(this.parts.corner, this.left, this.head);
+    this.drawTop();
+    this.drawSide();
+    this.drawBody();
+    if (this.at) this.mark();
+  }
+
+  // pen sizes a canvas for the screen's pixels, fewer where it would get too large.
+  pen(canvas, width, height) {
+    const ratio = Math.min(devicePixelRatio || 1, 16000 / Math.max(width, height, 1));
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+    canvas.style.width = width + "px";
+    canvas.style.height = height + "px";
+    const c = canvas.getContext("2d");
+    c.scale(ratio, ratio);
+    c.font = `12px ${getComputedStyle(this.host).fontFamily}`;
+    c.fillStyle = cssColour("--muted");
+    c.textBaseline = "middle";
+    return c;
+  }
+
+  drawTop() {
+    const { clients, strips } = this.view;
+    const c = this.pen(this.parts.top, this.w * clients.length, this.head);
+    c.textAlign = "center";
+    const widest = c.measureText(String(Math.max(...clients))).width + 6;
+    const step = [1, 2, 5, 10, 20, 50, 100].find((s) => s * this.w >= widest) || 200;
+    clients.forEach((k, i) => {
+      if (i % step === 0) c.fillText(String(k), i * this.w + this.w / 2, 13);
+    });
+    strips.forEach((colour, s) => clients.forEach((k, i) => {
+      c.fillStyle = colour(k);
+      c.fillRect(i * this.w, 24 + 6 * s, this.w - (this.w > 10 ? 1 : 0), 4);
+    }));
+  }
+
+  drawSide() {
+    const { classes } = this.view;
+    const c = this.pen(this.parts.side, this.left, this.h * classes.length);
+    c.textAlign = "right";
+    classes.forEach((name, i) => c.fillText(fit(c, name, this.left - 14), this.left - 8, i * this.h + this.h / 2 + 1));
+  }
+
+  drawBody() {
+    const { clients, classes, counts, largest, colour, form } = this.view;
+    const { w, h } = this;
+    const c = this.pen(this.parts.body, w * clients.length, h * classes.length);
+    c.strokeStyle = cssColour("--line");
+    c.lineWidth = 0.5;
+    c.beginPath();
+    for (let i = 0; i <= classes.length; i++) { c.moveTo(0, i * h); c.lineTo(w * clients.length, i * h); }
+    if (w >= 12) for (let i = 0; i <= clients.length; i++) { c.moveTo(i * w, 0); c.lineTo(i * w, h * classes.length); }
+    c.stroke();
+    clients.forEach((k, i) => {
+      c.fillStyle = colour(k);
+      for (const [cls, n] of counts[k]) {
+        const share = Math.sqrt(n / largest);
+        if (form === "cells") {
+          c.globalAlpha = 0.1 + 0.9 * share;
+          c.fillRect(i * w + 0.5, cls * h + 0.5, w - 1, h - 1);
+        } else {
+          c.globalAlpha = 0.85;
+          c.beginPath();
+          c.arc(i * w + w / 2, cls * h + h / 2, Math.max(1, share * (Math.min(w, h) / 2 - 0.5)), 0, 7);
+          c.fill();
+        }
+      }
+    });
+    c.globalAlpha = 1;
+  }
+
+  go(i, cls, follow) {
+    const { clients, classes } = this.view;
+    this.at = [Math.min(Math.max(i, 0), clients.length - 1), Math.min(Math.max(cls, 0), classes.length - 1)];
+    this.mark();
+    if (follow) this.reveal();
+    this.pointed(...this.at);
+  }
+
+  mark() {
+    const [i, cls] = this.at;
+    this.here.hidden = false;
+    Object.assign(this.here.style, { left: this.left + i * this.w - 1 + "px", top: this.head + cls * this.h - 1 + "px", width: this.w + 2 + "px", height: this.h + 2 + "px" });
+  }
+
+  // reveal scrolls the box, not the page, to the marked place.
+  reveal() {
+    const [i, cls] = this.at, host = this.host;
+    const x = i * this.w, y = cls * this.h;
+    const wide = host.clientWidth - this.left, high = host.clientHeight - this.head;
+    host.scrollLeft = Math.min(x, Math.max(host.scrollLeft, x + this.w - wide));
+    host.scrollTop = Math.min(y, Math.max(host.scrollTop, y + this.h - high));
+  }
+
+  leave() {
+    this.at = null;
+    this.here.hidden = true;
+    this.pointed(null);
+  }
+
+  key(e) {
+    if (e.ctrlKey || e.altKey || e.metaKey) return;
+    const [i, cls] = this.at || [0, 0];
+    const moves = {
+      ArrowLeft: [i - 1, cls], ArrowRight: [i + 1, cls], ArrowUp: [i, cls - 1], ArrowDown: [i, cls + 1],
+      Home: [0, cls], End: [Infinity, cls], PageUp: [i, cls - 10], PageDown: [i, cls + 10],
+    };
+    if (e.key === "Escape") return this.leave();
+    if (!moves[e.key]) return;
+    e.preventDefault();
+    if (this.at) this.go(...moves[e.key], true);
+    else this.go(0, 0, true);
+  }
+}
+
+// fit shortens a text to a width.
+function fit(pen, text, width) {
+  if (pen.measureText(text).width <= width) return text;
+  let n = text.length;
+  while (n > 1 && pen.measureText(text.slice(0, n) + "…").width > width) n--;
+  return text.slice(0, n) + "…";
+}

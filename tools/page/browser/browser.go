@@ -1,0 +1,73 @@
+// Package browser starts a headless Chromium, to test and photograph report pages.
+package browser
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/chromedp/chromedp"
+)
+
+// Find is the path of a Chromium: what PROMPTFED_CHROMIUM names, else an installed one, else the one that
+// tools/fetch-chromium.sh left in bin/chromium of the checkout that holds the working directory.
+func Find() (string, error) {
+	if path := os.Getenv("PROMPTFED_CHROMIUM"); path != "" {
+		if _, err := exec.LookPath(path); err != nil {
+			return "", fmt.Errorf("PROMPTFED_CHROMIUM names %s, which is no program: correct it or unset it", path)
+		}
+		return path, nil
+	}
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		path := filepath.Join(dir, "bin", "chromium", "chromium")
+		if _, err := exec.LookPath(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("no Chromium: install one, run tools/fetch-chromium.sh, or set PROMPTFED_CHROMIUM")
+}
+
+// Start starts the browser at path with an empty profile of its own. stop ends it and removes the profile.
+func Start(ctx context.Context, path string) (browser context.Context, stop func(), err error) {
+	profile, err := os.MkdirTemp("", "promptfed-browser")
+	if err != nil {
+		return nil, nil, err
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(profile),
+		chromedp.DisableGPU, chromedp.Flag("force-color-profile", "srgb"), chromedp.Env("HOME="+profile, "XDG_CACHE_HOME="+profile))
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	if place := filepath.Dir(path); exists(filepath.Join(place, "fonts.conf")) { // the fetched one brings its libraries and a font
+		options = append(options, chromedp.Env("LD_LIBRARY_PATH="+filepath.Join(place, "lib"), "FONTCONFIG_PATH="+place))
+	}
+	allocator, endAllocator := chromedp.NewExecAllocator(ctx, options...)
+	browser, endBrowser := chromedp.NewContext(allocator)
+	stop = func() {
+		_ = chromedp.Cancel(browser) // waits for the processes, so that the profile can go
+		endBrowser()
+		endAllocator()
+		os.RemoveAll(profile)
+	}
+	if err := chromedp.Do(browser); err != nil {
+		stop()
+		return nil, nil, fmt.Errorf("%s does not start: %w", path, err)
+	}
+	return browser, stop, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

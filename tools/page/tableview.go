@@ -1,0 +1,136 @@
+package page
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// tableView is a table as the template writes it.
+type tableView struct {
+	ID             string
+	Title, Caption string
+	Over           []headView // upper line of the heading; empty where no column has anything above it
+	Head           []headView
+	Rows, Summary  [][]cellView
+	Notes          []noteView
+}
+
+type headView struct {
+	Name    string
+	Column  int // -1 for a heading over several columns
+	Columns int
+	Lines   int
+	Text    bool
+}
+
+type cellView struct {
+	Cell
+	Key  string // what it is sorted by; empty is the text
+	Text bool
+	Head bool
+	Mark string // letter of the footnote
+}
+
+type noteView struct{ Mark, Text string }
+
+func viewTable(id string, t Table) (tableView, error) {
+	v := tableView{ID: id, Title: t.Title, Caption: t.Caption}
+	two := false
+	for _, c := range t.Columns {
+		two = two || c.Over != ""
+	}
+	for i, c := range t.Columns {
+		head := headView{Name: c.Name, Column: i, Columns: 1, Lines: 1, Text: c.Text}
+		switch {
+		case !two:
+			v.Head = append(v.Head, head)
+		case c.Over == "":
+			head.Lines = 2
+			v.Over = append(v.Over, head)
+		default:
+			if n := len(v.Over); n > 0 && v.Over[n-1].Column < 0 && v.Over[n-1].Name == c.Over && t.Columns[i-1].Over == c.Over {
+				v.Over[n-1].Columns++
+			} else {
+				v.Over = append(v.Over, headView{Name: c.Over, Column: -1, Columns: 1, Lines: 1})
+			}
+			v.Head = append(v.Head, head)
+		}
+	}
+	marks := map[string]string{}
+	for ri, r := range t.Rows {
+		if len(r.Cells) > len(t.Columns) {
+			return tableView{}, fmt.Errorf("table %q: row %d has %d cells for %d columns", t.Title, ri, len(r.Cells), len(t.Columns))
+		}
+		row := make([]cellView, len(t.Columns))
+		for i, c := range t.Columns {
+			row[i] = cellView{Text: c.Text, Head: i == 0 && c.Text}
+			if i >= len(r.Cells) {
+				continue
+			}
+			cell := r.Cells[i]
+			row[i].Cell = cell
+			if cell.Value != nil && finite(*cell.Value) {
+				row[i].Key = strconv.FormatFloat(*cell.Value, 'g', -1, 64)
+			}
+			if cell.Note != "" {
+				if marks[cell.Note] == "" {
+					marks[cell.Note] = letters(len(v.Notes))
+					v.Notes = append(v.Notes, noteView{marks[cell.Note], cell.Note})
+				}
+				row[i].Mark = marks[cell.Note]
+			}
+		}
+		if r.Summary {
+			v.Summary = append(v.Summary, row)
+		} else {
+			v.Rows = append(v.Rows, row)
+		}
+	}
+	return v, nil
+}
+
+// letters counts a, b, ... z, aa, ab.
+func letters(n int) string {
+	s := ""
+	for n++; n > 0; n = (n - 1) / 26 {
+		s = string(rune('a'+(n-1)%26)) + s
+	}
+	return s
+}
+
+func viewTables(prefix string, tables []Table) ([]tableView, error) {
+	var out []tableView
+	for i, t := range tables {
+		v, err := viewTable(fmt.Sprintf("%s-%d", prefix, i+1), t)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// failureTable has a column per axis that failed runs are labelled with.
+func failureTable(failures []Failure) Table {
+	t := Table{Columns: []Column{{Name: "run", Text: true}}}
+	column := map[string]int{}
+	for _, f := range failures {
+		for _, l := range f.Labels {
+			if column[l.Name] == 0 {
+				column[l.Name] = len(t.Columns)
+				t.Columns = append(t.Columns, Column{Name: l.Name, Text: true})
+			}
+		}
+	}
+	t.Columns = append(t.Columns, Column{Name: "error", Text: true})
+	for _, f := range failures {
+		cells := make([]Cell, len(t.Columns))
+		cells[0].Text = f.Run
+		for _, l := range f.Labels {
+			cells[column[l.Name]].Text = l.Value
+		}
+		cells[len(cells)-1].Text = f.Error
+		t.Rows = append(t.Rows, Row{Cells: cells})
+	}
+	return t
+}
