@@ -35,6 +35,9 @@ var generalKinds = []Kind{
 	{Name: "list", About: "any images, named with their labels in a CSV or JSON file",
 		Expects: listExpects,
 		Source:  "your own images", open: openListed},
+	{Name: "parquet", About: "any images in Parquet files, as Hugging Face data sets are stored",
+		Expects: parquetExpects,
+		Source:  "Hugging Face data sets with image and label columns, or your own", open: openParquet},
 }
 
 func (k Kind) template() string { return cmp.Or(k.Template, "a photo of a {}.") }
