@@ -104,6 +104,10 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 	if b.Set, err = sets.Open(c.Data.Config); err != nil {
 		return err
 	}
+	whole := b.Set
+	if b.Set, err = partition.Half(whole, c.Data.Classes); err != nil {
+		return err
+	}
 	if c.Data.Template == autoTemplate {
 		b.Config.Data.Template = b.Set.Template
 	}
@@ -120,7 +124,7 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 	if b.Parts, err = c.Partition.Deal(b.Set, c.Data.Shots, c.Seed); err != nil {
 		return err
 	}
-	return b.openExams()
+	return b.openExams(whole)
 }
 
 // trainList and testList are what the partition's indices point into.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/federation/data"
 	"promptfed/federation/partition"
 	"promptfed/federation/sets"
 	"promptfed/runtime/optim"
@@ -35,11 +36,14 @@ type Config struct {
 // Data is the section data.
 type Data struct {
 	sets.Config `config:",squash"`
+	Classes     string `config:"classes" help:"all, base (the first half, as in CoOp) or new (the others); the half left out is examined after the last round"`
 	Template    string `config:"template" help:"hand-written prompt, {} is the class; auto: CoOp's for the set"`
 }
 
-// autoTemplate stands for the template of the set.
-const autoTemplate = "auto"
+const (
+	autoTemplate = "auto" // stands for the template of the set
+	allClasses   = "all"
+)
 
 // Train is the section train.
 type Train struct {
@@ -76,7 +80,7 @@ type Eval struct {
 func Defaults() Config {
 	return Config{
 		Name: "run", Seed: 1, Backbones: []string{"tiny-vit-b16"}, Assign: "cycle", Method: "promptfl",
-		Data:      Data{Config: sets.Defaults(), Template: "auto"},
+		Data:      Data{Config: sets.Defaults(), Classes: "all", Template: autoTemplate},
 		Synthetic: Synthetic{Config: noSynthetic(), Epochs: 10},
 		Partition: partition.Defaults(),
 		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", LR: 0.002, Momentum: 0.9, WeightDecay: 5e-4,
@@ -109,6 +113,9 @@ func (c Config) Check() error {
 	}
 	if !(c.Participation > 0 && c.Participation <= 1) {
 		bad("participation: %v; it must be above 0 and at most 1", c.Participation)
+	}
+	if err := data.OneOf("data.classes", c.Data.Classes, allClasses, "base", "new"); err != nil {
+		bad("%w", err)
 	}
 	if c.Eval.Embeddings < 0 {
 		bad("eval.embeddings: %d is negative; take 0 for none", c.Eval.Embeddings)

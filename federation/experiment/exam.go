@@ -9,6 +9,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/features"
 	"promptfed/federation/method"
+	"promptfed/federation/partition"
 	"promptfed/federation/sets"
 )
 
@@ -22,13 +23,13 @@ type Exam struct {
 type paper struct {
 	name     string
 	classes  []string
-	template string
+	template string // empty for that of the experiment
 	examples []data.Example
 }
 
 // of makes an exam of the test examples of a set.
 func of(name string, s *data.Set) (paper, error) {
-	p := paper{name: name, classes: s.Classes, template: s.Template, examples: s.Test}
+	p := paper{name: name, classes: s.Classes, examples: s.Test}
 	if s.Pool != nil {
 		p.examples = s.Pool
 	}
@@ -38,8 +39,32 @@ func of(name string, s *data.Set) (paper, error) {
 	return p, nil
 }
 
-// openExams opens the data of every exam.
-func (b *Built) openExams() error {
+// openExams opens the data of every exam: the classes of the whole set that data.classes leaves out, the domains that
+// partition.leave_out leaves out with all their images, and other sets.
+func (b *Built) openExams(whole *data.Set) error {
+	if part, other := b.Config.Data.Classes, map[string]string{"base": "new", "new": "base"}; part != allClasses {
+		half, err := partition.Half(whole, other[part])
+		if err != nil {
+			return err
+		}
+		p, err := of(other[part], half)
+		if err != nil {
+			return err
+		}
+		b.papers = append(b.papers, p)
+	}
+	left, err := b.Config.Partition.LeftOut(b.Set)
+	if err != nil {
+		return err
+	}
+	for _, d := range left {
+		train, val, test := d.Of(b.Set)
+		p := paper{name: d.Domain, classes: b.Set.Classes, examples: slices.Concat(train, val, test)}
+		if len(p.examples) == 0 {
+			return fmt.Errorf("exam %s: the domain has no images", d.Domain)
+		}
+		b.papers = append(b.papers, p)
+	}
 	for _, name := range b.Config.Exam.Sets {
 		c := b.Config.Data.Config
 		c.Set, c.Split, c.ClassNames, c.Layout = name, "given", nil, sets.Defaults().Layout
@@ -55,6 +80,7 @@ func (b *Built) openExams() error {
 		if err != nil {
 			return err
 		}
+		p.template = s.Template
 		b.papers = append(b.papers, p)
 	}
 	return nil

@@ -153,3 +153,42 @@ func TestSpread(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestBaseToNew: of five classes the first three are trained; the other two are examined, as classes 0 and 1.
+func TestBaseToNew(t *testing.T) {
+	c := small("promptfl")
+	c.Data.Drawn.Classes = []string{"circle", "square", "star", "house", "fish"}
+	c.Data.Classes, c.Train.Rounds = "base", 1
+	b := open(t, c)
+	if !slices.Equal(b.Set.Classes, []string{"circle", "square", "star"}) || len(b.Engine.Exams) != 1 ||
+		!slices.Equal(b.Engine.Exams[0].Classes, []string{"house", "fish"}) {
+		t.Fatalf("%v, %+v", b.Set.Classes, b.Engine.Exams)
+	}
+	g := finish(t, b).Summary.Exams["new"]
+	if g.Examples != 2*2*2 || g.Accuracy <= 0 {
+		t.Errorf("%+v", g)
+	}
+	c.Method = "pfedprompt"
+	b = open(t, c)
+	if _, err := engine.Run(context.Background(), b.Engine, b.Settings()); err == nil || !strings.Contains(err.Error(), "exam new") {
+		t.Errorf("a method that classifies with its own examples was examined on other classes: %v", err)
+	}
+}
+
+// TestLeaveOneDomainOut: nobody trains or is tested on the domain; all its images, training images too, are an exam.
+func TestLeaveOneDomainOut(t *testing.T) {
+	c := small("promptfl")
+	c.Partition.LeaveOut, c.Partition.Kind, c.Partition.Clients = []string{"photo"}, "domain", 1
+	c.Train.Rounds = 1
+	b := open(t, c)
+	r := finish(t, b)
+	if len(b.Parts) != 1 || b.Parts[0].Domain != "cartoon" || len(b.trainedOn(0)) != 12 {
+		t.Errorf("%+v", b.Parts)
+	}
+	if g := r.Summary.Exams["photo"]; g.Examples != 4*(3+2) {
+		t.Errorf("%+v", g)
+	}
+	if _, ok := r.Summary.PerDomain["photo"]; ok {
+		t.Error("the domain was tested as a client's")
+	}
+}

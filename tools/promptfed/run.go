@@ -147,8 +147,17 @@ func train(ctx context.Context, conf experiment.Config, dir string, resume bool,
 	if err := writeClients(dir, b); err != nil {
 		return nil, err
 	}
+	events, err := newEventLog(dir, conf.Eval.TensorBoard)
+	if err != nil {
+		return nil, err
+	}
+	defer events.close()
 	set := b.Settings()
-	set.Dir, set.Resume, set.OnTurn, set.OnRound = dir, resume, m.turn, m.round
+	set.Dir, set.Resume, set.OnTurn = dir, resume, m.turn
+	set.OnRound = func(r engine.Record) {
+		m.round(r)
+		events.round(r)
+	}
 	set.Workers = cmp.Or(workers, set.Workers)
 	m.start(conf.Train.Rounds, len(b.Parts))
 	r, err := engine.Run(ctx, b.Engine, set)
@@ -159,9 +168,11 @@ func train(ctx context.Context, conf experiment.Config, dir string, resume bool,
 		return nil, err
 	}
 	if conf.Eval.Embeddings > 0 {
-		return r, b.WriteEmbeddings(ctx, dir, m.work)
+		if err := b.WriteEmbeddings(ctx, dir, m.work); err != nil {
+			return nil, err
+		}
 	}
-	return r, nil
+	return r, events.close()
 }
 
 const configFile = "config.yaml"
