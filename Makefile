@@ -9,7 +9,7 @@ VOCAB ?= ../shared/data/clip-vocab/bpe_simple_vocab_16e6.txt.gz
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
-.PHONY: help run methods test build library check vet format lint arrows docs bench fuzz golden clean
+.PHONY: help run smoke methods test build library check vet format lint arrows docs bench fuzz golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +17,14 @@ help: ## list the targets
 run: build ## train the demo's methods on drawn images, print their table, write runs/demo
 	@rm -rf runs/demo
 	bin/promptfed run configs/demo/*.yaml --out runs/demo
+
+smoke: build ## the small form of every table and figure in configs/papers, runs/smoke
+	@rm -rf runs/smoke; mkdir -p runs/smoke
+	@for file in configs/papers/*/*.yaml; do \
+		out=$${file#configs/papers/}; out=runs/smoke/$${out%.yaml}; began=$$(date +%s); \
+		if ! bin/promptfed sweep $$file --smoke --out $$out >runs/smoke/log 2>&1; then cat runs/smoke/log; echo "make smoke: $$file failed" >&2; exit 1; fi; \
+		echo "$$(tail -n 1 runs/smoke/log), $$(($$(date +%s) - began)) s"; \
+	done
 
 methods: build ## every method of configs/methods over three seeds, their table, runs/methods
 	@rm -rf runs/methods

@@ -148,7 +148,7 @@ func (c *Card) checkNumbers(axes []Axis, axis func(key, name string, also ...str
 			return fmt.Errorf("card.numbers.by: axis %q stands twice", name)
 		}
 	}
-	if n.Values.empty() {
+	if n.Values.Empty() {
 		return nil
 	}
 	if c.NoNumbers != "" {

@@ -155,6 +155,25 @@ sweep:
 	}
 }
 
+// The example of docs/sweeps.md is a sweep: beta 0.5 alone for PromptFL, all three for FedPHA, three seeds.
+func TestExampleOfTheDocument(t *testing.T) {
+	doc, err := os.ReadFile("../docs/sweeps.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(doc), "```yaml\n")
+	text, _, ok := strings.Cut(text, "```")
+	if !ok {
+		t.Fatal("no example")
+	}
+	if s := sweep(t, text, SweepOptions{}); len(s.Cells) != 12 {
+		t.Errorf("cells %s", folders(s))
+	}
+	if s := sweep(t, text, SweepOptions{Smoke: true}); folders(s) != "promptfl/0.5/seed-1 fedpha/0.5/seed-1" {
+		t.Errorf("cells %s", folders(s))
+	}
+}
+
 // The ordinary reader takes the base of a sweep file.
 func TestLoadReadsTheBase(t *testing.T) {
 	c, err := Load(file(t, grid), []string{"train.lr=0.7"})

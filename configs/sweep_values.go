@@ -19,7 +19,8 @@ type Values struct {
 	under     map[string]*Values
 }
 
-func (v *Values) empty() bool { return v == nil || !v.leaf && len(v.under) == 0 }
+// Empty tells whether there are none.
+func (v Values) Empty() bool { return !v.leaf && len(v.under) == 0 }
 
 // UnmarshalYAML reads a number, [mean, standard deviation] or a map of labels.
 func (v *Values) UnmarshalYAML(n *yaml.Node) error {

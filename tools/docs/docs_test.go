@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/configs"
 	"promptfed/federation/experiment"
 )
 
@@ -124,7 +125,7 @@ func TestKeys(t *testing.T) {
 }
 
 func TestEveryKeyIsExplained(t *testing.T) {
-	for _, k := range keys(experiment.Defaults()) {
+	for _, k := range append(keys(experiment.Defaults()), keys(configs.SweepFile{})...) {
 		if k.help == "" {
 			t.Errorf("%s has no help text", k.name)
 		}

@@ -22,7 +22,7 @@ func keysOf(at string, v reflect.Value) []key {
 		case strings.Contains(name, ",squash"):
 			out = append(out, keysOf(at, x)...)
 		case name == "":
-		case x.Kind() == reflect.Struct:
+		case x.Kind() == reflect.Struct && len(keysOf("", x)) > 0:
 			out = append(out, keysOf(at+name+".", x)...)
 		case x.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct:
 			out = append(out, key{at + name, "list", "", f.Tag.Get("help")})
@@ -47,7 +47,7 @@ func kind(t reflect.Type) string {
 		return "text"
 	case reflect.Slice, reflect.Array:
 		return "list"
-	case reflect.Map, reflect.Interface:
+	case reflect.Map, reflect.Interface, reflect.Struct: // a struct without keys of its own reads free ones
 		return "keys"
 	}
 	return t.String()
@@ -55,7 +55,8 @@ func kind(t reflect.Type) string {
 
 // value writes a default as YAML on one line, which JSON is; what is empty is left out.
 func value(v reflect.Value) string {
-	if (v.Kind() == reflect.Slice || v.Kind() == reflect.Map || v.Kind() == reflect.String) && v.Len() == 0 {
+	if (v.Kind() == reflect.Slice || v.Kind() == reflect.Map || v.Kind() == reflect.String) && v.Len() == 0 ||
+		v.Kind() == reflect.Struct && v.IsZero() {
 		return ""
 	}
 	if v.Kind() == reflect.String {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
 	"promptfed/federation/partition"
@@ -21,6 +22,7 @@ func tables(root string) (map[string]string, error) {
 		"methods":       methodTable(),
 		"options":       optionTables(),
 		"configuration": keyTable(keys(experiment.Defaults())),
+		"sweep":         keyTable(keys(configs.SweepFile{})),
 		"pretrain":      keyTable(keys(pretrain.Defaults())),
 		"datasets":      dataTable(),
 		"partitions":    partitionTable(),

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/configs"
+)
+
+// papers are the files of configs/papers: one for each table and figure.
+func papers(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("../../configs/papers/*/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files in configs/papers: %v", err)
+	}
+	return files
+}
+
+// Every file of a paper is a sweep in both of its forms, and its card says what it reproduces. The small form needs no data
+// and no backbone that the program does not bring along.
+func TestPapers(t *testing.T) {
+	for _, path := range papers(t) {
+		plain, err := configs.LoadSweep(path, configs.SweepOptions{})
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		small, err := configs.LoadSweep(path, configs.SweepOptions{Smoke: true})
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		c := plain.Card
+		switch {
+		case c == nil:
+			t.Errorf("%s has no card", path)
+			continue
+		case c.Paper == "" || c.Item == "" || c.Title == "":
+			t.Errorf("%s: card.paper %q, card.item %q, card.title %q; none may be empty", path, c.Paper, c.Item, c.Title)
+		case c.Numbers.Values.Empty() == (c.NoNumbers == ""):
+			t.Errorf("%s: card.numbers, or card.no_numbers with the reason, is expected", path)
+		}
+		paper, item := filepath.Base(filepath.Dir(path)), strings.TrimSuffix(filepath.Base(path), ".yaml")
+		if want := paper + "-" + item; plain.Name != want {
+			t.Errorf("%s: name is %s, want %s, so that folders of sweeps stay apart", path, plain.Name, want)
+		}
+		if got := strings.ReplaceAll(strings.ToLower(c.Item), " ", "-"); got != item {
+			t.Errorf("%s: card.item is %s", path, c.Item)
+		}
+		if len(small.Cells) > 40 {
+			t.Errorf("%s: the small form has %d cells; a minute is enough for 40", path, len(small.Cells))
+		}
+		for _, cell := range small.Cells {
+			conf := cell.Config
+			for _, set := range []string{conf.Data.Set, conf.Synthetic.Set} {
+				if set != "drawn" && set != "" {
+					t.Errorf("%s: cell %s of the small form reads set %s", path, cell.Folder, set)
+				}
+			}
+			for _, b := range conf.Backbones {
+				if !strings.HasPrefix(b, "tiny-") {
+					t.Errorf("%s: cell %s of the small form runs on %s", path, cell.Folder, b)
+				}
+			}
+		}
+	}
+}
+
+// The small form of one table of each paper runs to its end; `make smoke` runs them all.
+func TestSmokeOfPapers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	last := ""
+	for _, path := range papers(t) {
+		if paper := filepath.Dir(path); paper == last || !strings.HasPrefix(filepath.Base(path), "table") {
+			continue
+		} else {
+			last = paper
+		}
+		out := filepath.Join(t.TempDir(), "out")
+		mustRun(t, "sweep", path, "--smoke", "--out", out)
+		for _, f := range cells(t, out) {
+			if _, err := os.Stat(filepath.Join(out, f, "summary.json")); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
+}
