@@ -202,12 +202,15 @@ func unpack(codec format.CompressionCodec, raw []byte, size int) ([]byte, error)
 // pqSlack is how many values more than a page has may be packed in its runs: groups are of eight and more.
 const pqSlack = 1024
 
+// pqPlainDictionary is what older writers call RLEDictionary.
+const pqPlainDictionary = format.Encoding(2)
+
 // checkValues counts the values of encodings that can say more of them than the page has bytes.
 func checkValues(e format.Encoding, body []byte, n int) error {
 	switch e {
 	case format.Plain:
 		return nil
-	case format.PlainDictionary, format.RLEDictionary:
+	case pqPlainDictionary, format.RLEDictionary:
 		if len(body) == 0 {
 			return nil
 		}
