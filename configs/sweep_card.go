@@ -10,6 +10,7 @@ import (
 const (
 	AverageLabel = "Average" // of the mean over a row or a column
 	DomainAxis   = "domain"  // the pseudo-axis whose labels are the domains of the data
+	ExamAxis     = "exam"    // the pseudo-axis whose labels are exams: other classes, sets or domains
 )
 
 // Card says what a sweep reproduces: a table or a figure of a paper, the numbers printed there, how it is laid out, and
@@ -18,7 +19,7 @@ type Card struct {
 	Paper     string   `config:"paper" json:"paper" help:"name and venue"`
 	Item      string   `config:"item" json:"item" help:"which table or figure, as in Table 2 or Figure S1"`
 	Title     string   `config:"title" json:"title" help:"what it shows, in one line"`
-	Rows      []string `config:"rows" json:"rows,omitempty" help:"axes in the rows of the table"`
+	Rows      []string `config:"rows" json:"rows,omitempty" help:"axes in the rows of the table; domain and exam, which every run has, may be among them"`
 	Columns   []string `config:"columns" json:"columns,omitempty" help:"axes in its columns; axes in neither are averaged over"`
 	Metric    string   `config:"metric" json:"metric,omitempty" help:"last, best, last5, last10, global, personal, weighted, f1, worst, loss, bytes, seconds, domain:NAME or exam:NAME; empty is last"`
 	Average   string   `config:"average" json:"average,omitempty" help:"adds means labelled Average: row, column or both"`
@@ -32,7 +33,7 @@ type Card struct {
 // Numbers are the numbers that a paper prints.
 type Numbers struct {
 	Unit   string   `config:"unit" json:"unit,omitempty" help:"percent, fraction, seconds, minutes, hours, bytes, kilobytes, megabytes, gigabytes or plain; empty is percent"`
-	By     []string `config:"by" json:"by,omitempty" help:"axes whose labels the values are nested by, from the outermost; domain is the pseudo-axis of domains"`
+	By     []string `config:"by" json:"by,omitempty" help:"axes whose labels the values are nested by, from the outermost; domain and exam may be among them"`
 	Values Values   `config:"values" json:"values" help:"label: value, nested; a value is a mean or [mean, standard deviation]"`
 }
 
@@ -77,7 +78,7 @@ func (c *Card) Number(labels map[string]string) (mean, std float64, hasStd, ok b
 
 // check finds what cannot be meant: axes and labels that the sweep does not have, and words that are not known.
 func (c *Card) check(axes []Axis) error {
-	names := []string{DomainAxis}
+	names := []string{DomainAxis, ExamAxis}
 	for _, a := range axes {
 		names = append(names, a.Name)
 	}

@@ -208,7 +208,7 @@ func TestCardNumbers(t *testing.T) {
 	if mean, _, _, ok := one.Number(nil); !ok || mean != 3.5 {
 		t.Error("the one number of a card without axes")
 	}
-	domain := sweep(t, "card: {columns: [domain], numbers: {by: [domain], values: {art: 1, Average: 2}}}", SweepOptions{}).Card
+	domain := sweep(t, "card: {rows: [exam], columns: [domain], numbers: {by: [domain], values: {art: 1, Average: 2}}}", SweepOptions{}).Card
 	if mean, _, _, ok := domain.Number(map[string]string{"domain": "art"}); !ok || mean != 1 {
 		t.Error("a number of a domain")
 	}
@@ -266,7 +266,7 @@ func TestSweepErrors(t *testing.T) {
 		{in("{name: a, points: [{label: x}, {label: y, set: {options.foo: 1}}]}", ""), SweepOptions{}, []string{"cell y/seed-1", "foo"}},
 		{in(axis+",{name: b, key: train.epochs, values: [1, 2, 3]}", ""), SweepOptions{most: 5}, []string{"more than 5 cells"}},
 		{in(axis, "") + "card: {row: [a]}", SweepOptions{}, []string{"card.row", "rows"}},
-		{in(axis, "") + "card: {rows: [b]}", SweepOptions{}, []string{"card.rows", `"b"`, "domain, a"}},
+		{in(axis, "") + "card: {rows: [b]}", SweepOptions{}, []string{"card.rows", `"b"`, "domain, exam, a"}},
 		{in(axis, "") + "card: {rows: [a], columns: [a]}", SweepOptions{}, []string{`"a"`, "twice"}},
 		{in(axis, "") + "card: {metric: accuracy}", SweepOptions{}, []string{"card.metric", "last10"}},
 		{in(axis, "") + "card: {metric: 'domain:'}", SweepOptions{}, []string{"card.metric", "domain:NAME"}},
