@@ -43,7 +43,7 @@ type Comparison struct {
 }
 
 // Compare tests every pair of labels of an axis against each other, over all runs that agree in seed and in every other
-// label. Values of clients are paired where both runs have as many clients. Tests that say nothing, or over less than
+// label. Runs whose clients have other test data, as far as their numbers of examples tell, are not paired. Tests that say nothing, or over less than
 // MinRuns runs, are NaN.
 func Compare(groups []*Group, axis string, m Metric, level Level) []Comparison {
 	var labels []string
@@ -101,9 +101,13 @@ func valuesOf(r *Run, m Metric, level Level) []float64 {
 	return nil
 }
 
-// pairKey is equal for runs that are paired.
+// pairKey is equal for runs that are paired: those of one seed and, but for the axis, one point of the grid, whose clients
+// are tested with as many examples each.
 func pairKey(g *Group, axis string, r *Run) string {
-	key := fmt.Sprintf("%d", r.Seed)
+	key := fmt.Sprint(r.Seed)
+	if n := len(r.Rounds); n > 0 {
+		key += fmt.Sprint(r.Rounds[n-1].TestSizes)
+	}
 	for _, k := range sortedKeys(g.Labels) {
 		if k != axis {
 			key += fmt.Sprintf(" %q=%q", k, g.Labels[k])

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/configs"
 	"promptfed/federation/engine"
 )
 
@@ -51,10 +52,13 @@ type loader struct {
 // planned is a plan with the runs that were found for it.
 type planned struct {
 	*Plan
-	cells []cell
 	at    map[string]int // index of the cell in a folder
 	runs  []*Run         // of each cell; nil where there is no folder yet
 	notes []string
+}
+
+func (p *planned) folder(c configs.PlanCell) string {
+	return filepath.Join(p.Dir, filepath.FromSlash(c.Folder))
 }
 
 // folder reads what lies in and below a folder.
@@ -105,14 +109,14 @@ func (l *loader) plan(dir string) *planned {
 	if known {
 		return p
 	}
-	plan, cells, err := readPlan(dir)
-	if err != nil {
+	plan, err := configs.ReadPlan(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		l.notes = append(l.notes, oneLine(err.Error()))
 	}
-	if plan != nil {
-		p = &planned{Plan: plan, cells: cells, at: map[string]int{}, runs: make([]*Run, len(cells))}
-		for i, c := range cells {
-			p.at[filepath.Join(dir, c.Folder)] = i
+	if err == nil {
+		p = &planned{Plan: &Plan{*plan, dir}, at: map[string]int{}, runs: make([]*Run, len(plan.Cells))}
+		for i, c := range plan.Cells {
+			p.at[p.folder(c)] = i
 		}
 		l.order = append(l.order, p)
 	}
@@ -138,9 +142,10 @@ func (l *loader) run(dir string) bool {
 	case p == nil:
 		l.loose, l.notes = append(l.loose, run), append(l.notes, notes...)
 	case !isCell:
-		p.notes = append(p.notes, fmt.Sprintf("%s is no cell of the sweep %s, and is left out", dir, p.Name))
+		l.loose, l.notes = append(l.loose, run), append(l.notes, notes...)
+		l.notes = append(l.notes, fmt.Sprintf("%s is no cell of the sweep %s, and stands by itself", dir, p.Name))
 	default:
-		run.Seed = p.cells[index].Seed
+		run.Seed = p.Cells[index].Seed
 		p.runs[index] = run
 		p.notes = append(p.notes, notes...)
 	}
@@ -151,8 +156,8 @@ func (l *loader) run(dir string) bool {
 func (p *planned) groups(roots []string) []*Group {
 	var out []*Group
 	at := map[string]*Group{}
-	for i, c := range p.cells {
-		dir := filepath.Join(p.Dir, c.Folder)
+	for i, c := range p.Cells {
+		dir := p.folder(c)
 		if !slices.ContainsFunc(roots, func(root string) bool { return within(dir, root) }) {
 			continue
 		}

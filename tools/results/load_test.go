@@ -97,11 +97,11 @@ func TestLoadSweep(t *testing.T) {
 	put(t, dir, "p/3/seed-2/error.txt", "no such\nset\n", // failed before it was a run
 		"f/8/seed-2/config.yaml", config("f", "fedpha", 2, 9), "f/8/seed-2/rounds.jsonl", lines([2]float64{.1, .1})+`{"round":1,`)
 	r := load(t, dir)
-	if len(r.Plans) != 1 || len(r.Of(r.Plans[0])) != 3 || len(r.Groups) != 3 {
+	if len(r.Plans) != 1 || len(r.Of(r.Plans[0])) != 3 || len(r.Of(nil)) != 1 {
 		t.Fatalf("%d plans, %d groups", len(r.Plans), len(r.Groups))
 	}
 	var got []string
-	for _, g := range r.Groups {
+	for _, g := range r.Of(r.Plans[0]) {
 		for _, run := range g.Runs {
 			got = append(got, fmt.Sprintf("%s %d %s: %s", g.Name, run.Seed, run.State, run.Why))
 		}
@@ -116,7 +116,7 @@ func TestLoadSweep(t *testing.T) {
 	if mean, std, has, ok := r.Plans[0].Card.Number(map[string]string{"method": "P", "rho": "0.3"}); mean != 91.2 || std != .3 || !has || !ok {
 		t.Errorf("the card's number is %v ± %v", mean, std)
 	}
-	if got := fmt.Sprint(Axes(r.Groups)); got != "[{method [P F]} {rho [0.3 0.8]}]" {
+	if got := fmt.Sprint(Axes(r.Of(r.Plans[0]))); got != "[{method [P F]} {rho [0.3 0.8]}]" {
 		t.Errorf("axes %s", got)
 	}
 	// A cell given alone keeps its labels, and nothing else of the sweep counts as missing.
@@ -142,7 +142,7 @@ func TestLoadDamaged(t *testing.T) {
 	if states["short"] != Failed || states["sum"] != Failed || states["conf"] != Done {
 		t.Errorf("states %v", states)
 	}
-	for _, want := range []string{"sweep.json: no plan", "rounds.jsonl: line 2 is no round", "summary.json", "config.yaml"} {
+	for _, want := range []string{"sweep.json: ", "rounds.jsonl: line 2 is no round", "summary.json", "config.yaml"} {
 		if !strings.Contains(strings.Join(r.Notes, "\n"), want) {
 			t.Errorf("no note says %q: %q", want, r.Notes)
 		}
@@ -157,20 +157,6 @@ func TestLoadDamaged(t *testing.T) {
 	} {
 		if _, err := Load(c.dir); err == nil || !strings.Contains(err.Error(), c.say) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", c.dir, err)
-		}
-	}
-}
-
-func TestPlanRefuses(t *testing.T) {
-	for _, c := range []struct{ text, say string }{
-		{`{"cells":[{"folder":"../x","labels":{}}]}`, "outside"},
-		{`{"cells":[{"folder":"x","labels":{}},{"folder":"./x","labels":{}}]}`, "another cell"},
-		{`{"axes":[{"name":"a","labels":["1"]}],"cells":[{"folder":"x","labels":{"a":"2"}}]}`, `no label "2"`},
-		{`{"axes":[{"name":"a","labels":["1"]}],"cells":[{"folder":"x","labels":{}}]}`, "0 labels for 1 axes"},
-		{`{"axes":[{"name":"a"},{"name":"a"}]}`, "two axes"},
-	} {
-		if _, _, err := parsePlan([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.say) {
-			t.Errorf("%s: %v", c.text, err)
 		}
 	}
 }
@@ -214,7 +200,7 @@ func FuzzRunFolder(f *testing.F) {
 				if s := g.Stat(m); s.N() > 0 && !(s.Mean() > -1e31 && s.Mean() < 1e31) {
 					t.Errorf("%s is %v", name, s.Mean())
 				}
-				g.Curve(m, Sample)
+				Curves([]*Group{g}, m, Sample)
 				g.PerClient(m)
 			}
 			for _, run := range g.Runs {

@@ -120,7 +120,7 @@ func TestOverSeeds(t *testing.T) {
 	if one := (Stat{Values: []float64{1}}); !math.IsNaN(one.Std(Population)) || !math.IsNaN((Stat{}).Mean()) {
 		t.Error("one seed has a deviation, or none a mean")
 	}
-	c := g.Curve(metric(t, "last"), Sample)
+	c := Curves([]*Group{g}, metric(t, "last"), Sample)
 	if fmt.Sprint(c.Rounds, c.N) != "[1 2] [4 3]" || math.Abs(c.Mean[0]-.2) > 1e-12 || math.Abs(c.Std[0]-.2) > 1e-12 || math.Abs(c.Std[1]-.2) > 1e-12 {
 		t.Errorf("curve %+v", c)
 	}

@@ -24,21 +24,14 @@ type Results struct {
 	Notes  []string // what was left out and why, one line each
 }
 
-// Plan is a sweep.json: what a sweep consists of.
+// Plan is the plan of a sweep and the folder that it lies in.
 type Plan struct {
-	Dir   string
-	Name  string
-	Smoke bool
-	Axes  []Axis
-	Seeds []uint64
-	Card  *configs.Card // nil for none
+	configs.Plan
+	Dir string
 }
 
 // Axis is one dimension of a grid.
-type Axis struct {
-	Name   string   `json:"name"`
-	Labels []string `json:"labels"`
-}
+type Axis = configs.PlanAxis
 
 // Group is the runs of one point of a grid: they differ in nothing but the seed.
 type Group struct {
@@ -102,11 +95,22 @@ func Axes(groups []*Group) []Axis {
 			out[i].Labels = append(out[i].Labels, label)
 		}
 	}
+	used := map[string]map[string]bool{}
 	for _, g := range groups {
-		if g.Plan != nil {
+		for name, label := range g.Labels {
+			if used[name] == nil {
+				used[name] = map[string]bool{}
+			}
+			used[name][label] = true
+		}
+	}
+	plans := map[*Plan]bool{nil: true}
+	for _, g := range groups {
+		if !plans[g.Plan] {
+			plans[g.Plan] = true
 			for _, a := range g.Plan.Axes {
 				for _, l := range a.Labels {
-					add(a.Name, l, slices.ContainsFunc(groups, func(g *Group) bool { return g.Labels[a.Name] == l }))
+					add(a.Name, l, used[a.Name][l])
 				}
 			}
 		}

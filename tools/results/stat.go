@@ -89,22 +89,30 @@ type Curve struct {
 	N      []int     // seeds
 }
 
-// Curve gives the metric's quantity in every round that has it, of all runs, unfinished ones too.
-func (g *Group) Curve(m Metric, kind Spread) Curve {
+// Curves averages the metric's quantity over some groups, seed by seed, in every round that has it, of all runs, unfinished
+// ones too. A seed counts in a round where all groups have it.
+func Curves(groups []*Group, m Metric, kind Spread) Curve {
 	var c Curve
 	most := 0
-	for _, r := range g.Runs {
-		most = max(most, len(r.Rounds))
+	for _, g := range groups {
+		for _, r := range g.Runs {
+			most = max(most, len(r.Rounds))
+		}
 	}
 	for i := range most {
-		var s Stat
-		for _, r := range g.Runs {
-			if i < len(r.Rounds) {
-				if v, ok := quantities[m.quantity].of(r.Rounds[i], m.arg); ok {
-					s.Values = append(s.Values, v)
+		var of []Stat
+		for _, g := range groups {
+			var s Stat
+			for _, r := range g.Runs {
+				if i < len(r.Rounds) {
+					if v, ok := quantities[m.quantity].of(r.Rounds[i], m.arg); ok {
+						s.Seeds, s.Values = append(s.Seeds, r.Seed), append(s.Values, v)
+					}
 				}
 			}
+			of = append(of, s)
 		}
+		s := Mean(of)
 		if s.N() == 0 {
 			continue
 		}

@@ -2,7 +2,6 @@ package tables
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"promptfed/tools/results"
@@ -44,46 +43,62 @@ func (t *Table) column(j int) []Cell {
 	return out
 }
 
-// averageRows adds the mean of every row at its end.
-func (b *builder) averageRows() {
-	if len(b.t.Columns) < 2 {
-		return
+// withAverages are the combinations of the labels of some axes, and those in which axes are averaged over: all axes of the
+// grid, if the layout asks for it, and some of them where the card has the paper's number for it.
+func (b *builder) withAverages(axes, others []string, asked bool) []map[string]string {
+	if !asked {
+		return b.combinations(axes, nil)
 	}
-	b.t.Columns = append(b.t.Columns, Head{Labels: repeat(AverageLabel, len(b.Columns)), Average: true})
-	for i, r := range b.t.Rows {
-		b.t.Rows[i].Cells = append(r.Cells, b.average(r.Cells, b.Columns))
-	}
-}
-
-// averageColumns adds the mean of every column below it.
-func (b *builder) averageColumns() {
-	if len(b.t.Rows) < 2 {
-		return
-	}
-	row := Row{Labels: repeat(AverageLabel, len(b.Rows)), Average: true}
-	for j := range b.t.Columns {
-		row.Cells = append(row.Cells, b.average(b.t.column(j), b.Rows))
-	}
-	b.t.Rows = append(b.t.Rows, row)
-}
-
-// average is the mean of some cells, seed by seed, over the seeds that all of them have.
-func (b *builder) average(cells []Cell, axes []string) Cell {
-	cells = slices.DeleteFunc(slices.Clone(cells), func(c Cell) bool { return c.Blank })
-	if len(cells) == 0 {
-		return Cell{Blank: true, Factor: 1}
-	}
-	out := Cell{Labels: maps.Clone(cells[0].Labels), Metric: cells[0].Metric, Factor: cells[0].Factor, Unit: cells[0].Unit}
+	over := map[string]bool{}
+	plain := true // no pseudo-axis: there is a mean over everything
 	for _, a := range axes {
-		out.Labels[a] = AverageLabel
+		over[a] = !b.pseudo(a) && len(b.labels[a]) > 1
+		plain = plain && !b.pseudo(a)
 	}
+	beside := b.combinations(others, nil)
+	return slices.DeleteFunc(b.combinations(axes, over), func(labels map[string]string) bool {
+		some, every := false, true
+		for _, a := range axes {
+			if over[a] {
+				some, every = some || labels[a] == AverageLabel, every && labels[a] == AverageLabel
+			}
+		}
+		return some && !(every && plain) && !slices.ContainsFunc(beside, func(o map[string]string) bool {
+			return b.number(merge(labels, o), b.metric) != nil
+		})
+	})
+}
+
+// averaged tells whether labels of axes of the grid are averages, and of which axes.
+func (b *builder) averaged(labels map[string]string) []string {
+	var out []string
+	for _, a := range slices.Concat(b.Rows, b.Columns) {
+		if labels[a] == AverageLabel && !b.pseudo(a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// average is the mean of the cells along some axes, seed by seed, over the seeds that all of them have.
+func (b *builder) average(labels map[string]string, axes []string) Cell {
+	var cells []Cell
+	for _, c := range b.combinations(axes, nil) {
+		if cell := b.cell(merge(labels, c)); !cell.Blank {
+			cells = append(cells, cell)
+		}
+	}
+	if len(cells) == 0 {
+		return Cell{Labels: labels, Metric: b.metric, Blank: true, Factor: 1}
+	}
+	out := Cell{Labels: labels, Metric: cells[0].Metric, Factor: cells[0].Factor, Unit: cells[0].Unit}
 	var stats []results.Stat
 	for _, c := range cells {
 		stats = append(stats, c.Stat)
 		out.Planned = max(out.Planned, c.Planned)
 	}
 	out.Stat = results.Mean(stats)
-	out.Paper = b.number(out.Labels, out.Metric)
+	out.Paper = b.number(labels, out.Metric)
 	if n := out.Stat.N(); n < out.Planned {
 		out.Mark = b.note(fmt.Sprintf("%d of %d seeds; the others lack cells that this averages over", n, out.Planned))
 	}

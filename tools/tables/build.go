@@ -33,6 +33,7 @@ type builder struct {
 	Layout
 	groups []*results.Group
 	metric results.Metric
+	grid   []results.Axis
 	axes   []string            // of the grid
 	labels map[string][]string // of every axis in rows or columns, pseudo-axes too
 	notes  map[string]int
@@ -41,7 +42,8 @@ type builder struct {
 
 // readAxes finds the labels of all axes of the layout.
 func (b *builder) readAxes() error {
-	for _, a := range results.Axes(b.groups) {
+	b.grid = results.Axes(b.groups)
+	for _, a := range b.grid {
 		b.axes = append(b.axes, a.Name)
 		b.labels[a.Name] = a.Labels
 	}
@@ -101,36 +103,43 @@ func (b *builder) averages(what string) bool { return b.Average == what || b.Ave
 
 func (b *builder) table() *Table {
 	b.t = &Table{Title: b.Title, Metric: b.Metric, RowAxes: b.Rows, ColAxes: b.Columns, spread: b.Spread, second: b.Second, axes: b.axes}
-	rows, columns := b.combinations(b.Rows), b.combinations(b.Columns)
+	rows, columns := b.withAverages(b.Rows, b.Columns, b.averages("column")), b.withAverages(b.Columns, b.Rows, b.averages("row"))
 	for _, c := range columns {
-		b.t.Columns = append(b.t.Columns, Head{Labels: values(b.Columns, c)})
+		h := Head{Labels: values(b.Columns, c)}
+		h.Average = isAverage(h.Labels)
+		b.t.Columns = append(b.t.Columns, h)
 	}
 	for _, r := range rows {
 		row := Row{Labels: values(b.Rows, r)}
+		row.Average = isAverage(row.Labels)
 		for _, c := range columns {
 			row.Cells = append(row.Cells, b.cell(merge(r, c)))
 		}
 		b.t.Rows = append(b.t.Rows, row)
 	}
 	b.prune()
-	if b.averages("row") && !slices.ContainsFunc(b.Columns, b.pseudo) {
-		b.averageRows()
-	}
-	if b.averages("column") && !slices.ContainsFunc(b.Rows, b.pseudo) {
-		b.averageColumns()
-	}
 	b.best()
 	b.finish()
 	return b.t
 }
 
-// combinations are the products of the labels of some axes, the first varying slowest.
-func (b *builder) combinations(axes []string) []map[string]string {
+// isAverage tells whether labels mean an average over everything.
+func isAverage(labels []string) bool {
+	return len(labels) > 0 && !slices.ContainsFunc(labels, func(l string) bool { return l != AverageLabel })
+}
+
+// combinations are the products of the labels of some axes, the first varying slowest, with a label for the average of
+// those in over.
+func (b *builder) combinations(axes []string, over map[string]bool) []map[string]string {
 	out := []map[string]string{{}}
 	for _, a := range axes {
+		labels := b.labels[a]
+		if over[a] {
+			labels = append(slices.Clone(labels), AverageLabel)
+		}
 		var next []map[string]string
 		for _, have := range out {
-			for _, l := range b.labels[a] {
+			for _, l := range labels {
 				next = append(next, merge(have, map[string]string{a: l}))
 			}
 		}
@@ -146,6 +155,9 @@ func (b *builder) pseudo(axis string) bool {
 
 // cell averages the groups that have the labels, seed by seed.
 func (b *builder) cell(labels map[string]string) Cell {
+	if over := b.averaged(labels); len(over) > 0 {
+		return b.average(labels, over)
+	}
 	c := Cell{Labels: labels, Metric: b.metric, Factor: 1}
 	grid := maps.Clone(labels)
 	for axis, label := range labels {

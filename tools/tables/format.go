@@ -101,14 +101,6 @@ func capital(s string) string {
 	return string(unicode.ToUpper(r)) + s[n:]
 }
 
-func repeat(s string, n int) []string {
-	out := make([]string, n)
-	for i := range out {
-		out[i] = s
-	}
-	return out
-}
-
 // values gives labels in the order of the axes.
 func values(axes []string, labels map[string]string) []string {
 	var out []string

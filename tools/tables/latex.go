@@ -9,24 +9,24 @@ import (
 
 // LaTeX writes tables for package booktabs, each in an environment of its own. What stands between them compiles in a
 // document with \usepackage{booktabs} and pdfLaTeX, whatever characters labels have that LaTeX reads as commands.
-func LaTeX(w io.Writer, tables ...*Table) error {
-	for i, t := range tables {
-		text := t.latex()
-		if i > 0 {
-			text = "\n" + text
-		}
-		if _, err := io.WriteString(w, text); err != nil {
-			return err
-		}
+func LaTeX(w io.Writer, tables ...Writable) error {
+	var texts []string
+	for _, t := range tables {
+		texts = append(texts, t.latex())
 	}
-	return nil
+	_, err := io.WriteString(w, strings.Join(texts, "\n"))
+	return err
+}
+
+// latexBegin writes everything above the head of a table.
+func latexBegin(b *strings.Builder, title string, caption []string, texts, numbers int) {
+	fmt.Fprintf(b, "\\begin{table}[t]\n\\centering\n\\caption{%s}\n", latexText(strings.Join(append([]string{sentence(title)}, caption...), " ")))
+	fmt.Fprintf(b, "\\begin{tabular}{%s%s}\n\\toprule\n", strings.Repeat("l", texts), strings.Repeat("r", numbers))
 }
 
 func (t *Table) latex() string {
 	var b strings.Builder
-	b.WriteString("\\begin{table}[t]\n\\centering\n")
-	fmt.Fprintf(&b, "\\caption{%s}\n", latexText(strings.Join(append([]string{sentence(t.Title)}, t.Caption...), " ")))
-	fmt.Fprintf(&b, "\\begin{tabular}{%s%s}\n\\toprule\n", strings.Repeat("l", len(t.RowAxes)), strings.Repeat("r", len(t.Columns)))
+	latexBegin(&b, t.Title, t.Caption, len(t.RowAxes), len(t.Columns))
 	b.WriteString(t.latexHead())
 	b.WriteString("\\midrule\n")
 	for i, r := range t.Rows {

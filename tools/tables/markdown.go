@@ -9,22 +9,23 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// Markdown writes tables in GitHub's Markdown, each under a heading of the second level.
-func Markdown(w io.Writer, tables ...*Table) error {
-	for i, t := range tables {
-		if i > 0 {
-			if _, err := io.WriteString(w, "\n"); err != nil {
-				return err
-			}
-		}
-		if err := t.markdown(w); err != nil {
-			return err
-		}
-	}
-	return nil
+// Writable is a Table or a Text.
+type Writable interface {
+	markdown() string
+	latex() string
 }
 
-func (t *Table) markdown(w io.Writer) error {
+// Markdown writes tables in GitHub's Markdown, each under a heading of the second level.
+func Markdown(w io.Writer, tables ...Writable) error {
+	var texts []string
+	for _, t := range tables {
+		texts = append(texts, t.markdown())
+	}
+	_, err := io.WriteString(w, strings.Join(texts, "\n"))
+	return err
+}
+
+func (t *Table) markdown() string {
 	g := grid(len(t.RowAxes), escapeAll(markdownText, t.Heads()))
 	for _, r := range t.Rows {
 		line := row(escapeAll(markdownText, r.Shown()))
@@ -48,8 +49,7 @@ func (t *Table) markdown(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "- %s\n", markdownText(r))
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 // markdownCell emphasises the mean: bold is the best, underlined the second best.

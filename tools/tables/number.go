@@ -60,12 +60,11 @@ func (b *builder) number(labels map[string]string, m results.Metric) *Number {
 		if _, shown := at[axis]; shown {
 			continue
 		}
-		only := results.Axes(b.groups)
-		i := slices.IndexFunc(only, func(a results.Axis) bool { return a.Name == axis && len(a.Labels) == 1 })
+		i := slices.IndexFunc(b.grid, func(a results.Axis) bool { return a.Name == axis && len(a.Labels) == 1 })
 		if i < 0 {
 			return nil // averaged over here, not there
 		}
-		at[axis] = only[i].Labels[0]
+		at[axis] = b.grid[i].Labels[0]
 	}
 	mean, std, has, ok := b.Card.Number(at)
 	if !ok {
@@ -144,7 +143,7 @@ func (b *builder) seeds() string {
 // averagedOver names the axes that are in neither rows nor columns.
 func (b *builder) averagedOver() string {
 	var over []string
-	for _, a := range results.Axes(b.groups) {
+	for _, a := range b.grid {
 		if !slices.Contains(slices.Concat(b.Rows, b.Columns), a.Name) && len(a.Labels) > 1 {
 			over = append(over, fmt.Sprintf("%s (%s)", a.Name, strings.Join(a.Labels, ", ")))
 		}

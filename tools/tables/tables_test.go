@@ -29,7 +29,8 @@ func run(seed uint64, accuracies ...float64) *results.Run {
 // grid is a sweep of two methods over two sets and two values of rho. The last cell failed with one seed of two.
 func sweep(t *testing.T, card string) []*results.Group {
 	t.Helper()
-	p := &results.Plan{Name: "grid", Axes: []results.Axis{{Name: "method", Labels: []string{"P_1", "F&2"}}, {Name: "data", Labels: []string{"cat", "dog"}}, {Name: "ρ", Labels: []string{"0.3", "0.8"}}}}
+	p := &results.Plan{Plan: configs.Plan{Name: "grid", Axes: []results.Axis{{Name: "method", Labels: []string{"P_1", "F&2"}},
+		{Name: "data", Labels: []string{"cat", "dog"}}, {Name: "ρ", Labels: []string{"0.3", "0.8"}}}}}
 	if card != "" {
 		p.Card = &configs.Card{}
 		if err := json.Unmarshal([]byte(card), p.Card); err != nil {
@@ -168,6 +169,23 @@ func TestDomains(t *testing.T) {
 	tab, err := Build(groups, Layout{Rows: []string{"domain"}, Columns: []string{"method"}})
 	if err != nil || len(tab.Rows) != 3 || tab.Rows[2].Labels[0] != OverallLabel {
 		t.Errorf("%+v, %v", tab, err)
+	}
+}
+
+// Averages over one axis of two stand where the paper has them: here over rho within cat, and over both.
+func TestPartialAverages(t *testing.T) {
+	groups := sweep(t, `{"rows":["data","ρ"],"columns":["method"],"average":"both","numbers":{"by":["method","data","ρ"],"values":{"P_1":{"cat":{"Average":54}}}}}`)
+	tab := build(t, groups, Layout{})
+	var got []string
+	for _, r := range tab.Rows {
+		got = append(got, strings.Join(r.Labels, " ")+": "+tab.Text(r.Cells[0]))
+	}
+	want := "cat 0.3: 52.00 ± 2.00|cat 0.8: 54.00 ± 2.00|cat Average: 53.00 ± 2.00 (54, −1.00)|dog 0.3: 62.00 ± 2.00|dog 0.8: 64.00 ± 2.00|Average Average: 58.00 ± 2.00"
+	if s := strings.Join(got, "|"); s != want {
+		t.Errorf("%s\nwant\n%s", s, want)
+	}
+	if n := len(tab.Columns); n != 3 || !tab.Columns[2].Average {
+		t.Errorf("%d columns", n)
 	}
 }
 
