@@ -76,7 +76,8 @@ class Chart {
       }
       table.push(line.y);
       main.push({ at: series.length, line });
-      series.push({ stroke: line.colour, width: line.width, dash: line.dash, points: { size: 5 } });
+      const dots = lines.length <= 8 ? 24 : 2; // dots only where there is room for them
+      series.push({ stroke: line.colour, width: line.width, dash: line.dash, points: { size: 5, show: (u, at, from, to) => to - from < dots } });
     }
     const list = [...tables.values()];
     const data = list.length === 0 ? [[]] : list.length === 1 ? list[0] : uPlot.join(list);

@@ -11,20 +11,20 @@ class Grid {
     this.parts.body.addEventListener("click", (e) => this.go(Math.floor(e.offsetX / this.w), Math.floor(e.offsetY / this.h), false));
     host.addEventListener("mouseleave", () => { if (document.activeElement !== host) this.leave(); });
     host.addEventListener("keydown", (e) => this.key(e));
-    new ResizeObserver(() => { if (this.view && host.clientWidth !== this.width) this.draw(this.view); }).observe(host);
+    new ResizeObserver(() => { if (this.view && host.parentElement.clientWidth !== this.width) this.draw(this.view); }).observe(host.parentElement);
   }
 
   // draw takes {clients, classes, counts[client][class], largest, colour(client), strips: [colour(client)], form}.
   draw(view) {
     this.view = view;
     const { clients, classes } = view, host = this.host;
-    this.width = host.clientWidth;
+    this.width = host.parentElement.clientWidth;
     const narrow = this.width < 560;
     const measure = this.pen(this.parts.side, 1, 1);
     const label = Math.max(...classes.map((c) => measure.measureText(c).width), 10);
     this.left = Math.ceil(Math.min(label + 16, narrow ? 96 : 190));
     this.head = 26 + 6 * view.strips.length;
-    this.w = Math.min(40, Math.max(narrow ? 12 : 8, Math.floor((this.width - this.left - 2) / clients.length)));
+    this.w = Math.min(44, Math.max(narrow ? 12 : 8, Math.floor((this.width - this.left - 2) / clients.length)));
     this.h = Math.min(30, Math.max(14, Math.floor(400 / classes.length)), Math.max(14, this.w));
     this.sheet.style.gridTemplateColumns = `${this.left}px ${this.w * clients.length}px`;
     this.pen(this.parts.corner, this.left, this.head);
