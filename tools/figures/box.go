@@ -62,7 +62,7 @@ func (f Box) draw() (*Figure, error) {
 		spans[i] = noSpan()
 		for _, b := range in.Boxes {
 			for _, v := range b.Values {
-				if !f.Y.Log || v > 0 {
+				if !f.Y.Log || onLog(v) {
 					spans[i].add(v)
 					all.add(v)
 				}
@@ -108,7 +108,7 @@ func (f Box) draw() (*Figure, error) {
 func positive(values []float64) []float64 {
 	var out []float64
 	for _, v := range values {
-		if v > 0 {
+		if onLog(v) {
 			out = append(out, v)
 		}
 	}

@@ -63,7 +63,7 @@ func (b *colourBar) paint(area draw.Canvas) {
 	}
 	if b.label != "" {
 		style := turned(letters(labelSize, draw.XCenter, draw.YTop), math.Pi/2)
-		label := shorten(b.label, style, area.Max.Y-area.Min.Y+20)
+		label := shorten(b.label, style, area.Max.Y-area.Min.Y+2*edge)
 		area.FillText(style, vg.Point{X: frame.Max.X + 7 + widest, Y: bottom + high/2}, label)
 	}
 }

@@ -3,6 +3,7 @@ package figures
 import (
 	"fmt"
 	"math"
+	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -58,7 +59,7 @@ func (f Cost) draw() (*Figure, error) {
 		values := make([]float64, len(f.Rows))
 		known := noSpan()
 		for i, r := range f.Rows {
-			if values[i] = side.value(r); !usable(values[i]) || values[i] <= 0 || f.Against && !usable(r.Accuracy) {
+			if values[i] = side.value(r); !usable(values[i]) || values[i] < 1e-9 || f.Against && !usable(r.Accuracy) {
 				values[i] = math.NaN()
 			}
 			known.add(values[i])
@@ -196,6 +197,8 @@ func Seconds(v float64) string {
 // digits writes three of them at most, unless the number is larger.
 func digits(v float64) string {
 	switch a := math.Abs(v); {
+	case a >= 1e6:
+		return strconv.FormatFloat(v, 'g', 3, 64)
 	case a >= 99.95 || v == math.Trunc(v):
 		return number(v, 0)
 	case a >= 9.995:

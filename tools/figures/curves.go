@@ -75,8 +75,8 @@ func (v curve) Plot(c draw.Canvas, p *plot.Plot) {
 		for j, i := range piece {
 			x, s := toX(v.line.X[i]), v.line.spread(i)
 			points[j] = vg.Point{X: x, Y: toY(v.line.Y[i])}
-			low[len(piece)-1-j] = vg.Point{X: x, Y: end(v.in.Y.bounded(v.line.Y[i] - s))}
-			high[j] = vg.Point{X: x, Y: end(v.in.Y.bounded(v.line.Y[i] + s))}
+			low[len(piece)-1-j] = vg.Point{X: x, Y: end(v.in.Y.bounded(v.line.Y[i], v.line.Y[i]-s))}
+			high[j] = vg.Point{X: x, Y: end(v.in.Y.bounded(v.line.Y[i], v.line.Y[i]+s))}
 			wide = wide || s > 0
 		}
 		if wide && len(piece) > 1 {

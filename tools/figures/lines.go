@@ -72,7 +72,7 @@ func (l *Line) spread(i int) float64 {
 
 // shown tells whether a point can be drawn on the panel's axes.
 func (p *LinePanel) shown(l *Line, i int) bool {
-	return usable(l.X[i]) && usable(l.Y[i]) && !(p.X.Log && l.X[i] <= 0) && !(p.Y.Log && l.Y[i] <= 0)
+	return usable(l.X[i]) && usable(l.Y[i]) && !(p.X.Log && !onLog(l.X[i])) && !(p.Y.Log && !onLog(l.Y[i]))
 }
 
 // spans are the ranges of the panel's points, bands and reference lines.
@@ -84,8 +84,8 @@ func (p *LinePanel) spans() (x, y span, values []float64) {
 				x.add(l.X[i])
 				y.add(l.Y[i])
 				for _, end := range []float64{l.Y[i] - l.spread(i), l.Y[i] + l.spread(i)} {
-					if !p.Y.Log || end > 0 {
-						y.add(p.Y.bounded(end))
+					if !p.Y.Log || onLog(end) {
+						y.add(p.Y.bounded(l.Y[i], end))
 					}
 				}
 				values = append(values, l.X[i])
@@ -93,19 +93,19 @@ func (p *LinePanel) spans() (x, y span, values []float64) {
 		}
 	}
 	for _, r := range p.References {
-		if !p.Y.Log || r.Y > 0 {
+		if !p.Y.Log || onLog(r.Y) {
 			y.add(r.Y)
 		}
 	}
 	return x, y, values
 }
 
-// bounded moves the end of a band into what values can be.
-func (a Axis) bounded(v float64) float64 {
+// bounded moves the end of a band around a value into what values can be, but not across the value.
+func (a Axis) bounded(value, end float64) float64 {
 	if a.Within[0] < a.Within[1] {
-		return min(a.Within[1], max(a.Within[0], v))
+		return min(max(a.Within[1], value), max(min(a.Within[0], value), end))
 	}
-	return v
+	return end
 }
 
 // apply gives a plot's axis a range, its label and its ticks; n is about how many.
@@ -165,21 +165,22 @@ func linePanels(title string, columns int, sameY bool, panels []LinePanel, plott
 	s.width, s.height = panelSize(len(panels))
 	var order, lines numbering
 	any := false
-	all := noSpan()
+	common := map[bool]span{false: noSpan(), true: noSpan()} // of y, over panels that are logarithmic or not
 	for i := range panels {
 		if err := panels[i].check(); err != nil {
 			return nil, fmt.Errorf("panel %d: %w", i+1, err)
 		}
-		if _, y, _ := panels[i].spans(); !y.empty() {
-			all.add(y.low, y.high)
-		}
+		_, y, _ := panels[i].spans()
+		all := common[panels[i].Y.Log]
+		all.add(y.low, y.high)
+		common[panels[i].Y.Log] = all
 	}
 	for i := range panels {
 		in := &panels[i]
 		x, y, values := in.spans()
 		any = any || !x.empty()
 		if sameY {
-			y = all
+			y = common[in.Y.Log]
 		}
 		p := newPlot()
 		in.Y.apply(&p.Y, y.padded(0.04, in.Y.Within, in.Y.Log), 5)

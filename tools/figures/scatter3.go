@@ -128,9 +128,10 @@ func (s space) depth(p Point3) float64 { return s.unit(p).dot(viewEye) }
 // Plot implements plot.Plotter.
 func (s space) Plot(c draw.Canvas, _ *plot.Plot) {
 	// The cube's picture is 1.37 wide and 1.55 high; room is left for the ticks and labels around it.
+	left, right := 24+s.widest(2), 12+max(0.65*s.widest(1), 10)
 	width, height := c.Max.X-c.Min.X, c.Max.Y-c.Min.Y
-	size := min((width-64)/1.37, (height-22)/1.55)
-	centre := c.Center().Add(vg.Point{X: 6, Y: 9})
+	size := min((width-left-right)/1.37, (height-22)/1.55)
+	centre := c.Center().Add(vg.Point{X: (left - right) / 2, Y: 9})
 	to := func(v vector) vg.Point {
 		v = vector{v[0] - 0.5, v[1] - 0.5, v[2] - 0.5}
 		return centre.Add(vg.Point{X: size * vg.Length(v.dot(viewRight)), Y: size * vg.Length(v.dot(viewUp))})
@@ -175,10 +176,19 @@ func (s space) marks(axis int) []plot.Tick {
 	var out []plot.Tick
 	for _, t := range a.Tick.Marker.Ticks(a.Min, a.Max) {
 		if v := a.Norm(t.Value); !t.IsMinor() && v >= 0 && v <= 1 {
-			out = append(out, plot.Tick{Value: v, Label: t.Label})
+			out = append(out, plot.Tick{Value: v, Label: shorten(t.Label, letters(smallSize, 0, 0), 36)})
 		}
 	}
 	return out
+}
+
+// widest is the width of the widest tick label of an axis.
+func (s space) widest(axis int) vg.Length {
+	w := vg.Length(0)
+	for _, t := range s.marks(axis) {
+		w = max(w, letters(smallSize, 0, 0).Width(t.Label))
+	}
+	return w
 }
 
 // axisAt draws an edge of the box that starts at a corner, with ticks in a direction, and the label along it.
@@ -214,5 +224,5 @@ func (s space) axisAt(c draw.Canvas, to func(vector) vg.Point, axis int, corner,
 	angle := math.Atan2(float64(b.Y-a.Y), float64(b.X-a.X))
 	label := letters(labelSize, draw.XCenter, middle)
 	room := vg.Length(math.Hypot(float64(b.X-a.X), float64(b.Y-a.Y))) + 20
-	c.FillText(turned(label, angle), away(0.5, 22), shorten(s.axes[axis].Label.Text, label, room))
+	c.FillText(turned(label, angle), away(0.5, [3]vg.Length{22, 22, 14 + s.widest(2)}[axis]), shorten(s.axes[axis].Label.Text, label, room))
 }

@@ -51,8 +51,8 @@ func (v whiskers) Plot(c draw.Canvas, p *plot.Plot) {
 		bar := draw.LineStyle{Color: v.look.color, Width: 0.9}
 		for j, i := range piece {
 			if s := v.line.spread(i); s > 0 {
-				low := toY(max(p.Y.Min, v.in.Y.bounded(v.line.Y[i]-s)))
-				high := toY(min(p.Y.Max, v.in.Y.bounded(v.line.Y[i]+s)))
+				low := toY(max(p.Y.Min, v.in.Y.bounded(v.line.Y[i], v.line.Y[i]-s)))
+				high := toY(min(p.Y.Max, v.in.Y.bounded(v.line.Y[i], v.line.Y[i]+s)))
 				x := points[j].X
 				c.StrokeLine2(bar, x, low, x, high)
 				c.StrokeLine2(bar, x-2, low, x+2, low)

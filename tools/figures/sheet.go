@@ -74,6 +74,17 @@ func (p *panel) margins(width, height vg.Length) margins {
 	return m
 }
 
+// overhang is how far tick labels below reach to the left of the data area, which the plot does not count itself.
+func (p *panel) overhang(width vg.Length) vg.Length {
+	far := vg.Length(0)
+	for _, t := range p.X.Tick.Marker.Ticks(p.X.Min, p.X.Max) {
+		if at := p.X.Norm(t.Value); !t.IsMinor() && at >= 0 && at <= 1 {
+			far = max(far, -vg.Length(at)*width-p.X.Tick.Label.Rectangle(t.Label).Min.X)
+		}
+	}
+	return far
+}
+
 // grid is where the panels of a sheet lie.
 type grid struct {
 	margins []margins   // of each panel
@@ -96,7 +107,7 @@ func (s *sheet) arrange() grid {
 		m := p.margins(s.width, s.height)
 		lines := wrap(p.title, panelTitle, s.width+10, 2)
 		c, r := i%cols, i/cols
-		left[c], right[c] = max(left[c], m.left), max(right[c], m.right)
+		left[c], right[c] = max(left[c], m.left, p.overhang(s.width)), max(right[c], m.right)
 		top[r] = max(top[r], m.top, p.above+4+vg.Length(len(lines))*lineHeight(labelSize))
 		bottom[r] = max(bottom[r], m.bottom)
 		g.margins, g.titles = append(g.margins, m), append(g.titles, lines)
