@@ -39,7 +39,7 @@ func execute(ctx context.Context, args []string) int {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(runCommand(), sweepCommand(), listCommand(), convertCommand(), inspectCommand(), checkCommand(), gradCommand(),
+	root.AddCommand(runCommand(), sweepCommand(), reportCommand(), listCommand(), convertCommand(), inspectCommand(), checkCommand(), gradCommand(),
 		partitionCommand(), featuresCommand(), pretrainCommand(), predictCommand(), exportCommand(), traceCommand(), benchCommand())
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/engine"
 	"promptfed/federation/methods"
 )
 
@@ -45,15 +46,16 @@ func TestSeeds(t *testing.T) {
 	dir := setup(t)
 	conf := filepath.Join(dir, "small.yaml")
 	out := mustRun(t, "run", conf, "--set", "train.rounds=2", "--seeds", "1,2", "--out", filepath.Join(dir, "both"))
-	mean := 0.0
+	var values []float64
 	for _, seed := range []string{"1", "2"} {
 		var s struct{ Last float64 }
 		if err := json.Unmarshal(read(t, dir, "both", "seed-"+seed, "summary.json"), &s); err != nil {
 			t.Fatal(err)
 		}
-		mean += s.Last / 2
+		values = append(values, s.Last)
 	}
-	if want := percent(mean); !strings.Contains(out, "small  fedpha      2       "+want) {
-		t.Errorf("want a line of small, fedpha, 2 seeds, %s %%:\n%s", want, out)
+	mean, std := engine.MeanStd(values)
+	if want := "small  " + percent(mean) + " ± " + percent(std); !strings.Contains(out, want) {
+		t.Errorf("want a line with %q:\n%s", want, out)
 	}
 }

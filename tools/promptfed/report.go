@@ -1,108 +1,256 @@
 package main
 
 import (
-	_ "embed"
+	"bytes"
+	"errors"
 	"fmt"
-	"html/template"
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
 
 	"promptfed/configs"
-	"promptfed/runtime/atomicfile"
-	"promptfed/runtime/ort"
+	"promptfed/tools/figures"
+	"promptfed/tools/page"
+	"promptfed/tools/results"
+	"promptfed/tools/tables"
 )
 
-//go:embed report.html
-var reportPage string
-
-var reportTemplate = template.Must(template.New("report").Parse(reportPage))
-
-// page is what report.html shows.
-type page struct {
-	Title       string
-	Header      []string
-	Rows        [][]string
-	Plots       []template.HTML // SVG made by this program
-	Clients     [][]string      // header first; accuracy of every client in the last tested round
-	Configs     []namedText
-	Environment [][]string
+// reportOptions are what the command line asks of a report. The zero value is what a run and a sweep write by themselves.
+type reportOptions struct {
+	metric        string
+	rows, columns []string
+	average       string
+	std           string
+	second        bool
+	formats       []string
 }
 
-type namedText struct{ Name, Text string }
+// reportFormats are the kinds of files of a report.
+var reportFormats = []string{"md", "tex", "csv", "json", "html", "plots"}
 
-// writeReport writes the table of rows and the plot of some runs as Markdown and as one page without links to anywhere.
-func writeReport(dir, title, plot string, runs []outcome, rows [][]string) error {
-	text := fmt.Sprintf("# %s\n\n```\n%s```\n\n%s\n\n![accuracy by round](plots/%s.svg)\n", title, align(rows), tableNote, plot)
-	if err := writeFile(filepath.Join(dir, "report.md"), []byte(text)); err != nil {
-		return err
+func reportCommand() *cobra.Command {
+	var o reportOptions
+	var out string
+	c := &cobra.Command{
+		Use:  "report DIR... [--out DIR] [--metric NAME] [--rows AXIS,...] [--columns AXIS,...] [--format " + strings.Join(reportFormats, ",") + "]",
+		Args: atLeast(1), Short: "tables, figures and tests of run folders and sweeps, and one page with all of it",
 	}
-	svg, err := os.ReadFile(filepath.Join(dir, "plots", plot+".svg"))
-	if err != nil {
-		return err
-	}
-	p := page{Title: title, Header: rows[0], Rows: rows[1:], Plots: []template.HTML{inlineSVG(svg)}, Clients: clientRows(runs),
-		Environment: environment()}
-	for _, r := range runs {
-		text, err := configs.YAML(r.conf)
+	c.Flags().StringVar(&out, "out", "", "folder of the report (default DIR; of several, runs/comparison)")
+	c.Flags().StringVar(&o.metric, "metric", "", "what the tables show: "+strings.Join(results.MetricNames(), ", "))
+	c.Flags().StringSliceVar(&o.rows, "rows", nil, "axes in the rows; also domain, exam, metric")
+	c.Flags().StringSliceVar(&o.columns, "columns", nil, "axes in the columns; axes in neither are averaged over")
+	c.Flags().StringVar(&o.average, "average", "", "add means: row, column or both")
+	c.Flags().StringVar(&o.std, "std", string(results.Population), "standard deviation over seeds: population (n, as numpy) or sample (n-1)")
+	c.Flags().BoolVar(&o.second, "second", false, "underline the second best")
+	c.Flags().StringSliceVar(&o.formats, "format", reportFormats, "what to write")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		if err := o.check(); err != nil {
+			return usageError{err}
+		}
+		if out == "" && len(args) == 1 {
+			out = args[0]
+		} else if out == "" {
+			out = comparisonFolder
+		}
+		text, err := makeReport(args, out, o)
 		if err != nil {
 			return err
 		}
-		p.Configs = append(p.Configs, namedText{r.conf.Name, string(text)})
+		fmt.Print(text)
+		fmt.Println("report written to", out)
+		return nil
 	}
-	return atomicfile.Write(filepath.Join(dir, "report.html"), func(w io.Writer) error { return reportTemplate.Execute(w, p) })
+	return c
 }
 
-const tableNote = "Accuracy is the mean over clients, each tested as its method says, and over the last tested rounds that `eval.last` " +
-	"asks for; std is over clients in the last round. `global` tests the server's parameters, `personal` those that each client " +
-	"ended its own training with. `best` is the best round, chosen on the test data itself."
+const comparisonFolder = "runs/comparison"
 
-// inlineSVG drops what stands in front of the svg element, which a page must not have.
-func inlineSVG(b []byte) template.HTML {
-	for i := range b {
-		if b[i] == '<' && len(b) > i+4 && string(b[i:i+4]) == "<svg" {
-			return template.HTML(b[i:])
+func (o reportOptions) check() error {
+	if o.metric != "" {
+		if _, err := results.ParseMetric(o.metric); err != nil {
+			return fmt.Errorf("--metric: %w", err)
 		}
+	}
+	for _, w := range []struct {
+		flag, is string
+		known    []string
+	}{{"--average", o.average, []string{"", "row", "column", "both"}}, {"--std", o.std, []string{string(results.Population), string(results.Sample)}}} {
+		if !slices.Contains(w.known, w.is) {
+			return fmt.Errorf("%s %q: take %s", w.flag, w.is, strings.TrimPrefix(strings.Join(w.known, ", "), ", "))
+		}
+	}
+	for _, f := range o.formats {
+		if !slices.Contains(reportFormats, f) {
+			return fmt.Errorf("--format %q: take %s", f, strings.Join(reportFormats, ", "))
+		}
+	}
+	return nil
+}
+
+// writeReports writes everything that there is to say about the runs and sweeps in some folders, and gives the main tables as
+// text.
+func writeReports(dirs []string, out string) (string, error) {
+	return makeReport(dirs, out, reportOptions{std: string(results.Population), formats: reportFormats})
+}
+
+// report is what all formats are made of.
+type report struct {
+	reportOptions
+	*results.Results
+	main    []*tables.Table // one for each part: a sweep, or the runs that belong to none
+	more    []*tables.Table
+	tests   []*tables.Text
+	figures []namedFigure
+	json    *results.JSON
+}
+
+func makeReport(dirs []string, out string, o reportOptions) (string, error) {
+	found, err := results.Load(dirs...)
+	if err != nil {
+		return "", usageError{err}
+	}
+	folder, err := filepath.Abs(out)
+	if err != nil {
+		return "", err
+	}
+	r := &report{reportOptions: o, Results: found, json: found.Export(folder)}
+	for _, p := range append(slices.Clone(found.Plans), nil) {
+		if groups := found.Of(p); len(groups) > 0 {
+			if err := r.part(p, groups); err != nil {
+				return "", usageError{err}
+			}
+		}
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return "", fmt.Errorf("cannot make the folder of the report: %w; use another --out", err)
+	}
+	if err := r.write(out); err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	for i, t := range r.main {
+		if i > 0 {
+			text.WriteString("\n")
+		}
+		text.WriteString(t.String())
+	}
+	for _, n := range r.Notes {
+		text.WriteString("note: " + n + "\n")
+	}
+	return text.String(), nil
+}
+
+// part makes the tables, tests and figures of a sweep, or of the runs that belong to none.
+func (r *report) part(p *results.Plan, groups []*results.Group) error {
+	l := r.layout(p, groups)
+	main, err := tables.Build(groups, l)
+	if err != nil {
+		return err
+	}
+	r.main = append(r.main, main)
+	whole := r.wholeLayout(p, groups, l)
+	if !slices.Equal(whole.Rows, l.Rows) || !slices.Equal(whole.Columns, l.Columns) {
+		t, err := tables.Build(groups, whole)
+		if err != nil {
+			return err
+		}
+		r.more = append(r.more, t)
+	}
+	v := view{report: r, plan: p, groups: groups, spread: results.Spread(r.std), name: partName(p), axis: contest(groups, l.Card)}
+	if v.metric, err = results.ParseMetric(main.Metric); err != nil {
+		return err
+	}
+	v.compare()
+	if slices.Contains(r.formats, "plots") || slices.Contains(r.formats, "html") {
+		v.draw(l.Card)
+	}
+	return nil
+}
+
+// write writes the files of the formats.
+func (r *report) write(out string) error {
+	has := func(f string) bool { return slices.Contains(r.formats, f) }
+	all := append(slices.Clone(r.main), r.more...)
+	var writable, short []tables.Writable
+	for _, t := range all {
+		writable = append(writable, t)
+		if len(t.Rows) <= longestTable {
+			short = append(short, t)
+		}
+	}
+	for _, t := range r.tests {
+		writable = append(writable, t)
+		if len(t.Rows) <= longestTable {
+			short = append(short, t)
+		}
+	}
+	var errs []error
+	file := func(format, name string, write func(w io.Writer) error) {
+		if has(format) {
+			var b bytes.Buffer
+			err := write(&b)
+			if err == nil {
+				err = writeFile(filepath.Join(out, name), b.Bytes())
+			}
+			errs = append(errs, err)
+		}
+	}
+	file("md", "tables.md", func(w io.Writer) error { return tables.Markdown(w, writable...) })
+	file("tex", "tables.tex", func(w io.Writer) error {
+		fmt.Fprintf(w, "%% needs \\usepackage{booktabs}; tables of more than %d lines are in tables.md and tables.csv only\n", longestTable)
+		return tables.LaTeX(w, short...)
+	})
+	file("csv", "tables.csv", func(w io.Writer) error { return tables.CSV(w, all...) })
+	file("json", "report.json", func(w io.Writer) error {
+		b, err := r.json.Bytes()
+		if err == nil {
+			_, err = w.Write(b)
+		}
+		return err
+	})
+	file("html", "report.html", func(w io.Writer) error {
+		p, err := r.page()
+		if err != nil {
+			return err
+		}
+		return page.Write(w, p)
+	})
+	if has("plots") {
+		for _, f := range r.figures {
+			errs = append(errs, figures.Save(f.drawn, filepath.Join(out, "plots"), f.file))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// longestTable is how many lines of a table still fit on a page of paper.
+const longestTable = 60
+
+// partName is the prefix of a part's figures where there may be several sweeps; empty for runs that belong to none.
+func partName(p *results.Plan) string {
+	if p == nil {
+		return ""
+	}
+	return p.Name
+}
+
+// contest is the axis whose labels are compared: that of methods, or the first of the card's rows, or the first.
+func contest(groups []*results.Group, card *configs.Card) string {
+	axes := results.Axes(groups)
+	has := func(name string) bool {
+		return slices.ContainsFunc(axes, func(a results.Axis) bool { return a.Name == name })
+	}
+	switch {
+	case has("method"):
+		return "method"
+	case card != nil && len(card.Rows) > 0 && has(card.Rows[0]):
+		return card.Rows[0]
+	case len(axes) > 0:
+		return axes[0].Name
 	}
 	return ""
-}
-
-// clientRows has a line per client and a column per run.
-func clientRows(runs []outcome) [][]string {
-	head := []string{"client"}
-	var columns [][]float64
-	n := 0
-	for _, r := range runs {
-		head = append(head, r.conf.Name)
-		var last []float64
-		for _, rec := range r.result.Records {
-			if rec.Tested {
-				last = rec.PerClient
-			}
-		}
-		columns = append(columns, last)
-		n = max(n, len(last))
-	}
-	rows := [][]string{head}
-	for i := range n {
-		row := []string{fmt.Sprint(i)}
-		for _, c := range columns {
-			if i < len(c) {
-				row = append(row, percent(c[i]))
-			} else {
-				row = append(row, "")
-			}
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-func environment() [][]string {
-	rows := [][]string{{"system", runtime.GOOS + "/" + runtime.GOARCH}, {"processors", fmt.Sprint(runtime.NumCPU())}, {"Go", runtime.Version()}}
-	if _, version, err := ort.Library(); err == nil {
-		rows = append(rows, []string{"ONNX Runtime", version})
-	}
-	return rows
 }

@@ -32,7 +32,6 @@ func runCommand() *cobra.Command {
 	c.Flags().UintSliceVar(&seeds, "seeds", nil, "run each configuration once with every seed; the table shows means and standard deviations over seeds")
 	c.Flags().BoolVar(&resume, "resume", false, "go on after the last finished round")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		var runs []outcome
 		for _, path := range args {
 			sweep, err := configs.IsSweep(path)
 			if err != nil {
@@ -45,6 +44,7 @@ func runCommand() *cobra.Command {
 				return runSweep(cmd.Context(), path, sweepFlags{smoke: smoke, resume: resume, sets: sets, seeds: seeds, out: out})
 			}
 		}
+		var dirs []string
 		for _, path := range args {
 			conf, err := load(path, sets)
 			if err != nil {
@@ -56,46 +56,30 @@ func runCommand() *cobra.Command {
 			} else if len(args) > 1 {
 				dir = filepath.Join(out, conf.Name)
 			}
-			confs, dirs := withSeeds(conf, dir, seeds)
+			dirs = append(dirs, dir)
+			confs, folders := withSeeds(conf, dir, seeds)
 			for i, conf := range confs {
-				r, err := runOne(cmd.Context(), conf, dirs[i], resume)
-				if err != nil {
+				if err := runOne(cmd.Context(), conf, folders[i], resume); err != nil {
 					return fmt.Errorf("%s, seed %d: %w", conf.Name, conf.Seed, err)
 				}
-				runs = append(runs, outcome{conf, dirs[i], r})
 			}
-		}
-		rows := resultRows(runs)
-		if len(seeds) > 0 {
-			groups := bySeeds(runs, len(seeds))
-			rows, runs = seedRows(groups), nil
-			for _, g := range groups {
-				runs = append(runs, g.mean())
-			}
-		}
-		fmt.Print(align(rows))
-		if len(runs) == 1 {
-			fmt.Println("written to", runs[0].dir)
-			return nil
 		}
 		folder := out
-		if folder == "" {
-			folder = filepath.Join("runs", "comparison")
+		switch {
+		case len(dirs) == 1:
+			folder = dirs[0]
+		case out == "":
+			folder = comparisonFolder
 		}
-		if err := writeComparison(folder, runs, rows); err != nil {
+		text, err := writeReports(dirs, folder)
+		if err != nil {
 			return err
 		}
-		fmt.Println("comparison written to", folder)
+		fmt.Print(text)
+		fmt.Println("written to", folder)
 		return nil
 	}
 	return c
-}
-
-// outcome is one finished run.
-type outcome struct {
-	conf   experiment.Config
-	dir    string
-	result *engine.Result
 }
 
 // load reads a configuration; anything wrong with it is wrong usage.
@@ -110,21 +94,18 @@ func load(path string, sets []string) (experiment.Config, error) {
 	return conf, nil
 }
 
-// runOne trains in a run folder and draws what it gave.
-func runOne(ctx context.Context, conf experiment.Config, dir string, resume bool) (*engine.Result, error) {
+// runOne trains in a run folder and reports what it gave.
+func runOne(ctx context.Context, conf experiment.Config, dir string, resume bool) error {
 	d := newDisplay(conf)
 	defer d.close()
-	r, err := train(ctx, conf, dir, resume, 0, d)
-	if err != nil {
+	if _, err := train(ctx, conf, dir, resume, 0, d); err != nil {
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("stopped; promptfed run --resume --out %s goes on after the last finished round", dir)
+			return fmt.Errorf("stopped; promptfed run --resume --out %s goes on after the last finished round", dir)
 		}
-		return nil, err
+		return err
 	}
-	if err := writePlots(dir, conf.Name, r.Records); err != nil {
-		return nil, err
-	}
-	return r, writeReport(dir, conf.Name, "accuracy", []outcome{{conf, dir, r}}, resultRows([]outcome{{conf, dir, r}}))
+	_, err := writeReports([]string{dir}, dir)
+	return err
 }
 
 // train runs an experiment in its folder; workers, unless 0, are the clients that train at a time.

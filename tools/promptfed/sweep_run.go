@@ -48,6 +48,11 @@ func runSweep(ctx context.Context, path string, f sweepFlags) error {
 	if err != nil {
 		return fmt.Errorf("%w; the rest was left: make room and add --resume to go on", err)
 	}
+	text, err := writeReports([]string{dir}, dir)
+	if err != nil {
+		return err
+	}
+	fmt.Print(text)
 	if n := len(r.failed); n > 0 {
 		for _, line := range r.failed {
 			fmt.Println("failed:", line)

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"strings"
+
+	"promptfed/configs"
+	"promptfed/tools/results"
+	"promptfed/tools/tables"
+)
+
+// layout is that of the main table: as the command line asks, else as the card does, else the first axis in rows and the
+// second in columns; a single axis stands beside what else a run gives.
+func (r *report) layout(p *results.Plan, groups []*results.Group) tables.Layout {
+	l := tables.Layout{Title: "Runs", Metric: r.metric, Average: r.average, Spread: results.Spread(r.std), Second: r.second}
+	if p != nil {
+		l.Title, l.Smoke, l.Card = p.Name, p.Smoke, p.Card
+	}
+	if c := l.Card; c != nil {
+		l.Title = cardTitle(c)
+		if l.Metric == "" {
+			l.Metric = c.Metric
+		}
+		if l.Average == "" {
+			l.Average = c.Average
+		}
+		l.Rows, l.Columns = c.Rows, c.Columns
+	}
+	if len(r.rows)+len(r.columns) > 0 {
+		l.Rows, l.Columns = r.rows, r.columns
+	}
+	if l.Metric == "" {
+		l.Metric = results.DefaultMetric(groups)
+	}
+	l.Metrics = results.MainMetrics(l.Metric)
+	if len(l.Rows)+len(l.Columns) == 0 {
+		axes := results.Axes(groups)
+		l.Columns = []string{tables.MetricAxis}
+		if len(axes) > 0 {
+			l.Rows = []string{axes[0].Name}
+		}
+		if len(axes) > 1 {
+			l.Columns = []string{axes[1].Name}
+		}
+	}
+	return l
+}
+
+// wholeLayout is that of the table with a line for every point of the grid and a column for every metric.
+func (r *report) wholeLayout(p *results.Plan, groups []*results.Group, main tables.Layout) tables.Layout {
+	l := tables.Layout{Title: "All metrics", Metric: main.Metric, Metrics: results.MainMetrics(main.Metric), Columns: []string{tables.MetricAxis},
+		Spread: main.Spread, Second: main.Second, Smoke: main.Smoke}
+	if p != nil {
+		l.Title += ": " + p.Name
+	}
+	for _, a := range results.Axes(groups) {
+		l.Rows = append(l.Rows, a.Name)
+	}
+	return l
+}
+
+// cardTitle names the item of the paper.
+func cardTitle(c *configs.Card) string {
+	var parts []string
+	for _, s := range []string{c.Paper, c.Item} {
+		if s != "" {
+			parts = append(parts, s)
+		}
+	}
+	title := strings.Join(parts, ", ")
+	if c.Title == "" || title == "" {
+		return title + c.Title
+	}
+	return title + ": " + c.Title
+}
+
+// mostCompared bounds the labels that are compared each with each, longestPairs the lines of a table of comparisons.
+const (
+	mostCompared = 40
+	longestPairs = 200
+)
+
+// compare tests every two labels of the contest, paired over clients and over runs.
+func (v *view) compare() {
+	for _, a := range results.Axes(v.groups) {
+		if a.Name == v.axis {
+			v.labels = a.Labels
+		}
+	}
+	if len(v.labels) < 2 {
+		return
+	}
+	if len(v.labels) > mostCompared {
+		v.note("%d labels of %s are too many to be compared each with each (at most %d)", len(v.labels), v.axis, mostCompared)
+		return
+	}
+	for _, level := range []results.Level{results.OverClients, results.OverRuns} {
+		list := results.Compare(v.groups, v.axis, v.metric, level)
+		v.json.Add(v.plan, v.axis, v.metric, list)
+		if level == results.OverClients {
+			v.pairs = list
+		}
+		var some []results.Comparison
+		for _, c := range list {
+			if c.N > 0 && (level == results.OverClients || c.Runs >= results.MinRuns) {
+				some = append(some, c)
+			}
+		}
+		if len(some) == 0 {
+			continue
+		}
+		if len(some) > longestPairs {
+			some = some[:longestPairs]
+			v.note("the first %d of %d comparisons are in the table; report.json has all", longestPairs, len(list))
+		}
+		title := "Differences between labels of " + v.axis + ", paired over " + string(level)
+		if v.plan != nil {
+			title += ": " + v.plan.Name
+		}
+		v.tests = append(v.tests, tables.Pairs(title, v.axis, v.metric, some))
+	}
+}
