@@ -1,13 +1,14 @@
 package sets
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
 )
 
 // flowerLists reads the 102 Category Flower release: imagelabels.mat has the label, from 1, of every jpg/image_NNNNN.jpg,
-// cat_to_name.json the name of every label, and setid.mat the release's split.
+// cat_to_name.json the name of every label, which is known without it, and setid.mat the release's split.
 func flowerLists(_ Config, paths []string) (*roll, error) {
 	l := &roll{list: paths[1], images: paths[0]}
 	labels, err := flowerNumbers(paths[1], "labels")
@@ -26,7 +27,9 @@ func flowerLists(_ Config, paths []string) (*roll, error) {
 			return nil, fmt.Errorf("%s: %w: expected {label: class name}", paths[2], jsonError(err))
 		}
 	} else {
-		l.notes = append(l.notes, "no cat_to_name.json: classes are called 1, 2, ...; give names in data.class_names")
+		for i, name := range flowerNames {
+			names[strconv.Itoa(i+1)] = name
+		}
 	}
 	split := make([]string, len(labels))
 	if paths[3] != "" {
@@ -45,11 +48,9 @@ func flowerLists(_ Config, paths []string) (*roll, error) {
 	}
 	for i, n := range labels {
 		where := fmt.Sprintf("%s: image %d", paths[1], i+1)
-		name := strconv.Itoa(n)
-		if paths[2] != "" {
-			if name = names[name]; name == "" {
-				return nil, fmt.Errorf("%s has no name for label %d", paths[2], n)
-			}
+		name := names[strconv.Itoa(n)]
+		if name == "" {
+			return nil, fmt.Errorf("%s: label %d has no name in %s", where, n, cmp.Or(paths[2], "CoOp's list of 102 flowers"))
 		}
 		if err := l.name(where, n-1, name); err != nil {
 			return nil, err

@@ -118,7 +118,7 @@ func TestFlowerLists(t *testing.T) {
 	}{
 		{"CoOp's files", []string{"imagelabels.mat"}, names, []string{"hard-leaved pocket orchid", "pink primrose"}, []int{5, 6}, []int{2, 2}, []int{3, 3}},
 		{"with setid", []string{"imagelabels.mat", "setid.mat"}, names, []string{"hard-leaved pocket orchid", "pink primrose"}, []int{2, 2}, []int{1, 1}, []int{7, 8}},
-		{"without names", []string{"imagelabels.mat"}, nil, []string{"1", "2"}, []int{5, 6}, []int{2, 2}, []int{3, 3}},
+		{"without names", []string{"imagelabels.mat"}, nil, []string{"pink primrose", "hard-leaved pocket orchid"}, []int{5, 6}, []int{2, 2}, []int{3, 3}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := datatest.Tree(t, files...)
