@@ -30,6 +30,7 @@ const (
 	DomainMean = "domain-mean"
 	DomainStd  = "domain-std"
 	Exam       = "exam"
+	ExamMean   = "exam-mean"
 	Loss       = "loss"
 	Bytes      = "bytes"
 	Seconds    = "seconds"
@@ -111,6 +112,14 @@ var quantities = map[string]quantity{
 		v, ok := lookUp(r.Exams, arg)
 		return v.Accuracy, ok
 	}},
+	ExamMean: {"mean over exams", last, Percent, false, func(r Round, _ string) (float64, bool) {
+		var all []float64
+		for _, name := range sortedKeys(r.Exams) {
+			all = append(all, r.Exams[name].Accuracy)
+		}
+		mean, _ := engine.MeanStd(all)
+		return mean, len(all) > 0
+	}},
 	Loss:    {"training loss", last, Plain, true, always(func(r Round) float64 { return r.Loss })},
 	Bytes:   {"bytes per round, all clients, up and down", all, Byte, true, always(func(r Round) float64 { return float64(r.BytesUp) + float64(r.BytesDown) })},
 	Seconds: {"seconds per round", all, Second, true, always(func(r Round) float64 { return r.Seconds })},
@@ -131,7 +140,7 @@ func lookUp[V any](m map[string]V, name string) (V, bool) {
 }
 
 // ParseMetric reads a metric: a quantity (accuracy, global, personal, weighted, f1, worst, client-std, domain:NAME,
-// domain-mean, domain-std, exam:NAME, loss, bytes, seconds), a window of the accuracy (last, best, last5 or another number), or a quantity
+// domain-mean, domain-std, exam:NAME, exam-mean, loss, bytes, seconds), a window of the accuracy (last, best, last5 or another number), or a quantity
 // and a window (f1@last10; also all).
 func ParseMetric(name string) (Metric, error) {
 	m := Metric{Name: name}
@@ -247,7 +256,7 @@ func (m Metric) PerClient(r *Run) []float64 {
 		of = func(r Round) []float64 { return r.PerClientGlobal }
 	case Personal:
 		of = func(r Round) []float64 { return r.PerClientPersonal }
-	case Loss, Bytes, Seconds, Exam:
+	case Loss, Bytes, Seconds, Exam, ExamMean:
 		m = Metric{quantity: Accuracy, window: last}
 	}
 	var sum []float64

@@ -36,14 +36,14 @@ func metric(t *testing.T, name string) Metric {
 func TestMetrics(t *testing.T) {
 	r := &Run{State: Done, Rounds: rounds([2]float64{0, .2}, [2]float64{.2, .4}, [2]float64{.8, 1}, [2]float64{}, [2]float64{.4, .6}, [2]float64{.5, .7}, [2]float64{.6, .7})}
 	r.Rounds[3].Record = engine.Record{Round: 3, Loss: 3, BytesUp: 300, BytesDown: 50, Seconds: 4}
-	r.Rounds[6].Exams = map[string]engine.Grade{"new": {Accuracy: .3}}
+	r.Rounds[6].Exams = map[string]engine.Grade{"new": {Accuracy: .3}, "pets": {Accuracy: .5}}
 	for _, c := range []struct {
 		name string
 		want float64
 	}{
 		{"last", .65}, {"accuracy", .65}, {"best", .9}, {"last5", (.3 + .9 + .5 + .6 + .65) / 5}, {"last10", (.1 + .3 + .9 + .5 + .6 + .65) / 6},
 		{"global", .325}, {"personal", .65}, {"weighted", 2. / 3}, {"worst", .6}, {"last2", .625}, {"accuracy@last2", .625}, {"client-std", 0}, {"worst@best", .8}, {"f1", .1625}, {"domain:Art", .6}, {"domain:art", .6},
-		{"domain:Photo@last5", (.4 + 1 + .6 + .7 + .7) / 5}, {"domain-mean", .65}, {"domain-std", .05}, {"exam:new", .3},
+		{"domain:Photo@last5", (.4 + 1 + .6 + .7 + .7) / 5}, {"domain-mean", .65}, {"domain-std", .05}, {"exam:new", .3}, {"exam-mean", .4},
 		{"loss", 6}, {"loss@last5", 4}, {"bytes", 350}, {"seconds", 4}, {"seconds@last", 7},
 	} {
 		if got, ok := metric(t, c.name).Of(r); !ok || math.Abs(got-c.want) > 1e-12 {

@@ -61,6 +61,9 @@ func (b *builder) readAxes() error {
 			b.labels[name] = b.domainLabels()
 		case ExamAxis:
 			b.labels[name] = results.Exams(b.groups)
+			if b.asked(ExamAxis, AverageLabel) || b.averagesOver(ExamAxis) {
+				b.labels[name] = append(b.labels[name], AverageLabel)
+			}
 		case MetricAxis:
 			for _, m := range b.Metrics {
 				if _, err := results.ParseMetric(m); err != nil {
@@ -78,25 +81,30 @@ func (b *builder) readAxes() error {
 // domainLabels are the domains, and of the numbers over them those that the card has or asks for.
 func (b *builder) domainLabels() []string {
 	out := results.Domains(b.groups)
-	asked := func(label string) bool {
-		return slices.ContainsFunc(b.groups, func(g *results.Group) bool {
-			labels := maps.Clone(g.Labels)
-			labels[DomainAxis] = label
-			_, _, _, ok := b.Card.Number(labels)
-			return ok
-		})
-	}
-	average := asked(AverageLabel) || b.averages("row") && slices.Contains(b.Columns, DomainAxis) || b.averages("column") && slices.Contains(b.Rows, DomainAxis)
+	average := b.asked(DomainAxis, AverageLabel) || b.averagesOver(DomainAxis)
 	if average {
 		out = append(out, AverageLabel)
 	}
-	if asked(StdLabel) {
+	if b.asked(DomainAxis, StdLabel) {
 		out = append(out, StdLabel)
 	}
-	if asked(OverallLabel) || !average {
+	if b.asked(DomainAxis, OverallLabel) || !average {
 		out = append(out, OverallLabel)
 	}
 	return out
+}
+
+// asked tells whether the card has a number of some group at a label of a pseudo-axis.
+func (b *builder) asked(axis, label string) bool {
+	return slices.ContainsFunc(b.groups, func(g *results.Group) bool {
+		_, _, _, ok := b.Card.Number(merge(g.Labels, map[string]string{axis: label}))
+		return ok
+	})
+}
+
+// averagesOver tells whether the layout asks for means along the axis.
+func (b *builder) averagesOver(axis string) bool {
+	return b.averages("row") && slices.Contains(b.Columns, axis) || b.averages("column") && slices.Contains(b.Rows, axis)
 }
 
 func (b *builder) averages(what string) bool { return b.Average == what || b.Average == "both" }
@@ -167,6 +175,9 @@ func (b *builder) cell(labels map[string]string) Cell {
 		}
 	}
 	groups := results.Where(b.groups, grid)
+	if len(grid) < len(labels) {
+		groups = having(groups, c.Metric)
+	}
 	c.Blank = len(groups) == 0
 	c.Factor, c.Unit = b.shownIn(c.Metric)
 	var stats []results.Stat
@@ -185,12 +196,32 @@ func (b *builder) cell(labels map[string]string) Cell {
 	return c
 }
 
+// having leaves out the groups that finished without the metric, as those of one data set do without the domains of
+// another; all of them, if none has it.
+func having(groups []*results.Group, m results.Metric) []*results.Group {
+	var out []*results.Group
+	some := false
+	for _, g := range groups {
+		n := g.Stat(m).N()
+		some = some || n > 0
+		if n > 0 || len(g.Done()) == 0 {
+			out = append(out, g)
+		}
+	}
+	if !some {
+		return groups
+	}
+	return out
+}
+
 // within is the metric of a label of a pseudo-axis.
 func (b *builder) within(axis, label string) results.Metric {
 	switch {
 	case axis == MetricAxis:
 		m, _ := results.ParseMetric(label) // readAxes has seen it
 		return m
+	case axis == ExamAxis && label == AverageLabel:
+		return b.metric.In(results.ExamMean, "")
 	case axis == ExamAxis:
 		return b.metric.In(results.Exam, label)
 	case label == AverageLabel:

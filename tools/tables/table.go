@@ -10,7 +10,7 @@ import (
 // Pseudo-axes: their labels are not points of a grid but numbers that every run has.
 const (
 	DomainAxis = configs.DomainAxis // each domain; also Average and Std over domains, and Overall, the mean over clients
-	ExamAxis   = "exam"             // each exam
+	ExamAxis   = configs.ExamAxis   // each exam, and Average over them
 	MetricAxis = "metric"           // each of Layout.Metrics
 )
 

@@ -189,6 +189,25 @@ func TestPartialAverages(t *testing.T) {
 	}
 }
 
+// Exams that only some points of the grid take, as when each leaves another domain out, are averaged over those alone.
+func TestExams(t *testing.T) {
+	groups := sweep(t, "")
+	for _, g := range groups {
+		for i, r := range g.Runs {
+			if len(r.Rounds) > 0 {
+				r.Rounds[1].Exams = map[string]engine.Grade{"without " + g.Labels["data"]: {Accuracy: .2 + float64(i)/10}}
+			}
+		}
+	}
+	tab, err := Build(groups, Layout{Rows: []string{"method"}, Columns: []string{ExamAxis}, Average: "row"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(tab.Heads(), "|") + "|" + tab.Text(tab.Rows[0].Cells[0]); got != "method|without cat|without dog|Average|25.00 ± 5.00" {
+		t.Error(got)
+	}
+}
+
 func TestUnits(t *testing.T) {
 	groups := sweep(t, `{"rows":["method"],"columns":["data"],"metric":"seconds","numbers":{"unit":"minutes","by":["method","data"],"values":{"P_1":{"cat":2}}}}`)
 	tab := build(t, groups, Layout{Smoke: true})
