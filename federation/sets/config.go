@@ -11,7 +11,7 @@ import (
 type Config struct {
 	Set        string            `config:"set" help:"one of promptfed list datasets"`
 	Root       string            `config:"root" help:"folder of the set; unused by drawn"`
-	Layout     string            `config:"layout" help:"auto, or what the set is read from: folder: classes, domains, split, split-domains; pacs, domainnet, domainnet10, officecaltech10: lists, lists-as-published, pickles, folders where the set has them"`
+	Layout     string            `config:"layout" help:"auto, or a form that the set comes in (docs/datasets.md); of set 'folder': classes, domains, split, split-domains"`
 	ClassNames map[string]string `config:"class_names" help:"class name -> the name that prompts use, such as 0: zero"`
 	Split      string            `config:"split" help:"given, or pooled: all examples, 60/20/20 inside each client, or pooled-no-val: the same without the set's own val list"`
 	Corrupt    string            `config:"corrupt" help:"refuse, or skip"`

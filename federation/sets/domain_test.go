@@ -98,6 +98,29 @@ func TestOfficeHomeSplits(t *testing.T) {
 	}
 }
 
+// TestMostDomains: a folder of another set beside the set's own does not hide it.
+func TestMostDomains(t *testing.T) {
+	s := mustOpen(t, Config{Set: "officehome", Root: datatest.Tree(t, append(domainTree("office_home/", []string{"Art", "Clipart", "Product", "Real World"},
+		[]string{"Bed"}, 1), "clipart/bird/1.png")...)})
+	if len(s.Domains) != 4 || s.Train[0].ID != "office_home/Art/Bed/a.png" {
+		t.Errorf("%q %v", s.Domains, ids(s.Train))
+	}
+}
+
+// TestSharedAbove opens the real samples from the folder above them.
+func TestSharedAbove(t *testing.T) {
+	root := filepath.Dir(datatest.Shared(t, "pacs"))
+	for set, want := range map[string][2]int{"pacs": {896, 224}, "digits": {1440, 360}, "cifar10": {16000, 4000}} {
+		s := mustOpen(t, Config{Set: set, Root: root})
+		if len(s.Train) != want[0] || len(s.Test) != want[1] {
+			t.Errorf("%s: %d train, %d test, %q", set, len(s.Train), len(s.Test), s.Notes)
+		}
+	}
+	if s := mustOpen(t, Config{Set: "cifar10", Root: root, Layout: "folders"}); len(s.Train) != 2000 || len(s.Test) != 500 {
+		t.Errorf("folders: %d train, %d test", len(s.Train), len(s.Test))
+	}
+}
+
 func TestDomainErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		set   string

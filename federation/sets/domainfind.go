@@ -70,13 +70,16 @@ func candidates(f finder, root string, names []string) ([]string, error) {
 	return out, nil
 }
 
-// find looks for the folders of the domains in root, in the set's folder under it, and in their inner folders.
+// find looks for the folders of the domains in root, in the set's folder under it, and in their inner folders, and takes the
+// place that has most of them.
 func (d *domainSet) find(root string) (*domainPlace, error) {
 	f := finder{}
 	homes, err := candidates(f, root, d.folders)
 	if err != nil {
 		return nil, err
 	}
+	var best *domainPlace
+	most := 0
 	for _, home := range homes {
 		places, err := candidates(f, home, d.inner)
 		if err != nil {
@@ -84,19 +87,24 @@ func (d *domainSet) find(root string) (*domainPlace, error) {
 		}
 		for _, dir := range places {
 			p := &domainPlace{domainSet: d, root: root, home: home, images: dir, finder: f}
-			any := false
+			n := 0
 			for _, name := range d.domains {
 				path, err := name.under(f, dir)
 				if err != nil {
 					return nil, err
 				}
-				any = any || path != ""
+				if path != "" {
+					n++
+				}
 				p.dirs = append(p.dirs, path)
 			}
-			if any {
-				return p, p.complete()
+			if n > most {
+				best, most = p, n
 			}
 		}
+	}
+	if best != nil {
+		return best, best.complete()
 	}
 	var looked []string
 	for _, home := range append([]string{"."}, d.folders...) {

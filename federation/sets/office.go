@@ -5,7 +5,7 @@ import "promptfed/federation/data"
 var office31 = &domainSet{title: "Office-31", count: 31,
 	folders: []string{"office31", "office-31", "office_31"},
 	inner:   []string{"images", "Original_images", "domain_adaptation_images"},
-	domains: []domainName{{"amazon", []string{"a"}}, {"dslr", []string{"d"}}, {"webcam", []string{"w"}}}}
+	domains: []domainName{{"amazon", nil}, {"dslr", nil}, {"webcam", nil}}}
 
 var officeHome = &domainSet{title: "Office-Home", count: 65,
 	folders: []string{"office_home", "OfficeHome", "office_home_dg", "OfficeHomeDataset_10072016", "OfficeHomeDataset"},

@@ -103,7 +103,8 @@ func (p *pixels) unpack() (*os.File, error) {
 	}
 	if err != nil {
 		out.Close()
-		return nil, fmt.Errorf("%s: cannot unpack its images (give another folder in TMPDIR if %s is full): %w", p.path, os.TempDir(), err)
+		err = fmt.Errorf("cannot unpack its images into %s (TMPDIR): %w", os.TempDir(), err)
+		return nil, fmt.Errorf("%s: %w", p.path, err) // messages leave out the outer text, which names the file
 	}
 	return out, nil
 }

@@ -18,6 +18,9 @@ var tinyImageNet = release{
 
 // tinyLists reads Tiny-ImageNet as published: val/images/ and "file WNID left top right bottom" in val_annotations.txt.
 func tinyLists(cfg Config, paths []string) (*roll, error) {
+	if first, err := loose(paths[1]); err != nil || first == "" { // emptied by a script that made val/WNID/
+		return tinyFolders(cfg, []string{paths[0], filepath.Dir(paths[2]), paths[3], paths[4]})
+	}
 	l, label, err := tinyTrain(cfg, paths[0], paths[3], paths[4])
 	if err != nil {
 		return nil, err
