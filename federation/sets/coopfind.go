@@ -24,7 +24,7 @@ func fold(name string) string {
 	}, strings.ToLower(name))
 }
 
-// dirs are the folders that may hold the set: root, those of its names under root, and those inside these.
+// dirs are the folders that may hold the set: those of its names under root, those inside these, and root.
 func (f finder) dirs(root string, r release) ([]string, error) {
 	if _, err := f.list(root); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (f finder) dirs(root string, r release) ([]string, error) {
 			}
 		}
 	}
-	return out, nil
+	return append(out[1:], root), nil
 }
 
 func (f finder) list(dir string) ([]fs.FileInfo, error) {

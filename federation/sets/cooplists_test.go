@@ -68,6 +68,10 @@ func TestClassFolders(t *testing.T) {
 			}
 		})
 	}
+	trap := datatest.Tree(t, append(series("images", 3, "cat"), series("dtd/images", 3, "banded")...)...)
+	if s := mustOpen(t, Config{Set: "dtd", Root: trap}); !slices.Equal(s.Classes, []string{"banded"}) {
+		t.Errorf("the set's own folder goes before images/ beside it: %q", s.Classes)
+	}
 	root := datatest.Tree(t, "2750/Forest/1.jpg", "2750/River/")
 	_, err := Open(Config{Set: "eurosat", Root: root})
 	datatest.WantError(t, err, filepath.Join(root, "2750", "River"), "holds no images")
