@@ -442,3 +442,29 @@ func FuzzSweep(f *testing.F) {
 		}
 	})
 }
+
+// FuzzPlan: any sweep.json is a plan that is the same again when written and read, or an error in one line.
+func FuzzPlan(f *testing.F) {
+	f.Add([]byte(`{"name":"x","axes":[{"name":"a","labels":["b"]}],"seeds":[1],"cells":[{"folder":"b/seed-1","labels":{"a":"b"},"seed":1}]}`))
+	f.Add([]byte(`{"card":{"rows":["a"],"numbers":{"by":["a"],"values":{"b":[1,2],"c":3}}},"cells":[]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := parsePlan("sweep.json", b)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %q", err)
+			}
+			return
+		}
+		once, err := p.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := parsePlan("sweep.json", once)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, once)
+		}
+		if twice, err := again.JSON(); err != nil || string(twice) != string(once) {
+			t.Fatalf("%v\n%s\n%s", err, once, twice)
+		}
+	})
+}

@@ -69,6 +69,24 @@ func TestPapers(t *testing.T) {
 	}
 }
 
+// Every table and figure that a paper shows results in has a file, and there are no others.
+func TestEveryTableAndFigureHasAFile(t *testing.T) {
+	for paper, items := range map[string]string{
+		"fedpha": "figure-3 figure-4 figure-5 figure-6 figure-7 figure-8 figure-9 table-1 table-2 table-3 table-4 table-7 table-8",
+		"sdfed":  "figure-3 figure-4 figure-5 figure-6 table-1 table-2 table-3 table-4 table-5 table-6 table-7",
+	} {
+		var got []string
+		for _, path := range papers(t) {
+			if filepath.Base(filepath.Dir(path)) == paper {
+				got = append(got, strings.TrimSuffix(filepath.Base(path), ".yaml"))
+			}
+		}
+		if is := strings.Join(got, " "); is != items {
+			t.Errorf("configs/papers/%s has %s\nwant %s", paper, is, items)
+		}
+	}
+}
+
 // The small form of one table of each paper runs to its end; `make smoke` runs them all.
 func TestSmokeOfPapers(t *testing.T) {
 	if testing.Short() {
