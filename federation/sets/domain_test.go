@@ -177,7 +177,8 @@ func pacsTree(t *testing.T, images, lists string) string {
 }
 
 func TestPACSLists(t *testing.T) {
-	for _, c := range []struct{ images, lists string }{{"raw_images/", "label/"}, {"images/", "splits/"}, {"", ""}, {"raw_images/", "raw_images/"}} {
+	for _, c := range []struct{ images, lists string }{{"raw_images/", "label/"}, {"images/", "splits/"}, {"", ""}, {"raw_images/", "raw_images/"},
+		{"kfold/", "Train val splits and h5py files pre-read/"}} {
 		root := pacsTree(t, c.images, c.lists)
 		for _, layout := range []string{"auto", "lists"} {
 			s := mustOpen(t, Config{Set: "pacs", Root: root, Layout: layout})

@@ -10,7 +10,7 @@ import (
 )
 
 // domainListDirs are the folders that lists of a set may lie in.
-var domainListDirs = []string{".", "splits", "label", "labels", "lists"}
+var domainListDirs = []string{".", "splits", "label", "labels", "lists", "pacs_label", "Train val splits and h5py files pre-read"}
 
 // domainListNames are the names of the lists of a split, with %s for the domain.
 type domainListNames struct{ train, cross, test []string }
