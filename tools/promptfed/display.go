@@ -17,7 +17,7 @@ import (
 // monitor hears how a run goes, from any goroutine.
 type monitor interface {
 	work(what string, done, total int)
-	skipped(list []data.Skipped)
+	opened(s *data.Set)
 	fallback(why error)
 	features(b *experiment.Built) (done func()) // before features are computed, which may have to wait, and afterwards
 	start(rounds, clients int)
@@ -140,11 +140,15 @@ func (d *display) round(r engine.Record) {
 	fmt.Fprintf(os.Stderr, "%s, %.1f s, %s left\n", line, r.Seconds, left.Round(time.Second))
 }
 
-// skipped tells which images were left out because they cannot be read.
-func (d *display) skipped(list []data.Skipped) {
+// opened tells where a set differs from the published one, and which images were left out because they cannot be read.
+func (d *display) opened(s *data.Set) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.end()
+	for _, note := range s.Notes {
+		fmt.Fprintf(os.Stderr, "%s: note: %s\n", d.name, note)
+	}
+	list := s.Skipped
 	for i, s := range list {
 		if i == 5 && len(list) > 6 {
 			fmt.Fprintf(os.Stderr, "%s: ... and %d more\n", d.name, len(list)-i)

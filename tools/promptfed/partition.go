@@ -18,7 +18,7 @@ func partitionCommand() *cobra.Command {
 		if err != nil {
 			return asUsage(err)
 		}
-		d.skipped(b.Set.Skipped)
+		d.opened(b.Set)
 		fmt.Print(partition.Table(b.Set, b.Parts))
 		if file == "" {
 			return nil

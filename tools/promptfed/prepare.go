@@ -36,7 +36,7 @@ func prepare(ctx context.Context, conf experiment.Config, m monitor) (*experimen
 	if err != nil {
 		return nil, asUsage(err)
 	}
-	m.skipped(b.Set.Skipped)
+	m.opened(b.Set)
 	if err := b.Settle(); err != nil {
 		return nil, err
 	}

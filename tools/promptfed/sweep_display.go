@@ -178,8 +178,12 @@ func (c *cellDisplay) work(what string, done, total int) {
 	c.locked(func() { c.at = fmt.Sprintf("%s %d/%d", what, done, total) })
 }
 
-func (c *cellDisplay) skipped(list []data.Skipped) {
+func (c *cellDisplay) opened(s *data.Set) {
 	c.locked(func() {
+		for _, note := range s.Notes {
+			c.all.once("note: %s", note)
+		}
+		list := s.Skipped
 		for i, s := range list {
 			if i == 5 {
 				break
