@@ -48,16 +48,19 @@ func runSweep(ctx context.Context, path string, f sweepFlags) error {
 	if err != nil {
 		return fmt.Errorf("%w; the rest was left: make room and add --resume to go on", err)
 	}
-	text, err := writeReports([]string{dir}, dir)
-	if err != nil {
-		return err
+	text, err := "", error(nil)
+	if len(r.failed) < len(s.Cells) {
+		text, err = writeReports([]string{dir}, dir)
 	}
 	fmt.Print(text)
+	for _, line := range r.failed {
+		fmt.Println("failed:", line)
+	}
 	if n := len(r.failed); n > 0 {
-		for _, line := range r.failed {
-			fmt.Println("failed:", line)
-		}
-		return fmt.Errorf("%d of %d cells failed; --resume tries them again", n, len(s.Cells))
+		return errors.Join(fmt.Errorf("%d of %d cells failed; --resume tries them again", n, len(s.Cells)), err)
+	}
+	if err != nil {
+		return err
 	}
 	fmt.Printf("%d cells in %s\n", len(s.Cells), dir)
 	return nil

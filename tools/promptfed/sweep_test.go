@@ -87,6 +87,9 @@ func TestSweepEqualsRuns(t *testing.T) {
 	if got := cells(t, one); !slices.Equal(got, want) {
 		t.Fatalf("cells %v", got)
 	}
+	for _, f := range []string{"report.html", "tables.md", "tables.tex", "tables.csv"} {
+		read(t, one, f)
+	}
 	for _, f := range want {
 		if result(t, filepath.Join(one, f)) != result(t, filepath.Join(four, f)) {
 			t.Errorf("%s is not the same with one job and with several", f)
@@ -182,6 +185,10 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(out, f, errorFile)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s has an error: %v", f, err)
 		}
+	}
+	read(t, out, "report.html")
+	if _, stderr, code := call("sweep", file, "--smoke", "--out", filepath.Join(dir, "none"), "--keep", "data=gone"); code != failed || !strings.Contains(stderr, "1 of 1 cells failed") {
+		t.Errorf("nothing but failures: exit code %d, %s", code, stderr)
 	}
 	why := string(read(t, out, "fedpha/gone/seed-3", errorFile))
 	if strings.Count(why, "\n") != 1 || !strings.Contains(why, images) {
