@@ -62,7 +62,7 @@ func (r invent) sweep(label string, x []float64, top, best float64) Line {
 func (r invent) heat(panels int) []HeatPanel {
 	var out []HeatPanel
 	for k := range panels {
-		p := HeatPanel{Title: "Domain 1: " + lengths[k%8], Frames: []Cell{{7 - k%8, k % 8}, {k % 8, k % 8}}}
+		p := HeatPanel{Title: "Domain 1: " + lengths[k%8], Frames: []Cell{{k % 8, k % 8}}}
 		for i := range 8 {
 			row := make([]float64, 8)
 			for j := range row {

@@ -104,7 +104,7 @@ func TestHeatMapStructure(t *testing.T) {
 	h := HeatMap{X: "x", Y: "y", ColumnNames: lengths, RowNames: lengths, Value: "accuracy", Panels: r.heat(8)}
 	h.Panels[2].Values[0][0] = math.NaN()
 	paths, texts := shapesOf(t, h)
-	expectCount(t, "frames", count(paths, stroked("1.5")), 16)
+	expectCount(t, "frames", count(paths, stroked("1.5")), 8)
 	expectCount(t, "empty cells", count(paths, func(s shape) bool { return s.style["fill"] == "#F4F4F4" }), 1)
 	values := 0
 	for _, text := range texts {
