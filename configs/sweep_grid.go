@@ -214,7 +214,7 @@ func matches(entry map[string]some, axes []Axis, points []PointSection) bool {
 }
 
 // taken are names in the folder of a sweep that are no cells.
-var taken = []string{PlanFile, SweepYAML, "report.html", "tables.md", "tables.tex", "tables.csv", "plots"}
+var taken = []string{PlanFile, SweepYAML, "report.html", "report.json", "report.md", "tables.md", "tables.tex", "tables.csv", "plots"}
 
 // slug is a label as part of a path: lower case, with a dash for everything that is not a letter, a digit or one of ._+=
 func slug(label string) string {
