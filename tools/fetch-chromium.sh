@@ -58,6 +58,15 @@ chmod 755 "$new/chromium"
 for part in al2023 fonts swiftshader; do
 	unpack $part.tar.br | tar -xf - -C "$new"
 done
+# The package's own fonts.conf looks for the font where a cloud function would have it.
+cat >"$new/fonts.conf" <<'EOT'
+<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
+<fontconfig>
+  <dir prefix="relative">fonts</dir>
+  <cachedir prefix="xdg">fontconfig</cachedir>
+</fontconfig>
+EOT
 cp "$work/package/LICENSE" "$new/LICENSE"
 echo "$version" >"$new/version"
 rm -rf "$place"

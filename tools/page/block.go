@@ -2,9 +2,9 @@ package page
 
 // Limits on what one page carries, in numbers. A hundred runs of a hundred rounds with a hundred clients stay under 15 MB.
 const (
-	maxCurveNumbers  = 600_000 // over all runs, groups and metrics; longer curves are thinned
-	maxClientNumbers = 600_000 // per-client curves; runs beyond have none
-	maxCounts        = 800_000 // entries of partitions; partitions beyond are left out
+	maxCurveNumbers  = 600_000   // over all runs, groups and metrics; longer curves are thinned
+	maxClientNumbers = 1_200_000 // per-client curves; runs beyond have none
+	maxCounts        = 800_000   // entries of partitions; partitions beyond are left out
 )
 
 // block is the data that the page's script draws from. Rounds that several curves share stand in X once.

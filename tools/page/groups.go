@@ -32,6 +32,14 @@ func groupsOf(runs []Run) (groups []group, of []int) {
 // average is the mean of some curves of one metric over the rounds in which every one of them has a value, and their
 // sample standard deviation (n-1), which is nil for one curve.
 func average(curves []Curve) (rounds []int, mean, std []float64) {
+	if len(curves) == 1 {
+		for i, v := range curves[0].Values {
+			if finite(v) {
+				rounds, mean = append(rounds, curves[0].Rounds[i]), append(mean, v)
+			}
+		}
+		return rounds, mean, nil
+	}
 	at := map[int][]float64{}
 	for _, c := range curves {
 		for i, round := range c.Rounds {
@@ -47,10 +55,6 @@ func average(curves []Curve) (rounds []int, mean, std []float64) {
 	}
 	slices.Sort(rounds)
 	for _, round := range rounds {
-		if len(curves) == 1 {
-			mean = append(mean, at[round][0])
-			continue
-		}
 		m, s := stat.MeanStdDev(at[round], nil)
 		mean, std = append(mean, m), append(std, s)
 	}

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -113,11 +114,14 @@ func curveNumbers(runs []Run) int {
 // x gives the place of a list of rounds, which is thinned as all are.
 func (b *builder) x(rounds []int) int {
 	thin := every(rounds, b.stride)
-	key := fmt.Sprint(thin)
-	if at, ok := b.rounds[key]; ok {
+	key := make([]byte, 0, 2*len(thin))
+	for _, round := range thin {
+		key = binary.AppendVarint(key, int64(round))
+	}
+	if at, ok := b.rounds[string(key)]; ok {
 		return at
 	}
-	b.rounds[key] = len(b.X)
+	b.rounds[string(key)] = len(b.X)
 	b.X = append(b.X, thin)
 	return len(b.X) - 1
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 )
 
 //go:embed page.html
@@ -103,34 +104,40 @@ func newView(r Report) (view, error) {
 
 // embed puts style and script into the page, and a policy that allows these two and nothing else.
 func (v *view) embed() error {
-	style, script := "", ""
-	for _, name := range []string{"uplot/uPlot.min.css", "page.css"} {
-		text, err := assets.ReadFile("assets/" + name)
-		if err != nil {
-			return err
-		}
-		style += string(text)
-	}
-	licence, err := assets.ReadFile("assets/uplot/LICENSE")
+	style, err := texts("uplot/uPlot.min.css", "page.css")
 	if err != nil {
 		return err
 	}
-	chart, err := assets.ReadFile("assets/uplot/uPlot.iife.min.js")
+	library, err := texts("uplot/LICENSE", "uplot/uPlot.iife.min.js")
 	if err != nil {
 		return err
 	}
-	script = "/* uPlot:\n" + string(licence) + "*/\n" + string(chart) + "\n(() => {\n\"use strict\";\n"
-	for _, name := range scripts {
-		text, err := assets.ReadFile("assets/" + name)
-		if err != nil {
-			return err
-		}
-		script += string(text)
+	before, err := texts("language.js")
+	if err != nil {
+		return err
 	}
-	script += "})();\n"
+	own, err := texts(scripts...)
+	if err != nil {
+		return err
+	}
+	licence, code, _ := strings.Cut(library, "/*!")
+	script := before + "/* uPlot:\n" + licence + "*/\n/*!" + code + "\n(() => {\n\"use strict\";\n" + own + "})();\n"
 	v.Style, v.Script = template.CSS(style), template.JS(script)
 	v.Policy = fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'", sum(style), sum(script))
 	return nil
+}
+
+// texts joins embedded files.
+func texts(names ...string) (string, error) {
+	var b strings.Builder
+	for _, name := range names {
+		text, err := assets.ReadFile("assets/" + name)
+		if err != nil {
+			return "", err
+		}
+		b.Write(text)
+	}
+	return b.String(), nil
 }
 
 // sum is the hash by which a policy knows an inline element.

@@ -10,8 +10,13 @@ const watch = new IntersectionObserver((entries) => {
   for (const entry of entries) {
     if (!entry.isIntersecting) continue;
     for (const [id, a] of links) {
-      if (id === entry.target.id) a.setAttribute("aria-current", "true");
-      else a.removeAttribute("aria-current");
+      if (id !== entry.target.id) {
+        a.removeAttribute("aria-current");
+        continue;
+      }
+      a.setAttribute("aria-current", "true");
+      const list = a.closest("ul"); // on a phone the links scroll
+      list.scrollLeft = a.offsetLeft - (list.clientWidth - a.offsetWidth) / 2;
     }
   }
 }, { rootMargin: "-10% 0px -80% 0px" });

@@ -69,7 +69,7 @@ function makeTable(label, columns, rows) {
     return el(i === 0 ? "th" : "td", props, String(text));
   })));
   const table = el("table", { class: "sortable" }, el("thead", {}, head), el("tbody", {}, ...body));
-  const box = el("div", { class: "table" }, el("div", { class: "scroll", role: "region", tabIndex: 0, "aria-label": label }, table));
+  const box = el("div", { class: "table" }, el("div", { class: "scroll", role: "group", tabIndex: 0, "aria-label": label }, table));
   enhance(table);
   return box;
 }
