@@ -18,6 +18,7 @@ func (r *report) page() (page.Report, error) {
 	p := page.Report{Title: r.main[0].Title, Subtitle: r.counted(), Notes: r.Notes, Environment: environment()}
 	if len(r.Plans) == 1 && r.Plans[0].Card != nil {
 		c := r.Plans[0].Card
+		p.Title = r.Plans[0].Name // the card says the rest
 		p.Card = &page.Card{Paper: c.Paper, Item: c.Item, Title: c.Title, Wrong: c.Wrong, Differs: c.Differs}
 	}
 	for _, t := range append(append([]*tables.Table{}, r.main...), r.more...) {
@@ -147,7 +148,7 @@ func pageRun(g *results.Group, run *results.Run, metrics []results.Metric) (page
 }
 
 func pageTable(t *tables.Table) page.Table {
-	out := page.Table{Title: t.Title, Caption: strings.Join(t.Caption, " ")}
+	out := page.Table{Title: t.Title, Caption: strings.Join(t.Sentences("Bold", "", "Below"), " ")}
 	for _, a := range t.RowAxes {
 		out.Columns = append(out.Columns, page.Column{Name: a, Text: true})
 	}

@@ -64,7 +64,7 @@ func (b *builder) withAverages(axes, others []string, asked bool) []map[string]s
 			}
 		}
 		return some && !(every && plain) && !slices.ContainsFunc(beside, func(o map[string]string) bool {
-			return b.number(merge(labels, o), b.metric) != nil
+			return b.paper(merge(labels, o), b.metric) != nil
 		})
 	})
 }
@@ -98,9 +98,9 @@ func (b *builder) average(labels map[string]string, axes []string) Cell {
 		out.Planned = max(out.Planned, c.Planned)
 	}
 	out.Stat = results.Mean(stats)
-	out.Paper = b.number(labels, out.Metric)
+	out.Paper = b.paper(labels, out.Metric)
 	if n := out.Stat.N(); n < out.Planned {
-		out.Mark = b.note(fmt.Sprintf("%d of %d seeds; the others lack cells that this averages over", n, out.Planned))
+		out.why = fmt.Sprintf("%d of %d seeds; the others lack cells that this averages over", n, out.Planned)
 	}
 	return out
 }

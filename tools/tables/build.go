@@ -12,7 +12,7 @@ import (
 // Build lays out the groups. An axis that the layout names and the groups do not have, or a metric that does not exist, is an
 // error.
 func Build(groups []*results.Group, l Layout) (*Table, error) {
-	b := builder{Layout: l, groups: groups, labels: map[string][]string{}, notes: map[string]int{}}
+	b := builder{Layout: l, groups: groups, labels: map[string][]string{}}
 	var err error
 	if l.Metric == "" {
 		b.Metric = results.DefaultMetric(groups)
@@ -36,7 +36,6 @@ type builder struct {
 	grid   []results.Axis
 	axes   []string            // of the grid
 	labels map[string][]string // of every axis in rows or columns, pseudo-axes too
-	notes  map[string]int
 	t      *Table
 }
 
@@ -126,6 +125,7 @@ func (b *builder) table() *Table {
 		b.t.Rows = append(b.t.Rows, row)
 	}
 	b.prune()
+	b.number()
 	b.best()
 	b.finish()
 	return b.t
@@ -189,9 +189,9 @@ func (b *builder) cell(labels map[string]string) Cell {
 		}
 	}
 	c.Stat, c.Planned = results.Mean(stats), len(seeds)
-	c.Paper = b.number(labels, c.Metric)
+	c.Paper = b.paper(labels, c.Metric)
 	if !c.Blank && c.Stat.N() < c.Planned {
-		c.Mark = b.note(b.why(groups, c))
+		c.why = b.why(groups, c)
 	}
 	return c
 }
@@ -261,11 +261,20 @@ func (b *builder) why(groups []*results.Group, c Cell) string {
 	return fmt.Sprintf("%d of %d seeds; %s", c.Stat.N(), c.Planned, strings.Join(parts, "; "))
 }
 
-// note numbers a text; equal texts share the number.
-func (b *builder) note(text string) int {
-	if b.notes[text] == 0 {
-		b.t.Notes = append(b.t.Notes, text)
-		b.notes[text] = len(b.t.Notes)
+// number gives the notes of the cells that are left their numbers; equal texts share one.
+func (b *builder) number() {
+	at := map[string]int{}
+	for _, r := range b.t.Rows {
+		for j := range r.Cells {
+			why := r.Cells[j].why
+			if why == "" {
+				continue
+			}
+			if at[why] == 0 {
+				b.t.Notes = append(b.t.Notes, why)
+				at[why] = len(b.t.Notes)
+			}
+			r.Cells[j].Mark = at[why]
+		}
 	}
-	return b.notes[text]
 }

@@ -26,7 +26,7 @@ func latexBegin(b *strings.Builder, title string, caption []string, texts, numbe
 
 func (t *Table) latex() string {
 	var b strings.Builder
-	latexBegin(&b, t.Title, t.Caption, len(t.RowAxes), len(t.Columns))
+	latexBegin(&b, t.Title, t.Sentences("Bold", "Underlined", "In brackets"), len(t.RowAxes), len(t.Columns))
 	b.WriteString(t.latexHead())
 	b.WriteString("\\midrule\n")
 	for i, r := range t.Rows {

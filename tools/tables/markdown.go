@@ -36,8 +36,8 @@ func (t *Table) markdown() string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "## %s\n\n", markdownText(t.Title))
-	if len(t.Caption) > 0 {
-		fmt.Fprintf(&b, "%s\n\n", markdownText(strings.Join(t.Caption, " ")))
+	if c := t.Sentences("Bold", "Underlined", "In brackets"); len(c) > 0 {
+		fmt.Fprintf(&b, "%s\n\n", markdownText(strings.Join(c, " ")))
 	}
 	b.WriteString(g.RenderMarkdown() + "\n")
 	for i, n := range t.Notes {

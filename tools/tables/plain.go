@@ -39,10 +39,8 @@ func (t *Table) String() string {
 	}
 	var b strings.Builder
 	b.WriteString(t.Title + "\n" + Plain(rows, len(t.RowAxes)))
-	for _, s := range t.Caption {
-		if !strings.HasPrefix(s, "Underlined: ") { // nothing is, here
-			b.WriteString(strings.Replace(s, "Bold: ", "*: ", 1) + "\n")
-		}
+	for _, s := range t.Sentences("*", "", "In brackets") {
+		b.WriteString(s + "\n")
 	}
 	for i, n := range t.Notes {
 		fmt.Fprintf(&b, "[%d] %s\n", i+1, n)

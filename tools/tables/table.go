@@ -3,6 +3,8 @@
 package tables
 
 import (
+	"slices"
+
 	"promptfed/configs"
 	"promptfed/tools/results"
 )
@@ -40,6 +42,7 @@ type Table struct {
 	Title   string
 	Metric  string   // as it is asked for
 	Caption []string // sentences: what the numbers are, how they were averaged
+	Legend  Legend
 	RowAxes []string // heads of the columns that hold row labels
 	ColAxes []string
 	Columns []Head
@@ -49,6 +52,20 @@ type Table struct {
 	spread  results.Spread
 	second  bool
 	axes    []string // of the grid, for the CSV
+}
+
+// Legend explains what formats show in their own ways; empty where a table has nothing of the kind.
+type Legend struct{ Best, Second, Paper string }
+
+// Sentences are the caption with the legend, each part behind the word for how it is shown; without a word it is left out.
+func (t *Table) Sentences(best, second, paper string) []string {
+	out := slices.Clone(t.Caption)
+	for _, l := range [][2]string{{best, t.Legend.Best}, {second, t.Legend.Second}, {paper, t.Legend.Paper}} {
+		if l[0] != "" && l[1] != "" {
+			out = append(out, l[0]+": "+l[1])
+		}
+	}
+	return out
 }
 
 // Head is the labels of a column, one for each axis in the columns.
@@ -77,6 +94,7 @@ type Cell struct {
 	Factor  float64 // what the values are multiplied by where they are shown
 	Unit    string  // in which they are shown then
 	Mark    int     // number of the note that explains what is missing; 0 for none
+	why     string  // what that note says
 }
 
 // Number is a number of a paper, in the unit in which the cell is shown.

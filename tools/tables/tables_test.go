@@ -214,7 +214,7 @@ func TestUnits(t *testing.T) {
 	if got := tab.Text(tab.Rows[0].Cells[0]); got != "1.50 ± 0.00 (2)" { // 90 seconds a round
 		t.Errorf("minutes: %s", got)
 	}
-	if !strings.Contains(strings.Join(tab.Caption, " "), "(min)") || !strings.Contains(strings.Join(tab.Caption, " "), "--smoke") {
+	if !strings.Contains(strings.Join(tab.Caption, " "), "(min)") || !strings.Contains(tab.Legend.Paper, "--smoke") {
 		t.Errorf("caption %q", tab.Caption)
 	}
 	tab, err := Build(groups, Layout{Rows: []string{"method"}, Columns: []string{MetricAxis}, Metrics: []string{"last", "bytes", "f1"}, Card: groups[0].Plan.Card})
@@ -223,6 +223,9 @@ func TestUnits(t *testing.T) {
 	}
 	if got := strings.Join(tab.Heads(), "|"); got != "method|last (%)|bytes" {
 		t.Errorf("heads %s: nobody has an F1", got)
+	}
+	if strings.Contains(strings.Join(tab.Caption, " "), "F1") || len(tab.Notes) != 1 {
+		t.Errorf("what is not shown is spoken of: %q, %q", tab.Caption, tab.Notes)
 	}
 	if c := tab.Rows[0].Cells; tab.Text(c[1]) != "1500 ± 0" || c[0].Paper != nil {
 		t.Errorf("%s, %+v", tab.Text(c[1]), c[0].Paper)
