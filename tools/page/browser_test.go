@@ -96,7 +96,7 @@ func newTab(t *testing.T) *tab {
 	if _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); err != nil {
 		t.Fatal(err)
 	}
-	b.media("prefers-color-scheme", "light")
+	b.colours("light")
 	b.window(1280, 900)
 	return b
 }
@@ -116,10 +116,11 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 
 func (b *tab) window(width, height int64) { b.Helper(); b.do(chromedp.EmulateViewport(width, height)) }
 
-func (b *tab) media(feature, value string) {
+// colours sets what the system prefers: light or dark. It always prefers no motion, so that clicks hit what stands still.
+func (b *tab) colours(scheme string) {
 	b.Helper()
-	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
-		Features: []*emulation.MediaFeature{{Name: feature, Value: value}}}); err != nil {
+	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}}); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -157,7 +158,6 @@ func (b *tab) frame() {
 
 func (b *tab) click(selector string) {
 	b.Helper()
-	b.run(`document.documentElement.style.scrollBehavior = "auto"`)
 	b.do(chromedp.Click(chromedp.CSS(selector)))
 }
 

@@ -132,6 +132,7 @@ type configView struct {
 }
 
 type configLine struct {
+	Indent string // blanks before a marked text
 	Text   string
 	Marked bool
 }
@@ -156,7 +157,11 @@ func configViews(runs []Run) []configView {
 		for _, l := range settings(r.Config) {
 			if differs[l.key] {
 				for n := l.first; n <= l.last && n <= len(v.Lines); n++ {
-					v.Lines[n-1].Marked = true
+					line := &v.Lines[n-1]
+					if !line.Marked {
+						text := strings.TrimLeft(line.Text, " ")
+						line.Indent, line.Text, line.Marked = line.Text[:len(line.Text)-len(text)], text, true
+					}
 				}
 			}
 		}

@@ -52,7 +52,7 @@ func TestMarkedLines(t *testing.T) {
 	var marked []string
 	for _, l := range views[1].Lines {
 		if l.Marked {
-			marked = append(marked, l.Text)
+			marked = append(marked, l.Indent+l.Text)
 		}
 	}
 	// Against a text that is no YAML every setting differs: all of b's 13 lines but name, options and train.
@@ -62,7 +62,7 @@ func TestMarkedLines(t *testing.T) {
 	marked = nil
 	for _, l := range configViews([]Run{{Config: configA}, {Config: configB}})[1].Lines {
 		if l.Marked {
-			marked = append(marked, l.Text)
+			marked = append(marked, l.Indent+l.Text)
 		}
 	}
 	if d := cmp.Diff([]string{"  rho: 0.5", "  list:", "    - 1", "    - {x: 3}", "  lr: 0.1"}, marked); d != "" {

@@ -30,8 +30,8 @@ func groupsOf(runs []Run) (groups []group, of []int) {
 }
 
 // average is the mean of some curves of one metric over the rounds in which every one of them has a value, and their
-// sample standard deviation (n-1), which is nil for one curve.
-func average(curves []Curve) (rounds []int, mean, std []float64) {
+// standard deviation, the sample's (n-1) or the population's (n), which is nil for one curve.
+func average(curves []Curve, sample bool) (rounds []int, mean, std []float64) {
 	if len(curves) == 1 {
 		for i, v := range curves[0].Values {
 			if finite(v) {
@@ -55,7 +55,10 @@ func average(curves []Curve) (rounds []int, mean, std []float64) {
 	}
 	slices.Sort(rounds)
 	for _, round := range rounds {
-		m, s := stat.MeanStdDev(at[round], nil)
+		m, s := stat.PopMeanStdDev(at[round], nil)
+		if sample {
+			m, s = stat.MeanStdDev(at[round], nil)
+		}
 		mean, std = append(mean, m), append(std, s)
 	}
 	return rounds, mean, std

@@ -86,7 +86,7 @@ func (b *builder) means(r Report, runs []int) []blockCurve {
 				}
 			}
 		}
-		if rounds, mean, std := average(curves); len(rounds) > 0 {
+		if rounds, mean, std := average(curves, r.Sample); len(rounds) > 0 {
 			out = append(out, blockCurve{m, b.x(rounds), every(mean, b.stride), every(std, b.stride)})
 		}
 	}

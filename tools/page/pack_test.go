@@ -28,7 +28,7 @@ func TestAverage(t *testing.T) {
 		{Rounds: []int{0, 1, 2, 4}, Values: []float64{1, 2, nan, 10}},
 		{Rounds: []int{0, 1, 2, 4}, Values: []float64{3, 2, 5, 13}},
 		{Rounds: []int{0, 1, 2, 3, 4}, Values: []float64{5, 2, 5, 9, 16}},
-	})
+	}, true)
 	// By hand: the third curve lacks nothing, the first has no value in round 2, only one has round 3. The sample
 	// standard deviations are those of 1, 3, 5 and of 10, 13, 16: 2 and 3.
 	if d := cmp.Diff([]int{0, 1, 4}, rounds); d != "" {
@@ -40,7 +40,7 @@ func TestAverage(t *testing.T) {
 	if d := cmp.Diff([]float64{2, 0, 3}, std); d != "" {
 		t.Error(d)
 	}
-	if _, _, std := average([]Curve{{Rounds: []int{0}, Values: []float64{1}}}); std != nil {
+	if _, _, std := average([]Curve{{Rounds: []int{0}, Values: []float64{1}}}, false); std != nil {
 		t.Errorf("one curve has the standard deviation %v; it has none", std)
 	}
 }
@@ -61,9 +61,9 @@ func TestBlockSharesAndSums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// By hand; sqrt(2) and 2 sqrt(2) are the deviations of 1, 3 and of 2, 6.
+	// By hand; 1 and 2 are the population deviations of 1, 3 and of 2, 6.
 	const want = `{"metrics":[{"name":"accuracy","title":"accuracy","unit":"%"}],"x":[[0,5]],` +
-		`"groups":[{"name":"p","runs":[0,2],"curves":[{"m":0,"x":0,"y":[2,4],"s":[1.414,2.828]}]},{"name":"q","runs":[1],"curves":[{"m":0,"x":0,"y":[5,6]}]}],` +
+		`"groups":[{"name":"p","runs":[0,2],"curves":[{"m":0,"x":0,"y":[2,4],"s":[1,2]}]},{"name":"q","runs":[1],"curves":[{"m":0,"x":0,"y":[5,6]}]}],` +
 		`"runs":[{"name":"p1","group":0,"curves":[{"m":0,"x":0,"y":[1,2]}],"clients":{"m":0,"x":0,"y":[[1,3],[2,4]]},"part":0},` +
 		`{"name":"q","group":1,"curves":[{"m":0,"x":0,"y":[5,6]}],"clients":{"m":0,"x":0,"y":[[1,3],[2,4]]},"part":0},` +
 		`{"name":"p2","group":0,"curves":[{"m":0,"x":0,"y":[3,6]}],"clients":{"m":0,"x":0,"y":[[1,3],[2,4]]},"part":0}],` +

@@ -17,8 +17,9 @@ func TestPageIsQuiet(t *testing.T) {
 	if !js[bool](b, `document.documentElement.dataset.ready === "true"`) {
 		t.Fatal("the script did not run to its end")
 	}
-	for _, details := range []string{"#curves-data", "#partition-data", ".configs details"} {
+	for _, details := range []string{"#curves-data", "#partition-data", "#configuration > details", ".configs details"} {
 		b.click(details + " summary")
+		b.until(`document.querySelector("` + details + `").open`)
 	}
 	b.frame()
 	b.quiet()
@@ -312,7 +313,7 @@ func TestDark(t *testing.T) {
 	b := open(t, sample(10, 8))
 	light := js[string](b, colours)
 	b.readable("light")
-	b.media("prefers-color-scheme", "dark")
+	b.colours("dark")
 	b.frame()
 	dark := js[string](b, colours)
 	if dark == light {
@@ -349,9 +350,9 @@ func TestPhone(t *testing.T) {
 
 func TestTabReachesEverything(t *testing.T) {
 	b := open(t, sample(5, 4))
-	b.run(`document.activeElement.blur()`)
+	b.run(`document.querySelector("#configuration details").open = true; document.activeElement.blur()`)
 	controls := js[[]string](b, `[...document.querySelectorAll("a[href], button, select, input, summary, [tabindex='0']")].filter((e) => e.checkVisibility() && !e.disabled && e.tabIndex >= 0).map((e, i) => (e.dataset.stop = String(i)))`)
-	if len(controls) < 60 {
+	if len(controls) < 90 {
 		t.Fatalf("only %d controls", len(controls))
 	}
 	var reached []string

@@ -16,6 +16,8 @@ type Report struct {
 
 	Metrics []Metric // what curves are of, in the order of the chooser; the first is shown
 	Runs    []Run
+	// Sample makes bands the sample standard deviation over seeds (n-1) instead of the population's (n).
+	Sample bool
 
 	Environment []Pair
 	Failures    []Failure
@@ -52,7 +54,7 @@ type Row struct {
 // Cell is what a table shows in one place.
 type Cell struct {
 	Text  string   // "83.12 ± 0.41"
-	Value *float64 // what it is sorted by; nil sorts by Text, after all cells with a value
+	Value *float64 // what it is sorted by; nil is the number that Text starts with, in a column of numbers, else Text
 	Bold  bool     // the best of its kind
 	Paper string   // the paper's own number, shown beside ours
 	Note  string   // a footnote under the table: "2 of 3 seeds"

@@ -2,7 +2,9 @@ package page
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
+	"strings"
 )
 
 // tableView is a table as the template writes it.
@@ -69,8 +71,8 @@ func viewTable(id string, t Table) (tableView, error) {
 			}
 			cell := r.Cells[i]
 			row[i].Cell = cell
-			if cell.Value != nil && finite(*cell.Value) {
-				row[i].Key = strconv.FormatFloat(*cell.Value, 'g', -1, 64)
+			if v, ok := sortValue(cell, c); ok {
+				row[i].Key = strconv.FormatFloat(v, 'g', -1, 64)
 			}
 			if cell.Note != "" {
 				if marks[cell.Note] == "" {
@@ -87,6 +89,22 @@ func viewTable(id string, t Table) (tableView, error) {
 		}
 	}
 	return v, nil
+}
+
+// leading is the number that a text starts with: "+8.00", "< 0.001", "−3 %".
+var leading = regexp.MustCompile(`^[<>≤≥~ ]*([-−+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)`)
+
+// sortValue is what a cell is sorted by: its value, or the number that its text starts with in a column of numbers.
+func sortValue(cell Cell, c Column) (float64, bool) {
+	if cell.Value != nil {
+		return *cell.Value, finite(*cell.Value)
+	}
+	m := leading.FindStringSubmatch(cell.Text)
+	if m == nil || c.Text {
+		return 0, false
+	}
+	v, err := strconv.ParseFloat(strings.Replace(m[1], "−", "-", 1), 64)
+	return v, err == nil
 }
 
 // letters counts a, b, ... z, aa, ab.

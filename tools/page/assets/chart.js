@@ -35,7 +35,10 @@ class Chart {
         { ...axis, size: 34, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] },
         { ...axis, size: (u, values) => 16 + 7 * Math.max(3, ...(values || []).map((v) => v.length)), values: (u, ticks) => ticks.map((v) => formatTick(v, unit)) },
       ],
-      cursor: { drag: { x: true, y: false, dist: 6 }, points: { size: 7 }, y: false },
+      cursor: {
+        move: (u, left, top) => [left < 0 || !u.data[0].length ? left : u.valToPos(u.data[0][u.posToIdx(left)], "x"), top], // the line stands on a round
+        drag: { x: true, y: false, dist: 6 }, points: { size: 7 }, y: false,
+      },
       hooks: {
         setSelect: [(u) => this.select(u)],
         setCursor: [(u) => this.point(u)],
