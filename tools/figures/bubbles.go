@@ -111,11 +111,11 @@ func (in *BubblePanel) check(names []string) error {
 	}
 	for k, row := range in.Counts {
 		if len(row) != classes {
-			return fmt.Errorf("client %d has counts of %d classes, the first of %d", k+1, len(row), classes)
+			return fmt.Errorf("client %d has counts of %d classes, client 0 of %d", k, len(row), classes)
 		}
 		for _, n := range row {
 			if n < 0 {
-				return fmt.Errorf("client %d has a count below 0", k+1)
+				return fmt.Errorf("client %d has a count below 0", k)
 			}
 		}
 	}
@@ -152,9 +152,9 @@ func binNames(names []string, bins, bin, all int) []string {
 		case bin == 1 && names != nil:
 			out[i] = names[i]
 		case first == last:
-			out[i] = strconv.Itoa(first + 1)
+			out[i] = strconv.Itoa(first)
 		default:
-			out[i] = fmt.Sprintf("%d–%d", first+1, last+1)
+			out[i] = fmt.Sprintf("%d–%d", first, last)
 		}
 	}
 	return out

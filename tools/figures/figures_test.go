@@ -175,7 +175,7 @@ func TestOddInputs(t *testing.T) {
 		{"no bubbles", Bubbles{Panels: []BubblePanel{{}}}, "bubbles: panel 1: no clients"},
 		{"no examples", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{0}}}}}, "no client has an example"},
 		{"fewer than none", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{-1}}}}}, "below 0"},
-		{"ragged bubbles", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{1}, {1, 2}}}}}, "client 2 has counts of 2 classes"},
+		{"ragged bubbles", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{1}, {1, 2}}}}}, "client 1 has counts of 2 classes"},
 		{"one bubble", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{math.MaxInt}}}}}, ""},
 		{"no costs", Cost{}, "cost: 0 methods"},
 		{"unknown costs", Cost{Rows: []CostRow{{"a", 0, nan, 1}}}, "no method has a cost"},

@@ -106,7 +106,7 @@ func clientPanels(p facet, axis string, m results.Metric, factor float64) []figu
 	}
 	var out []figures.BoxPanel
 	for k := range clients {
-		title := "client " + strconv.Itoa(k+1)
+		title := "client " + strconv.Itoa(k)
 		if p.label != "" {
 			title = p.label + ", " + title
 		}
@@ -219,6 +219,9 @@ func (v *view) bubbles(f configs.Figure) (figures.Drawer, error) {
 			for _, c := range info.Clients {
 				panel.Counts = append(panel.Counts, c.Train)
 				panel.Domains = append(panel.Domains, c.Domain)
+			}
+			if !slices.ContainsFunc(panel.Domains, func(d string) bool { return d != "" }) {
+				panel.Domains = nil
 			}
 			key := fmt.Sprint(info.Classes, panel.Counts)
 			if seen[key] || len(out.Panels) > 0 && !slices.Equal(out.Classes, info.Classes) {
