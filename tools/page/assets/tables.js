@@ -29,6 +29,14 @@ function enhance(table) {
     th.replaceChildren(button);
   }
   if (original.length > 4) addFilter(table, original);
+  fade(table.closest(".scroll"));
+}
+
+// fade lets the right edge of a box fade while there is more to scroll to.
+function fade(box) {
+  const look = () => box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
+  box.addEventListener("scroll", look, { passive: true });
+  new ResizeObserver(look).observe(box);
 }
 
 // compare puts cells with a number first, then texts, then blanks, whichever the direction.
