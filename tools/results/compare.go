@@ -25,7 +25,9 @@ const (
 // can give is 0.0625.
 const MinRuns = 6
 
-const resamples = 2000
+// resamples is how many resamples the interval of n differences is drawn from: 2,000, less of more than 2,500 differences,
+// whose interval needs less, at least 500.
+func resamples(n int) int { return min(2000, max(500, 5_000_000/max(1, n))) }
 
 // Comparison is what paired values of two labels of an axis, "A - B", say.
 type Comparison struct {
@@ -150,7 +152,7 @@ func (c *Comparison) fill(runs [][]float64) {
 	c.Difference, _ = engine.MeanStd(d)
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q %q %s", c.A, c.B, c.Level)
-	c.Low, c.High = Bootstrap(runs, resamples, h.Sum64())
+	c.Low, c.High = Bootstrap(runs, resamples(len(d)), h.Sum64())
 	c.Cohen, c.RankBiserial = Cohen(d), RankBiserial(d)
 	if c.Level == OverClients || len(runs) >= MinRuns {
 		c.T, c.Wilcoxon = PairedT(d), SignedRank(d)

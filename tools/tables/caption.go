@@ -55,6 +55,9 @@ func (b *builder) finish() {
 		for _, s := range c.Differs {
 			t.Remarks = append(t.Remarks, "Differs from the paper: "+s)
 		}
+		if _, fits := units[b.metric.Unit()][b.cardUnit()]; !fits && !c.Numbers.Values.Empty() {
+			t.Remarks = append(t.Remarks, fmt.Sprintf("The paper's numbers are left out: %s is not counted in %s.", b.metric.Name, b.cardUnit()))
+		}
 		if c.NoNumbers != "" {
 			t.Remarks = append(t.Remarks, "No numbers of the paper: "+c.NoNumbers)
 		}

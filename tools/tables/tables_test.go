@@ -217,7 +217,11 @@ func TestUnits(t *testing.T) {
 	if !strings.Contains(strings.Join(tab.Caption, " "), "(min)") || !strings.Contains(tab.Legend.Paper, "--smoke") {
 		t.Errorf("caption %q", tab.Caption)
 	}
-	tab, err := Build(groups, Layout{Rows: []string{"method"}, Columns: []string{MetricAxis}, Metrics: []string{"last", "bytes", "f1"}, Card: groups[0].Plan.Card})
+	tab, err := Build(groups, Layout{Rows: []string{"method"}, Columns: []string{"data"}, Metric: "last", Card: groups[0].Plan.Card})
+	if err != nil || tab.Rows[0].Cells[0].Paper != nil || !strings.Contains(strings.Join(tab.Remarks, " "), "last is not counted in minutes") {
+		t.Errorf("accuracies beside minutes: %q, %v", tab.Remarks, err)
+	}
+	tab, err = Build(groups, Layout{Rows: []string{"method"}, Columns: []string{MetricAxis}, Metrics: []string{"last", "bytes", "f1"}, Card: groups[0].Plan.Card})
 	if err != nil {
 		t.Fatal(err)
 	}
