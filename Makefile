@@ -1,4 +1,5 @@
-# Needs Go, gcc, make and npm (which fetches the ONNX Runtime library once), and bash for the script that fetches it.
+# Needs Go, gcc, make and npm (which fetches the ONNX Runtime library once, and for the tests a Chromium where none is
+# installed), and bash for the scripts that fetch them.
 # `make help` lists the targets.
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -9,7 +10,7 @@ VOCAB ?= ../shared/data/clip-vocab/bpe_simple_vocab_16e6.txt.gz
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke methods test build library check vet format lint arrows docs bench fuzz golden clean
+.PHONY: help run smoke methods test build library browser check vet format lint arrows docs bench fuzz golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,7 +31,7 @@ methods: build ## every method of configs/methods over three seeds, their table,
 	@rm -rf runs/methods
 	bin/promptfed run configs/methods/*.yaml --seeds 1,2,3 --out runs/methods
 
-test: library ## run all tests
+test: library browser ## run all tests
 	go test -timeout $(TESTTIME) ./...
 	@echo "make test: all packages passed"
 
@@ -40,6 +41,9 @@ build: library ## leave bin/promptfed, with the ONNX Runtime library beside it
 
 library:
 	@tools/fetch-onnxruntime.sh
+
+browser:
+	@tools/fetch-chromium.sh
 
 check: format vet lint arrows test ## what CI runs
 	@echo "make check: all passed"
@@ -72,10 +76,12 @@ fuzz: library ## every fuzz target for FUZZTIME (30s) each
 		count=$$((count + 1)); \
 	done; [ $$count -gt 0 ] && echo "make fuzz: $$count targets passed"; }
 
-golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, python3-pil; pip's ftfy, regex, transformers
+# Not by this target, since pip's tensorboard, scikit-learn, pyarrow and statsmodels are needed: events, figures, parquet, significance.
+golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, python3-pil, python3-scipy; pip's ftfy, regex, transformers
 	@for script in tools/golden/*.py; do \
 		case $$script in \
-		*/trace.py | */events.py | */foreign.py | */classifier.py | */methods_*.py | */foreign_*.py) continue ;; \
+		*/events.py | */figures.py | */parquet.py | */significance.py) continue ;; \
+		*/trace.py | */foreign.py | */classifier.py | */methods_*.py | */foreign_*.py) continue ;; \
 		*/bundle.py | */tokenizer.py | */huggingface.py) argument=$(VOCAB) ;; \
 		*/preprocess.py) argument=$(IMAGES) ;; \
 		*/grad.py | */onnx_export.py) argument=runtime/grad/testdata ;; \

@@ -15,7 +15,8 @@ import (
 
 // page is what report.html shows.
 func (r *report) page() (page.Report, error) {
-	p := page.Report{Title: r.main[0].Title, Subtitle: r.counted(), Notes: r.Notes, Environment: environment()}
+	p := page.Report{Title: r.main[0].Title, Subtitle: r.counted(), Notes: r.Notes, Environment: environment(),
+		Sample: r.std == string(results.Sample)}
 	if len(r.Plans) == 1 && r.Plans[0].Card != nil {
 		c := r.Plans[0].Card
 		p.Title = r.Plans[0].Name // the card says the rest
