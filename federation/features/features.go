@@ -35,7 +35,11 @@ const usualBatch = 32
 // key names what is cached of one layer.
 func (x Extractor) key(b *bundle.Bundle, list []data.Example, view int, layer string) (data.Key, error) {
 	how, err := json.Marshal(b.Preprocess)
-	return data.Source{Bundle: b.Digest(), Files: data.Digest(list), Preprocessing: string(how), View: view, Seed: x.Seed, Layer: layer}.Key(), err
+	seed := x.Seed
+	if view == 0 { // nothing is drawn
+		seed = 0
+	}
+	return data.Source{Bundle: b.Digest(), Files: data.Digest(list), Preprocessing: string(how), View: view, Seed: seed, Layer: layer}.Key(), err
 }
 
 // Exact gives the image features [N,D] of a list, unit rows of the plain preprocessing, in full precision: computed anew,
