@@ -23,8 +23,9 @@ const checkpointFile = "server.safetensors"
 type position struct {
 	Round       int           `json:"round"` // rounds done
 	Fingerprint string        `json:"fingerprint"`
-	Clients     map[int]place `json:"clients"` // where each client's state lies
-	Record      Record        `json:"record"`  // of the last round, in case its line was not written any more
+	Clients     map[int]place `json:"clients"`          // where each client's state lies
+	Record      Record        `json:"record"`           // of the last round, in case its line was not written any more
+	Remote      []byte        `json:"remote,omitempty"` // what a cohort elsewhere remembers
 }
 
 func saveCheckpoint(dir string, g *method.Global, p position) error {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
@@ -70,4 +71,31 @@ type Scores struct {
 type Hits struct {
 	Right int     `json:"right"`
 	F1    float64 `json:"f1"` // macro-F1 over the classes of the examples
+}
+
+// Answer does what an order asks of one client that remembers s. next is what the client is to remember if its upload
+// counts, nil where that changes nothing.
+func (w *Worker) Answer(ctx context.Context, c *Client, o Order, s State) (r Reply, next *State, err error) {
+	r.Client = c.ID
+	switch o.Kind {
+	case Train:
+		var after State
+		r.Upload, after, r.Stats, err = w.RunTrain(ctx, c, o, s)
+		next = &after
+	case Ask:
+		r.Upload, err = w.RunSurvey(c, o, s)
+	case Test:
+		r.Scores, err = w.RunTest(ctx, c, o, s)
+	default:
+		err = fmt.Errorf("unknown order %q", o.Kind)
+	}
+	if err == nil {
+		if err = finite("upload ", uploadTensors(r.Upload)); err != nil {
+			err = fmt.Errorf("round %d, client %d: %w", o.Round, c.ID, err)
+		}
+	}
+	if err != nil {
+		return Reply{Client: c.ID}, nil, err
+	}
+	return r, next, nil
 }

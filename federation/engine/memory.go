@@ -30,18 +30,21 @@ func remembers(m method.Method, task method.Task) bool {
 const downFolder = "down"
 
 // sent is what each client's class scores read of the server's extras, as K/NAME.
-func (e *Experiment) sent(g *method.Global) tensor.Map {
+func (e *Experiment) sent(g *method.Global, members []Member) tensor.Map {
 	out := tensor.Map{}
-	for _, c := range e.Clients {
-		t := e.task(c)
+	for id, c := range members {
+		if !c.Joined {
+			continue
+		}
+		t := c.Task
 		for _, n := range graph.Inputs(e.Method.Logits(method.NewScope(t, e.Method.Params(t)))) {
 			name, ok := strings.CutPrefix(n.Name(), method.DownInput+"/")
 			if !ok {
 				continue
 			}
-			for _, from := range []tensor.Map{g.Down, g.Each[c.ID]} {
+			for _, from := range []tensor.Map{g.Down, g.Each[id]} {
 				if v := from[name]; v != nil {
-					out[strconv.Itoa(c.ID)+"/"+name] = v
+					out[strconv.Itoa(id)+"/"+name] = v
 				}
 			}
 		}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -71,29 +70,17 @@ func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
 			return r, err
 		}
 	}
-	switch o.Kind {
-	case Train:
-		var next State
-		if r.Upload, next, r.Stats, err = p.Worker.RunTrain(ctx, c, o, s); err != nil {
-			return r, err
-		}
-		if err := p.Store.Hold(o.Round, c.ID, next); err != nil {
-			return r, err
-		}
-	case Ask:
-		if r.Upload, err = p.Worker.RunSurvey(c, o, s); err != nil {
-			return r, err
-		}
-	case Test:
-		r.Scores, err = p.Worker.RunTest(ctx, c, o, s)
+	reply, next, err := p.Worker.Answer(ctx, c, o, s)
+	r.Upload, r.Stats, r.Scores = reply.Upload, reply.Stats, reply.Scores
+	if err != nil || o.Kind == Test {
 		return r, err
-	default:
-		return r, fmt.Errorf("unknown order %q", o.Kind)
+	}
+	if next != nil {
+		if err := p.Store.Hold(o.Round, c.ID, *next); err != nil {
+			return r, err
+		}
 	}
 	up := uploadTensors(r.Upload)
-	if err := finite("upload ", up); err != nil {
-		return r, fmt.Errorf("round %d, client %d: %w", o.Round, c.ID, err)
-	}
 	r.Up = wire.Size(up)
 	if p.Encode {
 		message, err := wire.Encode(up)
@@ -140,11 +127,15 @@ func reencode(o Order) (Order, error) {
 	if err != nil {
 		return o, err
 	}
+	return o.with(m), nil
+}
+
+func (o Order) with(m tensor.Map) Order {
 	o.Shared, o.Down = m.Under(sharedPart), m.Under(downPart)
 	if each := m.Under(eachPart); len(each) > 0 {
 		o.Each = map[int]tensor.Map{o.Clients[0]: each}
 	}
-	return o, nil
+	return o
 }
 
 func roundTrip(m tensor.Map) (tensor.Map, error) {

@@ -15,9 +15,9 @@ import (
 )
 
 // parts gives what a finished run leaves in PromptsFile, some tensors at a time: the server's, then those of each client.
-func (e *Experiment) parts(g *method.Global, store *Store) []func() (tensor.Map, error) {
+func (e *Experiment) parts(g *method.Global, store *Store, members []Member) []func() (tensor.Map, error) {
 	out := []func() (tensor.Map, error){func() (tensor.Map, error) {
-		return tensor.Map{}.Put("shared", g.Shared).Put(downFolder, e.sent(g)), nil
+		return tensor.Map{}.Put("shared", g.Shared).Put(downFolder, e.sent(g, members)), nil
 	}}
 	for _, id := range store.Clients() {
 		out = append(out, func() (tensor.Map, error) {

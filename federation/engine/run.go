@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,7 +14,6 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/runtime/atomicfile"
-	"promptfed/runtime/optim"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -50,6 +48,8 @@ type Settings struct {
 	// Lost loses a client's answers of a round, as a client does that leaves: the round goes on with the others, and the
 	// client remembers what it did before. Nil loses none.
 	Lost func(round, client int) bool
+	// Remote is the clients of an experiment that has none itself; nil for those of the experiment.
+	Remote Remote
 	// OnUpload sees every upload as it is encoded, with Encode, from any goroutine; may be nil.
 	OnUpload func(round, client int, message []byte)
 }
@@ -73,7 +73,9 @@ const (
 
 // Run runs an experiment from the start, or from its last committed round.
 func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
-	if err := e.check(); err != nil {
+	members := e.members(set)
+	first, err := e.check(set, members)
+	if err != nil {
 		return nil, err
 	}
 	rate, err := e.Training.Schedule.New(e.Training.Optim.LR)
@@ -97,11 +99,14 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	if set.OnUpload != nil {
 		pool.Sent = func(o Order, client int, message []byte) { set.OnUpload(o.Round, client, message) }
 	}
-	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(), Rate: rate, Tracer: set.Tracer, c: worker.c}
+	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer, c: worker.c}
+	if set.Remote != nil {
+		server.Cohort = set.Remote
+	}
 	for _, x := range e.Exams {
 		server.Exams = append(server.Exams, x.Name)
 	}
-	if err := server.start(worker.task(e.Clients[0], len(e.Clients))); err != nil {
+	if err := server.start(first.Task); err != nil {
 		return nil, err
 	}
 	j, err := e.resume(set, server, store)
@@ -119,6 +124,10 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 		}
 	}
 	for server.Global.Round < e.Plan.Rounds {
+		if set.Remote != nil { // some may have joined since
+			server.Global.Peers = peers(e.members(set))
+			server.Plan.Peers = server.Global.Peers
+		}
 		rec, err := server.round(ctx)
 		if err != nil {
 			return nil, err
@@ -134,77 +143,10 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 }
 
 // plan is Plan with what it is to know of the clients.
-func (e *Experiment) plan() Plan {
+func (e *Experiment) plan(members []Member) Plan {
 	p := e.Plan
-	p.Clients, p.Peers = len(e.Clients), nil
-	for _, c := range e.Clients {
-		p.Peers = append(p.Peers, method.Peer{Backbone: c.Backbone.Name(), Dim: c.Backbone.Task().Dim, Domain: c.Domain})
-	}
+	p.Clients, p.Peers = len(members), peers(members)
 	return p
-}
-
-// check finds what cannot work before round 0.
-func (e *Experiment) check() error {
-	if len(e.Clients) == 0 {
-		return errors.New("the experiment has no clients")
-	}
-	if e.Plan.Rounds < 1 || e.Training.Epochs < 1 || e.Training.Batch < 1 {
-		return fmt.Errorf("train.rounds, train.epochs and train.batch are %d, %d and %d; each must be 1 or more",
-			e.Plan.Rounds, e.Training.Epochs, e.Training.Batch)
-	}
-	if p := e.Plan.Participation; !(p >= 0 && p <= 1) {
-		return fmt.Errorf("participation is %v; it must lie above 0 and at most at 1 (0 counts as 1)", p)
-	}
-	for _, id := range e.Plan.Trainers {
-		if id < 0 || id >= len(e.Clients) {
-			return fmt.Errorf("client %d is to train, but there are %d clients", id, len(e.Clients))
-		}
-	}
-	if len(e.Classes) == 0 {
-		return errors.New("the experiment has no classes")
-	}
-	if _, err := optim.New(e.Training.Optim); err != nil {
-		return err
-	}
-	if e.Synthetic != nil {
-		if err := e.Synthetic.check(len(e.Classes)); err != nil {
-			return err
-		}
-	}
-	first := map[string]string{}
-	backbones := map[string]Backbone{}
-	for i, c := range e.Clients {
-		if c.ID != i {
-			return fmt.Errorf("client %d stands at place %d; clients must be numbered from 0 in order", c.ID, i)
-		}
-		if b, ok := backbones[c.Backbone.Name()]; ok && b != c.Backbone {
-			return fmt.Errorf("client %d: another backbone is called %s too; give one of them another name", c.ID, c.Backbone.Name())
-		}
-		backbones[c.Backbone.Name()] = c.Backbone
-		if c.Train.Len() == 0 {
-			return fmt.Errorf("client %d has no training data; use fewer clients or another partition", c.ID)
-		}
-		if c.Test.Len() == 0 {
-			return fmt.Errorf("client %d has no test data; use fewer clients or another partition", c.ID)
-		}
-		for _, y := range slices.Concat(c.Train.Labels(), c.Test.Labels()) {
-			if y < 0 || y >= int64(len(e.Classes)) {
-				return fmt.Errorf("client %d has label %d, but there are %d classes", c.ID, y, len(e.Classes))
-			}
-		}
-		for _, p := range e.Method.Params(e.task(c)) {
-			if p.Owner != method.Shared {
-				continue
-			}
-			here := fmt.Sprint(p.Shape)
-			if shape, ok := first[p.Name]; ok && shape != here {
-				return fmt.Errorf("parameter %s is %s on client %d (backbone %s) and %s on others; it cannot be averaged: use backbones of one text width, and of one image tower where its prompts are shared",
-					p.Name, here, c.ID, c.Backbone.Name(), shape)
-			}
-			first[p.Name] = here
-		}
-	}
-	return e.checkExams()
 }
 
 // task is what the method is built for on a client.
@@ -221,6 +163,12 @@ func (e *Experiment) Fingerprint() string {
 	fmt.Fprintf(h, "%+v\n", e.Training)
 	for _, c := range e.Clients {
 		fmt.Fprintln(h, c.ID, c.Backbone.Name(), c.Train.Labels(), c.Test.Labels())
+	}
+	if len(e.Clients) == 0 { // they are elsewhere
+		fmt.Fprintln(h, e.Plan.Clients)
+		for _, x := range e.Exams {
+			fmt.Fprintln(h, x.Name)
+		}
 	}
 	return fmt.Sprintf("%x", h.Sum(nil)[:16])
 }
@@ -259,6 +207,11 @@ func (e *Experiment) resume(set Settings, server *Server, store *Store) (*journa
 	if err := store.load(pos.Clients); err != nil {
 		return nil, err
 	}
+	if set.Remote != nil {
+		if err := set.Remote.Load(pos.Remote); err != nil {
+			return nil, fmt.Errorf("cannot resume: %w", err)
+		}
+	}
 	return openJournal(rounds, pos.Round, pos.Record)
 }
 
@@ -269,6 +222,12 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 		return nil
 	}
 	pos := position{Round: s.Global.Round, Fingerprint: e.Fingerprint(), Clients: store.places(), Record: rec}
+	if set.Remote != nil {
+		var err error
+		if pos.Remote, err = set.Remote.Save(); err != nil {
+			return err
+		}
+	}
 	if err := saveCheckpoint(filepath.Join(set.Dir, CheckFolder), &s.Global, pos); err != nil {
 		return err
 	}
@@ -283,7 +242,8 @@ func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (
 	r := &Result{Records: j.Records, Summary: Summarise(j.Records)}
 	r.Summary.Provider = set.Provider
 	r.Summary.Name, r.Summary.Method, r.Summary.View = e.Name, e.MethodName, s.Method.View().String()
-	parts := e.parts(&s.Global, store)
+	members := e.members(set)
+	parts := e.parts(&s.Global, store, members)
 	if set.Dir == "" {
 		r.Prompts = tensor.Map{}
 		for _, load := range parts {
@@ -295,7 +255,7 @@ func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (
 		}
 		return r, nil
 	}
-	meta, err := e.about()
+	meta, err := e.about(members)
 	if err != nil {
 		return nil, err
 	}
@@ -319,11 +279,13 @@ const (
 	MetaOwned     = "owned"     // classes that each client has examples of
 )
 
-// about is what PromptsFile says of the run beside tensors.
-func (e *Experiment) about() (map[string]string, error) {
-	backbones, owned := make([]string, len(e.Clients)), make([][]int64, len(e.Clients))
+// about is what PromptsFile says of the run beside tensors. Which classes clients elsewhere have examples of is theirs to know.
+func (e *Experiment) about(members []Member) (map[string]string, error) {
+	backbones, owned := make([]string, len(members)), make([][]int64, len(members))
+	for i, m := range members {
+		backbones[i] = m.Task.Backbone
+	}
 	for i, c := range e.Clients {
-		backbones[i] = c.Backbone.Name()
 		owned[i] = slices.Compact(slices.Sorted(slices.Values(c.Train.Labels())))
 	}
 	meta := map[string]string{}

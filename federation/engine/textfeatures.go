@@ -44,11 +44,12 @@ func (w *Worker) TextFeatures(ctx context.Context, c *Client, clients int, promp
 
 // Untrained are the parameters before round 0, by the names of PromptsFile.
 func (e *Experiment) Untrained() (tensor.Map, error) {
-	s := &Server{Method: e.Method, Plan: e.plan()}
+	members := e.members(Settings{})
+	s := &Server{Method: e.Method, Plan: e.plan(members)}
 	if err := s.start(e.task(e.Clients[0])); err != nil {
 		return nil, err
 	}
-	out := tensor.Map{}.Put("shared", s.Global.Shared).Put(downFolder, e.sent(&s.Global))
+	out := tensor.Map{}.Put("shared", s.Global.Shared).Put(downFolder, e.sent(&s.Global, members))
 	for _, c := range e.Clients {
 		for _, p := range e.Method.Params(e.task(c)) {
 			if p.Owner == method.Private {

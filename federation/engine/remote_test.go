@@ -1,0 +1,216 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/wire"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// elsewhere plays the clients of an experiment as a cohort outside: messages go through their encoded form, and what a client
+// remembers counts from Accept on.
+type elsewhere struct {
+	of       *engine.Experiment
+	worker   *engine.Worker
+	accepted map[int]int // rounds, by client
+	states   map[int]map[int]engine.State
+	last     map[int]engine.Order
+	stop     int // before the training of this round, once
+}
+
+func newElsewhere(e *engine.Experiment) *elsewhere {
+	return &elsewhere{of: e, worker: engine.NewWorker(e, engine.Settings{}), accepted: map[int]int{}, states: map[int]map[int]engine.State{},
+		last: map[int]engine.Order{}, stop: -1}
+}
+
+func (x *elsewhere) Members() []engine.Member {
+	var out []engine.Member
+	for _, c := range x.of.Clients {
+		t := c.Backbone.Task()
+		t.Backbone = c.Backbone.Name()
+		out = append(out, engine.Member{Joined: true, Task: t, Domain: c.Domain})
+	}
+	return out
+}
+
+func (x *elsewhere) Save() ([]byte, error)    { return json.Marshal(x.accepted) }
+func (x *elsewhere) Load(b []byte) error      { clear(x.accepted); return json.Unmarshal(b, &x.accepted) }
+func (x *elsewhere) state(c int) engine.State { return x.states[c][x.accepted[c]] }
+
+func (x *elsewhere) Accept(round int, clients []int) error {
+	for _, c := range clients {
+		x.accepted[c] = round + 1
+	}
+	return nil
+}
+
+func encoded(m tensor.Map) tensor.Map {
+	b, err := wire.Encode(m)
+	if err == nil {
+		m, err = wire.Decode(b)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return m
+}
+
+func (x *elsewhere) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
+	if o.Kind == engine.Train && o.Round == x.stop {
+		x.stop = -1
+		return nil, errors.New("the server goes down")
+	}
+	var out []engine.Reply
+	for _, id := range slices.Backward(o.Clients) {
+		one := o.For(id)
+		m := encoded(one.Tensors())
+		one.Shared, one.Down, one.Each = nil, nil, nil
+		one, err := one.With(m)
+		if err != nil {
+			return nil, err
+		}
+		x.last[id] = one
+		r, next, err := x.worker.Answer(ctx, x.of.Clients[id], one, x.state(id))
+		if err != nil {
+			return nil, err
+		}
+		if next != nil {
+			if x.states[id] == nil {
+				x.states[id] = map[int]engine.State{}
+			}
+			x.states[id][o.Round+1] = *next
+		}
+		if r, err = r.With(encoded(r.Tensors())); err != nil {
+			return nil, err
+		}
+		if err := o.Refuse(r); err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// server is an experiment as the server of clients elsewhere has it.
+func server(e *engine.Experiment) *engine.Experiment {
+	s := *e
+	s.Clients = nil
+	return &s
+}
+
+// Clients elsewhere learn what those of this process learn, to the last bit, also when the server goes down before a round is
+// committed and goes on; the server's file has the shared part, each client's own file its part.
+func TestClientsElsewhere(t *testing.T) {
+	here, there := t.TempDir(), t.TempDir()
+	mustRun(t, toy(t), engine.Settings{Dir: here})
+	e := toy(t)
+	x := newElsewhere(e)
+	x.stop = 1
+	refused(t, server(e), engine.Settings{Dir: there, Remote: x}, "goes down")
+	clear(x.accepted)
+	mustRun(t, server(e), engine.Settings{Dir: there, Remote: x, Resume: true})
+
+	want, meta, err := engine.ReadPrompts(here, 0, 1, 2, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, gotMeta, err := engine.ReadPrompts(there)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, m := range x.Members() { // nobody's part but the server's own
+		own := filepath.Join(t.TempDir(), engine.PromptsFile)
+		if err := e.WriteOwn(own, e.Clients[key], x.last[key], x.state(key)); err != nil {
+			t.Fatal(err)
+		}
+		part, partMeta, err := safetensors.ReadFile(own)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name := range part {
+			if !strings.HasPrefix(name, "shared/") && !strings.HasPrefix(name, "client/"+string(rune('0'+key))) {
+				t.Errorf("the file of client %d holds %s", key, name)
+			}
+		}
+		maps.Copy(got, part)
+		if !strings.Contains(partMeta[engine.MetaBackbones], m.Task.Backbone) || partMeta[engine.MetaClasses] != meta[engine.MetaClasses] {
+			t.Errorf("client %d: metadata %v", key, partMeta)
+		}
+	}
+	if gotMeta[engine.MetaBackbones] != meta[engine.MetaBackbones] {
+		t.Errorf("backbones %s, in one process %s", gotMeta[engine.MetaBackbones], meta[engine.MetaBackbones])
+	}
+	a, err := wire.Encode(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := wire.Encode(got); err != nil || !bytes.Equal(a, b) {
+		t.Errorf("%v: other bytes than in one process", err)
+	}
+	// A client that joins later is not known before.
+	none := newElsewhere(e)
+	none.of = server(e)
+	refused(t, server(e), engine.Settings{Remote: none}, "no clients")
+}
+
+func TestStateFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	s := engine.State{Private: tensor.Map{"a": tensor.Scalar(1)}, Own: tensor.Map{"b": tensor.Scalar(2)}, Kept: tensor.Map{"c/d": tensor.OfInts([]int64{3}, 1)}}
+	if err := engine.WriteState(path, s); err != nil {
+		t.Fatal(err)
+	}
+	back, err := engine.ReadState(path)
+	if err != nil || back.Private["a"].Data[0] != 1 || back.Own["b"].Data[0] != 2 || back.Kept["c/d"].Ints[0] != 3 {
+		t.Fatal(err, back)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)-1] ^= 1
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err = engine.ReadState(path)
+	says(t, err, "damaged")
+}
+
+func TestRefuse(t *testing.T) {
+	nan := tensor.Scalar(1)
+	nan.Data[0] /= 0 * nan.Data[0]
+	shared := tensor.Map{"ctx": tensor.New(2, 3)}
+	train := engine.Order{Kind: engine.Train, Shared: shared}
+	ask := engine.Order{Kind: engine.Ask, Shared: shared}
+	for _, c := range []struct {
+		o    engine.Order
+		r    engine.Reply
+		says string
+	}{
+		{train, engine.Reply{Upload: method.Upload{N: 0, Shared: shared}}, "0 examples"},
+		{train, engine.Reply{Upload: method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.New(3, 2)}}}, "ctx"},
+		{train, engine.Reply{Upload: method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.New(2, 3), "more": tensor.New(1)}}}, "more"},
+		{train, engine.Reply{Upload: method.Upload{N: 1, Shared: shared, Extra: tensor.Map{"x": nan}}}, "x holds"},
+		{ask, engine.Reply{Upload: method.Upload{N: 1, Shared: shared}}, "may have none"},
+		{ask, engine.Reply{Upload: method.Upload{N: -1}}, "-1 examples"},
+		{engine.Order{Kind: engine.Test}, engine.Reply{Scores: engine.Scores{Examples: 2, Global: engine.Hits{Right: 3}}}, "are none"},
+	} {
+		says(t, c.o.Refuse(c.r), c.says)
+	}
+	if err := train.Refuse(engine.Reply{Upload: method.Upload{N: 1, Shared: shared}}); err != nil {
+		t.Error(err)
+	}
+	_, err := (engine.Order{Clients: []int{1}}).With(tensor.Map{"../x": nan})
+	says(t, err, "../x")
+}
