@@ -1,0 +1,65 @@
+package privacy
+
+import (
+	"fmt"
+	"math"
+)
+
+// Round is what one round releases: the sum of the clipped updates of the clients drawn, with Gaussian noise.
+type Round struct {
+	Noise   float64 // standard deviation of the noise on the sum, over the clip norm
+	Rate    float64 // q: the probability of each client with Poisson, the share of clients drawn without
+	Poisson bool
+}
+
+// Check finds what no bound exists for.
+func (r Round) Check() error {
+	if !(r.Noise >= 0) || math.IsInf(r.Noise, 0) || !(r.Rate >= 0 && r.Rate <= 1) {
+		return fmt.Errorf("noise %v at a rate of %v; the noise must be finite and not negative, the rate between 0 and 1", r.Noise, r.Rate)
+	}
+	return nil
+}
+
+// Divergence bounds the Rényi divergence of one round at an order above 1; it is infinite without noise.
+func (r Round) Divergence(order float64) float64 {
+	switch {
+	case r.Rate == 0:
+		return 0
+	case r.Noise == 0:
+		return math.Inf(1)
+	case r.Poisson:
+		return poisson(r.Rate, r.Noise, order)
+	}
+	return fixedSize(r.Rate, r.Noise/2, order) // one client's update replaced by another moves the sum by up to 2C
+}
+
+// Curve is Divergence at Orders.
+func (r Round) Curve() []float64 {
+	out := make([]float64, len(Orders))
+	for i, a := range Orders {
+		out[i] = r.Divergence(a)
+	}
+	return out
+}
+
+// Epsilon is the least epsilon at which so many rounds with a curve are (epsilon, delta)-private, over Orders. Divergences of
+// rounds add up, however a round depends on those before it (Mironov, CSF 2017, proposition 1); the conversion is
+//
+//	epsilon = D + log(1 - 1/a) - log(delta a)/(a-1)
+//
+// of Canonne, Kamath and Steinke, The Discrete Gaussian for Differential Privacy, NeurIPS 2020, proposition 12, and Balle
+// et al., Hypothesis Testing Interpretations and Rényi Differential Privacy, AISTATS 2020, theorem 21. It is 0 where the
+// divergence bounds the total variation by delta (Bretagnolle and Huber: √(1-e^-D)).
+func Epsilon(curve []float64, rounds int, delta float64) float64 {
+	best := math.Inf(1)
+	for i, a := range Orders {
+		d := curve[i] * float64(rounds)
+		switch {
+		case rounds == 0 || delta*delta+math.Expm1(-d) > 0:
+			return 0
+		case a > 1.01:
+			best = math.Min(best, d+math.Log1p(-1/a)-math.Log(delta*a)/(a-1))
+		}
+	}
+	return math.Max(0, best)
+}

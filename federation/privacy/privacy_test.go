@@ -1,0 +1,94 @@
+package privacy
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"testing"
+)
+
+// TestGoogle compares with Google's accountant, through tools/golden/privacy.py.
+func TestGoogle(t *testing.T) {
+	b, err := os.ReadFile("testdata/epsilon.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Poisson               bool
+		Noise, Delta, Epsilon float64
+		M, N, Rounds          int
+		Orders                []float64
+		Divergence            []*float64
+	}
+	if err := json.Unmarshal(b, &cases); err != nil {
+		t.Fatal(err)
+	}
+	off := func(got, want float64) bool { return !(math.Abs(got-want) <= 1e-6*math.Abs(want)) }
+	worst := 0.0
+	for _, c := range cases {
+		r := Round{Noise: c.Noise, Rate: float64(c.M) / float64(c.N), Poisson: c.Poisson}
+		for i, a := range c.Orders {
+			got, want := r.Divergence(a), math.Inf(1)
+			if c.Divergence[i] != nil {
+				want = *c.Divergence[i]
+				worst = max(worst, math.Abs(got-want)/want)
+			}
+			if got != want && off(got, want) {
+				t.Errorf("%+v, order %v: divergence %v, want %v", r, a, got, want)
+			}
+		}
+		if got := Epsilon(r.Curve(), c.Rounds, c.Delta); off(got, c.Epsilon) {
+			t.Errorf("%+v, %d rounds, delta %v: epsilon %v, want %v", r, c.Rounds, c.Delta, got, c.Epsilon)
+		}
+	}
+	t.Logf("%d cases, largest difference of a divergence %.1g of it", len(cases), worst)
+}
+
+// By hand: without sampling one round of order a has a/(2z²), replacing one client's update 4 times as much.
+func TestByHand(t *testing.T) {
+	if got := (Round{Noise: 2, Rate: 1, Poisson: true}).Divergence(8); got != 1 {
+		t.Errorf("%v, want 8/(2·4) = 1", got)
+	}
+	if got := (Round{Noise: 2, Rate: 1}).Divergence(8); got != 4 {
+		t.Errorf("%v, want 8/(2·1) = 4", got)
+	}
+	// Order 2 of a Poisson sample: log(1 + q² (e^(1/z²) - 1)).
+	if got, want := (Round{Noise: 1, Rate: 0.5, Poisson: true}).Divergence(2), math.Log(1+0.25*(math.E-1)); math.Abs(got-want) > 1e-14 {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if e := Epsilon((Round{Rate: 0.1, Poisson: true}).Curve(), 1, 1e-5); !math.IsInf(e, 1) {
+		t.Errorf("no noise has epsilon %v", e)
+	}
+	if e := Epsilon((Round{Noise: 1, Rate: 0}).Curve(), 1, 1e-5); e != 0 {
+		t.Errorf("nobody drawn has epsilon %v", e)
+	}
+	for _, r := range []Round{{Noise: -1, Rate: 0.5}, {Noise: math.NaN(), Rate: 0.5}, {Noise: math.Inf(1)}, {Noise: 1, Rate: 1.1}} {
+		if r.Check() == nil {
+			t.Errorf("%+v was accepted", r)
+		}
+	}
+}
+
+// More noise, fewer rounds, fewer clients drawn and a larger delta cost less.
+func TestMonotone(t *testing.T) {
+	for _, poisson := range []bool{true, false} {
+		at := func(noise, rate, delta float64, rounds int) float64 {
+			return Epsilon(Round{noise, rate, poisson}.Curve(), rounds, delta)
+		}
+		base := at(2, 0.1, 1e-5, 20)
+		for what, less := range map[string]float64{"noise": at(3, 0.1, 1e-5, 20), "rate": at(2, 0.05, 1e-5, 20), "delta": at(2, 0.1, 1e-4, 20), "rounds": at(2, 0.1, 1e-5, 10)} {
+			if !(less < base && less > 0) {
+				t.Errorf("poisson %v, %s: %v against %v", poisson, what, less, base)
+			}
+		}
+	}
+}
+
+// The tail of erfc joins its series: at 20 both ways of computing it agree.
+func TestTail(t *testing.T) {
+	for _, x := range []float64{20, 22, 25} {
+		if got, want := logHalfErfc(x), math.Log(math.Erfc(x)/2); math.Abs(got-want) > 1e-9 {
+			t.Errorf("log(erfc(%v)/2) is %v, want %v", x, got, want)
+		}
+	}
+}
