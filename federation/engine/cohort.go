@@ -58,6 +58,18 @@ type Reply struct {
 	Stats    Stats         // of Train
 	Scores   Scores        // of Test
 	Up, Down int           // bytes of the message and of the order it answers
+	// Sum are the clients of which the upload is the mean, where a Cohort sees no upload of one client alone; Client is then
+	// method.Summed.
+	Sum   []int
+	Notes map[string]float64 // numbers for the round's record; may be nil
+}
+
+// Guard stands between a client and what leaves it. It is asked on the client's side, whatever carries the messages.
+type Guard interface {
+	// Answer answers an order of kind Ask that is for the guard; ok is false for surveys of the method.
+	Answer(client int, o Order) (answer tensor.Map, ok bool, err error)
+	// Seal replaces what a client uploads and tells of its training.
+	Seal(client int, o Order, up *method.Upload, stats *Stats) error
 }
 
 // Scores are a client's test results.

@@ -31,6 +31,8 @@ type Record struct {
 	DomainStd         float64            `json:"domain_std,omitempty"` // over domains (population)
 	Exams             map[string]Grade   `json:"exams,omitempty"`
 
+	Notes map[string]float64 `json:"notes,omitempty"` // of the method and of what carries the messages, such as epsilon and delta
+
 	Clients   []int   `json:"clients"` // who trained
 	LR        float64 `json:"lr"`
 	BytesUp   int     `json:"bytes_up"`   // all clients together
@@ -143,6 +145,7 @@ type Summary struct {
 	DomainMean float64            `json:"domain_mean,omitempty"`
 	DomainStd  float64            `json:"domain_std,omitempty"`
 	Exams      map[string]Grade   `json:"exams,omitempty"`
+	Notes      map[string]float64 `json:"notes,omitempty"` // of the last round, tested or not
 	Bytes      float64            `json:"bytes_per_round"`
 	Seconds    float64            `json:"seconds"`
 	Provider   string             `json:"provider,omitempty"` // what ONNX Runtime ran on, and why if auto could not have CUDA
@@ -154,7 +157,7 @@ func Summarise(records []Record) Summary {
 	var tested []float64
 	for _, r := range records {
 		s.Bytes += float64(r.BytesUp+r.BytesDown) / float64(len(records))
-		s.Seconds += r.Seconds
+		s.Seconds, s.Notes = s.Seconds+r.Seconds, r.Notes
 		if !r.Tested {
 			continue
 		}

@@ -23,6 +23,7 @@ type Experiment struct {
 	Name       string
 	MethodName string // for reports and the fingerprint: carrier and wrappers
 	Options    string // of the methods, for the fingerprint
+	Secure     string // of secure aggregation, for the fingerprint; empty for none
 	Method     method.Method
 	Classes    []string
 	Template   string // of hand-written prompts, with {} for the class
@@ -52,6 +53,9 @@ type Settings struct {
 	Remote Remote
 	// OnUpload sees every upload as it is encoded, with Encode, from any goroutine; may be nil.
 	OnUpload func(round, client int, message []byte)
+	// Guard is the client's side of what Around is the server's side of; both nil for none.
+	Guard  Guard
+	Around func(Cohort) Cohort // puts a layer between the server and the clients
 }
 
 // Result is a finished run.
@@ -102,6 +106,9 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer, c: worker.c}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
+	}
+	if set.Around != nil {
+		server.Cohort = set.Around(server.Cohort)
 	}
 	for _, x := range e.Exams {
 		server.Exams = append(server.Exams, x.Name)
@@ -161,6 +168,9 @@ func (e *Experiment) Fingerprint() string {
 	h := sha256.New()
 	fmt.Fprintln(h, e.MethodName, e.Options, e.Plan.Seed, e.Plan.Participation, e.Plan.Trainers, strings.Join(e.Classes, "|"), e.Template)
 	fmt.Fprintf(h, "%+v\n", e.Training)
+	if e.Plan.Poisson || e.Secure != "" {
+		fmt.Fprintln(h, "poisson", e.Plan.Poisson, "secure", e.Secure)
+	}
 	for _, c := range e.Clients {
 		fmt.Fprintln(h, c.ID, c.Backbone.Name(), c.Train.Labels(), c.Test.Labels())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -18,6 +19,7 @@ type Plan struct {
 	Rounds        int
 	Clients       int
 	Participation float64 // share of clients that train in a round
+	Poisson       bool    // each client is drawn by itself, with Participation for probability; a round may have nobody
 	TestEvery     int     // rounds between tests; the last round is always tested
 	Seed          uint64
 	Trainers      []int         // who may train and answer surveys; empty for all
@@ -40,7 +42,7 @@ type Server struct {
 // start draws the shared parameters and lets the method add what it needs.
 func (s *Server) start(task method.Task) error {
 	s.Global = method.Global{Clients: s.Plan.Clients, Classes: task.Classes, Seed: s.Plan.Seed, Width: task.Width, Peers: s.Plan.Peers,
-		Shared: tensor.Map{}, Down: tensor.Map{}, Each: map[int]tensor.Map{}, Kept: tensor.Map{}}
+		Drawn: s.Plan.sampling(), Shared: tensor.Map{}, Down: tensor.Map{}, Each: map[int]tensor.Map{}, Kept: tensor.Map{}}
 	for _, p := range s.Method.Params(task) {
 		if p.Owner == method.Shared {
 			s.Global.Shared[p.Name] = method.Draw(s.Plan.Seed, -1, p.Name, p.Shape, p.Std)
@@ -57,17 +59,35 @@ func (s *Server) start(task method.Task) error {
 
 // participants draws who trains in a round.
 func (p Plan) participants(round int) []int {
-	may := p.trainers()
-	n := len(may)
-	if p.Participation > 0 && p.Participation < 1 {
-		n = max(1, int(p.Participation*float64(n)+0.5))
+	may, n := p.trainers(), p.sampling()
+	pick := []int{}
+	r := method.Rand(p.Seed, "participants", strconv.Itoa(round))
+	if n.Poisson {
+		for _, id := range may {
+			if r.Float64()*float64(n.Of) < n.Size {
+				pick = append(pick, id)
+			}
+		}
+		return pick
 	}
-	var pick []int
-	for _, i := range method.Rand(p.Seed, "participants", strconv.Itoa(round)).Perm(len(may))[:n] {
+	for _, i := range r.Perm(len(may))[:int(n.Size)] {
 		pick = append(pick, may[i])
 	}
 	slices.Sort(pick)
 	return pick
+}
+
+// sampling is how participants draws.
+func (p Plan) sampling() method.Sampling {
+	s := method.Sampling{Of: len(p.trainers()), Poisson: p.Poisson}
+	s.Size = float64(s.Of)
+	if p.Participation > 0 && p.Participation < 1 {
+		s.Size *= p.Participation
+		if !p.Poisson {
+			s.Size = math.Max(1, math.Floor(s.Size+0.5))
+		}
+	}
+	return s
 }
 
 // trainers are the clients that may train.
@@ -108,20 +128,28 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	}
 
 	order.Kind = Train
-	replies, err := s.send(ctx, order, &rec)
-	if err != nil {
-		return rec, err
+	var replies []Reply
+	if len(order.Clients) > 0 {
+		var err error
+		if replies, err = s.send(ctx, order, &rec); err != nil {
+			return rec, err
+		}
+		rec.Clients = clients(replies)
 	}
-	rec.Clients = clients(replies)
 	for _, r := range replies {
 		rec.Loss += r.Stats.Loss / float64(len(replies))
 		if err := checkUpload(g.Shared, r.Upload); err != nil {
 			return rec, fmt.Errorf("round %d, client %d: %w", g.Round, r.Client, err)
 		}
 	}
+	g.Notes = map[string]float64{}
 	if err := s.Method.Merge(g, uploads(replies)); err != nil {
 		return rec, fmt.Errorf("round %d, merge: %w", g.Round, err)
 	}
+	for _, r := range replies {
+		maps.Copy(g.Notes, r.Notes)
+	}
+	rec.Notes = g.Notes
 	parts := []tensor.Map{g.Shared, g.Down, g.Kept}
 	for _, id := range slices.Sorted(maps.Keys(g.Each)) {
 		parts = append(parts, g.Each[id])
@@ -137,7 +165,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		traceAll(s.Tracer, at+"down", g.Down)
 		traceAll(s.Tracer, at+"kept", g.Kept)
 	}
-	if err := s.Cohort.Accept(g.Round, clients(replies)); err != nil {
+	if err := s.Cohort.Accept(g.Round, rec.Clients); err != nil {
 		return rec, err
 	}
 	if (g.Round+1)%max(1, s.Plan.TestEvery) == 0 || g.Round+1 == s.Plan.Rounds {
@@ -184,11 +212,17 @@ func uploads(replies []Reply) []method.Upload {
 	return out
 }
 
+// clients are those behind replies, sorted.
 func clients(replies []Reply) []int {
-	out := make([]int, len(replies))
-	for i, r := range replies {
-		out[i] = r.Client
+	var out []int
+	for _, r := range replies {
+		if r.Sum != nil {
+			out = append(out, r.Sum...)
+		} else {
+			out = append(out, r.Client)
+		}
 	}
+	slices.Sort(out)
 	return out
 }
 

@@ -10,6 +10,12 @@ import (
 
 // RunSurvey answers one survey.
 func (w *Worker) RunSurvey(c *Client, o Order, s State) (method.Upload, error) {
+	if w.Guard != nil {
+		answer, ok, err := w.Guard.Answer(c.ID, o)
+		if ok || err != nil {
+			return method.Upload{Client: c.ID, N: 1, Extra: answer}, err
+		}
+	}
 	l, _ := w.begin(c, o, s)
 	for _, q := range w.Method.Surveys(o.Round) {
 		if q.Name != o.Survey {

@@ -47,14 +47,15 @@ type Worker struct {
 	Train  Training
 	Seed   uint64
 	Tracer Tracer // nil for none
+	Guard  Guard  // nil for none
 
 	c     *compiler
 	exams map[string]examiner
 }
 
-// NewWorker returns the client side of an experiment; Close frees its sessions. Of settings it reads Session and Tracer.
+// NewWorker returns the client side of an experiment; Close frees its sessions. Of settings it reads Session, Tracer and Guard.
 func NewWorker(e *Experiment, set Settings) *Worker {
-	return &Worker{Method: e.Method, Train: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer,
+	return &Worker{Method: e.Method, Train: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard,
 		c: newCompiler(e.Method, e.Classes, e.Template, set.Session), exams: examiners(e, set)}
 }
 
@@ -133,6 +134,11 @@ func (w *Worker) RunTrain(ctx context.Context, c *Client, o Order, s State) (met
 		return fail(err)
 	}
 	tr.putAll("upload", up.Shared, up.Extra)
+	if w.Guard != nil {
+		if err := w.Guard.Seal(c.ID, o, &up, &stats); err != nil {
+			return fail(err)
+		}
+	}
 	return up, State{Private: l.Private, Own: l.Shared.Clone(), Kept: l.Kept}, stats, nil
 }
 

@@ -35,9 +35,10 @@ type Client interface {
 
 // Server turns uploads into the next state.
 type Server interface {
-	Start(*Global) error                 // before round 0: extras such as a discriminator's first weights
-	Surveys(round int) []Survey          // questions asked before this round's training; usually none
-	Merge(g *Global, ups []Upload) error // ups are sorted by client and never empty
+	Start(*Global) error        // before round 0: extras such as a discriminator's first weights
+	Surveys(round int) []Survey // questions asked before this round's training; usually none
+	// Merge gets uploads sorted by client. There are none only where Poisson sampling drew nobody.
+	Merge(g *Global, ups []Upload) error
 }
 
 // Survey is one extra trip to the clients: a question and what the server makes of the answers. Only Name travels; both

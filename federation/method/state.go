@@ -44,15 +44,25 @@ type Global struct {
 	Clients int
 	Classes int
 	Seed    uint64
+	Drawn   Sampling           // who trains in a round
 	Width   int                // of prompts
 	Peers   []Peer             // what the server knows of each client
 	Shared  tensor.Map         // the averaged parameters
 	Down    tensor.Map         // extra tensors sent to everyone
 	Each    map[int]tensor.Map // extra tensors sent to one client
 	Kept    tensor.Map         // stays on the server
+	Notes   map[string]float64 // numbers of this round for its record, such as epsilon; Merge sets them
 	// Fit minimises a loss over server-side parameters by plain gradient descent, in place. The loss sees them as
 	// parameters and rows as Down tensors.
 	Fit func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, lr float64) error
+}
+
+// Sampling says who trains in a round: Size of the Of clients that may, drawn anew each time without replacement. With
+// Poisson each of them is drawn by itself, so that Size is a mean and a round may have nobody.
+type Sampling struct {
+	Of      int
+	Size    float64
+	Poisson bool
 }
 
 // Peer is what the server knows of one client without asking it.
@@ -69,6 +79,10 @@ func (g *Global) Peer(client int) Peer {
 	}
 	return g.Peers[client]
 }
+
+// Summed is the Client of an upload that is the weighted mean of several, as secure aggregation gives it. Its N is the sum
+// of their weights.
+const Summed = -1
 
 // Upload is what one client returns.
 type Upload struct {
