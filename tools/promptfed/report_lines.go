@@ -82,10 +82,7 @@ func (v *view) sensitivity(f configs.Figure, m results.Metric) (figures.Drawer, 
 	}
 	at, numeric := numbers(labels)
 	x := figures.Axis{Label: f.X}
-	if numeric {
-		low, high := slices.Min(at), slices.Max(at)
-		x.Log = low > 0 && high/low >= 100
-	} else {
+	if !numeric {
 		x.Names, at = labels, nil
 		for i := range labels {
 			at = append(at, float64(i))
@@ -113,6 +110,7 @@ func (v *view) sensitivity(f configs.Figure, m results.Metric) (figures.Drawer, 
 			}
 		}
 		if len(panel.Lines) > 0 {
+			panel.X.Log = numeric && wide(panel.Lines)
 			out.Panels = append(out.Panels, panel)
 		}
 	}
@@ -120,6 +118,15 @@ func (v *view) sensitivity(f configs.Figure, m results.Metric) (figures.Drawer, 
 		return nil, nil
 	}
 	return out, nil
+}
+
+// wide tells whether lines span two decades or more of an axis, all of it above 0.
+func wide(lines []figures.Line) bool {
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, l := range lines {
+		low, high = min(low, slices.Min(l.X)), max(high, slices.Max(l.X))
+	}
+	return low > 0 && high/low >= 100
 }
 
 func (v *view) cost(f configs.Figure, m results.Metric) figures.Drawer {

@@ -39,12 +39,12 @@ func (r *report) page() (page.Report, error) {
 	for _, g := range r.Groups {
 		for _, run := range g.Runs {
 			if run.State == results.Failed {
-				p.Failures = append(p.Failures, page.Failure{Run: runName(g, run), Labels: pairs(g), Error: run.Why})
+				p.Failures = append(p.Failures, page.Failure{Run: r.runName(g, run), Labels: pairs(g), Error: run.Why})
 			}
 			if len(run.Rounds) == 0 {
 				continue
 			}
-			shown, err := pageRun(g, run, metrics)
+			shown, err := r.pageRun(g, run, metrics)
 			if err != nil {
 				p.Notes = append(p.Notes, oneLine(err))
 			}
@@ -89,11 +89,16 @@ func (r *report) pageMetrics(p *page.Report) []results.Metric {
 	return out
 }
 
-func runName(g *results.Group, run *results.Run) string {
-	name := g.Name
-	if g.Plan != nil {
-		name = joinTitle(g.Plan.Name, name)
+// groupName tells a group from those of other sweeps where the page is about several.
+func (r *report) groupName(g *results.Group) string {
+	if g.Plan == nil || len(r.main) == 1 {
+		return g.Name
 	}
+	return joinTitle(g.Plan.Name, g.Name)
+}
+
+func (r *report) runName(g *results.Group, run *results.Run) string {
+	name := r.groupName(g)
 	if len(g.Runs) == 1 {
 		return name
 	}
@@ -108,11 +113,8 @@ func pairs(g *results.Group) []page.Pair {
 	return out
 }
 
-func pageRun(g *results.Group, run *results.Run, metrics []results.Metric) (page.Run, error) {
-	out := page.Run{Name: runName(g, run), Group: g.Name, Seed: int64(run.Seed), Labels: pairs(g), Config: run.Config}
-	if g.Plan != nil {
-		out.Group = joinTitle(g.Plan.Name, g.Name)
-	}
+func (r *report) pageRun(g *results.Group, run *results.Run, metrics []results.Metric) (page.Run, error) {
+	out := page.Run{Name: r.runName(g, run), Group: r.groupName(g), Seed: int64(run.Seed), Labels: pairs(g), Config: run.Config}
 	one := []*results.Group{{Runs: []*results.Run{run}}}
 	for _, m := range metrics {
 		if c := results.Curves(one, m, results.Population); len(c.Rounds) > 0 {
