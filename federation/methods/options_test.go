@@ -75,6 +75,9 @@ func TestRefusesOptions(t *testing.T) {
 		{"fedotp", []string{"fedproto"}, options{"of": "image"}, []string{"fedproto: of: image", "use another"}},
 		{"fedpha", []string{"moon"}, options{"of": "text"}, []string{"moon: of: text", "use another"}},
 		{"fedvpt", []string{"moon"}, options{"of": "prompt"}, []string{"moon: of: prompt", "use another"}},
+		{"promptfl", []string{"robust", "fedprox"}, nil, []string{"with: robust must be the last", "fedprox outside it"}},
+		{"promptfl", []string{"robust"}, options{"trim": 0.5, "attackers": -1}, []string{"trim is 0.5", "attackers is -1"}},
+		{"promptfl", []string{"robust"}, options{"kind": "mean"}, []string{"kind", "median, trimmed-mean, krum, multi-krum, norm-clip"}},
 		{"promptfl", []string{"moon"}, options{"of": "words"}, []string{"moon", "of is", "auto, logits, text, prompt, image"}},
 	} {
 		_, err := methods.Build(c.name, c.with, c.options)

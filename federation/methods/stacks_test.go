@@ -40,11 +40,12 @@ var refused = map[string]string{
 	"fedappr+appr": "part of what it wraps", "fedclip+appr": "needs a shared text prompt", "fedtpg+appr": "and 13 more",
 	"fedclip+fedproto":     "of: text needs a carrier that moves text features",
 	"fedpha+feddyn+fedopt": "keep one of the two", "fedpha+fedopt+feddyn": "keep one of the two",
+	"fedpha+robust+scaffold": "robust must be the last; scaffold outside it", "coop+robust": "shares nothing",
 	"fedpha+feddyn+scaffold": "keep one of the two", "fedpha+scaffold+feddyn": "keep one of the two",
 }
 
 // reasons are those that any other stack may be refused for.
-var reasons = []string{"shares nothing", "learns nothing", "needs a shared text prompt", "needs a carrier that moves text features"}
+var reasons = []string{"shares nothing", "learns nothing", "needs a shared text prompt", "needs a carrier that moves text features", "must be the last"}
 
 // Every wrapper runs over every carrier, and every pair of wrappers over FedPHA, or is refused with its reason.
 func TestStacks(t *testing.T) {

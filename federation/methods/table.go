@@ -55,6 +55,7 @@ var Table = []Entry{
 	{"fedprox", "FedProx", "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020", true, newFedProx, unstated},
 	{"ggtpc", "GGTPC", "Luo et al., Geometric Prior-Guided Federated Prompt Calibration, arXiv 2512.07208", true, newGGTPC, unstated},
 	{"moon", "MOON", "Li et al., Model-Contrastive Federated Learning, CVPR 2021", true, newMOON, unstated},
+	{"robust", "robust aggregation", "Yin et al., Byzantine-Robust Distributed Learning, ICML 2018; Blanchard et al., Machine Learning with Adversaries, NeurIPS 2017", true, newRobust, unstated},
 	{"scaffold", "SCAFFOLD", "Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020", true, newSCAFFOLD, unstated},
 }
 
@@ -101,6 +102,11 @@ func Build(name string, with []string, options map[string]any) (method.Method, e
 	}
 	if err := decode(stack, layers, options); err != nil {
 		return nil, err
+	}
+	for i, l := range layers[:len(layers)-1] {
+		if _, ok := l.(interface{ outermost() }); ok {
+			return nil, fmt.Errorf("with: %s must be the last; %s outside it would see the uploads as they came", stack[i].Name, stack[i+1].Name)
+		}
 	}
 	var m method.Method
 	for i, l := range layers {

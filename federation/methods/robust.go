@@ -1,0 +1,198 @@
+package methods
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// Robust bounds what a few clients can do to the server's mean, whatever they upload. It changes or chooses uploads before
+// the layers inside average them:
+//   - median: the shared parameters of all uploads become their coordinate-wise median, and
+//   - trimmed-mean: their coordinate-wise mean without the highest and the lowest trim·n values, rounded up as long as one
+//     remains (Yin et al., Byzantine-Robust Distributed Learning, ICML 2018, definitions 1 and 2), so that any mean of them
+//     is that;
+//   - krum: one upload remains, with the least sum of squared distances to its n-f-2 nearest ones, and
+//   - multi-krum: the n-f uploads with the least sums remain (Blanchard et al., Machine Learning with Adversaries, NeurIPS
+//     2017, section 4), f being attackers; with f > 0 a round needs n >= 2f+3 uploads;
+//   - norm-clip: an upload's move away from what the server sent is shortened to the norm clip, over all shared parameters
+//     together (Sun et al., Can You Really Backdoor Federated Learning?, arXiv 1911.07963, section 4).
+//
+// Medians and trimmed means count every client once; weighting is of what is left to average with the other kinds.
+//
+// What stays undefended: tensors that layers inside upload beside the shared parameters (control variates, prototypes,
+// statistics) and answers to surveys. Krum leaves out those of the uploads it leaves out, the other kinds pass all of
+// them on. A client's number of examples counts with weighting: examples, and it is the client's own word. Private prompts
+// need no defence: they never travel. Every kind also slows honest clients down whose data differ from those of most.
+type Robust struct {
+	method.Method
+	Weighting `config:",squash"`
+	Kind      string  `config:"kind" help:"median, trimmed-mean, krum, multi-krum or norm-clip"`
+	Trim      float64 `config:"trim" help:"share of values that trimmed-mean leaves out at each end, below 0.5"`
+	Attackers int     `config:"attackers" help:"f, how many clients of a round krum and multi-krum reckon with"`
+	Clip      float64 `config:"clip" help:"longest move that norm-clip leaves; 0 clips nothing"`
+}
+
+func newRobust() layer {
+	return &Robust{Weighting: Weighting{"uniform"}, Kind: "median", Trim: 0.2, Attackers: 1, Clip: 1}
+}
+
+func (m *Robust) build(inner method.Method) (method.Method, error) {
+	err := all(m.check(), oneOf("kind", m.Kind, "median", "trimmed-mean", "krum", "multi-krum", "norm-clip"),
+		within("trim", m.Trim, 0, 0.499), within("attackers", m.Attackers, 0, 1<<20), within("clip", m.Clip, 0, maxWeight), mustShare(inner))
+	m.Method = inner
+	return *m, err
+}
+
+// outermost tells Build that no layer may stand outside: it would see the uploads as they came.
+func (*Robust) outermost() {}
+
+func (m Robust) krum() bool { return m.Kind == "krum" || m.Kind == "multi-krum" }
+
+func (m Robust) enough(uploads int) error {
+	if least := 2*m.Attackers + 3; m.krum() && m.Attackers > 0 && uploads < least {
+		return fmt.Errorf("robust: %s against %d attackers needs %d uploads in a round; there are %d", m.Kind, m.Attackers, least, uploads)
+	}
+	return nil
+}
+
+// Start finds a round that is too small before the first one.
+func (m Robust) Start(g *method.Global) error {
+	if err := m.enough(int(g.Drawn.Size)); err != nil {
+		return fmt.Errorf("%w: raise participation or lower attackers", err)
+	}
+	return m.Method.Start(g)
+}
+
+func (m Robust) Merge(g *method.Global, ups []method.Upload) error {
+	if err := m.enough(len(ups)); err != nil {
+		return err
+	}
+	switch m.Kind {
+	case "median":
+		ups = alike(ups, coordinates(ups, median))
+	case "trimmed-mean":
+		drop := min(int(math.Ceil(m.Trim*float64(len(ups))-1e-9)), (len(ups)-1)/2)
+		ups = alike(ups, coordinates(ups, func(v []float64) float64 { return mean(v[drop : len(v)-drop]) }))
+	case "krum", "multi-krum":
+		keep := 1
+		if m.Kind == "multi-krum" {
+			keep = max(1, len(ups)-m.Attackers)
+		}
+		ups = nearest(ups, m.Attackers, keep)
+	case "norm-clip":
+		ups = clipped(g.Shared, ups, m.Clip)
+	}
+	_, err := m.merge(m.Method, g, ups)
+	return err
+}
+
+// alike gives uploads that all have the same shared parameters.
+func alike(ups []method.Upload, shared tensor.Map) []method.Upload {
+	out := slices.Clone(ups)
+	for i := range out {
+		out[i].Shared = shared
+	}
+	return out
+}
+
+// coordinates gives a statistic of each number of the shared parameters over uploads; it gets the values sorted.
+func coordinates(ups []method.Upload, of func([]float64) float64) tensor.Map {
+	out, v := tensor.Map{}, make([]float64, len(ups))
+	for name, first := range ups[0].Shared {
+		out[name] = tensor.New(first.Shape...)
+		for j := range out[name].Data {
+			for i, u := range ups {
+				v[i] = float64(u.Shared[name].Data[j])
+			}
+			slices.Sort(v)
+			out[name].Data[j] = float32(of(v))
+		}
+	}
+	return out
+}
+
+func median(v []float64) float64 { return mean(v[(len(v)-1)/2 : len(v)/2+1]) }
+
+func mean(v []float64) float64 {
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	return sum / float64(len(v))
+}
+
+// nearest gives the uploads with the least sums of squared distances to their n-f-2 nearest ones, in the order they came.
+func nearest(ups []method.Upload, attackers, keep int) []method.Upload {
+	n := len(ups)
+	far := make([][]float64, n)
+	for i := range far {
+		far[i] = make([]float64, n)
+		for j := range i {
+			d := normOf(ups[i].Shared, ups[j].Shared)
+			far[i][j], far[j][i] = d*d, d*d
+		}
+	}
+	score, order := make([]float64, n), make([]int, n)
+	for i := range far {
+		others := slices.Delete(slices.Clone(far[i]), i, i+1)
+		slices.Sort(others)
+		for _, d := range others[:min(len(others), max(1, n-attackers-2))] {
+			score[i] += d
+		}
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case score[a] < score[b]:
+			return -1
+		case score[a] > score[b]:
+			return 1
+		}
+		return 0
+	})
+	order = order[:min(keep, n)]
+	slices.Sort(order)
+	out := make([]method.Upload, len(order))
+	for k, i := range order {
+		out[k] = ups[i]
+	}
+	return out
+}
+
+// normOf is the norm of a - b, over all tensors together.
+func normOf(a, b tensor.Map) float64 {
+	sum := 0.0
+	for _, name := range a.Names() {
+		for i, v := range a[name].Data {
+			d := float64(v) - float64(b[name].Data[i])
+			sum += d * d
+		}
+	}
+	return math.Sqrt(sum)
+}
+
+// clipped gives uploads whose moves away from old are no longer than a norm; 0 leaves them as they are.
+func clipped(old tensor.Map, ups []method.Upload, norm float64) []method.Upload {
+	out := slices.Clone(ups)
+	for i, u := range ups {
+		out[i].Shared = shortened(old, u.Shared, norm)
+	}
+	return out
+}
+
+// shortened is a move from old to now, no longer than a norm; 0 is no bound.
+func shortened(old, now tensor.Map, norm float64) tensor.Map {
+	far := normOf(now, old)
+	if norm == 0 || far <= norm {
+		return now
+	}
+	out := tensor.Map{}
+	for name, t := range now {
+		out[name] = elementwise(old[name], t, func(o, v float64) float64 { return o + norm/far*(v-o) })
+	}
+	return out
+}
