@@ -167,7 +167,7 @@ type strip struct {
 }
 
 // nameRoom is the height above the data for the names of groups.
-const nameRoom vg.Length = 11
+const nameRoom vg.Length = 14
 
 // Plot implements plot.Plotter.
 func (s strip) Plot(c draw.Canvas, p *plot.Plot) {
@@ -182,7 +182,7 @@ func (s strip) Plot(c draw.Canvas, p *plot.Plot) {
 			c.Fill(vg.Rectangle{Min: vg.Point{X: left, Y: c.Min.Y}, Max: vg.Point{X: right, Y: c.Max.Y}}.Path())
 		}
 		if s.named {
-			c.FillText(coloured(letters(tickSize, draw.XCenter, draw.YBottom), g.color), vg.Point{X: (left + right) / 2, Y: c.Max.Y + 1.5}, clean(g.Label))
+			c.FillText(coloured(letters(tickSize, draw.XCenter, draw.YBottom), g.color), vg.Point{X: (left + right) / 2, Y: c.Max.Y + 4.5}, clean(g.Label))
 		}
 	}
 	if s.as != StripBlocks {
