@@ -69,6 +69,9 @@ func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	if b.Method, err = methods.Build(c.Method, c.With, c.Options); err != nil {
 		return nil, err
 	}
+	if c.Sampling == poisson && !methods.TakesNobody(b.Method) {
+		return nil, errors.New("sampling: poisson may draw nobody, and the server's mean of nobody is no number; set sampling: fixed, or put differential privacy under with:")
+	}
 	if b.Config.Options, err = methods.Resolve(c.Method, c.With, c.Options); err != nil {
 		return nil, err
 	}
@@ -84,7 +87,7 @@ func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
 		Method: b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template,
 		Training: engine.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
 			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule},
-		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, TestEvery: c.Eval.Every, Seed: c.Seed},
+		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson, TestEvery: c.Eval.Every, Seed: c.Seed},
 	}
 	if err := b.centralise(); err != nil {
 		return nil, err

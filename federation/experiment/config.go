@@ -29,6 +29,7 @@ type Config struct {
 	Partition     partition.Config `config:"partition"`
 	Train         Train            `config:"train"`
 	Participation float64          `config:"participation" help:"share of clients that train in a round"`
+	Sampling      string           `config:"sampling" help:"of a round's clients: fixed (always that share), or poisson (each by itself with that probability; needs a method that can do with nobody, as differential privacy can)"`
 	Eval          Eval             `config:"eval"`
 	Runtime       Runtime          `config:"runtime"`
 }
@@ -86,10 +87,14 @@ func Defaults() Config {
 		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", LR: 0.002, Momentum: 0.9, WeightDecay: 5e-4,
 			Schedule: optim.Schedule{Kind: "constant"}},
 		Participation: 1,
+		Sampling:      "fixed",
 		Eval:          Eval{Every: 1, Last: 1},
 		Runtime:       defaultRuntime(),
 	}
 }
+
+// poisson draws each client of a round by itself.
+const poisson = "poisson"
 
 // noSynthetic are the defaults of a data set without a set.
 func noSynthetic() sets.Config {
@@ -113,6 +118,9 @@ func (c Config) Check() error {
 	}
 	if !(c.Participation > 0 && c.Participation <= 1) {
 		bad("participation: %v; it must be above 0 and at most 1", c.Participation)
+	}
+	if err := data.OneOf("sampling", c.Sampling, "fixed", poisson); err != nil {
+		bad("%w", err)
 	}
 	if err := data.OneOf("data.classes", c.Data.Classes, allClasses, "base", "new"); err != nil {
 		bad("%w", err)

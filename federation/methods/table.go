@@ -48,6 +48,7 @@ var Table = []Entry{
 	{"uopp", "UOPP (adapted)", "after Ma'sum et al., UOPP, ICLR 2025", false, newUOPP, unstated},
 	{"zeroshot", "zero-shot CLIP", "Radford et al., Learning Transferable Visual Models, ICML 2021", false, newZeroShot, unstated},
 	{"appr", "FedAPPR's terms", "Model-Heterogeneous Federated Prompt Learning, under review", true, newAppr, apprTraffic},
+	{"dp", "DP-FedAvg", "McMahan et al., Learning Differentially Private Recurrent Language Models, ICLR 2018", true, newDP, unstated},
 	{"feddyn", "FedDyn", "Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021", true, newFedDyn, unstated},
 	{"fedntd", "FedNTD", "Lee et al., Preservation of the Global Knowledge by Not-True Distillation in Federated Learning, NeurIPS 2022", true, newFedNTD, unstated},
 	{"fedopt", "FedOpt", "Reddi et al., Adaptive Federated Optimization, ICLR 2021", true, newFedOpt, unstated},

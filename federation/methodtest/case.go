@@ -28,6 +28,8 @@ type Case struct {
 	NoDerivative bool
 	// Alike tells that the method can only be averaged over backbones of one joint dimension.
 	Alike bool
+	// Noised tells that what a client uploads is not what its last step left, by intention.
+	Noised bool
 	// Loose tells that image features of a step need not be unit rows.
 	Loose bool
 	Names Names

@@ -108,8 +108,8 @@ func (c Case) trace(t *testing.T) {
 	}
 	for _, name := range n.Shared {
 		last := fmt.Sprintf("r0/c0/s%d/after/%s", 3, name) // client 0 has 9 examples, so 2 batches in each of 2 epochs
-		if !equal(rec.Tensors[last], rec.Tensors["r0/c0/upload/"+name]) {
-			t.Errorf("client 0 did not upload %s as its last step left it", name)
+		if equal(rec.Tensors[last], rec.Tensors["r0/c0/upload/"+name]) == c.Noised {
+			t.Errorf("client 0 uploaded %s as its last step left it: %v, want %v", name, c.Noised, !c.Noised)
 		}
 	}
 	for _, name := range n.Private {

@@ -43,7 +43,32 @@ class Robust(Server):
         self.mean(r, server, ups)
 
 
-WRAPPERS = {"robust": Robust}
+class DP(Server):
+    """DP-FedAvg without noise: clipped moves, every client once."""
+    defaults = {"clip": 1.0, "noise": 1.0, "where": "server", "least": 0.6}
+
+    def start(self, server):
+        super().start(server)
+        if self.o["where"] == "client":
+            server.down["dp/clients"] = torch.tensor([3.0]).double()
+
+    def clipped(self, old, new):
+        far = (flat(new) - flat(old)).norm().item()
+        return {k: old[k] + min(1.0, self.o["clip"] / far) * (new[k] - old[k]) for k in new}
+
+    def finish(self, env, p, up):
+        super().finish(env, p, up)
+        if self.o["where"] == "client":
+            up.shared = self.clipped({k: env.received[k] for k in up.shared}, up.shared)
+
+    def merge(self, r, server, ups):
+        clipped = [self.clipped(server.shared, u.shared) for u in ups]
+        mean = {k: sum(c[k] for c in clipped) / 3 for k in server.shared}
+        self.inner.merge(r, server, [types.SimpleNamespace(client=-1, n=3, shared=mean, extra={})])
+
+
+WRAPPERS = {"robust": Robust, "dp": DP}
+QUIET = {"noise": 0.0, "clip": 0.02}
 T = {"tokens": 2}
 PHA = {"global_tokens": 2, "local_tokens": [2, 3], "ratio": 0.5, "projector": "exact-null"}
 ALIKE = {"alike": True}
@@ -56,5 +81,9 @@ CASES = [
     ("fedpha", ["robust"], {**PHA, "kind": "norm-clip", "clip": 0.01, "weighting": "examples"}, PLAIN),
     ("fedclip", ["robust"], {"kind": "krum", "attackers": 0, "loss": "ce"}, PLAIN, ALIKE),
     ("fedclip", ["robust"], {"kind": "median", "loss": "ce"}, PLAIN, ALIKE),
+    ("promptfl", ["dp"], {**T, **QUIET}, PLAIN),
+    ("fedclip", ["dp"], {**QUIET, "where": "client", "loss": "ce"}, DASSL, ALIKE),
+    ("fedpha", ["fedprox", "dp"], {**PHA, "dp": {"noise": 0.0, "clip": 0.01}}, DASSL),
+    ("promptfl", ["fedopt", "dp"], {**T, "dp": QUIET, "fedopt": {"kind": "yogi"}}, PLAIN),
     ("promptfl", ["fedopt", "robust"], {**T, "robust": {"kind": "median"}, "fedopt": {"kind": "momentum"}}, PLAIN),
 ]

@@ -1,0 +1,266 @@
+package methods_test
+
+import (
+	stdcontext "context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/tensor"
+)
+
+// The pencil's clients move from 0 to 0.75 and -0.5625: clipped at 0.6 the sum is 0.0375, over 2 clients. Their examples, one
+// and two, do not count.
+func TestDPByHand(t *testing.T) {
+	const want = (0.6 - 0.5625) / 2
+	for _, where := range []string{"server", "client"} {
+		methodtest.Hand{Method: "promptfl", With: []string{"dp"}, Options: options{"tokens": 1, "clip": 0.6, "noise": 0.0, "where": where}, LR: lr,
+			First: map[string]float64{"ctx": 0}, Want: map[string]float64{"r0/merged/ctx": want, "r1/c0/s0/grad/ctx": slope0(want)}}.Check(t)
+	}
+}
+
+// private runs DP over PromptFL with the given options and rounds on toy clients.
+func private(t *testing.T, e engine.Plan, o options) *engine.Result {
+	t.Helper()
+	m, err := methods.Build("promptfl", []string{"dp"}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(4, 5, 6, 3), Plan: e,
+		Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}, engine.Settings{Workers: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// noiseOf is what noise did to the prompt of 40 tokens in one round that moves nothing: all that the server adds is noise.
+func noiseOf(t *testing.T, plan engine.Plan, o options) (first, std float64) {
+	t.Helper()
+	o = with(o, options{"tokens": 40, "clip": 1e-6}) // so small that only noise, of 1e6 clips, is left
+	start := private(t, engine.Plan{Rounds: 1, Seed: plan.Seed}, with(o, options{"noise": 0.0})).Prompts["shared/ctx"]
+	got := private(t, plan, o).Prompts["shared/ctx"]
+	sum := 0.0
+	for i, v := range got.Data {
+		d := float64(v - start.Data[i])
+		sum += d * d
+	}
+	return float64(got.Data[0] - start.Data[0]), math.Sqrt(sum / float64(got.Len()))
+}
+
+// The noise of the mean of 4 clients has the standard deviation z C/4, on clients z C/(4 √least); of 240 numbers the estimate
+// is within 4 standard errors, 4/√480 of it. Of half the clients it is z C/2. It depends on the seed, unless it is secure.
+func TestDPNoise(t *testing.T) {
+	for _, c := range []struct {
+		plan engine.Plan
+		o    options
+		want float64
+	}{
+		{engine.Plan{Rounds: 1, Seed: 3}, options{"noise": 1e6}, 0.25},
+		{engine.Plan{Rounds: 1, Seed: 3, Participation: 0.5}, options{"noise": 1e6}, 0.5},
+		{engine.Plan{Rounds: 1, Seed: 3, Participation: 0.5, Poisson: true}, options{"noise": 1e6}, 0.5},
+		{engine.Plan{Rounds: 1, Seed: 3}, options{"noise": 1e6, "where": "client", "least": 0.25}, 0.5},
+		{engine.Plan{Rounds: 1, Seed: 3}, options{"noise": 1e6, "secure": true}, 0.25},
+	} {
+		first, std := noiseOf(t, c.plan, c.o)
+		if math.Abs(std/c.want-1) > 4/math.Sqrt(480) {
+			t.Errorf("%+v %v: the noise's deviation is %v, want %v", c.plan, c.o, std, c.want)
+		}
+		again, _ := noiseOf(t, c.plan, c.o)
+		if secure := c.o["secure"] == true; (again == first) == secure {
+			t.Errorf("%v: two runs gave the noise %v and %v", c.o, first, again)
+		}
+	}
+}
+
+// What the record notes is what Google's accountant gives for the same rounds.
+func TestDPEpsilon(t *testing.T) {
+	b, err := os.ReadFile("../privacy/testdata/epsilon.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Poisson               bool
+		Noise, Delta, Epsilon float64
+		M, N, Rounds          int
+	}
+	if err := json.Unmarshal(b, &cases); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		m, err := methods.Build("promptfl", []string{"dp"}, options{"noise": c.Noise, "delta": c.Delta})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &method.Global{Round: c.Rounds - 1, Drawn: method.Sampling{Of: c.N, Size: float64(c.M), Poisson: c.Poisson},
+			Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Notes: map[string]float64{}}
+		if err := m.Merge(g, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := g.Notes["epsilon"]; math.Abs(got-c.Epsilon) > 1e-6*c.Epsilon || g.Notes["delta"] != c.Delta {
+			t.Errorf("%+v: %v", c, g.Notes)
+		}
+	}
+	r := private(t, engine.Plan{Rounds: 3, Participation: 0.5, TestEvery: 3}, options{"noise": 5.0})
+	eps := []float64{r.Records[0].Notes["epsilon"], r.Records[1].Notes["epsilon"], r.Records[2].Notes["epsilon"]}
+	if !(eps[0] > 0 && eps[1] > eps[0] && eps[2] > eps[1]) || r.Summary.Notes["epsilon"] != eps[2] {
+		t.Errorf("epsilons %v, summary %v", eps, r.Summary.Notes)
+	}
+}
+
+// A client that uploads anything at all, and says it has any number of examples, moves the server by C/n at most.
+func TestDPBoundsAClient(t *testing.T) {
+	for _, v := range []float32{-3e38, -1, 0, 0.5, 3e38} {
+		m, err := methods.Build("promptfl", []string{"dp"}, options{"clip": 0.5, "noise": 0.0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &method.Global{Drawn: method.Sampling{Of: 2, Size: 2}, Shared: tensor.Map{"ctx": tensor.New(1, 1)}, Notes: map[string]float64{}}
+		ups := []method.Upload{{N: 1, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}, {Client: 1, N: 1 << 40, Shared: tensor.Map{"ctx": tensor.Of([]float32{v}, 1, 1)}}}
+		if err := m.Merge(g, ups); err != nil {
+			t.Fatal(err)
+		}
+		if got := float64(g.Shared["ctx"].Data[0]); math.Abs(got) > 0.25+1e-9 || v > 0.4 && math.Abs(got-0.25) > 1e-6 {
+			t.Errorf("%v moved the mean to %v", v, got)
+		}
+	}
+}
+
+func TestDPRefusesRounds(t *testing.T) {
+	build := func(o options) method.Method {
+		m, err := methods.Build("promptfl", []string{"dp"}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	up := func(client, n int) method.Upload {
+		return method.Upload{Client: client, N: n, Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Extra: tensor.Map{}}
+	}
+	state := func(of int, poisson bool) *method.Global {
+		return &method.Global{Drawn: method.Sampling{Of: of, Size: 10, Poisson: poisson}, Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Down: tensor.Map{}, Notes: map[string]float64{}}
+	}
+	says := func(err error, words string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%v; want %q", err, words)
+		}
+	}
+	says(build(options{"delta": 0.01}).Start(state(100, false)), "must be below 1/100")
+	client := build(options{"where": "client"})
+	says(client.Start(state(100, true)), "a fixed number of clients")
+	says(client.Merge(state(100, false), []method.Upload{up(0, 1), up(1, 1)}), "2 clients uploaded; the noise reckoned with needs 6 of 10")
+	says(client.Merge(state(100, false), []method.Upload{up(method.Summed, 5)}), "5 clients uploaded")
+	if err := client.Merge(state(100, false), []method.Upload{up(method.Summed, 6)}); err != nil {
+		t.Error(err)
+	}
+}
+
+// sums gives the server one upload for all, the mean that Averages names.
+type sums struct {
+	engine.Cohort
+	weighting string
+}
+
+func (c sums) Run(ctx stdcontext.Context, o engine.Order) ([]engine.Reply, error) {
+	replies, err := c.Cohort.Run(ctx, o)
+	if o.Kind != engine.Train || err != nil {
+		return replies, err
+	}
+	one := engine.Reply{Client: method.Summed, Upload: method.Upload{Client: method.Summed, Extra: tensor.Map{}}}
+	var ups []method.Upload
+	for _, r := range replies {
+		if len(r.Upload.Extra) > 0 {
+			return nil, fmt.Errorf("client %d uploaded %v too", r.Client, r.Upload.Extra.Names())
+		}
+		if c.weighting == "uniform" {
+			r.Upload.N = 1
+		}
+		one.Sum, one.Upload.N, ups = append(one.Sum, r.Client), one.Upload.N+r.Upload.N, append(ups, r.Upload)
+	}
+	one.Upload.Shared = method.Mean(ups, func(u method.Upload) tensor.Map { return u.Shared })
+	return []engine.Reply{one}, nil
+}
+
+// A stack that Averages names a weighting for gives the same from that mean alone, uploads nothing else and asks nothing.
+func TestAverages(t *testing.T) {
+	taken := []string{}
+	try := func(name string, with []string, o options) {
+		m, err := methods.Build(name, with, o)
+		if err != nil {
+			t.Fatal(name, with, err)
+		}
+		weighting, err := methods.Averages(m)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "methods.") {
+				t.Errorf("%s: %v", name, err)
+			}
+			return
+		}
+		taken = append(taken, strings.Join(append([]string{name}, with...), "+"))
+		if q := m.Surveys(0); len(q) > 0 {
+			t.Errorf("%s asks %v", name, q)
+		}
+		var got [2]tensor.Map
+		for i := range got {
+			set := engine.Settings{Workers: 2}
+			if i == 1 {
+				set.Around = func(c engine.Cohort) engine.Cohort { return sums{c, weighting} }
+			}
+			r, err := engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(4, 9, 3),
+				Plan: engine.Plan{Rounds: 2, Seed: 5}, Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}, set)
+			if err != nil {
+				t.Errorf("%s+%v: %v", name, with, err)
+				return
+			}
+			got[i] = r.Prompts
+		}
+		for name2, want := range got[0] {
+			if strings.Contains(name2, "draw") || want.IsInt() {
+				continue
+			}
+			for i, v := range want.Data {
+				if d := math.Abs(float64(got[1][name2].Data[i] - v)); !(d <= 1e-5*max(1, want.MaxAbs())) {
+					t.Errorf("%s+%v: %s differs by %v", name, with, name2, d)
+					break
+				}
+			}
+		}
+	}
+	for _, e := range methods.Table {
+		o := options{}
+		if fitting[e.Name] != nil {
+			o[e.Name] = fitting[e.Name]
+		}
+		if e.Wrapper {
+			try("promptfl", []string{e.Name}, o)
+		} else {
+			try(e.Name, nil, o)
+		}
+	}
+	try("powder", nil, options{"weighting": "examples"})
+	try("fedtpg", nil, options{"heads": 2, "mult": 1, "weighting": "examples"})
+	try("fedclip", nil, options{"weighting": "examples"})
+	try("promptfl", []string{"appr"}, options{"lambda_a": 0.0})
+	try("promptfl", []string{"fedproto"}, options{"lambda": 0.0})
+	try("promptfl", []string{"scaffold"}, options{"strength": 0.0})
+	try("promptfl", []string{"feddyn"}, options{"alpha": 0.0, "weighting": "examples"})
+	try("fedpha", []string{"fedprox", "fedopt"}, options{"weighting": "uniform"})
+	try("promptfl", []string{"dp"}, options{"where": "client", "noise": 0.5})
+	try("promptfl", []string{"dp"}, options{"clip": 0.0, "noise": 0.0})
+	want := []string{"fedclip", "fedotp", "fedpha", "fedpgp", "fedpr", "fedtpg", "fedvpt", "gptfl", "pfeddc", "pfedprompt", "promptfl", "sdfed", "uopp", "promptfl+fedntd",
+		"promptfl+fedopt", "promptfl+fedprox", "promptfl+moon", "powder", "fedtpg", "fedclip", "promptfl+appr", "promptfl+fedproto", "promptfl+scaffold",
+		"promptfl+feddyn", "fedpha+fedprox+fedopt", "promptfl+dp", "promptfl+dp"}
+	if !slices.Equal(taken, want) {
+		t.Errorf("taken are %v", taken)
+	}
+}
