@@ -143,6 +143,11 @@ func onlyUnder(m tensor.Map, parts ...string) error {
 func (o Order) Refuse(r Reply) error {
 	switch o.Kind {
 	case Train:
+		for _, name := range o.Shared.Names() {
+			if t := r.Upload.Shared[name]; t != nil && t.IsInt() != o.Shared[name].IsInt() {
+				return fmt.Errorf("parameter %s of the upload has another type of numbers", name)
+			}
+		}
 		return checkUpload(o.Shared, r.Upload)
 	case Ask:
 		if r.Upload.N < 1 {

@@ -13,6 +13,7 @@ var floors = []string{"runtime", "models", "federation", "configs", "tools"}
 // reserved are outside packages with one importer: a folder of ours, which may import them and those under them.
 var reserved = []struct{ outside, folder string }{
 	{"github.com/yalue/onnxruntime_go", "runtime/ort"},
+	{"github.com/nats-io/nats-server", "federation/transport"},
 	{"github.com/spf13/viper", "configs"},
 	{"github.com/spf13/cobra", "tools"},
 	{"github.com/schollz/progressbar", "tools"},
@@ -30,8 +31,11 @@ var banned = []struct {
 	{"federation/methods", true, []string{Module + "/runtime/ort", Module + "/federation/engine", Module + "/federation/wire"}},
 	{"federation/method", false, []string{"os", "net", "time"}},
 	{"federation/methods", false, []string{"os", "net", "time"}},
-	{"federation/engine", true, []string{Module + "/federation/methods"}},
-	{"federation/wire", true, []string{Module + "/federation/methods"}},
+	{"federation/engine", true, []string{Module + "/federation/methods", "github.com/nats-io"}},
+	{"federation/wire", true, []string{Module + "/federation/methods", "github.com/nats-io"}},
+	{"federation/experiment", true, []string{"github.com/nats-io"}},
+	{"configs", true, []string{"github.com/nats-io"}},
+	{"federation/transport", true, []string{Module + "/federation/methods", Module + "/federation/experiment"}},
 }
 
 // Imports gives the imports that the floors forbid.

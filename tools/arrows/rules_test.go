@@ -48,6 +48,11 @@ func TestImportRules(t *testing.T) {
 		{"fmt needs os", Package{ImportPath: ours("federation/methods"), Imports: []string{"fmt"}, Deps: []string{"os", "time"}}, ""},
 		{"the engine knows methods", Package{ImportPath: ours("federation/engine"), Deps: []string{ours("federation/methods")}}, "needs promptfed/federation/methods"},
 		{"the engine knows the interface", Package{ImportPath: ours("federation/engine"), Imports: []string{ours("federation/method")}}, ""},
+		{"the transport talks", Package{ImportPath: ours("federation/transport"), Imports: []string{"github.com/nats-io/nats.go", "github.com/nats-io/nats-server/v2/server"}}, ""},
+		{"a command connects", Package{ImportPath: ours("tools/promptfed"), Imports: []string{"github.com/nats-io/nats.go"}}, ""},
+		{"a command embeds", Package{ImportPath: ours("tools/promptfed"), Imports: []string{"github.com/nats-io/nats-server/v2/server"}}, "only federation/transport may"},
+		{"the engine talks", Package{ImportPath: ours("federation/engine"), Imports: []string{"github.com/nats-io/nats.go"}}, "nothing under federation/engine may"},
+		{"the transport knows methods", Package{ImportPath: ours("federation/transport"), Deps: []string{ours("federation/methods")}}, "needs promptfed/federation/methods"},
 		{"the wire knows methods", Package{ImportPath: ours("federation/wire"), Imports: []string{ours("federation/methods")}}, "needs promptfed/federation/methods"},
 	}
 	for _, c := range cases {

@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Terms are what every side of an experiment must agree on, whatever data and whatever machine it has. All of it may be shown.
+type Terms struct {
+	Method   string   `json:"method"`  // carrier and wrappers
+	Options  string   `json:"options"` // of all layers
+	Seed     uint64   `json:"seed"`
+	Training string   `json:"training"`
+	Classes  []string `json:"classes"`
+	Template string   `json:"template"`
+	Exams    []string `json:"exams"` // by name
+}
+
+// Terms are those of an experiment.
+func (e *Experiment) Terms() Terms {
+	t := Terms{Method: e.MethodName, Options: e.Options, Seed: e.Plan.Seed, Training: fmt.Sprintf("%+v", e.Training),
+		Classes: slices.Clone(e.Classes), Template: e.Template}
+	for _, x := range e.Exams {
+		t.Exams = append(t.Exams, x.Name)
+	}
+	return t
+}
+
+// Differs says in one line where the terms of a client differ from those of the server; nil where they do not.
+func (t Terms) Differs(client Terms) error {
+	for _, f := range []struct {
+		what         string
+		server, mine any
+	}{
+		{"method", t.Method, client.Method}, {"options", t.Options, client.Options}, {"seed", t.Seed, client.Seed},
+		{"training", t.Training, client.Training}, {"classes", t.Classes, client.Classes}, {"template", t.Template, client.Template},
+		{"exams", t.Exams, client.Exams},
+	} {
+		if a, b := fmt.Sprintf("%.400q", f.server), fmt.Sprintf("%.400q", f.mine); fmt.Sprintf("%q", f.server) != fmt.Sprintf("%q", f.mine) {
+			return fmt.Errorf("%s: the server has %s, the client %s", f.what, short(a), short(b))
+		}
+	}
+	return nil
+}
+
+// short keeps a list of a thousand classes from filling the screen.
+func short(s string) string {
+	if len(s) > 600 {
+		return s[:600] + "..."
+	}
+	return s
+}

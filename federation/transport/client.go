@@ -1,0 +1,144 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Dial connects to a NATS server; it waits for one that is not there yet, but not where it is refused.
+func Dial(ctx context.Context, url, name string, log *slog.Logger, options ...nats.Option) (*nats.Conn, error) {
+	options = append([]nats.Option{nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond), nats.Timeout(5 * time.Second),
+		nats.ReconnectBufSize(-1), nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("NATS", "error", err) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				log.Warn("the connection is lost; trying again", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { log.Info("connected again") })}, options...)
+	for said := false; ; {
+		nc, err := nats.Connect(url, options...)
+		if err == nil {
+			return nc, nil
+		}
+		if !waitable(err) {
+			return nil, fmt.Errorf("cannot connect to %s: %w", url, err)
+		}
+		if !said {
+			log.Info("waiting for the NATS server", "url", url, "error", err)
+			said = true
+		}
+		if err := sleep(ctx, time.Second); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// waitable tells whether a connection may succeed later.
+func waitable(err error) bool {
+	var network interface{ Timeout() bool }
+	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.As(err, &network)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Invitation is what a client is told about a run before it joins.
+type Invitation struct {
+	Run     string // identity
+	Clients int
+	Config  []byte
+	limit   int
+	names
+	client int
+}
+
+// Ask waits for the server of a run and asks it for the invitation of a client.
+func Ask(ctx context.Context, nc *nats.Conn, run string, client int, log *slog.Logger) (*Invitation, error) {
+	if err := CheckName(run); err != nil {
+		return nil, err
+	}
+	if client < 0 || client > maxClient {
+		return nil, fmt.Errorf("client %d; they are numbered from 0", client)
+	}
+	n := names{run}
+	b, err := request(ctx, nc, n.subject(helloSubject, client), nil, log)
+	if err != nil {
+		return nil, err
+	}
+	var refused verdict
+	if strict(b, &refused) == nil && refused.Reason != "" {
+		return nil, fmt.Errorf("the server refuses client %d: %s", client, plain(refused.Reason))
+	}
+	var h hello
+	if err := json.Unmarshal(b, &h); err != nil {
+		return nil, fmt.Errorf("the server's invitation: %w", err)
+	}
+	if h.Version != Version {
+		return nil, fmt.Errorf("the server speaks version %d of the messages, this program %d; use the same release on both sides", h.Version, Version)
+	}
+	if !hash.MatchString(h.Run) || client >= h.Clients || h.Limit < 1 {
+		return nil, errors.New("the server's invitation makes no sense")
+	}
+	return &Invitation{Run: h.Run, Clients: h.Clients, Config: h.Config, limit: h.Limit, names: n, client: client}, nil
+}
+
+// request asks until somebody is there to answer.
+func request(ctx context.Context, nc *nats.Conn, subject string, body []byte, log *slog.Logger) ([]byte, error) {
+	for said := false; ; {
+		one, cancel := context.WithTimeout(ctx, 10*time.Second)
+		m, err := nc.RequestWithContext(one, subject, body)
+		cancel()
+		if err == nil {
+			return m.Data, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if errors.Is(err, nats.ErrConnectionClosed) {
+			return nil, fmt.Errorf("%w: %w", err, lastError(nc))
+		}
+		if !said {
+			log.Info("waiting for promptfed serve", "subject", subject, "error", err)
+			said = true
+		}
+		if err := sleep(ctx, 500*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func lastError(nc *nats.Conn) error {
+	if err := nc.LastError(); err != nil {
+		return err
+	}
+	return errors.New("no reason was given")
+}
+
+// AskStatus asks the server of a run how it goes.
+func AskStatus(ctx context.Context, nc *nats.Conn, run string) (*Status, error) {
+	if err := CheckName(run); err != nil {
+		return nil, err
+	}
+	m, err := nc.RequestWithContext(ctx, names{run}.status(), nil)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return nil, fmt.Errorf("no server runs %q there", run)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var s Status
+	return &s, json.Unmarshal(m.Data, &s)
+}

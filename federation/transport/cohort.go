@@ -1,0 +1,231 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"promptfed/federation/engine"
+)
+
+var _ engine.Remote = (*Hub)(nil)
+
+// collection is an order on its way and what came back.
+type collection struct {
+	order  engine.Order
+	try    string
+	ids    map[int]string       // of the order that each client was given
+	got    map[int]engine.Reply // by client
+	failed map[int]string       // why a client has no answer
+	wrong  map[int]int          // damaged replies
+	wake   chan struct{}        // something changed
+	again  map[int]bool         // clients that are to be given the order
+}
+
+// Members are the clients as they joined.
+func (h *Hub) Members() []engine.Member {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := make([]engine.Member, len(h.known))
+	for i, k := range h.known {
+		out[i] = k.Member
+	}
+	return out
+}
+
+// Accept makes what clients uploaded in this round count. They learn it with their next order.
+func (h *Hub) Accept(_ int, clients []int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, k := range clients {
+		if id, ok := h.trained[k]; ok {
+			h.accepted[k] = id
+		}
+	}
+	clear(h.trained)
+	return nil
+}
+
+// saved is what a checkpoint holds of a hub.
+type saved struct {
+	Run      string         `json:"run"`
+	Accepted map[int]string `json:"accepted"`
+}
+
+// Save gives what counts of each client.
+func (h *Hub) Save() ([]byte, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.safe = maps.Clone(h.accepted)
+	return json.Marshal(saved{h.set.ID, h.safe})
+}
+
+// Load takes over what Save gave.
+func (h *Hub) Load(b []byte) error {
+	var s saved
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf("the checkpoint was not written by promptfed serve: %w", err)
+	}
+	if s.Run != h.set.ID {
+		return fmt.Errorf("the checkpoint is of run %.40q, this is %q", s.Run, h.set.ID)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.accepted, h.safe = maps.Clone(s.Accepted), maps.Clone(s.Accepted)
+	if h.accepted == nil {
+		h.accepted, h.safe = map[int]string{}, map[int]string{}
+	}
+	return nil
+}
+
+// Run gives an order to clients and waits for their replies: until all have answered that are there, or the deadline is over
+// and a quorum has. Below the quorum it gives the order again to those that have not answered, and waits as long again; what
+// came in before still counts, since the same order has the same answer.
+func (h *Hub) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
+	need := int(math.Ceil(h.set.Quorum*float64(len(o.Clients)) - 1e-9))
+	return h.collect(ctx, o, max(1, need), 0)
+}
+
+// collect is Run; tries, unless 0, bounds how often the order is given.
+func (h *Hub) collect(ctx context.Context, o engine.Order, need, tries int) ([]engine.Reply, error) {
+	c := &collection{order: o, ids: map[int]string{}, got: map[int]engine.Reply{}, failed: map[int]string{}, wrong: map[int]int{},
+		again: map[int]bool{}, wake: make(chan struct{}, 1)}
+	h.mu.Lock()
+	h.now = c
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		h.now = nil
+		h.mu.Unlock()
+	}()
+	for try := 1; ; try++ {
+		late, err := h.attempt(ctx, c, need)
+		if err != nil {
+			return nil, err
+		}
+		h.mu.Lock()
+		n := len(c.got)
+		h.mu.Unlock()
+		if !late || n >= need || try == tries {
+			return h.replied(c), nil
+		}
+		h.count.repeats.Add(1)
+		h.set.Log.Warn("below the quorum; the order is given again", "round", o.Round, "kind", o.Kind, "answered", n, "needed", need, "try", try+1)
+	}
+}
+
+// attempt gives the order to all that have not answered and waits; late tells that the deadline is over.
+func (h *Hub) attempt(ctx context.Context, c *collection, need int) (late bool, err error) {
+	h.mu.Lock()
+	c.try = NewID()
+	for _, k := range c.order.Clients {
+		if _, ok := c.got[k]; !ok && c.failed[k] == "" {
+			c.again[k] = true
+		}
+	}
+	h.mu.Unlock()
+	var over <-chan time.Time
+	limit := h.set.Deadline
+	if c.order.Kind == endKind && (limit == 0 || limit > time.Minute) {
+		limit = time.Minute
+	}
+	if limit > 0 {
+		t := time.NewTimer(limit)
+		defer t.Stop()
+		over = t.C
+	}
+	for {
+		if err := h.give(ctx, c); err != nil {
+			return false, err
+		}
+		if done, err := h.done(c, need); done || err != nil {
+			return false, err
+		}
+		select {
+		case <-c.wake:
+		case <-over:
+			return true, nil
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
+}
+
+// done tells whether nobody is left to wait for; an error means that the quorum cannot be reached.
+func (h *Hub) done(c *collection, need int) (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(c.order.Clients)-len(c.failed) < need {
+		k := slices.Min(slices.Collect(maps.Keys(c.failed)))
+		return false, fmt.Errorf("round %d: %d of %d clients have no answer, %d must: client %d: %s", c.order.Round, len(c.failed),
+			len(c.order.Clients), need, k, c.failed[k])
+	}
+	for _, k := range c.order.Clients {
+		_, answered := c.got[k]
+		if m := h.known[k]; !answered && c.failed[k] == "" && m.Member.Joined && !m.left {
+			return false, nil
+		}
+	}
+	return len(c.got) >= need && len(c.again) == 0, nil
+}
+
+// give sends the order to all who are to be given it and have joined.
+func (h *Hub) give(ctx context.Context, c *collection) error {
+	h.mu.Lock()
+	var to []int
+	for _, k := range slices.Sorted(maps.Keys(c.again)) {
+		if h.known[k].Member.Joined {
+			to = append(to, k)
+		}
+	}
+	clear(c.again)
+	h.mu.Unlock()
+	eg, ctx := errgroup.WithContext(ctx)
+	eg.SetLimit(8)
+	for _, k := range to {
+		eg.Go(func() error { return h.send(ctx, c, k) })
+	}
+	return eg.Wait()
+}
+
+// wake makes the collection that is under way look again, and gives a client that came its order.
+func (h *Hub) wake(client int) {
+	h.mu.Lock()
+	c := h.now
+	if c != nil && slices.Contains(c.order.Clients, client) && c.ids[client] == "" {
+		c.again[client] = true
+	}
+	h.mu.Unlock()
+	if c != nil {
+		poke(c.wake)
+	}
+	poke(h.joined)
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// replied closes a collection.
+func (h *Hub) replied(c *collection) []engine.Reply {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now = nil
+	var out []engine.Reply
+	for _, k := range slices.Sorted(maps.Keys(c.got)) {
+		out = append(out, c.got[k])
+		if c.order.Kind == engine.Train {
+			h.trained[k] = c.ids[k]
+		}
+	}
+	return out
+}

@@ -1,0 +1,273 @@
+package transport_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/federation/transport"
+	"promptfed/federation/wire"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// stack is a method with wrappers and options.
+type stack struct {
+	method  string
+	with    []string
+	options map[string]any
+}
+
+var fedpha = stack{"fedpha", nil, map[string]any{"global_tokens": 3, "local_tokens": []int{2, 4}, "projector": "exact-null"}}
+
+// toy is an experiment on four toy clients.
+func (s stack) toy(t testing.TB) *engine.Experiment {
+	t.Helper()
+	m, err := methods.Build(s.method, s.with, s.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &engine.Experiment{Name: "toy", MethodName: strings.Join(append([]string{s.method}, s.with...), "+"), Options: fmt.Sprint(s.options),
+		Method: m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(9, 5, 6, 3),
+		Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9}},
+		Plan:     engine.Plan{Rounds: 3, TestEvery: 1, Seed: 5, Participation: 0.75}}
+}
+
+// logs collects what both sides say.
+type logs struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func (l *logs) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// site is a server with its run folder, and the folders of its clients.
+type site struct {
+	t    testing.TB
+	e    *engine.Experiment
+	dir  string
+	id   string
+	set  transport.Settings
+	nats *transport.Embedded
+	log  *logs
+	url  string
+	emb  transport.Embedding
+}
+
+func newSite(t testing.TB, e *engine.Experiment) *site {
+	s := &site{t: t, e: e, dir: t.TempDir(), id: transport.NewID(), log: &logs{}}
+	s.set = transport.Settings{Name: "toy", ID: s.id, Clients: len(e.Clients), Deadline: 30 * time.Second, Quorum: 1, Terms: open(e.Terms()),
+		Method: e.Method, Log: s.log.logger()}
+	s.emb = transport.Embedding{Listen: "127.0.0.1:0", Dir: filepath.Join(s.dir, "nats"), Run: "toy", Limit: 1 << 20, Log: s.log.logger()}
+	s.start()
+	t.Cleanup(func() {
+		s.nats.Close()
+		if t.Failed() {
+			t.Log(s.log.String())
+		}
+	})
+	return s
+}
+
+// open are the terms of a server that has no data.
+func open(t engine.Terms) engine.Terms {
+	t.Classes, t.Exams = nil, nil
+	return t
+}
+
+// start starts the NATS server, on the port that it had before.
+func (s *site) start() {
+	s.t.Helper()
+	var err error
+	if s.nats, err = transport.Embed(s.emb); err != nil {
+		s.t.Fatal(err)
+	}
+	s.url = s.nats.URL()
+	s.emb.Listen = strings.TrimPrefix(s.url, "nats://")
+}
+
+// serve runs the experiment.
+func (s *site) serve(ctx context.Context, resume bool, change ...func(*transport.Settings, *engine.Settings)) error {
+	set, run := s.set, engine.Settings{Dir: s.dir, Resume: resume}
+	set.Resume = resume
+	for _, c := range change {
+		c(&set, &run)
+	}
+	h, err := transport.Open(ctx, s.nats.Conn(), set)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	terms, err := h.Wait(ctx, set.Clients)
+	if err != nil {
+		return err
+	}
+	e := *s.e
+	e.Clients, e.Classes, e.Template = nil, terms.Classes, terms.Template
+	run.Remote = h
+	if _, err := engine.Run(ctx, &e, run); err != nil {
+		return err
+	}
+	return h.Finish(ctx, e.Plan.Rounds, func(k int) (tensor.Map, tensor.Map, error) {
+		m, _, err := engine.ReadPrompts(s.dir, k)
+		return m.Under("shared"), m.Under(fmt.Sprint("down/", k)), err
+	})
+}
+
+func (s *site) state(client int) string { return filepath.Join(s.dir, fmt.Sprint("client-", client)) }
+
+// join is one client's process.
+func (s *site) join(ctx context.Context, client int, change ...func(*transport.Card, *transport.Local)) error {
+	return s.joinAs(ctx, client, nil, change...)
+}
+
+func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, change ...func(*transport.Card, *transport.Local)) error {
+	log := s.log.logger().With("side", client)
+	options = append([]nats.Option{nats.CustomInboxPrefix(transport.InboxOf(client)), nats.UserInfo(transport.UserOf(client), "")}, options...)
+	nc, err := transport.Dial(ctx, s.url, "test", log, options...)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	inv, err := transport.Ask(ctx, nc, "toy", client, log)
+	if err != nil {
+		return err
+	}
+	c := s.e.Clients[client]
+	task := c.Backbone.Task()
+	task.Backbone = c.Backbone.Name()
+	card := transport.Card{Terms: s.e.Terms(), Member: engine.Member{Task: task, Domain: c.Domain}, Backbone: "b", Tokens: "t"}
+	worker := engine.NewWorker(s.e, engine.Settings{})
+	defer worker.Close()
+	part := transport.Local{Worker: worker, Experiment: s.e, Client: c, Path: filepath.Join(s.state(client), engine.PromptsFile)}
+	for _, f := range change {
+		f(&card, &part)
+	}
+	a, err := transport.NewAgent(nc, inv, card, s.state(client), part, log)
+	if err != nil {
+		return err
+	}
+	return a.Run(ctx)
+}
+
+// run serves and joins with all clients at once.
+func (s *site) run(change ...func(*transport.Settings, *engine.Settings)) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	var clients sync.WaitGroup
+	for k := range s.e.Clients {
+		clients.Go(func() {
+			if err := s.join(ctx, k); err != nil {
+				s.t.Errorf("client %d: %v", k, err)
+				cancel()
+			}
+		})
+	}
+	if err := s.serve(ctx, false, change...); err != nil {
+		s.t.Errorf("serve: %v", err)
+		cancel()
+	}
+	clients.Wait()
+}
+
+// learned puts together what the server and the clients left.
+func (s *site) learned() string {
+	s.t.Helper()
+	all, _, err := safetensors.ReadFile(filepath.Join(s.dir, engine.PromptsFile))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for name := range all {
+		if !strings.HasPrefix(name, "shared/") && !strings.HasPrefix(name, "down/") {
+			s.t.Errorf("the server holds %s", name)
+		}
+	}
+	for k := range s.e.Clients {
+		m, _, err := safetensors.ReadFile(filepath.Join(s.state(k), engine.PromptsFile))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		maps.Copy(all, m)
+	}
+	return bytesOf(s.t, all)
+}
+
+func bytesOf(t testing.TB, m tensor.Map) string {
+	t.Helper()
+	b, err := wire.Encode(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// simulated is what the same experiment gives in one process, plain or through encoded messages.
+func simulated(t testing.TB, e *engine.Experiment, encode bool) (prompts, records string) {
+	t.Helper()
+	r, err := engine.Run(context.Background(), e, engine.Settings{Encode: encode})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytesOf(t, r.Prompts), timeless(t, r.Records)
+}
+
+func timeless(t testing.TB, records []engine.Record) string {
+	t.Helper()
+	for i := range records {
+		records[i].Seconds = 0
+	}
+	return fmt.Sprintf("%+v", records)
+}
+
+func (s *site) records() string {
+	s.t.Helper()
+	r, err := engine.Records(s.dir)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return timeless(s.t, r)
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	t.Fatalf("%s did not happen", what)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

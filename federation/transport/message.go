@@ -1,0 +1,139 @@
+package transport
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/wire"
+	"promptfed/runtime/tensor"
+)
+
+// Version is of the messages. Both sides must have the same.
+const Version = 1
+
+// magic starts every message; the last byte is Version.
+var magic = [4]byte{'P', 'F', 'L', Version}
+
+// maxHeader bounds the JSON of a message.
+const maxHeader = 16 << 10
+
+// order is the header of an order. Kinds are those of engine.Order, and end.
+type order struct {
+	Run      string `json:"run"`
+	ID       string `json:"id"` // of what it asks
+	Try      string `json:"try"`
+	Kind     string `json:"kind"`
+	Round    int    `json:"round"`
+	Survey   string `json:"survey,omitempty"`
+	Exam     string `json:"exam,omitempty"`
+	Client   int    `json:"client"`
+	Of       int    `json:"of"`
+	Accepted string `json:"accepted,omitempty"` // the order whose upload of this client counts last
+	Safe     string `json:"safe,omitempty"`     // likewise, as the server's last checkpoint has it
+	content
+}
+
+// endKind is the order that follows the last round.
+const endKind = "end"
+
+// reply is the header of a reply.
+type reply struct {
+	Run    string         `json:"run"`
+	ID     string         `json:"id"` // of the order that it answers
+	Try    string         `json:"try"`
+	Client int            `json:"client"`
+	Error  string         `json:"error,omitempty"` // why there is no answer
+	N      int            `json:"n,omitempty"`
+	Loss   float64        `json:"loss,omitempty"`
+	Steps  int            `json:"steps,omitempty"`
+	Scores *engine.Scores `json:"scores,omitempty"`
+	content
+}
+
+// content tells of the tensors of a message.
+type content struct {
+	Size   int    `json:"size"`             // of their encoded form, in bytes
+	Sum    string `json:"sum"`              // its SHA-256, the first half
+	Object string `json:"object,omitempty"` // the object that they are in; they follow the header otherwise
+}
+
+func (c *content) of(body []byte) { c.Size, c.Sum = len(body), sum(body) }
+
+func sum(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:16])
+}
+
+// identity is the hash of all that an order asks of a client.
+func (o order) identity() string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %q %d %q %q %d %d %d %q", o.Run, o.Kind, o.Round, o.Survey, o.Exam, o.Client, o.Of, o.Size, o.Sum)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// pack puts a header and what follows it together.
+func pack(header any, body []byte) ([]byte, error) {
+	text, err := json.Marshal(header)
+	if err != nil {
+		return nil, fmt.Errorf("a message's header: %w", err)
+	}
+	if len(text) > maxHeader {
+		return nil, fmt.Errorf("a message's header has %d bytes; at most %d are allowed", len(text), maxHeader)
+	}
+	b := make([]byte, 0, len(magic)+4+len(text)+len(body))
+	b = append(b, magic[:]...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(text)))
+	b = append(b, text...)
+	return append(b, body...), nil
+}
+
+// unpack reads what pack wrote into a header; unknown fields are errors.
+func unpack(b []byte, header any) (body []byte, err error) {
+	if len(b) < len(magic)+4 || !bytes.Equal(b[:3], magic[:3]) {
+		return nil, errors.New("this is no message of promptfed")
+	}
+	if b[3] != Version {
+		return nil, fmt.Errorf("the message has version %d, this program %d; use the same release on both sides", b[3], Version)
+	}
+	n := binary.LittleEndian.Uint32(b[4:])
+	b = b[8:]
+	if n > maxHeader || int(n) > len(b) {
+		return nil, fmt.Errorf("the header is to have %d bytes; there are %d, and at most %d are allowed", n, len(b), maxHeader)
+	}
+	if err := strict(b[:n], header); err != nil {
+		return nil, fmt.Errorf("the header: %w", err)
+	}
+	return b[n:], nil
+}
+
+// strict decodes one JSON value and nothing beside it.
+func strict(b []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("more than one value")
+	}
+	return nil
+}
+
+// tensors decodes the content of a message after comparing it with what its header says.
+func (c content) tensors(body []byte) (tensor.Map, error) {
+	if len(body) != c.Size || sum(body) != c.Sum {
+		return nil, fmt.Errorf("the tensors are damaged: %d bytes, of %d", len(body), c.Size)
+	}
+	m, err := wire.Decode(body)
+	if err != nil {
+		return nil, err
+	}
+	return m, checkNames(m)
+}

@@ -1,0 +1,25 @@
+package transport
+
+import (
+	"context"
+
+	"promptfed/federation/engine"
+)
+
+// Local is the part of one client of an experiment on this machine.
+type Local struct {
+	Worker     *engine.Worker
+	Experiment *engine.Experiment
+	Client     *engine.Client
+	Path       string // of the file that it leaves, in the form of engine.PromptsFile
+}
+
+// Answer does what an order asks.
+func (p Local) Answer(ctx context.Context, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+	return p.Worker.Answer(ctx, p.Client, o, s)
+}
+
+// Finish writes what the client classifies with.
+func (p Local) Finish(o engine.Order, s engine.State) error {
+	return p.Experiment.WriteOwn(p.Path, p.Client, o, s)
+}

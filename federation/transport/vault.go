@@ -1,0 +1,122 @@
+package transport
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"promptfed/federation/engine"
+	"promptfed/runtime/atomicfile"
+)
+
+// vault holds what a client remembers, in a folder: one file for each training order it answered, until the server has made
+// up its mind about it.
+type vault struct{ dir string }
+
+const (
+	vaultFile   = "client.json"
+	stateFile   = "state-"
+	stateSuffix = ".safetensors"
+)
+
+// owner is what vaultFile says.
+type owner struct {
+	Run    string `json:"run"`
+	Client int    `json:"client"`
+}
+
+// openVault makes or opens the folder; one of another run or client is refused.
+func openVault(dir, run string, client int) (vault, error) {
+	v := vault{dir}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return v, fmt.Errorf("cannot make the client's folder: %w; take another --state", err)
+	}
+	path := filepath.Join(dir, vaultFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return v, atomicfile.Write(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(owner{run, client}) })
+	}
+	if err != nil {
+		return v, err
+	}
+	var o owner
+	if err := json.Unmarshal(b, &o); err != nil {
+		return v, fmt.Errorf("%s: %w", path, err)
+	}
+	if o.Run != run || o.Client != client {
+		return v, fmt.Errorf("%s belongs to client %d of another run, or to another client; take another --state", dir, o.Client)
+	}
+	return v, nil
+}
+
+// held is one file of a vault: what to remember if the reply to a training order counts.
+type held struct {
+	name  string
+	round int
+	id    string
+}
+
+// list gives the files of the vault, and those that a crash left half written.
+func (v vault) list() (files []held, left []string, err error) {
+	entries, err := os.ReadDir(v.dir)
+	for _, f := range entries {
+		name, whole := strings.CutSuffix(f.Name(), stateSuffix)
+		rest, ours := strings.CutPrefix(name, stateFile)
+		round, id, _ := strings.Cut(rest, "-")
+		if n, err := strconv.Atoi(round); whole && ours && err == nil && hash.MatchString(id) {
+			files = append(files, held{f.Name(), n, id})
+		} else if strings.HasPrefix(f.Name(), "."+stateFile) {
+			left = append(left, f.Name())
+		}
+	}
+	return files, left, err
+}
+
+// put keeps what a client is to remember if its reply to a training order of a round counts.
+func (v vault) put(round int, id string, s engine.State) error {
+	return engine.WriteState(filepath.Join(v.dir, fmt.Sprintf("%s%06d-%s%s", stateFile, round, id, stateSuffix)), s)
+}
+
+// get gives it back; without an identity it is what a new client remembers.
+func (v vault) get(id string) (engine.State, error) {
+	if id == "" {
+		return engine.State{}, nil
+	}
+	files, _, err := v.list()
+	if err != nil {
+		return engine.State{}, err
+	}
+	for _, f := range files {
+		if f.id == id {
+			return engine.ReadState(filepath.Join(v.dir, f.name))
+		}
+	}
+	return engine.State{}, fmt.Errorf("the server counts an upload of this client that its folder %s knows nothing of; give the folder that it had before with --state", v.dir)
+}
+
+// keep forgets what cannot count any more when an order comes: all but some, and but what was learned in this very round, of
+// which the server may not have made up its mind yet unless the order is to train.
+func (v vault) keep(round int, trains bool, ids ...string) error {
+	files, left, err := v.list()
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if !slices.Contains(ids, f.id) && (trains || f.round != round) {
+			left = append(left, f.name)
+		}
+	}
+	for _, name := range left {
+		if err := os.Remove(filepath.Join(v.dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
