@@ -31,7 +31,7 @@ func (r *report) layout(p *results.Plan, groups []*results.Group) tables.Layout 
 	if l.Metric == "" {
 		l.Metric = results.DefaultMetric(groups)
 	}
-	l.Metrics = results.MainMetrics(l.Metric)
+	l.Metrics = results.MainMetrics(l.Metric, groups)
 	if len(l.Rows)+len(l.Columns) == 0 {
 		axes := results.Axes(groups)
 		l.Columns = []string{tables.MetricAxis}
@@ -47,7 +47,7 @@ func (r *report) layout(p *results.Plan, groups []*results.Group) tables.Layout 
 
 // wholeLayout is that of the table with a line for every point of the grid and a column for every metric.
 func (r *report) wholeLayout(p *results.Plan, groups []*results.Group, main tables.Layout) tables.Layout {
-	l := tables.Layout{Title: "All metrics", Metric: main.Metric, Metrics: results.MainMetrics(main.Metric), Columns: []string{tables.MetricAxis},
+	l := tables.Layout{Title: "All metrics", Metric: main.Metric, Metrics: results.MainMetrics(main.Metric, groups), Columns: []string{tables.MetricAxis},
 		Spread: main.Spread, Second: main.Second, Smoke: main.Smoke}
 	if p != nil {
 		l.Title += ": " + p.Name

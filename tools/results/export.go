@@ -132,10 +132,19 @@ func AllMetrics(groups []*Group) []string {
 	return append(out, Loss, Bytes, Seconds)
 }
 
-// MainMetrics are those of a table that shows a group in a line: the one asked for, and what stands beside it.
-func MainMetrics(asked string) []string {
+// MainMetrics are those of a table that shows a group in a line: the one asked for, and what stands beside it, exams too as
+// long as they are few.
+func MainMetrics(asked string, groups []*Group) []string {
 	out := []string{asked}
-	for _, m := range []string{Global, Personal, Weighted, F1, Worst, ClientStd, best, Bytes, Seconds} {
+	beside := []string{Global, Personal}
+	if exams := Exams(groups); len(exams) <= 4 {
+		for _, e := range exams {
+			beside = append(beside, Exam+":"+e)
+		}
+	} else {
+		beside = append(beside, ExamMean)
+	}
+	for _, m := range append(beside, Weighted, F1, Worst, ClientStd, best, Bytes, Seconds) {
 		if m != asked {
 			out = append(out, m)
 		}
