@@ -37,7 +37,7 @@ func (s *Synthetic) check(classes int) error {
 func (s *Server) warm(ctx context.Context, w *Worker, of *Synthetic) error {
 	first := *w
 	first.Tracer = nil
-	first.Train.Epochs = of.Epochs
+	first.Train.Epochs, first.Train.Each = of.Epochs, nil
 	first.Train.Schedule = optim.Schedule{Kind: "constant"}
 	c := &Client{Backbone: of.Backbone, Train: of.Data}
 	g := &s.Global

@@ -32,6 +32,7 @@ type Training struct {
 	DropLast bool // leave out a last batch that is not full, when there is a full one
 	Optim    optim.Config
 	Schedule optim.Schedule // over rounds
+	Each     []Pace         // by client, repeated; nil for all alike
 }
 
 // State is what one client remembers between rounds. A State is never changed, only replaced.
@@ -124,7 +125,7 @@ func (w *Worker) RunTrain(ctx context.Context, c *Client, o Order, s State) (met
 		return fail(err)
 	}
 	tr.putAll("begin", l.Shared, l.Private)
-	stats, err := w.steps(ctx, p, l, s, tr)
+	stats, err := w.steps(ctx, p, l, s, c.ID, tr)
 	if err != nil {
 		return fail(err)
 	}
@@ -143,7 +144,7 @@ func (w *Worker) RunTrain(ctx context.Context, c *Client, o Order, s State) (met
 }
 
 // steps is the local training loop.
-func (w *Worker) steps(ctx context.Context, p *program, l *method.Local, s State, tr tracer) (Stats, error) {
+func (w *Worker) steps(ctx context.Context, p *program, l *method.Local, s State, client int, tr tracer) (Stats, error) {
 	if len(p.params) == 0 {
 		return Stats{}, nil
 	}
@@ -153,9 +154,13 @@ func (w *Worker) steps(ctx context.Context, p *program, l *method.Local, s State
 	}
 	host := hosts{}
 	sum := 0.0
-	for epoch := range w.Train.Epochs {
+	train, most := w.Train.of(client)
+	for epoch := range train.Epochs {
 		order := l.Data.Order(l.Rand)
-		for _, rows := range w.Train.batches(order) {
+		for _, rows := range train.batches(order) {
+			if most > 0 && l.Steps == most {
+				break
+			}
 			loss, err := w.step(ctx, p, opt, l, s, rows, host, epoch, tr)
 			if err != nil {
 				return Stats{}, fmt.Errorf("step %d: %w", l.Steps, err)
@@ -165,7 +170,7 @@ func (w *Worker) steps(ctx context.Context, p *program, l *method.Local, s State
 		}
 	}
 	if l.Steps == 0 {
-		return Stats{}, fmt.Errorf("the data gave no rows in %d epochs", w.Train.Epochs)
+		return Stats{}, fmt.Errorf("the data gave no rows in %d epochs", train.Epochs)
 	}
 	return Stats{Loss: sum / float64(l.Steps), Steps: l.Steps}, nil
 }

@@ -86,7 +86,7 @@ func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
 		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(options),
 		Method: b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template,
 		Training: engine.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
-			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule},
+			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Each: c.Train.Each.paces(c.Partition.Clients)},
 		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson, TestEvery: c.Eval.Every, Seed: c.Seed},
 	}
 	if err := b.centralise(); err != nil {

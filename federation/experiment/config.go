@@ -64,6 +64,7 @@ type Train struct {
 	Eps         float64        `config:"eps" help:"of adam; 0 is 1e-8"`
 	ClipNorm    float64        `config:"clip_norm" help:"largest norm of all gradients together; 0 for none"`
 	ClipValue   float64        `config:"clip_value" help:"largest entry of a gradient; 0 for none"`
+	Each        Each           `config:"each"`
 	Schedule    optim.Schedule `config:"schedule" help:"of lr over rounds"`
 }
 
@@ -140,7 +141,7 @@ func (c Config) Check() error {
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil {
 		bad("train.schedule: %w", err)
 	}
-	errs = append(errs, c.Runtime.check(), c.Data.Validate(), c.Synthetic.check())
+	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), c.Data.Validate(), c.Synthetic.check())
 	return errors.Join(errs...)
 }
 
