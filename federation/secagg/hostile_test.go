@@ -1,0 +1,268 @@
+package secagg
+
+import (
+	"bytes"
+	"crypto/rand"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func says(t *testing.T, err error, words string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), words) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%v; want %q in one line", err, words)
+	}
+}
+
+// masked is a session of 5 clients with a threshold of 3, up to the question; client 4 dropped out with its vector.
+func masked(t *testing.T) (*session, Question) {
+	t.Helper()
+	s := newSession(t, 3, 4, 4, 0, 1, 2, 3, 4)
+	s.drop[4] = mask
+	r, err := s.join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := s.deal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := s.add(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, q
+}
+
+// A client never answers a question that would show one vector, and then still answers the right one.
+func TestClientRefusesQuestions(t *testing.T) {
+	s, q := masked(t)
+	c := s.clients[0]
+	for words, bad := range map[string]Question{
+		"both secrets of client 1":         {[]int{0, 1, 2, 3}, []int{1, 4}},
+		"both secrets of client 0":         {[]int{0, 1, 2, 3}, []int{0, 4}},
+		"one twice":                        {[]int{0, 1, 1, 2, 3}, []int{4}},
+		"this client is said to have drop": {[]int{1, 2, 3}, []int{0, 4}},
+		"2 clients are said to have stay":  {[]int{0, 1}, []int{2, 3, 4}},
+		"client 9 is asked for":            {[]int{0, 1, 2, 3, 9}, []int{4}},
+		"about 4 clients; 5 sent":          {[]int{0, 1, 2, 3}, nil},
+	} {
+		_, err := c.Reveal(bad)
+		says(t, err, words)
+	}
+	first, err := c.Reveal(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := c.Reveal(q)
+	if err != nil || !bytes.Equal(first.Encode(), again.Encode()) {
+		t.Errorf("the same question has another answer, or %v", err)
+	}
+	_, err = c.Reveal(Question{[]int{0, 1, 2}, []int{3, 4}})
+	says(t, err, "answered another question")
+	_, err = c.Reveal(Question{[]int{0, 1, 2, 3, 4}, nil})
+	says(t, err, "answered another question")
+}
+
+// Steps come once and in order.
+func TestClientKeepsTheOrder(t *testing.T) {
+	s := newSession(t, 2, 1, 4, 0, 1, 2)
+	c := s.clients[0]
+	_, err := c.Share(Roster{})
+	says(t, err, "out of order")
+	_, err = c.Mask(Envelopes{}, []uint64{1})
+	says(t, err, "out of order")
+	_, err = c.Reveal(Question{})
+	says(t, err, "out of order")
+	r, err := s.join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Advertise()
+	says(t, err, "out of order")
+	for words, change := range map[string]func(Roster){
+		"does not have this client's own":  func(r Roster) { delete(r, 0) },
+		"one key twice":                    func(r Roster) { r[1] = r[2] },
+		"has 1 clients; 2 must stay":       func(r Roster) { delete(r, 1); delete(r, 2) },
+		"a server could ask two halves":    func(r Roster) { r[7] = Keys{Envelope: [32]byte{9}, Pair: [32]byte{8}} },
+		"the keys of client 1":             func(r Roster) { r[1] = Keys{Pair: [32]byte{8}} }, // a point of small order
+		"does not have this client's own ": func(r Roster) { r[0] = Keys{Envelope: [32]byte{9}, Pair: [32]byte{8}} },
+	} {
+		bad := maps.Clone(r)
+		change(bad)
+		_, err := c.Share(bad)
+		says(t, err, words)
+	}
+	in, err := s.deal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Share(r)
+	says(t, err, "out of order")
+	_, err = c.Mask(in[0], []uint64{1, 2})
+	says(t, err, "2 numbers; the session is for 1")
+	_, err = c.Mask(Envelopes{}, []uint64{1})
+	says(t, err, "1 clients sent shares; 2 must stay")
+	_, err = c.Mask(Envelopes{5: in[0][1]}, []uint64{1})
+	says(t, err, "client 5, who is not among")
+	_, err = c.Mask(Envelopes{0: in[0][1]}, []uint64{1})
+	says(t, err, "client 0, who is not among")
+	if _, err = c.Mask(in[0], []uint64{1}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Mask(in[0], []uint64{2})
+	says(t, err, "out of order")
+	for _, bad := range []Terms{{}, {Threshold: 1, Length: 1, Ring: Ring{4}}, {Threshold: 2, Ring: Ring{4}}, {Threshold: 2, Length: 1, Ring: Ring{9}}} {
+		_, err := NewServer(bad)
+		says(t, err, "it needs a threshold of 2")
+	}
+	_, err = NewClient(-1, s.terms, rand.Reader)
+	says(t, err, "client -1")
+}
+
+// What a server refuses of a client leaves the session as it was: the sum of the others comes out.
+func TestServerRefusesClients(t *testing.T) {
+	s := newSession(t, 3, 4, 4, 0, 1, 2, 3, 4)
+	srv := s.server
+	r, err := s.join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, srv.Join(9, Keys{}), "out of order")
+	e, err := s.clients[4].Share(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.drop[4] = share
+	s.each(share, func(id int, c *Client) error {
+		good, err := c.Share(r)
+		if err != nil {
+			return err
+		}
+		less := maps.Clone(good)
+		delete(less, 4)
+		says(t, srv.Deal(id, less), "it must be the 4 others")
+		less[4] = good[4][:10]
+		says(t, srv.Deal(id, less), "sent 10 bytes to client 4")
+		less[id] = good[4]
+		says(t, srv.Deal(id, less), "the 4 others")
+		if err := srv.Deal(id, good); err != nil {
+			return err
+		}
+		says(t, srv.Deal(id, good), "out of order")
+		return nil
+	})
+	says(t, srv.Deal(77, e), "out of order")
+	in, err := srv.Inboxes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, srv.Deal(4, e), "out of order")
+	says(t, srv.Add(4, make([]uint64, 4)), "out of order")
+	says(t, srv.Add(0, make([]uint64, 5)), "5 numbers; it must be 4")
+	q, err := s.add(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, srv.Add(0, make([]uint64, 4)), "out of order")
+	s.each(reveal, func(id int, c *Client) error {
+		good, err := c.Reveal(q)
+		if err != nil {
+			return err
+		}
+		bad := maps.Clone(good)
+		delete(bad, 0)
+		says(t, srv.Reveal(id, bad), "gave 3 shares; it must be 4")
+		bad[4] = good[0]
+		says(t, srv.Reveal(id, bad), "client 4, who sent none")
+		bad = maps.Clone(good)
+		bad[0] = bytes.Repeat([]byte{255}, 32)
+		says(t, srv.Reveal(id, bad), "no number of the field")
+		if err := srv.Reveal(id, good); err != nil {
+			return err
+		}
+		says(t, srv.Reveal(id, good), "out of order")
+		return nil
+	})
+	sum, who, err := srv.Sum()
+	s.check(sum, who, err)
+}
+
+// A wrong share gives an error and no wrong sum, of a survivor and of one that dropped out.
+func TestWrongShares(t *testing.T) {
+	for _, of := range []int{2, 4} {
+		s, q := masked(t)
+		s.each(reveal, func(id int, c *Client) error {
+			a, err := c.Reveal(q)
+			if id == 1 {
+				a[of] = newSecret(rand.Reader).bytes()
+			}
+			if err != nil {
+				return err
+			}
+			return s.server.Reveal(id, a)
+		})
+		sum, _, err := s.server.Sum()
+		says(t, err, "do not fit")
+		if sum != nil {
+			t.Error("there is a sum")
+		}
+	}
+	s := newSession(t, 2, 1, 4, 0, 1)
+	k, err := s.clients[0].Advertise()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.server.Join(0, k); err != nil {
+		t.Fatal(err)
+	}
+	says(t, s.server.Join(0, Keys{}), "client 0 advertised twice")
+	says(t, s.server.Join(1, k), "client 1 has a key of client 0")
+}
+
+// FuzzMessages: any bytes are refused or read as a message that is written as the same bytes.
+func FuzzMessages(f *testing.F) {
+	s := newSession(f, 2, 1, 4, 0, 1, 2)
+	r, err := s.join()
+	if err != nil {
+		f.Fatal(err)
+	}
+	in, err := s.deal(r)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, b := range [][]byte{nil, r.Encode(), r[0].Encode(), in[0].Encode(), Question{[]int{0, 2}, []int{1}}.Encode(), Shares{3: make([]byte, 32)}.Encode(),
+		{255, 255, 255, 255}, {1, 0, 0, 0, 255, 255, 255, 255}} {
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		back := [][]byte{}
+		if k, err := DecodeKeys(b); err == nil {
+			back = append(back, k.Encode())
+		}
+		if m, err := DecodeRoster(b); err == nil {
+			back = append(back, m.Encode())
+		}
+		if m, err := DecodeEnvelopes(b); err == nil {
+			back = append(back, m.Encode())
+		}
+		if m, err := DecodeShares(b); err == nil {
+			back = append(back, m.Encode())
+		}
+		if m, err := DecodeQuestion(b); err == nil {
+			back = append(back, m.Encode())
+		}
+		for w := 1; w <= 8; w++ {
+			if v, err := (Ring{w}).Decode(b); err == nil {
+				back = append(back, Ring{w}.Encode(v))
+			}
+		}
+		for _, x := range back {
+			if !slices.Equal(x, b) {
+				t.Fatalf("%x comes back as %x", b, x)
+			}
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package secagg
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/ecdh"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"io"
+
+	"github.com/cloudflare/circl/group"
+)
+
+// Sizes in bytes.
+const (
+	SessionSize  = 16
+	keySize      = 32
+	secretSize   = 32
+	envelopeSize = 2*secretSize + 16 // two shares and the seal
+)
+
+// field is where secrets and their shares live.
+var field = group.Ristretto255
+
+// Session names one run of the protocol; the server draws it at random, and all keys are bound to it.
+type Session [SessionSize]byte
+
+// secret is a random number that can be shared, and from which keys are derived.
+type secret struct{ group.Scalar }
+
+func newSecret(random io.Reader) secret { return secret{field.RandomNonZeroScalar(random)} }
+
+// derive gives 32 bytes for one purpose, session and pair of clients.
+func derive(from []byte, s Session, purpose string, ids ...int) []byte {
+	info := append([]byte("promptfed secagg 1 "+purpose+" "), s[:]...)
+	for _, id := range ids {
+		info = binary.BigEndian.AppendUint64(info, uint64(id))
+	}
+	key, err := hkdf.Key(sha256.New, from, nil, string(info), keySize)
+	if err != nil {
+		panic(err) // only for lengths that SHA-256 cannot give
+	}
+	return key
+}
+
+// bytes is the secret's number, of 32 bytes.
+func (x secret) bytes() []byte {
+	b, err := x.MarshalBinary()
+	if err != nil {
+		panic(err) // a scalar always has bytes
+	}
+	return b
+}
+
+// private is the X25519 key that a secret stands for.
+func (x secret) private(s Session) *ecdh.PrivateKey {
+	k, err := ecdh.X25519().NewPrivateKey(derive(x.bytes(), s, "private key"))
+	if err != nil {
+		panic(err) // any 32 bytes are a key
+	}
+	return k
+}
+
+// commitment binds a client to the seed of its own mask without telling it.
+func (x secret) commitment(s Session, id int) []byte { return derive(x.bytes(), s, "commitment", id) }
+
+// agree gives the bytes that two clients share, from the private key of one and the public key of the other.
+func agree(own *ecdh.PrivateKey, other []byte) ([]byte, error) {
+	k, err := ecdh.X25519().NewPublicKey(other)
+	if err != nil {
+		return nil, err
+	}
+	return own.ECDH(k)
+}
+
+// envelope is the cipher for what one client sends another through the server; each key seals one message.
+func envelope(shared []byte, s Session, from, to int) (cipher.AEAD, error) {
+	b, err := aes.NewCipher(derive(shared, s, "envelope", from, to))
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(b)
+}
+
+var noNonce = make([]byte, 12) // a key seals one message, so that its nonce never repeats
+
+// sealShares encrypts two shares.
+func sealShares(shared []byte, s Session, from, to int, pair, own []byte) ([]byte, error) {
+	c, err := envelope(shared, s, from, to)
+	if err != nil {
+		return nil, err
+	}
+	return c.Seal(nil, noNonce, append(append([]byte{}, pair...), own...), nil), nil
+}
+
+// openShares decrypts what sealShares encrypted.
+func openShares(shared []byte, s Session, from, to int, sealed []byte) (pair, own []byte, err error) {
+	c, err := envelope(shared, s, from, to)
+	if err != nil {
+		return nil, nil, err
+	}
+	b, err := c.Open(nil, noNonce, sealed, nil)
+	if err != nil || len(b) != 2*secretSize {
+		return nil, nil, errors.New("it was not sealed for this client in this session, or was damaged")
+	}
+	return b[:secretSize], b[secretSize:], nil
+}
+
+// ownMask and pairMask are the streams of masks.
+func ownMask(x secret, s Session, id int) []byte { return derive(x.bytes(), s, "own mask", id) }
+
+func pairMask(shared []byte, s Session, a, b int) []byte {
+	return derive(shared, s, "pair mask", min(a, b), max(a, b))
+}

@@ -1,0 +1,253 @@
+package secagg
+
+import (
+	"crypto/rand"
+	"fmt"
+	"maps"
+	mathrand "math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// session runs the protocol through the encoded form of every message. drop tells who is gone from which step on.
+type session struct {
+	t       testing.TB
+	terms   Terms
+	server  *Server
+	clients map[int]*Client
+	values  map[int][]uint64
+	drop    map[int]step
+	masked  map[int][]uint64
+}
+
+func newSession(t testing.TB, threshold, length, width int, ids ...int) *session {
+	t.Helper()
+	s := &session{t: t, terms: Terms{Threshold: threshold, Length: length, Ring: Ring{width}}, clients: map[int]*Client{},
+		values: map[int][]uint64{}, drop: map[int]step{}, masked: map[int][]uint64{}}
+	rand.Read(s.terms.Session[:])
+	var err error
+	if s.server, err = NewServer(s.terms); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if s.clients[id], err = NewClient(id, s.terms, rand.Reader); err != nil {
+			t.Fatal(err)
+		}
+		v := make([]uint64, length)
+		for i := range v {
+			v[i] = mathrand.Uint64() & s.terms.Ring.mask()
+		}
+		s.values[id] = v
+	}
+	return s
+}
+
+func (s *session) here(id int, at step) bool {
+	gone, ok := s.drop[id]
+	return !ok || at < gone
+}
+
+func (s *session) each(at step, f func(id int, c *Client) error) {
+	s.t.Helper()
+	for _, id := range slices.Sorted(maps.Keys(s.clients)) {
+		if s.here(id, at) {
+			if err := f(id, s.clients[id]); err != nil {
+				s.t.Fatalf("client %d: %v", id, err)
+			}
+		}
+	}
+}
+
+// join, deal, add and answer are the four steps.
+func (s *session) join() (Roster, error) {
+	s.each(advertise, func(id int, c *Client) error {
+		k, err := c.Advertise()
+		if err != nil {
+			return err
+		}
+		if k, err = DecodeKeys(k.Encode()); err != nil {
+			return err
+		}
+		return s.server.Join(id, k)
+	})
+	r, err := s.server.Roster()
+	if err != nil {
+		return nil, err
+	}
+	return DecodeRoster(r.Encode())
+}
+
+func (s *session) deal(r Roster) (map[int]Envelopes, error) {
+	s.each(share, func(id int, c *Client) error {
+		e, err := c.Share(r)
+		if err != nil {
+			return err
+		}
+		if e, err = DecodeEnvelopes(e.Encode()); err != nil {
+			return err
+		}
+		return s.server.Deal(id, e)
+	})
+	return s.server.Inboxes()
+}
+
+func (s *session) add(inboxes map[int]Envelopes) (Question, error) {
+	s.each(mask, func(id int, c *Client) error {
+		in, err := DecodeEnvelopes(inboxes[id].Encode())
+		if err != nil {
+			return err
+		}
+		y, err := c.Mask(in, s.values[id])
+		if err != nil {
+			return err
+		}
+		if y, err = s.terms.Ring.Decode(s.terms.Ring.Encode(y)); err != nil {
+			return err
+		}
+		s.masked[id] = y
+		return s.server.Add(id, y)
+	})
+	q, err := s.server.Unmask()
+	if err != nil {
+		return q, err
+	}
+	return DecodeQuestion(q.Encode())
+}
+
+func (s *session) answer(q Question) ([]uint64, []int, error) {
+	s.each(reveal, func(id int, c *Client) error {
+		a, err := c.Reveal(q)
+		if err != nil {
+			return err
+		}
+		if a, err = DecodeShares(a.Encode()); err != nil {
+			return err
+		}
+		return s.server.Reveal(id, a)
+	})
+	return s.server.Sum()
+}
+
+func (s *session) run() ([]uint64, []int, error) {
+	r, err := s.join()
+	if err != nil {
+		return nil, nil, err
+	}
+	in, err := s.deal(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	q, err := s.add(in)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.answer(q)
+}
+
+// check compares with the plain sum of those that are to be in it.
+func (s *session) check(sum []uint64, in []int, err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	want, who := make([]uint64, s.terms.Length), []int{}
+	for _, id := range slices.Sorted(maps.Keys(s.clients)) {
+		if s.here(id, mask) {
+			who = append(who, id)
+			for i, v := range s.values[id] {
+				want[i] = (want[i] + v) & s.terms.Ring.mask()
+			}
+		}
+	}
+	if !slices.Equal(in, who) || !slices.Equal(sum, want) {
+		s.t.Errorf("%v dropped: the sum of %v differs from that of %v", s.drop, in, who)
+	}
+}
+
+func TestSumOfAll(t *testing.T) {
+	for width := 1; width <= 8; width++ {
+		s := newSession(t, 3, 1000, width, 0, 1, 5, 17, 1000000)
+		s.check(s.run())
+	}
+	s := newSession(t, 2, 3*chunk+5, 5, 3, 4)
+	s.check(s.run())
+}
+
+// Of 6 clients any 2 may drop out, each at any step, with a threshold of 4.
+func TestDropouts(t *testing.T) {
+	ids := []int{2, 3, 5, 7, 11, 13}
+	for i, a := range ids {
+		for _, b := range ids[i+1:] {
+			for from := advertise; from <= reveal; from++ {
+				for until := advertise; until <= reveal; until++ {
+					s := newSession(t, 4, 3, 4, ids...)
+					s.drop[a], s.drop[b] = from, until
+					s.check(s.run())
+				}
+			}
+		}
+	}
+}
+
+// With more dropouts there is an error that says at which step, and no sum.
+func TestTooFew(t *testing.T) {
+	for at, words := range map[step]string{advertise: "advertised keys", share: "sent shares", mask: "uploaded", reveal: "answered the last question"} {
+		s := newSession(t, 4, 3, 4, 0, 1, 2, 3, 4, 5)
+		s.drop[0], s.drop[3], s.drop[4] = at, at, at
+		sum, _, err := s.run()
+		if err == nil || sum != nil || !strings.Contains(err.Error(), fmt.Sprintf("3 clients %s; the threshold is 4", words)) {
+			t.Errorf("step %d: %v, %v", at, sum, err)
+		}
+	}
+}
+
+// Any random sessions with any dropouts that leave the threshold.
+func TestRandomSessions(t *testing.T) {
+	for seed := range uint64(30) {
+		r := mathrand.New(mathrand.NewPCG(seed, 1))
+		n := 2 + r.IntN(12)
+		threshold := max(2, n/2+1+r.IntN(n-n/2))
+		threshold = min(threshold, n)
+		s := newSession(t, threshold, 1+r.IntN(50), 1+r.IntN(8), r.Perm(100)[:n]...)
+		gone := slices.Collect(maps.Keys(s.clients))
+		for _, id := range gone[:r.IntN(n-threshold+1)] {
+			s.drop[id] = step(r.IntN(4))
+		}
+		s.check(s.run())
+	}
+}
+
+// Shares give the secret back from any 3 of 5 clients, and from 2 never.
+func TestShares(t *testing.T) {
+	x := newSecret(rand.Reader)
+	ids := []int{0, 1, 6, 40, 1 << 29}
+	shares := x.split(rand.Reader, 3, ids)
+	from := func(some []int) secret {
+		got, err := newJoiner(some).join(func(id int) []byte { return shares[id] })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	for bits := range 1 << len(ids) {
+		var some []int
+		for i, id := range ids {
+			if bits>>i&1 == 1 {
+				some = append(some, id)
+			}
+		}
+		if len(some) == 0 {
+			continue
+		}
+		if got := from(some); got.IsEqual(x.Scalar) != (len(some) >= 3) {
+			t.Errorf("shares of %v give the secret: %v", some, got.IsEqual(x.Scalar))
+		}
+	}
+	// The line through the shares 5 of client 1 (place 2) and 8 of client 4 (place 5) is 3 + x: by hand.
+	five, eight := secret{field.NewScalar().SetUint64(5)}.bytes(), secret{field.NewScalar().SetUint64(8)}.bytes()
+	got, err := newJoiner([]int{1, 4}).join(func(id int) []byte { return map[int][]byte{1: five, 4: eight}[id] })
+	if err != nil || !got.IsEqual(field.NewScalar().SetUint64(3)) {
+		t.Errorf("%v, %v; want 3", got, err)
+	}
+}

@@ -1,0 +1,68 @@
+package secagg
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/cloudflare/circl/group"
+	"github.com/cloudflare/circl/math/polynomial"
+	"github.com/cloudflare/circl/secretsharing"
+)
+
+// place is where a client's shares are taken of a polynomial; 0 is the secret's.
+func place(id int) group.Scalar { return field.NewScalar().SetUint64(uint64(id) + 1) }
+
+// split gives one share for each client; any t of them give the secret back, fewer tell nothing.
+func (x secret) split(random io.Reader, t int, clients []int) map[int][]byte {
+	s := secretsharing.New(random, uint(t-1), x.Scalar)
+	out := map[int][]byte{}
+	for _, id := range clients {
+		out[id] = secret{s.ShareWithID(place(id)).Value}.bytes()
+	}
+	return out
+}
+
+// joiner gives secrets back from the shares of certain clients. The weights of shares depend on the clients alone, so that
+// they are computed once for all secrets.
+type joiner struct {
+	clients []int
+	weights []group.Scalar
+}
+
+func newJoiner(clients []int) joiner {
+	j := joiner{clients: clients}
+	nodes := make([]group.Scalar, len(clients))
+	for i, id := range clients {
+		nodes[i] = place(id)
+	}
+	zero := field.NewScalar()
+	for i := range nodes {
+		j.weights = append(j.weights, polynomial.LagrangeBase(uint(i), nodes, zero))
+	}
+	return j
+}
+
+func (j joiner) join(shares func(client int) []byte) (secret, error) {
+	sum, term := field.NewScalar(), field.NewScalar()
+	for i, id := range j.clients {
+		v, err := scalar(shares(id))
+		if err != nil {
+			return secret{}, fmt.Errorf("the share of client %d: %w", id, err)
+		}
+		sum.Add(sum, term.Mul(v, j.weights[i]))
+	}
+	return secret{sum}, nil
+}
+
+// scalar reads a share.
+func scalar(b []byte) (group.Scalar, error) {
+	v := field.NewScalar()
+	if len(b) != secretSize {
+		return nil, fmt.Errorf("%d bytes; it must have %d", len(b), secretSize)
+	}
+	if err := v.UnmarshalBinary(b); err != nil {
+		return nil, errors.New("it is no number of the field")
+	}
+	return v, nil
+}

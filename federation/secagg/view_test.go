@@ -1,0 +1,178 @@
+package secagg
+
+import (
+	"bytes"
+	"crypto/aes"
+	"encoding/hex"
+	"maps"
+	"math"
+	"slices"
+	"testing"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// What the server gets of one client is spread evenly, whatever the client's vector is, and goes with it in no way: each of
+// its bytes passes a chi-square test, and so do the pairs of a byte of the vector and one of what is sent. Bounds leave one
+// run in a million to fail.
+func TestOneVectorShowsNothing(t *testing.T) {
+	const length, rare = 1 << 15, 1e-7
+	for what, value := range map[string]func(i int) uint64{
+		"zeros":     func(int) uint64 { return 0 },
+		"all ones":  func(int) uint64 { return math.MaxUint32 },
+		"a ramp":    func(i int) uint64 { return uint64(i) },
+		"two sides": func(i int) uint64 { return uint64(i&1) << 31 },
+	} {
+		s := newSession(t, 2, length, 4, 0, 1, 2)
+		for i := range length {
+			s.values[1][i] = value(i) & math.MaxUint32
+		}
+		s.check(s.run())
+		for b := range 4 {
+			counts := make([]float64, 256)
+			for _, v := range s.masked[1] {
+				counts[v>>(8*b)&255]++
+			}
+			if got, most := chiSquare(counts), (distuv.ChiSquared{K: 255}).Quantile(1-rare); !(got < most) {
+				t.Errorf("%s: byte %d has a chi-square of %v, above %v", what, b, got, most)
+			}
+		}
+		pairs := make([]float64, 256) // high nibble of the vector's low byte, high nibble of the sent number's
+		rows := make([]float64, 16)
+		for i, v := range s.masked[1] {
+			pairs[s.values[1][i]>>4&15<<4|v>>28]++
+			rows[s.values[1][i]>>4&15]++
+		}
+		sum, used := 0.0, 0
+		for r, n := range rows {
+			if n > 0 {
+				sum, used = sum+chiSquare(pairs[16*r:16*r+16]), used+1
+			}
+		}
+		if most := (distuv.ChiSquared{K: float64(15 * used)}).Quantile(1 - rare); !(sum < most) {
+			t.Errorf("%s: what is sent goes with the vector, chi-square %v above %v", what, sum, most)
+		}
+	}
+}
+
+func chiSquare(counts []float64) float64 {
+	even := make([]float64, len(counts))
+	for i := range even {
+		for _, c := range counts {
+			even[i] += c / float64(len(counts))
+		}
+	}
+	return stat.ChiSquare(counts, even)
+}
+
+// The same vector in two sessions is sent as two that have nothing in common.
+func TestSessionsDiffer(t *testing.T) {
+	var sent [2][]uint64
+	for i := range sent {
+		s := newSession(t, 2, 64, 8, 0, 1)
+		clear(s.values[0])
+		s.check(s.run())
+		sent[i] = s.masked[0]
+	}
+	for i, v := range sent[0] {
+		if v == sent[1][i] {
+			t.Errorf("number %d is %d twice", i, v)
+		}
+	}
+}
+
+// Masks are AES-256 in counter mode over zeros: the first blocks are the key's ciphertexts of 0 and 1, the key of FIPS 197's
+// appendix C.3.
+func TestMaskIsAES(t *testing.T) {
+	key, _ := hex.DecodeString("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f")
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counter, want := make([]byte, 16), make([]byte, 0, 32)
+	for i := range byte(2) {
+		counter[15] = i
+		out := make([]byte, 16)
+		block.Encrypt(out, counter)
+		want = append(want, out...)
+	}
+	for _, width := range []int{1, 2, 4, 8} {
+		sum := make([]uint64, 32/width)
+		Ring{width}.stretch(sum, key, false)
+		if got := (Ring{width}).Encode(sum); !bytes.Equal(got, want) {
+			t.Errorf("%d bytes: %x, want %x", width, got, want)
+		}
+		Ring{width}.stretch(sum, key, true)
+		if slices.ContainsFunc(sum, func(v uint64) bool { return v != 0 }) {
+			t.Error("a mask does not come off again")
+		}
+	}
+}
+
+func TestRing(t *testing.T) {
+	for most, width := range map[uint64]int{0: 1, 127: 1, 128: 2, 1<<31 - 1: 4, 1 << 31: 5, 1<<63 - 1: 8} {
+		if r, err := Smallest(most); err != nil || r.Width != width {
+			t.Errorf("%d: %v, %v; want %d bytes", most, r, err, width)
+		}
+	}
+	if _, err := Smallest(1 << 63); err == nil {
+		t.Error("65 bits fit")
+	}
+	for width := 1; width <= 8; width++ {
+		r := Ring{width}
+		for _, v := range []int64{0, 1, -1, 127, -128, 100, -100} {
+			if got := r.Signed(r.Of(v)); got != v {
+				t.Errorf("%d bytes: %d comes back as %d", width, v, got)
+			}
+		}
+		sum := []uint64{0}
+		for _, v := range []int64{100, -50, -60} {
+			r.add(sum, []uint64{r.Of(v)}, false)
+		}
+		if got := r.Signed(sum[0]); got != -10 {
+			t.Errorf("%d bytes: 100 - 50 - 60 is %d", width, got)
+		}
+	}
+}
+
+// What a client sends others is different for each and opens for none but the one it is for.
+func TestEnvelopes(t *testing.T) {
+	s := newSession(t, 2, 1, 4, 0, 1, 2)
+	r, err := s.join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := s.deal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, e := range in {
+		for _, b := range e {
+			seen[string(b)] = true
+		}
+	}
+	if len(seen) != 6 {
+		t.Errorf("%d different envelopes of 6", len(seen))
+	}
+	c := s.clients[1]
+	swapped := maps.Clone(in[1])
+	swapped[0], swapped[2] = swapped[2], swapped[0]
+	if _, err := c.Mask(swapped, s.values[1]); err == nil {
+		t.Error("an envelope of another sender was opened")
+	}
+	if _, err := c.Mask(Envelopes{0: in[2][0]}, s.values[1]); err == nil {
+		t.Error("an envelope for another client was opened")
+	}
+	for bit := range 8 * envelopeSize {
+		bad := slices.Clone(in[1][0])
+		bad[bit/8] ^= 1 << (bit % 8)
+		if _, err := c.Mask(Envelopes{0: bad}, s.values[1]); err == nil {
+			t.Errorf("an envelope with bit %d changed was opened", bit)
+		}
+	}
+	if _, err := c.Mask(in[1], s.values[1]); err != nil {
+		t.Errorf("after refusals: %v", err)
+	}
+}
