@@ -32,6 +32,8 @@ type Local struct {
 	Data            Data // Begin may wrap it for the steps; Finish sees the client's own again
 	Rand            *rand.Rand
 	Traced          bool // somebody records what the steps use and draw
+	// Memo holds what a method made of what it received, by a name of its own, for the other steps of this round.
+	Memo map[string]any
 	// Memory gives image [N,D] and label [N] of all training rows, as they are before any method wraps Data.
 	Memory func() (tensor.Map, error)
 	// Eval computes a node over all of the client's training rows, with the parameters as they are now.

@@ -100,8 +100,12 @@ type transform struct {
 	norm float64
 }
 
-// transforms gives those of every block.
+// transforms gives those of every block, decomposed once a round.
 func (m FedPR) transforms(l *method.Local) ([]transform, error) {
+	const memo = "fedpr/transforms"
+	if known, ok := l.Memo[memo].([]transform); ok {
+		return known, nil
+	}
 	p := l.Received["prompt"]
 	width := p.Shape[len(p.Shape)-1]
 	first := int(float64(width) * (1 - m.Ratio)) // the rounding is Python's, as in the code
@@ -114,6 +118,7 @@ func (m FedPR) transforms(l *method.Local) ([]transform, error) {
 		}
 		out[i] = transform{q, math.Sqrt(float64(q.Kept()))}
 	}
+	l.Memo[memo] = out
 	return out, nil
 }
 
