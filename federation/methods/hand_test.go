@@ -241,6 +241,15 @@ var hands = []methodtest.Hand{
 		LR: apprLR, First: map[string]float64{"ctx": 0.5, "fedappr/w1": 2, "fedappr/w2": 1}, Want: map[string]float64{
 			"r0/c1/upload/ctx": appr1, "r0/kept/fedappr/pool/000000": apprM, "r0/down/fedappr/w1": apprW1, "r0/down/fedappr/w2": apprW2,
 			"r1/c0/upload/ctx": apprTwo0, "r0/c0/eval/logits#0": (0.6 + 0.8*apprM) / math.Hypot(1, apprM)}},
+	// The uploads are 0.75 and -0.5625. The median of two is their mean, 0.09375, from which client 0 goes on; moves of at most
+	// 0.5 are 0.5 and -0.5, which by 1 and 2 examples give -1/6.
+	{Method: "promptfl", With: []string{"robust"}, Options: options{"tokens": 1, "init_std": 0, "kind": "median"}, LR: lr, Want: map[string]float64{
+		"r0/c0/upload/ctx": 0.75, "r0/merged/ctx": 0.09375, "r1/c0/upload/ctx": 0.09375 - lr*slope0(0.09375)}},
+	{Method: "promptfl", With: []string{"robust"}, Options: options{"tokens": 1, "init_std": 0, "kind": "norm-clip", "clip": 0.5, "weighting": "examples"},
+		LR: lr, Want: map[string]float64{"r0/merged/ctx": -1.0 / 6}},
+	// Moves of at most 0.6 are 0.6 and -0.5625; each client counts once, so their mean is 0.01875.
+	{Method: "promptfl", With: []string{"dp"}, Options: options{"tokens": 1, "init_std": 0, "clip": 0.6, "noise": 0.0}, LR: lr, Want: map[string]float64{
+		"r0/c0/upload/ctx": 0.75, "r0/merged/ctx": 0.01875, "r1/c0/upload/ctx": 0.01875 - lr*slope0(0.01875)}},
 	// Each class is on one client and all its rows are equal, so that no class has an extent: GGTPC measures that and changes
 	// nothing of PromptFL. The two equal rows of class 1 are [0,0,0] as a packed covariance.
 	{Method: "promptfl", With: []string{"ggtpc"}, Options: options{"tokens": 1, "init_std": 0, "min_count": 1}, LR: lr, Want: map[string]float64{
