@@ -38,6 +38,8 @@ type Order struct {
 	Shared  tensor.Map
 	Down    tensor.Map
 	Each    map[int]tensor.Map // extras for one client, by client
+	// Sealed tells that uploads come as the clients' Guard seals them, to be checked by what opens them. It does not travel.
+	Sealed bool
 }
 
 // For is the order as one client gets it.
@@ -63,6 +65,9 @@ type Reply struct {
 	Sum   []int
 	Notes map[string]float64 // numbers for the round's record; may be nil
 }
+
+// GuardPart is what the names of tensors begin with that are for a Guard, or from one. Methods never see them.
+const GuardPart = "guard"
 
 // Guard stands between a client and what leaves it. It is asked on the client's side, whatever carries the messages.
 type Guard interface {

@@ -143,6 +143,12 @@ func onlyUnder(m tensor.Map, parts ...string) error {
 func (o Order) Refuse(r Reply) error {
 	switch o.Kind {
 	case Train:
+		if o.Sealed {
+			if len(r.Upload.Shared) > 0 || r.Upload.N != 1 {
+				return fmt.Errorf("the upload has parameters %v and counts %d examples; it must be sealed", r.Upload.Shared.Names(), r.Upload.N)
+			}
+			return finite("upload ", uploadTensors(r.Upload))
+		}
 		for _, name := range o.Shared.Names() {
 			if t := r.Upload.Shared[name]; t != nil && t.IsInt() != o.Shared[name].IsInt() {
 				return fmt.Errorf("parameter %s of the upload has another type of numbers", name)

@@ -13,13 +13,14 @@ type Terms struct {
 	Training string   `json:"training"`
 	Classes  []string `json:"classes"`
 	Template string   `json:"template"`
-	Exams    []string `json:"exams"` // by name
+	Exams    []string `json:"exams"`            // by name
+	Secure   string   `json:"secure,omitempty"` // secure aggregation; empty for none
 }
 
 // Terms are those of an experiment.
 func (e *Experiment) Terms() Terms {
 	t := Terms{Method: e.MethodName, Options: e.Options, Seed: e.Plan.Seed, Training: fmt.Sprintf("%+v", e.Training),
-		Classes: slices.Clone(e.Classes), Template: e.Template}
+		Classes: slices.Clone(e.Classes), Template: e.Template, Secure: e.Secure}
 	for _, x := range e.Exams {
 		t.Exams = append(t.Exams, x.Name)
 	}
@@ -34,7 +35,7 @@ func (t Terms) Differs(client Terms) error {
 	}{
 		{"method", t.Method, client.Method}, {"options", t.Options, client.Options}, {"seed", t.Seed, client.Seed},
 		{"training", t.Training, client.Training}, {"classes", t.Classes, client.Classes}, {"template", t.Template, client.Template},
-		{"exams", t.Exams, client.Exams},
+		{"exams", t.Exams, client.Exams}, {"secure aggregation", t.Secure, client.Secure},
 	} {
 		if a, b := fmt.Sprintf("%.400q", f.server), fmt.Sprintf("%.400q", f.mine); fmt.Sprintf("%q", f.server) != fmt.Sprintf("%q", f.mine) {
 			return fmt.Errorf("%s: the server has %s, the client %s", f.what, short(a), short(b))

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"promptfed/federation/method"
@@ -93,7 +94,9 @@ func (w *Worker) begin(c *Client, o Order, s State) (*method.Local, State) {
 		Traced: w.Tracer != nil, Data: c.Train, Rand: method.Rand(w.Seed, "round", strconv.Itoa(o.Round), "client", strconv.Itoa(c.ID), o.Survey)}
 	for _, extras := range []tensor.Map{o.Down, o.Each[c.ID]} {
 		for k, t := range extras {
-			l.Down[k] = t
+			if !strings.HasPrefix(k, GuardPart+"/") {
+				l.Down[k] = t
+			}
 		}
 	}
 	l.Memory = sync.OnceValues(func() (tensor.Map, error) { return memory(c, w.Seed) })

@@ -1,0 +1,84 @@
+package secagg
+
+import (
+	"crypto/rand"
+	"slices"
+	"testing"
+)
+
+// A wrong share gives an error and no wrong sum, of a survivor and of one that dropped out.
+func TestWrongShares(t *testing.T) {
+	for _, of := range []int{2, 4} {
+		s, q := masked(t)
+		s.each(reveal, func(id int, c *Client) error {
+			a, err := c.Reveal(q)
+			if id == 1 {
+				a[of] = newSecret(rand.Reader).bytes()
+			}
+			if err != nil {
+				return err
+			}
+			return s.server.Reveal(id, a)
+		})
+		sum, _, err := s.server.Sum()
+		says(t, err, "do not fit")
+		if sum != nil {
+			t.Error("there is a sum")
+		}
+	}
+	s := newSession(t, 2, 1, 4, 0, 1)
+	k, err := s.clients[0].Advertise()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.server.Join(0, k); err != nil {
+		t.Fatal(err)
+	}
+	says(t, s.server.Join(0, Keys{}), "client 0 advertised twice")
+	says(t, s.server.Join(1, k), "client 1 has a key of client 0")
+}
+
+// FuzzMessages: any bytes are refused or read as a message that is written as the same bytes.
+func FuzzMessages(f *testing.F) {
+	s := newSession(f, 2, 1, 4, 0, 1, 2)
+	r, err := s.join()
+	if err != nil {
+		f.Fatal(err)
+	}
+	in, err := s.deal(r)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, b := range [][]byte{nil, r.Encode(), r[0].Encode(), in[0].Encode(), Question{[]int{0, 2}, []int{1}}.Encode(), Shares{3: make([]byte, 32)}.Encode(),
+		{255, 255, 255, 255}, {1, 0, 0, 0, 255, 255, 255, 255}} {
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		back := [][]byte{}
+		if k, err := DecodeKeys(b); err == nil {
+			back = append(back, k.Encode())
+		}
+		if m, err := DecodeRoster(b); err == nil {
+			back = append(back, m.Encode())
+		}
+		if m, err := DecodeEnvelopes(b); err == nil {
+			back = append(back, m.Encode())
+		}
+		if m, err := DecodeShares(b); err == nil {
+			back = append(back, m.Encode())
+		}
+		if m, err := DecodeQuestion(b); err == nil {
+			back = append(back, m.Encode())
+		}
+		for w := 1; w <= 8; w++ {
+			if v, err := (Ring{w}).Decode(b); err == nil {
+				back = append(back, Ring{w}.Encode(v))
+			}
+		}
+		for _, x := range back {
+			if !slices.Equal(x, b) {
+				t.Fatalf("%x comes back as %x", b, x)
+			}
+		}
+	})
+}

@@ -1,0 +1,109 @@
+// Package secure runs secure aggregation in the rounds of an experiment, over any cohort: Guard on the clients' side makes
+// masked whole numbers of what a client uploads, and Around on the server's side gives the server one upload, the mean of all.
+// The steps of package secagg travel as orders and answers like any other, so that nothing that carries messages has to know.
+//
+// A client's vector are the moves of its shared parameters, each clipped at Clip, rounded to a whole number of steps and
+// multiplied by the client's weight; then its weight, its loss and how many numbers were clipped. So the server learns sums
+// of these over the clients of a round, and who they are, but no upload, no number of examples and no loss of one client.
+// The mean differs from that of the plain uploads by half a step at most, and by the rounding of float32.
+//
+// Only methods whose server needs nothing but the mean can take part. What clients answer when they test is not aggregated.
+package secure
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/secagg"
+)
+
+// Config is the section secure_aggregation.
+type Config struct {
+	Threshold float64 `config:"threshold" help:"share of a round's clients that must stay to its end, above 0.5; 0 for no secure aggregation"`
+	Bits      int     `config:"bits" help:"of a rounded number, its sign among them"`
+	Clip      float64 `config:"clip" help:"largest move of one number in a round; larger ones are cut"`
+	Examples  int     `config:"examples" help:"most examples that a client counts with, where it counts by examples"`
+}
+
+// Defaults are the settings of an experiment that does not name them.
+func Defaults() Config { return Config{Bits: 24, Clip: 1, Examples: 1 << 16} }
+
+// On tells whether there is secure aggregation.
+func (c Config) On() bool { return c.Threshold != 0 }
+
+// Check finds what is wrong.
+func (c Config) Check() error {
+	var errs []error
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("secure_aggregation."+format, a...)) }
+	if c.On() && !(c.Threshold > 0.5 && c.Threshold <= 1) {
+		bad("threshold: %v; it must be above 0.5 and at most 1, or 0 for none: with half of the clients a server could ask two halves", c.Threshold)
+	}
+	if c.Bits < 8 || c.Bits > 32 {
+		bad("bits: %d; it must lie between 8 and 32", c.Bits)
+	}
+	if !(c.Clip > 0 && c.Clip <= 1e6) {
+		bad("clip: %v; it must be above 0 and at most 1e6", c.Clip)
+	}
+	if c.Examples < 1 || c.Examples > 1<<24 {
+		bad("examples: %d; it must lie between 1 and %d", c.Examples, 1<<24)
+	}
+	return errors.Join(errs...)
+}
+
+// Uniform and Examples are how clients may count.
+const (
+	Uniform  = "uniform"
+	Examples = "examples"
+)
+
+// Layer is secure aggregation with settings that all parties share.
+type Layer struct {
+	c         Config
+	weighting string
+}
+
+// New makes the layer for a method whose clients count in a way; clients is how many there are, of which no round has more.
+func New(c Config, weighting string, clients int) (*Layer, error) {
+	l := &Layer{c, weighting}
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	if !c.On() || weighting != Uniform && weighting != Examples {
+		return nil, fmt.Errorf("secure aggregation with the threshold %v and clients that count %q", c.Threshold, weighting)
+	}
+	if clients < 2 {
+		return nil, fmt.Errorf("secure_aggregation: %d clients; the sum of one is its upload: there must be 2 or more", clients)
+	}
+	_, err := l.ring(clients)
+	return l, err
+}
+
+// Around puts the server's side between the server and a cohort.
+func (l *Layer) Around(c engine.Cohort) engine.Cohort { return &cohort{Cohort: c, l: l} }
+
+// Guard is the clients' side.
+func (l *Layer) Guard() engine.Guard { return newGuard(l) }
+
+// most is the largest weight of a client.
+func (l *Layer) most() int {
+	if l.weighting == Uniform {
+		return 1
+	}
+	return l.c.Examples
+}
+
+// ring holds the sums of all clients.
+func (l *Layer) ring(clients int) (secagg.Ring, error) {
+	most := float64(l.top()) * float64(l.most()) * float64(clients)
+	if most >= math.MaxInt64 {
+		return secagg.Ring{}, fmt.Errorf("secure_aggregation: sums of %d clients with %d examples do not fit 64 bits; lower bits or examples", clients, l.most())
+	}
+	return secagg.Smallest(uint64(l.top()) * uint64(l.most()) * uint64(clients))
+}
+
+// threshold is how many of so many clients must stay.
+func (l *Layer) threshold(clients int) int {
+	return max(2, clients/2+1, int(math.Ceil(l.c.Threshold*float64(clients)-1e-9)))
+}

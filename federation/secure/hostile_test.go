@@ -1,0 +1,108 @@
+package secure_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/secure"
+	"promptfed/runtime/tensor"
+)
+
+// A client that sends what is no message, at any step, is as if it were gone; what looks like a vector but is none gives no
+// wrong prompt.
+func TestHostileClient(t *testing.T) {
+	broken := []tensor.Map{{}, {"guard/keys": tensor.New(3)}, nil,
+		{"guard/masked": tensor.OfInts([]int64{5}, 1), "guard/shares": tensor.OfInts([]int64{-1, 0}, 2), "guard/keys": tensor.OfInts([]int64{1 << 60, 0}, 2), "guard/reveal": tensor.OfInts(nil, 0)},
+		{"guard/masked": tensor.OfInts([]int64{8, 1}, 2), "guard/shares": tensor.OfInts([]int64{8, 1}, 2), "guard/keys": tensor.OfInts([]int64{8, 1}, 2), "guard/reveal": tensor.OfInts([]int64{4, 1 << 20}, 2)}}
+	for _, step := range []string{"secagg/keys", "secagg/shares", "train", "secagg/reveal"} {
+		for i, b := range broken {
+			e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
+			e.Plan.Rounds = 1
+			r := run(t, e, flaky{change: func(o engine.Order, r *engine.Reply) {
+				if r.Client == 2 && (o.Survey == step || o.Kind == engine.Train && step == "train") {
+					r.Upload.Extra = b
+				}
+			}}.around(l))
+			want := []int{0, 1, 3, 4}
+			if step == "secagg/reveal" {
+				want = []int{0, 1, 2, 3, 4}
+			}
+			if rec := r.Records[0]; !slices.Equal(rec.Clients, want) || rec.Notes["secagg_refused"] != 1 {
+				t.Errorf("%s, message %d: %v, %v", step, i, rec.Clients, rec.Notes)
+			}
+		}
+	}
+	e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
+	_, err := engine.Run(context.Background(), e, flaky{change: func(o engine.Order, r *engine.Reply) {
+		if r.Client == 2 && o.Kind == engine.Train {
+			x := r.Upload.Extra["guard/masked"].Clone()
+			x.Ints[1] ^= 1 << 46 // of the first number, which has six bytes
+			r.Upload.Extra = tensor.Map{"guard/masked": x}
+		}
+	}}.around(l))
+	if err == nil || !strings.Contains(err.Error(), "a client uploaded what is no vector") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A guard gives one vector in a session, whatever it is asked again, and the same one.
+func TestGuardGivesOneVector(t *testing.T) {
+	e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
+	e.Plan.Rounds = 1
+	guard := l.Guard()
+	set := over(l, false)
+	set.Guard = guard
+	var train engine.Order
+	var sent tensor.Map
+	set.Around = func(c engine.Cohort) engine.Cohort {
+		return l.Around(flaky{Cohort: c, seen: func(o engine.Order, r []engine.Reply) {
+			if o.Kind == engine.Train {
+				train, sent = o, r[0].Upload.Extra
+			}
+		}})
+	}
+	run(t, e, set)
+	up := method.Upload{N: 3, Shared: train.Shared.Clone().Scale(2)}
+	if err := guard.Seal(0, train, &up, &engine.Stats{}); err != nil || !slices.Equal(up.Extra["guard/masked"].Ints, sent["guard/masked"].Ints) || len(up.Shared) > 0 {
+		t.Errorf("%v, %v", up, err)
+	}
+	train.Each = map[int]tensor.Map{0: train.Each[1]}
+	up = method.Upload{N: 3, Shared: train.Shared.Clone().Scale(2)}
+	if err := guard.Seal(0, train, &up, &engine.Stats{}); err == nil || len(up.Shared) == 0 {
+		t.Error("another inbox was taken in the same session")
+	}
+	if err := guard.Seal(9, train, &up, &engine.Stats{}); err == nil || !strings.Contains(err.Error(), "no session") {
+		t.Errorf("%v", err)
+	}
+	train.Round = 7
+	if err := guard.Seal(0, train, &up, &engine.Stats{}); err == nil {
+		t.Error("an order of another round was taken")
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for words, c := range map[string]secure.Config{
+		"threshold: 0.5": {Threshold: 0.5, Bits: 24, Clip: 1, Examples: 1}, "threshold: 1.5": {Threshold: 1.5, Bits: 24, Clip: 1, Examples: 1},
+		"bits: 7": {Threshold: 0.6, Bits: 7, Clip: 1, Examples: 1}, "clip: 0": {Threshold: 0.6, Bits: 24, Examples: 1}, "examples: 0": {Threshold: 0.6, Bits: 24, Clip: 1},
+	} {
+		if err := c.Check(); err == nil || !strings.Contains(err.Error(), "secure_aggregation."+words) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if err := secure.Defaults().Check(); err != nil || secure.Defaults().On() {
+		t.Errorf("%v", err)
+	}
+	if _, err := secure.New(config, "examples", 1); err == nil {
+		t.Error("one client was taken")
+	}
+	if _, err := secure.New(secure.Config{Threshold: 0.6, Bits: 32, Clip: 1, Examples: 1 << 24}, "examples", 1<<9); err == nil || !strings.Contains(err.Error(), "64 bits") {
+		t.Errorf("%v", err)
+	}
+	if _, err := secure.New(config, "median", 5); err == nil {
+		t.Error("medians were taken")
+	}
+}

@@ -1,0 +1,59 @@
+package secure
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"promptfed/federation/engine"
+	"promptfed/runtime/tensor"
+)
+
+// Names of messages. Those to and from guards lie under engine.GuardPart.
+const (
+	keysStep   = "secagg/keys"
+	sharesStep = "secagg/shares"
+	revealStep = "secagg/reveal"
+
+	sessionName  = engine.GuardPart + "/session"
+	keysName     = engine.GuardPart + "/keys"
+	rosterName   = engine.GuardPart + "/roster"
+	sharesName   = engine.GuardPart + "/shares"
+	inboxName    = engine.GuardPart + "/inbox"
+	maskedName   = engine.GuardPart + "/masked"
+	questionName = engine.GuardPart + "/question"
+	revealName   = engine.GuardPart + "/reveal"
+)
+
+// pack puts bytes into a tensor, eight to a number, behind their count: only tensors travel.
+func pack(name string, b []byte) tensor.Map {
+	out := make([]int64, 1+(len(b)+7)/8)
+	out[0] = int64(len(b))
+	for i := range out[1:] {
+		var word [8]byte
+		copy(word[:], b[8*i:])
+		out[1+i] = int64(binary.LittleEndian.Uint64(word[:]))
+	}
+	return tensor.Map{name: tensor.OfInts(out, len(out))}
+}
+
+// unpack reads what pack wrote.
+func unpack(m tensor.Map, name string) ([]byte, error) {
+	t := m[name]
+	if t == nil || !t.IsInt() || len(t.Ints) < 1 || len(t.Shape) != 1 {
+		return nil, fmt.Errorf("%s is %v; it must hold packed bytes", name, t)
+	}
+	n := t.Ints[0]
+	if n < 0 || n > int64(8*(len(t.Ints)-1)) || n <= int64(8*(len(t.Ints)-2)) {
+		return nil, fmt.Errorf("%s is to hold %d bytes in %d numbers", name, n, len(t.Ints)-1)
+	}
+	out := make([]byte, 0, 8*len(t.Ints))
+	for _, v := range t.Ints[1:] {
+		out = binary.LittleEndian.AppendUint64(out, uint64(v))
+	}
+	for _, b := range out[n:] {
+		if b != 0 {
+			return nil, fmt.Errorf("%s has something behind its %d bytes", name, n)
+		}
+	}
+	return out[:n], nil
+}
