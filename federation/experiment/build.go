@@ -17,6 +17,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/partition"
+	"promptfed/federation/secure"
 	"promptfed/federation/sets"
 	"promptfed/models/bundle"
 	"promptfed/models/preprocess"
@@ -33,6 +34,7 @@ type Built struct {
 	Method   method.Method
 	Engine   *engine.Experiment // without clients until Features
 
+	layer     *secure.Layer  // of secure aggregation; nil for none
 	synthetic []data.Example // of the server's own
 	papers    []paper        // of exams
 	pooled    []int          // training examples of client 0 where it trains on all
@@ -88,6 +90,9 @@ func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
 		Training: engine.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
 			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Each: c.Train.Each.paces(c.Partition.Clients)},
 		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson, TestEvery: c.Eval.Every, Seed: c.Seed},
+	}
+	if err := b.secured(); err != nil {
+		return nil, err
 	}
 	if err := b.centralise(); err != nil {
 		return nil, err
@@ -276,6 +281,9 @@ func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.
 // Settings are the engine's settings of a configuration; the caller adds folder, tracing and progress.
 func (b *Built) Settings() engine.Settings {
 	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(b.copies()), Encode: b.Config.Runtime.Encode, Provider: b.Provider}
+	if b.layer != nil {
+		s.Guard, s.Around = b.layer.Guard(), b.layer.Around
+	}
 	if b.Fallback != nil {
 		s.Provider += ": " + b.Fallback.Error()
 	}

@@ -10,6 +10,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/partition"
+	"promptfed/federation/secure"
 	"promptfed/federation/sets"
 	"promptfed/runtime/optim"
 )
@@ -31,7 +32,10 @@ type Config struct {
 	Participation float64          `config:"participation" help:"share of clients that train in a round"`
 	Sampling      string           `config:"sampling" help:"of a round's clients: fixed (always that share), or poisson (each by itself with that probability; needs a method that can do with nobody, as differential privacy can)"`
 	Eval          Eval             `config:"eval"`
-	Runtime       Runtime          `config:"runtime"`
+
+	SecureAggregation secure.Config `config:"secure_aggregation"`
+
+	Runtime Runtime `config:"runtime"`
 }
 
 // Data is the section data.
@@ -90,7 +94,10 @@ func Defaults() Config {
 		Participation: 1,
 		Sampling:      "fixed",
 		Eval:          Eval{Every: 1, Last: 1},
-		Runtime:       defaultRuntime(),
+
+		SecureAggregation: secure.Defaults(),
+
+		Runtime: defaultRuntime(),
 	}
 }
 

@@ -1,6 +1,9 @@
 package experiment
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 // TestSampling: a round drawn by Poisson sampling needs a server that can do with nobody.
 func TestSampling(t *testing.T) {
@@ -21,5 +24,48 @@ func TestSampling(t *testing.T) {
 	}
 	if len(sizes) < 2 {
 		t.Errorf("all rounds had the sizes %v", sizes)
+	}
+}
+
+// TestSecureAggregation: a section of the configuration is all it takes, the result is that of the plain run up to rounding,
+// and what has no sum is refused.
+func TestSecureAggregation(t *testing.T) {
+	c := small("promptfl")
+	c.Train.Rounds, c.Options = 1, map[string]any{"tokens": 2}
+	plain := finish(t, open(t, c))
+	c.SecureAggregation.Threshold = 0.6
+	b := open(t, c)
+	sum := finish(t, b)
+	worst := 0.0
+	for i, v := range plain.Prompts["shared/ctx"].Data {
+		worst = max(worst, math.Abs(float64(v-sum.Prompts["shared/ctx"].Data[i])))
+	}
+	if !(worst < 1e-7) || worst == 0 {
+		t.Errorf("the prompts differ by %v", worst)
+	}
+	if plain.Records[0].BytesUp >= sum.Records[0].BytesUp || plain.Records[0].Loss == sum.Records[0].Loss {
+		t.Errorf("%+v and %+v", plain.Records[0], sum.Records[0])
+	}
+	if with, without := b.Engine.Fingerprint(), open(t, small("promptfl")).Engine.Fingerprint(); with == without {
+		t.Error("the fingerprint does not tell of secure aggregation")
+	}
+	c.SecureAggregation.Threshold = 0.4
+	refuses(t, c, "secure_aggregation.threshold: 0.4", "above 0.5")
+	c.SecureAggregation.Threshold = 0.6
+	for words, change := range map[string]func(*Config){
+		"scaffold needs every client's control variates": func(c *Config) { c.With = []string{"scaffold"} },
+		"robust needs more of a client":                  func(c *Config) { c.With = []string{"robust"} },
+		"set where: client":                              func(c *Config) { c.With = []string{"dp"} },
+		"the carrier shares nothing":                     func(c *Config) { c.Method = "coop" },
+		"train.centralised has one client":               func(c *Config) { c.Train.Centralised = true },
+		"1 clients; the sum of one":                      func(c *Config) { c.Partition.Clients = 1 },
+	} {
+		bad := c
+		change(&bad)
+		refuses(t, bad, "secure_aggregation: ", words)
+	}
+	c.With, c.Options = []string{"dp"}, map[string]any{"where": "client", "noise": 0.5}
+	if r := finish(t, open(t, c)); !(r.Records[0].Notes["epsilon"] > 0) {
+		t.Errorf("%v", r.Records[0].Notes)
 	}
 }

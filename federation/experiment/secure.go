@@ -1,0 +1,34 @@
+package experiment
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+
+	"promptfed/federation/methods"
+	"promptfed/federation/secure"
+)
+
+// secured sets up secure aggregation where the configuration has it, and refuses methods that need more than a mean.
+func (b *Built) secured() error {
+	c := b.Config.SecureAggregation
+	if !c.On() {
+		return nil
+	}
+	weighting, err := methods.Averages(b.Method)
+	if err != nil {
+		return fmt.Errorf("secure_aggregation: the server would get sums only: %w", err)
+	}
+	if b.Config.Train.Centralised {
+		return fmt.Errorf("secure_aggregation: train.centralised has one client, whose sum is its upload; leave one of the two out")
+	}
+	if b.layer, err = secure.New(c, weighting, cmp.Or(len(b.Parts), b.Config.Partition.Clients)); err != nil {
+		return err
+	}
+	agreed, err := json.Marshal(struct {
+		secure.Config
+		Weighting string
+	}{c, weighting})
+	b.Engine.Secure = string(agreed)
+	return err
+}
