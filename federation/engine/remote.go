@@ -100,6 +100,9 @@ func (e *Experiment) checkMembers(members []Member) (Member, error) {
 	return members[i], nil
 }
 
+// CheckExams finds what this side's clients could not be examined in.
+func (e *Experiment) CheckExams() error { return e.checkExams() }
+
 // Tensors are what travels of an order to one client beside its header.
 func (o Order) Tensors() tensor.Map { return o.tensors() }
 

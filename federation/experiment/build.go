@@ -67,22 +67,34 @@ func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	if err := b.openData(ctx, progress); err != nil {
 		return nil, err
 	}
-	var err error
-	if b.Method, err = methods.Build(c.Method, c.With, c.Options); err != nil {
-		return nil, err
-	}
-	if c.Sampling == poisson && !methods.TakesNobody(b.Method) {
-		return nil, errors.New("sampling: poisson may draw nobody, and the server's mean of nobody is no number; set sampling: fixed, or put differential privacy under with:")
-	}
-	if b.Config.Options, err = methods.Resolve(c.Method, c.With, c.Options); err != nil {
+	if err := b.define(); err != nil {
 		return nil, err
 	}
 	if err := b.openBackbones(); err != nil {
 		return nil, err
 	}
+	if err := b.centralise(); err != nil {
+		return nil, err
+	}
+	return b, b.openSynthetic()
+}
+
+// define builds the method and the engine's experiment, without clients, for the classes of the data.
+func (b *Built) define() error {
+	var err error
+	c := b.Config
+	if b.Method, err = methods.Build(c.Method, c.With, c.Options); err != nil {
+		return err
+	}
+	if c.Sampling == poisson && !methods.TakesNobody(b.Method) {
+		return errors.New("sampling: poisson may draw nobody, and the server's mean of nobody is no number; set sampling: fixed, or put differential privacy under with:")
+	}
+	if b.Config.Options, err = methods.Resolve(c.Method, c.With, c.Options); err != nil {
+		return err
+	}
 	options, err := json.Marshal(b.Config.Options)
 	if err != nil {
-		return nil, fmt.Errorf("options: %w", err)
+		return fmt.Errorf("options: %w", err)
 	}
 	b.Engine = &engine.Experiment{
 		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(options),
@@ -91,13 +103,7 @@ func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
 			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Each: c.Train.Each.paces(c.Partition.Clients)},
 		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson, TestEvery: c.Eval.Every, Seed: c.Seed},
 	}
-	if err := b.secured(); err != nil {
-		return nil, err
-	}
-	if err := b.centralise(); err != nil {
-		return nil, err
-	}
-	return b, b.openSynthetic()
+	return b.secured()
 }
 
 // OpenData opens and partitions the data alone.

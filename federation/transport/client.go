@@ -60,6 +60,7 @@ type Invitation struct {
 	Run     string // identity
 	Clients int
 	Config  []byte
+	Classes []string // of the experiment; none before the first client told them
 	limit   int
 	names
 	client int
@@ -92,7 +93,7 @@ func Ask(ctx context.Context, nc *nats.Conn, run string, client int, log *slog.L
 	if !hash.MatchString(h.Run) || client >= h.Clients || h.Limit < 1 {
 		return nil, errors.New("the server's invitation makes no sense")
 	}
-	return &Invitation{Run: h.Run, Clients: h.Clients, Config: h.Config, limit: h.Limit, names: n, client: client}, nil
+	return &Invitation{Run: h.Run, Clients: h.Clients, Config: h.Config, Classes: h.Classes, limit: h.Limit, names: n, client: client}, nil
 }
 
 // request asks until somebody is there to answer.

@@ -60,7 +60,7 @@ func Embed(e Embedding) (*Embedded, error) {
 		s.Shutdown()
 		return nil, errors.New("the NATS server has no JetStream: its folder " + e.Dir + " cannot be used")
 	}
-	conn, err := nats.Connect(s.ClientURL(), nats.InProcessServer(s), nats.UserInfo(serverUser, gate.secret), nats.Name("promptfed serve"),
+	conn, err := nats.Connect("nats://in-process", nats.InProcessServer(s), nats.UserInfo(serverUser, gate.secret), nats.Name("promptfed serve"),
 		nats.MaxReconnects(-1))
 	if err != nil {
 		s.Shutdown()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -24,11 +25,12 @@ type Card struct {
 
 // hello is what a client is told before it can join.
 type hello struct {
-	Version int    `json:"version"`
-	Run     string `json:"run"` // identity
-	Clients int    `json:"clients"`
-	Limit   int    `json:"limit"`
-	Config  []byte `json:"config"`
+	Version int      `json:"version"`
+	Run     string   `json:"run"` // identity
+	Clients int      `json:"clients"`
+	Limit   int      `json:"limit"`
+	Config  []byte   `json:"config"`
+	Classes []string `json:"classes"` // none before the first client told them
 }
 
 // verdict answers a card.
@@ -87,7 +89,10 @@ func (h *Hub) listen(nc *nats.Conn) error {
 	h.stops = append(h.stops, func() { s.Unsubscribe() })
 	return errors.Join(
 		on(h.all(helloSubject), func(_ int, m *nats.Msg) {
-			h.answer(m, hello{Version, h.set.ID, h.set.Clients, h.set.Limit, h.set.Config})
+			h.mu.Lock()
+			classes := h.terms.Classes
+			h.mu.Unlock()
+			h.answer(m, hello{Version, h.set.ID, h.set.Clients, h.set.Limit, h.set.Config, classes})
 		}),
 		on(h.all(joinSubject), h.join),
 		on(h.all(beatSubject), h.beat), nc.Flush())
@@ -153,9 +158,11 @@ func (h *Hub) admit(client int, c Card) error {
 	terms := h.terms
 	if len(terms.Classes) == 0 {
 		terms.Classes = c.Terms.Classes
-		if terms.Template == "" {
-			terms.Template = c.Terms.Template
-		}
+	}
+	if terms.Template == "" {
+		terms.Template = c.Terms.Template
+	}
+	if !slices.ContainsFunc(h.known, func(k member) bool { return k.Member.Joined }) {
 		terms.Exams = c.Terms.Exams
 	}
 	if len(terms.Classes) == 0 || len(terms.Classes) > 1<<20 {
@@ -173,7 +180,9 @@ func (h *Hub) admit(client int, c Card) error {
 		if err := c.Member.Against(other.Member, h.set.Method); err != nil {
 			return err
 		}
-		if other.Member.Task.Backbone == t.Backbone && (other.Backbone != c.Backbone || other.Tokens != c.Tokens) {
+		alike := other.Member.Task
+		alike.Client = client
+		if alike.Backbone == t.Backbone && (alike != *t || other.Backbone != c.Backbone || other.Tokens != c.Tokens) {
 			return fmt.Errorf("backbone %s has other weights or another vocabulary (%.12s, %.12s) than client %d's (%.12s, %.12s); take the same files, or give the bundle another name",
 				t.Backbone, plain(c.Backbone), plain(c.Tokens), k, other.Backbone, other.Tokens)
 		}

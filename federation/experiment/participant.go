@@ -1,0 +1,165 @@
+package experiment
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"promptfed/federation/data"
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/partition"
+	"promptfed/federation/sets"
+	"promptfed/models/bundle"
+	"promptfed/models/preprocess"
+)
+
+// Place says which client of an experiment is here.
+type Place struct {
+	Client, Of int
+	// Partition takes the client's part of the configuration's data as a run in one process would; otherwise all of the data
+	// is the client's own.
+	Partition bool
+	Domain    string   // of the client, for reports; of a partition's client, its own
+	Classes   []string // of the experiment, where they are known; the client's data may have fewer
+}
+
+// OpenClient is Open for one client of an experiment whose server is elsewhere.
+func OpenClient(ctx context.Context, c Config, p Place, progress Progress) (*Built, error) {
+	if p.Partition {
+		b, err := Open(ctx, c, progress)
+		if err == nil && len(b.Parts) != p.Of {
+			err = fmt.Errorf("the partition has %d clients, the server %d; give the data, partition and seed that it was started with", len(b.Parts), p.Of)
+		}
+		return b, err
+	}
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	c.Runtime.Prepack = named(c.Runtime.Prepack)
+	c.Backbones, c.Assign = []string{assigned(c, p.Client)}, "cycle"
+	c.Partition = partition.Config{Kind: "iid", Clients: 1}
+	b := &Built{Config: c}
+	if err := b.openOwn(ctx, p, progress); err != nil {
+		return nil, err
+	}
+	if err := b.define(); err != nil {
+		return nil, err
+	}
+	return b, b.openBackbones()
+}
+
+// assigned is the backbone that a run in one process would give to a client.
+func assigned(c Config, client int) string {
+	k := client % len(c.Backbones)
+	if c.Assign == "random" {
+		r := method.Rand(c.Seed, "backbones")
+		for range client + 1 {
+			k = r.IntN(len(c.Backbones))
+		}
+	}
+	return c.Backbones[k]
+}
+
+// openOwn opens data that is all of one client: train and test as given, or a pool cut 60/20/20.
+func (b *Built) openOwn(ctx context.Context, p Place, progress Progress) error {
+	c := b.Config
+	whole, err := sets.Open(c.Data.Config)
+	if err != nil {
+		return err
+	}
+	if len(p.Classes) > 0 && c.Data.Classes == allClasses {
+		if err := relabel(whole, p.Classes); err != nil {
+			return err
+		}
+	}
+	if b.Set, err = partition.Half(whole, c.Data.Classes); err != nil {
+		return err
+	}
+	if c.Data.Template == autoTemplate {
+		b.Config.Data.Template = b.Set.Template
+	}
+	if c.Data.Corrupt == data.Skip {
+		if err := b.Set.Sift(ctx, b.workers(), c.Data.Corrupt, preprocess.Decode, func(done, total int) {
+			if progress != nil {
+				progress("reading images", done, total)
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	if b.Parts, err = c.Partition.Deal(b.Set, c.Data.Shots, c.Seed); err != nil {
+		return err
+	}
+	b.Parts[0].Domain = p.Domain
+	return b.openExams(whole)
+}
+
+// relabel gives the examples of a set the labels of an experiment; its classes must be among them.
+func relabel(s *data.Set, classes []string) error {
+	to := make([]int, len(s.Classes))
+	for i, name := range s.Classes {
+		if to[i] = slices.Index(classes, name); to[i] < 0 {
+			return fmt.Errorf("class %q is none of the experiment's, which are %s; rename its folder, or use data.class_names", name, strings.Join(classes, ", "))
+		}
+	}
+	for _, sp := range s.Splits() {
+		for i := range *sp.Examples {
+			(*sp.Examples)[i].Label = to[(*sp.Examples)[i].Label]
+		}
+	}
+	s.Classes, s.Coarse, s.Superclasses = slices.Clone(classes), nil, nil
+	return nil
+}
+
+// Participant is a client that is here, after Features.
+type Participant struct {
+	Client   *engine.Client
+	Task     method.Task
+	Backbone string // digest of the backbone's files
+	Tokens   string // digest of the text tokens of all classes
+}
+
+// Participant takes the client of a place out of what was opened for it.
+func (b *Built) Participant(p Place) (*Participant, error) {
+	i := 0
+	if p.Partition {
+		i = p.Client
+	}
+	c := *b.Engine.Clients[i]
+	c.ID = p.Client
+	if err := b.Engine.CheckClient(&c); err != nil {
+		return nil, err
+	}
+	if err := b.Engine.CheckExams(); err != nil {
+		return nil, err
+	}
+	task := c.Backbone.Task()
+	task.Backbone = c.Backbone.Name()
+	out := &Participant{Client: &c, Task: task, Backbone: b.Assigned[i].Digest()}
+	var err error
+	out.Tokens, err = tokens(b.Assigned[i], b.Engine.Classes, b.Engine.Template)
+	return out, err
+}
+
+// tokens is a digest of the texts of all classes as a backbone reads them.
+func tokens(f *bundle.Bundle, classes []string, template string) (string, error) {
+	t, err := f.Tokenizer()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for _, c := range classes {
+		for _, text := range []string{c, strings.ReplaceAll(template, "{}", c)} {
+			ids, err := t.Encode(text)
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintln(h, ids)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

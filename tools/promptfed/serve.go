@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"promptfed/configs"
+	"promptfed/federation/engine"
+	"promptfed/federation/experiment"
+	"promptfed/federation/transport"
+	"promptfed/runtime/tensor"
+)
+
+// serveFlags are the command line of serve.
+type serveFlags struct {
+	sets              []string
+	out, run          string
+	listen, nats      string
+	token, creds, tls string
+	classes           string
+	clients, wait     int
+	deadline          time.Duration
+	quorum, maxNorm   float64
+	limit, largest    int
+	resume            bool
+	log               string
+}
+
+func serveCommand() *cobra.Command {
+	var f serveFlags
+	c := &cobra.Command{Use: "serve CONFIG --out DIR [--listen HOST:PORT | --nats URL] [--clients N] [--deadline 5m] [--quorum 0.8] [--resume]", Args: exactly(1),
+		Short: "run an experiment whose clients are on other machines (promptfed join); the server holds no data"}
+	l := c.Flags()
+	l.StringArrayVar(&f.sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
+	l.StringVar(&f.out, "out", "", "run folder (default runs/NAME)")
+	l.StringVar(&f.run, "run", "default", "name of the run on the NATS server; clients give the same")
+	l.StringVar(&f.listen, "listen", ":4222", "HOST:PORT of the embedded NATS server; port 0 for any")
+	l.StringVar(&f.nats, "nats", "", "URL of a NATS server with JetStream to use instead of the embedded one")
+	l.StringVar(&f.token, "token", "", "secret that clients must give (embedded server); with --nats, the password")
+	l.StringVar(&f.creds, "creds", "", "credentials file for --nats")
+	l.StringVar(&f.tls, "tls", "", "folder that promptfed certs made: only clients with its certificates, each for itself")
+	l.StringVar(&f.classes, "classes", "", "file with the class names, one a line, in order (default: the first client's)")
+	l.IntVar(&f.clients, "clients", 0, "how many clients there are (default partition.clients)")
+	l.IntVar(&f.wait, "wait", 0, "start once so many have joined (default: all)")
+	l.DurationVar(&f.deadline, "deadline", 5*time.Minute, "of every order; 0 for none")
+	l.Float64Var(&f.quorum, "quorum", 0.8, "share of the clients asked that must answer; below it the order is given again")
+	l.Float64Var(&f.maxNorm, "max-norm", 0, "refuse uploads that moved the shared parameters farther than this; 0 for no bound")
+	l.IntVar(&f.limit, "limit", transport.DefaultLimit, "bytes of tensors that travel in a message; more go through an object")
+	l.IntVar(&f.largest, "largest", transport.DefaultLargest, "bytes of tensors that are taken from a client at most")
+	l.BoolVar(&f.resume, "resume", false, "go on after the last finished round")
+	l.StringVar(&f.log, "log", "text", "form of the log on standard error: text or json")
+	c.RunE = func(cmd *cobra.Command, args []string) error { return serve(cmd.Context(), args[0], f) }
+	return c
+}
+
+// logger writes to standard error.
+func logger(form string) (*slog.Logger, error) {
+	switch form {
+	case "text":
+		return slog.New(slog.NewTextHandler(os.Stderr, nil)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(os.Stderr, nil)), nil
+	}
+	return nil, usageError{fmt.Errorf("--log %q: take text or json", form)}
+}
+
+func serve(ctx context.Context, path string, f serveFlags) error {
+	log, err := logger(f.log)
+	if err != nil {
+		return err
+	}
+	if err := transport.CheckName(f.run); err != nil {
+		return usageError{fmt.Errorf("--run: %w", err)}
+	}
+	conf, err := configs.Load(path, f.sets)
+	if err != nil {
+		return usageError{err}
+	}
+	b, err := experiment.OpenServer(conf)
+	if err != nil {
+		return asUsage(err)
+	}
+	if f.clients == 0 {
+		f.clients = conf.Partition.Clients
+	}
+	if f.wait == 0 {
+		f.wait = f.clients
+	}
+	if f.clients < 1 || f.wait < 1 || f.wait > f.clients {
+		return usageError{fmt.Errorf("--clients %d, --wait %d: there must be 1 or more, and no more to wait for than there are", f.clients, f.wait)}
+	}
+	dir := f.out
+	if dir == "" {
+		dir = filepath.Join("runs", conf.Name)
+	}
+	if err := claim(dir, f.resume); err != nil {
+		return err
+	}
+	set, err := f.settings(dir, b, log)
+	if err != nil {
+		return err
+	}
+	nc, stop, err := f.connect(ctx, dir, set, log)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	d := newDisplay(conf)
+	defer d.close()
+	set.OnReply = d.turn
+	h, err := transport.Open(ctx, nc, set)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	if err := f.train(ctx, h, b, dir, d, log); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("stopped; promptfed serve %s --resume --out %s goes on after the last finished round", path, dir)
+		}
+		return err
+	}
+	text, err := writeReports([]string{dir}, dir)
+	if err != nil {
+		return err
+	}
+	fmt.Print(text)
+	fmt.Println("written to", dir)
+	return nil
+}
+
+// settings are those of the hub.
+func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) (transport.Settings, error) {
+	set := transport.Settings{Name: f.run, Resume: f.resume, Clients: f.clients, Deadline: f.deadline, Quorum: f.quorum, Method: b.Method,
+		Terms: b.Engine.Terms(), Limit: f.limit, Largest: f.largest, MaxNorm: f.maxNorm, Log: log}
+	var err error
+	if set.Config, err = configs.YAML(b.Invitation()); err != nil {
+		return set, err
+	}
+	if f.classes != "" {
+		text, err := os.ReadFile(f.classes)
+		if err != nil {
+			return set, err
+		}
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); line != "" {
+				set.Terms.Classes = append(set.Terms.Classes, line)
+			}
+		}
+	}
+	set.ID, set.Resume, err = runID(dir, f.resume)
+	return set, err
+}
+
+// runID is the identity of the run in a folder, made anew unless the run goes on.
+func runID(dir string, resume bool) (id string, old bool, err error) {
+	path := filepath.Join(dir, "serve.json")
+	var saved struct {
+		Run string `json:"run"`
+	}
+	if resume {
+		b, err := os.ReadFile(path)
+		if err == nil {
+			if err := json.Unmarshal(b, &saved); err != nil {
+				return "", false, fmt.Errorf("%s: %w", path, err)
+			}
+			return saved.Run, true, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", false, err
+		}
+	}
+	saved.Run = transport.NewID()
+	b, err := json.Marshal(saved)
+	if err == nil {
+		err = writeFile(path, append(b, '\n'))
+	}
+	return saved.Run, false, err
+}
+
+// connect gives the hub's connection: to a NATS server in this process, or to one elsewhere.
+func (f serveFlags) connect(ctx context.Context, dir string, set transport.Settings, log *slog.Logger) (*nats.Conn, func(), error) {
+	if f.nats != "" {
+		options, err := linkOptions{token: f.token, creds: f.creds, tls: f.tls, user: "server"}.options()
+		if err != nil {
+			return nil, nil, err
+		}
+		nc, err := transport.Dial(ctx, f.nats, "promptfed serve", log, options...)
+		if err != nil {
+			return nil, nil, err
+		}
+		return nc, nc.Close, nil
+	}
+	e := transport.Embedding{Listen: f.listen, Dir: filepath.Join(dir, "nats"), Run: f.run, Token: f.token, Limit: max(1<<20, set.Limit+64<<10), Log: log}
+	if !set.Resume {
+		if err := os.RemoveAll(e.Dir); err != nil {
+			return nil, nil, err
+		}
+	}
+	var err error
+	if f.tls != "" {
+		if e.TLS, err = serverTLS(f.tls); err != nil {
+			return nil, nil, err
+		}
+	} else if f.token == "" {
+		log.Warn("anybody who can connect can be a client, unencrypted; --tls closes that (promptfed certs)", "listen", f.listen)
+	}
+	s, err := transport.Embed(e)
+	if err != nil {
+		return nil, nil, err
+	}
+	log.Info("clients join with: promptfed join "+s.URL()+" --client K", "clients", f.clients)
+	return s.Conn(), s.Close, nil
+}
+
+// train waits for clients and runs the rounds.
+func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.Built, dir string, d *display, log *slog.Logger) error {
+	log.Info("waiting for clients", "needed", f.wait, "of", f.clients)
+	terms, err := h.Wait(ctx, f.wait)
+	if err != nil {
+		return err
+	}
+	b.Agree(terms)
+	if err := writeConfig(dir, b.Config); err != nil {
+		return err
+	}
+	set := b.Settings()
+	set.Dir, set.Resume, set.Remote = dir, f.resume, h
+	set.OnRound = d.round
+	d.start(b.Config.Train.Rounds, f.clients)
+	r, err := engine.Run(ctx, b.Engine, set)
+	if err != nil {
+		return err
+	}
+	if err := writeServerClients(dir, terms.Classes, h.Members()); err != nil {
+		return err
+	}
+	err = h.Finish(ctx, len(r.Records), func(client int) (shared, down tensor.Map, err error) {
+		m, _, err := engine.ReadPrompts(dir, client)
+		return m.Under("shared"), m.Under("down/" + strconv.Itoa(client)), err
+	})
+	t := h.Totals()
+	log.Info("done", "bytes_up", t.BytesUp, "bytes_down", t.BytesDown, "replies", t.Replies, "late", t.Late, "refused", t.Refused, "repeats", t.Repeats)
+	return err
+}
+
+// writeServerClients writes clients.json with what a server knows, which is no counts.
+func writeServerClients(dir string, classes []string, members []engine.Member) error {
+	out := experiment.Clients{Classes: classes}
+	for _, m := range members {
+		none := make([]int, len(classes))
+		out.Clients = append(out.Clients, experiment.ClientInfo{Backbone: m.Task.Backbone, Domain: m.Domain, Train: none, Val: []int{}, Test: none})
+	}
+	text, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, clientsFile), append(text, '\n'))
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"image/png"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"promptfed/federation/wire"
+	"promptfed/runtime/safetensors"
+)
+
+// process is the command running; what it says is kept.
+type process struct {
+	*exec.Cmd
+	mu   sync.Mutex
+	text bytes.Buffer
+	done chan struct{}
+	err  error
+}
+
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
+func (p *process) said() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
+}
+
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	p := &process{Cmd: exec.CommandContext(ctx, program, args...), done: make(chan struct{})}
+	p.Stdout, p.Stderr = io.Writer(p), io.Writer(p)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.err = p.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-p.done
+		if t.Failed() {
+			t.Logf("promptfed %s:\n%s", strings.Join(args, " "), p.said())
+		}
+	})
+	return p
+}
+
+func (p *process) ends(t *testing.T) {
+	t.Helper()
+	<-p.done
+	if p.err != nil {
+		t.Errorf("%s: %v", strings.Join(p.Args[1:], " "), p.err)
+	}
+}
+
+// freePort is one that nobody listens on now.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// together is what a server and its clients learned, as one run folder would have it.
+func together(t *testing.T, dirs ...string) []byte {
+	t.Helper()
+	all, _, err := safetensors.ReadFile(filepath.Join(dirs[0], "prompts.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range dirs[1:] {
+		m, _, err := safetensors.ReadFile(filepath.Join(d, "prompts.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(all, m)
+	}
+	b, err := wire.Encode(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// A server and four clients as processes of their own, over TLS, learn what one process learns; the server is killed with
+// kill -9 on the way and goes on, and so is a client. Each client's folder then classifies.
+func TestServeAndJoin(t *testing.T) {
+	dir := setup(t)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	conf, addr := at("small.yaml"), freePort(t)
+	mustRun(t, "run", conf, "--out", at("run"))
+	mustRun(t, "certs", at("certs"), "--clients", "4")
+	serve := func(more ...string) *process {
+		return start(t, append([]string{"serve", conf, "--out", at("serve"), "--listen", addr, "--tls", at("certs"), "--quorum", "1"}, more...)...)
+	}
+	join := func(k int) *process {
+		return start(t, "join", "tls://"+addr, "--client", fmt.Sprint(k), "--tls", at("certs"), "--config", conf, "--partition", "--state", at(fmt.Sprint("client", k)))
+	}
+	lines := func() int {
+		b, _ := os.ReadFile(filepath.Join(at("serve"), "rounds.jsonl"))
+		return bytes.Count(b, []byte("\n"))
+	}
+	reached := func(rounds int) {
+		for end := time.Now().Add(time.Minute); lines() < rounds && time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		}
+	}
+	server := serve()
+	clients := map[int]*process{}
+	for k := range 4 {
+		clients[k] = join(k)
+	}
+	reached(2)
+	server.Process.Kill()
+	<-server.done
+	clients[1].Process.Kill()
+	<-clients[1].done
+	server = serve("--resume")
+	clients[1] = join(1)
+	server.ends(t)
+	dirs := []string{at("serve")}
+	for k := range 4 {
+		clients[k].ends(t)
+		dirs = append(dirs, at(fmt.Sprint("client", k)))
+	}
+	if t.Failed() {
+		return
+	}
+	if !bytes.Equal(together(t, dirs...), together(t, at("run"))) {
+		t.Error("server and clients learned something else than one process")
+	}
+	image := at("image.png")
+	drawImage(t, image)
+	want := mustRun(t, "predict", at("run"), "--client", "2", "--json", image)
+	if got := mustRun(t, "predict", at("client2"), "--client", "2", "--json", image); got != want {
+		t.Errorf("client 2 alone classifies\n%sand in one process\n%s", got, want)
+	}
+}
+
+func drawImage(t *testing.T, path string) {
+	t.Helper()
+	picture := image.NewGray(image.Rect(0, 0, 32, 32))
+	for i := range picture.Pix {
+		picture.Pix[i] = byte(7 * i)
+	}
+	f, err := os.Create(path)
+	if err == nil {
+		err = errors.Join(png.Encode(f, picture), f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A client that would train something else is refused with the reason on both sides; so is one without a certificate.
+func TestJoinIsRefused(t *testing.T) {
+	dir := setup(t)
+	conf, addr := filepath.Join(dir, "small.yaml"), freePort(t)
+	server := start(t, "serve", conf, "--out", filepath.Join(dir, "serve"), "--listen", addr, "--token", "secret")
+	join := func(state string, more ...string) (string, int) {
+		_, text, code := call(append([]string{"join", "nats://" + addr, "--config", conf, "--partition", "--state", filepath.Join(dir, state)}, more...)...)
+		return text, code
+	}
+	first := start(t, "join", "nats://"+addr, "--config", conf, "--partition", "--state", filepath.Join(dir, "0"), "--client", "0", "--token", "secret")
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(first.said(), "joined") && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	for _, c := range []struct {
+		say  string
+		args []string
+	}{
+		{"options: the server has", []string{"--client", "1", "--token", "secret", "--set", "options.global_tokens=5"}},
+		{"classes: the server has", []string{"--client", "1", "--token", "secret", "--set", "data.drawn.classes=[circle, square, star, heart]"}},
+		{"the run has clients 0 to 3", []string{"--client", "4", "--token", "secret"}},
+		{"Authorization", []string{"--client", "1", "--token", "guessed"}},
+	} {
+		text, code := join("1"+c.say[:3], c.args...)
+		if code != failed || !strings.Contains(text, c.say) {
+			t.Errorf("%v: exit %d, %s", c.args, code, text)
+		}
+	}
+	for _, say := range []string{"refused to join", "options: the server has", "another token"} {
+		if !strings.Contains(server.said(), say) {
+			t.Errorf("the server does not log %q", say)
+		}
+	}
+	text := mustRun(t, "status", "nats://"+addr, "--token", "secret")
+	if !strings.Contains(text, "not joined") || !strings.Contains(text, "waits") {
+		t.Errorf("status:\n%s", text)
+	}
+	if _, text, code := call("serve", conf, "--out", filepath.Join(dir, "x"), "--quorum", "2", "--listen", "127.0.0.1:0"); code == 0 || !strings.Contains(text, "quorum") {
+		t.Errorf("exit %d, %s", code, text)
+	}
+}
