@@ -1,0 +1,100 @@
+package secure_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/methodtest"
+	"promptfed/federation/secure"
+	"promptfed/federation/wire"
+	"promptfed/runtime/tensor"
+)
+
+// untrained is a cohort whose clients answer at once: what their guards and messages cost is all there is.
+type untrained struct {
+	guard   engine.Guard
+	took    time.Duration // of the clients, one after the other
+	dropped int           // clients that never upload, the last ones
+}
+
+func (u *untrained) Accept(int, []int) error { return nil }
+
+func (u *untrained) Run(_ context.Context, o engine.Order) ([]engine.Reply, error) {
+	began := time.Now()
+	defer func() { u.took += time.Since(began) }()
+	var out []engine.Reply
+	for _, id := range o.Clients {
+		one := o.For(id)
+		r := engine.Reply{Client: id, Down: wire.Size(one.Tensors())}
+		if o.Kind == engine.Ask {
+			answer, _, err := u.guard.Answer(id, one)
+			if err != nil {
+				return nil, err
+			}
+			r.Upload = method.Upload{N: 1, Extra: answer}
+		} else {
+			if id >= o.Of-u.dropped {
+				continue
+			}
+			r.Upload = method.Upload{N: 16, Shared: tensor.Map{"ctx": methodtest.Values(id, 0.1, 16, 512)}}
+			if u.guard != nil {
+				if err := u.guard.Seal(id, one, &r.Upload, &engine.Stats{}); err != nil {
+					return nil, err
+				}
+			}
+		}
+		r.Up = wire.Size(r.Tensors())
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// BenchmarkRound is one round of a prompt of 16 x 512 numbers without training. It tells, for one client, the bytes both ways
+// and the milliseconds that the client and the server take, messages' encoding left out; dropped clients train and never upload.
+func BenchmarkRound(b *testing.B) {
+	for _, c := range []struct {
+		weighting        string
+		clients, dropped int
+	}{{"", 10, 0}, {secure.Uniform, 10, 0}, {secure.Examples, 10, 0}, {"", 100, 0}, {secure.Uniform, 100, 0}, {secure.Examples, 100, 0}, {secure.Uniform, 100, 20}} {
+		name := fmt.Sprintf("%s-%d-without-%d", c.weighting, c.clients, c.dropped)
+		if c.weighting == "" {
+			name = fmt.Sprintf("plain-%d", c.clients)
+		}
+		b.Run(name, func(b *testing.B) {
+			u := &untrained{dropped: c.dropped}
+			var cohort engine.Cohort = u
+			if c.weighting != "" {
+				l, err := secure.New(config, c.weighting, c.clients)
+				if err != nil {
+					b.Fatal(err)
+				}
+				u.guard, cohort = l.Guard(), l.Around(u)
+			}
+			o := engine.Order{Kind: engine.Train, Of: c.clients, Shared: tensor.Map{"ctx": tensor.New(16, 512)}}
+			for id := range c.clients {
+				o.Clients = append(o.Clients, id)
+			}
+			up, down := 0, 0
+			for i := range b.N {
+				o.Round = i
+				replies, err := cohort.Run(context.Background(), o)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for _, r := range replies {
+					up, down = up+r.Up, down+r.Down
+				}
+			}
+			each := float64(b.N * c.clients)
+			b.ReportMetric(float64(up)/each, "up-B/client")
+			b.ReportMetric(float64(down)/each, "down-B/client")
+			b.ReportMetric(u.took.Seconds()*1e3/each, "client-ms/client")
+			b.ReportMetric((b.Elapsed()-u.took).Seconds()*1e3/each, "server-ms/client")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
