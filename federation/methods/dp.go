@@ -28,7 +28,8 @@ import (
 //     again. true draws it from the system's random source, and no two runs are alike.
 //
 // Layers inside get one upload, the noisy mean. Those that need more of the clients are refused. Each round's record notes
-// epsilon, for delta and all rounds so far, by package privacy; noise: 0 has none. clip: 0 turns all of it off.
+// epsilon, for delta and all rounds so far, by package privacy; noise: 0 has none. It reckons with a sample of clients that
+// stays secret; epsilon_unsampled holds for those who know who trained too, as the server does. clip: 0 turns all of it off.
 //
 // Names: dp/clients [1] with where: client, m, which the server sends.
 type DP struct {
@@ -129,11 +130,19 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 	return m.Method.Merge(g, []method.Upload{{Client: method.Summed, N: max(1, int(g.Drawn.Size)), Shared: sum.from(g.Shared, g.Drawn.Size), Extra: tensor.Map{}}})
 }
 
-// note records what all rounds so far cost.
+// note records what all rounds so far cost: epsilon for those who do not know who trained when, and epsilon_unsampled for those
+// who do, a client that trained every time being the worst case.
 func (m DP) note(g *method.Global) {
 	round := privacy.Round{Noise: m.Noise, Rate: g.Drawn.Size / float64(g.Drawn.Of), Poisson: g.Drawn.Poisson}
-	if e := privacy.Epsilon(round.Curve(), g.Round+1, m.Delta); !math.IsInf(e, 1) {
-		g.Notes["epsilon"], g.Notes["delta"] = e, m.Delta
+	put := func(name string, r privacy.Round) {
+		if e := privacy.Epsilon(r.Curve(), g.Round+1, m.Delta); !math.IsInf(e, 1) {
+			g.Notes[name], g.Notes["delta"] = e, m.Delta
+		}
+	}
+	put("epsilon", round)
+	if round.Rate < 1 {
+		round.Rate = 1
+		put("epsilon_unsampled", round)
 	}
 }
 

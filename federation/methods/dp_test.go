@@ -104,6 +104,10 @@ func TestDPEpsilon(t *testing.T) {
 		if err := m.Merge(g, nil); err != nil {
 			t.Fatal(err)
 		}
+		// Those who know who trained are no worse off than the others; a round of all clients has one number only.
+		if all := g.Notes["epsilon_unsampled"]; c.M < c.N && !(all >= g.Notes["epsilon"]) || c.M == c.N && all != 0 {
+			t.Errorf("%+v: %v", c, g.Notes)
+		}
 		if got := g.Notes["epsilon"]; math.Abs(got-c.Epsilon) > 1e-6*c.Epsilon || g.Notes["delta"] != c.Delta {
 			t.Errorf("%+v: %v", c, g.Notes)
 		}

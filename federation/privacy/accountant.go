@@ -30,7 +30,9 @@ func (r Round) Divergence(order float64) float64 {
 	case r.Poisson:
 		return poisson(r.Rate, r.Noise, order)
 	}
-	return fixedSize(r.Rate, r.Noise/2, order) // one client's update replaced by another moves the sum by up to 2C
+	// One client's update replaced by another moves the sum by up to 2C. Sampling never costs more than none: Rényi divergences
+	// of mixtures are at most the largest of their parts (van Erven and Harremoës, IEEE Trans. Inf. Theory 2014, theorem 13).
+	return math.Min(fixedSize(r.Rate, r.Noise/2, order), gaussian(r.Noise/2, order))
 }
 
 // Curve is Divergence at Orders.
