@@ -142,6 +142,9 @@ func kindPanel(p facet, axis, by string, m results.Metric, factor float64) (figu
 	return out, nil
 }
 
+// holds tells whether a client is known to have examples.
+func holds(c experiment.ClientInfo) bool { return slices.ContainsFunc(c.Train, func(n int) bool { return n > 0 }) }
+
 // strips show every client of each label of the contest, by backbone; a client's value is its mean over runs.
 func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	factor, y := clientScale(m)
@@ -209,8 +212,8 @@ func (v *view) bubbles(f configs.Figure) (figures.Drawer, error) {
 			if err != nil {
 				return nil, err
 			}
-			if info == nil || len(info.Clients) == 0 {
-				continue
+			if info == nil || !slices.ContainsFunc(info.Clients, holds) {
+				continue // of a run whose clients are elsewhere, nobody knows here what they hold
 			}
 			panel := figures.BubblePanel{Title: p.label}
 			if p.label == "" {
