@@ -18,7 +18,7 @@ func TestHostileClient(t *testing.T) {
 	broken := []tensor.Map{{}, {"guard/keys": tensor.New(3)}, nil,
 		{"guard/masked": tensor.OfInts([]int64{5}, 1), "guard/shares": tensor.OfInts([]int64{-1, 0}, 2), "guard/keys": tensor.OfInts([]int64{1 << 60, 0}, 2), "guard/reveal": tensor.OfInts(nil, 0)},
 		{"guard/masked": tensor.OfInts([]int64{8, 1}, 2), "guard/shares": tensor.OfInts([]int64{8, 1}, 2), "guard/keys": tensor.OfInts([]int64{8, 1}, 2), "guard/reveal": tensor.OfInts([]int64{4, 1 << 20}, 2)}}
-	for _, step := range []string{"secagg/keys", "secagg/shares", "train", "secagg/reveal"} {
+	for _, step := range []string{"secagg-keys", "secagg-shares", "train", "secagg-reveal"} {
 		for i, b := range broken {
 			e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
 			e.Plan.Rounds = 1
@@ -28,7 +28,7 @@ func TestHostileClient(t *testing.T) {
 				}
 			}}.around(l))
 			want := []int{0, 1, 3, 4}
-			if step == "secagg/reveal" {
+			if step == "secagg-reveal" {
 				want = []int{0, 1, 2, 3, 4}
 			}
 			if rec := r.Records[0]; !slices.Equal(rec.Clients, want) || rec.Notes["secagg_refused"] != 1 {

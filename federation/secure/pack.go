@@ -10,9 +10,9 @@ import (
 
 // Names of messages. Those to and from guards lie under engine.GuardPart.
 const (
-	keysStep   = "secagg/keys"
-	sharesStep = "secagg/shares"
-	revealStep = "secagg/reveal"
+	keysStep   = "secagg-keys"
+	sharesStep = "secagg-shares"
+	revealStep = "secagg-reveal"
 
 	sessionName  = engine.GuardPart + "/session"
 	keysName     = engine.GuardPart + "/keys"
