@@ -143,9 +143,14 @@ func onlyUnder(m tensor.Map, parts ...string) error {
 
 // Refuse finds why a reply cannot count: an upload with other names or shapes than the order's parameters, values that are
 // no finite numbers, or counts that no client has.
-func (o Order) Refuse(r Reply) error {
+//
+// sealed tells that uploads are behind a Guard: what is in them is for the layer to check that opens them.
+func (o Order) Refuse(r Reply, sealed bool) error {
 	switch o.Kind {
 	case Train:
+		if sealed {
+			return finite("upload ", uploadTensors(r.Upload))
+		}
 		if o.Sealed {
 			if len(r.Upload.Shared) > 0 || r.Upload.N != 1 {
 				return fmt.Errorf("the upload has parameters %v and counts %d examples; it must be sealed", r.Upload.Shared.Names(), r.Upload.N)

@@ -95,7 +95,7 @@ func (x *elsewhere) Run(ctx context.Context, o engine.Order) ([]engine.Reply, er
 		if r, err = r.With(encoded(r.Tensors())); err != nil {
 			return nil, err
 		}
-		if err := o.Refuse(r); err != nil {
+		if err := o.Refuse(r, false); err != nil {
 			return nil, err
 		}
 		out = append(out, r)
@@ -206,11 +206,15 @@ func TestRefuse(t *testing.T) {
 		{ask, engine.Reply{Upload: method.Upload{N: -1}}, "-1 examples"},
 		{engine.Order{Kind: engine.Test}, engine.Reply{Scores: engine.Scores{Examples: 2, Global: engine.Hits{Right: 3}}}, "are none"},
 	} {
-		says(t, c.o.Refuse(c.r), c.says)
+		says(t, c.o.Refuse(c.r, false), c.says)
 	}
-	if err := train.Refuse(engine.Reply{Upload: method.Upload{N: 1, Shared: shared}}); err != nil {
+	if err := train.Refuse(engine.Reply{Upload: method.Upload{N: 1, Shared: shared}}, false); err != nil {
 		t.Error(err)
 	}
+	if err := train.Refuse(engine.Reply{Upload: method.Upload{Extra: tensor.Map{"masked": tensor.OfInts([]int64{5}, 1)}}}, true); err != nil {
+		t.Error(err)
+	}
+	says(t, train.Refuse(engine.Reply{Upload: method.Upload{Extra: tensor.Map{"masked": nan}}}, true), "masked holds")
 	_, err := (engine.Order{Clients: []int{1}}).With(tensor.Map{"../x": nan})
 	says(t, err, "../x")
 }

@@ -35,6 +35,7 @@ type Built struct {
 	Engine   *engine.Experiment // without clients until Features
 
 	layer     *secure.Layer  // of secure aggregation; nil for none
+	of        int            // clients of the experiment, where only one is here; 0 elsewhere
 	synthetic []data.Example // of the server's own
 	papers    []paper        // of exams
 	pooled    []int          // training examples of client 0 where it trains on all
@@ -87,7 +88,7 @@ func (b *Built) define() error {
 		return err
 	}
 	if c.Sampling == poisson && !methods.TakesNobody(b.Method) {
-		return errors.New("sampling: poisson may draw nobody, and the server's mean of nobody is no number; set sampling: fixed, or put differential privacy under with:")
+		return errors.New("sampling: poisson may draw nobody, and the server's mean of nobody is no number; set sampling: fixed, or put differential privacy under with")
 	}
 	if b.Config.Options, err = methods.Resolve(c.Method, c.With, c.Options); err != nil {
 		return err

@@ -41,8 +41,7 @@ func OpenClient(ctx context.Context, c Config, p Place, progress Progress) (*Bui
 	}
 	c.Runtime.Prepack = named(c.Runtime.Prepack)
 	c.Backbones, c.Assign = []string{assigned(c, p.Client)}, "cycle"
-	c.Partition = partition.Config{Kind: "iid", Clients: 1}
-	b := &Built{Config: c}
+	b := &Built{Config: c, of: p.Of}
 	if err := b.openOwn(ctx, p, progress); err != nil {
 		return nil, err
 	}
@@ -91,10 +90,12 @@ func (b *Built) openOwn(ctx context.Context, p Place, progress Progress) error {
 			return err
 		}
 	}
-	if b.Parts, err = c.Partition.Deal(b.Set, c.Data.Shots, c.Seed); err != nil {
+	if b.Parts, err = (partition.Config{Kind: "iid", Clients: 1}).Deal(b.Set, c.Data.Shots, c.Seed); err != nil {
 		return err
 	}
 	b.Parts[0].Domain = p.Domain
+	b.Config.Partition = partition.Defaults()
+	b.Config.Partition.Clients = p.Of
 	return b.openExams(whole)
 }
 

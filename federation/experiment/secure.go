@@ -22,7 +22,7 @@ func (b *Built) secured() error {
 	if b.Config.Train.Centralised {
 		return fmt.Errorf("secure_aggregation: train.centralised has one client, whose sum is its upload; leave one of the two out")
 	}
-	if b.layer, err = secure.New(c, weighting, cmp.Or(len(b.Parts), b.Config.Partition.Clients)); err != nil {
+	if b.layer, err = secure.New(c, weighting, cmp.Or(b.of, len(b.Parts), b.Config.Partition.Clients)); err != nil {
 		return err
 	}
 	agreed, err := json.Marshal(struct {

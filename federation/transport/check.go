@@ -20,7 +20,7 @@ const (
 var (
 	tensorName = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
 	hash       = regexp.MustCompile(`^[0-9a-f]{32}$`)
-	word       = regexp.MustCompile(`^[A-Za-z0-9_ .,()-]{0,100}$`)
+	word       = regexp.MustCompile(`^[A-Za-z0-9_ .,:/()-]{0,100}$`)
 )
 
 // checkNames refuses tensors whose names could be taken for anything else.

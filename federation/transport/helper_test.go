@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,6 +80,11 @@ type site struct {
 	log  *logs
 	url  string
 	emb  transport.Embedding
+	wait int // clients that are there at the start; 0 for all
+	hub  atomic.Pointer[transport.Hub]
+	// remote puts something between the engine and the hub; nil for nothing.
+	remote func(h *transport.Hub) engine.Remote
+	part   func(client int, p transport.Local) transport.Part // nil for the client's own
 }
 
 func newSite(t testing.TB, e *engine.Experiment) *site {
@@ -126,13 +131,21 @@ func (s *site) serve(ctx context.Context, resume bool, change ...func(*transport
 		return err
 	}
 	defer h.Close()
-	terms, err := h.Wait(ctx, set.Clients)
+	s.hub.Store(h)
+	wait := set.Clients
+	if s.wait > 0 {
+		wait = s.wait
+	}
+	terms, err := h.Wait(ctx, wait)
 	if err != nil {
 		return err
 	}
 	e := *s.e
 	e.Clients, e.Classes, e.Template = nil, terms.Classes, terms.Template
 	run.Remote = h
+	if s.remote != nil {
+		run.Remote = s.remote(h)
+	}
 	if _, err := engine.Run(ctx, &e, run); err != nil {
 		return err
 	}
@@ -164,14 +177,18 @@ func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, ch
 	c := s.e.Clients[client]
 	task := c.Backbone.Task()
 	task.Backbone = c.Backbone.Name()
-	card := transport.Card{Terms: s.e.Terms(), Member: engine.Member{Task: task, Domain: c.Domain}, Backbone: "b", Tokens: "t"}
+	card := transport.Card{Terms: s.e.Terms(), Member: engine.Member{Task: task, Domain: c.Domain}, Backbone: "b", Tokens: "t", Examples: c.Train.Len()}
 	worker := engine.NewWorker(s.e, engine.Settings{})
 	defer worker.Close()
 	part := transport.Local{Worker: worker, Experiment: s.e, Client: c, Path: filepath.Join(s.state(client), engine.PromptsFile)}
 	for _, f := range change {
 		f(&card, &part)
 	}
-	a, err := transport.NewAgent(nc, inv, card, s.state(client), part, log)
+	var does transport.Part = part
+	if s.part != nil {
+		does = s.part(client, part)
+	}
+	a, err := transport.NewAgent(nc, inv, card, s.state(client), does, log)
 	if err != nil {
 		return err
 	}
@@ -183,20 +200,26 @@ func (s *site) run(change ...func(*transport.Settings, *engine.Settings)) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
+	left := s.joinAll(ctx, cancel, len(s.e.Clients))
+	if err := s.serve(ctx, false, change...); err != nil {
+		s.t.Errorf("serve: %v", err)
+		cancel()
+	}
+	left()
+}
+
+// joinAll joins with the first n clients; left waits until their runs are over.
+func (s *site) joinAll(ctx context.Context, cancel func(), n int) (left func()) {
 	var clients sync.WaitGroup
-	for k := range s.e.Clients {
+	for k := range n {
 		clients.Go(func() {
-			if err := s.join(ctx, k); err != nil {
+			if err := s.join(ctx, k); err != nil && ctx.Err() == nil {
 				s.t.Errorf("client %d: %v", k, err)
 				cancel()
 			}
 		})
 	}
-	if err := s.serve(ctx, false, change...); err != nil {
-		s.t.Errorf("serve: %v", err)
-		cancel()
-	}
-	clients.Wait()
+	return clients.Wait
 }
 
 // learned puts together what the server and the clients left.
@@ -265,9 +288,4 @@ func eventually(t testing.TB, what string, ok func() bool) {
 		}
 	}
 	t.Fatalf("%s did not happen", what)
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

@@ -35,6 +35,7 @@ type Settings struct {
 	Largest int
 	// MaxNorm refuses uploads that moved the shared parameters farther than this, by the Euclidean norm; 0 for no bound.
 	MaxNorm float64
+	Sealed  bool // uploads are behind a guard, as of secure aggregation; only what opens them can check what is in them
 	Log     *slog.Logger
 	OnReply func(o engine.Order, client int) // after each reply that counts; may be nil
 }

@@ -21,6 +21,7 @@ type Card struct {
 	Member   engine.Member `json:"member"`
 	Backbone string        `json:"backbone"` // digest of the backbone's files
 	Tokens   string        `json:"tokens"`   // digest of the classes' text tokens
+	Examples int           `json:"examples"` // that it trains on; no upload may weigh more
 }
 
 // hello is what a client is told before it can join.
@@ -146,6 +147,9 @@ func (h *Hub) admit(client int, c Card) error {
 	t := &c.Member.Task
 	if !word.MatchString(t.Backbone) || !word.MatchString(c.Member.Domain) || len(c.Instance) > 64 {
 		return fmt.Errorf("the backbone's name %.100q, the domain %.100q or the instance is none", t.Backbone, c.Member.Domain)
+	}
+	if c.Examples < 1 {
+		return fmt.Errorf("%d examples to train on", c.Examples)
 	}
 	if t.Width < 1 || t.Width > 1<<16 || t.Dim < 1 || t.Dim > 1<<16 || t.Patches < 0 || t.Patches > 1<<16 || t.ImageSize < 0 || t.ImageSize > 1<<14 ||
 		t.VisionWidth < 0 || t.VisionWidth > 1<<16 || t.VisionLayers < 0 || t.VisionLayers > 1<<10 {

@@ -62,9 +62,9 @@ func (h *Hub) take(m jetstream.Msg) {
 		answer.Scores = *r.Scores
 	}
 	if answer, err = answer.With(tensors); err == nil && o.Kind != endKind {
-		err = o.Refuse(answer)
+		err = o.Refuse(answer, h.set.Sealed)
 	}
-	if err == nil && o.Kind == engine.Train {
+	if err == nil && o.Kind == engine.Train && !h.set.Sealed {
 		err = h.bounded(o, answer)
 	}
 	if err != nil {
@@ -199,8 +199,14 @@ func (h *Hub) discard(client int, object string) {
 	}
 }
 
-// bounded refuses an upload that moved too far.
+// bounded refuses an upload that moved too far, or that would weigh more than the client said when it joined.
 func (h *Hub) bounded(o engine.Order, r engine.Reply) error {
+	h.mu.Lock()
+	most := h.known[r.Client].Examples
+	h.mu.Unlock()
+	if r.Upload.N > most {
+		return fmt.Errorf("it counts %d examples; the client joined with %d", r.Upload.N, most)
+	}
 	if h.set.MaxNorm <= 0 {
 		return nil
 	}

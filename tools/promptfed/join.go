@@ -145,7 +145,8 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 		b.Close()
 		return nil, nil, err
 	}
-	card := transport.Card{Terms: b.Engine.Terms(), Member: engine.Member{Task: p.Task, Domain: p.Client.Domain}, Backbone: p.Backbone, Tokens: p.Tokens}
+	card := transport.Card{Terms: b.Engine.Terms(), Member: engine.Member{Task: p.Task, Domain: p.Client.Domain}, Backbone: p.Backbone, Tokens: p.Tokens,
+		Examples: p.Client.Train.Len()}
 	worker := engine.NewWorker(b.Engine, b.Settings())
 	part := transport.Local{Worker: worker, Experiment: b.Engine, Client: p.Client, Path: filepath.Join(f.state, engine.PromptsFile)}
 	a, err := transport.NewAgent(nc, inv, card, f.state, part, log)

@@ -88,12 +88,13 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if err != nil {
 		return usageError{err}
 	}
+	if f.clients == 0 {
+		f.clients = conf.Partition.Clients
+	}
+	conf.Partition.Clients = f.clients
 	b, err := experiment.OpenServer(conf)
 	if err != nil {
 		return asUsage(err)
-	}
-	if f.clients == 0 {
-		f.clients = conf.Partition.Clients
 	}
 	if f.wait == 0 {
 		f.wait = f.clients
@@ -143,7 +144,8 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 // settings are those of the hub.
 func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) (transport.Settings, error) {
 	set := transport.Settings{Name: f.run, Resume: f.resume, Clients: f.clients, Deadline: f.deadline, Quorum: f.quorum, Method: b.Method,
-		Terms: b.Engine.Terms(), Limit: f.limit, Largest: f.largest, MaxNorm: f.maxNorm, Log: log}
+		Terms: b.Engine.Terms(), Limit: f.limit, Largest: f.largest, MaxNorm: f.maxNorm,
+		Sealed: b.Engine.Secure != "", Log: log}
 	var err error
 	if set.Config, err = configs.YAML(b.Invitation()); err != nil {
 		return set, err
