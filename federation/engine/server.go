@@ -116,7 +116,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		}
 		replies, err := s.send(ctx, ask, &rec)
 		if err == nil {
-			err = q.Digest(g, uploads(replies))
+			_, err = s.sift(g, replies, q.Digest)
 		}
 		if err != nil {
 			return rec, fmt.Errorf("round %d, survey %s: %w", g.Round, q.Name, err)
@@ -143,8 +143,12 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		}
 	}
 	g.Notes = map[string]float64{}
-	if err := s.Method.Merge(g, uploads(replies)); err != nil {
+	merged, err := s.sift(g, replies, s.Method.Merge)
+	if err != nil {
 		return rec, fmt.Errorf("round %d, merge: %w", g.Round, err)
+	}
+	if len(merged) < len(replies) {
+		rec.Clients = clients(merged)
 	}
 	for _, r := range replies {
 		maps.Copy(g.Notes, r.Notes)

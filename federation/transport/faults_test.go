@@ -17,6 +17,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/transport"
 	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
 )
 
 // Tensors above the message limit travel as objects, and change nothing.
@@ -227,12 +228,13 @@ func TestDuplicatesAndDamage(t *testing.T) {
 // hostile is a client that uploads what it should not.
 type hostile struct {
 	transport.Local
+	kind  engine.Kind
 	spoil func(r *engine.Reply)
 }
 
 func (h hostile) Answer(ctx context.Context, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
 	r, next, err := h.Local.Answer(ctx, o, s)
-	if err == nil && o.Kind == engine.Train {
+	if err == nil && o.Kind == h.kind {
 		h.spoil(&r)
 	}
 	return r, next, err
@@ -261,7 +263,7 @@ func TestHostileUploads(t *testing.T) {
 			s.set.Quorum, s.set.MaxNorm, s.set.Deadline = 0.7, 1000, 3*time.Second
 			s.part = func(client int, p transport.Local) transport.Part {
 				if client == 1 {
-					return hostile{p, spoil}
+					return hostile{p, engine.Train, spoil}
 				}
 				return p
 			}
@@ -275,6 +277,51 @@ func TestHostileUploads(t *testing.T) {
 			}
 			if !strings.Contains(s.log.String(), say) {
 				t.Errorf("nothing was logged about %q", say)
+			}
+		})
+	}
+}
+
+// Uploads whose extras the method cannot do with are left out, in training and in surveys.
+func TestHostileExtras(t *testing.T) {
+	for _, c := range []struct {
+		of    stack
+		kind  engine.Kind
+		spoil func(r *engine.Reply)
+	}{
+		{stack{"promptfl", []string{"scaffold"}, nil}, engine.Train, func(r *engine.Reply) { clear(r.Upload.Extra) }},
+		{stack{"promptfl", []string{"scaffold"}, nil}, engine.Train, func(r *engine.Reply) {
+			for name := range r.Upload.Extra {
+				r.Upload.Extra[name] = tensor.New(1)
+			}
+		}},
+		{stack{"promptfl", []string{"fedproto"}, nil}, engine.Train, func(r *engine.Reply) { clear(r.Upload.Extra) }},
+		{stack{"promptfl", []string{"ggtpc"}, nil}, engine.Ask, func(r *engine.Reply) { clear(r.Upload.Extra) }},
+	} {
+		t.Run(fmt.Sprint(c.of.with, c.kind), func(t *testing.T) {
+			e := c.of.toy(t)
+			e.Plan.Participation, e.Plan.Rounds = 1, 2
+			s := newSite(t, e)
+			s.part = func(client int, p transport.Local) transport.Part {
+				if client == 1 {
+					return hostile{p, c.kind, c.spoil}
+				}
+				return p
+			}
+			s.run()
+			if !strings.Contains(s.log.String(), `msg="an upload is left out" round=0 client=1`) {
+				t.Error("nothing was logged")
+			}
+			if c.kind == engine.Ask {
+				return // its training counts
+			}
+			r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(_, client int) bool { return client == 1 }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _, err := safetensors.ReadFile(filepath.Join(s.dir, engine.PromptsFile))
+			if err != nil || bytesOf(t, got.Under("shared")) != bytesOf(t, r.Prompts.Under("shared")) {
+				t.Errorf("%v: the others learned something else", err)
 			}
 		})
 	}

@@ -129,6 +129,17 @@ func (h *Hub) fail(client int, id, why string) {
 	}
 }
 
+// Refused hears that the method could not do with what a client uploaded.
+func (h *Hub) Refused(round, client int, why error) {
+	h.mu.Lock()
+	if client >= 0 && client < len(h.known) {
+		h.known[client].refused++
+	}
+	h.mu.Unlock()
+	h.count.refused.Add(1)
+	h.set.Log.Warn("an upload is left out", "round", round, "client", client, "reason", plain(why.Error()))
+}
+
 // damaged drops a message that cannot be read, and gives the client its order again, a few times.
 func (h *Hub) damaged(client int, err error) {
 	h.count.refused.Add(1)

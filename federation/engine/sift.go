@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// Suspicious is a Remote that wants to know whose reply the method could not do with.
+type Suspicious interface {
+	Refused(round, client int, why error)
+}
+
+// sift does something with replies that may come from anybody. Where the method gives an error, or fails otherwise, the
+// replies that it fails over by themselves are left out, and it is tried again with the others from the same state. Clients
+// of this process are trusted: an error is one of the program.
+func (s *Server) sift(g *method.Global, replies []Reply, do func(g *method.Global, ups []method.Upload) error) ([]Reply, error) {
+	watcher, remote := s.Cohort.(Suspicious)
+	if !remote {
+		return replies, do(g, uploads(replies))
+	}
+	before := cloneGlobal(g)
+	failed := guarded(do, g, uploads(replies))
+	if failed == nil {
+		return replies, nil
+	}
+	var good []Reply
+	for _, r := range replies {
+		if err := guarded(do, cloneGlobal(before), uploads([]Reply{r})); err != nil {
+			watcher.Refused(g.Round, r.Client, err)
+			continue
+		}
+		good = append(good, r)
+	}
+	*g = *before
+	if len(good) == len(replies) || len(good) == 0 {
+		return nil, failed
+	}
+	return good, guarded(do, g, uploads(good))
+}
+
+// guarded turns a panic over what an upload holds into an error.
+func guarded(do func(g *method.Global, ups []method.Upload) error, g *method.Global, ups []method.Upload) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the method cannot do with what was uploaded: %v", p)
+		}
+	}()
+	return do(g, ups)
+}
+
+// cloneGlobal copies a state, so that what changes the one leaves the other.
+func cloneGlobal(g *method.Global) *method.Global {
+	c := *g
+	c.Shared, c.Down, c.Kept, c.Notes, c.Each = g.Shared.Clone(), g.Down.Clone(), g.Kept.Clone(), maps.Clone(g.Notes), map[int]tensor.Map{}
+	for id, m := range g.Each {
+		c.Each[id] = m.Clone()
+	}
+	return &c
+}
