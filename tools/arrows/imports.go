@@ -18,6 +18,7 @@ var reserved = []struct{ outside, folder string }{
 	{"github.com/spf13/cobra", "tools"},
 	{"github.com/schollz/progressbar", "tools"},
 	{"gonum.org/v1/plot", "tools"},
+	{"github.com/prometheus", "tools"},
 }
 
 // banned are packages that must not be reached from a folder of ours.

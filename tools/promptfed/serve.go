@@ -35,7 +35,7 @@ type serveFlags struct {
 	quorum, maxNorm   float64
 	limit, largest    int
 	resume            bool
-	log               string
+	log, metrics      string
 }
 
 func serveCommand() *cobra.Command {
@@ -61,6 +61,7 @@ func serveCommand() *cobra.Command {
 	l.IntVar(&f.largest, "largest", transport.DefaultLargest, "bytes of tensors that are taken from a client at most")
 	l.BoolVar(&f.resume, "resume", false, "go on after the last finished round")
 	l.StringVar(&f.log, "log", "text", "form of the log on standard error: text or json")
+	l.StringVar(&f.metrics, "metrics", "", "HOST:PORT that answers /metrics (Prometheus) and /healthz; they are not protected, so take 127.0.0.1")
 	c.RunE = func(cmd *cobra.Command, args []string) error { return serve(cmd.Context(), args[0], f) }
 	return c
 }
@@ -126,7 +127,19 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		return err
 	}
 	defer h.Close()
-	if err := f.train(ctx, h, b, dir, d, log); err != nil {
+	m := newMeter(h)
+	if f.metrics != "" {
+		stop, err := serveMetrics(f.metrics, m, nc.IsConnected, log)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	round := func(r engine.Record) {
+		m.round(r)
+		d.round(r)
+	}
+	if err := f.train(ctx, h, b, dir, d, round, log); err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("stopped; promptfed serve %s --resume --out %s goes on after the last finished round", path, dir)
 		}
@@ -227,7 +240,7 @@ func (f serveFlags) connect(ctx context.Context, dir string, set transport.Setti
 }
 
 // train waits for clients and runs the rounds.
-func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.Built, dir string, d *display, log *slog.Logger) error {
+func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.Built, dir string, d *display, round func(engine.Record), log *slog.Logger) error {
 	log.Info("waiting for clients", "needed", f.wait, "of", f.clients)
 	terms, err := h.Wait(ctx, f.wait)
 	if err != nil {
@@ -239,7 +252,7 @@ func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.B
 	}
 	set := b.Settings()
 	set.Dir, set.Resume, set.Remote = dir, f.resume, h
-	set.OnRound = d.round
+	set.OnRound = round
 	d.start(b.Config.Train.Rounds, f.clients)
 	r, err := engine.Run(ctx, b.Engine, set)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -177,8 +178,8 @@ func drawImage(t *testing.T, path string) {
 // A client that would train something else is refused with the reason on both sides; so is one without a certificate.
 func TestJoinIsRefused(t *testing.T) {
 	dir := setup(t)
-	conf, addr := filepath.Join(dir, "small.yaml"), freePort(t)
-	server := start(t, "serve", conf, "--out", filepath.Join(dir, "serve"), "--listen", addr, "--token", "secret")
+	conf, addr, metrics := filepath.Join(dir, "small.yaml"), freePort(t), freePort(t)
+	server := start(t, "serve", conf, "--out", filepath.Join(dir, "serve"), "--listen", addr, "--token", "secret", "--metrics", metrics, "--log", "json")
 	join := func(state string, more ...string) (string, int) {
 		_, text, code := call(append([]string{"join", "nats://" + addr, "--config", conf, "--partition", "--state", filepath.Join(dir, state)}, more...)...)
 		return text, code
@@ -209,6 +210,20 @@ func TestJoinIsRefused(t *testing.T) {
 	text := mustRun(t, "status", "nats://"+addr, "--token", "secret")
 	if !strings.Contains(text, "not joined") || !strings.Contains(text, "waits") {
 		t.Errorf("status:\n%s", text)
+	}
+	for path, say := range map[string]string{"metrics": `promptfed_client_joined{client="0"} 1`, "healthz": `"ok":true`} {
+		r, err := http.Get("http://" + metrics + "/" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil || r.StatusCode != http.StatusOK || !strings.Contains(string(b), say) {
+			t.Errorf("%s: %v, %s\n%s", path, err, r.Status, b)
+		}
+	}
+	if !strings.Contains(server.said(), `"level":"INFO","msg":"joined","client":0`) {
+		t.Error("the log is not JSON")
 	}
 	if _, text, code := call("serve", conf, "--out", filepath.Join(dir, "x"), "--quorum", "2", "--listen", "127.0.0.1:0"); code == 0 || !strings.Contains(text, "quorum") {
 		t.Errorf("exit %d, %s", code, text)

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/transport"
+)
+
+// gauge is one number of a server's status.
+type gauge struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	of   func(m *meter, s *transport.Status) float64
+}
+
+// meter shows a hub to Prometheus. What it tells of clients is what status tells.
+type meter struct {
+	hub      *transport.Hub
+	rounds   atomic.Int64 // committed
+	accuracy atomic.Value // float64, of the last tested round
+	loss     atomic.Value // float64
+	gauges   []gauge
+	client   map[string]*prometheus.Desc
+}
+
+func newMeter(hub *transport.Hub) *meter {
+	m := &meter{hub: hub, client: map[string]*prometheus.Desc{}}
+	m.accuracy.Store(0.0)
+	m.loss.Store(0.0)
+	add := func(name, help string, kind prometheus.ValueType, of func(m *meter, s *transport.Status) float64) {
+		m.gauges = append(m.gauges, gauge{prometheus.NewDesc("promptfed_"+name, help, nil, nil), kind, of})
+	}
+	add("rounds_total", "Rounds committed.", prometheus.CounterValue, func(m *meter, _ *transport.Status) float64 { return float64(m.rounds.Load()) })
+	add("accuracy", "Mean accuracy over clients in the last tested round, in [0,1].", prometheus.GaugeValue, func(m *meter, _ *transport.Status) float64 { return m.accuracy.Load().(float64) })
+	add("loss", "Mean training loss of the last round.", prometheus.GaugeValue, func(m *meter, _ *transport.Status) float64 { return m.loss.Load().(float64) })
+	add("upload_bytes_total", "Bytes of replies that counted, headers included.", prometheus.CounterValue, func(_ *meter, s *transport.Status) float64 { return float64(s.BytesUp) })
+	add("download_bytes_total", "Bytes of orders, headers included.", prometheus.CounterValue, func(_ *meter, s *transport.Status) float64 { return float64(s.BytesDown) })
+	add("replies_total", "Replies that counted.", prometheus.CounterValue, func(_ *meter, s *transport.Status) float64 { return float64(s.Replies) })
+	add("late_replies_total", "Late and repeated replies, dropped.", prometheus.CounterValue, func(_ *meter, s *transport.Status) float64 { return float64(s.Late) })
+	add("refused_replies_total", "Replies refused or without an answer.", prometheus.CounterValue, func(_ *meter, s *transport.Status) float64 { return float64(s.Refused) })
+	add("refused_joins_total", "Clients refused to join.", prometheus.CounterValue, func(_ *meter, s *transport.Status) float64 { return float64(s.RefusedJoins) })
+	add("repeated_orders_total", "Orders given again below the quorum.", prometheus.CounterValue, func(_ *meter, s *transport.Status) float64 { return float64(s.Repeats) })
+	for name, help := range map[string]string{"joined": "1 where a client has joined and not left.", "seen_seconds": "Seconds since a client was heard of; -1 for never.",
+		"lag": "1 where a client has an order that it has not answered."} {
+		m.client[name] = prometheus.NewDesc("promptfed_client_"+name, help, []string{"client"}, nil)
+	}
+	return m
+}
+
+// round hears what a round gave.
+func (m *meter) round(r engine.Record) {
+	m.rounds.Store(int64(r.Round) + 1)
+	m.loss.Store(r.Loss)
+	if r.Tested {
+		m.accuracy.Store(r.Accuracy)
+	}
+}
+
+// Describe and Collect make a meter a prometheus.Collector.
+func (m *meter) Describe(out chan<- *prometheus.Desc) {
+	for _, g := range m.gauges {
+		out <- g.desc
+	}
+	for _, d := range m.client {
+		out <- d
+	}
+}
+
+func (m *meter) Collect(out chan<- prometheus.Metric) {
+	s := m.hub.Status()
+	for _, g := range m.gauges {
+		out <- prometheus.MustNewConstMetric(g.desc, g.kind, g.of(m, &s))
+	}
+	yes := map[bool]float64{true: 1}
+	for _, c := range s.Clients {
+		id := strconv.Itoa(c.Client)
+		for name, v := range map[string]float64{"joined": yes[c.Joined && !c.Left], "seen_seconds": c.Seen, "lag": yes[c.Asked && !c.Answered]} {
+			out <- prometheus.MustNewConstMetric(m.client[name], prometheus.GaugeValue, v, id)
+		}
+	}
+}
+
+// serveMetrics answers /metrics and /healthz at an address until it is stopped.
+func serveMetrics(address string, m *meter, connected func() bool, log *slog.Logger) (stop func(), err error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--metrics: %w", err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		ok := connected()
+		if !ok {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		json.NewEncoder(w).Encode(map[string]any{"ok": ok, "rounds": m.rounds.Load()})
+	})
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("metrics", "error", err)
+		}
+	}()
+	log.Info("metrics", "url", "http://"+l.Addr().String()+"/metrics")
+	return func() { server.Close() }, nil
+}
