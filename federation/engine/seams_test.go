@@ -150,3 +150,25 @@ func TestGuardAndSum(t *testing.T) {
 		}
 	}
 }
+
+// A sealed upload is refused where it holds parameters or counts examples, and terms tell of secure aggregation.
+func TestSealedUploads(t *testing.T) {
+	o := engine.Order{Kind: engine.Train, Clients: []int{0}, Shared: tensor.Map{"ctx": tensor.New(2, 2)}, Sealed: true}
+	sealed := method.Upload{N: 1, Extra: tensor.Map{"guard/masked": tensor.OfInts([]int64{1}, 1)}}
+	if err := o.Refuse(engine.Reply{Upload: sealed}); err != nil {
+		t.Error(err)
+	}
+	open := sealed
+	open.Shared = tensor.Map{"ctx": tensor.New(2, 2)}
+	says(t, o.Refuse(engine.Reply{Upload: open}), "parameters [ctx]", "must be sealed")
+	counted := sealed
+	counted.N = 7
+	says(t, o.Refuse(engine.Reply{Upload: counted}), "counts 7 examples", "must be sealed")
+	o.Sealed = false
+	says(t, o.Refuse(engine.Reply{Upload: sealed}), "ctx")
+	e := toy(t)
+	plain := e.Terms()
+	e.Secure = "threshold 0.6"
+	says(t, plain.Differs(e.Terms()), "secure aggregation", "threshold 0.6")
+	says(t, e.Terms().Differs(plain), "secure aggregation")
+}
