@@ -155,17 +155,17 @@ func TestGuardAndSum(t *testing.T) {
 func TestSealedUploads(t *testing.T) {
 	o := engine.Order{Kind: engine.Train, Clients: []int{0}, Shared: tensor.Map{"ctx": tensor.New(2, 2)}, Sealed: true}
 	sealed := method.Upload{N: 1, Extra: tensor.Map{"guard/masked": tensor.OfInts([]int64{1}, 1)}}
-	if err := o.Refuse(engine.Reply{Upload: sealed}); err != nil {
+	if err := o.Refuse(engine.Reply{Upload: sealed}, false); err != nil {
 		t.Error(err)
 	}
 	open := sealed
 	open.Shared = tensor.Map{"ctx": tensor.New(2, 2)}
-	says(t, o.Refuse(engine.Reply{Upload: open}), "parameters [ctx]", "must be sealed")
+	says(t, o.Refuse(engine.Reply{Upload: open}, false), "parameters [ctx]", "must be sealed")
 	counted := sealed
 	counted.N = 7
-	says(t, o.Refuse(engine.Reply{Upload: counted}), "counts 7 examples", "must be sealed")
+	says(t, o.Refuse(engine.Reply{Upload: counted}, false), "counts 7 examples", "must be sealed")
 	o.Sealed = false
-	says(t, o.Refuse(engine.Reply{Upload: sealed}), "ctx")
+	says(t, o.Refuse(engine.Reply{Upload: sealed}, false), "ctx")
 	e := toy(t)
 	plain := e.Terms()
 	e.Secure = "threshold 0.6"
