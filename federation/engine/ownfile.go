@@ -47,7 +47,7 @@ func (e *Experiment) WriteOwn(path string, c *Client, o Order, s State) error {
 }
 
 // WriteState keeps what a client remembers in a file, with a checksum.
-func WriteState(path string, s State) error { return writeSealed(path, s.tensors(), nil) }
+func WriteState(path string, s State) error { return writeSealed(path, s.Tensors(), nil) }
 
 // ReadState reads what WriteState wrote and refuses a file that was changed since.
 func ReadState(path string) (State, error) {
@@ -55,5 +55,5 @@ func ReadState(path string) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	return State{Private: m.Under("private"), Own: m.Under("own"), Kept: m.Under("kept")}, nil
+	return StateOf(m)
 }

@@ -17,6 +17,8 @@ type Pool struct {
 	Clients []*Client
 	Workers int
 	Store   *Store
+	// Elsewhere does the clients' turns in place of Worker; nil for Worker.
+	Elsewhere Answerer
 	// Encode sends every message through its encoded form, as a network would.
 	Encode bool
 	// Done is called after each client's turn, from any goroutine; may be nil.
@@ -70,7 +72,7 @@ func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
 			return r, err
 		}
 	}
-	reply, next, err := p.Worker.Answer(ctx, c, o, s)
+	reply, next, err := p.answer(ctx, c, o, s)
 	r.Upload, r.Stats, r.Scores = reply.Upload, reply.Stats, reply.Scores
 	if err != nil || o.Kind == Test {
 		return r, err
@@ -97,6 +99,13 @@ func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
 		r.Upload.Shared, r.Upload.Extra = back.Under(sharedPart), back.Under(extraPart)
 	}
 	return r, nil
+}
+
+func (p *Pool) answer(ctx context.Context, c *Client, o Order, s State) (Reply, *State, error) {
+	if p.Elsewhere != nil {
+		return p.Worker.guarded(ctx, p.Elsewhere, c, o, s)
+	}
+	return p.Worker.Answer(ctx, c, o, s)
 }
 
 // Accept keeps the held states of clients whose upload counted, and forgets those of the others.

@@ -51,6 +51,8 @@ type Settings struct {
 	Lost func(round, client int) bool
 	// Remote is the clients of an experiment that has none itself; nil for those of the experiment.
 	Remote Remote
+	// Elsewhere does the clients' turns in place of this process; nil for none. What clients remember stays here.
+	Elsewhere Answerer
 	// OnUpload sees every upload as it is encoded, with Encode, from any goroutine; may be nil.
 	OnUpload func(round, client int, message []byte)
 	// Guard is the client's side of what Around is the server's side of; both nil for none.
@@ -96,7 +98,7 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 		}
 		store = NewStore(dir)
 	}
-	pool := &Pool{Worker: worker, Clients: e.Clients, Workers: set.Workers, Store: store, Encode: set.Encode, Done: set.OnTurn}
+	pool := &Pool{Worker: worker, Clients: e.Clients, Workers: set.Workers, Store: store, Elsewhere: set.Elsewhere, Encode: set.Encode, Done: set.OnTurn}
 	if set.Lost != nil {
 		pool.Lost = func(o Order, client int) bool { return set.Lost(o.Round, client) }
 	}

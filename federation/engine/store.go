@@ -14,7 +14,6 @@ import (
 	"sync"
 
 	"promptfed/federation/wire"
-	"promptfed/runtime/tensor"
 )
 
 // Store holds what clients remember between rounds. With a folder the states are on disk, those of one round one after the
@@ -63,7 +62,7 @@ func (s *Store) Get(client int) (State, error) {
 	if err != nil {
 		return State{}, fmt.Errorf("%s: %w", s.path(p.Round), err)
 	}
-	return State{Private: m.Under("private"), Own: m.Under("own"), Kept: m.Under("kept")}, nil
+	return StateOf(m)
 }
 
 // Clients are those with a state, sorted.
@@ -87,7 +86,7 @@ func (s *Store) Hold(round, client int, st State) error {
 		s.pending[client] = st
 		return nil
 	}
-	b, err := wire.Encode(st.tensors())
+	b, err := wire.Encode(st.Tensors())
 	if err != nil {
 		return err
 	}
@@ -150,10 +149,6 @@ func (s *Store) Accept(round int, clients []int) error {
 	}
 	s.pending, s.placed = map[int]State{}, map[int]place{}
 	return nil
-}
-
-func (st State) tensors() tensor.Map {
-	return tensor.Map{}.Put("private", st.Private).Put("own", st.Own).Put("kept", st.Kept)
 }
 
 const statesSuffix = ".states"

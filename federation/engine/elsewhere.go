@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"context"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// Answerer does what an order asks of one client that remembers s, as Worker.Answer does. It must be safe for concurrent use.
+type Answerer interface {
+	Answer(ctx context.Context, c *Client, o Order, s State) (r Reply, next *State, err error)
+}
+
+// guarded lets something else do a client's turn. The client's Guard stays here, since what it remembers must not travel:
+// the other side gets the order without what is for the guard.
+func (w *Worker) guarded(ctx context.Context, by Answerer, c *Client, o Order, s State) (Reply, *State, error) {
+	if w.Guard == nil {
+		return by.Answer(ctx, c, o, s)
+	}
+	if o.Kind == Ask {
+		if answer, ok, err := w.Guard.Answer(c.ID, o); ok || err != nil {
+			return Reply{Client: c.ID, Upload: method.Upload{Client: c.ID, N: 1, Extra: answer}}, nil, err
+		}
+	}
+	open := o
+	open.Sealed, open.Down = false, unguarded(o.Down)
+	if e, ok := o.Each[c.ID]; ok {
+		open.Each = map[int]tensor.Map{c.ID: unguarded(e)}
+	}
+	r, next, err := by.Answer(ctx, c, open, s)
+	if err == nil && o.Kind == Train {
+		err = w.Guard.Seal(c.ID, o, &r.Upload, &r.Stats)
+	}
+	return r, next, err
+}
+
+func unguarded(m tensor.Map) tensor.Map {
+	out := tensor.Map{}
+	for name, t := range m {
+		if !strings.HasPrefix(name, GuardPart+"/") {
+			out[name] = t
+		}
+	}
+	return out
+}
+
+// Tensors are all that a client remembers.
+func (st State) Tensors() tensor.Map {
+	return tensor.Map{}.Put("private", st.Private).Put("own", st.Own).Put("kept", st.Kept)
+}
+
+// StateOf is what State.Tensors gave.
+func StateOf(m tensor.Map) (State, error) {
+	if err := onlyUnder(m, "private", "own", "kept"); err != nil {
+		return State{}, err
+	}
+	return State{Private: m.Under("private"), Own: m.Under("own"), Kept: m.Under("kept")}, nil
+}
