@@ -160,11 +160,14 @@ func TestServeAndJoin(t *testing.T) {
 	}
 }
 
-func drawImage(t *testing.T, path string) {
+func drawImage(t *testing.T, path string, seed ...int) {
 	t.Helper()
 	picture := image.NewGray(image.Rect(0, 0, 32, 32))
 	for i := range picture.Pix {
 		picture.Pix[i] = byte(7 * i)
+		for _, n := range seed {
+			picture.Pix[i] ^= byte(i * n)
+		}
 	}
 	f, err := os.Create(path)
 	if err == nil {
@@ -227,5 +230,79 @@ func TestJoinIsRefused(t *testing.T) {
 	}
 	if _, text, code := call("serve", conf, "--out", filepath.Join(dir, "x"), "--quorum", "2", "--listen", "127.0.0.1:0"); code == 0 || !strings.Contains(text, "quorum") {
 		t.Errorf("exit %d, %s", code, text)
+	}
+}
+
+// Each client brings a folder of its own, one of them without a class that the other has; the server gets the list of classes
+// from a file and never sees a folder. A server that is told to stop says how to go on.
+func TestOwnFolders(t *testing.T) {
+	dir := setup(t)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	n := 0
+	for client, classes := range [][]string{{"cat", "dog", "fox"}, {"dog", "fox"}} {
+		for _, class := range classes {
+			folder := at(fmt.Sprintf("site%d/%s", client, class))
+			if err := os.MkdirAll(folder, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 10 {
+				n++
+				drawImage(t, filepath.Join(folder, fmt.Sprintf("%d.png", i)), n)
+			}
+		}
+	}
+	text := strings.ReplaceAll(small, "clients: 4", "clients: 2")
+	text = strings.ReplaceAll(text, "BUNDLE", at("bundle")) + "runtime: {cache: " + at("cache") + "}\n"
+	for name, text := range map[string]string{"own.yaml": text, "classes.txt": "cat\ndog\nfox\n"} {
+		if err := os.WriteFile(at(name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	addr := freePort(t)
+	serve := func(more ...string) *process {
+		return start(t, append([]string{"serve", at("own.yaml"), "--out", at("serve"), "--listen", addr, "--classes", at("classes.txt"), "--quorum", "1"}, more...)...)
+	}
+	server := serve()
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(server.said(), "waiting for clients") && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	server.Process.Signal(os.Interrupt)
+	<-server.done
+	if !strings.Contains(server.said(), "--resume --out "+at("serve")+" goes on") {
+		t.Error("the server does not say how to go on")
+	}
+	server = serve("--resume")
+	var clients []*process
+	for k := range 2 {
+		clients = append(clients, start(t, "join", "nats://"+addr, "--client", fmt.Sprint(k), "--set", "data.set=folder", "--set", "data.root="+at(fmt.Sprint("site", k)),
+			"--set", "data.split=pooled", "--set", "backbones=["+at("bundle")+"]", "--set", "runtime.cache="+at("cache"), "--domain", fmt.Sprint("site", k), "--state", at(fmt.Sprint("client", k))))
+	}
+	for _, c := range append(clients, server) {
+		c.ends(t)
+	}
+	if t.Failed() {
+		return
+	}
+	summary := string(read(t, at("serve"), "summary.json"))
+	for _, domain := range []string{`"site0"`, `"site1"`} {
+		if !strings.Contains(summary, domain) {
+			t.Errorf("no accuracy of %s in\n%s", domain, summary)
+		}
+	}
+	out := mustRun(t, "predict", at("client1"), "--client", "1", "--json", filepath.Join(at("site1"), "fox", "0.png"))
+	if !strings.Contains(out, `"cat"`) {
+		t.Errorf("client 1 does not know the class that it has no images of: %s", out)
+	}
+	err := filepath.WalkDir(at("serve"), func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		if b := read(t, path); bytes.Contains(b, []byte(at("site0"))) {
+			t.Errorf("%s names a folder of a client", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
