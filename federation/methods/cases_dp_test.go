@@ -13,6 +13,8 @@ func init() {
 		methodtest.Case{Name: "fedpha", With: []string{"dp"}, Options: with(exactNull, options{"clip": 100.0, "noise": 0.0}), Zero: noDP, Names: two},
 		methodtest.Case{Name: "promptfl", With: []string{"fedprox", "fedopt", "dp"}, Options: with(short, options{"dp": options{"noise": 0.1}}), Zero: noDP,
 			Names: adaptive(context, true)},
+		methodtest.Case{Name: "promptfl", With: []string{"dp"}, Options: with(short, options{"clip": 0.05, "noise": 0.1, "adapt": 0.5}), Zero: noDP,
+			Names: plus(context, methodtest.Names{}, nil, []string{"dp/clip"})},
 		methodtest.Case{Name: "pfeddc", With: []string{"dp"}, Options: dc(options{"clip": 0.1}), Zero: noDP, Names: dual},
 	)
 }

@@ -24,6 +24,7 @@ import (
 //     noise on each client, of variance z² C²/(least m) with m clients in a round, so that a server which gets sums only
 //     (secure aggregation) never sees less noise than is reckoned with, as long as least m uploads arrive; a round of fewer is
 //     refused. Without secure aggregation each upload has only its own share of the noise.
+//   - adapt: moves C to a quantile of the updates' lengths, see dp_adapt.go;
 //   - secure: false draws the noise from the run's seed, so that a run can be repeated; whoever knows the seed can take it off
 //     again. true draws it from the system's random source, and no two runs are alike.
 //
@@ -31,24 +32,32 @@ import (
 // epsilon, for delta and all rounds so far, by package privacy; noise: 0 has none. It reckons with a sample of clients that
 // stays secret; epsilon_unsampled holds for those who know who trained too, as the server does. clip: 0 turns all of it off.
 //
-// Names: dp/clients [1] with where: client, m, which the server sends.
+// Names: dp/clients [1] with where: client, m, which the server sends; dp/clip [1] with adapt, which stays on the server.
 type DP struct {
 	method.Method
-	Clip   float64 `config:"clip" help:"C, longest update of a client; 0 turns the layer off"`
-	Noise  float64 `config:"noise" help:"z, standard deviation of the noise on the sum, over clip"`
-	Delta  float64 `config:"delta" help:"for which epsilon is noted; below 1 over the number of clients"`
-	Where  string  `config:"where" help:"of clipping and noise: server or client"`
-	Least  float64 `config:"least" help:"share of a round's clients whose part of the noise is sure to arrive, with where: client"`
-	Secure bool    `config:"secure" help:"noise from the system's random source instead of the seed"`
+	Clip     float64 `config:"clip" help:"C, longest update of a client; 0 turns the layer off"`
+	Noise    float64 `config:"noise" help:"z, standard deviation of the noise on the sum, over clip"`
+	Adapt    float64 `config:"adapt" help:"rate at which clip moves to a quantile of updates' lengths, with where: server; 0 keeps it, the paper has 0.2"`
+	Quantile float64 `config:"quantile" help:"of updates' lengths that adapt moves clip to"`
+	Delta    float64 `config:"delta" help:"for which epsilon is noted; below 1 over the number of clients"`
+	Where    string  `config:"where" help:"of clipping and noise: server or client"`
+	Least    float64 `config:"least" help:"share of a round's clients whose part of the noise is sure to arrive, with where: client"`
+	Secure   bool    `config:"secure" help:"noise from the system's random source instead of the seed"`
 }
 
-func newDP() layer { return &DP{Clip: 1, Noise: 1, Delta: 1e-5, Where: "server", Least: 0.6} }
+func newDP() layer {
+	return &DP{Clip: 1, Noise: 1, Quantile: 0.5, Delta: 1e-5, Where: "server", Least: 0.6}
+}
 
 func (m *DP) build(inner method.Method) (method.Method, error) {
 	err := all(within("clip", m.Clip, 0, maxWeight), within("noise", m.Noise, 0, 1e6), within("delta", m.Delta, 1e-15, 0.5),
+		within("adapt", m.Adapt, 0, 10), within("quantile", m.Quantile, 0, 1),
 		oneOf("where", m.Where, "server", "client"), within("least", m.Least, 0.01, 1), mustShare(inner))
 	if m.Noise > 0 && m.Clip == 0 {
 		err = all(err, errors.New("option clip is 0; noise hides only what is clipped: give a clip, or set noise: 0 too"))
+	}
+	if m.Adapt > 0 && (m.Where == "client" || m.Clip == 0) {
+		err = all(err, errors.New("option adapt moves a clip that the server applies; set where: server and a clip to start from"))
 	}
 	if m.on() && err == nil {
 		if _, needs := Averages(inner); needs != nil {
@@ -78,6 +87,9 @@ func (m DP) Start(g *method.Global) error {
 		}
 		g.Down[dpClients] = tensor.Of([]float32{float32(g.Drawn.Size)}, 1)
 	}
+	if err := m.adapts(g); err != nil {
+		return err
+	}
 	return m.Method.Start(g)
 }
 
@@ -105,15 +117,16 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 		return m.Method.Merge(g, ups)
 	}
 	sum, arrived := zeros(g.Shared), 0
+	clip, noise := m.now(g)
 	for _, u := range ups {
-		clip, n := m.Clip, 1
+		n, longest := 1, clip
 		if m.distributed() {
-			clip = math.Inf(1) // it was clipped before its noise
+			longest = math.Inf(1) // it was clipped before its noise
 			if u.Client == method.Summed {
 				n = u.N
 			}
 		}
-		sum.add(g.Shared, u.Shared, clip, float64(n))
+		sum.add(g.Shared, u.Shared, longest, float64(n))
 		arrived += n
 	}
 	if least := m.Least * g.Drawn.Size; m.distributed() && float64(arrived) < least {
@@ -124,7 +137,8 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 		if err != nil {
 			return err
 		}
-		sum.noise(r, m.Noise*m.Clip)
+		sum.noise(r, noise*clip)
+		m.adapt(g, ups, clip, r)
 	}
 	m.note(g)
 	return m.Method.Merge(g, []method.Upload{{Client: method.Summed, N: max(1, int(g.Drawn.Size)), Shared: sum.from(g.Shared, g.Drawn.Size), Extra: tensor.Map{}}})

@@ -166,3 +166,56 @@ func TestDPRefusesRounds(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Four clients, three of which move by 0.5 and one by 2, with a clip of 1 and a quantile of a half: three quarters are not
+// clipped, and the clip goes down to e^(-0.2/4). With the noise of 4/20 on the count and 0.3 in all, the updates have
+// 1/√(1/0.3² - 1/0.4²) = 0.45356, over 4 clients; the estimate from 6000 numbers is within 4 standard errors. Epsilon stays.
+func TestDPAdapts(t *testing.T) {
+	round := func(o options, moves ...float32) *method.Global {
+		t.Helper()
+		m, err := methods.Build("promptfl", []string{"dp"}, with(o, options{"adapt": 0.2, "clip": 1.0}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &method.Global{Drawn: method.Sampling{Of: 4, Size: 4}, Shared: tensor.Map{"ctx": tensor.New(1000, 6)}, Down: tensor.Map{}, Kept: tensor.Map{}, Notes: map[string]float64{}}
+		if err := m.Start(g); err != nil {
+			t.Fatal(err)
+		}
+		var ups []method.Upload
+		for i, v := range moves {
+			u := method.Upload{Client: i, N: 1, Shared: tensor.Map{"ctx": tensor.New(1000, 6)}}
+			u.Shared["ctx"].Data[0] = v
+			ups = append(ups, u)
+		}
+		if err := m.Merge(g, ups); err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	g := round(options{"noise": 0.0}, 0.5, -0.5, 0.5, 2)
+	if got := float64(g.Kept["dp/clip"].Data[0]); math.Abs(got-math.Exp(-0.05)) > 1e-6 || g.Notes["clip"] != 1 {
+		t.Errorf("clip %v, want %v; notes %v", got, math.Exp(-0.05), g.Notes)
+	}
+	if got := float64(g.Shared["ctx"].Data[0]); math.Abs(got-1.5/4) > 1e-6 {
+		t.Errorf("mean %v, want (0.5-0.5+0.5+1)/4", got)
+	}
+	g = round(options{"noise": 0.3}, 0, 0, 0, 0)
+	if std, want := g.Shared["ctx"].Norm()/math.Sqrt(6000), 0.4535573676110727/4; math.Abs(std/want-1) > 4/math.Sqrt(12000) {
+		t.Errorf("noise of %v, want %v", std, want)
+	}
+	plain, err := methods.Build("promptfl", []string{"dp"}, options{"noise": 0.3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := &method.Global{Drawn: g.Drawn, Shared: tensor.Map{"ctx": tensor.New(1, 6)}, Notes: map[string]float64{}}
+	if err := plain.Merge(same, nil); err != nil || same.Notes["epsilon"] != g.Notes["epsilon"] {
+		t.Errorf("epsilon %v and %v, %v", same.Notes, g.Notes, err)
+	}
+	m, err := methods.Build("promptfl", []string{"dp"}, options{"adapt": 0.2, "noise": 0.4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Start(g); err == nil || !strings.Contains(err.Error(), "with noise 0.4 a round needs more than 4 of them, it has 4") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,4 +1,5 @@
 """Robust aggregation and differential privacy, whose server sees changed or chosen uploads. See methods.py."""
+import math
 import types
 
 import torch
@@ -45,24 +46,30 @@ class Robust(Server):
 
 class DP(Server):
     """DP-FedAvg without noise: clipped moves, every client once."""
-    defaults = {"clip": 1.0, "noise": 1.0, "where": "server", "least": 0.6}
+    defaults = {"clip": 1.0, "noise": 1.0, "where": "server", "least": 0.6, "adapt": 0.0, "quantile": 0.5}
 
     def start(self, server):
         super().start(server)
         if self.o["where"] == "client":
             server.down["dp/clients"] = torch.tensor([3.0]).double()
+        if self.o["adapt"]:
+            server.kept["dp/clip"] = torch.tensor([self.o["clip"]]).double()
 
-    def clipped(self, old, new):
+    def clipped(self, old, new, clip):
         far = (flat(new) - flat(old)).norm().item()
-        return {k: old[k] + min(1.0, self.o["clip"] / far) * (new[k] - old[k]) for k in new}
+        return {k: old[k] + min(1.0, clip / far) * (new[k] - old[k]) for k in new}
 
     def finish(self, env, p, up):
         super().finish(env, p, up)
         if self.o["where"] == "client":
-            up.shared = self.clipped({k: env.received[k] for k in up.shared}, up.shared)
+            up.shared = self.clipped({k: env.received[k] for k in up.shared}, up.shared, self.o["clip"])
 
     def merge(self, r, server, ups):
-        clipped = [self.clipped(server.shared, u.shared) for u in ups]
+        clip = server.kept["dp/clip"].item() if self.o["adapt"] else self.o["clip"]
+        if self.o["adapt"]:
+            share = sum((flat(u.shared) - flat(server.shared)).norm().item() <= clip for u in ups) / 3
+            server.kept["dp/clip"] = torch.tensor([clip * math.exp(-self.o["adapt"] * (share - self.o["quantile"]))]).double()
+        clipped = [self.clipped(server.shared, u.shared, clip) for u in ups]
         mean = {k: sum(c[k] for c in clipped) / 3 for k in server.shared}
         self.inner.merge(r, server, [types.SimpleNamespace(client=-1, n=3, shared=mean, extra={})])
 
@@ -82,6 +89,7 @@ CASES = [
     ("fedclip", ["robust"], {"kind": "krum", "attackers": 0, "loss": "ce"}, PLAIN, ALIKE),
     ("fedclip", ["robust"], {"kind": "median", "loss": "ce"}, PLAIN, ALIKE),
     ("promptfl", ["dp"], {**T, **QUIET}, PLAIN),
+    ("promptfl", ["dp"], {**T, **QUIET, "clip": 0.05, "adapt": 0.7, "quantile": 0.3}, PLAIN),
     ("fedclip", ["dp"], {**QUIET, "where": "client", "loss": "ce"}, DASSL, ALIKE),
     ("fedpha", ["fedprox", "dp"], {**PHA, "dp": {"noise": 0.0, "clip": 0.01}}, DASSL),
     ("promptfl", ["fedopt", "dp"], {**T, "dp": QUIET, "fedopt": {"kind": "yogi"}}, PLAIN),
