@@ -60,6 +60,15 @@ type Progress func(what string, done, total int)
 
 // Open checks a configuration, opens the data and the backbones, and hands the examples out. No feature is computed.
 func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
+	b, err := opened(ctx, c, progress)
+	if err != nil {
+		return nil, err
+	}
+	return b, b.openSynthetic()
+}
+
+// opened is Open without images of the server's own.
+func opened(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
@@ -74,10 +83,7 @@ func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	if err := b.openBackbones(); err != nil {
 		return nil, err
 	}
-	if err := b.centralise(); err != nil {
-		return nil, err
-	}
-	return b, b.openSynthetic()
+	return b, b.centralise()
 }
 
 // define builds the method and the engine's experiment, without clients, for the classes of the data.

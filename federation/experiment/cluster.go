@@ -1,0 +1,122 @@
+package experiment
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/draw"
+	"maps"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	"promptfed/federation/data"
+	"promptfed/federation/engine"
+	"promptfed/models/preprocess"
+)
+
+// Shared is a run's configuration as its workers get it: the same experiment, without folders and machine. Backbones keep
+// their names only. What only the run itself does is left out.
+func (b *Built) Shared() Config {
+	c := b.Config
+	d := Defaults()
+	c.Runtime, c.Synthetic, c.SecureAggregation = d.Runtime, d.Synthetic, d.SecureAggregation
+	c.Data.Root, c.Exam.Root, c.Eval.Embeddings, c.Eval.TensorBoard = "", "", 0, false
+	c.Backbones = nil
+	for _, name := range b.Config.Backbones {
+		c.Backbones = append(c.Backbones, filepath.Base(name))
+	}
+	return c
+}
+
+// CheckShared makes a configuration from a run elsewhere safe to start from: nothing in it names a file of this machine.
+func CheckShared(c Config) (Config, error) {
+	for _, name := range c.Backbones {
+		if name == "" || name != filepath.Base(name) || name == ".." || name == "." {
+			return c, fmt.Errorf("the run names the backbone %.60q, which is a path", name)
+		}
+	}
+	return (&Built{Config: c}).Shared(), nil
+}
+
+// OpenWorker is Open for a machine that does turns of the clients of a run elsewhere, which keeps to itself what is the
+// server's: the server's own images and secure aggregation.
+func OpenWorker(ctx context.Context, c Config, progress Progress) (*Built, error) {
+	c.Synthetic, c.SecureAggregation = Defaults().Synthetic, Defaults().SecureAggregation
+	return opened(ctx, c, progress)
+}
+
+// Footing is what workers must have in common with this experiment, after Features.
+func (b *Built) Footing(ctx context.Context) (engine.Footing, error) {
+	e := *b.Engine
+	options, err := json.Marshal(b.Config.Options)
+	if err != nil {
+		return engine.Footing{}, fmt.Errorf("options: %w", err)
+	}
+	e.Options, e.Secure = string(options), ""
+	out := engine.Footing{Program: version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Fingerprint: e.Fingerprint(), Terms: e.Terms(),
+		Digests: map[string]string{}}
+	for _, f := range b.Bundles {
+		text, err := tokens(f, b.Engine.Classes, b.Engine.Template)
+		if err != nil {
+			return out, err
+		}
+		out.Digests["backbone "+f.Name] = f.Digest()
+		out.Digests["text tokens of "+f.Name] = text
+	}
+	lists := map[string][]data.Example{"training data": b.trainList(), "test data": b.testList()}
+	for _, p := range b.papers {
+		lists["exam "+p.name] = p.examples
+	}
+	for _, what := range slices.Sorted(maps.Keys(lists)) {
+		if out.Digests[what], err = content(ctx, lists[what]); err != nil {
+			return out, fmt.Errorf("%s: %w", what, err)
+		}
+	}
+	h := sha256.New()
+	for i, p := range b.Parts {
+		fmt.Fprintln(h, i, p.Domain, b.trainedOn(i), p.Val, p.Test, b.Assigned[i].Name)
+	}
+	for _, p := range b.papers {
+		fmt.Fprintf(h, "%q %q %q\n", p.name, p.classes, p.template)
+	}
+	out.Digests["partition"] = hex.EncodeToString(h.Sum(nil))
+	return out, nil
+}
+
+// samples is how many images of a list are looked at to tell data sets apart whose lists are alike.
+const samples = 5
+
+// content is a digest of a list of examples that is the same on every machine: names, labels and domains of all, pixels of a few.
+func content(ctx context.Context, list []data.Example) (string, error) {
+	h := sha256.New()
+	for _, e := range list {
+		fmt.Fprintf(h, "%q %d %d\n", filepath.ToSlash(e.ID), e.Label, e.Domain)
+	}
+	for i := range min(samples, len(list)) {
+		if err := ctx.Err(); err != nil {
+			return "", err
+		}
+		e := list[i*(len(list)-1)/max(1, min(samples, len(list))-1)]
+		img, err := e.Image(preprocess.Decode)
+		if err != nil {
+			return "", err
+		}
+		flat := image.NewNRGBA(img.Bounds())
+		draw.Draw(flat, flat.Bounds(), img, img.Bounds().Min, draw.Src)
+		fmt.Fprintln(h, flat.Rect)
+		h.Write(flat.Pix)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// Client is a client of the experiment by its number, after Features.
+func (b *Built) Client(id int) (*engine.Client, error) {
+	if id < 0 || id >= len(b.Engine.Clients) {
+		return nil, fmt.Errorf("client %d is none of %d", id, len(b.Engine.Clients))
+	}
+	return b.Engine.Clients[id], nil
+}

@@ -1,0 +1,106 @@
+package experiment
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/federation/data"
+	"promptfed/federation/engine"
+	"promptfed/federation/sets"
+)
+
+// footing is what a machine has that opens a configuration as a worker does.
+func footing(t *testing.T, c Config) engine.Footing {
+	t.Helper()
+	c.Data.Root = ""
+	c, err := CheckShared(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := OpenWorker(context.Background(), c, nil)
+	if err == nil {
+		err = b.Features(context.Background(), nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := b.Footing(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// A worker that was given the run's configuration has all in common with it, though images of the server's own and secure
+// aggregation stay with the run; one with other data, another partition or another training is told apart.
+func TestFooting(t *testing.T) {
+	c := small("promptfl")
+	c.Data.Classes = "base"
+	c.Synthetic = Synthetic{Config: sets.Defaults(), Epochs: 1}
+	c.Synthetic.Drawn = sets.Drawn{Classes: []string{"circle", "square"}, Train: 1, Test: 1, Size: 32}
+	c.SecureAggregation.Threshold = 0.6
+	run := open(t, c)
+	if run.Engine.Synthetic == nil || run.Engine.Secure == "" {
+		t.Fatal("the run has no images of its own, or no secure aggregation")
+	}
+	want, err := run.Footing(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := func(c *Config) { c.Runtime.Cache = run.Config.Runtime.Cache }
+	plain := run.Shared()
+	t.Setenv("XDG_CACHE_HOME", filepath.Dir(run.Config.Runtime.Cache))
+	if err := want.Differs(footing(t, plain)); err != nil {
+		t.Error(err)
+	}
+	for word, change := range map[string]func(*Config){
+		"exam new: ":  func(c *Config) { c.Data.Seed++ },
+		"partition: ": func(c *Config) { c.Partition.Kind = "dirichlet"; c.Partition.Beta = 0.5 },
+		"training: ":  func(c *Config) { c.Train.LR = 1 },
+		"method: ":    func(c *Config) { c.With = []string{"fedprox"} },
+	} {
+		other := run.Shared()
+		cache(&other)
+		change(&other)
+		if err := want.Differs(footing(t, other)); err == nil || !strings.HasPrefix(err.Error(), word) {
+			t.Errorf("%q: %v", word, err)
+		}
+	}
+	plain.Backbones = []string{"../" + plain.Backbones[0]}
+	if _, err := CheckShared(plain); err == nil || !strings.Contains(err.Error(), "path") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Lists of images that are alike but for the pixels have other digests, wherever they lie.
+func TestContent(t *testing.T) {
+	list := func() []data.Example {
+		s, err := sets.Open(sets.Config{Set: "drawn", Views: 1, Drawn: sets.Drawn{Classes: []string{"circle", "star"}, Train: 4, Test: 1, Size: 16}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Train
+	}
+	sum := func(l []data.Example) string {
+		d, err := content(context.Background(), l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	want, moved, swapped := sum(list()), list(), list()
+	for i := range moved {
+		moved[i].Stamp = "another time"
+	}
+	swapped[0].Load = swapped[1].Load
+	if sum(moved) != want || sum(swapped) == want || sum(list()[1:]) == want {
+		t.Error("digests do not tell lists apart by what is in them")
+	}
+	missing := []data.Example{{ID: "a", Load: nil, Path: filepath.Join(t.TempDir(), "a.png")}}
+	if _, err := content(context.Background(), missing); !os.IsNotExist(err) {
+		t.Errorf("%v", err)
+	}
+}
