@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"path/filepath"
+	"slices"
 )
 
 // JSON is report.json: what a report shows, for other programs. Numbers that do not exist are null.
@@ -129,11 +130,17 @@ func AllMetrics(groups []*Group) []string {
 	for _, e := range Exams(groups) {
 		out = append(out, Exam+":"+e)
 	}
+	for _, n := range Notes(groups) {
+		out = append(out, Note+":"+n)
+	}
 	return append(out, Loss, Bytes, Seconds)
 }
 
+// epsilon is the note of differential privacy that stands beside accuracies.
+const epsilon = "epsilon"
+
 // MainMetrics are those of a table that shows a group in a line: the one asked for, and what stands beside it, exams too as
-// long as they are few.
+// long as they are few, and what differential privacy cost where there is some.
 func MainMetrics(asked string, groups []*Group) []string {
 	out := []string{asked}
 	beside := []string{Global, Personal}
@@ -143,6 +150,9 @@ func MainMetrics(asked string, groups []*Group) []string {
 		}
 	} else {
 		beside = append(beside, ExamMean)
+	}
+	if slices.Contains(Notes(groups), epsilon) {
+		beside = append(beside, Note+":"+epsilon)
 	}
 	for _, m := range append(beside, Weighted, F1, Worst, ClientStd, best, Bytes, Seconds) {
 		if m != asked {

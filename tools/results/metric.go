@@ -13,7 +13,7 @@ import (
 type Metric struct {
 	Name     string // as it is asked for: last10, domain:Art, f1@last5
 	quantity string
-	arg      string // of domain and exam
+	arg      string // of domain, exam and note
 	window   string
 }
 
@@ -31,6 +31,7 @@ const (
 	DomainStd  = "domain-std"
 	Exam       = "exam"
 	ExamMean   = "exam-mean"
+	Note       = "note" // of a method or of what carries messages, such as epsilon
 	Loss       = "loss"
 	Bytes      = "bytes"
 	Seconds    = "seconds"
@@ -120,6 +121,9 @@ var quantities = map[string]quantity{
 		mean, _ := engine.MeanStd(all)
 		return mean, len(all) > 0
 	}},
+	Note: {"the rounds' note of", last, Plain, true, func(r Round, arg string) (float64, bool) {
+		return lookUp(r.Notes, arg)
+	}},
 	Loss:    {"training loss", last, Plain, true, always(func(r Round) float64 { return r.Loss })},
 	Bytes:   {"bytes per round, all clients, up and down", all, Byte, true, always(func(r Round) float64 { return float64(r.BytesUp) + float64(r.BytesDown) })},
 	Seconds: {"seconds per round", all, Second, true, always(func(r Round) float64 { return r.Seconds })},
@@ -140,8 +144,8 @@ func lookUp[V any](m map[string]V, name string) (V, bool) {
 }
 
 // ParseMetric reads a metric: a quantity (accuracy, global, personal, weighted, f1, worst, client-std, domain:NAME,
-// domain-mean, domain-std, exam:NAME, exam-mean, loss, bytes, seconds), a window of the accuracy (last, best, last5 or another number), or a quantity
-// and a window (f1@last10; also all).
+// domain-mean, domain-std, exam:NAME, exam-mean, note:NAME, loss, bytes, seconds), a window of the accuracy (last, best, last5 or another number), or
+// a quantity and a window (f1@last10; also all).
 func ParseMetric(name string) (Metric, error) {
 	m := Metric{Name: name}
 	text, window, given := strings.Cut(name, "@")
@@ -150,7 +154,7 @@ func ParseMetric(name string) (Metric, error) {
 	}
 	m.quantity, m.arg, _ = strings.Cut(text, ":")
 	q, ok := quantities[m.quantity]
-	takes := m.quantity == Domain || m.quantity == Exam
+	takes := m.quantity == Domain || m.quantity == Exam || m.quantity == Note
 	m.window = q.window
 	if given {
 		m.window = window
@@ -166,7 +170,7 @@ func MetricNames() []string {
 	out := []string{last, best, "last5", "last10"}
 	for _, q := range sortedKeys(quantities) {
 		switch q {
-		case Domain, Exam:
+		case Domain, Exam, Note:
 			q += ":NAME"
 		case Accuracy:
 			continue // last
@@ -256,7 +260,7 @@ func (m Metric) PerClient(r *Run) []float64 {
 		of = func(r Round) []float64 { return r.PerClientGlobal }
 	case Personal:
 		of = func(r Round) []float64 { return r.PerClientPersonal }
-	case Loss, Bytes, Seconds, Exam, ExamMean:
+	case Loss, Bytes, Seconds, Exam, ExamMean, Note:
 		m = Metric{quantity: Accuracy, window: last}
 	}
 	var sum []float64
@@ -284,6 +288,11 @@ func Domains(groups []*Group) []string {
 // Exams lists the exams that occur in the rounds of some groups.
 func Exams(groups []*Group) []string {
 	return names(groups, func(r Round) []string { return sortedKeys(r.Exams) })
+}
+
+// Notes lists the notes that occur in the rounds of some groups.
+func Notes(groups []*Group) []string {
+	return names(groups, func(r Round) []string { return sortedKeys(r.Notes) })
 }
 
 func names(groups []*Group, of func(Round) []string) []string {

@@ -3,6 +3,7 @@ package results
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,11 +38,12 @@ func TestMetrics(t *testing.T) {
 	r := &Run{State: Done, Rounds: rounds([2]float64{0, .2}, [2]float64{.2, .4}, [2]float64{.8, 1}, [2]float64{}, [2]float64{.4, .6}, [2]float64{.5, .7}, [2]float64{.6, .7})}
 	r.Rounds[3].Record = engine.Record{Round: 3, Loss: 3, BytesUp: 300, BytesDown: 50, Seconds: 4}
 	r.Rounds[6].Exams = map[string]engine.Grade{"new": {Accuracy: .3}, "pets": {Accuracy: .5}}
+	r.Rounds[5].Notes, r.Rounds[6].Notes = map[string]float64{"epsilon": 2.5}, map[string]float64{"epsilon": 3.5}
 	for _, c := range []struct {
 		name string
 		want float64
 	}{
-		{"last", .65}, {"accuracy", .65}, {"best", .9}, {"last5", (.3 + .9 + .5 + .6 + .65) / 5}, {"last10", (.1 + .3 + .9 + .5 + .6 + .65) / 6},
+		{"note:epsilon", 3.5}, {"note:Epsilon@last2", 3}, {"last", .65}, {"accuracy", .65}, {"best", .9}, {"last5", (.3 + .9 + .5 + .6 + .65) / 5}, {"last10", (.1 + .3 + .9 + .5 + .6 + .65) / 6},
 		{"global", .325}, {"personal", .65}, {"weighted", 2. / 3}, {"worst", .6}, {"last2", .625}, {"accuracy@last2", .625}, {"client-std", 0}, {"worst@best", .8}, {"f1", .1625}, {"domain:Art", .6}, {"domain:art", .6},
 		{"domain:Photo@last5", (.4 + 1 + .6 + .7 + .7) / 5}, {"domain-mean", .65}, {"domain-std", .05}, {"exam:new", .3}, {"exam-mean", .4},
 		{"loss", 6}, {"loss@last5", 4}, {"bytes", 350}, {"seconds", 4}, {"seconds@last", 7},
@@ -50,7 +52,10 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s is %v, want %v", c.name, got, c.want)
 		}
 	}
-	for _, name := range []string{"exam:old", "domain:Sketch"} {
+	if main := MainMetrics("last", []*Group{{Runs: []*Run{r}}}); !slices.Contains(main, "note:epsilon") {
+		t.Errorf("the main metrics are %v", main)
+	}
+	for _, name := range []string{"exam:old", "domain:Sketch", "note:delta"} {
 		if got, ok := metric(t, name).Of(r); ok {
 			t.Errorf("%s is %v, want none", name, got)
 		}
@@ -67,7 +72,7 @@ func TestMetrics(t *testing.T) {
 }
 
 func TestMetricNames(t *testing.T) {
-	for _, name := range []string{"", "accuraci", "last@best", "last1", "last05", "last-5", "all", "domain", "domain:", "f1:x", "f1@never", "exam"} {
+	for _, name := range []string{"", "accuraci", "last@best", "last1", "last05", "last-5", "all", "domain", "domain:", "f1:x", "f1@never", "exam", "note"} {
 		if m, err := ParseMetric(name); err == nil || !strings.Contains(err.Error(), "last10") {
 			t.Errorf("%q: %+v, %v", name, m, err)
 		}
@@ -97,7 +102,7 @@ func TestRoundsRefused(t *testing.T) {
 	good := lines([2]float64{.1, .2})
 	for _, c := range []struct{ line, say string }{
 		{"nonsense", "no round"}, {`{"round":2}`, "is round 2, where 1"}, {`{"round":1,"accuracy":1.5}`, "share 1.5"},
-		{`{"round":1,"per_client":[0.1],"test_sizes":[1,2]}`, "different lengths"}, {`{"round":1,"loss":1e300}`, "impossible"}, {`{"round":1,"seconds":-1}`, "impossible"},
+		{`{"round":1,"per_client":[0.1],"test_sizes":[1,2]}`, "different lengths"}, {`{"round":1,"loss":1e300}`, "impossible"}, {`{"round":1,"notes":{"epsilon":1e300}}`, "impossible note"}, {`{"round":1,"seconds":-1}`, "impossible"},
 	} {
 		got, err := ReadRounds(strings.NewReader(good + c.line + "\n" + good))
 		if err == nil || len(got) != 1 || !strings.Contains(err.Error(), "line 2 ") || !strings.Contains(err.Error(), c.say) {

@@ -109,6 +109,11 @@ func (r Round) check() error {
 			return fmt.Errorf("has the share %v, which is not within 0 and 1", v)
 		}
 	}
+	for name, v := range r.Notes {
+		if math.Abs(v) > 1e30 {
+			return fmt.Errorf("has the impossible note %.50q", name)
+		}
+	}
 	if n := len(r.PerClient); !sameLength(n, len(r.PerClientGlobal), len(r.PerClientPersonal), len(r.TestSizes)) {
 		return fmt.Errorf("has lists of clients of different lengths")
 	}
