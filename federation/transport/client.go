@@ -75,7 +75,7 @@ func Ask(ctx context.Context, nc *nats.Conn, run string, client int, log *slog.L
 		return nil, fmt.Errorf("client %d; they are numbered from 0", client)
 	}
 	n := names{run}
-	b, err := request(ctx, nc, n.subject(helloSubject, client), nil, log)
+	b, err := request(ctx, nc, n.subject(helloSubject, client), nil, 2*time.Second, log)
 	if err != nil {
 		return nil, err
 	}
@@ -97,9 +97,9 @@ func Ask(ctx context.Context, nc *nats.Conn, run string, client int, log *slog.L
 }
 
 // request asks until somebody is there to answer.
-func request(ctx context.Context, nc *nats.Conn, subject string, body []byte, log *slog.Logger) ([]byte, error) {
+func request(ctx context.Context, nc *nats.Conn, subject string, body []byte, wait time.Duration, log *slog.Logger) ([]byte, error) {
 	for said := false; ; {
-		one, cancel := context.WithTimeout(ctx, 10*time.Second)
+		one, cancel := context.WithTimeout(ctx, wait)
 		m, err := nc.RequestWithContext(one, subject, body)
 		cancel()
 		if err == nil {
@@ -110,6 +110,9 @@ func request(ctx context.Context, nc *nats.Conn, subject string, body []byte, lo
 		}
 		if errors.Is(err, nats.ErrConnectionClosed) {
 			return nil, fmt.Errorf("%w: %w", err, lastError(nc))
+		}
+		if last := nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
+			return nil, fmt.Errorf("the NATS server does not let this connection be that client: %w", last)
 		}
 		if !said {
 			log.Info("waiting for promptfed serve", "subject", subject, "error", err)

@@ -129,6 +129,16 @@ func TestServeAndJoin(t *testing.T) {
 		}
 	}
 	server := serve()
+	mustRun(t, "certs", at("stolen"), "--clients", "3")
+	for _, file := range []string{"ca.pem", "client-1.pem", "client-1-key.pem"} { // the certificate of client 1 for client 2
+		b := read(t, at("certs"), file)
+		if err := os.WriteFile(filepath.Join(at("stolen"), strings.ReplaceAll(file, "client-1", "client-2")), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, text, code := call("join", "tls://"+addr, "--client", "2", "--tls", at("stolen"), "--config", conf, "--partition", "--state", at("thief")); code != failed || !strings.Contains(text, "does not let this connection be that client") {
+		t.Errorf("client 1 as client 2: exit %d, %s", code, text)
+	}
 	clients := map[int]*process{}
 	for k := range 4 {
 		clients[k] = join(k)
