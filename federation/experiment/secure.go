@@ -22,8 +22,12 @@ func (b *Built) secured() error {
 	if b.Config.Train.Centralised {
 		return fmt.Errorf("secure_aggregation: train.centralised has one client, whose sum is its upload; leave one of the two out")
 	}
-	if b.layer, err = secure.New(c, weighting, cmp.Or(b.of, len(b.Parts), b.Config.Partition.Clients)); err != nil {
+	clients := cmp.Or(b.of, len(b.Parts), b.Config.Partition.Clients)
+	if b.layer, err = secure.New(c, weighting, clients); err != nil {
 		return err
+	}
+	if p := b.Config.Participation; p*float64(clients) < 1.5 {
+		return fmt.Errorf("secure_aggregation: a round has one of %d clients, whose sum is its upload; raise participation, which is %v", clients, p)
 	}
 	agreed, err := json.Marshal(struct {
 		secure.Config

@@ -217,37 +217,3 @@ func TestRandomSessions(t *testing.T) {
 		s.check(s.run())
 	}
 }
-
-// Shares give the secret back from any 3 of 5 clients, and from 2 never.
-func TestShares(t *testing.T) {
-	x := newSecret(rand.Reader)
-	ids := []int{0, 1, 6, 40, 1 << 29}
-	shares := x.split(rand.Reader, 3, ids)
-	from := func(some []int) secret {
-		got, err := newJoiner(some).join(func(id int) []byte { return shares[id] })
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
-	}
-	for bits := range 1 << len(ids) {
-		var some []int
-		for i, id := range ids {
-			if bits>>i&1 == 1 {
-				some = append(some, id)
-			}
-		}
-		if len(some) == 0 {
-			continue
-		}
-		if got := from(some); got.IsEqual(x.Scalar) != (len(some) >= 3) {
-			t.Errorf("shares of %v give the secret: %v", some, got.IsEqual(x.Scalar))
-		}
-	}
-	// The line through the shares 5 of client 1 (place 2) and 8 of client 4 (place 5) is 3 + x: by hand.
-	five, eight := secret{field.NewScalar().SetUint64(5)}.bytes(), secret{field.NewScalar().SetUint64(8)}.bytes()
-	got, err := newJoiner([]int{1, 4}).join(func(id int) []byte { return map[int][]byte{1: five, 4: eight}[id] })
-	if err != nil || !got.IsEqual(field.NewScalar().SetUint64(3)) {
-		t.Errorf("%v, %v; want 3", got, err)
-	}
-}
