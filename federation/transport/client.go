@@ -75,7 +75,7 @@ func Ask(ctx context.Context, nc *nats.Conn, run string, client int, log *slog.L
 		return nil, fmt.Errorf("client %d; they are numbered from 0", client)
 	}
 	n := names{run}
-	b, err := request(ctx, nc, n.subject(helloSubject, client), nil, 2*time.Second, log)
+	b, err := requestFor(ctx, 2*time.Second, nc, n.subject(helloSubject, client), nil, log)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,12 @@ func Ask(ctx context.Context, nc *nats.Conn, run string, client int, log *slog.L
 }
 
 // request asks until somebody is there to answer.
-func request(ctx context.Context, nc *nats.Conn, subject string, body []byte, wait time.Duration, log *slog.Logger) ([]byte, error) {
+func request(ctx context.Context, nc *nats.Conn, subject string, body []byte, log *slog.Logger) ([]byte, error) {
+	return requestFor(ctx, 10*time.Second, nc, subject, body, log)
+}
+
+// requestFor is request with the time that one answer may take.
+func requestFor(ctx context.Context, wait time.Duration, nc *nats.Conn, subject string, body []byte, log *slog.Logger) ([]byte, error) {
 	for said := false; ; {
 		one, cancel := context.WithTimeout(ctx, wait)
 		m, err := nc.RequestWithContext(one, subject, body)

@@ -1,0 +1,99 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/transport"
+)
+
+// A client is refused with the reason when it would train something else, or in the name of another that is there.
+func TestRefusedToJoin(t *testing.T) {
+	s := newSite(t, stack{"promptfl", nil, nil}.toy(t))
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	served := make(chan error, 1)
+	go func() { served <- s.serve(ctx, false) }()
+	joined := make(chan error, 1)
+	go func() { joined <- s.join(ctx, 0) }()
+	eventually(t, "joining", func() bool { h := s.hub.Load(); return h != nil && h.Members()[0].Joined })
+	for say, change := range map[string]func(*transport.Card, *transport.Local){
+		"options: the server has":     func(c *transport.Card, _ *transport.Local) { c.Terms.Options = "{}" },
+		"classes: the server has":     func(c *transport.Card, _ *transport.Local) { c.Terms.Classes = c.Terms.Classes[1:] },
+		"it cannot be averaged":       func(c *transport.Card, _ *transport.Local) { c.Member.Task.Width++ },
+		"other weights":               func(c *transport.Card, _ *transport.Local) { c.Backbone = "other" },
+		"sizes are no backbone's":     func(c *transport.Card, _ *transport.Local) { c.Member.Task.Width = 1 << 30 },
+		"the backbone's name \"\\n\"": func(c *transport.Card, _ *transport.Local) { c.Member.Task.Backbone = "\n" },
+	} {
+		err := s.join(ctx, 2, change) // as client 0's, the backbone of client 2
+		if err == nil || !strings.Contains(err.Error(), say) {
+			t.Errorf("%q: the client says %v", say, err)
+		}
+		if !strings.Contains(s.log.String(), strings.NewReplacer(`"`, `\"`, `\n`, `\\n`).Replace(say)) {
+			t.Errorf("the server does not log %q", say)
+		}
+	}
+	soon, stop := context.WithTimeout(ctx, time.Second)
+	defer stop()
+	if err := s.join(soon, 0); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(s.log.String(), "another process is this client") {
+		t.Errorf("a second client 0: %v", err)
+	}
+	if err := s.join(ctx, 4); err == nil || !strings.Contains(err.Error(), "clients 0 to 3") {
+		t.Error(err)
+	}
+	cancel()
+	<-served
+	<-joined
+}
+
+// A client of the embedded server can do nothing on the subjects of another.
+func TestPermissions(t *testing.T) {
+	s := newSite(t, fedpha.toy(t))
+	denied := make(chan error, 16)
+	nc, err := nats.Connect(s.url, nats.UserInfo(transport.UserOf(1), ""), nats.CustomInboxPrefix(transport.InboxOf(1)),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied <- err }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	for _, subject := range []string{"pf.toy.reply.2", "pf.toy.order.1", "pf.toy.order.2", "pf.toy.join.2", "pf.toy.beat.2", "pf.toy.status",
+		"$JS.API.CONSUMER.MSG.NEXT.pf-toy-orders.client-2", "$JS.API.STREAM.DELETE.pf-toy-orders", "$JS.API.STREAM.MSG.GET.pf-toy-orders",
+		"$JS.API.STREAM.PURGE.pf-toy-replies", "$O.pf-toy-objects-2.C.x", "$KV.pf-toy-members.client-1", "_INBOX_client-2.x", "$JS.API.STREAM.LIST"} {
+		if err := nc.Publish(subject, nil); err != nil {
+			t.Fatal(err)
+		}
+		expectDenied(t, denied, fmt.Sprintf(`Publish to %q`, subject))
+	}
+	for _, subject := range []string{">", "pf.toy.order.1", "pf.toy.reply.*", "_INBOX_client-2.>", "_INBOX.>"} {
+		sub, err := nc.Subscribe(subject, func(*nats.Msg) {})
+		if err != nil {
+			t.Fatal(err)
+		}
+		expectDenied(t, denied, fmt.Sprintf(`Subscription to %q`, subject))
+		sub.Unsubscribe()
+	}
+	for _, user := range []string{"", "server", "client-", "client--1", "client-01", "client-1x", "promptfed-server"} {
+		if c, err := nats.Connect(s.url, nats.UserInfo(user, "")); err == nil {
+			c.Close()
+			t.Errorf("user %q was let in", user)
+		}
+	}
+}
+
+func expectDenied(t *testing.T, denied chan error, what string) {
+	t.Helper()
+	select {
+	case err := <-denied:
+		if !strings.Contains(strings.ToLower(err.Error()), "permissions violation") || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: %v", what, err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Errorf("%s is allowed", what)
+	}
+}
