@@ -143,7 +143,9 @@ func kindPanel(p facet, axis, by string, m results.Metric, factor float64) (figu
 }
 
 // holds tells whether a client is known to have examples.
-func holds(c experiment.ClientInfo) bool { return slices.ContainsFunc(c.Train, func(n int) bool { return n > 0 }) }
+func holds(c experiment.ClientInfo) bool {
+	return slices.ContainsFunc(c.Train, func(n int) bool { return n > 0 })
+}
 
 // strips show every client of each label of the contest, by backbone; a client's value is its mean over runs.
 func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error) {
