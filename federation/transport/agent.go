@@ -77,7 +77,7 @@ func (a *Agent) join(ctx context.Context) error {
 		return err
 	}
 	for {
-		text, err := request(ctx, a.nc, a.subject(joinSubject, a.client), b, a.log)
+		text, err := request(ctx, a.nc, a.subject(joinSubject, a.client), b, 10*time.Second, a.log)
 		if err != nil {
 			return err
 		}

@@ -75,7 +75,7 @@ func Ask(ctx context.Context, nc *nats.Conn, run string, client int, log *slog.L
 		return nil, fmt.Errorf("client %d; they are numbered from 0", client)
 	}
 	n := names{run}
-	b, err := requestFor(ctx, 2*time.Second, nc, n.subject(helloSubject, client), nil, log)
+	b, err := request(ctx, nc, n.subject(helloSubject, client), nil, 2*time.Second, log)
 	if err != nil {
 		return nil, err
 	}
@@ -96,13 +96,8 @@ func Ask(ctx context.Context, nc *nats.Conn, run string, client int, log *slog.L
 	return &Invitation{Run: h.Run, Clients: h.Clients, Config: h.Config, Classes: h.Classes, limit: h.Limit, names: n, client: client}, nil
 }
 
-// request asks until somebody is there to answer.
-func request(ctx context.Context, nc *nats.Conn, subject string, body []byte, log *slog.Logger) ([]byte, error) {
-	return requestFor(ctx, 10*time.Second, nc, subject, body, log)
-}
-
-// requestFor is request with the time that one answer may take.
-func requestFor(ctx context.Context, wait time.Duration, nc *nats.Conn, subject string, body []byte, log *slog.Logger) ([]byte, error) {
+// request asks until somebody is there to answer; wait is the time that one answer may take.
+func request(ctx context.Context, nc *nats.Conn, subject string, body []byte, wait time.Duration, log *slog.Logger) ([]byte, error) {
 	for said := false; ; {
 		one, cancel := context.WithTimeout(ctx, wait)
 		m, err := nc.RequestWithContext(one, subject, body)
@@ -120,7 +115,7 @@ func requestFor(ctx context.Context, wait time.Duration, nc *nats.Conn, subject 
 			return nil, fmt.Errorf("the NATS server does not let this connection be that client: %w", last)
 		}
 		if !said {
-			log.Info("waiting for promptfed serve", "subject", subject, "error", err)
+			log.Info("waiting for promptfed on the other side", "subject", subject, "error", err)
 			said = true
 		}
 		if err := sleep(ctx, 500*time.Millisecond); err != nil {

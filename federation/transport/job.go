@@ -184,7 +184,10 @@ func (a *Agent) compute(ctx context.Context, j *job, s engine.State) (engine.Rep
 		return engine.Reply{}, err
 	}
 	if j.Kind == endKind {
-		return engine.Reply{}, a.part.Finish(o, s)
+		if err := a.part.Finish(o, s); err != nil {
+			return engine.Reply{}, err
+		}
+		return engine.Reply{}, a.vault.write(owner{a.Invitation.Run, a.client, true})
 	}
 	r, next, err := a.part.Answer(ctx, o, s)
 	if err == nil && next != nil {

@@ -30,6 +30,18 @@ const (
 type owner struct {
 	Run    string `json:"run"`
 	Client int    `json:"client"`
+	Done   bool   `json:"done,omitempty"` // the run is over, and the client has its part
+}
+
+func (v vault) write(o owner) error {
+	return atomicfile.Write(filepath.Join(v.dir, vaultFile), func(w io.Writer) error { return json.NewEncoder(w).Encode(o) })
+}
+
+// Finished tells whether a client's folder is that of a run that is over.
+func Finished(dir string) bool {
+	var o owner
+	b, err := os.ReadFile(filepath.Join(dir, vaultFile))
+	return err == nil && json.Unmarshal(b, &o) == nil && o.Done
 }
 
 // openVault makes or opens the folder; one of another run or client is refused.
@@ -41,7 +53,7 @@ func openVault(dir, run string, client int) (vault, error) {
 	path := filepath.Join(dir, vaultFile)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return v, atomicfile.Write(path, func(w io.Writer) error { return json.NewEncoder(w).Encode(owner{run, client}) })
+		return v, v.write(owner{Run: run, Client: client})
 	}
 	if err != nil {
 		return v, err

@@ -93,6 +93,11 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	if f.state == "" {
 		f.state = filepath.Join("runs", "join-"+f.run+"-"+strconv.Itoa(f.client))
 	}
+	over := fmt.Sprintf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client learned", f.state, f.client)
+	if transport.Finished(f.state) {
+		fmt.Println(over)
+		return nil
+	}
 	f.link.user = transport.UserOf(f.client)
 	options, err := f.link.options()
 	if err != nil {
@@ -115,7 +120,7 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	if err := a.Run(ctx); err != nil {
 		return err
 	}
-	fmt.Printf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client learned\n", f.state, f.client)
+	fmt.Println(over)
 	return nil
 }
 

@@ -162,6 +162,9 @@ func TestServeAndJoin(t *testing.T) {
 	if !bytes.Equal(together(t, dirs...), together(t, at("run"))) {
 		t.Error("server and clients learned something else than one process")
 	}
+	if text := mustRun(t, "join", "tls://"+addr, "--client", "2", "--tls", at("certs"), "--state", at("client2")); !strings.Contains(text, "the run is over") {
+		t.Errorf("a client whose run is over says %q", text)
+	}
 	image := at("image.png")
 	drawImage(t, image)
 	want := mustRun(t, "predict", at("run"), "--client", "2", "--json", image)
