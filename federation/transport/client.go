@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
@@ -40,10 +41,11 @@ func Dial(ctx context.Context, url, name string, log *slog.Logger, options ...na
 	}
 }
 
-// waitable tells whether a connection may succeed later.
+// waitable tells whether a connection may succeed later; one that ends in the middle of its beginning is that of a server that
+// died, or is a proxy's whose server is away.
 func waitable(err error) bool {
 	var network interface{ Timeout() bool }
-	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.As(err, &network)
+	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF) || errors.As(err, &network)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
