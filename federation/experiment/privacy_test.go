@@ -53,13 +53,13 @@ func TestSecureAggregation(t *testing.T) {
 	refuses(t, c, "secure_aggregation.threshold: 0.4", "above 0.5")
 	c.SecureAggregation.Threshold = 0.6
 	for words, change := range map[string]func(*Config){
-		"scaffold needs every client's control variates": func(c *Config) { c.With = []string{"scaffold"} },
-		"robust needs more of a client":                  func(c *Config) { c.With = []string{"robust"} },
-		"set where: client":                              func(c *Config) { c.With = []string{"dp"} },
-		"the carrier shares nothing":                     func(c *Config) { c.Method = "coop" },
-		"train.centralised has one client":               func(c *Config) { c.Train.Centralised = true },
-		"raise participation, which is 0.4":              func(c *Config) { c.Participation = 0.4 },
-		"1 clients; the sum of one":                      func(c *Config) { c.Partition.Clients = 1 },
+		"fedproto needs every client's prototypes": func(c *Config) { c.With = []string{"fedproto"} },
+		"robust needs more of a client":            func(c *Config) { c.With = []string{"robust"} },
+		"set where: client":                        func(c *Config) { c.With = []string{"dp"} },
+		"the carrier shares nothing":               func(c *Config) { c.Method = "coop" },
+		"train.centralised has one client":         func(c *Config) { c.Train.Centralised = true },
+		"raise participation, which is 0.4":        func(c *Config) { c.Participation = 0.4 },
+		"1 clients; the sum of one":                func(c *Config) { c.Partition.Clients = 1 },
 	} {
 		bad := c
 		change(&bad)

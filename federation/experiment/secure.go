@@ -15,7 +15,7 @@ func (b *Built) secured() error {
 	if !c.On() {
 		return nil
 	}
-	weighting, err := methods.Averages(b.Method)
+	weighting, beside, err := methods.Averages(b.Method)
 	if err != nil {
 		return fmt.Errorf("secure_aggregation: the server would get sums only: %w", err)
 	}
@@ -23,7 +23,7 @@ func (b *Built) secured() error {
 		return fmt.Errorf("secure_aggregation: train.centralised has one client, whose sum is its upload; leave one of the two out")
 	}
 	clients := cmp.Or(b.of, len(b.Parts), b.Config.Partition.Clients)
-	if b.layer, err = secure.New(c, weighting, clients); err != nil {
+	if b.layer, err = secure.New(c, weighting, beside, clients); err != nil {
 		return err
 	}
 	if p := b.Config.Participation; p*float64(clients) < 1.5 {

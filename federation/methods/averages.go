@@ -61,17 +61,34 @@ func (m FedProto) averages() (string, string) {
 }
 
 func (m SCAFFOLD) averages() (string, string) {
-	if m.Strength > 0 {
-		return "", "every client's control variates"
+	if m.Strength > 0 && m.Weighting.Weighting != byClients {
+		return "", "the mean of control variates, in which clients count alike; set weighting: uniform"
 	}
 	return m.Weighting.Weighting, ""
 }
 
+// beside tells what a layer uploads beside the shared parameters, a tensor under prefix/NAME for each, of which its server
+// needs the mean alone, too.
+func (m SCAFFOLD) beside() string {
+	if m.Strength > 0 {
+		return scaffoldDC
+	}
+	return ""
+}
+
 func (m FedDyn) averages() (string, string) {
-	if m.Alpha > 0 {
-		return "", "the number and the moves of the clients for its state"
+	if m.Alpha > 0 && m.Weighting.Weighting != byClients {
+		return "", "the mean move for its state, in which clients count alike; set weighting: uniform"
 	}
 	return m.Weighting.Weighting, ""
+}
+
+// behind is how many clients an upload stands for, where clients count alike.
+func behind(u method.Upload) float64 {
+	if u.Client == method.Summed {
+		return float64(u.N)
+	}
+	return 1
 }
 
 func (m DP) averages() (string, string) {
@@ -85,28 +102,32 @@ func (m DP) averages() (string, string) {
 }
 
 // Averages tells how clients count in the mean that a stack's server makes, uniform or examples, where that mean is all it
-// needs of a round's uploads: it may then get one upload that holds it, of the client method.Summed. The error says which
-// layer needs what else.
-func Averages(m method.Method) (weighting string, err error) {
+// needs of a round's uploads: it may then get one upload that holds it, of the client method.Summed. beside are prefixes of
+// what is uploaded under prefix/NAME for each shared parameter, and averaged with them. The error says which layer needs what
+// else.
+func Averages(m method.Method) (weighting string, beside []string, err error) {
 	if len(sharedNames(m)) == 0 {
-		return "", errors.New("the carrier shares nothing; there is nothing to average")
+		return "", nil, errors.New("the carrier shares nothing; there is nothing to average")
 	}
 	weighting = byExamples
 	for m != nil {
 		layer, ok := m.(averaging)
 		if !ok {
-			return "", fmt.Errorf("%s needs more of a client than its share of a mean", nameOf(m))
+			return "", nil, fmt.Errorf("%s needs more of a client than its share of a mean", nameOf(m))
 		}
 		w, needs := layer.averages()
 		if needs != "" {
-			return "", fmt.Errorf("%s needs %s", nameOf(m), needs)
+			return "", nil, fmt.Errorf("%s needs %s", nameOf(m), needs)
 		}
 		if w == byClients {
 			weighting = byClients
 		}
+		if more, ok := m.(interface{ beside() string }); ok && more.beside() != "" {
+			beside = append(beside, more.beside())
+		}
 		m = inside(m)
 	}
-	return weighting, nil
+	return weighting, beside, nil
 }
 
 // inside gives what a wrapper wraps; nil for a carrier.

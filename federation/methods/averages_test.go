@@ -20,6 +20,7 @@ import (
 type sums struct {
 	engine.Cohort
 	weighting string
+	beside    []string
 }
 
 func (c sums) Run(ctx stdcontext.Context, o engine.Order) ([]engine.Reply, error) {
@@ -30,8 +31,10 @@ func (c sums) Run(ctx stdcontext.Context, o engine.Order) ([]engine.Reply, error
 	one := engine.Reply{Client: method.Summed, Upload: method.Upload{Client: method.Summed, Extra: tensor.Map{}}}
 	var ups []method.Upload
 	for _, r := range replies {
-		if len(r.Upload.Extra) > 0 {
-			return nil, fmt.Errorf("client %d uploaded %v too", r.Client, r.Upload.Extra.Names())
+		for _, name := range r.Upload.Extra.Names() {
+			if !slices.ContainsFunc(c.beside, func(prefix string) bool { return r.Upload.Shared[strings.TrimPrefix(name, prefix+"/")] != nil }) {
+				return nil, fmt.Errorf("client %d uploaded %s too", r.Client, name)
+			}
 		}
 		if c.weighting == "uniform" {
 			r.Upload.N = 1
@@ -39,6 +42,7 @@ func (c sums) Run(ctx stdcontext.Context, o engine.Order) ([]engine.Reply, error
 		one.Sum, one.Upload.N, ups = append(one.Sum, r.Client), one.Upload.N+r.Upload.N, append(ups, r.Upload)
 	}
 	one.Upload.Shared = method.Mean(ups, func(u method.Upload) tensor.Map { return u.Shared })
+	one.Upload.Extra = method.Mean(ups, func(u method.Upload) tensor.Map { return u.Extra })
 	return []engine.Reply{one}, nil
 }
 
@@ -50,7 +54,7 @@ func TestAverages(t *testing.T) {
 		if err != nil {
 			t.Fatal(name, with, err)
 		}
-		weighting, err := methods.Averages(m)
+		weighting, beside, err := methods.Averages(m)
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "methods.") {
 				t.Errorf("%s: %v", name, err)
@@ -65,7 +69,7 @@ func TestAverages(t *testing.T) {
 		for i := range got {
 			set := engine.Settings{Workers: 2}
 			if i == 1 {
-				set.Around = func(c engine.Cohort) engine.Cohort { return sums{c, weighting} }
+				set.Around = func(c engine.Cohort) engine.Cohort { return sums{c, weighting, beside} }
 			}
 			r, err := engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(4, 9, 3),
 				Plan: engine.Plan{Rounds: 2, Seed: 5}, Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}, set)
@@ -98,6 +102,9 @@ func TestAverages(t *testing.T) {
 			try(e.Name, nil, o)
 		}
 	}
+	try("fedpha", []string{"feddyn", "fedprox"}, options{"feddyn": options{"alpha": 0.3}})
+	try("promptfl", []string{"scaffold"}, options{"control": "gradients", "server_lr": 0.5})
+	try("promptfl", []string{"scaffold"}, options{"weighting": "examples"}) // not taken
 	try("powder", nil, options{"weighting": "examples"})
 	try("fedtpg", nil, options{"heads": 2, "mult": 1, "weighting": "examples"})
 	try("fedclip", nil, options{"weighting": "examples"})
@@ -108,8 +115,8 @@ func TestAverages(t *testing.T) {
 	try("fedpha", []string{"fedprox", "fedopt"}, options{"weighting": "uniform"})
 	try("promptfl", []string{"dp"}, options{"where": "client", "noise": 0.5})
 	try("promptfl", []string{"dp"}, options{"clip": 0.0, "noise": 0.0})
-	want := []string{"fedclip", "fedotp", "fedpha", "fedpgp", "fedpr", "fedtpg", "fedvpt", "gptfl", "pfeddc", "pfedprompt", "promptfl", "sdfed", "uopp", "promptfl+fedntd",
-		"promptfl+fedopt", "promptfl+fedprox", "promptfl+moon", "powder", "fedtpg", "fedclip", "promptfl+appr", "promptfl+fedproto", "promptfl+scaffold",
+	want := []string{"fedclip", "fedotp", "fedpha", "fedpgp", "fedpr", "fedtpg", "fedvpt", "gptfl", "pfeddc", "pfedprompt", "promptfl", "sdfed", "uopp", "promptfl+feddyn", "promptfl+fedntd",
+		"promptfl+fedopt", "promptfl+fedprox", "promptfl+moon", "promptfl+scaffold", "fedpha+feddyn+fedprox", "promptfl+scaffold", "powder", "fedtpg", "fedclip", "promptfl+appr", "promptfl+fedproto", "promptfl+scaffold",
 		"promptfl+feddyn", "fedpha+fedprox+fedopt", "promptfl+dp", "promptfl+dp"}
 	if !slices.Equal(taken, want) {
 		t.Errorf("taken are %v", taken)

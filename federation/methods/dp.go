@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 
 	"promptfed/federation/method"
 	"promptfed/federation/privacy"
@@ -60,7 +61,11 @@ func (m *DP) build(inner method.Method) (method.Method, error) {
 		err = all(err, errors.New("option adapt moves a clip that the server applies; set where: server and a clip to start from"))
 	}
 	if m.on() && err == nil {
-		if _, needs := Averages(inner); needs != nil {
+		_, beside, needs := Averages(inner)
+		if needs == nil && len(beside) > 0 {
+			needs = fmt.Errorf("a layer inside uploads %s too", strings.Join(beside, ", "))
+		}
+		if needs != nil {
 			err = fmt.Errorf("%w; it would leave the clients without clipping and noise", needs)
 		}
 	}

@@ -94,7 +94,7 @@ func (m FedDyn) Merge(g *method.Global, ups []method.Upload) error {
 	zerosLike(g.Shared, g.Kept, dynH)
 	h := g.Kept.Under(dynH).Clone()
 	for _, u := range ups {
-		h.Axpy(-m.Alpha/float64(g.Clients), moved(u.Shared, old))
+		h.Axpy(-m.Alpha*behind(u)/float64(g.Clients), moved(u.Shared, old))
 	}
 	g.Kept.Put(dynH, h)
 	g.Shared = g.Shared.Clone().Axpy(-1/m.Alpha, h)

@@ -78,7 +78,7 @@ func TestRefusesOptions(t *testing.T) {
 		{"promptfl", []string{"dp"}, options{"clip": 0}, []string{"clip is 0", "set noise: 0 too"}},
 		{"promptfl", []string{"dp"}, options{"noise": -1, "delta": 0.9, "where": "here"}, []string{"noise is -1", "delta is 0.9", "server, client"}},
 		{"promptfl", []string{"dp"}, options{"adapt": 0.2, "where": "client"}, []string{"adapt moves a clip that the server applies"}},
-		{"promptfl", []string{"scaffold", "dp"}, nil, []string{"dp: scaffold needs every client's control variates", "without clipping and noise"}},
+		{"promptfl", []string{"scaffold", "dp"}, nil, []string{"dp: a layer inside uploads scaffold/dc too", "without clipping and noise"}},
 		{"promptfl", []string{"ggtpc", "fedprox", "dp"}, nil, []string{"dp: ggtpc needs more"}},
 		{"coop", []string{"dp"}, nil, []string{"dp", "shares nothing"}},
 		{"promptfl", []string{"robust", "fedprox"}, nil, []string{"with: robust must be the last", "fedprox outside it"}},

@@ -126,7 +126,7 @@ func (m SCAFFOLD) Merge(g *method.Global, ups []method.Upload) error {
 				if err != nil {
 					return err
 				}
-				c[name].Axpy(1/float64(g.Clients), dc)
+				c[name].Axpy(behind(u)/float64(g.Clients), dc)
 			}
 		}
 		g.Down.Put(scaffoldC, c)

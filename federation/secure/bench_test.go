@@ -68,7 +68,7 @@ func BenchmarkRound(b *testing.B) {
 			u := &untrained{dropped: c.dropped}
 			var cohort engine.Cohort = u
 			if c.weighting != "" {
-				l, err := secure.New(config, c.weighting, c.clients)
+				l, err := secure.New(config, c.weighting, nil, c.clients)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -35,7 +35,7 @@ func (c *cohort) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error
 	}
 	r := &round{cohort: c, order: o, out: engine.Reply{Client: method.Summed}}
 	var err error
-	r.terms = secagg.Terms{Threshold: c.l.threshold(len(o.Clients)), Length: length(o.Shared)}
+	r.terms = secagg.Terms{Threshold: c.l.threshold(len(o.Clients)), Length: c.l.length(o.Shared)}
 	if r.terms.Ring, err = c.l.ring(o.Of); err != nil {
 		return nil, err
 	}

@@ -3,9 +3,10 @@
 // The steps of package secagg travel as orders and answers like any other, so that nothing that carries messages has to know.
 //
 // A client's vector are the moves of its shared parameters, each clipped at Clip, rounded to a whole number of steps and
-// multiplied by the client's weight; then its weight, its loss and how many numbers were clipped. So the server learns sums
-// of these over the clients of a round, and who they are, but no upload, no number of examples and no loss of one client.
-// The mean differs from that of the plain uploads by half a step at most, and by the rounding of float32.
+// multiplied by the client's weight; so are tensors that it uploads beside, one for each shared parameter; then its weight,
+// its loss and how many numbers were clipped. So the server learns sums of these over the clients of a round, and who they
+// are, but no upload, no number of examples and no loss of one client. The mean differs from that of the plain uploads by half
+// a step at most, and by the rounding of float32.
 //
 // Only methods whose server needs nothing but the mean can take part. What clients answer when they test is not aggregated.
 package secure
@@ -24,11 +25,12 @@ type Config struct {
 	Threshold float64 `config:"threshold" help:"share of a round's clients that must stay to its end, above 0.5; 0 for no secure aggregation"`
 	Bits      int     `config:"bits" help:"of a rounded number, its sign among them"`
 	Clip      float64 `config:"clip" help:"largest move of one number in a round; larger ones are cut"`
+	Beside    float64 `config:"beside" help:"largest number of what some methods upload beside the shared parameters, such as scaffold's control variates"`
 	Examples  int     `config:"examples" help:"most examples that a client counts with, where it counts by examples"`
 }
 
 // Defaults are the settings of an experiment that does not name them.
-func Defaults() Config { return Config{Bits: 24, Clip: 1, Examples: 1 << 16} }
+func Defaults() Config { return Config{Bits: 24, Clip: 1, Beside: 16, Examples: 1 << 16} }
 
 // On tells whether there is secure aggregation.
 func (c Config) On() bool { return c.Threshold != 0 }
@@ -46,6 +48,9 @@ func (c Config) Check() error {
 	if !(c.Clip > 0 && c.Clip <= 1e6) {
 		bad("clip: %v; it must be above 0 and at most 1e6", c.Clip)
 	}
+	if !(c.Beside > 0 && c.Beside <= 1e6) {
+		bad("beside: %v; it must be above 0 and at most 1e6", c.Beside)
+	}
 	if c.Examples < 1 || c.Examples > 1<<24 {
 		bad("examples: %d; it must lie between 1 and %d", c.Examples, 1<<24)
 	}
@@ -62,11 +67,13 @@ const (
 type Layer struct {
 	c         Config
 	weighting string
+	beside    []string
 }
 
-// New makes the layer for a method whose clients count in a way; clients is how many there are, of which no round has more.
-func New(c Config, weighting string, clients int) (*Layer, error) {
-	l := &Layer{c, weighting}
+// New makes the layer for a method whose clients count in a way, and that uploads more under prefix/NAME for each shared
+// parameter where beside has prefixes; clients is how many there are, of which no round has more.
+func New(c Config, weighting string, beside []string, clients int) (*Layer, error) {
+	l := &Layer{c, weighting, beside}
 	if err := c.Check(); err != nil {
 		return nil, err
 	}

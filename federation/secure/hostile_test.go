@@ -87,7 +87,7 @@ func TestGuardGivesOneVector(t *testing.T) {
 func TestConfig(t *testing.T) {
 	for words, c := range map[string]secure.Config{
 		"threshold: 0.5": {Threshold: 0.5, Bits: 24, Clip: 1, Examples: 1}, "threshold: 1.5": {Threshold: 1.5, Bits: 24, Clip: 1, Examples: 1},
-		"bits: 7": {Threshold: 0.6, Bits: 7, Clip: 1, Examples: 1}, "clip: 0": {Threshold: 0.6, Bits: 24, Examples: 1}, "examples: 0": {Threshold: 0.6, Bits: 24, Clip: 1},
+		"bits: 7": {Threshold: 0.6, Bits: 7, Clip: 1, Examples: 1}, "clip: 0": {Threshold: 0.6, Bits: 24, Examples: 1}, "beside: 0": {Threshold: 0.6, Bits: 24, Clip: 1, Examples: 1}, "examples: 0": {Threshold: 0.6, Bits: 24, Clip: 1},
 	} {
 		if err := c.Check(); err == nil || !strings.Contains(err.Error(), "secure_aggregation."+words) {
 			t.Errorf("%+v: %v", c, err)
@@ -96,13 +96,13 @@ func TestConfig(t *testing.T) {
 	if err := secure.Defaults().Check(); err != nil || secure.Defaults().On() {
 		t.Errorf("%v", err)
 	}
-	if _, err := secure.New(config, "examples", 1); err == nil {
+	if _, err := secure.New(config, "examples", nil, 1); err == nil {
 		t.Error("one client was taken")
 	}
-	if _, err := secure.New(secure.Config{Threshold: 0.6, Bits: 32, Clip: 1, Examples: 1 << 24}, "examples", 1<<9); err == nil || !strings.Contains(err.Error(), "64 bits") {
+	if _, err := secure.New(secure.Config{Threshold: 0.6, Bits: 32, Clip: 1, Beside: 1, Examples: 1 << 24}, "examples", nil, 1<<9); err == nil || !strings.Contains(err.Error(), "64 bits") {
 		t.Errorf("%v", err)
 	}
-	if _, err := secure.New(config, "median", 5); err == nil {
+	if _, err := secure.New(config, "median", nil, 5); err == nil {
 		t.Error("medians were taken")
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 type options = map[string]any
 
-var config = secure.Config{Threshold: 0.6, Bits: 24, Clip: 1, Examples: 1 << 16}
+var config = secure.Config{Threshold: 0.6, Bits: 24, Clip: 1, Beside: 16, Examples: 1 << 16}
 
 // experiment is a stack on five toy clients, and the layer for it.
 func experiment(t *testing.T, c secure.Config, carrier string, with []string, o options) (*engine.Experiment, *secure.Layer) {
@@ -25,11 +25,11 @@ func experiment(t *testing.T, c secure.Config, carrier string, with []string, o 
 	if err != nil {
 		t.Fatal(err)
 	}
-	weighting, err := methods.Averages(m)
+	weighting, beside, err := methods.Averages(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := secure.New(c, weighting, 5)
+	l, err := secure.New(c, weighting, beside, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,13 +77,18 @@ func TestSameAsPlain(t *testing.T) {
 		{"fedpha", nil, options{"global_tokens": 3, "local_tokens": []int{2, 4}, "projector": "exact-null"}},
 		{"pfeddc", nil, nil},
 		{"fedclip", nil, nil},
+		{"promptfl", []string{"scaffold"}, options{"tokens": 3}},
+		{"fedpha", []string{"feddyn"}, options{"projector": "exact-null", "feddyn": options{"alpha": 0.5}}},
 		{"promptfl", []string{"fedprox", "fedopt"}, options{"kind": "momentum", "weighting": "uniform"}},
 	} {
-		for _, conf := range []secure.Config{config, {Threshold: 1, Bits: 12, Clip: 0.5, Examples: 9}} {
+		for _, conf := range []secure.Config{config, {Threshold: 1, Bits: 12, Clip: 0.5, Beside: 8, Examples: 9}} {
 			e, l := experiment(t, conf, c.carrier, c.with, c.o)
 			e.Plan.Rounds = 1
 			plain, sum := run(t, e, engine.Settings{}), run(t, e, over(l, false))
 			most := l.Step()/2 + 1e-6 // values lie below 8, where float32 is finer than 1e-6
+			if slices.Contains(c.with, "feddyn") {
+				most += l.Step() / 2 // its server makes the mean's move again, from its state
+			}
 			if d := far(t, plain, sum); !(d <= most) || d == 0 && conf.Bits == 12 {
 				t.Errorf("%s%v, %d bits: prompts differ by %v; at most %v", c.carrier, c.with, conf.Bits, d, most)
 			}

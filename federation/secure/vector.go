@@ -38,36 +38,55 @@ func (l *Layer) rounded(x, unit float64) (v int64, cut bool) {
 }
 
 // length is that of a vector.
-func length(shared tensor.Map) int {
-	n := trailers
+func (l *Layer) length(shared tensor.Map) int {
+	n := 0
 	for _, t := range shared {
 		n += t.Len()
 	}
-	return n
+	return n*(1+len(l.beside)) + trailers
 }
+
+// fine is the unit of what is uploaded beside the shared parameters.
+func (l *Layer) fine() float64 { return l.c.Beside / float64(l.top()) }
 
 // vector gives what a client adds to the sums, as signed whole numbers.
 func (l *Layer) vector(received tensor.Map, up method.Upload, loss float64) ([]int64, error) {
-	if len(up.Extra) > 0 {
-		return nil, fmt.Errorf("the method uploads %v beside the shared parameters; secure aggregation has no sum of that", up.Extra.Names())
-	}
 	weight := int64(1)
 	if l.weighting == Examples {
 		weight = int64(max(1, min(up.N, l.c.Examples)))
 	}
-	out, clipped := make([]int64, 0, length(received)), int64(0)
-	for _, name := range received.Names() {
-		old, now := received[name], up.Shared[name]
-		if now == nil || now.IsInt() || !now.SameShape(old) {
-			return nil, fmt.Errorf("parameter %s is %v; the server sent %v", name, now, old)
+	out, clipped := make([]int64, 0, l.length(received)), int64(0)
+	add := func(name string, old, now *tensor.Tensor, unit float64) error {
+		if now == nil || now.IsInt() || !now.SameShape(received[name]) {
+			return fmt.Errorf("what is uploaded for parameter %s is %v; the server sent %v", name, now, received[name])
 		}
 		for i, v := range now.Data {
-			q, cut := l.rounded(float64(v)-float64(old.Data[i]), l.Step())
+			x := float64(v)
+			if old != nil {
+				x -= float64(old.Data[i])
+			}
+			q, cut := l.rounded(x, unit)
 			if cut {
 				clipped++
 			}
 			out = append(out, weight*q)
 		}
+		return nil
+	}
+	for _, name := range received.Names() {
+		if err := add(name, received[name], up.Shared[name], l.Step()); err != nil {
+			return nil, err
+		}
+	}
+	for _, prefix := range l.beside {
+		for _, name := range received.Names() {
+			if err := add(name, nil, up.Extra[prefix+"/"+name], l.fine()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(up.Extra) > len(l.beside)*len(received) {
+		return nil, fmt.Errorf("the method uploads %v beside the shared parameters; secure aggregation has no sum of all that", up.Extra.Names())
 	}
 	q, _ := l.rounded(loss, mostLoss/float64(l.top()))
 	return append(out, weight, q, min(clipped, l.top())), nil
@@ -82,16 +101,34 @@ func (l *Layer) mean(sent tensor.Map, sum []int64, n int) (up method.Upload, los
 		return up, 0, 0, fmt.Errorf("secure aggregation: %d clients have the weight %d together; a client uploaded what is no vector", n, weight)
 	}
 	up = method.Upload{Client: method.Summed, N: int(weight), Shared: tensor.Map{}, Extra: tensor.Map{}}
-	for _, name := range sent.Names() {
-		old := sent[name]
-		t := tensor.New(old.Shape...)
-		for i, v := range old.Data {
-			if x := sum[i]; x > weight*l.top() || x < -weight*l.top() {
-				return up, 0, 0, fmt.Errorf("secure aggregation: element %d of %s has the sum %d of weights %d; a client uploaded what is no vector", i, name, x, weight)
+	part := func(name string, old *tensor.Tensor, like *tensor.Tensor, unit float64) (*tensor.Tensor, error) {
+		t := tensor.New(like.Shape...)
+		for i := range t.Data {
+			x := sum[i]
+			if x > weight*l.top() || x < -weight*l.top() {
+				return nil, fmt.Errorf("secure aggregation: element %d of %s has the sum %d of weights %d; a client uploaded what is no vector", i, name, x, weight)
 			}
-			t.Data[i] = float32(float64(v) + float64(sum[i])/float64(weight)*l.Step())
+			v := float64(x) / float64(weight) * unit
+			if old != nil {
+				v += float64(old.Data[i])
+			}
+			t.Data[i] = float32(v)
 		}
-		up.Shared[name], sum = t, sum[old.Len():]
+		sum = sum[len(t.Data):]
+		return t, nil
+	}
+	for _, name := range sent.Names() {
+		if up.Shared[name], err = part(name, sent[name], sent[name], l.Step()); err != nil {
+			return up, 0, 0, err
+		}
+	}
+	for _, prefix := range l.beside {
+		for _, name := range sent.Names() {
+			at := prefix + "/" + name
+			if up.Extra[at], err = part(at, nil, sent[name], l.fine()); err != nil {
+				return up, 0, 0, err
+			}
+		}
 	}
 	loss = float64(trailer[atLoss]) / float64(n) * mostLoss / float64(l.top())
 	return up, loss, float64(trailer[atClipped]) / float64(n) / float64(max(1, numbers)), nil

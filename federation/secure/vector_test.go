@@ -15,7 +15,7 @@ import (
 // By hand, with 8 bits (-127..127) and clip 1.27, a step of 0.01: from (0, 1) to (0.5, -2) are 50 and -300, cut to -127; with
 // 3 examples 150 and -381. A loss of 32 is 63.5 of 127, to even 64.
 func TestVectorByHand(t *testing.T) {
-	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, Examples: 10}, Examples, 2)
+	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, Beside: 1, Examples: 10}, Examples, nil, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestVectorByHand(t *testing.T) {
 	}
 	extra := up(1, 0, 0)
 	extra.Extra = tensor.Map{"x": tensor.New(1)}
-	if _, err := l.vector(sent, extra, 0); err == nil || !strings.Contains(err.Error(), "no sum of that") {
+	if _, err := l.vector(sent, extra, 0); err == nil || !strings.Contains(err.Error(), "no sum of all that") {
 		t.Errorf("%v", err)
 	}
 	if _, err := l.vector(sent, method.Upload{Shared: tensor.Map{"a": sent["a"]}}, 0); err == nil {
@@ -60,7 +60,7 @@ func TestSumsFit(t *testing.T) {
 	for _, bits := range []int{8, 24, 32} {
 		for _, examples := range []int{1, 1000, 1 << 20} {
 			for _, clients := range []int{2, 100, 1000} {
-				l, err := New(Config{Threshold: 0.6, Bits: bits, Clip: 1, Examples: examples}, Examples, clients)
+				l, err := New(Config{Threshold: 0.6, Bits: bits, Clip: 1, Beside: 1, Examples: examples}, Examples, nil, clients)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -128,5 +128,39 @@ func TestThreshold(t *testing.T) {
 	}
 	if (secagg.Ring{Width: 4}).Signed(0xffffffff) != -1 {
 		t.Error("-1")
+	}
+}
+
+// What is uploaded beside the shared parameters has a unit of its own, 2/127 with 8 bits: by hand 0.5 and 5, cut to 2, are 31.75,
+// to even 32, and 127; their means over two clients of which the other has 0 are 32/127 and 1.
+func TestBesideByHand(t *testing.T) {
+	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, Beside: 2, Examples: 10}, Uniform, []string{"more"}, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := tensor.Map{"a": tensor.Of([]float32{7}, 1), "b": tensor.Of([]float32{8}, 1)}
+	up := func(a, b float32) method.Upload {
+		return method.Upload{N: 9, Shared: sent, Extra: tensor.Map{"more/a": tensor.Of([]float32{a}, 1), "more/b": tensor.Of([]float32{b}, 1)}}
+	}
+	v, err := l.vector(sent, up(0.5, 5), 0)
+	if err != nil || !slices.Equal(v, []int64{0, 0, 32, 127, 1, 0, 1}) || len(v) != l.length(sent) {
+		t.Fatalf("%v, %v", v, err)
+	}
+	v[4] = 2 // the other client's weight
+	got, _, _, err := l.mean(sent, v, 2)
+	if err != nil || got.N != 2 || got.Shared["b"].Data[0] != 8 || math.Abs(float64(got.Extra["more/a"].Data[0])-32./127) > 1e-7 || got.Extra["more/b"].Data[0] != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for name, change := range map[string]func(tensor.Map){
+		"for parameter b":     func(m tensor.Map) { delete(m, "more/b") },
+		"no sum of all that":  func(m tensor.Map) { m["other"] = sent["a"] },
+		"for parameter a":     func(m tensor.Map) { m["more/a"] = tensor.New(2) },
+		"for parameter a is ": func(m tensor.Map) { m["more/a"] = tensor.OfInts([]int64{1}, 1) },
+	} {
+		bad := up(1, 1)
+		change(bad.Extra)
+		if _, err := l.vector(sent, bad, 0); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
