@@ -55,6 +55,10 @@ func (g *gate) Check(c server.ClientAuthentication) bool {
 		c.RegisterUser(&server.User{Username: user, Permissions: allow([]string{names{g.run}.status()}, "_INBOX_"+StatusUser)})
 		return true
 	}
+	if user == WorkerUser {
+		c.RegisterUser(&server.User{Username: user, Permissions: allow(workerMayPublish(g.run), WorkerInbox)})
+		return true
+	}
 	text, ok := strings.CutPrefix(user, "client-")
 	client, err := strconv.Atoi(text)
 	if !ok || err != nil || client < 0 || client > maxClient || UserOf(client) != user {
@@ -77,16 +81,22 @@ func allow(publish []string, inbox string) *server.Permissions {
 // bucket of objects. Orders come to its inbox, so that it subscribes to nothing else.
 func mayPublish(run string, client int) []string {
 	n := names{run}
-	objects := "OBJ_" + n.bucket(client)
-	return []string{
+	return append([]string{
 		n.subject(helloSubject, client), n.subject(joinSubject, client), n.subject(beatSubject, client), n.subject(replySubject, client),
 		"$JS.API.CONSUMER.INFO." + n.orders() + "." + n.consumer(client),
 		"$JS.API.CONSUMER.MSG.NEXT." + n.orders() + "." + n.consumer(client),
 		"$JS.ACK." + n.orders() + "." + n.consumer(client) + ".>",
+	}, objectSubjects(n.bucket(client))...)
+}
+
+// objectSubjects are those by which a bucket of objects is read and written.
+func objectSubjects(bucket string) []string {
+	objects := "OBJ_" + bucket
+	return []string{
 		"$JS.API.STREAM.INFO." + objects, "$JS.API.STREAM.MSG.GET." + objects, "$JS.API.DIRECT.GET." + objects, "$JS.API.DIRECT.GET." + objects + ".>",
 		"$JS.API.STREAM.PURGE." + objects,
 		"$JS.API.CONSUMER.CREATE." + objects + ".>", "$JS.API.CONSUMER.DELETE." + objects + ".>", "$JS.API.CONSUMER.INFO." + objects + ".>",
 		"$JS.API.CONSUMER.MSG.NEXT." + objects + ".>",
-		"$O." + n.bucket(client) + ".>",
+		"$O." + bucket + ".>",
 	}
 }

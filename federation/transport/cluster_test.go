@@ -1,0 +1,223 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/transport"
+)
+
+// However many workers there are, the run folder holds the bytes of a run in one process; so it does where tensors go through
+// objects, and with surveys and an exam.
+func TestClusterGivesTheSame(t *testing.T) {
+	for _, s := range []stack{
+		{"promptfl", nil, map[string]any{"tokens": 2}},
+		fedpha,
+		{"promptfl", []string{"scaffold", "ggtpc"}, nil},
+	} {
+		want, records := alone(t, examined(s.toy(t)))
+		for _, c := range []struct{ workers, jobs, limit int }{{1, 1, 0}, {3, 2, 0}, {2, 1, 100}} {
+			t.Run(fmt.Sprintf("%s-%d-workers-limit-%d", s.method, c.workers, c.limit), func(t *testing.T) {
+				f := newFarm(t, examined(s.toy(t)))
+				f.set.Limit = c.limit
+				ctx, cancel := context.WithCancel(within(t, time.Minute))
+				defer cancel()
+				for k := range c.workers {
+					f.start(ctx, k, c.jobs)
+				}
+				prompts, notes, totals, err := f.run(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if prompts != want || notes != records {
+					t.Errorf("another result than in one process\n%s\n%s", notes, records)
+				}
+				if totals.Turns == 0 || totals.Failed > 0 || totals.Late > 0 || int64(totals.Turns) != f.turns.Load() {
+					t.Errorf("%+v, %d turns done", totals, f.turns.Load())
+				}
+			})
+		}
+	}
+}
+
+// A worker that vanishes in the middle of turns, without a word, is missed: its turns come again on another one, which came
+// late.
+func TestClusterLosesWorkers(t *testing.T) {
+	want, records := alone(t, fedpha.toy(t))
+	f := newFarm(t, fedpha.toy(t))
+	ctx, cancel := context.WithCancel(within(t, 2*time.Minute))
+	defer cancel()
+	inside, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	f.around = func(worker int, do transport.Turn) transport.Turn {
+		return func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+			if worker == 0 && o.Round == 1 {
+				f.turns.Add(1)
+				once.Do(func() { close(inside) })
+				<-release
+			}
+			return do(ctx, client, o, s)
+		}
+	}
+	first := f.start(ctx, 0, 2)
+	go func() {
+		<-inside
+		first.Close() // as kill -9 does: nothing is said any more
+		close(release)
+		f.start(ctx, 1, 2)
+	}()
+	prompts, notes, totals, err := f.run(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if prompts != want || notes != records {
+		t.Error("another result than in one process")
+	}
+	if totals.Workers != 2 || int64(totals.Turns) >= f.turns.Load() {
+		t.Errorf("%+v, %d turns done", totals, f.turns.Load())
+	}
+}
+
+// A result that comes twice counts once.
+func TestClusterDuplicates(t *testing.T) {
+	want, records := alone(t, fedpha.toy(t))
+	f := newFarm(t, fedpha.toy(t))
+	ctx, cancel := context.WithCancel(within(t, time.Minute))
+	defer cancel()
+	var copies atomic.Int64
+	sub, err := f.nats.Conn().Subscribe("pf.toy.work.result", func(m *nats.Msg) {
+		if m.Header.Get("copied") == "" {
+			copies.Add(1)
+			f.nats.Conn().PublishMsg(&nats.Msg{Subject: m.Subject, Data: m.Data, Header: nats.Header{"copied": {"1"}}})
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Unsubscribe()
+	f.start(ctx, 0, 2)
+	prompts, notes, totals, err := f.run(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if prompts != want || notes != records {
+		t.Error("another result than in one process")
+	}
+	if totals.Late == 0 || int64(totals.Turns) != f.turns.Load() || totals.Turns > int(copies.Load()) {
+		t.Errorf("%+v, %d copies", totals, copies.Load())
+	}
+}
+
+// A run that was stopped goes on with other workers; a worker that is still there takes the next run of the queue for another.
+func TestClusterResumes(t *testing.T) {
+	want, records := alone(t, fedpha.toy(t))
+	f := newFarm(t, fedpha.toy(t))
+	ctx, cancel := context.WithCancel(within(t, time.Minute))
+	defer cancel()
+	nc, err := f.dial(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- f.work(ctx, nc, 0, 2) }()
+	stopped, stop := context.WithCancel(ctx)
+	_, _, _, err = f.run(stopped, func(s *engine.Settings) {
+		s.OnRound = func(engine.Record) { stop() }
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	f.start(ctx, 1, 1)
+	prompts, notes, _, err := f.run(ctx, func(s *engine.Settings) { s.Resume = true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if prompts != want || notes != records {
+		t.Error("another result than in one process")
+	}
+	c, err := transport.OpenCluster(ctx, f.nats.Conn(), f.set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := <-ended; !errors.Is(err, transport.ErrOver) {
+		t.Errorf("the first run's worker: %v", err)
+	}
+}
+
+// What a worker must have in common with the run is asked before it gets a turn; a second run cannot have the queue.
+func TestClusterRefuses(t *testing.T) {
+	f := newFarm(t, fedpha.toy(t))
+	ctx := within(t, time.Minute)
+	c, err := transport.OpenCluster(ctx, f.nats.Conn(), f.set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	nc, err := f.dial(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	for say, change := range map[string]func(*transport.WorkCard){
+		"data: the run has":        func(c *transport.WorkCard) { c.Footing.Digests = map[string]string{"data": "xyz"} },
+		"seed: the server has":     func(c *transport.WorkCard) { c.Footing.Terms.Seed++ },
+		"fingerprint: the run has": func(c *transport.WorkCard) { c.Footing.Fingerprint = "0" },
+		"0 turns at a time":        func(c *transport.WorkCard) { c.Jobs = 0 },
+	} {
+		if err := f.work(ctx, nc, 0, 1, change); err == nil || !strings.Contains(err.Error(), say) {
+			t.Errorf("%q: %v", say, err)
+		}
+		if !strings.Contains(f.log.String(), say) {
+			t.Errorf("the run does not log %q", say)
+		}
+	}
+	if _, err := transport.AskErrand(ctx, nc, "toy", "2", f.log.logger()); err == nil || !strings.Contains(err.Error(), "program: the run has version 1") {
+		t.Errorf("%v", err)
+	}
+	if _, err := transport.OpenCluster(ctx, f.nats.Conn(), f.set); err == nil || !strings.Contains(err.Error(), "another run has the queue") {
+		t.Errorf("%v", err)
+	}
+	if n := c.Totals(); n.Workers != 0 || f.turns.Load() != 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// A turn that fails on one worker is given again; one that fails every time ends the run with the reason.
+func TestClusterFailures(t *testing.T) {
+	want, _ := alone(t, fedpha.toy(t))
+	f := newFarm(t, fedpha.toy(t))
+	ctx, cancel := context.WithCancel(within(t, time.Minute))
+	defer cancel()
+	var left atomic.Int64
+	left.Store(2)
+	f.around = func(_ int, do transport.Turn) transport.Turn {
+		return func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+			if client == 2 && left.Add(-1) >= 0 {
+				return engine.Reply{}, nil, errors.New("no memory")
+			}
+			return do(ctx, client, o, s)
+		}
+	}
+	f.start(ctx, 0, 1)
+	prompts, _, totals, err := f.run(ctx)
+	if err != nil || prompts != want || totals.Failed != 2 {
+		t.Errorf("%v, %+v", err, totals)
+	}
+	left.Store(1 << 30)
+	f.start(ctx, 1, 1)
+	_, _, _, err = f.run(ctx, func(s *engine.Settings) { s.Dir = t.TempDir() })
+	if err == nil || !strings.Contains(err.Error(), "worker host1: no memory (tried 3 times)") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,153 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/transport"
+)
+
+// farm is a run with a queue, and its workers.
+type farm struct {
+	t     testing.TB
+	e     *engine.Experiment
+	dir   string
+	nats  *transport.Embedded
+	log   *logs
+	set   transport.ClusterSettings
+	turns atomic.Int64 // begun by workers
+	over  sync.WaitGroup
+	// around goes around every turn on a worker; nil for nothing.
+	around func(worker int, do transport.Turn) transport.Turn
+}
+
+func newFarm(t testing.TB, e *engine.Experiment) *farm {
+	f := &farm{t: t, e: e, dir: t.TempDir(), log: &logs{}}
+	f.set = transport.ClusterSettings{Queue: "toy", Config: []byte("name: toy\n"), Footing: footing(e), Log: f.log.logger()}
+	var err error
+	f.nats, err = transport.Embed(transport.Embedding{Listen: "127.0.0.1:0", Dir: filepath.Join(f.dir, "nats"), Run: "toy", Limit: 1 << 20, Log: f.log.logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		f.over.Wait()
+		f.nats.Close()
+		if t.Failed() {
+			t.Log(f.log.String())
+		}
+	})
+	return f
+}
+
+func footing(e *engine.Experiment) engine.Footing {
+	return engine.Footing{Program: "1", Platform: "p", Fingerprint: e.Fingerprint(), Terms: e.Terms(), Digests: map[string]string{"data": "abc"}}
+}
+
+func (f *farm) dial(ctx context.Context) (*nats.Conn, error) {
+	return transport.Dial(ctx, f.nats.URL(), "worker", f.log.logger(), nats.CustomInboxPrefix(transport.WorkerInbox), nats.UserInfo(transport.WorkerUser, ""))
+}
+
+// work is one worker's process, until the run is over.
+func (f *farm) work(ctx context.Context, nc *nats.Conn, worker, jobs int, change ...func(*transport.WorkCard)) error {
+	log := f.log.logger().With("worker", worker)
+	errand, err := transport.AskErrand(ctx, nc, "toy", "1", log)
+	if err != nil {
+		return err
+	}
+	w := engine.NewWorker(f.e, engine.Settings{})
+	defer w.Close()
+	turn := func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+		f.turns.Add(1)
+		return w.Answer(ctx, f.e.Clients[client], o, s)
+	}
+	if f.around != nil {
+		turn = f.around(worker, turn)
+	}
+	card := transport.WorkCard{Host: fmt.Sprint("host", worker), Jobs: jobs, Footing: footing(f.e)}
+	for _, c := range change {
+		c(&card)
+	}
+	crew, err := transport.NewCrew(nc, errand, card, turn, log)
+	if err != nil {
+		return err
+	}
+	return crew.Run(ctx)
+}
+
+// start starts a worker that ends with the run or the test.
+func (f *farm) start(ctx context.Context, worker, jobs int) *nats.Conn {
+	nc, err := f.dial(ctx)
+	if err != nil {
+		f.t.Error(err)
+		return nil
+	}
+	f.over.Go(func() {
+		defer nc.Close()
+		if err := f.work(ctx, nc, worker, jobs); err != nil && ctx.Err() == nil && !errors.Is(err, transport.ErrOver) && !errors.Is(err, nats.ErrConnectionClosed) {
+			f.t.Errorf("worker %d: %v", worker, err)
+		}
+	})
+	return nc
+}
+
+// run runs the experiment over the queue and gives what it learned.
+func (f *farm) run(ctx context.Context, change ...func(*engine.Settings)) (prompts, records string, totals transport.WorkTotals, err error) {
+	f.t.Helper()
+	c, err := transport.OpenCluster(ctx, f.nats.Conn(), f.set)
+	if err != nil {
+		return "", "", totals, err
+	}
+	set := engine.Settings{Dir: filepath.Join(f.dir, "run"), Workers: 64, Elsewhere: c}
+	for _, f := range change {
+		f(&set)
+	}
+	r, err := engine.Run(ctx, f.e, set)
+	totals = c.Totals()
+	if err := c.Close(); err != nil {
+		f.t.Error(err)
+	}
+	if err != nil {
+		return "", "", totals, err
+	}
+	b, err := os.ReadFile(filepath.Join(set.Dir, engine.PromptsFile))
+	return string(b), timeless(f.t, r.Records), totals, err
+}
+
+// alone is what the same experiment gives in one process.
+func alone(t testing.TB, e *engine.Experiment) (prompts, records string) {
+	t.Helper()
+	dir := t.TempDir()
+	r, err := engine.Run(context.Background(), e, engine.Settings{Dir: dir, Workers: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, engine.PromptsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b), timeless(t, r.Records)
+}
+
+// within gives a context that ends with the test, or after some time.
+func within(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// examined gives an experiment an exam, on the examples of client 0.
+func examined(e *engine.Experiment) *engine.Experiment {
+	e.Exams = []engine.Exam{{Name: "again", Test: map[string]method.Data{e.Clients[0].Backbone.Name(): e.Clients[0].Test}}}
+	return e
+}

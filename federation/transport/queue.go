@@ -1,0 +1,172 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/wire"
+	"promptfed/runtime/tensor"
+)
+
+// queue are the subjects, the streams and the bucket by which the turns of a run's simulated clients are spread over machines.
+type queue struct{ name string }
+
+func (q queue) subject(what string) string { return "pf." + q.name + ".work." + what }
+func (q queue) turns() string              { return "pf-" + q.name + "-turns" }
+func (q queue) results() string            { return "pf-" + q.name + "-results" }
+func (q queue) bucket() string             { return "pf-" + q.name + "-work" }
+func (q queue) consumer(run string) string { return "workers-" + run }
+
+// What the subjects of a queue are for.
+const (
+	turnSubject   = "turn"   // run to workers, through a work queue
+	resultSubject = "result" // workers to run, through a stream
+)
+
+// WorkerUser is the user, and the common name in the certificate, of workers.
+const WorkerUser = "worker"
+
+// WorkerInbox is where the answers to a worker's requests go.
+const WorkerInbox = "_INBOX_" + WorkerUser
+
+// workerMayPublish are the subjects that a worker needs.
+func workerMayPublish(run string) []string {
+	q := queue{run}
+	return append([]string{
+		q.subject(helloSubject), q.subject(joinSubject), q.subject(resultSubject),
+		"$JS.API.CONSUMER.INFO." + q.turns() + ".*",
+		"$JS.API.CONSUMER.MSG.NEXT." + q.turns() + ".*",
+		"$JS.ACK." + q.turns() + ".>",
+	}, objectSubjects(q.bucket())...)
+}
+
+// greeting is what a worker says before it opens anything, offer the answer.
+type greeting struct {
+	Version int    `json:"version"`
+	Program string `json:"program"`
+}
+
+type offer struct {
+	Run    string `json:"run"` // identity
+	Limit  int    `json:"limit"`
+	Config []byte `json:"config"`
+}
+
+// WorkCard is what a worker says of itself to take part.
+type WorkCard struct {
+	Instance string         `json:"instance"` // of the process
+	Host     string         `json:"host"`
+	Jobs     int            `json:"jobs"` // turns at a time
+	Footing  engine.Footing `json:"footing"`
+}
+
+// Parts of the tensors of a turn and of its result. A turn's header is that of an order, a result's that of a reply.
+const (
+	orderPart = "order"
+	statePart = "state"
+	replyPart = "reply"
+)
+
+// encodeTurn is an order to one client with what that client remembers.
+func encodeTurn(o engine.Order, s engine.State) ([]byte, error) {
+	return wire.Encode(tensor.Map{}.Put(orderPart, o.Tensors()).Put(statePart, s.Tensors()))
+}
+
+// decodeTurn reads what encodeTurn gave.
+func (o order) decodeTurn(body []byte) (engine.Order, engine.State, error) {
+	out := engine.Order{Kind: engine.Kind(o.Kind), Round: o.Round, Survey: o.Survey, Exam: o.Exam, Clients: []int{o.Client}, Of: o.Of}
+	m, err := o.content.tensors(body)
+	if err == nil {
+		err = onlyParts(m, orderPart, statePart)
+	}
+	if err != nil {
+		return out, engine.State{}, err
+	}
+	if out, err = out.With(m.Under(orderPart)); err != nil {
+		return out, engine.State{}, err
+	}
+	s, err := engine.StateOf(m.Under(statePart))
+	return out, s, err
+}
+
+// encodeResult is what a turn gave; next is nil where the client remembers what it did before.
+func encodeResult(r engine.Reply, next *engine.State) ([]byte, error) {
+	m := tensor.Map{}.Put(replyPart, r.Tensors())
+	if next != nil {
+		m.Put(statePart, next.Tensors())
+	}
+	return wire.Encode(m)
+}
+
+// decodeResult reads what encodeResult gave in answer to an order, and refuses what no client of it could give.
+func (r reply) decodeResult(o engine.Order, body []byte) (engine.Reply, *engine.State, error) {
+	out := engine.Reply{Client: r.Client, Stats: engine.Stats{Loss: r.Loss, Steps: r.Steps}}
+	out.Upload.Client, out.Upload.N = r.Client, r.N
+	if r.Scores != nil {
+		out.Scores = *r.Scores
+	}
+	m, err := r.content.tensors(body)
+	if err == nil {
+		err = onlyParts(m, replyPart, statePart)
+	}
+	if err == nil {
+		out, err = out.With(m.Under(replyPart))
+	}
+	if err == nil {
+		err = o.Refuse(out, false)
+	}
+	if err != nil || o.Kind != engine.Train {
+		return out, nil, err
+	}
+	next, err := engine.StateOf(m.Under(statePart))
+	return out, &next, err
+}
+
+// resultID tells JetStream results apart; turnOf gives what it was made of.
+func resultID(id, try string) string { return id + try }
+
+func turnOf(message string) (id, try string) {
+	if len(message) != 64 || !hash.MatchString(message[:32]) || !hash.MatchString(message[32:]) {
+		return "", ""
+	}
+	return message[:32], message[32:]
+}
+
+func onlyParts(m tensor.Map, a, b string) error {
+	if len(m.Under(a))+len(m.Under(b)) != len(m) {
+		return fmt.Errorf("a message has tensors outside of %s and %s: %.200q", a, b, m.Names())
+	}
+	return nil
+}
+
+// pack is a header with its tensors in the message, or in an object where they are larger than the limit.
+func (q queue) pack(ctx context.Context, store jetstream.ObjectStore, limit int, header any, c *content, body []byte) ([]byte, error) {
+	if len(body) > limit {
+		if c.Object == "" {
+			c.Object = NewID()
+			if _, err := store.PutBytes(ctx, c.Object, body); err != nil {
+				return nil, fmt.Errorf("objects of queue %s: %w", q.name, err)
+			}
+		}
+		body = nil
+	}
+	return pack(header, body)
+}
+
+// drop removes an object that nobody needs any more.
+func drop(store jetstream.ObjectStore, object string) error {
+	if object == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := store.Delete(ctx, object); !errors.Is(err, jetstream.ErrObjectNotFound) {
+		return err
+	}
+	return nil
+}
