@@ -3,12 +3,15 @@ package transport
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"promptfed/federation/engine"
@@ -186,12 +189,36 @@ func (h *Hub) give(ctx context.Context, c *collection) error {
 	}
 	clear(c.again)
 	h.mu.Unlock()
-	eg, ctx := errgroup.WithContext(ctx)
+	var eg errgroup.Group
 	eg.SetLimit(8)
 	for _, k := range to {
-		eg.Go(func() error { return h.send(ctx, c, k) })
+		eg.Go(func() error {
+			err := h.send(ctx, c, k)
+			if err == nil || ctx.Err() != nil || !natsAway(err) {
+				return err
+			}
+			h.set.Log.Warn("an order could not be stored; trying again", "client", k, "error", err)
+			time.AfterFunc(time.Second, func() {
+				h.mu.Lock()
+				c.again[k] = true
+				h.mu.Unlock()
+				poke(c.wake)
+			})
+			return nil
+		})
 	}
 	return eg.Wait()
+}
+
+// natsAway tells whether an error is one of a NATS server that is away, and may come back.
+func natsAway(err error) bool {
+	for _, e := range []error{nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded, nats.ErrDisconnected,
+		jetstream.ErrNoStreamResponse, context.DeadlineExceeded} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // wake makes the collection that is under way look again, and gives a client that came its order.

@@ -80,7 +80,8 @@ type site struct {
 	log  *logs
 	url  string
 	emb  transport.Embedding
-	wait int // clients that are there at the start; 0 for all
+	conn *nats.Conn // of the hub; nil for the embedded server's
+	wait int        // clients that are there at the start; 0 for all
 	hub  atomic.Pointer[transport.Hub]
 	// remote puts something between the engine and the hub; nil for nothing.
 	remote func(h *transport.Hub) engine.Remote
@@ -126,7 +127,11 @@ func (s *site) serve(ctx context.Context, resume bool, change ...func(*transport
 	for _, c := range change {
 		c(&set, &run)
 	}
-	h, err := transport.Open(ctx, s.nats.Conn(), set)
+	conn := s.conn
+	if conn == nil {
+		conn = s.nats.Conn()
+	}
+	h, err := transport.Open(ctx, conn, set)
 	if err != nil {
 		return err
 	}

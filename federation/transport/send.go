@@ -43,8 +43,7 @@ func (h *Hub) send(ctx context.Context, c *collection, client int) error {
 	c.ids[client] = out.ID
 	h.mu.Unlock()
 	// The identity with the attempt: another attempt is another message, the same one sent twice is not.
-	if _, err := h.js.Publish(ctx, h.subject(orderSubject, client), message, jetstream.WithMsgID(out.ID+out.Try), jetstream.WithRetryAttempts(30),
-		jetstream.WithRetryWait(time.Second)); err != nil {
+	if _, err := h.js.Publish(ctx, h.subject(orderSubject, client), message, jetstream.WithMsgID(out.ID+out.Try)); err != nil {
 		return fmt.Errorf("cannot give client %d its order: %w", client, err)
 	}
 	sent := len(message)
