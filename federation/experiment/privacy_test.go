@@ -65,6 +65,17 @@ func TestSecureAggregation(t *testing.T) {
 		change(&bad)
 		refuses(t, bad, "secure_aggregation: ", words)
 	}
+	c.With, c.Options = []string{"scaffold", "ggtpc"}, map[string]any{"min_count": 1}
+	refuses(t, c, "the survey of ggtpc", "surveys: clear")
+	c.SecureAggregation.Threshold = 0
+	plain = finish(t, open(t, c))
+	c.SecureAggregation.Threshold, c.SecureAggregation.Surveys = 0.6, "clear"
+	sum = finish(t, open(t, c))
+	for i, v := range plain.Prompts["shared/ctx"].Data {
+		if d := math.Abs(float64(v - sum.Prompts["shared/ctx"].Data[i])); !(d < 1e-6) {
+			t.Fatalf("with control variates and a survey the prompts differ by %v", d)
+		}
+	}
 	c.With, c.Options = []string{"dp"}, map[string]any{"where": "client", "noise": 0.5}
 	if r := finish(t, open(t, c)); !(r.Records[0].Notes["epsilon"] > 0) {
 		t.Errorf("%v", r.Records[0].Notes)

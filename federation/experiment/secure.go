@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"promptfed/federation/methods"
 	"promptfed/federation/secure"
@@ -18,6 +19,9 @@ func (b *Built) secured() error {
 	weighting, beside, err := methods.Averages(b.Method)
 	if err != nil {
 		return fmt.Errorf("secure_aggregation: the server would get sums only: %w", err)
+	}
+	if asked := methods.Surveyed(b.Method); len(asked) > 0 && c.Surveys != "clear" {
+		return fmt.Errorf("secure_aggregation: clients answer the survey of %s, and the server would see each answer as it is; set secure_aggregation.surveys: clear to let it, or leave the layer out", strings.Join(asked, ", "))
 	}
 	if b.Config.Train.Centralised {
 		return fmt.Errorf("secure_aggregation: train.centralised has one client, whose sum is its upload; leave one of the two out")

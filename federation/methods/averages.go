@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"promptfed/federation/method"
 )
@@ -33,6 +34,7 @@ func (UOPP) averages() (string, string)       { return byExamples, "" }
 func (ZeroShot) averages() (string, string)   { return byExamples, "" }
 func (FedNTD) averages() (string, string)     { return asInside, "" }
 func (FedProx) averages() (string, string)    { return asInside, "" }
+func (GGTPC) averages() (string, string)      { return asInside, "" } // its surveys are another matter, see Surveyed
 func (MOON) averages() (string, string)       { return asInside, "" }
 
 func (m FedCLIP) averages() (string, string) { return m.Weighting, "" }
@@ -128,6 +130,19 @@ func Averages(m method.Method) (weighting string, beside []string, err error) {
 		m = inside(m)
 	}
 	return weighting, beside, nil
+}
+
+// Surveyed names the surveys that a stack's clients answer, in the first rounds or later. Answers are no part of the mean.
+func Surveyed(m method.Method) []string {
+	var out []string
+	for round := range 2 {
+		for _, q := range m.Surveys(round) {
+			if !slices.Contains(out, q.Name) {
+				out = append(out, q.Name)
+			}
+		}
+	}
+	return out
 }
 
 // inside gives what a wrapper wraps; nil for a carrier.

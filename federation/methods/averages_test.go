@@ -46,7 +46,8 @@ func (c sums) Run(ctx stdcontext.Context, o engine.Order) ([]engine.Reply, error
 	return []engine.Reply{one}, nil
 }
 
-// A stack that Averages names a weighting for gives the same from that mean alone, uploads nothing else and asks nothing.
+// A stack that Averages names a weighting for gives the same from that mean alone, uploads nothing else, and asks
+// nothing that Surveyed does not name.
 func TestAverages(t *testing.T) {
 	taken := []string{}
 	try := func(name string, with []string, o options) {
@@ -62,8 +63,8 @@ func TestAverages(t *testing.T) {
 			return
 		}
 		taken = append(taken, strings.Join(append([]string{name}, with...), "+"))
-		if q := m.Surveys(0); len(q) > 0 {
-			t.Errorf("%s asks %v", name, q)
+		if asked := methods.Surveyed(m); len(m.Surveys(0)) != len(asked) || (len(asked) > 0) != slices.Contains(with, "ggtpc") {
+			t.Errorf("%s+%v asks %v", name, with, asked)
 		}
 		var got [2]tensor.Map
 		for i := range got {
@@ -116,7 +117,7 @@ func TestAverages(t *testing.T) {
 	try("promptfl", []string{"dp"}, options{"where": "client", "noise": 0.5})
 	try("promptfl", []string{"dp"}, options{"clip": 0.0, "noise": 0.0})
 	want := []string{"fedclip", "fedotp", "fedpha", "fedpgp", "fedpr", "fedtpg", "fedvpt", "gptfl", "pfeddc", "pfedprompt", "promptfl", "sdfed", "uopp", "promptfl+feddyn", "promptfl+fedntd",
-		"promptfl+fedopt", "promptfl+fedprox", "promptfl+moon", "promptfl+scaffold", "fedpha+feddyn+fedprox", "promptfl+scaffold", "powder", "fedtpg", "fedclip", "promptfl+appr", "promptfl+fedproto", "promptfl+scaffold",
+		"promptfl+fedopt", "promptfl+fedprox", "promptfl+ggtpc", "promptfl+moon", "promptfl+scaffold", "fedpha+feddyn+fedprox", "promptfl+scaffold", "powder", "fedtpg", "fedclip", "promptfl+appr", "promptfl+fedproto", "promptfl+scaffold",
 		"promptfl+feddyn", "fedpha+fedprox+fedopt", "promptfl+dp", "promptfl+dp"}
 	if !slices.Equal(taken, want) {
 		t.Errorf("taken are %v", taken)

@@ -64,6 +64,8 @@ func (m *DP) build(inner method.Method) (method.Method, error) {
 		_, beside, needs := Averages(inner)
 		if needs == nil && len(beside) > 0 {
 			needs = fmt.Errorf("a layer inside uploads %s too", strings.Join(beside, ", "))
+		} else if asked := Surveyed(inner); needs == nil && len(asked) > 0 {
+			needs = fmt.Errorf("clients answer the survey of %s too", strings.Join(asked, ", "))
 		}
 		if needs != nil {
 			err = fmt.Errorf("%w; it would leave the clients without clipping and noise", needs)

@@ -79,7 +79,7 @@ func TestRefusesOptions(t *testing.T) {
 		{"promptfl", []string{"dp"}, options{"noise": -1, "delta": 0.9, "where": "here"}, []string{"noise is -1", "delta is 0.9", "server, client"}},
 		{"promptfl", []string{"dp"}, options{"adapt": 0.2, "where": "client"}, []string{"adapt moves a clip that the server applies"}},
 		{"promptfl", []string{"scaffold", "dp"}, nil, []string{"dp: a layer inside uploads scaffold/dc too", "without clipping and noise"}},
-		{"promptfl", []string{"ggtpc", "fedprox", "dp"}, nil, []string{"dp: ggtpc needs more"}},
+		{"promptfl", []string{"ggtpc", "fedprox", "dp"}, nil, []string{"dp: clients answer the survey of ggtpc too"}},
 		{"coop", []string{"dp"}, nil, []string{"dp", "shares nothing"}},
 		{"promptfl", []string{"robust", "fedprox"}, nil, []string{"with: robust must be the last", "fedprox outside it"}},
 		{"promptfl", []string{"robust"}, options{"trim": 0.5, "attackers": -1}, []string{"trim is 0.5", "attackers is -1"}},

@@ -40,7 +40,7 @@ var refused = map[string]string{
 	"fedappr+appr": "part of what it wraps", "fedclip+appr": "needs a shared text prompt", "fedtpg+appr": "and 13 more",
 	"fedclip+fedproto":     "of: text needs a carrier that moves text features",
 	"fedpha+feddyn+fedopt": "keep one of the two", "fedpha+fedopt+feddyn": "keep one of the two",
-	"fedpha+ggtpc+dp": "ggtpc needs more of a client", "fedpha+fedproto+dp": "every client's prototypes", "fedappr+dp": "appr needs every client's prompt",
+	"fedpha+ggtpc+dp": "the survey of ggtpc", "fedpha+fedproto+dp": "every client's prototypes", "fedappr+dp": "appr needs every client's prompt",
 	"fedhpl+dp": "shares nothing", "powder+dp": "weighting: examples", "fedpha+dp+robust": "dp must be the last", "fedpha+robust+dp": "robust must be the last",
 	"fedpha+robust+scaffold": "robust must be the last; scaffold outside it", "coop+robust": "shares nothing",
 	"fedpha+feddyn+scaffold": "keep one of the two", "fedpha+scaffold+feddyn": "keep one of the two",

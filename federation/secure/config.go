@@ -26,11 +26,14 @@ type Config struct {
 	Bits      int     `config:"bits" help:"of a rounded number, its sign among them"`
 	Clip      float64 `config:"clip" help:"largest move of one number in a round; larger ones are cut"`
 	Beside    float64 `config:"beside" help:"largest number of what some methods upload beside the shared parameters, such as scaffold's control variates"`
+	Surveys   string  `config:"surveys" help:"what becomes of a method that asks surveys, whose answers the server sees as they are: refuse, or clear to let it"`
 	Examples  int     `config:"examples" help:"most examples that a client counts with, where it counts by examples"`
 }
 
 // Defaults are the settings of an experiment that does not name them.
-func Defaults() Config { return Config{Bits: 24, Clip: 1, Beside: 16, Examples: 1 << 16} }
+func Defaults() Config {
+	return Config{Bits: 24, Clip: 1, Beside: 16, Surveys: "refuse", Examples: 1 << 16}
+}
 
 // On tells whether there is secure aggregation.
 func (c Config) On() bool { return c.Threshold != 0 }
@@ -50,6 +53,9 @@ func (c Config) Check() error {
 	}
 	if !(c.Beside > 0 && c.Beside <= 1e6) {
 		bad("beside: %v; it must be above 0 and at most 1e6", c.Beside)
+	}
+	if c.Surveys != "" && c.Surveys != "refuse" && c.Surveys != "clear" {
+		bad("surveys: %q; it must be refuse or clear", c.Surveys)
 	}
 	if c.Examples < 1 || c.Examples > 1<<24 {
 		bad("examples: %d; it must lie between 1 and %d", c.Examples, 1<<24)

@@ -87,7 +87,7 @@ func TestGuardGivesOneVector(t *testing.T) {
 func TestConfig(t *testing.T) {
 	for words, c := range map[string]secure.Config{
 		"threshold: 0.5": {Threshold: 0.5, Bits: 24, Clip: 1, Examples: 1}, "threshold: 1.5": {Threshold: 1.5, Bits: 24, Clip: 1, Examples: 1},
-		"bits: 7": {Threshold: 0.6, Bits: 7, Clip: 1, Examples: 1}, "clip: 0": {Threshold: 0.6, Bits: 24, Examples: 1}, "beside: 0": {Threshold: 0.6, Bits: 24, Clip: 1, Examples: 1}, "examples: 0": {Threshold: 0.6, Bits: 24, Clip: 1},
+		"bits: 7": {Threshold: 0.6, Bits: 7, Clip: 1, Examples: 1}, "clip: 0": {Threshold: 0.6, Bits: 24, Examples: 1}, "surveys: \"some\"": {Threshold: 0.6, Bits: 24, Clip: 1, Beside: 1, Surveys: "some", Examples: 1}, "beside: 0": {Threshold: 0.6, Bits: 24, Clip: 1, Examples: 1}, "examples: 0": {Threshold: 0.6, Bits: 24, Clip: 1},
 	} {
 		if err := c.Check(); err == nil || !strings.Contains(err.Error(), "secure_aggregation."+words) {
 			t.Errorf("%+v: %v", c, err)
