@@ -1,0 +1,220 @@
+package chaos
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"promptfed/federation/engine"
+	"promptfed/runtime/tensor"
+)
+
+// fault is one thing that goes wrong.
+type fault struct {
+	name string
+	do   func(s *site) string // tells to what
+}
+
+const killNATS = "kill NATS"
+
+var faults = []fault{
+	{"kill a client", func(s *site) string {
+		k := s.rand.IntN(len(s.joins))
+		s.joins[k].kill()
+		s.soon()
+		s.startJoin(k)
+		return fmt.Sprint(k)
+	}},
+	{"kill the server", func(s *site) string {
+		s.server.kill()
+		s.soon()
+		s.startServer("--resume")
+		return ""
+	}},
+	{killNATS, func(s *site) string {
+		s.nats.kill()
+		s.soon()
+		s.startNATS()
+		return ""
+	}},
+	{"cut", func(s *site) string { s.link.cut(0.5); return "" }},
+	{"stall", func(s *site) string { d := s.upTo(3 * time.Second); s.link.stall(0.5, d); return d.String() }},
+	{"slow", func(s *site) string { d := s.upTo(4 * time.Second); s.link.slow(0.5, d); return d.String() }},
+	{"replay", func(s *site) string {
+		return fmt.Sprint(s.rogue.strike(s.t, s.rand, s.address, s.clients), " messages")
+	}},
+}
+
+// faults are those that this trial can have; a NATS server inside the server dies with it.
+func (s *site) faults() []fault {
+	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return f.name == killNATS && !s.external })
+}
+
+func (s *site) upTo(d time.Duration) time.Duration { return time.Duration(s.rand.Int64N(int64(d))) }
+
+func (s *site) soon() { time.Sleep(s.upTo(500 * time.Millisecond)) }
+
+// survive runs the trial; plan gives the next fault and when it comes, until it or the run is over.
+func (s *site) survive(plan func(n int) (time.Duration, *fault)) {
+	began := time.Now()
+	if s.external {
+		s.startNATS()
+	}
+	s.startServer()
+	for k := range s.joins {
+		s.startJoin(k)
+	}
+	for n := 0; s.rounds() < s.trial.rounds && time.Now().Before(s.before); n++ {
+		pause, f := plan(n)
+		if f == nil {
+			break
+		}
+		time.Sleep(pause)
+		if s.failed() {
+			break
+		}
+		at, round := time.Since(began), s.rounds()
+		s.t.Logf("%6.1f s, %2d rounds: %s %s", at.Seconds(), round, f.name, f.do(s))
+	}
+	for !s.server.ended() && !s.failed() && time.Now().Before(s.before) {
+		time.Sleep(100 * time.Millisecond)
+	}
+	if s.failed() { // the others would wait for ever
+		s.before = time.Now()
+	}
+	s.server.ends(s.t, s.before)
+	if left := time.Now().Add(45 * time.Second); s.before.After(left) { // each has its last order
+		s.before = left
+	}
+	for k, j := range s.joins {
+		if s.quorum < 1 && !s.finished(k) { // it was away at the end, and nobody had to wait for it
+			j.kill()
+			continue
+		}
+		j.ends(s.t, s.before)
+	}
+	s.t.Logf("%s, %d clients, %d rounds, NATS apart %v: %.1f s", s.method, s.clients, s.trial.rounds, s.external, time.Since(began).Seconds())
+}
+
+// finished waits for a client to have what it learned, a little.
+func (s *site) finished(k int) bool {
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(s.client(k), engine.PromptsFile)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// failed tells whether a process ended by itself and not well.
+func (s *site) failed() bool {
+	for _, p := range append(slices.Clone(s.joins), s.server) {
+		if p.ended() && p.err != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// check compares what came out with a run that nothing happened to.
+func (s *site) check() {
+	s.t.Helper()
+	if s.t.Failed() {
+		s.t.Log(s.server.tail())
+		return
+	}
+	got, want := s.records("serve"), s.records("run")
+	if s.quorum == 1 && !reflect.DeepEqual(got, want) {
+		s.t.Errorf("other records than in one process:\n%+v\n%+v", got, want)
+	}
+	expected := s.prompts(s.at("run"))
+	if s.quorum < 1 {
+		missing := 0
+		for i := range got {
+			slices.Sort(got[i].Clients)
+			if !slices.IsSorted(got[i].Clients) || len(slices.Compact(slices.Clone(got[i].Clients))) != len(got[i].Clients) {
+				s.t.Errorf("round %d: clients %v", i, got[i].Clients)
+			}
+			missing += len(want[i].Clients) - len(got[i].Clients)
+		}
+		s.t.Log("uploads that did not count:", missing)
+		expected = s.expected(got)
+	}
+	all, away := s.learned()
+	if len(away) > 0 {
+		s.t.Log("clients that were away in the end:", away)
+	}
+	if float64(len(away)) > (1-s.quorum)*float64(s.clients) {
+		s.t.Error("those are too many")
+	}
+	for _, k := range away {
+		mine := fmt.Sprintf("client/%d/", k)
+		maps.DeleteFunc(expected, func(name string, _ *tensor.Tensor) bool { return strings.HasPrefix(name, mine) })
+	}
+	if s.bytes(all) != s.bytes(expected) {
+		s.t.Error("other bytes than without faults")
+	}
+}
+
+func seed(t *testing.T) uint64 {
+	n, err := strconv.ParseUint(os.Getenv("PROMPTFED_CHAOS_SEED"), 10, 64)
+	if err != nil {
+		n = uint64(time.Now().UnixNano() % 1e6)
+	}
+	t.Log("PROMPTFED_CHAOS_SEED =", n)
+	return n
+}
+
+// A run survives whatever happens to its processes and between them, and learns what it would have learned without.
+func TestChaos(t *testing.T) {
+	first := seed(t)
+	runs, long := os.LookupEnv("PROMPTFED_CHAOS")
+	if !long {
+		for i, external := range []bool{false, true} {
+			t.Run(fmt.Sprint("external=", external), func(t *testing.T) {
+				t.Parallel()
+				s := open(t, trial{method: []string{"fedpha", "promptfl"}[i], clients: 6, rounds: 8, external: external, quorum: 1, deadline: time.Minute, share: 0.5,
+					delay: 40 * time.Millisecond, tamper: 0.1, limit: 90 * time.Second}, first)
+				list := append(s.faults(), s.faults()...)
+				r := rand.New(rand.NewPCG(first, 3))
+				r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+				s.survive(func(n int) (time.Duration, *fault) {
+					if n == len(list) {
+						return 0, nil
+					}
+					return time.Duration(300+r.IntN(500)) * time.Millisecond, &list[n]
+				})
+				s.check()
+			})
+		}
+		return
+	}
+	n, err := strconv.Atoi(runs)
+	if err != nil {
+		t.Fatalf("PROMPTFED_CHAOS=%q: give a number of runs", runs)
+	}
+	for i := range n {
+		seed := first + uint64(i)
+		tr := trial{method: []string{"promptfl", "fedpha"}[i%2], clients: 20, rounds: 30, external: i/2%2 == 1, quorum: 1, deadline: time.Minute, share: 0.3,
+			delay: 20 * time.Millisecond, tamper: 0.05, limit: 4 * time.Minute}
+		if i%5 == 4 {
+			tr.quorum, tr.deadline = 0.6, 3*time.Second
+		}
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			s := open(t, tr, seed)
+			s.survive(func(int) (time.Duration, *fault) {
+				list := s.faults()
+				return time.Duration(1000+s.rand.IntN(2000)) * time.Millisecond, &list[s.rand.IntN(len(list))]
+			})
+			s.check()
+		})
+	}
+}

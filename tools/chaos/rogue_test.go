@@ -1,0 +1,70 @@
+package chaos
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+)
+
+// rogue sends again what clients sent before, and what nobody should send. To a NATS server of its own it has every right,
+// as the hub has; to an embedded one it comes in the name of the client whose replies it sends.
+type rogue struct {
+	mu  sync.Mutex
+	old []nats.Msg
+}
+
+// hear keeps a reply.
+func (g *rogue) hear(subject, body string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.old = append(g.old, nats.Msg{Subject: subject, Data: []byte(body)})
+	if len(g.old) > 200 {
+		g.old = g.old[1:]
+	}
+}
+
+// strike sends some of what it heard, whole and damaged. It gives how many messages there were.
+func (g *rogue) strike(t testing.TB, r *rand.Rand, address string, clients int) int {
+	g.mu.Lock()
+	old := g.old
+	g.mu.Unlock()
+	sent := 0
+	for range 3 {
+		list := []nats.Msg{{Subject: "pf.default.reply." + strconv.Itoa(r.IntN(clients)), Data: []byte("PFL\x01\xff\xff\xff\xff{}")}}
+		if len(old) > 0 {
+			m := old[r.IntN(len(old))]
+			last := old[len(old)-1-r.IntN(min(4, len(old)))] // it may be what the server waits for
+			for _, m := range []nats.Msg{m, last} {
+				bent := append([]byte(nil), m.Data...)
+				if len(bent) > 0 {
+					bent[r.IntN(len(bent))] ^= 1 << r.IntN(8)
+				}
+				list = append(list, m, nats.Msg{Subject: m.Subject, Data: bent}, nats.Msg{Subject: m.Subject, Data: bent[:r.IntN(len(bent)+1)]})
+			}
+		}
+		for _, m := range list {
+			sent += g.send(t, address, m)
+		}
+	}
+	return sent
+}
+
+func (g *rogue) send(t testing.TB, address string, m nats.Msg) int {
+	user := "client-" + m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
+	nc, err := nats.Connect("nats://"+address, nats.UserInfo(user, ""), nats.CustomInboxPrefix("_INBOX_"+user), nats.NoReconnect())
+	if err != nil { // the server is away
+		return 0
+	}
+	defer nc.Close()
+	if err := nc.PublishMsg(&m); err != nil {
+		t.Log("the rogue:", err)
+	}
+	if nc.Flush() != nil {
+		return 0
+	}
+	return 1
+}

@@ -1,0 +1,208 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"promptfed/configs"
+	"promptfed/federation/engine"
+	"promptfed/federation/experiment"
+	"promptfed/federation/wire"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// trial is one run that is to survive.
+type trial struct {
+	method          string
+	clients, rounds int
+	external        bool // a NATS server of its own, not the one in promptfed serve
+	quorum          float64
+	deadline        time.Duration
+	share           float64       // of the clients that train in a round
+	delay           time.Duration // of every piece of a connection
+	limit           time.Duration // of the whole trial
+	tamper          float64       // share of replies that are sent twice, damaged or late
+}
+
+var options = map[string]string{
+	"promptfl": "{tokens: 4}",
+	"fedpha":   "{global_tokens: 4, local_tokens: [4, 6], projector: exact-null}",
+}
+
+const config = `
+name: chaos
+method: METHOD
+options: OPTIONS
+backbones: [DIR/bundle]
+data: {set: drawn, shots: 2, drawn: {classes: [circle, square, star, house], domains: [cartoon, sketch], train: 40, test: 10, size: 32}}
+partition: {kind: iid, clients: CLIENTS}
+train: {rounds: ROUNDS, lr: 0.01, epochs: 1, batch: 4}
+participation: SHARE
+eval: {every: 5}
+runtime: {cache: DIR/cache, workers: 1}
+`
+
+// site is a server, its clients, and what is between them.
+type site struct {
+	trial
+	t       *testing.T
+	dir     string
+	rand    *rand.Rand
+	address string // of the NATS server
+	link    network
+	rogue   *rogue
+	server  *process
+	nats    *process // nil without one of its own
+	joins   []*process
+	before  time.Time
+}
+
+// open converts the backbone and writes the configuration.
+func open(t *testing.T, tr trial, seed uint64) *site {
+	t.Helper()
+	s := &site{trial: tr, t: t, dir: t.TempDir(), rand: rand.New(rand.NewPCG(seed, 1)), rogue: &rogue{}, joins: make([]*process, tr.clients),
+		before: time.Now().Add(tr.limit)}
+	launch(t, s.at("convert.log"), programs.promptfed, "convert", "../../models/bundle/testdata/huggingface", "--out", s.at("bundle")).ends(t, s.before)
+	text := strings.NewReplacer("METHOD", tr.method, "OPTIONS", options[tr.method], "DIR", s.dir, "CLIENTS", strconv.Itoa(tr.clients),
+		"ROUNDS", strconv.Itoa(tr.rounds), "SHARE", fmt.Sprint(tr.share)).Replace(config)
+	if err := os.WriteFile(s.at("chaos.yaml"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	launch(t, s.at("run.log"), programs.promptfed, "run", s.at("chaos.yaml"), "--out", s.at("run")).ends(t, s.before)
+	if t.Failed() {
+		t.FailNow()
+	}
+	s.link, s.address = newNetwork(t, s, seed)
+	return s
+}
+
+func (s *site) at(name ...string) string { return filepath.Join(append([]string{s.dir}, name...)...) }
+
+func (s *site) client(k int) string { return s.at(fmt.Sprint("client-", k)) }
+
+func (s *site) startNATS() {
+	_, port, _ := strings.Cut(s.address, ":")
+	host, _, _ := strings.Cut(s.address, ":")
+	s.nats = launch(s.t, s.at("nats.log"), programs.nats, "-js", "-sd", s.at("nats"), "-a", host, "-p", port)
+}
+
+func (s *site) startServer(more ...string) {
+	where := []string{"--listen", s.address}
+	if s.external {
+		where = []string{"--nats", "nats://" + s.address}
+	}
+	args := append([]string{programs.promptfed, "serve", s.at("chaos.yaml"), "--out", s.at("serve"), "--quorum", fmt.Sprint(s.quorum), "--deadline", s.deadline.String()}, where...)
+	s.server = launch(s.t, s.at("serve.log"), append(args, more...)...)
+}
+
+func (s *site) startJoin(k int) {
+	command := s.link.inside(programs.promptfed, "join", "nats://"+s.link.address(), "--client", strconv.Itoa(k), "--config", s.at("chaos.yaml"), "--partition", "--state", s.client(k))
+	s.joins[k] = launch(s.t, s.at(fmt.Sprintf("join-%d.log", k)), command...)
+}
+
+// rounds is how many rounds the server has written.
+func (s *site) rounds() int {
+	b, _ := os.ReadFile(s.at("serve", engine.RoundsFile))
+	return bytes.Count(b, []byte("\n"))
+}
+
+// records reads the rounds of a run folder: each once, in order, and nothing else.
+func (s *site) records(dir string) []engine.Record {
+	s.t.Helper()
+	b, err := os.ReadFile(s.at(dir, engine.RoundsFile))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var out []engine.Record
+	for line := range bytes.Lines(b) {
+		var r engine.Record
+		if err := json.Unmarshal(line, &r); err != nil || r.Round != len(out) {
+			s.t.Errorf("%s: line %d is of round %d: %v", dir, len(out)+1, r.Round, err)
+		}
+		r.Seconds = 0
+		out = append(out, r)
+	}
+	if len(out) != s.trial.rounds {
+		s.t.Errorf("%s: %d lines for %d rounds", dir, len(out), s.trial.rounds)
+	}
+	return out
+}
+
+func (s *site) prompts(dir string) tensor.Map {
+	s.t.Helper()
+	m, _, err := safetensors.ReadFile(filepath.Join(dir, engine.PromptsFile))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return m
+}
+
+// learned is what the server and its clients have in the end, as one run folder would have it; missing are the clients that
+// nobody had to wait for and that have nothing.
+func (s *site) learned() (all tensor.Map, missing []int) {
+	s.t.Helper()
+	all = s.prompts(s.at("serve"))
+	for k := range s.joins {
+		if _, err := os.Stat(filepath.Join(s.client(k), engine.PromptsFile)); err != nil && s.quorum < 1 {
+			missing = append(missing, k)
+			continue
+		}
+		maps.Copy(all, s.prompts(s.client(k)))
+	}
+	return all, missing
+}
+
+// expected is what the experiment gives in this process when, in every round, the uploads of others than those that the
+// records name are lost.
+func (s *site) expected(records []engine.Record) tensor.Map {
+	s.t.Helper()
+	conf, err := configs.Load(s.at("chaos.yaml"), nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx := context.Background()
+	b, err := experiment.Open(ctx, conf, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.Settle(); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := b.Features(ctx, nil); err != nil {
+		s.t.Fatal(err)
+	}
+	counted := map[[2]int]bool{}
+	for _, r := range records {
+		for _, k := range r.Clients {
+			counted[[2]int{r.Round, k}] = true
+		}
+	}
+	set := b.Settings()
+	set.Lost = func(round, client int) bool { return !counted[[2]int{round, client}] }
+	r, err := engine.Run(ctx, b.Engine, set)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r.Prompts
+}
+
+func (s *site) bytes(m tensor.Map) string {
+	s.t.Helper()
+	b, err := wire.Encode(m)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(b)
+}
