@@ -180,8 +180,15 @@ func (h *Hub) fetch(client int, r reply) ([]byte, error) {
 	return b, err
 }
 
-// load reads an object of a known size, and no more than that.
+// load reads an object of a known size, and no more than that. A link, which could lead into the bucket of another client, is none.
 func load(ctx context.Context, store jetstream.ObjectStore, c content) ([]byte, error) {
+	info, err := store.GetInfo(ctx, c.Object)
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w", c.Object, err)
+	}
+	if info.Opts != nil && info.Opts.Link != nil || info.Size != uint64(c.Size) {
+		return nil, fmt.Errorf("object %s is a link, or has %d bytes and not %d", c.Object, info.Size, c.Size)
+	}
 	from, err := store.Get(ctx, c.Object)
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", c.Object, err)
