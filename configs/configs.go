@@ -21,11 +21,27 @@ import (
 // Load reads a file into a configuration that starts from defaults. sets are "key=value" from the command line; a value
 // is YAML, so lists and maps may be given. The sections of a sweep file (see LoadSweep) are left out.
 func Load(path string, sets []string) (experiment.Config, error) {
-	c := experiment.Defaults()
 	file, err := read(path)
 	if err != nil {
-		return c, err
+		return experiment.Defaults(), err
 	}
+	return load(path, file, sets)
+}
+
+// Text is Load of a text that came from elsewhere; name stands for it in errors.
+func Text(name string, text []byte) (experiment.Config, error) {
+	if len(text) > maxFile {
+		return experiment.Defaults(), fmt.Errorf("%s: more than %d bytes, which no configuration has", name, maxFile)
+	}
+	file, err := parse(name, text)
+	if err != nil {
+		return experiment.Defaults(), err
+	}
+	return load(name, file, nil)
+}
+
+func load(path string, file map[string]any, sets []string) (experiment.Config, error) {
+	c := experiment.Defaults()
 	for _, section := range sectionNames() {
 		delete(file, section)
 	}

@@ -57,7 +57,7 @@ func (b *Built) Footing(ctx context.Context) (engine.Footing, error) {
 		return engine.Footing{}, fmt.Errorf("options: %w", err)
 	}
 	e.Options, e.Secure = string(options), ""
-	out := engine.Footing{Program: version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Fingerprint: e.Fingerprint(), Terms: e.Terms(),
+	out := engine.Footing{Program: Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Fingerprint: e.Fingerprint(), Terms: e.Terms(),
 		Digests: map[string]string{}}
 	for _, f := range b.Bundles {
 		text, err := tokens(f, b.Engine.Classes, b.Engine.Template)

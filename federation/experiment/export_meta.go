@@ -85,12 +85,12 @@ func (f *finished) metadata(dir, pixels string) ([]*onnx.StringStringEntryProto,
 			break
 		}
 	}
-	put(MetaVersion, version())
+	put(MetaVersion, Version())
 	return list, err
 }
 
-// version is the program's, as the Go tool noted it while building.
-func version() string {
+// Version is the program's, as the Go tool noted it while building.
+func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

@@ -66,6 +66,9 @@ type WorkTotals struct {
 	Up      int64 // bytes from workers that counted, with headers
 }
 
+// MaxTurns is how many turns of a run are worth to be in a queue at a time: more than the machines that anybody has can do.
+const MaxTurns = 1024
+
 // OpenCluster makes the queue of a run; what an older run left in it is removed.
 func OpenCluster(ctx context.Context, nc *nats.Conn, set ClusterSettings) (*Cluster, error) {
 	if err := CheckName(set.Queue); err != nil {

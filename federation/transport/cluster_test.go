@@ -182,10 +182,13 @@ func TestClusterRefuses(t *testing.T) {
 			t.Errorf("the run does not log %q", say)
 		}
 	}
-	if _, err := transport.AskErrand(ctx, nc, "toy", "2", f.log.logger()); err == nil || !strings.Contains(err.Error(), "program: the run has version 1") {
+	if _, err := transport.AskErrand(ctx, nc, "toy", "2", 0, f.log.logger()); err == nil || !strings.Contains(err.Error(), "program: the run has version 1") {
 		t.Errorf("%v", err)
 	}
 	if _, err := transport.OpenCluster(ctx, f.nats.Conn(), f.set); err == nil || !strings.Contains(err.Error(), "another run has the queue") {
+		t.Errorf("%v", err)
+	}
+	if _, err := transport.AskErrand(ctx, nc, "other", "1", 50*time.Millisecond, f.log.logger()); !errors.Is(err, transport.ErrIdle) {
 		t.Errorf("%v", err)
 	}
 	if n := c.Totals(); n.Workers != 0 || f.turns.Load() != 0 {

@@ -21,13 +21,24 @@ type Errand struct {
 	Run    string // identity
 	Config []byte
 	limit  int
+	idle   time.Duration
 	queue
 }
 
-// AskErrand waits for a run that has the queue, and asks for its configuration. program is this program's version.
-func AskErrand(ctx context.Context, nc *nats.Conn, name, program string, log *slog.Logger) (*Errand, error) {
+// ErrIdle tells that no run had the queue for the time that a worker waits.
+var ErrIdle = errors.New("no run wants workers")
+
+// AskErrand waits for a run that has the queue, unless idle is 0 no longer than that, and asks for its configuration. program
+// is this program's version.
+func AskErrand(ctx context.Context, nc *nats.Conn, name, program string, idle time.Duration, log *slog.Logger) (*Errand, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
+	}
+	parent := ctx
+	if idle > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, idle)
+		defer cancel()
 	}
 	q := queue{name}
 	b, err := json.Marshal(greeting{Version, program})
@@ -35,6 +46,9 @@ func AskErrand(ctx context.Context, nc *nats.Conn, name, program string, log *sl
 		return nil, err
 	}
 	if b, err = request(ctx, nc, q.subject(helloSubject), b, 2*time.Second, log); err != nil {
+		if parent.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			err = ErrIdle
+		}
 		return nil, err
 	}
 	if err := refusal(b); err != nil {
@@ -47,7 +61,7 @@ func AskErrand(ctx context.Context, nc *nats.Conn, name, program string, log *sl
 	if !hash.MatchString(o.Run) || o.Limit < 1 {
 		return nil, errors.New("the run's answer makes no sense")
 	}
-	return &Errand{Run: o.Run, Config: o.Config, limit: o.Limit, queue: q}, nil
+	return &Errand{Run: o.Run, Config: o.Config, limit: o.Limit, idle: idle, queue: q}, nil
 }
 
 // refusal is what a verdict says against a worker.
@@ -146,7 +160,7 @@ func (w *Crew) pull(ctx context.Context, cons jetstream.Consumer) error {
 func (w *Crew) still(ctx context.Context) error {
 	w.look.Lock()
 	defer w.look.Unlock()
-	e, err := AskErrand(ctx, w.nc, w.name, w.card.Footing.Program, w.log)
+	e, err := AskErrand(ctx, w.nc, w.name, w.card.Footing.Program, w.idle, w.log)
 	if err == nil && e.Run != w.Errand.Run {
 		return ErrOver
 	}

@@ -61,7 +61,7 @@ func (f *farm) dial(ctx context.Context) (*nats.Conn, error) {
 // work is one worker's process, until the run is over.
 func (f *farm) work(ctx context.Context, nc *nats.Conn, worker, jobs int, change ...func(*transport.WorkCard)) error {
 	log := f.log.logger().With("worker", worker)
-	errand, err := transport.AskErrand(ctx, nc, "toy", "1", log)
+	errand, err := transport.AskErrand(ctx, nc, "toy", "1", 0, log)
 	if err != nil {
 		return err
 	}
