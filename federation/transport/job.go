@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -230,11 +229,22 @@ func (a *Agent) reply(ctx context.Context, try string, ans answer) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	_, err = a.js.Publish(ctx, a.subject(replySubject, a.client), message, jetstream.WithMsgID(ans.ID+ans.Try))
-	if err != nil {
-		return errors.Join(errors.New("publishing"), err)
+	// What is on its way when a connection is lost, or its acknowledgement, is gone for good: the reply is sent again, which its
+	// identity makes harmless.
+	for patience := 2 * time.Second; ; {
+		one, cancel := context.WithTimeout(ctx, patience)
+		_, err := a.js.Publish(one, a.subject(replySubject, a.client), message, jetstream.WithMsgID(ans.ID+ans.Try))
+		if one.Err() != nil {
+			patience *= 2
+		}
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if sleep(ctx, 250*time.Millisecond) != nil {
+			return fmt.Errorf("publishing: %w", err)
+		}
 	}
-	return nil
 }
