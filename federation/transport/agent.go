@@ -46,7 +46,7 @@ func NewAgent(nc *nats.Conn, inv *Invitation, card Card, dir string, part Part, 
 	if err != nil {
 		return nil, err
 	}
-	card.Instance = NewID()
+	card.Instance, card.Run = NewID(), inv.Run
 	a := &Agent{Invitation: inv, nc: nc, js: js, card: card, part: part, vault: v, log: log}
 	a.doing.Store("waits")
 	return a, nil

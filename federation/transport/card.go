@@ -8,6 +8,7 @@ import (
 
 // Card is what a client says of itself to join.
 type Card struct {
+	Run      string        `json:"run"`      // identity, as the client was told
 	Instance string        `json:"instance"` // of the process
 	Terms    engine.Terms  `json:"terms"`
 	Member   engine.Member `json:"member"`

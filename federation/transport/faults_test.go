@@ -219,3 +219,26 @@ func TestDuplicatesAndDamage(t *testing.T) {
 		t.Errorf("%+v: nothing was dropped", got)
 	}
 }
+
+// A client of a run that was given up learns that the server began another.
+func TestAnotherRun(t *testing.T) {
+	s := newSite(t, fedpha.toy(t))
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	first, stop := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() { served <- s.serve(first, false) }()
+	joined := make(chan error, 1)
+	go func() { joined <- s.join(ctx, 0) }()
+	eventually(t, "joining", func() bool { h := s.hub.Load(); return h != nil && h.Members()[0].Joined })
+	stop()
+	<-served
+	s.set.ID = transport.NewID()
+	second, end := context.WithCancel(ctx)
+	go func() { served <- s.serve(second, false) }()
+	if err := <-joined; err == nil || !strings.Contains(err.Error(), "another run") {
+		t.Errorf("the client says %v", err)
+	}
+	end()
+	<-served
+}

@@ -92,6 +92,9 @@ var errLater = errors.New("another process is this client")
 func (h *Hub) admit(client int, c Card) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if c.Run != h.set.ID {
+		return errors.New("the server began another run; start the client again")
+	}
 	t := &c.Member.Task
 	if !word.MatchString(t.Backbone) || !word.MatchString(c.Member.Domain) || len(c.Instance) > 64 {
 		return fmt.Errorf("the backbone's name %.100q, the domain %.100q or the instance is none", t.Backbone, c.Member.Domain)

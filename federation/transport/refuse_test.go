@@ -39,6 +39,9 @@ func TestRefusedToJoin(t *testing.T) {
 			t.Errorf("the server does not log %q", say)
 		}
 	}
+	if !strings.Contains(s.log.String(), "level=WARN") {
+		t.Error("refusals are no warnings")
+	}
 	soon, stop := context.WithTimeout(ctx, time.Second)
 	defer stop()
 	if err := s.join(soon, 0); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(s.log.String(), "another process is this client") {

@@ -62,6 +62,13 @@ func openVault(dir, run string, client int) (vault, error) {
 	if err := json.Unmarshal(b, &o); err != nil {
 		return v, fmt.Errorf("%s: %w", path, err)
 	}
+	files, _, err := v.list()
+	if err != nil {
+		return v, err
+	}
+	if o.Run != run && o.Client == client && len(files) == 0 && !o.Done { // that run came to nothing here
+		return v, v.write(owner{Run: run, Client: client})
+	}
 	if o.Run != run || o.Client != client {
 		return v, fmt.Errorf("%s belongs to client %d of another run, or to another client; take another --state", dir, o.Client)
 	}
