@@ -73,7 +73,7 @@ func makeCerts(dir string, clients int, hosts []string, now time.Time, life time
 	if err := m.sign(serverName, server); err != nil {
 		return m.made, err
 	}
-	names := []string{transport.StatusUser}
+	names := []string{transport.StatusUser, transport.WorkerUser}
 	for k := range clients {
 		names = append(names, transport.UserOf(k))
 	}

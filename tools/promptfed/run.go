@@ -22,8 +22,9 @@ func runCommand() *cobra.Command {
 	var out string
 	var resume, smoke bool
 	var seeds []uint
+	var spread clusterFlags
 	c := &cobra.Command{
-		Use: "run CONFIG... [--set key=value] [--seeds 1,2,3] [--smoke] [--out DIR] [--resume]", Args: atLeast(1),
+		Use: "run CONFIG... [--set key=value] [--seeds 1,2,3] [--smoke] [--cluster URL] [--out DIR] [--resume]", Args: atLeast(1),
 		Short: "run federated experiments; several are compared in one table; one with a section sweep is a sweep",
 	}
 	c.Flags().BoolVar(&smoke, "smoke", false, smokeHelp)
@@ -31,6 +32,7 @@ func runCommand() *cobra.Command {
 	c.Flags().StringVar(&out, "out", "", "run folder (default runs/NAME); with several configurations, the folder above them")
 	c.Flags().UintSliceVar(&seeds, "seeds", nil, "run each configuration once with every seed; the table shows means and standard deviations over seeds")
 	c.Flags().BoolVar(&resume, "resume", false, "go on after the last finished round")
+	spread.add(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, path := range args {
 			sweep, err := configs.IsSweep(path)
@@ -41,9 +43,14 @@ func runCommand() *cobra.Command {
 				return usageError{fmt.Errorf("%s is a sweep, or --smoke makes it one; run one sweep at a time", path)}
 			}
 			if sweep || smoke {
-				return runSweep(cmd.Context(), path, sweepFlags{smoke: smoke, resume: resume, sets: sets, seeds: seeds, out: out})
+				return runSweep(cmd.Context(), path, sweepFlags{smoke: smoke, resume: resume, sets: sets, seeds: seeds, out: out, spread: spread})
 			}
 		}
+		others, err := spread.open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer others.close()
 		var dirs []string
 		for _, path := range args {
 			conf, err := load(path, sets)
@@ -59,7 +66,7 @@ func runCommand() *cobra.Command {
 			dirs = append(dirs, dir)
 			confs, folders := withSeeds(conf, dir, seeds)
 			for i, conf := range confs {
-				if err := runOne(cmd.Context(), conf, folders[i], resume); err != nil {
+				if err := runOne(cmd.Context(), conf, folders[i], resume, others); err != nil {
 					return fmt.Errorf("%s, seed %d: %w", conf.Name, conf.Seed, err)
 				}
 			}
@@ -95,10 +102,10 @@ func load(path string, sets []string) (experiment.Config, error) {
 }
 
 // runOne trains in a run folder and reports what it gave.
-func runOne(ctx context.Context, conf experiment.Config, dir string, resume bool) error {
+func runOne(ctx context.Context, conf experiment.Config, dir string, resume bool, others *cluster) error {
 	d := newDisplay(conf)
 	defer d.close()
-	if _, err := train(ctx, conf, dir, resume, 0, d); err != nil {
+	if _, err := train(ctx, conf, dir, resume, 0, d, others); err != nil {
 		if ctx.Err() != nil {
 			return fmt.Errorf("stopped; promptfed run --resume --out %s goes on after the last finished round", dir)
 		}
@@ -108,8 +115,9 @@ func runOne(ctx context.Context, conf experiment.Config, dir string, resume bool
 	return err
 }
 
-// train runs an experiment in its folder; workers, unless 0, are the clients that train at a time.
-func train(ctx context.Context, conf experiment.Config, dir string, resume bool, workers int, m monitor) (*engine.Result, error) {
+// train runs an experiment in its folder; workers, unless 0, are the clients that train at a time. With a cluster, they train
+// on other machines.
+func train(ctx context.Context, conf experiment.Config, dir string, resume bool, workers int, m monitor, others *cluster) (*engine.Result, error) {
 	if err := claim(dir, resume); err != nil {
 		return nil, err
 	}
@@ -140,6 +148,13 @@ func train(ctx context.Context, conf experiment.Config, dir string, resume bool,
 		events.round(r)
 	}
 	set.Workers = cmp.Or(workers, set.Workers)
+	if others != nil {
+		done, err := others.spread(ctx, b, &set)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+	}
 	m.start(conf.Train.Rounds, len(b.Parts))
 	r, err := engine.Run(ctx, b.Engine, set)
 	if err != nil {

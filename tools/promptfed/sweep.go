@@ -25,12 +25,13 @@ type sweepFlags struct {
 	seeds         []uint
 	jobs          int
 	out           string
+	spread        clusterFlags
 }
 
 func sweepCommand() *cobra.Command {
 	var f sweepFlags
 	c := &cobra.Command{
-		Use:  "sweep FILE [--smoke] [--set key=value] [--keep axis=label,label] [--seeds 1,2] [--jobs N] [--out DIR] [--resume]",
+		Use:  "sweep FILE [--smoke] [--set key=value] [--keep axis=label,label] [--seeds 1,2] [--jobs N] [--cluster URL] [--out DIR] [--resume]",
 		Args: exactly(1), Short: "run every cell of a grid, side by side; goes on where it was stopped",
 	}
 	c.Flags().BoolVar(&f.smoke, "smoke", false, smokeHelp)
@@ -40,6 +41,7 @@ func sweepCommand() *cobra.Command {
 	c.Flags().IntVar(&f.jobs, "jobs", 0, "cells that run at a time (default: as many as there are processors for)")
 	c.Flags().StringVar(&f.out, "out", "", "folder of the sweep (default runs/NAME)")
 	c.Flags().BoolVar(&f.resume, "resume", false, "go on with the cells that are not done; failed ones are tried again")
+	f.spread.add(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error { return runSweep(cmd.Context(), args[0], f) }
 	return c
 }

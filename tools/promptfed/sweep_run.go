@@ -38,8 +38,19 @@ func runSweep(ctx context.Context, path string, f sweepFlags) error {
 			todo = append(todo, c)
 		}
 	}
+	if f.spread.url != "" {
+		if f.jobs > 1 {
+			return usageError{fmt.Errorf("--jobs %d: with --cluster cells run one after the other, each on all machines", f.jobs)}
+		}
+		f.jobs = 1
+	}
+	others, err := f.spread.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer others.close()
 	jobs, workers := share(f.jobs, todo, runtime.NumCPU())
-	r := &sweepRun{dir: dir, workers: workers, show: newSweepDisplay(s, len(s.Cells)-len(todo), todo, jobs)}
+	r := &sweepRun{dir: dir, workers: workers, others: others, show: newSweepDisplay(s, len(s.Cells)-len(todo), todo, jobs)}
 	err = r.run(ctx, todo, jobs)
 	r.show.close()
 	if ctx.Err() != nil {
@@ -95,6 +106,7 @@ func share(jobs int, cells []configs.Cell, processors int) (int, int) {
 type sweepRun struct {
 	dir      string
 	workers  int
+	others   *cluster
 	show     *sweepDisplay
 	features turns
 
@@ -175,7 +187,7 @@ func (r *sweepRun) cell(ctx context.Context, c configs.Cell) (err error) {
 	if c.Config.Runtime.Workers > 0 {
 		workers = 0
 	}
-	result, err := train(ctx, c.Config, dir, true, workers, m)
+	result, err := train(ctx, c.Config, dir, true, workers, m, r.others)
 	if err != nil {
 		return err
 	}
