@@ -52,6 +52,14 @@ func TestScore(t *testing.T) {
 	near("domain mean", r.DomainMean, 0.75)
 	near("domain std", r.DomainStd, 0)
 	near("east", r.PerDomain["east"], 0.75)
+	if r.Answered != nil {
+		t.Errorf("all answered, and the record names %v", r.Answered)
+	}
+	some := Record{}
+	some.score(replies[1:], method.Own, []method.Peer{{}, {}, {}})
+	if len(some.PerClient) != 2 || len(some.Answered) != 2 || some.Answered[0] != 1 || some.Answered[1] != 2 {
+		t.Errorf("clients 1 and 2 answered: %v of %v", some.PerClient, some.Answered)
+	}
 	g := grade(replies, method.Merged)
 	near("grade", g.Accuracy, 0.25)
 	near("grade f1", g.F1, 0.2)

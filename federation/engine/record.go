@@ -22,6 +22,9 @@ type Record struct {
 	F1       float64 `json:"f1"`                // macro-F1 over the classes of a client's test data, mean over clients
 	Worst    float64 `json:"worst"`             // the lowest accuracy of a client
 
+	// Answered are the clients that the lists by client are about, where some did not answer; without it they are about all,
+	// in order.
+	Answered          []int              `json:"answered,omitempty"`
 	PerClient         []float64          `json:"per_client,omitempty"`
 	PerClientGlobal   []float64          `json:"per_client_global,omitempty"`
 	PerClientPersonal []float64          `json:"per_client_personal,omitempty"`
@@ -66,6 +69,9 @@ func (r *Record) score(replies []Reply, view method.View, peers []method.Peer) {
 		return
 	}
 	r.Tested = true
+	if len(replies) < len(peers) {
+		r.Answered = clients(replies)
+	}
 	right, total := 0, 0
 	byDomain := map[string][]float64{}
 	for _, a := range replies {

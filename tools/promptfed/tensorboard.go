@@ -47,6 +47,9 @@ func (l *eventLog) round(r engine.Record) {
 		values["accuracy/global"], values["accuracy/personal"], values["accuracy/worst"] = r.Global, r.Personal, r.Worst
 		values["f1"] = r.F1
 		for i, v := range r.PerClient {
+			if len(r.Answered) > 0 {
+				i = r.Answered[i]
+			}
 			values[fmt.Sprintf("clients/%d", i)] = v
 		}
 		for d, v := range r.PerDomain {

@@ -93,7 +93,13 @@ func parseRound(line []byte, want int) (Round, error) {
 	if has.Domain == nil && len(r.PerDomain) > 0 {
 		r.DomainMean, r.DomainStd = engine.MeanStd(sortedValues(r.PerDomain))
 	}
-	return r, r.check()
+	if err := r.check(); err != nil {
+		return r, err
+	}
+	if len(r.Answered) > 0 { // lists that are not about all clients compare with nothing
+		r.PerClient, r.PerClientGlobal, r.PerClientPersonal, r.TestSizes = nil, nil, nil, nil
+	}
+	return r, nil
 }
 
 // check refuses numbers that no run gives, which would make means and drawings meaningless.
