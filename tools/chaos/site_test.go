@@ -74,8 +74,8 @@ func open(t *testing.T, tr trial, seed uint64) *site {
 	s := &site{trial: tr, t: t, dir: t.TempDir(), rand: rand.New(rand.NewPCG(seed, 1)), rogue: &rogue{}, joins: make([]*process, tr.clients),
 		before: time.Now().Add(tr.limit)}
 	launch(t, s.at("convert.log"), programs.promptfed, "convert", "../../models/bundle/testdata/huggingface", "--out", s.at("bundle")).ends(t, s.before)
-	text := strings.NewReplacer("METHOD", tr.method, "OPTIONS", options[tr.method], "DIR", s.dir, "CLIENTS", strconv.Itoa(tr.clients),
-		"ROUNDS", strconv.Itoa(tr.rounds), "SHARE", fmt.Sprint(tr.share)).Replace(config)
+	text := fill(config, "METHOD", tr.method, "OPTIONS", options[tr.method], "DIR", s.dir, "CLIENTS", strconv.Itoa(tr.clients),
+		"ROUNDS", strconv.Itoa(tr.rounds), "SHARE", fmt.Sprint(tr.share))
 	if err := os.WriteFile(s.at("chaos.yaml"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +86,9 @@ func open(t *testing.T, tr trial, seed uint64) *site {
 	s.link, s.address = newNetwork(t, s, seed)
 	return s
 }
+
+// fill puts values in place of words.
+func fill(text string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(text) }
 
 func (s *site) at(name ...string) string { return filepath.Join(append([]string{s.dir}, name...)...) }
 
