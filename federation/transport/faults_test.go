@@ -242,3 +242,40 @@ func TestAnotherRun(t *testing.T) {
 	end()
 	<-served
 }
+
+// slow is a client that is not done with one training before the deadline.
+type slow struct{ transport.Local }
+
+func (l slow) Answer(ctx context.Context, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+	r, next, err := l.Local.Answer(ctx, o, s)
+	if o.Kind == engine.Train && o.Round == 1 {
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Second):
+		}
+	}
+	return r, next, err
+}
+
+// A round goes on at the deadline with those that answered, if they are a quorum; what the slow one did does not count, and it
+// is tested with what it had before.
+func TestDeadline(t *testing.T) {
+	e := fedpha.toy(t)
+	e.Plan.Participation = 1
+	r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(round, client int) bool { return round == 1 && client == 1 }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSite(t, e)
+	s.set.Deadline, s.set.Quorum = 2*time.Second, 0.75
+	s.part = func(client int, p transport.Local) transport.Part {
+		if client == 1 {
+			return slow{p}
+		}
+		return p
+	}
+	s.run()
+	if s.learned() != bytesOf(t, r.Prompts) || s.records() != timeless(t, r.Records) {
+		t.Error("other bytes or records than in one process without that upload")
+	}
+}
