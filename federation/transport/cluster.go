@@ -74,7 +74,7 @@ func OpenCluster(ctx context.Context, nc *nats.Conn, set ClusterSettings) (*Clus
 	if err := CheckName(set.Queue); err != nil {
 		return nil, err
 	}
-	if most := int(nc.MaxPayload()) - maxHeader - 8; set.Limit <= 0 || set.Limit > most {
+	if most := int(nc.MaxPayload()) - maxFrame; set.Limit <= 0 || set.Limit > most {
 		set.Limit = min(DefaultLimit, most)
 	}
 	if set.Largest <= 0 {
@@ -99,7 +99,7 @@ func OpenCluster(ctx context.Context, nc *nats.Conn, set ClusterSettings) (*Clus
 
 // streams makes what the queue needs.
 func (c *Cluster) streams(ctx context.Context) error {
-	size := int32(c.set.Limit + maxHeader + 8)
+	size := int32(c.set.Limit + maxFrame)
 	for _, s := range []jetstream.StreamConfig{
 		{Name: c.turns(), Subjects: []string{c.subject(turnSubject)}, Retention: jetstream.WorkQueuePolicy, Duplicates: window, MaxMsgSize: size,
 			Description: "turns of simulated clients of promptfed"},

@@ -81,8 +81,8 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Hub, error) {
 		return nil, fmt.Errorf("%d clients, quorum %v, deadline %v: there must be 1 or more clients, a quorum above 0 and at most 1, and no negative deadline",
 			set.Clients, set.Quorum, set.Deadline)
 	}
-	if set.Limit <= 0 || set.Limit > int(nc.MaxPayload())-maxHeader-8 {
-		set.Limit = min(DefaultLimit, int(nc.MaxPayload())-maxHeader-8)
+	if set.Limit <= 0 || set.Limit > int(nc.MaxPayload())-maxFrame {
+		set.Limit = min(DefaultLimit, int(nc.MaxPayload())-maxFrame)
 	}
 	if set.Largest <= 0 {
 		set.Largest = DefaultLargest
@@ -161,7 +161,7 @@ func (h *Hub) streams(ctx context.Context) error {
 		{Name: h.orders(), Subjects: []string{h.all(orderSubject)}, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardOld,
 			Duplicates: window, Description: "orders of promptfed; the newest of each client"},
 		{Name: h.replies(), Subjects: []string{h.all(replySubject)}, Retention: jetstream.WorkQueuePolicy, MaxMsgsPerSubject: 16,
-			Discard: jetstream.DiscardOld, Duplicates: window, MaxMsgSize: int32(h.set.Limit + maxHeader + 8), Description: "replies of promptfed's clients"},
+			Discard: jetstream.DiscardOld, Duplicates: window, MaxMsgSize: int32(h.set.Limit + maxFrame), Description: "replies of promptfed's clients"},
 	} {
 		if _, err := h.js.CreateOrUpdateStream(ctx, c); err != nil {
 			return fmt.Errorf("NATS JetStream: stream %s: %w", c.Name, err)

@@ -24,6 +24,13 @@ var magic = [4]byte{'P', 'F', 'L', Version}
 // maxHeader bounds the JSON of a message.
 const maxHeader = 16 << 10
 
+// prefix is what stands before it: magic, its length (uint32, little endian) and the first half of its SHA-256, so that a damaged
+// header is not taken for another.
+const prefix = len(magic) + 4 + sha256.Size/2
+
+// maxFrame bounds all of a message but its tensors.
+const maxFrame = prefix + maxHeader
+
 // order is the header of an order. Kinds are those of engine.Order, and end.
 type order struct {
 	Run      string `json:"run"`
@@ -87,25 +94,30 @@ func pack(header any, body []byte) ([]byte, error) {
 	if len(text) > maxHeader {
 		return nil, fmt.Errorf("a message's header has %d bytes; at most %d are allowed", len(text), maxHeader)
 	}
-	b := make([]byte, 0, len(magic)+4+len(text)+len(body))
+	check := sha256.Sum256(text)
+	b := make([]byte, 0, prefix+len(text)+len(body))
 	b = append(b, magic[:]...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(text)))
+	b = append(b, check[:sha256.Size/2]...)
 	b = append(b, text...)
 	return append(b, body...), nil
 }
 
 // unpack reads what pack wrote into a header; unknown fields are errors.
 func unpack(b []byte, header any) (body []byte, err error) {
-	if len(b) < len(magic)+4 || !bytes.Equal(b[:3], magic[:3]) {
+	if len(b) < prefix || !bytes.Equal(b[:3], magic[:3]) {
 		return nil, errors.New("this is no message of promptfed")
 	}
 	if b[3] != Version {
 		return nil, fmt.Errorf("the message has version %d, this program %d; use the same release on both sides", b[3], Version)
 	}
 	n := binary.LittleEndian.Uint32(b[4:])
-	b = b[8:]
+	want, b := b[len(magic)+4:prefix], b[prefix:]
 	if n > maxHeader || int(n) > len(b) {
 		return nil, fmt.Errorf("the header is to have %d bytes; there are %d, and at most %d are allowed", n, len(b), maxHeader)
+	}
+	if check := sha256.Sum256(b[:n]); !bytes.Equal(check[:sha256.Size/2], want) {
+		return nil, errors.New("the header is damaged")
 	}
 	if err := strict(b[:n], header); err != nil {
 		return nil, fmt.Errorf("the header: %w", err)
