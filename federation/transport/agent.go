@@ -124,12 +124,14 @@ func (a *Agent) follow(ctx context.Context) error {
 	}, jetstream.PullMaxMessages(1), jetstream.PullExpiry(10*time.Second), jetstream.PullHeartbeat(2*time.Second),
 		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 			a.log.Debug("waiting for orders", "error", err)
-			if errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, nats.ErrConnectionClosed) {
-				select {
-				case gone <- err:
-				default:
+			go func() {
+				if err := a.missing(ctx, cons, err); err != nil {
+					select {
+					case gone <- err:
+					default:
+					}
 				}
-			}
+			}()
 		}))
 	if err != nil {
 		return a.lost(ctx, err)
@@ -143,8 +145,10 @@ func (a *Agent) follow(ctx context.Context) error {
 	for {
 		select {
 		case m := <-inbox:
-			next := a.receive(m)
+			next, err := a.receive(m)
 			switch {
+			case err != nil:
+				return fmt.Errorf("%w: %w", errAgain, err)
 			case next == nil:
 			case now != nil && now.ID == next.ID && !now.ended(): // the same again: the newest message is the one to answer
 				now.take(next)
@@ -169,6 +173,20 @@ func (a *Agent) follow(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// missing tells whether the consumer is not there any more, as when the server began another run.
+func (a *Agent) missing(ctx context.Context, cons jetstream.Consumer, err error) error {
+	if errors.Is(err, nats.ErrConnectionClosed) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	_, err = cons.Info(ctx)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return err
+	}
+	return nil
 }
 
 // lost tells what to do when the consumer cannot be had.

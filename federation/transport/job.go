@@ -40,23 +40,27 @@ type answer struct {
 	body []byte
 }
 
-// receive reads an order; one that is not for this client in this run, or is damaged, is put away.
-func (a *Agent) receive(m jetstream.Msg) *job {
+// receive reads an order; one that is damaged or not for this client is put away. An error tells of another run.
+func (a *Agent) receive(m jetstream.Msg) (*job, error) {
 	j := &job{messages: []jetstream.Msg{m}}
 	var err error
 	if j.body, err = unpack(m.Data(), &j.order); err == nil {
 		err = j.order.check()
 	}
-	if err == nil && (j.Run != a.Invitation.Run || j.Client != a.client || j.Of != a.Clients) {
-		err = fmt.Errorf("it is for client %d of run %.12s", j.Client, j.Run)
-	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case j.Run != a.Invitation.Run:
+		m.Nak()
+		return nil, fmt.Errorf("an order is of run %.12s", j.Run)
+	case j.Client != a.client || j.Of != a.Clients:
+		err = fmt.Errorf("it is for client %d of %d", j.Client, j.Of)
+	default:
 		j.try = j.Try
-		return j
+		return j, nil
 	}
 	a.log.Warn("an order is put away", "reason", plain(err.Error()))
 	m.Term()
-	return nil
+	return nil, nil
 }
 
 func (j *job) start(ctx context.Context, a *Agent) {
