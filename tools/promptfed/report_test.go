@@ -197,6 +197,31 @@ func TestReportOfSeveral(t *testing.T) {
 	}
 }
 
+// A round whose test one client did not answer has no curves of clients, and the report is written.
+func TestReportOfAnAbsentClient(t *testing.T) {
+	dir := t.TempDir()
+	madeRun(t, dir, 1, .5)
+	lines := strings.SplitAfter(string(read(t, dir, engine.RoundsFile)), "\n")
+	var r engine.Record
+	if err := json.Unmarshal([]byte(lines[1]), &r); err != nil {
+		t.Fatal(err)
+	}
+	r.Answered = []int{0, 1, 3, 4, 5}
+	for _, list := range []*[]float64{&r.PerClient, &r.PerClientGlobal, &r.PerClientPersonal} {
+		*list = (*list)[:5]
+	}
+	r.TestSizes = r.TestSizes[:5]
+	line, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines[1] = string(line) + "\n"
+	save(t, dir, engine.RoundsFile, []byte(strings.Join(lines, "")))
+	if _, err := writeReports([]string{dir}, dir); err != nil {
+		t.Error(err)
+	}
+}
+
 // The command on a sweep that ran: its CSV has the mean and deviation of what the runs' summaries say.
 func TestReportCommand(t *testing.T) {
 	dir, file := setupSweep(t, 2)

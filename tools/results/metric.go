@@ -252,7 +252,7 @@ func (m Metric) rounds(r *Run) []int {
 }
 
 // PerClient computes the metric of every client of a run, where the metric is an accuracy that clients have: global and
-// personal as they say, otherwise each client as its method says. Nil where the rounds do not have it.
+// personal as they say, otherwise each client as its method says. Nil where the rounds do not have it, of every client.
 func (m Metric) PerClient(r *Run) []float64 {
 	of := func(r Round) []float64 { return r.PerClient }
 	switch m.quantity {
@@ -270,7 +270,7 @@ func (m Metric) PerClient(r *Run) []float64 {
 		if sum == nil {
 			sum = make([]float64, len(v))
 		}
-		if len(v) == 0 || len(v) != len(sum) {
+		if len(v) == 0 || len(v) != len(sum) || len(r.Rounds[i].Answered) > 0 {
 			return nil
 		}
 		for k := range v {

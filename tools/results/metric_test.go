@@ -65,6 +65,10 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s per client is %s, want %s", name, got, want)
 		}
 	}
+	r.Rounds[6].Answered = []int{0, 2} // of three clients; whose the second number is another reader could not know
+	if got := metric(t, "last").PerClient(r); got != nil {
+		t.Errorf("a round that one client did not answer gives %v", got)
+	}
 	r.Rounds[6].HasF1 = false // an older version's line
 	if _, ok := metric(t, "f1").Of(&Run{Rounds: r.Rounds[6:]}); ok {
 		t.Error("there is an F1 that was not computed")
