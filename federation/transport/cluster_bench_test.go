@@ -1,0 +1,80 @@
+package transport_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/transport"
+	"promptfed/runtime/tensor"
+)
+
+// What a turn costs beside the turn itself: through the queue and back over TCP with two workers of this process that do
+// nothing, on prompts of 16 tokens of width 512 and the state that goes with them. bytes-down and bytes-up are of one turn.
+func BenchmarkTurn(b *testing.B) {
+	e := stack{"promptfl", nil, map[string]any{"tokens": 2}}.toy(b)
+	for name, parallel := range map[string]int{"one-at-a-time": 0, "64-at-a-time": 64} {
+		b.Run(name, func(b *testing.B) {
+			f := newFarm(b, e)
+			f.around = func(int, transport.Turn) transport.Turn {
+				return func(_ context.Context, client int, o engine.Order, _ engine.State) (engine.Reply, *engine.State, error) {
+					up := method.Upload{Client: client, N: 9, Shared: o.Shared}
+					return engine.Reply{Client: client, Upload: up}, &engine.State{Own: o.Shared}, nil
+				}
+			}
+			ctx, cancel := context.WithCancel(within(b, 10*time.Minute))
+			defer cancel()
+			c, err := transport.OpenCluster(ctx, f.nats.Conn(), f.set)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for k := range 2 {
+				f.start(ctx, k, max(1, parallel/2))
+			}
+			prompts := tensor.Map{"ctx": tensor.New(16, 512)}
+			o := engine.Order{Kind: engine.Train, Clients: []int{1}, Of: 4, Shared: prompts}
+			turn := func(round int) {
+				o := o
+				o.Round = round
+				if _, _, err := c.Answer(ctx, e.Clients[1], o, engine.State{Own: prompts}); err != nil {
+					b.Error(err)
+				}
+			}
+			turn(0)
+			b.ResetTimer()
+			if parallel == 0 {
+				for i := range b.N {
+					turn(i + 1)
+				}
+			} else {
+				work := make(chan int)
+				done := make(chan struct{})
+				for range parallel {
+					go func() {
+						for i := range work {
+							turn(i)
+						}
+						done <- struct{}{}
+					}()
+				}
+				for i := range b.N {
+					work <- i + 1
+				}
+				close(work)
+				for range parallel {
+					<-done
+				}
+			}
+			b.StopTimer()
+			t := c.Totals()
+			b.ReportMetric(float64(t.Down)/float64(t.Turns), "bytes-down")
+			b.ReportMetric(float64(t.Up)/float64(t.Turns), "bytes-up")
+			if err := c.Close(); err != nil {
+				b.Error(err)
+			}
+			cancel()
+		})
+	}
+}
