@@ -67,7 +67,7 @@ func (h *Hub) join(client int, m *nats.Msg) {
 	}
 	h.mu.Lock()
 	if err != nil {
-		v.Reason, v.Later = plain(err.Error()), errors.Is(err, errLater)
+		v.Reason, v.Later = plain(err.Error()), errors.Is(err, errLater) || errors.Is(err, errUnready)
 		h.known[client].refused++
 	} else {
 		v.OK, v.Accepted, v.Safe = true, h.accepted[client], h.safe[client]
@@ -87,6 +87,12 @@ func (h *Hub) join(client int, m *nats.Msg) {
 
 // errLater marks a refusal that may pass.
 var errLater = errors.New("another process is this client")
+
+// errUnready marks what the NATS server could not do; it may be about to start, or get more room.
+var errUnready = errors.New("NATS JetStream")
+
+// noRoom is JetStream's code for a bucket that does not fit beside what is promised to others.
+const noRoom = 10047
 
 // admit checks a card and keeps it.
 func (h *Hub) admit(client int, c Card) error {
@@ -169,8 +175,13 @@ func (h *Hub) enrol(client int, c Card, terms engine.Terms) error {
 			_, err = h.members.Put(ctx, key, b)
 		}
 	}
+	var api *jetstream.APIError
+	if errors.As(err, &api) && api.ErrorCode == noRoom {
+		return fmt.Errorf("%w: %w: every client may fill %d bytes; start promptfed serve with a smaller --largest, or give the NATS server more storage",
+			errUnready, err, 4*h.set.Largest)
+	}
 	if err != nil {
-		return fmt.Errorf("NATS JetStream: %w", err)
+		return fmt.Errorf("%w: %w", errUnready, err)
 	}
 	return nil
 }
