@@ -105,7 +105,7 @@ func (s *site) startServer(more ...string) {
 	if s.external {
 		where = []string{"--nats", "nats://" + s.address}
 	}
-	args := append([]string{programs.promptfed, "serve", s.at("chaos.yaml"), "--out", s.at("serve"), "--quorum", fmt.Sprint(s.quorum), "--deadline", s.deadline.String()}, where...)
+	args := append([]string{programs.promptfed, "serve", s.at("chaos.yaml"), "--out", s.at("serve"), "--quorum", fmt.Sprint(s.quorum), "--deadline", s.deadline.String(), "--largest", "1000000"}, where...)
 	s.server = launch(s.t, s.at("serve.log"), append(args, more...)...)
 }
 
