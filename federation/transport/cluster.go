@@ -129,7 +129,11 @@ func (c *Cluster) streams(ctx context.Context) error {
 		slots <- struct{}{}
 		go func() {
 			defer func() { <-slots }()
-			c.take(m)
+			if err := c.take(m); err != nil {
+				c.set.Log.Warn("a result comes again", "error", err)
+				m.NakWithDelay(time.Second)
+				return
+			}
 			m.Ack()
 		}()
 	}, jetstream.PullMaxMessages(64), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {

@@ -58,8 +58,21 @@ func (c *Cluster) Answer(ctx context.Context, client *engine.Client, o engine.Or
 	}
 }
 
-// give puts a turn into the queue.
+// give puts a turn into the queue, once there is a NATS server.
 func (c *Cluster) give(ctx context.Context, head *order, body []byte) error {
+	for {
+		err := c.put(ctx, head, body)
+		if err == nil || ctx.Err() != nil || !natsAway(err) {
+			return err
+		}
+		c.set.Log.Warn("a turn could not be stored; trying again", "client", head.Client, "error", err)
+		if err := sleep(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Cluster) put(ctx context.Context, head *order, body []byte) error {
 	message, err := c.pack(ctx, c.store, c.set.Limit, head, &head.content, body)
 	if err != nil {
 		return err
@@ -78,8 +91,8 @@ func (c *Cluster) give(ctx context.Context, head *order, body []byte) error {
 	return nil
 }
 
-// take looks at one result: it counts once, or it is dropped.
-func (c *Cluster) take(m jetstream.Msg) {
+// take looks at one result: it counts once, or it is dropped. An error means that it must come again.
+func (c *Cluster) take(m jetstream.Msg) error {
 	var r reply
 	body, err := unpack(m.Data(), &r)
 	if err == nil {
@@ -90,33 +103,38 @@ func (c *Cluster) take(m jetstream.Msg) {
 		if id, try := turnOf(m.Headers().Get(jetstream.MsgIDHeader)); id != "" {
 			c.failed(id, try, errors.New("a worker's result cannot be read: "+plain(err.Error())))
 		}
-		return
+		return nil
 	}
-	defer c.forget(r.Object)
 	c.mu.Lock()
 	w := c.waiting[r.ID]
 	if w == nil || r.Run != c.run || r.Client != w.order.Clients[0] {
 		c.totals.Late++
 		c.mu.Unlock()
 		c.set.Log.Debug("a late or repeated result is dropped", "client", r.Client)
-		return
+		c.forget(r.Object)
+		return nil
 	}
 	c.mu.Unlock()
 	out, size, err := c.read(r, w.order, body)
+	if err != nil && natsAway(err) {
+		return err
+	}
+	defer c.forget(r.Object)
 	if err != nil {
 		c.failed(r.ID, r.Try, err)
-		return
+		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waiting[r.ID] == nil { // another result of this turn was faster
 		c.totals.Late++
-		return
+		return nil
 	}
 	delete(c.waiting, r.ID)
 	c.totals.Turns++
 	c.totals.Up += int64(len(m.Data()) + size)
 	w.done <- out
+	return nil
 }
 
 // failed tells the turn of a try that it failed.

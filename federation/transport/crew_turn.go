@@ -57,11 +57,27 @@ func (w *Crew) finish(ctx context.Context, m jetstream.Msg, o order, body []byte
 	if err != nil {
 		return err
 	}
-	message, err := w.pack(ctx, w.store, w.limit, &r, &r.content, body)
+	for end := time.Now().Add(maxAway); ; {
+		err := w.send(ctx, &r, body)
+		if err == nil || ctx.Err() != nil || !natsAway(err) || time.Now().After(end) {
+			return err
+		}
+		w.log.Warn("a result could not be stored; trying again", "round", o.Round, "client", o.Client, "error", err)
+		if err := sleep(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+// maxAway is how long a NATS server may be away before a worker gives up a result: the run may be over.
+const maxAway = 20 * time.Second
+
+func (w *Crew) send(ctx context.Context, r *reply, body []byte) error {
+	message, err := w.pack(ctx, w.store, w.limit, r, &r.content, body)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, maxAway)
 	defer cancel()
 	_, err = w.js.Publish(ctx, w.subject(resultSubject), message, jetstream.WithMsgID(resultID(r.ID, r.Try)))
 	return err

@@ -24,6 +24,8 @@ type farm struct {
 	e     *engine.Experiment
 	dir   string
 	nats  *transport.Embedded
+	conn  *nats.Conn // of the run
+	url   string
 	log   *logs
 	set   transport.ClusterSettings
 	turns atomic.Int64 // begun by workers
@@ -40,6 +42,7 @@ func newFarm(t testing.TB, e *engine.Experiment) *farm {
 	if err != nil {
 		t.Fatal(err)
 	}
+	f.conn, f.url = f.nats.Conn(), f.nats.URL()
 	t.Cleanup(func() {
 		f.over.Wait()
 		f.nats.Close()
@@ -55,7 +58,7 @@ func footing(e *engine.Experiment) engine.Footing {
 }
 
 func (f *farm) dial(ctx context.Context) (*nats.Conn, error) {
-	return transport.Dial(ctx, f.nats.URL(), "worker", f.log.logger(), nats.CustomInboxPrefix(transport.WorkerInbox), nats.UserInfo(transport.WorkerUser, ""))
+	return transport.Dial(ctx, f.url, "worker", f.log.logger(), nats.CustomInboxPrefix(transport.WorkerInbox), nats.UserInfo(transport.WorkerUser, ""))
 }
 
 // work is one worker's process, until the run is over.
@@ -104,7 +107,7 @@ func (f *farm) start(ctx context.Context, worker, jobs int) *nats.Conn {
 // run runs the experiment over the queue and gives what it learned.
 func (f *farm) run(ctx context.Context, change ...func(*engine.Settings)) (prompts, records string, totals transport.WorkTotals, err error) {
 	f.t.Helper()
-	c, err := transport.OpenCluster(ctx, f.nats.Conn(), f.set)
+	c, err := transport.OpenCluster(ctx, f.conn, f.set)
 	if err != nil {
 		return "", "", totals, err
 	}

@@ -148,10 +148,13 @@ func onlyParts(m tensor.Map, a, b string) error {
 func (q queue) pack(ctx context.Context, store jetstream.ObjectStore, limit int, header any, c *content, body []byte) ([]byte, error) {
 	if len(body) > limit {
 		if c.Object == "" {
-			c.Object = NewID()
-			if _, err := store.PutBytes(ctx, c.Object, body); err != nil {
+			name := NewID()
+			ctx, cancel := context.WithTimeout(ctx, patience(len(body)))
+			defer cancel()
+			if _, err := store.PutBytes(ctx, name, body); err != nil {
 				return nil, fmt.Errorf("objects of queue %s: %w", q.name, err)
 			}
+			c.Object = name
 		}
 		body = nil
 	}

@@ -180,8 +180,15 @@ func (h *Hub) fetch(client int, r reply) ([]byte, error) {
 	return b, err
 }
 
+// patience is how long bytes may take to come or go: a transfer that a lost connection cut short is not noticed otherwise.
+func patience(bytes int) time.Duration {
+	return 10*time.Second + time.Duration(bytes)*time.Microsecond
+}
+
 // load reads an object of a known size, and no more than that. A link, which could lead into the bucket of another client, is none.
 func load(ctx context.Context, store jetstream.ObjectStore, c content) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience(c.Size))
+	defer cancel()
 	info, err := store.GetInfo(ctx, c.Object)
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", c.Object, err)
