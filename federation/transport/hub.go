@@ -43,7 +43,7 @@ type Settings struct {
 // Defaults of Settings.
 const (
 	DefaultLimit   = 512 << 10
-	DefaultLargest = 256 << 20
+	DefaultLargest = 64 << 20
 )
 
 // Hub is the server's side of a run: an engine.Remote.
