@@ -72,9 +72,8 @@ func (f *Features) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, 
 		label[i] = f.Class[row]
 	}
 	m := tensor.Map{method.LabelInput: tensor.OfInts(label, len(rows))}
-	also = append(also, method.ImageInput)
 	for name, from := range map[string][]Rows{method.ImageInput: f.Views, method.PatchesInput: f.Patches, method.PixelsInput: f.Pixels} {
-		if !slices.Contains(also, name) || from == nil {
+		if from == nil || name != method.ImageInput && !slices.Contains(also, name) {
 			continue
 		}
 		t, err := f.read(from, rows, view)

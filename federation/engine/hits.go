@@ -1,6 +1,11 @@
 package engine
 
-import "promptfed/runtime/tensor"
+import (
+	"maps"
+	"slices"
+
+	"promptfed/runtime/tensor"
+)
 
 // hits compares the largest entry of each row of scores [N,C] with the labels; of equal entries the first counts.
 // Macro-F1 is the mean over the classes that occur among the labels of 2 TP / (2 TP + FP + FN), as in the evaluator of the
@@ -31,14 +36,11 @@ func hits(scores *tensor.Tensor, labels []int64) Hits {
 		}
 	}
 	occur := 0
-	for _, y := range labels {
-		c := classes[y]
-		if c.is == 0 {
-			continue
+	for _, y := range slices.Sorted(maps.Keys(classes)) {
+		if c := classes[y]; c.is > 0 {
+			occur++
+			h.F1 += 2 * float64(c.hit) / float64(c.said+c.is)
 		}
-		occur++
-		h.F1 += 2 * float64(c.hit) / float64(c.said+c.is)
-		c.is = 0 // counted
 	}
 	h.F1 /= float64(max(1, occur))
 	return h

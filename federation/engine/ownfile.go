@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"promptfed/federation/method"
@@ -34,14 +32,10 @@ func (e *Experiment) WriteOwn(path string, c *Client, o Order, s State) error {
 		m.Put(memoryFolder+"/"+id, tensor.Map{"image": rows["image"], "label": rows["label"]})
 	}
 	backbones, owned := make([]string, o.Of), make([][]int64, o.Of)
-	backbones[c.ID], owned[c.ID] = t.Backbone, slices.Compact(slices.Sorted(slices.Values(c.Train.Labels())))
-	meta := map[string]string{}
-	for key, list := range map[string]any{MetaClasses: e.Classes, MetaBackbones: backbones, MetaOwned: owned} {
-		b, err := json.Marshal(list)
-		if err != nil {
-			return err
-		}
-		meta[key] = string(b)
+	backbones[c.ID], owned[c.ID] = t.Backbone, c.classes()
+	meta, err := e.metadata(backbones, owned)
+	if err != nil {
+		return err
 	}
 	return safetensors.WriteFile(path, m, meta)
 }

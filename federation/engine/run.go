@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"promptfed/federation/method"
@@ -298,8 +297,13 @@ func (e *Experiment) about(members []Member) (map[string]string, error) {
 		backbones[i] = m.Task.Backbone
 	}
 	for i, c := range e.Clients {
-		owned[i] = slices.Compact(slices.Sorted(slices.Values(c.Train.Labels())))
+		owned[i] = c.classes()
 	}
+	return e.metadata(backbones, owned)
+}
+
+// metadata is that of PromptsFile: the backbone of each client, and the classes that it has examples of.
+func (e *Experiment) metadata(backbones []string, owned [][]int64) (map[string]string, error) {
 	meta := map[string]string{}
 	for key, list := range map[string]any{MetaClasses: e.Classes, MetaBackbones: backbones, MetaOwned: owned} {
 		b, err := json.Marshal(list)

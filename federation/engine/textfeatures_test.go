@@ -14,15 +14,15 @@ import (
 func TestTextFeatures(t *testing.T) {
 	e := toy(t)
 	r := mustRun(t, e, engine.Settings{})
-	start, err := e.Untrained()
-	if err != nil {
-		t.Fatal(err)
-	}
 	w := engine.NewWorker(e, engine.Settings{})
 	defer w.Close()
 	for _, c := range e.Clients[:2] {
 		rows := methodtest.Rows(77, 6, c.Backbone.Task().Dim, len(e.Classes))
 		batch, err := rows.Batch([]int{0, 1, 2, 3, 4, 5}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		start, err := e.Untrained(c)
 		if err != nil {
 			t.Fatal(err)
 		}

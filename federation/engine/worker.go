@@ -26,6 +26,11 @@ type Client struct {
 	Test     method.Data
 }
 
+// classes are those that the client has examples of to train on.
+func (c *Client) classes() []int64 {
+	return slices.Compact(slices.Sorted(slices.Values(c.Train.Labels())))
+}
+
 // Training says how clients train.
 type Training struct {
 	Epochs   int

@@ -121,31 +121,48 @@ func OpenData(ctx context.Context, c Config, progress Progress) (*Built, error) 
 
 func (b *Built) openData(ctx context.Context, progress Progress) error {
 	c := b.Config
-	var err error
-	if b.Set, err = sets.Open(c.Data.Config); err != nil {
+	whole, err := b.openSet(ctx, nil, progress)
+	if err != nil {
 		return err
-	}
-	whole := b.Set
-	if b.Set, err = partition.Half(whole, c.Data.Classes); err != nil {
-		return err
-	}
-	if c.Data.Template == autoTemplate {
-		b.Config.Data.Template = b.Set.Template
-	}
-	if c.Data.Corrupt == data.Skip {
-		err := b.Set.Sift(ctx, b.workers(), c.Data.Corrupt, preprocess.Decode, func(done, total int) {
-			if progress != nil {
-				progress("reading images", done, total)
-			}
-		})
-		if err != nil {
-			return err
-		}
 	}
 	if b.Parts, err = c.Partition.Deal(b.Set, c.Data.Shots, c.Seed); err != nil {
 		return err
 	}
-	return b.openExams(whole)
+	return b.openExams(ctx, whole, progress)
+}
+
+// openSet opens the set, or what data.classes takes of it, and gives the whole one. Its labels become those of the given
+// classes, if there are any.
+func (b *Built) openSet(ctx context.Context, classes []string, progress Progress) (whole *data.Set, err error) {
+	c := b.Config.Data
+	if whole, err = sets.Open(c.Config); err != nil {
+		return nil, err
+	}
+	if len(classes) > 0 && c.Classes == allClasses {
+		if err := relabel(whole, classes); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.sift(ctx, whole, progress); err != nil {
+		return nil, err
+	}
+	if c.Template == autoTemplate {
+		b.Config.Data.Template = whole.Template
+	}
+	b.Set, err = partition.Half(whole, c.Classes)
+	return whole, err
+}
+
+// sift leaves images out that cannot be read, if the configuration wants that.
+func (b *Built) sift(ctx context.Context, s *data.Set, progress Progress) error {
+	if b.Config.Data.Corrupt != data.Skip {
+		return nil
+	}
+	return s.Sift(ctx, b.workers(), data.Skip, preprocess.Decode, func(done, total int) {
+		if progress != nil {
+			progress("reading images", done, total)
+		}
+	})
 }
 
 // trainList and testList are what the partition's indices point into.

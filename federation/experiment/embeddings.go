@@ -22,10 +22,6 @@ func (b *Built) WriteEmbeddings(ctx context.Context, dir string, progress Progre
 	if err != nil {
 		return err
 	}
-	untrained, err := b.Engine.Untrained()
-	if err != nil {
-		return err
-	}
 	w := engine.NewWorker(b.Engine, b.Settings())
 	defer w.Close()
 	out := tensor.Map{}
@@ -45,6 +41,10 @@ func (b *Built) WriteEmbeddings(ctx context.Context, dir string, progress Progre
 			continue
 		}
 		c := b.Engine.Clients[i]
+		untrained, err := b.Engine.Untrained(c)
+		if err != nil {
+			return err
+		}
 		learned, _, err := engine.ReadPrompts(dir, i)
 		if err != nil {
 			return err

@@ -41,7 +41,7 @@ func of(name string, s *data.Set) (paper, error) {
 
 // openExams opens the data of every exam: the classes of the whole set that data.classes leaves out, the domains that
 // partition.leave_out leaves out with all their images, and other sets.
-func (b *Built) openExams(whole *data.Set) error {
+func (b *Built) openExams(ctx context.Context, whole *data.Set, progress Progress) error {
 	if part, other := b.Config.Data.Classes, map[string]string{"base": "new", "new": "base"}; part != allClasses {
 		half, err := partition.Half(whole, other[part])
 		if err != nil {
@@ -75,6 +75,9 @@ func (b *Built) openExams(whole *data.Set) error {
 		s, err := sets.Open(c)
 		if err != nil {
 			return fmt.Errorf("exam.sets: %w", err)
+		}
+		if err := b.sift(ctx, s, progress); err != nil {
+			return fmt.Errorf("exam.sets: %s: %w", name, err)
 		}
 		p, err := of(name, s)
 		if err != nil {

@@ -12,9 +12,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/method"
 	"promptfed/federation/partition"
-	"promptfed/federation/sets"
 	"promptfed/models/bundle"
-	"promptfed/models/preprocess"
 )
 
 // Place says which client of an experiment is here.
@@ -66,29 +64,9 @@ func assigned(c Config, client int) string {
 // openOwn opens data that is all of one client: train and test as given, or a pool cut 60/20/20.
 func (b *Built) openOwn(ctx context.Context, p Place, progress Progress) error {
 	c := b.Config
-	whole, err := sets.Open(c.Data.Config)
+	whole, err := b.openSet(ctx, p.Classes, progress)
 	if err != nil {
 		return err
-	}
-	if len(p.Classes) > 0 && c.Data.Classes == allClasses {
-		if err := relabel(whole, p.Classes); err != nil {
-			return err
-		}
-	}
-	if b.Set, err = partition.Half(whole, c.Data.Classes); err != nil {
-		return err
-	}
-	if c.Data.Template == autoTemplate {
-		b.Config.Data.Template = b.Set.Template
-	}
-	if c.Data.Corrupt == data.Skip {
-		if err := b.Set.Sift(ctx, b.workers(), c.Data.Corrupt, preprocess.Decode, func(done, total int) {
-			if progress != nil {
-				progress("reading images", done, total)
-			}
-		}); err != nil {
-			return err
-		}
 	}
 	if b.Parts, err = (partition.Config{Kind: "iid", Clients: 1}).Deal(b.Set, c.Data.Shots, c.Seed); err != nil {
 		return err
@@ -96,7 +74,7 @@ func (b *Built) openOwn(ctx context.Context, p Place, progress Progress) error {
 	b.Parts[0].Domain = p.Domain
 	b.Config.Partition = partition.Defaults()
 	b.Config.Partition.Clients = p.Of
-	return b.openExams(whole)
+	return b.openExams(ctx, whole, progress)
 }
 
 // relabel gives the examples of a set the labels of an experiment; its classes must be among them.

@@ -3,11 +3,14 @@ package experiment
 import (
 	"context"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"promptfed/federation/data"
+	"promptfed/federation/datatest"
 	"promptfed/federation/engine"
 	"promptfed/federation/sets"
 	"promptfed/runtime/safetensors"
@@ -190,5 +193,24 @@ func TestLeaveOneDomainOut(t *testing.T) {
 	}
 	if _, ok := r.Summary.PerDomain["photo"]; ok {
 		t.Error("the domain was tested as a client's")
+	}
+}
+
+// TestBrokenImagesOfExams: with corrupt: skip, images that cannot be read are left out of the classes that are examined too,
+// and of other sets.
+func TestBrokenImagesOfExams(t *testing.T) {
+	root := datatest.Tree(t, "train/ant/1.png", "train/bee/1.png", "test/ant/1.png", "test/bee/1.png", "test/bee/2.png")
+	if err := os.WriteFile(filepath.Join(root, "test", "bee", "2.png"), []byte("broken"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := small("promptfl")
+	c.Data.Set, c.Data.Root, c.Data.Classes, c.Data.Corrupt = "folder", root, "base", data.Skip
+	c.Partition.Clients, c.Exam.Sets = 1, []string{"folder"}
+	b := open(t, c)
+	for i, want := range []int{1, 2} { // bee alone, then both classes
+		rows := b.Engine.Exams[i].Test["tiny-vit-b16"]
+		if rows.Len() != want {
+			t.Errorf("exam %s has %d images, want %d", b.Engine.Exams[i].Name, rows.Len(), want)
+		}
 	}
 }
