@@ -137,7 +137,6 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		rec.Clients = clients(replies)
 	}
 	for _, r := range replies {
-		rec.Loss += r.Stats.Loss / float64(len(replies))
 		if err := checkUpload(g.Shared, r.Upload); err != nil {
 			return rec, fmt.Errorf("round %d, client %d: %w", g.Round, r.Client, err)
 		}
@@ -150,7 +149,8 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	if len(merged) < len(replies) {
 		rec.Clients = clients(merged)
 	}
-	for _, r := range replies {
+	for _, r := range merged {
+		rec.Loss += r.Stats.Loss / float64(len(merged))
 		maps.Copy(g.Notes, r.Notes)
 	}
 	rec.Notes = g.Notes
