@@ -4,7 +4,6 @@
 package configs
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -193,7 +192,7 @@ func oneLine(err error) string {
 		}
 	}
 	if len(list) == 0 {
-		return errors.New("unreadable").Error()
+		return "unreadable"
 	}
 	return strings.Join(list, " ")
 }

@@ -176,17 +176,17 @@ func (r *report) write(out string) error {
 	has := func(f string) bool { return slices.Contains(r.formats, f) }
 	all := append(slices.Clone(r.main), r.more...)
 	var writable, short []tables.Writable
-	for _, t := range all {
+	add := func(t tables.Writable, lines int) {
 		writable = append(writable, t)
-		if len(t.Rows) <= longestTable {
+		if lines <= longestTable {
 			short = append(short, t)
 		}
 	}
+	for _, t := range all {
+		add(t, len(t.Rows))
+	}
 	for _, t := range r.tests {
-		writable = append(writable, t)
-		if len(t.Rows) <= longestTable {
-			short = append(short, t)
-		}
+		add(t, len(t.Rows))
 	}
 	var errs []error
 	file := func(format, name string, write func(w io.Writer) error) {
@@ -240,11 +240,8 @@ func partName(p *results.Plan) string {
 
 // contest is the axis whose labels are compared: that of methods, or the first of the card's rows, or the first.
 func contest(groups []*results.Group, card *configs.Card) string {
-	axes := results.Axes(groups)
-	has := func(name string) bool {
-		return slices.ContainsFunc(axes, func(a results.Axis) bool { return a.Name == name })
-	}
-	switch {
+	has := func(name string) bool { return results.Labels(groups, name) != nil }
+	switch axes := results.Axes(groups); {
 	case has("method"):
 		return "method"
 	case card != nil && len(card.Rows) > 0 && has(card.Rows[0]):

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -32,7 +33,7 @@ func kind(c experiment.ClientInfo, by string) string {
 func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	factor, y := clientScale(m)
 	out := figures.Box{Title: f.Title, Y: y, SameY: true}
-	isAxis := slices.ContainsFunc(results.Axes(v.groups), func(a results.Axis) bool { return a.Name == f.Group })
+	isAxis := results.Labels(v.groups, f.Group) != nil
 	for _, p := range facets(v.groups, f.Panel) {
 		switch {
 		case isAxis:
@@ -106,11 +107,7 @@ func clientPanels(p facet, axis string, m results.Metric, factor float64) []figu
 	}
 	var out []figures.BoxPanel
 	for k := range clients {
-		title := "client " + strconv.Itoa(k)
-		if p.label != "" {
-			title = p.label + ", " + title
-		}
-		out = append(out, panel(title, func(i int) bool { return i == k }))
+		out = append(out, panel(joinTitle(p.label, "client "+strconv.Itoa(k)), func(i int) bool { return i == k }))
 	}
 	return out
 }
@@ -165,6 +162,9 @@ func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error
 		for _, g := range p.groups {
 			for _, r := range g.Done() {
 				x := m.PerClient(r)
+				if len(x) == 0 {
+					continue
+				}
 				if info == nil {
 					var err error
 					if info, err = r.Clients(); err != nil {
@@ -172,7 +172,7 @@ func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error
 					}
 					sum = make([]float64, len(x))
 				}
-				if len(x) == 0 || len(x) != len(sum) {
+				if len(x) != len(sum) {
 					continue
 				}
 				for k := range x {
@@ -250,12 +250,7 @@ func (v *view) bubbles(f configs.Figure) (figures.Drawer, error) {
 
 // sorted are the keys in order.
 func sorted[V any](m map[string]V) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
-	return out
+	return slices.Sorted(maps.Keys(m))
 }
 
 // whole tells whether numbers can be drawn.

@@ -155,12 +155,8 @@ func facets(groups []*results.Group, axis string) []facet {
 		return []facet{{"", groups}}
 	}
 	var out []facet
-	for _, a := range results.Axes(groups) {
-		if a.Name == axis {
-			for _, l := range a.Labels {
-				out = append(out, facet{l, results.Where(groups, map[string]string{axis: l})})
-			}
-		}
+	for _, l := range results.Labels(groups, axis) {
+		out = append(out, facet{l, results.Where(groups, map[string]string{axis: l})})
 	}
 	return out
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"strings"
-
 	"promptfed/configs"
 	"promptfed/tools/results"
 	"promptfed/tools/tables"
@@ -60,13 +58,7 @@ func (r *report) wholeLayout(p *results.Plan, groups []*results.Group, main tabl
 
 // cardTitle names the item of the paper.
 func cardTitle(c *configs.Card) string {
-	var parts []string
-	for _, s := range []string{c.Paper, c.Item} {
-		if s != "" {
-			parts = append(parts, s)
-		}
-	}
-	title := strings.Join(parts, ", ")
+	title := joinTitle(c.Paper, c.Item)
 	if c.Title == "" || title == "" {
 		return title + c.Title
 	}
@@ -81,12 +73,7 @@ const (
 
 // compare tests every two labels of the contest, paired over clients and over runs.
 func (v *view) compare() {
-	for _, a := range results.Axes(v.groups) {
-		if a.Name == v.axis {
-			v.labels = a.Labels
-		}
-	}
-	if len(v.labels) < 2 {
+	if v.labels = results.Labels(v.groups, v.axis); len(v.labels) < 2 {
 		return
 	}
 	if len(v.labels) > mostCompared {

@@ -9,12 +9,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"promptfed/configs"
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
+	"promptfed/tools/results"
 )
 
 func runCommand() *cobra.Command {
@@ -46,13 +48,9 @@ func runCommand() *cobra.Command {
 				return runSweep(cmd.Context(), path, sweepFlags{smoke: smoke, resume: resume, sets: sets, seeds: seeds, out: out, spread: spread})
 			}
 		}
-		others, err := spread.open(cmd.Context())
-		if err != nil {
-			return err
-		}
-		defer others.close()
-		var dirs []string
-		for _, path := range args {
+		var dirs, folders []string
+		var confs []experiment.Config
+		for _, path := range args { // all of them are read before the first trains
 			conf, err := load(path, sets)
 			if err != nil {
 				return err
@@ -64,11 +62,22 @@ func runCommand() *cobra.Command {
 				dir = filepath.Join(out, conf.Name)
 			}
 			dirs = append(dirs, dir)
-			confs, folders := withSeeds(conf, dir, seeds)
-			for i, conf := range confs {
-				if err := runOne(cmd.Context(), conf, folders[i], resume, others); err != nil {
-					return fmt.Errorf("%s, seed %d: %w", conf.Name, conf.Seed, err)
-				}
+			seeded, below := withSeeds(conf, dir, seeds)
+			confs, folders = append(confs, seeded...), append(folders, below...)
+		}
+		for i, folder := range folders {
+			if slices.Contains(folders[:i], folder) {
+				return usageError{fmt.Errorf("two runs would have the folder %s; give configurations other names, and each seed once", folder)}
+			}
+		}
+		others, err := spread.open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer others.close()
+		for i, conf := range confs {
+			if err := runOne(cmd.Context(), conf, folders[i], resume, others); err != nil {
+				return fmt.Errorf("%s, seed %d: %w", conf.Name, conf.Seed, err)
 			}
 		}
 		folder := out
@@ -171,7 +180,11 @@ func train(ctx context.Context, conf experiment.Config, dir string, resume bool,
 	return r, events.close()
 }
 
-const configFile = "config.yaml"
+// Files of a run folder that are written here.
+const (
+	configFile  = results.ConfigFile
+	clientsFile = results.ClientsFile
+)
 
 // writeConfig keeps the resolved configuration in the run folder.
 func writeConfig(dir string, conf experiment.Config) error {
@@ -181,9 +194,6 @@ func writeConfig(dir string, conf experiment.Config) error {
 	}
 	return writeFile(filepath.Join(dir, configFile), text)
 }
-
-// clientsFile says who the clients are and what they hold.
-const clientsFile = "clients.json"
 
 func writeClients(dir string, b *experiment.Built) error {
 	text, err := json.Marshal(b.Clients())

@@ -13,10 +13,8 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
+	"promptfed/tools/results"
 )
-
-// errorFile is one line that says why a cell failed.
-const errorFile = "error.txt"
 
 // sweepFlags are what the command line changes of a sweep.
 type sweepFlags struct {
@@ -63,6 +61,9 @@ func loadSweep(path string, f sweepFlags) (*configs.Sweep, error) {
 	}
 	if f.jobs < 0 {
 		return nil, usageError{fmt.Errorf("--jobs %d: take 1 or more", f.jobs)}
+	}
+	if f.jobs > 1 && f.spread.url != "" {
+		return nil, usageError{fmt.Errorf("--jobs %d: with --cluster cells run one after the other, each on all machines", f.jobs)}
 	}
 	s, err := configs.LoadSweep(path, o)
 	if err != nil {
@@ -111,5 +112,5 @@ func finished(dir string, conf experiment.Config) bool {
 		_, err := os.Stat(filepath.Join(dir, name))
 		return err == nil
 	}
-	return there(engine.SummaryFile) && !there(errorFile) && (conf.Eval.Embeddings == 0 || there(experiment.EmbeddingsFile))
+	return there(engine.SummaryFile) && !there(results.ErrorFile) && (conf.Eval.Embeddings == 0 || there(experiment.EmbeddingsFile))
 }

@@ -17,6 +17,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/runtime/ort"
+	"promptfed/tools/results"
 )
 
 // runSweep runs the cells of a sweep file that are not done yet.
@@ -25,6 +26,11 @@ func runSweep(ctx context.Context, path string, f sweepFlags) error {
 	if err != nil {
 		return err
 	}
+	others, err := f.spread.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer others.close()
 	dir := f.out
 	if dir == "" {
 		dir = filepath.Join("runs", s.Name)
@@ -38,17 +44,9 @@ func runSweep(ctx context.Context, path string, f sweepFlags) error {
 			todo = append(todo, c)
 		}
 	}
-	if f.spread.url != "" {
-		if f.jobs > 1 {
-			return usageError{fmt.Errorf("--jobs %d: with --cluster cells run one after the other, each on all machines", f.jobs)}
-		}
+	if others != nil {
 		f.jobs = 1
 	}
-	others, err := f.spread.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer others.close()
 	jobs, workers := share(f.jobs, todo, runtime.NumCPU())
 	r := &sweepRun{dir: dir, workers: workers, others: others, show: newSweepDisplay(s, len(s.Cells)-len(todo), todo, jobs)}
 	err = r.run(ctx, todo, jobs)
@@ -152,7 +150,7 @@ func (r *sweepRun) note(c configs.Cell, line string) error {
 	dir := cellDir(r.dir, c)
 	err := os.MkdirAll(dir, 0o755)
 	if err == nil {
-		err = writeFile(filepath.Join(dir, errorFile), []byte(line+"\n"))
+		err = writeFile(filepath.Join(dir, results.ErrorFile), []byte(line+"\n"))
 	}
 	if full(err) {
 		return err
@@ -179,7 +177,7 @@ func (r *sweepRun) cell(ctx context.Context, c configs.Cell) (err error) {
 		}
 	}()
 	dir := cellDir(r.dir, c)
-	if err := os.Remove(filepath.Join(dir, errorFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(filepath.Join(dir, results.ErrorFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	m := r.show.cell(c, &r.features)

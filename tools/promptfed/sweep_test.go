@@ -23,6 +23,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
 	"promptfed/models/bundle"
+	"promptfed/tools/results"
 )
 
 // grid makes the small configuration a sweep of two methods, two batch sizes and two seeds.
@@ -187,7 +188,7 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 	}
 	for _, f := range []string{"fedpha/drawn/seed-3", "fedpha/drawn-too/seed-3"} {
 		read(t, out, f, engine.SummaryFile)
-		if _, err := os.Stat(filepath.Join(out, f, errorFile)); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(filepath.Join(out, f, results.ErrorFile)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s has an error: %v", f, err)
 		}
 	}
@@ -195,9 +196,9 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 	if _, stderr, code := call("sweep", file, "--smoke", "--out", filepath.Join(dir, "none"), "--keep", "data=gone"); code != failed || !strings.Contains(stderr, "1 of 1 cells failed") {
 		t.Errorf("nothing but failures: exit code %d, %s", code, stderr)
 	}
-	why := string(read(t, out, "fedpha/gone/seed-3", errorFile))
+	why := string(read(t, out, "fedpha/gone/seed-3", results.ErrorFile))
 	if strings.Count(why, "\n") != 1 || !strings.Contains(why, images) {
-		t.Errorf("%s: %q", errorFile, why)
+		t.Errorf("%s: %q", results.ErrorFile, why)
 	}
 	var picture bytes.Buffer
 	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 32, 32))); err != nil {
@@ -215,7 +216,7 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 	}
 	mustRun(t, "sweep", file, "--smoke", "--out", out, "--resume")
 	read(t, out, "fedpha/gone/seed-3", engine.SummaryFile)
-	if _, err := os.Stat(filepath.Join(out, "fedpha/gone/seed-3", errorFile)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(out, "fedpha/gone/seed-3", results.ErrorFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the error stays: %v", err)
 	}
 }
@@ -334,7 +335,7 @@ func TestSweepInterrupted(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != failed || !strings.Contains(text.String(), "--resume") {
 		t.Errorf("%v: %s", err, text.String())
 	}
-	if list, _ := filepath.Glob(filepath.Join(out, "*", "*", "*", errorFile)); len(list) > 0 {
+	if list, _ := filepath.Glob(filepath.Join(out, "*", "*", "*", results.ErrorFile)); len(list) > 0 {
 		t.Errorf("stopped cells count as failed: %v", list)
 	}
 }

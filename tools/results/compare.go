@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"math"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -45,15 +46,10 @@ type Comparison struct {
 }
 
 // Compare tests every pair of labels of an axis against each other, over all runs that agree in seed and in every other
-// label. Runs whose clients have other test data, as far as their numbers of examples tell, are not paired. Tests that say nothing, or over less than
-// MinRuns runs, are NaN.
+// label. Runs whose clients have other test data, as far as their numbers of examples tell, are not paired. Tests that say
+// nothing, or over less than MinRuns runs, are NaN.
 func Compare(groups []*Group, axis string, m Metric, level Level) []Comparison {
-	var labels []string
-	for _, a := range Axes(groups) {
-		if a.Name == axis {
-			labels = a.Labels
-		}
-	}
+	labels := Labels(groups, axis)
 	values := map[string]map[string][]float64{} // by label, then by what must agree
 	var order []string
 	for _, g := range groups {
@@ -107,8 +103,11 @@ func valuesOf(r *Run, m Metric, level Level) []float64 {
 // are tested with as many examples each.
 func pairKey(g *Group, axis string, r *Run) string {
 	key := fmt.Sprint(r.Seed)
-	if n := len(r.Rounds); n > 0 {
-		key += fmt.Sprint(r.Rounds[n-1].TestSizes)
+	for _, round := range slices.Backward(r.Rounds) {
+		if len(round.TestSizes) > 0 { // some client may not have answered the last test
+			key += fmt.Sprint(round.TestSizes)
+			break
+		}
 	}
 	for _, k := range sortedKeys(g.Labels) {
 		if k != axis {

@@ -101,7 +101,7 @@ var quantities = map[string]quantity{
 	Personal: {"accuracy of the clients' own parameters", last, Percent, false, tested(func(r Round) float64 { return r.Personal })},
 	Weighted: {"accuracy weighted by test examples", last, Percent, false, tested(func(r Round) float64 { return r.Weighted })},
 	F1:       {"macro-F1", last, Percent, false, func(r Round, _ string) (float64, bool) { return r.F1, r.Tested && r.HasF1 }},
-	Worst:    {"accuracy of the worst client", last, Percent, false, func(r Round, _ string) (float64, bool) { return r.Worst, r.Tested && len(r.PerClient) > 0 }},
+	Worst:    {"accuracy of the worst client", last, Percent, false, func(r Round, _ string) (float64, bool) { return r.Worst, r.Tested && r.HasWorst }},
 	Domain: {"accuracy in the domain", last, Percent, false, func(r Round, arg string) (float64, bool) {
 		v, ok := lookUp(r.PerDomain, arg)
 		return v, ok && r.Tested
@@ -270,7 +270,7 @@ func (m Metric) PerClient(r *Run) []float64 {
 		if sum == nil {
 			sum = make([]float64, len(v))
 		}
-		if len(v) == 0 || len(v) != len(sum) || len(r.Rounds[i].Answered) > 0 {
+		if len(v) == 0 || len(v) != len(sum) {
 			return nil
 		}
 		for k := range v {

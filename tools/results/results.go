@@ -121,6 +121,16 @@ func Axes(groups []*Group) []Axis {
 	return slices.DeleteFunc(out, func(a Axis) bool { return len(a.Labels) == 0 })
 }
 
+// Labels gives the labels of one axis of some groups; none where they do not have it.
+func Labels(groups []*Group, axis string) []string {
+	for _, a := range Axes(groups) {
+		if a.Name == axis {
+			return a.Labels
+		}
+	}
+	return nil
+}
+
 // Where gives the groups that have these labels.
 func Where(groups []*Group, labels map[string]string) []*Group {
 	var out []*Group

@@ -22,12 +22,34 @@ const (
 // it.
 type Round struct {
 	engine.Record
-	HasF1 bool // older versions did not compute it
+	HasF1    bool // older versions did not compute it
+	HasWorst bool // it is there, or follows from the clients'
 }
 
 // ReadRounds reads a rounds.jsonl up to the first line that is no round; what it read counts even with an error. A last line
-// without its end was not finished, and is left out without an error.
+// without its end was not finished, and is left out without an error. Lists by client are those of rounds that all clients
+// answered.
 func ReadRounds(r io.Reader) ([]Round, error) {
+	rounds, err := readLines(r)
+	leaveOutPartial(rounds)
+	return rounds, err
+}
+
+// leaveOutPartial drops the lists by client of rounds that some client did not answer: they compare with no others. Folders
+// of older versions do not say whom a list is about; there those that are shorter than others are dropped.
+func leaveOutPartial(rounds []Round) {
+	clients := 0
+	for _, r := range rounds {
+		clients = max(clients, len(r.PerClient))
+	}
+	for i := range rounds {
+		if r := &rounds[i]; len(r.Answered) > 0 || len(r.PerClient) < clients {
+			r.PerClient, r.PerClientGlobal, r.PerClientPersonal, r.TestSizes = nil, nil, nil, nil
+		}
+	}
+}
+
+func readLines(r io.Reader) ([]Round, error) {
 	b := bufio.NewReaderSize(r, 1<<16)
 	var out []Round
 	total := 0
@@ -87,19 +109,14 @@ func parseRound(line []byte, want int) (Round, error) {
 		return r, fmt.Errorf("is round %d, where %d is expected", r.Round, want)
 	}
 	r.HasF1 = has.F1 != nil
+	r.HasWorst = has.Worst != nil || len(r.PerClient) > 0
 	if has.Worst == nil && len(r.PerClient) > 0 {
 		r.Worst = slices.Min(r.PerClient)
 	}
 	if has.Domain == nil && len(r.PerDomain) > 0 {
 		r.DomainMean, r.DomainStd = engine.MeanStd(sortedValues(r.PerDomain))
 	}
-	if err := r.check(); err != nil {
-		return r, err
-	}
-	if len(r.Answered) > 0 { // lists that are not about all clients compare with nothing
-		r.PerClient, r.PerClientGlobal, r.PerClientPersonal, r.TestSizes = nil, nil, nil, nil
-	}
-	return r, nil
+	return r, r.check()
 }
 
 // check refuses numbers that no run gives, which would make means and drawings meaningless.

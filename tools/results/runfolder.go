@@ -19,8 +19,9 @@ import (
 
 // Files of a run folder that the engine does not name.
 const (
-	ConfigFile = "config.yaml"
-	ErrorFile  = "error.txt"
+	ConfigFile  = "config.yaml"
+	ClientsFile = "clients.json" // who the clients are and what they hold
+	ErrorFile   = "error.txt"    // one line that says why a cell of a sweep failed
 )
 
 const (
