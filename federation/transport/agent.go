@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"promptfed/federation/engine"
 )
@@ -26,29 +25,40 @@ type Part interface {
 // Agent is the client's side of a run.
 type Agent struct {
 	*Invitation
-	nc    *nats.Conn
-	js    jetstream.JetStream
-	card  Card
-	part  Part
-	vault vault
-	log   *slog.Logger
-	doing atomic.Value // string
-	last  *answer      // of the newest order that was done
+	nc      *nats.Conn
+	card    Card
+	sign    signer
+	part    Part
+	vault   vault
+	log     *slog.Logger
+	doing   atomic.Value // string
+	beats   int64
+	seq     int64  // orders up to this one are old
+	try     string // of the newest order
+	dropped int    // orders that were none
+	last    *answer
 }
 
 // NewAgent makes the agent of a client that remembers in the folder dir.
 func NewAgent(nc *nats.Conn, inv *Invitation, card Card, dir string, part Part, log *slog.Logger) (*Agent, error) {
-	js, err := jetstream.New(nc)
+	server := inv.key
+	if inv.who.roots != nil { // the certificate says whose key it is, also when that is a new one
+		server = nil
+	}
+	v, err := openVault(dir, inv.Run, inv.client, server)
 	if err != nil {
 		return nil, err
 	}
-	v, err := openVault(dir, inv.Run, inv.client)
+	who, err := inv.who.keyed(dir)
 	if err != nil {
 		return nil, err
 	}
-	card.Instance, card.Run = NewID(), inv.Run
-	a := &Agent{Invitation: inv, nc: nc, js: js, card: card, part: part, vault: v, log: log}
-	a.doing.Store("waits")
+	card.Instance, card.Run, card.Client = NewID(), inv.Run, inv.client
+	if card.Proof, err = who.proof(); err != nil {
+		return nil, err
+	}
+	a := &Agent{Invitation: inv, nc: nc, card: card, sign: signer{who.key}, part: part, vault: v, log: log}
+	a.doing.Store(idle)
 	return a, nil
 }
 
@@ -57,40 +67,58 @@ var errAgain = errors.New("the server forgot this client")
 
 // Run takes part until the run is over, or ctx is; in the end it says that it leaves.
 func (a *Agent) Run(ctx context.Context) error {
+	orders, again := make(chan *nats.Msg, 16), make(chan *nats.Msg, 1)
+	for subject, to := range map[string]chan *nats.Msg{a.orders(a.client): orders, a.again(a.client): again} {
+		sub, err := a.nc.Subscribe(subject, func(m *nats.Msg) {
+			select {
+			case to <- m:
+			default: // the server sends it again
+			}
+		})
+		if err != nil {
+			return err
+		}
+		defer sub.Unsubscribe()
+	}
 	for {
 		if err := a.join(ctx); err != nil {
 			return err
 		}
-		err := a.follow(ctx)
+		err := a.follow(ctx, orders, again)
 		if !errors.Is(err, errAgain) {
 			a.beat(true)
 			a.nc.FlushTimeout(time.Second)
 			return err
 		}
 		a.log.Warn("joining again", "reason", err)
+		if err := sleep(ctx, time.Second); err != nil {
+			return err
+		}
 	}
 }
 
 func (a *Agent) join(ctx context.Context) error {
-	b, err := json.Marshal(a.card)
-	if err != nil {
-		return err
-	}
 	for {
-		text, err := request(ctx, a.nc, a.subject(joinSubject, a.client), b, 10*time.Second, a.log)
+		a.card.Nonce = NewID()
+		b, err := pack(a.sign, joinMessage, a.card, nil)
+		if err != nil {
+			return err
+		}
+		text, err := request(ctx, a.nc, a.from(a.client, joinVerb), b, 10*time.Second, a.log)
 		if err != nil {
 			return err
 		}
 		var v verdict
-		if err := strict(text, &v); err != nil {
-			return fmt.Errorf("the server's answer: %w", err)
+		if _, err := unpack(a.server, verdictMessage, text, &v); err != nil {
+			return fmt.Errorf("the server's answer: %w; if it began another run, start this client again", err)
 		}
-		if v.OK {
+		if v.OK && v.Nonce == a.card.Nonce {
 			a.log.Info("joined", "run", a.run, "client", a.client)
+			a.seq, a.try = v.Seq, ""
 			_, err := a.vault.get(v.Accepted)
 			return err
 		}
-		if !v.Later {
+		if !v.OK && !v.Later {
 			return fmt.Errorf("the server refuses this client: %s", plain(v.Reason))
 		}
 		a.log.Info("not yet", "reason", plain(v.Reason))
@@ -100,43 +128,20 @@ func (a *Agent) join(ctx context.Context) error {
 	}
 }
 
-// beat says that the client is there, or that it leaves. Nobody waits for it, so that a lost one is no failure.
+// beat says that the client is there and which order it has, or that it leaves. Nobody waits for it, so that a lost one is no
+// failure.
 func (a *Agent) beat(leaves bool) {
-	if b, err := json.Marshal(beat{a.card.Instance, a.doing.Load().(string), leaves}); err == nil {
-		a.nc.Publish(a.subject(beatSubject, a.client), b)
+	a.beats++
+	b, err := pack(a.sign, beatMessage, beat{a.Invitation.Run, a.client, a.card.Instance, a.beats, a.doing.Load().(string), a.try, leaves}, nil)
+	if err == nil {
+		a.nc.Publish(a.from(a.client, beatVerb), b)
 	}
 }
 
 // follow does orders as they come.
-func (a *Agent) follow(ctx context.Context) error {
+func (a *Agent) follow(ctx context.Context, orders, again <-chan *nats.Msg) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cons, err := a.js.Consumer(ctx, a.orders(), a.consumer(a.client))
-	if err != nil {
-		return a.lost(ctx, err)
-	}
-	inbox, gone := make(chan jetstream.Msg, 8), make(chan error, 1)
-	running, err := cons.Consume(func(m jetstream.Msg) {
-		select {
-		case inbox <- m:
-		case <-ctx.Done():
-		}
-	}, jetstream.PullMaxMessages(1), jetstream.PullExpiry(10*time.Second), jetstream.PullHeartbeat(2*time.Second),
-		jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
-			a.log.Debug("waiting for orders", "error", err)
-			go func() {
-				if err := a.missing(ctx, cons, err); err != nil {
-					select {
-					case gone <- err:
-					default:
-					}
-				}
-			}()
-		}))
-	if err != nil {
-		return a.lost(ctx, err)
-	}
-	defer running.Stop()
 	ticker := time.NewTicker(pulse)
 	defer ticker.Stop()
 	a.beat(false)
@@ -144,13 +149,11 @@ func (a *Agent) follow(ctx context.Context) error {
 	defer func() { now.stop() }()
 	for {
 		select {
-		case m := <-inbox:
-			next, err := a.receive(m)
+		case m := <-orders:
+			next := a.receive(m)
 			switch {
-			case err != nil:
-				return fmt.Errorf("%w: %w", errAgain, err)
 			case next == nil:
-			case now != nil && now.ID == next.ID && !now.ended(): // the same again: the newest message is the one to answer
+			case now != nil && now.ID == next.ID && !now.ended(): // the same again: the newest is the one to answer
 				now.take(next)
 			default:
 				now.stop()
@@ -164,41 +167,54 @@ func (a *Agent) follow(ctx context.Context) error {
 			if err != nil || done {
 				return err
 			}
-		case err := <-gone:
-			return a.lost(ctx, err)
+		case <-again:
+			return errAgain
 		case <-ticker.C:
+			if a.nc.IsClosed() {
+				return fmt.Errorf("the connection is closed: %w", lastError(a.nc))
+			}
 			a.beat(false)
-			now.busy()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// missing tells whether the consumer is not there any more, as when the server began another run.
-func (a *Agent) missing(ctx context.Context, cons jetstream.Consumer, err error) error {
-	if errors.Is(err, nats.ErrConnectionClosed) {
-		return err
+// receive reads an order. What the server did not sign, or signed for another run or client, or long ago, is dropped.
+func (a *Agent) receive(m *nats.Msg) *job {
+	j := &job{}
+	var err error
+	if j.body, err = unpack(a.server, orderMessage, m.Data, &j.order); err == nil {
+		err = j.order.check()
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	_, err = cons.Info(ctx)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
-		return err
+	switch {
+	case err != nil:
+	case j.Object == "" && (len(j.body) != j.Size || sum(j.body) != j.Sum):
+		err = errDamaged
+	case j.order.Run != a.Invitation.Run:
+		err = fmt.Errorf("it is of run %.12s", j.order.Run)
+	case j.Client != a.client || j.Of != a.Clients:
+		err = fmt.Errorf("it is for client %d of %d", j.Client, j.Of)
+	case j.Seq <= a.seq:
+		err = errors.New("a newer one was there before")
+	case j.Size > a.largest:
+		err = fmt.Errorf("its tensors have %d bytes; at most %d are taken", j.Size, a.largest)
+	case j.Try == a.try:
+		return nil
+	default:
+		a.seq, a.try, j.try = j.Seq-1, j.Try, j.Try
+		return j
 	}
+	a.dropped++
+	a.log.Warn("an order is dropped", "reason", plain(err.Error()), "dropped", a.dropped)
 	return nil
 }
 
-// lost tells what to do when the consumer cannot be had.
-func (a *Agent) lost(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
+// unjson is for what is too small to be worth a signature.
+func unjson(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil { // of plain structs of strings and numbers there is none
+		panic(err)
 	}
-	if errors.Is(err, nats.ErrConnectionClosed) {
-		return fmt.Errorf("the connection is closed: %w", lastError(a.nc))
-	}
-	if err := sleep(ctx, time.Second); err != nil {
-		return err
-	}
-	return fmt.Errorf("%w: %w", errAgain, err)
+	return b
 }

@@ -19,6 +19,7 @@ const (
 
 var (
 	tensorName = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
+	sumText    = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	hash       = regexp.MustCompile(`^[0-9a-f]{32}$`)
 	word       = regexp.MustCompile(`^[A-Za-z0-9_ .,:/()-]{0,100}$`)
 )
@@ -37,7 +38,7 @@ func checkNames(m tensor.Map) error {
 }
 
 func (c content) check() error {
-	if c.Size < 0 || !hash.MatchString(c.Sum) || !(c.Object == "" || hash.MatchString(c.Object)) {
+	if c.Size < 0 || !sumText.MatchString(c.Sum) || !(c.Object == "" || hash.MatchString(c.Object)) {
 		return fmt.Errorf("the header tells of %d bytes in %.50q with checksum %.50q", c.Size, c.Object, c.Sum)
 	}
 	return nil

@@ -14,7 +14,7 @@ import (
 
 // Dial connects to a NATS server; it waits for one that is not there yet, but not where it is refused.
 func Dial(ctx context.Context, url, name string, log *slog.Logger, options ...nats.Option) (*nats.Conn, error) {
-	options = append([]nats.Option{nats.Name(name), nats.MaxReconnects(-1), nats.ReconnectWait(500 * time.Millisecond), nats.Timeout(5 * time.Second),
+	options = append([]nats.Option{nats.Name(name), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.ReconnectWait(500 * time.Millisecond), nats.Timeout(5 * time.Second),
 		nats.ReconnectBufSize(-1), nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("NATS", "error", err) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
@@ -64,38 +64,80 @@ type Invitation struct {
 	Config  []byte
 	Classes []string // of the experiment; none before the first client told them
 	limit   int
+	largest int
 	names
 	client int
+	who    Identity
+	server verifier // whose orders these are
+	key    []byte   // likewise
 }
 
-// Ask waits for the server of a run and asks it for the invitation of a client.
-func Ask(ctx context.Context, nc *nats.Conn, run string, client int, log *slog.Logger) (*Invitation, error) {
+// Ask waits for the server of a run and asks it for the invitation of a client, which has the identity who.
+func Ask(ctx context.Context, nc *nats.Conn, run string, client int, who Identity, log *slog.Logger) (*Invitation, error) {
 	if err := CheckName(run); err != nil {
 		return nil, err
 	}
 	if client < 0 || client > maxClient {
 		return nil, fmt.Errorf("client %d; they are numbered from 0", client)
 	}
-	n := names{run}
-	b, err := request(ctx, nc, n.subject(helloSubject, client), nil, 2*time.Second, log)
+	n, q := names{run}, question{NewID()}
+	b, err := json.Marshal(q)
 	if err != nil {
 		return nil, err
 	}
-	var refused verdict
-	if strict(b, &refused) == nil && refused.Reason != "" {
-		return nil, fmt.Errorf("the server refuses client %d: %s", client, plain(refused.Reason))
+	for {
+		m, err := request(ctx, nc, n.from(client, helloVerb), b, 2*time.Second, log)
+		if err != nil {
+			return nil, err
+		}
+		inv, err := invited(m, q, who)
+		if err == nil {
+			inv.names, inv.client, inv.who = n, client, who
+			if client >= inv.Clients {
+				return nil, errors.New("the server's invitation makes no sense")
+			}
+			return inv, nil
+		}
+		if !errors.Is(err, errOther) {
+			return nil, err
+		}
+		log.Warn("an answer is dropped", "reason", err)
+	}
+}
+
+// errOther tells of an answer to another question.
+var errOther = errors.New("the answer is not one to this question")
+
+// invited reads the server's answer to a question.
+func invited(b []byte, q question, who Identity) (*Invitation, error) {
+	f, err := split(helloMessage, b)
+	if err != nil {
+		return nil, fmt.Errorf("the server's invitation: %w", err)
 	}
 	var h hello
-	if err := json.Unmarshal(b, &h); err != nil {
+	if err := json.Unmarshal(f.header, &h); err != nil {
 		return nil, fmt.Errorf("the server's invitation: %w", err)
 	}
 	if h.Version != Version {
 		return nil, fmt.Errorf("the server speaks version %d of the messages, this program %d; use the same release on both sides", h.Version, Version)
 	}
-	if !hash.MatchString(h.Run) || client >= h.Clients || h.Limit < 1 {
+	server, err := who.known(h.Proof, ServerName, nil)
+	if err == nil && !server.verify(digest(helloMessage, f.header), f.signature) {
+		err = errForged
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the server's invitation: %w", err)
+	}
+	if h.Nonce != q.Nonce {
+		return nil, errOther
+	}
+	if h.Refused != "" {
+		return nil, fmt.Errorf("the server refuses this client: %s", plain(h.Refused))
+	}
+	if !hash.MatchString(h.Run) || h.Limit < 1 || h.Largest < 1 {
 		return nil, errors.New("the server's invitation makes no sense")
 	}
-	return &Invitation{Run: h.Run, Clients: h.Clients, Config: h.Config, Classes: h.Classes, limit: h.Limit, names: n, client: client}, nil
+	return &Invitation{Run: h.Run, Clients: h.Clients, Config: h.Config, Classes: h.Classes, limit: h.Limit, largest: h.Largest, server: server, key: h.Proof.Key}, nil
 }
 
 // request asks until somebody is there to answer; wait is the time that one answer may take.
@@ -133,7 +175,7 @@ func lastError(nc *nats.Conn) error {
 	return errors.New("no reason was given")
 }
 
-// AskStatus asks the server of a run how it goes.
+// AskStatus asks the server of a run how it goes. The connection must have StatusInbox for its answers.
 func AskStatus(ctx context.Context, nc *nats.Conn, run string) (*Status, error) {
 	if err := CheckName(run); err != nil {
 		return nil, err

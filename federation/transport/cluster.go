@@ -160,6 +160,14 @@ func (c *Cluster) remove(ctx context.Context) error {
 	return errors.Join(absent(c.js.DeleteStream(ctx, c.turns())), absent(c.js.DeleteStream(ctx, c.results())), absent(c.js.DeleteObjectStore(ctx, c.bucket())))
 }
 
+// absent forgives the deletion of what is not there.
+func absent(err error) error {
+	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil
+	}
+	return err
+}
+
 // Totals are the cluster's so far.
 func (c *Cluster) Totals() WorkTotals {
 	c.mu.Lock()

@@ -25,7 +25,7 @@ func TestWorkerMayNotMore(t *testing.T) {
 		"give turns":        func(nc *nats.Conn) error { return nc.Publish("pf.toy.work.turn", []byte("x")) },
 		"delete the stream": func(nc *nats.Conn) error { return nc.Publish("$JS.API.STREAM.DELETE.pf-toy-turns", nil) },
 		"answer for a client": func(nc *nats.Conn) error {
-			return nc.Publish("pf.toy.reply.1", []byte("x"))
+			return nc.Publish("pf.toy.from.1.reply", []byte("x"))
 		},
 	} {
 		nc, err := f.dial(ctx)

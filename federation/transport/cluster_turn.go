@@ -73,7 +73,7 @@ func (c *Cluster) give(ctx context.Context, head *order, body []byte) error {
 }
 
 func (c *Cluster) put(ctx context.Context, head *order, body []byte) error {
-	message, err := c.pack(ctx, c.store, c.set.Limit, head, &head.content, body)
+	message, err := c.enclose(ctx, c.store, c.set.Limit, turnMessage, head, &head.content, body)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (c *Cluster) put(ctx context.Context, head *order, body []byte) error {
 // take looks at one result: it counts once, or it is dropped. An error means that it must come again.
 func (c *Cluster) take(m jetstream.Msg) error {
 	var r reply
-	body, err := unpack(m.Data(), &r)
+	body, err := unpack(checksum.verifier, resultMessage, m.Data(), &r)
 	if err == nil {
 		err = r.check()
 	}

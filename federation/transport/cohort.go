@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,14 +22,25 @@ var _ engine.Remote = (*Hub)(nil)
 
 // collection is an order on its way and what came back.
 type collection struct {
-	order  engine.Order
-	try    string
-	ids    map[int]string       // of the order that each client was given
-	got    map[int]engine.Reply // by client
-	failed map[int]string       // why a client has no answer
-	wrong  map[int]int          // damaged replies
-	wake   chan struct{}        // something changed
-	again  map[int]bool         // clients that are to be given the order
+	order   engine.Order
+	orders  map[int]order // as each client was given it
+	pushed  map[int]push
+	uploads map[int]*arrival     // tensors of replies that are coming in pieces
+	got     map[int]engine.Reply // by client
+	failed  map[int]string       // why a client has no answer
+	wrong   map[int]int          // damaged replies
+	wake    chan struct{}        // something changed
+	again   map[int]bool         // clients that are to be given the order
+
+	once   sync.Once
+	common content // what all clients get
+	err    error
+}
+
+// waits tells whether a client has the order and did not answer it.
+func (c *collection) waits(client int) bool {
+	_, got := c.got[client]
+	return c.orders[client].ID != "" && !got && c.failed[client] == ""
 }
 
 // Members are the clients as they joined.
@@ -59,6 +71,7 @@ func (h *Hub) Accept(_ int, clients []int) error {
 type saved struct {
 	Run      string         `json:"run"`
 	Accepted map[int]string `json:"accepted"`
+	Seq      int64          `json:"seq"` // of the newest order
 }
 
 // Save gives what counts of each client.
@@ -66,7 +79,7 @@ func (h *Hub) Save() ([]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.safe = maps.Clone(h.accepted)
-	return json.Marshal(saved{h.set.ID, h.safe})
+	return json.Marshal(saved{h.set.ID, h.safe, h.seq})
 }
 
 // Load takes over what Save gave.
@@ -80,40 +93,56 @@ func (h *Hub) Load(b []byte) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.accepted, h.safe = maps.Clone(s.Accepted), maps.Clone(s.Accepted)
+	h.accepted, h.safe, h.seq = maps.Clone(s.Accepted), maps.Clone(s.Accepted), s.Seq
 	if h.accepted == nil {
 		h.accepted, h.safe = map[int]string{}, map[int]string{}
 	}
 	return nil
 }
 
+// Need is how many of so many clients must answer an order: the quorum, a share of them, rounded up, but below a quorum of 1 one
+// less than all is always enough. So of three with a quorum of 0.8 two must answer, and no single client can hold a run.
+func Need(quorum float64, clients int) int {
+	need := int(math.Ceil(quorum*float64(clients) - 1e-9))
+	if quorum < 1 && clients > 1 {
+		need = min(need, clients-1)
+	}
+	return max(need, min(1, clients))
+}
+
 // Run gives an order to clients and waits for their replies: until all have answered that are there, or the deadline is over
-// and a quorum has. Below the quorum it gives the order again to those that have not answered, and waits as long again; what
-// came in before still counts, since the same order has the same answer.
+// and a quorum has. Clients that failed, or whose reply was refused, are not counted among those asked; only where the quorum
+// is 1 the run ends with them. Below the quorum it gives the order again to those that have not answered, and waits as long
+// again; what came in before still counts, since the same order has the same answer.
+//
+// Where all that were asked failed there are no replies, and no error.
 func (h *Hub) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
-	need := int(math.Ceil(h.set.Quorum*float64(len(o.Clients)) - 1e-9))
-	return h.collect(ctx, o, max(1, need), 0)
+	return h.collect(ctx, o, h.set.Quorum, 0)
 }
 
 // collect is Run; tries, unless 0, bounds how often the order is given.
-func (h *Hub) collect(ctx context.Context, o engine.Order, need, tries int) ([]engine.Reply, error) {
-	c := &collection{order: o, ids: map[int]string{}, got: map[int]engine.Reply{}, failed: map[int]string{}, wrong: map[int]int{},
-		again: map[int]bool{}, wake: make(chan struct{}, 1)}
+func (h *Hub) collect(ctx context.Context, o engine.Order, quorum float64, tries int) ([]engine.Reply, error) {
+	c := &collection{order: o, orders: map[int]order{}, pushed: map[int]push{}, uploads: map[int]*arrival{}, got: map[int]engine.Reply{},
+		failed: map[int]string{}, wrong: map[int]int{}, again: map[int]bool{}, wake: make(chan struct{}, 1)}
 	h.mu.Lock()
 	h.now = c
 	h.mu.Unlock()
 	defer func() {
 		h.mu.Lock()
 		h.now = nil
+		for _, a := range c.uploads {
+			a.close()
+		}
 		h.mu.Unlock()
+		h.spool.clear()
 	}()
 	for try := 1; ; try++ {
-		late, err := h.attempt(ctx, c, need)
+		late, err := h.attempt(ctx, c, quorum)
 		if err != nil {
 			return nil, err
 		}
 		h.mu.Lock()
-		n := len(c.got)
+		n, need := len(c.got), h.need(c, quorum)
 		h.mu.Unlock()
 		if !late || n >= need || try == tries {
 			return h.replied(c), nil
@@ -123,10 +152,17 @@ func (h *Hub) collect(ctx context.Context, o engine.Order, need, tries int) ([]e
 	}
 }
 
+// need is how many must answer of those that did not fail; a quorum of 0 is for an order that nobody must answer.
+func (h *Hub) need(c *collection, quorum float64) int {
+	if quorum == 0 {
+		return 0
+	}
+	return Need(quorum, len(c.order.Clients)-len(c.failed))
+}
+
 // attempt gives the order to all that have not answered and waits; late tells that the deadline is over.
-func (h *Hub) attempt(ctx context.Context, c *collection, need int) (late bool, err error) {
+func (h *Hub) attempt(ctx context.Context, c *collection, quorum float64) (late bool, err error) {
 	h.mu.Lock()
-	c.try = NewID()
 	for _, k := range c.order.Clients {
 		if _, ok := c.got[k]; !ok && c.failed[k] == "" {
 			c.again[k] = true
@@ -147,7 +183,7 @@ func (h *Hub) attempt(ctx context.Context, c *collection, need int) (late bool, 
 		if err := h.give(ctx, c); err != nil {
 			return false, err
 		}
-		if done, err := h.done(c, need); done || err != nil {
+		if done, err := h.done(c, quorum); done || err != nil {
 			return false, err
 		}
 		select {
@@ -160,14 +196,14 @@ func (h *Hub) attempt(ctx context.Context, c *collection, need int) (late bool, 
 	}
 }
 
-// done tells whether nobody is left to wait for; an error means that the quorum cannot be reached.
-func (h *Hub) done(c *collection, need int) (bool, error) {
+// done tells whether nobody is left to wait for; an error means that all must answer and one failed.
+func (h *Hub) done(c *collection, quorum float64) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(c.order.Clients)-len(c.failed) < need {
+	if quorum == 1 && len(c.failed) > 0 {
 		k := slices.Min(slices.Collect(maps.Keys(c.failed)))
-		return false, fmt.Errorf("round %d: %d of %d clients have no answer, %d must: client %d: %s", c.order.Round, len(c.failed),
-			len(c.order.Clients), need, k, c.failed[k])
+		return false, fmt.Errorf("round %d: %d of %d clients have no answer, and with --quorum 1 all must: client %d: %s", c.order.Round, len(c.failed),
+			len(c.order.Clients), k, c.failed[k])
 	}
 	for _, k := range c.order.Clients {
 		_, answered := c.got[k]
@@ -175,7 +211,7 @@ func (h *Hub) done(c *collection, need int) (bool, error) {
 			return false, nil
 		}
 	}
-	return len(c.got) >= need && len(c.again) == 0, nil
+	return len(c.got) >= h.need(c, quorum) && len(c.again) == 0, nil
 }
 
 // give sends the order to all who are to be given it and have joined.
@@ -193,11 +229,11 @@ func (h *Hub) give(ctx context.Context, c *collection) error {
 	eg.SetLimit(8)
 	for _, k := range to {
 		eg.Go(func() error {
-			err := h.send(ctx, c, k)
+			err := h.send(c, k)
 			if err == nil || ctx.Err() != nil || !natsAway(err) {
 				return err
 			}
-			h.set.Log.Warn("an order could not be stored; trying again", "client", k, "error", err)
+			h.set.Log.Warn("an order could not be sent; trying again", "client", k, "error", err)
 			time.AfterFunc(time.Second, func() {
 				h.mu.Lock()
 				c.again[k] = true
@@ -221,11 +257,11 @@ func natsAway(err error) bool {
 	return false
 }
 
-// wake makes the collection that is under way look again, and gives a client that came its order.
-func (h *Hub) wake(client int) {
+// wake makes the collection that is under way look again, and gives a client its order that came, or came anew.
+func (h *Hub) wake(client int, came bool) {
 	h.mu.Lock()
 	c := h.now
-	if c != nil && slices.Contains(c.order.Clients, client) && c.ids[client] == "" {
+	if c != nil && slices.Contains(c.order.Clients, client) && (c.orders[client].ID == "" || came && c.waits(client)) {
 		c.again[client] = true
 	}
 	h.mu.Unlock()
@@ -251,7 +287,7 @@ func (h *Hub) replied(c *collection) []engine.Reply {
 	for _, k := range slices.Sorted(maps.Keys(c.got)) {
 		out = append(out, c.got[k])
 		if c.order.Kind == engine.Train {
-			h.trained[k] = c.ids[k]
+			h.trained[k] = c.orders[k].ID
 		}
 	}
 	return out

@@ -17,7 +17,7 @@ const maxDelivered = 20
 // do does one turn and sends its result.
 func (w *Crew) do(ctx context.Context, m jetstream.Msg) {
 	var o order
-	body, err := unpack(m.Data(), &o)
+	body, err := unpack(checksum.verifier, turnMessage, m.Data(), &o)
 	if err == nil {
 		err = o.check()
 	}
@@ -73,7 +73,7 @@ func (w *Crew) finish(ctx context.Context, m jetstream.Msg, o order, body []byte
 const maxAway = 20 * time.Second
 
 func (w *Crew) send(ctx context.Context, r *reply, body []byte) error {
-	message, err := w.pack(ctx, w.store, w.limit, r, &r.content, body)
+	message, err := w.enclose(ctx, w.store, w.limit, resultMessage, r, &r.content, body)
 	if err != nil {
 		return err
 	}

@@ -15,22 +15,24 @@ import (
 
 // Embedding says how to run a NATS server in this process.
 type Embedding struct {
-	Listen string      // HOST:PORT; port 0 for any that is free
-	Dir    string      // of JetStream's files
-	Run    string      // the run whose subjects clients may use
-	Token  string      // that clients must give; empty for none
-	TLS    *tls.Config // nil for none; with client certificates, each names its client
-	Limit  int         // largest message, in bytes
-	Log    *slog.Logger
+	Listen  string      // HOST:PORT; port 0 for any that is free
+	Run     string      // the run, or the queue, whose subjects may be used
+	Workers string      // folder of the queue's streams: the server is for workers, not for clients; empty for none, and no JetStream
+	Token   string      // that clients must give; empty for none
+	TLS     *tls.Config // nil for none; with client certificates, each names its client
+	Limit   int         // largest message, in bytes
+	Log     *slog.Logger
 }
 
 // Embedded is a NATS server in this process.
 type Embedded struct {
 	server *server.Server
+	gate   *gate
 	conn   *nats.Conn
 }
 
-// Embed starts a NATS server with JetStream and connects to it without a network.
+// Embed starts a NATS server and connects to it without a network. For clients it has no JetStream: there is nothing on it that
+// could be asked to do something with other rights than the asker's.
 func Embed(e Embedding) (*Embedded, error) {
 	host, port, err := net.SplitHostPort(e.Listen)
 	if err != nil {
@@ -40,33 +42,45 @@ func Embed(e Embedding) (*Embedded, error) {
 	if err != nil || n < 0 || n > 65535 {
 		return nil, fmt.Errorf("--listen %q: the port must be a number up to 65535", e.Listen)
 	}
-	if n == 0 {
+	if n > 0 { // the NATS server would try for long
+		l, err := net.Listen("tcp", e.Listen)
+		if err != nil {
+			return nil, fmt.Errorf("--listen %s: %w; take another", e.Listen, err)
+		}
+		l.Close()
+	} else {
 		n = server.RANDOM_PORT
 	}
-	gate := &gate{run: e.Run, token: e.Token, certificates: e.TLS != nil && e.TLS.ClientAuth == tls.RequireAndVerifyClientCert, secret: NewID(), log: e.Log}
-	o := &server.Options{ServerName: "promptfed-" + e.Run, Host: host, Port: n, JetStream: true, StoreDir: e.Dir, NoSigs: true, NoLog: true,
-		MaxPayload: int32(e.Limit), CustomClientAuthentication: gate, TLSConfig: e.TLS, TLS: e.TLS != nil, TLSTimeout: 5, MaxControlLine: 4096,
-		WriteDeadline: 30 * time.Second, JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 1 << 40, SyncInterval: 10 * time.Second}
+	g := &gate{run: e.Run, token: e.Token, certificates: e.TLS != nil && e.TLS.ClientAuth == tls.RequireAndVerifyClientCert, workers: e.Workers != "",
+		secret: NewID(), log: e.Log, since: time.Now()}
+	o := &server.Options{ServerName: "promptfed-" + e.Run, Host: host, Port: n, JetStream: e.Workers != "", StoreDir: e.Workers, NoSigs: true, NoLog: true,
+		MaxPayload: int32(e.Limit), CustomClientAuthentication: g, TLSConfig: e.TLS, TLS: e.TLS != nil, TLSTimeout: 5, MaxControlLine: 4096,
+		WriteDeadline: 30 * time.Second, PingInterval: 20 * time.Second, MaxPingsOut: 3,
+		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 1 << 40, SyncInterval: 10 * time.Second}
 	s, err := server.NewServer(o)
 	if err != nil {
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
+	out := &Embedded{server: s, gate: g}
+	g.connections = out.connections
 	s.Start()
 	if !s.ReadyForConnections(20 * time.Second) {
 		s.Shutdown()
-		return nil, fmt.Errorf("no NATS server on %s: the port may be taken, or the disk under %s full; take another --listen", e.Listen, e.Dir)
+		return nil, fmt.Errorf("no NATS server on %s: the port may be taken, or the disk full; take another --listen", e.Listen)
 	}
-	if !s.JetStreamEnabled() {
+	if e.Workers != "" && !s.JetStreamEnabled() {
 		s.Shutdown()
-		return nil, errors.New("the NATS server has no JetStream: its folder " + e.Dir + " cannot be used")
+		return nil, errors.New("the NATS server has no JetStream: its folder " + e.Workers + " cannot be used")
 	}
-	conn, err := nats.Connect("nats://in-process", nats.InProcessServer(s), nats.UserInfo(serverUser, gate.secret), nats.Name("promptfed serve"),
-		nats.MaxReconnects(-1))
+	out.conn, err = nats.Connect("nats://in-process", nats.InProcessServer(s), nats.UserInfo(serverUser, g.secret), nats.Name("promptfed serve"),
+		nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			e.Log.Debug("NATS", "error", err)
+		}))
 	if err != nil {
 		s.Shutdown()
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
-	return &Embedded{s, conn}, nil
+	return out, nil
 }
 
 // Conn is the server's own connection.
@@ -74,6 +88,28 @@ func (e *Embedded) Conn() *nats.Conn { return e.conn }
 
 // URL is where clients connect to.
 func (e *Embedded) URL() string { return e.server.ClientURL() }
+
+// connections is how many a user has.
+func (e *Embedded) connections(user string) int {
+	list, err := e.server.Connz(&server.ConnzOptions{Username: true, User: user, Limit: maxConnections})
+	if err != nil {
+		return 0
+	}
+	return list.NumConns
+}
+
+// Ban cuts off a client, and keeps it out for a while.
+func (e *Embedded) Ban(client int) {
+	user := UserOf(client)
+	e.gate.ban(user)
+	list, err := e.server.Connz(&server.ConnzOptions{Username: true, User: user, Limit: 1 << 10})
+	if err != nil {
+		return
+	}
+	for _, c := range list.Conns {
+		e.server.DisconnectClientByID(c.Cid)
+	}
+}
 
 // Close stops the server.
 func (e *Embedded) Close() {

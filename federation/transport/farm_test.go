@@ -38,7 +38,7 @@ func newFarm(t testing.TB, e *engine.Experiment) *farm {
 	f := &farm{t: t, e: e, dir: t.TempDir(), log: &logs{}}
 	f.set = transport.ClusterSettings{Queue: "toy", Config: []byte("name: toy\n"), Footing: footing(e), Log: f.log.logger()}
 	var err error
-	f.nats, err = transport.Embed(transport.Embedding{Listen: "127.0.0.1:0", Dir: filepath.Join(f.dir, "nats"), Run: "toy", Limit: 1 << 20, Log: f.log.logger()})
+	f.nats, err = transport.Embed(transport.Embedding{Listen: "127.0.0.1:0", Workers: filepath.Join(f.dir, "nats"), Run: "toy", Limit: 1 << 20, Log: f.log.logger()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,11 @@ import (
 	"crypto/subtle"
 	"fmt"
 	"log/slog"
+	"net"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
@@ -13,11 +16,11 @@ import (
 // serverUser is the user of the hub's own connection.
 const serverUser = "promptfed-server"
 
+// ServerName is the common name in the server's certificate.
+const ServerName = "server"
+
 // UserOf is the user, and the common name in the certificate, of a client.
 func UserOf(client int) string { return "client-" + strconv.Itoa(client) }
-
-// InboxOf is where the answers to a client's requests go; no other client may listen there.
-func InboxOf(client int) string { return "_INBOX_" + UserOf(client) }
 
 // StatusUser is the common name of a certificate that may only ask how the run goes.
 const StatusUser = "status"
@@ -27,11 +30,28 @@ type gate struct {
 	run          string
 	token        string
 	certificates bool   // every client has one
+	workers      bool   // workers may connect, and nobody else
 	secret       string // of the hub's own connection
 	log          *slog.Logger
+	connections  func(user string) int // that a user has
+
+	mu      sync.Mutex
+	banned  map[string]time.Time // users that are cut off, until when
+	wrong   map[string]int       // guesses, by address, since the time below
+	since   time.Time
+	refused int // connections that nothing was said about yet
 }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+// What the gate bears.
+const (
+	maxGuesses     = 10               // of one address in guessTime; more are refused whatever they say
+	guessTime      = 10 * time.Second // after which one line sums up what was refused
+	guessPause     = 500 * time.Millisecond
+	maxConnections = 8 // of one user; who comes back from a cut is there twice for a moment
+	banTime        = 10 * time.Second
+)
 
 // Check lets a connection in with the permissions of its user: the one of its certificate, or else the one that it names.
 func (g *gate) Check(c server.ClientAuthentication) bool {
@@ -40,63 +60,125 @@ func (g *gate) Check(c server.ClientAuthentication) bool {
 		c.RegisterUser(&server.User{Username: serverUser})
 		return true
 	}
+	from := address(c.RemoteAddress())
+	if g.guesses(from) >= maxGuesses {
+		return g.refuse(from, "too many guesses")
+	}
 	user := o.Username
 	if g.certificates {
 		state := c.GetTLSConnectionState()
 		if state == nil || len(state.PeerCertificates) == 0 {
-			return g.refuse(c, "no certificate")
+			return g.refuse(from, "no certificate")
 		}
 		user = state.PeerCertificates[0].Subject.CommonName
 	}
 	if g.token != "" && !same(o.Password, g.token) {
-		return g.refuse(c, "another token")
+		g.guessed(from)
+		time.Sleep(guessPause)
+		return g.refuse(from, "another token")
 	}
-	if user == StatusUser {
-		c.RegisterUser(&server.User{Username: user, Permissions: allow([]string{names{g.run}.status()}, "_INBOX_"+StatusUser)})
-		return true
+	p := permissions(g.run, user, g.workers)
+	if p == nil {
+		return g.refuse(from, fmt.Sprintf("%.60q is no client", user))
 	}
-	if user == WorkerUser {
-		c.RegisterUser(&server.User{Username: user, Permissions: allow(workerMayPublish(g.run), WorkerInbox)})
-		return true
+	if g.isBanned(user) {
+		return g.refuse(from, fmt.Sprintf("%s sent more than it may", user))
+	}
+	if !g.workers && g.connections(user) >= maxConnections {
+		return g.refuse(from, fmt.Sprintf("%s has %d connections", user, maxConnections))
+	}
+	c.RegisterUser(&server.User{Username: user, Permissions: p})
+	return true
+}
+
+func address(a net.Addr) string {
+	if a == nil {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	return host
+}
+
+// refuse says why, once in a while, and sums up the rest.
+func (g *gate) refuse(from, why string) bool {
+	g.mu.Lock()
+	g.roll()
+	g.refused++
+	first := g.refused == 1
+	g.mu.Unlock()
+	if first {
+		g.log.Warn("a connection is refused", "from", from, "reason", why)
+	}
+	return false
+}
+
+// roll begins a new count where the time of the last is over.
+func (g *gate) roll() {
+	if time.Since(g.since) < guessTime {
+		return
+	}
+	if g.refused > 1 {
+		g.log.Warn("more connections were refused", "count", g.refused-1, "addresses", len(g.wrong))
+	}
+	g.since, g.refused, g.wrong = time.Now(), 0, map[string]int{}
+}
+
+func (g *gate) guesses(from string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.roll()
+	return g.wrong[from]
+}
+
+func (g *gate) guessed(from string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.roll()
+	if len(g.wrong) < 1<<16 {
+		g.wrong[from]++
+	}
+}
+
+// ban keeps a user out for a while.
+func (g *gate) ban(user string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.banned == nil {
+		g.banned = map[string]time.Time{}
+	}
+	g.banned[user] = time.Now().Add(banTime)
+}
+
+func (g *gate) isBanned(user string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return time.Now().Before(g.banned[user])
+}
+
+// permissions are what a user of a run may do; nil for users that there are none of.
+func permissions(run, user string, workers bool) *server.Permissions {
+	n := names{run}
+	switch {
+	case workers && user == WorkerUser:
+		return allow(workerMayPublish(run), WorkerInbox+".>")
+	case workers:
+		return nil
+	case user == StatusUser:
+		return allow([]string{n.status()}, n.toStatus()+".>")
 	}
 	text, ok := strings.CutPrefix(user, "client-")
 	client, err := strconv.Atoi(text)
 	if !ok || err != nil || client < 0 || client > maxClient || UserOf(client) != user {
-		return g.refuse(c, fmt.Sprintf("%.60q is no client", user))
+		return nil
 	}
-	c.RegisterUser(&server.User{Username: user, Permissions: allow(mayPublish(g.run, client), InboxOf(client))})
-	return true
+	// Of version 1 there is only the question who is there, which is answered with the version.
+	old := n.oldHello(text)
+	return allow([]string{n.from(client, "*"), old}, n.to(client)+".>", oldInbox+text+".>")
 }
 
-func (g *gate) refuse(c server.ClientAuthentication, why string) bool {
-	g.log.Warn("a connection is refused", "from", fmt.Sprint(c.RemoteAddress()), "reason", why)
-	return false
-}
-
-func allow(publish []string, inbox string) *server.Permissions {
-	return &server.Permissions{Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: []string{inbox + ".>"}}}
-}
-
-// mayPublish are the subjects that a client needs: requests to the hub, its replies, its own durable consumer and its own
-// bucket of objects. Orders come to its inbox, so that it subscribes to nothing else.
-func mayPublish(run string, client int) []string {
-	n := names{run}
-	return append([]string{
-		n.subject(helloSubject, client), n.subject(joinSubject, client), n.subject(beatSubject, client), n.subject(replySubject, client),
-		"$JS.API.CONSUMER.INFO." + n.orders() + "." + n.consumer(client),
-		"$JS.API.CONSUMER.MSG.NEXT." + n.orders() + "." + n.consumer(client),
-		"$JS.ACK." + n.orders() + "." + n.consumer(client) + ".>",
-	}, objectSubjects(n.bucket(client))...)
-}
-
-// objectSubjects are those by which a bucket of objects is read and written.
-func objectSubjects(bucket string) []string {
-	objects := "OBJ_" + bucket
-	return []string{
-		"$JS.API.STREAM.INFO." + objects, "$JS.API.STREAM.MSG.GET." + objects, "$JS.API.DIRECT.GET." + objects, "$JS.API.DIRECT.GET." + objects + ".>",
-		"$JS.API.STREAM.PURGE." + objects,
-		"$JS.API.CONSUMER.CREATE." + objects + ".>", "$JS.API.CONSUMER.DELETE." + objects + ".>", "$JS.API.CONSUMER.INFO." + objects + ".>",
-		"$JS.API.CONSUMER.MSG.NEXT." + objects + ".>",
-		"$O." + bucket + ".>",
-	}
+func allow(publish []string, subscribe ...string) *server.Permissions {
+	return &server.Permissions{Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe}}
 }

@@ -91,8 +91,8 @@ type site struct {
 func newSite(t testing.TB, e *engine.Experiment) *site {
 	s := &site{t: t, e: e, dir: t.TempDir(), id: transport.NewID(), log: &logs{}}
 	s.set = transport.Settings{Name: "toy", ID: s.id, Clients: len(e.Clients), Deadline: 30 * time.Second, Quorum: 1, Terms: open(e.Terms()),
-		Method: e.Method, Log: s.log.logger()}
-	s.emb = transport.Embedding{Listen: "127.0.0.1:0", Dir: filepath.Join(s.dir, "nats"), Run: "toy", Limit: 1 << 20, Log: s.log.logger()}
+		Method: e.Method, Dir: filepath.Join(s.dir, "hub"), Log: s.log.logger()}
+	s.emb = transport.Embedding{Listen: "127.0.0.1:0", Run: "toy", Limit: 1 << 20, Log: s.log.logger()}
 	s.start()
 	t.Cleanup(func() {
 		s.nats.Close()
@@ -169,13 +169,13 @@ func (s *site) join(ctx context.Context, client int, change ...func(*transport.C
 
 func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, change ...func(*transport.Card, *transport.Local)) error {
 	log := s.log.logger().With("side", client)
-	options = append([]nats.Option{nats.CustomInboxPrefix(transport.InboxOf(client)), nats.UserInfo(transport.UserOf(client), "")}, options...)
+	options = append([]nats.Option{nats.CustomInboxPrefix(transport.InboxOf("toy", client)), nats.UserInfo(transport.UserOf(client), "")}, options...)
 	nc, err := transport.Dial(ctx, s.url, "test", log, options...)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	inv, err := transport.Ask(ctx, nc, "toy", client, log)
+	inv, err := transport.Ask(ctx, nc, "toy", client, transport.Identity{}, log)
 	if err != nil {
 		return err
 	}

@@ -7,42 +7,50 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/method"
+	"promptfed/runtime/atomicfile"
 )
 
 // Settings say how a hub goes about a run.
 type Settings struct {
 	Name     string        // of the run, in subjects
 	ID       string        // of this run, as NewID gives; the same when it goes on
-	Resume   bool          // take over the streams and members of this run
+	Dir      string        // of what the hub keeps: its key, the members, and tensors on their way
+	Resume   bool          // take over the members of this run
 	Clients  int           // how many there are
 	Deadline time.Duration // of every order; 0 for none
-	Quorum   float64       // share of the clients asked that must answer, in (0,1]
+	Quorum   float64       // share of the clients asked that must answer, in (0,1]; see Need
 	Config   []byte        // that clients are told
 	Terms    engine.Terms  // that clients must agree to; without classes those of the first client are taken
 	Method   method.Method
-	// Limit is the size of the tensors, in bytes, from which on they travel as an object instead of in the message.
+	Identity Identity // by which orders are signed and clients known
+	// Limit is the size of the tensors, in bytes, from which on they travel in pieces instead of in the message.
 	Limit int
-	// Largest is the size of the largest object that is taken from a client, in bytes.
+	// Largest is the size of the largest tensors that are taken from a client, in bytes.
 	Largest int
 	// MaxNorm refuses uploads that moved the shared parameters farther than this, by the Euclidean norm; 0 for no bound.
 	MaxNorm float64
 	Sealed  bool // uploads are behind a guard, as of secure aggregation; only what opens them can check what is in them
 	Log     *slog.Logger
 	OnReply func(o engine.Order, client int) // after each reply that counts; may be nil
+	// Ban cuts off a client that sends more than it may, for a while; nil where the NATS server cannot.
+	Ban func(client int)
 }
 
 // Defaults of Settings.
 const (
-	DefaultLimit   = 512 << 10
+	DefaultLimit   = 256 << 10
 	DefaultLargest = 64 << 20
 )
 
@@ -50,10 +58,13 @@ const (
 type Hub struct {
 	set Settings
 	names
-	js      jetstream.JetStream
-	members jetstream.KeyValue
-	stops   []func()
-	count   counters
+	nc    *nats.Conn
+	sign  signer
+	proof proof
+	spool spool
+	count counters
+	heavy chan struct{} // bounds the replies that are being read
+	stops []func()
 
 	mu       sync.Mutex
 	known    []member
@@ -62,6 +73,7 @@ type Hub struct {
 	safe     map[int]string // likewise, in the last checkpoint
 	trained  map[int]string // by client: the training order it answered in the round that is being run
 	now      *collection
+	seq      int64         // of the newest order
 	joined   chan struct{} // somebody joined
 }
 
@@ -72,7 +84,7 @@ func NewID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Open makes the streams of a run, or takes over those of a run that goes on, and starts to answer clients.
+// Open starts to answer the clients of a run, which may be one that goes on.
 func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Hub, error) {
 	if err := CheckName(set.Name); err != nil {
 		return nil, err
@@ -90,25 +102,30 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Hub, error) {
 	if set.Log == nil {
 		set.Log = slog.New(slog.DiscardHandler)
 	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, err
-	}
-	h := &Hub{set: set, names: names{set.Name}, js: js, known: make([]member, set.Clients), terms: set.Terms,
+	h := &Hub{set: set, names: names{set.Name}, nc: nc, known: make([]member, set.Clients), terms: set.Terms, heavy: make(chan struct{}, 4),
 		accepted: map[int]string{}, safe: map[int]string{}, trained: map[int]string{}, joined: make(chan struct{}, 1)}
-	if _, err := nc.RequestWithContext(short(ctx), h.status(), nil); err == nil {
-		return nil, fmt.Errorf("another server runs %q on this NATS server; stop it, or give --run another name", set.Name)
+	if other, err := h.another(ctx); other || err != nil {
+		return nil, errors.Join(err, fmt.Errorf("another server runs %q on this NATS server; stop it, or give --run another name", set.Name))
 	}
-	if err := h.streams(ctx); err != nil {
+	if err := h.prepare(); err != nil {
 		return nil, err
 	}
-	if err := h.recall(ctx); err != nil {
-		return nil, err
+	return h, h.listen()
+}
+
+// another tells whether a server has the run.
+func (h *Hub) another(ctx context.Context) (bool, error) {
+	inbox := h.toStatus() + "." + NewID()
+	sub, err := h.nc.SubscribeSync(inbox)
+	if err != nil {
+		return false, err
 	}
-	if err := h.listen(nc); err != nil {
-		return nil, err
+	defer sub.Unsubscribe()
+	if err := h.nc.PublishRequest(h.status(), inbox, nil); err != nil {
+		return false, err
 	}
-	return h, h.pump(ctx)
+	m, err := sub.NextMsgWithContext(short(ctx))
+	return err == nil && m.Header.Get("Status") == "", nil // 503 says that nobody listens
 }
 
 // short is a context for one quick question. It ends by itself.
@@ -118,88 +135,105 @@ func short(ctx context.Context) context.Context {
 	return ctx
 }
 
+// Folders of Settings.Dir.
+const (
+	membersDir = "members"
+	piecesDir  = "pieces"
+)
+
+// prepare makes the hub's folder, or takes over what is in it.
+func (h *Hub) prepare() error {
+	dir := h.set.Dir
+	if dir == "" { // a hub that nobody goes on with
+		var err error
+		if dir, err = os.MkdirTemp("", "promptfed-hub-"); err != nil {
+			return err
+		}
+		h.set.Dir = dir
+		h.stops = append(h.stops, func() { os.RemoveAll(dir) })
+	}
+	for _, d := range []string{dir, filepath.Join(dir, membersDir), filepath.Join(dir, piecesDir)} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return fmt.Errorf("the server's folder: %w", err)
+		}
+	}
+	err := clearDir(filepath.Join(dir, piecesDir))
+	if err == nil && !h.set.Resume {
+		err = clearDir(filepath.Join(dir, membersDir))
+	}
+	if err != nil {
+		return fmt.Errorf("the server's folder: %w", err)
+	}
+	if h.set.Identity, err = h.set.Identity.keyed(dir); err != nil {
+		return err
+	}
+	h.sign = signer{h.set.Identity.key}
+	if h.proof, err = h.set.Identity.proof(); err != nil {
+		return err
+	}
+	h.spool = spool{dir: filepath.Join(dir, piecesDir), large: h.set.Limit}
+	h.stops = append(h.stops, h.spool.clear)
+	return h.recall()
+}
+
 // Close stops answering. What is stored stays, so that the run can go on.
 func (h *Hub) Close() {
+	h.nc.FlushTimeout(time.Second) // the last receipts
 	for _, stop := range h.stops {
 		stop()
 	}
 	h.stops = nil
 }
 
-// Remove deletes the streams of a finished run.
-func (h *Hub) Remove(ctx context.Context) error {
-	h.Close()
-	var errs []error
-	for _, s := range []string{h.orders(), h.replies()} {
-		errs = append(errs, absent(h.js.DeleteStream(ctx, s)))
-	}
-	errs = append(errs, absent(h.js.DeleteKeyValue(ctx, h.names.members())))
-	for k := range h.set.Clients {
-		errs = append(errs, absent(h.js.DeleteObjectStore(ctx, h.bucket(k))))
-	}
-	return errors.Join(errs...)
+// termsFile is of what all members agreed to; beside it there is one file a member.
+const termsFile = "terms"
+
+func (h *Hub) memberPath(name string) string {
+	return filepath.Join(h.set.Dir, membersDir, name+".json")
 }
 
-// absent forgives the deletion of what is not there.
-func absent(err error) error {
-	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) {
-		return nil
-	}
-	return err
+func (h *Hub) writeMember(name string, v any) error {
+	return atomicfile.WritePrivate(h.memberPath(name), func(w io.Writer) error { return json.NewEncoder(w).Encode(v) })
 }
 
-// window is how long JetStream remembers the identity of a reply, to drop a second one.
-const window = 2 * time.Minute
-
-func (h *Hub) streams(ctx context.Context) error {
-	if !h.set.Resume {
-		if err := h.Remove(ctx); err != nil {
-			return fmt.Errorf("cannot remove an older run %q: %w", h.set.Name, err)
-		}
+// readMember tells whether there was something to read.
+func (h *Hub) readMember(name string, into any) (bool, error) {
+	b, err := os.ReadFile(h.memberPath(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
 	}
-	for _, c := range []jetstream.StreamConfig{
-		{Name: h.orders(), Subjects: []string{h.all(orderSubject)}, MaxMsgsPerSubject: 1, Discard: jetstream.DiscardOld,
-			Duplicates: window, Description: "orders of promptfed; the newest of each client"},
-		{Name: h.replies(), Subjects: []string{h.all(replySubject)}, Retention: jetstream.WorkQueuePolicy, MaxMsgsPerSubject: 16,
-			Discard: jetstream.DiscardOld, Duplicates: window, MaxMsgSize: int32(h.set.Limit + maxFrame), Description: "replies of promptfed's clients"},
-	} {
-		if _, err := h.js.CreateOrUpdateStream(ctx, c); err != nil {
-			return fmt.Errorf("NATS JetStream: stream %s: %w", c.Name, err)
-		}
+	if err == nil {
+		err = json.Unmarshal(b, into)
 	}
-	var err error
-	h.members, err = h.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: h.names.members(), Description: "members of a run of promptfed"})
 	if err != nil {
-		return fmt.Errorf("NATS JetStream: bucket %s: %w", h.names.members(), err)
+		return false, fmt.Errorf("%s: %w", h.memberPath(name), err)
 	}
-	return nil
+	return true, nil
 }
 
 // recall reads the members of a run that goes on.
-func (h *Hub) recall(ctx context.Context) error {
-	if e, err := h.members.Get(ctx, termsKey); err == nil {
-		if err := json.Unmarshal(e.Value(), &h.terms); err != nil {
-			return fmt.Errorf("bucket %s: %w", h.names.members(), err)
-		}
-		if len(h.set.Terms.Classes) > 0 { // what the configuration fixes
-			if err := h.set.Terms.Differs(h.terms); err != nil {
-				return fmt.Errorf("this run went another way before: %w; take another --out", err)
-			}
+func (h *Hub) recall() error {
+	there, err := h.readMember(termsFile, &h.terms)
+	if err != nil {
+		return err
+	}
+	if there && len(h.set.Terms.Classes) > 0 { // what the configuration fixes
+		if err := h.set.Terms.Differs(h.terms); err != nil {
+			return fmt.Errorf("this run went another way before: %w; take another --out", err)
 		}
 	}
 	for k := range h.known {
-		e, err := h.members.Get(ctx, h.consumer(k))
-		if errors.Is(err, jetstream.ErrKeyNotFound) {
-			continue
-		}
+		m := &h.known[k]
+		there, err := h.readMember(UserOf(k), &m.Card)
 		if err != nil {
-			return fmt.Errorf("bucket %s: %w", h.names.members(), err)
+			return err
 		}
-		if err := json.Unmarshal(e.Value(), &h.known[k].Card); err != nil {
-			return fmt.Errorf("bucket %s: %w", h.names.members(), err)
+		if there {
+			if m.key, err = h.set.Identity.known(m.Proof, UserOf(k), nil); err != nil {
+				h.set.Log.Warn("a member must join again", "client", k, "reason", err)
+				m.Card = Card{}
+			}
 		}
 	}
 	return nil
 }
-
-const termsKey = "terms"

@@ -2,12 +2,10 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/wire"
@@ -22,16 +20,8 @@ type job struct {
 	done     chan error
 	finished bool
 
-	mu       sync.Mutex
-	messages []jetstream.Msg // that gave the order
-	try      string          // of the newest
-}
-
-// given are the messages that gave the order so far, and the attempt of the newest.
-func (j *job) given() ([]jetstream.Msg, string) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.Clone(j.messages), j.try
+	mu  sync.Mutex
+	try string // newest
 }
 
 // answer is a reply before it is sent.
@@ -40,27 +30,11 @@ type answer struct {
 	body []byte
 }
 
-// receive reads an order; one that is damaged or not for this client is put away. An error tells of another run.
-func (a *Agent) receive(m jetstream.Msg) (*job, error) {
-	j := &job{messages: []jetstream.Msg{m}}
-	var err error
-	if j.body, err = unpack(m.Data(), &j.order); err == nil {
-		err = j.order.check()
-	}
-	switch {
-	case err != nil:
-	case j.Run != a.Invitation.Run:
-		m.Nak()
-		return nil, fmt.Errorf("an order is of run %.12s", j.Run)
-	case j.Client != a.client || j.Of != a.Clients:
-		err = fmt.Errorf("it is for client %d of %d", j.Client, j.Of)
-	default:
-		j.try = j.Try
-		return j, nil
-	}
-	a.log.Warn("an order is put away", "reason", plain(err.Error()))
-	m.Term()
-	return nil, nil
+// newest is the attempt that a reply answers.
+func (j *job) newest() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.try
 }
 
 func (j *job) start(ctx context.Context, a *Agent) {
@@ -83,20 +57,10 @@ func (j *job) ended() bool { return j.finished }
 func (j *job) take(again *job) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.messages, j.try = append(j.messages, again.messages...), again.try
+	j.try = again.try
 }
 
-// busy tells JetStream that the order is being worked on.
-func (j *job) busy() {
-	if j != nil && !j.finished {
-		list, _ := j.given()
-		for _, m := range list {
-			m.InProgress()
-		}
-	}
-}
-
-// stop gives up; JetStream delivers the order again if it is still to be done.
+// stop gives up.
 func (j *job) stop() {
 	if j == nil || j.finished {
 		return
@@ -104,10 +68,6 @@ func (j *job) stop() {
 	j.finished = true
 	j.cancel()
 	<-j.done
-	list, _ := j.given()
-	for _, m := range list {
-		m.Nak()
-	}
 }
 
 // close frees what a finished job holds.
@@ -118,37 +78,28 @@ func (j *job) close() {
 
 // do does an order and sends the reply.
 func (a *Agent) do(ctx context.Context, j *job) error {
-	defer a.doing.Store("waits")
+	defer a.doing.Store(idle)
 	ans := a.last
 	if ans == nil || ans.ID != j.ID {
 		var err error
-		if ans, err = a.work(ctx, j); err != nil {
+		if ans, err = a.work(ctx, j); err != nil || ans == nil {
 			return err
 		}
 		a.last = ans
 	}
-	_, try := j.given()
-	err := a.reply(ctx, try, *ans)
-	list, _ := j.given()
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		a.log.Warn("the reply could not be stored; the order will come again", "error", err)
-		for _, m := range list {
-			m.NakWithDelay(time.Second)
-		}
-		return nil
+	if j.Kind == endKind && ans.Error == "" { // this client has all; the server may be gone by now
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, lastWord)
+		defer cancel()
 	}
-	for _, m := range list {
-		if err := m.Ack(); err != nil {
-			a.log.Debug("an order could not be acknowledged; it will come again", "error", err)
-		}
-	}
-	return nil
+	return a.deliver(ctx, j, *ans)
 }
 
-// work computes the reply to an order. An error ends the agent; what goes wrong in the client's part is told to the server.
+// lastWord is how long a client tries to tell the server that it has what it needs.
+const lastWord = 30 * time.Second
+
+// work computes the reply to an order. An error ends the agent; what goes wrong in the client's part is told to the server. There
+// is none where the order's tensors are not to be had any more, as when the server starts anew: then the order comes again.
 func (a *Agent) work(ctx context.Context, j *job) (*answer, error) {
 	s, err := a.vault.get(j.Accepted)
 	if err == nil {
@@ -161,6 +112,10 @@ func (a *Agent) work(ctx context.Context, j *job) (*answer, error) {
 	out, err := a.compute(ctx, j, s)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
+	}
+	if errors.Is(err, errGone) {
+		a.log.Debug("the order is gone", "round", j.Round, "kind", j.Kind)
+		return nil, nil
 	}
 	if err != nil {
 		a.log.Error("the order could not be done", "round", j.Round, "kind", j.Kind, "error", err)
@@ -190,7 +145,7 @@ func (a *Agent) compute(ctx context.Context, j *job, s engine.State) (engine.Rep
 		if err := a.part.Finish(o, s); err != nil {
 			return engine.Reply{}, err
 		}
-		return engine.Reply{}, a.vault.write(owner{a.Invitation.Run, a.client, true})
+		return engine.Reply{}, a.vault.write(owner{Run: a.Invitation.Run, Client: a.client, Done: true})
 	}
 	r, next, err := a.part.Answer(ctx, o, s)
 	if err == nil && next != nil {
@@ -203,52 +158,53 @@ func (a *Agent) compute(ctx context.Context, j *job, s engine.State) (engine.Rep
 func (a *Agent) content(ctx context.Context, j *job) (tensor.Map, error) {
 	body := j.body
 	if j.Object != "" {
-		store, err := a.js.ObjectStore(ctx, a.bucket(a.client))
-		if err == nil {
-			body, err = load(ctx, store, j.order.content)
-		}
-		if err != nil {
+		var err error
+		if body, err = a.fetch(ctx, j.order.content); err != nil {
 			return nil, fmt.Errorf("the order's tensors: %w", err)
 		}
 	}
 	return j.order.content.tensors(body)
 }
 
-// reply stores a reply in the server's queue. The same reply to the same message is stored once.
-func (a *Agent) reply(ctx context.Context, try string, ans answer) error {
-	ans.Try = try
-	body := ans.body
-	if len(body) > a.limit {
-		store, err := a.js.ObjectStore(ctx, a.bucket(a.client))
+// deliver sends a reply until the server says that it has it. A reply is the same however often it comes, and counts once.
+func (a *Agent) deliver(ctx context.Context, j *job, ans answer) error {
+	for patience := 2 * time.Second; ctx.Err() == nil; {
+		ans.Try = j.newest()
+		body := ans.body
+		if len(body) > a.limit {
+			ans.away()
+			body = nil
+		}
+		message, err := pack(a.sign, replyMessage, ans.reply, body)
 		if err != nil {
 			return err
 		}
-		ans.Object = NewID()
-		if _, err := store.PutBytes(ctx, ans.Object, body); err != nil {
-			return err
+		if a.nc.IsClosed() {
+			return fmt.Errorf("the connection is closed: %w", lastError(a.nc))
 		}
-		body = nil
-	}
-	message, err := pack(ans.reply, body)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	// What is on its way when a connection is lost, or its acknowledgement, is gone for good: the reply is sent again, which its
-	// identity makes harmless.
-	for patience := 2 * time.Second; ; {
-		one, cancel := context.WithTimeout(ctx, patience)
-		_, err := a.js.Publish(one, a.subject(replySubject, a.client), message, jetstream.WithMsgID(ans.ID+ans.Try))
-		if one.Err() != nil {
-			patience *= 2
-		}
+		one, cancel := context.WithTimeout(ctx, patience+time.Duration(len(message))*pushByte)
+		m, err := a.nc.RequestWithContext(one, a.from(a.client, replyVerb), message)
 		cancel()
+		var r receipt
 		if err == nil {
+			if _, err = unpack(a.server, receiptMessage, m.Data, &r); err == nil && r.State != repeat && (r.ID != ans.ID || r.Try != ans.Try) {
+				err = errors.New("the receipt is of another reply")
+			}
+		}
+		switch {
+		case err == nil && r.State == taken:
 			return nil
+		case err == nil && r.State == pending:
+			if err = a.upload(ctx, ans, r.Have); err == nil {
+				continue
+			}
+		case errors.Is(err, context.DeadlineExceeded):
+			patience = min(2*patience, time.Minute)
 		}
-		if sleep(ctx, 250*time.Millisecond) != nil {
-			return fmt.Errorf("publishing: %w", err)
+		if err != nil {
+			a.log.Debug("the reply did not arrive", "error", err)
 		}
+		sleep(ctx, 250*time.Millisecond)
 	}
+	return nil // another order came, or the run is over
 }

@@ -2,100 +2,74 @@ package transport
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"promptfed/federation/engine"
 )
 
-// listen answers the requests of clients.
-func (h *Hub) listen(nc *nats.Conn) error {
-	on := func(subject string, do func(client int, m *nats.Msg)) error {
-		s, err := nc.Subscribe(subject, func(m *nats.Msg) {
-			client, err := h.last(m.Subject)
-			if err != nil || client >= h.set.Clients {
-				h.set.Log.Warn("no such client", "subject", m.Subject)
-				h.answer(m, verdict{Reason: fmt.Sprintf("the run has clients 0 to %d", h.set.Clients-1)})
-				return
-			}
-			do(client, m)
-		})
-		if err == nil {
-			h.stops = append(h.stops, func() { s.Unsubscribe() })
-		}
-		return err
-	}
-	s, err := nc.Subscribe(h.status(), func(m *nats.Msg) { h.answer(m, h.Status()) })
-	if err != nil {
-		return err
-	}
-	h.stops = append(h.stops, func() { s.Unsubscribe() })
-	return errors.Join(
-		on(h.all(helloSubject), func(_ int, m *nats.Msg) {
-			h.mu.Lock()
-			classes := h.terms.Classes
-			h.mu.Unlock()
-			h.answer(m, hello{Version, h.set.ID, h.set.Clients, h.set.Limit, h.set.Config, classes})
-		}),
-		on(h.all(joinSubject), h.join),
-		on(h.all(beatSubject), h.beat), nc.Flush())
-}
-
-func (h *Hub) answer(m *nats.Msg, v any) {
-	b, err := json.Marshal(v)
-	if err == nil && m.Reply != "" {
-		err = m.Respond(b)
-	}
-	if err != nil {
-		h.set.Log.Error("cannot answer", "subject", m.Subject, "error", err)
-	}
-}
-
 // join lets a client take part, or says why not.
-func (h *Hub) join(client int, m *nats.Msg) {
-	v := verdict{}
+func (d *desk) join(m *nats.Msg) {
 	var c Card
-	err := strict(m.Data, &c)
+	key, err := d.introduced(m.Data, &c)
 	if err == nil {
-		err = h.admit(client, c)
+		err = d.admit(d.client, c, key)
 	}
-	h.mu.Lock()
+	v := verdict{Nonce: c.Nonce}
+	d.mu.Lock()
 	if err != nil {
-		v.Reason, v.Later = plain(err.Error()), errors.Is(err, errLater) || errors.Is(err, errUnready)
-		h.known[client].refused++
+		v.Reason, v.Later = plain(err.Error()), errors.Is(err, errLater)
+		d.known[d.client].refused++
 	} else {
-		v.OK, v.Accepted, v.Safe = true, h.accepted[client], h.safe[client]
+		v.OK, v.Accepted, v.Safe, v.Seq = true, d.accepted[d.client], d.safe[d.client], d.seq
+		if seq := d.known[d.client].seq; seq > 0 {
+			v.Seq = seq - 1
+		}
 	}
-	h.mu.Unlock()
+	d.mu.Unlock()
 	if err != nil {
-		h.count.refusedJoins.Add(1)
-		h.set.Log.Warn("refused to join", "client", client, "reason", v.Reason)
+		d.count.refusedJoins.Add(1)
+		d.set.Log.Warn("refused to join", "client", d.client, "reason", v.Reason)
 	} else {
-		h.set.Log.Info("joined", "client", client, "backbone", plain(c.Member.Task.Backbone), "domain", plain(c.Member.Domain))
+		d.set.Log.Info("joined", "client", d.client, "backbone", plain(c.Member.Task.Backbone), "domain", plain(c.Member.Domain))
 	}
-	h.answer(m, v)
+	d.say(m, d.client, verdictMessage, v)
 	if err == nil {
-		h.wake(client)
+		d.wake(d.client, true)
 	}
+}
+
+// introduced reads a card and the key that it is signed with.
+func (d *desk) introduced(b []byte, c *Card) (verifier, error) {
+	f, err := split(joinMessage, b)
+	if err == nil {
+		err = strict(f.header, c)
+	}
+	if err == nil && (c.Client != d.client || !hash.MatchString(c.Nonce)) {
+		err = fmt.Errorf("the card is of client %d", c.Client)
+	}
+	if err != nil {
+		return verifier{}, err
+	}
+	d.mu.Lock()
+	before := d.known[d.client].Proof.Key
+	d.mu.Unlock()
+	key, err := d.set.Identity.known(c.Proof, UserOf(d.client), before)
+	if err == nil && !key.verify(digest(joinMessage, f.header), f.signature) {
+		err = errForged
+	}
+	return key, err
 }
 
 // errLater marks a refusal that may pass.
 var errLater = errors.New("another process is this client")
 
-// errUnready marks what the NATS server could not do; it may be about to start, or get more room.
-var errUnready = errors.New("NATS JetStream")
-
-// noRoom is JetStream's code for a bucket that does not fit beside what is promised to others.
-const noRoom = 10047
-
 // admit checks a card and keeps it.
-func (h *Hub) admit(client int, c Card) error {
+func (h *Hub) admit(client int, c Card, key verifier) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if c.Run != h.set.ID {
@@ -148,64 +122,21 @@ func (h *Hub) admit(client int, c Card) error {
 				t.Backbone, plain(c.Backbone), plain(c.Tokens), k, other.Backbone, other.Tokens)
 		}
 	}
-	if err := h.enrol(client, c, terms); err != nil {
+	if err := h.writeMember(UserOf(client), c); err != nil {
 		return err
 	}
+	if !slices.ContainsFunc(h.known, func(k member) bool { return k.Member.Joined }) {
+		if err := h.writeMember(termsFile, terms); err != nil {
+			return err
+		}
+	}
 	h.terms = terms
-	h.known[client].Card, h.known[client].seen, h.known[client].left = c, time.Now(), false
-	return nil
-}
-
-// enrol stores a member and makes what it needs.
-func (h *Hub) enrol(client int, c Card, terms engine.Terms) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	_, err := h.js.CreateOrUpdateConsumer(ctx, h.orders(), jetstream.ConsumerConfig{Durable: h.consumer(client),
-		FilterSubject: h.subject(orderSubject, client), AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxDeliver: -1})
-	if err == nil {
-		_, err = h.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: h.bucket(client), TTL: 24 * time.Hour,
-			MaxBytes: 4 * int64(h.set.Largest)})
-	}
-	for key, v := range map[string]any{termsKey: terms, h.consumer(client): c} {
-		if err != nil {
-			break
-		}
-		var b []byte
-		if b, err = json.Marshal(v); err == nil {
-			_, err = h.members.Put(ctx, key, b)
-		}
-	}
-	var api *jetstream.APIError
-	if errors.As(err, &api) && api.ErrorCode == noRoom {
-		return fmt.Errorf("%w: %w: every client may fill %d bytes; start promptfed serve with a smaller --largest, or give the NATS server more storage",
-			errUnready, err, 4*h.set.Largest)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", errUnready, err)
-	}
-	return nil
-}
-
-func (h *Hub) beat(client int, m *nats.Msg) {
-	var b beat
-	if err := strict(m.Data, &b); err != nil {
-		h.set.Log.Warn("no heartbeat", "client", client, "error", plain(err.Error()))
-		return
-	}
-	h.mu.Lock()
 	k := &h.known[client]
-	mine := k.Instance == b.Instance
-	back := mine && k.left && !b.Leaves
-	if mine {
-		k.seen, k.doing, k.left = time.Now(), plain(b.Doing), b.Leaves
+	if k.Instance != c.Instance {
+		k.beats, k.try = 0, ""
 	}
-	h.mu.Unlock()
-	if mine && b.Leaves {
-		h.set.Log.Info("leaves", "client", client)
-	}
-	if b.Leaves || back {
-		h.wake(client)
-	}
+	k.Card, k.key, k.seen, k.left, k.doing = c, key, time.Now(), false, ""
+	return nil
 }
 
 // Wait waits until so many clients have joined, and gives what all agreed to.

@@ -16,26 +16,42 @@ import (
 )
 
 // Version is of the messages. Both sides must have the same.
-const Version = 1
+const Version = 2
 
 // magic starts every message; the last byte is Version.
 var magic = [4]byte{'P', 'F', 'L', Version}
 
-// maxHeader bounds the JSON of a message.
-const maxHeader = 16 << 10
+// maxHeader bounds the JSON of an order or a reply, maxControl that of all others.
+const (
+	maxHeader  = 16 << 10
+	maxControl = 4 << 20
+)
 
-// prefix is what stands before it: magic, its length (uint32, little endian) and the first half of its SHA-256, so that a damaged
-// header is not taken for another.
-const prefix = len(magic) + 4 + sha256.Size/2
+// prefix is what stands before it: magic, the length of the header (uint32, little endian) and that of its signature (uint16).
+const prefix = len(magic) + 4 + 2
 
 // maxFrame bounds all of a message but its tensors.
-const maxFrame = prefix + maxHeader
+const maxFrame = prefix + maxHeader + maxSignature
+
+// What a message is. It is part of what is signed, so that none is taken for one of another kind.
+const (
+	helloMessage   = "hello"
+	joinMessage    = "join"
+	verdictMessage = "verdict"
+	beatMessage    = "beat"
+	orderMessage   = "order"
+	replyMessage   = "reply"
+	receiptMessage = "receipt"
+	turnMessage    = "turn"
+	resultMessage  = "result"
+)
 
 // order is the header of an order. Kinds are those of engine.Order, and end.
 type order struct {
 	Run      string `json:"run"`
-	ID       string `json:"id"` // of what it asks
-	Try      string `json:"try"`
+	ID       string `json:"id"`  // of what it asks
+	Try      string `json:"try"` // of this time that it is given
+	Seq      int64  `json:"seq,omitempty"`
 	Kind     string `json:"kind"`
 	Round    int    `json:"round"`
 	Survey   string `json:"survey,omitempty"`
@@ -67,16 +83,19 @@ type reply struct {
 // content tells of the tensors of a message.
 type content struct {
 	Size   int    `json:"size"`             // of their encoded form, in bytes
-	Sum    string `json:"sum"`              // its SHA-256, the first half
-	Object string `json:"object,omitempty"` // the object that they are in; they follow the header otherwise
+	Sum    string `json:"sum"`              // its SHA-256
+	Object string `json:"object,omitempty"` // under what they are to be had; they follow the header otherwise
 }
 
 func (c *content) of(body []byte) { c.Size, c.Sum = len(body), sum(body) }
 
 func sum(b []byte) string {
 	h := sha256.Sum256(b)
-	return hex.EncodeToString(h[:16])
+	return hex.EncodeToString(h[:])
 }
+
+// away notes that the tensors do not follow the header.
+func (c *content) away() { c.Object = c.Sum[:32] }
 
 // identity is the hash of all that an order asks of a client.
 func (o order) identity() string {
@@ -85,44 +104,79 @@ func (o order) identity() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// pack puts a header and what follows it together.
-func pack(header any, body []byte) ([]byte, error) {
+// headerLimit is how long the header of a message may be.
+func headerLimit(what string) int {
+	switch what {
+	case orderMessage, replyMessage, turnMessage, resultMessage:
+		return maxHeader
+	}
+	return maxControl
+}
+
+// pack puts a header, signed by whoever sends it, and what follows it together. The header names the digest of what follows, so
+// that the signature is one of all.
+func pack(by signer, what string, header any, body []byte) ([]byte, error) {
 	text, err := json.Marshal(header)
 	if err != nil {
 		return nil, fmt.Errorf("a message's header: %w", err)
 	}
-	if len(text) > maxHeader {
-		return nil, fmt.Errorf("a message's header has %d bytes; at most %d are allowed", len(text), maxHeader)
+	if most := headerLimit(what); len(text) > most {
+		return nil, fmt.Errorf("a message's header has %d bytes; at most %d are allowed", len(text), most)
 	}
-	check := sha256.Sum256(text)
-	b := make([]byte, 0, prefix+len(text)+len(body))
+	signature, err := by.sign(digest(what, text))
+	if err != nil {
+		return nil, fmt.Errorf("a message's signature: %w", err)
+	}
+	b := make([]byte, 0, prefix+len(text)+len(signature)+len(body))
 	b = append(b, magic[:]...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(text)))
-	b = append(b, check[:sha256.Size/2]...)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(signature)))
 	b = append(b, text...)
+	b = append(b, signature...)
 	return append(b, body...), nil
 }
 
-// unpack reads what pack wrote into a header; unknown fields are errors.
-func unpack(b []byte, header any) (body []byte, err error) {
+// digest is what is signed.
+func digest(what string, header []byte) []byte {
+	h := sha256.New()
+	fmt.Fprintf(h, "promptfed %d %s\n", Version, what)
+	h.Write(header)
+	return h.Sum(nil)
+}
+
+// frame is a message taken apart; nobody looked at its signature yet.
+type frame struct{ header, signature, body []byte }
+
+// split takes a message apart.
+func split(what string, b []byte) (frame, error) {
 	if len(b) < prefix || !bytes.Equal(b[:3], magic[:3]) {
-		return nil, errors.New("this is no message of promptfed")
+		return frame{}, errors.New("this is no message of promptfed")
 	}
 	if b[3] != Version {
-		return nil, fmt.Errorf("the message has version %d, this program %d; use the same release on both sides", b[3], Version)
+		return frame{}, fmt.Errorf("the message has version %d, this program %d; use the same release on both sides", b[3], Version)
 	}
-	n := binary.LittleEndian.Uint32(b[4:])
-	want, b := b[len(magic)+4:prefix], b[prefix:]
-	if n > maxHeader || int(n) > len(b) {
-		return nil, fmt.Errorf("the header is to have %d bytes; there are %d, and at most %d are allowed", n, len(b), maxHeader)
+	n, s := binary.LittleEndian.Uint32(b[4:]), int(binary.LittleEndian.Uint16(b[8:]))
+	b = b[prefix:]
+	if most := headerLimit(what); n > uint32(most) || s > maxSignature || int(n)+s > len(b) {
+		return frame{}, fmt.Errorf("the header is to have %d bytes and %d of signature; there are %d, and at most %d are allowed", n, s, len(b), most)
 	}
-	if check := sha256.Sum256(b[:n]); !bytes.Equal(check[:sha256.Size/2], want) {
-		return nil, errors.New("the header is damaged")
+	return frame{b[:n], b[n : int(n)+s], b[int(n)+s:]}, nil
+}
+
+// unpack reads what pack wrote into a header, once its signature is found to be that of whom it should come from; unknown
+// fields are errors.
+func unpack(from verifier, what string, b []byte, header any) (body []byte, err error) {
+	f, err := split(what, b)
+	if err != nil {
+		return nil, err
 	}
-	if err := strict(b[:n], header); err != nil {
+	if !from.verify(digest(what, f.header), f.signature) {
+		return nil, errForged
+	}
+	if err := strict(f.header, header); err != nil {
 		return nil, fmt.Errorf("the header: %w", err)
 	}
-	return b[n:], nil
+	return f.body, nil
 }
 
 // strict decodes one JSON value and nothing beside it.
@@ -141,7 +195,7 @@ func strict(b []byte, into any) error {
 // tensors decodes the content of a message after comparing it with what its header says.
 func (c content) tensors(body []byte) (tensor.Map, error) {
 	if len(body) != c.Size || sum(body) != c.Sum {
-		return nil, fmt.Errorf("the tensors are damaged: %d bytes, of %d", len(body), c.Size)
+		return nil, fmt.Errorf("%w: %d bytes, of %d", errDamaged, len(body), c.Size)
 	}
 	m, err := wire.Decode(body)
 	if err != nil {
@@ -149,3 +203,6 @@ func (c content) tensors(body []byte) (tensor.Map, error) {
 	}
 	return m, checkNames(m)
 }
+
+// errDamaged tells of tensors that are not those that their header was signed with.
+var errDamaged = errors.New("the tensors are damaged")

@@ -12,7 +12,7 @@ import (
 
 // counters of a hub since it was opened.
 type counters struct {
-	up, down, replies, late, refused, refusedJoins, repeats atomic.Int64
+	up, down, replies, late, refused, refusedJoins, repeats, dropped atomic.Int64
 }
 
 // Status is what a server tells about its run.
@@ -36,6 +36,7 @@ type Totals struct {
 	Refused      int64 `json:"refused"`    // replies
 	RefusedJoins int64 `json:"refused_joins"`
 	Repeats      int64 `json:"repeats"` // orders given again below the quorum
+	Dropped      int64 `json:"dropped"` // messages without a good signature, of another run, replayed or beyond what a client may send
 }
 
 // ClientStatus is one client.
@@ -59,7 +60,7 @@ type ClientStatus struct {
 func (h *Hub) Totals() Totals {
 	c := &h.count
 	return Totals{BytesUp: c.up.Load(), BytesDown: c.down.Load(), Replies: c.replies.Load(), Late: c.late.Load(), Refused: c.refused.Load(),
-		RefusedJoins: c.refusedJoins.Load(), Repeats: c.repeats.Load()}
+		RefusedJoins: c.refusedJoins.Load(), Repeats: c.repeats.Load(), Dropped: c.dropped.Load()}
 }
 
 // Status is how the run goes.
@@ -78,7 +79,7 @@ func (h *Hub) Status() Status {
 		}
 		if h.now != nil {
 			_, c.Answered = h.now.got[i]
-			c.Asked = h.now.ids[i] != ""
+			c.Asked = h.now.orders[i].ID != ""
 		}
 		s.Clients = append(s.Clients, c)
 	}

@@ -17,38 +17,57 @@ func CheckName(run string) error {
 	return nil
 }
 
-// names are the subjects, streams and buckets of one run.
+// names are the subjects of one run. A client publishes under from and hears what is under to, and nothing else.
 type names struct{ run string }
 
-func (n names) subject(what string, client int) string {
-	return "pf." + n.run + "." + what + "." + strconv.Itoa(client)
+func (n names) from(client int, verb string) string {
+	return "pf." + n.run + ".from." + strconv.Itoa(client) + "." + verb
 }
 
-func (n names) all(what string) string { return "pf." + n.run + "." + what + ".*" }
-func (n names) status() string         { return "pf." + n.run + ".status" }
-func (n names) orders() string         { return "pf-" + n.run + "-orders" }
-func (n names) replies() string        { return "pf-" + n.run + "-replies" }
-func (n names) members() string        { return "pf-" + n.run + "-members" }
+func (n names) to(client int) string       { return "pf." + n.run + ".to." + strconv.Itoa(client) }
+func (n names) orders(client int) string   { return n.to(client) + ".order" }
+func (n names) again(client int) string    { return n.to(client) + ".again" }
+func (n names) status() string             { return "pf." + n.run + ".status" }
+func (n names) toStatus() string           { return "pf." + n.run + ".to." + StatusUser }
+func (n names) oldHello(any string) string { return "pf." + n.run + ".hello." + any } // of version 1
 
-func (n names) bucket(client int) string   { return fmt.Sprintf("pf-%s-objects-%d", n.run, client) }
-func (n names) consumer(client int) string { return fmt.Sprintf("client-%d", client) }
-
-// last is the client that a subject ends with.
-func (names) last(subject string) (int, error) {
-	id, err := strconv.Atoi(subject[strings.LastIndexByte(subject, '.')+1:])
-	if err != nil || id < 0 || id > maxClient {
-		return 0, fmt.Errorf("subject %.100q names no client", subject)
+// sender is the client whose subject a message came by, and the last word of it.
+func (names) sender(subject string) (client int, verb string, err error) {
+	words := strings.Split(subject, ".")
+	if len(words) == 5 && words[2] == "from" {
+		if client, err = strconv.Atoi(words[3]); err == nil && client >= 0 && client <= maxClient {
+			return client, words[4], nil
+		}
 	}
-	return id, nil
+	return 0, "", fmt.Errorf("subject %.100q names no client", subject)
 }
+
+// within tells whether an answer may go to a subject: only under the prefix of the client that asked. What a client names as
+// the place for an answer is checked by nobody else, since NATS looks at the subject that it publishes to, not at the reply's.
+func within(reply, prefix string) bool {
+	rest, ok := strings.CutPrefix(reply, prefix+".")
+	return ok && len(rest) <= 100 && replyRest.MatchString(rest)
+}
+
+var replyRest = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+
+// oldInbox is what the inboxes of clients of version 1 begin with.
+const oldInbox = "_INBOX_client-"
+
+// InboxOf is what all subjects begin with that a client hears; no other client may listen there.
+func InboxOf(run string, client int) string { return names{run}.to(client) }
+
+// StatusInbox is likewise for whoever only asks how a run goes.
+func StatusInbox(run string) string { return names{run}.toStatus() }
 
 const maxClient = 1 << 20
 
-// What the subjects of a client are for.
+// Last words of the subjects by which clients speak.
 const (
-	orderSubject = "order" // server to client, through a stream
-	replySubject = "reply" // client to server, through a stream
-	helloSubject = "hello" // request: which run is this
-	joinSubject  = "join"  // request: may I take part
-	beatSubject  = "beat"  // the client is there
+	helloVerb = "hello" // request: which run is this
+	joinVerb  = "join"  // request: may I take part
+	beatVerb  = "beat"  // the client is there, and which order it has
+	partVerb  = "part"  // request: a piece of the tensors of the own order
+	replyVerb = "reply" // request: the reply to an order
+	putVerb   = "put"   // request: a piece of the tensors of that reply
 )

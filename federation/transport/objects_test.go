@@ -11,7 +11,7 @@ import (
 
 // An object that is a link into another bucket, or has another size than its message says, is not read.
 func TestLinksAreNotFollowed(t *testing.T) {
-	e, err := Embed(Embedding{Listen: "127.0.0.1:0", Dir: t.TempDir(), Run: "x", Limit: 1 << 20, Log: slog.New(slog.DiscardHandler)})
+	e, err := Embed(Embedding{Listen: "127.0.0.1:0", Workers: t.TempDir(), Run: "x", Limit: 1 << 20, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -22,8 +23,16 @@ func (q queue) results() string            { return "pf-" + q.name + "-results" 
 func (q queue) bucket() string             { return "pf-" + q.name + "-work" }
 func (q queue) consumer(run string) string { return "workers-" + run }
 
+// window is how long JetStream remembers the identity of a message, to drop a second one.
+const window = 2 * time.Minute
+
+// ackWait is when a turn is delivered again that nobody said to be at work on.
+const ackWait = 6 * time.Second
+
 // What the subjects of a queue are for.
 const (
+	helloSubject  = "hello"  // request: which run is this
+	joinSubject   = "join"   // request: may I take part
 	turnSubject   = "turn"   // run to workers, through a work queue
 	resultSubject = "result" // workers to run, through a stream
 )
@@ -43,6 +52,19 @@ func workerMayPublish(run string) []string {
 		"$JS.API.CONSUMER.MSG.NEXT." + q.turns() + ".*",
 		"$JS.ACK." + q.turns() + ".>",
 	}, objectSubjects(q.bucket())...)
+}
+
+// objectSubjects are those by which a bucket of objects is read and written. Who may use them has the rights of JetStream to
+// whatever subject it names for the answer: workers are trusted with the whole account that the queue is in.
+func objectSubjects(bucket string) []string {
+	objects := "OBJ_" + bucket
+	return []string{
+		"$JS.API.STREAM.INFO." + objects, "$JS.API.STREAM.MSG.GET." + objects, "$JS.API.DIRECT.GET." + objects, "$JS.API.DIRECT.GET." + objects + ".>",
+		"$JS.API.STREAM.PURGE." + objects,
+		"$JS.API.CONSUMER.CREATE." + objects + ".>", "$JS.API.CONSUMER.DELETE." + objects + ".>", "$JS.API.CONSUMER.INFO." + objects + ".>",
+		"$JS.API.CONSUMER.MSG.NEXT." + objects + ".>",
+		"$O." + bucket + ".>",
+	}
 }
 
 // greeting is what a worker says before it opens anything, offer the answer.
@@ -144,8 +166,8 @@ func onlyParts(m tensor.Map, a, b string) error {
 	return nil
 }
 
-// pack is a header with its tensors in the message, or in an object where they are larger than the limit.
-func (q queue) pack(ctx context.Context, store jetstream.ObjectStore, limit int, header any, c *content, body []byte) ([]byte, error) {
+// enclose is a header with its tensors in the message, or in an object where they are larger than the limit.
+func (q queue) enclose(ctx context.Context, store jetstream.ObjectStore, limit int, what string, header any, c *content, body []byte) ([]byte, error) {
 	if len(body) > limit {
 		if c.Object == "" {
 			name := NewID()
@@ -158,7 +180,35 @@ func (q queue) pack(ctx context.Context, store jetstream.ObjectStore, limit int,
 		}
 		body = nil
 	}
-	return pack(header, body)
+	return pack(checksum.signer, what, header, body)
+}
+
+// patience is how long bytes may take to come or go: a transfer that a lost connection cut short is not noticed otherwise.
+func patience(bytes int) time.Duration {
+	return 10*time.Second + time.Duration(bytes)*time.Microsecond
+}
+
+// load reads an object of a known size, and no more than that. A link, which could lead into another bucket, is none.
+func load(ctx context.Context, store jetstream.ObjectStore, c content) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience(c.Size))
+	defer cancel()
+	info, err := store.GetInfo(ctx, c.Object)
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w", c.Object, err)
+	}
+	if info.Opts != nil && info.Opts.Link != nil || info.Size != uint64(c.Size) {
+		return nil, fmt.Errorf("object %s is a link, or has %d bytes and not %d", c.Object, info.Size, c.Size)
+	}
+	from, err := store.Get(ctx, c.Object)
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w", c.Object, err)
+	}
+	defer from.Close()
+	b, err := io.ReadAll(io.LimitReader(from, int64(c.Size)+1))
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w", c.Object, err)
+	}
+	return b, nil
 }
 
 // drop removes an object that nobody needs any more.

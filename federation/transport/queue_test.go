@@ -28,12 +28,19 @@ func aTurn(t testing.TB) (turn, result []byte) {
 	}
 	r := reply{Run: o.Run, ID: o.ID, Try: o.Run, Client: 1, N: 9}
 	r.of(back)
-	return mustPack(t, o, body), mustPack(t, r, back)
+	turn, err = pack(checksum.signer, turnMessage, o, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result, err = pack(checksum.signer, resultMessage, r, back); err != nil {
+		t.Fatal(err)
+	}
+	return turn, result
 }
 
 func readTurn(b []byte) (engine.Order, engine.State, error) {
 	var o order
-	body, err := unpack(b, &o)
+	body, err := unpack(checksum.verifier, turnMessage, b, &o)
 	if err == nil {
 		err = o.check()
 	}
@@ -45,7 +52,7 @@ func readTurn(b []byte) (engine.Order, engine.State, error) {
 
 func readResult(b []byte) (engine.Reply, *engine.State, error) {
 	var r reply
-	body, err := unpack(b, &r)
+	body, err := unpack(checksum.verifier, resultMessage, b, &r)
 	if err == nil {
 		err = r.check()
 	}

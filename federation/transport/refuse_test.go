@@ -59,21 +59,20 @@ func TestRefusedToJoin(t *testing.T) {
 func TestPermissions(t *testing.T) {
 	s := newSite(t, fedpha.toy(t))
 	denied := make(chan error, 16)
-	nc, err := nats.Connect(s.url, nats.UserInfo(transport.UserOf(1), ""), nats.CustomInboxPrefix(transport.InboxOf(1)),
+	nc, err := nats.Connect(s.url, nats.UserInfo(transport.UserOf(1), ""), nats.CustomInboxPrefix(transport.InboxOf("toy", 1)),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied <- err }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	for _, subject := range []string{"pf.toy.reply.2", "pf.toy.order.1", "pf.toy.order.2", "pf.toy.join.2", "pf.toy.beat.2", "pf.toy.status",
-		"$JS.API.CONSUMER.MSG.NEXT.pf-toy-orders.client-2", "$JS.API.STREAM.DELETE.pf-toy-orders", "$JS.API.STREAM.MSG.GET.pf-toy-orders",
-		"$JS.API.STREAM.PURGE.pf-toy-replies", "$O.pf-toy-objects-2.C.x", "$KV.pf-toy-members.client-1", "_INBOX_client-2.x", "$JS.API.STREAM.LIST"} {
+	for _, subject := range []string{"pf.toy.from.2.reply", "pf.toy.to.1.order", "pf.toy.to.2.order", "pf.toy.from.2.join", "pf.toy.from.2.beat", "pf.toy.status",
+		"pf.toy.hello.2", "_INBOX_client-2.x", "$JS.API.STREAM.LIST", "$JS.API.INFO", "$SYS.REQ.USER.INFO", "$SYS.REQ.SERVER.PING"} {
 		if err := nc.Publish(subject, nil); err != nil {
 			t.Fatal(err)
 		}
 		expectDenied(t, denied, fmt.Sprintf(`Publish to %q`, subject))
 	}
-	for _, subject := range []string{">", "pf.toy.order.1", "pf.toy.reply.*", "_INBOX_client-2.>", "_INBOX.>"} {
+	for _, subject := range []string{">", "pf.toy.to.2.>", "pf.toy.to.*.order", "pf.toy.from.1.*", "pf.toy.from.*.reply", "pf.toy.status", "_INBOX_client-2.>", "_INBOX.>"} {
 		sub, err := nc.Subscribe(subject, func(*nats.Msg) {})
 		if err != nil {
 			t.Fatal(err)
@@ -81,7 +80,7 @@ func TestPermissions(t *testing.T) {
 		expectDenied(t, denied, fmt.Sprintf(`Subscription to %q`, subject))
 		sub.Unsubscribe()
 	}
-	for _, user := range []string{"", "server", "client-", "client--1", "client-01", "client-1x", "promptfed-server"} {
+	for _, user := range []string{"", "server", "client-", "client--1", "client-01", "client-1x", "worker", "promptfed-server"} {
 		if c, err := nats.Connect(s.url, nats.UserInfo(user, "")); err == nil {
 			c.Close()
 			t.Errorf("user %q was let in", user)

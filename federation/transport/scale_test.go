@@ -42,7 +42,7 @@ func TestManyClients(t *testing.T) {
 	}
 	e := stack{"promptfl", nil, nil}.toy(t)
 	log := slog.New(slog.DiscardHandler)
-	emb, err := transport.Embed(transport.Embedding{Listen: "127.0.0.1:0", Dir: filepath.Join(t.TempDir(), "nats"), Run: "many", Limit: 1 << 20, Log: log})
+	emb, err := transport.Embed(transport.Embedding{Listen: "127.0.0.1:0", Run: "many", Limit: 1 << 20, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,13 +61,13 @@ func TestManyClients(t *testing.T) {
 	began := time.Now()
 	for k := range clients {
 		all.Go(func() {
-			nc, err := transport.Dial(ctx, emb.URL(), "test", log, nats.CustomInboxPrefix(transport.InboxOf(k)), nats.UserInfo(transport.UserOf(k), ""))
+			nc, err := transport.Dial(ctx, emb.URL(), "test", log, nats.CustomInboxPrefix(transport.InboxOf("many", k)), nats.UserInfo(transport.UserOf(k), ""))
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			defer nc.Close()
-			inv, err := transport.Ask(ctx, nc, "many", k, log)
+			inv, err := transport.Ask(ctx, nc, "many", k, transport.Identity{}, log)
 			if err != nil {
 				t.Error(err)
 				return

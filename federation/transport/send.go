@@ -2,79 +2,116 @@ package transport
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
-// send gives one client its order.
-func (h *Hub) send(ctx context.Context, c *collection, client int) error {
-	o := c.order.For(client)
-	body, err := wire.Encode(o.Tensors())
-	if err != nil {
-		return err
-	}
-	h.mu.Lock()
-	out := order{Run: h.set.ID, Try: c.try, Kind: string(o.Kind), Round: o.Round, Survey: o.Survey, Exam: o.Exam, Client: client, Of: h.set.Clients,
-		Accepted: h.accepted[client], Safe: h.safe[client]}
-	h.mu.Unlock()
-	out.of(body)
-	out.ID = out.identity()
-	size := len(body)
-	if size > h.set.Limit {
-		out.Object = out.ID
-		if err := h.put(ctx, client, out.Object, body); err != nil {
-			return err
+// tensors are the encoded tensors of the order to a client, in the spool. Those that all clients get are encoded once.
+func (c *collection) tensors(h *Hub, client int) (content, error) {
+	encode := func() (out content, err error) {
+		body, err := wire.Encode(c.order.For(client).Tensors())
+		if err != nil {
+			return out, err
 		}
-		body = nil
+		if out.of(body); len(body) > h.set.Limit {
+			out.away()
+		}
+		return out, h.spool.put(out.Sum, body)
 	}
-	message, err := pack(out, body)
-	if err != nil {
-		return err
+	if len(c.order.Each) > 0 {
+		return encode()
 	}
-	h.mu.Lock()
-	c.ids[client] = out.ID
-	h.mu.Unlock()
-	// The identity with the attempt: another attempt is another message, the same one sent twice is not.
-	if _, err := h.js.Publish(ctx, h.subject(orderSubject, client), message, jetstream.WithMsgID(out.ID+out.Try)); err != nil {
-		return fmt.Errorf("cannot give client %d its order: %w", client, err)
-	}
-	sent := len(message)
-	if out.Object != "" {
-		sent += size
-	}
-	h.mu.Lock()
-	h.known[client].down += int64(sent)
-	h.mu.Unlock()
-	h.count.down.Add(int64(sent))
-	return nil
+	c.once.Do(func() { c.common, c.err = encode() })
+	return c.common, c.err
 }
 
-// put stores the tensors of an order and removes those of orders before it.
-func (h *Hub) put(ctx context.Context, client int, name string, body []byte) error {
-	store, err := h.js.ObjectStore(ctx, h.bucket(client))
+// send gives one client its order.
+func (h *Hub) send(c *collection, client int) error {
+	what, err := c.tensors(h, client)
 	if err != nil {
-		return fmt.Errorf("objects of client %d: %w", client, err)
+		return err
 	}
-	if old, err := store.List(ctx); err == nil {
-		for _, o := range old {
-			if o.Name != name {
-				store.Delete(ctx, o.Name)
-			}
+	o := c.order
+	out := order{Run: h.set.ID, Try: NewID(), Kind: string(o.Kind), Round: o.Round, Survey: o.Survey, Exam: o.Exam, Client: client, Of: h.set.Clients, content: what}
+	h.mu.Lock()
+	h.seq = max(h.seq+1, time.Now().UnixNano())
+	out.Seq, out.Accepted, out.Safe = h.seq, h.accepted[client], h.safe[client]
+	out.ID = out.identity()
+	c.orders[client] = out
+	h.known[client].seq = out.Seq
+	h.mu.Unlock()
+	return h.push(c, out)
+}
+
+// push sends an order. It may get lost; then the client's next sign of life says that it has not got it, and remind sends it again.
+func (h *Hub) push(c *collection, o order) error {
+	var body []byte
+	var err error
+	if o.Object == "" {
+		if body, err = h.spool.read(o.Sum, 0, o.Size); err != nil {
+			return err
 		}
 	}
-	if _, err := store.PutBytes(ctx, name, body); err != nil {
-		return fmt.Errorf("objects of client %d: %w", client, err)
+	message, err := pack(h.sign, orderMessage, o, body)
+	if err != nil {
+		return err
 	}
-	return nil
+	h.mu.Lock()
+	p := c.pushed[o.Client]
+	if p.try != o.Try {
+		p = push{try: o.Try, pause: pushPause + time.Duration(len(message))*pushByte}
+	} else {
+		p.pause = min(2*p.pause, time.Minute)
+	}
+	p.at = time.Now()
+	c.pushed[o.Client] = p
+	h.known[o.Client].down += int64(len(message))
+	h.mu.Unlock()
+	h.count.down.Add(int64(len(message)))
+	return h.nc.Publish(h.orders(o.Client), message)
 }
+
+// push is when an order was sent and how long the next time must wait, since a slow link may have it still.
+type push struct {
+	try   string
+	at    time.Time
+	pause time.Duration
+}
+
+const (
+	pushPause = 1500 * time.Millisecond
+	pushByte  = 20 * time.Microsecond
+)
+
+// remind sends a client its order again that it has not got, and gives it anew where it was done and its reply is not here.
+func (h *Hub) remind(client int) {
+	h.mu.Lock()
+	c := h.now
+	if c == nil || !c.waits(client) {
+		h.mu.Unlock()
+		return
+	}
+	o, k, p := c.orders[client], &h.known[client], c.pushed[client]
+	due := time.Since(p.at) >= p.pause
+	switch {
+	case k.try != o.Try && due:
+		h.mu.Unlock()
+		if err := h.push(c, o); err != nil {
+			h.set.Log.Debug("an order could not be sent again", "client", client, "error", err)
+		}
+		return
+	case k.try == o.Try && k.doing == idle && due:
+		c.again[client] = true
+		poke(c.wake)
+	}
+	h.mu.Unlock()
+}
+
+// idle is what a client does that has no order to do.
+const idle = "waits"
 
 // Finish tells all clients that the run is over and what the shared parameters are; each then keeps its own part. It waits
 // for them until the deadline is over.
@@ -86,40 +123,11 @@ func (h *Hub) Finish(ctx context.Context, rounds int, prompts func(client int) (
 			return err
 		}
 		o.Clients = append(o.Clients, k)
-		o.Shared, o.Each[k] = shared, down
+		o.Shared = shared
+		if len(down) > 0 {
+			o.Each[k] = down
+		}
 	}
 	_, err := h.collect(ctx, o, 0, 1)
 	return err
 }
-
-// pump takes replies out of their queue.
-func (h *Hub) pump(ctx context.Context) error {
-	cons, err := h.js.CreateOrUpdateConsumer(ctx, h.replies(), jetstream.ConsumerConfig{Durable: "server", AckPolicy: jetstream.AckExplicitPolicy,
-		AckWait: ackWait, MaxDeliver: -1})
-	if err != nil {
-		return fmt.Errorf("NATS JetStream: %w", err)
-	}
-	slots := make(chan struct{}, 4)
-	running, err := cons.Consume(func(m jetstream.Msg) {
-		slots <- struct{}{}
-		go func() {
-			defer func() { <-slots }()
-			h.take(m)
-			if err := m.Ack(); err != nil {
-				h.set.Log.Debug("a reply could not be acknowledged", "error", err)
-			}
-		}()
-	}, jetstream.PullMaxMessages(16), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
-		if !errors.Is(err, nats.ErrConnectionClosed) {
-			h.set.Log.Debug("waiting for replies", "error", err)
-		}
-	}))
-	if err != nil {
-		return fmt.Errorf("NATS JetStream: %w", err)
-	}
-	h.stops = append(h.stops, running.Stop)
-	return nil
-}
-
-// ackWait is when an order, or a reply, is delivered again that nobody said to be at work on.
-const ackWait = 6 * time.Second

@@ -1,65 +1,89 @@
 package transport
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
 	"promptfed/runtime/tensor"
 )
 
-// take looks at one reply: it counts, or it is dropped and that is logged.
-func (h *Hub) take(m jetstream.Msg) {
-	client, err := h.last(m.Subject())
-	if err != nil || client >= h.set.Clients {
-		h.drop(client, "no such client", err)
+// reply looks at one reply: it counts, or it is dropped and that is logged; or its tensors are to come first.
+func (d *desk) reply(m *nats.Msg) {
+	d.heavy <- struct{}{}
+	defer func() { <-d.heavy }()
+	var r reply
+	body, err := d.open(replyMessage, m, &r)
+	if errors.Is(err, errUnknown) {
+		d.nc.Publish(d.again(d.client), nil)
 		return
 	}
-	var r reply
-	body, err := unpack(m.Data(), &r)
-	if err == nil {
-		err = r.check()
-	}
-	if err == nil && r.Client != client {
-		err = fmt.Errorf("it speaks for client %d", r.Client)
+	receive := func(state string, have []byte) {
+		d.say(m, d.client, receiptMessage, receipt{r.ID, r.Try, state, have})
 	}
 	if err != nil {
-		h.damaged(client, err)
+		receive(repeat, nil)
+		d.strange(replyMessage, err)
 		return
 	}
-	o, awaited := h.awaits(client, r)
+	if err = r.check(); err == nil && (r.Run != d.set.ID || r.Client != d.client) {
+		err = fmt.Errorf("it is of client %d of run %.12s", r.Client, r.Run)
+	}
+	if err != nil {
+		receive(taken, nil)
+		d.strange(replyMessage, err)
+		return
+	}
+	o, awaited := d.awaits(d.client, r)
 	if !awaited {
-		h.count.late.Add(1)
-		h.set.Log.Debug("a late or repeated reply is dropped", "client", client)
-		h.discard(client, r.Object)
+		d.count.late.Add(1)
+		d.set.Log.Debug("a late or repeated reply is dropped", "client", d.client)
+		receive(taken, nil)
 		return
 	}
 	if r.Error != "" {
-		h.fail(client, r.ID, plain(r.Error))
+		receive(taken, nil)
+		d.fail(d.client, r.ID, plain(r.Error))
 		return
 	}
-	size := len(m.Data())
+	size := len(m.Data)
 	if r.Object != "" {
-		if body, err = h.fetch(client, r); err != nil {
-			h.damaged(client, err)
+		var have []byte
+		if body, have, err = d.gather(r); have != nil {
+			receive(pending, have)
 			return
 		}
 		size += len(body)
 	}
-	tensors, err := r.tensors(body)
-	if err != nil {
-		h.damaged(client, err)
+	var answer engine.Reply
+	if err == nil {
+		answer, err = d.read(o, r, body)
+	}
+	if errors.Is(err, errDamaged) && d.damaged(r.ID, err) {
+		receive(repeat, nil)
 		return
 	}
-	answer := engine.Reply{Client: client, Up: len(body), Stats: engine.Stats{Loss: r.Loss, Steps: r.Steps}}
-	answer.Upload.Client, answer.Upload.N = client, r.N
+	receive(taken, nil) // before the reply counts: the server may end with it
+	if err != nil {
+		d.fail(d.client, r.ID, "its reply is refused: "+plain(err.Error()))
+		return
+	}
+	d.keep(d.client, r.ID, answer, size)
+}
+
+// read is a reply with its tensors, unless they are none that an order could have.
+func (h *Hub) read(o engine.Order, r reply, body []byte) (engine.Reply, error) {
+	answer := engine.Reply{Client: r.Client, Up: len(body), Stats: engine.Stats{Loss: r.Loss, Steps: r.Steps}}
+	answer.Upload.Client, answer.Upload.N = r.Client, r.N
 	if r.Scores != nil {
 		answer.Scores = *r.Scores
+	}
+	tensors, err := r.tensors(body)
+	if err != nil {
+		return answer, err
 	}
 	if answer, err = answer.With(tensors); err == nil && o.Kind != endKind {
 		err = o.Refuse(answer, h.set.Sealed)
@@ -67,11 +91,47 @@ func (h *Hub) take(m jetstream.Msg) {
 	if err == nil && o.Kind == engine.Train && !h.set.Sealed {
 		err = h.bounded(o, answer)
 	}
-	if err != nil {
-		h.fail(client, r.ID, "its reply is refused: "+plain(err.Error()))
-		return
+	return answer, err
+}
+
+// gather is the tensors of a reply that come in pieces, or which pieces there are if some are missing.
+func (d *desk) gather(r reply) (body, have []byte, err error) {
+	if r.Size > d.set.Largest {
+		return nil, nil, fmt.Errorf("%d bytes of tensors; at most %d are taken", r.Size, d.set.Largest)
 	}
-	h.keep(client, r.ID, answer, size)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.now
+	if c == nil {
+		return nil, nil, errGone
+	}
+	a := c.uploads[d.client]
+	if a == nil || a.id != r.ID || a.sum != r.Sum || a.size != r.Size {
+		a.close()
+		if a, err = newArrival(d.spool.dir, r.ID, r.content); err != nil {
+			return nil, nil, fmt.Errorf("the server has no room for it: %w", err)
+		}
+		c.uploads[d.client] = a
+	}
+	if a.left > 0 {
+		return nil, a.have, nil
+	}
+	body, err = a.body()
+	a.close()
+	delete(c.uploads, d.client)
+	return body, nil, err
+}
+
+// arriving is what a client sends in pieces in answer to an order that is out.
+func (h *Hub) arriving(client int, id string) *arrival {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c := h.now; c != nil && c.waits(client) && c.orders[client].ID == id {
+		if a := c.uploads[client]; a != nil && a.id == id {
+			return a
+		}
+	}
+	return nil
 }
 
 // awaits gives the order that a reply answers, where that is what the hub waits for.
@@ -79,11 +139,10 @@ func (h *Hub) awaits(client int, r reply) (engine.Order, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := h.now
-	if c == nil || r.Run != h.set.ID || c.ids[client] != r.ID || r.ID == "" || c.failed[client] != "" {
+	if c == nil || c.orders[client].ID != r.ID || !c.waits(client) {
 		return engine.Order{}, false
 	}
-	_, got := c.got[client]
-	return c.order, !got
+	return c.order, true
 }
 
 // keep lets a reply count, once.
@@ -94,7 +153,7 @@ func (h *Hub) keep(client int, id string, r engine.Reply, size int) {
 	if c != nil {
 		_, got = c.got[client]
 	}
-	if c == nil || c.ids[client] != id || got {
+	if c == nil || c.orders[client].ID != id || got {
 		h.mu.Unlock()
 		return
 	}
@@ -117,8 +176,10 @@ func (h *Hub) keep(client int, id string, r engine.Reply, size int) {
 func (h *Hub) fail(client int, id, why string) {
 	h.mu.Lock()
 	c := h.now
-	if c != nil && c.ids[client] == id {
+	if c != nil && c.orders[client].ID == id {
 		c.failed[client] = why
+		c.uploads[client].close()
+		delete(c.uploads, client)
 	}
 	h.known[client].refused++
 	h.mu.Unlock()
@@ -140,88 +201,20 @@ func (h *Hub) Refused(round, client int, why error) {
 	h.set.Log.Warn("an upload is left out", "round", round, "client", client, "reason", plain(why.Error()))
 }
 
-// damaged drops a message that cannot be read, and gives the client its order again, a few times.
-func (h *Hub) damaged(client int, err error) {
-	h.count.refused.Add(1)
-	h.set.Log.Warn("a message that cannot be read is dropped", "client", client, "reason", plain(err.Error()))
-	h.mu.Lock()
-	h.known[client].refused++
-	c := h.now
-	if c != nil {
-		if _, got := c.got[client]; !got && c.ids[client] != "" && c.wrong[client] < 3 {
-			c.wrong[client]++
-			c.try, c.again[client] = NewID(), true
-		}
-	}
-	h.mu.Unlock()
-	if c != nil {
-		poke(c.wake)
-	}
-}
+// maxDamaged is how often the tensors of a reply may not be those that it was signed with.
+const maxDamaged = 10
 
-func (h *Hub) drop(client int, why string, err error) {
-	h.count.refused.Add(1)
-	h.set.Log.Warn("a message is dropped", "client", client, "reason", why, "error", err)
-}
-
-// fetch reads the tensors of a reply from the client's objects, and removes them there.
-func (h *Hub) fetch(client int, r reply) ([]byte, error) {
-	if r.Size > h.set.Largest {
-		return nil, fmt.Errorf("%d bytes of tensors; at most %d are taken", r.Size, h.set.Largest)
+// damaged notes that the tensors of a reply are not those that it was signed with, and tells whether it may come again.
+func (d *desk) damaged(id string, err error) bool {
+	d.strange(replyMessage, err)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.now
+	if c == nil || c.orders[d.client].ID != id {
+		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	store, err := h.js.ObjectStore(ctx, h.bucket(client))
-	if err != nil {
-		return nil, err
-	}
-	b, err := load(ctx, store, r.content)
-	h.discard(client, r.Object)
-	return b, err
-}
-
-// patience is how long bytes may take to come or go: a transfer that a lost connection cut short is not noticed otherwise.
-func patience(bytes int) time.Duration {
-	return 10*time.Second + time.Duration(bytes)*time.Microsecond
-}
-
-// load reads an object of a known size, and no more than that. A link, which could lead into the bucket of another client, is none.
-func load(ctx context.Context, store jetstream.ObjectStore, c content) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience(c.Size))
-	defer cancel()
-	info, err := store.GetInfo(ctx, c.Object)
-	if err != nil {
-		return nil, fmt.Errorf("object %s: %w", c.Object, err)
-	}
-	if info.Opts != nil && info.Opts.Link != nil || info.Size != uint64(c.Size) {
-		return nil, fmt.Errorf("object %s is a link, or has %d bytes and not %d", c.Object, info.Size, c.Size)
-	}
-	from, err := store.Get(ctx, c.Object)
-	if err != nil {
-		return nil, fmt.Errorf("object %s: %w", c.Object, err)
-	}
-	defer from.Close()
-	b, err := io.ReadAll(io.LimitReader(from, int64(c.Size)+1))
-	if err != nil {
-		return nil, fmt.Errorf("object %s: %w", c.Object, err)
-	}
-	return b, nil
-}
-
-// discard removes the object of a reply.
-func (h *Hub) discard(client int, object string) {
-	if object == "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	store, err := h.js.ObjectStore(ctx, h.bucket(client))
-	if err == nil {
-		err = store.Delete(ctx, object)
-	}
-	if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
-		h.set.Log.Debug("an object could not be removed", "client", client, "error", err)
-	}
+	c.wrong[d.client]++
+	return c.wrong[d.client] < maxDamaged
 }
 
 // bounded refuses an upload that moved too far, or that would weigh more than the client said when it joined.

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,11 +31,12 @@ const (
 type owner struct {
 	Run    string `json:"run"`
 	Client int    `json:"client"`
-	Done   bool   `json:"done,omitempty"` // the run is over, and the client has its part
+	Done   bool   `json:"done,omitempty"`   // the run is over, and the client has its part
+	Server []byte `json:"server,omitempty"` // key that the run's orders are signed with
 }
 
 func (v vault) write(o owner) error {
-	return atomicfile.Write(filepath.Join(v.dir, vaultFile), func(w io.Writer) error { return json.NewEncoder(w).Encode(o) })
+	return atomicfile.WritePrivate(filepath.Join(v.dir, vaultFile), func(w io.Writer) error { return json.NewEncoder(w).Encode(o) })
 }
 
 // Finished tells whether a client's folder is that of a run that is over.
@@ -44,16 +46,20 @@ func Finished(dir string) bool {
 	return err == nil && json.Unmarshal(b, &o) == nil && o.Done
 }
 
-// openVault makes or opens the folder; one of another run or client is refused.
-func openVault(dir, run string, client int) (vault, error) {
+// openVault makes or opens the folder; one of another run, client or server is refused. server is the key of the server.
+func openVault(dir, run string, client int, server []byte) (vault, error) {
 	v := vault{dir}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return v, fmt.Errorf("cannot make the client's folder: %w; take another --state", err)
 	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return v, fmt.Errorf("the client's folder must be closed to others: %w; take another --state", err)
+	}
+	mine := owner{Run: run, Client: client, Server: server}
 	path := filepath.Join(dir, vaultFile)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return v, v.write(owner{Run: run, Client: client})
+		return v, v.write(mine)
 	}
 	if err != nil {
 		return v, err
@@ -67,10 +73,13 @@ func openVault(dir, run string, client int) (vault, error) {
 		return v, err
 	}
 	if o.Run != run && o.Client == client && len(files) == 0 && !o.Done { // that run came to nothing here
-		return v, v.write(owner{Run: run, Client: client})
+		return v, v.write(mine)
 	}
 	if o.Run != run || o.Client != client {
 		return v, fmt.Errorf("%s belongs to client %d of another run, or to another client; take another --state", dir, o.Client)
+	}
+	if len(o.Server) > 0 && len(server) > 0 && !bytes.Equal(o.Server, server) {
+		return v, fmt.Errorf("the server of this run signs with another key than before; if that is right, remove %s", path)
 	}
 	return v, nil
 }

@@ -14,7 +14,7 @@ import (
 func TestVault(t *testing.T) {
 	dir := t.TempDir()
 	run := NewID()
-	v, err := openVault(dir, run, 2)
+	v, err := openVault(dir, run, 2, []byte("key"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestVault(t *testing.T) {
 		run    string
 		client int
 	}{{NewID(), 2}, {run, 1}} {
-		if _, err := openVault(dir, other.run, other.client); err == nil || !strings.Contains(err.Error(), "--state") {
+		if _, err := openVault(dir, other.run, other.client, nil); err == nil || !strings.Contains(err.Error(), "--state") {
 			t.Errorf("%v: %v", other, err)
 		}
 	}
@@ -66,13 +66,13 @@ func TestVault(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := NewID()
-	if _, err := openVault(dir, next, 2); err != nil { // nothing was learned in that run
+	if _, err := openVault(dir, next, 2, []byte("key")); err != nil { // nothing was learned in that run
 		t.Error(err)
 	}
-	if Finished(dir) || v.write(owner{next, 2, true}) != nil || !Finished(dir) {
+	if Finished(dir) || v.write(owner{Run: next, Client: 2, Done: true}) != nil || !Finished(dir) {
 		t.Error("the end is not noted")
 	}
-	if _, err := openVault(dir, NewID(), 2); err == nil {
+	if _, err := openVault(dir, NewID(), 2, nil); err == nil {
 		t.Error("the folder of a finished run is taken for another")
 	}
 }

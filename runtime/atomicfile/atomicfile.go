@@ -13,7 +13,19 @@ import (
 // fails (a full disk, for one) the old file stays as it was, the temporary file is removed, and the error says so.
 //
 // github.com/google/renameio does not sync the folder and does not build on Windows, hence these lines.
-func Write(path string, fill func(io.Writer) error) (err error) {
+func Write(path string, fill func(io.Writer) error) error {
+	mode := os.FileMode(0o644)
+	if st, err := os.Stat(path); err == nil {
+		mode = st.Mode().Perm()
+	}
+	return write(path, mode, fill)
+}
+
+// WritePrivate is Write for what is nobody else's business: the file may be read by its owner only, also where an older one
+// was open to others.
+func WritePrivate(path string, fill func(io.Writer) error) error { return write(path, 0o600, fill) }
+
+func write(path string, mode os.FileMode, fill func(io.Writer) error) (err error) {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*.tmp")
 	if err != nil {
@@ -26,10 +38,6 @@ func Write(path string, fill func(io.Writer) error) (err error) {
 			err = fmt.Errorf("cannot write %s (nothing was changed there): %w", path, err)
 		}
 	}()
-	mode := os.FileMode(0o644)
-	if st, err := os.Stat(path); err == nil {
-		mode = st.Mode().Perm()
-	}
 	if err := f.Chmod(mode); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -175,11 +176,13 @@ func next(r *bufio.Reader) (message []byte, head int, err error) {
 // replySubject is the subject of a reply of a client; empty for all else.
 func replySubject(message []byte) string {
 	words := bytes.Fields(message[:min(len(message), 200)])
-	if len(words) > 1 && bytes.HasPrefix(words[0], []byte("HPUB")) && strings.HasPrefix(string(words[1]), "pf.default.reply.") {
+	if len(words) > 1 && bytes.Equal(words[0], []byte("PUB")) && replies.Match(words[1]) {
 		return string(words[1])
 	}
 	return ""
 }
+
+var replies = regexp.MustCompile(`^pf\.default\.from\.\d+\.reply$`)
 
 // tampered is what is sent in place of a reply; nothing is to send it later.
 func (p *proxy) tampered(message []byte, head int) [][]byte {

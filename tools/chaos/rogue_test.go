@@ -34,7 +34,7 @@ func (g *rogue) strike(t testing.TB, r *rand.Rand, address string, clients int) 
 	g.mu.Unlock()
 	sent := 0
 	for range 3 {
-		list := []nats.Msg{{Subject: "pf.default.reply." + strconv.Itoa(r.IntN(clients)), Data: []byte("PFL\x01\xff\xff\xff\xff{}")}}
+		list := []nats.Msg{{Subject: "pf.default.from." + strconv.Itoa(r.IntN(clients)) + ".reply", Data: []byte("PFL\x02\xff\xff\xff\xff{}")}}
 		if len(old) > 0 {
 			m := old[r.IntN(len(old))]
 			last := old[len(old)-1-r.IntN(min(4, len(old)))] // it may be what the server waits for
@@ -54,8 +54,8 @@ func (g *rogue) strike(t testing.TB, r *rand.Rand, address string, clients int) 
 }
 
 func (g *rogue) send(t testing.TB, address string, m nats.Msg) int {
-	user := "client-" + m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
-	nc, err := nats.Connect("nats://"+address, nats.UserInfo(user, ""), nats.CustomInboxPrefix("_INBOX_"+user), nats.NoReconnect())
+	user := "client-" + strings.Split(m.Subject, ".")[3]
+	nc, err := nats.Connect("nats://"+address, nats.UserInfo(user, ""), nats.NoReconnect())
 	if err != nil { // the server is away
 		return 0
 	}

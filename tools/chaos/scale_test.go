@@ -82,12 +82,12 @@ func (s *scale) start() *process {
 
 func (s *scale) join(ctx context.Context, k int) error {
 	log := slog.New(slog.DiscardHandler)
-	nc, err := transport.Dial(ctx, "nats://"+s.proxy.address(), "scale", log, nats.CustomInboxPrefix(transport.InboxOf(k)), nats.UserInfo(transport.UserOf(k), ""))
+	nc, err := transport.Dial(ctx, "nats://"+s.proxy.address(), "scale", log, nats.CustomInboxPrefix(transport.InboxOf("default", k)), nats.UserInfo(transport.UserOf(k), ""))
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	inv, err := transport.Ask(ctx, nc, "default", k, log)
+	inv, err := transport.Ask(ctx, nc, "default", k, transport.Identity{}, log)
 	if err != nil {
 		return err
 	}

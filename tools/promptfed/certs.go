@@ -25,7 +25,7 @@ import (
 // Files of a folder that promptfed certs makes: a certificate NAME.pem and its key NAME-key.pem for each name.
 const (
 	caName     = "ca"
-	serverName = "server"
+	serverName = transport.ServerName
 )
 
 func certFile(dir, name string) string { return filepath.Join(dir, name+".pem") }

@@ -85,7 +85,7 @@ func (f clusterFlags) embed(c *cluster, address string) error {
 	if err != nil {
 		return err
 	}
-	e := transport.Embedding{Listen: address, Dir: dir, Run: f.queue, Token: f.link.token, Limit: 1 << 20, Log: c.log}
+	e := transport.Embedding{Listen: address, Workers: dir, Run: f.queue, Token: f.link.token, Limit: 1 << 20, Log: c.log}
 	if f.link.tls != "" {
 		e.TLS, err = serverTLS(f.link.tls)
 	} else if f.link.token == "" {

@@ -85,6 +85,18 @@ func (o linkOptions) options() ([]nats.Option, error) {
 	return out, nil
 }
 
+// identity is by which messages are signed: that of the certificate.
+func (o linkOptions) identity() (transport.Identity, error) {
+	if o.tls == "" {
+		return transport.Identity{}, nil
+	}
+	conf, err := clientTLS(o.tls, o.user)
+	if err != nil {
+		return transport.Identity{}, err
+	}
+	return transport.IdentityOf(conf)
+}
+
 func join(ctx context.Context, url string, f joinFlags) error {
 	log, err := logger(f.log)
 	if err != nil {
@@ -98,17 +110,24 @@ func join(ctx context.Context, url string, f joinFlags) error {
 		fmt.Println(over)
 		return nil
 	}
+	if err := transport.CheckName(f.run); err != nil {
+		return usageError{fmt.Errorf("--run: %w", err)}
+	}
 	f.link.user = transport.UserOf(f.client)
 	options, err := f.link.options()
 	if err != nil {
 		return err
 	}
-	nc, err := transport.Dial(ctx, url, "promptfed join "+strconv.Itoa(f.client), log, append(options, nats.CustomInboxPrefix(transport.InboxOf(f.client)))...)
+	who, err := f.link.identity()
+	if err != nil {
+		return err
+	}
+	nc, err := transport.Dial(ctx, url, "promptfed join "+strconv.Itoa(f.client), log, append(options, nats.CustomInboxPrefix(transport.InboxOf(f.run, f.client)))...)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	inv, err := transport.Ask(ctx, nc, f.run, f.client, log)
+	inv, err := transport.Ask(ctx, nc, f.run, f.client, who, log)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func serveCommand() *cobra.Command {
 	l.StringVar(&f.out, "out", "", "run folder (default runs/NAME)")
 	l.StringVar(&f.run, "run", "default", "name of the run on the NATS server; clients give the same")
 	l.StringVar(&f.listen, "listen", ":4222", "HOST:PORT of the embedded NATS server; port 0 for any")
-	l.StringVar(&f.nats, "nats", "", "URL of a NATS server with JetStream to use instead of the embedded one")
+	l.StringVar(&f.nats, "nats", "", "URL of a NATS server to use instead of the embedded one")
 	l.StringVar(&f.token, "token", "", "secret that clients must give (embedded server); with --nats, the password")
 	l.StringVar(&f.creds, "creds", "", "credentials file for --nats")
 	l.StringVar(&f.tls, "tls", "", "folder that promptfed certs made: only clients with its certificates, each for itself")
@@ -53,7 +53,7 @@ func serveCommand() *cobra.Command {
 	l.DurationVar(&f.deadline, "deadline", 5*time.Minute, "of every order; 0 for none")
 	l.Float64Var(&f.quorum, "quorum", 0.8, "share of the clients asked that must answer; below it the order is given again")
 	l.Float64Var(&f.maxNorm, "max-norm", 0, "refuse uploads that moved the shared parameters farther than this; 0 for no bound")
-	l.IntVar(&f.limit, "limit", transport.DefaultLimit, "bytes of tensors that travel in a message; more go through an object")
+	l.IntVar(&f.limit, "limit", transport.DefaultLimit, "bytes of tensors that travel in a message; more go in pieces")
 	l.IntVar(&f.largest, "largest", transport.DefaultLargest, "bytes of tensors that are taken from a client at most")
 	l.BoolVar(&f.resume, "resume", false, "go on after the last finished round")
 	l.StringVar(&f.log, "log", "text", "form of the log on standard error: text or json")
@@ -110,7 +110,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	nc, stop, err := f.connect(ctx, dir, set, log)
+	nc, stop, err := f.connect(ctx, &set, log)
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,10 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 			}
 		}
 	}
+	if set.Identity, err = (linkOptions{tls: f.tls, user: serverName}).identity(); err != nil {
+		return set, err
+	}
+	set.Dir = filepath.Join(dir, "hub")
 	set.ID, set.Resume, err = runID(dir, f.resume)
 	return set, err
 }
@@ -69,9 +73,9 @@ func runID(dir string, resume bool) (id string, old bool, err error) {
 }
 
 // connect gives the hub's connection: to a NATS server in this process, or to one elsewhere.
-func (f serveFlags) connect(ctx context.Context, dir string, set transport.Settings, log *slog.Logger) (*nats.Conn, func(), error) {
+func (f serveFlags) connect(ctx context.Context, set *transport.Settings, log *slog.Logger) (*nats.Conn, func(), error) {
 	if f.nats != "" {
-		options, err := linkOptions{token: f.token, creds: f.creds, tls: f.tls, user: "server"}.options()
+		options, err := linkOptions{token: f.token, creds: f.creds, tls: f.tls, user: serverName}.options()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -81,12 +85,7 @@ func (f serveFlags) connect(ctx context.Context, dir string, set transport.Setti
 		}
 		return nc, nc.Close, nil
 	}
-	e := transport.Embedding{Listen: f.listen, Dir: filepath.Join(dir, "nats"), Run: f.run, Token: f.token, Limit: max(1<<20, set.Limit+64<<10), Log: log}
-	if !set.Resume {
-		if err := os.RemoveAll(e.Dir); err != nil {
-			return nil, nil, err
-		}
-	}
+	e := transport.Embedding{Listen: f.listen, Run: f.run, Token: f.token, Limit: max(1<<20, set.Limit+64<<10), Log: log}
 	var err error
 	if f.tls != "" {
 		if e.TLS, err = serverTLS(f.tls); err != nil {
@@ -100,5 +99,6 @@ func (f serveFlags) connect(ctx context.Context, dir string, set transport.Setti
 		return nil, nil, err
 	}
 	log.Info("clients join with: promptfed join "+s.URL()+" --client K", "clients", f.clients)
+	set.Ban = s.Ban
 	return s.Conn(), s.Close, nil
 }

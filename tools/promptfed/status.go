@@ -29,12 +29,15 @@ func statusCommand() *cobra.Command {
 	l.StringVar(&link.creds, "creds", "", "NATS credentials file")
 	l.StringVar(&link.tls, "tls", "", "folder with ca.pem, status.pem and status-key.pem, as promptfed certs makes it")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := transport.CheckName(run); err != nil {
+			return usageError{fmt.Errorf("--run: %w", err)}
+		}
 		link.user = transport.StatusUser
 		options, err := link.options()
 		if err != nil {
 			return err
 		}
-		nc, err := nats.Connect(args[0], append(options, nats.CustomInboxPrefix("_INBOX_"+transport.StatusUser), nats.Timeout(5*time.Second))...)
+		nc, err := nats.Connect(args[0], append(options, nats.CustomInboxPrefix(transport.StatusInbox(run)), nats.Timeout(5*time.Second))...)
 		if err != nil {
 			return fmt.Errorf("cannot connect to %s: %w", args[0], err)
 		}
@@ -79,8 +82,8 @@ func statusTable(s *transport.Status) string {
 	if s.Kind != "" {
 		doing = fmt.Sprintf("round %d, %s %s%s", s.Round+1, s.Kind, s.Survey, s.Exam)
 	}
-	t.SetTitle("%s: %s; %.1f MB up, %.1f MB down; %d late, %d refused, %d orders given again", s.Name, doing,
-		float64(s.BytesUp)/1e6, float64(s.BytesDown)/1e6, s.Late, s.Refused+s.RefusedJoins, s.Repeats)
+	t.SetTitle("%s: %s; %.1f MB up, %.1f MB down; %d late, %d refused, %d dropped, %d orders given again", s.Name, doing,
+		float64(s.BytesUp)/1e6, float64(s.BytesDown)/1e6, s.Late, s.Refused+s.RefusedJoins, s.Dropped, s.Repeats)
 	t.AppendHeader(table.Row{"client", "state", "order", "heard of", "backbone", "domain", "replies", "refused", "up kB", "down kB"})
 	for _, c := range s.Clients {
 		state, order, heard := c.Doing, "", "never"

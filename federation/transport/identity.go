@@ -1,0 +1,189 @@
+package transport
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"promptfed/runtime/atomicfile"
+)
+
+// Identity is the key by which one side of a run signs what it sends, and how it knows the other's.
+//
+// With certificates the keys are those of the certificates: each side proves its name by one that the authority signed. Without,
+// each side makes a key at the first use and keeps it in its folder; the other side remembers the key that it saw first.
+type Identity struct {
+	key   crypto.Signer
+	chain [][]byte // of the certificate, DER; none without
+	roots *x509.CertPool
+}
+
+// IdentityOf is the identity that goes with TLS by certificates; without it is one of keys that are made at the first use.
+func IdentityOf(conf *tls.Config) (Identity, error) {
+	if conf == nil {
+		return Identity{}, nil
+	}
+	if len(conf.Certificates) == 0 || conf.RootCAs == nil {
+		return Identity{}, errors.New("the TLS configuration has no certificate or no authority")
+	}
+	key, ok := conf.Certificates[0].PrivateKey.(crypto.Signer)
+	if !ok {
+		return Identity{}, errors.New("the certificate's key cannot sign")
+	}
+	return Identity{key: key, chain: conf.Certificates[0].Certificate, roots: conf.RootCAs}, nil
+}
+
+// keyed is the identity with a key: its own, or that of a folder.
+func (i Identity) keyed(dir string) (Identity, error) {
+	if i.key != nil {
+		return i, nil
+	}
+	path := filepath.Join(dir, keyFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			return i, err
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			return i, err
+		}
+		i.key = key
+		return i, atomicfile.WritePrivate(path, func(w io.Writer) error {
+			return pem.Encode(w, &pem.Block{Type: "PRIVATE KEY", Bytes: der})
+		})
+	}
+	if err != nil {
+		return i, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return i, fmt.Errorf("%s holds no key", path)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return i, fmt.Errorf("%s: %w", path, err)
+	}
+	var ok bool
+	if i.key, ok = key.(crypto.Signer); !ok {
+		return i, fmt.Errorf("%s: its key cannot sign", path)
+	}
+	return i, nil
+}
+
+const keyFile = "key.pem"
+
+// proof is what one side shows of its key.
+type proof struct {
+	Key   []byte   `json:"key"`             // public, PKIX
+	Chain [][]byte `json:"chain,omitempty"` // of the certificate, DER
+}
+
+func (i Identity) proof() (proof, error) {
+	der, err := x509.MarshalPKIXPublicKey(i.key.Public())
+	return proof{der, i.chain}, err
+}
+
+// known is the key of another side, which must have a name in its certificate, or the key that it had before where that is known.
+func (i Identity) known(p proof, name string, before []byte) (verifier, error) {
+	if i.roots == nil {
+		if len(before) > 0 && !bytes.Equal(before, p.Key) {
+			return verifier{}, fmt.Errorf("%s signs with another key than before", name)
+		}
+		return keyOf(p.Key)
+	}
+	if len(p.Chain) == 0 || len(p.Chain) > 8 {
+		return verifier{}, fmt.Errorf("%s shows no certificate", name)
+	}
+	between := x509.NewCertPool()
+	var own *x509.Certificate
+	for n, der := range p.Chain {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			return verifier{}, fmt.Errorf("the certificate of %s: %w", name, err)
+		}
+		if n == 0 {
+			own = c
+		} else {
+			between.AddCert(c)
+		}
+	}
+	if own.Subject.CommonName != name {
+		return verifier{}, fmt.Errorf("the certificate is that of %.60q, not of %s", own.Subject.CommonName, name)
+	}
+	if _, err := own.Verify(x509.VerifyOptions{Roots: i.roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+		return verifier{}, fmt.Errorf("the certificate of %s: %w", name, err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(own.PublicKey)
+	if err != nil || !bytes.Equal(der, p.Key) {
+		return verifier{}, fmt.Errorf("the key is not that of the certificate of %s", name)
+	}
+	return keyOf(p.Key)
+}
+
+// signer signs digests; without a key its signature is a checksum.
+type signer struct{ key crypto.Signer }
+
+// verifier tells whose signature one is; without a key it compares a checksum.
+type verifier struct{ key crypto.PublicKey }
+
+// maxSignature bounds a signature, in bytes.
+const maxSignature = 512
+
+var errForged = errors.New("the signature is not that of whom the message should come from, or the message is damaged")
+
+func (s signer) sign(digest []byte) ([]byte, error) {
+	switch s.key.(type) {
+	case nil:
+		check := sha256.Sum256(digest)
+		return check[:16], nil
+	case ed25519.PrivateKey:
+		return s.key.Sign(nil, digest, crypto.Hash(0))
+	}
+	return s.key.Sign(rand.Reader, digest, crypto.SHA256)
+}
+
+func (v verifier) verify(digest, signature []byte) bool {
+	switch key := v.key.(type) {
+	case nil:
+		check := sha256.Sum256(digest)
+		return bytes.Equal(signature, check[:16])
+	case ed25519.PublicKey:
+		return ed25519.Verify(key, digest, signature)
+	case *ecdsa.PublicKey:
+		return ecdsa.VerifyASN1(key, digest, signature)
+	}
+	return false
+}
+
+// checksum stands for signatures where whoever may connect is trusted.
+var checksum = struct {
+	signer
+	verifier
+}{}
+
+// keyOf reads a public key.
+func keyOf(der []byte) (verifier, error) {
+	key, err := x509.ParsePKIXPublicKey(der)
+	if err != nil {
+		return verifier{}, fmt.Errorf("the key: %w", err)
+	}
+	switch key.(type) {
+	case ed25519.PublicKey, *ecdsa.PublicKey:
+		return verifier{key}, nil
+	}
+	return verifier{}, errors.New("the key is none of Ed25519 or ECDSA")
+}

@@ -1,0 +1,172 @@
+package transport
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// fetch is the tensors of an order that come in pieces. They come into a file of the client's folder, whose length is how far
+// they are; so a client that was killed goes on there.
+func (a *Agent) fetch(ctx context.Context, c content) ([]byte, error) {
+	path := filepath.Join(a.vault.dir, piecesFile+c.Sum)
+	others, err := filepath.Glob(filepath.Join(a.vault.dir, piecesFile+"*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, old := range others {
+		if old != path {
+			os.Remove(old)
+		}
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for range 3 {
+		if err := a.receiveInto(ctx, f, c); err != nil {
+			return nil, err
+		}
+		b := make([]byte, c.Size)
+		if _, err := f.ReadAt(b, 0); err != nil && err != io.EOF {
+			return nil, err
+		}
+		if sum(b) == c.Sum {
+			return b, os.Remove(path)
+		}
+		if err := f.Truncate(0); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errDamaged
+}
+
+// piecesFile is what the names of such files begin with.
+const piecesFile = "order-"
+
+// receiveInto asks for the pieces that a file lacks, some at a time, and writes them in their order.
+func (a *Agent) receiveInto(ctx context.Context, f *os.File, c content) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	eg, ctx := errgroup.WithContext(ctx)
+	coming := make(chan chan []byte, ahead-1) // those that are on their way, in order
+	eg.Go(func() error {
+		defer close(coming)
+		for n := int(min(info.Size(), int64(c.Size))) / piece; n < pieces(c.Size); n++ {
+			one := make(chan []byte, 1)
+			select {
+			case coming <- one:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			eg.Go(func() error {
+				b, err := a.piece(ctx, c, n)
+				one <- b
+				return err
+			})
+		}
+		return nil
+	})
+	eg.Go(func() error {
+		at := int(min(info.Size(), int64(c.Size))) / piece * piece
+		for one := range coming {
+			select {
+			case b := <-one:
+				if b == nil {
+					return nil // the error is that of the piece
+				}
+				if _, err := f.WriteAt(b, int64(at)); err != nil {
+					return err
+				}
+				at += len(b)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	return eg.Wait()
+}
+
+// piece asks for one piece until it is there.
+func (a *Agent) piece(ctx context.Context, c content, n int) ([]byte, error) {
+	from, to := bounds(c.Size, n)
+	question := unjson(ask{c.Sum, n})
+	for patience := firstPatience; ; patience = min(2*patience, time.Minute) {
+		b, err := a.one(ctx, patience, partVerb, question)
+		if err != nil {
+			return nil, err
+		}
+		if len(b) == 1 && b[0] == pieceGone {
+			return nil, errGone
+		}
+		if len(b) == 5+to-from && b[0] == pieceHere && binary.LittleEndian.Uint32(b[1:]) == crc(b[5:]) {
+			return b[5:], nil
+		}
+	}
+}
+
+// firstPatience is how long a piece may take: ahead of them must pass a slow link.
+const firstPatience = 10 * time.Second
+
+// one makes a request; without an answer it gives nil.
+func (a *Agent) one(ctx context.Context, patience time.Duration, verb string, body []byte) ([]byte, error) {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	m, err := a.nc.RequestWithContext(limited, a.from(a.client, verb), body)
+	if err == nil {
+		return m.Data, nil
+	}
+	if a.nc.IsClosed() {
+		return nil, fmt.Errorf("the connection is closed: %w", lastError(a.nc))
+	}
+	if limited.Err() == nil { // no connection at the moment
+		sleep(ctx, 250*time.Millisecond)
+	}
+	return nil, ctx.Err()
+}
+
+// upload sends the pieces of a reply that the server lacks; have tells with one bit each which it has.
+func (a *Agent) upload(ctx context.Context, ans answer, have []byte) error {
+	if len(have) != (pieces(len(ans.body))+7)/8 {
+		return errors.New("the server tells of other pieces than there are")
+	}
+	eg, ctx := errgroup.WithContext(ctx)
+	eg.SetLimit(ahead)
+	for n := range pieces(len(ans.body)) {
+		if have[n/8]&(1<<(n%8)) != 0 {
+			continue
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		eg.Go(func() error {
+			from, to := bounds(len(ans.body), n)
+			message := binary.LittleEndian.AppendUint32([]byte(ans.ID), uint32(n))
+			message = append(binary.LittleEndian.AppendUint32(message, crc(ans.body[from:to])), ans.body[from:to]...)
+			for patience := firstPatience; ; patience = min(2*patience, time.Minute) {
+				b, err := a.one(ctx, patience, putVerb, message)
+				if err != nil {
+					return err
+				}
+				if len(b) == 1 && b[0] == pieceTaken {
+					return nil
+				}
+				if len(b) == 1 && b[0] == pieceGone {
+					return errGone
+				}
+			}
+		})
+	}
+	return eg.Wait()
+}
