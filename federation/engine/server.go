@@ -115,7 +115,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 			each[id] = maps.Clone(m)
 		}
 		replies, err := s.send(ctx, ask, &rec)
-		if err == nil {
+		if err == nil && len(replies) > 0 {
 			_, err = s.sift(g, replies, q.Digest)
 		}
 		if err != nil {
@@ -142,9 +142,12 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		}
 	}
 	g.Notes = map[string]float64{}
-	merged, err := s.sift(g, replies, s.Method.Merge)
-	if err != nil {
-		return rec, fmt.Errorf("round %d, merge: %w", g.Round, err)
+	merged := replies
+	if len(replies) > 0 || len(order.Clients) == 0 { // where all failed there is nothing to merge
+		var err error
+		if merged, err = s.sift(g, replies, s.Method.Merge); err != nil {
+			return rec, fmt.Errorf("round %d, merge: %w", g.Round, err)
+		}
 	}
 	if len(merged) < len(replies) {
 		rec.Clients = clients(merged)
@@ -197,7 +200,7 @@ func (s *Server) send(ctx context.Context, o Order, rec *Record) ([]Reply, error
 	if err != nil {
 		return nil, err
 	}
-	if len(replies) == 0 {
+	if _, remote := s.Cohort.(Suspicious); len(replies) == 0 && !remote { // clients elsewhere may all have failed, which is their own affair
 		return nil, fmt.Errorf("round %d: no client answered", o.Round)
 	}
 	sortReplies(replies)

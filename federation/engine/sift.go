@@ -15,7 +15,8 @@ type Suspicious interface {
 
 // sift does something with replies that may come from anybody. Where the method gives an error, or fails otherwise, the
 // replies that it fails over by themselves are left out, and it is tried again with the others from the same state. Clients
-// of this process are trusted: an error is one of the program.
+// of this process are trusted: an error is one of the program. So it is where the method fails over all of several replies; a
+// single client is left out, and the round has none.
 func (s *Server) sift(g *method.Global, replies []Reply, do func(g *method.Global, ups []method.Upload) error) ([]Reply, error) {
 	watcher, remote := s.Cohort.(Suspicious)
 	if !remote {
@@ -35,8 +36,11 @@ func (s *Server) sift(g *method.Global, replies []Reply, do func(g *method.Globa
 		good = append(good, r)
 	}
 	*g = *before
-	if len(good) == len(replies) || len(good) == 0 {
+	if len(good) == len(replies) || len(good) == 0 && len(replies) > 1 {
 		return nil, failed
+	}
+	if len(good) == 0 {
+		return nil, nil
 	}
 	return good, guarded(do, g, uploads(good))
 }

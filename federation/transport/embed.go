@@ -52,7 +52,7 @@ func Embed(e Embedding) (*Embedded, error) {
 		n = server.RANDOM_PORT
 	}
 	g := &gate{run: e.Run, token: e.Token, certificates: e.TLS != nil && e.TLS.ClientAuth == tls.RequireAndVerifyClientCert, workers: e.Workers != "",
-		secret: NewID(), log: e.Log, since: time.Now()}
+		secret: NewID(), log: e.Log}
 	o := &server.Options{ServerName: "promptfed-" + e.Run, Host: host, Port: n, JetStream: e.Workers != "", StoreDir: e.Workers, NoSigs: true, NoLog: true,
 		MaxPayload: int32(e.Limit), CustomClientAuthentication: g, TLSConfig: e.TLS, TLS: e.TLS != nil, TLSTimeout: 5, MaxControlLine: 4096,
 		WriteDeadline: 30 * time.Second, PingInterval: 20 * time.Second, MaxPingsOut: 3,

@@ -117,7 +117,7 @@ func (g *gate) refuse(from, why string) bool {
 
 // roll begins a new count where the time of the last is over.
 func (g *gate) roll() {
-	if time.Since(g.since) < guessTime {
+	if g.wrong != nil && time.Since(g.since) < guessTime {
 		return
 	}
 	if g.refused > 1 {
