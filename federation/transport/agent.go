@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,6 +38,9 @@ type Agent struct {
 	try     string // of the newest order
 	dropped int    // orders that were none
 	last    *answer
+
+	mu   sync.Mutex
+	back chan struct{} // closed when the connection is back that was lost
 }
 
 // NewAgent makes the agent of a client that remembers in the folder dir.
@@ -57,7 +61,7 @@ func NewAgent(nc *nats.Conn, inv *Invitation, card Card, dir string, part Part, 
 	if card.Proof, err = who.proof(); err != nil {
 		return nil, err
 	}
-	a := &Agent{Invitation: inv, nc: nc, card: card, sign: signer{who.key}, part: part, vault: v, log: log}
+	a := &Agent{Invitation: inv, nc: nc, card: card, sign: signer{who.key}, back: make(chan struct{}), part: part, vault: v, log: log}
 	a.doing.Store(idle)
 	return a, nil
 }
@@ -80,6 +84,16 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 		defer sub.Unsubscribe()
 	}
+	status := a.nc.StatusChanged(nats.CONNECTED)
+	defer a.nc.RemoveStatusListener(status)
+	go func() {
+		for range status {
+			a.mu.Lock()
+			close(a.back)
+			a.back = make(chan struct{})
+			a.mu.Unlock()
+		}
+	}()
 	for {
 		if err := a.join(ctx); err != nil {
 			return err
@@ -208,6 +222,27 @@ func (a *Agent) receive(m *nats.Msg) *job {
 	a.dropped++
 	a.log.Warn("an order is dropped", "reason", plain(err.Error()), "dropped", a.dropped)
 	return nil
+}
+
+// request asks the server. It gives up when the connection was lost meanwhile: nothing that was on its way comes any more.
+func (a *Agent) request(ctx context.Context, patience time.Duration, verb string, body []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	a.mu.Lock()
+	back := a.back
+	a.mu.Unlock()
+	go func() {
+		select {
+		case <-back:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	m, err := a.nc.RequestWithContext(ctx, a.from(a.client, verb), body)
+	if err != nil {
+		return nil, err
+	}
+	return m.Data, nil
 }
 
 // unjson is for what is too small to be worth a signature.

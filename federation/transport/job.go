@@ -182,12 +182,10 @@ func (a *Agent) deliver(ctx context.Context, j *job, ans answer) error {
 		if a.nc.IsClosed() {
 			return fmt.Errorf("the connection is closed: %w", lastError(a.nc))
 		}
-		one, cancel := context.WithTimeout(ctx, patience+time.Duration(len(message))*pushByte)
-		m, err := a.nc.RequestWithContext(one, a.from(a.client, replyVerb), message)
-		cancel()
+		text, err := a.request(ctx, patience+time.Duration(len(message))*pushByte, replyVerb, message)
 		var r receipt
 		if err == nil {
-			if _, err = unpack(a.server, receiptMessage, m.Data, &r); err == nil && r.State != repeat && (r.ID != ans.ID || r.Try != ans.Try) {
+			if _, err = unpack(a.server, receiptMessage, text, &r); err == nil && r.State != repeat && (r.ID != ans.ID || r.Try != ans.Try) {
 				err = errors.New("the receipt is of another reply")
 			}
 		}

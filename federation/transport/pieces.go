@@ -121,16 +121,14 @@ const firstPatience = 10 * time.Second
 
 // one makes a request; without an answer it gives nil.
 func (a *Agent) one(ctx context.Context, patience time.Duration, verb string, body []byte) ([]byte, error) {
-	limited, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	m, err := a.nc.RequestWithContext(limited, a.from(a.client, verb), body)
+	b, err := a.request(ctx, patience, verb, body)
 	if err == nil {
-		return m.Data, nil
+		return b, nil
 	}
 	if a.nc.IsClosed() {
 		return nil, fmt.Errorf("the connection is closed: %w", lastError(a.nc))
 	}
-	if limited.Err() == nil { // no connection at the moment
+	if !errors.Is(err, context.DeadlineExceeded) { // no connection at the moment
 		sleep(ctx, 250*time.Millisecond)
 	}
 	return nil, ctx.Err()
