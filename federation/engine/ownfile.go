@@ -37,7 +37,7 @@ func (e *Experiment) WriteOwn(path string, c *Client, o Order, s State) error {
 	if err != nil {
 		return err
 	}
-	return safetensors.WriteFile(path, m, meta)
+	return safetensors.WritePrivateFile(path, m, meta)
 }
 
 // WriteState keeps what a client remembers in a file, with a checksum.

@@ -92,7 +92,11 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	store := NewStore("")
 	if set.Dir != "" {
 		dir := filepath.Join(set.Dir, CheckFolder)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		err := os.MkdirAll(dir, 0o700)
+		if err == nil { // what clients remember is nobody else's business, also where an older release left the folder open
+			err = os.Chmod(dir, 0o700)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("run folder: %w; choose another --out", err)
 		}
 		store = NewStore(dir)

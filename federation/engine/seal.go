@@ -22,7 +22,7 @@ func writeSealed(path string, m tensor.Map, meta map[string]string) error {
 		meta = map[string]string{}
 	}
 	meta[sealKey] = seal(m, meta)
-	return safetensors.WriteFile(path, m, meta)
+	return safetensors.WritePrivateFile(path, m, meta)
 }
 
 // readSealed reads what writeSealed wrote and refuses a file that was changed since.

@@ -110,7 +110,10 @@ func (s *Store) begin(round int) error {
 		return nil
 	}
 	s.close()
-	f, err := os.Create(s.path(round))
+	f, err := os.OpenFile(s.path(round), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err == nil {
+		err = f.Chmod(0o600) // where an older release left one
+	}
 	if err != nil {
 		return s.failed(round, err)
 	}

@@ -12,6 +12,11 @@ func WriteFile(path string, m tensor.Map, metadata map[string]string) error {
 	return atomicfile.Write(path, func(w io.Writer) error { return Write(w, m, metadata) })
 }
 
+// WritePrivateFile stores m at path as atomicfile.WritePrivate does.
+func WritePrivateFile(path string, m tensor.Map, metadata map[string]string) error {
+	return atomicfile.WritePrivate(path, func(w io.Writer) error { return Write(w, m, metadata) })
+}
+
 // WriteHalfFile is WriteFile with floats rounded to half precision, F16.
 func WriteHalfFile(path string, m tensor.Map, metadata map[string]string) error {
 	return atomicfile.Write(path, func(w io.Writer) error { return write(w, m, metadata, "F16") })

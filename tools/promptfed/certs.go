@@ -34,31 +34,39 @@ func keyFile(dir, name string) string  { return filepath.Join(dir, name+"-key.pe
 func certsCommand() *cobra.Command {
 	clients, days := 0, 90
 	var hosts []string
-	c := &cobra.Command{Use: "certs DIR --clients N [--host NAME ...]", Args: exactly(1),
+	var authority string
+	c := &cobra.Command{Use: "certs DIR --clients N [--host NAME ...] [--authority DIR]", Args: exactly(1),
 		Short: "make a small certificate authority for a trial: a certificate for the server and one for each client"}
 	c.Flags().IntVar(&clients, "clients", 0, "how many clients; those that have a certificate keep it")
 	c.Flags().IntVar(&days, "days", days, "how long the certificates are good for")
 	c.Flags().StringSliceVar(&hosts, "host", []string{"localhost", "127.0.0.1", "::1"}, "names and addresses under which clients reach the server")
+	c.Flags().StringVar(&authority, "authority", "", "folder of the authority's key, which no server and no client needs (default DIR-authority)")
 	c.RunE = func(_ *cobra.Command, args []string) error {
+		if authority == "" {
+			authority = filepath.Clean(args[0]) + "-authority"
+		}
 		if clients < 1 || clients > 1<<16 || days < 1 {
 			return usageError{fmt.Errorf("--clients %d, --days %d: each must be 1 or more, and there can be 65536 clients", clients, days)}
 		}
-		made, err := makeCerts(args[0], clients, hosts, time.Now(), time.Duration(days)*24*time.Hour)
+		made, err := makeCerts(args[0], authority, clients, hosts, time.Now(), time.Duration(days)*24*time.Hour)
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%d certificates made in %s: give each client %s.pem, client-K.pem and client-K-key.pem; keep %s-key.pem to yourself\n", made, args[0], caName, caName)
+		fmt.Printf("%d certificates made in %s: give each client %s.pem, client-K.pem and client-K-key.pem; %s makes more of them: keep it apart, the server does not need it\n",
+			made, args[0], caName, authority)
 		return nil
 	}
 	return c
 }
 
 // makeCerts makes the certificates that are not there yet, and tells how many that were.
-func makeCerts(dir string, clients int, hosts []string, now time.Time, life time.Duration) (int, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return 0, err
+func makeCerts(dir, authority string, clients int, hosts []string, now time.Time, life time.Duration) (int, error) {
+	for _, d := range []string{dir, authority} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return 0, err
+		}
 	}
-	m := maker{dir: dir, from: now.Add(-time.Hour), to: now.Add(life)}
+	m := maker{dir: dir, keyPath: keyFile(authority, caName), from: now.Add(-time.Hour), to: now.Add(life)}
 	if err := m.authority(); err != nil {
 		return m.made, err
 	}
@@ -88,6 +96,7 @@ func makeCerts(dir string, clients int, hosts []string, now time.Time, life time
 // maker signs certificates in a folder.
 type maker struct {
 	dir      string
+	keyPath  string // of the authority
 	from, to time.Time
 	ca       *x509.Certificate
 	key      *ecdsa.PrivateKey
@@ -96,7 +105,18 @@ type maker struct {
 
 // authority reads the folder's authority, or makes it.
 func (m *maker) authority() error {
-	pair, err := tls.LoadX509KeyPair(certFile(m.dir, caName), keyFile(m.dir, caName))
+	if old := keyFile(m.dir, caName); old != m.keyPath { // where an older release left it, beside what the server needs
+		if _, err := os.Stat(old); err == nil {
+			if err := os.Rename(old, m.keyPath); err != nil {
+				return fmt.Errorf("cannot move the authority's key: %w; give another --authority", err)
+			}
+		}
+	}
+	_, none := os.Stat(certFile(m.dir, caName))
+	pair, err := tls.LoadX509KeyPair(certFile(m.dir, caName), m.keyPath)
+	if errors.Is(err, fs.ErrNotExist) && none == nil {
+		return fmt.Errorf("%s is there, but %s is not; give the folder of the authority's key with --authority", certFile(m.dir, caName), m.keyPath)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if m.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 			return err
@@ -111,14 +131,14 @@ func (m *maker) authority() error {
 		if m.ca, err = x509.ParseCertificate(der); err != nil {
 			return err
 		}
-		return m.write(caName, der, m.key)
+		return m.write(m.keyPath, caName, der, m.key)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", certFile(m.dir, caName), err)
 	}
 	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok {
-		return fmt.Errorf("%s: not a key that promptfed certs made", keyFile(m.dir, caName))
+		return fmt.Errorf("%s: not a key that promptfed certs made", m.keyPath)
 	}
 	m.key = key
 	m.ca, err = x509.ParseCertificate(pair.Certificate[0])
@@ -147,16 +167,16 @@ func (m *maker) sign(name string, t x509.Certificate) error {
 	if err != nil {
 		return err
 	}
-	return m.write(name, der, key)
+	return m.write(keyFile(m.dir, name), name, der, key)
 }
 
 // write writes the key first, so that a certificate is never without one.
-func (m *maker) write(name string, der []byte, key *ecdsa.PrivateKey) error {
+func (m *maker) write(keyPath, name string, der []byte, key *ecdsa.PrivateKey) error {
 	b, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(keyFile(m.dir, name), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: b}), 0o600); err != nil {
+	if err := os.WriteFile(keyPath, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: b}), 0o600); err != nil {
 		return err
 	}
 	m.made++

@@ -38,7 +38,7 @@ func addQueue(c *cobra.Command, queue *string) {
 
 func addLink(c *cobra.Command, o *linkOptions) {
 	l := c.Flags()
-	l.StringVar(&o.token, "token", "", "secret that both sides give")
+	o.addToken(c, "secret that both sides give")
 	l.StringVar(&o.creds, "creds", "", "NATS credentials file")
 	l.StringVar(&o.tls, "tls", "", "folder that promptfed certs made")
 }
@@ -85,11 +85,16 @@ func (f clusterFlags) embed(c *cluster, address string) error {
 	if err != nil {
 		return err
 	}
+	if err := f.link.secret(); err != nil {
+		return err
+	}
 	e := transport.Embedding{Listen: address, Workers: dir, Run: f.queue, Token: f.link.token, Limit: 1 << 20, Log: c.log}
 	if f.link.tls != "" {
 		e.TLS, err = serverTLS(f.link.tls)
 	} else if f.link.token == "" {
 		c.log.Warn("anybody who can connect can be a worker, unencrypted; --tls closes that (promptfed certs)", "listen", address)
+	} else {
+		c.log.Warn(plainToken, "listen", address)
 	}
 	var s *transport.Embedded
 	if err == nil {

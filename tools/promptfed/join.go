@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -42,7 +43,7 @@ func joinCommand() *cobra.Command {
 	l.BoolVar(&f.partition, "partition", false, "take this client's part of the partition of the data, as promptfed run deals it, instead of all of the data")
 	l.StringVar(&f.domain, "domain", "", "domain of this client's data, for reports")
 	l.StringVar(&f.log, "log", "text", "form of the log on standard error: text or json")
-	l.StringVar(&f.link.token, "token", "", "the server's secret")
+	f.link.addToken(c, "the server's secret")
 	l.StringVar(&f.link.creds, "creds", "", "NATS credentials file")
 	l.StringVar(&f.link.tls, "tls", "", "folder with ca.pem, client-K.pem and client-K-key.pem, as promptfed certs makes it")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -60,11 +61,45 @@ func joinCommand() *cobra.Command {
 
 // linkOptions say how to connect to a NATS server elsewhere.
 type linkOptions struct {
-	token, creds, tls string
-	user              string // common name of the certificate, and user
+	token, tokenFile, creds, tls string
+	user                         string // common name of the certificate, and user
+}
+
+// tokenVariable is the environment's variable of the token.
+const tokenVariable = "PROMPTFED_TOKEN"
+
+// addToken adds the flags of a secret that both sides give.
+func (o *linkOptions) addToken(c *cobra.Command, what string) {
+	l := c.Flags()
+	l.StringVar(&o.token, "token", "", what+"; other users of this machine see it, unlike that of --token-file or "+tokenVariable)
+	l.StringVar(&o.tokenFile, "token-file", "", "file that holds the token")
+}
+
+// secret finds the token: the flag, or the file, or the environment.
+func (o *linkOptions) secret() error {
+	switch {
+	case o.token != "" && o.tokenFile != "":
+		return usageError{errors.New("--token and --token-file: give one of them")}
+	case o.token != "":
+	case o.tokenFile != "":
+		b, err := os.ReadFile(o.tokenFile)
+		if err != nil {
+			return fmt.Errorf("--token-file: %w", err)
+		}
+		if o.token = strings.TrimSpace(string(b)); o.token == "" {
+			return fmt.Errorf("--token-file: %s is empty", o.tokenFile)
+		}
+		o.tokenFile = ""
+	default:
+		o.token = os.Getenv(tokenVariable)
+	}
+	return nil
 }
 
 func (o linkOptions) options() ([]nats.Option, error) {
+	if err := o.secret(); err != nil {
+		return nil, err
+	}
 	var out []nats.Option
 	switch {
 	case o.creds != "":
@@ -191,14 +226,18 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 // configuration is the server's, changed by this client's own.
 func (f joinFlags) configuration(inv *transport.Invitation) (experiment.Config, error) {
 	var conf experiment.Config
-	if err := os.MkdirAll(f.state, 0o700); err != nil {
+	err := os.MkdirAll(f.state, 0o700)
+	if err == nil {
+		err = os.Chmod(f.state, 0o700)
+	}
+	if err != nil {
 		return conf, fmt.Errorf("cannot make the client's folder: %w; take another --state", err)
 	}
 	path := filepath.Join(f.state, "invitation.yaml")
 	if err := writeFile(path, inv.Config); err != nil {
 		return conf, err
 	}
-	conf, err := configs.Load(path, nil)
+	conf, err = configs.Load(path, nil)
 	if err == nil {
 		conf, err = experiment.CheckInvitation(conf)
 	}

@@ -21,17 +21,17 @@ import (
 
 // serveFlags are the command line of serve.
 type serveFlags struct {
-	sets              []string
-	out, run          string
-	listen, nats      string
-	token, creds, tls string
-	classes           string
-	clients, wait     int
-	deadline          time.Duration
-	quorum, maxNorm   float64
-	limit, largest    int
-	resume            bool
-	log, metrics      string
+	sets            []string
+	out, run        string
+	listen, nats    string
+	link            linkOptions
+	classes         string
+	clients, wait   int
+	deadline        time.Duration
+	quorum, maxNorm float64
+	limit, largest  int
+	resume          bool
+	log, metrics    string
 }
 
 func serveCommand() *cobra.Command {
@@ -44,9 +44,9 @@ func serveCommand() *cobra.Command {
 	l.StringVar(&f.run, "run", "default", "name of the run on the NATS server; clients give the same")
 	l.StringVar(&f.listen, "listen", ":4222", "HOST:PORT of the embedded NATS server; port 0 for any")
 	l.StringVar(&f.nats, "nats", "", "URL of a NATS server to use instead of the embedded one")
-	l.StringVar(&f.token, "token", "", "secret that clients must give (embedded server); with --nats, the password")
-	l.StringVar(&f.creds, "creds", "", "credentials file for --nats")
-	l.StringVar(&f.tls, "tls", "", "folder that promptfed certs made: only clients with its certificates, each for itself")
+	f.link.addToken(c, "secret that clients must give (embedded server); with --nats, the password")
+	l.StringVar(&f.link.creds, "creds", "", "credentials file for --nats")
+	l.StringVar(&f.link.tls, "tls", "", "folder that promptfed certs made: only clients with its certificates, each for itself")
 	l.StringVar(&f.classes, "classes", "", "file with the class names, one a line, in order (default: the first client's)")
 	l.IntVar(&f.clients, "clients", 0, "how many clients there are (default partition.clients)")
 	l.IntVar(&f.wait, "wait", 0, "start once so many have joined (default: all)")

@@ -38,7 +38,7 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 			}
 		}
 	}
-	if set.Identity, err = (linkOptions{tls: f.tls, user: serverName}).identity(); err != nil {
+	if set.Identity, err = (linkOptions{tls: f.link.tls, user: serverName}).identity(); err != nil {
 		return set, err
 	}
 	set.Dir = filepath.Join(dir, "hub")
@@ -72,10 +72,17 @@ func runID(dir string, resume bool) (id string, old bool, err error) {
 	return saved.Run, false, err
 }
 
+// plainToken is said where a token is all that protects.
+const plainToken = "the token and all else travel unencrypted, and who has the token can be anybody; --tls closes that (promptfed certs)"
+
 // connect gives the hub's connection: to a NATS server in this process, or to one elsewhere.
 func (f serveFlags) connect(ctx context.Context, set *transport.Settings, log *slog.Logger) (*nats.Conn, func(), error) {
+	f.link.user = serverName
+	if err := f.link.secret(); err != nil {
+		return nil, nil, err
+	}
 	if f.nats != "" {
-		options, err := linkOptions{token: f.token, creds: f.creds, tls: f.tls, user: serverName}.options()
+		options, err := f.link.options()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -85,14 +92,16 @@ func (f serveFlags) connect(ctx context.Context, set *transport.Settings, log *s
 		}
 		return nc, nc.Close, nil
 	}
-	e := transport.Embedding{Listen: f.listen, Run: f.run, Token: f.token, Limit: max(1<<20, set.Limit+64<<10), Log: log}
+	e := transport.Embedding{Listen: f.listen, Run: f.run, Token: f.link.token, Limit: max(1<<20, set.Limit+64<<10), Log: log}
 	var err error
-	if f.tls != "" {
-		if e.TLS, err = serverTLS(f.tls); err != nil {
+	if f.link.tls != "" {
+		if e.TLS, err = serverTLS(f.link.tls); err != nil {
 			return nil, nil, err
 		}
-	} else if f.token == "" {
+	} else if f.link.token == "" {
 		log.Warn("anybody who can connect can be a client, unencrypted; --tls closes that (promptfed certs)", "listen", f.listen)
+	} else {
+		log.Warn(plainToken, "listen", f.listen)
 	}
 	s, err := transport.Embed(e)
 	if err != nil {

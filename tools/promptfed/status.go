@@ -25,7 +25,7 @@ func statusCommand() *cobra.Command {
 	l.StringVar(&run, "run", "default", "name of the run, as the server has it")
 	l.BoolVar(&asJSON, "json", false, "print one JSON object and exit")
 	l.BoolVar(&once, "once", false, "print the table once, also on a terminal")
-	l.StringVar(&link.token, "token", "", "the server's secret")
+	link.addToken(c, "the server's secret")
 	l.StringVar(&link.creds, "creds", "", "NATS credentials file")
 	l.StringVar(&link.tls, "tls", "", "folder with ca.pem, status.pem and status-key.pem, as promptfed certs makes it")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
