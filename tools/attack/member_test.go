@@ -1,0 +1,192 @@
+package attack
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/transport"
+)
+
+// jetStream is what the attacks of version 1 asked of JetStream, and what they would ask of it now.
+var jetStream = []string{
+	"$JS.API.INFO", "$JS.API.STREAM.LIST", "$JS.API.STREAM.CREATE.x", "$JS.API.STREAM.UPDATE.pf-default-replies", "$JS.API.STREAM.DELETE.pf-default-orders",
+	"$JS.API.STREAM.PURGE.pf-default-orders", "$JS.API.STREAM.MSG.GET.pf-default-orders", "$JS.API.STREAM.INFO.OBJ_pf-default-objects-0",
+	"$JS.API.DIRECT.GET.OBJ_pf-default-objects-0", "$JS.API.DIRECT.GET.OBJ_pf-default-objects-0.x", "$JS.API.CONSUMER.CREATE.OBJ_pf-default-objects-0.x",
+	"$JS.API.CONSUMER.MSG.NEXT.pf-default-orders.client-0", "$JS.ACK.pf-default-orders.client-0.x", "$O.pf-default-objects-0.C.x", "$KV.pf-default-members.client-0",
+}
+
+// others are subjects of client 1, of the server and of NATS itself.
+var others = []string{
+	"pf.default.from.1.hello", "pf.default.from.1.join", "pf.default.from.1.beat", "pf.default.from.1.reply", "pf.default.from.1.put", "pf.default.from.1.part",
+	"pf.default.to.1.order", "pf.default.to.1.again", "pf.default.to.0.order", "pf.default.hello.1", "$SYS.REQ.SERVER.PING", "$SYS.REQ.USER.INFO", "_INBOX.x",
+}
+
+// verbs are the subjects that client 0 may use.
+var verbs = []string{"hello", "join", "beat", "part", "reply", "put"}
+
+// denies fails unless NATS refuses that this is published.
+func denies(t *testing.T, nc *nats.Conn, denied chan error, subject string) {
+	t.Helper()
+	if err := nc.Publish(subject, []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-denied:
+		if !strings.Contains(err.Error(), "Permissions Violation for Publish") || !strings.Contains(err.Error(), fmt.Sprintf("%q", subject)) {
+			t.Errorf("%s: %v", subject, err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Errorf("%s may be published", subject)
+	}
+}
+
+// A client has no right to JetStream, to other clients' subjects or to those of the server; nor has the holder of the certificate
+// for the status.
+func TestPublish(t *testing.T) {
+	s := serve(t, 1)
+	for _, name := range []string{"client-0", "status"} {
+		nc, denied := s.intruder(name)
+		list := append(append([]string{}, jetStream...), others...)
+		if name == "status" {
+			for _, v := range verbs {
+				list = append(list, "pf.default.from.0."+v)
+			}
+		}
+		for _, subject := range list {
+			denies(t, nc, denied, subject)
+		}
+	}
+	s.joins(0, 0, 1, 2)
+	counted(t, s.ends(), 0, 1, 2)
+}
+
+// A client hears nothing that is meant for others.
+func TestListen(t *testing.T) {
+	s := serve(t, 1)
+	for _, name := range []string{"client-0", "status"} {
+		nc, denied := s.intruder(name)
+		for _, subject := range []string{">", "pf.>", "pf.default.>", "pf.default.to.1.>", "pf.default.to.*.order", "pf.default.from.1.*", "pf.default.from.0.reply",
+			"pf.default.status", "$SYS.>", "$JS.>", "_INBOX.>", "_INBOX_client-1.>"} {
+			sub, err := nc.SubscribeSync(subject)
+			if err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case err := <-denied:
+				if !strings.Contains(err.Error(), "Permissions Violation for Subscription") {
+					t.Errorf("%s: %s: %v", name, subject, err)
+				}
+			case <-time.After(5 * time.Second):
+				t.Errorf("%s may listen to %s", name, subject)
+			}
+			sub.Unsubscribe()
+		}
+	}
+	s.joins(0, 0, 1, 2)
+	counted(t, s.ends(), 0, 1, 2)
+}
+
+// NATS does not look at the subject that an answer is to go to. The server does: what a client, or the holder of the certificate for
+// the status, wants answered at a subject of another client, of the server or of JetStream is answered nowhere.
+func TestReplySubject(t *testing.T) {
+	s := serve(t, 6)
+	s.joins(100*time.Millisecond, 0, 1, 2)
+	s.runs()
+	victim, _ := s.intruder("client-1")
+	heard, err := victim.SubscribeSync("pf.default.to.1.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := s.status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := 0
+	for name, subjects := range map[string][]string{"client-0": verbs, "status": {"status"}} {
+		nc, _ := s.intruder(name)
+		for _, verb := range subjects {
+			subject := "pf.default.from.0." + verb
+			if name == "status" {
+				subject = "pf.default.status"
+			}
+			for _, reply := range append(append([]string{"pf.default.to.1.order", "pf.default.to.1.again", "pf.default.to.1.bounced", "pf.default.to.1x.y"}, jetStream...), others...) {
+				if err := nc.PublishRequest(subject, reply, []byte(`{"nonce":"00000000000000000000000000000000"}`)); err != nil {
+					t.Fatal(err)
+				}
+				sent++
+				time.Sleep(2 * time.Millisecond)
+			}
+		}
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(200 * time.Millisecond)
+	now, err := s.status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now.Dropped-status.Dropped < int64(sent)/2 {
+		t.Errorf("%d of %d such requests were counted", now.Dropped-status.Dropped, sent)
+	}
+	records := s.ends()
+	for {
+		m, err := heard.NextMsg(10 * time.Millisecond)
+		if err != nil {
+			break
+		}
+		if strings.HasPrefix(string(m.Data), "{") || strings.HasSuffix(m.Subject, "bounced") { // a status, or anything where nobody asked
+			t.Errorf("%s carried %.80q to client 1", m.Subject, m.Data)
+		}
+	}
+	counted(t, records, 0, 1, 2)
+}
+
+// status is how the run goes.
+func (s *server) status() (*transport.Status, error) {
+	nc, _ := s.intruder("status", nats.CustomInboxPrefix(transport.StatusInbox("default")))
+	defer nc.Close()
+	ctx, cancel := contextFor(5 * time.Second)
+	defer cancel()
+	return transport.AskStatus(ctx, nc, "default")
+}
+
+// A client that sends as much as it can, of everything that it may send, is cut off. The run goes on at the pace of the others,
+// and nothing of it stays on the disk.
+func TestFlood(t *testing.T) {
+	s := serve(t, 8)
+	s.joins(200*time.Millisecond, 1, 2)
+	s.joins(200*time.Millisecond, 0)
+	s.runs()
+	stop := time.Now().Add(3 * time.Second)
+	junk := make([]byte, 60<<10)
+	sent := 0
+	for time.Now().Before(stop) {
+		nc, err := nats.Connect("tls://"+s.address, nats.Secure(s.tls(s.at("certs"), "client-0")), nats.NoReconnect())
+		if err != nil {
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		for time.Now().Before(stop) && nc.IsConnected() {
+			for _, verb := range verbs {
+				nc.Publish("pf.default.from.0."+verb, junk)
+				sent++
+			}
+		}
+		nc.Close()
+	}
+	if sent < 1000 {
+		t.Errorf("only %d messages were sent", sent)
+	}
+	s.says("sends more than it may")
+	for _, r := range s.ends() {
+		if !strings.Contains(fmt.Sprint(r.Clients), "1 2") {
+			t.Errorf("round %d counts clients %v", r.Round, r.Clients)
+		}
+	}
+	empty(t, s.at("out", "hub", "pieces"))
+}

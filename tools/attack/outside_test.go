@@ -1,0 +1,138 @@
+package attack
+
+import (
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Who has no certificate, one of another authority, or one that is no client's gets nowhere; who has client 0's is client 0.
+func TestCertificates(t *testing.T) {
+	s := serve(t, 1)
+	if out, err := exec.Command(program, "certs", s.at("other"), "--clients", "3").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, c := range []struct{ folder, name string }{{"certs", ""}, {"other", "client-0"}, {"other", "server"}, {"certs", "worker"}, {"certs", "server"}} {
+		nc, err := nats.Connect("tls://"+s.address, nats.Secure(s.tls(s.at(c.folder), c.name)), nats.UserInfo("client-0", ""), nats.NoReconnect())
+		if err == nil {
+			nc.Close()
+			t.Errorf("%s of %s was let in", c.name, c.folder)
+		}
+	}
+	nc, denied := s.intruder("client-0", nats.UserInfo("client-1", ""))
+	denies(t, nc, denied, "pf.default.from.1.reply")
+	s.joins(0, 0, 1, 2)
+	counted(t, s.ends(), 0, 1, 2)
+}
+
+// Whoever guesses tokens is slow at it, and the log has few lines of it; a client with the right one gets in afterwards.
+func TestGuesses(t *testing.T) {
+	s := serve(t, 1, "--token", "secret")
+	s.says("travel unencrypted")
+	var tried atomic.Int64
+	var all sync.WaitGroup
+	end := time.Now().Add(2 * time.Second)
+	for range 20 {
+		all.Go(func() {
+			for time.Now().Before(end) {
+				nc, err := nats.Connect("nats://"+s.address, nats.UserInfo("client-0", "guess"), nats.NoReconnect())
+				if err == nil {
+					nc.Close()
+					t.Error("a guess was let in")
+				}
+				tried.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if n := strings.Count(s.log.String(), "refused"); n == 0 || n > 3 {
+		t.Errorf("%d lines of %d guesses", n, tried.Load())
+	}
+	time.Sleep(10 * time.Second) // until that address may try again
+	s.joins(0, 0, 1, 2)
+	counted(t, s.ends(), 0, 1, 2)
+}
+
+// Many connections of one client, and such that never say a word, keep nobody else out.
+func TestConnections(t *testing.T) {
+	s := serve(t, 1)
+	open := 0
+	for range 40 {
+		nc, err := nats.Connect("tls://"+s.address, nats.Secure(s.tls(s.at("certs"), "client-0")), nats.NoReconnect())
+		if err != nil {
+			continue
+		}
+		defer nc.Close()
+		open++
+	}
+	if open == 0 || open > 10 {
+		t.Errorf("%d connections of one client", open)
+	}
+	for range 200 {
+		c, err := net.Dial("tcp", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	ctx, cancel := contextFor(30 * time.Second)
+	defer cancel()
+	for _, k := range []int{1, 2} {
+		go s.join(ctx, part{client: k})
+	}
+	s.says("msg=joined client=1")
+	s.says("msg=joined client=2")
+}
+
+// A port that is taken is said at once.
+func TestTakenPort(t *testing.T) {
+	s := serve(t, 1)
+	began := time.Now()
+	out, err := exec.Command(program, "serve", s.at("attack.yaml"), "--out", s.at("second"), "--listen", s.address, "--tls", s.at("certs")).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "address already in use") || time.Since(began) > 5*time.Second {
+		t.Errorf("after %v: %v, %s", time.Since(began), err, out)
+	}
+}
+
+// What is secret in the folders of server and certificates is nobody's but the owner's, and the authority's key is in neither.
+func TestFiles(t *testing.T) {
+	s := serve(t, 1)
+	s.joins(0, 0, 1, 2)
+	s.ends()
+	seen := 0
+	for _, dir := range []string{s.at("out", "hub"), s.at("out", "checkpoint"), s.at("client-1"), s.at("certs"), s.at("certs-authority")} {
+		err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := e.Info()
+			if err != nil {
+				return err
+			}
+			seen++
+			secret := !strings.HasPrefix(dir, s.at("certs")) || strings.HasSuffix(path, "-key.pem")
+			if e.IsDir() && info.Mode().Perm() != 0o700 || !e.IsDir() && secret && info.Mode().Perm()&0o077 != 0 {
+				t.Errorf("%s: %v", path, info.Mode())
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if seen < 15 {
+		t.Errorf("only %d files were looked at", seen)
+	}
+	if _, err := os.Stat(s.at("certs", "ca-key.pem")); err == nil {
+		t.Error("the authority's key is where serve reads its own")
+	}
+}

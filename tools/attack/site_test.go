@@ -1,0 +1,346 @@
+package attack
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/configs"
+	"promptfed/federation/engine"
+	"promptfed/federation/experiment"
+	"promptfed/federation/method"
+	"promptfed/federation/transport"
+)
+
+// program is promptfed, built once.
+var program string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "promptfed-attack")
+	if err != nil {
+		panic(err)
+	}
+	program = filepath.Join(dir, "promptfed")
+	if text, err := exec.Command("go", "build", "-o", program, "promptfed/tools/promptfed").CombinedOutput(); err != nil {
+		os.Stderr.Write(text)
+		panic(err)
+	}
+	if os.Getenv("ONNXRUNTIME_LIB") == "" {
+		lib, _ := filepath.Abs("../../bin/libonnxruntime.so.1")
+		os.Setenv("ONNXRUNTIME_LIB", lib)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// said collects what a process says.
+type said struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// server is promptfed serve as a process.
+type server struct {
+	t       *testing.T
+	dir     string
+	address string
+	log     said
+	done    chan struct{}
+	err     error
+	terms   engine.Terms
+	rounds  int
+	plain   bool // without certificates
+}
+
+const config = `
+name: attack
+method: promptfl
+options: {tokens: 4}
+data: {shots: 2}
+partition: {clients: 3}
+train: {rounds: ROUNDS}
+eval: {every: 1000}
+`
+
+const clients = 3
+
+// serve starts a server with certificates for three clients.
+func serve(t *testing.T, rounds int, flags ...string) *server {
+	t.Helper()
+	s := &server{t: t, dir: t.TempDir(), done: make(chan struct{}), rounds: rounds, plain: strings.Contains(strings.Join(flags, " "), "--token")}
+	if out, err := exec.Command(program, "certs", s.at("certs"), "--clients", "3").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.address = l.Addr().String()
+	l.Close()
+	path := s.at("attack.yaml")
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(config, "ROUNDS", fmt.Sprint(rounds))), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	conf, err := configs.Load(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := experiment.OpenServer(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.terms = b.Engine.Terms()
+	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."
+	args := append([]string{"serve", path, "--out", s.at("out"), "--listen", s.address}, flags...)
+	if !s.plain {
+		args = append(args, "--tls", s.at("certs"))
+	}
+	c := exec.Command(program, args...)
+	c.Stdout, c.Stderr = &s.log, &s.log
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		s.err = c.Wait()
+		close(s.done)
+	}()
+	t.Cleanup(func() {
+		c.Process.Kill()
+		<-s.done
+		if t.Failed() {
+			t.Log(s.log.String())
+		}
+	})
+	s.says("waiting for clients")
+	return s
+}
+
+func (s *server) at(name ...string) string { return filepath.Join(append([]string{s.dir}, name...)...) }
+
+// says waits until the server has said something.
+func (s *server) says(text string) {
+	s.t.Helper()
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(s.log.String(), text); time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-s.done:
+			s.t.Fatalf("the server ended and never said %q: %v", text, s.err)
+		default:
+		}
+		if time.Now().After(end) {
+			s.t.Fatalf("the server never said %q", text)
+		}
+	}
+}
+
+// ends waits until the run is over, which must have been well, and gives its rounds.
+func (s *server) ends() []engine.Record {
+	s.t.Helper()
+	select {
+	case <-s.done:
+	case <-time.After(time.Minute):
+		s.t.Fatal("the run does not end")
+	}
+	if s.err != nil {
+		s.t.Fatalf("the run failed: %v", s.err)
+	}
+	b, err := os.ReadFile(s.at("out", engine.RoundsFile))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var out []engine.Record
+	for line := range bytes.Lines(b) {
+		var r engine.Record
+		if err := json.Unmarshal(line, &r); err != nil {
+			s.t.Fatal(err)
+		}
+		out = append(out, r)
+	}
+	if len(out) != s.rounds {
+		s.t.Fatalf("%d rounds of %d", len(out), s.rounds)
+	}
+	return out
+}
+
+// runs waits until a round is over.
+func (s *server) runs() {
+	s.t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if b, _ := os.ReadFile(s.at("out", engine.RoundsFile)); bytes.Contains(b, []byte("\n")) {
+			return
+		}
+	}
+	s.t.Fatal("no round came to its end")
+}
+
+// tls is what the holder of a certificate connects with.
+func (s *server) tls(folder, name string) *tls.Config {
+	s.t.Helper()
+	ca, err := os.ReadFile(s.at("certs", "ca.pem"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	conf := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool}
+	if name != "" {
+		pair, err := tls.LoadX509KeyPair(filepath.Join(folder, name+".pem"), filepath.Join(folder, name+"-key.pem"))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	return conf
+}
+
+// intruder connects with a certificate, and hears what it is denied.
+func (s *server) intruder(name string, options ...nats.Option) (*nats.Conn, chan error) {
+	s.t.Helper()
+	denied := make(chan error, 1024)
+	options = append([]nats.Option{nats.Secure(s.tls(s.at("certs"), name)), nats.NoReconnect(),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			select {
+			case denied <- err:
+			default:
+			}
+		})}, options...)
+	nc, err := nats.Connect("tls://"+s.address, options...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(nc.Close)
+	return nc, denied
+}
+
+// part is a client that uploads what it got, moved by one; so the average does, unless somebody else's upload is in it.
+type part struct {
+	client int
+	pause  time.Duration
+	lie    func(r *engine.Reply) // nil for an honest one
+}
+
+func (p part) Answer(ctx context.Context, o engine.Order, _ engine.State) (engine.Reply, *engine.State, error) {
+	select {
+	case <-time.After(p.pause):
+	case <-ctx.Done():
+		return engine.Reply{}, nil, ctx.Err()
+	}
+	r := engine.Reply{Client: p.client, Scores: engine.Scores{Examples: 1}}
+	if o.Kind != engine.Train {
+		return r, nil, nil
+	}
+	r.Upload = method.Upload{Client: p.client, N: 10, Shared: o.Shared.Clone()}
+	for _, t := range r.Upload.Shared {
+		for i := range t.Data {
+			t.Data[i]++
+		}
+	}
+	if p.lie != nil {
+		p.lie(&r)
+	}
+	return r, &engine.State{Own: o.Shared}, nil
+}
+
+func (part) Finish(engine.Order, engine.State) error { return nil }
+
+// join is one client, until its run is over.
+func (s *server) join(ctx context.Context, p part) error {
+	log := slog.New(slog.DiscardHandler)
+	user := transport.UserOf(p.client)
+	options := []nats.Option{nats.CustomInboxPrefix(transport.InboxOf("default", p.client)), nats.UserInfo(user, "secret")}
+	url, who := "nats://"+s.address, transport.Identity{}
+	if !s.plain {
+		conf := s.tls(s.at("certs"), user)
+		var err error
+		if who, err = transport.IdentityOf(conf); err != nil {
+			return err
+		}
+		options, url = append(options, nats.Secure(conf)), "tls://"+s.address
+	}
+	nc, err := transport.Dial(ctx, url, user, log, options...)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	inv, err := transport.Ask(ctx, nc, "default", p.client, who, log)
+	if err != nil {
+		return err
+	}
+	task := method.Task{Backbone: "echo", Width: 512, Dim: 512, VisionWidth: 768, VisionLayers: 12, Patches: 196, ImageSize: 224}
+	card := transport.Card{Terms: s.terms, Member: engine.Member{Task: task}, Backbone: "b", Tokens: "t", Examples: 10}
+	a, err := transport.NewAgent(nc, inv, card, s.at(user), p, log)
+	if err != nil {
+		return err
+	}
+	return a.Run(ctx)
+}
+
+// joins starts clients; they must come to a good end. pause is what a turn takes them.
+func (s *server) joins(pause time.Duration, which ...int) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	var all sync.WaitGroup
+	for _, k := range which {
+		all.Go(func() {
+			if err := s.join(ctx, part{client: k, pause: pause}); err != nil && ctx.Err() == nil {
+				s.t.Errorf("client %d: %v", k, err)
+			}
+		})
+	}
+	s.t.Cleanup(func() {
+		if s.t.Failed() {
+			cancel()
+		}
+		all.Wait()
+		cancel()
+	})
+}
+
+// liar starts a client that lies; how it ends is its own affair.
+func (s *server) liar(lie func(r *engine.Reply)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.join(ctx, part{client: 0, lie: lie})
+	}()
+	s.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+// counted fails unless every round counts all of these clients, and no others.
+func counted(t *testing.T, records []engine.Record, which ...int) {
+	t.Helper()
+	for _, r := range records {
+		if fmt.Sprint(r.Clients) != fmt.Sprint(which) {
+			t.Errorf("round %d counts clients %v, not %v", r.Round, r.Clients, which)
+		}
+	}
+}
