@@ -86,6 +86,7 @@ type site struct {
 	// remote puts something between the engine and the hub; nil for nothing.
 	remote func(h *transport.Hub) engine.Remote
 	part   func(client int, p transport.Local) transport.Part // nil for the client's own
+	who    func(client int) transport.Identity                // nil for keys that are made
 }
 
 func newSite(t testing.TB, e *engine.Experiment) *site {
@@ -162,6 +163,13 @@ func (s *site) serve(ctx context.Context, resume bool, change ...func(*transport
 
 func (s *site) state(client int) string { return filepath.Join(s.dir, fmt.Sprint("client-", client)) }
 
+func (s *site) identity(client int) transport.Identity {
+	if s.who == nil {
+		return transport.Identity{}
+	}
+	return s.who(client)
+}
+
 // join is one client's process.
 func (s *site) join(ctx context.Context, client int, change ...func(*transport.Card, *transport.Local)) error {
 	return s.joinAs(ctx, client, nil, change...)
@@ -175,7 +183,7 @@ func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, ch
 		return err
 	}
 	defer nc.Close()
-	inv, err := transport.Ask(ctx, nc, "toy", client, transport.Identity{}, log)
+	inv, err := transport.Ask(ctx, nc, "toy", client, s.identity(client), log)
 	if err != nil {
 		return err
 	}
