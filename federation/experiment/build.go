@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -33,6 +31,10 @@ type Built struct {
 	Assigned []*bundle.Bundle // of each client
 	Method   method.Method
 	Engine   *engine.Experiment // without clients until Features
+	Info     DataInfo
+
+	duplicates data.Duplicates
+	contents   map[string]data.Content // of images that are equal to others, by ID
 
 	layer     *secure.Layer  // of secure aggregation; nil for none
 	of        int            // clients of the experiment, where only one is here; 0 elsewhere
@@ -128,6 +130,7 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 	if b.Parts, err = c.Partition.Deal(b.Set, c.Data.Shots, c.Seed); err != nil {
 		return err
 	}
+	b.describeData()
 	return b.openExams(ctx, whole, progress)
 }
 
@@ -144,6 +147,9 @@ func (b *Built) openSet(ctx context.Context, classes []string, progress Progress
 		}
 	}
 	if err := b.sift(ctx, whole, progress); err != nil {
+		return nil, err
+	}
+	if err := b.findDuplicates(ctx, whole, progress); err != nil {
 		return nil, err
 	}
 	if c.Template == autoTemplate {
@@ -236,13 +242,9 @@ func (b *Built) runtime() Runtime {
 
 // Extractor computes features as the configuration says.
 func (b *Built) Extractor(progress Progress) (features.Extractor, error) {
-	dir := b.Config.Runtime.Cache
-	if dir == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return features.Extractor{}, fmt.Errorf("no folder for the feature cache: %w; set runtime.cache", err)
-		}
-		dir = filepath.Join(user, "promptfed", "features")
+	dir, err := b.cacheDir()
+	if err != nil {
+		return features.Extractor{}, err
 	}
 	x := features.Extractor{Cache: data.Cache{Dir: dir}, Session: b.runtime().Session(0), Workers: b.workers(),
 		Seed: b.Config.Seed}

@@ -42,6 +42,7 @@ type Config struct {
 type Data struct {
 	sets.Config `config:",squash"`
 	Classes     string `config:"classes" help:"all, base (the first half, as in CoOp) or new (the others); the half left out is examined after the last round"`
+	Duplicates  string `config:"duplicates" help:"images with equal bytes in train and test (or val): keep with a note, drop them from train, or error"`
 	Template    string `config:"template" help:"hand-written prompt, {} is the class; auto: CoOp's for the set"`
 }
 
@@ -86,7 +87,7 @@ type Eval struct {
 func Defaults() Config {
 	return Config{
 		Name: "run", Seed: 1, Backbones: []string{"tiny-vit-b16"}, Assign: "cycle", Method: "promptfl",
-		Data:      Data{Config: sets.Defaults(), Classes: "all", Template: autoTemplate},
+		Data:      Data{Config: sets.Defaults(), Classes: "all", Duplicates: data.DuplicatesKeep, Template: autoTemplate},
 		Synthetic: Synthetic{Config: noSynthetic(), Epochs: 10},
 		Partition: partition.Defaults(),
 		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", LR: 0.002, Momentum: 0.9, WeightDecay: 5e-4,
@@ -131,6 +132,9 @@ func (c Config) Check() error {
 		bad("%w", err)
 	}
 	if err := data.OneOf("data.classes", c.Data.Classes, allClasses, "base", "new"); err != nil {
+		bad("%w", err)
+	}
+	if err := data.OneOf("data.duplicates", c.Data.Duplicates, data.DuplicatesKeep, data.DuplicatesDrop, data.DuplicatesError); err != nil {
 		bad("%w", err)
 	}
 	if c.Eval.Embeddings < 0 {
