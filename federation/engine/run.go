@@ -26,6 +26,7 @@ type Experiment struct {
 	Method     method.Method
 	Classes    []string
 	Template   string // of hand-written prompts, with {} for the class
+	Precision  string // of features, for the fingerprint; empty and half are the same
 	Clients    []*Client
 	Training   Training
 	Synthetic  *Synthetic // nil for none
@@ -172,6 +173,9 @@ func (e *Experiment) Fingerprint() string {
 	if e.Plan.Poisson || e.Secure != "" {
 		fmt.Fprintln(h, "poisson", e.Plan.Poisson, "secure", e.Secure)
 	}
+	if p := e.otherPrecision(); p != "" {
+		fmt.Fprintln(h, "precision", p)
+	}
 	for _, c := range e.Clients {
 		fmt.Fprintln(h, c.ID, c.Backbone.Name(), c.Train.Labels(), c.Test.Labels())
 	}
@@ -182,6 +186,14 @@ func (e *Experiment) Fingerprint() string {
 		}
 	}
 	return fmt.Sprintf("%x", h.Sum(nil)[:16])
+}
+
+// otherPrecision is the precision of features where it is not half.
+func (e *Experiment) otherPrecision() string {
+	if e.Precision == "half" {
+		return ""
+	}
+	return e.Precision
 }
 
 // resume goes back to the last committed round, if there is one and it is wanted.

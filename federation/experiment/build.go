@@ -107,7 +107,7 @@ func (b *Built) define() error {
 	}
 	b.Engine = &engine.Experiment{
 		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(options),
-		Method: b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template,
+		Method: b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template, Precision: b.Config.Data.Precision,
 		Training: engine.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
 			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Each: c.Train.Each.paces(c.Partition.Clients)},
 		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson, TestEvery: c.Eval.Every, Seed: c.Seed},
@@ -246,7 +246,7 @@ func (b *Built) Extractor(progress Progress) (features.Extractor, error) {
 	if err != nil {
 		return features.Extractor{}, err
 	}
-	x := features.Extractor{Cache: data.Cache{Dir: dir}, Session: b.runtime().Session(0), Workers: b.workers(),
+	x := features.Extractor{Cache: data.Cache{Dir: dir, Precision: b.Config.Data.Precision}, Session: b.runtime().Session(0), Workers: b.workers(),
 		Seed: b.Config.Seed}
 	if progress != nil {
 		x.Progress = func(bundle string, done, total int) { progress("features of "+bundle, done, total) }

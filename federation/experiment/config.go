@@ -43,6 +43,7 @@ type Data struct {
 	sets.Config `config:",squash"`
 	Classes     string `config:"classes" help:"all, base (the first half, as in CoOp) or new (the others); the half left out is examined after the last round"`
 	Duplicates  string `config:"duplicates" help:"images with equal bytes in train and test (or val): keep with a note, drop them from train, or error"`
+	Precision   string `config:"precision" help:"of features in the cache: half (rounded, two bytes a number) or float (as computed, four)"`
 	Template    string `config:"template" help:"hand-written prompt, {} is the class; auto: CoOp's for the set"`
 }
 
@@ -87,7 +88,7 @@ type Eval struct {
 func Defaults() Config {
 	return Config{
 		Name: "run", Seed: 1, Backbones: []string{"tiny-vit-b16"}, Assign: "cycle", Method: "promptfl",
-		Data:      Data{Config: sets.Defaults(), Classes: "all", Duplicates: data.DuplicatesKeep, Template: autoTemplate},
+		Data:      Data{Config: sets.Defaults(), Classes: "all", Duplicates: data.DuplicatesKeep, Precision: data.Half, Template: autoTemplate},
 		Synthetic: Synthetic{Config: noSynthetic(), Epochs: 10},
 		Partition: partition.Defaults(),
 		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", LR: 0.002, Momentum: 0.9, WeightDecay: 5e-4,
@@ -135,6 +136,9 @@ func (c Config) Check() error {
 		bad("%w", err)
 	}
 	if err := data.OneOf("data.duplicates", c.Data.Duplicates, data.DuplicatesKeep, data.DuplicatesDrop, data.DuplicatesError); err != nil {
+		bad("%w", err)
+	}
+	if err := data.OneOf("data.precision", c.Data.Precision, data.Half, data.Float); err != nil {
 		bad("%w", err)
 	}
 	if c.Eval.Embeddings < 0 {
