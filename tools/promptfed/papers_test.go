@@ -42,6 +42,8 @@ func TestPapers(t *testing.T) {
 			t.Errorf("%s: card.paper %q, card.item %q, card.title %q; none may be empty", path, c.Paper, c.Item, c.Title)
 		case c.Numbers.Values.Empty() == (c.NoNumbers == ""):
 			t.Errorf("%s: card.numbers, or card.no_numbers with the reason, is expected", path)
+		case (c.Views.Why == "") != (c.Metric == "seconds" || c.Metric == "bytes"):
+			t.Errorf("%s: card.views says which evaluation accuracies are, and is left out where there are none", path)
 		}
 		paper, item := filepath.Base(filepath.Dir(path)), strings.TrimSuffix(filepath.Base(path), ".yaml")
 		if want := paper + "-" + item; plain.Name != want {
