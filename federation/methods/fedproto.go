@@ -92,7 +92,7 @@ func (m FedProto) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	}
 	mean, there := m.prototypes(s)
 	far := m.rows(s).Sub(mean.Rows(s.Label())).Square().Mean(-1) // [B]
-	return loss.Add(far.Mul(there.Rows(s.Label())).Mean().Scale(m.Lambda))
+	return loss.Add(s.Term("prototype distance", far.Mul(there.Rows(s.Label())).Mean().Scale(m.Lambda)))
 }
 
 // prototypes gives the server's [C,D], and [C] with 1 where there is one.
