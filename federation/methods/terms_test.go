@@ -112,15 +112,17 @@ func TestWhatIsNoSumOfTerms(t *testing.T) {
 		loss func(s *method.Scope, ce, more graph.Node) graph.Node
 		want string // names, or part of the error
 	}{
-		"named":     {func(s *method.Scope, ce, n graph.Node) graph.Node { return s.Term("norm", n).Add(ce) }, "cross entropy, norm"},
-		"two parts": {func(s *method.Scope, ce, n graph.Node) graph.Node { return s.Term("n", n).Add(ce).Add(s.Term("n", n.Neg())) }, "cross entropy, n"},
-		"unnamed":   {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(n) }, "without a name"},
-		"scaled":    {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("n", n)).Scale(2) }, "without a name"},
-		"detached":  {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("n", n).Detach()) }, "without a name"},
-		"left out":  {func(s *method.Scope, ce, n graph.Node) graph.Node { s.Term("n", n); return ce }, `"n" is named but not added`},
-		"twice":     {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(ce) }, "without a name"},
-		"no name":   {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("", n)) }, `is called ""`},
-		"slash":     {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("a/b", n)) }, `is called "a/b"`},
+		"named": {func(s *method.Scope, ce, n graph.Node) graph.Node { return s.Term("norm", n).Add(ce) }, "cross entropy, norm"},
+		"two parts": {func(s *method.Scope, ce, n graph.Node) graph.Node {
+			return s.Term("n", n).Add(ce).Add(s.Term("n", n.Neg()))
+		}, "cross entropy, n"},
+		"unnamed":  {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(n) }, "without a name"},
+		"scaled":   {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("n", n)).Scale(2) }, "without a name"},
+		"detached": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("n", n).Detach()) }, "without a name"},
+		"left out": {func(s *method.Scope, ce, n graph.Node) graph.Node { s.Term("n", n); return ce }, `"n" is named but not added`},
+		"twice":    {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(ce) }, "without a name"},
+		"no name":  {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("", n)) }, `is called ""`},
+		"slash":    {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("a/b", n)) }, `is called "a/b"`},
 	} {
 		names, err := termsOf(parts{loss: c.loss})
 		got := strings.Join(names, ", ")
