@@ -38,7 +38,7 @@ func (m FedNTD) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	rest := func(s *method.Scope) graph.Node { return m.Method.Logits(s).Scale(1 / m.Tau).Add(away) }
 	teacher, student := rest(s.Received()), rest(s)
 	kl := teacher.Softmax(-1).Mul(teacher.LogSoftmax(-1).Sub(student.LogSoftmax(-1))).Sum(-1).Mean()
-	return loss.Add(kl.Scale(m.Beta * m.Tau * m.Tau))
+	return loss.Add(s.Term("not-true distillation", kl.Scale(m.Beta*m.Tau*m.Tau)))
 }
 
 // never is so much that a class score lessened by it counts for nothing beside others.

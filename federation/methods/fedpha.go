@@ -98,8 +98,8 @@ func (m FedPHA) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	global, local := s.Param("global"), s.Param("local")
 	tg, tl, tp := m.text(s, global), m.text(s, local), m.text(s, m.project(s, local, global)) // [C,D] each
 
-	both := graph.CrossEntropy(s.Cosine(s.Image(), tg), s.Label())
-	return m.Base.Loss(s, logits).Add(both).Add(m.pull(tl, tp)).Add(m.push(tl, tg))
+	loss := s.CrossEntropy(logits, "local").Add(s.CrossEntropy(s.Cosine(s.Image(), tg), "global"))
+	return loss.Add(s.Term("pull", m.pull(tl, tp))).Add(s.Term("push", m.push(tl, tg)))
 }
 
 func (m FedPHA) pull(tl, tp graph.Node) graph.Node {

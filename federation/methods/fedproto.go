@@ -98,7 +98,7 @@ func (m FedProto) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Distance == "mean" {
 		far = far.Scale(1 / float64(s.Task().Dim))
 	}
-	return loss.Add(far.Mul(there.Rows(s.Label())).Mean().Scale(m.Lambda))
+	return loss.Add(s.Term("prototype distance", far.Mul(there.Rows(s.Label())).Mean().Scale(m.Lambda)))
 }
 
 // prototypes gives the server's [C,D], and [C] with 1 where there is one.

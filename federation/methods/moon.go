@@ -61,7 +61,7 @@ func (m MOON) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		return s.Graph().Fail("of: %s uses nothing that the server averages, so that the received model and the last one are alike; use another", of)
 	}
 	near, far := z.Mul(global).Sum(-1), z.Mul(last).Sum(-1)
-	return loss.Add(far.Sub(near).Scale(1 / m.Tau).Softplus().Mean().Scale(m.Mu))
+	return loss.Add(s.Term("model-contrastive", far.Sub(near).Scale(1/m.Tau).Softplus().Mean().Scale(m.Mu)))
 }
 
 // represent gives the unit rows z of a scope.
