@@ -251,8 +251,6 @@ CASES = [
     ("fedotp", ["fedopt"], OTP, PLAIN),
     ("promptfl", ["fedntd"], T, TWO),
     ("promptfl", ["fedntd"], {**T, "beta": 0.4, "tau": 3.0}, DASSL),
-    ("coop", ["fedntd"], T, TWO),
-    ("fedpha", ["fedntd"], PHA, PLAIN),
     ("fedotp", ["fedntd"], OTP, PLAIN),
     ("promptfl", ["moon"], T, TWO),
     ("promptfl", ["moon"], {**T, "centre": False}, TWO),
