@@ -70,7 +70,8 @@ func (p *program) reads(params tensor.Map) bool {
 		slices.ContainsFunc(p.hosts, func(h method.HostCall) bool { return slices.ContainsFunc(h.Of, used) })
 }
 
-// compiler builds programs, once for every backbone and shape of parameters; it is safe for concurrent use.
+// compiler builds programs, and compiles each graph that methods ask for once, however many clients have it; it is safe for
+// concurrent use.
 type compiler struct {
 	m        method.Method
 	classes  []string
@@ -79,30 +80,28 @@ type compiler struct {
 	pool     ort.Pool
 
 	mu       sync.Mutex
-	programs map[string]*program
+	programs map[string]*program // by backbone and Task
+	compiled map[string]*program // by backbone and graph
 	handMu   sync.Mutex
 	hands    map[string]*tensor.Tensor
 }
 
 func newCompiler(m method.Method, classes []string, template string, o ort.Options) *compiler {
 	return &compiler{m: m, classes: classes, template: template, options: o,
-		programs: map[string]*program{}, hands: map[string]*tensor.Tensor{}}
+		programs: map[string]*program{}, compiled: map[string]*program{}, hands: map[string]*tensor.Tensor{}}
 }
 
 func (c *compiler) close() error { return c.pool.Close() }
 
 // step compiles the loss and its gradients with respect to every parameter.
 func (c *compiler) step(b Backbone, task method.Task) (*program, error) {
-	return c.once("step", b, task, func(s *method.Scope) ([]graph.Output, error) {
+	return c.once("step", b, task, func(s *method.Scope) (graph.Node, error) {
 		loss := c.m.Loss(s, c.m.Logits(s))
 		if err := s.Graph().Err(); err != nil {
-			return nil, err
+			return loss, err
 		}
-		if err := allUsed(s, loss); err != nil {
-			return nil, err
-		}
-		return c.withGradients(b, s, loss)
-	})
+		return loss, allUsed(s, loss)
+	}, c.withGradients)
 }
 
 // allUsed refuses declared parameters that the loss does not depend on: they would be averaged and never learned.
@@ -124,9 +123,7 @@ func allUsed(s *method.Scope, loss graph.Node) error {
 
 // score compiles the class scores.
 func (c *compiler) score(b Backbone, task method.Task) (*program, error) {
-	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, error) {
-		return c.value(b, s, c.m.Logits(s))
-	})
+	return c.once("score", b, task, func(s *method.Scope) (graph.Node, error) { return c.m.Logits(s), nil }, c.value)
 }
 
 // eval compiles anything a method asks for over its data.
@@ -143,27 +140,48 @@ func (c *compiler) eval(b Backbone, task method.Task, of func(*method.Scope) gra
 	return p, err
 }
 
-func (c *compiler) once(kind string, b Backbone, task method.Task, build func(*method.Scope) ([]graph.Output, error)) (*program, error) {
-	params := c.m.Params(task)
-	key := fmt.Sprintf("%s %s %d", kind, b.Name(), len(c.classes))
-	for _, p := range params {
-		key += fmt.Sprintf(" %s%v", p.Name, p.Shape)
-	}
+// once gives the program that finish makes of the node that build makes for a task. A method may read anything of its Task, the
+// client's number too, so build runs for every Task; it is cheap, since the towers are placeholders in it. Clients whose nodes
+// have one signature share one compiled program, but for their host functions, which may hold what the Task says.
+func (c *compiler) once(kind string, b Backbone, task method.Task, build func(*method.Scope) (graph.Node, error),
+	finish func(Backbone, *method.Scope, graph.Node) ([]graph.Output, error)) (*program, error) {
+	key := fmt.Sprintf("%s %s %+v", kind, b.Name(), task)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p, ok := c.programs[key]; ok {
 		return p, nil
 	}
-	s := method.NewScope(task, params)
-	out, err := build(s)
+	s := method.NewScope(task, c.m.Params(task))
+	n, err := build(s)
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.compile(b, s, out)
-	if err == nil {
-		c.programs[key] = p
+	sum, err := graph.Signature(graph.Output{Name: valueOutput, Node: n})
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	same := fmt.Sprintf("%s %s %x", kind, b.Name(), sum)
+	for _, p := range s.Params() {
+		same += fmt.Sprintf(" %q", p.Name)
+	}
+	for _, h := range s.Hosts() {
+		same += fmt.Sprintf(" %q %q %v", h.Name, h.Of, h.Func.VJP != nil)
+	}
+	p, ok := c.compiled[same]
+	if !ok {
+		out, err := finish(b, s, n)
+		if err != nil {
+			return nil, err
+		}
+		if p, err = c.compile(b, s, out); err != nil {
+			return nil, err
+		}
+		c.compiled[same] = p
+	}
+	own := *p
+	own.hosts = p.hostsOf(s)
+	c.programs[key] = &own
+	return &own, nil
 }
 
 func (c *compiler) value(b Backbone, s *method.Scope, n graph.Node) ([]graph.Output, error) {
@@ -241,7 +259,7 @@ func (c *compiler) compile(b Backbone, s *method.Scope, out []graph.Output) (*pr
 	if err != nil {
 		return nil, err
 	}
-	p := &program{session: session, hosts: s.Hosts()}
+	p := &program{session: session}
 	roots := make([]graph.Node, len(out))
 	for i, o := range out {
 		roots[i] = o.Node
@@ -255,10 +273,15 @@ func (c *compiler) compile(b Backbone, s *method.Scope, out []graph.Output) (*pr
 			p.also = append(p.also, n.Name())
 		}
 	}
-	p.hosts = slices.DeleteFunc(slices.Clone(p.hosts), func(h method.HostCall) bool {
+	p.hosts = p.hostsOf(s)
+	return p, nil
+}
+
+// hostsOf are the host functions of a scope that the program reads.
+func (p *program) hostsOf(s *method.Scope) []method.HostCall {
+	return slices.DeleteFunc(slices.Clone(s.Hosts()), func(h method.HostCall) bool {
 		return !slices.Contains(p.inputs, method.HostInput+"/"+h.Name)
 	})
-	return p, nil
 }
 
 // handText computes the features [C,D] of hand-written prompts of a backbone, unit rows, once: of one template those of its

@@ -63,6 +63,7 @@ func (r release) roll(cfg Config, f finder, dirs []string) (*roll, error) {
 			if err != nil {
 				return nil, err
 			}
+			roll.layout = "CoOp's split file " + filepath.Base(path)
 			return roll, roll.locate(f, dir, dirs, r.images)
 		}
 	}
@@ -79,7 +80,7 @@ func (r release) roll(cfg Config, f finder, dirs []string) (*roll, error) {
 			if err != nil {
 				return nil, err
 			}
-			roll.root = dir
+			roll.root, roll.layout = dir, "the release's own files, "+strings.Join(bases(paths), ", ")
 			return roll, nil
 		}
 	}
