@@ -54,7 +54,7 @@ func (s *Server) validation(replies []Reply) *Validation {
 	if len(replies) == 0 {
 		return nil
 	}
-	t := tested(s.has, s.view, replies, clients(replies), s.Plan.Peers)
+	t := tested(s.has, s.view, replies, s.Plan.known(), s.Plan.Peers)
 	return &Validation{Global: brief(t.Evaluations.Global), Personal: brief(t.Evaluations.Personal), Clients: t.Answered, Examples: t.sizes}
 }
 
