@@ -53,7 +53,7 @@ func (w *Worker) validate(ctx context.Context, c *Client, o Order, s State) (Sco
 // shared parameters and its own first private ones, at the learning rate before the schedule. Nothing is remembered.
 func (w *Worker) adapt(ctx context.Context, c *Client, o Order) (Scores, error) {
 	alone, s := *w, State{}
-	alone.Tracer, alone.Guard = nil, nil
+	alone.Tracer, alone.Guard, alone.Terms = nil, nil, false
 	if o.Steps > 0 {
 		alone.Train = w.Train.steps(c.ID, o.Steps)
 		var err error

@@ -85,10 +85,9 @@ func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
 			return r, err
 		}
 	}
-	up := uploadTensors(r.Upload)
-	r.Up = wire.Size(up)
+	r.Up = r.UploadSize()
 	if p.Encode {
-		message, err := wire.Encode(up)
+		message, err := wire.Encode(r.Tensors())
 		if err != nil {
 			return r, err
 		}
@@ -99,7 +98,7 @@ func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
 		if err != nil {
 			return r, err
 		}
-		r.Upload.Shared, r.Upload.Extra = back.Under(sharedPart), back.Under(extraPart)
+		return r.With(back)
 	}
 	return r, nil
 }
@@ -132,6 +131,7 @@ const (
 	extraPart  = "extra"
 	downPart   = "down"
 	eachPart   = "each"
+	termsPart  = "terms"
 )
 
 func uploadTensors(u method.Upload) tensor.Map {

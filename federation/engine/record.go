@@ -29,6 +29,7 @@ type Record struct {
 	NewClients  map[string]Tested `json:"new_clients,omitempty"` // clients that never trained, by the steps that they took
 
 	Notes map[string]float64 `json:"notes,omitempty"` // of the method and of what carries the messages, such as epsilon and delta
+	Terms []Term             `json:"terms,omitempty"` // of the loss, in its order, where they are measured
 
 	Clients   []int   `json:"clients"` // who trained
 	LR        float64 `json:"lr"`

@@ -40,6 +40,7 @@ type Settings struct {
 	Workers int
 	Session ort.Options
 	Encode  bool // send every message through its encoded form
+	Terms   bool // measure each term of the loss, for the records; it changes nothing that is trained
 	// Provider is what sessions run on, and why if that was not the first choice, for the summary; empty leaves it out.
 	Provider string
 	Tracer   Tracer // nil for none
@@ -108,7 +109,7 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	if set.OnUpload != nil {
 		pool.Sent = func(o Order, client int, message []byte) { set.OnUpload(o.Round, client, message) }
 	}
-	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer, Evaluate: e.Evaluate, c: worker.c}
+	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer, Terms: set.Terms, Evaluate: e.Evaluate, c: worker.c}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
 	}

@@ -36,6 +36,7 @@ type Server struct {
 	Rate   optim.Rate // learning rate by round, for reports
 	Tracer Tracer
 	Exams  []string // evaluation sets
+	Terms  bool     // whether clients measure the terms of their losses
 	Global method.Global
 	Past   []Record // of the rounds before
 
@@ -162,6 +163,9 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		maps.Copy(g.Notes, r.Notes)
 	}
 	rec.Notes = g.Notes
+	if s.Terms {
+		rec.Terms = meanTerms(merged)
+	}
 	parts := []tensor.Map{g.Shared, g.Down, g.Kept}
 	for _, id := range slices.Sorted(maps.Keys(g.Each)) {
 		parts = append(parts, g.Each[id])

@@ -119,6 +119,9 @@ func (b *Built) define() error {
 			}
 		}
 	}
+	if c.Eval.Terms && (methods.Hides(b.Method) || c.SecureAggregation.On()) {
+		return errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure aggregation and differential privacy are to hide; leave one of the two out")
+	}
 	return b.secured()
 }
 
@@ -332,7 +335,8 @@ func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.
 
 // Settings are the engine's settings of a configuration; the caller adds folder, tracing and progress.
 func (b *Built) Settings() engine.Settings {
-	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(b.copies()), Encode: b.Config.Runtime.Encode, Provider: b.Provider}
+	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(b.copies()), Encode: b.Config.Runtime.Encode, Provider: b.Provider,
+		Terms: b.Config.Eval.Terms}
 	if b.layer != nil {
 		s.Guard, s.Around = b.layer.Guard(), b.layer.Around
 	}
