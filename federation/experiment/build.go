@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 
 	"promptfed/federation/data"
@@ -112,6 +113,14 @@ func (b *Built) define() error {
 			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Each: c.Train.Each.paces(c.Partition.Clients)},
 		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson, TestEvery: c.Eval.Every, Seed: c.Seed},
 	}
+	b.Engine.Evaluate = c.evaluation()
+	if b.Engine.Plan.New = c.newClients(); b.Engine.Plan.New != nil {
+		for id := range c.Partition.Clients {
+			if !slices.Contains(b.Engine.Plan.New, id) {
+				b.Engine.Plan.Trainers = append(b.Engine.Plan.Trainers, id)
+			}
+		}
+	}
 	if c.Eval.Terms && (methods.Hides(b.Method) || c.SecureAggregation.On()) {
 		return errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure aggregation and differential privacy are to hide; leave one of the two out")
 	}
@@ -130,7 +139,7 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 	if err != nil {
 		return err
 	}
-	if b.Parts, err = c.Partition.Deal(b.Set, c.Data.Shots, c.Seed); err != nil {
+	if err = b.deal(c.Partition); err != nil {
 		return err
 	}
 	b.describeData()
@@ -268,12 +277,22 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	if err != nil {
 		return err
 	}
-	train, test := map[*bundle.Bundle]*engine.Features{}, map[*bundle.Bundle]*engine.Features{}
+	validating, err := b.validating()
+	if err != nil {
+		return err
+	}
+	train, val, test := map[*bundle.Bundle]*engine.Features{}, map[*bundle.Bundle]*engine.Features{}, map[*bundle.Bundle]*engine.Features{}
 	for _, f := range b.Bundles {
 		if train[f], err = b.featuresOf(ctx, x, f, b.trainList(), b.Config.Data.Views); err != nil {
 			return err
 		}
 		if test[f], err = b.featuresOf(ctx, x, f, b.testList(), 1); err != nil {
+			return err
+		}
+		if !validating {
+			continue
+		}
+		if val[f], err = b.featuresOf(ctx, x, f, b.valList(), 1); err != nil {
 			return err
 		}
 	}
@@ -286,8 +305,11 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	b.Engine.Clients = nil
 	for i, part := range b.Parts {
 		f := b.Assigned[i]
-		b.Engine.Clients = append(b.Engine.Clients, &engine.Client{ID: i, Backbone: backbone{f}, Domain: part.Domain,
-			Train: train[f].Pick(b.trainedOn(i)), Test: test[f].Pick(part.Test)})
+		c := &engine.Client{ID: i, Backbone: backbone{f}, Domain: part.Domain, Train: train[f].Pick(b.trainedOn(i)), Test: test[f].Pick(part.Test)}
+		if validating {
+			c.Val = val[f].Pick(part.Val)
+		}
+		b.Engine.Clients = append(b.Engine.Clients, c)
 	}
 	return nil
 }
