@@ -23,6 +23,8 @@ type Experiment struct {
 	MethodName string // for reports and the fingerprint: carrier and wrappers
 	Options    string // of the methods, for the fingerprint
 	Secure     string // of secure aggregation, for the fingerprint; empty for none
+	// Reproduces are the known defects of published code that the experiment makes again on purpose, for the fingerprint and the summary.
+	Reproduces []string
 	Method     method.Method
 	Classes    []string
 	Template   string // of hand-written prompts, with {} for the class
@@ -172,6 +174,9 @@ func (e *Experiment) Fingerprint() string {
 	if e.Plan.Poisson || e.Secure != "" {
 		fmt.Fprintln(h, "poisson", e.Plan.Poisson, "secure", e.Secure)
 	}
+	if len(e.Reproduces) > 0 {
+		fmt.Fprintf(h, "reproduces %q\n", e.Reproduces)
+	}
 	for _, c := range e.Clients {
 		fmt.Fprintln(h, c.ID, c.Backbone.Name(), c.Train.Labels(), c.Test.Labels())
 	}
@@ -251,7 +256,7 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 
 func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (*Result, error) {
 	r := &Result{Records: j.Records, Summary: Summarise(j.Records)}
-	r.Summary.Provider = set.Provider
+	r.Summary.Provider, r.Summary.Reproduces = set.Provider, e.Reproduces
 	r.Summary.Name, r.Summary.Method, r.Summary.View = e.Name, e.MethodName, s.Method.View().String()
 	members := e.members(set)
 	parts := e.parts(&s.Global, store, members)
