@@ -14,6 +14,9 @@ func (e *Experiment) check(set Settings, members []Member) (Member, error) {
 	if err := e.checkPlan(len(members)); err != nil {
 		return Member{}, err
 	}
+	if set.Terms && set.Guard != nil {
+		return Member{}, errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure aggregation hides; leave one of the two out")
+	}
 	if set.Remote != nil {
 		return e.checkMembers(members)
 	}

@@ -82,10 +82,9 @@ func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
 			return r, err
 		}
 	}
-	up := uploadTensors(r.Upload)
-	r.Up = wire.Size(up)
+	r.Up = r.UploadSize()
 	if p.Encode {
-		message, err := wire.Encode(up)
+		message, err := wire.Encode(r.Tensors())
 		if err != nil {
 			return r, err
 		}
@@ -96,7 +95,7 @@ func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
 		if err != nil {
 			return r, err
 		}
-		r.Upload.Shared, r.Upload.Extra = back.Under(sharedPart), back.Under(extraPart)
+		return r.With(back)
 	}
 	return r, nil
 }
@@ -117,6 +116,7 @@ const (
 	extraPart  = "extra"
 	downPart   = "down"
 	eachPart   = "each"
+	termsPart  = "terms"
 )
 
 func uploadTensors(u method.Upload) tensor.Map {

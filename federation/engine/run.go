@@ -42,6 +42,7 @@ type Settings struct {
 	Workers int
 	Session ort.Options
 	Encode  bool // send every message through its encoded form
+	Terms   bool // measure each term of the loss, for the records; it changes nothing that is trained
 	// Provider is what sessions run on, and why if that was not the first choice, for the summary; empty leaves it out.
 	Provider string
 	Tracer   Tracer // nil for none
@@ -106,7 +107,7 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	if set.OnUpload != nil {
 		pool.Sent = func(o Order, client int, message []byte) { set.OnUpload(o.Round, client, message) }
 	}
-	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer, c: worker.c}
+	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer, Terms: set.Terms, c: worker.c}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
 	}
@@ -119,6 +120,8 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	if err := server.start(first.Task); err != nil {
 		return nil, err
 	}
+	server.has = EvaluableOf(e.Method, first.Task)
+	server.view = server.has.headline(e.Plan.View, e.Method)
 	j, err := e.resume(set, server, store)
 	if err != nil {
 		return nil, err
@@ -255,9 +258,9 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 }
 
 func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (*Result, error) {
-	r := &Result{Records: j.Records, Summary: Summarise(j.Records)}
+	r := &Result{Records: j.Records, Summary: Summarise(j.Records, s.view)}
 	r.Summary.Provider, r.Summary.Reproduces = set.Provider, e.Reproduces
-	r.Summary.Name, r.Summary.Method, r.Summary.View = e.Name, e.MethodName, s.Method.View().String()
+	r.Summary.Name, r.Summary.Method, r.Summary.View, r.Summary.Reads = e.Name, e.MethodName, s.view.String(), s.has.Reads
 	members := e.members(set)
 	parts := e.parts(&s.Global, store, members)
 	if set.Dir == "" {

@@ -111,6 +111,9 @@ func (b *Built) define() error {
 			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Each: c.Train.Each.paces(c.Partition.Clients)},
 		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson, TestEvery: c.Eval.Every, Seed: c.Seed},
 	}
+	if c.Eval.Terms && (methods.Hides(b.Method) || c.SecureAggregation.On()) {
+		return errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure aggregation and differential privacy are to hide; leave one of the two out")
+	}
 	return b.secured()
 }
 
@@ -319,7 +322,8 @@ func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.
 
 // Settings are the engine's settings of a configuration; the caller adds folder, tracing and progress.
 func (b *Built) Settings() engine.Settings {
-	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(b.copies()), Encode: b.Config.Runtime.Encode, Provider: b.Provider}
+	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(b.copies()), Encode: b.Config.Runtime.Encode, Provider: b.Provider,
+		Terms: b.Config.Eval.Terms}
 	if b.layer != nil {
 		s.Guard, s.Around = b.layer.Guard(), b.layer.Around
 	}

@@ -77,6 +77,8 @@ type Train struct {
 type Eval struct {
 	Every int `config:"every" help:"rounds between tests; the last round is always tested"`
 	Last  int `config:"last" help:"rounds whose mean is shown as the result"`
+	// Terms changes nothing that is trained.
+	Terms bool `config:"terms" help:"measure each term of the loss in every round: value, and length of its own gradient beside cross entropy's; about twice the work of a step for two terms"`
 	// TensorBoard is read by the command; it changes nothing that is computed.
 	TensorBoard bool `config:"tensorboard" help:"write rounds as TensorBoard reads them too, into tensorboard/"`
 	// Embeddings bounds the images of embeddings.safetensors.

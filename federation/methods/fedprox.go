@@ -34,7 +34,7 @@ func (m FedProx) Loss(s *method.Scope, logits graph.Node) graph.Node {
 			w = w.Detach()
 		}
 		d := w.Sub(s.Received().Param(name))
-		loss = loss.Add(d.Square().Sum().Scale(m.Mu / 2))
+		loss = loss.Add(s.Term("proximal", d.Square().Sum().Scale(m.Mu/2)))
 	}
 	return loss
 }
