@@ -108,7 +108,8 @@ func (b *Built) define() error {
 	}
 	b.Engine = &engine.Experiment{
 		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(options),
-		Method: b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template, Precision: b.Config.Data.Precision,
+		Reproduces: c.Reproduces(),
+		Method:     b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template, Precision: b.Config.Data.Precision,
 		Training: engine.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
 			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Each: c.Train.Each.paces(c.Partition.Clients)},
 		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson, TestEvery: c.Eval.Every, Seed: c.Seed},
@@ -142,8 +143,16 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 	if err = b.deal(c.Partition); err != nil {
 		return err
 	}
+	c.Reproduce.shuffleNames(b.Set, c.Seed)
+	if err := b.openExams(ctx, whole, progress); err != nil {
+		return err
+	}
+	c.Reproduce.misalign(b.Set, b.Parts, c.Seed)
+	for _, defect := range c.Reproduces() {
+		b.Set.Notes = append(b.Set.Notes, "known defect of published code, made again on purpose: "+defect)
+	}
 	b.describeData()
-	return b.openExams(ctx, whole, progress)
+	return nil
 }
 
 // openSet opens the set, or what data.classes takes of it, and gives the whole one. Its labels become those of the given

@@ -34,7 +34,8 @@ type Config struct {
 
 	SecureAggregation secure.Config `config:"secure_aggregation"`
 
-	Runtime Runtime `config:"runtime"`
+	Reproduce Reproduce `config:"reproduce"`
+	Runtime   Runtime   `config:"runtime"`
 }
 
 // Data is the section data.
@@ -121,7 +122,8 @@ func Defaults() Config {
 
 		SecureAggregation: secure.Defaults(),
 
-		Runtime: defaultRuntime(),
+		Reproduce: Reproduce{Labels: asMeant, ClassNames: asMeant},
+		Runtime:   defaultRuntime(),
 	}
 }
 
@@ -179,7 +181,7 @@ func (c Config) Check() error {
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil {
 		bad("train.schedule: %w", err)
 	}
-	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), c.Data.Validate(), c.Synthetic.check())
+	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), c.Data.Validate(), c.Synthetic.check(), c.Reproduce.check(c.Data.Split))
 	return errors.Join(errs...)
 }
 
