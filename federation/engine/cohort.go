@@ -77,11 +77,20 @@ type Guard interface {
 	Seal(client int, o Order, up *method.Upload, stats *Stats) error
 }
 
-// Scores are a client's test results.
+// Scores are a client's test results. An evaluation that its method does not have is absent.
 type Scores struct {
-	Examples int  `json:"examples"`
-	Global   Hits `json:"global"`   // with the server's shared parameters and its own private ones
-	Personal Hits `json:"personal"` // with the parameters that it last trained itself
+	Examples  int   `json:"examples"`
+	Untrained bool  `json:"untrained,omitempty"` // it never trained: it has no parameters of its own, and used first values for them
+	Global    *Hits `json:"global,omitempty"`    // with the server's shared parameters and its own private ones
+	Personal  *Hits `json:"personal,omitempty"`  // with the parameters that it last trained itself
+}
+
+// Of is one of the two; nil where it is absent.
+func (s Scores) Of(v method.View) *Hits {
+	if v == method.PersonalView {
+		return s.Personal
+	}
+	return s.Global
 }
 
 // Hits are how well a client's examples were classified. Right is a count, not a rate, so that it adds up.

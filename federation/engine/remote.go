@@ -182,10 +182,5 @@ func (o Order) Refuse(r Reply, sealed bool) error {
 		}
 		return finite("upload ", uploadTensors(r.Upload))
 	}
-	s := r.Scores
-	if s.Examples < 1 || s.Global.Right < 0 || s.Global.Right > s.Examples || s.Personal.Right < 0 || s.Personal.Right > s.Examples ||
-		!(s.Global.F1 >= 0 && s.Global.F1 <= 1) || !(s.Personal.F1 >= 0 && s.Personal.F1 <= 1) {
-		return fmt.Errorf("the scores %+v are none", s)
-	}
-	return nil
+	return r.Scores.check()
 }

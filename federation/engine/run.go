@@ -118,6 +118,8 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	if err := server.start(first.Task); err != nil {
 		return nil, err
 	}
+	server.has = EvaluableOf(e.Method, first.Task)
+	server.view = server.has.headline(e.Plan.View, e.Method)
 	j, err := e.resume(set, server, store)
 	if err != nil {
 		return nil, err
@@ -251,9 +253,9 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 }
 
 func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (*Result, error) {
-	r := &Result{Records: j.Records, Summary: Summarise(j.Records)}
+	r := &Result{Records: j.Records, Summary: Summarise(j.Records, s.view)}
 	r.Summary.Provider = set.Provider
-	r.Summary.Name, r.Summary.Method, r.Summary.View = e.Name, e.MethodName, s.Method.View().String()
+	r.Summary.Name, r.Summary.Method, r.Summary.View, r.Summary.Reads = e.Name, e.MethodName, s.view.String(), s.has.Reads
 	members := e.members(set)
 	parts := e.parts(&s.Global, store, members)
 	if set.Dir == "" {

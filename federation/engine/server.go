@@ -21,6 +21,7 @@ type Plan struct {
 	Participation float64 // share of clients that train in a round
 	Poisson       bool    // each client is drawn by itself, with Participation for probability; a round may have nobody
 	TestEvery     int     // rounds between tests; the last round is always tested
+	View          string  // the evaluation that a round's headline is of: global, personal, or the method's own (also when empty)
 	Seed          uint64
 	Trainers      []int         // who may train and answer surveys; empty for all
 	Peers         []method.Peer // of each client
@@ -37,7 +38,9 @@ type Server struct {
 	Terms  bool     // whether clients measure the terms of their losses
 	Global method.Global
 
-	c *compiler
+	c    *compiler
+	has  Evaluable
+	view method.View // of the headline
 }
 
 // start draws the shared parameters and lets the method add what it needs.
@@ -182,8 +185,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		if err != nil {
 			return rec, err
 		}
-		sortReplies(scores)
-		rec.score(scores, s.Method.View(), s.Plan.Peers)
+		rec.score(s.has, s.view, scores, s.Plan.Peers)
 		if g.Round+1 == s.Plan.Rounds {
 			if err := s.examine(ctx, test, &rec); err != nil {
 				return rec, err

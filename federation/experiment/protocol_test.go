@@ -103,7 +103,7 @@ func TestOtherSets(t *testing.T) {
 		t.Fatalf("%d exams, %d classes", len(b.Engine.Exams), len(b.Engine.Exams[0].Classes))
 	}
 	g := finish(t, b).Summary.Exams["drawn"]
-	if want := 2 * 2 * len(b.Engine.Exams[0].Classes); g.Examples != want || g.Accuracy <= 0 || g.Accuracy != g.Global {
+	if want := 2 * 2 * len(b.Engine.Exams[0].Classes); g.Examples != want || g.Accuracy <= 0 || g.Accuracy != *g.Global {
 		t.Errorf("%+v of %d images", g, want)
 	}
 	c.Exam.Sets = []string{"atlantis"}

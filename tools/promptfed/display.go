@@ -126,14 +126,14 @@ func (d *display) round(r engine.Record) {
 	defer d.mu.Unlock()
 	d.finished = 0
 	d.last = fmt.Sprintf(", loss %.3f", r.Loss)
-	if r.Tested {
+	if r.Evaluation != nil {
 		d.last += fmt.Sprintf(", accuracy %.1f %%", 100*r.Accuracy)
 	}
 	if d.live {
 		return
 	}
 	line := fmt.Sprintf("%s: round %d/%d%s", d.name, r.Round+1, d.rounds, d.last)
-	if r.Tested {
+	if r.Evaluation != nil {
 		line += fmt.Sprintf(" ± %.1f over clients", 100*r.Std)
 	}
 	left := time.Duration(float64(time.Since(d.began)) / float64(r.Round+1) * float64(d.rounds-r.Round-1))

@@ -239,7 +239,7 @@ func (c *cellDisplay) round(r engine.Record) {
 			c.units = c.round0 * roundUnits
 		}
 		c.at = fmt.Sprintf("round %d/%d", min(c.rounds, r.Round+2), c.rounds)
-		if r.Tested {
+		if r.Evaluation != nil {
 			c.at += fmt.Sprintf(" %.1f %%", 100*r.Accuracy)
 		}
 	})
@@ -251,7 +251,11 @@ func (c *cellDisplay) done(s engine.Summary) {
 	defer c.all.mu.Unlock()
 	c.all.end(c.folder)
 	if c.all.bar == nil {
-		c.all.say("%d/%d cells done, %s: accuracy %.1f %% in %s%s", c.all.over, c.all.cells, c.folder, 100*s.Last,
+		accuracy := "-"
+		if s.Headline != nil {
+			accuracy = fmt.Sprintf("%.1f %%", 100*s.Last)
+		}
+		c.all.say("%d/%d cells done, %s: accuracy %s (%s) in %s%s", c.all.over, c.all.cells, c.folder, accuracy, s.View,
 			time.Since(c.began).Round(100*time.Millisecond), c.all.left())
 	}
 	c.all.draw()
