@@ -254,7 +254,8 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (*Result, error) {
 	r := &Result{Records: j.Records, Summary: Summarise(j.Records, s.view)}
 	r.Summary.Provider = set.Provider
-	r.Summary.Name, r.Summary.Method, r.Summary.View, r.Summary.Reads = e.Name, e.MethodName, s.view.String(), s.has.Reads
+	r.Summary.Name, r.Summary.Method, r.Summary.Reads = e.Name, e.MethodName, s.has.Reads
+	r.Summary.MethodView = s.has.headline(MethodView, e.Method).String()
 	members := e.members(set)
 	parts := e.parts(&s.Global, store, members)
 	if set.Dir == "" {

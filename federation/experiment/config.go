@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"promptfed/federation/data"
+	"promptfed/federation/engine"
 	"promptfed/federation/partition"
 	"promptfed/federation/secure"
 	"promptfed/federation/sets"
@@ -76,6 +77,8 @@ type Train struct {
 type Eval struct {
 	Every int `config:"every" help:"rounds between tests; the last round is always tested"`
 	Last  int `config:"last" help:"rounds whose mean is shown as the result"`
+	// View is engine.Plan.View.
+	View string `config:"view" help:"what results are of: global (the server's parameters), personal (each client's own) or method (as its paper says)"`
 	// TensorBoard is read by the command; it changes nothing that is computed.
 	TensorBoard bool `config:"tensorboard" help:"write rounds as TensorBoard reads them too, into tensorboard/"`
 	// Embeddings bounds the images of embeddings.safetensors.
@@ -93,7 +96,7 @@ func Defaults() Config {
 			Schedule: optim.Schedule{Kind: "constant"}},
 		Participation: 1,
 		Sampling:      "fixed",
-		Eval:          Eval{Every: 1, Last: 1},
+		Eval:          Eval{Every: 1, Last: 1, View: engine.MethodView},
 
 		SecureAggregation: secure.Defaults(),
 
@@ -138,6 +141,9 @@ func (c Config) Check() error {
 	}
 	if c.Eval.Every < 1 || c.Eval.Last < 1 {
 		bad("eval: every and last are %d and %d; each must be 1 or more", c.Eval.Every, c.Eval.Last)
+	}
+	if err := data.OneOf("eval.view", c.Eval.View, engine.Views()...); err != nil {
+		bad("%w", err)
 	}
 	if c.Data.Template != autoTemplate && !strings.Contains(c.Data.Template, "{}") {
 		bad("data.template: %q has no {} for the class name", c.Data.Template)
