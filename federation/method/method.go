@@ -22,7 +22,7 @@ type Method interface {
 type Objective interface {
 	Params(Task) []Param                         // every learnable tensor, once
 	Logits(*Scope) graph.Node                    // class scores [B,C], used to test
-	Loss(s *Scope, logits graph.Node) graph.Node // scalar to minimise
+	Loss(s *Scope, logits graph.Node) graph.Node // scalar to minimise, the sum of terms named by Scope.Term
 	View() View                                  // with which shared parameters the paper tests a client
 }
 
@@ -99,7 +99,7 @@ type Task struct {
 type Base struct{}
 
 func (Base) Loss(s *Scope, logits graph.Node) graph.Node {
-	return graph.CrossEntropy(logits, s.Label())
+	return s.CrossEntropy(logits)
 }
 func (Base) View() View                      { return GlobalView }
 func (Base) Begin(*Local) error              { return nil }

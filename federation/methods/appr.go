@@ -134,10 +134,11 @@ func (m Appr) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Adversary > 0 {
 		odds := m.logOdds(ctx, s.Down(apprW1, w, m.Hidden), s.Down(apprW2, m.Hidden, 1))
 		fool := odds.Neg().Softplus().Mean() // -log D, eq. 7
-		loss = loss.Add(fool.Mul(s.Scalar(apprOn)).Scale(m.Adversary))
+		loss = loss.Add(s.Term("adversarial", fool.Mul(s.Scalar(apprOn)).Scale(m.Adversary)))
 	}
 	if m.Proximity > 0 {
-		loss = loss.Add(ctx.Sub(m.prompt(s.Received())).Square().Sum().Scale(m.Proximity)) // eq. 8
+		near := ctx.Sub(m.prompt(s.Received())).Square().Sum() // eq. 8
+		loss = loss.Add(s.Term("proximity", near.Scale(m.Proximity)))
 	}
 	return loss
 }

@@ -28,7 +28,7 @@ func (m FedProx) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	}
 	for _, name := range s.SharedNames() {
 		d := s.Param(name).Sub(s.Received().Param(name))
-		loss = loss.Add(d.Square().Sum().Scale(m.Mu / 2))
+		loss = loss.Add(s.Term("proximal", d.Square().Sum().Scale(m.Mu/2)))
 	}
 	return loss
 }

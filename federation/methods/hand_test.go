@@ -202,7 +202,7 @@ var hands = []methodtest.Hand{
 			"r1/c0/s0/loss": phaLossTwo}},
 	// SDFed's definition 1 keeps the columns after floor(0.6·1) = 0, all of them: the projected prompt is the private one and
 	// there is no pull. Push is alpha - d with alpha = 0.8 > d.
-	{Method: "sdfed", Options: options{"global_tokens": 1, "local_tokens": 1}, LR: lr,
+	{Method: "sdfed", Options: options{"global_tokens": 1, "local_tokens": 1, "projector": "def1"}, LR: lr,
 		First: map[string]float64{"global": 1, "c0/local": 0, "c1/local": 0}, Want: map[string]float64{
 			"r0/c0/s0/draw/projector": 1, "r0/c0/s0/loss": phaLoss0 - 0.2,
 			"r0/c0/s0/after/local": local0, "r0/c1/s0/after/global": global1, "r0/merged/global": globalM,

@@ -58,7 +58,7 @@ class CoOp(PromptFL):
 
 class FedPHA(Method):
     shared, private = ["global"], ["local"]
-    defaults = {"ratio": 0.8, "alpha": 1.0, "projector": "eq9", "projector_grad": "detach", "svd_every": "step",
+    defaults = {"ratio": 0.8, "alpha": 1.0, "projector": "exact-null", "projector_grad": "detach", "svd_every": "step",
                 "pull": "sum-per-class", "push": "class", "eot": "own"}
 
     def init(self, name, client):
@@ -156,12 +156,12 @@ CASES = [
     ("promptfl", [], {"tokens": 2, "position": "middle"}, DASSL),
     ("coop", [], {"tokens": 3}, {**PLAIN, "epochs": 2}),
     ("coop", [], {"tokens": 2, "position": "front"}, DASSL),
-    ("fedpha", [], PHA, PLAIN),
-    ("fedpha", [], {**PHA, "ratio": 0.8, "eot": "longest"}, DASSL),
+    ("fedpha", [], {**PHA, "projector": "eq9"}, PLAIN),
+    ("fedpha", [], {**PHA, "projector": "eq9", "ratio": 0.8, "eot": "longest"}, DASSL),
     ("fedpha", [], {**PHA, "projector": "alg1"}, PLAIN),
     ("fedpha", [], {**PHA, "projector": "code"}, PLAIN),
     ("fedpha", [], {**PHA, "projector": "code", "projector_grad": "through", "pull": "mean", "eot": "longest"}, DASSL),
-    ("fedpha", [], {**PHA, "projector": "exact-null"}, PLAIN),
+    ("fedpha", [], PHA, PLAIN),
     ("fedpha", [], {**PHA, "projector": "exact-null", "projector_grad": "through", "push": "scalar"}, PLAIN),
     ("fedpha", [], {**PHA, "projector": "exact-null", "svd_every": "round", "alpha": 1.7}, PLAIN),
     ("fedpha", [], {**PHA, "projector": "exact-null", "ratio": 0.2, "local_tokens": [3], "alpha": 0.3}, PLAIN),

@@ -8,7 +8,7 @@ from methods_first import FedAPPR, FedPHA
 
 
 class SDFed(FedPHA):
-    defaults = {**FedPHA.defaults, "ratio": 0.6, "alpha": 0.8, "projector": "def1", "global_tokens": 8, "local_tokens": [8]}
+    defaults = {**FedPHA.defaults, "ratio": 0.6, "alpha": 0.8, "global_tokens": 8, "local_tokens": [8]}
 
 
 class FedPGP(Method):
@@ -174,6 +174,7 @@ APPR = {"lambda_a": 0.5, "lambda_r": 0.2, "hidden": 3, "disc_lr": 0.3, "warmup":
 FEW = {"alike": True, "sizes": [2, 3, 6]}
 CASES = [
     ("sdfed", [], PHA, PLAIN),
+    ("sdfed", [], {**PHA, "projector": "def1"}, PLAIN),
     ("sdfed", [], {**PHA, "projector": "eq9", "svd_every": "round"}, DASSL),
     ("fedpgp", [], PGP, PLAIN),
     ("fedpgp", [], {**PGP, "positive": "code", "mu": 0.5, "temp": 0.2}, DASSL),

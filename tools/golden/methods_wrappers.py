@@ -37,7 +37,7 @@ class Server(Wrapper):
 
 class SCAFFOLD(Server):
     """Algorithm 1 of the paper: y <- y - lr (g - c_i + c), option II for c_i."""
-    defaults = {"weighting": "uniform", "strength": 1.0, "server_lr": 1.0, "control": "path"}
+    defaults = {"weighting": "uniform", "strength": 1.0, "server_lr": 1.0, "control": "gradients"}
 
     def start(self, server):
         super().start(server)
@@ -62,7 +62,7 @@ class SCAFFOLD(Server):
         for n in self.shared:
             old, c = self.own(env, n), env.down["scaffold/c/" + n]
             if self.o["control"] == "path":
-                new = old - c + (env.memo["x"][n] - p[n]) / (env.steps * env.lr)
+                new = (env.memo["x"][n] - p[n]) / (env.steps * env.lr) + self.o["strength"] * (old - c)
             else:
                 new = env.memo["g"][n] / env.steps
             env.kept["scaffold/c/" + n], up.extra["scaffold/dc/" + n] = new, new - old
@@ -135,8 +135,8 @@ class FedNTD(Wrapper):
 
 
 class MOON(Wrapper):
-    """Eq. 3, by cross entropy over two similarities."""
-    defaults = {"mu": 1.0, "tau": 0.5, "of": "auto"}
+    """Eq. 3, by cross entropy over two similarities of representations that are centred over classes."""
+    defaults = {"mu": 1.0, "tau": 0.5, "of": "auto", "centre": True}
 
     def z(self, env, p):
         of, root = self.o["of"], carrier(self)
@@ -145,8 +145,13 @@ class MOON(Wrapper):
         if of == "image":
             return image(self, env, p)
         if of == "text":
-            return self.inner.features(env, p)
-        return unit(self.inner.logits(env, p)) if of == "logits" else torch.cat(prompts(self, env, p))
+            return self.centred(self.inner.features(env, p), 0)
+        if of == "logits":
+            return self.centred(self.inner.logits(env, p), 1)
+        return torch.cat([self.centred(t, 0) for t in prompts(self, env, p)])
+
+    def centred(self, z, classes):
+        return z - z.mean(classes, keepdim=True) if self.o["centre"] else z
 
     def loss(self, env, p):
         now = self.z(env, p)
@@ -157,8 +162,8 @@ class MOON(Wrapper):
 
 
 class FedProto(Wrapper):
-    """Eq. 3-7 with the code's mean of squares; prototypes of class features."""
-    defaults = {"weighting": "examples", "lambda": 0.1, "of": "text", "group": "backbone", "test": "scores"}
+    """Eq. 3-7 with the squared distance, or the code's mean of squares; prototypes of class features."""
+    defaults = {"weighting": "examples", "lambda": 1.0, "distance": "sum", "of": "text", "group": "backbone", "test": "scores"}
 
     def rows(self, env, p, y):
         root = carrier(self)
@@ -187,7 +192,8 @@ class FedProto(Wrapper):
         known = env.down["proto/n"][env.y, 0] > 0
         rep = self.rows(env, p, env.y)
         target = torch.where(known[:, None], env.down["proto/mean"][env.y], rep.detach())
-        return out + self.o["lambda"] * F.mse_loss(rep, target)
+        far = (rep - target) ** 2
+        return out + self.o["lambda"] * (far.mean() if self.o["distance"] == "mean" else far.sum(1).mean())
 
     def logits(self, env, p):
         if self.o["test"] == "scores":
@@ -225,10 +231,11 @@ ALIKE = {"alike": True}
 MIX = {"text_tokens": 2, "vision_tokens": 1, "attention": "none", "without": "mean"}
 DC = {"text_tokens": 2, "vision_tokens": 1}
 CASES = [
-    ("promptfl", ["scaffold"], T, PLAIN),
-    ("promptfl", ["scaffold"], {**T, "server_lr": 0.7, "strength": 0.5}, TWO),
-    ("promptfl", ["scaffold"], {**T, "weighting": "examples"}, DASSL),
-    ("promptfl", ["scaffold"], {**T, "control": "gradients"}, DASSL),
+    ("promptfl", ["scaffold"], {**T, "control": "path"}, PLAIN),
+    ("promptfl", ["scaffold"], {**T, "control": "path", "server_lr": 0.7, "strength": 0.5}, TWO),
+    ("promptfl", ["scaffold"], {**T, "control": "path", "weighting": "examples"}, DASSL),
+    ("promptfl", ["scaffold"], T, DASSL),
+    ("promptfl", ["scaffold"], {**T, "strength": 0.5}, TWO),
     ("fedpha", ["scaffold"], PHA, PLAIN),
     ("fedotp", ["scaffold"], OTP, {**TWO, "lr": 0.5}),
     ("promptfl", ["feddyn"], {**T, "alpha": 0.5}, TWO),
@@ -244,16 +251,17 @@ CASES = [
     ("fedotp", ["fedopt"], OTP, PLAIN),
     ("promptfl", ["fedntd"], T, TWO),
     ("promptfl", ["fedntd"], {**T, "beta": 0.4, "tau": 3.0}, DASSL),
-    ("coop", ["fedntd"], T, TWO),
-    ("fedpha", ["fedntd"], PHA, PLAIN),
     ("fedotp", ["fedntd"], OTP, PLAIN),
     ("promptfl", ["moon"], T, TWO),
+    ("promptfl", ["moon"], {**T, "centre": False}, TWO),
     ("promptfl", ["moon"], {**T, "mu": 5.0, "tau": 0.2, "of": "text"}, DASSL),
     ("promptfl", ["moon"], {**T, "of": "prompt"}, PLAIN),
+    ("promptfl", ["moon"], {**T, "of": "prompt", "centre": False}, PLAIN),
     ("fedclip", ["moon"], {"of": "image", "loss": "ce"}, PLAIN, ALIKE),
     ("fedpha", ["moon"], {**PHA, "mu": 2.0}, PLAIN),
     ("fedotp", ["moon"], OTP, PLAIN),
     ("coop", ["fedproto"], {**T, "lambda": 2.0}, TWO),
+    ("coop", ["fedproto"], {**T, "lambda": 2.0, "distance": "mean"}, TWO),
     ("coop", ["fedproto"], {**T, "test": "prototypes", "weighting": "uniform"}, PLAIN, FEW),
     ("promptfl", ["fedproto"], {**T, "lambda": 2.0}, DASSL, {**FEW, **ALIKE}),
     ("promptfl", ["fedproto"], {**T, "lambda": 2.0, "group": "dimension"}, PLAIN),
