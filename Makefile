@@ -22,7 +22,7 @@ run: build ## train the demo's methods on drawn images, print their table, write
 
 smoke: build ## the small form of every table and figure in configs/papers, runs/smoke
 	@rm -rf runs/smoke; mkdir -p runs/smoke
-	@for file in configs/papers/*/*.yaml; do \
+	@for file in $$(grep -l '^sweep:' configs/papers/*/*.yaml); do \
 		out=$${file#configs/papers/}; out=runs/smoke/$${out%.yaml}; began=$$(date +%s); \
 		if ! bin/promptfed sweep $$file --smoke --out $$out >runs/smoke/log 2>&1; then cat runs/smoke/log; echo "make smoke: $$file failed" >&2; exit 1; fi; \
 		echo "$$(tail -n 1 runs/smoke/log), $$(($$(date +%s) - began)) s"; \

@@ -5,7 +5,8 @@ package methods
 // test are the same formulas (SDFed eq. 8-14 and algorithm 1 are FedPHA's eq. 8-13 and algorithm 1).
 //
 // Di et al., SDFed: Bridging Local-Global Discrepancy via Subspace Refinement and Divergence Control in Federated Prompt
-// Learning, arXiv 2602.08590. There is no public code. Where the paper contradicts itself or is silent:
+// Learning, arXiv 2602.08590. Its abstract links to anonymous code, which we have not seen. Where the paper contradicts itself or
+// is silent:
 //   - definition 1, algorithm 1 and the appendix keep the columns after floor(lambda w), projector: def1; equation 9 counts
 //     floor((1-lambda) w) of them, one less at w = 512 and lambda = 0.6, projector: eq9. Both cut inside the null space of
 //     the shared prompt, whose rank is at most its length, and keep what hardly depends on the prompt (see FedPHA); ours is

@@ -84,7 +84,7 @@ func (r release) roll(cfg Config, f finder, dirs []string) (*roll, error) {
 			return roll, nil
 		}
 	}
-	return nil, r.missing(cfg)
+	return nil, missing(r.missing(cfg), dirs)
 }
 
 // missing says which paths were looked for, in data.root and in the set's folder under it.
