@@ -3,6 +3,7 @@ package transport_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -273,7 +274,11 @@ func timeless(t testing.TB, records []engine.Record) string {
 	for i := range records {
 		records[i].Seconds = 0
 	}
-	return fmt.Sprintf("%+v", records)
+	b, err := json.Marshal(records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 func (s *site) records() string {

@@ -123,7 +123,8 @@ func finite(v float64) *float64 {
 
 // AllMetrics names every metric that some groups may have.
 func AllMetrics(groups []*Group) []string {
-	out := []string{last, best, "last5", "last10", Global, Personal, Weighted, F1, Worst, ClientStd, DomainMean, DomainStd}
+	out := []string{last, best, "last5", "last10", Global, Personal, Weighted, F1, Worst, Worst10, OwnClasses, ECE, ClientStd, DomainMean, DomainStd}
+	out = append(out, onlySome(groups)...)
 	for _, d := range Domains(groups) {
 		out = append(out, Domain+":"+d)
 	}
@@ -154,7 +155,8 @@ func MainMetrics(asked string, groups []*Group) []string {
 	if slices.Contains(Notes(groups), epsilon) {
 		beside = append(beside, Note+":"+epsilon)
 	}
-	for _, m := range append(beside, Weighted, F1, Worst, ClientStd, best, Bytes, Seconds) {
+	beside = append(append(beside, Weighted, F1, Worst, Worst10, ECE, ClientStd), onlySome(groups)...)
+	for _, m := range append(beside, best, Bytes, Seconds) {
 		if m != asked {
 			out = append(out, m)
 		}

@@ -38,7 +38,10 @@ type written struct {
 	With   []string
 	Seed   uint64
 	Train  struct{ Rounds int }
-	Eval   struct{ Last int }
+	Eval   struct {
+		Last   int
+		Select string
+	}
 }
 
 // isRun tells whether a folder is a run folder.
@@ -82,6 +85,9 @@ func readRun(dir string) (run *Run, notes []string) {
 		fail(fmt.Sprintf("%s speaks of %d rounds, %s has %d that can be read", engine.SummaryFile, run.Summary.Rounds, engine.RoundsFile, len(run.Rounds)))
 	case summary != nil:
 		run.State = Done
+		for _, w := range run.Summary.Warnings {
+			notes = append(notes, dir+": warning: "+oneLine(w))
+		}
 	default:
 		if text, err := readSmall(filepath.Join(dir, ErrorFile), maxError); err != nil || text != nil {
 			fail(string(text))
@@ -107,7 +113,7 @@ func (r *Run) readConfig() error {
 		r.Name = c.Name
 	}
 	r.Method, r.Seed, r.Planned = strings.Join(append([]string{c.Method}, c.With...), " + "), c.Seed, c.Train.Rounds
-	r.EvalLast = c.Eval.Last
+	r.EvalLast, r.BestVal = c.Eval.Last, c.Eval.Select == "best-val"
 	return err
 }
 
