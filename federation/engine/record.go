@@ -78,6 +78,8 @@ type Summary struct {
 	Bytes    float64            `json:"bytes_per_round"`
 	Seconds  float64            `json:"seconds"`
 	Provider string             `json:"provider,omitempty"` // what ONNX Runtime ran on, and why if auto could not have CUDA
+	// Reproduces are the known defects of published code that the run made again on purpose, as "KEY: VALUE".
+	Reproduces []string `json:"reproduces,omitempty"`
 }
 
 // Headline is what a run gave in one evaluation.

@@ -22,9 +22,12 @@ type Experiment struct {
 	MethodName string // for reports and the fingerprint: carrier and wrappers
 	Options    string // of the methods, for the fingerprint
 	Secure     string // of secure aggregation, for the fingerprint; empty for none
+	// Reproduces are the known defects of published code that the experiment makes again on purpose, for the fingerprint and the summary.
+	Reproduces []string
 	Method     method.Method
 	Classes    []string
 	Template   string // of hand-written prompts, with {} for the class
+	Precision  string // of features, for the fingerprint; empty and half are the same
 	Clients    []*Client
 	Training   Training
 	Synthetic  *Synthetic // nil for none
@@ -193,6 +196,12 @@ func (e *Experiment) Fingerprint() string {
 	if e.Plan.Poisson || e.Secure != "" {
 		fmt.Fprintln(h, "poisson", e.Plan.Poisson, "secure", e.Secure)
 	}
+	if p := e.otherPrecision(); p != "" {
+		fmt.Fprintln(h, "precision", p)
+	}
+	if len(e.Reproduces) > 0 {
+		fmt.Fprintf(h, "reproduces %q\n", e.Reproduces)
+	}
 	for _, c := range e.Clients {
 		fmt.Fprintln(h, c.ID, c.Backbone.Name(), c.Train.Labels(), c.Test.Labels())
 	}
@@ -203,6 +212,14 @@ func (e *Experiment) Fingerprint() string {
 		}
 	}
 	return fmt.Sprintf("%x", h.Sum(nil)[:16])
+}
+
+// otherPrecision is the precision of features where it is not half.
+func (e *Experiment) otherPrecision() string {
+	if e.Precision == "half" {
+		return ""
+	}
+	return e.Precision
 }
 
 // resume goes back to the last committed round, if there is one and it is wanted.
@@ -282,7 +299,7 @@ func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (
 	r := &Result{Records: j.Records, Summary: Summarise(j.Records, s.view)}
 	r.Summary.choose(j.Records, s.view, e.Evaluate)
 	r.Summary.ZeroShot, r.Summary.Warnings = j.zeroShot, e.warnings(j.zeroShot)
-	r.Summary.Provider = set.Provider
+	r.Summary.Provider, r.Summary.Reproduces = set.Provider, e.Reproduces
 	r.Summary.Name, r.Summary.Method, r.Summary.View, r.Summary.Reads = e.Name, e.MethodName, s.view.String(), s.has.Reads
 	members := e.members(set)
 	parts := e.parts(&s.Global, store, members)

@@ -34,13 +34,16 @@ type Config struct {
 
 	SecureAggregation secure.Config `config:"secure_aggregation"`
 
-	Runtime Runtime `config:"runtime"`
+	Reproduce Reproduce `config:"reproduce"`
+	Runtime   Runtime   `config:"runtime"`
 }
 
 // Data is the section data.
 type Data struct {
 	sets.Config `config:",squash"`
 	Classes     string  `config:"classes" help:"all, base (the first half, as in CoOp) or new (the others); both halves are evaluation sets then (docs/evaluation.md)"`
+	Duplicates  string  `config:"duplicates" help:"images with equal bytes in train and test (or val): keep with a note, drop them from train, or error"`
+	Precision   string  `config:"precision" help:"of features in the cache: half (rounded, two bytes a number) or float (as computed, four)"`
 	Template    string  `config:"template" help:"hand-written prompt, {} is the class; auto: CoOp's for the set"`
 	ValShare    float64 `config:"val_share" help:"share of its training examples that a client keeps for validation, at most 0.5, where the data has no validation images; 0 for none"`
 }
@@ -108,7 +111,7 @@ type Eval struct {
 func Defaults() Config {
 	return Config{
 		Name: "run", Seed: 1, Backbones: []string{"tiny-vit-b16"}, Assign: "cycle", Method: "promptfl",
-		Data:      Data{Config: sets.Defaults(), Classes: "all", Template: autoTemplate},
+		Data:      Data{Config: sets.Defaults(), Classes: "all", Duplicates: data.DuplicatesKeep, Precision: data.Half, Template: autoTemplate},
 		Synthetic: Synthetic{Config: noSynthetic(), Epochs: 10},
 		Partition: partition.Defaults(),
 		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", LR: 0.002, Momentum: 0.9, WeightDecay: 5e-4,
@@ -119,7 +122,8 @@ func Defaults() Config {
 
 		SecureAggregation: secure.Defaults(),
 
-		Runtime: defaultRuntime(),
+		Reproduce: Reproduce{Labels: asMeant, ClassNames: asMeant},
+		Runtime:   defaultRuntime(),
 	}
 }
 
@@ -155,6 +159,12 @@ func (c Config) Check() error {
 	if err := data.OneOf("data.classes", c.Data.Classes, allClasses, "base", "new"); err != nil {
 		bad("%w", err)
 	}
+	if err := data.OneOf("data.duplicates", c.Data.Duplicates, data.DuplicatesKeep, data.DuplicatesDrop, data.DuplicatesError); err != nil {
+		bad("%w", err)
+	}
+	if err := data.OneOf("data.precision", c.Data.Precision, data.Half, data.Float); err != nil {
+		bad("%w", err)
+	}
 	if c.Eval.Embeddings < 0 {
 		bad("eval.embeddings: %d is negative; take 0 for none", c.Eval.Embeddings)
 	}
@@ -171,7 +181,7 @@ func (c Config) Check() error {
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil {
 		bad("train.schedule: %w", err)
 	}
-	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), c.Data.Validate(), c.Synthetic.check())
+	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), c.Data.Validate(), c.Synthetic.check(), c.Reproduce.check(c.Data.Split))
 	return errors.Join(errs...)
 }
 

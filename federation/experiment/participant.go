@@ -75,6 +75,7 @@ func (b *Built) openOwn(ctx context.Context, p Place, progress Progress) error {
 		return err
 	}
 	b.Parts[0].Domain = p.Domain
+	b.describeData()
 	b.Config.Partition = partition.Defaults()
 	b.Config.Partition.Clients = p.Of
 	return b.openExams(ctx, whole, progress)
