@@ -155,11 +155,15 @@ func MainMetrics(asked string, groups []*Group) []string {
 	if slices.Contains(Notes(groups), epsilon) {
 		beside = append(beside, Note+":"+epsilon)
 	}
-	beside = append(append(beside, Weighted, F1, Worst, Worst10, ECE, ClientStd), onlySome(groups)...)
+	beside = append(append(beside, Weighted, F1, Worst, ClientStd), onlySome(groups)...)
 	for _, m := range append(beside, best, Bytes, Seconds) {
-		if m != asked {
-			out = append(out, m)
+		if m == asked {
+			continue
 		}
+		if q, ok := quantities[m]; ok && asked == bestVal && q.window == last { // of the same round
+			m += "@" + bestVal
+		}
+		out = append(out, m)
 	}
 	return out
 }

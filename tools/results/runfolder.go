@@ -86,6 +86,9 @@ func readRun(dir string) (run *Run, notes []string) {
 		fail(fmt.Sprintf("%s speaks of %d rounds, %s has %d that can be read", engine.SummaryFile, run.Summary.Rounds, engine.RoundsFile, len(run.Rounds)))
 	case summary != nil:
 		run.State = Done
+		if why := run.Summary.Stopped; why != "" {
+			notes = append(notes, dir+": ended early, "+oneLine(why))
+		}
 		for _, w := range run.Summary.Warnings {
 			notes = append(notes, dir+": warning: "+oneLine(w))
 		}
