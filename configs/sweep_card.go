@@ -58,7 +58,7 @@ type Numbers struct {
 
 // Figure is one drawing of a report.
 type Figure struct {
-	Kind   string `config:"kind" json:"kind" help:"curves, shots, sensitivity, heatmap, box, scatter3, strips, tsne, pca, bubbles or cost"`
+	Kind   string `config:"kind" json:"kind" help:"curves, shots, sensitivity, heatmap, box, scatter3, strips, tsne, pca, bubbles, confusion or cost"`
 	Title  string `config:"title" json:"title,omitempty" help:"above the figure"`
 	Metric string `config:"metric" json:"metric,omitempty" help:"empty is that of the card"`
 	X      string `config:"x" json:"x,omitempty" help:"axis"`
@@ -73,7 +73,7 @@ var (
 	metrics = []string{"last", "best", "last5", "last10", "global", "personal", "weighted", "f1", "worst", "worst10", "own-classes", "ece",
 		"best-val", "hm", "hm3", "exam-mean", "loss", "bytes", "seconds"}
 	units   = []string{"percent", "fraction", "seconds", "minutes", "hours", "bytes", "kilobytes", "megabytes", "gigabytes", "plain"}
-	figures = []string{"curves", "shots", "sensitivity", "heatmap", "box", "scatter3", "strips", "tsne", "pca", "bubbles", "cost"}
+	figures = []string{"curves", "shots", "sensitivity", "heatmap", "box", "scatter3", "strips", "tsne", "pca", "bubbles", "confusion", "cost"}
 	groups  = []string{DomainAxis, "backbone"}
 )
 
