@@ -135,10 +135,10 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 		return nil, err
 	}
 	if e.Evaluate.ZeroShot && len(e.Clients) > 0 {
-		if j.zeroShot, err = e.zeroShot(ctx, worker.c); err != nil {
+		if j.zeroShot, err = worker.ZeroShot(ctx, e.Clients); err != nil {
 			return nil, err
 		}
-		for _, line := range e.warnings(j.zeroShot) {
+		for _, line := range ZeroShotWarnings(j.zeroShot) {
 			if set.OnWarning != nil {
 				set.OnWarning(line)
 			}
@@ -298,7 +298,7 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (*Result, error) {
 	r := &Result{Records: j.Records, Summary: Summarise(j.Records, s.view)}
 	r.Summary.choose(j.Records, s.view, e.Evaluate)
-	r.Summary.ZeroShot, r.Summary.Warnings = j.zeroShot, e.warnings(j.zeroShot)
+	r.Summary.ZeroShot, r.Summary.Warnings = j.zeroShot, ZeroShotWarnings(j.zeroShot)
 	r.Summary.Provider, r.Summary.Reproduces = set.Provider, e.Reproduces
 	r.Summary.Name, r.Summary.Method, r.Summary.Reads = e.Name, e.MethodName, s.has.Reads
 	r.Summary.MethodView = s.has.headline(MethodView, e.Method).String()

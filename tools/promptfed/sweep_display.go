@@ -204,6 +204,10 @@ func (c *cellDisplay) fallback(why error) {
 	}
 }
 
+func (c *cellDisplay) warn(line string) {
+	c.locked(func() { c.all.once("warning: %s", line) })
+}
+
 func (c *cellDisplay) features(b *experiment.Built) func() {
 	c.locked(func() { c.at = "waiting for features" })
 	return c.wait.take(b)
