@@ -106,7 +106,7 @@ func (w *Worker) Answer(ctx context.Context, c *Client, o Order, s State) (r Rep
 	switch o.Kind {
 	case Train:
 		var after State
-		r.Upload, after, r.Stats, err = w.RunTrain(ctx, c, o, s)
+		r.Upload, after, r.Stats, err = w.runTrain(ctx, c, o, s, w.shared)
 		next = &after
 	case Ask:
 		r.Upload, err = w.RunSurvey(c, o, s)

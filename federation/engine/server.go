@@ -38,9 +38,10 @@ type Server struct {
 	Terms  bool     // whether clients measure the terms of their losses
 	Global method.Global
 
-	c    *compiler
-	has  Evaluable
-	view method.View // of the headline
+	c      *compiler
+	shared *sharedOptimizer // of the clients; nil for none
+	has    Evaluable
+	view   method.View // of the headline
 }
 
 // start draws the shared parameters and lets the method add what it needs.

@@ -27,6 +27,9 @@ func OpenServer(c Config) (*Built, error) {
 	if err := b.define(); err != nil {
 		return nil, err
 	}
+	if err := c.InOneProcess(); err != nil {
+		return nil, err
+	}
 	switch {
 	case c.Train.Centralised:
 		return nil, errors.New("train.centralised: clients elsewhere keep their examples; run this experiment in one place")
