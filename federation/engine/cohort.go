@@ -64,6 +64,8 @@ type Reply struct {
 	// method.Summed.
 	Sum   []int
 	Notes map[string]float64 // numbers for the round's record; may be nil
+	// Warnings are lines for the record that say what is wrong with the round. They do not travel.
+	Warnings []string
 }
 
 // GuardPart is what the names of tensors begin with that are for a Guard, or from one. Methods never see them.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -28,6 +29,8 @@ type Record struct {
 	Notes map[string]float64 `json:"notes,omitempty"` // of the method and of what carries the messages, such as epsilon and delta
 	Terms []Term             `json:"terms,omitempty"` // of the loss, in its order, where they are measured
 
+	Warnings []string `json:"warnings,omitempty"` // lines that say what is wrong with the round's numbers
+
 	Clients   []int   `json:"clients"` // who trained
 	LR        float64 `json:"lr"`
 	BytesUp   int     `json:"bytes_up"`   // all clients together
@@ -53,19 +56,23 @@ type Summary struct {
 
 	// The headline is of the evaluation that View names; nil, and its keys absent, where the method does not have it.
 	*Headline
-	View        string             `json:"view"`
-	Global      *float64           `json:"global,omitempty"`   // accuracy in the last tested round, as are those that follow
-	Personal    *float64           `json:"personal,omitempty"` // absent where the method does not have the evaluation
-	Evaluations Evaluations        `json:"evaluations,omitzero"`
-	Reads       []string           `json:"scores_read,omitempty"` // what class scores read beside the image: shared, server, private, examples
-	Untrained   int                `json:"untrained,omitempty"`   // clients that never trained
-	Unanswered  []Unanswered       `json:"unanswered,omitempty"`  // tests of any round: means are over the clients that answered
-	Exams       map[string]Tested  `json:"exams,omitempty"`
-	Notes       map[string]float64 `json:"notes,omitempty"` // of the last round, tested or not
-	Bytes       float64            `json:"bytes_per_round"`
-	Seconds     float64            `json:"seconds"`
-	Provider    string             `json:"provider,omitempty"` // what ONNX Runtime ran on, and why if auto could not have CUDA
+	View          string             `json:"view"`
+	Global        *float64           `json:"global,omitempty"`   // accuracy in the last tested round, as are those that follow
+	Personal      *float64           `json:"personal,omitempty"` // absent where the method does not have the evaluation
+	Evaluations   Evaluations        `json:"evaluations,omitzero"`
+	Reads         []string           `json:"scores_read,omitempty"` // what class scores read beside the image: shared, server, private, examples
+	Untrained     int                `json:"untrained,omitempty"`   // clients that never trained
+	Unanswered    []Unanswered       `json:"unanswered,omitempty"`  // tests of any round: means are over the clients that answered
+	Exams         map[string]Tested  `json:"exams,omitempty"`
+	Notes         map[string]float64 `json:"notes,omitempty"`          // of the last round, tested or not
+	RoundWarnings []string           `json:"round_warnings,omitempty"` // the first warnings of rounds, each behind its round, and how many more there are
+	Bytes         float64            `json:"bytes_per_round"`
+	Seconds       float64            `json:"seconds"`
+	Provider      string             `json:"provider,omitempty"` // what ONNX Runtime ran on, and why if auto could not have CUDA
 }
+
+// mostWarnings is how many warnings of rounds a summary repeats.
+const mostWarnings = 3
 
 // Headline is what a run gave in one evaluation.
 type Headline struct {
@@ -94,10 +101,16 @@ type Unanswered struct {
 func Summarise(records []Record, view method.View) Summary {
 	s := Summary{Rounds: len(records), View: view.String()}
 	var accuracy []float64
+	warnings := 0
 	for _, r := range records {
 		s.Bytes += float64(r.BytesUp+r.BytesDown) / float64(len(records))
 		s.Seconds, s.Notes = s.Seconds+r.Seconds, r.Notes
 		s.Unanswered = append(s.Unanswered, r.missing()...)
+		for _, line := range r.Warnings {
+			if warnings++; warnings <= mostWarnings {
+				s.RoundWarnings = append(s.RoundWarnings, fmt.Sprintf("round %d: %s", r.Round, line))
+			}
+		}
 		if !r.Tested {
 			continue
 		}
@@ -116,6 +129,9 @@ func Summarise(records []Record, view method.View) Summary {
 		}
 		h.Last, h.LastStd, h.Weighted = e.Accuracy, e.Std, e.Weighted
 		h.F1, h.Worst, h.PerDomain, h.DomainMean, h.DomainStd = e.F1, e.Worst, e.PerDomain, e.DomainMean, e.DomainStd
+	}
+	if more := warnings - mostWarnings; more > 0 {
+		s.RoundWarnings = append(s.RoundWarnings, fmt.Sprintf("and %d more in other rounds (rounds.jsonl)", more))
 	}
 	if h := s.Headline; h != nil {
 		h.Mean5, _ = MeanStd(accuracy[max(0, len(accuracy)-5):])

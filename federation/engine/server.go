@@ -157,6 +157,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	for _, r := range merged {
 		rec.Loss += r.Stats.Loss / float64(len(merged))
 		maps.Copy(g.Notes, r.Notes)
+		rec.Warnings = append(rec.Warnings, r.Warnings...)
 	}
 	rec.Notes = g.Notes
 	if s.Terms {
