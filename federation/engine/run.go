@@ -112,7 +112,7 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	if set.OnUpload != nil {
 		pool.Sent = func(o Order, client int, message []byte) { set.OnUpload(o.Round, client, message) }
 	}
-	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer, Terms: set.Terms, Evaluate: e.Evaluate, c: worker.c}
+	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer, Terms: set.Terms, Evaluate: e.Evaluate, c: worker.c, shared: worker.shared}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
 	}
@@ -256,6 +256,9 @@ func (e *Experiment) resume(set Settings, server *Server, store *Store) (*journa
 	if err := store.load(pos.Clients); err != nil {
 		return nil, err
 	}
+	if server.shared != nil {
+		server.shared.state = pos.optimizer
+	}
 	if set.Remote != nil {
 		if err := set.Remote.Load(pos.Remote); err != nil {
 			return nil, fmt.Errorf("cannot resume: %w", err)
@@ -277,6 +280,9 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 		return nil
 	}
 	pos := position{Round: s.Global.Round, Fingerprint: e.Fingerprint(), Clients: store.places(), Record: rec}
+	if s.shared != nil {
+		pos.optimizer = s.shared.state
+	}
 	if set.Remote != nil {
 		var err error
 		if pos.Remote, err = set.Remote.Save(); err != nil {
