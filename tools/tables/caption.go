@@ -25,7 +25,7 @@ func (b *builder) finish() {
 		}
 		say("%s%s.", capital(b.metric.Title()), unit)
 	}
-	t.Caption = append(t.Caption, b.seeds(), b.averagedOver())
+	t.Caption = append(t.Caption, b.seeds(), b.averagedOver(), results.Reproduced(b.groups))
 	bold, paper := false, false
 	for _, r := range t.Rows {
 		for _, c := range r.Cells {
