@@ -109,6 +109,9 @@ func (w *Worker) begin(c *Client, o Order, s State) (*method.Local, State) {
 			}
 		}
 	}
+	if c.Train != nil {
+		l.Owned = c.classes()
+	}
 	l.Memory = sync.OnceValues(func() (tensor.Map, error) { return memory(c, w.Seed) })
 	l.Eval = func(of func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
 		return w.evalRows(c, l, s, of)
