@@ -75,7 +75,7 @@ func (w *Worker) learned(c *Client, clients int, prompts tensor.Map) (*method.Lo
 		}
 	}
 	l, s := w.begin(c, Order{Kind: Test, Of: clients, Shared: shared, Down: prompts.Under(downFolder + "/" + strconv.Itoa(c.ID))}, s)
-	if w.Method.View() == method.Own && len(s.Own) > 0 {
+	if w.Method.View() == method.PersonalView && len(s.Own) > 0 {
 		l.Shared = s.Own.Clone()
 	}
 	return l, s, nil

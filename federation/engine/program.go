@@ -21,6 +21,7 @@ type program struct {
 	inputs  []string
 	hosts   []method.HostCall
 	params  []string // those with a gradient, output "grad/NAME"
+	terms   []string // of which it gives value and gradients, outputs "term/TERM/loss" and "term/TERM/grad/NAME"
 	also    []string // what a batch must hold beside image and label
 	byRow   bool     // its value has a row for each example
 }
@@ -58,6 +59,7 @@ const (
 	lossOutput  = "loss"
 	valueOutput = "value"
 	gradOutput  = "grad/"
+	termOutput  = "term/"
 )
 
 // reads tells whether the program uses any of some parameters as they are now.
@@ -196,12 +198,20 @@ func (c *compiler) value(b Backbone, s *method.Scope, n graph.Node) ([]graph.Out
 }
 
 func (c *compiler) lowered(b Backbone, n graph.Node) (graph.Node, error) {
-	hand := func(templates string) (*tensor.Tensor, error) { return c.handText(b, templates) }
-	out, err := lower(b, c.classes, hand, []graph.Node{n})
+	out, err := c.allLowered(b, []graph.Node{n})
 	if err != nil {
 		return n, err
 	}
-	return out[0], n.Graph().Err()
+	return out[0], nil
+}
+
+func (c *compiler) allLowered(b Backbone, roots []graph.Node) ([]graph.Node, error) {
+	hand := func(templates string) (*tensor.Tensor, error) { return c.handText(b, templates) }
+	out, err := lower(b, c.classes, hand, roots)
+	if err != nil {
+		return nil, err
+	}
+	return out, roots[0].Graph().Err()
 }
 
 func (c *compiler) withGradients(b Backbone, s *method.Scope, loss graph.Node) ([]graph.Output, error) {
@@ -209,13 +219,49 @@ func (c *compiler) withGradients(b Backbone, s *method.Scope, loss graph.Node) (
 	if err != nil {
 		return nil, err
 	}
+	return gradientsOf(s, loss, "")
+}
+
+// terms compiles every term of the loss with its gradients, each as withGradients does the whole loss, with names under
+// termOutput and the term's name.
+func (c *compiler) terms(b Backbone, task method.Task) (*program, error) {
+	return c.once("terms", b, task, func(s *method.Scope) (graph.Node, error) {
+		loss := c.m.Loss(s, c.m.Logits(s))
+		return loss, s.Graph().Err()
+	}, func(b Backbone, s *method.Scope, loss graph.Node) ([]graph.Output, error) {
+		terms, err := s.Terms(loss)
+		if err != nil {
+			return nil, err
+		}
+		nodes := make([]graph.Node, len(terms))
+		for i, t := range terms {
+			nodes[i] = t.Node
+		}
+		if nodes, err = c.allLowered(b, nodes); err != nil {
+			return nil, err
+		}
+		var out []graph.Output
+		for i, t := range terms {
+			one, err := gradientsOf(s, nodes[i], termOutput+t.Name+"/")
+			if err != nil {
+				return nil, fmt.Errorf("term %q: %w", t.Name, err)
+			}
+			out = append(out, one...)
+		}
+		return out, nil
+	})
+}
+
+// gradientsOf are a loss and its gradients with respect to the parameters and host functions that it depends on, named
+// lossOutput and gradOutput NAME behind at.
+func gradientsOf(s *method.Scope, loss graph.Node, at string) ([]graph.Output, error) {
 	if n, ok := loss.Shape().Ints(); !ok || tensor.Size(n) != 1 {
 		return nil, fmt.Errorf("the loss has shape %v; it must be one number", loss.Shape())
 	}
 	if loss.Rank() != 0 {
 		loss = loss.Reshape()
 	}
-	out := []graph.Output{{Name: lossOutput, Node: loss.Reshape(1)}}
+	out := []graph.Output{{Name: at + lossOutput, Node: loss.Reshape(1)}}
 	var names []string
 	var wrt []graph.Node
 	trained := func(input string) {
@@ -239,7 +285,7 @@ func (c *compiler) withGradients(b Backbone, s *method.Scope, loss graph.Node) (
 		return nil, err
 	}
 	for i, d := range grads {
-		out = append(out, graph.Output{Name: gradOutput + names[i], Node: d})
+		out = append(out, graph.Output{Name: at + gradOutput + names[i], Node: d})
 	}
 	return out, nil
 }
@@ -265,6 +311,10 @@ func (c *compiler) compile(b Backbone, s *method.Scope, out []graph.Output) (*pr
 		roots[i] = o.Node
 		if name, ok := strings.CutPrefix(o.Name, gradOutput); ok {
 			p.params = append(p.params, name)
+		} else if name, ok := strings.CutPrefix(o.Name, termOutput); ok {
+			if term, last, _ := strings.Cut(name, "/"); last == lossOutput {
+				p.terms = append(p.terms, term)
+			}
 		}
 	}
 	for _, n := range graph.Inputs(roots...) {

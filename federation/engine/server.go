@@ -21,8 +21,10 @@ type Plan struct {
 	Participation float64 // share of clients that train in a round
 	Poisson       bool    // each client is drawn by itself, with Participation for probability; a round may have nobody
 	TestEvery     int     // rounds between tests; the last round is always tested
+	View          string  // the evaluation that a round's headline is of: global, personal, or the method's own (also when empty)
 	Seed          uint64
 	Trainers      []int         // who may train and answer surveys; empty for all
+	New           []int         // who never trains and is tested after some steps of its own only, sorted; none of Trainers
 	Peers         []method.Peer // of each client
 }
 
@@ -33,10 +35,17 @@ type Server struct {
 	Plan   Plan
 	Rate   optim.Rate // learning rate by round, for reports
 	Tracer Tracer
-	Exams  []string // that clients take after the last round
+	Exams  []string // evaluation sets
+	Terms  bool     // whether clients measure the terms of their losses
 	Global method.Global
+	Past   []Record // of the rounds before
 
-	c *compiler
+	Evaluate  Evaluate
+	Confusion *Confusion // of the last round that may be the result; nil for none
+
+	c    *compiler
+	has  Evaluable
+	view method.View // of the headline
 }
 
 // start draws the shared parameters and lets the method add what it needs.
@@ -154,6 +163,9 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		maps.Copy(g.Notes, r.Notes)
 	}
 	rec.Notes = g.Notes
+	if s.Terms {
+		rec.Terms = meanTerms(merged)
+	}
 	parts := []tensor.Map{g.Shared, g.Down, g.Kept}
 	for _, id := range slices.Sorted(maps.Keys(g.Each)) {
 		parts = append(parts, g.Each[id])
@@ -173,17 +185,8 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		return rec, err
 	}
 	if (g.Round+1)%max(1, s.Plan.TestEvery) == 0 || g.Round+1 == s.Plan.Rounds {
-		test := Order{Kind: Test, Round: g.Round, Clients: all(s.Plan.Clients), Of: s.Plan.Clients, Shared: g.Shared, Down: g.Down, Each: g.Each}
-		scores, err := s.Cohort.Run(ctx, test)
-		if err != nil {
+		if err := s.testing(ctx, &rec); err != nil {
 			return rec, err
-		}
-		sortReplies(scores)
-		rec.score(scores, s.Method.View(), s.Plan.Peers)
-		if g.Round+1 == s.Plan.Rounds {
-			if err := s.examine(ctx, test, &rec); err != nil {
-				return rec, err
-			}
 		}
 	}
 	rec.Seconds = time.Since(began).Seconds()

@@ -23,7 +23,7 @@ type Objective interface {
 	Params(Task) []Param                         // every learnable tensor, once
 	Logits(*Scope) graph.Node                    // class scores [B,C], used to test
 	Loss(s *Scope, logits graph.Node) graph.Node // scalar to minimise, the sum of terms named by Scope.Term
-	View() View                                  // with which shared parameters a client is tested
+	View() View                                  // with which shared parameters the paper tests a client
 }
 
 // Client surrounds the local steps on one client.
@@ -59,12 +59,13 @@ const (
 
 func (o Owner) String() string { return [...]string{"shared", "private"}[o] }
 
-// View says with which values of the shared parameters a client is tested.
+// View says with which values of the shared parameters a client is tested: it names one of the two evaluations. Private
+// parameters are the client's own in both.
 type View int
 
 const (
-	Merged View = iota // those that the server made of all uploads
-	Own                // those that the client itself ended its last training with
+	GlobalView   View = iota // those that the server made of all uploads
+	PersonalView             // those that the client itself ended its last training with
 )
 
 func (v View) String() string { return [...]string{"global", "personal"}[v] }
@@ -100,7 +101,7 @@ type Base struct{}
 func (Base) Loss(s *Scope, logits graph.Node) graph.Node {
 	return s.CrossEntropy(logits)
 }
-func (Base) View() View                      { return Merged }
+func (Base) View() View                      { return GlobalView }
 func (Base) Begin(*Local) error              { return nil }
 func (Base) Adjust(*Local, tensor.Map) error { return nil }
 func (Base) Finish(*Local, *Upload) error    { return nil }

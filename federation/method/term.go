@@ -2,6 +2,7 @@ package method
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"promptfed/runtime/graph"
@@ -16,6 +17,9 @@ func IsCrossEntropy(name string) bool {
 	return name == CrossEntropy || strings.HasPrefix(name, CrossEntropy+" ")
 }
 
+// termName is what terms may be called.
+var termName = regexp.MustCompile(`^[a-z0-9][a-z0-9 -]{0,59}$`)
+
 // Term is a named part of a loss.
 type Term struct {
 	Name string
@@ -25,8 +29,8 @@ type Term struct {
 // Term names a scalar that is added to the loss, weighted as it is added, and gives it back. Parts of one name are one
 // term, their sum. It adds nothing to the graph.
 func (s *Scope) Term(name string, n graph.Node) graph.Node {
-	if name == "" || strings.Contains(name, "/") {
-		return s.g.Fail("a term of the loss is called %q; give it a name without slashes", name)
+	if !termName.MatchString(name) {
+		return s.g.Fail("a term of the loss is called %q; take lower-case words, at most 60 letters, digits, spaces and hyphens", name)
 	}
 	*s.terms = append(*s.terms, Term{name, n})
 	return n

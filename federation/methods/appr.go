@@ -109,7 +109,7 @@ const (
 
 func (m Appr) View() method.View {
 	if m.Tested == "own" {
-		return method.Own
+		return method.PersonalView
 	}
 	return m.Method.View()
 }

@@ -193,6 +193,11 @@ var hands = []methodtest.Hand{
 			"r0/c0/s0/after/ctx": 0.75, "r0/c1/s0/after/ctx": -0.5625, // the penalty has no slope where it starts
 			"r0/c0/s1/loss":    math.Log(1+math.Exp(-1.6*0.6)) + 0.2*0.5625, // z = 1.6·0.75/1.25; 0.4/2·0.75²
 			"r0/c0/upload/ctx": prox0, "r0/c1/upload/ctx": prox1, "r1/c0/begin/ctx": (prox0 + 2*prox1) / 3}},
+	// Detached, the penalty is in the loss and the second step is plain.
+	{Method: "promptfl", With: []string{"fedprox"}, Options: options{"tokens": 1, "init_std": 0, "mu": 0.4, "detached": true}, LR: lr, Epochs: 2,
+		Want: map[string]float64{
+			"r0/c0/s1/loss":    math.Log(1+math.Exp(-1.6*0.6)) + 0.2*0.5625,
+			"r0/c0/upload/ctx": 0.75 - lr*slope0(0.75), "r0/c1/upload/ctx": -0.5625 - lr*slope1(-0.5625)}},
 	{Method: "fedpha", Options: options{"global_tokens": 1, "local_tokens": 1, "projector": "exact-null", "ratio": 1}, LR: lr,
 		First: map[string]float64{"global": 1, "c0/local": 0, "c1/local": 0}, Want: map[string]float64{
 			"r0/c0/s0/draw/projector": 0, "r0/c0/s0/loss": phaLoss0,

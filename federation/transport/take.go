@@ -56,12 +56,14 @@ func (h *Hub) take(m jetstream.Msg) {
 		h.damaged(client, err)
 		return
 	}
-	answer := engine.Reply{Client: client, Up: len(body), Stats: engine.Stats{Loss: r.Loss, Steps: r.Steps}}
+	answer := engine.Reply{Client: client, Stats: engine.Stats{Loss: r.Loss, Steps: r.Steps}}
 	answer.Upload.Client, answer.Upload.N = client, r.N
 	if r.Scores != nil {
 		answer.Scores = *r.Scores
 	}
-	if answer, err = answer.With(tensors); err == nil && o.Kind != endKind {
+	answer, err = answer.With(tensors)
+	answer.Up = answer.UploadSize()
+	if err == nil && o.Kind != endKind {
 		err = o.Refuse(answer, h.set.Sealed)
 	}
 	if err == nil && o.Kind == engine.Train && !h.set.Sealed {

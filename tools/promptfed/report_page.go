@@ -128,7 +128,7 @@ func (r *report) pageRun(g *results.Group, run *results.Run, metrics []results.M
 	}
 	per := page.ClientCurves{Metric: results.Accuracy}
 	for i, r := range run.Rounds {
-		if len(r.PerClient) > 0 {
+		if r.Evaluation != nil && len(r.PerClient) > 0 {
 			line := make([]float64, len(r.PerClient))
 			for k, v := range r.PerClient {
 				line[k] = 100 * v

@@ -2,6 +2,7 @@ package results
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,36 +88,53 @@ const (
 	Plain   Unit = ""
 )
 
-func tested(of func(r Round) float64) func(Round, string) (float64, bool) {
-	return func(r Round, _ string) (float64, bool) { return of(r), r.Tested }
+// headline reads a number of the evaluation that a round's headline is of; NaN is one that an older version did not compute.
+func headline(of func(e *engine.Evaluation) float64) func(Round, string) (float64, bool) {
+	return func(r Round, _ string) (float64, bool) { return evaluated(r.Evaluation, of) }
 }
+
+func evaluated(e *engine.Evaluation, of func(e *engine.Evaluation) float64) (float64, bool) {
+	if e == nil {
+		return 0, false
+	}
+	v := of(e)
+	return v, !math.IsNaN(v)
+}
+
+func accuracy(e *engine.Evaluation) float64 { return e.Accuracy }
 
 func always(of func(r Round) float64) func(Round, string) (float64, bool) {
 	return func(r Round, _ string) (float64, bool) { return of(r), true }
 }
 
 var quantities = map[string]quantity{
-	Accuracy: {"accuracy", last, Percent, false, tested(func(r Round) float64 { return r.Accuracy })},
-	Global:   {"accuracy of the server's parameters", last, Percent, false, tested(func(r Round) float64 { return r.Global })},
-	Personal: {"accuracy of the clients' own parameters", last, Percent, false, tested(func(r Round) float64 { return r.Personal })},
-	Weighted: {"accuracy weighted by test examples", last, Percent, false, tested(func(r Round) float64 { return r.Weighted })},
-	F1:       {"macro-F1", last, Percent, false, func(r Round, _ string) (float64, bool) { return r.F1, r.Tested && r.HasF1 }},
-	Worst:    {"accuracy of the worst client", last, Percent, false, func(r Round, _ string) (float64, bool) { return r.Worst, r.Tested && r.HasWorst }},
+	Accuracy: {"accuracy", last, Percent, false, headline(accuracy)},
+	Global:   {"accuracy of the server's parameters", last, Percent, false, func(r Round, _ string) (float64, bool) { return evaluated(r.Evaluations.Global, accuracy) }},
+	Personal: {"accuracy of the clients' own parameters", last, Percent, false, func(r Round, _ string) (float64, bool) { return evaluated(r.Evaluations.Personal, accuracy) }},
+	Weighted: {"accuracy weighted by test examples", last, Percent, false, headline(func(e *engine.Evaluation) float64 { return e.Weighted })},
+	F1:       {"macro-F1", last, Percent, false, headline(func(e *engine.Evaluation) float64 { return e.F1 })},
+	Worst:    {"accuracy of the worst client", last, Percent, false, headline(func(e *engine.Evaluation) float64 { return e.Worst })},
 	Domain: {"accuracy in the domain", last, Percent, false, func(r Round, arg string) (float64, bool) {
-		v, ok := lookUp(r.PerDomain, arg)
-		return v, ok && r.Tested
+		if r.Evaluation == nil {
+			return 0, false
+		}
+		return lookUp(r.PerDomain, arg)
 	}},
-	ClientStd:  {"standard deviation over clients", last, Percent, true, tested(func(r Round) float64 { return r.Std })},
-	DomainMean: {"mean over domains", last, Percent, false, func(r Round, _ string) (float64, bool) { return r.DomainMean, len(r.PerDomain) > 0 }},
-	DomainStd:  {"standard deviation over domains", last, Percent, true, func(r Round, _ string) (float64, bool) { return r.DomainStd, len(r.PerDomain) > 0 }},
+	ClientStd:  {"standard deviation over clients", last, Percent, true, headline(func(e *engine.Evaluation) float64 { return e.Std })},
+	DomainMean: {"mean over domains", last, Percent, false, overDomains(func(e *engine.Evaluation) float64 { return e.DomainMean })},
+	DomainStd:  {"standard deviation over domains", last, Percent, true, overDomains(func(e *engine.Evaluation) float64 { return e.DomainStd })},
 	Exam: {"accuracy in the exam", last, Percent, false, func(r Round, arg string) (float64, bool) {
-		v, ok := lookUp(r.Exams, arg)
-		return v.Accuracy, ok
+		x, _ := lookUp(r.Exams, arg)
+		return evaluated(x.Evaluation, accuracy)
 	}},
 	ExamMean: {"mean over exams", last, Percent, false, func(r Round, _ string) (float64, bool) {
 		var all []float64
 		for _, name := range sortedKeys(r.Exams) {
-			all = append(all, r.Exams[name].Accuracy)
+			v, ok := evaluated(r.Exams[name].Evaluation, accuracy)
+			if !ok {
+				return 0, false
+			}
+			all = append(all, v)
 		}
 		mean, _ := engine.MeanStd(all)
 		return mean, len(all) > 0
@@ -127,6 +145,15 @@ var quantities = map[string]quantity{
 	Loss:    {"training loss", last, Plain, true, always(func(r Round) float64 { return r.Loss })},
 	Bytes:   {"bytes per round, all clients, up and down", all, Byte, true, always(func(r Round) float64 { return float64(r.BytesUp) + float64(r.BytesDown) })},
 	Seconds: {"seconds per round", all, Second, true, always(func(r Round) float64 { return r.Seconds })},
+}
+
+func overDomains(of func(e *engine.Evaluation) float64) func(Round, string) (float64, bool) {
+	return func(r Round, _ string) (float64, bool) {
+		if r.Evaluation == nil || len(r.PerDomain) == 0 {
+			return 0, false
+		}
+		return of(r.Evaluation), true
+	}
 }
 
 // lookUp finds a name, or the only one that differs from it in nothing but case.
@@ -254,19 +281,23 @@ func (m Metric) rounds(r *Run) []int {
 // PerClient computes the metric of every client of a run, where the metric is an accuracy that clients have: global and
 // personal as they say, otherwise each client as its method says. Nil where the rounds do not have it, of every client.
 func (m Metric) PerClient(r *Run) []float64 {
-	of := func(r Round) []float64 { return r.PerClient }
+	of := func(r Round) *engine.Evaluation { return r.Evaluation }
 	switch m.quantity {
 	case Global:
-		of = func(r Round) []float64 { return r.PerClientGlobal }
+		of = func(r Round) *engine.Evaluation { return r.Evaluations.Global }
 	case Personal:
-		of = func(r Round) []float64 { return r.PerClientPersonal }
+		of = func(r Round) *engine.Evaluation { return r.Evaluations.Personal }
 	case Loss, Bytes, Seconds, Exam, ExamMean, Note:
 		m = Metric{quantity: Accuracy, window: last}
 	}
 	var sum []float64
 	rounds := m.rounds(r)
 	for _, i := range rounds {
-		v := of(r.Rounds[i])
+		e := of(r.Rounds[i])
+		if e == nil {
+			return nil
+		}
+		v := e.PerClient
 		if sum == nil {
 			sum = make([]float64, len(v))
 		}
@@ -282,7 +313,13 @@ func (m Metric) PerClient(r *Run) []float64 {
 
 // Domains lists the domains that occur in the rounds of some groups, Exams the exams.
 func Domains(groups []*Group) []string {
-	return names(groups, func(r Round) []string { return sortedKeys(r.PerDomain) })
+	return names(groups, func(r Round) []string {
+		var out []string
+		for _, e := range r.all() {
+			out = append(out, sortedKeys(e.PerDomain)...)
+		}
+		return out
+	})
 }
 
 // Exams lists the exams that occur in the rounds of some groups.

@@ -15,11 +15,11 @@ func rounds(accuracies ...[2]float64) []Round {
 	var out []Round
 	for i, a := range accuracies {
 		mean := (a[0] + a[1]) / 2
-		out = append(out, Round{engine.Record{Round: i, Tested: true, Accuracy: mean, Weighted: (a[0] + 2*a[1]) / 3, Global: mean / 2, Personal: mean,
-			Worst: min(a[0], a[1]), F1: mean / 4, Loss: float64(i), BytesUp: 100 * i, BytesDown: 50, Seconds: float64(i + 1),
-			PerClient: a[:], PerClientGlobal: []float64{a[0] / 2, a[1] / 2}, PerClientPersonal: a[:], TestSizes: []int{10, 20},
-			PerDomain: map[string]float64{"Art": a[0], "Photo": a[1]}, DomainMean: mean, DomainStd: math.Abs(a[0]-a[1]) / 2,
-		}, true, true})
+		own := &engine.Evaluation{Accuracy: mean, Weighted: (a[0] + 2*a[1]) / 3, Worst: min(a[0], a[1]), F1: mean / 4, PerClient: a[:],
+			PerDomain: map[string]float64{"Art": a[0], "Photo": a[1]}, DomainMean: mean, DomainStd: math.Abs(a[0]-a[1]) / 2}
+		global := &engine.Evaluation{Accuracy: mean / 2, PerClient: []float64{a[0] / 2, a[1] / 2}}
+		out = append(out, Round{Record: engine.Record{Round: i, Tested: true, Evaluation: own, Evaluations: engine.Evaluations{Global: global, Personal: own},
+			Loss: float64(i), BytesUp: 100 * i, BytesDown: 50, Seconds: float64(i + 1), TestSizes: []int{10, 20}}})
 	}
 	return out
 }
@@ -37,7 +37,7 @@ func metric(t *testing.T, name string) Metric {
 func TestMetrics(t *testing.T) {
 	r := &Run{State: Done, Rounds: rounds([2]float64{0, .2}, [2]float64{.2, .4}, [2]float64{.8, 1}, [2]float64{}, [2]float64{.4, .6}, [2]float64{.5, .7}, [2]float64{.6, .7})}
 	r.Rounds[3].Record = engine.Record{Round: 3, Loss: 3, BytesUp: 300, BytesDown: 50, Seconds: 4}
-	r.Rounds[6].Exams = map[string]engine.Grade{"new": {Accuracy: .3}, "pets": {Accuracy: .5}}
+	r.Rounds[6].Exams = map[string]engine.Tested{"new": {Evaluation: &engine.Evaluation{Accuracy: .3}}, "pets": {Evaluation: &engine.Evaluation{Accuracy: .5}}}
 	r.Rounds[5].Notes, r.Rounds[6].Notes = map[string]float64{"epsilon": 2.5}, map[string]float64{"epsilon": 3.5}
 	for _, c := range []struct {
 		name string
@@ -65,7 +65,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s per client is %s, want %s", name, got, want)
 		}
 	}
-	r.Rounds[6].HasF1 = false // an older version's line
+	r.Rounds[6].F1 = math.NaN() // an older version's line
 	if _, ok := metric(t, "f1").Of(&Run{Rounds: r.Rounds[6:]}); ok {
 		t.Error("there is an F1 that was not computed")
 	}
@@ -93,7 +93,7 @@ func TestOldLines(t *testing.T) {
 	if err != nil || len(got) != 1 {
 		t.Fatalf("%v, %v", got, err)
 	}
-	if r := got[0]; r.HasF1 || r.Worst != .4 || math.Abs(r.DomainMean-.6) > 1e-12 || math.Abs(r.DomainStd-.2) > 1e-12 {
+	if r := got[0]; !math.IsNaN(r.F1) || r.Worst != .4 || math.Abs(r.DomainMean-.6) > 1e-12 || math.Abs(r.DomainStd-.2) > 1e-12 {
 		t.Errorf("%+v", r)
 	}
 }

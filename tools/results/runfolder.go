@@ -21,6 +21,7 @@ import (
 const (
 	ConfigFile  = "config.yaml"
 	ClientsFile = "clients.json" // who the clients are and what they hold
+	DataFile    = "data.json"    // what the data was found to be
 	ErrorFile   = "error.txt"    // one line that says why a cell of a sweep failed
 )
 
@@ -39,6 +40,8 @@ type written struct {
 	Seed   uint64
 	Train  struct{ Rounds int }
 	Eval   struct{ Last int }
+
+	Data, Partition map[string]any
 }
 
 // isRun tells whether a folder is a run folder.
@@ -74,6 +77,13 @@ func readRun(dir string) (run *Run, notes []string) {
 	if err == nil && summary != nil {
 		err = json.Unmarshal(summary, &run.Summary)
 	}
+	view := run.Summary.View
+	for _, r := range run.Rounds {
+		if view == "" {
+			view = r.View
+		}
+	}
+	run.show(view)
 	switch {
 	case err != nil:
 		note(engine.SummaryFile, err)
@@ -108,6 +118,10 @@ func (r *Run) readConfig() error {
 	}
 	r.Method, r.Seed, r.Planned = strings.Join(append([]string{c.Method}, c.With...), " + "), c.Seed, c.Train.Rounds
 	r.EvalLast = c.Eval.Last
+	for _, key := range []string{"shots", "views", "template", "precision"} { // of training data, and of what becomes of images
+		delete(c.Data, key)
+	}
+	r.TestData = fmt.Sprint(c.Data, c.Partition)
 	return err
 }
 
