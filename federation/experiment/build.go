@@ -6,9 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"promptfed/federation/data"
@@ -33,6 +32,10 @@ type Built struct {
 	Assigned []*bundle.Bundle // of each client
 	Method   method.Method
 	Engine   *engine.Experiment // without clients until Features
+	Info     DataInfo
+
+	duplicates data.Duplicates
+	contents   map[string]data.Content // of images that are equal to others, by ID
 
 	layer     *secure.Layer  // of secure aggregation; nil for none
 	of        int            // clients of the experiment, where only one is here; 0 elsewhere
@@ -106,10 +109,18 @@ func (b *Built) define() error {
 	b.Engine = &engine.Experiment{
 		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(options),
 		Reproduces: c.Reproduces(),
-		Method:     b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template,
+		Method:     b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template, Precision: b.Config.Data.Precision,
 		Training: engine.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
 			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Each: c.Train.Each.paces(c.Partition.Clients)},
 		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson, TestEvery: c.Eval.Every, Seed: c.Seed},
+	}
+	b.Engine.Evaluate = c.evaluation()
+	if b.Engine.Plan.New = c.newClients(); b.Engine.Plan.New != nil {
+		for id := range c.Partition.Clients {
+			if !slices.Contains(b.Engine.Plan.New, id) {
+				b.Engine.Plan.Trainers = append(b.Engine.Plan.Trainers, id)
+			}
+		}
 	}
 	if c.Eval.Terms && (methods.Hides(b.Method) || c.SecureAggregation.On()) {
 		return errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure aggregation and differential privacy are to hide; leave one of the two out")
@@ -129,7 +140,7 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 	if err != nil {
 		return err
 	}
-	if b.Parts, err = c.Partition.Deal(b.Set, c.Data.Shots, c.Seed); err != nil {
+	if err = b.deal(c.Partition); err != nil {
 		return err
 	}
 	c.Reproduce.shuffleNames(b.Set, c.Seed)
@@ -140,6 +151,7 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 	for _, defect := range c.Reproduces() {
 		b.Set.Notes = append(b.Set.Notes, "known defect of published code, made again on purpose: "+defect)
 	}
+	b.describeData()
 	return nil
 }
 
@@ -156,6 +168,9 @@ func (b *Built) openSet(ctx context.Context, classes []string, progress Progress
 		}
 	}
 	if err := b.sift(ctx, whole, progress); err != nil {
+		return nil, err
+	}
+	if err := b.findDuplicates(ctx, whole, progress); err != nil {
 		return nil, err
 	}
 	if c.Template == autoTemplate {
@@ -248,15 +263,11 @@ func (b *Built) runtime() Runtime {
 
 // Extractor computes features as the configuration says.
 func (b *Built) Extractor(progress Progress) (features.Extractor, error) {
-	dir := b.Config.Runtime.Cache
-	if dir == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return features.Extractor{}, fmt.Errorf("no folder for the feature cache: %w; set runtime.cache", err)
-		}
-		dir = filepath.Join(user, "promptfed", "features")
+	dir, err := b.cacheDir()
+	if err != nil {
+		return features.Extractor{}, err
 	}
-	x := features.Extractor{Cache: data.Cache{Dir: dir}, Session: b.runtime().Session(0), Workers: b.workers(),
+	x := features.Extractor{Cache: data.Cache{Dir: dir, Precision: b.Config.Data.Precision}, Session: b.runtime().Session(0), Workers: b.workers(),
 		Seed: b.Config.Seed}
 	if progress != nil {
 		x.Progress = func(bundle string, done, total int) { progress("features of "+bundle, done, total) }
@@ -275,12 +286,22 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	if err != nil {
 		return err
 	}
-	train, test := map[*bundle.Bundle]*engine.Features{}, map[*bundle.Bundle]*engine.Features{}
+	validating, err := b.validating()
+	if err != nil {
+		return err
+	}
+	train, val, test := map[*bundle.Bundle]*engine.Features{}, map[*bundle.Bundle]*engine.Features{}, map[*bundle.Bundle]*engine.Features{}
 	for _, f := range b.Bundles {
 		if train[f], err = b.featuresOf(ctx, x, f, b.trainList(), b.Config.Data.Views); err != nil {
 			return err
 		}
 		if test[f], err = b.featuresOf(ctx, x, f, b.testList(), 1); err != nil {
+			return err
+		}
+		if !validating {
+			continue
+		}
+		if val[f], err = b.featuresOf(ctx, x, f, b.valList(), 1); err != nil {
 			return err
 		}
 	}
@@ -293,8 +314,11 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	b.Engine.Clients = nil
 	for i, part := range b.Parts {
 		f := b.Assigned[i]
-		b.Engine.Clients = append(b.Engine.Clients, &engine.Client{ID: i, Backbone: backbone{f}, Domain: part.Domain,
-			Train: train[f].Pick(b.trainedOn(i)), Test: test[f].Pick(part.Test)})
+		c := &engine.Client{ID: i, Backbone: backbone{f}, Domain: part.Domain, Train: train[f].Pick(b.trainedOn(i)), Test: test[f].Pick(part.Test)}
+		if validating {
+			c.Val = val[f].Pick(part.Val)
+		}
+		b.Engine.Clients = append(b.Engine.Clients, c)
 	}
 	return nil
 }

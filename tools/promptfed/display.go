@@ -9,7 +9,6 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
-	"promptfed/federation/data"
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
 )
@@ -17,7 +16,7 @@ import (
 // monitor hears how a run goes, from any goroutine.
 type monitor interface {
 	work(what string, done, total int)
-	opened(s *data.Set)
+	opened(b *experiment.Built)
 	fallback(why error)
 	features(b *experiment.Built) (done func()) // before features are computed, which may have to wait, and afterwards
 	start(rounds, clients int)
@@ -140,15 +139,19 @@ func (d *display) round(r engine.Record) {
 	fmt.Fprintf(os.Stderr, "%s, %.1f s, %s left\n", line, r.Seconds, left.Round(time.Second))
 }
 
-// opened tells where a set differs from the published one, and which images were left out because they cannot be read.
-func (d *display) opened(s *data.Set) {
+// opened tells what the data was found to be, what there is to note about it, and which images were left out because they cannot
+// be read.
+func (d *display) opened(b *experiment.Built) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.end()
-	for _, note := range s.Notes {
+	for _, line := range b.Info.Lines() {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", d.name, line)
+	}
+	for _, note := range b.Info.Notes {
 		fmt.Fprintf(os.Stderr, "%s: note: %s\n", d.name, note)
 	}
-	list := s.Skipped
+	list := b.Set.Skipped
 	for i, s := range list {
 		if i == 5 && len(list) > 6 {
 			fmt.Fprintf(os.Stderr, "%s: ... and %d more\n", d.name, len(list)-i)

@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
+	"promptfed/tools/results"
 )
 
 // joinFlags are the command line of join.
@@ -137,7 +138,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	if err != nil {
 		return nil, nil, asUsage(err)
 	}
-	d.opened(b.Set)
+	d.opened(b)
 	if err := b.Settle(); err != nil {
 		return nil, nil, err
 	}
@@ -156,7 +157,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	part := transport.Local{Worker: worker, Experiment: b.Engine, Client: p.Client, Path: filepath.Join(f.state, engine.PromptsFile)}
 	a, err := transport.NewAgent(nc, inv, card, f.state, part, log)
 	if err == nil {
-		err = writeConfig(f.state, b.Config)
+		err = errors.Join(writeConfig(f.state, b.Config), writeJSON(f.state, results.DataFile, b.Info))
 	}
 	done := func() {
 		worker.Close()

@@ -19,7 +19,7 @@ func partitionCommand() *cobra.Command {
 		if err != nil {
 			return asUsage(err)
 		}
-		d.opened(b.Set)
+		d.opened(b)
 		fmt.Print(partition.Table(b.Set, b.Parts))
 		if file == "" {
 			return nil

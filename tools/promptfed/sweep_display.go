@@ -12,7 +12,6 @@ import (
 	"golang.org/x/term"
 
 	"promptfed/configs"
-	"promptfed/federation/data"
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
 )
@@ -178,12 +177,15 @@ func (c *cellDisplay) work(what string, done, total int) {
 	c.locked(func() { c.at = fmt.Sprintf("%s %d/%d", what, done, total) })
 }
 
-func (c *cellDisplay) opened(s *data.Set) {
+func (c *cellDisplay) opened(b *experiment.Built) {
 	c.locked(func() {
-		for _, note := range s.Notes {
+		for _, line := range b.Info.Lines() {
+			c.all.once("%s", line)
+		}
+		for _, note := range b.Info.Notes {
 			c.all.once("note: %s", note)
 		}
-		list := s.Skipped
+		list := b.Set.Skipped
 		for i, s := range list {
 			if i == 5 {
 				break

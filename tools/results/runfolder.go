@@ -21,6 +21,7 @@ import (
 const (
 	ConfigFile  = "config.yaml"
 	ClientsFile = "clients.json" // who the clients are and what they hold
+	DataFile    = "data.json"    // what the data was found to be
 	ErrorFile   = "error.txt"    // one line that says why a cell of a sweep failed
 )
 
