@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"promptfed/runtime/graph"
+	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
 
@@ -54,9 +55,9 @@ type Global struct {
 	Each    map[int]tensor.Map // extra tensors sent to one client
 	Kept    tensor.Map         // stays on the server
 	Notes   map[string]float64 // numbers of this round for its record, such as epsilon; Merge sets them
-	// Fit minimises a loss over server-side parameters by plain gradient descent, in place. The loss sees them as
-	// parameters and rows as Down tensors.
-	Fit func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, lr float64) error
+	// Fit minimises a loss over server-side parameters by some steps of a new optimizer, in place, and gives the loss after
+	// them. The loss sees them as parameters and rows as Down tensors.
+	Fit func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, o optim.Config) (float64, error)
 }
 
 // Sampling says who trains in a round: Size of the Of clients that may, drawn anew each time without replacement. With
