@@ -122,10 +122,7 @@ func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
 func (v *view) caption(f configs.Figure, m results.Metric) string {
 	var parts []string
 	if views := m.Views(v.groups); !slices.Contains(unevaluated, f.Kind) && len(views) > 0 {
-		text := "evaluation as each paper says"
-		if len(views) == 1 {
-			text = views[0] + " evaluation"
-		}
+		text := strings.Join(views, " and ") + " evaluation"
 		var absent []string
 		for _, l := range facets(v.groups, v.axis) {
 			if !slices.ContainsFunc(l.groups, func(g *results.Group) bool {
@@ -135,7 +132,7 @@ func (v *view) caption(f configs.Figure, m results.Metric) string {
 			}
 		}
 		if len(absent) > 0 {
-			text += ", none (-) of " + strings.Join(absent, ", ")
+			text += "; " + strings.Join(absent, ", ") + ": -"
 		}
 		parts = append(parts, text)
 	}
