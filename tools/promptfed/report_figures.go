@@ -137,7 +137,11 @@ func (v *view) caption(f configs.Figure, m results.Metric) string {
 		parts = append(parts, text)
 	}
 	if over := v.averagedOver(f); len(over) > 0 {
-		parts = append(parts, "averaged over "+strings.Join(over, " and "))
+		what := "averaged over "
+		if slices.Contains([]string{"box", "strips", "significance"}, f.Kind) {
+			what = "over " // every client, or pair, is in it
+		}
+		parts = append(parts, what+strings.Join(over, " and "))
 	}
 	if len(parts) == 0 {
 		return ""
