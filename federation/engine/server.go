@@ -46,6 +46,7 @@ type Server struct {
 	Confusion *Confusion // of the last round that may be the result; nil for none
 
 	c       *compiler
+	shared  *sharedOptimizer // of the clients; nil for none
 	has     Evaluable
 	view    method.View     // of the headline
 	met     []method.Peer   // the clients that the method knows of
@@ -169,6 +170,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	for _, r := range merged {
 		rec.Loss += r.Stats.Loss / float64(len(merged))
 		maps.Copy(g.Notes, r.Notes)
+		rec.Warnings = append(rec.Warnings, r.Warnings...)
 	}
 	rec.Notes = g.Notes
 	if s.Terms {
