@@ -91,7 +91,11 @@ func (e *Experiment) CheckClient(c *Client) error {
 	if c.Test.Len() == 0 {
 		return fmt.Errorf("client %d has no test data; use fewer clients or another partition", c.ID)
 	}
-	for _, y := range slices.Concat(c.Train.Labels(), c.Test.Labels()) {
+	labels := slices.Concat(c.Train.Labels(), c.Test.Labels())
+	if c.Val != nil {
+		labels = append(labels, c.Val.Labels()...)
+	}
+	for _, y := range labels {
 		if y < 0 || y >= int64(len(e.Classes)) {
 			return fmt.Errorf("client %d has label %d, but there are %d classes", c.ID, y, len(e.Classes))
 		}

@@ -91,6 +91,9 @@ func restore(g *method.Global, m tensor.Map, meta string) (p position, err error
 type journal struct {
 	path    string
 	Records []Record
+
+	best     tensor.Map // of a run without a folder: what the best round on validation data left
+	zeroShot []ZeroShot
 }
 
 // openJournal reads the lines of rounds that are done and drops what a crash left behind them.
@@ -103,7 +106,7 @@ func openJournal(path string, done int, last Record) (*journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot resume: %s: %w", path, err)
 	}
-	return &journal{path, records}, atomicfile.Write(path, func(w io.Writer) error {
+	return &journal{path: path, Records: records}, atomicfile.Write(path, func(w io.Writer) error {
 		_, err := w.Write(text)
 		return err
 	})

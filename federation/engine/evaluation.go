@@ -19,6 +19,9 @@ type Evaluation struct {
 	Weighted   float64            `json:"accuracy_weighted"`    // right answers over test examples of all clients
 	F1         float64            `json:"f1"`                   // macro-F1 over the classes of a client's test data, mean over clients
 	Worst      float64            `json:"worst"`                // the lowest accuracy of a client
+	Worst10    float64            `json:"worst10"`              // mean over the lowest tenth of the clients, rounded up
+	OwnClasses float64            `json:"own_classes"`          // accuracy where only the classes compete that a client trains on, mean over clients
+	ECE        *float64           `json:"ece,omitempty"`        // expected calibration error over the test examples of all clients
 	PerClient  []float64          `json:"per_client,omitempty"` // of those that answered, in order
 	PerDomain  map[string]float64 `json:"per_domain,omitempty"` // mean over the clients of a domain
 	DomainMean float64            `json:"domain_mean,omitempty"`
@@ -54,7 +57,7 @@ type Tested struct {
 }
 
 // tested puts the replies to a test together. Those that lack an evaluation that the method has do not count as answers.
-func tested(has Evaluable, view method.View, replies []Reply, peers []method.Peer) Tested {
+func tested(has Evaluable, view method.View, replies []Reply, asked []int, peers []method.Peer) Tested {
 	replies = slices.DeleteFunc(slices.Clone(replies), func(r Reply) bool {
 		return has.Global && r.Scores.Global == nil || has.Personal && r.Scores.Personal == nil
 	})
@@ -66,9 +69,9 @@ func tested(has Evaluable, view method.View, replies []Reply, peers []method.Pee
 			t.untrained++
 		}
 	}
-	if answered := clients(replies); len(answered) < len(peers) {
+	if answered := clients(replies); len(answered) < len(asked) {
 		t.Answered = answered
-		t.Unanswered = slices.DeleteFunc(all(len(peers)), func(id int) bool { return slices.Contains(answered, id) })
+		t.Unanswered = slices.DeleteFunc(slices.Clone(asked), func(id int) bool { return slices.Contains(answered, id) })
 	}
 	if has.Global {
 		t.Evaluations.Global = evaluate(method.GlobalView, replies, peers)
@@ -95,19 +98,26 @@ func evaluate(kind method.View, replies []Reply, peers []method.Peer) *Evaluatio
 	}
 	e := &Evaluation{}
 	right, total := 0, 0
+	var bins Calibration
 	byDomain := map[string][]float64{}
 	for _, a := range replies {
 		h, n := a.Scores.Of(kind), a.Scores.Examples
 		acc := float64(h.Right) / float64(max(1, n))
 		e.PerClient = append(e.PerClient, acc)
 		e.F1 += h.F1 / float64(len(replies))
+		e.OwnClasses += float64(h.Own) / float64(max(1, n)) / float64(len(replies))
+		bins = bins.Add(h.Calibration)
 		right, total = right+h.Right, total+n
 		if d := peers[a.Client].Domain; d != "" {
 			byDomain[d] = append(byDomain[d], acc)
 		}
 	}
 	e.Accuracy, e.Std = MeanStd(e.PerClient)
-	e.Worst = slices.Min(e.PerClient)
+	e.Worst, e.Worst10 = slices.Min(e.PerClient), worstTenth(e.PerClient)
+	if len(bins) > 0 {
+		ece := bins.ECE()
+		e.ECE = &ece
+	}
 	e.Weighted = float64(right) / float64(max(1, total))
 	if len(byDomain) == 0 {
 		return e
@@ -187,7 +197,15 @@ func EvaluableOf(m method.Method, task method.Task) Evaluable {
 	return e
 }
 
-// headline resolves eval.view: global and personal are what they say, and all else is the method's own, or the only one
+// MethodView is the value of Plan.View with which a headline is of the evaluation that the method's paper reports.
+const MethodView = "method"
+
+// Views are the values of Plan.View.
+func Views() []string {
+	return []string{MethodView, method.GlobalView.String(), method.PersonalView.String()}
+}
+
+// headline resolves Plan.View: global and personal are what they say, and all else is the method's own, or the only one
 // where it has but one.
 func (e Evaluable) headline(view string, m method.Method) method.View {
 	switch {
@@ -208,8 +226,14 @@ func (s Scores) check() error {
 		if h == nil {
 			continue
 		}
-		if some = true; s.Examples < 1 || h.Right < 0 || h.Right > s.Examples || !(h.F1 >= 0 && h.F1 <= 1) {
+		if some = true; s.Examples < 1 || h.Right < 0 || h.Right > s.Examples || h.Own < 0 || h.Own > s.Examples || !(h.F1 >= 0 && h.F1 <= 1) {
 			return fmt.Errorf("the scores %+v of %d examples are none", *h, s.Examples)
+		}
+		if len(h.Calibration) == 0 {
+			continue
+		}
+		if err := h.Calibration.check(s.Examples, h.Right); err != nil {
+			return err
 		}
 	}
 	if !some {

@@ -142,7 +142,7 @@ func (s *Server) examine(ctx context.Context, test Order, rec *Record) error {
 		if rec.Exams == nil {
 			rec.Exams = map[string]Tested{}
 		}
-		rec.Exams[name] = tested(s.has, s.view, replies, s.Plan.Peers)
+		rec.Exams[name] = tested(s.has, s.view, replies, test.Clients, s.Plan.Peers)
 	}
 	return nil
 }

@@ -18,11 +18,15 @@ func TestHits(t *testing.T) {
 		0, 5, 1,
 		-2, -3, -1,
 		4, 0, 4}, 4, 3)
-	h := hits(scores, []int64{0, 0, 2, 2})
+	h := hits(scores, []int64{0, 0, 2, 2}, []int64{0, 2})
 	if h.Right != 2 || math.Abs(h.F1-(0.5+2.0/3)/2) > 1e-15 {
 		t.Errorf("%+v", h)
 	}
-	if h := hits(tensor.New(0, 3), nil); h != (Hits{}) {
+	// Among classes 0 and 2 alone the first and the third are right, among 0 and 1 the first: class 2 is none of them.
+	if other := hits(scores, []int64{0, 0, 2, 2}, []int64{0, 1}); h.Own != 2 || other.Own != 1 {
+		t.Errorf("%d and %d are right among some classes, want 2 and 1", h.Own, other.Own)
+	}
+	if h := hits(tensor.New(0, 3), nil, nil); h.Right != 0 || h.F1 != 0 {
 		t.Errorf("of nothing: %+v", h)
 	}
 }
@@ -36,14 +40,14 @@ var either = Evaluable{Global: true, Personal: true}
 func TestScore(t *testing.T) {
 	var replies []Reply
 	for i, s := range []Scores{
-		{Examples: 2, Global: &Hits{0, 0.1}, Personal: &Hits{1, 0.3}},
-		{Examples: 4, Global: &Hits{1, 0.2}, Personal: &Hits{3, 0.6}, Untrained: true},
-		{Examples: 4, Global: &Hits{2, 0.3}, Personal: &Hits{4, 0.9}}} {
+		{Examples: 2, Global: &Hits{Right: 0, F1: 0.1}, Personal: &Hits{Right: 1, F1: 0.3}},
+		{Examples: 4, Global: &Hits{Right: 1, F1: 0.2}, Personal: &Hits{Right: 3, F1: 0.6}, Untrained: true},
+		{Examples: 4, Global: &Hits{Right: 2, F1: 0.3}, Personal: &Hits{Right: 4, F1: 0.9}}} {
 		replies = append(replies, Reply{Client: i, Scores: s})
 	}
 	peers := []method.Peer{{Domain: "east"}, {Domain: "west"}, {Domain: "east"}}
 	r := Record{}
-	r.score(either, method.PersonalView, replies, peers)
+	r.score(either, method.PersonalView, replies, all(len(peers)), peers)
 	near := func(what string, got, want float64) {
 		t.Helper()
 		if math.Abs(got-want) > 1e-12 {
@@ -71,11 +75,11 @@ func TestScore(t *testing.T) {
 	near("global east", g.PerDomain["east"], 0.25)
 
 	some := Record{}
-	some.score(either, method.PersonalView, replies[1:], make([]method.Peer, 3))
+	some.score(either, method.PersonalView, replies[1:], all(3), make([]method.Peer, 3))
 	if len(some.PerClient) != 2 || !slices.Equal(some.Answered, []int{1, 2}) || !slices.Equal(some.Unanswered, []int{0}) {
 		t.Errorf("clients 1 and 2 answered: %v of %v, not %v", some.PerClient, some.Answered, some.Unanswered)
 	}
-	x := tested(either, method.GlobalView, replies, peers)
+	x := tested(either, method.GlobalView, replies, all(len(peers)), peers)
 	near("exam", x.Accuracy, 0.25)
 	near("exam f1", x.F1, 0.2)
 	if x.Examples != 4 {
@@ -87,19 +91,19 @@ func TestScore(t *testing.T) {
 // their lines; with the other for headline there is none, and what a client says of an evaluation that does not exist, or leaves
 // out of one that does, is no answer.
 func TestScoreOfOne(t *testing.T) {
-	replies := []Reply{{Client: 0, Scores: Scores{Examples: 4, Personal: &Hits{3, 0.5}}}, {Client: 1, Scores: Scores{Examples: 4, Global: &Hits{4, 1}}}}
+	replies := []Reply{{Client: 0, Scores: Scores{Examples: 4, Personal: &Hits{Right: 3, F1: 0.5}}}, {Client: 1, Scores: Scores{Examples: 4, Global: &Hits{Right: 4, F1: 1}}}}
 	has, peers := Evaluable{Personal: true}, make([]method.Peer, 2)
 	for view, want := range map[method.View]string{
-		method.PersonalView: `{"round":0,"loss":0,"tested":true,"accuracy":0.75,"accuracy_std":0,"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,` +
+		method.PersonalView: `{"round":0,"loss":0,"tested":true,"accuracy":0.75,"accuracy_std":0,"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"worst10":0.75,"own_classes":0,` +
 			`"per_client":[0.75],"view":"personal","accuracy_personal":0.75,"evaluations":{"personal":{"accuracy":0.75,"accuracy_std":0,` +
-			`"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"per_client":[0.75]}},"test_sizes":[4],"answered":[0],"unanswered":[1],` +
+			`"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"worst10":0.75,"own_classes":0,"per_client":[0.75]}},"test_sizes":[4],"answered":[0],"unanswered":[1],` +
 			`"clients":null,"lr":0,"bytes_up":0,"bytes_down":0,"seconds":0}`,
 		method.GlobalView: `{"round":0,"loss":0,"tested":true,"view":"global","accuracy_personal":0.75,"evaluations":{"personal":{"accuracy":0.75,` +
-			`"accuracy_std":0,"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"per_client":[0.75]}},"test_sizes":[4],"answered":[0],"unanswered":[1],` +
+			`"accuracy_std":0,"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"worst10":0.75,"own_classes":0,"per_client":[0.75]}},"test_sizes":[4],"answered":[0],"unanswered":[1],` +
 			`"clients":null,"lr":0,"bytes_up":0,"bytes_down":0,"seconds":0}`,
 	} {
 		r := Record{}
-		r.score(has, view, replies, peers)
+		r.score(has, view, replies, all(len(peers)), peers)
 		line, err := json.Marshal(r)
 		if err != nil || string(line) != want {
 			t.Errorf("%v: %v, the record is\n%s\nwant\n%s", view, err, line, want)

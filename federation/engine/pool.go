@@ -46,7 +46,7 @@ func (p *Pool) Run(ctx context.Context, o Order) ([]Reply, error) {
 			}
 			var err error
 			replies[i], err = p.one(ctx, p.Clients[id], o.For(id))
-			lost[i] = o.Kind != Test && p.Lost != nil && p.Lost(o, id)
+			lost[i] = !o.Kind.Tests() && p.Lost != nil && p.Lost(o, id)
 			if err == nil && p.Done != nil {
 				p.Done(o, id)
 			}
@@ -78,8 +78,11 @@ func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
 	}
 	reply, next, err := p.answer(ctx, c, o, s)
 	r.Upload, r.Stats, r.Scores = reply.Upload, reply.Stats, reply.Scores
-	if err != nil || o.Kind == Test {
+	if err != nil {
 		return r, err
+	}
+	if o.Kind.Tests() {
+		return p.told(r)
 	}
 	if next != nil {
 		if err := p.Store.Hold(o.Round, c.ID, *next); err != nil {
@@ -102,6 +105,18 @@ func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
 		return r.With(back)
 	}
 	return r, nil
+}
+
+// told is the reply to a test as it arrives.
+func (p *Pool) told(r Reply) (Reply, error) {
+	if !p.Encode || len(r.Upload.Extra) == 0 {
+		return r, nil
+	}
+	m, err := roundTrip(r.Tensors())
+	if err != nil {
+		return r, err
+	}
+	return r.With(m)
 }
 
 func (p *Pool) answer(ctx context.Context, c *Client, o Order, s State) (Reply, *State, error) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"promptfed/federation/method"
 )
@@ -25,6 +27,9 @@ type Record struct {
 	Answered    []int             `json:"answered,omitempty"`   // the clients that lists by client are about, where some did not answer; without it all
 	Unanswered  []int             `json:"unanswered,omitempty"` // the others
 	Exams       map[string]Tested `json:"exams,omitempty"`
+	Validation  *Validation       `json:"validation,omitempty"`  // on validation data
+	BaseToNew   *BaseToNew        `json:"base_to_new,omitempty"` // where there are evaluation sets base and new
+	NewClients  map[string]Tested `json:"new_clients,omitempty"` // clients that never trained, by the steps that they took
 
 	Notes map[string]float64 `json:"notes,omitempty"` // of the method and of what carries the messages, such as epsilon and delta
 	Terms []Term             `json:"terms,omitempty"` // of the loss, in its order, where they are measured
@@ -39,8 +44,8 @@ type Record struct {
 }
 
 // score fills in the evaluations from test replies.
-func (r *Record) score(has Evaluable, view method.View, replies []Reply, peers []method.Peer) {
-	t := tested(has, view, replies, peers)
+func (r *Record) score(has Evaluable, view method.View, replies []Reply, asked []int, peers []method.Peer) {
+	t := tested(has, view, replies, asked, peers)
 	r.Evaluation, r.Evaluations, r.Global, r.Personal = t.Evaluation, t.Evaluations, t.Global, t.Personal
 	r.Answered, r.Unanswered, r.TestSizes, r.Untrained = t.Answered, t.Unanswered, t.sizes, t.untrained
 	if r.Tested = len(t.sizes) > 0; r.Tested {
@@ -56,19 +61,33 @@ type Summary struct {
 
 	// The headline is of the evaluation that View names; nil, and its keys absent, where the method does not have it.
 	*Headline
-	View          string             `json:"view"`
-	Global        *float64           `json:"global,omitempty"`   // accuracy in the last tested round, as are those that follow
-	Personal      *float64           `json:"personal,omitempty"` // absent where the method does not have the evaluation
-	Evaluations   Evaluations        `json:"evaluations,omitzero"`
-	Reads         []string           `json:"scores_read,omitempty"` // what class scores read beside the image: shared, server, private, examples
-	Untrained     int                `json:"untrained,omitempty"`   // clients that never trained
-	Unanswered    []Unanswered       `json:"unanswered,omitempty"`  // tests of any round: means are over the clients that answered
-	Exams         map[string]Tested  `json:"exams,omitempty"`
-	Notes         map[string]float64 `json:"notes,omitempty"`          // of the last round, tested or not
-	RoundWarnings []string           `json:"round_warnings,omitempty"` // the first warnings of rounds, each behind its round, and how many more there are
-	Bytes         float64            `json:"bytes_per_round"`
-	Seconds       float64            `json:"seconds"`
-	Provider      string             `json:"provider,omitempty"` // what ONNX Runtime ran on, and why if auto could not have CUDA
+	View        string            `json:"view"`
+	MethodView  string            `json:"method_view,omitempty"` // the evaluation that the method's paper reports, or the only one that it has
+	Global      *float64          `json:"global,omitempty"`      // accuracy in the last tested round, as are those that follow
+	Personal    *float64          `json:"personal,omitempty"`    // absent where the method does not have the evaluation
+	Evaluations Evaluations       `json:"evaluations,omitzero"`
+	Reads       []string          `json:"scores_read,omitempty"` // what class scores read beside the image: shared, server, private, examples
+	Untrained   int               `json:"untrained,omitempty"`   // clients that never trained
+	Unanswered  []Unanswered      `json:"unanswered,omitempty"`  // tests of any round: means are over the clients that answered
+	Exams       map[string]Tested `json:"exams,omitempty"`
+	BaseToNew   *BaseToNew        `json:"base_to_new,omitempty"`
+	NewClients  map[string]Tested `json:"new_clients,omitempty"`
+
+	Select    string     `json:"select"`                // last or best-val: the round that is the result, whose prompts are left
+	Selected  int        `json:"selected_round"`        // that round; with best-val what stands above is of it, but for last and best
+	AtBestVal *AtBestVal `json:"at_best_val,omitempty"` // absent without validation data
+	Stopped   string     `json:"stopped,omitempty"`     // why the run ended before its last round
+	ZeroShot  []ZeroShot `json:"zero_shot,omitempty"`   // by backbone
+	Warnings  []string   `json:"warnings,omitempty"`    // what is probably wrong with the data, a line each
+
+	Notes map[string]float64 `json:"notes,omitempty"` // of the last round, tested or not
+	// RoundWarnings are the first warnings of rounds, each behind its round, and how many more there are.
+	RoundWarnings []string `json:"round_warnings,omitempty"`
+	Bytes         float64  `json:"bytes_per_round"`
+	Seconds       float64  `json:"seconds"`
+	Provider      string   `json:"provider,omitempty"` // what ONNX Runtime ran on, and why if auto could not have CUDA
+	// Reproduces are the known defects of published code that the run made again on purpose, as "KEY: VALUE".
+	Reproduces []string `json:"reproduces,omitempty"`
 }
 
 // mostWarnings is how many warnings of rounds a summary repeats.
@@ -99,13 +118,12 @@ type Unanswered struct {
 
 // Summarise puts the records of a run together, with one evaluation for headline.
 func Summarise(records []Record, view method.View) Summary {
-	s := Summary{Rounds: len(records), View: view.String()}
+	s := Summary{Rounds: len(records), View: view.String(), Unanswered: MissingTests(records)}
 	var accuracy []float64
 	warnings := 0
 	for _, r := range records {
 		s.Bytes += float64(r.BytesUp+r.BytesDown) / float64(len(records))
 		s.Seconds, s.Notes = s.Seconds+r.Seconds, r.Notes
-		s.Unanswered = append(s.Unanswered, r.missing()...)
 		for _, line := range r.Warnings {
 			if warnings++; warnings <= mostWarnings {
 				s.RoundWarnings = append(s.RoundWarnings, fmt.Sprintf("round %d: %s", r.Round, line))
@@ -114,7 +132,7 @@ func Summarise(records []Record, view method.View) Summary {
 		if !r.Tested {
 			continue
 		}
-		s.Global, s.Personal, s.Evaluations, s.Exams, s.Untrained = r.Global, r.Personal, r.Evaluations, r.Exams, r.Untrained
+		s.of(r)
 		e := r.Evaluations.Of(view)
 		if e == nil {
 			continue
@@ -128,7 +146,7 @@ func Summarise(records []Record, view method.View) Summary {
 			h.Best, h.BestRound = e.Accuracy, r.Round
 		}
 		h.Last, h.LastStd, h.Weighted = e.Accuracy, e.Std, e.Weighted
-		h.F1, h.Worst, h.PerDomain, h.DomainMean, h.DomainStd = e.F1, e.Worst, e.PerDomain, e.DomainMean, e.DomainStd
+		h.of(e)
 	}
 	if more := warnings - mostWarnings; more > 0 {
 		s.RoundWarnings = append(s.RoundWarnings, fmt.Sprintf("and %d more in other rounds (rounds.jsonl)", more))
@@ -140,15 +158,49 @@ func Summarise(records []Record, view method.View) Summary {
 	return s
 }
 
-// missing lists the tests of a round that some client did not answer.
-func (r Record) missing() []Unanswered {
-	var out []Unanswered
-	if len(r.Unanswered) > 0 {
-		out = append(out, Unanswered{Round: r.Round, Clients: r.Unanswered})
+// of takes what stands for the result from a round.
+func (s *Summary) of(r Record) {
+	s.Global, s.Personal, s.Evaluations, s.Exams, s.Untrained = r.Global, r.Personal, r.Evaluations, r.Exams, r.Untrained
+	s.BaseToNew, s.NewClients, s.Selected = r.BaseToNew, r.NewClients, r.Round
+}
+
+// of takes what stands for the result from an evaluation.
+func (h *Headline) of(e *Evaluation) {
+	h.F1, h.Worst, h.PerDomain, h.DomainMean, h.DomainStd = e.F1, e.Worst, e.PerDomain, e.DomainMean, e.DomainStd
+}
+
+// String says it in one line.
+func (u Unanswered) String() string {
+	of := "the test"
+	if u.Exam != "" {
+		of = "exam " + u.Exam
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.Exams)) {
-		if x := r.Exams[name]; len(x.Unanswered) > 0 {
-			out = append(out, Unanswered{r.Round, name, x.Unanswered})
+	list := make([]string, min(len(u.Clients), mostNamed))
+	for i := range list {
+		list[i] = strconv.Itoa(u.Clients[i])
+	}
+	more := ""
+	if n := len(u.Clients) - len(list); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("no answer to %s of round %d from %s %s%s: means are over the others", of, u.Round+1,
+		map[bool]string{true: "client", false: "clients"}[len(u.Clients) == 1], strings.Join(list, ", "), more)
+}
+
+// mostNamed bounds the clients that a line names.
+const mostNamed = 5
+
+// MissingTests lists the tests of some rounds that some client did not answer.
+func MissingTests(records []Record) []Unanswered {
+	var out []Unanswered
+	for _, r := range records {
+		if len(r.Unanswered) > 0 {
+			out = append(out, Unanswered{Round: r.Round, Clients: r.Unanswered})
+		}
+		for _, name := range slices.Sorted(maps.Keys(r.Exams)) {
+			if x := r.Exams[name]; len(x.Unanswered) > 0 {
+				out = append(out, Unanswered{r.Round, name, x.Unanswered})
+			}
 		}
 	}
 	return out

@@ -182,5 +182,5 @@ func (o Order) Refuse(r Reply, sealed bool) error {
 		}
 		return finite("upload ", uploadTensors(r.Upload))
 	}
-	return r.Scores.check()
+	return o.checkTest(r)
 }

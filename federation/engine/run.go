@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,6 +22,8 @@ type Experiment struct {
 	MethodName string // for reports and the fingerprint: carrier and wrappers
 	Options    string // of the methods, for the fingerprint
 	Secure     string // of secure aggregation, for the fingerprint; empty for none
+	// Reproduces are the known defects of published code that the experiment makes again on purpose, for the fingerprint and the summary.
+	Reproduces []string
 	Method     method.Method
 	Classes    []string
 	Template   string // of hand-written prompts, with {} for the class
@@ -32,6 +33,7 @@ type Experiment struct {
 	Synthetic  *Synthetic // nil for none
 	Exams      []Exam
 	Plan       Plan // Clients and Peers are filled in
+	Evaluate   Evaluate
 }
 
 // Settings decide how a run goes, not what it computes.
@@ -47,6 +49,8 @@ type Settings struct {
 	Tracer   Tracer // nil for none
 	OnTurn   func(o Order, client int)
 	OnRound  func(Record)
+	// OnWarning hears lines that say what is probably wrong with the data; may be nil.
+	OnWarning func(string)
 	// Lost loses a client's answers of a round, as a client does that leaves: the round goes on with the others, and the
 	// client remembers what it did before. Nil loses none.
 	Lost func(round, client int) bool
@@ -68,6 +72,8 @@ type Result struct {
 	// Prompts are what PromptsFile holds, of a run without a folder: shared/NAME, client/K/private/NAME, client/K/own/NAME, and
 	// where class scores read them memory/K/image, memory/K/label and down/K/NAME.
 	Prompts tensor.Map
+	// Confusion is what ConfusionFile holds, of a run without a folder.
+	Confusion *Confusion
 }
 
 // Files of a run folder.
@@ -106,7 +112,7 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	if set.OnUpload != nil {
 		pool.Sent = func(o Order, client int, message []byte) { set.OnUpload(o.Round, client, message) }
 	}
-	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer, Terms: set.Terms, c: worker.c, shared: worker.shared}
+	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer, Terms: set.Terms, Evaluate: e.Evaluate, c: worker.c, shared: worker.shared}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
 	}
@@ -125,6 +131,19 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := e.checkBest(set, server, j); err != nil {
+		return nil, err
+	}
+	if e.Evaluate.ZeroShot && len(e.Clients) > 0 {
+		if j.zeroShot, err = worker.ZeroShot(ctx, e.Clients); err != nil {
+			return nil, err
+		}
+		for _, line := range ZeroShotWarnings(j.zeroShot) {
+			if set.OnWarning != nil {
+				set.OnWarning(line)
+			}
+		}
+	}
 	for _, r := range j.Records {
 		if set.OnRound != nil {
 			set.OnRound(r)
@@ -135,11 +154,12 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 			return nil, err
 		}
 	}
-	for server.Global.Round < e.Plan.Rounds {
+	for server.Global.Round < e.Plan.Rounds && e.Evaluate.stop(j.Records, server.view) == "" {
 		if set.Remote != nil { // some may have joined since
 			server.Global.Peers = peers(e.members(set))
 			server.Plan.Peers = server.Global.Peers
 		}
+		server.Past = j.Records
 		rec, err := server.round(ctx)
 		if err != nil {
 			return nil, err
@@ -178,6 +198,9 @@ func (e *Experiment) Fingerprint() string {
 	}
 	if p := e.otherPrecision(); p != "" {
 		fmt.Fprintln(h, "precision", p)
+	}
+	if len(e.Reproduces) > 0 {
+		fmt.Fprintf(h, "reproduces %q\n", e.Reproduces)
 	}
 	for _, c := range e.Clients {
 		fmt.Fprintln(h, c.ID, c.Backbone.Name(), c.Train.Labels(), c.Test.Labels())
@@ -246,6 +269,12 @@ func (e *Experiment) resume(set Settings, server *Server, store *Store) (*journa
 
 // commit makes a round count: from here on a crash resumes after it.
 func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, rec Record) error {
+	if err := e.keepBest(set, s, store, j, rec); err != nil {
+		return err
+	}
+	if err := e.keepConfusion(set, s, rec.Round); err != nil {
+		return err
+	}
 	if set.Dir == "" {
 		j.Records = append(j.Records, rec)
 		return nil
@@ -264,7 +293,9 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 		return err
 	}
 	store.sweep()
-	if err := j.add(rec); err != nil {
+	err := j.add(rec)
+	e.sweepBest(set, s, j)
+	if err != nil {
 		return fmt.Errorf("round %d is done, but its line could not be written: %w; add --resume to go on", rec.Round, err)
 	}
 	return nil
@@ -272,27 +303,34 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 
 func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (*Result, error) {
 	r := &Result{Records: j.Records, Summary: Summarise(j.Records, s.view)}
-	r.Summary.Provider = set.Provider
-	r.Summary.Name, r.Summary.Method, r.Summary.View, r.Summary.Reads = e.Name, e.MethodName, s.view.String(), s.has.Reads
+	r.Summary.choose(j.Records, s.view, e.Evaluate)
+	r.Summary.ZeroShot, r.Summary.Warnings = j.zeroShot, ZeroShotWarnings(j.zeroShot)
+	r.Summary.Provider, r.Summary.Reproduces = set.Provider, e.Reproduces
+	r.Summary.Name, r.Summary.Method, r.Summary.Reads = e.Name, e.MethodName, s.has.Reads
+	r.Summary.MethodView = s.has.headline(MethodView, e.Method).String()
 	members := e.members(set)
 	parts := e.parts(&s.Global, store, members)
 	if set.Dir == "" {
-		r.Prompts = tensor.Map{}
-		for _, load := range parts {
-			m, err := load()
-			if err != nil {
-				return nil, err
-			}
-			maps.Copy(r.Prompts, m)
+		r.Confusion = s.Confusion
+		if r.Prompts = j.best; e.Evaluate.BestVal {
+			return r, nil
 		}
-		return r, nil
+		var err error
+		r.Prompts, err = loaded(parts)
+		return r, err
 	}
-	meta, err := e.about(members)
-	if err != nil {
-		return nil, err
-	}
-	if err := writeParts(filepath.Join(set.Dir, PromptsFile), parts, meta); err != nil {
-		return nil, err
+	if e.Evaluate.BestVal {
+		if err := takeBest(set, r.Summary.Selected); err != nil {
+			return nil, err
+		}
+	} else {
+		meta, err := e.about(members)
+		if err != nil {
+			return nil, err
+		}
+		if err := writeParts(filepath.Join(set.Dir, PromptsFile), parts, meta); err != nil {
+			return nil, err
+		}
 	}
 	b, err := json.MarshalIndent(r.Summary, "", "  ")
 	if err != nil {

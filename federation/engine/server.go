@@ -24,6 +24,7 @@ type Plan struct {
 	View          string  // the evaluation that a round's headline is of: global, personal, or the method's own (also when empty)
 	Seed          uint64
 	Trainers      []int         // who may train and answer surveys; empty for all
+	New           []int         // who never trains and is tested after some steps of its own only, sorted; none of Trainers
 	Peers         []method.Peer // of each client
 }
 
@@ -34,9 +35,13 @@ type Server struct {
 	Plan   Plan
 	Rate   optim.Rate // learning rate by round, for reports
 	Tracer Tracer
-	Exams  []string // that clients take after the last round
+	Exams  []string // evaluation sets
 	Terms  bool     // whether clients measure the terms of their losses
 	Global method.Global
+	Past   []Record // of the rounds before
+
+	Evaluate  Evaluate
+	Confusion *Confusion // of the last round that may be the result; nil for none
 
 	c      *compiler
 	shared *sharedOptimizer // of the clients; nil for none
@@ -182,16 +187,8 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		return rec, err
 	}
 	if (g.Round+1)%max(1, s.Plan.TestEvery) == 0 || g.Round+1 == s.Plan.Rounds {
-		test := Order{Kind: Test, Round: g.Round, Clients: all(s.Plan.Clients), Of: s.Plan.Clients, Shared: g.Shared, Down: g.Down, Each: g.Each}
-		scores, err := s.Cohort.Run(ctx, test)
-		if err != nil {
+		if err := s.testing(ctx, &rec); err != nil {
 			return rec, err
-		}
-		rec.score(s.has, s.view, scores, s.Plan.Peers)
-		if g.Round+1 == s.Plan.Rounds {
-			if err := s.examine(ctx, test, &rec); err != nil {
-				return rec, err
-			}
 		}
 	}
 	rec.Seconds = time.Since(began).Seconds()

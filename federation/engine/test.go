@@ -79,7 +79,10 @@ func (w *Worker) RunTest(ctx context.Context, c *Client, o Order, s State) (Scor
 		if err != nil {
 			return nil, nil, err
 		}
-		h := hits(logits, c.Test.Labels())
+		h := hits(logits, c.Test.Labels(), c.classes())
+		if o.Counts {
+			h.counts = confusion(logits, c.Test.Labels())
+		}
 		return logits, &h, nil
 	}
 	var logits [2]*tensor.Tensor

@@ -23,6 +23,7 @@ type Client struct {
 	Backbone Backbone
 	Domain   string
 	Train    method.Data
+	Val      method.Data // nil for none
 	Test     method.Data
 }
 
@@ -59,6 +60,8 @@ type Worker struct {
 	Tracer Tracer // nil for none
 	Guard  Guard  // nil for none
 	Terms  bool   // whether the terms of the loss are measured
+	// Confusion lets the reply to a test tell which class was taken for which, if the server asks.
+	Confusion bool
 
 	c      *compiler
 	exams  map[string]examiner
@@ -67,7 +70,7 @@ type Worker struct {
 
 // NewWorker returns the client side of an experiment; Close frees its sessions. Of settings it reads Session, Tracer, Guard and Terms.
 func NewWorker(e *Experiment, set Settings) *Worker {
-	w := &Worker{Method: e.Method, Train: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard, Terms: set.Terms,
+	w := &Worker{Method: e.Method, Train: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard, Terms: set.Terms, Confusion: e.Evaluate.Confusion,
 		c: newCompiler(e.Method, e.Classes, e.Template, set.Session), exams: examiners(e, set)}
 	if e.Training.Shared {
 		w.shared = &sharedOptimizer{tensor.Map{}}
@@ -113,6 +116,9 @@ func (w *Worker) begin(c *Client, o Order, s State) (*method.Local, State) {
 				l.Down[k] = t
 			}
 		}
+	}
+	if c.Train != nil {
+		l.Owned = c.classes()
 	}
 	l.Memory = sync.OnceValues(func() (tensor.Map, error) { return memory(c, w.Seed) })
 	l.Eval = func(of func(*method.Scope) graph.Node) (*tensor.Tensor, error) {

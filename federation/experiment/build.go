@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 
 	"promptfed/federation/data"
@@ -110,11 +111,20 @@ func (b *Built) define() error {
 	}
 	b.Engine = &engine.Experiment{
 		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(options),
-		Method: b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template, Precision: b.Config.Data.Precision,
+		Reproduces: c.Reproduces(),
+		Method:     b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template, Precision: b.Config.Data.Precision,
 		Training: engine.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
 			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Each: c.Train.Each.paces(c.Partition.Clients),
 			Shared: c.Train.State == sharedState},
-		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson, TestEvery: c.Eval.Every, Seed: c.Seed},
+		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson, TestEvery: c.Eval.Every, View: c.Eval.View, Seed: c.Seed},
+	}
+	b.Engine.Evaluate = c.evaluation()
+	if b.Engine.Plan.New = c.newClients(); b.Engine.Plan.New != nil {
+		for id := range c.Partition.Clients {
+			if !slices.Contains(b.Engine.Plan.New, id) {
+				b.Engine.Plan.Trainers = append(b.Engine.Plan.Trainers, id)
+			}
+		}
 	}
 	if c.Eval.Terms && (methods.Hides(b.Method) || c.SecureAggregation.On()) {
 		return errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure aggregation and differential privacy are to hide; leave one of the two out")
@@ -134,11 +144,19 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 	if err != nil {
 		return err
 	}
-	if b.Parts, err = c.Partition.Deal(b.Set, c.Data.Shots, c.Seed); err != nil {
+	if err = b.deal(c.Partition); err != nil {
 		return err
 	}
+	c.Reproduce.shuffleNames(b.Set, c.Seed)
+	if err := b.openExams(ctx, whole, progress); err != nil {
+		return err
+	}
+	c.Reproduce.misalign(b.Set, b.Parts, c.Seed)
+	for _, defect := range c.Reproduces() {
+		b.Set.Notes = append(b.Set.Notes, "known defect of published code, made again on purpose: "+defect)
+	}
 	b.describeData()
-	return b.openExams(ctx, whole, progress)
+	return nil
 }
 
 // openSet opens the set, or what data.classes takes of it, and gives the whole one. Its labels become those of the given
@@ -272,12 +290,22 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	if err != nil {
 		return err
 	}
-	train, test := map[*bundle.Bundle]*engine.Features{}, map[*bundle.Bundle]*engine.Features{}
+	validating, err := b.validating()
+	if err != nil {
+		return err
+	}
+	train, val, test := map[*bundle.Bundle]*engine.Features{}, map[*bundle.Bundle]*engine.Features{}, map[*bundle.Bundle]*engine.Features{}
 	for _, f := range b.Bundles {
 		if train[f], err = b.featuresOf(ctx, x, f, b.trainList(), b.Config.Data.Views); err != nil {
 			return err
 		}
 		if test[f], err = b.featuresOf(ctx, x, f, b.testList(), 1); err != nil {
+			return err
+		}
+		if !validating {
+			continue
+		}
+		if val[f], err = b.featuresOf(ctx, x, f, b.valList(), 1); err != nil {
 			return err
 		}
 	}
@@ -290,8 +318,11 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	b.Engine.Clients = nil
 	for i, part := range b.Parts {
 		f := b.Assigned[i]
-		b.Engine.Clients = append(b.Engine.Clients, &engine.Client{ID: i, Backbone: backbone{f}, Domain: part.Domain,
-			Train: train[f].Pick(b.trainedOn(i)), Test: test[f].Pick(part.Test)})
+		c := &engine.Client{ID: i, Backbone: backbone{f}, Domain: part.Domain, Train: train[f].Pick(b.trainedOn(i)), Test: test[f].Pick(part.Test)}
+		if validating {
+			c.Val = val[f].Pick(part.Val)
+		}
+		b.Engine.Clients = append(b.Engine.Clients, c)
 	}
 	return nil
 }

@@ -22,8 +22,8 @@ func (h *Hub) send(ctx context.Context, c *collection, client int) error {
 		return err
 	}
 	h.mu.Lock()
-	out := order{Run: h.set.ID, Try: c.try, Kind: string(o.Kind), Round: o.Round, Survey: o.Survey, Exam: o.Exam, Client: client, Of: h.set.Clients,
-		Accepted: h.accepted[client], Safe: h.safe[client]}
+	out := headed(h.set.ID, o, client)
+	out.Of, out.Try, out.Accepted, out.Safe = h.set.Clients, c.try, h.accepted[client], h.safe[client]
 	h.mu.Unlock()
 	out.of(body)
 	out.ID = out.identity()

@@ -22,7 +22,9 @@ func compareCounts(path string, changes []string) error {
 	if _, err := os.Stat(conf.Data.Root); err != nil {
 		return usageError{fmt.Errorf("data.root: %w; give the folder that holds the sets, as in --set data.root=DATA", err)}
 	}
-	fmt.Printf("%s, %s: %s\n\n", table.Paper, table.Item, table.Title)
+	if title := cardTitle(&configs.Card{Paper: table.Paper, Item: table.Item, Title: table.Title}); title != "" {
+		fmt.Println(title + "\n")
+	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "set\tnumber\tpaper\there\tdifference")
 	var same, absent int

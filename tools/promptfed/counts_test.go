@@ -98,6 +98,20 @@ func TestPartitionComparesPrintedSizes(t *testing.T) {
 	}
 }
 
+// The samples of real sets beside the module have the sizes that their README gives: 10 x (200 + 50) of CIFAR-10, 4 x 7 x 40 of
+// PACS.
+func TestPrintedSizesOfRealImages(t *testing.T) {
+	for _, c := range []struct{ folder, row string }{
+		{"cifar10", "{label: CIFAR-10, set: cifar10, classes: 10, train: 2000, test: 500, images: 2500, domains: 1}"},
+		{"pacs", "{label: PACS, set: pacs, classes: 7, images: 1120, domains: 4}"},
+	} {
+		out := mustRun(t, "partition", countsFile(t, fmt.Sprintf("data: {root: %s}\ncounts: {sets: [%s]}\n", datatest.Shared(t, c.folder), c.row)))
+		if !strings.Contains(out, "1 of 1 sets as printed") {
+			t.Errorf("%s", out)
+		}
+	}
+}
+
 // FedPHA's Table 6 counts training and test images apart, FedAPPR's Table S1 together: of the sets in both the sums agree,
 // which two tables copied by hand would not do by chance.
 func TestPrintedSizesAgree(t *testing.T) {

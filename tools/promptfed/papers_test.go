@@ -83,6 +83,36 @@ func TestPapers(t *testing.T) {
 	}
 }
 
+// Every run of FedPHA and SDFed in a paper's file names its projector, since the program's default is not the papers'. Where they stand
+// beside other methods both projectors run, under labels of their own, and printed numbers belong to the paper's alone.
+func TestPapersRunBothProjectors(t *testing.T) {
+	sweeps, _ := papers(t)
+	for _, path := range sweeps {
+		s, err := configs.LoadSweep(path, configs.SweepOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		labels, others := map[any]map[string]string{}, false // a cell of each projector
+		for _, cell := range s.Cells {
+			if m := cell.Config.Method; m != "fedpha" && m != "sdfed" && m != "fedpr" {
+				others = true
+				continue
+			}
+			projector := cell.Config.Options["projector"]
+			if projector == nil {
+				t.Fatalf("%s: cell %s does not name its projector", path, cell.Folder)
+			}
+			labels[projector] = cell.Labels
+			if _, _, _, printed := s.Card.Number(cell.Labels); printed && projector == "exact-null" {
+				t.Errorf("%s: cell %s has a printed number, but not the paper's projector", path, cell.Folder)
+			}
+		}
+		if others && len(labels) > 0 && (len(labels) != 2 || labels["exact-null"] == nil) {
+			t.Errorf("%s: methods with projectors %v; want the paper's and exact-null", path, labels)
+		}
+	}
+}
+
 // Every table and figure that a paper shows results or sizes of data sets in has a file, and there are no others: FedPHA's
 // Table 5 and SDFed's Table 8 list symbols, SDFed's Table 9 is in its Table 4.
 func TestEveryTableAndFigureHasAFile(t *testing.T) {
