@@ -142,7 +142,13 @@ func unknown(at string, m map[string]any, t reflect.Type) error {
 	return nil
 }
 
+// renamed are keys that were called otherwise before.
+var renamed = map[string]string{"exam": "eval.sets and eval.sets_root", "exam.sets": "eval.sets", "exam.root": "eval.sets_root"}
+
 func unknownKey(key string, fields map[string]reflect.Type) error {
+	if now := renamed[strings.ToLower(key)]; now != "" {
+		return fmt.Errorf("the key %s is now called %s", key, now)
+	}
 	return fmt.Errorf("unknown key %s; known here: %s", key, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
 }
 

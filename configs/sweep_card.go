@@ -1,7 +1,9 @@
 package configs
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -13,6 +15,13 @@ const (
 	ExamAxis     = "exam"    // the pseudo-axis whose labels are exams: other classes, sets or domains
 )
 
+// The evaluations that a printed number may be of.
+const (
+	ViewGlobal   = "global"   // the server's average of what is shared
+	ViewPersonal = "personal" // each client's own parameters after its local training
+	ViewUnsaid   = "unsaid"   // the paper does not say
+)
+
 // Card says what a sweep reproduces: a table or a figure of a paper, the numbers printed there, how it is laid out, and
 // what is known about it.
 type Card struct {
@@ -21,13 +30,23 @@ type Card struct {
 	Title     string   `config:"title" json:"title" help:"what it shows, in one line"`
 	Rows      []string `config:"rows" json:"rows,omitempty" help:"axes in the rows of the table; domain and exam, which every run has, may be among them"`
 	Columns   []string `config:"columns" json:"columns,omitempty" help:"axes in its columns; axes in neither are averaged over"`
-	Metric    string   `config:"metric" json:"metric,omitempty" help:"last, best, last5, last10, global, personal, weighted, f1, worst, loss, bytes, seconds, domain:NAME or exam:NAME; empty is last"`
+	Metric    string   `config:"metric" json:"metric,omitempty" help:"last, best, last5, last10, global, personal, weighted, f1, worst, worst10, own-classes, ece, best-val, hm, hm3, exam-mean, loss, bytes, seconds, domain:NAME, exam:NAME or new:STEPS; empty is last"`
 	Average   string   `config:"average" json:"average,omitempty" help:"adds means labelled Average: row, column or both"`
+	Views     Views    `config:"views" json:"views,omitzero" yaml:",omitempty" help:"which evaluation each printed number is"`
 	Numbers   Numbers  `config:"numbers" json:"numbers" help:"the paper's own numbers"`
 	NoNumbers string   `config:"no_numbers" yaml:"no_numbers" json:"no_numbers,omitempty" help:"why there are none, such as: the figure prints none"`
 	Figures   []Figure `config:"figures" json:"figures,omitempty" help:"what a report draws beside the table"`
 	Wrong     []string `config:"wrong" json:"wrong,omitempty" help:"what is known to be wrong or contradictory in the paper, a sentence each"`
 	Differs   []string `config:"differs" json:"differs,omitempty" help:"where this file differs from the paper and why, a sentence each"`
+}
+
+// Views says which evaluation the numbers of a paper are, as far as its text does: global (the server's average) or
+// personal (each client's own parameters after local training). What the text leaves open is unsaid, never guessed.
+type Views struct {
+	Default string            `config:"default" json:"default" help:"of labels that are not listed: global, personal or unsaid"`
+	By      string            `config:"by" json:"by,omitempty" yaml:",omitempty" help:"axis whose labels have views of their own"`
+	Labels  map[string]string `config:"labels" json:"labels,omitempty" yaml:",omitempty" help:"label: global, personal or unsaid"`
+	Why     string            `config:"why" json:"why" help:"where the paper says so, in one sentence"`
 }
 
 // Numbers are the numbers that a paper prints.
@@ -39,7 +58,7 @@ type Numbers struct {
 
 // Figure is one drawing of a report.
 type Figure struct {
-	Kind   string `config:"kind" json:"kind" help:"curves, shots, sensitivity, heatmap, box, scatter3, strips, tsne, pca, bubbles or cost"`
+	Kind   string `config:"kind" json:"kind" help:"curves, shots, sensitivity, heatmap, box, scatter3, strips, tsne, pca, bubbles, confusion or cost"`
 	Title  string `config:"title" json:"title,omitempty" help:"above the figure"`
 	Metric string `config:"metric" json:"metric,omitempty" help:"empty is that of the card"`
 	X      string `config:"x" json:"x,omitempty" help:"axis"`
@@ -51,9 +70,10 @@ type Figure struct {
 }
 
 var (
-	metrics = []string{"last", "best", "last5", "last10", "global", "personal", "weighted", "f1", "worst", "loss", "bytes", "seconds"}
+	metrics = []string{"last", "best", "last5", "last10", "global", "personal", "weighted", "f1", "worst", "worst10", "own-classes", "ece",
+		"best-val", "hm", "hm3", "exam-mean", "loss", "bytes", "seconds"}
 	units   = []string{"percent", "fraction", "seconds", "minutes", "hours", "bytes", "kilobytes", "megabytes", "gigabytes", "plain"}
-	figures = []string{"curves", "shots", "sensitivity", "heatmap", "box", "scatter3", "strips", "tsne", "pca", "bubbles", "cost"}
+	figures = []string{"curves", "shots", "sensitivity", "heatmap", "box", "scatter3", "strips", "tsne", "pca", "bubbles", "confusion", "cost"}
 	groups  = []string{DomainAxis, "backbone"}
 )
 
@@ -74,6 +94,15 @@ func (c *Card) Number(labels map[string]string) (mean, std float64, hasStd, ok b
 		return 0, 0, false, false
 	}
 	return at.mean, at.std, at.hasStd, true
+}
+
+// View is the evaluation that the paper's number at labels is: global, personal, unsaid, or nothing where the card has no
+// views, because its numbers are seconds or bytes or because nobody has looked.
+func (c *Card) View(labels map[string]string) string {
+	if c == nil {
+		return ""
+	}
+	return cmp.Or(c.Views.Labels[labels[c.Views.By]], c.Views.Default)
 }
 
 // check finds what cannot be meant: axes and labels that the sweep does not have, and words that are not known.
@@ -133,7 +162,49 @@ func (c *Card) check(axes []Axis) error {
 			}
 		}
 	}
+	if err := c.Views.check(axes, axis); err != nil {
+		return err
+	}
 	return c.checkNumbers(axes, axis)
+}
+
+// check finds views that are none, and labels that the axis does not have.
+func (v Views) check(axes []Axis, axis func(key, name string, also ...string) error) error {
+	if v.Default == "" && v.By == "" && len(v.Labels) == 0 && v.Why == "" {
+		return nil
+	}
+	view := func(key, is string) error {
+		if is == "" {
+			return fmt.Errorf("%s: missing; take global, personal or unsaid", key)
+		}
+		return oneOf(key, is, ViewGlobal, ViewPersonal, ViewUnsaid)
+	}
+	if err := view("card.views.default", v.Default); err != nil {
+		return err
+	}
+	if v.Why == "" {
+		return fmt.Errorf("card.views.why: missing; say where the paper tells which evaluation it prints, or that it does not")
+	}
+	if (v.By == "") != (len(v.Labels) == 0) {
+		return fmt.Errorf("card.views: by names the axis of labels; give both or neither")
+	}
+	if v.By == "" {
+		return nil
+	}
+	if err := axis("card.views.by", v.By); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(axes, func(a Axis) bool { return a.Name == v.By })
+	for _, label := range slices.Sorted(maps.Keys(v.Labels)) {
+		at := "card.views.labels." + label
+		if i >= 0 && !slices.Contains(axes[i].Labels(), label) {
+			return fmt.Errorf("%s: axis %s has no such label; it has %s", at, v.By, strings.Join(axes[i].Labels(), ", "))
+		}
+		if err := view(at, v.Labels[label]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *Card) checkNumbers(axes []Axis, axis func(key, name string, also ...string) error) error {
@@ -159,10 +230,10 @@ func (c *Card) checkNumbers(axes []Axis, axis func(key, name string, also ...str
 }
 
 func metric(key, name string) error {
-	if kind, of, ok := strings.Cut(name, ":"); ok && of != "" && (kind == "domain" || kind == "exam") {
+	if kind, of, ok := strings.Cut(name, ":"); ok && of != "" && slices.Contains([]string{"domain", "exam", "new"}, kind) {
 		return nil
 	}
-	return oneOf(key, name, append(slices.Clone(metrics), "domain:NAME", "exam:NAME")...)
+	return oneOf(key, name, append(slices.Clone(metrics), "domain:NAME", "exam:NAME", "new:STEPS")...)
 }
 
 // oneOf checks a word that may be empty.

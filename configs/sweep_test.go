@@ -182,6 +182,38 @@ func TestLoadReadsTheBase(t *testing.T) {
 	}
 }
 
+// A card says which evaluation its numbers are, by label, and says it still after a round through sweep.yaml and sweep.json.
+func TestCardViews(t *testing.T) {
+	s := sweep(t, strings.Replace(grid, "  numbers:", "  views: {default: unsaid, by: method, labels: {FedPHA (ours): personal}, why: section 3}\n  numbers:", 1),
+		SweepOptions{})
+	yaml, err := s.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	json, err := s.Plan().JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := parsePlan("sweep.json", json)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for from, c := range map[string]*Card{"file": s.Card, SweepYAML: sweep(t, string(yaml), SweepOptions{still: true}).Card, PlanFile: plan.Card} {
+		for label, want := range map[string]string{"FedPHA (ours)": ViewPersonal, "PromptFL": ViewUnsaid, "": ViewUnsaid} {
+			if got := c.View(map[string]string{"method": label, "tokens": "1"}); got != want {
+				t.Errorf("%s: view of %q is %q, want %s", from, label, got, want)
+			}
+		}
+	}
+	var none *Card
+	if none.View(nil) != "" || sweep(t, grid, SweepOptions{}).Card.View(map[string]string{"method": "PromptFL"}) != "" {
+		t.Error("a view that no card gives")
+	}
+	if text, err := sweep(t, grid, SweepOptions{}).YAML(); err != nil || strings.Contains(string(text), "why:") {
+		t.Errorf("%v: a card without views gets some:\n%s", err, text)
+	}
+}
+
 func TestCardNumbers(t *testing.T) {
 	c := sweep(t, grid, SweepOptions{Smoke: true}).Card
 	for _, n := range []struct {
@@ -271,6 +303,14 @@ func TestSweepErrors(t *testing.T) {
 		{in(axis, "") + "card: {metric: accuracy}", SweepOptions{}, []string{"card.metric", "last10"}},
 		{in(axis, "") + "card: {metric: 'domain:'}", SweepOptions{}, []string{"card.metric", "domain:NAME"}},
 		{in(axis, "") + "card: {average: rows}", SweepOptions{}, []string{"card.average", "row, column, both"}},
+		{in(axis, "") + "card: {views: {why: x}}", SweepOptions{}, []string{"card.views.default", "global, personal or unsaid"}},
+		{in(axis, "") + "card: {views: {default: local, why: x}}", SweepOptions{}, []string{"card.views.default", `"local"`}},
+		{in(axis, "") + "card: {views: {default: unsaid}}", SweepOptions{}, []string{"card.views.why", "missing"}},
+		{in(axis, "") + "card: {views: {default: unsaid, by: a, why: x}}", SweepOptions{}, []string{"card.views", "both or neither"}},
+		{in(axis, "") + "card: {views: {default: unsaid, by: b, labels: {x: global}, why: x}}", SweepOptions{}, []string{"card.views.by", `"b"`}},
+		{in(axis, "") + "card: {views: {default: unsaid, by: a, labels: {0.3: global}, why: x}}", SweepOptions{}, []string{"card.views.labels.0.3", "0.1, 0.2"}},
+		{in(axis, "") + "card: {views: {default: unsaid, by: a, labels: {0.1: own}, why: x}}", SweepOptions{}, []string{"card.views.labels.0.1", `"own"`}},
+		{in(axis, "") + "card: {views: {view: unsaid}}", SweepOptions{}, []string{"card.views.view", "default"}},
 		{in(axis, "") + "card: {numbers: {unit: percents}}", SweepOptions{}, []string{"card.numbers.unit", "percent"}},
 		{in(axis, "") + "card: {numbers: {by: [b]}}", SweepOptions{}, []string{"card.numbers.by", `"b"`}},
 		{in(axis, "") + "card: {numbers: {by: [a], values: {0.3: 1}}}", SweepOptions{}, []string{"card.numbers.values", `"0.3"`, "0.1, 0.2, Average"}},

@@ -24,7 +24,14 @@ type Source struct {
 	View          int    // 0 for the plain view, otherwise the number of the augmented view
 	Seed          uint64 // of the augmented views
 	Layer         string // image or patches
+	Precision     string // of the rows: empty or Half, or Float
 }
+
+// Precision of the rows of a matrix.
+const (
+	Half  = "half"  // rounded to IEEE 754 half precision, two bytes a number
+	Float = "float" // float32 as computed
+)
 
 // Key names a matrix in the cache.
 type Key [sha256.Size]byte
@@ -35,16 +42,20 @@ func (s Source) Key() Key {
 	for _, f := range []string{"features 1", s.Bundle, s.Files, s.Preprocessing, fmt.Sprint(s.View), fmt.Sprint(s.Seed), s.Layer} {
 		field(h, f)
 	}
+	if s.Precision != "" && s.Precision != Half {
+		field(h, s.Precision)
+	}
 	return Key(h.Sum(nil))
 }
 
-// Cache is a folder of feature matrices in half precision. Several processes may use one folder: a file appears whole
-// or not at all, and whoever comes last replaces a file by its equal.
+// Cache is a folder of feature matrices. Several processes may use one folder: a file appears whole or not at all, and
+// whoever comes last replaces a file by its equal.
 //
-// What is read back has been rounded to half precision, so everything computed is rounded before its first use too
-// (Writer.Append): a run does not depend on what the cache held.
+// What is read back in half precision has been rounded, so everything computed is rounded before its first use too
+// (Writer.Append): a run does not depend on what the cache held. In Float it is what was computed, bit for bit.
 type Cache struct {
-	Dir string
+	Dir       string
+	Precision string // empty is Half; a matrix of another precision is none
 	// Damaged, which may be nil, is told about files that are truncated or altered. They count as absent, and are
 	// replaced when they are written again.
 	Damaged func(path string, why error)
@@ -66,7 +77,7 @@ func (c Cache) Open(k Key) (*Rows, bool, error) {
 	if err != nil {
 		return nil, false, fmt.Errorf("feature cache: %w", err)
 	}
-	r, err := readRows(f, int64(f.Len()), k)
+	r, err := readRows(f, int64(f.Len()), k, formatOf(c.Precision))
 	var bad damaged
 	if errors.As(err, &bad) {
 		f.Close()
@@ -94,7 +105,7 @@ func (c Cache) Create(k Key, shape []int) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("feature cache: %w: choose another folder", err)
 	}
-	w, err := newWriter(f, path, k, shape)
+	w, err := newWriter(f, path, k, shape, formatOf(c.Precision))
 	if err != nil {
 		f.Close()
 		os.Remove(f.Name())

@@ -202,7 +202,7 @@ func TestCacheSharedByWriters(t *testing.T) {
 }
 
 func TestKeysDependOnEverything(t *testing.T) {
-	base := Source{"b", "f", "p", 1, 2, "image"}
+	base := Source{"b", "f", "p", 1, 2, "image", ""}
 	seen := map[Key]string{base.Key(): "base"}
 	v := reflect.ValueOf(base)
 	for i := range v.NumField() {
@@ -223,9 +223,47 @@ func TestKeysDependOnEverything(t *testing.T) {
 		}
 		seen[s.Key()] = v.Type().Field(i).Name
 	}
+	if (Source{Precision: Half}).Key() != (Source{}).Key() {
+		t.Error("half precision, the default, has two keys")
+	}
 	if (Source{Bundle: "ab"}).Key() == (Source{Bundle: "a", Files: "b"}).Key() {
 		t.Error("fields run into each other")
 	}
+}
+
+// TestFloatRows: float32 rows come back bit for bit, and a file of one precision is none for the other, even under one key.
+func TestFloatRows(t *testing.T) {
+	x := matrix(9, 5)
+	x.Data[3], x.Data[4], x.Data[5] = math.SmallestNonzeroFloat32, 70000, float32(math.Copysign(0, -1))
+	want := x.Clone()
+	c := Cache{Dir: t.TempDir(), Precision: Float}
+	if err := put(c, Key{1}, x); err != nil {
+		t.Fatal(err)
+	}
+	y, ok, err := get(c, Key{1})
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	for i, v := range want.Data {
+		if math.Float32bits(v) != math.Float32bits(y.Data[i]) || math.Float32bits(v) != math.Float32bits(x.Data[i]) {
+			t.Errorf("element %d: %v became %v", i, v, y.Data[i])
+		}
+	}
+	if st, err := os.Stat(c.path(Key{1})); err != nil || st.Size() != 8+32+8+16+4*9*5+32 {
+		t.Errorf("size %v %v", st.Size(), err)
+	}
+	told := 0
+	half := Cache{Dir: c.Dir, Damaged: func(string, error) { told++ }}
+	if _, ok, err := get(half, Key{1}); ok || err != nil || told != 1 {
+		t.Errorf("float32 rows were read as half precision: %v %v", ok, err)
+	}
+	if err := put(half, Key{1}, matrix(9, 5)); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := get(c, Key{1}); ok || err != nil {
+		t.Errorf("half precision was read as float32: %v %v", ok, err)
+	}
+	datatest.WantError(t, put(c, Key{2}, tensor.Of([]float32{1, float32(math.NaN())}, 1, 2)), "element 1")
 }
 
 func TestCacheUnwritable(t *testing.T) {
@@ -239,7 +277,10 @@ func TestCacheUnwritable(t *testing.T) {
 func FuzzReadRows(f *testing.F) {
 	dir := f.TempDir()
 	c := Cache{Dir: dir}
-	for _, shape := range [][]int{{3, 4}, {0, 2}, {2, 1, 2}} {
+	for i, shape := range [][]int{{3, 4}, {0, 2}, {2, 1, 2}, {2, 3}} {
+		if i == 3 {
+			c.Precision = Float
+		}
 		if err := put(c, Key{1}, tensor.New(shape...)); err != nil {
 			f.Fatal(err)
 		}
@@ -254,11 +295,15 @@ func FuzzReadRows(f *testing.F) {
 		f.Add(raw[:len(raw)-32], true)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, seal bool) {
+		precision := Half
+		if bytes.HasPrefix(raw, []byte(floatMagic)) {
+			precision = Float
+		}
 		if seal { // a valid checksum lets the fuzzer reach what lies behind it
 			w := sha256.Sum256(raw)
 			raw = append(slices.Clone(raw), w[:]...)
 		}
-		r, err := readRows(bytes.NewReader(raw), int64(len(raw)), Key{1})
+		r, err := readRows(bytes.NewReader(raw), int64(len(raw)), Key{1}, formatOf(precision))
 		if err != nil {
 			if _, ok := err.(damaged); !ok {
 				t.Fatalf("%T %v", err, err)

@@ -19,15 +19,54 @@ import (
 
 // The file of a matrix, little-endian:
 //
-//	8 bytes   "pfrows1\n"
+//	8 bytes   "pfrows1\n" or, of float32 elements, "pfrows4\n"
 //	32 bytes  the key
 //	8 bytes   rank R, 1 to 8
 //	8R bytes  shape
-//	2N bytes  the N = product of shape elements, IEEE 754 half precision, row by row
+//	2N bytes  the N = product of shape elements, IEEE 754 half precision, row by row; 4N bytes of float32
 //	32 bytes  SHA-256 of everything before
 //
 // safetensors would do for the rows, but has no checksum, and a file cut short at a row would go unnoticed.
-const rowsMagic = "pfrows1\n"
+const (
+	rowsMagic  = "pfrows1\n"
+	floatMagic = "pfrows4\n"
+)
+
+// format is how elements are stored.
+type format struct {
+	magic string
+	bytes int
+}
+
+func formatOf(precision string) format {
+	if precision == Float {
+		return format{floatMagic, 4}
+	}
+	return format{rowsMagic, 2}
+}
+
+// put appends numbers as they are stored.
+func (f format) put(raw []byte, v []float32) []byte {
+	for _, x := range v {
+		if f.bytes == 4 {
+			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
+		} else {
+			raw = binary.LittleEndian.AppendUint16(raw, float16.Fromfloat32(x).Bits())
+		}
+	}
+	return raw
+}
+
+// get reads what put wrote.
+func (f format) get(to []float32, raw []byte) {
+	for i := range to {
+		if f.bytes == 4 {
+			to[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+		} else {
+			to[i] = float16.Frombits(binary.LittleEndian.Uint16(raw[2*i:])).Float32()
+		}
+	}
+}
 
 const maxRank = 8
 
@@ -39,13 +78,14 @@ func (d damaged) Error() string { return d.why }
 // Rows is a matrix on disk, read row by row; safe for concurrent use until it is closed.
 type Rows struct {
 	Shape []int
+	f     format
 	r     io.ReaderAt
 	at    int64 // of the first element
 	close io.Closer
 }
 
 // readRows checks header, size and checksum of a file of the given size.
-func readRows(r io.ReaderAt, size int64, k Key) (*Rows, error) {
+func readRows(r io.ReaderAt, size int64, k Key, f format) (*Rows, error) {
 	in := io.NewSectionReader(r, 0, size)
 	sum := sha256.New()
 	head := make([]byte, len(rowsMagic)+len(k)+8)
@@ -54,8 +94,8 @@ func readRows(r io.ReaderAt, size int64, k Key) (*Rows, error) {
 	}
 	rank := binary.LittleEndian.Uint64(head[len(rowsMagic)+len(k):])
 	switch {
-	case string(head[:len(rowsMagic)]) != rowsMagic:
-		return nil, damaged{"not a feature file"}
+	case string(head[:len(rowsMagic)]) != f.magic:
+		return nil, damaged{"not a feature file of this precision"}
 	case !bytes.Equal(head[len(rowsMagic):len(rowsMagic)+len(k)], k[:]):
 		return nil, damaged{"holds the features of another source"}
 	case rank < 1 || rank > maxRank:
@@ -67,7 +107,7 @@ func readRows(r io.ReaderAt, size int64, k Key) (*Rows, error) {
 	}
 	at := int64(len(head) + len(dims))
 	left := size - at - sha256.Size
-	out := &Rows{r: r, at: at}
+	out := &Rows{f: f, r: r, at: at}
 	const most = 1 << 40
 	n := uint64(1)
 	for i := range int(rank) {
@@ -78,7 +118,7 @@ func readRows(r io.ReaderAt, size int64, k Key) (*Rows, error) {
 		n *= d
 		out.Shape = append(out.Shape, int(d))
 	}
-	if int64(n)*2 != left {
+	if int64(n)*int64(f.bytes) != left {
 		return nil, damaged{fmt.Sprintf("its %d bytes do not hold its shape", size)}
 	}
 	if _, err := io.Copy(sum, io.LimitReader(in, left)); err != nil {
@@ -114,20 +154,14 @@ func (r *Rows) Read(index []int) (*tensor.Tensor, error) {
 	}
 	width := tensor.Size(r.Shape[1:])
 	out := tensor.New(append([]int{len(index)}, r.Shape[1:]...)...)
-	raw := make([]byte, 2*width)
+	raw := make([]byte, r.f.bytes*width)
 	for k, i := range index {
 		if _, err := r.r.ReadAt(raw, r.at+int64(i)*int64(len(raw))); err != nil {
 			return nil, fmt.Errorf("feature cache: row %d: %w", i, err)
 		}
-		halves(out.Data[k*width:(k+1)*width], raw)
+		r.f.get(out.Data[k*width:(k+1)*width], raw)
 	}
 	return out, nil
-}
-
-func halves(to []float32, raw []byte) {
-	for i := range to {
-		to[i] = float16.Frombits(binary.LittleEndian.Uint16(raw[2*i:])).Float32()
-	}
 }
 
 // Close closes the file.
@@ -145,18 +179,19 @@ type Writer struct {
 	sum   hash.Hash
 	out   io.Writer // both
 	path  string
+	form  format
 	shape []int
 	left  int // elements
 }
 
-func newWriter(f *os.File, path string, k Key, shape []int) (*Writer, error) {
+func newWriter(f *os.File, path string, k Key, shape []int, form format) (*Writer, error) {
 	if len(shape) < 1 || len(shape) > maxRank || slices.Min(shape) < 0 {
 		return nil, fmt.Errorf("feature cache: shape %v: take 1 to %d dimensions of 0 or more", shape, maxRank)
 	}
-	w := &Writer{f: f, b: bufio.NewWriterSize(f, 1<<16), sum: sha256.New(), path: path, shape: slices.Clone(shape),
+	w := &Writer{f: f, b: bufio.NewWriterSize(f, 1<<16), sum: sha256.New(), path: path, form: form, shape: slices.Clone(shape),
 		left: tensor.Size(shape)}
 	w.out = io.MultiWriter(w.b, w.sum)
-	head := append([]byte(rowsMagic), k[:]...)
+	head := append([]byte(form.magic), k[:]...)
 	head = binary.LittleEndian.AppendUint64(head, uint64(len(shape)))
 	for _, d := range shape {
 		head = binary.LittleEndian.AppendUint64(head, uint64(d))
@@ -165,22 +200,22 @@ func newWriter(f *os.File, path string, k Key, shape []int) (*Writer, error) {
 	return w, err
 }
 
-// Append adds rows, which must have the shape of the matrix but for their number, and rounds them to half precision in
-// place: use them after this call, not before.
+// Append adds rows, which must have the shape of the matrix but for their number, and rounds them to the matrix's precision in
+// place: use them after this call, not before. Elements must be finite, and in half precision too.
 func (w *Writer) Append(rows *tensor.Tensor) error {
 	if len(rows.Shape) != len(w.shape) || !slices.Equal(rows.Shape[1:], w.shape[1:]) || len(rows.Data) > w.left {
 		return fmt.Errorf("feature cache: rows %v do not fit in what is left of %v", rows.Shape, w.shape)
 	}
-	if err := RoundHalf(rows); err != nil {
+	if w.form.bytes == 4 {
+		if i := rows.Finite(); i >= 0 {
+			return fmt.Errorf("feature cache: element %d of %v is %g", i, rows.Shape, rows.Data[i])
+		}
+	} else if err := RoundHalf(rows); err != nil {
 		return fmt.Errorf("feature cache: %w", err)
 	}
 	raw := make([]byte, 0, 1<<15)
-	for part := range slices.Chunk(rows.Data, cap(raw)/2) {
-		raw = raw[:0]
-		for _, v := range part {
-			raw = binary.LittleEndian.AppendUint16(raw, float16.Fromfloat32(v).Bits())
-		}
-		if _, err := w.out.Write(raw); err != nil {
+	for part := range slices.Chunk(rows.Data, cap(raw)/w.form.bytes) {
+		if _, err := w.out.Write(w.form.put(raw[:0], part)); err != nil {
 			return fmt.Errorf("feature cache: %w", err)
 		}
 	}

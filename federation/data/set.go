@@ -73,6 +73,7 @@ func (e Example) Name() string {
 // Set is a data set. Either Train, Val (may be empty) and Test are given, or, with split "pooled", Pool alone.
 type Set struct {
 	Name    string
+	Layout  string // how the files lie, as found: SPLIT/CLASS/ and so on
 	Classes []string
 	Domains []string // empty for a set without domains
 	// Superclasses are the coarse classes and Coarse gives each class the index of its own; both are nil where the set has

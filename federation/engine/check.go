@@ -14,6 +14,12 @@ func (e *Experiment) check(set Settings, members []Member) (Member, error) {
 	if err := e.checkPlan(len(members)); err != nil {
 		return Member{}, err
 	}
+	if set.Terms && set.Guard != nil {
+		return Member{}, errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure aggregation hides; leave one of the two out")
+	}
+	if e.Training.Shared && (set.Remote != nil || set.Elsewhere != nil || set.Guard != nil || set.Around != nil) {
+		return Member{}, errors.New("train.optimizer_state: shared has one optimizer go from client to client; run it in one process, without secure aggregation")
+	}
 	if set.Remote != nil {
 		return e.checkMembers(members)
 	}
@@ -85,7 +91,11 @@ func (e *Experiment) CheckClient(c *Client) error {
 	if c.Test.Len() == 0 {
 		return fmt.Errorf("client %d has no test data; use fewer clients or another partition", c.ID)
 	}
-	for _, y := range slices.Concat(c.Train.Labels(), c.Test.Labels()) {
+	labels := slices.Concat(c.Train.Labels(), c.Test.Labels())
+	if c.Val != nil {
+		labels = append(labels, c.Val.Labels()...)
+	}
+	for _, y := range labels {
 		if y < 0 || y >= int64(len(e.Classes)) {
 			return fmt.Errorf("client %d has label %d, but there are %d classes", c.ID, y, len(e.Classes))
 		}

@@ -24,7 +24,7 @@ type Kind string
 const (
 	Train Kind = "train" // train and upload
 	Ask   Kind = "ask"   // answer a survey
-	Test  Kind = "test"  // test with the shared parameters sent and with the client's own
+	Test  Kind = "test"  // test with the shared parameters sent and with the client's own; see also Validate and Adapt
 )
 
 // Order is one message from the server. Only names, numbers and tensors travel.
@@ -32,7 +32,9 @@ type Order struct {
 	Kind    Kind
 	Round   int
 	Survey  string // name of the survey to answer
-	Exam    string // name of the exam to take, of Test; empty for the client's own test data
+	Exam    string // name of the evaluation set to be tested on, of Test; empty for the client's own test data
+	Counts  bool   // tell which class was taken for which, of Test; a client may not
+	Steps   int    // to take before the test, of Adapt
 	Clients []int  // who is to answer, sorted
 	Of      int    // how many clients there are
 	Shared  tensor.Map
@@ -58,12 +60,14 @@ type Reply struct {
 	Client   int
 	Upload   method.Upload // of Train and Ask
 	Stats    Stats         // of Train
-	Scores   Scores        // of Test
+	Scores   Scores        // of orders that test
 	Up, Down int           // bytes of the message and of the order it answers
 	// Sum are the clients of which the upload is the mean, where a Cohort sees no upload of one client alone; Client is then
 	// method.Summed.
 	Sum   []int
 	Notes map[string]float64 // numbers for the round's record; may be nil
+	// Warnings are lines for the record that say what is wrong with the round. They do not travel.
+	Warnings []string
 }
 
 // GuardPart is what the names of tensors begin with that are for a Guard, or from one. Methods never see them.
@@ -77,17 +81,31 @@ type Guard interface {
 	Seal(client int, o Order, up *method.Upload, stats *Stats) error
 }
 
-// Scores are a client's test results.
+// Scores are a client's test results. An evaluation that its method does not have is absent.
 type Scores struct {
-	Examples int  `json:"examples"`
-	Global   Hits `json:"global"`   // with the server's shared parameters and its own private ones
-	Personal Hits `json:"personal"` // with the parameters that it last trained itself
+	Examples  int   `json:"examples"`
+	Untrained bool  `json:"untrained,omitempty"` // it never trained: it has no parameters of its own, and used first values for them
+	Global    *Hits `json:"global,omitempty"`    // with the server's shared parameters and its own private ones
+	Personal  *Hits `json:"personal,omitempty"`  // with the parameters that it last trained itself
+}
+
+// Of is one of the two; nil where it is absent.
+func (s Scores) Of(v method.View) *Hits {
+	if v == method.PersonalView {
+		return s.Personal
+	}
+	return s.Global
 }
 
 // Hits are how well a client's examples were classified. Right is a count, not a rate, so that it adds up.
 type Hits struct {
 	Right int     `json:"right"`
-	F1    float64 `json:"f1"` // macro-F1 over the classes of the examples
+	Own   int     `json:"own"` // right answers where only the classes compete that the client trains on
+	F1    float64 `json:"f1"`  // macro-F1 over the classes of the examples
+
+	Calibration Calibration `json:"calibration,omitempty"`
+
+	counts *tensor.Tensor // [K,3], see confusion; nil where nobody asked
 }
 
 // Answer does what an order asks of one client that remembers s. next is what the client is to remember if its upload
@@ -97,12 +115,18 @@ func (w *Worker) Answer(ctx context.Context, c *Client, o Order, s State) (r Rep
 	switch o.Kind {
 	case Train:
 		var after State
-		r.Upload, after, r.Stats, err = w.RunTrain(ctx, c, o, s)
+		r.Upload, after, r.Stats, err = w.runTrain(ctx, c, o, s, w.shared)
 		next = &after
 	case Ask:
 		r.Upload, err = w.RunSurvey(c, o, s)
 	case Test:
-		r.Scores, err = w.RunTest(ctx, c, o, s)
+		if r.Scores, err = w.RunTest(ctx, c, o, s); err == nil && o.Counts && w.Confusion {
+			r.Upload.Extra = r.Scores.counts()
+		}
+	case Validate:
+		r.Scores, err = w.validate(ctx, c, o, s)
+	case Adapt:
+		r.Scores, err = w.adapt(ctx, c, o)
 	default:
 		err = fmt.Errorf("unknown order %q", o.Kind)
 	}

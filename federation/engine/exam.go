@@ -139,11 +139,10 @@ func (s *Server) examine(ctx context.Context, test Order, rec *Record) error {
 		if err != nil {
 			return err
 		}
-		sortReplies(replies)
 		if rec.Exams == nil {
-			rec.Exams = map[string]Grade{}
+			rec.Exams = map[string]Tested{}
 		}
-		rec.Exams[name] = grade(replies, s.Method.View())
+		rec.Exams[name] = tested(s.has, s.view, replies, test.Clients, s.Plan.Peers)
 	}
 	return nil
 }

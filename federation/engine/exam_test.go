@@ -60,7 +60,7 @@ func TestExams(t *testing.T) {
 	}
 	for _, x := range e.Exams {
 		got, want := r.Summary.Exams[x.Name], expected(t, *e, x, r)
-		if math.Abs(got.Accuracy-want) > 1e-12 || got.Examples != 10 || got.Accuracy != got.Personal {
+		if math.Abs(got.Accuracy-want) > 1e-12 || got.Examples != 10 || got.Accuracy != *got.Personal {
 			t.Errorf("exam %s gave %+v, its accuracy should be %g", x.Name, got, want)
 		}
 	}

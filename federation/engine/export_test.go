@@ -155,7 +155,7 @@ func (patchy) Logits(s *method.Scope) graph.Node {
 // own tests clients with what they themselves ended their training with.
 type own struct{ methods.PromptFL }
 
-func (own) View() method.View { return method.Own }
+func (own) View() method.View { return method.PersonalView }
 
 // A client is tested with the prompt that its method's view names. Expected scores are the toy's formula, written down
 // once more: 4 x · u/|u| with u_c = tanh(tanh(ctx A)/2 + E_c) W.

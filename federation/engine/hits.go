@@ -9,8 +9,8 @@ import (
 
 // hits compares the largest entry of each row of scores [N,C] with the labels; of equal entries the first counts.
 // Macro-F1 is the mean over the classes that occur among the labels of 2 TP / (2 TP + FP + FN), as in the evaluator of the
-// CoOp, FedOTP and FedPHA code.
-func hits(scores *tensor.Tensor, labels []int64) Hits {
+// CoOp, FedOTP and FedPHA code. own are the classes that the client trains on.
+func hits(scores *tensor.Tensor, labels []int64, own []int64) Hits {
 	type count struct{ hit, said, is int }
 	classes := map[int64]*count{}
 	of := func(class int64) *count {
@@ -22,17 +22,15 @@ func hits(scores *tensor.Tensor, labels []int64) Hits {
 	h := Hits{}
 	for i, y := range labels {
 		row := scores.Row(i).Data
-		best := 0
-		for j, v := range row {
-			if v > row[best] {
-				best = j
-			}
-		}
+		best := argmax(row)
 		of(y).is++
-		of(int64(best)).said++
-		if int64(best) == y {
+		of(best).said++
+		if best == y {
 			h.Right++
 			of(y).hit++
+		}
+		if slices.Contains(own, y) && !slices.ContainsFunc(own, func(j int64) bool { return row[j] > row[y] || row[j] == row[y] && j < y }) {
+			h.Own++
 		}
 	}
 	occur := 0
@@ -43,5 +41,6 @@ func hits(scores *tensor.Tensor, labels []int64) Hits {
 		}
 	}
 	h.F1 /= float64(max(1, occur))
+	h.Calibration = calibration(scores, labels)
 	return h
 }

@@ -42,17 +42,17 @@ func (h hosts) compute(p *program, in inputs, feed tensor.Map, epoch int) error 
 	return nil
 }
 
-// gradients gives the gradient of every parameter: what the graph computed, and what reaches it through host functions
-// that this step computed anew. An older value is a constant.
-func gradients(p *program, in inputs, out tensor.Map, host hosts) (tensor.Map, error) {
+// gradients gives the gradient of every parameter that a loss depends on: what the graph computed, under the given name, and
+// what reaches it through host functions that this step computed anew. An older value is a constant.
+func gradients(p *program, in inputs, out tensor.Map, at string, host hosts) (tensor.Map, error) {
 	grads := tensor.Map{}
 	for _, name := range p.params {
-		if param, ok := strings.CutPrefix(name, method.ParamInput+"/"); ok {
-			grads[param] = out[gradOutput+name]
+		if param, ok := strings.CutPrefix(name, method.ParamInput+"/"); ok && out[at+name] != nil {
+			grads[param] = out[at+name]
 		}
 	}
 	for _, call := range p.hosts {
-		dy := out[gradOutput+method.HostInput+"/"+call.Name]
+		dy := out[at+method.HostInput+"/"+call.Name]
 		if call.Func.VJP == nil || dy == nil {
 			continue
 		}

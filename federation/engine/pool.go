@@ -34,7 +34,11 @@ func (p *Pool) Run(ctx context.Context, o Order) ([]Reply, error) {
 	replies := make([]Reply, len(o.Clients))
 	lost := make([]bool, len(o.Clients))
 	eg, ctx := errgroup.WithContext(ctx)
-	eg.SetLimit(max(1, p.Workers))
+	workers := max(1, p.Workers)
+	if o.Kind == Train && p.Worker.shared != nil { // each goes on with what the one before it left
+		workers = 1
+	}
+	eg.SetLimit(workers)
 	for i, id := range o.Clients {
 		eg.Go(func() error {
 			if err := ctx.Err(); err != nil {
@@ -42,7 +46,7 @@ func (p *Pool) Run(ctx context.Context, o Order) ([]Reply, error) {
 			}
 			var err error
 			replies[i], err = p.one(ctx, p.Clients[id], o.For(id))
-			lost[i] = o.Kind != Test && p.Lost != nil && p.Lost(o, id)
+			lost[i] = !o.Kind.Tests() && p.Lost != nil && p.Lost(o, id)
 			if err == nil && p.Done != nil {
 				p.Done(o, id)
 			}
@@ -74,18 +78,20 @@ func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
 	}
 	reply, next, err := p.answer(ctx, c, o, s)
 	r.Upload, r.Stats, r.Scores = reply.Upload, reply.Stats, reply.Scores
-	if err != nil || o.Kind == Test {
+	if err != nil {
 		return r, err
+	}
+	if o.Kind.Tests() {
+		return p.told(r)
 	}
 	if next != nil {
 		if err := p.Store.Hold(o.Round, c.ID, *next); err != nil {
 			return r, err
 		}
 	}
-	up := uploadTensors(r.Upload)
-	r.Up = wire.Size(up)
+	r.Up = r.UploadSize()
 	if p.Encode {
-		message, err := wire.Encode(up)
+		message, err := wire.Encode(r.Tensors())
 		if err != nil {
 			return r, err
 		}
@@ -96,9 +102,21 @@ func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
 		if err != nil {
 			return r, err
 		}
-		r.Upload.Shared, r.Upload.Extra = back.Under(sharedPart), back.Under(extraPart)
+		return r.With(back)
 	}
 	return r, nil
+}
+
+// told is the reply to a test as it arrives.
+func (p *Pool) told(r Reply) (Reply, error) {
+	if !p.Encode || len(r.Upload.Extra) == 0 {
+		return r, nil
+	}
+	m, err := roundTrip(r.Tensors())
+	if err != nil {
+		return r, err
+	}
+	return r.With(m)
 }
 
 func (p *Pool) answer(ctx context.Context, c *Client, o Order, s State) (Reply, *State, error) {
@@ -117,6 +135,7 @@ const (
 	extraPart  = "extra"
 	downPart   = "down"
 	eachPart   = "each"
+	termsPart  = "terms"
 )
 
 func uploadTensors(u method.Upload) tensor.Map {

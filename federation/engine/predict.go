@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"promptfed/federation/method"
@@ -62,6 +63,23 @@ func (w *Worker) Predict(ctx context.Context, c *Client, clients int, prompts te
 	return w.scores(ctx, p, l, s, rows)
 }
 
+// Accuracy is that of a client in a round, tested as Predict scores: with the parameters that its method's paper tests. False
+// where the round does not have it, or a record of an older version does not say whose it is.
+func (w *Worker) Accuracy(c *Client, clients int, r Record) (float64, bool) {
+	e := r.Evaluations.Of(EvaluableOf(w.Method, w.task(c, clients)).headline(MethodView, w.Method))
+	if r.Evaluations == (Evaluations{}) {
+		e = r.Evaluation // an older version, which had no other headline
+	}
+	at := c.ID
+	if len(r.Answered) > 0 {
+		at = slices.Index(r.Answered, c.ID)
+	}
+	if e == nil || at < 0 || at >= len(e.PerClient) {
+		return 0, false
+	}
+	return e.PerClient[at], true
+}
+
 // learned sets up a client with the parameters that it is tested with.
 func (w *Worker) learned(c *Client, clients int, prompts tensor.Map) (*method.Local, State, error) {
 	shared, s := Learned(prompts, c.ID)
@@ -75,7 +93,7 @@ func (w *Worker) learned(c *Client, clients int, prompts tensor.Map) (*method.Lo
 		}
 	}
 	l, s := w.begin(c, Order{Kind: Test, Of: clients, Shared: shared, Down: prompts.Under(downFolder + "/" + strconv.Itoa(c.ID))}, s)
-	if w.Method.View() == method.Own && len(s.Own) > 0 {
+	if w.Method.View() == method.PersonalView && len(s.Own) > 0 {
 		l.Shared = s.Own.Clone()
 	}
 	return l, s, nil

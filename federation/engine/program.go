@@ -21,6 +21,7 @@ type program struct {
 	inputs  []string
 	hosts   []method.HostCall
 	params  []string // those with a gradient, output "grad/NAME"
+	terms   []string // of which it gives value and gradients, outputs "term/TERM/loss" and "term/TERM/grad/NAME"
 	also    []string // what a batch must hold beside image and label
 	byRow   bool     // its value has a row for each example
 }
@@ -58,6 +59,7 @@ const (
 	lossOutput  = "loss"
 	valueOutput = "value"
 	gradOutput  = "grad/"
+	termOutput  = "term/"
 )
 
 // reads tells whether the program uses any of some parameters as they are now.
@@ -70,7 +72,8 @@ func (p *program) reads(params tensor.Map) bool {
 		slices.ContainsFunc(p.hosts, func(h method.HostCall) bool { return slices.ContainsFunc(h.Of, used) })
 }
 
-// compiler builds programs, once for every backbone and shape of parameters; it is safe for concurrent use.
+// compiler builds programs, and compiles each graph that methods ask for once, however many clients have it; it is safe for
+// concurrent use.
 type compiler struct {
 	m        method.Method
 	classes  []string
@@ -79,14 +82,15 @@ type compiler struct {
 	pool     ort.Pool
 
 	mu       sync.Mutex
-	programs map[string]*program
+	programs map[string]*program // by backbone and Task
+	compiled map[string]*program // by backbone and graph
 	handMu   sync.Mutex
 	hands    map[string]*tensor.Tensor
 }
 
 func newCompiler(m method.Method, classes []string, template string, o ort.Options) *compiler {
 	return &compiler{m: m, classes: classes, template: template, options: o,
-		programs: map[string]*program{}, hands: map[string]*tensor.Tensor{}}
+		programs: map[string]*program{}, compiled: map[string]*program{}, hands: map[string]*tensor.Tensor{}}
 }
 
 func (c *compiler) close() error { return c.pool.Close() }
@@ -98,10 +102,9 @@ func (c *compiler) step(b Backbone, task method.Task) (*program, error) {
 		if err := s.Graph().Err(); err != nil {
 			return nil, err
 		}
-		if err := allUsed(s, loss); err != nil {
-			return nil, err
-		}
-		return c.withGradients(b, s, loss)
+		return alone(loss), allUsed(s, loss)
+	}, func(s *method.Scope, of []graph.Output) ([]graph.Output, error) {
+		return c.withGradients(b, s, of[0].Node)
 	})
 }
 
@@ -124,9 +127,8 @@ func allUsed(s *method.Scope, loss graph.Node) error {
 
 // score compiles the class scores.
 func (c *compiler) score(b Backbone, task method.Task) (*program, error) {
-	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, error) {
-		return c.value(b, s, c.m.Logits(s))
-	})
+	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, error) { return alone(c.m.Logits(s)), nil },
+		func(s *method.Scope, of []graph.Output) ([]graph.Output, error) { return c.value(b, s, of[0].Node) })
 }
 
 // eval compiles anything a method asks for over its data.
@@ -143,28 +145,52 @@ func (c *compiler) eval(b Backbone, task method.Task, of func(*method.Scope) gra
 	return p, err
 }
 
-func (c *compiler) once(kind string, b Backbone, task method.Task, build func(*method.Scope) ([]graph.Output, error)) (*program, error) {
-	params := c.m.Params(task)
-	key := fmt.Sprintf("%s %s %d", kind, b.Name(), len(c.classes))
-	for _, p := range params {
-		key += fmt.Sprintf(" %s%v", p.Name, p.Shape)
-	}
+// once gives the program that finish makes of the nodes that build makes for a task. A method may read anything of its Task, the
+// client's number too, so build runs for every Task; it is cheap, since the towers are placeholders in it. Clients whose nodes
+// have one signature share one compiled program, but for their host functions, which may hold what the Task says.
+func (c *compiler) once(kind string, b Backbone, task method.Task, build func(*method.Scope) ([]graph.Output, error),
+	finish func(*method.Scope, []graph.Output) ([]graph.Output, error)) (*program, error) {
+	key := fmt.Sprintf("%s %s %+v", kind, b.Name(), task)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p, ok := c.programs[key]; ok {
 		return p, nil
 	}
-	s := method.NewScope(task, params)
-	out, err := build(s)
+	s := method.NewScope(task, c.m.Params(task))
+	of, err := build(s)
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.compile(b, s, out)
-	if err == nil {
-		c.programs[key] = p
+	sum, err := graph.Signature(of...)
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	same := fmt.Sprintf("%s %s %x", kind, b.Name(), sum)
+	for _, p := range s.Params() {
+		same += fmt.Sprintf(" %q", p.Name)
+	}
+	for _, h := range s.Hosts() {
+		same += fmt.Sprintf(" %q %q %v", h.Name, h.Of, h.Func.VJP != nil)
+	}
+	p, ok := c.compiled[same]
+	if !ok {
+		out, err := finish(s, of)
+		if err != nil {
+			return nil, err
+		}
+		if p, err = c.compile(b, s, out); err != nil {
+			return nil, err
+		}
+		c.compiled[same] = p
+	}
+	own := *p
+	own.hosts = p.hostsOf(s)
+	c.programs[key] = &own
+	return &own, nil
 }
+
+// alone is one node as what build of once gives.
+func alone(n graph.Node) []graph.Output { return []graph.Output{{Name: valueOutput, Node: n}} }
 
 func (c *compiler) value(b Backbone, s *method.Scope, n graph.Node) ([]graph.Output, error) {
 	n, err := c.lowered(b, n)
@@ -174,16 +200,24 @@ func (c *compiler) value(b Backbone, s *method.Scope, n graph.Node) ([]graph.Out
 	if n.Rank() == 0 {
 		n = n.Reshape(1)
 	}
-	return []graph.Output{{Name: valueOutput, Node: n}}, nil
+	return alone(n), nil
 }
 
 func (c *compiler) lowered(b Backbone, n graph.Node) (graph.Node, error) {
-	hand := func(templates string) (*tensor.Tensor, error) { return c.handText(b, templates) }
-	out, err := lower(b, c.classes, hand, []graph.Node{n})
+	out, err := c.allLowered(b, []graph.Node{n})
 	if err != nil {
 		return n, err
 	}
-	return out[0], n.Graph().Err()
+	return out[0], nil
+}
+
+func (c *compiler) allLowered(b Backbone, roots []graph.Node) ([]graph.Node, error) {
+	hand := func(templates string) (*tensor.Tensor, error) { return c.handText(b, templates) }
+	out, err := lower(b, c.classes, hand, roots)
+	if err != nil {
+		return nil, err
+	}
+	return out, roots[0].Graph().Err()
 }
 
 func (c *compiler) withGradients(b Backbone, s *method.Scope, loss graph.Node) ([]graph.Output, error) {
@@ -191,17 +225,58 @@ func (c *compiler) withGradients(b Backbone, s *method.Scope, loss graph.Node) (
 	if err != nil {
 		return nil, err
 	}
+	return gradientsOf(s, loss, "", graph.Inputs(loss))
+}
+
+// terms compiles every term of the loss with its gradients, each as withGradients does the whole loss, with names under
+// termOutput and the term's name.
+func (c *compiler) terms(b Backbone, task method.Task) (*program, error) {
+	return c.once("terms", b, task, func(s *method.Scope) ([]graph.Output, error) {
+		loss := c.m.Loss(s, c.m.Logits(s))
+		if err := s.Graph().Err(); err != nil {
+			return nil, err
+		}
+		terms, err := s.Terms(loss)
+		var out []graph.Output
+		for _, t := range terms {
+			out = append(out, graph.Output(t))
+		}
+		return out, err
+	}, func(s *method.Scope, terms []graph.Output) ([]graph.Output, error) {
+		nodes, reach := make([]graph.Node, len(terms)), make([][]graph.Node, len(terms))
+		for i, t := range terms { // once prompts share a pass through the text tower, all seem to reach all
+			nodes[i], reach[i] = t.Node, graph.Inputs(t.Node)
+		}
+		nodes, err := c.allLowered(b, nodes)
+		if err != nil {
+			return nil, err
+		}
+		var out []graph.Output
+		for i, t := range terms {
+			one, err := gradientsOf(s, nodes[i], termOutput+t.Name+"/", reach[i])
+			if err != nil {
+				return nil, fmt.Errorf("term %q: %w", t.Name, err)
+			}
+			out = append(out, one...)
+		}
+		return out, nil
+	})
+}
+
+// gradientsOf are a loss and its gradients with respect to those parameters and host functions that are among inputs, named
+// lossOutput and gradOutput NAME behind at.
+func gradientsOf(s *method.Scope, loss graph.Node, at string, inputs []graph.Node) ([]graph.Output, error) {
 	if n, ok := loss.Shape().Ints(); !ok || tensor.Size(n) != 1 {
 		return nil, fmt.Errorf("the loss has shape %v; it must be one number", loss.Shape())
 	}
 	if loss.Rank() != 0 {
 		loss = loss.Reshape()
 	}
-	out := []graph.Output{{Name: lossOutput, Node: loss.Reshape(1)}}
+	out := []graph.Output{{Name: at + lossOutput, Node: loss.Reshape(1)}}
 	var names []string
 	var wrt []graph.Node
 	trained := func(input string) {
-		if n, ok := s.Graph().InputNamed(input); ok && slices.Contains(graph.Inputs(loss), n) {
+		if n, ok := s.Graph().InputNamed(input); ok && slices.Contains(inputs, n) {
 			names, wrt = append(names, input), append(wrt, n)
 		}
 	}
@@ -221,7 +296,7 @@ func (c *compiler) withGradients(b Backbone, s *method.Scope, loss graph.Node) (
 		return nil, err
 	}
 	for i, d := range grads {
-		out = append(out, graph.Output{Name: gradOutput + names[i], Node: d})
+		out = append(out, graph.Output{Name: at + gradOutput + names[i], Node: d})
 	}
 	return out, nil
 }
@@ -241,12 +316,16 @@ func (c *compiler) compile(b Backbone, s *method.Scope, out []graph.Output) (*pr
 	if err != nil {
 		return nil, err
 	}
-	p := &program{session: session, hosts: s.Hosts()}
+	p := &program{session: session}
 	roots := make([]graph.Node, len(out))
 	for i, o := range out {
 		roots[i] = o.Node
 		if name, ok := strings.CutPrefix(o.Name, gradOutput); ok {
 			p.params = append(p.params, name)
+		} else if name, ok := strings.CutPrefix(o.Name, termOutput); ok {
+			if term, last, _ := strings.Cut(name, "/"); last == lossOutput {
+				p.terms = append(p.terms, term)
+			}
 		}
 	}
 	for _, n := range graph.Inputs(roots...) {
@@ -255,10 +334,15 @@ func (c *compiler) compile(b Backbone, s *method.Scope, out []graph.Output) (*pr
 			p.also = append(p.also, n.Name())
 		}
 	}
-	p.hosts = slices.DeleteFunc(slices.Clone(p.hosts), func(h method.HostCall) bool {
+	p.hosts = p.hostsOf(s)
+	return p, nil
+}
+
+// hostsOf are the host functions of a scope that the program reads.
+func (p *program) hostsOf(s *method.Scope) []method.HostCall {
+	return slices.DeleteFunc(slices.Clone(s.Hosts()), func(h method.HostCall) bool {
 		return !slices.Contains(p.inputs, method.HostInput+"/"+h.Name)
 	})
-	return p, nil
 }
 
 // handText computes the features [C,D] of hand-written prompts of a backbone, unit rows, once: of one template those of its

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -40,6 +41,19 @@ func (e *Experiment) parts(g *method.Global, store *Store, members []Member) []f
 		})
 	}
 	return out
+}
+
+// loaded puts the parts into memory, as copies.
+func loaded(parts []func() (tensor.Map, error)) (tensor.Map, error) {
+	out := tensor.Map{}
+	for _, load := range parts {
+		m, err := load()
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(out, m.Clone())
+	}
+	return out, nil
 }
 
 // writeParts writes tensors as safetensors.WriteFile does, with those of one part in memory at a time.

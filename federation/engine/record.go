@@ -1,40 +1,40 @@
 package engine
 
 import (
+	"fmt"
 	"maps"
-	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"promptfed/federation/method"
 )
 
-// Record is one line of rounds.jsonl: what a round gave. Accuracies and F1 lie in [0,1]. A round that was not tested has
-// none.
+// Record is one line of rounds.jsonl: what a round gave. A round that was not tested has no evaluation.
 type Record struct {
-	Round    int     `json:"round"`
-	Loss     float64 `json:"loss"` // mean over the clients that trained, of their mean over steps
-	Tested   bool    `json:"tested"`
-	Accuracy float64 `json:"accuracy"`          // mean over clients, each tested as its method says
-	Std      float64 `json:"accuracy_std"`      // over clients (population)
-	Weighted float64 `json:"accuracy_weighted"` // right answers over test examples of all clients
-	Global   float64 `json:"accuracy_global"`   // mean over clients with the server's shared parameters
-	Personal float64 `json:"accuracy_personal"` // mean over clients with the parameters they last trained
-	F1       float64 `json:"f1"`                // macro-F1 over the classes of a client's test data, mean over clients
-	Worst    float64 `json:"worst"`             // the lowest accuracy of a client
+	Round  int     `json:"round"`
+	Loss   float64 `json:"loss"` // mean over the clients that trained, of their mean over steps
+	Tested bool    `json:"tested"`
 
-	// Answered are the clients that the lists by client are about, where some did not answer; without it they are about all,
-	// in order.
-	Answered          []int              `json:"answered,omitempty"`
-	PerClient         []float64          `json:"per_client,omitempty"`
-	PerClientGlobal   []float64          `json:"per_client_global,omitempty"`
-	PerClientPersonal []float64          `json:"per_client_personal,omitempty"`
-	TestSizes         []int              `json:"test_sizes,omitempty"` // test examples of each client
-	PerDomain         map[string]float64 `json:"per_domain,omitempty"` // mean over the clients of a domain
-	DomainMean        float64            `json:"domain_mean,omitempty"`
-	DomainStd         float64            `json:"domain_std,omitempty"` // over domains (population)
-	Exams             map[string]Grade   `json:"exams,omitempty"`
+	// The headline is a copy of the evaluation that View names; nil, and its keys absent, where the method does not have it.
+	*Evaluation
+	View        string            `json:"view,omitempty"`
+	Global      *float64          `json:"accuracy_global,omitempty"`
+	Personal    *float64          `json:"accuracy_personal,omitempty"`
+	Evaluations Evaluations       `json:"evaluations,omitzero"`
+	Untrained   int               `json:"untrained,omitempty"`  // clients that answered and never trained: their personal parameters are first ones
+	TestSizes   []int             `json:"test_sizes,omitempty"` // test examples of each client
+	Answered    []int             `json:"answered,omitempty"`   // the clients that lists by client are about, where some did not answer; without it all
+	Unanswered  []int             `json:"unanswered,omitempty"` // the others
+	Exams       map[string]Tested `json:"exams,omitempty"`
+	Validation  *Validation       `json:"validation,omitempty"`  // on validation data
+	BaseToNew   *BaseToNew        `json:"base_to_new,omitempty"` // where there are evaluation sets base and new
+	NewClients  map[string]Tested `json:"new_clients,omitempty"` // clients that never trained, by the steps that they took
 
 	Notes map[string]float64 `json:"notes,omitempty"` // of the method and of what carries the messages, such as epsilon and delta
+	Terms []Term             `json:"terms,omitempty"` // of the loss, in its order, where they are measured
+
+	Warnings []string `json:"warnings,omitempty"` // lines that say what is wrong with the round's numbers
 
 	Clients   []int   `json:"clients"` // who trained
 	LR        float64 `json:"lr"`
@@ -43,98 +43,58 @@ type Record struct {
 	Seconds   float64 `json:"seconds"`
 }
 
-// Grade is what an exam gave: means over the clients that took it.
-type Grade struct {
-	Accuracy float64 `json:"accuracy"` // each as its method says
-	Global   float64 `json:"global"`   // with the server's shared parameters
-	Personal float64 `json:"personal"` // with the parameters that they last trained
-	F1       float64 `json:"f1"`
-	Examples int     `json:"examples"` // that one client is examined with, the most of all
-}
-
-// seen is what a client is tested with.
-func (s Scores) seen(view method.View) Hits {
-	if view == method.Own {
-		return s.Personal
+// score fills in the evaluations from test replies.
+func (r *Record) score(has Evaluable, view method.View, replies []Reply, asked []int, peers []method.Peer) {
+	t := tested(has, view, replies, asked, peers)
+	r.Evaluation, r.Evaluations, r.Global, r.Personal = t.Evaluation, t.Evaluations, t.Global, t.Personal
+	r.Answered, r.Unanswered, r.TestSizes, r.Untrained = t.Answered, t.Unanswered, t.sizes, t.untrained
+	if r.Tested = len(t.sizes) > 0; r.Tested {
+		r.View = view.String()
 	}
-	return s.Global
-}
-
-// rate is the share of right answers.
-func (s Scores) rate(h Hits) float64 { return float64(h.Right) / float64(max(1, s.Examples)) }
-
-// score fills in the accuracies from test replies.
-func (r *Record) score(replies []Reply, view method.View, peers []method.Peer) {
-	if len(replies) == 0 {
-		return
-	}
-	r.Tested = true
-	if len(replies) < len(peers) {
-		r.Answered = clients(replies)
-	}
-	right, total := 0, 0
-	byDomain := map[string][]float64{}
-	for _, a := range replies {
-		s := a.Scores
-		h := s.seen(view)
-		acc := s.rate(h)
-		r.PerClient = append(r.PerClient, acc)
-		r.PerClientGlobal = append(r.PerClientGlobal, s.rate(s.Global))
-		r.PerClientPersonal = append(r.PerClientPersonal, s.rate(s.Personal))
-		r.TestSizes = append(r.TestSizes, s.Examples)
-		r.F1 += h.F1 / float64(len(replies))
-		right, total = right+h.Right, total+s.Examples
-		if d := peers[a.Client].Domain; d != "" {
-			byDomain[d] = append(byDomain[d], acc)
-		}
-	}
-	r.Accuracy, r.Std = MeanStd(r.PerClient)
-	r.Global, _ = MeanStd(r.PerClientGlobal)
-	r.Personal, _ = MeanStd(r.PerClientPersonal)
-	r.Worst = slices.Min(r.PerClient)
-	r.Weighted = float64(right) / float64(max(1, total))
-	if len(byDomain) == 0 {
-		return
-	}
-	r.PerDomain = map[string]float64{}
-	var means []float64
-	for _, d := range slices.Sorted(maps.Keys(byDomain)) {
-		r.PerDomain[d], _ = MeanStd(byDomain[d])
-		means = append(means, r.PerDomain[d])
-	}
-	r.DomainMean, r.DomainStd = MeanStd(means)
-}
-
-// grade puts the replies to an exam together.
-func grade(replies []Reply, view method.View) Grade {
-	g := Grade{}
-	for _, a := range replies {
-		s, n := a.Scores, float64(len(replies))
-		g.Accuracy += s.rate(s.seen(view)) / n
-		g.Global += s.rate(s.Global) / n
-		g.Personal += s.rate(s.Personal) / n
-		g.F1 += s.seen(view).F1 / n
-		g.Examples = max(g.Examples, s.Examples)
-	}
-	return g
-}
-
-// MeanStd is the mean and the population standard deviation.
-func MeanStd(v []float64) (mean, std float64) {
-	for _, x := range v {
-		mean += x / float64(len(v))
-	}
-	for _, x := range v {
-		std += (x - mean) * (x - mean) / float64(len(v))
-	}
-	return mean, math.Sqrt(std)
 }
 
 // Summary is summary.json: what a whole run gave. Accuracies are those of tested rounds.
 type Summary struct {
-	Name       string             `json:"name"`
-	Method     string             `json:"method"`
-	Rounds     int                `json:"rounds"`
+	Name   string `json:"name"`
+	Method string `json:"method"`
+	Rounds int    `json:"rounds"`
+
+	// The headline is of the evaluation that View names; nil, and its keys absent, where the method does not have it.
+	*Headline
+	View        string            `json:"view"`
+	MethodView  string            `json:"method_view,omitempty"` // the evaluation that the method's paper reports, or the only one that it has
+	Global      *float64          `json:"global,omitempty"`      // accuracy in the last tested round, as are those that follow
+	Personal    *float64          `json:"personal,omitempty"`    // absent where the method does not have the evaluation
+	Evaluations Evaluations       `json:"evaluations,omitzero"`
+	Reads       []string          `json:"scores_read,omitempty"` // what class scores read beside the image: shared, server, private, examples
+	Untrained   int               `json:"untrained,omitempty"`   // clients that never trained
+	Unanswered  []Unanswered      `json:"unanswered,omitempty"`  // tests of any round: means are over the clients that answered
+	Exams       map[string]Tested `json:"exams,omitempty"`
+	BaseToNew   *BaseToNew        `json:"base_to_new,omitempty"`
+	NewClients  map[string]Tested `json:"new_clients,omitempty"`
+
+	Select    string     `json:"select"`                // last or best-val: the round that is the result, whose prompts are left
+	Selected  int        `json:"selected_round"`        // that round; with best-val what stands above is of it, but for last and best
+	AtBestVal *AtBestVal `json:"at_best_val,omitempty"` // absent without validation data
+	Stopped   string     `json:"stopped,omitempty"`     // why the run ended before its last round
+	ZeroShot  []ZeroShot `json:"zero_shot,omitempty"`   // by backbone
+	Warnings  []string   `json:"warnings,omitempty"`    // what is probably wrong with the data, a line each
+
+	Notes map[string]float64 `json:"notes,omitempty"` // of the last round, tested or not
+	// RoundWarnings are the first warnings of rounds, each behind its round, and how many more there are.
+	RoundWarnings []string `json:"round_warnings,omitempty"`
+	Bytes         float64  `json:"bytes_per_round"`
+	Seconds       float64  `json:"seconds"`
+	Provider      string   `json:"provider,omitempty"` // what ONNX Runtime ran on, and why if auto could not have CUDA
+	// Reproduces are the known defects of published code that the run made again on purpose, as "KEY: VALUE".
+	Reproduces []string `json:"reproduces,omitempty"`
+}
+
+// mostWarnings is how many warnings of rounds a summary repeats.
+const mostWarnings = 3
+
+// Headline is what a run gave in one evaluation.
+type Headline struct {
 	Last       float64            `json:"last"`
 	LastStd    float64            `json:"last_std"` // over clients
 	Weighted   float64            `json:"last_weighted"`
@@ -142,39 +102,106 @@ type Summary struct {
 	BestRound  int                `json:"best_round"`
 	Mean5      float64            `json:"mean_last_5"`
 	Mean10     float64            `json:"mean_last_10"`
-	Global     float64            `json:"global"`   // last round, the server's shared parameters
-	Personal   float64            `json:"personal"` // last round, the clients' own
-	View       string             `json:"view"`     // which of the two `last` is
-	F1         float64            `json:"f1"`       // last round, as are those that follow
+	F1         float64            `json:"f1"` // last round, as are those that follow
 	Worst      float64            `json:"worst"`
 	PerDomain  map[string]float64 `json:"per_domain,omitempty"`
 	DomainMean float64            `json:"domain_mean,omitempty"`
 	DomainStd  float64            `json:"domain_std,omitempty"`
-	Exams      map[string]Grade   `json:"exams,omitempty"`
-	Notes      map[string]float64 `json:"notes,omitempty"` // of the last round, tested or not
-	Bytes      float64            `json:"bytes_per_round"`
-	Seconds    float64            `json:"seconds"`
-	Provider   string             `json:"provider,omitempty"` // what ONNX Runtime ran on, and why if auto could not have CUDA
 }
 
-// Summarise puts the records of a run together.
-func Summarise(records []Record) Summary {
-	s := Summary{Rounds: len(records)}
-	var tested []float64
+// Unanswered names clients that did not answer a test.
+type Unanswered struct {
+	Round   int    `json:"round"`
+	Exam    string `json:"exam,omitempty"` // empty for the clients' own test data
+	Clients []int  `json:"clients"`
+}
+
+// Summarise puts the records of a run together, with one evaluation for headline.
+func Summarise(records []Record, view method.View) Summary {
+	s := Summary{Rounds: len(records), View: view.String(), Unanswered: MissingTests(records)}
+	var accuracy []float64
+	warnings := 0
 	for _, r := range records {
 		s.Bytes += float64(r.BytesUp+r.BytesDown) / float64(len(records))
 		s.Seconds, s.Notes = s.Seconds+r.Seconds, r.Notes
+		for _, line := range r.Warnings {
+			if warnings++; warnings <= mostWarnings {
+				s.RoundWarnings = append(s.RoundWarnings, fmt.Sprintf("round %d: %s", r.Round, line))
+			}
+		}
 		if !r.Tested {
 			continue
 		}
-		tested = append(tested, r.Accuracy)
-		if r.Accuracy > s.Best || len(tested) == 1 {
-			s.Best, s.BestRound = r.Accuracy, r.Round
+		s.of(r)
+		e := r.Evaluations.Of(view)
+		if e == nil {
+			continue
 		}
-		s.Last, s.LastStd, s.Weighted, s.Global, s.Personal = r.Accuracy, r.Std, r.Weighted, r.Global, r.Personal
-		s.F1, s.Worst, s.PerDomain, s.DomainMean, s.DomainStd, s.Exams = r.F1, r.Worst, r.PerDomain, r.DomainMean, r.DomainStd, r.Exams
+		if s.Headline == nil {
+			s.Headline = &Headline{Best: e.Accuracy, BestRound: r.Round}
+		}
+		h := s.Headline
+		accuracy = append(accuracy, e.Accuracy)
+		if e.Accuracy > h.Best {
+			h.Best, h.BestRound = e.Accuracy, r.Round
+		}
+		h.Last, h.LastStd, h.Weighted = e.Accuracy, e.Std, e.Weighted
+		h.of(e)
 	}
-	s.Mean5, _ = MeanStd(tested[max(0, len(tested)-5):])
-	s.Mean10, _ = MeanStd(tested[max(0, len(tested)-10):])
+	if more := warnings - mostWarnings; more > 0 {
+		s.RoundWarnings = append(s.RoundWarnings, fmt.Sprintf("and %d more in other rounds (rounds.jsonl)", more))
+	}
+	if h := s.Headline; h != nil {
+		h.Mean5, _ = MeanStd(accuracy[max(0, len(accuracy)-5):])
+		h.Mean10, _ = MeanStd(accuracy[max(0, len(accuracy)-10):])
+	}
 	return s
+}
+
+// of takes what stands for the result from a round.
+func (s *Summary) of(r Record) {
+	s.Global, s.Personal, s.Evaluations, s.Exams, s.Untrained = r.Global, r.Personal, r.Evaluations, r.Exams, r.Untrained
+	s.BaseToNew, s.NewClients, s.Selected = r.BaseToNew, r.NewClients, r.Round
+}
+
+// of takes what stands for the result from an evaluation.
+func (h *Headline) of(e *Evaluation) {
+	h.F1, h.Worst, h.PerDomain, h.DomainMean, h.DomainStd = e.F1, e.Worst, e.PerDomain, e.DomainMean, e.DomainStd
+}
+
+// String says it in one line.
+func (u Unanswered) String() string {
+	of := "the test"
+	if u.Exam != "" {
+		of = "exam " + u.Exam
+	}
+	list := make([]string, min(len(u.Clients), mostNamed))
+	for i := range list {
+		list[i] = strconv.Itoa(u.Clients[i])
+	}
+	more := ""
+	if n := len(u.Clients) - len(list); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("no answer to %s of round %d from %s %s%s: means are over the others", of, u.Round+1,
+		map[bool]string{true: "client", false: "clients"}[len(u.Clients) == 1], strings.Join(list, ", "), more)
+}
+
+// mostNamed bounds the clients that a line names.
+const mostNamed = 5
+
+// MissingTests lists the tests of some rounds that some client did not answer.
+func MissingTests(records []Record) []Unanswered {
+	var out []Unanswered
+	for _, r := range records {
+		if len(r.Unanswered) > 0 {
+			out = append(out, Unanswered{Round: r.Round, Clients: r.Unanswered})
+		}
+		for _, name := range slices.Sorted(maps.Keys(r.Exams)) {
+			if x := r.Exams[name]; len(x.Unanswered) > 0 {
+				out = append(out, Unanswered{r.Round, name, x.Unanswered})
+			}
+		}
+	}
+	return out
 }

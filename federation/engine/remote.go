@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"promptfed/federation/method"
+	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
@@ -118,11 +119,20 @@ func (o Order) With(m tensor.Map) (Order, error) {
 }
 
 // Tensors are what travels of a reply beside its header.
-func (r Reply) Tensors() tensor.Map { return uploadTensors(r.Upload) }
+func (r Reply) Tensors() tensor.Map {
+	return uploadTensors(r.Upload).Put(termsPart, r.Stats.Terms.tensors())
+}
+
+// UploadSize is how many bytes the encoded upload has, without what is only measured.
+func (r Reply) UploadSize() int { return wire.Size(uploadTensors(r.Upload)) }
 
 // With is the reply with the tensors that came with it.
 func (r Reply) With(m tensor.Map) (Reply, error) {
-	if err := onlyUnder(m, sharedPart, extraPart); err != nil {
+	if err := onlyUnder(m, sharedPart, extraPart, termsPart); err != nil {
+		return r, err
+	}
+	var err error
+	if r.Stats.Terms, err = lossTermsOf(m.Under(termsPart)); err != nil {
 		return r, err
 	}
 	r.Upload.Shared, r.Upload.Extra = m.Under(sharedPart), m.Under(extraPart)
@@ -172,10 +182,5 @@ func (o Order) Refuse(r Reply, sealed bool) error {
 		}
 		return finite("upload ", uploadTensors(r.Upload))
 	}
-	s := r.Scores
-	if s.Examples < 1 || s.Global.Right < 0 || s.Global.Right > s.Examples || s.Personal.Right < 0 || s.Personal.Right > s.Examples ||
-		!(s.Global.F1 >= 0 && s.Global.F1 <= 1) || !(s.Personal.F1 >= 0 && s.Personal.F1 <= 1) {
-		return fmt.Errorf("the scores %+v are none", s)
-	}
-	return nil
+	return o.checkTest(r)
 }

@@ -204,7 +204,8 @@ func TestRefuse(t *testing.T) {
 		{train, engine.Reply{Upload: method.Upload{N: 1, Shared: shared, Extra: tensor.Map{"x": nan}}}, "x holds"},
 		{ask, engine.Reply{Upload: method.Upload{N: 1, Shared: shared}}, "may have none"},
 		{ask, engine.Reply{Upload: method.Upload{N: -1}}, "-1 examples"},
-		{engine.Order{Kind: engine.Test}, engine.Reply{Scores: engine.Scores{Examples: 2, Global: engine.Hits{Right: 3}}}, "are none"},
+		{engine.Order{Kind: engine.Test}, engine.Reply{Scores: engine.Scores{Examples: 2, Global: &engine.Hits{Right: 3}}}, "are none"},
+		{engine.Order{Kind: engine.Test}, engine.Reply{Scores: engine.Scores{Examples: 2}}, "neither"},
 	} {
 		says(t, c.o.Refuse(c.r, false), c.says)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/method"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -32,8 +33,8 @@ func TestParticipationTestsAndRates(t *testing.T) {
 		for _, c := range rec.Clients {
 			times[c]++
 		}
-		if tested := i == 2 || i == 5 || i == 7; rec.Tested != tested || len(rec.PerClient) != map[bool]int{true: 4}[tested] {
-			t.Errorf("round %d: tested %v with %d clients", i, rec.Tested, len(rec.PerClient))
+		if tested := i == 2 || i == 5 || i == 7; rec.Tested != tested || (rec.Evaluation != nil) != tested || tested && len(rec.PerClient) != 4 {
+			t.Errorf("round %d: tested %v: %+v", i, rec.Tested, rec.Evaluation)
 		}
 		if want := []float64{.1, .1, .1, .05, .05, .05, .025, .025}[i]; rec.LR != want {
 			t.Errorf("round %d: rate %v, want %v", i, rec.LR, want)
@@ -143,14 +144,17 @@ func TestMeanStd(t *testing.T) {
 func TestSummary(t *testing.T) {
 	var records []engine.Record
 	for i := range 12 {
-		records = append(records, engine.Record{Round: i, Tested: i != 3, Accuracy: float64(i%7) / 10, BytesUp: 10, BytesDown: 20, Seconds: 2})
+		records = append(records, engine.Record{Round: i, Tested: i != 3, BytesUp: 10, BytesDown: 20, Seconds: 2})
+		if i != 3 {
+			records[i].Evaluations.Global = &engine.Evaluation{Accuracy: float64(i%7) / 10}
+		}
 	}
 	// Tested: .0 .1 .2 -- .4 .5 .6 .0 .1 .2 .3 .4; the last five have mean .2, the last ten 2.8/10 = .28.
-	s := engine.Summarise(records)
+	s := engine.Summarise(records, method.GlobalView)
 	if s.Best != .6 || s.BestRound != 6 || s.Last != .4 || math.Abs(s.Mean5-.2) > 1e-12 || math.Abs(s.Mean10-.28) > 1e-12 || math.Abs(s.Bytes-30) > 1e-9 || s.Seconds != 24 || s.Rounds != 12 {
 		t.Errorf("%+v", s)
 	}
-	if s := engine.Summarise(nil); s.Rounds != 0 || s.Bytes != 0 {
+	if s := engine.Summarise(nil, method.GlobalView); s.Rounds != 0 || s.Bytes != 0 {
 		t.Errorf("%+v of nothing", s)
 	}
 }

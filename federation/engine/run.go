@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,14 +22,18 @@ type Experiment struct {
 	MethodName string // for reports and the fingerprint: carrier and wrappers
 	Options    string // of the methods, for the fingerprint
 	Secure     string // of secure aggregation, for the fingerprint; empty for none
+	// Reproduces are the known defects of published code that the experiment makes again on purpose, for the fingerprint and the summary.
+	Reproduces []string
 	Method     method.Method
 	Classes    []string
 	Template   string // of hand-written prompts, with {} for the class
+	Precision  string // of features, for the fingerprint; empty and half are the same
 	Clients    []*Client
 	Training   Training
 	Synthetic  *Synthetic // nil for none
 	Exams      []Exam
 	Plan       Plan // Clients and Peers are filled in
+	Evaluate   Evaluate
 }
 
 // Settings decide how a run goes, not what it computes.
@@ -40,11 +43,14 @@ type Settings struct {
 	Workers int
 	Session ort.Options
 	Encode  bool // send every message through its encoded form
+	Terms   bool // measure each term of the loss, for the records; it changes nothing that is trained
 	// Provider is what sessions run on, and why if that was not the first choice, for the summary; empty leaves it out.
 	Provider string
 	Tracer   Tracer // nil for none
 	OnTurn   func(o Order, client int)
 	OnRound  func(Record)
+	// OnWarning hears lines that say what is probably wrong with the data; may be nil.
+	OnWarning func(string)
 	// Lost loses a client's answers of a round, as a client does that leaves: the round goes on with the others, and the
 	// client remembers what it did before. Nil loses none.
 	Lost func(round, client int) bool
@@ -66,6 +72,8 @@ type Result struct {
 	// Prompts are what PromptsFile holds, of a run without a folder: shared/NAME, client/K/private/NAME, client/K/own/NAME, and
 	// where class scores read them memory/K/image, memory/K/label and down/K/NAME.
 	Prompts tensor.Map
+	// Confusion is what ConfusionFile holds, of a run without a folder.
+	Confusion *Confusion
 }
 
 // Files of a run folder.
@@ -108,9 +116,10 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	if set.OnUpload != nil {
 		pool.Sent = func(o Order, client int, message []byte) { set.OnUpload(o.Round, client, message) }
 	}
-	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer, c: worker.c}
+	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer, Terms: set.Terms, Evaluate: e.Evaluate, c: worker.c, shared: worker.shared}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
+		server.Known = func() []method.Peer { return peers(e.members(set)) }
 	}
 	if set.Around != nil {
 		server.Cohort = set.Around(server.Cohort)
@@ -121,9 +130,24 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	if err := server.start(first.Task); err != nil {
 		return nil, err
 	}
+	server.has = EvaluableOf(e.Method, first.Task)
+	server.view = server.has.headline(e.Plan.View, e.Method)
 	j, err := e.resume(set, server, store)
 	if err != nil {
 		return nil, err
+	}
+	if err := e.checkBest(set, server, j); err != nil {
+		return nil, err
+	}
+	if e.Evaluate.ZeroShot && len(e.Clients) > 0 {
+		if j.zeroShot, err = worker.ZeroShot(ctx, e.Clients); err != nil {
+			return nil, err
+		}
+		for _, line := range ZeroShotWarnings(j.zeroShot) {
+			if set.OnWarning != nil {
+				set.OnWarning(line)
+			}
+		}
 	}
 	for _, r := range j.Records {
 		if set.OnRound != nil {
@@ -135,11 +159,8 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 			return nil, err
 		}
 	}
-	for server.Global.Round < e.Plan.Rounds {
-		if set.Remote != nil { // some may have joined since
-			server.Global.Peers = peers(e.members(set))
-			server.Plan.Peers = server.Global.Peers
-		}
+	for server.Global.Round < e.Plan.Rounds && e.Evaluate.stop(j.Records, server.view) == "" {
+		server.Past = j.Records
 		rec, err := server.round(ctx)
 		if err != nil {
 			return nil, err
@@ -176,6 +197,12 @@ func (e *Experiment) Fingerprint() string {
 	if e.Plan.Poisson || e.Secure != "" {
 		fmt.Fprintln(h, "poisson", e.Plan.Poisson, "secure", e.Secure)
 	}
+	if p := e.otherPrecision(); p != "" {
+		fmt.Fprintln(h, "precision", p)
+	}
+	if len(e.Reproduces) > 0 {
+		fmt.Fprintf(h, "reproduces %q\n", e.Reproduces)
+	}
 	for _, c := range e.Clients {
 		fmt.Fprintln(h, c.ID, c.Backbone.Name(), c.Train.Labels(), c.Test.Labels())
 	}
@@ -186,6 +213,14 @@ func (e *Experiment) Fingerprint() string {
 		}
 	}
 	return fmt.Sprintf("%x", h.Sum(nil)[:16])
+}
+
+// otherPrecision is the precision of features where it is not half.
+func (e *Experiment) otherPrecision() string {
+	if e.Precision == "half" {
+		return ""
+	}
+	return e.Precision
 }
 
 // resume goes back to the last committed round, if there is one and it is wanted.
@@ -222,60 +257,83 @@ func (e *Experiment) resume(set Settings, server *Server, store *Store) (*journa
 	if err := store.load(pos.Clients); err != nil {
 		return nil, err
 	}
+	if server.shared != nil {
+		server.shared.state = pos.optimizer
+	}
 	if set.Remote != nil {
 		if err := set.Remote.Load(pos.Remote); err != nil {
 			return nil, fmt.Errorf("cannot resume: %w", err)
 		}
+		server.met, server.Global.Peers = pos.Peers, pos.Peers
 	}
 	return openJournal(rounds, pos.Round, pos.Record)
 }
 
 // commit makes a round count: from here on a crash resumes after it.
 func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, rec Record) error {
+	if err := e.keepBest(set, s, store, j, rec); err != nil {
+		return err
+	}
+	if err := e.keepConfusion(set, s, rec.Round); err != nil {
+		return err
+	}
 	if set.Dir == "" {
 		j.Records = append(j.Records, rec)
 		return nil
 	}
 	pos := position{Round: s.Global.Round, Fingerprint: e.Fingerprint(), Clients: store.places(), Record: rec}
+	if s.shared != nil {
+		pos.optimizer = s.shared.state
+	}
 	if set.Remote != nil {
 		var err error
 		if pos.Remote, err = set.Remote.Save(); err != nil {
 			return err
 		}
+		pos.Peers = s.met
 	}
 	if err := saveCheckpoint(filepath.Join(set.Dir, CheckFolder), &s.Global, pos); err != nil {
 		return err
 	}
 	store.sweep()
-	if err := j.add(rec); err != nil {
+	err := j.add(rec)
+	e.sweepBest(set, s, j)
+	if err != nil {
 		return fmt.Errorf("round %d is done, but its line could not be written: %w; add --resume to go on", rec.Round, err)
 	}
 	return nil
 }
 
 func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (*Result, error) {
-	r := &Result{Records: j.Records, Summary: Summarise(j.Records)}
-	r.Summary.Provider = set.Provider
-	r.Summary.Name, r.Summary.Method, r.Summary.View = e.Name, e.MethodName, s.Method.View().String()
+	r := &Result{Records: j.Records, Summary: Summarise(j.Records, s.view)}
+	r.Summary.choose(j.Records, s.view, e.Evaluate)
+	r.Summary.ZeroShot, r.Summary.Warnings = j.zeroShot, ZeroShotWarnings(j.zeroShot)
+	r.Summary.Provider, r.Summary.Reproduces = set.Provider, e.Reproduces
+	r.Summary.Name, r.Summary.Method, r.Summary.Reads = e.Name, e.MethodName, s.has.Reads
+	r.Summary.MethodView = s.has.headline(MethodView, e.Method).String()
 	members := e.members(set)
 	parts := e.parts(&s.Global, store, members)
 	if set.Dir == "" {
-		r.Prompts = tensor.Map{}
-		for _, load := range parts {
-			m, err := load()
-			if err != nil {
-				return nil, err
-			}
-			maps.Copy(r.Prompts, m)
+		r.Confusion = s.Confusion
+		if r.Prompts = j.best; e.Evaluate.BestVal {
+			return r, nil
 		}
-		return r, nil
+		var err error
+		r.Prompts, err = loaded(parts)
+		return r, err
 	}
-	meta, err := e.about(members)
-	if err != nil {
-		return nil, err
-	}
-	if err := writeParts(filepath.Join(set.Dir, PromptsFile), parts, meta); err != nil {
-		return nil, err
+	if e.Evaluate.BestVal {
+		if err := takeBest(set, r.Summary.Selected); err != nil {
+			return nil, err
+		}
+	} else {
+		meta, err := e.about(members)
+		if err != nil {
+			return nil, err
+		}
+		if err := writeParts(filepath.Join(set.Dir, PromptsFile), parts, meta); err != nil {
+			return nil, err
+		}
 	}
 	b, err := json.MarshalIndent(r.Summary, "", "  ")
 	if err != nil {

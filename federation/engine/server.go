@@ -21,8 +21,10 @@ type Plan struct {
 	Participation float64 // share of clients that train in a round
 	Poisson       bool    // each client is drawn by itself, with Participation for probability; a round may have nobody
 	TestEvery     int     // rounds between tests; the last round is always tested
+	View          string  // the evaluation that a round's headline is of: global, personal, or the method's own (also when empty)
 	Seed          uint64
 	Trainers      []int         // who may train and answer surveys; empty for all
+	New           []int         // who never trains and is tested after some steps of its own only, sorted; none of Trainers
 	Peers         []method.Peer // of each client
 }
 
@@ -33,10 +35,22 @@ type Server struct {
 	Plan   Plan
 	Rate   optim.Rate // learning rate by round, for reports
 	Tracer Tracer
-	Exams  []string // that clients take after the last round
+	Exams  []string // evaluation sets
+	Terms  bool     // whether clients measure the terms of their losses
 	Global method.Global
+	// Known gives the clients as they are known by now where some may join later; nil where all are there from the start.
+	Known func() []method.Peer
+	Past  []Record // of the rounds before
 
-	c *compiler
+	Evaluate  Evaluate
+	Confusion *Confusion // of the last round that may be the result; nil for none
+
+	c       *compiler
+	shared  *sharedOptimizer // of the clients; nil for none
+	has     Evaluable
+	view    method.View     // of the headline
+	met     []method.Peer   // the clients that the method knows of
+	surveys []method.Survey // of the round
 }
 
 // start draws the shared parameters and lets the method add what it needs.
@@ -48,6 +62,7 @@ func (s *Server) start(task method.Task) error {
 			s.Global.Shared[p.Name] = method.Draw(s.Plan.Seed, -1, p.Name, p.Shape, p.Std)
 		}
 	}
+	s.met = s.Plan.Peers
 	if err := s.Method.Start(&s.Global); err != nil {
 		return err
 	}
@@ -103,10 +118,13 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	began := time.Now()
 	g := &s.Global
 	g.Fit = s.fit
+	if err := s.meet(); err != nil {
+		return Record{}, fmt.Errorf("round %d: %w", g.Round, err)
+	}
 	rec := Record{Round: g.Round, Clients: s.Plan.participants(g.Round), LR: s.Rate(g.Round)}
 	order := Order{Round: g.Round, Clients: rec.Clients, Of: s.Plan.Clients, Shared: g.Shared, Down: g.Down, Each: g.Each}
 
-	for _, q := range s.Method.Surveys(g.Round) {
+	for _, q := range s.surveys {
 		ask := order
 		ask.Kind, ask.Survey, ask.Clients = Ask, q.Name, s.Plan.trainers()
 		down, kept := maps.Clone(g.Down), maps.Clone(g.Kept)
@@ -155,8 +173,12 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	for _, r := range merged {
 		rec.Loss += r.Stats.Loss / float64(len(merged))
 		maps.Copy(g.Notes, r.Notes)
+		rec.Warnings = append(rec.Warnings, r.Warnings...)
 	}
 	rec.Notes = g.Notes
+	if s.Terms {
+		rec.Terms = meanTerms(merged)
+	}
 	parts := []tensor.Map{g.Shared, g.Down, g.Kept}
 	for _, id := range slices.Sorted(maps.Keys(g.Each)) {
 		parts = append(parts, g.Each[id])
@@ -176,17 +198,8 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		return rec, err
 	}
 	if (g.Round+1)%max(1, s.Plan.TestEvery) == 0 || g.Round+1 == s.Plan.Rounds {
-		test := Order{Kind: Test, Round: g.Round, Clients: all(s.Plan.Clients), Of: s.Plan.Clients, Shared: g.Shared, Down: g.Down, Each: g.Each}
-		scores, err := s.Cohort.Run(ctx, test)
-		if err != nil {
+		if err := s.testing(ctx, &rec); err != nil {
 			return rec, err
-		}
-		sortReplies(scores)
-		rec.score(scores, s.Method.View(), s.Plan.Peers)
-		if g.Round+1 == s.Plan.Rounds {
-			if err := s.examine(ctx, test, &rec); err != nil {
-				return rec, err
-			}
 		}
 	}
 	rec.Seconds = time.Since(began).Seconds()
@@ -203,6 +216,7 @@ func (s *Server) send(ctx context.Context, o Order, rec *Record) ([]Reply, error
 	if _, remote := s.Cohort.(Suspicious); len(replies) == 0 && !remote { // clients elsewhere may all have failed, which is their own affair
 		return nil, fmt.Errorf("round %d: no client answered", o.Round)
 	}
+	s.look() // some may have joined to answer
 	sortReplies(replies)
 	for _, r := range replies {
 		rec.BytesUp += r.Up

@@ -15,12 +15,14 @@ type Terms struct {
 	Template string   `json:"template"`
 	Exams    []string `json:"exams"`            // by name
 	Secure   string   `json:"secure,omitempty"` // secure aggregation; empty for none
+
+	Precision string `json:"precision,omitempty"` // of features; empty for half
 }
 
 // Terms are those of an experiment.
 func (e *Experiment) Terms() Terms {
 	t := Terms{Method: e.MethodName, Options: e.Options, Seed: e.Plan.Seed, Training: fmt.Sprintf("%+v", e.Training),
-		Classes: slices.Clone(e.Classes), Template: e.Template, Secure: e.Secure}
+		Classes: slices.Clone(e.Classes), Template: e.Template, Secure: e.Secure, Precision: e.otherPrecision()}
 	for _, x := range e.Exams {
 		t.Exams = append(t.Exams, x.Name)
 	}
@@ -36,6 +38,7 @@ func (t Terms) Differs(client Terms) error {
 		{"method", t.Method, client.Method}, {"options", t.Options, client.Options}, {"seed", t.Seed, client.Seed},
 		{"training", t.Training, client.Training}, {"classes", t.Classes, client.Classes}, {"template", t.Template, client.Template},
 		{"exams", t.Exams, client.Exams}, {"secure aggregation", t.Secure, client.Secure},
+		{"data.precision (empty is half)", t.Precision, client.Precision},
 	} {
 		if a, b := fmt.Sprintf("%.400q", f.server), fmt.Sprintf("%.400q", f.mine); fmt.Sprintf("%q", f.server) != fmt.Sprintf("%q", f.mine) {
 			return fmt.Errorf("%s: the server has %s, the client %s", f.what, short(a), short(b))

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
@@ -17,7 +18,7 @@ func (w *Worker) RunSurvey(c *Client, o Order, s State) (method.Upload, error) {
 		}
 	}
 	l, _ := w.begin(c, o, s)
-	for _, q := range w.Method.Surveys(o.Round) {
+	for _, q := range slices.Concat(w.Method.Surveys(o.Round), w.Method.Surveys(0)) {
 		if q.Name != o.Survey {
 			continue
 		}
@@ -49,8 +50,9 @@ func (w *Worker) traceSurvey(c *Client, o Order, st State, answer tensor.Map) er
 	return nil
 }
 
-// RunTest counts right answers on a client's test data: once with the shared parameters that the server sent, once with
-// those that the client itself last trained. A client that never trained has none of its own and uses the server's.
+// RunTest counts right answers on a client's test data, in each evaluation that the method has: with the shared parameters
+// that the server sent, and with those that the client itself last trained. A client that never trained has none of its own
+// and uses the server's.
 func (w *Worker) RunTest(ctx context.Context, c *Client, o Order, s State) (Scores, error) {
 	if o.Exam != "" {
 		x, ok := w.exams[o.Exam]
@@ -62,33 +64,49 @@ func (w *Worker) RunTest(ctx context.Context, c *Client, o Order, s State) (Scor
 	fail := func(err error) (Scores, error) {
 		return Scores{}, fmt.Errorf("round %d, client %d, test: %w", o.Round, c.ID, err)
 	}
+	r := Scores{Examples: c.Test.Len(), Untrained: len(s.Private)+len(s.Own) == 0}
 	l, s := w.begin(c, o, s)
+	r.Untrained = r.Untrained && len(w.Method.Params(l.Task)) > 0
 	p, err := w.c.score(c.Backbone, l.Task)
 	if err != nil {
 		return fail(err)
 	}
-	r := Scores{Examples: c.Test.Len()}
-	views := []method.View{method.Merged, method.Own}
+	has := EvaluableOf(w.Method, l.Task)
+	score := func() (*tensor.Tensor, *Hits, error) {
+		logits, err := w.scores(ctx, p, l, s, c.Test)
+		if err == nil {
+			err = finite("", tensor.Map{"a class score": logits})
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		h := hits(logits, c.Test.Labels(), c.classes())
+		if o.Counts {
+			h.counts = confusion(logits, c.Test.Labels())
+		}
+		return logits, &h, nil
+	}
 	var logits [2]*tensor.Tensor
-	for i, v := range views {
-		if v == method.Own {
-			if !p.reads(s.Own) {
-				logits[i] = logits[0]
-				continue
-			}
-			l.Shared = s.Own
-		}
-		if logits[i], err = w.scores(ctx, p, l, s, c.Test); err != nil {
-			return fail(err)
-		}
-		if err := finite("", tensor.Map{"a class score": logits[i]}); err != nil {
+	if has.Global {
+		if logits[method.GlobalView], r.Global, err = score(); err != nil {
 			return fail(err)
 		}
 	}
-	r.Global, r.Personal = hits(logits[0], c.Test.Labels()), hits(logits[1], c.Test.Labels())
+	switch {
+	case !has.Personal:
+	case has.Global && !p.reads(s.Own):
+		logits[method.PersonalView], r.Personal = logits[method.GlobalView], r.Global
+	default:
+		if len(s.Own) > 0 {
+			l.Shared = s.Own
+		}
+		if logits[method.PersonalView], r.Personal, err = score(); err != nil {
+			return fail(err)
+		}
+	}
 	if w.Tracer != nil {
 		tr := traceAt(w.Tracer, o.Round, c.ID)
-		tr.put("eval/logits", logits[w.Method.View()])
+		tr.put("eval/logits", logits[has.headline("", w.Method)])
 		tr.put("eval/label", tensor.OfInts(c.Test.Labels(), c.Test.Len()))
 		rows, err := c.Test.Batch(all(c.Test.Len()), l.Rand, p.also...)
 		if err != nil {

@@ -6,9 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"promptfed/federation/data"
@@ -33,6 +32,10 @@ type Built struct {
 	Assigned []*bundle.Bundle // of each client
 	Method   method.Method
 	Engine   *engine.Experiment // without clients until Features
+	Info     DataInfo
+
+	duplicates data.Duplicates
+	contents   map[string]data.Content // of images that are equal to others, by ID
 
 	layer     *secure.Layer  // of secure aggregation; nil for none
 	of        int            // clients of the experiment, where only one is here; 0 elsewhere
@@ -96,6 +99,9 @@ func (b *Built) define() error {
 	if c.Sampling == poisson && !methods.TakesNobody(b.Method) {
 		return errors.New("sampling: poisson may draw nobody, and the server's mean of nobody is no number; set sampling: fixed, or put differential privacy under with")
 	}
+	if c.Train.State == sharedState && methods.TakesNobody(b.Method) {
+		return errors.New("train.optimizer_state: shared carries the gradients of one client into the upload of another, for which differential privacy does not account; set it to fresh")
+	}
 	if b.Config.Options, err = methods.Resolve(c.Method, c.With, c.Options); err != nil {
 		return err
 	}
@@ -105,10 +111,23 @@ func (b *Built) define() error {
 	}
 	b.Engine = &engine.Experiment{
 		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(options),
-		Method: b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template,
+		Reproduces: c.Reproduces(),
+		Method:     b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template, Precision: b.Config.Data.Precision,
 		Training: engine.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
-			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Each: c.Train.Each.paces(c.Partition.Clients)},
-		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson, TestEvery: c.Eval.Every, Seed: c.Seed},
+			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Each: c.Train.Each.paces(c.Partition.Clients),
+			Shared: c.Train.State == sharedState},
+		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson, TestEvery: c.Eval.Every, View: c.Eval.View, Seed: c.Seed},
+	}
+	b.Engine.Evaluate = c.evaluation()
+	if b.Engine.Plan.New = c.newClients(); b.Engine.Plan.New != nil {
+		for id := range c.Partition.Clients {
+			if !slices.Contains(b.Engine.Plan.New, id) {
+				b.Engine.Plan.Trainers = append(b.Engine.Plan.Trainers, id)
+			}
+		}
+	}
+	if c.Eval.Terms && (methods.Hides(b.Method) || c.SecureAggregation.On()) {
+		return errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure aggregation and differential privacy are to hide; leave one of the two out")
 	}
 	return b.secured()
 }
@@ -125,10 +144,19 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 	if err != nil {
 		return err
 	}
-	if b.Parts, err = c.Partition.Deal(b.Set, c.Data.Shots, c.Seed); err != nil {
+	if err = b.deal(c.Partition); err != nil {
 		return err
 	}
-	return b.openExams(ctx, whole, progress)
+	c.Reproduce.shuffleNames(b.Set, c.Seed)
+	if err := b.openExams(ctx, whole, progress); err != nil {
+		return err
+	}
+	c.Reproduce.misalign(b.Set, b.Parts, c.Seed)
+	for _, defect := range c.Reproduces() {
+		b.Set.Notes = append(b.Set.Notes, "known defect of published code, made again on purpose: "+defect)
+	}
+	b.describeData()
+	return nil
 }
 
 // openSet opens the set, or what data.classes takes of it, and gives the whole one. Its labels become those of the given
@@ -144,6 +172,9 @@ func (b *Built) openSet(ctx context.Context, classes []string, progress Progress
 		}
 	}
 	if err := b.sift(ctx, whole, progress); err != nil {
+		return nil, err
+	}
+	if err := b.findDuplicates(ctx, whole, progress); err != nil {
 		return nil, err
 	}
 	if c.Template == autoTemplate {
@@ -236,15 +267,11 @@ func (b *Built) runtime() Runtime {
 
 // Extractor computes features as the configuration says.
 func (b *Built) Extractor(progress Progress) (features.Extractor, error) {
-	dir := b.Config.Runtime.Cache
-	if dir == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return features.Extractor{}, fmt.Errorf("no folder for the feature cache: %w; set runtime.cache", err)
-		}
-		dir = filepath.Join(user, "promptfed", "features")
+	dir, err := b.cacheDir()
+	if err != nil {
+		return features.Extractor{}, err
 	}
-	x := features.Extractor{Cache: data.Cache{Dir: dir}, Session: b.runtime().Session(0), Workers: b.workers(),
+	x := features.Extractor{Cache: data.Cache{Dir: dir, Precision: b.Config.Data.Precision}, Session: b.runtime().Session(0), Workers: b.workers(),
 		Seed: b.Config.Seed}
 	if progress != nil {
 		x.Progress = func(bundle string, done, total int) { progress("features of "+bundle, done, total) }
@@ -263,12 +290,22 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	if err != nil {
 		return err
 	}
-	train, test := map[*bundle.Bundle]*engine.Features{}, map[*bundle.Bundle]*engine.Features{}
+	validating, err := b.validating()
+	if err != nil {
+		return err
+	}
+	train, val, test := map[*bundle.Bundle]*engine.Features{}, map[*bundle.Bundle]*engine.Features{}, map[*bundle.Bundle]*engine.Features{}
 	for _, f := range b.Bundles {
 		if train[f], err = b.featuresOf(ctx, x, f, b.trainList(), b.Config.Data.Views); err != nil {
 			return err
 		}
 		if test[f], err = b.featuresOf(ctx, x, f, b.testList(), 1); err != nil {
+			return err
+		}
+		if !validating {
+			continue
+		}
+		if val[f], err = b.featuresOf(ctx, x, f, b.valList(), 1); err != nil {
 			return err
 		}
 	}
@@ -281,8 +318,11 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	b.Engine.Clients = nil
 	for i, part := range b.Parts {
 		f := b.Assigned[i]
-		b.Engine.Clients = append(b.Engine.Clients, &engine.Client{ID: i, Backbone: backbone{f}, Domain: part.Domain,
-			Train: train[f].Pick(b.trainedOn(i)), Test: test[f].Pick(part.Test)})
+		c := &engine.Client{ID: i, Backbone: backbone{f}, Domain: part.Domain, Train: train[f].Pick(b.trainedOn(i)), Test: test[f].Pick(part.Test)}
+		if validating {
+			c.Val = val[f].Pick(part.Val)
+		}
+		b.Engine.Clients = append(b.Engine.Clients, c)
 	}
 	return nil
 }
@@ -310,7 +350,8 @@ func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.
 
 // Settings are the engine's settings of a configuration; the caller adds folder, tracing and progress.
 func (b *Built) Settings() engine.Settings {
-	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(b.copies()), Encode: b.Config.Runtime.Encode, Provider: b.Provider}
+	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(b.copies()), Encode: b.Config.Runtime.Encode, Provider: b.Provider,
+		Terms: b.Config.Eval.Terms}
 	if b.layer != nil {
 		s.Guard, s.Around = b.layer.Guard(), b.layer.Around
 	}

@@ -16,7 +16,7 @@ func (b *Built) centralise() error {
 	switch {
 	case len(b.Bundles) > 1:
 		return errors.New("train.centralised: one model cannot have several backbones; name one")
-	case b.Method.View() != method.Merged || b.keepsPrompts():
+	case b.Method.View() != method.GlobalView || b.keepsPrompts():
 		return errors.New("train.centralised: this method tests every client with prompts of its own, but only one client trains; take one that tests the server's, such as promptfl")
 	}
 	var everything []int

@@ -24,7 +24,7 @@ func (b *Built) Shared() Config {
 	c := b.Config
 	d := Defaults()
 	c.Runtime, c.Synthetic, c.SecureAggregation = d.Runtime, d.Synthetic, d.SecureAggregation
-	c.Data.Root, c.Exam.Root, c.Eval.Embeddings, c.Eval.TensorBoard = "", "", 0, false
+	c.Data.Root, c.Eval.SetsRoot, c.Eval.Embeddings, c.Eval.TensorBoard = "", "", 0, false
 	c.Backbones = nil
 	for _, name := range b.Config.Backbones {
 		c.Backbones = append(c.Backbones, filepath.Base(name))
@@ -68,6 +68,9 @@ func (b *Built) Footing(ctx context.Context) (engine.Footing, error) {
 		out.Digests["text tokens of "+f.Name] = text
 	}
 	lists := map[string][]data.Example{"training data": b.trainList(), "test data": b.testList()}
+	if list := b.valList(); len(list) > 0 {
+		lists["validation data"] = list
+	}
 	for _, p := range b.papers {
 		lists["exam "+p.name] = p.examples
 	}

@@ -57,7 +57,7 @@ func TestFooting(t *testing.T) {
 		t.Error(err)
 	}
 	for word, change := range map[string]func(*Config){
-		"exam new: ":  func(c *Config) { c.Data.Seed++ },
+		"exam base: ": func(c *Config) { c.Data.Seed++ },
 		"partition: ": func(c *Config) { c.Partition.Kind = "dirichlet"; c.Partition.Beta = 0.5 },
 		"training: ":  func(c *Config) { c.Train.LR = 1 },
 		"method: ":    func(c *Config) { c.With = []string{"fedprox"} },

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"promptfed/federation/data"
+	"promptfed/federation/engine"
 	"promptfed/federation/partition"
 	"promptfed/federation/secure"
 	"promptfed/federation/sets"
@@ -26,7 +27,6 @@ type Config struct {
 	Options       map[string]any   `config:"options" help:"of the method and its wrappers"`
 	Data          Data             `config:"data"`
 	Synthetic     Synthetic        `config:"synthetic"`
-	Exam          Exam             `config:"exam"`
 	Partition     partition.Config `config:"partition"`
 	Train         Train            `config:"train"`
 	Participation float64          `config:"participation" help:"share of clients that train in a round"`
@@ -35,19 +35,32 @@ type Config struct {
 
 	SecureAggregation secure.Config `config:"secure_aggregation"`
 
-	Runtime Runtime `config:"runtime"`
+	Reproduce Reproduce `config:"reproduce"`
+	Runtime   Runtime   `config:"runtime"`
 }
 
 // Data is the section data.
 type Data struct {
 	sets.Config `config:",squash"`
-	Classes     string `config:"classes" help:"all, base (the first half, as in CoOp) or new (the others); the half left out is examined after the last round"`
-	Template    string `config:"template" help:"hand-written prompt, {} is the class; auto: CoOp's for the set"`
+	Classes     string  `config:"classes" help:"all, base (the first half, as in CoOp) or new (the others); both halves are evaluation sets then (docs/evaluation.md)"`
+	Duplicates  string  `config:"duplicates" help:"images with equal bytes in train and test (or val): keep with a note, drop them from train, or error"`
+	Precision   string  `config:"precision" help:"of features in the cache: half (rounded, two bytes a number) or float (as computed, four)"`
+	Template    string  `config:"template" help:"hand-written prompt, {} is the class; auto: CoOp's for the set"`
+	ValShare    float64 `config:"val_share" help:"share of its training examples that a client keeps for validation, at most 0.5, where the data has no validation images; 0 for none"`
 }
 
 const (
 	autoTemplate = "auto" // stands for the template of the set
 	allClasses   = "all"
+)
+
+// Values of eval.select and eval.confusion.
+const (
+	lastRound = "last"
+	bestVal   = "best-val"
+	localOnly = "local"
+	everyone  = "all"
+	nobody    = "none"
 )
 
 // Train is the section train.
@@ -59,7 +72,8 @@ type Train struct {
 	DropLast    bool           `config:"drop_last" help:"leave out a last batch that is not full"`
 	Optimizer   string         `config:"optimizer" help:"sgd, adam or adamw"`
 	LR          float64        `config:"lr" help:"learning rate, before the schedule"`
-	Momentum    float64        `config:"momentum" help:"of sgd; starts at 0 in every round"`
+	State       string         `config:"optimizer_state" help:"fresh: every turn of a client starts with a new optimizer; shared: one goes from client to client with its momentum, as in public code of FedOTP, FedPGP and pFedMoAP; clients then train one after the other, in one process"`
+	Momentum    float64        `config:"momentum" help:"of sgd; starts at 0 in every turn, unless optimizer_state is shared"`
 	Dampening   float64        `config:"dampening" help:"of sgd's momentum"`
 	Nesterov    bool           `config:"nesterov" help:"sgd looks ahead along its momentum"`
 	WeightDecay float64        `config:"weight_decay" help:"added to the gradient as in PyTorch; of adamw, taken off the parameter"`
@@ -68,6 +82,7 @@ type Train struct {
 	Eps         float64        `config:"eps" help:"of adam; 0 is 1e-8"`
 	ClipNorm    float64        `config:"clip_norm" help:"largest norm of all gradients together; 0 for none"`
 	ClipValue   float64        `config:"clip_value" help:"largest entry of a gradient; 0 for none"`
+	Patience    int            `config:"patience" help:"stop after so many tested rounds without a better validation accuracy; 0 to train all rounds"`
 	Each        Each           `config:"each"`
 	Schedule    optim.Schedule `config:"schedule" help:"of lr over rounds"`
 }
@@ -76,6 +91,20 @@ type Train struct {
 type Eval struct {
 	Every int `config:"every" help:"rounds between tests; the last round is always tested"`
 	Last  int `config:"last" help:"rounds whose mean is shown as the result"`
+	// View is engine.Plan.View.
+	View string `config:"view" help:"what results are of: global (the server's parameters), personal (each client's own) or method (as its paper says)"`
+	// What is tested beside a client's test data, and which round counts.
+	Validate   bool     `config:"validate" help:"test on the clients' validation data too, where there is any, in every tested round"`
+	Select     string   `config:"select" help:"the round that is the result: last, or best-val (the best validation accuracy; its parameters are those that are left)"`
+	Sets       []string `config:"sets" help:"other data sets, each with its own classes, to test every client on: cross-data-set transfer"`
+	SetsRoot   string   `config:"sets_root" help:"folder of those sets, as data.root; empty for data.root"`
+	SetsEvery  int      `config:"sets_every" help:"rounds between tests on all evaluation sets (other sets, base and new classes, domains left out); 0: after the last round only"`
+	NewClients int      `config:"new_clients" help:"clients, drawn by the seed, that never train and are tested after some steps of their own"`
+	NewSteps   []int    `config:"new_steps" help:"steps that a new client takes on its own training data from the shared parameters before it is tested"`
+	Confusion  string   `config:"confusion" help:"confusion matrix of the last test: local (of clients in this process), all (clients elsewhere send their counts of classes too) or none"`
+	ZeroShot   bool     `config:"zero_shot" help:"compare hand-written prompts with chance before training, and warn where they are no better"`
+	// Terms changes nothing that is trained.
+	Terms bool `config:"terms" help:"measure each term of the loss in every round: value, and length of its own gradient beside cross entropy's; about twice the work of a step for two terms"`
 	// TensorBoard is read by the command; it changes nothing that is computed.
 	TensorBoard bool `config:"tensorboard" help:"write rounds as TensorBoard reads them too, into tensorboard/"`
 	// Embeddings bounds the images of embeddings.safetensors.
@@ -86,19 +115,34 @@ type Eval struct {
 func Defaults() Config {
 	return Config{
 		Name: "run", Seed: 1, Backbones: []string{"tiny-vit-b16"}, Assign: "cycle", Method: "promptfl",
-		Data:      Data{Config: sets.Defaults(), Classes: "all", Template: autoTemplate},
+		Data:      Data{Config: sets.Defaults(), Classes: "all", Duplicates: data.DuplicatesKeep, Precision: data.Half, Template: autoTemplate},
 		Synthetic: Synthetic{Config: noSynthetic(), Epochs: 10},
 		Partition: partition.Defaults(),
-		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", LR: 0.002, Momentum: 0.9, WeightDecay: 5e-4,
+		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", State: freshState, LR: 0.002, Momentum: 0.9, WeightDecay: 5e-4,
 			Schedule: optim.Schedule{Kind: "constant"}},
 		Participation: 1,
 		Sampling:      "fixed",
-		Eval:          Eval{Every: 1, Last: 1},
+		Eval:          Eval{Every: 1, Last: 1, View: engine.MethodView, Validate: true, Select: lastRound, NewSteps: []int{0, 10}, Confusion: localOnly, ZeroShot: true},
 
 		SecureAggregation: secure.Defaults(),
 
-		Runtime: defaultRuntime(),
+		Reproduce: Reproduce{Labels: asMeant, ClassNames: asMeant},
+		Runtime:   defaultRuntime(),
 	}
+}
+
+// What becomes of an optimizer between turns.
+const (
+	freshState  = "fresh"
+	sharedState = "shared"
+)
+
+// InOneProcess refuses a configuration whose clients must train in one process.
+func (c Config) InOneProcess() error {
+	if c.Train.State == sharedState {
+		return errors.New("train.optimizer_state: shared has one optimizer go from client to client; run this experiment in one process, or set it to fresh")
+	}
+	return nil
 }
 
 // poisson draws each client of a round by itself.
@@ -133,22 +177,38 @@ func (c Config) Check() error {
 	if err := data.OneOf("data.classes", c.Data.Classes, allClasses, "base", "new"); err != nil {
 		bad("%w", err)
 	}
+	if err := data.OneOf("data.duplicates", c.Data.Duplicates, data.DuplicatesKeep, data.DuplicatesDrop, data.DuplicatesError); err != nil {
+		bad("%w", err)
+	}
+	if err := data.OneOf("data.precision", c.Data.Precision, data.Half, data.Float); err != nil {
+		bad("%w", err)
+	}
 	if c.Eval.Embeddings < 0 {
 		bad("eval.embeddings: %d is negative; take 0 for none", c.Eval.Embeddings)
 	}
 	if c.Eval.Every < 1 || c.Eval.Last < 1 {
 		bad("eval: every and last are %d and %d; each must be 1 or more", c.Eval.Every, c.Eval.Last)
 	}
+	if err := data.OneOf("eval.view", c.Eval.View, engine.Views()...); err != nil {
+		bad("%w", err)
+	}
+	errs = append(errs, c.checkEval())
 	if c.Data.Template != autoTemplate && !strings.Contains(c.Data.Template, "{}") {
 		bad("data.template: %q has no {} for the class name", c.Data.Template)
 	}
 	if _, err := optim.New(c.Train.optimizer()); err != nil {
 		bad("train: %w", err)
 	}
+	if err := data.OneOf("train.optimizer_state", c.Train.State, freshState, sharedState); err != nil {
+		bad("%w", err)
+	}
+	if c.Train.State == sharedState && c.SecureAggregation.On() {
+		bad("train.optimizer_state: shared hands what one client's gradients left to the next, which secure aggregation is there to prevent; leave one of the two out")
+	}
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil {
 		bad("train.schedule: %w", err)
 	}
-	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), c.Data.Validate(), c.Synthetic.check())
+	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), c.Data.Validate(), c.Synthetic.check(), c.Reproduce.check(c.Data.Split))
 	return errors.Join(errs...)
 }
 

@@ -15,7 +15,7 @@ import (
 // template and exams are for the caller to fill in, once clients have told them.
 func OpenServer(c Config) (*Built, error) {
 	c.Data.Config = withoutData(c.Data.Config)
-	c.Exam.Root = ""
+	c.Eval.SetsRoot = ""
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
@@ -27,14 +27,22 @@ func OpenServer(c Config) (*Built, error) {
 	if err := b.define(); err != nil {
 		return nil, err
 	}
+	if err := c.InOneProcess(); err != nil {
+		return nil, err
+	}
 	switch {
+	case c.Reproduce != Defaults().Reproduce:
+		return nil, errors.New("reproduce: clients elsewhere have labels and class names of their own; run this experiment in one place")
 	case c.Train.Centralised:
 		return nil, errors.New("train.centralised: clients elsewhere keep their examples; run this experiment in one place")
 	case c.Synthetic.Set != "" || methods.NeedsSynthetic(b.Method):
 		return nil, errors.New("synthetic: a server of clients elsewhere has no images of its own; run this experiment in one place")
+	case b.Engine.Evaluate.BestVal:
+		return nil, errors.New("eval.select: best-val: clients elsewhere keep what they learned last, not what they had in the best round; set it to last (train.patience stops near the best round)")
 	case c.Eval.Embeddings > 0:
 		return nil, errors.New("eval.embeddings: a server of clients elsewhere has no images; set it to 0")
 	}
+	b.apart()
 	return b, nil
 }
 
@@ -59,7 +67,7 @@ func (b *Built) Agree(t engine.Terms) {
 func (b *Built) Invitation() Config {
 	c := b.Config
 	d := Defaults()
-	c.Runtime, c.Synthetic, c.Exam.Root = d.Runtime, d.Synthetic, ""
+	c.Runtime, c.Synthetic, c.Eval.SetsRoot = d.Runtime, d.Synthetic, ""
 	if c.Data.Template == "" {
 		c.Data.Template = autoTemplate
 	}
@@ -73,7 +81,7 @@ func (b *Built) Invitation() Config {
 // CheckInvitation makes a configuration from elsewhere safe to start from: nothing in it names a file of this machine.
 func CheckInvitation(c Config) (Config, error) {
 	d := Defaults()
-	c.Runtime, c.Synthetic, c.Exam.Root, c.Train.Centralised = d.Runtime, d.Synthetic, "", false
+	c.Runtime, c.Synthetic, c.Eval.SetsRoot, c.Train.Centralised = d.Runtime, d.Synthetic, "", false
 	c.Data.Config, c.Eval.Embeddings = withoutData(c.Data.Config), 0
 	for _, name := range c.Backbones {
 		if name == "" || name != filepath.Base(name) || name == ".." || name == "." {

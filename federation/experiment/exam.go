@@ -13,18 +13,13 @@ import (
 	"promptfed/federation/sets"
 )
 
-// Exam is the section exam: what clients are tested on after the last round beside their own test data.
-type Exam struct {
-	Sets []string `config:"sets" help:"other sets, each with its own classes: cross-data-set transfer"`
-	Root string   `config:"root" help:"folder of those sets, as data.root; empty for data.root"`
-}
-
 // paper is an exam that has been opened: its examples, and its classes where they are not the experiment's.
 type paper struct {
 	name     string
 	classes  []string
 	template string // empty for that of the experiment
 	examples []data.Example
+	notes    []string // of its set
 }
 
 // of makes an exam of the test examples of a set.
@@ -39,10 +34,21 @@ func of(name string, s *data.Set) (paper, error) {
 	return p, nil
 }
 
-// openExams opens the data of every exam: the classes of the whole set that data.classes leaves out, the domains that
-// partition.leave_out leaves out with all their images, and other sets.
+// tested are the test images of all clients, in the order of the set.
+func (b *Built) tested() []data.Example {
+	var all []int
+	for _, p := range b.Parts {
+		all = append(all, p.Test...)
+	}
+	slices.Sort(all)
+	return data.Pick(b.testList(), slices.Compact(all))
+}
+
+// openExams opens the data of every evaluation set: the classes of the whole set that data.classes leaves out, and with them
+// all test images of the base classes (engine.BaseToNew), the domains that partition.leave_out leaves out with all their
+// images, and other sets.
 func (b *Built) openExams(ctx context.Context, whole *data.Set, progress Progress) error {
-	if part, other := b.Config.Data.Classes, map[string]string{"base": "new", "new": "base"}; part != allClasses {
+	if part, other := b.Config.Data.Classes, map[string]string{engine.BaseSet: engine.NewSet, engine.NewSet: engine.BaseSet}; part != allClasses {
 		half, err := partition.Half(whole, other[part])
 		if err != nil {
 			return err
@@ -50,6 +56,9 @@ func (b *Built) openExams(ctx context.Context, whole *data.Set, progress Progres
 		p, err := of(other[part], half)
 		if err != nil {
 			return err
+		}
+		if part == engine.BaseSet {
+			b.papers = append(b.papers, paper{name: part, classes: b.Set.Classes, examples: b.tested()})
 		}
 		b.papers = append(b.papers, p)
 	}
@@ -65,25 +74,25 @@ func (b *Built) openExams(ctx context.Context, whole *data.Set, progress Progres
 		}
 		b.papers = append(b.papers, p)
 	}
-	for _, name := range b.Config.Exam.Sets {
+	for _, name := range b.Config.Eval.Sets {
 		c := b.Config.Data.Config
 		c.Set, c.Split, c.ClassNames, c.Layout = name, "given", nil, sets.Defaults().Layout
-		if b.Config.Exam.Root != "" {
-			c.Root = b.Config.Exam.Root
+		if b.Config.Eval.SetsRoot != "" {
+			c.Root = b.Config.Eval.SetsRoot
 		}
 		c.Drawn.Classes = nil
 		s, err := sets.Open(c)
 		if err != nil {
-			return fmt.Errorf("exam.sets: %w", err)
+			return fmt.Errorf("eval.sets: %w", err)
 		}
 		if err := b.sift(ctx, s, progress); err != nil {
-			return fmt.Errorf("exam.sets: %s: %w", name, err)
+			return fmt.Errorf("eval.sets: %s: %w", name, err)
 		}
 		p, err := of(name, s)
 		if err != nil {
 			return err
 		}
-		p.template = s.Template
+		p.template, p.notes = s.Template, s.Notes
 		b.papers = append(b.papers, p)
 	}
 	return nil

@@ -32,6 +32,9 @@ func OpenClient(ctx context.Context, c Config, p Place, progress Progress) (*Bui
 		if err == nil && len(b.Parts) != p.Of {
 			err = fmt.Errorf("the partition has %d clients, the server %d; give the data, partition and seed that it was started with", len(b.Parts), p.Of)
 		}
+		if err == nil {
+			b.apart()
+		}
 		return b, err
 	}
 	if err := c.Check(); err != nil {
@@ -46,6 +49,7 @@ func OpenClient(ctx context.Context, c Config, p Place, progress Progress) (*Bui
 	if err := b.define(); err != nil {
 		return nil, err
 	}
+	b.apart()
 	return b, b.openBackbones()
 }
 
@@ -63,18 +67,21 @@ func assigned(c Config, client int) string {
 
 // openOwn opens data that is all of one client: train and test as given, or a pool cut 60/20/20.
 func (b *Built) openOwn(ctx context.Context, p Place, progress Progress) error {
-	c := b.Config
 	whole, err := b.openSet(ctx, p.Classes, progress)
 	if err != nil {
 		return err
 	}
-	if b.Parts, err = (partition.Config{Kind: "iid", Clients: 1}).Deal(b.Set, c.Data.Shots, c.Seed); err != nil {
+	if err = b.deal(partition.Config{Kind: "iid", Clients: 1}); err != nil {
 		return err
 	}
 	b.Parts[0].Domain = p.Domain
 	b.Config.Partition = partition.Defaults()
 	b.Config.Partition.Clients = p.Of
-	return b.openExams(ctx, whole, progress)
+	if err := b.openExams(ctx, whole, progress); err != nil {
+		return err
+	}
+	b.describeData()
+	return nil
 }
 
 // relabel gives the examples of a set the labels of an experiment; its classes must be among them.

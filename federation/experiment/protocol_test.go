@@ -97,17 +97,17 @@ func TestCentralised(t *testing.T) {
 func TestOtherSets(t *testing.T) {
 	c := small("promptfl")
 	c.Train.Rounds = 1
-	c.Exam.Sets = []string{"drawn"}
+	c.Eval.Sets = []string{"drawn"}
 	b := open(t, c)
 	if len(b.Engine.Exams) != 1 || len(b.Engine.Exams[0].Classes) <= 4 {
 		t.Fatalf("%d exams, %d classes", len(b.Engine.Exams), len(b.Engine.Exams[0].Classes))
 	}
 	g := finish(t, b).Summary.Exams["drawn"]
-	if want := 2 * 2 * len(b.Engine.Exams[0].Classes); g.Examples != want || g.Accuracy <= 0 || g.Accuracy != g.Global {
+	if want := 2 * 2 * len(b.Engine.Exams[0].Classes); g.Examples != want || g.Accuracy <= 0 || g.Accuracy != *g.Global {
 		t.Errorf("%+v of %d images", g, want)
 	}
-	c.Exam.Sets = []string{"atlantis"}
-	refuses(t, c, "exam.sets", "atlantis")
+	c.Eval.Sets = []string{"atlantis"}
+	refuses(t, c, "eval.sets", "atlantis")
 }
 
 // TestEmbeddings: the file has the images asked for, spread over the classes, and unit class features that moved.
@@ -157,19 +157,35 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestBaseToNew: of five classes the first three are trained; the other two are examined, as classes 0 and 1.
+// TestBaseToNew: of five classes the first three are trained; the other two are an evaluation set, as classes 0 and 1, and the test
+// images of all clients another. The harmonic means are the formulas of BaseToNew, written down once more.
 func TestBaseToNew(t *testing.T) {
 	c := small("promptfl")
 	c.Data.Drawn.Classes = []string{"circle", "square", "star", "house", "fish"}
 	c.Data.Classes, c.Train.Rounds = "base", 1
 	b := open(t, c)
-	if !slices.Equal(b.Set.Classes, []string{"circle", "square", "star"}) || len(b.Engine.Exams) != 1 ||
-		!slices.Equal(b.Engine.Exams[0].Classes, []string{"house", "fish"}) {
+	if !slices.Equal(b.Set.Classes, []string{"circle", "square", "star"}) || len(b.Engine.Exams) != 2 ||
+		b.Engine.Exams[0].Name != "base" || b.Engine.Exams[0].Classes != nil || !slices.Equal(b.Engine.Exams[1].Classes, []string{"house", "fish"}) {
 		t.Fatalf("%v, %+v", b.Set.Classes, b.Engine.Exams)
 	}
-	g := finish(t, b).Summary.Exams["new"]
-	if g.Examples != 2*2*2 || g.Accuracy <= 0 {
-		t.Errorf("%+v", g)
+	s := finish(t, b).Summary
+	g, base := s.Exams["new"], s.Exams["base"]
+	if g.Examples != 2*2*2 || g.Accuracy <= 0 || base.Examples != 2*2*3 || base.Answered != nil {
+		t.Errorf("new %+v, base %+v", g, base)
+	}
+	for _, x := range []struct {
+		got        *engine.Generalisation
+		l, b, n    float64
+		evaluation string
+	}{{s.BaseToNew.Global, *s.Global, *base.Global, *g.Global, "global"}, {s.BaseToNew.Personal, *s.Personal, *base.Personal, *g.Personal, "personal"}} {
+		want := engine.Generalisation{Local: x.l, Base: x.b, New: x.n, HM: 2 * x.b * x.n / (x.b + x.n), HM3: 3 / (1/x.l + 1/x.b + 1/x.n)}
+		if math.Abs(x.got.HM-want.HM)+math.Abs(x.got.HM3-want.HM3) > 1e-12 || x.got.Local != x.l || x.got.Base != x.b || x.got.New != x.n {
+			t.Errorf("%s: %+v, want %+v", x.evaluation, *x.got, want)
+		}
+	}
+	// All clients share one prompt and one backbone, so that base is the accuracy of all their test images together.
+	if math.Abs(*base.Global-s.Evaluations.Global.Weighted) > 1e-12 {
+		t.Errorf("%g of the base images are right, and %g of the clients'", *base.Global, s.Evaluations.Global.Weighted)
 	}
 	c.Method = "pfedprompt"
 	b = open(t, c)
@@ -205,9 +221,9 @@ func TestBrokenImagesOfExams(t *testing.T) {
 	}
 	c := small("promptfl")
 	c.Data.Set, c.Data.Root, c.Data.Classes, c.Data.Corrupt = "folder", root, "base", data.Skip
-	c.Partition.Clients, c.Exam.Sets = 1, []string{"folder"}
+	c.Partition.Clients, c.Eval.Sets = 1, []string{"folder"}
 	b := open(t, c)
-	for i, want := range []int{1, 2} { // bee alone, then both classes
+	for i, want := range []int{1, 1, 2} { // ant alone, bee alone, then both classes
 		rows := b.Engine.Exams[i].Test["tiny-vit-b16"]
 		if rows.Len() != want {
 			t.Errorf("exam %s has %d images, want %d", b.Engine.Exams[i].Name, rows.Len(), want)

@@ -30,8 +30,8 @@ func (b *Built) secured() error {
 	if b.layer, err = secure.New(c, weighting, beside, clients); err != nil {
 		return err
 	}
-	if p := b.Config.Participation; p*float64(clients) < 1.5 {
-		return fmt.Errorf("secure_aggregation: a round has one of %d clients, whose sum is its upload; raise participation, which is %v", clients, p)
+	if p, n := b.Config.Participation, clients-b.Config.Eval.NewClients; p*float64(n) < 1.5 {
+		return fmt.Errorf("secure_aggregation: a round has one of %d clients, whose sum is its upload; raise participation, which is %v", n, p)
 	}
 	agreed, err := json.Marshal(struct {
 		secure.Config

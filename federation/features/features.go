@@ -1,4 +1,5 @@
-// Package features runs frozen image encoders over data sets, once: unit rows in half precision stay in a cache on disk.
+// Package features runs frozen image encoders over data sets, once: unit rows stay in a cache on disk, in half precision
+// or as they were computed.
 package features
 
 import (
@@ -39,7 +40,8 @@ func (x Extractor) key(b *bundle.Bundle, list []data.Example, view int, layer st
 	if view == 0 { // nothing is drawn
 		seed = 0
 	}
-	return data.Source{Bundle: b.Digest(), Files: data.Digest(list), Preprocessing: string(how), View: view, Seed: seed, Layer: layer}.Key(), err
+	return data.Source{Bundle: b.Digest(), Files: data.Digest(list), Preprocessing: string(how), View: view, Seed: seed, Layer: layer,
+		Precision: x.Cache.Precision}.Key(), err
 }
 
 // Exact gives the image features [N,D] of a list, unit rows of the plain preprocessing, in full precision: computed anew,

@@ -129,6 +129,30 @@ func TestSameWhateverTheCacheHolds(t *testing.T) {
 	}
 }
 
+// With Float the features are those that the encoder gives, bit for bit; with half precision, in the same folder, they are not.
+func TestFloatIsExact(t *testing.T) {
+	b, list, dir := small(t), images(t, 37), t.TempDir()
+	x := features.Extractor{Cache: data.Cache{Dir: dir, Precision: data.Float}, Workers: 2}
+	want, err := x.Exact(context.Background(), b, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := extract(t, features.Extractor{Cache: data.Cache{Dir: dir}, Workers: 2}, b, list, 1)[0]
+	cold, warm := extract(t, x, b, list, 1)[0], extract(t, x, b, list, 1)[0]
+	differ := 0
+	for i, v := range want.Data {
+		if math.Float32bits(cold.Data[i]) != math.Float32bits(v) || math.Float32bits(warm.Data[i]) != math.Float32bits(v) {
+			t.Fatalf("element %d is %v, then %v, want %v", i, cold.Data[i], warm.Data[i], v)
+		}
+		if half.Data[i] != v {
+			differ++
+		}
+	}
+	if differ < len(want.Data)/2 {
+		t.Errorf("%d of %d elements in half precision differ", differ, len(want.Data))
+	}
+}
+
 // Augmented views differ from each other and from the plain one, and are the same again for the same seed.
 func TestViews(t *testing.T) {
 	b, list := small(t), images(t, 6)

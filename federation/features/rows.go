@@ -14,7 +14,7 @@ import (
 // Rows are in a file of the cache that is mapped into memory, and read when they are needed.
 type Rows struct {
 	rows *data.Rows
-	unit bool
+	unit bool // rows that were rounded are made unit again
 }
 
 // Read gives rows by their index.
@@ -31,7 +31,7 @@ func (r Rows) Close() error { return r.rows.Close() }
 
 // Rows gives what (method.ImageInput, method.PatchesInput or method.PixelsInput) of a list, of the plain preprocessing when
 // views is 0 or 1, otherwise of each of that many augmented views: unit rows [N,D] of images or [N,M,D] of patches, or
-// normalised pixels [N,3,S,S], all rounded to half precision. The caller closes them.
+// normalised pixels [N,3,S,S], all rounded to the cache's precision. The caller closes them.
 func (x Extractor) Rows(ctx context.Context, b *bundle.Bundle, list []data.Example, views int, what string) ([]Rows, error) {
 	if what == method.PatchesInput && b.Patches() == 0 {
 		return nil, fmt.Errorf("the method reads patch features, but backbone %s offers none", b.Name)
@@ -74,7 +74,7 @@ func (x Extractor) view(ctx context.Context, b *bundle.Bundle, list []data.Examp
 			return Rows{}, fmt.Errorf("the %s features of %s were written to the feature cache and cannot be read back", what, b.Name)
 		}
 	}
-	return Rows{rows: rows, unit: what != method.PixelsInput}, nil
+	return Rows{rows: rows, unit: what != method.PixelsInput && x.Cache.Precision != data.Float}, nil
 }
 
 func (x Extractor) write(ctx context.Context, b *bundle.Bundle, list []data.Example, view int, what string, key data.Key) error {

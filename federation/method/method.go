@@ -22,8 +22,8 @@ type Method interface {
 type Objective interface {
 	Params(Task) []Param                         // every learnable tensor, once
 	Logits(*Scope) graph.Node                    // class scores [B,C], used to test
-	Loss(s *Scope, logits graph.Node) graph.Node // scalar to minimise
-	View() View                                  // with which shared parameters a client is tested
+	Loss(s *Scope, logits graph.Node) graph.Node // scalar to minimise, the sum of terms named by Scope.Term
+	View() View                                  // with which shared parameters the paper tests a client
 }
 
 // Client surrounds the local steps on one client.
@@ -35,8 +35,12 @@ type Client interface {
 
 // Server turns uploads into the next state.
 type Server interface {
-	Start(*Global) error        // before round 0: extras such as a discriminator's first weights
-	Surveys(round int) []Survey // questions asked before this round's training; usually none
+	Start(*Global) error // before round 0: extras such as a discriminator's first weights
+	// Surveys are questions asked before this round's training, usually none. Those of round 0 are asked again, of all clients,
+	// before a round that clients elsewhere joined for.
+	Surveys(round int) []Survey
+	// Join comes before a round that clients elsewhere joined for, with their numbers: they lack what the others were sent.
+	Join(g *Global, clients []int) error
 	// Merge gets uploads sorted by client. There are none only where Poisson sampling drew nobody.
 	Merge(g *Global, ups []Upload) error
 }
@@ -59,12 +63,13 @@ const (
 
 func (o Owner) String() string { return [...]string{"shared", "private"}[o] }
 
-// View says with which values of the shared parameters a client is tested.
+// View says with which values of the shared parameters a client is tested: it names one of the two evaluations. Private
+// parameters are the client's own in both.
 type View int
 
 const (
-	Merged View = iota // those that the server made of all uploads
-	Own                // those that the client itself ended its last training with
+	GlobalView   View = iota // those that the server made of all uploads
+	PersonalView             // those that the client itself ended its last training with
 )
 
 func (v View) String() string { return [...]string{"global", "personal"}[v] }
@@ -98,14 +103,15 @@ type Task struct {
 type Base struct{}
 
 func (Base) Loss(s *Scope, logits graph.Node) graph.Node {
-	return graph.CrossEntropy(logits, s.Label())
+	return s.CrossEntropy(logits)
 }
-func (Base) View() View                      { return Merged }
+func (Base) View() View                      { return GlobalView }
 func (Base) Begin(*Local) error              { return nil }
 func (Base) Adjust(*Local, tensor.Map) error { return nil }
 func (Base) Finish(*Local, *Upload) error    { return nil }
 func (Base) Start(*Global) error             { return nil }
 func (Base) Surveys(int) []Survey            { return nil }
+func (Base) Join(*Global, []int) error       { return nil }
 
 // Merge replaces the shared parameters by their mean over the uploads, weighted by examples (FedAvg: McMahan et al.,
 // AISTATS 2017, algorithm 1).

@@ -17,13 +17,14 @@ type Scope struct {
 	params []Param
 	at     string // "", "received/" or "before/"
 	hosts  *[]HostCall
+	terms  *[]Term
 	pair   *[2]graph.Node // what Cosine compared first
 	spread *spread        // nil for none
 }
 
 // NewScope starts a graph for one client.
 func NewScope(task Task, params []Param) *Scope {
-	return &Scope{g: graph.New(), task: task, params: params, hosts: &[]HostCall{}, pair: &[2]graph.Node{}}
+	return &Scope{g: graph.New(), task: task, params: params, hosts: &[]HostCall{}, terms: &[]Term{}, pair: &[2]graph.Node{}}
 }
 
 // Names of graph inputs: a prefix, a slash, and the name of the tensor.

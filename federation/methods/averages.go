@@ -169,6 +169,9 @@ func nameOf(m method.Method) string {
 	return fmt.Sprintf("%T", m)
 }
 
+// Hides tells whether a stack hides single clients, so that nothing measured on one of them may be told.
+func Hides(m method.Method) bool { return TakesNobody(m) }
+
 // TakesNobody tells whether a stack's server can make a round of no uploads, as Poisson sampling draws them.
 func TakesNobody(m method.Method) bool {
 	d, ok := m.(DP)

@@ -107,8 +107,6 @@ func init() {
 			Names: adaptive(transport, true), NoDerivative: true},
 
 		methodtest.Case{Name: "promptfl", With: []string{"fedntd"}, Options: with(short, options{"beta": 0.7, "tau": 2.0}), Zero: noNTD, Names: context},
-		methodtest.Case{Name: "coop", With: []string{"fedntd"}, Options: short, Zero: noNTD, Names: alone},
-		methodtest.Case{Name: "fedpha", With: []string{"fedntd"}, Options: exactNull, Zero: noNTD, Names: two},
 		methodtest.Case{Name: "fedotp", With: []string{"fedntd"}, Options: short, Zero: noNTD, Names: transport, NoDerivative: true},
 
 		methodtest.Case{Name: "promptfl", With: []string{"moon"}, Options: short, Zero: noMOON, Names: context},

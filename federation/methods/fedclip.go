@@ -82,7 +82,7 @@ func (m FedCLIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	own := pairs.Mul(s.Graph().Apply(graph.Standard, "EyeLike", nil, pairs.Detach())).Sum(-1)
 	// The cross entropy of the diagonal, log Σ e^(pairs-own), in both directions.
 	ofImages, ofTexts := logSumExp(pairs.Sub(own.Unsqueeze(1)), 1), logSumExp(pairs.Sub(own.Unsqueeze(0)), 0)
-	return ofImages.Mean().Add(ofTexts.Mean()).Scale(0.5)
+	return s.Term("cross entropy of images", ofImages.Mean().Scale(0.5)).Add(s.Term("cross entropy of texts", ofTexts.Mean().Scale(0.5)))
 }
 
 func (m FedCLIP) Merge(g *method.Global, ups []method.Upload) error {

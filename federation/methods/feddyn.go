@@ -54,14 +54,14 @@ func (m FedDyn) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	var moves []graph.Node
 	for _, name := range s.SharedNames() {
 		w := s.Param(name)
-		loss = loss.Sub(w.Mul(s.Kept(dynH+"/"+name, sizes(w)...)).Sum())
+		loss = loss.Add(s.Term("dynamic linear", w.Mul(s.Kept(dynH+"/"+name, sizes(w)...)).Sum().Neg()))
 		moves = append(moves, w.Sub(s.Received().Param(name)).Reshape(-1))
 	}
 	far := graph.Concat(0, moves...)
 	if m.Norm == "code" {
-		return loss.Add(far.Norm(0).Scale(m.Alpha / 2))
+		return loss.Add(s.Term("dynamic norm", far.Norm(0).Scale(m.Alpha/2)))
 	}
-	return loss.Add(far.Square().Sum().Scale(m.Alpha / 2))
+	return loss.Add(s.Term("dynamic quadratic", far.Square().Sum().Scale(m.Alpha/2)))
 }
 
 func sizes(n graph.Node) []int {

@@ -69,7 +69,7 @@ func (m FedHPL) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		weight *= m.T * m.T
 	}
 	kl := teacher.Exp().Mul(teacher.Sub(student)).Sum(-1)
-	return loss.Add(kl.Mul(known).Mean().Scale(weight))
+	return loss.Add(s.Term("distillation", kl.Mul(known).Mean().Scale(weight)))
 }
 
 // Finish uploads the client's mean scores.

@@ -18,12 +18,14 @@ import (
 //	u = min(1/(M K v), 1), v = top_percent/2 / (Kᵀ u), T = diag(u) K diag(v)
 //
 // Notes:
-//   - the iterations end when v moved by less than threshold in the mean over all images of the batch, all classes and
-//     both prompts, as in the code (stop: batch), so that a score depends a little on what it is computed with;
-//     stop: pair lets each image and class end for itself;
+//   - the paper does not say when the iterations end. Ours end for each image by itself, when v moved by less than threshold in
+//     the mean over its classes and both prompts (stop: image), or for each image and class (stop: pair): a score is then the
+//     same whatever images it is computed with. The code takes the mean over all images of a batch (stop: batch), with which
+//     scores depend on the grouping of the images, by up to 1e-3; with the balanced transport its rule is another
+//     one, the mean move of u over images, classes and patches (stop: code, which is batch where unbalanced);
 //   - below eps 0.05, K, u and v are held as logarithms, which gives no NaN, as the code may in half precision;
 //   - the code caps top_percent at 1; FedPHA's comparison runs FedOTP with 1, where the transport is balanced anyhow;
-//   - balanced is the code's Sinkhorn option: the iterations without the minimum and with all mass, by the same rule to end;
+//   - balanced is the code's Sinkhorn option: the iterations without the minimum and with all mass;
 //   - in its first round the code trains every client, so that each has a local prompt; here a client that never trained is
 //     tested with the one it drew.
 type FedOTP struct {
@@ -33,18 +35,18 @@ type FedOTP struct {
 	Top       float64 `config:"top_percent" help:"gamma, the mass that is transported in all; balanced takes 1"`
 	Eps       float64 `config:"eps" help:"strength of the entropy (the paper's lambda)"`
 	Iters     int     `config:"iters" help:"iterations at most"`
-	Threshold float64 `config:"threshold" help:"mean change of v that ends the iterations"`
-	Stop      string  `config:"stop" help:"what that mean is over: batch or pair"`
+	Threshold float64 `config:"threshold" help:"mean change that ends the iterations"`
+	Stop      string  `config:"stop" help:"what that mean is over: image, pair or batch, or as in the public code (code)"`
 }
 
 func newFedOTP() layer {
-	return &FedOTP{Context: defaultContext, Transport: "unbalanced", Top: 0.8, Eps: 0.1, Iters: 100, Threshold: 1e-3, Stop: "batch"}
+	return &FedOTP{Context: defaultContext, Transport: "unbalanced", Top: 0.8, Eps: 0.1, Iters: 100, Threshold: 1e-3, Stop: "image"}
 }
 
 func (m *FedOTP) build(method.Method) (method.Method, error) {
 	return *m, all(m.check(), oneOf("transport", m.Transport, "unbalanced", "balanced"), within("top_percent", m.Top, 1e-3, 1),
 		within("eps", m.Eps, 1e-4, maxWeight), within("iters", m.Iters, 1, maxSteps), within("threshold", m.Threshold, 0, maxWeight),
-		oneOf("stop", m.Stop, "batch", "pair"))
+		oneOf("stop", m.Stop, "image", "pair", "batch", "code"))
 }
 
 func (m FedOTP) Params(t method.Task) []method.Param {
@@ -78,13 +80,17 @@ func (m FedOTP) plan(sim graph.Node) graph.Node {
 	on := kernel.Slice(0, 0, 1).Slice(-1, 0, 1).Scale(0).Shift(1)                                 // [1,B,C,1], 1 for pairs that go on
 	out := graph.While(m.Iters, func(st []graph.Node) ([]graph.Node, graph.Node) {
 		kernel, u, v, on := st[0], st[1], st[2], st[3]
-		nextU, nextV, change := m.iterate(kernel, v)
+		nextU, nextV, change := m.iterate(kernel, u, v)
 		limit := change.ScalarLike(m.Threshold)
-		if m.Stop == "batch" {
+		if m.Stop == "batch" || m.Stop == "code" {
 			return []graph.Node{kernel, nextU, nextV, on}, change.Mean().Greater(limit)
 		}
+		over := []int{0} // prompts
+		if m.Stop == "image" {
+			over = []int{0, 2} // and classes
+		}
 		active := on.Greater(on.ScalarLike(0.5))
-		goes := change.MeanKeep(0).Greater(limit).Cast(graph.Float).Mul(on)
+		goes := change.MeanKeep(over...).Greater(limit).Cast(graph.Float).Mul(on)
 		return []graph.Node{kernel, active.Where(nextU, u), active.Where(nextV, v), goes}, goes.Sum().Greater(on.ScalarLike(0.5))
 	}, kernel, u, v, on)
 	if m.inLogs() {
@@ -93,8 +99,8 @@ func (m FedOTP) plan(sim graph.Node) graph.Node {
 	return kernel.Mul(out[1]).Mul(out[2]).Detach()
 }
 
-// iterate is one iteration from v: the next u and v, and by how much v moved.
-func (m FedOTP) iterate(kernel, v graph.Node) (nextU, nextV, change graph.Node) {
+// iterate is one iteration from u and v: the next ones, and by how much the one that ends the iterations moved.
+func (m FedOTP) iterate(kernel, u, v graph.Node) (nextU, nextV, change graph.Node) {
 	patches, mass := float64(kernel.Dim(-1)), m.Top/2
 	if m.Transport == "balanced" {
 		mass = 0.5
@@ -105,15 +111,25 @@ func (m FedOTP) iterate(kernel, v graph.Node) (nextU, nextV, change graph.Node) 
 			nextU = nextU.Min(nextU.ScalarLike(0))
 		}
 		nextV = logSumExp(kernel.Add(nextU), -1).Neg().Shift(math.Log(mass))
-		largest := nextV.Max(v).Min(v.ScalarLike(80)) // e^80 is a float, and far above any threshold
-		return nextU, nextV, nextV.Sub(v).Abs().Neg().Exp().Neg().Shift(1).Mul(largest.Exp())
+		now, was := m.ends(nextU, u, nextV, v)
+		largest := now.Max(was).Min(was.ScalarLike(80)) // e^80 is a float, and far above any threshold
+		return nextU, nextV, now.Sub(was).Abs().Neg().Exp().Neg().Shift(1).Mul(largest.Exp())
 	}
 	nextU = kernel.Mul(v).SumKeep(0).Scale(patches).Reciprocal()
 	if m.Transport == "unbalanced" {
 		nextU = nextU.Min(nextU.ScalarLike(1))
 	}
 	nextV = kernel.Mul(nextU).SumKeep(-1).Reciprocal().Scale(mass)
-	return nextU, nextV, nextV.Sub(v).Abs()
+	now, was := m.ends(nextU, u, nextV, v)
+	return nextU, nextV, now.Sub(was).Abs()
+}
+
+// ends gives the scaling whose move ends the iterations, now and before.
+func (m FedOTP) ends(nextU, u, nextV, v graph.Node) (now, was graph.Node) {
+	if m.Stop == "code" && m.Transport == "balanced" {
+		return nextU, u
+	}
+	return nextV, v
 }
 
 // logSumExp is log Σ e^x over one axis, which it keeps.

@@ -64,6 +64,7 @@ func (m FedPGP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		hand = s.Texts(strings.Repeat("X ", m.Tokens) + "{}.")
 	}
 	anchor := s.Text(s.Param("sigma"))
-	near, far := anchor.Mul(hand).Sum(-1), anchor.Mul(m.full(s)).Sum(-1)           // cosines [C]
-	return loss.Add(far.Sub(near).Scale(1 / m.Temp).Softplus().Mean().Scale(m.Mu)) // -log e^near/(e^near + e^far)
+	near, far := anchor.Mul(hand).Sum(-1), anchor.Mul(m.full(s)).Sum(-1)      // cosines [C]
+	contrast := far.Sub(near).Scale(1 / m.Temp).Softplus().Mean().Scale(m.Mu) // -log e^near/(e^near + e^far)
+	return loss.Add(s.Term("contrastive", contrast))
 }

@@ -20,8 +20,12 @@ import (
 //
 // Where paper and public code part ways, both are options, the paper first:
 //   - projector: eq9 keeps the last floor((1-ratio)w) right singular vectors, alg1 (algorithm 1) the columns from
-//     (1-ratio)w on, def1 (SDFed's definition 1) those from ratio w on, exact-null is the basis-free I - V_r V_rᵀ, code
-//     keeps columns int(T(1-ratio)).. of the reduced SVD;
+//     (1-ratio)w on, def1 (SDFed's definition 1) those from ratio w on, code keeps columns int(T(1-ratio)).. of the reduced
+//     SVD, exact-null is the basis-free I - V_r V_rᵀ. A prompt of T < w tokens determines no more than T of the w
+//     directions: the last w-T are an arbitrary basis of its null space, as LAPACK completes it close to the coordinate axes, so
+//     that eq9 is nearly the same mask of channels for every prompt (with T 16, w 512 and ratio 0.8 the subspaces kept for two
+//     unrelated prompts overlap by 0.90, by chance it were 0.20). Ours is therefore exact-null, which removes the
+//     prompt's own directions and nothing else, and is what eq. 8-10 say the projection is for;
 //   - projector_grad: detach, or through as in the code (the paper is silent);
 //   - svd_every: step (the paper's update e), or epoch, or round as its table 3 has it; between two decompositions the
 //     projector is a constant, also with projector_grad: through;
@@ -35,7 +39,7 @@ type FedPHA struct {
 	Local         []int         `config:"local_tokens" help:"length of the private prompts: one number, or one per client, repeated"`
 	Ratio         float64       `config:"ratio" help:"rho of eq. 9"`
 	Alpha         float64       `config:"alpha" help:"margin of eq. 12"`
-	Projector     string        `config:"projector" help:"eq9, alg1, def1, exact-null or code"`
+	Projector     string        `config:"projector" help:"what the projection keeps: exact-null, eq9, alg1, def1 or code"`
 	ProjectorGrad string        `config:"projector_grad" help:"detach or through"`
 	SVDEvery      method.Moment `config:"svd_every" help:"step, epoch or round"`
 	Pull          string        `config:"pull" help:"sum-per-class or mean"`
@@ -45,7 +49,7 @@ type FedPHA struct {
 }
 
 func newFedPHA() layer {
-	return &FedPHA{Global: 16, Local: []int{16}, Ratio: 0.8, Alpha: 1, Projector: linalg.Eq9, ProjectorGrad: "detach",
+	return &FedPHA{Global: 16, Local: []int{16}, Ratio: 0.8, Alpha: 1, Projector: linalg.ExactNull, ProjectorGrad: "detach",
 		SVDEvery: method.EveryStep, Pull: "sum-per-class", Push: "class", EOT: "own", Std: 0.02}
 }
 
@@ -94,8 +98,8 @@ func (m FedPHA) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	global, local := s.Param("global"), s.Param("local")
 	tg, tl, tp := m.text(s, global), m.text(s, local), m.text(s, m.project(s, local, global)) // [C,D] each
 
-	both := graph.CrossEntropy(s.Cosine(s.Image(), tg), s.Label())
-	return m.Base.Loss(s, logits).Add(both).Add(m.pull(tl, tp)).Add(m.push(tl, tg))
+	loss := s.CrossEntropy(logits, "local").Add(s.CrossEntropy(s.Cosine(s.Image(), tg), "global"))
+	return loss.Add(s.Term("pull", m.pull(tl, tp))).Add(s.Term("push", m.push(tl, tg)))
 }
 
 func (m FedPHA) pull(tl, tp graph.Node) graph.Node {

@@ -9,14 +9,16 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// FedProto ties a client's representation of a class to the class's prototype on the server: loss + lambda MSE(r, C_y),
-// over the batch's examples whose class y has a prototype. After training each client uploads the mean representation of
+// FedProto ties a client's representation of a class to the class's prototype on the server: loss + lambda ‖r - C_y‖²,
+// in the mean over the batch's examples, where those count 0 whose class y has no prototype. After training each client uploads the mean representation of
 // each of its classes, and the server averages them class by class. Over CoOp only prototypes travel, which is FedProto
 // proper; over other carriers they travel beside what the carrier shares.
 //
 // Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022, eq. 3-7, algorithm 1; lambda
-// is that of FedAPPR's and GGTPC's tables, the public code has 1 for MNIST. The paper's distance in eq. 7 is the code's
-// mean of squares. A frozen encoder's image features do not move, so that with CLIP the representation is something else
+// is the public code's, FedAPPR's tables have 0.1. The paper's regulariser is the L2 distance of representations, here squared and
+// summed over dimensions (distance: sum). Its public code takes the mean over dimensions instead (distance: mean), of
+// features that are not normalised; of unit rows that is 1/D as much, with which the term does nothing beside cross entropy at
+// CLIP's logit scale. A frozen encoder's image features do not move, so that with CLIP the representation is something else
 // (our reading, option of):
 //   - text: the carrier's class features, of the example's class;
 //   - image: image features, for carriers that move them.
@@ -37,17 +39,18 @@ type FedProto struct {
 	method.Method
 	Weighting `config:",squash"`
 	Lambda    float64 `config:"lambda" help:"weight of the distance to prototypes; 0 removes it"`
+	Distance  string  `config:"distance" help:"squares of a representation less its prototype over dimensions: their sum or mean (the public code)"`
 	Of        string  `config:"of" help:"what stands for a class: text or image"`
 	Group     string  `config:"group" help:"whose prototypes are averaged: backbone or dimension"`
 	Test      string  `config:"test" help:"what images are tested against: scores (the carrier's) or prototypes"`
 }
 
 func newFedProto() layer {
-	return &FedProto{Weighting: Weighting{"examples"}, Lambda: 0.1, Of: "text", Group: "backbone", Test: "scores"}
+	return &FedProto{Weighting: Weighting{"examples"}, Lambda: 1, Distance: "sum", Of: "text", Group: "backbone", Test: "scores"}
 }
 
 func (m *FedProto) build(inner method.Method) (method.Method, error) {
-	err := all(m.check(), within("lambda", m.Lambda, 0, maxWeight), oneOf("of", m.Of, "text", "image"),
+	err := all(m.check(), within("lambda", m.Lambda, 0, maxWeight), oneOf("distance", m.Distance, "sum", "mean"), oneOf("of", m.Of, "text", "image"),
 		oneOf("group", m.Group, "backbone", "dimension"), oneOf("test", m.Test, "scores", "prototypes"))
 	if len(paramNames(inner)) == 0 {
 		err = all(err, errors.New("it ties what is learned to prototypes, but the carrier learns nothing; remove it"))
@@ -91,8 +94,11 @@ func (m FedProto) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		return loss
 	}
 	mean, there := m.prototypes(s)
-	far := m.rows(s).Sub(mean.Rows(s.Label())).Square().Mean(-1) // [B]
-	return loss.Add(far.Mul(there.Rows(s.Label())).Mean().Scale(m.Lambda))
+	far := m.rows(s).Sub(mean.Rows(s.Label())).Square().Sum(-1) // [B]
+	if m.Distance == "mean" {
+		far = far.Scale(1 / float64(s.Task().Dim))
+	}
+	return loss.Add(s.Term("prototype distance", far.Mul(there.Rows(s.Label())).Mean().Scale(m.Lambda)))
 }
 
 // prototypes gives the server's [C,D], and [C] with 1 where there is one.

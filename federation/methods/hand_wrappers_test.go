@@ -48,13 +48,13 @@ var (
 )
 
 // FedProto with lambda 0.5: client 0 has class 0 alone and sends (1,0.75)/1.25 = (0.8,0.6), client 1 has class 1 and sends
-// (1,0.5625)/r. In round 1 client 0 stands at p = -0.125; half the squared distance of unit rows is 1 - cos, with cos =
-// (1+0.75p)/(1.25 r).
+// (1,0.5625)/r. In round 1 client 0 stands at p = -0.125; the squared distance of unit rows is 2(1 - cos), and half of it its mean
+// over the two dimensions, with cos = (1+0.75p)/(1.25 r).
 var (
 	protoR     = math.Hypot(1, average)
 	protoCos   = (1 + end0*average) / (1.25 * protoR)
 	protoSlope = (end0 - (1+end0*average)*average/(protoR*protoR)) / (1.25 * protoR)
-	protoTwo   = math.Log(1+math.Exp(-1.6*average/protoR)) + 0.5*(1-protoCos)
+	protoCE    = math.Log(1 + math.Exp(-1.6*average/protoR))
 	// The nearest prototype of (0.6,0.8): minus half the squared distances, 2-2·0.96 and 2-2(0.6+0.45)/r.
 	nearest0 = -(1 - (0.6*0.8 + 0.8*0.6))
 	nearest1 = -(1 - (0.6+0.8*0.5625)/math.Hypot(1, 0.5625))
@@ -92,7 +92,9 @@ func init() {
 			"r0/c0/down/proto/n#0": 0, "r0/c0/s0/loss": math.Log(2), "r0/c0/upload/proto/mean#0": 0.8, "r0/c0/upload/proto/mean#1": 0.6,
 			"r0/c0/upload/proto/n#1": 0, "r0/c1/upload/proto/mean#0": 0, "r0/c1/upload/proto/n#1": 2,
 			"r0/down/proto/mean#3": 0.5625 / math.Hypot(1, 0.5625), "r0/down/proto/n#1": 2,
-			"r1/c0/s0/loss": protoTwo, "r1/c0/s0/grad/ctx": slope0(average) - 0.5*protoSlope}),
+			"r1/c0/s0/loss": protoCE + 0.5*2*(1-protoCos), "r1/c0/s0/grad/ctx": slope0(average) - 0.5*2*protoSlope}),
+		over("fedproto", options{"lambda": 0.5, "distance": "mean"}, map[string]float64{
+			"r1/c0/s0/loss": protoCE + 0.5*(1-protoCos), "r1/c0/s0/grad/ctx": slope0(average) - 0.5*protoSlope}),
 		over("fedproto", options{"test": "prototypes"}, map[string]float64{
 			"r0/c0/eval/logits#0": nearest0, "r0/c0/eval/logits#1": nearest1}),
 	)

@@ -18,15 +18,22 @@ import (
 //   - auto: logits where they use what the server averages, else prompt, as over FedPHA, which scores by its private
 //     prompt alone.
 //
+// CLIP's cosines of an image with the class texts lie close together and so do the class features, so that their representations by
+// two models have a cosine of nearly 1 whatever was learned, and the term no gradient to speak of. Ours takes off what classes
+// have in common first (centre: true): class scores less their mean over classes, as the softmax does not see it, and class
+// features less theirs. Image features stay as they are, and so do the scores of two classes, which one number makes.
+//
 // Before a client's first round z_p is z_g, and the term is mu log 2.
 type MOON struct {
 	method.Method
 	Mu  float64 `config:"mu" help:"weight of the contrast; 0 removes it"`
 	Tau float64 `config:"tau" help:"temperature of the contrast"`
 	Of  string  `config:"of" help:"what is contrasted: auto, logits, text, prompt or image"`
+
+	Centre bool `config:"centre" help:"class scores and class features less their mean over classes"`
 }
 
-func newMOON() layer { return &MOON{Mu: 1, Tau: 0.5, Of: "auto"} }
+func newMOON() layer { return &MOON{Mu: 1, Tau: 0.5, Of: "auto", Centre: true} }
 
 func (m *MOON) build(inner method.Method) (method.Method, error) {
 	m.Method = inner
@@ -49,10 +56,27 @@ func (m MOON) Loss(s *method.Scope, logits graph.Node) graph.Node {
 			of = "prompt"
 		}
 	}
-	z, global, last := represent(m.Method, s, of), represent(m.Method, received, of), represent(m.Method, s.Before(), of)
+	z, global, last := m.represent(s, of), m.represent(received, of), m.represent(s.Before(), of)
 	if !usesShared(received, global) {
 		return s.Graph().Fail("of: %s uses nothing that the server averages, so that the received model and the last one are alike; use another", of)
 	}
 	near, far := z.Mul(global).Sum(-1), z.Mul(last).Sum(-1)
-	return loss.Add(far.Sub(near).Scale(1 / m.Tau).Softplus().Mean().Scale(m.Mu))
+	return loss.Add(s.Term("model-contrastive", far.Sub(near).Scale(1/m.Tau).Softplus().Mean().Scale(m.Mu)))
+}
+
+// represent gives the unit rows z of a scope.
+func (m MOON) represent(s *method.Scope, of string) graph.Node {
+	z := represent(m.Method, s, of)
+	classes := s.Task().Classes
+	switch {
+	case !m.Centre || of == "image" || s.Graph().Err() != nil:
+		return z
+	case of == "logits":
+		if classes > 2 {
+			z = z.Sub(z.MeanKeep(-1)).Unit()
+		}
+		return z
+	}
+	sets := z.Reshape(-1, classes, s.Task().Dim) // of each prompt
+	return sets.Sub(sets.MeanKeep(1)).Unit().Reshape(-1, s.Task().Dim)
 }

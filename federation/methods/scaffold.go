@@ -15,9 +15,11 @@ import (
 // Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020, algorithm 1, eq. 3-5.
 // K counts all local steps and lr is the rate of this round's schedule. Where there is a choice:
 //   - weighting: uniform is the paper's mean over the clients of a round; examples is FedAvg's, which the carrier has;
-//   - control: path is option II as written, which takes (x - y)/(K lr) for the mean gradient, as plain SGD makes it. With
-//     a momentum of 0.9 it is up to ten times as much, and training diverges. gradients takes the mean of the gradients
-//     themselves, which is the same with plain SGD and right with momentum, weight decay or Adam too;
+//   - control: gradients (ours) makes c_i+ the mean of the K gradients g themselves. path is option II as written, which
+//     takes (x - y)/(K lr) for the mean of g - c_i + c, as plain SGD makes it: there the two are one. With a momentum of 0.9
+//     the path is up to ten times as long, and training diverges, while the mean of the gradients stays what it is, also
+//     with weight decay or Adam;
+//   - strength s corrects by s (c - c_i), so that path's mean gradient is (x - y)/(K lr) + s (c_i - c);
 //   - with a learning rate of 0 option II says nothing, and c_i stays.
 //
 // c_i and c start at zero. Names: scaffold/c/NAME, of the server in what it sends and of a client in what it keeps, and
@@ -27,16 +29,16 @@ type SCAFFOLD struct {
 	Weighting `config:",squash"`
 	Strength  float64 `config:"strength" help:"factor of the correction; 1 is the paper's, 0 none"`
 	ServerLR  float64 `config:"server_lr" help:"the server's step towards the mean"`
-	Control   string  `config:"control" help:"what a control variate is made of: path (option II, for plain SGD) or gradients (for momentum and Adam too)"`
+	Control   string  `config:"control" help:"what a control variate is made of: gradients (with any optimizer) or path (option II, for plain SGD)"`
 }
 
 func newSCAFFOLD() layer {
-	return &SCAFFOLD{Weighting: Weighting{"uniform"}, Strength: 1, ServerLR: 1, Control: "path"}
+	return &SCAFFOLD{Weighting: Weighting{"uniform"}, Strength: 1, ServerLR: 1, Control: "gradients"}
 }
 
 func (m *SCAFFOLD) build(inner method.Method) (method.Method, error) {
 	err := all(m.check(), within("strength", m.Strength, 0, maxWeight), within("server_lr", m.ServerLR, 0, maxWeight),
-		oneOf("control", m.Control, "path", "gradients"), mustShare(inner))
+		oneOf("control", m.Control, "gradients", "path"), mustShare(inner))
 	if holds[FedDyn](inner) {
 		err = all(err, errors.New("feddyn corrects the same drift by a state of its own; keep one of the two"))
 	}
@@ -104,7 +106,8 @@ func (m SCAFFOLD) renew(l *method.Local) tensor.Map {
 		}
 		dc.Axpy(1/steps, sum).Axpy(-1, own)
 	case m.Control == "path" && steps*l.LR > 0:
-		dc.Axpy(1, l.Received).Axpy(-1, l.Shared).Scale(1/(steps*l.LR)).Axpy(-1, l.Down.Under(scaffoldC))
+		dc.Axpy(1, l.Received).Axpy(-1, l.Shared).Scale(1/(steps*l.LR)).Axpy(-m.Strength, l.Down.Under(scaffoldC)).
+			Axpy(m.Strength-1, own)
 	}
 	l.Kept.Put(scaffoldC, own.Axpy(1, dc))
 	return dc

@@ -47,9 +47,11 @@ var refused = map[string]string{
 }
 
 // reasons are those that any other stack may be refused for.
-var reasons = []string{"shares nothing", "learns nothing", "needs a shared text prompt", "needs a carrier that moves text features", "must be the last", "it would leave the clients without"}
+var reasons = []string{"shares nothing", "learns nothing", "needs a shared text prompt", "needs a carrier that moves text features", "must be the last", "it would leave the clients without",
+	"teacher would be the client's own private parameters"}
 
-// Every wrapper runs over every carrier, and every pair of wrappers over FedPHA, or is refused with its reason.
+// Every wrapper runs over every carrier, and every pair of wrappers over FedPHA (over PromptFL where FedNTD is one, which FedPHA's
+// private scores refuse), or is refused with its reason.
 func TestStacks(t *testing.T) {
 	var carriers, wrappers []string
 	for _, e := range methods.Table {
@@ -79,7 +81,11 @@ func TestStacks(t *testing.T) {
 			try(c, a)
 		}
 		for _, b := range wrappers {
-			if a != b {
+			switch {
+			case a == b:
+			case a == "fedntd" || b == "fedntd":
+				try("promptfl", a, b)
+			default:
 				try("fedpha", a, b)
 			}
 		}

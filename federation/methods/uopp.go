@@ -49,5 +49,5 @@ func (m UOPP) Logits(s *method.Scope) graph.Node {
 }
 
 func (m UOPP) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	return m.Base.Loss(s, logits).Add(m.Base.Loss(s, m.of(s, "general"))).Add(m.Base.Loss(s, m.of(s, "expert")))
+	return s.CrossEntropy(logits, "mixture").Add(s.CrossEntropy(m.of(s, "general"), "general")).Add(s.CrossEntropy(m.of(s, "expert"), "expert"))
 }

@@ -157,6 +157,7 @@ func Run(t *testing.T, c Case) {
 	t.Run("resume", c.resume)
 	t.Run("lost", c.lost)
 	t.Run("trace", c.trace)
+	t.Run("terms", c.terms)
 }
 
 // workers: 8 workers give the bytes of one.

@@ -66,7 +66,11 @@ func (c *cifarSet) open(cfg Config) (*data.Set, error) {
 			}
 			if len(train) > 0 {
 				r := &cifarReader{cifarSet: c, cfg: cfg, dir: dir, bin: layout == "binary", set: &data.Set{}}
-				return r.read(train, test)
+				s, err := r.read(train, test)
+				if err == nil {
+					s.Layout = layout + " files"
+				}
+				return s, err
 			}
 		}
 	}
@@ -74,9 +78,9 @@ func (c *cifarSet) open(cfg Config) (*data.Set, error) {
 	if c.coarse == nil {
 		first += "1"
 	}
-	return nil, fmt.Errorf("no %s in %s: looked for %s.bin or the pickle %s, and for folders train and test with class folders, "+
+	return nil, missing(fmt.Errorf("no %s in %s: looked for %s.bin or the pickle %s, and for folders train and test with class folders, "+
 		"in it and in %s there: give data.root the folder that holds them or the one above it", c.title, cfg.Root, first, first,
-		strings.Join(c.folders, ", "))
+		strings.Join(c.folders, ", ")), dirs)
 }
 
 // files are the training files of a folder in order, and its test file or "".
@@ -108,7 +112,7 @@ func (c *cifarSet) fromFolders(cfg Config, dir string) (*data.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	top = slices.DeleteFunc(top, func(d string) bool { return splitNames[strings.ToLower(filepath.Base(d))] == "" })
+	top = slices.DeleteFunc(top, func(d string) bool { return splitName(filepath.Base(d)) == "" })
 	if err := w.splits(top, false); err != nil {
 		return nil, err
 	}
@@ -127,6 +131,7 @@ func (c *cifarSet) fromFolders(cfg Config, dir string) (*data.Set, error) {
 		s.Superclasses = spaced(c.known[1])
 	}
 	c.notes(s, dir)
+	s.Layout = layoutForms[splitLayout]
 	return s, nil
 }
 

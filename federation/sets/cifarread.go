@@ -49,6 +49,7 @@ func (r *cifarReader) read(train []string, test string) (*data.Set, error) {
 	} else {
 		all := s.Train
 		s.Train = nil
+		s.Notes = append(s.Notes, r.dir+" has no file of test images: two of every ten images of the training files are held out for testing")
 		slices.SortStableFunc(all, func(a, b data.Example) int { return a.Label - b.Label })
 		holdOut(s, all)
 	}

@@ -63,6 +63,7 @@ func (r release) roll(cfg Config, f finder, dirs []string) (*roll, error) {
 			if err != nil {
 				return nil, err
 			}
+			roll.layout = "CoOp's split file " + filepath.Base(path)
 			return roll, roll.locate(f, dir, dirs, r.images)
 		}
 	}
@@ -79,11 +80,11 @@ func (r release) roll(cfg Config, f finder, dirs []string) (*roll, error) {
 			if err != nil {
 				return nil, err
 			}
-			roll.root = dir
+			roll.root, roll.layout = dir, "the release's own files, "+strings.Join(bases(paths), ", ")
 			return roll, nil
 		}
 	}
-	return nil, r.missing(cfg)
+	return nil, missing(r.missing(cfg), dirs)
 }
 
 // missing says which paths were looked for, in data.root and in the set's folder under it.

@@ -24,6 +24,7 @@ type roll struct {
 	names   map[int]string
 	domains []string
 	items   []item
+	layout  string // for people
 	notes   []string
 	skipped []data.Skipped
 	// repeats allows one name for several classes, as ImageNet's list has them.
@@ -133,7 +134,7 @@ func (l *roll) official(what string) {
 
 // set looks at every image file and makes the set; labels keep their order.
 func (l *roll) set(cfg Config) (*data.Set, error) {
-	s := &data.Set{Domains: l.domains, Skipped: l.skipped, Notes: l.notes}
+	s := &data.Set{Layout: l.layout, Domains: l.domains, Skipped: l.skipped, Notes: l.notes}
 	if len(l.items) == 0 {
 		return nil, fmt.Errorf("%s lists no images", l.list)
 	}

@@ -65,7 +65,11 @@ func openDigits(cfg Config) (*data.Set, error) {
 			w.addDigits("test", name, test)
 		}
 	}
-	return p.finish(w, notes...)
+	s, err := p.finish(w, notes...)
+	if err == nil {
+		s.Layout = "files or folders of every domain"
+	}
+	return s, err
 }
 
 func (w *walk) addDigits(split, domain string, s *digitSplit) {

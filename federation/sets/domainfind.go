@@ -110,8 +110,8 @@ func (d *domainSet) find(root string) (*domainPlace, error) {
 	for _, home := range d.folders {
 		looked = append(looked, filepath.Join(root, home))
 	}
-	return nil, fmt.Errorf("no %s: looked for folders %s in %s, and in %s there: give data.root the folder that holds them or the one above it",
-		d.title, d.names(), strings.Join(looked, ", "), strings.Join(d.inner, ", "))
+	return nil, missing(fmt.Errorf("no %s: looked for folders %s in %s, and in %s there: give data.root the folder that holds them or the one above it",
+		d.title, d.names(), strings.Join(looked, ", "), strings.Join(d.inner, ", ")), homes)
 }
 
 func (d *domainSet) names() string {

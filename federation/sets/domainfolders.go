@@ -25,10 +25,15 @@ func (p *domainPlace) fromFolders(cfg Config) (*data.Set, error) {
 			note = fmt.Sprintf("%s has train and val but no test folders: val is the test split", p.images)
 		}
 	}
-	if note == "" {
-		return p.finish(w)
+	var notes []string
+	if note != "" {
+		notes = append(notes, note)
 	}
-	return p.finish(w, note)
+	s, err := p.finish(w, notes...)
+	if err == nil {
+		s.Layout = "DOMAIN/ folders of " + p.title
+	}
+	return s, err
 }
 
 // domainFolder reads one domain. It is true where val takes the place of test.
@@ -45,24 +50,29 @@ func (w *walk) domainFolder(dir, domain string, d *domainSet) (valTests bool, er
 	if len(sub) == 0 {
 		return false, fmt.Errorf("%s holds no folders: expected one folder per class in every domain", dir)
 	}
-	have := map[string]string{}
-	for _, s := range sub {
-		have[domainSplits[strings.ToLower(filepath.Base(s))]] = s
-	}
-	if have["train"] == "" || have[""] != "" {
+	of, others := splitsAmong(sub)
+	if of["train"] == nil || len(others) > 0 {
 		return false, w.domainClasses("", domain, sub, d)
 	}
-	valTests = have["test"] == "" && have["val"] != ""
+	valTests = of["test"] == nil && of["val"] != nil
 	for _, split := range []string{"train", "val", "test"} {
-		if have[split] == "" {
+		if len(of[split]) > 1 {
+			return false, fmt.Errorf("%s all hold the %s split: keep one", strings.Join(of[split], " and "), split)
+		}
+		if of[split] == nil {
 			continue
 		}
-		sub, err := w.folders(have[split])
+		sub, err := w.folders(of[split][0])
 		if err != nil {
 			return false, err
 		}
-		if split == "val" && valTests {
+		switch {
+		case split == "val" && valTests:
 			split = "test"
+		case len(of) == 1:
+			split = ""
+			w.notes = append(w.notes, fmt.Sprintf("%s has no folder of test or validation images: two of every ten images of %s are held out for testing",
+				dir, filepath.Base(of["train"][0])))
 		}
 		if err := w.domainClasses(split, domain, sub, d); err != nil {
 			return false, err
@@ -70,10 +80,6 @@ func (w *walk) domainFolder(dir, domain string, d *domainSet) (valTests bool, er
 	}
 	return valTests, nil
 }
-
-// domainSplits are the names of splits inside a domain, with those of the synthetic digits.
-var domainSplits = map[string]string{"train": "train", "training": "train", "test": "test", "testing": "test", "val": "val",
-	"valid": "val", "validation": "val", "imgs_train": "train", "imgs_valid": "val", "train_images": "train", "test_images": "test"}
 
 // domainClasses reads class folders in the order of ImageFolder: by the bytes of folder and file names.
 func (w *walk) domainClasses(split, domain string, dirs []string, d *domainSet) error {

@@ -58,11 +58,13 @@ func (p *domainPlace) fromLists(cfg Config, names domainListNames) (s *data.Set,
 	if err != nil {
 		return nil, where, err
 	}
+	var notes []string
 	if test == nil {
 		if cross == nil || cfg.Layout == "lists-as-published" {
 			return nil, where, fmt.Errorf("there are training lists but no test lists: looked for %s", missing)
 		}
 		test, cross = cross, nil
+		notes = append(notes, where+": there are no test lists: the lists for cross-validation are the test split")
 	}
 	l := p.listed(cfg)
 	leaks := 0
@@ -98,7 +100,6 @@ func (p *domainPlace) fromLists(cfg Config, names domainListNames) (s *data.Set,
 			return nil, where, err
 		}
 	}
-	var notes []string
 	switch {
 	case leaks > 0 && cfg.Layout == "lists-as-published":
 		notes = append(notes, fmt.Sprintf("%s: %d test images are training images too, kept as published", where, leaks))
@@ -106,7 +107,9 @@ func (p *domainPlace) fromLists(cfg Config, names domainListNames) (s *data.Set,
 		notes = append(notes, fmt.Sprintf("%s: %d test images are training images too and were left out of the test split; "+
 			"data.layout: lists-as-published keeps them", where, leaks))
 	}
-	s, err = l.finish(notes...)
+	if s, err = l.finish(notes...); err == nil {
+		s.Layout = "lists in " + where
+	}
 	return s, where, err
 }
 
@@ -168,7 +171,9 @@ func (p *domainPlace) fromPickles(cfg Config) (s *data.Set, where string, err er
 	if len(missing) > 0 {
 		return nil, where, fmt.Errorf("%s does not exist, but other domains have their pickles", missing[0])
 	}
-	s, err = l.finish()
+	if s, err = l.finish(); err == nil {
+		s.Layout = "pickles DOMAIN_{train,test}.pkl"
+	}
 	return s, where, err
 }
 

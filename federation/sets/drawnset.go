@@ -24,7 +24,7 @@ func openDrawn(cfg Config) (*data.Set, error) {
 		return nil, fmt.Errorf("data.drawn: train %d, val %d, test %d: train and test need at least 1 image per class and domain",
 			o.Train, o.Val, o.Test)
 	}
-	s := &data.Set{Classes: slices.Clone(o.Classes), Domains: slices.Clone(o.Domains)}
+	s := &data.Set{Layout: "made on the fly", Classes: slices.Clone(o.Classes), Domains: slices.Clone(o.Domains)}
 	if len(s.Classes) == 0 {
 		s.Classes = drawn.Classes()
 	}

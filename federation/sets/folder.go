@@ -9,13 +9,7 @@ import (
 	"promptfed/federation/data"
 )
 
-var layouts = []string{"classes", "domains", "split", "split-domains"}
-
-const folderExpects = "CLASS/, DOMAIN/CLASS/, {train,test[,val]}/CLASS/ or {train,test[,val]}/DOMAIN/CLASS/"
-
-// splitNames maps folder names, in lower case, to the split they hold.
-var splitNames = map[string]string{"train": "train", "training": "train", "test": "test", "testing": "test", "val": "val",
-	"valid": "val", "validation": "val"}
+const folderExpects = "CLASS/, DOMAIN/CLASS/, {train,val,test}/CLASS/ or {train,val,test}/DOMAIN/CLASS/; of the splits only train must be there"
 
 // openFolder lists an image folder in one of four layouts. Class names are folder names with underscores read as
 // spaces; classes, domains and files are sorted without regard to case.
@@ -35,102 +29,20 @@ func openFolder(cfg Config) (*data.Set, error) {
 		}
 	}
 	switch layout {
-	case "classes", "domains":
-		if err := w.level("", top, layout == "domains"); err != nil {
-			return nil, err
-		}
+	case classesLayout, domainsLayout:
+		err = w.level("", top, layout == domainsLayout)
 	default:
-		if err := w.splits(top, layout == "split-domains"); err != nil {
-			return nil, err
-		}
+		err = w.splits(top, layout == splitDomainsLayout)
 	}
-	return w.set()
-}
-
-// detect tells the layouts apart: folders named train and test, and nothing else, are splits; below that, folders that
-// hold folders are domains and folders that hold files are classes.
-func (w *walk) detect(top []string) (string, error) {
-	have := map[string]bool{}
-	for _, d := range top {
-		have[splitNames[strings.ToLower(filepath.Base(d))]] = true
+	if err != nil {
+		return nil, err
 	}
-	if have["train"] && have["test"] && !have[""] {
-		var inner []string
-		for _, d := range top {
-			sub, err := w.folders(d)
-			if err != nil {
-				return "", err
-			}
-			inner = append(inner, sub...)
-		}
-		deep, err := w.deep(inner)
-		if deep {
-			return "split-domains", err
-		}
-		return "split", err
+	s, err := w.set()
+	if err != nil {
+		return nil, err
 	}
-	deep, err := w.deep(top)
-	if deep {
-		return "domains", err
-	}
-	return "classes", err
-}
-
-// deep tells whether folders hold folders. Some that do beside some that do not is an error.
-func (w *walk) deep(dirs []string) (bool, error) {
-	with, without := "", ""
-	for _, d := range dirs {
-		sub, err := w.folders(d)
-		if err != nil {
-			return false, err
-		}
-		if len(sub) > 0 {
-			with = d
-			if img, err := loose(d); err != nil {
-				return false, err
-			} else if img != "" {
-				return false, fmt.Errorf("%s lies beside folders: expected a folder to hold either images or class folders", img)
-			}
-		} else {
-			without = d
-		}
-	}
-	if with != "" && without != "" {
-		return false, fmt.Errorf("%s holds folders but %s holds none: expected all folders to be classes with images, or all to be domains with class folders",
-			with, without)
-	}
-	return with != "", nil
-}
-
-// splits reads train, test and val folders.
-func (w *walk) splits(top []string, domains bool) error {
-	seen := map[string]string{}
-	for _, d := range top {
-		split, ok := splitNames[strings.ToLower(filepath.Base(d))]
-		if !ok {
-			return fmt.Errorf("%s: expected only folders named train, test and val in %s", d, w.root)
-		}
-		if seen[split] != "" {
-			return fmt.Errorf("%s and %s both hold the %s split: keep one", seen[split], d, split)
-		}
-		seen[split] = d
-		sub, err := w.folders(d)
-		if err != nil {
-			return err
-		}
-		if len(sub) == 0 {
-			return fmt.Errorf("%s holds no folders: expected one folder per class or domain in it", d)
-		}
-		if err := w.level(split, sub, domains); err != nil {
-			return err
-		}
-	}
-	for _, split := range []string{"train", "test"} {
-		if seen[split] == "" {
-			return fmt.Errorf("%s: expected a folder named %s in it", w.root, split)
-		}
-	}
-	return nil
+	s.Layout = layoutForms[layout]
+	return s, nil
 }
 
 // level reads class folders, or domain folders with class folders in them.
@@ -167,6 +79,10 @@ func (w *walk) classes(split, domain string, dirs []string) error {
 		if err != nil {
 			return err
 		}
+		if len(files) == 0 && (split == "val" || split == "test") {
+			w.note("%s holds no images", d)
+			continue
+		}
 		if len(files) == 0 {
 			return fmt.Errorf("%s holds no images: expected files that end in %s, or remove the folder", d, strings.Join(extensions, ", "))
 		}
@@ -179,7 +95,7 @@ func (w *walk) classes(split, domain string, dirs []string) error {
 
 // set turns what was found into a set. Where there are no split folders, the holdout rule makes the splits.
 func (w *walk) set() (*data.Set, error) {
-	s := &data.Set{Skipped: w.skipped}
+	s := &data.Set{Skipped: w.skipped, Notes: w.notes}
 	names := map[string]string{} // by lower case
 	domains := map[string]bool{}
 	train := map[string]bool{}

@@ -66,6 +66,7 @@ func openListed(cfg Config) (*data.Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+	roll.layout = "the list " + filepath.Base(file)
 	roll.list, roll.root, roll.images = file, filepath.Dir(file), filepath.Dir(file)
 	return roll.set(cfg)
 }
@@ -117,8 +118,8 @@ func (l *listing) add(line int, e entry) error {
 		return fmt.Errorf("line %d has no label", line)
 	}
 	if e.split != "" {
-		split, ok := splitNames[strings.ToLower(e.split)]
-		if !ok {
+		split := splitName(e.split)
+		if split == "" {
 			return fmt.Errorf("line %d: split %q is not known: take train, val or test", line, e.split)
 		}
 		e.split = split
@@ -182,6 +183,7 @@ func (l *listing) roll() (*roll, error) {
 	}
 	if len(l.entries) > 0 && l.entries[0].split == "" {
 		r.holdOut()
+		r.notes = append(r.notes, "the list has no splits: two of every ten images are held out for testing")
 	} else {
 		r.tests()
 	}
@@ -209,7 +211,10 @@ func (l *roll) holdOut() {
 
 // tests takes val for test in a list that has no test images.
 func (l *roll) tests() {
-	if slices.ContainsFunc(l.items, func(it item) bool { return it.split == "test" }) {
+	has := func(split string) bool {
+		return slices.ContainsFunc(l.items, func(it item) bool { return it.split == split })
+	}
+	if has("test") || !has("val") {
 		return
 	}
 	for i := range l.items {

@@ -92,7 +92,7 @@ func TestListErrors(t *testing.T) {
 		{"list.csv", "path,label\nim/1.png,a\nim/2.png\n", []string{"line 3", "fields"}},
 		{"list.csv", "path,label\nim/1.png,a\n\n,b\n", []string{"line 4", "no path"}},
 		{"list.csv", "path,label\nim/1.png,\n", []string{"line 2", "no label"}},
-		{"list.csv", "path,label,split\nim/1.png,a,dev\n", []string{"line 2", `"dev"`, "train, val or test"}},
+		{"list.csv", "path,label,split\nim/1.png,a,extra\n", []string{"line 2", `"extra"`, "train, val or test"}},
 		{"list.csv", "path,label,split\nim/1.png,a,train\nim/2.png,a,\n", []string{"line 3", "every line"}},
 		{"list.csv", "path,label,domain\nim/1.png,a,x\nim/2.png,a,\n", []string{"line 3", "every line"}},
 		{"list.csv", "path,label\nim/1.png,a\nim/2.png,A\n", []string{"line 3", `"A"`, `"a"`, "line 2"}},

@@ -22,7 +22,7 @@ func openParquet(cfg Config) (*data.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &pqSet{root: cfg.Root, pages: newImagePages(), labels: map[string]int{}, domains: map[string]int{}, roll: &roll{list: cfg.Root}}
+	x := &pqSet{root: cfg.Root, pages: newImagePages(), labels: map[string]int{}, domains: map[string]int{}, roll: &roll{list: cfg.Root, layout: fmt.Sprintf("%d Parquet files", len(files))}}
 	if st, err := os.Stat(cfg.Root); err == nil && !st.IsDir() {
 		x.root = filepath.Dir(cfg.Root)
 	}
@@ -52,7 +52,8 @@ type pqNamed struct{ path, split string }
 // of which there may be one.
 func parquetFiles(root string) ([]pqNamed, error) {
 	if st, err := os.Stat(root); err == nil && !st.IsDir() {
-		return []pqNamed{{root, splitOf(root)}}, nil
+		split, err := splitOf(root)
+		return []pqNamed{{root, split}}, err
 	}
 	configs := map[string][]pqNamed{}
 	var list func(dir, config, split string, depth int) error
@@ -65,7 +66,11 @@ func parquetFiles(root string) ([]pqNamed, error) {
 			name := filepath.Join(dir, e.Name())
 			switch {
 			case e.IsDir() && depth < 3:
-				c, s := config, splitOf(e.Name())
+				c := config
+				s, err := splitOf(name)
+				if err != nil {
+					return err
+				}
 				if depth == 0 && s == "" && !strings.EqualFold(e.Name(), "data") {
 					c = e.Name()
 				}
@@ -76,11 +81,11 @@ func parquetFiles(root string) ([]pqNamed, error) {
 					return err
 				}
 			case !e.IsDir() && strings.EqualFold(filepath.Ext(name), ".parquet"):
-				s := splitOf(e.Name())
-				if s == "" {
-					s = split
+				s, err := splitOf(name)
+				if err != nil {
+					return err
 				}
-				configs[config] = append(configs[config], pqNamed{name, s})
+				configs[config] = append(configs[config], pqNamed{name, cmp.Or(s, split)})
 			}
 		}
 		return nil
@@ -99,15 +104,17 @@ func parquetFiles(root string) ([]pqNamed, error) {
 	return configs[names[0]], nil
 }
 
-// splitOf is the split that a word of a file's name says, or "".
-func splitOf(name string) string {
-	name = strings.ToLower(strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)))
+// splitOf is the split that a word of a file's name says, or "". Words that say two splits are an error.
+func splitOf(path string) (split string, err error) {
+	name := strings.ToLower(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)))
 	for _, word := range strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) }) {
-		if s := splitNames[word]; s != "" {
-			return s
+		s := splitWords[word]
+		if s != "" && split != "" && s != split {
+			return "", fmt.Errorf("%s: its name says %s and %s: rename it to what it holds", path, split, s)
 		}
+		split = cmp.Or(s, split)
 	}
-	return ""
+	return split, nil
 }
 
 // pqSet collects the rows of the files.

@@ -23,6 +23,7 @@ type walk struct {
 	order   func(a, b string) int // of classes; nil is without regard to case
 	found   []found
 	skipped []data.Skipped
+	notes   []string
 }
 
 // found is one image file and what its folders say about it.
@@ -30,6 +31,9 @@ type found struct {
 	split, domain, class string
 	example              data.Example
 }
+
+// clutter is what desktops, archives and servers leave in folders beside hidden files.
+var clutter = []string{"thumbs.db", "desktop.ini", "Icon\r", "__MACOSX", "@eaDir", "$RECYCLE.BIN", "System Volume Information", "lost+found"}
 
 // entries are the names in a folder, sorted without regard to case; hidden files and what desktops leave behind are not
 // listed. Links are followed.
@@ -46,7 +50,7 @@ func entries(dir string) ([]fs.FileInfo, error) {
 	}
 	var out []fs.FileInfo
 	for _, e := range list {
-		if n := e.Name(); strings.HasPrefix(n, ".") || strings.EqualFold(n, "thumbs.db") || strings.EqualFold(n, "desktop.ini") {
+		if n := e.Name(); strings.HasPrefix(n, ".") || slices.ContainsFunc(clutter, func(c string) bool { return strings.EqualFold(c, n) }) {
 			continue
 		}
 		info, err := os.Stat(filepath.Join(dir, e.Name()))

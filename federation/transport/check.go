@@ -46,10 +46,12 @@ func (c content) check() error {
 
 func (o order) check() error {
 	switch k := engine.Kind(o.Kind); {
-	case k != engine.Train && k != engine.Ask && k != engine.Test && o.Kind != endKind:
+	case k != engine.Train && k != engine.Ask && !k.Tests() && o.Kind != endKind:
 		return fmt.Errorf("unknown kind of order %.50q", o.Kind)
 	case o.Round < 0 || o.Round > maxRound || o.Client < 0 || o.Client >= o.Of || o.Of > maxClient:
 		return fmt.Errorf("round %d for client %d of %d", o.Round, o.Client, o.Of)
+	case o.Steps < 0 || o.Steps > maxRound:
+		return fmt.Errorf("%d steps", o.Steps)
 	case !word.MatchString(o.Survey) || !word.MatchString(o.Exam):
 		return fmt.Errorf("survey %.50q, exam %.50q", o.Survey, o.Exam)
 	case o.ID != o.identity():

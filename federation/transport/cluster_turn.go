@@ -23,7 +23,7 @@ func (c *Cluster) Answer(ctx context.Context, client *engine.Client, o engine.Or
 	if err != nil {
 		return fail(err)
 	}
-	head := order{Run: c.run, Kind: string(o.Kind), Round: o.Round, Survey: o.Survey, Exam: o.Exam, Client: client.ID, Of: o.Of}
+	head := headed(c.run, o, client.ID)
 	head.of(body)
 	head.ID = head.identity()
 	w := &waiting{order: o, done: make(chan outcome, 1), failed: make(chan error, 1)}

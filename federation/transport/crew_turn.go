@@ -100,7 +100,7 @@ func (w *Crew) result(ctx context.Context, m jetstream.Msg, o order, body []byte
 		out, next = engine.Reply{}, nil
 	}
 	r.N, r.Loss, r.Steps = out.Upload.N, out.Stats.Loss, out.Stats.Steps
-	if o.Kind == string(engine.Test) {
+	if engine.Kind(o.Kind).Tests() {
 		r.Scores = &out.Scores
 	}
 	b, err := encodeResult(out, next)

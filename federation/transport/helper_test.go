@@ -3,6 +3,7 @@ package transport_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -86,7 +87,8 @@ type site struct {
 	// remote puts something between the engine and the hub; nil for nothing.
 	remote func(h *transport.Hub) engine.Remote
 	part   func(client int, p transport.Local) transport.Part // nil for the client's own
-	who    func(client int) transport.Identity                // nil for keys that are made
+	each   func(client int, c *transport.Card, p *transport.Local)
+	who    func(client int) transport.Identity // nil for keys that are made
 }
 
 func newSite(t testing.TB, e *engine.Experiment) *site {
@@ -194,6 +196,9 @@ func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, ch
 	worker := engine.NewWorker(s.e, engine.Settings{})
 	defer worker.Close()
 	part := transport.Local{Worker: worker, Experiment: s.e, Client: c, Path: filepath.Join(s.state(client), engine.PromptsFile)}
+	if s.each != nil {
+		s.each(client, &card, &part)
+	}
 	for _, f := range change {
 		f(&card, &part)
 	}
@@ -281,7 +286,11 @@ func timeless(t testing.TB, records []engine.Record) string {
 	for i := range records {
 		records[i].Seconds = 0
 	}
-	return fmt.Sprintf("%+v", records)
+	text, err := json.Marshal(records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 func (s *site) records() string {

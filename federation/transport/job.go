@@ -122,7 +122,7 @@ func (a *Agent) work(ctx context.Context, j *job) (*answer, error) {
 		ans.Error = plain(err.Error())
 	} else {
 		ans.N, ans.Loss, ans.Steps = out.Upload.N, out.Stats.Loss, out.Stats.Steps
-		if j.Kind == string(engine.Test) {
+		if engine.Kind(j.Kind).Tests() {
 			ans.Scores = &out.Scores
 		}
 	}
@@ -137,8 +137,8 @@ func (a *Agent) compute(ctx context.Context, j *job, s engine.State) (engine.Rep
 	if err != nil {
 		return engine.Reply{}, err
 	}
-	o := engine.Order{Kind: engine.Kind(j.Kind), Round: j.Round, Survey: j.Survey, Exam: j.Exam, Clients: []int{a.client}, Of: j.Of}
-	if o, err = o.With(m); err != nil {
+	o, err := j.order.asked().With(m)
+	if err != nil {
 		return engine.Reply{}, err
 	}
 	if j.Kind == endKind {

@@ -56,6 +56,8 @@ type order struct {
 	Round    int    `json:"round"`
 	Survey   string `json:"survey,omitempty"`
 	Exam     string `json:"exam,omitempty"`
+	Steps    int    `json:"steps,omitempty"`
+	Counts   bool   `json:"counts,omitempty"`
 	Client   int    `json:"client"`
 	Of       int    `json:"of"`
 	Accepted string `json:"accepted,omitempty"` // the order whose upload of this client counts last
@@ -100,8 +102,20 @@ func (c *content) away() { c.Object = c.Sum[:32] }
 // identity is the hash of all that an order asks of a client.
 func (o order) identity() string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%q %q %d %q %q %d %d %d %q", o.Run, o.Kind, o.Round, o.Survey, o.Exam, o.Client, o.Of, o.Size, o.Sum)
+	fmt.Fprintf(h, "%q %q %d %q %q %d %v %d %d %d %q", o.Run, o.Kind, o.Round, o.Survey, o.Exam, o.Steps, o.Counts, o.Client, o.Of, o.Size, o.Sum)
 	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// headed is the header of an order to one client.
+func headed(run string, o engine.Order, client int) order {
+	return order{Run: run, Kind: string(o.Kind), Round: o.Round, Survey: o.Survey, Exam: o.Exam, Steps: o.Steps, Counts: o.Counts,
+		Client: client, Of: o.Of}
+}
+
+// asked is the order that a header tells of, without its tensors.
+func (o order) asked() engine.Order {
+	return engine.Order{Kind: engine.Kind(o.Kind), Round: o.Round, Survey: o.Survey, Exam: o.Exam, Steps: o.Steps, Counts: o.Counts,
+		Clients: []int{o.Client}, Of: o.Of}
 }
 
 // headerLimit is how long the header of a message may be.

@@ -101,7 +101,7 @@ func encodeTurn(o engine.Order, s engine.State) ([]byte, error) {
 
 // decodeTurn reads what encodeTurn gave.
 func (o order) decodeTurn(body []byte) (engine.Order, engine.State, error) {
-	out := engine.Order{Kind: engine.Kind(o.Kind), Round: o.Round, Survey: o.Survey, Exam: o.Exam, Clients: []int{o.Client}, Of: o.Of}
+	out := o.asked()
 	m, err := o.content.tensors(body)
 	if err == nil {
 		err = onlyParts(m, orderPart, statePart)

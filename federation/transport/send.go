@@ -34,8 +34,8 @@ func (h *Hub) send(c *collection, client int) error {
 	if err != nil {
 		return err
 	}
-	o := c.order
-	out := order{Run: h.set.ID, Try: NewID(), Kind: string(o.Kind), Round: o.Round, Survey: o.Survey, Exam: o.Exam, Client: client, Of: h.set.Clients, content: what}
+	out := headed(h.set.ID, c.order, client)
+	out.Of, out.Try, out.content = h.set.Clients, NewID(), what
 	h.mu.Lock()
 	h.seq = max(h.seq+1, time.Now().UnixNano())
 	out.Seq, out.Accepted, out.Safe = h.seq, h.accepted[client], h.safe[client]

@@ -76,7 +76,7 @@ func (d *desk) reply(m *nats.Msg) {
 
 // read is a reply with its tensors, unless they are none that an order could have.
 func (h *Hub) read(o engine.Order, r reply, body []byte) (engine.Reply, error) {
-	answer := engine.Reply{Client: r.Client, Up: len(body), Stats: engine.Stats{Loss: r.Loss, Steps: r.Steps}}
+	answer := engine.Reply{Client: r.Client, Stats: engine.Stats{Loss: r.Loss, Steps: r.Steps}}
 	answer.Upload.Client, answer.Upload.N = r.Client, r.N
 	if r.Scores != nil {
 		answer.Scores = *r.Scores
@@ -85,7 +85,9 @@ func (h *Hub) read(o engine.Order, r reply, body []byte) (engine.Reply, error) {
 	if err != nil {
 		return answer, err
 	}
-	if answer, err = answer.With(tensors); err == nil && o.Kind != endKind {
+	answer, err = answer.With(tensors)
+	answer.Up = answer.UploadSize()
+	if err == nil && o.Kind != endKind {
 		err = o.Refuse(answer, h.set.Sealed)
 	}
 	if err == nil && o.Kind == engine.Train && !h.set.Sealed {

@@ -55,16 +55,28 @@ func Projector(p *tensor.Tensor, kind string, rho float64) (*tensor.Tensor, erro
 
 // ProjectColumns keeps the columns [lo,hi) of the completed V [d,d] of the prompt p [T,d].
 func ProjectColumns(p *tensor.Tensor, lo, hi int) (*Projection, error) {
+	return keepColumns(p, func(int) (int, int) { return lo, hi })
+}
+
+// ProjectBehind removes the leading min(rank, lo) right singular vectors of the prompt p [T,d] and keeps everything else, so
+// that it does not depend on the choice of a basis of the null space.
+func ProjectBehind(p *tensor.Tensor, lo int) (*Projection, error) {
+	return keepColumns(p, func(rank int) (int, int) { return min(rank, lo), p.Shape[1] })
+}
+
+// keepColumns keeps the columns of the completed V that follow from the rank.
+func keepColumns(p *tensor.Tensor, of func(rank int) (lo, hi int)) (*Projection, error) {
 	m, err := matrix("prompt", p)
 	if err != nil {
 		return nil, err
 	}
-	if _, d := m.Dims(); lo < 0 || lo > hi || hi > d {
-		return nil, fmt.Errorf("linalg: columns %d to %d of the %d right singular vectors of a prompt %v", lo, hi, d, p.Shape)
-	}
 	f, err := decompose(m)
 	if err != nil {
 		return nil, err
+	}
+	lo, hi := of(f.rank)
+	if lo < 0 || lo > hi || hi > f.d {
+		return nil, fmt.Errorf("linalg: columns %d to %d of the %d right singular vectors of a prompt %v", lo, hi, f.d, p.Shape)
 	}
 	return f.keep("", lo, hi), nil
 }

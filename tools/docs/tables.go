@@ -23,6 +23,7 @@ func tables(root string) (map[string]string, error) {
 		"options":       optionTables(),
 		"configuration": keyTable(keys(experiment.Defaults())),
 		"sweep":         keyTable(keys(configs.SweepFile{})),
+		"counts":        keyTable(keys(configs.CountsFile{})),
 		"pretrain":      keyTable(keys(pretrain.Defaults())),
 		"datasets":      dataTable(),
 		"partitions":    partitionTable(),

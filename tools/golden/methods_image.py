@@ -9,14 +9,16 @@ from methods import DASSL, F, PLAIN, SCALE, W, C, Method, sentences, text, unit,
 class FedOTP(Method):
     shared, private = ["global"], ["local"]
     defaults = {"tokens": 16, "position": "end", "transport": "unbalanced", "top_percent": 0.8, "eps": 0.1, "iters": 100,
-                "threshold": 1e-3, "stop": "batch"}
+                "threshold": 1e-3, "stop": "image"}
 
     def init(self, name, client):
         return 11 if name == "global" else 12 + client, 0.6, self.o["tokens"], W
 
     def plan(self, sim):
-        """The transport plans of [P,M,2] similarities: the public code's iterations."""
-        o, (pairs, patches, _) = self.o, sim.shape
+        """The transport plans of [B,C,M,2] similarities: the public code's iterations."""
+        o, shape = self.o, sim.shape
+        sim = sim.flatten(0, 1)
+        pairs, patches, _ = sim.shape
         gamma = 1.0 if o["transport"] == "balanced" else min(1.0, o["top_percent"])
         k = torch.exp(-(1 - sim) / o["eps"])
         a, b = torch.full((patches,), 1 / patches).double(), torch.full((2,), gamma / 2).double()
@@ -25,27 +27,26 @@ class FedOTP(Method):
         def solve(kp, kq):
             u, v = torch.ones(len(kp), patches).double(), torch.ones(len(kp), 2).double()
             for _ in range(o["iters"]):
-                old = v
+                old_u, old_v = u, v
                 u = 1 / (kp @ v[:, :, None])[:, :, 0]
                 if o["transport"] == "unbalanced":
                     u = u.clamp(max=1)
                 v = 1 / (kq @ u[:, :, None])[:, :, 0]
-                if (v - old).abs().mean() < o["threshold"]:
+                by_u = o["stop"] == "code" and o["transport"] == "balanced"
+                if ((u - old_u) if by_u else (v - old_v)).abs().mean() < o["threshold"]:
                     break
             return u, v
 
-        if o["stop"] == "batch":
-            u, v = solve(kp, kq)
-        else:
-            each = [solve(kp[i:i + 1], kq[i:i + 1]) for i in range(pairs)]
-            u, v = torch.cat([e[0] for e in each]), torch.cat([e[1] for e in each])
-        return torch.diag_embed(u) @ k @ torch.diag_embed(v)
+        together = {"batch": pairs, "code": pairs, "image": shape[1], "pair": 1}[o["stop"]]
+        each = [solve(kp[i:i + together], kq[i:i + together]) for i in range(0, pairs, together)]
+        u, v = torch.cat([e[0] for e in each]), torch.cat([e[1] for e in each])
+        return (torch.diag_embed(u) @ k @ torch.diag_embed(v)).reshape(shape)
 
     def logits(self, env, p):
         t = torch.stack([text(p[n], env.backbone, 0, self.o["position"]) for n in ("global", "local")])
         sim = torch.einsum("bmd,ncd->bcmn", env.patches, t)
         with torch.no_grad():
-            plan = self.plan(sim.flatten(0, 1)).reshape(sim.shape)
+            plan = self.plan(sim)
         return SCALE * (plan * sim).sum((2, 3))
 
 
@@ -176,6 +177,9 @@ CASES = [
     ("fedotp", [], {**OTP, "transport": "balanced", "iters": 3, "threshold": 0.0}, PLAIN),
     ("fedotp", [], {**OTP, "transport": "balanced", "eps": 0.04, "iters": 7, "stop": "pair"}, PLAIN),
     ("fedotp", [], {**OTP, "eps": 0.04}, PLAIN),
+    ("fedotp", [], {**OTP, "stop": "batch"}, PLAIN),
+    ("fedotp", [], {**OTP, "stop": "code", "transport": "balanced", "threshold": 0.03}, PLAIN),
+    ("fedotp", [], {**OTP, "stop": "code", "transport": "balanced", "eps": 0.04, "threshold": 0.03}, PLAIN),
     ("fedclip", [], {}, PLAIN, ALIKE),
     ("fedclip", [], {"loss": "ce", "weighting": "examples", "template": ""}, DASSL, ALIKE),
     ("fedclip", [], {"input_norm": 3.0, "template": "{}"}, {**PLAIN, "epochs": 2}, ALIKE),

@@ -39,7 +39,7 @@ class Visual(Method):
 
 
 class FedPR(Visual):
-    defaults = {**VISUAL, "vision": "deep", "ratio": 0.8}
+    defaults = {**VISUAL, "vision": "deep", "ratio": 0.8, "projector": "exact-null"}
 
     def transforms(self, env):
         """B Bᵀ / ‖B Bᵀ‖_F of each block's received prompt."""
@@ -48,7 +48,10 @@ class FedPR(Visual):
             v = torch.linalg.svd(p, full_matrices=False)[2].T
             if v.shape[1] < V:  # completes the null space
                 v = torch.cat([v, torch.linalg.qr(p.T, mode="complete")[0][:, v.shape[1]:]], dim=1)
-            b = v[:, int(V * (1 - self.o["ratio"])):]
+            first = int(V * (1 - self.o["ratio"]))
+            if self.o["projector"] == "exact-null":
+                first = min(first, int(torch.linalg.matrix_rank(p)))
+            b = v[:, first:]
             out.append(b @ b.T / torch.linalg.matrix_norm(b @ b.T))
         return torch.stack(out)
 
@@ -165,6 +168,8 @@ CASES = [
     ("fedvpt", [], {"vision": "pixels"}, DASSL),
     ("fedvpt", ["fedprox"], {"vision_tokens": 2, "mu": 0.7}, TWICE),
     ("fedpr", [], {"vision_tokens": 2}, PLAIN, ALIKE),
+    ("fedpr", [], {"vision_tokens": 1, "ratio": 0.5}, PLAIN, ALIKE),
+    ("fedpr", [], {"vision_tokens": 1, "ratio": 0.5, "projector": "code"}, DASSL, ALIKE),
     ("fedpr", [], {"vision_tokens": 3, "ratio": 0.5}, DASSL, ALIKE),
     ("fedpr", [], {"vision": "shallow", "vision_tokens": 1, "ratio": 0.6}, PLAIN),
     ("fedpr", ["fedprox"], {"vision_tokens": 2, "ratio": 0.3, "mu": 0.5}, TWICE, ALIKE),

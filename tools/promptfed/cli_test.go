@@ -288,7 +288,7 @@ func TestTracePredictPartition(t *testing.T) {
 	if len(p.Probabilities) != 4 || sum < 0.999 || sum > 1.001 {
 		t.Errorf("probabilities %v", p.Probabilities)
 	}
-	for _, f := range []string{"config.yaml", "rounds.jsonl", "summary.json", "report.html", "plots/accuracy.png", "plots/accuracy.svg"} {
+	for _, f := range []string{"config.yaml", "rounds.jsonl", "summary.json", "data.json", "report.html", "plots/accuracy.png", "plots/accuracy.svg"} {
 		if len(read(t, run, f)) == 0 {
 			t.Errorf("%s is empty", f)
 		}
@@ -297,7 +297,10 @@ func TestTracePredictPartition(t *testing.T) {
 		Clients []struct{ Train, Test []int }
 		Labels  struct{ Train, Test []int }
 	}
-	mustRun(t, "partition", config, "--json", filepath.Join(dir, "parts.json"))
+	_, text, code := call("partition", config, "--json", filepath.Join(dir, "parts.json"))
+	if code != 0 || !strings.Contains(text, "data: drawn, made on the fly: 4 classes") || !strings.Contains(text, "data: train 48 images") {
+		t.Errorf("partition: exit %d, and says %q", code, text)
+	}
 	if err := json.Unmarshal(read(t, dir, "parts.json"), &parts); err != nil || len(parts.Clients) != 4 || len(parts.Labels.Train) != 48 {
 		t.Errorf("partition file: %v, %d clients, %d training labels", err, len(parts.Clients), len(parts.Labels.Train))
 	}

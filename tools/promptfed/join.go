@@ -17,6 +17,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
+	"promptfed/tools/results"
 )
 
 // joinFlags are the command line of join.
@@ -191,7 +192,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	if err != nil {
 		return nil, nil, asUsage(err)
 	}
-	d.opened(b.Set)
+	d.opened(b)
 	if err := b.Settle(); err != nil {
 		return nil, nil, err
 	}
@@ -207,10 +208,17 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	card := transport.Card{Terms: b.Engine.Terms(), Member: engine.Member{Task: p.Task, Domain: p.Client.Domain}, Backbone: p.Backbone, Tokens: p.Tokens,
 		Examples: p.Client.Train.Len()}
 	worker := engine.NewWorker(b.Engine, b.Settings())
+	if conf.Eval.ZeroShot {
+		if found, err := worker.ZeroShot(ctx, []*engine.Client{p.Client}); err == nil {
+			for _, line := range engine.ZeroShotWarnings(found) {
+				log.Warn(line)
+			}
+		}
+	}
 	part := transport.Local{Worker: worker, Experiment: b.Engine, Client: p.Client, Path: filepath.Join(f.state, engine.PromptsFile)}
 	a, err := transport.NewAgent(nc, inv, card, f.state, part, log)
 	if err == nil {
-		err = writeConfig(f.state, b.Config)
+		err = errors.Join(writeConfig(f.state, b.Config), writeJSON(f.state, results.DataFile, b.Info))
 	}
 	done := func() {
 		worker.Close()

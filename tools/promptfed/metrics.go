@@ -64,7 +64,7 @@ func newMeter(hub *transport.Hub) *meter {
 func (m *meter) round(r engine.Record) {
 	m.rounds.Store(int64(r.Round) + 1)
 	m.loss.Store(r.Loss)
-	if r.Tested {
+	if r.Evaluation != nil {
 		m.accuracy.Store(r.Accuracy)
 	}
 }

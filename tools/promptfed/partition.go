@@ -7,18 +7,20 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/federation/partition"
 )
 
 func partitionCommand() *cobra.Command {
 	var file string
-	c := configured("partition", "show who gets which examples", func(cmd *cobra.Command, conf experiment.Config, d *display) error {
+	const short = "show who gets which examples, or compare a paper's sizes of data sets with the data"
+	c := configured("partition", short, func(cmd *cobra.Command, conf experiment.Config, d *display) error {
 		b, err := experiment.OpenData(cmd.Context(), conf, d.work)
 		if err != nil {
 			return asUsage(err)
 		}
-		d.opened(b.Set)
+		d.opened(b)
 		fmt.Print(partition.Table(b.Set, b.Parts))
 		if file == "" {
 			return nil
@@ -30,6 +32,24 @@ func partitionCommand() *cobra.Command {
 		return writeFile(file, text.Bytes())
 	})
 	c.Flags().StringVar(&file, "json", "", "write the partition to a file")
+	show := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		counts, err := configs.IsCounts(args[0])
+		if err != nil {
+			return usageError{err}
+		}
+		if !counts {
+			return show(cmd, args)
+		}
+		if file != "" {
+			return usageError{fmt.Errorf("--json: %s has sizes of data sets to compare (counts), and no partition to write", args[0])}
+		}
+		sets, err := cmd.Flags().GetStringArray("set")
+		if err != nil {
+			return err
+		}
+		return compareCounts(args[0], sets)
+	}
 	return c
 }
 

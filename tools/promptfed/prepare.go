@@ -36,7 +36,7 @@ func prepare(ctx context.Context, conf experiment.Config, m monitor) (*experimen
 	if err != nil {
 		return nil, asUsage(err)
 	}
-	m.opened(b.Set)
+	m.opened(b)
 	if err := b.Settle(); err != nil {
 		return nil, err
 	}

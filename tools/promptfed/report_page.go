@@ -74,7 +74,7 @@ func (r *report) counted() string {
 // pageMetrics lists the metrics of curves that some run has.
 func (r *report) pageMetrics(p *page.Report) []results.Metric {
 	var out []results.Metric
-	for _, name := range []string{results.Accuracy, results.Global, results.Personal, results.Weighted, results.F1, results.Worst, results.DomainStd,
+	for _, name := range []string{results.Accuracy, results.GlobalView, results.PersonalView, results.Weighted, results.F1, results.Worst, results.DomainStd,
 		results.Loss, results.Bytes, results.Seconds} {
 		m, err := results.ParseMetric(name)
 		if err != nil || !slices.ContainsFunc(r.Groups, func(g *results.Group) bool {
@@ -128,7 +128,7 @@ func (r *report) pageRun(g *results.Group, run *results.Run, metrics []results.M
 	}
 	per := page.ClientCurves{Metric: results.Accuracy}
 	for i, r := range run.Rounds {
-		if len(r.PerClient) > 0 {
+		if r.Evaluation != nil && len(r.PerClient) > 0 {
 			line := make([]float64, len(r.PerClient))
 			for k, v := range r.PerClient {
 				line[k] = 100 * v

@@ -15,6 +15,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
+	"promptfed/federation/method"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/results"
@@ -80,16 +81,16 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 		prompts[fmt.Sprintf("client/%d/own/ctx", k)] = own
 	}
 	for round := range 3 {
-		r := engine.Record{Round: round, Loss: 1, Tested: true, BytesUp: 100, BytesDown: 200, Seconds: .5, F1: .5, PerDomain: map[string]float64{}}
+		e := &engine.Evaluation{F1: .5, PerDomain: map[string]float64{}}
+		r := engine.Record{Round: round, Loss: 1, Tested: true, BytesUp: 100, BytesDown: 200, Seconds: .5, Evaluation: e, View: "personal",
+			Evaluations: engine.Evaluations{Global: e, Personal: e}, Global: &e.Accuracy, Personal: &e.Accuracy}
 		for k := range 6 {
 			a := base + .01*float64(k) - .1*float64(2-round)
-			r.PerClient, r.TestSizes = append(r.PerClient, a), append(r.TestSizes, 20)
-			r.PerDomain[clients.Clients[k].Domain] += a / 2
+			e.PerClient, r.TestSizes = append(e.PerClient, a), append(r.TestSizes, 20)
+			e.PerDomain[clients.Clients[k].Domain] += a / 2
 		}
-		r.PerClientGlobal, r.PerClientPersonal = r.PerClient, r.PerClient
-		r.Accuracy, r.Std = engine.MeanStd(r.PerClient)
-		r.Global, r.Personal, r.Weighted, r.Worst = r.Accuracy, r.Accuracy, r.Accuracy, r.PerClient[0]
-		r.DomainMean = r.Accuracy
+		e.Accuracy, e.Std = engine.MeanStd(e.PerClient)
+		e.Weighted, e.Worst, e.DomainMean = e.Accuracy, e.PerClient[0], e.Accuracy
 		records = append(records, r)
 		line, err := json.Marshal(r)
 		if err != nil {
@@ -99,7 +100,7 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 	}
 	save(t, dir, engine.RoundsFile, text)
 	save(t, dir, configFile, []byte(fmt.Sprintf("name: made\nmethod: promptfl\nseed: %d\n", seed)))
-	for name, v := range map[string]any{engine.SummaryFile: engine.Summarise(records), clientsFile: clients} {
+	for name, v := range map[string]any{engine.SummaryFile: engine.Summarise(records, method.PersonalView), clientsFile: clients} {
 		text, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)
@@ -206,9 +207,9 @@ func TestReportOfAnAbsentClient(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[1]), &r); err != nil {
 		t.Fatal(err)
 	}
-	r.Answered = []int{0, 1, 3, 4, 5}
-	for _, list := range []*[]float64{&r.PerClient, &r.PerClientGlobal, &r.PerClientPersonal} {
-		*list = (*list)[:5]
+	r.Answered, r.Unanswered = []int{0, 1, 3, 4, 5}, []int{2}
+	for _, e := range []*engine.Evaluation{r.Evaluation, r.Evaluations.Global, r.Evaluations.Personal} {
+		e.PerClient = e.PerClient[:5]
 	}
 	r.TestSizes = r.TestSizes[:5]
 	line, err := json.Marshal(r)
@@ -229,7 +230,7 @@ func TestReportCommand(t *testing.T) {
 	if text := mustRun(t, "sweep", file, "--out", out); !strings.Contains(text, "Mean ± population standard deviation over the seeds 1, 2.") {
 		t.Errorf("a sweep does not end with its table:\n%s", text)
 	}
-	for _, f := range []string{"tables.md", "tables.tex", "tables.csv", "report.json", "report.html", "plots/accuracy.png", "plots/clients.svg", "plots/cost.svg", "plots/partition.svg"} {
+	for _, f := range []string{"tables.md", "tables.tex", "tables.csv", "report.json", "report.html", "plots/accuracy-personal.png", "plots/accuracy-global.svg", "plots/clients-personal.svg", "plots/cost.svg", "plots/partition.svg"} {
 		if len(read(t, out, f)) == 0 {
 			t.Errorf("%s is empty", f)
 		}

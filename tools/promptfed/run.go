@@ -142,7 +142,7 @@ func train(ctx context.Context, conf experiment.Config, dir string, resume bool,
 			return nil, err
 		}
 	}
-	if err := writeClients(dir, b); err != nil {
+	if err := errors.Join(writeJSON(dir, clientsFile, b.Clients()), writeJSON(dir, results.DataFile, b.Info)); err != nil {
 		return nil, err
 	}
 	events, err := newEventLog(dir, conf.Eval.TensorBoard)
@@ -151,7 +151,7 @@ func train(ctx context.Context, conf experiment.Config, dir string, resume bool,
 	}
 	defer events.close()
 	set := b.Settings()
-	set.Dir, set.Resume, set.OnTurn = dir, resume, m.turn
+	set.Dir, set.Resume, set.OnTurn, set.OnWarning = dir, resume, m.turn, m.warn
 	set.OnRound = func(r engine.Record) {
 		m.round(r)
 		events.round(r)
@@ -195,12 +195,13 @@ func writeConfig(dir string, conf experiment.Config) error {
 	return writeFile(filepath.Join(dir, configFile), text)
 }
 
-func writeClients(dir string, b *experiment.Built) error {
-	text, err := json.Marshal(b.Clients())
+// writeJSON keeps what the run is about in a file of the run folder.
+func writeJSON(dir, name string, v any) error {
+	text, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, clientsFile), append(text, '\n'))
+	return writeFile(filepath.Join(dir, name), append(text, '\n'))
 }
 
 // claim makes the run folder, or refuses one that holds another run.

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/term"
 
 	"promptfed/configs"
-	"promptfed/federation/data"
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
 )
@@ -178,12 +177,15 @@ func (c *cellDisplay) work(what string, done, total int) {
 	c.locked(func() { c.at = fmt.Sprintf("%s %d/%d", what, done, total) })
 }
 
-func (c *cellDisplay) opened(s *data.Set) {
+func (c *cellDisplay) opened(b *experiment.Built) {
 	c.locked(func() {
-		for _, note := range s.Notes {
+		for _, line := range b.Info.Lines() {
+			c.all.once("%s", line)
+		}
+		for _, note := range b.Info.Notes {
 			c.all.once("note: %s", note)
 		}
-		list := s.Skipped
+		list := b.Set.Skipped
 		for i, s := range list {
 			if i == 5 {
 				break
@@ -200,6 +202,10 @@ func (c *cellDisplay) fallback(why error) {
 	if why != nil {
 		c.locked(func() { c.all.once("runs on the CPU (runtime.provider: auto): %v", why) })
 	}
+}
+
+func (c *cellDisplay) warn(line string) {
+	c.locked(func() { c.all.once("warning: %s", line) })
 }
 
 func (c *cellDisplay) features(b *experiment.Built) func() {
@@ -232,6 +238,9 @@ func (c *cellDisplay) move(to int) {
 func (c *cellDisplay) round(r engine.Record) {
 	c.locked(func() {
 		c.round0, c.turned = r.Round+1, 0
+		for _, line := range r.Warnings {
+			c.all.once("warning: %s", line)
+		}
 		if c.fresh {
 			c.move(c.round0 * roundUnits)
 		} else { // of an earlier call
@@ -239,9 +248,7 @@ func (c *cellDisplay) round(r engine.Record) {
 			c.units = c.round0 * roundUnits
 		}
 		c.at = fmt.Sprintf("round %d/%d", min(c.rounds, r.Round+2), c.rounds)
-		if r.Tested {
-			c.at += fmt.Sprintf(" %.1f %%", 100*r.Accuracy)
-		}
+		c.at += strings.TrimPrefix(accuracyOf(r), ",")
 	})
 }
 
@@ -251,7 +258,11 @@ func (c *cellDisplay) done(s engine.Summary) {
 	defer c.all.mu.Unlock()
 	c.all.end(c.folder)
 	if c.all.bar == nil {
-		c.all.say("%d/%d cells done, %s: accuracy %.1f %% in %s%s", c.all.over, c.all.cells, c.folder, 100*s.Last,
+		accuracy := "-"
+		if s.Headline != nil {
+			accuracy = fmt.Sprintf("%.1f %%", 100*s.Last)
+		}
+		c.all.say("%d/%d cells done, %s: %s accuracy %s in %s%s", c.all.over, c.all.cells, c.folder, s.View, accuracy,
 			time.Since(c.began).Round(100*time.Millisecond), c.all.left())
 	}
 	c.all.draw()

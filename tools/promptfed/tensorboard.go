@@ -42,10 +42,15 @@ func (l *eventLog) round(r engine.Record) {
 	}
 	values := map[string]float64{"loss": r.Loss, "learning rate": r.LR, "bytes/up": float64(r.BytesUp), "bytes/down": float64(r.BytesDown),
 		"seconds": r.Seconds}
-	if r.Tested {
+	if r.Global != nil {
+		values["accuracy/global"] = *r.Global
+	}
+	if r.Personal != nil {
+		values["accuracy/personal"] = *r.Personal
+	}
+	if r.Evaluation != nil {
 		values["accuracy/mean"], values["accuracy/std"], values["accuracy/weighted"] = r.Accuracy, r.Std, r.Weighted
-		values["accuracy/global"], values["accuracy/personal"], values["accuracy/worst"] = r.Global, r.Personal, r.Worst
-		values["f1"] = r.F1
+		values["accuracy/worst"], values["f1"] = r.Worst, r.F1
 		for i, v := range r.PerClient {
 			if len(r.Answered) > 0 {
 				i = r.Answered[i]
@@ -55,8 +60,10 @@ func (l *eventLog) round(r engine.Record) {
 		for d, v := range r.PerDomain {
 			values["domains/"+d] = v
 		}
-		for name, g := range r.Exams {
-			values["exams/"+name] = g.Accuracy
+	}
+	for name, x := range r.Exams {
+		if x.Evaluation != nil {
+			values["exams/"+name] = x.Accuracy
 		}
 	}
 	l.err = l.w.Add(r.Round, time.Now(), values)

@@ -139,7 +139,7 @@ func (f workFlags) prepare(ctx context.Context, config []byte) (*errand, error) 
 	if err != nil {
 		return nil, asUsage(err)
 	}
-	d.opened(b.Set)
+	d.opened(b)
 	if err := b.Settle(); err != nil {
 		return nil, err
 	}

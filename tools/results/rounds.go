@@ -22,8 +22,7 @@ const (
 // it.
 type Round struct {
 	engine.Record
-	HasF1    bool // older versions did not compute it
-	HasWorst bool // it is there, or follows from the clients'
+	Old bool // of a version that wrote both evaluations of every method, whether it has them or not, and of one accuracies alone
 }
 
 // ReadRounds reads a rounds.jsonl up to the first line that is no round; what it read counts even with an error. A last line
@@ -40,13 +39,34 @@ func ReadRounds(r io.Reader) ([]Round, error) {
 func leaveOutPartial(rounds []Round) {
 	clients := 0
 	for _, r := range rounds {
-		clients = max(clients, len(r.PerClient))
+		clients = max(clients, r.clients())
 	}
 	for i := range rounds {
-		if r := &rounds[i]; len(r.Answered) > 0 || len(r.PerClient) < clients {
-			r.PerClient, r.PerClientGlobal, r.PerClientPersonal, r.TestSizes = nil, nil, nil, nil
+		if r := &rounds[i]; len(r.Answered) > 0 || r.clients() < clients {
+			r.TestSizes = nil
+			for _, e := range r.all() {
+				e.PerClient = nil
+			}
 		}
 	}
+}
+
+// all lists the evaluations of the clients' own test data.
+func (r Round) all() []*engine.Evaluation {
+	return present(r.Evaluation, r.Evaluations.Global, r.Evaluations.Personal)
+}
+
+func present(list ...*engine.Evaluation) []*engine.Evaluation {
+	return slices.DeleteFunc(list, func(e *engine.Evaluation) bool { return e == nil })
+}
+
+// clients is how many the lists by client are about.
+func (r Round) clients() int {
+	n := 0
+	for _, e := range r.all() {
+		n = max(n, len(e.PerClient))
+	}
+	return n
 }
 
 func readLines(r io.Reader) ([]Round, error) {
@@ -98,6 +118,9 @@ func parseRound(line []byte, want int) (Round, error) {
 		F1     *float64 `json:"f1"`
 		Worst  *float64 `json:"worst"`
 		Domain *float64 `json:"domain_mean"`
+
+		Global   []float64 `json:"per_client_global"`
+		Personal []float64 `json:"per_client_personal"`
 	}
 	if err := json.Unmarshal(line, &r.Record); err != nil {
 		return r, fmt.Errorf("is no round: %w", err)
@@ -108,27 +131,81 @@ func parseRound(line []byte, want int) (Round, error) {
 	if r.Round != want {
 		return r, fmt.Errorf("is round %d, where %d is expected", r.Round, want)
 	}
-	r.HasF1 = has.F1 != nil
-	r.HasWorst = has.Worst != nil || len(r.PerClient) > 0
-	if has.Worst == nil && len(r.PerClient) > 0 {
-		r.Worst = slices.Min(r.PerClient)
+	if err := r.check(); err != nil {
+		return r, err
 	}
+	if !r.Tested {
+		r.Evaluation = nil
+	}
+	if r.Old = r.Evaluation != nil && r.Evaluations == (engine.Evaluations{}); !r.Old {
+		return r, nil
+	}
+	if has.F1 == nil {
+		r.F1 = math.NaN()
+	}
+	if has.Worst == nil {
+		r.Worst = lowest(r.PerClient)
+	}
+	r.Worst10, r.OwnClasses = math.NaN(), math.NaN()
 	if has.Domain == nil && len(r.PerDomain) > 0 {
 		r.DomainMean, r.DomainStd = engine.MeanStd(sortedValues(r.PerDomain))
 	}
-	return r, r.check()
+	r.Evaluations = engine.Evaluations{Global: r.older(r.Global, has.Global), Personal: r.older(r.Personal, has.Personal)}
+	for name, x := range r.Exams {
+		x.Evaluations = engine.Evaluations{Global: r.older(x.Global, nil), Personal: r.older(x.Personal, nil)}
+		r.Exams[name] = x
+	}
+	return r, nil
+}
+
+// older is an evaluation as far as older versions wrote it beside the headline: accuracies.
+func (r Round) older(accuracy *float64, perClient []float64) *engine.Evaluation {
+	if accuracy == nil {
+		return nil
+	}
+	none := math.NaN()
+	e := &engine.Evaluation{Accuracy: *accuracy, Std: none, Weighted: none, F1: none, Worst: lowest(perClient), Worst10: none, OwnClasses: none, PerClient: perClient}
+	if len(perClient) == 0 {
+		return e
+	}
+	_, e.Std = engine.MeanStd(perClient)
+	if len(perClient) == len(r.TestSizes) {
+		right, total := 0.0, 0.0
+		for i, n := range r.TestSizes {
+			right, total = right+float64(n)*perClient[i], total+float64(n)
+		}
+		e.Weighted = right / max(1, total)
+	}
+	return e
+}
+
+// lowest is NaN of nothing.
+func lowest(v []float64) float64 {
+	if len(v) == 0 {
+		return math.NaN()
+	}
+	return slices.Min(v)
 }
 
 // check refuses numbers that no run gives, which would make means and drawings meaningless.
 func (r Round) check() error {
-	shares := append([]float64{r.Accuracy, r.Std, r.Weighted, r.Global, r.Personal, r.F1, r.Worst, r.DomainMean, r.DomainStd}, r.PerClient...)
-	shares = append(append(shares, r.PerClientGlobal...), r.PerClientPersonal...)
-	shares = append(shares, sortedValues(r.PerDomain)...)
-	for _, e := range r.Exams {
-		shares = append(shares, e.Accuracy, e.Global, e.Personal, e.F1)
+	all := r.all()
+	for _, x := range r.Exams {
+		all = append(all, present(x.Evaluation, x.Evaluations.Global, x.Evaluations.Personal)...)
+	}
+	for _, x := range r.NewClients {
+		all = append(all, present(x.Evaluation, x.Evaluations.Global, x.Evaluations.Personal)...)
+	}
+	shares := r.shares()
+	for _, e := range all {
+		shares = slices.Concat(shares, []float64{e.Accuracy, e.Std, e.Weighted, e.F1, e.Worst, e.Worst10, e.OwnClasses, e.DomainMean, e.DomainStd},
+			e.PerClient, sortedValues(e.PerDomain))
+		if e.ECE != nil {
+			shares = append(shares, *e.ECE)
+		}
 	}
 	for _, v := range shares {
-		if !(v >= 0 && v <= 1+1e-9) {
+		if v < 0 || v > 1+1e-9 {
 			return fmt.Errorf("has the share %v, which is not within 0 and 1", v)
 		}
 	}
@@ -137,8 +214,13 @@ func (r Round) check() error {
 			return fmt.Errorf("has the impossible note %.50q", name)
 		}
 	}
-	if n := len(r.PerClient); !sameLength(n, len(r.PerClientGlobal), len(r.PerClientPersonal), len(r.TestSizes)) {
-		return fmt.Errorf("has lists of clients of different lengths")
+	for _, e := range r.all() {
+		if !sameLength(r.clients(), len(e.PerClient), len(r.TestSizes)) {
+			return fmt.Errorf("has lists of clients of different lengths")
+		}
+	}
+	if err := checkTerms(r.Terms); err != nil {
+		return err
 	}
 	if math.Abs(r.Loss) > 1e30 || math.Abs(r.LR) > 1e30 || !(r.Seconds >= 0 && r.Seconds < 1e12) || r.BytesUp < 0 || r.BytesDown < 0 {
 		return fmt.Errorf("has an impossible loss, rate, time or number of bytes")

@@ -20,8 +20,8 @@ import (
 func run(seed uint64, accuracies ...float64) *results.Run {
 	r := &results.Run{Seed: seed, State: results.Done}
 	for i, a := range accuracies {
-		r.Rounds = append(r.Rounds, results.Round{Record: engine.Record{Round: i, Tested: true, Accuracy: a, Seconds: 90, BytesUp: 1000, BytesDown: 500,
-			PerDomain: map[string]float64{"Art": a - .1, "Photo": a + .1}, DomainMean: a, DomainStd: .1}})
+		r.Rounds = append(r.Rounds, results.Round{Record: engine.Record{Round: i, Tested: true, Seconds: 90, BytesUp: 1000, BytesDown: 500,
+			Evaluation: &engine.Evaluation{Accuracy: a, F1: math.NaN(), PerDomain: map[string]float64{"Art": a - .1, "Photo": a + .1}, DomainMean: a, DomainStd: .1}}})
 	}
 	return r
 }
@@ -195,7 +195,7 @@ func TestExams(t *testing.T) {
 	for _, g := range groups {
 		for i, r := range g.Runs {
 			if len(r.Rounds) > 0 {
-				r.Rounds[1].Exams = map[string]engine.Grade{"without " + g.Labels["data"]: {Accuracy: .2 + float64(i)/10}}
+				r.Rounds[1].Exams = map[string]engine.Tested{"without " + g.Labels["data"]: {Evaluation: &engine.Evaluation{Accuracy: .2 + float64(i)/10}}}
 			}
 		}
 	}

@@ -1,0 +1,102 @@
+package configs
+
+import (
+	"fmt"
+	"reflect"
+
+	"go.yaml.in/yaml/v3"
+
+	"promptfed/federation/experiment"
+)
+
+// CountsFile is the section that makes a configuration a table of data-set sizes, which promptfed partition compares
+// with the data. The ordinary keys, data.root and data.split above all, are those that every set is opened with.
+type CountsFile struct {
+	Counts Counts `config:"counts" help:"the sizes of data sets that a paper prints"`
+}
+
+// Counts is a table of a paper that says how large its data sets are.
+type Counts struct {
+	Paper   string       `config:"paper" help:"name and venue"`
+	Item    string       `config:"item" help:"which table, as in Table 6"`
+	Title   string       `config:"title" help:"what it shows, in one line"`
+	Sets    []CountedSet `config:"sets" help:"its rows; a number that is not printed is left out"`
+	Wrong   []string     `config:"wrong" help:"what is known to be wrong or contradictory in the table, a sentence each"`
+	Differs []string     `config:"differs" help:"how the table is read here, a sentence each"`
+}
+
+// CountedSet is what is printed of one set.
+type CountedSet struct {
+	Label   string `config:"label" help:"its name in the paper"`
+	Set     string `config:"set" help:"one of promptfed list datasets"`
+	Classes int    `config:"classes" help:"number of classes"`
+	Train   int    `config:"train" help:"training examples"`
+	Val     int    `config:"val" help:"validation examples"`
+	Test    int    `config:"test" help:"test examples"`
+	Images  int    `config:"images" help:"all examples, with data.split: pooled-no-val those of training and test"`
+	Domains int    `config:"domains" help:"visual domains; a set without any has one"`
+}
+
+// IsCounts tells whether a configuration file has a section counts.
+func IsCounts(path string) (bool, error) {
+	file, err := read(path)
+	_, ok := file["counts"]
+	return ok, err
+}
+
+// LoadCounts reads a file with a section counts, and the configuration that its sets are opened with; sets are changes
+// of that, key=value. Everything that is wrong with the file is an error that says where.
+func LoadCounts(path string, sets []string) (Counts, experiment.Config, error) {
+	c := experiment.Defaults()
+	text, err := readText(path)
+	if err != nil {
+		return Counts{}, c, err
+	}
+	file, err := parse(path, text)
+	if err != nil {
+		return Counts{}, c, err
+	}
+	var f CountsFile
+	if err := unknown("", map[string]any{"counts": plain(file["counts"])}, reflect.TypeOf(f)); err != nil {
+		return f.Counts, c, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := yaml.Unmarshal(text, &f); err != nil {
+		return f.Counts, c, fmt.Errorf("%s: %s", path, oneLine(err))
+	}
+	delete(file, "counts")
+	if err := into(&c, path, file, sets); err != nil {
+		return f.Counts, c, err
+	}
+	if err := f.Counts.check(c); err != nil {
+		return f.Counts, c, fmt.Errorf("%s: %w", path, err)
+	}
+	return f.Counts, c, nil
+}
+
+// check finds rows that cannot be compared with anything.
+func (t Counts) check(c experiment.Config) error {
+	if len(t.Sets) == 0 {
+		return fmt.Errorf("counts.sets: no data set; give at least one")
+	}
+	for i, s := range t.Sets {
+		at := fmt.Sprintf("counts.sets[%d]", i)
+		if s.Label == "" || s.Set == "" {
+			return fmt.Errorf("%s has no label or no set; give both", at)
+		}
+		printed := false
+		for _, n := range []int{s.Classes, s.Train, s.Val, s.Test, s.Images, s.Domains} {
+			if n < 0 {
+				return fmt.Errorf("%s: %s has a negative number; leave out what is not printed", at, s.Label)
+			}
+			printed = printed || n > 0
+		}
+		if !printed {
+			return fmt.Errorf("%s: %s has no number to compare", at, s.Label)
+		}
+		c.Data.Set = s.Set
+		if err := c.Data.Validate(); err != nil {
+			return fmt.Errorf("%s: %s: %w", at, s.Label, err)
+		}
+	}
+	return nil
+}

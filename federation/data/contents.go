@@ -1,0 +1,215 @@
+package data
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"image"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"promptfed/runtime/atomicfile"
+)
+
+// Content identifies what an image holds: the SHA-256 of its file's bytes, or of its pixels where it comes from no image file. The
+// zero Content is that of a file that no other of its list is equal to.
+type Content [sha256.Size]byte
+
+// headSize is how much of files of equal size is read before all of them is.
+const headSize = 4096
+
+// Contents gives the content of every example of a list. Of files it reads only those that have the size of another, and whole
+// only those that begin like another. progress, which may be nil, hears of each of its two passes.
+func Contents(ctx context.Context, list []Example, workers int, progress func(done, total int)) ([]Content, error) {
+	out := make([]Content, len(list))
+	keys := make([]string, len(list))
+	var whole []int // examples that need not be files
+	bySize := map[string][]int{}
+	for i, e := range list {
+		if e.Path == "" {
+			whole = append(whole, i)
+			continue
+		}
+		st, err := os.Stat(e.Path)
+		if err != nil {
+			return nil, &BadImage{e.Path, trimmed(err)}
+		}
+		keys[i] = fmt.Sprint(st.Size())
+		bySize[keys[i]] = append(bySize[keys[i]], i)
+	}
+	several := func(groups map[string][]int) []int {
+		var out []int
+		for i := range list {
+			if len(groups[keys[i]]) > 1 {
+				out = append(out, i)
+			}
+		}
+		return out
+	}
+	files := several(bySize)
+	err := inParallel(ctx, files, workers, progress, func(i int) error {
+		sum, err := list[i].hash(headSize)
+		keys[i] += fmt.Sprintf(" %x", sum)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	byHead := map[string][]int{}
+	for _, i := range files {
+		byHead[keys[i]] = append(byHead[keys[i]], i)
+	}
+	err = inParallel(ctx, append(whole, several(byHead)...), workers, progress, func(i int) (err error) {
+		out[i], err = list[i].hash(0)
+		return err
+	})
+	return out, err
+}
+
+// worthShowing is how many images progress tells of at a time, and below which it does not.
+const worthShowing = 512
+
+// inParallel does something for every index, on several goroutines.
+func inParallel(ctx context.Context, index []int, workers int, progress func(done, total int), do func(i int) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(1, workers))
+	var mu sync.Mutex
+	done := 0
+	for _, i := range index {
+		g.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := do(i); err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if done++; progress != nil && len(index) >= worthShowing && (done%worthShowing == 0 || done == len(index)) {
+				progress(done, len(index))
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// hash gives the digest of what an example holds, or of the first bytes of its file where limit is not 0.
+func (e Example) hash(limit int64) (Content, error) {
+	h := sha256.New()
+	var err error
+	switch {
+	case e.Load != nil:
+		var img image.Image
+		if img, err = e.Load(); err == nil {
+			writePixels(h, img)
+		}
+	case e.Bytes != nil:
+		var raw []byte
+		raw, err = e.Bytes()
+		h.Write(raw)
+	default:
+		var f *os.File
+		if f, err = os.Open(e.Path); err == nil {
+			var in io.Reader = f
+			if limit > 0 {
+				in = io.LimitReader(f, limit)
+			}
+			_, err = io.Copy(h, in)
+			f.Close()
+		}
+	}
+	if err != nil {
+		return Content{}, &BadImage{e.Name(), trimmed(err)}
+	}
+	return Content(h.Sum(nil)), nil
+}
+
+// writePixels writes size, kind and pixels of an image.
+func writePixels(w io.Writer, img image.Image) {
+	b := img.Bounds()
+	fmt.Fprintf(w, "%dx%d ", b.Dx(), b.Dy())
+	switch m := img.(type) {
+	case *image.Gray:
+		fmt.Fprint(w, "gray ", m.Stride)
+		w.Write(m.Pix)
+	case *image.RGBA:
+		fmt.Fprint(w, "rgba ", m.Stride)
+		w.Write(m.Pix)
+	case *image.NRGBA:
+		fmt.Fprint(w, "nrgba ", m.Stride)
+		w.Write(m.Pix)
+	default:
+		var row []byte
+		for y := b.Min.Y; y < b.Max.Y; y++ {
+			row = row[:0]
+			for x := b.Min.X; x < b.Max.X; x++ {
+				r, g, bl, a := img.At(x, y).RGBA()
+				for _, v := range []uint32{r, g, bl, a} {
+					row = binary.LittleEndian.AppendUint16(row, uint16(v))
+				}
+			}
+			w.Write(row)
+		}
+	}
+}
+
+const contentsMagic = "pfcontents1\n"
+
+// Contents is the function of this name, remembered in the cache: names and stamps of the list say when it has changed.
+func (c Cache) Contents(ctx context.Context, list []Example, workers int, progress func(done, total int)) ([]Content, error) {
+	if c.Dir == "" {
+		return Contents(ctx, list, workers, progress)
+	}
+	path := filepath.Join(c.Dir, "contents", Digest(list))
+	if b, err := os.ReadFile(path); err == nil {
+		if out, ok := readContents(b, len(list)); ok {
+			return out, nil
+		}
+		if c.Damaged != nil {
+			c.Damaged(path, damaged{"it does not fit its checksum"})
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("feature cache: %w: choose another folder", err)
+	}
+	out, err := Contents(ctx, list, workers, progress)
+	if err != nil {
+		return nil, err
+	}
+	b := []byte(contentsMagic)
+	for _, sum := range out {
+		b = append(b, sum[:]...)
+	}
+	sum := sha256.Sum256(b)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("feature cache: %w: choose another folder", err)
+	}
+	return out, atomicfile.Write(path, func(w io.Writer) error {
+		_, err := w.Write(append(b, sum[:]...))
+		return err
+	})
+}
+
+// readContents reads what Cache.Contents wrote of n examples.
+func readContents(b []byte, n int) ([]Content, bool) {
+	end := len(contentsMagic) + n*sha256.Size
+	if len(b) != end+sha256.Size || !bytes.HasPrefix(b, []byte(contentsMagic)) {
+		return nil, false
+	}
+	if sum := sha256.Sum256(b[:end]); !bytes.Equal(sum[:], b[end:]) {
+		return nil, false
+	}
+	out := make([]Content, n)
+	for i := range out {
+		copy(out[i][:], b[len(contentsMagic)+i*sha256.Size:])
+	}
+	return out, true
+}

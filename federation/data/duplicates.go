@@ -1,0 +1,133 @@
+package data
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// What to do about images that stand in a set more than once.
+const (
+	DuplicatesError = "error" // refuse the set where one stands in two splits, or twice in a pool
+	DuplicatesDrop  = "drop"  // leave them out of train where they stand in val or test too, and out of val where in test; keep one in a pool
+	DuplicatesKeep  = "keep"  // take the set as it is
+)
+
+// Duplicates counts images whose bytes are those of another image of the set. Of a pool only Repeated, Labels and Dropped are used.
+type Duplicates struct {
+	TrainTest int    `json:"train_in_test"` // images of train that stand in test too
+	TrainVal  int    `json:"train_in_val"`
+	ValTest   int    `json:"val_in_test"`
+	Repeated  int    `json:"repeated"`          // further places of images that stand in train, or in the pool, more than once
+	Labels    int    `json:"labels"`            // different images that stand in the set with several labels
+	Dropped   int    `json:"dropped"`           // images that were left out
+	Example   string `json:"example,omitempty"` // two places of one image, of the first kind above that there is
+}
+
+// between is the number of images in two splits.
+func (d Duplicates) between() int { return d.TrainTest + d.TrainVal + d.ValTest }
+
+// FindDuplicates counts duplicates of the set by the contents of its splits, those of each in turn as Splits gives them, and does
+// what the policy says. The contents that it gives are those of what is left. A class without training images then is an error.
+func (s *Set) FindDuplicates(contents []Content, policy string) (Duplicates, []Content, error) {
+	var d Duplicates
+	at := map[string][]Content{}
+	where := map[string]map[Content]int{}
+	for _, sp := range s.Splits() {
+		n := len(*sp.Examples)
+		at[sp.Name], contents = contents[:n:n], contents[n:]
+		where[sp.Name] = map[Content]int{}
+		for i, c := range at[sp.Name] {
+			if _, ok := where[sp.Name][c]; !ok && c != (Content{}) {
+				where[sp.Name][c] = i
+			}
+		}
+	}
+	example := func(a Example, b Example) {
+		if d.Example == "" {
+			d.Example = a.ID + " and " + b.ID
+		}
+	}
+	drop := map[string][]bool{}
+	in := func(split string, examples []Example, other string, others []Example) (n int) {
+		for i, c := range at[split] {
+			if j, ok := where[other][c]; ok && c != (Content{}) {
+				n++
+				example(examples[i], others[j])
+				drop[split][i] = true
+			}
+		}
+		return n
+	}
+	for _, sp := range s.Splits() {
+		drop[sp.Name] = make([]bool, len(*sp.Examples))
+	}
+	d.TrainTest, d.TrainVal, d.ValTest = in("train", s.Train, "test", s.Test), in("train", s.Train, "val", s.Val), in("val", s.Val, "test", s.Test)
+	name, main := "train", s.Train
+	if s.Pool != nil {
+		name, main = "pool", s.Pool
+	}
+	for i, c := range at[name] {
+		if j, ok := where[name][c]; ok && j < i {
+			d.Repeated++
+			example(main[j], main[i])
+			drop[name][i] = drop[name][i] || name == "pool"
+		}
+	}
+	label, several := map[Content]int{}, map[Content]bool{}
+	for _, sp := range s.Splits() {
+		for i, c := range at[sp.Name] {
+			y := (*sp.Examples)[i].Label
+			if first, ok := label[c]; ok && first != y && c != (Content{}) {
+				several[c] = true
+			}
+			label[c] = y
+		}
+	}
+	d.Labels = len(several)
+	if bad := d.between(); policy == DuplicatesError && (bad > 0 || name == "pool" && d.Repeated > 0) {
+		return d, nil, fmt.Errorf("%s, such as %s: remove them, or set data.duplicates: drop or keep", strings.Join(d.Lines(name == "pool"), "; "), d.Example)
+	}
+	var left []Content
+	for _, sp := range s.Splits() {
+		before := *sp.Examples
+		var kept []Example
+		for i, e := range before {
+			if policy == DuplicatesDrop && drop[sp.Name][i] {
+				d.Dropped++
+				continue
+			}
+			kept, left = append(kept, e), append(left, at[sp.Name][i])
+		}
+		if sp.Name == name {
+			had, has := s.Counts(before), s.Counts(kept)
+			if k := slices.IndexFunc(has, func(n int) bool { return n == 0 }); k >= 0 && had[k] > 0 {
+				return d, nil, fmt.Errorf("data.duplicates: drop leaves class %q no training images: all %d stand in test or val too", s.Classes[k], had[k])
+			}
+		}
+		*sp.Examples = kept
+	}
+	return d, left, nil
+}
+
+// Lines says in words what was found, a line of each kind, of a set that is pooled or not.
+func (d Duplicates) Lines(pooled bool) []string {
+	var out []string
+	say := func(n int, one, many string) {
+		if n == 1 {
+			out = append(out, "1 "+one)
+		} else if n > 1 {
+			out = append(out, fmt.Sprint(n, " ", many))
+		}
+	}
+	say(d.TrainTest, "training image stands among the test images too", "training images stand among the test images too")
+	say(d.TrainVal, "training image stands among the validation images too", "training images stand among the validation images too")
+	say(d.ValTest, "validation image stands among the test images too", "validation images stand among the test images too")
+	if pooled {
+		say(d.Repeated, "image repeats another one of the pool", "images repeat others of the pool")
+	} else {
+		say(d.Repeated, "training image repeats another one", "training images repeat others")
+	}
+	say(d.Labels, "image stands in the set with several labels", "images stand in the set with several labels")
+	return out
+}

@@ -1,0 +1,161 @@
+package data
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"promptfed/federation/datatest"
+)
+
+// files writes contents under names and lists them, with label 0.
+func files(t *testing.T, contents map[string]string) map[string]Example {
+	dir := t.TempDir()
+	out := map[string]Example{}
+	for name, text := range contents {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out[name] = Example{ID: name, Path: path, Stamp: fmt.Sprint(len(text))}
+	}
+	return out
+}
+
+// Files are equal by all of their bytes: not by size, nor by how they begin.
+func TestContents(t *testing.T) {
+	long := string(bytes.Repeat([]byte("x"), headSize))
+	f := files(t, map[string]string{"a": "cat", "b": "cat", "c": "dog", "d": "horse", "e": long + "1", "f": long + "2", "g": long + "1"})
+	gray := func(v uint8) Example {
+		return Example{ID: fmt.Sprint("gray", v), Load: func() (image.Image, error) {
+			m := image.NewGray(image.Rect(0, 0, 2, 2))
+			m.Pix[3] = v / 2
+			return m, nil
+		}}
+	}
+	list := []Example{f["a"], f["b"], f["c"], f["d"], f["e"], f["f"], f["g"], gray(4), gray(5), gray(6),
+		{ID: "bytes", Bytes: func() ([]byte, error) { return []byte("cat"), nil }}}
+	got, err := Contents(context.Background(), list, 3, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal := func(i, j int) bool { return got[i] == got[j] && got[i] != (Content{}) }
+	for i := range list {
+		for j := range i {
+			want := slices.Contains([][2]int{{1, 0}, {6, 4}, {8, 7}, {10, 0}, {10, 1}}, [2]int{i, j})
+			if equal(i, j) != want {
+				t.Errorf("%s and %s equal: %v", list[i].ID, list[j].ID, !want)
+			}
+		}
+	}
+	if got[2] != (Content{}) || got[3] != (Content{}) {
+		t.Error("files that no other is like were read whole")
+	}
+	_, err = Contents(context.Background(), []Example{{ID: "gone", Path: filepath.Join(t.TempDir(), "gone.png")}}, 1, nil)
+	var bad *BadImage
+	if !errors.As(err, &bad) {
+		t.Errorf("a file that is gone: %v", err)
+	}
+}
+
+// The cache answers for a list that did not change, and only for that one; a damaged answer is none.
+func TestContentsCache(t *testing.T) {
+	f := files(t, map[string]string{"a": "cat", "b": "cat"})
+	c := Cache{Dir: t.TempDir()}
+	read := func(list ...Example) []Content {
+		out, err := c.Contents(context.Background(), list, 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	first := read(f["a"], f["b"])
+	if err := os.WriteFile(f["b"].Path, []byte("dog"), 0o644); err != nil { // the stamp in the list is as before
+		t.Fatal(err)
+	}
+	if got := read(f["a"], f["b"]); !slices.Equal(got, first) || got[0] != got[1] || got[0] == (Content{}) {
+		t.Error("the cache did not answer")
+	}
+	changed := f["b"]
+	changed.Stamp += " later"
+	if got := read(f["a"], changed); got[0] != (Content{}) {
+		t.Error("the cache answered for another list")
+	}
+	path := filepath.Join(c.Dir, "contents", Digest([]Example{f["a"], f["b"]}))
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[20] ^= 1
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(f["a"], f["b"]); got[0] != (Content{}) {
+		t.Error("a damaged answer was taken")
+	}
+}
+
+// duplicated is a set in which train image 1 is test image 0, train 2 is val 0, val 1 is test 1, train 4 is train 3 under another
+// label, and nothing else is equal.
+func duplicated() (*Set, []Content) {
+	list := func(split string, labels ...int) (out []Example) {
+		for i, y := range labels {
+			out = append(out, Example{ID: fmt.Sprint(split, i), Label: y})
+		}
+		return out
+	}
+	s := &Set{Classes: []string{"a", "b"}, Train: list("train", 0, 0, 1, 1, 0), Val: list("val", 1, 0), Test: list("test", 0, 0, 1)}
+	n := []byte{0, 1, 2, 3, 3, 2, 4, 1, 4, 0}
+	out := make([]Content, len(n))
+	for i, v := range n {
+		out[i][0] = v
+	}
+	return s, out
+}
+
+func names(list []Example) (out []string) {
+	for _, e := range list {
+		out = append(out, e.ID)
+	}
+	return out
+}
+
+func TestDuplicates(t *testing.T) {
+	want := Duplicates{TrainTest: 1, TrainVal: 1, ValTest: 1, Repeated: 1, Labels: 1, Example: "train1 and test0"}
+	s, c := duplicated()
+	if d, left, err := s.FindDuplicates(c, DuplicatesKeep); err != nil || d != want || len(s.Train) != 5 || !slices.Equal(left, c) {
+		t.Errorf("keep: %+v, %v", d, err)
+	}
+	want.Dropped = 3
+	s, c = duplicated()
+	d, left, err := s.FindDuplicates(c, DuplicatesDrop)
+	if err != nil || d != want || len(left) != 7 {
+		t.Errorf("drop: %+v, %d left, %v", d, len(left), err)
+	}
+	if got := names(slices.Concat(s.Train, s.Val, s.Test)); !slices.Equal(got, []string{"train0", "train3", "train4", "val0", "test0", "test1", "test2"}) {
+		t.Errorf("drop kept %v", got)
+	}
+	s, c = duplicated()
+	_, _, err = s.FindDuplicates(c, DuplicatesError)
+	datatest.WantError(t, err, "1 training image", "train1 and test0", "data.duplicates")
+	s, c = duplicated()
+	s.MergeSplits(true)
+	want = Duplicates{Repeated: 4, Labels: 1, Dropped: 4, Example: "train3 and train4"}
+	if d, _, err := s.FindDuplicates(c, DuplicatesDrop); err != nil || d != want || !slices.Equal(names(s.Pool), []string{"train0", "train1", "train2", "train3", "val1", "test2"}) {
+		t.Errorf("pool: %+v, %v, %v", d, names(s.Pool), err)
+	}
+	s, c = duplicated()
+	s.MergeSplits(true)
+	_, _, err = s.FindDuplicates(c, DuplicatesError)
+	datatest.WantError(t, err, "4 images repeat", "data.duplicates")
+	s, c = duplicated()
+	s.Train, c = s.Train[1:3], append(c[1:3:3], c[5:]...) // each class has one image, which stands elsewhere too
+	_, _, err = s.FindDuplicates(c, DuplicatesDrop)
+	datatest.WantError(t, err, "leaves class", "no training images")
+}

@@ -1,0 +1,337 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+)
+
+// validating is the toy with validation data for all clients but one, at a rate at which the best round is not the last.
+func validating(t testing.TB) *engine.Experiment {
+	e := toy(t)
+	e.Plan.Rounds, e.Training.Optim.LR = 8, 0.4
+	for i, c := range e.Clients {
+		if i != 2 {
+			c.Val = methodtest.Rows(700+i, 9, c.Backbone.Task().Dim, len(e.Classes))
+		}
+	}
+	e.Evaluate = engine.Evaluate{Validate: true, BestVal: true}
+	return e
+}
+
+func samePrompts(t *testing.T, what string, got, want *engine.Result) {
+	t.Helper()
+	if len(got.Prompts) != len(want.Prompts) {
+		t.Errorf("%s: %d tensors, want %d", what, len(got.Prompts), len(want.Prompts))
+	}
+	for name, v := range want.Prompts {
+		if g := got.Prompts[name]; g == nil || !slices.Equal(g.Data, v.Data) {
+			t.Errorf("%s: %s differs", what, name)
+		}
+	}
+}
+
+// TestBestRoundIsLeft: what is left is what a run left that ended after the round with the best validation accuracy, and the
+// validation accuracy of that round is what Predict gives on the validation data. Training is as without validation.
+func TestBestRoundIsLeft(t *testing.T) {
+	e := validating(t)
+	r := mustRun(t, e, engine.Settings{Encode: true})
+	at := r.Summary.AtBestVal
+	if at == nil || at.Round == e.Plan.Rounds-1 || r.Summary.Selected != at.Round || r.Summary.Select != "best-val" {
+		t.Fatalf("selected %d, best %+v; the toy is no test of this", r.Summary.Selected, at)
+	}
+	short := validating(t)
+	short.Plan.Rounds, short.Evaluate = at.Round+1, engine.Evaluate{}
+	ended := mustRun(t, short, engine.Settings{})
+	samePrompts(t, "the best round", r, ended)
+	if ended.Summary.AtBestVal != nil || ended.Records[0].Validation != nil {
+		t.Error("nobody asked for validation")
+	}
+	if ended.Summary.Last != at.Accuracy || !reflect.DeepEqual(ended.Summary.Evaluations, r.Summary.Evaluations) {
+		t.Errorf("the run that ended there has %g, the summary %+v", ended.Summary.Last, *at)
+	}
+	v := r.Records[at.Round].Validation
+	if !slices.Equal(v.Clients, []int{0, 1, 3}) || !slices.Equal(v.Examples, []int{9, 9, 9}) {
+		t.Errorf("validation data of clients %v, %v examples", v.Clients, v.Examples)
+	}
+	w := engine.NewWorker(e, engine.Settings{})
+	defer w.Close()
+	for i, id := range v.Clients {
+		c := e.Clients[id]
+		scores, err := w.Predict(context.Background(), c, len(e.Clients), r.Prompts, c.Val)
+		if err != nil {
+			t.Fatal(err)
+		}
+		right := 0
+		for k, y := range c.Val.Labels() {
+			row := scores.Row(k).Data
+			if slices.Index(row, slices.Max(row)) == int(y) {
+				right++
+			}
+		}
+		if got := v.Personal.PerClient[i]; got != float64(right)/9 {
+			t.Errorf("client %d: validation accuracy %g, of 9 images %d are right", id, got, right)
+		}
+	}
+}
+
+// TestBestRoundResumed: a run that is stopped after every round leaves the bytes of one that is not, with the same summary.
+func TestBestRoundResumed(t *testing.T) {
+	whole, dir := t.TempDir(), t.TempDir()
+	mustRun(t, validating(t), engine.Settings{Dir: whole})
+	for range 20 {
+		ctx, cancel := context.WithCancel(context.Background())
+		began := 0
+		_, err := engine.Run(ctx, validating(t), engine.Settings{Dir: dir, Resume: true, OnTurn: func(engine.Order, int) {
+			if began++; began == 14 { // in the middle of the second round of this process
+				cancel()
+			}
+		}})
+		cancel()
+		if err == nil {
+			break
+		}
+	}
+	if prompts(t, dir) != prompts(t, whole) {
+		t.Error("the prompts differ")
+	}
+	if a, b := summary(t, dir), summary(t, whole); !bytes.Equal(a, b) {
+		t.Errorf("the summary is\n%s\nwant\n%s", a, b)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, engine.CheckFolder, "best-*"))
+	if err != nil || len(left) != 1 {
+		t.Errorf("what is kept: %v %v", left, err)
+	}
+	if err := os.Remove(left[0]); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, validating(t), engine.Settings{Dir: dir, Resume: true}, "cannot resume", "was not kept", "eval.select")
+}
+
+// summary is summary.json without times.
+func summary(t *testing.T, dir string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, engine.SummaryFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s engine.Summary
+	if err := json.Unmarshal(b, &s); err != nil {
+		t.Fatal(err)
+	}
+	s.Seconds = 0
+	b, _ = json.MarshalIndent(s, "", " ")
+	return b
+}
+
+// TestStops: with a patience of one tested round the run ends after the first that is not better, with everything that is measured of
+// a result, and resuming does not go on.
+func TestStops(t *testing.T) {
+	e := validating(t)
+	e.Evaluate.BestVal = false
+	all := mustRun(t, e, engine.Settings{})
+	want := 1
+	for want < len(all.Records) && all.Records[want].Validation.Personal.Accuracy > all.Records[want-1].Validation.Personal.Accuracy {
+		want++
+	}
+	if want+1 >= len(all.Records) {
+		t.Fatal("the toy gets better all the time, which is no test")
+	}
+	dir := t.TempDir()
+	for _, again := range []bool{false, true} {
+		e := validating(t)
+		e.Evaluate = engine.Evaluate{Validate: true, Patience: 1, Confusion: true}
+		e.Exams = []engine.Exam{{Name: "x", Test: examRows(len(e.Classes))}}
+		r := mustRun(t, e, engine.Settings{Dir: dir, Resume: again})
+		if len(r.Records) != want+1 || !strings.Contains(r.Summary.Stopped, "train.patience") || r.Summary.Exams["x"].Examples != 10 {
+			t.Errorf("%d rounds, want %d; %q, %v", len(r.Records), want+1, r.Summary.Stopped, r.Summary.Exams)
+		}
+		if c := confusionOf(t, dir); c.Round != want || c.Clients != 4 {
+			t.Errorf("the confusion matrix is of round %d and %d clients", c.Round, c.Clients)
+		}
+	}
+}
+
+// TestNoValidation: without validation data nothing can be selected by it, here and elsewhere.
+func TestNoValidation(t *testing.T) {
+	for _, how := range []engine.Evaluate{{Validate: true, BestVal: true}, {Validate: true, Patience: 3}} {
+		e := toy(t)
+		e.Evaluate = how
+		refused(t, e, engine.Settings{}, "no client has validation data", "data.val_share")
+		refused(t, e, engine.Settings{Remote: newElsewhere(e)}, "no client has validation data", "data.split: pooled")
+	}
+}
+
+func confusionOf(t *testing.T, dir string) *engine.Confusion {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, engine.ConfusionFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &engine.Confusion{}
+	if err := json.Unmarshal(b, c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestConfusion: the diagonal is the right answers and the rows are the labels of all test data, in one process, through messages and
+// elsewhere alike; who does not want to tell does not.
+func TestConfusion(t *testing.T) {
+	with := func(tell bool) *engine.Experiment {
+		e := toy(t)
+		e.Evaluate.Confusion = tell
+		return e
+	}
+	r := mustRun(t, with(true), engine.Settings{Encode: true})
+	of := map[int64]int64{}
+	for _, c := range with(true).Clients {
+		for _, y := range c.Test.Labels() {
+			of[y]++
+		}
+	}
+	for what, m := range map[string]*engine.ConfusionMatrix{"global": r.Confusion.Global, "personal": r.Confusion.Personal} {
+		if m == nil {
+			continue
+		}
+		right, rows := map[int64]int64{}, map[int64]int64{}
+		sum, hit := 0.0, 0.0
+		for _, k := range m.Counts {
+			rows[k[0]] += k[2]
+			sum += float64(k[2])
+			if k[0] == k[1] {
+				right[k[0]] = k[2]
+				hit += float64(k[2])
+			}
+		}
+		e := r.Summary.Evaluations.Personal
+		if what == "global" {
+			e = r.Summary.Evaluations.Global
+		}
+		if !reflect.DeepEqual(rows, of) || math.Abs(hit/sum-e.Weighted) > 1e-12 {
+			t.Errorf("%s: rows %v, want %v; %g right, want %g", what, rows, of, hit/sum, e.Weighted)
+		}
+		for y, rate := range m.PerClass {
+			if n := of[int64(y)]; (rate == nil) != (n == 0) || rate != nil && *rate != float64(right[int64(y)])/float64(n) {
+				t.Errorf("%s: class %d has %v of %d", what, y, rate, n)
+			}
+		}
+	}
+	if r.Confusion.Personal == nil || !slices.Equal(r.Confusion.Classes, methodtest.Classes) {
+		t.Errorf("%+v", r.Confusion)
+	}
+	e := with(true)
+	far := mustRun(t, e, engine.Settings{Remote: newElsewhere(e)})
+	if !reflect.DeepEqual(far.Confusion, r.Confusion) {
+		t.Errorf("elsewhere %+v, here %+v", far.Confusion, r.Confusion)
+	}
+	silent := with(false)
+	if far := mustRun(t, e, engine.Settings{Remote: newElsewhere(silent)}); far.Confusion != nil {
+		t.Errorf("clients that do not want to tell told %+v", far.Confusion)
+	}
+	if mustRun(t, silent, engine.Settings{}).Confusion != nil {
+		t.Error("nobody asked")
+	}
+}
+
+// TestNewClients: client 1 never trains. Its accuracy after some steps is that of the method's local training from the last shared
+// parameters, done once more here; it leaves nothing, and the others train as if it were not asked.
+func TestNewClients(t *testing.T) {
+	with := func(steps ...int) *engine.Experiment {
+		e := toy(t)
+		e.Plan.New, e.Plan.Trainers, e.Evaluate.NewSteps = []int{1}, []int{0, 2, 3}, steps
+		e.Training.Schedule.Kind, e.Training.Schedule.TMax = "cosine", 3
+		return e
+	}
+	e := with(0, 5)
+	r := mustRun(t, e, engine.Settings{Encode: true})
+	samePrompts(t, "without the test of new clients", mustRun(t, with(), engine.Settings{}), r)
+	if len(r.Prompts.Under("client/1")) > 0 {
+		t.Error("the new client left something")
+	}
+	last := r.Records[len(r.Records)-1]
+	if len(last.PerClient) != 3 || last.Answered != nil || last.Unanswered != nil || last.Untrained != 0 || r.Records[0].NewClients != nil {
+		t.Errorf("%+v", last)
+	}
+	other := with()
+	other.Training.Epochs, other.Training.Each = 5, []engine.Pace{{Steps: 5}}
+	other.Training.Schedule.Kind = ""
+	w := engine.NewWorker(other, engine.Settings{})
+	defer w.Close()
+	o := engine.Order{Kind: engine.Train, Round: e.Plan.Rounds - 1, Clients: []int{1}, Of: 4, Shared: r.Prompts.Under("shared"), Down: r.Prompts.Under("down/1")}
+	_, after, stats, err := w.RunTrain(context.Background(), e.Clients[1], o, engine.State{})
+	if err != nil || stats.Steps != 5 {
+		t.Fatal(stats, err)
+	}
+	o.Kind = engine.Test
+	for steps, state := range map[string]engine.State{"0": {}, "5": after} {
+		s, err := w.RunTest(context.Background(), e.Clients[1], o, state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := float64(s.Personal.Right) / float64(s.Examples)
+		if got := last.NewClients[steps]; got.Evaluation == nil || got.Accuracy != want || got.Examples != s.Examples || got.Answered != nil {
+			t.Errorf("after %s steps %+v, want %g", steps, got, want)
+		}
+	}
+	far := mustRun(t, e, engine.Settings{Remote: newElsewhere(e)})
+	if a, _ := json.Marshal(far.Summary.NewClients); !strings.Contains(string(a), `"5":{`) || !reflect.DeepEqual(far.Summary.NewClients, r.Summary.NewClients) {
+		t.Errorf("elsewhere %s, here %+v", a, r.Summary.NewClients)
+	}
+}
+
+// TestZeroShot: what hand-written prompts give is what the method zeroshot gives, and labels moved by one are noticed.
+func TestZeroShot(t *testing.T) {
+	m, err := methods.Build("zeroshot", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := withMethod(m)
+	e.Plan.Rounds, e.Evaluate.ZeroShot = 1, true
+	var heard []string
+	r := mustRun(t, e, engine.Settings{OnWarning: func(line string) { heard = append(heard, line) }})
+	right, n := map[string]float64{}, map[string]float64{}
+	for i, c := range e.Clients {
+		right[c.Backbone.Name()] += math.Round(r.Summary.Evaluations.Global.PerClient[i] * float64(c.Test.Len()))
+		n[c.Backbone.Name()] += float64(c.Test.Len())
+	}
+	if len(r.Summary.ZeroShot) != 2 || !slices.Equal(heard, r.Summary.Warnings) {
+		t.Fatalf("%+v, %q, %q", r.Summary.ZeroShot, heard, r.Summary.Warnings)
+	}
+	warned := 0
+	for _, z := range r.Summary.ZeroShot {
+		if z.Accuracy != right[z.Backbone]/n[z.Backbone] {
+			t.Errorf("%+v, and the method zeroshot has %g of %g right", z, right[z.Backbone], n[z.Backbone])
+		}
+		if z.Accuracy <= z.Chance {
+			warned++
+		}
+		if z.Chance < 1/float64(len(e.Classes)) {
+			t.Errorf("chance is %g with %d classes", z.Chance, len(e.Classes))
+		}
+	}
+	if warned != len(heard) {
+		t.Errorf("%d of %+v are no better than chance, and %q was heard", warned, r.Summary.ZeroShot, heard)
+	}
+	for _, line := range heard {
+		if !strings.Contains(line, "not above chance") || strings.Contains(line, "\n") {
+			t.Errorf("%q", line)
+		}
+	}
+	e = toy(t)
+	e.Template, e.Evaluate.ZeroShot = "no place for the class", true
+	if r := mustRun(t, e, engine.Settings{}); len(r.Summary.Warnings) != 2 || !strings.Contains(r.Summary.Warnings[0], "could not be computed") {
+		t.Errorf("%q", r.Summary.Warnings)
+	}
+}

@@ -1,0 +1,246 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"promptfed/federation/data"
+)
+
+// DataInfo is data.json: what the data of a run was found to be.
+type DataInfo struct {
+	Set        string          `json:"set"`
+	Layout     string          `json:"layout,omitempty"` // how its files lie
+	Classes    int             `json:"classes"`
+	Domains    []string        `json:"domains,omitempty"`
+	Splits     []SplitInfo     `json:"splits"`
+	LeftOut    int             `json:"left_out"` // images that cannot be read (data.corrupt: skip)
+	Duplicates data.Duplicates `json:"duplicates"`
+	Clients    Shared          `json:"client_duplicates"`
+	Exams      []ExamInfo      `json:"exams,omitempty"` // what clients are tested on beside their own test data
+	Notes      []string        `json:"notes,omitempty"`
+}
+
+// ExamInfo is the size of an evaluation set.
+type ExamInfo struct {
+	Name    string `json:"name"`
+	Images  int    `json:"images"`
+	Classes int    `json:"classes"`
+}
+
+// SplitInfo is the size of one split.
+type SplitInfo struct {
+	Name     string `json:"name"` // train, val, test or pool
+	Images   int    `json:"images"`
+	Least    int    `json:"least"` // images of a class
+	Most     int    `json:"most"`
+	Without  int    `json:"classes_without"`     // classes that have no image in it
+	ByDomain []int  `json:"by_domain,omitempty"` // images of each domain
+}
+
+// Shared counts equal images after the partition.
+type Shared struct {
+	OwnTest int `json:"own_test"` // test images of clients that stand among the training images of the same client
+	Across  int `json:"across"`   // images that several clients train on, as different examples
+}
+
+// describe is DataInfo of a set.
+func describe(s *data.Set, d data.Duplicates) DataInfo {
+	out := DataInfo{Set: s.Name, Layout: s.Layout, Classes: len(s.Classes), Domains: s.Domains, LeftOut: len(s.Skipped), Duplicates: d,
+		Notes: slices.Clone(s.Notes)}
+	for _, sp := range s.Splits() {
+		counts := s.Counts(*sp.Examples)
+		one := SplitInfo{Name: sp.Name, Images: len(*sp.Examples), Least: slices.Min(counts), Most: slices.Max(counts)}
+		for _, n := range counts {
+			if n == 0 {
+				one.Without++
+			}
+		}
+		if len(s.Domains) > 0 {
+			one.ByDomain = make([]int, len(s.Domains))
+			for _, e := range *sp.Examples {
+				one.ByDomain[e.Domain]++
+			}
+		}
+		out.Splits = append(out.Splits, one)
+	}
+	return out
+}
+
+// Lines say the same for people, without the notes.
+func (i DataInfo) Lines() []string {
+	first := "data: " + i.Set
+	if i.Layout != "" {
+		first += ", " + i.Layout
+	}
+	first += ": " + counted(i.Classes, "class")
+	if n := len(i.Domains); n > 0 {
+		first += fmt.Sprintf(", %s (%s)", counted(n, "domain"), shortList(i.Domains))
+	}
+	var sizes []string
+	for _, sp := range i.Splits {
+		text := fmt.Sprintf("%s %s (%d to %d of a class", sp.Name, counted(sp.Images, "image"), sp.Least, sp.Most)
+		if sp.Least == sp.Most {
+			text = fmt.Sprintf("%s %s (%d of each class", sp.Name, counted(sp.Images, "image"), sp.Most)
+		}
+		if sp.Without > 0 {
+			text += ", none of " + counted(sp.Without, "class")
+		}
+		sizes = append(sizes, text+")")
+	}
+	out := []string{first, "data: " + strings.Join(sizes, ", ")}
+	if len(i.Exams) > 0 {
+		var exams []string
+		for _, e := range i.Exams {
+			exams = append(exams, fmt.Sprintf("%s (%s of %s)", e.Name, counted(e.Images, "image"), counted(e.Classes, "class")))
+		}
+		out = append(out, "data: also tested on "+strings.Join(exams, ", "))
+	}
+	return out
+}
+
+// counted is a number of things.
+func counted(n int, thing string) string {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(thing, "s"):
+		thing += "es"
+	default:
+		thing += "s"
+	}
+	return fmt.Sprint(n, " ", thing)
+}
+
+func shortList(names []string) string {
+	if len(names) > 8 {
+		return strings.Join(names[:8], ", ") + ", ..."
+	}
+	return strings.Join(names, ", ")
+}
+
+// findDuplicates compares the images of a set and does what data.duplicates says.
+func (b *Built) findDuplicates(ctx context.Context, s *data.Set, progress Progress) error {
+	var list []data.Example
+	for _, sp := range s.Splits() {
+		list = append(list, *sp.Examples...)
+	}
+	dir, err := b.cacheDir()
+	if err != nil { // no place to remember it
+		dir = ""
+	}
+	tell := func(done, total int) {
+		if progress != nil {
+			progress("comparing images", done, total)
+		}
+	}
+	contents, err := data.Cache{Dir: dir}.Contents(ctx, list, b.workers(), tell)
+	if err != nil {
+		return err
+	}
+	pooled := s.Pool != nil
+	policy := b.Config.Data.Duplicates
+	if b.duplicates, contents, err = s.FindDuplicates(contents, policy); err != nil {
+		return err
+	}
+	b.contents = equalImages(s, contents)
+	for k, line := range b.duplicates.Lines(pooled) {
+		if k == 0 {
+			line += " (such as " + b.duplicates.Example + ")"
+		}
+		s.Notes = append(s.Notes, line)
+	}
+	switch d := b.duplicates; {
+	case d.Dropped > 0:
+		s.Notes = append(s.Notes, fmt.Sprintf("data.duplicates: drop left out %d images", d.Dropped))
+	case d.TrainTest+d.TrainVal+d.ValTest > 0 || pooled && d.Repeated > 0:
+		s.Notes = append(s.Notes, "data.duplicates: keep leaves these images where they are; drop leaves them out, error refuses the set")
+	}
+	return nil
+}
+
+// equalImages are the contents, by ID, of examples that others are equal to.
+func equalImages(s *data.Set, contents []data.Content) map[string]data.Content {
+	times := map[data.Content]int{}
+	for _, c := range contents {
+		times[c]++
+	}
+	out, i := map[string]data.Content{}, 0
+	for _, sp := range s.Splits() {
+		for _, e := range *sp.Examples {
+			if c := contents[i]; c != (data.Content{}) && times[c] > 1 {
+				out[e.ID] = c
+			}
+			i++
+		}
+	}
+	return out
+}
+
+// countShared counts equal images of the clients' lists.
+func (b *Built) countShared() Shared {
+	var out Shared
+	trained := map[data.Content]map[int]string{} // by client, the example
+	lists := make([][3][]data.Example, len(b.Parts))
+	for k, p := range b.Parts {
+		lists[k][0], lists[k][1], lists[k][2] = p.Of(b.Set)
+		for _, e := range lists[k][0] {
+			if c, ok := b.contents[e.ID]; ok {
+				if trained[c] == nil {
+					trained[c] = map[int]string{}
+				}
+				trained[c][k] = e.ID
+			}
+		}
+	}
+	for k := range b.Parts {
+		for _, e := range lists[k][2] {
+			if c, ok := b.contents[e.ID]; ok && trained[c][k] != "" {
+				out.OwnTest++
+			}
+		}
+	}
+	for _, clients := range trained {
+		ids := map[string]bool{}
+		for _, id := range clients {
+			ids[id] = true
+		}
+		if len(ids) > 1 {
+			out.Across++
+		}
+	}
+	return out
+}
+
+// describeData fills in DataInfo once all data is open and handed out.
+func (b *Built) describeData() {
+	b.Info = describe(b.Set, b.duplicates)
+	for _, p := range b.papers {
+		b.Info.Exams = append(b.Info.Exams, ExamInfo{p.name, len(p.examples), len(p.classes)})
+		for _, note := range p.notes {
+			b.Info.Notes = append(b.Info.Notes, p.name+": "+note)
+		}
+	}
+	b.Info.Clients = b.countShared()
+	if n := b.Info.Clients.OwnTest; n > 0 {
+		b.Info.Notes = append(b.Info.Notes, counted(n, "test image")+" of clients equal to training images of the same client")
+	}
+	if n := b.Info.Clients.Across; n > 0 {
+		b.Info.Notes = append(b.Info.Notes, counted(n, "image")+" that several clients train on")
+	}
+}
+
+// cacheDir is the folder of the feature cache.
+func (b *Built) cacheDir() (string, error) {
+	if dir := b.Config.Runtime.Cache; dir != "" {
+		return dir, nil
+	}
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no folder for the feature cache: %w; set runtime.cache", err)
+	}
+	return filepath.Join(user, "promptfed", "features"), nil
+}

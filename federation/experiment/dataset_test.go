@@ -1,0 +1,155 @@
+package experiment
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/data"
+	"promptfed/federation/datatest"
+)
+
+// twins is a folder with train and val, 10 images of each of two classes in each, of which the first three of val/cat are the
+// first three of train/cat.
+func twins(t *testing.T) Config {
+	var names []string
+	for _, dir := range []string{"train/cat/", "train/dog/", "val/cat/", "val/dog/"} {
+		for i := range 10 {
+			names = append(names, dir+string(rune('a'+i))+".png")
+		}
+	}
+	c := small("promptfl")
+	c.Data.Set, c.Data.Root = "folder", datatest.Tree(t, names...)
+	c.Runtime.Cache = t.TempDir()
+	for _, name := range []string{"a.png", "b.png", "c.png"} {
+		b, err := os.ReadFile(filepath.Join(c.Data.Root, "train/cat", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(c.Data.Root, "val/cat", name), b, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func info(t *testing.T, c Config) DataInfo {
+	t.Helper()
+	b, err := OpenData(context.Background(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Info
+}
+
+// What was found of the data, and what data.duplicates makes of it. train and val were two domains before, and 16 of the 20
+// validation images were trained on.
+func TestDataInfo(t *testing.T) {
+	c := twins(t)
+	got := info(t, c)
+	if got.Layout != "SPLIT/CLASS/" || got.Classes != 2 || len(got.Domains) != 0 || len(got.Splits) != 2 ||
+		got.Duplicates.TrainTest != 3 || got.Duplicates.Dropped != 0 || got.Splits[0].Images != 20 || got.Splits[1].Images != 20 {
+		t.Errorf("%+v", got)
+	}
+	text := strings.Join(append(got.Lines(), got.Notes...), "\n")
+	for _, words := range []string{"data: folder, SPLIT/CLASS/: 2 classes", "train 20 images (10 of each class), test 20 images (10 of each class)",
+		"val is the test split", "3 training images stand among the test images too (such as train/cat/a.png and val/cat/a.png)", "data.duplicates: keep"} {
+		if !strings.Contains(text, words) {
+			t.Errorf("it does not say %q:\n%s", words, text)
+		}
+	}
+	b, err := json.Marshal(got)
+	if err != nil || !strings.Contains(string(b), `"train_in_test":3`) {
+		t.Errorf("%s, %v", b, err)
+	}
+	c.Data.Duplicates = data.DuplicatesDrop
+	if got := info(t, c); got.Duplicates.Dropped != 3 || got.Splits[0].Images != 17 || got.Splits[0].Least != 7 || got.Splits[1].Images != 20 {
+		t.Errorf("drop: %+v", got)
+	}
+	c.Data.Duplicates = data.DuplicatesError
+	refuses(t, c, "3 training images", "val/cat/a.png", "data.duplicates")
+	c.Data.Duplicates = "ask"
+	refuses(t, c, "data.duplicates", "keep")
+}
+
+// Evaluation sets are described too, and what the server's own images leave unused.
+func TestDataInfoOfOtherSets(t *testing.T) {
+	c := twins(t)
+	c.Eval.Sets, c.Eval.SetsRoot = []string{"folder"}, datatest.Tree(t, "train/cow/1.png", "val/cow/1.png", "val/cow/2.png")
+	c.Synthetic.Set, c.Synthetic.Root = "folder", twins(t).Data.Root
+	b, err := Open(context.Background(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(append(b.Info.Lines(), b.Info.Notes...), "\n")
+	for _, words := range []string{"also tested on folder (2 images of 1 class)", "folder: " + c.Eval.SetsRoot + ": there is no folder of test images",
+		"synthetic: the server trains on 20 images; 20 of val and test are not used"} {
+		if !strings.Contains(text, words) {
+			t.Errorf("it does not say %q:\n%s", words, text)
+		}
+	}
+}
+
+// After the partition of a pool, equal images are counted where they matter: in a client's own train and test, and in the
+// training images of two clients.
+func TestDuplicatesOfClients(t *testing.T) {
+	c := twins(t)
+	c.Data.Split = "pooled"
+	var seen Shared
+	for seed := range 8 {
+		c.Seed = uint64(seed)
+		b, err := OpenData(context.Background(), c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := sharedByHand(b)
+		if b.Info.Clients != want {
+			t.Errorf("%+v, want %+v", b.Info.Clients, want)
+		}
+		seen.OwnTest, seen.Across = seen.OwnTest+want.OwnTest, seen.Across+want.Across
+	}
+	if seen.OwnTest == 0 || seen.Across == 0 {
+		t.Errorf("eight partitions had %+v", seen)
+	}
+	c.Data.Duplicates = data.DuplicatesDrop
+	if got := info(t, c); got.Clients != (Shared{}) || got.Splits[0].Images != 37 {
+		t.Errorf("drop: %+v", got)
+	}
+}
+
+// sharedByHand counts the equal images of twins by their names.
+func sharedByHand(b *Built) Shared {
+	var out Shared
+	image := func(id string) string { return strings.Replace(id, "val/cat/", "train/cat/", 1) }
+	twin := func(id string) bool {
+		return slices.Contains([]string{"train/cat/a.png", "train/cat/b.png", "train/cat/c.png"}, image(id))
+	}
+	clients := map[string]map[int]bool{} // that train on an image
+	for k, p := range b.Parts {
+		for _, i := range p.Train {
+			if id := b.Set.Pool[i].ID; twin(id) {
+				if clients[image(id)] == nil {
+					clients[image(id)] = map[int]bool{}
+				}
+				clients[image(id)][k] = true
+			}
+		}
+	}
+	for k, p := range b.Parts {
+		for _, i := range p.Test {
+			if id := b.Set.Pool[i].ID; twin(id) && clients[image(id)][k] {
+				out.OwnTest++
+			}
+		}
+	}
+	for _, list := range clients {
+		if len(list) > 1 {
+			out.Across++
+		}
+	}
+	return out
+}

@@ -1,0 +1,103 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"promptfed/federation/data"
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/partition"
+)
+
+// checkEval finds what is wrong with how the experiment is evaluated.
+func (c Config) checkEval() error {
+	e := c.Eval
+	errs := []error{data.OneOf("eval.select", e.Select, lastRound, bestVal), data.OneOf("eval.confusion", e.Confusion, localOnly, everyone, nobody)}
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	if c.Data.ValShare != 0 && !(c.Data.ValShare > 0 && c.Data.ValShare <= partition.MostValidation) {
+		bad("data.val_share: %v; it must be 0, or above 0 and at most %v", c.Data.ValShare, partition.MostValidation)
+	}
+	if c.Train.Patience < 0 {
+		bad("train.patience: %d is negative; take 0 to train all rounds", c.Train.Patience)
+	}
+	if c.validated() && !e.Validate {
+		bad("eval.validate: eval.select best-val and train.patience go by the validation accuracy; set it to true")
+	}
+	if e.SetsEvery < 0 || e.Every > 0 && e.SetsEvery%e.Every != 0 {
+		bad("eval.sets_every: %d; it must be a multiple of eval.every, which is %d, or 0 for the last round only", e.SetsEvery, e.Every)
+	}
+	if n := e.NewClients; n < 0 || n > 0 && n >= c.Partition.Clients {
+		bad("eval.new_clients: %d of %d clients; it must not be negative and leave one that trains", n, c.Partition.Clients)
+	}
+	if e.NewClients > 0 && c.Train.Centralised {
+		bad("eval.new_clients: with train.centralised one client trains on the data of all, so that none is new; set one of them only")
+	}
+	for i, k := range e.NewSteps {
+		if k < 0 || k > maxNewSteps || slices.Contains(e.NewSteps[:i], k) {
+			bad("eval.new_steps: %d; each number must lie between 0 and %d and stand once", k, maxNewSteps)
+		}
+	}
+	if e.NewClients > 0 && len(e.NewSteps) == 0 {
+		bad("eval.new_steps: empty; give numbers of steps, such as [0, 10]")
+	}
+	return errors.Join(errs...)
+}
+
+const maxNewSteps = 100_000
+
+// validated tells whether something is decided by validation data.
+func (c Config) validated() bool { return c.Eval.Select == bestVal || c.Train.Patience > 0 }
+
+// deal hands the examples out, and cuts validation data off training data where that is asked for.
+func (b *Built) deal(p partition.Config) (err error) {
+	c := b.Config
+	if b.Parts, err = p.Deal(b.Set, c.Data.Shots, c.Seed); err != nil {
+		return err
+	}
+	if c.Data.ValShare > 0 {
+		set := *b.Set
+		if err := partition.CutValidation(&set, b.Parts, c.Data.ValShare, c.Seed); err != nil {
+			return err
+		}
+		b.Set = &set
+	}
+	return nil
+}
+
+// validating tells whether clients are tested on validation data; wanting it without having any is an error.
+func (b *Built) validating() (bool, error) {
+	some := slices.ContainsFunc(b.Parts, func(c partition.Client) bool { return len(c.Val) > 0 })
+	if b.Config.validated() && !some {
+		return false, engine.ErrNoValidation
+	}
+	return b.Config.Eval.Validate && some, nil
+}
+
+// valList is what the partition's validation indices point into.
+func (b *Built) valList() []data.Example {
+	if b.Set.Pool != nil {
+		return b.Set.Pool
+	}
+	return b.Set.Val
+}
+
+// evaluation is what the engine needs of how the experiment is evaluated.
+func (c Config) evaluation() engine.Evaluate {
+	return engine.Evaluate{Validate: c.Eval.Validate, BestVal: c.Eval.Select == bestVal, Patience: c.Train.Patience, SetsEvery: c.Eval.SetsEvery,
+		NewSteps: c.Eval.NewSteps, Confusion: c.Eval.Confusion != nobody, ZeroShot: c.Eval.ZeroShot}
+}
+
+// apart makes it the evaluation of a server and clients that are apart: counts of classes travel only if asked for.
+func (b *Built) apart() { b.Engine.Evaluate.Confusion = b.Config.Eval.Confusion == everyone }
+
+// newClients draws those that never train, sorted.
+func (c Config) newClients() []int {
+	if c.Eval.NewClients == 0 {
+		return nil
+	}
+	out := method.Rand(c.Seed, "new clients").Perm(c.Partition.Clients)[:c.Eval.NewClients]
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,28 @@
+package experiment
+
+import (
+	"testing"
+
+	"promptfed/federation/data"
+)
+
+// data.precision decides what is trained on, whatever the cache held before, and is part of the experiment: nothing goes on with
+// features of another precision.
+func TestPrecision(t *testing.T) {
+	c := small("promptfl")
+	c.Runtime.Cache = t.TempDir()
+	half := open(t, c)
+	defer half.Close()
+	c.Data.Precision = data.Float
+	float := open(t, c)
+	defer float.Close()
+	if half.Engine.Fingerprint() == float.Engine.Fingerprint() || half.Engine.Terms().Differs(float.Engine.Terms()) == nil {
+		t.Error("the fingerprint or the terms do not tell them apart")
+	}
+	a, b := finish(t, half), finish(t, float)
+	if a.Records[0].Loss == b.Records[0].Loss {
+		t.Error("the same loss from rounded features and from those computed")
+	}
+	c.Data.Precision = "double"
+	refuses(t, c, "data.precision", "half", "float")
+}

@@ -1,0 +1,87 @@
+package method
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"promptfed/runtime/graph"
+)
+
+// CrossEntropy is the term by which a method fits its labels, and how the names of several begin, as in "cross entropy
+// local". Other terms are measured against it.
+const CrossEntropy = "cross entropy"
+
+// IsCrossEntropy tells whether a term of that name fits labels.
+func IsCrossEntropy(name string) bool {
+	return name == CrossEntropy || strings.HasPrefix(name, CrossEntropy+" ")
+}
+
+// termName is what terms may be called.
+var termName = regexp.MustCompile(`^[a-z0-9][a-z0-9 -]{0,59}$`)
+
+// Term is a named part of a loss.
+type Term struct {
+	Name string
+	Node graph.Node // a scalar, weighted as it enters the loss
+}
+
+// Term names a scalar that is added to the loss, weighted as it is added, and gives it back. Parts of one name are one
+// term, their sum. It adds nothing to the graph.
+func (s *Scope) Term(name string, n graph.Node) graph.Node {
+	if !termName.MatchString(name) {
+		return s.g.Fail("a term of the loss is called %q; take lower-case words, at most 60 letters, digits, spaces and hyphens", name)
+	}
+	*s.terms = append(*s.terms, Term{name, n})
+	return n
+}
+
+// CrossEntropy is the mean cross entropy of class scores [B,C] with the batch's labels, as a term. What tells it from other
+// cross entropies of the loss may be absent.
+func (s *Scope) CrossEntropy(logits graph.Node, of ...string) graph.Node {
+	name := strings.Join(append([]string{CrossEntropy}, of...), " ")
+	return s.Term(name, graph.CrossEntropy(logits, s.Label()))
+}
+
+// Terms gives the terms of a loss that was built in this scope, in the order in which they were named. A loss that is not
+// the sum of its terms is an error: a part of it has no name, or a term is not in it.
+func (s *Scope) Terms(loss graph.Node) ([]Term, error) {
+	left := map[graph.Node]int{}
+	for _, t := range *s.terms {
+		left[t.Node]++
+	}
+	var unnamed []string
+	var walk func(n graph.Node)
+	walk = func(n graph.Node) {
+		if left[n] > 0 {
+			left[n]--
+			return
+		}
+		if op := n.Op(); op != nil && op.Kind == "Add" && op.Domain == graph.Standard {
+			walk(op.In[0])
+			walk(op.In[1])
+			return
+		}
+		unnamed = append(unnamed, fmt.Sprint(n))
+	}
+	walk(loss)
+	if unnamed != nil {
+		return nil, fmt.Errorf("the loss has parts without a name, %s; name each with Scope.Term", strings.Join(unnamed, ", "))
+	}
+	var out []Term
+	for _, t := range *s.terms {
+		if left[t.Node] > 0 {
+			return nil, fmt.Errorf("the term %q is named but not added to the loss", t.Name)
+		}
+		k := 0
+		for k < len(out) && out[k].Name != t.Name {
+			k++
+		}
+		if k == len(out) {
+			out = append(out, t)
+		} else {
+			out[k].Node = out[k].Node.Add(t.Node)
+		}
+	}
+	return out, nil
+}

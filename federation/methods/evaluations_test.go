@@ -1,0 +1,93 @@
+package methods_test
+
+import (
+	stdcontext "context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/optim"
+)
+
+// Which evaluations exist, and what class scores read, of every method, read off the formula of its scores; wrappers leave them
+// as they are, but for FedProto's test by prototypes, which reads nothing that the client trained.
+func TestEvaluable(t *testing.T) {
+	const own, all, none = "private", "private shared", ""
+	want := map[string]string{"coop": own, "fedhpl": own, "fedpha": own, "sdfed": own, "zeroshot": none,
+		"fedappr": "shared", "fedclip": "shared", "fedpr": "shared", "fedtpg": "shared", "fedvpt": "shared", "gptfl": "shared", "promptfl": "shared",
+		"fedotp": all, "fedpgp": all, "pfeddc": all, "powder": all, "uopp": all, "pfedprompt": "examples shared",
+		"coop+fedprox": own, "fedpha+fedprox+appr": own, "fedotp+scaffold": all, "promptfl+ggtpc+fedproto": "shared",
+		"coop+fedproto test: prototypes": "server", "promptfl+fedproto test: prototypes": "server", "fedvpt+fedproto test: prototypes of: image": "server shared",
+		"pfeddc attention: none without: own": own, "pfeddc attention: none": "shared", "pfeddc attention: text without: own": all}
+	for _, e := range methods.Table {
+		if _, ok := want[e.Name]; !ok && !e.Wrapper {
+			t.Errorf("%s: its evaluations are not tested", e.Name)
+		}
+	}
+	task := methodtest.Alike(4, 5)[0].Backbone.Task()
+	task.Clients, task.Classes = 4, len(methodtest.Classes)
+	for stack, reads := range want {
+		words := strings.Fields(strings.ReplaceAll(stack, ": ", ":"))
+		layers, o := strings.Split(words[0], "+"), options{}
+		for _, w := range words[1:] {
+			key, value, _ := strings.Cut(w, ":")
+			o[key] = value
+		}
+		for _, l := range layers {
+			if fitting[l] != nil {
+				o[l] = fitting[l]
+			}
+		}
+		m, err := methods.Build(layers[0], layers[1:], o)
+		if err != nil {
+			t.Errorf("%s: %v", stack, err)
+			continue
+		}
+		got := engine.EvaluableOf(m, task)
+		global := reads == none || strings.Contains(reads, "shared") || strings.Contains(reads, "server")
+		if strings.Join(got.Reads, " ") != reads || got.Global != global || got.Personal != (reads != "server") {
+			t.Errorf("%s: %+v, its class scores read %q", stack, got, reads)
+		}
+	}
+}
+
+// A run's records, summary and exams have no number, and no key, for an evaluation that the method does not have; both
+// evaluations of the others differ as its parameters do.
+func TestNoGlobalOfPrivateScores(t *testing.T) {
+	for _, name := range []string{"coop", "fedpha", "promptfl", "zeroshot"} {
+		m, err := methods.Build(name, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clients := methodtest.Alike(4, 5)
+		rows := clients[0].Test
+		r, err := engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes, Template: "a photo of a {}.",
+			Clients: clients, Plan: engine.Plan{Rounds: 1, Seed: 5, Participation: .5},
+			Exams:    []engine.Exam{{Name: "again", Test: map[string]method.Data{clients[0].Backbone.Name(): rows}}},
+			Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 1}}}, engine.Settings{Encode: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, v := range map[string]any{"record": r.Records[0], "summary": r.Summary} {
+			text, err := json.Marshal(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			private := name == "coop" || name == "fedpha"
+			if got := strings.Contains(string(text), `global":`); got == private {
+				t.Errorf("%s, %s: class scores read nothing shared: %v; global is there: %v\n%s", name, what, private, got, text)
+			}
+			untrained := strings.Contains(string(text), `"untrained":1`)
+			if !strings.Contains(string(text), `"personal":{`) || untrained == (name == "zeroshot") {
+				t.Errorf("%s, %s: one of two clients trained, if there is anything to train\n%s", name, what, text)
+			}
+		}
+		if view := r.Summary.View; (view == "personal") != (name == "coop" || name == "fedpha") {
+			t.Errorf("%s: the headline is %s", name, view)
+		}
+	}
+}

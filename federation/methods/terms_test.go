@@ -1,0 +1,136 @@
+package methods_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/graph"
+)
+
+// termsOf builds the loss of a method on a toy client and gives the names of its terms.
+func termsOf(m method.Method) ([]string, error) {
+	task := methodtest.Alike(4)[0].Backbone.Task()
+	task.Clients, task.Classes = 2, len(methodtest.Classes)
+	s := method.NewScope(task, m.Params(task))
+	loss := m.Loss(s, m.Logits(s))
+	if err := s.Graph().Err(); err != nil {
+		return nil, err
+	}
+	terms, err := s.Terms(loss)
+	var names []string
+	for _, t := range terms {
+		names = append(names, t.Name)
+	}
+	return names, err
+}
+
+// The terms that papers name, of each row of the table at its default options; a wrapper's stand over PromptFL, and after
+// cross entropy.
+var namedTerms = map[string]string{
+	"fedappr": "cross entropy, adversarial, proximity", "appr": "cross entropy, adversarial, proximity",
+	"fedclip": "cross entropy of images, cross entropy of texts", "fedhpl": "cross entropy, distillation",
+	"fedpha": "cross entropy local, cross entropy global, pull, push", "sdfed": "cross entropy local, cross entropy global, pull, push",
+	"fedpgp": "cross entropy, contrastive", "uopp": "cross entropy mixture, cross entropy general, cross entropy expert",
+	"feddyn": "cross entropy, dynamic linear, dynamic quadratic", "fedntd": "cross entropy, not-true distillation",
+	"fedproto": "cross entropy, prototype distance", "fedprox": "cross entropy, proximal", "moon": "cross entropy, model-contrastive",
+}
+
+// Every loss is the sum of its named terms: of each row of the table, of every case of the suite and of every pair of layers
+// that fits together.
+func TestLossesAreSumsOfTerms(t *testing.T) {
+	for _, e := range methods.Table {
+		name, with := e.Name, []string(nil)
+		if e.Wrapper {
+			name, with = "promptfl", []string{e.Name}
+		}
+		m, err := methods.Build(name, with, fitting[name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, ok := namedTerms[e.Name]
+		if !ok {
+			want = method.CrossEntropy
+		}
+		if got, err := termsOf(m); err != nil || strings.Join(got, ", ") != want {
+			t.Errorf("%s has the terms %q, %v; want %s", e.Name, got, err, want)
+		}
+	}
+	for _, c := range cases {
+		m, err := methods.Build(c.Name, c.With, c.Options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if names, err := termsOf(m); err != nil {
+			t.Errorf("%s: %v", c.Label(), err)
+		} else if !method.IsCrossEntropy(names[0]) {
+			t.Errorf("%s has no cross entropy first: %q", c.Label(), names)
+		}
+	}
+	tried := 0
+	for _, a := range methods.Table {
+		for _, b := range methods.Table {
+			if a.Wrapper || !b.Wrapper {
+				continue
+			}
+			m, err := methods.Build(a.Name, []string{b.Name, "fedprox"}, fitting[a.Name])
+			if err != nil {
+				continue // a stack that makes no sense; stacks_test.go has the reasons
+			}
+			tried++
+			if _, err := termsOf(m); err != nil {
+				t.Errorf("%s+%s+fedprox: %v", a.Name, b.Name, err)
+			}
+		}
+	}
+	if tried < 100 {
+		t.Errorf("only %d stacks could be built", tried)
+	}
+}
+
+// parts is a loss whose parts are added, scaled or left out, with and without names.
+type parts struct {
+	method.Base
+	loss func(s *method.Scope, ce, more graph.Node) graph.Node
+}
+
+func (parts) Params(method.Task) []method.Param {
+	return []method.Param{{Name: "ctx", Shape: []int{2, 6}, Std: 1}}
+}
+
+func (parts) Logits(s *method.Scope) graph.Node { return s.Cosine(s.Image(), s.Text(s.Param("ctx"))) }
+
+func (m parts) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	return m.loss(s, s.CrossEntropy(logits), s.Param("ctx").Square().Sum())
+}
+
+func TestWhatIsNoSumOfTerms(t *testing.T) {
+	for what, c := range map[string]struct {
+		loss func(s *method.Scope, ce, more graph.Node) graph.Node
+		want string // names, or part of the error
+	}{
+		"named": {func(s *method.Scope, ce, n graph.Node) graph.Node { return s.Term("norm", n).Add(ce) }, "cross entropy, norm"},
+		"two parts": {func(s *method.Scope, ce, n graph.Node) graph.Node {
+			return s.Term("n", n).Add(ce).Add(s.Term("n", n.Neg()))
+		}, "cross entropy, n"},
+		"unnamed":  {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(n) }, "without a name"},
+		"scaled":   {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("n", n)).Scale(2) }, "without a name"},
+		"detached": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("n", n).Detach()) }, "without a name"},
+		"left out": {func(s *method.Scope, ce, n graph.Node) graph.Node { s.Term("n", n); return ce }, `"n" is named but not added`},
+		"twice":    {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(ce) }, "without a name"},
+		"no name":  {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("", n)) }, `is called ""`},
+		"slash":    {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("a/b", n)) }, `is called "a/b"`},
+	} {
+		names, err := termsOf(parts{loss: c.loss})
+		got := strings.Join(names, ", ")
+		if err != nil {
+			got = err.Error()
+		}
+		if (err == nil) != slices.Contains([]string{"named", "two parts"}, what) || !strings.Contains(got, c.want) || strings.Contains(got, "\n") {
+			t.Errorf("%s: %s; want %s", what, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package methodtest
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// terms: the terms of the loss add up to it in every step, in value and in gradient with what Adjust adds, so that there is
+// no remainder without a name; records have their means; and measuring them changes nothing else, whatever the number of
+// workers and the form of messages.
+func (c Case) terms(t *testing.T) {
+	measured := func(set engine.Settings) *engine.Result {
+		e := c.experiment(t)
+		e.Plan.Rounds, e.Plan.Participation = 2, 1
+		return run(t, e, set)
+	}
+	rec := engine.NewRecorder()
+	r := measured(engine.Settings{Workers: 8, Encode: true, Terms: true, Tracer: rec})
+	outcomeOf(t, r).same(t, outcomeOf(t, measured(engine.Settings{Terms: true})), "terms in values and in encoded messages")
+	if c.learnsNothing() {
+		return
+	}
+	for i := range r.Records {
+		c.checkTerms(t, rec.Tensors, i, r.Records[i].Terms)
+		r.Records[i].Terms = nil
+	}
+	outcomeOf(t, r).same(t, outcomeOf(t, measured(engine.Settings{})), "with and without terms")
+}
+
+// checkTerms compares a round's record of terms with what the steps traced.
+func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []engine.Term) {
+	t.Helper()
+	if len(got) == 0 || !method.IsCrossEntropy(got[0].Name) {
+		t.Fatalf("round %d has the terms %+v", round, got)
+	}
+	norms, values, fits := map[string]float64{}, map[string]float64{}, map[string]float64{}
+	for client := range 4 {
+		steps := 0
+		for ; trace[fmt.Sprintf("r%d/c%d/s%d/loss", round, client, steps)] != nil; steps++ {
+		}
+		for s := range steps {
+			step := trace.Under(fmt.Sprintf("r%d/c%d/s%d", round, client, s))
+			loss, size := 0.0, 0.0
+			sum, fit := tensor.Map{}, tensor.Map{}
+			for _, term := range got {
+				one := step.Under("term/" + term.Name)
+				if v := one["loss"]; v != nil {
+					loss, size = loss+float64(v.Data[0]), size+math.Abs(float64(v.Data[0]))
+					values[term.Name] += float64(v.Data[0]) / float64(4*steps)
+				}
+				g := one.Under("grad")
+				for name, d := range g {
+					norms[term.Name+"/"+name] += d.Norm() / float64(4*steps)
+					for _, into := range []tensor.Map{sum, fit} {
+						if into[name] == nil {
+							into[name] = tensor.New(d.Shape...)
+						}
+					}
+				}
+				sum.Axpy(1, g)
+				if method.IsCrossEntropy(term.Name) {
+					fit.Axpy(1, g)
+				}
+			}
+			for name, d := range fit {
+				fits[name] += d.Norm() / float64(4*steps)
+			}
+			if want := float64(step["loss"].Data[0]); !(math.Abs(loss-want) <= 1e-5*(1+size)) {
+				t.Errorf("round %d, client %d, step %d: the terms add up to %g, the loss is %g", round, client, s, loss, want)
+			}
+			for name, want := range step.Under("grad") {
+				d := sum[name].Clone()
+				tensor.Map{"": d}.Axpy(-1, tensor.Map{"": want})
+				if !(d.MaxAbs() <= 2e-5*(0.1+sum[name].MaxAbs()+want.MaxAbs())) {
+					t.Errorf("round %d, client %d, step %d: the terms' gradients of %s add up to another, off by %g of %g", round, client, s, name,
+						d.MaxAbs(), want.MaxAbs())
+				}
+			}
+		}
+	}
+	near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-5*(1e-3+math.Abs(b)) }
+	for _, term := range got {
+		if value := term.Value; value != nil && !near(*value, values[term.Name]) || (value == nil) != (term.Name == engine.Correction) {
+			t.Errorf("round %d: term %s is %v, its steps have %g", round, term.Name, value, values[term.Name])
+		}
+		for name, on := range term.Params {
+			want := norms[term.Name+"/"+name]
+			if !near(on.Norm, want) || (on.Relative == nil) != (fits[name] == 0) || on.Relative != nil && !near(*on.Relative, want/fits[name]) {
+				t.Errorf("round %d: the gradient of term %s on %s is %+v, its steps have %g of %g", round, term.Name, name, on, want, fits[name])
+			}
+			delete(norms, term.Name+"/"+name)
+		}
+	}
+	if len(norms) > 0 {
+		t.Errorf("round %d: the record lacks %v", round, norms)
+	}
+}
