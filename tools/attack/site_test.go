@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,18 +27,20 @@ import (
 	"promptfed/federation/transport"
 )
 
-// program is promptfed, built once.
-var program string
+// program is promptfed, natsServer a stock NATS server, both built once.
+var program, natsServer string
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "promptfed-attack")
 	if err != nil {
 		panic(err)
 	}
-	program = filepath.Join(dir, "promptfed")
-	if text, err := exec.Command("go", "build", "-o", program, "promptfed/tools/promptfed").CombinedOutput(); err != nil {
-		os.Stderr.Write(text)
-		panic(err)
+	program, natsServer = filepath.Join(dir, "promptfed"), filepath.Join(dir, "nats-server")
+	for out, from := range map[string]string{program: "promptfed/tools/promptfed", natsServer: "github.com/nats-io/nats-server/v2"} {
+		if text, err := exec.Command("go", "build", "-o", out, from).CombinedOutput(); err != nil {
+			os.Stderr.Write(text)
+			panic(err)
+		}
 	}
 	if os.Getenv("ONNXRUNTIME_LIB") == "" {
 		lib, _ := filepath.Abs("../../bin/libonnxruntime.so.1")
@@ -94,16 +97,28 @@ const clients = 3
 // serve starts a server with certificates for three clients.
 func serve(t *testing.T, rounds int, flags ...string) *server {
 	t.Helper()
-	s := &server{t: t, dir: t.TempDir(), done: make(chan struct{}), rounds: rounds, plain: strings.Contains(strings.Join(flags, " "), "--token")}
-	if out, err := exec.Command(program, "certs", s.at("certs"), "--clients", "3").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.address = l.Addr().String()
+	address := l.Addr().String()
 	l.Close()
+	return serveAt(t, address, "", rounds, append([]string{"--listen", address}, flags...)...)
+}
+
+// serveAt is serve with the address of the NATS server, and with certificates that are there if there is a folder of them.
+func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *server {
+	t.Helper()
+	s := &server{t: t, dir: t.TempDir(), address: address, done: make(chan struct{}), rounds: rounds, plain: slices.Contains(flags, "--token")}
+	var err error
+	if certs != "" {
+		err = os.Symlink(certs, s.at("certs"))
+	} else if out, failed := exec.Command(program, "certs", s.at("certs"), "--clients", "3").CombinedOutput(); failed != nil {
+		err = fmt.Errorf("%w: %s", failed, out)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	path := s.at("attack.yaml")
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(config, "ROUNDS", fmt.Sprint(rounds))), 0o644); err != nil {
 		t.Fatal(err)
@@ -118,7 +133,7 @@ func serve(t *testing.T, rounds int, flags ...string) *server {
 	}
 	s.terms = b.Engine.Terms()
 	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."
-	args := append([]string{"serve", path, "--out", s.at("out"), "--listen", s.address}, flags...)
+	args := append([]string{"serve", path, "--out", s.at("out")}, flags...)
 	if !s.plain {
 		args = append(args, "--tls", s.at("certs"))
 	}

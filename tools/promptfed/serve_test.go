@@ -195,12 +195,16 @@ func drawImage(t *testing.T, path string, seed ...int) {
 func TestJoinIsRefused(t *testing.T) {
 	dir := setup(t)
 	conf, addr, metrics := filepath.Join(dir, "small.yaml"), freePort(t), freePort(t)
-	server := start(t, "serve", conf, "--out", filepath.Join(dir, "serve"), "--listen", addr, "--token", "secret", "--metrics", metrics, "--log", "json")
+	secret := filepath.Join(dir, "token")
+	if err := os.WriteFile(secret, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := start(t, "serve", conf, "--out", filepath.Join(dir, "serve"), "--listen", addr, "--token-file", secret, "--metrics", metrics, "--log", "json")
 	join := func(state string, more ...string) (string, int) {
 		_, text, code := call(append([]string{"join", "nats://" + addr, "--config", conf, "--partition", "--state", filepath.Join(dir, state)}, more...)...)
 		return text, code
 	}
-	first := start(t, "join", "nats://"+addr, "--config", conf, "--partition", "--state", filepath.Join(dir, "0"), "--client", "0", "--token", "secret")
+	first := start(t, "join", "nats://"+addr, "--config", conf, "--partition", "--state", filepath.Join(dir, "0"), "--client", "0", "--token-file", secret)
 	for end := time.Now().Add(30 * time.Second); !strings.Contains(first.said(), "joined") && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -223,7 +227,11 @@ func TestJoinIsRefused(t *testing.T) {
 			t.Errorf("the server does not log %q", say)
 		}
 	}
-	text := mustRun(t, "status", "nats://"+addr, "--token", "secret")
+	if _, text, code := call("status", "nats://"+addr, "--token", "secret", "--token-file", secret); code != usage || !strings.Contains(text, "give one of them") {
+		t.Errorf("exit %d, %s", code, text)
+	}
+	t.Setenv("PROMPTFED_TOKEN", "secret")
+	text := mustRun(t, "status", "nats://"+addr)
 	if !strings.Contains(text, "not joined") || !strings.Contains(text, "waits") {
 		t.Errorf("status:\n%s", text)
 	}
