@@ -93,7 +93,7 @@ func TestListen(t *testing.T) {
 // NATS does not look at the subject that an answer is to go to. The server does: what a client, or the holder of the certificate for
 // the status, wants answered at a subject of another client, of the server or of JetStream is answered nowhere.
 func TestReplySubject(t *testing.T) {
-	s := serve(t, 6)
+	s := serve(t, 40)
 	s.joins(100*time.Millisecond, 0, 1, 2)
 	s.runs()
 	victim, _ := s.intruder("client-1")

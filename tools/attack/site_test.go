@@ -288,9 +288,11 @@ func (part) Finish(engine.Order, engine.State) error { return nil }
 func (s *server) join(ctx context.Context, p part) error {
 	log := slog.New(slog.DiscardHandler)
 	user := transport.UserOf(p.client)
-	options := []nats.Option{nats.CustomInboxPrefix(transport.InboxOf("default", p.client)), nats.UserInfo(user, "secret")}
+	options := []nats.Option{nats.CustomInboxPrefix(transport.InboxOf("default", p.client))}
 	url, who := "nats://"+s.address, transport.Identity{}
-	if !s.plain {
+	if s.plain {
+		options = append(options, nats.UserInfo(user, "secret"))
+	} else {
 		conf := s.tls(s.at("certs"), user)
 		var err error
 		if who, err = transport.IdentityOf(conf); err != nil {
