@@ -55,7 +55,7 @@ func Embed(e Embedding) (*Embedded, error) {
 		secret: NewID(), log: e.Log}
 	o := &server.Options{ServerName: "promptfed-" + e.Run, Host: host, Port: n, JetStream: e.Workers != "", StoreDir: e.Workers, NoSigs: true, NoLog: true,
 		MaxPayload: int32(e.Limit), CustomClientAuthentication: g, TLSConfig: e.TLS, TLS: e.TLS != nil, TLSTimeout: 5, MaxControlLine: 4096,
-		WriteDeadline: 30 * time.Second, PingInterval: 20 * time.Second, MaxPingsOut: 3,
+		WriteDeadline: 30 * time.Second, PingInterval: time.Minute,
 		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 1 << 40, SyncInterval: 10 * time.Second}
 	s, err := server.NewServer(o)
 	if err != nil {

@@ -36,6 +36,7 @@ type gate struct {
 	connections  func(user string) int // that a user has
 
 	mu      sync.Mutex
+	open    map[string]int       // connections of a user, or more: those that ended since count still
 	banned  map[string]time.Time // users that are cut off, until when
 	wrong   map[string]int       // guesses, by address, since the time below
 	since   time.Time
@@ -84,7 +85,7 @@ func (g *gate) Check(c server.ClientAuthentication) bool {
 	if g.isBanned(user) {
 		return g.refuse(from, fmt.Sprintf("%s sent more than it may", user))
 	}
-	if !g.workers && g.connections(user) >= maxConnections {
+	if !g.workers && g.crowded(user) {
 		return g.refuse(from, fmt.Sprintf("%s has %d connections", user, maxConnections))
 	}
 	c.RegisterUser(&server.User{Username: user, Permissions: p})
@@ -156,6 +157,24 @@ func (g *gate) isBanned(user string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return time.Now().Before(g.banned[user])
+}
+
+// crowded tells whether a user has as many connections as it may, and counts one more otherwise. To ask the server how many there
+// are costs as much as there are of all users, so that is done only for who came often.
+func (g *gate) crowded(user string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open == nil {
+		g.open = map[string]int{}
+	}
+	if g.open[user] >= maxConnections {
+		g.open[user] = g.connections(user)
+	}
+	if g.open[user] >= maxConnections {
+		return true
+	}
+	g.open[user]++
+	return false
 }
 
 // permissions are what a user of a run may do; nil for users that there are none of.

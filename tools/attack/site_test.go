@@ -266,7 +266,7 @@ func (p part) Answer(ctx context.Context, o engine.Order, _ engine.State) (engin
 	case <-ctx.Done():
 		return engine.Reply{}, nil, ctx.Err()
 	}
-	r := engine.Reply{Client: p.client, Scores: engine.Scores{Examples: 1}}
+	r := engine.Reply{Client: p.client, Scores: engine.Scores{Examples: 1, Global: &engine.Hits{}, Personal: &engine.Hits{}}}
 	if o.Kind != engine.Train {
 		return r, nil, nil
 	}

@@ -39,7 +39,7 @@ eval: {every: 1000}
 type echo int
 
 func (e echo) Answer(_ context.Context, o engine.Order, _ engine.State) (engine.Reply, *engine.State, error) {
-	r := engine.Reply{Client: int(e), Scores: engine.Scores{Examples: 1}}
+	r := engine.Reply{Client: int(e), Scores: engine.Scores{Examples: 1, Global: &engine.Hits{}, Personal: &engine.Hits{}}}
 	if o.Kind == engine.Train {
 		r.Upload = method.Upload{Client: int(e), N: 1, Shared: o.Shared}
 		return r, &engine.State{Own: o.Shared}, nil
