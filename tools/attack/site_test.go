@@ -89,7 +89,7 @@ options: {tokens: 4}
 data: {shots: 2}
 partition: {clients: 3}
 train: {rounds: ROUNDS}
-eval: {every: 1000}
+eval: {every: 1000, validate: false}
 `
 
 const clients = 3

@@ -32,7 +32,7 @@ options: {tokens: 16}
 data: {shots: 2}
 partition: {clients: CLIENTS}
 train: {rounds: ROUNDS}
-eval: {every: 1000}
+eval: {every: 1000, validate: false}
 `
 
 // echo is a client that sends back what it got.
