@@ -101,27 +101,38 @@ func (d *desk) gather(r reply) (body, have []byte, err error) {
 	if r.Size > d.set.Largest {
 		return nil, nil, fmt.Errorf("%d bytes of tensors; at most %d are taken", r.Size, d.set.Largest)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	c := d.now
-	if c == nil {
-		return nil, nil, errGone
-	}
-	a := c.uploads[d.client]
-	if a == nil || a.id != r.ID || a.sum != r.Sum || a.size != r.Size {
-		a.close()
-		if a, err = newArrival(d.spool.dir, r.ID, r.content); err != nil {
-			return nil, nil, fmt.Errorf("the server has no room for it: %w", err)
-		}
-		c.uploads[d.client] = a
+	a, err := d.arrival(r)
+	if err != nil {
+		return nil, nil, err
 	}
 	if a.left > 0 {
 		return nil, a.have, nil
 	}
+	defer a.close()
 	body, err = a.body()
-	a.close()
-	delete(c.uploads, d.client)
 	return body, nil, err
+}
+
+// arrival is where the tensors of a reply gather. One that has all is not the hub's any more.
+func (d *desk) arrival(r reply) (a *arrival, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := d.now
+	if c == nil {
+		return nil, errGone
+	}
+	a = c.uploads[d.client]
+	if a == nil || a.id != r.ID || a.sum != r.Sum || a.size != r.Size {
+		a.close()
+		if a, err = newArrival(d.spool.dir, r.ID, r.content); err != nil {
+			return nil, fmt.Errorf("the server has no room for it: %w", err)
+		}
+		c.uploads[d.client] = a
+	}
+	if a.left == 0 {
+		delete(c.uploads, d.client)
+	}
+	return a, nil
 }
 
 // arriving is what a client sends in pieces in answer to an order that is out.
