@@ -99,6 +99,9 @@ func (b *Built) define() error {
 	if c.Sampling == poisson && !methods.TakesNobody(b.Method) {
 		return errors.New("sampling: poisson may draw nobody, and the server's mean of nobody is no number; set sampling: fixed, or put differential privacy under with")
 	}
+	if c.Train.State == sharedState && methods.TakesNobody(b.Method) {
+		return errors.New("train.optimizer_state: shared carries the gradients of one client into the upload of another, for which differential privacy does not account; set it to fresh")
+	}
 	if b.Config.Options, err = methods.Resolve(c.Method, c.With, c.Options); err != nil {
 		return err
 	}
@@ -108,9 +111,11 @@ func (b *Built) define() error {
 	}
 	b.Engine = &engine.Experiment{
 		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(options),
-		Method: b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template, Precision: b.Config.Data.Precision,
+		Reproduces: c.Reproduces(),
+		Method:     b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template, Precision: b.Config.Data.Precision,
 		Training: engine.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
-			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Each: c.Train.Each.paces(c.Partition.Clients)},
+			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Each: c.Train.Each.paces(c.Partition.Clients),
+			Shared: c.Train.State == sharedState},
 		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson, TestEvery: c.Eval.Every, View: c.Eval.View, Seed: c.Seed},
 	}
 	b.Engine.Evaluate = c.evaluation()
@@ -142,8 +147,16 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 	if err = b.deal(c.Partition); err != nil {
 		return err
 	}
+	c.Reproduce.shuffleNames(b.Set, c.Seed)
+	if err := b.openExams(ctx, whole, progress); err != nil {
+		return err
+	}
+	c.Reproduce.misalign(b.Set, b.Parts, c.Seed)
+	for _, defect := range c.Reproduces() {
+		b.Set.Notes = append(b.Set.Notes, "known defect of published code, made again on purpose: "+defect)
+	}
 	b.describeData()
-	return b.openExams(ctx, whole, progress)
+	return nil
 }
 
 // openSet opens the set, or what data.classes takes of it, and gives the whole one. Its labels become those of the given

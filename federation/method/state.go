@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"promptfed/runtime/graph"
+	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
 
@@ -29,7 +30,8 @@ type Local struct {
 	Received, Down  tensor.Map // what the server sent: Shared as it was, and extras; read only
 	Kept            tensor.Map // survives rounds, never leaves the client
 	Scalars         map[string]float64
-	Data            Data // Begin may wrap it for the steps; Finish sees the client's own again
+	Data            Data    // Begin may wrap it for the steps; Finish sees the client's own again
+	Owned           []int64 // classes that the client has examples of to train on, whatever wraps Data
 	Rand            *rand.Rand
 	Traced          bool // somebody records what the steps use and draw
 	// Memo holds what a method made of what it received, by a name of its own, for the other steps of this round.
@@ -54,9 +56,9 @@ type Global struct {
 	Each    map[int]tensor.Map // extra tensors sent to one client
 	Kept    tensor.Map         // stays on the server
 	Notes   map[string]float64 // numbers of this round for its record, such as epsilon; Merge sets them
-	// Fit minimises a loss over server-side parameters by plain gradient descent, in place. The loss sees them as
-	// parameters and rows as Down tensors.
-	Fit func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, lr float64) error
+	// Fit minimises a loss over server-side parameters by some steps of a new optimizer, in place, and gives the loss after
+	// them. The loss sees them as parameters and rows as Down tensors.
+	Fit func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, o optim.Config) (float64, error)
 }
 
 // Sampling says who trains in a round: Size of the Of clients that may, drawn anew each time without replacement. With

@@ -8,10 +8,12 @@ import (
 // FedProx keeps the shared parameters near what the server sent: loss + mu/2 sum |w - w_t|^2.
 //
 // Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, eq. 2. The public federated prompt code
-// computes the penalty on detached tensors, so that it has no gradient there; here it has.
+// (HongxiaLee/FedOTP and ljaiverson/pFedMoAP, trainers/promptfl.py) computes the penalty on tensors of state_dict, which PyTorch
+// detaches, so that it is in the loss and has no gradient; here it has, unless detached says otherwise.
 type FedProx struct {
 	method.Method
-	Mu float64 `config:"mu" help:"strength of the proximal term"`
+	Mu       float64 `config:"mu" help:"strength of the proximal term"`
+	Detached bool    `config:"detached" defect:"true" help:"known defect of published code, made again: the term is in the loss but has no gradient"`
 }
 
 func newFedProx() layer { return &FedProx{Mu: 0.5} }
@@ -27,7 +29,11 @@ func (m FedProx) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		return loss
 	}
 	for _, name := range s.SharedNames() {
-		d := s.Param(name).Sub(s.Received().Param(name))
+		w := s.Param(name)
+		if m.Detached {
+			w = w.Detach()
+		}
+		d := w.Sub(s.Received().Param(name))
 		loss = loss.Add(s.Term("proximal", d.Square().Sum().Scale(m.Mu/2)))
 	}
 	return loss

@@ -79,3 +79,21 @@ func sharing(names []string) string {
 	}
 	return strings.Join(names, ", ")
 }
+
+// Reproduces lists the options of a method and its wrappers that make a known defect of published code again on purpose, as
+// "options.KEY: VALUE", outer to inner: those whose field has a tag "defect" with that value.
+func Reproduces(m method.Method) []string {
+	var out []string
+	for v := reflect.ValueOf(m); v.IsValid() && v.Kind() == reflect.Struct; {
+		for i := range v.NumField() {
+			tag := v.Type().Field(i).Tag
+			if defect, ok := tag.Lookup("defect"); ok && fmt.Sprint(v.Field(i)) == defect {
+				out = append(out, "options."+tag.Get("config")+": "+defect)
+			}
+		}
+		if v = v.FieldByName("Method"); v.IsValid() && v.Kind() == reflect.Interface {
+			v = v.Elem()
+		}
+	}
+	return out
+}

@@ -42,6 +42,17 @@ type Client struct {
 	Domain string `json:"domain"` // of the domain kinds, otherwise ""
 }
 
+// In is what the client holds of a split of the set: train, val or test.
+func (c *Client) In(split string) *[]int {
+	switch split {
+	case "train":
+		return &c.Train
+	case "val":
+		return &c.Val
+	}
+	return &c.Test
+}
+
 // list is the part of one split that is handed out: indices into the split, and the label of every index of the split.
 type list struct {
 	index []int
@@ -143,15 +154,10 @@ func (j *job) clients(got []shares, domain string, before int) []Client {
 	for n, g := range got {
 		c := Client{Domain: domain}
 		for i, sp := range j.set.Splits() {
-			switch sp.Name {
-			case "pool":
+			if sp.Name == "pool" {
 				c.cut(g[i], data.Stream(j.seed, "partition/pool", before+n))
-			case "train":
-				c.Train = g[i]
-			case "val":
-				c.Val = g[i]
-			case "test":
-				c.Test = g[i]
+			} else {
+				*c.In(sp.Name) = g[i]
 			}
 		}
 		out = append(out, c)

@@ -28,7 +28,8 @@ type farm struct {
 	url   string
 	log   *logs
 	set   transport.ClusterSettings
-	turns atomic.Int64 // begun by workers
+	each  engine.Settings // of every worker
+	turns atomic.Int64    // begun by workers
 	over  sync.WaitGroup
 	// around goes around every turn on a worker; nil for nothing.
 	around func(worker int, do transport.Turn) transport.Turn
@@ -68,7 +69,7 @@ func (f *farm) work(ctx context.Context, nc *nats.Conn, worker, jobs int, change
 	if err != nil {
 		return err
 	}
-	w := engine.NewWorker(f.e, engine.Settings{})
+	w := engine.NewWorker(f.e, f.each)
 	defer w.Close()
 	turn := func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
 		f.turns.Add(1)

@@ -87,6 +87,7 @@ type site struct {
 	// remote puts something between the engine and the hub; nil for nothing.
 	remote func(h *transport.Hub) engine.Remote
 	part   func(client int, p transport.Local) transport.Part // nil for the client's own
+	each   func(client int, c *transport.Card, p *transport.Local)
 }
 
 func newSite(t testing.TB, e *engine.Experiment) *site {
@@ -187,6 +188,9 @@ func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, ch
 	worker := engine.NewWorker(s.e, engine.Settings{})
 	defer worker.Close()
 	part := transport.Local{Worker: worker, Experiment: s.e, Client: c, Path: filepath.Join(s.state(client), engine.PromptsFile)}
+	if s.each != nil {
+		s.each(client, &card, &part)
+	}
 	for _, f := range change {
 		f(&card, &part)
 	}

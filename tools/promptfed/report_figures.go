@@ -41,14 +41,17 @@ const (
 	clientsFigure      = "clients"
 	costFigure         = "cost"
 	partitionFigure    = "partition"
+	confusionFigure    = "confusion"
 	significanceFigure = "significance"
+	termsFigure        = "terms"
 )
 
 // titles are those of figures whose card has none.
 var titles = map[string]string{"curves": "By round", "shots": "By examples of a class", "sensitivity": "Sensitivity", "heatmap": "Combinations",
 	"scatter3": "Combinations", "box": "Clients", "strips": "Clients by backbone", "tsne": "Prompts of clients (t-SNE)",
 	"pca": "Features of images and texts (principal components)", "bubbles": "Training examples by client and class", "cost": "Cost",
-	"significance": "Differences"}
+	"confusion":    "Which class is taken for which (first seed)",
+	"significance": "Differences", "terms": "Terms of the loss"}
 
 // draw makes the figures that the card asks for and those that every report has. One that cannot be drawn is a note.
 func (v *view) draw(card *configs.Card) {
@@ -60,7 +63,7 @@ func (v *view) draw(card *configs.Card) {
 		}
 	}
 	for _, d := range []struct{ file, kind string }{{accuracyFigure, "curves"}, {clientsFigure, "box"}, {costFigure, "cost"},
-		{partitionFigure, "bubbles"}, {significanceFigure, "significance"}} {
+		{partitionFigure, "bubbles"}, {confusionFigure, "confusion"}, {significanceFigure, "significance"}, {termsFigure, "terms"}} {
 		if !drawn[d.kind] {
 			v.add(d.file, configs.Figure{Kind: d.kind})
 		}
@@ -98,7 +101,7 @@ func (v *view) add(file string, f configs.Figure) {
 }
 
 // unevaluated are the kinds of figures that show no accuracies.
-var unevaluated = []string{"bubbles", "cost", "tsne", "pca"}
+var unevaluated = []string{"bubbles", "cost", "tsne", "pca", "confusion", "terms"}
 
 // addOf is add of one metric, with what it is of and what it averages over in the title.
 func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
@@ -151,7 +154,7 @@ func (v *view) caption(f configs.Figure, m results.Metric) string {
 
 // averagedOver lists the axes of the sweep, with their labels, that a figure has no place for.
 func (v *view) averagedOver(f configs.Figure) []string {
-	if slices.Contains([]string{"bubbles", "tsne", "pca"}, f.Kind) {
+	if slices.Contains([]string{"bubbles", "tsne", "pca", "confusion", "terms"}, f.Kind) {
 		return nil
 	}
 	shown := []string{f.X, f.Y, f.Z, f.Line, f.Panel, f.Group}
@@ -202,10 +205,17 @@ func (v *view) drawer(f configs.Figure, m results.Metric) (figures.Drawer, error
 		return v.strips(f, m)
 	case "bubbles":
 		return v.bubbles(f)
+	case "confusion":
+		return v.confusion(f)
 	case "cost":
 		return v.cost(f, m), nil
 	case "significance":
 		return v.significance(f, m), nil
+	case "terms":
+		if d := v.terms(f); d != nil {
+			return d, nil
+		}
+		return nil, nil
 	case "tsne":
 		return v.tsne(f)
 	case "pca":

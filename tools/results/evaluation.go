@@ -58,11 +58,13 @@ func kindOf(view string) method.View {
 
 // in is the round with one of its evaluations for headline.
 func (r Round) in(kind method.View) Round {
-	r.Evaluation = r.Evaluations.Of(kind)
-	r.Exams = maps.Clone(r.Exams)
-	for name, x := range r.Exams {
-		x.Evaluation = x.Evaluations.Of(kind)
-		r.Exams[name] = x
+	r.Evaluation, r.View = r.Evaluations.Of(kind), kind.String()
+	for _, tests := range []*map[string]engine.Tested{&r.Exams, &r.NewClients} {
+		*tests = maps.Clone(*tests)
+		for name, x := range *tests {
+			x.Evaluation = x.Evaluations.Of(kind)
+			(*tests)[name] = x
+		}
 	}
 	return r
 }

@@ -41,7 +41,9 @@ const (
 const (
 	last = "last" // tested round
 	best = "best" // tested round by accuracy, chosen on the test data
-	all  = "all"
+	// bestVal is the tested round by accuracy on validation data, of equal ones the first.
+	bestVal = "best-val"
+	all     = "all"
 )
 
 // lastN gives the N of a window; false where it is another window, or none.
@@ -61,7 +63,9 @@ func inWords(window string) string {
 	case ok:
 		return fmt.Sprintf("mean of the last %d tested rounds", n)
 	case window == best:
-		return "best round, chosen on the test data"
+		return "best round, chosen on the test data: optimistic"
+	case window == bestVal:
+		return "round with the best validation accuracy"
 	case window == all:
 		return "mean of all rounds"
 	}
@@ -106,7 +110,7 @@ func always(of func(r Round) float64) func(Round, string) (float64, bool) {
 	return func(r Round, _ string) (float64, bool) { return of(r), true }
 }
 
-var quantities = map[string]quantity{
+var quantities = together(map[string]quantity{
 	Accuracy: {"accuracy", last, Percent, false, headline(accuracy)},
 	Weighted: {"accuracy weighted by test examples", last, Percent, false, headline(func(e *engine.Evaluation) float64 { return e.Weighted })},
 	F1:       {"macro-F1", last, Percent, false, headline(func(e *engine.Evaluation) float64 { return e.F1 })},
@@ -124,9 +128,12 @@ var quantities = map[string]quantity{
 		x, _ := lookUp(r.Exams, arg)
 		return evaluated(x.Evaluation, accuracy)
 	}},
-	ExamMean: {"mean over exams", last, Percent, false, func(r Round, _ string) (float64, bool) {
+	ExamMean: {"mean over other data sets and domains left out", last, Percent, false, func(r Round, _ string) (float64, bool) {
 		var all []float64
 		for _, name := range sortedKeys(r.Exams) {
+			if name == engine.BaseSet || name == engine.NewSet {
+				continue // halves of the same data set
+			}
 			v, ok := evaluated(r.Exams[name].Evaluation, accuracy)
 			if !ok {
 				return 0, false
@@ -142,7 +149,7 @@ var quantities = map[string]quantity{
 	Loss:    {"training loss", last, Plain, true, always(func(r Round) float64 { return r.Loss })},
 	Bytes:   {"bytes per round, all clients, up and down", all, Byte, true, always(func(r Round) float64 { return float64(r.BytesUp) + float64(r.BytesDown) })},
 	Seconds: {"seconds per round", all, Second, true, always(func(r Round) float64 { return r.Seconds })},
-}
+}, evaluations)
 
 func overDomains(of func(e *engine.Evaluation) float64) func(Round, string) (float64, bool) {
 	return func(r Round, _ string) (float64, bool) {
@@ -168,9 +175,9 @@ func lookUp[V any](m map[string]V, name string) (V, bool) {
 }
 
 // ParseMetric reads a metric: a quantity (accuracy, weighted, f1, worst, client-std, domain:NAME, domain-mean, domain-std,
-// exam:NAME, exam-mean, note:NAME, loss, bytes, seconds), a window of the accuracy (last, best, last5 or another number), or
-// a quantity and a window (f1@last10; also all). These are of the evaluation that is the headline of a run; behind global/ or
-// personal/ they are of that one, of which global and personal alone are the accuracy.
+// exam:NAME, exam-mean, note:NAME, those of evaluations, loss, bytes, seconds), a window of the accuracy (last, best, best-val,
+// last5 or another number), or a quantity and a window (f1@last10; also all). These are of the evaluation that is the headline of
+// a run; behind global/ or personal/ they are of that one, of which global and personal alone are the accuracy.
 func ParseMetric(name string) (Metric, error) {
 	m := Metric{Name: name}
 	text, window, given := strings.Cut(name, "@")
@@ -187,7 +194,7 @@ func ParseMetric(name string) (Metric, error) {
 	}
 	m.quantity, m.arg, _ = strings.Cut(text, ":")
 	q, ok := quantities[m.quantity]
-	takes := m.quantity == Domain || m.quantity == Exam || m.quantity == Note
+	takes := named(m.quantity) != ""
 	m.window = q.window
 	if given {
 		m.window = window
@@ -200,15 +207,11 @@ func ParseMetric(name string) (Metric, error) {
 
 // MetricNames lists what ParseMetric takes.
 func MetricNames() []string {
-	out := []string{last, best, "last5", "last10", GlobalView, PersonalView}
+	out := []string{last, best, bestVal, "last5", "last10", GlobalView, PersonalView}
 	for _, q := range sortedKeys(quantities) {
-		switch q {
-		case Domain, Exam, Note:
-			q += ":NAME"
-		case Accuracy:
-			continue // last
+		if q != Accuracy { // last
+			out = append(out, q+named(q))
 		}
-		out = append(out, q)
 	}
 	return append(out, "or one of these with a window, as in f1@last10, or of one evaluation, as in global/f1")
 }
@@ -264,11 +267,14 @@ func (m Metric) Of(r *Run) (float64, bool) {
 	return mean, len(values) > 0
 }
 
-// rounds are the indices of the rounds that count: of those that have the quantity, or for best, of those tested.
+// rounds are the indices of the rounds that count: of those that have the quantity, or for best and best-val, the one that has most of what they go by.
 func (m Metric) rounds(r *Run) []int {
 	by := m
-	if m.window == best {
+	switch m.window {
+	case best:
 		by = Metric{quantity: Accuracy, view: m.view}
+	case bestVal:
+		by = Metric{quantity: Val} // a run has one selected round
 	}
 	var have []int
 	top, topAt := -1.0, -1
@@ -283,7 +289,7 @@ func (m Metric) rounds(r *Run) []int {
 	switch {
 	case len(have) == 0 || m.window == all:
 		return have
-	case m.window == best:
+	case m.window == best || m.window == bestVal: // of equal ones the first
 		return []int{topAt}
 	}
 	n, _ := lastN(m.window)
@@ -293,7 +299,7 @@ func (m Metric) rounds(r *Run) []int {
 // PerClient computes the metric of every client of a run, where the metric is an accuracy that clients have; otherwise it is
 // their accuracy in the last tested round, of the same evaluation. Nil where the rounds do not have it, of every client.
 func (m Metric) PerClient(r *Run) []float64 {
-	if slices.Contains([]string{Loss, Bytes, Seconds, Exam, ExamMean, Note}, m.quantity) {
+	if slices.Contains([]string{Loss, Bytes, Seconds, Exam, ExamMean, Note, Val, HM, HM3, New}, m.quantity) {
 		m = Metric{quantity: Accuracy, window: last, view: m.view}
 	}
 	var sum []float64

@@ -25,7 +25,7 @@ func (b *builder) finish() {
 		}
 		say("%s%s.", capital(b.metric.TitleOf(b.groups)), unit)
 	}
-	t.Caption = append(append(t.Caption, b.evaluations()...), b.seeds(), b.averagedOver())
+	t.Caption = append(append(t.Caption, b.evaluations()...), b.seeds(), b.averagedOver(), results.Reproduced(b.groups))
 	bold, paper := false, false
 	for _, r := range t.Rows {
 		for _, c := range r.Cells {

@@ -1,0 +1,110 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/graph"
+)
+
+// ridge adds to cross entropy, which knows "ctx" only, half the square of "free" and 3 times the sum of "ctx".
+type ridge struct{ method.Base }
+
+func (ridge) Params(t method.Task) []method.Param {
+	return []method.Param{{Name: "ctx", Shape: []int{2, t.Width}, Std: 0.5}, {Name: "free", Shape: []int{4}, Std: 1}}
+}
+
+func (ridge) Logits(s *method.Scope) graph.Node { return s.Cosine(s.Image(), s.Text(s.Param("ctx"))) }
+
+func (ridge) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	square := s.Param("free").Square().Sum().Scale(0.5)
+	return s.CrossEntropy(logits).Add(s.Term("ridge", square)).Add(s.Term("slope", s.Param("ctx").Sum().Scale(3)))
+}
+
+// remainder is a loss with a part that has no name.
+type remainder struct{ ridge }
+
+func (r remainder) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	return r.ridge.Loss(s, logits).Add(s.Param("ctx").Sum())
+}
+
+// Expected by hand: the gradient of half a square is the parameter, which a step of 0.1 shrinks by 0.9, so that its norm in
+// round r is 0.9^r |free| (one step a round, all clients alike) and its value half the square of that; that of 3 times a sum
+// of 12 numbers is √12·3. Cross entropy does not reach "free".
+func TestTermsByHand(t *testing.T) {
+	e := withMethod(ridge{})
+	e.Clients = methodtest.Alike(4, 4)
+	r := mustRun(t, e, engine.Settings{Terms: true})
+	norm := method.Draw(e.Plan.Seed, -1, "free", []int{4}, 1).Norm()
+	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-6*math.Abs(b) }
+	for i, rec := range r.Records {
+		if len(rec.Terms) != 3 {
+			t.Fatalf("%+v", rec.Terms)
+		}
+		fit, ridge, slope := rec.Terms[0], rec.Terms[1], rec.Terms[2]
+		want := norm * math.Pow(0.9, float64(i))
+		if on, ok := ridge.Params["free"]; len(ridge.Params) != 1 || !ok || !near(on.Norm, want) || on.Relative != nil || !near(*ridge.Value, want*want/2) ||
+			!near(*ridge.Relative, want/fit.Norm) {
+			t.Errorf("round %d: %+v, want a norm of %g", i, ridge, want)
+		}
+		if on := slope.Params["ctx"]; len(slope.Params) != 1 || !near(on.Norm, 3*math.Sqrt(12)) || !near(*on.Relative, on.Norm/fit.Norm) {
+			t.Errorf("round %d: %+v", i, slope)
+		}
+		if _, ok := fit.Params["free"]; ok || *fit.Relative != 1 || *fit.Params["ctx"].Relative != 1 {
+			t.Errorf("round %d: %+v", i, fit)
+		}
+		if sum := *fit.Value + *ridge.Value + *slope.Value; !near(sum, rec.Loss) {
+			t.Errorf("round %d: the terms' values add up to %g, the loss is %g", i, sum, rec.Loss)
+		}
+	}
+}
+
+// A term reaches the parameters that its formula has, though all prompts go through the text tower in one pass: FedPHA's
+// (eq. 11-13) cross entropies one prompt each, pull the local one (the projector being a constant), push both.
+func TestTermsReachWhatTheyName(t *testing.T) {
+	terms := mustRun(t, toy(t), engine.Settings{Terms: true}).Records[0].Terms
+	for i, want := range []string{"local", "global", "local", "global local"} {
+		if got := strings.Join(slices.Sorted(maps.Keys(terms[i].Params)), " "); got != want {
+			t.Errorf("%s reaches %s, want %s", terms[i].Name, got, want)
+		}
+	}
+}
+
+// Without eval.terms a record says nothing of terms; a run that goes on with it keeps what it had; and a loss with a nameless
+// part is refused with it only.
+func TestTermsAreAskedFor(t *testing.T) {
+	r := mustRun(t, withMethod(remainder{}), engine.Settings{})
+	b, err := json.Marshal(r.Records[0])
+	var line map[string]any
+	if err == nil {
+		err = json.Unmarshal(b, &line)
+	}
+	if _, ok := line["terms"]; ok || err != nil {
+		t.Errorf("%s, %v", b, err)
+	}
+	refused(t, withMethod(remainder{}), engine.Settings{Terms: true}, "eval.terms", "parts without a name", "Scope.Term")
+
+	dir := t.TempDir()
+	ctx, stop := context.WithCancel(context.Background())
+	_, err = engine.Run(ctx, withMethod(ridge{}), engine.Settings{Dir: dir, Terms: true, OnRound: func(engine.Record) { stop() }})
+	if err == nil {
+		t.Fatal("the run was not stopped")
+	}
+	r = mustRun(t, withMethod(ridge{}), engine.Settings{Dir: dir, Resume: true})
+	if len(r.Records) != 3 || len(r.Records[0].Terms) != 3 || r.Records[2].Terms != nil {
+		t.Errorf("%d records; %v and %v", len(r.Records), r.Records[0].Terms, r.Records[2].Terms)
+	}
+}
+
+// Behind a guard nobody may tell of single clients.
+func TestTermsOfHiddenClients(t *testing.T) {
+	refused(t, withMethod(ridge{}), engine.Settings{Terms: true, Guard: doubled{}}, "eval.terms", "secure aggregation")
+}

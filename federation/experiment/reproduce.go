@@ -1,0 +1,93 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"promptfed/federation/data"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/partition"
+)
+
+// Reproduce is the section reproduce: known defects of published code, made again on purpose to show what they do to its
+// numbers (docs/pitfalls.md). A run with any of them says so wherever its numbers stand.
+type Reproduce struct {
+	Labels     string `config:"labels" help:"correct, or misaligned: known defect of published code, made again; a client's labels are those that it was dealt, but its images are the first of its domain's list"`
+	ClassNames string `config:"class_names" help:"correct, or shuffled: known defect of published code, made again; texts read the class names in a random order that labels do not follow"`
+}
+
+// Values of the section reproduce.
+const (
+	asMeant    = "correct"
+	misaligned = "misaligned"
+	shuffled   = "shuffled"
+)
+
+func (r Reproduce) check(split string) error {
+	err := errors.Join(data.OneOf("reproduce.labels", r.Labels, asMeant, misaligned), data.OneOf("reproduce.class_names", r.ClassNames, asMeant, shuffled))
+	if r.Labels == misaligned && split != "given" {
+		return errors.Join(err, fmt.Errorf("reproduce.labels: misaligned is a defect of sets with train and test lists of their own; set data.split to given"))
+	}
+	return err
+}
+
+// Reproduces lists the known defects of published code that a configuration makes again on purpose, as "KEY: VALUE".
+func (c Config) Reproduces() []string {
+	var out []string
+	if c.Reproduce.Labels == misaligned {
+		out = append(out, "reproduce.labels: "+misaligned)
+	}
+	if c.Reproduce.ClassNames == shuffled {
+		out = append(out, "reproduce.class_names: "+shuffled)
+	}
+	if m, err := methods.Build(c.Method, c.With, c.Options); err == nil {
+		out = append(out, methods.Reproduces(m)...)
+	}
+	return out
+}
+
+// shuffleNames puts the class names that texts are made of in a random order, as a Python set literal does with every process;
+// labels keep theirs.
+func (r Reproduce) shuffleNames(s *data.Set, seed uint64) {
+	if r.ClassNames != shuffled {
+		return
+	}
+	s.Classes = slices.Clone(s.Classes)
+	method.Rand(seed, "reproduce/class_names").Shuffle(len(s.Classes), func(i, j int) {
+		s.Classes[i], s.Classes[j] = s.Classes[j], s.Classes[i]
+	})
+}
+
+// misalign gives every client the labels that it was dealt, in random order, and with them the first images of its domain's list,
+// whoever was dealt those: in the code that this is known from, a client's indices choose its labels alone. The set's lists become
+// those of the clients, one after another, and the clients' indices follow.
+func (r Reproduce) misalign(s *data.Set, clients []partition.Client, seed uint64) {
+	if r.Labels != misaligned {
+		return
+	}
+	for _, sp := range s.Splits() {
+		var all []data.Example
+		for k := range clients {
+			dealt := clients[k].In(sp.Name)
+			random := method.Rand(seed, "reproduce/labels", sp.Name, strconv.Itoa(k)).Perm(len(*dealt))
+			domains := map[int]bool{}
+			for _, i := range *dealt {
+				domains[(*sp.Examples)[i].Domain] = true
+			}
+			now, from := make([]int, len(*dealt)), 0
+			for i := range now {
+				for !domains[(*sp.Examples)[from].Domain] {
+					from++
+				}
+				e := (*sp.Examples)[from]
+				e.Label = (*sp.Examples)[(*dealt)[random[i]]].Label
+				now[i], all, from = len(all), append(all, e), from+1
+			}
+			*dealt = now
+		}
+		*sp.Examples = all
+	}
+}
