@@ -58,15 +58,19 @@ func kindOf(view string) method.View {
 
 // in is the round with one of its evaluations for headline.
 func (r Round) in(kind method.View) Round {
-	r.Evaluation, r.View = r.Evaluations.Of(kind), kind.String()
-	for _, tests := range []*map[string]engine.Tested{&r.Exams, &r.NewClients} {
-		*tests = maps.Clone(*tests)
-		for name, x := range *tests {
-			x.Evaluation = x.Evaluations.Of(kind)
-			(*tests)[name] = x
-		}
-	}
+	r.View, r.Evaluation = kind.String(), r.Evaluations.Of(kind)
+	r.Exams, r.NewClients = testedIn(r.Exams, kind), testedIn(r.NewClients, kind)
 	return r
+}
+
+// testedIn is what several tests gave, each with one evaluation for headline.
+func testedIn(tests map[string]engine.Tested, kind method.View) map[string]engine.Tested {
+	out := maps.Clone(tests)
+	for name, t := range out {
+		t.Evaluation = t.Evaluations.Of(kind)
+		out[name] = t
+	}
+	return out
 }
 
 // of is the metric's quantity in a round.

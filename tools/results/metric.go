@@ -176,8 +176,8 @@ func lookUp[V any](m map[string]V, name string) (V, bool) {
 
 // ParseMetric reads a metric: a quantity (accuracy, weighted, f1, worst, client-std, domain:NAME, domain-mean, domain-std,
 // exam:NAME, exam-mean, note:NAME, those of evaluations, loss, bytes, seconds), a window of the accuracy (last, best, best-val,
-// last5 or another number), or a quantity and a window (f1@last10; also all). These are of the evaluation that is the headline of
-// a run; behind global/ or personal/ they are of that one, of which global and personal alone are the accuracy.
+// last5 or another number), or a quantity and a window (f1@last10; also all). These are of the evaluation that is the headline
+// of a run; behind global/ or personal/ they are of that one, of which global and personal alone are the accuracy.
 func ParseMetric(name string) (Metric, error) {
 	m := Metric{Name: name}
 	text, window, given := strings.Cut(name, "@")
@@ -267,14 +267,11 @@ func (m Metric) Of(r *Run) (float64, bool) {
 	return mean, len(values) > 0
 }
 
-// rounds are the indices of the rounds that count: of those that have the quantity, or for best and best-val, the one that has most of what they go by.
+// rounds are the indices of the rounds that count: of those that have the quantity, or for best, of those tested.
 func (m Metric) rounds(r *Run) []int {
 	by := m
-	switch m.window {
-	case best:
+	if m.window == best {
 		by = Metric{quantity: Accuracy, view: m.view}
-	case bestVal:
-		by = Metric{quantity: Val} // a run has one selected round
 	}
 	var have []int
 	top, topAt := -1.0, -1
@@ -287,9 +284,11 @@ func (m Metric) rounds(r *Run) []int {
 		}
 	}
 	switch {
+	case m.window == bestVal:
+		return bestValidated(r.Rounds) // a run selects one round, by its headline, whatever is read of it
 	case len(have) == 0 || m.window == all:
 		return have
-	case m.window == best || m.window == bestVal: // of equal ones the first
+	case m.window == best:
 		return []int{topAt}
 	}
 	n, _ := lastN(m.window)

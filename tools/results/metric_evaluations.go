@@ -82,6 +82,18 @@ func (r Round) validation() (float64, bool) {
 	return b.Accuracy, true
 }
 
+// bestValidated is the round with the best accuracy on validation data, of equal ones the first; none without any.
+func bestValidated(rounds []Round) []int {
+	var out []int
+	top := 0.0
+	for i, r := range rounds {
+		if v, ok := r.validation(); ok && (out == nil || v > top) {
+			out, top = []int{i}, v
+		}
+	}
+	return out
+}
+
 // onlySome lists the metrics of evaluations that runs have only where they were asked for, as far as some run has them.
 func onlySome(groups []*Group) []string {
 	found := names(groups, func(r Round) []string {
