@@ -227,17 +227,23 @@ func (v *view) drawer(f configs.Figure, m results.Metric) (figures.Drawer, error
 // facet is the groups of one label of an axis; without an axis, all of them under an empty label.
 type facet struct {
 	label  string
+	title  string // the label as it is shown: a number has the name of its axis in front
 	groups []*results.Group
 }
 
 // facets divides groups by the labels of an axis.
 func facets(groups []*results.Group, axis string) []facet {
 	if axis == "" {
-		return []facet{{"", groups}}
+		return []facet{{"", "", groups}}
 	}
 	var out []facet
-	for _, l := range results.Labels(groups, axis) {
-		out = append(out, facet{l, results.Where(groups, map[string]string{axis: l})})
+	labels := results.Labels(groups, axis)
+	for _, l := range labels {
+		title := l
+		if results.Bare(labels) {
+			title = axis + " " + l
+		}
+		out = append(out, facet{l, title, results.Where(groups, map[string]string{axis: l})})
 	}
 	return out
 }
