@@ -125,10 +125,7 @@ func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
 func (v *view) caption(f configs.Figure, m results.Metric) string {
 	var parts []string
 	if views := m.Views(v.groups); !slices.Contains(unevaluated, f.Kind) && len(views) > 0 {
-		text := "evaluation as each paper says"
-		if len(views) == 1 {
-			text = views[0] + " evaluation"
-		}
+		text := strings.Join(views, " and ") + " evaluation"
 		var absent []string
 		for _, l := range facets(v.groups, v.axis) {
 			if !slices.ContainsFunc(l.groups, func(g *results.Group) bool {
@@ -138,12 +135,16 @@ func (v *view) caption(f configs.Figure, m results.Metric) string {
 			}
 		}
 		if len(absent) > 0 {
-			text += ", none (-) of " + strings.Join(absent, ", ")
+			text += "; " + strings.Join(absent, ", ") + ": -"
 		}
 		parts = append(parts, text)
 	}
 	if over := v.averagedOver(f); len(over) > 0 {
-		parts = append(parts, "averaged over "+strings.Join(over, " and "))
+		what := "averaged over "
+		if slices.Contains([]string{"box", "strips", "significance"}, f.Kind) {
+			what = "over " // every client, or pair, is in it
+		}
+		parts = append(parts, what+strings.Join(over, " and "))
 	}
 	if len(parts) == 0 {
 		return ""
