@@ -11,7 +11,7 @@ VOCAB ?= ../shared/data/clip-vocab/bpe_simple_vocab_16e6.txt.gz
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke methods test build library browser check vet format lint arrows docs bench fuzz chaos golden clean
+.PHONY: help run smoke methods terms test build library browser check vet format lint arrows docs bench fuzz chaos golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,10 @@ smoke: build ## the small form of every table and figure in configs/papers, runs
 methods: build ## every method of configs/methods over three seeds, their table, runs/methods
 	@rm -rf runs/methods
 	bin/promptfed run configs/methods/*.yaml --seeds 1,2,3 --out runs/methods
+
+terms: build ## what each term of every loss does: the tables of docs/terms.md, runs/terms
+	@rm -rf runs/terms
+	@tools/terms.sh
 
 test: library browser ## run all tests
 	go test -timeout $(TESTTIME) ./...
