@@ -1,8 +1,11 @@
 package engine
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"promptfed/federation/method"
 )
@@ -31,6 +34,8 @@ type Record struct {
 	Notes map[string]float64 `json:"notes,omitempty"` // of the method and of what carries the messages, such as epsilon and delta
 	Terms []Term             `json:"terms,omitempty"` // of the loss, in its order, where they are measured
 
+	Warnings []string `json:"warnings,omitempty"` // lines that say what is wrong with the round's numbers
+
 	Clients   []int   `json:"clients"` // who trained
 	LR        float64 `json:"lr"`
 	BytesUp   int     `json:"bytes_up"`   // all clients together
@@ -57,8 +62,9 @@ type Summary struct {
 	// The headline is of the evaluation that View names; nil, and its keys absent, where the method does not have it.
 	*Headline
 	View        string            `json:"view"`
-	Global      *float64          `json:"global,omitempty"`   // accuracy in the last tested round, as are those that follow
-	Personal    *float64          `json:"personal,omitempty"` // absent where the method does not have the evaluation
+	MethodView  string            `json:"method_view,omitempty"` // the evaluation that the method's paper reports, or the only one that it has
+	Global      *float64          `json:"global,omitempty"`      // accuracy in the last tested round, as are those that follow
+	Personal    *float64          `json:"personal,omitempty"`    // absent where the method does not have the evaluation
 	Evaluations Evaluations       `json:"evaluations,omitzero"`
 	Reads       []string          `json:"scores_read,omitempty"` // what class scores read beside the image: shared, server, private, examples
 	Untrained   int               `json:"untrained,omitempty"`   // clients that never trained
@@ -74,13 +80,18 @@ type Summary struct {
 	ZeroShot  []ZeroShot `json:"zero_shot,omitempty"`   // by backbone
 	Warnings  []string   `json:"warnings,omitempty"`    // what is probably wrong with the data, a line each
 
-	Notes    map[string]float64 `json:"notes,omitempty"` // of the last round, tested or not
-	Bytes    float64            `json:"bytes_per_round"`
-	Seconds  float64            `json:"seconds"`
-	Provider string             `json:"provider,omitempty"` // what ONNX Runtime ran on, and why if auto could not have CUDA
+	Notes map[string]float64 `json:"notes,omitempty"` // of the last round, tested or not
+	// RoundWarnings are the first warnings of rounds, each behind its round, and how many more there are.
+	RoundWarnings []string `json:"round_warnings,omitempty"`
+	Bytes         float64  `json:"bytes_per_round"`
+	Seconds       float64  `json:"seconds"`
+	Provider      string   `json:"provider,omitempty"` // what ONNX Runtime ran on, and why if auto could not have CUDA
 	// Reproduces are the known defects of published code that the run made again on purpose, as "KEY: VALUE".
 	Reproduces []string `json:"reproduces,omitempty"`
 }
+
+// mostWarnings is how many warnings of rounds a summary repeats.
+const mostWarnings = 3
 
 // Headline is what a run gave in one evaluation.
 type Headline struct {
@@ -107,12 +118,17 @@ type Unanswered struct {
 
 // Summarise puts the records of a run together, with one evaluation for headline.
 func Summarise(records []Record, view method.View) Summary {
-	s := Summary{Rounds: len(records), View: view.String()}
+	s := Summary{Rounds: len(records), View: view.String(), Unanswered: MissingTests(records)}
 	var accuracy []float64
+	warnings := 0
 	for _, r := range records {
 		s.Bytes += float64(r.BytesUp+r.BytesDown) / float64(len(records))
 		s.Seconds, s.Notes = s.Seconds+r.Seconds, r.Notes
-		s.Unanswered = append(s.Unanswered, r.missing()...)
+		for _, line := range r.Warnings {
+			if warnings++; warnings <= mostWarnings {
+				s.RoundWarnings = append(s.RoundWarnings, fmt.Sprintf("round %d: %s", r.Round, line))
+			}
+		}
 		if !r.Tested {
 			continue
 		}
@@ -132,6 +148,9 @@ func Summarise(records []Record, view method.View) Summary {
 		h.Last, h.LastStd, h.Weighted = e.Accuracy, e.Std, e.Weighted
 		h.of(e)
 	}
+	if more := warnings - mostWarnings; more > 0 {
+		s.RoundWarnings = append(s.RoundWarnings, fmt.Sprintf("and %d more in other rounds (rounds.jsonl)", more))
+	}
 	if h := s.Headline; h != nil {
 		h.Mean5, _ = MeanStd(accuracy[max(0, len(accuracy)-5):])
 		h.Mean10, _ = MeanStd(accuracy[max(0, len(accuracy)-10):])
@@ -150,15 +169,38 @@ func (h *Headline) of(e *Evaluation) {
 	h.F1, h.Worst, h.PerDomain, h.DomainMean, h.DomainStd = e.F1, e.Worst, e.PerDomain, e.DomainMean, e.DomainStd
 }
 
-// missing lists the tests of a round that some client did not answer.
-func (r Record) missing() []Unanswered {
-	var out []Unanswered
-	if len(r.Unanswered) > 0 {
-		out = append(out, Unanswered{Round: r.Round, Clients: r.Unanswered})
+// String says it in one line.
+func (u Unanswered) String() string {
+	of := "the test"
+	if u.Exam != "" {
+		of = "exam " + u.Exam
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.Exams)) {
-		if x := r.Exams[name]; len(x.Unanswered) > 0 {
-			out = append(out, Unanswered{r.Round, name, x.Unanswered})
+	list := make([]string, min(len(u.Clients), mostNamed))
+	for i := range list {
+		list[i] = strconv.Itoa(u.Clients[i])
+	}
+	more := ""
+	if n := len(u.Clients) - len(list); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("no answer to %s of round %d from %s %s%s: means are over the others", of, u.Round+1,
+		map[bool]string{true: "client", false: "clients"}[len(u.Clients) == 1], strings.Join(list, ", "), more)
+}
+
+// mostNamed bounds the clients that a line names.
+const mostNamed = 5
+
+// MissingTests lists the tests of some rounds that some client did not answer.
+func MissingTests(records []Record) []Unanswered {
+	var out []Unanswered
+	for _, r := range records {
+		if len(r.Unanswered) > 0 {
+			out = append(out, Unanswered{Round: r.Round, Clients: r.Unanswered})
+		}
+		for _, name := range slices.Sorted(maps.Keys(r.Exams)) {
+			if x := r.Exams[name]; len(x.Unanswered) > 0 {
+				out = append(out, Unanswered{r.Round, name, x.Unanswered})
+			}
 		}
 	}
 	return out

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"promptfed/federation/data"
+	"promptfed/federation/engine"
 	"promptfed/federation/partition"
 	"promptfed/federation/secure"
 	"promptfed/federation/sets"
@@ -71,7 +72,8 @@ type Train struct {
 	DropLast    bool           `config:"drop_last" help:"leave out a last batch that is not full"`
 	Optimizer   string         `config:"optimizer" help:"sgd, adam or adamw"`
 	LR          float64        `config:"lr" help:"learning rate, before the schedule"`
-	Momentum    float64        `config:"momentum" help:"of sgd; starts at 0 in every round"`
+	State       string         `config:"optimizer_state" help:"fresh: every turn of a client starts with a new optimizer; shared: one goes from client to client with its momentum, as in public code of FedOTP, FedPGP and pFedMoAP; clients then train one after the other, in one process"`
+	Momentum    float64        `config:"momentum" help:"of sgd; starts at 0 in every turn, unless optimizer_state is shared"`
 	Dampening   float64        `config:"dampening" help:"of sgd's momentum"`
 	Nesterov    bool           `config:"nesterov" help:"sgd looks ahead along its momentum"`
 	WeightDecay float64        `config:"weight_decay" help:"added to the gradient as in PyTorch; of adamw, taken off the parameter"`
@@ -89,6 +91,8 @@ type Train struct {
 type Eval struct {
 	Every int `config:"every" help:"rounds between tests; the last round is always tested"`
 	Last  int `config:"last" help:"rounds whose mean is shown as the result"`
+	// View is engine.Plan.View.
+	View string `config:"view" help:"what results are of: global (the server's parameters), personal (each client's own) or method (as its paper says)"`
 	// What is tested beside a client's test data, and which round counts.
 	Validate   bool     `config:"validate" help:"test on the clients' validation data too, where there is any, in every tested round"`
 	Select     string   `config:"select" help:"the round that is the result: last, or best-val (the best validation accuracy; its parameters are those that are left)"`
@@ -114,17 +118,31 @@ func Defaults() Config {
 		Data:      Data{Config: sets.Defaults(), Classes: "all", Duplicates: data.DuplicatesKeep, Precision: data.Half, Template: autoTemplate},
 		Synthetic: Synthetic{Config: noSynthetic(), Epochs: 10},
 		Partition: partition.Defaults(),
-		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", LR: 0.002, Momentum: 0.9, WeightDecay: 5e-4,
+		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", State: freshState, LR: 0.002, Momentum: 0.9, WeightDecay: 5e-4,
 			Schedule: optim.Schedule{Kind: "constant"}},
 		Participation: 1,
 		Sampling:      "fixed",
-		Eval:          Eval{Every: 1, Last: 1, Validate: true, Select: lastRound, NewSteps: []int{0, 10}, Confusion: localOnly, ZeroShot: true},
+		Eval:          Eval{Every: 1, Last: 1, View: engine.MethodView, Validate: true, Select: lastRound, NewSteps: []int{0, 10}, Confusion: localOnly, ZeroShot: true},
 
 		SecureAggregation: secure.Defaults(),
 
 		Reproduce: Reproduce{Labels: asMeant, ClassNames: asMeant},
 		Runtime:   defaultRuntime(),
 	}
+}
+
+// What becomes of an optimizer between turns.
+const (
+	freshState  = "fresh"
+	sharedState = "shared"
+)
+
+// InOneProcess refuses a configuration whose clients must train in one process.
+func (c Config) InOneProcess() error {
+	if c.Train.State == sharedState {
+		return errors.New("train.optimizer_state: shared has one optimizer go from client to client; run this experiment in one process, or set it to fresh")
+	}
+	return nil
 }
 
 // poisson draws each client of a round by itself.
@@ -171,12 +189,21 @@ func (c Config) Check() error {
 	if c.Eval.Every < 1 || c.Eval.Last < 1 {
 		bad("eval: every and last are %d and %d; each must be 1 or more", c.Eval.Every, c.Eval.Last)
 	}
+	if err := data.OneOf("eval.view", c.Eval.View, engine.Views()...); err != nil {
+		bad("%w", err)
+	}
 	errs = append(errs, c.checkEval())
 	if c.Data.Template != autoTemplate && !strings.Contains(c.Data.Template, "{}") {
 		bad("data.template: %q has no {} for the class name", c.Data.Template)
 	}
 	if _, err := optim.New(c.Train.optimizer()); err != nil {
 		bad("train: %w", err)
+	}
+	if err := data.OneOf("train.optimizer_state", c.Train.State, freshState, sharedState); err != nil {
+		bad("%w", err)
+	}
+	if c.Train.State == sharedState && c.SecureAggregation.On() {
+		bad("train.optimizer_state: shared hands what one client's gradients left to the next, which secure aggregation is there to prevent; leave one of the two out")
 	}
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil {
 		bad("train.schedule: %w", err)

@@ -86,6 +86,9 @@ func TestPartitionComparesPrintedSizes(t *testing.T) {
 		})
 	}
 	table := "../../configs/papers/fedpha/table-6.yaml"
+	if _, errText, code := call("run", table); code != 2 || !strings.Contains(errText, "promptfed partition compares") {
+		t.Errorf("run: exit %d, %s", code, errText)
+	}
 	if _, errText, code := call("partition", table); code != 2 || !strings.Contains(errText, "data.root") {
 		t.Errorf("a folder that does not exist: exit %d, %s", code, errText)
 	}

@@ -18,6 +18,7 @@ type monitor interface {
 	work(what string, done, total int)
 	opened(b *experiment.Built)
 	fallback(why error)
+	warn(line string)
 	features(b *experiment.Built) (done func()) // before features are computed, which may have to wait, and afterwards
 	start(rounds, clients int)
 	turn(o engine.Order, client int)
@@ -124,10 +125,14 @@ func (d *display) round(r engine.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.finished = 0
-	d.last = fmt.Sprintf(", loss %.3f", r.Loss)
-	if r.Evaluation != nil {
-		d.last += fmt.Sprintf(", accuracy %.1f %%", 100*r.Accuracy)
+	if len(r.Warnings) > 0 && d.bar != nil {
+		d.bar.Clear()
 	}
+	for _, line := range r.Warnings {
+		fmt.Fprintf(os.Stderr, "%s: warning: round %d: %s\n", d.name, r.Round+1, line)
+	}
+	d.last = fmt.Sprintf(", loss %.3f", r.Loss)
+	d.last += accuracyOf(r)
 	if d.live {
 		return
 	}
@@ -135,8 +140,22 @@ func (d *display) round(r engine.Record) {
 	if r.Evaluation != nil {
 		line += fmt.Sprintf(" ± %.1f over clients", 100*r.Std)
 	}
+	for _, u := range engine.MissingTests([]engine.Record{r}) {
+		line += ", " + u.String()
+	}
 	left := time.Duration(float64(time.Since(d.began)) / float64(r.Round+1) * float64(d.rounds-r.Round-1))
 	fmt.Fprintf(os.Stderr, "%s, %.1f s, %s left\n", line, r.Seconds, left.Round(time.Second))
+}
+
+// accuracyOf is the headline of a round, with the evaluation that it is of; empty where it was not tested.
+func accuracyOf(r engine.Record) string {
+	switch {
+	case r.Evaluation != nil:
+		return fmt.Sprintf(", %s accuracy %.1f %%", r.View, 100*r.Accuracy)
+	case r.Tested:
+		return fmt.Sprintf(", %s accuracy -", r.View)
+	}
+	return ""
 }
 
 // opened tells what the data was found to be, what there is to note about it, and which images were left out because they cannot
@@ -162,6 +181,14 @@ func (d *display) opened(b *experiment.Built) {
 	if len(list) > 0 {
 		fmt.Fprintf(os.Stderr, "%s: %d images left out (data.corrupt: skip)\n", d.name, len(list))
 	}
+}
+
+// warn shows what is probably wrong.
+func (d *display) warn(line string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.end()
+	fmt.Fprintf(os.Stderr, "%s: warning: %s\n", d.name, line)
 }
 
 // fallback tells why provider auto took the CPU.

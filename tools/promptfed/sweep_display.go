@@ -204,6 +204,10 @@ func (c *cellDisplay) fallback(why error) {
 	}
 }
 
+func (c *cellDisplay) warn(line string) {
+	c.locked(func() { c.all.once("warning: %s", line) })
+}
+
 func (c *cellDisplay) features(b *experiment.Built) func() {
 	c.locked(func() { c.at = "waiting for features" })
 	return c.wait.take(b)
@@ -234,6 +238,9 @@ func (c *cellDisplay) move(to int) {
 func (c *cellDisplay) round(r engine.Record) {
 	c.locked(func() {
 		c.round0, c.turned = r.Round+1, 0
+		for _, line := range r.Warnings {
+			c.all.once("warning: %s", line)
+		}
 		if c.fresh {
 			c.move(c.round0 * roundUnits)
 		} else { // of an earlier call
@@ -241,9 +248,7 @@ func (c *cellDisplay) round(r engine.Record) {
 			c.units = c.round0 * roundUnits
 		}
 		c.at = fmt.Sprintf("round %d/%d", min(c.rounds, r.Round+2), c.rounds)
-		if r.Evaluation != nil {
-			c.at += fmt.Sprintf(" %.1f %%", 100*r.Accuracy)
-		}
+		c.at += strings.TrimPrefix(accuracyOf(r), ",")
 	})
 }
 
@@ -257,7 +262,7 @@ func (c *cellDisplay) done(s engine.Summary) {
 		if s.Headline != nil {
 			accuracy = fmt.Sprintf("%.1f %%", 100*s.Last)
 		}
-		c.all.say("%d/%d cells done, %s: accuracy %s (%s) in %s%s", c.all.over, c.all.cells, c.folder, accuracy, s.View,
+		c.all.say("%d/%d cells done, %s: %s accuracy %s in %s%s", c.all.over, c.all.cells, c.folder, s.View, accuracy,
 			time.Since(c.began).Round(100*time.Millisecond), c.all.left())
 	}
 	c.all.draw()

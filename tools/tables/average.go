@@ -2,7 +2,9 @@ package tables
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"promptfed/tools/results"
 )
@@ -14,7 +16,7 @@ func (b *builder) prune() {
 	for j := range t.Columns {
 		planned, empty, pseudo := false, true, slices.ContainsFunc(b.Columns, b.pseudo)
 		for _, c := range t.column(j) {
-			planned, empty = planned || !c.Blank, empty && c.Stat.N() == 0
+			planned, empty = planned || !c.Blank, empty && c.Stat.N() == 0 && !c.Absent
 		}
 		drop[j] = !planned || empty && pseudo
 	}
@@ -53,7 +55,7 @@ func (b *builder) withAverages(axes, others []string, asked bool) []map[string]s
 	plain := true // no pseudo-axis: there is a mean over everything
 	for _, a := range axes {
 		over[a] = !b.pseudo(a) && len(b.labels[a]) > 1
-		plain = plain && !b.pseudo(a)
+		plain = plain && (!b.pseudo(a) || a == EvaluationAxis)
 	}
 	beside := b.combinations(others, nil)
 	return slices.DeleteFunc(b.combinations(axes, over), func(labels map[string]string) bool {
@@ -64,7 +66,7 @@ func (b *builder) withAverages(axes, others []string, asked bool) []map[string]s
 			}
 		}
 		return some && !(every && plain) && !slices.ContainsFunc(beside, func(o map[string]string) bool {
-			return b.paper(merge(labels, o), b.metric) != nil
+			return b.at(merge(labels, o), b.metric) != nil
 		})
 	})
 }
@@ -93,13 +95,20 @@ func (b *builder) average(labels map[string]string, axes []string) Cell {
 	}
 	out := Cell{Labels: labels, Metric: cells[0].Metric, Factor: cells[0].Factor, Unit: cells[0].Unit}
 	var stats []results.Stat
+	views, absent := map[string]bool{}, true
 	for _, c := range cells {
 		stats = append(stats, c.Stat)
-		out.Planned = max(out.Planned, c.Planned)
+		out.Planned, out.data = max(out.Planned, c.Planned), out.data+c.data+"\n"
+		views[c.View], absent = true, absent && c.Absent
 	}
-	out.Stat = results.Mean(stats)
-	out.Paper = b.paper(labels, out.Metric)
-	if n := out.Stat.N(); n < out.Planned {
+	out.Stat, out.Absent = results.Mean(stats), absent
+	if delete(views, ""); len(views) > 1 {
+		out.Stat, out.why = results.Stat{}, "no mean is made over global and personal evaluations; choose one with --view"
+		return out
+	}
+	out.View = strings.Join(slices.Collect(maps.Keys(views)), "")
+	out.Paper = b.paper(out)
+	if n := out.Stat.N(); n < out.Planned && !absent {
 		out.why = fmt.Sprintf("%d of %d seeds; the others lack cells that this averages over", n, out.Planned)
 	}
 	return out

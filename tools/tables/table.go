@@ -14,6 +14,8 @@ const (
 	DomainAxis = configs.DomainAxis // each domain; also Average and Std over domains, and Overall, the mean over clients
 	ExamAxis   = configs.ExamAxis   // each exam, and Average over them
 	MetricAxis = "metric"           // each of Layout.Metrics
+	// EvaluationAxis is global and personal; it also heads the labels that say which of the two a row or a column is of.
+	EvaluationAxis = "evaluation"
 )
 
 // Labels with a meaning of their own. Std and Overall are those of the axis of domains.
@@ -52,6 +54,7 @@ type Table struct {
 	spread  results.Spread
 	second  bool
 	axes    []string // of the grid, for the CSV
+	views   []string // evaluations that cells are of
 }
 
 // Legend explains what formats show in their own ways; empty where a table has nothing of the kind.
@@ -94,7 +97,10 @@ type Cell struct {
 	Factor  float64 // what the values are multiplied by where they are shown
 	Unit    string  // in which they are shown then
 	Mark    int     // number of the note that explains what is missing; 0 for none
+	View    string  // results.GlobalView or results.PersonalView; empty for what belongs to neither
+	Absent  bool    // the method does not have that evaluation
 	why     string  // what that note says
+	data    string  // what clients were tested on: cells of other data do not compare
 }
 
 // Number is a number of a paper, in the unit in which the cell is shown.

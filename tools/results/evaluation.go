@@ -1,0 +1,202 @@
+package results
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+)
+
+// The two evaluations of a run.
+var (
+	GlobalView   = method.GlobalView.String()
+	PersonalView = method.PersonalView.String()
+)
+
+// Select makes one evaluation the headline of all runs: GlobalView, PersonalView, or with engine.MethodView the one that each
+// method's paper reports. An empty view leaves every run with the one that it was run with.
+func (r *Results) Select(view string) {
+	for _, g := range r.Groups {
+		for _, run := range g.Runs {
+			switch view {
+			case "":
+			case engine.MethodView:
+				run.show(run.Summary.MethodView)
+			default:
+				run.show(view)
+			}
+		}
+	}
+}
+
+// show makes an evaluation the headline of a run; an empty one changes nothing.
+func (r *Run) show(view string) {
+	if view == "" {
+		return
+	}
+	kind := kindOf(view)
+	was := r.View
+	r.View = view
+	for i := range r.Rounds {
+		round := &r.Rounds[i]
+		if round.Old && was == "" { // its headline is the better known of the two
+			round.keep(kind)
+		}
+		*round = round.in(kind)
+	}
+}
+
+// kindOf reads the name of an evaluation.
+func kindOf(view string) method.View {
+	if view == PersonalView {
+		return method.PersonalView
+	}
+	return method.GlobalView
+}
+
+// in is the round with one of its evaluations for headline.
+func (r Round) in(kind method.View) Round {
+	r.View, r.Evaluation = kind.String(), r.Evaluations.Of(kind)
+	r.Exams, r.NewClients = testedIn(r.Exams, kind), testedIn(r.NewClients, kind)
+	return r
+}
+
+// testedIn is what several tests gave, each with one evaluation for headline.
+func testedIn(tests map[string]engine.Tested, kind method.View) map[string]engine.Tested {
+	out := maps.Clone(tests)
+	for name, t := range out {
+		t.Evaluation = t.Evaluations.Of(kind)
+		out[name] = t
+	}
+	return out
+}
+
+// of is the metric's quantity in a round.
+func (m Metric) of(r Round) (float64, bool) {
+	if m.view != "" {
+		r = r.in(kindOf(m.view))
+	}
+	return quantities[m.quantity].of(r, m.arg)
+}
+
+// evaluation is that of a round that the metric is of; nil where the round does not have it.
+func (m Metric) evaluation(r Round) *engine.Evaluation {
+	if m.view != "" {
+		return r.Evaluations.Of(kindOf(m.view))
+	}
+	return r.Evaluation
+}
+
+// At is the metric in one evaluation, whatever the runs' headlines are of. What belongs to neither stays as it is.
+func (m Metric) At(view string) Metric {
+	if !m.Follows() {
+		return m
+	}
+	switch m.view = view; {
+	case m.quantity != Accuracy:
+		m.Name = view + "/" + m.Name
+	case m.window == last:
+		m.Name = view
+	default:
+		m.Name = view + "@" + m.window
+	}
+	return m
+}
+
+// keep puts the headline of an older version's round, which has all numbers, in the place of what it has of that evaluation.
+func (r *Round) keep(kind method.View) {
+	put := func(e *engine.Evaluations, headline *engine.Evaluation) {
+		if kind == method.PersonalView {
+			e.Personal = headline
+		} else {
+			e.Global = headline
+		}
+	}
+	if r.Evaluation != nil {
+		put(&r.Evaluations, r.Evaluation)
+	}
+	for name, x := range r.Exams {
+		put(&x.Evaluations, x.Evaluation)
+		r.Exams[name] = x
+	}
+}
+
+// View is the evaluation that the metric of a run is of; empty for what belongs to neither, such as a loss, and where an older
+// version did not say it.
+func (m Metric) View(r *Run) string {
+	switch {
+	case slices.Contains(neither, m.quantity):
+		return ""
+	case m.view != "":
+		return m.view
+	}
+	return r.View
+}
+
+// neither are the quantities that belong to no evaluation.
+var neither = []string{Loss, Bytes, Seconds, Note}
+
+// Follows tells whether the metric is of whatever evaluation is the headline.
+func (m Metric) Follows() bool { return m.view == "" && !slices.Contains(neither, m.quantity) }
+
+// Views lists the evaluations that the metric of some groups' finished runs is of.
+func (m Metric) Views(groups []*Group) []string {
+	var out []string
+	for _, g := range groups {
+		for _, r := range g.Done() {
+			if v := m.View(r); v != "" && !slices.Contains(out, v) {
+				out = append(out, v)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Absent tells whether the run's method does not have the evaluation that the metric is of.
+func (m Metric) Absent(r *Run) bool {
+	view, tested := m.View(r), false
+	for _, round := range r.Rounds {
+		if !round.Tested {
+			continue
+		}
+		if view == GlobalView && round.Evaluations.Global != nil || view == PersonalView && round.Evaluations.Personal != nil {
+			return false
+		}
+		tested = true
+	}
+	return tested && view != ""
+}
+
+// TitleOf is Title, and says where the runs of some groups have less tested rounds than a window asks for.
+func (m Metric) TitleOf(groups []*Group) string {
+	n, ok := lastN(m.window)
+	if !ok || n < 2 {
+		return m.Title()
+	}
+	least, most := n, 0
+	for _, g := range groups {
+		for _, r := range g.Done() {
+			whole := m
+			whole.window = all
+			if have := len(whole.rounds(r)); have > 0 {
+				least, most = min(least, have), max(most, min(n, have))
+			}
+		}
+	}
+	title := m
+	title.window = ""
+	switch what := title.Title(); {
+	case most == 0 || least == n:
+		return m.Title()
+	case most == 1:
+		return what + "only tested round"
+	case least == most:
+		return what + fmt.Sprintf("mean of the %d tested rounds that there are", most)
+	case most < n:
+		return what + fmt.Sprintf("mean of the %d to %d tested rounds that there are", least, most)
+	}
+	return m.Title() + fmt.Sprintf(", of some runs of the %d that there are", least)
+}
