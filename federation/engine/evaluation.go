@@ -197,7 +197,15 @@ func EvaluableOf(m method.Method, task method.Task) Evaluable {
 	return e
 }
 
-// headline resolves eval.view: global and personal are what they say, and all else is the method's own, or the only one
+// MethodView is the value of Plan.View with which a headline is of the evaluation that the method's paper reports.
+const MethodView = "method"
+
+// Views are the values of Plan.View.
+func Views() []string {
+	return []string{MethodView, method.GlobalView.String(), method.PersonalView.String()}
+}
+
+// headline resolves Plan.View: global and personal are what they say, and all else is the method's own, or the only one
 // where it has but one.
 func (e Evaluable) headline(view string, m method.Method) method.View {
 	switch {

@@ -1,8 +1,11 @@
 package engine
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"promptfed/federation/method"
 )
@@ -57,8 +60,9 @@ type Summary struct {
 	// The headline is of the evaluation that View names; nil, and its keys absent, where the method does not have it.
 	*Headline
 	View        string            `json:"view"`
-	Global      *float64          `json:"global,omitempty"`   // accuracy in the last tested round, as are those that follow
-	Personal    *float64          `json:"personal,omitempty"` // absent where the method does not have the evaluation
+	MethodView  string            `json:"method_view,omitempty"` // the evaluation that the method's paper reports, or the only one that it has
+	Global      *float64          `json:"global,omitempty"`      // accuracy in the last tested round, as are those that follow
+	Personal    *float64          `json:"personal,omitempty"`    // absent where the method does not have the evaluation
 	Evaluations Evaluations       `json:"evaluations,omitzero"`
 	Reads       []string          `json:"scores_read,omitempty"` // what class scores read beside the image: shared, server, private, examples
 	Untrained   int               `json:"untrained,omitempty"`   // clients that never trained
@@ -107,12 +111,11 @@ type Unanswered struct {
 
 // Summarise puts the records of a run together, with one evaluation for headline.
 func Summarise(records []Record, view method.View) Summary {
-	s := Summary{Rounds: len(records), View: view.String()}
+	s := Summary{Rounds: len(records), View: view.String(), Unanswered: MissingTests(records)}
 	var accuracy []float64
 	for _, r := range records {
 		s.Bytes += float64(r.BytesUp+r.BytesDown) / float64(len(records))
 		s.Seconds, s.Notes = s.Seconds+r.Seconds, r.Notes
-		s.Unanswered = append(s.Unanswered, r.missing()...)
 		if !r.Tested {
 			continue
 		}
@@ -150,15 +153,38 @@ func (h *Headline) of(e *Evaluation) {
 	h.F1, h.Worst, h.PerDomain, h.DomainMean, h.DomainStd = e.F1, e.Worst, e.PerDomain, e.DomainMean, e.DomainStd
 }
 
-// missing lists the tests of a round that some client did not answer.
-func (r Record) missing() []Unanswered {
-	var out []Unanswered
-	if len(r.Unanswered) > 0 {
-		out = append(out, Unanswered{Round: r.Round, Clients: r.Unanswered})
+// String says it in one line.
+func (u Unanswered) String() string {
+	of := "the test"
+	if u.Exam != "" {
+		of = "exam " + u.Exam
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.Exams)) {
-		if x := r.Exams[name]; len(x.Unanswered) > 0 {
-			out = append(out, Unanswered{r.Round, name, x.Unanswered})
+	list := make([]string, min(len(u.Clients), mostNamed))
+	for i := range list {
+		list[i] = strconv.Itoa(u.Clients[i])
+	}
+	more := ""
+	if n := len(u.Clients) - len(list); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("no answer to %s of round %d from %s %s%s: means are over the others", of, u.Round+1,
+		map[bool]string{true: "client", false: "clients"}[len(u.Clients) == 1], strings.Join(list, ", "), more)
+}
+
+// mostNamed bounds the clients that a line names.
+const mostNamed = 5
+
+// MissingTests lists the tests of some rounds that some client did not answer.
+func MissingTests(records []Record) []Unanswered {
+	var out []Unanswered
+	for _, r := range records {
+		if len(r.Unanswered) > 0 {
+			out = append(out, Unanswered{Round: r.Round, Clients: r.Unanswered})
+		}
+		for _, name := range slices.Sorted(maps.Keys(r.Exams)) {
+			if x := r.Exams[name]; len(x.Unanswered) > 0 {
+				out = append(out, Unanswered{r.Round, name, x.Unanswered})
+			}
 		}
 	}
 	return out

@@ -300,7 +300,8 @@ func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (
 	r.Summary.choose(j.Records, s.view, e.Evaluate)
 	r.Summary.ZeroShot, r.Summary.Warnings = j.zeroShot, ZeroShotWarnings(j.zeroShot)
 	r.Summary.Provider, r.Summary.Reproduces = set.Provider, e.Reproduces
-	r.Summary.Name, r.Summary.Method, r.Summary.View, r.Summary.Reads = e.Name, e.MethodName, s.view.String(), s.has.Reads
+	r.Summary.Name, r.Summary.Method, r.Summary.Reads = e.Name, e.MethodName, s.has.Reads
+	r.Summary.MethodView = s.has.headline(MethodView, e.Method).String()
 	members := e.members(set)
 	parts := e.parts(&s.Global, store, members)
 	if set.Dir == "" {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"promptfed/federation/data"
+	"promptfed/federation/engine"
 	"promptfed/federation/partition"
 	"promptfed/federation/secure"
 	"promptfed/federation/sets"
@@ -89,6 +90,8 @@ type Train struct {
 type Eval struct {
 	Every int `config:"every" help:"rounds between tests; the last round is always tested"`
 	Last  int `config:"last" help:"rounds whose mean is shown as the result"`
+	// View is engine.Plan.View.
+	View string `config:"view" help:"what results are of: global (the server's parameters), personal (each client's own) or method (as its paper says)"`
 	// What is tested beside a client's test data, and which round counts.
 	Validate   bool     `config:"validate" help:"test on the clients' validation data too, where there is any, in every tested round"`
 	Select     string   `config:"select" help:"the round that is the result: last, or best-val (the best validation accuracy; its parameters are those that are left)"`
@@ -118,7 +121,7 @@ func Defaults() Config {
 			Schedule: optim.Schedule{Kind: "constant"}},
 		Participation: 1,
 		Sampling:      "fixed",
-		Eval:          Eval{Every: 1, Last: 1, Validate: true, Select: lastRound, NewSteps: []int{0, 10}, Confusion: localOnly, ZeroShot: true},
+		Eval:          Eval{Every: 1, Last: 1, View: engine.MethodView, Validate: true, Select: lastRound, NewSteps: []int{0, 10}, Confusion: localOnly, ZeroShot: true},
 
 		SecureAggregation: secure.Defaults(),
 
@@ -170,6 +173,9 @@ func (c Config) Check() error {
 	}
 	if c.Eval.Every < 1 || c.Eval.Last < 1 {
 		bad("eval: every and last are %d and %d; each must be 1 or more", c.Eval.Every, c.Eval.Last)
+	}
+	if err := data.OneOf("eval.view", c.Eval.View, engine.Views()...); err != nil {
+		bad("%w", err)
 	}
 	errs = append(errs, c.checkEval())
 	if c.Data.Template != autoTemplate && !strings.Contains(c.Data.Template, "{}") {

@@ -14,6 +14,7 @@ type Significance struct {
 	Names      []string
 	Difference [][]float64 // mean of the row's method minus mean of the column's
 	P          [][]float64 // p values of these; what is not a number gets no mark
+	Test       string      // where they are from, or why there are none; may be empty
 }
 
 // Draw implements Drawer.
@@ -23,6 +24,13 @@ func (f Significance) Draw() (*Figure, error) {
 		return nil, fmt.Errorf("significance: %w", err)
 	}
 	return fig, nil
+}
+
+func joined(test string) string {
+	if test == "" {
+		return ""
+	}
+	return ": " + test
 }
 
 // stars mark p values.
@@ -74,7 +82,7 @@ func (f Significance) draw() (*Figure, error) {
 	}
 	side := max(15, min(34, 330/vg.Length(n)))
 	sh := sheet{title: f.Title, width: side * vg.Length(n), height: side * vg.Length(n), bar: &colourBar{colours, f.Value},
-		note: "Row minus column. * p < 0.05, ** p < 0.01, *** p < 0.001."}
+		note: "Row minus column. * p < 0.05, ** p < 0.01, *** p < 0.001" + joined(f.Test) + "."}
 	p := newMatrixPlot(f.Names, f.Names, sh.width, sh.height)
 	digits, fit := places([]HeatPanel{{Values: values}}, side-3, side/2)
 	p.Add(heat{values: values, colour: colours.colour, text: func(i, j int) []string {

@@ -126,9 +126,7 @@ func (d *display) round(r engine.Record) {
 	defer d.mu.Unlock()
 	d.finished = 0
 	d.last = fmt.Sprintf(", loss %.3f", r.Loss)
-	if r.Evaluation != nil {
-		d.last += fmt.Sprintf(", accuracy %.1f %%", 100*r.Accuracy)
-	}
+	d.last += accuracyOf(r)
 	if d.live {
 		return
 	}
@@ -136,8 +134,22 @@ func (d *display) round(r engine.Record) {
 	if r.Evaluation != nil {
 		line += fmt.Sprintf(" ± %.1f over clients", 100*r.Std)
 	}
+	for _, u := range engine.MissingTests([]engine.Record{r}) {
+		line += ", " + u.String()
+	}
 	left := time.Duration(float64(time.Since(d.began)) / float64(r.Round+1) * float64(d.rounds-r.Round-1))
 	fmt.Fprintf(os.Stderr, "%s, %.1f s, %s left\n", line, r.Seconds, left.Round(time.Second))
+}
+
+// accuracyOf is the headline of a round, with the evaluation that it is of; empty where it was not tested.
+func accuracyOf(r engine.Record) string {
+	switch {
+	case r.Evaluation != nil:
+		return fmt.Sprintf(", %s accuracy %.1f %%", r.View, 100*r.Accuracy)
+	case r.Tested:
+		return fmt.Sprintf(", %s accuracy -", r.View)
+	}
+	return ""
 }
 
 // opened tells what the data was found to be, what there is to note about it, and which images were left out because they cannot

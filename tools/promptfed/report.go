@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"promptfed/configs"
+	"promptfed/federation/engine"
 	"promptfed/tools/figures"
 	"promptfed/tools/page"
 	"promptfed/tools/results"
@@ -26,6 +27,7 @@ type reportOptions struct {
 	average       string
 	std           string
 	second        bool
+	view          string // eval.view of all runs; empty for that of each
 	formats       []string
 }
 
@@ -46,6 +48,7 @@ func reportCommand() *cobra.Command {
 	c.Flags().StringVar(&o.average, "average", "", "add means: row, column or both")
 	c.Flags().StringVar(&o.std, "std", string(results.Population), "standard deviation over seeds: population (n, as numpy) or sample (n-1)")
 	c.Flags().BoolVar(&o.second, "second", false, "underline the second best")
+	c.Flags().StringVar(&o.view, "view", "", "the evaluation that results are of, in place of the runs' eval.view: "+strings.Join(engine.Views(), ", "))
 	c.Flags().StringSliceVar(&o.formats, "format", reportFormats, "what to write")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := o.check(); err != nil {
@@ -78,7 +81,8 @@ func (o reportOptions) check() error {
 	for _, w := range []struct {
 		flag, is string
 		known    []string
-	}{{"--average", o.average, []string{"", "row", "column", "both"}}, {"--std", o.std, []string{string(results.Population), string(results.Sample)}}} {
+	}{{"--average", o.average, []string{"", "row", "column", "both"}}, {"--std", o.std, []string{string(results.Population), string(results.Sample)}},
+		{"--view", o.view, append([]string{""}, engine.Views()...)}} {
 		if !slices.Contains(w.known, w.is) {
 			return fmt.Errorf("%s %q: take %s", w.flag, w.is, strings.TrimPrefix(strings.Join(w.known, ", "), ", "))
 		}
@@ -113,6 +117,7 @@ func makeReport(dirs []string, out string, o reportOptions) (string, error) {
 	if err != nil {
 		return "", usageError{err}
 	}
+	found.Select(o.view)
 	folder, err := filepath.Abs(out)
 	if err != nil {
 		return "", err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"promptfed/configs"
@@ -25,9 +26,9 @@ type view struct {
 	name   string // of the sweep
 	metric results.Metric
 	spread results.Spread
-	axis   string   // whose labels are compared
-	labels []string // of that axis
-	pairs  []results.Comparison
+	axis   string                                            // whose labels are compared
+	labels []string                                          // of that axis
+	pairs  map[string]map[results.Level][]results.Comparison // by metric
 }
 
 func (v *view) note(format string, a ...any) {
@@ -85,6 +86,25 @@ func (v *view) add(file string, f configs.Figure) {
 		f.Title = cmp.Or(v.name, "runs") + ": " + f.Title
 		file = cmp.Or(v.name, "runs") + "-" + file
 	}
+	list := []results.Metric{m}
+	if !slices.Contains(unevaluated, f.Kind) {
+		list = v.each(m)
+	}
+	for _, one := range list {
+		name := file
+		if len(list) > 1 {
+			name += "-" + one.Views(v.groups)[0]
+		}
+		v.addOf(name, f, one)
+	}
+}
+
+// unevaluated are the kinds of figures that show no accuracies.
+var unevaluated = []string{"bubbles", "cost", "tsne", "pca"}
+
+// addOf is add of one metric, with what it is of and what it averages over in the title.
+func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
+	f.Title += v.caption(f, m)
 	d, err := v.drawer(f, m)
 	if err == nil && d == nil {
 		return
@@ -98,6 +118,56 @@ func (v *view) add(file string, f configs.Figure) {
 		return
 	}
 	v.figures = append(v.figures, namedFigure{slug(file), f.Title, drawn})
+}
+
+// caption says behind a figure's title which evaluation it is of, who does not have it, and what it averages over.
+func (v *view) caption(f configs.Figure, m results.Metric) string {
+	var parts []string
+	if views := m.Views(v.groups); !slices.Contains(unevaluated, f.Kind) && len(views) > 0 {
+		text := "evaluation as each paper says"
+		if len(views) == 1 {
+			text = views[0] + " evaluation"
+		}
+		var absent []string
+		for _, l := range facets(v.groups, v.axis) {
+			if !slices.ContainsFunc(l.groups, func(g *results.Group) bool {
+				return len(g.Done()) == 0 || slices.ContainsFunc(g.Done(), func(r *results.Run) bool { return !m.Absent(r) })
+			}) {
+				absent = append(absent, l.label)
+			}
+		}
+		if len(absent) > 0 {
+			text += ", none (-) of " + strings.Join(absent, ", ")
+		}
+		parts = append(parts, text)
+	}
+	if over := v.averagedOver(f); len(over) > 0 {
+		parts = append(parts, "averaged over "+strings.Join(over, " and "))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, "; ") + ")"
+}
+
+// averagedOver lists the axes of the sweep, with their labels, that a figure has no place for.
+func (v *view) averagedOver(f configs.Figure) []string {
+	if slices.Contains([]string{"bubbles", "tsne", "pca"}, f.Kind) {
+		return nil
+	}
+	shown := []string{f.X, f.Y, f.Z, f.Line, f.Panel, f.Group}
+	switch contested := f.Kind == "cost" || f.Kind == "significance"; {
+	case contested, f.Kind == "curves" && f.Line == "", f.Kind == "strips" && f.Panel == "",
+		f.Kind == "box" && results.Labels(v.groups, f.Group) == nil:
+		shown = append(shown, v.axis)
+	}
+	var out []string
+	for _, a := range results.Axes(v.groups) {
+		if len(a.Labels) > 1 && !slices.Contains(shown, a.Name) {
+			out = append(out, a.Name+": "+strings.Join(a.Labels, ", "))
+		}
+	}
+	return out
 }
 
 // several tells whether the report has more than one part, so that figures need the part's name.

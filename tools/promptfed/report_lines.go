@@ -148,7 +148,8 @@ func (v *view) cost(f configs.Figure, m results.Metric) figures.Drawer {
 }
 
 func (v *view) significance(f configs.Figure, m results.Metric) figures.Drawer {
-	if len(v.pairs) == 0 || !slices.ContainsFunc(v.pairs, func(c results.Comparison) bool { return c.N > 0 }) {
+	pairs := v.pairs[m.Name][results.OverClients]
+	if !slices.ContainsFunc(pairs, func(c results.Comparison) bool { return c.N > 0 }) {
 		return nil
 	}
 	factor, _ := scale(m)
@@ -158,12 +159,23 @@ func (v *view) significance(f configs.Figure, m results.Metric) figures.Drawer {
 		out.Difference, out.P = append(out.Difference, make([]float64, n)), append(out.P, make([]float64, n))
 	}
 	for i := range n {
-		out.P[i][i] = math.NaN()
+		for j := range n {
+			out.P[i][j] = math.NaN()
+		}
 	}
-	for _, c := range v.pairs {
+	for _, c := range pairs {
 		i, j := slices.Index(v.labels, c.A), slices.Index(v.labels, c.B)
 		out.Difference[i][j], out.Difference[j][i] = factor*c.Difference, -factor*c.Difference
+	}
+	for _, c := range v.pairs[m.Name][results.OverRuns] { // clients of a run are not independent
+		i, j := slices.Index(v.labels, c.A), slices.Index(v.labels, c.B)
 		out.P[i][j], out.P[j][i] = c.HolmWilcoxon, c.HolmWilcoxon
+		if c.Runs >= results.MinRuns {
+			out.Test = "Wilcoxon's signed-rank test over paired runs, Holm's correction"
+		}
+	}
+	if out.Test == "" {
+		out.Test = fmt.Sprintf("nothing is tested with less than %d paired runs", results.MinRuns)
 	}
 	return out
 }

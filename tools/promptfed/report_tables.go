@@ -71,7 +71,8 @@ const (
 	longestPairs = 200
 )
 
-// compare tests every two labels of the contest, paired over clients and over runs.
+// compare tests every two labels of the contest, paired over clients and over runs: of runs with both evaluations for headline,
+// accuracies in each of the two.
 func (v *view) compare() {
 	if v.labels = results.Labels(v.groups, v.axis); len(v.labels) < 2 {
 		return
@@ -80,29 +81,51 @@ func (v *view) compare() {
 		v.note("%d labels of %s are too many to be compared each with each (at most %d)", len(v.labels), v.axis, mostCompared)
 		return
 	}
-	for _, level := range []results.Level{results.OverClients, results.OverRuns} {
-		list := results.Compare(v.groups, v.axis, v.metric, level)
-		v.json.Add(v.plan, v.axis, v.metric, list)
-		if level == results.OverClients {
-			v.pairs = list
+	v.pairs = map[string]map[results.Level][]results.Comparison{}
+	for _, m := range v.each(v.metric) {
+		v.pairs[m.Name] = map[results.Level][]results.Comparison{}
+		for _, level := range []results.Level{results.OverClients, results.OverRuns} {
+			v.compareIn(m, level)
 		}
-		var some []results.Comparison
-		for _, c := range list {
-			if c.N > 0 && (level == results.OverClients || c.Runs >= results.MinRuns) {
-				some = append(some, c)
-			}
-		}
-		if len(some) == 0 {
-			continue
-		}
-		if len(some) > longestPairs {
-			some = some[:longestPairs]
-			v.note("the first %d of %d comparisons are in the table; report.json has all", longestPairs, len(list))
-		}
-		title := "Differences between labels of " + v.axis + ", paired over " + string(level)
-		if v.plan != nil {
-			title += ": " + v.plan.Name
-		}
-		v.tests = append(v.tests, tables.Pairs(title, v.axis, v.metric, some))
 	}
+}
+
+// each is a metric of accuracies in both evaluations, where the runs have different ones for headline; else the metric alone.
+func (v *view) each(m results.Metric) []results.Metric {
+	if len(m.Views(v.groups)) < 2 || !m.IsAccuracy() {
+		return []results.Metric{m}
+	}
+	return []results.Metric{m.In(results.Global, ""), m.In(results.Personal, "")}
+}
+
+func (v *view) compareIn(m results.Metric, level results.Level) {
+	list := results.Compare(v.groups, v.axis, m, level)
+	v.json.Add(v.plan, v.axis, m, list)
+	v.pairs[m.Name][level] = list
+	var some []results.Comparison
+	for _, c := range list {
+		if c.N > 0 && (level == results.OverClients || c.Runs >= results.MinRuns) {
+			some = append(some, c)
+		}
+	}
+	if len(some) == 0 {
+		return
+	}
+	if len(some) > longestPairs {
+		some = some[:longestPairs]
+		v.note("the first %d of %d comparisons are in the table; report.json has all", longestPairs, len(list))
+	}
+	title := "Differences between labels of " + v.axis + ", paired over " + string(level) + evaluationOf(m.Views(v.groups))
+	if v.plan != nil {
+		title += ": " + v.plan.Name
+	}
+	v.tests = append(v.tests, tables.Pairs(title, v.axis, m, m.TitleOf(v.groups), some))
+}
+
+// evaluationOf names an evaluation behind a title; nothing where there is none, or both.
+func evaluationOf(views []string) string {
+	if len(views) != 1 {
+		return ""
+	}
+	return ", " + views[0] + " evaluation"
 }

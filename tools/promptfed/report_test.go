@@ -230,7 +230,7 @@ func TestReportCommand(t *testing.T) {
 	if text := mustRun(t, "sweep", file, "--out", out); !strings.Contains(text, "Mean ± population standard deviation over the seeds 1, 2.") {
 		t.Errorf("a sweep does not end with its table:\n%s", text)
 	}
-	for _, f := range []string{"tables.md", "tables.tex", "tables.csv", "report.json", "report.html", "plots/accuracy.png", "plots/clients.svg", "plots/cost.svg", "plots/partition.svg"} {
+	for _, f := range []string{"tables.md", "tables.tex", "tables.csv", "report.json", "report.html", "plots/accuracy-personal.png", "plots/accuracy-global.svg", "plots/clients-personal.svg", "plots/cost.svg", "plots/partition.svg"} {
 		if len(read(t, out, f)) == 0 {
 			t.Errorf("%s is empty", f)
 		}

@@ -245,9 +245,7 @@ func (c *cellDisplay) round(r engine.Record) {
 			c.units = c.round0 * roundUnits
 		}
 		c.at = fmt.Sprintf("round %d/%d", min(c.rounds, r.Round+2), c.rounds)
-		if r.Evaluation != nil {
-			c.at += fmt.Sprintf(" %.1f %%", 100*r.Accuracy)
-		}
+		c.at += strings.TrimPrefix(accuracyOf(r), ",")
 	})
 }
 
@@ -261,7 +259,7 @@ func (c *cellDisplay) done(s engine.Summary) {
 		if s.Headline != nil {
 			accuracy = fmt.Sprintf("%.1f %%", 100*s.Last)
 		}
-		c.all.say("%d/%d cells done, %s: accuracy %s (%s) in %s%s", c.all.over, c.all.cells, c.folder, accuracy, s.View,
+		c.all.say("%d/%d cells done, %s: %s accuracy %s in %s%s", c.all.over, c.all.cells, c.folder, s.View, accuracy,
 			time.Since(c.began).Round(100*time.Millisecond), c.all.left())
 	}
 	c.all.draw()

@@ -46,8 +46,8 @@ type Comparison struct {
 }
 
 // Compare tests every pair of labels of an axis against each other, over all runs that agree in seed and in every other
-// label. Runs whose clients have other test data, as far as their numbers of examples tell, are not paired. Tests that say
-// nothing, or over less than MinRuns runs, are NaN.
+// label. Runs whose clients have other test data, as far as configurations and numbers of examples tell, are not paired, and
+// neither are a global and a personal evaluation. Tests that say nothing, or over less than MinRuns runs, are NaN.
 func Compare(groups []*Group, axis string, m Metric, level Level) []Comparison {
 	labels := Labels(groups, axis)
 	values := map[string]map[string][]float64{} // by label, then by what must agree
@@ -62,7 +62,7 @@ func Compare(groups []*Group, axis string, m Metric, level Level) []Comparison {
 			if len(v) == 0 {
 				continue
 			}
-			key := pairKey(g, axis, r)
+			key := pairKey(g, axis, r) + m.View(r)
 			if values[label] == nil {
 				values[label] = map[string][]float64{}
 			}
@@ -102,7 +102,7 @@ func valuesOf(r *Run, m Metric, level Level) []float64 {
 // pairKey is equal for runs that are paired: those of one seed and, but for the axis, one point of the grid, whose clients
 // are tested with as many examples each.
 func pairKey(g *Group, axis string, r *Run) string {
-	key := fmt.Sprint(r.Seed)
+	key := fmt.Sprint(r.Seed, r.TestData)
 	for _, round := range slices.Backward(r.Rounds) {
 		if len(round.TestSizes) > 0 { // some client may not have answered the last test
 			key += fmt.Sprint(round.TestSizes)

@@ -145,6 +145,9 @@ const epsilon = "epsilon"
 func MainMetrics(asked string, groups []*Group) []string {
 	out := []string{asked}
 	beside := []string{Global, Personal}
+	if m, err := ParseMetric(asked); err == nil && m.quantity == Accuracy { // in the same rounds
+		beside = []string{m.In(Global, "").Name, m.In(Personal, "").Name}
+	}
 	if exams := Exams(groups); len(exams) <= 4 {
 		for _, e := range exams {
 			beside = append(beside, Exam+":"+e)

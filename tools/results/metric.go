@@ -319,10 +319,11 @@ func (m Metric) PerClient(r *Run) []float64 {
 // Domains lists the domains that occur in the rounds of some groups, Exams the exams.
 func Domains(groups []*Group) []string {
 	return names(groups, func(r Round) []string {
-		if r.Evaluation == nil {
-			return nil
+		var out []string
+		for _, e := range r.all() {
+			out = append(out, sortedKeys(e.PerDomain)...)
 		}
-		return sortedKeys(r.PerDomain)
+		return out
 	})
 }
 

@@ -66,6 +66,8 @@ type Run struct {
 	BestVal  bool   // eval.select of the configuration is best-val
 	Rounds   []Round
 	Summary  engine.Summary // of a run that is done
+	View     string         // the evaluation that the headlines of Rounds are of; empty where that is unknown
+	TestData string         // what clients are tested on, as far as the configuration tells: equal for runs that compare
 }
 
 // RunAxis is the axis of runs that belong to no sweep.

@@ -22,7 +22,7 @@ const (
 // it.
 type Round struct {
 	engine.Record
-	Old bool // of a version that wrote both evaluations of every method, whether it has them or not
+	Old bool // of a version that wrote both evaluations of every method, whether it has them or not, and of one accuracies alone
 }
 
 // ReadRounds reads a rounds.jsonl up to the first line that is no round; what it read counts even with an error. A last line

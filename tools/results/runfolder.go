@@ -43,6 +43,8 @@ type written struct {
 		Last   int
 		Select string
 	}
+
+	Data, Partition map[string]any
 }
 
 // isRun tells whether a folder is a run folder.
@@ -78,6 +80,13 @@ func readRun(dir string) (run *Run, notes []string) {
 	if err == nil && summary != nil {
 		err = json.Unmarshal(summary, &run.Summary)
 	}
+	view := run.Summary.View
+	for _, r := range run.Rounds {
+		if view == "" {
+			view = r.View
+		}
+	}
+	run.show(view)
 	switch {
 	case err != nil:
 		note(engine.SummaryFile, err)
@@ -118,6 +127,10 @@ func (r *Run) readConfig() error {
 	}
 	r.Method, r.Seed, r.Planned = strings.Join(append([]string{c.Method}, c.With...), " + "), c.Seed, c.Train.Rounds
 	r.EvalLast, r.BestVal = c.Eval.Last, c.Eval.Select == "best-val"
+	for _, key := range []string{"shots", "views", "template", "precision"} { // of training data, and of what becomes of images
+		delete(c.Data, key)
+	}
+	r.TestData = fmt.Sprint(c.Data, c.Partition)
 	return err
 }
 

@@ -2,7 +2,9 @@ package tables
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"promptfed/tools/results"
 )
@@ -14,7 +16,7 @@ func (b *builder) prune() {
 	for j := range t.Columns {
 		planned, empty, pseudo := false, true, slices.ContainsFunc(b.Columns, b.pseudo)
 		for _, c := range t.column(j) {
-			planned, empty = planned || !c.Blank, empty && c.Stat.N() == 0
+			planned, empty = planned || !c.Blank, empty && c.Stat.N() == 0 && !c.Absent
 		}
 		drop[j] = !planned || empty && pseudo
 	}
@@ -93,13 +95,20 @@ func (b *builder) average(labels map[string]string, axes []string) Cell {
 	}
 	out := Cell{Labels: labels, Metric: cells[0].Metric, Factor: cells[0].Factor, Unit: cells[0].Unit}
 	var stats []results.Stat
+	views, absent := map[string]bool{}, true
 	for _, c := range cells {
 		stats = append(stats, c.Stat)
-		out.Planned = max(out.Planned, c.Planned)
+		out.Planned, out.data = max(out.Planned, c.Planned), out.data+c.data+"\n"
+		views[c.View], absent = true, absent && c.Absent
 	}
-	out.Stat = results.Mean(stats)
+	out.Stat, out.Absent = results.Mean(stats), absent
 	out.Paper = b.paper(labels, out.Metric)
-	if n := out.Stat.N(); n < out.Planned {
+	if delete(views, ""); len(views) > 1 {
+		out.Stat, out.why = results.Stat{}, "no mean is made over global and personal evaluations; choose one with --view"
+		return out
+	}
+	out.View = strings.Join(slices.Collect(maps.Keys(views)), "")
+	if n := out.Stat.N(); n < out.Planned && !absent {
 		out.why = fmt.Sprintf("%d of %d seeds; the others lack cells that this averages over", n, out.Planned)
 	}
 	return out

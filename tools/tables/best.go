@@ -11,7 +11,7 @@ import (
 const methodAxis = "method"
 
 // best marks the best and the second best of the cells that are compared: those that differ in nothing but the method, or
-// without an axis of methods, those of a column. Numbers that look alike as shown share a place.
+// without an axis of methods, those of a column. Cells of another evaluation, metric or test data are not compared. Numbers that look alike as shown share a place.
 func (b *builder) best() {
 	compared := map[string][]*Cell{}
 	axes := slices.Concat(b.Rows, b.Columns)
@@ -30,6 +30,7 @@ func (b *builder) best() {
 					}
 				}
 			}
+			key += fmt.Sprintf(" %q %q %q", c.View, c.Metric.Name, c.data)
 			compared[key] = append(compared[key], &row.Cells[j])
 		}
 	}

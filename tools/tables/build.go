@@ -125,6 +125,7 @@ func (b *builder) table() *Table {
 		b.t.Rows = append(b.t.Rows, row)
 	}
 	b.prune()
+	b.place()
 	b.number()
 	b.best()
 	b.finish()
@@ -193,6 +194,7 @@ func (b *builder) cell(labels map[string]string) Cell {
 	if !c.Blank && c.Stat.N() < c.Planned {
 		c.why = b.why(groups, c)
 	}
+	c.evaluate(groups)
 	return c
 }
 

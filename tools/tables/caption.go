@@ -15,7 +15,7 @@ func (b *builder) finish() {
 	if slices.Contains(slices.Concat(b.Rows, b.Columns), MetricAxis) {
 		for _, name := range b.labels[MetricAxis] {
 			if m, err := results.ParseMetric(name); err == nil && t.shows(name) {
-				say("%s: %s.", m.Name, m.Title())
+				say("%s: %s.", m.Name, m.TitleOf(b.groups))
 			}
 		}
 	} else {
@@ -23,9 +23,9 @@ func (b *builder) finish() {
 		if unit != "" {
 			unit = " (" + unit + ")"
 		}
-		say("%s%s.", capital(b.metric.Title()), unit)
+		say("%s%s.", capital(b.metric.TitleOf(b.groups)), unit)
 	}
-	t.Caption = append(t.Caption, b.seeds(), b.averagedOver(), results.Reproduced(b.groups))
+	t.Caption = append(append(t.Caption, b.evaluations()...), b.seeds(), b.averagedOver(), results.Reproduced(b.groups))
 	bold, paper := false, false
 	for _, r := range t.Rows {
 		for _, c := range r.Cells {
@@ -37,6 +37,9 @@ func (b *builder) finish() {
 		t.Legend.Best = "the best method."
 	case bold:
 		t.Legend.Best = "the best of a column."
+	}
+	if bold && len(t.views) > 1 {
+		t.Legend.Best = strings.TrimSuffix(t.Legend.Best, ".") + ", among those of one evaluation."
 	}
 	if bold && b.Second {
 		t.Legend.Second = "the second best."

@@ -11,19 +11,19 @@ import (
 )
 
 // CSV writes one line for each cell: the table, a column for each axis, the metric, and the numbers in the unit in which the
-// table shows them. An axis that was averaged over has no label; one that a table does not have, none either.
+// table shows them; a mean of - is one of an evaluation that the method does not have. An axis that was averaged over has no label; one that a table does not have, none either.
 func CSV(w io.Writer, tables ...*Table) error {
 	var axes []string
 	for _, t := range tables {
 		for _, a := range slices.Concat(t.axes, t.RowAxes, t.ColAxes) {
-			if !slices.Contains(axes, a) && a != MetricAxis {
+			if !slices.Contains(axes, a) && a != MetricAxis && a != EvaluationAxis {
 				axes = append(axes, a)
 			}
 		}
 	}
 	c := csv.NewWriter(w)
 	head := append([]string{"table"}, axes...)
-	head = append(head, "metric", "unit", "mean", "std_population", "std_sample", "seeds", "seeds_planned", "paper_mean", "paper_std", "best", "note")
+	head = append(head, "metric", "evaluation", "unit", "mean", "std_population", "std_sample", "seeds", "seeds_planned", "paper_mean", "paper_std", "best", "note")
 	if err := c.Write(head); err != nil {
 		return err
 	}
@@ -48,7 +48,11 @@ func (t *Table) record(c Cell, axes []string) []string {
 	for _, a := range axes {
 		out = append(out, c.Labels[a])
 	}
-	out = append(out, c.Metric.Name, c.Unit, number(c.Mean()), number(c.Std(results.Population)), number(c.Std(results.Sample)),
+	value := number(c.Mean())
+	if c.Absent {
+		value = none
+	}
+	out = append(out, c.Metric.Name, c.View, c.Unit, value, number(c.Std(results.Population)), number(c.Std(results.Sample)),
 		strconv.Itoa(c.Stat.N()), strconv.Itoa(c.Planned))
 	mean, std, note := math.NaN(), math.NaN(), ""
 	if c.Paper != nil {

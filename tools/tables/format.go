@@ -24,11 +24,14 @@ func decimals(unit string) int {
 
 // Shown is the pieces of a cell's text, which formats put together in their own ways.
 type Shown struct {
-	Mean  string // a dash without a value; empty in a blank cell
+	Mean  string // a dash without a value, a hyphen for what the method does not have; empty in a blank cell
 	Std   string // empty with less than two seeds
 	Paper string // the paper's number and the difference, in brackets; empty where there is none
 	Mark  string // "[1]"; empty where nothing is missing
 }
+
+// none stands for what a method does not have; a dash is what is missing.
+const none = "-"
 
 // Shown gives the pieces of a cell's text.
 func (t *Table) Shown(c Cell) Shown {
@@ -36,6 +39,8 @@ func (t *Table) Shown(c Cell) Shown {
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', decimals(c.Unit), 64) }
 	switch {
 	case c.Blank:
+	case c.Absent:
+		p.Mean = none
 	case c.Stat.N() == 0:
 		p.Mean = "–"
 	default:
@@ -135,12 +140,26 @@ func (t *Table) Head(j int) []string {
 		return h.Labels[:1]
 	}
 	labels := slices.Clone(h.Labels)
+	for i, axis := range t.ColAxes {
+		if labels[i] != AverageLabel && t.bare(i) {
+			labels[i] = axis + " = " + labels[i]
+		}
+	}
 	if i := slices.Index(t.ColAxes, MetricAxis); i >= 0 && len(t.Rows) > 0 {
 		if unit := t.Rows[0].Cells[j].Unit; unit != "" && unit != labels[i] {
 			labels[i] += " (" + unit + ")"
 		}
 	}
 	return labels
+}
+
+// bare tells whether labels of an axis of the columns say nothing without its name, as numbers do.
+func (t *Table) bare(axis int) bool {
+	return slices.ContainsFunc(t.Columns, func(h Head) bool {
+		label := h.Labels[axis]
+		_, err := strconv.ParseFloat(label, 64)
+		return err == nil || !strings.ContainsFunc(label, unicode.IsLetter) || slices.Contains([]string{"true", "false", "none"}, label)
+	})
 }
 
 // Shown is the labels of a row as they are shown: an average has one.

@@ -52,6 +52,7 @@ type Table struct {
 	spread  results.Spread
 	second  bool
 	axes    []string // of the grid, for the CSV
+	views   []string // evaluations that cells are of as the runs say
 }
 
 // Legend explains what formats show in their own ways; empty where a table has nothing of the kind.
@@ -94,7 +95,10 @@ type Cell struct {
 	Factor  float64 // what the values are multiplied by where they are shown
 	Unit    string  // in which they are shown then
 	Mark    int     // number of the note that explains what is missing; 0 for none
+	View    string  // results.GlobalView or results.PersonalView; empty for what belongs to neither
+	Absent  bool    // the method does not have that evaluation
 	why     string  // what that note says
+	data    string  // what clients were tested on: cells of other data do not compare
 }
 
 // Number is a number of a paper, in the unit in which the cell is shown.
