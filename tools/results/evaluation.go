@@ -46,7 +46,7 @@ func (r *Run) show(view string) {
 		if round.Old && was == "" { // its headline is the better known of the two
 			round.keep(kind)
 		}
-		round.Evaluation = round.Evaluations.Of(kind)
+		round.View, round.Evaluation = view, round.Evaluations.Of(kind)
 		for name, x := range round.Exams {
 			x.Evaluation = x.Evaluations.Of(kind)
 			round.Exams[name] = x
@@ -80,7 +80,7 @@ func (m Metric) View(r *Run) string {
 		return GlobalView
 	case Personal:
 		return PersonalView
-	case Loss, Bytes, Seconds, Note:
+	case Loss, Bytes, Seconds, Note, New:
 		return ""
 	}
 	return r.View
@@ -88,7 +88,7 @@ func (m Metric) View(r *Run) string {
 
 // Follows tells whether the metric is of whatever evaluation is the headline.
 func (m Metric) Follows() bool {
-	return !slices.Contains([]string{Global, Personal, Loss, Bytes, Seconds, Note}, m.quantity)
+	return !slices.Contains([]string{Global, Personal, Loss, Bytes, Seconds, Note, New}, m.quantity)
 }
 
 // IsAccuracy tells whether the metric is the headline's accuracy, which both evaluations have a metric for.

@@ -102,7 +102,7 @@ func onlySome(groups []*Group) []string {
 			out = append(out, bestVal)
 		}
 		if r.BaseToNew != nil {
-			out = append(out, HM, HM3)
+			out = append(out, OwnClasses, HM, HM3)
 		}
 		for _, steps := range sortedKeys(r.NewClients) {
 			out = append(out, New+":"+steps)
