@@ -11,7 +11,7 @@ VOCAB ?= ../shared/data/clip-vocab/bpe_simple_vocab_16e6.txt.gz
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke methods test build library browser check vet format lint arrows docs bench fuzz chaos golden clean
+.PHONY: help run smoke methods pitfalls terms test build library browser check vet format lint arrows docs bench fuzz chaos golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,10 +20,10 @@ run: build ## train the demo's methods on drawn images, print their table, write
 	@rm -rf runs/demo
 	bin/promptfed run configs/demo/*.yaml --out runs/demo
 
-smoke: build ## the small form of every table and figure in configs/papers, runs/smoke
+smoke: build ## the small form of every file in configs/papers and configs/pitfalls, runs/smoke
 	@rm -rf runs/smoke; mkdir -p runs/smoke
-	@for file in $$(grep -l '^sweep:' configs/papers/*/*.yaml); do \
-		out=$${file#configs/papers/}; out=runs/smoke/$${out%.yaml}; began=$$(date +%s); \
+	@for file in $$(grep -l '^sweep:' configs/papers/*/*.yaml configs/pitfalls/*.yaml); do \
+		out=$${file#configs/}; out=runs/smoke/$${out%.yaml}; began=$$(date +%s); \
 		if ! bin/promptfed sweep $$file --smoke --out $$out >runs/smoke/log 2>&1; then cat runs/smoke/log; echo "make smoke: $$file failed" >&2; exit 1; fi; \
 		echo "$$(tail -n 1 runs/smoke/log), $$(($$(date +%s) - began)) s"; \
 	done
@@ -31,6 +31,18 @@ smoke: build ## the small form of every table and figure in configs/papers, runs
 methods: build ## every method of configs/methods over three seeds, their table, runs/methods
 	@rm -rf runs/methods
 	bin/promptfed run configs/methods/*.yaml --seeds 1,2,3 --out runs/methods
+
+pitfalls: build ## what is known to be wrong with published results (docs/pitfalls.md), measured anew, runs/pitfalls
+	@rm -rf runs/pitfalls; mkdir -p runs/pitfalls
+	@for file in configs/pitfalls/*.yaml; do \
+		out=runs/pitfalls/$$(basename $$file .yaml); began=$$(date +%s); \
+		if ! bin/promptfed sweep $$file --out $$out >$$out.log 2>&1; then cat $$out.log; echo "make pitfalls: $$file failed" >&2; exit 1; fi; \
+		echo "$$file, $$(($$(date +%s) - began)) s"; sed '/^pitfall-/d' $$out.log; echo; \
+	done
+
+terms: build ## what each term of every loss does: the tables of docs/terms.md, runs/terms
+	@rm -rf runs/terms
+	@tools/terms.sh
 
 test: library browser ## run all tests
 	go test -timeout $(TESTTIME) ./...

@@ -5,12 +5,17 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
 
-// fit minimises a loss over server-side parameters by plain gradient descent, in place: w <- w - lr dL/dw, steps times
-// on all rows at once.
-func (s *Server) fit(params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int, lr float64) error {
+// fit is method.Global.Fit: steps of an optimizer without memory of earlier ones, on all rows at once. The weights alone are
+// what a run goes on from.
+func (s *Server) fit(params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int, o optim.Config) (float64, error) {
+	opt, err := optim.New(o)
+	if err != nil {
+		return 0, err
+	}
 	var declared []method.Param
 	for _, name := range params.Names() {
 		declared = append(declared, method.Param{Name: name, Shape: params[name].Shape})
@@ -18,11 +23,11 @@ func (s *Server) fit(params, rows tensor.Map, loss func(*method.Scope) graph.Nod
 	scope := method.NewScope(method.Task{Width: s.Global.Width, Clients: s.Plan.Clients}, declared)
 	out, err := s.c.withGradients(nil, scope, loss(scope))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	p, err := s.c.compile(nil, scope, out)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	feed := tensor.Map{}
 	for _, in := range p.inputs {
@@ -34,16 +39,22 @@ func (s *Server) fit(params, rows tensor.Map, loss func(*method.Scope) graph.Nod
 			}
 		}
 	}
-	for range steps {
+	for step := 0; ; step++ {
 		got, err := p.session.Run(context.Background(), feed)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		for name, t := range params {
+		if step == steps {
+			return float64(got[lossOutput].Data[0]), finite("", tensor.Map{lossOutput: got[lossOutput]})
+		}
+		grads := tensor.Map{}
+		for name := range params {
 			if d := got[gradOutput+method.ParamInput+"/"+name]; d != nil {
-				t.Axpy(-lr, d)
+				grads[name] = d
 			}
 		}
+		if err := opt.Step(params, grads, o.LR); err != nil {
+			return 0, err
+		}
 	}
-	return nil
 }

@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"promptfed/runtime/graph"
+	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
 
@@ -29,7 +31,8 @@ type Local struct {
 	Received, Down  tensor.Map // what the server sent: Shared as it was, and extras; read only
 	Kept            tensor.Map // survives rounds, never leaves the client
 	Scalars         map[string]float64
-	Data            Data // Begin may wrap it for the steps; Finish sees the client's own again
+	Data            Data    // Begin may wrap it for the steps; Finish sees the client's own again
+	Owned           []int64 // classes that the client has examples of to train on, whatever wraps Data
 	Rand            *rand.Rand
 	Traced          bool // somebody records what the steps use and draw
 	// Memo holds what a method made of what it received, by a name of its own, for the other steps of this round.
@@ -48,15 +51,15 @@ type Global struct {
 	Seed    uint64
 	Drawn   Sampling           // who trains in a round
 	Width   int                // of prompts
-	Peers   []Peer             // what the server knows of each client
+	Peers   []Peer             // what the server knows of each client; of one that did not join yet nothing
 	Shared  tensor.Map         // the averaged parameters
 	Down    tensor.Map         // extra tensors sent to everyone
 	Each    map[int]tensor.Map // extra tensors sent to one client
 	Kept    tensor.Map         // stays on the server
 	Notes   map[string]float64 // numbers of this round for its record, such as epsilon; Merge sets them
-	// Fit minimises a loss over server-side parameters by plain gradient descent, in place. The loss sees them as
-	// parameters and rows as Down tensors.
-	Fit func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, lr float64) error
+	// Fit minimises a loss over server-side parameters by some steps of a new optimizer, in place, and gives the loss after
+	// them. The loss sees them as parameters and rows as Down tensors.
+	Fit func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, o optim.Config) (float64, error)
 }
 
 // Sampling says who trains in a round: Size of the Of clients that may, drawn anew each time without replacement. With
@@ -80,6 +83,14 @@ func (g *Global) Peer(client int) Peer {
 		return Peer{}
 	}
 	return g.Peers[client]
+}
+
+// Known tells whether a client is there, or was: of one that did not join yet the server knows nothing.
+func (g *Global) Known(client int) bool { return len(g.Peers) == 0 || g.Peer(client).Backbone != "" }
+
+// AllKnown tells whether every client is there, or was.
+func (g *Global) AllKnown() bool {
+	return !slices.ContainsFunc(g.Peers, func(p Peer) bool { return p.Backbone == "" })
 }
 
 // Summed is the Client of an upload that is the weighted mean of several, as secure aggregation gives it. Its N is the sum

@@ -8,6 +8,7 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
 
@@ -20,7 +21,12 @@ import (
 //   - the discriminator is Linear(w,8) - ReLU - Linear(8,1) - sigmoid without biases, as its 4,104 parameters tell, on
 //     every token of a prompt, log-probabilities averaged over tokens (disc_input: tokens), or on the mean
 //     token (disc_input: mean);
-//   - it is trained by disc_steps full steps of gradient descent with rate disc_lr after each merge;
+//   - it is trained after each merge by disc_steps full steps of a new Adam with its usual rate (disc_optim, disc_lr), on tokens
+//     divided by the root mean square of the average's entries (disc_norm: unit), on clients that of the average that they
+//     received. Ours are chosen so that it learns to tell what can be told: entries of a prompt are near 0.02, and
+//     plain gradient descent on them as they are (sgd, none) with a step of 0.001 a round leaves the loss of eq. 6 at 2 ln 2 and the
+//     weights as they were drawn, so that eq. 7 pulls along a fixed random direction. A round's record has the loss after the
+//     last step, under the note discriminator_loss;
 //   - a client starts every round from the average (start: global) or from its own last prompt (start: own);
 //   - clients are tested with the prompt that they ended their own training with (view: own, as algorithm S1 returns
 //     personalised prompts), or as the carrier's are (view: carrier);
@@ -73,6 +79,8 @@ type Alignment struct {
 	Warmup    int     `config:"warmup" help:"T0, rounds before the discriminator"`
 	Hidden    int     `config:"hidden" help:"width of the discriminator's hidden layer"`
 	Input     string  `config:"disc_input" help:"what the discriminator sees: tokens or mean"`
+	Norm      string  `config:"disc_norm" help:"what it sees prompts divided by: the root mean square of the average (unit) or nothing (none)"`
+	Optim     string  `config:"disc_optim" help:"discriminator optimizer, a new one each round: adam or sgd"`
 	Steps     int     `config:"disc_steps" help:"discriminator updates a round"`
 	LR        float64 `config:"disc_lr" help:"discriminator learning rate"`
 	Pool      int     `config:"pool" help:"past averages kept, 0 for all"`
@@ -80,13 +88,14 @@ type Alignment struct {
 	Tested    string  `config:"view" help:"what a client is tested with: own, or carrier for what is tested without these terms"`
 }
 
-var defaultAlignment = Alignment{Adversary: 0.1, Proximity: 0.01, Warmup: 20, Hidden: 8, Input: "tokens", Steps: 1, LR: 0.001,
-	From: "global", Tested: "own"}
+var defaultAlignment = Alignment{Adversary: 0.1, Proximity: 0.01, Warmup: 20, Hidden: 8, Input: "tokens", Norm: "unit",
+	Optim: "adam", Steps: 50, LR: 0.001, From: "global", Tested: "own"}
 
 func (a Alignment) check() error {
 	return all(within("lambda_a", a.Adversary, 0, maxWeight), within("lambda_r", a.Proximity, 0, maxWeight),
 		within("warmup", a.Warmup, 0, math.MaxInt32), within("hidden", a.Hidden, 1, maxHidden),
-		oneOf("disc_input", a.Input, "tokens", "mean"), within("disc_steps", a.Steps, 0, maxSteps),
+		oneOf("disc_input", a.Input, "tokens", "mean"), oneOf("disc_norm", a.Norm, "unit", "none"),
+		oneOf("disc_optim", a.Optim, "adam", "sgd"), within("disc_steps", a.Steps, 0, maxSteps),
 		within("disc_lr", a.LR, 0, maxWeight), within("pool", a.Pool, 0, math.MaxInt32),
 		oneOf("start", a.From, "global", "own"), oneOf("view", a.Tested, "own", "carrier"))
 }
@@ -120,8 +129,13 @@ func (m Appr) prompt(s *method.Scope) graph.Node {
 	return graph.Concat(0, parts...)
 }
 
-// logOdds is the discriminator before its sigmoid on prompts [..,T,w]: [..,T,1], or [..,1,1] on the mean token.
-func (m Appr) logOdds(ctx, w1, w2 graph.Node) graph.Node {
+// logOdds is the discriminator before its sigmoid on prompts [..,T,w]: [..,T,1], or [..,1,1] on the mean token. average is
+// the newest one, [T,w]; entries of 1e-3 at least are what prompts have.
+func (m Appr) logOdds(ctx, average, w1, w2 graph.Node) graph.Node {
+	if m.Norm == "unit" {
+		rms := average.Square().Mean().Sqrt()
+		ctx = ctx.Div(rms.Max(rms.ScalarLike(1e-3)))
+	}
 	if m.Input == "mean" {
 		ctx = ctx.MeanKeep(-2)
 	}
@@ -132,7 +146,7 @@ func (m Appr) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
 	ctx, w := m.prompt(s), s.Task().Width
 	if m.Adversary > 0 {
-		odds := m.logOdds(ctx, s.Down(apprW1, w, m.Hidden), s.Down(apprW2, m.Hidden, 1))
+		odds := m.logOdds(ctx, m.prompt(s.Received()), s.Down(apprW1, w, m.Hidden), s.Down(apprW2, m.Hidden, 1))
 		fool := odds.Neg().Softplus().Mean() // -log D, eq. 7
 		loss = loss.Add(s.Term("adversarial", fool.Mul(s.Scalar(apprOn)).Scale(m.Adversary)))
 	}
@@ -201,12 +215,14 @@ func (m Appr) Merge(g *method.Global, ups []method.Upload) error {
 		now[i] = m.join(u.Shared)
 	}
 	disc := tensor.Map{apprW1: g.Down[apprW1].Clone(), apprW2: g.Down[apprW2].Clone()}
-	rows := tensor.Map{"pool": tensor.Stack(past), "local": tensor.Stack(now)}
-	err := g.Fit(disc, rows, m.discriminate, m.Steps, m.LR)
-	if err == nil {
-		g.Down[apprW1], g.Down[apprW2] = disc[apprW1], disc[apprW2]
+	rows := tensor.Map{"pool": tensor.Stack(past), "local": tensor.Stack(now), "average": m.join(g.Shared)}
+	loss, err := g.Fit(disc, rows, m.discriminate, m.Steps, optim.Config{Name: m.Optim, LR: m.LR})
+	if err != nil {
+		return fmt.Errorf("discriminator: %w", err)
 	}
-	return err
+	g.Down[apprW1], g.Down[apprW2] = disc[apprW1], disc[apprW2]
+	g.Notes["discriminator_loss"] = loss
+	return nil
 }
 
 // join copies all tokens [T,w] that the terms act on.
@@ -221,8 +237,9 @@ func (m Appr) join(shared tensor.Map) *tensor.Tensor {
 
 // discriminate is eq. 6: -E log D(past averages) - E log(1 - D(uploads)), means over prompts and their tokens.
 func (m Appr) discriminate(s *method.Scope) graph.Node {
+	w := s.Task().Width
 	odds := func(rows string) graph.Node {
-		return m.logOdds(s.Down(rows, -1, -1, s.Task().Width), s.Param(apprW1), s.Param(apprW2))
+		return m.logOdds(s.Down(rows, -1, -1, w), s.Down("average", -1, w), s.Param(apprW1), s.Param(apprW2))
 	}
 	return odds("pool").Neg().Softplus().Mean().Add(odds("local").Softplus().Mean())
 }

@@ -212,7 +212,8 @@ var hands = []methodtest.Hand{
 			"r0/c0/s0/draw/projector": 1, "r0/c0/s0/loss": phaLoss0 - 0.2,
 			"r0/c0/s0/after/local": local0, "r0/c1/s0/after/global": global1, "r0/merged/global": globalM,
 			"r1/c0/s0/loss": phaLossTwo - (2 - 2/phaR) - math.Max(0, 1-phaFar) + math.Max(0, 0.8-phaFar)}},
-	{Method: "fedappr", Options: options{"tokens": 1, "hidden": 1, "warmup": 0, "lambda_a": 0.3, "lambda_r": 0.2, "disc_lr": 0.1},
+	{Method: "fedappr", Options: options{"tokens": 1, "hidden": 1, "warmup": 0, "lambda_a": 0.3, "lambda_r": 0.2, "disc_lr": 0.1,
+		"disc_optim": "sgd", "disc_norm": "none", "disc_steps": 1},
 		LR: apprLR, First: map[string]float64{"ctx": 0.5, "fedappr/w1": 2, "fedappr/w2": 1}, Want: map[string]float64{
 			"r0/c0/upload/ctx": appr0, "r0/c1/upload/ctx": appr1, "r0/merged/ctx": apprM, "r0/kept/fedappr/pool/000000": apprM,
 			"r0/down/fedappr/w1": apprW1, "r0/down/fedappr/w2": apprW2, "r1/c0/upload/ctx": apprTwo0,
@@ -242,7 +243,7 @@ var hands = []methodtest.Hand{
 		"generator/cross/ff/in/w": 0, "generator/cross/ff/in/b": 0, "generator/cross/ff/out/b": 0.75},
 		Want: map[string]float64{"r0/c0/s0/loss": 0, "r0/c0/eval/logits#0": (0.6 + 0.8*0.75) / 1.25, "r0/c0/eval/logits#1": -1e9, "r0/c1/eval/logits#0": -1e9}},
 	{Method: "promptfl", With: []string{"appr"}, Options: options{"tokens": 1, "hidden": 1, "warmup": 0, "lambda_a": 0.3, "lambda_r": 0.2,
-		"disc_lr": 0.1, "view": "carrier"},
+		"disc_lr": 0.1, "disc_optim": "sgd", "disc_norm": "none", "disc_steps": 1, "view": "carrier"},
 		LR: apprLR, First: map[string]float64{"ctx": 0.5, "fedappr/w1": 2, "fedappr/w2": 1}, Want: map[string]float64{
 			"r0/c1/upload/ctx": appr1, "r0/kept/fedappr/pool/000000": apprM, "r0/down/fedappr/w1": apprW1, "r0/down/fedappr/w2": apprW2,
 			"r1/c0/upload/ctx": apprTwo0, "r0/c0/eval/logits#0": (0.6 + 0.8*apprM) / math.Hypot(1, apprM)}},

@@ -3,7 +3,7 @@ import math
 
 import torch
 
-from methods import DASSL, F, PLAIN, SCALE, W, Method, Wrapper, sentences, text, values
+from methods import DASSL, F, PLAIN, SCALE, W, Method, Summed, Wrapper, sentences, text, values
 
 
 def cross_entropy(features, env):
@@ -56,7 +56,7 @@ class CoOp(PromptFL):
         return 10 + client, 0.6, self.o["tokens"], W
 
 
-class FedPHA(Method):
+class FedPHA(Summed, Method):
     shared, private = ["global"], ["local"]
     defaults = {"ratio": 0.8, "alpha": 1.0, "projector": "exact-null", "projector_grad": "detach", "svd_every": "step",
                 "pull": "sum-per-class", "push": "class", "eot": "own"}
@@ -76,7 +76,7 @@ class FedPHA(Method):
     def logits(self, env, p):
         return SCALE * env.x @ self.features(env, p).T
 
-    def loss(self, env, p):
+    def terms(self, env, p):
         if "q" not in env.memo or self.o["svd_every"] == "step":
             env.memo["q"] = projector(p["global"], self.o["projector"], self.o["ratio"])
             if self.o["projector_grad"] == "detach":
@@ -86,19 +86,22 @@ class FedPHA(Method):
         pull = (tl - tp).pow(2)
         pull = pull.mean() if self.o["pull"] == "mean" else pull.sum(1).mean()
         far = (tl - tg).norm() if self.o["push"] == "scalar" else (tl - tg).norm(dim=1)
-        return cross_entropy(tl, env) + cross_entropy(tg, env) + pull + torch.relu(self.o["alpha"] - far).mean()
+        return {"cross entropy local": cross_entropy(tl, env), "cross entropy global": cross_entropy(tg, env), "pull": pull,
+                "push": torch.relu(self.o["alpha"] - far).mean()}
 
 
-class FedAPPR(PromptFL):
+class FedAPPR(Summed, PromptFL):
     personal = True
     defaults = {"tokens": 16, "position": "end", "lambda_a": 0.1, "lambda_r": 0.01, "warmup": 20, "hidden": 8,
-                "disc_input": "tokens", "disc_steps": 1, "disc_lr": 0.001, "pool": 0, "start": "global"}
+                "disc_input": "tokens", "disc_norm": "unit", "disc_optim": "adam", "disc_steps": 50, "disc_lr": 0.001, "pool": 0, "start": "global"}
 
     def start(self, server):
         server.down = {"fedappr/w1": (20, 0.6, W, self.o["hidden"]), "fedappr/w2": (21, 0.6, self.o["hidden"], 1)}
 
-    def disc(self, p, w):
-        """Log-probability of an average and of an upload, per token or of the mean token; p [..., T, w]."""
+    def disc(self, p, average, w):
+        """Log-probability of an average and of an upload, per token or of the mean token; p [..., T, w], average the newest."""
+        if self.o["disc_norm"] == "unit":
+            p = p / average.pow(2).mean().sqrt()
         if self.o["disc_input"] == "mean":
             p = p.mean(-2, keepdim=True)
         d = torch.sigmoid(torch.relu(p @ w["fedappr/w1"]) @ w["fedappr/w2"])
@@ -112,11 +115,11 @@ class FedAPPR(PromptFL):
         if self.o["start"] == "own":
             env.kept["ctx"] = p["ctx"].clone()
 
-    def loss(self, env, p):
-        out = super().loss(env, p)
-        if env.r + 1 > self.o["warmup"]:
-            out = out - self.o["lambda_a"] * self.disc(p["ctx"], env.down)[0]
-        return out + self.o["lambda_r"] * (p["ctx"] - env.received["ctx"]).pow(2).sum()
+    def terms(self, env, p):
+        on = float(env.r + 1 > self.o["warmup"])
+        return {"cross entropy": PromptFL.loss(self, env, p),
+                "adversarial": -on * self.o["lambda_a"] * self.disc(p["ctx"], env.received["ctx"], env.down)[0],
+                "proximity": self.o["lambda_r"] * (p["ctx"] - env.received["ctx"]).pow(2).sum()}
 
     def merge(self, r, server, ups):
         super().merge(r, server, ups)
@@ -126,30 +129,32 @@ class FedAPPR(PromptFL):
         pool[f"fedappr/pool/{r:06d}"] = server.shared["ctx"]
         while self.o["pool"] and len(pool) > self.o["pool"]:
             del pool[min(pool)]
-        w = {n: t.clone().requires_grad_() for n, t in server.down.items()}
-        sgd = torch.optim.SGD(w.values(), lr=self.o["disc_lr"])
+        past, now = torch.stack([pool[n] for n in sorted(pool)]), torch.stack([u.shared["ctx"] for u in ups])
+        server.down = {**server.down, **self.fit(server.down, past, now, server.shared["ctx"])}
+
+    def fit(self, w, past, now, average):
+        """The discriminator's weights after this round's steps."""
+        w = {n: w[n].clone().requires_grad_() for n in ("fedappr/w1", "fedappr/w2")}
+        opt = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[self.o["disc_optim"]](w.values(), lr=self.o["disc_lr"])
         for _ in range(self.o["disc_steps"]):
-            sgd.zero_grad()
-            past, now = torch.stack([pool[n] for n in sorted(pool)]), torch.stack([u.shared["ctx"] for u in ups])
-            (-self.disc(past, w)[0] - self.disc(now, w)[1]).backward()
-            sgd.step()
-        server.down = {n: t.detach() for n, t in w.items()}
+            opt.zero_grad()
+            (-self.disc(past, average, w)[0] - self.disc(now, average, w)[1]).backward()
+            opt.step()
+        return {n: t.detach() for n, t in w.items()}
 
 
-class FedProx(Wrapper):
+class FedProx(Summed, Wrapper):
     defaults = {"mu": 0.5}
 
-    def loss(self, env, p):
-        out = self.inner.loss(env, p)
-        for n in self.shared:
-            out = out + self.o["mu"] / 2 * (p[n] - env.received[n]).pow(2).sum()
-        return out
+    def terms(self, env, p):
+        return {**self.inner.terms(env, p), "proximal": self.o["mu"] / 2 * sum((p[n] - env.received[n]).pow(2).sum() for n in self.shared)}
 
 
 METHODS = {"zeroshot": ZeroShot, "promptfl": PromptFL, "coop": CoOp, "fedpha": FedPHA, "fedappr": FedAPPR}
 WRAPPERS = {"fedprox": FedProx}
 PHA = {"global_tokens": 3, "local_tokens": [2, 4, 3], "ratio": 0.5}
-APPR = {"tokens": 3, "lambda_a": 0.5, "lambda_r": 0.2, "hidden": 3, "disc_lr": 0.3, "warmup": 0}
+APPR = {"tokens": 3, "lambda_a": 0.5, "lambda_r": 0.2, "hidden": 3, "warmup": 0}
+SGD = {"disc_optim": "sgd", "disc_norm": "none", "disc_steps": 1, "disc_lr": 0.3}
 CASES = [
     ("zeroshot", [], {}, PLAIN),
     ("promptfl", [], {"tokens": 3}, PLAIN),
@@ -166,9 +171,11 @@ CASES = [
     ("fedpha", [], {**PHA, "projector": "exact-null", "svd_every": "round", "alpha": 1.7}, PLAIN),
     ("fedpha", [], {**PHA, "projector": "exact-null", "ratio": 0.2, "local_tokens": [3], "alpha": 0.3}, PLAIN),
     ("fedappr", [], APPR, PLAIN),
-    ("fedappr", [], {**APPR, "warmup": 1, "start": "own"}, PLAIN),
+    ("fedappr", [], {**APPR, **SGD}, PLAIN),
+    ("fedappr", [], {**APPR, "warmup": 1, "start": "own", "disc_lr": 0.01}, PLAIN),
+    ("fedappr", [], {**APPR, **SGD, "disc_input": "mean", "disc_steps": 3, "pool": 1}, DASSL),
     ("fedappr", [], {**APPR, "disc_input": "mean", "disc_steps": 3, "pool": 1}, DASSL),
-    ("fedappr", [], {**APPR, "start": "own", "lambda_r": 0.0}, PLAIN),
+    ("fedappr", [], {**APPR, "start": "own", "lambda_r": 0.0, "disc_norm": "none"}, PLAIN),
     ("promptfl", ["fedprox"], {"tokens": 3, "mu": 0.7}, {**PLAIN, "epochs": 2}),
     ("fedpha", ["fedprox"], {**PHA, "mu": 0.5}, PLAIN),
 ]

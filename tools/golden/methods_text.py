@@ -117,7 +117,7 @@ class Appr(Wrapper):
 
     defaults = {**{k: v for k, v in FedAPPR.defaults.items() if k not in ("tokens", "position")}, "view": "own", "prompts": []}
     usual = ["ctx", "global", "sigma", "text/shared"]
-    disc = FedAPPR.disc
+    disc, fit = FedAPPR.disc, FedAPPR.fit
 
     def __init__(self, inner, o):
         super().__init__(inner, o)
@@ -145,7 +145,7 @@ class Appr(Wrapper):
     def loss(self, env, p):
         out = self.inner.loss(env, p) + self.o["lambda_r"] * (self.tokens(p) - self.tokens(env.received)).pow(2).sum()
         if self.o["lambda_a"] and env.r + 1 > self.o["warmup"]:
-            out = out - self.o["lambda_a"] * self.disc(self.tokens(p), env.down)[0]
+            out = out - self.o["lambda_a"] * self.disc(self.tokens(p), self.tokens(env.received), env.down)[0]
         return out
 
     def merge(self, r, server, ups):
@@ -158,11 +158,7 @@ class Appr(Wrapper):
             del server.kept[n]
         past = torch.stack([server.kept[n] for n in names if n in server.kept])
         now = torch.stack([self.tokens(u.shared) for u in ups])
-        w = {n: server.down[n].clone().requires_grad_() for n in ("fedappr/w1", "fedappr/w2")}
-        for _ in range(self.o["disc_steps"]):
-            grads = torch.autograd.grad(-self.disc(past, w)[0] - self.disc(now, w)[1], list(w.values()))
-            w = {n: (t - self.o["disc_lr"] * g).detach().requires_grad_() for (n, t), g in zip(w.items(), grads)}
-        server.down = {**server.down, **{n: t.detach() for n, t in w.items()}}
+        server.down = {**server.down, **self.fit(server.down, past, now, self.tokens(server.shared))}
 
 
 METHODS = {"sdfed": SDFed, "fedpgp": FedPGP, "fedtpg": FedTPG, "zeroshot": Ensemble}
@@ -170,7 +166,7 @@ WRAPPERS = {"appr": Appr}
 PHA = {"global_tokens": 3, "local_tokens": [2, 4, 3]}
 PGP = {"tokens": 3, "rank": 2}
 TPG = {"tokens": 2, "heads": 2, "mult": 1}
-APPR = {"lambda_a": 0.5, "lambda_r": 0.2, "hidden": 3, "disc_lr": 0.3, "warmup": 0}
+APPR = {"lambda_a": 0.5, "lambda_r": 0.2, "hidden": 3, "warmup": 0}
 FEW = {"alike": True, "sizes": [2, 3, 6]}
 CASES = [
     ("sdfed", [], PHA, PLAIN),

@@ -98,7 +98,9 @@ def main(folder, checkpoints):
     def subset(prefix):
         return {k[len(prefix):]: v for k, v in t.items() if k.startswith(prefix)}
 
-    def judge(ctx, w1, w2):
+    def judge(ctx, average, w1, w2):
+        if o["disc_norm"] == "unit":
+            ctx = ctx / average.pow(2).mean().sqrt()
         x = ctx.mean(-2, keepdim=True) if o["disc_input"] == "mean" else ctx
         return torch.sigmoid(torch.relu(x @ w1) @ w2)
 
@@ -117,7 +119,7 @@ def main(folder, checkpoints):
         total = ce(text(p["ctx"]))
         if c["method"] == "fedappr":
             if r + 1 > o["warmup"]:
-                total = total + o["lambda_a"] * -torch.log(judge(p["ctx"], down["fedappr/w1"], down["fedappr/w2"])).mean()
+                total = total + o["lambda_a"] * -torch.log(judge(p["ctx"], received["ctx"], down["fedappr/w1"], down["fedappr/w2"])).mean()
             total = total + o["lambda_r"] * ((p["ctx"] - received["ctx"]) ** 2).sum()
         return total
 
@@ -168,13 +170,14 @@ def main(folder, checkpoints):
             old = {n: v.clone().requires_grad_(True) for n, v in subset("r%d/c%d/down/" % (r, next(iter(ups)))).items()}
             if r + 1 > o["warmup"] and o["lambda_a"]:
                 pool.append(merged["ctx"])
+                w1, w2 = old["fedappr/w1"], old["fedappr/w2"]
+                opt = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[o["disc_optim"]]([w1, w2], lr=o["disc_lr"])
                 for _ in range(o["disc_steps"]):
-                    w1, w2 = old["fedappr/w1"], old["fedappr/w2"]
-                    d = (-torch.log(judge(torch.stack(pool), w1, w2)).mean()
-                         - torch.log(1 - judge(torch.stack([u["ctx"] for u in ups.values()]), w1, w2)).mean())
-                    g = torch.autograd.grad(d, [w1, w2])
-                    old = {"fedappr/w1": (w1 - o["disc_lr"] * g[0]).detach().requires_grad_(True),
-                           "fedappr/w2": (w2 - o["disc_lr"] * g[1]).detach().requires_grad_(True)}
+                    opt.zero_grad()
+                    d = (-torch.log(judge(torch.stack(pool), pool[-1], w1, w2)).mean()
+                         - torch.log(1 - judge(torch.stack([u["ctx"] for u in ups.values()]), pool[-1], w1, w2)).mean())
+                    d.backward()
+                    opt.step()
             for n in old:
                 check("discriminator", old[n].detach(), "r%d/down/%s" % (r, n))
         for k, client in enumerate(info["clients"]):

@@ -125,6 +125,12 @@ func (d *display) round(r engine.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.finished = 0
+	if len(r.Warnings) > 0 && d.bar != nil {
+		d.bar.Clear()
+	}
+	for _, line := range r.Warnings {
+		fmt.Fprintf(os.Stderr, "%s: warning: round %d: %s\n", d.name, r.Round+1, line)
+	}
 	d.last = fmt.Sprintf(", loss %.3f", r.Loss)
 	d.last += accuracyOf(r)
 	if d.live {

@@ -238,6 +238,9 @@ func (c *cellDisplay) move(to int) {
 func (c *cellDisplay) round(r engine.Record) {
 	c.locked(func() {
 		c.round0, c.turned = r.Round+1, 0
+		for _, line := range r.Warnings {
+			c.all.once("warning: %s", line)
+		}
 		if c.fresh {
 			c.move(c.round0 * roundUnits)
 		} else { // of an earlier call
