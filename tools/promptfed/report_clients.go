@@ -124,10 +124,10 @@ func kindPanel(p facet, axis, by string, m results.Metric, factor float64) (figu
 					return out, err
 				}
 				x := m.PerClient(r)
-				if info == nil || len(info.Clients) != len(x) {
+				if info == nil || len(info.Known()) != len(x) {
 					continue
 				}
-				for k, c := range info.Clients {
+				for k, c := range info.Known() {
 					values[kind(c, by)] = append(values[kind(c, by)], factor*x[k])
 				}
 			}
@@ -181,12 +181,12 @@ func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error
 				count++
 			}
 		}
-		if count == 0 || info == nil || len(info.Clients) != len(sum) {
+		if count == 0 || info == nil || len(info.Known()) != len(sum) {
 			continue
 		}
 		panel := figures.StripPanel{Title: p.title}
 		at := map[string][]float64{}
-		for k, c := range info.Clients {
+		for k, c := range info.Known() {
 			at[kind(c, by)] = append(at[kind(c, by)], factor*sum[k]/float64(count))
 		}
 		for _, name := range sorted(at) {
