@@ -30,7 +30,7 @@ type Card struct {
 	Title     string   `config:"title" json:"title" help:"what it shows, in one line"`
 	Rows      []string `config:"rows" json:"rows,omitempty" help:"axes in the rows of the table; domain and exam, which every run has, may be among them"`
 	Columns   []string `config:"columns" json:"columns,omitempty" help:"axes in its columns; axes in neither are averaged over"`
-	Metric    string   `config:"metric" json:"metric,omitempty" help:"last, best, last5, last10, global, personal, weighted, f1, worst, loss, bytes, seconds, domain:NAME or exam:NAME; empty is last"`
+	Metric    string   `config:"metric" json:"metric,omitempty" help:"last, best, last5, last10, global, personal, weighted, f1, worst, worst10, own-classes, ece, best-val, hm, hm3, exam-mean, loss, bytes, seconds, domain:NAME, exam:NAME or new:STEPS; empty is last"`
 	Average   string   `config:"average" json:"average,omitempty" help:"adds means labelled Average: row, column or both"`
 	Views     Views    `config:"views" json:"views,omitzero" yaml:",omitempty" help:"which evaluation each printed number is"`
 	Numbers   Numbers  `config:"numbers" json:"numbers" help:"the paper's own numbers"`
@@ -58,7 +58,7 @@ type Numbers struct {
 
 // Figure is one drawing of a report.
 type Figure struct {
-	Kind   string `config:"kind" json:"kind" help:"curves, shots, sensitivity, heatmap, box, scatter3, strips, tsne, pca, bubbles or cost"`
+	Kind   string `config:"kind" json:"kind" help:"curves, shots, sensitivity, heatmap, box, scatter3, strips, tsne, pca, bubbles, confusion or cost"`
 	Title  string `config:"title" json:"title,omitempty" help:"above the figure"`
 	Metric string `config:"metric" json:"metric,omitempty" help:"empty is that of the card"`
 	X      string `config:"x" json:"x,omitempty" help:"axis"`
@@ -70,9 +70,10 @@ type Figure struct {
 }
 
 var (
-	metrics = []string{"last", "best", "last5", "last10", "global", "personal", "weighted", "f1", "worst", "loss", "bytes", "seconds"}
+	metrics = []string{"last", "best", "last5", "last10", "global", "personal", "weighted", "f1", "worst", "worst10", "own-classes", "ece",
+		"best-val", "hm", "hm3", "exam-mean", "loss", "bytes", "seconds"}
 	units   = []string{"percent", "fraction", "seconds", "minutes", "hours", "bytes", "kilobytes", "megabytes", "gigabytes", "plain"}
-	figures = []string{"curves", "shots", "sensitivity", "heatmap", "box", "scatter3", "strips", "tsne", "pca", "bubbles", "cost"}
+	figures = []string{"curves", "shots", "sensitivity", "heatmap", "box", "scatter3", "strips", "tsne", "pca", "bubbles", "confusion", "cost"}
 	groups  = []string{DomainAxis, "backbone"}
 )
 
@@ -229,10 +230,10 @@ func (c *Card) checkNumbers(axes []Axis, axis func(key, name string, also ...str
 }
 
 func metric(key, name string) error {
-	if kind, of, ok := strings.Cut(name, ":"); ok && of != "" && (kind == "domain" || kind == "exam") {
+	if kind, of, ok := strings.Cut(name, ":"); ok && of != "" && slices.Contains([]string{"domain", "exam", "new"}, kind) {
 		return nil
 	}
-	return oneOf(key, name, append(slices.Clone(metrics), "domain:NAME", "exam:NAME")...)
+	return oneOf(key, name, append(slices.Clone(metrics), "domain:NAME", "exam:NAME", "new:STEPS")...)
 }
 
 // oneOf checks a word that may be empty.

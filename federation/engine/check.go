@@ -17,6 +17,9 @@ func (e *Experiment) check(set Settings, members []Member) (Member, error) {
 	if set.Terms && set.Guard != nil {
 		return Member{}, errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure aggregation hides; leave one of the two out")
 	}
+	if e.Training.Shared && (set.Remote != nil || set.Elsewhere != nil || set.Guard != nil || set.Around != nil) {
+		return Member{}, errors.New("train.optimizer_state: shared has one optimizer go from client to client; run it in one process, without secure aggregation")
+	}
 	if set.Remote != nil {
 		return e.checkMembers(members)
 	}

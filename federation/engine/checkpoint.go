@@ -26,10 +26,12 @@ type position struct {
 	Clients     map[int]place `json:"clients"`          // where each client's state lies
 	Record      Record        `json:"record"`           // of the last round, in case its line was not written any more
 	Remote      []byte        `json:"remote,omitempty"` // what a cohort elsewhere remembers
+
+	optimizer tensor.Map // of sharedOptimizer, among the tensors
 }
 
 func saveCheckpoint(dir string, g *method.Global, p position) error {
-	m := tensor.Map{}.Put("shared", g.Shared).Put("down", g.Down).Put("kept", g.Kept)
+	m := tensor.Map{}.Put("shared", g.Shared).Put("down", g.Down).Put("kept", g.Kept).Put("optimizer", p.optimizer)
 	for id, e := range g.Each {
 		m.Put("each/"+strconv.Itoa(id), e)
 	}
@@ -81,7 +83,7 @@ func restore(g *method.Global, m tensor.Map, meta string) (p position, err error
 		}
 		g.Each[id][rest] = t
 	}
-	g.Round = p.Round
+	g.Round, p.optimizer = p.Round, m.Under("optimizer")
 	return p, nil
 }
 

@@ -66,6 +66,8 @@ type Reply struct {
 	// method.Summed.
 	Sum   []int
 	Notes map[string]float64 // numbers for the round's record; may be nil
+	// Warnings are lines for the record that say what is wrong with the round. They do not travel.
+	Warnings []string
 }
 
 // GuardPart is what the names of tensors begin with that are for a Guard, or from one. Methods never see them.
@@ -113,7 +115,7 @@ func (w *Worker) Answer(ctx context.Context, c *Client, o Order, s State) (r Rep
 	switch o.Kind {
 	case Train:
 		var after State
-		r.Upload, after, r.Stats, err = w.RunTrain(ctx, c, o, s)
+		r.Upload, after, r.Stats, err = w.runTrain(ctx, c, o, s, w.shared)
 		next = &after
 	case Ask:
 		r.Upload, err = w.RunSurvey(c, o, s)

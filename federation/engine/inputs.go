@@ -49,11 +49,11 @@ func (f inputs) find(in string) *tensor.Tensor {
 
 // owned is method.Scope.Owned.
 func (f inputs) owned() *tensor.Tensor {
-	t := tensor.New(f.l.Task.Classes)
-	if f.l.Data == nil {
+	if f.l.Owned == nil {
 		return nil
 	}
-	for _, y := range f.l.Data.Labels() {
+	t := tensor.New(f.l.Task.Classes)
+	for _, y := range f.l.Owned {
 		t.Data[y] = 1
 	}
 	return t

@@ -22,20 +22,35 @@ func longToy(t testing.TB) *engine.Experiment {
 	return e
 }
 
-// TestKilledAtAnyInstant kills a child process that runs the toy, as kill -9 does, a random time after it committed some
-// rounds, and has the next one resume, until one may get through. The end is that of a run nobody killed.
+// TestKilledAtAnyInstant: see killed.
 func TestKilledAtAnyInstant(t *testing.T) {
+	killed(t, longToy, 4, 0, 1, 2, 8, 15, 16, 30, 45)
+}
+
+// TestKilledWithSharedOptimizer: what goes from client to client is part of the checkpoint.
+func TestKilledWithSharedOptimizer(t *testing.T) {
+	killed(t, func(t testing.TB) *engine.Experiment {
+		e := longToy(t)
+		e.Training = leaky(t).Training
+		e.Training.Epochs = 1
+		return e
+	}, 2, 1, 8, 20, 40)
+}
+
+// killed kills a child process that runs the toy, as kill -9 does, a random time after it committed some rounds, and has the next
+// one resume, until one may get through. The end is that of a run nobody killed. At least so many kills must hit.
+func killed(t *testing.T, toy func(testing.TB) *engine.Experiment, least int, after ...int) {
 	if dir := os.Getenv(killFolder); dir != "" {
-		if _, err := engine.Run(context.Background(), longToy(t), engine.Settings{Dir: dir, Resume: true, Workers: 2}); err != nil {
+		if _, err := engine.Run(context.Background(), toy(t), engine.Settings{Dir: dir, Resume: true, Workers: 2}); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
 	whole, dir := t.TempDir(), t.TempDir()
-	mustRun(t, longToy(t), engine.Settings{Dir: whole})
+	mustRun(t, toy(t), engine.Settings{Dir: whole})
 
 	child := func() (*exec.Cmd, chan error) {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledAtAnyInstant$")
+		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 		cmd.Env = append(os.Environ(), killFolder+"="+dir)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -50,7 +65,7 @@ func TestKilledAtAnyInstant(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
 	kills := 0
-	for _, rounds := range []int{0, 1, 2, 8, 15, 16, 30, 45} {
+	for _, rounds := range after {
 		cmd, ended := child()
 		limit := time.Now().Add(time.Minute)
 		for committed() < rounds && len(ended) == 0 && time.Now().Before(limit) {
@@ -67,7 +82,7 @@ func TestKilledAtAnyInstant(t *testing.T) {
 	if _, ended := child(); <-ended != nil {
 		t.Fatal("the last resumed run failed")
 	}
-	if kills < 4 {
+	if kills < least {
 		t.Errorf("only %d kills hit a run", kills)
 	}
 	if prompts(t, dir) != prompts(t, whole) {

@@ -34,7 +34,11 @@ func (p *Pool) Run(ctx context.Context, o Order) ([]Reply, error) {
 	replies := make([]Reply, len(o.Clients))
 	lost := make([]bool, len(o.Clients))
 	eg, ctx := errgroup.WithContext(ctx)
-	eg.SetLimit(max(1, p.Workers))
+	workers := max(1, p.Workers)
+	if o.Kind == Train && p.Worker.shared != nil { // each goes on with what the one before it left
+		workers = 1
+	}
+	eg.SetLimit(workers)
 	for i, id := range o.Clients {
 		eg.Go(func() error {
 			if err := ctx.Err(); err != nil {

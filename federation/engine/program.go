@@ -97,13 +97,15 @@ func (c *compiler) close() error { return c.pool.Close() }
 
 // step compiles the loss and its gradients with respect to every parameter.
 func (c *compiler) step(b Backbone, task method.Task) (*program, error) {
-	return c.once("step", b, task, func(s *method.Scope) (graph.Node, error) {
+	return c.once("step", b, task, func(s *method.Scope) ([]graph.Output, error) {
 		loss := c.m.Loss(s, c.m.Logits(s))
 		if err := s.Graph().Err(); err != nil {
-			return loss, err
+			return nil, err
 		}
-		return loss, allUsed(s, loss)
-	}, c.withGradients)
+		return alone(loss), allUsed(s, loss)
+	}, func(s *method.Scope, of []graph.Output) ([]graph.Output, error) {
+		return c.withGradients(b, s, of[0].Node)
+	})
 }
 
 // allUsed refuses declared parameters that the loss does not depend on: they would be averaged and never learned.
@@ -125,7 +127,8 @@ func allUsed(s *method.Scope, loss graph.Node) error {
 
 // score compiles the class scores.
 func (c *compiler) score(b Backbone, task method.Task) (*program, error) {
-	return c.once("score", b, task, func(s *method.Scope) (graph.Node, error) { return c.m.Logits(s), nil }, c.value)
+	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, error) { return alone(c.m.Logits(s)), nil },
+		func(s *method.Scope, of []graph.Output) ([]graph.Output, error) { return c.value(b, s, of[0].Node) })
 }
 
 // eval compiles anything a method asks for over its data.
@@ -142,11 +145,11 @@ func (c *compiler) eval(b Backbone, task method.Task, of func(*method.Scope) gra
 	return p, err
 }
 
-// once gives the program that finish makes of the node that build makes for a task. A method may read anything of its Task, the
+// once gives the program that finish makes of the nodes that build makes for a task. A method may read anything of its Task, the
 // client's number too, so build runs for every Task; it is cheap, since the towers are placeholders in it. Clients whose nodes
 // have one signature share one compiled program, but for their host functions, which may hold what the Task says.
-func (c *compiler) once(kind string, b Backbone, task method.Task, build func(*method.Scope) (graph.Node, error),
-	finish func(Backbone, *method.Scope, graph.Node) ([]graph.Output, error)) (*program, error) {
+func (c *compiler) once(kind string, b Backbone, task method.Task, build func(*method.Scope) ([]graph.Output, error),
+	finish func(*method.Scope, []graph.Output) ([]graph.Output, error)) (*program, error) {
 	key := fmt.Sprintf("%s %s %+v", kind, b.Name(), task)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,11 +157,11 @@ func (c *compiler) once(kind string, b Backbone, task method.Task, build func(*m
 		return p, nil
 	}
 	s := method.NewScope(task, c.m.Params(task))
-	n, err := build(s)
+	of, err := build(s)
 	if err != nil {
 		return nil, err
 	}
-	sum, err := graph.Signature(graph.Output{Name: valueOutput, Node: n})
+	sum, err := graph.Signature(of...)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +174,7 @@ func (c *compiler) once(kind string, b Backbone, task method.Task, build func(*m
 	}
 	p, ok := c.compiled[same]
 	if !ok {
-		out, err := finish(b, s, n)
+		out, err := finish(s, of)
 		if err != nil {
 			return nil, err
 		}
@@ -186,6 +189,9 @@ func (c *compiler) once(kind string, b Backbone, task method.Task, build func(*m
 	return &own, nil
 }
 
+// alone is one node as what build of once gives.
+func alone(n graph.Node) []graph.Output { return []graph.Output{{Name: valueOutput, Node: n}} }
+
 func (c *compiler) value(b Backbone, s *method.Scope, n graph.Node) ([]graph.Output, error) {
 	n, err := c.lowered(b, n)
 	if err != nil {
@@ -194,7 +200,7 @@ func (c *compiler) value(b Backbone, s *method.Scope, n graph.Node) ([]graph.Out
 	if n.Rank() == 0 {
 		n = n.Reshape(1)
 	}
-	return []graph.Output{{Name: valueOutput, Node: n}}, nil
+	return alone(n), nil
 }
 
 func (c *compiler) lowered(b Backbone, n graph.Node) (graph.Node, error) {
@@ -225,19 +231,24 @@ func (c *compiler) withGradients(b Backbone, s *method.Scope, loss graph.Node) (
 // terms compiles every term of the loss with its gradients, each as withGradients does the whole loss, with names under
 // termOutput and the term's name.
 func (c *compiler) terms(b Backbone, task method.Task) (*program, error) {
-	return c.once("terms", b, task, func(s *method.Scope) (graph.Node, error) {
+	return c.once("terms", b, task, func(s *method.Scope) ([]graph.Output, error) {
 		loss := c.m.Loss(s, c.m.Logits(s))
-		return loss, s.Graph().Err()
-	}, func(b Backbone, s *method.Scope, loss graph.Node) ([]graph.Output, error) {
-		terms, err := s.Terms(loss)
-		if err != nil {
+		if err := s.Graph().Err(); err != nil {
 			return nil, err
 		}
+		terms, err := s.Terms(loss)
+		var out []graph.Output
+		for _, t := range terms {
+			out = append(out, graph.Output(t))
+		}
+		return out, err
+	}, func(s *method.Scope, terms []graph.Output) ([]graph.Output, error) {
 		nodes := make([]graph.Node, len(terms))
 		for i, t := range terms {
 			nodes[i] = t.Node
 		}
-		if nodes, err = c.allLowered(b, nodes); err != nil {
+		nodes, err := c.allLowered(b, nodes)
+		if err != nil {
 			return nil, err
 		}
 		var out []graph.Output

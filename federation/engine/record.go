@@ -34,6 +34,8 @@ type Record struct {
 	Notes map[string]float64 `json:"notes,omitempty"` // of the method and of what carries the messages, such as epsilon and delta
 	Terms []Term             `json:"terms,omitempty"` // of the loss, in its order, where they are measured
 
+	Warnings []string `json:"warnings,omitempty"` // lines that say what is wrong with the round's numbers
+
 	Clients   []int   `json:"clients"` // who trained
 	LR        float64 `json:"lr"`
 	BytesUp   int     `json:"bytes_up"`   // all clients together
@@ -78,13 +80,18 @@ type Summary struct {
 	ZeroShot  []ZeroShot `json:"zero_shot,omitempty"`   // by backbone
 	Warnings  []string   `json:"warnings,omitempty"`    // what is probably wrong with the data, a line each
 
-	Notes    map[string]float64 `json:"notes,omitempty"` // of the last round, tested or not
-	Bytes    float64            `json:"bytes_per_round"`
-	Seconds  float64            `json:"seconds"`
-	Provider string             `json:"provider,omitempty"` // what ONNX Runtime ran on, and why if auto could not have CUDA
+	Notes map[string]float64 `json:"notes,omitempty"` // of the last round, tested or not
+	// RoundWarnings are the first warnings of rounds, each behind its round, and how many more there are.
+	RoundWarnings []string `json:"round_warnings,omitempty"`
+	Bytes         float64  `json:"bytes_per_round"`
+	Seconds       float64  `json:"seconds"`
+	Provider      string   `json:"provider,omitempty"` // what ONNX Runtime ran on, and why if auto could not have CUDA
 	// Reproduces are the known defects of published code that the run made again on purpose, as "KEY: VALUE".
 	Reproduces []string `json:"reproduces,omitempty"`
 }
+
+// mostWarnings is how many warnings of rounds a summary repeats.
+const mostWarnings = 3
 
 // Headline is what a run gave in one evaluation.
 type Headline struct {
@@ -113,9 +120,15 @@ type Unanswered struct {
 func Summarise(records []Record, view method.View) Summary {
 	s := Summary{Rounds: len(records), View: view.String(), Unanswered: MissingTests(records)}
 	var accuracy []float64
+	warnings := 0
 	for _, r := range records {
 		s.Bytes += float64(r.BytesUp+r.BytesDown) / float64(len(records))
 		s.Seconds, s.Notes = s.Seconds+r.Seconds, r.Notes
+		for _, line := range r.Warnings {
+			if warnings++; warnings <= mostWarnings {
+				s.RoundWarnings = append(s.RoundWarnings, fmt.Sprintf("round %d: %s", r.Round, line))
+			}
+		}
 		if !r.Tested {
 			continue
 		}
@@ -134,6 +147,9 @@ func Summarise(records []Record, view method.View) Summary {
 		}
 		h.Last, h.LastStd, h.Weighted = e.Accuracy, e.Std, e.Weighted
 		h.of(e)
+	}
+	if more := warnings - mostWarnings; more > 0 {
+		s.RoundWarnings = append(s.RoundWarnings, fmt.Sprintf("and %d more in other rounds (rounds.jsonl)", more))
 	}
 	if h := s.Headline; h != nil {
 		h.Mean5, _ = MeanStd(accuracy[max(0, len(accuracy)-5):])

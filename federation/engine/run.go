@@ -112,7 +112,7 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	if set.OnUpload != nil {
 		pool.Sent = func(o Order, client int, message []byte) { set.OnUpload(o.Round, client, message) }
 	}
-	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer, Terms: set.Terms, Evaluate: e.Evaluate, c: worker.c}
+	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer, Terms: set.Terms, Evaluate: e.Evaluate, c: worker.c, shared: worker.shared}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
 	}
@@ -135,10 +135,10 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 		return nil, err
 	}
 	if e.Evaluate.ZeroShot && len(e.Clients) > 0 {
-		if j.zeroShot, err = e.zeroShot(ctx, worker.c); err != nil {
+		if j.zeroShot, err = worker.ZeroShot(ctx, e.Clients); err != nil {
 			return nil, err
 		}
-		for _, line := range e.warnings(j.zeroShot) {
+		for _, line := range ZeroShotWarnings(j.zeroShot) {
 			if set.OnWarning != nil {
 				set.OnWarning(line)
 			}
@@ -256,6 +256,9 @@ func (e *Experiment) resume(set Settings, server *Server, store *Store) (*journa
 	if err := store.load(pos.Clients); err != nil {
 		return nil, err
 	}
+	if server.shared != nil {
+		server.shared.state = pos.optimizer
+	}
 	if set.Remote != nil {
 		if err := set.Remote.Load(pos.Remote); err != nil {
 			return nil, fmt.Errorf("cannot resume: %w", err)
@@ -277,6 +280,9 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 		return nil
 	}
 	pos := position{Round: s.Global.Round, Fingerprint: e.Fingerprint(), Clients: store.places(), Record: rec}
+	if s.shared != nil {
+		pos.optimizer = s.shared.state
+	}
 	if set.Remote != nil {
 		var err error
 		if pos.Remote, err = set.Remote.Save(); err != nil {
@@ -298,7 +304,7 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (*Result, error) {
 	r := &Result{Records: j.Records, Summary: Summarise(j.Records, s.view)}
 	r.Summary.choose(j.Records, s.view, e.Evaluate)
-	r.Summary.ZeroShot, r.Summary.Warnings = j.zeroShot, e.warnings(j.zeroShot)
+	r.Summary.ZeroShot, r.Summary.Warnings = j.zeroShot, ZeroShotWarnings(j.zeroShot)
 	r.Summary.Provider, r.Summary.Reproduces = set.Provider, e.Reproduces
 	r.Summary.Name, r.Summary.Method, r.Summary.Reads = e.Name, e.MethodName, s.has.Reads
 	r.Summary.MethodView = s.has.headline(MethodView, e.Method).String()

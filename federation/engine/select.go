@@ -118,9 +118,13 @@ func (e Evaluate) stop(records []Record, view method.View) string {
 	return fmt.Sprintf("train.patience: no better validation accuracy in the %d tested rounds after round %d", since, records[best].Round)
 }
 
-// result tells whether the last of these rounds may be the run's result, so that all that is measured of a result is measured.
+// result tells whether the last of these rounds is the run's result, as far as they go, so that all that is measured of a result
+// is measured.
 func (e Evaluate) result(records []Record, view method.View, rounds int) bool {
-	return len(records) == rounds || e.stop(records, view) != "" || e.BestVal && bestVal(records, view) == len(records)-1
+	if e.BestVal {
+		return bestVal(records, view) == len(records)-1
+	}
+	return len(records) == rounds || e.stop(records, view) != ""
 }
 
 // bestPrefix and bestSuffix surround the round in the name of the file that keeps what the best round left, in the form of PromptsFile.

@@ -43,9 +43,10 @@ type Server struct {
 	Evaluate  Evaluate
 	Confusion *Confusion // of the last round that may be the result; nil for none
 
-	c    *compiler
-	has  Evaluable
-	view method.View // of the headline
+	c      *compiler
+	shared *sharedOptimizer // of the clients; nil for none
+	has    Evaluable
+	view   method.View // of the headline
 }
 
 // start draws the shared parameters and lets the method add what it needs.
@@ -161,6 +162,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	for _, r := range merged {
 		rec.Loss += r.Stats.Loss / float64(len(merged))
 		maps.Copy(g.Notes, r.Notes)
+		rec.Warnings = append(rec.Warnings, r.Warnings...)
 	}
 	rec.Notes = g.Notes
 	if s.Terms {

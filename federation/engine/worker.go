@@ -40,6 +40,9 @@ type Training struct {
 	Optim    optim.Config
 	Schedule optim.Schedule // over rounds
 	Each     []Pace         // by client, repeated; nil for all alike
+	// Shared has one optimizer go from client to client, and from round to round, with what it remembers: momentum leaks between
+	// clients. They train one after the other, by number, in one process.
+	Shared bool
 }
 
 // State is what one client remembers between rounds. A State is never changed, only replaced.
@@ -60,14 +63,19 @@ type Worker struct {
 	// Confusion lets the reply to a test tell which class was taken for which, if the server asks.
 	Confusion bool
 
-	c     *compiler
-	exams map[string]examiner
+	c      *compiler
+	exams  map[string]examiner
+	shared *sharedOptimizer // nil for a fresh one in every turn
 }
 
 // NewWorker returns the client side of an experiment; Close frees its sessions. Of settings it reads Session, Tracer, Guard and Terms.
 func NewWorker(e *Experiment, set Settings) *Worker {
-	return &Worker{Method: e.Method, Train: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard, Terms: set.Terms, Confusion: e.Evaluate.Confusion,
+	w := &Worker{Method: e.Method, Train: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard, Terms: set.Terms, Confusion: e.Evaluate.Confusion,
 		c: newCompiler(e.Method, e.Classes, e.Template, set.Session), exams: examiners(e, set)}
+	if e.Training.Shared {
+		w.shared = &sharedOptimizer{tensor.Map{}}
+	}
+	return w
 }
 
 // Close frees the compiled sessions. No call may be in flight.
@@ -109,6 +117,9 @@ func (w *Worker) begin(c *Client, o Order, s State) (*method.Local, State) {
 			}
 		}
 	}
+	if c.Train != nil {
+		l.Owned = c.classes()
+	}
 	l.Memory = sync.OnceValues(func() (tensor.Map, error) { return memory(c, w.Seed) })
 	l.Eval = func(of func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
 		return w.evalRows(c, l, s, of)
@@ -116,8 +127,13 @@ func (w *Worker) begin(c *Client, o Order, s State) (*method.Local, State) {
 	return l, s
 }
 
-// RunTrain is one client's local training. It gives what to upload and what to remember if the server takes it.
+// RunTrain is one client's local training, with a fresh optimizer. It gives what to upload and what to remember if the server takes
+// it.
 func (w *Worker) RunTrain(ctx context.Context, c *Client, o Order, s State) (method.Upload, State, Stats, error) {
+	return w.runTrain(ctx, c, o, s, nil)
+}
+
+func (w *Worker) runTrain(ctx context.Context, c *Client, o Order, s State, shared *sharedOptimizer) (method.Upload, State, Stats, error) {
 	fail := func(err error) (method.Upload, State, Stats, error) {
 		return method.Upload{}, State{}, Stats{}, fmt.Errorf("round %d, client %d: %w", o.Round, c.ID, err)
 	}
@@ -142,7 +158,7 @@ func (w *Worker) RunTrain(ctx context.Context, c *Client, o Order, s State) (met
 	if err != nil {
 		return fail(err)
 	}
-	stats, err := w.steps(ctx, p, l, s, c.ID, tr, m)
+	stats, err := w.steps(ctx, p, l, s, c.ID, shared, tr, m)
 	if err != nil {
 		return fail(err)
 	}
@@ -161,11 +177,15 @@ func (w *Worker) RunTrain(ctx context.Context, c *Client, o Order, s State) (met
 }
 
 // steps is the local training loop.
-func (w *Worker) steps(ctx context.Context, p *program, l *method.Local, s State, client int, tr tracer, m *termMeter) (Stats, error) {
+func (w *Worker) steps(ctx context.Context, p *program, l *method.Local, s State, client int, shared *sharedOptimizer, tr tracer,
+	m *termMeter) (Stats, error) {
 	if len(p.params) == 0 {
 		return Stats{}, nil
 	}
 	opt, err := optim.New(w.Train.Optim)
+	if err == nil {
+		err = shared.load(opt, both(l))
+	}
 	if err != nil {
 		return Stats{}, err
 	}
@@ -189,6 +209,7 @@ func (w *Worker) steps(ctx context.Context, p *program, l *method.Local, s State
 	if l.Steps == 0 {
 		return Stats{}, fmt.Errorf("the data gave no rows in %d epochs", train.Epochs)
 	}
+	shared.keep(opt, both(l))
 	return Stats{Loss: sum / float64(l.Steps), Steps: l.Steps, Terms: m.mean()}, nil
 }
 

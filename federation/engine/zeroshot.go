@@ -17,15 +17,17 @@ import (
 type ZeroShot struct {
 	Backbone string  `json:"backbone"`
 	Accuracy float64 `json:"accuracy"` // right answers over test examples
-	Chance   float64 `json:"chance"`   // the larger of 1/classes and the share of the most frequent class among these images
+	Classes  int     `json:"classes"`
+	Chance   float64 `json:"chance"` // the larger of 1/classes and the share of the most frequent class among these images
 	// Failed says why there is no accuracy, as where a class name is too long for the texts.
 	Failed string `json:"failed,omitempty"`
 }
 
-func (e *Experiment) warnings(list []ZeroShot) []string {
+// ZeroShotWarnings are the lines of those that have one.
+func ZeroShotWarnings(list []ZeroShot) []string {
 	var out []string
 	for _, z := range list {
-		if line := z.warning(len(e.Classes)); line != "" {
+		if line := z.warning(); line != "" {
 			out = append(out, line)
 		}
 	}
@@ -33,7 +35,7 @@ func (e *Experiment) warnings(list []ZeroShot) []string {
 }
 
 // warning says in a line what to check where hand-written prompts are no better than chance; empty where they are.
-func (z ZeroShot) warning(classes int) string {
+func (z ZeroShot) warning() string {
 	switch {
 	case z.Failed != "":
 		return fmt.Sprintf("zero-shot accuracy of %s could not be computed: %s", z.Backbone, z.Failed)
@@ -42,19 +44,19 @@ func (z ZeroShot) warning(classes int) string {
 	}
 	return fmt.Sprintf("zero-shot accuracy of %s is %.1f %%, not above chance (%.1f %%: the larger of 1/%d and the most frequent class): "+
 		"check the order and spelling of class names, the labels, data.template, and that images are preprocessed as the backbone expects",
-		z.Backbone, 100*z.Accuracy, 100*z.Chance, classes)
+		z.Backbone, 100*z.Accuracy, 100*z.Chance, z.Classes)
 }
 
-// zeroShot compares hand-written prompts with chance, for each backbone: class scores are the products of the image features, unit
+// ZeroShot compares hand-written prompts with chance on the test data of some clients, for each backbone: class scores are the products of the image features, unit
 // rows, with those of the texts.
-func (e *Experiment) zeroShot(ctx context.Context, c *compiler) ([]ZeroShot, error) {
+func (w *Worker) ZeroShot(ctx context.Context, clients []*Client) ([]ZeroShot, error) {
 	type sum struct {
 		right, n int
 		class    map[int64]int
 		failed   string
 	}
 	sums := map[string]*sum{}
-	for _, client := range e.Clients {
+	for _, client := range clients {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -66,7 +68,7 @@ func (e *Experiment) zeroShot(ctx context.Context, c *compiler) ([]ZeroShot, err
 		if s.failed != "" {
 			continue
 		}
-		texts, err := c.handText(client.Backbone, "")
+		texts, err := w.c.handText(client.Backbone, "")
 		if err != nil {
 			s.failed = err.Error()
 			continue
@@ -94,8 +96,9 @@ func (e *Experiment) zeroShot(ctx context.Context, c *compiler) ([]ZeroShot, err
 			continue
 		}
 		most := slices.Max(slices.Collect(maps.Values(s.class)))
-		out = append(out, ZeroShot{Backbone: name, Accuracy: float64(s.right) / float64(s.n),
-			Chance: max(1/float64(len(e.Classes)), float64(most)/float64(s.n))})
+		classes := len(w.c.classes)
+		out = append(out, ZeroShot{Backbone: name, Accuracy: float64(s.right) / float64(s.n), Classes: classes,
+			Chance: max(1/float64(classes), float64(most)/float64(s.n))})
 	}
 	return out, nil
 }

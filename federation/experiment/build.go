@@ -99,6 +99,9 @@ func (b *Built) define() error {
 	if c.Sampling == poisson && !methods.TakesNobody(b.Method) {
 		return errors.New("sampling: poisson may draw nobody, and the server's mean of nobody is no number; set sampling: fixed, or put differential privacy under with")
 	}
+	if c.Train.State == sharedState && methods.TakesNobody(b.Method) {
+		return errors.New("train.optimizer_state: shared carries the gradients of one client into the upload of another, for which differential privacy does not account; set it to fresh")
+	}
 	if b.Config.Options, err = methods.Resolve(c.Method, c.With, c.Options); err != nil {
 		return err
 	}
@@ -111,7 +114,8 @@ func (b *Built) define() error {
 		Reproduces: c.Reproduces(),
 		Method:     b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template, Precision: b.Config.Data.Precision,
 		Training: engine.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
-			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Each: c.Train.Each.paces(c.Partition.Clients)},
+			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Each: c.Train.Each.paces(c.Partition.Clients),
+			Shared: c.Train.State == sharedState},
 		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson, TestEvery: c.Eval.Every, View: c.Eval.View, Seed: c.Seed},
 	}
 	b.Engine.Evaluate = c.evaluation()

@@ -72,7 +72,8 @@ type Train struct {
 	DropLast    bool           `config:"drop_last" help:"leave out a last batch that is not full"`
 	Optimizer   string         `config:"optimizer" help:"sgd, adam or adamw"`
 	LR          float64        `config:"lr" help:"learning rate, before the schedule"`
-	Momentum    float64        `config:"momentum" help:"of sgd; starts at 0 in every round"`
+	State       string         `config:"optimizer_state" help:"fresh: every turn of a client starts with a new optimizer; shared: one goes from client to client with its momentum, as in public code of FedOTP, FedPGP and pFedMoAP; clients then train one after the other, in one process"`
+	Momentum    float64        `config:"momentum" help:"of sgd; starts at 0 in every turn, unless optimizer_state is shared"`
 	Dampening   float64        `config:"dampening" help:"of sgd's momentum"`
 	Nesterov    bool           `config:"nesterov" help:"sgd looks ahead along its momentum"`
 	WeightDecay float64        `config:"weight_decay" help:"added to the gradient as in PyTorch; of adamw, taken off the parameter"`
@@ -117,7 +118,7 @@ func Defaults() Config {
 		Data:      Data{Config: sets.Defaults(), Classes: "all", Duplicates: data.DuplicatesKeep, Precision: data.Half, Template: autoTemplate},
 		Synthetic: Synthetic{Config: noSynthetic(), Epochs: 10},
 		Partition: partition.Defaults(),
-		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", LR: 0.002, Momentum: 0.9, WeightDecay: 5e-4,
+		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", State: freshState, LR: 0.002, Momentum: 0.9, WeightDecay: 5e-4,
 			Schedule: optim.Schedule{Kind: "constant"}},
 		Participation: 1,
 		Sampling:      "fixed",
@@ -128,6 +129,20 @@ func Defaults() Config {
 		Reproduce: Reproduce{Labels: asMeant, ClassNames: asMeant},
 		Runtime:   defaultRuntime(),
 	}
+}
+
+// What becomes of an optimizer between turns.
+const (
+	freshState  = "fresh"
+	sharedState = "shared"
+)
+
+// InOneProcess refuses a configuration whose clients must train in one process.
+func (c Config) InOneProcess() error {
+	if c.Train.State == sharedState {
+		return errors.New("train.optimizer_state: shared has one optimizer go from client to client; run this experiment in one process, or set it to fresh")
+	}
+	return nil
 }
 
 // poisson draws each client of a round by itself.
@@ -183,6 +198,12 @@ func (c Config) Check() error {
 	}
 	if _, err := optim.New(c.Train.optimizer()); err != nil {
 		bad("train: %w", err)
+	}
+	if err := data.OneOf("train.optimizer_state", c.Train.State, freshState, sharedState); err != nil {
+		bad("%w", err)
+	}
+	if c.Train.State == sharedState && c.SecureAggregation.On() {
+		bad("train.optimizer_state: shared hands what one client's gradients left to the next, which secure aggregation is there to prevent; leave one of the two out")
 	}
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil {
 		bad("train.schedule: %w", err)

@@ -27,6 +27,9 @@ func OpenServer(c Config) (*Built, error) {
 	if err := b.define(); err != nil {
 		return nil, err
 	}
+	if err := c.InOneProcess(); err != nil {
+		return nil, err
+	}
 	switch {
 	case c.Reproduce != Defaults().Reproduce:
 		return nil, errors.New("reproduce: clients elsewhere have labels and class names of their own; run this experiment in one place")

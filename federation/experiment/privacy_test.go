@@ -3,6 +3,8 @@ package experiment
 import (
 	"math"
 	"testing"
+
+	"promptfed/federation/datatest"
 )
 
 // TestSampling: a round drawn by Poisson sampling needs a server that can do with nobody.
@@ -80,4 +82,23 @@ func TestSecureAggregation(t *testing.T) {
 	if r := finish(t, open(t, c)); !(r.Records[0].Notes["epsilon"] > 0) {
 		t.Errorf("%v", r.Records[0].Notes)
 	}
+}
+
+// TestSharedOptimizerIsRefused where what goes from client to client would have to travel, or would break a promise of privacy.
+func TestSharedOptimizerIsRefused(t *testing.T) {
+	c := small("promptfl")
+	c.Train.State = "shared"
+	if b := open(t, c); !b.Engine.Training.Shared {
+		t.Error("train.optimizer_state does not reach the engine")
+	}
+	_, err := OpenServer(c)
+	datatest.WantError(t, err, "train.optimizer_state", "one process")
+	private := c
+	private.With, private.Options = []string{"dp"}, map[string]any{"noise": 1.0}
+	refuses(t, private, "train.optimizer_state", "differential privacy")
+	secret := c
+	secret.SecureAggregation.Threshold = 0.7
+	refuses(t, secret, "train.optimizer_state", "secure aggregation")
+	c.Train.State = "kept"
+	refuses(t, c, "train.optimizer_state", "fresh", "shared")
 }

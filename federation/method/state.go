@@ -30,7 +30,8 @@ type Local struct {
 	Received, Down  tensor.Map // what the server sent: Shared as it was, and extras; read only
 	Kept            tensor.Map // survives rounds, never leaves the client
 	Scalars         map[string]float64
-	Data            Data // Begin may wrap it for the steps; Finish sees the client's own again
+	Data            Data    // Begin may wrap it for the steps; Finish sees the client's own again
+	Owned           []int64 // classes that the client has examples of to train on, whatever wraps Data
 	Rand            *rand.Rand
 	Traced          bool // somebody records what the steps use and draw
 	// Memo holds what a method made of what it received, by a name of its own, for the other steps of this round.

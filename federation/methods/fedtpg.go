@@ -155,7 +155,12 @@ func (m FedTPG) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Classes == "own" && m.Test == "all" { // else they are out of the scores already
 		logits = logits.Add(others(s))
 	}
-	return m.Base.Loss(s, logits)
+	if m.Classes == "all" && m.Test == "all" {
+		return m.Base.Loss(s, logits)
+	}
+	// Examples of classes that are out of the scores, such as GGTPC's prototypes of other clients' classes, count 0.
+	each := logits.LogSoftmax(-1).Mul(graph.OneHot(s.Label(), s.Task().Classes)).Sum(-1) // [B]
+	return s.Term(method.CrossEntropy, each.Mul(s.Owned().Rows(s.Label())).Mean().Neg())
 }
 
 func (m FedTPG) Merge(g *method.Global, ups []method.Upload) error {

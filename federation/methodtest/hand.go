@@ -24,6 +24,9 @@ type Hand struct {
 	Options map[string]any
 	Epochs  int
 	LR      float64
+	// Momentum, WeightDecay and Shared are of the optimizer: plain, and fresh in every turn, unless they are given.
+	Momentum, WeightDecay float64
+	Shared                bool
 	// Synthetic is how often the server goes over client 0's example before round 0.
 	Synthetic int
 	First     map[string]float64 // first values; cK/NAME of a private parameter
@@ -87,8 +90,9 @@ func (h Hand) Check(t *testing.T) {
 		Clients: []*engine.Client{
 			{ID: 0, Backbone: b, Train: data(0, .6, .8), Test: data(0, .6, .8)},
 			{ID: 1, Backbone: b, Train: data(1, .8, .6, .8, .6), Test: data(1, .8, .6)}},
-		Training: engine.Training{Epochs: max(1, h.Epochs), Batch: 2, Optim: optim.Config{Name: "sgd", LR: h.LR}},
-		Plan:     engine.Plan{Rounds: 2}}
+		Training: engine.Training{Epochs: max(1, h.Epochs), Batch: 2, Shared: h.Shared,
+			Optim: optim.Config{Name: "sgd", LR: h.LR, Momentum: h.Momentum, WeightDecay: h.WeightDecay}},
+		Plan: engine.Plan{Rounds: 2}}
 	if h.Synthetic > 0 {
 		e.Synthetic = &engine.Synthetic{Backbone: b, Data: data(0, .6, .8), Epochs: h.Synthetic}
 	}

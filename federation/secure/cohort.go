@@ -159,5 +159,12 @@ func (r *round) finish() error {
 	}
 	r.out.Sum = survivors
 	r.out.Notes = map[string]float64{"secagg_clipped": clipped, "secagg_refused": float64(r.refused)}
+	if clipped > muchCut {
+		r.out.Warnings = append(r.out.Warnings, fmt.Sprintf("secure aggregation cut %.3g %% of the numbers that clients uploaded, and the mean is not theirs; "+
+			"raise secure_aggregation.clip (%v) or beside (%v)", 100*clipped, r.l.c.Clip, r.l.c.Beside))
+	}
 	return nil
 }
+
+// muchCut is the share of cut numbers above which a round has a warning.
+const muchCut = 1e-4

@@ -278,11 +278,11 @@ func timeless(t testing.TB, records []engine.Record) string {
 	for i := range records {
 		records[i].Seconds = 0
 	}
-	b, err := json.Marshal(records)
+	text, err := json.Marshal(records)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(b)
+	return string(text)
 }
 
 func (s *site) records() string {

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,9 @@ import (
 // Signature identifies what outputs compute, placeholders and gradient stops included: graphs with equal signatures become equal
 // models, with equal gradients. The content of constants enters, the order in which unused operators were made does not.
 func Signature(outputs ...Output) ([sha256.Size]byte, error) {
+	if len(outputs) == 0 {
+		return [sha256.Size]byte{}, errors.New("a graph needs at least one output")
+	}
 	roots, err := checkOutputs(outputs)
 	if err != nil {
 		return [sha256.Size]byte{}, err

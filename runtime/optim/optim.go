@@ -167,6 +167,10 @@ func (o *Optimizer) Load(s tensor.Map) error {
 	return nil
 }
 
+// Slots are how the names of the state begin, such as "momentum/b/", before the name of a parameter; none for an optimizer without
+// state.
+func (o *Optimizer) Slots() []string { return o.chain.Init(tensor.Map{"": tensor.New()}).Names() }
+
 // splitKey finds the slot among known, such as "adam/m/", that key starts with, and the parameter name after it.
 func splitKey(key string, known tensor.Map) (slot, name string, ok bool) {
 	for _, slot := range known.Names() {

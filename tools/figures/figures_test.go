@@ -3,6 +3,7 @@ package figures
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"image/png"
 	"math"
 	"os"
@@ -212,5 +213,33 @@ func TestOddInputs(t *testing.T) {
 			}
 		}
 		shapesOf(t, c) // is XML
+	}
+}
+
+// TestHeatMapRuns: 200 classes of which each is mistaken for one other have three or four areas a row (zeros between and beside two
+// values), not 200.
+func TestHeatMapRuns(t *testing.T) {
+	const n = 200
+	f := HeatMap{WithoutValues: true, Scale: [2]float64{0, 1}, Panels: []HeatPanel{{}}}
+	for i := range n {
+		row := make([]float64, n)
+		row[i], row[(i+7)%n] = 0.75, 0.25
+		if i == 5 {
+			row = slices.Repeat([]float64{math.NaN()}, n)
+		}
+		f.Panels[0].Values = append(f.Panels[0].Values, row)
+		f.RowNames = append(f.RowNames, fmt.Sprint("class ", i))
+	}
+	f.ColumnNames = f.RowNames
+	drawn, err := f.Draw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	svg, err := drawn.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(string(svg), "<path"); got > 8*n {
+		t.Errorf("%d paths, %d bytes", got, len(svg))
 	}
 }

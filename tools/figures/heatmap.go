@@ -77,7 +77,7 @@ func (f HeatMap) draw() (*Figure, error) {
 		p := newMatrixPlot(f.RowNames, f.ColumnNames, s.width, s.height)
 		p.X.Label.Text, p.Y.Label.Text = f.X, f.Y
 		values := f.Panels[i].Values
-		cells := heat{values: values, frames: f.Panels[i].Frames, colour: colours.colour}
+		cells := heat{values: values, frames: f.Panels[i].Frames, colour: colours.colour, runs: f.WithoutValues}
 		if fit && !f.WithoutValues {
 			cells.text = func(row, column int) []string { return []string{number(values[row][column], digits)} }
 		}
@@ -131,6 +131,7 @@ type heat struct {
 	frames []Cell
 	colour func(float64) color.NRGBA
 	text   func(row, column int) []string // lines, the first on top; nil for none
+	runs   bool                           // equal cells beside each other are one area: large matrices with few values stay small files
 }
 
 // places is how many places after the point every value has room for in a cell: one or none; false if not even that.
@@ -170,8 +171,12 @@ func (m heat) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 	style := letters(smallSize, draw.XCenter, middle)
 	for i, row := range m.values {
-		for j, v := range row {
-			area := at(i, j)
+		for j := 0; j < len(row); j++ {
+			v, area := row[j], at(i, j)
+			for m.runs && j+1 < len(row) && (row[j+1] == v || !usable(v) && !usable(row[j+1])) {
+				j++
+				area.Max = at(i, j).Max
+			}
 			if !usable(v) {
 				hatch(c, area)
 				continue

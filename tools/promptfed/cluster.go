@@ -116,6 +116,9 @@ func (c *cluster) close() {
 
 // spread has the turns of an experiment's clients done by workers; done ends their queue.
 func (c *cluster) spread(ctx context.Context, b *experiment.Built, set *engine.Settings) (done func(), err error) {
+	if err := b.Config.InOneProcess(); err != nil {
+		return nil, usageError{err}
+	}
 	text, err := configs.YAML(b.Shared())
 	if err != nil {
 		return nil, err

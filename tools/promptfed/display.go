@@ -18,6 +18,7 @@ type monitor interface {
 	work(what string, done, total int)
 	opened(b *experiment.Built)
 	fallback(why error)
+	warn(line string)
 	features(b *experiment.Built) (done func()) // before features are computed, which may have to wait, and afterwards
 	start(rounds, clients int)
 	turn(o engine.Order, client int)
@@ -124,6 +125,12 @@ func (d *display) round(r engine.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.finished = 0
+	if len(r.Warnings) > 0 && d.bar != nil {
+		d.bar.Clear()
+	}
+	for _, line := range r.Warnings {
+		fmt.Fprintf(os.Stderr, "%s: warning: round %d: %s\n", d.name, r.Round+1, line)
+	}
 	d.last = fmt.Sprintf(", loss %.3f", r.Loss)
 	d.last += accuracyOf(r)
 	if d.live {
@@ -174,6 +181,14 @@ func (d *display) opened(b *experiment.Built) {
 	if len(list) > 0 {
 		fmt.Fprintf(os.Stderr, "%s: %d images left out (data.corrupt: skip)\n", d.name, len(list))
 	}
+}
+
+// warn shows what is probably wrong.
+func (d *display) warn(line string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.end()
+	fmt.Fprintf(os.Stderr, "%s: warning: %s\n", d.name, line)
 }
 
 // fallback tells why provider auto took the CPU.

@@ -154,6 +154,13 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	card := transport.Card{Terms: b.Engine.Terms(), Member: engine.Member{Task: p.Task, Domain: p.Client.Domain}, Backbone: p.Backbone, Tokens: p.Tokens,
 		Examples: p.Client.Train.Len()}
 	worker := engine.NewWorker(b.Engine, b.Settings())
+	if conf.Eval.ZeroShot {
+		if found, err := worker.ZeroShot(ctx, []*engine.Client{p.Client}); err == nil {
+			for _, line := range engine.ZeroShotWarnings(found) {
+				log.Warn(line)
+			}
+		}
+	}
 	part := transport.Local{Worker: worker, Experiment: b.Engine, Client: p.Client, Path: filepath.Join(f.state, engine.PromptsFile)}
 	a, err := transport.NewAgent(nc, inv, card, f.state, part, log)
 	if err == nil {

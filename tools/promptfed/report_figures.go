@@ -41,6 +41,7 @@ const (
 	clientsFigure      = "clients"
 	costFigure         = "cost"
 	partitionFigure    = "partition"
+	confusionFigure    = "confusion"
 	significanceFigure = "significance"
 )
 
@@ -48,6 +49,7 @@ const (
 var titles = map[string]string{"curves": "By round", "shots": "By examples of a class", "sensitivity": "Sensitivity", "heatmap": "Combinations",
 	"scatter3": "Combinations", "box": "Clients", "strips": "Clients by backbone", "tsne": "Prompts of clients (t-SNE)",
 	"pca": "Features of images and texts (principal components)", "bubbles": "Training examples by client and class", "cost": "Cost",
+	"confusion":    "Which class is taken for which (first seed)",
 	"significance": "Differences"}
 
 // draw makes the figures that the card asks for and those that every report has. One that cannot be drawn is a note.
@@ -60,7 +62,7 @@ func (v *view) draw(card *configs.Card) {
 		}
 	}
 	for _, d := range []struct{ file, kind string }{{accuracyFigure, "curves"}, {clientsFigure, "box"}, {costFigure, "cost"},
-		{partitionFigure, "bubbles"}, {significanceFigure, "significance"}} {
+		{partitionFigure, "bubbles"}, {confusionFigure, "confusion"}, {significanceFigure, "significance"}} {
 		if !drawn[d.kind] {
 			v.add(d.file, configs.Figure{Kind: d.kind})
 		}
@@ -201,6 +203,8 @@ func (v *view) drawer(f configs.Figure, m results.Metric) (figures.Drawer, error
 		return v.strips(f, m)
 	case "bubbles":
 		return v.bubbles(f)
+	case "confusion":
+		return v.confusion(f)
 	case "cost":
 		return v.cost(f, m), nil
 	case "significance":

@@ -151,7 +151,7 @@ func train(ctx context.Context, conf experiment.Config, dir string, resume bool,
 	}
 	defer events.close()
 	set := b.Settings()
-	set.Dir, set.Resume, set.OnTurn = dir, resume, m.turn
+	set.Dir, set.Resume, set.OnTurn, set.OnWarning = dir, resume, m.turn, m.warn
 	set.OnRound = func(r engine.Record) {
 		m.round(r)
 		events.round(r)

@@ -204,6 +204,10 @@ func (c *cellDisplay) fallback(why error) {
 	}
 }
 
+func (c *cellDisplay) warn(line string) {
+	c.locked(func() { c.all.once("warning: %s", line) })
+}
+
 func (c *cellDisplay) features(b *experiment.Built) func() {
 	c.locked(func() { c.at = "waiting for features" })
 	return c.wait.take(b)
@@ -234,6 +238,9 @@ func (c *cellDisplay) move(to int) {
 func (c *cellDisplay) round(r engine.Record) {
 	c.locked(func() {
 		c.round0, c.turned = r.Round+1, 0
+		for _, line := range r.Warnings {
+			c.all.once("warning: %s", line)
+		}
 		if c.fresh {
 			c.move(c.round0 * roundUnits)
 		} else { // of an earlier call

@@ -123,7 +123,8 @@ func finite(v float64) *float64 {
 
 // AllMetrics names every metric that some groups may have.
 func AllMetrics(groups []*Group) []string {
-	out := []string{last, best, "last5", "last10", Global, Personal, Weighted, F1, Worst, ClientStd, DomainMean, DomainStd}
+	out := []string{last, best, "last5", "last10", Global, Personal, Weighted, F1, Worst, Worst10, OwnClasses, ECE, ClientStd, DomainMean, DomainStd}
+	out = append(out, onlySome(groups)...)
 	for _, d := range Domains(groups) {
 		out = append(out, Domain+":"+d)
 	}
@@ -157,10 +158,15 @@ func MainMetrics(asked string, groups []*Group) []string {
 	if slices.Contains(Notes(groups), epsilon) {
 		beside = append(beside, Note+":"+epsilon)
 	}
-	for _, m := range append(beside, Weighted, F1, Worst, ClientStd, best, Bytes, Seconds) {
-		if m != asked {
-			out = append(out, m)
+	beside = append(append(beside, Weighted, F1, Worst, ClientStd), onlySome(groups)...)
+	for _, m := range append(beside, best, Bytes, Seconds) {
+		if m == asked {
+			continue
 		}
+		if q, ok := quantities[m]; ok && asked == bestVal && q.window == last { // of the same round
+			m += "@" + bestVal
+		}
+		out = append(out, m)
 	}
 	return out
 }

@@ -42,7 +42,9 @@ const (
 const (
 	last = "last" // tested round
 	best = "best" // tested round by accuracy, chosen on the test data
-	all  = "all"
+	// bestVal is the tested round by accuracy on validation data, of equal ones the first.
+	bestVal = "best-val"
+	all     = "all"
 )
 
 // lastN gives the N of a window; false where it is another window, or none.
@@ -62,7 +64,9 @@ func inWords(window string) string {
 	case ok:
 		return fmt.Sprintf("mean of the last %d tested rounds", n)
 	case window == best:
-		return "best round, chosen on the test data"
+		return "best round, chosen on the test data: optimistic"
+	case window == bestVal:
+		return "round with the best validation accuracy"
 	case window == all:
 		return "mean of all rounds"
 	}
@@ -107,7 +111,7 @@ func always(of func(r Round) float64) func(Round, string) (float64, bool) {
 	return func(r Round, _ string) (float64, bool) { return of(r), true }
 }
 
-var quantities = map[string]quantity{
+var quantities = together(map[string]quantity{
 	Accuracy: {"accuracy", last, Percent, false, headline(accuracy)},
 	Global:   {"accuracy of the server's parameters", last, Percent, false, func(r Round, _ string) (float64, bool) { return evaluated(r.Evaluations.Global, accuracy) }},
 	Personal: {"accuracy of the clients' own parameters", last, Percent, false, func(r Round, _ string) (float64, bool) { return evaluated(r.Evaluations.Personal, accuracy) }},
@@ -127,9 +131,12 @@ var quantities = map[string]quantity{
 		x, _ := lookUp(r.Exams, arg)
 		return evaluated(x.Evaluation, accuracy)
 	}},
-	ExamMean: {"mean over exams", last, Percent, false, func(r Round, _ string) (float64, bool) {
+	ExamMean: {"mean over other data sets and domains left out", last, Percent, false, func(r Round, _ string) (float64, bool) {
 		var all []float64
 		for _, name := range sortedKeys(r.Exams) {
+			if name == engine.BaseSet || name == engine.NewSet {
+				continue // halves of the same data set
+			}
 			v, ok := evaluated(r.Exams[name].Evaluation, accuracy)
 			if !ok {
 				return 0, false
@@ -145,7 +152,7 @@ var quantities = map[string]quantity{
 	Loss:    {"training loss", last, Plain, true, always(func(r Round) float64 { return r.Loss })},
 	Bytes:   {"bytes per round, all clients, up and down", all, Byte, true, always(func(r Round) float64 { return float64(r.BytesUp) + float64(r.BytesDown) })},
 	Seconds: {"seconds per round", all, Second, true, always(func(r Round) float64 { return r.Seconds })},
-}
+}, evaluations)
 
 func overDomains(of func(e *engine.Evaluation) float64) func(Round, string) (float64, bool) {
 	return func(r Round, _ string) (float64, bool) {
@@ -171,8 +178,8 @@ func lookUp[V any](m map[string]V, name string) (V, bool) {
 }
 
 // ParseMetric reads a metric: a quantity (accuracy, global, personal, weighted, f1, worst, client-std, domain:NAME,
-// domain-mean, domain-std, exam:NAME, exam-mean, note:NAME, loss, bytes, seconds), a window of the accuracy (last, best, last5 or another number), or
-// a quantity and a window (f1@last10; also all).
+// domain-mean, domain-std, exam:NAME, exam-mean, note:NAME, those of evaluations, loss, bytes, seconds), a window of the accuracy
+// (last, best, best-val, last5 or another number), or a quantity and a window (f1@last10; also all).
 func ParseMetric(name string) (Metric, error) {
 	m := Metric{Name: name}
 	text, window, given := strings.Cut(name, "@")
@@ -181,7 +188,7 @@ func ParseMetric(name string) (Metric, error) {
 	}
 	m.quantity, m.arg, _ = strings.Cut(text, ":")
 	q, ok := quantities[m.quantity]
-	takes := m.quantity == Domain || m.quantity == Exam || m.quantity == Note
+	takes := named(m.quantity) != ""
 	m.window = q.window
 	if given {
 		m.window = window
@@ -194,15 +201,11 @@ func ParseMetric(name string) (Metric, error) {
 
 // MetricNames lists what ParseMetric takes.
 func MetricNames() []string {
-	out := []string{last, best, "last5", "last10"}
+	out := []string{last, best, bestVal, "last5", "last10"}
 	for _, q := range sortedKeys(quantities) {
-		switch q {
-		case Domain, Exam, Note:
-			q += ":NAME"
-		case Accuracy:
-			continue // last
+		if q != Accuracy { // last
+			out = append(out, q+named(q))
 		}
-		out = append(out, q)
 	}
 	return append(out, "or one of these with a window, as in f1@last10")
 }
@@ -269,6 +272,8 @@ func (m Metric) rounds(r *Run) []int {
 		}
 	}
 	switch {
+	case m.window == bestVal:
+		return bestValidated(r.Rounds)
 	case len(have) == 0 || m.window == all:
 		return have
 	case m.window == best:
@@ -287,7 +292,7 @@ func (m Metric) PerClient(r *Run) []float64 {
 		of = func(r Round) *engine.Evaluation { return r.Evaluations.Global }
 	case Personal:
 		of = func(r Round) *engine.Evaluation { return r.Evaluations.Personal }
-	case Loss, Bytes, Seconds, Exam, ExamMean, Note:
+	case Loss, Bytes, Seconds, Exam, ExamMean, Note, Val, HM, HM3, New:
 		m = Metric{quantity: Accuracy, window: last}
 	}
 	var sum []float64

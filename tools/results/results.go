@@ -63,6 +63,7 @@ type Run struct {
 	Config   string // config.yaml as it is
 	Planned  int    // rounds that the configuration asks for; 0 where unknown
 	EvalLast int    // eval.last of the configuration; 0 where unknown
+	BestVal  bool   // eval.select of the configuration is best-val
 	Rounds   []Round
 	Summary  engine.Summary // of a run that is done
 	View     string         // the evaluation that the headlines of Rounds are of; empty where that is unknown
@@ -195,11 +196,16 @@ func sortRuns(runs []*Run) {
 	slices.SortStableFunc(runs, func(a, b *Run) int { return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Dir, b.Dir)) })
 }
 
-// DefaultMetric is the accuracy as all runs' configurations ask for it with eval.last; the last round's where they differ.
+// DefaultMetric is the accuracy as all runs' configurations ask for it with eval.last, or with eval.select: best-val; the last
+// round's where they differ.
 func DefaultMetric(groups []*Group) string {
-	n := 0
+	n, selects := 0, 0
 	for _, g := range groups {
 		for _, r := range g.Runs {
+			if r.BestVal {
+				selects++
+				continue
+			}
 			if r.EvalLast == 0 {
 				continue
 			}
@@ -209,7 +215,10 @@ func DefaultMetric(groups []*Group) string {
 			n = r.EvalLast
 		}
 	}
-	if n < 2 {
+	switch {
+	case selects > 0 && n == 0:
+		return bestVal
+	case n < 2 || selects > 0:
 		return last
 	}
 	return last + strconv.Itoa(n)

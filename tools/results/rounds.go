@@ -146,6 +146,7 @@ func parseRound(line []byte, want int) (Round, error) {
 	if has.Worst == nil {
 		r.Worst = lowest(r.PerClient)
 	}
+	r.Worst10, r.OwnClasses = math.NaN(), math.NaN()
 	if has.Domain == nil && len(r.PerDomain) > 0 {
 		r.DomainMean, r.DomainStd = engine.MeanStd(sortedValues(r.PerDomain))
 	}
@@ -163,7 +164,7 @@ func (r Round) older(accuracy *float64, perClient []float64) *engine.Evaluation 
 		return nil
 	}
 	none := math.NaN()
-	e := &engine.Evaluation{Accuracy: *accuracy, Std: none, Weighted: none, F1: none, Worst: lowest(perClient), PerClient: perClient}
+	e := &engine.Evaluation{Accuracy: *accuracy, Std: none, Weighted: none, F1: none, Worst: lowest(perClient), Worst10: none, OwnClasses: none, PerClient: perClient}
 	if len(perClient) == 0 {
 		return e
 	}
@@ -192,12 +193,20 @@ func (r Round) check() error {
 	for _, x := range r.Exams {
 		all = append(all, present(x.Evaluation, x.Evaluations.Global, x.Evaluations.Personal)...)
 	}
+	for _, x := range r.NewClients {
+		all = append(all, present(x.Evaluation, x.Evaluations.Global, x.Evaluations.Personal)...)
+	}
+	shares := r.shares()
 	for _, e := range all {
-		shares := slices.Concat([]float64{e.Accuracy, e.Std, e.Weighted, e.F1, e.Worst, e.DomainMean, e.DomainStd}, e.PerClient, sortedValues(e.PerDomain))
-		for _, v := range shares {
-			if v < 0 || v > 1+1e-9 {
-				return fmt.Errorf("has the share %v, which is not within 0 and 1", v)
-			}
+		shares = slices.Concat(shares, []float64{e.Accuracy, e.Std, e.Weighted, e.F1, e.Worst, e.Worst10, e.OwnClasses, e.DomainMean, e.DomainStd},
+			e.PerClient, sortedValues(e.PerDomain))
+		if e.ECE != nil {
+			shares = append(shares, *e.ECE)
+		}
+	}
+	for _, v := range shares {
+		if v < 0 || v > 1+1e-9 {
+			return fmt.Errorf("has the share %v, which is not within 0 and 1", v)
 		}
 	}
 	for name, v := range r.Notes {

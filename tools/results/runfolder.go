@@ -39,7 +39,10 @@ type written struct {
 	With   []string
 	Seed   uint64
 	Train  struct{ Rounds int }
-	Eval   struct{ Last int }
+	Eval   struct {
+		Last   int
+		Select string
+	}
 
 	Data, Partition map[string]any
 }
@@ -92,6 +95,12 @@ func readRun(dir string) (run *Run, notes []string) {
 		fail(fmt.Sprintf("%s speaks of %d rounds, %s has %d that can be read", engine.SummaryFile, run.Summary.Rounds, engine.RoundsFile, len(run.Rounds)))
 	case summary != nil:
 		run.State = Done
+		if why := run.Summary.Stopped; why != "" {
+			notes = append(notes, dir+": ended early, "+oneLine(why))
+		}
+		for _, w := range run.Summary.Warnings {
+			notes = append(notes, dir+": warning: "+oneLine(w))
+		}
 	default:
 		if text, err := readSmall(filepath.Join(dir, ErrorFile), maxError); err != nil || text != nil {
 			fail(string(text))
@@ -117,7 +126,7 @@ func (r *Run) readConfig() error {
 		r.Name = c.Name
 	}
 	r.Method, r.Seed, r.Planned = strings.Join(append([]string{c.Method}, c.With...), " + "), c.Seed, c.Train.Rounds
-	r.EvalLast = c.Eval.Last
+	r.EvalLast, r.BestVal = c.Eval.Last, c.Eval.Select == "best-val"
 	for _, key := range []string{"shots", "views", "template", "precision"} { // of training data, and of what becomes of images
 		delete(c.Data, key)
 	}

@@ -1,0 +1,118 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/runtime/optim"
+)
+
+// leaky is the toy, whose private prompts have 2 or 4 tokens, with one optimizer for all clients.
+func leaky(t testing.TB) *engine.Experiment {
+	e := toy(t)
+	e.Training.Optim = optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9, WeightDecay: 0.01}
+	e.Training.Shared, e.Training.Epochs, e.Plan.Participation = true, 2, 0.75
+	return e
+}
+
+// Each parameter has one momentum buffer by its name and shape, which goes through the clients by number and through the rounds:
+// b = 0.9 b + g + 0.01 p, p' = p - 0.05 b, written down from the traced gradients. Clients 0 and 2 have private prompts of two tokens and
+// the others of four, so these have two buffers.
+func TestSharedOptimizerGoesRound(t *testing.T) {
+	rec := engine.NewRecorder()
+	mustRun(t, leaky(t), engine.Settings{Tracer: rec, Workers: 4})
+	steps := slices.Clone(rec.Steps)
+	slices.SortFunc(steps, func(a, b engine.StepRecord) int {
+		return 1000000*(a.Round-b.Round) + 1000*(a.Client-b.Client) + a.Step - b.Step
+	})
+	buffers := map[string][]float64{}
+	for _, s := range steps {
+		for _, name := range []string{"global", "local"} {
+			turn := fmt.Sprintf("r%d/c%d/", s.Round, s.Client)
+			before := rec.Tensors[turn+"begin/"+name]
+			if s.Step > 0 {
+				before = rec.Tensors[fmt.Sprintf("%ss%d/after/%s", turn, s.Step-1, name)]
+			}
+			g, after := rec.Tensors[fmt.Sprintf("%ss%d/grad/%s", turn, s.Step, name)], rec.Tensors[fmt.Sprintf("%ss%d/after/%s", turn, s.Step, name)]
+			at := fmt.Sprint(name, before.Shape)
+			if buffers[at] == nil {
+				buffers[at] = make([]float64, len(before.Data))
+			}
+			for i := range before.Data {
+				b := 0.9*buffers[at][i] + float64(g.Data[i]) + 0.01*float64(before.Data[i])
+				buffers[at][i] = b
+				if want := float64(before.Data[i]) - 0.05*b; math.Abs(want-float64(after.Data[i])) > 2e-6 {
+					t.Fatalf("%ss%d: element %d of %s is %v, by hand %v", turn, s.Step, i, name, after.Data[i], want)
+				}
+			}
+		}
+	}
+	if len(buffers) != 3 {
+		t.Errorf("%d buffers, want those of global and of two shapes of local", len(buffers))
+	}
+}
+
+// The number of workers and encoding change nothing; fresh optimizers give something else, and another fingerprint.
+func TestSharedOptimizerIsDeterministic(t *testing.T) {
+	run := func(e *engine.Experiment, set engine.Settings) string {
+		set.Dir = t.TempDir()
+		mustRun(t, e, set)
+		return prompts(t, set.Dir)
+	}
+	want := run(leaky(t), engine.Settings{Workers: 1})
+	if run(leaky(t), engine.Settings{Workers: 4}) != want || run(leaky(t), engine.Settings{Workers: 3, Encode: true}) != want {
+		t.Error("workers or encoding change what is learned")
+	}
+	fresh := leaky(t)
+	fresh.Training.Shared = false
+	if run(fresh, engine.Settings{}) == want || fresh.Fingerprint() == leaky(t).Fingerprint() || fresh.Terms().Differs(leaky(t).Terms()) == nil {
+		t.Error("fresh optimizers are not told apart")
+	}
+}
+
+// A run that was broken off in any turn goes on with the buffers of the last committed round.
+func TestSharedOptimizerResumes(t *testing.T) {
+	whole := t.TempDir()
+	mustRun(t, leaky(t), engine.Settings{Dir: whole})
+	for turn := range 9 {
+		dir := t.TempDir()
+		ctx, stop := context.WithCancel(context.Background())
+		n := 0
+		_, err := engine.Run(ctx, leaky(t), engine.Settings{Dir: dir, OnTurn: func(o engine.Order, _ int) {
+			if o.Kind == engine.Train {
+				if n == turn {
+					stop()
+				}
+				n++
+			}
+		}})
+		stop()
+		if err == nil {
+			t.Fatalf("turn %d did not break the run off", turn)
+		}
+		mustRun(t, leaky(t), engine.Settings{Dir: dir, Resume: true, Workers: 2})
+		if prompts(t, dir) != prompts(t, whole) {
+			t.Errorf("broken off after turn %d the prompts differ", turn)
+		}
+		if left, _ := filepath.Glob(filepath.Join(dir, engine.CheckFolder, ".*")); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+}
+
+// elsewhereOnly stands for machines that do turns.
+type elsewhereOnly struct{ engine.Answerer }
+
+func TestSharedOptimizerStaysHere(t *testing.T) {
+	refused(t, leaky(t), engine.Settings{Elsewhere: elsewhereOnly{}}, "train.optimizer_state", "one process")
+	refused(t, leaky(t), engine.Settings{Around: func(c engine.Cohort) engine.Cohort { return c }}, "secure aggregation")
+	if !strings.Contains(fmt.Sprintf("%+v", leaky(t).Training), "Shared:true") {
+		t.Error("the terms do not say it")
+	}
+}

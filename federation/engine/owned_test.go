@@ -1,0 +1,66 @@
+package engine_test
+
+import (
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/graph"
+)
+
+// counting has the number of owned classes for the gradient of each element of its prompt, and wraps the data as if there were
+// examples of class 3 too.
+type counting struct{ method.Base }
+
+func (counting) Params(t method.Task) []method.Param {
+	return []method.Param{{Name: "ctx", Shape: []int{1, t.Width}, Std: 0.1}}
+}
+
+func (counting) Logits(s *method.Scope) graph.Node {
+	return s.Cosine(s.Image(), s.Text(s.Param("ctx")))
+}
+
+func (counting) Loss(s *method.Scope, _ graph.Node) graph.Node {
+	return s.Term("count", s.Param("ctx").Sum().Mul(s.Owned().Sum()))
+}
+
+type withClass3 struct{ method.Data }
+
+func (d withClass3) Labels() []int64 { return append([]int64{3}, d.Data.Labels()...) }
+
+func (counting) Begin(l *method.Local) error {
+	l.Data = withClass3{l.Data}
+	return nil
+}
+
+// Owned is what the client itself has examples of, also while a method wraps its data. Client 3's examples are of the classes
+// 3, 0 and 1, client 0's of all four, client 2's here of the classes 0 and 1.
+func TestOwnedIsTheClientsOwn(t *testing.T) {
+	e := withMethod(counting{})
+	e.Clients[2].Train = methodtest.Rows(100, 2, 5, len(methodtest.Classes))
+	rec := engine.NewRecorder()
+	mustRun(t, e, engine.Settings{Tracer: rec})
+	for client, want := range map[string]float32{"c0": 4, "c2": 2, "c3": 3} {
+		if got := rec.Tensors["r0/"+client+"/s0/grad/ctx"]; got.Data[0] != want {
+			t.Errorf("%s owns %v classes, expected %v", client, got.Data[0], want)
+		}
+	}
+}
+
+// FedTPG scores training examples against the client's own classes; prototypes of others, which GGTPC adds, count nothing
+// there. Counted they would be a loss of a billion.
+func TestPrototypesOfOtherClasses(t *testing.T) {
+	m, err := methods.Build("fedtpg", []string{"ggtpc"}, map[string]any{"heads": 2, "mult": 1, "prototypes": true, "min_count": 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := withMethod(m)
+	e.Clients = methodtest.Alike(2, 2, 2, 2) // two of the four classes each, on two domains
+	for _, r := range mustRun(t, e, engine.Settings{}).Records {
+		if !(r.Loss > 0 && r.Loss < 10) {
+			t.Errorf("round %d: loss %g", r.Round, r.Loss)
+		}
+	}
+}
