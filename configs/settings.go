@@ -35,6 +35,9 @@ func settle(out any, path string, file map[string]any, env bool) (settings, erro
 	fields := fieldsOf(reflect.TypeOf(out).Elem())
 	for _, key := range slices.Sorted(maps.Keys(file)) { // viper would pass over those without a value
 		if first, _, _ := strings.Cut(strings.ToLower(key), "."); fields[first] == nil {
+			if first == "counts" {
+				return s, fmt.Errorf("%s: counts are sizes of data sets, which promptfed partition compares with the data", path)
+			}
 			return s, fmt.Errorf("%s: %w", path, unknownKey(key, fields))
 		}
 	}

@@ -26,6 +26,7 @@ type position struct {
 	Clients     map[int]place `json:"clients"`          // where each client's state lies
 	Record      Record        `json:"record"`           // of the last round, in case its line was not written any more
 	Remote      []byte        `json:"remote,omitempty"` // what a cohort elsewhere remembers
+	Peers       []method.Peer `json:"peers,omitempty"`  // of such a cohort, those that the method knows
 
 	optimizer tensor.Map // of sharedOptimizer, among the tensors
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"promptfed/federation/method"
@@ -60,6 +61,23 @@ func (w *Worker) Predict(ctx context.Context, c *Client, clients int, prompts te
 		return nil, err
 	}
 	return w.scores(ctx, p, l, s, rows)
+}
+
+// Accuracy is that of a client in a round, tested as Predict scores: with the parameters that its method's paper tests. False
+// where the round does not have it, or a record of an older version does not say whose it is.
+func (w *Worker) Accuracy(c *Client, clients int, r Record) (float64, bool) {
+	e := r.Evaluations.Of(EvaluableOf(w.Method, w.task(c, clients)).headline(MethodView, w.Method))
+	if r.Evaluations == (Evaluations{}) {
+		e = r.Evaluation // an older version, which had no other headline
+	}
+	at := c.ID
+	if len(r.Answered) > 0 {
+		at = slices.Index(r.Answered, c.ID)
+	}
+	if e == nil || at < 0 || at >= len(e.PerClient) {
+		return 0, false
+	}
+	return e.PerClient[at], true
 }
 
 // learned sets up a client with the parameters that it is tested with.

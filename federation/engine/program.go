@@ -225,7 +225,7 @@ func (c *compiler) withGradients(b Backbone, s *method.Scope, loss graph.Node) (
 	if err != nil {
 		return nil, err
 	}
-	return gradientsOf(s, loss, "")
+	return gradientsOf(s, loss, "", graph.Inputs(loss))
 }
 
 // terms compiles every term of the loss with its gradients, each as withGradients does the whole loss, with names under
@@ -243,9 +243,9 @@ func (c *compiler) terms(b Backbone, task method.Task) (*program, error) {
 		}
 		return out, err
 	}, func(s *method.Scope, terms []graph.Output) ([]graph.Output, error) {
-		nodes := make([]graph.Node, len(terms))
-		for i, t := range terms {
-			nodes[i] = t.Node
+		nodes, reach := make([]graph.Node, len(terms)), make([][]graph.Node, len(terms))
+		for i, t := range terms { // once prompts share a pass through the text tower, all seem to reach all
+			nodes[i], reach[i] = t.Node, graph.Inputs(t.Node)
 		}
 		nodes, err := c.allLowered(b, nodes)
 		if err != nil {
@@ -253,7 +253,7 @@ func (c *compiler) terms(b Backbone, task method.Task) (*program, error) {
 		}
 		var out []graph.Output
 		for i, t := range terms {
-			one, err := gradientsOf(s, nodes[i], termOutput+t.Name+"/")
+			one, err := gradientsOf(s, nodes[i], termOutput+t.Name+"/", reach[i])
 			if err != nil {
 				return nil, fmt.Errorf("term %q: %w", t.Name, err)
 			}
@@ -263,9 +263,9 @@ func (c *compiler) terms(b Backbone, task method.Task) (*program, error) {
 	})
 }
 
-// gradientsOf are a loss and its gradients with respect to the parameters and host functions that it depends on, named
+// gradientsOf are a loss and its gradients with respect to those parameters and host functions that are among inputs, named
 // lossOutput and gradOutput NAME behind at.
-func gradientsOf(s *method.Scope, loss graph.Node, at string) ([]graph.Output, error) {
+func gradientsOf(s *method.Scope, loss graph.Node, at string, inputs []graph.Node) ([]graph.Output, error) {
 	if n, ok := loss.Shape().Ints(); !ok || tensor.Size(n) != 1 {
 		return nil, fmt.Errorf("the loss has shape %v; it must be one number", loss.Shape())
 	}
@@ -276,7 +276,7 @@ func gradientsOf(s *method.Scope, loss graph.Node, at string) ([]graph.Output, e
 	var names []string
 	var wrt []graph.Node
 	trained := func(input string) {
-		if n, ok := s.Graph().InputNamed(input); ok && slices.Contains(graph.Inputs(loss), n) {
+		if n, ok := s.Graph().InputNamed(input); ok && slices.Contains(inputs, n) {
 			names, wrt = append(names, input), append(wrt, n)
 		}
 	}

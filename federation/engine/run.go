@@ -115,6 +115,7 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer, Terms: set.Terms, Evaluate: e.Evaluate, c: worker.c, shared: worker.shared}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
+		server.Known = func() []method.Peer { return peers(e.members(set)) }
 	}
 	if set.Around != nil {
 		server.Cohort = set.Around(server.Cohort)
@@ -155,10 +156,6 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 		}
 	}
 	for server.Global.Round < e.Plan.Rounds && e.Evaluate.stop(j.Records, server.view) == "" {
-		if set.Remote != nil { // some may have joined since
-			server.Global.Peers = peers(e.members(set))
-			server.Plan.Peers = server.Global.Peers
-		}
 		server.Past = j.Records
 		rec, err := server.round(ctx)
 		if err != nil {
@@ -263,6 +260,7 @@ func (e *Experiment) resume(set Settings, server *Server, store *Store) (*journa
 		if err := set.Remote.Load(pos.Remote); err != nil {
 			return nil, fmt.Errorf("cannot resume: %w", err)
 		}
+		server.met, server.Global.Peers = pos.Peers, pos.Peers
 	}
 	return openJournal(rounds, pos.Round, pos.Record)
 }
@@ -288,6 +286,7 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 		if pos.Remote, err = set.Remote.Save(); err != nil {
 			return err
 		}
+		pos.Peers = s.met
 	}
 	if err := saveCheckpoint(filepath.Join(set.Dir, CheckFolder), &s.Global, pos); err != nil {
 		return err

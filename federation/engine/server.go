@@ -38,15 +38,19 @@ type Server struct {
 	Exams  []string // evaluation sets
 	Terms  bool     // whether clients measure the terms of their losses
 	Global method.Global
-	Past   []Record // of the rounds before
+	// Known gives the clients as they are known by now where some may join later; nil where all are there from the start.
+	Known func() []method.Peer
+	Past  []Record // of the rounds before
 
 	Evaluate  Evaluate
 	Confusion *Confusion // of the last round that may be the result; nil for none
 
-	c      *compiler
-	shared *sharedOptimizer // of the clients; nil for none
-	has    Evaluable
-	view   method.View // of the headline
+	c       *compiler
+	shared  *sharedOptimizer // of the clients; nil for none
+	has     Evaluable
+	view    method.View     // of the headline
+	met     []method.Peer   // the clients that the method knows of
+	surveys []method.Survey // of the round
 }
 
 // start draws the shared parameters and lets the method add what it needs.
@@ -58,6 +62,7 @@ func (s *Server) start(task method.Task) error {
 			s.Global.Shared[p.Name] = method.Draw(s.Plan.Seed, -1, p.Name, p.Shape, p.Std)
 		}
 	}
+	s.met = s.Plan.Peers
 	if err := s.Method.Start(&s.Global); err != nil {
 		return err
 	}
@@ -113,10 +118,13 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	began := time.Now()
 	g := &s.Global
 	g.Fit = s.fit
+	if err := s.meet(); err != nil {
+		return Record{}, fmt.Errorf("round %d: %w", g.Round, err)
+	}
 	rec := Record{Round: g.Round, Clients: s.Plan.participants(g.Round), LR: s.Rate(g.Round)}
 	order := Order{Round: g.Round, Clients: rec.Clients, Of: s.Plan.Clients, Shared: g.Shared, Down: g.Down, Each: g.Each}
 
-	for _, q := range s.Method.Surveys(g.Round) {
+	for _, q := range s.surveys {
 		ask := order
 		ask.Kind, ask.Survey, ask.Clients = Ask, q.Name, s.Plan.trainers()
 		down, kept := maps.Clone(g.Down), maps.Clone(g.Kept)
@@ -205,6 +213,7 @@ func (s *Server) send(ctx context.Context, o Order, rec *Record) ([]Reply, error
 	if len(replies) == 0 {
 		return nil, fmt.Errorf("round %d: no client answered", o.Round)
 	}
+	s.look() // some may have joined to answer
 	sortReplies(replies)
 	for _, r := range replies {
 		rec.BytesUp += r.Up

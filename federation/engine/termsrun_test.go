@@ -3,7 +3,10 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"promptfed/federation/engine"
@@ -60,6 +63,17 @@ func TestTermsByHand(t *testing.T) {
 		}
 		if sum := *fit.Value + *ridge.Value + *slope.Value; !near(sum, rec.Loss) {
 			t.Errorf("round %d: the terms' values add up to %g, the loss is %g", i, sum, rec.Loss)
+		}
+	}
+}
+
+// A term reaches the parameters that its formula has, though all prompts go through the text tower in one pass: FedPHA's
+// (eq. 11-13) cross entropies one prompt each, pull the local one (the projector being a constant), push both.
+func TestTermsReachWhatTheyName(t *testing.T) {
+	terms := mustRun(t, toy(t), engine.Settings{Terms: true}).Records[0].Terms
+	for i, want := range []string{"local", "global", "local", "global local"} {
+		if got := strings.Join(slices.Sorted(maps.Keys(terms[i].Params)), " "); got != want {
+			t.Errorf("%s reaches %s, want %s", terms[i].Name, got, want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
@@ -17,7 +18,7 @@ func (w *Worker) RunSurvey(c *Client, o Order, s State) (method.Upload, error) {
 		}
 	}
 	l, _ := w.begin(c, o, s)
-	for _, q := range w.Method.Surveys(o.Round) {
+	for _, q := range slices.Concat(w.Method.Surveys(o.Round), w.Method.Surveys(0)) {
 		if q.Name != o.Survey {
 			continue
 		}

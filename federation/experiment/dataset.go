@@ -21,7 +21,15 @@ type DataInfo struct {
 	LeftOut    int             `json:"left_out"` // images that cannot be read (data.corrupt: skip)
 	Duplicates data.Duplicates `json:"duplicates"`
 	Clients    Shared          `json:"client_duplicates"`
+	Exams      []ExamInfo      `json:"exams,omitempty"` // what clients are tested on beside their own test data
 	Notes      []string        `json:"notes,omitempty"`
+}
+
+// ExamInfo is the size of an evaluation set.
+type ExamInfo struct {
+	Name    string `json:"name"`
+	Images  int    `json:"images"`
+	Classes int    `json:"classes"`
 }
 
 // SplitInfo is the size of one split.
@@ -84,7 +92,15 @@ func (i DataInfo) Lines() []string {
 		}
 		sizes = append(sizes, text+")")
 	}
-	return []string{first, "data: " + strings.Join(sizes, ", ")}
+	out := []string{first, "data: " + strings.Join(sizes, ", ")}
+	if len(i.Exams) > 0 {
+		var exams []string
+		for _, e := range i.Exams {
+			exams = append(exams, fmt.Sprintf("%s (%s of %s)", e.Name, counted(e.Images, "image"), counted(e.Classes, "class")))
+		}
+		out = append(out, "data: also tested on "+strings.Join(exams, ", "))
+	}
+	return out
 }
 
 // counted is a number of things.
@@ -199,9 +215,15 @@ func (b *Built) countShared() Shared {
 	return out
 }
 
-// describeData fills in DataInfo once the data is handed out.
+// describeData fills in DataInfo once all data is open and handed out.
 func (b *Built) describeData() {
 	b.Info = describe(b.Set, b.duplicates)
+	for _, p := range b.papers {
+		b.Info.Exams = append(b.Info.Exams, ExamInfo{p.name, len(p.examples), len(p.classes)})
+		for _, note := range p.notes {
+			b.Info.Notes = append(b.Info.Notes, p.name+": "+note)
+		}
+	}
 	b.Info.Clients = b.countShared()
 	if n := b.Info.Clients.OwnTest; n > 0 {
 		b.Info.Notes = append(b.Info.Notes, counted(n, "test image")+" of clients equal to training images of the same client")

@@ -76,6 +76,24 @@ func TestDataInfo(t *testing.T) {
 	refuses(t, c, "data.duplicates", "keep")
 }
 
+// Evaluation sets are described too, and what the server's own images leave unused.
+func TestDataInfoOfOtherSets(t *testing.T) {
+	c := twins(t)
+	c.Eval.Sets, c.Eval.SetsRoot = []string{"folder"}, datatest.Tree(t, "train/cow/1.png", "val/cow/1.png", "val/cow/2.png")
+	c.Synthetic.Set, c.Synthetic.Root = "folder", twins(t).Data.Root
+	b, err := Open(context.Background(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(append(b.Info.Lines(), b.Info.Notes...), "\n")
+	for _, words := range []string{"also tested on folder (2 images of 1 class)", "folder: " + c.Eval.SetsRoot + ": there is no folder of test images",
+		"synthetic: the server trains on 20 images; 20 of val and test are not used"} {
+		if !strings.Contains(text, words) {
+			t.Errorf("it does not say %q:\n%s", words, text)
+		}
+	}
+}
+
 // After the partition of a pool, equal images are counted where they matter: in a client's own train and test, and in the
 // training images of two clients.
 func TestDuplicatesOfClients(t *testing.T) {

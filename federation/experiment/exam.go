@@ -19,6 +19,7 @@ type paper struct {
 	classes  []string
 	template string // empty for that of the experiment
 	examples []data.Example
+	notes    []string // of its set
 }
 
 // of makes an exam of the test examples of a set.
@@ -91,7 +92,7 @@ func (b *Built) openExams(ctx context.Context, whole *data.Set, progress Progres
 		if err != nil {
 			return err
 		}
-		p.template = s.Template
+		p.template, p.notes = s.Template, s.Notes
 		b.papers = append(b.papers, p)
 	}
 	return nil

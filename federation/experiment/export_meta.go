@@ -79,9 +79,9 @@ func (f *finished) metadata(dir, pixels string) ([]*onnx.StringStringEntryProto,
 	}
 	put(MetaSeed, strconv.FormatUint(c.Seed, 10))
 	for i := len(records) - 1; i >= 0; i-- {
-		if r := records[i]; r.Evaluation != nil && f.client.ID < len(r.PerClient) {
-			put(MetaAccuracy, r.PerClient[f.client.ID])
-			put(MetaAccuracyAt, r.Round)
+		if accuracy, ok := f.worker.Accuracy(f.client, f.clients, records[i]); ok {
+			put(MetaAccuracy, accuracy)
+			put(MetaAccuracyAt, records[i].Round)
 			break
 		}
 	}

@@ -75,10 +75,13 @@ func (b *Built) openOwn(ctx context.Context, p Place, progress Progress) error {
 		return err
 	}
 	b.Parts[0].Domain = p.Domain
-	b.describeData()
 	b.Config.Partition = partition.Defaults()
 	b.Config.Partition.Clients = p.Of
-	return b.openExams(ctx, whole, progress)
+	if err := b.openExams(ctx, whole, progress); err != nil {
+		return err
+	}
+	b.describeData()
+	return nil
 }
 
 // relabel gives the examples of a set the labels of an experiment; its classes must be among them.

@@ -62,6 +62,13 @@ func (b *Built) openSynthetic() error {
 	if len(b.synthetic) == 0 {
 		return errors.New("synthetic: the set has no images to train on")
 	}
+	for _, note := range set.Notes {
+		b.Info.Notes = append(b.Info.Notes, "synthetic: "+note)
+	}
+	if n := len(set.Val) + len(set.Test); n > 0 {
+		b.Info.Notes = append(b.Info.Notes, fmt.Sprintf("synthetic: the server trains on %s; %d of val and test are not used (synthetic.split: pooled takes all)",
+			counted(len(b.synthetic), "image"), n))
+	}
 	b.Engine.Options += data.Digest(b.synthetic) + fmt.Sprint(c.Epochs)
 	return nil
 }

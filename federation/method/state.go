@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
@@ -50,7 +51,7 @@ type Global struct {
 	Seed    uint64
 	Drawn   Sampling           // who trains in a round
 	Width   int                // of prompts
-	Peers   []Peer             // what the server knows of each client
+	Peers   []Peer             // what the server knows of each client; of one that did not join yet nothing
 	Shared  tensor.Map         // the averaged parameters
 	Down    tensor.Map         // extra tensors sent to everyone
 	Each    map[int]tensor.Map // extra tensors sent to one client
@@ -82,6 +83,14 @@ func (g *Global) Peer(client int) Peer {
 		return Peer{}
 	}
 	return g.Peers[client]
+}
+
+// Known tells whether a client is there, or was: of one that did not join yet the server knows nothing.
+func (g *Global) Known(client int) bool { return len(g.Peers) == 0 || g.Peer(client).Backbone != "" }
+
+// AllKnown tells whether every client is there, or was.
+func (g *Global) AllKnown() bool {
+	return !slices.ContainsFunc(g.Peers, func(p Peer) bool { return p.Backbone == "" })
 }
 
 // Summed is the Client of an upload that is the weighted mean of several, as secure aggregation gives it. Its N is the sum

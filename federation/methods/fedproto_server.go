@@ -8,7 +8,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// groups gives the clients whose prototypes are averaged together.
+// groups gives the clients whose prototypes are averaged together, of those that the server knows.
 func (m FedProto) groups(g *method.Global) map[string][]int {
 	out := map[string][]int{}
 	for k, p := range g.Peers {
@@ -16,51 +16,99 @@ func (m FedProto) groups(g *method.Global) map[string][]int {
 		if m.Group == "dimension" {
 			key = strconv.Itoa(p.Dim)
 		}
-		out[key] = append(out[key], k)
+		if g.Known(k) {
+			out[key] = append(out[key], k)
+		}
 	}
 	return out
 }
 
-// send lets every client of a group have its prototypes: through what all get where it is the only group.
+// send lets every client of a group have its prototypes: through what all get where it is the only group and nobody may
+// join another.
 func (FedProto) send(g *method.Global, only bool, clients []int, mean, n *tensor.Tensor) {
-	if only {
+	if only = only && g.AllKnown(); only {
 		g.Down[protoMean], g.Down[protoN] = mean, n
-		return
+	} else {
+		delete(g.Down, protoMean)
+		delete(g.Down, protoN)
 	}
 	for _, k := range clients {
-		if g.Each[k] == nil {
+		switch {
+		case only:
+			delete(g.Each[k], protoMean)
+			delete(g.Each[k], protoN)
+			continue
+		case g.Each[k] == nil:
 			g.Each[k] = tensor.Map{}
 		}
 		g.Each[k][protoMean], g.Each[k][protoN] = mean, n
 	}
 }
 
-// Start sends no prototype of any class.
-func (m FedProto) Start(g *method.Global) error {
-	if groups := m.groups(g); m.active() {
-		for _, clients := range groups {
-			m.send(g, len(groups) == 1, clients, tensor.New(g.Classes, g.Peer(clients[0]).Dim), tensor.New(g.Classes, 1))
+// sent gives copies of what the clients of a group, or some of them, were sent last; no prototype of any class where none was.
+func (FedProto) sent(g *method.Global, clients []int) (mean, n *tensor.Tensor) {
+	from := g.Down
+	for _, k := range clients {
+		if g.Each[k][protoMean] != nil {
+			from = g.Each[k]
+			break
 		}
 	}
-	return m.Method.Start(g)
+	if from[protoMean] == nil {
+		return tensor.New(g.Classes, g.Peer(clients[0]).Dim), tensor.New(g.Classes, 1)
+	}
+	return from[protoMean].Clone(), from[protoN].Clone()
+}
+
+// resend sends every group what of makes of its prototypes.
+func (m FedProto) resend(g *method.Global, of func(clients []int, mean, n *tensor.Tensor) error) error {
+	if !m.active() {
+		return nil
+	}
+	groups := m.groups(g)
+	type proto struct{ mean, n *tensor.Tensor }
+	next := map[string]proto{}
+	for key, clients := range groups { // all before any is sent, which may take others' away
+		mean, n := m.sent(g, clients)
+		if err := of(clients, mean, n); err != nil {
+			return err
+		}
+		next[key] = proto{mean, n}
+	}
+	for key, p := range next {
+		m.send(g, len(groups) == 1, groups[key], p.mean, p.n)
+	}
+	return nil
+}
+
+// asBefore changes no prototype.
+func asBefore([]int, *tensor.Tensor, *tensor.Tensor) error { return nil }
+
+// Start sends no prototype of any class.
+func (m FedProto) Start(g *method.Global) error {
+	return all(m.resend(g, asBefore), m.Method.Start(g))
+}
+
+// Join sends newcomers the prototypes of their group.
+func (m FedProto) Join(g *method.Global, clients []int) error {
+	return all(m.resend(g, asBefore), m.Method.Join(g, clients))
+}
+
+// Begin lets a client that joined in the middle of a round, too late to be sent any, train without prototypes.
+func (m FedProto) Begin(l *method.Local) error {
+	if m.active() && l.Down[protoMean] == nil {
+		l.Down[protoMean], l.Down[protoN] = tensor.New(l.Task.Classes, l.Task.Dim), tensor.New(l.Task.Classes, 1)
+	}
+	return m.Method.Begin(l)
 }
 
 func (m FedProto) Merge(g *method.Global, ups []method.Upload) error {
-	groups := m.groups(g)
-	for _, clients := range groups {
-		if !m.active() {
-			break
-		}
-		sent, only := g.Each[clients[0]], len(groups) == 1
-		if only {
-			sent = g.Down
-		}
-		mean, n := sent[protoMean].Clone(), sent[protoN].Clone()
+	err := m.resend(g, func(clients []int, mean, n *tensor.Tensor) error {
 		theirs := slices.DeleteFunc(slices.Clone(ups), func(u method.Upload) bool { return !slices.Contains(clients, u.Client) })
-		if err := renewMeans(mean, n, theirs, protoMean, protoN, m.Weighting.Weighting == "uniform"); err != nil {
-			return err
-		}
-		m.send(g, only, clients, mean, n)
+		return renewMeans(mean, n, theirs, protoMean, protoN, m.Weighting.Weighting == "uniform")
+	})
+	if err != nil {
+		return err
 	}
 	return m.Method.Merge(g, ups)
 }

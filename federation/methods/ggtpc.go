@@ -2,6 +2,7 @@ package methods
 
 import (
 	"errors"
+	"fmt"
 
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
@@ -140,9 +141,10 @@ func (m GGTPC) Begin(l *method.Local) error {
 		case t == nil:
 			t = l.Kept[name]
 		}
-		if t != nil {
-			prior[name] = t
+		if t == nil {
+			return fmt.Errorf("ggtpc: the server sent no %s: this client joined after the statistics were asked, and it takes part once they are asked again, before the next round", name)
 		}
+		prior[name] = t
 	}
 	if len(m.needs()) > 0 || m.Sampling != "none" {
 		l.Data = m.calibrate(l.Data, prior)

@@ -20,9 +20,14 @@ import (
 func (m GGTPC) digest(g *method.Global, ups []method.Upload) error {
 	groups := map[string][]moments{}
 	for k := range g.Clients {
-		groups[g.Peer(k).Backbone] = nil
+		if g.Known(k) {
+			groups[g.Peer(k).Backbone] = nil
+		}
 	}
 	for _, u := range ups {
+		if !g.Known(u.Client) {
+			continue
+		}
 		a, err := m.read(u)
 		if err != nil {
 			return err
@@ -31,18 +36,22 @@ func (m GGTPC) digest(g *method.Global, ups []method.Upload) error {
 		groups[name] = append(groups[name], a)
 	}
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		if len(groups[name]) == 0 {
-			continue
-		}
-		if err := m.tell(g, name, len(groups) == 1, groups[name]); err != nil {
+		if err := m.tell(g, name, len(groups) == 1 && g.AllKnown(), groups[name]); err != nil {
 			return fmt.Errorf("backbone %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// tell sends what was made of one backbone's answers to its clients.
+// tell sends what was made of one backbone's answers to its clients: no axis of any class where nobody answered.
 func (m GGTPC) tell(g *method.Global, backbone string, only bool, answers []moments) error {
+	if len(answers) == 0 {
+		i := slices.IndexFunc(g.Peers, func(p method.Peer) bool { return p.Backbone == backbone })
+		if i < 0 {
+			return nil
+		}
+		answers = []moments{{client: i, n: make([]int, g.Classes), mean: tensor.New(g.Classes, g.Peers[i].Dim)}}
+	}
 	for _, a := range answers[1:] {
 		if !a.mean.SameShape(answers[0].mean) {
 			return fmt.Errorf("client %d answered mean %v, client %d %v", a.client, a.mean, answers[0].client, answers[0].mean)
@@ -55,6 +64,9 @@ func (m GGTPC) tell(g *method.Global, backbone string, only bool, answers []mome
 			return err
 		}
 	}
+	for name := range prior {
+		delete(g.Down, name)
+	}
 	if only {
 		maps.Copy(g.Down, prior)
 	}
@@ -64,6 +76,9 @@ func (m GGTPC) tell(g *method.Global, backbone string, only bool, answers []mome
 		}
 		if g.Each[k] == nil {
 			g.Each[k] = tensor.Map{}
+		}
+		for name := range prior {
+			delete(g.Each[k], name)
 		}
 		if !only {
 			maps.Copy(g.Each[k], prior)

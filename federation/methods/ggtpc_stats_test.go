@@ -1,6 +1,7 @@
 package methods
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -37,7 +38,11 @@ func answers(t *testing.T, m GGTPC, clients ...[]float32) []method.Upload {
 	return ups
 }
 
+// global is a server of clients that are there, of one backbone where they name none.
 func global(peers ...method.Peer) *method.Global {
+	for i := range peers {
+		peers[i].Backbone = cmp.Or(peers[i].Backbone, "a")
+	}
 	return &method.Global{Clients: len(peers), Peers: peers, Down: tensor.Map{}, Each: map[int]tensor.Map{}, Kept: tensor.Map{}}
 }
 

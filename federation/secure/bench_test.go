@@ -68,7 +68,9 @@ func BenchmarkRound(b *testing.B) {
 			u := &untrained{dropped: c.dropped}
 			var cohort engine.Cohort = u
 			if c.weighting != "" {
-				l, err := secure.New(config, c.weighting, nil, c.clients)
+				conf := secure.Defaults()
+				conf.Threshold = 0.6
+				l, err := secure.New(conf, c.weighting, nil, c.clients)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/methodtest"
 	"promptfed/federation/transport"
 )
 
@@ -133,6 +134,42 @@ func TestLateJoiner(t *testing.T) {
 	}
 	if s.learned() != bytesOf(t, r.Prompts) {
 		t.Error("other bytes than in one process")
+	}
+}
+
+// Methods that send a client what belongs to its backbone have it for one that joins later, too: it trains in every round from
+// then on, and no client's answer is refused.
+func TestLateJoinerOfAnotherBackbone(t *testing.T) {
+	for _, m := range []stack{{"coop", []string{"fedproto"}, map[string]any{"tokens": 2}},
+		{"promptfl", []string{"ggtpc"}, map[string]any{"tokens": 2, "min_count": 1}}} {
+		t.Run(m.with[0], func(t *testing.T) {
+			e := m.toy(t)
+			e.Clients, e.Plan.Participation = methodtest.Clients(9, 5, 6, 3), 1
+			s := newSite(t, e)
+			s.wait, s.set.Quorum = 3, 0.7
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			left := s.joinAll(ctx, cancel, 3)
+			last := make(chan error, 1)
+			err := s.serve(ctx, false, func(_ *transport.Settings, run *engine.Settings) {
+				run.OnRound = func(r engine.Record) {
+					if got := slices.Contains(r.Clients, 3); got != (r.Round > 0) {
+						t.Errorf("round %d counts clients %v", r.Round, r.Clients)
+					}
+					if r.Round == 0 {
+						go func() { last <- s.join(ctx, 3) }()
+						eventually(t, "joining", func() bool { return s.hub.Load().Members()[3].Joined })
+					}
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			left()
+			if err := <-last; err != nil || strings.Contains(s.log.String(), "no answer") {
+				t.Error("a client did not answer", err)
+			}
+		})
 	}
 }
 

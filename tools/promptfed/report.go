@@ -169,6 +169,7 @@ func (r *report) part(p *results.Plan, groups []*results.Group) error {
 	if v.metric, err = results.ParseMetric(main.Metric); err != nil {
 		return err
 	}
+	v.weakTerms(main)
 	v.compare()
 	if slices.Contains(r.formats, "plots") || slices.Contains(r.formats, "html") {
 		v.draw(l.Card)

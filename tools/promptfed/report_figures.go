@@ -43,6 +43,7 @@ const (
 	partitionFigure    = "partition"
 	confusionFigure    = "confusion"
 	significanceFigure = "significance"
+	termsFigure        = "terms"
 )
 
 // titles are those of figures whose card has none.
@@ -50,7 +51,7 @@ var titles = map[string]string{"curves": "By round", "shots": "By examples of a 
 	"scatter3": "Combinations", "box": "Clients", "strips": "Clients by backbone", "tsne": "Prompts of clients (t-SNE)",
 	"pca": "Features of images and texts (principal components)", "bubbles": "Training examples by client and class", "cost": "Cost",
 	"confusion":    "Which class is taken for which (first seed)",
-	"significance": "Differences"}
+	"significance": "Differences", "terms": "Terms of the loss"}
 
 // draw makes the figures that the card asks for and those that every report has. One that cannot be drawn is a note.
 func (v *view) draw(card *configs.Card) {
@@ -62,7 +63,7 @@ func (v *view) draw(card *configs.Card) {
 		}
 	}
 	for _, d := range []struct{ file, kind string }{{accuracyFigure, "curves"}, {clientsFigure, "box"}, {costFigure, "cost"},
-		{partitionFigure, "bubbles"}, {confusionFigure, "confusion"}, {significanceFigure, "significance"}} {
+		{partitionFigure, "bubbles"}, {confusionFigure, "confusion"}, {significanceFigure, "significance"}, {termsFigure, "terms"}} {
 		if !drawn[d.kind] {
 			v.add(d.file, configs.Figure{Kind: d.kind})
 		}
@@ -124,10 +125,7 @@ func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
 func (v *view) caption(f configs.Figure, m results.Metric) string {
 	var parts []string
 	if views := m.Views(v.groups); !slices.Contains(unevaluated, f.Kind) && len(views) > 0 {
-		text := "evaluation as each paper says"
-		if len(views) == 1 {
-			text = views[0] + " evaluation"
-		}
+		text := strings.Join(views, " and ") + " evaluation"
 		var absent []string
 		for _, l := range facets(v.groups, v.axis) {
 			if !slices.ContainsFunc(l.groups, func(g *results.Group) bool {
@@ -137,12 +135,16 @@ func (v *view) caption(f configs.Figure, m results.Metric) string {
 			}
 		}
 		if len(absent) > 0 {
-			text += ", none (-) of " + strings.Join(absent, ", ")
+			text += "; " + strings.Join(absent, ", ") + ": -"
 		}
 		parts = append(parts, text)
 	}
 	if over := v.averagedOver(f); len(over) > 0 {
-		parts = append(parts, "averaged over "+strings.Join(over, " and "))
+		what := "averaged over "
+		if slices.Contains([]string{"box", "strips", "significance"}, f.Kind) {
+			what = "over " // every client, or pair, is in it
+		}
+		parts = append(parts, what+strings.Join(over, " and "))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -209,6 +211,11 @@ func (v *view) drawer(f configs.Figure, m results.Metric) (figures.Drawer, error
 		return v.cost(f, m), nil
 	case "significance":
 		return v.significance(f, m), nil
+	case "terms":
+		if d := v.terms(f); d != nil {
+			return d, nil
+		}
+		return nil, nil
 	case "tsne":
 		return v.tsne(f)
 	case "pca":

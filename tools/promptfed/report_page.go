@@ -74,7 +74,7 @@ func (r *report) counted() string {
 // pageMetrics lists the metrics of curves that some run has.
 func (r *report) pageMetrics(p *page.Report) []results.Metric {
 	var out []results.Metric
-	for _, name := range []string{results.Accuracy, results.Global, results.Personal, results.Weighted, results.F1, results.Worst, results.DomainStd,
+	for _, name := range []string{results.Accuracy, results.GlobalView, results.PersonalView, results.Weighted, results.F1, results.Worst, results.DomainStd,
 		results.Loss, results.Bytes, results.Seconds} {
 		m, err := results.ParseMetric(name)
 		if err != nil || !slices.ContainsFunc(r.Groups, func(g *results.Group) bool {

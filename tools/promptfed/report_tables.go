@@ -1,6 +1,8 @@
 package main
 
 import (
+	"slices"
+
 	"promptfed/configs"
 	"promptfed/tools/results"
 	"promptfed/tools/tables"
@@ -22,6 +24,9 @@ func (r *report) layout(p *results.Plan, groups []*results.Group) tables.Layout 
 			l.Average = c.Average
 		}
 		l.Rows, l.Columns = c.Rows, c.Columns
+		if r.view == "" && c.Views.Why != "" { // both of ours beside the paper's number, whichever it is
+			l.Rows = append(slices.Clone(c.Rows), tables.EvaluationAxis)
+		}
 	}
 	if len(r.rows)+len(r.columns) > 0 {
 		l.Rows, l.Columns = r.rows, r.columns
@@ -90,12 +95,12 @@ func (v *view) compare() {
 	}
 }
 
-// each is a metric of accuracies in both evaluations, where the runs have different ones for headline; else the metric alone.
+// each is a metric in both evaluations, where the runs have different ones for headline; else the metric alone.
 func (v *view) each(m results.Metric) []results.Metric {
-	if len(m.Views(v.groups)) < 2 || !m.IsAccuracy() {
+	if len(m.Views(v.groups)) < 2 {
 		return []results.Metric{m}
 	}
-	return []results.Metric{m.In(results.Global, ""), m.In(results.Personal, "")}
+	return []results.Metric{m.At(results.GlobalView), m.At(results.PersonalView)}
 }
 
 func (v *view) compareIn(m results.Metric, level results.Level) {

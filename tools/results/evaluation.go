@@ -2,6 +2,7 @@ package results
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"promptfed/federation/engine"
@@ -35,10 +36,7 @@ func (r *Run) show(view string) {
 	if view == "" {
 		return
 	}
-	kind := method.GlobalView
-	if view == PersonalView {
-		kind = method.PersonalView
-	}
+	kind := kindOf(view)
 	was := r.View
 	r.View = view
 	for i := range r.Rounds {
@@ -46,12 +44,65 @@ func (r *Run) show(view string) {
 		if round.Old && was == "" { // its headline is the better known of the two
 			round.keep(kind)
 		}
-		round.Evaluation = round.Evaluations.Of(kind)
-		for name, x := range round.Exams {
-			x.Evaluation = x.Evaluations.Of(kind)
-			round.Exams[name] = x
-		}
+		*round = round.in(kind)
 	}
+}
+
+// kindOf reads the name of an evaluation.
+func kindOf(view string) method.View {
+	if view == PersonalView {
+		return method.PersonalView
+	}
+	return method.GlobalView
+}
+
+// in is the round with one of its evaluations for headline.
+func (r Round) in(kind method.View) Round {
+	r.View, r.Evaluation = kind.String(), r.Evaluations.Of(kind)
+	r.Exams, r.NewClients = testedIn(r.Exams, kind), testedIn(r.NewClients, kind)
+	return r
+}
+
+// testedIn is what several tests gave, each with one evaluation for headline.
+func testedIn(tests map[string]engine.Tested, kind method.View) map[string]engine.Tested {
+	out := maps.Clone(tests)
+	for name, t := range out {
+		t.Evaluation = t.Evaluations.Of(kind)
+		out[name] = t
+	}
+	return out
+}
+
+// of is the metric's quantity in a round.
+func (m Metric) of(r Round) (float64, bool) {
+	if m.view != "" {
+		r = r.in(kindOf(m.view))
+	}
+	return quantities[m.quantity].of(r, m.arg)
+}
+
+// evaluation is that of a round that the metric is of; nil where the round does not have it.
+func (m Metric) evaluation(r Round) *engine.Evaluation {
+	if m.view != "" {
+		return r.Evaluations.Of(kindOf(m.view))
+	}
+	return r.Evaluation
+}
+
+// At is the metric in one evaluation, whatever the runs' headlines are of. What belongs to neither stays as it is.
+func (m Metric) At(view string) Metric {
+	if !m.Follows() {
+		return m
+	}
+	switch m.view = view; {
+	case m.quantity != Accuracy:
+		m.Name = view + "/" + m.Name
+	case m.window == last:
+		m.Name = view
+	default:
+		m.Name = view + "@" + m.window
+	}
+	return m
 }
 
 // keep puts the headline of an older version's round, which has all numbers, in the place of what it has of that evaluation.
@@ -75,24 +126,20 @@ func (r *Round) keep(kind method.View) {
 // View is the evaluation that the metric of a run is of; empty for what belongs to neither, such as a loss, and where an older
 // version did not say it.
 func (m Metric) View(r *Run) string {
-	switch m.quantity {
-	case Global:
-		return GlobalView
-	case Personal:
-		return PersonalView
-	case Loss, Bytes, Seconds, Note:
+	switch {
+	case slices.Contains(neither, m.quantity):
 		return ""
+	case m.view != "":
+		return m.view
 	}
 	return r.View
 }
 
-// Follows tells whether the metric is of whatever evaluation is the headline.
-func (m Metric) Follows() bool {
-	return !slices.Contains([]string{Global, Personal, Loss, Bytes, Seconds, Note}, m.quantity)
-}
+// neither are the quantities that belong to no evaluation.
+var neither = []string{Loss, Bytes, Seconds, Note}
 
-// IsAccuracy tells whether the metric is the headline's accuracy, which both evaluations have a metric for.
-func (m Metric) IsAccuracy() bool { return m.quantity == Accuracy }
+// Follows tells whether the metric is of whatever evaluation is the headline.
+func (m Metric) Follows() bool { return m.view == "" && !slices.Contains(neither, m.quantity) }
 
 // Views lists the evaluations that the metric of some groups' finished runs is of.
 func (m Metric) Views(groups []*Group) []string {

@@ -123,7 +123,7 @@ func finite(v float64) *float64 {
 
 // AllMetrics names every metric that some groups may have.
 func AllMetrics(groups []*Group) []string {
-	out := []string{last, best, "last5", "last10", Global, Personal, Weighted, F1, Worst, Worst10, OwnClasses, ECE, ClientStd, DomainMean, DomainStd}
+	out := []string{last, best, "last5", "last10", GlobalView, PersonalView, Weighted, F1, Worst, Worst10, OwnClasses, ECE, ClientStd, DomainMean, DomainStd}
 	out = append(out, onlySome(groups)...)
 	for _, d := range Domains(groups) {
 		out = append(out, Domain+":"+d)
@@ -144,9 +144,9 @@ const epsilon = "epsilon"
 // long as they are few, and what differential privacy cost where there is some.
 func MainMetrics(asked string, groups []*Group) []string {
 	out := []string{asked}
-	beside := []string{Global, Personal}
-	if m, err := ParseMetric(asked); err == nil && m.quantity == Accuracy { // in the same rounds
-		beside = []string{m.In(Global, "").Name, m.In(Personal, "").Name}
+	beside := []string{GlobalView, PersonalView}
+	if m, err := ParseMetric(asked); err == nil && m.quantity == Accuracy && m.Follows() { // in the same rounds
+		beside = []string{m.At(GlobalView).Name, m.At(PersonalView).Name}
 	}
 	if exams := Exams(groups); len(exams) <= 4 {
 		for _, e := range exams {

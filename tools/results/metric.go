@@ -16,13 +16,12 @@ type Metric struct {
 	quantity string
 	arg      string // of domain, exam and note
 	window   string
+	view     string // GlobalView or PersonalView; empty for the headline of each run
 }
 
 // Quantities of a round.
 const (
-	Accuracy   = "accuracy" // mean over clients, each tested as its method says
-	Global     = "global"   // with the server's parameters
-	Personal   = "personal" // with those that each client trained last
+	Accuracy   = "accuracy" // mean over clients
 	Weighted   = "weighted" // every test example counts the same, not every client
 	F1         = "f1"
 	Worst      = "worst" // client
@@ -113,8 +112,6 @@ func always(of func(r Round) float64) func(Round, string) (float64, bool) {
 
 var quantities = together(map[string]quantity{
 	Accuracy: {"accuracy", last, Percent, false, headline(accuracy)},
-	Global:   {"accuracy of the server's parameters", last, Percent, false, func(r Round, _ string) (float64, bool) { return evaluated(r.Evaluations.Global, accuracy) }},
-	Personal: {"accuracy of the clients' own parameters", last, Percent, false, func(r Round, _ string) (float64, bool) { return evaluated(r.Evaluations.Personal, accuracy) }},
 	Weighted: {"accuracy weighted by test examples", last, Percent, false, headline(func(e *engine.Evaluation) float64 { return e.Weighted })},
 	F1:       {"macro-F1", last, Percent, false, headline(func(e *engine.Evaluation) float64 { return e.F1 })},
 	Worst:    {"accuracy of the worst client", last, Percent, false, headline(func(e *engine.Evaluation) float64 { return e.Worst })},
@@ -177,14 +174,23 @@ func lookUp[V any](m map[string]V, name string) (V, bool) {
 	return none, false
 }
 
-// ParseMetric reads a metric: a quantity (accuracy, global, personal, weighted, f1, worst, client-std, domain:NAME,
-// domain-mean, domain-std, exam:NAME, exam-mean, note:NAME, those of evaluations, loss, bytes, seconds), a window of the accuracy
-// (last, best, best-val, last5 or another number), or a quantity and a window (f1@last10; also all).
+// ParseMetric reads a metric: a quantity (accuracy, weighted, f1, worst, client-std, domain:NAME, domain-mean, domain-std,
+// exam:NAME, exam-mean, note:NAME, those of evaluations, loss, bytes, seconds), a window of the accuracy (last, best, best-val,
+// last5 or another number), or a quantity and a window (f1@last10; also all). These are of the evaluation that is the headline
+// of a run; behind global/ or personal/ they are of that one, of which global and personal alone are the accuracy.
 func ParseMetric(name string) (Metric, error) {
 	m := Metric{Name: name}
 	text, window, given := strings.Cut(name, "@")
+	if view, of, cut := strings.Cut(text, "/"); view == GlobalView || view == PersonalView {
+		if m.view, text = view, of; !cut {
+			text = Accuracy
+		}
+	}
+	if m.view != "" && (text == "" || slices.Contains(neither, text) || strings.HasPrefix(text, Note+":")) {
+		return m, fmt.Errorf("there is no metric %q; take one of %s", name, strings.Join(MetricNames(), ", "))
+	}
 	if inWords(text) != "" && text != all && !given {
-		return Metric{Name: name, quantity: Accuracy, window: text}, nil
+		return Metric{Name: name, quantity: Accuracy, window: text, view: m.view}, nil
 	}
 	m.quantity, m.arg, _ = strings.Cut(text, ":")
 	q, ok := quantities[m.quantity]
@@ -201,19 +207,22 @@ func ParseMetric(name string) (Metric, error) {
 
 // MetricNames lists what ParseMetric takes.
 func MetricNames() []string {
-	out := []string{last, best, bestVal, "last5", "last10"}
+	out := []string{last, best, bestVal, "last5", "last10", GlobalView, PersonalView}
 	for _, q := range sortedKeys(quantities) {
 		if q != Accuracy { // last
 			out = append(out, q+named(q))
 		}
 	}
-	return append(out, "or one of these with a window, as in f1@last10")
+	return append(out, "or one of these with a window, as in f1@last10, or of one evaluation, as in global/f1")
 }
 
 // In gives the metric of another quantity in the same rounds: of last10 and domain:Art, domain:Art@last10. Quantities that
 // are taken over all rounds stay so.
 func (m Metric) In(quantity, arg string) Metric {
 	out := Metric{quantity: quantity, arg: arg, window: m.window, Name: quantity}
+	if m.view != "" && out.Follows() {
+		out.view, out.Name = m.view, m.view+"/"+quantity
+	}
 	if arg != "" {
 		out.Name += ":" + arg
 	}
@@ -229,6 +238,9 @@ func (m Metric) In(quantity, arg string) Metric {
 // Title says in words what the metric is.
 func (m Metric) Title() string {
 	t := quantities[m.quantity].title
+	if m.view != "" {
+		t = m.view + " " + t
+	}
 	if m.arg != "" {
 		t += " " + m.arg
 	}
@@ -245,7 +257,7 @@ func (m Metric) LessIsBetter() bool { return quantities[m.quantity].less }
 func (m Metric) Of(r *Run) (float64, bool) {
 	var values []float64
 	for _, i := range m.rounds(r) {
-		v, ok := quantities[m.quantity].of(r.Rounds[i], m.arg)
+		v, ok := m.of(r.Rounds[i])
 		if !ok {
 			return 0, false
 		}
@@ -257,14 +269,14 @@ func (m Metric) Of(r *Run) (float64, bool) {
 
 // rounds are the indices of the rounds that count: of those that have the quantity, or for best, of those tested.
 func (m Metric) rounds(r *Run) []int {
-	q := quantities[m.quantity]
+	by := m
 	if m.window == best {
-		q = quantities[Accuracy]
+		by = Metric{quantity: Accuracy, view: m.view}
 	}
 	var have []int
 	top, topAt := -1.0, -1
 	for i, round := range r.Rounds {
-		if v, ok := q.of(round, m.arg); ok {
+		if v, ok := by.of(round); ok {
 			have = append(have, i)
 			if v > top {
 				top, topAt = v, i
@@ -273,7 +285,7 @@ func (m Metric) rounds(r *Run) []int {
 	}
 	switch {
 	case m.window == bestVal:
-		return bestValidated(r.Rounds)
+		return bestValidated(r.Rounds) // a run selects one round, by its headline, whatever is read of it
 	case len(have) == 0 || m.window == all:
 		return have
 	case m.window == best:
@@ -283,34 +295,27 @@ func (m Metric) rounds(r *Run) []int {
 	return have[max(0, len(have)-n):]
 }
 
-// PerClient computes the metric of every client of a run, where the metric is an accuracy that clients have: global and
-// personal as they say, otherwise each client as its method says. Nil where the rounds do not have it, of every client.
+// PerClient computes the metric of every client of a run, where the metric is an accuracy that clients have; otherwise it is
+// their accuracy in the last tested round, of the same evaluation. Nil where the rounds do not have it, of every client.
 func (m Metric) PerClient(r *Run) []float64 {
-	of := func(r Round) *engine.Evaluation { return r.Evaluation }
-	switch m.quantity {
-	case Global:
-		of = func(r Round) *engine.Evaluation { return r.Evaluations.Global }
-	case Personal:
-		of = func(r Round) *engine.Evaluation { return r.Evaluations.Personal }
-	case Loss, Bytes, Seconds, Exam, ExamMean, Note, Val, HM, HM3, New:
-		m = Metric{quantity: Accuracy, window: last}
+	if slices.Contains([]string{Loss, Bytes, Seconds, Exam, ExamMean, Note, Val, HM, HM3, New}, m.quantity) {
+		m = Metric{quantity: Accuracy, window: last, view: m.view}
 	}
 	var sum []float64
 	rounds := m.rounds(r)
 	for _, i := range rounds {
-		e := of(r.Rounds[i])
+		e := m.evaluation(r.Rounds[i])
 		if e == nil {
 			return nil
 		}
-		v := e.PerClient
 		if sum == nil {
-			sum = make([]float64, len(v))
+			sum = make([]float64, len(e.PerClient))
 		}
-		if len(v) == 0 || len(v) != len(sum) {
+		if len(e.PerClient) == 0 || len(e.PerClient) != len(sum) {
 			return nil
 		}
-		for k := range v {
-			sum[k] += v[k] / float64(len(rounds))
+		for k, v := range e.PerClient {
+			sum[k] += v / float64(len(rounds))
 		}
 	}
 	return slices.Clip(sum)

@@ -105,7 +105,7 @@ func Curves(groups []*Group, m Metric, kind Spread) Curve {
 			var s Stat
 			for _, r := range g.Runs {
 				if i < len(r.Rounds) {
-					if v, ok := quantities[m.quantity].of(r.Rounds[i], m.arg); ok {
+					if v, ok := m.of(r.Rounds[i]); ok {
 						s.Seeds, s.Values = append(s.Seeds, r.Seed), append(s.Values, v)
 					}
 				}

@@ -55,7 +55,7 @@ func (b *builder) withAverages(axes, others []string, asked bool) []map[string]s
 	plain := true // no pseudo-axis: there is a mean over everything
 	for _, a := range axes {
 		over[a] = !b.pseudo(a) && len(b.labels[a]) > 1
-		plain = plain && !b.pseudo(a)
+		plain = plain && (!b.pseudo(a) || a == EvaluationAxis)
 	}
 	beside := b.combinations(others, nil)
 	return slices.DeleteFunc(b.combinations(axes, over), func(labels map[string]string) bool {
@@ -66,7 +66,7 @@ func (b *builder) withAverages(axes, others []string, asked bool) []map[string]s
 			}
 		}
 		return some && !(every && plain) && !slices.ContainsFunc(beside, func(o map[string]string) bool {
-			return b.paper(merge(labels, o), b.metric) != nil
+			return b.at(merge(labels, o), b.metric) != nil
 		})
 	})
 }
@@ -102,12 +102,12 @@ func (b *builder) average(labels map[string]string, axes []string) Cell {
 		views[c.View], absent = true, absent && c.Absent
 	}
 	out.Stat, out.Absent = results.Mean(stats), absent
-	out.Paper = b.paper(labels, out.Metric)
 	if delete(views, ""); len(views) > 1 {
 		out.Stat, out.why = results.Stat{}, "no mean is made over global and personal evaluations; choose one with --view"
 		return out
 	}
 	out.View = strings.Join(slices.Collect(maps.Keys(views)), "")
+	out.Paper = b.paper(out)
 	if n := out.Stat.N(); n < out.Planned && !absent {
 		out.why = fmt.Sprintf("%d of %d seeds; the others lack cells that this averages over", n, out.Planned)
 	}

@@ -70,8 +70,10 @@ func (b *builder) readAxes() error {
 				}
 			}
 			b.labels[name] = b.Metrics
+		case EvaluationAxis:
+			b.labels[name] = []string{results.GlobalView, results.PersonalView}
 		default:
-			return fmt.Errorf("there is no axis %q; there are %s", name, strings.Join(append(b.axes, DomainAxis, ExamAxis, MetricAxis), ", "))
+			return fmt.Errorf("there is no axis %q; there are %s", name, strings.Join(append(b.axes, DomainAxis, ExamAxis, MetricAxis, EvaluationAxis), ", "))
 		}
 	}
 	return nil
@@ -159,7 +161,7 @@ func (b *builder) combinations(axes []string, over map[string]bool) []map[string
 
 // pseudo tells whether an axis is a pseudo-axis here; an axis of the grid may have its name.
 func (b *builder) pseudo(axis string) bool {
-	return !slices.Contains(b.axes, axis) && (axis == DomainAxis || axis == ExamAxis || axis == MetricAxis)
+	return !slices.Contains(b.axes, axis) && slices.Contains([]string{DomainAxis, ExamAxis, MetricAxis, EvaluationAxis}, axis)
 }
 
 // cell averages the groups that have the labels, seed by seed.
@@ -169,14 +171,20 @@ func (b *builder) cell(labels map[string]string) Cell {
 	}
 	c := Cell{Labels: labels, Metric: b.metric, Factor: 1}
 	grid := maps.Clone(labels)
+	narrowed := false // to what not every group may have
 	for axis, label := range labels {
+		if b.pseudo(axis) && axis != EvaluationAxis {
+			c.Metric, narrowed = b.within(axis, label), true
+		}
 		if b.pseudo(axis) {
-			c.Metric = b.within(axis, label)
 			delete(grid, axis)
 		}
 	}
+	if view, ok := labels[EvaluationAxis]; ok && b.pseudo(EvaluationAxis) {
+		c.Metric = c.Metric.At(view)
+	}
 	groups := results.Where(b.groups, grid)
-	if len(grid) < len(labels) {
+	if narrowed {
 		groups = having(groups, c.Metric)
 	}
 	c.Blank = len(groups) == 0
@@ -190,11 +198,11 @@ func (b *builder) cell(labels map[string]string) Cell {
 		}
 	}
 	c.Stat, c.Planned = results.Mean(stats), len(seeds)
-	c.Paper = b.paper(labels, c.Metric)
 	if !c.Blank && c.Stat.N() < c.Planned {
 		c.why = b.why(groups, c)
 	}
 	c.evaluate(groups)
+	c.Paper = b.paper(c)
 	return c
 }
 

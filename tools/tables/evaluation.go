@@ -1,17 +1,16 @@
 package tables
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"promptfed/configs"
 	"promptfed/federation/engine"
 	"promptfed/tools/results"
 )
-
-// EvaluationAxis heads the labels that say which evaluation a row or a column is of, in tables with both.
-const EvaluationAxis = "evaluation"
 
 // meaning says what an evaluation is.
 var meaning = map[string]string{
@@ -67,8 +66,11 @@ func (b *builder) place() {
 			}
 		}
 	}
-	t.views = slices.Sorted(maps.Keys(views))
-	if len(views) < 2 {
+	if b.labels[EvaluationAxis] != nil {
+		t.views = b.labels[EvaluationAxis]
+		return
+	}
+	if t.views = slices.Sorted(maps.Keys(views)); len(views) < 2 {
 		return
 	}
 	several := func(seen map[string]bool) bool { return len(seen) > 1 }
@@ -102,6 +104,9 @@ func (b *builder) evaluations() []string {
 	switch t := b.t; {
 	case len(t.views) == 1:
 		say("Evaluation: %s, %s.", t.views[0], meaning[t.views[0]])
+	case b.labels[EvaluationAxis] != nil:
+		say("Evaluation: global is %s, personal %s. The two do not compare: nothing is best across them.",
+			meaning[results.GlobalView], meaning[results.PersonalView])
 	case len(t.views) > 1:
 		say("Evaluation: each as its method's paper says; global is %s, personal %s. The two do not compare: nothing is best across them.",
 			meaning[results.GlobalView], meaning[results.PersonalView])
@@ -114,8 +119,10 @@ func (b *builder) evaluations() []string {
 		}
 	}
 	if absent {
-		say("%s: the method does not have the evaluation, since its class scores read nothing that it is about.", none)
+		say("%s: there is no such evaluation, since the method's class scores read nothing that the server sends (global) or that a client trained (personal).",
+			none)
 	}
+	out = append(out, b.unsaid()...)
 	var both, untrained, missed, old []string
 	tests := 0
 	for _, g := range b.groups {
@@ -154,6 +161,69 @@ func (b *builder) evaluations() []string {
 	}
 	if len(old) > 0 {
 		say("Of an older version, which wrote a global and a personal number for every method, whether it has them or not: %s.", some(old))
+	}
+	return out
+}
+
+// stands is the evaluation that the paper's number at labels stands with: the one that it is of, or the one that the method's
+// own paper reports where this one does not say. Empty where nothing is known.
+func (b *builder) stands(labels map[string]string) string {
+	if v := b.Card.View(b.single(labels)); v == results.GlobalView || v == results.PersonalView {
+		return v
+	}
+	grid := maps.Clone(labels)
+	for axis, label := range labels {
+		if b.pseudo(axis) || label == AverageLabel {
+			delete(grid, axis)
+		}
+	}
+	views := map[string]bool{}
+	for _, g := range results.Where(b.groups, grid) {
+		for _, r := range g.Runs {
+			views[cmp.Or(r.Summary.MethodView, r.View)] = true
+		}
+	}
+	if delete(views, ""); len(views) != 1 {
+		return ""
+	}
+	return slices.Sorted(maps.Keys(views))[0]
+}
+
+// single is the labels with those of the axes that have but one.
+func (b *builder) single(labels map[string]string) map[string]string {
+	out := maps.Clone(labels)
+	for _, a := range b.grid {
+		if _, shown := out[a.Name]; !shown && len(a.Labels) == 1 {
+			out[a.Name] = a.Labels[0]
+		}
+	}
+	return out
+}
+
+// unsaid says which evaluation the paper's numbers are, and beside which of ours they stand.
+func (b *builder) unsaid() []string {
+	var open, other []string
+	for _, r := range b.t.Rows {
+		for _, c := range r.Cells {
+			if c.Paper == nil {
+				continue
+			}
+			label := cmp.Or(c.Labels[b.Card.Views.By], "all")
+			switch stands := b.stands(c.Labels); {
+			case stands != "" && c.View != "" && stands != c.View:
+				other = append(other, label+" "+stands)
+			case b.Card.View(b.single(c.Labels)) == configs.ViewUnsaid:
+				open = append(open, label)
+			}
+		}
+	}
+	var out []string
+	if len(open) > 0 {
+		out = append(out, fmt.Sprintf("The paper does not say which evaluation its numbers are of %s; they stand with the one that the method's own paper reports.",
+			some(open)))
+	}
+	if len(other) > 0 {
+		out = append(out, fmt.Sprintf("The paper's numbers are of another evaluation and no difference is shown: %s.", some(other)))
 	}
 	return out
 }

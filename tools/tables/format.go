@@ -141,7 +141,7 @@ func (t *Table) Head(j int) []string {
 	}
 	labels := slices.Clone(h.Labels)
 	for i, axis := range t.ColAxes {
-		if labels[i] != AverageLabel && t.bare(i) {
+		if labels[i] != AverageLabel && labels[i] != "" && t.bare(i) {
 			labels[i] = axis + " = " + labels[i]
 		}
 	}
@@ -158,7 +158,7 @@ func (t *Table) bare(axis int) bool {
 	return slices.ContainsFunc(t.Columns, func(h Head) bool {
 		label := h.Labels[axis]
 		_, err := strconv.ParseFloat(label, 64)
-		return err == nil || !strings.ContainsFunc(label, unicode.IsLetter) || slices.Contains([]string{"true", "false", "none"}, label)
+		return label != "" && (err == nil || !strings.ContainsFunc(label, unicode.IsLetter) || slices.Contains([]string{"true", "false", "none"}, label))
 	})
 }
 

@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -38,9 +39,24 @@ func (b *builder) cardUnit() string {
 	return b.Card.Numbers.Unit
 }
 
-// paper is the paper's number at some labels. There is none where the card's numbers do not tell apart what the table
-// does, or are counted in what the metric is not.
-func (b *builder) paper(labels map[string]string, m results.Metric) *Number {
+// paper is the paper's number of a cell, beside the evaluation that it stands with where the table has both. Ours less it
+// means something in the evaluation that it is of.
+func (b *builder) paper(c Cell) *Number {
+	n := b.at(c.Labels, c.Metric)
+	if n == nil {
+		return nil
+	}
+	stands := b.stands(c.Labels)
+	if label, both := c.Labels[EvaluationAxis]; both && b.pseudo(EvaluationAxis) && label != cmp.Or(stands, results.GlobalView) {
+		return nil
+	}
+	n.Comparable = n.Comparable && (stands == "" || c.View == "" || stands == c.View)
+	return n
+}
+
+// at is the card's number at some labels. There is none where the card's numbers do not tell apart what the table does, or are
+// counted in what the metric is not.
+func (b *builder) at(labels map[string]string, m results.Metric) *Number {
 	if b.Card == nil {
 		return nil
 	}
@@ -50,6 +66,9 @@ func (b *builder) paper(labels map[string]string, m results.Metric) *Number {
 	by := b.Card.Numbers.By
 	at := maps.Clone(labels)
 	for axis, label := range labels {
+		if axis == EvaluationAxis && b.pseudo(axis) {
+			continue
+		}
 		if !slices.Contains(by, axis) && label != AverageLabel && len(b.labels[axis]) > 1 {
 			return nil
 		}

@@ -23,6 +23,15 @@ func Plain(rows [][]string, texts int) string {
 	return g.Render() + "\n"
 }
 
+// MarkdownRows sets rows as Plain does, in GitHub's Markdown.
+func MarkdownRows(rows [][]string, texts int) string {
+	g := grid(texts, escapeAll(markdownText, rows[0]))
+	for _, r := range rows[1:] {
+		g.AppendRow(row(escapeAll(markdownText, r)))
+	}
+	return g.RenderMarkdown() + "\n"
+}
+
 // String is the table for a terminal, with what belongs to it.
 func (t *Table) String() string {
 	rows := [][]string{t.Heads()}

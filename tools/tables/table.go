@@ -14,6 +14,8 @@ const (
 	DomainAxis = configs.DomainAxis // each domain; also Average and Std over domains, and Overall, the mean over clients
 	ExamAxis   = configs.ExamAxis   // each exam, and Average over them
 	MetricAxis = "metric"           // each of Layout.Metrics
+	// EvaluationAxis is global and personal; it also heads the labels that say which of the two a row or a column is of.
+	EvaluationAxis = "evaluation"
 )
 
 // Labels with a meaning of their own. Std and Overall are those of the axis of domains.
@@ -52,7 +54,7 @@ type Table struct {
 	spread  results.Spread
 	second  bool
 	axes    []string // of the grid, for the CSV
-	views   []string // evaluations that cells are of as the runs say
+	views   []string // evaluations that cells are of
 }
 
 // Legend explains what formats show in their own ways; empty where a table has nothing of the kind.

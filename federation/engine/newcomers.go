@@ -1,0 +1,43 @@
+package engine
+
+import (
+	"slices"
+
+	"promptfed/federation/method"
+)
+
+// look learns which clients elsewhere are there by now. What is known of one that is not there any more stays known.
+func (s *Server) look() {
+	if s.Known == nil {
+		return
+	}
+	now := slices.Clone(s.Known())
+	for id := range now {
+		if now[id].Backbone == "" {
+			now[id] = s.Global.Peer(id)
+		}
+	}
+	s.Global.Peers, s.Plan.Peers = now, now
+}
+
+// meet tells the method, between rounds, of the clients that joined since it was told last. Then the surveys of round 0 are
+// asked again, since they have not answered them.
+func (s *Server) meet() error {
+	s.look()
+	var joined []int
+	for id, p := range s.Global.Peers {
+		if p.Backbone != "" && (id >= len(s.met) || p != s.met[id]) {
+			joined = append(joined, id)
+		}
+	}
+	s.met, s.surveys = s.Global.Peers, s.Method.Surveys(s.Global.Round)
+	if len(joined) == 0 || s.Known == nil {
+		return nil
+	}
+	for _, q := range s.Method.Surveys(0) {
+		if !slices.ContainsFunc(s.surveys, func(other method.Survey) bool { return other.Name == q.Name }) {
+			s.surveys = append(s.surveys, q)
+		}
+	}
+	return s.Method.Join(&s.Global, joined)
+}

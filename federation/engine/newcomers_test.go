@@ -1,0 +1,150 @@
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/methods"
+	"promptfed/runtime/tensor"
+)
+
+// latecomers are clients elsewhere of whom some join later: before a round, or in the middle of the one before, when its
+// training has begun.
+type latecomers struct {
+	*elsewhere
+	from   map[int]int // the round before which a client joins
+	midway bool
+	round  int                        // that is under way
+	got    map[int]map[int]tensor.Map // what the order to train brought along, by round and client
+	there  map[int]bool               // who joined midway
+	failed string                     // what a client could not do
+}
+
+func late(e *engine.Experiment, from map[int]int, midway bool) *latecomers {
+	return &latecomers{elsewhere: newElsewhere(e), from: from, midway: midway, there: map[int]bool{}, got: map[int]map[int]tensor.Map{}}
+}
+
+func (x *latecomers) Members() []engine.Member {
+	out := x.elsewhere.Members()
+	for id, from := range x.from {
+		if x.round < from && !x.there[id] {
+			out[id] = engine.Member{}
+		}
+	}
+	return out
+}
+
+func (x *latecomers) Accept(round int, clients []int) error {
+	x.round = round + 1
+	return x.elsewhere.Accept(round, clients)
+}
+
+func (x *latecomers) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
+	var out []engine.Reply
+	for _, id := range o.Clients {
+		early := o.Round == x.from[id]-1 && x.midway && o.Kind == engine.Train
+		if o.Round < x.from[id] && !early {
+			continue
+		}
+		x.there[id] = x.there[id] || early
+		one := o
+		one.Clients = []int{id}
+		r, err := x.elsewhere.Run(ctx, one)
+		if err != nil && early {
+			x.failed = err.Error()
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r...)
+		if o.Kind == engine.Train {
+			if x.got[o.Round] == nil {
+				x.got[o.Round] = map[int]tensor.Map{}
+			}
+			x.got[o.Round][id] = x.last[id].Down.Clone()
+			for name, t := range x.last[id].Each[id] {
+				x.got[o.Round][id][name] = t
+			}
+		}
+	}
+	return out, nil
+}
+
+// Clients that join later get the prototypes of their group, or none of any class where they are the first of one, and the
+// others keep theirs. The toy's clients 1 and 3 have the second backbone, with features of dimension 7. The server also
+// goes down once, after they joined and before the round is committed.
+func TestFedProtoLatecomers(t *testing.T) {
+	for name, from := range map[string]map[int]int{
+		"the second of its backbone":    {3: 1},
+		"the first of their backbone":   {1: 1, 3: 2},
+		"of a backbone that is there":   {2: 1},
+		"another backbone, then theirs": {1: 2, 3: 1},
+	} {
+		for _, midway := range []bool{false, true} {
+			m, err := methods.Build("coop", []string{"fedproto"}, map[string]any{"tokens": 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := withMethod(m)
+			x := late(e, from, midway)
+			x.stop = 1
+			dir := t.TempDir()
+			refused(t, server(e), engine.Settings{Dir: dir, Remote: x}, "goes down")
+			mustRun(t, server(e), engine.Settings{Dir: dir, Remote: x, Resume: true})
+			if x.failed != "" {
+				t.Errorf("%s: %s", name, x.failed)
+			}
+			for id, c := range e.Clients {
+				for round := max(1, from[id]); round < 3; round++ {
+					sent, others := x.got[round][id], 0
+					for other, o := range e.Clients {
+						first := from[other]
+						if midway && first > 0 {
+							first--
+						}
+						if o.Backbone.Name() == c.Backbone.Name() && first < round {
+							others++ // that trained before, maybe itself
+						}
+					}
+					if got := sent["proto/mean"]; got == nil || got.Shape[1] != c.Backbone.Task().Dim || (sent["proto/n"].MaxAbs() > 0) != (others > 0) {
+						t.Errorf("%s: in round %d client %d gets %v of %v examples, %d of its backbone having trained", name, round, id, got, sent["proto/n"], others)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Statistics are asked again when somebody joined, so that nobody trains uncalibrated: a client that joins in the middle of
+// a round does not train in it.
+func TestGGTPCLatecomers(t *testing.T) {
+	for _, from := range []map[int]int{{3: 1}, {1: 1, 3: 2}, {2: 1}} {
+		for _, midway := range []bool{false, true} {
+			m, err := methods.Build("promptfl", []string{"ggtpc"}, map[string]any{"tokens": 2, "min_count": 1, "prototypes": true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e := withMethod(m)
+			x := late(e, from, midway)
+			mustRun(t, server(e), engine.Settings{Remote: x})
+			if midway != strings.Contains(x.failed, "joined after the statistics were asked") {
+				t.Errorf("%v, midway %v: %q", from, midway, x.failed)
+			}
+			for id, first := range from {
+				c := e.Clients[id]
+				for round := range 3 {
+					sent, there := x.got[round][id]
+					if there != (round >= first) {
+						t.Errorf("%v, midway %v: client %d trains in round %d", from, midway, id, round)
+					}
+					if round == first && (sent["axes"] == nil || sent["axes"].Shape[2] != c.Backbone.Task().Dim || sent["sizes"].MaxAbs() == 0) {
+						t.Errorf("%v: client %d joined and gets the axes %v", from, id, sent["axes"])
+					}
+				}
+			}
+		}
+	}
+}

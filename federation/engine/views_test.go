@@ -1,0 +1,108 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"slices"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/runtime/ort"
+)
+
+// TestView: eval.view chooses the headline of records and summary among what was measured, and changes nothing else; where the
+// method does not have it, there is none.
+func TestView(t *testing.T) {
+	run := func(name, view string) *engine.Result {
+		t.Helper()
+		m, err := methods.Build(name, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := withMethod(m)
+		e.Plan.Rounds, e.Plan.View = 2, view
+		return mustRun(t, e, engine.Settings{})
+	}
+	for _, name := range []string{"promptfl", "fedappr", "coop"} {
+		own := run(name, "")
+		for _, view := range engine.Views() {
+			r := run(name, view)
+			want := view
+			if view == engine.MethodView { // FedAPPR's algorithm returns the clients' prompts, CoOp has no other
+				want = map[string]string{"promptfl": "global", "fedappr": "personal", "coop": "personal"}[name]
+			}
+			kind := method.GlobalView
+			if want == "personal" {
+				kind = method.PersonalView
+			}
+			for i, rec := range r.Records {
+				a, _ := json.Marshal(rec.Evaluations)
+				b, _ := json.Marshal(own.Records[i].Evaluations)
+				if rec.View != want || rec.Evaluation != rec.Evaluations.Of(kind) || string(a) != string(b) {
+					t.Errorf("%s, view %s, round %d: %+v", name, view, i, rec)
+				}
+			}
+			s := r.Summary
+			if s.View != want || s.MethodView != own.Summary.View || (s.Headline == nil) != (name == "coop" && want == "global") {
+				t.Errorf("%s, view %s: the summary is of %s, the method's own is %s, %+v", name, view, s.View, s.MethodView, s.Headline)
+			}
+			if e := s.Evaluations.Of(kind); e != nil && (s.Last != e.Accuracy || s.F1 != e.F1 || s.Worst != e.Worst) {
+				t.Errorf("%s, view %s: %+v of %+v", name, view, s.Headline, e)
+			}
+		}
+	}
+}
+
+// TestEvaluationsAgainstPredict: both evaluations of PromptFL in the last round, from what the run left: class scores with the
+// average, and with the prompt that each client ended its training with in the average's place.
+func TestEvaluationsAgainstPredict(t *testing.T) {
+	m, err := methods.Build("promptfl", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := withMethod(m)
+	e.Training.Optim.LR = 5 // so that the two differ
+	r := mustRun(t, e, engine.Settings{})
+	w := engine.NewWorker(e, engine.Settings{Session: ort.Options{}})
+	defer w.Close()
+	last := r.Records[len(r.Records)-1]
+	differ := false
+	for kind, got := range map[method.View]*engine.Evaluation{method.GlobalView: last.Evaluations.Global, method.PersonalView: last.Evaluations.Personal} {
+		var per []float64
+		for i, c := range e.Clients {
+			prompts := r.Prompts.Clone()
+			if kind == method.PersonalView {
+				for name, v := range prompts.Under("client/" + string(rune('0'+i)) + "/own") {
+					differ = differ || !slices.Equal(v.Data, prompts["shared/"+name].Data)
+					prompts["shared/"+name] = v
+				}
+			}
+			scores, err := w.Predict(context.Background(), c, len(e.Clients), prompts, c.Test)
+			if err != nil {
+				t.Fatal(err)
+			}
+			right := 0.
+			for k, y := range c.Test.Labels() {
+				row := scores.Row(k).Data
+				if slices.Index(row, slices.Max(row)) == int(y) {
+					right++
+				}
+			}
+			per = append(per, right/float64(c.Test.Len()))
+		}
+		if !slices.Equal(per, got.PerClient) {
+			t.Errorf("%v: %v, want %v", kind, got.PerClient, per)
+		}
+		for i, c := range e.Clients { // what is written beside an exported classifier
+			if a, ok := w.Accuracy(c, len(e.Clients), last); kind == method.GlobalView && (!ok || math.Abs(a-per[i]) > 1e-12) {
+				t.Errorf("client %d: %v, want %v", i, a, per[i])
+			}
+		}
+	}
+	if !differ {
+		t.Error("the clients' prompts are the average; this is no test of what is tested")
+	}
+}

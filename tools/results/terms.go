@@ -1,0 +1,100 @@
+package results
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+)
+
+// Vanishing is the length of a term's gradient, beside that of cross entropy, below which the term does next to nothing.
+const Vanishing = 1e-3
+
+// Term is what the rounds of a run tell of one term of the loss, on one parameter or on all of them.
+type Term struct {
+	Name                  string
+	Param                 string // "" for all together
+	Rounds                []int  // that have it, counted from 0
+	Value, Norm, Relative []float64
+}
+
+// Terms gives the terms that rounds measured in the order of the loss: each on all parameters, then on every one that it
+// reaches. What a round does not know is NaN.
+func Terms(rounds []Round) []*Term {
+	var names []string
+	byName := map[string]map[string]*Term{}
+	for _, r := range rounds {
+		for _, t := range r.Terms {
+			if byName[t.Name] == nil {
+				names, byName[t.Name] = append(names, t.Name), map[string]*Term{}
+			}
+			add := func(param string, n engine.TermNorm) {
+				o := byName[t.Name][param]
+				if o == nil {
+					o = &Term{Name: t.Name, Param: param}
+					byName[t.Name][param] = o
+				}
+				o.Rounds, o.Norm = append(o.Rounds, r.Round), append(o.Norm, n.Norm)
+				o.Value, o.Relative = append(o.Value, orNaN(t.Value)), append(o.Relative, orNaN(n.Relative))
+			}
+			add("", t.TermNorm)
+			for param, n := range t.Params {
+				add(param, n)
+			}
+		}
+	}
+	var out []*Term
+	for _, name := range names {
+		for _, param := range sortedKeys(byName[name]) { // all together, "", comes first
+			out = append(out, byName[name][param])
+		}
+	}
+	return out
+}
+
+func orNaN(v *float64) float64 {
+	if v == nil {
+		return math.NaN()
+	}
+	return *v
+}
+
+// VanishingTerms names the terms whose gradient is below Vanishing of that of cross entropy in every round, on every
+// parameter. One that moves a parameter which cross entropy does not reach is none of them.
+func VanishingTerms(rounds []Round) []string {
+	acts, names := map[string]bool{}, []string(nil)
+	for _, t := range Terms(rounds) {
+		if method.IsCrossEntropy(t.Name) {
+			continue
+		}
+		if !slices.Contains(names, t.Name) {
+			names = append(names, t.Name)
+		}
+		for i, r := range t.Relative {
+			acts[t.Name] = acts[t.Name] || r >= Vanishing || math.IsNaN(r) && t.Norm[i] > 0
+		}
+	}
+	return slices.DeleteFunc(names, func(n string) bool { return acts[n] })
+}
+
+// checkTerms refuses what no run measures.
+func checkTerms(terms []engine.Term) error {
+	const most = 64
+	for _, t := range terms {
+		norms := []engine.TermNorm{t.TermNorm}
+		for _, param := range sortedKeys(t.Params) {
+			norms = append(norms, t.Params[param])
+		}
+		for _, n := range norms {
+			if !(n.Norm >= 0 && n.Norm < 1e30) || n.Relative != nil && !(*n.Relative >= 0) {
+				return fmt.Errorf("has the impossible gradient %+v of term %.50q", n, t.Name)
+			}
+		}
+		if len(terms) > most || t.Name == "" || t.Params[""].Norm > 0 || t.Value != nil && math.Abs(*t.Value) > 1e30 {
+			return fmt.Errorf("has %d terms, one called %.50q; at most %d are read", len(terms), t.Name, most)
+		}
+	}
+	return nil
+}
