@@ -11,7 +11,7 @@ VOCAB ?= ../shared/data/clip-vocab/bpe_simple_vocab_16e6.txt.gz
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke methods pitfalls test build library browser check vet format lint arrows docs bench fuzz chaos golden clean
+.PHONY: help run smoke methods pitfalls terms test build library browser check vet format lint arrows docs bench fuzz chaos golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,10 @@ methods: build ## every method of configs/methods over three seeds, their table,
 	@rm -rf runs/methods
 	bin/promptfed run configs/methods/*.yaml --seeds 1,2,3 --out runs/methods
 
+terms: build ## what each term of every loss does: the tables of docs/terms.md, runs/terms
+	@rm -rf runs/terms
+	@tools/terms.sh
+
 pitfalls: build ## what is known to be wrong with published results (docs/pitfalls.md), measured anew, runs/pitfalls
 	@rm -rf runs/pitfalls; mkdir -p runs/pitfalls
 	@for file in configs/pitfalls/*.yaml; do \
@@ -39,6 +43,10 @@ pitfalls: build ## what is known to be wrong with published results (docs/pitfal
 		if ! bin/promptfed sweep $$file --out $$out >$$out.log 2>&1; then cat $$out.log; echo "make pitfalls: $$file failed" >&2; exit 1; fi; \
 		echo "$$file, $$(($$(date +%s) - began)) s"; sed '/^pitfall-/d' $$out.log; echo; \
 	done
+
+terms: build ## what each term of every loss does: the tables of docs/terms.md, runs/terms
+	@rm -rf runs/terms
+	@tools/terms.sh
 
 test: library browser ## run all tests
 	go test -timeout $(TESTTIME) ./...

@@ -30,6 +30,7 @@ type golden struct {
 		Schedule     string
 	}
 	Alike bool                // all clients have the first backbone
+	Terms bool                // each term of the loss is traced too
 	Sizes []int               // examples of each client, where not 9, 5 and 6
 	First map[string]struct { // of everything that is drawn at random elsewhere
 		Salt  int
@@ -96,14 +97,15 @@ func (c golden) trace(t *testing.T) tensor.Map {
 		Classes: methodtest.Classes, Template: "a photo of a {}.", Clients: clients, Plan: engine.Plan{Rounds: 2, TestEvery: 1},
 		Training: engine.Training{Epochs: c.Train.Epochs, Batch: 4,
 			Optim:    optim.Config{Name: "sgd", LR: c.Train.LR, Momentum: c.Train.Momentum, WeightDecay: c.Train.WeightDecay},
-			Schedule: optim.Schedule{Kind: c.Train.Schedule, TMax: 10}}}, engine.Settings{Workers: 2, Tracer: rec})
+			Schedule: optim.Schedule{Kind: c.Train.Schedule, TMax: 10}}}, engine.Settings{Workers: 2, Tracer: rec, Terms: c.Terms})
 	if err != nil {
 		t.Fatalf("%s%v%v: %v", c.Method, c.With, c.Options, err)
 	}
 	return rec.Tensors
 }
 
-// compare gives the largest difference, each relative to the largest value of its tensor or to 1e-2.
+// compare gives the largest difference, each relative to the largest value of its tensor or to 1e-2. The gradient of a term by
+// itself is small, and what is left of float32 numbers that nearly cancel, as MOON's cosines do: it may differ by 2e-4.
 func compare(t *testing.T, label string, got tensor.Map, want *tensor.Tensor) float64 {
 	t.Helper()
 	at, worst := 0, 0.0
@@ -116,11 +118,14 @@ func compare(t *testing.T, label string, got tensor.Map, want *tensor.Tensor) fl
 		if at+part.Len() > want.Len() {
 			t.Fatalf("%s: the trace has more numbers than the %d of the witness, from %s on", label, want.Len(), name)
 		}
-		scale := max(1e-2, tensor.Of(want.Data[at:at+part.Len()], part.Len()).MaxAbs())
+		scale, bound := max(1e-2, tensor.Of(want.Data[at:at+part.Len()], part.Len()).MaxAbs()), 1e-5
+		if strings.Contains(name, "/term/") {
+			scale, bound = max(1e-3, tensor.Of(want.Data[at:at+part.Len()], part.Len()).MaxAbs()), 2e-4
+		}
 		for i, v := range part.Data {
 			diff := math.Abs(float64(v)-float64(want.Data[at+i])) / scale
 			worst = max(worst, diff)
-			if !(diff <= 1e-5) {
+			if !(diff <= bound) {
 				t.Errorf("%s: %s at element %d is %g, PyTorch gives %g", label, name, i, v, want.Data[at+i])
 				break
 			}

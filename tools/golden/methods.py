@@ -3,8 +3,8 @@
 Run from the module root: /usr/bin/python3 tools/golden/methods.py [GROUP ...]
 The toy text function, the toy examples and all first values are written here again from their formulas (package
 federation/methodtest); nothing is read from the Go program. Each tools/golden/methods_GROUP.py gives METHODS and WRAPPERS, by
-name, and CASES: method, wrappers, options, training and, if need be, a dict with sizes (examples of each client) and alike (all
-clients have the first backbone). Its numbers go to testdata/GROUP.safetensors, one vector a case: all traced numbers but the examples
+name, and CASES: method, wrappers, options, training and, if need be, a dict with sizes (examples of each client), alike (all
+clients have the first backbone) and terms (each term of the loss with its own gradients belongs to the traced numbers). Its numbers go to testdata/GROUP.safetensors, one vector a case: all traced numbers but the examples
 themselves, in the byte order of their names in the trace. GROUP.json tells the cases and the first values, each a salt,
 a scale and a shape.
 """
@@ -120,6 +120,10 @@ class Method:
     def loss(self, env, p):
         return F.cross_entropy(self.logits(env, p), env.y)
 
+    def terms(self, env, p):
+        """The parts of the loss by name; of methods that do not tell them apart, one."""
+        return {"cross entropy": self.loss(env, p)}
+
     def start(self, server):
         """Extras in server.down, as salt, scale and shape."""
 
@@ -169,6 +173,9 @@ class Wrapper(Method):
     def loss(self, env, p):
         return self.inner.loss(env, p)
 
+    def terms(self, env, p):
+        return self.inner.terms(env, p)
+
     def start(self, server):
         self.inner.start(server)
 
@@ -192,6 +199,13 @@ class Wrapper(Method):
 
     def merge(self, r, server, ups):
         self.inner.merge(r, server, ups)
+
+
+class Summed:
+    """A layer whose loss is the sum of its terms."""
+
+    def loss(self, env, p):
+        return sum(self.terms(env, p).values())
 
 
 METHODS, WRAPPERS = {}, {}
@@ -279,10 +293,20 @@ def simulate(case):
                 for i in range(0, len(order), 4):
                     env.rows, env.epoch, env.draws = order[i:i + 4], epoch, {}
                     env.x, env.y, env.patches, env.pixels = m.batch(env, env.rows)
+                    step = f"{at}s{env.steps}/term/"
+                    for term, v in m.terms(env, p).items() if case.get("terms") else []:
+                        put(f"{step}{term}/loss", v)
+                        for n, g in zip(p, torch.autograd.grad(v, list(p.values()), allow_unused=True, retain_graph=True)):
+                            if g is not None:  # else the term does not reach it
+                                put(f"{step}{term}/grad/{n}", g)
                     sgd.zero_grad()
                     loss = m.loss(env, p)
                     loss.backward()
+                    before = {n: t.grad.clone() for n, t in p.items()}
                     m.adjust(env, {n: t.grad for n, t in p.items()})
+                    for n, t in p.items() if case.get("terms") else []:
+                        if (t.grad != before[n]).any():
+                            put(f"{step}correction/grad/{n}", t.grad - before[n])
                     put(f"{at}s{env.steps}/loss", loss)
                     for n, t in env.draws.items():
                         put(f"{at}s{env.steps}/draw/{n}", t)

@@ -3,7 +3,7 @@ import math
 
 import torch
 
-from methods import DASSL, F, PLAIN, SCALE, W, Method, Wrapper, sentences, text, values
+from methods import DASSL, F, PLAIN, SCALE, W, Method, Summed, Wrapper, sentences, text, values
 
 
 def cross_entropy(features, env):
@@ -56,7 +56,7 @@ class CoOp(PromptFL):
         return 10 + client, 0.6, self.o["tokens"], W
 
 
-class FedPHA(Method):
+class FedPHA(Summed, Method):
     shared, private = ["global"], ["local"]
     defaults = {"ratio": 0.8, "alpha": 1.0, "projector": "exact-null", "projector_grad": "detach", "svd_every": "step",
                 "pull": "sum-per-class", "push": "class", "eot": "own"}
@@ -76,7 +76,7 @@ class FedPHA(Method):
     def logits(self, env, p):
         return SCALE * env.x @ self.features(env, p).T
 
-    def loss(self, env, p):
+    def terms(self, env, p):
         if "q" not in env.memo or self.o["svd_every"] == "step":
             env.memo["q"] = projector(p["global"], self.o["projector"], self.o["ratio"])
             if self.o["projector_grad"] == "detach":
@@ -86,10 +86,11 @@ class FedPHA(Method):
         pull = (tl - tp).pow(2)
         pull = pull.mean() if self.o["pull"] == "mean" else pull.sum(1).mean()
         far = (tl - tg).norm() if self.o["push"] == "scalar" else (tl - tg).norm(dim=1)
-        return cross_entropy(tl, env) + cross_entropy(tg, env) + pull + torch.relu(self.o["alpha"] - far).mean()
+        return {"cross entropy local": cross_entropy(tl, env), "cross entropy global": cross_entropy(tg, env), "pull": pull,
+                "push": torch.relu(self.o["alpha"] - far).mean()}
 
 
-class FedAPPR(PromptFL):
+class FedAPPR(Summed, PromptFL):
     personal = True
     defaults = {"tokens": 16, "position": "end", "lambda_a": 0.1, "lambda_r": 0.01, "warmup": 20, "hidden": 8,
                 "disc_input": "tokens", "disc_norm": "unit", "disc_optim": "adam", "disc_steps": 50, "disc_lr": 0.001, "pool": 0, "start": "global"}
@@ -114,11 +115,11 @@ class FedAPPR(PromptFL):
         if self.o["start"] == "own":
             env.kept["ctx"] = p["ctx"].clone()
 
-    def loss(self, env, p):
-        out = super().loss(env, p)
-        if env.r + 1 > self.o["warmup"]:
-            out = out - self.o["lambda_a"] * self.disc(p["ctx"], env.received["ctx"], env.down)[0]
-        return out + self.o["lambda_r"] * (p["ctx"] - env.received["ctx"]).pow(2).sum()
+    def terms(self, env, p):
+        on = float(env.r + 1 > self.o["warmup"])
+        return {"cross entropy": PromptFL.loss(self, env, p),
+                "adversarial": -on * self.o["lambda_a"] * self.disc(p["ctx"], env.received["ctx"], env.down)[0],
+                "proximity": self.o["lambda_r"] * (p["ctx"] - env.received["ctx"]).pow(2).sum()}
 
     def merge(self, r, server, ups):
         super().merge(r, server, ups)
@@ -142,14 +143,11 @@ class FedAPPR(PromptFL):
         return {n: t.detach() for n, t in w.items()}
 
 
-class FedProx(Wrapper):
+class FedProx(Summed, Wrapper):
     defaults = {"mu": 0.5}
 
-    def loss(self, env, p):
-        out = self.inner.loss(env, p)
-        for n in self.shared:
-            out = out + self.o["mu"] / 2 * (p[n] - env.received[n]).pow(2).sum()
-        return out
+    def terms(self, env, p):
+        return {**self.inner.terms(env, p), "proximal": self.o["mu"] / 2 * sum((p[n] - env.received[n]).pow(2).sum() for n in self.shared)}
 
 
 METHODS = {"zeroshot": ZeroShot, "promptfl": PromptFL, "coop": CoOp, "fedpha": FedPHA, "fedappr": FedAPPR}

@@ -4,7 +4,7 @@ import types
 
 import torch
 
-from methods import DASSL, F, PLAIN, C, Wrapper, text, unit
+from methods import DASSL, F, PLAIN, C, Summed, Wrapper, text, unit
 
 
 def carrier(m):
@@ -74,18 +74,19 @@ class SCAFFOLD(Server):
             server.down["scaffold/c/" + n] = server.down["scaffold/c/" + n] + sum(u.extra["scaffold/dc/" + n] for u in ups) / server.clients
 
 
-class FedDyn(Server):
+class FedDyn(Summed, Server):
     """Algorithm 1 of the paper; h stands for the last gradient of a client's loss."""
     defaults = {"weighting": "uniform", "alpha": 0.1, "norm": "squared"}
 
     def state(self, env, n):
         return env.kept.get("dyn/h/" + n, torch.zeros_like(env.received[n]))
 
-    def loss(self, env, p):
+    def terms(self, env, p):
         flat = torch.cat([(p[n] - env.received[n]).ravel() for n in self.shared])
         size = flat.norm() if self.o["norm"] == "code" else flat @ flat
         linear = sum((self.state(env, n) * p[n]).sum() for n in self.shared)
-        return self.inner.loss(env, p) - linear + self.o["alpha"] / 2 * size
+        name = "dynamic norm" if self.o["norm"] == "code" else "dynamic quadratic"
+        return {**self.inner.terms(env, p), "dynamic linear": -linear, name: self.o["alpha"] / 2 * size}
 
     def finish(self, env, p, up):
         super().finish(env, p, up)
@@ -121,20 +122,20 @@ class FedOpt(Server):
             server.shared[n] = old[n] + (o["server_lr"] or 0.01) * m / (v.sqrt() + o["tau"])
 
 
-class FedNTD(Wrapper):
+class FedNTD(Summed, Wrapper):
     """Eq. 3-5: softmax over the classes that an example is not of."""
     defaults = {"beta": 1.0, "tau": 1.0}
 
-    def loss(self, env, p):
+    def terms(self, env, p):
         others = torch.stack([torch.tensor([c for c in range(C) if c != y]) for y in env.y.tolist()])
         tau = self.o["tau"]
         with torch.no_grad():
             teacher = torch.softmax(self.inner.logits(env, env.received).gather(1, others) / tau, dim=1)
         student = torch.log_softmax(self.inner.logits(env, p).gather(1, others) / tau, dim=1)
-        return self.inner.loss(env, p) + self.o["beta"] * tau**2 * F.kl_div(student, teacher, reduction="batchmean")
+        return {**self.inner.terms(env, p), "not-true distillation": self.o["beta"] * tau**2 * F.kl_div(student, teacher, reduction="batchmean")}
 
 
-class MOON(Wrapper):
+class MOON(Summed, Wrapper):
     """Eq. 3, by cross entropy over two similarities of representations that are centred over classes."""
     defaults = {"mu": 1.0, "tau": 0.5, "of": "auto", "centre": True}
 
@@ -153,15 +154,15 @@ class MOON(Wrapper):
     def centred(self, z, classes):
         return z - z.mean(classes, keepdim=True) if self.o["centre"] else z
 
-    def loss(self, env, p):
+    def terms(self, env, p):
         now = self.z(env, p)
         with torch.no_grad():
             received, before = self.z(env, env.received), self.z(env, env.before)
         both = torch.stack([F.cosine_similarity(now, received), F.cosine_similarity(now, before)], dim=1) / self.o["tau"]
-        return self.inner.loss(env, p) + self.o["mu"] * F.cross_entropy(both, torch.zeros(len(now), dtype=torch.long))
+        return {**self.inner.terms(env, p), "model-contrastive": self.o["mu"] * F.cross_entropy(both, torch.zeros(len(now), dtype=torch.long))}
 
 
-class FedProto(Wrapper):
+class FedProto(Summed, Wrapper):
     """Eq. 3-7 with the squared distance, or the code's mean of squares; prototypes of class features."""
     defaults = {"weighting": "examples", "lambda": 1.0, "distance": "sum", "of": "text", "group": "backbone", "test": "scores"}
 
@@ -187,13 +188,12 @@ class FedProto(Wrapper):
         for clients in self.groups(server):
             self.send(server, clients, {"proto/mean": torch.zeros(C, server.backbones[clients[0]][0]).double(), "proto/n": torch.zeros(C, 1).double()})
 
-    def loss(self, env, p):
-        out = self.inner.loss(env, p)
+    def terms(self, env, p):
         known = env.down["proto/n"][env.y, 0] > 0
         rep = self.rows(env, p, env.y)
         target = torch.where(known[:, None], env.down["proto/mean"][env.y], rep.detach())
         far = (rep - target) ** 2
-        return out + self.o["lambda"] * (far.mean() if self.o["distance"] == "mean" else far.sum(1).mean())
+        return {**self.inner.terms(env, p), "prototype distance": self.o["lambda"] * (far.mean() if self.o["distance"] == "mean" else far.sum(1).mean())}
 
     def logits(self, env, p):
         if self.o["test"] == "scores":

@@ -37,7 +37,7 @@ func termsCommand() *cobra.Command {
 		if f.rounds < 1 {
 			return needed("terms", "--rounds of 1 or more")
 		}
-		out := termsTable{termsFlags: f, several: len(paths) > 1}
+		out := termsTable{termsFlags: f, several: len(paths) > 1 || f.md}
 		for _, path := range paths {
 			conf, err := load(path, f.sets)
 			if err != nil {

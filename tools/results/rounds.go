@@ -219,6 +219,9 @@ func (r Round) check() error {
 			return fmt.Errorf("has lists of clients of different lengths")
 		}
 	}
+	if err := checkTerms(r.Terms); err != nil {
+		return err
+	}
 	if math.Abs(r.Loss) > 1e30 || math.Abs(r.LR) > 1e30 || !(r.Seconds >= 0 && r.Seconds < 1e12) || r.BytesUp < 0 || r.BytesDown < 0 {
 		return fmt.Errorf("has an impossible loss, rate, time or number of bytes")
 	}

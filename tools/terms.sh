@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Writes the two tables of docs/terms.md into runs/terms: tiny.md from configs/methods with fewer clients and drawn images, on
+# the tiny backbone; full.md with default options, on ViT-B/16's text tower with random weights and random unit rows for
+# images. Takes the name of one table to make that alone. A case that has a file already is not run again.
+set -euo pipefail
+# PROMPTFED names another program than bin/promptfed.
+out=runs/terms
+mkdir -p "$out"
+
+# measure TABLE LABEL CONFIG FLAGS...: the rows of one case
+measure() {
+	local table=$1 label=$2 config=$3
+	shift 3
+	local file=$out/$table-${label//[^A-Za-z0-9]/_}.rows
+	[ -s "$file" ] && return
+	"${PROMPTFED:-bin/promptfed}" terms "configs/methods/$config.yaml" --markdown --short --set "name=$label" "${flags[@]}" "$@" 2>"$out/log" >"$file.md" ||
+		{ cat "$out/log" >&2; exit 1; }
+	{ grep '^|' "$file.md" || true; } | tail -n +3 >"$file"
+	sed -n 's/^note: /  /p' "$file.md" >>"$out/$table.notes"
+}
+
+# both TABLE: the methods whose losses have more than one term, and what used to be the defaults
+both() {
+	measure "$1" FedPHA fedpha
+	measure "$1" "FedPHA, eq9" fedpha --set options.projector=eq9
+	measure "$1" SDFed sdfed
+	measure "$1" FedPGP fedpgp
+	measure "$1" UOPP uopp
+	measure "$1" FedCLIP fedclip
+	measure "$1" FedAPPR fedappr --set options.warmup=0
+	measure "$1" "FedAPPR, one sgd step" fedappr --set options.warmup=0 --set options.disc_optim=sgd --set options.disc_norm=none --set options.disc_steps=1
+	measure "$1" FedProx fedprox
+	measure "$1" FedDyn feddyn
+	measure "$1" SCAFFOLD scaffold
+	measure "$1" "SCAFFOLD, path" scaffold --set options.control=path
+	measure "$1" FedNTD fedntd
+	measure "$1" MOON moon
+	measure "$1" "MOON, uncentred" moon --set options.centre=false
+	measure "$1" FedProto fedproto
+	measure "$1" "FedProto, mean, 0.1" fedproto --set options.distance=mean --set options.lambda=0.1
+}
+
+collect() {
+	echo '| method | term | on | value first | last | gradient first | last | relative first | last |'
+	echo '|:--- |:--- |:--- | ---:| ---:| ---:| ---:| ---:| ---:|'
+	cat "$out/$1"-*.rows
+}
+
+for table in ${1:-tiny full}; do
+	: >"$out/$table.notes"
+	case $table in
+	tiny)
+		flags=(--rounds 3 --set train.epochs=1 --set partition.clients=4 --set data.drawn.train=8 --set data.drawn.test=2)
+		both tiny
+		measure tiny FedHPL fedhpl
+		;;
+	full)
+		flags=(--rounds 2 --full-size --set options={} --set train.lr=0.002 --set train.epochs=1 --set train.batch=8 --set partition.kind=iid
+			--set partition.clients=2 --set data.classes=base --set data.drawn.train=2 --set data.drawn.test=1)
+		both full
+		;;
+	esac
+	collect "$table" >"$out/$table.md"
+	echo "$out/$table.md"
+done
