@@ -11,7 +11,7 @@ VOCAB ?= ../shared/data/clip-vocab/bpe_simple_vocab_16e6.txt.gz
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke methods terms pitfalls test build library browser check vet format lint arrows docs bench fuzz chaos golden clean
+.PHONY: help run smoke methods pitfalls terms test build library browser check vet format lint arrows docs bench fuzz chaos golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ pitfalls: build ## what is known to be wrong with published results (docs/pitfal
 		if ! bin/promptfed sweep $$file --out $$out >$$out.log 2>&1; then cat $$out.log; echo "make pitfalls: $$file failed" >&2; exit 1; fi; \
 		echo "$$file, $$(($$(date +%s) - began)) s"; sed '/^pitfall-/d' $$out.log; echo; \
 	done
+
+terms: build ## what each term of every loss does: the tables of docs/terms.md, runs/terms
+	@rm -rf runs/terms
+	@tools/terms.sh
 
 test: library browser ## run all tests
 	go test -timeout $(TESTTIME) ./...

@@ -9,8 +9,8 @@ import (
 	"promptfed/federation/experiment"
 )
 
-// CountsFile is the section that makes a configuration a table of data-set sizes, which promptfed partition compares with
-// the data. The ordinary keys, data.root and data.split above all, are those that every set is opened with.
+// CountsFile is the section that makes a configuration a table of data-set sizes, which promptfed partition compares
+// with the data. The ordinary keys, data.root and data.split above all, are those that every set is opened with.
 type CountsFile struct {
 	Counts Counts `config:"counts" help:"the sizes of data sets that a paper prints"`
 }
@@ -44,8 +44,8 @@ func IsCounts(path string) (bool, error) {
 	return ok, err
 }
 
-// LoadCounts reads a file with a section counts, and the configuration that its sets are opened with; sets are changes of
-// that, key=value. Everything that is wrong with the file is an error that says where.
+// LoadCounts reads a file with a section counts, and the configuration that its sets are opened with; sets are changes
+// of that, key=value. Everything that is wrong with the file is an error that says where.
 func LoadCounts(path string, sets []string) (Counts, experiment.Config, error) {
 	c := experiment.Defaults()
 	text, err := readText(path)

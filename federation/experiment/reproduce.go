@@ -43,6 +43,9 @@ func (c Config) Reproduces() []string {
 	if c.Reproduce.ClassNames == shuffled {
 		out = append(out, "reproduce.class_names: "+shuffled)
 	}
+	if c.Train.State == sharedState {
+		out = append(out, "train.optimizer_state: "+sharedState)
+	}
 	if m, err := methods.Build(c.Method, c.With, c.Options); err == nil {
 		out = append(out, methods.Reproduces(m)...)
 	}

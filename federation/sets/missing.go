@@ -1,7 +1,7 @@
 package sets
 
-// Missing is the error of a published set of which data.root holds nothing at all: it is neither one of the set's folders
-// nor does one lie in it. A folder without its lists or images is another error.
+// Missing is the error of a published set of which data.root holds nothing at all: it is neither one of the set's
+// folders nor does one lie in it. A folder without its lists or images is another error.
 type Missing struct{ error }
 
 func (m Missing) Unwrap() error { return m.error }

@@ -12,8 +12,8 @@ import (
 	"promptfed/federation/sets"
 )
 
-// compareCounts opens every data set of a paper's table and prints what the paper says of its size beside what is there.
-// Sets of which data.root holds nothing are not there, which is no failure; a number that differs is one.
+// compareCounts opens every data set of a paper's table and prints what the paper says of its size beside what is
+// there. Sets of which data.root holds nothing are not there, which is no failure; a number that differs is one.
 func compareCounts(path string, changes []string) error {
 	table, conf, err := configs.LoadCounts(path, changes)
 	if err != nil {
@@ -91,8 +91,9 @@ func compareSet(row configs.CountedSet, conf experiment.Config) ([]size, error) 
 		images += len(*split.Examples)
 	}
 	var out []size
-	for _, n := range []size{{"classes", row.Classes, len(s.Classes)}, {"train", row.Train, len(s.Train)}, {"val", row.Val, len(s.Val)},
-		{"test", row.Test, len(s.Test)}, {"images", row.Images, images}, {"domains", row.Domains, max(1, len(s.Domains))}} {
+	for _, n := range []size{{"classes", row.Classes, len(s.Classes)}, {"train", row.Train, len(s.Train)},
+		{"val", row.Val, len(s.Val)}, {"test", row.Test, len(s.Test)}, {"images", row.Images, images},
+		{"domains", row.Domains, max(1, len(s.Domains))}} {
 		if n.paper > 0 {
 			out = append(out, n)
 		}

@@ -83,8 +83,9 @@ func TestPapers(t *testing.T) {
 	}
 }
 
-// Every run of FedPHA and SDFed in a paper's file names its projector, since the program's default is not the papers'. Where they stand
-// beside other methods both projectors run, under labels of their own, and printed numbers belong to the paper's alone.
+// Every run of FedPHA and SDFed in a paper's file names its projector, since the program's default is not the papers'.
+// Where they stand beside other methods both projectors run, under labels of their own, and printed numbers belong to the
+// paper's alone.
 func TestPapersRunBothProjectors(t *testing.T) {
 	sweeps, _ := papers(t)
 	for _, path := range sweeps {
@@ -113,8 +114,8 @@ func TestPapersRunBothProjectors(t *testing.T) {
 	}
 }
 
-// Every table and figure that a paper shows results or sizes of data sets in has a file, and there are no others: FedPHA's
-// Table 5 and SDFed's Table 8 list symbols, SDFed's Table 9 is in its Table 4.
+// Every table and figure that a paper shows results or sizes of data sets in has a file, and there are no others:
+// FedPHA's Table 5 and SDFed's Table 8 list symbols, SDFed's Table 9 is in its Table 4.
 func TestEveryTableAndFigureHasAFile(t *testing.T) {
 	sweeps, counts := papers(t)
 	all := slices.Sorted(slices.Values(append(sweeps, counts...)))

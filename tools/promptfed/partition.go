@@ -14,7 +14,8 @@ import (
 
 func partitionCommand() *cobra.Command {
 	var file string
-	c := configured("partition", "show who gets which examples, or compare a paper's sizes of data sets with the data", func(cmd *cobra.Command, conf experiment.Config, d *display) error {
+	const short = "show who gets which examples, or compare a paper's sizes of data sets with the data"
+	c := configured("partition", short, func(cmd *cobra.Command, conf experiment.Config, d *display) error {
 		b, err := experiment.OpenData(cmd.Context(), conf, d.work)
 		if err != nil {
 			return asUsage(err)
