@@ -53,6 +53,7 @@ for table in ${1:-tiny full}; do
 		flags=(--rounds 3 --set train.epochs=1 --set partition.clients=4 --set data.drawn.train=8 --set data.drawn.test=2)
 		both tiny
 		measure tiny FedHPL fedhpl
+		measure tiny FedPR fedpr
 		;;
 	full)
 		flags=(--rounds 2 --full-size --set options={} --set train.lr=0.002 --set train.epochs=1 --set train.batch=8 --set partition.kind=iid

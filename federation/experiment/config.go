@@ -104,7 +104,7 @@ type Eval struct {
 	Confusion  string   `config:"confusion" help:"confusion matrix of the last test: local (of clients in this process), all (clients elsewhere send their counts of classes too) or none"`
 	ZeroShot   bool     `config:"zero_shot" help:"compare hand-written prompts with chance before training, and warn where they are no better"`
 	// Terms changes nothing that is trained.
-	Terms bool `config:"terms" help:"measure each term of the loss in every round: value, and length of its own gradient beside cross entropy's; about twice the work of a step for two terms"`
+	Terms bool `config:"terms" help:"measure each term of the loss in every round: value, and length of its own gradient beside cross entropy's; costs a backward pass for each"`
 	// TensorBoard is read by the command; it changes nothing that is computed.
 	TensorBoard bool `config:"tensorboard" help:"write rounds as TensorBoard reads them too, into tensorboard/"`
 	// Embeddings bounds the images of embeddings.safetensors.
