@@ -11,7 +11,8 @@ import (
 )
 
 // CSV writes one line for each cell: the table, a column for each axis, the metric, and the numbers in the unit in which the
-// table shows them; a mean of - is one of an evaluation that the method does not have. An axis that was averaged over has no label; one that a table does not have, none either.
+// table shows them; a mean of - is one of an evaluation that the method does not have.
+// An axis that was averaged over has no label; one that a table does not have, none either.
 func CSV(w io.Writer, tables ...*Table) error {
 	var axes []string
 	for _, t := range tables {

@@ -111,8 +111,8 @@ func (b *builder) evaluations() []string {
 		say("Evaluation: global is %s, personal %s. The two do not compare: nothing is best across them.",
 			meaning[results.GlobalView], meaning[results.PersonalView])
 	case len(t.views) > 1:
-		say("Evaluation: the one that is named, each method's own unless eval.view asks for another; global is %s, personal %s. The two do not compare: nothing is best across them.",
-			meaning[results.GlobalView], meaning[results.PersonalView])
+		say("Evaluation: the one that is named, each method's own unless eval.view asks for another; global is %s, personal %s. "+
+			"The two do not compare: nothing is best across them.", meaning[results.GlobalView], meaning[results.PersonalView])
 	}
 	absent, view := false, map[string]bool{}
 	for _, r := range b.t.Rows {
@@ -122,8 +122,8 @@ func (b *builder) evaluations() []string {
 		}
 	}
 	if absent {
-		say("%s: there is no such evaluation, since the method's class scores read nothing that the server sends (global) or that a client trained (personal).",
-			none)
+		say("%s: there is no such evaluation, since the method's class scores read nothing that the server sends (global) or that a "+
+			"client trained (personal).", none)
 	}
 	out = append(out, b.unsaid()...)
 	var both, untrained, missed, old []string
