@@ -32,6 +32,10 @@ methods: build ## every method of configs/methods over three seeds, their table,
 	@rm -rf runs/methods
 	bin/promptfed run configs/methods/*.yaml --seeds 1,2,3 --out runs/methods
 
+terms: build ## what each term of every loss does: the tables of docs/terms.md, runs/terms
+	@rm -rf runs/terms
+	@tools/terms.sh
+
 pitfalls: build ## what is known to be wrong with published results (docs/pitfalls.md), measured anew, runs/pitfalls
 	@rm -rf runs/pitfalls; mkdir -p runs/pitfalls
 	@for file in configs/pitfalls/*.yaml; do \

@@ -68,6 +68,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{"nam: x", nil, []string{"unknown key nam", "name"}},
 		{"train: {rate: 1}", nil, []string{"unknown key train.rate", "lr"}},
+		{"exam: {sets: [dtd]}", nil, []string{"exam", "now called eval.sets"}},
 		{"train: 3", nil, []string{"train", "lr"}},
 		{"train: {lr: fast}", nil, []string{"lr"}},
 		{"a: [", nil, []string{"c.yaml"}},

@@ -14,7 +14,7 @@ const (
 //   - base: every client on the test images of all classes that the federation trains on, among the names of these.
 //   - new: every client on the test images of the classes that nobody trains on, among the names of those, without training.
 //   - hm: the harmonic mean of base and new, 2/(1/base + 1/new), of their means over clients; hm3: of all three,
-//     3/(1/local + 1/base + 1/new), which FedPGP and FedTPG print as HM. Where one is 0 they are 0.
+//     3/(1/local + 1/base + 1/new), which FedTPG prints as HM. Where one is 0 they are 0.
 type BaseToNew struct {
 	Global   *Generalisation `json:"global,omitempty"` // with the server's shared parameters; absent where the method does not have it
 	Personal *Generalisation `json:"personal,omitempty"`

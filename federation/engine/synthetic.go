@@ -36,7 +36,7 @@ func (s *Synthetic) check(classes int) error {
 // merged, so that what else the server holds is as the method starts it.
 func (s *Server) warm(ctx context.Context, w *Worker, of *Synthetic) error {
 	first := *w
-	first.Tracer, first.Terms = nil, false
+	first.Tracer, first.Terms, first.pretrains = nil, false, true
 	first.Train.Epochs, first.Train.Each = of.Epochs, nil
 	first.Train.Schedule = optim.Schedule{Kind: "constant"}
 	c := &Client{Backbone: of.Backbone, Train: of.Data}

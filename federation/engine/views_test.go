@@ -106,3 +106,43 @@ func TestEvaluationsAgainstPredict(t *testing.T) {
 		t.Error("the clients' prompts are the average; this is no test of what is tested")
 	}
 }
+
+// forgetful loses the answer of client 2 to the test of round 0, and of clients 1 and 3 to the exam.
+type forgetful struct{ engine.Cohort }
+
+func (f forgetful) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
+	replies, err := f.Cohort.Run(ctx, o)
+	return slices.DeleteFunc(replies, func(r engine.Reply) bool {
+		return o.Kind == engine.Test && (o.Exam == "" && o.Round == 0 && r.Client == 2 || o.Exam != "" && r.Client%2 == 1)
+	}), err
+}
+
+// TestUnanswered: a mean over less clients than there are says whose answers it lacks, in the round's record, the summary and a
+// line for people, and is that of the others.
+func TestUnanswered(t *testing.T) {
+	of := func(around func(engine.Cohort) engine.Cohort) *engine.Result {
+		e := toy(t)
+		e.Plan.Rounds = 2
+		e.Exams = []engine.Exam{{Name: "same", Test: examRows(len(e.Classes))}}
+		return mustRun(t, e, engine.Settings{Around: around})
+	}
+	whole, r := of(nil), of(func(c engine.Cohort) engine.Cohort { return forgetful{c} })
+	if whole.Summary.Unanswered != nil || r.Records[1].Unanswered != nil {
+		t.Errorf("everybody answered: %v, %v", whole.Summary.Unanswered, r.Records[1].Unanswered)
+	}
+	per := whole.Records[0].PerClient
+	if want := (per[0] + per[1] + per[3]) / 3; math.Abs(r.Records[0].Accuracy-want) > 1e-12 || !slices.Equal(r.Records[0].Unanswered, []int{2}) {
+		t.Errorf("round 0: %v over %v, want %v", r.Records[0].Accuracy, r.Records[0].Answered, want)
+	}
+	var lines []string
+	for _, u := range r.Summary.Unanswered {
+		lines = append(lines, u.String())
+	}
+	if want := []string{"no answer to the test of round 1 from client 2: means are over the others",
+		"no answer to exam same of round 2 from clients 1, 3: means are over the others"}; !slices.Equal(lines, want) {
+		t.Errorf("the summary says %q", lines)
+	}
+	if x := r.Summary.Exams["same"]; !slices.Equal(x.Answered, []int{0, 2}) || len(x.PerClient) != 2 {
+		t.Errorf("%+v", x)
+	}
+}

@@ -63,9 +63,10 @@ type Worker struct {
 	// Confusion lets the reply to a test tell which class was taken for which, if the server asks.
 	Confusion bool
 
-	c      *compiler
-	exams  map[string]examiner
-	shared *sharedOptimizer // nil for a fresh one in every turn
+	c         *compiler
+	exams     map[string]examiner
+	shared    *sharedOptimizer // nil for a fresh one in every turn
+	pretrains bool             // of Server.warm
 }
 
 // NewWorker returns the client side of an experiment; Close frees its sessions. Of settings it reads Session, Tracer, Guard and Terms.
@@ -109,7 +110,7 @@ func (w *Worker) begin(c *Client, o Order, s State) (*method.Local, State) {
 	}
 	l := &method.Local{Task: task, Round: o.Round, Received: o.Shared, Down: tensor.Map{},
 		Shared: o.Shared.Clone(), Private: s.Private.Clone(), Kept: s.Kept.Clone(), Scalars: map[string]float64{}, Memo: map[string]any{},
-		Traced: w.Tracer != nil, Data: c.Train, Rand: method.Rand(w.Seed, "round", strconv.Itoa(o.Round), "client", strconv.Itoa(c.ID), o.Survey)}
+		Traced: w.Tracer != nil, Pretrains: w.pretrains, Data: c.Train, Rand: method.Rand(w.Seed, "round", strconv.Itoa(o.Round), "client", strconv.Itoa(c.ID), o.Survey)}
 	for _, extras := range []tensor.Map{o.Down, o.Each[c.ID]} {
 		for k, t := range extras {
 			if !strings.HasPrefix(k, GuardPart+"/") {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"slices"
 	"strings"
 
 	"promptfed/federation/data"
@@ -119,13 +118,7 @@ func (b *Built) define() error {
 		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson, TestEvery: c.Eval.Every, View: c.Eval.View, Seed: c.Seed},
 	}
 	b.Engine.Evaluate = c.evaluation()
-	if b.Engine.Plan.New = c.newClients(); b.Engine.Plan.New != nil {
-		for id := range c.Partition.Clients {
-			if !slices.Contains(b.Engine.Plan.New, id) {
-				b.Engine.Plan.Trainers = append(b.Engine.Plan.Trainers, id)
-			}
-		}
-	}
+	b.Engine.Plan.Trainers, b.Engine.Plan.New = c.roles()
 	if c.Eval.Terms && (methods.Hides(b.Method) || c.SecureAggregation.On()) {
 		return errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure aggregation and differential privacy are to hide; leave one of the two out")
 	}

@@ -99,12 +99,12 @@ type Eval struct {
 	Sets       []string `config:"sets" help:"other data sets, each with its own classes, to test every client on: cross-data-set transfer"`
 	SetsRoot   string   `config:"sets_root" help:"folder of those sets, as data.root; empty for data.root"`
 	SetsEvery  int      `config:"sets_every" help:"rounds between tests on all evaluation sets (other sets, base and new classes, domains left out); 0: after the last round only"`
-	NewClients int      `config:"new_clients" help:"clients, drawn by the seed, that never train and are tested after some steps of their own"`
+	NewClients int      `config:"new_clients" help:"clients, drawn by the seed and numbered last, that never train and are tested after some steps of their own"`
 	NewSteps   []int    `config:"new_steps" help:"steps that a new client takes on its own training data from the shared parameters before it is tested"`
 	Confusion  string   `config:"confusion" help:"confusion matrix of the last test: local (of clients in this process), all (clients elsewhere send their counts of classes too) or none"`
 	ZeroShot   bool     `config:"zero_shot" help:"compare hand-written prompts with chance before training, and warn where they are no better"`
 	// Terms changes nothing that is trained.
-	Terms bool `config:"terms" help:"measure each term of the loss in every round: value, and length of its own gradient beside cross entropy's; about twice the work of a step for two terms"`
+	Terms bool `config:"terms" help:"measure each term of the loss in every round: value, and length of its own gradient beside cross entropy's; costs a backward pass for each"`
 	// TensorBoard is read by the command; it changes nothing that is computed.
 	TensorBoard bool `config:"tensorboard" help:"write rounds as TensorBoard reads them too, into tensorboard/"`
 	// Embeddings bounds the images of embeddings.safetensors.
@@ -208,7 +208,7 @@ func (c Config) Check() error {
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil {
 		bad("train.schedule: %w", err)
 	}
-	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), c.Data.Validate(), c.Synthetic.check(), c.Reproduce.check(c.Data.Split))
+	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), c.Data.Validate(), c.Synthetic.check(), c.Reproduce.check(c.Data))
 	return errors.Join(errs...)
 }
 

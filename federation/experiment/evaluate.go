@@ -56,6 +56,9 @@ func (b *Built) deal(p partition.Config) (err error) {
 	if b.Parts, err = p.Deal(b.Set, c.Data.Shots, c.Seed); err != nil {
 		return err
 	}
+	if n := c.Eval.NewClients; n > 0 && n < len(b.Parts) {
+		b.Parts = lastly(b.Parts, n, c.Seed)
+	}
 	if c.Data.ValShare > 0 {
 		set := *b.Set
 		if err := partition.CutValidation(&set, b.Parts, c.Data.ValShare, c.Seed); err != nil {
@@ -92,12 +95,34 @@ func (c Config) evaluation() engine.Evaluate {
 // apart makes it the evaluation of a server and clients that are apart: counts of classes travel only if asked for.
 func (b *Built) apart() { b.Engine.Evaluate.Confusion = b.Config.Eval.Confusion == everyone }
 
-// newClients draws those that never train, sorted.
-func (c Config) newClients() []int {
+// roles are who trains and who never does: the last clients, in whose places lastly puts those that are drawn. Both are nil where all
+// train.
+func (c Config) roles() (trainers, never []int) {
+	n := c.Partition.Clients - c.Eval.NewClients
 	if c.Eval.NewClients == 0 {
-		return nil
+		return nil, nil
 	}
-	out := method.Rand(c.Seed, "new clients").Perm(c.Partition.Clients)[:c.Eval.NewClients]
-	slices.Sort(out)
-	return out
+	for id := range c.Partition.Clients {
+		if id < n {
+			trainers = append(trainers, id)
+		} else {
+			never = append(never, id)
+		}
+	}
+	return trainers, never
+}
+
+// lastly draws n of the parts by the seed and puts them behind the others, each in its order, so that lists by client of those that
+// train are numbered as the clients are.
+func lastly(parts []partition.Client, n int, seed uint64) []partition.Client {
+	drawn := method.Rand(seed, "new clients").Perm(len(parts))[:n]
+	var out, end []partition.Client
+	for i, p := range parts {
+		if slices.Contains(drawn, i) {
+			end = append(end, p)
+		} else {
+			out = append(out, p)
+		}
+	}
+	return append(out, end...)
 }

@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -26,10 +25,10 @@ const (
 	shuffled   = "shuffled"
 )
 
-func (r Reproduce) check(split string) error {
+func (r Reproduce) check(d Data) error {
 	err := errors.Join(data.OneOf("reproduce.labels", r.Labels, asMeant, misaligned), data.OneOf("reproduce.class_names", r.ClassNames, asMeant, shuffled))
-	if r.Labels == misaligned && split != "given" {
-		return errors.Join(err, fmt.Errorf("reproduce.labels: misaligned is a defect of sets with train and test lists of their own; set data.split to given"))
+	if r.Labels == misaligned && (d.Split != "given" || d.ValShare > 0) {
+		return errors.Join(err, errors.New("reproduce.labels: misaligned is a defect of sets with lists of their own for every split; set data.split to given and data.val_share to 0"))
 	}
 	return err
 }
@@ -42,6 +41,9 @@ func (c Config) Reproduces() []string {
 	}
 	if c.Reproduce.ClassNames == shuffled {
 		out = append(out, "reproduce.class_names: "+shuffled)
+	}
+	if c.Train.State == sharedState {
+		out = append(out, "train.optimizer_state: "+sharedState)
 	}
 	if m, err := methods.Build(c.Method, c.With, c.Options); err == nil {
 		out = append(out, methods.Reproduces(m)...)

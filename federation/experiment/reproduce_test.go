@@ -131,6 +131,8 @@ func TestReproduceIsChecked(t *testing.T) {
 	refuses(t, c, "reproduce.labels", "misaligned")
 	c.Reproduce.Labels, c.Data.Split = misaligned, "pooled"
 	refuses(t, c, "reproduce.labels", "data.split")
+	c.Data.Split, c.Data.ValShare = "given", 0.2
+	refuses(t, c, "reproduce.labels", "data.val_share")
 	c = small("promptfl")
 	c.Reproduce.ClassNames = shuffled
 	if _, err := OpenServer(c); err == nil || !strings.Contains(err.Error(), "reproduce") {
@@ -143,6 +145,10 @@ func TestReproduceIsChecked(t *testing.T) {
 	c.Options = map[string]any{"fedprox": map[string]any{"detached": true}}
 	if got := c.Reproduces(); !slices.Equal(got, []string{"options.detached: true"}) {
 		t.Errorf("FedProx without gradient: %q", got)
+	}
+	c.With, c.Options, c.Train.State = nil, nil, "shared"
+	if got := c.Reproduces(); !slices.Equal(got, []string{"train.optimizer_state: shared"}) {
+		t.Errorf("one optimizer for all clients: %q", got)
 	}
 	if _, err := OpenData(context.Background(), c, nil); err != nil {
 		t.Error(err)

@@ -34,6 +34,7 @@ type Local struct {
 	Data            Data    // Begin may wrap it for the steps; Finish sees the client's own again
 	Owned           []int64 // classes that the client has examples of to train on, whatever wraps Data
 	Rand            *rand.Rand
+	Pretrains       bool // the server trains on images of its own before round 0; nothing was asked of clients yet
 	Traced          bool // somebody records what the steps use and draw
 	// Memo holds what a method made of what it received, by a name of its own, for the other steps of this round.
 	Memo map[string]any

@@ -129,7 +129,7 @@ func (m GGTPC) ask(l *method.Local) (tensor.Map, error) {
 
 // Begin lets the carrier see the client's own data first, then wraps them.
 func (m GGTPC) Begin(l *method.Local) error {
-	if err := m.Method.Begin(l); err != nil {
+	if err := m.Method.Begin(l); err != nil || l.Pretrains {
 		return err
 	}
 	prior := tensor.Map{}

@@ -42,22 +42,23 @@ type golden struct {
 // TestPyTorch compares every traced number of two rounds of three clients with tools/golden/methods.py, which computes
 // them in PyTorch from the formulas of the papers and of the toy.
 func TestPyTorch(t *testing.T) {
-	groups, err := filepath.Glob("testdata/*.json")
+	groups, err := filepath.Glob("testdata/*.safetensors")
 	if err != nil || len(groups) == 0 {
 		t.Fatal("no golden files", err)
 	}
 	for _, path := range groups {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
+		path = strings.TrimSuffix(path, ".safetensors")
+		t.Run(filepath.Base(path), func(t *testing.T) {
 			t.Parallel()
 			var cases []golden
-			b, err := os.ReadFile(path)
+			b, err := os.ReadFile(path + ".json")
 			if err == nil {
 				err = json.Unmarshal(b, &cases)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, _, err := safetensors.ReadFile(strings.TrimSuffix(path, ".json") + ".safetensors")
+			want, _, err := safetensors.ReadFile(path + ".safetensors")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,7 +13,7 @@ import (
 // TestSharedOptimizer: two rounds of two clients, two steps each, with a fresh optimizer in every turn and with one that goes from
 // client to client and from round to round. The numbers are PyTorch 1.13's, by tools/golden/shared_optimizer.py.
 func TestSharedOptimizer(t *testing.T) {
-	b, err := os.ReadFile("testdata/shared_optimizer.json")
+	b, err := os.ReadFile("testdata/optimizer/shared.json")
 	if err != nil {
 		t.Fatal(err)
 	}

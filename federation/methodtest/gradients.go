@@ -2,6 +2,7 @@ package methodtest
 
 import (
 	"context"
+	"maps"
 	"math"
 	"strings"
 	"testing"
@@ -30,10 +31,20 @@ func (c Case) gradients(t *testing.T) {
 
 	task := client.Backbone.Task()
 	task.Client, task.Clients, task.Classes = client.ID, len(e.Clients), len(Classes)
-	g := &method.Global{Clients: 4, Classes: len(Classes), Seed: 7, Width: Width, Shared: tensor.Map{}, Down: tensor.Map{}, Kept: tensor.Map{}}
+	g := &method.Global{Clients: 4, Classes: len(Classes), Seed: 7, Width: Width, Shared: tensor.Map{}, Down: tensor.Map{},
+		Each: map[int]tensor.Map{}, Kept: tensor.Map{}}
 	if err := at.Method.Start(g); err != nil {
 		t.Fatal(err)
 	}
+	for _, c := range e.Clients {
+		g.Peers = append(g.Peers, method.Peer{Backbone: c.Backbone.Name(), Dim: c.Backbone.Task().Dim})
+	}
+	for _, q := range at.Method.Surveys(0) { // which nobody answered
+		if err := q.Digest(g, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	maps.Copy(g.Down, g.Each[client.ID])
 	here, sent, private, own := tensor.Map{}, tensor.Map{}, tensor.Map{}, tensor.Map{}
 	for i, p := range at.Params(task) {
 		here[p.Name] = Values(300+i, 0.6, p.Shape...)

@@ -1,6 +1,15 @@
 package transport_test
 
-import "testing"
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/methodtest"
+)
 
 // The same experiment gives the same bytes and the same records in one process, through encoded messages, and over NATS.
 func TestSameBytes(t *testing.T) {
@@ -26,5 +35,46 @@ func TestSameBytes(t *testing.T) {
 				t.Errorf("other records than in one process:\n%s\n%s", got, records)
 			}
 		})
+	}
+}
+
+// Validation data of some clients, stopping by it, a client that never trains and the counts of classes travel: rounds and confusion
+// matrix are those of one process.
+func TestSameEvaluations(t *testing.T) {
+	toy := func() *engine.Experiment {
+		e := fedpha.toy(t)
+		for _, k := range []int{0, 2} {
+			e.Clients[k].Val = methodtest.Rows(400+k, 5, e.Clients[k].Backbone.Task().Dim, len(e.Classes))
+		}
+		e.Plan.Trainers, e.Plan.New = []int{0, 2, 3}, []int{1}
+		e.Evaluate = engine.Evaluate{Validate: true, Patience: 2, NewSteps: []int{0, 3}, Confusion: true}
+		return e
+	}
+	dir := t.TempDir()
+	r, err := engine.Run(context.Background(), toy(), engine.Settings{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := newSite(t, toy())
+	site.run()
+	if t.Failed() {
+		return
+	}
+	if got, want := site.records(), timeless(t, r.Records); got != want {
+		t.Errorf("other records than in one process:\n%s\n%s", got, want)
+	}
+	read := func(dir string) string {
+		b, err := os.ReadFile(filepath.Join(dir, engine.ConfusionFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, counts, _ := strings.Cut(string(b), `"clients"`)
+		return counts
+	}
+	if got, want := read(site.dir), read(dir); got != want {
+		t.Errorf("the confusion matrix is %s, in one process %s", got, want)
+	}
+	if last := r.Records[len(r.Records)-1]; len(last.Validation.Clients) != 2 || last.NewClients["3"].Evaluation == nil {
+		t.Errorf("the toy is no test of this: %+v", last)
 	}
 }

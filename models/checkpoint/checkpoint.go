@@ -66,6 +66,8 @@ type Checkpoint struct {
 	side    []string // configuration and tokenizer, by base name
 	closers []io.Closer
 	opts    Options
+
+	training bool // the tensors were saved by a training loop: beside an optimizer, or under a wrapper's names
 }
 
 // FromMap is a checkpoint in memory with tensors under their stored names; config is that of the format, or nil.

@@ -176,6 +176,51 @@ func TestCustomTextNames(t *testing.T) {
 	}
 }
 
+// A state dict of OpenAI's model was converted with exact GELU, which moves features by up to 1.6e-2; OpenAI's loader always builds
+// quick GELU. In the layout that OpenAI's convert_weights leaves there is no doubt; in float32, or all in half precision, there is, and
+// a warning. What a training loop saved, or has OpenCLIP's custom text names, is OpenCLIP's, whose default is GELU.
+func TestActivationOfStateDicts(t *testing.T) {
+	same := func(n string) string { return n }
+	custom := func(n string) string {
+		if strings.HasPrefix(n, "visual.") || n == "logit_scale" {
+			return n
+		}
+		return "text." + n
+	}
+	for _, c := range []struct {
+		what     string
+		name     func(string) string
+		dtype    func(name string) string
+		training bool
+		want     string
+		warnings int
+	}{
+		{"float32", same, func(string) string { return "F32" }, false, QuickGELU, 1},
+		{"half", same, func(string) string { return "F16" }, false, QuickGELU, 1},
+		{"OpenAI's mixed half", same, func(n string) string {
+			if strings.Contains(n, "ln_") || strings.Contains(n, "embedding") || n == "logit_scale" {
+				return "F32"
+			}
+			return "F16"
+		}, false, QuickGELU, 0},
+		{"a training checkpoint", same, func(string) string { return "F32" }, true, GELU, 1},
+		{"custom text", custom, func(string) string { return "F32" }, false, GELU, 1},
+	} {
+		ckpt, err := FromMap(StateDict, renamed(t, "testdata/openclip", c.name), nil, Options{VisionHeads: 3, TextHeads: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ckpt.training = c.training
+		for name, h := range ckpt.handles {
+			h.DType = c.dtype(name)
+		}
+		a, err := Detect(ckpt)
+		if err != nil || a.Text.Activation != c.want || a.Vision.Activation != c.want || len(a.Warnings) != c.warnings {
+			t.Errorf("%s: %s and %s, warnings %q, %v; want %s", c.what, a.Text.Activation, a.Vision.Activation, a.Warnings, err, c.want)
+		}
+	}
+}
+
 func TestWrongArchitectures(t *testing.T) {
 	same := func(n string) string { return n }
 	without := func(part string) func(string) string {

@@ -46,23 +46,23 @@ func flattenModule(root *module) (map[string]*view, error) {
 }
 
 // flattenDict lists the tensors of a state dict, which is the object itself or, in a training checkpoint, its entry
-// "state_dict", "model_state_dict", "model" or "module". Other values of the dict are left out.
-func flattenDict(object any) (map[string]*view, error) {
+// "state_dict", "model_state_dict", "model" or "module"; inner tells which. Other values of the dict are left out.
+func flattenDict(object any) (found map[string]*view, inner bool, err error) {
 	top, ok := entries(object)
 	if !ok {
-		return nil, fmt.Errorf("the file holds %s, want a state dict; save one with torch.save(model.state_dict(), ...)", kindOf(object))
+		return nil, false, fmt.Errorf("the file holds %s, want a state dict; save one with torch.save(model.state_dict(), ...)", kindOf(object))
 	}
 	for _, key := range []string{"state_dict", "model_state_dict", "model", "module"} {
 		for _, e := range top {
 			if inner, ok := entries(e.Value); ok && e.Key == key && len(views(inner)) > 0 {
-				return views(inner), nil
+				return views(inner), true, nil
 			}
 		}
 	}
 	if out := views(top); len(out) > 0 {
-		return out, nil
+		return out, false, nil
 	}
-	return nil, errors.New("the file holds no tensors by name, want a state dict; save one with torch.save(model.state_dict(), ...)")
+	return nil, false, errors.New("the file holds no tensors by name, want a state dict; save one with torch.save(model.state_dict(), ...)")
 }
 
 func views(list []types.DictEntry) map[string]*view {

@@ -130,6 +130,9 @@ func (c *Checkpoint) weights(base string) error {
 		return err
 	}
 	c.handles = trimPrefixes(handles)
+	for name := range handles { // all names have the prefix or none
+		c.training = c.training || c.handles[name] == nil
+	}
 	return nil
 }
 
@@ -207,7 +210,7 @@ func (c *Checkpoint) read(path string, r io.ReaderAt, size int64) (map[string]*H
 	case len(head) > 8 && head[8] == '{' || strings.HasSuffix(path, ".safetensors"):
 		return readSafetensors(path, r, size)
 	case head[0] == 0x80:
-		return readLegacy(path, r, size)
+		return c.readLegacy(path, r, size)
 	}
 	return nil, errors.New("not a checkpoint: want safetensors, a TorchScript archive or a file of torch.save")
 }
@@ -244,7 +247,7 @@ func (c *Checkpoint) readArchive(path string, r io.ReaderAt, size int64) (map[st
 		}
 		found, err = flattenModule(root)
 	} else {
-		found, err = flattenDict(object)
+		found, c.training, err = flattenDict(object)
 	}
 	if err != nil {
 		return nil, err
@@ -252,13 +255,13 @@ func (c *Checkpoint) readArchive(path string, r io.ReaderAt, size int64) (map[st
 	return handlesOf(found, path, a)
 }
 
-func readLegacy(path string, r io.ReaderAt, size int64) (map[string]*Handle, error) {
+func (c *Checkpoint) readLegacy(path string, r io.ReaderAt, size int64) (map[string]*Handle, error) {
 	object, l, err := openLegacy(r, size)
 	if err != nil {
 		return nil, err
 	}
-	found, err := flattenDict(object)
-	if err != nil {
+	var found map[string]*view
+	if found, c.training, err = flattenDict(object); err != nil {
 		return nil, err
 	}
 	return handlesOf(found, path, l)

@@ -56,22 +56,32 @@ func heads(tower, option string, t *Transformer, override int, a *Arch) error {
 	return nil
 }
 
-// fromNothing is for OpenAI's archives, whose activation is known, and for bare files, where it is a guess.
+// fromNothing is for OpenAI's archives and state dicts, whose activation is known, and for bare files, where it is a guess: OpenAI's
+// own loader always builds quick GELU, OpenCLIP's training loop GELU unless it is told otherwise, and both use the same names.
 func fromNothing(c *Checkpoint, s scheme, a *Arch) {
-	act, sure := GELU, false
+	act, sure := QuickGELU, false
 	switch {
-	case c.format == OpenAI, c.Has("input_resolution") && c.Has("vocab_size"), c.named("quickgelu"):
-		act, sure = QuickGELU, true
+	case c.format == OpenAI, c.Has("input_resolution") && c.Has("vocab_size"), c.named("quickgelu"), c.mixedHalf(s):
+		sure = true
 	case s.huggingface || c.format == HuggingFace:
-		act = QuickGELU
+	case c.training || strings.HasPrefix(s.tokens, "text."):
+		act = GELU
 	}
 	if !sure && c.opts.Activation == "" {
-		a.Warnings = append(a.Warnings, fmt.Sprintf("nothing says which activation the towers use, so %s is assumed (set Activation)", act))
+		a.Warnings = append(a.Warnings, fmt.Sprintf("nothing says which activation the towers use, so %s is assumed (OpenAI's and Hugging Face's CLIP use %s, "+
+			"what OpenCLIP trains %s; set Activation)", act, QuickGELU, GELU))
 	}
 	a.Text.Activation = act
 	if a.Kind == ViT {
 		a.Vision.Activation = act
 	}
+}
+
+// mixedHalf tells whether the text tower's matrices are in half precision and its normalisations in float32, as OpenAI's
+// convert_weights leaves a model and as its state dict keeps it.
+func (c *Checkpoint) mixedHalf(s scheme) bool {
+	is := func(name, dtype string) bool { return c.Has(name) && c.handles[name].DType == dtype }
+	return !s.huggingface && is(s.textBlocks+"0."+s.up+"weight", "F16") && is(s.textFinal+"weight", "F32") && is(s.tokens, "F32")
 }
 
 // fact is a number that the configuration and the weights both tell.

@@ -6,6 +6,7 @@ image. Momentum and weight decay are Dassl's.
 Run from the module root: /usr/bin/python3 tools/golden/shared_optimizer.py
 """
 import json
+import os
 
 import torch
 
@@ -39,6 +40,7 @@ def run(shared):
     return after
 
 
-with open("federation/methods/testdata/shared_optimizer.json", "w") as f:
+os.makedirs("federation/methods/testdata/optimizer", exist_ok=True)
+with open("federation/methods/testdata/optimizer/shared.json", "w") as f:
     json.dump({name: run(name == "shared") for name in ["fresh", "shared"]}, f, indent=1)
     f.write("\n")

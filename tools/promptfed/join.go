@@ -192,10 +192,10 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	if err != nil {
 		return nil, nil, asUsage(err)
 	}
-	d.opened(b)
 	if err := b.Settle(); err != nil {
 		return nil, nil, err
 	}
+	d.opened(b)
 	d.fallback(b.Fallback)
 	if err := b.Features(ctx, d.work); err != nil {
 		return nil, nil, err

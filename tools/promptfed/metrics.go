@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"strconv"
@@ -38,13 +39,13 @@ type meter struct {
 
 func newMeter(hub *transport.Hub) *meter {
 	m := &meter{hub: hub, client: map[string]*prometheus.Desc{}}
-	m.accuracy.Store(0.0)
+	m.accuracy.Store(math.NaN())
 	m.loss.Store(0.0)
 	add := func(name, help string, kind prometheus.ValueType, of func(m *meter, s *transport.Status) float64) {
 		m.gauges = append(m.gauges, gauge{prometheus.NewDesc("promptfed_"+name, help, nil, nil), kind, of})
 	}
 	add("rounds_total", "Rounds committed.", prometheus.CounterValue, func(m *meter, _ *transport.Status) float64 { return float64(m.rounds.Load()) })
-	add("accuracy", "Mean accuracy over clients in the last tested round, in [0,1].", prometheus.GaugeValue, func(m *meter, _ *transport.Status) float64 { return m.accuracy.Load().(float64) })
+	add("accuracy", "Mean accuracy over clients in the last tested round, in [0,1], of the evaluation that eval.view names; NaN before, and where the method does not have it.", prometheus.GaugeValue, func(m *meter, _ *transport.Status) float64 { return m.accuracy.Load().(float64) })
 	add("loss", "Mean training loss of the last round.", prometheus.GaugeValue, func(m *meter, _ *transport.Status) float64 { return m.loss.Load().(float64) })
 	add("upload_bytes_total", "Bytes of replies that counted, headers included.", prometheus.CounterValue, func(_ *meter, s *transport.Status) float64 { return float64(s.BytesUp) })
 	add("download_bytes_total", "Bytes of orders, headers included.", prometheus.CounterValue, func(_ *meter, s *transport.Status) float64 { return float64(s.BytesDown) })
@@ -64,8 +65,11 @@ func newMeter(hub *transport.Hub) *meter {
 func (m *meter) round(r engine.Record) {
 	m.rounds.Store(int64(r.Round) + 1)
 	m.loss.Store(r.Loss)
-	if r.Evaluation != nil {
+	switch {
+	case r.Evaluation != nil:
 		m.accuracy.Store(r.Accuracy)
+	case r.Tested:
+		m.accuracy.Store(math.NaN())
 	}
 }
 

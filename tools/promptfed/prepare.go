@@ -36,10 +36,10 @@ func prepare(ctx context.Context, conf experiment.Config, m monitor) (*experimen
 	if err != nil {
 		return nil, asUsage(err)
 	}
-	m.opened(b)
 	if err := b.Settle(); err != nil {
 		return nil, err
 	}
+	m.opened(b)
 	m.fallback(b.Fallback)
 	defer m.features(b)()
 	return b, b.Features(ctx, m.work)

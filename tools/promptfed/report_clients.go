@@ -39,7 +39,7 @@ func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 		case isAxis:
 			out.Panels = append(out.Panels, clientPanels(p, f.Group, m, factor)...)
 		case f.Group == "":
-			panel := figures.BoxPanel{Title: p.label, X: v.axis}
+			panel := figures.BoxPanel{Title: p.title, X: v.axis}
 			for _, l := range facets(p.groups, v.axis) {
 				panel.Boxes = append(panel.Boxes, figures.Sample{Label: l.label, Values: flat(l.groups, m, factor, nil)})
 			}
@@ -103,18 +103,18 @@ func clientPanels(p facet, axis string, m results.Metric, factor float64) []figu
 		return out
 	}
 	if clients > mostClientPanels {
-		return []figures.BoxPanel{panel(p.label, nil)}
+		return []figures.BoxPanel{panel(p.title, nil)}
 	}
 	var out []figures.BoxPanel
 	for k := range clients {
-		out = append(out, panel(joinTitle(p.label, "client "+strconv.Itoa(k)), func(i int) bool { return i == k }))
+		out = append(out, panel(joinTitle(p.title, "client "+strconv.Itoa(k)), func(i int) bool { return i == k }))
 	}
 	return out
 }
 
 // kindPanel has boxes for every label of an axis and every domain, or backbone, of clients.
 func kindPanel(p facet, axis, by string, m results.Metric, factor float64) (figures.BoxPanel, error) {
-	out := figures.BoxPanel{Title: p.label, X: axis}
+	out := figures.BoxPanel{Title: p.title, X: axis}
 	for _, l := range facets(p.groups, axis) {
 		values := map[string][]float64{}
 		for _, g := range l.groups {
@@ -124,10 +124,10 @@ func kindPanel(p facet, axis, by string, m results.Metric, factor float64) (figu
 					return out, err
 				}
 				x := m.PerClient(r)
-				if info == nil || len(info.Clients) != len(x) {
+				if info == nil || len(info.Known()) != len(x) {
 					continue
 				}
-				for k, c := range info.Clients {
+				for k, c := range info.Known() {
 					values[kind(c, by)] = append(values[kind(c, by)], factor*x[k])
 				}
 			}
@@ -181,12 +181,12 @@ func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error
 				count++
 			}
 		}
-		if count == 0 || info == nil || len(info.Clients) != len(sum) {
+		if count == 0 || info == nil || len(info.Known()) != len(sum) {
 			continue
 		}
-		panel := figures.StripPanel{Title: p.label}
+		panel := figures.StripPanel{Title: p.title}
 		at := map[string][]float64{}
-		for k, c := range info.Clients {
+		for k, c := range info.Known() {
 			at[kind(c, by)] = append(at[kind(c, by)], factor*sum[k]/float64(count))
 		}
 		for _, name := range sorted(at) {
@@ -217,7 +217,7 @@ func (v *view) bubbles(f configs.Figure) (figures.Drawer, error) {
 			if info == nil || !slices.ContainsFunc(info.Clients, holds) {
 				continue // of a run whose clients are elsewhere, nobody knows here what they hold
 			}
-			panel := figures.BubblePanel{Title: p.label}
+			panel := figures.BubblePanel{Title: p.title}
 			if p.label == "" {
 				panel.Title = g.Name
 			}

@@ -101,7 +101,7 @@ func (v *view) add(file string, f configs.Figure) {
 }
 
 // unevaluated are the kinds of figures that show no accuracies.
-var unevaluated = []string{"bubbles", "cost", "tsne", "pca"}
+var unevaluated = []string{"bubbles", "cost", "tsne", "pca", "confusion", "terms"}
 
 // addOf is add of one metric, with what it is of and what it averages over in the title.
 func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
@@ -154,7 +154,7 @@ func (v *view) caption(f configs.Figure, m results.Metric) string {
 
 // averagedOver lists the axes of the sweep, with their labels, that a figure has no place for.
 func (v *view) averagedOver(f configs.Figure) []string {
-	if slices.Contains([]string{"bubbles", "tsne", "pca"}, f.Kind) {
+	if slices.Contains([]string{"bubbles", "tsne", "pca", "confusion", "terms"}, f.Kind) {
 		return nil
 	}
 	shown := []string{f.X, f.Y, f.Z, f.Line, f.Panel, f.Group}
@@ -227,17 +227,23 @@ func (v *view) drawer(f configs.Figure, m results.Metric) (figures.Drawer, error
 // facet is the groups of one label of an axis; without an axis, all of them under an empty label.
 type facet struct {
 	label  string
+	title  string // the label as it is shown: a number has the name of its axis in front
 	groups []*results.Group
 }
 
 // facets divides groups by the labels of an axis.
 func facets(groups []*results.Group, axis string) []facet {
 	if axis == "" {
-		return []facet{{"", groups}}
+		return []facet{{"", "", groups}}
 	}
 	var out []facet
-	for _, l := range results.Labels(groups, axis) {
-		out = append(out, facet{l, results.Where(groups, map[string]string{axis: l})})
+	labels := results.Labels(groups, axis)
+	for _, l := range labels {
+		title := l
+		if results.Bare(labels) {
+			title = axis + " " + l
+		}
+		out = append(out, facet{l, title, results.Where(groups, map[string]string{axis: l})})
 	}
 	return out
 }

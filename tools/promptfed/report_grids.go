@@ -64,7 +64,7 @@ func (v *view) scatter3(f configs.Figure, m results.Metric) (figures.Drawer, err
 		}
 	}
 	for _, p := range facets(v.groups, f.Panel) {
-		panel := figures.Scatter3Panel{Title: p.label, X: f.X, Y: f.Y, Z: f.Z}
+		panel := figures.Scatter3Panel{Title: p.title, X: f.X, Y: f.Y, Z: f.Z}
 		for _, x := range facets(p.groups, f.X) {
 			for _, y := range facets(x.groups, f.Y) {
 				for _, z := range facets(y.groups, f.Z) {

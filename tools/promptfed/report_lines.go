@@ -33,13 +33,13 @@ func (v *view) curves(f configs.Figure, m results.Metric) figures.Drawer {
 	factor, y := scale(m)
 	out := figures.Curves{Title: f.Title}
 	for _, p := range facets(v.groups, f.Panel) {
-		panel := figures.LinePanel{Title: p.label, X: figures.Axis{Label: "round"}, Y: y}
+		panel := figures.LinePanel{Title: p.title, X: figures.Axis{Label: "round"}, Y: y}
 		for _, l := range facets(p.groups, line) {
 			c := results.Curves(l.groups, m, v.spread)
 			if len(c.Rounds) == 0 {
 				continue
 			}
-			s := figures.Line{Label: l.label}
+			s := figures.Line{Label: l.title}
 			for i, r := range c.Rounds {
 				s.X, s.Y, s.Spread = append(s.X, float64(r)), append(s.Y, factor*c.Mean[i]), append(s.Spread, factor*c.Std[i])
 			}
@@ -96,9 +96,9 @@ func (v *view) sensitivity(f configs.Figure, m results.Metric) (figures.Drawer, 
 	factor, y := scale(m)
 	out := figures.Sensitivity{Title: f.Title}
 	for _, p := range facets(v.groups, f.Panel) {
-		panel := figures.LinePanel{Title: p.label, X: x, Y: y}
+		panel := figures.LinePanel{Title: p.title, X: x, Y: y}
 		for _, l := range facets(p.groups, f.Line) {
-			s := figures.Line{Label: l.label}
+			s := figures.Line{Label: l.title}
 			for _, i := range order {
 				c := stat(results.Where(l.groups, map[string]string{f.X: labels[i]}), m)
 				if c.N() > 0 {

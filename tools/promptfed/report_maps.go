@@ -31,7 +31,7 @@ func (v *view) mapped(f configs.Figure) []facetRun {
 	for _, p := range facets(v.groups, axis) {
 		for _, g := range p.groups {
 			if done := g.Done(); len(done) > 0 && len(out) < mostMaps {
-				out = append(out, facetRun{p.label, done[0]})
+				out = append(out, facetRun{p.title, done[0]})
 				break
 			}
 		}

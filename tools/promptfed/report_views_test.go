@@ -109,3 +109,12 @@ func TestFigureTitles(t *testing.T) {
 		t.Errorf("runs of one evaluation have figures of %v", list)
 	}
 }
+
+// TestFacetTitles: panels and lines of numbers carry the name of their axis, as heads of tables do.
+func TestFacetTitles(t *testing.T) {
+	v := contested(t, 2)
+	c := v.curves(configs.Figure{Line: "method", Panel: "beta"}, v.metric.At(results.PersonalView)).(figures.Curves)
+	if len(c.Panels) != 2 || c.Panels[0].Title != "beta 0.1" || c.Panels[1].Title != "beta 5" || c.Panels[0].Lines[0].Label != "A" {
+		t.Errorf("%+v", c.Panels)
+	}
+}

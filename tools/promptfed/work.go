@@ -139,10 +139,10 @@ func (f workFlags) prepare(ctx context.Context, config []byte) (*errand, error) 
 	if err != nil {
 		return nil, asUsage(err)
 	}
-	d.opened(b)
 	if err := b.Settle(); err != nil {
 		return nil, err
 	}
+	d.opened(b)
 	d.fallback(b.Fallback)
 	if err := b.Features(ctx, d.work); err != nil {
 		return nil, err

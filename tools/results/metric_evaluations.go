@@ -33,7 +33,11 @@ var evaluations = map[string]quantity{
 	HM:         {"harmonic mean of base and new", last, Percent, false, generalised(func(g *engine.Generalisation) float64 { return g.HM })},
 	HM3:        {"harmonic mean of local, base and new", last, Percent, false, generalised(func(g *engine.Generalisation) float64 { return g.HM3 })},
 	New: {"accuracy of clients that never trained, steps of their own:", last, Percent, false, func(r Round, steps string) (float64, bool) {
-		return evaluated(r.NewClients[steps].Evaluation, accuracy)
+		x := r.NewClients[steps]
+		if x.Evaluations.Personal != nil { // what a client has of its own after its steps, whatever headlines are of
+			return evaluated(x.Evaluations.Personal, accuracy)
+		}
+		return evaluated(x.Evaluation, accuracy)
 	}},
 	Val: {"accuracy on validation data", last, Percent, false, func(r Round, _ string) (float64, bool) { return r.validation() }},
 }
@@ -102,7 +106,7 @@ func onlySome(groups []*Group) []string {
 			out = append(out, bestVal)
 		}
 		if r.BaseToNew != nil {
-			out = append(out, HM, HM3)
+			out = append(out, OwnClasses, HM, HM3)
 		}
 		for _, steps := range sortedKeys(r.NewClients) {
 			out = append(out, New+":"+steps)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"promptfed/configs"
 	"promptfed/federation/engine"
@@ -132,6 +133,14 @@ func Labels(groups []*Group, axis string) []string {
 		}
 	}
 	return nil
+}
+
+// Bare tells whether labels of an axis say nothing without its name, as numbers do.
+func Bare(labels []string) bool {
+	return slices.ContainsFunc(labels, func(l string) bool {
+		_, err := strconv.ParseFloat(l, 64)
+		return l != "" && (err == nil || !strings.ContainsFunc(l, unicode.IsLetter) || slices.Contains([]string{"true", "false", "none"}, l))
+	})
 }
 
 // Where gives the groups that have these labels.

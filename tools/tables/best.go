@@ -11,7 +11,8 @@ import (
 const methodAxis = "method"
 
 // best marks the best and the second best of the cells that are compared: those that differ in nothing but the method, or
-// without an axis of methods, those of a column. Cells of another evaluation, metric or test data are not compared. Numbers that look alike as shown share a place.
+// without an axis of methods, those of a column. Cells of another evaluation, metric or test data are not compared.
+// Numbers that look alike as shown share a place.
 func (b *builder) best() {
 	compared := map[string][]*Cell{}
 	axes := slices.Concat(b.Rows, b.Columns)

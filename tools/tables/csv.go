@@ -11,19 +11,20 @@ import (
 )
 
 // CSV writes one line for each cell: the table, a column for each axis, the metric, and the numbers in the unit in which the
-// table shows them; a mean of - is one of an evaluation that the method does not have. An axis that was averaged over has no label; one that a table does not have, none either.
+// table shows them; a mean of - is one of an evaluation that the method does not have.
+// An axis that was averaged over has no label; one that a table does not have, none either.
 func CSV(w io.Writer, tables ...*Table) error {
 	var axes []string
 	for _, t := range tables {
 		for _, a := range slices.Concat(t.axes, t.RowAxes, t.ColAxes) {
-			if !slices.Contains(axes, a) && a != MetricAxis && a != EvaluationAxis {
+			if !slices.Contains(axes, a) && a != MetricAxis && (a != EvaluationAxis || slices.Contains(t.axes, a)) {
 				axes = append(axes, a)
 			}
 		}
 	}
 	c := csv.NewWriter(w)
 	head := append([]string{"table"}, axes...)
-	head = append(head, "metric", "evaluation", "unit", "mean", "std_population", "std_sample", "seeds", "seeds_planned", "paper_mean", "paper_std", "best", "note")
+	head = append(head, "metric", "view", "unit", "mean", "std_population", "std_sample", "seeds", "seeds_planned", "paper_mean", "paper_std", "best", "note")
 	if err := c.Write(head); err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (b *builder) place() {
 			}
 		}
 	}
-	if b.labels[EvaluationAxis] != nil {
+	if b.both() {
 		t.views = b.labels[EvaluationAxis]
 		return
 	}
@@ -97,6 +97,9 @@ func (b *builder) place() {
 	}
 }
 
+// both tells whether the table has a row or column for each of the two evaluations.
+func (b *builder) both() bool { return b.labels[EvaluationAxis] != nil && b.pseudo(EvaluationAxis) }
+
 // evaluations says which evaluation the numbers are of, and what they rest on.
 func (b *builder) evaluations() []string {
 	var out []string
@@ -104,12 +107,12 @@ func (b *builder) evaluations() []string {
 	switch t := b.t; {
 	case len(t.views) == 1:
 		say("Evaluation: %s, %s.", t.views[0], meaning[t.views[0]])
-	case b.labels[EvaluationAxis] != nil:
+	case b.both():
 		say("Evaluation: global is %s, personal %s. The two do not compare: nothing is best across them.",
 			meaning[results.GlobalView], meaning[results.PersonalView])
 	case len(t.views) > 1:
-		say("Evaluation: each as its method's paper says; global is %s, personal %s. The two do not compare: nothing is best across them.",
-			meaning[results.GlobalView], meaning[results.PersonalView])
+		say("Evaluation: the one that is named, each method's own unless eval.view asks for another; global is %s, personal %s. "+
+			"The two do not compare: nothing is best across them.", meaning[results.GlobalView], meaning[results.PersonalView])
 	}
 	absent, view := false, map[string]bool{}
 	for _, r := range b.t.Rows {
@@ -119,8 +122,8 @@ func (b *builder) evaluations() []string {
 		}
 	}
 	if absent {
-		say("%s: there is no such evaluation, since the method's class scores read nothing that the server sends (global) or that a client trained (personal).",
-			none)
+		say("%s: there is no such evaluation, since the method's class scores read nothing that the server sends (global) or that a "+
+			"client trained (personal).", none)
 	}
 	out = append(out, b.unsaid()...)
 	var both, untrained, missed, old []string

@@ -188,3 +188,33 @@ func TestPaperEvaluation(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestGridOfEvaluations: a grid that trains once for each eval.view has an axis of its own; a column of methods that are tested
+// differently marks each cell, and the CSV keeps the axis.
+func TestGridOfEvaluations(t *testing.T) {
+	p := &results.Plan{Plan: configs.Plan{Axes: []results.Axis{{Name: "method", Labels: []string{"Avg", "Pers"}}, {Name: EvaluationAxis, Labels: []string{"as published", "personal"}}}}}
+	var groups []*results.Group
+	for i, method := range p.Axes[0].Labels {
+		for _, label := range p.Axes[1].Labels {
+			g := &results.Group{Plan: p, Labels: map[string]string{"method": method, EvaluationAxis: label}}
+			g.Runs = []*results.Run{tested(1, []string{"global", "personal"}[i], .5+float64(i)/10, .7+float64(i)/10)}
+			view := engine.MethodView
+			if label == "personal" {
+				view = label
+			}
+			(&results.Results{Groups: []*results.Group{g}}).Select(view)
+			groups = append(groups, g)
+		}
+	}
+	_, forms := built(t, groups, Layout{Rows: []string{"method"}, Columns: []string{EvaluationAxis}})
+	for _, line := range []string{"| Avg | 50.00 \\[1\\] | 70.00 \\[2\\] |", "| Pers | 80.00 \\[2\\] | **80.00** \\[2\\] |", "\\[1\\] global evaluation", "\\[2\\] personal evaluation"} {
+		if !strings.Contains(forms["Markdown"], line) {
+			t.Errorf("no %q:\n%s", line, forms["Markdown"])
+		}
+	}
+	for _, line := range []string{"table,method,evaluation,metric,view,unit,", ",Avg,as published,last,global,%,50,"} {
+		if !strings.Contains(forms["CSV"], line) {
+			t.Errorf("no %q:\n%s", line, forms["CSV"])
+		}
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"promptfed/tools/results"
 )
 
 // decimals is how many digits behind the point a number in a unit is shown with.
@@ -153,13 +155,13 @@ func (t *Table) Head(j int) []string {
 	return labels
 }
 
-// bare tells whether labels of an axis of the columns say nothing without its name, as numbers do.
+// bare tells whether labels of an axis of the columns say nothing without its name.
 func (t *Table) bare(axis int) bool {
-	return slices.ContainsFunc(t.Columns, func(h Head) bool {
-		label := h.Labels[axis]
-		_, err := strconv.ParseFloat(label, 64)
-		return label != "" && (err == nil || !strings.ContainsFunc(label, unicode.IsLetter) || slices.Contains([]string{"true", "false", "none"}, label))
-	})
+	var labels []string
+	for _, h := range t.Columns {
+		labels = append(labels, h.Labels[axis])
+	}
+	return results.Bare(labels)
 }
 
 // Shown is the labels of a row as they are shown: an average has one.

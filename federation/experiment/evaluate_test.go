@@ -1,0 +1,152 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"promptfed/federation/engine"
+)
+
+// TestValidationData: a quarter of a client's training images, a pool's fifth and drawn validation images are what clients are
+// validated on; the images of test data and of validation data differ.
+func TestValidationData(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"val_share": func(c *Config) { c.Data.ValShare = 0.25 },
+		"pooled":    func(c *Config) { c.Data.Split = "pooled" },
+		"drawn":     func(c *Config) { c.Data.Drawn.Val = 2 },
+	} {
+		c := small("promptfl")
+		c.Eval.Select, c.Train.Patience = bestVal, 2
+		change(&c)
+		b := open(t, c)
+		r := finish(t, b)
+		at := r.Summary.AtBestVal
+		if at == nil || r.Summary.Select != bestVal || len(r.Records[0].Validation.Examples) != 3 {
+			t.Fatalf("%s: %+v", name, r.Summary)
+		}
+		n := 0
+		for i, p := range b.Parts {
+			train, val, test := p.Of(b.Set)
+			n += len(val)
+			if got := r.Records[0].Validation.Examples[i]; got != len(val) || got == 0 {
+				t.Errorf("%s: client %d was validated on %d images and has %d", name, i, got, len(val))
+			}
+			ids := map[string]bool{}
+			for _, e := range slices.Concat(train, val, test) {
+				if ids[e.ID] {
+					t.Errorf("%s: client %d has %s twice", name, i, e.ID)
+				}
+				ids[e.ID] = true
+			}
+			if b.Engine.Clients[i].Val.Len() != len(val) || b.Clients().Clients[i].Val == nil {
+				t.Errorf("%s: client %d", name, i)
+			}
+		}
+		if want := map[string]int{"val_share": 6, "drawn": 16}[name]; want > 0 && n != want {
+			t.Errorf("%s: %d validation images, want %d", name, n, want)
+		}
+	}
+	none := small("promptfl")
+	none.Eval.Select = bestVal
+	b, err := Open(context.Background(), none, nil)
+	if err == nil {
+		err = b.Features(context.Background(), nil)
+	}
+	if !errors.Is(err, engine.ErrNoValidation) {
+		t.Errorf("nobody has validation data: %v", err)
+	}
+	c := small("promptfl")
+	c.Data.Drawn.Val, c.Data.ValShare = 2, 0.2
+	refuses(t, c, "data.val_share", "16 validation images already")
+	c.Data.ValShare, c.Eval.Validate = 0, false
+	if r := finish(t, open(t, c)); r.Records[0].Validation != nil {
+		t.Error("nobody is to be validated")
+	}
+}
+
+// TestNeverTrain: of four clients one, drawn by the seed, comes last and never trains; it is tested apart from the others.
+func TestNeverTrain(t *testing.T) {
+	c := small("fedpha")
+	c.Options = map[string]any{"local_tokens": []int{2}}
+	c.Partition.Clients, c.Eval.NewClients, c.Eval.NewSteps = 4, 1, []int{0, 2}
+	plain := c
+	plain.Eval.NewClients = 0
+	b, other := open(t, c), open(t, plain)
+	r := finish(t, b)
+	for _, rec := range r.Records {
+		if !slices.Equal(rec.Clients, []int{0, 1, 2}) || len(rec.PerClient) != 3 || rec.Unanswered != nil {
+			t.Errorf("round %d: %v trained, %d were tested", rec.Round, rec.Clients, len(rec.PerClient))
+		}
+	}
+	for _, steps := range []string{"0", "2"} {
+		if x := r.Summary.NewClients[steps]; x.Evaluation == nil || x.Examples != len(b.Parts[3].Test) || len(x.PerClient) != 1 {
+			t.Errorf("after %s steps: %+v", steps, x)
+		}
+	}
+	info := b.Clients()
+	if len(info.Known()) != 3 || !info.Clients[3].New || info.Clients[0].New {
+		t.Errorf("%+v", info)
+	}
+	same := 0
+	for _, p := range b.Parts { // the same parts in another order
+		for _, q := range other.Parts {
+			if slices.Equal(p.Train, q.Train) && slices.Equal(p.Test, q.Test) {
+				same++
+			}
+		}
+	}
+	if len(b.Parts) != 4 || same != 4 {
+		t.Errorf("%d of %d parts are those of the partition", same, len(b.Parts))
+	}
+	c.Eval.NewClients = 4
+	refuses(t, c, "eval.new_clients", "one that trains")
+	c.Eval.NewClients, c.Eval.NewSteps = 1, []int{3, 3}
+	refuses(t, c, "eval.new_steps", "once")
+}
+
+// TestEvaluationElsewhere: a server of clients elsewhere selects nothing that it does not have, and neither side of it tells counts of
+// classes unless asked.
+func TestEvaluationElsewhere(t *testing.T) {
+	c := small("promptfl")
+	c.Eval.Select = bestVal
+	if _, err := OpenServer(c); err == nil {
+		t.Error("the best round's parameters are not here, and that is accepted")
+	}
+	for confusion, want := range map[string]bool{localOnly: false, everyone: true, nobody: false} {
+		c := small("promptfl")
+		c.Eval.Confusion = confusion
+		server, err := OpenServer(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range []Place{{Client: 1, Of: 3, Partition: true}, {Client: 1, Of: 3}} {
+			client, err := OpenClient(context.Background(), c, p, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if server.Engine.Evaluate.Confusion != want || client.Engine.Evaluate.Confusion != want {
+				t.Errorf("%s: server %v, client %v", confusion, server.Engine.Evaluate.Confusion, client.Engine.Evaluate.Confusion)
+			}
+		}
+		if here := open(t, c); here.Engine.Evaluate.Confusion != (confusion != nobody) {
+			t.Errorf("%s: %v in one process", confusion, here.Engine.Evaluate.Confusion)
+		}
+	}
+}
+
+// TestWrongLabels: a folder whose class names are in another order than its images is noticed before training; the right order is
+// not.
+func TestWrongLabels(t *testing.T) {
+	c := small("promptfl")
+	c.Data.Drawn.Train, c.Data.Drawn.Test, c.Data.Drawn.Difficulty = 3, 6, 0
+	c.Train.Rounds = 1
+	if s := finish(t, open(t, c)).Summary; len(s.Warnings) != 0 || len(s.ZeroShot) != 1 || s.ZeroShot[0].Accuracy <= s.ZeroShot[0].Chance {
+		t.Errorf("%q, %+v", s.Warnings, s.ZeroShot)
+	}
+	c.Data.ClassNames = map[string]string{"circle": "square", "square": "star", "star": "house", "house": "circle"}
+	if s := finish(t, open(t, c)).Summary; len(s.Warnings) != 1 {
+		t.Errorf("class names moved by one place: %+v", s.ZeroShot)
+	}
+}
