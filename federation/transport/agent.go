@@ -146,7 +146,8 @@ func (a *Agent) join(ctx context.Context) error {
 // failure.
 func (a *Agent) beat(leaves bool) {
 	a.beats++
-	b, err := pack(a.sign, beatMessage, beat{a.Invitation.Run, a.client, a.card.Instance, a.beats, a.doing.Load().(string), a.try, leaves}, nil)
+	v := beat{Run: a.Invitation.Run, Client: a.client, Instance: a.card.Instance, Count: a.beats, Doing: a.doing.Load().(string), Try: a.try, Leaves: leaves}
+	b, err := pack(a.sign, beatMessage, v, nil)
 	if err == nil {
 		a.nc.Publish(a.from(a.client, beatVerb), b)
 	}
@@ -245,8 +246,8 @@ func (a *Agent) request(ctx context.Context, patience time.Duration, verb string
 	return m.Data, nil
 }
 
-// unjson is for what is too small to be worth a signature.
-func unjson(v any) []byte {
+// encoded is for what is not worth a signature.
+func encoded(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil { // of plain structs of strings and numbers there is none
 		panic(err)

@@ -94,7 +94,8 @@ func (h *Hub) listen() error {
 	if _, err := on("pf."+h.run+".from.*."+helloVerb, func(m *nats.Msg) {
 		k, _, err := h.sender(m.Subject)
 		if err == nil && k >= h.set.Clients {
-			h.say(m, k, helloMessage, hello{Version: Version, Refused: fmt.Sprintf("the run has clients 0 to %d", h.set.Clients-1), Proof: h.proof, Nonce: nonce(m)})
+			h.say(m, k, helloMessage, hello{Version: Version, Nonce: nonce(m), Proof: h.proof,
+				Refused: fmt.Sprintf("the run has clients 0 to %d", h.set.Clients-1)})
 		}
 	}); err != nil {
 		return err
@@ -188,8 +189,8 @@ func (d *desk) handle(m *nats.Msg) {
 		h.mu.Lock()
 		classes := h.terms.Classes
 		h.mu.Unlock()
-		d.say(m, d.client, helloMessage, hello{Version: Version, Run: h.set.ID, Nonce: nonce(m), Clients: h.set.Clients, Limit: h.set.Limit, Largest: h.set.Largest,
-			Config: h.set.Config, Classes: classes, Proof: h.proof})
+		d.say(m, d.client, helloMessage, hello{Version: Version, Run: h.set.ID, Nonce: nonce(m), Clients: h.set.Clients,
+			Limit: h.set.Limit, Largest: h.set.Largest, Config: h.set.Config, Classes: classes, Proof: h.proof})
 	case beatVerb:
 		d.beat(m)
 	case partVerb:

@@ -101,7 +101,7 @@ func (a *Agent) receiveInto(ctx context.Context, f *os.File, c content) error {
 // piece asks for one piece until it is there.
 func (a *Agent) piece(ctx context.Context, c content, n int) ([]byte, error) {
 	from, to := bounds(c.Size, n)
-	question := unjson(ask{c.Sum, n})
+	question := encoded(ask{c.Sum, n})
 	for patience := firstPatience; ; patience = min(2*patience, time.Minute) {
 		b, err := a.one(ctx, patience, partVerb, question)
 		if err != nil {

@@ -81,11 +81,11 @@ func (f clusterFlags) open(ctx context.Context) (*cluster, error) {
 
 // embed runs a NATS server in this process. What it stores is of no use after it, so it is put aside.
 func (f clusterFlags) embed(c *cluster, address string) error {
-	dir, err := os.MkdirTemp("", "promptfed-queue-")
-	if err != nil {
+	if err := f.link.secret(); err != nil {
 		return err
 	}
-	if err := f.link.secret(); err != nil {
+	dir, err := os.MkdirTemp("", "promptfed-queue-")
+	if err != nil {
 		return err
 	}
 	e := transport.Embedding{Listen: address, Workers: dir, Run: f.queue, Token: f.link.token, Limit: 1 << 20, Log: c.log}
