@@ -32,14 +32,14 @@ options: {tokens: 16}
 data: {shots: 2}
 partition: {clients: CLIENTS}
 train: {rounds: ROUNDS}
-eval: {every: 1000}
+eval: {every: 1000, validate: false}
 `
 
 // echo is a client that sends back what it got.
 type echo int
 
 func (e echo) Answer(_ context.Context, o engine.Order, _ engine.State) (engine.Reply, *engine.State, error) {
-	r := engine.Reply{Client: int(e), Scores: engine.Scores{Examples: 1}}
+	r := engine.Reply{Client: int(e), Scores: engine.Scores{Examples: 1, Global: &engine.Hits{}, Personal: &engine.Hits{}}}
 	if o.Kind == engine.Train {
 		r.Upload = method.Upload{Client: int(e), N: 1, Shared: o.Shared}
 		return r, &engine.State{Own: o.Shared}, nil
