@@ -13,6 +13,7 @@ const (
 	AverageLabel = "Average" // of the mean over a row or a column
 	DomainAxis   = "domain"  // the pseudo-axis whose labels are the domains of the data
 	ExamAxis     = "exam"    // the pseudo-axis whose labels are exams: other classes, sets or domains
+	MetricAxis   = "metric"  // the pseudo-axis whose labels are Card.Metrics
 )
 
 // The evaluations that a printed number may be of.
@@ -31,6 +32,7 @@ type Card struct {
 	Rows      []string `config:"rows" json:"rows,omitempty" help:"axes in the rows of the table; domain and exam, which every run has, may be among them"`
 	Columns   []string `config:"columns" json:"columns,omitempty" help:"axes in its columns; axes in neither are averaged over"`
 	Metric    string   `config:"metric" json:"metric,omitempty" help:"last, best, last5, last10, global, personal, weighted, f1, worst, worst10, own-classes, ece, best-val, hm, hm3, exam-mean, loss, bytes, seconds, domain:NAME, exam:NAME or new:STEPS; empty is last"`
+	Metrics   []string `config:"metrics" yaml:",omitempty" json:"metrics,omitempty" help:"what columns or rows called metric show, such as [exam:base, exam:new, hm]"`
 	Average   string   `config:"average" json:"average,omitempty" help:"adds means labelled Average: row, column or both"`
 	Views     Views    `config:"views" json:"views,omitzero" yaml:",omitempty" help:"which evaluation each printed number is"`
 	Numbers   Numbers  `config:"numbers" json:"numbers" help:"the paper's own numbers"`
@@ -108,6 +110,9 @@ func (c *Card) View(labels map[string]string) string {
 // check finds what cannot be meant: axes and labels that the sweep does not have, and words that are not known.
 func (c *Card) check(axes []Axis) error {
 	names := []string{DomainAxis, ExamAxis}
+	if len(c.Metrics) > 0 {
+		names = append(names, MetricAxis)
+	}
 	for _, a := range axes {
 		names = append(names, a.Name)
 	}
@@ -134,6 +139,17 @@ func (c *Card) check(axes []Axis) error {
 	}
 	if err := metric("card.metric", c.Metric); err != nil {
 		return err
+	}
+	if len(c.Metrics) > 0 && !seen[MetricAxis] {
+		return fmt.Errorf("card.metrics: neither card.rows nor card.columns has metric, which would show them")
+	}
+	for _, name := range c.Metrics {
+		if name == "" {
+			return fmt.Errorf("card.metrics: one of them is empty")
+		}
+		if err := metric("card.metrics", name); err != nil {
+			return err
+		}
 	}
 	if err := oneOf("card.average", c.Average, "row", "column", "both"); err != nil {
 		return err

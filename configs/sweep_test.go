@@ -214,6 +214,28 @@ func TestCardViews(t *testing.T) {
 	}
 }
 
+// A card may show several metrics side by side; those that nothing would show, or that nobody knows, are errors.
+func TestCardMetrics(t *testing.T) {
+	with := func(columns, metrics string) string {
+		return strings.NewReplacer("  numbers:", "  metrics: "+metrics+"\n  numbers:", "  columns: [tokens]", "  columns: ["+columns+"]").Replace(grid)
+	}
+	s := sweep(t, with("tokens, metric", "[exam:base, hm]"), SweepOptions{})
+	json, err := s.Plan().JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := parsePlan("sweep.json", json)
+	if err != nil || !slices.Equal(plan.Card.Metrics, []string{"exam:base", "hm"}) {
+		t.Errorf("%v, %+v", err, plan.Card)
+	}
+	for text, word := range map[string]string{with("tokens", "[hm]"): "neither card.rows nor card.columns has metric",
+		with("tokens, metric", "[hmm]"): "\"hmm\" is not known", with("tokens, metric", "[]"): "there is no axis \"metric\""} {
+		if _, err := LoadSweep(file(t, text), SweepOptions{}); err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%v does not say %q", err, word)
+		}
+	}
+}
+
 func TestCardNumbers(t *testing.T) {
 	c := sweep(t, grid, SweepOptions{Smoke: true}).Card
 	for _, n := range []struct {

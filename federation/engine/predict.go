@@ -63,6 +63,18 @@ func (w *Worker) Predict(ctx context.Context, c *Client, clients int, prompts te
 	return w.scores(ctx, p, l, s, rows)
 }
 
+// Made is how many rounds made what the run left: all of them, or with how.BestVal those up to the round that is the result. view is
+// Plan.View of the run.
+func (w *Worker) Made(c *Client, clients int, records []Record, how Evaluate, view string) int {
+	if !how.BestVal {
+		return len(records)
+	}
+	if best := bestVal(records, EvaluableOf(w.Method, w.task(c, clients)).headline(view, w.Method)); best >= 0 {
+		return best + 1
+	}
+	return len(records)
+}
+
 // Accuracy is that of a client in a round, tested as Predict scores: with the parameters that its method's paper tests. False
 // where the round does not have it, or a record of an older version does not say whose it is.
 func (w *Worker) Accuracy(c *Client, clients int, r Record) (float64, bool) {

@@ -126,7 +126,7 @@ func Summarise(records []Record, view method.View) Summary {
 		s.Seconds, s.Notes = s.Seconds+r.Seconds, r.Notes
 		for _, line := range r.Warnings {
 			if warnings++; warnings <= mostWarnings {
-				s.RoundWarnings = append(s.RoundWarnings, fmt.Sprintf("round %d: %s", r.Round, line))
+				s.RoundWarnings = append(s.RoundWarnings, fmt.Sprintf("round %d: %s", r.Round+1, line))
 			}
 		}
 		if !r.Tested {

@@ -100,7 +100,8 @@ func bestVal(records []Record, view method.View) int {
 	return best
 }
 
-// stop says why the run ends after these rounds, before all are trained; empty where it goes on.
+// stop says why the run ends after these rounds, before all are trained; empty where it goes on. It counts rounds from 1, as the
+// terminal does.
 func (e Evaluate) stop(records []Record, view method.View) string {
 	best := bestVal(records, view)
 	if e.Patience == 0 || best < 0 {
@@ -115,7 +116,7 @@ func (e Evaluate) stop(records []Record, view method.View) string {
 	if since < e.Patience {
 		return ""
 	}
-	return fmt.Sprintf("train.patience: no better validation accuracy in the %d tested rounds after round %d", since, records[best].Round)
+	return fmt.Sprintf("train.patience: no better validation accuracy in the %d tested rounds after round %d", since, records[best].Round+1)
 }
 
 // result tells whether the last of these rounds is the run's result, as far as they go, so that all that is measured of a result

@@ -38,7 +38,7 @@ func TestBestVal(t *testing.T) {
 	}
 }
 
-// TestPatience: counted are the tested rounds after the best one.
+// TestPatience: counted are the tested rounds after the best one, which is named as on the terminal, from 1.
 func TestPatience(t *testing.T) {
 	for _, c := range []struct {
 		patience int
@@ -47,7 +47,7 @@ func TestPatience(t *testing.T) {
 	}{{2, false, []float64{.5, .4}}, {2, true, []float64{.5, .4, .5}}, {2, false, []float64{.5, -1, -1, .4}}, {2, true, []float64{.5, -1, .4, -1, .3}},
 		{0, false, []float64{.5, .1, .1, .1, .1}}, {1, false, []float64{-1, -1}}, {2, false, []float64{.5, .4, .6}}} {
 		got := Evaluate{Patience: c.patience}.stop(validated(c.of...), method.GlobalView)
-		if (got != "") != c.stops || c.stops && !strings.Contains(got, "after round 0") {
+		if (got != "") != c.stops || c.stops && !strings.Contains(got, "after round 1") {
 			t.Errorf("patience %d after %v: %q", c.patience, c.of, got)
 		}
 	}

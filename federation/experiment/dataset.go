@@ -217,7 +217,7 @@ func (b *Built) countShared() Shared {
 
 // describeData fills in DataInfo once all data is open and handed out.
 func (b *Built) describeData() {
-	b.Info = describe(b.Set, b.duplicates)
+	b.Info = describe(b.withoutMoved(), b.duplicates)
 	for _, p := range b.papers {
 		b.Info.Exams = append(b.Info.Exams, ExamInfo{p.name, len(p.examples), len(p.classes)})
 		for _, note := range p.notes {
@@ -231,6 +231,29 @@ func (b *Built) describeData() {
 	if n := b.Info.Clients.Across; n > 0 {
 		b.Info.Notes = append(b.Info.Notes, counted(n, "image")+" that several clients train on")
 	}
+}
+
+// withoutMoved is the set without the training examples that data.val_share made validation data of and that nobody trains on.
+func (b *Built) withoutMoved() *data.Set {
+	if b.Config.Data.ValShare == 0 {
+		return b.Set
+	}
+	s, trained, moved := *b.Set, map[int]bool{}, map[string]bool{}
+	for _, p := range b.Parts {
+		for _, i := range p.Train {
+			trained[i] = true
+		}
+	}
+	for _, e := range s.Val {
+		moved[e.ID] = true
+	}
+	s.Train = nil
+	for i, e := range b.Set.Train {
+		if trained[i] || !moved[e.ID] {
+			s.Train = append(s.Train, e)
+		}
+	}
+	return &s
 }
 
 // cacheDir is the folder of the feature cache.

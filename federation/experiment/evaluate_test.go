@@ -26,10 +26,10 @@ func TestValidationData(t *testing.T) {
 		if at == nil || r.Summary.Select != bestVal || len(r.Records[0].Validation.Examples) != 3 {
 			t.Fatalf("%s: %+v", name, r.Summary)
 		}
-		n := 0
+		n, trained := 0, 0
 		for i, p := range b.Parts {
 			train, val, test := p.Of(b.Set)
-			n += len(val)
+			n, trained = n+len(val), trained+len(train)
 			if got := r.Records[0].Validation.Examples[i]; got != len(val) || got == 0 {
 				t.Errorf("%s: client %d was validated on %d images and has %d", name, i, got, len(val))
 			}
@@ -46,6 +46,10 @@ func TestValidationData(t *testing.T) {
 		}
 		if want := map[string]int{"val_share": 6, "drawn": 16}[name]; want > 0 && n != want {
 			t.Errorf("%s: %d validation images, want %d", name, n, want)
+		}
+		// Every image is dealt here, so the sizes that are printed must be those of the clients together.
+		if sp := b.Info.Splits; sp[0].Name == "train" && (sp[0].Images != trained || sp[1].Images != n) {
+			t.Errorf("%s: clients train on %d images and are validated on %d, the sizes are %+v", name, trained, n, sp)
 		}
 	}
 	none := small("promptfl")

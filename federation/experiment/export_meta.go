@@ -25,7 +25,7 @@ const (
 	MetaRun        = "run"     // name of the run
 	MetaClient     = "client"  // number, from 0
 	MetaClients    = "clients" // how many there were
-	MetaRounds     = "rounds"  // that were trained
+	MetaRounds     = "rounds"  // that made it: with eval.select: best-val those up to the selected one
 	MetaSeed       = "seed"
 	MetaAccuracy   = "accuracy"       // of this client on its own test data, in [0,1]; only where the run has it
 	MetaAccuracyAt = "accuracy_round" // the round, from 0, that it was measured after
@@ -75,6 +75,7 @@ func (f *finished) metadata(dir, pixels string) ([]*onnx.StringStringEntryProto,
 	put(MetaClients, f.clients)
 	records, recordsErr := engine.Records(dir)
 	if recordsErr == nil {
+		records = records[:f.worker.Made(f.client, f.clients, records, c.evaluation(), c.Eval.View)]
 		put(MetaRounds, len(records))
 	}
 	put(MetaSeed, strconv.FormatUint(c.Seed, 10))

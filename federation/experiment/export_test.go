@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"image"
 	"image/color"
@@ -32,6 +33,12 @@ var oneTower = []string{"fedclip", "fedpr", "fedtpg", "fedvpt", "pfeddc"}
 // configuration and folder.
 func trained(t *testing.T, method string, with ...string) (Config, string) {
 	t.Helper()
+	return trainedAs(t, method, func(*Config) {}, with...)
+}
+
+// trainedAs is trained with some settings changed.
+func trainedAs(t *testing.T, method string, change func(*Config), with ...string) (Config, string) {
+	t.Helper()
 	c := Defaults()
 	c.Name, c.Method, c.With, c.Backbones = "small", method, with, []string{"tiny-vit-b16", "tiny-vit-b32"}
 	if slices.Contains(oneTower, method) {
@@ -44,6 +51,7 @@ func trained(t *testing.T, method string, with ...string) (Config, string) {
 	c.Synthetic.Set, c.Synthetic.Drawn, c.Synthetic.Epochs = "drawn", c.Data.Drawn, 1
 	c.Partition.Clients, c.Train.Rounds, c.Train.LR = 2, 1, 0.05
 	c.Runtime.Cache = filepath.Join(cache, "features")
+	change(&c)
 	b, err := Open(context.Background(), c, nil)
 	if err == nil {
 		err = b.Features(context.Background(), nil)
@@ -222,6 +230,45 @@ func TestExportStandsAlone(t *testing.T) {
 	}
 	if meta[MetaVersion] == "" || !strings.Contains(meta[MetaPreprocess], `"size":64`) {
 		t.Errorf("version %q, preprocessing %q", meta[MetaVersion], meta[MetaPreprocess])
+	}
+}
+
+// With eval.select: best-val a classifier is that of the selected round, and so are the accuracy and the rounds in its metadata. With a
+// step that is far too long the first round of this run is better than its last.
+func TestExportSaysTheSelectedRound(t *testing.T) {
+	c, dir := trainedAs(t, "promptfl", func(c *Config) {
+		c.Train.Rounds, c.Train.LR, c.Data.ValShare = 4, 5, 0.5
+		c.Data.Drawn.Train, c.Data.Drawn.Test, c.Data.Drawn.Difficulty = 16, 16, 1
+		c.Eval.Select, c.Eval.Every = bestVal, 1
+	})
+	path := filepath.Join(dir, "c.onnx")
+	if _, err := Export(context.Background(), c, dir, 0, PixelsUint8, path); err != nil {
+		t.Fatal(err)
+	}
+	f, err := graph.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta := map[string]string{}
+	for _, p := range f.Proto.MetadataProps {
+		meta[p.Key] = p.Value
+	}
+	var s engine.Summary
+	b, err := os.ReadFile(filepath.Join(dir, engine.SummaryFile))
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	records, e := engine.Records(dir)
+	if err = errors.Join(err, e); err != nil || len(records) != 4 {
+		t.Fatal(err, len(records))
+	}
+	at := s.Selected
+	if at == 3 || records[at].PerClient[0] == records[3].PerClient[0] {
+		t.Fatalf("round %d is selected: the test cannot tell it from the last", at)
+	}
+	accuracy, _ := json.Marshal(records[at].Evaluations.Global.PerClient[0]) // PromptFL's paper tests its average
+	if meta[MetaAccuracy] != string(accuracy) || meta[MetaAccuracyAt] != fmt.Sprint(at) || meta[MetaRounds] != fmt.Sprint(at+1) {
+		t.Errorf("accuracy %s of round %s after %s rounds, expected %s of round %d", meta[MetaAccuracy], meta[MetaAccuracyAt], meta[MetaRounds], accuracy, at)
 	}
 }
 

@@ -105,8 +105,13 @@ func gini(sizes []int) float64 {
 	return 2*ranked/(n*sum) - (n+1)/n
 }
 
-// uses counts examples that no client has, and places beyond the first of those that one has.
+// uses counts examples that no client has, and places beyond the first of those that one has. A training example that CutValidation
+// made validation data of counts there.
 func uses(s *data.Set, clients []Client) (unused, repeated int) {
+	val := map[string]bool{}
+	for _, e := range s.Val {
+		val[e.ID] = true
+	}
 	for _, sp := range s.Splits() {
 		times := make([]int, len(*sp.Examples))
 		for _, c := range clients {
@@ -116,11 +121,12 @@ func uses(s *data.Set, clients []Client) (unused, repeated int) {
 				}
 			}
 		}
-		for _, n := range times {
-			if n == 0 {
-				unused++
-			} else {
+		for i, n := range times {
+			switch {
+			case n > 0:
 				repeated += n - 1
+			case sp.Name != "train" || !val[(*sp.Examples)[i].ID]:
+				unused++
 			}
 		}
 	}

@@ -38,6 +38,9 @@ func TestCutValidation(t *testing.T) {
 		if len(train)+len(val) != 10 {
 			t.Errorf("share %v: %d and %d examples of 10", share, len(train), len(val))
 		}
+		if sum := Summarise(s, clients); sum.Unused != 0 || sum.Repeated != 0 { // what is validated on is not unused
+			t.Errorf("share %v: %d examples unused and %d repeated", share, sum.Unused, sum.Repeated)
+		}
 		if len(clients[1].Train) != 1 || len(clients[1].Val) != 0 {
 			t.Errorf("a client with one example kept %v to train on and %v for validation", clients[1].Train, clients[1].Val)
 		}

@@ -33,6 +33,10 @@ func (w *walk) detect(top []string) (string, error) {
 	case !deep && len(splits) > 0 && len(others) == 0:
 		return "", fmt.Errorf("%s: the folders %s hold images and no folders. Either they are splits, and their class folders are missing; "+
 			"or they are classes of these names: then set data.layout: classes", w.root, folderNames(top))
+	case !deep && (splits["val"] != nil || splits["test"] != nil): // a class may well be called train
+		odd := folderNames(append(splits["val"], splits["test"]...))
+		return "", fmt.Errorf("%s: %s holds images and stands beside folders of classes. Either its images have no labels, and it must be "+
+			"moved away; or it is a class of this name: then set data.layout: classes", w.root, odd)
 	case !deep:
 		return classesLayout, nil
 	case len(splits) == 0:
@@ -41,8 +45,8 @@ func (w *walk) detect(top []string) (string, error) {
 		}
 		return domainsLayout, nil
 	case len(others) > 0:
-		return "", fmt.Errorf("%s: the folders %s are named as splits, %s are not. Either the set has splits, and %s must be moved away; "+
-			"or all are domains: then set data.layout: domains", w.root, folderNames(flat(splits)), folderNames(others), folderNames(others))
+		return "", fmt.Errorf("%s: some folders are named as splits (%s), others are not (%s). Either the set has splits, and %s must be moved "+
+			"away; or all are domains: then set data.layout: domains", w.root, folderNames(flat(splits)), folderNames(others), folderNames(others))
 	}
 	for _, split := range []string{"train", "val", "test"} {
 		if same := splits[split]; len(same) > 1 {
@@ -51,8 +55,8 @@ func (w *walk) detect(top []string) (string, error) {
 		}
 	}
 	if splits["train"] == nil {
-		return "", fmt.Errorf("%s: the folders %s are named as splits, and there is none to train on. Either a folder train is missing; "+
-			"or they are domains, two of ten of whose images test: then set data.layout: domains", w.root, folderNames(top))
+		return "", fmt.Errorf("%s: all folders are named as splits (%s), and there is none to train on. Either a folder train is missing; "+
+			"or they are domains: then set data.layout: domains", w.root, folderNames(top))
 	}
 	return w.detectIn(top)
 }
@@ -103,11 +107,11 @@ func (w *walk) torn(err error, splits map[string][]string, others []string) erro
 		return fmt.Errorf("%s holds no folders: expected class folders in it, as in %s; or remove it", t.without, t.with)
 	}
 	if len(others) == 0 {
-		return fmt.Errorf("%s holds no class folders, as %s does: its images have no labels. Move it away; without test and val folders, "+
-			"two of ten images of %s test", t.without, t.with, folderNames(splits["train"]))
+		return fmt.Errorf("%s holds no class folders, as %s does: its images have no labels. Move it away; without folders for test and "+
+			"val, two of every ten images of %s are held out for testing", t.without, t.with, folderNames(splits["train"]))
 	}
-	return fmt.Errorf("%s holds folders but %s holds none. Either %s are splits, and %s must be moved away; or all folders are classes, "+
-		"and must hold images: then set data.layout: classes", t.with, t.without, folderNames(flat(splits)), folderNames(others))
+	return fmt.Errorf("%s holds folders but %s holds none. Either the set has splits (%s), and %s must be moved away; or all "+
+		"folders are classes, and must hold images: then set data.layout: classes", t.with, t.without, folderNames(flat(splits)), folderNames(others))
 }
 
 func flat(splits map[string][]string) []string {

@@ -83,7 +83,9 @@ func TestAmbiguousFolders(t *testing.T) {
 		{[]string{"art/train/cat", "art/test/cat"}, []string{"outermost", "SPLIT/DOMAIN/CLASS/"}, "", 0},
 		{[]string{"train/art/train", "train/art/test"}, []string{"outermost"}, "split-domains", 1},
 		{[]string{"train/cat", "test"}, []string{"test holds no class folders", "no labels", "train"}, "", 0},
-		{[]string{"train/cat", "bus"}, []string{"train are splits", "bus must be moved", "data.layout: classes"}, "", 0},
+		{[]string{"train/cat", "bus"}, []string{"splits (train)", "bus must be moved", "data.layout: classes"}, "", 0},
+		{[]string{"cat", "dog", "test"}, []string{"test holds images", "no labels", "data.layout: classes"}, "classes", 0},
+		{[]string{"cat", "train", "Validation"}, []string{"Validation holds images", "data.layout: classes"}, "classes", 0},
 		{[]string{"cat", "pets/dog"}, []string{"pets holds folders", "cat holds none"}, "", 0},
 	} {
 		cfg := Config{Set: "folder", Root: tree(t, 10, c.dirs...)}

@@ -35,6 +35,9 @@ func (r *report) layout(p *results.Plan, groups []*results.Group) tables.Layout 
 		l.Metric = results.DefaultMetric(groups)
 	}
 	l.Metrics = results.MainMetrics(l.Metric, groups)
+	if l.Card != nil && len(l.Card.Metrics) > 0 && r.metric == "" {
+		l.Metrics = l.Card.Metrics
+	}
 	if len(l.Rows)+len(l.Columns) == 0 {
 		axes := results.Axes(groups)
 		l.Columns = []string{tables.MetricAxis}

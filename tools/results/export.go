@@ -5,6 +5,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // JSON is report.json: what a report shows, for other programs. Numbers that do not exist are null.
@@ -163,10 +164,23 @@ func MainMetrics(asked string, groups []*Group) []string {
 		if m == asked {
 			continue
 		}
-		if q, ok := quantities[m]; ok && asked == bestVal && q.window == last { // of the same round
+		quantity, arg, _ := strings.Cut(m, ":")
+		q, ok := quantities[quantity]
+		if ok && asked == bestVal && q.window == last && (arg == "" || measured(m+"@"+bestVal, groups)) { // of the same round
 			m += "@" + bestVal
 		}
 		out = append(out, m)
 	}
 	return out
+}
+
+// measured tells whether some run has the metric: what is tested only of a run's result has no other round.
+func measured(name string, groups []*Group) bool {
+	m, err := ParseMetric(name)
+	return err == nil && m.quantity != Note && slices.ContainsFunc(groups, func(g *Group) bool {
+		return slices.ContainsFunc(g.Runs, func(r *Run) bool {
+			_, ok := m.Of(r)
+			return ok
+		})
+	})
 }

@@ -98,6 +98,15 @@ func TestEvaluationMetrics(t *testing.T) {
 	if main := MainMetrics("last", groups); !slices.Contains(main, "best-val") || slices.Index(main, "new:0") > slices.Index(main, "new:10") {
 		t.Errorf("the main metrics are %v", main)
 	}
+	// Beside the selected round's accuracy stand exams of that round, and of the last where that one was not tested.
+	last.Exams = map[string]engine.Tested{"base": {Evaluation: &engine.Evaluation{Accuracy: .5}}, "new": {Evaluation: &engine.Evaluation{Accuracy: .5}}}
+	r.Rounds[1].Exams = map[string]engine.Tested{"base": {Evaluation: &engine.Evaluation{Accuracy: .8}}}
+	if main := MainMetrics("best-val", groups); !slices.Contains(main, "exam:base@best-val") || !slices.Contains(main, "exam:new") || !slices.Contains(main, "new:0") {
+		t.Errorf("beside best-val stand %v", main)
+	}
+	if got, ok := metric(t, "exam:base@best-val").Of(r); !ok || got != .8 {
+		t.Errorf("the exam in the selected round is %v", got)
+	}
 	if got := DefaultMetric([]*Group{{Runs: []*Run{{BestVal: true}, {BestVal: true}}}}); got != "best-val" {
 		t.Errorf("runs that select by validation data show %s", got)
 	}

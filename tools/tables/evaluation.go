@@ -153,7 +153,7 @@ func (b *builder) evaluations() []string {
 		}
 	}
 	if len(both) > 0 && view[results.GlobalView] {
-		say("The global evaluation of %s reads private parameters or examples of each client too.", some(both))
+		say("The global evaluation reads private parameters or examples of each client too: %s.", some(both))
 	}
 	if len(untrained) > 0 && view[results.PersonalView] {
 		say("Clients that never trained have no parameters of their own; personal tests them with the server's, and with first values for private ones: %s.",
@@ -211,7 +211,7 @@ func (b *builder) unsaid() []string {
 			if c.Paper == nil {
 				continue
 			}
-			label := cmp.Or(c.Labels[b.Card.Views.By], "all")
+			label := cmp.Or(c.Labels[b.Card.Views.By], "all methods")
 			switch stands := b.stands(c.Labels); {
 			case stands != "" && c.View != "" && stands != c.View:
 				other = append(other, label+" "+stands)
@@ -222,7 +222,7 @@ func (b *builder) unsaid() []string {
 	}
 	var out []string
 	if len(open) > 0 {
-		out = append(out, fmt.Sprintf("The paper does not say which evaluation its numbers are of %s; they stand with the one that the method's own paper reports.",
+		out = append(out, fmt.Sprintf("The paper does not say which evaluation its numbers are (%s); they stand with the one that the method's own paper reports.",
 			some(open)))
 	}
 	if len(other) > 0 {

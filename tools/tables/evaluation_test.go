@@ -142,7 +142,7 @@ func TestWhatNumbersRestOn(t *testing.T) {
 	_, forms := built(t, groups, Layout{Rows: []string{"method"}, Columns: []string{"beta"}})
 	for _, line := range []string{"2 tests were not answered by all clients: Avg, seed 1: no answer to the test of round 1 from client 3: means are over the others; " +
 		"Avg, seed 1: no answer to exam new of round 1 from clients 0, 2: means are over the others.",
-		"The global evaluation of Avg reads private parameters or examples of each client too."} {
+		"The global evaluation reads private parameters or examples of each client too: Avg."} {
 		if !strings.Contains(forms["terminal"], line) {
 			t.Errorf("no %q:\n%s", line, forms["terminal"])
 		}
@@ -170,7 +170,7 @@ func TestPaperEvaluation(t *testing.T) {
 	_, forms := built(t, groups, l)
 	for _, line := range []string{"| Avg | global | **46.40** (46, +0.40) |", "| Avg | personal | 84.40 |", "| Pers | global | 44.00 (45, −1.00) |",
 		"| Pers | personal | 84.00 |", "| Local | global | - |", "| Local | personal | **86.80** (86, +0.80) |",
-		"The paper does not say which evaluation its numbers are of Avg; Local;"} {
+		"The paper does not say which evaluation its numbers are (Avg; Local); they stand"} {
 		if !strings.Contains(forms["Markdown"], line) {
 			t.Errorf("no %q:\n%s", line, forms["Markdown"])
 		}

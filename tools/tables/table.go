@@ -13,7 +13,7 @@ import (
 const (
 	DomainAxis = configs.DomainAxis // each domain; also Average and Std over domains, and Overall, the mean over clients
 	ExamAxis   = configs.ExamAxis   // each exam, and Average over them
-	MetricAxis = "metric"           // each of Layout.Metrics
+	MetricAxis = configs.MetricAxis // each of Layout.Metrics
 	// EvaluationAxis is global and personal; it also heads the labels that say which of the two a row or a column is of.
 	EvaluationAxis = "evaluation"
 )
