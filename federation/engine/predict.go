@@ -100,8 +100,12 @@ func (w *Worker) learned(c *Client, clients int, prompts tensor.Map) (*method.Lo
 		if p.Owner == method.Private {
 			t = s.Private[p.Name]
 		}
-		if t == nil {
-			return nil, s, fmt.Errorf("the run has no %s parameter %s for client %d", p.Owner, p.Name, c.ID)
+		switch {
+		case t == nil && p.Owner == method.Private:
+			return nil, s, fmt.Errorf("client %d has no private parameter %s: it never trained (eval.new_clients, or no round drew it); take "+
+				"another client", c.ID, p.Name)
+		case t == nil:
+			return nil, s, fmt.Errorf("the run has no shared parameter %s for client %d; it was made by another method", p.Name, c.ID)
 		}
 	}
 	l, s := w.begin(c, Order{Kind: Test, Of: clients, Shared: shared, Down: prompts.Under(downFolder + "/" + strconv.Itoa(c.ID))}, s)
