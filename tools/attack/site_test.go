@@ -92,8 +92,6 @@ train: {rounds: ROUNDS}
 eval: {every: 1000, validate: false}
 `
 
-const clients = 3
-
 // serve starts a server with certificates for three clients.
 func serve(t *testing.T, rounds int, flags ...string) *server {
 	t.Helper()

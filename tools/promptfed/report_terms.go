@@ -16,6 +16,7 @@ import (
 func (v *view) weakTerms(main *tables.Table) {
 	for _, g := range v.groups {
 		var weak []string
+		var rounds []results.Round // of a run that measured them
 		measured := 0
 		for _, r := range g.Runs {
 			if results.Terms(r.Rounds) == nil {
@@ -23,12 +24,12 @@ func (v *view) weakTerms(main *tables.Table) {
 			}
 			of := results.VanishingTerms(r.Rounds)
 			if measured++; measured == 1 {
-				weak = of
+				weak, rounds = of, r.Rounds
 			}
 			weak = slices.DeleteFunc(weak, func(t string) bool { return !slices.Contains(of, t) })
 		}
 		for _, t := range weak {
-			line := vanishes(g.Name, t)
+			line := vanishes(g.Name, t, rounds)
 			v.Notes = append(v.Notes, line)
 			main.Remarks = append(main.Remarks, line+".")
 		}

@@ -79,6 +79,13 @@ func VanishingTerms(rounds []Round) []string {
 	return slices.DeleteFunc(names, func(n string) bool { return acts[n] })
 }
 
+// Off tells whether a term had no gradient at all in any round, as one that waits for a warm-up to end.
+func Off(rounds []Round, term string) bool {
+	return !slices.ContainsFunc(Terms(rounds), func(t *Term) bool {
+		return t.Name == term && slices.ContainsFunc(t.Norm, func(v float64) bool { return v > 0 })
+	})
+}
+
 // checkTerms refuses what no run measures.
 func checkTerms(terms []engine.Term) error {
 	const most = 64
