@@ -106,12 +106,18 @@ func (c *Cluster) streams(ctx context.Context) error {
 		{Name: c.results(), Subjects: []string{c.subject(resultSubject)}, Retention: jetstream.WorkQueuePolicy, Duplicates: window, MaxMsgSize: size,
 			Description: "results of promptfed's workers"},
 	} {
-		if _, err := c.js.CreateStream(ctx, s); err != nil {
+		if err := whileRemoved(ctx, func() error {
+			_, err := c.js.CreateStream(ctx, s)
+			return err
+		}); err != nil {
 			return err
 		}
 	}
-	var err error
-	if c.store, err = c.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: c.bucket(), TTL: 24 * time.Hour}); err != nil {
+	err := whileRemoved(ctx, func() (err error) {
+		c.store, err = c.js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: c.bucket(), TTL: 24 * time.Hour})
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	_, err = c.js.CreateConsumer(ctx, c.turns(), jetstream.ConsumerConfig{Durable: c.consumer(c.run), AckPolicy: jetstream.AckExplicitPolicy,
@@ -158,6 +164,25 @@ func (c *Cluster) Close() error {
 
 func (c *Cluster) remove(ctx context.Context) error {
 	return errors.Join(absent(c.js.DeleteStream(ctx, c.turns())), absent(c.js.DeleteStream(ctx, c.results())), absent(c.js.DeleteObjectStore(ctx, c.bucket())))
+}
+
+// storeFailed is JetStream's code for a stream whose files it cannot make.
+const storeFailed = 10049
+
+// whileRemoved does something again for a while where JetStream cannot make the files of a stream: it removes those of a
+// stream of the same name after it has told that the stream is deleted.
+func whileRemoved(ctx context.Context, create func() error) error {
+	for range 20 {
+		err := create()
+		var api *jetstream.APIError
+		if !errors.As(err, &api) || api.ErrorCode != storeFailed {
+			return err
+		}
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return create()
 }
 
 // absent forgives the deletion of what is not there.
