@@ -44,10 +44,6 @@ pitfalls: build ## what is known to be wrong with published results (docs/pitfal
 		echo "$$file, $$(($$(date +%s) - began)) s"; sed '/^pitfall-/d' $$out.log; echo; \
 	done
 
-terms: build ## what each term of every loss does: the tables of docs/terms.md, runs/terms
-	@rm -rf runs/terms
-	@tools/terms.sh
-
 test: library browser ## run all tests
 	go test -timeout $(TESTTIME) ./...
 	@echo "make test: all packages passed"
