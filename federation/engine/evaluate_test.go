@@ -314,7 +314,7 @@ func TestZeroShot(t *testing.T) {
 		if z.Accuracy != right[z.Backbone]/n[z.Backbone] {
 			t.Errorf("%+v, and the method zeroshot has %g of %g right", z, right[z.Backbone], n[z.Backbone])
 		}
-		if z.Accuracy <= z.Chance {
+		if z.Accuracy <= z.Chance && z.Chance < 1 {
 			warned++
 		}
 		if z.Chance < 1/float64(len(e.Classes)) {
@@ -328,6 +328,10 @@ func TestZeroShot(t *testing.T) {
 		if !strings.Contains(line, "not above chance") || strings.Contains(line, "\n") {
 			t.Errorf("%q", line)
 		}
+	}
+	list := []engine.ZeroShot{{Backbone: "a", Accuracy: 1, Classes: 4, Chance: 1}, {Backbone: "b", Accuracy: .5, Classes: 4, Chance: .5}}
+	if got := engine.ZeroShotWarnings(list); len(got) != 1 || !strings.Contains(got[0], "accuracy of b") {
+		t.Errorf("test images of one class, which are all right, and a backbone at chance: %q", got)
 	}
 	e = toy(t)
 	e.Template, e.Evaluate.ZeroShot = "no place for the class", true

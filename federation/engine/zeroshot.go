@@ -39,7 +39,7 @@ func (z ZeroShot) warning() string {
 	switch {
 	case z.Failed != "":
 		return fmt.Sprintf("zero-shot accuracy of %s could not be computed: %s", z.Backbone, z.Failed)
-	case z.Accuracy > z.Chance:
+	case z.Accuracy > z.Chance, z.Chance == 1: // nothing is above the chance of test images of one class
 		return ""
 	}
 	return fmt.Sprintf("zero-shot accuracy of %s is %.1f %%, not above chance (%.1f %%: the larger of 1/%d and the most frequent class): "+
