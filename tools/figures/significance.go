@@ -3,6 +3,7 @@ package figures
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot/vg"
 )
@@ -26,11 +27,16 @@ func (f Significance) Draw() (*Figure, error) {
 	return fig, nil
 }
 
-func joined(test string) string {
-	if test == "" {
-		return ""
+// key says what the stars mean, where there is anything that could have some.
+func (f Significance) key() string {
+	tested := slices.ContainsFunc(f.P, func(row []float64) bool { return slices.ContainsFunc(row, usable) })
+	switch {
+	case f.Test == "":
+		return "* p < 0.05, ** p < 0.01, *** p < 0.001."
+	case !tested:
+		return f.Test + "."
 	}
-	return ": " + test
+	return "* p < 0.05, ** p < 0.01, *** p < 0.001: " + f.Test + "."
 }
 
 // stars mark p values.
@@ -82,7 +88,7 @@ func (f Significance) draw() (*Figure, error) {
 	}
 	side := max(15, min(34, 330/vg.Length(n)))
 	sh := sheet{title: f.Title, width: side * vg.Length(n), height: side * vg.Length(n), bar: &colourBar{colours, f.Value},
-		note: "Row minus column. * p < 0.05, ** p < 0.01, *** p < 0.001" + joined(f.Test) + "."}
+		note: "Row minus column. " + f.key()}
 	p := newMatrixPlot(f.Names, f.Names, sh.width, sh.height)
 	digits, fit := places([]HeatPanel{{Values: values}}, side-3, side/2)
 	p.Add(heat{values: values, colour: colours.colour, text: func(i, j int) []string {

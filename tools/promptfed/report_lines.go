@@ -175,7 +175,7 @@ func (v *view) significance(f configs.Figure, m results.Metric) figures.Drawer {
 		}
 	}
 	if out.Test == "" {
-		out.Test = fmt.Sprintf("nothing is tested with less than %d paired runs", results.MinRuns)
+		out.Test = fmt.Sprintf("No stars: a test needs %d paired runs or more", results.MinRuns)
 	}
 	return out
 }

@@ -63,7 +63,7 @@ func TestStars(t *testing.T) {
 		if !ok || f.P[0][1] != want && !(math.IsNaN(want) && math.IsNaN(f.P[0][1])) || math.Abs(f.Difference[1][0]-13-.1*float64(seeds-1)/2) > 1e-9 {
 			t.Errorf("%d seeds: p %v, want %v; differences %v", seeds, f.P, want, f.Difference)
 		}
-		if says := "nothing is tested with less than 6 paired runs"; (f.Test == says) != (seeds < 3) {
+		if says := "No stars: a test needs 6 paired runs or more"; (f.Test == says) != (seeds < 3) {
 			t.Errorf("%d seeds: %s", seeds, f.Test)
 		}
 		if global := v.pairs[results.GlobalView][results.OverClients]; len(global) != 1 || global[0].N != 0 {
