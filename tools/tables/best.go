@@ -14,7 +14,7 @@ const methodAxis = "method"
 // without an axis of methods, those of a column. Cells of another evaluation, metric or test data are not compared.
 // Numbers that look alike as shown share a place.
 func (b *builder) best() {
-	compared := map[string][]*Cell{}
+	compared, data := map[string][]*Cell{}, map[string]string{}
 	axes := slices.Concat(b.Rows, b.Columns)
 	byMethod := slices.Contains(axes, methodAxis)
 	for _, row := range b.t.Rows {
@@ -31,7 +31,12 @@ func (b *builder) best() {
 					}
 				}
 			}
-			key += fmt.Sprintf(" %q %q %q", c.View, c.Metric.Name, c.data)
+			key += fmt.Sprintf(" %q %q", c.View, c.Metric.Name)
+			if other, ok := data[key]; ok && other != c.data {
+				b.t.severalData = true
+			}
+			data[key] = c.data
+			key += fmt.Sprintf(" %q", c.data)
 			compared[key] = append(compared[key], &row.Cells[j])
 		}
 	}

@@ -26,6 +26,9 @@ func (b *builder) finish() {
 		say("%s%s.", capital(b.metric.TitleOf(b.groups)), unit)
 	}
 	t.Caption = append(append(t.Caption, b.evaluations()...), b.seeds(), b.averagedOver(), results.Reproduced(b.groups))
+	if t.severalData {
+		say("The runs are not all on the same data and partition: nothing is best across those that differ.")
+	}
 	bold, paper := false, false
 	for _, r := range t.Rows {
 		for _, c := range r.Cells {
@@ -40,6 +43,9 @@ func (b *builder) finish() {
 	}
 	if bold && len(t.views) > 1 {
 		t.Legend.Best = strings.TrimSuffix(t.Legend.Best, ".") + ", among those of one evaluation."
+	}
+	if bold && t.severalData {
+		t.Legend.Best = strings.TrimSuffix(t.Legend.Best, ".") + ", among those on the same data."
 	}
 	if bold && b.Second {
 		t.Legend.Second = "the second best."

@@ -112,7 +112,8 @@ func TestBoldNeedsOneTest(t *testing.T) {
 		(&results.Results{Groups: groups}).Select(engine.MethodView)
 		groups[0].Runs[0].TestData, groups[1].Runs[0].TestData = "flowers", c.data
 		_, forms := built(t, groups, Layout{Rows: []string{"run"}, Columns: []string{MetricAxis}, Metrics: []string{"last"}})
-		if got := strings.Count(forms["Markdown"], "**"); got != 2*c.bold {
+		if got := strings.Count(forms["Markdown"], "**"); got != 2*c.bold ||
+			strings.Contains(forms["Markdown"], "not all on the same data") != (c.bold == 0) {
 			t.Errorf("runs on flowers and %s:\n%s", c.data, forms["Markdown"])
 		}
 	}

@@ -55,6 +55,8 @@ type Table struct {
 	second  bool
 	axes    []string // of the grid, for the CSV
 	views   []string // evaluations that cells are of
+	// severalData tells that cells which would compare are of runs on different data or partitions.
+	severalData bool
 }
 
 // Legend explains what formats show in their own ways; empty where a table has nothing of the kind.
