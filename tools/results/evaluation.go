@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/method"
@@ -170,6 +171,10 @@ func (m Metric) Absent(r *Run) bool {
 	return tested && view != ""
 }
 
+func anyDone(groups []*Group) bool {
+	return slices.ContainsFunc(groups, func(g *Group) bool { return len(g.Done()) > 0 })
+}
+
 // TitleOf is Title, and says where the runs of some groups have less tested rounds than a window asks for.
 func (m Metric) TitleOf(groups []*Group) string {
 	n, ok := lastN(m.window)
@@ -189,6 +194,8 @@ func (m Metric) TitleOf(groups []*Group) string {
 	title := m
 	title.window = ""
 	switch what := title.Title(); {
+	case most == 0 && anyDone(groups): // of an evaluation that no run has: nothing was averaged
+		return strings.TrimSuffix(what, ", ")
 	case most == 0 || least == n:
 		return m.Title()
 	case most == 1:

@@ -147,6 +147,9 @@ func TestTitleOf(t *testing.T) {
 			t.Errorf("%s; want %s", got, want)
 		}
 	}
+	if got := metric(t, "global@last10").TitleOf(of(20)); got != "global accuracy" {
+		t.Errorf("of runs without a global evaluation: %s", got)
+	}
 	if got := fmt.Sprint(metric(t, "last").TitleOf(of(4)), metric(t, "bytes").TitleOf(of(4))); !strings.Contains(got, "last tested round") || !strings.Contains(got, "mean of all rounds") {
 		t.Error(got)
 	}

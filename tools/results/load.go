@@ -33,11 +33,40 @@ func Load(dirs ...string) (*Results, error) {
 			out.Notes = append(out.Notes, p.notes...)
 		}
 	}
+	out.Notes = oncePerWarning(out.Notes)
 	out.Groups = append(out.Groups, looseGroups(l.loose)...)
 	if len(out.Groups) == 0 {
 		return nil, fmt.Errorf("no runs in %s: a run folder has %s and %s", strings.Join(dirs, ", "), ConfigFile, engine.RoundsFile)
 	}
 	return out, nil
+}
+
+// warned stands between a run's folder and what its summary warns of.
+const warned = ": warning: "
+
+// oncePerWarning says what several runs warn of once, where the first does, with the number of the others: a grid repeats
+// the warnings of its data in every cell.
+func oncePerWarning(notes []string) []string {
+	runs := map[string]int{}
+	for _, n := range notes {
+		if _, what, ok := strings.Cut(n, warned); ok {
+			runs[what]++
+		}
+	}
+	var out []string
+	for _, n := range notes {
+		dir, what, ok := strings.Cut(n, warned)
+		if k := runs[what]; ok && k == 0 {
+			continue
+		} else if ok && k > 1 {
+			n = fmt.Sprintf("%s and %d more%s%s", dir, k-1, warned, what)
+		}
+		if ok {
+			runs[what] = 0
+		}
+		out = append(out, n)
+	}
+	return out
 }
 
 type loader struct {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -208,4 +209,13 @@ func FuzzRunFolder(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A warning that several runs of a grid share is one line with their number; other notes stay as they are, in their order.
+func TestOncePerWarning(t *testing.T) {
+	got := oncePerWarning([]string{"a: warning: x", "a: ended early, y", "b: warning: x", "b: warning: z", "c: warning: x", "b: ended early, y"})
+	want := []string{"a and 2 more: warning: x", "a: ended early, y", "b: warning: z", "b: ended early, y"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }

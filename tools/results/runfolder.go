@@ -99,7 +99,7 @@ func readRun(dir string) (run *Run, notes []string) {
 			notes = append(notes, dir+": ended early, "+oneLine(why))
 		}
 		for _, w := range run.Summary.Warnings {
-			notes = append(notes, dir+": warning: "+oneLine(w))
+			notes = append(notes, dir+warned+oneLine(w))
 		}
 	default:
 		if text, err := readSmall(filepath.Join(dir, ErrorFile), maxError); err != nil || text != nil {
