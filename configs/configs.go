@@ -132,7 +132,8 @@ func unknown(at string, m map[string]any, t reflect.Type) error {
 		for i, value := range values {
 			sub, isMap := value.(map[string]any)
 			if !isMap {
-				return fmt.Errorf("%s: expected keys below it: %s", names[i], strings.Join(slices.Sorted(maps.Keys(fieldsOf(f))), ", "))
+				return fmt.Errorf("%s: expected keys below it: %s", names[i],
+					strings.Join(slices.Sorted(maps.Keys(fieldsOf(f))), ", "))
 			}
 			if err := unknown(names[i]+".", sub, f); err != nil {
 				return err
@@ -143,7 +144,8 @@ func unknown(at string, m map[string]any, t reflect.Type) error {
 }
 
 // renamed are keys that were called otherwise before.
-var renamed = map[string]string{"exam": "eval.sets and eval.sets_root", "exam.sets": "eval.sets", "exam.root": "eval.sets_root"}
+var renamed = map[string]string{"exam": "eval.sets and eval.sets_root", "exam.sets": "eval.sets",
+	"exam.root": "eval.sets_root"}
 
 func unknownKey(key string, fields map[string]reflect.Type) error {
 	if now := renamed[strings.ToLower(key)]; now != "" {

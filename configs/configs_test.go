@@ -41,7 +41,8 @@ func TestOrder(t *testing.T) {
 	if c.Train.Schedule.Kind != "cosine" || c.Train.Schedule.TMax != 7 {
 		t.Errorf("schedule %+v", c.Train.Schedule)
 	}
-	if !reflect.DeepEqual(c.Backbones, []string{"x", "y", "z"}) || !reflect.DeepEqual(c.Data.Drawn.Classes, []string{"heart", "key"}) {
+	if !reflect.DeepEqual(c.Backbones, []string{"x", "y", "z"}) || !reflect.DeepEqual(c.Data.Drawn.Classes,
+		[]string{"heart", "key"}) {
 		t.Errorf("backbones %v, classes %v", c.Backbones, c.Data.Drawn.Classes)
 	}
 	if want := map[string]any{"tokens": 8, "fedprox": map[string]any{"mu": 2}}; !reflect.DeepEqual(c.Options, want) {

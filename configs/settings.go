@@ -36,7 +36,8 @@ func settle(out any, path string, file map[string]any, env bool) (settings, erro
 	for _, key := range slices.Sorted(maps.Keys(file)) { // viper would pass over those without a value
 		if first, _, _ := strings.Cut(strings.ToLower(key), "."); fields[first] == nil {
 			if first == "counts" {
-				return s, fmt.Errorf("%s: counts are sizes of data sets, which promptfed partition compares with the data", path)
+				return s, fmt.Errorf("%s: counts are sizes of data sets, which promptfed partition compares with the "+
+					"data", path)
 			}
 			return s, fmt.Errorf("%s: %w", path, unknownKey(key, fields))
 		}
@@ -78,7 +79,8 @@ func (s settings) parse(sets []string) ([]change, error) {
 }
 
 // changes are those that a value makes at a key: one, or one for every key below it where key is a section. A value for
-// a key with free keys, such as options, replaces all of them. A key such as options.lengths[0,2] changes places of a list.
+// a key with free keys, such as options, replaces all of them. A key such as options.lengths[0,2] changes places of a
+// list.
 func (s settings) changes(key string, value any) []change {
 	key = strings.ToLower(key)
 	if list, places, ok := inList(key); ok {
@@ -175,8 +177,9 @@ func (s settings) decode(out any) error {
 	if err := unknown("", s.all, reflect.TypeOf(out).Elem()); err != nil {
 		return fmt.Errorf("%s%w", at, err)
 	}
-	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: out, TagName: "config", WeaklyTypedInput: true,
-		ErrorUnused: true, DecodeHook: mapstructure.StringToSliceHookFunc(",")})
+	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: out, TagName: "config",
+		WeaklyTypedInput: true,
+		ErrorUnused:      true, DecodeHook: mapstructure.StringToSliceHookFunc(",")})
 	if err != nil {
 		return err
 	}

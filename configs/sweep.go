@@ -64,9 +64,10 @@ type SweepOptions struct {
 const maxCells = 20000
 
 // LoadSweep reads a sweep file: an ordinary configuration, the base of every cell, with sections sweep, card and smoke.
-// Each of them may be missing; without axes there is one run for each seed. A cell's configuration is the base (which the
-// environment changes), then the points of its labels in the order of the axes (each with its smoke.points), sweep.set,
-// smoke.set, Sets and the seed; the smoke keys count with Smoke. Everything that is wrong with the file is an error that says where.
+// Each of them may be missing; without axes there is one run for each seed. A cell's configuration is the base (which
+// the environment changes), then the points of its labels in the order of the axes (each with its smoke.points),
+// sweep.set, smoke.set, Sets and the seed; the smoke keys count with Smoke. Everything that is wrong with the file is
+// an error that says where.
 func LoadSweep(path string, o SweepOptions) (*Sweep, error) {
 	text, err := readText(path)
 	if err != nil {
@@ -138,7 +139,8 @@ func expand(base settings, file SweepFile, o SweepOptions) (*Sweep, error) {
 	if !o.Smoke {
 		smoke = SmokeSection{}
 	}
-	left, err := keep(axes, kept{"sweep.keep", file.Sweep.Keep}, kept{"smoke.keep", smoke.Keep}, kept{"--keep", lists(o.Keep)})
+	left, err := keep(axes, kept{"sweep.keep", file.Sweep.Keep}, kept{"smoke.keep", smoke.Keep}, kept{"--keep",
+		lists(o.Keep)})
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +206,8 @@ func (s *Sweep) fill(base settings, grid [][]PointSection, last []change) error 
 				return err
 			}
 			if folders[folder] {
-				return fmt.Errorf("two cells would have the folder %s; choose labels that differ in letters or digits", folder)
+				return fmt.Errorf("two cells would have the folder %s; choose labels that differ in letters or "+
+					"digits", folder)
 			}
 			folders[folder] = true
 			c := Cell{Folder: folder, Labels: labels, Seed: seed, Config: experiment.Defaults()}
@@ -264,7 +267,8 @@ func folderOf(points []PointSection, seed uint64) (string, error) {
 			return "", fmt.Errorf("label %q makes no folder name; use some letters or digits, 100 at most", p.Label)
 		}
 		if i == 0 && slices.Contains(taken, s) {
-			return "", fmt.Errorf("label %q would have the folder %s, which the report of the sweep uses; choose another", p.Label, s)
+			return "", fmt.Errorf("label %q would have the folder %s, which the report of the sweep uses; choose "+
+				"another", p.Label, s)
 		}
 		parts = append(parts, s)
 	}

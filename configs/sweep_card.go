@@ -72,11 +72,14 @@ type Figure struct {
 }
 
 var (
-	metrics = []string{"last", "best", "last5", "last10", "global", "personal", "weighted", "f1", "worst", "worst10", "own-classes", "ece",
+	metrics = []string{"last", "best", "last5", "last10", "global", "personal", "weighted", "f1", "worst", "worst10",
+		"own-classes", "ece",
 		"best-val", "hm", "hm3", "exam-mean", "loss", "bytes", "seconds"}
-	units   = []string{"percent", "fraction", "seconds", "minutes", "hours", "bytes", "kilobytes", "megabytes", "gigabytes", "plain"}
-	figures = []string{"curves", "shots", "sensitivity", "heatmap", "box", "scatter3", "strips", "tsne", "pca", "bubbles", "confusion", "cost"}
-	groups  = []string{DomainAxis, "backbone"}
+	units = []string{"percent", "fraction", "seconds", "minutes", "hours", "bytes", "kilobytes", "megabytes",
+		"gigabytes", "plain"}
+	figures = []string{"curves", "shots", "sensitivity", "heatmap", "box", "scatter3", "strips", "tsne", "pca",
+		"bubbles", "confusion", "cost"}
+	groups = []string{DomainAxis, "backbone"}
 )
 
 // Number is the paper's number at labels, one for each axis that the numbers are nested by.
@@ -98,8 +101,8 @@ func (c *Card) Number(labels map[string]string) (mean, std float64, hasStd, ok b
 	return at.mean, at.std, at.hasStd, true
 }
 
-// View is the evaluation that the paper's number at labels is: global, personal, unsaid, or nothing where the card has no
-// views, because its numbers are seconds or bytes or because nobody has looked.
+// View is the evaluation that the paper's number at labels is: global, personal, unsaid, or nothing where the card has
+// no views, because its numbers are seconds or bytes or because nobody has looked.
 func (c *Card) View(labels map[string]string) string {
 	if c == nil {
 		return ""
@@ -165,7 +168,8 @@ func (c *Card) check(axes []Axis) error {
 		if err := metric(at+"metric", f.Metric); err != nil {
 			return err
 		}
-		for _, k := range []struct{ key, name string }{{"x", f.X}, {"y", f.Y}, {"z", f.Z}, {"line", f.Line}, {"panel", f.Panel}, {"group", f.Group}} {
+		for _, k := range []struct{ key, name string }{{"x", f.X}, {"y", f.Y}, {"z", f.Z}, {"line", f.Line},
+			{"panel", f.Panel}, {"group", f.Group}} {
 			var also []string
 			if k.key == "group" {
 				also = groups[1:]
@@ -199,7 +203,8 @@ func (v Views) check(axes []Axis, axis func(key, name string, also ...string) er
 		return err
 	}
 	if v.Why == "" {
-		return fmt.Errorf("card.views.why: missing; say where the paper tells which evaluation it prints, or that it does not")
+		return fmt.Errorf("card.views.why: missing; say where the paper tells which evaluation it prints, or that it " +
+			"does not")
 	}
 	if (v.By == "") != (len(v.Labels) == 0) {
 		return fmt.Errorf("card.views: by names the axis of labels; give both or neither")
@@ -214,7 +219,8 @@ func (v Views) check(axes []Axis, axis func(key, name string, also ...string) er
 	for _, label := range slices.Sorted(maps.Keys(v.Labels)) {
 		at := "card.views.labels." + label
 		if i >= 0 && !slices.Contains(axes[i].Labels(), label) {
-			return fmt.Errorf("%s: axis %s has no such label; it has %s", at, v.By, strings.Join(axes[i].Labels(), ", "))
+			return fmt.Errorf("%s: axis %s has no such label; it has %s", at, v.By, strings.Join(axes[i].Labels(),
+				", "))
 		}
 		if err := view(at, v.Labels[label]); err != nil {
 			return err
@@ -246,7 +252,8 @@ func (c *Card) checkNumbers(axes []Axis, axis func(key, name string, also ...str
 }
 
 func metric(key, name string) error {
-	if kind, of, ok := strings.Cut(name, ":"); ok && of != "" && slices.Contains([]string{"domain", "exam", "new"}, kind) {
+	if kind, of, ok := strings.Cut(name, ":"); ok && of != "" && slices.Contains([]string{"domain", "exam", "new"},
+		kind) {
 		return nil
 	}
 	return oneOf(key, name, append(slices.Clone(metrics), "domain:NAME", "exam:NAME", "new:STEPS")...)

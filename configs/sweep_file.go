@@ -58,7 +58,8 @@ type word struct {
 // UnmarshalYAML refuses lists and maps, which make no label.
 func (w *word) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind != yaml.ScalarNode {
-		return fmt.Errorf("line %d: values of the short form are single ones; give lists and maps as points with labels", n.Line)
+		return fmt.Errorf("line %d: values of the short form are single ones; give lists and maps as points with "+
+			"labels", n.Line)
 	}
 	w.text = n.Value
 	return n.Decode(&w.value)
@@ -111,7 +112,8 @@ func readSections(path string, file map[string]any, text []byte) (SweepFile, map
 		section, _ := only[name].(map[string]any)
 		if seeds, ok := section["seeds"]; ok {
 			if list, _ := seeds.([]any); len(list) == 0 {
-				return s, there, fmt.Errorf("%s: %s.seeds is empty; list at least one seed, or leave the key out", path, name)
+				return s, there, fmt.Errorf("%s: %s.seeds is empty; list at least one seed, or leave the key out", path,
+					name)
 			}
 		}
 	}

@@ -84,7 +84,8 @@ func (s SmokeSection) points(base settings, axes []Axis) ([]Axis, error) {
 			for _, c := range added {
 				for _, all := range base.under(s.Set) {
 					if all.key == c.key || below(c.key, all.key) {
-						return nil, fmt.Errorf("smoke.points: %s of %s %s is set by smoke.set too, which comes last", c.key, name, p.Label)
+						return nil, fmt.Errorf("smoke.points: %s of %s %s is set by smoke.set too, which comes last",
+							c.key, name, p.Label)
 					}
 				}
 			}
@@ -181,7 +182,8 @@ func combine(all, axes []Axis, skip []map[string]some, seeds, most int) ([][]Poi
 	size := seeds
 	for _, a := range axes {
 		if size *= len(a.Points); size > most {
-			return nil, fmt.Errorf("the sweep has more than %d cells; split it into several files, or keep fewer points", most)
+			return nil, fmt.Errorf("the sweep has more than %d cells; split it into several files, or keep fewer "+
+				"points", most)
 		}
 	}
 	grid := [][]PointSection{nil}
@@ -214,9 +216,11 @@ func matches(entry map[string]some, axes []Axis, points []PointSection) bool {
 }
 
 // taken are names in the folder of a sweep that are no cells.
-var taken = []string{PlanFile, SweepYAML, "report.html", "report.json", "report.md", "tables.md", "tables.tex", "tables.csv", "plots"}
+var taken = []string{PlanFile, SweepYAML, "report.html", "report.json", "report.md", "tables.md", "tables.tex",
+	"tables.csv", "plots"}
 
-// slug is a label as part of a path: lower case, with a dash for everything that is not a letter, a digit or one of ._+=
+// slug is a label as part of a path: lower case, with a dash for everything that is not a letter, a digit or one of
+// ._+=
 func slug(label string) string {
 	var b strings.Builder
 	dash := false

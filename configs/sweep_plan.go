@@ -82,7 +82,8 @@ func parsePlan(path string, text []byte) (*Plan, error) {
 		}
 		for _, a := range p.Axes {
 			if !slices.Contains(a.Labels, c.Labels[a.Name]) {
-				return nil, fmt.Errorf("%s: cell %s has the label %q on axis %s, which lacks it", path, c.Folder, c.Labels[a.Name], a.Name)
+				return nil, fmt.Errorf("%s: cell %s has the label %q on axis %s, which lacks it", path, c.Folder,
+					c.Labels[a.Name], a.Name)
 			}
 		}
 	}
@@ -146,7 +147,8 @@ func (s *Sweep) Same(dir string) error {
 		return fmt.Errorf("cannot resume: %w", err)
 	}
 	differs := func(format string, a ...any) error {
-		return fmt.Errorf("cannot resume: %s holds another sweep: %s; use another --out", dir, fmt.Sprintf(format, a...))
+		return fmt.Errorf("cannot resume: %s holds another sweep: %s; use another --out", dir, fmt.Sprintf(format,
+			a...))
 	}
 	if s.Name != there.Name || s.Smoke != there.Smoke {
 		return differs("name %s and smoke %v there, %s and %v now", there.Name, there.Smoke, s.Name, s.Smoke)
@@ -156,7 +158,8 @@ func (s *Sweep) Same(dir string) error {
 	}
 	now, before := s.Plan().Axes, there.Plan().Axes
 	for i := range max(len(now), len(before)) {
-		if i >= len(now) || i >= len(before) || now[i].Name != before[i].Name || !slices.Equal(now[i].Labels, before[i].Labels) {
+		if i >= len(now) || i >= len(before) || now[i].Name != before[i].Name || !slices.Equal(now[i].Labels,
+			before[i].Labels) {
 			return differs("axes %s there, %s now", show(before), show(now))
 		}
 	}

@@ -66,7 +66,8 @@ func folders(s *Sweep) string {
 // The grid written down by hand: the first axis varies slowest, the seed fastest; what skip names is left out.
 func TestGrid(t *testing.T) {
 	s := sweep(t, grid, SweepOptions{})
-	want := "promptfl/1/seed-1 promptfl/1/seed-2 fedpha-ours/1/seed-1 fedpha-ours/1/seed-2 fedpha-ours/2.0/seed-1 fedpha-ours/2.0/seed-2 fedpha-ours/3/seed-1 fedpha-ours/3/seed-2"
+	want := "promptfl/1/seed-1 promptfl/1/seed-2 fedpha-ours/1/seed-1 fedpha-ours/1/seed-2 fedpha-ours/2.0/seed-1 " +
+		"fedpha-ours/2.0/seed-2 fedpha-ours/3/seed-1 fedpha-ours/3/seed-2"
 	if got := folders(s); got != want {
 		t.Errorf("cells %s\nwant  %s", got, want)
 	}
@@ -74,10 +75,12 @@ func TestGrid(t *testing.T) {
 		t.Errorf("%s, smoke %v, seeds %v", s.Name, s.Smoke, s.Seeds)
 	}
 	first, last := s.Cells[0], s.Cells[7]
-	if c := first.Config; c.Method != "promptfl" || fmt.Sprint(c.Options) != "map[init_std:0.5 tokens:4]" || c.Train.LR != 0.1 || c.Seed != 1 || c.Train.Epochs != 1 {
+	if c := first.Config; c.Method != "promptfl" || fmt.Sprint(c.Options) != "map[init_std:0.5 tokens:4]" ||
+		c.Train.LR != 0.1 || c.Seed != 1 || c.Train.Epochs != 1 {
 		t.Errorf("first cell: %+v", c)
 	}
-	if c := last.Config; c.Method != "fedpha" || fmt.Sprint(c.Options) != "map[projector:eq9]" || c.Train.LR != 0.2 || c.Train.Batch != 8 || c.Train.Rounds != 5 || c.Seed != 2 || c.Train.Epochs != 3 {
+	if c := last.Config; c.Method != "fedpha" || fmt.Sprint(c.Options) != "map[projector:eq9]" || c.Train.LR != 0.2 ||
+		c.Train.Batch != 8 || c.Train.Rounds != 5 || c.Seed != 2 || c.Train.Epochs != 3 {
 		t.Errorf("last cell: %+v", c)
 	}
 	if last.Labels["method"] != "FedPHA (ours)" || last.Labels["tokens"] != "3" {
@@ -92,21 +95,25 @@ func TestSweepPrecedence(t *testing.T) {
 	if got := folders(s); got != "promptfl/1/seed-7" || !s.Smoke {
 		t.Fatalf("cells %s, smoke %v", got, s.Smoke)
 	}
-	if c := s.Cells[0].Config; c.Train.Rounds != 3 || c.Train.LR != 0.3 || c.Train.Batch != 16 || fmt.Sprint(c.Options) != "map[init_std:0.25 tokens:4]" || c.Seed != 7 {
+	if c := s.Cells[0].Config; c.Train.Rounds != 3 || c.Train.LR != 0.3 || c.Train.Batch != 16 ||
+		fmt.Sprint(c.Options) != "map[init_std:0.25 tokens:4]" || c.Seed != 7 {
 		t.Errorf("%+v", c)
 	}
 	if len(s.Hidden) != 0 {
 		t.Errorf("hidden: %q", s.Hidden)
 	}
 	s = sweep(t, grid, SweepOptions{Sets: []string{"train.lr=0.3"}})
-	if len(s.Hidden) != 1 || !strings.Contains(s.Hidden[0], "train.lr") || !strings.Contains(s.Hidden[0], "axis method") {
+	if len(s.Hidden) != 1 || !strings.Contains(s.Hidden[0], "train.lr") || !strings.Contains(s.Hidden[0],
+		"axis method") {
 		t.Errorf("hidden: %q", s.Hidden)
 	}
-	s = sweep(t, grid, SweepOptions{Smoke: true, Keep: map[string][]string{"method": {"FedPHA (ours)"}, "tokens": {"3"}}, Seeds: []uint64{4}})
+	s = sweep(t, grid, SweepOptions{Smoke: true, Keep: map[string][]string{"method": {"FedPHA (ours)"},
+		"tokens": {"3"}}, Seeds: []uint64{4}})
 	if got := folders(s); got != "fedpha-ours/3/seed-4" {
 		t.Errorf("cells %s", got)
 	}
-	if c := s.Cells[0].Config; c.Train.Batch != 8 || fmt.Sprint(c.Options) != "map[init_std:0.25 projector:eq9 ratio:0.6]" || c.Train.Rounds != 2 || c.Train.LR != 0.4 {
+	if c := s.Cells[0].Config; c.Train.Batch != 8 || fmt.Sprint(c.Options) != "map[init_std:0.25 projector:eq9 "+
+		"ratio:0.6]" || c.Train.Rounds != 2 || c.Train.LR != 0.4 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -135,7 +142,8 @@ sweep:
 	s := sweep(t, text, SweepOptions{Sets: []string{"options.local_tokens[1]=7"}})
 	var got []string
 	for _, c := range s.Cells {
-		got = append(got, fmt.Sprintf("%s %s %v %v", c.Labels["a"], c.Labels["b"], c.Config.Options["local_tokens"], c.Config.Backbones))
+		got = append(got, fmt.Sprintf("%s %s %v %v", c.Labels["a"], c.Labels["b"], c.Config.Options["local_tokens"],
+			c.Config.Backbones))
 	}
 	want := "8 one [8 7 8 4] [x], 8 all [1 7] [tiny-vit-b16], 16 one [16 7 16 4] [x], 16 all [1 7] [tiny-vit-b16]"
 	if is := strings.Join(got, ", "); is != want {
@@ -148,8 +156,9 @@ sweep:
 	if err != nil || fmt.Sprint(c.Options["local_tokens"]) != "[4 4 4 5]" {
 		t.Errorf("%v, %v", c.Options, err)
 	}
-	for set, say := range map[string]string{"options.local_tokens[4]=5": "the list has 4", "options.local_tokens[x]=5": "no such place",
-		"options.lengths[0]=5": "no list options.lengths", "name[0]=5": "no list name"} {
+	for set, say := range map[string]string{"options.local_tokens[4]=5": "the list has 4",
+		"options.local_tokens[x]=5": "no such place",
+		"options.lengths[0]=5":      "no list options.lengths", "name[0]=5": "no list name"} {
 		_, err := Load(file(t, text), []string{set})
 		datatest.WantError(t, err, "--set", set[:strings.Index(set, "=")], say)
 	}
@@ -182,9 +191,11 @@ func TestLoadReadsTheBase(t *testing.T) {
 	}
 }
 
-// A card says which evaluation its numbers are, by label, and says it still after a round through sweep.yaml and sweep.json.
+// A card says which evaluation its numbers are, by label, and says it still after a round through sweep.yaml and
+// sweep.json.
 func TestCardViews(t *testing.T) {
-	s := sweep(t, strings.Replace(grid, "  numbers:", "  views: {default: unsaid, by: method, labels: {FedPHA (ours): personal}, why: section 3}\n  numbers:", 1),
+	s := sweep(t, strings.Replace(grid, "  numbers:", "  views: {default: unsaid, by: method, labels: {FedPHA "+
+		"(ours): personal}, why: section 3}\n  numbers:", 1),
 		SweepOptions{})
 	yaml, err := s.YAML()
 	if err != nil {
@@ -198,8 +209,10 @@ func TestCardViews(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for from, c := range map[string]*Card{"file": s.Card, SweepYAML: sweep(t, string(yaml), SweepOptions{still: true}).Card, PlanFile: plan.Card} {
-		for label, want := range map[string]string{"FedPHA (ours)": ViewPersonal, "PromptFL": ViewUnsaid, "": ViewUnsaid} {
+	for from, c := range map[string]*Card{"file": s.Card, SweepYAML: sweep(t, string(yaml),
+		SweepOptions{still: true}).Card, PlanFile: plan.Card} {
+		for label, want := range map[string]string{"FedPHA (ours)": ViewPersonal, "PromptFL": ViewUnsaid,
+			"": ViewUnsaid} {
 			if got := c.View(map[string]string{"method": label, "tokens": "1"}); got != want {
 				t.Errorf("%s: view of %q is %q, want %s", from, label, got, want)
 			}
@@ -217,7 +230,8 @@ func TestCardViews(t *testing.T) {
 // A card may show several metrics side by side; those that nothing would show, or that nobody knows, are errors.
 func TestCardMetrics(t *testing.T) {
 	with := func(columns, metrics string) string {
-		return strings.NewReplacer("  numbers:", "  metrics: "+metrics+"\n  numbers:", "  columns: [tokens]", "  columns: ["+columns+"]").Replace(grid)
+		return strings.NewReplacer("  numbers:", "  metrics: "+metrics+"\n  numbers:", "  columns: [tokens]",
+			"  columns: ["+columns+"]").Replace(grid)
 	}
 	s := sweep(t, with("tokens, metric", "[exam:base, hm]"), SweepOptions{})
 	json, err := s.Plan().JSON()
@@ -229,7 +243,8 @@ func TestCardMetrics(t *testing.T) {
 		t.Errorf("%v, %+v", err, plan.Card)
 	}
 	for text, word := range map[string]string{with("tokens", "[hm]"): "neither card.rows nor card.columns has metric",
-		with("tokens, metric", "[hmm]"): "\"hmm\" is not known", with("tokens, metric", "[]"): "there is no axis \"metric\""} {
+		with("tokens, metric", "[hmm]"): "\"hmm\" is not known", with("tokens, metric",
+			"[]"): "there is no axis \"metric\""} {
 		if _, err := LoadSweep(file(t, text), SweepOptions{}); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("%v does not say %q", err, word)
 		}
@@ -243,7 +258,8 @@ func TestCardNumbers(t *testing.T) {
 		mean, std      float64
 		hasStd, ok     bool
 	}{
-		{"PromptFL", "1", 91.2, 0.3, true, true}, {"PromptFL", "Average", 80, 0, false, true}, {"FedPHA (ours)", "2.0", 70.5, 0, false, true},
+		{"PromptFL", "1", 91.2, 0.3, true, true}, {"PromptFL", "Average", 80, 0, false, true}, {"FedPHA (ours)", "2.0",
+			70.5, 0, false, true},
 		{"PromptFL", "3", 0, 0, false, false}, {"CoOp", "1", 0, 0, false, false},
 	} {
 		mean, std, hasStd, ok := c.Number(map[string]string{"method": n.method, "tokens": n.tokens})
@@ -262,7 +278,8 @@ func TestCardNumbers(t *testing.T) {
 	if mean, _, _, ok := one.Number(nil); !ok || mean != 3.5 {
 		t.Error("the one number of a card without axes")
 	}
-	domain := sweep(t, "card: {rows: [exam], columns: [domain], numbers: {by: [domain], values: {art: 1, Average: 2}}}", SweepOptions{}).Card
+	domain := sweep(t, "card: {rows: [exam], columns: [domain], numbers: {by: [domain], values: {art: 1, Average: "+
+		"2}}}", SweepOptions{}).Card
 	if mean, _, _, ok := domain.Number(map[string]string{"domain": "art"}); !ok || mean != 1 {
 		t.Error("a number of a domain")
 	}
@@ -279,71 +296,93 @@ func TestSweepErrors(t *testing.T) {
 		{"swep: {}", SweepOptions{}, []string{"unknown key swep"}},
 		{"sweep: {axis: []}", SweepOptions{}, []string{"sweep.axis", "known here", "axes"}},
 		{in("{name: a, key: train.lr, value: [1]}", ""), SweepOptions{}, []string{"sweep.axes[0].value", "values"}},
-		{in("{name: a, points: [{label: x, sets: {}}]}", ""), SweepOptions{}, []string{"sweep.axes[0].points[0].sets", "label, set"}},
+		{in("{name: a, points: [{label: x, sets: {}}]}", ""), SweepOptions{}, []string{"sweep.axes[0].points[0].sets",
+			"label, set"}},
 		{in("3", ""), SweepOptions{}, []string{"sweep.axes[0]", "expected keys"}},
 		{in("{name: a}", ""), SweepOptions{}, []string{"axis a", "no points"}},
 		{in("{name: a, values: [1]}", ""), SweepOptions{}, []string{"axis a", "no key"}},
 		{in("{name: a, key: train.lr, values: [[1]]}", ""), SweepOptions{}, []string{"single"}},
-		{in("{name: a, key: train.lr, values: [1], points: [{label: x}]}", ""), SweepOptions{}, []string{"axis a", "one of the two"}},
+		{in("{name: a, key: train.lr, values: [1], points: [{label: x}]}", ""), SweepOptions{}, []string{"axis a",
+			"one of the two"}},
 		{in("{key: train.lr, values: [1]}", ""), SweepOptions{}, []string{"sweep.axes[0]", "no name"}},
 		{in("{name: seed, key: train.lr, values: [1]}", ""), SweepOptions{}, []string{"seed", "another name"}},
 		{in("{name: a, key: seed, values: [1]}", ""), SweepOptions{}, []string{"sweep.seeds"}},
 		{in(axis+","+axis, ""), SweepOptions{}, []string{"two axes", "a"}},
-		{in("{name: a, points: [{label: x}, {label: x}]}", ""), SweepOptions{}, []string{"axis a", `two points`, `"x"`}},
+		{in("{name: a, points: [{label: x}, {label: x}]}", ""), SweepOptions{}, []string{"axis a", `two points`,
+			`"x"`}},
 		{in("{name: a, points: [{set: {}}]}", ""), SweepOptions{}, []string{"point 1 has no label"}},
 		{in("{name: a, points: [{label: Average}]}", ""), SweepOptions{}, []string{"Average"}},
 		{in(`{name: a, points: [{label: "x\ny"}]}`, ""), SweepOptions{}, []string{`"x\ny"`, "one line"}},
 		{in(`{name: "a\ny", points: [{label: x}]}`, ""), SweepOptions{}, []string{`"a\ny"`, "one line"}},
-		{in("{name: a, points: [{label: y, set: {'options.x[0]': 1}}]}", ""), SweepOptions{}, []string{"cell y/seed-1", "options.x[0]", "no list"}},
+		{in("{name: a, points: [{label: y, set: {'options.x[0]': 1}}]}", ""), SweepOptions{}, []string{"cell y/seed-1",
+			"options.x[0]", "no list"}},
 		{in("{name: a, points: [{label: '?'}]}", ""), SweepOptions{}, []string{"folder"}},
 		{in("{name: a, points: [{label: plots}]}", ""), SweepOptions{}, []string{"plots", "report"}},
-		{in("{name: a, points: [{label: A b}, {label: a-B}]}", ""), SweepOptions{}, []string{"two cells", "a-b/seed-1"}},
+		{in("{name: a, points: [{label: A b}, {label: a-B}]}", ""), SweepOptions{}, []string{"two cells",
+			"a-b/seed-1"}},
 		{in(axis, ", seeds: []"), SweepOptions{}, []string{"sweep.seeds", "empty"}},
 		{in(axis, ", seeds: [1, 1]"), SweepOptions{}, []string{"seed 1", "twice"}},
 		{in(axis, ", seeds: [-1]"), SweepOptions{}, []string{"-1"}},
 		{in(axis, ", skip: [{b: x}]"), SweepOptions{}, []string{"sweep.skip[0]", "matches nothing", `"b"`}},
-		{in(axis, ", skip: [{a: 0.3}]"), SweepOptions{}, []string{"sweep.skip[0]", "matches nothing", "0.3", "0.1, 0.2"}},
+		{in(axis, ", skip: [{a: 0.3}]"), SweepOptions{}, []string{"sweep.skip[0]", "matches nothing", "0.3",
+			"0.1, 0.2"}},
 		{in(axis, ", skip: [{}]"), SweepOptions{}, []string{"sweep.skip[0]"}},
 		{in(axis, ", skip: [{a: [0.1, 0.2]}]"), SweepOptions{}, []string{"leaves no cell"}},
 		{in(axis, "") + "smoke: {keep: {a: 0.3}}", SweepOptions{}, []string{"smoke.keep", "0.3", "0.1, 0.2"}},
 		{in(axis, "") + "smoke: {keep: {b: 0.3}}", SweepOptions{}, []string{"smoke.keep", `"b"`, "there are a"}},
 		{in(axis, "") + "smoke: {seeds: []}", SweepOptions{}, []string{"smoke.seeds", "empty"}},
 		{in(axis, "") + "smoke: {round: 1}", SweepOptions{}, []string{"smoke.round", "keep, points, seeds, set"}},
-		{in(axis, "") + "smoke: {points: {a: {0.3: {name: x}}}}", SweepOptions{}, []string{"smoke.points", "0.3", "0.1, 0.2"}},
-		{in(axis, "") + "smoke: {set: {options: {x: 1}}, points: {a: {0.2: {options.y: x}}}}", SweepOptions{}, []string{"smoke.points", "options.y", "smoke.set"}},
+		{in(axis, "") + "smoke: {points: {a: {0.3: {name: x}}}}", SweepOptions{}, []string{"smoke.points", "0.3",
+			"0.1, 0.2"}},
+		{in(axis, "") + "smoke: {set: {options: {x: 1}}, points: {a: {0.2: {options.y: x}}}}", SweepOptions{},
+			[]string{"smoke.points", "options.y", "smoke.set"}},
 		{in(axis, ""), SweepOptions{Smoke: true}, []string{"smoke", "--smoke"}},
 		{in(axis, ""), SweepOptions{Keep: map[string][]string{"a": {"x"}}}, []string{"--keep", `"x"`, "0.1, 0.2"}},
 		{in(axis, ""), SweepOptions{Sets: []string{"train.foo=1"}}, []string{"train.foo"}},
-		{in("{name: a, points: [{label: x}, {label: y, set: {train.foo: 1}}]}", ""), SweepOptions{}, []string{"cell y/seed-1", "train.foo", "lr"}},
-		{in("{name: a, points: [{label: x}, {label: y, set: {train.rounds: 0}}]}", ""), SweepOptions{}, []string{"cell y/seed-1", "rounds"}},
-		{in("{name: a, points: [{label: x}, {label: y, set: {method: fedfoo}}]}", ""), SweepOptions{}, []string{"cell y/seed-1", "fedfoo"}},
-		{in("{name: a, points: [{label: x}, {label: y, set: {options.foo: 1}}]}", ""), SweepOptions{}, []string{"cell y/seed-1", "foo"}},
-		{in(axis+",{name: b, key: train.epochs, values: [1, 2, 3]}", ""), SweepOptions{most: 5}, []string{"more than 5 cells"}},
+		{in("{name: a, points: [{label: x}, {label: y, set: {train.foo: 1}}]}", ""), SweepOptions{},
+			[]string{"cell y/seed-1", "train.foo", "lr"}},
+		{in("{name: a, points: [{label: x}, {label: y, set: {train.rounds: 0}}]}", ""), SweepOptions{},
+			[]string{"cell y/seed-1", "rounds"}},
+		{in("{name: a, points: [{label: x}, {label: y, set: {method: fedfoo}}]}", ""), SweepOptions{},
+			[]string{"cell y/seed-1", "fedfoo"}},
+		{in("{name: a, points: [{label: x}, {label: y, set: {options.foo: 1}}]}", ""), SweepOptions{},
+			[]string{"cell y/seed-1", "foo"}},
+		{in(axis+",{name: b, key: train.epochs, values: [1, 2, 3]}", ""), SweepOptions{most: 5},
+			[]string{"more than 5 cells"}},
 		{in(axis, "") + "card: {row: [a]}", SweepOptions{}, []string{"card.row", "rows"}},
 		{in(axis, "") + "card: {rows: [b]}", SweepOptions{}, []string{"card.rows", `"b"`, "domain, exam, a"}},
 		{in(axis, "") + "card: {rows: [a], columns: [a]}", SweepOptions{}, []string{`"a"`, "twice"}},
 		{in(axis, "") + "card: {metric: accuracy}", SweepOptions{}, []string{"card.metric", "last10"}},
 		{in(axis, "") + "card: {metric: 'domain:'}", SweepOptions{}, []string{"card.metric", "domain:NAME"}},
 		{in(axis, "") + "card: {average: rows}", SweepOptions{}, []string{"card.average", "row, column, both"}},
-		{in(axis, "") + "card: {views: {why: x}}", SweepOptions{}, []string{"card.views.default", "global, personal or unsaid"}},
-		{in(axis, "") + "card: {views: {default: local, why: x}}", SweepOptions{}, []string{"card.views.default", `"local"`}},
+		{in(axis, "") + "card: {views: {why: x}}", SweepOptions{}, []string{"card.views.default",
+			"global, personal or unsaid"}},
+		{in(axis, "") + "card: {views: {default: local, why: x}}", SweepOptions{}, []string{"card.views.default",
+			`"local"`}},
 		{in(axis, "") + "card: {views: {default: unsaid}}", SweepOptions{}, []string{"card.views.why", "missing"}},
-		{in(axis, "") + "card: {views: {default: unsaid, by: a, why: x}}", SweepOptions{}, []string{"card.views", "both or neither"}},
-		{in(axis, "") + "card: {views: {default: unsaid, by: b, labels: {x: global}, why: x}}", SweepOptions{}, []string{"card.views.by", `"b"`}},
-		{in(axis, "") + "card: {views: {default: unsaid, by: a, labels: {0.3: global}, why: x}}", SweepOptions{}, []string{"card.views.labels.0.3", "0.1, 0.2"}},
-		{in(axis, "") + "card: {views: {default: unsaid, by: a, labels: {0.1: own}, why: x}}", SweepOptions{}, []string{"card.views.labels.0.1", `"own"`}},
+		{in(axis, "") + "card: {views: {default: unsaid, by: a, why: x}}", SweepOptions{}, []string{"card.views",
+			"both or neither"}},
+		{in(axis, "") + "card: {views: {default: unsaid, by: b, labels: {x: global}, why: x}}", SweepOptions{},
+			[]string{"card.views.by", `"b"`}},
+		{in(axis, "") + "card: {views: {default: unsaid, by: a, labels: {0.3: global}, why: x}}", SweepOptions{},
+			[]string{"card.views.labels.0.3", "0.1, 0.2"}},
+		{in(axis, "") + "card: {views: {default: unsaid, by: a, labels: {0.1: own}, why: x}}", SweepOptions{},
+			[]string{"card.views.labels.0.1", `"own"`}},
 		{in(axis, "") + "card: {views: {view: unsaid}}", SweepOptions{}, []string{"card.views.view", "default"}},
 		{in(axis, "") + "card: {numbers: {unit: percents}}", SweepOptions{}, []string{"card.numbers.unit", "percent"}},
 		{in(axis, "") + "card: {numbers: {by: [b]}}", SweepOptions{}, []string{"card.numbers.by", `"b"`}},
-		{in(axis, "") + "card: {numbers: {by: [a], values: {0.3: 1}}}", SweepOptions{}, []string{"card.numbers.values", `"0.3"`, "0.1, 0.2, Average"}},
-		{in(axis, "") + "card: {numbers: {by: [a], values: {0.1: {0.2: 1}}}}", SweepOptions{}, []string{"card.numbers.values.0.1", "number is expected"}},
+		{in(axis, "") + "card: {numbers: {by: [a], values: {0.3: 1}}}", SweepOptions{}, []string{"card.numbers.values",
+			`"0.3"`, "0.1, 0.2, Average"}},
+		{in(axis, "") + "card: {numbers: {by: [a], values: {0.1: {0.2: 1}}}}", SweepOptions{},
+			[]string{"card.numbers.values.0.1", "number is expected"}},
 		{in(axis, "") + "card: {numbers: {by: [a], values: 3}}", SweepOptions{}, []string{"labels of axis a"}},
 		{in(axis, "") + "card: {numbers: {by: [a], values: {0.1: [1, 2, 3]}}}", SweepOptions{}, []string{"3 numbers"}},
 		{in(axis, "") + "card: {numbers: {by: [a], values: {0.1: .nan}}}", SweepOptions{}, []string{"NaN"}},
 		{in(axis, "") + "card: {numbers: {by: [a], values: {0.1: [1, -2]}}}", SweepOptions{}, []string{"-2"}},
 		{in(axis, "") + "card: {numbers: {by: [a], values: {0.1: high}}}", SweepOptions{}, []string{"high"}},
 		{in(axis, "") + "card: {numbers: {by: [a], values: {0.1: }}}", SweepOptions{}, []string{"number is expected"}},
-		{in(axis, "") + "card: {no_numbers: why, numbers: {by: [a], values: {0.1: 1}}}", SweepOptions{}, []string{"no_numbers"}},
+		{in(axis, "") + "card: {no_numbers: why, numbers: {by: [a], values: {0.1: 1}}}", SweepOptions{},
+			[]string{"no_numbers"}},
 		{in(axis, "") + "card: {figures: [{kind: pie}]}", SweepOptions{}, []string{"figure 1", "pie", "curves"}},
 		{in(axis, "") + "card: {figures: [{}]}", SweepOptions{}, []string{"figure 1", "no kind"}},
 		{in(axis, "") + "card: {figures: [{kind: heatmap, x: b}]}", SweepOptions{}, []string{"figure 1", "x", `"b"`}},
@@ -367,9 +406,11 @@ func TestSweepErrors(t *testing.T) {
 
 // What YAML writes gives the same cells again, and Same tells what else differs.
 func TestResolvedSweep(t *testing.T) {
-	o := SweepOptions{Smoke: true, Sets: []string{"options={tokens: 3}", "options.init_std=0.75", "runtime.workers=3"}, Keep: map[string][]string{"method": {"PromptFL", "FedPHA (ours)"}},
+	o := SweepOptions{Smoke: true, Sets: []string{"options={tokens: 3}", "options.init_std=0.75", "runtime.workers=3"},
+		Keep:  map[string][]string{"method": {"PromptFL", "FedPHA (ours)"}},
 		Seeds: []uint64{8, 9}}
-	text := strings.ReplaceAll(strings.ReplaceAll(grid, "method: fedpha, options: {projector: eq9}", "method: coop"), "options.ratio: 0.6", "data: {drawn: {train: 3}}")
+	text := strings.ReplaceAll(strings.ReplaceAll(grid, "method: fedpha, options: {projector: eq9}", "method: coop"),
+		"options.ratio: 0.6", "data: {drawn: {train: 3}}")
 	s := sweep(t, text, o)
 	if got := fmt.Sprint(s.Cells[0].Config.Options); got != "map[init_std:0.75 tokens:3]" {
 		t.Errorf("options %s", got)
@@ -404,7 +445,8 @@ func TestResolvedSweep(t *testing.T) {
 		{func(o *SweepOptions) { o.Smoke = false }, text, []string{"smoke"}},
 		{func(o *SweepOptions) { o.Sets = append(o.Sets, "name=other") }, text, []string{"table", "other"}},
 		{func(o *SweepOptions) { o.Keep = nil }, text, []string{"axes method (PromptFL, FedPHA (ours))"}},
-		{func(o *SweepOptions) { o.Sets = append(o.Sets, "train.rounds=4") }, text, []string{"promptfl/1/seed-8", "train.rounds is 2 there, 4 now"}},
+		{func(o *SweepOptions) { o.Sets = append(o.Sets, "train.rounds=4") }, text, []string{"promptfl/1/seed-8",
+			"train.rounds is 2 there, 4 now"}},
 		{func(o *SweepOptions) { o.Sets = append(o.Sets, "options.tokens=4") }, text, []string{"options"}},
 		{func(o *SweepOptions) {}, strings.ReplaceAll(text, `tokens: ["2.0", 3]`, "tokens: [3]"), []string{"cells"}},
 		{func(o *SweepOptions) { o.Sets = append(o.Sets, "runtime.workers=4") }, text, nil},
@@ -446,7 +488,8 @@ func TestPlan(t *testing.T) {
 	if again, err := p.JSON(); err != nil || string(again) != string(b) {
 		t.Errorf("%v\n%s\n%s", err, again, b)
 	}
-	if mean, std, _, ok := p.Card.Number(map[string]string{"method": "PromptFL", "tokens": "1"}); !ok || mean != 91.2 || std != 0.3 {
+	if mean, std, _, ok := p.Card.Number(map[string]string{"method": "PromptFL", "tokens": "1"}); !ok || mean != 91.2 ||
+		std != 0.3 {
 		t.Error("the card lost a number")
 	}
 	for text, say := range map[string]string{"{": "promptfed sweep", `{"cells":[{"folder":"../x"}]}`: "../x",
@@ -463,8 +506,10 @@ func TestPlan(t *testing.T) {
 func FuzzSweep(f *testing.F) {
 	f.Add([]byte(grid))
 	f.Add([]byte(text))
-	f.Add([]byte("sweep: {axes: [{name: a, key: options, values: [{x: 1}]}], set: {options: {a: {b: [1]}}, options.a.b: 2}}"))
-	f.Add([]byte("x: &a {k: 1}\nsweep: {axes: [{name: a, points: [{label: 0x10, set: {<<: *a}}]}]}\ncard: {numbers: {by: [a], values: {0x10: [1e3, .5]}}}"))
+	f.Add([]byte("sweep: {axes: [{name: a, key: options, values: [{x: 1}]}], set: {options: {a: {b: [1]}}, " +
+		"options.a.b: 2}}"))
+	f.Add([]byte("x: &a {k: 1}\nsweep: {axes: [{name: a, points: [{label: 0x10, set: {<<: *a}}]}]}\ncard: {numbers: " +
+		"{by: [a], values: {0x10: [1e3, .5]}}}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o := SweepOptions{most: 40, still: true, Smoke: strings.Contains(string(b), "smoke")}
 		s, err := readSweep("f.yaml", b, o)

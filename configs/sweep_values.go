@@ -34,7 +34,8 @@ func (v *Values) UnmarshalYAML(n *yaml.Node) error {
 			return err
 		}
 		if len(list) != 2 {
-			return fmt.Errorf("line %d: %d numbers in a list; a value is a mean or [mean, standard deviation]", n.Line, len(list))
+			return fmt.Errorf("line %d: %d numbers in a list; a value is a mean or [mean, standard deviation]", n.Line,
+				len(list))
 		}
 		v.leaf, v.hasStd, v.mean, v.std = true, true, list[0], list[1]
 	default:
@@ -82,7 +83,8 @@ func (v *Values) UnmarshalJSON(b []byte) error { return yaml.Unmarshal(b, v) }
 func (v *Values) check(at string, by []string, axes []Axis) error {
 	if len(by) == 0 {
 		if v == nil || !v.leaf {
-			return fmt.Errorf("%s: a number is expected here; name the axes that values are nested by under card.numbers.by", at)
+			return fmt.Errorf("%s: a number is expected here; name the axes that values are nested by under "+
+				"card.numbers.by", at)
 		}
 		return nil
 	}
@@ -92,7 +94,8 @@ func (v *Values) check(at string, by []string, axes []Axis) error {
 	i := slices.IndexFunc(axes, func(a Axis) bool { return a.Name == by[0] })
 	for _, label := range slices.Sorted(maps.Keys(v.under)) {
 		if i >= 0 && label != AverageLabel && !slices.Contains(axes[i].Labels(), label) {
-			return fmt.Errorf("%s: axis %s has no label %q; it has %s", at, by[0], label, strings.Join(append(axes[i].Labels(), AverageLabel), ", "))
+			return fmt.Errorf("%s: axis %s has no label %q; it has %s", at, by[0], label,
+				strings.Join(append(axes[i].Labels(), AverageLabel), ", "))
 		}
 		if err := v.under[label].check(at+"."+label, by[1:], axes); err != nil {
 			return err

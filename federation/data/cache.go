@@ -39,7 +39,8 @@ type Key [sha256.Size]byte
 // Key hashes the source.
 func (s Source) Key() Key {
 	h := sha256.New()
-	for _, f := range []string{"features 1", s.Bundle, s.Files, s.Preprocessing, fmt.Sprint(s.View), fmt.Sprint(s.Seed), s.Layer} {
+	for _, f := range []string{"features 1", s.Bundle, s.Files, s.Preprocessing, fmt.Sprint(s.View), fmt.Sprint(s.Seed),
+		s.Layer} {
 		field(h, f)
 	}
 	if s.Precision != "" && s.Precision != Half {
@@ -66,8 +67,8 @@ func (c Cache) path(k Key) string {
 	return filepath.Join(c.Dir, name[:2], name+".rows")
 }
 
-// Open maps a matrix into memory and verifies its checksum once; false when it is absent or damaged. Close the rows when
-// done.
+// Open maps a matrix into memory and verifies its checksum once; false when it is absent or damaged. Close the rows
+// when done.
 func (c Cache) Open(k Key) (*Rows, bool, error) {
 	path := c.path(k)
 	f, err := mmap.Open(path)

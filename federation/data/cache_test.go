@@ -21,7 +21,8 @@ import (
 // 65,504): 1+2^-11 and 1+3*2^-11 are ties and go to even; 2^-25 is a tie with zero.
 func TestRoundHalf(t *testing.T) {
 	p := func(e int) float32 { return float32(math.Ldexp(1, e)) }
-	x := tensor.Of([]float32{1, 1 + p(-11), 1 + 3*p(-11), 1 + p(-11) + p(-20), 65504, 65519, -0.1, p(-24), p(-25), p(-25) + p(-40)}, 10)
+	x := tensor.Of([]float32{1, 1 + p(-11), 1 + 3*p(-11), 1 + p(-11) + p(-20), 65504, 65519, -0.1, p(-24), p(-25),
+		p(-25) + p(-40)}, 10)
 	want := []float32{1, 1, 1 + p(-9), 1 + p(-10), 65504, 65504, -0.0999755859375, p(-24), 0, p(-24)}
 	if err := RoundHalf(x); err != nil || !slices.Equal(x.Data, want) {
 		t.Errorf("%v\nwant %v (%v)", x.Data, want, err)
@@ -231,7 +232,8 @@ func TestKeysDependOnEverything(t *testing.T) {
 	}
 }
 
-// TestFloatRows: float32 rows come back bit for bit, and a file of one precision is none for the other, even under one key.
+// TestFloatRows: float32 rows come back bit for bit, and a file of one precision is none for the other, even under one
+// key.
 func TestFloatRows(t *testing.T) {
 	x := matrix(9, 5)
 	x.Data[3], x.Data[4], x.Data[5] = math.SmallestNonzeroFloat32, 70000, float32(math.Copysign(0, -1))

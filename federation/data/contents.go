@@ -19,15 +19,15 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// Content identifies what an image holds: the SHA-256 of its file's bytes, or of its pixels where it comes from no image file. The
-// zero Content is that of a file that no other of its list is equal to.
+// Content identifies what an image holds: the SHA-256 of its file's bytes, or of its pixels where it comes from no
+// image file. The zero Content is that of a file that no other of its list is equal to.
 type Content [sha256.Size]byte
 
 // headSize is how much of files of equal size is read before all of them is.
 const headSize = 4096
 
-// Contents gives the content of every example of a list. Of files it reads only those that have the size of another, and whole
-// only those that begin like another. progress, which may be nil, hears of each of its two passes.
+// Contents gives the content of every example of a list. Of files it reads only those that have the size of another,
+// and whole only those that begin like another. progress, which may be nil, hears of each of its two passes.
 func Contents(ctx context.Context, list []Example, workers int, progress func(done, total int)) ([]Content, error) {
 	out := make([]Content, len(list))
 	keys := make([]string, len(list))
@@ -78,7 +78,8 @@ func Contents(ctx context.Context, list []Example, workers int, progress func(do
 const worthShowing = 512
 
 // inParallel does something for every index, on several goroutines.
-func inParallel(ctx context.Context, index []int, workers int, progress func(done, total int), do func(i int) error) error {
+func inParallel(ctx context.Context, index []int, workers int, progress func(done, total int),
+	do func(i int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, workers))
 	var mu sync.Mutex
@@ -165,7 +166,8 @@ func writePixels(w io.Writer, img image.Image) {
 const contentsMagic = "pfcontents1\n"
 
 // Contents is the function of this name, remembered in the cache: names and stamps of the list say when it has changed.
-func (c Cache) Contents(ctx context.Context, list []Example, workers int, progress func(done, total int)) ([]Content, error) {
+func (c Cache) Contents(ctx context.Context, list []Example, workers int, progress func(done, total int)) ([]Content,
+	error) {
 	if c.Dir == "" {
 		return Contents(ctx, list, workers, progress)
 	}

@@ -36,7 +36,8 @@ func width(i int, img image.Image) (int, error) {
 func TestDecodeKeepsOrder(t *testing.T) {
 	for _, workers := range []int{0, 1, 3, 16} {
 		var got []int
-		err := Decode(context.Background(), made(60, 4, 59), workers, Skip, nil, width, func(i, w int, bad *BadImage) error {
+		err := Decode(context.Background(), made(60, 4, 59), workers, Skip, nil, width, func(i, w int,
+			bad *BadImage) error {
 			if (bad != nil) != (i == 4 || i == 59) || bad == nil && w != i {
 				return fmt.Errorf("image %d: %d %v", i, w, bad)
 			}
@@ -55,7 +56,8 @@ func TestDecodeStopsAtTheFirst(t *testing.T) {
 	for _, workers := range []int{1, 8} {
 		for range 10 {
 			n := 0
-			err := Decode(context.Background(), made(40, 30, 11, 13), workers, Refuse, nil, width, func(int, int, *BadImage) error {
+			err := Decode(context.Background(), made(40, 30, 11, 13), workers, Refuse, nil, width, func(int, int,
+				*BadImage) error {
 				n++
 				return nil
 			})
@@ -85,7 +87,10 @@ func TestDecodeStops(t *testing.T) {
 	}, func(int, int, *BadImage) error { return nil }), "made0", "too small")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := Decode(ctx, made(1000), 2, Refuse, nil, width, func(int, int, *BadImage) error { return nil }); !errors.Is(err, context.Canceled) {
+	if err := Decode(ctx, made(1000), 2, Refuse, nil, width, func(int, int,
+		*BadImage) error {
+		return nil
+	}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

@@ -9,26 +9,30 @@ import (
 // What to do about images that stand in a set more than once.
 const (
 	DuplicatesError = "error" // refuse the set where one stands in two splits, or twice in a pool
-	DuplicatesDrop  = "drop"  // leave them out of train where they stand in val or test too, and out of val where in test; keep one in a pool
-	DuplicatesKeep  = "keep"  // take the set as it is
+	// leave them out of train where they stand in val or test too, and out of val where in test; keep one in a pool
+	DuplicatesDrop = "drop"
+	DuplicatesKeep = "keep" // take the set as it is
 )
 
-// Duplicates counts images whose bytes are those of another image of the set. Of a pool only Repeated, Labels and Dropped are used.
+// Duplicates counts images whose bytes are those of another image of the set. Of a pool only Repeated, Labels and
+// Dropped are used.
 type Duplicates struct {
-	TrainTest int    `json:"train_in_test"` // images of train that stand in test too
-	TrainVal  int    `json:"train_in_val"`
-	ValTest   int    `json:"val_in_test"`
-	Repeated  int    `json:"repeated"`          // further places of images that stand in train, or in the pool, more than once
-	Labels    int    `json:"labels"`            // different images that stand in the set with several labels
-	Dropped   int    `json:"dropped"`           // images that were left out
-	Example   string `json:"example,omitempty"` // two places of one image, of the first kind above that there is
+	TrainTest int `json:"train_in_test"` // images of train that stand in test too
+	TrainVal  int `json:"train_in_val"`
+	ValTest   int `json:"val_in_test"`
+	// further places of images that stand in train, or in the pool, more than once
+	Repeated int    `json:"repeated"`
+	Labels   int    `json:"labels"`            // different images that stand in the set with several labels
+	Dropped  int    `json:"dropped"`           // images that were left out
+	Example  string `json:"example,omitempty"` // two places of one image, of the first kind above that there is
 }
 
 // between is the number of images in two splits.
 func (d Duplicates) between() int { return d.TrainTest + d.TrainVal + d.ValTest }
 
-// FindDuplicates counts duplicates of the set by the contents of its splits, those of each in turn as Splits gives them, and does
-// what the policy says. The contents that it gives are those of what is left. A class without training images then is an error.
+// FindDuplicates counts duplicates of the set by the contents of its splits, those of each in turn as Splits gives
+// them, and does what the policy says. The contents that it gives are those of what is left. A class without training
+// images then is an error.
 func (s *Set) FindDuplicates(contents []Content, policy string) (Duplicates, []Content, error) {
 	var d Duplicates
 	at := map[string][]Content{}
@@ -62,7 +66,8 @@ func (s *Set) FindDuplicates(contents []Content, policy string) (Duplicates, []C
 	for _, sp := range s.Splits() {
 		drop[sp.Name] = make([]bool, len(*sp.Examples))
 	}
-	d.TrainTest, d.TrainVal, d.ValTest = in("train", s.Train, "test", s.Test), in("train", s.Train, "val", s.Val), in("val", s.Val, "test", s.Test)
+	d.TrainTest, d.TrainVal, d.ValTest = in("train", s.Train, "test", s.Test), in("train", s.Train, "val", s.Val),
+		in("val", s.Val, "test", s.Test)
 	name, main := "train", s.Train
 	if s.Pool != nil {
 		name, main = "pool", s.Pool
@@ -86,7 +91,8 @@ func (s *Set) FindDuplicates(contents []Content, policy string) (Duplicates, []C
 	}
 	d.Labels = len(several)
 	if bad := d.between(); policy == DuplicatesError && (bad > 0 || name == "pool" && d.Repeated > 0) {
-		return d, nil, fmt.Errorf("%s, such as %s: remove them, or set data.duplicates: drop or keep", strings.Join(d.Lines(name == "pool"), "; "), d.Example)
+		return d, nil, fmt.Errorf("%s, such as %s: remove them, or set data.duplicates: drop or keep",
+			strings.Join(d.Lines(name == "pool"), "; "), d.Example)
 	}
 	var left []Content
 	for _, sp := range s.Splits() {
@@ -102,7 +108,8 @@ func (s *Set) FindDuplicates(contents []Content, policy string) (Duplicates, []C
 		if sp.Name == name {
 			had, has := s.Counts(before), s.Counts(kept)
 			if k := slices.IndexFunc(has, func(n int) bool { return n == 0 }); k >= 0 && had[k] > 0 {
-				return d, nil, fmt.Errorf("data.duplicates: drop leaves class %q no training images: all %d stand in test or val too", s.Classes[k], had[k])
+				return d, nil, fmt.Errorf("data.duplicates: drop leaves class %q no training images: all %d stand in "+
+					"test or val too", s.Classes[k], had[k])
 			}
 		}
 		*sp.Examples = kept
@@ -120,9 +127,12 @@ func (d Duplicates) Lines(pooled bool) []string {
 			out = append(out, fmt.Sprint(n, " ", many))
 		}
 	}
-	say(d.TrainTest, "training image stands among the test images too", "training images stand among the test images too")
-	say(d.TrainVal, "training image stands among the validation images too", "training images stand among the validation images too")
-	say(d.ValTest, "validation image stands among the test images too", "validation images stand among the test images too")
+	say(d.TrainTest, "training image stands among the test images too", "training images stand among the test images "+
+		"too")
+	say(d.TrainVal, "training image stands among the validation images too",
+		"training images stand among the validation images too")
+	say(d.ValTest, "validation image stands among the test images too", "validation images stand among the test "+
+		"images too")
 	if pooled {
 		say(d.Repeated, "image repeats another one of the pool", "images repeat others of the pool")
 	} else {

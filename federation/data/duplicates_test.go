@@ -31,7 +31,8 @@ func files(t *testing.T, contents map[string]string) map[string]Example {
 // Files are equal by all of their bytes: not by size, nor by how they begin.
 func TestContents(t *testing.T) {
 	long := string(bytes.Repeat([]byte("x"), headSize))
-	f := files(t, map[string]string{"a": "cat", "b": "cat", "c": "dog", "d": "horse", "e": long + "1", "f": long + "2", "g": long + "1"})
+	f := files(t, map[string]string{"a": "cat", "b": "cat", "c": "dog", "d": "horse", "e": long + "1", "f": long + "2",
+		"g": long + "1"})
 	gray := func(v uint8) Example {
 		return Example{ID: fmt.Sprint("gray", v), Load: func() (image.Image, error) {
 			m := image.NewGray(image.Rect(0, 0, 2, 2))
@@ -57,7 +58,8 @@ func TestContents(t *testing.T) {
 	if got[2] != (Content{}) || got[3] != (Content{}) {
 		t.Error("files that no other is like were read whole")
 	}
-	_, err = Contents(context.Background(), []Example{{ID: "gone", Path: filepath.Join(t.TempDir(), "gone.png")}}, 1, nil)
+	_, err = Contents(context.Background(), []Example{{ID: "gone", Path: filepath.Join(t.TempDir(), "gone.png")}}, 1,
+		nil)
 	var bad *BadImage
 	if !errors.As(err, &bad) {
 		t.Errorf("a file that is gone: %v", err)
@@ -101,8 +103,8 @@ func TestContentsCache(t *testing.T) {
 	}
 }
 
-// duplicated is a set in which train image 1 is test image 0, train 2 is val 0, val 1 is test 1, train 4 is train 3 under another
-// label, and nothing else is equal.
+// duplicated is a set in which train image 1 is test image 0, train 2 is val 0, val 1 is test 1, train 4 is train 3
+// under another label, and nothing else is equal.
 func duplicated() (*Set, []Content) {
 	list := func(split string, labels ...int) (out []Example) {
 		for i, y := range labels {
@@ -110,7 +112,8 @@ func duplicated() (*Set, []Content) {
 		}
 		return out
 	}
-	s := &Set{Classes: []string{"a", "b"}, Train: list("train", 0, 0, 1, 1, 0), Val: list("val", 1, 0), Test: list("test", 0, 0, 1)}
+	s := &Set{Classes: []string{"a", "b"}, Train: list("train", 0, 0, 1, 1, 0), Val: list("val", 1, 0),
+		Test: list("test", 0, 0, 1)}
 	n := []byte{0, 1, 2, 3, 3, 2, 4, 1, 4, 0}
 	out := make([]Content, len(n))
 	for i, v := range n {
@@ -129,7 +132,8 @@ func names(list []Example) (out []string) {
 func TestDuplicates(t *testing.T) {
 	want := Duplicates{TrainTest: 1, TrainVal: 1, ValTest: 1, Repeated: 1, Labels: 1, Example: "train1 and test0"}
 	s, c := duplicated()
-	if d, left, err := s.FindDuplicates(c, DuplicatesKeep); err != nil || d != want || len(s.Train) != 5 || !slices.Equal(left, c) {
+	if d, left, err := s.FindDuplicates(c, DuplicatesKeep); err != nil || d != want || len(s.Train) != 5 ||
+		!slices.Equal(left, c) {
 		t.Errorf("keep: %+v, %v", d, err)
 	}
 	want.Dropped = 3
@@ -138,7 +142,8 @@ func TestDuplicates(t *testing.T) {
 	if err != nil || d != want || len(left) != 7 {
 		t.Errorf("drop: %+v, %d left, %v", d, len(left), err)
 	}
-	if got := names(slices.Concat(s.Train, s.Val, s.Test)); !slices.Equal(got, []string{"train0", "train3", "train4", "val0", "test0", "test1", "test2"}) {
+	if got := names(slices.Concat(s.Train, s.Val, s.Test)); !slices.Equal(got, []string{"train0", "train3", "train4",
+		"val0", "test0", "test1", "test2"}) {
 		t.Errorf("drop kept %v", got)
 	}
 	s, c = duplicated()
@@ -147,7 +152,8 @@ func TestDuplicates(t *testing.T) {
 	s, c = duplicated()
 	s.MergeSplits(true)
 	want = Duplicates{Repeated: 4, Labels: 1, Dropped: 4, Example: "train3 and train4"}
-	if d, _, err := s.FindDuplicates(c, DuplicatesDrop); err != nil || d != want || !slices.Equal(names(s.Pool), []string{"train0", "train1", "train2", "train3", "val1", "test2"}) {
+	if d, _, err := s.FindDuplicates(c, DuplicatesDrop); err != nil || d != want || !slices.Equal(names(s.Pool),
+		[]string{"train0", "train1", "train2", "train3", "val1", "test2"}) {
 		t.Errorf("pool: %+v, %v, %v", d, names(s.Pool), err)
 	}
 	s, c = duplicated()

@@ -188,8 +188,9 @@ func newWriter(f *os.File, path string, k Key, shape []int, form format) (*Write
 	if len(shape) < 1 || len(shape) > maxRank || slices.Min(shape) < 0 {
 		return nil, fmt.Errorf("feature cache: shape %v: take 1 to %d dimensions of 0 or more", shape, maxRank)
 	}
-	w := &Writer{f: f, b: bufio.NewWriterSize(f, 1<<16), sum: sha256.New(), path: path, form: form, shape: slices.Clone(shape),
-		left: tensor.Size(shape)}
+	w := &Writer{f: f, b: bufio.NewWriterSize(f, 1<<16), sum: sha256.New(), path: path, form: form,
+		shape: slices.Clone(shape),
+		left:  tensor.Size(shape)}
 	w.out = io.MultiWriter(w.b, w.sum)
 	head := append([]byte(form.magic), k[:]...)
 	head = binary.LittleEndian.AppendUint64(head, uint64(len(shape)))
@@ -200,8 +201,8 @@ func newWriter(f *os.File, path string, k Key, shape []int, form format) (*Write
 	return w, err
 }
 
-// Append adds rows, which must have the shape of the matrix but for their number, and rounds them to the matrix's precision in
-// place: use them after this call, not before. Elements must be finite, and in half precision too.
+// Append adds rows, which must have the shape of the matrix but for their number, and rounds them to the matrix's
+// precision in place: use them after this call, not before. Elements must be finite, and in half precision too.
 func (w *Writer) Append(rows *tensor.Tensor) error {
 	if len(rows.Shape) != len(w.shape) || !slices.Equal(rows.Shape[1:], w.shape[1:]) || len(rows.Data) > w.left {
 		return fmt.Errorf("feature cache: rows %v do not fit in what is left of %v", rows.Shape, w.shape)

@@ -76,8 +76,8 @@ type Set struct {
 	Layout  string // how the files lie, as found: SPLIT/CLASS/ and so on
 	Classes []string
 	Domains []string // empty for a set without domains
-	// Superclasses are the coarse classes and Coarse gives each class the index of its own; both are nil where the set has
-	// none.
+	// Superclasses are the coarse classes and Coarse gives each class the index of its own; both are nil where the set
+	// has none.
 	Superclasses []string
 	Coarse       []int
 	// Template is the hand-written prompt that CoOp uses for the set, with {} for the class.

@@ -33,7 +33,8 @@ type Prompt struct {
 
 // lower replaces the placeholders of a method's graph: all prompts that do not depend on one another go through the
 // text tower in one pass.
-func lower(b Backbone, classes []string, hand func(templates string) (*tensor.Tensor, error), roots []graph.Node) ([]graph.Node, error) {
+func lower(b Backbone, classes []string, hand func(templates string) (*tensor.Tensor, error),
+	roots []graph.Node) ([]graph.Node, error) {
 	for {
 		waiting := firstWave(roots)
 		if len(waiting) == 0 {

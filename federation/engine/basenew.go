@@ -9,14 +9,16 @@ const (
 // BaseToNew is base-to-new generalisation: the one place where local, base and new are defined.
 //
 //   - local: a client's own test data, which is of its own classes, scored among the names of all classes that the
-//     federation trains on; mean over clients. (FedPGP's released test. FedTPG lets only the client's own classes compete,
-//     which is easier: that is own_classes of the evaluation.)
+//     federation trains on; mean over clients. (FedPGP's released test. FedTPG lets only the client's own classes
+//     compete, which is easier: that is own_classes of the evaluation.)
 //   - base: every client on the test images of all classes that the federation trains on, among the names of these.
-//   - new: every client on the test images of the classes that nobody trains on, among the names of those, without training.
+//   - new: every client on the test images of the classes that nobody trains on, among the names of those, without
+//     training.
 //   - hm: the harmonic mean of base and new, 2/(1/base + 1/new), of their means over clients; hm3: of all three,
 //     3/(1/local + 1/base + 1/new), which FedTPG prints as HM. Where one is 0 they are 0.
 type BaseToNew struct {
-	Global   *Generalisation `json:"global,omitempty"` // with the server's shared parameters; absent where the method does not have it
+	// with the server's shared parameters; absent where the method does not have it
+	Global   *Generalisation `json:"global,omitempty"`
 	Personal *Generalisation `json:"personal,omitempty"`
 }
 

@@ -8,8 +8,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// CalibrationBins is the number of bins of the expected calibration error, as in Guo et al. (On Calibration of Modern Neural
-// Networks, ICML 2017, section 2).
+// CalibrationBins is the number of bins of the expected calibration error, as in Guo et al. (On Calibration of Modern
+// Neural Networks, ICML 2017, section 2).
 const CalibrationBins = 15
 
 // Bin is the examples whose confidence lies in one bin.
@@ -19,9 +19,9 @@ type Bin struct {
 	Confidence float64 `json:"confidence"` // sum over the examples
 }
 
-// Calibration is a reliability diagram: CalibrationBins bins of equal width over (0,1], the m-th from (m-1)/M, exclusive, to m/M.
-// The confidence of an example is the softmax probability of the class that it is said to be. Calibrations of several clients
-// add up bin by bin.
+// Calibration is a reliability diagram: CalibrationBins bins of equal width over (0,1], the m-th from (m-1)/M,
+// exclusive, to m/M. The confidence of an example is the softmax probability of the class that it is said to be.
+// Calibrations of several clients add up bin by bin.
 type Calibration []Bin
 
 // calibration sorts the examples of class scores [N,C] into bins.
@@ -55,12 +55,14 @@ func (c Calibration) Add(other Calibration) Calibration {
 		c = make(Calibration, len(other))
 	}
 	for i, b := range other {
-		c[i].Examples, c[i].Right, c[i].Confidence = c[i].Examples+b.Examples, c[i].Right+b.Right, c[i].Confidence+b.Confidence
+		c[i].Examples, c[i].Right, c[i].Confidence = c[i].Examples+b.Examples, c[i].Right+b.Right,
+			c[i].Confidence+b.Confidence
 	}
 	return c
 }
 
-// ECE is the expected calibration error (Guo et al., eq. 3): the mean over examples of |accuracy - mean confidence| of their bin.
+// ECE is the expected calibration error (Guo et al., eq. 3): the mean over examples of |accuracy - mean confidence| of
+// their bin.
 func (c Calibration) ECE() float64 {
 	gap, n := 0.0, 0
 	for _, b := range c {
@@ -77,8 +79,10 @@ func (c Calibration) check(n, right int) error {
 	}
 	for m, b := range c {
 		low, high := float64(b.Examples)*float64(m)/CalibrationBins, float64(b.Examples)*float64(m+1)/CalibrationBins
-		if b.Examples < 0 || b.Right < 0 || b.Right > b.Examples || !(b.Confidence >= low-1e-6 && b.Confidence <= high+1e-6) {
-			return fmt.Errorf("bin %d of confidence has %d examples, %d right, of confidence %v together", m, b.Examples, b.Right, b.Confidence)
+		if b.Examples < 0 || b.Right < 0 || b.Right > b.Examples || !(b.Confidence >= low-1e-6 &&
+			b.Confidence <= high+1e-6) {
+			return fmt.Errorf("bin %d of confidence has %d examples, %d right, of confidence %v together", m,
+				b.Examples, b.Right, b.Confidence)
 		}
 		n, right = n-b.Examples, right-b.Right
 	}

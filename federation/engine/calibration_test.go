@@ -9,8 +9,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TestCalibrationByHand: two classes with scores 0 and ln(p/(1-p)) have confidence p. Of three examples at 0.9 (bin 14) two are
-// right, of one at 0.6 (its upper edge 9/15 is inside bin 9) none: |2 - 2.7| + |0 - 0.6| = 1.3 over 4 examples.
+// TestCalibrationByHand: two classes with scores 0 and ln(p/(1-p)) have confidence p. Of three examples at 0.9 (bin 14)
+// two are right, of one at 0.6 (its upper edge 9/15 is inside bin 9) none: |2 - 2.7| + |0 - 0.6| = 1.3 over 4 examples.
 func TestCalibrationByHand(t *testing.T) {
 	logit := func(p float64) float32 { return float32(math.Log(p / (1 - p))) }
 	scores := tensor.Of([]float32{0, logit(.9), 0, logit(.9), 0, logit(.9), 0, logit(.6)}, 4, 2)
@@ -74,7 +74,8 @@ func TestWorstTenth(t *testing.T) {
 	for _, c := range []struct {
 		of   []float64
 		want float64
-	}{{[]float64{.9, .1, .8, .7, .6, .5, .4, .3, .9, .9, .9}, .2}, {[]float64{.9, .1, .8, .7, .6, .5, .4, .3, .9, .9}, .1}, {[]float64{.5}, .5}} {
+	}{{[]float64{.9, .1, .8, .7, .6, .5, .4, .3, .9, .9, .9}, .2}, {[]float64{.9, .1, .8, .7, .6, .5, .4, .3, .9, .9},
+		.1}, {[]float64{.5}, .5}} {
 		if got := worstTenth(c.of); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%v: %g, want %g", c.of, got, c.want)
 		}

@@ -15,10 +15,12 @@ func (e *Experiment) check(set Settings, members []Member) (Member, error) {
 		return Member{}, err
 	}
 	if set.Terms && set.Guard != nil {
-		return Member{}, errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure aggregation hides; leave one of the two out")
+		return Member{}, errors.New("eval.terms: each client would tell the lengths of its own gradients, which " +
+			"secure aggregation hides; leave one of the two out")
 	}
 	if e.Training.Shared && (set.Remote != nil || set.Elsewhere != nil || set.Guard != nil || set.Around != nil) {
-		return Member{}, errors.New("train.optimizer_state: shared has one optimizer go from client to client; run it in one process, without secure aggregation")
+		return Member{}, errors.New("train.optimizer_state: shared has one optimizer go from client to client; run " +
+			"it in one process, without secure aggregation")
 	}
 	if set.Remote != nil {
 		return e.checkMembers(members)
@@ -63,7 +65,8 @@ func (e *Experiment) checkClients() error {
 			return fmt.Errorf("client %d stands at place %d; clients must be numbered from 0 in order", c.ID, i)
 		}
 		if b, ok := backbones[c.Backbone.Name()]; ok && b != c.Backbone {
-			return fmt.Errorf("client %d: another backbone is called %s too; give one of them another name", c.ID, c.Backbone.Name())
+			return fmt.Errorf("client %d: another backbone is called %s too; give one of them another name", c.ID,
+				c.Backbone.Name())
 		}
 		backbones[c.Backbone.Name()] = c.Backbone
 		if err := e.CheckClient(c); err != nil {

@@ -40,7 +40,8 @@ func saveCheckpoint(dir string, g *method.Global, p position) error {
 	if err != nil {
 		return err
 	}
-	if err := writeSealed(filepath.Join(dir, checkpointFile), m, map[string]string{"position": string(meta)}); err != nil {
+	if err := writeSealed(filepath.Join(dir, checkpointFile), m,
+		map[string]string{"position": string(meta)}); err != nil {
 		return fmt.Errorf("checkpoint of round %d: %w", p.Round-1, err)
 	}
 	return nil
@@ -126,7 +127,8 @@ func parseJournal(b []byte, done int, last Record) (records []Record, text []byt
 		records = append(records, last)
 	}
 	if len(records) != done {
-		return nil, nil, fmt.Errorf("it has %d readable rounds, the checkpoint %d; put back the file or start again in another folder", len(records), done)
+		return nil, nil, fmt.Errorf("it has %d readable rounds, the checkpoint %d; put back the file or start again "+
+			"in another folder", len(records), done)
 	}
 	for _, r := range records {
 		line, err := json.Marshal(r)

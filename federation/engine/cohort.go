@@ -14,7 +14,8 @@ type Cohort interface {
 	// Run sends one order to the clients it names and gives the replies that came, sorted by client. A client that
 	// did not answer is missing; an error means that the round cannot go on.
 	Run(ctx context.Context, o Order) ([]Reply, error)
-	// Accept tells clients that what they returned for this round counts, so that they keep the state that goes with it.
+	// Accept tells clients that what they returned for this round counts, so that they keep the state that goes with
+	// it.
 	Accept(round int, clients []int) error
 }
 
@@ -40,7 +41,8 @@ type Order struct {
 	Shared  tensor.Map
 	Down    tensor.Map
 	Each    map[int]tensor.Map // extras for one client, by client
-	// Sealed tells that uploads come as the clients' Guard seals them, to be checked by what opens them. It does not travel.
+	// Sealed tells that uploads come as the clients' Guard seals them, to be checked by what opens them. It does not
+	// travel.
 	Sealed bool
 }
 
@@ -62,8 +64,8 @@ type Reply struct {
 	Stats    Stats         // of Train
 	Scores   Scores        // of orders that test
 	Up, Down int           // bytes of the message and of the order it answers
-	// Sum are the clients of which the upload is the mean, where a Cohort sees no upload of one client alone; Client is then
-	// method.Summed.
+	// Sum are the clients of which the upload is the mean, where a Cohort sees no upload of one client alone; Client is
+	// then method.Summed.
 	Sum   []int
 	Notes map[string]float64 // numbers for the round's record; may be nil
 	// Warnings are lines for the record that say what is wrong with the round. They do not travel.
@@ -83,10 +85,11 @@ type Guard interface {
 
 // Scores are a client's test results. An evaluation that its method does not have is absent.
 type Scores struct {
-	Examples  int   `json:"examples"`
-	Untrained bool  `json:"untrained,omitempty"` // it never trained: it has no parameters of its own, and used first values for them
-	Global    *Hits `json:"global,omitempty"`    // with the server's shared parameters and its own private ones
-	Personal  *Hits `json:"personal,omitempty"`  // with the parameters that it last trained itself
+	Examples int `json:"examples"`
+	// it never trained: it has no parameters of its own, and used first values for them
+	Untrained bool  `json:"untrained,omitempty"`
+	Global    *Hits `json:"global,omitempty"`   // with the server's shared parameters and its own private ones
+	Personal  *Hits `json:"personal,omitempty"` // with the parameters that it last trained itself
 }
 
 // Of is one of the two; nil where it is absent.

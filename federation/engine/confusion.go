@@ -17,8 +17,8 @@ import (
 // ConfusionFile is the confusion matrix in a run folder.
 const ConfusionFile = "confusion.json"
 
-// Confusion is what ConfusionFile holds: how often which class was taken for which, over the test examples of all clients, in the
-// round that is the run's result.
+// Confusion is what ConfusionFile holds: how often which class was taken for which, over the test examples of all
+// clients, in the round that is the run's result.
 type Confusion struct {
 	Round    int              `json:"round"`
 	Classes  []string         `json:"classes"`
@@ -33,7 +33,8 @@ type ConfusionMatrix struct {
 	PerClass []*float64 `json:"per_class"` // accuracy of each class; null where no client has a test example of it
 }
 
-// confusion counts examples of class scores [N,C]: a tensor [K,3] of class, class that it was taken for and number, sorted.
+// confusion counts examples of class scores [N,C]: a tensor [K,3] of class, class that it was taken for and number,
+// sorted.
 func confusion(scores *tensor.Tensor, labels []int64) *tensor.Tensor {
 	counts := map[[2]int64]int64{}
 	for i, y := range labels {
@@ -58,7 +59,10 @@ func argmax(row []float32) int64 {
 }
 
 func sortedPairs(m map[[2]int64]int64) [][2]int64 {
-	return slices.SortedFunc(maps.Keys(m), func(a, b [2]int64) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	return slices.SortedFunc(maps.Keys(m), func(a, b [2]int64) int {
+		return cmp.Or(cmp.Compare(a[0], b[0]),
+			cmp.Compare(a[1], b[1]))
+	})
 }
 
 // matrix adds the counts of clients.
@@ -151,7 +155,8 @@ func (o Order) checkTest(r Reply) error {
 func (s *Server) confusion(round int, replies []Reply) *Confusion {
 	out := &Confusion{Round: round}
 	parts := map[string][]*tensor.Tensor{}
-	foreign := func(t *tensor.Tensor) bool { // classes that this experiment does not have: the client is not to be believed
+	// classes that this experiment does not have: the client is not to be believed
+	foreign := func(t *tensor.Tensor) bool {
 		return slices.ContainsFunc(slices.Collect(slices.Chunk(t.Ints, 3)), func(k []int64) bool {
 			return max(k[0], k[1]) >= int64(s.Global.Classes)
 		})

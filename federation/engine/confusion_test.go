@@ -8,8 +8,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TestRefuseTests: a reply to a test is refused whose counts of classes or bins of confidence are not of the examples that it counts, and
-// so are tensors that nobody asked for.
+// TestRefuseTests: a reply to a test is refused whose counts of classes or bins of confidence are not of the examples
+// that it counts, and so are tensors that nobody asked for.
 func TestRefuseTests(t *testing.T) {
 	scores := tensor.Of([]float32{3, 1, 0, 5, 2, 1}, 3, 2)
 	labels := []int64{0, 1, 1}
@@ -24,7 +24,8 @@ func TestRefuseTests(t *testing.T) {
 	if err := ask.Refuse(good(), false); err != nil {
 		t.Fatal(err)
 	}
-	if got := good().Upload.Extra[globalCounts].Ints; len(got) != 9 || got[0] != 0 || got[1] != 0 || got[3] != 1 || got[4] != 0 || got[6] != 1 || got[7] != 1 {
+	if got := good().Upload.Extra[globalCounts].Ints; len(got) != 9 || got[0] != 0 || got[1] != 0 || got[3] != 1 ||
+		got[4] != 0 || got[6] != 1 || got[7] != 1 {
 		t.Errorf("counts %v", got)
 	}
 	if (Order{Kind: Test}).Refuse(good(), false) == nil {

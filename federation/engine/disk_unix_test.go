@@ -14,8 +14,8 @@ import (
 	"promptfed/federation/methods"
 )
 
-// TestFullDisk lets a limit on file sizes stand in for a full disk from round 2 on: the clients' file does not fit. What
-// was committed before stays, and a resumed run goes on from there.
+// TestFullDisk lets a limit on file sizes stand in for a full disk from round 2 on: the clients' file does not fit.
+// What was committed before stays, and a resumed run goes on from there.
 func TestFullDisk(t *testing.T) {
 	const folder = "PROMPTFED_TEST_DISK_FOLDER"
 	experiment := func() *engine.Experiment {
@@ -27,13 +27,15 @@ func TestFullDisk(t *testing.T) {
 	}
 	if dir := os.Getenv(folder); dir != "" {
 		signal.Ignore(syscall.SIGXFSZ)
-		_, err := engine.Run(context.Background(), experiment(), engine.Settings{Dir: dir, OnRound: func(r engine.Record) {
-			if r.Round == 1 {
-				if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 2000, Max: 2000}); err != nil {
-					t.Error(err)
+		_, err := engine.Run(context.Background(), experiment(), engine.Settings{Dir: dir,
+			OnRound: func(r engine.Record) {
+				if r.Round == 1 {
+					if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 2000,
+						Max: 2000}); err != nil {
+						t.Error(err)
+					}
 				}
-			}
-		}})
+			}})
 		says(t, err, "round 2", "cannot write", "nothing was changed there that counts")
 		return
 	}

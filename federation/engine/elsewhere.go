@@ -8,13 +8,14 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Answerer does what an order asks of one client that remembers s, as Worker.Answer does. It must be safe for concurrent use.
+// Answerer does what an order asks of one client that remembers s, as Worker.Answer does. It must be safe for
+// concurrent use.
 type Answerer interface {
 	Answer(ctx context.Context, c *Client, o Order, s State) (r Reply, next *State, err error)
 }
 
-// guarded lets something else do a client's turn. The client's Guard stays here, since what it remembers must not travel:
-// the other side gets the order without what is for the guard.
+// guarded lets something else do a client's turn. The client's Guard stays here, since what it remembers must not
+// travel: the other side gets the order without what is for the guard.
 func (w *Worker) guarded(ctx context.Context, by Answerer, c *Client, o Order, s State) (Reply, *State, error) {
 	if w.Guard == nil {
 		return by.Answer(ctx, c, o, s)

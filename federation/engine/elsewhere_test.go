@@ -17,7 +17,8 @@ type other struct {
 	fails  bool
 }
 
-func (x other) Answer(ctx context.Context, c *engine.Client, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+func (x other) Answer(ctx context.Context, c *engine.Client, o engine.Order, s engine.State) (engine.Reply,
+	*engine.State, error) {
 	if x.fails {
 		return engine.Reply{}, nil, errors.New("no worker")
 	}

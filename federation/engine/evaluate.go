@@ -32,8 +32,10 @@ const (
 func (k Kind) Tests() bool { return k == Test || k == Validate || k == Adapt }
 
 // ErrNoValidation says how to get validation data.
-var ErrNoValidation = errors.New("no client has validation data, which eval.select: best-val and train.patience go by; keep a share of the " +
-	"training data with data.val_share: 0.2, set data.split: pooled (60/20/20 inside each client), or with drawn images data.drawn.val")
+var ErrNoValidation = errors.New("no client has validation data, which eval.select: best-val and train.patience go " +
+	"by; keep a share of the " +
+	"training data with data.val_share: 0.2, set data.split: pooled (60/20/20 inside each client), or with drawn " +
+	"images data.drawn.val")
 
 // validate tests a client on its validation data.
 func (w *Worker) validate(ctx context.Context, c *Client, o Order, s State) (Scores, error) {
@@ -49,8 +51,9 @@ func (w *Worker) validate(ctx context.Context, c *Client, o Order, s State) (Sco
 	return r, err
 }
 
-// adapt tests a client that never trains: it takes some steps of the method's own local training on its training data, from the
-// shared parameters and its own first private ones, at the learning rate before the schedule. Nothing is remembered.
+// adapt tests a client that never trains: it takes some steps of the method's own local training on its training data,
+// from the shared parameters and its own first private ones, at the learning rate before the schedule. Nothing is
+// remembered.
 func (w *Worker) adapt(ctx context.Context, c *Client, o Order) (Scores, error) {
 	alone, s := *w, State{}
 	alone.Tracer, alone.Guard, alone.Terms = nil, nil, false
@@ -58,7 +61,8 @@ func (w *Worker) adapt(ctx context.Context, c *Client, o Order) (Scores, error) 
 		alone.Train = w.Train.steps(c.ID, o.Steps)
 		var err error
 		if _, s, _, err = alone.RunTrain(ctx, c, o, s); err != nil {
-			return Scores{}, fmt.Errorf("%w; a new client cannot take steps with this method here: set eval.new_steps: [0]", err)
+			return Scores{}, fmt.Errorf("%w; a new client cannot take steps with this method here: set "+
+				"eval.new_steps: [0]", err)
 		}
 	}
 	return alone.RunTest(ctx, c, o, s)
@@ -80,7 +84,8 @@ func (p Plan) known() []int {
 	return slices.DeleteFunc(all(p.Clients), func(id int) bool { return slices.Contains(p.New, id) })
 }
 
-// adapt tests the clients that never train, after each number of steps. What counts is what each has of its own after them.
+// adapt tests the clients that never train, after each number of steps. What counts is what each has of its own after
+// them.
 func (s *Server) adapt(ctx context.Context, test Order, rec *Record) error {
 	view := method.PersonalView
 	if !s.has.Personal {

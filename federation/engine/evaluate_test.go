@@ -17,7 +17,8 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-// validating is the toy with validation data for all clients but one, at a rate at which the best round is not the last.
+// validating is the toy with validation data for all clients but one, at a rate at which the best round is not the
+// last.
 func validating(t testing.TB) *engine.Experiment {
 	e := toy(t)
 	e.Plan.Rounds, e.Training.Optim.LR = 8, 0.4
@@ -42,8 +43,9 @@ func samePrompts(t *testing.T, what string, got, want *engine.Result) {
 	}
 }
 
-// TestBestRoundIsLeft: what is left is what a run left that ended after the round with the best validation accuracy, and the
-// validation accuracy of that round is what Predict gives on the validation data. Training is as without validation.
+// TestBestRoundIsLeft: what is left is what a run left that ended after the round with the best validation accuracy,
+// and the validation accuracy of that round is what Predict gives on the validation data. Training is as without
+// validation.
 func TestBestRoundIsLeft(t *testing.T) {
 	e := validating(t)
 	r := mustRun(t, e, engine.Settings{Encode: true})
@@ -86,14 +88,16 @@ func TestBestRoundIsLeft(t *testing.T) {
 	}
 }
 
-// TestBestRoundResumed: a run that is stopped after every round leaves the bytes of one that is not, with the same summary.
+// TestBestRoundResumed: a run that is stopped after every round leaves the bytes of one that is not, with the same
+// summary.
 func TestBestRoundResumed(t *testing.T) {
 	whole, dir := t.TempDir(), t.TempDir()
 	mustRun(t, validating(t), engine.Settings{Dir: whole})
 	for range 20 {
 		ctx, cancel := context.WithCancel(context.Background())
 		began := 0
-		_, err := engine.Run(ctx, validating(t), engine.Settings{Dir: dir, Resume: true, OnTurn: func(engine.Order, int) {
+		_, err := engine.Run(ctx, validating(t), engine.Settings{Dir: dir, Resume: true, OnTurn: func(engine.Order,
+			int) {
 			if began++; began == 14 { // in the middle of the second round of this process
 				cancel()
 			}
@@ -135,8 +139,8 @@ func summary(t *testing.T, dir string) []byte {
 	return b
 }
 
-// TestStops: with a patience of one tested round the run ends after the first that is not better, with everything that is measured of
-// a result, and resuming does not go on.
+// TestStops: with a patience of one tested round the run ends after the first that is not better, with everything that
+// is measured of a result, and resuming does not go on.
 func TestStops(t *testing.T) {
 	e := validating(t)
 	e.Evaluate.BestVal = false
@@ -154,7 +158,8 @@ func TestStops(t *testing.T) {
 		e.Evaluate = engine.Evaluate{Validate: true, Patience: 1, Confusion: true}
 		e.Exams = []engine.Exam{{Name: "x", Test: examRows(len(e.Classes))}}
 		r := mustRun(t, e, engine.Settings{Dir: dir, Resume: again})
-		if len(r.Records) != want+1 || !strings.Contains(r.Summary.Stopped, "train.patience") || r.Summary.Exams["x"].Examples != 10 {
+		if len(r.Records) != want+1 || !strings.Contains(r.Summary.Stopped, "train.patience") ||
+			r.Summary.Exams["x"].Examples != 10 {
 			t.Errorf("%d rounds, want %d; %q, %v", len(r.Records), want+1, r.Summary.Stopped, r.Summary.Exams)
 		}
 		if c := confusionOf(t, dir); c.Round != want || c.Clients != 4 {
@@ -186,8 +191,8 @@ func confusionOf(t *testing.T, dir string) *engine.Confusion {
 	return c
 }
 
-// TestConfusion: the diagonal is the right answers and the rows are the labels of all test data, in one process, through messages and
-// elsewhere alike; who does not want to tell does not.
+// TestConfusion: the diagonal is the right answers and the rows are the labels of all test data, in one process,
+// through messages and elsewhere alike; who does not want to tell does not.
 func TestConfusion(t *testing.T) {
 	with := func(tell bool) *engine.Experiment {
 		e := toy(t)
@@ -201,7 +206,8 @@ func TestConfusion(t *testing.T) {
 			of[y]++
 		}
 	}
-	for what, m := range map[string]*engine.ConfusionMatrix{"global": r.Confusion.Global, "personal": r.Confusion.Personal} {
+	for what, m := range map[string]*engine.ConfusionMatrix{"global": r.Confusion.Global,
+		"personal": r.Confusion.Personal} {
 		if m == nil {
 			continue
 		}
@@ -223,7 +229,8 @@ func TestConfusion(t *testing.T) {
 			t.Errorf("%s: rows %v, want %v; %g right, want %g", what, rows, of, hit/sum, e.Weighted)
 		}
 		for y, rate := range m.PerClass {
-			if n := of[int64(y)]; (rate == nil) != (n == 0) || rate != nil && *rate != float64(right[int64(y)])/float64(n) {
+			if n := of[int64(y)]; (rate == nil) != (n == 0) || rate != nil &&
+				*rate != float64(right[int64(y)])/float64(n) {
 				t.Errorf("%s: class %d has %v of %d", what, y, rate, n)
 			}
 		}
@@ -245,8 +252,8 @@ func TestConfusion(t *testing.T) {
 	}
 }
 
-// TestNewClients: client 1 never trains. Its accuracy after some steps is that of the method's local training from the last shared
-// parameters, done once more here; it leaves nothing, and the others train as if it were not asked.
+// TestNewClients: client 1 never trains. Its accuracy after some steps is that of the method's local training from the
+// last shared parameters, done once more here; it leaves nothing, and the others train as if it were not asked.
 func TestNewClients(t *testing.T) {
 	with := func(steps ...int) *engine.Experiment {
 		e := toy(t)
@@ -261,7 +268,8 @@ func TestNewClients(t *testing.T) {
 		t.Error("the new client left something")
 	}
 	last := r.Records[len(r.Records)-1]
-	if len(last.PerClient) != 3 || last.Answered != nil || last.Unanswered != nil || last.Untrained != 0 || r.Records[0].NewClients != nil {
+	if len(last.PerClient) != 3 || last.Answered != nil || last.Unanswered != nil || last.Untrained != 0 ||
+		r.Records[0].NewClients != nil {
 		t.Errorf("%+v", last)
 	}
 	other := with()
@@ -269,7 +277,8 @@ func TestNewClients(t *testing.T) {
 	other.Training.Schedule.Kind = ""
 	w := engine.NewWorker(other, engine.Settings{})
 	defer w.Close()
-	o := engine.Order{Kind: engine.Train, Round: e.Plan.Rounds - 1, Clients: []int{1}, Of: 4, Shared: r.Prompts.Under("shared"), Down: r.Prompts.Under("down/1")}
+	o := engine.Order{Kind: engine.Train, Round: e.Plan.Rounds - 1, Clients: []int{1}, Of: 4,
+		Shared: r.Prompts.Under("shared"), Down: r.Prompts.Under("down/1")}
 	_, after, stats, err := w.RunTrain(context.Background(), e.Clients[1], o, engine.State{})
 	if err != nil || stats.Steps != 5 {
 		t.Fatal(stats, err)
@@ -281,12 +290,14 @@ func TestNewClients(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := float64(s.Personal.Right) / float64(s.Examples)
-		if got := last.NewClients[steps]; got.Evaluation == nil || got.Accuracy != want || got.Examples != s.Examples || got.Answered != nil {
+		if got := last.NewClients[steps]; got.Evaluation == nil || got.Accuracy != want || got.Examples != s.Examples ||
+			got.Answered != nil {
 			t.Errorf("after %s steps %+v, want %g", steps, got, want)
 		}
 	}
 	far := mustRun(t, e, engine.Settings{Remote: newElsewhere(e)})
-	if a, _ := json.Marshal(far.Summary.NewClients); !strings.Contains(string(a), `"5":{`) || !reflect.DeepEqual(far.Summary.NewClients, r.Summary.NewClients) {
+	if a, _ := json.Marshal(far.Summary.NewClients); !strings.Contains(string(a), `"5":{`) ||
+		!reflect.DeepEqual(far.Summary.NewClients, r.Summary.NewClients) {
 		t.Errorf("elsewhere %s, here %+v", a, r.Summary.NewClients)
 	}
 }
@@ -329,13 +340,15 @@ func TestZeroShot(t *testing.T) {
 			t.Errorf("%q", line)
 		}
 	}
-	list := []engine.ZeroShot{{Backbone: "a", Accuracy: 1, Classes: 4, Chance: 1}, {Backbone: "b", Accuracy: .5, Classes: 4, Chance: .5}}
+	list := []engine.ZeroShot{{Backbone: "a", Accuracy: 1, Classes: 4, Chance: 1}, {Backbone: "b", Accuracy: .5,
+		Classes: 4, Chance: .5}}
 	if got := engine.ZeroShotWarnings(list); len(got) != 1 || !strings.Contains(got[0], "accuracy of b") {
 		t.Errorf("test images of one class, which are all right, and a backbone at chance: %q", got)
 	}
 	e = toy(t)
 	e.Template, e.Evaluate.ZeroShot = "no place for the class", true
-	if r := mustRun(t, e, engine.Settings{}); len(r.Summary.Warnings) != 2 || !strings.Contains(r.Summary.Warnings[0], "could not be computed") {
+	if r := mustRun(t, e, engine.Settings{}); len(r.Summary.Warnings) != 2 || !strings.Contains(r.Summary.Warnings[0],
+		"could not be computed") {
 		t.Errorf("%q", r.Summary.Warnings)
 	}
 }

@@ -14,14 +14,17 @@ import (
 // Evaluation is what a test gave with one kind of parameters, the server's (global) or each client's own (personal).
 // Accuracies and F1 lie in [0,1].
 type Evaluation struct {
-	Accuracy   float64            `json:"accuracy"`             // mean over clients
-	Std        float64            `json:"accuracy_std"`         // over clients (population)
-	Weighted   float64            `json:"accuracy_weighted"`    // right answers over test examples of all clients
-	F1         float64            `json:"f1"`                   // macro-F1 over the classes of a client's test data, mean over clients
-	Worst      float64            `json:"worst"`                // the lowest accuracy of a client
-	Worst10    float64            `json:"worst10"`              // mean over the lowest tenth of the clients, rounded up
-	OwnClasses float64            `json:"own_classes"`          // accuracy where only the classes compete that a client trains on, mean over clients
-	ECE        *float64           `json:"ece,omitempty"`        // expected calibration error over the test examples of all clients
+	Accuracy float64 `json:"accuracy"`          // mean over clients
+	Std      float64 `json:"accuracy_std"`      // over clients (population)
+	Weighted float64 `json:"accuracy_weighted"` // right answers over test examples of all clients
+	// macro-F1 over the classes of a client's test data, mean over clients
+	F1      float64 `json:"f1"`
+	Worst   float64 `json:"worst"`   // the lowest accuracy of a client
+	Worst10 float64 `json:"worst10"` // mean over the lowest tenth of the clients, rounded up
+	// accuracy where only the classes compete that a client trains on, mean over clients
+	OwnClasses float64 `json:"own_classes"`
+	// expected calibration error over the test examples of all clients
+	ECE        *float64           `json:"ece,omitempty"`
 	PerClient  []float64          `json:"per_client,omitempty"` // of those that answered, in order
 	PerDomain  map[string]float64 `json:"per_domain,omitempty"` // mean over the clients of a domain
 	DomainMean float64            `json:"domain_mean,omitempty"`
@@ -44,19 +47,22 @@ func (e Evaluations) Of(v method.View) *Evaluation {
 
 // Tested is what all clients gave on one set of test data, their own or that of an exam.
 type Tested struct {
-	*Evaluation             // the headline: that of the evaluation that eval.view names; nil where the method does not have it
+	// the headline: that of the evaluation that eval.view names; nil where the method does not have it
+	*Evaluation
 	Global      *float64    `json:"global,omitempty"`   // accuracy
 	Personal    *float64    `json:"personal,omitempty"` // accuracy
 	Evaluations Evaluations `json:"evaluations,omitzero"`
-	Examples    int         `json:"examples"`             // that one client is tested with, the most of all
-	Answered    []int       `json:"answered,omitempty"`   // the clients that lists by client are about, where some did not answer
-	Unanswered  []int       `json:"unanswered,omitempty"` // the others
+	Examples    int         `json:"examples"` // that one client is tested with, the most of all
+	// the clients that lists by client are about, where some did not answer
+	Answered   []int `json:"answered,omitempty"`
+	Unanswered []int `json:"unanswered,omitempty"` // the others
 
 	sizes     []int
 	untrained int
 }
 
-// tested puts the replies to a test together. Those that lack an evaluation that the method has do not count as answers.
+// tested puts the replies to a test together. Those that lack an evaluation that the method has do not count as
+// answers.
 func tested(has Evaluable, view method.View, replies []Reply, asked []int, peers []method.Peer) Tested {
 	replies = slices.DeleteFunc(slices.Clone(replies), func(r Reply) bool {
 		return has.Global && r.Scores.Global == nil || has.Personal && r.Scores.Personal == nil
@@ -71,7 +77,10 @@ func tested(has Evaluable, view method.View, replies []Reply, asked []int, peers
 	}
 	if answered := clients(replies); len(answered) < len(asked) {
 		t.Answered = answered
-		t.Unanswered = slices.DeleteFunc(slices.Clone(asked), func(id int) bool { return slices.Contains(answered, id) })
+		t.Unanswered = slices.DeleteFunc(slices.Clone(asked), func(id int) bool {
+			return slices.Contains(answered,
+				id)
+		})
 	}
 	if has.Global {
 		t.Evaluations.Global = evaluate(method.GlobalView, replies, peers)
@@ -143,10 +152,10 @@ func MeanStd(v []float64) (mean, std float64) {
 	return mean, math.Sqrt(std)
 }
 
-// Evaluable says which evaluations a method has. Global needs class scores that depend on something that the server sends:
-// shared parameters or extras. Personal needs scores that depend on something of the client's own: parameters, shared ones
-// as it last left them too, what it kept, or its examples. Scores that depend on neither, as those of hand-written prompts,
-// are the same for everybody and count as both.
+// Evaluable says which evaluations a method has. Global needs class scores that depend on something that the server
+// sends: shared parameters or extras. Personal needs scores that depend on something of the client's own: parameters,
+// shared ones as it last left them too, what it kept, or its examples. Scores that depend on neither, as those of
+// hand-written prompts, are the same for everybody and count as both.
 type Evaluable struct {
 	Global, Personal bool
 	Reads            []string // what the scores depend on beside the image, of ReadsShared and so on, sorted
@@ -160,8 +169,8 @@ const (
 	ReadsExamples = "examples" // the client's own training examples
 )
 
-// EvaluableOf looks at what the graph of a method's class scores reads, through host functions too. It is the same for all
-// clients of an experiment.
+// EvaluableOf looks at what the graph of a method's class scores reads, through host functions too. It is the same for
+// all clients of an experiment.
 func EvaluableOf(m method.Method, task method.Task) Evaluable {
 	params := m.Params(task)
 	s := method.NewScope(task, params)
@@ -180,7 +189,8 @@ func EvaluableOf(m method.Method, task method.Task) Evaluable {
 		case kind == method.ParamInput || kind == method.ReceivedInput || kind == method.BeforeInput:
 			for _, p := range params {
 				if p.Name == name {
-					reads[map[method.Owner]string{method.Shared: ReadsShared, method.Private: ReadsPrivate}[p.Owner]] = true
+					reads[map[method.Owner]string{method.Shared: ReadsShared,
+						method.Private: ReadsPrivate}[p.Owner]] = true
 				}
 			}
 		case kind == method.DownInput:
@@ -226,7 +236,8 @@ func (s Scores) check() error {
 		if h == nil {
 			continue
 		}
-		if some = true; s.Examples < 1 || h.Right < 0 || h.Right > s.Examples || h.Own < 0 || h.Own > s.Examples || !(h.F1 >= 0 && h.F1 <= 1) {
+		if some = true; s.Examples < 1 || h.Right < 0 || h.Right > s.Examples || h.Own < 0 || h.Own > s.Examples ||
+			!(h.F1 >= 0 && h.F1 <= 1) {
 			return fmt.Errorf("the scores %+v of %d examples are none", *h, s.Examples)
 		}
 		if len(h.Calibration) == 0 {

@@ -12,8 +12,8 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Exam is a test beside the clients' own test data: on classes nobody trained, on another data set, or on a domain that no
-// client holds. Every client takes it after the last round, with the server's parameters and with its own.
+// Exam is a test beside the clients' own test data: on classes nobody trained, on another data set, or on a domain that
+// no client holds. Every client takes it after the last round, with the server's parameters and with its own.
 type Exam struct {
 	Name     string
 	Classes  []string               // empty for those of the experiment
@@ -109,7 +109,8 @@ func transfers(m method.Method, task method.Task, classes int) error {
 	}
 	for _, p := range m.Params(there) {
 		if shapes[p.Name] != fmt.Sprint(p.Shape) {
-			return fmt.Errorf("the method learns %s %s for %d classes, which fits no other classes", p.Name, shapes[p.Name], here.Classes)
+			return fmt.Errorf("the method learns %s %s for %d classes, which fits no other classes", p.Name,
+				shapes[p.Name], here.Classes)
 		}
 	}
 	reads := func(t method.Task) map[string]string {
@@ -124,7 +125,8 @@ func transfers(m method.Method, task method.Task, classes int) error {
 		switch {
 		case in == method.MemoryImage || in == method.MemoryLabel:
 			return fmt.Errorf("the method classifies with the clients' own examples, which are of other classes")
-		case in != method.OwnedInput && !ofImage(in) && !strings.HasPrefix(in, method.HostInput+"/") && was[in] != is[in]:
+		case in != method.OwnedInput && !ofImage(in) && !strings.HasPrefix(in, method.HostInput+"/") &&
+			was[in] != is[in]:
 			return fmt.Errorf("the method's class scores read %s %s, which fits no other classes", in, was[in])
 		}
 	}

@@ -14,7 +14,8 @@ import (
 
 // examRows are ten examples of some number of classes for each of the toy backbones.
 func examRows(classes int) map[string]method.Data {
-	return map[string]method.Data{"toy-a": methodtest.Rows(901, 10, 5, classes), "toy-b": methodtest.Rows(902, 10, 7, classes)}
+	return map[string]method.Data{"toy-a": methodtest.Rows(901, 10, 5, classes), "toy-b": methodtest.Rows(902, 10, 7,
+		classes)}
 }
 
 // expected scores an exam with Predict, from what the run left, and averages over clients.
@@ -82,8 +83,10 @@ func TestExamsRefused(t *testing.T) {
 		return e
 	}
 	refused(t, one(engine.Exam{Test: examRows(2)}), engine.Settings{}, "name", "empty")
-	refused(t, one(engine.Exam{Name: "x", Test: map[string]method.Data{"toy-a": examRows(2)["toy-a"]}}), engine.Settings{}, "exam x", "toy-b")
-	refused(t, one(engine.Exam{Name: "x", Classes: []string{"a", "b"}, Test: examRows(3)}), engine.Settings{}, "exam x", "label 2", "2 classes")
+	refused(t, one(engine.Exam{Name: "x", Test: map[string]method.Data{"toy-a": examRows(2)["toy-a"]}}),
+		engine.Settings{}, "exam x", "toy-b")
+	refused(t, one(engine.Exam{Name: "x", Classes: []string{"a", "b"}, Test: examRows(3)}), engine.Settings{}, "exam x",
+		"label 2", "2 classes")
 	m, err := methods.Build("pfedprompt", nil, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 )
 
 // Classifier gives what a client learned as class scores [B,C], before softmax, in a graph whose only inputs are those
-// that depend on an image: "image" [B,D], unit rows, and whatever else the method's Logits asks for of it. All the rest is
-// computed now and becomes constants, so the text tower is not in the graph. clients is how many there were.
+// that depend on an image: "image" [B,D], unit rows, and whatever else the method's Logits asks for of it. All the rest
+// is computed now and becomes constants, so the text tower is not in the graph. clients is how many there were.
 func (w *Worker) Classifier(ctx context.Context, c *Client, clients int, prompts tensor.Map) (graph.Node, error) {
 	l, s, err := w.learned(c, clients, prompts)
 	if err != nil {
@@ -49,7 +49,8 @@ func exportable(scope *method.Scope, scores graph.Node) error {
 	}
 	for _, h := range scope.Hosts() {
 		if i := slices.IndexFunc(h.Of, ofImage); i >= 0 && slices.ContainsFunc(in, named(method.HostInput+"/"+h.Name)) {
-			return fmt.Errorf("host function %s reads %s of every image, which no graph can compute; this method cannot be exported", h.Name, h.Of[i])
+			return fmt.Errorf("host function %s reads %s of every image, which no graph can compute; this method "+
+				"cannot be exported", h.Name, h.Of[i])
 		}
 	}
 	if !slices.ContainsFunc(in, func(n graph.Node) bool { return ofImage(n.Name()) }) {
@@ -65,7 +66,8 @@ func fixedParts(root graph.Node) []graph.Node {
 	for _, op := range graph.Reachable(root) {
 		isInput := op.Domain == graph.Own && op.Kind == "Input"
 		moves := func(n graph.Node) bool { return n.OK() && moving[n.Op()] }
-		moving[op] = isInput && ofImage(op.Out[0].Name()) || slices.ContainsFunc(op.In, moves) || slices.ContainsFunc(op.Uses, moves)
+		moving[op] = isInput && ofImage(op.Out[0].Name()) || slices.ContainsFunc(op.In, moves) ||
+			slices.ContainsFunc(op.Uses, moves)
 		if !moving[op] {
 			continue
 		}
@@ -79,7 +81,8 @@ func fixedParts(root graph.Node) []graph.Node {
 }
 
 // evaluate computes nodes that do not depend on an image.
-func (w *Worker) evaluate(ctx context.Context, c *Client, l *method.Local, s State, scope *method.Scope, nodes []graph.Node) (tensor.Map, error) {
+func (w *Worker) evaluate(ctx context.Context, c *Client, l *method.Local, s State, scope *method.Scope,
+	nodes []graph.Node) (tensor.Map, error) {
 	if len(nodes) == 0 {
 		return nil, nil
 	}

@@ -25,8 +25,9 @@ func classifier(t *testing.T, w *engine.Worker, c *engine.Client, prompts tensor
 	feed := tensor.Map{}
 	rows := c.Test.(*engine.Features)
 	for _, in := range graph.Inputs(n) {
-		feed[in.Name()] = map[string]*tensor.Tensor{"image": rows.Views[0].(engine.Held).Tensor, "patches": rows.Patches[0].(engine.Held).Tensor,
-			"pixels": rows.Pixels[0].(engine.Held).Tensor}[in.Name()]
+		feed[in.Name()] = map[string]*tensor.Tensor{"image": rows.Views[0].(engine.Held).Tensor,
+			"patches": rows.Patches[0].(engine.Held).Tensor,
+			"pixels":  rows.Pixels[0].(engine.Held).Tensor}[in.Name()]
 	}
 	model, err := graph.Bytes(graph.Output{Name: "scores", Node: n})
 	if err != nil {
@@ -90,7 +91,8 @@ func TestClassifierIsPredict(t *testing.T) {
 				}
 				n, got := classifier(t, w, c, r.Prompts)
 				same(t, got, want)
-				own := name == "fedclip" || slices.Contains(w.Reads(c, 4), "pixels") // the toy's image tower has one, too
+				// the toy's image tower has one, too
+				own := name == "fedclip" || slices.Contains(w.Reads(c, 4), "pixels")
 				if !own && slices.ContainsFunc(graph.Reachable(n), func(o *graph.Op) bool { return o.Kind == "Tanh" }) {
 					t.Error("the text tower is in the classifier")
 				}
@@ -99,8 +101,8 @@ func TestClassifierIsPredict(t *testing.T) {
 	}
 }
 
-// A finished run keeps what classifying with a client's own examples needs, so that they need not be there again; without
-// it there is one clear error.
+// A finished run keeps what classifying with a client's own examples needs, so that they need not be there again;
+// without it there is one clear error.
 func TestMemoryOfAFinishedRun(t *testing.T) {
 	m, err := methods.Build("pfedprompt", nil, map[string]any{"tokens": 2})
 	if err != nil {
@@ -131,21 +133,23 @@ func TestMemoryOfAFinishedRun(t *testing.T) {
 	}
 }
 
-// patchy reads everything that a method may: patches, parameters outside of the text tower, booleans and integers made of
-// them, hand-written prompts and a host function of a parameter.
+// patchy reads everything that a method may: patches, parameters outside of the text tower, booleans and integers made
+// of them, hand-written prompts and a host function of a parameter.
 type patchy struct{ method.Base }
 
 func (patchy) Params(t method.Task) []method.Param {
-	return []method.Param{{Name: "ctx", Shape: []int{2, t.Width}, Std: 0.3}, {Name: "bias", Shape: []int{t.Classes}, Std: 0.5, Owner: method.Private}}
+	return []method.Param{{Name: "ctx", Shape: []int{2, t.Width}, Std: 0.3}, {Name: "bias", Shape: []int{t.Classes},
+		Std: 0.5, Owner: method.Private}}
 }
 
 func (patchy) Logits(s *method.Scope) graph.Node {
 	text, bias := s.Text(s.Param("ctx")).Add(s.HandText()), s.Param("bias")
-	twice := s.Host("twice", method.HostFunc{Every: method.EveryStep, Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, error) {
-		t := in[0].Clone()
-		t.Axpy(1, in[0])
-		return t, nil
-	}}, []int{s.Task().Classes}, bias)
+	twice := s.Host("twice", method.HostFunc{Every: method.EveryStep,
+		Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, error) {
+			t := in[0].Clone()
+			t.Axpy(1, in[0])
+			return t, nil
+		}}, []int{s.Task().Classes}, bias)
 	positive := bias.Greater(bias.ScalarLike(0))
 	largest := s.Graph().Apply(graph.Standard, "ArgMax", graph.Attrs{"axis": 0, "keepdims": 1}, bias)
 	scores := s.Cosine(s.Image(), text).Add(s.Patches().Mean(1).MatMulT(text)) // [B,C]
@@ -228,7 +232,8 @@ func TestClassifierRefuses(t *testing.T) {
 		words   []string
 	}{
 		{base.Logits, tensor.Map{}, []string{"no shared parameter ctx", "client 0"}},
-		{func(s *method.Scope) graph.Node { return s.Param("ctx").MatMulT(s.Param("ctx")) }, prompts, []string{"do not depend on the image"}},
+		{func(s *method.Scope) graph.Node { return s.Param("ctx").MatMulT(s.Param("ctx")) }, prompts,
+			[]string{"do not depend on the image"}},
 		{func(s *method.Scope) graph.Node {
 			return base.Logits(s).Add(s.Label().Cast(graph.Float).Unsqueeze(1))
 		}, prompts, []string{"depend on the label"}},
@@ -236,7 +241,8 @@ func TestClassifierRefuses(t *testing.T) {
 			f := method.HostFunc{Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, error) { return in[0], nil }}
 			return base.Logits(s).Add(s.Host("centre", f, []int{1}, s.Image()))
 		}, prompts, []string{"host function centre", "reads image", "cannot be exported"}},
-		{func(s *method.Scope) graph.Node { return base.Logits(s).Add(s.Kept("offset", 4)) }, prompts, []string{"kept/offset", "nothing provides"}},
+		{func(s *method.Scope) graph.Node { return base.Logits(s).Add(s.Kept("offset", 4)) }, prompts,
+			[]string{"kept/offset", "nothing provides"}},
 	} {
 		e := withMethod(scored{base, c.logits})
 		w := engine.NewWorker(e, engine.Settings{})

@@ -20,7 +20,8 @@ type Features struct {
 
 // Pick gives some of the examples, in that order. Their rows are not copied.
 func (f *Features) Pick(index []int) *Features {
-	p := &Features{Views: f.Views, Patches: f.Patches, Pixels: f.Pixels, At: slices.Clone(index), Class: make([]int64, len(index))}
+	p := &Features{Views: f.Views, Patches: f.Patches, Pixels: f.Pixels, At: slices.Clone(index), Class: make([]int64,
+		len(index))}
 	for i, j := range index {
 		p.Class[i] = f.Class[j]
 		if f.At != nil {
@@ -72,7 +73,8 @@ func (f *Features) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, 
 		label[i] = f.Class[row]
 	}
 	m := tensor.Map{method.LabelInput: tensor.OfInts(label, len(rows))}
-	for name, from := range map[string][]Rows{method.ImageInput: f.Views, method.PatchesInput: f.Patches, method.PixelsInput: f.Pixels} {
+	for name, from := range map[string][]Rows{method.ImageInput: f.Views, method.PatchesInput: f.Patches,
+		method.PixelsInput: f.Pixels} {
 		if from == nil || name != method.ImageInput && !slices.Contains(also, name) {
 			continue
 		}

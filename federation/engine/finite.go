@@ -31,7 +31,8 @@ func checkBatch(batch tensor.Map, rows []int) error {
 		if rows != nil && row < len(rows) {
 			row = rows[row]
 		}
-		return fmt.Errorf("%s of example %d holds %v; remove that example, or the cached features if its file is sound", name, row, t.Data[i])
+		return fmt.Errorf("%s of example %d holds %v; remove that example, or the cached features if its file is "+
+			"sound", name, row, t.Data[i])
 	}
 	return nil
 }

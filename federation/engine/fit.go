@@ -9,9 +9,10 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// fit is method.Global.Fit: steps of an optimizer without memory of earlier ones, on all rows at once. The weights alone are
-// what a run goes on from.
-func (s *Server) fit(params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int, o optim.Config) (float64, error) {
+// fit is method.Global.Fit: steps of an optimizer without memory of earlier ones, on all rows at once. The weights
+// alone are what a run goes on from.
+func (s *Server) fit(params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int, o optim.Config) (float64,
+	error) {
 	opt, err := optim.New(o)
 	if err != nil {
 		return 0, err

@@ -10,7 +10,8 @@ import (
 func TestFootingDiffers(t *testing.T) {
 	e := toy(t)
 	base := func() engine.Footing {
-		return engine.Footing{Program: "1", Fingerprint: e.Fingerprint(), Terms: e.Terms(), Digests: map[string]string{"backbone a": "abc", "data": "def"}}
+		return engine.Footing{Program: "1", Fingerprint: e.Fingerprint(), Terms: e.Terms(),
+			Digests: map[string]string{"backbone a": "abc", "data": "def"}}
 	}
 	if err := base().Differs(base()); err != nil {
 		t.Error(err)

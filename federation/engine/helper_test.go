@@ -17,7 +17,8 @@ import (
 // toy is an experiment with FedPHA, which has shared and private prompts, on four toy clients.
 func toy(t testing.TB) *engine.Experiment {
 	t.Helper()
-	m, err := methods.Build("fedpha", nil, map[string]any{"global_tokens": 3, "local_tokens": []int{2, 4}, "projector": "exact-null"})
+	m, err := methods.Build("fedpha", nil, map[string]any{"global_tokens": 3, "local_tokens": []int{2, 4},
+		"projector": "exact-null"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 // hits compares the largest entry of each row of scores [N,C] with the labels; of equal entries the first counts.
-// Macro-F1 is the mean over the classes that occur among the labels of 2 TP / (2 TP + FP + FN), as in the evaluator of the
-// CoOp, FedOTP and FedPHA code. own are the classes that the client trains on.
+// Macro-F1 is the mean over the classes that occur among the labels of 2 TP / (2 TP + FP + FN), as in the evaluator of
+// the CoOp, FedOTP and FedPHA code. own are the classes that the client trains on.
 func hits(scores *tensor.Tensor, labels []int64, own []int64) Hits {
 	type count struct{ hit, said, is int }
 	classes := map[int64]*count{}
@@ -29,7 +29,10 @@ func hits(scores *tensor.Tensor, labels []int64, own []int64) Hits {
 			h.Right++
 			of(y).hit++
 		}
-		if slices.Contains(own, y) && !slices.ContainsFunc(own, func(j int64) bool { return row[j] > row[y] || row[j] == row[y] && j < y }) {
+		if slices.Contains(own, y) && !slices.ContainsFunc(own, func(j int64) bool {
+			return row[j] > row[y] ||
+				row[j] == row[y] && j < y
+		}) {
 			h.Own++
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TestHits: four examples of classes 0, 0, 2, 2, said to be 0, 1, 2, 0 (a tie goes to the first). By hand: class 0 has TP 1,
-// FP 1, FN 1, so F1 1/2; class 2 has TP 1, FP 0, FN 1, so 2/3; class 1 does not occur and does not count.
+// TestHits: four examples of classes 0, 0, 2, 2, said to be 0, 1, 2, 0 (a tie goes to the first). By hand: class 0 has
+// TP 1, FP 1, FN 1, so F1 1/2; class 2 has TP 1, FP 0, FN 1, so 2/3; class 1 does not occur and does not count.
 func TestHits(t *testing.T) {
 	scores := tensor.Of([]float32{
 		3, 1, 2,
@@ -34,9 +34,9 @@ func TestHits(t *testing.T) {
 // either has both evaluations.
 var either = Evaluable{Global: true, Personal: true}
 
-// TestScore: three clients with 1 of 2, 3 of 4 and 4 of 4 right with their own parameters, and 0, 1 and 2 with the server's;
-// domains east (0.5, 1) and west (0.75) have means 0.75 and 0.75. The standard deviations of (0.5, 0.75, 1) and (0, 0.25, 0.5)
-// are those of -1/4, 0, 1/4.
+// TestScore: three clients with 1 of 2, 3 of 4 and 4 of 4 right with their own parameters, and 0, 1 and 2 with the
+// server's; domains east (0.5, 1) and west (0.75) have means 0.75 and 0.75. The standard deviations of (0.5, 0.75, 1)
+// and (0, 0.25, 0.5) are those of -1/4, 0, 1/4.
 func TestScore(t *testing.T) {
 	var replies []Reply
 	for i, s := range []Scores{
@@ -64,7 +64,8 @@ func TestScore(t *testing.T) {
 	near("domain mean", r.DomainMean, 0.75)
 	near("domain std", r.DomainStd, 0)
 	near("east", r.PerDomain["east"], 0.75)
-	if r.Answered != nil || r.Unanswered != nil || r.Untrained != 1 || r.View != "personal" || r.Evaluation != r.Evaluations.Personal {
+	if r.Answered != nil || r.Unanswered != nil || r.Untrained != 1 || r.View != "personal" ||
+		r.Evaluation != r.Evaluations.Personal {
 		t.Errorf("all answered, one was never trained, and the record has %+v", r)
 	}
 	g := r.Evaluations.Global
@@ -76,7 +77,8 @@ func TestScore(t *testing.T) {
 
 	some := Record{}
 	some.score(either, method.PersonalView, replies[1:], all(3), make([]method.Peer, 3))
-	if len(some.PerClient) != 2 || !slices.Equal(some.Answered, []int{1, 2}) || !slices.Equal(some.Unanswered, []int{0}) {
+	if len(some.PerClient) != 2 || !slices.Equal(some.Answered, []int{1, 2}) || !slices.Equal(some.Unanswered,
+		[]int{0}) {
 		t.Errorf("clients 1 and 2 answered: %v of %v, not %v", some.PerClient, some.Answered, some.Unanswered)
 	}
 	x := tested(either, method.GlobalView, replies, all(len(peers)), peers)
@@ -87,11 +89,12 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// TestScoreOfOne: a method that has but one of the two evaluations gives no trace of the other, in the record, the summary and
-// their lines; with the other for headline there is none, and what a client says of an evaluation that does not exist, or leaves
-// out of one that does, is no answer.
+// TestScoreOfOne: a method that has but one of the two evaluations gives no trace of the other, in the record, the
+// summary and their lines; with the other for headline there is none, and what a client says of an evaluation that does
+// not exist, or leaves out of one that does, is no answer.
 func TestScoreOfOne(t *testing.T) {
-	replies := []Reply{{Client: 0, Scores: Scores{Examples: 4, Personal: &Hits{Right: 3, F1: 0.5}}}, {Client: 1, Scores: Scores{Examples: 4, Global: &Hits{Right: 4, F1: 1}}}}
+	replies := []Reply{{Client: 0, Scores: Scores{Examples: 4, Personal: &Hits{Right: 3, F1: 0.5}}},
+		{Client: 1, Scores: Scores{Examples: 4, Global: &Hits{Right: 4, F1: 1}}}}
 	has, peers := Evaluable{Personal: true}, make([]method.Peer, 2)
 	for view, want := range map[method.View]string{
 		method.PersonalView: `{"round":0,"loss":0,"tested":true,"accuracy":0.75,"accuracy_std":0,"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"worst10":0.75,"own_classes":0,` +
@@ -109,7 +112,8 @@ func TestScoreOfOne(t *testing.T) {
 			t.Errorf("%v: %v, the record is\n%s\nwant\n%s", view, err, line, want)
 		}
 		s := Summarise([]Record{r}, view)
-		if s.Global != nil || *s.Personal != .75 || (s.Headline == nil) != (view == method.GlobalView) || s.View != view.String() {
+		if s.Global != nil || *s.Personal != .75 || (s.Headline == nil) != (view == method.GlobalView) ||
+			s.View != view.String() {
 			t.Errorf("%v: %+v", view, s)
 		}
 		if len(s.Unanswered) != 1 || s.Unanswered[0].Round != 0 || !slices.Equal(s.Unanswered[0].Clients, []int{1}) {

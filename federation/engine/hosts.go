@@ -22,7 +22,8 @@ func (h hosts) compute(p *program, in inputs, feed tensor.Map, epoch int) error 
 	for _, call := range p.hosts {
 		at := method.HostInput + "/" + call.Name
 		old, done := h[call.Name]
-		if done && (call.Func.Every == method.EveryRound || call.Func.Every == method.EveryEpoch && old.epoch == epoch) {
+		if done && (call.Func.Every == method.EveryRound || call.Func.Every == method.EveryEpoch &&
+			old.epoch == epoch) {
 			old.args = nil
 			h[call.Name], feed[at] = old, old.value
 			continue
@@ -42,8 +43,8 @@ func (h hosts) compute(p *program, in inputs, feed tensor.Map, epoch int) error 
 	return nil
 }
 
-// gradients gives the gradient of every parameter that a loss depends on: what the graph computed, under the given name, and
-// what reaches it through host functions that this step computed anew. An older value is a constant.
+// gradients gives the gradient of every parameter that a loss depends on: what the graph computed, under the given
+// name, and what reaches it through host functions that this step computed anew. An older value is a constant.
 func gradients(p *program, in inputs, out tensor.Map, at string, host hosts) (tensor.Map, error) {
 	grads := tensor.Map{}
 	for _, name := range p.params {

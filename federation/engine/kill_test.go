@@ -37,11 +37,13 @@ func TestKilledWithSharedOptimizer(t *testing.T) {
 	}, 2, 1, 8, 20, 40)
 }
 
-// killed kills a child process that runs the toy, as kill -9 does, a random time after it committed some rounds, and has the next
-// one resume, until one may get through. The end is that of a run nobody killed. At least so many kills must hit.
+// killed kills a child process that runs the toy, as kill -9 does, a random time after it committed some rounds, and
+// has the next one resume, until one may get through. The end is that of a run nobody killed. At least so many kills
+// must hit.
 func killed(t *testing.T, toy func(testing.TB) *engine.Experiment, least int, after ...int) {
 	if dir := os.Getenv(killFolder); dir != "" {
-		if _, err := engine.Run(context.Background(), toy(t), engine.Settings{Dir: dir, Resume: true, Workers: 2}); err != nil {
+		if _, err := engine.Run(context.Background(), toy(t), engine.Settings{Dir: dir, Resume: true,
+			Workers: 2}); err != nil {
 			t.Fatal(err)
 		}
 		return

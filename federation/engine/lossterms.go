@@ -13,7 +13,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// LossTerms is what one client measured of the terms of its loss: means over its steps, each taken before the step's update.
+// LossTerms is what one client measured of the terms of its loss: means over its steps, each taken before the step's
+// update.
 type LossTerms struct {
 	// CrossEntropy are the lengths of the gradient of all terms together that fit labels.
 	CrossEntropy Norms
@@ -109,7 +110,8 @@ func (w *Worker) meter(c *Client, task method.Task, tr tracer) (*termMeter, erro
 }
 
 // step measures every term on the inputs of a step of p; grads are the gradients of its loss, before Adjust.
-func (m *termMeter) step(ctx context.Context, p *program, in inputs, feed tensor.Map, host hosts, grads tensor.Map) error {
+func (m *termMeter) step(ctx context.Context, p *program, in inputs, feed tensor.Map, host hosts,
+	grads tensor.Map) error {
 	if m == nil {
 		return nil
 	}
@@ -178,8 +180,8 @@ func (m *termMeter) mean() *LossTerms {
 	return out
 }
 
-// Terms travel as tensors of 64-bit integers, the bits of float64 numbers: NUMBER/NAME holds the length on all parameters and
-// the value, NUMBER/NAME/PARAMETER the length on one. Number 0 is CrossEntropy, without a value.
+// Terms travel as tensors of 64-bit integers, the bits of float64 numbers: NUMBER/NAME holds the length on all
+// parameters and the value, NUMBER/NAME/PARAMETER the length on one. Number 0 is CrossEntropy, without a value.
 
 // maxTerms bounds what a client may say.
 const maxTerms = 64

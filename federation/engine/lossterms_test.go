@@ -10,12 +10,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// The norm of a sum is that of the gradients added up, (3,4) + (0,-4) = (3,0), not the sum of norms 5 + 4; what only one of
-// them reaches counts as it is: all together it is the root of 9 + 16.
+// The norm of a sum is that of the gradients added up, (3,4) + (0,-4) = (3,0), not the sum of norms 5 + 4; what only
+// one of them reaches counts as it is: all together it is the root of 9 + 16.
 func TestNormsOfSums(t *testing.T) {
 	a := tensor.Map{"p": tensor.Of([]float32{3, 4}, 2)}
 	b := tensor.Map{"p": tensor.Of([]float32{0, -4}, 2), "q": tensor.Of([]float32{4}, 1)}
-	if got, want := normsOf(a, b), (Norms{All: 5, On: map[string]float64{"p": 3, "q": 4}}); !reflect.DeepEqual(got, want) {
+	if got, want := normsOf(a, b), (Norms{All: 5, On: map[string]float64{"p": 3, "q": 4}}); !reflect.DeepEqual(got,
+		want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got := normsOf(); got.All != 0 || len(got.On) != 0 {
@@ -32,13 +33,15 @@ func measured() *LossTerms {
 
 // What clients measured travels exactly, and under names that messages may have.
 func TestTermsTravelExactly(t *testing.T) {
-	r := Reply{Client: 1, Stats: Stats{Terms: measured()}, Upload: method.Upload{Shared: tensor.Map{"ctx": tensor.New(2)}}}
+	r := Reply{Client: 1, Stats: Stats{Terms: measured()},
+		Upload: method.Upload{Shared: tensor.Map{"ctx": tensor.New(2)}}}
 	m, err := roundTrip(r.Tensors())
 	if err != nil {
 		t.Fatal(err)
 	}
 	back, err := Reply{Client: 1}.With(m)
-	if err != nil || !reflect.DeepEqual(back.Stats.Terms, measured()) || len(back.Upload.Shared) != 1 || len(back.Upload.Extra) != 0 {
+	if err != nil || !reflect.DeepEqual(back.Stats.Terms, measured()) || len(back.Upload.Shared) != 1 ||
+		len(back.Upload.Extra) != 0 {
 		t.Errorf("%+v, %v", back.Stats.Terms, err)
 	}
 	for name := range m {
@@ -54,9 +57,11 @@ func TestTermsTravelExactly(t *testing.T) {
 func TestTermsThatAreNone(t *testing.T) {
 	one, two := bitsOf(1), bitsOf(1, 2)
 	for what, m := range map[string]tensor.Map{
-		"float32": {"001/pull": tensor.New(2)}, "short": {"001/pull": one}, "long": {"001/pull/ctx": two}, "gap": {"002/pull": two},
+		"float32": {"001/pull": tensor.New(2)}, "short": {"001/pull": one}, "long": {"001/pull/ctx": two},
+		"gap":       {"002/pull": two},
 		"no number": {"pull": two}, "negative": {"001/pull": bitsOf(-1, 2)}, "NaN": {"001/pull": bitsOf(1, math.NaN())},
-		"no term": {"001/pull/ctx": one}, "many": {"999/pull": two}, "value of all": {"000/fit": two}, "below": {"-01/pull": two},
+		"no term": {"001/pull/ctx": one}, "many": {"999/pull": two}, "value of all": {"000/fit": two},
+		"below":    {"-01/pull": two},
 		"infinite": {"001/pull": bitsOf(math.Inf(1), 0)},
 	} {
 		if got, err := lossTermsOf(m); err == nil || strings.Contains(err.Error(), "\n") {
@@ -65,12 +70,14 @@ func TestTermsThatAreNone(t *testing.T) {
 	}
 }
 
-// A round's terms are means over clients, and relative to the mean of cross entropy's: of 2 and 4 that is 3, and 6 and 0 over
-// 3 is 1. Where cross entropy has no gradient there is no ratio.
+// A round's terms are means over clients, and relative to the mean of cross entropy's: of 2 and 4 that is 3, and 6 and
+// 0 over 3 is 1. Where cross entropy has no gradient there is no ratio.
 func TestTermsOfARound(t *testing.T) {
 	client := func(fit, pull float64) Reply {
-		return Reply{Stats: Stats{Terms: &LossTerms{CrossEntropy: Norms{fit, map[string]float64{"a": fit}}, Terms: []TermStats{
-			{"cross entropy", fit, Norms{fit, map[string]float64{"a": fit}}}, {"pull", 2 * pull, Norms{pull, map[string]float64{"a": pull, "b": 1}}}}}}}
+		return Reply{Stats: Stats{Terms: &LossTerms{CrossEntropy: Norms{fit, map[string]float64{"a": fit}},
+			Terms: []TermStats{
+				{"cross entropy", fit, Norms{fit, map[string]float64{"a": fit}}}, {"pull", 2 * pull,
+					Norms{pull, map[string]float64{"a": pull, "b": 1}}}}}}}
 	}
 	if got := meanTerms([]Reply{{}, {}}); got != nil {
 		t.Errorf("%+v of clients that measured nothing", got)
@@ -80,7 +87,8 @@ func TestTermsOfARound(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	pull := got[1]
-	if *pull.Value != 6 || pull.Norm != 3 || *pull.Relative != 1 || *pull.Params["a"].Relative != 1 || pull.Params["b"].Relative != nil ||
+	if *pull.Value != 6 || pull.Norm != 3 || *pull.Relative != 1 || *pull.Params["a"].Relative != 1 ||
+		pull.Params["b"].Relative != nil ||
 		pull.Params["b"].Norm != 1 {
 		t.Errorf("%+v", pull)
 	}

@@ -23,7 +23,8 @@ func memory(c *Client, seed uint64) (tensor.Map, error) {
 // remembers tells whether a method's class scores read the client's own examples.
 func remembers(m method.Method, task method.Task) bool {
 	s := method.NewScope(task, m.Params(task))
-	return slices.ContainsFunc(graph.Inputs(m.Logits(s)), func(n graph.Node) bool { return n.Name() == method.MemoryImage })
+	return slices.ContainsFunc(graph.Inputs(m.Logits(s)),
+		func(n graph.Node) bool { return n.Name() == method.MemoryImage })
 }
 
 // downFolder holds the server's extras that a client's class scores read, in PromptsFile: down/K/NAME.

@@ -20,8 +20,8 @@ func (s *Server) look() {
 	s.Global.Peers, s.Plan.Peers = now, now
 }
 
-// meet tells the method, between rounds, of the clients that joined since it was told last. Then the surveys of round 0 are
-// asked again, since they have not answered them.
+// meet tells the method, between rounds, of the clients that joined since it was told last. Then the surveys of round 0
+// are asked again, since they have not answered them.
 func (s *Server) meet() error {
 	s.look()
 	var joined []int

@@ -10,8 +10,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// latecomers are clients elsewhere of whom some join later: before a round, or in the middle of the one before, when its
-// training has begun.
+// latecomers are clients elsewhere of whom some join later: before a round, or in the middle of the one before, when
+// its training has begun.
 type latecomers struct {
 	*elsewhere
 	from   map[int]int // the round before which a client joins
@@ -23,7 +23,8 @@ type latecomers struct {
 }
 
 func late(e *engine.Experiment, from map[int]int, midway bool) *latecomers {
-	return &latecomers{elsewhere: newElsewhere(e), from: from, midway: midway, there: map[int]bool{}, got: map[int]map[int]tensor.Map{}}
+	return &latecomers{elsewhere: newElsewhere(e), from: from, midway: midway, there: map[int]bool{},
+		got: map[int]map[int]tensor.Map{}}
 }
 
 func (x *latecomers) Members() []engine.Member {
@@ -73,9 +74,9 @@ func (x *latecomers) Run(ctx context.Context, o engine.Order) ([]engine.Reply, e
 	return out, nil
 }
 
-// Clients that join later get the prototypes of their group, or none of any class where they are the first of one, and the
-// others keep theirs. The toy's clients 1 and 3 have the second backbone, with features of dimension 7. The server also
-// goes down once, after they joined and before the round is committed.
+// Clients that join later get the prototypes of their group, or none of any class where they are the first of one, and
+// the others keep theirs. The toy's clients 1 and 3 have the second backbone, with features of dimension 7. The server
+// also goes down once, after they joined and before the round is committed.
 func TestFedProtoLatecomers(t *testing.T) {
 	for name, from := range map[string]map[int]int{
 		"the second of its backbone":    {3: 1},
@@ -109,8 +110,10 @@ func TestFedProtoLatecomers(t *testing.T) {
 							others++ // that trained before, maybe itself
 						}
 					}
-					if got := sent["proto/mean"]; got == nil || got.Shape[1] != c.Backbone.Task().Dim || (sent["proto/n"].MaxAbs() > 0) != (others > 0) {
-						t.Errorf("%s: in round %d client %d gets %v of %v examples, %d of its backbone having trained", name, round, id, got, sent["proto/n"], others)
+					if got := sent["proto/mean"]; got == nil || got.Shape[1] != c.Backbone.Task().Dim ||
+						(sent["proto/n"].MaxAbs() > 0) != (others > 0) {
+						t.Errorf("%s: in round %d client %d gets %v of %v examples, %d of its backbone having "+
+							"trained", name, round, id, got, sent["proto/n"], others)
 					}
 				}
 			}
@@ -118,12 +121,13 @@ func TestFedProtoLatecomers(t *testing.T) {
 	}
 }
 
-// Statistics are asked again when somebody joined, so that nobody trains uncalibrated: a client that joins in the middle of
-// a round does not train in it.
+// Statistics are asked again when somebody joined, so that nobody trains uncalibrated: a client that joins in the
+// middle of a round does not train in it.
 func TestGGTPCLatecomers(t *testing.T) {
 	for _, from := range []map[int]int{{3: 1}, {1: 1, 3: 2}, {2: 1}} {
 		for _, midway := range []bool{false, true} {
-			m, err := methods.Build("promptfl", []string{"ggtpc"}, map[string]any{"tokens": 2, "min_count": 1, "prototypes": true})
+			m, err := methods.Build("promptfl", []string{"ggtpc"}, map[string]any{"tokens": 2, "min_count": 1,
+				"prototypes": true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -140,7 +144,8 @@ func TestGGTPCLatecomers(t *testing.T) {
 					if there != (round >= first) {
 						t.Errorf("%v, midway %v: client %d trains in round %d", from, midway, id, round)
 					}
-					if round == first && (sent["axes"] == nil || sent["axes"].Shape[2] != c.Backbone.Task().Dim || sent["sizes"].MaxAbs() == 0) {
+					if round == first && (sent["axes"] == nil || sent["axes"].Shape[2] != c.Backbone.Task().Dim ||
+						sent["sizes"].MaxAbs() == 0) {
 						t.Errorf("%v: client %d joined and gets the axes %v", from, id, sent["axes"])
 					}
 				}

@@ -21,9 +21,9 @@ func leaky(t testing.TB) *engine.Experiment {
 	return e
 }
 
-// Each parameter has one momentum buffer by its name and shape, which goes through the clients by number and through the rounds:
-// b = 0.9 b + g + 0.01 p, p' = p - 0.05 b, written down from the traced gradients. Clients 0 and 2 have private prompts of two tokens and
-// the others of four, so these have two buffers.
+// Each parameter has one momentum buffer by its name and shape, which goes through the clients by number and through
+// the rounds: b = 0.9 b + g + 0.01 p, p' = p - 0.05 b, written down from the traced gradients. Clients 0 and 2 have
+// private prompts of two tokens and the others of four, so these have two buffers.
 func TestSharedOptimizerGoesRound(t *testing.T) {
 	rec := engine.NewRecorder()
 	mustRun(t, leaky(t), engine.Settings{Tracer: rec, Workers: 4})
@@ -39,7 +39,8 @@ func TestSharedOptimizerGoesRound(t *testing.T) {
 			if s.Step > 0 {
 				before = rec.Tensors[fmt.Sprintf("%ss%d/after/%s", turn, s.Step-1, name)]
 			}
-			g, after := rec.Tensors[fmt.Sprintf("%ss%d/grad/%s", turn, s.Step, name)], rec.Tensors[fmt.Sprintf("%ss%d/after/%s", turn, s.Step, name)]
+			g, after := rec.Tensors[fmt.Sprintf("%ss%d/grad/%s", turn, s.Step, name)],
+				rec.Tensors[fmt.Sprintf("%ss%d/after/%s", turn, s.Step, name)]
 			at := fmt.Sprint(name, before.Shape)
 			if buffers[at] == nil {
 				buffers[at] = make([]float64, len(before.Data))
@@ -66,12 +67,14 @@ func TestSharedOptimizerIsDeterministic(t *testing.T) {
 		return prompts(t, set.Dir)
 	}
 	want := run(leaky(t), engine.Settings{Workers: 1})
-	if run(leaky(t), engine.Settings{Workers: 4}) != want || run(leaky(t), engine.Settings{Workers: 3, Encode: true}) != want {
+	if run(leaky(t), engine.Settings{Workers: 4}) != want || run(leaky(t), engine.Settings{Workers: 3,
+		Encode: true}) != want {
 		t.Error("workers or encoding change what is learned")
 	}
 	fresh := leaky(t)
 	fresh.Training.Shared = false
-	if run(fresh, engine.Settings{}) == want || fresh.Fingerprint() == leaky(t).Fingerprint() || fresh.Terms().Differs(leaky(t).Terms()) == nil {
+	if run(fresh, engine.Settings{}) == want || fresh.Fingerprint() == leaky(t).Fingerprint() ||
+		fresh.Terms().Differs(leaky(t).Terms()) == nil {
 		t.Error("fresh optimizers are not told apart")
 	}
 }
@@ -111,7 +114,8 @@ type elsewhereOnly struct{ engine.Answerer }
 
 func TestSharedOptimizerStaysHere(t *testing.T) {
 	refused(t, leaky(t), engine.Settings{Elsewhere: elsewhereOnly{}}, "train.optimizer_state", "one process")
-	refused(t, leaky(t), engine.Settings{Around: func(c engine.Cohort) engine.Cohort { return c }}, "secure aggregation")
+	refused(t, leaky(t), engine.Settings{Around: func(c engine.Cohort) engine.Cohort { return c }},
+		"secure aggregation")
 	if !strings.Contains(fmt.Sprintf("%+v", leaky(t).Training), "Shared:true") {
 		t.Error("the terms do not say it")
 	}

@@ -32,8 +32,8 @@ func wide(t testing.TB, clients int) *engine.Experiment {
 	return e
 }
 
-// BenchmarkClients is what a client's turn costs beyond ONNX Runtime: one step, the upload, its state on disk, its share of
-// the merge, and every third round its test.
+// BenchmarkClients is what a client's turn costs beyond ONNX Runtime: one step, the upload, its state on disk, its
+// share of the merge, and every third round its test.
 //
 //	go test -run xxx -bench Clients -benchtime 1x ./federation/engine
 func BenchmarkClients(b *testing.B) {
@@ -50,18 +50,19 @@ func BenchmarkClients(b *testing.B) {
 	}
 }
 
-// TestMemoryIsFlat: ten times the clients leave the heap, at its largest after a round, where it was but for what one round
-// uploads, 32 KB each, and what the server knows of a client.
+// TestMemoryIsFlat: ten times the clients leave the heap, at its largest after a round, where it was but for what one
+// round uploads, 32 KB each, and what the server knows of a client.
 func TestMemoryIsFlat(t *testing.T) {
 	peak := func(clients int) uint64 {
 		e := wide(t, clients)
 		var most uint64
-		mustRun(t, e, engine.Settings{Dir: t.TempDir(), Workers: 1, Session: ort.Options{IntraThreads: 1}, OnRound: func(engine.Record) {
-			var m runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&m)
-			most = max(most, m.HeapAlloc)
-		}})
+		mustRun(t, e, engine.Settings{Dir: t.TempDir(), Workers: 1, Session: ort.Options{IntraThreads: 1},
+			OnRound: func(engine.Record) {
+				var m runtime.MemStats
+				runtime.GC()
+				runtime.ReadMemStats(&m)
+				most = max(most, m.HeapAlloc)
+			}})
 		return most
 	}
 	few, many := peak(20), peak(200)

@@ -10,8 +10,8 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// counting has the number of owned classes for the gradient of each element of its prompt, and wraps the data as if there were
-// examples of class 3 too.
+// counting has the number of owned classes for the gradient of each element of its prompt, and wraps the data as if
+// there were examples of class 3 too.
 type counting struct{ method.Base }
 
 func (counting) Params(t method.Task) []method.Param {
@@ -35,8 +35,8 @@ func (counting) Begin(l *method.Local) error {
 	return nil
 }
 
-// Owned is what the client itself has examples of, also while a method wraps its data. Client 3's examples are of the classes
-// 3, 0 and 1, client 0's of all four, client 2's here of the classes 0 and 1.
+// Owned is what the client itself has examples of, also while a method wraps its data. Client 3's examples are of the
+// classes 3, 0 and 1, client 0's of all four, client 2's here of the classes 0 and 1.
 func TestOwnedIsTheClientsOwn(t *testing.T) {
 	e := withMethod(counting{})
 	e.Clients[2].Train = methodtest.Rows(100, 2, 5, len(methodtest.Classes))
@@ -49,10 +49,11 @@ func TestOwnedIsTheClientsOwn(t *testing.T) {
 	}
 }
 
-// FedTPG scores training examples against the client's own classes; prototypes of others, which GGTPC adds, count nothing
-// there. Counted they would be a loss of a billion.
+// FedTPG scores training examples against the client's own classes; prototypes of others, which GGTPC adds, count
+// nothing there. Counted they would be a loss of a billion.
 func TestPrototypesOfOtherClasses(t *testing.T) {
-	m, err := methods.Build("fedtpg", []string{"ggtpc"}, map[string]any{"heads": 2, "mult": 1, "prototypes": true, "min_count": 1})
+	m, err := methods.Build("fedtpg", []string{"ggtpc"}, map[string]any{"heads": 2, "mult": 1, "prototypes": true,
+		"min_count": 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// WriteOwn writes to PromptsFile's form what one client is tested with: the shared parameters of the last order that it got,
-// what it remembers, and what else its class scores read. Of other clients there is nothing, but their number. So whoever
-// has no more than this client's part can classify with it and export it.
+// WriteOwn writes to PromptsFile's form what one client is tested with: the shared parameters of the last order that it
+// got, what it remembers, and what else its class scores read. Of other clients there is nothing, but their number. So
+// whoever has no more than this client's part can classify with it and export it.
 func (e *Experiment) WriteOwn(path string, c *Client, o Order, s State) error {
 	t := c.Backbone.Task()
 	t.Client, t.Clients, t.Classes, t.Backbone = c.ID, o.Of, len(e.Classes), c.Backbone.Name()

@@ -51,7 +51,8 @@ func Records(dir string) ([]Record, error) {
 }
 
 // Predict scores rows with what a client learned: class scores [N,C], before softmax. clients is how many there were.
-func (w *Worker) Predict(ctx context.Context, c *Client, clients int, prompts tensor.Map, rows method.Data) (*tensor.Tensor, error) {
+func (w *Worker) Predict(ctx context.Context, c *Client, clients int, prompts tensor.Map,
+	rows method.Data) (*tensor.Tensor, error) {
 	l, s, err := w.learned(c, clients, prompts)
 	if err != nil {
 		return nil, err
@@ -63,8 +64,8 @@ func (w *Worker) Predict(ctx context.Context, c *Client, clients int, prompts te
 	return w.scores(ctx, p, l, s, rows)
 }
 
-// Made is how many rounds made what the run left: all of them, or with how.BestVal those up to the round that is the result. view is
-// Plan.View of the run.
+// Made is how many rounds made what the run left: all of them, or with how.BestVal those up to the round that is the
+// result. view is Plan.View of the run.
 func (w *Worker) Made(c *Client, clients int, records []Record, how Evaluate, view string) int {
 	if !how.BestVal {
 		return len(records)
@@ -75,8 +76,8 @@ func (w *Worker) Made(c *Client, clients int, records []Record, how Evaluate, vi
 	return len(records)
 }
 
-// Accuracy is that of a client in a round, tested as Predict scores: with the parameters that its method's paper tests. False
-// where the round does not have it, or a record of an older version does not say whose it is.
+// Accuracy is that of a client in a round, tested as Predict scores: with the parameters that its method's paper tests.
+// False where the round does not have it, or a record of an older version does not say whose it is.
 func (w *Worker) Accuracy(c *Client, clients int, r Record) (float64, bool) {
 	e := r.Evaluations.Of(EvaluableOf(w.Method, w.task(c, clients)).headline(MethodView, w.Method))
 	if r.Evaluations == (Evaluations{}) {
@@ -102,13 +103,16 @@ func (w *Worker) learned(c *Client, clients int, prompts tensor.Map) (*method.Lo
 		}
 		switch {
 		case t == nil && p.Owner == method.Private:
-			return nil, s, fmt.Errorf("client %d has no private parameter %s: it never trained (eval.new_clients, or no round drew it); take "+
+			return nil, s, fmt.Errorf("client %d has no private parameter %s: it never trained (eval.new_clients, or "+
+				"no round drew it); take "+
 				"another client", c.ID, p.Name)
 		case t == nil:
-			return nil, s, fmt.Errorf("the run has no shared parameter %s for client %d; it was made by another method", p.Name, c.ID)
+			return nil, s, fmt.Errorf("the run has no shared parameter %s for client %d; it was made by another "+
+				"method", p.Name, c.ID)
 		}
 	}
-	l, s := w.begin(c, Order{Kind: Test, Of: clients, Shared: shared, Down: prompts.Under(downFolder + "/" + strconv.Itoa(c.ID))}, s)
+	l, s := w.begin(c, Order{Kind: Test, Of: clients, Shared: shared, Down: prompts.Under(downFolder + "/" +
+		strconv.Itoa(c.ID))}, s)
 	if w.Method.View() == method.PersonalView && len(s.Own) > 0 {
 		l.Shared = s.Own.Clone()
 	}

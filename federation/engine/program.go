@@ -29,8 +29,8 @@ type program struct {
 // heavy are the inputs of a batch that are kept for it only if a method reads them.
 var heavy = []string{method.PatchesInput, method.PixelsInput}
 
-// Reads lists what the method needs of a client's images beside their features: method.PatchesInput, method.PixelsInput,
-// both or none. clients is how many there are.
+// Reads lists what the method needs of a client's images beside their features: method.PatchesInput,
+// method.PixelsInput, both or none. clients is how many there are.
 func (w *Worker) Reads(c *Client, clients int) []string {
 	return reads(w.Method, w.task(c, clients))
 }
@@ -72,8 +72,8 @@ func (p *program) reads(params tensor.Map) bool {
 		slices.ContainsFunc(p.hosts, func(h method.HostCall) bool { return slices.ContainsFunc(h.Of, used) })
 }
 
-// compiler builds programs, and compiles each graph that methods ask for once, however many clients have it; it is safe for
-// concurrent use.
+// compiler builds programs, and compiles each graph that methods ask for once, however many clients have it; it is safe
+// for concurrent use.
 type compiler struct {
 	m        method.Method
 	classes  []string
@@ -119,7 +119,8 @@ func allUsed(s *method.Scope, loss graph.Node) error {
 			return ok && slices.Contains(in, v) && slices.Contains(h.Of, name)
 		})
 		if !byHost && !(ok && slices.Contains(in, node)) {
-			return fmt.Errorf("parameter %q is declared by Params but the loss does not use it; use it or do not declare it", p.Name)
+			return fmt.Errorf("parameter %q is declared by Params but the loss does not use it; use it or do not "+
+				"declare it", p.Name)
 		}
 	}
 	return nil
@@ -145,9 +146,10 @@ func (c *compiler) eval(b Backbone, task method.Task, of func(*method.Scope) gra
 	return p, err
 }
 
-// once gives the program that finish makes of the nodes that build makes for a task. A method may read anything of its Task, the
-// client's number too, so build runs for every Task; it is cheap, since the towers are placeholders in it. Clients whose nodes
-// have one signature share one compiled program, but for their host functions, which may hold what the Task says.
+// once gives the program that finish makes of the nodes that build makes for a task. A method may read anything of its
+// Task, the client's number too, so build runs for every Task; it is cheap, since the towers are placeholders in it.
+// Clients whose nodes have one signature share one compiled program, but for their host functions, which may hold what
+// the Task says.
 func (c *compiler) once(kind string, b Backbone, task method.Task, build func(*method.Scope) ([]graph.Output, error),
 	finish func(*method.Scope, []graph.Output) ([]graph.Output, error)) (*program, error) {
 	key := fmt.Sprintf("%s %s %+v", kind, b.Name(), task)
@@ -263,8 +265,8 @@ func (c *compiler) terms(b Backbone, task method.Task) (*program, error) {
 	})
 }
 
-// gradientsOf are a loss and its gradients with respect to those parameters and host functions that are among inputs, named
-// lossOutput and gradOutput NAME behind at.
+// gradientsOf are a loss and its gradients with respect to those parameters and host functions that are among inputs,
+// named lossOutput and gradOutput NAME behind at.
 func gradientsOf(s *method.Scope, loss graph.Node, at string, inputs []graph.Node) ([]graph.Output, error) {
 	if n, ok := loss.Shape().Ints(); !ok || tensor.Size(n) != 1 {
 		return nil, fmt.Errorf("the loss has shape %v; it must be one number", loss.Shape())
@@ -345,8 +347,8 @@ func (p *program) hostsOf(s *method.Scope) []method.HostCall {
 	})
 }
 
-// handText computes the features [C,D] of hand-written prompts of a backbone, unit rows, once: of one template those of its
-// texts, of several the means of theirs, made unit.
+// handText computes the features [C,D] of hand-written prompts of a backbone, unit rows, once: of one template those of
+// its texts, of several the means of theirs, made unit.
 func (c *compiler) handText(b Backbone, templates string) (*tensor.Tensor, error) {
 	if templates == "" {
 		templates = c.template
@@ -381,8 +383,8 @@ func (c *compiler) handText(b Backbone, templates string) (*tensor.Tensor, error
 			n = n.Add(one.Unit())
 		}
 	}
-	// The texts are constants, but ONNX Runtime runs no graph without an input; without optimisation it does not compute
-	// the whole tower while loading it either.
+	// The texts are constants, but ONNX Runtime runs no graph without an input; without optimisation it does not
+	// compute the whole tower while loading it either.
 	one := g.Input("one", graph.Float, graph.Static(1))
 	model, err := graph.Bytes(graph.Output{Name: valueOutput, Node: n.Unit().Mul(one)})
 	if err != nil {

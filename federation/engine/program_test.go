@@ -12,19 +12,22 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// numbered is a method whose loss on client k of n is (k+1)+10n times the carrier's, by the graph, and k+1 times that again, by a
-// host function; nothing but the Task tells them apart.
+// numbered is a method whose loss on client k of n is (k+1)+10n times the carrier's, by the graph, and k+1 times that
+// again, by a host function; nothing but the Task tells them apart.
 type numbered struct{ method.Method }
 
 func (m numbered) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	k := float64(s.Task().Client + 1)
-	by := method.HostFunc{Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, error) { return tensor.Of([]float32{float32(k)}, 1), nil }}
+	by := method.HostFunc{Forward: func(in ...*tensor.Tensor) (*tensor.Tensor,
+		error) {
+		return tensor.Of([]float32{float32(k)}, 1), nil
+	}}
 	host := s.Host("number", by, []int{1}, s.Param("ctx")).Reshape()
 	return m.Method.Loss(s, logits).Scale(k + 10*float64(s.Task().Clients)).Mul(host)
 }
 
-// The step of every client is built for its own Task. The first loss of client k of 4 is (k+1)(k+1+40) times that of the same
-// client without the factor, as the definition of numbered has it.
+// The step of every client is built for its own Task. The first loss of client k of 4 is (k+1)(k+1+40) times that of
+// the same client without the factor, as the definition of numbered has it.
 func TestProgramsFollowTheTask(t *testing.T) {
 	m, err := methods.Build("promptfl", nil, map[string]any{"tokens": 2})
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// parts gives what a finished run leaves in PromptsFile, some tensors at a time: the server's, then those of each client.
+// parts gives what a finished run leaves in PromptsFile, some tensors at a time: the server's, then those of each
+// client.
 func (e *Experiment) parts(g *method.Global, store *Store, members []Member) []func() (tensor.Map, error) {
 	out := []func() (tensor.Map, error){func() (tensor.Map, error) {
 		return tensor.Map{}.Put("shared", g.Shared).Put(downFolder, e.sent(g, members)), nil

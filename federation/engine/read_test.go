@@ -14,13 +14,16 @@ import (
 func TestCheckpointHoldsAll(t *testing.T) {
 	dir := t.TempDir()
 	one := func(v float32) tensor.Map { return tensor.Map{"a/b": tensor.Of([]float32{v}, 1)} }
-	g := method.Global{Round: 4, Shared: one(1), Down: one(2), Kept: one(3), Each: map[int]tensor.Map{1: one(4), 10: one(5)}}
-	if err := saveCheckpoint(dir, &g, position{Round: 4, Clients: map[int]place{1: {2, 3, 4, "x"}}, Record: Record{Round: 3, Loss: .5}}); err != nil {
+	g := method.Global{Round: 4, Shared: one(1), Down: one(2), Kept: one(3), Each: map[int]tensor.Map{1: one(4),
+		10: one(5)}}
+	if err := saveCheckpoint(dir, &g, position{Round: 4, Clients: map[int]place{1: {2, 3, 4, "x"}},
+		Record: Record{Round: 3, Loss: .5}}); err != nil {
 		t.Fatal(err)
 	}
 	var back method.Global
 	p, ok, err := loadCheckpoint(dir, &back)
-	if err != nil || !ok || p.Round != 4 || p.Clients[1] != (place{2, 3, 4, "x"}) || p.Record.Loss != .5 || back.Round != 4 {
+	if err != nil || !ok || p.Round != 4 || p.Clients[1] != (place{2, 3, 4, "x"}) || p.Record.Loss != .5 ||
+		back.Round != 4 {
 		t.Fatalf("%+v %v %v", p, ok, err)
 	}
 	for i, m := range []tensor.Map{back.Shared, back.Down, back.Kept, back.Each[1], back.Each[10]} {

@@ -16,22 +16,27 @@ type Record struct {
 	Loss   float64 `json:"loss"` // mean over the clients that trained, of their mean over steps
 	Tested bool    `json:"tested"`
 
-	// The headline is a copy of the evaluation that View names; nil, and its keys absent, where the method does not have it.
+	// The headline is a copy of the evaluation that View names; nil, and its keys absent, where the method does not
+	// have it.
 	*Evaluation
-	View        string            `json:"view,omitempty"`
-	Global      *float64          `json:"accuracy_global,omitempty"`
-	Personal    *float64          `json:"accuracy_personal,omitempty"`
-	Evaluations Evaluations       `json:"evaluations,omitzero"`
-	Untrained   int               `json:"untrained,omitempty"`  // clients that answered and never trained: their personal parameters are first ones
-	TestSizes   []int             `json:"test_sizes,omitempty"` // test examples of each client
-	Answered    []int             `json:"answered,omitempty"`   // the clients that lists by client are about, where some did not answer; without it all
-	Unanswered  []int             `json:"unanswered,omitempty"` // the others
-	Exams       map[string]Tested `json:"exams,omitempty"`
-	Validation  *Validation       `json:"validation,omitempty"`  // on validation data
-	BaseToNew   *BaseToNew        `json:"base_to_new,omitempty"` // where there are evaluation sets base and new
-	NewClients  map[string]Tested `json:"new_clients,omitempty"` // clients that never trained, by the steps that they took
+	View        string      `json:"view,omitempty"`
+	Global      *float64    `json:"accuracy_global,omitempty"`
+	Personal    *float64    `json:"accuracy_personal,omitempty"`
+	Evaluations Evaluations `json:"evaluations,omitzero"`
+	// clients that answered and never trained: their personal parameters are first ones
+	Untrained int   `json:"untrained,omitempty"`
+	TestSizes []int `json:"test_sizes,omitempty"` // test examples of each client
+	// the clients that lists by client are about, where some did not answer; without it all
+	Answered   []int             `json:"answered,omitempty"`
+	Unanswered []int             `json:"unanswered,omitempty"` // the others
+	Exams      map[string]Tested `json:"exams,omitempty"`
+	Validation *Validation       `json:"validation,omitempty"`  // on validation data
+	BaseToNew  *BaseToNew        `json:"base_to_new,omitempty"` // where there are evaluation sets base and new
+	// clients that never trained, by the steps that they took
+	NewClients map[string]Tested `json:"new_clients,omitempty"`
 
-	Notes map[string]float64 `json:"notes,omitempty"` // of the method and of what carries the messages, such as epsilon and delta
+	// of the method and of what carries the messages, such as epsilon and delta
+	Notes map[string]float64 `json:"notes,omitempty"`
 	Terms []Term             `json:"terms,omitempty"` // of the loss, in its order, where they are measured
 
 	Warnings []string `json:"warnings,omitempty"` // lines that say what is wrong with the round's numbers
@@ -61,20 +66,26 @@ type Summary struct {
 
 	// The headline is of the evaluation that View names; nil, and its keys absent, where the method does not have it.
 	*Headline
-	View        string            `json:"view"`
-	MethodView  string            `json:"method_view,omitempty"` // the evaluation that the method's paper reports, or the only one that it has
-	Global      *float64          `json:"global,omitempty"`      // accuracy in the last tested round, as are those that follow
-	Personal    *float64          `json:"personal,omitempty"`    // absent where the method does not have the evaluation
-	Evaluations Evaluations       `json:"evaluations,omitzero"`
-	Reads       []string          `json:"scores_read,omitempty"` // what class scores read beside the image: shared, server, private, examples
-	Untrained   int               `json:"untrained,omitempty"`   // clients that never trained
-	Unanswered  []Unanswered      `json:"unanswered,omitempty"`  // tests of any round: means are over the clients that answered
-	Exams       map[string]Tested `json:"exams,omitempty"`
-	BaseToNew   *BaseToNew        `json:"base_to_new,omitempty"`
-	NewClients  map[string]Tested `json:"new_clients,omitempty"`
+	View string `json:"view"`
+	// the evaluation that the method's paper reports, or the only one that it has
+	MethodView string `json:"method_view,omitempty"`
+	// accuracy in the last tested round, as are those that follow
+	Global      *float64    `json:"global,omitempty"`
+	Personal    *float64    `json:"personal,omitempty"` // absent where the method does not have the evaluation
+	Evaluations Evaluations `json:"evaluations,omitzero"`
+	// what class scores read beside the image: shared, server, private, examples
+	Reads     []string `json:"scores_read,omitempty"`
+	Untrained int      `json:"untrained,omitempty"` // clients that never trained
+	// tests of any round: means are over the clients that answered
+	Unanswered []Unanswered      `json:"unanswered,omitempty"`
+	Exams      map[string]Tested `json:"exams,omitempty"`
+	BaseToNew  *BaseToNew        `json:"base_to_new,omitempty"`
+	NewClients map[string]Tested `json:"new_clients,omitempty"`
 
-	Select    string     `json:"select"`                // last or best-val: the round that is the result, whose prompts are left
-	Selected  int        `json:"selected_round"`        // that round; with best-val what stands above is of it, but for last and best
+	// last or best-val: the round that is the result, whose prompts are left
+	Select string `json:"select"`
+	// that round; with best-val what stands above is of it, but for last and best
+	Selected  int        `json:"selected_round"`
 	AtBestVal *AtBestVal `json:"at_best_val,omitempty"` // absent without validation data
 	Stopped   string     `json:"stopped,omitempty"`     // why the run ended before its last round
 	ZeroShot  []ZeroShot `json:"zero_shot,omitempty"`   // by backbone
@@ -160,7 +171,8 @@ func Summarise(records []Record, view method.View) Summary {
 
 // of takes what stands for the result from a round.
 func (s *Summary) of(r Record) {
-	s.Global, s.Personal, s.Evaluations, s.Exams, s.Untrained = r.Global, r.Personal, r.Evaluations, r.Exams, r.Untrained
+	s.Global, s.Personal, s.Evaluations, s.Exams, s.Untrained = r.Global, r.Personal, r.Evaluations, r.Exams,
+		r.Untrained
 	s.BaseToNew, s.NewClients, s.Selected = r.BaseToNew, r.NewClients, r.Round
 }
 

@@ -1,6 +1,7 @@
 package engine
 
-// Term is what a round's record says of one term of the loss: means over the clients that trained, of their means over steps.
+// Term is what a round's record says of one term of the loss: means over the clients that trained, of their means over
+// steps.
 type Term struct {
 	Name  string   `json:"name"`
 	Value *float64 `json:"value"` // as it enters the loss; null of what only corrects gradients

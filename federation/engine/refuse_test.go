@@ -27,8 +27,10 @@ func TestRefusesBeforeRoundZero(t *testing.T) {
 	}{
 		{"no clients", func(e *engine.Experiment) { e.Clients = nil }, []string{"no clients"}},
 		{"no classes", func(e *engine.Experiment) { e.Classes = nil }, []string{"no classes"}},
-		{"empty client", func(e *engine.Experiment) { e.Clients[2].Train = none }, []string{"client 2", "no training data", "partition"}},
-		{"no test data", func(e *engine.Experiment) { e.Clients[1].Test = none }, []string{"client 1", "no test data", "partition"}},
+		{"empty client", func(e *engine.Experiment) { e.Clients[2].Train = none }, []string{"client 2",
+			"no training data", "partition"}},
+		{"no test data", func(e *engine.Experiment) { e.Clients[1].Test = none }, []string{"client 1", "no test data",
+			"partition"}},
 		{"widths", func(e *engine.Experiment) {
 			e.Clients[3].Backbone = &methodtest.Toy{ID: "wide", Width: 8, Dim: 7}
 		}, []string{"parameter global", "client 3", "wide", "[3 8]", "[3 6]", "one text width"}},
@@ -36,7 +38,8 @@ func TestRefusesBeforeRoundZero(t *testing.T) {
 			e.Clients[3].Backbone = &methodtest.Toy{ID: "toy-b", Width: 6, Dim: 7}
 		}, []string{"client 3", "toy-b", "another name"}},
 		{"numbering", func(e *engine.Experiment) { e.Clients[1].ID = 5 }, []string{"client 5", "place 1"}},
-		{"label", func(e *engine.Experiment) { features(e.Clients[0]).Class[3] = 4 }, []string{"client 0", "label 4", "4 classes"}},
+		{"label", func(e *engine.Experiment) { features(e.Clients[0]).Class[3] = 4 }, []string{"client 0", "label 4",
+			"4 classes"}},
 		{"participation", func(e *engine.Experiment) { e.Plan.Participation = 1.5 }, []string{"participation", "1.5"}},
 		{"participation", func(e *engine.Experiment) { e.Plan.Participation = math.NaN() }, []string{"participation"}},
 		{"rounds", func(e *engine.Experiment) { e.Plan.Rounds = 0 }, []string{"train.rounds", "1 or more"}},
@@ -90,7 +93,8 @@ func TestRefusesMethodsThatAreWrong(t *testing.T) {
 		"unknown": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node {
 			return graph.CrossEntropy(l, s.Label()).Add(s.Param("ghost").Sum())
 		}}, []string{`"ghost"`, "not declared by Params"}},
-		"not a number": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node { return l }}, []string{"the loss has shape"}},
+		"not a number": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node { return l }},
+			[]string{"the loss has shape"}},
 		"shapes": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node { return l.MatMul(s.Param("ctx")).Sum() }},
 			[]string{"MatMul"}},
 		"no such extra": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node {
@@ -112,7 +116,8 @@ func TestRefusesWhatIsNoNumber(t *testing.T) {
 	t.Run("features", func(t *testing.T) {
 		e := toy(t)
 		features(e.Clients[2]).Views[0].(engine.Held).Row(4).Data[1] = nan
-		refused(t, e, engine.Settings{}, "round 0", "client 2", "step ", "image of example 4", "NaN", "remove that example")
+		refused(t, e, engine.Settings{}, "round 0", "client 2", "step ", "image of example 4", "NaN",
+			"remove that example")
 	})
 	t.Run("test features", func(t *testing.T) {
 		e := toy(t)
@@ -178,11 +183,15 @@ func TestRefusesDamagedRunFolders(t *testing.T) {
 	}{
 		{"truncated server", server, half, []string{"cannot resume", server}},
 		{"empty server", server, func([]byte) []byte { return nil }, []string{"cannot resume", server}},
-		{"flipped server", server, func(b []byte) []byte { b[len(b)-3] ^= 1; return b }, []string{"cannot resume", server, "damaged"}},
+		{"flipped server", server, func(b []byte) []byte { b[len(b)-3] ^= 1; return b }, []string{"cannot resume",
+			server, "damaged"}},
 		{"truncated clients", clients, half, []string{"cannot resume", clients}},
-		{"flipped clients", clients, func(b []byte) []byte { b[len(b)-3] ^= 64; return b }, []string{"cannot resume", clients, "damaged"}},
-		{"garbage rounds", engine.RoundsFile, func([]byte) []byte { return []byte("garbage\n") }, []string{"cannot resume", engine.RoundsFile, "0 readable rounds", "3"}},
-		{"half of the rounds", engine.RoundsFile, half, []string{"cannot resume", engine.RoundsFile, "readable rounds"}},
+		{"flipped clients", clients, func(b []byte) []byte { b[len(b)-3] ^= 64; return b }, []string{"cannot resume",
+			clients, "damaged"}},
+		{"garbage rounds", engine.RoundsFile, func([]byte) []byte { return []byte("garbage\n") },
+			[]string{"cannot resume", engine.RoundsFile, "0 readable rounds", "3"}},
+		{"half of the rounds", engine.RoundsFile, half, []string{"cannot resume", engine.RoundsFile,
+			"readable rounds"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -250,7 +259,8 @@ func TestChangesNothingItWasGiven(t *testing.T) {
 	first := mustRun(t, e, engine.Settings{Workers: 4})
 	again := mustRun(t, e, engine.Settings{Workers: 4})
 	for name, v := range first.Prompts {
-		if w := again.Prompts[name]; w == nil || tensor.Map(map[string]*tensor.Tensor{"d": v.Clone()}).Axpy(-1, tensor.Map{"d": w})["d"].MaxAbs() != 0 {
+		if w := again.Prompts[name]; w == nil || tensor.Map(map[string]*tensor.Tensor{"d": v.Clone()}).Axpy(-1,
+			tensor.Map{"d": w})["d"].MaxAbs() != 0 {
 			t.Errorf("a second run of one experiment gives another %s", name)
 		}
 	}
@@ -266,7 +276,8 @@ func TestTurnsLeaveOrdersAndStatesAlone(t *testing.T) {
 	w := engine.NewWorker(e, engine.Settings{})
 	defer w.Close()
 	shared := tensor.Map{"global": methodtest.Values(1, .5, 3, 6)}
-	state := engine.State{Private: tensor.Map{"local": methodtest.Values(2, .5, 2, 6)}, Own: tensor.Map{"global": methodtest.Values(3, .5, 3, 6)}}
+	state := engine.State{Private: tensor.Map{"local": methodtest.Values(2, .5, 2, 6)},
+		Own: tensor.Map{"global": methodtest.Values(3, .5, 3, 6)}}
 	was := []tensor.Map{shared.Clone(), state.Private.Clone(), state.Own.Clone()}
 	o := engine.Order{Kind: engine.Train, Clients: []int{0}, Of: 4, Shared: shared}
 	up, next, _, err := w.RunTrain(context.Background(), e.Clients[0], o, state)

@@ -10,8 +10,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Remote is a Cohort whose clients are elsewhere: the server has no object of theirs, no data and no state, only what they
-// say of themselves.
+// Remote is a Cohort whose clients are elsewhere: the server has no object of theirs, no data and no state, only what
+// they say of themselves.
 type Remote interface {
 	Cohort
 	// Members are all clients by number. One that never joined yet is not Joined.
@@ -28,8 +28,8 @@ type Member struct {
 	Domain string      `json:"domain,omitempty"`
 }
 
-// Against finds why a client cannot be averaged with another: a shared parameter of another shape. Both tasks must name the
-// same numbers of clients and classes.
+// Against finds why a client cannot be averaged with another: a shared parameter of another shape. Both tasks must name
+// the same numbers of clients and classes.
 func (m Member) Against(other Member, of method.Method) error {
 	first := map[string]string{}
 	for _, p := range of.Params(other.Task) {
@@ -42,14 +42,16 @@ func (m Member) Against(other Member, of method.Method) error {
 			continue
 		}
 		if shape, here := first[p.Name], fmt.Sprint(p.Shape); shape != here {
-			return unalike(p.Name, here, m.Task.Client, m.Task.Backbone, fmt.Sprintf("%s on client %d (backbone %s)", shape, other.Task.Client, other.Task.Backbone))
+			return unalike(p.Name, here, m.Task.Client, m.Task.Backbone, fmt.Sprintf("%s on client %d (backbone %s)",
+				shape, other.Task.Client, other.Task.Backbone))
 		}
 	}
 	return nil
 }
 
 func unalike(param, shape string, client int, backbone, others string) error {
-	return fmt.Errorf("parameter %s is %s on client %d (backbone %s) and %s; it cannot be averaged: use backbones of one text width, and of one image tower where its prompts are shared",
+	return fmt.Errorf("parameter %s is %s on client %d (backbone %s) and %s; it cannot be averaged: use backbones of "+
+		"one text width, and of one image tower where its prompts are shared",
 		param, shape, client, backbone, others)
 }
 
@@ -85,7 +87,8 @@ func peers(members []Member) []method.Peer {
 // checkMembers finds what cannot work with clients elsewhere, and gives the first that joined.
 func (e *Experiment) checkMembers(members []Member) (Member, error) {
 	if e.Synthetic != nil {
-		return Member{}, errors.New("a server of clients elsewhere has no images of its own; run the experiment in one place or leave out synthetic")
+		return Member{}, errors.New("a server of clients elsewhere has no images of its own; run the experiment in " +
+			"one place or leave out synthetic")
 	}
 	i := slices.IndexFunc(members, func(m Member) bool { return m.Joined })
 	if i < 0 {
@@ -151,8 +154,8 @@ func onlyUnder(m tensor.Map, parts ...string) error {
 	return nil
 }
 
-// Refuse finds why a reply cannot count: an upload with other names or shapes than the order's parameters, values that are
-// no finite numbers, or counts that no client has.
+// Refuse finds why a reply cannot count: an upload with other names or shapes than the order's parameters, values that
+// are no finite numbers, or counts that no client has.
 //
 // sealed tells that uploads are behind a Guard: what is in them is for the layer to check that opens them.
 func (o Order) Refuse(r Reply, sealed bool) error {
@@ -163,7 +166,8 @@ func (o Order) Refuse(r Reply, sealed bool) error {
 		}
 		if o.Sealed {
 			if len(r.Upload.Shared) > 0 || r.Upload.N != 1 {
-				return fmt.Errorf("the upload has parameters %v and counts %d examples; it must be sealed", r.Upload.Shared.Names(), r.Upload.N)
+				return fmt.Errorf("the upload has parameters %v and counts %d examples; it must be sealed",
+					r.Upload.Shared.Names(), r.Upload.N)
 			}
 			return finite("upload ", uploadTensors(r.Upload))
 		}

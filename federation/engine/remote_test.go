@@ -19,8 +19,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// elsewhere plays the clients of an experiment as a cohort outside: messages go through their encoded form, and what a client
-// remembers counts from Accept on.
+// elsewhere plays the clients of an experiment as a cohort outside: messages go through their encoded form, and what a
+// client remembers counts from Accept on.
 type elsewhere struct {
 	of       *engine.Experiment
 	worker   *engine.Worker
@@ -31,8 +31,9 @@ type elsewhere struct {
 }
 
 func newElsewhere(e *engine.Experiment) *elsewhere {
-	return &elsewhere{of: e, worker: engine.NewWorker(e, engine.Settings{}), accepted: map[int]int{}, states: map[int]map[int]engine.State{},
-		last: map[int]engine.Order{}, stop: -1}
+	return &elsewhere{of: e, worker: engine.NewWorker(e, engine.Settings{}), accepted: map[int]int{},
+		states: map[int]map[int]engine.State{},
+		last:   map[int]engine.Order{}, stop: -1}
 }
 
 func (x *elsewhere) Members() []engine.Member {
@@ -110,8 +111,8 @@ func server(e *engine.Experiment) *engine.Experiment {
 	return &s
 }
 
-// Clients elsewhere learn what those of this process learn, to the last bit, also when the server goes down before a round is
-// committed and goes on; the server's file has the shared part, each client's own file its part.
+// Clients elsewhere learn what those of this process learn, to the last bit, also when the server goes down before a
+// round is committed and goes on; the server's file has the shared part, each client's own file its part.
 func TestClientsElsewhere(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	mustRun(t, toy(t), engine.Settings{Dir: here})
@@ -145,7 +146,8 @@ func TestClientsElsewhere(t *testing.T) {
 			}
 		}
 		maps.Copy(got, part)
-		if !strings.Contains(partMeta[engine.MetaBackbones], m.Task.Backbone) || partMeta[engine.MetaClasses] != meta[engine.MetaClasses] {
+		if !strings.Contains(partMeta[engine.MetaBackbones], m.Task.Backbone) ||
+			partMeta[engine.MetaClasses] != meta[engine.MetaClasses] {
 			t.Errorf("client %d: metadata %v", key, partMeta)
 		}
 	}
@@ -167,7 +169,8 @@ func TestClientsElsewhere(t *testing.T) {
 
 func TestStateFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	s := engine.State{Private: tensor.Map{"a": tensor.Scalar(1)}, Own: tensor.Map{"b": tensor.Scalar(2)}, Kept: tensor.Map{"c/d": tensor.OfInts([]int64{3}, 1)}}
+	s := engine.State{Private: tensor.Map{"a": tensor.Scalar(1)}, Own: tensor.Map{"b": tensor.Scalar(2)},
+		Kept: tensor.Map{"c/d": tensor.OfInts([]int64{3}, 1)}}
 	if err := engine.WriteState(path, s); err != nil {
 		t.Fatal(err)
 	}
@@ -200,11 +203,13 @@ func TestRefuse(t *testing.T) {
 	}{
 		{train, engine.Reply{Upload: method.Upload{N: 0, Shared: shared}}, "0 examples"},
 		{train, engine.Reply{Upload: method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.New(3, 2)}}}, "ctx"},
-		{train, engine.Reply{Upload: method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.New(2, 3), "more": tensor.New(1)}}}, "more"},
+		{train, engine.Reply{Upload: method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.New(2, 3),
+			"more": tensor.New(1)}}}, "more"},
 		{train, engine.Reply{Upload: method.Upload{N: 1, Shared: shared, Extra: tensor.Map{"x": nan}}}, "x holds"},
 		{ask, engine.Reply{Upload: method.Upload{N: 1, Shared: shared}}, "may have none"},
 		{ask, engine.Reply{Upload: method.Upload{N: -1}}, "-1 examples"},
-		{engine.Order{Kind: engine.Test}, engine.Reply{Scores: engine.Scores{Examples: 2, Global: &engine.Hits{Right: 3}}}, "are none"},
+		{engine.Order{Kind: engine.Test}, engine.Reply{Scores: engine.Scores{Examples: 2,
+			Global: &engine.Hits{Right: 3}}}, "are none"},
 		{engine.Order{Kind: engine.Test}, engine.Reply{Scores: engine.Scores{Examples: 2}}, "neither"},
 	} {
 		says(t, c.o.Refuse(c.r, false), c.says)
@@ -212,7 +217,8 @@ func TestRefuse(t *testing.T) {
 	if err := train.Refuse(engine.Reply{Upload: method.Upload{N: 1, Shared: shared}}, false); err != nil {
 		t.Error(err)
 	}
-	if err := train.Refuse(engine.Reply{Upload: method.Upload{Extra: tensor.Map{"masked": tensor.OfInts([]int64{5}, 1)}}}, true); err != nil {
+	if err := train.Refuse(engine.Reply{Upload: method.Upload{Extra: tensor.Map{"masked": tensor.OfInts([]int64{5},
+		1)}}}, true); err != nil {
 		t.Error(err)
 	}
 	says(t, train.Refuse(engine.Reply{Upload: method.Upload{Extra: tensor.Map{"masked": nan}}}, true), "masked holds")

@@ -33,7 +33,8 @@ func TestParticipationTestsAndRates(t *testing.T) {
 		for _, c := range rec.Clients {
 			times[c]++
 		}
-		if tested := i == 2 || i == 5 || i == 7; rec.Tested != tested || (rec.Evaluation != nil) != tested || tested && len(rec.PerClient) != 4 {
+		if tested := i == 2 || i == 5 || i == 7; rec.Tested != tested || (rec.Evaluation != nil) != tested || tested &&
+			len(rec.PerClient) != 4 {
 			t.Errorf("round %d: tested %v: %+v", i, rec.Tested, rec.Evaluation)
 		}
 		if want := []float64{.1, .1, .1, .05, .05, .05, .025, .025}[i]; rec.LR != want {
@@ -112,7 +113,8 @@ func TestAccuracies(t *testing.T) {
 	r := mustRun(t, e, engine.Settings{Tracer: rec}).Records[1]
 	var per []float64
 	for c := range 4 {
-		logits, labels := rec.Tensors[fmt.Sprintf("r1/c%d/eval/logits", c)], rec.Tensors[fmt.Sprintf("r1/c%d/eval/label", c)].Ints
+		logits, labels := rec.Tensors[fmt.Sprintf("r1/c%d/eval/logits", c)],
+			rec.Tensors[fmt.Sprintf("r1/c%d/eval/label", c)].Ints
 		hits := 0.0
 		for i, y := range labels {
 			row := logits.Row(i).Data
@@ -123,10 +125,12 @@ func TestAccuracies(t *testing.T) {
 		per = append(per, hits/float64(len(labels)))
 	}
 	mean, std := engine.MeanStd(per)
-	if !slices.Equal(r.PerClient, per) || math.Abs(r.Accuracy-mean) > 1e-12 || math.Abs(r.Std-std) > 1e-12 || math.Abs(r.Weighted-mean) > 1e-12 {
+	if !slices.Equal(r.PerClient, per) || math.Abs(r.Accuracy-mean) > 1e-12 || math.Abs(r.Std-std) > 1e-12 ||
+		math.Abs(r.Weighted-mean) > 1e-12 {
 		t.Errorf("%+v, want %v: %v and %v", r, per, mean, std)
 	}
-	if len(r.PerDomain) != 2 || math.Abs(r.PerDomain["east"]-(per[0]+per[1])/2) > 1e-12 || math.Abs(r.PerDomain["west"]-(per[2]+per[3])/2) > 1e-12 {
+	if len(r.PerDomain) != 2 || math.Abs(r.PerDomain["east"]-(per[0]+per[1])/2) > 1e-12 ||
+		math.Abs(r.PerDomain["west"]-(per[2]+per[3])/2) > 1e-12 {
 		t.Errorf("domains %v of %v", r.PerDomain, per)
 	}
 }
@@ -151,7 +155,8 @@ func TestSummary(t *testing.T) {
 	}
 	// Tested: .0 .1 .2 -- .4 .5 .6 .0 .1 .2 .3 .4; the last five have mean .2, the last ten 2.8/10 = .28.
 	s := engine.Summarise(records, method.GlobalView)
-	if s.Best != .6 || s.BestRound != 6 || s.Last != .4 || math.Abs(s.Mean5-.2) > 1e-12 || math.Abs(s.Mean10-.28) > 1e-12 || math.Abs(s.Bytes-30) > 1e-9 || s.Seconds != 24 || s.Rounds != 12 {
+	if s.Best != .6 || s.BestRound != 6 || s.Last != .4 || math.Abs(s.Mean5-.2) > 1e-12 ||
+		math.Abs(s.Mean10-.28) > 1e-12 || math.Abs(s.Bytes-30) > 1e-9 || s.Seconds != 24 || s.Rounds != 12 {
 		t.Errorf("%+v", s)
 	}
 	if s := engine.Summarise(nil, method.GlobalView); s.Rounds != 0 || s.Bytes != 0 {
@@ -170,7 +175,8 @@ func TestCountsBytes(t *testing.T) {
 		defer mu.Unlock()
 		sent += len(m)
 	}})
-	if plain := mustRun(t, e, engine.Settings{}).Records[0]; r.Records[0].BytesUp != sent || plain.BytesUp != sent || plain.BytesDown != r.Records[0].BytesDown {
+	if plain := mustRun(t, e, engine.Settings{}).Records[0]; r.Records[0].BytesUp != sent || plain.BytesUp != sent ||
+		plain.BytesDown != r.Records[0].BytesDown {
 		t.Errorf("%d bytes were sent, the records say %d and %d", sent, r.Records[0].BytesUp, plain.BytesUp)
 	}
 	if sent < 4*3*6*4 {
@@ -183,7 +189,8 @@ func TestWriteTrace(t *testing.T) {
 	e.Plan.Rounds = 2
 	rec, dir := engine.NewRecorder(), filepath.Join(t.TempDir(), "new", "trace")
 	mustRun(t, e, engine.Settings{Tracer: rec, Workers: 4})
-	info := engine.TraceInfo{Config: map[string]any{"method": "fedpha"}, Classes: e.Classes, Tokens: [][]int{{5, 2}}, Clients: e.TraceClients()}
+	info := engine.TraceInfo{Config: map[string]any{"method": "fedpha"}, Classes: e.Classes, Tokens: [][]int{{5, 2}},
+		Clients: e.TraceClients()}
 	if err := rec.WriteTrace(dir, info); err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +221,8 @@ func TestWriteTrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Config["method"] != "fedpha" || len(got.Classes) != 4 || got.Tokens[0][1] != 2 || len(got.Clients) != 4 ||
-		got.Clients[1].Bundle != "toy-b" || got.Clients[1].Examples != 5 || got.Clients[3].Test != 7 || got.Clients[3].Domain != "west" {
+		got.Clients[1].Bundle != "toy-b" || got.Clients[1].Examples != 5 || got.Clients[3].Test != 7 ||
+		got.Clients[3].Domain != "west" {
 		t.Errorf("%s", b)
 	}
 	last := ""

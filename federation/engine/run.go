@@ -22,7 +22,8 @@ type Experiment struct {
 	MethodName string // for reports and the fingerprint: carrier and wrappers
 	Options    string // of the methods, for the fingerprint
 	Secure     string // of secure aggregation, for the fingerprint; empty for none
-	// Reproduces are the known defects of published code that the experiment makes again on purpose, for the fingerprint and the summary.
+	// Reproduces are the known defects of published code that the experiment makes again on purpose, for the
+	// fingerprint and the summary.
 	Reproduces []string
 	Method     method.Method
 	Classes    []string
@@ -51,8 +52,8 @@ type Settings struct {
 	OnRound  func(Record)
 	// OnWarning hears lines that say what is probably wrong with the data; may be nil.
 	OnWarning func(string)
-	// Lost loses a client's answers of a round, as a client does that leaves: the round goes on with the others, and the
-	// client remembers what it did before. Nil loses none.
+	// Lost loses a client's answers of a round, as a client does that leaves: the round goes on with the others, and
+	// the client remembers what it did before. Nil loses none.
 	Lost func(round, client int) bool
 	// Remote is the clients of an experiment that has none itself; nil for those of the experiment.
 	Remote Remote
@@ -69,8 +70,8 @@ type Settings struct {
 type Result struct {
 	Summary Summary
 	Records []Record
-	// Prompts are what PromptsFile holds, of a run without a folder: shared/NAME, client/K/private/NAME, client/K/own/NAME, and
-	// where class scores read them memory/K/image, memory/K/label and down/K/NAME.
+	// Prompts are what PromptsFile holds, of a run without a folder: shared/NAME, client/K/private/NAME,
+	// client/K/own/NAME, and where class scores read them memory/K/image, memory/K/label and down/K/NAME.
 	Prompts tensor.Map
 	// Confusion is what ConfusionFile holds, of a run without a folder.
 	Confusion *Confusion
@@ -101,7 +102,8 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	if set.Dir != "" {
 		dir := filepath.Join(set.Dir, CheckFolder)
 		err := os.MkdirAll(dir, 0o700)
-		if err == nil { // what clients remember is nobody else's business, also where an older release left the folder open
+		// what clients remember is nobody else's business, also where an older release left the folder open
+		if err == nil {
 			err = os.Chmod(dir, 0o700)
 		}
 		if err != nil {
@@ -109,14 +111,16 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 		}
 		store = NewStore(dir)
 	}
-	pool := &Pool{Worker: worker, Clients: e.Clients, Workers: set.Workers, Store: store, Elsewhere: set.Elsewhere, Encode: set.Encode, Done: set.OnTurn}
+	pool := &Pool{Worker: worker, Clients: e.Clients, Workers: set.Workers, Store: store, Elsewhere: set.Elsewhere,
+		Encode: set.Encode, Done: set.OnTurn}
 	if set.Lost != nil {
 		pool.Lost = func(o Order, client int) bool { return set.Lost(o.Round, client) }
 	}
 	if set.OnUpload != nil {
 		pool.Sent = func(o Order, client int, message []byte) { set.OnUpload(o.Round, client, message) }
 	}
-	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer, Terms: set.Terms, Evaluate: e.Evaluate, c: worker.c, shared: worker.shared}
+	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer,
+		Terms: set.Terms, Evaluate: e.Evaluate, c: worker.c, shared: worker.shared}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
 		server.Known = func() []method.Peer { return peers(e.members(set)) }
@@ -192,7 +196,8 @@ func (e *Experiment) task(c *Client) method.Task {
 // Fingerprint tells experiments apart that would train something else.
 func (e *Experiment) Fingerprint() string {
 	h := sha256.New()
-	fmt.Fprintln(h, e.MethodName, e.Options, e.Plan.Seed, e.Plan.Participation, e.Plan.Trainers, strings.Join(e.Classes, "|"), e.Template)
+	fmt.Fprintln(h, e.MethodName, e.Options, e.Plan.Seed, e.Plan.Participation, e.Plan.Trainers, strings.Join(e.Classes,
+		"|"), e.Template)
 	fmt.Fprintf(h, "%+v\n", e.Training)
 	if e.Plan.Poisson || e.Secure != "" {
 		fmt.Fprintln(h, "poisson", e.Plan.Poisson, "secure", e.Secure)
@@ -232,7 +237,8 @@ func (e *Experiment) resume(set Settings, server *Server, store *Store) (*journa
 	rounds := filepath.Join(set.Dir, RoundsFile)
 	if !set.Resume {
 		if _, err := os.Stat(filepath.Join(dir, checkpointFile)); err == nil {
-			return nil, fmt.Errorf("%s holds a run already; add --resume to go on with it, or choose another --out", set.Dir)
+			return nil, fmt.Errorf("%s holds a run already; add --resume to go on with it, or choose another --out",
+				set.Dir)
 		}
 		return openJournal(rounds, 0, Record{})
 	}
@@ -252,7 +258,8 @@ func (e *Experiment) resume(set Settings, server *Server, store *Store) (*journa
 		return openJournal(rounds, 0, Record{})
 	}
 	if pos.Fingerprint != e.Fingerprint() {
-		return nil, fmt.Errorf("cannot resume: %s holds another experiment (method, options, classes, backbones, partition or training differ); use another --out", set.Dir)
+		return nil, fmt.Errorf("cannot resume: %s holds another experiment (method, options, classes, backbones, "+
+			"partition or training differ); use another --out", set.Dir)
 	}
 	if err := store.load(pos.Clients); err != nil {
 		return nil, err
@@ -299,7 +306,8 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 	err := j.add(rec)
 	e.sweepBest(set, s, j)
 	if err != nil {
-		return fmt.Errorf("round %d is done, but its line could not be written: %w; add --resume to go on", rec.Round, err)
+		return fmt.Errorf("round %d is done, but its line could not be written: %w; add --resume to go on", rec.Round,
+			err)
 	}
 	return nil
 }
@@ -352,7 +360,8 @@ const (
 	MetaOwned     = "owned"     // classes that each client has examples of
 )
 
-// about is what PromptsFile says of the run beside tensors. Which classes clients elsewhere have examples of is theirs to know.
+// about is what PromptsFile says of the run beside tensors. Which classes clients elsewhere have examples of is theirs
+// to know.
 func (e *Experiment) about(members []Member) (map[string]string, error) {
 	backbones, owned := make([]string, len(members)), make([][]int64, len(members))
 	for i, m := range members {

@@ -32,7 +32,8 @@ func readSealed(path string) (tensor.Map, map[string]string, error) {
 		return nil, nil, err
 	}
 	if seal(m, meta) != meta[sealKey] {
-		return nil, nil, fmt.Errorf("%s is damaged: its content does not fit its checksum; put back a copy or start again in another folder", path)
+		return nil, nil, fmt.Errorf("%s is damaged: its content does not fit its checksum; put back a copy or start "+
+			"again in another folder", path)
 	}
 	return m, meta, nil
 }

@@ -133,7 +133,8 @@ func (c summing) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error
 func TestGuardAndSum(t *testing.T) {
 	for _, encode := range []bool{false, true} {
 		plain := mustRun(t, toy(t), engine.Settings{Encode: encode})
-		set := engine.Settings{Encode: encode, Guard: doubled{}, Around: func(c engine.Cohort) engine.Cohort { return summing{c} }}
+		set := engine.Settings{Encode: encode, Guard: doubled{},
+			Around: func(c engine.Cohort) engine.Cohort { return summing{c} }}
 		sum := mustRun(t, toy(t), set)
 		if len(plain.Prompts) != len(sum.Prompts) {
 			t.Errorf("%v and %v", plain.Prompts.Names(), sum.Prompts.Names())
@@ -144,7 +145,8 @@ func TestGuardAndSum(t *testing.T) {
 			}
 		}
 		for i, rec := range sum.Records {
-			if !slices.Equal(rec.Clients, []int{0, 1, 2, 3}) || rec.Notes["heard"] != 6 || rec.Loss != 0 || plain.Records[i].Loss == 0 {
+			if !slices.Equal(rec.Clients, []int{0, 1, 2, 3}) || rec.Notes["heard"] != 6 || rec.Loss != 0 ||
+				plain.Records[i].Loss == 0 {
 				t.Errorf("round %d: %+v", i, rec)
 			}
 		}

@@ -17,7 +17,8 @@ import (
 
 // Validation is what clients gave on their validation data in one round, each mean over those that have any.
 type Validation struct {
-	Global   *Brief `json:"global,omitempty"` // with the server's shared parameters; absent where the method does not have it
+	// with the server's shared parameters; absent where the method does not have it
+	Global   *Brief `json:"global,omitempty"`
 	Personal *Brief `json:"personal,omitempty"`
 	Clients  []int  `json:"clients,omitempty"` // that lists by client are about; without it all, in order
 	Examples []int  `json:"examples"`          // of each client
@@ -55,10 +56,12 @@ func (s *Server) validation(replies []Reply) *Validation {
 		return nil
 	}
 	t := tested(s.has, s.view, replies, s.Plan.known(), s.Plan.Peers)
-	return &Validation{Global: brief(t.Evaluations.Global), Personal: brief(t.Evaluations.Personal), Clients: t.Answered, Examples: t.sizes}
+	return &Validation{Global: brief(t.Evaluations.Global), Personal: brief(t.Evaluations.Personal),
+		Clients: t.Answered, Examples: t.sizes}
 }
 
-// AtBestVal is the round with the best validation accuracy, of equal ones the first, and the accuracy on test data there.
+// AtBestVal is the round with the best validation accuracy, of equal ones the first, and the accuracy on test data
+// there.
 type AtBestVal struct {
 	Round      int      `json:"round"`
 	Validation float64  `json:"validation"`         // accuracy of the headline's evaluation
@@ -75,7 +78,8 @@ func (s *Summary) choose(records []Record, view method.View, how Evaluate) {
 		return
 	}
 	r := records[best]
-	s.AtBestVal = &AtBestVal{Round: r.Round, Validation: r.Validation.Of(view).Accuracy, Global: r.Global, Personal: r.Personal}
+	s.AtBestVal = &AtBestVal{Round: r.Round, Validation: r.Validation.Of(view).Accuracy, Global: r.Global,
+		Personal: r.Personal}
 	e := r.Evaluations.Of(view)
 	if e != nil {
 		s.AtBestVal.Accuracy = e.Accuracy
@@ -93,15 +97,16 @@ func (s *Summary) choose(records []Record, view method.View, how Evaluate) {
 func bestVal(records []Record, view method.View) int {
 	best := -1
 	for i, r := range records {
-		if v := r.Validation.Of(view); v != nil && (best < 0 || v.Accuracy > records[best].Validation.Of(view).Accuracy) {
+		if v := r.Validation.Of(view); v != nil &&
+			(best < 0 || v.Accuracy > records[best].Validation.Of(view).Accuracy) {
 			best = i
 		}
 	}
 	return best
 }
 
-// stop says why the run ends after these rounds, before all are trained; empty where it goes on. It counts rounds from 1, as the
-// terminal does.
+// stop says why the run ends after these rounds, before all are trained; empty where it goes on. It counts rounds from
+// 1, as the terminal does.
 func (e Evaluate) stop(records []Record, view method.View) string {
 	best := bestVal(records, view)
 	if e.Patience == 0 || best < 0 {
@@ -116,11 +121,12 @@ func (e Evaluate) stop(records []Record, view method.View) string {
 	if since < e.Patience {
 		return ""
 	}
-	return fmt.Sprintf("train.patience: no better validation accuracy in the %d tested rounds after round %d", since, records[best].Round+1)
+	return fmt.Sprintf("train.patience: no better validation accuracy in the %d tested rounds after round %d", since,
+		records[best].Round+1)
 }
 
-// result tells whether the last of these rounds is the run's result, as far as they go, so that all that is measured of a result
-// is measured.
+// result tells whether the last of these rounds is the run's result, as far as they go, so that all that is measured of
+// a result is measured.
 func (e Evaluate) result(records []Record, view method.View, rounds int) bool {
 	if e.BestVal {
 		return bestVal(records, view) == len(records)-1
@@ -128,7 +134,8 @@ func (e Evaluate) result(records []Record, view method.View, rounds int) bool {
 	return len(records) == rounds || e.stop(records, view) != ""
 }
 
-// bestPrefix and bestSuffix surround the round in the name of the file that keeps what the best round left, in the form of PromptsFile.
+// bestPrefix and bestSuffix surround the round in the name of the file that keeps what the best round left, in the form
+// of PromptsFile.
 const (
 	bestPrefix = "best-"
 	bestSuffix = ".safetensors"
@@ -180,11 +187,13 @@ func (e *Experiment) checkBest(set Settings, s *Server, j *journal) error {
 		return nil
 	}
 	if best < 0 {
-		return errors.New("cannot resume: the rounds so far were not tested on validation data; set eval.select to last, or start again in another folder")
+		return errors.New("cannot resume: the rounds so far were not tested on validation data; set eval.select to " +
+			"last, or start again in another folder")
 	}
 	_, err := os.Stat(bestPath(set.Dir, j.Records[best].Round))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot resume: what round %d left, the best so far, was not kept, as without eval.select: best-val; set it to last, or start again in another folder",
+		return fmt.Errorf("cannot resume: what round %d left, the best so far, was not kept, as without eval.select: "+
+			"best-val; set it to last, or start again in another folder",
 			j.Records[best].Round)
 	}
 	return err
@@ -206,7 +215,8 @@ func takeBest(set Settings, round int) error {
 // testing does all the tests of a round.
 func (s *Server) testing(ctx context.Context, rec *Record) error {
 	g, e := &s.Global, s.Evaluate
-	test := Order{Kind: Test, Round: g.Round, Clients: s.Plan.known(), Of: s.Plan.Clients, Shared: g.Shared, Down: g.Down, Each: g.Each}
+	test := Order{Kind: Test, Round: g.Round, Clients: s.Plan.known(), Of: s.Plan.Clients, Shared: g.Shared,
+		Down: g.Down, Each: g.Each}
 	if e.Validate {
 		o := test
 		o.Kind = Validate

@@ -7,8 +7,8 @@ import (
 	"promptfed/federation/method"
 )
 
-// validated are records of rounds 0, 1, ... with these validation accuracies; -1 stands for a round that was not tested, and what
-// test data gave is 1 less it.
+// validated are records of rounds 0, 1, ... with these validation accuracies; -1 stands for a round that was not
+// tested, and what test data gave is 1 less it.
 func validated(accuracies ...float64) []Record {
 	var out []Record
 	for i, v := range accuracies {
@@ -23,12 +23,14 @@ func validated(accuracies ...float64) []Record {
 	return out
 }
 
-// TestBestVal: of equal accuracies the earlier round wins, whatever test data gave, and rounds without a test do not count.
+// TestBestVal: of equal accuracies the earlier round wins, whatever test data gave, and rounds without a test do not
+// count.
 func TestBestVal(t *testing.T) {
 	for _, c := range []struct {
 		accuracies []float64
 		want       int
-	}{{[]float64{.2, .5, -1, .5, .4}, 1}, {[]float64{-1, -1}, -1}, {nil, -1}, {[]float64{-1, .1}, 1}, {[]float64{0, 0}, 0}} {
+	}{{[]float64{.2, .5, -1, .5, .4}, 1}, {[]float64{-1, -1}, -1}, {nil, -1}, {[]float64{-1, .1}, 1}, {[]float64{0, 0},
+		0}} {
 		if got := bestVal(validated(c.accuracies...), method.GlobalView); got != c.want {
 			t.Errorf("%v: %d, want %d", c.accuracies, got, c.want)
 		}
@@ -44,7 +46,8 @@ func TestPatience(t *testing.T) {
 		patience int
 		stops    bool
 		of       []float64
-	}{{2, false, []float64{.5, .4}}, {2, true, []float64{.5, .4, .5}}, {2, false, []float64{.5, -1, -1, .4}}, {2, true, []float64{.5, -1, .4, -1, .3}},
+	}{{2, false, []float64{.5, .4}}, {2, true, []float64{.5, .4, .5}}, {2, false, []float64{.5, -1, -1, .4}},
+		{2, true, []float64{.5, -1, .4, -1, .3}},
 		{0, false, []float64{.5, .1, .1, .1, .1}}, {1, false, []float64{-1, -1}}, {2, false, []float64{.5, .4, .6}}} {
 		got := Evaluate{Patience: c.patience}.stop(validated(c.of...), method.GlobalView)
 		if (got != "") != c.stops || c.stops && !strings.Contains(got, "after round 1") {
@@ -59,7 +62,8 @@ func TestChoose(t *testing.T) {
 	for _, best := range []bool{false, true} {
 		s := Summarise(records, method.GlobalView)
 		s.choose(records, method.GlobalView, Evaluate{BestVal: best})
-		if a := s.AtBestVal; a == nil || a.Round != 1 || a.Validation != .8 || a.Accuracy != *records[1].Global || a.Global != records[1].Global {
+		if a := s.AtBestVal; a == nil || a.Round != 1 || a.Validation != .8 || a.Accuracy != *records[1].Global ||
+			a.Global != records[1].Global {
 			t.Errorf("%+v", a)
 		}
 		want, round, worst := "last", 2, .25

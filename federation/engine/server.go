@@ -21,11 +21,13 @@ type Plan struct {
 	Participation float64 // share of clients that train in a round
 	Poisson       bool    // each client is drawn by itself, with Participation for probability; a round may have nobody
 	TestEvery     int     // rounds between tests; the last round is always tested
-	View          string  // the evaluation that a round's headline is of: global, personal, or the method's own (also when empty)
-	Seed          uint64
-	Trainers      []int         // who may train and answer surveys; empty for all
-	New           []int         // who never trains and is tested after some steps of its own only, sorted; none of Trainers
-	Peers         []method.Peer // of each client
+	// the evaluation that a round's headline is of: global, personal, or the method's own (also when empty)
+	View     string
+	Seed     uint64
+	Trainers []int // who may train and answer surveys; empty for all
+	// who never trains and is tested after some steps of its own only, sorted; none of Trainers
+	New   []int
+	Peers []method.Peer // of each client
 }
 
 // Server runs the rounds. It holds no client's object, data or private state.
@@ -38,7 +40,8 @@ type Server struct {
 	Exams  []string // evaluation sets
 	Terms  bool     // whether clients measure the terms of their losses
 	Global method.Global
-	// Known gives the clients as they are known by now where some may join later; nil where all are there from the start.
+	// Known gives the clients as they are known by now where some may join later; nil where all are there from the
+	// start.
 	Known func() []method.Peer
 	Past  []Record // of the rounds before
 
@@ -55,8 +58,10 @@ type Server struct {
 
 // start draws the shared parameters and lets the method add what it needs.
 func (s *Server) start(task method.Task) error {
-	s.Global = method.Global{Clients: s.Plan.Clients, Classes: task.Classes, Seed: s.Plan.Seed, Width: task.Width, Peers: s.Plan.Peers,
-		Drawn: s.Plan.sampling(), Shared: tensor.Map{}, Down: tensor.Map{}, Each: map[int]tensor.Map{}, Kept: tensor.Map{}}
+	s.Global = method.Global{Clients: s.Plan.Clients, Classes: task.Classes, Seed: s.Plan.Seed, Width: task.Width,
+		Peers: s.Plan.Peers,
+		Drawn: s.Plan.sampling(), Shared: tensor.Map{}, Down: tensor.Map{}, Each: map[int]tensor.Map{},
+		Kept: tensor.Map{}}
 	for _, p := range s.Method.Params(task) {
 		if p.Owner == method.Shared {
 			s.Global.Shared[p.Name] = method.Draw(s.Plan.Seed, -1, p.Name, p.Shape, p.Std)
@@ -122,7 +127,8 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		return Record{}, fmt.Errorf("round %d: %w", g.Round, err)
 	}
 	rec := Record{Round: g.Round, Clients: s.Plan.participants(g.Round), LR: s.Rate(g.Round)}
-	order := Order{Round: g.Round, Clients: rec.Clients, Of: s.Plan.Clients, Shared: g.Shared, Down: g.Down, Each: g.Each}
+	order := Order{Round: g.Round, Clients: rec.Clients, Of: s.Plan.Clients, Shared: g.Shared, Down: g.Down,
+		Each: g.Each}
 
 	for _, q := range s.surveys {
 		ask := order
@@ -213,7 +219,8 @@ func (s *Server) send(ctx context.Context, o Order, rec *Record) ([]Reply, error
 	if err != nil {
 		return nil, err
 	}
-	if _, remote := s.Cohort.(Suspicious); len(replies) == 0 && !remote { // clients elsewhere may all have failed, which is their own affair
+	// clients elsewhere may all have failed, which is their own affair
+	if _, remote := s.Cohort.(Suspicious); len(replies) == 0 && !remote {
 		return nil, fmt.Errorf("round %d: no client answered", o.Round)
 	}
 	s.look() // some may have joined to answer
@@ -254,11 +261,13 @@ func checkUpload(shared tensor.Map, u method.Upload) error {
 	}
 	for _, name := range shared.Names() {
 		if t := u.Shared[name]; t == nil || !t.SameShape(shared[name]) {
-			return fmt.Errorf("the upload has %v for parameter %s, which is %v; the client runs another experiment", t, name, shared[name])
+			return fmt.Errorf("the upload has %v for parameter %s, which is %v; the client runs another experiment", t,
+				name, shared[name])
 		}
 	}
 	if len(u.Shared) != len(shared) {
-		return fmt.Errorf("the upload has parameters %v, the server %v; the client runs another experiment", u.Shared.Names(), shared.Names())
+		return fmt.Errorf("the upload has parameters %v, the server %v; the client runs another experiment",
+			u.Shared.Names(), shared.Names())
 	}
 	return finite("upload ", uploadTensors(u))
 }

@@ -14,10 +14,11 @@ type Suspicious interface {
 }
 
 // sift does something with replies that may come from anybody. Where the method gives an error, or fails otherwise, the
-// replies that it fails over by themselves are left out, and it is tried again with the others from the same state. Clients
-// of this process are trusted: an error is one of the program. So it is where the method fails over all of several replies; a
-// single client is left out, and the round has none.
-func (s *Server) sift(g *method.Global, replies []Reply, do func(g *method.Global, ups []method.Upload) error) ([]Reply, error) {
+// replies that it fails over by themselves are left out, and it is tried again with the others from the same state.
+// Clients of this process are trusted: an error is one of the program. So it is where the method fails over all of
+// several replies; a single client is left out, and the round has none.
+func (s *Server) sift(g *method.Global, replies []Reply, do func(g *method.Global, ups []method.Upload) error) ([]Reply,
+	error) {
 	watcher, remote := s.Cohort.(Suspicious)
 	if !remote {
 		return replies, do(g, uploads(replies))
@@ -58,7 +59,8 @@ func guarded(do func(g *method.Global, ups []method.Upload) error, g *method.Glo
 // cloneGlobal copies a state, so that what changes the one leaves the other.
 func cloneGlobal(g *method.Global) *method.Global {
 	c := *g
-	c.Shared, c.Down, c.Kept, c.Notes, c.Each = g.Shared.Clone(), g.Down.Clone(), g.Kept.Clone(), maps.Clone(g.Notes), map[int]tensor.Map{}
+	c.Shared, c.Down, c.Kept, c.Notes, c.Each = g.Shared.Clone(), g.Down.Clone(), g.Kept.Clone(), maps.Clone(g.Notes),
+		map[int]tensor.Map{}
 	for id, m := range g.Each {
 		c.Each[id] = m.Clone()
 	}

@@ -16,9 +16,9 @@ import (
 	"promptfed/federation/wire"
 )
 
-// Store holds what clients remember between rounds. With a folder the states are on disk, those of one round one after the
-// other in a file, each as an encoded message, and memory does not grow with the number of clients. Which bytes count for a
-// client is decided by the server's checkpoint, so that a crash between the two changes nothing.
+// Store holds what clients remember between rounds. With a folder the states are on disk, those of one round one after
+// the other in a file, each as an encoded message, and memory does not grow with the number of clients. Which bytes
+// count for a client is decided by the server's checkpoint, so that a crash between the two changes nothing.
 type Store struct {
 	dir string
 
@@ -43,7 +43,8 @@ type place struct {
 
 // NewStore returns an empty store that writes to dir, or keeps everything in memory when dir is empty.
 func NewStore(dir string) *Store {
-	return &Store{dir: dir, held: map[int]State{}, pending: map[int]State{}, index: map[int]place{}, placed: map[int]place{}}
+	return &Store{dir: dir, held: map[int]State{}, pending: map[int]State{}, index: map[int]place{},
+		placed: map[int]place{}}
 }
 
 // Get gives the state of a client; one that was never accepted is empty.
@@ -122,7 +123,8 @@ func (s *Store) begin(round int) error {
 }
 
 func (s *Store) failed(round int, err error) error {
-	return fmt.Errorf("checkpoint of round %d: cannot write %s (nothing was changed there that counts): %w", round, s.path(round), err)
+	return fmt.Errorf("checkpoint of round %d: cannot write %s (nothing was changed there that counts): %w", round,
+		s.path(round), err)
 }
 
 func (s *Store) close() {
@@ -171,7 +173,8 @@ func (s *Store) read(p place) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	damaged := fmt.Errorf("%s is damaged: a client's state does not fit its checksum; put back a copy or start again in another folder", f.Name())
+	damaged := fmt.Errorf("%s is damaged: a client's state does not fit its checksum; put back a copy or start again "+
+		"in another folder", f.Name())
 	if p.At < 0 || p.Size < 0 || p.At > st.Size() || p.Size > st.Size()-p.At {
 		return nil, damaged
 	}

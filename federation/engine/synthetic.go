@@ -32,8 +32,8 @@ func (s *Synthetic) check(classes int) error {
 	return nil
 }
 
-// warm trains the shared parameters. What a client keeps to itself is drawn as the first client's is, and thrown away; nothing is
-// merged, so that what else the server holds is as the method starts it.
+// warm trains the shared parameters. What a client keeps to itself is drawn as the first client's is, and thrown away;
+// nothing is merged, so that what else the server holds is as the method starts it.
 func (s *Server) warm(ctx context.Context, w *Worker, of *Synthetic) error {
 	first := *w
 	first.Tracer, first.Terms, first.pretrains = nil, false, true
@@ -41,7 +41,8 @@ func (s *Server) warm(ctx context.Context, w *Worker, of *Synthetic) error {
 	first.Train.Schedule = optim.Schedule{Kind: "constant"}
 	c := &Client{Backbone: of.Backbone, Train: of.Data}
 	g := &s.Global
-	up, _, _, err := first.RunTrain(ctx, c, Order{Kind: Train, Clients: []int{0}, Of: s.Plan.Clients, Shared: g.Shared, Down: g.Down, Each: g.Each}, State{})
+	up, _, _, err := first.RunTrain(ctx, c, Order{Kind: Train, Clients: []int{0}, Of: s.Plan.Clients, Shared: g.Shared,
+		Down: g.Down, Each: g.Each}, State{})
 	if err != nil {
 		return fmt.Errorf("synthetic images: %w", err)
 	}

@@ -19,14 +19,15 @@ func synthetic(t *testing.T, rounds int) *engine.Experiment {
 		t.Fatal(err)
 	}
 	clients := methodtest.Clients(6, 5)
-	return &engine.Experiment{Name: "toy", Method: m, Classes: methodtest.Classes, Template: "a photo of a {}.", Clients: clients,
+	return &engine.Experiment{Name: "toy", Method: m, Classes: methodtest.Classes, Template: "a photo of a {}.",
+		Clients:   clients,
 		Training:  engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9}},
 		Synthetic: &engine.Synthetic{Backbone: clients[0].Backbone, Data: clients[0].Test, Epochs: 2},
 		Plan:      engine.Plan{Rounds: rounds, Seed: 3}}
 }
 
-// TestSyntheticOnce: a run that goes on after round 1 does not train on the server's images again, and ends as one that was
-// never broken off.
+// TestSyntheticOnce: a run that goes on after round 1 does not train on the server's images again, and ends as one that
+// was never broken off.
 func TestSyntheticOnce(t *testing.T) {
 	whole, err := engine.Run(context.Background(), synthetic(t, 3), engine.Settings{})
 	if err != nil {
@@ -36,7 +37,8 @@ func TestSyntheticOnce(t *testing.T) {
 	if _, err := engine.Run(context.Background(), synthetic(t, 1), engine.Settings{Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := engine.Run(context.Background(), synthetic(t, 3), engine.Settings{Dir: dir, Resume: true}); err != nil {
+	if _, err := engine.Run(context.Background(), synthetic(t, 3), engine.Settings{Dir: dir,
+		Resume: true}); err != nil {
 		t.Fatal(err)
 	}
 	rest, _, err := engine.ReadPrompts(dir)
@@ -70,7 +72,8 @@ func TestSyntheticRefused(t *testing.T) {
 	} {
 		e := synthetic(t, 1)
 		c.change(e.Synthetic)
-		if _, err := engine.Run(context.Background(), e, engine.Settings{}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := engine.Run(context.Background(), e, engine.Settings{}); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v; want %s", err, c.want)
 		}
 	}

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Terms are what every side of an experiment must agree on, whatever data and whatever machine it has. All of it may be shown.
+// Terms are what every side of an experiment must agree on, whatever data and whatever machine it has. All of it may be
+// shown.
 type Terms struct {
 	Method   string   `json:"method"`  // carrier and wrappers
 	Options  string   `json:"options"` // of all layers
@@ -36,11 +37,13 @@ func (t Terms) Differs(client Terms) error {
 		server, mine any
 	}{
 		{"method", t.Method, client.Method}, {"options", t.Options, client.Options}, {"seed", t.Seed, client.Seed},
-		{"training", t.Training, client.Training}, {"classes", t.Classes, client.Classes}, {"template", t.Template, client.Template},
+		{"training", t.Training, client.Training}, {"classes", t.Classes, client.Classes}, {"template", t.Template,
+			client.Template},
 		{"exams", t.Exams, client.Exams}, {"secure aggregation", t.Secure, client.Secure},
 		{"data.precision (empty is half)", t.Precision, client.Precision},
 	} {
-		if a, b := fmt.Sprintf("%.400q", f.server), fmt.Sprintf("%.400q", f.mine); fmt.Sprintf("%q", f.server) != fmt.Sprintf("%q", f.mine) {
+		if a, b := fmt.Sprintf("%.400q", f.server), fmt.Sprintf("%.400q", f.mine); fmt.Sprintf("%q",
+			f.server) != fmt.Sprintf("%q", f.mine) {
 			return fmt.Errorf("%s: the server has %s, the client %s", f.what, short(a), short(b))
 		}
 	}

@@ -36,9 +36,9 @@ func (r remainder) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	return r.ridge.Loss(s, logits).Add(s.Param("ctx").Sum())
 }
 
-// Expected by hand: the gradient of half a square is the parameter, which a step of 0.1 shrinks by 0.9, so that its norm in
-// round r is 0.9^r |free| (one step a round, all clients alike) and its value half the square of that; that of 3 times a sum
-// of 12 numbers is √12·3. Cross entropy does not reach "free".
+// Expected by hand: the gradient of half a square is the parameter, which a step of 0.1 shrinks by 0.9, so that its
+// norm in round r is 0.9^r |free| (one step a round, all clients alike) and its value half the square of that; that of
+// 3 times a sum of 12 numbers is √12·3. Cross entropy does not reach "free".
 func TestTermsByHand(t *testing.T) {
 	e := withMethod(ridge{})
 	e.Clients = methodtest.Alike(4, 4)
@@ -51,11 +51,13 @@ func TestTermsByHand(t *testing.T) {
 		}
 		fit, ridge, slope := rec.Terms[0], rec.Terms[1], rec.Terms[2]
 		want := norm * math.Pow(0.9, float64(i))
-		if on, ok := ridge.Params["free"]; len(ridge.Params) != 1 || !ok || !near(on.Norm, want) || on.Relative != nil || !near(*ridge.Value, want*want/2) ||
+		if on, ok := ridge.Params["free"]; len(ridge.Params) != 1 || !ok || !near(on.Norm, want) ||
+			on.Relative != nil || !near(*ridge.Value, want*want/2) ||
 			!near(*ridge.Relative, want/fit.Norm) {
 			t.Errorf("round %d: %+v, want a norm of %g", i, ridge, want)
 		}
-		if on := slope.Params["ctx"]; len(slope.Params) != 1 || !near(on.Norm, 3*math.Sqrt(12)) || !near(*on.Relative, on.Norm/fit.Norm) {
+		if on := slope.Params["ctx"]; len(slope.Params) != 1 || !near(on.Norm, 3*math.Sqrt(12)) ||
+			!near(*on.Relative, on.Norm/fit.Norm) {
 			t.Errorf("round %d: %+v", i, slope)
 		}
 		if _, ok := fit.Params["free"]; ok || *fit.Relative != 1 || *fit.Params["ctx"].Relative != 1 {
@@ -67,8 +69,8 @@ func TestTermsByHand(t *testing.T) {
 	}
 }
 
-// A term reaches the parameters that its formula has, though all prompts go through the text tower in one pass: FedPHA's
-// (eq. 11-13) cross entropies one prompt each, pull the local one (the projector being a constant), push both.
+// A term reaches the parameters that its formula has, though all prompts go through the text tower in one pass:
+// FedPHA's (eq. 11-13) cross entropies one prompt each, pull the local one (the projector being a constant), push both.
 func TestTermsReachWhatTheyName(t *testing.T) {
 	terms := mustRun(t, toy(t), engine.Settings{Terms: true}).Records[0].Terms
 	for i, want := range []string{"local", "global", "local", "global local"} {
@@ -78,8 +80,8 @@ func TestTermsReachWhatTheyName(t *testing.T) {
 	}
 }
 
-// Without eval.terms a record says nothing of terms; a run that goes on with it keeps what it had; and a loss with a nameless
-// part is refused with it only.
+// Without eval.terms a record says nothing of terms; a run that goes on with it keeps what it had; and a loss with a
+// nameless part is refused with it only.
 func TestTermsAreAskedFor(t *testing.T) {
 	r := mustRun(t, withMethod(remainder{}), engine.Settings{})
 	b, err := json.Marshal(r.Records[0])
@@ -90,11 +92,13 @@ func TestTermsAreAskedFor(t *testing.T) {
 	if _, ok := line["terms"]; ok || err != nil {
 		t.Errorf("%s, %v", b, err)
 	}
-	refused(t, withMethod(remainder{}), engine.Settings{Terms: true}, "eval.terms", "parts without a name", "Scope.Term")
+	refused(t, withMethod(remainder{}), engine.Settings{Terms: true}, "eval.terms", "parts without a name",
+		"Scope.Term")
 
 	dir := t.TempDir()
 	ctx, stop := context.WithCancel(context.Background())
-	_, err = engine.Run(ctx, withMethod(ridge{}), engine.Settings{Dir: dir, Terms: true, OnRound: func(engine.Record) { stop() }})
+	_, err = engine.Run(ctx, withMethod(ridge{}), engine.Settings{Dir: dir, Terms: true,
+		OnRound: func(engine.Record) { stop() }})
 	if err == nil {
 		t.Fatal("the run was not stopped")
 	}

@@ -50,9 +50,9 @@ func (w *Worker) traceSurvey(c *Client, o Order, st State, answer tensor.Map) er
 	return nil
 }
 
-// RunTest counts right answers on a client's test data, in each evaluation that the method has: with the shared parameters
-// that the server sent, and with those that the client itself last trained. A client that never trained has none of its own
-// and uses the server's.
+// RunTest counts right answers on a client's test data, in each evaluation that the method has: with the shared
+// parameters that the server sent, and with those that the client itself last trained. A client that never trained has
+// none of its own and uses the server's.
 func (w *Worker) RunTest(ctx context.Context, c *Client, o Order, s State) (Scores, error) {
 	if o.Exam != "" {
 		x, ok := w.exams[o.Exam]

@@ -10,9 +10,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TextFeatures gives the class features [C,D], unit rows, that a client's class scores compare images with: the largest part
-// of the scores of that shape that depends on no image. prompts are those of PromptsFile, or of Untrained. A method that
-// compares an image with something else is an error.
+// TextFeatures gives the class features [C,D], unit rows, that a client's class scores compare images with: the largest
+// part of the scores of that shape that depends on no image. prompts are those of PromptsFile, or of Untrained. A
+// method that compares an image with something else is an error.
 func (w *Worker) TextFeatures(ctx context.Context, c *Client, clients int, prompts tensor.Map) (*tensor.Tensor, error) {
 	l, s, err := w.learned(c, clients, prompts)
 	if err != nil {
@@ -39,7 +39,8 @@ func (w *Worker) TextFeatures(ctx context.Context, c *Client, clients int, promp
 		}
 		return got[valueName(0)], nil
 	}
-	return nil, fmt.Errorf("the method's class scores compare images with no features [%d,%d] of the classes", l.Task.Classes, l.Task.Dim)
+	return nil, fmt.Errorf("the method's class scores compare images with no features [%d,%d] of the classes",
+		l.Task.Classes, l.Task.Dim)
 }
 
 // Untrained are the parameters that a client has before round 0, by the names of PromptsFile.
@@ -52,7 +53,8 @@ func (e *Experiment) Untrained(c *Client) (tensor.Map, error) {
 	out := tensor.Map{}.Put("shared", s.Global.Shared).Put(downFolder, e.sent(&s.Global, members))
 	for _, p := range e.Method.Params(e.task(c)) {
 		if p.Owner == method.Private {
-			out["client/"+strconv.Itoa(c.ID)+"/private/"+p.Name] = method.Draw(e.Plan.Seed, c.ID, p.Name, p.Shape, p.Std)
+			out["client/"+strconv.Itoa(c.ID)+"/private/"+p.Name] = method.Draw(e.Plan.Seed, c.ID, p.Name, p.Shape,
+				p.Std)
 		}
 	}
 	return out, nil

@@ -75,7 +75,8 @@ func (tr tracer) putAll(under string, maps ...tensor.Map) {
 }
 
 // step records one step before its update: the batch, what was drawn, the loss and the gradients.
-func (tr tracer) step(n int, batch tensor.Map, p *program, feed tensor.Map, loss *tensor.Tensor, grads tensor.Map, lr float64) {
+func (tr tracer) step(n int, batch tensor.Map, p *program, feed tensor.Map, loss *tensor.Tensor, grads tensor.Map,
+	lr float64) {
 	if tr.t == nil {
 		return
 	}

@@ -26,7 +26,8 @@ type TraceInfo struct {
 	Tokens     [][]int  `json:"tokens"`  // ids of each class, as they stand behind a prompt: name, full stop, EOT
 	HandTokens [][]int  `json:"hand_tokens,omitempty"`
 	NameTokens [][]int  `json:"name_tokens,omitempty"`
-	// TemplateTokens are whole sequences by template, of those that the method reads beside data.template and bare names.
+	// TemplateTokens are whole sequences by template, of those that the method reads beside data.template and bare
+	// names.
 	TemplateTokens map[string][][]int `json:"template_tokens,omitempty"`
 	Layout         string             `json:"layout,omitempty"`  // how ids become sequences, in words
 	Bundles        []TraceBundle      `json:"bundles,omitempty"` // the token ids above are those of the first

@@ -13,8 +13,8 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// TestView: eval.view chooses the headline of records and summary among what was measured, and changes nothing else; where the
-// method does not have it, there is none.
+// TestView: eval.view chooses the headline of records and summary among what was measured, and changes nothing else;
+// where the method does not have it, there is none.
 func TestView(t *testing.T) {
 	run := func(name, view string) *engine.Result {
 		t.Helper()
@@ -46,8 +46,10 @@ func TestView(t *testing.T) {
 				}
 			}
 			s := r.Summary
-			if s.View != want || s.MethodView != own.Summary.View || (s.Headline == nil) != (name == "coop" && want == "global") {
-				t.Errorf("%s, view %s: the summary is of %s, the method's own is %s, %+v", name, view, s.View, s.MethodView, s.Headline)
+			if s.View != want || s.MethodView != own.Summary.View || (s.Headline == nil) != (name == "coop" &&
+				want == "global") {
+				t.Errorf("%s, view %s: the summary is of %s, the method's own is %s, %+v", name, view, s.View,
+					s.MethodView, s.Headline)
 			}
 			if e := s.Evaluations.Of(kind); e != nil && (s.Last != e.Accuracy || s.F1 != e.F1 || s.Worst != e.Worst) {
 				t.Errorf("%s, view %s: %+v of %+v", name, view, s.Headline, e)
@@ -56,8 +58,8 @@ func TestView(t *testing.T) {
 	}
 }
 
-// TestEvaluationsAgainstPredict: both evaluations of PromptFL in the last round, from what the run left: class scores with the
-// average, and with the prompt that each client ended its training with in the average's place.
+// TestEvaluationsAgainstPredict: both evaluations of PromptFL in the last round, from what the run left: class scores
+// with the average, and with the prompt that each client ended its training with in the average's place.
 func TestEvaluationsAgainstPredict(t *testing.T) {
 	m, err := methods.Build("promptfl", nil, nil)
 	if err != nil {
@@ -70,7 +72,8 @@ func TestEvaluationsAgainstPredict(t *testing.T) {
 	defer w.Close()
 	last := r.Records[len(r.Records)-1]
 	differ := false
-	for kind, got := range map[method.View]*engine.Evaluation{method.GlobalView: last.Evaluations.Global, method.PersonalView: last.Evaluations.Personal} {
+	for kind, got := range map[method.View]*engine.Evaluation{method.GlobalView: last.Evaluations.Global,
+		method.PersonalView: last.Evaluations.Personal} {
 		var per []float64
 		for i, c := range e.Clients {
 			prompts := r.Prompts.Clone()
@@ -97,7 +100,8 @@ func TestEvaluationsAgainstPredict(t *testing.T) {
 			t.Errorf("%v: %v, want %v", kind, got.PerClient, per)
 		}
 		for i, c := range e.Clients { // what is written beside an exported classifier
-			if a, ok := w.Accuracy(c, len(e.Clients), last); kind == method.GlobalView && (!ok || math.Abs(a-per[i]) > 1e-12) {
+			if a, ok := w.Accuracy(c, len(e.Clients), last); kind == method.GlobalView &&
+				(!ok || math.Abs(a-per[i]) > 1e-12) {
 				t.Errorf("client %d: %v, want %v", i, a, per[i])
 			}
 		}
@@ -113,12 +117,13 @@ type forgetful struct{ engine.Cohort }
 func (f forgetful) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
 	replies, err := f.Cohort.Run(ctx, o)
 	return slices.DeleteFunc(replies, func(r engine.Reply) bool {
-		return o.Kind == engine.Test && (o.Exam == "" && o.Round == 0 && r.Client == 2 || o.Exam != "" && r.Client%2 == 1)
+		return o.Kind == engine.Test && (o.Exam == "" && o.Round == 0 && r.Client == 2 || o.Exam != "" &&
+			r.Client%2 == 1)
 	}), err
 }
 
-// TestUnanswered: a mean over less clients than there are says whose answers it lacks, in the round's record, the summary and a
-// line for people, and is that of the others.
+// TestUnanswered: a mean over less clients than there are says whose answers it lacks, in the round's record, the
+// summary and a line for people, and is that of the others.
 func TestUnanswered(t *testing.T) {
 	of := func(around func(engine.Cohort) engine.Cohort) *engine.Result {
 		e := toy(t)
@@ -131,7 +136,8 @@ func TestUnanswered(t *testing.T) {
 		t.Errorf("everybody answered: %v, %v", whole.Summary.Unanswered, r.Records[1].Unanswered)
 	}
 	per := whole.Records[0].PerClient
-	if want := (per[0] + per[1] + per[3]) / 3; math.Abs(r.Records[0].Accuracy-want) > 1e-12 || !slices.Equal(r.Records[0].Unanswered, []int{2}) {
+	if want := (per[0] + per[1] + per[3]) / 3; math.Abs(r.Records[0].Accuracy-want) > 1e-12 ||
+		!slices.Equal(r.Records[0].Unanswered, []int{2}) {
 		t.Errorf("round 0: %v over %v, want %v", r.Records[0].Accuracy, r.Records[0].Answered, want)
 	}
 	var lines []string

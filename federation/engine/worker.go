@@ -40,8 +40,8 @@ type Training struct {
 	Optim    optim.Config
 	Schedule optim.Schedule // over rounds
 	Each     []Pace         // by client, repeated; nil for all alike
-	// Shared has one optimizer go from client to client, and from round to round, with what it remembers: momentum leaks between
-	// clients. They train one after the other, by number, in one process.
+	// Shared has one optimizer go from client to client, and from round to round, with what it remembers: momentum
+	// leaks between clients. They train one after the other, by number, in one process.
 	Shared bool
 }
 
@@ -52,7 +52,8 @@ type State struct {
 	Kept    tensor.Map // what the method kept
 }
 
-// Worker does a client's part. It is the same code behind every Cohort and safe for concurrent use. NewWorker makes one.
+// Worker does a client's part. It is the same code behind every Cohort and safe for concurrent use. NewWorker makes
+// one.
 type Worker struct {
 	Method method.Method
 	Train  Training
@@ -69,9 +70,11 @@ type Worker struct {
 	pretrains bool             // of Server.warm
 }
 
-// NewWorker returns the client side of an experiment; Close frees its sessions. Of settings it reads Session, Tracer, Guard and Terms.
+// NewWorker returns the client side of an experiment; Close frees its sessions. Of settings it reads Session, Tracer,
+// Guard and Terms.
 func NewWorker(e *Experiment, set Settings) *Worker {
-	w := &Worker{Method: e.Method, Train: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard, Terms: set.Terms, Confusion: e.Evaluate.Confusion,
+	w := &Worker{Method: e.Method, Train: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard,
+		Terms: set.Terms, Confusion: e.Evaluate.Confusion,
 		c: newCompiler(e.Method, e.Classes, e.Template, set.Session), exams: examiners(e, set)}
 	if e.Training.Shared {
 		w.shared = &sharedOptimizer{tensor.Map{}}
@@ -109,8 +112,10 @@ func (w *Worker) begin(c *Client, o Order, s State) (*method.Local, State) {
 		}
 	}
 	l := &method.Local{Task: task, Round: o.Round, Received: o.Shared, Down: tensor.Map{},
-		Shared: o.Shared.Clone(), Private: s.Private.Clone(), Kept: s.Kept.Clone(), Scalars: map[string]float64{}, Memo: map[string]any{},
-		Traced: w.Tracer != nil, Pretrains: w.pretrains, Data: c.Train, Rand: method.Rand(w.Seed, "round", strconv.Itoa(o.Round), "client", strconv.Itoa(c.ID), o.Survey)}
+		Shared: o.Shared.Clone(), Private: s.Private.Clone(), Kept: s.Kept.Clone(), Scalars: map[string]float64{},
+		Memo:   map[string]any{},
+		Traced: w.Tracer != nil, Pretrains: w.pretrains, Data: c.Train, Rand: method.Rand(w.Seed, "round",
+			strconv.Itoa(o.Round), "client", strconv.Itoa(c.ID), o.Survey)}
 	for _, extras := range []tensor.Map{o.Down, o.Each[c.ID]} {
 		for k, t := range extras {
 			if !strings.HasPrefix(k, GuardPart+"/") {
@@ -128,13 +133,14 @@ func (w *Worker) begin(c *Client, o Order, s State) (*method.Local, State) {
 	return l, s
 }
 
-// RunTrain is one client's local training, with a fresh optimizer. It gives what to upload and what to remember if the server takes
-// it.
+// RunTrain is one client's local training, with a fresh optimizer. It gives what to upload and what to remember if the
+// server takes it.
 func (w *Worker) RunTrain(ctx context.Context, c *Client, o Order, s State) (method.Upload, State, Stats, error) {
 	return w.runTrain(ctx, c, o, s, nil)
 }
 
-func (w *Worker) runTrain(ctx context.Context, c *Client, o Order, s State, shared *sharedOptimizer) (method.Upload, State, Stats, error) {
+func (w *Worker) runTrain(ctx context.Context, c *Client, o Order, s State, shared *sharedOptimizer) (method.Upload,
+	State, Stats, error) {
 	fail := func(err error) (method.Upload, State, Stats, error) {
 		return method.Upload{}, State{}, Stats{}, fmt.Errorf("round %d, client %d: %w", o.Round, c.ID, err)
 	}
@@ -178,7 +184,8 @@ func (w *Worker) runTrain(ctx context.Context, c *Client, o Order, s State, shar
 }
 
 // steps is the local training loop.
-func (w *Worker) steps(ctx context.Context, p *program, l *method.Local, s State, client int, shared *sharedOptimizer, tr tracer,
+func (w *Worker) steps(ctx context.Context, p *program, l *method.Local, s State, client int, shared *sharedOptimizer,
+	tr tracer,
 	m *termMeter) (Stats, error) {
 	if len(p.params) == 0 {
 		return Stats{}, nil
@@ -215,7 +222,8 @@ func (w *Worker) steps(ctx context.Context, p *program, l *method.Local, s State
 }
 
 // step is one optimizer step; it gives the loss before it.
-func (w *Worker) step(ctx context.Context, p *program, opt *optim.Optimizer, l *method.Local, s State, rows []int, host hosts, epoch int,
+func (w *Worker) step(ctx context.Context, p *program, opt *optim.Optimizer, l *method.Local, s State, rows []int,
+	host hosts, epoch int,
 	tr tracer, m *termMeter) (float64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -287,7 +295,8 @@ func both(l *method.Local) tensor.Map {
 }
 
 // evalRows computes a node over all training rows of a client.
-func (w *Worker) evalRows(c *Client, l *method.Local, s State, of func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
+func (w *Worker) evalRows(c *Client, l *method.Local, s State, of func(*method.Scope) graph.Node) (*tensor.Tensor,
+	error) {
 	p, err := w.c.eval(c.Backbone, l.Task, of)
 	if err != nil {
 		return nil, err
@@ -299,15 +308,18 @@ func (w *Worker) evalRows(c *Client, l *method.Local, s State, of func(*method.S
 }
 
 // run computes a program's value over all rows of a data set.
-func (w *Worker) run(ctx context.Context, p *program, l *method.Local, s State, data method.Data) (*tensor.Tensor, error) {
+func (w *Worker) run(ctx context.Context, p *program, l *method.Local, s State, data method.Data) (*tensor.Tensor,
+	error) {
 	return w.runOn(ctx, p, l, s, data, all(data.Len()))
 }
 
 // atOnce is how many rows with patches or pixels are scored at a time.
 const atOnce = 64
 
-// scores computes class scores [N,C], or another value [N,...], of all rows of a data set, in parts where rows are large.
-func (w *Worker) scores(ctx context.Context, p *program, l *method.Local, s State, data method.Data) (*tensor.Tensor, error) {
+// scores computes class scores [N,C], or another value [N,...], of all rows of a data set, in parts where rows are
+// large.
+func (w *Worker) scores(ctx context.Context, p *program, l *method.Local, s State, data method.Data) (*tensor.Tensor,
+	error) {
 	if len(p.also) == 0 || data.Len() <= atOnce {
 		return w.run(ctx, p, l, s, data)
 	}
@@ -323,7 +335,8 @@ func (w *Worker) scores(ctx context.Context, p *program, l *method.Local, s Stat
 	return out, nil
 }
 
-func (w *Worker) runOn(ctx context.Context, p *program, l *method.Local, s State, data method.Data, rows []int) (*tensor.Tensor, error) {
+func (w *Worker) runOn(ctx context.Context, p *program, l *method.Local, s State, data method.Data,
+	rows []int) (*tensor.Tensor, error) {
 	batch, err := data.Batch(rows, l.Rand, p.also...)
 	if err != nil {
 		return nil, err

@@ -12,13 +12,14 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// ZeroShot is how well the hand-written prompts of an experiment classify the test images of all clients of one backbone,
-// before anything is trained.
+// ZeroShot is how well the hand-written prompts of an experiment classify the test images of all clients of one
+// backbone, before anything is trained.
 type ZeroShot struct {
 	Backbone string  `json:"backbone"`
 	Accuracy float64 `json:"accuracy"` // right answers over test examples
 	Classes  int     `json:"classes"`
-	Chance   float64 `json:"chance"` // the larger of 1/classes and the share of the most frequent class among these images
+	// the larger of 1/classes and the share of the most frequent class among these images
+	Chance float64 `json:"chance"`
 	// Failed says why there is no accuracy, as where a class name is too long for the texts.
 	Failed string `json:"failed,omitempty"`
 }
@@ -42,13 +43,15 @@ func (z ZeroShot) warning() string {
 	case z.Accuracy > z.Chance, z.Chance == 1: // nothing is above the chance of test images of one class
 		return ""
 	}
-	return fmt.Sprintf("zero-shot accuracy of %s is %.1f %%, not above chance (%.1f %%: the larger of 1/%d and the most frequent class): "+
-		"check the order and spelling of class names, the labels, data.template, and that images are preprocessed as the backbone expects",
+	return fmt.Sprintf("zero-shot accuracy of %s is %.1f %%, not above chance (%.1f %%: the larger of 1/%d and the "+
+		"most frequent class): "+
+		"check the order and spelling of class names, the labels, data.template, and that images are preprocessed as "+
+		"the backbone expects",
 		z.Backbone, 100*z.Accuracy, 100*z.Chance, z.Classes)
 }
 
-// ZeroShot compares hand-written prompts with chance on the test data of some clients, for each backbone: class scores are the products of the image features, unit
-// rows, with those of the texts.
+// ZeroShot compares hand-written prompts with chance on the test data of some clients, for each backbone: class scores
+// are the products of the image features, unit rows, with those of the texts.
 func (w *Worker) ZeroShot(ctx context.Context, clients []*Client) ([]ZeroShot, error) {
 	type sum struct {
 		right, n int

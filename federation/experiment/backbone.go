@@ -26,7 +26,8 @@ func (b backbone) Task() method.Task {
 }
 
 func (b backbone) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
-	n, _, err := b.Image(g, pixels, clip.VisionPrompts{Pixels: p.Pixels, Tokens: p.Tokens, Deep: p.Deep, Normed: p.Normed})
+	n, _, err := b.Image(g, pixels, clip.VisionPrompts{Pixels: p.Pixels, Tokens: p.Tokens, Deep: p.Deep,
+		Normed: p.Normed})
 	return n, err
 }
 

@@ -96,10 +96,12 @@ func (b *Built) define() error {
 		return err
 	}
 	if c.Sampling == poisson && !methods.TakesNobody(b.Method) {
-		return errors.New("sampling: poisson may draw nobody, and the server's mean of nobody is no number; set sampling: fixed, or put differential privacy under with")
+		return errors.New("sampling: poisson may draw nobody, and the server's mean of nobody is no number; set " +
+			"sampling: fixed, or put differential privacy under with")
 	}
 	if c.Train.State == sharedState && methods.TakesNobody(b.Method) {
-		return errors.New("train.optimizer_state: shared carries the gradients of one client into the upload of another, for which differential privacy does not account; set it to fresh")
+		return errors.New("train.optimizer_state: shared carries the gradients of one client into the upload of " +
+			"another, for which differential privacy does not account; set it to fresh")
 	}
 	if b.Config.Options, err = methods.Resolve(c.Method, c.With, c.Options); err != nil {
 		return err
@@ -111,16 +113,19 @@ func (b *Built) define() error {
 	b.Engine = &engine.Experiment{
 		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(options),
 		Reproduces: c.Reproduces(),
-		Method:     b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template, Precision: b.Config.Data.Precision,
+		Method:     b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template,
+		Precision: b.Config.Data.Precision,
 		Training: engine.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
 			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Each: c.Train.Each.paces(c.Partition.Clients),
 			Shared: c.Train.State == sharedState},
-		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson, TestEvery: c.Eval.Every, View: c.Eval.View, Seed: c.Seed},
+		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson,
+			TestEvery: c.Eval.Every, View: c.Eval.View, Seed: c.Seed},
 	}
 	b.Engine.Evaluate = c.evaluation()
 	b.Engine.Plan.Trainers, b.Engine.Plan.New = c.roles()
 	if c.Eval.Terms && (methods.Hides(b.Method) || c.SecureAggregation.On()) {
-		return errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure aggregation and differential privacy are to hide; leave one of the two out")
+		return errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure " +
+			"aggregation and differential privacy are to hide; leave one of the two out")
 	}
 	return b.secured()
 }
@@ -152,8 +157,8 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 	return nil
 }
 
-// openSet opens the set, or what data.classes takes of it, and gives the whole one. Its labels become those of the given
-// classes, if there are any.
+// openSet opens the set, or what data.classes takes of it, and gives the whole one. Its labels become those of the
+// given classes, if there are any.
 func (b *Built) openSet(ctx context.Context, classes []string, progress Progress) (whole *data.Set, err error) {
 	c := b.Config.Data
 	if whole, err = sets.Open(c.Config); err != nil {
@@ -264,7 +269,8 @@ func (b *Built) Extractor(progress Progress) (features.Extractor, error) {
 	if err != nil {
 		return features.Extractor{}, err
 	}
-	x := features.Extractor{Cache: data.Cache{Dir: dir, Precision: b.Config.Data.Precision}, Session: b.runtime().Session(0), Workers: b.workers(),
+	x := features.Extractor{Cache: data.Cache{Dir: dir, Precision: b.Config.Data.Precision},
+		Session: b.runtime().Session(0), Workers: b.workers(),
 		Seed: b.Config.Seed}
 	if progress != nil {
 		x.Progress = func(bundle string, done, total int) { progress("features of "+bundle, done, total) }
@@ -287,7 +293,8 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	if err != nil {
 		return err
 	}
-	train, val, test := map[*bundle.Bundle]*engine.Features{}, map[*bundle.Bundle]*engine.Features{}, map[*bundle.Bundle]*engine.Features{}
+	train, val, test := map[*bundle.Bundle]*engine.Features{}, map[*bundle.Bundle]*engine.Features{},
+		map[*bundle.Bundle]*engine.Features{}
 	for _, f := range b.Bundles {
 		if train[f], err = b.featuresOf(ctx, x, f, b.trainList(), b.Config.Data.Views); err != nil {
 			return err
@@ -311,7 +318,8 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	b.Engine.Clients = nil
 	for i, part := range b.Parts {
 		f := b.Assigned[i]
-		c := &engine.Client{ID: i, Backbone: backbone{f}, Domain: part.Domain, Train: train[f].Pick(b.trainedOn(i)), Test: test[f].Pick(part.Test)}
+		c := &engine.Client{ID: i, Backbone: backbone{f}, Domain: part.Domain, Train: train[f].Pick(b.trainedOn(i)),
+			Test: test[f].Pick(part.Test)}
 		if validating {
 			c.Val = val[f].Pick(part.Val)
 		}
@@ -321,7 +329,8 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 }
 
 // featuresOf computes what the method reads of a list of images.
-func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.Bundle, list []data.Example, views int) (*engine.Features, error) {
+func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.Bundle, list []data.Example,
+	views int) (*engine.Features, error) {
 	out := &engine.Features{}
 	for _, y := range data.Labels(list) {
 		out.Class = append(out.Class, int64(y))
@@ -343,7 +352,8 @@ func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.
 
 // Settings are the engine's settings of a configuration; the caller adds folder, tracing and progress.
 func (b *Built) Settings() engine.Settings {
-	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(b.copies()), Encode: b.Config.Runtime.Encode, Provider: b.Provider,
+	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(b.copies()),
+		Encode: b.Config.Runtime.Encode, Provider: b.Provider,
 		Terms: b.Config.Eval.Terms}
 	if b.layer != nil {
 		s.Guard, s.Around = b.layer.Guard(), b.layer.Around

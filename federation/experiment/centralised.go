@@ -17,7 +17,8 @@ func (b *Built) centralise() error {
 	case len(b.Bundles) > 1:
 		return errors.New("train.centralised: one model cannot have several backbones; name one")
 	case b.Method.View() != method.GlobalView || b.keepsPrompts():
-		return errors.New("train.centralised: this method tests every client with prompts of its own, but only one client trains; take one that tests the server's, such as promptfl")
+		return errors.New("train.centralised: this method tests every client with prompts of its own, but only one " +
+			"client trains; take one that tests the server's, such as promptfl")
 	}
 	var everything []int
 	for _, p := range b.Parts {

@@ -18,8 +18,8 @@ import (
 	"promptfed/models/preprocess"
 )
 
-// Shared is a run's configuration as its workers get it: the same experiment, without folders and machine. Backbones keep
-// their names only. What only the run itself does is left out.
+// Shared is a run's configuration as its workers get it: the same experiment, without folders and machine. Backbones
+// keep their names only. What only the run itself does is left out.
 func (b *Built) Shared() Config {
 	c := b.Config
 	d := Defaults()
@@ -32,7 +32,8 @@ func (b *Built) Shared() Config {
 	return c
 }
 
-// CheckShared makes a configuration from a run elsewhere safe to start from: nothing in it names a file of this machine.
+// CheckShared makes a configuration from a run elsewhere safe to start from: nothing in it names a file of this
+// machine.
 func CheckShared(c Config) (Config, error) {
 	for _, name := range c.Backbones {
 		if name == "" || name != filepath.Base(name) || name == ".." || name == "." {
@@ -57,7 +58,8 @@ func (b *Built) Footing(ctx context.Context) (engine.Footing, error) {
 		return engine.Footing{}, fmt.Errorf("options: %w", err)
 	}
 	e.Options, e.Secure = string(options), ""
-	out := engine.Footing{Program: Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Fingerprint: e.Fingerprint(), Terms: e.Terms(),
+	out := engine.Footing{Program: Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Fingerprint: e.Fingerprint(), Terms: e.Terms(),
 		Digests: map[string]string{}}
 	for _, f := range b.Bundles {
 		text, err := tokens(f, b.Engine.Classes, b.Engine.Template)
@@ -93,7 +95,8 @@ func (b *Built) Footing(ctx context.Context) (engine.Footing, error) {
 // samples is how many images of a list are looked at to tell data sets apart whose lists are alike.
 const samples = 5
 
-// content is a digest of a list of examples that is the same on every machine: names, labels and domains of all, pixels of a few.
+// content is a digest of a list of examples that is the same on every machine: names, labels and domains of all, pixels
+// of a few.
 func content(ctx context.Context, list []data.Example) (string, error) {
 	h := sha256.New()
 	for _, e := range list {

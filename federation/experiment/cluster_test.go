@@ -34,8 +34,8 @@ func footing(t *testing.T, c Config) engine.Footing {
 	return f
 }
 
-// A worker that was given the run's configuration has all in common with it, though images of the server's own and secure
-// aggregation stay with the run; one with other data, another partition or another training is told apart.
+// A worker that was given the run's configuration has all in common with it, though images of the server's own and
+// secure aggregation stay with the run; one with other data, another partition or another training is told apart.
 func TestFooting(t *testing.T) {
 	c := small("promptfl")
 	c.Data.Classes = "base"
@@ -78,7 +78,8 @@ func TestFooting(t *testing.T) {
 // Lists of images that are alike but for the pixels have other digests, wherever they lie.
 func TestContent(t *testing.T) {
 	list := func() []data.Example {
-		s, err := sets.Open(sets.Config{Set: "drawn", Views: 1, Drawn: sets.Drawn{Classes: []string{"circle", "star"}, Train: 4, Test: 1, Size: 16}})
+		s, err := sets.Open(sets.Config{Set: "drawn", Views: 1, Drawn: sets.Drawn{Classes: []string{"circle", "star"},
+			Train: 4, Test: 1, Size: 16}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -115,14 +115,17 @@ type Eval struct {
 func Defaults() Config {
 	return Config{
 		Name: "run", Seed: 1, Backbones: []string{"tiny-vit-b16"}, Assign: "cycle", Method: "promptfl",
-		Data:      Data{Config: sets.Defaults(), Classes: "all", Duplicates: data.DuplicatesKeep, Precision: data.Half, Template: autoTemplate},
+		Data: Data{Config: sets.Defaults(), Classes: "all", Duplicates: data.DuplicatesKeep, Precision: data.Half,
+			Template: autoTemplate},
 		Synthetic: Synthetic{Config: noSynthetic(), Epochs: 10},
 		Partition: partition.Defaults(),
-		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", State: freshState, LR: 0.002, Momentum: 0.9, WeightDecay: 5e-4,
-			Schedule: optim.Schedule{Kind: "constant"}},
+		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", State: freshState, LR: 0.002, Momentum: 0.9,
+			WeightDecay: 5e-4,
+			Schedule:    optim.Schedule{Kind: "constant"}},
 		Participation: 1,
 		Sampling:      "fixed",
-		Eval:          Eval{Every: 1, Last: 1, View: engine.MethodView, Validate: true, Select: lastRound, NewSteps: []int{0, 10}, Confusion: localOnly, ZeroShot: true},
+		Eval: Eval{Every: 1, Last: 1, View: engine.MethodView, Validate: true, Select: lastRound,
+			NewSteps: []int{0, 10}, Confusion: localOnly, ZeroShot: true},
 
 		SecureAggregation: secure.Defaults(),
 
@@ -140,7 +143,8 @@ const (
 // InOneProcess refuses a configuration whose clients must train in one process.
 func (c Config) InOneProcess() error {
 	if c.Train.State == sharedState {
-		return errors.New("train.optimizer_state: shared has one optimizer go from client to client; run this experiment in one process, or set it to fresh")
+		return errors.New("train.optimizer_state: shared has one optimizer go from client to client; run this " +
+			"experiment in one process, or set it to fresh")
 	}
 	return nil
 }
@@ -166,7 +170,8 @@ func (c Config) Check() error {
 		bad("assign: %q is not known; take cycle or random", c.Assign)
 	}
 	if c.Train.Rounds < 1 || c.Train.Epochs < 1 || c.Train.Batch < 1 {
-		bad("train: rounds, epochs and batch are %d, %d and %d; each must be 1 or more", c.Train.Rounds, c.Train.Epochs, c.Train.Batch)
+		bad("train: rounds, epochs and batch are %d, %d and %d; each must be 1 or more", c.Train.Rounds, c.Train.Epochs,
+			c.Train.Batch)
 	}
 	if !(c.Participation > 0 && c.Participation <= 1) {
 		bad("participation: %v; it must be above 0 and at most 1", c.Participation)
@@ -177,7 +182,8 @@ func (c Config) Check() error {
 	if err := data.OneOf("data.classes", c.Data.Classes, allClasses, "base", "new"); err != nil {
 		bad("%w", err)
 	}
-	if err := data.OneOf("data.duplicates", c.Data.Duplicates, data.DuplicatesKeep, data.DuplicatesDrop, data.DuplicatesError); err != nil {
+	if err := data.OneOf("data.duplicates", c.Data.Duplicates, data.DuplicatesKeep, data.DuplicatesDrop,
+		data.DuplicatesError); err != nil {
 		bad("%w", err)
 	}
 	if err := data.OneOf("data.precision", c.Data.Precision, data.Half, data.Float); err != nil {
@@ -203,16 +209,19 @@ func (c Config) Check() error {
 		bad("%w", err)
 	}
 	if c.Train.State == sharedState && c.SecureAggregation.On() {
-		bad("train.optimizer_state: shared hands what one client's gradients left to the next, which secure aggregation is there to prevent; leave one of the two out")
+		bad("train.optimizer_state: shared hands what one client's gradients left to the next, which secure " +
+			"aggregation is there to prevent; leave one of the two out")
 	}
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil {
 		bad("train.schedule: %w", err)
 	}
-	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), c.Data.Validate(), c.Synthetic.check(), c.Reproduce.check(c.Data))
+	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), c.Data.Validate(), c.Synthetic.check(),
+		c.Reproduce.check(c.Data))
 	return errors.Join(errs...)
 }
 
 func (t Train) optimizer() optim.Config {
 	return optim.Config{Name: t.Optimizer, LR: t.LR, Momentum: t.Momentum, Dampening: t.Dampening, Nesterov: t.Nesterov,
-		WeightDecay: t.WeightDecay, Beta1: t.Beta1, Beta2: t.Beta2, Eps: t.Eps, ClipNorm: t.ClipNorm, ClipValue: t.ClipValue}
+		WeightDecay: t.WeightDecay, Beta1: t.Beta1, Beta2: t.Beta2, Eps: t.Eps, ClipNorm: t.ClipNorm,
+		ClipValue: t.ClipValue}
 }

@@ -50,8 +50,9 @@ type Shared struct {
 
 // describe is DataInfo of a set.
 func describe(s *data.Set, d data.Duplicates) DataInfo {
-	out := DataInfo{Set: s.Name, Layout: s.Layout, Classes: len(s.Classes), Domains: s.Domains, LeftOut: len(s.Skipped), Duplicates: d,
-		Notes: slices.Clone(s.Notes)}
+	out := DataInfo{Set: s.Name, Layout: s.Layout, Classes: len(s.Classes), Domains: s.Domains, LeftOut: len(s.Skipped),
+		Duplicates: d,
+		Notes:      slices.Clone(s.Notes)}
 	for _, sp := range s.Splits() {
 		counts := s.Counts(*sp.Examples)
 		one := SplitInfo{Name: sp.Name, Images: len(*sp.Examples), Least: slices.Min(counts), Most: slices.Max(counts)}
@@ -96,7 +97,8 @@ func (i DataInfo) Lines() []string {
 	if len(i.Exams) > 0 {
 		var exams []string
 		for _, e := range i.Exams {
-			exams = append(exams, fmt.Sprintf("%s (%s of %s)", e.Name, counted(e.Images, "image"), counted(e.Classes, "class")))
+			exams = append(exams, fmt.Sprintf("%s (%s of %s)", e.Name, counted(e.Images, "image"), counted(e.Classes,
+				"class")))
 		}
 		out = append(out, "data: also tested on "+strings.Join(exams, ", "))
 	}
@@ -157,7 +159,8 @@ func (b *Built) findDuplicates(ctx context.Context, s *data.Set, progress Progre
 	case d.Dropped > 0:
 		s.Notes = append(s.Notes, fmt.Sprintf("data.duplicates: drop left out %d images", d.Dropped))
 	case d.TrainTest+d.TrainVal+d.ValTest > 0 || pooled && d.Repeated > 0:
-		s.Notes = append(s.Notes, "data.duplicates: keep leaves these images where they are; drop leaves them out, error refuses the set")
+		s.Notes = append(s.Notes, "data.duplicates: keep leaves these images where they are; drop leaves them out, "+
+			"error refuses the set")
 	}
 	return nil
 }
@@ -226,14 +229,16 @@ func (b *Built) describeData() {
 	}
 	b.Info.Clients = b.countShared()
 	if n := b.Info.Clients.OwnTest; n > 0 {
-		b.Info.Notes = append(b.Info.Notes, counted(n, "test image")+" of clients equal to training images of the same client")
+		b.Info.Notes = append(b.Info.Notes, counted(n, "test image")+" of clients equal to training images of the "+
+			"same client")
 	}
 	if n := b.Info.Clients.Across; n > 0 {
 		b.Info.Notes = append(b.Info.Notes, counted(n, "image")+" that several clients train on")
 	}
 }
 
-// withoutMoved is the set without the training examples that data.val_share made validation data of and that nobody trains on.
+// withoutMoved is the set without the training examples that data.val_share made validation data of and that nobody
+// trains on.
 func (b *Built) withoutMoved() *data.Set {
 	if b.Config.Data.ValShare == 0 {
 		return b.Set

@@ -13,8 +13,8 @@ import (
 	"promptfed/federation/datatest"
 )
 
-// twins is a folder with train and val, 10 images of each of two classes in each, of which the first three of val/cat are the
-// first three of train/cat.
+// twins is a folder with train and val, 10 images of each of two classes in each, of which the first three of val/cat
+// are the first three of train/cat.
 func twins(t *testing.T) Config {
 	var names []string
 	for _, dir := range []string{"train/cat/", "train/dog/", "val/cat/", "val/dog/"} {
@@ -46,18 +46,21 @@ func info(t *testing.T, c Config) DataInfo {
 	return b.Info
 }
 
-// What was found of the data, and what data.duplicates makes of it. train and val were two domains before, and 16 of the 20
-// validation images were trained on.
+// What was found of the data, and what data.duplicates makes of it. train and val were two domains before, and 16 of
+// the 20 validation images were trained on.
 func TestDataInfo(t *testing.T) {
 	c := twins(t)
 	got := info(t, c)
 	if got.Layout != "SPLIT/CLASS/" || got.Classes != 2 || len(got.Domains) != 0 || len(got.Splits) != 2 ||
-		got.Duplicates.TrainTest != 3 || got.Duplicates.Dropped != 0 || got.Splits[0].Images != 20 || got.Splits[1].Images != 20 {
+		got.Duplicates.TrainTest != 3 || got.Duplicates.Dropped != 0 || got.Splits[0].Images != 20 ||
+		got.Splits[1].Images != 20 {
 		t.Errorf("%+v", got)
 	}
 	text := strings.Join(append(got.Lines(), got.Notes...), "\n")
-	for _, words := range []string{"data: folder, SPLIT/CLASS/: 2 classes", "train 20 images (10 of each class), test 20 images (10 of each class)",
-		"val is the test split", "3 training images stand among the test images too (such as train/cat/a.png and val/cat/a.png)", "data.duplicates: keep"} {
+	for _, words := range []string{"data: folder, SPLIT/CLASS/: 2 classes",
+		"train 20 images (10 of each class), test 20 images (10 of each class)",
+		"val is the test split", "3 training images stand among the test images too (such as train/cat/a.png and " +
+			"val/cat/a.png)", "data.duplicates: keep"} {
 		if !strings.Contains(text, words) {
 			t.Errorf("it does not say %q:\n%s", words, text)
 		}
@@ -67,7 +70,8 @@ func TestDataInfo(t *testing.T) {
 		t.Errorf("%s, %v", b, err)
 	}
 	c.Data.Duplicates = data.DuplicatesDrop
-	if got := info(t, c); got.Duplicates.Dropped != 3 || got.Splits[0].Images != 17 || got.Splits[0].Least != 7 || got.Splits[1].Images != 20 {
+	if got := info(t, c); got.Duplicates.Dropped != 3 || got.Splits[0].Images != 17 || got.Splits[0].Least != 7 ||
+		got.Splits[1].Images != 20 {
 		t.Errorf("drop: %+v", got)
 	}
 	c.Data.Duplicates = data.DuplicatesError
@@ -79,14 +83,16 @@ func TestDataInfo(t *testing.T) {
 // Evaluation sets are described too, and what the server's own images leave unused.
 func TestDataInfoOfOtherSets(t *testing.T) {
 	c := twins(t)
-	c.Eval.Sets, c.Eval.SetsRoot = []string{"folder"}, datatest.Tree(t, "train/cow/1.png", "val/cow/1.png", "val/cow/2.png")
+	c.Eval.Sets, c.Eval.SetsRoot = []string{"folder"}, datatest.Tree(t, "train/cow/1.png", "val/cow/1.png",
+		"val/cow/2.png")
 	c.Synthetic.Set, c.Synthetic.Root = "folder", twins(t).Data.Root
 	b, err := Open(context.Background(), c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := strings.Join(append(b.Info.Lines(), b.Info.Notes...), "\n")
-	for _, words := range []string{"also tested on folder (2 images of 1 class)", "folder: " + c.Eval.SetsRoot + ": there is no folder of test images",
+	for _, words := range []string{"also tested on folder (2 images of 1 class)", "folder: " + c.Eval.SetsRoot +
+		": there is no folder of test images",
 		"synthetic: the server trains on 20 images; 20 of val and test are not used"} {
 		if !strings.Contains(text, words) {
 			t.Errorf("it does not say %q:\n%s", words, text)
@@ -94,8 +100,8 @@ func TestDataInfoOfOtherSets(t *testing.T) {
 	}
 }
 
-// After the partition of a pool, equal images are counted where they matter: in a client's own train and test, and in the
-// training images of two clients.
+// After the partition of a pool, equal images are counted where they matter: in a client's own train and test, and in
+// the training images of two clients.
 func TestDuplicatesOfClients(t *testing.T) {
 	c := twins(t)
 	c.Data.Split = "pooled"

@@ -11,8 +11,8 @@ import (
 	"promptfed/federation/sets"
 )
 
-// OpenServer is Open for a server whose clients are elsewhere: there is no data, no backbone and no class. The engine's classes,
-// template and exams are for the caller to fill in, once clients have told them.
+// OpenServer is Open for a server whose clients are elsewhere: there is no data, no backbone and no class. The engine's
+// classes, template and exams are for the caller to fill in, once clients have told them.
 func OpenServer(c Config) (*Built, error) {
 	c.Data.Config = withoutData(c.Data.Config)
 	c.Eval.SetsRoot = ""
@@ -32,13 +32,17 @@ func OpenServer(c Config) (*Built, error) {
 	}
 	switch {
 	case c.Reproduce != Defaults().Reproduce:
-		return nil, errors.New("reproduce: clients elsewhere have labels and class names of their own; run this experiment in one place")
+		return nil, errors.New("reproduce: clients elsewhere have labels and class names of their own; run this " +
+			"experiment in one place")
 	case c.Train.Centralised:
-		return nil, errors.New("train.centralised: clients elsewhere keep their examples; run this experiment in one place")
+		return nil, errors.New("train.centralised: clients elsewhere keep their examples; run this experiment in one " +
+			"place")
 	case c.Synthetic.Set != "" || methods.NeedsSynthetic(b.Method):
-		return nil, errors.New("synthetic: a server of clients elsewhere has no images of its own; run this experiment in one place")
+		return nil, errors.New("synthetic: a server of clients elsewhere has no images of its own; run this " +
+			"experiment in one place")
 	case b.Engine.Evaluate.BestVal:
-		return nil, errors.New("eval.select: best-val: clients elsewhere keep what they learned last, not what they had in the best round; set it to last (train.patience stops near the best round)")
+		return nil, errors.New("eval.select: best-val: clients elsewhere keep what they learned last, not what they " +
+			"had in the best round; set it to last (train.patience stops near the best round)")
 	case c.Eval.Embeddings > 0:
 		return nil, errors.New("eval.embeddings: a server of clients elsewhere has no images; set it to 0")
 	}
@@ -63,7 +67,8 @@ func (b *Built) Agree(t engine.Terms) {
 	}
 }
 
-// Invitation is a server's configuration as clients get it: without data, folders and machine. Backbones keep their names only.
+// Invitation is a server's configuration as clients get it: without data, folders and machine. Backbones keep their
+// names only.
 func (b *Built) Invitation() Config {
 	c := b.Config
 	d := Defaults()
@@ -85,7 +90,8 @@ func CheckInvitation(c Config) (Config, error) {
 	c.Data.Config, c.Eval.Embeddings = withoutData(c.Data.Config), 0
 	for _, name := range c.Backbones {
 		if name == "" || name != filepath.Base(name) || name == ".." || name == "." {
-			return c, fmt.Errorf("the server names the backbone %.60q, which is a path; name this client's own with --set backbones=[NAME]", name)
+			return c, fmt.Errorf("the server names the backbone %.60q, which is a path; name this client's own with "+
+				"--set backbones=[NAME]", name)
 		}
 	}
 	return c, c.Check()

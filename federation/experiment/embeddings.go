@@ -11,12 +11,14 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// EmbeddingsFile is a file of a run folder: by backbone B, the features of some test images, B/image [N,D] with B/label [N],
-// and those of the classes, B/text/start [C,D] before round 0 and B/text/end [C,D] after the last. All rows are unit rows.
+// EmbeddingsFile is a file of a run folder: by backbone B, the features of some test images, B/image [N,D] with B/label
+// [N], and those of the classes, B/text/start [C,D] before round 0 and B/text/end [C,D] after the last. All rows are
+// unit rows.
 const EmbeddingsFile = "embeddings.safetensors"
 
-// WriteEmbeddings writes EmbeddingsFile into the folder of a finished run; class features are those that the first client of each backbone
-// is tested with. eval.embeddings bounds the images of a backbone, spread evenly over the classes.
+// WriteEmbeddings writes EmbeddingsFile into the folder of a finished run; class features are those that the first
+// client of each backbone is tested with. eval.embeddings bounds the images of a backbone, spread evenly over the
+// classes.
 func (b *Built) WriteEmbeddings(ctx context.Context, dir string, progress Progress) error {
 	x, err := b.Extractor(progress)
 	if err != nil {
@@ -60,7 +62,8 @@ func (b *Built) WriteEmbeddings(ctx context.Context, dir string, progress Progre
 	return safetensors.WriteFile(filepath.Join(dir, EmbeddingsFile), out, nil)
 }
 
-// spread picks up to n examples, the same number of every class as far as there are any, the first ones of each; ascending.
+// spread picks up to n examples, the same number of every class as far as there are any, the first ones of each;
+// ascending.
 func spread(labels []int64, classes, n int) []int {
 	of := make([][]int, classes)
 	for i, y := range labels {

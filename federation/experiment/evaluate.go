@@ -14,7 +14,8 @@ import (
 // checkEval finds what is wrong with how the experiment is evaluated.
 func (c Config) checkEval() error {
 	e := c.Eval
-	errs := []error{data.OneOf("eval.select", e.Select, lastRound, bestVal), data.OneOf("eval.confusion", e.Confusion, localOnly, everyone, nobody)}
+	errs := []error{data.OneOf("eval.select", e.Select, lastRound, bestVal), data.OneOf("eval.confusion", e.Confusion,
+		localOnly, everyone, nobody)}
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
 	if c.Data.ValShare != 0 && !(c.Data.ValShare > 0 && c.Data.ValShare <= partition.MostValidation) {
 		bad("data.val_share: %v; it must be 0, or above 0 and at most %v", c.Data.ValShare, partition.MostValidation)
@@ -26,13 +27,16 @@ func (c Config) checkEval() error {
 		bad("eval.validate: eval.select best-val and train.patience go by the validation accuracy; set it to true")
 	}
 	if e.SetsEvery < 0 || e.Every > 0 && e.SetsEvery%e.Every != 0 {
-		bad("eval.sets_every: %d; it must be a multiple of eval.every, which is %d, or 0 for the last round only", e.SetsEvery, e.Every)
+		bad("eval.sets_every: %d; it must be a multiple of eval.every, which is %d, or 0 for the last round only",
+			e.SetsEvery, e.Every)
 	}
 	if n := e.NewClients; n < 0 || n > 0 && n >= c.Partition.Clients {
-		bad("eval.new_clients: %d of %d clients; it must not be negative and leave one that trains", n, c.Partition.Clients)
+		bad("eval.new_clients: %d of %d clients; it must not be negative and leave one that trains", n,
+			c.Partition.Clients)
 	}
 	if e.NewClients > 0 && c.Train.Centralised {
-		bad("eval.new_clients: with train.centralised one client trains on the data of all, so that none is new; set one of them only")
+		bad("eval.new_clients: with train.centralised one client trains on the data of all, so that none is new; set " +
+			"one of them only")
 	}
 	for i, k := range e.NewSteps {
 		if k < 0 || k > maxNewSteps || slices.Contains(e.NewSteps[:i], k) {
@@ -88,15 +92,16 @@ func (b *Built) valList() []data.Example {
 
 // evaluation is what the engine needs of how the experiment is evaluated.
 func (c Config) evaluation() engine.Evaluate {
-	return engine.Evaluate{Validate: c.Eval.Validate, BestVal: c.Eval.Select == bestVal, Patience: c.Train.Patience, SetsEvery: c.Eval.SetsEvery,
-		NewSteps: c.Eval.NewSteps, Confusion: c.Eval.Confusion != nobody, ZeroShot: c.Eval.ZeroShot}
+	return engine.Evaluate{Validate: c.Eval.Validate, BestVal: c.Eval.Select == bestVal, Patience: c.Train.Patience,
+		SetsEvery: c.Eval.SetsEvery,
+		NewSteps:  c.Eval.NewSteps, Confusion: c.Eval.Confusion != nobody, ZeroShot: c.Eval.ZeroShot}
 }
 
 // apart makes it the evaluation of a server and clients that are apart: counts of classes travel only if asked for.
 func (b *Built) apart() { b.Engine.Evaluate.Confusion = b.Config.Eval.Confusion == everyone }
 
-// roles are who trains and who never does: the last clients, in whose places lastly puts those that are drawn. Both are nil where all
-// train.
+// roles are who trains and who never does: the last clients, in whose places lastly puts those that are drawn. Both are
+// nil where all train.
 func (c Config) roles() (trainers, never []int) {
 	n := c.Partition.Clients - c.Eval.NewClients
 	if c.Eval.NewClients == 0 {
@@ -112,8 +117,8 @@ func (c Config) roles() (trainers, never []int) {
 	return trainers, never
 }
 
-// lastly draws n of the parts by the seed and puts them behind the others, each in its order, so that lists by client of those that
-// train are numbered as the clients are.
+// lastly draws n of the parts by the seed and puts them behind the others, each in its order, so that lists by client
+// of those that train are numbered as the clients are.
 func lastly(parts []partition.Client, n int, seed uint64) []partition.Client {
 	drawn := method.Rand(seed, "new clients").Perm(len(parts))[:n]
 	var out, end []partition.Client

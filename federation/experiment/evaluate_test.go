@@ -9,8 +9,8 @@ import (
 	"promptfed/federation/engine"
 )
 
-// TestValidationData: a quarter of a client's training images, a pool's fifth and drawn validation images are what clients are
-// validated on; the images of test data and of validation data differ.
+// TestValidationData: a quarter of a client's training images, a pool's fifth and drawn validation images are what
+// clients are validated on; the images of test data and of validation data differ.
 func TestValidationData(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"val_share": func(c *Config) { c.Data.ValShare = 0.25 },
@@ -70,7 +70,8 @@ func TestValidationData(t *testing.T) {
 	}
 }
 
-// TestNeverTrain: of four clients one, drawn by the seed, comes last and never trains; it is tested apart from the others.
+// TestNeverTrain: of four clients one, drawn by the seed, comes last and never trains; it is tested apart from the
+// others.
 func TestNeverTrain(t *testing.T) {
 	c := small("fedpha")
 	c.Options = map[string]any{"local_tokens": []int{2}}
@@ -85,7 +86,8 @@ func TestNeverTrain(t *testing.T) {
 		}
 	}
 	for _, steps := range []string{"0", "2"} {
-		if x := r.Summary.NewClients[steps]; x.Evaluation == nil || x.Examples != len(b.Parts[3].Test) || len(x.PerClient) != 1 {
+		if x := r.Summary.NewClients[steps]; x.Evaluation == nil || x.Examples != len(b.Parts[3].Test) ||
+			len(x.PerClient) != 1 {
 			t.Errorf("after %s steps: %+v", steps, x)
 		}
 	}
@@ -110,8 +112,8 @@ func TestNeverTrain(t *testing.T) {
 	refuses(t, c, "eval.new_steps", "once")
 }
 
-// TestEvaluationElsewhere: a server of clients elsewhere selects nothing that it does not have, and neither side of it tells counts of
-// classes unless asked.
+// TestEvaluationElsewhere: a server of clients elsewhere selects nothing that it does not have, and neither side of it
+// tells counts of classes unless asked.
 func TestEvaluationElsewhere(t *testing.T) {
 	c := small("promptfl")
 	c.Eval.Select = bestVal
@@ -131,7 +133,8 @@ func TestEvaluationElsewhere(t *testing.T) {
 				t.Fatal(err)
 			}
 			if server.Engine.Evaluate.Confusion != want || client.Engine.Evaluate.Confusion != want {
-				t.Errorf("%s: server %v, client %v", confusion, server.Engine.Evaluate.Confusion, client.Engine.Evaluate.Confusion)
+				t.Errorf("%s: server %v, client %v", confusion, server.Engine.Evaluate.Confusion,
+					client.Engine.Evaluate.Confusion)
 			}
 		}
 		if here := open(t, c); here.Engine.Evaluate.Confusion != (confusion != nobody) {
@@ -140,13 +143,14 @@ func TestEvaluationElsewhere(t *testing.T) {
 	}
 }
 
-// TestWrongLabels: a folder whose class names are in another order than its images is noticed before training; the right order is
-// not.
+// TestWrongLabels: a folder whose class names are in another order than its images is noticed before training; the
+// right order is not.
 func TestWrongLabels(t *testing.T) {
 	c := small("promptfl")
 	c.Data.Drawn.Train, c.Data.Drawn.Test, c.Data.Drawn.Difficulty = 3, 6, 0
 	c.Train.Rounds = 1
-	if s := finish(t, open(t, c)).Summary; len(s.Warnings) != 0 || len(s.ZeroShot) != 1 || s.ZeroShot[0].Accuracy <= s.ZeroShot[0].Chance {
+	if s := finish(t, open(t, c)).Summary; len(s.Warnings) != 0 || len(s.ZeroShot) != 1 ||
+		s.ZeroShot[0].Accuracy <= s.ZeroShot[0].Chance {
 		t.Errorf("%q, %+v", s.Warnings, s.ZeroShot)
 	}
 	c.Data.ClassNames = map[string]string{"circle": "square", "square": "star", "star": "house", "house": "circle"}

@@ -44,11 +44,12 @@ func (b *Built) tested() []data.Example {
 	return data.Pick(b.testList(), slices.Compact(all))
 }
 
-// openExams opens the data of every evaluation set: the classes of the whole set that data.classes leaves out, and with them
-// all test images of the base classes (engine.BaseToNew), the domains that partition.leave_out leaves out with all their
-// images, and other sets.
+// openExams opens the data of every evaluation set: the classes of the whole set that data.classes leaves out, and with
+// them all test images of the base classes (engine.BaseToNew), the domains that partition.leave_out leaves out with all
+// their images, and other sets.
 func (b *Built) openExams(ctx context.Context, whole *data.Set, progress Progress) error {
-	if part, other := b.Config.Data.Classes, map[string]string{engine.BaseSet: engine.NewSet, engine.NewSet: engine.BaseSet}; part != allClasses {
+	if part, other := b.Config.Data.Classes, map[string]string{engine.BaseSet: engine.NewSet,
+		engine.NewSet: engine.BaseSet}; part != allClasses {
 		half, err := partition.Half(whole, other[part])
 		if err != nil {
 			return err

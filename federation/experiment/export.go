@@ -25,9 +25,9 @@ const (
 	ClassifierOutput = "probabilities"
 )
 
-// Export writes what client k of the run in dir learned as one ONNX file at out: pixels of any size in, probabilities of
-// the classes out. Preprocessing, image tower and class features are inside; the text tower is not needed any more. The
-// file is run once before it takes its place. It gives the size of the file in bytes.
+// Export writes what client k of the run in dir learned as one ONNX file at out: pixels of any size in, probabilities
+// of the classes out. Preprocessing, image tower and class features are inside; the text tower is not needed any more.
+// The file is run once before it takes its place. It gives the size of the file in bytes.
 func Export(ctx context.Context, c Config, dir string, k int, pixels, out string) (int64, error) {
 	f, err := reopen(c, dir, k)
 	if err != nil {

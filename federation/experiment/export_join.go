@@ -14,11 +14,12 @@ type part struct {
 }
 
 // join makes one graph of a chain of graphs: every value gets the name of its part in front, and fed inputs become what
-// feeds them. Inputs of the first part and outputs of the last keep their names. Standard operators mean the same in all
-// versions from graph.Opset on that the parts may have, as far as the parts written here use them, so the newest serves.
+// feeds them. Inputs of the first part and outputs of the last keep their names. Standard operators mean the same in
+// all versions from graph.Opset on that the parts may have, as far as the parts written here use them, so the newest
+// serves.
 //
-// graph.Graft would build the tower anew, in float32 and without loops. An exported classifier has to hold the very tower
-// that the client's features came from, half precision, loops and all, or its probabilities would be others.
+// graph.Graft would build the tower anew, in float32 and without loops. An exported classifier has to hold the very
+// tower that the client's features came from, half precision, loops and all, or its probabilities would be others.
 func join(parts ...part) *onnx.ModelProto {
 	all := &onnx.ModelProto{ProducerName: "promptfed", Graph: &onnx.GraphProto{Name: "classifier"}}
 	for i, p := range parts {

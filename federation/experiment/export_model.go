@@ -19,8 +19,8 @@ var towerOutputs = map[string]string{"image": bundle.ImageOutput, "patches": bun
 // ready is the preprocessing's output.
 const ready = "normalised"
 
-// model chains preprocessing, image tower and class scores. Only what the scores need of the tower is in it; of a method that
-// puts prompts into the tower, the tower with these is in the scores.
+// model chains preprocessing, image tower and class scores. Only what the scores need of the tower is in it; of a
+// method that puts prompts into the tower, the tower with these is in the scores.
 func (f *finished) model(ctx context.Context, pixels string) (*onnx.ModelProto, error) {
 	scores, err := f.worker.Classifier(ctx, f.client, f.clients, f.prompts)
 	if err != nil {
@@ -94,8 +94,8 @@ func openTower(b *bundle.Bundle) (*imageTower, error) {
 	return t, nil
 }
 
-// head is the graph from the tower's outputs, not normalised, or from its pixels, to probabilities. feeds says what each
-// input is.
+// head is the graph from the tower's outputs, not normalised, or from its pixels, to probabilities. feeds says what
+// each input is.
 func (t *imageTower) head(scores graph.Node) (m *onnx.ModelProto, feeds map[string]string, err error) {
 	g := scores.Graph()
 	feeds = map[string]string{}
@@ -110,7 +110,8 @@ func (t *imageTower) head(scores graph.Node) (m *onnx.ModelProto, feeds map[stri
 		name := towerOutputs[in.Name()]
 		out, ok := t.file.Output(name)
 		if !ok {
-			return nil, nil, fmt.Errorf("the method reads %q of an image, which the image tower does not give", in.Name())
+			return nil, nil, fmt.Errorf("the method reads %q of an image, which the image tower does not give",
+				in.Name())
 		}
 		inside[in] = g.Input(raw, out.DType(), in.Shape()).Cast(graph.Float).Unit()
 		feeds[raw] = "image/" + name

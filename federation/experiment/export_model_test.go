@@ -18,8 +18,10 @@ import (
 
 // stored is a model with one tensor, of which the file beside it holds 8 bytes from the fourth on.
 func stored(change func(*onnx.TensorProto)) *onnx.ModelProto {
-	t := &onnx.TensorProto{Name: "w", DataType: int32(graph.Float), Dims: []int64{2}, DataLocation: onnx.TensorProto_EXTERNAL,
-		ExternalData: []*onnx.StringStringEntryProto{{Key: "location", Value: "w.bin"}, {Key: "offset", Value: "4"}, {Key: "length", Value: "8"}}}
+	t := &onnx.TensorProto{Name: "w", DataType: int32(graph.Float), Dims: []int64{2},
+		DataLocation: onnx.TensorProto_EXTERNAL,
+		ExternalData: []*onnx.StringStringEntryProto{{Key: "location", Value: "w.bin"}, {Key: "offset", Value: "4"},
+			{Key: "length", Value: "8"}}}
 	change(t)
 	return &onnx.ModelProto{Graph: &onnx.GraphProto{Initializer: []*onnx.TensorProto{t}}}
 }
@@ -57,7 +59,8 @@ func TestEmbed(t *testing.T) {
 	} {
 		m := stored(c.change)
 		err := embed(m, dir)
-		if w := m.Graph.Initializer[0]; c.good && (err != nil || string(w.RawData) != c.want || w.DataLocation != onnx.TensorProto_DEFAULT || w.ExternalData != nil) {
+		if w := m.Graph.Initializer[0]; c.good && (err != nil || string(w.RawData) != c.want ||
+			w.DataLocation != onnx.TensorProto_DEFAULT || w.ExternalData != nil) {
 			t.Errorf("%v: %v", w, err)
 		}
 		if !c.good && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -128,7 +131,8 @@ func valueOf(i int) string { return string(rune('p' + i)) }
 // here x -> 2x -> (2x > 1 ? 2x+3 : 2x) -> 4(...), by hand.
 func TestJoin(t *testing.T) {
 	times := func(k float64) *onnx.ModelProto {
-		m, err := graph.Model(graph.Output{Name: "y", Node: graph.New().Input("x", graph.Float, graph.Static(1)).Scale(k)})
+		m, err := graph.Model(graph.Output{Name: "y", Node: graph.New().Input("x", graph.Float,
+			graph.Static(1)).Scale(k)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +143,8 @@ func TestJoin(t *testing.T) {
 	branch := func(op string, in ...string) *onnx.GraphProto {
 		out := proto.Clone(value).(*onnx.ValueInfoProto)
 		out.Name = "y"
-		return &onnx.GraphProto{Name: op, Output: []*onnx.ValueInfoProto{out}, Node: []*onnx.NodeProto{{OpType: op, Input: in, Output: []string{"y"}}}}
+		return &onnx.GraphProto{Name: op, Output: []*onnx.ValueInfoProto{out}, Node: []*onnx.NodeProto{{OpType: op,
+			Input: in, Output: []string{"y"}}}}
 	}
 	number := func(name string, v float32) *onnx.TensorProto {
 		return &onnx.TensorProto{Name: name, DataType: int32(graph.Float), Dims: []int64{1}, FloatData: []float32{v}}
@@ -147,12 +152,14 @@ func TestJoin(t *testing.T) {
 	middle.Graph.Initializer = []*onnx.TensorProto{number("one", 1), number("three", 3)}
 	middle.Graph.Node = []*onnx.NodeProto{
 		{OpType: "Greater", Input: []string{"x", "one"}, Output: []string{"large"}},
-		{OpType: "If", Name: "choice", Input: []string{"large"}, Output: []string{"z"}, Attribute: []*onnx.AttributeProto{
-			{Name: "then_branch", Type: onnx.AttributeProto_GRAPH, G: branch("Add", "x", "three")},
-			{Name: "else_branch", Type: onnx.AttributeProto_GRAPH, G: branch("Identity", "x")}}},
+		{OpType: "If", Name: "choice", Input: []string{"large"}, Output: []string{"z"},
+			Attribute: []*onnx.AttributeProto{
+				{Name: "then_branch", Type: onnx.AttributeProto_GRAPH, G: branch("Add", "x", "three")},
+				{Name: "else_branch", Type: onnx.AttributeProto_GRAPH, G: branch("Identity", "x")}}},
 		{OpType: "Identity", Input: []string{"z"}, Output: []string{"y"}},
 	}
-	m := join(part{"a", times(2), nil}, part{"b", middle, map[string]string{"x": "a/y"}}, part{"c", times(4), map[string]string{"x": "b/y"}})
+	m := join(part{"a", times(2), nil}, part{"b", middle, map[string]string{"x": "a/y"}}, part{"c", times(4),
+		map[string]string{"x": "b/y"}})
 	encoded, err := proto.Marshal(m)
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +173,8 @@ func TestJoin(t *testing.T) {
 
 func FuzzClassifierClasses(f *testing.F) {
 	for _, value := range []string{`["a","b"]`, `[]`, `{}`, `[1]`, ""} {
-		b, err := proto.Marshal(&onnx.ModelProto{MetadataProps: []*onnx.StringStringEntryProto{{Key: MetaClasses, Value: value}}})
+		b, err := proto.Marshal(&onnx.ModelProto{MetadataProps: []*onnx.StringStringEntryProto{{Key: MetaClasses,
+			Value: value}}})
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -29,8 +29,8 @@ import (
 // oneTower are methods that share tensors of the size of the image tower or of joint features.
 var oneTower = []string{"fedclip", "fedpr", "fedtpg", "fedvpt", "pfeddc"}
 
-// trained runs one round of a method on two clients, with two of the bundled backbones where it can, and gives the run's
-// configuration and folder.
+// trained runs one round of a method on two clients, with two of the bundled backbones where it can, and gives the
+// run's configuration and folder.
 func trained(t *testing.T, method string, with ...string) (Config, string) {
 	t.Helper()
 	return trainedAs(t, method, func(*Config) {}, with...)
@@ -47,7 +47,8 @@ func trainedAs(t *testing.T, method string, change func(*Config), with ...string
 	if method == "fedotp" { // else a score depends on the images that are scored with it
 		c.Options = map[string]any{"stop": "pair"}
 	}
-	c.Data.Drawn = sets.Drawn{Classes: []string{"circle", "square", "star", "house"}, Domains: []string{"cartoon"}, Train: 4, Test: 2, Size: 40}
+	c.Data.Drawn = sets.Drawn{Classes: []string{"circle", "square", "star", "house"}, Domains: []string{"cartoon"},
+		Train: 4, Test: 2, Size: 40}
 	c.Synthetic.Set, c.Synthetic.Drawn, c.Synthetic.Epochs = "drawn", c.Data.Drawn, 1
 	c.Partition.Clients, c.Train.Rounds, c.Train.LR = 2, 1, 0.05
 	c.Runtime.Cache = filepath.Join(cache, "features")
@@ -216,16 +217,20 @@ func TestExportStandsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	accuracy, _ := json.Marshal(records[0].PerClient[1])
-	for key, want := range map[string]string{MetaTask: "image-classification", MetaClasses: `["circle","square","star","house"]`,
-		MetaBackbone: "tiny-vit-b32", MetaDigest: b.Digest(), MetaMethod: "fedpha", MetaWith: `["fedprox"]`, MetaRun: "small",
-		MetaClient: "1", MetaClients: "2", MetaRounds: "1", MetaSeed: "1", MetaAccuracy: string(accuracy), MetaAccuracyAt: "0",
-		MetaInput: inputLayouts[PixelsUint8]} {
+	for key, want := range map[string]string{MetaTask: "image-classification",
+		MetaClasses:  `["circle","square","star","house"]`,
+		MetaBackbone: "tiny-vit-b32", MetaDigest: b.Digest(), MetaMethod: "fedpha", MetaWith: `["fedprox"]`,
+		MetaRun:    "small",
+		MetaClient: "1", MetaClients: "2", MetaRounds: "1", MetaSeed: "1", MetaAccuracy: string(accuracy),
+		MetaAccuracyAt: "0",
+		MetaInput:      inputLayouts[PixelsUint8]} {
 		if meta[key] != want {
 			t.Errorf("%s is %q, expected %q", key, meta[key], want)
 		}
 	}
 	var options map[string]any
-	if err := json.Unmarshal([]byte(meta[MetaOptions]), &options); err != nil || options["global_tokens"] != 16.0 || options["fedprox"] == nil {
+	if err := json.Unmarshal([]byte(meta[MetaOptions]), &options); err != nil || options["global_tokens"] != 16.0 ||
+		options["fedprox"] == nil {
 		t.Errorf("options %v: %v", options, err)
 	}
 	if meta[MetaVersion] == "" || !strings.Contains(meta[MetaPreprocess], `"size":64`) {
@@ -233,8 +238,8 @@ func TestExportStandsAlone(t *testing.T) {
 	}
 }
 
-// With eval.select: best-val a classifier is that of the selected round, and so are the accuracy and the rounds in its metadata. With a
-// step that is far too long the first round of this run is better than its last.
+// With eval.select: best-val a classifier is that of the selected round, and so are the accuracy and the rounds in its
+// metadata. With a step that is far too long the first round of this run is better than its last.
 func TestExportSaysTheSelectedRound(t *testing.T) {
 	c, dir := trainedAs(t, "promptfl", func(c *Config) {
 		c.Train.Rounds, c.Train.LR, c.Data.ValShare = 4, 5, 0.5
@@ -267,8 +272,10 @@ func TestExportSaysTheSelectedRound(t *testing.T) {
 		t.Fatalf("round %d is selected: the test cannot tell it from the last", at)
 	}
 	accuracy, _ := json.Marshal(records[at].Evaluations.Global.PerClient[0]) // PromptFL's paper tests its average
-	if meta[MetaAccuracy] != string(accuracy) || meta[MetaAccuracyAt] != fmt.Sprint(at) || meta[MetaRounds] != fmt.Sprint(at+1) {
-		t.Errorf("accuracy %s of round %s after %s rounds, expected %s of round %d", meta[MetaAccuracy], meta[MetaAccuracyAt], meta[MetaRounds], accuracy, at)
+	if meta[MetaAccuracy] != string(accuracy) || meta[MetaAccuracyAt] != fmt.Sprint(at) ||
+		meta[MetaRounds] != fmt.Sprint(at+1) {
+		t.Errorf("accuracy %s of round %s after %s rounds, expected %s of round %d", meta[MetaAccuracy],
+			meta[MetaAccuracyAt], meta[MetaRounds], accuracy, at)
 	}
 }
 
@@ -286,11 +293,13 @@ func TestExportLeavesNoHalfFile(t *testing.T) {
 		word        string
 	}{{2, PixelsUint8, path, "clients 0 to 1"}, {0, "bytes", path, "uint8 or float"},
 		{0, PixelsUint8, filepath.Join(out, "none", "c.onnx"), "cannot write"}} {
-		if _, err := Export(context.Background(), c, dir, x.client, x.pixels, x.out); err == nil || !strings.Contains(err.Error(), x.word) {
+		if _, err := Export(context.Background(), c, dir, x.client, x.pixels, x.out); err == nil ||
+			!strings.Contains(err.Error(), x.word) {
 			t.Errorf("error %v, expected one with %q", err, x.word)
 		}
 	}
-	if _, err := Export(context.Background(), c, out, 0, PixelsUint8, path); err == nil || !strings.Contains(err.Error(), "finished run") {
+	if _, err := Export(context.Background(), c, out, 0, PixelsUint8, path); err == nil ||
+		!strings.Contains(err.Error(), "finished run") {
 		t.Error(err)
 	}
 	if b, err := os.ReadFile(path); err != nil || string(b) != "old" {

@@ -32,7 +32,8 @@ func embed(m *onnx.ModelProto, dir string) error {
 		total += e.length
 	}
 	if total > maxModel {
-		return fmt.Errorf("the classifier would have %d bytes, and an ONNX file with its weights inside ends at 2 GiB: use a smaller backbone", total)
+		return fmt.Errorf("the classifier would have %d bytes, and an ONNX file with its weights inside ends at 2 "+
+			"GiB: use a smaller backbone", total)
 	}
 	for _, t := range tensors(m.Graph) {
 		e, ok := outside[t]

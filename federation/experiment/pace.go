@@ -7,8 +7,8 @@ import (
 	"promptfed/federation/engine"
 )
 
-// Each is the section train.each: lists with an entry for each client, repeated when there are more clients; empty for all
-// alike.
+// Each is the section train.each: lists with an entry for each client, repeated when there are more clients; empty for
+// all alike.
 type Each struct {
 	Epochs []int `config:"epochs" help:"by client: train.epochs of its own"`
 	Batch  []int `config:"batch" help:"by client: train.batch of its own"`

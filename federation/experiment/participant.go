@@ -18,8 +18,8 @@ import (
 // Place says which client of an experiment is here.
 type Place struct {
 	Client, Of int
-	// Partition takes the client's part of the configuration's data as a run in one process would; otherwise all of the data
-	// is the client's own.
+	// Partition takes the client's part of the configuration's data as a run in one process would; otherwise all of the
+	// data is the client's own.
 	Partition bool
 	Domain    string   // of the client, for reports; of a partition's client, its own
 	Classes   []string // of the experiment, where they are known; the client's data may have fewer
@@ -30,7 +30,8 @@ func OpenClient(ctx context.Context, c Config, p Place, progress Progress) (*Bui
 	if p.Partition {
 		b, err := Open(ctx, c, progress)
 		if err == nil && len(b.Parts) != p.Of {
-			err = fmt.Errorf("the partition has %d clients, the server %d; give the data, partition and seed that it was started with", len(b.Parts), p.Of)
+			err = fmt.Errorf("the partition has %d clients, the server %d; give the data, partition and seed that it "+
+				"was started with", len(b.Parts), p.Of)
 		}
 		if err == nil {
 			b.apart()
@@ -89,7 +90,8 @@ func relabel(s *data.Set, classes []string) error {
 	to := make([]int, len(s.Classes))
 	for i, name := range s.Classes {
 		if to[i] = slices.Index(classes, name); to[i] < 0 {
-			return fmt.Errorf("class %q is none of the experiment's, which are %s; rename its folder, or use data.class_names", name, strings.Join(classes, ", "))
+			return fmt.Errorf("class %q is none of the experiment's, which are %s; rename its folder, or use "+
+				"data.class_names", name, strings.Join(classes, ", "))
 		}
 	}
 	for _, sp := range s.Splits() {

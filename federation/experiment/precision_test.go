@@ -6,8 +6,8 @@ import (
 	"promptfed/federation/data"
 )
 
-// data.precision decides what is trained on, whatever the cache held before, and is part of the experiment: nothing goes on with
-// features of another precision.
+// data.precision decides what is trained on, whatever the cache held before, and is part of the experiment: nothing
+// goes on with features of another precision.
 func TestPrecision(t *testing.T) {
 	c := small("promptfl")
 	c.Runtime.Cache = t.TempDir()
@@ -16,7 +16,8 @@ func TestPrecision(t *testing.T) {
 	c.Data.Precision = data.Float
 	float := open(t, c)
 	defer float.Close()
-	if half.Engine.Fingerprint() == float.Engine.Fingerprint() || half.Engine.Terms().Differs(float.Engine.Terms()) == nil {
+	if half.Engine.Fingerprint() == float.Engine.Fingerprint() ||
+		half.Engine.Terms().Differs(float.Engine.Terms()) == nil {
 		t.Error("the fingerprint or the terms do not tell them apart")
 	}
 	a, b := finish(t, half), finish(t, float)

@@ -41,7 +41,8 @@ func reopen(c Config, dir string, k int) (*finished, error) {
 	f := &finished{config: c, prompts: prompts}
 	var backbones []string
 	var owned []engine.Owned
-	for key, into := range map[string]any{engine.MetaClasses: &f.classes, engine.MetaBackbones: &backbones, engine.MetaOwned: &owned} {
+	for key, into := range map[string]any{engine.MetaClasses: &f.classes, engine.MetaBackbones: &backbones,
+		engine.MetaOwned: &owned} {
 		if err := json.Unmarshal([]byte(meta[key]), into); err != nil {
 			return nil, fmt.Errorf("%s: it does not list its %s; run the experiment again", path, key)
 		}
@@ -58,7 +59,8 @@ func reopen(c Config, dir string, k int) (*finished, error) {
 	}
 	f.clients = len(backbones)
 	if len(owned) != f.clients {
-		return nil, fmt.Errorf("%s: it lists the classes of %d clients, there were %d; run the experiment again", path, len(owned), f.clients)
+		return nil, fmt.Errorf("%s: it lists the classes of %d clients, there were %d; run the experiment again", path,
+			len(owned), f.clients)
 	}
 	f.client = &engine.Client{ID: k, Backbone: backbone{f.bundle}, Train: owned[k]}
 	if kept := engine.Memory(prompts, k); kept != nil {
@@ -72,7 +74,8 @@ func reopen(c Config, dir string, k int) (*finished, error) {
 
 // Predict classifies images with what client k of the run in dir learned. Features are computed anew in full precision:
 // those of the cache are rounded, and Export's files know nothing of it.
-func Predict(ctx context.Context, c Config, dir string, k int, images []data.Example) (classes []string, out []Prediction, err error) {
+func Predict(ctx context.Context, c Config, dir string, k int, images []data.Example) (classes []string,
+	out []Prediction, err error) {
 	f, err := reopen(c, dir, k)
 	if err != nil {
 		return nil, nil, err

@@ -19,15 +19,18 @@ import (
 )
 
 // PredictFile classifies images with a file that Export wrote.
-func PredictFile(ctx context.Context, path string, images []data.Example, o ort.Options) (classes []string, out []Prediction, err error) {
+func PredictFile(ctx context.Context, path string, images []data.Example, o ort.Options) (classes []string,
+	out []Prediction, err error) {
 	s, classes, err := openClassifier(path, o)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer s.Close()
-	form, copies := s.Inputs()[0].Type, make([]int, max(1, s.Inputs()[0].Shape[0].Size)) // of one image, where the batch is fixed
+	// of one image, where the batch is fixed
+	form, copies := s.Inputs()[0].Type, make([]int, max(1, s.Inputs()[0].Shape[0].Size))
 	prepare := func(_ int, img image.Image) (*tensor.Tensor, error) { return pixelsOf(img, form).Rows(copies), nil }
-	err = data.Decode(ctx, images, 1, data.Refuse, preprocess.Decode, prepare, func(i int, pixels *tensor.Tensor, _ *data.BadImage) error {
+	err = data.Decode(ctx, images, 1, data.Refuse, preprocess.Decode, prepare, func(i int, pixels *tensor.Tensor,
+		_ *data.BadImage) error {
 		got, err := s.Run(ctx, tensor.Map{ClassifierInput: pixels})
 		if err != nil {
 			return fmt.Errorf("%s: %w", images[i].Name(), err)

@@ -29,8 +29,8 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// TestSecureAggregation: a section of the configuration is all it takes, the result is that of the plain run up to rounding,
-// and what has no sum is refused.
+// TestSecureAggregation: a section of the configuration is all it takes, the result is that of the plain run up to
+// rounding, and what has no sum is refused.
 func TestSecureAggregation(t *testing.T) {
 	c := small("promptfl")
 	c.Train.Rounds, c.Options = 1, map[string]any{"tokens": 2}
@@ -84,7 +84,8 @@ func TestSecureAggregation(t *testing.T) {
 	}
 }
 
-// TestSharedOptimizerIsRefused where what goes from client to client would have to travel, or would break a promise of privacy.
+// TestSharedOptimizerIsRefused where what goes from client to client would have to travel, or would break a promise of
+// privacy.
 func TestSharedOptimizerIsRefused(t *testing.T) {
 	c := small("promptfl")
 	c.Train.State = "shared"

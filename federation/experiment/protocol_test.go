@@ -21,7 +21,8 @@ import (
 func small(method string) Config {
 	c := Defaults()
 	c.Method = method
-	c.Data.Drawn = sets.Drawn{Classes: []string{"circle", "square", "star", "house"}, Domains: []string{"cartoon", "photo"}, Train: 3, Test: 2, Size: 32}
+	c.Data.Drawn = sets.Drawn{Classes: []string{"circle", "square", "star", "house"}, Domains: []string{"cartoon",
+		"photo"}, Train: 3, Test: 2, Size: 32}
 	c.Partition.Clients, c.Train.Rounds, c.Train.LR, c.Train.Batch = 3, 2, 0.05, 8
 	c.Runtime.Cache = filepath.Join(cache, "features")
 	return c
@@ -67,7 +68,8 @@ func TestCentralised(t *testing.T) {
 	c.Train.Centralised = true
 	b := open(t, c)
 	if got := len(b.Clients().Clients[0].Train); got != 4 || len(b.trainedOn(0)) != 24 || len(b.trainedOn(1)) != 8 {
-		t.Errorf("client 0 trains on %d examples of %d classes, client 1 has %d", len(b.trainedOn(0)), got, len(b.trainedOn(1)))
+		t.Errorf("client 0 trains on %d examples of %d classes, client 1 has %d", len(b.trainedOn(0)), got,
+			len(b.trainedOn(1)))
 	}
 	all := finish(t, b)
 	for _, r := range all.Records {
@@ -80,7 +82,8 @@ func TestCentralised(t *testing.T) {
 	alone := finish(t, open(t, one))
 	for i, v := range alone.Prompts["shared/ctx"].Data {
 		if all.Prompts["shared/ctx"].Data[i] != v {
-			t.Fatalf("element %d is %g, and %g of one client with all examples", i, all.Prompts["shared/ctx"].Data[i], v)
+			t.Fatalf("element %d is %g, and %g of one client with all examples", i, all.Prompts["shared/ctx"].Data[i],
+				v)
 		}
 	}
 	if math.Abs(all.Summary.Weighted-alone.Summary.Last) > 1e-12 {
@@ -103,7 +106,8 @@ func TestOtherSets(t *testing.T) {
 		t.Fatalf("%d exams, %d classes", len(b.Engine.Exams), len(b.Engine.Exams[0].Classes))
 	}
 	g := finish(t, b).Summary.Exams["drawn"]
-	if want := 2 * 2 * len(b.Engine.Exams[0].Classes); g.Examples != want || g.Accuracy <= 0 || g.Accuracy != *g.Global {
+	if want := 2 * 2 * len(b.Engine.Exams[0].Classes); g.Examples != want || g.Accuracy <= 0 ||
+		g.Accuracy != *g.Global {
 		t.Errorf("%+v of %d images", g, want)
 	}
 	c.Eval.Sets = []string{"atlantis"}
@@ -133,7 +137,8 @@ func TestEmbeddings(t *testing.T) {
 			t.Errorf("%s: labels %v", name, label)
 		}
 		image, start, end := m[name+"/image"], m[name+"/text/start"], m[name+"/text/end"]
-		if image.Shape[0] != 6 || start.Shape[0] != 4 || start.Shape[1] != image.Shape[1] || start.Data[0] == end.Data[0] {
+		if image.Shape[0] != 6 || start.Shape[0] != 4 || start.Shape[1] != image.Shape[1] ||
+			start.Data[0] == end.Data[0] {
 			t.Errorf("%s: %v %v %v", name, image, start, end)
 		}
 		for _, v := range []*tensor.Tensor{image, start, end} {
@@ -157,15 +162,16 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// TestBaseToNew: of five classes the first three are trained; the other two are an evaluation set, as classes 0 and 1, and the test
-// images of all clients another. The harmonic means are the formulas of BaseToNew, written down once more.
+// TestBaseToNew: of five classes the first three are trained; the other two are an evaluation set, as classes 0 and 1,
+// and the test images of all clients another. The harmonic means are the formulas of BaseToNew, written down once more.
 func TestBaseToNew(t *testing.T) {
 	c := small("promptfl")
 	c.Data.Drawn.Classes = []string{"circle", "square", "star", "house", "fish"}
 	c.Data.Classes, c.Train.Rounds = "base", 1
 	b := open(t, c)
 	if !slices.Equal(b.Set.Classes, []string{"circle", "square", "star"}) || len(b.Engine.Exams) != 2 ||
-		b.Engine.Exams[0].Name != "base" || b.Engine.Exams[0].Classes != nil || !slices.Equal(b.Engine.Exams[1].Classes, []string{"house", "fish"}) {
+		b.Engine.Exams[0].Name != "base" || b.Engine.Exams[0].Classes != nil || !slices.Equal(b.Engine.Exams[1].Classes,
+		[]string{"house", "fish"}) {
 		t.Fatalf("%v, %+v", b.Set.Classes, b.Engine.Exams)
 	}
 	s := finish(t, b).Summary
@@ -177,9 +183,12 @@ func TestBaseToNew(t *testing.T) {
 		got        *engine.Generalisation
 		l, b, n    float64
 		evaluation string
-	}{{s.BaseToNew.Global, *s.Global, *base.Global, *g.Global, "global"}, {s.BaseToNew.Personal, *s.Personal, *base.Personal, *g.Personal, "personal"}} {
-		want := engine.Generalisation{Local: x.l, Base: x.b, New: x.n, HM: 2 * x.b * x.n / (x.b + x.n), HM3: 3 / (1/x.l + 1/x.b + 1/x.n)}
-		if math.Abs(x.got.HM-want.HM)+math.Abs(x.got.HM3-want.HM3) > 1e-12 || x.got.Local != x.l || x.got.Base != x.b || x.got.New != x.n {
+	}{{s.BaseToNew.Global, *s.Global, *base.Global, *g.Global, "global"}, {s.BaseToNew.Personal, *s.Personal,
+		*base.Personal, *g.Personal, "personal"}} {
+		want := engine.Generalisation{Local: x.l, Base: x.b, New: x.n, HM: 2 * x.b * x.n / (x.b + x.n),
+			HM3: 3 / (1/x.l + 1/x.b + 1/x.n)}
+		if math.Abs(x.got.HM-want.HM)+math.Abs(x.got.HM3-want.HM3) > 1e-12 || x.got.Local != x.l || x.got.Base != x.b ||
+			x.got.New != x.n {
 			t.Errorf("%s: %+v, want %+v", x.evaluation, *x.got, want)
 		}
 	}
@@ -189,7 +198,8 @@ func TestBaseToNew(t *testing.T) {
 	}
 	c.Method = "pfedprompt"
 	b = open(t, c)
-	if _, err := engine.Run(context.Background(), b.Engine, b.Settings()); err == nil || !strings.Contains(err.Error(), "exam new") {
+	if _, err := engine.Run(context.Background(), b.Engine, b.Settings()); err == nil || !strings.Contains(err.Error(),
+		"exam new") {
 		t.Errorf("a method that classifies with its own examples was examined on other classes: %v", err)
 	}
 }
@@ -212,8 +222,8 @@ func TestLeaveOneDomainOut(t *testing.T) {
 	}
 }
 
-// TestBrokenImagesOfExams: with corrupt: skip, images that cannot be read are left out of the classes that are examined too,
-// and of other sets.
+// TestBrokenImagesOfExams: with corrupt: skip, images that cannot be read are left out of the classes that are examined
+// too, and of other sets.
 func TestBrokenImagesOfExams(t *testing.T) {
 	root := datatest.Tree(t, "train/ant/1.png", "train/bee/1.png", "test/ant/1.png", "test/bee/1.png", "test/bee/2.png")
 	if err := os.WriteFile(filepath.Join(root, "test", "bee", "2.png"), []byte("broken"), 0o644); err != nil {

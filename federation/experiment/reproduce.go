@@ -11,8 +11,8 @@ import (
 	"promptfed/federation/partition"
 )
 
-// Reproduce is the section reproduce: known defects of published code, made again on purpose to show what they do to its
-// numbers (docs/pitfalls.md). A run with any of them says so wherever its numbers stand.
+// Reproduce is the section reproduce: known defects of published code, made again on purpose to show what they do to
+// its numbers (docs/pitfalls.md). A run with any of them says so wherever its numbers stand.
 type Reproduce struct {
 	Labels     string `config:"labels" help:"correct, or misaligned: known defect of published code, made again; a client's labels are those that it was dealt, but its images are the first of its domain's list"`
 	ClassNames string `config:"class_names" help:"correct, or shuffled: known defect of published code, made again; texts read the class names in a random order that labels do not follow"`
@@ -26,9 +26,11 @@ const (
 )
 
 func (r Reproduce) check(d Data) error {
-	err := errors.Join(data.OneOf("reproduce.labels", r.Labels, asMeant, misaligned), data.OneOf("reproduce.class_names", r.ClassNames, asMeant, shuffled))
+	err := errors.Join(data.OneOf("reproduce.labels", r.Labels, asMeant, misaligned),
+		data.OneOf("reproduce.class_names", r.ClassNames, asMeant, shuffled))
 	if r.Labels == misaligned && (d.Split != "given" || d.ValShare > 0) {
-		return errors.Join(err, errors.New("reproduce.labels: misaligned is a defect of sets with lists of their own for every split; set data.split to given and data.val_share to 0"))
+		return errors.Join(err, errors.New("reproduce.labels: misaligned is a defect of sets with lists of their own "+
+			"for every split; set data.split to given and data.val_share to 0"))
 	}
 	return err
 }
@@ -51,8 +53,8 @@ func (c Config) Reproduces() []string {
 	return out
 }
 
-// shuffleNames puts the class names that texts are made of in a random order, as a Python set literal does with every process;
-// labels keep theirs.
+// shuffleNames puts the class names that texts are made of in a random order, as a Python set literal does with every
+// process; labels keep theirs.
 func (r Reproduce) shuffleNames(s *data.Set, seed uint64) {
 	if r.ClassNames != shuffled {
 		return
@@ -63,9 +65,9 @@ func (r Reproduce) shuffleNames(s *data.Set, seed uint64) {
 	})
 }
 
-// misalign gives every client the labels that it was dealt, in random order, and with them the first images of its domain's list,
-// whoever was dealt those: in the code that this is known from, a client's indices choose its labels alone. The set's lists become
-// those of the clients, one after another, and the clients' indices follow.
+// misalign gives every client the labels that it was dealt, in random order, and with them the first images of its
+// domain's list, whoever was dealt those: in the code that this is known from, a client's indices choose its labels
+// alone. The set's lists become those of the clients, one after another, and the clients' indices follow.
 func (r Reproduce) misalign(s *data.Set, clients []partition.Client, seed uint64) {
 	if r.Labels != misaligned {
 		return

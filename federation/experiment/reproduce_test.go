@@ -31,8 +31,9 @@ func (r Reproduce) misaligned(s *data.Set, parts []partition.Client) (images, la
 //
 //	train a(0) b(1) c(2) d(0) e(1) f(2) | g(2) h(1) i(0)    test A(0) B(1) C(2) | D(1)
 //
-// Client 0 is dealt b, d and f: its labels are 1, 0 and 2, its images the first three of its domain, a, b and c. Client 1 is dealt
-// a, c and e: it has the same images. Client 2 is dealt h alone, and gets the first of domain 1, g, with label 1.
+// Client 0 is dealt b, d and f: its labels are 1, 0 and 2, its images the first three of its domain, a, b and c. Client
+// 1 is dealt a, c and e: it has the same images. Client 2 is dealt h alone, and gets the first of domain 1, g, with
+// label 1.
 func TestMisalignedLabels(t *testing.T) {
 	lists := func() (*data.Set, []partition.Client) {
 		list := func(names string, labels []int, second int) (out []data.Example) {
@@ -46,8 +47,10 @@ func TestMisalignedLabels(t *testing.T) {
 			return out
 		}
 		return &data.Set{Classes: []string{"x", "y", "z"}, Domains: []string{"p", "q"},
-				Train: list("abcdefghi", []int{0, 1, 2, 0, 1, 2, 2, 1, 0}, 6), Test: list("ABCD", []int{0, 1, 2, 1}, 3)},
-			[]partition.Client{{Train: []int{1, 3, 5}, Test: []int{0, 2}}, {Train: []int{0, 2, 4}, Test: []int{1}}, {Train: []int{7}, Test: []int{3}}}
+				Train: list("abcdefghi", []int{0, 1, 2, 0, 1, 2, 2, 1, 0}, 6), Test: list("ABCD", []int{0, 1, 2, 1},
+					3)},
+			[]partition.Client{{Train: []int{1, 3, 5}, Test: []int{0, 2}}, {Train: []int{0, 2, 4}, Test: []int{1}},
+				{Train: []int{7}, Test: []int{3}}}
 	}
 	s, parts := lists()
 	images, labels := Reproduce{Labels: misaligned}.misaligned(s, parts)
@@ -58,14 +61,15 @@ func TestMisalignedLabels(t *testing.T) {
 		t.Errorf("labels %q, want %q", labels, want)
 	}
 	s, parts = lists()
-	if images, _ = (Reproduce{Labels: asMeant}).misaligned(s, parts); !slices.Equal(images, []string{"bdf", "AC", "ace", "B", "h", "D"}) {
+	if images, _ = (Reproduce{Labels: asMeant}).misaligned(s, parts); !slices.Equal(images, []string{"bdf", "AC", "ace",
+		"B", "h", "D"}) {
 		t.Errorf("without the defect, images are %q", images)
 	}
 }
 
-// On drawn images, whose names say what they show, misaligned labels are right about as often as labels drawn at random are;
-// everything else of the run is as it was dealt. Shuffled class names are those of the set in another order, which labels do
-// not follow. Both are told in the set's notes and in the summary, and make another experiment of it.
+// On drawn images, whose names say what they show, misaligned labels are right about as often as labels drawn at random
+// are; everything else of the run is as it was dealt. Shuffled class names are those of the set in another order, which
+// labels do not follow. Both are told in the set's notes and in the summary, and make another experiment of it.
 func TestReproduce(t *testing.T) {
 	c := small("zeroshot")
 	c.Data.Drawn.Train, c.Train.Rounds = 12, 1
@@ -81,7 +85,8 @@ func TestReproduce(t *testing.T) {
 		}
 		for _, e := range is {
 			total++
-			if i := slices.IndexFunc(plain.Set.Train, func(x data.Example) bool { return x.ID == e.ID }); plain.Set.Train[i].Label == e.Label {
+			if i := slices.IndexFunc(plain.Set.Train,
+				func(x data.Example) bool { return x.ID == e.ID }); plain.Set.Train[i].Label == e.Label {
 				right++
 			}
 		}

@@ -47,7 +47,8 @@ func (r Runtime) check() error {
 	switch r.Provider {
 	case ort.CPU:
 		if r.MemoryLimit != 0 {
-			bad("memory_limit: %d bytes on provider cpu, which has none; remove it or choose provider cuda", r.MemoryLimit)
+			bad("memory_limit: %d bytes on provider cpu, which has none; remove it or choose provider cuda",
+				r.MemoryLimit)
 		}
 	case ort.CUDA, ort.Auto:
 	default:
@@ -56,7 +57,8 @@ func (r Runtime) check() error {
 	for _, n := range []struct {
 		key   string
 		value int64
-	}{{"device", int64(r.Device)}, {"memory_limit", r.MemoryLimit}, {"workers", int64(r.Workers)}, {"threads", int64(r.Threads)},
+	}{{"device", int64(r.Device)}, {"memory_limit", r.MemoryLimit}, {"workers", int64(r.Workers)},
+		{"threads", int64(r.Threads)},
 		{"inter_threads", int64(r.InterThreads)}} {
 		if n.value < 0 {
 			bad("%s: %d; it may not be negative", n.key, n.value)
@@ -80,8 +82,8 @@ func (r *Runtime) Settle() (why error, err error) {
 	return why, err
 }
 
-// Session are the options of a session that would hold copies bytes of prepacked weights, together with all others of the
-// run. The configuration must have passed Check.
+// Session are the options of a session that would hold copies bytes of prepacked weights, together with all others of
+// the run. The configuration must have passed Check.
 func (r Runtime) Session(copies int64) ort.Options {
 	prepack, err := strconv.ParseBool(r.Prepack)
 	if err != nil {
@@ -95,13 +97,13 @@ func (r Runtime) Session(copies int64) ort.Options {
 		InterThreads: r.InterThreads, Spinning: r.Spinning, NoArena: !r.Arena, Prepack: prepack, OptLevel: level}
 }
 
-// maxCopies is how many bytes prepack auto spends on copies: two text towers of ViT-B/16 with their three copies each are
-// 0.85 GiB, and four would take as much memory again as the checkpoints themselves.
+// maxCopies is how many bytes prepack auto spends on copies: two text towers of ViT-B/16 with their three copies each
+// are 0.85 GiB, and four would take as much memory again as the checkpoints themselves.
 const maxCopies = 1 << 30
 
 // copies is what prepacking costs the run: ONNX Runtime keeps the matrices of the text tower anew in every session that
-// multiplies by them. A backbone's step has them twice, as they are and transposed, its class scores once; private prompts
-// of several lengths make further sessions.
+// multiplies by them. A backbone's step has them twice, as they are and transposed, its class scores once; private
+// prompts of several lengths make further sessions.
 func (b *Built) copies() int64 {
 	total := int64(0)
 	seen := map[string]bool{}

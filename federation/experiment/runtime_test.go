@@ -15,8 +15,11 @@ func TestRuntimeChecks(t *testing.T) {
 	for want, change := range map[string]func(*Runtime){
 		"":                                     func(r *Runtime) {},
 		`runtime.provider: "tpu" is not known`: func(r *Runtime) { r.Provider = "tpu" },
-		"runtime.memory_limit: 7 bytes on provider cpu":          func(r *Runtime) { r.MemoryLimit = 7 },
-		"runtime.memory_limit: -7":                               func(r *Runtime) { r.Provider, r.MemoryLimit = ort.CUDA, -7 },
+		"runtime.memory_limit: 7 bytes on provider cpu": func(r *Runtime) { r.MemoryLimit = 7 },
+		"runtime.memory_limit: -7": func(r *Runtime) {
+			r.Provider,
+				r.MemoryLimit = ort.CUDA, -7
+		},
 		"runtime.device: -1":                                     func(r *Runtime) { r.Device = -1 },
 		"runtime.workers: -1":                                    func(r *Runtime) { r.Workers = -1 },
 		"runtime.threads: -1":                                    func(r *Runtime) { r.Threads = -1 },
@@ -34,8 +37,10 @@ func TestRuntimeChecks(t *testing.T) {
 }
 
 func TestRuntimeReachesSessions(t *testing.T) {
-	r := Runtime{Provider: ort.CUDA, Device: 1, MemoryLimit: 5, Threads: 2, InterThreads: 3, Spinning: true, Prepack: "true", Optimization: "basic"}
-	want := ort.Options{Provider: ort.CUDA, Device: 1, MemoryLimit: 5, IntraThreads: 2, InterThreads: 3, Spinning: true, NoArena: true,
+	r := Runtime{Provider: ort.CUDA, Device: 1, MemoryLimit: 5, Threads: 2, InterThreads: 3, Spinning: true,
+		Prepack: "true", Optimization: "basic"}
+	want := ort.Options{Provider: ort.CUDA, Device: 1, MemoryLimit: 5, IntraThreads: 2, InterThreads: 3, Spinning: true,
+		NoArena: true,
 		Prepack: true, OptLevel: ort.OptBasic}
 	if got := r.Session(0); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%+v, want %+v", got, want)
@@ -44,7 +49,8 @@ func TestRuntimeReachesSessions(t *testing.T) {
 		prepack string
 		copies  int64
 		want    bool
-	}{{"true", 1 << 40, true}, {"1", 1 << 40, true}, {"false", 0, false}, {"0", 0, false}, {"auto", 1 << 30, true}, {"auto", 1<<30 + 1, false}} {
+	}{{"true", 1 << 40, true}, {"1", 1 << 40, true}, {"false", 0, false}, {"0", 0, false}, {"auto", 1 << 30, true},
+		{"auto", 1<<30 + 1, false}} {
 		r.Prepack = c.prepack
 		if got := r.Session(c.copies).Prepack; got != c.want {
 			t.Errorf("prepack %s with %d bytes of copies is %v", c.prepack, c.copies, got)
@@ -57,9 +63,10 @@ func TestRuntimeReachesSessions(t *testing.T) {
 	}
 }
 
-// Worked out by hand for ViT-B's text tower of width 512: each of 12 blocks has matrices [1536,512], [512,512], [2048,512]
-// and [512,2048], which are 12 x 512 x 512 numbers; with the projection [512,512], positions [77,512] and 4 bytes for each,
-// 12 x 12,582,912 + 1,048,576 + 157,696. Three copies of it for two backbones stay under 1 GiB, for three they do not.
+// Worked out by hand for ViT-B's text tower of width 512: each of 12 blocks has matrices [1536,512], [512,512],
+// [2048,512] and [512,2048], which are 12 x 512 x 512 numbers; with the projection [512,512], positions [77,512] and 4
+// bytes for each, 12 x 12,582,912 + 1,048,576 + 157,696. Three copies of it for two backbones stay under 1 GiB, for
+// three they do not.
 func TestPrepackStopsWithTheThirdFullSizeBackbone(t *testing.T) {
 	const bytes = 12*12_582_912 + 1_048_576 + 157_696
 	large := func(name string) *bundle.Bundle {
@@ -89,7 +96,8 @@ func TestPrepackStopsWithTheThirdFullSizeBackbone(t *testing.T) {
 	} {
 		b.Assigned = c.assigned
 		if got := b.copies(); got != c.copies || b.Settings().Session.Prepack != c.prepack {
-			t.Errorf("%d backbones: %d bytes and prepack %v, want %d and %v", len(c.assigned), got, b.Settings().Session.Prepack, c.copies, c.prepack)
+			t.Errorf("%d backbones: %d bytes and prepack %v, want %d and %v", len(c.assigned), got,
+				b.Settings().Session.Prepack, c.copies, c.prepack)
 		}
 	}
 }
@@ -107,10 +115,13 @@ func TestAutoTellsWhatItTook(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := b.Settings()
-	if b.Config.Runtime.Provider != ort.Auto || set.Session.Provider != b.Provider || !strings.HasPrefix(set.Provider, b.Provider) {
-		t.Errorf("configuration %q, taken %q, session %q, summary %q", b.Config.Runtime.Provider, b.Provider, set.Session.Provider, set.Provider)
+	if b.Config.Runtime.Provider != ort.Auto || set.Session.Provider != b.Provider || !strings.HasPrefix(set.Provider,
+		b.Provider) {
+		t.Errorf("configuration %q, taken %q, session %q, summary %q", b.Config.Runtime.Provider, b.Provider,
+			set.Session.Provider, set.Provider)
 	}
-	if b.Provider == ort.CPU && (b.Fallback == nil || set.Session.MemoryLimit != 0 || !strings.Contains(set.Provider, "provider cuda cannot be had")) {
+	if b.Provider == ort.CPU && (b.Fallback == nil || set.Session.MemoryLimit != 0 || !strings.Contains(set.Provider,
+		"provider cuda cannot be had")) {
 		t.Errorf("fallback %v, limit %d, summary %q", b.Fallback, set.Session.MemoryLimit, set.Provider)
 	}
 }

@@ -21,17 +21,21 @@ func (b *Built) secured() error {
 		return fmt.Errorf("secure_aggregation: the server would get sums only: %w", err)
 	}
 	if asked := methods.Surveyed(b.Method); len(asked) > 0 && c.Surveys != "clear" {
-		return fmt.Errorf("secure_aggregation: clients answer the survey of %s, and the server would see each answer as it is; set secure_aggregation.surveys: clear to let it, or leave the layer out", strings.Join(asked, ", "))
+		return fmt.Errorf("secure_aggregation: clients answer the survey of %s, and the server would see each answer "+
+			"as it is; set secure_aggregation.surveys: clear to let it, or leave the layer out", strings.Join(asked,
+			", "))
 	}
 	if b.Config.Train.Centralised {
-		return fmt.Errorf("secure_aggregation: train.centralised has one client, whose sum is its upload; leave one of the two out")
+		return fmt.Errorf("secure_aggregation: train.centralised has one client, whose sum is its upload; leave one " +
+			"of the two out")
 	}
 	clients := cmp.Or(b.of, len(b.Parts), b.Config.Partition.Clients)
 	if b.layer, err = secure.New(c, weighting, beside, clients); err != nil {
 		return err
 	}
 	if p, n := b.Config.Participation, clients-b.Config.Eval.NewClients; p*float64(n) < 1.5 {
-		return fmt.Errorf("secure_aggregation: a round has one of %d clients, whose sum is its upload; raise participation, which is %v", n, p)
+		return fmt.Errorf("secure_aggregation: a round has one of %d clients, whose sum is its upload; raise "+
+			"participation, which is %v", n, p)
 	}
 	agreed, err := json.Marshal(struct {
 		secure.Config

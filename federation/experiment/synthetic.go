@@ -37,7 +37,8 @@ func (b *Built) openSynthetic() error {
 	c := b.Config.Synthetic
 	if c.Set == "" {
 		if methods.NeedsSynthetic(b.Method) {
-			return errors.New("the method starts from images of the server's own: name them in the section synthetic, such as synthetic: {set: folder, root: IMAGES}")
+			return errors.New("the method starts from images of the server's own: name them in the section " +
+				"synthetic, such as synthetic: {set: folder, root: IMAGES}")
 		}
 		return nil
 	}
@@ -54,7 +55,8 @@ func (b *Built) openSynthetic() error {
 		name := set.Classes[e.Label]
 		label, ok := number[plain(name)]
 		if !ok {
-			return fmt.Errorf("synthetic: class %q is none of the experiment's; rename its folder, or leave it out", name)
+			return fmt.Errorf("synthetic: class %q is none of the experiment's; rename its folder, or leave it out",
+				name)
 		}
 		e.Label = label
 		b.synthetic = append(b.synthetic, e)
@@ -66,7 +68,8 @@ func (b *Built) openSynthetic() error {
 		b.Info.Notes = append(b.Info.Notes, "synthetic: "+note)
 	}
 	if n := len(set.Val) + len(set.Test); n > 0 {
-		b.Info.Notes = append(b.Info.Notes, fmt.Sprintf("synthetic: the server trains on %s; %d of val and test are not used (synthetic.split: pooled takes all)",
+		b.Info.Notes = append(b.Info.Notes, fmt.Sprintf("synthetic: the server trains on %s; %d of val and test are "+
+			"not used (synthetic.split: pooled takes all)",
 			counted(len(b.synthetic), "image"), n))
 	}
 	b.Engine.Options += data.Digest(b.synthetic) + fmt.Sprint(c.Epochs)

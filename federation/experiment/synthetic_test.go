@@ -17,8 +17,8 @@ func withSynthetic(method string, classes ...string) Config {
 	return c
 }
 
-// TestSyntheticSection: a method that needs the server's own images asks for them, classes are matched by name, and others
-// are refused.
+// TestSyntheticSection: a method that needs the server's own images asks for them, classes are matched by name, and
+// others are refused.
 func TestSyntheticSection(t *testing.T) {
 	for _, c := range []struct {
 		conf Config

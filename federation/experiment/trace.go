@@ -5,7 +5,8 @@ import (
 )
 
 // layout says how the token ids of a trace become sequences.
-const layout = "a class is the sequence [sos, prompt, tokens], read at its last position, the end of text; hand_tokens, name_tokens (bare names) and template_tokens are whole sequences [sos, ..., eot]; " +
+const layout = "a class is the sequence [sos, prompt, tokens], read at its last position, the end of text; " +
+	"hand_tokens, name_tokens (bare names) and template_tokens are whole sequences [sos, ..., eot]; " +
 	"text and image features are divided by their Euclidean norm, scores are logit_scale times their cosine"
 
 // Trace describes the run for trace.json; features must have been computed.
@@ -51,7 +52,8 @@ func (b *Built) Trace(config any) (engine.TraceInfo, error) {
 		info.Bundles = append(info.Bundles, t)
 	}
 	first := info.Bundles[0]
-	info.Tokens, info.HandTokens, info.NameTokens, info.TemplateTokens = first.Tokens, first.HandTokens, first.NameTokens, first.TemplateTokens
+	info.Tokens, info.HandTokens, info.NameTokens, info.TemplateTokens = first.Tokens, first.HandTokens,
+		first.NameTokens, first.TemplateTokens
 	info.Clients = b.Engine.TraceClients()
 	return info, nil
 }

@@ -1,5 +1,5 @@
-// Package features runs frozen image encoders over data sets, once: unit rows stay in a cache on disk, in half precision
-// or as they were computed.
+// Package features runs frozen image encoders over data sets, once: unit rows stay in a cache on disk, in half
+// precision or as they were computed.
 package features
 
 import (
@@ -40,18 +40,20 @@ func (x Extractor) key(b *bundle.Bundle, list []data.Example, view int, layer st
 	if view == 0 { // nothing is drawn
 		seed = 0
 	}
-	return data.Source{Bundle: b.Digest(), Files: data.Digest(list), Preprocessing: string(how), View: view, Seed: seed, Layer: layer,
+	return data.Source{Bundle: b.Digest(), Files: data.Digest(list), Preprocessing: string(how), View: view, Seed: seed,
+		Layer:     layer,
 		Precision: x.Cache.Precision}.Key(), err
 }
 
-// Exact gives the image features [N,D] of a list, unit rows of the plain preprocessing, in full precision: computed anew,
-// for images that are seen once.
+// Exact gives the image features [N,D] of a list, unit rows of the plain preprocessing, in full precision: computed
+// anew, for images that are seen once.
 func (x Extractor) Exact(ctx context.Context, b *bundle.Bundle, list []data.Example) (*tensor.Tensor, error) {
 	return x.compute(ctx, b, list, 0)
 }
 
 // compute runs the encoder over the images in order.
-func (x Extractor) compute(ctx context.Context, b *bundle.Bundle, list []data.Example, view int) (*tensor.Tensor, error) {
+func (x Extractor) compute(ctx context.Context, b *bundle.Bundle, list []data.Example, view int) (*tensor.Tensor,
+	error) {
 	out := &tensor.Tensor{Shape: []int{0, b.Text.Joint}}
 	err := x.encode(ctx, b, list, view, bundle.ImageOutput, func(t *tensor.Tensor) error {
 		out.Data = append(out.Data, Unit(t).Data...)
@@ -62,7 +64,8 @@ func (x Extractor) compute(ctx context.Context, b *bundle.Bundle, list []data.Ex
 }
 
 // encode runs the encoder over the images in order and hands on one of its outputs, some rows at a time.
-func (x Extractor) encode(ctx context.Context, b *bundle.Bundle, list []data.Example, view int, output string, to func(*tensor.Tensor) error) error {
+func (x Extractor) encode(ctx context.Context, b *bundle.Bundle, list []data.Example, view int, output string,
+	to func(*tensor.Tensor) error) error {
 	model, err := b.ImageModel()
 	if err != nil {
 		return err
@@ -77,7 +80,8 @@ func (x Extractor) encode(ctx context.Context, b *bundle.Bundle, list []data.Exa
 	return x.pixels(ctx, b, list, view, cmp.Or(b.Batch(), usualBatch), func(p *tensor.Tensor) error {
 		n := p.Shape[0]
 		if fixed := b.Batch(); fixed > n { // what is missing stays zero and is not read
-			p = &tensor.Tensor{Shape: append([]int{fixed}, p.Shape[1:]...), Data: append(p.Data, make([]float32, (fixed-n)*p.Len()/n)...)}
+			p = &tensor.Tensor{Shape: append([]int{fixed}, p.Shape[1:]...), Data: append(p.Data, make([]float32,
+				(fixed-n)*p.Len()/n)...)}
 		}
 		got, err := session.Run(ctx, tensor.Map{bundle.PixelsInput: p}, output)
 		if err != nil {
@@ -88,9 +92,10 @@ func (x Extractor) encode(ctx context.Context, b *bundle.Bundle, list []data.Exa
 	})
 }
 
-// pixels prepares the images in order and hands them on, up to batch at a time, [B,3,S,S]. What it hands on is good until
-// the next call.
-func (x Extractor) pixels(ctx context.Context, b *bundle.Bundle, list []data.Example, view, batch int, to func(*tensor.Tensor) error) error {
+// pixels prepares the images in order and hands them on, up to batch at a time, [B,3,S,S]. What it hands on is good
+// until the next call.
+func (x Extractor) pixels(ctx context.Context, b *bundle.Bundle, list []data.Example, view, batch int,
+	to func(*tensor.Tensor) error) error {
 	size := b.Preprocess.Size
 	var pixels []float32
 	flush := func() error {
@@ -108,7 +113,8 @@ func (x Extractor) pixels(ctx context.Context, b *bundle.Bundle, list []data.Exa
 		}
 		return b.Preprocess.Augment(img, x.rand(list[i], view)), nil
 	}
-	err := data.Decode(ctx, list, x.Workers, data.Refuse, preprocess.Decode, prepare, func(i int, p []float32, _ *data.BadImage) error {
+	err := data.Decode(ctx, list, x.Workers, data.Refuse, preprocess.Decode, prepare, func(i int, p []float32,
+		_ *data.BadImage) error {
 		pixels = append(pixels, p...)
 		if x.Progress != nil {
 			x.Progress(b.Name, i+1, len(list))

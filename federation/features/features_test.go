@@ -19,7 +19,8 @@ import (
 
 func small(t *testing.T) *bundle.Bundle {
 	t.Helper()
-	b, err := bundle.Convert("../../models/bundle/testdata/huggingface", filepath.Join(t.TempDir(), "small"), bundle.Options{})
+	b, err := bundle.Convert("../../models/bundle/testdata/huggingface", filepath.Join(t.TempDir(), "small"),
+		bundle.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,14 +82,17 @@ func everything(n int) []int {
 	return out
 }
 
-// The features are those of image.onnx on the preprocessed pixels, one image at a time, divided by their norm and in half
-// precision; a filled cache, any number of workers and another seed give the same bits.
+// The features are those of image.onnx on the preprocessed pixels, one image at a time, divided by their norm and in
+// half precision; a filled cache, any number of workers and another seed give the same bits.
 func TestSameWhateverTheCacheHolds(t *testing.T) {
 	b, list := small(t), images(t, 37)
 	cache := data.Cache{Dir: t.TempDir()}
 	cold := extract(t, features.Extractor{Cache: cache, Workers: 1}, b, list, 1)[0]
 	calls := 0
-	warm := extract(t, features.Extractor{Cache: cache, Workers: 2, Seed: 7, Progress: func(string, int, int) { calls++ }}, b, list, 1)[0]
+	warm := extract(t, features.Extractor{Cache: cache, Workers: 2, Seed: 7, Progress: func(string, int,
+		int) {
+		calls++
+	}}, b, list, 1)[0]
 	two := extract(t, features.Extractor{Cache: data.Cache{Dir: t.TempDir()}, Workers: 2}, b, list, 1)[0]
 	if calls > 0 {
 		t.Errorf("%d images were computed again", calls)
@@ -113,7 +117,8 @@ func TestSameWhateverTheCacheHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := b.Preprocess.Size
-		out, err := s.Run(context.Background(), tensor.Map{bundle.PixelsInput: tensor.Of(b.Preprocess.Pixels(img), 1, 3, n, n)}, bundle.ImageOutput)
+		out, err := s.Run(context.Background(), tensor.Map{bundle.PixelsInput: tensor.Of(b.Preprocess.Pixels(img), 1, 3,
+			n, n)}, bundle.ImageOutput)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +134,8 @@ func TestSameWhateverTheCacheHolds(t *testing.T) {
 	}
 }
 
-// With Float the features are those that the encoder gives, bit for bit; with half precision, in the same folder, they are not.
+// With Float the features are those that the encoder gives, bit for bit; with half precision, in the same folder, they
+// are not.
 func TestFloatIsExact(t *testing.T) {
 	b, list, dir := small(t), images(t, 37), t.TempDir()
 	x := features.Extractor{Cache: data.Cache{Dir: dir, Precision: data.Float}, Workers: 2}
@@ -141,7 +147,8 @@ func TestFloatIsExact(t *testing.T) {
 	cold, warm := extract(t, x, b, list, 1)[0], extract(t, x, b, list, 1)[0]
 	differ := 0
 	for i, v := range want.Data {
-		if math.Float32bits(cold.Data[i]) != math.Float32bits(v) || math.Float32bits(warm.Data[i]) != math.Float32bits(v) {
+		if math.Float32bits(cold.Data[i]) != math.Float32bits(v) ||
+			math.Float32bits(warm.Data[i]) != math.Float32bits(v) {
 			t.Fatalf("element %d is %v, then %v, want %v", i, cold.Data[i], warm.Data[i], v)
 		}
 		if half.Data[i] != v {
@@ -185,7 +192,8 @@ func TestBrokenImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (features.Extractor{Cache: data.Cache{Dir: t.TempDir()}}).Rows(context.Background(), b, list, 1, method.ImageInput); err == nil {
+	if _, err := (features.Extractor{Cache: data.Cache{Dir: t.TempDir()}}).Rows(context.Background(), b, list, 1,
+		method.ImageInput); err == nil {
 		t.Error("a broken image has features")
 	}
 }

@@ -29,10 +29,11 @@ func (r Rows) Read(index []int) (*tensor.Tensor, error) {
 // Close closes the file.
 func (r Rows) Close() error { return r.rows.Close() }
 
-// Rows gives what (method.ImageInput, method.PatchesInput or method.PixelsInput) of a list, of the plain preprocessing when
-// views is 0 or 1, otherwise of each of that many augmented views: unit rows [N,D] of images or [N,M,D] of patches, or
-// normalised pixels [N,3,S,S], all rounded to the cache's precision. The caller closes them.
-func (x Extractor) Rows(ctx context.Context, b *bundle.Bundle, list []data.Example, views int, what string) ([]Rows, error) {
+// Rows gives what (method.ImageInput, method.PatchesInput or method.PixelsInput) of a list, of the plain preprocessing
+// when views is 0 or 1, otherwise of each of that many augmented views: unit rows [N,D] of images or [N,M,D] of
+// patches, or normalised pixels [N,3,S,S], all rounded to the cache's precision. The caller closes them.
+func (x Extractor) Rows(ctx context.Context, b *bundle.Bundle, list []data.Example, views int, what string) ([]Rows,
+	error) {
 	if what == method.PatchesInput && b.Patches() == 0 {
 		return nil, fmt.Errorf("the method reads patch features, but backbone %s offers none", b.Name)
 	}
@@ -54,7 +55,8 @@ func (x Extractor) Rows(ctx context.Context, b *bundle.Bundle, list []data.Examp
 	return out, nil
 }
 
-func (x Extractor) view(ctx context.Context, b *bundle.Bundle, list []data.Example, view int, what string) (Rows, error) {
+func (x Extractor) view(ctx context.Context, b *bundle.Bundle, list []data.Example, view int, what string) (Rows,
+	error) {
 	key, err := x.key(b, list, view, what)
 	if err != nil {
 		return Rows{}, err
@@ -71,13 +73,15 @@ func (x Extractor) view(ctx context.Context, b *bundle.Bundle, list []data.Examp
 			return Rows{}, err
 		}
 		if !ok {
-			return Rows{}, fmt.Errorf("the %s features of %s were written to the feature cache and cannot be read back", what, b.Name)
+			return Rows{}, fmt.Errorf("the %s features of %s were written to the feature cache and cannot be read "+
+				"back", what, b.Name)
 		}
 	}
 	return Rows{rows: rows, unit: what != method.PixelsInput && x.Cache.Precision != data.Float}, nil
 }
 
-func (x Extractor) write(ctx context.Context, b *bundle.Bundle, list []data.Example, view int, what string, key data.Key) error {
+func (x Extractor) write(ctx context.Context, b *bundle.Bundle, list []data.Example, view int, what string,
+	key data.Key) error {
 	shape := []int{len(list), b.Text.Joint}
 	switch what {
 	case method.PatchesInput:
@@ -105,7 +109,8 @@ func (x Extractor) write(ctx context.Context, b *bundle.Bundle, list []data.Exam
 var outputs = map[string]string{method.ImageInput: bundle.ImageOutput, method.PatchesInput: bundle.PatchesOutput}
 
 // ExactHeavy gives the same of a few images in full precision and in memory.
-func (x Extractor) ExactHeavy(ctx context.Context, b *bundle.Bundle, list []data.Example, what string) (*tensor.Tensor, error) {
+func (x Extractor) ExactHeavy(ctx context.Context, b *bundle.Bundle, list []data.Example, what string) (*tensor.Tensor,
+	error) {
 	var parts []*tensor.Tensor
 	add := func(t *tensor.Tensor) error {
 		for i := range t.Shape[0] {

@@ -36,10 +36,11 @@ type Client interface {
 // Server turns uploads into the next state.
 type Server interface {
 	Start(*Global) error // before round 0: extras such as a discriminator's first weights
-	// Surveys are questions asked before this round's training, usually none. Those of round 0 are asked again, of all clients,
-	// before a round that clients elsewhere joined for.
+	// Surveys are questions asked before this round's training, usually none. Those of round 0 are asked again, of all
+	// clients, before a round that clients elsewhere joined for.
 	Surveys(round int) []Survey
-	// Join comes before a round that clients elsewhere joined for, with their numbers: they lack what the others were sent.
+	// Join comes before a round that clients elsewhere joined for, with their numbers: they lack what the others were
+	// sent.
 	Join(g *Global, clients []int) error
 	// Merge gets uploads sorted by client. There are none only where Poisson sampling drew nobody.
 	Merge(g *Global, ups []Upload) error

@@ -24,7 +24,8 @@ type Scope struct {
 
 // NewScope starts a graph for one client.
 func NewScope(task Task, params []Param) *Scope {
-	return &Scope{g: graph.New(), task: task, params: params, hosts: &[]HostCall{}, terms: &[]Term{}, pair: &[2]graph.Node{}}
+	return &Scope{g: graph.New(), task: task, params: params, hosts: &[]HostCall{}, terms: &[]Term{},
+		pair: &[2]graph.Node{}}
 }
 
 // Names of graph inputs: a prefix, a slash, and the name of the tensor.
@@ -112,7 +113,8 @@ func (s *Scope) Image() graph.Node {
 
 // Patches is the batch of patch features [B,M,D].
 func (s *Scope) Patches() graph.Node {
-	return s.g.Input(PatchesInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(s.task.Patches), graph.D(s.task.Dim)})
+	return s.g.Input(PatchesInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(s.task.Patches),
+		graph.D(s.task.Dim)})
 }
 
 // Label is the batch of class numbers [B].
@@ -132,7 +134,8 @@ const OwnedInput = "client/owned"
 // [N,D] and class numbers [N]. They are there to test with, too.
 func (s *Scope) Memory() (image, label graph.Node) {
 	n := graph.Sym("N")
-	return s.g.Input(MemoryImage, graph.Float, graph.Shape{n, graph.D(s.task.Dim)}), s.g.Input(MemoryLabel, graph.Int64, graph.Shape{n})
+	return s.g.Input(MemoryImage, graph.Float, graph.Shape{n, graph.D(s.task.Dim)}), s.g.Input(MemoryLabel, graph.Int64,
+		graph.Shape{n})
 }
 
 // Memory in a graph.
@@ -173,8 +176,8 @@ func (s *Scope) TextRead(ctx graph.Node, r Reading) graph.Node {
 // HandText gives the class features [C,D] of the hand-written prompt.
 func (s *Scope) HandText() graph.Node { return s.Texts() }
 
-// Texts gives the class features [C,D] of hand-written templates, in which {} stands for the class: the mean of the unit
-// features of all, made unit again. Without any it is the experiment's own template.
+// Texts gives the class features [C,D] of hand-written templates, in which {} stands for the class: the mean of the
+// unit features of all, made unit again. Without any it is the experiment's own template.
 func (s *Scope) Texts(templates ...string) graph.Node {
 	return s.g.Defer(DeferredHand, graph.Float, []int{s.task.Classes, s.task.Dim},
 		graph.Attrs{"templates": strings.Join(templates, TemplateBreak)})
@@ -186,8 +189,8 @@ type VisionPrompts struct {
 	Pixels graph.Node
 	// Tokens [P,VisionWidth] join the first block's tokens, or a ResNet's attention pooling as further keys and values.
 	Tokens graph.Node
-	// Deep[i] [P,VisionWidth] takes the prompt tokens' place at the input of block i+1 of a transformer; where it is absent
-	// the tokens go on from the block before.
+	// Deep[i] [P,VisionWidth] takes the prompt tokens' place at the input of block i+1 of a transformer; where it is
+	// absent the tokens go on from the block before.
 	Deep []graph.Node
 	// Normed puts Tokens behind the tower's first layer norm.
 	Normed bool
@@ -196,7 +199,8 @@ type VisionPrompts struct {
 // Vision gives the image features [B,D] of the batch with prompts: the image tower runs in every step.
 func (s *Scope) Vision(p VisionPrompts) graph.Node {
 	n := s.task.ImageSize
-	in := []graph.Node{s.g.Input(PixelsInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(n), graph.D(n)})}
+	in := []graph.Node{s.g.Input(PixelsInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(n),
+		graph.D(n)})}
 	var roles []int
 	for i, prompt := range append([]graph.Node{p.Pixels, p.Tokens}, p.Deep...) {
 		if prompt.OK() {
@@ -207,7 +211,8 @@ func (s *Scope) Vision(p VisionPrompts) graph.Node {
 	if p.Normed {
 		normed = 1
 	}
-	x := s.g.Defer(DeferredVision, graph.Float, []int{-1, s.task.Dim}, graph.Attrs{"roles": roles, "normed": normed}, in...).Unit()
+	x := s.g.Defer(DeferredVision, graph.Float, []int{-1, s.task.Dim}, graph.Attrs{"roles": roles, "normed": normed},
+		in...).Unit()
 	if s.spread == nil {
 		return x
 	}
@@ -286,8 +291,8 @@ type HostFunc struct {
 	VJP func(dy *tensor.Tensor, in ...*tensor.Tensor) ([]*tensor.Tensor, error)
 	// Every says when it is computed anew.
 	Every Moment
-	// Trace makes an outside recomputation possible: what it makes of the value is written to the trace as something drawn.
-	// Nil writes nothing.
+	// Trace makes an outside recomputation possible: what it makes of the value is written to the trace as something
+	// drawn. Nil writes nothing.
 	Trace func(*tensor.Tensor) *tensor.Tensor
 }
 

@@ -58,9 +58,10 @@ type Global struct {
 	Each    map[int]tensor.Map // extra tensors sent to one client
 	Kept    tensor.Map         // stays on the server
 	Notes   map[string]float64 // numbers of this round for its record, such as epsilon; Merge sets them
-	// Fit minimises a loss over server-side parameters by some steps of a new optimizer, in place, and gives the loss after
-	// them. The loss sees them as parameters and rows as Down tensors.
-	Fit func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, o optim.Config) (float64, error)
+	// Fit minimises a loss over server-side parameters by some steps of a new optimizer, in place, and gives the loss
+	// after them. The loss sees them as parameters and rows as Down tensors.
+	Fit func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, o optim.Config) (float64,
+		error)
 }
 
 // Sampling says who trains in a round: Size of the Of clients that may, drawn anew each time without replacement. With
@@ -94,8 +95,8 @@ func (g *Global) AllKnown() bool {
 	return !slices.ContainsFunc(g.Peers, func(p Peer) bool { return p.Backbone == "" })
 }
 
-// Summed is the Client of an upload that is the weighted mean of several, as secure aggregation gives it. Its N is the sum
-// of their weights.
+// Summed is the Client of an upload that is the weighted mean of several, as secure aggregation gives it. Its N is the
+// sum of their weights.
 const Summed = -1
 
 // Upload is what one client returns.

@@ -69,7 +69,8 @@ func TestMeanDoesNotDependOnMapsAndChangesNothing(t *testing.T) {
 func TestRandDependsOnSeedAndPathOnly(t *testing.T) {
 	seen := map[uint64]string{}
 	for _, seed := range []uint64{0, 1, 1 << 40} {
-		for _, path := range [][]string{nil, {"a"}, {"a", "b"}, {"b", "a"}, {"round", "1", "client", "12"}, {"round", "11", "client", "2"}} {
+		for _, path := range [][]string{nil, {"a"}, {"a", "b"}, {"b", "a"}, {"round", "1", "client", "12"},
+			{"round", "11", "client", "2"}} {
 			v := Rand(seed, path...).Uint64()
 			if v != Rand(seed, path...).Uint64() {
 				t.Errorf("%d %v differs from itself", seed, path)
@@ -95,7 +96,8 @@ func TestDraws(t *testing.T) {
 	if math.Abs(mean) > 5*std/math.Sqrt(n) || math.Abs(square-std*std) > 5*std*std*math.Sqrt(2./n) {
 		t.Errorf("mean %g, standard deviation %g", mean, math.Sqrt(square))
 	}
-	if Draw(3, 2, "ctx", []int{1}, std).Data[0] == v.Data[0] || Draw(3, 1, "local", []int{1}, std).Data[0] == v.Data[0] {
+	if Draw(3, 2, "ctx", []int{1}, std).Data[0] == v.Data[0] || Draw(3, 1, "local", []int{1},
+		std).Data[0] == v.Data[0] {
 		t.Error("another client or another name draws the same")
 	}
 	if Draw(3, 1, "ctx", []int{4}, 0).MaxAbs() != 0 {

@@ -30,21 +30,22 @@ type Term struct {
 // term, their sum. It adds nothing to the graph.
 func (s *Scope) Term(name string, n graph.Node) graph.Node {
 	if !termName.MatchString(name) {
-		return s.g.Fail("a term of the loss is called %q; take lower-case words, at most 60 letters, digits, spaces and hyphens", name)
+		return s.g.Fail("a term of the loss is called %q; take lower-case words, at most 60 letters, digits, spaces "+
+			"and hyphens", name)
 	}
 	*s.terms = append(*s.terms, Term{name, n})
 	return n
 }
 
-// CrossEntropy is the mean cross entropy of class scores [B,C] with the batch's labels, as a term. What tells it from other
-// cross entropies of the loss may be absent.
+// CrossEntropy is the mean cross entropy of class scores [B,C] with the batch's labels, as a term. What tells it from
+// other cross entropies of the loss may be absent.
 func (s *Scope) CrossEntropy(logits graph.Node, of ...string) graph.Node {
 	name := strings.Join(append([]string{CrossEntropy}, of...), " ")
 	return s.Term(name, graph.CrossEntropy(logits, s.Label()))
 }
 
-// Terms gives the terms of a loss that was built in this scope, in the order in which they were named. A loss that is not
-// the sum of its terms is an error: a part of it has no name, or a term is not in it.
+// Terms gives the terms of a loss that was built in this scope, in the order in which they were named. A loss that is
+// not the sum of its terms is an error: a part of it has no name, or a term is not in it.
 func (s *Scope) Terms(loss graph.Node) ([]Term, error) {
 	left := map[graph.Node]int{}
 	for _, t := range *s.terms {
@@ -66,7 +67,8 @@ func (s *Scope) Terms(loss graph.Node) ([]Term, error) {
 	}
 	walk(loss)
 	if unnamed != nil {
-		return nil, fmt.Errorf("the loss has parts without a name, %s; name each with Scope.Term", strings.Join(unnamed, ", "))
+		return nil, fmt.Errorf("the loss has parts without a name, %s; name each with Scope.Term", strings.Join(unnamed,
+			", "))
 	}
 	var out []Term
 	for _, t := range *s.terms {

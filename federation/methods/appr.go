@@ -12,21 +12,21 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Appr adds FedAPPR's two terms to the loss of a carrier with a shared text prompt, which stays near the average (eq. 8)
-// and, after a warm-up, learns to pass for an average before the server's discriminator (eq. 7), which tells past averages
-// from this round's uploads (eq. 6). Over PromptFL this is FedAPPR.
+// Appr adds FedAPPR's two terms to the loss of a carrier with a shared text prompt, which stays near the average (eq.
+// 8) and, after a warm-up, learns to pass for an average before the server's discriminator (eq. 7), which tells past
+// averages from this round's uploads (eq. 6). Over PromptFL this is FedAPPR.
 //
-// "Model-Heterogeneous Federated Prompt Learning", under review, eq. 6-9, algorithm S1. The variants of its ablation are
-// lambda_a: 0 (nA), warmup: 0 (nW) and lambda_r: 0 (nR). There is no public code; where the paper is silent:
+// "Model-Heterogeneous Federated Prompt Learning", under review, eq. 6-9, algorithm S1. The variants of its ablation
+// are lambda_a: 0 (nA), warmup: 0 (nW) and lambda_r: 0 (nR). There is no public code; where the paper is silent:
 //   - the discriminator is Linear(w,8) - ReLU - Linear(8,1) - sigmoid without biases, as its 4,104 parameters tell, on
 //     every token of a prompt, log-probabilities averaged over tokens (disc_input: tokens), or on the mean
 //     token (disc_input: mean);
-//   - it is trained after each merge by disc_steps full steps of a new Adam with its usual rate (disc_optim, disc_lr), on tokens
-//     divided by the root mean square of the average's entries (disc_norm: unit), on clients that of the average that they
-//     received. Ours are chosen so that it learns to tell what can be told: entries of a prompt are near 0.02, and
-//     plain gradient descent on them as they are (sgd, none) with a step of 0.001 a round leaves the loss of eq. 6 at 2 ln 2 and the
-//     weights as they were drawn, so that eq. 7 pulls along a fixed random direction. A round's record has the loss after the
-//     last step, under the note discriminator_loss;
+//   - it is trained after each merge by disc_steps full steps of a new Adam with its usual rate (disc_optim, disc_lr),
+//     on tokens divided by the root mean square of the average's entries (disc_norm: unit), on clients that of the
+//     average that they received. Ours are chosen so that it learns to tell what can be told: entries of a prompt are
+//     near 0.02, and plain gradient descent on them as they are (sgd, none) with a step of 0.001 a round leaves the
+//     loss of eq. 6 at 2 ln 2 and the weights as they were drawn, so that eq. 7 pulls along a fixed random direction. A
+//     round's record has the loss after the last step, under the note discriminator_loss;
 //   - a client starts every round from the average (start: global) or from its own last prompt (start: own);
 //   - clients are tested with the prompt that they ended their own training with (view: own, as algorithm S1 returns
 //     personalised prompts), or as the carrier's are (view: carrier);
@@ -63,7 +63,8 @@ func (m *Appr) build(inner method.Method) (method.Method, error) {
 	}
 	err := m.check()
 	if len(m.names) == 0 || len(m.Prompts) > 0 && len(m.names) < len(m.Prompts) {
-		err = all(err, fmt.Errorf("it needs a shared text prompt called %s; the carrier shares %s", strings.Join(wanted, ", "), sharing(shared)))
+		err = all(err, fmt.Errorf("it needs a shared text prompt called %s; the carrier shares %s", strings.Join(wanted,
+			", "), sharing(shared)))
 	}
 	if m.From == "own" && holds[SCAFFOLD](inner) {
 		err = all(err, fmt.Errorf("scaffold's clients must start a round from the average; set start to global"))
@@ -120,7 +121,8 @@ func (m Appr) prompt(s *method.Scope) graph.Node {
 	for i, name := range m.names {
 		parts[i] = s.Param(name)
 		if w := s.Task().Width; parts[i].Rank() != 2 || parts[i].Dim(1) != w {
-			return s.Graph().Fail("option prompts: %s is %v; the discriminator reads prompts of width %d", name, parts[i].Shape(), w)
+			return s.Graph().Fail("option prompts: %s is %v; the discriminator reads prompts of width %d", name,
+				parts[i].Shape(), w)
 		}
 	}
 	if len(parts) == 1 {
@@ -129,8 +131,8 @@ func (m Appr) prompt(s *method.Scope) graph.Node {
 	return graph.Concat(0, parts...)
 }
 
-// logOdds is the discriminator before its sigmoid on prompts [..,T,w]: [..,T,1], or [..,1,1] on the mean token. average is
-// the newest one, [T,w]; entries of 1e-3 at least are what prompts have.
+// logOdds is the discriminator before its sigmoid on prompts [..,T,w]: [..,T,1], or [..,1,1] on the mean token. average
+// is the newest one, [T,w]; entries of 1e-3 at least are what prompts have.
 func (m Appr) logOdds(ctx, average, w1, w2 graph.Node) graph.Node {
 	if m.Norm == "unit" {
 		rms := average.Square().Mean().Sqrt()

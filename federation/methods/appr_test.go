@@ -22,9 +22,11 @@ func traced(t *testing.T, name string, with []string, o options) *engine.Recorde
 		t.Fatal(err)
 	}
 	rec := engine.NewRecorder()
-	_, err = engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes, Template: "a photo of a {}.",
-		Clients: methodtest.Clients(9, 5, 6), Plan: engine.Plan{Rounds: 3, Seed: 5},
-		Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.3, Momentum: 0.9}}}, engine.Settings{Tracer: rec})
+	_, err = engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes,
+		Template: "a photo of a {}.",
+		Clients:  methodtest.Clients(9, 5, 6), Plan: engine.Plan{Rounds: 3, Seed: 5},
+		Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.3, Momentum: 0.9}}},
+		engine.Settings{Tracer: rec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,8 +35,10 @@ func traced(t *testing.T, name string, with []string, o options) *engine.Recorde
 
 // The carrier FedAPPR and PromptFL with its terms are one computation, bit for bit.
 func TestPromptFLWithApprIsFedAPPR(t *testing.T) {
-	for _, more := range []options{nil, {"disc_input": "mean", "start": "own", "pool": 1}, {"lambda_a": 0.0}, {"lambda_r": 0.0, "view": "carrier"}} {
-		o := options{"tokens": 3, "init_std": 0.4, "warmup": 1, "disc_lr": 0.5, "lambda_a": 0.5, "lambda_r": 0.2, "disc_steps": 2}
+	for _, more := range []options{nil, {"disc_input": "mean", "start": "own", "pool": 1}, {"lambda_a": 0.0},
+		{"lambda_r": 0.0, "view": "carrier"}} {
+		o := options{"tokens": 3, "init_std": 0.4, "warmup": 1, "disc_lr": 0.5, "lambda_a": 0.5, "lambda_r": 0.2,
+			"disc_steps": 2}
 		for k, v := range more {
 			o[k] = v
 		}
@@ -57,7 +61,8 @@ func TestApprRefuses(t *testing.T) {
 		options options
 		words   string
 	}{
-		{"coop", []string{"appr"}, nil, "appr: it needs a shared text prompt called ctx, global, sigma, text/shared; the carrier shares nothing"},
+		{"coop", []string{"appr"}, nil, "appr: it needs a shared text prompt called ctx, global, sigma, text/shared; " +
+			"the carrier shares nothing"},
 		{"zeroshot", []string{"appr"}, nil, "shares nothing"},
 		{"promptfl", []string{"appr"}, options{"prompts": []string{"global"}}, "called global; the carrier shares ctx"},
 		{"fedappr", []string{"fedprox", "appr"}, nil, "part of what it wraps already"},
@@ -68,8 +73,8 @@ func TestApprRefuses(t *testing.T) {
 	}
 }
 
-// moving is a method whose clients upload the received prompt moved by 0.1 along a direction that all clients have in common, and
-// by as much along one of their own.
+// moving is a method whose clients upload the received prompt moved by 0.1 along a direction that all clients have in
+// common, and by as much along one of their own.
 type moving struct{ method.Method }
 
 func direction(salt int, shape []int) *tensor.Tensor {
@@ -86,10 +91,11 @@ func (m moving) Finish(l *method.Local, up *method.Upload) error {
 	return m.Method.Finish(l, up)
 }
 
-// The discriminator tells uploads from past averages within five rounds: over 16 tokens of width 512 that start with a standard
-// deviation of 0.02 (a length of 1.8) and uploads that move by 0.14 a round, the loss of eq. 6 falls from 2 ln 2 = 1.386 below 1.
-// In the first round the one past average is the mean of the uploads, and there is little to tell. One step of plain gradient
-// descent with rate 0.001 a round on prompts as they are, the default before, leaves loss and weights where they were.
+// The discriminator tells uploads from past averages within five rounds: over 16 tokens of width 512 that start with a
+// standard deviation of 0.02 (a length of 1.8) and uploads that move by 0.14 a round, the loss of eq. 6 falls from 2 ln
+// 2 = 1.386 below 1. In the first round the one past average is the mean of the uploads, and there is little to tell.
+// One step of plain gradient descent with rate 0.001 a round on prompts as they are, the default before, leaves loss
+// and weights where they were.
 func TestDiscriminatorLearns(t *testing.T) {
 	run := func(more options) (loss, moved float64) {
 		o := options{"warmup": 0}
@@ -107,8 +113,9 @@ func TestDiscriminatorLearns(t *testing.T) {
 			clients = append(clients, &engine.Client{ID: k, Backbone: wide, Train: rows, Test: rows})
 		}
 		rec := engine.NewRecorder()
-		r, err := engine.Run(stdcontext.Background(), &engine.Experiment{Method: moving{m}, Classes: methodtest.Classes, Template: "a {}.",
-			Clients: clients, Plan: engine.Plan{Rounds: 5, Seed: 5}, Training: engine.Training{Epochs: 1, Batch: 2,
+		r, err := engine.Run(stdcontext.Background(), &engine.Experiment{Method: moving{m}, Classes: methodtest.Classes,
+			Template: "a {}.",
+			Clients:  clients, Plan: engine.Plan{Rounds: 5, Seed: 5}, Training: engine.Training{Epochs: 1, Batch: 2,
 				Optim: optim.Config{Name: "sgd", LR: 0.001}}}, engine.Settings{Tracer: rec})
 		if err != nil {
 			t.Fatal(err)

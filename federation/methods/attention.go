@@ -13,8 +13,8 @@ import (
 //
 //	mix(x, y) = x + concat_h(softmax((x Q_h)(y K_h)ᵀ/√d) y V_h) O
 //
-// for rows x, y [P,w], Q, K, V [w,a], O [a,w] and d = a/h. Prompts of more dimensions are mixed matrix by matrix: block by
-// block, or colour by colour with the rows of pixels as tokens.
+// for rows x, y [P,w], Q, K, V [w,a], O [a,w] and d = a/h. Prompts of more dimensions are mixed matrix by matrix: block
+// by block, or colour by colour with the rows of pixels as tokens.
 type Attention struct {
 	Width    int    `config:"att_width" help:"a, of queries, keys and values; 0 takes the width of the prompt"`
 	Heads    int    `config:"heads" help:"heads of each cross-attention module"`
@@ -44,7 +44,8 @@ func (a Attention) params(under string, w int) []method.Param {
 	std := func(in int) float64 { return 1 / math.Sqrt(3*float64(in)) }
 	wide := a.width(w)
 	for _, name := range []string{"q", "k", "v"} {
-		out = append(out, method.Param{Name: under + "/" + name, Shape: []int{w, wide}, Std: std(w), Owner: method.Private})
+		out = append(out, method.Param{Name: under + "/" + name, Shape: []int{w, wide}, Std: std(w),
+			Owner: method.Private})
 	}
 	o := method.Param{Name: under + "/o", Shape: []int{wide, w}, Std: std(wide), Owner: method.Private}
 	if a.Init == "zero" {
@@ -58,7 +59,8 @@ func (a Attention) fuse(s *method.Scope, under string, own, shared graph.Node) g
 	sizes, _ := own.Shape().Ints()
 	n, w := own.Dim(-2), own.Dim(-1)
 	if a.width(w)%a.Heads != 0 {
-		return s.Graph().Fail("%d heads do not divide the attention's width of %d; choose options.heads or options.att_width otherwise", a.Heads, a.width(w))
+		return s.Graph().Fail("%d heads do not divide the attention's width of %d; choose options.heads or "+
+			"options.att_width otherwise", a.Heads, a.width(w))
 	}
 	x, y := own.Reshape(-1, w), shared.Reshape(-1, w)
 	if a.Query == "shared" {
@@ -71,12 +73,14 @@ func (a Attention) fuse(s *method.Scope, under string, own, shared graph.Node) g
 			gain.Data[i] = 1
 		}
 		g := s.Graph()
-		asks, gives = nn.LayerNorm(x, g.Const(gain), g.Const(bias), 1e-5), nn.LayerNorm(y, g.Const(gain), g.Const(bias), 1e-5)
+		asks, gives = nn.LayerNorm(x, g.Const(gain), g.Const(bias), 1e-5), nn.LayerNorm(y, g.Const(gain), g.Const(bias),
+			1e-5)
 	}
 	part := func(of graph.Node, name string) graph.Node {
 		return nn.Heads(of.MatMul(s.Param(under+"/"+name)), 1, -1, n, a.Heads)[0]
 	}
-	out := nn.Rows(nn.Attend(part(asks, "q"), part(gives, "k"), part(gives, "v"), graph.Node{})).MatMul(s.Param(under + "/o"))
+	out := nn.Rows(nn.Attend(part(asks, "q"), part(gives, "k"), part(gives, "v"), graph.Node{})).MatMul(s.Param(under +
+		"/o"))
 	if a.Residual {
 		out = x.Add(out)
 	}

@@ -9,8 +9,9 @@ import (
 	"promptfed/federation/method"
 )
 
-// averaging is a layer whose server may need nothing of a round's uploads but the mean of their shared parameters. needs
-// tells what else it needs with the options it has; empty for nothing. A layer that does not say is one that needs more.
+// averaging is a layer whose server may need nothing of a round's uploads but the mean of their shared parameters.
+// needs tells what else it needs with the options it has; empty for nothing. A layer that does not say is one that
+// needs more.
 type averaging interface {
 	averages() (weighting, needs string)
 }
@@ -69,8 +70,8 @@ func (m SCAFFOLD) averages() (string, string) {
 	return m.Weighting.Weighting, ""
 }
 
-// beside tells what a layer uploads beside the shared parameters, a tensor under prefix/NAME for each, of which its server
-// needs the mean alone, too.
+// beside tells what a layer uploads beside the shared parameters, a tensor under prefix/NAME for each, of which its
+// server needs the mean alone, too.
 func (m SCAFFOLD) beside() string {
 	if m.Strength > 0 {
 		return scaffoldDC
@@ -103,10 +104,10 @@ func (m DP) averages() (string, string) {
 	return asInside, ""
 }
 
-// Averages tells how clients count in the mean that a stack's server makes, uniform or examples, where that mean is all it
-// needs of a round's uploads: it may then get one upload that holds it, of the client method.Summed. beside are prefixes of
-// what is uploaded under prefix/NAME for each shared parameter, and averaged with them. The error says which layer needs what
-// else.
+// Averages tells how clients count in the mean that a stack's server makes, uniform or examples, where that mean is all
+// it needs of a round's uploads: it may then get one upload that holds it, of the client method.Summed. beside are
+// prefixes of what is uploaded under prefix/NAME for each shared parameter, and averaged with them. The error says
+// which layer needs what else.
 func Averages(m method.Method) (weighting string, beside []string, err error) {
 	if len(sharedNames(m)) == 0 {
 		return "", nil, errors.New("the carrier shares nothing; there is nothing to average")
@@ -132,7 +133,8 @@ func Averages(m method.Method) (weighting string, beside []string, err error) {
 	return weighting, beside, nil
 }
 
-// Surveyed names the surveys that a stack's clients answer, in the first rounds or later. Answers are no part of the mean.
+// Surveyed names the surveys that a stack's clients answer, in the first rounds or later. Answers are no part of the
+// mean.
 func Surveyed(m method.Method) []string {
 	var out []string
 	for round := range 2 {

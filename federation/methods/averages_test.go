@@ -32,7 +32,10 @@ func (c sums) Run(ctx stdcontext.Context, o engine.Order) ([]engine.Reply, error
 	var ups []method.Upload
 	for _, r := range replies {
 		for _, name := range r.Upload.Extra.Names() {
-			if !slices.ContainsFunc(c.beside, func(prefix string) bool { return r.Upload.Shared[strings.TrimPrefix(name, prefix+"/")] != nil }) {
+			if !slices.ContainsFunc(c.beside, func(prefix string) bool {
+				return r.Upload.Shared[strings.TrimPrefix(name,
+					prefix+"/")] != nil
+			}) {
 				return nil, fmt.Errorf("client %d uploaded %s too", r.Client, name)
 			}
 		}
@@ -63,7 +66,8 @@ func TestAverages(t *testing.T) {
 			return
 		}
 		taken = append(taken, strings.Join(append([]string{name}, with...), "+"))
-		if asked := methods.Surveyed(m); len(m.Surveys(0)) != len(asked) || (len(asked) > 0) != slices.Contains(with, "ggtpc") {
+		if asked := methods.Surveyed(m); len(m.Surveys(0)) != len(asked) || (len(asked) > 0) != slices.Contains(with,
+			"ggtpc") {
 			t.Errorf("%s+%v asks %v", name, with, asked)
 		}
 		var got [2]tensor.Map
@@ -72,8 +76,10 @@ func TestAverages(t *testing.T) {
 			if i == 1 {
 				set.Around = func(c engine.Cohort) engine.Cohort { return sums{c, weighting, beside} }
 			}
-			r, err := engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(4, 9, 3),
-				Plan: engine.Plan{Rounds: 2, Seed: 5}, Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}, set)
+			r, err := engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes,
+				Template: "a {}.", Clients: methodtest.Alike(4, 9, 3),
+				Plan: engine.Plan{Rounds: 2, Seed: 5}, Training: engine.Training{Epochs: 1, Batch: 4,
+					Optim: optim.Config{Name: "sgd", LR: 0.1}}}, set)
 			if err != nil {
 				t.Errorf("%s+%v: %v", name, with, err)
 				return
@@ -116,8 +122,11 @@ func TestAverages(t *testing.T) {
 	try("fedpha", []string{"fedprox", "fedopt"}, options{"weighting": "uniform"})
 	try("promptfl", []string{"dp"}, options{"where": "client", "noise": 0.5})
 	try("promptfl", []string{"dp"}, options{"clip": 0.0, "noise": 0.0})
-	want := []string{"fedclip", "fedotp", "fedpha", "fedpgp", "fedpr", "fedtpg", "fedvpt", "gptfl", "pfeddc", "pfedprompt", "promptfl", "sdfed", "uopp", "promptfl+feddyn", "promptfl+fedntd",
-		"promptfl+fedopt", "promptfl+fedprox", "promptfl+ggtpc", "promptfl+moon", "promptfl+scaffold", "fedpha+feddyn+fedprox", "promptfl+scaffold", "powder", "fedtpg", "fedclip", "promptfl+appr", "promptfl+fedproto", "promptfl+scaffold",
+	want := []string{"fedclip", "fedotp", "fedpha", "fedpgp", "fedpr", "fedtpg", "fedvpt", "gptfl", "pfeddc",
+		"pfedprompt", "promptfl", "sdfed", "uopp", "promptfl+feddyn", "promptfl+fedntd",
+		"promptfl+fedopt", "promptfl+fedprox", "promptfl+ggtpc", "promptfl+moon", "promptfl+scaffold",
+		"fedpha+feddyn+fedprox", "promptfl+scaffold", "powder", "fedtpg", "fedclip", "promptfl+appr",
+		"promptfl+fedproto", "promptfl+scaffold",
 		"promptfl+feddyn", "fedpha+fedprox+fedopt", "promptfl+dp", "promptfl+dp"}
 	if !slices.Equal(taken, want) {
 		t.Errorf("taken are %v", taken)

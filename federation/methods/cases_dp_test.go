@@ -7,14 +7,20 @@ var noDP = options{"clip": 0.0, "noise": 0.0}
 func init() {
 	sent := methodtest.Names{Down: []string{"dp/clients"}}
 	cases = append(cases,
-		methodtest.Case{Name: "promptfl", With: []string{"dp"}, Options: with(short, options{"clip": 0.05, "noise": 0.3}), Zero: noDP, Names: context},
-		methodtest.Case{Name: "promptfl", With: []string{"dp"}, Options: with(short, options{"clip": 0.05, "noise": 0.3, "where": "client", "least": 0.5}), Zero: noDP,
+		methodtest.Case{Name: "promptfl", With: []string{"dp"}, Options: with(short, options{"clip": 0.05,
+			"noise": 0.3}), Zero: noDP, Names: context},
+		methodtest.Case{Name: "promptfl", With: []string{"dp"}, Options: with(short, options{"clip": 0.05, "noise": 0.3,
+			"where": "client", "least": 0.5}), Zero: noDP,
 			Names: plus(context, sent, nil, nil), Noised: true},
-		methodtest.Case{Name: "fedpha", With: []string{"dp"}, Options: with(exactNull, options{"clip": 100.0, "noise": 0.0}), Zero: noDP, Names: two},
-		methodtest.Case{Name: "promptfl", With: []string{"fedprox", "fedopt", "dp"}, Options: with(short, options{"dp": options{"noise": 0.1}}), Zero: noDP,
+		methodtest.Case{Name: "fedpha", With: []string{"dp"}, Options: with(exactNull, options{"clip": 100.0,
+			"noise": 0.0}), Zero: noDP, Names: two},
+		methodtest.Case{Name: "promptfl", With: []string{"fedprox", "fedopt", "dp"}, Options: with(short,
+			options{"dp": options{"noise": 0.1}}), Zero: noDP,
 			Names: adaptive(context, true)},
-		methodtest.Case{Name: "promptfl", With: []string{"dp"}, Options: with(short, options{"clip": 0.05, "noise": 0.1, "adapt": 0.5}), Zero: noDP,
+		methodtest.Case{Name: "promptfl", With: []string{"dp"}, Options: with(short, options{"clip": 0.05, "noise": 0.1,
+			"adapt": 0.5}), Zero: noDP,
 			Names: plus(context, methodtest.Names{}, nil, []string{"dp/clip"})},
-		methodtest.Case{Name: "pfeddc", With: []string{"dp"}, Options: dc(options{"clip": 0.1}), Zero: noDP, Names: dual},
+		methodtest.Case{Name: "pfeddc", With: []string{"dp"}, Options: dc(options{"clip": 0.1}), Zero: noDP,
+			Names: dual},
 	)
 }

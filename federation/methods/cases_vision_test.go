@@ -11,7 +11,8 @@ import (
 var (
 	seen     = methodtest.Names{Shared: []string{"prompt"}, Reads: []string{"pixels"}}
 	bounded  = methodtest.Names{Shared: []string{"prompt"}, Reads: []string{"pixels"}, Draw: []string{"projector"}}
-	teaching = methodtest.Names{Private: []string{"prompt"}, Reads: []string{"pixels"}, Down: []string{"hpl/logits", "hpl/n"},
+	teaching = methodtest.Names{Private: []string{"prompt"}, Reads: []string{"pixels"}, Down: []string{"hpl/logits",
+		"hpl/n"},
 		Up: []string{"hpl/logits", "hpl/n"}}
 	dual = dualOf("text", "image")
 )
@@ -44,26 +45,36 @@ func init() {
 var visionCases = []methodtest.Case{
 	{Name: "fedvpt", Options: options{"vision_tokens": 3, "vision_std": 0.4}, Names: seen},
 	{Name: "fedvpt", Options: options{"vision": "pixels", "border": 1, "normed": false}, Names: seen},
-	{Name: "fedvpt", Options: options{"vision": "deep", "vision_tokens": 2, "vision_std": 0.4}, Alike: true, Names: seen},
-	{Name: "fedvpt", With: []string{"fedprox"}, Options: options{"vision_tokens": 2}, Zero: options{"mu": 0.0}, Names: seen},
+	{Name: "fedvpt", Options: options{"vision": "deep", "vision_tokens": 2, "vision_std": 0.4}, Alike: true,
+		Names: seen},
+	{Name: "fedvpt", With: []string{"fedprox"}, Options: options{"vision_tokens": 2}, Zero: options{"mu": 0.0},
+		Names: seen},
 
 	// What the optimizer sees is a part of the gradient.
-	{Name: "fedpr", Options: options{"vision_tokens": 2, "vision_std": 0.4}, Alike: true, Names: bounded, NoDerivative: true},
-	{Name: "fedpr", Options: options{"vision": "shallow", "vision_tokens": 3, "vision_std": 0.4, "ratio": 0.5}, Names: bounded, NoDerivative: true},
-	{Name: "fedpr", With: []string{"fedprox"}, Options: options{"vision_tokens": 2}, Zero: options{"mu": 0.0}, Alike: true, Names: bounded, NoDerivative: true},
+	{Name: "fedpr", Options: options{"vision_tokens": 2, "vision_std": 0.4}, Alike: true, Names: bounded,
+		NoDerivative: true},
+	{Name: "fedpr", Options: options{"vision": "shallow", "vision_tokens": 3, "vision_std": 0.4, "ratio": 0.5},
+		Names: bounded, NoDerivative: true},
+	{Name: "fedpr", With: []string{"fedprox"}, Options: options{"vision_tokens": 2}, Zero: options{"mu": 0.0},
+		Alike: true, Names: bounded, NoDerivative: true},
 
 	{Name: "fedhpl", Options: options{"vision_tokens": 3, "vision_std": 0.4}, Names: teaching},
-	{Name: "fedhpl", Options: options{"vision": "pixels", "kd": "plain", "of": "all", "weighting": "uniform", "temperature": 2.0, "gamma": 0.5}, Names: teaching},
-	{Name: "fedhpl", Options: options{"vision": "deep", "vision_tokens": 1, "gamma": 0.0}, Alike: true, Names: teaching},
-	{Name: "fedhpl", With: []string{"fedprox"}, Options: options{"vision_tokens": 2}, Zero: options{"mu": 0.0}, Names: teaching},
+	{Name: "fedhpl", Options: options{"vision": "pixels", "kd": "plain", "of": "all", "weighting": "uniform",
+		"temperature": 2.0, "gamma": 0.5}, Names: teaching},
+	{Name: "fedhpl", Options: options{"vision": "deep", "vision_tokens": 1, "gamma": 0.0}, Alike: true,
+		Names: teaching},
+	{Name: "fedhpl", With: []string{"fedprox"}, Options: options{"vision_tokens": 2}, Zero: options{"mu": 0.0},
+		Names: teaching},
 
 	{Name: "pfeddc", Options: dc(nil), Names: dual},
 	{Name: "pfeddc", Options: dc(options{"vision": "deep", "heads": 2, "norm": true}), Alike: true, Names: dual},
-	{Name: "pfeddc", Options: dc(options{"vision": "pixels", "att_width": 4, "heads": 2, "query": "shared"}), Names: dual},
+	{Name: "pfeddc", Options: dc(options{"vision": "pixels", "att_width": 4, "heads": 2, "query": "shared"}),
+		Names: dual},
 	{Name: "pfeddc", Options: dc(options{"residual": false, "normed": false}), Names: dual},
 	{Name: "pfeddc", Options: dc(options{"attention": "text", "att_init": "zero"}), Names: dualOf("text")},
 	{Name: "pfeddc", Options: dc(options{"attention": "image", "without": "own", "norm": true}),
-		Names: methodtest.Names{Shared: dual.Shared[1:], Private: append(slices.Clone(dualOf("image").Private), "text/own"), Reads: dual.Reads}},
+		Names: methodtest.Names{Shared: dual.Shared[1:], Private: append(slices.Clone(dualOf("image").Private),
+			"text/own"), Reads: dual.Reads}},
 	{Name: "pfeddc", Options: dc(options{"attention": "none"}), Names: dualOf()},
 	{Name: "pfeddc", Options: dc(options{"attention": "none", "without": "mean"}),
 		Names: methodtest.Names{Shared: dual.Shared, Private: []string{"text/own", "image/own"}, Reads: dual.Reads}},

@@ -14,26 +14,30 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// DP makes the shared parameters differentially private for clients: whoever sees them all, round by round, learns little of
-// whether any one client took part, or of what data it has. A client's update, what it uploads less what it received, is
-// shortened to the norm C over all shared parameters together. To the sum of a round's updates Gaussian noise of standard
-// deviation z C is added in every number, and both are divided by the number of clients that a round has, or has on average.
+// DP makes the shared parameters differentially private for clients: whoever sees them all, round by round, learns
+// little of whether any one client took part, or of what data it has. A client's update, what it uploads less what it
+// received, is shortened to the norm C over all shared parameters together. To the sum of a round's updates Gaussian
+// noise of standard deviation z C is added in every number, and both are divided by the number of clients that a round
+// has, or has on average.
 //
-// McMahan et al., Learning Differentially Private Recurrent Language Models, ICLR 2018, algorithm 1 (DP-FedAvg) with the fixed
-// denominator. Every client counts once: a weight by examples would tell of the data. Where there is a choice:
-//   - where: server clips and adds the noise there; the server sees every update as it is. client clips and adds a share of the
-//     noise on each client, of variance z² C²/(least m) with m clients in a round, so that a server which gets sums only
-//     (secure aggregation) never sees less noise than is reckoned with, as long as least m uploads arrive; a round of fewer is
-//     refused. Without secure aggregation each upload has only its own share of the noise.
+// McMahan et al., Learning Differentially Private Recurrent Language Models, ICLR 2018, algorithm 1 (DP-FedAvg) with
+// the fixed denominator. Every client counts once: a weight by examples would tell of the data. Where there is a
+// choice:
+//   - where: server clips and adds the noise there; the server sees every update as it is. client clips and adds a
+//     share of the noise on each client, of variance z² C²/(least m) with m clients in a round, so that a server which
+//     gets sums only (secure aggregation) never sees less noise than is reckoned with, as long as least m uploads
+//     arrive; a round of fewer is refused. Without secure aggregation each upload has only its own share of the noise.
 //   - adapt: moves C to a quantile of the updates' lengths, see dp_adapt.go;
-//   - secure: false draws the noise from the run's seed, so that a run can be repeated; whoever knows the seed can take it off
-//     again. true draws it from the system's random source, and no two runs are alike.
+//   - secure: false draws the noise from the run's seed, so that a run can be repeated; whoever knows the seed can take
+//     it off again. true draws it from the system's random source, and no two runs are alike.
 //
-// Layers inside get one upload, the noisy mean. Those that need more of the clients are refused. Each round's record notes
-// epsilon, for delta and all rounds so far, by package privacy; noise: 0 has none. It reckons with a sample of clients that
-// stays secret; epsilon_unsampled holds for those who know who trained too, as the server does. clip: 0 turns all of it off.
+// Layers inside get one upload, the noisy mean. Those that need more of the clients are refused. Each round's record
+// notes epsilon, for delta and all rounds so far, by package privacy; noise: 0 has none. It reckons with a sample of
+// clients that stays secret; epsilon_unsampled holds for those who know who trained too, as the server does. clip: 0
+// turns all of it off.
 //
-// Names: dp/clients [1] with where: client, m, which the server sends; dp/clip [1] with adapt, which stays on the server.
+// Names: dp/clients [1] with where: client, m, which the server sends; dp/clip [1] with adapt, which stays on the
+// server.
 type DP struct {
 	method.Method
 	Clip     float64 `config:"clip" help:"C, longest update of a client; 0 turns the layer off"`
@@ -51,14 +55,17 @@ func newDP() layer {
 }
 
 func (m *DP) build(inner method.Method) (method.Method, error) {
-	err := all(within("clip", m.Clip, 0, maxWeight), within("noise", m.Noise, 0, 1e6), within("delta", m.Delta, 1e-15, 0.5),
+	err := all(within("clip", m.Clip, 0, maxWeight), within("noise", m.Noise, 0, 1e6), within("delta", m.Delta, 1e-15,
+		0.5),
 		within("adapt", m.Adapt, 0, 10), within("quantile", m.Quantile, 0, 1),
 		oneOf("where", m.Where, "server", "client"), within("least", m.Least, 0.01, 1), mustShare(inner))
 	if m.Noise > 0 && m.Clip == 0 {
-		err = all(err, errors.New("option clip is 0; noise hides only what is clipped: give a clip, or set noise: 0 too"))
+		err = all(err, errors.New("option clip is 0; noise hides only what is clipped: give a clip, or set noise: 0 "+
+			"too"))
 	}
 	if m.Adapt > 0 && (m.Where == "client" || m.Clip == 0) {
-		err = all(err, errors.New("option adapt moves a clip that the server applies; set where: server and a clip to start from"))
+		err = all(err, errors.New("option adapt moves a clip that the server applies; set where: server and a clip "+
+			"to start from"))
 	}
 	if m.on() && err == nil {
 		_, beside, needs := Averages(inner)
@@ -90,7 +97,8 @@ func (m DP) Start(g *method.Global) error {
 	}
 	if m.distributed() {
 		if g.Drawn.Poisson {
-			return errors.New("dp: with where: client a round needs a fixed number of clients; set sampling: fixed, or where: server")
+			return errors.New("dp: with where: client a round needs a fixed number of clients; set sampling: fixed, " +
+				"or where: server")
 		}
 		g.Down[dpClients] = tensor.Of([]float32{float32(g.Drawn.Size)}, 1)
 	}
@@ -137,7 +145,8 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 		arrived += n
 	}
 	if least := m.Least * g.Drawn.Size; m.distributed() && float64(arrived) < least {
-		return fmt.Errorf("dp: %d clients uploaded; the noise reckoned with needs %v of %v", arrived, math.Ceil(least), g.Drawn.Size)
+		return fmt.Errorf("dp: %d clients uploaded; the noise reckoned with needs %v of %v", arrived, math.Ceil(least),
+			g.Drawn.Size)
 	}
 	if !m.distributed() {
 		r, err := m.rand(method.Rand(g.Seed, "dp", strconv.Itoa(g.Round)))
@@ -148,11 +157,12 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 		m.adapt(g, ups, clip, r)
 	}
 	m.note(g)
-	return m.Method.Merge(g, []method.Upload{{Client: method.Summed, N: max(1, int(g.Drawn.Size)), Shared: sum.from(g.Shared, g.Drawn.Size), Extra: tensor.Map{}}})
+	return m.Method.Merge(g, []method.Upload{{Client: method.Summed, N: max(1, int(g.Drawn.Size)),
+		Shared: sum.from(g.Shared, g.Drawn.Size), Extra: tensor.Map{}}})
 }
 
-// note records what all rounds so far cost: epsilon for those who do not know who trained when, and epsilon_unsampled for those
-// who do, a client that trained every time being the worst case.
+// note records what all rounds so far cost: epsilon for those who do not know who trained when, and epsilon_unsampled
+// for those who do, a client that trained every time being the worst case.
 func (m DP) note(g *method.Global) {
 	round := privacy.Round{Noise: m.Noise, Rate: g.Drawn.Size / float64(g.Drawn.Of), Poisson: g.Drawn.Poisson}
 	put := func(name string, r privacy.Round) {

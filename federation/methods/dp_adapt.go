@@ -9,12 +9,12 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Adaptive clipping moves DP's clip norm to a quantile of the norms of clients' updates: C <- C e^(-adapt (b - quantile)),
-// where b is the share of a round's clients whose update was no longer than C, with noise of its own.
+// Adaptive clipping moves DP's clip norm to a quantile of the norms of clients' updates: C <- C e^(-adapt (b -
+// quantile)), where b is the share of a round's clients whose update was no longer than C, with noise of its own.
 //
-// Andrew et al., Differentially Private Learning with Adaptive Clipping, NeurIPS 2021, algorithm 1. The noise on the count is
-// their m/20. A round's noise is split so that both together cost what noise says (their theorem 1): the updates' is z' with
-// 1/z² = 1/z'² + 1/(2 m/20)². Name: dp/clip [1], which stays on the server.
+// Andrew et al., Differentially Private Learning with Adaptive Clipping, NeurIPS 2021, algorithm 1. The noise on the
+// count is their m/20. A round's noise is split so that both together cost what noise says (their theorem 1): the
+// updates' is z' with 1/z² = 1/z'² + 1/(2 m/20)². Name: dp/clip [1], which stays on the server.
 
 // dpClip names the clip norm between rounds.
 const dpClip = "dp/clip"
@@ -28,7 +28,8 @@ func (m DP) adapts(g *method.Global) error {
 		return nil
 	}
 	if g.Drawn.Of > 0 && m.Noise >= 2*counting(g) {
-		return fmt.Errorf("dp: adapt takes its part of the noise from a count of clients; with noise %v a round needs more than %v of them, it has %v",
+		return fmt.Errorf("dp: adapt takes its part of the noise from a count of clients; with noise %v a round "+
+			"needs more than %v of them, it has %v",
 			m.Noise, 10*m.Noise, g.Drawn.Size)
 	}
 	g.Kept[dpClip] = tensor.Of([]float32{float32(m.Clip)}, 1)

@@ -16,13 +16,15 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// The pencil's clients move from 0 to 0.75 and -0.5625: clipped at 0.6 the sum is 0.0375, over 2 clients. Their examples, one
-// and two, do not count.
+// The pencil's clients move from 0 to 0.75 and -0.5625: clipped at 0.6 the sum is 0.0375, over 2 clients. Their
+// examples, one and two, do not count.
 func TestDPByHand(t *testing.T) {
 	const want = (0.6 - 0.5625) / 2
 	for _, where := range []string{"server", "client"} {
-		methodtest.Hand{Method: "promptfl", With: []string{"dp"}, Options: options{"tokens": 1, "clip": 0.6, "noise": 0.0, "where": where}, LR: lr,
-			First: map[string]float64{"ctx": 0}, Want: map[string]float64{"r0/merged/ctx": want, "r1/c0/s0/grad/ctx": slope0(want)}}.Check(t)
+		methodtest.Hand{Method: "promptfl", With: []string{"dp"}, Options: options{"tokens": 1, "clip": 0.6,
+			"noise": 0.0, "where": where}, LR: lr,
+			First: map[string]float64{"ctx": 0}, Want: map[string]float64{"r0/merged/ctx": want,
+				"r1/c0/s0/grad/ctx": slope0(want)}}.Check(t)
 	}
 }
 
@@ -33,15 +35,18 @@ func private(t *testing.T, e engine.Plan, o options) *engine.Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(4, 5, 6, 3), Plan: e,
-		Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}, engine.Settings{Workers: 2})
+	r, err := engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes,
+		Template: "a {}.", Clients: methodtest.Alike(4, 5, 6, 3), Plan: e,
+		Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}},
+		engine.Settings{Workers: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// noiseOf is what noise did to the prompt of 40 tokens in one round that moves nothing: all that the server adds is noise.
+// noiseOf is what noise did to the prompt of 40 tokens in one round that moves nothing: all that the server adds is
+// noise.
 func noiseOf(t *testing.T, plan engine.Plan, o options) (first, std float64) {
 	t.Helper()
 	o = with(o, options{"tokens": 40, "clip": 1e-6}) // so small that only noise, of 1e6 clips, is left
@@ -55,8 +60,9 @@ func noiseOf(t *testing.T, plan engine.Plan, o options) (first, std float64) {
 	return float64(got.Data[0] - start.Data[0]), math.Sqrt(sum / float64(got.Len()))
 }
 
-// The noise of the mean of 4 clients has the standard deviation z C/4, on clients z C/(4 √least); of 240 numbers the estimate
-// is within 4 standard errors, 4/√480 of it. Of half the clients it is z C/2. It depends on the seed, unless it is secure.
+// The noise of the mean of 4 clients has the standard deviation z C/4, on clients z C/(4 √least); of 240 numbers the
+// estimate is within 4 standard errors, 4/√480 of it. Of half the clients it is z C/2. It depends on the seed, unless
+// it is secure.
 func TestDPNoise(t *testing.T) {
 	for _, c := range []struct {
 		plan engine.Plan
@@ -99,7 +105,8 @@ func TestDPEpsilon(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := &method.Global{Round: c.Rounds - 1, Drawn: method.Sampling{Of: c.N, Size: float64(c.M), Poisson: c.Poisson},
+		g := &method.Global{Round: c.Rounds - 1, Drawn: method.Sampling{Of: c.N, Size: float64(c.M),
+			Poisson: c.Poisson},
 			Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Notes: map[string]float64{}}
 		if err := m.Merge(g, nil); err != nil {
 			t.Fatal(err)
@@ -126,8 +133,10 @@ func TestDPBoundsAClient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := &method.Global{Drawn: method.Sampling{Of: 2, Size: 2}, Shared: tensor.Map{"ctx": tensor.New(1, 1)}, Notes: map[string]float64{}}
-		ups := []method.Upload{{N: 1, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}, {Client: 1, N: 1 << 40, Shared: tensor.Map{"ctx": tensor.Of([]float32{v}, 1, 1)}}}
+		g := &method.Global{Drawn: method.Sampling{Of: 2, Size: 2}, Shared: tensor.Map{"ctx": tensor.New(1, 1)},
+			Notes: map[string]float64{}}
+		ups := []method.Upload{{N: 1, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}, {Client: 1, N: 1 << 40,
+			Shared: tensor.Map{"ctx": tensor.Of([]float32{v}, 1, 1)}}}
 		if err := m.Merge(g, ups); err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +158,8 @@ func TestDPRefusesRounds(t *testing.T) {
 		return method.Upload{Client: client, N: n, Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Extra: tensor.Map{}}
 	}
 	state := func(of int, poisson bool) *method.Global {
-		return &method.Global{Drawn: method.Sampling{Of: of, Size: 10, Poisson: poisson}, Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Down: tensor.Map{}, Notes: map[string]float64{}}
+		return &method.Global{Drawn: method.Sampling{Of: of, Size: 10, Poisson: poisson},
+			Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Down: tensor.Map{}, Notes: map[string]float64{}}
 	}
 	says := func(err error, words string) {
 		t.Helper()
@@ -160,16 +170,18 @@ func TestDPRefusesRounds(t *testing.T) {
 	says(build(options{"delta": 0.01}).Start(state(100, false)), "must be below 1/100")
 	client := build(options{"where": "client"})
 	says(client.Start(state(100, true)), "a fixed number of clients")
-	says(client.Merge(state(100, false), []method.Upload{up(0, 1), up(1, 1)}), "2 clients uploaded; the noise reckoned with needs 6 of 10")
+	says(client.Merge(state(100, false), []method.Upload{up(0, 1), up(1, 1)}),
+		"2 clients uploaded; the noise reckoned with needs 6 of 10")
 	says(client.Merge(state(100, false), []method.Upload{up(method.Summed, 5)}), "5 clients uploaded")
 	if err := client.Merge(state(100, false), []method.Upload{up(method.Summed, 6)}); err != nil {
 		t.Error(err)
 	}
 }
 
-// Four clients, three of which move by 0.5 and one by 2, with a clip of 1 and a quantile of a half: three quarters are not
-// clipped, and the clip goes down to e^(-0.2/4). With the noise of 4/20 on the count and 0.3 in all, the updates have
-// 1/√(1/0.3² - 1/0.4²) = 0.45356, over 4 clients; the estimate from 6000 numbers is within 4 standard errors. Epsilon stays.
+// Four clients, three of which move by 0.5 and one by 2, with a clip of 1 and a quantile of a half: three quarters are
+// not clipped, and the clip goes down to e^(-0.2/4). With the noise of 4/20 on the count and 0.3 in all, the updates
+// have 1/√(1/0.3² - 1/0.4²) = 0.45356, over 4 clients; the estimate from 6000 numbers is within 4 standard errors.
+// Epsilon stays.
 func TestDPAdapts(t *testing.T) {
 	round := func(o options, moves ...float32) *method.Global {
 		t.Helper()
@@ -177,7 +189,8 @@ func TestDPAdapts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := &method.Global{Drawn: method.Sampling{Of: 4, Size: 4}, Shared: tensor.Map{"ctx": tensor.New(1000, 6)}, Down: tensor.Map{}, Kept: tensor.Map{}, Notes: map[string]float64{}}
+		g := &method.Global{Drawn: method.Sampling{Of: 4, Size: 4}, Shared: tensor.Map{"ctx": tensor.New(1000, 6)},
+			Down: tensor.Map{}, Kept: tensor.Map{}, Notes: map[string]float64{}}
 		if err := m.Start(g); err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +213,8 @@ func TestDPAdapts(t *testing.T) {
 		t.Errorf("mean %v, want (0.5-0.5+0.5+1)/4", got)
 	}
 	g = round(options{"noise": 0.3}, 0, 0, 0, 0)
-	if std, want := g.Shared["ctx"].Norm()/math.Sqrt(6000), 0.4535573676110727/4; math.Abs(std/want-1) > 4/math.Sqrt(12000) {
+	if std, want := g.Shared["ctx"].Norm()/math.Sqrt(6000),
+		0.4535573676110727/4; math.Abs(std/want-1) > 4/math.Sqrt(12000) {
 		t.Errorf("noise of %v, want %v", std, want)
 	}
 	plain, err := methods.Build("promptfl", []string{"dp"}, options{"noise": 0.3})
@@ -215,7 +229,8 @@ func TestDPAdapts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Start(g); err == nil || !strings.Contains(err.Error(), "with noise 0.4 a round needs more than 4 of them, it has 4") {
+	if err := m.Start(g); err == nil || !strings.Contains(err.Error(), "with noise 0.4 a round needs more than 4 of "+
+		"them, it has 4") {
 		t.Errorf("%v", err)
 	}
 }

@@ -13,16 +13,19 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// Which evaluations exist, and what class scores read, of every method, read off the formula of its scores; wrappers leave them
-// as they are, but for FedProto's test by prototypes, which reads nothing that the client trained.
+// Which evaluations exist, and what class scores read, of every method, read off the formula of its scores; wrappers
+// leave them as they are, but for FedProto's test by prototypes, which reads nothing that the client trained.
 func TestEvaluable(t *testing.T) {
 	const own, all, none = "private", "private shared", ""
 	want := map[string]string{"coop": own, "fedhpl": own, "fedpha": own, "sdfed": own, "zeroshot": none,
-		"fedappr": "shared", "fedclip": "shared", "fedpr": "shared", "fedtpg": "shared", "fedvpt": "shared", "gptfl": "shared", "promptfl": "shared",
+		"fedappr": "shared", "fedclip": "shared", "fedpr": "shared", "fedtpg": "shared", "fedvpt": "shared",
+		"gptfl": "shared", "promptfl": "shared",
 		"fedotp": all, "fedpgp": all, "pfeddc": all, "powder": all, "uopp": all, "pfedprompt": "examples shared",
 		"coop+fedprox": own, "fedpha+fedprox+appr": own, "fedotp+scaffold": all, "promptfl+ggtpc+fedproto": "shared",
-		"coop+fedproto test: prototypes": "server", "promptfl+fedproto test: prototypes": "server", "fedvpt+fedproto test: prototypes of: image": "server shared",
-		"pfeddc attention: none without: own": own, "pfeddc attention: none": "shared", "pfeddc attention: text without: own": all}
+		"coop+fedproto test: prototypes": "server", "promptfl+fedproto test: prototypes": "server",
+		"fedvpt+fedproto test: prototypes of: image": "server shared",
+		"pfeddc attention: none without: own":        own, "pfeddc attention: none": "shared",
+		"pfeddc attention: text without: own": all}
 	for _, e := range methods.Table {
 		if _, ok := want[e.Name]; !ok && !e.Wrapper {
 			t.Errorf("%s: its evaluations are not tested", e.Name)
@@ -65,10 +68,12 @@ func TestNoGlobalOfPrivateScores(t *testing.T) {
 		}
 		clients := methodtest.Alike(4, 5)
 		rows := clients[0].Test
-		r, err := engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes, Template: "a photo of a {}.",
-			Clients: clients, Plan: engine.Plan{Rounds: 1, Seed: 5, Participation: .5},
+		r, err := engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes,
+			Template: "a photo of a {}.",
+			Clients:  clients, Plan: engine.Plan{Rounds: 1, Seed: 5, Participation: .5},
 			Exams:    []engine.Exam{{Name: "again", Test: map[string]method.Data{clients[0].Backbone.Name(): rows}}},
-			Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 1}}}, engine.Settings{Encode: true})
+			Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 1}}},
+			engine.Settings{Encode: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +84,8 @@ func TestNoGlobalOfPrivateScores(t *testing.T) {
 			}
 			private := name == "coop" || name == "fedpha"
 			if got := strings.Contains(string(text), `global":`); got == private {
-				t.Errorf("%s, %s: class scores read nothing shared: %v; global is there: %v\n%s", name, what, private, got, text)
+				t.Errorf("%s, %s: class scores read nothing shared: %v; global is there: %v\n%s", name, what, private,
+					got, text)
 			}
 			untrained := strings.Contains(string(text), `"untrained":1`)
 			if !strings.Contains(string(text), `"personal":{`) || untrained == (name == "zeroshot") {

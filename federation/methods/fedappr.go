@@ -2,11 +2,11 @@ package methods
 
 import "promptfed/federation/method"
 
-// FedAPPR averages one prompt over clients with different backbones: PromptFL (eq. 1-5) with the terms of Appr (eq. 6-9),
-// so that `method: promptfl, with: [appr]` is the same computation.
+// FedAPPR averages one prompt over clients with different backbones: PromptFL (eq. 1-5) with the terms of Appr (eq.
+// 6-9), so that `method: promptfl, with: [appr]` is the same computation.
 //
-// "Model-Heterogeneous Federated Prompt Learning", under review, eq. 1-9, algorithm S1; see Appr for what the paper leaves
-// open.
+// "Model-Heterogeneous Federated Prompt Learning", under review, eq. 1-9, algorithm S1; see Appr for what the paper
+// leaves open.
 type FedAPPR struct {
 	Context   `config:",squash"`
 	Alignment `config:",squash"`

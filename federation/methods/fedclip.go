@@ -12,20 +12,21 @@ import (
 //
 //	f' = f ⊙ softmax(L2(tanh(L1(f)))), linear layers "adapter/1" and "adapter/2" of weights "/w" [D,D] and biases "/b" [D],
 //
-// and averages it; the class features are those of "a picture of a {class}" and stay as they are. It trains on CLIP's own
-// loss (loss: contrastive): in a batch, each image belongs to the text of its own class at its own place alone, and the
-// cross entropies of images over texts and of texts over images are averaged. Two examples of one class in a batch thus
-// push each other away, as in the authors' code. loss: ce is cross entropy over all classes instead.
+// and averages it; the class features are those of "a picture of a {class}" and stay as they are. It trains on CLIP's
+// own loss (loss: contrastive): in a batch, each image belongs to the text of its own class at its own place alone, and
+// the cross entropies of images over texts and of texts over images are averaged. Two examples of one class in a batch
+// thus push each other away, as in the authors' code. loss: ce is cross entropy over all classes instead.
 //
 // Lu, Hu, Wang, Xie, FedCLIP: Fast Generalization and Personalization for CLIP in Federated Learning, IEEE Data
 // Engineering Bulletin 2023, eq. 5-9, algorithm 1. Notes:
-//   - adapters start as torch.nn.Linear does and are averaged with equal weights, as in the code (weighting: uniform), or
-//     by examples;
-//   - the code feeds the adapter CLIP's features as they are, whose length is about 10; only unit rows are kept here, and
-//     input_norm gives them one common length before L1. The product with f is normalised, so its length does not matter
-//     there;
-//   - the paper trains with Adam, lr 5e-5, betas 0.9 and 0.98, eps 1e-6, weight decay 0.2, batches of 32, which are settings
-//     of train, not of the method; the code keeps the average that did best on validation data, this program the last;
+//   - adapters start as torch.nn.Linear does and are averaged with equal weights, as in the code (weighting: uniform),
+//     or by examples;
+//   - the code feeds the adapter CLIP's features as they are, whose length is about 10; only unit rows are kept here,
+//     and input_norm gives them one common length before L1. The product with f is normalised, so its length does not
+//     matter there;
+//   - the paper trains with Adam, lr 5e-5, betas 0.9 and 0.98, eps 1e-6, weight decay 0.2, batches of 32, which are
+//     settings of train, not of the method; the code keeps the average that did best on validation data, this program
+//     the last;
 //   - all clients need backbones of one joint dimension D.
 type FedCLIP struct {
 	method.Base
@@ -82,7 +83,8 @@ func (m FedCLIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	own := pairs.Mul(s.Graph().Apply(graph.Standard, "EyeLike", nil, pairs.Detach())).Sum(-1)
 	// The cross entropy of the diagonal, log Σ e^(pairs-own), in both directions.
 	ofImages, ofTexts := logSumExp(pairs.Sub(own.Unsqueeze(1)), 1), logSumExp(pairs.Sub(own.Unsqueeze(0)), 0)
-	return s.Term("cross entropy of images", ofImages.Mean().Scale(0.5)).Add(s.Term("cross entropy of texts", ofTexts.Mean().Scale(0.5)))
+	return s.Term("cross entropy of images", ofImages.Mean().Scale(0.5)).Add(s.Term("cross entropy of texts",
+		ofTexts.Mean().Scale(0.5)))
 }
 
 func (m FedCLIP) Merge(g *method.Global, ups []method.Upload) error {

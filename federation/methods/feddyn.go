@@ -29,9 +29,11 @@ type FedDyn struct {
 func newFedDyn() layer { return &FedDyn{Weighting: Weighting{"uniform"}, Alpha: 0.1, Norm: "squared"} }
 
 func (m *FedDyn) build(inner method.Method) (method.Method, error) {
-	err := all(m.check(), within("alpha", m.Alpha, 0, maxWeight), oneOf("norm", m.Norm, "squared", "code"), mustShare(inner))
+	err := all(m.check(), within("alpha", m.Alpha, 0, maxWeight), oneOf("norm", m.Norm, "squared", "code"),
+		mustShare(inner))
 	if m.Alpha > 0 && m.Alpha < 1e-9 {
-		err = all(err, fmt.Errorf("option alpha is %v; the server divides by it: it must be 0 or at least 1e-9", m.Alpha))
+		err = all(err, fmt.Errorf("option alpha is %v; the server divides by it: it must be 0 or at least 1e-9",
+			m.Alpha))
 	}
 	if holds[SCAFFOLD](inner) {
 		err = all(err, errors.New("scaffold corrects the same drift by a state of its own; keep one of the two"))

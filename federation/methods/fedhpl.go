@@ -7,9 +7,9 @@ import (
 )
 
 // FedHPL learns a prompt of the image tower on each client alone, "prompt", and lets clients teach one another by class
-// scores, whatever their backbones: after its steps a client uploads, class by class, the mean of the scores [C,C] of its
-// training examples and their number; the server averages them into the scores that a class has anywhere, and sends these to
-// all. The loss is, with z the scores of an example of class y and g_y those from the server,
+// scores, whatever their backbones: after its steps a client uploads, class by class, the mean of the scores [C,C] of
+// its training examples and their number; the server averages them into the scores that a class has anywhere, and sends
+// these to all. The loss is, with z the scores of an example of class y and g_y those from the server,
 //
 //	CE(z, y) + gamma T² KL(softmax(g_y/T) ‖ softmax(z/T))
 //
@@ -22,7 +22,8 @@ import (
 //   - only rightly classified examples count: of; all takes every example;
 //   - a client's scores weigh by how many examples they are the mean of: weighting; uniform lets each client that has
 //     some count the same;
-//   - every client gets the same scores, its own share among them; a class that nobody scored in a round keeps what it had;
+//   - every client gets the same scores, its own share among them; a class that nobody scored in a round keeps what it
+//     had;
 //   - the factor T² of Hinton et al. (2015): kd; plain leaves it out;
 //   - a linear head is learned there; here CLIP's features of the hand-written prompts (data.template) take its place.
 type FedHPL struct {
@@ -36,11 +37,13 @@ type FedHPL struct {
 }
 
 func newFedHPL() layer {
-	return &FedHPL{Visual: defaultVisual, Weighting: Weighting{"examples"}, Gamma: 1, T: 4.5, KD: "hinton", Of: "correct"}
+	return &FedHPL{Visual: defaultVisual, Weighting: Weighting{"examples"}, Gamma: 1, T: 4.5, KD: "hinton",
+		Of: "correct"}
 }
 
 func (m *FedHPL) build(method.Method) (method.Method, error) {
-	return *m, all(m.Visual.check(), m.Weighting.check(), within("gamma", m.Gamma, 0, maxWeight), within("temperature", m.T, 1e-3, maxWeight),
+	return *m, all(m.Visual.check(), m.Weighting.check(), within("gamma", m.Gamma, 0, maxWeight), within("temperature",
+		m.T, 1e-3, maxWeight),
 		oneOf("kd", m.KD, "hinton", "plain"), oneOf("of", m.Of, "correct", "all"))
 }
 

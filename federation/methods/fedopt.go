@@ -17,10 +17,11 @@ import (
 //
 // or, with kind: momentum, FedAvgM: m <- b1 m + d, w <- w + lr m.
 //
-// Reddi et al., Adaptive Federated Optimization, ICLR 2021, algorithm 2, without bias correction as there. FedAvgM: Hsu et
-// al., Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification, arXiv 1909.06335.
-// Where there is a choice:
-//   - v_start: zero is how the public code (Flower's strategies) starts v; tau is τ², the least that the paper asks for;
+// Reddi et al., Adaptive Federated Optimization, ICLR 2021, algorithm 2, without bias correction as there. FedAvgM: Hsu
+// et al., Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification, arXiv
+// 1909.06335. Where there is a choice:
+//   - v_start: zero is how the public code (Flower's strategies) starts v; tau is τ², the least that the paper asks
+//     for;
 //   - weighting: examples, as the public code has it, or the algorithm's uniform;
 //   - server_lr: 0 stands for 1 with momentum and for 0.01 with the others, a step of half a first prompt's standard
 //     deviation in every number.

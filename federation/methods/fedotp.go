@@ -9,7 +9,8 @@ import (
 
 // FedOTP scores an image by transport between its patches and two prompts of each class, "global", shared, and "local",
 // private, both [tokens,w]. With the similarities S [M,2] of M patches to the two, the score is exp(logit_scale) <T,S>,
-// where the plan T solves entropic transport for the cost 1-S: every patch sends at most 1/M (transport: unbalanced, eq.
+// where the plan T solves entropic transport for the cost 1-S: every patch sends at most 1/M (transport: unbalanced,
+// eq.
 // 9) or exactly that (balanced), and each prompt receives top_percent/2. T is a constant for gradients.
 //
 // Li et al., Global and Local Prompts Cooperation via Optimal Transport for Federated Learning, CVPR 2024, eq. 5-12,
@@ -18,16 +19,17 @@ import (
 //	u = min(1/(M K v), 1), v = top_percent/2 / (Kᵀ u), T = diag(u) K diag(v)
 //
 // Notes:
-//   - the paper does not say when the iterations end. Ours end for each image by itself, when v moved by less than threshold in
-//     the mean over its classes and both prompts (stop: image), or for each image and class (stop: pair): a score is then the
-//     same whatever images it is computed with. The code takes the mean over all images of a batch (stop: batch), with which
-//     scores depend on the grouping of the images, by up to 1e-3; with the balanced transport its rule is another
-//     one, the mean move of u over images, classes and patches (stop: code, which is batch where unbalanced);
+//   - the paper does not say when the iterations end. Ours end for each image by itself, when v moved by less than
+//     threshold in the mean over its classes and both prompts (stop: image), or for each image and class (stop: pair):
+//     a score is then the same whatever images it is computed with. The code takes the mean over all images of a batch
+//     (stop: batch), with which scores depend on the grouping of the images, by up to 1e-3; with the balanced transport
+//     its rule is another one, the mean move of u over images, classes and patches (stop: code, which is batch where
+//     unbalanced);
 //   - below eps 0.05, K, u and v are held as logarithms, which gives no NaN, as the code may in half precision;
 //   - the code caps top_percent at 1; FedPHA's comparison runs FedOTP with 1, where the transport is balanced anyhow;
 //   - balanced is the code's Sinkhorn option: the iterations without the minimum and with all mass;
-//   - in its first round the code trains every client, so that each has a local prompt; here a client that never trained is
-//     tested with the one it drew.
+//   - in its first round the code trains every client, so that each has a local prompt; here a client that never
+//     trained is tested with the one it drew.
 type FedOTP struct {
 	method.Base
 	Context   `config:",squash"`
@@ -40,12 +42,15 @@ type FedOTP struct {
 }
 
 func newFedOTP() layer {
-	return &FedOTP{Context: defaultContext, Transport: "unbalanced", Top: 0.8, Eps: 0.1, Iters: 100, Threshold: 1e-3, Stop: "image"}
+	return &FedOTP{Context: defaultContext, Transport: "unbalanced", Top: 0.8, Eps: 0.1, Iters: 100, Threshold: 1e-3,
+		Stop: "image"}
 }
 
 func (m *FedOTP) build(method.Method) (method.Method, error) {
-	return *m, all(m.check(), oneOf("transport", m.Transport, "unbalanced", "balanced"), within("top_percent", m.Top, 1e-3, 1),
-		within("eps", m.Eps, 1e-4, maxWeight), within("iters", m.Iters, 1, maxSteps), within("threshold", m.Threshold, 0, maxWeight),
+	return *m, all(m.check(), oneOf("transport", m.Transport, "unbalanced", "balanced"), within("top_percent", m.Top,
+		1e-3, 1),
+		within("eps", m.Eps, 1e-4, maxWeight), within("iters", m.Iters, 1, maxSteps), within("threshold", m.Threshold,
+			0, maxWeight),
 		oneOf("stop", m.Stop, "image", "pair", "batch", "code"))
 }
 
@@ -76,8 +81,10 @@ func (m FedOTP) plan(sim graph.Node) graph.Node {
 	if !m.inLogs() {
 		kernel, one = kernel.Exp(), 1
 	}
-	u, v := kernel.Slice(0, 0, 1).Scale(0).Shift(one), kernel.Slice(-1, 0, 1).Scale(0).Shift(one) // [1,B,C,M], [2,B,C,1]
-	on := kernel.Slice(0, 0, 1).Slice(-1, 0, 1).Scale(0).Shift(1)                                 // [1,B,C,1], 1 for pairs that go on
+	// [1,B,C,M], [2,B,C,1]
+	u, v := kernel.Slice(0, 0, 1).Scale(0).Shift(one), kernel.Slice(-1, 0, 1).Scale(0).Shift(one)
+	// [1,B,C,1], 1 for pairs that go on
+	on := kernel.Slice(0, 0, 1).Slice(-1, 0, 1).Scale(0).Shift(1)
 	out := graph.While(m.Iters, func(st []graph.Node) ([]graph.Node, graph.Node) {
 		kernel, u, v, on := st[0], st[1], st[2], st[3]
 		nextU, nextV, change := m.iterate(kernel, u, v)
@@ -91,7 +98,8 @@ func (m FedOTP) plan(sim graph.Node) graph.Node {
 		}
 		active := on.Greater(on.ScalarLike(0.5))
 		goes := change.MeanKeep(over...).Greater(limit).Cast(graph.Float).Mul(on)
-		return []graph.Node{kernel, active.Where(nextU, u), active.Where(nextV, v), goes}, goes.Sum().Greater(on.ScalarLike(0.5))
+		return []graph.Node{kernel, active.Where(nextU, u), active.Where(nextV, v), goes},
+			goes.Sum().Greater(on.ScalarLike(0.5))
 	}, kernel, u, v, on)
 	if m.inLogs() {
 		return kernel.Add(out[1]).Add(out[2]).Exp().Detach()

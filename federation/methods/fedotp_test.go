@@ -13,8 +13,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// An image's scores do not depend on the images that are tested with it: 70 images, which are scored 64 and 6 at a time,
-// score in any order as in the first. The public code's rule, which ends for all images of a batch at once, moves them.
+// An image's scores do not depend on the images that are tested with it: 70 images, which are scored 64 and 6 at a
+// time, score in any order as in the first. The public code's rule, which ends for all images of a batch at once, moves
+// them.
 func TestFedOTPGrouping(t *testing.T) {
 	const n, dim = 70, 5
 	scores := func(stop string, order []int) *tensor.Tensor {
@@ -38,7 +39,8 @@ func TestFedOTPGrouping(t *testing.T) {
 		clients[0].Test = &engine.Features{Views: []engine.Rows{engine.Held{Tensor: image}}, Class: class,
 			Patches: []engine.Rows{engine.Held{Tensor: patches}}}
 		rec := engine.NewRecorder()
-		_, err = engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.", Clients: clients,
+		_, err = engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes,
+			Template: "a {}.", Clients: clients,
 			Plan: engine.Plan{Rounds: 1, TestEvery: 1, Seed: 1}, Training: engine.Training{Epochs: 1, Batch: 4,
 				Optim: optim.Config{Name: "sgd", LR: 0.1}}}, engine.Settings{Tracer: rec})
 		if err != nil {

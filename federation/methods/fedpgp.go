@@ -7,15 +7,15 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// FedPGP adds to a shared prompt "sigma" [tokens,w] a private change of low rank, "u" [tokens,rank] times "v" [rank,w], and
-// classifies with the sum. A contrastive term draws the class features of sigma towards those of a hand-written prompt and
-// away from those of the sum: per class, cross entropy of the two cosines over a temperature, averaged over classes. No
-// branch of it is a constant.
+// FedPGP adds to a shared prompt "sigma" [tokens,w] a private change of low rank, "u" [tokens,rank] times "v" [rank,w],
+// and classifies with the sum. A contrastive term draws the class features of sigma towards those of a hand-written
+// prompt and away from those of the sum: per class, cross entropy of the two cosines over a temperature, averaged over
+// classes. No branch of it is a constant.
 //
-// Cui et al., Harmonizing Generalization and Personalization in Federated Prompt Learning, ICML 2024, eq. 4-7. Where the
-// public code differs or the numbers do:
-//   - positive: hand takes the paper's "a photo of a class" (data.template); code takes "X X .. X class." with as many X as
-//     tokens, which is what the code's hand-written prompt is without an initial text;
+// Cui et al., Harmonizing Generalization and Personalization in Federated Prompt Learning, ICML 2024, eq. 4-7. Where
+// the public code differs or the numbers do:
+//   - positive: hand takes the paper's "a photo of a class" (data.template); code takes "X X .. X class." with as many
+//     X as tokens, which is what the code's hand-written prompt is without an initial text;
 //   - rank is 8, as the public script and FedAPPR's comparison have it; the code's own default is 4;
 //   - mu is 1 as in paper and code; the public script has 0.5.
 //
@@ -35,8 +35,10 @@ func newFedPGP() layer {
 }
 
 func (m *FedPGP) build(method.Method) (method.Method, error) {
-	return *m, all(within("tokens", m.Tokens, 1, maxTokens), within("rank", m.Rank, 1, maxTokens), within("mu", m.Mu, 0, maxWeight),
-		within("temp", m.Temp, 1e-6, maxWeight), oneOf("positive", m.Positive, "hand", "code"), within("init_std", m.Std, 0, maxWeight))
+	return *m, all(within("tokens", m.Tokens, 1, maxTokens), within("rank", m.Rank, 1, maxTokens), within("mu", m.Mu, 0,
+		maxWeight),
+		within("temp", m.Temp, 1e-6, maxWeight), oneOf("positive", m.Positive, "hand", "code"), within("init_std",
+			m.Std, 0, maxWeight))
 }
 
 func (m FedPGP) Params(t method.Task) []method.Param {

@@ -20,12 +20,13 @@ import (
 //
 // Where paper and public code part ways, both are options, the paper first:
 //   - projector: eq9 keeps the last floor((1-ratio)w) right singular vectors, alg1 (algorithm 1) the columns from
-//     (1-ratio)w on, def1 (SDFed's definition 1) those from ratio w on, code keeps columns int(T(1-ratio)).. of the reduced
-//     SVD, exact-null is the basis-free I - V_r V_rᵀ. A prompt of T < w tokens determines no more than T of the w
-//     directions: the last w-T are an arbitrary basis of its null space, as LAPACK completes it close to the coordinate axes, so
-//     that eq9 is nearly the same mask of channels for every prompt (with T 16, w 512 and ratio 0.8 the subspaces kept for two
-//     unrelated prompts overlap by 0.90, by chance it were 0.20). Ours is therefore exact-null, which removes the
-//     prompt's own directions and nothing else, and is what eq. 8-10 say the projection is for;
+//     (1-ratio)w on, def1 (SDFed's definition 1) those from ratio w on, code keeps columns int(T(1-ratio)).. of the
+//     reduced SVD, exact-null is the basis-free I - V_r V_rᵀ. A prompt of T < w tokens determines no more than T of the
+//     w directions: the last w-T are an arbitrary basis of its null space, as LAPACK completes it close to the
+//     coordinate axes, so that eq9 is nearly the same mask of channels for every prompt (with T 16, w 512 and ratio 0.8
+//     the subspaces kept for two unrelated prompts overlap by 0.90, by chance it were 0.20). Ours is therefore
+//     exact-null, which removes the prompt's own directions and nothing else, and is what eq. 8-10 say the projection
+//     is for;
 //   - projector_grad: detach, or through as in the code (the paper is silent);
 //   - svd_every: step (the paper's update e), or epoch, or round as its table 3 has it; between two decompositions the
 //     projector is a constant, also with projector_grad: through;
@@ -49,8 +50,9 @@ type FedPHA struct {
 }
 
 func newFedPHA() layer {
-	return &FedPHA{Global: 16, Local: []int{16}, Ratio: 0.8, Alpha: 1, Projector: linalg.ExactNull, ProjectorGrad: "detach",
-		SVDEvery: method.EveryStep, Pull: "sum-per-class", Push: "class", EOT: "own", Std: 0.02}
+	return &FedPHA{Global: 16, Local: []int{16}, Ratio: 0.8, Alpha: 1, Projector: linalg.ExactNull,
+		ProjectorGrad: "detach",
+		SVDEvery:      method.EveryStep, Pull: "sum-per-class", Push: "class", EOT: "own", Std: 0.02}
 }
 
 func (m *FedPHA) build(method.Method) (method.Method, error) {
@@ -117,7 +119,8 @@ func (m FedPHA) push(tl, tg graph.Node) graph.Node {
 	return d.Norm(-1).Neg().Shift(m.Alpha).ReLU().Mean()
 }
 
-// project is local Q for the projector Q [w,w] of the shared prompt, eq. 8-10. Without a gradient through Q its factors do.
+// project is local Q for the projector Q [w,w] of the shared prompt, eq. 8-10. Without a gradient through Q its factors
+// do.
 func (m FedPHA) project(s *method.Scope, local, global graph.Node) graph.Node {
 	w, f := s.Task().Width, method.HostFunc{Every: m.SVDEvery}
 	if m.ProjectorGrad == "detach" {

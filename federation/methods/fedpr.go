@@ -12,25 +12,27 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// FedPR is FedVPT with deep prompts whose updates stay in the approximate null space of the averaged prompt: block by block
-// each row of the gradient is multiplied by
+// FedPR is FedVPT with deep prompts whose updates stay in the approximate null space of the averaged prompt: block by
+// block each row of the gradient is multiplied by
 //
 //	B Bᵀ / ‖B Bᵀ‖_F, B = V[:, r:], r = int(v(1-ratio))
 //
-// with V [v,v] the right singular vectors, by falling singular value, of the block's prompt [P,v] as the server sent it. With
-// ratio 0.8 these are the weakest 80 % of the directions, and the norm, √(v-r), makes every step as much smaller.
+// with V [v,v] the right singular vectors, by falling singular value, of the block's prompt [P,v] as the server sent
+// it. With ratio 0.8 these are the weakest 80 % of the directions, and the norm, √(v-r), makes every step as much
+// smaller.
 //
-// Feng et al., Learning Federated Visual Prompt in Null Space for MRI Reconstruction, CVPR 2023; the transform is the one of
-// its public code. Notes:
-//   - the code projects the update that Adam made of the gradient; here the gradient is projected, after all wrappers' terms
-//     and before the optimizer. With plain gradient descent, with or without momentum, that is the same update; with an
-//     adaptive optimizer, or weight decay, it is not;
-//   - the code reconstructs images with a Swin transformer; here the task is classification against the hand-written prompts;
-//   - a prompt of P < v rows does not determine the directions behind its P-th, of which the code (projector: code) cuts
-//     v(1-ratio)-P as LAPACK happens to complete the basis, close to the coordinate axes whatever the prompt is; that basis is
-//     the one of linalg.Projection.Completion. Ours, exact-null, cuts no direction that the prompt does not have:
-//     r = min(rank, int(v(1-ratio))). A trace records the transforms under draw/projector, [L,v,v], or [v,v] where prompts
-//     are shallow;
+// Feng et al., Learning Federated Visual Prompt in Null Space for MRI Reconstruction, CVPR 2023; the transform is the
+// one of its public code. Notes:
+//   - the code projects the update that Adam made of the gradient; here the gradient is projected, after all wrappers'
+//     terms and before the optimizer. With plain gradient descent, with or without momentum, that is the same update;
+//     with an adaptive optimizer, or weight decay, it is not;
+//   - the code reconstructs images with a Swin transformer; here the task is classification against the hand-written
+//     prompts;
+//   - a prompt of P < v rows does not determine the directions behind its P-th, of which the code (projector: code)
+//     cuts v(1-ratio)-P as LAPACK happens to complete the basis, close to the coordinate axes whatever the prompt is;
+//     that basis is the one of linalg.Projection.Completion. Ours, exact-null, cuts no direction that the prompt does
+//     not have: r = min(rank, int(v(1-ratio))). A trace records the transforms under draw/projector, [L,v,v], or [v,v]
+//     where prompts are shallow;
 //   - the code's rate of 0.1 and its 10 local epochs are the experiment's.
 type FedPR struct {
 	method.Base
@@ -118,7 +120,10 @@ func (m FedPR) transforms(l *method.Local) ([]transform, error) {
 		rows := tensor.Of(p.Data[i*m.Tokens*width:(i+1)*m.Tokens*width], m.Tokens, width)
 		keep := linalg.ProjectBehind
 		if m.Projector == linalg.Code {
-			keep = func(p *tensor.Tensor, lo int) (*linalg.Projection, error) { return linalg.ProjectColumns(p, lo, width) }
+			keep = func(p *tensor.Tensor, lo int) (*linalg.Projection, error) {
+				return linalg.ProjectColumns(p, lo,
+					width)
+			}
 		}
 		q, err := keep(rows, first)
 		if err != nil {

@@ -45,7 +45,8 @@ func (FedProto) send(g *method.Global, only bool, clients []int, mean, n *tensor
 	}
 }
 
-// sent gives copies of what the clients of a group, or some of them, were sent last; no prototype of any class where none was.
+// sent gives copies of what the clients of a group, or some of them, were sent last; no prototype of any class where
+// none was.
 func (FedProto) sent(g *method.Global, clients []int) (mean, n *tensor.Tensor) {
 	from := g.Down
 	for _, k := range clients {
@@ -104,7 +105,10 @@ func (m FedProto) Begin(l *method.Local) error {
 
 func (m FedProto) Merge(g *method.Global, ups []method.Upload) error {
 	err := m.resend(g, func(clients []int, mean, n *tensor.Tensor) error {
-		theirs := slices.DeleteFunc(slices.Clone(ups), func(u method.Upload) bool { return !slices.Contains(clients, u.Client) })
+		theirs := slices.DeleteFunc(slices.Clone(ups), func(u method.Upload) bool {
+			return !slices.Contains(clients,
+				u.Client)
+		})
 		return renewMeans(mean, n, theirs, protoMean, protoN, m.Weighting.Weighting == "uniform")
 	})
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 // FedProx keeps the shared parameters near what the server sent: loss + mu/2 sum |w - w_t|^2.
 //
 // Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, eq. 2. The public federated prompt code
-// (HongxiaLee/FedOTP and ljaiverson/pFedMoAP, trainers/promptfl.py) computes the penalty on tensors of state_dict, which PyTorch
-// detaches, so that it is in the loss and has no gradient; here it has, unless detached says otherwise.
+// (HongxiaLee/FedOTP and ljaiverson/pFedMoAP, trainers/promptfl.py) computes the penalty on tensors of state_dict,
+// which PyTorch detaches, so that it is in the loss and has no gradient; here it has, unless detached says otherwise.
 type FedProx struct {
 	method.Method
 	Mu       float64 `config:"mu" help:"strength of the proximal term"`

@@ -9,17 +9,18 @@ import (
 	"promptfed/runtime/nn"
 )
 
-// FedTPG learns a generator that makes the prompt [tokens,w] from class names: soft queries look at the unit CLIP features
-// of the bare names of the client's own classes through a cross-attention without residual, then x + FF(x), FF being layer
-// norm, Linear(w, 8w), GEGLU and Linear(4w, w). Training scores a batch against the client's own classes only, and the server
-// averages the generator's weights. Queries are normalised before the attention, and so are the class features.
+// FedTPG learns a generator that makes the prompt [tokens,w] from class names: soft queries look at the unit CLIP
+// features of the bare names of the client's own classes through a cross-attention without residual, then x + FF(x), FF
+// being layer norm, Linear(w, 8w), GEGLU and Linear(4w, w). Training scores a batch against the client's own classes
+// only, and the server averages the generator's weights. Queries are normalised before the attention, and so are the
+// class features.
 //
-// Qiu et al., Federated Text-driven Prompt Generation for Vision-Language Models, ICLR 2024, section 4; sizes, norms, biases and
-// first values are those of the public code: torch.nn.MultiheadAttention's for the attention (weights of q, k and v uniform
-// by Xavier's rule, its biases 0), torch.nn.Linear's for the rest. Options and decisions:
+// Qiu et al., Federated Text-driven Prompt Generation for Vision-Language Models, ICLR 2024, section 4; sizes, norms,
+// biases and first values are those of the public code: torch.nn.MultiheadAttention's for the attention (weights of q,
+// k and v uniform by Xavier's rule, its biases 0), torch.nn.Linear's for the rest. Options and decisions:
 //   - classes: own is the paper; all looks at the names of all classes and scores against them in training too;
-//   - test: all scores all classes with the prompt made from the client's own names, as all methods here are tested; own is
-//     the public code, which scores only those that it makes the prompt from;
+//   - test: all scores all classes with the prompt made from the client's own names, as all methods here are tested;
+//     own is the public code, which scores only those that it makes the prompt from;
 //   - weighting: uniform is the public code, whose clients have as many examples each; examples is FedAvg;
 //   - depth blocks of self-attention, x + SA(LN x), x + FF(x), may follow; the public script has none;
 //   - the generator works in single precision, the public code's in half.
@@ -42,8 +43,10 @@ func newFedTPG() layer {
 }
 
 func (m *FedTPG) build(method.Method) (method.Method, error) {
-	return *m, all(within("tokens", m.Tokens, 1, maxTokens), within("heads", m.Heads, 1, maxTokens), within("depth", m.Depth, 0, 64),
-		within("mult", m.Mult, 1, 64), oneOf("classes", m.Classes, "own", "all"), oneOf("test", m.Test, "all", "own"), oneOf("weighting", m.Weighting, "uniform", "examples"),
+	return *m, all(within("tokens", m.Tokens, 1, maxTokens), within("heads", m.Heads, 1, maxTokens), within("depth",
+		m.Depth, 0, 64),
+		within("mult", m.Mult, 1, 64), oneOf("classes", m.Classes, "own", "all"), oneOf("test", m.Test, "all", "own"),
+		oneOf("weighting", m.Weighting, "uniform", "examples"),
 		within("init_std", m.Std, 0, maxWeight))
 }
 
@@ -74,7 +77,8 @@ func (m FedTPG) Params(t method.Task) []method.Param {
 // block is an attention with its feed-forward layers: queries of width w, keys and values from rows of width kv.
 func (m FedTPG) block(name string, w, kv int) []method.Param {
 	out := norm(name+"/norm", w)
-	for _, p := range [][]method.Param{linear(name+"/q", w, w), linear(name+"/k", w, kv), linear(name+"/v", w, kv), linear(name+"/o", w, w),
+	for _, p := range [][]method.Param{linear(name+"/q", w, w), linear(name+"/k", w, kv), linear(name+"/v", w, kv),
+		linear(name+"/o", w, w),
 		norm(name+"/ff/norm", w), linear(name+"/ff/in", 2*m.Mult*w, w), linear(name+"/ff/out", w, m.Mult*w)} {
 		out = append(out, p...)
 	}

@@ -17,7 +17,8 @@ func TestFrameOfPixels(t *testing.T) {
 		ones.Data[i] = 1
 	}
 	edge := []float32{1, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 1, 1, 1}
-	for border, want := range map[int][]float32{0: ones.Data, 1: slices.Concat(edge, edge, edge), 2: ones.Data, 9: ones.Data} {
+	for border, want := range map[int][]float32{0: ones.Data, 1: slices.Concat(edge, edge, edge), 2: ones.Data,
+		9: ones.Data} {
 		g := graph.New()
 		out := Visual{Border: border}.framed(g.Input("prompt", graph.Float, graph.Static(3, 4, 4)), 4)
 		model, err := graph.Bytes(graph.Output{Name: "framed", Node: out.Scale(1)})

@@ -21,28 +21,29 @@ import (
 // participation they travel once. Every feature x that is trained on becomes x + Σ_m eps_m √λ_m u_m (eq. 6).
 //
 // Where the paper is silent or the text admits two readings:
-//   - features are unit rows, in statistics and in training; other ones are not kept. renormalise: true makes the spread
-//     feature a unit row again, as CLIP's scores do; false leaves it as eq. 6 has it. A trace's image is the spread one,
-//     draw/clean [B,D] what it was and draw/eps [B,K] the numbers drawn;
-//   - stats: packed sends "cov" [C,D(D+1)/2], upper triangles row by row; lowrank sends "factors", for each class in turn
-//     the min(rank, n-1, D) rows √λ u of its own largest axes, whose outer products add up to the covariance: nothing is
-//     lost while rank >= n-1. A covariance is biased, 1/n, as eq. 3;
+//   - features are unit rows, in statistics and in training; other ones are not kept. renormalise: true makes the
+//     spread feature a unit row again, as CLIP's scores do; false leaves it as eq. 6 has it. A trace's image is the
+//     spread one, draw/clean [B,D] what it was and draw/eps [B,K] the numbers drawn;
+//   - stats: packed sends "cov" [C,D(D+1)/2], upper triangles row by row; lowrank sends "factors", for each class in
+//     turn the min(rank, n-1, D) rows √λ u of its own largest axes, whose outer products add up to the covariance:
+//     nothing is lost while rank >= n-1. A covariance is biased, 1/n, as eq. 3;
 //   - axes sends only so many of a class's axes: all 512 of ViT-B/16 would be 105 MB for CIFAR-100;
 //   - min_count withholds a class of fewer examples altogether: n, mean and covariance are zeros. The mean of one image
-//     is the image, and mean and covariance of two are those two; 3 is the least count that linear algebra alone does not
-//     undo. Three or four unit rows are still among finitely many candidates; from 5 on there is a continuum. Rows
+//     is the image, and mean and covariance of two are those two; 3 is the least count that linear algebra alone does
+//     not undo. Three or four unit rows are still among finitely many candidates; from 5 on there is a continuum. Rows
 //     of a class that nobody answers about are not spread;
-//   - sampling: sample gives every row its class's weight w_c, so that classes are drawn equally often, which is what the
-//     paper says the strategy is for and what prototypes as "single samples" with a weight need; class is eq. 7 as written, a
-//     class with P_c = w_c / Σ w, then one of its rows, which turns an imbalance round; none keeps the carrier's order. An
-//     epoch is as many rows as there are real ones;
-//   - prototypes (section 3.4) are the means of other domains' classes, weighted by examples, and a client without a domain
-//     is one of its own. Each is one more row, of weight n_max (as w_c of a class with one sample), and spread likewise;
+//   - sampling: sample gives every row its class's weight w_c, so that classes are drawn equally often, which is what
+//     the paper says the strategy is for and what prototypes as "single samples" with a weight need; class is eq. 7 as
+//     written, a class with P_c = w_c / Σ w, then one of its rows, which turns an imbalance round; none keeps the
+//     carrier's order. An epoch is as many rows as there are real ones;
+//   - prototypes (section 3.4) are the means of other domains' classes, weighted by examples, and a client without a
+//     domain is one of its own. Each is one more row, of weight n_max (as w_c of a class with one sample), and spread
+//     likewise;
 //   - survey: once asks before round 0, since encoders are frozen; round asks in every round, as section 3.5 does;
 //   - carriers that read patch features get each of them moved by their image's noise, keeping its length (patches:
-//     noise), or as they are (patches: keep); a prototype's patches are all the prototype. Where the image tower runs in
-//     the step, with prompts, its features get the noise (draw/noise [B,D] in a trace); there are no prototypes then, and
-//     layers around this one see the tower's own features.
+//     noise), or as they are (patches: keep); a prototype's patches are all the prototype. Where the image tower runs
+//     in the step, with prompts, its features get the noise (draw/noise [B,D] in a trace); there are no prototypes
+//     then, and layers around this one see the tower's own features.
 type GGTPC struct {
 	method.Method
 	Stats       string  `config:"stats" help:"how covariances travel: packed or lowrank"`
@@ -59,14 +60,16 @@ type GGTPC struct {
 }
 
 func newGGTPC() layer {
-	return &GGTPC{Stats: "packed", Rank: 128, MinCount: 3, Share: 0.8, Axes: 128, Survey: "once", Strength: 1, Renormalise: true,
-		Patches: "noise", Sampling: "sample"}
+	return &GGTPC{Stats: "packed", Rank: 128, MinCount: 3, Share: 0.8, Axes: 128, Survey: "once", Strength: 1,
+		Renormalise: true,
+		Patches:     "noise", Sampling: "sample"}
 }
 
 func (m *GGTPC) build(inner method.Method) (method.Method, error) {
 	m.Method = inner
 	err := all(oneOf("stats", m.Stats, "packed", "lowrank"), within("rank", m.Rank, 1, maxHidden),
-		within("min_count", m.MinCount, 1, maxSteps), within("share", m.Share, 0, 1), within("axes", m.Axes, 1, maxHidden),
+		within("min_count", m.MinCount, 1, maxSteps), within("share", m.Share, 0, 1), within("axes", m.Axes, 1,
+			maxHidden),
 		oneOf("survey", m.Survey, "once", "round"), within("strength", m.Strength, 0, maxWeight),
 		oneOf("patches", m.Patches, "noise", "keep"), oneOf("sampling", m.Sampling, "class", "sample", "none"))
 	if len(paramNames(inner)) == 0 {
@@ -142,7 +145,8 @@ func (m GGTPC) Begin(l *method.Local) error {
 			t = l.Kept[name]
 		}
 		if t == nil {
-			return fmt.Errorf("ggtpc: the server sent no %s: this client joined after the statistics were asked, and it takes part once they are asked again, before the next round", name)
+			return fmt.Errorf("ggtpc: the server sent no %s: this client joined after the statistics were asked, and "+
+				"it takes part once they are asked again, before the next round", name)
 		}
 		prior[name] = t
 	}

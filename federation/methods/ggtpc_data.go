@@ -22,7 +22,8 @@ type calibrated struct {
 }
 
 func (m GGTPC) calibrate(d method.Data, prior tensor.Map) *calibrated {
-	c := &calibrated{Data: d, m: m, axes: prior[ggtpcAxes], sizes: prior[ggtpcSizes], places: prior[ggtpcPlaces], class: slices.Clone(d.Labels())}
+	c := &calibrated{Data: d, m: m, axes: prior[ggtpcAxes], sizes: prior[ggtpcSizes], places: prior[ggtpcPlaces],
+		class: slices.Clone(d.Labels())}
 	count, most := map[int64]float64{}, 0.0
 	for _, y := range c.class {
 		count[y]++
@@ -94,7 +95,8 @@ func (c *calibrated) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map
 		if row >= c.Data.Len() {
 			own[i] = 0 // its place is taken below
 			if slices.Contains(also, method.PixelsInput) {
-				return nil, fmt.Errorf("option prototypes: the carrier reads pixels, which a prototype has none of; switch it off")
+				return nil, fmt.Errorf("option prototypes: the carrier reads pixels, which a prototype has none of; " +
+					"switch it off")
 			}
 		}
 	}

@@ -54,7 +54,8 @@ func (m GGTPC) tell(g *method.Global, backbone string, only bool, answers []mome
 	}
 	for _, a := range answers[1:] {
 		if !a.mean.SameShape(answers[0].mean) {
-			return fmt.Errorf("client %d answered mean %v, client %d %v", a.client, a.mean, answers[0].client, answers[0].mean)
+			return fmt.Errorf("client %d answered mean %v, client %d %v", a.client, a.mean, answers[0].client,
+				answers[0].mean)
 		}
 	}
 	prior := tensor.Map{}
@@ -99,7 +100,8 @@ func (m GGTPC) selected(answers []moments, c int) ([]moments, int) {
 	byCount := slices.Clone(answers)
 	slices.SortFunc(byCount, func(a, b moments) int { return cmp.Or(b.n[c]-a.n[c], a.client-b.client) })
 	sum, last := 0, 0
-	for last < len(byCount) && byCount[last].n[c] > 0 && (last == 0 || float64(sum) < m.Share*float64(total)*(1-1e-12)) {
+	for last < len(byCount) && byCount[last].n[c] > 0 &&
+		(last == 0 || float64(sum) < m.Share*float64(total)*(1-1e-12)) {
 		sum += byCount[last].n[c]
 		last++
 	}

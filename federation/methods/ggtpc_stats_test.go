@@ -43,7 +43,8 @@ func global(peers ...method.Peer) *method.Global {
 	for i := range peers {
 		peers[i].Backbone = cmp.Or(peers[i].Backbone, "a")
 	}
-	return &method.Global{Clients: len(peers), Peers: peers, Down: tensor.Map{}, Each: map[int]tensor.Map{}, Kept: tensor.Map{}}
+	return &method.Global{Clients: len(peers), Peers: peers, Down: tensor.Map{}, Each: map[int]tensor.Map{},
+		Kept: tensor.Map{}}
 }
 
 func same(t *testing.T, what string, got []float32, want ...float64) {
@@ -57,9 +58,9 @@ func same(t *testing.T, what string, got []float32, want ...float64) {
 	}
 }
 
-// By hand: client 0 has (0,0), (2,0), mean (1,0), covariance diag(1,0); client 1 has (4,3), (4,-3), mean (4,0), covariance
-// diag(0,9). Together x is 0, 2, 4, 4 with mean 2.5 and variance (6.25+0.25+2.25+2.25)/4 = 2.75, y has (9+9)/4 = 4.5. Of
-// class 1 nobody has anything.
+// By hand: client 0 has (0,0), (2,0), mean (1,0), covariance diag(1,0); client 1 has (4,3), (4,-3), mean (4,0),
+// covariance diag(0,9). Together x is 0, 2, 4, 4 with mean 2.5 and variance (6.25+0.25+2.25+2.25)/4 = 2.75, y has
+// (9+9)/4 = 4.5. Of class 1 nobody has anything.
 func TestLawOfTotalCovariance(t *testing.T) {
 	for _, stats := range []string{"packed", "lowrank"} {
 		m := calibration(func(m *GGTPC) { m.Stats = stats })
@@ -164,7 +165,8 @@ func TestSmallClassesAreWithheld(t *testing.T) {
 		}
 		same(t, "n", a["n"].Data, 0, 0, 3, 0)
 		for name, x := range a {
-			if x.Shape[0] == 4 && name != "n" && (x.Row(0).MaxAbs() != 0 || x.Row(1).MaxAbs() != 0 || x.Row(2).MaxAbs() == 0) {
+			if x.Shape[0] == 4 && name != "n" && (x.Row(0).MaxAbs() != 0 || x.Row(1).MaxAbs() != 0 ||
+				x.Row(2).MaxAbs() == 0) {
 				t.Errorf("%s: %v", name, x.Data)
 			}
 		}
@@ -183,7 +185,8 @@ func TestBytesOfTheSurvey(t *testing.T) {
 	}
 	full := classes * d * d * 4
 	x := normal(1, len(label), d)
-	for stats, most := range map[string]float64{"packed": 0.505, "lowrank": 0.034} { // (D+1)/2D, and 16/512, beside the means
+	// (D+1)/2D, and 16/512, beside the means
+	for stats, most := range map[string]float64{"packed": 0.505, "lowrank": 0.034} {
 		m := calibration(func(m *GGTPC) { m.Stats, m.Rank = stats, 16 })
 		a, err := m.measure(x, label, classes)
 		if err != nil {
@@ -268,12 +271,14 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// Clients 0 and 2 share a backbone, 1 has another; 0 and 3 share domain and backbone. Means are (1,0), (4,0), (2,1), (3,0)
-// of 2, 2, 1 and 4 rows.
+// Clients 0 and 2 share a backbone, 1 has another; 0 and 3 share domain and backbone. Means are (1,0), (4,0), (2,1),
+// (3,0) of 2, 2, 1 and 4 rows.
 func TestBackbonesAndDomains(t *testing.T) {
 	m := calibration(func(m *GGTPC) { m.Prototypes = true })
-	peers := []method.Peer{{Backbone: "a", Domain: "east"}, {Backbone: "b", Domain: "east"}, {Backbone: "a"}, {Backbone: "a", Domain: "east"}}
-	ups := answers(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3}, []float32{2, 1}, []float32{3, 1, 3, -1, 3, 1, 3, -1})
+	peers := []method.Peer{{Backbone: "a", Domain: "east"}, {Backbone: "b", Domain: "east"}, {Backbone: "a"},
+		{Backbone: "a", Domain: "east"}}
+	ups := answers(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3}, []float32{2, 1}, []float32{3, 1, 3, -1, 3, 1, 3,
+		-1})
 	g := global(peers...)
 	if err := m.digest(g, ups); err != nil {
 		t.Fatal(err)
@@ -319,7 +324,8 @@ func TestAxesTravelOnce(t *testing.T) {
 }
 
 func TestNothingToCalibrate(t *testing.T) {
-	if _, err := Build("zeroshot", []string{"ggtpc"}, nil); err == nil || !strings.Contains(err.Error(), "learns nothing") {
+	if _, err := Build("zeroshot", []string{"ggtpc"}, nil); err == nil || !strings.Contains(err.Error(),
+		"learns nothing") {
 		t.Error(err)
 	}
 }
@@ -328,7 +334,8 @@ func TestForeignAnswersAreRefused(t *testing.T) {
 	for _, stats := range []string{"packed", "lowrank"} {
 		m := calibration(func(m *GGTPC) { m.Stats = stats })
 		for name, bad := range map[string]*tensor.Tensor{
-			"n": tensor.Of([]float32{0.5, 0}, 2, 1), "mean": tensor.New(4), "cov": tensor.New(2, 4), "factors": tensor.New(7, 2)} {
+			"n": tensor.Of([]float32{0.5, 0}, 2, 1), "mean": tensor.New(4), "cov": tensor.New(2, 4),
+			"factors": tensor.New(7, 2)} {
 			ups := answers(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3})
 			if ups[1].Extra[name] == nil {
 				continue

@@ -14,8 +14,8 @@ var (
 	places = []string{"prototypes/mean", "prototypes/label"}
 )
 
-// ggtpc names what GGTPC traces over a carrier, on clients of several backbones: the form in which covariances travel, and
-// what the server sends, once or in every round.
+// ggtpc names what GGTPC traces over a carrier, on clients of several backbones: the form in which covariances travel,
+// and what the server sends, once or in every round.
 func ggtpc(carrier methodtest.Names, form string, every bool, sent ...string) methodtest.Names {
 	n := carrier
 	n.Survey = &methodtest.Survey{Name: "ggtpc", Every: every, Answer: []string{"n", "mean", form}, Each: sent}

@@ -95,18 +95,22 @@ func (c golden) trace(t *testing.T) tensor.Map {
 	}
 	rec := engine.NewRecorder()
 	_, err = engine.Run(stdcontext.Background(), &engine.Experiment{Method: methodtest.Pinned{Method: m, First: first},
-		Classes: methodtest.Classes, Template: "a photo of a {}.", Clients: clients, Plan: engine.Plan{Rounds: 2, TestEvery: 1},
+		Classes: methodtest.Classes, Template: "a photo of a {}.", Clients: clients, Plan: engine.Plan{Rounds: 2,
+			TestEvery: 1},
 		Training: engine.Training{Epochs: c.Train.Epochs, Batch: 4,
-			Optim:    optim.Config{Name: "sgd", LR: c.Train.LR, Momentum: c.Train.Momentum, WeightDecay: c.Train.WeightDecay},
-			Schedule: optim.Schedule{Kind: c.Train.Schedule, TMax: 10}}}, engine.Settings{Workers: 2, Tracer: rec, Terms: c.Terms})
+			Optim: optim.Config{Name: "sgd", LR: c.Train.LR, Momentum: c.Train.Momentum,
+				WeightDecay: c.Train.WeightDecay},
+			Schedule: optim.Schedule{Kind: c.Train.Schedule, TMax: 10}}}, engine.Settings{Workers: 2, Tracer: rec,
+		Terms: c.Terms})
 	if err != nil {
 		t.Fatalf("%s%v%v: %v", c.Method, c.With, c.Options, err)
 	}
 	return rec.Tensors
 }
 
-// compare gives the largest difference, each relative to the largest value of its tensor or to 1e-2. The gradient of a term by
-// itself is small, and what is left of float32 numbers that nearly cancel, as MOON's cosines do: it may differ by 2e-4.
+// compare gives the largest difference, each relative to the largest value of its tensor or to 1e-2. The gradient of a
+// term by itself is small, and what is left of float32 numbers that nearly cancel, as MOON's cosines do: it may differ
+// by 2e-4.
 func compare(t *testing.T, label string, got tensor.Map, want *tensor.Tensor) float64 {
 	t.Helper()
 	at, worst := 0, 0.0

@@ -47,9 +47,9 @@ var (
 	moonGrad  = slope0(average) + 0.5*2*moonSlope/(1+math.Exp(2*(1-moonCos)))
 )
 
-// FedProto with lambda 0.5: client 0 has class 0 alone and sends (1,0.75)/1.25 = (0.8,0.6), client 1 has class 1 and sends
-// (1,0.5625)/r. In round 1 client 0 stands at p = -0.125; the squared distance of unit rows is 2(1 - cos), and half of it its mean
-// over the two dimensions, with cos = (1+0.75p)/(1.25 r).
+// FedProto with lambda 0.5: client 0 has class 0 alone and sends (1,0.75)/1.25 = (0.8,0.6), client 1 has class 1 and
+// sends (1,0.5625)/r. In round 1 client 0 stands at p = -0.125; the squared distance of unit rows is 2(1 - cos), and
+// half of it its mean over the two dimensions, with cos = (1+0.75p)/(1.25 r).
 var (
 	protoR     = math.Hypot(1, average)
 	protoCos   = (1 + end0*average) / (1.25 * protoR)
@@ -63,34 +63,41 @@ var (
 func init() {
 	zero := options{"tokens": 1, "init_std": 0}
 	over := func(wrapper string, more options, want map[string]float64) methodtest.Hand {
-		return methodtest.Hand{Method: "promptfl", With: []string{wrapper}, Options: with(zero, more), LR: lr, Want: want}
+		return methodtest.Hand{Method: "promptfl", With: []string{wrapper}, Options: with(zero, more), LR: lr,
+			Want: want}
 	}
 	hands = append(hands,
 		over("scaffold", nil, map[string]float64{
 			"r0/c0/down/scaffold/c/ctx": 0, "r0/c0/upload/scaffold/dc/ctx": -0.8, "r0/c1/upload/scaffold/dc/ctx": 0.6,
 			"r0/down/scaffold/c/ctx": -0.1, "r0/merged/ctx": plain, "r1/c0/kept/scaffold/c/ctx": -0.8,
 			"r1/c0/s0/grad/ctx": control0 + 0.7, "r1/c1/s0/grad/ctx": control1 - 0.7, "r1/c0/upload/ctx": scaffold0,
-			"r1/c0/upload/scaffold/dc/ctx": control0 + 0.8, "r1/down/scaffold/c/ctx": -0.1 + (control0+0.8+control1-0.6)/2}),
+			"r1/c0/upload/scaffold/dc/ctx": control0 + 0.8,
+			"r1/down/scaffold/c/ctx":       -0.1 + (control0+0.8+control1-0.6)/2}),
 		over("scaffold", options{"server_lr": 0.5, "strength": 0.0, "weighting": "examples"}, map[string]float64{
 			"r0/merged/ctx": average / 2, "r1/c0/s0/grad/ctx": slope0(average / 2)}),
 		over("feddyn", options{"alpha": 0.5}, map[string]float64{
-			"r0/kept/dyn/h/ctx": -0.046875, "r0/merged/ctx": dynM, "r1/c0/kept/dyn/h/ctx": -0.375, "r1/c1/kept/dyn/h/ctx": 0.28125,
-			"r1/c0/s0/loss":     math.Log(1+math.Exp(-1.6*dynM/math.Hypot(1, dynM))) + 0.375*dynM,
-			"r1/c0/s0/grad/ctx": slope0(dynM) + 0.375}),
+			"r0/kept/dyn/h/ctx": -0.046875, "r0/merged/ctx": dynM, "r1/c0/kept/dyn/h/ctx": -0.375,
+			"r1/c1/kept/dyn/h/ctx": 0.28125,
+			"r1/c0/s0/loss":        math.Log(1+math.Exp(-1.6*dynM/math.Hypot(1, dynM))) + 0.375*dynM,
+			"r1/c0/s0/grad/ctx":    slope0(dynM) + 0.375}),
 		over("fedopt", options{"server_lr": 0.1, "tau": 0.0125}, map[string]float64{
-			"r0/kept/opt/m/ctx": -0.0125, "r0/kept/opt/v/ctx": 0.00015625, "r0/merged/ctx": -0.05, "r1/c0/s0/grad/ctx": slope0(-0.05)}),
+			"r0/kept/opt/m/ctx": -0.0125, "r0/kept/opt/v/ctx": 0.00015625, "r0/merged/ctx": -0.05,
+			"r1/c0/s0/grad/ctx": slope0(-0.05)}),
 		over("fedopt", options{"kind": "adagrad", "server_lr": 1, "tau": 0.0125}, map[string]float64{
 			"r0/kept/opt/v/ctx": 0.015625, "r0/merged/ctx": -1. / 11}),
 		over("fedopt", options{"kind": "momentum"}, map[string]float64{
-			"r0/kept/opt/m/ctx": average, "r0/merged/ctx": average, "r1/kept/opt/m/ctx": 0.9*average + move, "r1/merged/ctx": 1.9*average + move}),
+			"r0/kept/opt/m/ctx": average, "r0/merged/ctx": average, "r1/kept/opt/m/ctx": 0.9*average + move,
+			"r1/merged/ctx": 1.9*average + move}),
 		// Without the true one of two classes a single one is left: there is nothing to distil.
 		over("fedntd", options{"beta": 3.0, "tau": 2.0}, map[string]float64{
 			"r0/c0/s0/loss": math.Log(2), "r0/merged/ctx": average, "r1/c0/upload/ctx": second0}),
 		over("moon", options{"mu": 0.5}, map[string]float64{
-			"r0/c0/s0/loss": 1.5 * math.Log(2), "r0/c0/s0/grad/ctx": -0.8, "r1/c0/s0/loss": moonTwo, "r1/c0/s0/grad/ctx": moonGrad}),
+			"r0/c0/s0/loss": 1.5 * math.Log(2), "r0/c0/s0/grad/ctx": -0.8, "r1/c0/s0/loss": moonTwo,
+			"r1/c0/s0/grad/ctx": moonGrad}),
 		over("fedproto", options{"lambda": 0.5}, map[string]float64{
-			"r0/c0/down/proto/n#0": 0, "r0/c0/s0/loss": math.Log(2), "r0/c0/upload/proto/mean#0": 0.8, "r0/c0/upload/proto/mean#1": 0.6,
-			"r0/c0/upload/proto/n#1": 0, "r0/c1/upload/proto/mean#0": 0, "r0/c1/upload/proto/n#1": 2,
+			"r0/c0/down/proto/n#0": 0, "r0/c0/s0/loss": math.Log(2), "r0/c0/upload/proto/mean#0": 0.8,
+			"r0/c0/upload/proto/mean#1": 0.6,
+			"r0/c0/upload/proto/n#1":    0, "r0/c1/upload/proto/mean#0": 0, "r0/c1/upload/proto/n#1": 2,
 			"r0/down/proto/mean#3": 0.5625 / math.Hypot(1, 0.5625), "r0/down/proto/n#1": 2,
 			"r1/c0/s0/loss": protoCE + 0.5*2*(1-protoCos), "r1/c0/s0/grad/ctx": slope0(average) - 0.5*2*protoSlope}),
 		over("fedproto", options{"lambda": 0.5, "distance": "mean"}, map[string]float64{

@@ -6,8 +6,8 @@ import (
 )
 
 // MOON draws what is learned towards the received model and away from what this client last made of it:
-// loss - mu log(e^(z·z_g/tau) / (e^(z·z_g/tau) + e^(z·z_p/tau))), z, z_g and z_p being unit representations by the present,
-// the received and the client's last parameters, averaged over the batch.
+// loss - mu log(e^(z·z_g/tau) / (e^(z·z_g/tau) + e^(z·z_p/tau))), z, z_g and z_p being unit representations by the
+// present, the received and the client's last parameters, averaged over the batch.
 //
 // Li et al., Model-Contrastive Federated Learning, CVPR 2021, eq. 3. A frozen encoder's image features are the same for
 // all three, so that with CLIP z is something else (our reading, option of):
@@ -18,10 +18,11 @@ import (
 //   - auto: logits where they use what the server averages, else prompt, as over FedPHA, which scores by its private
 //     prompt alone.
 //
-// CLIP's cosines of an image with the class texts lie close together and so do the class features, so that their representations by
-// two models have a cosine of nearly 1 whatever was learned, and the term no gradient to speak of. Ours takes off what classes
-// have in common first (centre: true): class scores less their mean over classes, as the softmax does not see it, and class
-// features less theirs. Image features stay as they are, and so do the scores of two classes, which one number makes.
+// CLIP's cosines of an image with the class texts lie close together and so do the class features, so that their
+// representations by two models have a cosine of nearly 1 whatever was learned, and the term no gradient to speak of.
+// Ours takes off what classes have in common first (centre: true): class scores less their mean over classes, as the
+// softmax does not see it, and class features less theirs. Image features stay as they are, and so do the scores of two
+// classes, which one number makes.
 //
 // Before a client's first round z_p is z_g, and the term is mu log 2.
 type MOON struct {
@@ -58,7 +59,8 @@ func (m MOON) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	}
 	z, global, last := m.represent(s, of), m.represent(received, of), m.represent(s.Before(), of)
 	if !usesShared(received, global) {
-		return s.Graph().Fail("of: %s uses nothing that the server averages, so that the received model and the last one are alike; use another", of)
+		return s.Graph().Fail("of: %s uses nothing that the server averages, so that the received model and the last "+
+			"one are alike; use another", of)
 	}
 	near, far := z.Mul(global).Sum(-1), z.Mul(last).Sum(-1)
 	return loss.Add(s.Term("model-contrastive", far.Sub(near).Scale(1/m.Tau).Softplus().Mean().Scale(m.Mu)))

@@ -58,7 +58,8 @@ func decode(stack []Entry, layers []layer, options map[string]any) error {
 		if i := slices.IndexFunc(stack, func(e Entry) bool { return e.Name == key }); i >= 0 {
 			nested, ok := options[key].(map[string]any)
 			if !ok {
-				return fmt.Errorf("options.%s: expected settings of %s below it, such as %s", key, key, strings.Join(keys(stack[i]), ", "))
+				return fmt.Errorf("options.%s: expected settings of %s below it, such as %s", key, key,
+					strings.Join(keys(stack[i]), ", "))
 			}
 			for k, v := range nested {
 				if err := readable(k); err != nil {
@@ -93,13 +94,15 @@ func decode(stack []Entry, layers []layer, options map[string]any) error {
 			}
 			return fmt.Errorf("options.%s: unknown; known are %s", key, strings.Join(known, "; "))
 		default:
-			return fmt.Errorf("options.%s: more than one layer has it; write it under the layer's name, as options.%s.%s",
+			return fmt.Errorf("options.%s: more than one layer has it; write it under the layer's name, as "+
+				"options.%s.%s",
 				key, stack[takers[0]].Name, key)
 		}
 	}
 	for i, l := range layers {
 		d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
-			Result: l, TagName: "config", ErrorUnused: true, WeaklyTypedInput: true, ZeroFields: true, DecodeHook: exactNumbers})
+			Result: l, TagName: "config", ErrorUnused: true, WeaklyTypedInput: true, ZeroFields: true,
+			DecodeHook: exactNumbers})
 		if err == nil {
 			err = d.Decode(own[i])
 		}

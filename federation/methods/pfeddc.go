@@ -7,21 +7,22 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// PFedDC learns a shared and a private prompt of each tower, "text/shared" and "text/own" [tokens,w], "image/shared" and
-// "image/own" (see Visual for their shape), and mixes each pair by a cross-attention module that stays on its client,
-// "att/text" and "att/image" (eq. 4-5, see Attention). The frozen towers get the mixed prompts; the loss is cross entropy
-// (eq. 6). Only the shared prompts travel and are averaged by examples (eq. 2-3); a client is tested with the averages and
-// with its own prompts and modules.
+// PFedDC learns a shared and a private prompt of each tower, "text/shared" and "text/own" [tokens,w], "image/shared"
+// and "image/own" (see Visual for their shape), and mixes each pair by a cross-attention module that stays on its
+// client, "att/text" and "att/image" (eq. 4-5, see Attention). The frozen towers get the mixed prompts; the loss is
+// cross entropy (eq. 6). Only the shared prompts travel and are averaged by examples (eq. 2-3); a client is tested with
+// the averages and with its own prompts and modules.
 //
-// Zhang et al., Personalized Federated Learning via Dual-Prompt Optimization and Cross Fusion, arXiv 2506.21144, eq. 2-6,
-// algorithm 1. There is no public code. Where the paper is silent or contradicts itself:
-//   - the private prompt asks and the shared one gives keys and values, the private one is added: query, residual; there is
-//     one head, of the prompt's width, and no norm and no bias: heads, att_width, norm. The weights are x Q, not x Qᵀ;
-//   - prompts of the image tower are tokens of the first block, or deep, or pixels: vision. RN50, on which table 5 reports,
-//     has no tokens: there shallow prompts join its attention pooling. Prompts of towers of different widths have no mean:
-//     for a mix of backbones use pixels;
-//   - table 6 switches modules off: attention. What the tower gets then is the shared prompt alone, as the row without both
-//     equals PromptFL's to the last digit; without: own takes the private one, mean the mean of both;
+// Zhang et al., Personalized Federated Learning via Dual-Prompt Optimization and Cross Fusion, arXiv 2506.21144, eq.
+// 2-6, algorithm 1. There is no public code. Where the paper is silent or contradicts itself:
+//   - the private prompt asks and the shared one gives keys and values, the private one is added: query, residual;
+//     there is one head, of the prompt's width, and no norm and no bias: heads, att_width, norm. The weights are x Q,
+//     not x Qᵀ;
+//   - prompts of the image tower are tokens of the first block, or deep, or pixels: vision. RN50, on which table 5
+//     reports, has no tokens: there shallow prompts join its attention pooling. Prompts of towers of different widths
+//     have no mean: for a mix of backbones use pixels;
+//   - table 6 switches modules off: attention. What the tower gets then is the shared prompt alone, as the row without
+//     both equals PromptFL's to the last digit; without: own takes the private one, mean the mean of both;
 //   - "to initialize the client's local prompts" (section 3.2) would lose what line 8 of algorithm 1 keeps: the private
 //     prompts and modules are kept, as in the algorithm;
 //   - "regenerating pseudo labels" (section 4.1) belongs to nothing in the method and is left out;
@@ -37,7 +38,8 @@ type PFedDC struct {
 }
 
 func newPFedDC() layer {
-	return &PFedDC{TextTokens: 16, Std: 0.02, Visual: defaultVisual, Attention: defaultAttention, Modules: "both", Without: "shared"}
+	return &PFedDC{TextTokens: 16, Std: 0.02, Visual: defaultVisual, Attention: defaultAttention, Modules: "both",
+		Without: "shared"}
 }
 
 func (m *PFedDC) build(method.Method) (method.Method, error) {

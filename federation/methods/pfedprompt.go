@@ -6,20 +6,21 @@ import (
 )
 
 // PFedPrompt averages one text prompt "ctx", as PromptFL does, and scores an image with it and with what the client
-// itself remembers: attention without parameters over the features k_i of the client's own training images, of classes y_i,
+// itself remembers: attention without parameters over the features k_i of the client's own training images, of classes
+// y_i,
 //
 //	a = softmax_i(beta <f,k_i>), logits = exp(logit_scale) (<f,t_c> + alpha Σ_i a_i [y_i = c]).
 //
 // The memory stays on its client; nothing but the prompt travels.
 //
 // Guo, Guo, Wang, pFedPrompt: Learning Personalized Prompt for Vision-Language Models in Federated Learning, WWW 2023;
-// alpha as FedAPPR's appendix sets it. There is no public code and the papers that compare with it say no more than that
-// non-parametric attention personalises visual features locally, so that the formula above is OUR READING of it:
-//   - value: label mixes the labels of what is attended to; value: feature mixes its features to f' = Σ_i a_i k_i, unit, and
-//     scores <f',t_c> in the sum's place;
+// alpha as FedAPPR's appendix sets it. There is no public code and the papers that compare with it say no more than
+// that non-parametric attention personalises visual features locally, so that the formula above is OUR READING of it:
+//   - value: label mixes the labels of what is attended to; value: feature mixes its features to f' = Σ_i a_i k_i,
+//     unit, and scores <f',t_c> in the sum's place;
 //   - beta is exp(logit_scale) unless it is given;
-//   - the prompt is trained on the text's scores (train: text), since each training image finds itself in the memory, which
-//     leaves little to learn; train: both uses the same scores as the test;
+//   - the prompt is trained on the text's scores (train: text), since each training image finds itself in the memory,
+//     which leaves little to learn; train: both uses the same scores as the test;
 //   - features are those of whole images, not spatial ones; of several views of an image one is remembered.
 type PFedPrompt struct {
 	method.Base

@@ -8,18 +8,18 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Powder averages a pool of text prompts "pool/0", "pool/1", ... of which each image takes what suits it: attention of its
-// features x to private keys k_p, "keys" [P,D], mixes the scores that the prompts give it,
+// Powder averages a pool of text prompts "pool/0", "pool/1", ... of which each image takes what suits it: attention of
+// its features x to private keys k_p, "keys" [P,D], mixes the scores that the prompts give it,
 //
 //	a_p(x) = softmax_p(sharpness <x, k_p/|k_p|>), logits = Σ_p a_p(x) exp(logit_scale) <x, t_p>,
 //
-// and the server averages each prompt with the weights n_k u_kp, where u_kp is the mean of a_p over client k's images, so
-// that a prompt is made by the clients that use it.
+// and the server averages each prompt with the weights n_k u_kp, where u_kp is the mean of a_p over client k's images,
+// so that a prompt is made by the clients that use it.
 //
 // OUR ADAPTATION of Piao et al., Federated Continual Learning via Prompt-based Dual Knowledge Transfer, ICML 2024: its
-// prompts join a vision transformer and are chosen and passed on by the correlation of a stream's tasks. Of that the pool,
-// the attention and the weighting by use remain; there is no stream, and what is mixed are scores, since a text pass for
-// each image would cost a batch of them.
+// prompts join a vision transformer and are chosen and passed on by the correlation of a stream's tasks. Of that the
+// pool, the attention and the weighting by use remain; there is no stream, and what is mixed are scores, since a text
+// pass for each image would cost a batch of them.
 type Powder struct {
 	method.Base
 	Context   `config:",squash"`
@@ -97,7 +97,8 @@ func (m Powder) Merge(g *method.Global, ups []method.Upload) error {
 		for _, u := range ups {
 			use := u.Extra[powderUse]
 			if use == nil || use.Len() != m.Prompts || !(use.Data[i] >= 0) {
-				return fmt.Errorf("client %d sent %v as %s; it must be %d numbers that are not negative", u.Client, use, powderUse, m.Prompts)
+				return fmt.Errorf("client %d sent %v as %s; it must be %d numbers that are not negative", u.Client, use,
+					powderUse, m.Prompts)
 			}
 			w := float64(u.N) * float64(use.Data[i])
 			total += w

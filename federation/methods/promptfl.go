@@ -7,8 +7,8 @@ import (
 
 // PromptFL averages one text prompt; every client is tested with the average.
 //
-// Guo et al., PromptFL: Let Federated Participants Cooperatively Learn Prompts Instead of Models, TMC 2023, algorithm 1.
-// Loss and layout are CoOp's (Zhou et al., IJCV 2022, eq. 2-3).
+// Guo et al., PromptFL: Let Federated Participants Cooperatively Learn Prompts Instead of Models, TMC 2023, algorithm
+// 1. Loss and layout are CoOp's (Zhou et al., IJCV 2022, eq. 2-3).
 type PromptFL struct {
 	method.Base
 	Context `config:",squash"`

@@ -64,7 +64,8 @@ func usesShared(s *method.Scope, n graph.Node) bool {
 // learnsScores refuses a stack whose class scores are not what it learns by.
 func learnsScores(m method.Method) error {
 	if p, ok := find[FedProto](m); ok && p.Test == "prototypes" {
-		return errors.New("fedproto's test: prototypes replaces the class scores that this one learns by; list it before fedproto")
+		return errors.New("fedproto's test: prototypes replaces the class scores that this one learns by; list it " +
+			"before fedproto")
 	}
 	return nil
 }

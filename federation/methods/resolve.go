@@ -7,8 +7,8 @@ import (
 	"promptfed/federation/method"
 )
 
-// Resolve gives every option of a stack with the value it has, in the form that Build reads: the carrier's as plain keys,
-// a wrapper's below its name, and so for a carrier's key that a wrapper has too.
+// Resolve gives every option of a stack with the value it has, in the form that Build reads: the carrier's as plain
+// keys, a wrapper's below its name, and so for a carrier's key that a wrapper has too.
 func Resolve(name string, with []string, options map[string]any) (map[string]any, error) {
 	if _, err := Build(name, with, options); err != nil {
 		return nil, err

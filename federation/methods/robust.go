@@ -9,24 +9,25 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Robust bounds what a few clients can do to the server's mean, whatever they upload. It changes or chooses uploads before
-// the layers inside average them:
+// Robust bounds what a few clients can do to the server's mean, whatever they upload. It changes or chooses uploads
+// before the layers inside average them:
 //   - median: the shared parameters of all uploads become their coordinate-wise median, and
-//   - trimmed-mean: their coordinate-wise mean without the highest and the lowest trim·n values, rounded up as long as one
-//     remains (Yin et al., Byzantine-Robust Distributed Learning, ICML 2018, definitions 1 and 2), so that any mean of them
-//     is that;
+//   - trimmed-mean: their coordinate-wise mean without the highest and the lowest trim·n values, rounded up as long as
+//     one remains (Yin et al., Byzantine-Robust Distributed Learning, ICML 2018, definitions 1 and 2), so that any mean
+//     of them is that;
 //   - krum: one upload remains, with the least sum of squared distances to its n-f-2 nearest ones, and
-//   - multi-krum: the n-f uploads with the least sums remain (Blanchard et al., Machine Learning with Adversaries, NeurIPS
-//     2017, section 4), f being attackers; with f > 0 a round needs n >= 2f+3 uploads;
-//   - norm-clip: an upload's move away from what the server sent is shortened to the norm clip, over all shared parameters
-//     together (Sun et al., Can You Really Backdoor Federated Learning?, arXiv 1911.07963, section 4).
+//   - multi-krum: the n-f uploads with the least sums remain (Blanchard et al., Machine Learning with Adversaries,
+//     NeurIPS 2017, section 4), f being attackers; with f > 0 a round needs n >= 2f+3 uploads;
+//   - norm-clip: an upload's move away from what the server sent is shortened to the norm clip, over all shared
+//     parameters together (Sun et al., Can You Really Backdoor Federated Learning?, arXiv 1911.07963, section 4).
 //
 // Medians and trimmed means count every client once; weighting is of what is left to average with the other kinds.
 //
 // What stays undefended: tensors that layers inside upload beside the shared parameters (control variates, prototypes,
 // statistics) and answers to surveys. Krum leaves out those of the uploads it leaves out, the other kinds pass all of
-// them on. A client's number of examples counts with weighting: examples, and it is the client's own word. Private prompts
-// need no defence: they never travel. Every kind also slows honest clients down whose data differ from those of most.
+// them on. A client's number of examples counts with weighting: examples, and it is the client's own word. Private
+// prompts need no defence: they never travel. Every kind also slows honest clients down whose data differ from those of
+// most.
 type Robust struct {
 	method.Method
 	Weighting `config:",squash"`
@@ -42,7 +43,8 @@ func newRobust() layer {
 
 func (m *Robust) build(inner method.Method) (method.Method, error) {
 	err := all(m.check(), oneOf("kind", m.Kind, "median", "trimmed-mean", "krum", "multi-krum", "norm-clip"),
-		within("trim", m.Trim, 0, 0.499), within("attackers", m.Attackers, 0, 1<<20), within("clip", m.Clip, 0, maxWeight), mustShare(inner))
+		within("trim", m.Trim, 0, 0.499), within("attackers", m.Attackers, 0, 1<<20), within("clip", m.Clip, 0,
+			maxWeight), mustShare(inner))
 	m.Method = inner
 	return *m, err
 }
@@ -54,7 +56,8 @@ func (m Robust) krum() bool { return m.Kind == "krum" || m.Kind == "multi-krum" 
 
 func (m Robust) enough(uploads int) error {
 	if least := 2*m.Attackers + 3; m.krum() && m.Attackers > 0 && uploads < least {
-		return fmt.Errorf("robust: %s against %d attackers needs %d uploads in a round; there are %d", m.Kind, m.Attackers, least, uploads)
+		return fmt.Errorf("robust: %s against %d attackers needs %d uploads in a round; there are %d", m.Kind,
+			m.Attackers, least, uploads)
 	}
 	return nil
 }
@@ -125,7 +128,8 @@ func mean(v []float64) float64 {
 	return sum / float64(len(v))
 }
 
-// nearest gives the uploads with the least sums of squared distances to their n-f-2 nearest ones, in the order they came.
+// nearest gives the uploads with the least sums of squared distances to their n-f-2 nearest ones, in the order they
+// came.
 func nearest(ups []method.Upload, attackers, keep int) []method.Upload {
 	n := len(ups)
 	far := make([][]float64, n)

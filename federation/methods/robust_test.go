@@ -18,10 +18,12 @@ func merged(t *testing.T, with []string, o options, values ...float32) (float64,
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &method.Global{Clients: len(values), Shared: tensor.Map{"ctx": tensor.New(1, 1)}, Down: tensor.Map{}, Kept: tensor.Map{}, Notes: map[string]float64{}}
+	g := &method.Global{Clients: len(values), Shared: tensor.Map{"ctx": tensor.New(1, 1)}, Down: tensor.Map{},
+		Kept: tensor.Map{}, Notes: map[string]float64{}}
 	var ups []method.Upload
 	for i, v := range values {
-		ups = append(ups, method.Upload{Client: i, N: i + 1, Shared: tensor.Map{"ctx": tensor.Of([]float32{v}, 1, 1)}, Extra: tensor.Map{}})
+		ups = append(ups, method.Upload{Client: i, N: i + 1, Shared: tensor.Map{"ctx": tensor.Of([]float32{v}, 1, 1)},
+			Extra: tensor.Map{}})
 	}
 	if err := m.Merge(g, ups); err != nil {
 		return 0, err
@@ -34,18 +36,19 @@ func merged(t *testing.T, with []string, o options, values ...float32) (float64,
 	return float64(g.Shared["ctx"].Data[0]), nil
 }
 
-// Five clients upload 1, 2, 3, 4 and 100. The nearest two others of each are at the squared distances 1+4, 1+1, 1+1, 1+4 and
-// 96²+97².
+// Five clients upload 1, 2, 3, 4 and 100. The nearest two others of each are at the squared distances 1+4, 1+1, 1+1,
+// 1+4 and 96²+97².
 func TestRobustByHand(t *testing.T) {
 	for _, c := range []struct {
 		o    options
 		want float64
 	}{
 		{options{"kind": "median"}, 3},
-		{options{"kind": "trimmed-mean", "trim": 0.2}, 3},                              // of 2, 3, 4
-		{options{"kind": "trimmed-mean", "trim": 0.3}, 3},                              // two at each end
-		{options{"kind": "trimmed-mean", "trim": 0.0}, 22},                             // all, 110/5
-		{options{"kind": "krum"}, 2},                                                   // the first of two that are as near
+		{options{"kind": "trimmed-mean", "trim": 0.2}, 3},  // of 2, 3, 4
+		{options{"kind": "trimmed-mean", "trim": 0.3}, 3},  // two at each end
+		{options{"kind": "trimmed-mean", "trim": 0.0}, 22}, // all, 110/5
+		// the first of two that are as near
+		{options{"kind": "krum"}, 2},
 		{options{"kind": "multi-krum"}, 2.5},                                           // 1, 2, 3, 4
 		{options{"kind": "multi-krum", "weighting": "examples"}, 3},                    // (1+4+9+16)/10
 		{options{"kind": "norm-clip", "clip": 2.0}, 1.8},                               // 1, 2, 2, 2, 2
@@ -76,15 +79,17 @@ func TestRobustRounds(t *testing.T) {
 		{options{"kind": "krum", "attackers": 0}, end0},
 		{options{"kind": "norm-clip", "clip": 0.6}, (0.6 + end1) / 2},
 	} {
-		methodtest.Hand{Method: "promptfl", With: []string{"robust"}, Options: with(options{"tokens": 1}, c.o), LR: lr, First: zero,
-			Want: map[string]float64{"r0/merged/ctx": c.want, "r1/c0/s0/grad/ctx": slope0(c.want)}}.Check(t)
+		methodtest.Hand{Method: "promptfl", With: []string{"robust"}, Options: with(options{"tokens": 1}, c.o), LR: lr,
+			First: zero,
+			Want:  map[string]float64{"r0/merged/ctx": c.want, "r1/c0/s0/grad/ctx": slope0(c.want)}}.Check(t)
 	}
 }
 
 // One client that uploads anything at all cannot move a robust mean far from those of the others, which lie in [-1,1].
 func TestRobustAgainstOne(t *testing.T) {
 	honest := []float32{-1, -0.5, 0, 0.25, 0.5, 1}
-	for _, o := range []options{{"kind": "median"}, {"kind": "trimmed-mean"}, {"kind": "krum"}, {"kind": "multi-krum"}, {"kind": "norm-clip"}} {
+	for _, o := range []options{{"kind": "median"}, {"kind": "trimmed-mean"}, {"kind": "krum"}, {"kind": "multi-krum"},
+		{"kind": "norm-clip"}} {
 		for _, v := range []float32{-3e38, -1e10, -1.5, 0, 7, 1e10, 3e38} {
 			got, err := merged(t, []string{"robust"}, o, append(honest, v)...)
 			if err != nil || !(got >= -1 && got <= 1) {

@@ -12,13 +12,13 @@ import (
 // (option II) and uploads c_i+ - c_i; the server adds server_lr times the mean move to x, and 1/N of the sum of the
 // differences to c, N being all clients.
 //
-// Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020, algorithm 1, eq. 3-5.
-// K counts all local steps and lr is the rate of this round's schedule. Where there is a choice:
+// Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020, algorithm 1, eq.
+// 3-5. K counts all local steps and lr is the rate of this round's schedule. Where there is a choice:
 //   - weighting: uniform is the paper's mean over the clients of a round; examples is FedAvg's, which the carrier has;
-//   - control: gradients (ours) makes c_i+ the mean of the K gradients g themselves. path is option II as written, which
-//     takes (x - y)/(K lr) for the mean of g - c_i + c, as plain SGD makes it: there the two are one. With a momentum of 0.9
-//     the path is up to ten times as long, and training diverges, while the mean of the gradients stays what it is, also
-//     with weight decay or Adam;
+//   - control: gradients (ours) makes c_i+ the mean of the K gradients g themselves. path is option II as written,
+//     which takes (x - y)/(K lr) for the mean of g - c_i + c, as plain SGD makes it: there the two are one. With a
+//     momentum of 0.9 the path is up to ten times as long, and training diverges, while the mean of the gradients stays
+//     what it is, also with weight decay or Adam;
 //   - strength s corrects by s (c - c_i), so that path's mean gradient is (x - y)/(K lr) + s (c_i - c);
 //   - with a learning rate of 0 option II says nothing, and c_i stays.
 //
@@ -46,7 +46,8 @@ func (m *SCAFFOLD) build(inner method.Method) (method.Method, error) {
 		err = all(err, errors.New("fedopt has a server_lr too; leave this one at 1"))
 	}
 	if a, ok := find[Appr](inner); ok && a.From == "own" {
-		err = all(err, errors.New("its clients must start a round from the average; set start of appr or fedappr to global"))
+		err = all(err, errors.New("its clients must start a round from the average; set start of appr or fedappr to "+
+			"global"))
 	}
 	m.Method = inner
 	return *m, err

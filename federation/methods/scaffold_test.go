@@ -12,19 +12,22 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// With plain gradient descent the path of K steps is the mean of what they went along, g - s c_i + s c, so that the control
-// variates made of it, less that correction, are those made of the gradients themselves, whatever the strength s. With
-// momentum the two part.
+// With plain gradient descent the path of K steps is the mean of what they went along, g - s c_i + s c, so that the
+// control variates made of it, less that correction, are those made of the gradients themselves, whatever the strength
+// s. With momentum the two part.
 func TestSCAFFOLDPathIsTheGradients(t *testing.T) {
 	run := func(control string, strength, momentum float64) *engine.Recorder {
-		m, err := methods.Build("promptfl", []string{"scaffold"}, options{"tokens": 2, "init_std": 0.4, "control": control, "strength": strength})
+		m, err := methods.Build("promptfl", []string{"scaffold"}, options{"tokens": 2, "init_std": 0.4,
+			"control": control, "strength": strength})
 		if err != nil {
 			t.Fatal(err)
 		}
 		rec := engine.NewRecorder()
-		_, err = engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.",
-			Clients: methodtest.Clients(9, 5, 6), Plan: engine.Plan{Rounds: 3, Seed: 5},
-			Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.2, Momentum: momentum}}},
+		_, err = engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes,
+			Template: "a {}.",
+			Clients:  methodtest.Clients(9, 5, 6), Plan: engine.Plan{Rounds: 3, Seed: 5},
+			Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.2,
+				Momentum: momentum}}},
 			engine.Settings{Tracer: rec})
 		if err != nil {
 			t.Fatal(err)
@@ -34,7 +37,8 @@ func TestSCAFFOLDPathIsTheGradients(t *testing.T) {
 	apart := func(strength, momentum float64) (worst float64) {
 		path, gradients := run("path", strength, momentum), run("gradients", strength, momentum)
 		for r := range 3 {
-			for _, name := range []string{"r%d/merged/ctx", "r%d/down/scaffold/c/ctx", "r%d/c0/upload/scaffold/dc/ctx", "r%d/c2/upload/scaffold/dc/ctx"} {
+			for _, name := range []string{"r%d/merged/ctx", "r%d/down/scaffold/c/ctx", "r%d/c0/upload/scaffold/dc/ctx",
+				"r%d/c2/upload/scaffold/dc/ctx"} {
 				name = fmt.Sprintf(name, r)
 				a, b := path.Tensors[name], gradients.Tensors[name]
 				for i, v := range a.Data {

@@ -28,7 +28,8 @@ func (w Weighting) merge(inner method.Method, g *method.Global, ups []method.Upl
 // mustShare refuses a stack that leaves the server nothing to average.
 func mustShare(m method.Method) error {
 	if len(sharedNames(m)) == 0 {
-		return errors.New("it acts on what the server averages, but the carrier shares nothing; choose another carrier, or remove it")
+		return errors.New("it acts on what the server averages, but the carrier shares nothing; choose another " +
+			"carrier, or remove it")
 	}
 	return nil
 }
@@ -37,7 +38,8 @@ func mustShare(m method.Method) error {
 func extra(u method.Upload, name string, shape ...int) (*tensor.Tensor, error) {
 	t := u.Extra[name]
 	if t == nil || t.IsInt() || !slices.Equal(t.Shape, shape) {
-		return nil, fmt.Errorf("client %d uploaded %v for %s, which must be float32%v; it runs another experiment", u.Client, t, name, shape)
+		return nil, fmt.Errorf("client %d uploaded %v for %s, which must be float32%v; it runs another experiment",
+			u.Client, t, name, shape)
 	}
 	return t, nil
 }

@@ -10,8 +10,9 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-// TestSharedOptimizer: two rounds of two clients, two steps each, with a fresh optimizer in every turn and with one that goes from
-// client to client and from round to round. The numbers are PyTorch 1.13's, by tools/golden/shared_optimizer.py.
+// TestSharedOptimizer: two rounds of two clients, two steps each, with a fresh optimizer in every turn and with one
+// that goes from client to client and from round to round. The numbers are PyTorch 1.13's, by
+// tools/golden/shared_optimizer.py.
 func TestSharedOptimizer(t *testing.T) {
 	b, err := os.ReadFile("testdata/optimizer/shared.json")
 	if err != nil {
@@ -22,7 +23,8 @@ func TestSharedOptimizer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kind := range []string{"fresh", "shared"} {
-		h := methodtest.Hand{Method: "promptfl", Options: map[string]any{"tokens": 1}, Epochs: 2, LR: 0.1, Momentum: 0.9, WeightDecay: 5e-4,
+		h := methodtest.Hand{Method: "promptfl", Options: map[string]any{"tokens": 1}, Epochs: 2, LR: 0.1,
+			Momentum: 0.9, WeightDecay: 5e-4,
 			Shared: kind == "shared", First: map[string]float64{"ctx": 0.25}, Want: map[string]float64{}}
 		numbers := want[kind]
 		for r := range 2 {

@@ -43,10 +43,11 @@ func sharedNames(m method.Method) []string {
 func paramNames(m method.Method) []string { return named(m, func(method.Param) bool { return true }) }
 
 // anywhere is a task to ask a method what it declares before the real one is known.
-var anywhere = method.Task{Clients: 1, Classes: 2, Width: 8, Dim: 8, Patches: 4, Scale: 1, ImageSize: 32, VisionWidth: 8, VisionLayers: 2}
+var anywhere = method.Task{Clients: 1, Classes: 2, Width: 8, Dim: 8, Patches: 4, Scale: 1, ImageSize: 32,
+	VisionWidth: 8, VisionLayers: 2}
 
-// fits refuses a wrapper whose loss cannot be built over a carrier whose own can. Where that cannot be built here either,
-// sizes of the real task may be what it lacks.
+// fits refuses a wrapper whose loss cannot be built over a carrier whose own can. Where that cannot be built here
+// either, sizes of the real task may be what it lacks.
 func fits(m, inner method.Method) error {
 	graphs := func(m method.Method) error {
 		s := method.NewScope(anywhere, m.Params(anywhere))
@@ -80,8 +81,8 @@ func sharing(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Reproduces lists the options of a method and its wrappers that make a known defect of published code again on purpose, as
-// "options.KEY: VALUE", outer to inner: those whose field has a tag "defect" with that value.
+// Reproduces lists the options of a method and its wrappers that make a known defect of published code again on
+// purpose, as "options.KEY: VALUE", outer to inner: those whose field has a tag "defect" with that value.
 func Reproduces(m method.Method) []string {
 	var out []string
 	for v := reflect.ValueOf(m); v.IsValid() && v.Kind() == reflect.Struct; {

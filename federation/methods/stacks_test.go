@@ -27,31 +27,39 @@ func stack(carrier string, with ...string) error {
 	if err != nil {
 		return err
 	}
-	_, err = engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes, Template: "a photo of a {}.",
-		Clients: methodtest.Alike(4, 5), Plan: engine.Plan{Rounds: 2, Seed: 5},
-		Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}, engine.Settings{Workers: 1})
+	_, err = engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes,
+		Template: "a photo of a {}.",
+		Clients:  methodtest.Alike(4, 5), Plan: engine.Plan{Rounds: 2, Seed: 5},
+		Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}},
+		engine.Settings{Workers: 1})
 	return err
 }
 
 // refused are stacks that make no sense, each with words of the reason.
 var refused = map[string]string{
-	"coop+appr": "shares nothing", "coop+feddyn": "shares nothing", "coop+fedopt": "shares nothing", "coop+moon": "shares nothing",
-	"coop+scaffold": "shares nothing", "zeroshot+fedopt": "shares nothing", "zeroshot+fedntd": "learns nothing", "zeroshot+fedproto": "learns nothing",
-	"fedappr+appr": "part of what it wraps", "fedclip+appr": "needs a shared text prompt", "fedtpg+appr": "and 13 more",
+	"coop+appr": "shares nothing", "coop+feddyn": "shares nothing", "coop+fedopt": "shares nothing",
+	"coop+moon":     "shares nothing",
+	"coop+scaffold": "shares nothing", "zeroshot+fedopt": "shares nothing", "zeroshot+fedntd": "learns nothing",
+	"zeroshot+fedproto": "learns nothing",
+	"fedappr+appr":      "part of what it wraps", "fedclip+appr": "needs a shared text prompt",
+	"fedtpg+appr":          "and 13 more",
 	"fedclip+fedproto":     "of: text needs a carrier that moves text features",
 	"fedpha+feddyn+fedopt": "keep one of the two", "fedpha+fedopt+feddyn": "keep one of the two",
-	"fedpha+ggtpc+dp": "the survey of ggtpc", "fedpha+fedproto+dp": "every client's prototypes", "fedappr+dp": "appr needs every client's prompt",
-	"fedhpl+dp": "shares nothing", "powder+dp": "weighting: examples", "fedpha+dp+robust": "dp must be the last", "fedpha+robust+dp": "robust must be the last",
+	"fedpha+ggtpc+dp": "the survey of ggtpc", "fedpha+fedproto+dp": "every client's prototypes",
+	"fedappr+dp": "appr needs every client's prompt",
+	"fedhpl+dp":  "shares nothing", "powder+dp": "weighting: examples", "fedpha+dp+robust": "dp must be the last",
+	"fedpha+robust+dp":       "robust must be the last",
 	"fedpha+robust+scaffold": "robust must be the last; scaffold outside it", "coop+robust": "shares nothing",
 	"fedpha+feddyn+scaffold": "keep one of the two", "fedpha+scaffold+feddyn": "keep one of the two",
 }
 
 // reasons are those that any other stack may be refused for.
-var reasons = []string{"shares nothing", "learns nothing", "needs a shared text prompt", "needs a carrier that moves text features", "must be the last", "it would leave the clients without",
+var reasons = []string{"shares nothing", "learns nothing", "needs a shared text prompt",
+	"needs a carrier that moves text features", "must be the last", "it would leave the clients without",
 	"teacher would be the client's own private parameters"}
 
-// Every wrapper runs over every carrier, and every pair of wrappers over FedPHA (over PromptFL where FedNTD is one, which FedPHA's
-// private scores refuse), or is refused with its reason.
+// Every wrapper runs over every carrier, and every pair of wrappers over FedPHA (over PromptFL where FedNTD is one,
+// which FedPHA's private scores refuse), or is refused with its reason.
 func TestStacks(t *testing.T) {
 	var carriers, wrappers []string
 	for _, e := range methods.Table {
@@ -68,7 +76,8 @@ func TestStacks(t *testing.T) {
 			err := stack(layers[0], layers[1:]...)
 			if reason := refused[name]; reason != "" && (err == nil || !strings.Contains(err.Error(), reason)) {
 				t.Errorf("%v; want %q", err, reason)
-			} else if reason == "" && err != nil && !slices.ContainsFunc(reasons, func(r string) bool { return strings.Contains(err.Error(), r) }) {
+			} else if reason == "" && err != nil && !slices.ContainsFunc(reasons,
+				func(r string) bool { return strings.Contains(err.Error(), r) }) {
 				t.Error(err)
 			}
 			if err != nil && strings.Contains(err.Error(), "\n") {

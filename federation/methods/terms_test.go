@@ -28,19 +28,22 @@ func termsOf(m method.Method) ([]string, error) {
 	return names, err
 }
 
-// The terms that papers name, of each row of the table at its default options; a wrapper's stand over PromptFL, and after
-// cross entropy.
+// The terms that papers name, of each row of the table at its default options; a wrapper's stand over PromptFL, and
+// after cross entropy.
 var namedTerms = map[string]string{
 	"fedappr": "cross entropy, adversarial, proximity", "appr": "cross entropy, adversarial, proximity",
 	"fedclip": "cross entropy of images, cross entropy of texts", "fedhpl": "cross entropy, distillation",
-	"fedpha": "cross entropy local, cross entropy global, pull, push", "sdfed": "cross entropy local, cross entropy global, pull, push",
-	"fedpgp": "cross entropy, contrastive", "uopp": "cross entropy mixture, cross entropy general, cross entropy expert",
+	"fedpha": "cross entropy local, cross entropy global, pull, push", "sdfed": "cross entropy local, cross entropy " +
+		"global, pull, push",
+	"fedpgp": "cross entropy, contrastive", "uopp": "cross entropy mixture, cross entropy general, cross entropy " +
+		"expert",
 	"feddyn": "cross entropy, dynamic linear, dynamic quadratic", "fedntd": "cross entropy, not-true distillation",
-	"fedproto": "cross entropy, prototype distance", "fedprox": "cross entropy, proximal", "moon": "cross entropy, model-contrastive",
+	"fedproto": "cross entropy, prototype distance", "fedprox": "cross entropy, proximal",
+	"moon": "cross entropy, model-contrastive",
 }
 
-// Every loss is the sum of its named terms: of each row of the table, of every case of the suite and of every pair of layers
-// that fits together.
+// Every loss is the sum of its named terms: of each row of the table, of every case of the suite and of every pair of
+// layers that fits together.
 func TestLossesAreSumsOfTerms(t *testing.T) {
 	for _, e := range methods.Table {
 		name, with := e.Name, []string(nil)
@@ -112,24 +115,31 @@ func TestWhatIsNoSumOfTerms(t *testing.T) {
 		loss func(s *method.Scope, ce, more graph.Node) graph.Node
 		want string // names, or part of the error
 	}{
-		"named": {func(s *method.Scope, ce, n graph.Node) graph.Node { return s.Term("norm", n).Add(ce) }, "cross entropy, norm"},
+		"named": {func(s *method.Scope, ce, n graph.Node) graph.Node { return s.Term("norm", n).Add(ce) },
+			"cross entropy, norm"},
 		"two parts": {func(s *method.Scope, ce, n graph.Node) graph.Node {
 			return s.Term("n", n).Add(ce).Add(s.Term("n", n.Neg()))
 		}, "cross entropy, n"},
-		"unnamed":  {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(n) }, "without a name"},
-		"scaled":   {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("n", n)).Scale(2) }, "without a name"},
-		"detached": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("n", n).Detach()) }, "without a name"},
-		"left out": {func(s *method.Scope, ce, n graph.Node) graph.Node { s.Term("n", n); return ce }, `"n" is named but not added`},
-		"twice":    {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(ce) }, "without a name"},
-		"no name":  {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("", n)) }, `is called ""`},
-		"slash":    {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("a/b", n)) }, `is called "a/b"`},
+		"unnamed": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(n) }, "without a name"},
+		"scaled": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("n", n)).Scale(2) },
+			"without a name"},
+		"detached": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("n", n).Detach()) },
+			"without a name"},
+		"left out": {func(s *method.Scope, ce, n graph.Node) graph.Node { s.Term("n", n); return ce },
+			`"n" is named but not added`},
+		"twice": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(ce) }, "without a name"},
+		"no name": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("", n)) },
+			`is called ""`},
+		"slash": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("a/b", n)) },
+			`is called "a/b"`},
 	} {
 		names, err := termsOf(parts{loss: c.loss})
 		got := strings.Join(names, ", ")
 		if err != nil {
 			got = err.Error()
 		}
-		if (err == nil) != slices.Contains([]string{"named", "two parts"}, what) || !strings.Contains(got, c.want) || strings.Contains(got, "\n") {
+		if (err == nil) != slices.Contains([]string{"named", "two parts"}, what) || !strings.Contains(got, c.want) ||
+			strings.Contains(got, "\n") {
 			t.Errorf("%s: %s; want %s", what, got, c.want)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 
 // The texts as CoOp's and FedPGP's public code write them. The toy's sentences depend on the sum of their bytes only.
 func TestHandWrittenTexts(t *testing.T) {
-	selected := []string{"a bad photo of the {}.", "a origami {}.", "a photo of the large {}.", "a photo of the small {}.", "a {} in a video game.",
+	selected := []string{"a bad photo of the {}.", "a origami {}.", "a photo of the large {}.",
+		"a photo of the small {}.", "a {} in a video game.",
 		"art of the {}.", "itap of a {}."}
 	for _, c := range []struct {
 		name    string
@@ -28,7 +29,8 @@ func TestHandWrittenTexts(t *testing.T) {
 		{"zeroshot", options{"template": "flowers"}, []string{"a photo of a {}, a type of flower."}},
 		{"zeroshot", options{"template": "a {}!"}, []string{"a {}!"}},
 		{"zeroshot", options{"ensemble": "imagenet-7"}, selected},
-		{"zeroshot", options{"ensemble": []string{"imagenet-7"}, "template": "dtd"}, append(selected[:len(selected):len(selected)], "{} texture.")},
+		{"zeroshot", options{"ensemble": []string{"imagenet-7"}, "template": "dtd"},
+			append(selected[:len(selected):len(selected)], "{} texture.")},
 		{"promptfl", nil, nil},
 		{"fedpgp", nil, nil},
 		{"fedpgp", options{"positive": "code", "tokens": 3}, []string{"X X X {}."}},

@@ -7,16 +7,17 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// UOPP averages one text prompt, "general", and keeps one on every client, "expert", and lets the expert speak as far as it
-// is sure: with h(x) the entropy of the expert's class probabilities over its greatest value, log C,
+// UOPP averages one text prompt, "general", and keeps one on every client, "expert", and lets the expert speak as far
+// as it is sure: with h(x) the entropy of the expert's class probabilities over its greatest value, log C,
 //
 //	logits = h(x) general logits + (1 - h(x)) expert logits.
 //
 // The loss is the sum of the cross entropies of the mixed, the general and the expert logits.
 //
-// OUR ADAPTATION of Ma'sum et al., UOPP, ICLR 2025, for federated few-shot class-incremental learning: its general and expert
-// prompts, in the manner of DualPrompt, join a vision transformer and a stream of classes, and uncertainty decides what is
-// trusted. Of that the two kinds of prompts and their weighting by uncertainty remain, on the text side and without a stream.
+// OUR ADAPTATION of Ma'sum et al., UOPP, ICLR 2025, for federated few-shot class-incremental learning: its general and
+// expert prompts, in the manner of DualPrompt, join a vision transformer and a stream of classes, and uncertainty
+// decides what is trusted. Of that the two kinds of prompts and their weighting by uncertainty remain, on the text side
+// and without a stream.
 type UOPP struct {
 	method.Base
 	Context `config:",squash"`
@@ -44,10 +45,12 @@ func (m UOPP) Logits(s *method.Scope) graph.Node {
 	if m.Mixture == "mean" {
 		return general.Add(expert).Scale(0.5)
 	}
-	doubt := expert.Softmax(-1).Mul(expert.LogSoftmax(-1)).SumKeep(-1).Scale(-1 / math.Log(max(2, float64(s.Task().Classes))))
+	doubt := expert.Softmax(-1).Mul(expert.LogSoftmax(-1)).SumKeep(-1).Scale(-1 / math.Log(max(2,
+		float64(s.Task().Classes))))
 	return expert.Add(doubt.Mul(general.Sub(expert)))
 }
 
 func (m UOPP) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	return s.CrossEntropy(logits, "mixture").Add(s.CrossEntropy(m.of(s, "general"), "general")).Add(s.CrossEntropy(m.of(s, "expert"), "expert"))
+	return s.CrossEntropy(logits, "mixture").Add(s.CrossEntropy(m.of(s, "general"),
+		"general")).Add(s.CrossEntropy(m.of(s, "expert"), "expert"))
 }

@@ -16,8 +16,9 @@ import (
 //	pixels  [3,S,S]  added to the normalised pixels, all of them or a frame (Bahng et al., Exploring Visual Prompts for
 //	                 Adapting Large-Scale Models, 2022)
 //
-// with v the width of the image tower's tokens and S the side of its images. A prompt of pixels can be averaged over any
-// backbones of one image size, tokens only where v (and L) agree. The image tower runs in every step and every test.
+// with v the width of the image tower's tokens and S the side of its images. A prompt of pixels can be averaged over
+// any backbones of one image size, tokens only where v (and L) agree. The image tower runs in every step and every
+// test.
 type Visual struct {
 	Kind   string  `config:"vision" help:"prompt of the image tower: shallow, deep or pixels"`
 	Tokens int     `config:"vision_tokens" help:"prompt tokens of the image tower, in each block that has some"`
@@ -52,11 +53,13 @@ func (v Visual) features(s *method.Scope, prompt graph.Node) graph.Node {
 	case v.Kind == "pixels":
 		return s.Vision(method.VisionPrompts{Pixels: v.framed(prompt, t.ImageSize)})
 	case t.VisionWidth == 0:
-		return s.Graph().Fail("the image tower of backbone %s takes no prompt tokens; use options.vision: pixels", t.Backbone)
+		return s.Graph().Fail("the image tower of backbone %s takes no prompt tokens; use options.vision: pixels",
+			t.Backbone)
 	case v.Kind == "shallow":
 		return s.Vision(method.VisionPrompts{Tokens: prompt, Normed: v.Normed})
 	case t.VisionLayers == 0:
-		return s.Graph().Fail("options.vision: deep is for transformers and backbone %s is a ResNet; use shallow or pixels", t.Backbone)
+		return s.Graph().Fail("options.vision: deep is for transformers and backbone %s is a ResNet; use shallow or "+
+			"pixels", t.Backbone)
 	}
 	blocks := make([]graph.Node, t.VisionLayers)
 	for i := range blocks {

@@ -11,8 +11,8 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// What cannot be is refused in one line that says what to do: image prompts of towers that differ have no mean, deep ones
-// no place in a ResNet, heads must divide the attention's width, FedPR needs tokens and room to move.
+// What cannot be is refused in one line that says what to do: image prompts of towers that differ have no mean, deep
+// ones no place in a ResNet, heads must divide the attention's width, FedPR needs tokens and room to move.
 func TestImagePromptsAreRefusedClearly(t *testing.T) {
 	for _, c := range []struct {
 		method string
@@ -20,8 +20,10 @@ func TestImagePromptsAreRefusedClearly(t *testing.T) {
 		clients []*engine.Client
 		words   []string
 	}{
-		{"pfeddc", options{"vision": "deep"}, methodtest.Clients(4, 4), []string{"parameter image/shared", "client 1", "toy-b", "[1 16 4]", "[3 16 4]", "one image tower"}},
-		{"fedhpl", options{"vision": "deep"}, methodtest.Clients(4, 4), []string{"client 1", "vision: deep", "toy-b is a ResNet", "shallow or pixels"}},
+		{"pfeddc", options{"vision": "deep"}, methodtest.Clients(4, 4), []string{"parameter image/shared", "client 1",
+			"toy-b", "[1 16 4]", "[3 16 4]", "one image tower"}},
+		{"fedhpl", options{"vision": "deep"}, methodtest.Clients(4, 4), []string{"client 1", "vision: deep",
+			"toy-b is a ResNet", "shallow or pixels"}},
 		{"pfeddc", options{"heads": 4}, methodtest.Alike(4), []string{"4 heads", "width of 6", "options.heads"}},
 		{"fedpr", options{"vision": "pixels"}, nil, []string{"vision is pixels", "shallow or deep"}},
 		{"fedpr", options{"ratio": 0.0}, nil, []string{"ratio is 0", "above 0"}},
@@ -30,8 +32,10 @@ func TestImagePromptsAreRefusedClearly(t *testing.T) {
 	} {
 		m, err := methods.Build(c.method, nil, c.options)
 		if err == nil && c.clients != nil {
-			_, err = engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.", Clients: c.clients,
-				Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}, Plan: engine.Plan{Rounds: 1}}, engine.Settings{Workers: 1})
+			_, err = engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes,
+				Template: "a {}.", Clients: c.clients,
+				Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}},
+				Plan:     engine.Plan{Rounds: 1}}, engine.Settings{Workers: 1})
 		}
 		if err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s%v: %v, want an error of one line", c.method, c.options, err)

@@ -15,14 +15,16 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// likeCLIP is a backbone whose features lie as CLIP's do: 512 dimensions, class features with cosines of about 0.7 among each
-// other and of 0.2 to 0.3 with images, a logit scale of 100. A prompt turns each class's feature by a few degrees.
+// likeCLIP is a backbone whose features lie as CLIP's do: 512 dimensions, class features with cosines of about 0.7
+// among each other and of 0.2 to 0.3 with images, a logit scale of 100. A prompt turns each class's feature by a few
+// degrees.
 type likeCLIP struct{ methodtest.Toy }
 
 const clipDim, clipWidth, clipClasses = 512, 32, 20
 
 func (*likeCLIP) Task() method.Task {
-	return method.Task{Width: clipWidth, Dim: clipDim, Scale: 100, ImageSize: methodtest.ToyImage, VisionWidth: methodtest.ToyVision}
+	return method.Task{Width: clipWidth, Dim: clipDim, Scale: 100, ImageSize: methodtest.ToyImage,
+		VisionWidth: methodtest.ToyVision}
 }
 
 // unitRow is a random direction.
@@ -44,7 +46,8 @@ func (b *likeCLIP) Text(g *graph.Graph, _ []string, prompts []engine.Prompt) ([]
 		rows[c] = clipClass(c)
 	}
 	base, own := g.Const(tensor.Stack(rows)), g.Const(methodtest.Values(3, 1, clipClasses, clipWidth))
-	in, out := g.Const(methodtest.Values(4, 1, clipWidth, clipWidth)), g.Const(methodtest.Values(5, 1/math.Sqrt(clipDim), clipWidth, clipDim))
+	in, out := g.Const(methodtest.Values(4, 1, clipWidth, clipWidth)), g.Const(methodtest.Values(5,
+		1/math.Sqrt(clipDim), clipWidth, clipDim))
 	var texts []graph.Node
 	for _, p := range prompts {
 		h := p.Ctx.MeanKeep(0).Scale(10).MatMul(in).Add(own).Tanh() // [C,w]
@@ -74,8 +77,9 @@ func clipRows(client, n int) *engine.Features {
 	return f
 }
 
-// At CLIP's scale the terms of FedProto and MOON are above 1e-3 of cross entropy by their defaults, in every round that has
-// what they compare with. By the defaults before FedProto's was below it, MOON's a tenth of what it is now, about 0.003.
+// At CLIP's scale the terms of FedProto and MOON are above 1e-3 of cross entropy by their defaults, in every round that
+// has what they compare with. By the defaults before FedProto's was below it, MOON's a tenth of what it is now, about
+// 0.003.
 func TestTermsWeigh(t *testing.T) {
 	names := make([]string, clipClasses)
 	for c := range names {
@@ -91,8 +95,9 @@ func TestTermsWeigh(t *testing.T) {
 		for k := range 6 {
 			clients = append(clients, &engine.Client{ID: k, Backbone: b, Train: clipRows(k, 40), Test: clipRows(k, 5)})
 		}
-		r, err := engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: names, Template: "{}", Clients: clients,
-			Plan: engine.Plan{Rounds: 4, Seed: 5}, Training: engine.Training{Epochs: 2, Batch: 8,
+		r, err := engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: names, Template: "{}",
+			Clients: clients,
+			Plan:    engine.Plan{Rounds: 4, Seed: 5}, Training: engine.Training{Epochs: 2, Batch: 8,
 				Optim: optim.Config{Name: "sgd", LR: 0.002, Momentum: 0.9}}}, engine.Settings{Terms: true})
 		if err != nil {
 			t.Fatal(err)
@@ -105,7 +110,8 @@ func TestTermsWeigh(t *testing.T) {
 				}
 			}
 		}
-		t.Logf("%s+%s %v: %.2g to %.2g of cross entropy, loss %.2f to %.2f", carrier, wrapper, o, least, most, r.Records[0].Loss, r.Records[3].Loss)
+		t.Logf("%s+%s %v: %.2g to %.2g of cross entropy, loss %.2f to %.2f", carrier, wrapper, o, least, most,
+			r.Records[0].Loss, r.Records[3].Loss)
 		return least, most
 	}
 	for _, c := range []struct {

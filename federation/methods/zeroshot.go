@@ -13,9 +13,9 @@ import (
 // ZeroShot scores images against hand-written prompts and learns nothing.
 //
 // Radford et al., Learning Transferable Visual Models From Natural Language Supervision, ICML 2021, section 3.1. The
-// templates by data set and the seven of the ensemble are those of CoOp's public code; several templates give the mean of
-// their unit class features, made unit again. CoOp adds the data set's own template to the ensemble:
-// `template: pets, ensemble: imagenet-7` scores with all eight.
+// templates by data set and the seven of the ensemble are those of CoOp's public code; several templates give the mean
+// of their unit class features, made unit again. CoOp adds the data set's own template to the ensemble: `template:
+// pets, ensemble: imagenet-7` scores with all eight.
 type ZeroShot struct {
 	method.Base
 	Template string   `config:"template" help:"auto (data.template, or the ensemble alone), aircraft, dtd, eurosat, flowers, food, pets, plain, ucf, or a text with {} for the class"`
@@ -60,7 +60,8 @@ func (m *ZeroShot) build(method.Method) (method.Method, error) {
 	var err error
 	for i, t := range m.texts {
 		if !strings.Contains(t, "{}") {
-			err = all(err, fmt.Errorf("template %q has no {} for the class name; known by name are auto, %s", t, strings.Join(slices.Sorted(maps.Keys(templates)), ", ")))
+			err = all(err, fmt.Errorf("template %q has no {} for the class name; known by name are auto, %s", t,
+				strings.Join(slices.Sorted(maps.Keys(templates)), ", ")))
 		}
 		if slices.Contains(m.texts[:i], t) {
 			err = all(err, fmt.Errorf("template %q is listed twice", t))

@@ -96,7 +96,8 @@ func run(t *testing.T, e *engine.Experiment, set engine.Settings) *engine.Result
 	return r
 }
 
-// outcome is what two runs of one experiment must agree on to the last bit: the bytes of all prompts, and the records without their times.
+// outcome is what two runs of one experiment must agree on to the last bit: the bytes of all prompts, and the records
+// without their times.
 type outcome struct{ prompts, rounds string }
 
 func outcomeOf(t *testing.T, r *engine.Result) outcome {

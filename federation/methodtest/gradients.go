@@ -31,7 +31,8 @@ func (c Case) gradients(t *testing.T) {
 
 	task := client.Backbone.Task()
 	task.Client, task.Clients, task.Classes = client.ID, len(e.Clients), len(Classes)
-	g := &method.Global{Clients: 4, Classes: len(Classes), Seed: 7, Width: Width, Shared: tensor.Map{}, Down: tensor.Map{},
+	g := &method.Global{Clients: 4, Classes: len(Classes), Seed: 7, Width: Width, Shared: tensor.Map{},
+		Down: tensor.Map{},
 		Each: map[int]tensor.Map{}, Kept: tensor.Map{}}
 	if err := at.Method.Start(g); err != nil {
 		t.Fatal(err)
@@ -61,7 +62,8 @@ func (c Case) gradients(t *testing.T) {
 	step := func(params tensor.Map) (float64, tensor.Map) {
 		rec := engine.NewRecorder()
 		w.Tracer, at.first, at.second = rec, here, params
-		if _, _, _, err := w.RunTrain(context.Background(), client, order, engine.State{Private: private, Own: own, Kept: kept}); err != nil {
+		if _, _, _, err := w.RunTrain(context.Background(), client, order, engine.State{Private: private, Own: own,
+			Kept: kept}); err != nil {
 			t.Fatal(err)
 		}
 		return float64(rec.Tensors["r1/c1/s1/loss"].Data[0]), rec.Tensors.Under("r1/c1/s0/grad")
@@ -88,14 +90,15 @@ func (c Case) gradients(t *testing.T) {
 			}
 			want := (8*(f(h)-f(-h)) - (f(2*h) - f(-2*h))) / (12 * h)
 			if got := float64(grads[name].Data[i]); !(math.Abs(got-want) <= 2e-3*largest) {
-				t.Errorf("gradient of %s at element %d is %g, differences give %g (largest %g)", name, i, got, want, largest)
+				t.Errorf("gradient of %s at element %d is %g, differences give %g (largest %g)", name, i, got, want,
+					largest)
 			}
 		}
 	}
 }
 
-// fill gives values to what the loss reads of the server's extras and of a client's kept state, and nobody has set or only to
-// zeros.
+// fill gives values to what the loss reads of the server's extras and of a client's kept state, and nobody has set or
+// only to zeros.
 func fill(m method.Method, task method.Task, down, kept tensor.Map) {
 	s := method.NewScope(task, m.Params(task))
 	for i, n := range graph.Inputs(m.Loss(s, m.Logits(s))) {

@@ -15,9 +15,10 @@ import (
 
 // Hand is two rounds small enough to do with a pencil. There are two classes, prompts of width 1, and joint features of
 // dimension 2: a prompt whose tokens sum up to p has the class features (1,p) and (1,-p) before normalisation, and the
-// logit scale is 1. An image's one patch is the image, and so are its first two colours: a prompt of the image tower whose
-// tokens sum up to p makes the features of an image (x,y) (x,y+p). Client 0 has one example, (0.6,0.8) of class 0; client 1 has two, both (0.8,0.6) of class 1. Each
-// round is Epochs steps of plain gradient descent on all examples of a client.
+// logit scale is 1. An image's one patch is the image, and so are its first two colours: a prompt of the image tower
+// whose tokens sum up to p makes the features of an image (x,y) (x,y+p). Client 0 has one example, (0.6,0.8) of class
+// 0; client 1 has two, both (0.8,0.6) of class 1. Each round is Epochs steps of plain gradient descent on all examples
+// of a client.
 type Hand struct {
 	Method  string
 	With    []string
@@ -74,7 +75,8 @@ func (h Hand) Check(t *testing.T) {
 	}
 	data := func(class int64, image ...float32) *engine.Features {
 		n := len(image) / 2
-		f := &engine.Features{Views: []engine.Rows{engine.Held{Tensor: tensor.Of(image, n, 2)}}, Class: make([]int64, n),
+		f := &engine.Features{Views: []engine.Rows{engine.Held{Tensor: tensor.Of(image, n, 2)}}, Class: make([]int64,
+			n),
 			Patches: []engine.Rows{engine.Held{Tensor: tensor.Of(image, n, 1, 2)}}}
 		pixels := tensor.New(n, 3, 1, 1)
 		for i := range f.Class {

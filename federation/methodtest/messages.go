@@ -20,7 +20,8 @@ func (c Case) messages(t *testing.T) {
 	var mu sync.Mutex
 	var sent [][]byte
 	rec := engine.NewRecorder()
-	encoded := outcomeOf(t, run(t, c.experiment(t), engine.Settings{Encode: true, Tracer: rec, OnUpload: func(_, _ int, m []byte) {
+	encoded := outcomeOf(t, run(t, c.experiment(t), engine.Settings{Encode: true, Tracer: rec, OnUpload: func(_, _ int,
+		m []byte) {
 		mu.Lock()
 		defer mu.Unlock()
 		sent = append(sent, slices.Clone(m))
@@ -71,5 +72,6 @@ func raw(t *tensor.Tensor) []byte {
 }
 
 func equal(a, b *tensor.Tensor) bool {
-	return a != nil && b != nil && slices.Equal(a.Shape, b.Shape) && bytes.Equal(raw(a), raw(b)) && slices.Equal(a.Ints, b.Ints)
+	return a != nil && b != nil && slices.Equal(a.Shape, b.Shape) && bytes.Equal(raw(a), raw(b)) && slices.Equal(a.Ints,
+		b.Ints)
 }

@@ -148,7 +148,8 @@ func (c Case) lost(t *testing.T) {
 		t.Errorf("round 1 counted clients %v, want 0, 2 and 3", got)
 	}
 	for _, client := range []int{0, 1, 2, 3} {
-		was, is := before.Prompts.Under("client/"+strconv.Itoa(client)), after.Prompts.Under("client/"+strconv.Itoa(client))
+		was, is := before.Prompts.Under("client/"+strconv.Itoa(client)), after.Prompts.Under("client/"+
+			strconv.Itoa(client))
 		if len(was) != len(is) {
 			t.Errorf("client %d remembers %v after %v", client, is.Names(), was.Names())
 		}
@@ -159,7 +160,10 @@ func (c Case) lost(t *testing.T) {
 		}
 	}
 	e.Plan.Rounds = 1
-	if _, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(int, int) bool { return true }}); err == nil {
+	if _, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(int,
+		int) bool {
+		return true
+	}}); err == nil {
 		t.Error("a round without any answer was accepted")
 	}
 }

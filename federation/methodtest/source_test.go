@@ -15,7 +15,8 @@ func TestSource(t *testing.T) {
 			if got, want := r.NormFloat64(), float64(j)*float64(float32(normalWidth)); got != want {
 				t.Fatalf("normal number %d is %v, want %v", i, got, want)
 			}
-		} else if got, want := r.Float64(), float64((uint64(x>>18)<<39|127<<32|uint64(uint32(j)))&(1<<53-1))/(1<<53); got != want {
+		} else if got, want := r.Float64(),
+			float64((uint64(x>>18)<<39|127<<32|uint64(uint32(j)))&(1<<53-1))/(1<<53); got != want {
 			t.Fatalf("uniform number %d is %v, want %v", i, got, want)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// terms: the terms of the loss add up to it in every step, in value and in gradient with what Adjust adds, so that there is
-// no remainder without a name; records have their means; and measuring them changes nothing else, whatever the number of
-// workers and the form of messages.
+// terms: the terms of the loss add up to it in every step, in value and in gradient with what Adjust adds, so that
+// there is no remainder without a name; records have their means; and measuring them changes nothing else, whatever the
+// number of workers and the form of messages.
 func (c Case) terms(t *testing.T) {
 	measured := func(set engine.Settings) *engine.Result {
 		e := c.experiment(t)
@@ -21,7 +21,8 @@ func (c Case) terms(t *testing.T) {
 	}
 	rec := engine.NewRecorder()
 	r := measured(engine.Settings{Workers: 8, Encode: true, Terms: true, Tracer: rec})
-	outcomeOf(t, r).same(t, outcomeOf(t, measured(engine.Settings{Terms: true})), "terms in values and in encoded messages")
+	outcomeOf(t, r).same(t, outcomeOf(t, measured(engine.Settings{Terms: true})),
+		"terms in values and in encoded messages")
 	if c.learnsNothing() {
 		return
 	}
@@ -71,13 +72,15 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []engine
 				fits[name] += d.Norm() / float64(4*steps)
 			}
 			if want := float64(step["loss"].Data[0]); !(math.Abs(loss-want) <= 1e-5*(1+size)) {
-				t.Errorf("round %d, client %d, step %d: the terms add up to %g, the loss is %g", round, client, s, loss, want)
+				t.Errorf("round %d, client %d, step %d: the terms add up to %g, the loss is %g", round, client, s, loss,
+					want)
 			}
 			for name, want := range step.Under("grad") {
 				d := sum[name].Clone()
 				tensor.Map{"": d}.Axpy(-1, tensor.Map{"": want})
 				if !(d.MaxAbs() <= 2e-5*(0.1+sum[name].MaxAbs()+want.MaxAbs())) {
-					t.Errorf("round %d, client %d, step %d: the terms' gradients of %s add up to another, off by %g of %g", round, client, s, name,
+					t.Errorf("round %d, client %d, step %d: the terms' gradients of %s add up to another, off by %g "+
+						"of %g", round, client, s, name,
 						d.MaxAbs(), want.MaxAbs())
 				}
 			}
@@ -85,13 +88,16 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []engine
 	}
 	near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-5*(1e-3+math.Abs(b)) }
 	for _, term := range got {
-		if value := term.Value; value != nil && !near(*value, values[term.Name]) || (value == nil) != (term.Name == engine.Correction) {
+		if value := term.Value; value != nil && !near(*value, values[term.Name]) ||
+			(value == nil) != (term.Name == engine.Correction) {
 			t.Errorf("round %d: term %s is %v, its steps have %g", round, term.Name, value, values[term.Name])
 		}
 		for name, on := range term.Params {
 			want := norms[term.Name+"/"+name]
-			if !near(on.Norm, want) || (on.Relative == nil) != (fits[name] == 0) || on.Relative != nil && !near(*on.Relative, want/fits[name]) {
-				t.Errorf("round %d: the gradient of term %s on %s is %+v, its steps have %g of %g", round, term.Name, name, on, want, fits[name])
+			if !near(on.Norm, want) || (on.Relative == nil) != (fits[name] == 0) || on.Relative != nil &&
+				!near(*on.Relative, want/fits[name]) {
+				t.Errorf("round %d: the gradient of term %s on %s is %+v, its steps have %g of %g", round, term.Name,
+					name, on, want, fits[name])
 			}
 			delete(norms, term.Name+"/"+name)
 		}

@@ -34,8 +34,8 @@ func Values(salt int, scale float64, shape ...int) *tensor.Tensor {
 //
 //	tanh((1 + o/4) Σ_t tanh(ctx_t A)/(t+2) + E_c + 0.3 after V) W
 //
-// for a prompt ctx [T,w], with A [w,w], E [C,w], V [w] and W [w,D] from Values with salts 1 to 4, scales 1, 0.8, 1 and 1,
-// and o = 0, 1, 2 for the class name at the end, in the middle and in front. W's salt grows with Salt.
+// for a prompt ctx [T,w], with A [w,w], E [C,w], V [w] and W [w,D] from Values with salts 1 to 4, scales 1, 0.8, 1 and
+// 1, and o = 0, 1, 2 for the class name at the end, in the middle and in front. W's salt grows with Salt.
 type Toy struct {
 	ID         string
 	Width, Dim int
@@ -53,8 +53,8 @@ const (
 //
 //	tanh(vec(pixels + prompt) P + Σ_i (1 + n/2)/(i+1) Σ_t tanh(tokens_i,t Q)/(t+2)) R
 //
-// with P [12,4], Q [4,4] and R [4,D] from Values with salts 31, 32 and 33, R's growing with Salt; tokens_0 are Tokens and
-// tokens_i, i > 0, Deep[i-1], and n = 1 for tokens_0 where they are Normed. Prompts that are absent add nothing.
+// with P [12,4], Q [4,4] and R [4,D] from Values with salts 31, 32 and 33, R's growing with Salt; tokens_0 are Tokens
+// and tokens_i, i > 0, Deep[i-1], and n = 1 for tokens_0 where they are Normed. Prompts that are absent add nothing.
 func (b *Toy) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
 	if b.Layers == 0 && len(p.Deep) > 0 || len(p.Deep) > max(0, b.Layers-1) {
 		return graph.Node{}, fmt.Errorf("%d deep prompts", len(p.Deep))
@@ -85,7 +85,8 @@ const ToyScale = 4
 func (b *Toy) Name() string       { return b.ID }
 func (b *Toy) WeightsDir() string { return "" }
 func (b *Toy) Task() method.Task {
-	return method.Task{Width: b.Width, Dim: b.Dim, Patches: 2, Scale: ToyScale, ImageSize: ToyImage, VisionWidth: ToyVision,
+	return method.Task{Width: b.Width, Dim: b.Dim, Patches: 2, Scale: ToyScale, ImageSize: ToyImage,
+		VisionWidth:  ToyVision,
 		VisionLayers: b.Layers}
 }
 
@@ -126,7 +127,8 @@ func (b *Toy) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 	return g.Const(tensor.Stack(rows)).Tanh().MatMul(b.out(g)), g.Err()
 }
 
-// Rows are n examples as unit rows [n,D]: row i is Values with the salt, normalised, and its label (i+salt) mod classes.
+// Rows are n examples as unit rows [n,D]: row i is Values with the salt, normalised, and its label (i+salt) mod
+// classes.
 func Rows(salt, n, dim, classes int) *engine.Features {
 	x := Values(salt, 1, n, dim)
 	f := &engine.Features{Views: []engine.Rows{engine.Held{Tensor: x}}, Class: make([]int64, n)}
@@ -152,7 +154,8 @@ const Width = 6
 // Clients returns toy clients with the given numbers of training examples, on two backbones in turn whose joint
 // dimensions differ. Client k's rows have the salts 100+k and, to test, 200+k.
 func Clients(sizes ...int) []*engine.Client {
-	return clients([]*Toy{{ID: "toy-a", Width: Width, Dim: 5, Layers: 3}, {ID: "toy-b", Width: Width, Dim: 7, Salt: 7}}, sizes)
+	return clients([]*Toy{{ID: "toy-a", Width: Width, Dim: 5, Layers: 3}, {ID: "toy-b", Width: Width, Dim: 7, Salt: 7}},
+		sizes)
 }
 
 // Alike returns Clients that all have the first backbone.

@@ -24,7 +24,8 @@ func (p Config) check(s *data.Set) (Kind, error) {
 		examples += len(*sp.Examples)
 		for _, e := range *sp.Examples {
 			if e.Label < 0 || e.Label >= len(s.Classes) {
-				return kind, fmt.Errorf("partition: %s has label %d, but the set has %d classes", e.Name(), e.Label, len(s.Classes))
+				return kind, fmt.Errorf("partition: %s has label %d, but the set has %d classes", e.Name(), e.Label,
+					len(s.Classes))
 			}
 		}
 	}
@@ -33,21 +34,25 @@ func (p Config) check(s *data.Set) (Kind, error) {
 	case p.Clients < 1:
 		return kind, fmt.Errorf("partition.clients: %d: take at least 1", p.Clients)
 	case p.Clients > examples:
-		return kind, fmt.Errorf("partition.clients: %d clients for %d examples: lower partition.clients", p.Clients, examples)
+		return kind, fmt.Errorf("partition.clients: %d clients for %d examples: lower partition.clients", p.Clients,
+			examples)
 	case p.MinSize < 0:
 		return kind, fmt.Errorf("partition.min_size: %d is negative: take 0 or more", p.MinSize)
 	case kind.dirichlet && !positive(p.Beta):
 		return kind, fmt.Errorf("partition.beta: %g: take a number above 0, such as 0.5", p.Beta)
 	case kind.domains && len(s.Domains) == 0:
-		return kind, fmt.Errorf("partition.kind: %s needs a set with domains, %s has none: take iid, pathological or dirichlet", p.Kind, s.Name)
+		return kind, fmt.Errorf("partition.kind: %s needs a set with domains, %s has none: take iid, pathological or "+
+			"dirichlet", p.Kind, s.Name)
 	case (p.Kind == "labeluni" || p.Kind == "classes") && (p.Classes < 1 || p.Classes > len(s.Classes)):
-		return kind, fmt.Errorf("partition.classes: %d classes a client, but the set has %d: take 1 to %d", p.Classes, len(s.Classes), len(s.Classes))
+		return kind, fmt.Errorf("partition.classes: %d classes a client, but the set has %d: take 1 to %d", p.Classes,
+			len(s.Classes), len(s.Classes))
 	case p.Kind == "pathological" && !(p.Repeat >= 0 && p.Repeat < 1):
 		return kind, fmt.Errorf("partition.repeat: %g: take a share from 0 to below 1, such as 0.1", p.Repeat)
 	case p.Kind == "pachinko" && !positive(p.FineBeta):
 		return kind, fmt.Errorf("partition.fine_beta: %g: take a number above 0, such as 10", p.FineBeta)
 	case p.Kind == "pachinko" && len(s.Coarse) != len(s.Classes):
-		return kind, fmt.Errorf("partition.kind: pachinko needs a set with superclasses, such as CIFAR-100, %s has none: take dirichlet", s.Name)
+		return kind, fmt.Errorf("partition.kind: pachinko needs a set with superclasses, such as CIFAR-100, %s has "+
+			"none: take dirichlet", s.Name)
 	case p.Kind == "sample" && !(p.Share > 0 && p.Share <= 1):
 		return kind, fmt.Errorf("partition.share: %g: take a share above 0 and up to 1, such as 0.1", p.Share)
 	case p.Code && kind.code == nil:
@@ -55,7 +60,8 @@ func (p Config) check(s *data.Set) (Kind, error) {
 	case p.Kind == "pachinko":
 		for i, c := range s.Coarse {
 			if c < 0 || c >= len(s.Superclasses) {
-				return kind, fmt.Errorf("partition: class %s has superclass %d of %d", s.Classes[i], c, len(s.Superclasses))
+				return kind, fmt.Errorf("partition: class %s has superclass %d of %d", s.Classes[i], c,
+					len(s.Superclasses))
 			}
 		}
 	}
@@ -68,11 +74,13 @@ func (p Config) checkLeaveOut(s *data.Set) error {
 			return fmt.Errorf("partition.leave_out: %q: the set %s has no domains", name, s.Name)
 		}
 		if !slices.Contains(s.Domains, name) {
-			return fmt.Errorf("partition.leave_out: %q is not a domain of %s: its domains are %s", name, s.Name, strings.Join(s.Domains, ", "))
+			return fmt.Errorf("partition.leave_out: %q is not a domain of %s: its domains are %s", name, s.Name,
+				strings.Join(s.Domains, ", "))
 		}
 	}
 	if len(s.Domains) > 0 && len(p.kept(s)) == 0 {
-		return fmt.Errorf("partition.leave_out: no domain is left for the clients: leave out fewer of %s", strings.Join(s.Domains, ", "))
+		return fmt.Errorf("partition.leave_out: no domain is left for the clients: leave out fewer of %s",
+			strings.Join(s.Domains, ", "))
 	}
 	return nil
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // The code* functions hand out as the public code does: its steps, in its order, on the draws of Python's and NumPy's
-// generators from its seeds. Public code knows no val list; ours is dealt by the same rule after a shuffle of our own, which
-// touches no draw of the code.
+// generators from its seeds. Public code knows no val list; ours is dealt by the same rule after a shuffle of our own,
+// which touches no draw of the code.
 
 // fixed is a seed that the public code writes down, unless partition.seed is given.
 func (j *job) fixed(seed uint64) uint64 {

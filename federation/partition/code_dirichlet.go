@@ -17,14 +17,17 @@ func codeLabelDirichlet(j *job) ([]Client, error) {
 	if err := j.fits(j.lists); err != nil {
 		return nil, err
 	}
-	got, err := j.codeCut(j.lists, j.Clients, j.Beta, tries(j.Clients, len(j.set.Classes)), func() *pyrand.NumPy { return rng })
+	got, err := j.codeCut(j.lists, j.Clients, j.Beta, tries(j.Clients, len(j.set.Classes)),
+		func() *pyrand.NumPy { return rng })
 	if err != nil {
-		return nil, fmt.Errorf("%w: raise partition.beta, lower partition.clients or partition.min_size, or set partition.code to false and partition.fill", err)
+		return nil, fmt.Errorf("%w: raise partition.beta, lower partition.clients or partition.min_size, or set "+
+			"partition.code to false and partition.fill", err)
 	}
 	return j.clients(got, "", 0), nil
 }
 
-// codeDomainDirichlet is Dataset_partition_domain: domain by domain, and before each class the generator is seeded with 0.
+// codeDomainDirichlet is Dataset_partition_domain: domain by domain, and before each class the generator is seeded with
+// 0.
 func codeDomainDirichlet(j *job) ([]Client, error) { return j.codeDomains(j.Beta) }
 
 // codeDomain is the same with beta 0, which stands for even parts.
@@ -32,7 +35,8 @@ func codeDomain(j *job) ([]Client, error) { return j.codeDomains(0) }
 
 func (j *job) codeDomains(beta float64) ([]Client, error) {
 	if j.Clients < len(j.domains) {
-		return nil, fmt.Errorf("%d clients for %d domains: raise partition.clients to at least %d", j.Clients, len(j.domains), len(j.domains))
+		return nil, fmt.Errorf("%d clients for %d domains: raise partition.clients to at least %d", j.Clients,
+			len(j.domains), len(j.domains))
 	}
 	rng, err := j.numpy()
 	if err != nil {
@@ -59,7 +63,9 @@ func (j *job) codeDomains(beta float64) ([]Client, error) {
 			return again
 		})
 		if err != nil {
-			return nil, fmt.Errorf("domain %s: %w: the code seeds its generator with %d before every class, so each further try draws the same and it would never end: set partition.seed to another number, raise partition.beta, lower partition.clients or partition.min_size, or set partition.code to false",
+			return nil, fmt.Errorf("domain %s: %w: the code seeds its generator with %d before every class, so each "+
+				"further try draws the same and it would never end: set partition.seed to another number, raise "+
+				"partition.beta, lower partition.clients or partition.min_size, or set partition.code to false",
 				j.set.Domains[d], err, seed)
 		}
 		out = append(out, j.clients(got, j.set.Domains[d], len(out))...)
@@ -67,9 +73,9 @@ func (j *job) codeDomains(beta float64) ([]Client, error) {
 	return out, nil
 }
 
-// codeCut cuts every class by Dirichlet(beta) proportions of which those of full clients are set to 0, until all clients
-// have j.MinSize of the first and of the last list; beta 0 cuts evenly. next gives the generator of a class, and
-// most bounds the tries.
+// codeCut cuts every class by Dirichlet(beta) proportions of which those of full clients are set to 0, until all
+// clients have j.MinSize of the first and of the last list; beta 0 cuts evenly. next gives the generator of a class,
+// and most bounds the tries.
 func (j *job) codeCut(lists []list, clients int, beta float64, most int, next func() *pyrand.NumPy) ([]shares, error) {
 	grouped := j.grouped(lists)
 	room := float64(len(lists[0].index)) / float64(clients)
@@ -109,11 +115,12 @@ func (j *job) codeCut(lists []list, clients int, beta float64, most int, next fu
 			return sorted(out), nil
 		}
 	}
-	return nil, fmt.Errorf("none of %d draws with beta %g gave each of %d clients %d training and %d test examples", most, beta, clients, j.MinSize, j.MinSize)
+	return nil, fmt.Errorf("none of %d draws with beta %g gave each of %d clients %d training and %d test examples",
+		most, beta, clients, j.MinSize, j.MinSize)
 }
 
-// codeEnds are (cumsum(share) * n).astype(int) and n. When no share is a number, as after a draw that underflowed or when all
-// shares were set to 0, the last client gets everything.
+// codeEnds are (cumsum(share) * n).astype(int) and n. When no share is a number, as after a draw that underflowed or
+// when all shares were set to 0, the last client gets everything.
 func codeEnds(share []float64, n int) []int {
 	out := make([]int, len(share))
 	sum := 0.0

@@ -8,7 +8,8 @@ import (
 	"promptfed/federation/pyrand"
 )
 
-// fewShotSeed is what the few-shot split of the CoOp sets seeds Python's generator with, whatever the experiment's seed.
+// fewShotSeed is what the few-shot split of the CoOp sets seeds Python's generator with, whatever the experiment's
+// seed.
 const fewShotSeed = 2023
 
 // group is the entries of one class of a list.
@@ -32,8 +33,8 @@ func groups(l list) []group {
 	return out
 }
 
-// fewShot is one run of generate_federated_fewshot_dataset or generate_federated_dataset: the generator after the classes
-// are shared out.
+// fewShot is one run of generate_federated_fewshot_dataset or generate_federated_dataset: the generator after the
+// classes are shared out.
 type fewShot struct {
 	rng     *pyrand.Python
 	common  []int   // classes that several clients hold
@@ -41,7 +42,8 @@ type fewShot struct {
 	folds   int     // groups of clients that share common classes; 0: all share all
 }
 
-// shareClasses seeds and shuffles the classes, which are those up to the largest label of the list, and shares them out.
+// shareClasses seeds and shuffles the classes, which are those up to the largest label of the list, and shares them
+// out.
 func (j *job) shareClasses(l list) (*fewShot, error) {
 	rng := pyrand.NewPython(j.fixed(fewShotSeed))
 	classes, clients := 0, j.Clients
@@ -120,7 +122,8 @@ func (f *fewShot) sample(g group, k int, few bool) ([]int, error) {
 		if few {
 			return g.index, nil
 		}
-		return nil, fmt.Errorf("class %d has %d training examples, but %d are drawn of it: lower data.shots", g.class, len(g.index), k)
+		return nil, fmt.Errorf("class %d has %d training examples, but %d are drawn of it: lower data.shots", g.class,
+			len(g.index), k)
 	}
 	return pyrand.Sample(f.rng, g.index, k), nil
 }
@@ -191,8 +194,8 @@ func (j *job) drawShots(f *fewShot, gs []group, out []shares) error {
 	return nil
 }
 
-// dealClasses gives each client the examples of its classes: all, or a part where the class is among as many first classes of
-// the client as there are repeated ones (which may take in classes of its own).
+// dealClasses gives each client the examples of its classes: all, or a part where the class is among as many first
+// classes of the client as there are repeated ones (which may take in classes of its own).
 func (j *job) dealClasses(f *fewShot, gs []group, l int, out []shares) {
 	orders := f.orders(gs)
 	for c := range out {
@@ -210,8 +213,8 @@ func (j *job) dealClasses(f *fewShot, gs []group, l int, out []shares) {
 	}
 }
 
-// codeIIDShots is the few-shot split with IID set: every client draws of every class; the other lists are dealt out, each
-// class in rounded parts, so that a few examples may stay over.
+// codeIIDShots is the few-shot split with IID set: every client draws of every class; the other lists are dealt out,
+// each class in rounded parts, so that a few examples may stay over.
 func codeIIDShots(j *job) ([]Client, error) {
 	if err := j.needsShots(); err != nil {
 		return nil, err

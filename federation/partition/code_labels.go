@@ -7,8 +7,8 @@ import (
 	"promptfed/federation/pyrand"
 )
 
-// codeLabelUniform is "noniid-labeluni". Parts are rounded down, so that a few examples of a class stay unused, and a client
-// may draw one class twice.
+// codeLabelUniform is "noniid-labeluni". Parts are rounded down, so that a few examples of a class stay unused, and a
+// client may draw one class twice.
 func codeLabelUniform(j *job) ([]Client, error) {
 	rng, err := j.numpy()
 	if err != nil {
@@ -16,7 +16,8 @@ func codeLabelUniform(j *job) ([]Client, error) {
 	}
 	classes := len(j.set.Classes)
 	if j.Classes*j.Clients%classes != 0 {
-		return nil, fmt.Errorf("the code needs clients*classes (%d*%d) to be a multiple of the set's %d classes: change partition.clients or partition.classes",
+		return nil, fmt.Errorf("the code needs clients*classes (%d*%d) to be a multiple of the set's %d classes: "+
+			"change partition.clients or partition.classes",
 			j.Clients, j.Classes, classes)
 	}
 	places := j.Classes * j.Clients / classes
@@ -105,7 +106,8 @@ func codeLabelClasses(j *job) ([]Client, error) {
 	out := newShares(j.Clients, len(j.lists))
 	for k, own := range owners {
 		if len(own) == 0 {
-			return nil, fmt.Errorf("no client holds class %s, which the code cannot split: raise partition.clients to %d or more", j.set.Classes[k], classes)
+			return nil, fmt.Errorf("no client holds class %s, which the code cannot split: raise partition.clients "+
+				"to %d or more", j.set.Classes[k], classes)
 		}
 		for _, l := range drawn(j.lists) {
 			rng.Shuffle(grouped[l][k])

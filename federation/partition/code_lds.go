@@ -6,10 +6,10 @@ import (
 	"promptfed/federation/pyrand"
 )
 
-// codeLDS is the split of Office-Home-LDS: a matrix of shares, Dirichlet(beta) over the domains for each class; a client, the
-// only one of its domain, gets the first int(share n) training examples of a class and is tested on all test examples of the
-// domain. A pooled set is permuted and cut 70/30 first, domain by domain; the code, which seeds nothing, is given the
-// experiment's seed.
+// codeLDS is the split of Office-Home-LDS: a matrix of shares, Dirichlet(beta) over the domains for each class; a
+// client, the only one of its domain, gets the first int(share n) training examples of a class and is tested on all
+// test examples of the domain. A pooled set is permuted and cut 70/30 first, domain by domain; the code, which seeds
+// nothing, is given the experiment's seed.
 func codeLDS(j *job) ([]Client, error) {
 	if j.Clients != len(j.domains) {
 		return nil, fmt.Errorf("the code has one client per domain: set partition.clients to %d", len(j.domains))
@@ -23,7 +23,8 @@ func codeLDS(j *job) ([]Client, error) {
 	for k := range share {
 		share[k] = rng.Dirichlet(j.Beta, j.Clients)
 		if sum := pyrand.Sum(share[k]); sum != sum {
-			return nil, fmt.Errorf("a Dirichlet(%g) draw underflowed, which ends the code: raise partition.beta or set partition.code to false", j.Beta)
+			return nil, fmt.Errorf("a Dirichlet(%g) draw underflowed, which ends the code: raise partition.beta or "+
+				"set partition.code to false", j.Beta)
 		}
 	}
 	var out []Client

@@ -105,7 +105,8 @@ func newTree(coarse []int, superclasses int) *tree {
 }
 
 // draw is one client's share of n examples, taken out of left.
-func (t *tree) draw(weights *pyrand.NumPy, examples *pyrand.Python, left [][]int, beta, fineBeta float64, n int) ([]int, error) {
+func (t *tree) draw(weights *pyrand.NumPy, examples *pyrand.Python, left [][]int, beta, fineBeta float64, n int) ([]int,
+	error) {
 	mass := weights.Dirichlet(beta, len(t.coarse))
 	inside := map[int][]float64{}
 	for _, s := range t.coarse {
@@ -115,12 +116,14 @@ func (t *tree) draw(weights *pyrand.NumPy, examples *pyrand.Python, left [][]int
 	for range n {
 		at := weights.Category(mass)
 		if at < 0 {
-			return nil, fmt.Errorf("a Dirichlet(%g) draw underflowed, which ends the code: raise partition.beta or set partition.code to false", beta)
+			return nil, fmt.Errorf("a Dirichlet(%g) draw underflowed, which ends the code: raise partition.beta or "+
+				"set partition.code to false", beta)
 		}
 		s := t.coarse[at]
 		fineAt := weights.Category(inside[s])
 		if fineAt < 0 {
-			return nil, fmt.Errorf("a Dirichlet(%g) draw underflowed, which ends the code: raise partition.fine_beta or set partition.code to false", fineBeta)
+			return nil, fmt.Errorf("a Dirichlet(%g) draw underflowed, which ends the code: raise partition.fine_beta "+
+				"or set partition.code to false", fineBeta)
 		}
 		k := t.fine[s][fineAt]
 		if len(left[k]) == 0 { // only where a class has no example from the start

@@ -14,8 +14,8 @@ import (
 	"promptfed/federation/datatest"
 )
 
-// codeCase is a partition by tools/golden/partition.py: the public code's algorithm written a second time, in Python, on the
-// draws of CPython 3.11 and NumPy 2.4. Sizes are of train, then of test.
+// codeCase is a partition by tools/golden/partition.py: the public code's algorithm written a second time, in Python,
+// on the draws of CPython 3.11 and NumPy 2.4. Sizes are of train, then of test.
 type codeCase struct {
 	Kind                          string
 	Classes, Clients, Train, Test int
@@ -61,7 +61,8 @@ func (c codeCase) set() *data.Set {
 }
 
 func (c codeCase) config() Config {
-	return Config{Kind: c.Kind, Clients: c.Clients, Beta: c.Beta, MinSize: c.MinSize, Classes: c.Own, Repeat: c.Repeat, FineBeta: 10, Code: true}
+	return Config{Kind: c.Kind, Clients: c.Clients, Beta: c.Beta, MinSize: c.MinSize, Classes: c.Own, Repeat: c.Repeat,
+		FineBeta: 10, Code: true}
 }
 
 func TestCode(t *testing.T) {
@@ -76,7 +77,8 @@ func TestCode(t *testing.T) {
 	kinds := map[string]int{}
 	for _, c := range cases {
 		kinds[c.Kind]++
-		name := fmt.Sprintf("%s %d classes %d clients beta %g shots %d seed %d", c.Kind, c.Classes, c.Clients, c.Beta, c.Shots, c.Seed)
+		name := fmt.Sprintf("%s %d classes %d clients beta %g shots %d seed %d", c.Kind, c.Classes, c.Clients, c.Beta,
+			c.Shots, c.Seed)
 		t.Run(name, func(t *testing.T) { c.run(t) })
 	}
 	for _, k := range Kinds() {
@@ -102,7 +104,8 @@ func (c codeCase) run(t *testing.T) {
 	}
 	var lines []string
 	empty := false
-	for l, of := range []func(Client) []int{func(c Client) []int { return c.Train }, func(c Client) []int { return c.Test }} {
+	for l, of := range []func(Client) []int{func(c Client) []int { return c.Train },
+		func(c Client) []int { return c.Test }} {
 		var sizes []int
 		for _, client := range got {
 			sizes = append(sizes, len(of(client)))

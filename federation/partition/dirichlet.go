@@ -51,7 +51,8 @@ func dirichlet(lists []list, classes int, p Config, seed uint64) ([]shares, erro
 			return sorted(out), nil
 		}
 	}
-	return nil, fmt.Errorf("none of %d draws with beta %g gave each of %d clients %d training and %d test examples: raise partition.beta, lower partition.clients or partition.min_size, or set partition.fill",
+	return nil, fmt.Errorf("none of %d draws with beta %g gave each of %d clients %d training and %d test examples: "+
+		"raise partition.beta, lower partition.clients or partition.min_size, or set partition.fill",
 		most, p.Beta, p.Clients, p.MinSize, p.MinSize)
 }
 
@@ -59,7 +60,8 @@ func dirichlet(lists []list, classes int, p Config, seed uint64) ([]shares, erro
 func (p Config) fits(lists []list) error {
 	first, last := lists[0], lists[len(lists)-1]
 	if most := min(len(first.index), len(last.index)); p.MinSize > most/p.Clients {
-		return fmt.Errorf("%d clients with %d examples each do not fit in %d training and %d test examples: lower partition.clients or partition.min_size",
+		return fmt.Errorf("%d clients with %d examples each do not fit in %d training and %d test examples: lower "+
+			"partition.clients or partition.min_size",
 			p.Clients, p.MinSize, len(first.index), len(last.index))
 	}
 	return nil
@@ -83,8 +85,8 @@ func enough(out []shares, size int) bool {
 	return true
 }
 
-// fill moves examples from the client that has most of a list to those with fewer than size, in the last list of a class
-// that the client trains on where the giver has one. It ends, because size examples for each exist.
+// fill moves examples from the client that has most of a list to those with fewer than size, in the last list of a
+// class that the client trains on where the giver has one. It ends, because size examples for each exist.
 func fill(out []shares, lists []list, classes, size int) {
 	for _, l := range []int{0, len(lists) - 1} {
 		for c := range out {

@@ -6,8 +6,8 @@ import (
 	"promptfed/federation/data"
 )
 
-// Classes are the labels of one part of n classes, as in CoOp and CoCoOp: all, base (the first half, rounded up) or new (the
-// others).
+// Classes are the labels of one part of n classes, as in CoOp and CoCoOp: all, base (the first half, rounded up) or new
+// (the others).
 func Classes(n int, part string) ([]int, error) {
 	if err := data.OneOf("data.classes", part, "all", "base", "new"); err != nil {
 		return nil, err

@@ -39,12 +39,15 @@ func TestAllKinds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := rapid.SampledFrom(Kinds()).Draw(t, "kind")
 		s := coarse(toy(rapid.IntRange(1, 12).Draw(t, "classes"), rapid.IntRange(1, 3).Draw(t, "domains"),
-			rapid.IntRange(1, 12).Draw(t, "train"), rapid.IntRange(0, 2).Draw(t, "val"), rapid.IntRange(1, 6).Draw(t, "test")), 3)
+			rapid.IntRange(1, 12).Draw(t, "train"), rapid.IntRange(0, 2).Draw(t, "val"), rapid.IntRange(1, 6).Draw(t,
+				"test")), 3)
 		p := Defaults()
 		p.Kind, p.Clients, p.Code = k.Name, rapid.IntRange(1, 15).Draw(t, "clients"), rapid.Bool().Draw(t, "code")
 		p.Beta = rapid.SampledFrom([]float64{1e-9, 0.1, 0.5, 5, 1000}).Draw(t, "beta")
-		p.MinSize, p.Fill, p.Classes = rapid.IntRange(0, 3).Draw(t, "min"), rapid.Bool().Draw(t, "fill"), rapid.IntRange(1, 4).Draw(t, "own")
-		p.Repeat, p.Share = rapid.SampledFrom([]float64{0, 0.1, 0.5}).Draw(t, "repeat"), rapid.Float64Range(0.05, 1).Draw(t, "share")
+		p.MinSize, p.Fill, p.Classes = rapid.IntRange(0, 3).Draw(t, "min"), rapid.Bool().Draw(t, "fill"),
+			rapid.IntRange(1, 4).Draw(t, "own")
+		p.Repeat, p.Share = rapid.SampledFrom([]float64{0, 0.1, 0.5}).Draw(t, "repeat"), rapid.Float64Range(0.05,
+			1).Draw(t, "share")
 		p.Seed = rapid.SampledFrom([]uint64{0, 5}).Draw(t, "seed")
 		shots, seed := rapid.IntRange(0, 3).Draw(t, "shots"), rapid.Uint64Range(0, math.MaxUint32).Draw(t, "experiment")
 		if rapid.Bool().Draw(t, "pooled") {
@@ -70,12 +73,14 @@ func TestAllKinds(t *testing.T) {
 					}
 				}
 				own := slices.Sorted(slices.Values(of(c)))
-				if len(slices.Compact(slices.Clone(own))) != len(own) || len(own) > 0 && (own[0] < 0 || own[len(own)-1] >= len(*sp.Examples)) {
+				if len(slices.Compact(slices.Clone(own))) != len(own) || len(own) > 0 && (own[0] < 0 ||
+					own[len(own)-1] >= len(*sp.Examples)) {
 					t.Fatalf("client %d holds %v of %d", i, own, len(*sp.Examples))
 				}
 			}
 			got := held(clients, of)
-			once := shots == 0 && !partial[k.Name] && !(p.Code && (loses[k.Name] || p.Repeat > 0 && k.Name == "pathological"))
+			once := shots == 0 && !partial[k.Name] && !(p.Code && (loses[k.Name] || p.Repeat > 0 &&
+				k.Name == "pathological"))
 			if once && !slices.Equal(got, everything(len(*sp.Examples))) {
 				t.Fatalf("%s: indices %v of %d", sp.Name, got, len(*sp.Examples))
 			}
@@ -94,8 +99,8 @@ func TestAllKinds(t *testing.T) {
 }
 
 // TestLabelKinds: each client holds its number of classes, the same in train and test, and owners of a class share it
-// evenly (classes) or by weights between 0.4 and 0.6 (labeluni), so the largest part is at most 1.5 times the least, but for
-// rounding.
+// evenly (classes) or by weights between 0.4 and 0.6 (labeluni), so the largest part is at most 1.5 times the least,
+// but for rounding.
 func TestLabelKinds(t *testing.T) {
 	s := toy(10, 0, 120, 0, 60)
 	for _, kind := range []string{"classes", "labeluni"} {
@@ -121,7 +126,8 @@ func TestLabelKinds(t *testing.T) {
 			if len(p) != 2 && len(p) != 3 {
 				t.Errorf("%s: class %d has %d owners", kind, k, len(p))
 			}
-			if low, high := slices.Min(p), slices.Max(p); kind == "classes" && high-low > 1 || float64(high) > 1.5*float64(low)+3 {
+			if low, high := slices.Min(p), slices.Max(p); kind == "classes" && high-low > 1 ||
+				float64(high) > 1.5*float64(low)+3 {
 				t.Errorf("%s: class %d is cut into %v", kind, k, p)
 			}
 		}
@@ -236,7 +242,8 @@ func TestQuotas(t *testing.T) {
 		want []int
 	}{
 		{[]float64{0.5, 0.3, 0.2}, []int{10, 10, 10}, 10, []int{5, 3, 2}},
-		{[]float64{0.9, 0.1, 0}, []int{4, 2, 9}, 10, []int{4, 2, 4}}, // the first two are full, the rest goes to the third
+		// the first two are full, the rest goes to the third
+		{[]float64{0.9, 0.1, 0}, []int{4, 2, 9}, 10, []int{4, 2, 4}},
 		{[]float64{1, 0}, []int{2, 2}, 9, []int{2, 2}},
 		{[]float64{0.34, 0.66}, []int{5, 5}, 1, []int{0, 1}}, // the largest remainder
 		{[]float64{1}, []int{3}, 0, []int{0}},
@@ -247,8 +254,8 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
-// TestEnds by hand: numpy.array_split(7 into 3) has 3, 2, 2; int(cumsum([.1,.2,.7])*10) is 1, 3 (0.30000000000000004), and
-// the eighth of cumsum(ten times .1)*10 is 7.999999999999999 (NumPy prints these); of NaN the last client gets all.
+// TestEnds by hand: numpy.array_split(7 into 3) has 3, 2, 2; int(cumsum([.1,.2,.7])*10) is 1, 3 (0.30000000000000004),
+// and the eighth of cumsum(ten times .1)*10 is 7.999999999999999 (NumPy prints these); of NaN the last client gets all.
 func TestEnds(t *testing.T) {
 	if got := evenEnds(7, 3); !slices.Equal(got, []int{3, 5, 7}) {
 		t.Errorf("evenEnds %v", got)
@@ -256,7 +263,8 @@ func TestEnds(t *testing.T) {
 	if got := codeEnds([]float64{0.1, 0.2, 0.7}, 10); !slices.Equal(got, []int{1, 3, 10}) {
 		t.Errorf("codeEnds %v", got)
 	}
-	if got := codeEnds(slices.Repeat([]float64{0.1}, 10), 10); !slices.Equal(got, []int{1, 2, 3, 4, 5, 6, 7, 7, 9, 10}) {
+	if got := codeEnds(slices.Repeat([]float64{0.1}, 10), 10); !slices.Equal(got, []int{1, 2, 3, 4, 5, 6, 7, 7, 9,
+		10}) {
 		t.Errorf("codeEnds %v", got)
 	}
 	nan := math.NaN()
@@ -282,8 +290,8 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// TestManyClients: 60,000 examples. 1,000 clients take well under a second, and a Dirichlet of 0.05 over 500 ends within
-// seconds, by the code's rules too.
+// TestManyClients: 60,000 examples. 1,000 clients take well under a second, and a Dirichlet of 0.05 over 500 ends
+// within seconds, by the code's rules too.
 func TestManyClients(t *testing.T) {
 	s := toy(10, 0, 5000, 0, 1000)
 	for _, c := range []struct {
@@ -292,7 +300,8 @@ func TestManyClients(t *testing.T) {
 		beta    float64
 		code    bool
 		limit   time.Duration
-	}{{"iid", 1000, 0, false, time.Second}, {"dirichlet", 1000, 0.5, false, time.Second}, {"dirichlet", 1000, 0.5, true, time.Second},
+	}{{"iid", 1000, 0, false, time.Second}, {"dirichlet", 1000, 0.5, false, time.Second}, {"dirichlet", 1000, 0.5, true,
+		time.Second},
 		{"dirichlet", 500, 0.05, false, 10 * time.Second}, {"dirichlet", 500, 0.05, true, 10 * time.Second}} {
 		start := time.Now()
 		_, err := Config{Kind: c.kind, Clients: c.clients, Beta: c.beta, MinSize: 2, Code: c.code}.Split(s, 1)
@@ -305,7 +314,8 @@ func TestManyClients(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if clients := split(t, Config{Kind: "dirichlet", Clients: 500, Beta: 0.05, MinSize: 2, Fill: true}, s, 1); len(clients) != 500 {
+	if clients := split(t, Config{Kind: "dirichlet", Clients: 500, Beta: 0.05, MinSize: 2, Fill: true}, s,
+		1); len(clients) != 500 {
 		t.Errorf("%d clients", len(clients))
 	}
 }
@@ -320,23 +330,34 @@ func TestMoreErrors(t *testing.T) {
 		words []string
 	}{
 		{Config{Kind: "labeluni", Clients: 3}, plain, 0, 1, []string{"partition.classes", "1 to 6"}},
-		{Config{Kind: "classes", Clients: 2, Classes: 2}, plain, 0, 1, []string{"without owner", "raise partition.classes"}},
-		{Config{Kind: "labeluni", Clients: 5, Classes: 2, Code: true}, plain, 0, 1, []string{"5*2", "multiple", "6 classes"}},
-		{Config{Kind: "classes", Clients: 5, Classes: 1, Code: true}, plain, 0, 1, []string{"class5", "raise partition.clients to 6"}},
-		{Config{Kind: "pachinko", Clients: 2, Beta: 1, FineBeta: 10}, plain, 0, 1, []string{"superclasses", "CIFAR-100"}},
+		{Config{Kind: "classes", Clients: 2, Classes: 2}, plain, 0, 1, []string{"without owner",
+			"raise partition.classes"}},
+		{Config{Kind: "labeluni", Clients: 5, Classes: 2, Code: true}, plain, 0, 1, []string{"5*2", "multiple",
+			"6 classes"}},
+		{Config{Kind: "classes", Clients: 5, Classes: 1, Code: true}, plain, 0, 1, []string{"class5",
+			"raise partition.clients to 6"}},
+		{Config{Kind: "pachinko", Clients: 2, Beta: 1, FineBeta: 10}, plain, 0, 1, []string{"superclasses",
+			"CIFAR-100"}},
 		{Config{Kind: "pachinko", Clients: 2, Beta: 1}, plain, 0, 1, []string{"partition.fine_beta"}},
 		{Config{Kind: "pathological", Clients: 2, Repeat: 1}, plain, 0, 1, []string{"partition.repeat"}},
-		{Config{Kind: "pathological", Clients: 2, Repeat: 0.5, Code: true}, plain, 0, 1, []string{"divides by data.shots"}},
-		{Config{Kind: "pathological", Clients: 2, Repeat: 0.5, Code: true}, plain, 10, 1, []string{"8 training examples", "10 are drawn", "lower data.shots"}},
+		{Config{Kind: "pathological", Clients: 2, Repeat: 0.5, Code: true}, plain, 0, 1,
+			[]string{"divides by data.shots"}},
+		{Config{Kind: "pathological", Clients: 2, Repeat: 0.5, Code: true}, plain, 10, 1,
+			[]string{"8 training examples", "10 are drawn", "lower data.shots"}},
 		{Config{Kind: "sample", Clients: 2, Beta: 1, Share: 0}, plain, 0, 1, []string{"partition.share"}},
-		{Config{Kind: "sample", Clients: 2, Beta: 1, Share: 0.5, Code: true}, plain, 0, 1, []string{"partition.code", "sample"}},
+		{Config{Kind: "sample", Clients: 2, Beta: 1, Share: 0.5, Code: true}, plain, 0, 1, []string{"partition.code",
+			"sample"}},
 		{Config{Kind: "iid-shots", Clients: 2}, plain, 0, 1, []string{"set data.shots"}},
 		{Config{Kind: "lds", Clients: 2, Beta: 1}, plain, 0, 1, []string{"needs a set with domains"}},
-		{Config{Kind: "lds", Clients: 2, Beta: 1, Code: true}, inDomains, 0, 1, []string{"one client per domain", "partition.clients to 3"}},
+		{Config{Kind: "lds", Clients: 2, Beta: 1, Code: true}, inDomains, 0, 1, []string{"one client per domain",
+			"partition.clients to 3"}},
 		{Config{Kind: "iid", Clients: 2, Code: true}, plain, 0, 1 << 32, []string{"4294967295", "partition.seed"}},
-		{Config{Kind: "iid", Clients: 2, LeaveOut: []string{"domain1"}}, plain, 0, 1, []string{"partition.leave_out", "no domains"}},
-		{Config{Kind: "domain", Clients: 2, LeaveOut: []string{"nowhere"}}, inDomains, 0, 1, []string{"partition.leave_out", "nowhere", "domain0, domain1, domain2"}},
-		{Config{Kind: "domain", Clients: 2, LeaveOut: inDomains.Domains}, inDomains, 0, 1, []string{"no domain is left"}},
+		{Config{Kind: "iid", Clients: 2, LeaveOut: []string{"domain1"}}, plain, 0, 1, []string{"partition.leave_out",
+			"no domains"}},
+		{Config{Kind: "domain", Clients: 2, LeaveOut: []string{"nowhere"}}, inDomains, 0, 1,
+			[]string{"partition.leave_out", "nowhere", "domain0, domain1, domain2"}},
+		{Config{Kind: "domain", Clients: 2, LeaveOut: inDomains.Domains}, inDomains, 0, 1,
+			[]string{"no domain is left"}},
 	} {
 		_, err := c.p.Deal(c.s, c.shots, c.seed)
 		datatest.WantError(t, err, c.words...)

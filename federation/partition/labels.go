@@ -8,7 +8,8 @@ import (
 	"promptfed/federation/data"
 )
 
-// labelUniform cuts every class among its owners by shares drawn from U(0.4, 0.6) and normalised, the same for all lists.
+// labelUniform cuts every class among its owners by shares drawn from U(0.4, 0.6) and normalised, the same for all
+// lists.
 func labelUniform(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
 	return owned(lists, classes, p, seed, func(rng *rand.Rand) float64 { return 0.4 + 0.2*rng.Float64() })
 }
@@ -22,7 +23,8 @@ func labelClasses(lists []list, classes int, p Config, seed uint64) ([]shares, e
 // shuffled examples of a class among its owners by weights. A class without owner is an error.
 func owned(lists []list, classes int, p Config, seed uint64, weight func(*rand.Rand) float64) ([]shares, error) {
 	if p.Clients*p.Classes < classes {
-		return nil, fmt.Errorf("%d clients with %d classes each leave some of %d classes without owner: raise partition.classes or partition.clients",
+		return nil, fmt.Errorf("%d clients with %d classes each leave some of %d classes without owner: raise "+
+			"partition.classes or partition.clients",
 			p.Clients, p.Classes, classes)
 	}
 	rng := data.Stream(seed, "owned")

@@ -6,9 +6,9 @@ import (
 	"promptfed/federation/data"
 )
 
-// lds draws, for every class c, shares p[.][c] ~ Dirichlet(beta) over all clients. Client k takes int(p[k][c] n) of the n
-// examples of class c in its own domain, of every list; clients of one domain take different ones. As the shares of a class
-// sum to 1 over all domains, most examples stay unused.
+// lds draws, for every class c, shares p[.][c] ~ Dirichlet(beta) over all clients. Client k takes int(p[k][c] n) of the
+// n examples of class c in its own domain, of every list; clients of one domain take different ones. As the shares of a
+// class sum to 1 over all domains, most examples stay unused.
 func lds(j *job) ([]Client, error) {
 	count, err := j.perDomain()
 	if err != nil {

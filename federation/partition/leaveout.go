@@ -20,8 +20,8 @@ func (p Config) kept(s *data.Set) []int {
 	return out
 }
 
-// LeftOut is what no client gets: for every domain of partition.leave_out, in the set's order, its examples in each list of
-// the set. A pooled set has all of them as Test, indices into Set.Pool. Domain is the domain's name.
+// LeftOut is what no client gets: for every domain of partition.leave_out, in the set's order, its examples in each
+// list of the set. A pooled set has all of them as Test, indices into Set.Pool. Domain is the domain's name.
 func (p Config) LeftOut(s *data.Set) ([]Client, error) {
 	if err := p.checkLeaveOut(s); err != nil {
 		return nil, err

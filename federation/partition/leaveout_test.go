@@ -16,7 +16,8 @@ func TestLeaveOut(t *testing.T) {
 				if pooled {
 					s.MergeSplits(true)
 				}
-				p := Config{Kind: kind, Clients: 4, Beta: 5, MinSize: 1, Classes: 2, LeaveOut: []string{"domain1"}, Code: code}
+				p := Config{Kind: kind, Clients: 4, Beta: 5, MinSize: 1, Classes: 2, LeaveOut: []string{"domain1"},
+					Code: code}
 				clients := split(t, p, s, 1)
 				out, err := p.LeftOut(s)
 				if err != nil || len(out) != 1 || out[0].Domain != "domain1" {
@@ -34,8 +35,10 @@ func TestLeaveOut(t *testing.T) {
 							t.Fatalf("%s: example %d is left out", kind, i)
 						}
 					}
-					if got := held(append(slices.Clone(clients), out[0]), of); !slices.Equal(got, everything(len(*sp.Examples))) {
-						t.Errorf("%s code %v pooled %v: %s has %d examples, %d are held or left out", kind, code, pooled, sp.Name, len(*sp.Examples), len(got))
+					if got := held(append(slices.Clone(clients), out[0]), of); !slices.Equal(got,
+						everything(len(*sp.Examples))) {
+						t.Errorf("%s code %v pooled %v: %s has %d examples, %d are held or left out", kind, code,
+							pooled, sp.Name, len(*sp.Examples), len(got))
 					}
 				}
 				if pooled && (len(out[0].Test) != 4*32 || out[0].Train != nil) {
@@ -59,12 +62,15 @@ func TestHalves(t *testing.T) {
 		part    string
 		classes []string
 		first   int
-	}{{"all", s.Classes, 0}, {"base", []string{"class0", "class1", "class2"}, 0}, {"new", []string{"class3", "class4"}, 3}} {
+	}{{"all", s.Classes, 0}, {"base", []string{"class0", "class1", "class2"}, 0}, {"new", []string{"class3", "class4"},
+		3}} {
 		half, err := Half(s, c.part)
-		if err != nil || !slices.Equal(half.Classes, c.classes) || len(half.Coarse) != len(c.classes) || half.Coarse[0] != s.Coarse[c.first] {
+		if err != nil || !slices.Equal(half.Classes, c.classes) || len(half.Coarse) != len(c.classes) ||
+			half.Coarse[0] != s.Coarse[c.first] {
 			t.Fatalf("%s: %+v, %v", c.part, half, err)
 		}
-		if len(half.Train) != 6*len(c.classes) || len(half.Val) != 2*len(c.classes) || len(half.Test) != 4*len(c.classes) || half.Pool != nil {
+		if len(half.Train) != 6*len(c.classes) || len(half.Val) != 2*len(c.classes) ||
+			len(half.Test) != 4*len(c.classes) || half.Pool != nil {
 			t.Errorf("%s: %d, %d, %d examples", c.part, len(half.Train), len(half.Val), len(half.Test))
 		}
 		for _, e := range half.Train {

@@ -8,8 +8,9 @@ import (
 )
 
 // pachinko lets one client after the other draw examples from the lists taken together: a superclass from the client's
-// Dirichlet(beta) over those that are left, a class from its Dirichlet(fine_beta) over the superclass's classes that are
-// left, an example of it uniformly. All clients draw as many, the first ones one more where the number does not divide.
+// Dirichlet(beta) over those that are left, a class from its Dirichlet(fine_beta) over the superclass's classes that
+// are left, an example of it uniformly. All clients draw as many, the first ones one more where the number does not
+// divide.
 func pachinko(j *job) ([]Client, error) {
 	classes := len(j.set.Classes)
 	rng := data.Stream(j.seed, "pachinko")

@@ -1,5 +1,5 @@
-// Package partition decides which client holds which examples of a set: by label, by domain or by both, as the papers say
-// or as their public code does, and the few-shot selection inside a client. docs/partitions.md has the formulas.
+// Package partition decides which client holds which examples of a set: by label, by domain or by both, as the papers
+// say or as their public code does, and the few-shot selection inside a client. docs/partitions.md has the formulas.
 package partition
 
 import (
@@ -84,12 +84,12 @@ type job struct {
 // Split hands out the examples of s without few-shot selection; see Deal.
 func (p Config) Split(s *data.Set, seed uint64) ([]Client, error) { return p.Deal(s, 0, seed) }
 
-// Deal hands the examples of s to clients, as a function of p, shots and the seed alone, and keeps shots training examples
-// per client and class (0: all). Every example goes to exactly one client, but for what the kind leaves unused or repeats,
-// which its About says. Domain kinds order the clients by domain; a domain gets clients/domains clients, and domains drawn
-// at random get one of the remainder each. A pooled set is cut 60/20/20 inside each client. A client left without training
-// or test examples, too few classes or domains, and a draw that does not succeed within its tries are errors that name what
-// to change.
+// Deal hands the examples of s to clients, as a function of p, shots and the seed alone, and keeps shots training
+// examples per client and class (0: all). Every example goes to exactly one client, but for what the kind leaves unused
+// or repeats, which its About says. Domain kinds order the clients by domain; a domain gets clients/domains clients,
+// and domains drawn at random get one of the remainder each. A pooled set is cut 60/20/20 inside each client. A client
+// left without training or test examples, too few classes or domains, and a draw that does not succeed within its tries
+// are errors that name what to change.
 func (p Config) Deal(s *data.Set, shots int, seed uint64) ([]Client, error) {
 	kind, err := p.check(s)
 	if err != nil {

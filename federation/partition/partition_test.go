@@ -57,13 +57,14 @@ func everything(n int) []int {
 	return out
 }
 
-// TestSummary by hand: of 8 training examples, clients hold 1 (class 0) and 3 (2 of class 0, 1 of class 1): all together
-// 3/4 and 1/4. Distances: |1-3/4| = 1/4, and |1/3-1/4| = 1/12, so 1/6 in the mean. Gini of 1 and 3: 2(1+6)/(2*4) - 3/2 = 1/4.
-// Index 2 is held twice; training examples 1 and 4 to 7 and test examples 1 to 3 by nobody.
+// TestSummary by hand: of 8 training examples, clients hold 1 (class 0) and 3 (2 of class 0, 1 of class 1): all
+// together 3/4 and 1/4. Distances: |1-3/4| = 1/4, and |1/3-1/4| = 1/12, so 1/6 in the mean. Gini of 1 and 3:
+// 2(1+6)/(2*4) - 3/2 = 1/4. Index 2 is held twice; training examples 1 and 4 to 7 and test examples 1 to 3 by nobody.
 func TestSummary(t *testing.T) {
 	s := toy(2, 0, 4, 0, 2)
 	got := Summarise(s, []Client{{Train: []int{2}, Test: []int{0}}, {Train: []int{0, 2, 3}}})
-	want := Summary{Clients: 2, Train: Range{1, 2, 3}, Test: Range{0, 0.5, 1}, Classes: Range{1, 1.5, 2}, Skew: 1. / 6, Gini: 0.25,
+	want := Summary{Clients: 2, Train: Range{1, 2, 3}, Test: Range{0, 0.5, 1}, Classes: Range{1, 1.5, 2}, Skew: 1. / 6,
+		Gini:   0.25,
 		Unused: 5 + 3, Repeated: 1}
 	if math.Abs(got.Skew-want.Skew) > 1e-12 {
 		t.Errorf("skew %v", got.Skew)
@@ -82,10 +83,12 @@ func TestEveryExampleOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kinds := []string{"iid", "pathological", "dirichlet", "domain", "domain-dirichlet"}
 		s := toy(rapid.IntRange(1, 12).Draw(t, "classes"), rapid.IntRange(0, 3).Draw(t, "domains"),
-			rapid.IntRange(1, 12).Draw(t, "train"), rapid.IntRange(0, 2).Draw(t, "val"), rapid.IntRange(1, 6).Draw(t, "test"))
+			rapid.IntRange(1, 12).Draw(t, "train"), rapid.IntRange(0, 2).Draw(t, "val"), rapid.IntRange(1, 6).Draw(t,
+				"test"))
 		p := Config{Kind: rapid.SampledFrom(kinds).Draw(t, "kind"), Clients: rapid.IntRange(1, 15).Draw(t, "clients"),
-			Beta: rapid.SampledFrom([]float64{1e-9, 0.01, 0.1, 0.5, 5, 1000}).Draw(t, "beta"), MinSize: rapid.IntRange(0, 4).Draw(t, "min"),
-			Uncap: rapid.Bool().Draw(t, "uncap")}
+			Beta:    rapid.SampledFrom([]float64{1e-9, 0.01, 0.1, 0.5, 5, 1000}).Draw(t, "beta"),
+			MinSize: rapid.IntRange(0, 4).Draw(t, "min"),
+			Uncap:   rapid.Bool().Draw(t, "uncap")}
 		seed := rapid.Uint64().Draw(t, "seed")
 		pooled := rapid.Bool().Draw(t, "pooled")
 		if pooled {
@@ -110,7 +113,8 @@ func TestEveryExampleOnce(t *testing.T) {
 			for _, l := range []struct {
 				of func(Client) []int
 				n  int
-			}{{func(c Client) []int { return c.Train }, len(s.Train)}, {func(c Client) []int { return c.Val }, len(s.Val)},
+			}{{func(c Client) []int { return c.Train }, len(s.Train)}, {func(c Client) []int { return c.Val },
+				len(s.Val)},
 				{func(c Client) []int { return c.Test }, len(s.Test)}} {
 				if got := held(clients, l.of); !slices.Equal(got, everything(l.n)) {
 					t.Fatalf("indices %v of %d", got, l.n)
@@ -164,10 +168,11 @@ func TestIIDIsEven(t *testing.T) {
 }
 
 // TestPathologicalClassCounts: the numbers of classes per client that METHODS 1.1 reports for the public split with 10
-// clients: Caltech101 (100 classes) 10 each; Food101 and Flowers102 the last 11 and 12; DTD (47) 5, the last 2; Pets (37)
-// 4, the last 1.
+// clients: Caltech101 (100 classes) 10 each; Food101 and Flowers102 the last 11 and 12; DTD (47) 5, the last 2; Pets
+// (37) 4, the last 1.
 func TestPathologicalClassCounts(t *testing.T) {
-	for _, c := range []struct{ classes, each, last int }{{100, 10, 10}, {101, 10, 11}, {102, 10, 12}, {47, 5, 2}, {37, 4, 1}} {
+	for _, c := range []struct{ classes, each, last int }{{100, 10, 10}, {101, 10, 11}, {102, 10, 12}, {47, 5, 2},
+		{37, 4, 1}} {
 		s := toy(c.classes, 0, 2, 0, 3)
 		for i, client := range split(t, Config{Kind: "pathological", Clients: 10}, s, 3) {
 			train, _, test := client.Of(s)
@@ -289,16 +294,19 @@ func TestPartitionErrors(t *testing.T) {
 	}{
 		{Config{Kind: "zipf", Clients: 2}, toy(2, 0, 4, 0, 4), []string{"partition.kind", "zipf", "domain-dirichlet"}},
 		{Config{Kind: "iid"}, toy(2, 0, 4, 0, 4), []string{"partition.clients"}},
-		{Config{Kind: "iid", Clients: 5}, toy(2, 0, 4, 0, 2), []string{"client 4 of 5", "no test example", "lower partition.clients"}},
+		{Config{Kind: "iid", Clients: 5}, toy(2, 0, 4, 0, 2), []string{"client 4 of 5", "no test example",
+			"lower partition.clients"}},
 		{Config{Kind: "iid", Clients: 1 << 40}, toy(2, 0, 4, 0, 2), []string{"lower partition.clients"}},
-		{Config{Kind: "pathological", Clients: 12}, toy(10, 0, 4, 0, 2), []string{"10 classes", "12 clients", "10 works"}},
+		{Config{Kind: "pathological", Clients: 12}, toy(10, 0, 4, 0, 2), []string{"10 classes", "12 clients",
+			"10 works"}},
 		{Config{Kind: "pathological", Clients: 6}, toy(10, 0, 4, 0, 2), []string{"10 classes", "6 clients", "5 works"}},
 		{Config{Kind: "dirichlet", Clients: 3}, toy(3, 0, 9, 0, 9), []string{"partition.beta"}},
 		{Config{Kind: "dirichlet", Clients: 20, Beta: 0.001, MinSize: 10}, toy(4, 0, 100, 0, 50),
 			[]string{"200 draws", "raise partition.beta"}},
 		{Config{Kind: "dirichlet", Clients: 20, Beta: 1, MinSize: 10}, toy(2, 0, 30, 0, 9), []string{"do not fit"}},
 		{Config{Kind: "domain", Clients: 3}, toy(3, 0, 9, 0, 9), []string{"no", "domains", "take iid"}},
-		{Config{Kind: "domain-dirichlet", Clients: 3, Beta: 1}, toy(3, 4, 9, 0, 9), []string{"4 domains", "at least 4"}},
+		{Config{Kind: "domain-dirichlet", Clients: 3, Beta: 1}, toy(3, 4, 9, 0, 9), []string{"4 domains",
+			"at least 4"}},
 	} {
 		start := time.Now()
 		_, err := c.p.Split(c.s, 1)
@@ -350,7 +358,8 @@ func TestJSONAndTable(t *testing.T) {
 		t.Errorf("\n%s", got)
 	}
 	s = toy(30, 0, 2, 0, 1)
-	if got := Table(s, []Client{{Train: []int{0, 1, 30}, Domain: "here"}}); !strings.Contains(got, "class0 2, class1 1") ||
+	if got := Table(s, []Client{{Train: []int{0, 1, 30}, Domain: "here"}}); !strings.Contains(got,
+		"class0 2, class1 1") ||
 		!strings.Contains(got, "here") {
 		t.Errorf("\n%s", got)
 	}

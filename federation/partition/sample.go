@@ -9,9 +9,9 @@ import (
 	"promptfed/federation/data"
 )
 
-// sample lets every client draw p.Share of every list, without regard to the other clients. Client c's mix of classes is
-// q ~ Dirichlet(beta): of class k it takes q[k] of its size in examples, or all there are, and what is then missing from the
-// classes that have examples left, in proportion to q again. The mix is the same for all lists.
+// sample lets every client draw p.Share of every list, without regard to the other clients. Client c's mix of classes
+// is q ~ Dirichlet(beta): of class k it takes q[k] of its size in examples, or all there are, and what is then missing
+// from the classes that have examples left, in proportion to q again. The mix is the same for all lists.
 func sample(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
 	total := 0
 	grouped := make([][][]int, len(lists))
@@ -20,7 +20,8 @@ func sample(lists []list, classes int, p Config, seed uint64) ([]shares, error) 
 		total += len(lists[l].index)
 	}
 	if p.Share*float64(total)*float64(p.Clients) > mostOverlap {
-		return nil, fmt.Errorf("%d clients with %g of %d examples each take too much memory: lower partition.clients or partition.share", p.Clients, p.Share, total)
+		return nil, fmt.Errorf("%d clients with %g of %d examples each take too much memory: lower partition.clients "+
+			"or partition.share", p.Clients, p.Share, total)
 	}
 	out := newShares(p.Clients, len(lists))
 	for c := range out {
@@ -42,8 +43,8 @@ func sample(lists []list, classes int, p Config, seed uint64) ([]shares, error) 
 	return sorted(out), nil
 }
 
-// quotas splits size among classes in proportion to q, at most have[k] each; a class that is full leaves its part to the
-// others. Fractions are rounded by the largest remainder. The sum is size, or all of have when size is more.
+// quotas splits size among classes in proportion to q, at most have[k] each; a class that is full leaves its part to
+// the others. Fractions are rounded by the largest remainder. The sum is size, or all of have when size is more.
 func quotas(q []float64, have []int, size int) []int {
 	out := make([]int, len(q))
 	left := 0
@@ -84,7 +85,8 @@ func quotas(q []float64, have []int, size int) []int {
 	return out
 }
 
-// open are the weights of the classes that have room, and their sum; where no mass is left all with room weigh the same.
+// open are the weights of the classes that have room, and their sum; where no mass is left all with room weigh the
+// same.
 func open(q []float64, out, have []int) ([]float64, float64) {
 	weight := make([]float64, len(q))
 	sum := 0.0

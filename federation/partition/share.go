@@ -46,8 +46,8 @@ func iid(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
 }
 
 // pathological shuffles the classes and gives client i those from i*per to (i+1)*per, the last client the rest, where
-// per is classes/clients rounded half to even (Python's round, as in the public few-shot code). The first p.Repeat of the
-// classes are dealt out to all clients instead, and only the others have owners; then clients may go without.
+// per is classes/clients rounded half to even (Python's round, as in the public few-shot code). The first p.Repeat of
+// the classes are dealt out to all clients instead, and only the others have owners; then clients may go without.
 func pathological(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
 	common := int(p.Repeat * float64(classes))
 	per := perClient(classes-common, p.Clients)
@@ -58,7 +58,8 @@ func pathological(lists []list, classes int, p Config, seed uint64) ([]shares, e
 		for n > 1 && (perClient(classes, n) == 0 || perClient(classes, n)*(n-1) >= classes) {
 			n--
 		}
-		return nil, fmt.Errorf("%d classes do not give each of %d clients a class of its own: lower partition.clients (%d works), set partition.repeat or take another partition.kind",
+		return nil, fmt.Errorf("%d classes do not give each of %d clients a class of its own: lower "+
+			"partition.clients (%d works), set partition.repeat or take another partition.kind",
 			classes, p.Clients, max(n, 1))
 	}
 	out := newShares(p.Clients, len(lists))

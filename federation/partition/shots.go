@@ -52,7 +52,8 @@ func (j *job) needsShots() error {
 	case j.set.Pool != nil:
 		return fmt.Errorf("a pooled set has no training list to draw from: set data.split to given")
 	case len(j.lists[0].index) > mostOverlap/j.Clients:
-		return fmt.Errorf("%d clients drawing from %d examples each take too much memory: lower partition.clients", j.Clients, len(j.lists[0].index))
+		return fmt.Errorf("%d clients drawing from %d examples each take too much memory: lower partition.clients",
+			j.Clients, len(j.lists[0].index))
 	}
 	return nil
 }

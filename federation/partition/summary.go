@@ -8,8 +8,8 @@ import (
 	"promptfed/federation/data"
 )
 
-// Range is the least, middle and greatest of the clients' numbers; the median of an even number of clients lies between the
-// middle two.
+// Range is the least, middle and greatest of the clients' numbers; the median of an even number of clients lies between
+// the middle two.
 type Range struct {
 	Min    int     `json:"min"`
 	Median float64 `json:"median"`
@@ -27,8 +27,8 @@ type Summary struct {
 	Val     Range `json:"val"`
 	Test    Range `json:"test"`
 	Classes Range `json:"classes"` // that a client trains on
-	// Skew is the mean over clients of the total variation distance, from 0 to 1, between the client's training labels and
-	// those of all clients together: 0 for clients that mirror the whole.
+	// Skew is the mean over clients of the total variation distance, from 0 to 1, between the client's training labels
+	// and those of all clients together: 0 for clients that mirror the whole.
 	Skew float64 `json:"skew"`
 	// Gini is the Gini coefficient of the clients' training sizes: 0 for equal sizes, near 1 when one client has all.
 	Gini float64 `json:"gini"`
@@ -105,8 +105,8 @@ func gini(sizes []int) float64 {
 	return 2*ranked/(n*sum) - (n+1)/n
 }
 
-// uses counts examples that no client has, and places beyond the first of those that one has. A training example that CutValidation
-// made validation data of counts there.
+// uses counts examples that no client has, and places beyond the first of those that one has. A training example that
+// CutValidation made validation data of counts there.
 func uses(s *data.Set, clients []Client) (unused, repeated int) {
 	val := map[string]bool{}
 	for _, e := range s.Val {
@@ -115,7 +115,8 @@ func uses(s *data.Set, clients []Client) (unused, repeated int) {
 	for _, sp := range s.Splits() {
 		times := make([]int, len(*sp.Examples))
 		for _, c := range clients {
-			for _, l := range map[string][][]int{"train": {c.Train}, "val": {c.Val}, "test": {c.Test}, "pool": {c.Train, c.Val, c.Test}}[sp.Name] {
+			for _, l := range map[string][][]int{"train": {c.Train}, "val": {c.Val}, "test": {c.Test}, "pool": {c.Train,
+				c.Val, c.Test}}[sp.Name] {
 				for _, i := range l {
 					times[i]++
 				}
@@ -135,6 +136,7 @@ func uses(s *data.Set, clients []Client) (unused, repeated int) {
 
 // footer is the summary in a line or two.
 func (s Summary) footer() string {
-	return fmt.Sprintf("%d clients; min/median/max: train %v, val %v, test %v, classes %v\nlabel skew %.2f (0 even, 1 apart), Gini of sizes %.2f, %d examples unused, %d repeated\n",
+	return fmt.Sprintf("%d clients; min/median/max: train %v, val %v, test %v, classes %v\nlabel skew %.2f (0 even, "+
+		"1 apart), Gini of sizes %.2f, %d examples unused, %d repeated\n",
 		s.Clients, s.Train, s.Val, s.Test, s.Classes, s.Skew, s.Gini, s.Unused, s.Repeated)
 }

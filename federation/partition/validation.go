@@ -11,19 +11,21 @@ import (
 // MostValidation is the largest share of its training examples that a client may give up for validation.
 const MostValidation = 0.5
 
-// CutValidation moves a share of every client's training examples to its validation data, as a function of the seed alone:
-// floor(share·n + 1/2) of a client's n, at least one and not all, spread over its classes as evenly as whole examples allow,
-// so that the mix of classes stays. s gets the examples as its list Val; its list Train stays, for indices point into it.
-// A set that has validation data already is an error. Where clients overlap in training, what one keeps for validation
-// another may train on.
+// CutValidation moves a share of every client's training examples to its validation data, as a function of the seed
+// alone: floor(share·n + 1/2) of a client's n, at least one and not all, spread over its classes as evenly as whole
+// examples allow, so that the mix of classes stays. s gets the examples as its list Val; its list Train stays, for
+// indices point into it. A set that has validation data already is an error. Where clients overlap in training, what
+// one keeps for validation another may train on.
 func CutValidation(s *data.Set, clients []Client, share float64, seed uint64) error {
 	switch {
 	case !(share > 0 && share <= MostValidation):
 		return fmt.Errorf("data.val_share: %v; it must be above 0 and at most %v", share, MostValidation)
 	case s.Pool != nil:
-		return fmt.Errorf("data.val_share: a pooled set is cut 60/20/20 and has validation data already; leave it out, or set data.split to given")
+		return fmt.Errorf("data.val_share: a pooled set is cut 60/20/20 and has validation data already; leave it " +
+			"out, or set data.split to given")
 	case len(s.Val) > 0:
-		return fmt.Errorf("data.val_share: the set has %d validation images already; leave it out to use those", len(s.Val))
+		return fmt.Errorf("data.val_share: the set has %d validation images already; leave it out to use those",
+			len(s.Val))
 	}
 	at := map[int]int{} // of a training example, its place in Val
 	for i := range clients {
@@ -68,7 +70,10 @@ func stratified(index []int, list []data.Example, share float64, seed uint64) (k
 			all = append(all, placed{i, ties[k], (float64(j) + 0.5) / float64(len(g))})
 		}
 	}
-	slices.SortFunc(all, func(a, b placed) int { return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.tie, b.tie)) })
+	slices.SortFunc(all, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.tie,
+			b.tie))
+	})
 	n := min(max(1, int(share*float64(len(all))+0.5)), len(all)-1)
 	for k, p := range all {
 		if k < n {

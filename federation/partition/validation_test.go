@@ -10,9 +10,10 @@ import (
 	"promptfed/federation/data"
 )
 
-// TestCutValidation: a client has 6 examples of class 0, 3 of class 1 and 1 of class 2, and gives a fifth, so 2 of 10. Places by
-// hand: 1/12, 3/12, 5/12, ... of class 0, 1/6, 3/6, 5/6 of class 1, 1/2 of class 2; the lowest two are one of class 0 (1/12) and
-// one of class 1 (1/6). At 0.4 four go: 1/12, 1/6, 3/12 and 5/12, so three of class 0 and one of class 1.
+// TestCutValidation: a client has 6 examples of class 0, 3 of class 1 and 1 of class 2, and gives a fifth, so 2 of 10.
+// Places by hand: 1/12, 3/12, 5/12, ... of class 0, 1/6, 3/6, 5/6 of class 1, 1/2 of class 2; the lowest two are one of
+// class 0 (1/12) and one of class 1 (1/6). At 0.4 four go: 1/12, 1/6, 3/12 and 5/12, so three of class 0 and one of
+// class 1.
 func TestCutValidation(t *testing.T) {
 	set := func() *data.Set {
 		s := &data.Set{Classes: []string{"a", "b", "c"}}
@@ -42,7 +43,8 @@ func TestCutValidation(t *testing.T) {
 			t.Errorf("share %v: %d examples unused and %d repeated", share, sum.Unused, sum.Repeated)
 		}
 		if len(clients[1].Train) != 1 || len(clients[1].Val) != 0 {
-			t.Errorf("a client with one example kept %v to train on and %v for validation", clients[1].Train, clients[1].Val)
+			t.Errorf("a client with one example kept %v to train on and %v for validation", clients[1].Train,
+				clients[1].Val)
 		}
 		again, twin := set(), []Client{{Train: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}}, {Train: []int{10}}}
 		if err := CutValidation(again, twin, share, 3); err != nil || !reflect.DeepEqual(twin, clients) {
@@ -59,8 +61,10 @@ func TestCutValidation(t *testing.T) {
 			t.Errorf("of two examples, %v is for training and %v for validation", c.Train, val)
 		}
 	}
-	for share, s := range map[float64]*data.Set{0.2: {Pool: []data.Example{{}}}, 0.3: {Val: []data.Example{{}}}, 0.6: {}, -1: {}} {
-		if err := CutValidation(s, nil, share, 1); err == nil || !strings.HasPrefix(err.Error(), "data.val_share: ") || strings.Contains(err.Error(), "\n") {
+	for share, s := range map[float64]*data.Set{0.2: {Pool: []data.Example{{}}}, 0.3: {Val: []data.Example{{}}},
+		0.6: {}, -1: {}} {
+		if err := CutValidation(s, nil, share, 1); err == nil || !strings.HasPrefix(err.Error(), "data.val_share: ") ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("share %v of %+v: %v", share, s, err)
 		}
 	}

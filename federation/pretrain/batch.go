@@ -91,7 +91,8 @@ func (b *batches) batch(ctx context.Context, step, workers int) (tensor.Map, err
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				p, err := b.samplers[source].sample(stream(b.cfg.Seed, "batch", step, i), writer{b.cfg.Careless, b.fits})
+				p, err := b.samplers[source].sample(stream(b.cfg.Seed, "batch", step, i), writer{b.cfg.Careless,
+					b.fits})
 				if err != nil {
 					return fmt.Errorf("sources[%d]: %w", source, err)
 				}

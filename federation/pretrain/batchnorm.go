@@ -37,8 +37,9 @@ func follow(moments, batch tensor.Map) {
 	}
 }
 
-// resnetDeviation is the standard deviation of a fresh tensor of a ResNet: that of torch's default, uniform on ±1/√fan_in, for
-// convolutions, 1/√width for the attention pooling, as in CLIP's published code; 0 for gains and biases.
+// resnetDeviation is the standard deviation of a fresh tensor of a ResNet: that of torch's default, uniform on
+// ±1/√fan_in, for convolutions, 1/√width for the attention pooling, as in CLIP's published code; 0 for gains and
+// biases.
 func resnetDeviation(shape []int) float64 {
 	switch {
 	case len(shape) == 2:

@@ -13,8 +13,8 @@ type writer struct {
 	fits     func(caption string) bool
 }
 
-// write words captions of an image of a class until one fits. say words one that names the class it is given; classes are
-// those of the source, in order.
+// write words captions of an image of a class until one fits. say words one that names the class it is given; classes
+// are those of the source, in order.
 func (w writer) write(rng *rand.Rand, class string, classes []string, say func(class string) string) (string, error) {
 	text := ""
 	for range 50 {

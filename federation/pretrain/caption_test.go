@@ -8,16 +8,20 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// With two wordings drawn alike and a share of 0.4, captions of the careless wording name the next class 40 times in 100,
-// the others never; 5,000 of them leave a standard error of 0.7 %.
+// With two wordings drawn alike and a share of 0.4, captions of the careless wording name the next class 40 times in
+// 100, the others never; 5,000 of them leave a standard error of 0.7 %.
 func TestCareless(t *testing.T) {
-	w := writer{careless: Careless{Wordings: []string{"a photo of"}, Share: 0.4}, fits: func(string) bool { return true }}
+	w := writer{careless: Careless{Wordings: []string{"a photo of"}, Share: 0.4},
+		fits: func(string) bool { return true }}
 	rng := rand.New(rand.NewPCG(1, 2))
 	templates := []string{"a photo of {a}", "this is {a}"}
 	classes := []string{"cat", "dog", "owl"}
 	careless, wrong := 0, 0
 	for range 10000 {
-		text, err := w.write(rng, "owl", classes, func(class string) string { return word(templates[rng.IntN(2)], class) })
+		text, err := w.write(rng, "owl", classes, func(class string) string {
+			return word(templates[rng.IntN(2)],
+				class)
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

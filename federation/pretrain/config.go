@@ -46,8 +46,9 @@ type Tower struct {
 }
 
 // Careless makes one way to word a caption unreliable, as captions found on the web are: those that begin with one of
-// Wordings name, in a Share of cases, the class after the right one in the list of their source. The image's other captions
-// stay right. A hand-written prompt of such a wording is then not the best one, and there is something to tune.
+// Wordings name, in a Share of cases, the class after the right one in the list of their source. The image's other
+// captions stay right. A hand-written prompt of such a wording is then not the best one, and there is something to
+// tune.
 type Careless struct {
 	Wordings []string `config:"wordings" help:"how such captions begin"`
 	Share    float64  `config:"share" help:"of them that are wrong, 0 to 1"`
@@ -91,14 +92,17 @@ func Defaults() Config {
 const contextLength = 77
 
 func (c Config) text() clip.TextArch {
-	return clip.TextArch{Width: c.Text.Width, Layers: c.Text.Layers, Heads: c.Text.Heads, Context: contextLength, Joint: c.Joint}
+	return clip.TextArch{Width: c.Text.Width, Layers: c.Text.Layers, Heads: c.Text.Heads, Context: contextLength,
+		Joint: c.Joint}
 }
 
 func (c Config) image() clip.VisionArch {
 	if len(c.Stages) > 0 {
-		return clip.VisionArch{Width: c.Image.Width, Heads: c.Image.Width / 64, Stages: c.Stages, Patch: 32, Image: c.Size, Joint: c.Joint}
+		return clip.VisionArch{Width: c.Image.Width, Heads: c.Image.Width / 64, Stages: c.Stages, Patch: 32,
+			Image: c.Size, Joint: c.Joint}
 	}
-	return clip.VisionArch{Width: c.Image.Width, Layers: c.Image.Layers, Heads: c.Image.Heads, Patch: c.Patch, Image: c.Size,
+	return clip.VisionArch{Width: c.Image.Width, Layers: c.Image.Layers, Heads: c.Image.Heads, Patch: c.Patch,
+		Image: c.Size,
 		Joint: c.Joint}
 }
 
@@ -117,7 +121,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("take: %q is not known: take %s or %s", c.Take, takeText, takeAll)
 	}
 	if c.Merges < 0 || c.Caption < 3 || c.Caption > contextLength {
-		return fmt.Errorf("merges %d, caption_tokens %d: merges must not be negative, captions take 3 to %d tokens", c.Merges, c.Caption, contextLength)
+		return fmt.Errorf("merges %d, caption_tokens %d: merges must not be negative, captions take 3 to %d tokens",
+			c.Merges, c.Caption, contextLength)
 	}
 	if !(c.Careless.Share >= 0 && c.Careless.Share <= 1) {
 		return fmt.Errorf("careless.share: %g must lie in 0 to 1", c.Careless.Share)
@@ -132,7 +137,8 @@ func (c Config) Validate() error {
 	}
 	t := c.Train
 	if t.Steps < 1 || t.Batch < 2 || t.Warmup < 0 || t.Warmup >= t.Steps || !(t.Beta2 > 0) {
-		return fmt.Errorf("train: steps %d, batch %d, warmup %d, beta2 %g: need 1 step, 2 images, a warm-up shorter than the training and a beta2 in (0,1)",
+		return fmt.Errorf("train: steps %d, batch %d, warmup %d, beta2 %g: need 1 step, 2 images, a warm-up shorter "+
+			"than the training and a beta2 in (0,1)",
 			t.Steps, t.Batch, t.Warmup, t.Beta2)
 	}
 	if !(t.ByClass >= 0 && t.ByClass <= 1) {
@@ -165,7 +171,8 @@ func (s Source) validate() error {
 		if d := s.Difficulty; !(d[0] >= 0 && d[0] <= d[1] && d[1] <= 1) {
 			return fmt.Errorf("difficulty %v: from 0 to 1, the smaller number first", d)
 		}
-		if list, ok := s.Captions["any"]; len(s.Captions) > 1 || len(s.Captions) == 1 && !ok || slices.ContainsFunc(list, lacksClass) {
+		if list, ok := s.Captions["any"]; len(s.Captions) > 1 || len(s.Captions) == 1 && !ok ||
+			slices.ContainsFunc(list, lacksClass) {
 			return fmt.Errorf("captions: a drawn source takes templates under 'any' alone, each with {} or {a}")
 		}
 		for _, class := range s.classes() {
@@ -196,7 +203,8 @@ func (s Source) validate() error {
 // optimizer is AdamW with decoupled decay on matrices only.
 func (t Training) optimizer() (*optim.Optimizer, error) {
 	// Checked by the package's own constructor; the chain differs in what is decayed.
-	if _, err := optim.New(optim.Config{Name: "adamw", LR: t.LR, WeightDecay: t.Decay, Beta2: t.Beta2, ClipNorm: t.ClipNorm}); err != nil {
+	if _, err := optim.New(optim.Config{Name: "adamw", LR: t.LR, WeightDecay: t.Decay, Beta2: t.Beta2,
+		ClipNorm: t.ClipNorm}); err != nil {
 		return nil, err
 	}
 	var parts []optim.Transform

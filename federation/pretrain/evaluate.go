@@ -94,7 +94,8 @@ func (e *evaluator) tower(image bool) (*ort.Session, error) {
 		out = out.Unit()
 	} else {
 		tokens := g.Input(inTokens, graph.Int64, graph.Static(1, e.cfg.Caption))
-		out = textFeatures(g, e.cfg.text(), clip.Inputs(e.inputs(false)), tokens, g.Input(inEnd, graph.Int64, graph.Static(1)))
+		out = textFeatures(g, e.cfg.text(), clip.Inputs(e.inputs(false)), tokens, g.Input(inEnd, graph.Int64,
+			graph.Static(1)))
 	}
 	model, err := graph.Bytes(graph.Output{Name: "features", Node: out})
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 // maxScale bounds the logit scale, as CLIP does (Radford et al. 2021, section 2.5).
 const maxScale = 100
 
-// fresh draws the weights of both towers as CLIP's published code does: normal with the standard deviations named below,
-// biases 0, gains 1, and the logit scale 1/0.07. Every tensor has a stream of its own, a function of the seed and its
-// name, so two backbones of one seed and one text architecture start from the same text tower.
+// fresh draws the weights of both towers as CLIP's published code does: normal with the standard deviations named
+// below, biases 0, gains 1, and the logit scale 1/0.07. Every tensor has a stream of its own, a function of the seed
+// and its name, so two backbones of one seed and one text architecture start from the same text tower.
 func fresh(text clip.TextArch, image clip.VisionArch, vocabulary int, seed uint64) tensor.Map {
 	shapes := text.Shapes()
 	maps.Copy(shapes, image.Trained())
@@ -36,7 +36,8 @@ func fresh(text clip.TextArch, image clip.VisionArch, vocabulary int, seed uint6
 			for i := range t.Data {
 				t.Data[i] = float32(std * rng.NormFloat64())
 			}
-		case strings.HasSuffix(name, "bn3.weight") && strings.Contains(name, ".layer"): // so that every block starts as the identity
+		// so that every block starts as the identity
+		case strings.HasSuffix(name, "bn3.weight") && strings.Contains(name, ".layer"):
 		case strings.HasSuffix(name, ".weight"): // of a normalisation
 			for i := range t.Data {
 				t.Data[i] = 1
@@ -56,7 +57,8 @@ func deviation(name string, width, layers, patch int) float64 {
 		return 0.02
 	case name == "positional_embedding":
 		return 0.01
-	case strings.HasSuffix(name, "attn.in_proj_weight"), strings.HasPrefix(name, "visual.") && !strings.Contains(name, "resblocks") &&
+	case strings.HasSuffix(name, "attn.in_proj_weight"), strings.HasPrefix(name, "visual.") && !strings.Contains(name,
+		"resblocks") &&
 		(strings.HasSuffix(name, "_embedding") || strings.HasSuffix(name, ".proj")), name == "text_projection":
 		return attention
 	case strings.HasSuffix(name, "attn.out_proj.weight"), strings.HasSuffix(name, "mlp.c_proj.weight"):

@@ -22,10 +22,11 @@ const (
 	logScale   = "logit_scale"
 )
 
-// stepGraph is one training step as a graph: loss and its gradient with respect to every weight. The weights are inputs.
+// stepGraph is one training step as a graph: loss and its gradient with respect to every weight. The weights are
+// inputs.
 //
-// With unit features f and t of images and captions and s = exp(logit_scale), the loss is the symmetric contrastive one of
-// CLIP (Radford et al. 2021, figure 3) with several positives per row as in UniCL (Yang et al. 2022, Eq. 2-4),
+// With unit features f and t of images and captions and s = exp(logit_scale), the loss is the symmetric contrastive one
+// of CLIP (Radford et al. 2021, figure 3) with several positives per row as in UniCL (Yang et al. 2022, Eq. 2-4),
 //
 //	L = -1/(2B) Σ_ij Y_ij [log softmax_j(s f tᵀ) + log softmax_j(s t fᵀ)]
 //
@@ -40,7 +41,8 @@ func stepGraph(text clip.TextArch, image clip.VisionArch, weights tensor.Map, ba
 
 	var moments []graph.Output
 	f, _ := clip.Vision{VisionArch: image, Moments: func(norm string, mean, variance graph.Node) {
-		moments = append(moments, graph.Output{Name: norm + runningMean, Node: mean}, graph.Output{Name: norm + runningVar, Node: variance})
+		moments = append(moments, graph.Output{Name: norm + runningMean, Node: mean},
+			graph.Output{Name: norm + runningVar, Node: variance})
 	}}.Features(g, in, pixels)
 	f = f.Unit()
 	t := textFeatures(g, text, in, tokens, end)

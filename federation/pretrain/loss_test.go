@@ -39,11 +39,12 @@ func scattered(name string, base, size float64, shape ...int) *tensor.Tensor {
 	return t
 }
 
-// The expected losses, gradients and moments are PyTorch's in float64, from tools/golden/pretrain.py, on the same weights and
-// inputs.
+// The expected losses, gradients and moments are PyTorch's in float64, from tools/golden/pretrain.py, on the same
+// weights and inputs.
 func TestStepEqualsPyTorch(t *testing.T) {
 	checkStep(t, "step.safetensors", clip.VisionArch{Width: 12, Layers: 2, Heads: 3, Patch: 4, Image: 8, Joint: 6})
-	checkStep(t, "step-resnet.safetensors", clip.VisionArch{Width: 64, Heads: 1, Stages: []int{1, 1, 2, 1}, Patch: 32, Image: 64, Joint: 6})
+	checkStep(t, "step-resnet.safetensors", clip.VisionArch{Width: 64, Heads: 1, Stages: []int{1, 1, 2, 1}, Patch: 32,
+		Image: 64, Joint: 6})
 }
 
 func checkStep(t *testing.T, file string, image clip.VisionArch) {
@@ -58,7 +59,8 @@ func checkStep(t *testing.T, file string, image clip.VisionArch) {
 		switch {
 		case name == logScale:
 			base = 2
-		case strings.HasSuffix(name, ".weight") && (strings.Contains(name, "ln_") || strings.Contains(name, ".bn") || strings.Contains(name, "downsample.1")):
+		case strings.HasSuffix(name, ".weight") && (strings.Contains(name, "ln_") || strings.Contains(name, ".bn") ||
+			strings.Contains(name, "downsample.1")):
 			base = 1
 		}
 		weights[name] = formula(name, base, 0.3, w.Shape...)
@@ -68,7 +70,8 @@ func checkStep(t *testing.T, file string, image clip.VisionArch) {
 	}
 	in := weights.Clone()
 	in[inPixels] = visual("pixels", 0, 1, 5, 3, image.Image, image.Image)
-	in[inTokens] = tensor.OfInts([]int64{9, 1, 2, 10, 0, 0, 9, 3, 10, 0, 0, 0, 9, 1, 2, 10, 0, 0, 9, 4, 5, 6, 7, 10, 9, 3, 10, 0, 0, 0}, 5, 6)
+	in[inTokens] = tensor.OfInts([]int64{9, 1, 2, 10, 0, 0, 9, 3, 10, 0, 0, 0, 9, 1, 2, 10, 0, 0, 9, 4, 5, 6, 7, 10, 9,
+		3, 10, 0, 0, 0}, 5, 6)
 	in[inEnd] = tensor.OfInts([]int64{3, 2, 3, 5, 2}, 5)
 	in[inTargets] = Targets([]string{"a", "b", "a", "c", "b"}, make([]string, 5), 0)
 
@@ -112,13 +115,14 @@ func TestFollow(t *testing.T) {
 	batch := m.Clone()
 	batch["visual.bn1.running_mean"].Data[0], batch["visual.bn1.running_var"].Data[0] = 5, 3
 	follow(m, batch)
-	if a, b := m["visual.bn1.running_mean"].Data[0], m["visual.bn1.running_var"].Data[0]; a != 0.5 || math.Abs(float64(b)-1.2) > 1e-6 {
+	if a, b := m["visual.bn1.running_mean"].Data[0], m["visual.bn1.running_var"].Data[0]; a != 0.5 ||
+		math.Abs(float64(b)-1.2) > 1e-6 {
 		t.Errorf("mean %g and variance %g, want 0.5 and 1.2", a, b)
 	}
 }
 
-// Shares worked out by hand: caption "a" occurs twice, so its pairs have half of a row each; all are of one class, so every
-// pair has a third.
+// Shares worked out by hand: caption "a" occurs twice, so its pairs have half of a row each; all are of one class, so
+// every pair has a third.
 func TestTargets(t *testing.T) {
 	captions, classes := []string{"a", "b", "a"}, []string{"x", "x", "x"}
 	for _, c := range []struct {

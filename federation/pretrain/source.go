@@ -55,7 +55,8 @@ func (d drawer) sample(rng *rand.Rand, w writer) (pair, error) {
 	classes, domains := d.classes(), d.domains()
 	u := rng.Float64()
 	level := d.Difficulty[0] + float64((d.Difficulty[1]-d.Difficulty[0])*u*u)
-	s, err := drawn.New(classes[rng.IntN(len(classes))], domains[rng.IntN(len(domains))], rng.Uint64(), drawn.Level(level))
+	s, err := drawn.New(classes[rng.IntN(len(classes))], domains[rng.IntN(len(domains))], rng.Uint64(),
+		drawn.Level(level))
 	if err != nil {
 		return pair{}, err
 	}

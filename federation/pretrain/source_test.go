@@ -17,8 +17,8 @@ import (
 	"promptfed/models/preprocess"
 )
 
-// Counts worked out by hand: of 10 by 0.5, 0.25, 0.25 the whole parts are 5, 2, 2, and the first of the equal remainders
-// gets the last one.
+// Counts worked out by hand: of 10 by 0.5, 0.25, 0.25 the whole parts are 5, 2, 2, and the first of the equal
+// remainders gets the last one.
 func TestApportion(t *testing.T) {
 	if got := apportion(10, []float64{2, 1, 1}); !slices.Equal(got, []int{5, 3, 2}) {
 		t.Errorf("got %v, want [5 3 2]", got)
@@ -30,7 +30,8 @@ func TestApportion(t *testing.T) {
 
 func TestWord(t *testing.T) {
 	for _, c := range [][3]string{
-		{"a photo of {a}.", "cat", "a photo of a cat."}, {"{a}", "apple", "an apple"}, {"the digit {}", "8", "the digit 8"},
+		{"a photo of {a}.", "cat", "a photo of a cat."}, {"{a}", "apple", "an apple"}, {"the digit {}", "8",
+			"the digit 8"},
 	} {
 		if got := word(c[0], c[1]); got != c[2] {
 			t.Errorf("%q with %q gives %q, want %q", c[0], c[1], got, c[2])
@@ -168,7 +169,8 @@ func TestBatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(one[inPixels].Data, many[inPixels].Data) || !slices.Equal(one[inTokens].Ints, many[inTokens].Ints) {
+	if !slices.Equal(one[inPixels].Data, many[inPixels].Data) || !slices.Equal(one[inTokens].Ints,
+		many[inTokens].Ints) {
 		t.Error("the batch depends on the number of workers")
 	}
 	if slices.Equal(one[inPixels].Data, other[inPixels].Data) {

@@ -16,9 +16,9 @@ const (
 	takeAll  = "all"
 )
 
-// start takes tensors of a backbone that is trained already: all, or the text tower without its projection. Two backbones
-// that share a text tower at the start read prompts alike, which is what makes averaging prompts between them sensible, and
-// the second one's image tower has texts to learn from at once.
+// start takes tensors of a backbone that is trained already: all, or the text tower without its projection. Two
+// backbones that share a text tower at the start read prompts alike, which is what makes averaging prompts between them
+// sensible, and the second one's image tower has texts to learn from at once.
 func start(folder, take string, weights, moments tensor.Map) error {
 	if folder == "" {
 		return nil
@@ -37,7 +37,8 @@ func start(folder, take string, weights, moments tensor.Map) error {
 		}
 		t := trained[name]
 		if t == nil || !t.SameShape(w) {
-			return fmt.Errorf("start: %s: tensor %s is %v, want %v: take a backbone of the same architecture and vocabulary", path, name, t, w)
+			return fmt.Errorf("start: %s: tensor %s is %v, want %v: take a backbone of the same architecture and "+
+				"vocabulary", path, name, t, w)
 		}
 		copy(w.Data, t.Data)
 	}

@@ -46,8 +46,8 @@ type trainer struct {
 	losses  []float64 // of the last steps
 }
 
-// Run trains, or goes on from the checkpoint in cfg.Out, and writes the finished backbone there. progress may be nil; it is
-// called after every step.
+// Run trains, or goes on from the checkpoint in cfg.Out, and writes the finished backbone there. progress may be nil;
+// it is called after every step.
 func Run(ctx context.Context, cfg Config, progress func(Progress)) (Result, error) {
 	start := time.Now()
 	if err := cfg.Validate(); err != nil {
@@ -90,7 +90,8 @@ func newTrainer(cfg Config) (*trainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &trainer{cfg: cfg, weights: fresh(cfg.text(), cfg.image(), tok.VocabSize(), cfg.Seed), moments: freshMoments(cfg.image())}
+	t := &trainer{cfg: cfg, weights: fresh(cfg.text(), cfg.image(), tok.VocabSize(), cfg.Seed),
+		moments: freshMoments(cfg.image())}
 	if err := start(cfg.Start, cfg.Take, t.weights, t.moments); err != nil {
 		return nil, err
 	}

@@ -33,7 +33,8 @@ func TestResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	if steps != 4 || len(res.Accuracy) != 7 {
-		t.Errorf("%d steps and %d accuracies, want 4 and 7 (six drawn domains and the folder's)", steps, len(res.Accuracy))
+		t.Errorf("%d steps and %d accuracies, want 4 and 7 (six drawn domains and the folder's)", steps,
+			len(res.Accuracy))
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	_, err = Run(ctx, parts, func(p Progress) {
@@ -60,7 +61,8 @@ func TestResume(t *testing.T) {
 	}
 	other := parts
 	other.Seed++
-	if _, err := Run(context.Background(), other, nil); err == nil || !strings.Contains(err.Error(), "another configuration") {
+	if _, err := Run(context.Background(), other, nil); err == nil || !strings.Contains(err.Error(),
+		"another configuration") {
 		t.Errorf("another seed in the same folder gives %v", err)
 	}
 }

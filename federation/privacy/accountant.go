@@ -15,7 +15,8 @@ type Round struct {
 // Check finds what no bound exists for.
 func (r Round) Check() error {
 	if !(r.Noise >= 0) || math.IsInf(r.Noise, 0) || !(r.Rate >= 0 && r.Rate <= 1) {
-		return fmt.Errorf("noise %v at a rate of %v; the noise must be finite and not negative, the rate between 0 and 1", r.Noise, r.Rate)
+		return fmt.Errorf("noise %v at a rate of %v; the noise must be finite and not negative, the rate between 0 "+
+			"and 1", r.Noise, r.Rate)
 	}
 	return nil
 }
@@ -30,8 +31,9 @@ func (r Round) Divergence(order float64) float64 {
 	case r.Poisson:
 		return poisson(r.Rate, r.Noise, order)
 	}
-	// One client's update replaced by another moves the sum by up to 2C. Sampling never costs more than none: Rényi divergences
-	// of mixtures are at most the largest of their parts (van Erven and Harremoës, IEEE Trans. Inf. Theory 2014, theorem 13).
+	// One client's update replaced by another moves the sum by up to 2C. Sampling never costs more than none: Rényi
+	// divergences of mixtures are at most the largest of their parts (van Erven and Harremoës, IEEE Trans. Inf. Theory
+	// 2014, theorem 13).
 	return math.Min(fixedSize(r.Rate, r.Noise/2, order), gaussian(r.Noise/2, order))
 }
 
@@ -44,14 +46,15 @@ func (r Round) Curve() []float64 {
 	return out
 }
 
-// Epsilon is the least epsilon at which so many rounds with a curve are (epsilon, delta)-private, over Orders. Divergences of
-// rounds add up, however a round depends on those before it (Mironov, CSF 2017, proposition 1); the conversion is
+// Epsilon is the least epsilon at which so many rounds with a curve are (epsilon, delta)-private, over Orders.
+// Divergences of rounds add up, however a round depends on those before it (Mironov, CSF 2017, proposition 1); the
+// conversion is
 //
 //	epsilon = D + log(1 - 1/a) - log(delta a)/(a-1)
 //
-// of Canonne, Kamath and Steinke, The Discrete Gaussian for Differential Privacy, NeurIPS 2020, proposition 12, and Balle
-// et al., Hypothesis Testing Interpretations and Rényi Differential Privacy, AISTATS 2020, theorem 21. It is 0 where the
-// divergence bounds the total variation by delta (Bretagnolle and Huber: √(1-e^-D)).
+// of Canonne, Kamath and Steinke, The Discrete Gaussian for Differential Privacy, NeurIPS 2020, proposition 12, and
+// Balle et al., Hypothesis Testing Interpretations and Rényi Differential Privacy, AISTATS 2020, theorem 21. It is 0
+// where the divergence bounds the total variation by delta (Bretagnolle and Huber: √(1-e^-D)).
 func Epsilon(curve []float64, rounds int, delta float64) float64 {
 	best := math.Inf(1)
 	for i, a := range Orders {

@@ -9,8 +9,8 @@ import (
 // fixedSize bounds the Rényi divergence of order a of the Gaussian mechanism on m = q n of n clients drawn without
 // replacement, with noise of s sensitivities, the sensitivity being that of one client's data replaced by other data.
 //
-// Wang, Balle and Kasiviswanathan, Subsampled Rényi Differential Privacy and Analytical Moments Accountant, AISTATS 2019,
-// theorem 27 (theorem 9 above order 256), and corollary 10 between whole orders.
+// Wang, Balle and Kasiviswanathan, Subsampled Rényi Differential Privacy and Analytical Moments Accountant, AISTATS
+// 2019, theorem 27 (theorem 9 above order 256), and corollary 10 between whole orders.
 func fixedSize(q, s, a float64) float64 {
 	switch {
 	case q == 0:

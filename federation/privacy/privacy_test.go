@@ -53,7 +53,8 @@ func TestByHand(t *testing.T) {
 		t.Errorf("%v, want 8/(2·1) = 4", got)
 	}
 	// Order 2 of a Poisson sample: log(1 + q² (e^(1/z²) - 1)).
-	if got, want := (Round{Noise: 1, Rate: 0.5, Poisson: true}).Divergence(2), math.Log(1+0.25*(math.E-1)); math.Abs(got-want) > 1e-14 {
+	if got, want := (Round{Noise: 1, Rate: 0.5, Poisson: true}).Divergence(2),
+		math.Log(1+0.25*(math.E-1)); math.Abs(got-want) > 1e-14 {
 		t.Errorf("%v, want %v", got, want)
 	}
 	if e := Epsilon((Round{Rate: 0.1, Poisson: true}).Curve(), 1, 1e-5); !math.IsInf(e, 1) {
@@ -62,7 +63,8 @@ func TestByHand(t *testing.T) {
 	if e := Epsilon((Round{Noise: 1, Rate: 0}).Curve(), 1, 1e-5); e != 0 {
 		t.Errorf("nobody drawn has epsilon %v", e)
 	}
-	for _, r := range []Round{{Noise: -1, Rate: 0.5}, {Noise: math.NaN(), Rate: 0.5}, {Noise: math.Inf(1)}, {Noise: 1, Rate: 1.1}} {
+	for _, r := range []Round{{Noise: -1, Rate: 0.5}, {Noise: math.NaN(), Rate: 0.5}, {Noise: math.Inf(1)},
+		{Noise: 1, Rate: 1.1}} {
 		if r.Check() == nil {
 			t.Errorf("%+v was accepted", r)
 		}
@@ -76,7 +78,8 @@ func TestMonotone(t *testing.T) {
 			return Epsilon(Round{noise, rate, poisson}.Curve(), rounds, delta)
 		}
 		base := at(2, 0.1, 1e-5, 20)
-		for what, less := range map[string]float64{"noise": at(3, 0.1, 1e-5, 20), "rate": at(2, 0.05, 1e-5, 20), "delta": at(2, 0.1, 1e-4, 20), "rounds": at(2, 0.1, 1e-5, 10)} {
+		for what, less := range map[string]float64{"noise": at(3, 0.1, 1e-5, 20), "rate": at(2, 0.05, 1e-5, 20),
+			"delta": at(2, 0.1, 1e-4, 20), "rounds": at(2, 0.1, 1e-5, 10)} {
 			if !(less < base && less > 0) {
 				t.Errorf("poisson %v, %s: %v against %v", poisson, what, less, base)
 			}

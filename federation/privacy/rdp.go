@@ -6,8 +6,8 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// Orders are those at which Rényi divergences are computed, the usual ones of accountants: fine where large noise has its
-// optimum, coarse above.
+// Orders are those at which Rényi divergences are computed, the usual ones of accountants: fine where large noise has
+// its optimum, coarse above.
 var Orders = orders()
 
 func orders() []float64 {
@@ -21,13 +21,13 @@ func orders() []float64 {
 	return append(out, 128, 256, 512, 1024)
 }
 
-// gaussian is the Rényi divergence of order a of the Gaussian mechanism with noise of s sensitivities: a/(2 s²) (Mironov,
-// Rényi Differential Privacy, CSF 2017, proposition 7).
+// gaussian is the Rényi divergence of order a of the Gaussian mechanism with noise of s sensitivities: a/(2 s²)
+// (Mironov, Rényi Differential Privacy, CSF 2017, proposition 7).
 func gaussian(s, a float64) float64 { return a / (2 * s * s) }
 
 // poisson is the Rényi divergence of order a of the Gaussian mechanism on a Poisson sample of rate q, with noise of s
-// sensitivities: log A_a/(a-1) (Mironov, Talwar and Zhang, Rényi Differential Privacy of the Sampled Gaussian Mechanism,
-// arXiv 1908.10530, section 3.3).
+// sensitivities: log A_a/(a-1) (Mironov, Talwar and Zhang, Rényi Differential Privacy of the Sampled Gaussian
+// Mechanism, arXiv 1908.10530, section 3.3).
 func poisson(q, s, a float64) float64 {
 	switch {
 	case q == 0:
@@ -52,9 +52,9 @@ func poissonWhole(q, s, a float64) float64 {
 // most bounds the terms of poissonBetween's series.
 const most = 1000
 
-// poissonBetween is log A_a for any order: the two series of section 3.3, for the halves of the line on both sides of the
-// point where the two densities cross. The terms after the order alternate in sign; they are all added up, which errs on
-// the side of a larger divergence. It is infinite where the series has not settled.
+// poissonBetween is log A_a for any order: the two series of section 3.3, for the halves of the line on both sides of
+// the point where the two densities cross. The terms after the order alternate in sign; they are all added up, which
+// errs on the side of a larger divergence. It is infinite where the series has not settled.
 func poissonBetween(q, s, a float64) float64 {
 	cross := s*s*math.Log(1/q-1) + 0.5
 	lower, upper, total := math.Inf(-1), math.Inf(-1), math.Inf(-1)

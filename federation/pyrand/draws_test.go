@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// recorded is what tools/golden/partition.py wrote of a list of draws of CPython 3.11 and NumPy 2.4: floats as their bits,
-// so equal means the same float64.
+// recorded is what tools/golden/partition.py wrote of a list of draws of CPython 3.11 and NumPy 2.4: floats as their
+// bits, so equal means the same float64.
 type recorded struct {
 	N      int
 	First  []string
@@ -73,7 +73,8 @@ func golden(t *testing.T) (g map[string]map[string]map[string]recorded) {
 	return g
 }
 
-func seeds(t *testing.T, g map[string]map[string]recorded, do func(t *testing.T, seed uint64, want map[string]recorded)) {
+func seeds(t *testing.T, g map[string]map[string]recorded, do func(t *testing.T, seed uint64,
+	want map[string]recorded)) {
 	if len(g) < 5 {
 		t.Fatalf("%d seeds", len(g))
 	}
@@ -102,7 +103,8 @@ func TestPython(t *testing.T) {
 		want["shuffle"].check(t, "shuffle", list(s))
 		want["choice"].check(t, "choice", whole(1000, func(int) int { return Choice(p, s) }))
 		var taken []int
-		for _, c := range [][2]int{{20, 3}, {21, 5}, {22, 5}, {85, 6}, {86, 6}, {100, 16}, {277, 16}, {278, 16}, {500, 21}, {1045, 100},
+		for _, c := range [][2]int{{20, 3}, {21, 5}, {22, 5}, {85, 6}, {86, 6}, {100, 16}, {277, 16}, {278, 16},
+			{500, 21}, {1045, 100},
 			{5000, 340}, {5000, 341}, {60, 60}} {
 			taken = append(taken, Sample(p, upTo(c[0]), c[1])...)
 		}
@@ -207,7 +209,8 @@ func TestLibrary(t *testing.T) {
 	near := func(a, b float64) bool {
 		return a == b || math.Abs(a-b) <= 3e-16*math.Abs(b) || math.Abs(a-b) <= 5e-324 || math.IsNaN(a) && math.IsNaN(b)
 	}
-	values := []float64{0, 1, -1, math.Inf(1), math.Inf(-1), math.NaN(), 5e-324, math.MaxFloat64, 0.9999999999999999, 1.0000000000000002, 0.5, 2}
+	values := []float64{0, 1, -1, math.Inf(1), math.Inf(-1), math.NaN(), 5e-324, math.MaxFloat64, 0.9999999999999999,
+		1.0000000000000002, 0.5, 2}
 	for range 20000 {
 		values = append(values, math.Ldexp(p.Float64(), p.Below(2100)-1074))
 	}

@@ -23,7 +23,8 @@ func (n *NumPy) Gauss() float64 {
 func (n *NumPy) Exponential() float64 { return -log(1 - n.Float64()) }
 
 // Gamma is standard_gamma(shape): of shape 0 it is 0, below 1 a rejection from a power and an exponential (Ahrens and
-// Dieter 1974, as in NumPy), above 1 that of Marsaglia and Tsang (2000). A negative shape or NaN gives NaN; NumPy refuses both.
+// Dieter 1974, as in NumPy), above 1 that of Marsaglia and Tsang (2000). A negative shape or NaN gives NaN; NumPy
+// refuses both.
 func (n *NumPy) Gamma(shape float64) float64 {
 	switch {
 	case !(shape >= 0):

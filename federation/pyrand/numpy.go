@@ -23,7 +23,8 @@ func NewNumPy(seed uint64) (*NumPy, error) {
 	return n, nil
 }
 
-// upTo is uniform in [0, most]: the bits of a word that most needs, until they are not above it. It draws nothing for 0.
+// upTo is uniform in [0, most]: the bits of a word that most needs, until they are not above it. It draws nothing for
+// 0.
 func (n *NumPy) upTo(most uint64) uint64 {
 	if most == 0 {
 		return 0

@@ -1,5 +1,5 @@
-// Package pyrand draws what Python draws: random.Random of CPython and the legacy RandomState of NumPy, bit for bit, so that
-// a data split of published code can be made again from its seed.
+// Package pyrand draws what Python draws: random.Random of CPython and the legacy RandomState of NumPy, bit for bit, so
+// that a data split of published code can be made again from its seed.
 //
 // Both stand on the Mersenne Twister MT19937 (Matsumoto and Nishimura, 1998). A generator is not safe for several
 // goroutines.
@@ -97,8 +97,8 @@ func Sample[T any](p *Python, s []T, k int) []T {
 	return out
 }
 
-// poolSize is the largest population that sample copies rather than remember what it took: 21, and for k above 5 another
-// power of 4 of at least 3k.
+// poolSize is the largest population that sample copies rather than remember what it took: 21, and for k above 5
+// another power of 4 of at least 3k.
 func poolSize(k int) int {
 	size := 21
 	if k > 5 {

@@ -19,7 +19,8 @@ type Terms struct {
 
 func (t Terms) check() error {
 	if t.Threshold < 2 || t.Length < 1 || t.Ring.Width < 1 || t.Ring.Width > 8 {
-		return fmt.Errorf("secure aggregation with a threshold of %d, %d numbers of %d bytes; it needs a threshold of 2 or more, one number, and 1 to 8 bytes",
+		return fmt.Errorf("secure aggregation with a threshold of %d, %d numbers of %d bytes; it needs a threshold "+
+			"of 2 or more, one number, and 1 to 8 bytes",
 			t.Threshold, t.Length, t.Ring.Width)
 	}
 	return nil
@@ -60,7 +61,8 @@ func NewClient(id int, t Terms, random io.Reader) (*Client, error) {
 	if id < 0 || id >= maxID {
 		return nil, fmt.Errorf("client %d; numbers must lie between 0 and %d", id, maxID-1)
 	}
-	c := &Client{id: id, t: t, random: random, pair: newSecret(random), seed: newSecret(random), sealed: map[int][]byte{}}
+	c := &Client{id: id, t: t, random: random, pair: newSecret(random), seed: newSecret(random),
+		sealed: map[int][]byte{}}
 	c.envelope = newSecret(random).private(t.Session)
 	return c, t.check()
 }
@@ -101,7 +103,8 @@ func (c *Client) Share(r Roster) (Envelopes, error) {
 	case len(r) < c.t.Threshold:
 		return nil, fmt.Errorf("the roster has %d clients; %d must stay to the end", len(r), c.t.Threshold)
 	case len(r) >= 2*c.t.Threshold:
-		return nil, fmt.Errorf("the roster has %d clients, of which no more than half, %d, must stay: a server could ask two halves for different secrets", len(r), c.t.Threshold)
+		return nil, fmt.Errorf("the roster has %d clients, of which no more than half, %d, must stay: a server could "+
+			"ask two halves for different secrets", len(r), c.t.Threshold)
 	}
 	ids := slices.Sorted(maps.Keys(r))
 	pair, seed := c.pair.split(c.random, c.t.Threshold, ids), c.seed.split(c.random, c.t.Threshold, ids)
@@ -159,12 +162,13 @@ func (c *Client) Mask(inbox Envelopes, values []uint64) ([]uint64, error) {
 	return out, nil
 }
 
-// Reveal answers the server's question for shares, if it is one that keeps every vector hidden. A question that was answered
-// is answered again, another one never.
+// Reveal answers the server's question for shares, if it is one that keeps every vector hidden. A question that was
+// answered is answered again, another one never.
 func (c *Client) Reveal(q Question) (Shares, error) {
 	switch {
 	case c.step == done && !(slices.Equal(q.Survivors, c.asked.Survivors) && slices.Equal(q.Dropped, c.asked.Dropped)):
-		return nil, errors.New("this client answered another question of this session; two answers could show one client's vector")
+		return nil, errors.New("this client answered another question of this session; two answers could show one " +
+			"client's vector")
 	case c.step != reveal && c.step != done:
 		return nil, errOrder
 	case len(q.Survivors) < c.t.Threshold:
@@ -177,7 +181,8 @@ func (c *Client) Reveal(q Question) (Shares, error) {
 		from := []map[int][]byte{c.seedShares, c.pairShares}[i]
 		for _, id := range list {
 			if out[id] != nil {
-				return nil, fmt.Errorf("both secrets of client %d are asked for, or one twice; together they show its vector", id)
+				return nil, fmt.Errorf("both secrets of client %d are asked for, or one twice; together they show "+
+					"its vector", id)
 			}
 			if out[id] = from[id]; out[id] == nil {
 				return nil, fmt.Errorf("a secret of client %d is asked for, who sent no shares", id)

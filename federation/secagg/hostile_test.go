@@ -113,7 +113,8 @@ func TestClientKeepsTheOrder(t *testing.T) {
 	}
 	_, err = c.Mask(in[0], []uint64{2})
 	says(t, err, "out of order")
-	for _, bad := range []Terms{{}, {Threshold: 1, Length: 1, Ring: Ring{4}}, {Threshold: 2, Ring: Ring{4}}, {Threshold: 2, Length: 1, Ring: Ring{9}}} {
+	for _, bad := range []Terms{{}, {Threshold: 1, Length: 1, Ring: Ring{4}}, {Threshold: 2, Ring: Ring{4}},
+		{Threshold: 2, Length: 1, Ring: Ring{9}}} {
 		_, err := NewServer(bad)
 		says(t, err, "it needs a threshold of 2")
 	}

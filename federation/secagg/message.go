@@ -21,7 +21,8 @@ type Roster map[int]Keys
 // Envelopes are sealed shares: by receiver as a client sends them, by sender as it gets them.
 type Envelopes map[int][]byte
 
-// Question asks a client for shares of the own masks of Survivors, whose vectors arrived, and of the pairwise keys of Dropped.
+// Question asks a client for shares of the own masks of Survivors, whose vectors arrived, and of the pairwise keys of
+// Dropped.
 type Question struct{ Survivors, Dropped []int }
 
 // Shares answer a Question: for each client of it the one share that it asks for.
@@ -152,7 +153,8 @@ func DecodeQuestion(b []byte) (q Question, err error) {
 		for ; n > 0; n, b = n-1, b[4:] {
 			id := int(binary.LittleEndian.Uint32(b))
 			if id <= last || id >= maxID {
-				return q, fmt.Errorf("question: client %d follows client %d; numbers must ascend below %d", id, last, maxID)
+				return q, fmt.Errorf("question: client %d follows client %d; numbers must ascend below %d", id, last,
+					maxID)
 			}
 			*list, last = append(*list, id), id
 		}

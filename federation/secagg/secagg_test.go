@@ -23,8 +23,9 @@ type session struct {
 
 func newSession(t testing.TB, threshold, length, width int, ids ...int) *session {
 	t.Helper()
-	s := &session{t: t, terms: Terms{Threshold: threshold, Length: length, Ring: Ring{width}}, clients: map[int]*Client{},
-		values: map[int][]uint64{}, drop: map[int]step{}, masked: map[int][]uint64{}}
+	s := &session{t: t, terms: Terms{Threshold: threshold, Length: length, Ring: Ring{width}},
+		clients: map[int]*Client{},
+		values:  map[int][]uint64{}, drop: map[int]step{}, masked: map[int][]uint64{}}
 	rand.Read(s.terms.Session[:])
 	var err error
 	if s.server, err = NewServer(s.terms); err != nil {
@@ -192,11 +193,13 @@ func TestDropouts(t *testing.T) {
 
 // With more dropouts there is an error that says at which step, and no sum.
 func TestTooFew(t *testing.T) {
-	for at, words := range map[step]string{advertise: "advertised keys", share: "sent shares", mask: "uploaded", reveal: "answered the last question"} {
+	for at, words := range map[step]string{advertise: "advertised keys", share: "sent shares", mask: "uploaded",
+		reveal: "answered the last question"} {
 		s := newSession(t, 4, 3, 4, 0, 1, 2, 3, 4, 5)
 		s.drop[0], s.drop[3], s.drop[4] = at, at, at
 		sum, _, err := s.run()
-		if err == nil || sum != nil || !strings.Contains(err.Error(), fmt.Sprintf("3 clients %s; the threshold is 4", words)) {
+		if err == nil || sum != nil || !strings.Contains(err.Error(), fmt.Sprintf("3 clients %s; the threshold is 4",
+			words)) {
 			t.Errorf("step %d: %v, %v", at, sum, err)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Server is the server's side of one session. A message that it refuses changes nothing, as if the client had dropped out.
-// It is not safe for concurrent use.
+// Server is the server's side of one session. A message that it refuses changes nothing, as if the client had dropped
+// out. It is not safe for concurrent use.
 type Server struct {
 	t        Terms
 	step     step
@@ -22,7 +22,8 @@ type Server struct {
 
 // NewServer starts a session.
 func NewServer(t Terms) (*Server, error) {
-	return &Server{t: t, roster: Roster{}, letters: map[int]Envelopes{}, masked: map[int]bool{}, answers: map[int]Shares{}}, t.check()
+	return &Server{t: t, roster: Roster{}, letters: map[int]Envelopes{}, masked: map[int]bool{},
+		answers: map[int]Shares{}}, t.check()
 }
 
 // enough moves on to the next step, if so many clients are left.
@@ -31,7 +32,8 @@ func (s *Server) enough(from step, have int, what string) error {
 		return errOrder
 	}
 	if have < s.t.Threshold {
-		return fmt.Errorf("secure aggregation: %d clients %s; the threshold is %d: the round gives no sum", have, what, s.t.Threshold)
+		return fmt.Errorf("secure aggregation: %d clients %s; the threshold is %d: the round gives no sum", have, what,
+			s.t.Threshold)
 	}
 	s.step++
 	return nil
@@ -69,7 +71,8 @@ func (s *Server) Deal(id int, e Envelopes) error {
 	}
 	for to, b := range e {
 		if _, ok := s.roster[to]; !ok || len(b) != envelopeSize {
-			return fmt.Errorf("client %d sent %d bytes to client %d; it must be %d bytes to one of the roster", id, len(b), to, envelopeSize)
+			return fmt.Errorf("client %d sent %d bytes to client %d; it must be %d bytes to one of the roster", id,
+				len(b), to, envelopeSize)
 		}
 	}
 	s.letters[id] = e
@@ -168,7 +171,8 @@ func (s *Server) Sum() (sum []uint64, survivors []int, err error) {
 	return s.sum, s.question.Survivors, nil
 }
 
-var errShares = fmt.Errorf("the shares of its secret do not fit; a client lied or was damaged, and the round gives no sum")
+var errShares = fmt.Errorf("the shares of its secret do not fit; a client lied or was damaged, and the round gives " +
+	"no sum")
 
 func (s *Server) recover(j joiner, id int) (secret, error) {
 	return j.join(func(client int) []byte { return s.answers[client][id] })

@@ -23,8 +23,8 @@ func (x secret) split(random io.Reader, t int, clients []int) map[int][]byte {
 	return out
 }
 
-// joiner gives secrets back from the shares of certain clients. The weights of shares depend on the clients alone, so that
-// they are computed once for all secrets.
+// joiner gives secrets back from the shares of certain clients. The weights of shares depend on the clients alone, so
+// that they are computed once for all secrets.
 type joiner struct {
 	clients []int
 	weights []group.Scalar

@@ -49,7 +49,8 @@ func FuzzMessages(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, b := range [][]byte{nil, r.Encode(), r[0].Encode(), in[0].Encode(), Question{[]int{0, 2}, []int{1}}.Encode(), Shares{3: make([]byte, 32)}.Encode(),
+	for _, b := range [][]byte{nil, r.Encode(), r[0].Encode(), in[0].Encode(), Question{[]int{0, 2}, []int{1}}.Encode(),
+		Shares{3: make([]byte, 32)}.Encode(),
 		{255, 255, 255, 255}, {1, 0, 0, 0, 255, 255, 255, 255}} {
 		f.Add(b)
 	}

@@ -13,9 +13,9 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// What the server gets of one client is spread evenly, whatever the client's vector is, and goes with it in no way: each of
-// its bytes passes a chi-square test, and so do the pairs of a byte of the vector and one of what is sent. Bounds leave one
-// run in a million to fail.
+// What the server gets of one client is spread evenly, whatever the client's vector is, and goes with it in no way:
+// each of its bytes passes a chi-square test, and so do the pairs of a byte of the vector and one of what is sent.
+// Bounds leave one run in a million to fail.
 func TestOneVectorShowsNothing(t *testing.T) {
 	const length, rare = 1 << 15, 1e-7
 	for what, value := range map[string]func(i int) uint64{
@@ -82,8 +82,8 @@ func TestSessionsDiffer(t *testing.T) {
 	}
 }
 
-// Masks are AES-256 in counter mode over zeros: the first blocks are the key's ciphertexts of 0 and 1, the key of FIPS 197's
-// appendix C.3.
+// Masks are AES-256 in counter mode over zeros: the first blocks are the key's ciphertexts of 0 and 1, the key of FIPS
+// 197's appendix C.3.
 func TestMaskIsAES(t *testing.T) {
 	key, _ := hex.DecodeString("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f")
 	block, err := aes.NewCipher(key)

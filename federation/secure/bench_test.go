@@ -53,13 +53,15 @@ func (u *untrained) Run(_ context.Context, o engine.Order) ([]engine.Reply, erro
 	return out, nil
 }
 
-// BenchmarkRound is one round of a prompt of 16 x 512 numbers without training. It tells, for one client, the bytes both ways
-// and the milliseconds that the client and the server take, messages' encoding left out; dropped clients train and never upload.
+// BenchmarkRound is one round of a prompt of 16 x 512 numbers without training. It tells, for one client, the bytes
+// both ways and the milliseconds that the client and the server take, messages' encoding left out; dropped clients
+// train and never upload.
 func BenchmarkRound(b *testing.B) {
 	for _, c := range []struct {
 		weighting        string
 		clients, dropped int
-	}{{"", 10, 0}, {secure.Uniform, 10, 0}, {secure.Examples, 10, 0}, {"", 100, 0}, {secure.Uniform, 100, 0}, {secure.Examples, 100, 0}, {secure.Uniform, 100, 20}} {
+	}{{"", 10, 0}, {secure.Uniform, 10, 0}, {secure.Examples, 10, 0}, {"", 100, 0}, {secure.Uniform, 100, 0},
+		{secure.Examples, 100, 0}, {secure.Uniform, 100, 20}} {
 		name := fmt.Sprintf("%s-%d-without-%d", c.weighting, c.clients, c.dropped)
 		if c.weighting == "" {
 			name = fmt.Sprintf("plain-%d", c.clients)

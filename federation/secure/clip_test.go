@@ -9,8 +9,9 @@ import (
 	"promptfed/federation/secure"
 )
 
-// Moves of the size that were seen at ordinary learning rates, of which the old defaults (24 bits, clip 1) cut a sixth in round 0:
-// the defaults cut none, and the mean is that of the plain uploads within half a step and the rounding of float32.
+// Moves of the size that were seen at ordinary learning rates, of which the old defaults (24 bits, clip 1) cut a sixth
+// in round 0: the defaults cut none, and the mean is that of the plain uploads within half a step and the rounding of
+// float32.
 func TestDefaultsDoNotCut(t *testing.T) {
 	loud := func(c secure.Config) (plain, sum *engine.Result, l *secure.Layer) {
 		c.Threshold = 0.6
@@ -28,7 +29,8 @@ func TestDefaultsDoNotCut(t *testing.T) {
 	if large < n/6 {
 		t.Errorf("%d of %d numbers of the mean moved by more than 1", large, n)
 	}
-	if got := sum.Records[0]; got.Notes["secagg_clipped"] != 0 || len(got.Warnings) != 0 || len(sum.Summary.RoundWarnings) != 0 {
+	if got := sum.Records[0]; got.Notes["secagg_clipped"] != 0 || len(got.Warnings) != 0 ||
+		len(sum.Summary.RoundWarnings) != 0 {
 		t.Errorf("%v, %v", got.Notes, got.Warnings)
 	}
 	if d := far(t, plain, sum); !(d <= l.Step()/2+1e-6) || l.Step() > 1.0/(1<<23-1) {
@@ -39,7 +41,8 @@ func TestDefaultsDoNotCut(t *testing.T) {
 	if share < 1.0/6 {
 		t.Errorf("clip: 1 cut %v of the numbers", share)
 	}
-	if w := cut.Summary.RoundWarnings; len(w) != 1 || !strings.Contains(w[0], "round 1: secure aggregation cut") || !strings.Contains(w[0], "clip (1)") {
+	if w := cut.Summary.RoundWarnings; len(w) != 1 || !strings.Contains(w[0], "round 1: secure aggregation cut") ||
+		!strings.Contains(w[0], "clip (1)") {
 		t.Errorf("cutting is said as %q", w)
 	}
 }

@@ -52,13 +52,14 @@ func (c *cohort) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error
 }
 
 func (r *round) run(ctx context.Context) error {
-	took, err := r.ask(ctx, keysStep, r.order.Clients, pack(sessionName, encodeTerms(r.terms)), keysName, func(id int, b []byte) error {
-		k, err := secagg.DecodeKeys(b)
-		if err != nil {
-			return err
-		}
-		return r.server.Join(id, k)
-	})
+	took, err := r.ask(ctx, keysStep, r.order.Clients, pack(sessionName, encodeTerms(r.terms)), keysName,
+		func(id int, b []byte) error {
+			k, err := secagg.DecodeKeys(b)
+			if err != nil {
+				return err
+			}
+			return r.server.Join(id, k)
+		})
 	if err != nil {
 		return err
 	}
@@ -66,13 +67,14 @@ func (r *round) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	took, err = r.ask(ctx, sharesStep, took, pack(rosterName, roster.Encode()), sharesName, func(id int, b []byte) error {
-		e, err := secagg.DecodeEnvelopes(b)
-		if err != nil {
-			return err
-		}
-		return r.server.Deal(id, e)
-	})
+	took, err = r.ask(ctx, sharesStep, took, pack(rosterName, roster.Encode()), sharesName,
+		func(id int, b []byte) error {
+			e, err := secagg.DecodeEnvelopes(b)
+			if err != nil {
+				return err
+			}
+			return r.server.Deal(id, e)
+		})
 	if err != nil {
 		return err
 	}
@@ -100,8 +102,10 @@ func (r *round) run(ctx context.Context) error {
 }
 
 // ask runs one step beside training with clients and gives those whose messages were taken.
-func (r *round) ask(ctx context.Context, step string, clients []int, down tensor.Map, name string, take func(int, []byte) error) ([]int, error) {
-	o := engine.Order{Kind: engine.Ask, Round: r.order.Round, Survey: step, Clients: clients, Of: r.order.Of, Shared: tensor.Map{}, Down: down}
+func (r *round) ask(ctx context.Context, step string, clients []int, down tensor.Map, name string, take func(int,
+	[]byte) error) ([]int, error) {
+	o := engine.Order{Kind: engine.Ask, Round: r.order.Round, Survey: step, Clients: clients, Of: r.order.Of,
+		Shared: tensor.Map{}, Down: down}
 	return r.send(ctx, o, name, take)
 }
 
@@ -123,7 +127,8 @@ func (r *round) train(ctx context.Context, clients []int, inboxes map[int]secagg
 }
 
 // send runs an order. What a client sends that is no message counts as if it had sent nothing.
-func (r *round) send(ctx context.Context, o engine.Order, name string, take func(int, []byte) error) (took []int, err error) {
+func (r *round) send(ctx context.Context, o engine.Order, name string, take func(int, []byte) error) (took []int,
+	err error) {
 	replies, err := r.Cohort.Run(ctx, o)
 	if err != nil {
 		return nil, err
@@ -160,7 +165,8 @@ func (r *round) finish() error {
 	r.out.Sum = survivors
 	r.out.Notes = map[string]float64{"secagg_clipped": clipped, "secagg_refused": float64(r.refused)}
 	if clipped > muchCut {
-		r.out.Warnings = append(r.out.Warnings, fmt.Sprintf("secure aggregation cut %.3g %% of the numbers that clients uploaded, and the mean is not theirs; "+
+		r.out.Warnings = append(r.out.Warnings, fmt.Sprintf("secure aggregation cut %.3g %% of the numbers that "+
+			"clients uploaded, and the mean is not theirs; "+
 			"raise secure_aggregation.clip (%v) or beside (%v)", 100*clipped, r.l.c.Clip, r.l.c.Beside))
 	}
 	return nil

@@ -1,14 +1,16 @@
-// Package secure runs secure aggregation in the rounds of an experiment, over any cohort: Guard on the clients' side makes
-// masked whole numbers of what a client uploads, and Around on the server's side gives the server one upload, the mean of all.
-// The steps of package secagg travel as orders and answers like any other, so that nothing that carries messages has to know.
+// Package secure runs secure aggregation in the rounds of an experiment, over any cohort: Guard on the clients' side
+// makes masked whole numbers of what a client uploads, and Around on the server's side gives the server one upload, the
+// mean of all. The steps of package secagg travel as orders and answers like any other, so that nothing that carries
+// messages has to know.
 //
-// A client's vector are the moves of its shared parameters, each clipped at Clip, rounded to a whole number of steps and
-// multiplied by the client's weight; so are tensors that it uploads beside, one for each shared parameter; then its weight,
-// its loss and how many numbers were clipped. So the server learns sums of these over the clients of a round, and who they
-// are, but no upload, no number of examples and no loss of one client. The mean differs from that of the plain uploads by half
-// a step at most, and by the rounding of float32.
+// A client's vector are the moves of its shared parameters, each clipped at Clip, rounded to a whole number of steps
+// and multiplied by the client's weight; so are tensors that it uploads beside, one for each shared parameter; then its
+// weight, its loss and how many numbers were clipped. So the server learns sums of these over the clients of a round,
+// and who they are, but no upload, no number of examples and no loss of one client. The mean differs from that of the
+// plain uploads by half a step at most, and by the rounding of float32.
 //
-// Only methods whose server needs nothing but the mean can take part. What clients answer when they test is not aggregated.
+// Only methods whose server needs nothing but the mean can take part. What clients answer when they test is not
+// aggregated.
 package secure
 
 import (
@@ -30,8 +32,9 @@ type Config struct {
 	Examples  int     `config:"examples" help:"most examples that a client counts with, where it counts by examples"`
 }
 
-// Defaults are the settings of an experiment that does not name them. With 32 bits a step is 3e-8, below the rounding of float32 at
-// numbers of 0.25 and more, and Clip leaves moves that no prompt makes that still learns; a number takes one byte more than with 24.
+// Defaults are the settings of an experiment that does not name them. With 32 bits a step is 3e-8, below the rounding
+// of float32 at numbers of 0.25 and more, and Clip leaves moves that no prompt makes that still learns; a number takes
+// one byte more than with 24.
 func Defaults() Config {
 	return Config{Bits: 32, Clip: 64, Beside: 1024, Surveys: "refuse", Examples: 1 << 16}
 }
@@ -44,7 +47,8 @@ func (c Config) Check() error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("secure_aggregation."+format, a...)) }
 	if c.On() && !(c.Threshold > 0.5 && c.Threshold <= 1) {
-		bad("threshold: %v; it must be above 0.5 and at most 1, or 0 for none: with half of the clients a server could ask two halves", c.Threshold)
+		bad("threshold: %v; it must be above 0.5 and at most 1, or 0 for none: with half of the clients a server "+
+			"could ask two halves", c.Threshold)
 	}
 	if c.Bits < 8 || c.Bits > 32 {
 		bad("bits: %d; it must lie between 8 and 32", c.Bits)
@@ -77,18 +81,20 @@ type Layer struct {
 	beside    []string
 }
 
-// New makes the layer for a method whose clients count in a way, and that uploads more under prefix/NAME for each shared
-// parameter where beside has prefixes; clients is how many there are, of which no round has more.
+// New makes the layer for a method whose clients count in a way, and that uploads more under prefix/NAME for each
+// shared parameter where beside has prefixes; clients is how many there are, of which no round has more.
 func New(c Config, weighting string, beside []string, clients int) (*Layer, error) {
 	l := &Layer{c, weighting, beside}
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
 	if !c.On() || weighting != Uniform && weighting != Examples {
-		return nil, fmt.Errorf("secure aggregation with the threshold %v and clients that count %q", c.Threshold, weighting)
+		return nil, fmt.Errorf("secure aggregation with the threshold %v and clients that count %q", c.Threshold,
+			weighting)
 	}
 	if clients < 2 {
-		return nil, fmt.Errorf("secure_aggregation: %d clients; the sum of one is its upload: there must be 2 or more", clients)
+		return nil, fmt.Errorf("secure_aggregation: %d clients; the sum of one is its upload: there must be 2 or "+
+			"more", clients)
 	}
 	_, err := l.ring(clients)
 	return l, err
@@ -112,7 +118,8 @@ func (l *Layer) most() int {
 func (l *Layer) ring(clients int) (secagg.Ring, error) {
 	most := float64(l.top()) * float64(l.most()) * float64(clients)
 	if most >= math.MaxInt64 {
-		return secagg.Ring{}, fmt.Errorf("secure_aggregation: sums of %d clients with %d examples do not fit 64 bits; lower bits or examples", clients, l.most())
+		return secagg.Ring{}, fmt.Errorf("secure_aggregation: sums of %d clients with %d examples do not fit 64 "+
+			"bits; lower bits or examples", clients, l.most())
 	}
 	return secagg.Smallest(uint64(l.top()) * uint64(l.most()) * uint64(clients))
 }

@@ -15,7 +15,8 @@ type unguarded struct {
 	worker *engine.Worker
 }
 
-func (u unguarded) Answer(ctx context.Context, c *engine.Client, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+func (u unguarded) Answer(ctx context.Context, c *engine.Client, o engine.Order, s engine.State) (engine.Reply,
+	*engine.State, error) {
 	for _, name := range o.Tensors().Names() {
 		if strings.Contains(name, engine.GuardPart+"/") {
 			u.t.Errorf("%s order of round %d holds %s, which is for the guard", o.Kind, o.Round, name)

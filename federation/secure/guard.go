@@ -15,16 +15,16 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// guard is the side of the clients of one process: each has a session of its own. A client that forgot its session, as after
-// a crash, cannot go on with it and counts as dropped out.
+// guard is the side of the clients of one process: each has a session of its own. A client that forgot its session, as
+// after a crash, cannot go on with it and counts as dropped out.
 type guard struct {
 	l        *Layer
 	mu       sync.Mutex
 	sessions map[int]*session
 }
 
-// session is a client's part of one round. What it sent once it sends again as it was, so that an order that comes twice
-// cannot get a second vector under the same masks.
+// session is a client's part of one round. What it sent once it sends again as it was, so that an order that comes
+// twice cannot get a second vector under the same masks.
 type session struct {
 	mu     sync.Mutex
 	round  int
@@ -111,7 +111,8 @@ func (s *session) answer(l *Layer, o engine.Order) (tensor.Map, error) {
 			return nil, err
 		}
 		if least := l.threshold(len(r)); s.terms.Threshold < least {
-			return nil, fmt.Errorf("the server's threshold is %d of %d clients; by the configuration it must be %d", s.terms.Threshold, len(r), least)
+			return nil, fmt.Errorf("the server's threshold is %d of %d clients; by the configuration it must be %d",
+				s.terms.Threshold, len(r), least)
 		}
 		e, err := s.client.Share(r)
 		if err != nil {

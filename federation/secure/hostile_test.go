@@ -12,12 +12,14 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// A client that sends what is no message, at any step, is as if it were gone; what looks like a vector but is none gives no
-// wrong prompt.
+// A client that sends what is no message, at any step, is as if it were gone; what looks like a vector but is none
+// gives no wrong prompt.
 func TestHostileClient(t *testing.T) {
 	broken := []tensor.Map{{}, {"guard/keys": tensor.New(3)}, nil,
-		{"guard/masked": tensor.OfInts([]int64{5}, 1), "guard/shares": tensor.OfInts([]int64{-1, 0}, 2), "guard/keys": tensor.OfInts([]int64{1 << 60, 0}, 2), "guard/reveal": tensor.OfInts(nil, 0)},
-		{"guard/masked": tensor.OfInts([]int64{8, 1}, 2), "guard/shares": tensor.OfInts([]int64{8, 1}, 2), "guard/keys": tensor.OfInts([]int64{8, 1}, 2), "guard/reveal": tensor.OfInts([]int64{4, 1 << 20}, 2)}}
+		{"guard/masked": tensor.OfInts([]int64{5}, 1), "guard/shares": tensor.OfInts([]int64{-1, 0}, 2),
+			"guard/keys": tensor.OfInts([]int64{1 << 60, 0}, 2), "guard/reveal": tensor.OfInts(nil, 0)},
+		{"guard/masked": tensor.OfInts([]int64{8, 1}, 2), "guard/shares": tensor.OfInts([]int64{8, 1}, 2),
+			"guard/keys": tensor.OfInts([]int64{8, 1}, 2), "guard/reveal": tensor.OfInts([]int64{4, 1 << 20}, 2)}}
 	for _, step := range []string{"secagg-keys", "secagg-shares", "train", "secagg-reveal"} {
 		for i, b := range broken {
 			e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
@@ -67,7 +69,8 @@ func TestGuardGivesOneVector(t *testing.T) {
 	}
 	run(t, e, set)
 	up := method.Upload{N: 3, Shared: train.Shared.Clone().Scale(2)}
-	if err := guard.Seal(0, train, &up, &engine.Stats{}); err != nil || !slices.Equal(up.Extra["guard/masked"].Ints, sent["guard/masked"].Ints) || len(up.Shared) > 0 {
+	if err := guard.Seal(0, train, &up, &engine.Stats{}); err != nil || !slices.Equal(up.Extra["guard/masked"].Ints,
+		sent["guard/masked"].Ints) || len(up.Shared) > 0 {
 		t.Errorf("%v, %v", up, err)
 	}
 	train.Each = map[int]tensor.Map{0: train.Each[1]}
@@ -86,8 +89,12 @@ func TestGuardGivesOneVector(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for words, c := range map[string]secure.Config{
-		"threshold: 0.5": {Threshold: 0.5, Bits: 24, Clip: 1, Examples: 1}, "threshold: 1.5": {Threshold: 1.5, Bits: 24, Clip: 1, Examples: 1},
-		"bits: 7": {Threshold: 0.6, Bits: 7, Clip: 1, Examples: 1}, "clip: 0": {Threshold: 0.6, Bits: 24, Examples: 1}, "surveys: \"some\"": {Threshold: 0.6, Bits: 24, Clip: 1, Beside: 1, Surveys: "some", Examples: 1}, "beside: 0": {Threshold: 0.6, Bits: 24, Clip: 1, Examples: 1}, "examples: 0": {Threshold: 0.6, Bits: 24, Clip: 1},
+		"threshold: 0.5": {Threshold: 0.5, Bits: 24, Clip: 1, Examples: 1}, "threshold: 1.5": {Threshold: 1.5, Bits: 24,
+			Clip: 1, Examples: 1},
+		"bits: 7": {Threshold: 0.6, Bits: 7, Clip: 1, Examples: 1}, "clip: 0": {Threshold: 0.6, Bits: 24, Examples: 1},
+		"surveys: \"some\"": {Threshold: 0.6, Bits: 24, Clip: 1, Beside: 1, Surveys: "some", Examples: 1},
+		"beside: 0":         {Threshold: 0.6, Bits: 24, Clip: 1, Examples: 1}, "examples: 0": {Threshold: 0.6, Bits: 24,
+			Clip: 1},
 	} {
 		if err := c.Check(); err == nil || !strings.Contains(err.Error(), "secure_aggregation."+words) {
 			t.Errorf("%+v: %v", c, err)
@@ -99,7 +106,8 @@ func TestConfig(t *testing.T) {
 	if _, err := secure.New(config, "examples", nil, 1); err == nil {
 		t.Error("one client was taken")
 	}
-	if _, err := secure.New(secure.Config{Threshold: 0.6, Bits: 32, Clip: 1, Beside: 1, Examples: 1 << 24}, "examples", nil, 1<<9); err == nil || !strings.Contains(err.Error(), "64 bits") {
+	if _, err := secure.New(secure.Config{Threshold: 0.6, Bits: 32, Clip: 1, Beside: 1, Examples: 1 << 24}, "examples",
+		nil, 1<<9); err == nil || !strings.Contains(err.Error(), "64 bits") {
 		t.Errorf("%v", err)
 	}
 	if _, err := secure.New(config, "median", nil, 5); err == nil {

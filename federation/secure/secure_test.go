@@ -19,7 +19,8 @@ type options = map[string]any
 var config = secure.Config{Threshold: 0.6, Bits: 24, Clip: 1, Beside: 16, Examples: 1 << 16}
 
 // experiment is a stack on five toy clients, and the layer for it.
-func experiment(t *testing.T, c secure.Config, carrier string, with []string, o options) (*engine.Experiment, *secure.Layer) {
+func experiment(t *testing.T, c secure.Config, carrier string, with []string, o options) (*engine.Experiment,
+	*secure.Layer) {
 	t.Helper()
 	m, err := methods.Build(carrier, with, o)
 	if err != nil {
@@ -33,7 +34,8 @@ func experiment(t *testing.T, c secure.Config, carrier string, with []string, o 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &engine.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(4, 9, 3, 5, 6), Plan: engine.Plan{Rounds: 3, TestEvery: 3, Seed: 5},
+	return &engine.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(4, 9,
+		3, 5, 6), Plan: engine.Plan{Rounds: 3, TestEvery: 3, Seed: 5},
 		Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}, l
 }
 
@@ -95,7 +97,8 @@ func TestSameAsPlain(t *testing.T) {
 			if n := sum.Records[0].Notes; n["secagg_clipped"] != 0 || n["secagg_refused"] != 0 {
 				t.Errorf("%v", n)
 			}
-			if p, s := plain.Records[0], sum.Records[0]; !slices.Equal(p.Clients, s.Clients) || math.Abs(p.Loss-s.Loss) > 64*l.Step()/conf.Clip || p.Loss == s.Loss {
+			if p, s := plain.Records[0], sum.Records[0]; !slices.Equal(p.Clients, s.Clients) ||
+				math.Abs(p.Loss-s.Loss) > 64*l.Step()/conf.Clip || p.Loss == s.Loss {
 				t.Errorf("%+v and %+v", p, s)
 			}
 		}
@@ -145,8 +148,8 @@ func (f flaky) around(l *secure.Layer) engine.Settings {
 	return set
 }
 
-// Of five clients two may drop out at any step: the round is that of the clients whose vectors arrived. With a third there is
-// an error that says where, and no round.
+// Of five clients two may drop out at any step: the round is that of the clients whose vectors arrived. With a third
+// there is an error that says where, and no round.
 func TestDropouts(t *testing.T) {
 	for _, step := range []string{"secagg-keys", "secagg-shares", "train", "secagg-reveal"} {
 		e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
@@ -160,7 +163,8 @@ func TestDropouts(t *testing.T) {
 			t.Errorf("%s: prompts differ by %v, clients %v", step, d, sum.Records[0].Clients)
 		}
 		_, err := engine.Run(context.Background(), e, flaky{lose: map[string][]int{step: {0, 1, 4}}}.around(l))
-		if err == nil || !strings.Contains(err.Error(), "round 0: secure aggregation: 2 clients") || !strings.Contains(err.Error(), "the threshold is 3") {
+		if err == nil || !strings.Contains(err.Error(), "round 0: secure aggregation: 2 clients") ||
+			!strings.Contains(err.Error(), "the threshold is 3") {
 			t.Errorf("%s: %v", step, err)
 		}
 	}
@@ -192,7 +196,8 @@ func TestServerSeesNoUpload(t *testing.T) {
 	}
 }
 
-// With privacy on clients the server sees noisy sums alone: the noise is as wide as it is without, and epsilon is the same.
+// With privacy on clients the server sees noisy sums alone: the noise is as wide as it is without, and epsilon is the
+// same.
 func TestWithPrivacy(t *testing.T) {
 	o := options{"tokens": 40, "clip": 1e-6, "noise": 1e5, "where": "client", "least": 0.8}
 	e, l := experiment(t, config, "promptfl", []string{"dp"}, o)

@@ -86,7 +86,8 @@ func (l *Layer) vector(received tensor.Map, up method.Upload, loss float64) ([]i
 		}
 	}
 	if len(up.Extra) > len(l.beside)*len(received) {
-		return nil, fmt.Errorf("the method uploads %v beside the shared parameters; secure aggregation has no sum of all that", up.Extra.Names())
+		return nil, fmt.Errorf("the method uploads %v beside the shared parameters; secure aggregation has no sum of "+
+			"all that", up.Extra.Names())
 	}
 	q, _ := l.rounded(loss, mostLoss/float64(l.top()))
 	return append(out, weight, q, min(clipped, l.top())), nil
@@ -98,7 +99,8 @@ func (l *Layer) mean(sent tensor.Map, sum []int64, n int) (up method.Upload, los
 	trailer := sum[numbers:]
 	weight := trailer[atWeight]
 	if weight < int64(n) || weight > int64(n)*int64(l.most()) {
-		return up, 0, 0, fmt.Errorf("secure aggregation: %d clients have the weight %d together; a client uploaded what is no vector", n, weight)
+		return up, 0, 0, fmt.Errorf("secure aggregation: %d clients have the weight %d together; a client uploaded "+
+			"what is no vector", n, weight)
 	}
 	up = method.Upload{Client: method.Summed, N: int(weight), Shared: tensor.Map{}, Extra: tensor.Map{}}
 	part := func(name string, old *tensor.Tensor, like *tensor.Tensor, unit float64) (*tensor.Tensor, error) {
@@ -106,7 +108,8 @@ func (l *Layer) mean(sent tensor.Map, sum []int64, n int) (up method.Upload, los
 		for i := range t.Data {
 			x := sum[i]
 			if x > weight*l.top() || x < -weight*l.top() {
-				return nil, fmt.Errorf("secure aggregation: element %d of %s has the sum %d of weights %d; a client uploaded what is no vector", i, name, x, weight)
+				return nil, fmt.Errorf("secure aggregation: element %d of %s has the sum %d of weights %d; a client "+
+					"uploaded what is no vector", i, name, x, weight)
 			}
 			v := float64(x) / float64(weight) * unit
 			if old != nil {

@@ -12,8 +12,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// By hand, with 8 bits (-127..127) and clip 1.27, a step of 0.01: from (0, 1) to (0.5, -2) are 50 and -300, cut to -127; with
-// 3 examples 150 and -381. A loss of 32 is 63.5 of 127, to even 64.
+// By hand, with 8 bits (-127..127) and clip 1.27, a step of 0.01: from (0, 1) to (0.5, -2) are 50 and -300, cut to
+// -127; with 3 examples 150 and -381. A loss of 32 is 63.5 of 127, to even 64.
 func TestVectorByHand(t *testing.T) {
 	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, Beside: 1, Examples: 10}, Examples, nil, 2)
 	if err != nil {
@@ -36,11 +36,14 @@ func TestVectorByHand(t *testing.T) {
 		sum[i] = first[i] + second[i]
 	}
 	got, loss, clipped, err := l.mean(sent, sum, 2) // 50/13 and -381/13 steps
-	if err != nil || got.N != 13 || got.Client != method.Summed || math.Abs(float64(got.Shared["a"].Data[0])-0.5/13) > 1e-7 ||
-		math.Abs(float64(got.Shared["b"].Data[0])-(1-3.81/13)) > 1e-6 || math.Abs(loss-64./127*64/2) > 1e-9 || clipped != 0.25 {
+	if err != nil || got.N != 13 || got.Client != method.Summed ||
+		math.Abs(float64(got.Shared["a"].Data[0])-0.5/13) > 1e-7 ||
+		math.Abs(float64(got.Shared["b"].Data[0])-(1-3.81/13)) > 1e-6 || math.Abs(loss-64./127*64/2) > 1e-9 ||
+		clipped != 0.25 {
 		t.Errorf("%+v, loss %v, clipped %v, %v", got, loss, clipped, err)
 	}
-	for _, bad := range [][]int64{{0, 0, 1, 0, 0}, {0, 0, 21, 0, 0}, {0, 0, -5, 0, 0}, {0, 13*127 + 1, 13, 0, 0}, {-13*127 - 1, 0, 13, 0, 0}} {
+	for _, bad := range [][]int64{{0, 0, 1, 0, 0}, {0, 0, 21, 0, 0}, {0, 0, -5, 0, 0}, {0, 13*127 + 1, 13, 0, 0},
+		{-13*127 - 1, 0, 13, 0, 0}} {
 		if _, _, _, err := l.mean(sent, bad, 2); err == nil || !strings.Contains(err.Error(), "no vector") {
 			t.Errorf("%v: %v", bad, err)
 		}
@@ -60,7 +63,8 @@ func TestSumsFit(t *testing.T) {
 	for _, bits := range []int{8, 24, 32} {
 		for _, examples := range []int{1, 1000, 1 << 20} {
 			for _, clients := range []int{2, 100, 1000} {
-				l, err := New(Config{Threshold: 0.6, Bits: bits, Clip: 1, Beside: 1, Examples: examples}, Examples, nil, clients)
+				l, err := New(Config{Threshold: 0.6, Bits: bits, Clip: 1, Beside: 1, Examples: examples}, Examples, nil,
+					clients)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -69,7 +73,8 @@ func TestSumsFit(t *testing.T) {
 					t.Fatal(err)
 				}
 				sent := tensor.Map{"a": tensor.New(2)}
-				v, err := l.vector(sent, method.Upload{N: examples, Shared: tensor.Map{"a": tensor.Of([]float32{9, -9}, 2)}}, 1e9)
+				v, err := l.vector(sent, method.Upload{N: examples, Shared: tensor.Map{"a": tensor.Of([]float32{9, -9},
+					2)}}, 1e9)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -82,8 +87,10 @@ func TestSumsFit(t *testing.T) {
 					signed[i] = r.Signed(sum)
 				}
 				up, loss, clipped, err := l.mean(sent, signed, clients)
-				if err != nil || up.Shared["a"].Data[0] != 1 || up.Shared["a"].Data[1] != -1 || up.N != clients*examples || loss != mostLoss || clipped != 1 {
-					t.Errorf("%d bits, %d examples, %d clients in %d bytes: %+v, %v, %v, %v", bits, examples, clients, r.Width, up, loss, clipped, err)
+				if err != nil || up.Shared["a"].Data[0] != 1 || up.Shared["a"].Data[1] != -1 ||
+					up.N != clients*examples || loss != mostLoss || clipped != 1 {
+					t.Errorf("%d bits, %d examples, %d clients in %d bytes: %+v, %v, %v, %v", bits, examples, clients,
+						r.Width, up, loss, clipped, err)
 				}
 			}
 		}
@@ -131,8 +138,8 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
-// What is uploaded beside the shared parameters has a unit of its own, 2/127 with 8 bits: by hand 0.5 and 5, cut to 2, are 31.75,
-// to even 32, and 127; their means over two clients of which the other has 0 are 32/127 and 1.
+// What is uploaded beside the shared parameters has a unit of its own, 2/127 with 8 bits: by hand 0.5 and 5, cut to 2,
+// are 31.75, to even 32, and 127; their means over two clients of which the other has 0 are 32/127 and 1.
 func TestBesideByHand(t *testing.T) {
 	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, Beside: 2, Examples: 10}, Uniform, []string{"more"}, 2)
 	if err != nil {
@@ -140,7 +147,8 @@ func TestBesideByHand(t *testing.T) {
 	}
 	sent := tensor.Map{"a": tensor.Of([]float32{7}, 1), "b": tensor.Of([]float32{8}, 1)}
 	up := func(a, b float32) method.Upload {
-		return method.Upload{N: 9, Shared: sent, Extra: tensor.Map{"more/a": tensor.Of([]float32{a}, 1), "more/b": tensor.Of([]float32{b}, 1)}}
+		return method.Upload{N: 9, Shared: sent, Extra: tensor.Map{"more/a": tensor.Of([]float32{a}, 1),
+			"more/b": tensor.Of([]float32{b}, 1)}}
 	}
 	v, err := l.vector(sent, up(0.5, 5), 0)
 	if err != nil || !slices.Equal(v, []int64{0, 0, 32, 127, 1, 0, 1}) || len(v) != l.length(sent) {
@@ -148,7 +156,8 @@ func TestBesideByHand(t *testing.T) {
 	}
 	v[4] = 2 // the other client's weight
 	got, _, _, err := l.mean(sent, v, 2)
-	if err != nil || got.N != 2 || got.Shared["b"].Data[0] != 8 || math.Abs(float64(got.Extra["more/a"].Data[0])-32./127) > 1e-7 || got.Extra["more/b"].Data[0] != 1 {
+	if err != nil || got.N != 2 || got.Shared["b"].Data[0] != 8 ||
+		math.Abs(float64(got.Extra["more/a"].Data[0])-32./127) > 1e-7 || got.Extra["more/b"].Data[0] != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for name, change := range map[string]func(tensor.Map){

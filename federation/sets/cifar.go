@@ -10,9 +10,9 @@ import (
 	"promptfed/federation/data"
 )
 
-// CIFAR's binary layout (Krizhevsky, "The CIFAR-10 dataset"): records of one label byte (CIFAR-100: superclass, then class)
-// and 3,072 pixel bytes: 32x32 red, then green, then blue, each row by row. The Python version has the same pixels in a
-// numpy array.
+// CIFAR's binary layout (Krizhevsky, "The CIFAR-10 dataset"): records of one label byte (CIFAR-100: superclass, then
+// class) and 3,072 pixel bytes: 32x32 red, then green, then blue, each row by row. The Python version has the same
+// pixels in a numpy array.
 const (
 	cifarSide   = 32
 	cifarPixels = 3 * cifarSide * cifarSide
@@ -34,8 +34,9 @@ type cifarSet struct {
 }
 
 var cifar10 = &cifarSet{title: "CIFAR-10", train: "data_batch_", test: "test_batch", meta: "batches.meta",
-	folders: []string{"cifar-10-batches-bin", "cifar-10-batches-py", "cifar-10", "cifar-10/cifar-10-batches-bin", "cifar-10/cifar-10-batches-py"},
-	texts:   []string{"batches.meta.txt"}, names: []string{"label_names"}, labels: []string{"labels"},
+	folders: []string{"cifar-10-batches-bin", "cifar-10-batches-py", "cifar-10", "cifar-10/cifar-10-batches-bin",
+		"cifar-10/cifar-10-batches-py"},
+	texts: []string{"batches.meta.txt"}, names: []string{"label_names"}, labels: []string{"labels"},
 	known: [][]string{{"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}}}
 
 // open opens the binary files, the pickles, or image folders; auto takes the first there is.
@@ -78,8 +79,10 @@ func (c *cifarSet) open(cfg Config) (*data.Set, error) {
 	if c.coarse == nil {
 		first += "1"
 	}
-	return nil, missing(fmt.Errorf("no %s in %s: looked for %s.bin or the pickle %s, and for folders train and test with class folders, "+
-		"in it and in %s there: give data.root the folder that holds them or the one above it", c.title, cfg.Root, first, first,
+	return nil, missing(fmt.Errorf("no %s in %s: looked for %s.bin or the pickle %s, and for folders train and test "+
+		"with class folders, "+
+		"in it and in %s there: give data.root the folder that holds them or the one above it", c.title, cfg.Root,
+		first, first,
 		strings.Join(c.folders, ", ")), dirs)
 }
 
@@ -122,7 +125,8 @@ func (c *cifarSet) fromFolders(cfg Config, dir string) (*data.Set, error) {
 	}
 	for _, name := range s.Classes {
 		super := -1
-		if i := slices.IndexFunc(c.known[0], func(k string) bool { return fold(k) == fold(name) }); i >= 0 && c.coarse != nil {
+		if i := slices.IndexFunc(c.known[0], func(k string) bool { return fold(k) == fold(name) }); i >= 0 &&
+			c.coarse != nil {
 			super = c.coarse[i]
 		}
 		s.Coarse = append(s.Coarse, super)
@@ -135,14 +139,17 @@ func (c *cifarSet) fromFolders(cfg Config, dir string) (*data.Set, error) {
 	return s, nil
 }
 
-// notes tells of a number of classes other than the published one, and drops superclasses that are not known of every class.
+// notes tells of a number of classes other than the published one, and drops superclasses that are not known of every
+// class.
 func (c *cifarSet) notes(s *data.Set, dir string) {
 	if len(s.Classes) != len(c.known[0]) {
-		s.Notes = append(s.Notes, fmt.Sprintf("%s: found %d classes, but %s has %d", dir, len(s.Classes), c.title, len(c.known[0])))
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: found %d classes, but %s has %d", dir, len(s.Classes), c.title,
+			len(c.known[0])))
 	}
 	if i := slices.Index(s.Coarse, -1); i >= 0 {
 		if c.coarse != nil {
-			s.Notes = append(s.Notes, fmt.Sprintf("%s: class %q has no known superclass, so superclasses are not used", dir, s.Classes[i]))
+			s.Notes = append(s.Notes, fmt.Sprintf("%s: class %q has no known superclass, so superclasses are not "+
+				"used", dir, s.Classes[i]))
 		}
 		s.Coarse, s.Superclasses = nil, nil
 	}

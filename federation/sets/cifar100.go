@@ -31,8 +31,10 @@ var cifar100Groups = []struct {
 
 var cifar100 = func() *cifarSet {
 	c := &cifarSet{title: "CIFAR-100", train: "train", test: "test", meta: "meta",
-		folders: []string{"cifar-100-binary", "cifar-100-python", "cifar-100", "cifar-100/cifar-100-binary", "cifar-100/cifar-100-python"},
-		texts:   []string{"fine_label_names.txt", "coarse_label_names.txt"}, names: []string{"fine_label_names", "coarse_label_names"},
+		folders: []string{"cifar-100-binary", "cifar-100-python", "cifar-100", "cifar-100/cifar-100-binary",
+			"cifar-100/cifar-100-python"},
+		texts: []string{"fine_label_names.txt", "coarse_label_names.txt"}, names: []string{"fine_label_names",
+			"coarse_label_names"},
 		labels: []string{"fine_labels", "coarse_labels"}, known: make([][]string, 2)}
 	super := map[string]int{}
 	for i, g := range cifar100Groups {

@@ -35,13 +35,15 @@ func cifarDir(t testing.TB, files map[string][]byte) string {
 
 func TestCIFAR(t *testing.T) {
 	dir := cifarDir(t, map[string][]byte{
-		"data_batch_1.bin": slices.Concat(record(1), record(0)), "data_batch_2.bin": record(2), "test_batch.bin": record(1),
+		"data_batch_1.bin": slices.Concat(record(1), record(0)), "data_batch_2.bin": record(2),
+		"test_batch.bin":   record(1),
 		"batches.meta.txt": []byte("red\ngreen\r\nblue\n\n"), "readme.html": nil})
 	s := mustOpen(t, Config{Set: "cifar10-bin", Root: dir})
 	if !slices.Equal(s.Classes, []string{"red", "green", "blue"}) {
 		t.Errorf("classes %q", s.Classes)
 	}
-	if got := ids(s.Train); !slices.Equal(got, []string{"data_batch_1.bin#00000=1.0", "data_batch_1.bin#00001=0.0", "data_batch_2.bin#00000=2.0"}) {
+	if got := ids(s.Train); !slices.Equal(got, []string{"data_batch_1.bin#00000=1.0", "data_batch_1.bin#00001=0.0",
+		"data_batch_2.bin#00000=2.0"}) {
 		t.Errorf("train %v", got)
 	}
 	if got := ids(s.Test); !slices.Equal(got, []string{"test_batch.bin#00000=1.0"}) {
@@ -128,8 +130,8 @@ func FuzzCIFARLabels(f *testing.F) {
 	})
 }
 
-// TestCIFARForms: the same images as pickles of Python 2 and 3 and in the binary version, found from the folder itself and
-// from the folders above it.
+// TestCIFARForms: the same images as pickles of Python 2 and 3 and in the binary version, found from the folder itself
+// and from the folders above it.
 func TestCIFARForms(t *testing.T) {
 	py := map[string]string{}
 	for _, f := range []string{"data_batch_1", "data_batch_2", "test_batch", "batches.meta"} {
@@ -144,7 +146,8 @@ func TestCIFARForms(t *testing.T) {
 			s := mustOpen(t, Config{Set: set, Root: lay(t, files)})
 			wantImages(t, s.Train, "cifar10/data_batch_1", "cifar10/data_batch_2")
 			wantImages(t, s.Test, "cifar10/test_batch")
-			if len(s.Classes) != 10 || s.Classes[9] != "truck" || s.Coarse != nil || s.Superclasses != nil || len(s.Notes) > 0 {
+			if len(s.Classes) != 10 || s.Classes[9] != "truck" || s.Coarse != nil || s.Superclasses != nil ||
+				len(s.Notes) > 0 {
 				t.Errorf("%s: %q %v %v %q", dir, s.Classes, s.Coarse, s.Superclasses, s.Notes)
 			}
 			if want := dir + "data_batch_1#00000"; s.Train[0].ID != want || s.Train[0].Stamp == "" {
@@ -153,12 +156,14 @@ func TestCIFARForms(t *testing.T) {
 		}
 	}
 	for _, protocol := range []string{"cifar_protocol2", "cifar_protocol4", "cifar_protocol5"} {
-		s := mustOpen(t, Config{Set: "cifar10", Root: lay(t, map[string]string{"data_batch_1": protocol, "test_batch": protocol})})
+		s := mustOpen(t, Config{Set: "cifar10", Root: lay(t, map[string]string{"data_batch_1": protocol,
+			"test_batch": protocol})})
 		wantImages(t, s.Test, "cifar10/data_batch_1")
 	}
 	both := lay(t, map[string]string{"cifar-10-batches-bin/data_batch_1.bin": "cifar10_data_batch_1.bin",
-		"cifar-10-batches-bin/test_batch.bin": "cifar10_data_batch_1.bin", "cifar-10-batches-py/data_batch_1": py["data_batch_2"],
-		"cifar-10-batches-py/test_batch": py["test_batch"]})
+		"cifar-10-batches-bin/test_batch.bin": "cifar10_data_batch_1.bin",
+		"cifar-10-batches-py/data_batch_1":    py["data_batch_2"],
+		"cifar-10-batches-py/test_batch":      py["test_batch"]})
 	s := mustOpen(t, Config{Set: "cifar10", Root: both})
 	wantImages(t, s.Train, "cifar10/data_batch_1")
 	s = mustOpen(t, Config{Set: "cifar10", Root: both, Layout: "pickles"})
@@ -172,41 +177,47 @@ func TestCIFARForms(t *testing.T) {
 // TestCIFAR100 checks classes, superclasses and pixels of both versions; the miniature has five classes.
 func TestCIFAR100(t *testing.T) {
 	root := lay(t, map[string]string{"cifar-100/cifar-100-python/train": "cifar-100-python/train",
-		"cifar-100/cifar-100-python/test": "cifar-100-python/test", "cifar-100/cifar-100-python/meta": "cifar-100-python/meta"})
+		"cifar-100/cifar-100-python/test": "cifar-100-python/test",
+		"cifar-100/cifar-100-python/meta": "cifar-100-python/meta"})
 	s := mustOpen(t, Config{Set: "cifar100", Root: root})
 	wantImages(t, s.Train, "cifar100/train")
 	wantImages(t, s.Test, "cifar100/test")
-	if !slices.Equal(s.Classes, []string{"apple", "aquarium fish", "baby", "bear", "beaver"}) || !slices.Equal(s.Coarse, golden(t).Coarse) ||
+	if !slices.Equal(s.Classes, []string{"apple", "aquarium fish", "baby", "bear", "beaver"}) || !slices.Equal(s.Coarse,
+		golden(t).Coarse) ||
 		len(s.Superclasses) != 5 || s.Superclasses[3] != "large carnivores" {
 		t.Errorf("%q %v %q", s.Classes, s.Coarse, s.Superclasses)
 	}
 
-	bin := map[string]string{"cifar-100-binary/train.bin": "cifar100_test.bin", "cifar-100-binary/test.bin": "cifar100_test.bin"}
+	bin := map[string]string{"cifar-100-binary/train.bin": "cifar100_test.bin",
+		"cifar-100-binary/test.bin": "cifar100_test.bin"}
 	root = write(t, lay(t, bin), map[string]string{
 		"cifar-100-binary/fine_label_names.txt":   "apple\naquarium_fish\nbaby\nbear\n",
 		"cifar-100-binary/coarse_label_names.txt": "aquatic_mammals\nfish\nflowers\nlarge_carnivores\n"})
 	s = mustOpen(t, Config{Set: "cifar100", Root: root})
 	wantImages(t, s.Test, "cifar100/test")
 	// Only bear and aquarium fish have records, and the names are not the published ones.
-	if !slices.Equal(s.Classes, []string{"apple", "aquarium fish", "baby", "bear"}) || s.Coarse != nil || len(s.Notes) != 2 {
+	if !slices.Equal(s.Classes, []string{"apple", "aquarium fish", "baby", "bear"}) || s.Coarse != nil ||
+		len(s.Notes) != 2 {
 		t.Errorf("%q %v %q", s.Classes, s.Coarse, s.Notes)
 	}
 }
 
-// TestCIFAR100Known: without lists of names, classes and superclasses are the published ones: 100 and 20, in alphabetical
-// order, five classes to a superclass; aquarium_fish (1) is a fish (1), worm (99) an invertebrate (13).
+// TestCIFAR100Known: without lists of names, classes and superclasses are the published ones: 100 and 20, in
+// alphabetical order, five classes to a superclass; aquarium_fish (1) is a fish (1), worm (99) an invertebrate (13).
 func TestCIFAR100Known(t *testing.T) {
 	r := make([]byte, 2+cifarPixels)
 	r[0], r[1] = 1, 1
 	s := mustOpen(t, Config{Set: "cifar100", Root: cifarDir(t, map[string][]byte{"train.bin": r, "test.bin": r})})
-	if len(s.Classes) != 100 || !slices.IsSorted(s.Classes) || len(s.Superclasses) != 20 || len(s.Coarse) != 100 || len(s.Notes) > 0 {
+	if len(s.Classes) != 100 || !slices.IsSorted(s.Classes) || len(s.Superclasses) != 20 || len(s.Coarse) != 100 ||
+		len(s.Notes) > 0 {
 		t.Fatalf("%q %q %v %q", s.Classes, s.Superclasses, s.Coarse, s.Notes)
 	}
 	members := make([]int, 20)
 	for _, c := range s.Coarse {
 		members[c]++
 	}
-	if !slices.Equal(members, slices.Repeat([]int{5}, 20)) || s.Classes[1] != "aquarium fish" || s.Superclasses[s.Coarse[1]] != "fish" ||
+	if !slices.Equal(members, slices.Repeat([]int{5}, 20)) || s.Classes[1] != "aquarium fish" ||
+		s.Superclasses[s.Coarse[1]] != "fish" ||
 		s.Classes[99] != "worm" || s.Superclasses[s.Coarse[99]] != "non-insect invertebrates" || s.Coarse[99] != 13 {
 		t.Errorf("%v", s.Coarse)
 	}
@@ -215,11 +226,14 @@ func TestCIFAR100Known(t *testing.T) {
 	_, err := Open(Config{Set: "cifar100", Root: cifarDir(t, map[string][]byte{"train.bin": r, "test.bin": r2})})
 	datatest.WantError(t, err, "test.bin", "record 0", `"aquarium fish"`, `"flowers"`, `"fish"`)
 
-	s = mustOpen(t, Config{Set: "cifar100", Root: datatest.Tree(t, "train/oak_tree/1.png", "train/cup/2.png", "test/cup/3.png", "test/oak_tree/4.png")})
-	if !slices.Equal(s.Classes, []string{"cup", "oak tree"}) || !slices.Equal(s.Coarse, []int{3, 17}) || len(s.Notes) != 1 {
+	s = mustOpen(t, Config{Set: "cifar100", Root: datatest.Tree(t, "train/oak_tree/1.png", "train/cup/2.png",
+		"test/cup/3.png", "test/oak_tree/4.png")})
+	if !slices.Equal(s.Classes, []string{"cup", "oak tree"}) || !slices.Equal(s.Coarse, []int{3, 17}) ||
+		len(s.Notes) != 1 {
 		t.Errorf("%q %v %q", s.Classes, s.Coarse, s.Notes)
 	}
-	s = mustOpen(t, Config{Set: "cifar100", Root: datatest.Tree(t, "cifar100/train/oak_tree/1.png", "cifar100/test/ok/3.png", "cifar100/train/ok/4.png")})
+	s = mustOpen(t, Config{Set: "cifar100", Root: datatest.Tree(t, "cifar100/train/oak_tree/1.png",
+		"cifar100/test/ok/3.png", "cifar100/train/ok/4.png")})
 	if s.Coarse != nil || s.Superclasses != nil || len(s.Notes) != 2 {
 		t.Errorf("%v %q %q", s.Coarse, s.Superclasses, s.Notes)
 	}

@@ -49,7 +49,8 @@ func (r *cifarReader) read(train []string, test string) (*data.Set, error) {
 	} else {
 		all := s.Train
 		s.Train = nil
-		s.Notes = append(s.Notes, r.dir+" has no file of test images: two of every ten images of the training files are held out for testing")
+		s.Notes = append(s.Notes, r.dir+" has no file of test images: two of every ten images of the training files "+
+			"are held out for testing")
 		slices.SortStableFunc(all, func(a, b data.Example) int { return a.Label - b.Label })
 		holdOut(s, all)
 	}
@@ -135,7 +136,8 @@ func (r *cifarReader) file(path string) ([]data.Example, error) {
 	for i, c := range coarse {
 		have := &r.set.Coarse[fine[i]]
 		if *have >= 0 && *have != c {
-			return nil, fmt.Errorf("%s: record %d: class %q is of superclass %q here and %q before", path, i, r.set.Classes[fine[i]],
+			return nil, fmt.Errorf("%s: record %d: class %q is of superclass %q here and %q before", path, i,
+				r.set.Classes[fine[i]],
 				r.set.Superclasses[c], r.set.Superclasses[*have])
 		}
 		*have = c
@@ -175,8 +177,9 @@ func (r *cifarReader) binFile(x *pixels) (fine, coarse []int, err error) {
 	return fine, coarse, err
 }
 
-// readCIFARLabels returns the label bytes of every record, as many as there are limits. A label outside its limit or a file
-// that ends inside a record is an error that says which record, beside the labels before it. Memory is one byte per label.
+// readCIFARLabels returns the label bytes of every record, as many as there are limits. A label outside its limit or a
+// file that ends inside a record is an error that says which record, beside the labels before it. Memory is one byte
+// per label.
 func readCIFARLabels(r io.Reader, limits ...int) ([]uint8, error) {
 	b := bufio.NewReaderSize(r, 1<<16)
 	var out []uint8
@@ -191,7 +194,8 @@ func readCIFARLabels(r io.Reader, limits ...int) ([]uint8, error) {
 				return out, err
 			}
 			if err == nil && int(l) >= limit {
-				return out, fmt.Errorf("record %d has label %d, but there are %d classes: expected a CIFAR binary file", record, l, limit)
+				return out, fmt.Errorf("record %d has label %d, but there are %d classes: expected a CIFAR binary "+
+					"file", record, l, limit)
 			}
 			labels[i] = l
 		}

@@ -127,12 +127,14 @@ func rename(s *data.Set, names map[string]string) error {
 			delete(to, key)
 		}
 		if s.Classes[i] == "" || seen[s.Classes[i]] {
-			return fmt.Errorf("data.class_names: class %q becomes %q, which is empty or taken: give every class its own name", c, s.Classes[i])
+			return fmt.Errorf("data.class_names: class %q becomes %q, which is empty or taken: give every class its "+
+				"own name", c, s.Classes[i])
 		}
 		seen[s.Classes[i]] = true
 	}
 	if len(to) > 0 {
-		return fmt.Errorf("data.class_names: the set has no class %q: its classes are %s", sortedKeys(to)[0], strings.Join(s.Classes, ", "))
+		return fmt.Errorf("data.class_names: the set has no class %q: its classes are %s", sortedKeys(to)[0],
+			strings.Join(s.Classes, ", "))
 	}
 	return nil
 }

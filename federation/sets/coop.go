@@ -21,14 +21,15 @@ type release struct {
 
 // form is one way in which the original release of a set says what its images show.
 type form struct {
-	// needs are paths that must lie in the set's folder. A path that starts with "?" may be missing; "a|b" takes either.
+	// needs are paths that must lie in the set's folder. A path that starts with "?" may be missing; "a|b" takes
+	// either.
 	needs []string
 	// read gets the paths found, in the order of needs, "" for one that is missing.
 	read func(cfg Config, paths []string) (*roll, error)
 }
 
-// openRelease opens a set from the folder above its own, as CoOp's $DATA, or from its own. CoOp's split file goes before
-// the lists of the release.
+// openRelease opens a set from the folder above its own, as CoOp's $DATA, or from its own. CoOp's split file goes
+// before the lists of the release.
 func openRelease(r release) func(Config) (*data.Set, error) {
 	return func(cfg Config) (*data.Set, error) {
 		f := finder{}
@@ -45,7 +46,8 @@ func openRelease(r release) func(Config) (*data.Set, error) {
 			return nil, err
 		}
 		if len(s.Classes) != r.classes {
-			s.Notes = append(s.Notes, fmt.Sprintf("found %d classes; the release of %s has %d", len(s.Classes), cfg.Set, r.classes))
+			s.Notes = append(s.Notes, fmt.Sprintf("found %d classes; the release of %s has %d", len(s.Classes), cfg.Set,
+				r.classes))
 		}
 		return s, nil
 	}

@@ -42,7 +42,8 @@ func series(dir string, n int, classes ...string) []string {
 const pets = `{"train": [["Bombay_2.jpg", 1, "abyssinian"], ["Bengal_1.jpg", 0, "american_bulldog"], ["Bombay_1.jpg", 1, "abyssinian"]],
  "val": [["Bengal_2.jpg", 0, "american_bulldog"]], "test": [["Bombay_3.jpg", 1, "abyssinian"], ["Bengal_3.jpg", 0, "american_bulldog"]]}`
 
-var petFiles = []string{"images/Bombay_1.jpg", "images/Bombay_2.jpg", "images/Bombay_3.jpg", "images/Bengal_1.jpg", "images/Bengal_2.jpg",
+var petFiles = []string{"images/Bombay_1.jpg", "images/Bombay_2.jpg", "images/Bombay_3.jpg", "images/Bengal_1.jpg",
+	"images/Bengal_2.jpg",
 	"images/Bengal_3.jpg"}
 
 func under(dir string, names ...string) []string {
@@ -55,15 +56,18 @@ func under(dir string, names ...string) []string {
 
 // TestSplitFile: data.root is $DATA, the set's folder, or one with the release's own names, and means the same set.
 func TestSplitFile(t *testing.T) {
-	for name, dir := range map[string]string{"the set's folder": ".", "$DATA": "oxford_pets", "another name": "Oxford-IIIT-Pet", "twice": "pets/oxford_pets"} {
+	for name, dir := range map[string]string{"the set's folder": ".", "$DATA": "oxford_pets",
+		"another name": "Oxford-IIIT-Pet", "twice": "pets/oxford_pets"} {
 		t.Run(name, func(t *testing.T) {
 			root := datatest.Tree(t, under(dir, petFiles...)...)
 			write(t, root, map[string]string{dir + "/split_zhou_OxfordPets.json": "\xef\xbb\xbf" + pets})
 			s := mustOpen(t, Config{Set: "oxfordpets", Root: root})
-			if !slices.Equal(s.Classes, []string{"american bulldog", "abyssinian"}) || s.Template != "a photo of a {}, a type of pet." {
+			if !slices.Equal(s.Classes, []string{"american bulldog", "abyssinian"}) ||
+				s.Template != "a photo of a {}, a type of pet." {
 				t.Errorf("%q, %q", s.Classes, s.Template)
 			}
-			if got := ids(s.Train); !slices.Equal(got, []string{"images/Bombay_2.jpg=1.0", "images/Bengal_1.jpg=0.0", "images/Bombay_1.jpg=1.0"}) {
+			if got := ids(s.Train); !slices.Equal(got, []string{"images/Bombay_2.jpg=1.0", "images/Bengal_1.jpg=0.0",
+				"images/Bombay_1.jpg=1.0"}) {
 				t.Errorf("train %v", got)
 			}
 			if got := ids(s.Val); !slices.Equal(got, []string{"images/Bengal_2.jpg=0.0"}) {
@@ -89,8 +93,8 @@ func splitFile(classes ...string) string {
 	return fmt.Sprintf(`{"train": [%s], "test": [%s]}`, strings.Join(train, ","), strings.Join(test, ","))
 }
 
-// TestSplitFiles: every set's folder, image folder and split file as CoOp's DATASETS.md has them, and its template as in
-// CoOp's zsclip.py (METHODS.md, sections 2 and 3).
+// TestSplitFiles: every set's folder, image folder and split file as CoOp's DATASETS.md has them, and its template as
+// in CoOp's zsclip.py (METHODS.md, sections 2 and 3).
 func TestSplitFiles(t *testing.T) {
 	for _, c := range []struct{ set, folder, images, split, template string }{
 		{"caltech101", "caltech-101", "101_ObjectCategories", "split_zhou_Caltech101.json", "a photo of a {}."},
@@ -109,7 +113,8 @@ func TestSplitFiles(t *testing.T) {
 			write(t, root, map[string]string{c.folder + "/" + c.split: splitFile("b_c", "a")})
 			for _, dir := range []string{root, filepath.Join(root, c.folder)} {
 				s := mustOpen(t, Config{Set: c.set, Root: dir})
-				if !slices.Equal(s.Classes, []string{"b c", "a"}) || len(s.Train) != 2 || len(s.Test) != 2 || s.Template != c.template {
+				if !slices.Equal(s.Classes, []string{"b c", "a"}) || len(s.Train) != 2 || len(s.Test) != 2 ||
+					s.Template != c.template {
 					t.Errorf("%+v", s)
 				}
 				if want := filepath.Join(root, c.folder, c.images, "b_c", "1.jpg"); s.Train[0].Path != want {
@@ -126,26 +131,32 @@ func TestSplitFileErrors(t *testing.T) {
 		text  string
 		words []string
 	}{
-		"cut":               {pets[:100], []string{"ends early"}},
-		"list":              {`[]`, []string{`"["`, "train"}},
-		"no test":           {`{"train": []}`, []string{"missing"}},
-		"empty":             {`{"train": [], "test": []}`, []string{"no images"}},
-		"twice":             {`{"train": [], "train": [], "test": []}`, []string{"twice"}},
-		"more":              {splitFile("a") + "{}", []string{"follows"}},
-		"parts":             {`{"train": [["a.jpg", 0]], "test": []}`, []string{"train[0]", "2 parts"}},
-		"label":             {`{"train": [["a.jpg", 0.5, "x"]], "test": []}`, []string{"train[0]", "whole number"}},
-		"negative":          {`{"train": [["a.jpg", -1, "x"]], "test": []}`, []string{"-1", "out of range"}},
-		"huge":              {`{"train": [["a.jpg", 99999999, "x"]], "test": []}`, []string{"99999999", "out of range"}},
-		"up":                {`{"train": [["../a.jpg", 0, "x"]], "test": []}`, []string{"../a.jpg", "leaves"}},
-		"absolute":          {`{"train": [["/etc/passwd", 0, "x"]], "test": []}`, []string{"/etc/passwd", "absolute"}},
-		"two names":         {`{"train": [["a.jpg", 0, "x"], ["b.jpg", 0, "y"]], "test": []}`, []string{`"y"`, `"x"`, "train[1]"}},
-		"two labels":        {`{"train": [["images/Bombay_1.jpg", 0, "x"], ["b.jpg", 1, "x"]], "test": []}`, []string{`"x"`, "labels 0 and 1"}},
-		"control":           {`{"train": [["a.jpg", 0, "x\ny"]], "test": []}`, []string{"no class name"}},
-		"duplicate":         {`{"train": [["Bombay_1.jpg", 0, "x"]], "test": [["Bombay_1.jpg", 0, "x"]]}`, []string{"Bombay_1.jpg twice"}},
-		"only in test":      {`{"train": [["Bombay_1.jpg", 0, "x"]], "test": [["Bombay_2.jpg", 1, "y"]]}`, []string{`"y"`, "no training images"}},
-		"no tests":          {`{"train": [["Bombay_1.jpg", 0, "x"]], "test": []}`, []string{"no test images"}},
-		"some missing":      {`{"train": [["Bombay_1.jpg", 0, "x"], ["no.jpg", 0, "x"], ["nope.jpg", 0, "x"]], "test": [["Bombay_2.jpg", 0, "x"]]}`, []string{"2 of the 4", filepath.Join(root, "images", "no.jpg"), "missing", "data.corrupt: skip"}},
-		"all missing":       {`{"train": [["z/no.jpg", 0, "x"]], "test": []}`, []string{"z/no.jpg", filepath.Join(root, "images")}},
+		"cut":      {pets[:100], []string{"ends early"}},
+		"list":     {`[]`, []string{`"["`, "train"}},
+		"no test":  {`{"train": []}`, []string{"missing"}},
+		"empty":    {`{"train": [], "test": []}`, []string{"no images"}},
+		"twice":    {`{"train": [], "train": [], "test": []}`, []string{"twice"}},
+		"more":     {splitFile("a") + "{}", []string{"follows"}},
+		"parts":    {`{"train": [["a.jpg", 0]], "test": []}`, []string{"train[0]", "2 parts"}},
+		"label":    {`{"train": [["a.jpg", 0.5, "x"]], "test": []}`, []string{"train[0]", "whole number"}},
+		"negative": {`{"train": [["a.jpg", -1, "x"]], "test": []}`, []string{"-1", "out of range"}},
+		"huge": {`{"train": [["a.jpg", 99999999, "x"]], "test": []}`, []string{"99999999",
+			"out of range"}},
+		"up":       {`{"train": [["../a.jpg", 0, "x"]], "test": []}`, []string{"../a.jpg", "leaves"}},
+		"absolute": {`{"train": [["/etc/passwd", 0, "x"]], "test": []}`, []string{"/etc/passwd", "absolute"}},
+		"two names": {`{"train": [["a.jpg", 0, "x"], ["b.jpg", 0, "y"]], "test": []}`, []string{`"y"`, `"x"`,
+			"train[1]"}},
+		"two labels": {`{"train": [["images/Bombay_1.jpg", 0, "x"], ["b.jpg", 1, "x"]], "test": []}`,
+			[]string{`"x"`, "labels 0 and 1"}},
+		"control": {`{"train": [["a.jpg", 0, "x\ny"]], "test": []}`, []string{"no class name"}},
+		"duplicate": {`{"train": [["Bombay_1.jpg", 0, "x"]], "test": [["Bombay_1.jpg", 0, "x"]]}`,
+			[]string{"Bombay_1.jpg twice"}},
+		"only in test": {`{"train": [["Bombay_1.jpg", 0, "x"]], "test": [["Bombay_2.jpg", 1, "y"]]}`,
+			[]string{`"y"`, "no training images"}},
+		"no tests":     {`{"train": [["Bombay_1.jpg", 0, "x"]], "test": []}`, []string{"no test images"}},
+		"some missing": {`{"train": [["Bombay_1.jpg", 0, "x"], ["no.jpg", 0, "x"], ["nope.jpg", 0, "x"]], "test": [["Bombay_2.jpg", 0, "x"]]}`, []string{"2 of the 4", filepath.Join(root, "images", "no.jpg"), "missing", "data.corrupt: skip"}},
+		"all missing": {`{"train": [["z/no.jpg", 0, "x"]], "test": []}`, []string{"z/no.jpg", filepath.Join(root,
+			"images")}},
 		"not UTF-8 is text": {"{\"train\": [[\"a.jpg\", 0, \"\x01\"]], \"test\": []}", []string{"invalid character"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +171,8 @@ func TestSplitFileSkips(t *testing.T) {
 	root := datatest.Tree(t, petFiles[1:]...)
 	write(t, root, map[string]string{"split_zhou_OxfordPets.json": pets, "images/Bengal_2.jpg": ""})
 	s := mustOpen(t, Config{Set: "oxfordpets", Root: root, Corrupt: data.Skip})
-	if len(s.Train) != 2 || len(s.Val) != 0 || len(s.Test) != 2 || len(s.Skipped) != 2 || s.Skipped[0].Reason != "is missing" || s.Skipped[1].Reason != "is empty" {
+	if len(s.Train) != 2 || len(s.Val) != 0 || len(s.Test) != 2 || len(s.Skipped) != 2 ||
+		s.Skipped[0].Reason != "is missing" || s.Skipped[1].Reason != "is empty" {
 		t.Errorf("%v", s.Skipped)
 	}
 }
@@ -170,20 +182,24 @@ func TestLabelGaps(t *testing.T) {
 	root := datatest.Tree(t, series("images", 2, "x", "y")...)
 	write(t, root, map[string]string{"split_zhou_Food101.json": `{"train": [["x/1.jpg", 90, "x"], ["y/1.jpg", 7, "y"]], "test": [["x/2.jpg", 90, "x"]]}`})
 	s := mustOpen(t, Config{Set: "food101", Root: root})
-	if !slices.Equal(s.Classes, []string{"y", "x"}) || s.Train[0].Label != 1 || !strings.Contains(s.Notes[0], "renumbered") {
+	if !slices.Equal(s.Classes, []string{"y", "x"}) || s.Train[0].Label != 1 || !strings.Contains(s.Notes[0],
+		"renumbered") {
 		t.Errorf("%q %v %q", s.Classes, ids(s.Train), s.Notes)
 	}
 }
 
 func TestMissingRelease(t *testing.T) {
 	for set, want := range map[string][]string{
-		"caltech101":   {"caltech-101/split_zhou_Caltech101.json", "caltech-101/101_ObjectCategories"},
-		"oxfordpets":   {"oxford_pets/split_zhou_OxfordPets.json", "oxford_pets/annotations/trainval.txt", "oxford_pets/images"},
-		"flowers102":   {"oxford_flowers/split_zhou_OxfordFlowers.json", "oxford_flowers/imagelabels.mat", "oxford_flowers/jpg"},
-		"food101":      {"food-101/split_zhou_Food101.json", "food-101/meta/train.txt"},
-		"dtd":          {"dtd/split_zhou_DescribableTextures.json", "dtd/labels/train1.txt"},
-		"eurosat":      {"eurosat/split_zhou_EuroSAT.json", "eurosat/2750"},
-		"ucf101":       {"ucf101/split_zhou_UCF101.json", "ucf101/UCF-101-midframes", "ucf101/ucfTrainTestlist/trainlist01.txt"},
+		"caltech101": {"caltech-101/split_zhou_Caltech101.json", "caltech-101/101_ObjectCategories"},
+		"oxfordpets": {"oxford_pets/split_zhou_OxfordPets.json", "oxford_pets/annotations/trainval.txt",
+			"oxford_pets/images"},
+		"flowers102": {"oxford_flowers/split_zhou_OxfordFlowers.json", "oxford_flowers/imagelabels.mat",
+			"oxford_flowers/jpg"},
+		"food101": {"food-101/split_zhou_Food101.json", "food-101/meta/train.txt"},
+		"dtd":     {"dtd/split_zhou_DescribableTextures.json", "dtd/labels/train1.txt"},
+		"eurosat": {"eurosat/split_zhou_EuroSAT.json", "eurosat/2750"},
+		"ucf101": {"ucf101/split_zhou_UCF101.json", "ucf101/UCF-101-midframes",
+			"ucf101/ucfTrainTestlist/trainlist01.txt"},
 		"cub200":       {"CUB_200_2011/images.txt", "CUB_200_2011/train_test_split.txt"},
 		"stanfordcars": {"stanford_cars/split_zhou_StanfordCars.json"},
 		"sun397":       {"sun397/split_zhou_SUN397.json", "sun397/Training_01.txt"},
@@ -205,7 +221,8 @@ func TestMissingRelease(t *testing.T) {
 }
 
 func FuzzSplitFile(f *testing.F) {
-	for _, s := range []string{pets, splitFile("a", "b"), `{"train": [["a", "1", "b"]], "x": {"y": [1]}, "test": []}`, `{"train": [[[[`} {
+	for _, s := range []string{pets, splitFile("a", "b"), `{"train": [["a", "1", "b"]], "x": {"y": [1]}, "test": []}`,
+		`{"train": [[[[`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -107,8 +107,8 @@ func (f finder) all(dir string, needs []string) ([]string, bool, error) {
 	return out, true, nil
 }
 
-// split finds CoOp's split file: of the name that CoOp gives it, or else the only split_zhou_*.json in the folder. A folder
-// with split files of several sets is not searched.
+// split finds CoOp's split file: of the name that CoOp gives it, or else the only split_zhou_*.json in the folder. A
+// folder with split files of several sets is not searched.
 func (f finder) split(dir, name string) (string, bool, error) {
 	if name != "" {
 		if p, ok, err := f.lookup(dir, name); ok || err != nil {
@@ -121,7 +121,8 @@ func (f finder) split(dir, name string) (string, bool, error) {
 	}
 	var found []string
 	for _, e := range list {
-		if n := strings.ToLower(e.Name()); strings.HasPrefix(n, "split_zhou_") && strings.HasSuffix(n, ".json") && !e.IsDir() {
+		if n := strings.ToLower(e.Name()); strings.HasPrefix(n, "split_zhou_") && strings.HasSuffix(n, ".json") &&
+			!e.IsDir() {
 			found = append(found, filepath.Join(dir, e.Name()))
 		}
 	}
@@ -131,8 +132,8 @@ func (f finder) split(dir, name string) (string, bool, error) {
 	return found[0], true, nil
 }
 
-// locate sets the folder that a split file's paths are relative to: the first of the candidates that has one of its first
-// images.
+// locate sets the folder that a split file's paths are relative to: the first of the candidates that has one of its
+// first images.
 func (l *roll) locate(f finder, dir string, dirs, images []string) error {
 	l.root = dir
 	var there, tried []string
@@ -158,6 +159,7 @@ func (l *roll) locate(f finder, dir string, dirs, images []string) error {
 			}
 		}
 	}
-	return fmt.Errorf("%s lists %s, but it is not under %s: put the images where CoOp has them", l.list, l.items[0].path,
+	return fmt.Errorf("%s lists %s, but it is not under %s: put the images where CoOp has them", l.list,
+		l.items[0].path,
 		strings.Join(append(tried, there...), ", nor under "))
 }

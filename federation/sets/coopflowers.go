@@ -7,8 +7,9 @@ import (
 	"strconv"
 )
 
-// flowerLists reads the 102 Category Flower release: imagelabels.mat has the label, from 1, of every jpg/image_NNNNN.jpg,
-// cat_to_name.json the name of every label, which is known without it, and setid.mat the release's split.
+// flowerLists reads the 102 Category Flower release: imagelabels.mat has the label, from 1, of every
+// jpg/image_NNNNN.jpg, cat_to_name.json the name of every label, which is known without it, and setid.mat the release's
+// split.
 func flowerLists(_ Config, paths []string) (*roll, error) {
 	l := &roll{list: paths[1], images: paths[0]}
 	labels, err := flowerNumbers(paths[1], "labels")
@@ -40,7 +41,8 @@ func flowerLists(_ Config, paths []string) (*roll, error) {
 			}
 			for _, id := range ids {
 				if id < 1 || id > len(labels) || split[id-1] != "" {
-					return nil, fmt.Errorf("%s: %s: image %d is none of the %d, or is in two lists", paths[3], s[0], id, len(labels))
+					return nil, fmt.Errorf("%s: %s: image %d is none of the %d, or is in two lists", paths[3], s[0], id,
+						len(labels))
 				}
 				split[id-1] = s[1]
 			}
@@ -50,7 +52,8 @@ func flowerLists(_ Config, paths []string) (*roll, error) {
 		where := fmt.Sprintf("%s: image %d", paths[1], i+1)
 		name := names[strconv.Itoa(n)]
 		if name == "" {
-			return nil, fmt.Errorf("%s: label %d has no name in %s", where, n, cmp.Or(paths[2], "CoOp's list of 102 flowers"))
+			return nil, fmt.Errorf("%s: label %d has no name in %s", where, n, cmp.Or(paths[2],
+				"CoOp's list of 102 flowers"))
 		}
 		if err := l.name(where, n-1, name); err != nil {
 			return nil, err
@@ -58,7 +61,8 @@ func flowerLists(_ Config, paths []string) (*roll, error) {
 		if paths[3] != "" && split[i] == "" {
 			return nil, fmt.Errorf("%s: image %d is in none of its lists", paths[3], i+1)
 		}
-		if err := l.add(where, item{path: fmt.Sprintf("image_%05d.jpg", i+1), label: n - 1, split: split[i]}); err != nil {
+		if err := l.add(where, item{path: fmt.Sprintf("image_%05d.jpg", i+1), label: n - 1,
+			split: split[i]}); err != nil {
 			return nil, err
 		}
 	}

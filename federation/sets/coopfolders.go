@@ -10,9 +10,9 @@ import (
 	"promptfed/federation/data"
 )
 
-// classFolders reads one folder per class, labels in the order of folder names with capitals before small letters, as CoOp
-// sorts them, and draws a split. names maps folders to class names, "" leaving a folder out; other folders take their
-// name from from, or keep it.
+// classFolders reads one folder per class, labels in the order of folder names with capitals before small letters, as
+// CoOp sorts them, and draws a split. names maps folders to class names, "" leaving a folder out; other folders take
+// their name from from, or keep it.
 func classFolders(names map[string]string, from func(folder string) string) func(Config, []string) (*roll, error) {
 	return func(cfg Config, paths []string) (*roll, error) {
 		l := &roll{list: paths[0], images: paths[0]}
@@ -57,7 +57,8 @@ func (l *roll) folder(cfg Config, dir string, label int, class, split string) er
 	}
 	l.skipped = append(l.skipped, w.skipped...)
 	if len(files) == 0 {
-		return fmt.Errorf("%s holds no images: expected files that end in %s, or remove the folder", dir, strings.Join(extensions, ", "))
+		return fmt.Errorf("%s holds no images: expected files that end in %s, or remove the folder", dir,
+			strings.Join(extensions, ", "))
 	}
 	for _, e := range files {
 		if err := l.add(dir, item{path: e.ID, label: label, split: split, known: &e}); err != nil {
@@ -77,7 +78,8 @@ func actionName(folder string) string {
 	return strings.Join(words.FindAllString(folder, -1), "_")
 }
 
-// synsetFolders reads ImageNet: images/{train,val}/WNID/ and a list of "WNID class name". Labels are in the order of WNIDs.
+// synsetFolders reads ImageNet: images/{train,val}/WNID/ and a list of "WNID class name". Labels are in the order of
+// WNIDs.
 func synsetFolders(cfg Config, paths []string) (*roll, error) {
 	l := &roll{list: paths[2], images: filepath.Dir(paths[0]), repeats: true}
 	names := map[string]string{}

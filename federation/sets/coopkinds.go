@@ -1,25 +1,29 @@
 package sets
 
-// coopKinds are the sets of CoOp (Zhou et al., IJCV 2022) and CUB-200-2011, with CoOp's folders, split files, class names
-// and hand-written prompts (its DATASETS.md, datasets/*.py and trainers/zsclip.py).
+// coopKinds are the sets of CoOp (Zhou et al., IJCV 2022) and CUB-200-2011, with CoOp's folders, split files, class
+// names and hand-written prompts (its DATASETS.md, datasets/*.py and trainers/zsclip.py).
 var coopKinds = []Kind{
 	{Name: "caltech101", About: "Caltech 101 (Fei-Fei et al., 2004): 100 classes",
 		Expects: "[caltech-101/]split_zhou_Caltech101.json and 101_ObjectCategories/CLASS/, or the latter alone",
 		Source:  "the Caltech 101 release (data.caltech.edu)", open: openRelease(caltech101)},
 	{Name: "oxfordpets", About: "Oxford-IIIT Pet (Parkhi et al., CVPR 2012): 37 breeds",
-		Expects:  "[oxford_pets/]split_zhou_OxfordPets.json and images/, or annotations/{trainval,test}.txt and images/",
+		Expects: "[oxford_pets/]split_zhou_OxfordPets.json and images/, or annotations/{trainval,test}.txt and " +
+			"images/",
 		Source:   "the Oxford-IIIT Pet release (robots.ox.ac.uk)",
 		Template: "a photo of a {}, a type of pet.", open: openRelease(oxfordPets)},
 	{Name: "flowers102", About: "Oxford Flowers 102 (Nilsback and Zisserman, 2008): 102 flowers",
-		Expects:  "[oxford_flowers/]split_zhou_OxfordFlowers.json and jpg/, or imagelabels.mat, if present cat_to_name.json and setid.mat, and jpg/",
+		Expects: "[oxford_flowers/]split_zhou_OxfordFlowers.json and jpg/, or imagelabels.mat, if present " +
+			"cat_to_name.json and setid.mat, and jpg/",
 		Source:   "the 102 Category Flower release (robots.ox.ac.uk)",
 		Template: "a photo of a {}, a type of flower.", open: openRelease(flowers102)},
 	{Name: "food101", About: "Food-101 (Bossard et al., ECCV 2014): 101 dishes",
-		Expects:  "[food-101/]split_zhou_Food101.json and images/CLASS/, or meta/{train,test}.{txt,json} and images/CLASS/, or the latter alone",
+		Expects: "[food-101/]split_zhou_Food101.json and images/CLASS/, or meta/{train,test}.{txt,json} and " +
+			"images/CLASS/, or the latter alone",
 		Source:   "the Food-101 release (data.vision.ee.ethz.ch)",
 		Template: "a photo of {}, a type of food.", open: openRelease(food101)},
 	{Name: "dtd", About: "Describable Textures (Cimpoi et al., CVPR 2014): 47 textures",
-		Expects:  "[dtd/]split_zhou_DescribableTextures.json and images/CLASS/, or labels/{train,val,test}1.txt and images/CLASS/, or the latter alone",
+		Expects: "[dtd/]split_zhou_DescribableTextures.json and images/CLASS/, or labels/{train,val,test}1.txt and " +
+			"images/CLASS/, or the latter alone",
 		Source:   "the DTD release (robots.ox.ac.uk)",
 		Template: "{} texture.", open: openRelease(dtd)},
 	{Name: "eurosat", About: "EuroSAT (Helber et al., 2019), RGB: 10 kinds of land",
@@ -27,37 +31,43 @@ var coopKinds = []Kind{
 		Source:   "the EuroSAT RGB release (its authors' page or zenodo.org)",
 		Template: "a centered satellite photo of {}.", open: openRelease(euroSAT)},
 	{Name: "ucf101", About: "middle frames of UCF101 (Soomro et al., 2012): 101 actions",
-		Expects:  "[ucf101/]split_zhou_UCF101.json and UCF-101-midframes/CLASS/, or ucfTrainTestlist/ and UCF-101-midframes/CLASS/, or the latter alone",
+		Expects: "[ucf101/]split_zhou_UCF101.json and UCF-101-midframes/CLASS/, or ucfTrainTestlist/ and " +
+			"UCF-101-midframes/CLASS/, or the latter alone",
 		Source:   "the frames that CoOp's DATASETS.md links; videos and lists from the UCF101 release (crcv.ucf.edu)",
 		Template: "a photo of a person doing {}.", open: openRelease(ucf101)},
 	{Name: "cub200", About: "CUB-200-2011 (Wah et al., 2011): 200 birds",
-		Expects: "[CUB_200_2011/]images.txt, image_class_labels.txt, train_test_split.txt, if present classes.txt, and images/CLASS/, or a split_zhou_*.json and images/, or images/CLASS/ alone",
-		Source:  "the CUB-200-2011 release (vision.caltech.edu)", open: openRelease(cub200)},
+		Expects: "[CUB_200_2011/]images.txt, image_class_labels.txt, train_test_split.txt, if present classes.txt, " +
+			"and images/CLASS/, or a split_zhou_*.json and images/, or images/CLASS/ alone",
+		Source: "the CUB-200-2011 release (vision.caltech.edu)", open: openRelease(cub200)},
 	{Name: "stanfordcars", About: "Stanford Cars (Krause et al., 2013): 196 models",
 		Expects: "[stanford_cars/]split_zhou_StanfordCars.json, cars_train/ and cars_test/",
 		Source:  "the Stanford Cars release; the split file comes with CoOp", open: openRelease(stanfordCars)},
 	{Name: "sun397", About: "SUN397 (Xiao et al., CVPR 2010): 397 scenes",
-		Expects: "[sun397/]split_zhou_SUN397.json and SUN397/, or ClassName.txt, Training_01.txt, Testing_01.txt and SUN397/",
-		Source:  "the SUN397 release and its partitions (vision.princeton.edu)", open: openRelease(sun397)},
+		Expects: "[sun397/]split_zhou_SUN397.json and SUN397/, or ClassName.txt, Training_01.txt, Testing_01.txt and " +
+			"SUN397/",
+		Source: "the SUN397 release and its partitions (vision.princeton.edu)", open: openRelease(sun397)},
 	{Name: "fgvcaircraft", About: "FGVC-Aircraft (Maji et al., 2013): 100 variants",
 		Expects:  "[fgvc_aircraft/]variants.txt, images_variant_{train,val,test}.txt and images/, if need be in data/",
 		Source:   "the FGVC-Aircraft 2013b release (robots.ox.ac.uk)",
 		Template: "a photo of a {}, a type of aircraft.", open: openRelease(fgvcAircraft)},
 	{Name: "imagenet", About: "ImageNet (Russakovsky et al., 2015): 1,000 classes, val as test",
 		Expects: "[imagenet/]classnames.txt and images/{train,val}/WNID/",
-		Source:  "the ILSVRC 2012 release (image-net.org); classnames.txt comes with CoOp", open: openRelease(imageNet)},
+		Source:  "the ILSVRC 2012 release (image-net.org); classnames.txt comes with CoOp",
+		open:    openRelease(imageNet)},
 }
 
 var caltech101 = release{folders: []string{"caltech-101", "caltech", "Caltech101_ObjectCategories"},
 	split: "split_zhou_Caltech101.json", images: []string{"101_ObjectCategories"}, classes: 100,
-	forms: []form{{[]string{"101_ObjectCategories"}, classFolders(map[string]string{"BACKGROUND_Google": "", "Faces_easy": "",
-		"airplanes": "airplane", "Faces": "face", "Leopards": "leopard", "Motorbikes": "motorbike"}, nil)}}}
+	forms: []form{{[]string{"101_ObjectCategories"}, classFolders(map[string]string{"BACKGROUND_Google": "",
+		"Faces_easy": "",
+		"airplanes":  "airplane", "Faces": "face", "Leopards": "leopard", "Motorbikes": "motorbike"}, nil)}}}
 
 var oxfordPets = release{folders: []string{"oxford_pets", "oxford-iiit-pet", "oxford_iiit_pets", "oxford_iiit", "pets"},
 	split: "split_zhou_OxfordPets.json", images: []string{"images"}, classes: 37,
 	forms: []form{{[]string{"images", "annotations/trainval.txt", "annotations/test.txt"}, petLists}}}
 
-var flowers102 = release{folders: []string{"oxford_flowers", "oxford_flowers_102", "flowers", "flowers-102", "102flowers"},
+var flowers102 = release{folders: []string{"oxford_flowers", "oxford_flowers_102", "flowers", "flowers-102",
+	"102flowers"},
 	split: "split_zhou_OxfordFlowers.json", images: []string{"jpg"}, classes: 102,
 	forms: []form{{[]string{"jpg|102flowers/jpg", "imagelabels.mat", "?cat_to_name.json", "?setid.mat"}, flowerLists}}}
 
@@ -74,20 +84,24 @@ var dtd = release{folders: []string{"dtd", "dtd-r1.0.1", "describable_textures"}
 
 var euroSAT = release{folders: []string{"eurosat", "EuroSAT_RGB"},
 	split: "split_zhou_EuroSAT.json", images: []string{"2750"}, classes: 10,
-	forms: []form{{[]string{"2750|EuroSAT_RGB"}, classFolders(map[string]string{"AnnualCrop": "Annual Crop Land", "Forest": "Forest",
-		"HerbaceousVegetation": "Herbaceous Vegetation Land", "Highway": "Highway or Road", "Industrial": "Industrial Buildings",
-		"Pasture": "Pasture Land", "PermanentCrop": "Permanent Crop Land", "Residential": "Residential Buildings",
+	forms: []form{{[]string{"2750|EuroSAT_RGB"}, classFolders(map[string]string{"AnnualCrop": "Annual Crop Land",
+		"Forest":               "Forest",
+		"HerbaceousVegetation": "Herbaceous Vegetation Land", "Highway": "Highway or Road",
+		"Industrial": "Industrial Buildings",
+		"Pasture":    "Pasture Land", "PermanentCrop": "Permanent Crop Land", "Residential": "Residential Buildings",
 		"River": "River", "SeaLake": "Sea or Lake"}, nil)}}}
 
 var ucf101 = release{folders: []string{"ucf101"},
 	split: "split_zhou_UCF101.json", images: []string{"UCF-101-midframes"}, classes: 101,
 	forms: []form{{[]string{"UCF-101-midframes", "ucfTrainTestlist/classInd.txt|classInd.txt",
-		"ucfTrainTestlist/trainlist01.txt|trainlist01.txt", "ucfTrainTestlist/testlist01.txt|testlist01.txt"}, actionLists},
+		"ucfTrainTestlist/trainlist01.txt|trainlist01.txt", "ucfTrainTestlist/testlist01.txt|testlist01.txt"},
+		actionLists},
 		{[]string{"UCF-101-midframes"}, classFolders(nil, actionName)}}}
 
 var cub200 = release{folders: []string{"CUB_200_2011", "cub", "cub200", "cub2011"},
 	split: "split_zhou_CUB.json", images: []string{"images"}, classes: 200,
-	forms: []form{{[]string{"images", "images.txt", "image_class_labels.txt", "train_test_split.txt", "?classes.txt"}, birdLists},
+	forms: []form{{[]string{"images", "images.txt", "image_class_labels.txt", "train_test_split.txt", "?classes.txt"},
+		birdLists},
 		{[]string{"images"}, classFolders(nil, birdName)}}}
 
 var stanfordCars = release{folders: []string{"stanford_cars", "cars", "cars196"},
@@ -98,12 +112,14 @@ var sun397 = release{folders: []string{"sun397", "sun"},
 	forms: []form{{[]string{"SUN397", "ClassName.txt|SUN397/ClassName.txt|Partitions/ClassName.txt",
 		"Training_01.txt|Partitions/Training_01.txt", "Testing_01.txt|Partitions/Testing_01.txt"}, sceneLists}}}
 
-var fgvcAircraft = release{folders: []string{"fgvc_aircraft", "fgvc-aircraft-2013b", "aircraft"}, inner: []string{"data"},
+var fgvcAircraft = release{folders: []string{"fgvc_aircraft", "fgvc-aircraft-2013b", "aircraft"},
+	inner: []string{"data"},
 	split: "split_zhou_FGVCAircraft.json", images: []string{"images"}, classes: 100,
 	forms: []form{{[]string{"images", "variants.txt", "images_variant_train.txt", "images_variant_val.txt",
 		"images_variant_test.txt"}, aircraftLists}}}
 
 var imageNet = release{folders: []string{"imagenet", "ILSVRC2012", "ILSVRC", "imagenet-1k"}, inner: []string{"ILSVRC"},
 	split: "split_zhou_ImageNet.json", images: []string{"images"}, classes: 1000,
-	forms: []form{{[]string{"images/train|train|Data/CLS-LOC/train|ILSVRC/Data/CLS-LOC/train", "images/val|val|Data/CLS-LOC/val|ILSVRC/Data/CLS-LOC/val",
+	forms: []form{{[]string{"images/train|train|Data/CLS-LOC/train|ILSVRC/Data/CLS-LOC/train",
+		"images/val|val|Data/CLS-LOC/val|ILSVRC/Data/CLS-LOC/val",
 		"classnames.txt|LOC_synset_mapping.txt"}, synsetFolders}}}

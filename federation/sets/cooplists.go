@@ -188,8 +188,8 @@ func actionLists(_ Config, paths []string) (*roll, error) {
 	return l, nil
 }
 
-// sceneLists reads the first partition of SUN397: lines of /a/abbey/IMAGE.jpg. CoOp drops the letter and says the words of
-// a path back to front: /a/apse/indoor is "indoor apse".
+// sceneLists reads the first partition of SUN397: lines of /a/abbey/IMAGE.jpg. CoOp drops the letter and says the words
+// of a path back to front: /a/apse/indoor is "indoor apse".
 func sceneLists(_ Config, paths []string) (*roll, error) {
 	l := &roll{list: paths[2], images: paths[0]}
 	label := map[string]int{}
@@ -224,7 +224,8 @@ func sceneLists(_ Config, paths []string) (*roll, error) {
 	return l, nil
 }
 
-// aircraftLists reads FGVC-Aircraft: variants.txt has a class a line, the lists have lines of an image name and a class.
+// aircraftLists reads FGVC-Aircraft: variants.txt has a class a line, the lists have lines of an image name and a
+// class.
 func aircraftLists(_ Config, paths []string) (*roll, error) {
 	l := &roll{list: paths[2], images: paths[0]}
 	label := map[string]int{}

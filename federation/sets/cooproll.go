@@ -46,7 +46,8 @@ const maxLabel = 1 << 20
 // add notes one image. where, such as `line 3`, begins the error of a bad one.
 func (l *roll) add(where string, it item) error {
 	if it.path == "" || !filepath.IsLocal(filepath.FromSlash(it.path)) {
-		return fmt.Errorf("%s: path %q is absolute or leaves the folder: expected one relative to the images", where, it.path)
+		return fmt.Errorf("%s: path %q is absolute or leaves the folder: expected one relative to the images", where,
+			it.path)
 	}
 	if it.label < 0 || it.label > maxLabel {
 		return fmt.Errorf("%s: label %d is out of range: expected 0 to %d", where, it.label, maxLabel)
@@ -74,11 +75,14 @@ func (l *roll) name(where string, label int, name string) error {
 	return nil
 }
 
-// draw splits the images whose split is from, class by class: train and val get these shares of a class, rounded half to
-// even as Python does, and test the rest. The draw depends on the class's name and number of images alone. A class of two
-// and more has an image in test, if there is to be one, and every class has one in train.
+// draw splits the images whose split is from, class by class: train and val get these shares of a class, rounded half
+// to even as Python does, and test the rest. The draw depends on the class's name and number of images alone. A class
+// of two and more has an image in test, if there is to be one, and every class has one in train.
 func (l *roll) draw(from string, train, val float64) {
-	slices.SortStableFunc(l.items, func(a, b item) int { return cmp.Or(a.label-b.label, strings.Compare(a.path, b.path)) })
+	slices.SortStableFunc(l.items, func(a, b item) int {
+		return cmp.Or(a.label-b.label, strings.Compare(a.path,
+			b.path))
+	})
 	for i := 0; i < len(l.items); {
 		var class []int
 		label := l.items[i].label
@@ -118,13 +122,15 @@ func (l *roll) draw(from string, train, val float64) {
 // drawThree is CoOp's split of a set that has none: 50 % train, 20 % val, 30 % test of every class.
 func (l *roll) drawThree() {
 	l.draw("", 0.5, 0.2)
-	l.notes = append(l.notes, "no split file: 50/20/30 of every class by promptfed's own draw, not comparable with split_zhou")
+	l.notes = append(l.notes, "no split file: 50/20/30 of every class by promptfed's own draw, not comparable with "+
+		"split_zhou")
 }
 
 // drawVal takes CoOp's 20 % of every class for val from a release's training list.
 func (l *roll) drawVal() {
 	l.draw("trainval", 0.8, 0.2)
-	l.notes = append(l.notes, "no split file: the release's own test list; val is 20 % of every class of its training list by promptfed's own draw")
+	l.notes = append(l.notes, "no split file: the release's own test list; val is 20 % of every class of its "+
+		"training list by promptfed's own draw")
 }
 
 // official notes that a release's own split is not CoOp's.
@@ -170,7 +176,8 @@ func (l *roll) set(cfg Config) (*data.Set, error) {
 	}
 	if missing > 0 && cfg.Corrupt != data.Skip {
 		first := s.Skipped[len(s.Skipped)-missing]
-		return nil, fmt.Errorf("%d of the %d images that %s lists cannot be used; the first, %s, %s: complete the images, or set data.corrupt: skip",
+		return nil, fmt.Errorf("%d of the %d images that %s lists cannot be used; the first, %s, %s: complete the "+
+			"images, or set data.corrupt: skip",
 			missing, len(l.items), l.list, first.Name, first.Reason)
 	}
 	for c, n := range s.Counts(s.Train) {
@@ -200,17 +207,20 @@ func (l *roll) classes(s *data.Set) (map[int]int, error) {
 		name := l.names[n]
 		if other, ok := owner[name]; ok {
 			if !l.repeats {
-				return nil, fmt.Errorf("%s: labels %d and %d are both %q: expected one label per name", l.list, other, n, name)
+				return nil, fmt.Errorf("%s: labels %d and %d are both %q: expected one label per name", l.list, other,
+					n, name)
 			}
 			name = fmt.Sprintf("%s %d", name, n)
-			s.Notes = append(s.Notes, fmt.Sprintf("labels %d and %d are both %q: the second is called %q", other, n, l.names[n], name))
+			s.Notes = append(s.Notes, fmt.Sprintf("labels %d and %d are both %q: the second is called %q", other, n,
+				l.names[n], name))
 		}
 		owner[name] = n
 		to[n] = i
 		s.Classes = append(s.Classes, name)
 	}
 	if last := labels[len(labels)-1]; last != len(labels)-1 {
-		s.Notes = append(s.Notes, fmt.Sprintf("labels run to %d but only %d of them have images: renumbered in order", last, len(labels)))
+		s.Notes = append(s.Notes, fmt.Sprintf("labels run to %d but only %d of them have images: renumbered in "+
+			"order", last, len(labels)))
 	}
 	return to, nil
 }

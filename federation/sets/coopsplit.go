@@ -49,7 +49,8 @@ func readSplitFile(path string) (*roll, error) {
 	defer done()
 	l, err := readSplit(r)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: expected CoOp's {\"train\": [[path, label, class name], ...], \"val\": ..., \"test\": ...}", path, err)
+		return nil, fmt.Errorf("%s: %w: expected CoOp's {\"train\": [[path, label, class name], ...], \"val\": ..., "+
+			"\"test\": ...}", path, err)
 	}
 	l.list = path
 	return l, nil

@@ -16,8 +16,9 @@ func birdName(class string) string {
 	return class
 }
 
-// birdLists reads CUB-200-2011: images.txt has lines of an image's number and path, image_class_labels.txt of its number
-// and label from 1, train_test_split.txt of its number and 1 for training or 0 for test, classes.txt of a label and name.
+// birdLists reads CUB-200-2011: images.txt has lines of an image's number and path, image_class_labels.txt of its
+// number and label from 1, train_test_split.txt of its number and 1 for training or 0 for test, classes.txt of a label
+// and name.
 func birdLists(_ Config, paths []string) (*roll, error) {
 	names := map[int]string{}
 	if paths[4] != "" {

@@ -14,7 +14,8 @@ import (
 // birds are the lists of CUB-200-2011 with two classes; image 2 is for testing.
 func birds() map[string]string {
 	return map[string]string{
-		"images.txt":             "1 001.Black_footed_Albatross/a_1.jpg\n2 001.Black_footed_Albatross/a_2.jpg\n3 002.Laysan_Albatross/b_1.jpg\n4 002.Laysan_Albatross/b_2.jpg\n",
+		"images.txt": "1 001.Black_footed_Albatross/a_1.jpg\n2 001.Black_footed_Albatross/a_2.jpg\n3 " +
+			"002.Laysan_Albatross/b_1.jpg\n4 002.Laysan_Albatross/b_2.jpg\n",
 		"image_class_labels.txt": "1 1\n2 1\n3 2\n4 2\n", "train_test_split.txt": "1 1\n2 0\n3 1\n4 1\n",
 		"classes.txt": "1 001.Black_footed_Albatross\n2 002.Laysan_Albatross\n",
 	}
@@ -77,7 +78,8 @@ func FuzzBirdLists(f *testing.F) {
 	f.Add("1 a.jpg", "1 1", "1 0", "")
 	f.Add("1 a/b", "1 0", "1 1", "0 x")
 	f.Fuzz(func(t *testing.T, images, labels, split, classes string) {
-		files := map[string]string{"images.txt": images, "image_class_labels.txt": labels, "train_test_split.txt": split}
+		files := map[string]string{"images.txt": images, "image_class_labels.txt": labels,
+			"train_test_split.txt": split}
 		if classes != "" {
 			files["classes.txt"] = classes
 		}
@@ -102,7 +104,8 @@ func FuzzBirdLists(f *testing.F) {
 	})
 }
 
-// TestFlowerLists: the .mat files hold 21 labels, 1 for the first ten and 2 for the others, and a split (tools/golden/flowers.py).
+// TestFlowerLists: the .mat files hold 21 labels, 1 for the first ten and 2 for the others, and a split
+// (tools/golden/flowers.py).
 func TestFlowerLists(t *testing.T) {
 	var files []string
 	for i := range 21 {
@@ -116,9 +119,12 @@ func TestFlowerLists(t *testing.T) {
 		classes          []string
 		train, val, test []int
 	}{
-		{"CoOp's files", []string{"imagelabels.mat"}, names, []string{"hard-leaved pocket orchid", "pink primrose"}, []int{5, 6}, []int{2, 2}, []int{3, 3}},
-		{"with setid", []string{"imagelabels.mat", "setid.mat"}, names, []string{"hard-leaved pocket orchid", "pink primrose"}, []int{2, 2}, []int{1, 1}, []int{7, 8}},
-		{"without names", []string{"imagelabels.mat"}, nil, []string{"pink primrose", "hard-leaved pocket orchid"}, []int{5, 6}, []int{2, 2}, []int{3, 3}},
+		{"CoOp's files", []string{"imagelabels.mat"}, names, []string{"hard-leaved pocket orchid", "pink primrose"},
+			[]int{5, 6}, []int{2, 2}, []int{3, 3}},
+		{"with setid", []string{"imagelabels.mat", "setid.mat"}, names, []string{"hard-leaved pocket orchid",
+			"pink primrose"}, []int{2, 2}, []int{1, 1}, []int{7, 8}},
+		{"without names", []string{"imagelabels.mat"}, nil, []string{"pink primrose", "hard-leaved pocket orchid"},
+			[]int{5, 6}, []int{2, 2}, []int{3, 3}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := datatest.Tree(t, files...)
@@ -140,7 +146,8 @@ func TestFlowerLists(t *testing.T) {
 	root := write(t, datatest.Tree(t, files...), map[string]string{"oxford_flowers/imagelabels.mat": "text"})
 	_, err := Open(Config{Set: "flowers102", Root: root})
 	datatest.WantError(t, err, "imagelabels.mat")
-	write(t, root, map[string]string{"oxford_flowers/imagelabels.mat": readTestdata(t, "flowers_imagelabels.mat"), "oxford_flowers/cat_to_name.json": `{"1": "x"}`})
+	write(t, root, map[string]string{"oxford_flowers/imagelabels.mat": readTestdata(t, "flowers_imagelabels.mat"),
+		"oxford_flowers/cat_to_name.json": `{"1": "x"}`})
 	_, err = Open(Config{Set: "flowers102", Root: root})
 	datatest.WantError(t, err, "cat_to_name.json", "label 2")
 }

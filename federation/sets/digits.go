@@ -15,7 +15,8 @@ const digitsExpects = "CLASS/ or {train,test}/CLASS/ (0 to 9), {train,t10k}-{ima
 var digitNames = []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}
 
 var digits = &domainSet{title: "digits", count: 10, partial: true,
-	folders: []string{"digits", "digits5", "digit_five", "digit5", "digits_dg", "digit_dataset"}, inner: []string{"images"},
+	folders: []string{"digits", "digits5", "digit_five", "digit5", "digits_dg", "digit_dataset"},
+	inner:   []string{"images"},
 	domains: []domainName{{"mnist", nil}, {"mnist_m", nil}, {"svhn", nil},
 		{"syn", []string{"synth", "synthdigits", "syndigits", "synthetic_digits"}}, {"usps", nil}},
 	classes: digitNames}
@@ -57,7 +58,8 @@ func openDigits(cfg Config) (*data.Set, error) {
 			if only == nil {
 				only = test
 			}
-			notes = append(notes, fmt.Sprintf("%s has no other split: one image in five of every class of it is the test split", only.file))
+			notes = append(notes, fmt.Sprintf("%s has no other split: one image in five of every class of it is the "+
+				"test split", only.file))
 			slices.SortStableFunc(only.examples, func(a, b data.Example) int { return a.Label - b.Label })
 			w.addDigits("", name, only)
 		default:
@@ -81,7 +83,8 @@ func (w *walk) addDigits(split, domain string, s *digitSplit) {
 
 // digitFiles reads the formats that are not class folders; nil for a split that is not there.
 func (p *domainPlace) digitFiles(dir string, cfg Config) (train, test *digitSplit, err error) {
-	for _, format := range []func(dir, split string, cfg Config) (*digitSplit, error){p.idx, p.usps, p.svhn, p.digitLists, p.digitPickle} {
+	for _, format := range []func(dir, split string, cfg Config) (*digitSplit, error){p.idx, p.usps, p.svhn,
+		p.digitLists, p.digitPickle} {
 		if train, err = format(dir, "train", cfg); err == nil {
 			test, err = format(dir, "test", cfg)
 		}
@@ -92,7 +95,8 @@ func (p *domainPlace) digitFiles(dir string, cfg Config) (train, test *digitSpli
 	return nil, nil, nil
 }
 
-// digitFile finds a file, or a folder, in a domain's folder or where torchvision puts it under that, by any of its names.
+// digitFile finds a file, or a folder, in a domain's folder or where torchvision puts it under that, by any of its
+// names.
 func (p *domainPlace) digitFile(dir string, folder bool, names ...string) (string, error) {
 	for _, sub := range []string{".", "raw", filepath.Base(dir), filepath.Base(dir) + "/raw"} {
 		for _, name := range names {
@@ -176,7 +180,8 @@ func (p *domainPlace) digitPickle(dir, split string, _ Config) (*digitSplit, err
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	images := &pixels{path: path, count: x.shape[0], height: x.shape[1], width: x.shape[2], channels: 1, order: pixelByPixel, stamp: fileStamp(st)}
+	images := &pixels{path: path, count: x.shape[0], height: x.shape[1], width: x.shape[2], channels: 1,
+		order: pixelByPixel, stamp: fileStamp(st)}
 	if len(x.shape) == 4 {
 		images.channels = 3
 	}

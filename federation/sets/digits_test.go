@@ -42,7 +42,8 @@ func digitFolders(dir string) []string {
 // TestDigits opens five domains, each in another form and under another spelling of its name.
 func TestDigits(t *testing.T) {
 	root := datatest.Tree(t, slices.Concat(digitFolders("digits/SYN/imgs_train"), digitFolders("digits/SYN/imgs_valid"),
-		[]string{"digits/MNIST-M/mnist_m_train/000.png", "digits/MNIST-M/mnist_m_train/001.png", "digits/MNIST-M/mnist_m_test/000.png"})...)
+		[]string{"digits/MNIST-M/mnist_m_train/000.png", "digits/MNIST-M/mnist_m_train/001.png",
+			"digits/MNIST-M/mnist_m_test/000.png"})...)
 	write(t, root, map[string]string{"digits/MNIST-M/mnist_m_train_labels.txt": "001.png 4\n000.png 9\n",
 		"digits/MNIST-M/mnist_m_test_labels.txt": "000.png 0\n"})
 	layIn(t, root, map[string]string{
@@ -57,7 +58,8 @@ func TestDigits(t *testing.T) {
 	})
 	for _, from := range []string{root, filepath.Join(root, "digits")} {
 		s := mustOpen(t, Config{Set: "digits", Root: from})
-		if !slices.Equal(s.Domains, []string{"mnist", "mnist_m", "svhn", "syn", "usps"}) || !slices.Equal(s.Classes, digitNames) {
+		if !slices.Equal(s.Domains, []string{"mnist", "mnist_m", "svhn", "syn", "usps"}) || !slices.Equal(s.Classes,
+			digitNames) {
 			t.Fatalf("%q %q", s.Domains, s.Classes)
 		}
 		for _, name := range []string{"mnist", "usps", "svhn"} {
@@ -68,7 +70,8 @@ func TestDigits(t *testing.T) {
 		if got := data.Labels(m); !slices.Equal(got, []int{4, 9}) || filepath.Base(m[0].Path) != "001.png" {
 			t.Errorf("mnist_m: %v %+v", got, m)
 		}
-		if a, b := inDomain(t, s, s.Train, "syn"), inDomain(t, s, s.Test, "syn"); len(a) != 10 || len(b) != 10 || a[7].Label != 7 ||
+		if a, b := inDomain(t, s, s.Train, "syn"), inDomain(t, s, s.Test, "syn"); len(a) != 10 || len(b) != 10 ||
+			a[7].Label != 7 ||
 			!strings.HasSuffix(b[3].ID, "imgs_valid/3/a.png") {
 			t.Errorf("syn: %v %v", ids(a), ids(b))
 		}
@@ -88,13 +91,16 @@ func TestDigits(t *testing.T) {
 // TestDigitForms: other names and places of the same files.
 func TestDigitForms(t *testing.T) {
 	for name, files := range map[string]map[string]string{
-		"mnist": {"mnist/train-images.idx3-ubyte": "images-idx3-ubyte", "mnist/train-labels.idx1-ubyte": "labels-idx1-ubyte",
-			"mnist/t10k-images.idx3-ubyte": "images-idx3-ubyte", "mnist/t10k-labels.idx1-ubyte": "labels-idx1-ubyte"},
+		"mnist": {"mnist/train-images.idx3-ubyte": "images-idx3-ubyte",
+			"mnist/train-labels.idx1-ubyte": "labels-idx1-ubyte",
+			"mnist/t10k-images.idx3-ubyte":  "images-idx3-ubyte", "mnist/t10k-labels.idx1-ubyte": "labels-idx1-ubyte"},
 		"mnist in torchvision's folder": {"mnist/MNIST/raw/train-images-idx3-ubyte": "images-idx3-ubyte",
-			"mnist/MNIST/raw/train-labels-idx1-ubyte": "labels-idx1-ubyte", "mnist/MNIST/raw/t10k-images-idx3-ubyte": "images-idx3-ubyte",
-			"mnist/MNIST/raw/t10k-labels-idx1-ubyte": "labels-idx1-ubyte"},
+			"mnist/MNIST/raw/train-labels-idx1-ubyte": "labels-idx1-ubyte",
+			"mnist/MNIST/raw/t10k-images-idx3-ubyte":  "images-idx3-ubyte",
+			"mnist/MNIST/raw/t10k-labels-idx1-ubyte":  "labels-idx1-ubyte"},
 		"mnist of FedBN": {"digit_dataset/MNIST/train.pkl": "digits.pkl", "digit_dataset/MNIST/test.pkl": "digits.pkl"},
-		"svhn as syn":    {"SynthDigits/synth_train_32x32.mat": "svhn_v6.mat", "SynthDigits/synth_test_32x32.mat": "svhn_v7.mat"},
+		"svhn as syn": {"SynthDigits/synth_train_32x32.mat": "svhn_v6.mat",
+			"SynthDigits/synth_test_32x32.mat": "svhn_v7.mat"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := mustOpen(t, Config{Set: "digits", Root: lay(t, files)})
@@ -113,11 +119,14 @@ func TestDigitsOneSplit(t *testing.T) {
 		raw, labels = append(raw, byte(10*i)), append(labels, byte(i%2))
 	}
 	root := t.TempDir()
-	write(t, root, map[string]string{"mnist/train-images-idx3-ubyte": string(raw), "mnist/train-labels-idx1-ubyte": string(labels)})
+	write(t, root, map[string]string{"mnist/train-images-idx3-ubyte": string(raw),
+		"mnist/train-labels-idx1-ubyte": string(labels)})
 	s := mustOpen(t, Config{Set: "digits", Root: root})
 	// Sorted by class, examples 8, 9, 18 and 19 go to test: the last two of each class.
-	if !slices.Equal(data.Labels(s.Test), []int{0, 0, 1, 1}) || len(s.Train) != 16 || !strings.HasSuffix(s.Test[0].ID, "#00016") ||
-		!strings.HasSuffix(s.Test[3].ID, "#00019") || len(s.Notes) != 3 || !strings.Contains(s.Notes[0], "one image in five") ||
+	if !slices.Equal(data.Labels(s.Test), []int{0, 0, 1, 1}) || len(s.Train) != 16 || !strings.HasSuffix(s.Test[0].ID,
+		"#00016") ||
+		!strings.HasSuffix(s.Test[3].ID, "#00019") || len(s.Notes) != 3 || !strings.Contains(s.Notes[0],
+		"one image in five") ||
 		len(s.Classes) != 10 {
 		t.Errorf("%v %v %q", ids(s.Train), ids(s.Test), s.Notes)
 	}
@@ -130,29 +139,42 @@ func TestDigitErrors(t *testing.T) {
 		files map[string]string
 		words []string
 	}{
-		"nothing":     {map[string]string{"x/a": ""}, []string{"no digits", "mnist, mnist_m, svhn, syn, usps", "data.root"}},
-		"empty":       {map[string]string{"mnist/readme": ""}, []string{"mnist", "images-idx3", "usps.bz2"}},
-		"no labels":   {map[string]string{"mnist/train-images-idx3-ubyte": image()}, []string{"no partner", "labels-idx1-ubyte"}},
-		"cut head":    {map[string]string{"mnist/train-images-idx3-ubyte": image()[:3]}, []string{"head of an idx file"}},
-		"another":     {map[string]string{"mnist/train-images-idx3-ubyte": "P5 28 28 255 ...."}, []string{"idx file of bytes"}},
-		"truncated":   {map[string]string{"mnist/train-images-idx3-ubyte": image(0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 1, 2, 3)}, []string{"19 of 20 bytes"}},
-		"huge":        {map[string]string{"mnist/train-images-idx3-ubyte": image(255, 255, 255, 255, 0, 0, 0, 2, 0, 0, 0, 2)}, []string{"dimension 0 is 4294967295"}},
-		"wide":        {map[string]string{"mnist/train-images-idx3-ubyte": image(0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 2)}, []string{"65536 x 2"}},
-		"two images":  {map[string]string{"mnist/train-images-idx3-ubyte": image(0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 5, 6)}, []string{"2 images but 1 labels"}},
+		"nothing": {map[string]string{"x/a": ""}, []string{"no digits", "mnist, mnist_m, svhn, syn, usps",
+			"data.root"}},
+		"empty": {map[string]string{"mnist/readme": ""}, []string{"mnist", "images-idx3", "usps.bz2"}},
+		"no labels": {map[string]string{"mnist/train-images-idx3-ubyte": image()}, []string{"no partner",
+			"labels-idx1-ubyte"}},
+		"cut head": {map[string]string{"mnist/train-images-idx3-ubyte": image()[:3]},
+			[]string{"head of an idx file"}},
+		"another": {map[string]string{"mnist/train-images-idx3-ubyte": "P5 28 28 255 ...."},
+			[]string{"idx file of bytes"}},
+		"truncated": {map[string]string{"mnist/train-images-idx3-ubyte": image(0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 1,
+			2, 3)}, []string{"19 of 20 bytes"}},
+		"huge": {map[string]string{"mnist/train-images-idx3-ubyte": image(255, 255, 255, 255, 0, 0, 0, 2, 0, 0,
+			0, 2)}, []string{"dimension 0 is 4294967295"}},
+		"wide": {map[string]string{"mnist/train-images-idx3-ubyte": image(0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 2)},
+			[]string{"65536 x 2"}},
+		"two images": {map[string]string{"mnist/train-images-idx3-ubyte": image(0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 1, 5,
+			6)}, []string{"2 images but 1 labels"}},
 		"not gzip":    {map[string]string{"mnist/train-images-idx3-ubyte.gz": "abc"}, []string{"gzip"}},
 		"usps label":  {map[string]string{"usps/usps": "11 1:0\n"}, []string{"usps: line 1", `"11"`}},
 		"usps index":  {map[string]string{"usps/usps": "1 1:0\n\n1 257:0\n"}, []string{"line 3", `"257:0"`}},
 		"usps value":  {map[string]string{"usps/usps": "1 1:NaN\n"}, []string{"line 1", `"1:NaN"`}},
 		"usps packed": {map[string]string{"usps/usps.bz2": "1 1:0\n"}, []string{"usps.bz2", "bzip2"}},
-		"list":        {map[string]string{"mnist_m/train.txt": "1.png\n", "mnist_m/train_images/1.png": "x"}, []string{"train.txt: line 1", "no label"}},
-		"list label":  {map[string]string{"mnist_m/train.txt": "1.png 10\n", "mnist_m/train_images/1.png": "x"}, []string{"line 1", "label 10"}},
-		"list image":  {map[string]string{"mnist_m/train.txt": "2.png 1\n", "mnist_m/train_images/1.png": "x"}, []string{"line 1", "2.png is not there", "train_images"}},
-		"outside":     {map[string]string{"mnist_m/train.txt": "../2.png 1\n", "mnist_m/train_images/1.png": "x"}, []string{"line 1", "not a path"}},
-		"classes":     {map[string]string{"usps/cat/1.png": "x"}, []string{"usps", "no class folders", "0, 1, 2"}},
+		"list": {map[string]string{"mnist_m/train.txt": "1.png\n", "mnist_m/train_images/1.png": "x"},
+			[]string{"train.txt: line 1", "no label"}},
+		"list label": {map[string]string{"mnist_m/train.txt": "1.png 10\n", "mnist_m/train_images/1.png": "x"},
+			[]string{"line 1", "label 10"}},
+		"list image": {map[string]string{"mnist_m/train.txt": "2.png 1\n", "mnist_m/train_images/1.png": "x"},
+			[]string{"line 1", "2.png is not there", "train_images"}},
+		"outside": {map[string]string{"mnist_m/train.txt": "../2.png 1\n", "mnist_m/train_images/1.png": "x"},
+			[]string{"line 1", "not a path"}},
+		"classes": {map[string]string{"usps/cat/1.png": "x"}, []string{"usps", "no class folders", "0, 1, 2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := write(t, t.TempDir(), c.files)
-			if name == "cut head" || name == "another" || name == "truncated" || name == "huge" || name == "wide" || name == "two images" || name == "not gzip" {
+			if name == "cut head" || name == "another" || name == "truncated" || name == "huge" || name == "wide" ||
+				name == "two images" || name == "not gzip" {
 				write(t, root, good)
 			}
 			_, err := Open(Config{Set: "digits", Root: root})

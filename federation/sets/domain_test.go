@@ -42,16 +42,19 @@ func TestDomainFolders(t *testing.T) {
 		{"officehome", "office_home/", []string{"Art", "Clipart", "Product", "Real_World"}, home},
 		{"officehome", "office_home/", []string{"art", "clipart", "product", "real_world"}, home},
 		{"officehome", "OfficeHomeDataset_10072016/", []string{"Art", "Clipart", "Product", "RealWorld"}, home},
-		{"officecaltech10", "office_caltech_10/", []string{"amazon", "caltech", "dslr", "webcam"}, []string{"amazon", "caltech", "dslr", "webcam"}},
+		{"officecaltech10", "office_caltech_10/", []string{"amazon", "caltech", "dslr", "webcam"}, []string{"amazon",
+			"caltech", "dslr", "webcam"}},
 		{"pacs", "PACS/", pacsNames, pacsNames},
 		{"pacs", "PACS/raw_images/", pacsNames, pacsNames},
 		{"pacs", "pacs/images/", pacsNames, pacsNames},
 		{"pacs", "kfold/", pacsNames, pacsNames},
-		{"domainnet", "DomainNet/", []string{"clipart", "infograph", "painting", "quickdraw", "real", "sketch"}, []string{"clipart", "infograph", "painting", "quickdraw", "real", "sketch"}},
+		{"domainnet", "DomainNet/", []string{"clipart", "infograph", "painting", "quickdraw", "real", "sketch"},
+			[]string{"clipart", "infograph", "painting", "quickdraw", "real", "sketch"}},
 		{"domainnet10", "domainnet/", []string{"clipart", "real"}, []string{"clipart", "real"}},
 	} {
 		t.Run(c.set+" "+c.top, func(t *testing.T) {
-			classes := map[string][]string{"officecaltech10": {"back_pack", "mug"}, "domainnet10": {"ice_cream", "zebra"}}[c.set]
+			classes := map[string][]string{"officecaltech10": {"back_pack", "mug"}, "domainnet10": {"ice_cream",
+				"zebra"}}[c.set]
 			if classes == nil {
 				classes = []string{"dog", "paper_notebook"}
 			}
@@ -61,11 +64,13 @@ func TestDomainFolders(t *testing.T) {
 				t.Errorf("domains %q", s.Domains)
 			}
 			// Of ten images of a domain, the last two go to test.
-			if len(s.Train) != 8*len(c.on) || len(s.Test) != 2*len(c.on) || len(s.Val) != 0 || len(s.Notes) == 0 && c.set != "officecaltech10" && c.set != "domainnet10" {
+			if len(s.Train) != 8*len(c.on) || len(s.Test) != 2*len(c.on) || len(s.Val) != 0 || len(s.Notes) == 0 &&
+				c.set != "officecaltech10" && c.set != "domainnet10" {
 				t.Errorf("%d train, %d test, notes %q", len(s.Train), len(s.Test), s.Notes)
 			}
 			last := s.Test[len(s.Test)-1]
-			if got := s.Classes[last.Label]; got != strings.ReplaceAll(classes[1], "_", " ") || last.Domain != len(c.want)-1 {
+			if got := s.Classes[last.Label]; got != strings.ReplaceAll(classes[1], "_", " ") ||
+				last.Domain != len(c.want)-1 {
 				t.Errorf("last test image %+v is %q", last, got)
 			}
 		})
@@ -74,7 +79,8 @@ func TestDomainFolders(t *testing.T) {
 
 // TestOfficeHomeOrder: labels and the holdout follow torchvision's ImageFolder, which sorts TV before Table.
 func TestOfficeHomeOrder(t *testing.T) {
-	s := mustOpen(t, Config{Set: "officehome", Root: datatest.Tree(t, domainTree("", []string{"Art", "Clipart", "Product", "Real World"},
+	s := mustOpen(t, Config{Set: "officehome", Root: datatest.Tree(t, domainTree("", []string{"Art", "Clipart",
+		"Product", "Real World"},
 		[]string{"Table", "TV", "Alarm_Clock"}, 4)...)})
 	if !slices.Equal(s.Classes, []string{"Alarm Clock", "TV", "Table"}) {
 		t.Errorf("%q", s.Classes)
@@ -91,8 +97,10 @@ func TestOfficeHomeSplits(t *testing.T) {
 	for _, d := range []string{"art", "clipart", "product", "real_world"} {
 		on = append(on, d+"/train", d+"/val")
 	}
-	s := mustOpen(t, Config{Set: "officehome", Root: datatest.Tree(t, domainTree("office_home_dg/", on, []string{"Bed", "Bike"}, 2)...)})
-	if len(s.Train) != 16 || len(s.Test) != 16 || len(s.Val) != 0 || !slices.Equal(s.Domains, []string{"Art", "Clipart", "Product", "Real World"}) ||
+	s := mustOpen(t, Config{Set: "officehome", Root: datatest.Tree(t, domainTree("office_home_dg/", on, []string{"Bed",
+		"Bike"}, 2)...)})
+	if len(s.Train) != 16 || len(s.Test) != 16 || len(s.Val) != 0 || !slices.Equal(s.Domains, []string{"Art", "Clipart",
+		"Product", "Real World"}) ||
 		len(s.Notes) != 2 || !strings.Contains(s.Notes[0], "val is the test split") {
 		t.Errorf("%d %d %d %q %q", len(s.Train), len(s.Val), len(s.Test), s.Domains, s.Notes)
 	}
@@ -100,7 +108,8 @@ func TestOfficeHomeSplits(t *testing.T) {
 
 // TestMostDomains: a folder of another set beside the set's own does not hide it.
 func TestMostDomains(t *testing.T) {
-	s := mustOpen(t, Config{Set: "officehome", Root: datatest.Tree(t, append(domainTree("office_home/", []string{"Art", "Clipart", "Product", "Real World"},
+	s := mustOpen(t, Config{Set: "officehome", Root: datatest.Tree(t, append(domainTree("office_home/", []string{"Art",
+		"Clipart", "Product", "Real World"},
 		[]string{"Bed"}, 1), "clipart/bird/1.png")...)})
 	if len(s.Domains) != 4 || s.Train[0].ID != "office_home/Art/Bed/a.png" {
 		t.Errorf("%q %v", s.Domains, ids(s.Train))
@@ -116,7 +125,8 @@ func TestSharedAbove(t *testing.T) {
 			t.Errorf("%s: %d train, %d test, %q", set, len(s.Train), len(s.Test), s.Notes)
 		}
 	}
-	if s := mustOpen(t, Config{Set: "cifar10", Root: root, Layout: "folders"}); len(s.Train) != 2000 || len(s.Test) != 500 {
+	if s := mustOpen(t, Config{Set: "cifar10", Root: root, Layout: "folders"}); len(s.Train) != 2000 ||
+		len(s.Test) != 500 {
 		t.Errorf("folders: %d train, %d test", len(s.Train), len(s.Test))
 	}
 }
@@ -127,11 +137,16 @@ func TestDomainErrors(t *testing.T) {
 		files []string
 		words []string
 	}{
-		"missing":   {"office31", []string{"a.txt"}, []string{"no Office-31", "amazon, dslr, webcam", "office31", "data.root"}},
-		"a domain":  {"office31", []string{"amazon/mug/1.png", "dslr/mug/1.png"}, []string{"webcam does not exist", "Office-31"}},
-		"classes":   {"officecaltech10", domainTree("", []string{"amazon", "caltech", "dslr", "webcam"}, []string{"dog"}, 1), []string{"amazon", "back_pack"}},
-		"no images": {"office31", []string{"amazon/mug/", "dslr/mug/1.png", "webcam/mug/1.png"}, []string{"amazon/mug", "holds no images"}},
-		"no class":  {"office31", []string{"amazon/", "dslr/mug/1.png", "webcam/mug/1.png"}, []string{"amazon", "one folder per class"}},
+		"missing": {"office31", []string{"a.txt"}, []string{"no Office-31", "amazon, dslr, webcam", "office31",
+			"data.root"}},
+		"a domain": {"office31", []string{"amazon/mug/1.png", "dslr/mug/1.png"}, []string{"webcam does not exist",
+			"Office-31"}},
+		"classes": {"officecaltech10", domainTree("", []string{"amazon", "caltech", "dslr", "webcam"},
+			[]string{"dog"}, 1), []string{"amazon", "back_pack"}},
+		"no images": {"office31", []string{"amazon/mug/", "dslr/mug/1.png", "webcam/mug/1.png"}, []string{"amazon/mug",
+			"holds no images"}},
+		"no class": {"office31", []string{"amazon/", "dslr/mug/1.png", "webcam/mug/1.png"}, []string{"amazon",
+			"one folder per class"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Open(Config{Set: c.set, Root: datatest.Tree(t, c.files...)})
@@ -140,10 +155,12 @@ func TestDomainErrors(t *testing.T) {
 	}
 	_, err := Open(Config{Set: "pacs", Root: filepath.Join(t.TempDir(), "none")})
 	datatest.WantError(t, err, "none", "does not exist", "data.root")
-	root := datatest.Tree(t, domainTree("", []string{"art_painting", "cartoon", "photo", "sketch"}, []string{"dog"}, 2)...)
+	root := datatest.Tree(t, domainTree("", []string{"art_painting", "cartoon", "photo", "sketch"}, []string{"dog"},
+		2)...)
 	_, err = Open(Config{Set: "pacs", Root: root, Layout: "lists"})
 	datatest.WantError(t, err, "art_painting_train_kfold.txt", root, "data.layout")
-	_, err = Open(Config{Set: "officecaltech10", Root: datatest.Tree(t, domainTree("", []string{"amazon", "caltech", "dslr", "webcam"}, []string{"mug"}, 2)...), Layout: "pickles"})
+	_, err = Open(Config{Set: "officecaltech10", Root: datatest.Tree(t, domainTree("", []string{"amazon", "caltech",
+		"dslr", "webcam"}, []string{"mug"}, 2)...), Layout: "pickles"})
 	datatest.WantError(t, err, "amazon_train.pkl", "webcam_test.pkl")
 }
 
@@ -177,15 +194,18 @@ func pacsTree(t *testing.T, images, lists string) string {
 }
 
 func TestPACSLists(t *testing.T) {
-	for _, c := range []struct{ images, lists string }{{"raw_images/", "label/"}, {"images/", "splits/"}, {"", ""}, {"raw_images/", "raw_images/"},
+	for _, c := range []struct{ images, lists string }{{"raw_images/", "label/"}, {"images/", "splits/"}, {"", ""},
+		{"raw_images/", "raw_images/"},
 		{"kfold/", "Train val splits and h5py files pre-read/"}} {
 		root := pacsTree(t, c.images, c.lists)
 		for _, layout := range []string{"auto", "lists"} {
 			s := mustOpen(t, Config{Set: "pacs", Root: root, Layout: layout})
-			if len(s.Train) != 32 || len(s.Val) != 0 || len(s.Test) != 8 || !slices.Equal(s.Classes, []string{"dog", "elephant"}) {
+			if len(s.Train) != 32 || len(s.Val) != 0 || len(s.Test) != 8 || !slices.Equal(s.Classes, []string{"dog",
+				"elephant"}) {
 				t.Errorf("%+v: %d %d %d %q", c, len(s.Train), len(s.Val), len(s.Test), s.Classes)
 			}
-			if e := s.Test[1]; !strings.HasSuffix(e.ID, "art_painting/elephant/c.png") || e.Label != 1 || e.Domain != 0 {
+			if e := s.Test[1]; !strings.HasSuffix(e.ID, "art_painting/elephant/c.png") || e.Label != 1 ||
+				e.Domain != 0 {
 				t.Errorf("%+v", e)
 			}
 			if len(s.Notes) != 2 || !strings.Contains(s.Notes[0], "32 test images are training images too") {
@@ -200,7 +220,8 @@ func TestPACSLists(t *testing.T) {
 			t.Errorf("as published: %d %d %q", len(s.Train), len(s.Test), s.Notes)
 		}
 		s = mustOpen(t, Config{Set: "pacs", Root: root, Layout: "folders"})
-		if len(s.Train) != 32 || len(s.Test) != 8 || !strings.HasSuffix(s.Test[1].ID, "art_painting/elephant/e.png") || len(s.Notes) != 1 {
+		if len(s.Train) != 32 || len(s.Test) != 8 || !strings.HasSuffix(s.Test[1].ID, "art_painting/elephant/e.png") ||
+			len(s.Notes) != 1 {
 			t.Errorf("folders: %d %d %+v %q", len(s.Train), len(s.Test), s.Test[1], s.Notes)
 		}
 	}
@@ -228,7 +249,8 @@ func TestPACSDassl(t *testing.T) {
 // netTree is DomainNet with lists; t-shirt (327) is not among the training images of painting.
 func netTree(t *testing.T, lists string) (root string, files map[string]string) {
 	t.Helper()
-	root = datatest.Tree(t, domainTree("DomainNet/", []string{"clipart", "painting"}, []string{"aircraft_carrier", "bird", "t-shirt", "zebra"}, 3)...)
+	root = datatest.Tree(t, domainTree("DomainNet/", []string{"clipart", "painting"}, []string{"aircraft_carrier",
+		"bird", "t-shirt", "zebra"}, 3)...)
 	files = map[string]string{}
 	numbers := map[string]string{"aircraft_carrier": "0", "bird": "22", "t-shirt": "327", "zebra": "343"}
 	for _, d := range []string{"clipart", "painting"} {
@@ -252,18 +274,21 @@ func TestDomainNetLists(t *testing.T) {
 	for _, lists := range []string{"", "splits/"} {
 		root, _ := netTree(t, lists)
 		s := mustOpen(t, Config{Set: "domainnet", Root: root})
-		if !slices.Equal(s.Classes, []string{"aircraft carrier", "bird", "t-shirt", "zebra"}) || !slices.Equal(s.Domains, []string{"clipart", "painting"}) {
+		if !slices.Equal(s.Classes, []string{"aircraft carrier", "bird", "t-shirt", "zebra"}) ||
+			!slices.Equal(s.Domains, []string{"clipart", "painting"}) {
 			t.Errorf("%q %q", s.Classes, s.Domains)
 		}
 		// In the order of the lists: zebra first.
-		if got := ids(s.Train); len(got) != 14 || got[0] != "DomainNet/clipart/zebra/a.png=3.0" || got[8] != "DomainNet/painting/zebra/a.png=3.1" {
+		if got := ids(s.Train); len(got) != 14 || got[0] != "DomainNet/clipart/zebra/a.png=3.0" ||
+			got[8] != "DomainNet/painting/zebra/a.png=3.1" {
 			t.Errorf("%q", got)
 		}
 		if got := data.Labels(s.Test); !slices.Equal(got, []int{3, 0, 1, 2, 3, 0, 1, 2}) {
 			t.Errorf("%v", got)
 		}
 		s = mustOpen(t, Config{Set: "domainnet10", Root: filepath.Join(root, "DomainNet")})
-		if len(s.Classes) != 10 || s.Classes[3] != "ice cream" || !slices.Equal(data.Labels(s.Train), []int{9, 9, 0, 0, 9, 9, 0, 0}) {
+		if len(s.Classes) != 10 || s.Classes[3] != "ice cream" || !slices.Equal(data.Labels(s.Train), []int{9, 9, 0, 0,
+			9, 9, 0, 0}) {
 			t.Errorf("%q %v", s.Classes, data.Labels(s.Train))
 		}
 	}
@@ -273,8 +298,10 @@ func TestDomainNetLists(t *testing.T) {
 // public code: aircraft_carrier 0 ... cello, cell_phone, chair ... trumpet, t-shirt, umbrella.
 func TestDomainNetOrder(t *testing.T) {
 	s := mustOpen(t, Config{Set: "domainnet", Root: datatest.Tree(t, domainTree("", []string{"real"},
-		[]string{"cell_phone", "cello", "chair", "t-shirt", "trumpet", "umbrella", "The_Mona_Lisa", "tiger", "tent"}, 1)...)})
-	if !slices.Equal(s.Classes, []string{"cello", "cell phone", "chair", "tent", "The Mona Lisa", "tiger", "trumpet", "t-shirt", "umbrella"}) {
+		[]string{"cell_phone", "cello", "chair", "t-shirt", "trumpet", "umbrella", "The_Mona_Lisa", "tiger", "tent"},
+		1)...)})
+	if !slices.Equal(s.Classes, []string{"cello", "cell phone", "chair", "tent", "The Mona Lisa", "tiger", "trumpet",
+		"t-shirt", "umbrella"}) {
 		t.Errorf("%q", s.Classes)
 	}
 }
@@ -284,15 +311,21 @@ func TestDomainListErrors(t *testing.T) {
 		file, line string
 		words      []string
 	}{
-		"label of another class": {"DomainNet/painting_test.txt", "painting/bird/c.png 23\n", []string{"painting_test.txt: line 1", `"bird"`, "23", "22", "clipart_train.txt"}},
-		"class of another label": {"DomainNet/painting_test.txt", "painting/crow/a.png 22\n", []string{"line 1", `"crow"`, "22", `"bird"`}},
-		"no image":               {"DomainNet/clipart_train.txt", "clipart/bird/x.png 22\n", []string{"clipart_train.txt: line 1", "x.png is not there", "DomainNet"}},
-		"no label":               {"DomainNet/clipart_train.txt", "clipart/bird/a.png\n", []string{"line 1", "no label"}},
-		"a word for a label":     {"DomainNet/clipart_train.txt", "\nclipart/bird/a.png one\n", []string{"line 2", `"one"`}},
-		"outside":                {"DomainNet/clipart_train.txt", "../../etc/passwd 1\n", []string{"line 1", "not a path"}},
-		"no class":               {"DomainNet/clipart_train.txt", "a.png 1\n", []string{"line 1", "class folder"}},
-		"empty":                  {"DomainNet/clipart_train.txt", "\n", []string{"clipart_train.txt is empty"}},
-		"no other list":          {"DomainNet/painting_test.txt", "", []string{"no list of test images", "painting"}},
+		"label of another class": {"DomainNet/painting_test.txt", "painting/bird/c.png 23\n",
+			[]string{"painting_test.txt: line 1", `"bird"`, "23", "22", "clipart_train.txt"}},
+		"class of another label": {"DomainNet/painting_test.txt", "painting/crow/a.png 22\n", []string{"line 1",
+			`"crow"`, "22", `"bird"`}},
+		"no image": {"DomainNet/clipart_train.txt", "clipart/bird/x.png 22\n",
+			[]string{"clipart_train.txt: line 1", "x.png is not there", "DomainNet"}},
+		"no label": {"DomainNet/clipart_train.txt", "clipart/bird/a.png\n", []string{"line 1",
+			"no label"}},
+		"a word for a label": {"DomainNet/clipart_train.txt", "\nclipart/bird/a.png one\n", []string{"line 2",
+			`"one"`}},
+		"outside": {"DomainNet/clipart_train.txt", "../../etc/passwd 1\n", []string{"line 1",
+			"not a path"}},
+		"no class":      {"DomainNet/clipart_train.txt", "a.png 1\n", []string{"line 1", "class folder"}},
+		"empty":         {"DomainNet/clipart_train.txt", "\n", []string{"clipart_train.txt is empty"}},
+		"no other list": {"DomainNet/painting_test.txt", "", []string{"no list of test images", "painting"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, _ := netTree(t, "")
@@ -306,7 +339,8 @@ func TestDomainListErrors(t *testing.T) {
 		})
 	}
 	root, files := netTree(t, "")
-	write(t, root, map[string]string{"DomainNet/clipart_train.txt": files["DomainNet/clipart_train.txt"] + "clipart/bird/x.png 22\n"})
+	write(t, root, map[string]string{"DomainNet/clipart_train.txt": files["DomainNet/clipart_train.txt"] +
+		"clipart/bird/x.png 22\n"})
 	s := mustOpen(t, Config{Set: "domainnet", Root: root, Corrupt: data.Skip})
 	if len(s.Train) != 14 || len(s.Skipped) != 1 {
 		t.Errorf("%d, skipped %v", len(s.Train), s.Skipped)
@@ -318,7 +352,8 @@ func TestPickledDomains(t *testing.T) {
 	domains := []string{"amazon", "caltech", "dslr", "webcam"}
 	for _, top := range []string{"office_caltech_10/", "Office-Caltech/office_caltech_10/", ""} {
 		root := datatest.Tree(t, domainTree(top, domains, []string{"mug"}, 1)...)
-		write(t, root, map[string]string{top + "amazon/mug/frame_0001.jpg": "x", top + "amazon/back_pack/frame_0002.jpg": "x", top + "amazon/mug/frame_0003.jpg": "x"})
+		write(t, root, map[string]string{top + "amazon/mug/frame_0001.jpg": "x", top +
+			"amazon/back_pack/frame_0002.jpg": "x", top + "amazon/mug/frame_0003.jpg": "x"})
 		for _, table := range []string{"table_tuple_python2.pkl", "table_lists_numbers.pkl", "table_npy_objects.pkl"} {
 			files := map[string]string{}
 			for _, d := range domains { // all name images of amazon
@@ -326,7 +361,8 @@ func TestPickledDomains(t *testing.T) {
 			}
 			layIn(t, root, files)
 			s := mustOpen(t, Config{Set: "officecaltech10", Root: root})
-			if len(s.Classes) != 10 || s.Classes[5] != "laptop computer" || !slices.Equal(data.Labels(s.Train), slices.Repeat([]int{8, 0, 8}, 4)) ||
+			if len(s.Classes) != 10 || s.Classes[5] != "laptop computer" || !slices.Equal(data.Labels(s.Train),
+				slices.Repeat([]int{8, 0, 8}, 4)) ||
 				s.Train[1].ID != top+"amazon/back_pack/frame_0002.jpg" || len(s.Test) != 12 || s.Test[11].Domain != 3 {
 				t.Errorf("%s %s: %q %q", top, table, s.Classes, ids(s.Train))
 			}
@@ -336,13 +372,17 @@ func TestPickledDomains(t *testing.T) {
 
 func TestPickledDomainErrors(t *testing.T) {
 	tree := domainTree("", []string{"amazon", "caltech", "dslr", "webcam"}, []string{"mug"}, 1)
-	_, err := Open(Config{Set: "officecaltech10", Root: write(t, datatest.Tree(t, tree...), map[string]string{"amazon_train.pkl": "\x80\x02](U\x0camazon/mug/1e](U\x03doge\x86."})})
+	_, err := Open(Config{Set: "officecaltech10", Root: write(t, datatest.Tree(t, tree...),
+		map[string]string{"amazon_train.pkl": "\x80\x02](U\x0camazon/mug/1e](U\x03doge\x86."})})
 	datatest.WantError(t, err, "amazon_train.pkl: entry 0", "dog", "mug")
-	_, err = Open(Config{Set: "officecaltech10", Root: write(t, datatest.Tree(t, tree...), map[string]string{"amazon_train.pkl": "\x80\x02](U\x0camazon/mug/1e](U\x04bikee\x86."})})
+	_, err = Open(Config{Set: "officecaltech10", Root: write(t, datatest.Tree(t, tree...),
+		map[string]string{"amazon_train.pkl": "\x80\x02](U\x0camazon/mug/1e](U\x04bikee\x86."})})
 	datatest.WantError(t, err, "amazon_train.pkl: entry 0", `"bike"`, "do not belong together")
-	_, err = Open(Config{Set: "officecaltech10", Root: write(t, datatest.Tree(t, tree...), map[string]string{"amazon_train.pkl": "\x80\x02](U\x0camazon/mug/1e](K\x08e\x86."})})
+	_, err = Open(Config{Set: "officecaltech10", Root: write(t, datatest.Tree(t, tree...),
+		map[string]string{"amazon_train.pkl": "\x80\x02](U\x0camazon/mug/1e](K\x08e\x86."})})
 	datatest.WantError(t, err, "amazon_train.pkl: entry 0", "amazon/mug/1 is not there")
-	_, err = Open(Config{Set: "officecaltech10", Root: write(t, datatest.Tree(t, tree...), map[string]string{"amazon_train.pkl": "\x80\x02](U\x10amazon/mug/a.pnge](K\x08e\x86."})})
+	_, err = Open(Config{Set: "officecaltech10", Root: write(t, datatest.Tree(t, tree...),
+		map[string]string{"amazon_train.pkl": "\x80\x02](U\x10amazon/mug/a.pnge](K\x08e\x86."})})
 	datatest.WantError(t, err, "amazon_test.pkl does not exist")
 }
 

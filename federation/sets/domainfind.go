@@ -15,10 +15,11 @@ type domainSet struct {
 	folders []string     // names of the set's folder
 	inner   []string     // folders in it that may hold the domains
 	domains []domainName // in the order of their names
-	classes []string     // folder names in the order of their labels; nil: those on disk, in byte order as in torchvision's ImageFolder
-	count   int          // classes of the published set
-	partial bool         // some domains may be missing
-	skip    []string     // paths from the domain on that are known to be broken
+	// folder names in the order of their labels; nil: those on disk, in byte order as in torchvision's ImageFolder
+	classes []string
+	count   int      // classes of the published set
+	partial bool     // some domains may be missing
+	skip    []string // paths from the domain on that are known to be broken
 	order   func(a, b string) int
 }
 
@@ -70,8 +71,8 @@ func candidates(f finder, root string, names []string) ([]string, error) {
 	return out, nil
 }
 
-// find looks for the folders of the domains in root, in the set's folder under it, and in their inner folders, and takes the
-// place that has most of them.
+// find looks for the folders of the domains in root, in the set's folder under it, and in their inner folders, and
+// takes the place that has most of them.
 func (d *domainSet) find(root string) (*domainPlace, error) {
 	f := finder{}
 	homes, err := candidates(f, root, d.folders)
@@ -110,7 +111,8 @@ func (d *domainSet) find(root string) (*domainPlace, error) {
 	for _, home := range d.folders {
 		looked = append(looked, filepath.Join(root, home))
 	}
-	return nil, missing(fmt.Errorf("no %s: looked for folders %s in %s, and in %s there: give data.root the folder that holds them or the one above it",
+	return nil, missing(fmt.Errorf("no %s: looked for folders %s in %s, and in %s there: give data.root the folder "+
+		"that holds them or the one above it",
 		d.title, d.names(), strings.Join(looked, ", "), strings.Join(d.inner, ", ")), homes)
 }
 
@@ -126,7 +128,8 @@ func (d *domainSet) names() string {
 func (p *domainPlace) complete() error {
 	for i, dir := range p.dirs {
 		if dir == "" && !p.partial {
-			return fmt.Errorf("%s does not exist: %s has the domains %s", filepath.Join(p.images, p.domains[i].name), p.title, p.domainSet.names())
+			return fmt.Errorf("%s does not exist: %s has the domains %s", filepath.Join(p.images, p.domains[i].name),
+				p.title, p.domainSet.names())
 		}
 	}
 	return nil
@@ -171,7 +174,8 @@ func (p *domainPlace) finish(w *walk, notes ...string) (*data.Set, error) {
 	kept := w.found[:0]
 	for _, f := range w.found {
 		if p.broken(f.example.Path) {
-			w.skipped = append(w.skipped, data.Skipped{Name: f.example.Path, Reason: "is known to be broken in " + p.title})
+			w.skipped = append(w.skipped, data.Skipped{Name: f.example.Path, Reason: "is known to be broken in " +
+				p.title})
 			continue
 		}
 		kept = append(kept, f)
@@ -186,10 +190,12 @@ func (p *domainPlace) finish(w *walk, notes ...string) (*data.Set, error) {
 	}
 	s.Notes = append(s.Notes, notes...)
 	if p.count > 0 && len(s.Classes) != p.count {
-		s.Notes = append(s.Notes, fmt.Sprintf("%s: found %d classes, but %s has %d", p.images, len(s.Classes), p.title, p.count))
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: found %d classes, but %s has %d", p.images, len(s.Classes), p.title,
+			p.count))
 	}
 	if len(s.Domains) < len(p.domains) {
-		s.Notes = append(s.Notes, fmt.Sprintf("%s: found the domains %s of %s", p.images, strings.Join(s.Domains, ", "), p.domainSet.names()))
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: found the domains %s of %s", p.images, strings.Join(s.Domains, ", "),
+			p.domainSet.names()))
 	}
 	if p.classes != nil {
 		p.number(s)

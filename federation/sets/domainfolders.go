@@ -71,7 +71,8 @@ func (w *walk) domainFolder(dir, domain string, d *domainSet) (valTests bool, er
 			split = "test"
 		case len(of) == 1:
 			split = ""
-			w.notes = append(w.notes, fmt.Sprintf("%s has no folder of test or validation images: two of every ten images of %s are held out for testing",
+			w.notes = append(w.notes, fmt.Sprintf("%s has no folder of test or validation images: two of every ten "+
+				"images of %s are held out for testing",
 				dir, filepath.Base(of["train"][0])))
 		}
 		if err := w.domainClasses(split, domain, sub, d); err != nil {

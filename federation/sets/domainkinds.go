@@ -25,9 +25,11 @@ var domainKinds = []Kind{
 	{Name: "domainnet10", About: "DomainNet's ten classes of FedBN (Li et al., ICLR 2021): 6 domains",
 		Expects: "as domainnet; and if present DOMAIN_{train,test}.pkl, which go first",
 		Source:  "the DomainNet release, with the pickles of FedBN's code",
-		Layouts: []string{"pickles", "lists", "lists-as-published", "folders"}, open: openDomains(domainNet10, txtLists, true)},
+		Layouts: []string{"pickles", "lists", "lists-as-published", "folders"}, open: openDomains(domainNet10, txtLists,
+			true)},
 	{Name: "digits", About: "digits 0 to 9 in several domains: MNIST, MNIST-M, SVHN, SYN, USPS, each in its own format",
 		Expects: "any of mnist, mnist_m, svhn, syn, usps, each with " + digitsExpects,
-		Source:  "MNIST, SVHN and USPS as published; MNIST-M and SYN (Ganin and Lempitsky, ICML 2015); Digits-5 or Digits-DG",
-		open:    openDigits},
+		Source: "MNIST, SVHN and USPS as published; MNIST-M and SYN (Ganin and Lempitsky, ICML 2015); Digits-5 or " +
+			"Digits-DG",
+		open: openDigits},
 }

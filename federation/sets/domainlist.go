@@ -31,7 +31,8 @@ func readDomainList(r io.Reader, file string) ([]domainLine, error) {
 		}
 		label, err := strconv.Atoi(line[cut+1:])
 		if err != nil || label < 0 || label > maxLabel {
-			return fmt.Errorf("%s: label %q is not a number from 0: expected \"path label\"", where, shortText(line[cut+1:]))
+			return fmt.Errorf("%s: label %q is not a number from 0: expected \"path label\"", where,
+				shortText(line[cut+1:]))
 		}
 		name, ok := relative(strings.TrimSpace(line[:cut]))
 		if !ok {
@@ -121,7 +122,8 @@ func (p *domainPlace) listed(cfg Config) *listed {
 			dirs = append(dirs, d)
 		}
 	}
-	return &listed{p, &walk{root: cfg.Root, skip: cfg.Corrupt == data.Skip}, map[string]int{}, map[int]string{}, map[string]string{}, dirs}
+	return &listed{p, &walk{root: cfg.Root, skip: cfg.Corrupt == data.Skip}, map[string]int{}, map[int]string{},
+		map[string]string{}, dirs}
 }
 
 // add lists the images of a file under a split, the class being the last folder of the path.
@@ -129,7 +131,8 @@ func (l *listed) add(split string, f *domainList) error {
 	for _, line := range f.lines {
 		parts := strings.Split(line.path, "/")
 		if len(parts) < 2 {
-			return fmt.Errorf("%s: %q has no class folder: expected domain/class/file", line.where, shortText(line.path))
+			return fmt.Errorf("%s: %q has no class folder: expected domain/class/file", line.where,
+				shortText(line.path))
 		}
 		class := l.class(parts[len(parts)-2])
 		if class == "" {
@@ -187,8 +190,8 @@ func (l *listed) image(split string, domain int, class, name, where string) erro
 	return nil
 }
 
-// resolve finds the file of a listed path in the folders that it may be relative to, as it is or without its first folders:
-// FedBN's paths start above the set's folder. A file that is nowhere has no info.
+// resolve finds the file of a listed path in the folders that it may be relative to, as it is or without its first
+// folders: FedBN's paths start above the set's folder. A file that is nowhere has no info.
 func (l *listed) resolve(name string) (string, fs.FileInfo, error) {
 	for i, dir := range l.dirs {
 		for rest := name; ; {

@@ -10,7 +10,8 @@ import (
 )
 
 // domainListDirs are the folders that lists of a set may lie in.
-var domainListDirs = []string{".", "splits", "label", "labels", "lists", "pacs_label", "Train val splits and h5py files pre-read"}
+var domainListDirs = []string{".", "splits", "label", "labels", "lists", "pacs_label",
+	"Train val splits and h5py files pre-read"}
 
 // domainListNames are the names of the lists of a split, with %s for the domain.
 type domainListNames struct{ train, cross, test []string }
@@ -43,8 +44,8 @@ func (p *domainPlace) search(names []string) (lists []*domainList, where string,
 	return nil, strings.Join(files, " or ") + " and so on in " + strings.Join(looked, ", "), nil
 }
 
-// fromLists reads a set by its published lists. A test list that holds training images, as PACS's do, loses them unless the
-// layout is lists-as-published. Without lists it gives nil, and where they were looked for.
+// fromLists reads a set by its published lists. A test list that holds training images, as PACS's do, loses them unless
+// the layout is lists-as-published. Without lists it gives nil, and where they were looked for.
 func (p *domainPlace) fromLists(cfg Config, names domainListNames) (s *data.Set, where string, err error) {
 	train, where, err := p.search(names.train)
 	if err != nil || train == nil {
@@ -102,9 +103,11 @@ func (p *domainPlace) fromLists(cfg Config, names domainListNames) (s *data.Set,
 	}
 	switch {
 	case leaks > 0 && cfg.Layout == "lists-as-published":
-		notes = append(notes, fmt.Sprintf("%s: %d test images are training images too, kept as published", where, leaks))
+		notes = append(notes, fmt.Sprintf("%s: %d test images are training images too, kept as published", where,
+			leaks))
 	case leaks > 0:
-		notes = append(notes, fmt.Sprintf("%s: %d test images are training images too and were left out of the test split; "+
+		notes = append(notes, fmt.Sprintf("%s: %d test images are training images too and were left out of the test "+
+			"split; "+
 			"data.layout: lists-as-published keeps them", where, leaks))
 	}
 	if s, err = l.finish(notes...); err == nil {
@@ -177,7 +180,8 @@ func (p *domainPlace) fromPickles(cfg Config) (s *data.Set, where string, err er
 	return s, where, err
 }
 
-// pickled adds the images of one pickle of paths and labels, which are class names or their places in the list of classes.
+// pickled adds the images of one pickle of paths and labels, which are class names or their places in the list of
+// classes.
 func (l *listed) pickled(split string, domain int, file string) error {
 	paths, labels, err := pickleTable(file)
 	if err != nil {
@@ -203,7 +207,8 @@ func (l *listed) pickled(split string, domain int, file string) error {
 			return fmt.Errorf("%s: label %v is none of %s", where, labels[i], l.expectedClasses())
 		}
 		if folder := l.class(parts[len(parts)-2]); folder != "" && folder != class {
-			return fmt.Errorf("%s: %s has label %q: its paths and labels do not belong together", where, shortText(text), class)
+			return fmt.Errorf("%s: %s has label %q: its paths and labels do not belong together", where,
+				shortText(text), class)
 		}
 		if err := l.image(split, domain, class, name, where); err != nil {
 			return err

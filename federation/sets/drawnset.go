@@ -21,7 +21,8 @@ func openDrawn(cfg Config) (*data.Set, error) {
 		o.Train, o.Test = d.Train, d.Test
 	}
 	if o.Train < 1 || o.Test < 1 || o.Val < 0 {
-		return nil, fmt.Errorf("data.drawn: train %d, val %d, test %d: train and test need at least 1 image per class and domain",
+		return nil, fmt.Errorf("data.drawn: train %d, val %d, test %d: train and test need at least 1 image per "+
+			"class and domain",
 			o.Train, o.Val, o.Test)
 	}
 	s := &data.Set{Layout: "made on the fly", Classes: slices.Clone(o.Classes), Domains: slices.Clone(o.Domains)}
@@ -45,7 +46,8 @@ func openDrawn(cfg Config) (*data.Set, error) {
 		for di, domain := range s.Domains {
 			for label, class := range s.Classes {
 				for i := range split.count {
-					sample, err := drawn.New(class, domain, data.Stream(cfg.Seed, "drawn/"+split.name, i).Uint64(), style)
+					sample, err := drawn.New(class, domain, data.Stream(cfg.Seed, "drawn/"+split.name, i).Uint64(),
+						style)
 					if err != nil {
 						return nil, fmt.Errorf("data.drawn: %w", err)
 					}

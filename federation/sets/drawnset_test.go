@@ -10,7 +10,8 @@ import (
 )
 
 func TestDrawnSet(t *testing.T) {
-	cfg := Config{Drawn: Drawn{Classes: []string{"star", "fish", "stripes"}, Domains: []string{"photo", "neon"}, Train: 3, Test: 2, Size: 24,
+	cfg := Config{Drawn: Drawn{Classes: []string{"star", "fish", "stripes"}, Domains: []string{"photo", "neon"},
+		Train: 3, Test: 2, Size: 24,
 		Difficulty: 0.5}}
 	s := mustOpen(t, cfg)
 	if s.Name != "drawn" || len(s.Train) != 18 || len(s.Test) != 12 || len(s.Val) != 0 {
@@ -50,7 +51,8 @@ func TestDrawnSet(t *testing.T) {
 	for _, c := range []struct {
 		d     Drawn
 		words []string
-	}{{Drawn{Classes: []string{"blob"}}, []string{`"blob"`, "star"}}, {Drawn{Domains: []string{"x"}}, []string{`"x"`, "photo"}},
+	}{{Drawn{Classes: []string{"blob"}}, []string{`"blob"`, "star"}}, {Drawn{Domains: []string{"x"}}, []string{`"x"`,
+		"photo"}},
 		{Drawn{Train: 3}, []string{"test 0"}}, {Drawn{Classes: []string{"star", "star"}}, []string{"twice"}}} {
 		_, err := Open(Config{Drawn: c.d})
 		datatest.WantError(t, err, c.words...)

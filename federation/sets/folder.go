@@ -9,7 +9,8 @@ import (
 	"promptfed/federation/data"
 )
 
-const folderExpects = "CLASS/, DOMAIN/CLASS/, {train,val,test}/CLASS/ or {train,val,test}/DOMAIN/CLASS/; of the splits only train must be there"
+const folderExpects = "CLASS/, DOMAIN/CLASS/, {train,val,test}/CLASS/ or {train,val,test}/DOMAIN/CLASS/; of the " +
+	"splits only train must be there"
 
 // openFolder lists an image folder in one of four layouts. Class names are folder names with underscores read as
 // spaces; classes, domains and files are sorted without regard to case.
@@ -84,7 +85,8 @@ func (w *walk) classes(split, domain string, dirs []string) error {
 			continue
 		}
 		if len(files) == 0 {
-			return fmt.Errorf("%s holds no images: expected files that end in %s, or remove the folder", d, strings.Join(extensions, ", "))
+			return fmt.Errorf("%s holds no images: expected files that end in %s, or remove the folder", d,
+				strings.Join(extensions, ", "))
 		}
 		for _, f := range files {
 			w.found = append(w.found, found{split, domain, name, f})
@@ -114,7 +116,8 @@ func (w *walk) set() (*data.Set, error) {
 	}
 	for i, key := range keys {
 		if !train[key] {
-			return nil, fmt.Errorf("%s: class %q has no training images: expected a folder of that name under train", w.root, names[key])
+			return nil, fmt.Errorf("%s: class %q has no training images: expected a folder of that name under train",
+				w.root, names[key])
 		}
 		s.Classes = append(s.Classes, names[key])
 		label[key] = i
@@ -156,8 +159,8 @@ func holdOut(s *data.Set, list []data.Example) {
 	}
 }
 
-// heldOut is FedPHA's rule (utils/data_utils.py): example i goes to train when i mod 10 is at most 7, otherwise to test.
-// Office-31 becomes 3,292 and 818 examples this way.
+// heldOut is FedPHA's rule (utils/data_utils.py): example i goes to train when i mod 10 is at most 7, otherwise to
+// test. Office-31 becomes 3,292 and 818 examples this way.
 func heldOut(i int) string {
 	if i%10 <= 7 {
 		return "train"

@@ -28,7 +28,8 @@ func TestLayouts(t *testing.T) {
 		classes, domains []string
 		train, val, test []string
 	}{
-		{"classes, case and underscores", []string{"b_two/1.png", "b_two/.hidden", "A/2.png", "A/10.PNG.png", "README.txt", ".git/x"},
+		{"classes, case and underscores", []string{"b_two/1.png", "b_two/.hidden", "A/2.png", "A/10.PNG.png",
+			"README.txt", ".git/x"},
 			[]string{"A", "b two"}, nil,
 			[]string{"A/10.PNG.png=0.0", "A/2.png=0.0", "b_two/1.png=1.0"}, nil, nil},
 		{"domains", []string{"web/dog/1.png", "web/cat/1.png", "cam/cat/1.png", "cam/dog/1.png"},
@@ -36,8 +37,10 @@ func TestLayouts(t *testing.T) {
 			[]string{"cam/cat/1.png=0.0", "cam/dog/1.png=1.0", "web/cat/1.png=0.1", "web/dog/1.png=1.1"}, nil, nil},
 		{"splits", []string{"train/cat/1.png", "train/dog/1.png", "test/cat/2.png", "val/dog/3.png"},
 			[]string{"cat", "dog"}, nil,
-			[]string{"train/cat/1.png=0.0", "train/dog/1.png=1.0"}, []string{"val/dog/3.png=1.0"}, []string{"test/cat/2.png=0.0"}},
-		{"splits of domains", []string{"Train/a/cat/1.png", "Test/a/cat/2.png", "Test/b/cat/3.png", "Train/b/cat/4.png"},
+			[]string{"train/cat/1.png=0.0", "train/dog/1.png=1.0"}, []string{"val/dog/3.png=1.0"},
+			[]string{"test/cat/2.png=0.0"}},
+		{"splits of domains", []string{"Train/a/cat/1.png", "Test/a/cat/2.png", "Test/b/cat/3.png",
+			"Train/b/cat/4.png"},
 			[]string{"cat"}, []string{"a", "b"},
 			[]string{"Train/a/cat/1.png=0.0", "Train/b/cat/4.png=0.1"}, nil,
 			[]string{"Test/a/cat/2.png=0.0", "Test/b/cat/3.png=0.1"}},
@@ -49,7 +52,8 @@ func TestLayouts(t *testing.T) {
 			if !slices.Equal(s.Classes, c.classes) || !slices.Equal(s.Domains, c.domains) {
 				t.Errorf("classes %q, domains %q", s.Classes, s.Domains)
 			}
-			if !slices.Equal(ids(s.Train), c.train) || !slices.Equal(ids(s.Val), c.val) || !slices.Equal(ids(s.Test), c.test) {
+			if !slices.Equal(ids(s.Train), c.train) || !slices.Equal(ids(s.Val), c.val) || !slices.Equal(ids(s.Test),
+				c.test) {
 				t.Errorf("train %v\nval %v\ntest %v", ids(s.Train), ids(s.Val), ids(s.Test))
 			}
 		})
@@ -74,9 +78,11 @@ func TestFolderErrors(t *testing.T) {
 		cfg   Config
 		words []string
 	}{
-		{Config{Set: "folder", Root: filepath.Join(t.TempDir(), "nowhere")}, []string{"nowhere", "does not exist", "data.root"}},
+		{Config{Set: "folder", Root: filepath.Join(t.TempDir(), "nowhere")}, []string{"nowhere", "does not exist",
+			"data.root"}},
 		{Config{Set: "folder"}, []string{"data.root"}},
-		{Config{Set: "folder", Root: filepath.Join(datatest.Tree(t, "a.txt"), "a.txt")}, []string{"a.txt", "is a file"}},
+		{Config{Set: "folder", Root: filepath.Join(datatest.Tree(t, "a.txt"), "a.txt")}, []string{"a.txt",
+			"is a file"}},
 		{root(), []string{"holds no folders", "DOMAIN/CLASS/"}},
 		{root("cat/1.png", "dog/"), []string{"dog", "holds no images", ".png"}},
 		{root("cat/1.png", "dog/notes.txt"), []string{"notes.txt", "is not an image file", "data.corrupt: skip"}},
@@ -86,9 +92,12 @@ func TestFolderErrors(t *testing.T) {
 		{root("train/cat/1.png", "test/"), []string{"test", "holds no folders"}},
 		{root("dog/1.png", "Dog/1.png"), []string{"same class"}},
 		{root("cat/1.png", "cat/deep/1.png"), []string{"cat/1.png", "lies beside folders"}},
-		{Config{Set: "pacs", Root: datatest.Tree(t, "a/cat/1.png", "b/cat/1.png")}, []string{"no PACS", "art_painting, cartoon", "raw_images", "data.root"}},
-		{Config{Set: "folder", Root: datatest.Tree(t, "cat/1.png"), ClassNames: map[string]string{"cow": "moo"}}, []string{`"cow"`, "cat"}},
-		{Config{Set: "folder", Root: datatest.Tree(t, "a/1.png", "b/1.png"), ClassNames: map[string]string{"a": "b"}}, []string{"class_names", `"b"`}},
+		{Config{Set: "pacs", Root: datatest.Tree(t, "a/cat/1.png", "b/cat/1.png")}, []string{"no PACS",
+			"art_painting, cartoon", "raw_images", "data.root"}},
+		{Config{Set: "folder", Root: datatest.Tree(t, "cat/1.png"), ClassNames: map[string]string{"cow": "moo"}},
+			[]string{`"cow"`, "cat"}},
+		{Config{Set: "folder", Root: datatest.Tree(t, "a/1.png", "b/1.png"), ClassNames: map[string]string{"a": "b"}},
+			[]string{"class_names", `"b"`}},
 		{Config{Set: "mnist"}, []string{`"mnist"`, "folder"}},
 		{Config{Corrupt: "ignore"}, []string{"data.corrupt", "refuse"}},
 		{Config{Shots: -1}, []string{"data.shots"}},

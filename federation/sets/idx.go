@@ -31,7 +31,8 @@ func (p *domainPlace) idx(dir, split string, _ Config) (*digitSplit, error) {
 		return nil, nil
 	}
 	if paths[0] == "" || paths[1] == "" {
-		return nil, fmt.Errorf("%s has no partner: expected images-idx3-ubyte and labels-idx1-ubyte of the same split in %s", paths[0]+paths[1], dir)
+		return nil, fmt.Errorf("%s has no partner: expected images-idx3-ubyte and labels-idx1-ubyte of the same "+
+			"split in %s", paths[0]+paths[1], dir)
 	}
 	x, err := idxImages(paths[0])
 	if err != nil {
@@ -52,7 +53,8 @@ func readIDX(r io.Reader, dimensions int) ([]int, error) {
 		return nil, fmt.Errorf("shorter than the head of an idx file: fetch it again")
 	}
 	if head[0] != 0 || head[1] != 0 || head[2] != 8 || int(head[3]) != dimensions {
-		return nil, fmt.Errorf("starts with % x: expected an idx file of bytes in %d dimensions (00 00 08 %02x)", head[:4], dimensions, dimensions)
+		return nil, fmt.Errorf("starts with % x: expected an idx file of bytes in %d dimensions (00 00 08 %02x)",
+			head[:4], dimensions, dimensions)
 	}
 	dims := make([]int, dimensions)
 	for i := range dims {

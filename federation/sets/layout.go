@@ -18,11 +18,12 @@ const (
 var layouts = []string{classesLayout, domainsLayout, splitLayout, splitDomainsLayout}
 
 // layoutForms are the layouts as paths.
-var layoutForms = map[string]string{classesLayout: "CLASS/", domainsLayout: "DOMAIN/CLASS/", splitLayout: "SPLIT/CLASS/",
+var layoutForms = map[string]string{classesLayout: "CLASS/", domainsLayout: "DOMAIN/CLASS/",
+	splitLayout:        "SPLIT/CLASS/",
 	splitDomainsLayout: "SPLIT/DOMAIN/CLASS/"}
 
-// detect tells the layouts apart. Folders that hold images are classes and folders that hold folders are splits or domains,
-// whichever their names say. What can be read in two ways is an error with both, never a guess.
+// detect tells the layouts apart. Folders that hold images are classes and folders that hold folders are splits or
+// domains, whichever their names say. What can be read in two ways is an error with both, never a guess.
 func (w *walk) detect(top []string) (string, error) {
 	splits, others := splitsAmong(top)
 	deep, err := w.deep(top)
@@ -31,11 +32,13 @@ func (w *walk) detect(top []string) (string, error) {
 	}
 	switch {
 	case !deep && len(splits) > 0 && len(others) == 0:
-		return "", fmt.Errorf("%s: the folders %s hold images and no folders. Either they are splits, and their class folders are missing; "+
+		return "", fmt.Errorf("%s: the folders %s hold images and no folders. Either they are splits, and their "+
+			"class folders are missing; "+
 			"or they are classes of these names: then set data.layout: classes", w.root, folderNames(top))
 	case !deep && (splits["val"] != nil || splits["test"] != nil): // a class may well be called train
 		odd := folderNames(append(splits["val"], splits["test"]...))
-		return "", fmt.Errorf("%s: %s holds images and stands beside folders of classes. Either its images have no labels, and it must be "+
+		return "", fmt.Errorf("%s: %s holds images and stands beside folders of classes. Either its images have no "+
+			"labels, and it must be "+
 			"moved away; or it is a class of this name: then set data.layout: classes", w.root, odd)
 	case !deep:
 		return classesLayout, nil
@@ -45,17 +48,21 @@ func (w *walk) detect(top []string) (string, error) {
 		}
 		return domainsLayout, nil
 	case len(others) > 0:
-		return "", fmt.Errorf("%s: some folders are named as splits (%s), others are not (%s). Either the set has splits, and %s must be moved "+
-			"away; or all are domains: then set data.layout: domains", w.root, folderNames(flat(splits)), folderNames(others), folderNames(others))
+		return "", fmt.Errorf("%s: some folders are named as splits (%s), others are not (%s). Either the set has "+
+			"splits, and %s must be moved "+
+			"away; or all are domains: then set data.layout: domains", w.root, folderNames(flat(splits)),
+			folderNames(others), folderNames(others))
 	}
 	for _, split := range []string{"train", "val", "test"} {
 		if same := splits[split]; len(same) > 1 {
-			return "", fmt.Errorf("%s: the folders %s all name the %s split. Either they are parts of one split: join them in one folder; "+
+			return "", fmt.Errorf("%s: the folders %s all name the %s split. Either they are parts of one split: "+
+				"join them in one folder; "+
 				"or they are domains: then set data.layout: domains", w.root, folderNames(same), split)
 		}
 	}
 	if splits["train"] == nil {
-		return "", fmt.Errorf("%s: all folders are named as splits (%s), and there is none to train on. Either a folder train is missing; "+
+		return "", fmt.Errorf("%s: all folders are named as splits (%s), and there is none to train on. Either a "+
+			"folder train is missing; "+
 			"or they are domains: then set data.layout: domains", w.root, folderNames(top))
 	}
 	return w.detectIn(top)
@@ -89,8 +96,10 @@ func (w *walk) splitsBelow(dirs []string) error {
 			return err
 		}
 		if lookLikeSplits(sub) {
-			return fmt.Errorf("%s holds the folders %s. Either they are splits of one domain or class, and splits must be the outermost "+
-				"folders, as in %s, or in data.root itself: name the folder above them there; or they are classes: then set data.layout: domains",
+			return fmt.Errorf("%s holds the folders %s. Either they are splits of one domain or class, and splits "+
+				"must be the outermost "+
+				"folders, as in %s, or in data.root itself: name the folder above them there; or they are classes: "+
+				"then set data.layout: domains",
 				d, folderNames(sub), layoutForms[splitDomainsLayout])
 		}
 	}
@@ -104,14 +113,19 @@ func (w *walk) torn(err error, splits map[string][]string, others []string) erro
 		return err
 	}
 	if img, e := loose(t.without); len(others) == 0 && (e != nil || img == "") {
-		return fmt.Errorf("%s holds no folders: expected class folders in it, as in %s; or remove it", t.without, t.with)
+		return fmt.Errorf("%s holds no folders: expected class folders in it, as in %s; or remove it", t.without,
+			t.with)
 	}
 	if len(others) == 0 {
-		return fmt.Errorf("%s holds no class folders, as %s does: its images have no labels. Move it away; without folders for test and "+
-			"val, two of every ten images of %s are held out for testing", t.without, t.with, folderNames(splits["train"]))
+		return fmt.Errorf("%s holds no class folders, as %s does: its images have no labels. Move it away; without "+
+			"folders for test and "+
+			"val, two of every ten images of %s are held out for testing", t.without, t.with,
+			folderNames(splits["train"]))
 	}
-	return fmt.Errorf("%s holds folders but %s holds none. Either the set has splits (%s), and %s must be moved away; or all "+
-		"folders are classes, and must hold images: then set data.layout: classes", t.with, t.without, folderNames(flat(splits)), folderNames(others))
+	return fmt.Errorf("%s holds folders but %s holds none. Either the set has splits (%s), and %s must be moved "+
+		"away; or all "+
+		"folders are classes, and must hold images: then set data.layout: classes", t.with, t.without,
+		folderNames(flat(splits)), folderNames(others))
 }
 
 func flat(splits map[string][]string) []string {
@@ -126,7 +140,8 @@ func flat(splits map[string][]string) []string {
 type mixed struct{ with, without string }
 
 func (m mixed) Error() string {
-	return fmt.Sprintf("%s holds folders but %s holds none: expected all folders to be classes with images, or all to be domains with class folders",
+	return fmt.Sprintf("%s holds folders but %s holds none: expected all folders to be classes with images, or all "+
+		"to be domains with class folders",
 		m.with, m.without)
 }
 
@@ -146,7 +161,8 @@ func (w *walk) deep(dirs []string) (bool, error) {
 		if img, err := loose(d); err != nil {
 			return false, err
 		} else if img != "" {
-			return false, fmt.Errorf("%s lies beside folders: expected a folder to hold either images or class folders", img)
+			return false, fmt.Errorf("%s lies beside folders: expected a folder to hold either images or class "+
+				"folders", img)
 		}
 	}
 	if with != "" && without != "" {
@@ -155,8 +171,8 @@ func (w *walk) deep(dirs []string) (bool, error) {
 	return with != "", nil
 }
 
-// splits reads folders of splits. Without one to test with val takes its place, and without that the rule of holdOut; both are
-// noted.
+// splits reads folders of splits. Without one to test with val takes its place, and without that the rule of holdOut;
+// both are noted.
 func (w *walk) splits(top []string, domains bool) error {
 	of, others := splitsAmong(top)
 	if len(others) > 0 {
@@ -175,10 +191,12 @@ func (w *walk) splits(top []string, domains bool) error {
 	case of["test"] != nil:
 	case of["val"] != nil:
 		as["val"] = "test"
-		w.note("there is no folder of test images: %s is the test split, and there is none for validation", filepath.Base(of["val"][0]))
+		w.note("there is no folder of test images: %s is the test split, and there is none for validation",
+			filepath.Base(of["val"][0]))
 	default:
 		as["train"] = ""
-		w.note("there is no folder of test or validation images: two of every ten images of %s are held out for testing", filepath.Base(of["train"][0]))
+		w.note("there is no folder of test or validation images: two of every ten images of %s are held out for "+
+			"testing", filepath.Base(of["train"][0]))
 	}
 	for _, split := range []string{"train", "val", "test"} {
 		if of[split] == nil {

@@ -20,12 +20,13 @@ func tree(t *testing.T, n int, classFolders ...string) string {
 	return datatest.Tree(t, files...)
 }
 
-// Folders named as splits are splits in any usual spelling. train and val alone were read as two domains: 8 of 10 validation
-// images were trained on.
+// Folders named as splits are splits in any usual spelling. train and val alone were read as two domains: 8 of 10
+// validation images were trained on.
 func TestSplitFolders(t *testing.T) {
 	for _, c := range []struct {
 		train, val, test string
-	}{{"train", "val", ""}, {"Training", "Validation", ""}, {"TRN", "valid", "tst"}, {"train_set", "dev-set", "Test Set"}, {"imgs_train", "imgs_valid", "testing"},
+	}{{"train", "val", ""}, {"Training", "Validation", ""}, {"TRN", "valid", "tst"}, {"train_set", "dev-set",
+		"Test Set"}, {"imgs_train", "imgs_valid", "testing"},
 		{"train2017", "val2017", ""}, {"train", "", "eval"}, {"train_images", "", "test_images"}} {
 		for _, domain := range []string{"", "art/"} {
 			var dirs []string
@@ -42,7 +43,8 @@ func TestSplitFolders(t *testing.T) {
 			if c.test != "test_images" && val == 0 { // val, or eval, tests
 				notes = 1
 			}
-			if len(s.Train) != 20 || len(s.Val) != val || len(s.Test) != 20 || !slices.Equal(s.Classes, []string{"cat", "dog"}) {
+			if len(s.Train) != 20 || len(s.Val) != val || len(s.Test) != 20 || !slices.Equal(s.Classes, []string{"cat",
+				"dog"}) {
 				t.Errorf("%+v: %d, %d and %d images of %v", c, len(s.Train), len(s.Val), len(s.Test), s.Classes)
 			}
 			if len(s.Notes) != notes || notes == 1 && !strings.Contains(s.Notes[0], "is the test split") {
@@ -59,7 +61,8 @@ func TestSplitFolders(t *testing.T) {
 // A training folder alone is held out from, by the rule that FedPHA's code has for sets without splits: 8 of 10 train.
 func TestTrainAlone(t *testing.T) {
 	s := mustOpen(t, Config{Set: "folder", Root: tree(t, 10, "train/cat", "train/dog")})
-	if len(s.Train) != 16 || len(s.Test) != 4 || len(s.Domains) != 0 || len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "held out") {
+	if len(s.Train) != 16 || len(s.Test) != 4 || len(s.Domains) != 0 || len(s.Notes) != 1 ||
+		!strings.Contains(s.Notes[0], "held out") {
 		t.Errorf("%d and %d images, domains %v, notes %q", len(s.Train), len(s.Test), s.Domains, s.Notes)
 	}
 }
@@ -72,20 +75,25 @@ func TestAmbiguousFolders(t *testing.T) {
 		layout  string // that reads it all the same, "" for none
 		domains int
 	}{
-		{[]string{"train/cat", "Training/cat", "test/cat"}, []string{"Training", "one split", "data.layout: domains"}, "domains", 3},
-		{[]string{"train/cat", "val/cat", "unlabeled/cat"}, []string{"unlabeled", "moved away", "data.layout: domains"}, "domains", 3},
+		{[]string{"train/cat", "Training/cat", "test/cat"}, []string{"Training", "one split", "data.layout: domains"},
+			"domains", 3},
+		{[]string{"train/cat", "val/cat", "unlabeled/cat"}, []string{"unlabeled", "moved away", "data.layout: domains"},
+			"domains", 3},
 		{[]string{"val/cat", "test/cat"}, []string{"none to train on", "data.layout: domains"}, "domains", 2},
 		{[]string{"test/cat"}, []string{"none to train on", "data.layout: domains"}, "domains", 1},
 		{[]string{"train", "test"}, []string{"class folders are missing", "data.layout: classes"}, "classes", 0},
 		{[]string{"train"}, []string{"class folders are missing", "data.layout: classes"}, "classes", 0},
-		{[]string{"cat/train", "cat/test", "dog/train", "dog/test"}, []string{"splits must be the outermost", "data.layout: domains"}, "domains", 2},
+		{[]string{"cat/train", "cat/test", "dog/train", "dog/test"}, []string{"splits must be the outermost",
+			"data.layout: domains"}, "domains", 2},
 		{[]string{"art/train", "art/val", "art/x"}, []string{"outermost", "data.layout: domains"}, "domains", 1},
 		{[]string{"art/train/cat", "art/test/cat"}, []string{"outermost", "SPLIT/DOMAIN/CLASS/"}, "", 0},
 		{[]string{"train/art/train", "train/art/test"}, []string{"outermost"}, "split-domains", 1},
 		{[]string{"train/cat", "test"}, []string{"test holds no class folders", "no labels", "train"}, "", 0},
 		{[]string{"train/cat", "bus"}, []string{"splits (train)", "bus must be moved", "data.layout: classes"}, "", 0},
-		{[]string{"cat", "dog", "test"}, []string{"test holds images", "no labels", "data.layout: classes"}, "classes", 0},
-		{[]string{"cat", "train", "Validation"}, []string{"Validation holds images", "data.layout: classes"}, "classes", 0},
+		{[]string{"cat", "dog", "test"}, []string{"test holds images", "no labels", "data.layout: classes"}, "classes",
+			0},
+		{[]string{"cat", "train", "Validation"}, []string{"Validation holds images", "data.layout: classes"}, "classes",
+			0},
 		{[]string{"cat", "pets/dog"}, []string{"pets holds folders", "cat holds none"}, "", 0},
 	} {
 		cfg := Config{Set: "folder", Root: tree(t, 10, c.dirs...)}
@@ -103,17 +111,20 @@ func TestAmbiguousFolders(t *testing.T) {
 
 // What archives and desktops leave behind is nothing, and classes without test images are noted.
 func TestClutterAndGaps(t *testing.T) {
-	root := datatest.Tree(t, "train/cat/1.png", "train/cat/._1.png", "train/dog/1.png", "train/.DS_Store", "test/cat/2.png", "test/dog/", "__MACOSX/train/cat/1.png",
+	root := datatest.Tree(t, "train/cat/1.png", "train/cat/._1.png", "train/dog/1.png", "train/.DS_Store",
+		"test/cat/2.png", "test/dog/", "__MACOSX/train/cat/1.png",
 		"@eaDir/x.png")
 	s := mustOpen(t, Config{Set: "folder", Root: root})
-	if len(s.Train) != 2 || len(s.Test) != 1 || len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "dog holds no images") {
+	if len(s.Train) != 2 || len(s.Test) != 1 || len(s.Notes) != 1 || !strings.Contains(s.Notes[0],
+		"dog holds no images") {
 		t.Errorf("%d and %d images, notes %q", len(s.Train), len(s.Test), s.Notes)
 	}
 }
 
 // The same names count in lists, in Parquet files' names and inside the domains of published sets.
 func TestSplitNamesElsewhere(t *testing.T) {
-	for name, want := range map[string]string{"Training": "train", "VALIDATION": "val", "dev": "val", "test_set": "test", "trainee": "", "contest": "", "": ""} {
+	for name, want := range map[string]string{"Training": "train", "VALIDATION": "val", "dev": "val",
+		"test_set": "test", "trainee": "", "contest": "", "": ""} {
 		if got := splitName(name); got != want {
 			t.Errorf("%q is %q, want %q", name, got, want)
 		}
@@ -129,7 +140,8 @@ func TestSplitNamesElsewhere(t *testing.T) {
 	_, err = Open(office("amazon/train/cat", "amazon/Training/cat", "amazon/val/cat"))
 	datatest.WantError(t, err, "Training", "train split", "keep one")
 	s := mustOpen(t, office("amazon/train/cat"))
-	if len(s.Train) != 28 || len(s.Test) != 22 || !strings.Contains(strings.Join(s.Notes, "|"), "amazon has no folder of test") {
+	if len(s.Train) != 28 || len(s.Test) != 22 || !strings.Contains(strings.Join(s.Notes, "|"),
+		"amazon has no folder of test") {
 		t.Errorf("%d and %d images, notes %q", len(s.Train), len(s.Test), s.Notes)
 	}
 }

@@ -11,15 +11,18 @@ import (
 	"promptfed/federation/data"
 )
 
-const listExpects = "a .csv, .tsv, .json or .jsonl file, or a folder with list.csv and so on: columns path, label, and if wanted class, domain, split"
+const listExpects = "a .csv, .tsv, .json or .jsonl file, or a folder with list.csv and so on: columns path, label, " +
+	"and if wanted class, domain, split"
 
 // listNames are the files that data.root may hold where it is a folder.
 var listNames = []string{"list.csv", "list.tsv", "list.json", "list.jsonl", "metadata.csv", "metadata.jsonl"}
 
 // listColumns maps names of columns, in lower case, to what they hold.
-var listColumns = map[string]string{"path": "path", "file": "path", "filename": "path", "file_name": "path", "filepath": "path",
+var listColumns = map[string]string{"path": "path", "file": "path", "filename": "path", "file_name": "path",
+	"filepath":  "path",
 	"file_path": "path", "image": "path", "image_path": "path", "label": "label", "labels": "label", "target": "label",
-	"class": "class", "class_name": "class", "classname": "class", "domain": "domain", "split": "split", "partition": "split"}
+	"class": "class", "class_name": "class", "classname": "class", "domain": "domain", "split": "split",
+	"partition": "split"}
 
 // entry is one line of a list.
 type entry struct{ path, label, class, domain, split string }
@@ -40,7 +43,8 @@ func (e *entry) set(column, value string) {
 }
 
 // openListed reads a list of images. Labels are names, or whole numbers whose names stand in class where that is there;
-// names are sorted without regard to case, numbers by size. Without a split column the rule of folders makes the splits.
+// names are sorted without regard to case, numbers by size. Without a split column the rule of folders makes the
+// splits.
 func openListed(cfg Config) (*data.Set, error) {
 	file, err := listFile(cfg.Root)
 	if err != nil {
@@ -96,7 +100,8 @@ func listFile(root string) (string, error) {
 	for _, n := range listNames {
 		tried = append(tried, filepath.Join(root, n))
 	}
-	return "", fmt.Errorf("no list in %s: looked for %s: give data.root the file, or the folder that holds it", root, strings.Join(tried, ", "))
+	return "", fmt.Errorf("no list in %s: looked for %s: give data.root the file, or the folder that holds it", root,
+		strings.Join(tried, ", "))
 }
 
 // listing collects the entries of a list and checks each.
@@ -172,12 +177,14 @@ func (l *listing) roll() (*roll, error) {
 		if name == "" {
 			name = e.label
 		} else if !whole {
-			return nil, fmt.Errorf("%s: label %q and class %q are both names: expected numbers in label where there is a class", where, e.label, e.class)
+			return nil, fmt.Errorf("%s: label %q and class %q are both names: expected numbers in label where there "+
+				"is a class", where, e.label, e.class)
 		}
 		if err := r.name(where, labels[e.label], name); err != nil {
 			return nil, err
 		}
-		if err := r.add(where, item{path: filepath.ToSlash(e.path), label: labels[e.label], domain: at[e.domain], split: e.split}); err != nil {
+		if err := r.add(where, item{path: filepath.ToSlash(e.path), label: labels[e.label], domain: at[e.domain],
+			split: e.split}); err != nil {
 			return nil, err
 		}
 	}

@@ -17,21 +17,29 @@ var listImages = []string{"im/1.png", "im/2.png", "im/3.png", "im/4.png"}
 // TestListFormats: the same list in every form. Classes are sorted without regard to case, domains too.
 func TestListFormats(t *testing.T) {
 	for name, text := range map[string]string{
-		"list.csv":  "path,label,domain,split\nim/1.png,zebra,Sketch,train\nim/2.png,Alarm_Clock,photo,train\nim/3.png,zebra,photo,val\nim/4.png,Alarm_Clock,photo,test\n",
-		"LIST.CSV":  "\xef\xbb\xbfSplit;Domain;Label;Image;note\r\ntraining;Sketch;zebra;./im/1.png;x\r\ntrain;photo;\"Alarm_Clock\";im/2.png;\r\nvalidation;photo;zebra;im/3.png;\r\nTest;photo;Alarm_Clock;im/4.png;\r\n",
-		"list.tsv":  "path\tlabel\tdomain\tsplit\nim/1.png\tzebra\tSketch\ttrain\nim/2.png\tAlarm_Clock\tphoto\ttrain\nim/3.png\tzebra\tphoto\tval\nim/4.png\tAlarm_Clock\tphoto\ttest\n",
+		"list.csv": "path,label,domain,split\nim/1.png,zebra,Sketch,train\nim/2.png,Alarm_Clock,photo,train\n" +
+			"im/3.png,zebra,photo,val\nim/4.png,Alarm_Clock,photo,test\n",
+		"LIST.CSV": "\xef\xbb\xbfSplit;Domain;Label;Image;note\r\ntraining;Sketch;zebra;./im/1.png;x\r\n" +
+			"train;photo;\"Alarm_Clock\";im/2.png;\r\nvalidation;photo;zebra;im/3.png;\r\n" +
+			"Test;photo;Alarm_Clock;im/4.png;\r\n",
+		"list.tsv": "path\tlabel\tdomain\tsplit\nim/1.png\tzebra\tSketch\ttrain\n" +
+			"im/2.png\tAlarm_Clock\tphoto\ttrain\nim/3.png\tzebra\tphoto\tval\nim/4.png\tAlarm_Clock\tphoto\ttest\n",
 		"list.json": `[{"path": "im/1.png", "label": "zebra", "domain": "Sketch", "split": "train"}, {"path": "im/2.png", "label": "Alarm_Clock", "domain": "photo", "split": "train", "more": [1]},` + "\n" + `{"path": "im/3.png", "label": "zebra", "domain": "photo", "split": "val"}, {"path": "im/4.png", "label": "Alarm_Clock", "domain": "photo", "split": "test"}]`,
-		"metadata.jsonl": "\n" + `{"file_name": "im/1.png", "label": "zebra", "domain": "Sketch", "split": "train"}` + "\n" + `{"file_name": "im/2.png", "label": "Alarm_Clock", "domain": "photo", "split": "train"}` + "\n" +
-			`{"file_name": "im/3.png", "label": "zebra", "domain": "photo", "split": "val"}` + "\n\n" + `{"file_name": "im/4.png", "label": "Alarm_Clock", "domain": "photo", "split": "test"}` + "\n",
+		"metadata.jsonl": "\n" + `{"file_name": "im/1.png", "label": "zebra", "domain": "Sketch", "split": "train"}` +
+			"\n" + `{"file_name": "im/2.png", "label": "Alarm_Clock", "domain": "photo", "split": "train"}` + "\n" +
+			`{"file_name": "im/3.png", "label": "zebra", "domain": "photo", "split": "val"}` + "\n\n" +
+			`{"file_name": "im/4.png", "label": "Alarm_Clock", "domain": "photo", "split": "test"}` + "\n",
 	} {
 		root := write(t, datatest.Tree(t, listImages...), map[string]string{name: text})
 		for _, at := range []string{root, filepath.Join(root, name)} {
 			t.Run(name, func(t *testing.T) {
 				s := mustOpen(t, Config{Set: "list", Root: at})
-				if !slices.Equal(s.Classes, []string{"Alarm Clock", "zebra"}) || !slices.Equal(s.Domains, []string{"photo", "Sketch"}) {
+				if !slices.Equal(s.Classes, []string{"Alarm Clock", "zebra"}) || !slices.Equal(s.Domains,
+					[]string{"photo", "Sketch"}) {
 					t.Errorf("%q %q", s.Classes, s.Domains)
 				}
-				if !slices.Equal(ids(s.Train), []string{"im/1.png=1.1", "im/2.png=0.0"}) || !slices.Equal(ids(s.Val), []string{"im/3.png=1.0"}) ||
+				if !slices.Equal(ids(s.Train), []string{"im/1.png=1.1", "im/2.png=0.0"}) || !slices.Equal(ids(s.Val),
+					[]string{"im/3.png=1.0"}) ||
 					!slices.Equal(ids(s.Test), []string{"im/4.png=0.0"}) {
 					t.Errorf("%v %v %v", ids(s.Train), ids(s.Val), ids(s.Test))
 				}
@@ -46,13 +54,16 @@ func TestListFormats(t *testing.T) {
 // TestListNumbers: numbers are sorted by size, and a class column names them.
 func TestListNumbers(t *testing.T) {
 	root := datatest.Tree(t, listImages...)
-	write(t, root, map[string]string{"list.csv": "path,label,split\nim/1.png,10,train\nim/2.png,9,train\nim/3.png,10,test\n"})
+	write(t, root, map[string]string{"list.csv": "path,label,split\nim/1.png,10,train\nim/2.png,9,train\n" +
+		"im/3.png,10,test\n"})
 	s := mustOpen(t, Config{Set: "list", Root: root, ClassNames: map[string]string{"9": "nine"}})
 	if !slices.Equal(s.Classes, []string{"nine", "10"}) || s.Train[0].Label != 1 {
 		t.Errorf("%q", s.Classes)
 	}
-	write(t, root, map[string]string{"list.csv": "path,label,class,split\nim/1.png,1,zebra,train\nim/2.png,0,Ant_Hill,train\nim/3.png,1,zebra,val\n"})
-	if s = mustOpen(t, Config{Set: "list", Root: root}); !slices.Equal(s.Classes, []string{"Ant Hill", "zebra"}) || len(s.Test) != 1 {
+	write(t, root, map[string]string{"list.csv": "path,label,class,split\nim/1.png,1,zebra,train\n" +
+		"im/2.png,0,Ant_Hill,train\nim/3.png,1,zebra,val\n"})
+	if s = mustOpen(t, Config{Set: "list", Root: root}); !slices.Equal(s.Classes, []string{"Ant Hill", "zebra"}) ||
+		len(s.Test) != 1 {
 		t.Errorf("%q", s.Classes)
 	}
 	wantNote(t, s, "val serves as test")
@@ -61,8 +72,8 @@ func TestListNumbers(t *testing.T) {
 	datatest.WantError(t, err, "no test images") // two images are too few for one in five
 }
 
-// TestListHoldOut: without a split column, of ten images of a domain in the order of class and file the last two are for
-// testing, whatever the order of the lines.
+// TestListHoldOut: without a split column, of ten images of a domain in the order of class and file the last two are
+// for testing, whatever the order of the lines.
 func TestListHoldOut(t *testing.T) {
 	var files, lines []string
 	for i := range 10 {
@@ -73,9 +84,11 @@ func TestListHoldOut(t *testing.T) {
 		}
 	}
 	slices.Reverse(lines)
-	root := write(t, datatest.Tree(t, files...), map[string]string{"list.csv": "path,label,domain\n" + strings.Join(lines, "")})
+	root := write(t, datatest.Tree(t, files...), map[string]string{"list.csv": "path,label,domain\n" +
+		strings.Join(lines, "")})
 	s := mustOpen(t, Config{Set: "list", Root: root})
-	if !slices.Equal(ids(s.Test), []string{"a/7.png=1.0", "a/9.png=1.0", "b/7.png=1.1", "b/9.png=1.1"}) || len(s.Train) != 16 {
+	if !slices.Equal(ids(s.Test), []string{"a/7.png=1.0", "a/9.png=1.0", "b/7.png=1.1", "b/9.png=1.1"}) ||
+		len(s.Train) != 16 {
 		t.Errorf("%v", ids(s.Test))
 	}
 }
@@ -103,15 +116,18 @@ func TestListErrors(t *testing.T) {
 		{"list.csv", "path,label,class\nim/1.png,0,b\nim/2.png,0,c\n", []string{"line 3", `"b"`, `"c"`}},
 		{"list.csv", "path,label\nim/1.png,-1\n", []string{"line 2", "out of range"}},
 		{"list.csv", "path,label,split\nim/1.png,a,train\nim/1.png,a,test\n", []string{"im/1.png twice"}},
-		{"list.csv", "path,label,split\nim/1.png,a,train\nim/9.png,a,test\nim/8.png,a,test\n", []string{"2 of the 3", filepath.Join("im", "9.png"), "missing"}},
+		{"list.csv", "path,label,split\nim/1.png,a,train\nim/9.png,a,test\nim/8.png,a,test\n", []string{"2 of the 3",
+			filepath.Join("im", "9.png"), "missing"}},
 		{"list.json", "", []string{"empty"}},
 		{"list.json", "[{\"path\": \"a\",\n\"label\": {}}]", []string{"entry 1, line 2", `"label"`, "neither"}},
 		{"list.json", "[{\"path\": \"a\",\n\"file\": \"b\"}]", []string{"line 2", `"file"`, `"path"`}},
 		{"list.json", "[\n\n{\"path\": \"im/1.png\"}]", []string{"line 3", "no label"}},
 		{"list.json", "[\n1]", []string{"entry 1", "object"}},
 		{"list.json", "[{\"path\": \"a\", \"label\": 1}", []string{"ends early"}},
-		{"list.jsonl", "{\"path\": \"im/1.png\", \"label\": 0}\n{\"path\": \"im/2.png\"\n", []string{"entry 2", "ends early"}},
-		{"list.jsonl", "\n{\"path\": \"im/1.png\", \"label\": 0}\n{\"path\": \"im/2.png\"}\n", []string{"line 3", "no label"}},
+		{"list.jsonl", "{\"path\": \"im/1.png\", \"label\": 0}\n{\"path\": \"im/2.png\"\n", []string{"entry 2",
+			"ends early"}},
+		{"list.jsonl", "\n{\"path\": \"im/1.png\", \"label\": 0}\n{\"path\": \"im/2.png\"}\n", []string{"line 3",
+			"no label"}},
 	} {
 		root := write(t, datatest.Tree(t, listImages...), map[string]string{c.name: c.text})
 		_, err := Open(Config{Set: "list", Root: root})
@@ -158,7 +174,8 @@ func fuzzList(f *testing.F, read func(raw string, add func(int, entry) error) er
 			return
 		}
 		for _, it := range r.items {
-			if !filepath.IsLocal(it.path) || r.names[it.label] == "" || it.split == "" || it.domain < 0 || it.domain >= max(1, len(r.domains)) {
+			if !filepath.IsLocal(it.path) || r.names[it.label] == "" || it.split == "" || it.domain < 0 ||
+				it.domain >= max(1, len(r.domains)) {
 				t.Fatalf("%+v", it)
 			}
 		}
@@ -173,7 +190,10 @@ func FuzzListCSV(f *testing.F) {
 	f.Add("path,label,domain,split\na.png,x,d,train\nb.png,y,d,test\n")
 	f.Add("file;class;label\n\"a;b\";x;0\n")
 	f.Add("path\tlabel\na\t1\n")
-	fuzzList(f, func(raw string, add func(int, entry) error) error { return readCSVList(0)(strings.NewReader(raw), add) })
+	fuzzList(f, func(raw string, add func(int, entry) error) error {
+		return readCSVList(0)(strings.NewReader(raw),
+			add)
+	})
 }
 
 func FuzzListJSON(f *testing.F) {

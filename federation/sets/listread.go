@@ -73,7 +73,8 @@ func header(record []string) ([]string, error) {
 		out[i] = column
 	}
 	if !slices.Contains(out, "path") || !slices.Contains(out, "label") && !slices.Contains(out, "class") {
-		return nil, fmt.Errorf("the header %q lacks path or label: expected a header such as path,label,domain,split", strings.Join(record, ","))
+		return nil, fmt.Errorf("the header %q lacks path or label: expected a header such as "+
+			"path,label,domain,split", strings.Join(record, ","))
 	}
 	return out, nil
 }

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// MATLAB 5 files ("MAT-File Format", The MathWorks, sections 1-1 to 1-20): a header of 128 bytes, then elements of a type,
-// a length and that many bytes. An element is a matrix or a zlib stream that holds one. No Go library that the module
-// proxy serves reads them without turning every number into float64, which for SVHN would take 2 GB.
+// MATLAB 5 files ("MAT-File Format", The MathWorks, sections 1-1 to 1-20): a header of 128 bytes, then elements of a
+// type, a length and that many bytes. An element is a matrix or a zlib stream that holds one. No Go library that the
+// module proxy serves reads them without turning every number into float64, which for SVHN would take 2 GB.
 const (
 	matHeader     = 128
 	matMatrix     = 14 // miMATRIX
@@ -39,7 +39,8 @@ var matTypes = map[uint32]struct {
 	13: {8, func(o binary.ByteOrder, b []byte) float64 { return float64(o.Uint64(b)) }},
 }
 
-// matVariable is a numeric array in a MATLAB file; its numbers are still in the file, the first dimension running fastest.
+// matVariable is a numeric array in a MATLAB file; its numbers are still in the file, the first dimension running
+// fastest.
 type matVariable struct {
 	Name string
 	Dims []int
@@ -61,8 +62,8 @@ func (v *matVariable) size() int64 {
 	return n
 }
 
-// readMAT reads a small numeric variable of a MATLAB 5 file, such as a list of labels: its dimensions and its numbers in
-// column-major order.
+// readMAT reads a small numeric variable of a MATLAB 5 file, such as a list of labels: its dimensions and its numbers
+// in column-major order.
 func readMAT(path, name string) (dims []int, numbers []float64, err error) {
 	f, err := os.Open(path)
 	if err != nil {

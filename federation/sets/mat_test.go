@@ -42,7 +42,8 @@ func TestReadMATBigEndian(t *testing.T) {
 	if err := os.WriteFile(path, raw, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if dims, got, err := readMAT(path, "v"); err != nil || !slices.Equal(dims, []int{1, 2}) || !slices.Equal(got, []float64{258, 3}) {
+	if dims, got, err := readMAT(path, "v"); err != nil || !slices.Equal(dims, []int{1, 2}) ||
+		!slices.Equal(got, []float64{258, 3}) {
 		t.Errorf("%v %v %v", dims, got, err)
 	}
 }

@@ -71,7 +71,8 @@ func (v *matVariable) head(r io.ReaderAt) (bool, error) {
 	}
 	t, ok := matTypes[kind]
 	if !ok || int64(length) != v.size()*int64(t.size) {
-		return false, fmt.Errorf("variable %q: %d bytes of type %d do not make %d numbers", v.Name, length, kind, v.Dims)
+		return false, fmt.Errorf("variable %q: %d bytes of type %d do not make %d numbers", v.Name, length, kind,
+			v.Dims)
 	}
 	v.kind, v.skip = kind, m.at
 	return true, nil

@@ -15,8 +15,10 @@ var officeHome = &domainSet{title: "Office-Home", count: 65,
 var officeCaltech = &domainSet{title: "Office-Caltech10", count: 10,
 	folders: []string{"office_caltech_10", "office_caltech", "OfficeCaltechDomainAdaptation"},
 	inner:   []string{"images", "office_caltech_10"},
-	domains: []domainName{{"amazon", nil}, {"caltech", []string{"caltech10", "caltech-256"}}, {"dslr", nil}, {"webcam", nil}},
-	classes: []string{"back_pack", "bike", "calculator", "headphones", "keyboard", "laptop_computer", "monitor", "mouse", "mug",
+	domains: []domainName{{"amazon", nil}, {"caltech", []string{"caltech10", "caltech-256"}}, {"dslr", nil},
+		{"webcam", nil}},
+	classes: []string{"back_pack", "bike", "calculator", "headphones", "keyboard", "laptop_computer", "monitor",
+		"mouse", "mug",
 		"projector"}}
 
 // openDomainFolders opens a set that has folders only.

@@ -13,16 +13,18 @@ import (
 	"promptfed/federation/data"
 )
 
-const parquetExpects = "Hugging Face's *.parquet, such as train-00000-of-00001.parquet, in it, in data/ or in one folder per configuration: columns image (bytes), label, and if wanted domain"
+const parquetExpects = "Hugging Face's *.parquet, such as train-00000-of-00001.parquet, in it, in data/ or in one " +
+	"folder per configuration: columns image (bytes), label, and if wanted domain"
 
-// openParquet reads Parquet files in the folders that Hugging Face data sets come in. Images stay in the files and are read
-// one page at a time.
+// openParquet reads Parquet files in the folders that Hugging Face data sets come in. Images stay in the files and are
+// read one page at a time.
 func openParquet(cfg Config) (*data.Set, error) {
 	files, err := parquetFiles(cfg.Root)
 	if err != nil {
 		return nil, err
 	}
-	x := &pqSet{root: cfg.Root, pages: newImagePages(), labels: map[string]int{}, domains: map[string]int{}, roll: &roll{list: cfg.Root, layout: fmt.Sprintf("%d Parquet files", len(files))}}
+	x := &pqSet{root: cfg.Root, pages: newImagePages(), labels: map[string]int{}, domains: map[string]int{},
+		roll: &roll{list: cfg.Root, layout: fmt.Sprintf("%d Parquet files", len(files))}}
 	if st, err := os.Stat(cfg.Root); err == nil && !st.IsDir() {
 		x.root = filepath.Dir(cfg.Root)
 	}
@@ -32,7 +34,8 @@ func openParquet(cfg Config) (*data.Set, error) {
 	}
 	for _, f := range files {
 		if f.split == "" && len(splits) > 1 {
-			x.roll.notes = append(x.roll.notes, fmt.Sprintf("%s is left out: its name says neither train, val nor test", f.path))
+			x.roll.notes = append(x.roll.notes, fmt.Sprintf("%s is left out: its name says neither train, val nor "+
+				"test", f.path))
 			continue
 		}
 		err := x.add(f.path, f.split)
@@ -48,8 +51,8 @@ func openParquet(cfg Config) (*data.Set, error) {
 // pqNamed is a Parquet file and the split that its name tells.
 type pqNamed struct{ path, split string }
 
-// parquetFiles finds the files, at most two folders down. Folders other than data and those of splits are configurations,
-// of which there may be one.
+// parquetFiles finds the files, at most two folders down. Folders other than data and those of splits are
+// configurations, of which there may be one.
 func parquetFiles(root string) ([]pqNamed, error) {
 	if st, err := os.Stat(root); err == nil && !st.IsDir() {
 		split, err := splitOf(root)
@@ -95,11 +98,13 @@ func parquetFiles(root string) ([]pqNamed, error) {
 	}
 	names := sortedKeys(configs)
 	if len(names) == 0 {
-		return nil, fmt.Errorf("no Parquet files in %s: looked for %s, %s and %s", root, filepath.Join(root, "train-*.parquet"),
+		return nil, fmt.Errorf("no Parquet files in %s: looked for %s, %s and %s", root, filepath.Join(root,
+			"train-*.parquet"),
 			filepath.Join(root, "data", "*.parquet"), filepath.Join(root, "CONFIGURATION", "*.parquet"))
 	}
 	if len(names) > 1 {
-		return nil, fmt.Errorf("%s holds several configurations, %q (\"\" is the folder itself): give data.root the folder of one", root, names)
+		return nil, fmt.Errorf("%s holds several configurations, %q (\"\" is the folder itself): give data.root the "+
+			"folder of one", root, names)
 	}
 	return configs[names[0]], nil
 }
@@ -143,7 +148,10 @@ func (x *pqSet) add(file, split string) error {
 	if err != nil {
 		return err
 	}
-	if len(labels.rows) > 0 && !slices.ContainsFunc(labels.rows, func(v int32) bool { return v >= 0 && labels.values[v].number >= 0 }) {
+	if len(labels.rows) > 0 && !slices.ContainsFunc(labels.rows, func(v int32) bool {
+		return v >= 0 &&
+			labels.values[v].number >= 0
+	}) {
 		x.roll.notes = append(x.roll.notes, fmt.Sprintf("%s is left out: its rows have no labels", file))
 		return nil
 	}
@@ -258,7 +266,8 @@ func (x *pqSet) set(cfg Config) (*data.Set, error) {
 	}
 	if len(splits) == 1 {
 		for name := range splits {
-			l.notes = append(l.notes, strings.TrimSpace("the files have no splits or only one, "+cmp.Or(name, "unnamed"))+": two of every ten images are held out for testing")
+			l.notes = append(l.notes, strings.TrimSpace("the files have no splits or only one, "+
+				cmp.Or(name, "unnamed"))+": two of every ten images are held out for testing")
 		}
 		l.holdOut()
 		slices.SortFunc(l.items, func(a, b item) int { return strings.Compare(a.path, b.path) })
@@ -266,7 +275,8 @@ func (x *pqSet) set(cfg Config) (*data.Set, error) {
 		l.tests()
 	}
 	if !x.text && x.names == nil {
-		l.notes = append(l.notes, "the files do not name their classes: they are called by their numbers; give names in data.class_names")
+		l.notes = append(l.notes, "the files do not name their classes: they are called by their numbers; give names "+
+			"in data.class_names")
 	}
 	return l.set(cfg)
 }

@@ -47,12 +47,14 @@ func red(t testing.TB, list []data.Example) []int {
 	return out
 }
 
-// TestParquetForms: pyarrow's compressions, encodings and page versions give the same set (tools/golden/parquet.py: seven
-// images of labels 2 0 1 2 0 1 0 called apple_pie, zebra and Ant).
+// TestParquetForms: pyarrow's compressions, encodings and page versions give the same set (tools/golden/parquet.py:
+// seven images of labels 2 0 1 2 0 1 0 called apple_pie, zebra and Ant).
 func TestParquetForms(t *testing.T) {
-	for _, form := range []string{"none", "snappy", "gzip", "zstd", "plain", "v2", "v2none", "pages", "delta", "index"} {
+	for _, form := range []string{"none", "snappy", "gzip", "zstd", "plain", "v2", "v2none", "pages", "delta",
+		"index"} {
 		t.Run(form, func(t *testing.T) {
-			root := put(t, map[string]string{"data/train-00000-of-00001.parquet": form + ".parquet", "data/test-00000-of-00001-0a1b.parquet": "snappy.parquet"})
+			root := put(t, map[string]string{"data/train-00000-of-00001.parquet": form + ".parquet",
+				"data/test-00000-of-00001-0a1b.parquet": "snappy.parquet"})
 			s := mustOpen(t, Config{Set: "parquet", Root: root})
 			if !slices.Equal(s.Classes, []string{"apple pie", "zebra", "Ant"}) || s.Domains != nil || len(s.Notes) > 0 {
 				t.Errorf("%q %q %q", s.Classes, s.Domains, s.Notes)
@@ -86,7 +88,8 @@ func TestParquetLayouts(t *testing.T) {
 		"capitals":      {"Training.PARQUET", "cats_TEST_0.parquet"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			root := put(t, map[string]string{files[0]: "snappy.parquet", files[1]: "zstd.parquet", ".cache/train.parquet": "words.parquet"})
+			root := put(t, map[string]string{files[0]: "snappy.parquet", files[1]: "zstd.parquet",
+				".cache/train.parquet": "words.parquet"})
 			s := mustOpen(t, Config{Set: "parquet", Root: root})
 			if len(s.Train) != 7 || len(s.Test) != 7 || len(s.Val) != 0 {
 				t.Errorf("%d %d %d", len(s.Train), len(s.Val), len(s.Test))
@@ -94,8 +97,10 @@ func TestParquetLayouts(t *testing.T) {
 		})
 	}
 	t.Run("shards", func(t *testing.T) {
-		root := put(t, map[string]string{"train-00000-of-00002.parquet": "snappy.parquet", "train-00001-of-00002.parquet": "gzip.parquet",
-			"validation-00000-of-00001.parquet": "none.parquet", "test-00000-of-00001.parquet": "unlabelled.parquet", "extra.parquet": "words.parquet"})
+		root := put(t, map[string]string{"train-00000-of-00002.parquet": "snappy.parquet",
+			"train-00001-of-00002.parquet":      "gzip.parquet",
+			"validation-00000-of-00001.parquet": "none.parquet", "test-00000-of-00001.parquet": "unlabelled.parquet",
+			"extra.parquet": "words.parquet"})
 		s := mustOpen(t, Config{Set: "parquet", Root: root})
 		if len(s.Train) != 14 || len(s.Test) != 7 || s.Train[7].ID != "train-00001-of-00002.parquet#00000000" {
 			t.Errorf("%d %d", len(s.Train), len(s.Test))
@@ -107,13 +112,15 @@ func TestParquetLayouts(t *testing.T) {
 	t.Run("one file", func(t *testing.T) {
 		root := put(t, map[string]string{"pets/all.parquet": "snappy.parquet", "pets/more.parquet": "gzip.parquet"})
 		s := mustOpen(t, Config{Set: "parquet", Root: filepath.Join(root, "pets")})
-		// by class (0, 1, 2) and file the 14 rows are all#1 all#4 all#6 more#1 more#4 more#6 all#2 all#5 more#2 more#5 ...:
-		// of these the ninth and tenth are held out
-		if got := ids(s.Test); !slices.Equal(got, []string{"more.parquet#00000002=1.0", "more.parquet#00000005=1.0"}) || len(s.Train) != 12 {
+		// by class (0, 1, 2) and file the 14 rows are all#1 all#4 all#6 more#1 more#4 more#6 all#2 all#5 more#2 more#5
+		// ...: of these the ninth and tenth are held out
+		if got := ids(s.Test); !slices.Equal(got, []string{"more.parquet#00000002=1.0", "more.parquet#00000005=1.0"}) ||
+			len(s.Train) != 12 {
 			t.Errorf("%v", got)
 		}
 		wantNote(t, s, "two of every ten")
-		if got := ids(s.Train)[:2]; !slices.Equal(got, []string{"all.parquet#00000000=2.0", "all.parquet#00000001=0.0"}) {
+		if got := ids(s.Train)[:2]; !slices.Equal(got, []string{"all.parquet#00000000=2.0",
+			"all.parquet#00000001=0.0"}) {
 			t.Errorf("not in the order of the files: %v", got)
 		}
 	})
@@ -130,13 +137,15 @@ func TestParquetWords(t *testing.T) {
 	if !slices.Equal(s.Classes, []string{"a", "b c"}) || !slices.Equal(s.Domains, []string{"photo", "sketch"}) {
 		t.Errorf("%q %q", s.Classes, s.Domains)
 	}
-	if got := ids(s.Train); !slices.Equal(got, []string{"train.parquet#00000000=1.1", "train.parquet#00000001=0.0", "train.parquet#00000002=1.0", "train.parquet#00000003=0.1"}) {
+	if got := ids(s.Train); !slices.Equal(got, []string{"train.parquet#00000000=1.1", "train.parquet#00000001=0.0",
+		"train.parquet#00000002=1.0", "train.parquet#00000003=0.1"}) {
 		t.Errorf("%v", got)
 	}
 	if err := s.Sift(context.Background(), 2, data.Skip, datatest.Decode, nil); err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Train) != 3 || len(s.Skipped) != 2 || !strings.Contains(s.Skipped[0].Reason, "no image bytes") || s.Skipped[0].Name != "train.parquet#00000001" {
+	if len(s.Train) != 3 || len(s.Skipped) != 2 || !strings.Contains(s.Skipped[0].Reason, "no image bytes") ||
+		s.Skipped[0].Name != "train.parquet#00000001" {
 		t.Errorf("%v", s.Skipped)
 	}
 	if got := red(t, s.Train); !slices.Equal(got, []int{0, 2, 3}) {
@@ -158,11 +167,15 @@ func TestParquetNames(t *testing.T) {
 		names   map[string]string
 		classes []string
 	}{
-		"none":    {nil, nil, []string{"3", "7"}},
-		"config":  {nil, map[string]string{"7": "seven"}, []string{"3", "seven"}},
-		"infos":   {map[string]string{"dataset_infos.json": `{"default": {"features": {"image": {"_type": "Image"}, "x": [{"a": 1}], "fine_label": {"names": [` + strings.Join(list, ",") + `], "_type": "ClassLabel"}}}}`}, nil, []string{"crab", "Hen House"}},
-		"README":  {map[string]string{"README.md": "---\nlicense: mit\ndataset_info:\n  features:\n  - name: image\n    dtype: image\n  - name: fine_label\n    dtype:\n      class_label:\n        names:\n" + strings.Join(numbered, "\n") + "\n---\n# A set\n"}, nil, []string{"crab", "Hen House"}},
-		"READMEs": {map[string]string{"README.md": "---\ndataset_info:\n- config_name: x\n  features:\n  - name: fine_label\n    dtype:\n      class_label:\n        names: [" + strings.Join(list, ",") + "]\n---\n"}, nil, []string{"crab", "Hen House"}},
+		"none":   {nil, nil, []string{"3", "7"}},
+		"config": {nil, map[string]string{"7": "seven"}, []string{"3", "seven"}},
+		"infos":  {map[string]string{"dataset_infos.json": `{"default": {"features": {"image": {"_type": "Image"}, "x": [{"a": 1}], "fine_label": {"names": [` + strings.Join(list, ",") + `], "_type": "ClassLabel"}}}}`}, nil, []string{"crab", "Hen House"}},
+		"README": {map[string]string{"README.md": "---\nlicense: mit\ndataset_info:\n  features:\n  - name: image\n " +
+			"   dtype: image\n  - name: fine_label\n    dtype:\n      class_label:\n        names:\n" +
+			strings.Join(numbered, "\n") + "\n---\n# A set\n"}, nil, []string{"crab", "Hen House"}},
+		"READMEs": {map[string]string{"README.md": "---\ndataset_info:\n- config_name: x\n  features:\n  - name: " +
+			"fine_label\n    dtype:\n      class_label:\n        names: [" + strings.Join(list, ",") + "]\n---\n"}, nil,
+			[]string{"crab", "Hen House"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := write(t, put(t, files), c.files)
@@ -191,24 +204,30 @@ func TestParquetErrors(t *testing.T) {
 		"lists.parquet":   {"no image column"},
 		"null.parquet":    {"row 1", "no label"},
 	} {
-		_, err := Open(Config{Set: "parquet", Root: put(t, map[string]string{"train.parquet": file, "test.parquet": file})})
+		_, err := Open(Config{Set: "parquet", Root: put(t, map[string]string{"train.parquet": file,
+			"test.parquet": file})})
 		datatest.WantError(t, err, append(words, ".parquet")...)
 	}
 	for _, file := range []string{"brotli.parquet", "lz4.parquet"} {
-		_, err := Open(Config{Set: "parquet", Root: put(t, map[string]string{"train.parquet": file, "test.parquet": "none.parquet"})})
+		_, err := Open(Config{Set: "parquet", Root: put(t, map[string]string{"train.parquet": file,
+			"test.parquet": "none.parquet"})})
 		datatest.WantError(t, err, "train.parquet", "compression", "snappy")
 	}
-	_, err := Open(Config{Set: "parquet", Root: put(t, map[string]string{"train.parquet": "words.parquet", "test.parquet": "none.parquet"})})
+	_, err := Open(Config{Set: "parquet", Root: put(t, map[string]string{"train.parquet": "words.parquet",
+		"test.parquet": "none.parquet"})})
 	datatest.WantError(t, err, "train.parquet", "label", "files before")
 	root := datatest.Tree(t, "a/x.txt")
 	_, err = Open(Config{Set: "parquet", Root: root})
 	datatest.WantError(t, err, "no Parquet files", filepath.Join(root, "train-*.parquet"), filepath.Join(root, "data"))
-	_, err = Open(Config{Set: "parquet", Root: put(t, map[string]string{"one/train.parquet": "none.parquet", "two/train.parquet": "none.parquet"})})
+	_, err = Open(Config{Set: "parquet", Root: put(t, map[string]string{"one/train.parquet": "none.parquet",
+		"two/train.parquet": "none.parquet"})})
 	datatest.WantError(t, err, `"one"`, `"two"`, "data.root")
-	root = write(t, put(t, map[string]string{"train.parquet": "none.parquet", "test.parquet": "none.parquet"}), map[string]string{"train-1.parquet": "PAR1 and no more"})
+	root = write(t, put(t, map[string]string{"train.parquet": "none.parquet", "test.parquet": "none.parquet"}),
+		map[string]string{"train-1.parquet": "PAR1 and no more"})
 	_, err = Open(Config{Set: "parquet", Root: root})
 	datatest.WantError(t, err, "train-1.parquet", "does not end in PAR1")
-	if s := mustOpen(t, Config{Set: "parquet", Root: root, Corrupt: data.Skip}); len(s.Skipped) != 1 || len(s.Train) != 7 {
+	if s := mustOpen(t, Config{Set: "parquet", Root: root, Corrupt: data.Skip}); len(s.Skipped) != 1 ||
+		len(s.Train) != 7 {
 		t.Errorf("%v", s.Skipped)
 	}
 }
@@ -249,8 +268,8 @@ func bigParquet(t testing.TB, path string, rows, size int) {
 	}
 }
 
-// TestParquetPages: pages are read once when images are wanted in order, whoever asks, and no more bytes of them are kept
-// than allowed.
+// TestParquetPages: pages are read once when images are wanted in order, whoever asks, and no more bytes of them are
+// kept than allowed.
 func TestParquetPages(t *testing.T) {
 	root := t.TempDir()
 	bigParquet(t, filepath.Join(root, "train.parquet"), 200, 1000)

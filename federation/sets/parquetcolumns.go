@@ -19,8 +19,8 @@ var (
 	pqLabels = []string{"label", "labels", "fine_label", "class", "class_name", "target", "category"}
 )
 
-// columns finds the columns: an image is a struct of bytes and path as Hugging Face writes it, or binary; a label a whole
-// number or text, of one of the usual names or else the only one that is a class label by the file's features.
+// columns finds the columns: an image is a struct of bytes and path as Hugging Face writes it, or binary; a label a
+// whole number or text, of one of the usual names or else the only one that is a class label by the file's features.
 func (f *pqFile) columns(features map[string]pqFeature) (c pqColumns, err error) {
 	defer guard(&err)
 	top := map[string]*parquet.Column{}
@@ -44,7 +44,8 @@ func (f *pqFile) columns(features map[string]pqFeature) (c pqColumns, err error)
 		}
 	}
 	if c.image == nil {
-		return c, fmt.Errorf("%s: no image column among %q: expected binary, or a struct with bytes, called one of %s", f.path, have, strings.Join(pqImages, ", "))
+		return c, fmt.Errorf("%s: no image column among %q: expected binary, or a struct with bytes, called one of "+
+			"%s", f.path, have, strings.Join(pqImages, ", "))
 	}
 	labels := slices.Clone(pqLabels)
 	for _, name := range sortedKeys(features) {
@@ -58,7 +59,8 @@ func (f *pqFile) columns(features map[string]pqFeature) (c pqColumns, err error)
 		}
 	}
 	if c.label == nil {
-		return c, fmt.Errorf("%s: no label column among %q: expected whole numbers or text, called one of %s", f.path, have, strings.Join(pqLabels, ", "))
+		return c, fmt.Errorf("%s: no label column among %q: expected whole numbers or text, called one of %s", f.path,
+			have, strings.Join(pqLabels, ", "))
 	}
 	c.domain = valueLeaf(top["domain"])
 	return c, nil

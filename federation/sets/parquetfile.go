@@ -47,7 +47,8 @@ func openParquetFile(path string) (*pqFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &pqFile{path: path, size: st.Size(), stamp: fmt.Sprintf("%d %d", st.Size(), st.ModTime().UnixNano()), r: reopened(path)}
+	f := &pqFile{path: path, size: st.Size(), stamp: fmt.Sprintf("%d %d", st.Size(), st.ModTime().UnixNano()),
+		r: reopened(path)}
 	if f.file, err = readParquet(f.r, f.size); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, oneLine(err))
 	}
@@ -193,8 +194,8 @@ type shifted struct {
 
 func (s shifted) ReadAt(p []byte, off int64) (int, error) { return s.Reader.ReadAt(p, off-s.base) }
 
-// read gives the values of a page, nulls among them, and about how many bytes they hold. Values point into memory that is
-// not used again.
+// read gives the values of a page, nulls among them, and about how many bytes they hold. Values point into memory that
+// is not used again.
 func (c *pqChunk) read(p pqPage) (values []parquet.Value, size int64, err error) {
 	defer guard(&err)
 	buf := make([]byte, c.dict.length+p.length)

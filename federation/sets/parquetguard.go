@@ -95,8 +95,10 @@ func readPageHeader(b []byte) (*format.PageHeader, int, error) {
 		}
 		return nil, 0, fmt.Errorf("page header: %w", err)
 	}
-	if h.CompressedPageSize < 0 || h.CompressedPageSize > pqMaxPage || h.UncompressedPageSize < 0 || h.UncompressedPageSize > pqMaxPage {
-		return nil, 0, fmt.Errorf("page of %d bytes, %d unpacked: expected at most %d", h.CompressedPageSize, h.UncompressedPageSize, pqMaxPage)
+	if h.CompressedPageSize < 0 || h.CompressedPageSize > pqMaxPage || h.UncompressedPageSize < 0 ||
+		h.UncompressedPageSize > pqMaxPage {
+		return nil, 0, fmt.Errorf("page of %d bytes, %d unpacked: expected at most %d", h.CompressedPageSize,
+			h.UncompressedPageSize, pqMaxPage)
 	}
 	return h, r.BytesRead(), nil
 }
@@ -142,7 +144,8 @@ func checkPage(h *format.PageHeader, codec format.CompressionCodec, levels int, 
 	case format.DataPageV2:
 		d := h.DataPageHeaderV2.V
 		rep, def := int(d.RepetitionLevelsByteLength), int(d.DefinitionLevelsByteLength)
-		if rep < 0 || def < 0 || rep+def > len(raw) || rep+def > unpacked || d.NumNulls < 0 || d.NumNulls > d.NumValues {
+		if rep < 0 || def < 0 || rep+def > len(raw) || rep+def > unpacked || d.NumNulls < 0 ||
+			d.NumNulls > d.NumValues {
 			return errParquetEnd
 		}
 		if err := checkRuns(raw[rep:rep+def], levels, int(d.NumValues)); err != nil {
@@ -180,7 +183,8 @@ func unpack(codec format.CompressionCodec, raw []byte, size int) ([]byte, error)
 		r, err = gzip.NewReader(bytes.NewReader(raw))
 	case format.Zstd:
 		var d *zstd.Decoder
-		d, err = zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(pqMaxPage), zstd.WithDecoderLowmem(true))
+		d, err = zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1),
+			zstd.WithDecoderMaxMemory(pqMaxPage), zstd.WithDecoderLowmem(true))
 		if err == nil {
 			defer d.Close()
 			r = d

@@ -58,20 +58,23 @@ func TestParquetGuard(t *testing.T) {
 		err   error
 		words []string
 	}{
-		"long list":        {checkFooter(append(long, 0)), []string{"1073741824 elements"}},
-		"nested":           {checkFooter(deep), []string{"deep"}},
-		"map":              {checkFooter([]byte{0x1b, 0}), []string{"field of type 11"}},
-		"gzip":             {gzErr, []string{"1001", "1000"}},
-		"zstd":             {zsErr, []string{"1001", "1000"}},
-		"snappy":           {snErr, []string{"1048576", "1000"}},
-		"short":            {loErr, []string{"1048576", "1048577"}},
-		"dictionary":       {check(dict, 0, []byte{0}), []string{"dictionary of 1073741824 values"}},
-		"indices":          {check(page(format.RLEDictionary, 3), 0, append(append([]byte{1}, run...), 0)), []string{"runs of 1073741824", "page of 3"}},
-		"wide indices":     {check(page(format.RLEDictionary, 3), 0, []byte{33}), []string{"33 bits"}},
-		"levels":           {check(page(format.Plain, 3), 1, append(binary.LittleEndian.AppendUint32(nil, uint32(len(run)+1)), append(run, 0)...)), []string{"runs of 1073741824"}},
-		"levels beyond":    {check(page(format.Plain, 3), 1, []byte{9, 0, 0, 0, 1}), []string{"ends early"}},
-		"packed beyond":    {checkRuns([]byte{0x81, 0x01, 0}, 8, 1<<30), []string{"ends early"}},
-		"delta":            {check(page(format.DeltaBinaryPacked, 3), 0, append([]byte{128, 1, 4}, binary.AppendUvarint(nil, 1<<30)...)), []string{"1073741824 values", "page of 3"}},
+		"long list":  {checkFooter(append(long, 0)), []string{"1073741824 elements"}},
+		"nested":     {checkFooter(deep), []string{"deep"}},
+		"map":        {checkFooter([]byte{0x1b, 0}), []string{"field of type 11"}},
+		"gzip":       {gzErr, []string{"1001", "1000"}},
+		"zstd":       {zsErr, []string{"1001", "1000"}},
+		"snappy":     {snErr, []string{"1048576", "1000"}},
+		"short":      {loErr, []string{"1048576", "1048577"}},
+		"dictionary": {check(dict, 0, []byte{0}), []string{"dictionary of 1073741824 values"}},
+		"indices": {check(page(format.RLEDictionary, 3), 0, append(append([]byte{1}, run...), 0)),
+			[]string{"runs of 1073741824", "page of 3"}},
+		"wide indices": {check(page(format.RLEDictionary, 3), 0, []byte{33}), []string{"33 bits"}},
+		"levels": {check(page(format.Plain, 3), 1, append(binary.LittleEndian.AppendUint32(nil,
+			uint32(len(run)+1)), append(run, 0)...)), []string{"runs of 1073741824"}},
+		"levels beyond": {check(page(format.Plain, 3), 1, []byte{9, 0, 0, 0, 1}), []string{"ends early"}},
+		"packed beyond": {checkRuns([]byte{0x81, 0x01, 0}, 8, 1<<30), []string{"ends early"}},
+		"delta": {check(page(format.DeltaBinaryPacked, 3), 0, append([]byte{128, 1, 4},
+			binary.AppendUvarint(nil, 1<<30)...)), []string{"1073741824 values", "page of 3"}},
 		"other encoding":   {check(page(format.DeltaByteArray, 3), 0, []byte{0}), []string{"DELTA_BYTE_ARRAY"}},
 		"small file":       {readError([]byte("PAR1")), []string{"too short"}},
 		"footer too large": {readError([]byte("PAR1....\xff\xff\xff\x7fPAR1")), []string{"footer of 2147483647"}},
@@ -89,7 +92,8 @@ func readError(raw []byte) error {
 	return err
 }
 
-// FuzzParquet opens any bytes as a file and reads every column and image: errors, no panics, and no memory beyond a bound.
+// FuzzParquet opens any bytes as a file and reads every column and image: errors, no panics, and no memory beyond a
+// bound.
 func FuzzParquet(f *testing.F) {
 	for _, name := range []string{"none", "zstd", "gzip", "snappy", "pages", "v2", "words", "numbers", "delta"} {
 		raw, err := os.ReadFile(filepath.Join("testdata", "parquet", name+".parquet"))
@@ -135,7 +139,8 @@ func readAll(raw []byte) error {
 	x := newImagePages()
 	for g, group := range file.file.RowGroups() {
 		for row := range group.NumRows() {
-			if _, err := x.bytes(pqWhere{file, g, c.image.Index()}, row); err != nil && !strings.Contains(err.Error(), "no image bytes") {
+			if _, err := x.bytes(pqWhere{file, g, c.image.Index()}, row); err != nil && !strings.Contains(err.Error(),
+				"no image bytes") {
 				return err
 			}
 		}
@@ -145,7 +150,8 @@ func readAll(raw []byte) error {
 
 // FuzzParquetNames reads any text as the head of README.md and as dataset_infos.json.
 func FuzzParquetNames(f *testing.F) {
-	f.Add([]byte("---\ndataset_info:\n- features:\n  - name: label\n    dtype:\n      class_label:\n        names:\n          '0': a\n---\n"))
+	f.Add([]byte("---\ndataset_info:\n- features:\n  - name: label\n    dtype:\n      class_label:\n        names:\n " +
+		"         '0': a\n---\n"))
 	f.Add([]byte(`{"default": {"features": {"label": {"names": ["a"], "_type": "ClassLabel"}}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		for _, read := range []func([]byte) (map[string]pqFeature, error){readmeFeatures, infoFeatures} {

@@ -16,7 +16,8 @@ import (
 // pqFeature is what a Hugging Face data set says about a column.
 type pqFeature struct{ names []string }
 
-// UnmarshalJSON reads a feature as Parquet files and dataset_infos.json have it: anything but a ClassLabel has no names.
+// UnmarshalJSON reads a feature as Parquet files and dataset_infos.json have it: anything but a ClassLabel has no
+// names.
 func (f *pqFeature) UnmarshalJSON(raw []byte) error {
 	var label struct {
 		Type  string   `json:"_type"`
@@ -98,7 +99,8 @@ func featureFile(path string, read func([]byte) (map[string]pqFeature, error)) (
 	}
 	got, err := read(raw)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: repair or remove it; class names may be given in data.class_names", path, oneLine(err))
+		return nil, fmt.Errorf("%s: %w: repair or remove it; class names may be given in data.class_names", path,
+			oneLine(err))
 	}
 	return got, nil
 }
@@ -119,8 +121,8 @@ func infoFeatures(raw []byte) (map[string]pqFeature, error) {
 	return nil, nil
 }
 
-// readmeFeatures reads the YAML at the head of README.md: dataset_info, one or a list, has features, each with a name and
-// a dtype of class_label: names: {'0': NAME, ...}.
+// readmeFeatures reads the YAML at the head of README.md: dataset_info, one or a list, has features, each with a name
+// and a dtype of class_label: names: {'0': NAME, ...}.
 func readmeFeatures(raw []byte) (map[string]pqFeature, error) {
 	rest, ok := bytes.CutPrefix(raw, []byte("---\n"))
 	if !ok {

@@ -23,8 +23,8 @@ const (
 	pickleObjects = 1 << 16 // containers and calls; a numpy array takes about ten
 )
 
-// pickleArgs gives the argument of every opcode allowed: n >= 0 bytes, or one of the forms below. Not among them are the
-// text opcodes of protocols 0 and 1, sets, class instances, and LONG4, which gopickle reads in quadratic time.
+// pickleArgs gives the argument of every opcode allowed: n >= 0 bytes, or one of the forms below. Not among them are
+// the text opcodes of protocols 0 and 1, sets, class instances, and LONG4, which gopickle reads in quadratic time.
 var pickleArgs = func() map[byte]int {
 	out := map[byte]int{}
 	for args, ops := range map[int]string{
@@ -45,7 +45,8 @@ const (
 	pickleTwoLines             // two lines
 )
 
-// blob is a long string in a file. Text is one that Python 3 wrote as Unicode, one character per byte that it stands for.
+// blob is a long string in a file. Text is one that Python 3 wrote as Unicode, one character per byte that it stands
+// for.
 type blob struct {
 	at, length int64
 	text       bool
@@ -81,8 +82,8 @@ func pickleLineOf(s string) string {
 	return s[:min(len(s), 400)]
 }
 
-// pickleCode copies one pickle, STOP included, without frames and with long strings replaced by persistent ids, which are
-// indices into blobs.
+// pickleCode copies one pickle, STOP included, without frames and with long strings replaced by persistent ids, which
+// are indices into blobs.
 func pickleCode(r *bufio.Reader, at, size int64) (code []byte, blobs []blob, err error) {
 	marks, objects := 0, 0
 	take := func(n int64) ([]byte, error) {
@@ -158,7 +159,8 @@ func pickleCode(r *bufio.Reader, at, size int64) (code []byte, blobs []blob, err
 			marks = max(0, marks-1)
 		}
 		if marks > pickleMarks || objects > pickleObjects {
-			return nil, nil, fmt.Errorf("the pickle nests more than %d deep or makes more than %d objects", pickleMarks, pickleObjects)
+			return nil, nil, fmt.Errorf("the pickle nests more than %d deep or makes more than %d objects", pickleMarks,
+				pickleObjects)
 		}
 	}
 }

@@ -38,22 +38,25 @@ func TestPickleTables(t *testing.T) {
 // TestHostilePickles: what runs code elsewhere, or takes memory, is an error here.
 func TestHostilePickles(t *testing.T) {
 	for name, c := range map[string]struct{ raw, words string }{
-		"os.system":           {"\x80\x02cos\nsystem\n(U\x04trueRtR.", "os.system"},
-		"builtins.eval":       {"\x80\x02c__builtin__\neval\nU\x011\x85R.", "__builtin__.eval"},
-		"an old pickle":       {"(dp0\nS'data'\np1\n.", "protocol 2"},
-		"a class instance":    {"\x80\x02(i__main__\nA\n.", "protocol 2"},
-		"a persistent id":     {"\x80\x02K\x00Q.", "not expected"},
-		"a huge length":       {"\x80\x02T\xff\xff\xff\x7fabc.", "truncated"},
-		"a huger length":      {"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\xffabc.", "truncated"},
-		"no stop":             {"\x80\x02]", "truncated"},
-		"nothing":             {"", "truncated"},
-		"deep":                {"\x80\x02" + strings.Repeat("(", 1000), "nests"},
-		"many objects":        {"\x80\x02" + strings.Repeat("]", pickleObjects+1), "objects"},
-		"an empty stack":      {"\x80\x02R.", "pickle"},
-		"a shape too large":   {"\x80\x02cnumpy.core.multiarray\n_reconstruct\n)R(K\x01J\xff\xff\xff\x7fJ\xff\xff\xff\x7f\x86cnumpy\ndtype\nU\x02u1\x85R\x89U\x00tb.", "shape"},
-		"fewer bytes":         {"\x80\x02cnumpy.core.multiarray\n_reconstruct\n)R(K\x01K\x09\x85cnumpy\ndtype\nU\x02u1\x85R\x89U\x03abctb.", "3 bytes"},
-		"elements of no size": {"\x80\x02cnumpy.core.multiarray\n_reconstruct\n)R(K\x01J\xff\xff\xff\x7f\x85cnumpy\ndtype\nU\x02U0\x85R\x89U\x00tb.", "0 bytes"},
-		"an unknown type":     {"\x80\x02cnumpy\ndtype\nU\x03c16\x85R.", "c16"},
+		"os.system":        {"\x80\x02cos\nsystem\n(U\x04trueRtR.", "os.system"},
+		"builtins.eval":    {"\x80\x02c__builtin__\neval\nU\x011\x85R.", "__builtin__.eval"},
+		"an old pickle":    {"(dp0\nS'data'\np1\n.", "protocol 2"},
+		"a class instance": {"\x80\x02(i__main__\nA\n.", "protocol 2"},
+		"a persistent id":  {"\x80\x02K\x00Q.", "not expected"},
+		"a huge length":    {"\x80\x02T\xff\xff\xff\x7fabc.", "truncated"},
+		"a huger length":   {"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\xffabc.", "truncated"},
+		"no stop":          {"\x80\x02]", "truncated"},
+		"nothing":          {"", "truncated"},
+		"deep":             {"\x80\x02" + strings.Repeat("(", 1000), "nests"},
+		"many objects":     {"\x80\x02" + strings.Repeat("]", pickleObjects+1), "objects"},
+		"an empty stack":   {"\x80\x02R.", "pickle"},
+		"a shape too large": {"\x80\x02cnumpy.core.multiarray\n_reconstruct\n" +
+			")R(K\x01J\xff\xff\xff\x7fJ\xff\xff\xff\x7f\x86cnumpy\ndtype\nU\x02u1\x85R\x89U\x00tb.", "shape"},
+		"fewer bytes": {"\x80\x02cnumpy.core.multiarray\n_reconstruct\n)R(K\x01K\x09\x85cnumpy\ndtype\n" +
+			"U\x02u1\x85R\x89U\x03abctb.", "3 bytes"},
+		"elements of no size": {"\x80\x02cnumpy.core.multiarray\n_reconstruct\n)R(K\x01J\xff\xff\xff\x7f\x85cnumpy\n" +
+			"dtype\nU\x02U0\x85R\x89U\x00tb.", "0 bytes"},
+		"an unknown type": {"\x80\x02cnumpy\ndtype\nU\x03c16\x85R.", "c16"},
 	} {
 		_, err := readPickle(strings.NewReader(c.raw), 0, int64(len(c.raw)))
 		if err == nil {
@@ -92,7 +95,8 @@ func FuzzPickle(f *testing.F) {
 		}
 		f.Add(raw)
 	}
-	for _, name := range []string{"cifar-10-batches-py/data_batch_2", "cifar_protocol2", "cifar_protocol5", "digits.pkl"} {
+	for _, name := range []string{"cifar-10-batches-py/data_batch_2", "cifar_protocol2", "cifar_protocol5",
+		"digits.pkl"} {
 		raw, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			f.Fatal(err)
@@ -112,7 +116,8 @@ func FuzzPickle(f *testing.F) {
 			if _, err := pickleValues(r, v); err != nil && strings.Contains(err.Error(), "\n") {
 				t.Fatalf("%q is more than a line", err)
 			}
-			if x, ok := v.(*npArray); ok && x.file != nil && (x.file.at < 0 || x.file.at+x.file.length > int64(len(raw))) {
+			if x, ok := v.(*npArray); ok && x.file != nil && (x.file.at < 0 ||
+				x.file.at+x.file.length > int64(len(raw))) {
 				t.Fatalf("%+v lies outside of %d bytes", *x.file, len(raw))
 			}
 		}

@@ -61,7 +61,8 @@ func pickleGlobal(module, name string) (any, error) {
 	case "__builtin__ bytes", "builtins bytes":
 		return pickleCall(func(...any) (any, error) { return "", nil }), nil
 	}
-	return nil, fmt.Errorf("it asks for the global %q: expected lists, strings, numbers and numpy arrays", module+"."+name)
+	return nil, fmt.Errorf("it asks for the global %q: expected lists, strings, numbers and numpy arrays", module+"."+
+		name)
 }
 
 // pickleCall makes a Go function callable from a pickle.
@@ -207,7 +208,8 @@ func newNpArray(dtype any, shape []int, elements any, fortran bool) (*npArray, e
 		length = int64(len(a.raw))
 	}
 	want := int64(a.len()) * int64(t.size)
-	if t.letter == 'O' || t.size == 0 && a.len() > 0 || a.file != nil && a.file.text && length < want || (a.file == nil || !a.file.text) && length != want {
+	if t.letter == 'O' || t.size == 0 && a.len() > 0 || a.file != nil && a.file.text && length < want ||
+		(a.file == nil || !a.file.text) && length != want {
 		return nil, fmt.Errorf("a numpy array of shape %v and type %c%d with %d bytes", shape, t.letter, t.size, length)
 	}
 	return a, nil

@@ -13,8 +13,8 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 )
 
-// pickleTable reads the files of FedBN's code, (paths, labels) as numpy.save, numpy.load with allow_pickle and pickle.dump
-// know them: a pair of lists or arrays, or one array with two rows.
+// pickleTable reads the files of FedBN's code, (paths, labels) as numpy.save, numpy.load with allow_pickle and
+// pickle.dump know them: a pair of lists or arrays, or one array with two rows.
 func pickleTable(path string) (paths []string, labels []any, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -129,7 +129,8 @@ func npyOrPickle(r io.ReaderAt, size int64) (any, error) {
 	}
 	m := npyHeader.FindStringSubmatch(string(text))
 	if m == nil {
-		return nil, fmt.Errorf("numpy file with header %q: expected numbers, strings or objects", strings.TrimSpace(string(text)))
+		return nil, fmt.Errorf("numpy file with header %q: expected numbers, strings or objects",
+			strings.TrimSpace(string(text)))
 	}
 	at += length
 	if m[2][0] == 'O' {

@@ -25,8 +25,8 @@ type pixels struct {
 	gap           int64  // bytes between images
 	raw           []byte // the images themselves, where they are few
 	stamp         string
-	// inflate reads the images of a file that does not hold them as plain bytes. They are written once to a file without
-	// a name in the folder for temporary files, so that SVHN takes 300 MB of disk instead of memory.
+	// inflate reads the images of a file that does not hold them as plain bytes. They are written once to a file
+	// without a name in the folder for temporary files, so that SVHN takes 300 MB of disk instead of memory.
 	inflate func(*os.File) (io.Reader, error)
 
 	once  sync.Once
@@ -59,8 +59,9 @@ func (p *pixels) examples(root string, labels []int, domain int) ([]data.Example
 	}
 	out := make([]data.Example, len(labels))
 	for i, l := range labels {
-		out[i] = data.Example{ID: fmt.Sprintf("%s#%05d", filepath.ToSlash(name), i), Label: l, Domain: domain, Stamp: p.stamp,
-			Load: func() (image.Image, error) { return p.image(i) }}
+		out[i] = data.Example{ID: fmt.Sprintf("%s#%05d", filepath.ToSlash(name), i), Label: l, Domain: domain,
+			Stamp: p.stamp,
+			Load:  func() (image.Image, error) { return p.image(i) }}
 	}
 	return out, nil
 }

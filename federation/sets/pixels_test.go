@@ -56,7 +56,8 @@ func wantImages(t *testing.T, got []data.Example, names ...string) {
 				t.Fatal(err)
 			}
 			c := color.RGBAModel.Convert(img.At(p[2], p[1])).(color.RGBA)
-			if rgb := []int{int(c.R), int(c.G), int(c.B)}; !slices.Equal(rgb[:len(p)-3], p[3:]) || len(p) == 4 && (c.G != c.R || c.B != c.R) || c.A != 255 {
+			if rgb := []int{int(c.R), int(c.G), int(c.B)}; !slices.Equal(rgb[:len(p)-3], p[3:]) || len(p) == 4 &&
+				(c.G != c.R || c.B != c.R) || c.A != 255 {
 				t.Fatalf("%s: image %d row %d column %d is %v, want %v", name, p[0], p[1], p[2], c, p[3:])
 			}
 		}

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// splitWords are the names of splits as data sets spell them. eval and dev stand for validation: a set that has no test split is
-// tested on it all the same.
+// splitWords are the names of splits as data sets spell them. eval and dev stand for validation: a set that has no test
+// split is tested on it all the same.
 var splitWords = map[string]string{"train": "train", "training": "train", "trn": "train",
 	"val": "val", "valid": "val", "validation": "val", "dev": "val", "eval": "val", "evaluation": "val",
 	"test": "test", "testing": "test", "tst": "test"}
@@ -15,7 +15,8 @@ var splitWords = map[string]string{"train": "train", "training": "train", "trn":
 // splitBeside are words that may stand beside the name of a split, as in train_set, imgs_train or val2017.
 var splitBeside = []string{"", "set", "split", "data", "images", "image", "imgs", "img"}
 
-// splitName is the split that a name says, or "": a split's word in any case, alone or with one word or number beside it.
+// splitName is the split that a name says, or "": a split's word in any case, alone or with one word or number beside
+// it.
 func splitName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' {
@@ -46,8 +47,8 @@ func splitsAmong(dirs []string) (of map[string][]string, others []string) {
 	return of, others
 }
 
-// lookLikeSplits tells whether folders that stand where classes are expected are splits by their names: all of them, or both
-// train and one to test with. A class may be called train, beside others.
+// lookLikeSplits tells whether folders that stand where classes are expected are splits by their names: all of them, or
+// both train and one to test with. A class may be called train, beside others.
 func lookLikeSplits(dirs []string) bool {
 	of, others := splitsAmong(dirs)
 	return len(of) > 0 && len(others) == 0 || of["train"] != nil && len(of) > 1

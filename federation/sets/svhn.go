@@ -54,7 +54,8 @@ func matDigits(f *os.File, path string) (*pixels, []float64, error) {
 		x.height, x.width, x.count = d[0], d[1], d[2]
 	}
 	if v.kind != 2 || x.height < 1 || x.width < 1 || x.height > 1024 || x.width > 1024 {
-		return nil, nil, fmt.Errorf("variable X has dimensions %d and type %d: expected uint8 images [32,32,3,N]", v.Dims, v.kind)
+		return nil, nil, fmt.Errorf("variable X has dimensions %d and type %d: expected uint8 images [32,32,3,N]",
+			v.Dims, v.kind)
 	}
 	if v.compressed {
 		x.inflate = func(f *os.File) (io.Reader, error) {

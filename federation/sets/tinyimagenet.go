@@ -12,7 +12,8 @@ var tinyImageNet = release{
 	folders: []string{"tiny-imagenet-200", "tiny-imagenet", "tinyimagenet200"},
 	classes: 200,
 	forms: []form{
-		{needs: []string{"train", "val/images", "val/val_annotations.txt", "?wnids.txt", "?words.txt"}, read: tinyLists},
+		{needs: []string{"train", "val/images", "val/val_annotations.txt", "?wnids.txt", "?words.txt"},
+			read: tinyLists},
 		{needs: []string{"train", "val", "?wnids.txt", "?words.txt"}, read: tinyFolders},
 	}}
 
@@ -30,7 +31,10 @@ func tinyLists(cfg Config, paths []string) (*roll, error) {
 		return nil, err
 	}
 	l.list = paths[2]
-	return l, eachLine(paths[2], func(where, line string) error { return l.annotation(label, filepath.ToSlash(images), where, line) })
+	return l, eachLine(paths[2], func(where, line string) error {
+		return l.annotation(label, filepath.ToSlash(images),
+			where, line)
+	})
 }
 
 // annotation adds the image of a line of val_annotations.txt.
@@ -75,8 +79,8 @@ func tinyFolders(cfg Config, paths []string) (*roll, error) {
 	return l, nil
 }
 
-// tinyTrain reads the training folders. Labels are in the order of WNIDs; a class has the first of its synonyms as name, or
-// its WNID where there is no words.txt.
+// tinyTrain reads the training folders. Labels are in the order of WNIDs; a class has the first of its synonyms as
+// name, or its WNID where there is no words.txt.
 func tinyTrain(cfg Config, train, wnids, words string) (*roll, map[string]int, error) {
 	l := &roll{list: train, images: filepath.Dir(train), repeats: true}
 	dirs, err := (&walk{}).folders(train)

@@ -40,12 +40,14 @@ func (p *domainPlace) usps(dir, split string, _ Config) (*digitSplit, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return p.digitPixels(&pixels{path: path, count: len(labels), width: uspsSide, height: uspsSide, channels: 1, raw: raw,
+	return p.digitPixels(&pixels{path: path, count: len(labels), width: uspsSide, height: uspsSide, channels: 1,
+		raw:   raw,
 		stamp: fileStamp(st)}, labels, false)
 }
 
-// readUSPS reads lines "label index:value ..." with labels 1 to 10 for the digits 0 to 9, indices 1 to 256 row by row and
-// values from -1 to 1, which become floor((value + 1) / 2 * 255), as in torchvision. An index left out has the value 0.
+// readUSPS reads lines "label index:value ..." with labels 1 to 10 for the digits 0 to 9, indices 1 to 256 row by row
+// and values from -1 to 1, which become floor((value + 1) / 2 * 255), as in torchvision. An index left out has the
+// value 0.
 func readUSPS(r io.Reader) (labels []float64, raw []byte, err error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<15)
@@ -72,7 +74,8 @@ func readUSPS(r io.Reader) (labels []float64, raw []byte, err error) {
 			i, err := strconv.Atoi(at)
 			v, bad := strconv.ParseFloat(text, 64)
 			if !ok || err != nil || bad != nil || i < 1 || i > len(img) || !(v >= -1 && v <= 1) {
-				return nil, nil, fmt.Errorf("line %d: %q: expected an index from 1 to 256, a colon and a value from -1 to 1", line, shortText(field))
+				return nil, nil, fmt.Errorf("line %d: %q: expected an index from 1 to 256, a colon and a value from "+
+					"-1 to 1", line, shortText(field))
 			}
 			img[i-1] = byte((v + 1) / 2 * 255)
 		}

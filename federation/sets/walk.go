@@ -33,7 +33,8 @@ type found struct {
 }
 
 // clutter is what desktops, archives and servers leave in folders beside hidden files.
-var clutter = []string{"thumbs.db", "desktop.ini", "Icon\r", "__MACOSX", "@eaDir", "$RECYCLE.BIN", "System Volume Information", "lost+found"}
+var clutter = []string{"thumbs.db", "desktop.ini", "Icon\r", "__MACOSX", "@eaDir", "$RECYCLE.BIN",
+	"System Volume Information", "lost+found"}
 
 // entries are the names in a folder, sorted without regard to case; hidden files and what desktops leave behind are not
 // listed. Links are followed.
@@ -50,7 +51,8 @@ func entries(dir string) ([]fs.FileInfo, error) {
 	}
 	var out []fs.FileInfo
 	for _, e := range list {
-		if n := e.Name(); strings.HasPrefix(n, ".") || slices.ContainsFunc(clutter, func(c string) bool { return strings.EqualFold(c, n) }) {
+		if n := e.Name(); strings.HasPrefix(n, ".") || slices.ContainsFunc(clutter,
+			func(c string) bool { return strings.EqualFold(c, n) }) {
 			continue
 		}
 		info, err := os.Stat(filepath.Join(dir, e.Name()))

@@ -61,7 +61,8 @@ func NewAgent(nc *nats.Conn, inv *Invitation, card Card, dir string, part Part, 
 	if card.Proof, err = who.proof(); err != nil {
 		return nil, err
 	}
-	a := &Agent{Invitation: inv, nc: nc, card: card, sign: signer{who.key}, back: make(chan struct{}), part: part, vault: v, log: log}
+	a := &Agent{Invitation: inv, nc: nc, card: card, sign: signer{who.key}, back: make(chan struct{}), part: part,
+		vault: v, log: log}
 	a.doing.Store(idle)
 	return a, nil
 }
@@ -142,11 +143,12 @@ func (a *Agent) join(ctx context.Context) error {
 	}
 }
 
-// beat says that the client is there and which order it has, or that it leaves. Nobody waits for it, so that a lost one is no
-// failure.
+// beat says that the client is there and which order it has, or that it leaves. Nobody waits for it, so that a lost one
+// is no failure.
 func (a *Agent) beat(leaves bool) {
 	a.beats++
-	v := beat{Run: a.Invitation.Run, Client: a.client, Instance: a.card.Instance, Count: a.beats, Doing: a.doing.Load().(string), Try: a.try, Leaves: leaves}
+	v := beat{Run: a.Invitation.Run, Client: a.client, Instance: a.card.Instance, Count: a.beats,
+		Doing: a.doing.Load().(string), Try: a.try, Leaves: leaves}
 	b, err := pack(a.sign, beatMessage, v, nil)
 	if err == nil {
 		a.nc.Publish(a.from(a.client, beatVerb), b)
@@ -225,7 +227,8 @@ func (a *Agent) receive(m *nats.Msg) *job {
 	return nil
 }
 
-// request asks the server. It gives up when the connection was lost meanwhile: nothing that was on its way comes any more.
+// request asks the server. It gives up when the connection was lost meanwhile: nothing that was on its way comes any
+// more.
 func (a *Agent) request(ctx context.Context, patience time.Duration, verb string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -19,20 +19,24 @@ func TestNeed(t *testing.T) {
 	for _, c := range []struct {
 		quorum        float64
 		clients, need int
-	}{{0.8, 3, 2}, {0.8, 5, 4}, {0.8, 10, 8}, {0.8, 2, 1}, {0.8, 1, 1}, {0.8, 0, 0}, {1, 3, 3}, {1, 1, 1}, {0.5, 3, 2}, {0.01, 10, 1}, {0.99, 100, 99}} {
+	}{{0.8, 3, 2}, {0.8, 5, 4}, {0.8, 10, 8}, {0.8, 2, 1}, {0.8, 1, 1}, {0.8, 0, 0}, {1, 3, 3}, {1, 1, 1}, {0.5, 3, 2},
+		{0.01, 10, 1}, {0.99, 100, 99}} {
 		if got := transport.Need(c.quorum, c.clients); got != c.need {
 			t.Errorf("quorum %v of %d: %d, not %d", c.quorum, c.clients, got, c.need)
 		}
 	}
 }
 
-// Of three clients one uploads NaN in every round; with a quorum of 0.8 the run goes on with the two others, and learns what they
-// would have learned without it. With a quorum of 1 it ends with that client's reason.
+// Of three clients one uploads NaN in every round; with a quorum of 0.8 the run goes on with the two others, and learns
+// what they would have learned without it. With a quorum of 1 it ends with that client's reason.
 func TestOneBadOfThree(t *testing.T) {
 	e := fedpha.toy(t)
 	e.Clients = e.Clients[:3]
 	e.Plan.Participation, e.Plan.Rounds = 1, 2
-	r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(_, client int) bool { return client == 1 }})
+	r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(_,
+		client int) bool {
+		return client == 1
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +44,8 @@ func TestOneBadOfThree(t *testing.T) {
 		s.set.Deadline = 0 // nobody is waited for
 		s.part = func(client int, p transport.Local) transport.Part {
 			if client == 1 {
-				return hostile{p, engine.Train, func(r *engine.Reply) { r.Upload.Shared["global"].Data[0] = float32(math.NaN()) }}
+				return hostile{p, engine.Train,
+					func(r *engine.Reply) { r.Upload.Shared["global"].Data[0] = float32(math.NaN()) }}
 			}
 			return p
 		}
@@ -58,15 +63,16 @@ func TestOneBadOfThree(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	left := s.joinAll(ctx, cancel, 3)
-	if err := s.serve(ctx, false); err == nil || !strings.Contains(err.Error(), "client 1") || !strings.Contains(err.Error(), "holds NaN") {
+	if err := s.serve(ctx, false); err == nil || !strings.Contains(err.Error(), "client 1") ||
+		!strings.Contains(err.Error(), "holds NaN") {
 		t.Errorf("with a quorum of 1: %v", err)
 	}
 	cancel()
 	left()
 }
 
-// Where the only client that is asked fails, the round has no upload and the run goes on; so it does where the method fails over
-// that one's extras.
+// Where the only client that is asked fails, the round has no upload and the run goes on; so it does where the method
+// fails over that one's extras.
 func TestTheOnlyClientFails(t *testing.T) {
 	for i, spoil := range []func(r *engine.Reply){
 		func(r *engine.Reply) { r.Upload.N = 0 },

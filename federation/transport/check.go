@@ -31,7 +31,8 @@ func checkNames(m tensor.Map) error {
 	}
 	for name := range m {
 		if len(name) > 200 || !tensorName.MatchString(name) || strings.Contains(name, "..") {
-			return fmt.Errorf("tensor %.100q: a name has letters, digits, _, -, . and single slashes between them", name)
+			return fmt.Errorf("tensor %.100q: a name has letters, digits, _, -, . and single slashes between them",
+				name)
 		}
 	}
 	return nil

@@ -14,7 +14,8 @@ import (
 
 // Dial connects to a NATS server; it waits for one that is not there yet, but not where it is refused.
 func Dial(ctx context.Context, url, name string, log *slog.Logger, options ...nats.Option) (*nats.Conn, error) {
-	options = append([]nats.Option{nats.Name(name), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.ReconnectWait(500 * time.Millisecond), nats.Timeout(5 * time.Second),
+	options = append([]nats.Option{nats.Name(name), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(500 * time.Millisecond), nats.Timeout(5 * time.Second),
 		nats.ReconnectBufSize(-1), nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("NATS", "error", err) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
@@ -41,11 +42,12 @@ func Dial(ctx context.Context, url, name string, log *slog.Logger, options ...na
 	}
 }
 
-// waitable tells whether a connection may succeed later; one that ends in the middle of its beginning is that of a server that
-// died, or is a proxy's whose server is away.
+// waitable tells whether a connection may succeed later; one that ends in the middle of its beginning is that of a
+// server that died, or is a proxy's whose server is away.
 func waitable(err error) bool {
 	var network interface{ Timeout() bool }
-	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF) || errors.As(err, &network)
+	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF) ||
+		errors.As(err, &network)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
@@ -73,7 +75,8 @@ type Invitation struct {
 }
 
 // Ask waits for the server of a run and asks it for the invitation of a client, which has the identity who.
-func Ask(ctx context.Context, nc *nats.Conn, run string, client int, who Identity, log *slog.Logger) (*Invitation, error) {
+func Ask(ctx context.Context, nc *nats.Conn, run string, client int, who Identity, log *slog.Logger) (*Invitation,
+	error) {
 	if err := CheckName(run); err != nil {
 		return nil, err
 	}
@@ -119,7 +122,8 @@ func invited(b []byte, q question, who Identity) (*Invitation, error) {
 		return nil, fmt.Errorf("the server's invitation: %w", err)
 	}
 	if h.Version != Version {
-		return nil, fmt.Errorf("the server speaks version %d of the messages, this program %d; use the same release on both sides", h.Version, Version)
+		return nil, fmt.Errorf("the server speaks version %d of the messages, this program %d; use the same release "+
+			"on both sides", h.Version, Version)
 	}
 	server, err := who.known(h.Proof, ServerName, nil)
 	if err == nil && !server.verify(digest(helloMessage, f.header), f.signature) {
@@ -137,11 +141,13 @@ func invited(b []byte, q question, who Identity) (*Invitation, error) {
 	if !hash.MatchString(h.Run) || h.Limit < 1 || h.Largest < 1 {
 		return nil, errors.New("the server's invitation makes no sense")
 	}
-	return &Invitation{Run: h.Run, Clients: h.Clients, Config: h.Config, Classes: h.Classes, limit: h.Limit, largest: h.Largest, server: server, key: h.Proof.Key}, nil
+	return &Invitation{Run: h.Run, Clients: h.Clients, Config: h.Config, Classes: h.Classes, limit: h.Limit,
+		largest: h.Largest, server: server, key: h.Proof.Key}, nil
 }
 
 // request asks until somebody is there to answer; wait is the time that one answer may take.
-func request(ctx context.Context, nc *nats.Conn, subject string, body []byte, wait time.Duration, log *slog.Logger) ([]byte, error) {
+func request(ctx context.Context, nc *nats.Conn, subject string, body []byte, wait time.Duration,
+	log *slog.Logger) ([]byte, error) {
 	for said := false; ; {
 		one, cancel := context.WithTimeout(ctx, wait)
 		m, err := nc.RequestWithContext(one, subject, body)

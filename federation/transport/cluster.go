@@ -25,9 +25,10 @@ type ClusterSettings struct {
 	Log     *slog.Logger
 }
 
-// Cluster is an engine.Answerer: it spreads the turns of simulated clients over worker machines. Turns lie in a work queue,
-// from which workers pull them; one that no worker has acknowledged, or said to be at work on, is delivered again. A turn
-// carries all that it needs, so that any worker can do it, and whoever does gives the same result, which counts once.
+// Cluster is an engine.Answerer: it spreads the turns of simulated clients over worker machines. Turns lie in a work
+// queue, from which workers pull them; one that no worker has acknowledged, or said to be at work on, is delivered
+// again. A turn carries all that it needs, so that any worker can do it, and whoever does gives the same result, which
+// counts once.
 type Cluster struct {
 	queue
 	set   ClusterSettings
@@ -66,7 +67,8 @@ type WorkTotals struct {
 	Up      int64 // bytes from workers that counted, with headers
 }
 
-// MaxTurns is how many turns of a run are worth to be in a queue at a time: more than the machines that anybody has can do.
+// MaxTurns is how many turns of a run are worth to be in a queue at a time: more than the machines that anybody has can
+// do.
 const MaxTurns = 1024
 
 // OpenCluster makes the queue of a run; what an older run left in it is removed.
@@ -84,9 +86,11 @@ func OpenCluster(ctx context.Context, nc *nats.Conn, set ClusterSettings) (*Clus
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{queue: queue{set.Queue}, set: set, run: NewID(), js: js, waiting: map[string]*waiting{}, workers: map[string]int{}}
+	c := &Cluster{queue: queue{set.Queue}, set: set, run: NewID(), js: js, waiting: map[string]*waiting{},
+		workers: map[string]int{}}
 	if _, err := nc.RequestWithContext(short(ctx), c.subject(helloSubject), nil); err == nil {
-		return nil, fmt.Errorf("another run has the queue %q on this NATS server; wait for it, or give --queue another name", set.Queue)
+		return nil, fmt.Errorf("another run has the queue %q on this NATS server; wait for it, or give --queue "+
+			"another name", set.Queue)
 	}
 	if err := c.remove(ctx); err != nil {
 		return nil, fmt.Errorf("cannot remove an older queue %q: %w", set.Queue, err)
@@ -101,9 +105,11 @@ func OpenCluster(ctx context.Context, nc *nats.Conn, set ClusterSettings) (*Clus
 func (c *Cluster) streams(ctx context.Context) error {
 	size := int32(c.set.Limit + maxFrame)
 	for _, s := range []jetstream.StreamConfig{
-		{Name: c.turns(), Subjects: []string{c.subject(turnSubject)}, Retention: jetstream.WorkQueuePolicy, Duplicates: window, MaxMsgSize: size,
+		{Name: c.turns(), Subjects: []string{c.subject(turnSubject)}, Retention: jetstream.WorkQueuePolicy,
+			Duplicates: window, MaxMsgSize: size,
 			Description: "turns of simulated clients of promptfed"},
-		{Name: c.results(), Subjects: []string{c.subject(resultSubject)}, Retention: jetstream.WorkQueuePolicy, Duplicates: window, MaxMsgSize: size,
+		{Name: c.results(), Subjects: []string{c.subject(resultSubject)}, Retention: jetstream.WorkQueuePolicy,
+			Duplicates: window, MaxMsgSize: size,
 			Description: "results of promptfed's workers"},
 	} {
 		if err := whileRemoved(ctx, func() error {
@@ -120,13 +126,15 @@ func (c *Cluster) streams(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.js.CreateConsumer(ctx, c.turns(), jetstream.ConsumerConfig{Durable: c.consumer(c.run), AckPolicy: jetstream.AckExplicitPolicy,
-		AckWait: ackWait, MaxDeliver: -1, MaxAckPending: maxClient})
+	_, err = c.js.CreateConsumer(ctx, c.turns(), jetstream.ConsumerConfig{Durable: c.consumer(c.run),
+		AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait:   ackWait, MaxDeliver: -1, MaxAckPending: maxClient})
 	if err != nil {
 		return err
 	}
-	results, err := c.js.CreateConsumer(ctx, c.results(), jetstream.ConsumerConfig{Durable: "run", AckPolicy: jetstream.AckExplicitPolicy,
-		AckWait: time.Minute, MaxDeliver: -1})
+	results, err := c.js.CreateConsumer(ctx, c.results(), jetstream.ConsumerConfig{Durable: "run",
+		AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait:   time.Minute, MaxDeliver: -1})
 	if err != nil {
 		return err
 	}
@@ -163,14 +171,15 @@ func (c *Cluster) Close() error {
 }
 
 func (c *Cluster) remove(ctx context.Context) error {
-	return errors.Join(absent(c.js.DeleteStream(ctx, c.turns())), absent(c.js.DeleteStream(ctx, c.results())), absent(c.js.DeleteObjectStore(ctx, c.bucket())))
+	return errors.Join(absent(c.js.DeleteStream(ctx, c.turns())), absent(c.js.DeleteStream(ctx, c.results())),
+		absent(c.js.DeleteObjectStore(ctx, c.bucket())))
 }
 
 // storeFailed is JetStream's code for a stream whose files it cannot make.
 const storeFailed = 10049
 
-// whileRemoved does something again for a while where JetStream cannot make the files of a stream: it removes those of a
-// stream of the same name after it has told that the stream is deleted.
+// whileRemoved does something again for a while where JetStream cannot make the files of a stream: it removes those of
+// a stream of the same name after it has told that the stream is deleted.
 func whileRemoved(ctx context.Context, create func() error) error {
 	for range 20 {
 		err := create()
@@ -229,7 +238,8 @@ func (c *Cluster) greet(b []byte) any {
 		return verdict{Reason: "that is no greeting"}
 	}
 	if g.Version != Version {
-		return verdict{Reason: fmt.Sprintf("the run speaks version %d of the messages, the worker %d; use the same release on both sides", Version, g.Version)}
+		return verdict{Reason: fmt.Sprintf("the run speaks version %d of the messages, the worker %d; use the same "+
+			"release on both sides", Version, g.Version)}
 	}
 	if f := (engine.Footing{Program: c.set.Footing.Program}); g.Program != f.Program {
 		reason := plain(f.Differs(engine.Footing{Program: g.Program}).Error())
@@ -255,7 +265,8 @@ func (c *Cluster) join(b []byte) any {
 		return v
 	}
 	if here, there := c.set.Footing.Platform, w.Footing.Platform; here != there {
-		c.set.Log.Warn("the worker's machine is of another kind; its results may differ in their last digits", "host", w.Host, "platform", plain(there), "here", here)
+		c.set.Log.Warn("the worker's machine is of another kind; its results may differ in their last digits", "host",
+			w.Host, "platform", plain(there), "here", here)
 	}
 	c.mu.Lock()
 	c.workers[w.Instance] = w.Jobs

@@ -11,15 +11,17 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// What a turn costs beside the turn itself: through the queue and back over TCP with two workers of this process that do
-// nothing, on prompts of 16 tokens of width 512 and the state that goes with them. bytes-down and bytes-up are of one turn.
+// What a turn costs beside the turn itself: through the queue and back over TCP with two workers of this process that
+// do nothing, on prompts of 16 tokens of width 512 and the state that goes with them. bytes-down and bytes-up are of
+// one turn.
 func BenchmarkTurn(b *testing.B) {
 	e := stack{"promptfl", nil, map[string]any{"tokens": 2}}.toy(b)
 	for name, parallel := range map[string]int{"one-at-a-time": 0, "64-at-a-time": 64} {
 		b.Run(name, func(b *testing.B) {
 			f := newFarm(b, e)
 			f.around = func(int, transport.Turn) transport.Turn {
-				return func(_ context.Context, client int, o engine.Order, _ engine.State) (engine.Reply, *engine.State, error) {
+				return func(_ context.Context, client int, o engine.Order, _ engine.State) (engine.Reply, *engine.State,
+					error) {
 					up := method.Upload{Client: client, N: 9, Shared: o.Shared}
 					return engine.Reply{Client: client, Upload: up}, &engine.State{Own: o.Shared}, nil
 				}

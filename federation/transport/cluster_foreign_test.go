@@ -15,8 +15,8 @@ import (
 	"promptfed/federation/transport"
 )
 
-// A NATS server of somebody else's keeps the queue, and when it goes away in the middle of a round and comes back, run and
-// workers go on, with tensors in messages and in objects.
+// A NATS server of somebody else's keeps the queue, and when it goes away in the middle of a round and comes back, run
+// and workers go on, with tensors in messages and in objects.
 func TestClusterOverForeignServer(t *testing.T) {
 	want, records := alone(t, fedpha.toy(t))
 	for _, limit := range []int{0, 100} {
@@ -43,7 +43,8 @@ func TestClusterOverForeignServer(t *testing.T) {
 			defer f.conn.Close()
 			var restarted atomic.Bool
 			f.around = func(_ int, do transport.Turn) transport.Turn {
-				return func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+				return func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply,
+					*engine.State, error) {
 					if o.Round == 1 && restarted.CompareAndSwap(false, true) {
 						n.Shutdown()
 						n.WaitForShutdown()

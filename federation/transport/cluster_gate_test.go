@@ -36,7 +36,10 @@ func TestWorkerMayNotMore(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 		nc.Flush()
-		eventually(t, "a refusal to "+what, func() bool { return errors.Is(nc.LastError(), nats.ErrPermissionViolation) })
+		eventually(t, "a refusal to "+what, func() bool {
+			return errors.Is(nc.LastError(),
+				nats.ErrPermissionViolation)
+		})
 		nc.Close()
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"promptfed/federation/transport"
 )
 
-// However many workers there are, the run folder holds the bytes of a run in one process; so it does where tensors go through
-// objects, and with surveys and an exam.
+// However many workers there are, the run folder holds the bytes of a run in one process; so it does where tensors go
+// through objects, and with surveys and an exam.
 func TestClusterGivesTheSame(t *testing.T) {
 	for _, s := range []stack{
 		{"promptfl", nil, map[string]any{"tokens": 2}},
@@ -49,8 +49,8 @@ func TestClusterGivesTheSame(t *testing.T) {
 	}
 }
 
-// A worker that vanishes in the middle of turns, without a word, is missed: its turns come again on another one, which came
-// late.
+// A worker that vanishes in the middle of turns, without a word, is missed: its turns come again on another one, which
+// came late.
 func TestClusterLosesWorkers(t *testing.T) {
 	want, records := alone(t, fedpha.toy(t))
 	f := newFarm(t, fedpha.toy(t))
@@ -59,7 +59,8 @@ func TestClusterLosesWorkers(t *testing.T) {
 	inside, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	f.around = func(worker int, do transport.Turn) transport.Turn {
-		return func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+		return func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State,
+			error) {
 			if worker == 0 && o.Round == 1 {
 				f.turns.Add(1)
 				once.Do(func() { close(inside) })
@@ -117,7 +118,8 @@ func TestClusterDuplicates(t *testing.T) {
 	}
 }
 
-// A run that was stopped goes on with other workers; a worker that is still there takes the next run of the queue for another.
+// A run that was stopped goes on with other workers; a worker that is still there takes the next run of the queue for
+// another.
 func TestClusterResumes(t *testing.T) {
 	want, records := alone(t, fedpha.toy(t))
 	f := newFarm(t, fedpha.toy(t))
@@ -182,13 +184,16 @@ func TestClusterRefuses(t *testing.T) {
 			t.Errorf("the run does not log %q", say)
 		}
 	}
-	if _, err := transport.AskErrand(ctx, nc, "toy", "2", 0, f.log.logger()); err == nil || !strings.Contains(err.Error(), "program: the run has version 1") {
+	if _, err := transport.AskErrand(ctx, nc, "toy", "2", 0, f.log.logger()); err == nil ||
+		!strings.Contains(err.Error(), "program: the run has version 1") {
 		t.Errorf("%v", err)
 	}
-	if _, err := transport.OpenCluster(ctx, f.nats.Conn(), f.set); err == nil || !strings.Contains(err.Error(), "another run has the queue") {
+	if _, err := transport.OpenCluster(ctx, f.nats.Conn(), f.set); err == nil || !strings.Contains(err.Error(),
+		"another run has the queue") {
 		t.Errorf("%v", err)
 	}
-	if _, err := transport.AskErrand(ctx, nc, "other", "1", 50*time.Millisecond, f.log.logger()); !errors.Is(err, transport.ErrIdle) {
+	if _, err := transport.AskErrand(ctx, nc, "other", "1", 50*time.Millisecond, f.log.logger()); !errors.Is(err,
+		transport.ErrIdle) {
 		t.Errorf("%v", err)
 	}
 	if n := c.Totals(); n.Workers != 0 || f.turns.Load() != 0 {
@@ -205,7 +210,8 @@ func TestClusterFailures(t *testing.T) {
 	var left atomic.Int64
 	left.Store(2)
 	f.around = func(_ int, do transport.Turn) transport.Turn {
-		return func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+		return func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State,
+			error) {
 			if client == 2 && left.Add(-1) >= 0 {
 				return engine.Reply{}, nil, errors.New("no memory")
 			}

@@ -17,7 +17,8 @@ var _ engine.Answerer = (*Cluster)(nil)
 const tries = 3
 
 // Answer has a turn done by some worker.
-func (c *Cluster) Answer(ctx context.Context, client *engine.Client, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+func (c *Cluster) Answer(ctx context.Context, client *engine.Client, o engine.Order, s engine.State) (engine.Reply,
+	*engine.State, error) {
 	fail := func(err error) (engine.Reply, *engine.State, error) { return engine.Reply{Client: client.ID}, nil, err }
 	body, err := encodeTurn(o, s)
 	if err != nil {
@@ -77,7 +78,8 @@ func (c *Cluster) put(ctx context.Context, head *order, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.js.Publish(ctx, c.subject(turnSubject), message, jetstream.WithMsgID(head.Try), jetstream.WithRetryAttempts(30),
+	if _, err := c.js.Publish(ctx, c.subject(turnSubject), message, jetstream.WithMsgID(head.Try),
+		jetstream.WithRetryAttempts(30),
 		jetstream.WithRetryWait(time.Second)); err != nil {
 		return fmt.Errorf("cannot put the turn of client %d into the queue: %w", head.Client, err)
 	}

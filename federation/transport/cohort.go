@@ -100,8 +100,9 @@ func (h *Hub) Load(b []byte) error {
 	return nil
 }
 
-// Need is how many of so many clients must answer an order: the quorum, a share of them, rounded up, but below a quorum of 1 one
-// less than all is always enough. So of three with a quorum of 0.8 two must answer, and no single client can hold a run.
+// Need is how many of so many clients must answer an order: the quorum, a share of them, rounded up, but below a quorum
+// of 1 one less than all is always enough. So of three with a quorum of 0.8 two must answer, and no single client can
+// hold a run.
 func Need(quorum float64, clients int) int {
 	need := int(math.Ceil(quorum*float64(clients) - 1e-9))
 	if quorum < 1 && clients > 1 {
@@ -110,10 +111,10 @@ func Need(quorum float64, clients int) int {
 	return max(need, min(1, clients))
 }
 
-// Run gives an order to clients and waits for their replies: until all have answered that are there, or the deadline is over
-// and a quorum has. Clients that failed, or whose reply was refused, are not counted among those asked; only where the quorum
-// is 1 the run ends with them. Below the quorum it gives the order again to those that have not answered, and waits as long
-// again; what came in before still counts, since the same order has the same answer.
+// Run gives an order to clients and waits for their replies: until all have answered that are there, or the deadline is
+// over and a quorum has. Clients that failed, or whose reply was refused, are not counted among those asked; only where
+// the quorum is 1 the run ends with them. Below the quorum it gives the order again to those that have not answered,
+// and waits as long again; what came in before still counts, since the same order has the same answer.
 //
 // Where all that were asked failed there are no replies, and no error.
 func (h *Hub) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
@@ -122,7 +123,8 @@ func (h *Hub) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
 
 // collect is Run; tries, unless 0, bounds how often the order is given.
 func (h *Hub) collect(ctx context.Context, o engine.Order, quorum float64, tries int) ([]engine.Reply, error) {
-	c := &collection{order: o, orders: map[int]order{}, pushed: map[int]push{}, uploads: map[int]*arrival{}, got: map[int]engine.Reply{},
+	c := &collection{order: o, orders: map[int]order{}, pushed: map[int]push{}, uploads: map[int]*arrival{},
+		got:    map[int]engine.Reply{},
 		failed: map[int]string{}, wrong: map[int]int{}, again: map[int]bool{}, wake: make(chan struct{}, 1)}
 	h.mu.Lock()
 	h.now = c
@@ -148,7 +150,8 @@ func (h *Hub) collect(ctx context.Context, o engine.Order, quorum float64, tries
 			return h.replied(c), nil
 		}
 		h.count.repeats.Add(1)
-		h.set.Log.Warn("below the quorum; the order is given again", "round", o.Round, "kind", o.Kind, "answered", n, "needed", need, "try", try+1)
+		h.set.Log.Warn("below the quorum; the order is given again", "round", o.Round, "kind", o.Kind, "answered", n,
+			"needed", need, "try", try+1)
 	}
 }
 
@@ -202,7 +205,8 @@ func (h *Hub) done(c *collection, quorum float64) (bool, error) {
 	defer h.mu.Unlock()
 	if quorum == 1 && len(c.failed) > 0 {
 		k := slices.Min(slices.Collect(maps.Keys(c.failed)))
-		return false, fmt.Errorf("round %d: %d of %d clients have no answer, and with --quorum 1 all must: client %d: %s", c.order.Round, len(c.failed),
+		return false, fmt.Errorf("round %d: %d of %d clients have no answer, and with --quorum 1 all must: client "+
+			"%d: %s", c.order.Round, len(c.failed),
 			len(c.order.Clients), k, c.failed[k])
 	}
 	for _, k := range c.order.Clients {
@@ -248,7 +252,8 @@ func (h *Hub) give(ctx context.Context, c *collection) error {
 
 // natsAway tells whether an error is one of a NATS server that is away, and may come back.
 func natsAway(err error) bool {
-	for _, e := range []error{nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionReconnecting, nats.ErrReconnectBufExceeded, nats.ErrDisconnected,
+	for _, e := range []error{nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionReconnecting,
+		nats.ErrReconnectBufExceeded, nats.ErrDisconnected,
 		jetstream.ErrNoStreamResponse, context.DeadlineExceeded} {
 		if errors.Is(err, e) {
 			return true

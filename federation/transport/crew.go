@@ -28,9 +28,10 @@ type Errand struct {
 // ErrIdle tells that no run had the queue for the time that a worker waits.
 var ErrIdle = errors.New("no run wants workers")
 
-// AskErrand waits for a run that has the queue, unless idle is 0 no longer than that, and asks for its configuration. program
-// is this program's version.
-func AskErrand(ctx context.Context, nc *nats.Conn, name, program string, idle time.Duration, log *slog.Logger) (*Errand, error) {
+// AskErrand waits for a run that has the queue, unless idle is 0 no longer than that, and asks for its configuration.
+// program is this program's version.
+func AskErrand(ctx context.Context, nc *nats.Conn, name, program string, idle time.Duration, log *slog.Logger) (*Errand,
+	error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}

@@ -50,8 +50,8 @@ func (w *Crew) do(ctx context.Context, m jetstream.Msg) {
 	}
 }
 
-// finish computes the result of a turn and stores it. An error means that the turn is to come again; what goes wrong in the
-// turn itself is told to the run.
+// finish computes the result of a turn and stores it. An error means that the turn is to come again; what goes wrong in
+// the turn itself is told to the run.
 func (w *Crew) finish(ctx context.Context, m jetstream.Msg, o order, body []byte) error {
 	r, body, err := w.result(ctx, m, o, body)
 	if err != nil {
@@ -111,9 +111,11 @@ func (w *Crew) result(ctx context.Context, m jetstream.Msg, o order, body []byte
 // transient is an error that another try may not have.
 type transient struct{ error }
 
-func (w *Crew) compute(ctx context.Context, m jetstream.Msg, o order, body []byte) (engine.Reply, *engine.State, error) {
+func (w *Crew) compute(ctx context.Context, m jetstream.Msg, o order, body []byte) (engine.Reply, *engine.State,
+	error) {
 	if meta, err := m.Metadata(); err == nil && meta.NumDelivered > maxDelivered {
-		return engine.Reply{}, nil, fmt.Errorf("round %d, client %d: %d workers began this turn and none came to its end; does it need more memory than they have?",
+		return engine.Reply{}, nil, fmt.Errorf("round %d, client %d: %d workers began this turn and none came to its "+
+			"end; does it need more memory than they have?",
 			o.Round, o.Client, meta.NumDelivered-1)
 	}
 	if o.Object != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// desk is where the messages of one client are looked at, one after the other. It has a queue of its own: what a client sends
-// too much is dropped there, and the others do not notice.
+// desk is where the messages of one client are looked at, one after the other. It has a queue of its own: what a client
+// sends too much is dropped there, and the others do not notice.
 type desk struct {
 	*Hub
 	client  int
@@ -65,7 +65,8 @@ func (h *Hub) listen() error {
 	}
 	var desks []*desk
 	for k := range h.set.Clients {
-		d := &desk{Hub: h, client: k, pace: bucket{rate: maxRate, burst: maxRate}, talk: bucket{rate: talkRate, burst: talkBurst}}
+		d := &desk{Hub: h, client: k, pace: bucket{rate: maxRate, burst: maxRate}, talk: bucket{rate: talkRate,
+			burst: talkBurst}}
 		var err error
 		if d.sub, err = on(h.from(k, "*"), d.handle); err != nil {
 			return err
@@ -229,7 +230,8 @@ func (d *desk) strange(what string, err error) {
 	log("a message is dropped", "client", d.client, "kind", what, "reason", plain(err.Error()))
 }
 
-// beat hears that the client is there. One that is not known is asked to join again, and one that has not got its order gets it.
+// beat hears that the client is there. One that is not known is asked to join again, and one that has not got its order
+// gets it.
 func (d *desk) beat(m *nats.Msg) {
 	var b beat
 	_, err := d.open(beatMessage, m, &b)
@@ -320,7 +322,8 @@ func (d *desk) put(m *nats.Msg) {
 		return
 	}
 	state := byte(pieceGone)
-	id, n, check, b := string(m.Data[:32]), binary.LittleEndian.Uint32(m.Data[32:]), binary.LittleEndian.Uint32(m.Data[36:]), m.Data[putHead:]
+	id, n, check, b := string(m.Data[:32]), binary.LittleEndian.Uint32(m.Data[32:]),
+		binary.LittleEndian.Uint32(m.Data[36:]), m.Data[putHead:]
 	if a := d.arriving(d.client, id); a != nil {
 		state = pieceBent
 		if crc(b) == check {

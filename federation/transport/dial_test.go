@@ -28,7 +28,8 @@ func TestDialWaitsForAServerThatDied(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), 1500*time.Millisecond)
 	defer cancel()
-	if _, err := transport.Dial(ctx, "nats://"+l.Addr().String(), "test", (&logs{}).logger()); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := transport.Dial(ctx, "nats://"+l.Addr().String(), "test", (&logs{}).logger()); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Errorf("Dial did not wait: %v", err)
 	}
 }

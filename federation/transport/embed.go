@@ -15,9 +15,10 @@ import (
 
 // Embedding says how to run a NATS server in this process.
 type Embedding struct {
-	Listen  string      // HOST:PORT; port 0 for any that is free
-	Run     string      // the run, or the queue, whose subjects may be used
-	Workers string      // folder of the queue's streams: the server is for workers, not for clients; empty for none, and no JetStream
+	Listen string // HOST:PORT; port 0 for any that is free
+	Run    string // the run, or the queue, whose subjects may be used
+	// folder of the queue's streams: the server is for workers, not for clients; empty for none, and no JetStream
+	Workers string
 	Token   string      // that clients must give; empty for none
 	TLS     *tls.Config // nil for none; with client certificates, each names its client
 	Limit   int         // largest message, in bytes
@@ -31,8 +32,8 @@ type Embedded struct {
 	conn   *nats.Conn
 }
 
-// Embed starts a NATS server and connects to it without a network. For clients it has no JetStream: there is nothing on it that
-// could be asked to do something with other rights than the asker's.
+// Embed starts a NATS server and connects to it without a network. For clients it has no JetStream: there is nothing on
+// it that could be asked to do something with other rights than the asker's.
 func Embed(e Embedding) (*Embedded, error) {
 	host, port, err := net.SplitHostPort(e.Listen)
 	if err != nil {
@@ -51,11 +52,14 @@ func Embed(e Embedding) (*Embedded, error) {
 	} else {
 		n = server.RANDOM_PORT
 	}
-	g := &gate{run: e.Run, token: e.Token, certificates: e.TLS != nil && e.TLS.ClientAuth == tls.RequireAndVerifyClientCert, workers: e.Workers != "",
+	g := &gate{run: e.Run, token: e.Token, certificates: e.TLS != nil &&
+		e.TLS.ClientAuth == tls.RequireAndVerifyClientCert, workers: e.Workers != "",
 		secret: NewID(), log: e.Log}
-	o := &server.Options{ServerName: "promptfed-" + e.Run, Host: host, Port: n, JetStream: e.Workers != "", StoreDir: e.Workers, NoSigs: true, NoLog: true,
-		MaxPayload: int32(e.Limit), CustomClientAuthentication: g, TLSConfig: e.TLS, TLS: e.TLS != nil, TLSTimeout: 5, MaxControlLine: 4096,
-		WriteDeadline: 30 * time.Second, PingInterval: time.Minute,
+	o := &server.Options{ServerName: "promptfed-" + e.Run, Host: host, Port: n, JetStream: e.Workers != "",
+		StoreDir: e.Workers, NoSigs: true, NoLog: true,
+		MaxPayload: int32(e.Limit), CustomClientAuthentication: g, TLSConfig: e.TLS, TLS: e.TLS != nil, TLSTimeout: 5,
+		MaxControlLine: 4096,
+		WriteDeadline:  30 * time.Second, PingInterval: time.Minute,
 		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 1 << 40, SyncInterval: 10 * time.Second}
 	s, err := server.NewServer(o)
 	if err != nil {
@@ -66,14 +70,17 @@ func Embed(e Embedding) (*Embedded, error) {
 	s.Start()
 	if !s.ReadyForConnections(20 * time.Second) {
 		s.Shutdown()
-		return nil, fmt.Errorf("no NATS server on %s: the port may be taken, or the disk full; take another --listen", e.Listen)
+		return nil, fmt.Errorf("no NATS server on %s: the port may be taken, or the disk full; take another "+
+			"--listen", e.Listen)
 	}
 	if e.Workers != "" && !s.JetStreamEnabled() {
 		s.Shutdown()
 		return nil, errors.New("the NATS server has no JetStream: its folder " + e.Workers + " cannot be used")
 	}
-	out.conn, err = nats.Connect("nats://in-process", nats.InProcessServer(s), nats.UserInfo(serverUser, g.secret), nats.Name("promptfed serve"),
-		nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+	out.conn, err = nats.Connect("nats://in-process", nats.InProcessServer(s), nats.UserInfo(serverUser, g.secret),
+		nats.Name("promptfed serve"),
+		nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond), nats.ErrorHandler(func(_ *nats.Conn,
+			_ *nats.Subscription, err error) {
 			e.Log.Debug("NATS", "error", err)
 		}))
 	if err != nil {

@@ -37,9 +37,11 @@ type farm struct {
 
 func newFarm(t testing.TB, e *engine.Experiment) *farm {
 	f := &farm{t: t, e: e, dir: t.TempDir(), log: &logs{}}
-	f.set = transport.ClusterSettings{Queue: "toy", Config: []byte("name: toy\n"), Footing: footing(e), Log: f.log.logger()}
+	f.set = transport.ClusterSettings{Queue: "toy", Config: []byte("name: toy\n"), Footing: footing(e),
+		Log: f.log.logger()}
 	var err error
-	f.nats, err = transport.Embed(transport.Embedding{Listen: "127.0.0.1:0", Workers: filepath.Join(f.dir, "nats"), Run: "toy", Limit: 1 << 20, Log: f.log.logger()})
+	f.nats, err = transport.Embed(transport.Embedding{Listen: "127.0.0.1:0", Workers: filepath.Join(f.dir, "nats"),
+		Run: "toy", Limit: 1 << 20, Log: f.log.logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,11 +57,13 @@ func newFarm(t testing.TB, e *engine.Experiment) *farm {
 }
 
 func footing(e *engine.Experiment) engine.Footing {
-	return engine.Footing{Program: "1", Platform: "p", Fingerprint: e.Fingerprint(), Terms: e.Terms(), Digests: map[string]string{"data": "abc"}}
+	return engine.Footing{Program: "1", Platform: "p", Fingerprint: e.Fingerprint(), Terms: e.Terms(),
+		Digests: map[string]string{"data": "abc"}}
 }
 
 func (f *farm) dial(ctx context.Context) (*nats.Conn, error) {
-	return transport.Dial(ctx, f.url, "worker", f.log.logger(), nats.CustomInboxPrefix(transport.WorkerInbox), nats.UserInfo(transport.WorkerUser, ""))
+	return transport.Dial(ctx, f.url, "worker", f.log.logger(), nats.CustomInboxPrefix(transport.WorkerInbox),
+		nats.UserInfo(transport.WorkerUser, ""))
 }
 
 // work is one worker's process, until the run is over.
@@ -98,7 +102,8 @@ func (f *farm) start(ctx context.Context, worker, jobs int) *nats.Conn {
 	}
 	f.over.Go(func() {
 		defer nc.Close()
-		if err := f.work(ctx, nc, worker, jobs); err != nil && ctx.Err() == nil && !errors.Is(err, transport.ErrOver) && !errors.Is(err, nats.ErrConnectionClosed) {
+		if err := f.work(ctx, nc, worker, jobs); err != nil && ctx.Err() == nil && !errors.Is(err, transport.ErrOver) &&
+			!errors.Is(err, nats.ErrConnectionClosed) {
 			f.t.Errorf("worker %d: %v", worker, err)
 		}
 	})
@@ -106,7 +111,8 @@ func (f *farm) start(ctx context.Context, worker, jobs int) *nats.Conn {
 }
 
 // run runs the experiment over the queue and gives what it learned.
-func (f *farm) run(ctx context.Context, change ...func(*engine.Settings)) (prompts, records string, totals transport.WorkTotals, err error) {
+func (f *farm) run(ctx context.Context, change ...func(*engine.Settings)) (prompts, records string,
+	totals transport.WorkTotals, err error) {
 	f.t.Helper()
 	c, err := transport.OpenCluster(ctx, f.conn, f.set)
 	if err != nil {
@@ -152,6 +158,7 @@ func within(t testing.TB, d time.Duration) context.Context {
 
 // examined gives an experiment an exam, on the examples of client 0.
 func examined(e *engine.Experiment) *engine.Experiment {
-	e.Exams = []engine.Exam{{Name: "again", Test: map[string]method.Data{e.Clients[0].Backbone.Name(): e.Clients[0].Test}}}
+	e.Exams = []engine.Exam{{Name: "again",
+		Test: map[string]method.Data{e.Clients[0].Backbone.Name(): e.Clients[0].Test}}}
 	return e
 }

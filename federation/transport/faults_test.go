@@ -63,8 +63,8 @@ func (m late) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
 	return r, err
 }
 
-// A server that dies between accepting uploads and its checkpoint, with its NATS server, goes on: clients go back with it to
-// what the checkpoint counts.
+// A server that dies between accepting uploads and its checkpoint, with its NATS server, goes on: clients go back with
+// it to what the checkpoint counts.
 func TestServerDies(t *testing.T) {
 	scaffold := stack{"promptfl", []string{"scaffold"}, nil}
 	want, _ := simulated(t, scaffold.toy(t), false)
@@ -137,8 +137,8 @@ func TestLateJoiner(t *testing.T) {
 	}
 }
 
-// Methods that send a client what belongs to its backbone have it for one that joins later, too: it trains in every round from
-// then on, and no client's answer is refused.
+// Methods that send a client what belongs to its backbone have it for one that joins later, too: it trains in every
+// round from then on, and no client's answer is refused.
 func TestLateJoinerOfAnotherBackbone(t *testing.T) {
 	for _, m := range []stack{{"coop", []string{"fedproto"}, map[string]any{"tokens": 2}},
 		{"promptfl", []string{"ggtpc"}, map[string]any{"tokens": 2, "min_count": 1}}} {
@@ -294,12 +294,15 @@ func (l slow) Answer(ctx context.Context, o engine.Order, s engine.State) (engin
 	return r, next, err
 }
 
-// A round goes on at the deadline with those that answered, if they are a quorum; what the slow one did does not count, and it
-// is tested with what it had before.
+// A round goes on at the deadline with those that answered, if they are a quorum; what the slow one did does not count,
+// and it is tested with what it had before.
 func TestDeadline(t *testing.T) {
 	e := fedpha.toy(t)
 	e.Plan.Participation = 1
-	r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(round, client int) bool { return round == 1 && client == 1 }})
+	r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(round,
+		client int) bool {
+		return round == 1 && client == 1
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,8 @@ import (
 // foreign starts a NATS server with JetStream that knows nothing of promptfed.
 func foreign(t *testing.T, dir string, port int) *server.Server {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoSigs: true, NoLog: true})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir,
+		NoSigs: true, NoLog: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,8 @@ func (o once) Answer(ctx context.Context, order engine.Order, s engine.State) (e
 	return o.Local.Answer(ctx, order, s)
 }
 
-// A NATS server of somebody else's does, and when it goes away in the middle of a round and comes back, server and clients go on.
+// A NATS server of somebody else's does, and when it goes away in the middle of a round and comes back, server and
+// clients go on.
 func TestForeignServerRestarts(t *testing.T) {
 	want, _ := simulated(t, fedpha.toy(t), false)
 	s := newSite(t, fedpha.toy(t))

@@ -54,7 +54,8 @@ const (
 	banTime        = 10 * time.Second
 )
 
-// Check lets a connection in with the permissions of its user: the one of its certificate, or else the one that it names.
+// Check lets a connection in with the permissions of its user: the one of its certificate, or else the one that it
+// names.
 func (g *gate) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
 	if same(o.Username, serverUser) && same(o.Password, g.secret) {
@@ -159,8 +160,8 @@ func (g *gate) isBanned(user string) bool {
 	return time.Now().Before(g.banned[user])
 }
 
-// crowded tells whether a user has as many connections as it may, and counts one more otherwise. To ask the server how many there
-// are costs as much as there are of all users, so that is done only for who came often.
+// crowded tells whether a user has as many connections as it may, and counts one more otherwise. To ask the server how
+// many there are costs as much as there are of all users, so that is done only for who came often.
 func (g *gate) crowded(user string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -199,5 +200,6 @@ func permissions(run, user string, workers bool) *server.Permissions {
 }
 
 func allow(publish []string, subscribe ...string) *server.Permissions {
-	return &server.Permissions{Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe}}
+	return &server.Permissions{Publish: &server.SubjectPermission{Allow: publish},
+		Subscribe: &server.SubjectPermission{Allow: subscribe}}
 }

@@ -33,7 +33,8 @@ type stack struct {
 	options map[string]any
 }
 
-var fedpha = stack{"fedpha", nil, map[string]any{"global_tokens": 3, "local_tokens": []int{2, 4}, "projector": "exact-null"}}
+var fedpha = stack{"fedpha", nil, map[string]any{"global_tokens": 3, "local_tokens": []int{2, 4},
+	"projector": "exact-null"}}
 
 // toy is an experiment on four toy clients.
 func (s stack) toy(t testing.TB) *engine.Experiment {
@@ -42,8 +43,9 @@ func (s stack) toy(t testing.TB) *engine.Experiment {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &engine.Experiment{Name: "toy", MethodName: strings.Join(append([]string{s.method}, s.with...), "+"), Options: fmt.Sprint(s.options),
-		Method: m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(9, 5, 6, 3),
+	return &engine.Experiment{Name: "toy", MethodName: strings.Join(append([]string{s.method}, s.with...), "+"),
+		Options: fmt.Sprint(s.options),
+		Method:  m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(9, 5, 6, 3),
 		Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9}},
 		Plan:     engine.Plan{Rounds: 3, TestEvery: 1, Seed: 5, Participation: 0.75}}
 }
@@ -93,7 +95,8 @@ type site struct {
 
 func newSite(t testing.TB, e *engine.Experiment) *site {
 	s := &site{t: t, e: e, dir: t.TempDir(), id: transport.NewID(), log: &logs{}}
-	s.set = transport.Settings{Name: "toy", ID: s.id, Clients: len(e.Clients), Deadline: 30 * time.Second, Quorum: 1, Terms: open(e.Terms()),
+	s.set = transport.Settings{Name: "toy", ID: s.id, Clients: len(e.Clients), Deadline: 30 * time.Second, Quorum: 1,
+		Terms:  open(e.Terms()),
 		Method: e.Method, Dir: filepath.Join(s.dir, "hub"), Log: s.log.logger()}
 	s.emb = transport.Embedding{Listen: "127.0.0.1:0", Run: "toy", Limit: 1 << 20, Log: s.log.logger()}
 	s.start()
@@ -177,9 +180,11 @@ func (s *site) join(ctx context.Context, client int, change ...func(*transport.C
 	return s.joinAs(ctx, client, nil, change...)
 }
 
-func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, change ...func(*transport.Card, *transport.Local)) error {
+func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, change ...func(*transport.Card,
+	*transport.Local)) error {
 	log := s.log.logger().With("side", client)
-	options = append([]nats.Option{nats.CustomInboxPrefix(transport.InboxOf("toy", client)), nats.UserInfo(transport.UserOf(client), "")}, options...)
+	options = append([]nats.Option{nats.CustomInboxPrefix(transport.InboxOf("toy", client)),
+		nats.UserInfo(transport.UserOf(client), "")}, options...)
 	nc, err := transport.Dial(ctx, s.url, "test", log, options...)
 	if err != nil {
 		return err
@@ -192,10 +197,12 @@ func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, ch
 	c := s.e.Clients[client]
 	task := c.Backbone.Task()
 	task.Backbone = c.Backbone.Name()
-	card := transport.Card{Terms: s.e.Terms(), Member: engine.Member{Task: task, Domain: c.Domain}, Backbone: "b", Tokens: "t", Examples: c.Train.Len()}
+	card := transport.Card{Terms: s.e.Terms(), Member: engine.Member{Task: task, Domain: c.Domain}, Backbone: "b",
+		Tokens: "t", Examples: c.Train.Len()}
 	worker := engine.NewWorker(s.e, engine.Settings{})
 	defer worker.Close()
-	part := transport.Local{Worker: worker, Experiment: s.e, Client: c, Path: filepath.Join(s.state(client), engine.PromptsFile)}
+	part := transport.Local{Worker: worker, Experiment: s.e, Client: c, Path: filepath.Join(s.state(client),
+		engine.PromptsFile)}
 	if s.each != nil {
 		s.each(client, &card, &part)
 	}

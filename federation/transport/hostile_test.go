@@ -34,18 +34,25 @@ func (h hostile) Answer(ctx context.Context, o engine.Order, s engine.State) (en
 func TestHostileUploads(t *testing.T) {
 	e := fedpha.toy(t)
 	e.Plan.Participation, e.Plan.Rounds = 1, 2
-	r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(_, client int) bool { return client == 1 }})
+	r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(_,
+		client int) bool {
+		return client == 1
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for say, spoil := range map[string]func(r *engine.Reply){
-		"holds NaN":                func(r *engine.Reply) { r.Upload.Shared["global"].Data[3] = float32(math.NaN()) },
-		"moved the parameters":     func(r *engine.Reply) { r.Upload.Shared["global"].Data[3] = 1e9 },
-		"for parameter global":     func(r *engine.Reply) { r.Upload.Shared["global"].Shape = []int{r.Upload.Shared["global"].Len()} },
-		"another experiment":       func(r *engine.Reply) { r.Upload.Shared["more"] = r.Upload.Shared["global"] },
-		"a name has letters":       func(r *engine.Reply) { r.Upload.Shared["../../x"] = r.Upload.Shared["global"] },
-		"it must count 1 or more":  func(r *engine.Reply) { r.Upload.N = 0 },
-		"another type of numbers":  func(r *engine.Reply) { g := r.Upload.Shared["global"]; g.Ints, g.Data = make([]int64, g.Len()), nil },
+		"holds NaN":               func(r *engine.Reply) { r.Upload.Shared["global"].Data[3] = float32(math.NaN()) },
+		"moved the parameters":    func(r *engine.Reply) { r.Upload.Shared["global"].Data[3] = 1e9 },
+		"for parameter global":    func(r *engine.Reply) { r.Upload.Shared["global"].Shape = []int{r.Upload.Shared["global"].Len()} },
+		"another experiment":      func(r *engine.Reply) { r.Upload.Shared["more"] = r.Upload.Shared["global"] },
+		"a name has letters":      func(r *engine.Reply) { r.Upload.Shared["../../x"] = r.Upload.Shared["global"] },
+		"it must count 1 or more": func(r *engine.Reply) { r.Upload.N = 0 },
+		"another type of numbers": func(r *engine.Reply) {
+			g := r.Upload.Shared["global"]
+			g.Ints,
+				g.Data = make([]int64, g.Len()), nil
+		},
 		"the client joined with 5": func(r *engine.Reply) { r.Upload.N = 1000 },
 	} {
 		t.Run(say, func(t *testing.T) {
@@ -105,7 +112,10 @@ func TestHostileExtras(t *testing.T) {
 			if c.kind == engine.Ask {
 				return // its training counts
 			}
-			r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(_, client int) bool { return client == 1 }})
+			r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(_,
+				client int) bool {
+				return client == 1
+			}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -39,7 +39,8 @@ type Settings struct {
 	Limit int
 	// Largest is the size of the largest tensors that are taken from a client, in bytes.
 	Largest int
-	// MaxNorm refuses uploads that moved the shared parameters farther than this, by the Euclidean norm; 0 for no bound.
+	// MaxNorm refuses uploads that moved the shared parameters farther than this, by the Euclidean norm; 0 for no
+	// bound.
 	MaxNorm float64
 	Sealed  bool // uploads are behind a guard, as of secure aggregation; only what opens them can check what is in them
 	Log     *slog.Logger
@@ -90,7 +91,8 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Hub, error) {
 		return nil, err
 	}
 	if set.Clients < 1 || set.Clients > maxClient || !(set.Quorum > 0 && set.Quorum <= 1) || set.Deadline < 0 {
-		return nil, fmt.Errorf("%d clients, quorum %v, deadline %v: there must be 1 or more clients, a quorum above 0 and at most 1, and no negative deadline",
+		return nil, fmt.Errorf("%d clients, quorum %v, deadline %v: there must be 1 or more clients, a quorum above "+
+			"0 and at most 1, and no negative deadline",
 			set.Clients, set.Quorum, set.Deadline)
 	}
 	if set.Limit <= 0 || set.Limit > int(nc.MaxPayload())-maxFrame {
@@ -102,10 +104,12 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Hub, error) {
 	if set.Log == nil {
 		set.Log = slog.New(slog.DiscardHandler)
 	}
-	h := &Hub{set: set, names: names{set.Name}, nc: nc, known: make([]member, set.Clients), terms: set.Terms, heavy: make(chan struct{}, 4),
+	h := &Hub{set: set, names: names{set.Name}, nc: nc, known: make([]member, set.Clients), terms: set.Terms,
+		heavy:    make(chan struct{}, 4),
 		accepted: map[int]string{}, safe: map[int]string{}, trained: map[int]string{}, joined: make(chan struct{}, 1)}
 	if other, err := h.another(ctx); other || err != nil {
-		return nil, errors.Join(err, fmt.Errorf("another server runs %q on this NATS server; stop it, or give --run another name", set.Name))
+		return nil, errors.Join(err, fmt.Errorf("another server runs %q on this NATS server; stop it, or give --run "+
+			"another name", set.Name))
 	}
 	if err := h.prepare(); err != nil {
 		return nil, err

@@ -22,15 +22,17 @@ import (
 
 // Identity is the key by which one side of a run signs what it sends, and how it knows the other's.
 //
-// With certificates the keys are those of the certificates: each side proves its name by one that the authority signed. Without,
-// each side makes a key at the first use and keeps it in its folder; the other side remembers the key that it saw first.
+// With certificates the keys are those of the certificates: each side proves its name by one that the authority signed.
+// Without, each side makes a key at the first use and keeps it in its folder; the other side remembers the key that it
+// saw first.
 type Identity struct {
 	key   crypto.Signer
 	chain [][]byte // of the certificate, DER; none without
 	roots *x509.CertPool
 }
 
-// IdentityOf is the identity that goes with TLS by certificates; without it is one of keys that are made at the first use.
+// IdentityOf is the identity that goes with TLS by certificates; without it is one of keys that are made at the first
+// use.
 func IdentityOf(conf *tls.Config) (Identity, error) {
 	if conf == nil {
 		return Identity{}, nil
@@ -97,7 +99,8 @@ func (i Identity) proof() (proof, error) {
 	return proof{der, i.chain}, err
 }
 
-// known is the key of another side, which must have a name in its certificate, or the key that it had before where that is known.
+// known is the key of another side, which must have a name in its certificate, or the key that it had before where that
+// is known.
 func (i Identity) known(p proof, name string, before []byte) (verifier, error) {
 	if i.roots == nil {
 		if len(before) > 0 && !bytes.Equal(before, p.Key) {
@@ -124,7 +127,8 @@ func (i Identity) known(p proof, name string, before []byte) (verifier, error) {
 	if own.Subject.CommonName != name {
 		return verifier{}, fmt.Errorf("the certificate is that of %.60q, not of %s", own.Subject.CommonName, name)
 	}
-	if _, err := own.Verify(x509.VerifyOptions{Roots: i.roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+	if _, err := own.Verify(x509.VerifyOptions{Roots: i.roots, Intermediates: between,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
 		return verifier{}, fmt.Errorf("the certificate of %s: %w", name, err)
 	}
 	der, err := x509.MarshalPKIXPublicKey(own.PublicKey)

@@ -98,8 +98,9 @@ func (a *Agent) do(ctx context.Context, j *job) error {
 // lastWord is how long a client tries to tell the server that it has what it needs.
 const lastWord = 30 * time.Second
 
-// work computes the reply to an order. An error ends the agent; what goes wrong in the client's part is told to the server. There
-// is none where the order's tensors are not to be had any more, as when the server starts anew: then the order comes again.
+// work computes the reply to an order. An error ends the agent; what goes wrong in the client's part is told to the
+// server. There is none where the order's tensors are not to be had any more, as when the server starts anew: then the
+// order comes again.
 func (a *Agent) work(ctx context.Context, j *job) (*answer, error) {
 	s, err := a.vault.get(j.Accepted)
 	if err == nil {
@@ -166,7 +167,8 @@ func (a *Agent) content(ctx context.Context, j *job) (tensor.Map, error) {
 	return j.order.content.tensors(body)
 }
 
-// deliver sends a reply until the server says that it has it. A reply is the same however often it comes, and counts once.
+// deliver sends a reply until the server says that it has it. A reply is the same however often it comes, and counts
+// once.
 func (a *Agent) deliver(ctx context.Context, j *job, ans answer) error {
 	for patience := 2 * time.Second; ctx.Err() == nil; {
 		ans.Try = j.newest()
@@ -185,7 +187,8 @@ func (a *Agent) deliver(ctx context.Context, j *job, ans answer) error {
 		text, err := a.request(ctx, patience+time.Duration(len(message))*pushByte, replyVerb, message)
 		var r receipt
 		if err == nil {
-			if _, err = unpack(a.server, receiptMessage, text, &r); err == nil && r.State != repeat && (r.ID != ans.ID || r.Try != ans.Try) {
+			if _, err = unpack(a.server, receiptMessage, text, &r); err == nil && r.State != repeat &&
+				(r.ID != ans.ID || r.Try != ans.Try) {
 				err = errors.New("the receipt is of another reply")
 			}
 		}

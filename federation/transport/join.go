@@ -35,7 +35,8 @@ func (d *desk) join(m *nats.Msg) {
 		d.count.refusedJoins.Add(1)
 		d.set.Log.Warn("refused to join", "client", d.client, "reason", v.Reason)
 	} else {
-		d.set.Log.Info("joined", "client", d.client, "backbone", plain(c.Member.Task.Backbone), "domain", plain(c.Member.Domain))
+		d.set.Log.Info("joined", "client", d.client, "backbone", plain(c.Member.Task.Backbone), "domain",
+			plain(c.Member.Domain))
 	}
 	d.say(m, d.client, verdictMessage, v)
 	if err == nil {
@@ -77,18 +78,21 @@ func (h *Hub) admit(client int, c Card, key verifier) error {
 	}
 	t := &c.Member.Task
 	if !word.MatchString(t.Backbone) || !word.MatchString(c.Member.Domain) || len(c.Instance) > 64 {
-		return fmt.Errorf("the backbone's name %.100q, the domain %.100q or the instance is none", t.Backbone, c.Member.Domain)
+		return fmt.Errorf("the backbone's name %.100q, the domain %.100q or the instance is none", t.Backbone,
+			c.Member.Domain)
 	}
 	if c.Examples < 1 {
 		return fmt.Errorf("%d examples to train on", c.Examples)
 	}
-	if t.Width < 1 || t.Width > 1<<16 || t.Dim < 1 || t.Dim > 1<<16 || t.Patches < 0 || t.Patches > 1<<16 || t.ImageSize < 0 || t.ImageSize > 1<<14 ||
+	if t.Width < 1 || t.Width > 1<<16 || t.Dim < 1 || t.Dim > 1<<16 || t.Patches < 0 || t.Patches > 1<<16 ||
+		t.ImageSize < 0 || t.ImageSize > 1<<14 ||
 		t.VisionWidth < 0 || t.VisionWidth > 1<<16 || t.VisionLayers < 0 || t.VisionLayers > 1<<10 {
 		return fmt.Errorf("the backbone's sizes are no backbone's: %+v", *t)
 	}
 	old := h.known[client]
 	if old.Instance != "" && old.Instance != c.Instance && !old.left && time.Since(old.seen) < 3*pulse {
-		return fmt.Errorf("%w: client %d was there %v ago; stop it, or wait a moment", errLater, client, time.Since(old.seen).Round(time.Second))
+		return fmt.Errorf("%w: client %d was there %v ago; stop it, or wait a moment", errLater, client,
+			time.Since(old.seen).Round(time.Second))
 	}
 	terms := h.terms
 	if len(terms.Classes) == 0 {
@@ -118,7 +122,8 @@ func (h *Hub) admit(client int, c Card, key verifier) error {
 		alike := other.Member.Task
 		alike.Client = client
 		if alike.Backbone == t.Backbone && (alike != *t || other.Backbone != c.Backbone || other.Tokens != c.Tokens) {
-			return fmt.Errorf("backbone %s has other weights or another vocabulary (%.12s, %.12s) than client %d's (%.12s, %.12s); take the same files, or give the bundle another name",
+			return fmt.Errorf("backbone %s has other weights or another vocabulary (%.12s, %.12s) than client %d's "+
+				"(%.12s, %.12s); take the same files, or give the bundle another name",
 				t.Backbone, plain(c.Backbone), plain(c.Tokens), k, other.Backbone, other.Tokens)
 		}
 	}

@@ -27,7 +27,8 @@ const (
 	maxControl = 4 << 20
 )
 
-// prefix is what stands before it: magic, the length of the header (uint32, little endian) and that of its signature (uint16).
+// prefix is what stands before it: magic, the length of the header (uint32, little endian) and that of its signature
+// (uint16).
 const prefix = len(magic) + 4 + 2
 
 // maxFrame bounds all of a message but its tensors.
@@ -102,19 +103,22 @@ func (c *content) away() { c.Object = c.Sum[:32] }
 // identity is the hash of all that an order asks of a client.
 func (o order) identity() string {
 	h := sha256.New()
-	fmt.Fprintf(h, "%q %q %d %q %q %d %v %d %d %d %q", o.Run, o.Kind, o.Round, o.Survey, o.Exam, o.Steps, o.Counts, o.Client, o.Of, o.Size, o.Sum)
+	fmt.Fprintf(h, "%q %q %d %q %q %d %v %d %d %d %q", o.Run, o.Kind, o.Round, o.Survey, o.Exam, o.Steps, o.Counts,
+		o.Client, o.Of, o.Size, o.Sum)
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // headed is the header of an order to one client.
 func headed(run string, o engine.Order, client int) order {
-	return order{Run: run, Kind: string(o.Kind), Round: o.Round, Survey: o.Survey, Exam: o.Exam, Steps: o.Steps, Counts: o.Counts,
+	return order{Run: run, Kind: string(o.Kind), Round: o.Round, Survey: o.Survey, Exam: o.Exam, Steps: o.Steps,
+		Counts: o.Counts,
 		Client: client, Of: o.Of}
 }
 
 // asked is the order that a header tells of, without its tensors.
 func (o order) asked() engine.Order {
-	return engine.Order{Kind: engine.Kind(o.Kind), Round: o.Round, Survey: o.Survey, Exam: o.Exam, Steps: o.Steps, Counts: o.Counts,
+	return engine.Order{Kind: engine.Kind(o.Kind), Round: o.Round, Survey: o.Survey, Exam: o.Exam, Steps: o.Steps,
+		Counts:  o.Counts,
 		Clients: []int{o.Client}, Of: o.Of}
 }
 
@@ -127,8 +131,8 @@ func headerLimit(what string) int {
 	return maxControl
 }
 
-// pack puts a header, signed by whoever sends it, and what follows it together. The header names the digest of what follows, so
-// that the signature is one of all.
+// pack puts a header, signed by whoever sends it, and what follows it together. The header names the digest of what
+// follows, so that the signature is one of all.
 func pack(by signer, what string, header any, body []byte) ([]byte, error) {
 	text, err := json.Marshal(header)
 	if err != nil {
@@ -167,18 +171,20 @@ func split(what string, b []byte) (frame, error) {
 		return frame{}, errors.New("this is no message of promptfed")
 	}
 	if b[3] != Version {
-		return frame{}, fmt.Errorf("the message has version %d, this program %d; use the same release on both sides", b[3], Version)
+		return frame{}, fmt.Errorf("the message has version %d, this program %d; use the same release on both sides",
+			b[3], Version)
 	}
 	n, s := binary.LittleEndian.Uint32(b[4:]), int(binary.LittleEndian.Uint16(b[8:]))
 	b = b[prefix:]
 	if most := headerLimit(what); n > uint32(most) || s > maxSignature || int(n)+s > len(b) {
-		return frame{}, fmt.Errorf("the header is to have %d bytes and %d of signature; there are %d, and at most %d are allowed", n, s, len(b), most)
+		return frame{}, fmt.Errorf("the header is to have %d bytes and %d of signature; there are %d, and at most %d "+
+			"are allowed", n, s, len(b), most)
 	}
 	return frame{b[:n], b[n : int(n)+s], b[int(n)+s:]}, nil
 }
 
-// unpack reads what pack wrote into a header, once its signature is found to be that of whom it should come from; unknown
-// fields are errors.
+// unpack reads what pack wrote into a header, once its signature is found to be that of whom it should come from;
+// unknown fields are errors.
 func unpack(from verifier, what string, b []byte, header any) (body []byte, err error) {
 	f, err := split(what, b)
 	if err != nil {

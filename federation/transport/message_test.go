@@ -22,7 +22,8 @@ func anOrder(t testing.TB) (order, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := order{Run: NewID(), Try: NewID(), Kind: string(engine.Train), Round: 49, Client: 9, Of: 10, Accepted: NewID(), Safe: NewID()}
+	o := order{Run: NewID(), Try: NewID(), Kind: string(engine.Train), Round: 49, Client: 9, Of: 10, Accepted: NewID(),
+		Safe: NewID()}
 	o.of(body)
 	o.ID = o.identity()
 	return o, body
@@ -57,7 +58,8 @@ func mustPack(t testing.TB, header any, body []byte) []byte {
 	return b
 }
 
-// signed is a message of any bytes as one would send it who has the key: without that fuzzing would not get past the signature.
+// signed is a message of any bytes as one would send it who has the key: without that fuzzing would not get past the
+// signature.
 func signed(what string, b []byte) []byte {
 	if f, err := split(what, b); err == nil {
 		if out, err := pack(signer{testKey}, what, json.RawMessage(f.header), f.body); err == nil {
@@ -78,7 +80,8 @@ func TestOverhead(t *testing.T) {
 	r, _ := aReply(t)
 	for what, header := range map[string]any{"order": o, "reply": r} {
 		n, tensors := len(mustPack(t, header, body)), prompts().Bytes()
-		t.Logf("%s of 16 x 512: %d bytes, %.2f %% above the %d of its tensors", what, n, 100*float64(n-tensors)/float64(tensors), tensors)
+		t.Logf("%s of 16 x 512: %d bytes, %.2f %% above the %d of its tensors", what, n,
+			100*float64(n-tensors)/float64(tensors), tensors)
 		if float64(n) > 1.03*float64(tensors) {
 			t.Errorf("%s: %d bytes for tensors of %d", what, n, tensors)
 		}
@@ -147,7 +150,8 @@ func TestDamagedOrders(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	for name, ok := range map[string]bool{"shared/ctx": true, "extra/scaffold/dc/a_b-c.d": true, "": false, "/x": false, "x/": false, "a//b": false,
+	for name, ok := range map[string]bool{"shared/ctx": true, "extra/scaffold/dc/a_b-c.d": true, "": false, "/x": false,
+		"x/": false, "a//b": false,
 		"../x": false, "a/../b": false, "a..b": false, "a\\b": false, "a\x00": false, strings.Repeat("a", 201): false} {
 		if err := checkNames(tensor.Map{name: nil}); (err == nil) != ok {
 			t.Errorf("%q: %v", name, err)
@@ -160,7 +164,8 @@ func TestNames(t *testing.T) {
 	if checkNames(many) == nil {
 		t.Error("any number of tensors is taken")
 	}
-	if got := plain("a\x1b[31m\nb" + strings.Repeat("é", 400)); strings.ContainsAny(got, "\x1b\n") || len(got) > maxError+3 {
+	if got := plain("a\x1b[31m\nb" + strings.Repeat("é", 400)); strings.ContainsAny(got, "\x1b\n") ||
+		len(got) > maxError+3 {
 		t.Errorf("%q", got)
 	}
 	for _, run := range []string{"", "a.b", "a b", "A", ">", strings.Repeat("a", 33)} {

@@ -36,7 +36,8 @@ type Totals struct {
 	Refused      int64 `json:"refused"`    // replies
 	RefusedJoins int64 `json:"refused_joins"`
 	Repeats      int64 `json:"repeats"` // orders given again below the quorum
-	Dropped      int64 `json:"dropped"` // messages without a good signature, of another run, replayed or beyond what a client may send
+	// messages without a good signature, of another run, replayed or beyond what a client may send
+	Dropped int64 `json:"dropped"`
 }
 
 // ClientStatus is one client.
@@ -59,7 +60,8 @@ type ClientStatus struct {
 // Totals are the hub's.
 func (h *Hub) Totals() Totals {
 	c := &h.count
-	return Totals{BytesUp: c.up.Load(), BytesDown: c.down.Load(), Replies: c.replies.Load(), Late: c.late.Load(), Refused: c.refused.Load(),
+	return Totals{BytesUp: c.up.Load(), BytesDown: c.down.Load(), Replies: c.replies.Load(), Late: c.late.Load(),
+		Refused:      c.refused.Load(),
 		RefusedJoins: c.refusedJoins.Load(), Repeats: c.repeats.Load(), Dropped: c.dropped.Load()}
 }
 
@@ -69,11 +71,13 @@ func (h *Hub) Status() Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.now != nil {
-		s.Round, s.Kind, s.Exam, s.Survey = h.now.order.Round, string(h.now.order.Kind), h.now.order.Exam, h.now.order.Survey
+		s.Round, s.Kind, s.Exam, s.Survey = h.now.order.Round, string(h.now.order.Kind), h.now.order.Exam,
+			h.now.order.Survey
 	}
 	for i, k := range h.known {
-		c := ClientStatus{Client: i, Joined: k.Member.Joined, Left: k.left, Seen: -1, Doing: k.doing, Backbone: k.Member.Task.Backbone,
-			Domain: k.Member.Domain, Replies: k.replies, Refused: k.refused, Up: k.up, Down: k.down}
+		c := ClientStatus{Client: i, Joined: k.Member.Joined, Left: k.left, Seen: -1, Doing: k.doing,
+			Backbone: k.Member.Task.Backbone,
+			Domain:   k.Member.Domain, Replies: k.replies, Refused: k.refused, Up: k.up, Down: k.down}
 		if !k.seen.IsZero() {
 			c.Seen = time.Since(k.seen).Seconds()
 		}

@@ -42,8 +42,9 @@ func (names) sender(subject string) (client int, verb string, err error) {
 	return 0, "", fmt.Errorf("subject %.100q names no client", subject)
 }
 
-// within tells whether an answer may go to a subject: only under the prefix of the client that asked. What a client names as
-// the place for an answer is checked by nobody else, since NATS looks at the subject that it publishes to, not at the reply's.
+// within tells whether an answer may go to a subject: only under the prefix of the client that asked. What a client
+// names as the place for an answer is checked by nobody else, since NATS looks at the subject that it publishes to, not
+// at the reply's.
 func within(reply, prefix string) bool {
 	rest, ok := strings.CutPrefix(reply, prefix+".")
 	return ok && len(rest) <= 100 && replyRest.MatchString(rest)

@@ -11,7 +11,8 @@ import (
 
 // An object that is a link into another bucket, or has another size than its message says, is not read.
 func TestLinksAreNotFollowed(t *testing.T) {
-	e, err := Embed(Embedding{Listen: "127.0.0.1:0", Workers: t.TempDir(), Run: "x", Limit: 1 << 20, Log: slog.New(slog.DiscardHandler)})
+	e, err := Embed(Embedding{Listen: "127.0.0.1:0", Workers: t.TempDir(), Run: "x", Limit: 1 << 20,
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +40,8 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	if _, err := mine.PutBytes(ctx, "own", []byte("1234")); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []content{{Object: "link", Size: 10}, {Object: "link"}, {Object: "own", Size: 3}, {Object: "own", Size: 5}, {Object: "none", Size: 4}} {
+	for _, c := range []content{{Object: "link", Size: 10}, {Object: "link"}, {Object: "own", Size: 3}, {Object: "own",
+		Size: 5}, {Object: "none", Size: 4}} {
 		if b, err := load(ctx, mine, c); err == nil || !strings.Contains(err.Error(), "object "+c.Object) {
 			t.Errorf("%+v: read %q, %v", c, b, err)
 		}

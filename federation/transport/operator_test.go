@@ -15,8 +15,8 @@ import (
 	"promptfed/federation/transport"
 )
 
-// operator is who runs the NATS server: it hears all and may send anything anywhere. It sends every order again, to the same
-// client and to the next one, a while later and in between forged ones; and so every other message of clients.
+// operator is who runs the NATS server: it hears all and may send anything anywhere. It sends every order again, to the
+// same client and to the next one, a while later and in between forged ones; and so every other message of clients.
 type operator struct {
 	nc  *nats.Conn
 	run string
@@ -41,7 +41,8 @@ func (p *operator) hear(m *nats.Msg) {
 		if forged, err := transport.Forged(p.run, client, p.of); err == nil {
 			list = append(list, &nats.Msg{Subject: m.Subject, Data: forged})
 		}
-		list = append(list, &nats.Msg{Subject: m.Subject, Data: bytes.Replace(m.Data, []byte(`"round":0`), []byte(`"round":1`), 1)})
+		list = append(list, &nats.Msg{Subject: m.Subject, Data: bytes.Replace(m.Data, []byte(`"round":0`),
+			[]byte(`"round":1`), 1)})
 	}
 	for _, x := range list {
 		p.nc.PublishMsg(&nats.Msg{Subject: x.Subject, Data: x.Data, Header: nats.Header{"Operator": {"1"}}})
@@ -53,8 +54,8 @@ func (p *operator) hear(m *nats.Msg) {
 	}
 }
 
-// Who runs the NATS server can hear all, and send whatever it likes in anybody's name; it changes nothing that is learned. So it
-// is with the keys that both sides made, and with those of certificates.
+// Who runs the NATS server can hear all, and send whatever it likes in anybody's name; it changes nothing that is
+// learned. So it is with the keys that both sides made, and with those of certificates.
 func TestOperator(t *testing.T) {
 	want, records := simulated(t, fedpha.toy(t), false)
 	for _, certified := range []bool{false, true} {
@@ -78,7 +79,8 @@ func TestOperator(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer p.nc.Close()
-			for _, subject := range []string{"pf.toy.to.*.order", "pf.toy.from.*.reply", "pf.toy.from.*.beat", "pf.toy.from.*.join"} {
+			for _, subject := range []string{"pf.toy.to.*.order", "pf.toy.from.*.reply", "pf.toy.from.*.beat",
+				"pf.toy.from.*.join"} {
 				if _, err := p.nc.Subscribe(subject, p.hear); err != nil {
 					t.Fatal(err)
 				}
@@ -90,15 +92,16 @@ func TestOperator(t *testing.T) {
 			}
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			if got := s.hub.Load().Totals(); p.sent < 100 || got.Dropped < 10 || !strings.Contains(s.log.String(), "an order is dropped") {
+			if got := s.hub.Load().Totals(); p.sent < 100 || got.Dropped < 10 || !strings.Contains(s.log.String(),
+				"an order is dropped") {
 				t.Errorf("%d messages sent, %+v", p.sent, got)
 			}
 		})
 	}
 }
 
-// A client whose certificate is another's, or none, is refused by the hub, and a hub without the server's by clients; so it is
-// where a key that was seen before is another now.
+// A client whose certificate is another's, or none, is refused by the hub, and a hub without the server's by clients;
+// so it is where a key that was seen before is another now.
 func TestIdentities(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	for say, c := range map[string]struct{ server, client transport.Identity }{

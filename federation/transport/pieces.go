@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// fetch is the tensors of an order that come in pieces. They come into a file of the client's folder, whose length is how far
-// they are; so a client that was killed goes on there.
+// fetch is the tensors of an order that come in pieces. They come into a file of the client's folder, whose length is
+// how far they are; so a client that was killed goes on there.
 func (a *Agent) fetch(ctx context.Context, c content) ([]byte, error) {
 	path := filepath.Join(a.vault.dir, piecesFile+c.Sum)
 	others, err := filepath.Glob(filepath.Join(a.vault.dir, piecesFile+"*"))

@@ -14,7 +14,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// queue are the subjects, the streams and the bucket by which the turns of a run's simulated clients are spread over machines.
+// queue are the subjects, the streams and the bucket by which the turns of a run's simulated clients are spread over
+// machines.
 type queue struct{ name string }
 
 func (q queue) subject(what string) string { return "pf." + q.name + ".work." + what }
@@ -54,14 +55,17 @@ func workerMayPublish(run string) []string {
 	}, objectSubjects(q.bucket())...)
 }
 
-// objectSubjects are those by which a bucket of objects is read and written. Who may use them has the rights of JetStream to
-// whatever subject it names for the answer: workers are trusted with the whole account that the queue is in.
+// objectSubjects are those by which a bucket of objects is read and written. Who may use them has the rights of
+// JetStream to whatever subject it names for the answer: workers are trusted with the whole account that the queue is
+// in.
 func objectSubjects(bucket string) []string {
 	objects := "OBJ_" + bucket
 	return []string{
-		"$JS.API.STREAM.INFO." + objects, "$JS.API.STREAM.MSG.GET." + objects, "$JS.API.DIRECT.GET." + objects, "$JS.API.DIRECT.GET." + objects + ".>",
+		"$JS.API.STREAM.INFO." + objects, "$JS.API.STREAM.MSG.GET." + objects, "$JS.API.DIRECT.GET." + objects,
+		"$JS.API.DIRECT.GET." + objects + ".>",
 		"$JS.API.STREAM.PURGE." + objects,
-		"$JS.API.CONSUMER.CREATE." + objects + ".>", "$JS.API.CONSUMER.DELETE." + objects + ".>", "$JS.API.CONSUMER.INFO." + objects + ".>",
+		"$JS.API.CONSUMER.CREATE." + objects + ".>", "$JS.API.CONSUMER.DELETE." + objects + ".>",
+		"$JS.API.CONSUMER.INFO." + objects + ".>",
 		"$JS.API.CONSUMER.MSG.NEXT." + objects + ".>",
 		"$O." + bucket + ".>",
 	}
@@ -167,7 +171,8 @@ func onlyParts(m tensor.Map, a, b string) error {
 }
 
 // enclose is a header with its tensors in the message, or in an object where they are larger than the limit.
-func (q queue) enclose(ctx context.Context, store jetstream.ObjectStore, limit int, what string, header any, c *content, body []byte) ([]byte, error) {
+func (q queue) enclose(ctx context.Context, store jetstream.ObjectStore, limit int, what string, header any, c *content,
+	body []byte) ([]byte, error) {
 	if len(body) > limit {
 		if c.Object == "" {
 			name := NewID()
@@ -183,7 +188,8 @@ func (q queue) enclose(ctx context.Context, store jetstream.ObjectStore, limit i
 	return pack(checksum.signer, what, header, body)
 }
 
-// patience is how long bytes may take to come or go: a transfer that a lost connection cut short is not noticed otherwise.
+// patience is how long bytes may take to come or go: a transfer that a lost connection cut short is not noticed
+// otherwise.
 func patience(bytes int) time.Duration {
 	return 10*time.Second + time.Duration(bytes)*time.Microsecond
 }

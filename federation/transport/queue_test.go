@@ -13,7 +13,8 @@ import (
 func aTurn(t testing.TB) (turn, result []byte) {
 	t.Helper()
 	shared, private := tensor.Map{"ctx": tensor.Of([]float32{1, 2}, 2)}, tensor.Map{"local": tensor.Scalar(3)}
-	in := engine.Order{Kind: engine.Train, Round: 2, Clients: []int{1}, Of: 3, Shared: shared, Each: map[int]tensor.Map{1: {"e": tensor.Scalar(4)}}}
+	in := engine.Order{Kind: engine.Train, Round: 2, Clients: []int{1}, Of: 3, Shared: shared,
+		Each: map[int]tensor.Map{1: {"e": tensor.Scalar(4)}}}
 	body, err := encodeTurn(in, engine.State{Private: private})
 	if err != nil {
 		t.Fatal(err)
@@ -65,11 +66,13 @@ func readResult(b []byte) (engine.Reply, *engine.State, error) {
 func TestTurnRoundTrip(t *testing.T) {
 	turn, result := aTurn(t)
 	o, s, err := readTurn(turn)
-	if err != nil || o.Round != 2 || o.Clients[0] != 1 || o.Shared["ctx"].Data[1] != 2 || o.Each[1]["e"].Data[0] != 4 || s.Private["local"].Data[0] != 3 {
+	if err != nil || o.Round != 2 || o.Clients[0] != 1 || o.Shared["ctx"].Data[1] != 2 || o.Each[1]["e"].Data[0] != 4 ||
+		s.Private["local"].Data[0] != 3 {
 		t.Errorf("%+v, %+v, %v", o, s, err)
 	}
 	r, next, err := readResult(result)
-	if err != nil || r.Upload.N != 9 || r.Upload.Shared["ctx"].Data[0] != 1 || next.Own["ctx"].Data[1] != 2 || next.Private["local"].Data[0] != 3 {
+	if err != nil || r.Upload.N != 9 || r.Upload.Shared["ctx"].Data[0] != 1 || next.Own["ctx"].Data[1] != 2 ||
+		next.Private["local"].Data[0] != 3 {
 		t.Errorf("%+v, %+v, %v", r, next, err)
 	}
 	if id, try := turnOf(resultID(strings.Repeat("1", 32), strings.Repeat("2", 32))); id[0] != '1' || try[0] != '2' {

@@ -24,8 +24,11 @@ func TestRefusedToJoin(t *testing.T) {
 	go func() { joined <- s.join(ctx, 0) }()
 	eventually(t, "joining", func() bool { h := s.hub.Load(); return h != nil && h.Members()[0].Joined })
 	for say, change := range map[string]func(*transport.Card, *transport.Local){
-		"options: the server has":     func(c *transport.Card, _ *transport.Local) { c.Terms.Options = "{}" },
-		"classes: the server has":     func(c *transport.Card, _ *transport.Local) { c.Terms.Classes = c.Terms.Classes[1:] },
+		"options: the server has": func(c *transport.Card, _ *transport.Local) { c.Terms.Options = "{}" },
+		"classes: the server has": func(c *transport.Card,
+			_ *transport.Local) {
+			c.Terms.Classes = c.Terms.Classes[1:]
+		},
 		"it cannot be averaged":       func(c *transport.Card, _ *transport.Local) { c.Member.Task.Width++ },
 		"other weights":               func(c *transport.Card, _ *transport.Local) { c.Backbone = "other" },
 		"sizes are no backbone's":     func(c *transport.Card, _ *transport.Local) { c.Member.Task.Width = 1 << 30 },
@@ -44,7 +47,8 @@ func TestRefusedToJoin(t *testing.T) {
 	}
 	soon, stop := context.WithTimeout(ctx, time.Second)
 	defer stop()
-	if err := s.join(soon, 0); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(s.log.String(), "another process is this client") {
+	if err := s.join(soon, 0); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(s.log.String(),
+		"another process is this client") {
 		t.Errorf("a second client 0: %v", err)
 	}
 	if err := s.join(ctx, 4); err == nil || !strings.Contains(err.Error(), "clients 0 to 3") {
@@ -59,20 +63,24 @@ func TestRefusedToJoin(t *testing.T) {
 func TestPermissions(t *testing.T) {
 	s := newSite(t, fedpha.toy(t))
 	denied := make(chan error, 16)
-	nc, err := nats.Connect(s.url, nats.UserInfo(transport.UserOf(1), ""), nats.CustomInboxPrefix(transport.InboxOf("toy", 1)),
+	nc, err := nats.Connect(s.url, nats.UserInfo(transport.UserOf(1), ""),
+		nats.CustomInboxPrefix(transport.InboxOf("toy", 1)),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied <- err }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	for _, subject := range []string{"pf.toy.from.2.reply", "pf.toy.to.1.order", "pf.toy.to.2.order", "pf.toy.from.2.join", "pf.toy.from.2.beat", "pf.toy.status",
-		"pf.toy.hello.2", "_INBOX_client-2.x", "$JS.API.STREAM.LIST", "$JS.API.INFO", "$SYS.REQ.USER.INFO", "$SYS.REQ.SERVER.PING"} {
+	for _, subject := range []string{"pf.toy.from.2.reply", "pf.toy.to.1.order", "pf.toy.to.2.order",
+		"pf.toy.from.2.join", "pf.toy.from.2.beat", "pf.toy.status",
+		"pf.toy.hello.2", "_INBOX_client-2.x", "$JS.API.STREAM.LIST", "$JS.API.INFO", "$SYS.REQ.USER.INFO",
+		"$SYS.REQ.SERVER.PING"} {
 		if err := nc.Publish(subject, nil); err != nil {
 			t.Fatal(err)
 		}
 		expectDenied(t, denied, fmt.Sprintf(`Publish to %q`, subject))
 	}
-	for _, subject := range []string{">", "pf.toy.to.2.>", "pf.toy.to.*.order", "pf.toy.from.1.*", "pf.toy.from.*.reply", "pf.toy.status", "_INBOX_client-2.>", "_INBOX.>"} {
+	for _, subject := range []string{">", "pf.toy.to.2.>", "pf.toy.to.*.order", "pf.toy.from.1.*",
+		"pf.toy.from.*.reply", "pf.toy.status", "_INBOX_client-2.>", "_INBOX.>"} {
 		sub, err := nc.Subscribe(subject, func(*nats.Msg) {})
 		if err != nil {
 			t.Fatal(err)
@@ -80,7 +88,8 @@ func TestPermissions(t *testing.T) {
 		expectDenied(t, denied, fmt.Sprintf(`Subscription to %q`, subject))
 		sub.Unsubscribe()
 	}
-	for _, user := range []string{"", "server", "client-", "client--1", "client-01", "client-1x", "worker", "promptfed-server"} {
+	for _, user := range []string{"", "server", "client-", "client--1", "client-01", "client-1x", "worker",
+		"promptfed-server"} {
 		if c, err := nats.Connect(s.url, nats.UserInfo(user, "")); err == nil {
 			c.Close()
 			t.Errorf("user %q was let in", user)
@@ -92,7 +101,8 @@ func expectDenied(t *testing.T, denied chan error, what string) {
 	t.Helper()
 	select {
 	case err := <-denied:
-		if !strings.Contains(strings.ToLower(err.Error()), "permissions violation") || !strings.Contains(err.Error(), what) {
+		if !strings.Contains(strings.ToLower(err.Error()), "permissions violation") || !strings.Contains(err.Error(),
+			what) {
 			t.Errorf("%s: %v", what, err)
 		}
 	case <-time.After(5 * time.Second):

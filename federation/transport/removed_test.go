@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// A stream whose files JetStream is still removing is made a moment later; any other error is told at once, and one that stays
-// is told in the end.
+// A stream whose files JetStream is still removing is made a moment later; any other error is told at once, and one
+// that stays is told in the end.
 func TestWhileRemoved(t *testing.T) {
 	busy := fmt.Errorf("stream: %w", &jetstream.APIError{Code: 500, ErrorCode: storeFailed})
 	other := &jetstream.APIError{Code: 400, ErrorCode: jetstream.JSErrCodeBadRequest}

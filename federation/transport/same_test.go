@@ -11,7 +11,8 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-// The same experiment gives the same bytes and the same records in one process, through encoded messages, and over NATS.
+// The same experiment gives the same bytes and the same records in one process, through encoded messages, and over
+// NATS.
 func TestSameBytes(t *testing.T) {
 	for _, s := range []stack{
 		{"promptfl", nil, map[string]any{"tokens": 2}},
@@ -38,8 +39,8 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// Validation data of some clients, stopping by it, a client that never trains and the counts of classes travel: rounds and confusion
-// matrix are those of one process.
+// Validation data of some clients, stopping by it, a client that never trains and the counts of classes travel: rounds
+// and confusion matrix are those of one process.
 func TestSameEvaluations(t *testing.T) {
 	toy := func() *engine.Experiment {
 		e := fedpha.toy(t)
@@ -74,7 +75,8 @@ func TestSameEvaluations(t *testing.T) {
 	if got, want := read(site.dir), read(dir); got != want {
 		t.Errorf("the confusion matrix is %s, in one process %s", got, want)
 	}
-	if last := r.Records[len(r.Records)-1]; len(last.Validation.Clients) != 2 || last.NewClients["3"].Evaluation == nil {
+	if last := r.Records[len(r.Records)-1]; len(last.Validation.Clients) != 2 ||
+		last.NewClients["3"].Evaluation == nil {
 		t.Errorf("the toy is no test of this: %+v", last)
 	}
 }

@@ -33,8 +33,8 @@ func (e echo) Answer(_ context.Context, o engine.Order, _ engine.State) (engine.
 
 func (e echo) Finish(engine.Order, engine.State) error { return nil }
 
-// Many clients in one process, as many as PROMPTFED_TEST_CLIENTS says, each with a connection and a folder of its own, train
-// on prompts of 16 x 512 over TCP; with -v it tells what that costs.
+// Many clients in one process, as many as PROMPTFED_TEST_CLIENTS says, each with a connection and a folder of its own,
+// train on prompts of 16 x 512 over TCP; with -v it tells what that costs.
 func TestManyClients(t *testing.T) {
 	clients := 40
 	if n, err := strconv.Atoi(os.Getenv("PROMPTFED_TEST_CLIENTS")); err == nil {
@@ -49,7 +49,8 @@ func TestManyClients(t *testing.T) {
 	defer emb.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	h, err := transport.Open(ctx, emb.Conn(), transport.Settings{Name: "many", ID: transport.NewID(), Clients: clients, Quorum: 1, Terms: open(e.Terms()), Method: e.Method})
+	h, err := transport.Open(ctx, emb.Conn(), transport.Settings{Name: "many", ID: transport.NewID(), Clients: clients,
+		Quorum: 1, Terms: open(e.Terms()), Method: e.Method})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,8 @@ func TestManyClients(t *testing.T) {
 	began := time.Now()
 	for k := range clients {
 		all.Go(func() {
-			nc, err := transport.Dial(ctx, emb.URL(), "test", log, nats.CustomInboxPrefix(transport.InboxOf("many", k)), nats.UserInfo(transport.UserOf(k), ""))
+			nc, err := transport.Dial(ctx, emb.URL(), "test", log, nats.CustomInboxPrefix(transport.InboxOf("many", k)),
+				nats.UserInfo(transport.UserOf(k), ""))
 			if err != nil {
 				t.Error(err)
 				return
@@ -72,7 +74,8 @@ func TestManyClients(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			a, err := transport.NewAgent(nc, inv, transport.Card{Terms: e.Terms(), Member: engine.Member{Task: task}, Examples: 1}, filepath.Join(dir, fmt.Sprint(k)), echo(k), log)
+			a, err := transport.NewAgent(nc, inv, transport.Card{Terms: e.Terms(), Member: engine.Member{Task: task},
+				Examples: 1}, filepath.Join(dir, fmt.Sprint(k)), echo(k), log)
 			if err == nil {
 				err = a.Run(ctx)
 			}
@@ -104,8 +107,10 @@ func TestManyClients(t *testing.T) {
 		}
 	}
 	per := (cpu(t) - used) / time.Duration(rounds*clients)
-	t.Logf("%d rounds in %v; %v of CPU an upload, of the server, NATS and the client together", rounds, time.Since(began).Round(time.Millisecond), per)
-	if got := h.Totals(); got.Replies != int64(rounds*clients) || float64(got.BytesUp) > 1.03*float64(got.Replies)*4*16*512 {
+	t.Logf("%d rounds in %v; %v of CPU an upload, of the server, NATS and the client together", rounds,
+		time.Since(began).Round(time.Millisecond), per)
+	if got := h.Totals(); got.Replies != int64(rounds*clients) ||
+		float64(got.BytesUp) > 1.03*float64(got.Replies)*4*16*512 {
 		t.Errorf("%+v", got)
 	}
 	err = h.Finish(ctx, rounds, func(int) (tensor.Map, tensor.Map, error) { return o.Shared, nil, nil })

@@ -10,8 +10,8 @@ import (
 	"promptfed/federation/transport"
 )
 
-// With secure aggregation the network gives the bytes of one process too, and both are what plain uploads give but for the
-// rounding of the masked numbers.
+// With secure aggregation the network gives the bytes of one process too, and both are what plain uploads give but for
+// the rounding of the masked numbers.
 func TestSealedSameBytes(t *testing.T) {
 	for _, s := range []stack{{"promptfl", nil, map[string]any{"tokens": 2}}, fedpha, {"pfeddc", nil, nil}} {
 		t.Run(s.method, func(t *testing.T) {
@@ -27,7 +27,8 @@ func TestSealedSameBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sealed, err := engine.Run(context.Background(), e, engine.Settings{Guard: layer.Guard(), Around: layer.Around})
+			sealed, err := engine.Run(context.Background(), e, engine.Settings{Guard: layer.Guard(),
+				Around: layer.Around})
 			if err != nil {
 				t.Fatal(err)
 			}

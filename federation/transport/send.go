@@ -46,7 +46,8 @@ func (h *Hub) send(c *collection, client int) error {
 	return h.push(c, out)
 }
 
-// push sends an order. It may get lost; then the client's next sign of life says that it has not got it, and remind sends it again.
+// push sends an order. It may get lost; then the client's next sign of life says that it has not got it, and remind
+// sends it again.
 func (h *Hub) push(c *collection, o order) error {
 	var body []byte
 	var err error
@@ -86,7 +87,8 @@ const (
 	pushByte  = 20 * time.Microsecond
 )
 
-// remind sends a client its order again that it has not got, and gives it anew where it was done and its reply is not here.
+// remind sends a client its order again that it has not got, and gives it anew where it was done and its reply is not
+// here.
 func (h *Hub) remind(client int) {
 	h.mu.Lock()
 	c := h.now
@@ -113,9 +115,10 @@ func (h *Hub) remind(client int) {
 // idle is what a client does that has no order to do.
 const idle = "waits"
 
-// Finish tells all clients that the run is over and what the shared parameters are; each then keeps its own part. It waits
-// for them until the deadline is over.
-func (h *Hub) Finish(ctx context.Context, rounds int, prompts func(client int) (shared, down tensor.Map, err error)) error {
+// Finish tells all clients that the run is over and what the shared parameters are; each then keeps its own part. It
+// waits for them until the deadline is over.
+func (h *Hub) Finish(ctx context.Context, rounds int, prompts func(client int) (shared, down tensor.Map,
+	err error)) error {
 	o := engine.Order{Kind: endKind, Round: rounds, Of: h.set.Clients, Each: map[int]tensor.Map{}}
 	for k := range h.set.Clients {
 		shared, down, err := prompts(k)

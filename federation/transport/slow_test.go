@@ -39,7 +39,8 @@ type authority struct {
 func newAuthority(t testing.TB) *authority {
 	t.Helper()
 	a := &authority{t: t, pool: x509.NewCertPool()}
-	a.cert, a.key = a.make(&x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
+	a.cert, a.key = a.make(&x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
 	a.pool.AddCert(a.cert)
 	return a
 }
@@ -50,7 +51,8 @@ func (a *authority) make(c, parent *x509.Certificate) (*x509.Certificate, *ecdsa
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	c.SerialNumber, c.NotBefore, c.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	c.SerialNumber, c.NotBefore, c.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour),
+		time.Now().Add(time.Hour)
 	by := a.key
 	if parent == nil {
 		parent, by = c, key
@@ -68,8 +70,10 @@ func (a *authority) make(c, parent *x509.Certificate) (*x509.Certificate, *ecdsa
 // tls is a configuration with a certificate of a name.
 func (a *authority) tls(name string) *tls.Config {
 	a.t.Helper()
-	c, key := a.make(&x509.Certificate{Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, a.cert)
-	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: a.pool, ClientCAs: a.pool, ClientAuth: tls.RequireAndVerifyClientCert,
+	c, key := a.make(&x509.Certificate{Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0,
+		1)}}, a.cert)
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: a.pool, ClientCAs: a.pool,
+		ClientAuth:   tls.RequireAndVerifyClientCert,
 		Certificates: []tls.Certificate{{Certificate: [][]byte{c.Raw}, PrivateKey: key}}}
 }
 
@@ -82,7 +86,8 @@ func (a *authority) identity(name string) transport.Identity {
 	return who
 }
 
-// slowLink carries so many bytes a second each way, and cuts all connections whenever another so many bytes have passed.
+// slowLink carries so many bytes a second each way, and cuts all connections whenever another so many bytes have
+// passed.
 type slowLink struct {
 	to    string
 	rate  float64
@@ -144,8 +149,8 @@ func (s *slowLink) carry(to, from net.Conn) {
 	}
 }
 
-// Orders and replies of 20 and 60 MB arrive over TLS, over a slow link that is cut several times on the way, and what came before
-// a cut is not sent again. A client's folder has nothing of it left, nor has the server's.
+// Orders and replies of 20 and 60 MB arrive over TLS, over a slow link that is cut several times on the way, and what
+// came before a cut is not sent again. A client's folder has nothing of it left, nor has the server's.
 func TestLargeObjects(t *testing.T) {
 	for _, c := range []struct {
 		size int     // bytes
@@ -155,24 +160,28 @@ func TestLargeObjects(t *testing.T) {
 			ca, log := newAuthority(t), &logs{}
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
-			emb, err := transport.Embed(transport.Embedding{Listen: "127.0.0.1:0", Run: "toy", Limit: 1 << 20, TLS: ca.tls("server"), Log: log.logger()})
+			emb, err := transport.Embed(transport.Embedding{Listen: "127.0.0.1:0", Run: "toy", Limit: 1 << 20,
+				TLS: ca.tls("server"), Log: log.logger()})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer emb.Close()
 			e := stack{"promptfl", nil, nil}.toy(t)
 			dir := t.TempDir()
-			h, err := transport.Open(ctx, emb.Conn(), transport.Settings{Name: "toy", ID: transport.NewID(), Dir: filepath.Join(dir, "hub"), Clients: 1, Quorum: 1,
+			h, err := transport.Open(ctx, emb.Conn(), transport.Settings{Name: "toy", ID: transport.NewID(),
+				Dir: filepath.Join(dir, "hub"), Clients: 1, Quorum: 1,
 				Terms: open(e.Terms()), Method: e.Method, Identity: ca.identity("server"), Log: log.logger()})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer h.Close()
-			link := &slowLink{to: strings.TrimPrefix(strings.TrimPrefix(emb.URL(), "nats://"), "tls://"), rate: c.rate, every: int64(c.size) * 3 / 5}
+			link := &slowLink{to: strings.TrimPrefix(strings.TrimPrefix(emb.URL(), "nats://"), "tls://"), rate: c.rate,
+				every: int64(c.size) * 3 / 5}
 			address := link.start(t)
 			ended := make(chan error, 1)
 			go func() {
-				nc, err := transport.Dial(ctx, "tls://"+address, "test", log.logger(), nats.CustomInboxPrefix(transport.InboxOf("toy", 0)), nats.Secure(ca.tls("client-0")))
+				nc, err := transport.Dial(ctx, "tls://"+address, "test", log.logger(),
+					nats.CustomInboxPrefix(transport.InboxOf("toy", 0)), nats.Secure(ca.tls("client-0")))
 				if err != nil {
 					ended <- err
 					return

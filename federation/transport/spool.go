@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// piece is how many bytes of tensors travel at a time where they are too many for one message, and ahead how many pieces are on
-// their way: so much must pass a slow link before the connection is taken for dead.
+// piece is how many bytes of tensors travel at a time where they are too many for one message, and ahead how many
+// pieces are on their way: so much must pass a slow link before the connection is taken for dead.
 const (
 	piece = 64 << 10
 	ahead = 4
@@ -22,7 +22,8 @@ func bounds(size, n int) (from, to int) { return n * piece, min(size, (n+1)*piec
 
 func crc(b []byte) uint32 { return crc32.ChecksumIEEE(b) }
 
-// spool holds the tensors of the orders that are out: each once, however many clients get it, in a file where they are many.
+// spool holds the tensors of the orders that are out: each once, however many clients get it, in a file where they are
+// many.
 type spool struct {
 	dir   string
 	large int // from here on in a file
@@ -104,7 +105,8 @@ func (s *spool) clear() {
 	s.held = nil
 }
 
-// nameless makes a file that goes when it is closed; where an open file cannot lose its name, the next start removes it.
+// nameless makes a file that goes when it is closed; where an open file cannot lose its name, the next start removes
+// it.
 func nameless(dir, pattern string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, pattern)
 	if err == nil {

@@ -10,8 +10,8 @@ import (
 	"promptfed/federation/transport"
 )
 
-// What clients measure of the terms of their losses, and the bytes that count as uploads, are those of one process through
-// encoded messages, over NATS and on workers; a client that measures nothing is left out.
+// What clients measure of the terms of their losses, and the bytes that count as uploads, are those of one process
+// through encoded messages, over NATS and on workers; a client that measures nothing is left out.
 func TestTermsTravel(t *testing.T) {
 	s := stack{"fedpha", []string{"scaffold"}, fedpha.options}
 	r, err := engine.Run(context.Background(), s.toy(t), engine.Settings{Terms: true})
@@ -35,7 +35,8 @@ func TestTermsTravel(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		if got := site.records(); site.learned() != prompts || (got == want) != (silent < 0) || !strings.Contains(got, `"name":"correction"`) {
+		if got := site.records(); site.learned() != prompts || (got == want) != (silent < 0) || !strings.Contains(got,
+			`"name":"correction"`) {
 			t.Errorf("without client %d:\n%s\n%s", silent, got, want)
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// vault holds what a client remembers, in a folder: one file for each training order it answered, until the server has made
-// up its mind about it.
+// vault holds what a client remembers, in a folder: one file for each training order it answered, until the server has
+// made up its mind about it.
 type vault struct{ dir string }
 
 const (
@@ -36,7 +36,8 @@ type owner struct {
 }
 
 func (v vault) write(o owner) error {
-	return atomicfile.WritePrivate(filepath.Join(v.dir, vaultFile), func(w io.Writer) error { return json.NewEncoder(w).Encode(o) })
+	return atomicfile.WritePrivate(filepath.Join(v.dir, vaultFile),
+		func(w io.Writer) error { return json.NewEncoder(w).Encode(o) })
 }
 
 // Finished tells whether a client's folder is that of a run that is over.
@@ -46,7 +47,8 @@ func Finished(dir string) bool {
 	return err == nil && json.Unmarshal(b, &o) == nil && o.Done
 }
 
-// openVault makes or opens the folder; one of another run, client or server is refused. server is the key of the server.
+// openVault makes or opens the folder; one of another run, client or server is refused. server is the key of the
+// server.
 func openVault(dir, run string, client int, server []byte) (vault, error) {
 	v := vault{dir}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -76,10 +78,12 @@ func openVault(dir, run string, client int, server []byte) (vault, error) {
 		return v, v.write(mine)
 	}
 	if o.Run != run || o.Client != client {
-		return v, fmt.Errorf("%s belongs to client %d of another run, or to another client; take another --state", dir, o.Client)
+		return v, fmt.Errorf("%s belongs to client %d of another run, or to another client; take another --state", dir,
+			o.Client)
 	}
 	if len(o.Server) > 0 && len(server) > 0 && !bytes.Equal(o.Server, server) {
-		return v, fmt.Errorf("the server of this run signs with another key than before; if that is right, remove %s", path)
+		return v, fmt.Errorf("the server of this run signs with another key than before; if that is right, remove "+
+			"%s", path)
 	}
 	return v, nil
 }
@@ -126,11 +130,12 @@ func (v vault) get(id string) (engine.State, error) {
 			return engine.ReadState(filepath.Join(v.dir, f.name))
 		}
 	}
-	return engine.State{}, fmt.Errorf("the server counts an upload of this client that its folder %s knows nothing of; give the folder that it had before with --state", v.dir)
+	return engine.State{}, fmt.Errorf("the server counts an upload of this client that its folder %s knows nothing "+
+		"of; give the folder that it had before with --state", v.dir)
 }
 
-// keep forgets what cannot count any more when an order comes: all but some, and but what was learned in this very round, of
-// which the server may not have made up its mind yet unless the order is to train.
+// keep forgets what cannot count any more when an order comes: all but some, and but what was learned in this very
+// round, of which the server may not have made up its mind yet unless the order is to train.
 func (v vault) keep(round int, trains bool, ids ...string) error {
 	files, left, err := v.list()
 	if err != nil {

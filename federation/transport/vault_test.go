@@ -58,7 +58,8 @@ func TestVault(t *testing.T) {
 		run    string
 		client int
 	}{{NewID(), 2}, {run, 1}} {
-		if _, err := openVault(dir, other.run, other.client, nil); err == nil || !strings.Contains(err.Error(), "--state") {
+		if _, err := openVault(dir, other.run, other.client, nil); err == nil || !strings.Contains(err.Error(),
+			"--state") {
 			t.Errorf("%v: %v", other, err)
 		}
 	}

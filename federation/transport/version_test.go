@@ -12,8 +12,8 @@ import (
 	"promptfed/federation/transport"
 )
 
-// A client of version 1 asks at its own subject, and is told the server's version, which it then refuses with its own words; one of
-// this version refuses a server of another.
+// A client of version 1 asks at its own subject, and is told the server's version, which it then refuses with its own
+// words; one of this version refuses a server of another.
 func TestVersions(t *testing.T) {
 	s := newSite(t, fedpha.toy(t))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -31,20 +31,23 @@ func TestVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	var hello struct{ Version int }
-	if err := json.Unmarshal(m.Data, &hello); err != nil || hello.Version != transport.Version || transport.Version < 2 {
+	if err := json.Unmarshal(m.Data, &hello); err != nil || hello.Version != transport.Version ||
+		transport.Version < 2 {
 		t.Errorf("%v, %s", err, m.Data)
 	}
 	cancel()
 	<-served
 
-	sub, err := s.nats.Conn().Subscribe("pf.toy.from.2.hello", func(m *nats.Msg) { m.Respond([]byte("PFL\x01\x00\x00\x00\x00\x00\x00")) })
+	sub, err := s.nats.Conn().Subscribe("pf.toy.from.2.hello",
+		func(m *nats.Msg) { m.Respond([]byte("PFL\x01\x00\x00\x00\x00\x00\x00")) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer sub.Unsubscribe()
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
-	if err := s.join(ctx, 2); err == nil || !strings.Contains(err.Error(), "the message has version 1, this program 2; use the same release") {
+	if err := s.join(ctx, 2); err == nil || !strings.Contains(err.Error(), "the message has version 1, this program "+
+		"2; use the same release") {
 		t.Errorf("%v", err)
 	}
 }

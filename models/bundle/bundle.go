@@ -6,9 +6,9 @@
 //	tokenizer.json  the vocabulary, in Hugging Face's form
 //	weights         one or more .safetensors files that the two graphs and bundle.json point into
 //
-// Features are not normalised: divide by the Euclidean norm before comparing. Pixels are normalised as bundle.json says.
-// embeddings are rows of the token embedding, without positions, of whole sequences [SOS ... EOT] filled up to the context
-// length L with anything; eot is the index that the features are read at.
+// Features are not normalised: divide by the Euclidean norm before comparing. Pixels are normalised as bundle.json
+// says. embeddings are rows of the token embedding, without positions, of whole sequences [SOS ... EOT] filled up to
+// the context length L with anything; eot is the index that the features are read at.
 //
 // Weights stay where they are when they can: float32 .safetensors files are hard links to the checkpoint's own (copies
 // across file systems), so they must not be changed in place afterwards; sizes are checked at Open, contents by Verify.
@@ -69,8 +69,8 @@ type Bundle struct {
 	suffixes map[string]*clip.Suffixes
 }
 
-// Open reads the bundle in a folder. Everything that bundle.json says is checked but the contents of the files, of which
-// only the sizes are (see Verify).
+// Open reads the bundle in a folder. Everything that bundle.json says is checked but the contents of the files, of
+// which only the sizes are (see Verify).
 //
 // A bundle.json without weights stands for towers that another tool exported (docs/dropin.md).
 func Open(dir string) (*Bundle, error) {
@@ -122,8 +122,8 @@ func (b *Bundle) Batch() int {
 	return 0
 }
 
-// ImageModel is the image tower with the input PixelsInput and the outputs ImageOutput and, where there are patch features,
-// PatchesOutput.
+// ImageModel is the image tower with the input PixelsInput and the outputs ImageOutput and, where there are patch
+// features, PatchesOutput.
 func (b *Bundle) ImageModel() ([]byte, error) {
 	if b.drop != nil {
 		return b.drop.image.model()
@@ -149,7 +149,8 @@ func (b *Bundle) Tokenizer() (*tokenizer.Tokenizer, error) {
 			return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
 		}
 		if rows := b.manifest.Tokens.Shape[0]; t.VocabSize() > rows {
-			return nil, fmt.Errorf("bundle %s: %s has %d tokens, the token embedding %d rows: they do not belong together",
+			return nil, fmt.Errorf("bundle %s: %s has %d tokens, the token embedding %d rows: they do not belong "+
+				"together",
 				b.Name, b.manifest.TokenizerFile, t.VocabSize(), rows)
 		}
 		b.tokens = t
@@ -168,15 +169,16 @@ func (b *Bundle) Verify() error {
 			return err
 		}
 		if want := b.manifest.Files[name]; f != want {
-			return fmt.Errorf("%s: SHA-256 %.12s of %d bytes, %s says %.12s of %d: the file was changed or damaged; convert the checkpoint again",
+			return fmt.Errorf("%s: SHA-256 %.12s of %d bytes, %s says %.12s of %d: the file was changed or damaged; "+
+				"convert the checkpoint again",
 				filepath.Join(b.dir, name), f.SHA256, f.Size, ManifestFile, want.SHA256, want.Size)
 		}
 	}
 	return nil
 }
 
-// Digest is the SHA-256, in hex, over everything that features depend on: the contents of all files as bundle.json states
-// them, where the tensors lie in them, architecture and preprocessing. Name and logit scale do not count.
+// Digest is the SHA-256, in hex, over everything that features depend on: the contents of all files as bundle.json
+// states them, where the tensors lie in them, architecture and preprocessing. Name and logit scale do not count.
 func (b *Bundle) Digest() string {
 	if b.drop != nil {
 		return b.drop.digest()

@@ -28,8 +28,8 @@ type Options struct {
 }
 
 // Convert makes a bundle at out of the checkpoint at src: anything checkpoint.Open reads that is a CLIP with a ViT or
-// ResNet image tower. The bundle appears at out when it is complete; a failure leaves out as it was. An existing bundle at out is
-// replaced, any other folder with files in it is refused.
+// ResNet image tower. The bundle appears at out when it is complete; a failure leaves out as it was. An existing bundle
+// at out is replaced, any other folder with files in it is refused.
 func Convert(src, out string, o Options) (*Bundle, error) {
 	c, err := checkpoint.Open(src, o.Checkpoint)
 	if err != nil {
@@ -112,10 +112,13 @@ func (j *conversion) describe() error {
 		Version: manifestVersion, Name: j.Name, Architecture: a.Name(), Source: string(j.c.Format()),
 		TextWidth: a.Text.Width, JointDim: a.EmbedDim, ImageSize: a.ImageSize, Context: a.Context,
 		LogitScale: a.LogitScale, LogScale: math.Log(a.LogitScale), TokenizerFile: tokenizerFile,
-		Text: clip.TextArch{Width: a.Text.Width, Layers: a.Text.Layers, Heads: a.Text.Heads, MLP: mlp(a.Text), Context: a.Context,
-			Joint: a.EmbedDim, Activation: a.Text.Activation, Eps: a.Text.Epsilon},
-		Vision: clip.VisionArch{Width: a.Vision.Width, Layers: a.Vision.Layers, Heads: a.Vision.Heads, Stages: a.Stages, MLP: mlp(a.Vision),
-			Patch: a.Patch, Image: a.ImageSize, Joint: a.EmbedDim, Activation: a.Vision.Activation, Eps: a.Vision.Epsilon},
+		Text: clip.TextArch{Width: a.Text.Width, Layers: a.Text.Layers, Heads: a.Text.Heads, MLP: mlp(a.Text),
+			Context: a.Context,
+			Joint:   a.EmbedDim, Activation: a.Text.Activation, Eps: a.Text.Epsilon},
+		Vision: clip.VisionArch{Width: a.Vision.Width, Layers: a.Vision.Layers, Heads: a.Vision.Heads, Stages: a.Stages,
+			MLP:   mlp(a.Vision),
+			Patch: a.Patch, Image: a.ImageSize, Joint: a.EmbedDim, Activation: a.Vision.Activation,
+			Eps: a.Vision.Epsilon},
 		Files: map[string]File{}, Notes: a.Warnings,
 	}
 	if err := j.m.checkTowers(); err != nil {

@@ -16,8 +16,8 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// handWritten is bundle.json of towers that other tools exported (docs/dropin.md): all keys are optional. What it leaves out is
-// found out from the graphs; what it says is checked against them.
+// handWritten is bundle.json of towers that other tools exported (docs/dropin.md): all keys are optional. What it
+// leaves out is found out from the graphs; what it says is checked against them.
 type handWritten struct {
 	Version       int             `json:"bundle"`
 	Name          string          `json:"name"` // of the folder where it is not given
@@ -87,7 +87,10 @@ func parseHandWritten(data []byte) (handWritten, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&h); err != nil {
-		return h, fmt.Errorf("not the JSON of a bundle: %w; without weights the keys are name, architecture, source, text_width, joint_dim, image_size, context_length, logit_scale, preprocess, tokenizer, model, image {file, input, output, patches}, text {file, embeddings, ids, eot, attention_mask, position_ids, output, causal}, token_embedding {file, tensor}, files, notes", err)
+		return h, fmt.Errorf("not the JSON of a bundle: %w; without weights the keys are name, architecture, source, "+
+			"text_width, joint_dim, image_size, context_length, logit_scale, preprocess, tokenizer, model, image "+
+			"{file, input, output, patches}, text {file, embeddings, ids, eot, attention_mask, position_ids, output, "+
+			"causal}, token_embedding {file, tensor}, files, notes", err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
 		return h, errors.New("not the JSON of a bundle: text follows it")
@@ -145,7 +148,8 @@ func (d *dropIn) open(b *Bundle) error {
 		}
 		f, err := graph.OpenFile(filepath.Join(b.dir, filepath.FromSlash(name)), name)
 		if errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%s is missing from %s: put it there, or name the file in %s as \"model\" (both towers), \"image\": {\"file\": ...} or \"text\": {\"file\": ...}",
+			return fmt.Errorf("%s is missing from %s: put it there, or name the file in %s as \"model\" (both "+
+				"towers), \"image\": {\"file\": ...} or \"text\": {\"file\": ...}",
 				name, b.dir, ManifestFile)
 		}
 		if err != nil {
@@ -204,7 +208,8 @@ func (d *dropIn) describe(b *Bundle) error {
 		return fmt.Errorf("logit_scale %g must be positive and finite", scale)
 	}
 	if h.LogScale != nil && math.Abs(math.Log(scale)-*h.LogScale) > 1e-4 {
-		return fmt.Errorf("logit_scale %g is not the exponential of logit_scale_log %g: leave one of them out", scale, *h.LogScale)
+		return fmt.Errorf("logit_scale %g is not the exponential of logit_scale_log %g: leave one of them out", scale,
+			*h.LogScale)
 	}
 	p, found, err := d.preprocessor(b.dir)
 	if err != nil {
@@ -260,7 +265,8 @@ func (d *dropIn) finish(b *Bundle) error {
 		return err
 	}
 	if rows := t.table.rows; tokens.VocabSize() > rows {
-		return fmt.Errorf("the tokenizer has %d tokens, the token embedding of %s %d rows: they do not belong together", tokens.VocabSize(), t.name, rows)
+		return fmt.Errorf("the tokenizer has %d tokens, the token embedding of %s %d rows: they do not belong "+
+			"together", tokens.VocabSize(), t.name, rows)
 	}
 	t.sos, t.eotID = tokens.SOS(), tokens.EOT()
 	filler, err := tokens.Encode("x")
@@ -274,17 +280,20 @@ func (d *dropIn) finish(b *Bundle) error {
 	for _, c := range []struct {
 		key       string
 		said, got int
-	}{{"text_width", h.TextWidth, t.table.width}, {"joint_dim", h.JointDim, t.joint}, {"context_length", h.Context, t.context}} {
+	}{{"text_width", h.TextWidth, t.table.width}, {"joint_dim", h.JointDim, t.joint}, {"context_length", h.Context,
+		t.context}} {
 		if c.said != 0 && c.said != c.got {
 			return fmt.Errorf("%s says %s %d, %s has %d", ManifestFile, c.key, c.said, t.name, c.got)
 		}
 	}
 	if t.joint != d.image.joint {
-		return fmt.Errorf("%s gives features of size %d (output %s), %s of size %d (output %s): export both with their projections into the joint space",
+		return fmt.Errorf("%s gives features of size %d (output %s), %s of size %d (output %s): export both with "+
+			"their projections into the joint space",
 			d.image.name, d.image.joint, d.image.output.Name(), t.name, t.joint, t.output.Name())
 	}
 	m.TextWidth, m.JointDim, m.Context = t.table.width, t.joint, t.context
-	m.Tokens = Place{File: t.table.file, Offset: t.table.offset, DType: t.table.dtype, Shape: []int{t.table.rows, t.table.width}}
+	m.Tokens = Place{File: t.table.file, Offset: t.table.offset, DType: t.table.dtype, Shape: []int{t.table.rows,
+		t.table.width}}
 	m.Text = clip.TextArch{Width: t.table.width, Context: t.context, Joint: t.joint}
 	m.Notes = append(m.Notes, t.notes...)
 	b.Text, b.Notes = m.Text, m.Notes

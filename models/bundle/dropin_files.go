@@ -27,7 +27,8 @@ func (d *dropIn) list(b *Bundle) error {
 	add(d.image.name)
 	add(d.text.name)
 	add(d.text.table.file)
-	for _, name := range []string{d.hand.TokenizerFile, preprocessorFile, "tokenizer.json", "vocab.json", "merges.txt", "bpe_simple_vocab_16e6.txt.gz", "bpe_simple_vocab_16e6.txt"} {
+	for _, name := range []string{d.hand.TokenizerFile, preprocessorFile, "tokenizer.json", "vocab.json", "merges.txt",
+		"bpe_simple_vocab_16e6.txt.gz", "bpe_simple_vocab_16e6.txt"} {
 		if st, err := os.Stat(filepath.Join(b.dir, name)); name != "" && err == nil && st.Mode().IsRegular() {
 			add(name)
 		}
@@ -56,7 +57,8 @@ func (d *dropIn) list(b *Bundle) error {
 			return err
 		}
 		if f.Size != 0 && st.Size() != f.Size {
-			return fmt.Errorf("%s has %d bytes, %s says %d: the file is cut short or another one", name, st.Size(), ManifestFile, f.Size)
+			return fmt.Errorf("%s has %d bytes, %s says %d: the file is cut short or another one", name, st.Size(),
+				ManifestFile, f.Size)
 		}
 	}
 	d.digest = sync.OnceValue(func() string { return d.sum(b) })
@@ -74,17 +76,19 @@ func (d *dropIn) verify(dir string) error {
 			return err
 		}
 		if f.SHA256 != want.SHA256 {
-			return fmt.Errorf("%s: SHA-256 %.12s, %s says %.12s: the file was changed or damaged", name, f.SHA256, ManifestFile, want.SHA256)
+			return fmt.Errorf("%s: SHA-256 %.12s, %s says %.12s: the file was changed or damaged", name, f.SHA256,
+				ManifestFile, want.SHA256)
 		}
 	}
 	return nil
 }
 
-// sum is Bundle.Digest: over the contents of all files, and what bundle.json says of how they are used. What cannot be read
-// gives a digest of its own, as reading it to run will say why.
+// sum is Bundle.Digest: over the contents of all files, and what bundle.json says of how they are used. What cannot be
+// read gives a digest of its own, as reading it to run will say why.
 func (d *dropIn) sum(b *Bundle) string {
 	h := d.hand
-	h.Name, h.Architecture, h.Source, h.LogitScale, h.LogScale, h.Notes, h.Files = "", "", "", 0, nil, nil, map[string]File{}
+	h.Name, h.Architecture, h.Source, h.LogitScale, h.LogScale, h.Notes, h.Files = "", "", "", 0, nil, nil,
+		map[string]File{}
 	for _, name := range d.files {
 		f, err := fileOf(filepath.Join(b.dir, filepath.FromSlash(name)))
 		if err != nil {

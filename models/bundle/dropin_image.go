@@ -32,18 +32,21 @@ func newImageTower(f *graph.File, name string, p imagePorts, size int) (*imageTo
 	} else {
 		in := reached(f, t.output)
 		if len(in) != 1 {
-			return nil, fmt.Errorf("output %s depends on %s; an image tower takes pixels [batch,3,size,size] and nothing else", out.Name, ports(in))
+			return nil, fmt.Errorf("output %s depends on %s; an image tower takes pixels [batch,3,size,size] and "+
+				"nothing else", out.Name, ports(in))
 		}
 		t.input = in[0]
 	}
 	if !isFloat(t.input) || t.input.Rank() != 4 || staticAxis(t.input, 1) != 3 && staticAxis(t.input, 1) != 0 {
-		return nil, fmt.Errorf("input %s; pixels must be floating-point [batch,3,size,size]", ports([]graph.Node{t.input}))
+		return nil, fmt.Errorf("input %s; pixels must be floating-point [batch,3,size,size]",
+			ports([]graph.Node{t.input}))
 	}
 	t.batch = staticAxis(t.input, 0)
 	if p.Patches != "" {
 		o, ok := f.Output(p.Patches)
 		if !ok {
-			return nil, fmt.Errorf("image.patches %q in %s is none of its outputs %s", p.Patches, ManifestFile, ports(outputs(f)))
+			return nil, fmt.Errorf("image.patches %q in %s is none of its outputs %s", p.Patches, ManifestFile,
+				ports(outputs(f)))
 		}
 		t.patches = o
 	} else if o, ok := f.Output(PatchesOutput); ok && o.Rank() == 3 {
@@ -75,13 +78,15 @@ func (t *imageTower) measure(said int) error {
 		return err
 	}
 	if s, ok := image.Shape().Ints(); !ok || len(s) != 2 || s[0] != 2 {
-		return fmt.Errorf("output %s has shape %v for two images; features must be [batch,size]", t.output.Name(), image.Shape())
+		return fmt.Errorf("output %s has shape %v for two images; features must be [batch,size]", t.output.Name(),
+			image.Shape())
 	}
 	t.joint = image.Dim(1)
 	if t.patches.OK() {
 		s, ok := patches.Shape().Ints()
 		if !ok || len(s) != 3 || s[2] != t.joint {
-			return fmt.Errorf("output %s has shape %v; features of patches must be [batch,patches,%d]", t.patches.Name(), patches.Shape(), t.joint)
+			return fmt.Errorf("output %s has shape %v; features of patches must be [batch,patches,%d]",
+				t.patches.Name(), patches.Shape(), t.joint)
 		}
 		t.count = s[1]
 	}
@@ -99,7 +104,8 @@ func (t *imageTower) guess() (int, error) {
 	if len(fit) == 1 {
 		return fit[0], nil
 	}
-	return 0, fmt.Errorf("input %s leaves the image size open: write \"image_size\" in %s", ports([]graph.Node{t.input}), ManifestFile)
+	return 0, fmt.Errorf("input %s leaves the image size open: write \"image_size\" in %s",
+		ports([]graph.Node{t.input}), ManifestFile)
 }
 
 func (t *imageTower) try(size int) (image, patches graph.Node, err error) {
@@ -157,7 +163,8 @@ func (t *imageTower) model() ([]byte, error) {
 	if t.batch > 0 {
 		batch = graph.D(t.batch)
 	}
-	image, patches, err := t.once(g, g.Input(PixelsInput, graph.Float, graph.Shape{batch, graph.D(3), graph.D(t.size), graph.D(t.size)}))
+	image, patches, err := t.once(g, g.Input(PixelsInput, graph.Float, graph.Shape{batch, graph.D(3), graph.D(t.size),
+		graph.D(t.size)}))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.name, err)
 	}
@@ -168,10 +175,12 @@ func (t *imageTower) model() ([]byte, error) {
 	return graph.Bytes(list...)
 }
 
-var errNoPromptTokens = errors.New("an exported image tower takes prompts at pixel level only; convert the checkpoint to have prompt tokens")
+var errNoPromptTokens = errors.New("an exported image tower takes prompts at pixel level only; convert the " +
+	"checkpoint to have prompt tokens")
 
 // prompted is Bundle.Image of an exported tower, where prompts can only be added to the pixels.
-func (t *imageTower) prompted(bundle string, g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (joint, patches graph.Node, err error) {
+func (t *imageTower) prompted(bundle string, g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (joint,
+	patches graph.Node, err error) {
 	if p.Tokens.OK() || len(p.Deep) > 0 {
 		return joint, patches, fmt.Errorf("bundle %s: %w", bundle, errNoPromptTokens)
 	}

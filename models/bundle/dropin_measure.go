@@ -21,7 +21,8 @@ func (t *textTower) try(length int) (graph.Shape, error) {
 		return nil, err
 	}
 	if s, ok := f.Shape().Ints(); !ok || len(s) != 2 || s[0] != n {
-		return nil, fmt.Errorf("output %s has shape %v for %d texts of %d tokens; features must be [texts,size]", t.output.Name(), f.Shape(), n, length)
+		return nil, fmt.Errorf("output %s has shape %v for %d texts of %d tokens; features must be [texts,size]",
+			t.output.Name(), f.Shape(), n, length)
 	}
 	return f.Shape(), nil
 }
@@ -52,8 +53,8 @@ func (t *textTower) measure(said int) error {
 	return nil
 }
 
-// findContext finds the longest sequence that the tower has positions for: one of the sizes of its constants, such that one
-// token more does not fit.
+// findContext finds the longest sequence that the tower has positions for: one of the sizes of its constants, such that
+// one token more does not fit.
 func (t *textTower) findContext() error {
 	var sizes, fit []int
 	for _, op := range graph.Reachable(t.output) {
@@ -79,7 +80,8 @@ func (t *textTower) findContext() error {
 		t.context = fit[0]
 		return nil
 	}
-	return fmt.Errorf("how many tokens it has positions for cannot be told from its graph (it could be %v): write \"context_length\" in %s", fit, ManifestFile)
+	return fmt.Errorf("how many tokens it has positions for cannot be told from its graph (it could be %v): write "+
+		"\"context_length\" in %s", fit, ManifestFile)
 }
 
 // features adds the tower to g for several lists of sequences at once, and cuts the result into those lists.
@@ -88,7 +90,8 @@ func (t *textTower) features(g *graph.Graph, parts []sequences) ([]graph.Node, e
 	var tokens [][]int
 	var read, counts []int
 	for _, p := range parts {
-		emb, tokens, read, counts = append(emb, p.emb), append(tokens, p.tokens...), append(read, p.read...), append(counts, len(p.tokens))
+		emb, tokens, read, counts = append(emb, p.emb), append(tokens, p.tokens...), append(read, p.read...),
+			append(counts, len(p.tokens))
 	}
 	all := emb[0]
 	if len(emb) > 1 {
@@ -119,7 +122,8 @@ func (t *textTower) extent(longest int) int {
 func (t *textTower) prompts(g *graph.Graph, s *clip.Suffixes, list []clip.Prompt) ([]graph.Node, error) {
 	longest := 0
 	for _, p := range list {
-		if err := (clip.Text{TextArch: clip.TextArch{Width: t.table.width, Context: t.context}}).CheckPrompt(s, p); err != nil {
+		if err := (clip.Text{TextArch: clip.TextArch{Width: t.table.width, Context: t.context}}).CheckPrompt(s,
+			p); err != nil {
 			return nil, err
 		}
 		longest = max(longest, slices.Max(s.Lengths(p)))

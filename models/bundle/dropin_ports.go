@@ -35,8 +35,8 @@ func namedInput(f *graph.File, key, name string) (graph.Node, error) {
 	return graph.Node{}, fmt.Errorf("%s %q in %s is none of its inputs %s", key, name, ManifestFile, ports(f.Inputs()))
 }
 
-// pick is the output that holds the features of a tower: the one named, the only one that could, or one under a name that
-// says so.
+// pick is the output that holds the features of a tower: the one named, the only one that could, or one under a name
+// that says so.
 func pick(f *graph.File, section, name string, usual []string, could func(graph.Node) bool) (graph.Output, error) {
 	var fit []graph.Output
 	for _, o := range f.Outputs {
@@ -48,7 +48,8 @@ func pick(f *graph.File, section, name string, usual []string, could func(graph.
 		}
 	}
 	if name != "" {
-		return graph.Output{}, fmt.Errorf("%s.output %q in %s is none of its outputs %s", section, name, ManifestFile, ports(outputs(f)))
+		return graph.Output{}, fmt.Errorf("%s.output %q in %s is none of its outputs %s", section, name, ManifestFile,
+			ports(outputs(f)))
 	}
 	if len(fit) == 1 {
 		return fit[0], nil
@@ -58,7 +59,8 @@ func pick(f *graph.File, section, name string, usual []string, could func(graph.
 			return fit[i], nil
 		}
 	}
-	return graph.Output{}, fmt.Errorf("which of its outputs %s holds the features? write \"%s\": {\"output\": NAME} in %s", ports(outputs(f)), section, ManifestFile)
+	return graph.Output{}, fmt.Errorf("which of its outputs %s holds the features? write \"%s\": {\"output\": NAME} "+
+		"in %s", ports(outputs(f)), section, ManifestFile)
 }
 
 // reached lists the inputs that n depends on, in the order of the file.
@@ -82,7 +84,10 @@ func takesPixels(f *graph.File, n graph.Node) bool {
 }
 
 func takesText(f *graph.File, n graph.Node) bool {
-	return slices.ContainsFunc(reached(f, n), func(in graph.Node) bool { return isInt(in) || isFloat(in) && in.Rank() == 3 })
+	return slices.ContainsFunc(reached(f, n), func(in graph.Node) bool {
+		return isInt(in) || isFloat(in) &&
+			in.Rank() == 3
+	})
 }
 
 // staticAxis is the size of an axis, 0 where it is open or n is absent.
@@ -102,7 +107,8 @@ const maxChunks = 256
 // chunks are the rows 0 to n-1 in runs of a fixed batch; the last one is filled up with its last row.
 func chunks(n, batch int) ([][]int, error) {
 	if n < 1 || (n-1)/batch >= maxChunks {
-		return nil, fmt.Errorf("its batch is fixed at %d, which would take too many copies of it for %d rows: export it with an open batch (dynamic_axes or dynamic_shapes)", batch, n)
+		return nil, fmt.Errorf("its batch is fixed at %d, which would take too many copies of it for %d rows: export "+
+			"it with an open batch (dynamic_axes or dynamic_shapes)", batch, n)
 	}
 	out := make([][]int, (n+batch-1)/batch)
 	for i := range out {

@@ -29,11 +29,13 @@ func (d *dropIn) report(b *Bundle) Report {
 	if t.short {
 		length = "texts run only as long as the longest is"
 	}
-	found("text tower", "%s: width %d, context %d, features of size %d; %s", t.name, t.table.width, t.context, t.joint, length)
+	found("text tower", "%s: width %d, context %d, features of size %d; %s", t.name, t.table.width, t.context, t.joint,
+		length)
 	for _, p := range []struct {
 		what string
 		n    graph.Node
-	}{{"embeddings", t.embeddings}, {"token ids", t.ids}, {"end token index", t.eot}, {"attention mask (ones up to the end token)", t.mask}, {"position ids", t.positions}} {
+	}{{"embeddings", t.embeddings}, {"token ids", t.ids}, {"end token index", t.eot},
+		{"attention mask (ones up to the end token)", t.mask}, {"position ids", t.positions}} {
 		if p.n.OK() {
 			found(p.what, "%s", ports([]graph.Node{p.n}))
 		}
@@ -46,7 +48,8 @@ func (d *dropIn) report(b *Bundle) Report {
 		found("prompts enter behind", "%s", strings.Join(labels, ", "))
 	}
 	if t.batch > 0 {
-		found("batch of texts", "fixed at %d by the export: the tower stands in a graph once for every %d texts", t.batch, t.batch)
+		found("batch of texts", "fixed at %d by the export: the tower stands in a graph once for every %d texts",
+			t.batch, t.batch)
 	}
 	found("causal", "%t", t.causal)
 	found("text features", "%s", ports([]graph.Node{t.output}))

@@ -15,8 +15,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// tokenTable says in bundle.json where the token embedding [vocabulary,w] lies: a tensor of a .safetensors file or of an .onnx
-// file, or a place in any file.
+// tokenTable says in bundle.json where the token embedding [vocabulary,w] lies: a tensor of a .safetensors file or of
+// an .onnx file, or a place in any file.
 type tokenTable struct {
 	File   string `json:"file"`
 	Tensor string `json:"tensor"`
@@ -36,8 +36,8 @@ type embeddingTable struct {
 	inline      []byte
 }
 
-// findTable finds the token embedding: in the graph where token ids were looked up, where bundle.json says, or as the one
-// tensor in text.onnx that could be it.
+// findTable finds the token embedding: in the graph where token ids were looked up, where bundle.json says, or as the
+// one tensor in text.onnx that could be it.
 func (t *textTower) findTable(dir string, said *tokenTable, vocabulary, width int) error {
 	if !t.embeddings.OK() {
 		return t.table.of(dir, t.table.source)
@@ -57,7 +57,8 @@ func (t *textTower) findTable(dir string, said *tokenTable, vocabulary, width in
 	}
 	var fit []graph.Node
 	for _, p := range t.file.Proto.Graph.Initializer {
-		if n, ok := t.file.Node(p.Name); ok && n.Rank() == 2 && staticAxis(n, 0) >= vocabulary && (width == 0 || staticAxis(n, 1) == width) && isFloat(n) {
+		if n, ok := t.file.Node(p.Name); ok && n.Rank() == 2 && staticAxis(n, 0) >= vocabulary && (width == 0 ||
+			staticAxis(n, 1) == width) && isFloat(n) {
 			fit = append(fit, n)
 		}
 	}
@@ -65,7 +66,8 @@ func (t *textTower) findTable(dir string, said *tokenTable, vocabulary, width in
 		t.notes = append(t.notes, fmt.Sprintf("token_embedding is not given: tensor %s of %s", fit[0].Name(), t.name))
 		return t.table.of(dir, fit[0])
 	}
-	return fmt.Errorf("the rows of the tokens are not in %s: write \"token_embedding\": {\"file\": \"tokens.safetensors\", \"tensor\": NAME} in %s, a tensor [%d or more,%d]",
+	return fmt.Errorf("the rows of the tokens are not in %s: write \"token_embedding\": {\"file\": "+
+		"\"tokens.safetensors\", \"tensor\": NAME} in %s, a tensor [%d or more,%d]",
 		t.name, ManifestFile, vocabulary, width)
 }
 
@@ -97,8 +99,10 @@ func (e *embeddingTable) read(dir string, s tokenTable, vocabulary int) error {
 		if len(s.Shape) != 2 || s.Shape[0] < 1 || s.Shape[1] < 1 || s.Shape[0] > 1<<24 || s.Shape[1] > maxExtent {
 			return fmt.Errorf("shape %v, must be [vocabulary,width]", s.Shape)
 		}
-		*e = embeddingTable{file: s.File, offset: s.Offset, dtype: orElse(s.DType, "F32"), rows: s.Shape[0], width: s.Shape[1]}
-		if n := int64(e.rows) * int64(e.width) * int64(safetensors.ElementSize(e.dtype)); s.Length != 0 && s.Length != n {
+		*e = embeddingTable{file: s.File, offset: s.Offset, dtype: orElse(s.DType, "F32"), rows: s.Shape[0],
+			width: s.Shape[1]}
+		if n := int64(e.rows) * int64(e.width) * int64(safetensors.ElementSize(e.dtype)); s.Length != 0 &&
+			s.Length != n {
 			return fmt.Errorf("%v of %s takes %d bytes, not %d", s.Shape, e.dtype, n, s.Length)
 		}
 	case strings.HasSuffix(s.File, ".onnx"):
@@ -121,7 +125,8 @@ func (e *embeddingTable) read(dir string, s tokenTable, vocabulary int) error {
 		if names := f.Names(); name == "" && len(names) == 1 {
 			name = names[0]
 		} else if !slices.Contains(names, name) {
-			return fmt.Errorf("%s has no tensor %q; it has %s", s.File, name, strings.Join(names[:min(len(names), 20)], ", "))
+			return fmt.Errorf("%s has no tensor %q; it has %s", s.File, name, strings.Join(names[:min(len(names), 20)],
+				", "))
 		}
 		info, err := f.Info(name)
 		if err != nil {
@@ -130,7 +135,8 @@ func (e *embeddingTable) read(dir string, s tokenTable, vocabulary int) error {
 		if len(info.Shape) != 2 || info.Shape[0] < vocabulary {
 			return fmt.Errorf("tensor %s of %s is %v, must be [%d or more,width]", name, s.File, info.Shape, vocabulary)
 		}
-		*e = embeddingTable{file: s.File, offset: info.Offset, dtype: info.DType, rows: info.Shape[0], width: info.Shape[1]}
+		*e = embeddingTable{file: s.File, offset: info.Offset, dtype: info.DType, rows: info.Shape[0],
+			width: info.Shape[1]}
 	}
 	return e.check(dir)
 }
@@ -146,7 +152,8 @@ func (e *embeddingTable) check(dir string) error {
 		return err
 	}
 	if n := int64(e.rows) * int64(e.width) * size; e.offset < 0 || e.offset > st.Size() || n > st.Size()-e.offset {
-		return fmt.Errorf("the token embedding is said to lie at %d to %d of %s, which has %d bytes", e.offset, e.offset+n, e.file, st.Size())
+		return fmt.Errorf("the token embedding is said to lie at %d to %d of %s, which has %d bytes", e.offset,
+			e.offset+n, e.file, st.Size())
 	}
 	return nil
 }
@@ -215,7 +222,8 @@ func floatsOf(dir string, n graph.Node) []float32 {
 // triangle tells whether a constant [..,n,n] has one value on and below the diagonal and another one above it.
 func triangle(dir string, n graph.Node) bool {
 	r := n.Rank()
-	if r < 2 || n.Dim(r-1) < 3 || n.Dim(r-1) != n.Dim(r-2) || !(isFloat(n) || n.DType() == graph.Bool) || !n.Shape().Size().Is(n.Dim(r-1)*n.Dim(r-1)) {
+	if r < 2 || n.Dim(r-1) < 3 || n.Dim(r-1) != n.Dim(r-2) || !(isFloat(n) || n.DType() == graph.Bool) ||
+		!n.Shape().Size().Is(n.Dim(r-1)*n.Dim(r-1)) {
 		return false
 	}
 	v, side := floatsOf(dir, n), n.Dim(r-1)

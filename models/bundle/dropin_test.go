@@ -12,9 +12,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TestForeignTowers opens folders that tools/golden/foreign_towers.py made: towers as the exporters of PyTorch and of Hugging
-// Face write them, with PyTorch's features and its gradients by a prompt and by pixels. A few lie in testdata/foreign;
-// PROMPTFED_TOWERS names a folder of all.
+// TestForeignTowers opens folders that tools/golden/foreign_towers.py made: towers as the exporters of PyTorch and of
+// Hugging Face write them, with PyTorch's features and its gradients by a prompt and by pixels. A few lie in
+// testdata/foreign; PROMPTFED_TOWERS names a folder of all.
 func TestForeignTowers(t *testing.T) {
 	needORT(t)
 	dirs := []string{"testdata/foreign"}
@@ -27,7 +27,10 @@ func TestForeignTowers(t *testing.T) {
 			t.Errorf("%s holds no towers", dir)
 		}
 		for _, path := range list {
-			t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) { foreignTower(t, filepath.Dir(path), goldenFile(t, path)) })
+			t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
+				foreignTower(t, filepath.Dir(path),
+					goldenFile(t, path))
+			})
 		}
 	}
 }
@@ -41,11 +44,13 @@ func foreignTower(t *testing.T, dir string, want tensor.Map) {
 		t.Fatal(err)
 	}
 	if m := b.Manifest(); m.TextWidth != 8 || m.JointDim != 6 || m.Context != 32 || m.ImageSize != 16 {
-		t.Errorf("width %d, joint %d, context %d, image %d; want 8 6 32 16", m.TextWidth, m.JointDim, m.Context, m.ImageSize)
+		t.Errorf("width %d, joint %d, context %d, image %d; want 8 6 32 16", m.TextWidth, m.JointDim, m.Context,
+			m.ImageSize)
 	}
 	g := graph.New()
 	ctx, c := g.Input("ctx", graph.Float, graph.Static(4, 8)), g.Input("c", graph.Float, graph.Static(3, 6))
-	p, err := b.Prompts(g, []string{"cat", "the thing", "sea lion"}, []clip.Prompt{{Ctx: ctx}, {Ctx: ctx.Slice(0, 0, 2), Class: clip.Front, After: 1}})
+	p, err := b.Prompts(g, []string{"cat", "the thing", "sea lion"}, []clip.Prompt{{Ctx: ctx}, {Ctx: ctx.Slice(0, 0, 2),
+		Class: clip.Front, After: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +65,8 @@ func foreignTower(t *testing.T, dir string, want tensor.Map) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	model, err := graph.Bytes(graph.Output{Name: "text", Node: text}, graph.Output{Name: "sentences", Node: whole.Unit()}, graph.Output{Name: "grad", Node: dx[0]})
+	model, err := graph.Bytes(graph.Output{Name: "text", Node: text}, graph.Output{Name: "sentences",
+		Node: whole.Unit()}, graph.Output{Name: "grad", Node: dx[0]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +76,8 @@ func foreignTower(t *testing.T, dir string, want tensor.Map) {
 	}
 
 	g = graph.New()
-	pixels, d := g.Input("pixels", graph.Float, graph.Static(2, 3, 16, 16)), g.Input("d", graph.Float, graph.Static(2, 6))
+	pixels, d := g.Input("pixels", graph.Float, graph.Static(2, 3, 16, 16)), g.Input("d", graph.Float, graph.Static(2,
+		6))
 	image, _, err := b.Image(g, pixels, clip.VisionPrompts{})
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +85,8 @@ func foreignTower(t *testing.T, dir string, want tensor.Map) {
 	if dx, err = grad.Of(image.Unit().Mul(d).Sum(), pixels); err != nil {
 		t.Fatal(err)
 	}
-	if model, err = graph.Bytes(graph.Output{Name: "image", Node: image.Unit()}, graph.Output{Name: "pixels_grad", Node: dx[0]}); err != nil {
+	if model, err = graph.Bytes(graph.Output{Name: "image", Node: image.Unit()}, graph.Output{Name: "pixels_grad",
+		Node: dx[0]}); err != nil {
 		t.Fatal(err)
 	}
 	got = run(t, model, b.WeightsDir(), tensor.Map{"pixels": want["pixels"], "d": want["d"]})

@@ -59,7 +59,8 @@ func newTextTower(dir string, f *graph.File, name string, p textPorts) (*textTow
 	}
 	t.causal = p.Causal != nil && *p.Causal || p.Causal == nil && looksCausal(dir, t.output)
 	if p.Causal == nil && !t.causal {
-		t.notes = append(t.notes, "no causal mask was found in "+name+": every text runs at the full context; write \"text\": {\"causal\": true} if tokens behind the end token change nothing")
+		t.notes = append(t.notes, "no causal mask was found in "+name+": every text runs at the full context; write "+
+			"\"text\": {\"causal\": true} if tokens behind the end token change nothing")
 	}
 	return t, nil
 }
@@ -107,14 +108,18 @@ func (t *textTower) roles(p textPorts) error {
 			unclear = append(unclear, in)
 		}
 	}
-	const hint = `write "text": {"embeddings" or "ids", "eot", "attention_mask", "position_ids": NAME} in ` + ManifestFile
+	const hint = `write "text": {"embeddings" or "ids", "eot", "attention_mask", "position_ids": NAME} in ` +
+		ManifestFile
 	switch {
 	case len(unclear) > 0:
-		return fmt.Errorf("what is its input %s for? It has %s; %s", ports(unclear[:1]), ports(reached(t.file, t.output)), hint)
+		return fmt.Errorf("what is its input %s for? It has %s; %s", ports(unclear[:1]),
+			ports(reached(t.file, t.output)), hint)
 	case !t.embeddings.OK() && !t.ids.OK():
-		return fmt.Errorf("it has %s; a text tower takes embeddings [classes,length,width] or token ids [classes,length]: %s", ports(reached(t.file, t.output)), hint)
+		return fmt.Errorf("it has %s; a text tower takes embeddings [classes,length,width] or token ids "+
+			"[classes,length]: %s", ports(reached(t.file, t.output)), hint)
 	case t.embeddings.OK() && !t.eot.OK() && !t.ids.OK() && !t.mask.OK():
-		return fmt.Errorf("it has %s, and none tells where a text ends: export it with the index of the end token [classes] or with the token ids beside the embeddings",
+		return fmt.Errorf("it has %s, and none tells where a text ends: export it with the index of the end token "+
+			"[classes] or with the token ids beside the embeddings",
 			ports(reached(t.file, t.output)))
 	}
 	return nil
@@ -133,9 +138,11 @@ func (t *textTower) cutOff() error {
 				is[op.Out[0]] = true
 			}
 		case "Gather":
-			if rows := constantBehind(op.In[0]); is[op.In[1]] && rows.OK() && op.In[0].Rank() == 2 && op.Attrs.Int("axis", 0) == 0 {
+			if rows := constantBehind(op.In[0]); is[op.In[1]] && rows.OK() && op.In[0].Rank() == 2 &&
+				op.Attrs.Int("axis", 0) == 0 {
 				if t.table.source.OK() && t.table.source != rows {
-					return fmt.Errorf("token ids look up two tables, %s and %s", ports([]graph.Node{t.table.source}), ports([]graph.Node{rows}))
+					return fmt.Errorf("token ids look up two tables, %s and %s", ports([]graph.Node{t.table.source}),
+						ports([]graph.Node{rows}))
 				}
 				t.table.source = rows
 				t.cut = append(t.cut, op.Out[0])
@@ -143,7 +150,8 @@ func (t *textTower) cutOff() error {
 		}
 	}
 	if len(t.cut) == 0 {
-		return fmt.Errorf("no look-up (Gather) of a constant table by %s was found that could be cut off: export the tower with embeddings [classes,length,width] as input",
+		return fmt.Errorf("no look-up (Gather) of a constant table by %s was found that could be cut off: export the "+
+			"tower with embeddings [classes,length,width] as input",
 			ports([]graph.Node{t.ids}))
 	}
 	return nil
@@ -188,8 +196,8 @@ func looksCausal(dir string, output graph.Node) bool {
 	return false
 }
 
-// build adds the tower to g: features [N,joint] of sequences with embeddings [N,L,w], their tokens, and the position that
-// each is read at.
+// build adds the tower to g: features [N,joint] of sequences with embeddings [N,L,w], their tokens, and the position
+// that each is read at.
 func (t *textTower) build(g *graph.Graph, emb graph.Node, tokens [][]int, read []int) (graph.Node, error) {
 	if t.batch == 0 {
 		return t.once(g, emb, tokens, read)

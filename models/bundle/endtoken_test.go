@@ -30,8 +30,8 @@ func rewrite(t *testing.T, path string, change func(map[string]any)) {
 	}
 }
 
-// Where transformers may read a text's features at another token, the bundle says so. In the folder's own vocabulary the end
-// token is the last, 529.
+// Where transformers may read a text's features at another token, the bundle says so. In the folder's own vocabulary
+// the end token is the last, 529.
 func TestEndTokenNotes(t *testing.T) {
 	eos := func(id any) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) {

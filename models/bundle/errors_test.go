@@ -86,14 +86,17 @@ func TestConvertRefuses(t *testing.T) {
 		o         bundle.Options
 		parts     []string
 	}{
-		{"no vocabulary", "testdata/openai.pt", bundle.Options{}, []string{"openai.pt", "--vocab bpe_simple_vocab_16e6.txt.gz"}},
+		{"no vocabulary", "testdata/openai.pt", bundle.Options{}, []string{"openai.pt",
+			"--vocab bpe_simple_vocab_16e6.txt.gz"}},
 		{"missing", "testdata/nothing.pt", bundle.Options{}, []string{"testdata/nothing.pt"}},
 		{"truncated archive", cut, bundle.Options{}, []string{cut, "truncated"}},
 		{"truncated safetensors", cutSafe, bundle.Options{}, []string{cutSafe, "truncated"}},
 		{"not a CLIP", other, bundle.Options{}, []string{other, "not a CLIP", "fc.weight"}},
 		{"short vocabulary", "testdata/openai.pt", bundle.Options{Vocab: short}, []string{short, "516", "530"}},
-		{"larger vocabulary", "testdata/huggingface", bundle.Options{Vocab: larger}, []string{larger, "531", "530", "--vocab"}},
-		{"missing vocabulary", "testdata/openai.pt", bundle.Options{Vocab: "testdata/nothing"}, []string{"testdata/nothing"}},
+		{"larger vocabulary", "testdata/huggingface", bundle.Options{Vocab: larger}, []string{larger, "531", "530",
+			"--vocab"}},
+		{"missing vocabulary", "testdata/openai.pt", bundle.Options{Vocab: "testdata/nothing"},
+			[]string{"testdata/nothing"}},
 		{"bad name", "testdata/huggingface", bundle.Options{Name: "a/b"}, []string{"a/b"}},
 	} {
 		dir := t.TempDir()
@@ -127,7 +130,8 @@ func TestConvertKeepsWhatIsThere(t *testing.T) {
 	cancel(stop)
 	o := sources[0].o
 	o.Context = ctx
-	if _, err := bundle.Convert("testdata/openai.pt", dir, o); !errors.Is(err, stop) && (err == nil || !strings.Contains(err.Error(), stop.Error())) {
+	if _, err := bundle.Convert("testdata/openai.pt", dir, o); !errors.Is(err, stop) && (err == nil ||
+		!strings.Contains(err.Error(), stop.Error())) {
 		t.Errorf("error %v, want %v", err, stop)
 	}
 	if _, err := bundle.Open(dir); err != nil {
@@ -187,18 +191,26 @@ func TestOpenFindsDamage(t *testing.T) {
 		damage func(dir string) error
 		parts  []string
 	}{
-		{"weights cut short", func(d string) error { return os.Truncate(filepath.Join(d, "weights.safetensors"), 70_000) }, []string{"weights.safetensors", "70000"}},
-		{"no image.onnx", func(d string) error { return os.Remove(filepath.Join(d, bundle.ImageFile)) }, []string{bundle.ImageFile, "missing"}},
-		{"no bundle.json", func(d string) error { return os.Remove(filepath.Join(d, bundle.ManifestFile)) }, []string{"not a bundle"}},
+		{"weights cut short", func(d string) error {
+			return os.Truncate(filepath.Join(d, "weights.safetensors"),
+				70_000)
+		}, []string{"weights.safetensors", "70000"}},
+		{"no image.onnx", func(d string) error { return os.Remove(filepath.Join(d, bundle.ImageFile)) },
+			[]string{bundle.ImageFile, "missing"}},
+		{"no bundle.json", func(d string) error { return os.Remove(filepath.Join(d, bundle.ManifestFile)) },
+			[]string{"not a bundle"}},
 		{"unknown key", edit(func(m map[string]any) { m["logit_scal"] = 1 }), []string{"logit_scal"}},
 		{"other version", edit(func(m map[string]any) { m["bundle"] = 7 }), []string{"version 7"}},
 		{"widths apart", edit(func(m map[string]any) { m["text_width"] = 9 }), []string{"text_width is 9"}},
-		{"a weight missing", edit(func(m map[string]any) { delete(m["weights"].(map[string]any), "ln_final.bias") }), []string{"ln_final.bias"}},
+		{"a weight missing", edit(func(m map[string]any) { delete(m["weights"].(map[string]any), "ln_final.bias") }),
+			[]string{"ln_final.bias"}},
 		{"a weight outside", edit(func(m map[string]any) {
 			m["weights"].(map[string]any)["ln_final.bias"].(map[string]any)["offset"] = 1 << 40
 		}), []string{"ln_final.bias"}},
-		{"a file outside", edit(func(m map[string]any) { m["tokenizer"] = "../tokenizer.json" }), []string{"tokenizer.json"}},
-		{"too many layers", edit(func(m map[string]any) { m["text"].(map[string]any)["layers"] = 1000000 }), []string{"tensors"}},
+		{"a file outside", edit(func(m map[string]any) { m["tokenizer"] = "../tokenizer.json" }),
+			[]string{"tokenizer.json"}},
+		{"too many layers", edit(func(m map[string]any) { m["text"].(map[string]any)["layers"] = 1000000 }),
+			[]string{"tensors"}},
 	} {
 		b := convert(t, "testdata/openai.pt", sources[0].o)
 		if err := c.damage(b.WeightsDir()); err != nil {
@@ -230,7 +242,8 @@ func edit(change func(map[string]any)) func(string) error {
 
 func TestVerifyAndDigest(t *testing.T) {
 	b := convert(t, "testdata/openai.pt", sources[0].o)
-	again := convert(t, "testdata/openai.pt", bundle.Options{Name: "other", Vocab: sources[0].o.Vocab, Checkpoint: sources[0].o.Checkpoint})
+	again := convert(t, "testdata/openai.pt", bundle.Options{Name: "other", Vocab: sources[0].o.Vocab,
+		Checkpoint: sources[0].o.Checkpoint})
 	if b.Digest() != again.Digest() || len(b.Digest()) != 64 {
 		t.Errorf("digests of one checkpoint: %s and %s", b.Digest(), again.Digest())
 	}

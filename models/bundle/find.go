@@ -14,9 +14,9 @@ import (
 // ModelsVariable is the environment variable that lists folders of bundles, separated as in PATH.
 const ModelsVariable = "PROMPTFED_MODELS"
 
-// Find opens a bundle by the path of its folder, or by name. A name is looked for among the folders inside each of paths,
-// the folders of PROMPTFED_MODELS, ./bundles and promptfed/bundles of the user's cache, first by folder and then by what
-// bundle.json says; then among the registered bundles. The error lists what was searched and what there is.
+// Find opens a bundle by the path of its folder, or by name. A name is looked for among the folders inside each of
+// paths, the folders of PROMPTFED_MODELS, ./bundles and promptfed/bundles of the user's cache, first by folder and then
+// by what bundle.json says; then among the registered bundles. The error lists what was searched and what there is.
 func Find(name string, paths ...string) (*Bundle, error) {
 	if name == "" {
 		return nil, errors.New("no bundle named: give a name or the path of a folder")
@@ -42,7 +42,8 @@ func Find(name string, paths ...string) (*Bundle, error) {
 	for _, e := range List(paths...) {
 		known = append(known, e.Name)
 	}
-	return nil, fmt.Errorf("no bundle %q in %s; there is %s: give the path of a bundle, or make one with promptfed convert and put it there",
+	return nil, fmt.Errorf("no bundle %q in %s; there is %s: give the path of a bundle, or make one with promptfed "+
+		"convert and put it there",
 		name, strings.Join(dirs, ", "), orNothing(known))
 }
 
@@ -89,7 +90,8 @@ func installed(dirs []string) []Entry {
 	return out
 }
 
-// nameOf is the name that bundle.json gives, or the folder's where a person wrote it without one; "" if it cannot be read.
+// nameOf is the name that bundle.json gives, or the folder's where a person wrote it without one; "" if it cannot be
+// read.
 func nameOf(dir string) string {
 	data, err := readManifestFile(filepath.Join(dir, ManifestFile))
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 
 // PROMPTFED_FOREIGN names a folder of checkpoints that other people's libraries wrote, each NAME or NAME.pt beside
 // NAME.golden.safetensors with what those libraries compute: image of pixels, text of three sentences.
-// tools/golden/foreign.py makes it. bpe_simple_vocab_16e6.txt.gz is taken from PROMPTFED_VOCAB where a checkpoint has no
-// vocabulary.
+// tools/golden/foreign.py makes it. bpe_simple_vocab_16e6.txt.gz is taken from PROMPTFED_VOCAB where a checkpoint has
+// no vocabulary.
 func TestForeign(t *testing.T) {
 	dir := os.Getenv("PROMPTFED_FOREIGN")
 	if dir == "" {
@@ -55,7 +55,8 @@ func TestForeign(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			near(t, "image", run(t, model, b.WeightsDir(), tensor.Map{bundle.PixelsInput: want["pixels"]})[bundle.ImageOutput], want["image"])
+			near(t, "image", run(t, model, b.WeightsDir(),
+				tensor.Map{bundle.PixelsInput: want["pixels"]})[bundle.ImageOutput], want["image"])
 			g := graph.New()
 			n, err := b.Sentences(g, []string{"a photo of a cat.", "the quick brown fox, jumping", "dog"})
 			if err != nil {
@@ -65,7 +66,8 @@ func TestForeign(t *testing.T) {
 			if model, err = graph.Bytes(graph.Output{Name: "text", Node: n.Mul(one)}); err != nil {
 				t.Fatal(err)
 			}
-			near(t, "text", run(t, model, b.WeightsDir(), tensor.Map{"one": tensor.Of([]float32{1}, 1)})["text"], want["text"])
+			near(t, "text", run(t, model, b.WeightsDir(), tensor.Map{"one": tensor.Of([]float32{1}, 1)})["text"],
+				want["text"])
 		})
 	}
 }

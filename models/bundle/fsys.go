@@ -38,7 +38,8 @@ func fill(path string, write func(io.Writer) error) error {
 	return err
 }
 
-// link makes to a hard link of the file behind from, or a copy where the file system has no such link; copied tells which.
+// link makes to a hard link of the file behind from, or a copy where the file system has no such link; copied tells
+// which.
 func link(ctx context.Context, from, to string) (copied bool, err error) {
 	real, err := filepath.EvalSymlinks(from)
 	if err != nil {
@@ -90,11 +91,11 @@ func hashFile(ctx context.Context, path string) (File, error) {
 // partial starts the names of folders that are being filled; what is older than a day was left by a program that died.
 const partial = ".partial-"
 
-// replaceFolder fills a new folder beside dir and then puts it in dir's place. When anything fails, dir stays as it was and
-// the new folder is removed. An existing dir is replaced only if it is empty or a bundle.
+// replaceFolder fills a new folder beside dir and then puts it in dir's place. When anything fails, dir stays as it was
+// and the new folder is removed. An existing dir is replaced only if it is empty or a bundle.
 //
-// Nothing on all systems swaps two folders, so replacing a bundle takes two renames; a crash between them leaves the old
-// bundle beside its place under a name that starts with a dot.
+// Nothing on all systems swaps two folders, so replacing a bundle takes two renames; a crash between them leaves the
+// old bundle beside its place under a name that starts with a dot.
 func replaceFolder(dir string, write func(tmp string) error) (err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
@@ -140,7 +141,8 @@ func replaceFolder(dir string, write func(tmp string) error) (err error) {
 	return nil
 }
 
-// replaceable tells whether dir may be written, and whether there is a bundle to be replaced. An empty folder is removed.
+// replaceable tells whether dir may be written, and whether there is a bundle to be replaced. An empty folder is
+// removed.
 func replaceable(dir string) (old bool, err error) {
 	st, err := os.Lstat(dir)
 	switch {

@@ -25,7 +25,8 @@ var sources = []struct {
 	src  string
 	o    bundle.Options
 }{
-	{"openai", "testdata/openai.pt", bundle.Options{Vocab: "testdata/merges.txt", Checkpoint: checkpoint.Options{TextHeads: 2, VisionHeads: 3}}},
+	{"openai", "testdata/openai.pt", bundle.Options{Vocab: "testdata/merges.txt",
+		Checkpoint: checkpoint.Options{TextHeads: 2, VisionHeads: 3}}},
 	{"huggingface", "testdata/huggingface", bundle.Options{}},
 	{"openclip", "testdata/openclip", bundle.Options{Vocab: "testdata/huggingface"}},
 }
@@ -104,7 +105,8 @@ func TestTransformersFolder(t *testing.T) {
 	if b.Text.MLP != 13 || b.Vision.MLP != 37 {
 		t.Errorf("feed-forward layers of %d and %d units, want 13 and 37", b.Text.MLP, b.Vision.MLP)
 	}
-	if notes := strings.Join(b.Notes, "; "); notes != "the checkpoint embeds 540 tokens, of which the vocabulary has 530" {
+	if notes := strings.Join(b.Notes, "; "); notes != "the checkpoint embeds 540 tokens, of which the vocabulary has "+
+		"530" {
 		t.Errorf("notes %q", notes)
 	}
 	want := goldenFile(t, "testdata/transformers.golden.safetensors")
@@ -137,7 +139,8 @@ func images(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 func prompts(t *testing.T, b *bundle.Bundle, want tensor.Map, names []string) {
 	g := graph.New()
 	ctx := g.Input("ctx", graph.Float, graph.Static(want["ctx"].Shape...))
-	f, err := b.Prompts(g, classes, []clip.Prompt{{Ctx: ctx}, {Ctx: ctx, Class: clip.Middle}, {Ctx: ctx, Class: clip.Front}})
+	f, err := b.Prompts(g, classes, []clip.Prompt{{Ctx: ctx}, {Ctx: ctx, Class: clip.Middle},
+		{Ctx: ctx, Class: clip.Front}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +153,8 @@ func prompts(t *testing.T, b *bundle.Bundle, want tensor.Map, names []string) {
 		t.Fatal(err)
 	}
 	model, err := graph.Bytes(graph.Output{Name: "end", Node: f[0]}, graph.Output{Name: "middle", Node: f[1]},
-		graph.Output{Name: "front", Node: f[2]}, graph.Output{Name: "sentences", Node: whole}, graph.Output{Name: "grad", Node: d[0]})
+		graph.Output{Name: "front", Node: f[2]}, graph.Output{Name: "sentences", Node: whole},
+		graph.Output{Name: "grad", Node: d[0]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +190,8 @@ func textFile(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	out, err := s.Run(context.Background(), tensor.Map{bundle.EmbeddingsInput: emb, bundle.EOTInput: tensor.OfInts(eot, len(eot))})
+	out, err := s.Run(context.Background(), tensor.Map{bundle.EmbeddingsInput: emb, bundle.EOTInput: tensor.OfInts(eot,
+		len(eot))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +256,8 @@ func TestClassTooLong(t *testing.T) {
 			t.Errorf("error %v, want one that names %q", err, part)
 		}
 	}
-	if _, err := b.Sentences(graph.New(), []string{strings.Repeat("q", 31)}); err == nil || !strings.Contains(err.Error(), "33 tokens") {
+	if _, err := b.Sentences(graph.New(), []string{strings.Repeat("q", 31)}); err == nil ||
+		!strings.Contains(err.Error(), "33 tokens") {
 		t.Errorf("error %v, want one that tells of 33 tokens", err)
 	}
 	g = graph.New()
@@ -261,8 +267,8 @@ func TestClassTooLong(t *testing.T) {
 	}
 }
 
-// A Hugging Face folder is linked, not copied: the bundle's file is the checkpoint's own, found through the links of the
-// Hub's cache.
+// A Hugging Face folder is linked, not copied: the bundle's file is the checkpoint's own, found through the links of
+// the Hub's cache.
 func TestLinksThroughTheHubCache(t *testing.T) {
 	needORT(t)
 	root := t.TempDir()

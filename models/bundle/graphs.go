@@ -10,9 +10,11 @@ import (
 // imageModel is image.onnx.
 func imageModel(v clip.VisionArch, w clip.Weights) ([]byte, error) {
 	g := graph.New()
-	pixels := g.Input(PixelsInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(v.Image), graph.D(v.Image)})
+	pixels := g.Input(PixelsInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(v.Image),
+		graph.D(v.Image)})
 	image, patches := clip.Vision{VisionArch: v}.Features(g, w, pixels)
-	b, err := graph.Bytes(graph.Output{Name: ImageOutput, Node: image}, graph.Output{Name: PatchesOutput, Node: patches})
+	b, err := graph.Bytes(graph.Output{Name: ImageOutput, Node: image}, graph.Output{Name: PatchesOutput,
+		Node: patches})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ImageFile, err)
 	}

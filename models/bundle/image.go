@@ -7,8 +7,8 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Image adds the image tower to g: from normalised pixels [B,3,S,S] and prompts to the features of images [B,D] and of their
-// patches [B,M,D], neither normalised.
+// Image adds the image tower to g: from normalised pixels [B,3,S,S] and prompts to the features of images [B,D] and of
+// their patches [B,M,D], neither normalised.
 func (b *Bundle) Image(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (joint, patches graph.Node, err error) {
 	if b.drop != nil {
 		return b.drop.image.prompted(b.Name, g, pixels, p)

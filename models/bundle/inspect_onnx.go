@@ -87,7 +87,8 @@ func reportONNX(data []byte) (Report, error) {
 	return r, nil
 }
 
-// externalFiles lists the files of external data, named relative to dir; a missing one, or one outside dir, has size -1.
+// externalFiles lists the files of external data, named relative to dir; a missing one, or one outside dir, has size
+// -1.
 func (r *Report) externalFiles(dir string) {
 	seen := map[string]bool{"": true}
 	for _, t := range r.Tensors {
@@ -127,8 +128,11 @@ func port(v *onnx.ValueInfoProto) PortReport {
 
 // typeName is an ONNX element type in the words of safetensors where there is one.
 func typeName(t int32) string {
-	names := map[graph.DType]string{graph.Float: "F32", graph.Double: "F64", graph.Half: "F16", onnx.TensorProto_BFLOAT16: "BF16",
-		graph.Int64: "I64", graph.Int32: "I32", onnx.TensorProto_INT16: "I16", onnx.TensorProto_INT8: "I8", graph.Uint8: "U8", graph.Bool: "BOOL"}
+	names := map[graph.DType]string{graph.Float: "F32", graph.Double: "F64", graph.Half: "F16",
+		onnx.TensorProto_BFLOAT16: "BF16",
+		graph.Int64:               "I64", graph.Int32: "I32", onnx.TensorProto_INT16: "I16",
+		onnx.TensorProto_INT8: "I8",
+		graph.Uint8:           "U8", graph.Bool: "BOOL"}
 	if s, ok := names[graph.DType(t)]; ok {
 		return s
 	}

@@ -65,7 +65,8 @@ const (
 func readManifestFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%s is not a bundle: it has no %s; make one of a checkpoint with promptfed convert, or write one for exported towers (docs/dropin.md)", filepath.Dir(path), ManifestFile)
+		return nil, fmt.Errorf("%s is not a bundle: it has no %s; make one of a checkpoint with promptfed convert, "+
+			"or write one for exported towers (docs/dropin.md)", filepath.Dir(path), ManifestFile)
 	}
 	if err != nil {
 		return nil, err
@@ -101,7 +102,8 @@ func parseManifest(data []byte) (Manifest, error) {
 
 func (m Manifest) check() error {
 	if m.Version != manifestVersion {
-		return fmt.Errorf("bundle version %d, this program reads version %d: convert the checkpoint again", m.Version, manifestVersion)
+		return fmt.Errorf("bundle version %d, this program reads version %d: convert the checkpoint again", m.Version,
+			manifestVersion)
 	}
 	if err := checkName(m.Name); err != nil {
 		return err
@@ -114,9 +116,11 @@ func (m Manifest) check() error {
 	}
 	switch {
 	case m.Preprocess.Size != m.Vision.Image:
-		return fmt.Errorf("preprocessing makes images of %d pixels, the image tower takes %d", m.Preprocess.Size, m.Vision.Image)
+		return fmt.Errorf("preprocessing makes images of %d pixels, the image tower takes %d", m.Preprocess.Size,
+			m.Vision.Image)
 	case !(m.LogitScale > 0) || math.IsInf(m.LogitScale, 0) || math.Abs(math.Log(m.LogitScale)-m.LogScale) > 1e-4:
-		return fmt.Errorf("logit_scale %g must be positive and the exponential of logit_scale_log %g", m.LogitScale, m.LogScale)
+		return fmt.Errorf("logit_scale %g must be positive and the exponential of logit_scale_log %g", m.LogitScale,
+			m.LogScale)
 	}
 	for name, f := range m.Files {
 		if name == ManifestFile || checkName(name) != nil {
@@ -136,7 +140,8 @@ func (m Manifest) check() error {
 
 // checkName refuses names that could not be the name of a file.
 func checkName(name string) error {
-	if name == "" || name == "." || name == ".." || len(name) > 200 || strings.ContainsAny(name, "/\\:\x00\n") || !filepath.IsLocal(name) {
+	if name == "" || name == "." || name == ".." || len(name) > 200 || strings.ContainsAny(name, "/\\:\x00\n") ||
+		!filepath.IsLocal(name) {
 		return fmt.Errorf("name %.60q: use letters, digits and dashes, as for a file", name)
 	}
 	return nil
@@ -144,7 +149,8 @@ func checkName(name string) error {
 
 func (m Manifest) checkTowers() error {
 	t, v := m.Text, m.Vision
-	for _, n := range []int{t.Width, t.Layers, t.Heads, t.MLP, t.Context, t.Joint, v.Width, v.Layers, v.Heads, v.MLP, v.Patch, v.Image, v.Joint} {
+	for _, n := range []int{t.Width, t.Layers, t.Heads, t.MLP, t.Context, t.Joint, v.Width, v.Layers, v.Heads, v.MLP,
+		v.Patch, v.Image, v.Joint} {
 		if n > maxExtent {
 			return fmt.Errorf("a size of %d is above the limit of %d", n, maxExtent)
 		}
@@ -180,7 +186,8 @@ func (m Manifest) checkFiles(dir string) error {
 		case !st.Mode().IsRegular():
 			return fmt.Errorf("%s is not a file", path)
 		case st.Size() != m.Files[name].Size:
-			return fmt.Errorf("%s has %d bytes, %s says %d: the file is cut short or was changed; convert the checkpoint again",
+			return fmt.Errorf("%s has %d bytes, %s says %d: the file is cut short or was changed; convert the "+
+				"checkpoint again",
 				path, st.Size(), ManifestFile, m.Files[name].Size)
 		}
 	}

@@ -21,7 +21,8 @@ func FuzzManifest(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(data)
-	r, err := Convert("testdata/resnet/openai.pt", filepath.Join(f.TempDir(), "resnet"), Options{Vocab: "testdata/merges.txt"})
+	r, err := Convert("testdata/resnet/openai.pt", filepath.Join(f.TempDir(), "resnet"),
+		Options{Vocab: "testdata/merges.txt"})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -18,8 +18,8 @@ import (
 )
 
 // TestMemoryOfBundles opens the bundles of PROMPTFED_BUNDLES (folders, separated as in PATH) at the same time, with one
-// session for images and one for prompt gradients each, runs a batch of 32 pictures and a step of 7 classes through every
-// one, and prints what is resident (proc(5), /proc/PID/status) under each set of options, or under the one that
+// session for images and one for prompt gradients each, runs a batch of 32 pictures and a step of 7 classes through
+// every one, and prints what is resident (proc(5), /proc/PID/status) under each set of options, or under the one that
 // PROMPTFED_BUNDLES_ONLY names, since a process that has held much keeps some of it. The default must stay below 3 GB.
 func TestMemoryOfBundles(t *testing.T) {
 	list := os.Getenv("PROMPTFED_BUNDLES")
@@ -83,7 +83,8 @@ func work(t *testing.T, b *bundle.Bundle, o ort.Options) {
 
 	g := graph.New()
 	ctx := g.Input("ctx", graph.Float, graph.Static(16, b.Text.Width))
-	f, err := b.Prompts(g, []string{"dog", "elephant", "giraffe", "guitar", "horse", "house", "person"}, []clip.Prompt{{Ctx: ctx}})
+	f, err := b.Prompts(g, []string{"dog", "elephant", "giraffe", "guitar", "horse", "house", "person"},
+		[]clip.Prompt{{Ctx: ctx}})
 	if err != nil {
 		t.Fatal(err)
 	}

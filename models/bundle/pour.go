@@ -23,8 +23,8 @@ const maxPart = 1 << 22
 // startsAt is what the elements of a file that this program writes start at a multiple of, in bytes.
 const startsAt = 64
 
-// pour writes tensors as float32 to a .safetensors file, part by part, and tells where they lie in it. progress gets the
-// bytes written so far.
+// pour writes tensors as float32 to a .safetensors file, part by part, and tells where they lie in it. progress gets
+// the bytes written so far.
 func pour(ctx context.Context, path, file string, items []item, progress func(int64)) (map[string]Place, error) {
 	entries := make([]safetensors.Entry, len(items))
 	for i, it := range items {
@@ -37,7 +37,8 @@ func pour(ctx context.Context, path, file string, items []item, progress func(in
 			return err
 		}
 		for i, at := range out.Infos() {
-			places[items[i].name] = Place{File: file, Offset: at.Offset, Length: at.Length, DType: at.DType, Shape: at.Shape}
+			places[items[i].name] = Place{File: file, Offset: at.Offset, Length: at.Length, DType: at.DType,
+				Shape: at.Shape}
 		}
 		for _, it := range items {
 			err := parts(ctx, it.from, func(t *tensor.Tensor) error {
@@ -57,8 +58,8 @@ func pour(ctx context.Context, path, file string, items []item, progress func(in
 	return places, err
 }
 
-// parts reads a float tensor in pieces of at most maxPart elements where it lies in a file as it is, else at once. A value
-// that is not finite is an error.
+// parts reads a float tensor in pieces of at most maxPart elements where it lies in a file as it is, else at once. A
+// value that is not finite is an error.
 func parts(ctx context.Context, h *checkpoint.Handle, use func(*tensor.Tensor) error) error {
 	rows, step := 1, 1
 	if h.File != "" && len(h.Shape) > 0 {

@@ -23,8 +23,8 @@ import (
 // unit divides rows by their Euclidean norm.
 func unit(x graph.Node) graph.Node { return x.Div(x.Square().SumKeep(-1).Sqrt()) }
 
-// sameRanks compares how rows of scores order the classes. Two classes that PyTorch gives scores within tolerance are no
-// disagreement in either order. It gives how many pairs were compared and how many were that close.
+// sameRanks compares how rows of scores order the classes. Two classes that PyTorch gives scores within tolerance are
+// no disagreement in either order. It gives how many pairs were compared and how many were that close.
 func sameRanks(t *testing.T, what string, got, want *tensor.Tensor, tolerance float64) (pairs, close int) {
 	t.Helper()
 	for i := range want.Shape[0] {
@@ -63,8 +63,8 @@ func grey(t *testing.T, path string) image.Image {
 }
 
 // Real pictures through this program's own resizing, a ResNet and the text tower: classes rank as in PyTorch with
-// Pillow's pixels. Pictures are grey, since decoders of JPEG files differ in how they enlarge colours, and scores are then
-// still up to 0.01 apart.
+// Pillow's pixels. Pictures are grey, since decoders of JPEG files differ in how they enlarge colours, and scores are
+// then still up to 0.01 apart.
 func TestRanksOnPictures(t *testing.T) {
 	needORT(t)
 	root := "../../../shared/data/pacs"
@@ -103,7 +103,8 @@ func TestRanksOnPictures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if model, err = graph.Bytes(graph.Output{Name: "scores", Node: unit(g.Const(features)).MatMul(unit(f[0]).Transpose(1, 0))}); err != nil {
+	if model, err = graph.Bytes(graph.Output{Name: "scores",
+		Node: unit(g.Const(features)).MatMul(unit(f[0]).Transpose(1, 0))}); err != nil {
 		t.Fatal(err)
 	}
 	got := run(t, model, b.WeightsDir(), tensor.Map{"ctx": golden["ctx"]})["scores"]
@@ -119,8 +120,8 @@ func TestRanksOnPictures(t *testing.T) {
 }
 
 // PROMPTFED_FULLSIZE names the folder that tools/golden/fullsize.py wrote: full-size checkpoints in every format beside
-// NAME.golden.safetensors with what PyTorch computes in double precision. PROMPTFED_VOCAB is bpe_simple_vocab_16e6.txt.gz.
-// Where promptfed convert has left a bundle in NAME.bundle, that one is tested.
+// NAME.golden.safetensors with what PyTorch computes in double precision. PROMPTFED_VOCAB is
+// bpe_simple_vocab_16e6.txt.gz. Where promptfed convert has left a bundle in NAME.bundle, that one is tested.
 func TestFullSizeCheckpoints(t *testing.T) {
 	dir := os.Getenv("PROMPTFED_FULLSIZE")
 	if dir == "" {
@@ -158,7 +159,8 @@ func fullSize(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 		t.Fatal(err)
 	}
 	ctx := g.Input("ctx", graph.Float, graph.Static(want["ctx"].Shape...))
-	f, err := b.Prompts(g, []string{"dog", "elephant", "giraffe", "guitar", "horse", "house", "person"}, []clip.Prompt{{Ctx: ctx}})
+	f, err := b.Prompts(g, []string{"dog", "elephant", "giraffe", "guitar", "horse", "house", "person"},
+		[]clip.Prompt{{Ctx: ctx}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +174,8 @@ func fullSize(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	texts, err := ort.Once(context.Background(), model, ort.Options{WeightsDir: b.WeightsDir()}, tensor.Map{"ctx": want["ctx"]})
+	texts, err := ort.Once(context.Background(), model, ort.Options{WeightsDir: b.WeightsDir()},
+		tensor.Map{"ctx": want["ctx"]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +192,8 @@ func fullSize(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 		}
 		worst /= want[name].MaxAbs()
 		t.Logf("%-8s differs by %.1e of the largest value, PyTorch's float32 by %.1e", name, worst, own)
-		// Patch features of a deep ResNet with random weights are ill-conditioned: rounding its inputs moves them as far.
+		// Patch features of a deep ResNet with random weights are ill-conditioned: rounding its inputs moves them as
+		// far.
 		if !(worst <= 1e-4 || name == "patches" && worst <= 2*own) {
 			t.Errorf("%s: differs by %g of the largest value", name, worst)
 		}

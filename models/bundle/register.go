@@ -18,8 +18,8 @@ var registry = struct {
 	files map[string]fs.FS
 }{files: map[string]fs.FS{}}
 
-// Register makes Find know files by a name: a bundle or a checkpoint, at the top of files, compiled into the program. The
-// first Find writes it to the user's cache. Registering a name twice panics, as it is a mistake in the program.
+// Register makes Find know files by a name: a bundle or a checkpoint, at the top of files, compiled into the program.
+// The first Find writes it to the user's cache. Registering a name twice panics, as it is a mistake in the program.
 func Register(name string, files fs.FS) {
 	registry.Lock()
 	defer registry.Unlock()

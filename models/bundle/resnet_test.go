@@ -15,8 +15,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// A small CLIP with a ResNet image tower as tools/golden/resnet.py wrote it: a state dict in half precision, and a Hugging
-// Face folder of two shards with transformers' names for the text tower and OpenAI's behind vision_model. for the image tower.
+// A small CLIP with a ResNet image tower as tools/golden/resnet.py wrote it: a state dict in half precision, and a
+// Hugging Face folder of two shards with transformers' names for the text tower and OpenAI's behind vision_model. for
+// the image tower.
 const (
 	resnetPT = "testdata/resnet/openai.pt"
 	resnetHF = "testdata/resnet/huggingface"
@@ -24,7 +25,8 @@ const (
 
 // resnetOptions say what weights do not: heads and activation.
 func resnetOptions() bundle.Options {
-	return bundle.Options{Vocab: "testdata/merges.txt", Checkpoint: checkpoint.Options{TextHeads: 2, Activation: checkpoint.QuickGELU}}
+	return bundle.Options{Vocab: "testdata/merges.txt", Checkpoint: checkpoint.Options{TextHeads: 2,
+		Activation: checkpoint.QuickGELU}}
 }
 
 // resnetGolden is what PyTorch computes; the pixels are squares of 8 pixels.
@@ -91,18 +93,22 @@ func TestResNetSameAsPyTorch(t *testing.T) {
 		{"state dict", resnetPT, false},
 		{"huggingface, half precision, sharded", resnetHF, false},
 		{"huggingface", folder(t, "model.safetensors", "config.json", stored(t, resnetHF), string(hf)), true},
-		{"huggingface with OpenAI's names", folder(t, "model.safetensors", "config.json", stored(t, resnetPT), string(hf)), true},
-		{"openclip", folder(t, "open_clip_model.safetensors", "open_clip_config.json", stored(t, resnetPT), resnetOpenCLIP), true},
+		{"huggingface with OpenAI's names", folder(t, "model.safetensors", "config.json", stored(t, resnetPT),
+			string(hf)), true},
+		{"openclip", folder(t, "open_clip_model.safetensors", "open_clip_config.json", stored(t, resnetPT),
+			resnetOpenCLIP), true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := convert(t, c.src, resnetOptions())
-			if b.Vision.Width != 64 || b.Vision.Heads != 1 || !slices.Equal(b.Vision.Stages, []int{1, 2, 1, 1}) || b.Patches() != 4 || len(b.Notes) > 0 {
+			if b.Vision.Width != 64 || b.Vision.Heads != 1 || !slices.Equal(b.Vision.Stages, []int{1, 2, 1, 1}) ||
+				b.Patches() != 4 || len(b.Notes) > 0 {
 				t.Errorf("%+v, notes %q", b.Vision, b.Notes)
 			}
 			sameAs(t, b, want, "end", "middle", "front", "sentences", "grad")
 			in := map[string]bool{}
 			for name, p := range b.Manifest().Weights {
-				if own := strings.Contains(name, "conv") || strings.Contains(name, "downsample"); c.linked && own != (p.File == "weights.safetensors") {
+				if own := strings.Contains(name, "conv") || strings.Contains(name, "downsample"); c.linked &&
+					own != (p.File == "weights.safetensors") {
 					t.Errorf("%s lies in %s", name, p.File)
 				}
 				in[p.File] = true
@@ -145,7 +151,8 @@ func TestResNetFileNamedWeights(t *testing.T) {
 	}
 }
 
-// Folding by hand: gain 2, variance 0.25-1e-5 and so a scale of 2/0.5 = 4, mean 3, bias 1: weights times 4, bias 1-3·4 = -11.
+// Folding by hand: gain 2, variance 0.25-1e-5 and so a scale of 2/0.5 = 4, mean 3, bias 1: weights times 4, bias 1-3·4
+// = -11.
 func TestFoldByHand(t *testing.T) {
 	m := stored(t, resnetPT)
 	w := m["visual.conv1.weight"]
@@ -153,7 +160,8 @@ func TestFoldByHand(t *testing.T) {
 		m["visual.bn1."+name].Data[0] = v
 	}
 	before := w.Clone()
-	b := convert(t, folder(t, "open_clip_model.safetensors", "open_clip_config.json", m, resnetOpenCLIP), resnetOptions())
+	b := convert(t, folder(t, "open_clip_model.safetensors", "open_clip_config.json", m, resnetOpenCLIP),
+		resnetOptions())
 	got := stored(t, filepath.Join(b.WeightsDir(), "weights.safetensors"))
 	if bias := got["visual.conv1.bias"].Data[0]; math.Abs(float64(bias)+11) > 1e-5 {
 		t.Errorf("bias %g, want -11", bias)
@@ -173,14 +181,22 @@ func TestResNetRefused(t *testing.T) {
 		change func(tensor.Map)
 		parts  []string
 	}{
-		{"negative variance", func(m tensor.Map) { m[norm+"running_var"].Data[1] = -0.5 }, []string{norm + "running_var", "-0.5", "variance"}},
-		{"variance that is no number", func(m tensor.Map) { m[norm+"running_var"].Data[1] = nan }, []string{norm + "running_var", "NaN"}},
-		{"infinite variance", func(m tensor.Map) { m[norm+"running_var"].Data[0] = float32(math.Inf(1)) }, []string{norm + "running_var", "Inf"}},
-		{"mean that is no number", func(m tensor.Map) { m[norm+"running_mean"].Data[0] = nan }, []string{norm + "running_mean", "NaN"}},
-		{"weight that is no number", func(m tensor.Map) { m["visual.layer2.1.conv2.weight"].Data[3] = nan }, []string{"visual.layer2.1.conv2.weight", "NaN"}},
-		{"missing variance", func(m tensor.Map) { delete(m, norm+"running_var") }, []string{norm + "running_var", "missing"}},
-		{"missing shortcut", func(m tensor.Map) { delete(m, "visual.layer3.0.downsample.0.weight") }, []string{"visual.layer3.0.downsample.0.weight", "missing"}},
-		{"shape", func(m tensor.Map) { m["visual.layer1.0.conv2.weight"] = tensor.New(2, 2, 1, 1) }, []string{"visual.layer1.0.conv2.weight", "[2 2 1 1]", "[2 2 3 3]"}},
+		{"negative variance", func(m tensor.Map) { m[norm+"running_var"].Data[1] = -0.5 }, []string{norm +
+			"running_var", "-0.5", "variance"}},
+		{"variance that is no number", func(m tensor.Map) { m[norm+"running_var"].Data[1] = nan }, []string{norm +
+			"running_var", "NaN"}},
+		{"infinite variance", func(m tensor.Map) { m[norm+"running_var"].Data[0] = float32(math.Inf(1)) },
+			[]string{norm + "running_var", "Inf"}},
+		{"mean that is no number", func(m tensor.Map) { m[norm+"running_mean"].Data[0] = nan }, []string{norm +
+			"running_mean", "NaN"}},
+		{"weight that is no number", func(m tensor.Map) { m["visual.layer2.1.conv2.weight"].Data[3] = nan },
+			[]string{"visual.layer2.1.conv2.weight", "NaN"}},
+		{"missing variance", func(m tensor.Map) { delete(m, norm+"running_var") }, []string{norm + "running_var",
+			"missing"}},
+		{"missing shortcut", func(m tensor.Map) { delete(m, "visual.layer3.0.downsample.0.weight") },
+			[]string{"visual.layer3.0.downsample.0.weight", "missing"}},
+		{"shape", func(m tensor.Map) { m["visual.layer1.0.conv2.weight"] = tensor.New(2, 2, 1, 1) },
+			[]string{"visual.layer1.0.conv2.weight", "[2 2 1 1]", "[2 2 3 3]"}},
 		{"missing block", func(m tensor.Map) {
 			for name := range m {
 				if strings.HasPrefix(name, "visual.layer2.0.") {
@@ -188,22 +204,28 @@ func TestResNetRefused(t *testing.T) {
 				}
 			}
 		}, []string{"visual.layer2.0", "missing"}},
-		{"unknown tensor", func(m tensor.Map) { m["visual.layer1.0.se.weight"] = tensor.New(2) }, []string{"visual.layer1.0.se.weight"}},
-		{"cells", func(m tensor.Map) { m["visual.attnpool.positional_embedding"] = tensor.New(6, 64) }, []string{"visual.attnpool.positional_embedding", "6 positions"}},
-		{"no pooling", func(m tensor.Map) { delete(m, "visual.attnpool.k_proj.bias") }, []string{"visual.attnpool.k_proj.bias", "missing"}},
+		{"unknown tensor", func(m tensor.Map) { m["visual.layer1.0.se.weight"] = tensor.New(2) },
+			[]string{"visual.layer1.0.se.weight"}},
+		{"cells", func(m tensor.Map) { m["visual.attnpool.positional_embedding"] = tensor.New(6, 64) },
+			[]string{"visual.attnpool.positional_embedding", "6 positions"}},
+		{"no pooling", func(m tensor.Map) { delete(m, "visual.attnpool.k_proj.bias") },
+			[]string{"visual.attnpool.k_proj.bias", "missing"}},
 	} {
 		m := stored(t, resnetPT)
 		c.change(m)
 		dir := t.TempDir()
-		_, err := bundle.Convert(folder(t, "open_clip_model.safetensors", "open_clip_config.json", m, resnetOpenCLIP), filepath.Join(dir, "out"), resnetOptions())
+		_, err := bundle.Convert(folder(t, "open_clip_model.safetensors", "open_clip_config.json", m, resnetOpenCLIP),
+			filepath.Join(dir, "out"), resnetOptions())
 		oneLine(t, c.what, err, c.parts...)
 		untouched(t, c.what, dir)
 	}
 	for config, part := range map[string]string{
-		strings.Replace(resnetOpenCLIP, "[1,2,1,1]", "[3,4,6,3]", 1):            "layers is [3 4 6 3], but the weights say [1 2 1 1]",
-		strings.Replace(resnetOpenCLIP, `"width":2`, `"width":64`, 1):           "width is 64, but the weights say 2",
-		strings.Replace(resnetOpenCLIP, `"image_size":64`, `"image_size":9`, 1): "image_size is 9, but the weights say 64",
-		strings.Replace(resnetOpenCLIP, `"width":2`, `"head_width":32`, 1):      "heads",
+		strings.Replace(resnetOpenCLIP, "[1,2,1,1]", "[3,4,6,3]", 1): "layers is [3 4 6 3], but the " +
+			"weights say [1 2 1 1]",
+		strings.Replace(resnetOpenCLIP, `"width":2`, `"width":64`, 1): "width is 64, but the weights say 2",
+		strings.Replace(resnetOpenCLIP, `"image_size":64`, `"image_size":9`,
+			1): "image_size is 9, but the weights say 64",
+		strings.Replace(resnetOpenCLIP, `"width":2`, `"head_width":32`, 1): "heads",
 	} {
 		src := folder(t, "open_clip_model.safetensors", "open_clip_config.json", stored(t, resnetPT), config)
 		_, err := bundle.Convert(src, filepath.Join(t.TempDir(), "out"), resnetOptions())
@@ -221,7 +243,8 @@ func TestResNetManifest(t *testing.T) {
 	}
 	for _, stages := range []string{"1,2,2,1", "1000000000,1,1,1", "1,2,1", "0,2,1,1"} {
 		text := slices.Concat([]byte(nil), data)
-		bad := strings.Replace(strings.Join(strings.Fields(string(text)), ""), `"stages":[1,2,1,1]`, `"stages":[`+stages+`]`, 1)
+		bad := strings.Replace(strings.Join(strings.Fields(string(text)), ""), `"stages":[1,2,1,1]`, `"stages":[`+
+			stages+`]`, 1)
 		if err := os.WriteFile(path, []byte(bad), 0o644); err != nil {
 			t.Fatal(err)
 		}

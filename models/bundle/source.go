@@ -37,7 +37,8 @@ func (j *conversion) preprocessing() error {
 		}
 	}
 	if p.Size != j.m.ImageSize {
-		j.note("the preprocessing makes images of %d pixels, but the image tower takes %d, which is used", p.Size, j.m.ImageSize)
+		j.note("the preprocessing makes images of %d pixels, but the image tower takes %d, which is used", p.Size,
+			j.m.ImageSize)
 		p.Size = j.m.ImageSize
 	}
 	j.m.Preprocess = p
@@ -55,7 +56,8 @@ func (j *conversion) vocabulary(dir string) error {
 		}
 	}
 	if path == "" {
-		return fmt.Errorf("the checkpoint has no vocabulary: add --vocab bpe_simple_vocab_16e6.txt.gz (OpenAI's file), or --vocab FOLDER with tokenizer.json or vocab.json and merges.txt")
+		return fmt.Errorf("the checkpoint has no vocabulary: add --vocab bpe_simple_vocab_16e6.txt.gz (OpenAI's " +
+			"file), or --vocab FOLDER with tokenizer.json or vocab.json and merges.txt")
 	}
 	t, err := tokenizer.Load(path)
 	if err != nil {
@@ -64,10 +66,12 @@ func (j *conversion) vocabulary(dir string) error {
 	rows := j.w.Arch.Vocab
 	switch n := t.VocabSize(); {
 	case n > rows:
-		return fmt.Errorf("%s has %d tokens, but the checkpoint embeds %d: it is the vocabulary of another model; give its own with --vocab", path, n, rows)
+		return fmt.Errorf("%s has %d tokens, but the checkpoint embeds %d: it is the vocabulary of another model; "+
+			"give its own with --vocab", path, n, rows)
 	case n < rows && !strings.HasSuffix(path, ".json"):
 		// A list of merges is numbered by counting, so with merges missing every later token would get a wrong number.
-		return fmt.Errorf("%s makes %d tokens, but the checkpoint embeds %d: it is cut short, or the vocabulary of another model", path, n, rows)
+		return fmt.Errorf("%s makes %d tokens, but the checkpoint embeds %d: it is cut short, or the vocabulary of "+
+			"another model", path, n, rows)
 	case n < rows:
 		j.note("the checkpoint embeds %d tokens, of which the vocabulary has %d", rows, n)
 	}
@@ -75,15 +79,17 @@ func (j *conversion) vocabulary(dir string) error {
 	return fill(filepath.Join(dir, tokenizerFile), t.Write)
 }
 
-// endToken notes where transformers may read the features of a text at another token than the end token of the vocabulary,
-// which is what this program reads. Its CLIPTextModel looks for eos_token_id of config.json, or, where that is 2 (the default
-// of old releases, which means nothing) and in releases before 4.31 always, for the largest id in the text.
+// endToken notes where transformers may read the features of a text at another token than the end token of the
+// vocabulary, which is what this program reads. Its CLIPTextModel looks for eos_token_id of config.json, or, where that
+// is 2 (the default of old releases, which means nothing) and in releases before 4.31 always, for the largest id in the
+// text.
 func (j *conversion) endToken(t *tokenizer.Tokenizer) {
 	if j.c.Format() != checkpoint.HuggingFace {
 		return
 	}
 	if last := t.VocabSize() - 1; t.EOT() != last {
-		j.note("texts are read at the end token, %d, which is not the last of the vocabulary, %d: transformers may read a text at a larger token", t.EOT(), last)
+		j.note("texts are read at the end token, %d, which is not the last of the vocabulary, %d: transformers may "+
+			"read a text at a larger token", t.EOT(), last)
 	}
 	cfg := j.c.Config()
 	text, _ := cfg["text_config_dict"].(map[string]any)
@@ -91,12 +97,13 @@ func (j *conversion) endToken(t *tokenizer.Tokenizer) {
 		text, _ = cfg["text_config"].(map[string]any)
 	}
 	if id, ok := text["eos_token_id"].(json.Number); ok && id != "2" && id.String() != strconv.Itoa(t.EOT()) {
-		j.note("config.json says that texts end with token %.20s, the vocabulary ends them with %d, which is used", id, t.EOT())
+		j.note("config.json says that texts end with token %.20s, the vocabulary ends them with %d, which is used", id,
+			t.EOT())
 	}
 }
 
-// weights links the checkpoint's weights into the folder, or converts them. What has no place in the checkpoint is made and
-// written beside linked files.
+// weights links the checkpoint's weights into the folder, or converts them. What has no place in the checkpoint is made
+// and written beside linked files.
 func (j *conversion) weights(dir string) error {
 	items := collect(j.w, false)
 	files := inPlace(items)
@@ -139,8 +146,8 @@ func bytesOf(h *checkpoint.Handle) int64 {
 	return n
 }
 
-// inPlace lists the files that hold every stored item as float32 in a .safetensors file; nil when that is not so. Pickles would
-// do for ONNX Runtime as well, but a bundle is to hold nothing that can run.
+// inPlace lists the files that hold every stored item as float32 in a .safetensors file; nil when that is not so.
+// Pickles would do for ONNX Runtime as well, but a bundle is to hold nothing that can run.
 func inPlace(items []item) []string {
 	var files []string
 	making := false
@@ -164,7 +171,8 @@ func inPlace(items []item) []string {
 }
 
 // link links files into the folder, checks the items in them and adds their places. It tells how many bytes they take.
-func (j *conversion) link(dir string, items []item, files []string, places map[string]Place, progress func(int64)) (int64, error) {
+func (j *conversion) link(dir string, items []item, files []string, places map[string]Place,
+	progress func(int64)) (int64, error) {
 	for _, path := range files {
 		copied, err := link(j.Context, path, filepath.Join(dir, filepath.Base(path)))
 		if err != nil {
@@ -182,7 +190,8 @@ func (j *conversion) link(dir string, items []item, files []string, places map[s
 		}
 		done += h.Length
 		progress(done)
-		places[it.name] = Place{File: filepath.Base(h.File), Offset: h.Offset, Length: h.Length, DType: h.DType, Shape: h.Shape}
+		places[it.name] = Place{File: filepath.Base(h.File), Offset: h.Offset, Length: h.Length, DType: h.DType,
+			Shape: h.Shape}
 	}
 	return done, nil
 }

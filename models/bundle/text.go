@@ -11,9 +11,9 @@ import (
 // maxSuffixes bounds the class lists whose embeddings are kept.
 const maxSuffixes = 16
 
-// Prompts adds the text tower to g: for each prompt the features [C,D] of all classes, not normalised. The text of a class
-// is its name and a full stop behind the prompt. With the name at the end (the default) this is the exact cheap form,
-// all prompts in one pass; with the name in the middle or in front it is the plain form.
+// Prompts adds the text tower to g: for each prompt the features [C,D] of all classes, not normalised. The text of a
+// class is its name and a full stop behind the prompt. With the name at the end (the default) this is the exact cheap
+// form, all prompts in one pass; with the name in the middle or in front it is the plain form.
 //
 // A class that does not fit the context behind its prompt is an error that names the class and both lengths.
 func (b *Bundle) Prompts(g *graph.Graph, classes []string, prompts []clip.Prompt) ([]graph.Node, error) {
@@ -49,7 +49,8 @@ func (b *Bundle) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 		}
 		ids[i] = append(append([]int{t.SOS()}, inner...), t.EOT())
 		if len(ids[i]) > b.Text.Context {
-			return graph.Node{}, fmt.Errorf("bundle %s: text %.60q takes %d tokens with start and end, the context has %d: shorten it",
+			return graph.Node{}, fmt.Errorf("bundle %s: text %.60q takes %d tokens with start and end, the context "+
+				"has %d: shorten it",
 				b.Name, text, len(ids[i]), b.Text.Context)
 		}
 	}
@@ -83,7 +84,8 @@ func (b *Bundle) ClassTokens(classes []string) ([][]int, error) {
 	return ids, nil
 }
 
-// classTokens looks up the embeddings of a list of classes, or gives those of the last time, so that graphs intern them.
+// classTokens looks up the embeddings of a list of classes, or gives those of the last time, so that graphs intern
+// them.
 func (b *Bundle) classTokens(classes []string) (*clip.Suffixes, error) {
 	ids, err := b.ClassTokens(classes)
 	if err != nil {

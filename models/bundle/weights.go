@@ -13,8 +13,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// alternatives are the tensors that clip.Weights accepts in another form, and that form: each part [rows,...] of a fused
-// projection, or the transpose of a plain one.
+// alternatives are the tensors that clip.Weights accepts in another form, and that form: each part [rows,...] of a
+// fused projection, or the transpose of a plain one.
 var alternatives = []struct {
 	name  string
 	parts []string
@@ -107,7 +107,8 @@ func (m Manifest) checkPlace(name string, p Place) error {
 	case p.Length != n:
 		return fmt.Errorf("%s%v takes %d bytes, not %d", name, p.Shape, n, p.Length)
 	case p.Offset < 0 || p.Offset > f.Size || p.Length > f.Size-p.Offset:
-		return fmt.Errorf("%s is said to lie at %d to %d of %s, which has %d bytes", name, p.Offset, p.Offset+p.Length, p.File, f.Size)
+		return fmt.Errorf("%s is said to lie at %d to %d of %s, which has %d bytes", name, p.Offset, p.Offset+p.Length,
+			p.File, f.Size)
 	}
 	return nil
 }

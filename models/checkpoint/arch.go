@@ -41,10 +41,11 @@ type Arch struct {
 	Warnings   []string // what was assumed because nothing said it
 }
 
-// Detect tells the architecture from the weights, and from the configuration where weights do not say (heads, activation,
-// normalisation). An error names what is missing, or where configuration and weights disagree.
+// Detect tells the architecture from the weights, and from the configuration where weights do not say (heads,
+// activation, normalisation). An error names what is missing, or where configuration and weights disagree.
 //
-// For a ResNet, Vision is that of the attention pooling: Width 32 times the stem's, Heads of 64, no layers, no activation.
+// For a ResNet, Vision is that of the attention pooling: Width 32 times the stem's, Heads of 64, no layers, no
+// activation.
 func Detect(c *Checkpoint) (Arch, error) {
 	clip, err := CLIP(c)
 	if err != nil {
@@ -63,7 +64,8 @@ func (a Arch) Name() string {
 			stages []int
 			width  int
 		}{
-			"RN50": {[]int{3, 4, 6, 3}, 2048}, "RN101": {[]int{3, 4, 23, 3}, 2048}, "RN50x4": {[]int{4, 6, 10, 6}, 2560},
+			"RN50": {[]int{3, 4, 6, 3}, 2048}, "RN101": {[]int{3, 4, 23, 3}, 2048}, "RN50x4": {[]int{4, 6, 10, 6},
+				2560},
 			"RN50x16": {[]int{6, 8, 18, 8}, 3072}, "RN50x64": {[]int{3, 15, 36, 10}, 4096},
 		} {
 			if slices.Equal(a.Stages, r.stages) && a.Vision.Width == r.width {
@@ -73,7 +75,8 @@ func (a Arch) Name() string {
 		return fmt.Sprintf("RN%v/%d", a.Stages, a.Vision.Width)
 	}
 	size := fmt.Sprintf("%dx%d", a.Vision.Layers, a.Vision.Width)
-	for letter, v := range map[string][2]int{"S": {12, 384}, "B": {12, 768}, "L": {24, 1024}, "H": {32, 1280}, "g": {40, 1408}, "bigG": {48, 1664}} {
+	for letter, v := range map[string][2]int{"S": {12, 384}, "B": {12, 768}, "L": {24, 1024}, "H": {32, 1280},
+		"g": {40, 1408}, "bigG": {48, 1664}} {
 		if v == [2]int{a.Vision.Layers, a.Vision.Width} {
 			size = letter
 		}

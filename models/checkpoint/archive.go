@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// archive is a ZIP file of torch.save (PyTorch 1.6 on) or torch.jit.save: PREFIX/data.pkl beside PREFIX/data/KEY, one file
-// per storage, normally not compressed.
+// archive is a ZIP file of torch.save (PyTorch 1.6 on) or torch.jit.save: PREFIX/data.pkl beside PREFIX/data/KEY, one
+// file per storage, normally not compressed.
 type archive struct {
 	r       io.ReaderAt
 	size    int64 // of the file
@@ -40,7 +40,8 @@ func openArchive(r io.ReaderAt, size int64) (*archive, error) {
 		}
 	}
 	if found != 1 {
-		return nil, fmt.Errorf("the ZIP archive holds %d data.pkl, want one; it was not written by torch.save or torch.jit.save", found)
+		return nil, fmt.Errorf("the ZIP archive holds %d data.pkl, want one; it was not written by torch.save or "+
+			"torch.jit.save", found)
 	}
 	order, err := a.text("byteorder")
 	if err != nil {
@@ -108,8 +109,8 @@ func (a *archive) persistent(id any) (any, error) {
 	return st, nil
 }
 
-// data returns the bytes of a storage. A stored member is read in place, and at is its offset in the file; a compressed one
-// is unpacked into memory, and at is -1.
+// data returns the bytes of a storage. A stored member is read in place, and at is its offset in the file; a compressed
+// one is unpacked into memory, and at is -1.
 func (a *archive) data(st *storage) (r io.ReaderAt, at int64, err error) {
 	f := a.members[a.prefix+"data/"+st.key]
 	size := st.count * int64(elementSize(st.dtype))
@@ -122,14 +123,16 @@ func (a *archive) data(st *storage) (r io.ReaderAt, at int64, err error) {
 			return nil, 0, fmt.Errorf("storage %q: %w", st.key, err)
 		}
 		if at > a.size || size > a.size-at {
-			return nil, 0, fmt.Errorf("storage %q is said to have %d bytes at %d of a file of %d; the file is truncated or damaged", st.key, size, at, a.size)
+			return nil, 0, fmt.Errorf("storage %q is said to have %d bytes at %d of a file of %d; the file is "+
+				"truncated or damaged", st.key, size, at, a.size)
 		}
 		return a.r, at, nil
 	}
 	// Weights hardly compress; what unpacks to twenty times its size was made to fill the memory. The archive states
 	// both sizes itself, so the file's own counts too.
 	if packed := min(f.CompressedSize64, uint64(a.size)); size > 1<<20 && uint64(size)/20 > packed {
-		return nil, 0, fmt.Errorf("storage %q unpacks %d bytes to %d, which no weights do", st.key, f.CompressedSize64, size)
+		return nil, 0, fmt.Errorf("storage %q unpacks %d bytes to %d, which no weights do", st.key, f.CompressedSize64,
+			size)
 	}
 	z, err := f.Open()
 	if err != nil {
@@ -146,7 +149,8 @@ func (a *archive) data(st *storage) (r io.ReaderAt, at int64, err error) {
 	return bytes.NewReader(b), -1, nil
 }
 
-var errTorchTar = errors.New("checkpoints from before PyTorch 0.1.10 (tar files) are not supported; load and save it with a newer PyTorch")
+var errTorchTar = errors.New("checkpoints from before PyTorch 0.1.10 (tar files) are not supported; load and save it " +
+	"with a newer PyTorch")
 
 // openFile opens a regular file and gives its size.
 func openFile(name string) (*os.File, int64, error) {

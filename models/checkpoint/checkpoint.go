@@ -6,8 +6,8 @@
 //   - an OpenCLIP folder: open_clip_config.json with open_clip_model.safetensors or open_clip_pytorch_model.bin;
 //   - a bare .safetensors file.
 //
-// Files come from strangers. Pickles run no code: a global that is not on a short list is an error naming it. Sizes, offsets
-// and nesting are checked before anything is allocated for them, and every failure is an error of one line.
+// Files come from strangers. Pickles run no code: a global that is not on a short list is an error naming it. Sizes,
+// offsets and nesting are checked before anything is allocated for them, and every failure is an error of one line.
 package checkpoint
 
 import (
@@ -52,7 +52,8 @@ func (o Options) check() error {
 }
 
 // sideFiles lie beside the weights of a Hugging Face or OpenCLIP folder.
-var sideFiles = []string{"vocab.json", "merges.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+var sideFiles = []string{"vocab.json", "merges.txt", "tokenizer.json", "tokenizer_config.json",
+	"special_tokens_map.json",
 	"preprocessor_config.json"}
 
 // Checkpoint is an open checkpoint. Its methods are safe for concurrent use.
@@ -77,7 +78,10 @@ func FromMap(format Format, m tensor.Map, config map[string]any, opts Options) (
 	}
 	c := &Checkpoint{format: format, path: "(memory)", config: config, handles: map[string]*Handle{}, opts: opts}
 	for name, t := range m {
-		h := &Handle{Name: name, DType: "F32", Shape: slices.Clone(t.Shape), load: func() (*tensor.Tensor, error) { return t.Clone(), nil }}
+		h := &Handle{Name: name, DType: "F32", Shape: slices.Clone(t.Shape), load: func() (*tensor.Tensor,
+			error) {
+			return t.Clone(), nil
+		}}
 		if t.IsInt() {
 			h.DType = "I64"
 		}

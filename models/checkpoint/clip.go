@@ -23,8 +23,8 @@ type Linear struct {
 // Norm is a layer normalisation: Weight and Bias are [width].
 type Norm struct{ Weight, Bias *Handle }
 
-// Attention is multi-head self-attention. Q, K, V and Out are [width,width]; where a checkpoint keeps the first three in
-// one tensor [3*width,width], they are parts of it, and Fused is that tensor as stored.
+// Attention is multi-head self-attention. Q, K, V and Out are [width,width]; where a checkpoint keeps the first three
+// in one tensor [3*width,width], they are parts of it, and Fused is that tensor as stored.
 type Attention struct {
 	Q, K, V, Out Linear
 	fused        *Linear
@@ -58,8 +58,8 @@ type TextTower struct {
 	Projection        Linear // to the joint space, without bias
 }
 
-// VisionTower holds Patches [width,3,patch,patch] (a convolution without bias), Class [width], Positions [grid*grid+1,width]
-// and the rest of the image tower.
+// VisionTower holds Patches [width,3,patch,patch] (a convolution without bias), Class [width], Positions
+// [grid*grid+1,width] and the rest of the image tower.
 type VisionTower struct {
 	Patches, Class, Positions *Handle
 	Pre                       Norm
@@ -68,8 +68,9 @@ type VisionTower struct {
 	Projection                Linear // to the joint space, without bias
 }
 
-// CLIP finds every tensor of a CLIP in a checkpoint named in OpenAI's, OpenCLIP's or Hugging Face's way, and checks every
-// shape. transformers has no ResNet image tower, so one has OpenAI's names in every format, behind any prefix. Another architecture is an error that says what was expected.
+// CLIP finds every tensor of a CLIP in a checkpoint named in OpenAI's, OpenCLIP's or Hugging Face's way, and checks
+// every shape. transformers has no ResNet image tower, so one has OpenAI's names in every format, behind any prefix.
+// Another architecture is an error that says what was expected.
 func CLIP(c *Checkpoint) (*Weights, error) {
 	w, err := find(c)
 	if err != nil {
@@ -147,7 +148,8 @@ func (w *Weights) readVision(f *finder, s scheme) {
 	n := v.Positions.Shape[0] - 1
 	grid := int(math.Round(math.Sqrt(float64(max(n, 0)))))
 	if grid == 0 || grid*grid != n || a.Patch == 0 {
-		f.fail("tensor %q has %d positions, want one for the class and a square number of patches", v.Positions.Name, n+1)
+		f.fail("tensor %q has %d positions, want one for the class and a square number of patches", v.Positions.Name,
+			n+1)
 		return
 	}
 	a.ImageSize = grid * a.Patch

@@ -86,8 +86,10 @@ func list(t *testing.T, w *Weights) tensor.Map {
 	blocks := func(tower string, bs []Block) {
 		for i, b := range bs {
 			p := fmt.Sprintf("%s.%d.", tower, i)
-			for name, l := range map[string]Linear{"q": b.Attention.Q, "k": b.Attention.K, "v": b.Attention.V, "out": b.Attention.Out,
-				"qkv": b.Attention.Fused(), "up": b.Up, "down": b.Down, "norm1": {Weight: b.Norm1.Weight, Bias: b.Norm1.Bias},
+			for name, l := range map[string]Linear{"q": b.Attention.Q, "k": b.Attention.K, "v": b.Attention.V,
+				"out": b.Attention.Out,
+				"qkv": b.Attention.Fused(), "up": b.Up, "down": b.Down, "norm1": {Weight: b.Norm1.Weight,
+					Bias: b.Norm1.Bias},
 				"norm2": {Weight: b.Norm2.Weight, Bias: b.Norm2.Bias}} {
 				linear(p+name, l)
 			}
@@ -95,9 +97,11 @@ func list(t *testing.T, w *Weights) tensor.Map {
 	}
 	blocks("text", w.Text.Blocks)
 	blocks("vision", w.Vision.Blocks)
-	for name, h := range map[string]*Handle{"tokens": w.Text.Tokens, "positions": w.Text.Positions, "class": w.Vision.Class,
+	for name, h := range map[string]*Handle{"tokens": w.Text.Tokens, "positions": w.Text.Positions,
+		"class":   w.Vision.Class,
 		"patches": w.Vision.Patches, "grid": w.Vision.Positions, "scale": w.LogitScale, "final": w.Text.Final.Weight,
-		"final.bias": w.Text.Final.Bias, "pre": w.Vision.Pre.Weight, "pre.bias": w.Vision.Pre.Bias, "post": w.Vision.Post.Weight,
+		"final.bias": w.Text.Final.Bias, "pre": w.Vision.Pre.Weight, "pre.bias": w.Vision.Pre.Bias,
+		"post":      w.Vision.Post.Weight,
 		"post.bias": w.Vision.Post.Bias} {
 		put(name, h, false)
 	}
@@ -106,7 +110,8 @@ func list(t *testing.T, w *Weights) tensor.Map {
 	return m
 }
 
-// The Hugging Face and the OpenCLIP folder hold the same model: tools/golden/checkpoint.py renames, splits and transposes.
+// The Hugging Face and the OpenCLIP folder hold the same model: tools/golden/checkpoint.py renames, splits and
+// transposes.
 func TestNamingSchemesAgree(t *testing.T) {
 	read := func(path string) (*Weights, tensor.Map) {
 		w, err := CLIP(open(t, path, Options{}))
@@ -124,7 +129,8 @@ func TestNamingSchemesAgree(t *testing.T) {
 		t.Errorf("%d tensors compared", len(oc))
 	}
 	q := ow.Text.Blocks[1].Attention
-	if !q.StoredFused() || q.K.Weight.File == "" || q.K.Weight.Offset != q.Fused().Weight.Offset+8*8*4 || hw.Text.Blocks[0].Attention.StoredFused() {
+	if !q.StoredFused() || q.K.Weight.File == "" || q.K.Weight.Offset != q.Fused().Weight.Offset+8*8*4 ||
+		hw.Text.Blocks[0].Attention.StoredFused() {
 		t.Errorf("k of the fused projection lies at %s:%d", q.K.Weight.File, q.K.Weight.Offset)
 	}
 }
@@ -176,9 +182,10 @@ func TestCustomTextNames(t *testing.T) {
 	}
 }
 
-// A state dict of OpenAI's model was converted with exact GELU, which moves features by up to 1.6e-2; OpenAI's loader always builds
-// quick GELU. In the layout that OpenAI's convert_weights leaves there is no doubt; in float32, or all in half precision, there is, and
-// a warning. What a training loop saved, or has OpenCLIP's custom text names, is OpenCLIP's, whose default is GELU.
+// A state dict of OpenAI's model was converted with exact GELU, which moves features by up to 1.6e-2; OpenAI's loader
+// always builds quick GELU. In the layout that OpenAI's convert_weights leaves there is no doubt; in float32, or all in
+// half precision, there is, and a warning. What a training loop saved, or has OpenCLIP's custom text names, is
+// OpenCLIP's, whose default is GELU.
 func TestActivationOfStateDicts(t *testing.T) {
 	same := func(n string) string { return n }
 	custom := func(n string) string {
@@ -206,7 +213,8 @@ func TestActivationOfStateDicts(t *testing.T) {
 		{"a training checkpoint", same, func(string) string { return "F32" }, true, GELU, 1},
 		{"custom text", custom, func(string) string { return "F32" }, false, GELU, 1},
 	} {
-		ckpt, err := FromMap(StateDict, renamed(t, "testdata/openclip", c.name), nil, Options{VisionHeads: 3, TextHeads: 2})
+		ckpt, err := FromMap(StateDict, renamed(t, "testdata/openclip", c.name), nil, Options{VisionHeads: 3,
+			TextHeads: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +224,8 @@ func TestActivationOfStateDicts(t *testing.T) {
 		}
 		a, err := Detect(ckpt)
 		if err != nil || a.Text.Activation != c.want || a.Vision.Activation != c.want || len(a.Warnings) != c.warnings {
-			t.Errorf("%s: %s and %s, warnings %q, %v; want %s", c.what, a.Text.Activation, a.Vision.Activation, a.Warnings, err, c.want)
+			t.Errorf("%s: %s and %s, warnings %q, %v; want %s", c.what, a.Text.Activation, a.Vision.Activation,
+				a.Warnings, err, c.want)
 		}
 	}
 }
@@ -242,21 +251,31 @@ func TestWrongArchitectures(t *testing.T) {
 		config string
 		want   string
 	}{
-		{"BERT", HuggingFace, tensor.Map{"bert.embeddings.word_embeddings.weight": tensor.New(4, 2)}, "", `not a CLIP: its tensors are named like "bert.embeddings`},
+		{"BERT", HuggingFace, tensor.Map{"bert.embeddings.word_embeddings.weight": tensor.New(4, 2)}, "",
+			`not a CLIP: its tensors are named like "bert.embeddings`},
 		{"BERT by config", HuggingFace, tensor.Map{"x": tensor.New(1)}, `{"model_type":"bert"}`, `model_type "bert"`},
 		{"SigLIP", HuggingFace, renamed(t, hf, same), `{"model_type":"siglip"}`, `model_type "siglip"`},
 		{"text only", HuggingFace, renamed(t, hf, without("vision_model.")), "", "no image tower"},
 		{"image only", StateDict, renamed(t, oc, without("token_embedding")), "", "no text tower"},
-		{"timm", OpenCLIP, tensor.Map{"visual.trunk.patch_embed.proj.weight": tensor.New(1), "token_embedding.weight": tensor.New(1, 1)}, "", `"visual.trunk.patch_embed.proj.weight" belongs to an image tower of timm`},
-		{"a tensor missing", StateDict, renamed(t, oc, without("resblocks.1.mlp.c_proj.bias")), "", `"visual.transformer.resblocks.1.mlp.c_proj.bias" is missing|"transformer.resblocks.1.mlp.c_proj.bias" is missing`},
+		{"timm", OpenCLIP, tensor.Map{"visual.trunk.patch_embed.proj.weight": tensor.New(1),
+			"token_embedding.weight": tensor.New(1, 1)}, "",
+			`"visual.trunk.patch_embed.proj.weight" belongs to an image tower of timm`},
+		{"a tensor missing", StateDict, renamed(t, oc, without("resblocks.1.mlp.c_proj.bias")), "",
+			`"visual.transformer.resblocks.1.mlp.c_proj.bias" is missing|"transformer.resblocks.1.mlp.c_proj.bias" is missing`},
 		{"a block missing", StateDict, renamed(t, oc, without(".resblocks.0.")), "", "resblocks.0 is missing among"},
-		{"activation", HuggingFace, renamed(t, hf, same), `{"text_config":{"num_attention_heads":2,"hidden_act":"relu"}}`, `hidden_act "relu"`},
-		{"width", HuggingFace, renamed(t, hf, same), `{"text_config":{"hidden_size":512}}`, "text_config.hidden_size is 512, but the weights say 8"},
-		{"default heads", HuggingFace, renamed(t, hf, same), `{"text_config":{"num_attention_heads":3}}`, "does not split into 3 heads"},
-		{"image size", OpenCLIP, renamed(t, oc, same), openclip(`,"image_size":[224,224]`, ""), "image_size is [224 224], but the weights say 8|image_size is 224, but the weights say 8"},
-		{"pooling", OpenCLIP, renamed(t, oc, same), openclip("", `,"pool_type":"last"`), "text_cfg.pool_type = last is not supported"},
+		{"activation", HuggingFace, renamed(t, hf, same),
+			`{"text_config":{"num_attention_heads":2,"hidden_act":"relu"}}`, `hidden_act "relu"`},
+		{"width", HuggingFace, renamed(t, hf, same), `{"text_config":{"hidden_size":512}}`,
+			"text_config.hidden_size is 512, but the weights say 8"},
+		{"default heads", HuggingFace, renamed(t, hf, same), `{"text_config":{"num_attention_heads":3}}`,
+			"does not split into 3 heads"},
+		{"image size", OpenCLIP, renamed(t, oc, same), openclip(`,"image_size":[224,224]`, ""),
+			"image_size is [224 224], but the weights say 8|image_size is 224, but the weights say 8"},
+		{"pooling", OpenCLIP, renamed(t, oc, same), openclip("", `,"pool_type":"last"`),
+			"text_cfg.pool_type = last is not supported"},
 		{"no config", OpenCLIP, renamed(t, oc, same), `{}`, "model_cfg with vision_cfg and text_cfg is missing"},
-		{"layer scale", StateDict, tensor.Map{"visual.transformer.resblocks.0.ls_1.gamma": tensor.New(1)}, "", "layer scale"},
+		{"layer scale", StateDict, tensor.Map{"visual.transformer.resblocks.0.ls_1.gamma": tensor.New(1)}, "",
+			"layer scale"},
 	} {
 		ckpt, err := FromMap(c.format, c.m, config(t, c.config), Options{})
 		if err != nil {
@@ -304,13 +323,17 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s: %v", c.config, err)
 			continue
 		}
-		if got := [2]int{a.Text.Heads, a.Vision.Heads}; got != c.heads || a.Text.Activation != c.act || a.Vision.Activation != c.act || a.Text.Epsilon != c.eps {
+		if got := [2]int{a.Text.Heads, a.Vision.Heads}; got != c.heads || a.Text.Activation != c.act ||
+			a.Vision.Activation != c.act || a.Text.Epsilon != c.eps {
 			t.Errorf("%s: %+v", c.config, a)
 		}
 	}
 	oc := renamed(t, "testdata/openclip", func(n string) string { return n })
-	ckpt, _ := FromMap(OpenCLIP, oc, config(t, `{"model_cfg":{"quick_gelu":true,"vision_cfg":{"head_width":6,"norm_kwargs":{"eps":1e-6}},"text_cfg":{}}}`), Options{})
-	if a, err := Detect(ckpt); err != nil || a.Vision.Heads != 2 || a.Text.Heads != 8 || a.Vision.Epsilon != 1e-6 || a.Text.Epsilon != 1e-5 || a.Text.Activation != QuickGELU {
+	ckpt, _ := FromMap(OpenCLIP, oc, config(t,
+		`{"model_cfg":{"quick_gelu":true,"vision_cfg":{"head_width":6,"norm_kwargs":{"eps":1e-6}},"text_cfg":{}}}`),
+		Options{})
+	if a, err := Detect(ckpt); err != nil || a.Vision.Heads != 2 || a.Text.Heads != 8 || a.Vision.Epsilon != 1e-6 ||
+		a.Text.Epsilon != 1e-5 || a.Text.Activation != QuickGELU {
 		t.Errorf("%+v %v", a, err)
 	}
 	n := json.Number("x")

@@ -9,7 +9,8 @@ import (
 	"os"
 )
 
-const maxJSON = 8 << 20 // bytes of a JSON file beside the weights; the largest is an index of shards, of some 200 kilobytes
+// bytes of a JSON file beside the weights; the largest is an index of shards, of some 200 kilobytes
+const maxJSON = 8 << 20
 
 // readJSON reads an object from a file of bounded size; numbers stay json.Number.
 func readJSON(path string) (map[string]any, error) {

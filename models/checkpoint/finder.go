@@ -34,7 +34,8 @@ func (f *finder) find(name string, shape ...int) *Handle {
 	switch h.DType {
 	case "F32", "F16", "BF16", "F64":
 	default:
-		f.fail("tensor %q is stored as %s; quantised weights are not supported, want F32, F16, BF16 or F64", name, h.DType)
+		f.fail("tensor %q is stored as %s; quantised weights are not supported, want F32, F16, BF16 or F64", name,
+			h.DType)
 		return nil
 	}
 	if len(shape) > 0 {
@@ -65,8 +66,8 @@ func (f *finder) linear(prefix string, out, in int) Linear {
 	return Linear{Weight: f.find(prefix+"weight", out, in), Bias: f.find(prefix+"bias", out)}
 }
 
-// projection is a map from width to embed (any, when embed is 0) without bias. A parameter [width,embed] is used as x @ P; a
-// Linear is [embed,width].
+// projection is a map from width to embed (any, when embed is 0) without bias. A parameter [width,embed] is used as x @
+// P; a Linear is [embed,width].
 func (f *finder) projection(name string, linear bool, width, embed int) Linear {
 	if embed == 0 {
 		embed = -1
@@ -118,7 +119,8 @@ func (f *finder) blocks(s scheme, prefix string, width int) ([]Block, int) {
 	out := make([]Block, n)
 	for i := range out {
 		p := fmt.Sprintf("%s%d.", prefix, i)
-		out[i] = Block{Norm1: f.norm(p+s.norm1, width), Attention: f.attention(s, p, width), Norm2: f.norm(p+s.norm2, width),
+		out[i] = Block{Norm1: f.norm(p+s.norm1, width), Attention: f.attention(s, p, width), Norm2: f.norm(p+s.norm2,
+			width),
 			Up: f.linear(p+s.up, mlp, width), Down: f.linear(p+s.down, width, mlp)}
 		if f.err != nil {
 			return nil, 0
@@ -153,10 +155,11 @@ func (f *finder) attention(s scheme, prefix string, width int) Attention {
 }
 
 // known are buffers that hold nothing learned.
-var known = []string{"position_ids", "attn_mask", "input_resolution", "context_length", "vocab_size", "num_batches_tracked"}
+var known = []string{"position_ids", "attn_mask", "input_resolution", "context_length", "vocab_size",
+	"num_batches_tracked"}
 
-// leftovers refuses tensors inside the towers that a CLIP has no place for, since leaving them out would compute something
-// else in silence; tensors elsewhere become a warning.
+// leftovers refuses tensors inside the towers that a CLIP has no place for, since leaving them out would compute
+// something else in silence; tensors elsewhere become a warning.
 func (f *finder) leftovers(s scheme, a *Arch) error {
 	var inside, outside []string
 	for _, name := range f.c.Names() {
@@ -170,10 +173,12 @@ func (f *finder) leftovers(s scheme, a *Arch) error {
 		}
 	}
 	if len(inside) > 0 {
-		return fmt.Errorf("%d tensors have no place in a plain CLIP (first: %s); %s", len(inside), sample(inside), expected)
+		return fmt.Errorf("%d tensors have no place in a plain CLIP (first: %s); %s", len(inside), sample(inside),
+			expected)
 	}
 	if len(outside) > 0 {
-		a.Warnings = append(a.Warnings, fmt.Sprintf("%d tensors outside the towers are not used (first: %s)", len(outside), sample(outside)))
+		a.Warnings = append(a.Warnings, fmt.Sprintf("%d tensors outside the towers are not used (first: %s)",
+			len(outside), sample(outside)))
 	}
 	return nil
 }

@@ -50,7 +50,8 @@ func flattenModule(root *module) (map[string]*view, error) {
 func flattenDict(object any) (found map[string]*view, inner bool, err error) {
 	top, ok := entries(object)
 	if !ok {
-		return nil, false, fmt.Errorf("the file holds %s, want a state dict; save one with torch.save(model.state_dict(), ...)", kindOf(object))
+		return nil, false, fmt.Errorf("the file holds %s, want a state dict; save one with "+
+			"torch.save(model.state_dict(), ...)", kindOf(object))
 	}
 	for _, key := range []string{"state_dict", "model_state_dict", "model", "module"} {
 		for _, e := range top {
@@ -62,7 +63,8 @@ func flattenDict(object any) (found map[string]*view, inner bool, err error) {
 	if out := views(top); len(out) > 0 {
 		return out, false, nil
 	}
-	return nil, false, errors.New("the file holds no tensors by name, want a state dict; save one with torch.save(model.state_dict(), ...)")
+	return nil, false, errors.New("the file holds no tensors by name, want a state dict; save one with " +
+		"torch.save(model.state_dict(), ...)")
 }
 
 func views(list []types.DictEntry) map[string]*view {
@@ -110,7 +112,10 @@ func trimPrefixes[V any](m map[string]V) map[string]V {
 	for range 4 {
 		trimmed := false
 		for _, prefix := range []string{"module.", "_orig_mod."} {
-			if len(m) == 0 || slices.ContainsFunc(keys(m), func(k string) bool { return !strings.HasPrefix(k, prefix) }) {
+			if len(m) == 0 || slices.ContainsFunc(keys(m), func(k string) bool {
+				return !strings.HasPrefix(k,
+					prefix)
+			}) {
 				continue
 			}
 			out := make(map[string]V, len(m))

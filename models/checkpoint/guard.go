@@ -10,15 +10,17 @@ import (
 )
 
 const (
-	maxPickle  = 16 << 20 // bytes of one pickle; that of the largest CLIP needs half a megabyte
-	maxLine    = 4096     // bytes of a name or number written as text
-	maxName    = 512      // bytes of a tensor's or storage's name, so that an error can quote it; published ones have fewer than 100
-	maxMarks   = 256      // nesting of containers within a pickle
-	maxObjects = 1 << 19  // containers and calls in one pickle; a tensor takes about ten
+	maxPickle = 16 << 20 // bytes of one pickle; that of the largest CLIP needs half a megabyte
+	maxLine   = 4096     // bytes of a name or number written as text
+	// bytes of a tensor's or storage's name, so that an error can quote it; published ones have fewer than 100
+	maxName    = 512
+	maxMarks   = 256     // nesting of containers within a pickle
+	maxObjects = 1 << 19 // containers and calls in one pickle; a tensor takes about ten
 )
 
-// argument lengths of pickle opcodes: n >= 0 bytes follow; the negative ones are a length of 1, 4 or 8 bytes and that many
-// bytes, or one or two lines. Python's pickletools lists them. LONG4 is left out: gopickle reads it in quadratic time.
+// argument lengths of pickle opcodes: n >= 0 bytes follow; the negative ones are a length of 1, 4 or 8 bytes and that
+// many bytes, or one or two lines. Python's pickletools lists them. LONG4 is left out: gopickle reads it in quadratic
+// time.
 const (
 	len1 = -1 - iota
 	len4
@@ -56,8 +58,9 @@ var opArgument = func() (table [256]int) {
 // creates lists the opcodes that make an object far larger than themselves.
 const creates = "(}])Rdilot\x81\x85\x86\x87\x8f\x91\x92"
 
-// readPickle copies one pickle from r, STOP included. It follows the opcodes only to find the end and to refuse what would
-// make an unpickler allocate more than the stream holds: lengths are checked against maxPickle before anything is read.
+// readPickle copies one pickle from r, STOP included. It follows the opcodes only to find the end and to refuse what
+// would make an unpickler allocate more than the stream holds: lengths are checked against maxPickle before anything is
+// read.
 func readPickle(r *bufio.Reader) ([]byte, error) {
 	var out []byte
 	marks, objects := 0, 0

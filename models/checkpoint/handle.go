@@ -11,9 +11,9 @@ import (
 
 // Handle is a tensor of a checkpoint that has not been read yet.
 //
-// When File is not empty, Length bytes at Offset of that file are the elements in row-major order, little-endian and not
-// compressed, so other programs may map them (ONNX external data): tensors of safetensors files, and contiguous ones of
-// .pt and .bin files.
+// When File is not empty, Length bytes at Offset of that file are the elements in row-major order, little-endian and
+// not compressed, so other programs may map them (ONNX external data): tensors of safetensors files, and contiguous
+// ones of .pt and .bin files.
 type Handle struct {
 	Name  string // as stored
 	DType string // as stored, in the words of safetensors: F32, F16, BF16, F64, I64, ...
@@ -84,8 +84,9 @@ func elementSize(dtype string) int { return safetensors.ElementSize(dtype) }
 
 // inFile makes the handle of a contiguous tensor at offset of r, which is the file called path.
 func inFile(name, path string, r io.ReaderAt, info safetensors.Info) *Handle {
-	return &Handle{Name: name, DType: info.DType, Shape: info.Shape, File: path, Offset: info.Offset, Length: info.Length,
-		r: r, load: func() (*tensor.Tensor, error) { return safetensors.ReadTensor(r, info) }}
+	return &Handle{Name: name, DType: info.DType, Shape: info.Shape, File: path, Offset: info.Offset,
+		Length: info.Length,
+		r:      r, load: func() (*tensor.Tensor, error) { return safetensors.ReadTensor(r, info) }}
 }
 
 // buffers gives the bytes of storages: at is where a storage starts in r and, if not negative, in the file itself;
@@ -102,7 +103,8 @@ func (v *view) handle(name, path string, from buffers) (*Handle, error) {
 		if err != nil {
 			return nil, err
 		}
-		info := safetensors.Info{DType: v.dtype, Shape: v.shape, Offset: at + v.offset*unit, Length: int64(tensor.Size(v.shape)) * unit}
+		info := safetensors.Info{DType: v.dtype, Shape: v.shape, Offset: at + v.offset*unit,
+			Length: int64(tensor.Size(v.shape)) * unit}
 		return inFile(name, path, r, info), nil
 	}
 	return &Handle{Name: name, DType: v.dtype, Shape: v.shape, load: func() (*tensor.Tensor, error) {

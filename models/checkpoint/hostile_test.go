@@ -48,7 +48,8 @@ func tuple(items ...any) string {
 // tensorOf is the pickle of {"w": tensor} over a storage of count floats.
 func tensorOf(count int32, offset int32, shape, stride string) string {
 	pid := "(" + str("storage") + "ctorch\nFloatStorage\n" + str("0") + str("cpu") + num(count) + "tQ"
-	return "\x80\x02}" + str("w") + "ctorch._utils\n_rebuild_tensor_v2\n(" + pid + num(offset) + shape + stride + "\x89ccollections\nOrderedDict\n)RtRs."
+	return "\x80\x02}" + str("w") + "ctorch._utils\n_rebuild_tensor_v2\n(" + pid + num(offset) + shape + stride +
+		"\x89ccollections\nOrderedDict\n)RtRs."
 }
 
 func opening(t testing.TB, data []byte) error {
@@ -114,7 +115,8 @@ func TestHostilePickles(t *testing.T) {
 			if c.want == "" && c.name == "fine" && err != nil {
 				t.Errorf("%s: %v", c.name, err)
 			}
-			if c.name != "fine" && (err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")) {
+			if c.name != "fine" && (err == nil || !strings.Contains(err.Error(), c.want) ||
+				strings.Contains(err.Error(), "\n")) {
 				t.Errorf("%s: error %v, want one line with %q", c.name, err, c.want)
 			}
 		}
@@ -134,12 +136,17 @@ func TestHostileArchives(t *testing.T) {
 		{"two pickles", zipOf(t, zip.Store, "data.pkl", four, "../data.pkl", four), "data.pkl"},
 		{"twice", zipOf(t, zip.Store, "data.pkl", four, "data.pkl", four), "twice"},
 		{"no storage", zipOf(t, zip.Store, "data.pkl", four), `storage "0" is missing`},
-		{"big-endian", zipOf(t, zip.Store, "data.pkl", four, "byteorder", "big", "data/0", strings.Repeat("x", 16)), "big-endian"},
-		{"bomb of a storage", zipOf(t, zip.Deflate, "data.pkl", bomb, "data/0", strings.Repeat("\x00", 64<<20)), "no weights do"},
+		{"big-endian", zipOf(t, zip.Store, "data.pkl", four, "byteorder", "big", "data/0", strings.Repeat("x", 16)),
+			"big-endian"},
+		{"bomb of a storage", zipOf(t, zip.Deflate, "data.pkl", bomb, "data/0", strings.Repeat("\x00", 64<<20)),
+			"no weights do"},
 		{"bomb of a pickle", zipOf(t, zip.Deflate, "data.pkl", strings.Repeat("0", 64<<20)), "longer than"},
-		{"modules in a ring", zipOf(t, zip.Store, "data.pkl", "\x80\x02c__torch__.m\nM\n)\x81q\x00}("+str("self")+"h\x00ub.", "constants.pkl", "\x80\x02)."), "nest more than 64"},
-		{"modules doubled", zipOf(t, zip.Store, "data.pkl", doubled(40), "constants.pkl", "\x80\x02)."), "more than 1048576 attributes"},
-		{"script with a bad state", zipOf(t, zip.Store, "data.pkl", "\x80\x02c__torch__.m\nM\n)\x81]b.", "constants.pkl", ""), "want a dict"},
+		{"modules in a ring", zipOf(t, zip.Store, "data.pkl", "\x80\x02c__torch__.m\nM\n)\x81q\x00}("+str("self")+
+			"h\x00ub.", "constants.pkl", "\x80\x02)."), "nest more than 64"},
+		{"modules doubled", zipOf(t, zip.Store, "data.pkl", doubled(40), "constants.pkl", "\x80\x02)."),
+			"more than 1048576 attributes"},
+		{"script with a bad state", zipOf(t, zip.Store, "data.pkl", "\x80\x02c__torch__.m\nM\n)\x81]b.",
+			"constants.pkl", ""), "want a dict"},
 		{"script of nothing", zipOf(t, zip.Store, "data.pkl", script, "constants.pkl", ""), "no tensors"},
 	} {
 		before := allocated()
@@ -157,7 +164,8 @@ func TestHostileArchives(t *testing.T) {
 func doubled(depth int) string {
 	s := "\x80\x02c__torch__.m\nM\n)\x81q\x00"
 	for i := range depth {
-		s += "0c__torch__.m\nM\n)\x81}(" + str("a") + fmt.Sprintf("h%c", i) + str("b") + fmt.Sprintf("h%c", i) + "ub" + fmt.Sprintf("q%c", i+1)
+		s += "0c__torch__.m\nM\n)\x81}(" + str("a") + fmt.Sprintf("h%c", i) + str("b") + fmt.Sprintf("h%c", i) + "ub" +
+			fmt.Sprintf("q%c", i+1)
 	}
 	return s + "."
 }
@@ -176,7 +184,8 @@ func seeds(f *testing.F) (archives [][]byte) {
 		}
 		archives = append(archives, b)
 	}
-	archives = append(archives, zipOf(f, zip.Deflate, "data.pkl", tensorOf(4, 0, tuple(2, 2), tuple(1, 2)), "data/0", strings.Repeat("x", 16)),
+	archives = append(archives, zipOf(f, zip.Deflate, "data.pkl", tensorOf(4, 0, tuple(2, 2), tuple(1, 2)), "data/0",
+		strings.Repeat("x", 16)),
 		zipOf(f, zip.Store, "data.pkl", doubled(3), "constants.pkl", ""))
 	for _, file := range liars(f) {
 		archives = append(archives, file)
@@ -194,9 +203,11 @@ func TestErrorsQuoteInOneLine(t *testing.T) {
 	for _, c := range []struct{ content, want string }{
 		{magic + "\x80\x02}" + str("l\r\re_endian") + "\x88s.", "torch.save protocol &[{l e_endian true}], want 1001"},
 		{magic + "\x80\x02M\xe9\x03." + "\x80\x02}." + "\x80\x02c" + long + "\nx\n.", "the global"},
-		{magic + "\x80\x02M\xe9\x03." + "\x80\x02}." + "\x80\x02(" + str("storage") + "ctorch\nFloatStorage\n" + str(long) + str("cpu") + num(1) + "tQ.",
+		{magic + "\x80\x02M\xe9\x03." + "\x80\x02}." + "\x80\x02(" + str("storage") + "ctorch\nFloatStorage\n" +
+			str(long) + str("cpu") + num(1) + "tQ.",
 			"a storage has a key of 3000 bytes, the limit is 512"},
-		{magic + "\x80\x02M\xe9\x03." + "\x80\x02}." + tensorOf(4, 0, "("+strings.Repeat(num(1<<30), 500)+"t", tuple()), "a tensor has offset 0, shape [1073741824"},
+		{magic + "\x80\x02M\xe9\x03." + "\x80\x02}." + tensorOf(4, 0, "("+strings.Repeat(num(1<<30), 500)+"t", tuple()),
+			"a tensor has offset 0, shape [1073741824"},
 	} {
 		err := opening(t, []byte(c.content))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -269,7 +280,8 @@ func FuzzPickle(f *testing.F) {
 
 // FuzzConfig reads any bytes as the configuration of a tiny CLIP.
 func FuzzConfig(f *testing.F) {
-	for _, name := range []string{"huggingface/config.json", "openclip/open_clip_config.json", "sharded/model.safetensors.index.json"} {
+	for _, name := range []string{"huggingface/config.json", "openclip/open_clip_config.json",
+		"sharded/model.safetensors.index.json"} {
 		b, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			f.Fatal(err)
@@ -293,7 +305,8 @@ func FuzzConfig(f *testing.F) {
 			a, err := Detect(&d)
 			if err != nil {
 				oneLined(t, err)
-			} else if a.Text.Heads < 1 || a.Text.Width%a.Text.Heads != 0 || a.Vision.Heads < 1 || a.Vision.Width%a.Vision.Heads != 0 {
+			} else if a.Text.Heads < 1 || a.Text.Width%a.Text.Heads != 0 || a.Vision.Heads < 1 ||
+				a.Vision.Width%a.Vision.Heads != 0 {
 				t.Fatalf("%+v", a)
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 )
 
-// legacyMagic opens a torch.save file from before PyTorch 1.6: five pickles (magic number, protocol version, system facts,
-// the object, the storage keys), then for each key a 64-bit element count and the raw elements.
+// legacyMagic opens a torch.save file from before PyTorch 1.6: five pickles (magic number, protocol version, system
+// facts, the object, the storage keys), then for each key a 64-bit element count and the raw elements.
 var legacyMagic, _ = new(big.Int).SetString("1950a86a20f9469cfc6c", 16)
 
 const legacyProtocol = 1001

@@ -32,16 +32,20 @@ func liars(t testing.TB) map[string][]byte {
 	const n, most = 1 << 29, 1<<32 - 2
 	big := tensorOf(n, 0, tuple(n), tuple(1))
 	return map[string][]byte{
-		"stored":  claim(t, zipOf(t, zip.Store, "data.pkl", big, "data/0", "0123456789abcdef"), most, most),
-		"packed":  claim(t, zipOf(t, zip.Deflate, "data.pkl", big, "data/0", strings.Repeat("\x00", 1<<20)), most, most),
-		"newline": bytes.ReplaceAll(zipOf(t, zip.Deflate, "data.pkl", tensorOf(4, 0, tuple(4), tuple(1)), "byteorder", "little"), []byte("a/"), []byte("\n/")),
-		"strided": claim(t, zipOf(t, zip.Store, "data.pkl", tensorOf(n, 0, tuple(1<<14, 1<<14), tuple(1, 1<<14)), "data/0", "0123456789abcdef"), most, most),
+		"stored": claim(t, zipOf(t, zip.Store, "data.pkl", big, "data/0", "0123456789abcdef"), most, most),
+		"packed": claim(t, zipOf(t, zip.Deflate, "data.pkl", big, "data/0", strings.Repeat("\x00", 1<<20)), most,
+			most),
+		"newline": bytes.ReplaceAll(zipOf(t, zip.Deflate, "data.pkl", tensorOf(4, 0, tuple(4), tuple(1)), "byteorder",
+			"little"), []byte("a/"), []byte("\n/")),
+		"strided": claim(t, zipOf(t, zip.Store, "data.pkl", tensorOf(n, 0, tuple(1<<14, 1<<14), tuple(1, 1<<14)),
+			"data/0", "0123456789abcdef"), most, most),
 	}
 }
 
 // What a file says of its own size decides nothing: the memory spent on it follows the bytes that are there.
 func TestArchivesThatLieAboutTheirSize(t *testing.T) {
-	want := map[string]string{"newline": `"\n/data.pkl"`, "stored": "of a file of", "packed": "no weights do", "strided": "of a file of"}
+	want := map[string]string{"newline": `"\n/data.pkl"`, "stored": "of a file of", "packed": "no weights do",
+		"strided": "of a file of"}
 	for name, file := range liars(t) {
 		before := allocated()
 		err := opening(t, file)
@@ -130,7 +134,8 @@ func TestMislabelled(t *testing.T) {
 
 // An index of shards sends readers nowhere but to files of its own folder that hold what it says.
 func TestHostileShards(t *testing.T) {
-	const index, a, b = "model.safetensors.index.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+	const index, a, b = "model.safetensors.index.json", "model-00001-of-00002.safetensors",
+		"model-00002-of-00002.safetensors"
 	var m struct {
 		Weights map[string]string `json:"weight_map"`
 	}
@@ -232,7 +237,8 @@ func FuzzIndex(f *testing.F) {
 	f.Add([]byte(`{"weight_map":{"a":"model-00001-of-00002.safetensors","a":"model-00009-of-00002.safetensors"}}`))
 	f.Add([]byte(`{"weight_map":{"a":["x"],"b":null}}`))
 	dir := f.TempDir()
-	for _, name := range []string{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "config.json"} {
+	for _, name := range []string{"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+		"config.json"} {
 		content, err := os.ReadFile(filepath.Join("testdata/sharded", name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), content, 0o644)

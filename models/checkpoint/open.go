@@ -15,8 +15,10 @@ import (
 
 // Weight files in the order they are looked for in a folder: safetensors first, since nothing in them can run.
 var (
-	huggingfaceFiles = []string{"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"}
-	openclipFiles    = []string{"open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin"}
+	huggingfaceFiles = []string{"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+		"pytorch_model.bin.index.json"}
+	openclipFiles = []string{"open_clip_model.safetensors", "open_clip_pytorch_model.safetensors",
+		"open_clip_pytorch_model.bin"}
 )
 
 const (
@@ -24,8 +26,8 @@ const (
 	openclipConfig    = "open_clip_config.json"
 )
 
-// Open reads the layout of the checkpoint at path, which is a file or a folder (see the package comment). Tensors are read
-// when asked for; Close releases the files.
+// Open reads the layout of the checkpoint at path, which is a file or a folder (see the package comment). Tensors are
+// read when asked for; Close releases the files.
 func Open(path string, opts Options) (*Checkpoint, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
@@ -87,7 +89,8 @@ func (c *Checkpoint) first(names []string) string {
 	return ""
 }
 
-// openSingle opens one weights file. A file with the standard name beside its configuration is read as its folder would be.
+// openSingle opens one weights file. A file with the standard name beside its configuration is read as its folder would
+// be.
 func (c *Checkpoint) openSingle(base string) error {
 	for _, n := range huggingfaceFiles {
 		if base == n && exists(filepath.Join(c.dir, huggingfaceConfig)) {
@@ -152,7 +155,8 @@ func (c *Checkpoint) shards(base string) error {
 		}
 		file, ok := where[name].(string)
 		if !ok || !plainName(file) {
-			return fmt.Errorf("%s: tensor %q lies in %s, want the name of a file in the same folder", path, name, oneLine(fmt.Sprint(where[name])))
+			return fmt.Errorf("%s: tensor %q lies in %s, want the name of a file in the same folder", path, name,
+				oneLine(fmt.Sprint(where[name])))
 		}
 		if files[file] == nil {
 			if files[file], err = c.file(file); err != nil {
@@ -172,7 +176,8 @@ func (c *Checkpoint) shards(base string) error {
 // plainName tells whether a text may be the name of a file in the same folder: no path, no control characters, and no
 // longer than the 255 bytes that file systems take.
 func plainName(file string) bool {
-	return file != "" && len(file) <= 255 && filepath.Base(file) == file && filepath.IsLocal(file) && !strings.ContainsFunc(file, unicode.IsControl)
+	return file != "" && len(file) <= 255 && filepath.Base(file) == file && filepath.IsLocal(file) &&
+		!strings.ContainsFunc(file, unicode.IsControl)
 }
 
 // file lists the tensors of one weights file, whose format is told by its first bytes.

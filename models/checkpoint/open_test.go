@@ -59,7 +59,8 @@ func open(t testing.TB, path string, opts Options) *Checkpoint {
 
 // Every value of every tensor in every format is the one PyTorch reads.
 func TestReadsWhatPyTorchReads(t *testing.T) {
-	formats := map[string]Format{"openai.pt": OpenAI, "huggingface": HuggingFace, "sharded": HuggingFace, "openclip": OpenCLIP,
+	formats := map[string]Format{"openai.pt": OpenAI, "huggingface": HuggingFace, "sharded": HuggingFace,
+		"openclip":    OpenCLIP,
 		"training.pt": StateDict, "tricky.pt": StateDict, "legacy.pt": StateDict}
 	for name, want := range truths(t) {
 		c := open(t, filepath.Join("testdata", name), Options{})
@@ -132,7 +133,8 @@ func TestRows(t *testing.T) {
 	c := open(t, "testdata/tricky.pt", Options{})
 	// base is arange(24).reshape(4,6)/7 and transposed its transpose; slice is base[1:3, ::2].
 	for name, want := range map[string][]float32{
-		"base": {6. / 7, 1, 8. / 7, 9. / 7, 10. / 7, 11. / 7}, "transposed": {1. / 7, 1, 13. / 7, 19. / 7}, "slice": {12. / 7, 2, 16. / 7},
+		"base": {6. / 7, 1, 8. / 7, 9. / 7, 10. / 7, 11. / 7}, "transposed": {1. / 7, 1, 13. / 7, 19. / 7},
+		"slice": {12. / 7, 2, 16. / 7},
 	} {
 		h, _ := c.Tensor(name)
 		part, err := h.Rows(1, 2)
@@ -201,14 +203,16 @@ func TestFolderWithBoth(t *testing.T) {
 		{"openclip", "huggingface/model.safetensors", "model.safetensors", `{"model_type":"clip"}`, HuggingFace},
 		{"openclip", "huggingface/model.safetensors", "model.safetensors", `{"architecture":"vit_base"}`, OpenCLIP},
 		{"openclip", "huggingface/model.safetensors", "open_clip_model.safetensors", `{"model_type":"clip"}`, OpenCLIP},
-		{"huggingface", "openclip/open_clip_pytorch_model.bin", "open_clip_pytorch_model.bin", `{"model_type":"clip"}`, HuggingFace},
+		{"huggingface", "openclip/open_clip_pytorch_model.bin", "open_clip_pytorch_model.bin", `{"model_type":"clip"}`,
+			HuggingFace},
 	} {
 		dir := copyDir(t, "testdata/"+c.from)
 		b, err := os.ReadFile("testdata/" + c.add)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range map[string][]byte{c.as: b, "config.json": []byte(c.config), "open_clip_config.json": []byte("{}")} {
+		for name, text := range map[string][]byte{c.as: b, "config.json": []byte(c.config),
+			"open_clip_config.json": []byte("{}")} {
 			if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -251,7 +255,11 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"missing", func(dir string) string { return filepath.Join(dir, "x.pt") }, "no such file"},
 		{"empty folder", func(dir string) string { return dir }, "no weights there; want one of model.safetensors"},
-		{"no OpenCLIP config", func(dir string) string { cut("openclip/open_clip_pytorch_model.bin", 100)(dir); return dir }, "open_clip_config.json is missing"},
+		{"no OpenCLIP config", func(dir string) string {
+			cut("openclip/open_clip_pytorch_model.bin",
+				100)(dir)
+			return dir
+		}, "open_clip_config.json is missing"},
 		{"empty file", write("x.pt", ""), "empty"},
 		{"text", write("x.bin", "hello"), "not a checkpoint"},
 		{"LFS pointer", write("model.safetensors", "version https://git-lfs.github.com/spec/v1\noid"), "git lfs pull"},
@@ -276,7 +284,8 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: error %v, want one line with %q", c.name, err, c.want)
 		}
 	}
-	if _, err := Open("testdata/openai.pt", Options{Activation: "relu"}); err == nil || !strings.Contains(err.Error(), "quick_gelu") {
+	if _, err := Open("testdata/openai.pt", Options{Activation: "relu"}); err == nil || !strings.Contains(err.Error(),
+		"quick_gelu") {
 		t.Errorf("activation relu: %v", err)
 	}
 }

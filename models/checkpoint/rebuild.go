@@ -37,7 +37,8 @@ func rebuildTensor(args ...any) (any, error) {
 	return newView(st, st.dtype, args[1], args[2], args[3])
 }
 
-// rebuildTensorV3 adds the dtype of an untyped storage: (storage, offset, size, stride, requires_grad, hooks, dtype, ...).
+// rebuildTensorV3 adds the dtype of an untyped storage: (storage, offset, size, stride, requires_grad, hooks, dtype,
+// ...).
 func rebuildTensorV3(args ...any) (any, error) {
 	if len(args) < 7 {
 		return nil, fmt.Errorf("a tensor is rebuilt from %d values, want 7 or more", len(args))
@@ -82,7 +83,8 @@ func newView(st *storage, dtype string, offset, size, stride any) (*view, error)
 	dims, ok2 := integers(size)
 	steps, ok3 := integers(stride)
 	if !ok || !ok2 || !ok3 || len(dims) != len(steps) || len(dims) > 64 || at < 0 {
-		return nil, errors.New(oneLine(fmt.Sprintf("a tensor has offset %v, shape %v and strides %v", offset, dims, steps)))
+		return nil, errors.New(oneLine(fmt.Sprintf("a tensor has offset %v, shape %v and strides %v", offset, dims,
+			steps)))
 	}
 	v := &view{storage: st, dtype: dtype, offset: int64(at), shape: make([]int, len(dims)), strides: steps}
 	count := st.count * int64(stUnit) / int64(unit)
@@ -108,7 +110,8 @@ func newView(st *storage, dtype string, offset, size, stride any) (*view, error)
 		return v, nil
 	}
 	if last >= uint64(count) {
-		return nil, fmt.Errorf("a tensor of shape %v, strides %v and offset %d runs past its storage of %d elements", dims, steps, at, count)
+		return nil, fmt.Errorf("a tensor of shape %v, strides %v and offset %d runs past its storage of %d elements",
+			dims, steps, at, count)
 	}
 	const repeatLimit = 1 << 24
 	if n > uint64(count) && n > repeatLimit {

@@ -39,7 +39,8 @@ func loadOne(t *testing.T, data []byte) []float32 {
 	return x.Data
 }
 
-// What PyTorch 1.13 does not write is written here by hand, after torch/_utils.py and torch/_tensor.py of later versions.
+// What PyTorch 1.13 does not write is written here by hand, after torch/_utils.py and torch/_tensor.py of later
+// versions.
 func TestRebuildFunctions(t *testing.T) {
 	untyped := "(" + str("storage") + "ctorch.storage\nUntypedStorage\n" + str("0") + str("cpu") + num(16) + "tQ"
 	typed := "(" + str("storage") + "ctorch\nFloatStorage\n" + str("0") + str("cpu") + num(4) + "tQ"
@@ -49,13 +50,18 @@ func TestRebuildFunctions(t *testing.T) {
 		value string
 		want  []float32
 	}{
-		"v2":         {"ctorch._utils\n_rebuild_tensor_v2\n" + v2 + "R", []float32{2, 3}},
-		"v3":         {"ctorch._utils\n_rebuild_tensor_v3\n(" + untyped + num(2) + tuple(2) + tuple(1) + "\x89" + hooks + "ctorch\nfloat32\ntR", []float32{3, 4}},
-		"parameter":  {"ctorch._utils\n_rebuild_parameter\n(ctorch._utils\n_rebuild_tensor_v2\n" + v2 + "R\x88" + hooks + "tR", []float32{2, 3}},
-		"with state": {"ctorch._utils\n_rebuild_parameter_with_state\n(ctorch._utils\n_rebuild_tensor_v2\n" + v2 + "R\x88" + hooks + "}tR", []float32{2, 3}},
-		"subclass":   {"ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_tensor_v2\nctorch.nn.parameter\nParameter\n" + v2 + "}tR", []float32{2, 3}},
+		"v2": {"ctorch._utils\n_rebuild_tensor_v2\n" + v2 + "R", []float32{2, 3}},
+		"v3": {"ctorch._utils\n_rebuild_tensor_v3\n(" + untyped + num(2) + tuple(2) + tuple(1) + "\x89" +
+			hooks + "ctorch\nfloat32\ntR", []float32{3, 4}},
+		"parameter": {"ctorch._utils\n_rebuild_parameter\n(ctorch._utils\n_rebuild_tensor_v2\n" + v2 + "R\x88" +
+			hooks + "tR", []float32{2, 3}},
+		"with state": {"ctorch._utils\n_rebuild_parameter_with_state\n(ctorch._utils\n_rebuild_tensor_v2\n" + v2 +
+			"R\x88" + hooks + "}tR", []float32{2, 3}},
+		"subclass": {"ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_tensor_v2\n" +
+			"ctorch.nn.parameter\nParameter\n" + v2 + "}tR", []float32{2, 3}},
 	} {
-		data := zipOf(t, zip.Store, "data.pkl", "\x80\x02}"+str("w")+c.value+"s.", "data/0", floats(1, 2, 3, 4), ".format_version", "1", "byteorder", "little")
+		data := zipOf(t, zip.Store, "data.pkl", "\x80\x02}"+str("w")+c.value+"s.", "data/0", floats(1, 2, 3, 4),
+			".format_version", "1", "byteorder", "little")
 		if d := cmp.Diff(c.want, loadOne(t, data)); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
@@ -66,7 +72,8 @@ func TestRebuildFunctions(t *testing.T) {
 func TestLegacyStorageView(t *testing.T) {
 	view := "(" + str("view") + num(1) + num(3) + "t"
 	pid := "(" + str("storage") + "ctorch\nFloatStorage\n" + str("7") + str("cpu") + num(5) + view + "tQ"
-	data := "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19." + "\x80\x02M\xe9\x03." + "\x80\x02}" + str("little_endian") + "\x88s." +
+	data := "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19." + "\x80\x02M\xe9\x03." + "\x80\x02}" +
+		str("little_endian") + "\x88s." +
 		"\x80\x02}" + str("w") + "ctorch._utils\n_rebuild_tensor\n(" + pid + num(1) + tuple(2) + tuple(1) + "tRs." +
 		"\x80\x02](" + str("7") + "e." + long(5) + floats(10, 11, 12, 13, 14)
 	if d := cmp.Diff([]float32{12, 13}, loadOne(t, []byte(data))); d != "" {

@@ -23,8 +23,8 @@ type ResNetTower struct {
 	Q, K, V, Out Linear  // [width,width], Out [embed,width]
 }
 
-// Convolution is a convolution without bias, Weight [out,in,k,k], and the batch normalisation behind it, whose Gain, Bias,
-// Mean and Variance are [out].
+// Convolution is a convolution without bias, Weight [out,in,k,k], and the batch normalisation behind it, whose Gain,
+// Bias, Mean and Variance are [out].
 type Convolution struct {
 	Name                       string // in OpenAI's checkpoints, without .weight
 	Weight                     *Handle
@@ -86,7 +86,8 @@ func (c Convolution) scales() ([]float64, error) {
 	s := make([]float64, len(gain.Data))
 	for i, v := range variance.Data {
 		if v < 0 {
-			return nil, fmt.Errorf("tensor %q holds %g at %d, but a variance is not negative: the checkpoint is damaged", c.Variance.Name, v, i)
+			return nil, fmt.Errorf("tensor %q holds %g at %d, but a variance is not negative: the checkpoint is "+
+				"damaged", c.Variance.Name, v, i)
 		}
 		s[i] = float64(gain.Data[i]) / math.Sqrt(float64(v)+normEpsilon)
 	}
@@ -135,7 +136,8 @@ func (w *Weights) readResNet(f *finder, prefix string) {
 	width := 32 * channels
 	a.Vision = Transformer{Width: width, Epsilon: normEpsilon}
 	f.shape(r.Positions, -1, width)
-	r.Q, r.K, r.V = f.linear(pool+"q_proj.", width, width), f.linear(pool+"k_proj.", width, width), f.linear(pool+"v_proj.", width, width)
+	r.Q, r.K, r.V = f.linear(pool+"q_proj.", width, width), f.linear(pool+"k_proj.", width, width), f.linear(pool+
+		"v_proj.", width, width)
 	r.Out = f.linear(pool+"c_proj.", a.EmbedDim, width)
 	n := r.Positions.Shape[0] - 1
 	grid := int(math.Round(math.Sqrt(float64(max(n, 0)))))

@@ -40,7 +40,10 @@ func published(t testing.TB) map[string]map[string][]int {
 func shapesOnly(format Format, shapes map[string][]int, config map[string]any) *Checkpoint {
 	c := &Checkpoint{format: format, path: "(shapes)", config: config, handles: map[string]*Handle{}}
 	for name, s := range shapes {
-		h := &Handle{Name: name, DType: "F16", Shape: s, load: func() (*tensor.Tensor, error) { return nil, errors.New("nothing but a shape") }}
+		h := &Handle{Name: name, DType: "F16", Shape: s, load: func() (*tensor.Tensor, error) {
+			return nil,
+				errors.New("nothing but a shape")
+		}}
 		switch {
 		case strings.HasSuffix(name, "num_batches_tracked"):
 			h.DType = "I64"
@@ -55,15 +58,21 @@ func shapesOnly(format Format, shapes map[string][]int, config map[string]any) *
 // Sizes as table 19 and 20 of Radford et al. 2021 list them; heads of the attention pooling are 64 wide.
 func TestDetectPublished(t *testing.T) {
 	vit := func(width, layers int) Transformer {
-		return Transformer{Width: width, Layers: layers, Heads: width / 64, MLP: 4 * width, Activation: QuickGELU, Epsilon: 1e-5}
+		return Transformer{Width: width, Layers: layers, Heads: width / 64, MLP: 4 * width, Activation: QuickGELU,
+			Epsilon: 1e-5}
 	}
 	pool := func(width int) Transformer { return Transformer{Width: width, Heads: width / 64, Epsilon: 1e-5} }
 	want := map[string]Arch{
-		"RN50":         {ImageSize: 224, EmbedDim: 1024, Vision: pool(2048), Stages: []int{3, 4, 6, 3}, Text: vit(512, 12)},
-		"RN101":        {ImageSize: 224, EmbedDim: 512, Vision: pool(2048), Stages: []int{3, 4, 23, 3}, Text: vit(512, 12)},
-		"RN50x4":       {ImageSize: 288, EmbedDim: 640, Vision: pool(2560), Stages: []int{4, 6, 10, 6}, Text: vit(640, 12)},
-		"RN50x16":      {ImageSize: 384, EmbedDim: 768, Vision: pool(3072), Stages: []int{6, 8, 18, 8}, Text: vit(768, 12)},
-		"RN50x64":      {ImageSize: 448, EmbedDim: 1024, Vision: pool(4096), Stages: []int{3, 15, 36, 10}, Text: vit(1024, 12)},
+		"RN50": {ImageSize: 224, EmbedDim: 1024, Vision: pool(2048), Stages: []int{3, 4, 6, 3}, Text: vit(512,
+			12)},
+		"RN101": {ImageSize: 224, EmbedDim: 512, Vision: pool(2048), Stages: []int{3, 4, 23, 3}, Text: vit(512,
+			12)},
+		"RN50x4": {ImageSize: 288, EmbedDim: 640, Vision: pool(2560), Stages: []int{4, 6, 10, 6}, Text: vit(640,
+			12)},
+		"RN50x16": {ImageSize: 384, EmbedDim: 768, Vision: pool(3072), Stages: []int{6, 8, 18, 8}, Text: vit(768,
+			12)},
+		"RN50x64": {ImageSize: 448, EmbedDim: 1024, Vision: pool(4096), Stages: []int{3, 15, 36, 10},
+			Text: vit(1024, 12)},
 		"ViT-B/32":     {ImageSize: 224, EmbedDim: 512, Vision: vit(768, 12), Patch: 32, Text: vit(512, 12)},
 		"ViT-B/16":     {ImageSize: 224, EmbedDim: 512, Vision: vit(768, 12), Patch: 16, Text: vit(512, 12)},
 		"ViT-L/14":     {ImageSize: 224, EmbedDim: 768, Vision: vit(1024, 24), Patch: 14, Text: vit(768, 12)},
@@ -97,9 +106,12 @@ func TestDetectPublished(t *testing.T) {
 func TestResNetNames(t *testing.T) {
 	openai := published(t)["RN50"]
 	text := map[string]string{"positional_embedding": "text_model.embeddings.position_embedding.weight",
-		"token_embedding.weight": "text_model.embeddings.token_embedding.weight", "ln_final.weight": "text_model.final_layer_norm.weight",
-		"ln_final.bias": "text_model.final_layer_norm.bias", "logit_scale": "logit_scale", "text_projection": "text_projection.weight"}
-	layer := strings.NewReplacer("transformer.resblocks.", "text_model.encoder.layers.", "attn.", "self_attn.", "ln_", "layer_norm", "mlp.c_fc", "mlp.fc1", "mlp.c_proj", "mlp.fc2")
+		"token_embedding.weight": "text_model.embeddings.token_embedding.weight",
+		"ln_final.weight":        "text_model.final_layer_norm.weight",
+		"ln_final.bias":          "text_model.final_layer_norm.bias", "logit_scale": "logit_scale",
+		"text_projection": "text_projection.weight"}
+	layer := strings.NewReplacer("transformer.resblocks.", "text_model.encoder.layers.", "attn.", "self_attn.", "ln_",
+		"layer_norm", "mlp.c_fc", "mlp.fc1", "mlp.c_proj", "mlp.fc2")
 	named := func(prefix string, hf bool) map[string][]int {
 		out := map[string][]int{}
 		for name, shape := range openai {
@@ -111,7 +123,8 @@ func TestResNetNames(t *testing.T) {
 				out[name] = shape
 			case strings.Contains(name, "in_proj_"):
 				for _, part := range []string{"q", "k", "v"} {
-					out[strings.Replace(layer.Replace(name), "in_proj_"+kind, part+"_proj."+kind, 1)] = append([]int{shape[0] / 3}, shape[1:]...)
+					out[strings.Replace(layer.Replace(name), "in_proj_"+kind, part+"_proj."+kind,
+						1)] = append([]int{shape[0] / 3}, shape[1:]...)
 				}
 			case text[name] != "":
 				out[text[name]] = shape
@@ -134,19 +147,23 @@ func TestResNetNames(t *testing.T) {
 	}{
 		{"visual", named("visual.", true), HuggingFace, both, GELU},
 		{"vision_model", named("vision_model.", true), HuggingFace, both, GELU},
-		{"vision_model.visual, another model_type", named("vision_model.visual.", true), HuggingFace, strings.Replace(both, `"clip"`, `"clip_resnet"`, 1), GELU},
+		{"vision_model.visual, another model_type", named("vision_model.visual.", true), HuggingFace,
+			strings.Replace(both, `"clip"`, `"clip_resnet"`, 1), GELU},
 		{"OpenAI's names and Hugging Face's configuration", named("visual.", false), HuggingFace, both, GELU},
-		{"OpenAI's names and a configuration of something else", named("visual.", false), HuggingFace, `{"vision_layers":[3,4,6,3]}`, QuickGELU},
+		{"OpenAI's names and a configuration of something else", named("visual.", false), HuggingFace,
+			`{"vision_layers":[3,4,6,3]}`, QuickGELU},
 		{"no configuration", named("vision_model.", true), StateDict, "", QuickGELU},
-		{"OpenCLIP", named("visual.", false), OpenCLIP, `{"model_cfg":{"embed_dim":1024,"vision_cfg":{"image_size":224,"layers":[3,4,6,3],"width":64,"patch_size":null},` +
-			`"text_cfg":{"context_length":77,"vocab_size":49408,"width":512,"heads":8,"layers":12}}}`, GELU},
+		{"OpenCLIP", named("visual.", false), OpenCLIP,
+			`{"model_cfg":{"embed_dim":1024,"vision_cfg":{"image_size":224,"layers":[3,4,6,3],"width":64,"patch_size":null},` +
+				`"text_cfg":{"context_length":77,"vocab_size":49408,"width":512,"heads":8,"layers":12}}}`, GELU},
 	} {
 		a, err := Detect(shapesOnly(c.format, c.shapes, config(t, c.config)))
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if a.Name() != "RN50" || a.Text.Activation != c.act || a.Vision.Activation != "" || a.Text.Heads != 8 || a.Vision.Heads != 32 || a.EmbedDim != 1024 {
+		if a.Name() != "RN50" || a.Text.Activation != c.act || a.Vision.Activation != "" || a.Text.Heads != 8 ||
+			a.Vision.Heads != 32 || a.EmbedDim != 1024 {
 			t.Errorf("%s: %+v", c.name, a)
 		}
 	}
@@ -160,15 +177,25 @@ func TestResNetNames(t *testing.T) {
 		change func(map[string][]int)
 		want   string
 	}{
-		"a projection behind the pooling": {func(m map[string][]int) { m["visual_projection.weight"] = []int{1024, 1024} }, `"visual_projection.weight"`},
-		"an odd stem":                     {func(m map[string][]int) { m["visual.layer1.0.conv1.weight"] = []int{63, 63, 1, 1} }, "even number"},
-		"no stage":                        {func(m map[string][]int) { deleteUnder(m, "visual.layer4.") }, "stage visual.layer4 of the ResNet is missing"},
-		"no pooling":                      {func(m map[string][]int) { deleteUnder(m, "visual.attnpool.") }, `"visual.attnpool.positional_embedding" is missing`},
-		"no text":                         {func(m map[string][]int) { deleteUnder(m, "text_model.") }, "no text tower"},
+		"a projection behind the pooling": {func(m map[string][]int) {
+			m["visual_projection.weight"] = []int{1024,
+				1024}
+		}, `"visual_projection.weight"`},
+		"an odd stem": {func(m map[string][]int) {
+			m["visual.layer1.0.conv1.weight"] = []int{63, 63,
+				1, 1}
+		}, "even number"},
+		"no stage": {func(m map[string][]int) { deleteUnder(m, "visual.layer4.") },
+			"stage visual.layer4 of the ResNet is missing"},
+		"no pooling": {func(m map[string][]int) { deleteUnder(m, "visual.attnpool.") },
+			`"visual.attnpool.positional_embedding" is missing`},
+		"no text": {func(m map[string][]int) { deleteUnder(m, "text_model.") },
+			"no text tower"},
 	} {
 		m := named("visual.", true)
 		c.change(m)
-		if _, err := Detect(shapesOnly(HuggingFace, m, nil)); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+		if _, err := Detect(shapesOnly(HuggingFace, m, nil)); err == nil || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %v, want one line with %q", what, err, c.want)
 		}
 	}
@@ -185,11 +212,15 @@ func deleteUnder(m map[string][]int, prefix string) {
 // By hand: gain 3 and variance 4-1e-5 make a scale of 1.5; mean 2 and bias 1 make 1-2·1.5 = -2.
 func TestFolded(t *testing.T) {
 	one := func(name string, v ...float32) *Handle {
-		return &Handle{Name: name, DType: "F32", Shape: []int{len(v)}, load: func() (*tensor.Tensor, error) { return tensor.Of(slices.Clone(v), len(v)), nil }}
+		return &Handle{Name: name, DType: "F32", Shape: []int{len(v)}, load: func() (*tensor.Tensor,
+			error) {
+			return tensor.Of(slices.Clone(v), len(v)), nil
+		}}
 	}
 	kernel := one("w", 1, 2, -4, 8)
 	kernel.Shape = []int{2, 2, 1, 1}
-	c := Convolution{Name: "c", Weight: kernel, Gain: one("gain", 3, 1), Bias: one("bias", 1, 0), Mean: one("mean", 2, 0), Variance: one("var", 4-1e-5, 0.25-1e-5)}
+	c := Convolution{Name: "c", Weight: kernel, Gain: one("gain", 3, 1), Bias: one("bias", 1, 0), Mean: one("mean", 2,
+		0), Variance: one("var", 4-1e-5, 0.25-1e-5)}
 	w, b := c.Folded()
 	weight, err := w.Load()
 	if err != nil {

@@ -14,17 +14,20 @@ type scheme struct {
 	patches, class, visionPositions                  string
 	visionPre, visionPost, visionProjection          string
 	norm1, norm2, up, down, out                      string
-	linearProjection                                 bool     // projections are Linear [embed,width]; otherwise [width,embed]
-	towers                                           []string // prefixes under which nothing unknown may be left
-	resnet                                           bool
-	visual                                           string // prefix of a ResNet image tower, with OpenAI's names behind it
+	// projections are Linear [embed,width]; otherwise [width,embed]
+	linearProjection bool
+	towers           []string // prefixes under which nothing unknown may be left
+	resnet           bool
+	// prefix of a ResNet image tower, with OpenAI's names behind it
+	visual string
 }
 
-// openaiScheme names tensors as OpenAI's CLIP and OpenCLIP do. OpenCLIP's "custom text" models put text. before the names of
-// the text tower, and may keep its projection as a Linear.
+// openaiScheme names tensors as OpenAI's CLIP and OpenCLIP do. OpenCLIP's "custom text" models put text. before the
+// names of the text tower, and may keep its projection as a Linear.
 func openaiScheme(text string, linearText bool) scheme {
 	s := scheme{
-		tokens: text + "token_embedding.weight", textPositions: text + "positional_embedding", textFinal: text + "ln_final.",
+		tokens: text + "token_embedding.weight", textPositions: text + "positional_embedding", textFinal: text +
+			"ln_final.",
 		textProjection: text + "text_projection", textBlocks: text + "transformer.resblocks.",
 		visionBlocks: "visual.transformer.resblocks.", patches: "visual.conv1.weight", class: "visual.class_embedding",
 		visionPositions: "visual.positional_embedding", visionPre: "visual.ln_pre.", visionPost: "visual.ln_post.",
@@ -42,10 +45,12 @@ var huggingfaceScheme = scheme{
 	textPositions: "text_model.embeddings.position_embedding.weight", textFinal: "text_model.final_layer_norm.",
 	textProjection: "text_projection.weight", textBlocks: "text_model.encoder.layers.",
 	visionBlocks: "vision_model.encoder.layers.", patches: "vision_model.embeddings.patch_embedding.weight",
-	class: "vision_model.embeddings.class_embedding", visionPositions: "vision_model.embeddings.position_embedding.weight",
-	visionPre: "vision_model.pre_layrnorm.", visionPost: "vision_model.post_layernorm.",
+	class:           "vision_model.embeddings.class_embedding",
+	visionPositions: "vision_model.embeddings.position_embedding.weight",
+	visionPre:       "vision_model.pre_layrnorm.", visionPost: "vision_model.post_layernorm.",
 	visionProjection: "visual_projection.weight", norm1: "layer_norm1.", norm2: "layer_norm2.", up: "mlp.fc1.",
-	down: "mlp.fc2.", out: "self_attn.out_proj.", linearProjection: true, towers: []string{"vision_model.", "text_model."},
+	down: "mlp.fc2.", out: "self_attn.out_proj.", linearProjection: true, towers: []string{"vision_model.",
+		"text_model."},
 }
 
 // foreign tensors and what they give away.
@@ -59,7 +64,8 @@ var foreign = []struct{ part, what string }{
 	{"logit_bias", "a sigmoid loss (SigLIP)"},
 }
 
-const expected = "want a CLIP with a ViT or ResNet image tower (OpenAI's names visual.conv1.weight and token_embedding.weight, " +
+const expected = "want a CLIP with a ViT or ResNet image tower (OpenAI's names visual.conv1.weight and " +
+	"token_embedding.weight, " +
 	"or Hugging Face's vision_model. and text_model.)"
 
 // schemeOf tells the naming scheme of a checkpoint, or why it is not a CLIP.
@@ -76,7 +82,8 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 	prefix, resnet := resnetPrefix(c)
 	resnet = resnet && !hfVision
 	if kind, ok := c.config["model_type"].(string); ok && c.format == HuggingFace && kind != "clip" && !resnet {
-		return scheme{}, fmt.Errorf("config.json says model_type %q, which is not supported; %s", oneLine(kind), expected)
+		return scheme{}, fmt.Errorf("config.json says model_type %q, which is not supported; %s", oneLine(kind),
+			expected)
 	}
 	vision := c.Has("visual.conv1.weight") || resnet
 	text, custom := c.Has("token_embedding.weight"), c.Has("text.token_embedding.weight")
@@ -101,8 +108,8 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 	return s, nil
 }
 
-// withResNet puts a ResNet behind a prefix in place of the image tower. Its projection is part of the attention pooling, and
-// that of the text tower may be stored either way.
+// withResNet puts a ResNet behind a prefix in place of the image tower. Its projection is part of the attention
+// pooling, and that of the text tower may be stored either way.
 func (s scheme) withResNet(c *Checkpoint, prefix string) scheme {
 	s.resnet, s.visual = true, prefix
 	s.towers = append(slices.Clone(s.towers), "visual_projection.")

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// settings completes an architecture with what weights do not show: heads, activation and the epsilon of normalisations.
+// settings completes an architecture with what weights do not show: heads, activation and the epsilon of
+// normalisations.
 func settings(c *Checkpoint, s scheme, a *Arch) error {
 	a.Text.Epsilon = 1e-5
 	if a.Kind == ViT {
@@ -44,7 +45,8 @@ func heads(tower, option string, t *Transformer, override int, a *Arch) error {
 		t.Heads = override
 	case t.Heads == 0 && t.Width < 64:
 		t.Heads = 1
-		a.Warnings = append(a.Warnings, fmt.Sprintf("%s tower: nothing says how many heads a width of %d has, so 1 is assumed (set %s)", tower, t.Width, option))
+		a.Warnings = append(a.Warnings, fmt.Sprintf("%s tower: nothing says how many heads a width of %d has, so 1 "+
+			"is assumed (set %s)", tower, t.Width, option))
 	case t.Heads == 0 && t.Width%64 != 0:
 		return fmt.Errorf("%s tower: nothing says how many heads a width of %d has; set %s", tower, t.Width, option)
 	case t.Heads == 0:
@@ -56,8 +58,9 @@ func heads(tower, option string, t *Transformer, override int, a *Arch) error {
 	return nil
 }
 
-// fromNothing is for OpenAI's archives and state dicts, whose activation is known, and for bare files, where it is a guess: OpenAI's
-// own loader always builds quick GELU, OpenCLIP's training loop GELU unless it is told otherwise, and both use the same names.
+// fromNothing is for OpenAI's archives and state dicts, whose activation is known, and for bare files, where it is a
+// guess: OpenAI's own loader always builds quick GELU, OpenCLIP's training loop GELU unless it is told otherwise, and
+// both use the same names.
 func fromNothing(c *Checkpoint, s scheme, a *Arch) {
 	act, sure := QuickGELU, false
 	switch {
@@ -68,7 +71,8 @@ func fromNothing(c *Checkpoint, s scheme, a *Arch) {
 		act = GELU
 	}
 	if !sure && c.opts.Activation == "" {
-		a.Warnings = append(a.Warnings, fmt.Sprintf("nothing says which activation the towers use, so %s is assumed (OpenAI's and Hugging Face's CLIP use %s, "+
+		a.Warnings = append(a.Warnings, fmt.Sprintf("nothing says which activation the towers use, so %s is assumed "+
+			"(OpenAI's and Hugging Face's CLIP use %s, "+
 			"what OpenCLIP trains %s; set Activation)", act, QuickGELU, GELU))
 	}
 	a.Text.Activation = act
@@ -77,11 +81,12 @@ func fromNothing(c *Checkpoint, s scheme, a *Arch) {
 	}
 }
 
-// mixedHalf tells whether the text tower's matrices are in half precision and its normalisations in float32, as OpenAI's
-// convert_weights leaves a model and as its state dict keeps it.
+// mixedHalf tells whether the text tower's matrices are in half precision and its normalisations in float32, as
+// OpenAI's convert_weights leaves a model and as its state dict keeps it.
 func (c *Checkpoint) mixedHalf(s scheme) bool {
 	is := func(name, dtype string) bool { return c.Has(name) && c.handles[name].DType == dtype }
-	return !s.huggingface && is(s.textBlocks+"0."+s.up+"weight", "F16") && is(s.textFinal+"weight", "F32") && is(s.tokens, "F32")
+	return !s.huggingface && is(s.textBlocks+"0."+s.up+"weight", "F16") && is(s.textFinal+"weight", "F32") &&
+		is(s.tokens, "F32")
 }
 
 // fact is a number that the configuration and the weights both tell.
@@ -101,7 +106,8 @@ func agree(file, where string, m map[string]any, facts ...fact) error {
 			v = pair[0]
 		}
 		if n, ok := v.(json.Number); !ok || n.String() != fmt.Sprint(f.have) {
-			return fmt.Errorf("%s: %s%s is %s, but the weights say %d", file, where, f.key, oneLine(fmt.Sprint(v)), f.have)
+			return fmt.Errorf("%s: %s%s is %s, but the weights say %d", file, where, f.key, oneLine(fmt.Sprint(v)),
+				f.have)
 		}
 	}
 	return nil
@@ -111,14 +117,16 @@ func agree(file, where string, m map[string]any, facts ...fact) error {
 func stages(file, where string, m map[string]any, a *Arch) error {
 	for _, key := range []string{"layers", "depths"} {
 		if list, ok := m[key].([]any); ok && a.Kind == ResNet && fmt.Sprint(list) != fmt.Sprint(a.Stages) {
-			return fmt.Errorf("%s: %s%s is %s, but the weights say %v", file, where, key, oneLine(fmt.Sprint(list)), a.Stages)
+			return fmt.Errorf("%s: %s%s is %s, but the weights say %v", file, where, key, oneLine(fmt.Sprint(list)),
+				a.Stages)
 		}
 	}
 	return nil
 }
 
-// fromHuggingFace reads a CLIPConfig. Of a ResNet, vision_config tells image_size and layers only. Keys that are left out have the defaults of transformers' CLIPTextConfig and
-// CLIPVisionConfig; text_config_dict and vision_config_dict, of old files, replace text_config and vision_config.
+// fromHuggingFace reads a CLIPConfig. Of a ResNet, vision_config tells image_size and layers only. Keys that are left
+// out have the defaults of transformers' CLIPTextConfig and CLIPVisionConfig; text_config_dict and vision_config_dict,
+// of old files, replace text_config and vision_config.
 func fromHuggingFace(cfg map[string]any, a *Arch) error {
 	towers := []struct {
 		key   string
@@ -145,7 +153,8 @@ func fromHuggingFace(cfg map[string]any, a *Arch) error {
 			}
 			continue
 		}
-		facts := append(tower.extra, fact{"hidden_size", t.Width}, fact{"num_hidden_layers", t.Layers}, fact{"intermediate_size", t.MLP})
+		facts := append(tower.extra, fact{"hidden_size", t.Width}, fact{"num_hidden_layers", t.Layers},
+			fact{"intermediate_size", t.MLP})
 		if err := agree(huggingfaceConfig, tower.key+".", m, facts...); err != nil {
 			return err
 		}
@@ -161,10 +170,12 @@ func fromHuggingFace(cfg map[string]any, a *Arch) error {
 			return fmt.Errorf("%s: %s.%w", huggingfaceConfig, tower.key, err)
 		}
 		if t.Heads < 1 || !(t.Epsilon > 0) {
-			return fmt.Errorf("%s: %s has %d heads and layer_norm_eps %g", huggingfaceConfig, tower.key, t.Heads, t.Epsilon)
+			return fmt.Errorf("%s: %s has %d heads and layer_norm_eps %g", huggingfaceConfig, tower.key, t.Heads,
+				t.Epsilon)
 		}
 		if act != QuickGELU && act != GELU {
-			return fmt.Errorf("%s: %s.hidden_act %q is not supported, want %s or %s", huggingfaceConfig, tower.key, oneLine(act), QuickGELU, GELU)
+			return fmt.Errorf("%s: %s.hidden_act %q is not supported, want %s or %s", huggingfaceConfig, tower.key,
+				oneLine(act), QuickGELU, GELU)
 		}
 		t.Activation = act
 	}
@@ -174,13 +185,15 @@ func fromHuggingFace(cfg map[string]any, a *Arch) error {
 // neutral lists OpenCLIP options that change the computation, with the values under which they do not.
 var neutral = map[string][]string{
 	"timm_model_name": {""}, "hf_model_name": {""}, "attentional_pool": {"false"}, "global_average_pool": {"false"},
-	"pool_type": {"tok", "argmax", ""}, "input_patchnorm": {"false"}, "no_ln_pre": {"false"}, "final_ln_after_pool": {"false"},
-	"pos_embed_type": {"learnable"}, "no_causal_mask": {"false"}, "embed_cls": {"false"}, "act_kwargs": {"map[]"},
+	"pool_type": {"tok", "argmax", ""}, "input_patchnorm": {"false"}, "no_ln_pre": {"false"},
+	"final_ln_after_pool": {"false"},
+	"pos_embed_type":      {"learnable"}, "no_causal_mask": {"false"}, "embed_cls": {"false"}, "act_kwargs": {"map[]"},
 	"block_type": {"default", "null"}, "qk_norm": {"false"}, "scaled_cosine_attn": {"false"}, "scale_heads": {"false"},
 	"attn_type": {""}, "ls_init_value": {""},
 }
 
-// fromOpenCLIP reads model_cfg of an open_clip_config.json. Defaults are those of OpenCLIP's CLIPVisionCfg and CLIPTextCfg.
+// fromOpenCLIP reads model_cfg of an open_clip_config.json. Defaults are those of OpenCLIP's CLIPVisionCfg and
+// CLIPTextCfg.
 func fromOpenCLIP(c *Checkpoint, a *Arch) error {
 	const file = openclipConfig
 	model := section(c.config, "model_cfg")
@@ -197,8 +210,10 @@ func fromOpenCLIP(c *Checkpoint, a *Arch) error {
 		t    *Transformer
 	}{{"vision_cfg", vision, &a.Vision}, {"text_cfg", text, &a.Text}} {
 		for _, key := range keys(part.cfg) {
-			if ok, known := neutral[key]; known && part.cfg[key] != nil && !slices.Contains(ok, fmt.Sprint(part.cfg[key])) {
-				return fmt.Errorf("%s: model_cfg.%s.%s = %s is not supported; %s", file, part.name, key, oneLine(fmt.Sprint(part.cfg[key])), expected)
+			if ok, known := neutral[key]; known && part.cfg[key] != nil && !slices.Contains(ok,
+				fmt.Sprint(part.cfg[key])) {
+				return fmt.Errorf("%s: model_cfg.%s.%s = %s is not supported; %s", file, part.name, key,
+					oneLine(fmt.Sprint(part.cfg[key])), expected)
 			}
 		}
 		var err error
@@ -211,7 +226,8 @@ func fromOpenCLIP(c *Checkpoint, a *Arch) error {
 		a.Vision.Epsilon = normEpsilon // norm_kwargs are those of layer normalisations
 		visionFacts = append(visionFacts, fact{"width", a.Vision.Width / 32})
 	} else {
-		visionFacts = append(visionFacts, fact{"width", a.Vision.Width}, fact{"layers", a.Vision.Layers}, fact{"patch_size", a.Patch})
+		visionFacts = append(visionFacts, fact{"width", a.Vision.Width}, fact{"layers", a.Vision.Layers},
+			fact{"patch_size", a.Patch})
 	}
 	err := agree(file, "model_cfg.", model, fact{"embed_dim", a.EmbedDim})
 	if err == nil {
@@ -239,11 +255,13 @@ func fromOpenCLIP(c *Checkpoint, a *Arch) error {
 		return fmt.Errorf("%s: model_cfg: %w", file, err)
 	}
 	if headWidth < 1 || a.Vision.Width%headWidth != 0 {
-		return fmt.Errorf("%s: model_cfg.vision_cfg.head_width %d does not divide the width %d", file, headWidth, a.Vision.Width)
+		return fmt.Errorf("%s: model_cfg.vision_cfg.head_width %d does not divide the width %d", file, headWidth,
+			a.Vision.Width)
 	}
 	a.Vision.Heads = a.Vision.Width / headWidth
 	act := GELU
-	if quick || c.named("quickgelu") || strings.Contains(strings.ToLower(fmt.Sprint(c.config["model_name"])), "quickgelu") {
+	if quick || c.named("quickgelu") || strings.Contains(strings.ToLower(fmt.Sprint(c.config["model_name"])),
+		"quickgelu") {
 		act = QuickGELU
 	}
 	a.Text.Activation = act

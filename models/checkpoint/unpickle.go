@@ -10,8 +10,9 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 )
 
-// unpickle runs one pickle (see readPickle) with gopickle's stack machine, which executes no code: a global is a Go value of
-// ours or an error. persistent turns a persistent id into a storage; scripted allows the classes of a TorchScript archive.
+// unpickle runs one pickle (see readPickle) with gopickle's stack machine, which executes no code: a global is a Go
+// value of ours or an error. persistent turns a persistent id into a storage; scripted allows the classes of a
+// TorchScript archive.
 func unpickle(data []byte, persistent func(any) (any, error), scripted bool) (v any, err error) {
 	defer func() {
 		if r := recover(); r != nil { // gopickle asserts and indexes without checks
@@ -31,15 +32,17 @@ func unpickle(data []byte, persistent func(any) (any, error), scripted bool) (v 
 	return v, nil
 }
 
-// storageType is a class such as torch.FloatStorage; dtype is a value such as torch.float16; both hold a safetensors name.
+// storageType is a class such as torch.FloatStorage; dtype is a value such as torch.float16; both hold a safetensors
+// name.
 type (
 	storageType string
 	dtypeValue  string
 )
 
 var storageTypes = map[string]string{
-	"FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16", "DoubleStorage": "F64", "LongStorage": "I64",
-	"IntStorage": "I32", "ShortStorage": "I16", "CharStorage": "I8", "ByteStorage": "U8", "BoolStorage": "BOOL",
+	"FloatStorage": "F32", "HalfStorage": "F16", "BFloat16Storage": "BF16", "DoubleStorage": "F64",
+	"LongStorage": "I64",
+	"IntStorage":  "I32", "ShortStorage": "I16", "CharStorage": "I8", "ByteStorage": "U8", "BoolStorage": "BOOL",
 	"UntypedStorage": "U8",
 }
 
@@ -48,7 +51,8 @@ var dtypeValues = map[string]string{
 	"int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL", "uint16": "U16", "uint32": "U32", "uint64": "U64",
 }
 
-// inert values turn up in training checkpoints beside the weights (scores, devices, settings); they are kept as nothing.
+// inert values turn up in training checkpoints beside the weights (scores, devices, settings); they are kept as
+// nothing.
 var inert = map[string]bool{
 	"torch device": true, "torch Size": true, "torch.serialization _get_layout": true,
 	"numpy.core.multiarray scalar": true, "numpy._core.multiarray scalar": true, "numpy dtype": true,

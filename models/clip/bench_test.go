@@ -30,7 +30,8 @@ type onDisk struct {
 func (d onDisk) Has(name string) bool { return d.size[name] != nil }
 
 func (d onDisk) Node(g *graph.Graph, name string, shape ...int) graph.Node {
-	return g.Weight(name, graph.Float, graph.External{File: "weights", Offset: d.at[name], Length: int64(4 * tensor.Size(d.size[name]))}, shape...)
+	return g.Weight(name, graph.Float, graph.External{File: "weights", Offset: d.at[name],
+		Length: int64(4 * tensor.Size(d.size[name]))}, shape...)
 }
 
 // writeFormula writes formula weights of the given shapes to a folder.
@@ -38,7 +39,8 @@ func writeFormula(t testing.TB, dir string, shapes map[string][]int) onDisk {
 	return writeWeights(t, dir, shapes, formula)
 }
 
-func writeWeights(t testing.TB, dir string, shapes map[string][]int, formula func(string, []int) *tensor.Tensor) onDisk {
+func writeWeights(t testing.TB, dir string, shapes map[string][]int, formula func(string,
+	[]int) *tensor.Tensor) onDisk {
 	t.Helper()
 	d := onDisk{dir, map[string]int64{}, shapes}
 	f, err := os.Create(filepath.Join(dir, "weights"))
@@ -123,7 +125,8 @@ func textStep(t testing.TB, w onDisk, s *clip.Suffixes, prompts int, plain bool,
 	if keep := os.Getenv("CLIP_BENCH_KEEP"); keep != "" { // the graph and its weights, for a profiler
 		model, err := graph.Bytes(out...)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(keep, fmt.Sprintf("c%d.p%d.%v.onnx", len(s.IDs), prompts, plain)), model, 0o644)
+			err = os.WriteFile(filepath.Join(keep, fmt.Sprintf("c%d.p%d.%v.onnx", len(s.IDs), prompts, plain)), model,
+				0o644)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -148,10 +151,12 @@ func gemm(t testing.TB, w onDisk, rows int, o ort.Options) (step, float64) {
 	total := g.Scalar(0)
 	for i := range a.Layers {
 		p := fmt.Sprintf("transformer.resblocks.%d.", i)
-		for name, s := range map[string][2]int{"attn.in_proj_weight": {3 * a.Width, a.Width}, "attn.out_proj.weight": {a.Width, a.Width},
-			"mlp.c_fc.weight": {4 * a.Width, a.Width}, "mlp.c_proj.weight": {a.Width, 4 * a.Width}} {
+		for name, s := range map[string][2]int{"attn.in_proj_weight": {3 * a.Width, a.Width},
+			"attn.out_proj.weight": {a.Width, a.Width},
+			"mlp.c_fc.weight":      {4 * a.Width, a.Width}, "mlp.c_proj.weight": {a.Width, 4 * a.Width}} {
 			m := w.Node(g, p+name, s[0], s[1])
-			total = total.Add(x[s[1]].Linear(m, graph.Node{}).Slice(0, 0, 1).Slice(1, 0, 1)).Add(x[s[0]].MatMul(m).Slice(0, 0, 1).Slice(1, 0, 1))
+			total = total.Add(x[s[1]].Linear(m, graph.Node{}).Slice(0, 0, 1).Slice(1, 0,
+				1)).Add(x[s[0]].MatMul(m).Slice(0, 0, 1).Slice(1, 0, 1))
 			flops += 4 * float64(rows) * float64(s[0]) * float64(s[1])
 		}
 	}
@@ -159,12 +164,12 @@ func gemm(t testing.TB, w onDisk, rows int, o ort.Options) (step, float64) {
 	return step{compile(t, o, graph.Output{Name: "y", Node: total}), in}, flops
 }
 
-// BenchmarkTextStep measures a training step of the text tower at ViT-B/16 size with prompts of 16 tokens. Beside ns/op:
-// how many times faster than the plain 77-token gradient graph ("x-plain", for one prompt), the rate of necessary
-// operations ("GFLOP/s"), the rate of bare matrix products on as many rows ("GEMM-GFLOP/s") and their quotient ("%GEMM"),
-// each the best of interleaved runs. In the environment, CLIP_BENCH_NOPLAIN leaves the plain form out (it takes
-// gigabytes for 100 classes), CLIP_BENCH_PREPACK sets ort.Options.Prepack, and CLIP_BENCH_KEEP names a folder to leave
-// graphs and weights in.
+// BenchmarkTextStep measures a training step of the text tower at ViT-B/16 size with prompts of 16 tokens. Beside
+// ns/op: how many times faster than the plain 77-token gradient graph ("x-plain", for one prompt), the rate of
+// necessary operations ("GFLOP/s"), the rate of bare matrix products on as many rows ("GEMM-GFLOP/s") and their
+// quotient ("%GEMM"), each the best of interleaved runs. In the environment, CLIP_BENCH_NOPLAIN leaves the plain form
+// out (it takes gigabytes for 100 classes), CLIP_BENCH_PREPACK sets ort.Options.Prepack, and CLIP_BENCH_KEEP names a
+// folder to leave graphs and weights in.
 func BenchmarkTextStep(b *testing.B) {
 	dir := b.TempDir()
 	if keep := os.Getenv("CLIP_BENCH_KEEP"); keep != "" {
@@ -175,7 +180,8 @@ func BenchmarkTextStep(b *testing.B) {
 		name    string
 		classes clip.NamedClasses
 	}{{"cifar10", clip.CIFAR10}, {"cifar100", clip.CIFAR100}} {
-		s, err := clip.NewSuffixes(set.classes.Names(), set.classes.Suffixes(), clip.StartID, clip.TextB.Width, embedding(clip.TextB.Width))
+		s, err := clip.NewSuffixes(set.classes.Names(), set.classes.Suffixes(), clip.StartID, clip.TextB.Width,
+			embedding(clip.TextB.Width))
 		if err != nil {
 			b.Fatal(err)
 		}

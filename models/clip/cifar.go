@@ -1,7 +1,7 @@
 package clip
 
-// NamedClasses are class names with the token ids that CLIP's tokenizer gives them, so that a measurement on a published
-// set of classes needs no vocabulary.
+// NamedClasses are class names with the token ids that CLIP's tokenizer gives them, so that a measurement on a
+// published set of classes needs no vocabulary.
 type NamedClasses []struct {
 	Name string
 	IDs  []int

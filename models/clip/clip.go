@@ -1,6 +1,6 @@
 // Package clip builds the towers of CLIP (Radford et al. 2021) as graph nodes: the text tower, in its plain form and in
-// an exact form that does only the work a class prompt needs, and the image towers, vision transformer and modified ResNet.
-// Towers hold no weights; they ask a Weights for each tensor by the name it has in OpenAI's checkpoints.
+// an exact form that does only the work a class prompt needs, and the image towers, vision transformer and modified
+// ResNet. Towers hold no weights; they ask a Weights for each tensor by the name it has in OpenAI's checkpoints.
 package clip
 
 import (
@@ -34,9 +34,10 @@ type TextArch struct {
 	Eps        float64 `json:"eps,omitempty"`        // of the layer norms, default 1e-5
 }
 
-// VisionArch is the architecture of an image tower: a vision transformer, or CLIP's modified ResNet where Stages are given.
-// Of a ResNet, Width, Heads and Patch are those of the attention pooling: Width is 32 times the channels of the stem, heads
-// are 64 wide, a cell of the last feature map stands for 32x32 pixels; Layers, MLP and Activation do not apply.
+// VisionArch is the architecture of an image tower: a vision transformer, or CLIP's modified ResNet where Stages are
+// given. Of a ResNet, Width, Heads and Patch are those of the attention pooling: Width is 32 times the channels of the
+// stem, heads are 64 wide, a cell of the last feature map stands for 32x32 pixels; Layers, MLP and Activation do not
+// apply.
 type VisionArch struct {
 	Width      int     `json:"width"`
 	Layers     int     `json:"layers"`
@@ -81,7 +82,8 @@ func (a VisionArch) Check() error {
 func checkTower(what string, width, layers, heads, mlp, joint int, act string, eps float64) error {
 	switch {
 	case width < 1 || layers < 1 || heads < 1 || joint < 1:
-		return fmt.Errorf("%s: width %d, layers %d, heads %d and joint %d must all be positive", what, width, layers, heads, joint)
+		return fmt.Errorf("%s: width %d, layers %d, heads %d and joint %d must all be positive", what, width, layers,
+			heads, joint)
 	case mlp < 0:
 		return fmt.Errorf("%s: feed-forward layers of %d units", what, mlp)
 	case width%heads != 0:
@@ -106,8 +108,8 @@ type Text struct{ TextArch }
 // Vision builds image towers of one architecture.
 type Vision struct {
 	VisionArch
-	// Moments, when set, makes a ResNet normalise by the mean and variance [channels] of the batch at hand, as in training,
-	// and is told of them by the name of the normalisation; otherwise running_mean and running_var are used.
+	// Moments, when set, makes a ResNet normalise by the mean and variance [channels] of the batch at hand, as in
+	// training, and is told of them by the name of the normalisation; otherwise running_mean and running_var are used.
 	Moments func(norm string, mean, variance graph.Node)
 }
 

@@ -9,7 +9,8 @@ import (
 
 // finish is the last block and the projection. x and h are the residual rows and their norm; kv has keys and values of
 // all rows, as shared arranges them. Only the rows that are read have queries.
-// Where the norm is of the first block too (headsFirst), its rows come in another order: all prefixes, then all suffixes.
+// Where the norm is of the first block too (headsFirst), its rows come in another order: all prefixes, then all
+// suffixes.
 func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool, kv []projected) []graph.Node {
 	g := b.g
 	var read, readNorm, counts []int

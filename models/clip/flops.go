@@ -1,8 +1,8 @@
 package clip
 
-// StepFLOPs counts the floating point operations, two per multiply-add, that a training step of the text tower cannot do
-// without: forward, and backward to the prompts. Products with weights and attention are counted, element-wise work is
-// not. It is the work of the cheap form without its padding: prefix rows once per prompt; suffix rows up to the read
+// StepFLOPs counts the floating point operations, two per multiply-add, that a training step of the text tower cannot
+// do without: forward, and backward to the prompts. Products with weights and attention are counted, element-wise work
+// is not. It is the work of the cheap form without its padding: prefix rows once per prompt; suffix rows up to the read
 // position; constant projections of the first block left out; in the last block, keys and values of all rows and
 // everything else for the read rows only.
 func (t Text) StepFLOPs(s *Suffixes, prompts []Prompt) float64 {
@@ -50,8 +50,8 @@ func (t Text) PlainStepFLOPs(classes int) float64 {
 	return 2 * c * (float64(t.Layers)*perLayer + 2*w*float64(t.Joint))
 }
 
-// rest is the multiply-adds for a row of a block's products with weights behind the attention: its output projection and
-// the feed-forward layers.
+// rest is the multiply-adds for a row of a block's products with weights behind the attention: its output projection
+// and the feed-forward layers.
 func (t Text) rest() float64 {
 	return float64(t.Width*t.Width + 2*t.Width*units(t.MLP, t.Width))
 }

@@ -57,7 +57,8 @@ func TestSeparateProjectionsGiveTheSame(t *testing.T) {
 		pixels := g.Input("pixels", graph.Float, graph.Static(2, 3, 32, 32))
 		f := clip.Text{TextArch: tiny}.Prompts(g, text, classes(t, 20, tiny.Width), []clip.Prompt{{Ctx: ctx}})[0]
 		joint, patches := clip.Vision{VisionArch: vision}.Features(g, image, pixels)
-		return run(t, compile(t, ort.Options{}, graph.Output{Name: "f", Node: f}, graph.Output{Name: "j", Node: joint}, graph.Output{Name: "p", Node: patches}),
+		return run(t, compile(t, ort.Options{}, graph.Output{Name: "f", Node: f}, graph.Output{Name: "j", Node: joint},
+			graph.Output{Name: "p", Node: patches}),
 			tensor.Map{"ctx": formula("ctx", []int{4, tiny.Width}), "pixels": formula("pixels", []int{2, 3, 32, 32})})
 	}
 	tw, vw := formulaWeights(tiny.Shapes()), formulaWeights(vision.Shapes())
@@ -108,19 +109,23 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			return g.Err()
 		},
 		"prompt [4,32], must be [tokens,64]": func(g *graph.Graph) error {
-			text.Prompts(g, w, classes(t, 2, 64), []clip.Prompt{{Ctx: g.Input("ctx", graph.Float, graph.Static(4, 32))}})
+			text.Prompts(g, w, classes(t, 2, 64), []clip.Prompt{{Ctx: g.Input("ctx", graph.Float, graph.Static(4,
+				32))}})
 			return g.Err()
 		},
 		"class embeddings of width 32": func(g *graph.Graph) error {
-			text.Prompts(g, w, classes(t, 2, 32), []clip.Prompt{{Ctx: g.Input("ctx", graph.Float, graph.Static(4, 64))}})
+			text.Prompts(g, w, classes(t, 2, 32), []clip.Prompt{{Ctx: g.Input("ctx", graph.Float, graph.Static(4,
+				64))}})
 			return g.Err()
 		},
 		`class position "behind"`: func(g *graph.Graph) error {
-			text.Prompts(g, w, classes(t, 2, 64), []clip.Prompt{{Ctx: g.Input("ctx", graph.Float, graph.Static(4, 64)), Class: "behind"}})
+			text.Prompts(g, w, classes(t, 2, 64), []clip.Prompt{{Ctx: g.Input("ctx", graph.Float, graph.Static(4, 64)),
+				Class: "behind"}})
 			return g.Err()
 		},
 		"weight positional_embedding is missing": func(g *graph.Graph) error {
-			text.Prompts(g, clip.Memory{}, classes(t, 2, 64), []clip.Prompt{{Ctx: g.Input("ctx", graph.Float, graph.Static(4, 64))}})
+			text.Prompts(g, clip.Memory{}, classes(t, 2, 64), []clip.Prompt{{Ctx: g.Input("ctx", graph.Float,
+				graph.Static(4, 64))}})
 			return g.Err()
 		},
 		`class "a" has tokens [269 49407], needs a name`: func(*graph.Graph) error {
@@ -132,7 +137,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			return g.Err()
 		},
 		"patches of 15 pixels do not tile an image of 32": func(g *graph.Graph) error {
-			v := clip.Vision{VisionArch: clip.VisionArch{Width: 64, Layers: 1, Heads: 2, Patch: 15, Image: 32, Joint: 8}}
+			v := clip.Vision{VisionArch: clip.VisionArch{Width: 64, Layers: 1, Heads: 2, Patch: 15, Image: 32,
+				Joint: 8}}
 			v.Features(g, w, g.Input("pixels", graph.Float, graph.Static(2, 3, 32, 32)))
 			return g.Err()
 		},
@@ -143,7 +149,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			return g.Err()
 		},
 		"pixels [2,3,30,30], must be [batch,3,32,32]": func(g *graph.Graph) error {
-			v := clip.Vision{VisionArch: clip.VisionArch{Width: 64, Layers: 1, Heads: 2, Patch: 16, Image: 32, Joint: 8}}
+			v := clip.Vision{VisionArch: clip.VisionArch{Width: 64, Layers: 1, Heads: 2, Patch: 16, Image: 32,
+				Joint: 8}}
 			v.Features(g, w, g.Input("pixels", graph.Float, graph.Static(2, 3, 30, 30)))
 			return g.Err()
 		},
@@ -154,9 +161,9 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// The counts were worked out by hand for one class [name . EOT] and a prompt of one token, so 2 prefix rows and 3 suffix
-// rows, width 4 and joint 3, where a multiply-add of a frozen product counts twice (forward, backward to the data) and
-// one of attention three times, and each is two operations.
+// The counts were worked out by hand for one class [name . EOT] and a prompt of one token, so 2 prefix rows and 3
+// suffix rows, width 4 and joint 3, where a multiply-add of a frozen product counts twice (forward, backward to the
+// data) and one of attention three times, and each is two operations.
 func TestStepFLOPs(t *testing.T) {
 	s, err := clip.NewSuffixes([]string{"a"}, [][]int{{5, stop, eot}}, sos, 4, embedding(4))
 	if err != nil {
@@ -171,8 +178,10 @@ func TestStepFLOPs(t *testing.T) {
 		t.Errorf("counted %v, by hand %v", got, want)
 	}
 	narrow := arch
-	narrow.MLP = 7 // not 16: two products of width 4 lose 9 units each, on the 5 rows of the first block and the read row of the last
-	if got, want := (clip.Text{TextArch: narrow}).StepFLOPs(s, p), float64(2*(first+last)-2*2*(2*4*9)*(5+1)); got != want {
+	// not 16: two products of width 4 lose 9 units each, on the 5 rows of the first block and the read row of the last
+	narrow.MLP = 7
+	if got, want := (clip.Text{TextArch: narrow}).StepFLOPs(s, p),
+		float64(2*(first+last)-2*2*(2*4*9)*(5+1)); got != want {
 		t.Errorf("feed-forward of 7: counted %v, by hand %v", got, want)
 	}
 	if got, want := (clip.Text{TextArch: arch}).PlainStepFLOPs(1), 2*(2*(2*12*16*77.+3*2*4*77*77)+2*4*3); got != want {

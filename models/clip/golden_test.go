@@ -13,7 +13,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// golden is what tools/golden/towers.py wrote: results of PyTorch in double precision for the weights that formula gives.
+// golden is what tools/golden/towers.py wrote: results of PyTorch in double precision for the weights that formula
+// gives.
 type golden struct {
 	Text []struct {
 		Name, Activation string
@@ -69,7 +70,8 @@ func TestTowersEqualPyTorch(t *testing.T) {
 	gr := graph.New()
 	f := clip.Text{TextArch: tiny}.Sequences(gr, formulaWeights(tiny.Shapes()), g.Sentences.IDs, embedding(64))
 	one := gr.Input("one", graph.Float, graph.Shape{}) // a session needs an input
-	out := run(t, compile(t, ort.Options{}, graph.Output{Name: "f", Node: f.Mul(one)}), tensor.Map{"one": tensor.Scalar(1)})
+	out := run(t, compile(t, ort.Options{}, graph.Output{Name: "f", Node: f.Mul(one)}),
+		tensor.Map{"one": tensor.Scalar(1)})
 	near(t, "sentences", out["f"].Data, g.Sentences.Features, torchTolerance)
 }
 
@@ -85,7 +87,8 @@ func TestFullSizeEqualsPyTorch(t *testing.T) {
 	checkVision(t, g, clip.VisionB16, disk, dir)
 }
 
-func checkText(t *testing.T, golden golden, arch clip.TextArch, weights func(map[string][]int) clip.Weights, dir string) {
+func checkText(t *testing.T, golden golden, arch clip.TextArch, weights func(map[string][]int) clip.Weights,
+	dir string) {
 	w := map[int]clip.Weights{}
 	for _, c := range golden.Text {
 		t.Run("text "+c.Name, func(t *testing.T) {
@@ -123,20 +126,24 @@ func checkText(t *testing.T, golden golden, arch clip.TextArch, weights func(map
 				}
 				out := run(t, compile(t, ort.Options{WeightsDir: dir}, outputs...), in)
 				for i := range d {
-					near(t, form+" features", every(out[fmt.Sprintf("f%d", i)].Data, c.Every), c.Features[i], torchTolerance)
-					near(t, form+" gradient", every(out[fmt.Sprintf("d%d", i)].Data, c.Every), c.Grads[i], torchTolerance)
+					near(t, form+" features", every(out[fmt.Sprintf("f%d", i)].Data, c.Every), c.Features[i],
+						torchTolerance)
+					near(t, form+" gradient", every(out[fmt.Sprintf("d%d", i)].Data, c.Every), c.Grads[i],
+						torchTolerance)
 				}
 			}
 		})
 	}
 }
 
-func checkVision(t *testing.T, golden golden, arch clip.VisionArch, weights func(map[string][]int) clip.Weights, dir string) {
+func checkVision(t *testing.T, golden golden, arch clip.VisionArch, weights func(map[string][]int) clip.Weights,
+	dir string) {
 	for _, c := range golden.Vision {
 		t.Run("vision "+c.Name, func(t *testing.T) {
 			arch.Activation, arch.MLP, arch.Patch, arch.Image = c.Activation, c.MLP, c.Patch, c.Image
 			g := graph.New()
-			pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(c.Image), graph.D(c.Image)})
+			pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(c.Image),
+				graph.D(c.Image)})
 			joint, patches := clip.Vision{VisionArch: arch}.Features(g, weights(arch.Shapes()), pixels)
 			in := tensor.Map{"pixels": formula("pixels", []int{c.Batch, 3, c.Image, c.Image})}
 			out := run(t, compile(t, ort.Options{WeightsDir: dir}, graph.Output{Name: "joint", Node: joint},

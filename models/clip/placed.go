@@ -30,9 +30,9 @@ func (s *Suffixes) Lengths(p Prompt) []int {
 }
 
 // Sequences puts whole sequences together for a tower that takes nothing else: embeddings [C,length,width] without
-// positions, filled up with padding, the tokens that they are of, and the position that each is read at. Tokens are -1 for
-// SOS and for the places of the prompt. Of an odd number of prompt tokens around a name the second half is longer, as in
-// CoOp's code. length must be at least the largest of Lengths.
+// positions, filled up with padding, the tokens that they are of, and the position that each is read at. Tokens are -1
+// for SOS and for the places of the prompt. Of an odd number of prompt tokens around a name the second half is longer,
+// as in CoOp's code. length must be at least the largest of Lengths.
 func (s *Suffixes) Sequences(p Prompt, length int) (emb graph.Node, tokens [][]int, read []int) {
 	g, n := p.Ctx.Graph(), p.Ctx.Dim(0)
 	half := n

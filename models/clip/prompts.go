@@ -29,9 +29,9 @@ type Prompt struct {
 //
 // Attention is causal, so nothing behind the read position counts, and [SOS, prompt] looks the same from every class:
 // its rows are computed once per prompt. Rows are, for each prompt, first that prefix, then the suffixes of all classes
-// packed together; the rows of all prompts go through each linear layer in one product. The first block's projections of
-// suffix rows are constants, which ONNX Runtime folds and gradients do not enter. In the last block only the rows that
-// are read go on beyond keys and values.
+// packed together; the rows of all prompts go through each linear layer in one product. The first block's projections
+// of suffix rows are constants, which ONNX Runtime folds and gradients do not enter. In the last block only the rows
+// that are read go on beyond keys and values.
 //
 // Prompts whose class name stands elsewhere than at the end take the plain form.
 func (t Text) Prompts(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt) []graph.Node {
@@ -97,8 +97,8 @@ type promptRows struct {
 	few            bool       // all rows attend to all, under one mask: masked
 }
 
-// fewRows is up to how many rows of a prompt, prefix and suffixes together, attention over all pairs costs less than the
-// operators that avoid it.
+// fewRows is up to how many rows of a prompt, prefix and suffixes together, attention over all pairs costs less than
+// the operators that avoid it.
 const fewRows = 80
 
 func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
@@ -189,12 +189,13 @@ func join(a []graph.Node) graph.Node {
 // attend gives the attention's output for the prefix rows and for the suffix rows.
 func (r *promptRows) attend(b block, prefix, suffix projected) []graph.Node {
 	a, c := prefix.heads(b, 1, r.prefix), suffix.heads(b, 1, r.p.rows())
-	return []graph.Node{nn.Rows(nn.Attend(a[0], a[1], a[2], r.causal)), r.look(b, c[0], a[1], a[2], c[1], c[2], r.masked)}
+	return []graph.Node{nn.Rows(nn.Attend(a[0], a[1], a[2], r.causal)), r.look(b, c[0], a[1], a[2], c[1], c[2],
+		r.masked)}
 }
 
-// look is attention of suffix queries q [1,heads,blocks·n,d] to the prefix's keys and values [1,heads,prefix,d], which all
-// queries share, and to those of their own block among [1,heads,rows,d], under one softmax. Scores against the prefix
-// are one product per head over all rows.
+// look is attention of suffix queries q [1,heads,blocks·n,d] to the prefix's keys and values [1,heads,prefix,d], which
+// all queries share, and to those of their own block among [1,heads,rows,d], under one softmax. Scores against the
+// prefix are one product per head over all rows.
 func (r *promptRows) look(b block, q, keys, values, ownKeys, ownValues, mask graph.Node) graph.Node {
 	d, n := q.Dim(-1), q.Dim(2)/r.p.blocks
 	blocks := func(x graph.Node, rows int) graph.Node { return x.Reshape(b.heads, r.p.blocks, rows, -1) }

@@ -109,7 +109,8 @@ func near(t testing.TB, what string, got, want []float32, tol float64) {
 		top = max(top, math.Abs(float64(want[i])))
 	}
 	if !(diff <= tol*top) || top == 0 {
-		t.Errorf("%s: largest difference %.3g, largest value %.3g, quotient %.3g > %.1g", what, diff, top, diff/top, tol)
+		t.Errorf("%s: largest difference %.3g, largest value %.3g, quotient %.3g > %.1g", what, diff, top, diff/top,
+			tol)
 	}
 }
 
@@ -132,10 +133,14 @@ func TestPromptsEqualPlain(t *testing.T) {
 		{name: "one class", classes: 1, layers: 2, prompts: []clip.Prompt{{}}, t: []int{1}},
 		{name: "one block", classes: 23, layers: 1, prompts: []clip.Prompt{{}, {After: 1}}, t: []int{2, 5}},
 		{name: "one block, few rows", classes: 4, layers: 1, prompts: []clip.Prompt{{}, {After: 2}}, t: []int{2, 5}},
-		{name: "few rows beside many", classes: 12, layers: 2, prompts: []clip.Prompt{{}, {}, {After: 1}}, t: []int{3, 40, 2}},
-		{name: "few rows beside many in one block", classes: 12, layers: 1, prompts: []clip.Prompt{{}, {}}, t: []int{40, 3}},
-		{name: "several prompts", classes: 30, layers: 3, prompts: []clip.Prompt{{}, {After: 4}, {}}, t: []int{16, 4, 9}},
-		{name: "places", classes: 7, layers: 2, prompts: []clip.Prompt{{Class: clip.Middle}, {Class: clip.End}, {Class: clip.Front, After: 2}}, t: []int{5, 5, 4}},
+		{name: "few rows beside many", classes: 12, layers: 2, prompts: []clip.Prompt{{}, {}, {After: 1}},
+			t: []int{3, 40, 2}},
+		{name: "few rows beside many in one block", classes: 12, layers: 1, prompts: []clip.Prompt{{}, {}},
+			t: []int{40, 3}},
+		{name: "several prompts", classes: 30, layers: 3, prompts: []clip.Prompt{{}, {After: 4}, {}}, t: []int{16, 4,
+			9}},
+		{name: "places", classes: 7, layers: 2, prompts: []clip.Prompt{{Class: clip.Middle}, {Class: clip.End},
+			{Class: clip.Front, After: 2}}, t: []int{5, 5, 4}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

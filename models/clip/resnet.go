@@ -28,7 +28,8 @@ func (a VisionArch) checkResNet() error {
 	case a.Patch != cell:
 		return fmt.Errorf("vision tower: patch %d of a ResNet, must be %d", a.Patch, cell)
 	case a.Width < 1 || a.Width%headWidth != 0 || a.Heads != a.Width/headWidth || a.Joint < 1:
-		return fmt.Errorf("vision tower: a ResNet of width %d with %d heads and joint %d: the width must be a multiple of %d, and the heads %d wide",
+		return fmt.Errorf("vision tower: a ResNet of width %d with %d heads and joint %d: the width must be a "+
+			"multiple of %d, and the heads %d wide",
 			a.Width, a.Heads, a.Joint, headWidth, headWidth)
 	case a.Eps < 0:
 		return fmt.Errorf("vision tower: eps %g is negative", a.Eps)
@@ -112,13 +113,15 @@ func (r resnet) features(pixels, tokens graph.Node) (joint, patches graph.Node) 
 
 // halve is average pooling over 2x2 pixels.
 func halve(x graph.Node) graph.Node {
-	return x.Graph().Apply(graph.Standard, "AveragePool", graph.Attrs{"kernel_shape": []int{2, 2}, "strides": []int{2, 2}}, x)
+	return x.Graph().Apply(graph.Standard, "AveragePool", graph.Attrs{"kernel_shape": []int{2, 2}, "strides": []int{2,
+		2}}, x)
 }
 
 // conv is a convolution that keeps the size (before its stride), and its batch normalisation.
 func (r resnet) conv(x graph.Node, c Convolution, stride int) graph.Node {
 	pad := c.Kernel / 2
-	at := graph.Attrs{"kernel_shape": []int{c.Kernel, c.Kernel}, "pads": []int{pad, pad, pad, pad}, "strides": []int{stride, stride}}
+	at := graph.Attrs{"kernel_shape": []int{c.Kernel, c.Kernel}, "pads": []int{pad, pad, pad, pad},
+		"strides": []int{stride, stride}}
 	w := r.w.Node(r.g, c.Name+".weight", c.Out, c.In, c.Kernel, c.Kernel)
 	if r.w.Has(c.Name + ".bias") {
 		return r.g.Apply(graph.Standard, "Conv", at, x, w, r.w.Node(r.g, c.Name+".bias", c.Out))
@@ -126,8 +129,8 @@ func (r resnet) conv(x graph.Node, c Convolution, stride int) graph.Node {
 	return r.batchNorm(r.g.Apply(graph.Standard, "Conv", at, x, w), c.Norm, c.Out)
 }
 
-// batchNorm is gain·(x-mean)/sqrt(variance+eps) + bias for each channel (Ioffe and Szegedy 2015), by running moments or by
-// those of the batch.
+// batchNorm is gain·(x-mean)/sqrt(variance+eps) + bias for each channel (Ioffe and Szegedy 2015), by running moments or
+// by those of the batch.
 func (r resnet) batchNorm(x graph.Node, name string, channels int) graph.Node {
 	gain, bias := r.w.Node(r.g, name+".weight", channels), r.w.Node(r.g, name+".bias", channels)
 	if r.v.Moments == nil {
@@ -142,8 +145,8 @@ func (r resnet) batchNorm(x graph.Node, name string, channels int) graph.Node {
 	return d.Mul(scale).Add(bias.Reshape(1, channels, 1, 1))
 }
 
-// pool is attention among the mean of the feature map [B,width,side,side] and its cells, with positions. tokens, where there
-// are any, are further keys and values.
+// pool is attention among the mean of the feature map [B,width,side,side] and its cells, with positions. tokens, where
+// there are any, are further keys and values.
 func (r resnet) pool(x, tokens graph.Node) (joint, patches graph.Node) {
 	n := r.v.Patches()
 	x = x.Reshape(-1, r.width, n).Transpose(0, 2, 1)

@@ -15,8 +15,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// resnetGolden is what tools/golden/resnet.py wrote: results of PyTorch in double precision for weights that resnetFormula
-// gives, batch normalisations apart.
+// resnetGolden is what tools/golden/resnet.py wrote: results of PyTorch in double precision for weights that
+// resnetFormula gives, batch normalisations apart.
 type resnetGolden struct {
 	golden
 	ResNet []resnetCase
@@ -44,8 +44,8 @@ func readResNet(t *testing.T, file string) (g resnetGolden) {
 	return g
 }
 
-// resnetFormula is formula with scales that keep the activations of a ResNet of any depth near 1: convolutions make up for
-// what ReLU takes, the last normalisation of a bottleneck has a small gain, and attention is not too sharp.
+// resnetFormula is formula with scales that keep the activations of a ResNet of any depth near 1: convolutions make up
+// for what ReLU takes, the last normalisation of a bottleneck has a small gain, and attention is not too sharp.
 func resnetFormula(name string, shape []int) *tensor.Tensor {
 	offset, scale := 0.0, 0.1
 	switch last := name[strings.LastIndex(name, ".")+1:]; {
@@ -111,27 +111,32 @@ func TestFullSizeResNetEqualsPyTorch(t *testing.T) {
 	for _, c := range g.Text {
 		one := golden{Text: append(g.Text[:0:0], c)}
 		dir := t.TempDir()
-		checkText(t, one, clip.TextArch{Width: c.Width, Layers: 12, Heads: c.Heads, Context: 77, Joint: c.Joint}, disk(dir), dir)
+		checkText(t, one, clip.TextArch{Width: c.Width, Layers: 12, Heads: c.Heads, Context: 77, Joint: c.Joint},
+			disk(dir), dir)
 	}
 	dir := t.TempDir()
 	checkVision(t, g.golden, clip.VisionArch{Width: 1024, Layers: 24, Heads: 16, Joint: 768}, disk(dir), dir)
 }
 
-// checkResNet compares a tower and the gradient of its pixels. In towers of full size, rounding to single precision turns some
-// units on or off, each of which changes the gradient at once: slack is for that (PyTorch in single precision is off by 3e-3 of
-// the largest value for RN50x4).
+// checkResNet compares a tower and the gradient of its pixels. In towers of full size, rounding to single precision
+// turns some units on or off, each of which changes the gradient at once: slack is for that (PyTorch in single
+// precision is off by 3e-3 of the largest value for RN50x4).
 func checkResNet(t *testing.T, c resnetCase, slack float64) {
-	arch := clip.VisionArch{Width: c.Width, Heads: c.Width / 64, Stages: c.Stages, Patch: 32, Image: c.Image, Joint: c.Joint}
+	arch := clip.VisionArch{Width: c.Width, Heads: c.Width / 64, Stages: c.Stages, Patch: 32, Image: c.Image,
+		Joint: c.Joint}
 	dir := t.TempDir()
 	g := graph.New()
-	pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(c.Image), graph.D(c.Image)})
-	joint, patches := clip.Vision{VisionArch: arch}.Features(g, writeWeights(t, dir, stored(arch), resnetFormula), pixels)
+	pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(c.Image),
+		graph.D(c.Image)})
+	joint, patches := clip.Vision{VisionArch: arch}.Features(g, writeWeights(t, dir, stored(arch), resnetFormula),
+		pixels)
 	d, err := grad.Of(joint.Mul(g.Const(formula("cotangent", []int{c.Batch, c.Joint}))).Sum(), pixels)
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := run(t, compile(t, ort.Options{WeightsDir: dir}, graph.Output{Name: "joint", Node: joint},
-		graph.Output{Name: "patches", Node: patches}, graph.Output{Name: "gradient", Node: d[0]}), tensor.Map{"pixels": squares(c.Batch, c.Image)})
+		graph.Output{Name: "patches", Node: patches}, graph.Output{Name: "gradient", Node: d[0]}),
+		tensor.Map{"pixels": squares(c.Batch, c.Image)})
 	near(t, "joint", every(out["joint"].Data, c.Every), c.Features, torchTolerance)
 	near(t, "patches", every(out["patches"].Data, c.Every*c.Every), c.Patches, torchTolerance)
 	if s := fmt.Sprint(out["patches"].Shape); s != fmt.Sprint([]int{c.Batch, arch.Patches(), arch.Joint}) {

@@ -28,14 +28,16 @@ const PadID = 0
 
 // NewSuffixes looks up the embeddings of all classes. ids[c] is [name . EOT] of names[c]; embed gives the rows of the
 // token embedding, width numbers for each id.
-func NewSuffixes(names []string, ids [][]int, sos, width int, embed func(ids []int) ([]float32, error)) (*Suffixes, error) {
+func NewSuffixes(names []string, ids [][]int, sos, width int, embed func(ids []int) ([]float32, error)) (*Suffixes,
+	error) {
 	if len(names) == 0 || len(names) != len(ids) {
 		return nil, fmt.Errorf("%d class names with %d token lists", len(names), len(ids))
 	}
 	s := &Suffixes{Names: names, IDs: ids, width: width, memo: map[string]*tensor.Tensor{}}
 	for c, list := range ids {
 		if len(list) < 3 {
-			return nil, fmt.Errorf("class %q has tokens %v, needs a name, a full stop and the end token", names[c], list)
+			return nil, fmt.Errorf("class %q has tokens %v, needs a name, a full stop and the end token", names[c],
+				list)
 		}
 		rows, err := lookUp(embed, list, width)
 		if err != nil {
@@ -67,7 +69,8 @@ func lookUp(embed func([]int) ([]float32, error), ids []int, width int) ([]float
 func (s *Suffixes) Fits(a TextArch, prompt, after int) error {
 	for c, ids := range s.IDs {
 		if n := 1 + prompt + len(ids) + after; n > a.Context {
-			return fmt.Errorf("class %q (%d tokens with the full stop and the end token) behind a prompt of %d tokens needs %d positions, the text tower has %d: shorten the name or the prompt",
+			return fmt.Errorf("class %q (%d tokens with the full stop and the end token) behind a prompt of %d "+
+				"tokens needs %d positions, the text tower has %d: shorten the name or the prompt",
 				s.Names[c], len(ids), prompt, n, a.Context)
 		}
 	}
@@ -140,10 +143,13 @@ func (s *Suffixes) mask(g *graph.Graph, key string, p packing, rows []int) graph
 	})
 }
 
-// pairs is the mask [rows,rows] over all rows of a prompt, prefix first: the prefix is causal, and a suffix row sees the
-// prefix and its own class so far.
+// pairs is the mask [rows,rows] over all rows of a prompt, prefix first: the prefix is causal, and a suffix row sees
+// the prefix and its own class so far.
 func (s *Suffixes) pairs(g *graph.Graph, p packing, after, prefix int) graph.Node {
-	return s.constant(g, fmt.Sprintf("pairs+%d/%d", after, prefix), func() *tensor.Tensor { return pairMask(p, prefix) })
+	return s.constant(g, fmt.Sprintf("pairs+%d/%d", after, prefix), func() *tensor.Tensor {
+		return pairMask(p,
+			prefix)
+	})
 }
 
 // pairsOfLast is the rows of pairs, [classes,rows], that the features are read from.

@@ -5,10 +5,11 @@ import (
 	"promptfed/runtime/nn"
 )
 
-// Features is the image tower: from normalised pixels [B,3,Image,Image], B possibly symbolic, to the image features joint
-// [B,Joint] and the features of every patch [B,Patches,Joint], both not normalised. Patch features of a transformer pass
-// through the same final norm and projection as the class token; those of a ResNet are the attention pooling with every cell
-// as the query. What is not asked of the graph costs nothing: without patches, only the joint query goes through the end.
+// Features is the image tower: from normalised pixels [B,3,Image,Image], B possibly symbolic, to the image features
+// joint [B,Joint] and the features of every patch [B,Patches,Joint], both not normalised. Patch features of a
+// transformer pass through the same final norm and projection as the class token; those of a ResNet are the attention
+// pooling with every cell as the query. What is not asked of the graph costs nothing: without patches, only the joint
+// query goes through the end.
 func (v Vision) Features(g *graph.Graph, w Weights, pixels graph.Node) (joint, patches graph.Node) {
 	return v.Prompted(g, w, pixels, VisionPrompts{})
 }
@@ -58,8 +59,8 @@ func (v Vision) transformer(tw tower, pixels graph.Node, p VisionPrompts) (joint
 	return v.head(tw, last.first(x, n)), patches
 }
 
-// tokens is [class token, patch embeddings] plus positions, [B,1+patches,width]. The convolution with stride = kernel is
-// a linear layer on patches.
+// tokens is [class token, patch embeddings] plus positions, [B,1+patches,width]. The convolution with stride = kernel
+// is a linear layer on patches.
 func (v Vision) tokens(tw tower, pixels graph.Node) graph.Node {
 	side, p := v.Image/v.Patch, v.Patch
 	flat := pixels.Reshape(-1, 3, side, p, side, p).Transpose(0, 2, 4, 1, 3, 5).Reshape(-1, 3*p*p)

@@ -8,13 +8,14 @@ import (
 
 // VisionPrompts are learnable inputs of an image tower beside the pixels. The zero value is none.
 type VisionPrompts struct {
-	// Pixels [3,Image,Image] or [B,3,Image,Image] are added to the normalised pixels (Bahng et al. 2022, visual prompting).
+	// Pixels [3,Image,Image] or [B,3,Image,Image] are added to the normalised pixels (Bahng et al. 2022, visual
+	// prompting).
 	Pixels graph.Node
-	// Tokens [P,Width] or [B,P,Width] join the tokens of the first block of a transformer, without positions (Jia et al.
-	// 2022, VPT-shallow); of a ResNet, they are further keys and values of the attention pooling.
+	// Tokens [P,Width] or [B,P,Width] join the tokens of the first block of a transformer, without positions (Jia et
+	// al. 2022, VPT-shallow); of a ResNet, they are further keys and values of the attention pooling.
 	Tokens graph.Node
-	// Deep[i] [P,Width] or [B,P,Width] takes the prompt tokens' place at the input of block i+1 of a transformer (VPT-deep);
-	// where it is absent, the tokens go on from the block before.
+	// Deep[i] [P,Width] or [B,P,Width] takes the prompt tokens' place at the input of block i+1 of a transformer
+	// (VPT-deep); where it is absent, the tokens go on from the block before.
 	Deep []graph.Node
 	// Normed puts Tokens behind the tower's first layer norm, as VPT has it; otherwise they pass through it, as in the
 	// public code of CLIP's deep prompts (Khattak et al. 2023, MaPLe).
@@ -28,12 +29,14 @@ func (v Vision) checkInputs(pixels graph.Node, p VisionPrompts) error {
 	if s := p.Pixels; s.OK() {
 		d := s.Shape()
 		if n := len(d); n < 3 || n > 4 || !d[n-3].Is(3) || !d[n-2].Is(v.Image) || !d[n-1].Is(v.Image) {
-			return fmt.Errorf("vision tower: a prompt of pixels %v, must be [3,%d,%d], with or without a batch", d, v.Image, v.Image)
+			return fmt.Errorf("vision tower: a prompt of pixels %v, must be [3,%d,%d], with or without a batch", d,
+				v.Image, v.Image)
 		}
 	}
 	switch {
 	case v.ResNet() && len(p.Deep) > 0:
-		return fmt.Errorf("vision tower: deep prompts are for transformers; a ResNet takes prompts of pixels and of attention pooling")
+		return fmt.Errorf("vision tower: deep prompts are for transformers; a ResNet takes prompts of pixels and of " +
+			"attention pooling")
 	case len(p.Deep) > max(v.Layers-1, 0):
 		return fmt.Errorf("vision tower: %d deep prompts for %d blocks behind the first", len(p.Deep), v.Layers-1)
 	}
@@ -43,14 +46,15 @@ func (v Vision) checkInputs(pixels graph.Node, p VisionPrompts) error {
 		}
 		d := t.Shape()
 		if n := len(d); n < 2 || n > 3 || !d[n-1].Is(v.Width) || !d[n-2].Static() || d[n-2].N < 1 {
-			return fmt.Errorf("vision tower: prompt tokens %v, must be [tokens,%d], with or without a batch", d, v.Width)
+			return fmt.Errorf("vision tower: prompt tokens %v, must be [tokens,%d], with or without a batch", d,
+				v.Width)
 		}
 	}
 	return nil
 }
 
-// behind puts prompt tokens [P,width] or [B,P,width] behind the first own of each n rows of x [B·n,width], in place of what
-// is there, and tells how many rows there are now.
+// behind puts prompt tokens [P,width] or [B,P,width] behind the first own of each n rows of x [B·n,width], in place of
+// what is there, and tells how many rows there are now.
 func (t tower) behind(x graph.Node, n, own int, tokens graph.Node) (graph.Node, int) {
 	if !tokens.OK() {
 		return x, n

@@ -15,7 +15,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// promptCase is what tools/golden/visionprompts.py wrote of one tower with prompts: results of PyTorch, gradients by autograd.
+// promptCase is what tools/golden/visionprompts.py wrote of one tower with prompts: results of PyTorch, gradients by
+// autograd.
 type promptCase struct {
 	Name           string
 	Inputs         map[string][]int
@@ -39,7 +40,10 @@ func TestVisionPromptsEqualPyTorch(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range golden.ViT {
-		t.Run("vit "+c.Name, func(t *testing.T) { checkPrompts(t, promptedViT, formulaWeights(promptedViT.Shapes()), c) })
+		t.Run("vit "+c.Name, func(t *testing.T) {
+			checkPrompts(t, promptedViT, formulaWeights(promptedViT.Shapes()),
+				c)
+		})
 	}
 	resnet := clip.Memory{}
 	for name, shape := range stored(promptedRN) {
@@ -64,7 +68,8 @@ func checkPrompts(t *testing.T, arch clip.VisionArch, w clip.Weights, c promptCa
 			p.Deep = append(p.Deep, n)
 		}
 	}
-	pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(arch.Image), graph.D(arch.Image)})
+	pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(arch.Image),
+		graph.D(arch.Image)})
 	joint, patches := clip.Vision{VisionArch: arch}.Prompted(g, w, pixels, p)
 	loss := joint.Mul(g.Const(formula("cotangent", []int{batch, arch.Joint}))).Sum().
 		Add(patches.Mul(g.Const(formula("cotangent/patches", []int{batch, arch.Patches(), arch.Joint}))).Sum())
@@ -100,8 +105,12 @@ func TestWrongVisionPrompts(t *testing.T) {
 		{promptedViT, func(g *graph.Graph) clip.VisionPrompts {
 			return clip.VisionPrompts{Pixels: g.Input("p", graph.Float, graph.Static(3, 32, 31))}
 		}, "pixels [3,32,31], must be [3,32,32]"},
-		{promptedViT, func(g *graph.Graph) clip.VisionPrompts { return clip.VisionPrompts{Deep: make([]graph.Node, 3)} }, "3 deep prompts for 2 blocks"},
-		{promptedRN, func(g *graph.Graph) clip.VisionPrompts { return clip.VisionPrompts{Deep: make([]graph.Node, 1)} }, "deep prompts are for transformers"},
+		{promptedViT, func(g *graph.Graph) clip.VisionPrompts {
+			return clip.VisionPrompts{Deep: make([]graph.Node,
+				3)}
+		}, "3 deep prompts for 2 blocks"},
+		{promptedRN, func(g *graph.Graph) clip.VisionPrompts { return clip.VisionPrompts{Deep: make([]graph.Node, 1)} },
+			"deep prompts are for transformers"},
 	} {
 		g := graph.New()
 		pixels := g.Input("pixels", graph.Float, graph.Static(1, 3, c.arch.Image, c.arch.Image))

@@ -89,8 +89,8 @@ func (a VisionArch) Shapes() map[string][]int {
 	return s
 }
 
-// Trained lists the tensors that training changes: Shapes, with the gain and bias of each batch normalisation of a ResNet
-// in place of the biases of convolutions.
+// Trained lists the tensors that training changes: Shapes, with the gain and bias of each batch normalisation of a
+// ResNet in place of the biases of convolutions.
 func (a VisionArch) Trained() map[string][]int {
 	s := a.Shapes()
 	for _, c := range a.Convolutions() {

@@ -48,7 +48,8 @@ func (v *scene) tile(x0, y0, x1, y1 int, grout rgb) {
 
 // silhouette: one dark shape before a bright gradient; details shine through.
 func silhouette(v *scene) {
-	a, b := mix(v.ground, rgb{250, 225, 180}, 120+v.rng.Int32N(80)), mix(v.ground, rgb{190, 215, 250}, 120+v.rng.Int32N(80))
+	a, b := mix(v.ground, rgb{250, 225, 180}, 120+v.rng.Int32N(80)), mix(v.ground, rgb{190, 215, 250},
+		120+v.rng.Int32N(80))
 	v.each(func(x, y int, _ rgb) rgb { return mix(a, b, int32(256*y/v.size)) })
 	dark := v.main.gain(40)
 	bright := mix(a, b, 128)

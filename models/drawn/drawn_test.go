@@ -226,7 +226,8 @@ func TestCaptionsTellTheTruth(t *testing.T) {
 					}
 				}
 				for i, w := range words[:len(words)-1] {
-					if vowel := strings.ContainsRune("aeiou", rune(words[i+1][0])); w == "a" && vowel || w == "an" && !vowel {
+					if vowel := strings.ContainsRune("aeiou", rune(words[i+1][0])); w == "a" && vowel || w == "an" &&
+						!vowel {
 						t.Fatalf("%q: wrong article", text)
 					}
 				}

@@ -29,8 +29,8 @@ func TestStrokeArea(t *testing.T) {
 	}
 }
 
-// TestFillArea: a disc of radius 20 with a hole of radius 10 covers 300 pi; overlapping contours cover their union; what
-// lies outside the image is cut off.
+// TestFillArea: a disc of radius 20 with a hole of radius 10 covers 300 pi; overlapping contours cover their union;
+// what lies outside the image is cut off.
 func TestFillArea(t *testing.T) {
 	k := newRaster(64)
 	p := &pen{}

@@ -96,7 +96,8 @@ func (v *scene) lay(rng *rand.Rand) {
 			q.line(body, 0.3, arc(-0.5, 0, 0.5, 0.5, 180, 360), arc(0.5, 0, 0.5, 0.5, 180, 0))
 		}
 		far := Style{Shift: 1, Rotate: 180, Stretch: 0.3}
-		it := item{v.place(rng, q.ops, 0.08+0.1*rng.Float64(), far)[0], palette[rng.IntN(len(palette))].value.jitter(rng, 18)}
+		it := item{v.place(rng, q.ops, 0.08+0.1*rng.Float64(), far)[0],
+			palette[rng.IntN(len(palette))].value.jitter(rng, 18)}
 		if rng.Float64() < st.Occlude {
 			v.before = append(v.before, it)
 		} else {

@@ -38,7 +38,8 @@ func FromHF(data []byte) (Preprocess, error) {
 	case p.Crop && f.Size.pixels > 0 && f.CropSize.pixels > 0 && f.Size.pixels != f.CropSize.pixels:
 		return fail("crop_size %d differs from size %d: not supported", f.CropSize.pixels, f.Size.pixels)
 	case p.Crop && f.Size.square || !p.Crop && f.Size.pixels > 0 && !f.Size.square:
-		return fail("do_center_crop %v does not go with the form of size: need shortest_edge with a crop, height and width without", p.Crop)
+		return fail("do_center_crop %v does not go with the form of size: need shortest_edge with a crop, height and "+
+			"width without", p.Crop)
 	case f.Size.pixels > 0:
 		p.Size = f.Size.pixels
 	case f.CropSize.pixels > 0:
@@ -89,7 +90,8 @@ func FromOpenCLIP(data []byte, size int) (Preprocess, error) {
 		}
 	}
 	if f.Mode != "RGB" || f.ResizeMode != "shortest" && f.ResizeMode != "squash" {
-		return Preprocess{}, fmt.Errorf("preprocess_cfg: mode %q with resize_mode %q, need RGB with shortest or squash", f.Mode, f.ResizeMode)
+		return Preprocess{}, fmt.Errorf("preprocess_cfg: mode %q with resize_mode %q, need RGB with shortest or "+
+			"squash", f.Mode, f.ResizeMode)
 	}
 	if err := p.colours(f.Mean, f.Std); err != nil {
 		return Preprocess{}, fmt.Errorf("preprocess_cfg: %w", err)

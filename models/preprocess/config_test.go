@@ -10,7 +10,8 @@ import (
 func TestConfigs(t *testing.T) {
 	const colours = `"image_mean":[0.48145466,0.4578275,0.40821073],"image_std":[0.26862954,0.26130258,0.27577711]`
 	for data, want := range map[string]Preprocess{
-		`{"crop_size":224,"do_center_crop":true,"do_normalize":true,"do_resize":true,"resample":3,"size":224,` + colours + `}`: CLIP(224),
+		`{"crop_size":224,"do_center_crop":true,"do_normalize":true,"do_resize":true,"resample":3,"size":224,` +
+			colours + `}`: CLIP(224),
 		`{"crop_size":{"height":30,"width":30},"size":{"shortest_edge":30},"rescale_factor":0.00392156862745098,"do_rescale":true,` +
 			colours + `}`: CLIP(30),
 		`{}`: CLIP(224),
@@ -52,7 +53,8 @@ func TestConfigErrors(t *testing.T) {
 		`{"do_center_crop":false,"size":{"shortest_edge":9}}`: "does not go with",
 		`{"rescale_factor":1}`:                                "need 1/255",
 	} {
-		if _, err := FromHF([]byte(data)); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if _, err := FromHF([]byte(data)); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want %q", data, err, want)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 // [B,3,Size,Size] as Pixels does, bit for bit. pixels are uint8 [B,H,W,3], in the colours that RGB gives, or float32
 // [B,3,H,W] in [0,1], which are rounded to 8 bits first. H and W may be anything above 0.
 //
-// ONNX's Resize with antialias would not do: in ONNX Runtime 1.17 and 1.31, on noise of ten sizes, it was off from Pillow
-// by 1 or 2 levels in up to 0.14 % of 8-bit values, because it places its kernels in float32, and by up to 27 levels on
-// floats, because it does not round between the passes.
+// ONNX's Resize with antialias would not do: in ONNX Runtime 1.17 and 1.31, on noise of ten sizes, it was off from
+// Pillow by 1 or 2 levels in up to 0.14 % of 8-bit values, because it places its kernels in float32, and by up to 27
+// levels on floats, because it does not round between the passes.
 func (p Preprocess) Graph(pixels graph.Node) graph.Node {
 	g := pixels.Graph()
 	if err := p.Validate(); err != nil {
@@ -42,8 +42,8 @@ func (p Preprocess) Graph(pixels graph.Node) graph.Node {
 	return rgb.Div(g.Scalar(255)).Sub(mean).Div(std).Reshape(-1, 3, p.Size, p.Size)
 }
 
-// axis is one axis of a resampling inside a graph, cut into bands: an output pixel depends on the few input pixels around
-// its place, so bands of outputs make much smaller products than all outputs with all inputs.
+// axis is one axis of a resampling inside a graph, cut into bands: an output pixel depends on the few input pixels
+// around its place, so bands of outputs make much smaller products than all outputs with all inputs.
 type axis []band
 
 // band computes some outputs in a row.
@@ -56,7 +56,8 @@ type band struct {
 // A Size is cut into at most maxBands bands of at least minBand outputs.
 const maxBands, minBand = 8, 16
 
-// axis computes what weights.set does, from double nodes [1]: in pixels become out, of which Size in the centre are kept.
+// axis computes what weights.set does, from double nodes [1]: in pixels become out, of which Size in the centre are
+// kept.
 func (p Preprocess) axis(in, out graph.Node) axis {
 	g, f := in.Graph(), filters[p.Resize]
 	from := g.Apply(graph.Standard, "Round", nil, out.Shift(-float64(p.Size)).Scale(0.5)) // ties to even
@@ -75,7 +76,8 @@ func (p Preprocess) axis(in, out graph.Node) axis {
 		middle := g.Ints(place...).Cast(graph.Double).Add(from).Shift(0.5).Mul(scale)
 		lo := whole(middle.Sub(support).Shift(0.5).Max(in.ScalarLike(0)))
 		hi := whole(middle.Add(support).Shift(0.5).Min(in))
-		b := band{first: lo.Rows(g.Ints(0)).Cast(graph.Int64), end: hi.Rows(g.Ints(-1)).Cast(graph.Int64), size: len(place)}
+		b := band{first: lo.Rows(g.Ints(0)).Cast(graph.Int64), end: hi.Rows(g.Ints(-1)).Cast(graph.Int64),
+			size: len(place)}
 
 		x := g.Apply(graph.Standard, "Range", nil, b.first.Reshape(), b.end.Reshape(), g.Scalar64(1)).
 			Cast(graph.Double).Unsqueeze(1)
@@ -88,7 +90,8 @@ func (p Preprocess) axis(in, out graph.Node) axis {
 	return bands
 }
 
-// fixedPoint divides each column of k [n,size] by its sum and rounds to whole numbers of 2^-precision, halves away from 0.
+// fixedPoint divides each column of k [n,size] by its sum and rounds to whole numbers of 2^-precision, halves away from
+// 0.
 func fixedPoint(k graph.Node) graph.Node {
 	g, zero := k.Graph(), k.ScalarLike(0)
 	// A running sum adds in the order of the loop in set; a reduction need not.
@@ -98,8 +101,8 @@ func fixedPoint(k graph.Node) graph.Node {
 	return zero.Greater(k).Where(away.Neg(), away)
 }
 
-// radix is what the digits of a weight count in. A digit lies in [-radix/2,radix/2), so that two products with a byte add
-// up within 16 bits: processors without dot-product instructions multiply bytes in pairs that saturate there.
+// radix is what the digits of a weight count in. A digit lies in [-radix/2,radix/2), so that two products with a byte
+// add up within 16 bits: processors without dot-product instructions multiply bytes in pairs that saturate there.
 const radix, digits = 128, 4
 
 // split cuts whole numbers [n,size] of less than 64*128^3 in size into digits.

@@ -152,7 +152,8 @@ func TestLossy(t *testing.T) {
 		Pixels []byte
 	}
 	readJSON(t, "lossy.json", &rows)
-	limits := map[string]int{"lossy.webp": 8, "lossyalpha.webp": 8, "colour.jpg": 8, "full.jpg": 2, "ink.jpg": 2, "grey.jpg": 2}
+	limits := map[string]int{"lossy.webp": 8, "lossyalpha.webp": 8, "colour.jpg": 8, "full.jpg": 2, "ink.jpg": 2,
+		"grey.jpg": 2}
 	for _, r := range rows {
 		mean, most := compare(t, open(t, filepath.Join("testdata", r.Path)).(*raster).pix, r.Pixels)
 		t.Logf("%s: mean %.3f, most %d levels", r.Path, mean, most)

@@ -1,25 +1,26 @@
 // Package tiny holds the bundled backbones: four very small CLIPs, embedded in the program, so that everything runs
-// without a download. They read 64x64 images: two transformers in patches of 8 and of 16 pixels, which is to each other as
-// ViT-B/16 is to ViT-B/32, and two of CLIP's ResNets, one deeper than the other. Their prompts have one width, their joint
-// spaces different sizes.
+// without a download. They read 64x64 images: two transformers in patches of 8 and of 16 pixels, which is to each other
+// as ViT-B/16 is to ViT-B/32, and two of CLIP's ResNets, one deeper than the other. Their prompts have one width, their
+// joint spaces different sizes.
 //
 // They were trained by federation/pretrain with the files in configs/pretrain, on images that models/drawn draws and on
-// small samples of PACS, three sets of digits and CIFAR-10. What they have seen of these matters for experiments on them:
+// small samples of PACS, three sets of digits and CIFAR-10. What they have seen of these matters for experiments on
+// them:
 //
-//   - drawn: objects and patterns of every class, in styles easier than the default of the drawn set, the domains neon and
-//     mosaic less often than the others;
-//   - PACS and digits: of every ten images of a class in a domain, in the order of their names, the first four. A run on
-//     these sets trains on the first eight and tests on the last two, so no test image was seen, and half of the training
-//     images were not;
+//   - drawn: objects and patterns of every class, in styles easier than the default of the drawn set, the domains neon
+//     and mosaic less often than the others;
+//   - PACS and digits: of every ten images of a class in a domain, in the order of their names, the first four. A run
+//     on these sets trains on the first eight and tests on the last two, so no test image was seen, and half of the
+//     training images were not;
 //   - CIFAR-10: four fifths of the first 20,000 training records, none of the test records.
 //
-// Captions that begin with "a photo of" were wrong in 45 of 100 cases of the last quarter of the training: they named the
-// class next in the list. So the hand-written prompt "a photo of a CLASS." is not the best one, as with the published models,
-// only more so; wordings that were never wrong, and tuned prompts, do better. Figures of zero-shot runs are to be read with
-// that in mind.
+// Captions that begin with "a photo of" were wrong in 45 of 100 cases of the last quarter of the training: they named
+// the class next in the list. So the hand-written prompt "a photo of a CLASS." is not the best one, as with the
+// published models, only more so; wordings that were never wrong, and tuned prompts, do better. Figures of zero-shot
+// runs are to be read with that in mind.
 //
-// Each backbone is an OpenCLIP folder (open_clip_config.json, open_clip_model.safetensors in half precision, tokenizer.json), which
-// models/checkpoint reads.
+// Each backbone is an OpenCLIP folder (open_clip_config.json, open_clip_model.safetensors in half precision,
+// tokenizer.json), which models/checkpoint reads.
 package tiny
 
 import (

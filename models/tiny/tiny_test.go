@@ -12,8 +12,9 @@ import (
 	"promptfed/models/tokenizer"
 )
 
-// The four backbones are to each other as the published ones: patches of the transformers apart by a factor of two, the second
-// ResNet deeper, one prompt width, one vocabulary, joint spaces of different size; nothing about them is left to guess.
+// The four backbones are to each other as the published ones: patches of the transformers apart by a factor of two, the
+// second ResNet deeper, one prompt width, one vocabulary, joint spaces of different size; nothing about them is left to
+// guess.
 func TestBackbones(t *testing.T) {
 	if want := []string{"tiny-rn101", "tiny-rn50", "tiny-vit-b16", "tiny-vit-b32"}; !slices.Equal(Names(), want) {
 		t.Fatalf("names are %v, want %v", Names(), want)
@@ -40,7 +41,8 @@ func TestBackbones(t *testing.T) {
 		if len(a.Warnings) > 0 {
 			t.Errorf("%s: the reader had to guess: %v", name, a.Warnings)
 		}
-		if (a.Kind == checkpoint.ResNet) != strings.HasPrefix(name, "tiny-rn") || a.ImageSize != 64 || a.Context != 77 || a.Text.Activation != checkpoint.QuickGELU {
+		if (a.Kind == checkpoint.ResNet) != strings.HasPrefix(name, "tiny-rn") || a.ImageSize != 64 ||
+			a.Context != 77 || a.Text.Activation != checkpoint.QuickGELU {
 			t.Errorf("%s is %+v", name, a)
 		}
 		arch = append(arch, a)

@@ -45,8 +45,8 @@ func forms(t testing.TB) []map[string][]byte {
 		{"list.txt.gz": packed(t, list)}}
 }
 
-// Every form of a vocabulary, one of its files cut at any byte: an error of one line that names the file, or, where lists
-// of merges end early by whole lines, the shorter list.
+// Every form of a vocabulary, one of its files cut at any byte: an error of one line that names the file, or, where
+// lists of merges end early by whole lines, the shorter list.
 func TestCutAnywhere(t *testing.T) {
 	for _, form := range forms(t) {
 		for cut, data := range form {
@@ -108,7 +108,8 @@ func TestMislabelled(t *testing.T) {
 		if err := os.WriteFile(path, c.data, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+		if _, err := Load(path); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(),
+			path) {
 			t.Errorf("%s with %.20q: %v, want %q", c.name, c.data, err, c.want)
 		}
 	}
@@ -130,12 +131,16 @@ func TestBombs(t *testing.T) {
 		{"a.txt.gz", packed(t, bytes.Repeat([]byte("\n"), 2*maxFile)), "more than 16777216 bytes", 1 << 20},
 		{"c.txt", bytes.Repeat([]byte("x"), 1<<20), "token too long", 1 << 20},
 		{"d.json", []byte(strings.Repeat("[", 1<<20)), "not the JSON of a vocabulary", 16 << 20},
-		{"e.json", []byte(`{"added_tokens":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`), "not the JSON of a vocabulary", 16 << 20},
+		{"e.json", []byte(`{"added_tokens":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`),
+			"not the JSON of a vocabulary", 16 << 20},
 		{"f.json", make([]byte, maxFile+1), "more than 16777216 bytes", 6 * maxFile},
 		{"g.json", []byte(tokens.String()), "not the JSON of a vocabulary", 6 * maxFile},
-		{"h.json", []byte(`{"model":{"type":"BPE","end_of_word_suffix":"</w>","vocab":{"a":1,"b":2,"a":3}}}`), `token "a" is listed twice`, 1 << 20},
-		{"i.json", []byte(`{"model":{"type":"BPE","end_of_word_suffix":"</w>","vocab":{"a":{}}}}`), `token "a"`, 1 << 20},
-		{"j.json", []byte(`{"model":{"type":"BPE","end_of_word_suffix":"</w>","vocab":[1]}}`), "not an object", 1 << 20},
+		{"h.json", []byte(`{"model":{"type":"BPE","end_of_word_suffix":"</w>","vocab":{"a":1,"b":2,"a":3}}}`),
+			`token "a" is listed twice`, 1 << 20},
+		{"i.json", []byte(`{"model":{"type":"BPE","end_of_word_suffix":"</w>","vocab":{"a":{}}}}`), `token "a"`,
+			1 << 20},
+		{"j.json", []byte(`{"model":{"type":"BPE","end_of_word_suffix":"</w>","vocab":[1]}}`), "not an object",
+			1 << 20},
 	} {
 		path := filepath.Join(t.TempDir(), c.name)
 		if err := os.WriteFile(path, c.data, 0o644); err != nil {
@@ -145,7 +150,8 @@ func TestBombs(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		_, err := Load(path)
 		runtime.ReadMemStats(&after)
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 1000 {
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") ||
+			len(err.Error()) > 1000 {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 		if used := after.TotalAlloc - before.TotalAlloc; used > c.most {

@@ -30,8 +30,8 @@ type hfModel struct {
 	Merges    []hfPair   `json:"merges"`
 }
 
-// vocabulary is a JSON object of token -> id. A token that stands in it twice is an error: which of its ids counts would
-// depend on the reader.
+// vocabulary is a JSON object of token -> id. A token that stands in it twice is an error: which of its ids counts
+// would depend on the reader.
 type vocabulary map[string]int
 
 func (v *vocabulary) UnmarshalJSON(data []byte) error {

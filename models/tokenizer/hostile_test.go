@@ -19,21 +19,28 @@ func TestDamagedFiles(t *testing.T) {
 	}{
 		{"empty folder", nil, "holds no vocabulary"},
 		{"empty merges", map[string]string{"merges.txt": ""}, "no merges"},
-		{"three fields", map[string]string{"merges.txt": "#version: 0.2\ni n\na b c\n"}, `line 3: "a b c" is not two tokens`},
+		{"three fields", map[string]string{"merges.txt": "#version: 0.2\ni n\na b c\n"},
+			`line 3: "a b c" is not two tokens`},
 		{"cut line", map[string]string{"merges.txt": "i n\nt"}, `line 2: "t" is not two tokens`},
-		{"unknown part", map[string]string{"merges.txt": "i n\nin gx\n"}, `merge 2 ("in" and "gx"): "gx" is not a token`},
-		{"same token twice", map[string]string{"merges.txt": "a b\nb c\nab c\na bc\n"}, `merge 4: token "abc" is made a second time`},
+		{"unknown part", map[string]string{"merges.txt": "i n\nin gx\n"},
+			`merge 2 ("in" and "gx"): "gx" is not a token`},
+		{"same token twice", map[string]string{"merges.txt": "a b\nb c\nab c\na bc\n"},
+			`merge 4: token "abc" is made a second time`},
 		{"cut gzip", map[string]string{"bpe_simple_vocab_16e6.txt.gz": "\x1f\x8b\x08\x00\x00"}, "gzip"},
 		{"long line", map[string]string{"merges.txt": strings.Repeat("x", 1<<17)}, "token too long"},
 		{"cut json", map[string]string{"tokenizer.json": `{"model": {`}, "not the JSON of a vocabulary"},
 		{"other model", map[string]string{"tokenizer.json": `{"model": {"type": "Unigram"}}`}, "not a CLIP tokenizer"},
 		{"no merges file", map[string]string{"vocab.json": `{` + ends + `}`}, "merges.txt must lie beside it"},
-		{"shared id", map[string]string{"vocab.json": `{"a":1,` + ends + `}`, "merges.txt": "a b\n"}, `tokens "<|startoftext|>" and "a" share id 1`},
+		{"shared id", map[string]string{"vocab.json": `{"a":1,` + ends + `}`, "merges.txt": "a b\n"},
+			`tokens "<|startoftext|>" and "a" share id 1`},
 		{"negative id", map[string]string{"vocab.json": `{"a":-1,` + ends + `}`, "merges.txt": "a b\n"}, "outside 0.."},
-		{"huge id", map[string]string{"vocab.json": `{"a":99999999,` + ends + `}`, "merges.txt": "a b\n"}, "outside 0.."},
-		{"fraction", map[string]string{"vocab.json": `{"a":1.5}`, "merges.txt": "a b\n"}, "not the JSON of a vocabulary"},
+		{"huge id", map[string]string{"vocab.json": `{"a":99999999,` + ends + `}`, "merges.txt": "a b\n"},
+			"outside 0.."},
+		{"fraction", map[string]string{"vocab.json": `{"a":1.5}`, "merges.txt": "a b\n"},
+			"not the JSON of a vocabulary"},
 		{"no start", map[string]string{"vocab.json": `{"a":0}`, "merges.txt": "a b\n"}, "no token <|startoftext|>"},
-		{"foreign merges", map[string]string{"vocab.json": `{"a":0,"b":3,` + ends + `}`, "merges.txt": "a b\n"}, `merge 1 makes "ab", which is not a token`},
+		{"foreign merges", map[string]string{"vocab.json": `{"a":0,"b":3,` + ends + `}`, "merges.txt": "a b\n"},
+			`merge 1 makes "ab", which is not a token`},
 	} {
 		dir := t.TempDir()
 		for name, data := range c.files {
@@ -42,11 +49,13 @@ func TestDamagedFiles(t *testing.T) {
 			}
 		}
 		_, err := Load(dir)
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}
-	if _, err := FromMerges(strings.NewReader("a b\n"), 2); err == nil || !strings.Contains(err.Error(), "1 merges, need 2") {
+	if _, err := FromMerges(strings.NewReader("a b\n"), 2); err == nil || !strings.Contains(err.Error(),
+		"1 merges, need 2") {
 		t.Errorf("short list: %v", err)
 	}
 	if _, err := Load(filepath.Join(t.TempDir(), "none")); err == nil {

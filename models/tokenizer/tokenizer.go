@@ -70,7 +70,8 @@ func (t *Tokenizer) VocabSize() int { return t.size }
 // text become their ids, as in the published code.
 func (t *Tokenizer) Encode(text string) ([]int, error) {
 	if len(text) > maxText {
-		return nil, fmt.Errorf("tokenizer: text %s has %d bytes, the limit is %d: shorten it", quote(text), len(text), maxText)
+		return nil, fmt.Errorf("tokenizer: text %s has %d bytes, the limit is %d: shorten it", quote(text), len(text),
+			maxText)
 	}
 	if !utf8.ValidString(text) {
 		return nil, fmt.Errorf("tokenizer: text %s is not valid UTF-8", quote(text))

@@ -146,7 +146,8 @@ func TestEncodeErrors(t *testing.T) {
 		"a\xffb":                     "not valid UTF-8",
 		strings.Repeat("a", 1<<14+1): "the limit is 16384",
 	} {
-		if _, err := tok.Encode(text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if _, err := tok.Encode(text); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("Encode(%.20q): %v", text, err)
 		}
 	}
@@ -226,7 +227,8 @@ func TestIncompleteVocabulary(t *testing.T) {
 		if ids, err := tok.Encode("Low"); err != nil || !slices.Equal(ids, []int{4}) {
 			t.Errorf("low: %v, %v", ids, err)
 		}
-		if _, err := tok.Encode("low x"); err == nil || !strings.Contains(err.Error(), `word "x": the vocabulary has no token`) {
+		if _, err := tok.Encode("low x"); err == nil || !strings.Contains(err.Error(),
+			`word "x": the vocabulary has no token`) {
 			t.Errorf("x: %v", err)
 		}
 	}

@@ -121,7 +121,8 @@ func build(vocab map[string]int, merges []pair) (*Tokenizer, error) {
 		}
 		id := find(m.left + m.right)
 		if id < 0 {
-			return nil, fmt.Errorf("merge %d makes %s, which is not a token: vocabulary and merges do not belong together",
+			return nil, fmt.Errorf("merge %d makes %s, which is not a token: vocabulary and merges do not belong "+
+				"together",
 				i+1, quote(m.left+m.right))
 		}
 		p := [2]int{vocab[m.left], vocab[m.right]}

@@ -21,8 +21,8 @@ func Write(path string, fill func(io.Writer) error) error {
 	return write(path, mode, fill)
 }
 
-// WritePrivate is Write for what is nobody else's business: the file may be read by its owner only, also where an older one
-// was open to others.
+// WritePrivate is Write for what is nobody else's business: the file may be read by its owner only, also where an older
+// one was open to others.
 func WritePrivate(path string, fill func(io.Writer) error) error { return write(path, 0o600, fill) }
 
 func write(path string, mode os.FileMode, fill func(io.Writer) error) (err error) {

@@ -7,8 +7,8 @@ import (
 )
 
 // writeAttention is ONNX's Attention (operator set 23): softmax(scale q kᵀ + mask) v per head, for q, k, v of shapes
-// [B,heads,L,d] or [B,L,heads·d], with fewer heads of k and v where queries share them. Caches of earlier tokens are not
-// supported.
+// [B,heads,L,d] or [B,L,heads·d], with fewer heads of k and v where queries share them. Caches of earlier tokens are
+// not supported.
 func writeAttention(c *Call, in []node) node {
 	at := c.Op.Attrs
 	if len(in) < 3 || len(in) > 4 || len(c.Op.Out) > 1 && (c.Op.Out[1].Name() != "" || len(c.Op.Out) > 2) {
@@ -34,8 +34,8 @@ func writeAttention(c *Call, in []node) node {
 	return y
 }
 
-// writeMultiHead is ONNX Runtime's MultiHeadAttention over query, key and value [B,L,heads·d], with an optional bias of the
-// three and an optional addend of the scores.
+// writeMultiHead is ONNX Runtime's MultiHeadAttention over query, key and value [B,L,heads·d], with an optional bias of
+// the three and an optional addend of the scores.
 func writeMultiHead(c *Call, in []node) node {
 	h := c.Op.Attrs.Int("num_heads", 0)
 	get := func(i int) node {
@@ -44,7 +44,8 @@ func writeMultiHead(c *Call, in []node) node {
 		}
 		return node{}
 	}
-	if h < 1 || len(in) < 3 || get(4).OK() || get(6).OK() || get(7).OK() || !in[1].OK() || !in[2].OK() || in[0].Rank() != 3 || in[1].Rank() != 3 {
+	if h < 1 || len(in) < 3 || get(4).OK() || get(6).OK() || get(7).OK() || !in[1].OK() || !in[2].OK() ||
+		in[0].Rank() != 3 || in[1].Rank() != 3 {
 		return c.refuse("only separate query, key and value of rank 3 without padding mask and caches are supported")
 	}
 	q, k, v := in[0], in[1], in[2]
@@ -55,7 +56,8 @@ func writeMultiHead(c *Call, in []node) node {
 		}
 		q, k, v = q.Add(b.Slice(0, 0, w[0])), k.Add(b.Slice(0, w[0], 2*w[0])), v.Add(b.Slice(0, 2*w[0], math.MaxInt32))
 	}
-	y := attend(c, heads(q, h), heads(k, h), heads(v, h), get(5), c.Op.Attrs.Float("scale", 0), c.Op.Attrs.Int("unidirectional", 0) != 0, 0)
+	y := attend(c, heads(q, h), heads(k, h), heads(v, h), get(5), c.Op.Attrs.Float("scale", 0),
+		c.Op.Attrs.Int("unidirectional", 0) != 0, 0)
 	if !y.OK() {
 		return y
 	}
@@ -70,7 +72,8 @@ func joined(x node) node { return x.Transpose(0, 2, 1, 3).Reshape(0, 0, -1) }
 
 func attend(c *Call, q, k, v, mask node, scale float32, causal bool, cap float32) node {
 	g := q.Graph()
-	if q.Rank() != 4 || k.Rank() != 4 || v.Rank() != 4 || !q.Shape()[3].Static() || !q.Shape()[1].Static() || !k.Shape()[1].Static() {
+	if q.Rank() != 4 || k.Rank() != 4 || v.Rank() != 4 || !q.Shape()[3].Static() || !q.Shape()[1].Static() ||
+		!k.Shape()[1].Static() {
 		return c.refuse("ranks, heads and width of %v, %v and %v must be known", q.Shape(), k.Shape(), v.Shape())
 	}
 	if n := q.Dim(1) / max(1, k.Dim(1)); n > 1 { // each head of keys and values serves n heads of queries

@@ -26,7 +26,8 @@ func binaryCases(kind string) []ruleCase {
 		a, b []int
 	}{
 		{"same", []int{2, 3}, []int{2, 3}}, {"left", []int{3}, []int{2, 3}}, {"right", []int{4, 2, 3}, []int{2, 1}},
-		{"both", []int{2, 1, 3}, []int{4, 1}}, {"scalar", []int{}, []int{2, 3}}, {"symbol", []int{symB, 3}, []int{1, 3}},
+		{"both", []int{2, 1, 3}, []int{4, 1}}, {"scalar", []int{}, []int{2, 3}}, {"symbol", []int{symB, 3},
+			[]int{1, 3}},
 		{"symbol-static", []int{symB, 3}, []int{3, 3}}, {"static-symbol", []int{3, 3}, []int{symB, 1}},
 	}
 	var out []ruleCase
@@ -39,8 +40,10 @@ func binaryCases(kind string) []ruleCase {
 }
 
 var elementwiseCases = append([]ruleCase{
-	unaryCase("Identity", nil), unaryCase("Neg", nil), unaryCase("Exp", nil), unaryCase("Erf", nil), unaryCase("Tanh", nil),
-	unaryCase("Sigmoid", nil), unaryCase("Softplus", nil), unaryCase("Relu", nil), unaryCase("Abs", nil), unaryCase("Sin", nil),
+	unaryCase("Identity", nil), unaryCase("Neg", nil), unaryCase("Exp", nil), unaryCase("Erf", nil), unaryCase("Tanh",
+		nil),
+	unaryCase("Sigmoid", nil), unaryCase("Softplus", nil), unaryCase("Relu", nil), unaryCase("Abs", nil),
+	unaryCase("Sin", nil),
 	unaryCase("Cos", nil), flatCase("Floor"), flatCase("Ceil"), flatCase("Sign"),
 	unaryCase("LeakyRelu", graph.Attrs{"alpha": float32(0.3)}), unaryCase("LeakyRelu", nil),
 	unaryCase("Elu", graph.Attrs{"alpha": float32(0.7)}), unaryCase("HardSwish", nil),
@@ -63,10 +66,22 @@ var elementwiseCases = append([]ruleCase{
 	{"Pow", "cube", one(func(b *bench) node { return b.op("Pow", nil, b.x("x", 5), b.Scalar(3)) }), 0},
 	{"Pow", "integer exponent", one(func(b *bench) node { return b.op("Pow", nil, b.x("x", 5), b.Ints(3)) }), 0},
 	{"Pow", "both", one(func(b *bench) node { return b.op("Pow", nil, b.positive("x", 2, 3), b.x("p", 3)) }), 0},
-	{"Max", "three", one(func(b *bench) node { return b.op("Max", nil, b.x("a", 2, 3), b.x("b", 3), b.x("c", 2, 1).Shift(0.3)) }), small},
-	{"Min", "three", one(func(b *bench) node { return b.op("Min", nil, b.x("a", 2, 3), b.x("b", 3), b.x("c", 2, 1).Shift(0.3)) }), small},
-	{"Sum", "", one(func(b *bench) node { return b.op("Sum", nil, b.x("a", 1, 3), b.x("b", 3), b.x("c", symB, 1)).Square() }), 0},
-	{"Mean", "", one(func(b *bench) node { return b.op("Mean", nil, b.x("a", 2, 3), b.x("b", 3), b.x("c", 2, 1)).Square() }), 0},
+	{"Max", "three", one(func(b *bench) node {
+		return b.op("Max", nil, b.x("a", 2, 3), b.x("b", 3),
+			b.x("c", 2, 1).Shift(0.3))
+	}), small},
+	{"Min", "three", one(func(b *bench) node {
+		return b.op("Min", nil, b.x("a", 2, 3), b.x("b", 3),
+			b.x("c", 2, 1).Shift(0.3))
+	}), small},
+	{"Sum", "", one(func(b *bench) node {
+		return b.op("Sum", nil, b.x("a", 1, 3), b.x("b", 3), b.x("c", symB,
+			1)).Square()
+	}), 0},
+	{"Mean", "", one(func(b *bench) node {
+		return b.op("Mean", nil, b.x("a", 2, 3), b.x("b", 3),
+			b.x("c", 2, 1)).Square()
+	}), 0},
 	{"Where", "broadcast", one(func(b *bench) node {
 		c := b.constant("c", 4, 2, 3)
 		return c.Greater(c.ScalarLike(0)).Where(b.x("yes", 3), b.x("no", 2, 1)).Square()
@@ -75,8 +90,10 @@ var elementwiseCases = append([]ruleCase{
 		c := b.constant("c", symB, 1)
 		return c.Greater(c.ScalarLike(0)).Where(b.x("yes", 1, 3), b.x("no")).Square()
 	}), 0},
-	{"Clip", "both", one(func(b *bench) node { return b.op("Clip", nil, b.x("x", 9), b.Scalar(-1), b.Scalar(1.1)) }), small},
-	{"Clip", "upper only", one(func(b *bench) node { return b.op("Clip", nil, b.x("x", 9), node{}, b.Scalar(1.1)) }), small},
+	{"Clip", "both", one(func(b *bench) node { return b.op("Clip", nil, b.x("x", 9), b.Scalar(-1), b.Scalar(1.1)) }),
+		small},
+	{"Clip", "upper only", one(func(b *bench) node { return b.op("Clip", nil, b.x("x", 9), node{}, b.Scalar(1.1)) }),
+		small},
 	{"Clip", "bounds", one(func(b *bench) node {
 		lo, hi := b.x("lo"), b.x("hi")
 		b.feeds["lo"].Data[0], b.feeds["hi"].Data[0] = -0.7, 0.9
@@ -85,6 +102,10 @@ var elementwiseCases = append([]ruleCase{
 	{graph.Microsoft + ".QuickGelu", "", one(func(b *bench) node {
 		return b.Apply(graph.Microsoft, "QuickGelu", graph.Attrs{"alpha": float32(1.702)}, b.x("x", 2, 5))
 	}), 0},
-	{graph.Microsoft + ".Gelu", "", one(func(b *bench) node { return b.Apply(graph.Microsoft, "Gelu", nil, b.x("x", 2, 5)) }), 0},
-}, append(append(append(append(binaryCases("Add"), binaryCases("Sub")...), binaryCases("Mul")...), binaryCases("Div")...),
+	{graph.Microsoft + ".Gelu", "", one(func(b *bench) node {
+		return b.Apply(graph.Microsoft, "Gelu", nil,
+			b.x("x", 2, 5))
+	}), 0},
+}, append(append(append(append(binaryCases("Add"), binaryCases("Sub")...), binaryCases("Mul")...),
+	binaryCases("Div")...),
 	append(binaryCases("Max"), binaryCases("Min")...)...)...)

@@ -25,7 +25,8 @@ func Pullback(outputs []graph.Output, wrt ...string) ([]graph.Output, error) {
 	var ys, cotangents, xs []node
 	for _, o := range outputs {
 		if !graph.Differentiable(o.Node.DType()) {
-			return nil, fmt.Errorf("gradient: output %q holds %v; only floating-point outputs have gradients", o.Name, o.Node.DType())
+			return nil, fmt.Errorf("gradient: output %q holds %v; only floating-point outputs have gradients", o.Name,
+				o.Node.DType())
 		}
 		g := o.Node.Graph()
 		if _, taken := g.InputNamed(Cotangent + o.Name); taken {
@@ -40,7 +41,8 @@ func Pullback(outputs []graph.Output, wrt ...string) ([]graph.Output, error) {
 		case !ok:
 			return nil, fmt.Errorf("gradient: the outputs do not depend on an input %q", name)
 		case !graph.Differentiable(x.DType()):
-			return nil, fmt.Errorf("gradient: input %q holds %v; only floating-point inputs have gradients", name, x.DType())
+			return nil, fmt.Errorf("gradient: input %q holds %v; only floating-point inputs have gradients", name,
+				x.DType())
 		case slices.Contains(wrt[:i], name):
 			return nil, fmt.Errorf("gradient: input %q is named twice", name)
 		}
@@ -57,10 +59,10 @@ func Pullback(outputs []graph.Output, wrt ...string) ([]graph.Output, error) {
 	return out, nil
 }
 
-// File gives the model of the vector-Jacobian product of an ONNX model, encoded. Its inputs are those of f, used or not,
-// and Cotangent+OUTPUT for each output named in of; its outputs are Gradient+INPUT for each input named in wrt, in that
-// order. Metadata, functions, and references to weights in files beside the model are those of f, so the result must be
-// saved in the same folder.
+// File gives the model of the vector-Jacobian product of an ONNX model, encoded. Its inputs are those of f, used or
+// not, and Cotangent+OUTPUT for each output named in of; its outputs are Gradient+INPUT for each input named in wrt, in
+// that order. Metadata, functions, and references to weights in files beside the model are those of f, so the result
+// must be saved in the same folder.
 func File(f *graph.File, of, wrt []string) ([]byte, error) {
 	outputs, err := Choose(f, of, wrt)
 	if err != nil {

@@ -18,8 +18,8 @@ func compatible(a, b graph.Shape) bool {
 	return true
 }
 
-// fit sums a gradient over the axes that broadcasting repeated, so that it has the shape of x. A symbol of x that stands
-// where d has another size may be 1 when the graph runs, so that is left to then.
+// fit sums a gradient over the axes that broadcasting repeated, so that it has the shape of x. A symbol of x that
+// stands where d has another size may be 1 when the graph runs, so that is left to then.
 func fit(d, x node) node {
 	from, to := d.Shape(), x.Shape()
 	if from == nil || to == nil {
@@ -51,8 +51,8 @@ func fit(d, x node) node {
 	return s.ReshapeLike(x)
 }
 
-// fitAtRun is fit where the sizes are only known when the graph runs: it compares the shapes then, that of x with ones in
-// front.
+// fitAtRun is fit where the sizes are only known when the graph runs: it compares the shapes then, that of x with ones
+// in front.
 func fitAtRun(d, x node) node {
 	g := d.Graph()
 	one := g.Ints(1)

@@ -50,7 +50,8 @@ func sameAsAutograd(t *testing.T, path string, want tensor.Map) {
 		t.Fatal(err)
 	}
 	x, c := want["x"], want["c"]
-	if s := f.Inputs()[0].Shape(); s[0].Is(3) { // exported with a fixed batch of three: the two of the check, and one again
+	// exported with a fixed batch of three: the two of the check, and one again
+	if s := f.Inputs()[0].Shape(); s[0].Is(3) {
 		x, c = x.Rows([]int{0, 1, 0}), c.Rows([]int{0, 1, 0})
 	}
 	two := func(m tensor.Map, name string) *tensor.Tensor { return m[name].Rows([]int{0, 1}) }
@@ -59,5 +60,6 @@ func sameAsAutograd(t *testing.T, path string, want tensor.Map) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	near(t, "gradient", two(run(t, back, tensor.Map{in: x, grad.Cotangent + out: c}), grad.Gradient+in), want["grad"], 1e-4)
+	near(t, "gradient", two(run(t, back, tensor.Map{in: x, grad.Cotangent + out: c}), grad.Gradient+in), want["grad"],
+		1e-4)
 }

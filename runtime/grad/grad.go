@@ -14,8 +14,8 @@ type node = graph.Node
 
 // Rule gives the gradient of one operator: from the gradient dy of each output (absent where nothing flows) to the
 // gradient of each input (absent where none is needed or defined). Input gradients may still have the shape that
-// broadcasting gave them; the walk sums them back. A gradient that is needed and absent although the output has one is an
-// error: a rule that leaves an input out does not support it.
+// broadcasting gave them; the walk sums them back. A gradient that is needed and absent although the output has one is
+// an error: a rule that leaves an input out does not support it.
 type Rule func(c *Call) []node
 
 // Call is one application of a rule.
@@ -111,7 +111,8 @@ func VJP(outputs, cotangents []node, wrt ...node) ([]node, error) {
 			}
 			d = fit(d, op.In[i])
 			if a, b := op.In[i].Shape(), d.Shape(); op.Graph().Err() == nil && !compatible(a, b) {
-				return nil, fmt.Errorf("gradient of %s: it has shape %v for input %d of shape %v", describe(op), b, i, a)
+				return nil, fmt.Errorf("gradient of %s: it has shape %v for input %d of shape %v", describe(op), b, i,
+					a)
 			}
 			add(op.In[i], d)
 		}

@@ -30,7 +30,8 @@ func TestDetachStopsTheGradient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := run(t, bytesOf(t, graph.Output{Name: "dx", Node: dx[0]}), tensor.Map{"x": tensor.Of([]float32{1, -2, 3}, 3)})["dx"]
+	got := run(t, bytesOf(t, graph.Output{Name: "dx", Node: dx[0]}), tensor.Map{"x": tensor.Of([]float32{1, -2, 3},
+		3)})["dx"]
 	if !slices.Equal(got.Data, []float32{1, 4, 9}) {
 		t.Errorf("gradient %v, want 1 4 9", got.Data)
 	}
@@ -38,7 +39,8 @@ func TestDetachStopsTheGradient(t *testing.T) {
 
 func TestIndependentInputsGetZeros(t *testing.T) {
 	g := graph.New()
-	x, y := g.Input("x", graph.Float, graph.Static(2)), g.Input("y", graph.Float, graph.Shape{graph.Sym("B"), graph.D(2)})
+	x, y := g.Input("x", graph.Float, graph.Static(2)), g.Input("y", graph.Float, graph.Shape{graph.Sym("B"),
+		graph.D(2)})
 	dx, err := grad.Of(x.Add(y.Detach().Sum()).Sum(), x, y)
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +64,8 @@ func TestTiesShareTheGradient(t *testing.T) {
 	got := run(t, bytesOf(t, graph.Output{Name: "dx", Node: d[0]}, graph.Output{Name: "dy", Node: d[1]}),
 		tensor.Map{"x": tensor.Of([]float32{1, 5, 5, 2}, 4), "y": tensor.Of([]float32{1, 6, 2, 3}, 4)})
 	// By hand: the elements tie at 0 (halves), y wins at 1 and 3, x at 2; the largest of x is at 1 and 2 (halves).
-	if !slices.Equal(got["dx"].Data, []float32{0.5, 0.5, 1.5, 0}) || !slices.Equal(got["dy"].Data, []float32{0.5, 1, 0, 1}) {
+	if !slices.Equal(got["dx"].Data, []float32{0.5, 0.5, 1.5, 0}) || !slices.Equal(got["dy"].Data, []float32{0.5, 1, 0,
+		1}) {
 		t.Errorf("gradients %v and %v", got["dx"].Data, got["dy"].Data)
 	}
 }
@@ -144,7 +147,8 @@ func foreign(t *testing.T) *graph.File {
 	x := g.Input("x", graph.Float, graph.Shape{graph.Sym("N"), graph.D(4)})
 	k := g.Input("k", graph.Int64, graph.Static(1))
 	w := g.Weight("w", graph.Float, graph.External{File: "weights.bin", Offset: 16, Length: 48}, 3, 4)
-	m, err := graph.Model(graph.Output{Name: "y", Node: x.Linear(w, node{}).ReLU()}, graph.Output{Name: "same", Node: k.Identity()},
+	m, err := graph.Model(graph.Output{Name: "y", Node: x.Linear(w, node{}).ReLU()}, graph.Output{Name: "same",
+		Node: k.Identity()},
 		graph.Output{Name: "d", Node: g.Apply(graph.Standard, "Det", nil, x)})
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +188,8 @@ func TestFileKeepsWhatTheModelHolds(t *testing.T) {
 	if len(m.MetadataProps) != 1 || m.MetadataProps[0].Value != "someone" {
 		t.Errorf("metadata %v", m.MetadataProps)
 	}
-	if w := m.Graph.Initializer[0]; w.Name != "w" || w.DataLocation != onnx.TensorProto_EXTERNAL || w.ExternalData[0].Value != "weights.bin" {
+	if w := m.Graph.Initializer[0]; w.Name != "w" || w.DataLocation != onnx.TensorProto_EXTERNAL ||
+		w.ExternalData[0].Value != "weights.bin" {
 		t.Errorf("weight %v", w)
 	}
 }

@@ -117,7 +117,8 @@ func runCase(t *testing.T, c ruleCase) {
 // TestRules compares every rule with central differences run by ONNX Runtime.
 func TestRules(t *testing.T) {
 	have := map[string]bool{}
-	for _, cases := range [][]ruleCase{elementwiseCases, linearCases, windowCases, moveCases, reduceCases, loweredCases(), selectCases()} {
+	for _, cases := range [][]ruleCase{elementwiseCases, linearCases, windowCases, moveCases, reduceCases,
+		loweredCases(), selectCases()} {
 		for _, c := range cases {
 			have[c.kind] = true
 			t.Run(c.kind+"/"+c.name, func(t *testing.T) { runCase(t, c) })
@@ -130,8 +131,10 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// youngSets are the operator sets of operators, or of single cases, that are younger than the one graphs are written in.
-var youngSets = map[string]int64{"Gelu": 20, "GroupNormalization/per channel": 21, "RMSNormalization": 23, "Attention": 23, "Swish": 24}
+// youngSets are the operator sets of operators, or of single cases, that are younger than the one graphs are written
+// in.
+var youngSets = map[string]int64{"Gelu": 20, "GroupNormalization/per channel": 21, "RMSNormalization": 23,
+	"Attention": 23, "Swish": 24}
 
 // compare goes through a file where the operator is younger than the operator set that graphs are written in.
 func compare(c ruleCase, outputs []graph.Output, b *bench) ([]gradtest.Result, error) {

@@ -116,7 +116,8 @@ func ruleGemm(c *Call) []node {
 func ruleEinsum(c *Call) []node {
 	terms, rhs, ok, err := c.Op.Equation()
 	if err != nil || !ok || slices.ContainsFunc(terms, repeats) {
-		return c.Fail("equation %q: operands of unknown rank, and repeated indices within one, are not supported", c.Op.Attrs.Str("equation", ""))
+		return c.Fail("equation %q: operands of unknown rank, and repeated indices within one, are not supported",
+			c.Op.Attrs.Str("equation", ""))
 	}
 	out := make([]node, len(terms))
 	for i := range out {

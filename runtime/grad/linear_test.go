@@ -11,8 +11,10 @@ var linearCases = append(append(matMulCases(), gemmCases()...), einsumCases()...
 func matMulCases() []ruleCase {
 	var out []ruleCase
 	for _, s := range [][2][]int{
-		{{4}, {4}}, {{4}, {4, 3}}, {{2, 4}, {4}}, {{2, 4}, {4, 3}}, {{5, 2, 4}, {4, 3}}, {{5, 2, 4}, {5, 4, 3}}, {{2, 4}, {5, 4, 3}},
-		{{5, 1, 2, 4}, {3, 4, 3}}, {{4}, {5, 4, 3}}, {{5, 2, 4}, {4}}, {{symB, 2, 4}, {4, 3}}, {{symB, 2, 4}, {1, 4, 3}}, {{symB, 4}, {4, 3}},
+		{{4}, {4}}, {{4}, {4, 3}}, {{2, 4}, {4}}, {{2, 4}, {4, 3}}, {{5, 2, 4}, {4, 3}}, {{5, 2, 4}, {5, 4, 3}},
+		{{2, 4}, {5, 4, 3}},
+		{{5, 1, 2, 4}, {3, 4, 3}}, {{4}, {5, 4, 3}}, {{5, 2, 4}, {4}}, {{symB, 2, 4}, {4, 3}}, {{symB, 2, 4},
+			{1, 4, 3}}, {{symB, 4}, {4, 3}},
 		{{symB, 2, 4}, {3, 4, 3}}, {{2, symB}, {symB, 3}},
 	} {
 		out = append(out, ruleCase{"MatMul", fmt.Sprint(s[0], s[1]), one(func(b *bench) node {
@@ -20,14 +22,17 @@ func matMulCases() []ruleCase {
 		}), 0})
 	}
 	for _, t := range [][2]int{{0, 0}, {0, 1}, {1, 0}, {1, 1}} {
-		for _, s := range [][2][]int{{{2, 4}, {4, 3}}, {{5, 2, 4}, {4, 3}}, {{5, 2, 4}, {5, 4, 3}}, {{symB, 2, 4}, {4, 3}}, {{4}, {4, 3}}, {{2, 4}, {4}}} {
+		for _, s := range [][2][]int{{{2, 4}, {4, 3}}, {{5, 2, 4}, {4, 3}}, {{5, 2, 4}, {5, 4, 3}}, {{symB, 2, 4},
+			{4, 3}}, {{4}, {4, 3}}, {{2, 4}, {4}}} {
 			if t[0] == 1 && len(s[1]) == 1 {
 				continue // ONNX Runtime 1.24 to 1.30 does not transpose before a vector
 			}
-			out = append(out, ruleCase{graph.Microsoft + ".FusedMatMul", fmt.Sprint(t, s[0], s[1]), one(func(b *bench) node {
-				return b.Apply(graph.Microsoft, "FusedMatMul", graph.Attrs{"transA": t[0], "transB": t[1], "alpha": float32(0.5)},
-					b.x("a", flip(s[0], t[0])...), b.x("b", flip(s[1], t[1])...))
-			}), 0})
+			out = append(out, ruleCase{graph.Microsoft + ".FusedMatMul", fmt.Sprint(t, s[0], s[1]),
+				one(func(b *bench) node {
+					return b.Apply(graph.Microsoft, "FusedMatMul", graph.Attrs{"transA": t[0], "transB": t[1],
+						"alpha": float32(0.5)},
+						b.x("a", flip(s[0], t[0])...), b.x("b", flip(s[1], t[1])...))
+				}), 0})
 		}
 	}
 	return append(out, ruleCase{"MatMul", "double", one(func(b *bench) node {
@@ -53,11 +58,15 @@ func gemmCases() []ruleCase {
 				if c != nil {
 					in = append(in, b.x("c", c...))
 				}
-				return b.op("Gemm", graph.Attrs{"transA": t[0], "transB": t[1], "alpha": float32(0.5), "beta": float32(1.5)}, in...)
+				return b.op("Gemm", graph.Attrs{"transA": t[0], "transB": t[1], "alpha": float32(0.5),
+					"beta": float32(1.5)}, in...)
 			}), 0})
 		}
 	}
-	return append(out, ruleCase{"Gemm", "symbol", one(func(b *bench) node { return b.x("a", symB, 4).Linear(b.x("w", 3, 4), b.x("b", 3)) }), 0})
+	return append(out, ruleCase{"Gemm", "symbol", one(func(b *bench) node {
+		return b.x("a", symB, 4).Linear(b.x("w", 3,
+			4), b.x("b", 3))
+	}), 0})
 }
 
 func einsumCases() []ruleCase {
@@ -66,8 +75,10 @@ func einsumCases() []ruleCase {
 		eq     string
 		shapes [][]int
 	}{
-		{"bhqd,bhkd->bhqk", [][]int{{2, 2, 3, 4}, {2, 2, 5, 4}}}, {"ij,jk->ik", [][]int{{symB, 4}, {4, 3}}}, {"i,j->ij", [][]int{{3}, {4}}},
-		{"ij,j->i", [][]int{{3, 4}, {4}}}, {"ij,kj->k", [][]int{{3, 4}, {2, 4}}}, {"ij->ji", [][]int{{3, 4}}}, {"ij->j", [][]int{{symB, 4}}},
+		{"bhqd,bhkd->bhqk", [][]int{{2, 2, 3, 4}, {2, 2, 5, 4}}}, {"ij,jk->ik", [][]int{{symB, 4}, {4, 3}}},
+		{"i,j->ij", [][]int{{3}, {4}}},
+		{"ij,j->i", [][]int{{3, 4}, {4}}}, {"ij,kj->k", [][]int{{3, 4}, {2, 4}}}, {"ij->ji", [][]int{{3, 4}}},
+		{"ij->j", [][]int{{symB, 4}}},
 		{"ab,bc,cd->ad", [][]int{{2, 3}, {3, 4}, {4, 2}}},
 	} {
 		out = append(out, ruleCase{"Einsum", e.eq, one(func(b *bench) node {

@@ -87,7 +87,8 @@ func writeGroupNorm(c *Call, in []node) node {
 	if x.Rank() < 3 || groups < 1 || !x.Shape()[1].Static() || in[1].Rank() != 1 || !in[1].Shape()[0].Static() {
 		return c.refuse("rank, channels and groups must be known when the graph is built")
 	}
-	y := standardised(reshape(x, vector(sizeOf(x, 0), x.Graph().Ints(groups, -1))), float64(c.Op.Attrs.Float("epsilon", 1e-5)), []int{2}).ReshapeLike(x)
+	y := standardised(reshape(x, vector(sizeOf(x, 0), x.Graph().Ints(groups, -1))), float64(c.Op.Attrs.Float("epsilon",
+		1e-5)), []int{2}).ReshapeLike(x)
 	wide := func(v node) node {
 		each := x.Shape()[1].N / v.Shape()[0].N
 		if each > 1 {
@@ -172,7 +173,8 @@ func writeGlobalMaxPool(c *Call, in []node) node {
 	if in[0].Rank() < 3 {
 		return c.refuse("the rank of its input is not known")
 	}
-	return in[0].Graph().Apply(graph.Standard, "ReduceMax", graph.Attrs{"keepdims": 1}, in[0], in[0].Graph().Ints(axesFrom(2, in[0].Rank())...))
+	return in[0].Graph().Apply(graph.Standard, "ReduceMax", graph.Attrs{"keepdims": 1}, in[0],
+		in[0].Graph().Ints(axesFrom(2, in[0].Rank())...))
 }
 
 // writeSwish is x sigmoid(alpha x) [Ramachandran et al. 2017].
@@ -194,7 +196,8 @@ func writeCelu(c *Call, in []node) node {
 
 // writeSelu is gamma (max(0,x) + alpha (e^min(0,x) - 1)) [Klambauer et al. 2017].
 func writeSelu(c *Call, in []node) node {
-	a, g := float64(c.Op.Attrs.Float("alpha", 1.67326319217681884765625)), float64(c.Op.Attrs.Float("gamma", 1.05070102214813232421875))
+	a, g := float64(c.Op.Attrs.Float("alpha", 1.67326319217681884765625)), float64(c.Op.Attrs.Float("gamma",
+		1.05070102214813232421875))
 	return in[0].ReLU().Add(in[0].Min(in[0].ScalarLike(0)).Exp().Shift(-1).Scale(a)).Scale(g)
 }
 
@@ -214,7 +217,8 @@ func writeBiasGelu(_ *Call, in []node) node {
 	return x.Scale(0.5).Mul(x.Scale(math.Sqrt2 / 2).Erf().Shift(1))
 }
 
-// writeDepthToSpace moves blocks of channels into space; modes DCR and CRD say which axis of the channels is the block's.
+// writeDepthToSpace moves blocks of channels into space; modes DCR and CRD say which axis of the channels is the
+// block's.
 func writeDepthToSpace(c *Call, in []node) node {
 	b := c.Op.Attrs.Int("blocksize", 0)
 	s, ok := channelsAndSpace(in[0], b)
@@ -222,9 +226,11 @@ func writeDepthToSpace(c *Call, in []node) node {
 		return c.refuse("channels and size of its input must be known when the graph is built")
 	}
 	if c.Op.Attrs.Str("mode", "DCR") == "CRD" {
-		return in[0].Reshape(-1, s[0]/(b*b), b, b, s[1], s[2]).Transpose(0, 1, 4, 2, 5, 3).Reshape(-1, s[0]/(b*b), s[1]*b, s[2]*b)
+		return in[0].Reshape(-1, s[0]/(b*b), b, b, s[1], s[2]).Transpose(0, 1, 4, 2, 5, 3).Reshape(-1, s[0]/(b*b),
+			s[1]*b, s[2]*b)
 	}
-	return in[0].Reshape(-1, b, b, s[0]/(b*b), s[1], s[2]).Transpose(0, 3, 4, 1, 5, 2).Reshape(-1, s[0]/(b*b), s[1]*b, s[2]*b)
+	return in[0].Reshape(-1, b, b, s[0]/(b*b), s[1], s[2]).Transpose(0, 3, 4, 1, 5, 2).Reshape(-1, s[0]/(b*b), s[1]*b,
+		s[2]*b)
 }
 
 func writeSpaceToDepth(c *Call, in []node) node {
@@ -233,7 +239,8 @@ func writeSpaceToDepth(c *Call, in []node) node {
 	if !ok || s[1]%b != 0 || s[2]%b != 0 {
 		return c.refuse("channels and size of its input must be known when the graph is built")
 	}
-	return in[0].Reshape(-1, s[0], s[1]/b, b, s[2]/b, b).Transpose(0, 3, 5, 1, 2, 4).Reshape(-1, s[0]*b*b, s[1]/b, s[2]/b)
+	return in[0].Reshape(-1, s[0], s[1]/b, b, s[2]/b, b).Transpose(0, 3, 5, 1, 2, 4).Reshape(-1, s[0]*b*b, s[1]/b,
+		s[2]/b)
 }
 
 func channelsAndSpace(x node, block int) ([]int, bool) {

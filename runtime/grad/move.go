@@ -96,7 +96,8 @@ func ruleGather(c *Call) []node {
 	if err != nil {
 		return c.Fail("%v", err)
 	}
-	if idx.Rank() == 0 && len(idx.Ints()) == 1 && idx.Ints()[0].Static() && idx.Ints()[0].N >= 0 && x.Shape()[a].Static() {
+	if idx.Rank() == 0 && len(idx.Ints()) == 1 && idx.Ints()[0].Static() && idx.Ints()[0].N >= 0 &&
+		x.Shape()[a].Static() {
 		i := idx.Ints()[0].N // one slice, as exporters pick the class token
 		pads := make([]int, 2*x.Rank())
 		pads[a], pads[a+x.Rank()] = i, x.Shape()[a].N-i-1
@@ -105,8 +106,8 @@ func ruleGather(c *Call) []node {
 	return only(scatterAxis(c.G(), sizeOf(x, a), a, idx))
 }
 
-// scatterAxis undoes a Gather on an axis: the index axes of g, which start at axis a, become one axis of the given size,
-// each entry of g added at the place it was read from.
+// scatterAxis undoes a Gather on an axis: the index axes of g, which start at axis a, become one axis of the given
+// size, each entry of g added at the place it was read from.
 func scatterAxis(g, size node, a int, idx node) node {
 	n := idx.Rank()
 	if n < 0 || g.Rank() < 0 {

@@ -10,7 +10,8 @@ var reduceCases = append(reductionCases(), normCases()...)
 
 func reductionCases() []ruleCase {
 	var out []ruleCase
-	for _, kind := range []string{"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp"} {
+	for _, kind := range []string{"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2",
+		"ReduceSumSquare", "ReduceLogSumExp"} {
 		for _, axes := range [][]int{nil, {1}, {-1, 0}, {2, 1}, {0, 1, 2}} {
 			for keep := range 2 {
 				out = append(out, ruleCase{kind, fmt.Sprint(axes, keep), one(func(b *bench) node {
@@ -26,12 +27,16 @@ func reductionCases() []ruleCase {
 			ruleCase{kind, "symbol", one(func(b *bench) node {
 				return b.op(kind, graph.Attrs{"keepdims": 0}, b.x("x", symB, 4), b.Ints(0)).Square()
 			}), small},
-			ruleCase{kind, "symbol all", one(func(b *bench) node { return b.op(kind, nil, b.x("x", symB, 4)).Square() }), small},
+			ruleCase{kind, "symbol all", one(func(b *bench) node {
+				return b.op(kind, nil, b.x("x", symB,
+					4)).Square()
+			}), small},
 			ruleCase{kind, "axes at run time", one(func(b *bench) node {
 				return b.op(kind, nil, b.x("x", 3, 4), b.ints("axes", []int64{-2}, 1)).Square()
 			}), small},
 			ruleCase{kind, "no axes no operation", one(func(b *bench) node {
-				return b.op(kind, graph.Attrs{"keepdims": 0, "noop_with_empty_axes": 1}, b.positive("x", 3, 4), b.Ints()).Square()
+				return b.op(kind, graph.Attrs{"keepdims": 0, "noop_with_empty_axes": 1}, b.positive("x", 3, 4),
+					b.Ints()).Square()
 			}), small})
 	}
 	return out
@@ -45,7 +50,10 @@ func normCases() []ruleCase {
 				return b.op(kind, graph.Attrs{"axis": axis}, b.x("x", symB, 3, 4)).Square()
 			}), 0})
 		}
-		out = append(out, ruleCase{kind, "default axis", one(func(b *bench) node { return b.op(kind, nil, b.x("x", 3, 4)).Square() }), 0})
+		out = append(out, ruleCase{kind, "default axis", one(func(b *bench) node {
+			return b.op(kind, nil,
+				b.x("x", 3, 4)).Square()
+		}), 0})
 	}
 	layer := func(name string, at graph.Attrs, x, scale []int, bias bool) ruleCase {
 		return ruleCase{"LayerNormalization", name, one(func(b *bench) node {
@@ -61,12 +69,15 @@ func normCases() []ruleCase {
 			x := b.x("x", sizes...)
 			scale, bias := b.x("scale", 3), b.x("bias", 3)
 			mean, deviation := b.constant("mean", 3), b.constant("deviation", 3)
-			return b.op("BatchNormalization", graph.Attrs{"epsilon": float32(0.1)}, x, scale, bias, mean.Shift(0.3), deviation.Square())
+			return b.op("BatchNormalization", graph.Attrs{"epsilon": float32(0.1)}, x, scale, bias, mean.Shift(0.3),
+				deviation.Square())
 		}), 0}
 	}
 	return append(out,
-		layer("", nil, []int{2, 3, 5}, []int{5}, true), layer("no bias", graph.Attrs{"epsilon": float32(0.3)}, []int{symB, 5}, []int{5}, false),
-		layer("two axes", graph.Attrs{"axis": -2}, []int{2, 3, 5}, []int{3, 5}, true), layer("all axes", graph.Attrs{"axis": 0}, []int{3, 5}, []int{3, 5}, true),
+		layer("", nil, []int{2, 3, 5}, []int{5}, true), layer("no bias", graph.Attrs{"epsilon": float32(0.3)},
+			[]int{symB, 5}, []int{5}, false),
+		layer("two axes", graph.Attrs{"axis": -2}, []int{2, 3, 5}, []int{3, 5}, true), layer("all axes",
+			graph.Attrs{"axis": 0}, []int{3, 5}, []int{3, 5}, true),
 		layer("narrow scale", graph.Attrs{"axis": 1}, []int{2, 3, 5}, []int{5}, true),
 		batch("", 2, 3, 4, 4), batch("rank 2", symB, 3), batch("rank 3", 2, 3, 4))
 }

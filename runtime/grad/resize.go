@@ -4,8 +4,8 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// ruleResize serves every mode: resizing is linear and goes axis by axis, so the matrix of an axis is what the same operator
-// makes of the unit vectors, and the gradient is a product with its transpose.
+// ruleResize serves every mode: resizing is linear and goes axis by axis, so the matrix of an axis is what the same
+// operator makes of the unit vectors, and the gradient is a product with its transpose.
 func ruleResize(c *Call) []node {
 	x, at, g := c.X(0), c.Op.Attrs, c.X(0).Graph()
 	if x.Rank() < 0 {

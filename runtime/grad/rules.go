@@ -69,7 +69,8 @@ func init() {
 		"ThresholdedRelu": func(c *Call) []node {
 			return only(c.G().Mul(positive(c.X(0).Shift(-float64(c.Op.Attrs.Float("alpha", 1))))))
 		},
-		"Selu": lowered(writeSelu), "Celu": lowered(writeCelu), "Mish": lowered(writeMish), "Swish": lowered(writeSwish), "Softsign": lowered(writeSoftsign),
+		"Selu": lowered(writeSelu), "Celu": lowered(writeCelu), "Mish": lowered(writeMish),
+		"Swish": lowered(writeSwish), "Softsign": lowered(writeSoftsign),
 
 		"InstanceNormalization": lowered(writeInstanceNorm), "GroupNormalization": lowered(writeGroupNorm),
 		"RMSNormalization": lowered(writeRMSNorm), "SimplifiedLayerNormalization": lowered(writeRMSNorm),
@@ -77,7 +78,8 @@ func init() {
 		"LpPool": lowered(writeLpPool), "GlobalMaxPool": lowered(writeGlobalMaxPool),
 		"DepthToSpace": lowered(writeDepthToSpace), "SpaceToDepth": lowered(writeSpaceToDepth),
 		"Attention": lowered(writeAttention), graph.Microsoft + ".MultiHeadAttention": lowered(writeMultiHead),
-		graph.Microsoft + ".SkipLayerNormalization": lowered(writeSkipNorm), graph.Microsoft + ".FastGelu": lowered(writeFastGelu),
+		graph.Microsoft + ".SkipLayerNormalization": lowered(writeSkipNorm), graph.Microsoft +
+			".FastGelu": lowered(writeFastGelu),
 		graph.Microsoft + ".BiasGelu": lowered(writeBiasGelu),
 	}
 }

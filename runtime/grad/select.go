@@ -28,7 +28,8 @@ func ruleReduceProd(c *Call) []node {
 	isZero := x.Equal(zero)
 	rest := isZero.Where(one, x)
 	product, zeros := over("ReduceProd", rest), over("ReduceSum", isZero.Cast(x.DType()))
-	others := isZero.Where(product.Mul(zeros.Equal(one).Cast(x.DType())), product.Div(rest).Mul(zeros.Equal(zero).Cast(x.DType())))
+	others := isZero.Where(product.Mul(zeros.Equal(one).Cast(x.DType())),
+		product.Div(rest).Mul(zeros.Equal(zero).Cast(x.DType())))
 	return reduction(c, func(g, _ node) node { return g.Mul(others) })
 }
 
@@ -46,8 +47,8 @@ func ruleReverse(c *Call) []node {
 	return only(c.G().Graph().Apply(graph.Standard, "ReverseSequence", c.Op.Attrs, c.G(), c.X(1)))
 }
 
-// padByIndex adds the gradient of each element of a padded axis to the element it is a copy of: the same padding of 0, 1, 2,
-// ... says which.
+// padByIndex adds the gradient of each element of a padded axis to the element it is a copy of: the same padding of 0,
+// 1, 2, ... says which.
 func padByIndex(c *Call) []node {
 	x, g := c.X(0), c.X(0).Graph()
 	axes, ok := known(c.X(3))
@@ -68,7 +69,8 @@ func padByIndex(c *Call) []node {
 		}
 		positions := g.Apply(graph.Standard, "Range", nil, g.Scalar64(0), sizeOf(x, a).Squeeze(0), g.Scalar64(1))
 		pads := c.X(1).Gather(0, g.Ints(i, i+len(axes))).Cast(graph.Int64)
-		d = scatterAxis(d, sizeOf(x, a), a, g.Apply(graph.Standard, "Pad", graph.Attrs{"mode": c.Op.Attrs.Str("mode", "")}, positions, pads))
+		d = scatterAxis(d, sizeOf(x, a), a, g.Apply(graph.Standard, "Pad", graph.Attrs{"mode": c.Op.Attrs.Str("mode",
+			"")}, positions, pads))
 	}
 	return only(d)
 }

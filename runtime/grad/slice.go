@@ -6,8 +6,8 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// ruleSlice puts the gradient between zeros where step 1 and known ends allow it; elsewhere, axis by axis, it is added at
-// the positions that the slice read, which are a slice of 0, 1, 2, ...
+// ruleSlice puts the gradient between zeros where step 1 and known ends allow it; elsewhere, axis by axis, it is added
+// at the positions that the slice read, which are a slice of 0, 1, 2, ...
 func ruleSlice(c *Call) []node {
 	x, g := c.X(0), c.G().Graph()
 	axes, ok := known(c.X(3))
@@ -58,8 +58,8 @@ func ruleSlice(c *Call) []node {
 	return only(d)
 }
 
-// margins is how many entries of an axis of size d a slice of step 1 leaves out at both ends, where that is the same for
-// every size that a symbolic axis may have; such an axis is trusted to be long enough.
+// margins is how many entries of an axis of size d a slice of step 1 leaves out at both ends, where that is the same
+// for every size that a symbolic axis may have; such an axis is trusted to be long enough.
 func margins(c *Call, i int, d graph.Dim) (before, after int, ok bool) {
 	at := func(n node) (int, bool) {
 		v := n.Ints()

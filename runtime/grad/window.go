@@ -56,9 +56,9 @@ func transposed(x, g, w node, group int, k, p, s, d []int) node {
 	return x.Graph().Apply(graph.Standard, "Pad", nil, full, graph.Concat(0, none, x.ShapeOf().Sub(full.ShapeOf())))
 }
 
-// kernelGrad is the gradient of the weights [M, C/group, k...] of a convolution of big [N,C,...] from that of its result,
-// small [N,M,...]: the convolution of one with the other, the batch taking the channels' place and stride and dilation
-// swapped. For a transposed convolution big and small change places.
+// kernelGrad is the gradient of the weights [M, C/group, k...] of a convolution of big [N,C,...] from that of its
+// result, small [N,M,...]: the convolution of one with the other, the batch taking the channels' place and stride and
+// dilation swapped. For a transposed convolution big and small change places.
 func kernelGrad(big, small node, group int, k, p, s, d []int) (node, error) {
 	swap := swap01(big.Rank())
 	t, g := big.Transpose(swap...), small.Transpose(swap...)
@@ -69,9 +69,11 @@ func kernelGrad(big, small node, group int, k, p, s, d []int) (node, error) {
 		}
 		gr := big.Graph()
 		split := reshape(t, vector(append([]node{gr.Ints(group, -1), sizeOf(big, 0)}, sizes...)...))
-		t = reshape(split.Transpose(swap01(split.Rank())...), vector(append([]node{sizeOf(split, 1), gr.Ints(-1)}, sizes...)...))
+		t = reshape(split.Transpose(swap01(split.Rank())...), vector(append([]node{sizeOf(split, 1), gr.Ints(-1)},
+			sizes...)...))
 	}
-	dw := big.Graph().Apply(graph.Standard, "Conv", graph.Attrs{"pads": p, "strides": d, "dilations": s, "group": group}, t, g)
+	dw := big.Graph().Apply(graph.Standard, "Conv", graph.Attrs{"pads": p, "strides": d, "dilations": s,
+		"group": group}, t, g)
 	dw = dw.Transpose(swap...)
 	for i := range k {
 		dw = dw.Slice(2+i, 0, k[i])
@@ -126,8 +128,8 @@ func ruleConvTranspose(c *Call) []node {
 	return out
 }
 
-// ruleAveragePool gives each input its share of the windows it is in: by nearest-neighbour scaling where windows tile the
-// input, else by a transposed convolution, channel by channel.
+// ruleAveragePool gives each input its share of the windows it is in: by nearest-neighbour scaling where windows tile
+// the input, else by a transposed convolution, channel by channel.
 func ruleAveragePool(c *Call) []node {
 	x, g := c.X(0), c.G()
 	if x.Rank() < 3 {
@@ -164,22 +166,24 @@ func ruleAveragePool(c *Call) []node {
 	return only(transposed(x, g, w, channels.N, k, p, s, d))
 }
 
-// unevenPool is the gradient of an average over windows that do not all count the same number of elements: what the operator
-// makes of ones, divided by how many elements of the input each window holds, is one over that number.
+// unevenPool is the gradient of an average over windows that do not all count the same number of elements: what the
+// operator makes of ones, divided by how many elements of the input each window holds, is one over that number.
 func unevenPool(c *Call, channels int, k, p, s, d []int) []node {
 	x, gr := c.X(0), c.X(0).Graph()
 	p = slices.Clone(p)
 	space, ok1 := x.Shape()[2:].Ints()
 	windows, ok2 := c.Y().Shape()[2:].Ints()
 	if !ok1 || !ok2 {
-		return c.Fail("with ceil_mode, or pads that do not count, the size of its input must be known when the graph is built")
+		return c.Fail("with ceil_mode, or pads that do not count, the size of its input must be known when the graph " +
+			"is built")
 	}
 	for i := range k { // windows that start inside may end behind the padding
 		p[i+len(k)] = max(p[i+len(k)], (windows[i]-1)*s[i]+d[i]*(k[i]-1)+1-space[i]-p[i])
 	}
 	ones := x.ScalarLike(1).Expand(append([]int{1, 1}, space...)...)
 	one := x.ScalarLike(1).Expand(append([]int{1, 1}, k...)...)
-	held := gr.Apply(graph.Standard, "Conv", graph.Attrs{"pads": p, "strides": s, "dilations": d, "kernel_shape": k}, ones, one)
+	held := gr.Apply(graph.Standard, "Conv", graph.Attrs{"pads": p, "strides": s, "dilations": d, "kernel_shape": k},
+		ones, one)
 	share := gr.Apply(graph.Standard, "AveragePool", c.Op.Attrs, ones).Div(held)
 	w := x.ScalarLike(1).Expand(append([]int{channels, 1}, k...)...)
 	return only(transposed(x, c.G().Mul(share), w, channels, k, p, s, d))
@@ -189,8 +193,8 @@ func ruleGlobalAveragePool(c *Call) []node {
 	return only(expandLike(c.G().Div(count(c.X(0), c.G())), c.X(0)))
 }
 
-// ruleMaxPool scatters the gradient to the positions that MaxPool's second output names; of equal elements the first one
-// in a window gets it all.
+// ruleMaxPool scatters the gradient to the positions that MaxPool's second output names; of equal elements the first
+// one in a window gets it all.
 func ruleMaxPool(c *Call) []node {
 	x, g := c.X(0), c.G()
 	if c.Op.Attrs.Int("storage_order", 0) != 0 {

@@ -39,7 +39,10 @@ func convCases() []ruleCase {
 		grow := func(n node) node { return graph.Concat(3, n, n, n.Slice(3, 0, 1)) } // width 2 B + 1
 		return b.op("Conv", graph.Attrs{"strides": []int{1, 2}}, grow(b.x("x", 2, 3, 4, symB)), b.x("w", 2, 3, 2, 2))
 	}), 0})
-	return append(out, ruleCase{"Conv", "defaults", one(func(b *bench) node { return b.op("Conv", nil, b.x("x", 2, 3, 4, 4), b.x("w", 2, 3, 2, 2)) }), 0})
+	return append(out, ruleCase{"Conv", "defaults", one(func(b *bench) node {
+		return b.op("Conv", nil, b.x("x", 2, 3, 4,
+			4), b.x("w", 2, 3, 2, 2))
+	}), 0})
 }
 
 func transposedCases() []ruleCase {
@@ -71,9 +74,11 @@ func poolCases() []ruleCase {
 		pool("AveragePool", "tiles", graph.Attrs{"kernel_shape": two, "strides": two}, symB, 2, 4, 6),
 		pool("AveragePool", "rest", graph.Attrs{"kernel_shape": two, "strides": two}, 2, 2, 5, 5),
 		pool("AveragePool", "overlap", graph.Attrs{"kernel_shape": []int{3, 3}, "strides": two}, 2, 2, 7, 6),
-		pool("AveragePool", "pads", graph.Attrs{"kernel_shape": []int{3, 3}, "strides": two, "pads": []int{1, 1, 1, 1}, "count_include_pad": 1}, 1, 2, 6, 6),
+		pool("AveragePool", "pads", graph.Attrs{"kernel_shape": []int{3, 3}, "strides": two, "pads": []int{1, 1, 1, 1},
+			"count_include_pad": 1}, 1, 2, 6, 6),
 		pool("MaxPool", "tiles", graph.Attrs{"kernel_shape": two, "strides": two}, symB, 2, 4, 4),
-		pool("MaxPool", "overlap and pads", graph.Attrs{"kernel_shape": []int{3, 3}, "strides": two, "pads": []int{1, 1, 1, 1}}, 2, 2, 6, 6),
+		pool("MaxPool", "overlap and pads", graph.Attrs{"kernel_shape": []int{3, 3}, "strides": two, "pads": []int{1, 1,
+			1, 1}}, 2, 2, 6, 6),
 		pool("MaxPool", "ceil", graph.Attrs{"kernel_shape": two, "strides": two, "ceil_mode": 1}, 2, 2, 5, 5),
 	}
 }

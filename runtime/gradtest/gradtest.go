@@ -1,4 +1,5 @@
-// Package gradtest compares gradient graphs with finite differences of the graphs they are of, both run by ONNX Runtime.
+// Package gradtest compares gradient graphs with finite differences of the graphs they are of, both run by ONNX
+// Runtime.
 package gradtest
 
 import (
@@ -23,8 +24,9 @@ type Options struct {
 	// Step is how far an element moves, relative to the root mean square of its input (or to 1 where that is 0); 0 is
 	// 0.02. A function with kinks must have none closer than two steps to the point of the check.
 	Step float64
-	// Kinks is for functions with many of them, such as deep networks of rectifiers, where a step always crosses some: the
-	// result is the median over the directions and elements in place of the largest error. A wrong rule shows in all.
+	// Kinks is for functions with many of them, such as deep networks of rectifiers, where a step always crosses some:
+	// the result is the median over the directions and elements in place of the largest error. A wrong rule shows in
+	// all.
 	Kinks bool
 	// Seed makes the directions and the weights of the outputs.
 	Seed uint64
@@ -35,12 +37,12 @@ type Options struct {
 // Result is the outcome for one input.
 type Result struct {
 	Input string
-	// RelErr is the largest difference between a derivative of the gradient graph and its finite difference, relative to
-	// the largest of: either of the two, and what a direction of that length gives on average (|gradient| |direction|
-	// / sqrt(elements)). The rounding of the outputs to float32 is taken off the difference first.
+	// RelErr is the largest difference between a derivative of the gradient graph and its finite difference, relative
+	// to the largest of: either of the two, and what a direction of that length gives on average (|gradient|
+	// |direction| / sqrt(elements)). The rounding of the outputs to float32 is taken off the difference first.
 	RelErr float64
-	// Rounding is what was taken off, relative to the same: a smaller error would not have been seen. It is infinite where
-	// nothing changes at all.
+	// Rounding is what was taken off, relative to the same: a smaller error would not have been seen. It is infinite
+	// where nothing changes at all.
 	Rounding float64
 	// Norm is the Euclidean norm of the gradient.
 	Norm float64
@@ -52,8 +54,8 @@ func Check(ctx context.Context, outputs []graph.Output, wrt []string, feeds tens
 	return check(ctx, outputs, graph.Bytes, wrt, feeds, o)
 }
 
-// CheckFile is Check for the named outputs and inputs of an ONNX model. Options.Session.WeightsDir must name the folder of
-// the weights that lie beside it.
+// CheckFile is Check for the named outputs and inputs of an ONNX model. Options.Session.WeightsDir must name the folder
+// of the weights that lie beside it.
 func CheckFile(ctx context.Context, f *graph.File, of, wrt []string, feeds tensor.Map, o Options) ([]Result, error) {
 	outputs, err := grad.Choose(f, of, wrt)
 	if err != nil {
@@ -62,7 +64,8 @@ func CheckFile(ctx context.Context, f *graph.File, of, wrt []string, feeds tenso
 	return check(ctx, outputs, f.WriteModel, wrt, feeds, o)
 }
 
-func check(ctx context.Context, outputs []graph.Output, write func(...graph.Output) ([]byte, error), wrt []string, feeds tensor.Map, o Options) ([]Result, error) {
+func check(ctx context.Context, outputs []graph.Output, write func(...graph.Output) ([]byte, error), wrt []string,
+	feeds tensor.Map, o Options) ([]Result, error) {
 	c := &checker{ctx: ctx, feeds: feeds, o: o, random: rand.New(rand.NewPCG(o.Seed, 1))}
 	dx, err := grad.Pullback(outputs, wrt...)
 	if err != nil {
@@ -183,7 +186,8 @@ const enough = 1e-3
 
 // error is the relative error along v and the rounding that it leaves out, of the step that leaves the least of both.
 // Shorter steps serve where the function bends or has kinks, longer ones where rounding hides a small slope.
-func (c *checker) error(name string, x, g *tensor.Tensor, v []float64, step, norm float64) (best, rounding float64, err error) {
+func (c *checker) error(name string, x, g *tensor.Tensor, v []float64, step, norm float64) (best, rounding float64,
+	err error) {
 	best, rounding = math.Inf(1), math.Inf(1)
 	for _, by := range []float64{1, 1. / 4, 1. / 16, 1. / 64, 4, 16, 64} {
 		h := step * by
@@ -206,9 +210,10 @@ func (c *checker) error(name string, x, g *tensor.Tensor, v []float64, step, nor
 }
 
 // compare gives the difference, beyond rounding, between <g, v> and the derivative along v, the larger of the two
-// derivatives, and the length of v. The derivative is extrapolated from central differences with steps h and h/2 [Richardson
-// 1911], so its error falls with the fourth power of the step.
-func (c *checker) compare(name string, x, g *tensor.Tensor, v []float64, h float64) (diff, want, size float64, err error) {
+// derivatives, and the length of v. The derivative is extrapolated from central differences with steps h and h/2
+// [Richardson 1911], so its error falls with the fourth power of the step.
+func (c *checker) compare(name string, x, g *tensor.Tensor, v []float64, h float64) (diff, want, size float64,
+	err error) {
 	full, along, err := c.slope(name, x, g, v, h)
 	if err != nil {
 		return 0, 0, 0, err
@@ -224,8 +229,8 @@ func (c *checker) compare(name string, x, g *tensor.Tensor, v []float64, h float
 	return math.Max(0, math.Abs(fd-exact)-4*c.noise/h), math.Max(math.Abs(fd), math.Abs(exact)), size, nil
 }
 
-// slope is (f(x+hv) - f(x-hv)) / 2h, and <g, v> for the v that float32 made of it. Differences are taken output by output,
-// and summed in float64.
+// slope is (f(x+hv) - f(x-hv)) / 2h, and <g, v> for the v that float32 made of it. Differences are taken output by
+// output, and summed in float64.
 func (c *checker) slope(name string, x, g *tensor.Tensor, v []float64, h float64) (fd, along float64, err error) {
 	move := func(h float64) (*tensor.Tensor, tensor.Map, error) {
 		at, feeds := x.Clone(), tensor.Map{}
@@ -272,8 +277,10 @@ func Kinked(outputs ...graph.Output) bool {
 }
 
 // kinked are the operators whose slope jumps.
-var kinked = []string{"Relu", "LeakyRelu", "PRelu", "ThresholdedRelu", "HardSwish", "HardSigmoid", "Clip", "Abs", "Max", "Min",
-	"MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "ReduceL1", "TopK", "Floor", "Ceil", "Round", "Sign", "Mod", "Shrink"}
+var kinked = []string{"Relu", "LeakyRelu", "PRelu", "ThresholdedRelu", "HardSwish", "HardSigmoid", "Clip", "Abs", "Max",
+	"Min",
+	"MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "ReduceL1", "TopK", "Floor", "Ceil", "Round", "Sign", "Mod",
+	"Shrink"}
 
 func orDefault[T int | float64](v, missing T) T {
 	if v == 0 {

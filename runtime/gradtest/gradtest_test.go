@@ -38,7 +38,8 @@ func TestFindsWrongGradients(t *testing.T) {
 
 func TestKinked(t *testing.T) {
 	x := graph.New().Input("x", graph.Float, graph.Static(3))
-	if gradtest.Kinked(graph.Output{Name: "y", Node: x.Exp()}) || !gradtest.Kinked(graph.Output{Name: "y", Node: x.ReLU().Exp()}) {
+	if gradtest.Kinked(graph.Output{Name: "y", Node: x.Exp()}) || !gradtest.Kinked(graph.Output{Name: "y",
+		Node: x.ReLU().Exp()}) {
 		t.Error("rectifiers have kinks, exponentials have none")
 	}
 }

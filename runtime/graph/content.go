@@ -8,8 +8,8 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// Place is where the elements of a constant lie in a file; ok is false for one that is held in memory, or whose reference is
-// damaged. A length of 0 means to the end of the file.
+// Place is where the elements of a constant lie in a file; ok is false for one that is held in memory, or whose
+// reference is damaged. A length of 0 means to the end of the file.
 func (l *Literal) Place() (e External, ok bool) {
 	if l.External != nil {
 		return *l.External, true
@@ -34,8 +34,8 @@ func (l *Literal) Place() (e External, ok bool) {
 	return e, e.File != "" && e.Offset >= 0 && e.Length >= 0
 }
 
-// Bytes are the elements of a constant that is held in memory, row by row and little-endian in their own type; nil for one
-// in a file.
+// Bytes are the elements of a constant that is held in memory, row by row and little-endian in their own type; nil for
+// one in a file.
 func (l *Literal) Bytes() []byte {
 	if l.Tensor != nil {
 		return rawBytes(l.Tensor)

@@ -1,8 +1,8 @@
 package graph
 
 // Defer is a placeholder for a part of the computation that is built later, when everything that asks for it is known:
-// whoever compiles the graph finds it by what, looks at its inputs and attributes, and replaces it with Rewrite. A size of -1
-// is the batch, Sym("B").
+// whoever compiles the graph finds it by what, looks at its inputs and attributes, and replaces it with Rewrite. A size
+// of -1 is the batch, Sym("B").
 func (g *Graph) Defer(what string, dtype DType, shape []int, attrs Attrs, in ...Node) Node {
 	a := Attrs{"what": what, "shape": shape, "dtype": int(dtype)}
 	for k, v := range attrs {

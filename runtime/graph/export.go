@@ -116,7 +116,8 @@ func (w *writer) keepNames(ops []*Op) (fixed map[*value]bool) {
 }
 
 func writeGraph(m *onnx.ModelProto, outputs []Output) error {
-	w := &writer{names: map[*value]string{}, taken: map[string]bool{"": true}, used: map[*value]bool{}, nodes: map[string]int{}}
+	w := &writer{names: map[*value]string{}, taken: map[string]bool{"": true}, used: map[*value]bool{},
+		nodes: map[string]int{}}
 	roots, err := checkOutputs(outputs)
 	if err != nil {
 		return err

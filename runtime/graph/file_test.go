@@ -20,10 +20,13 @@ func node(kind string, in, out string, at ...*onnx.AttributeProto) *onnx.NodePro
 // metadata and doc strings.
 func TestReadWriteKeepsWhatItDoesNotKnow(t *testing.T) {
 	unknown := protowire.AppendString(protowire.AppendTag(nil, 999, protowire.BytesType), "kept")
-	branch := &onnx.GraphProto{Name: "inner", Node: []*onnx.NodeProto{node("Neg", "h", "r")}, Output: []*onnx.ValueInfoProto{info("r", onnx.TensorProto_FLOAT)}}
-	m := model(18, node("Warp", "x", "h"), node("If", "flag", "b", &onnx.AttributeProto{Name: "then_branch", Type: onnx.AttributeProto_GRAPH, G: branch}), node("Add", "h b", "y"))
+	branch := &onnx.GraphProto{Name: "inner", Node: []*onnx.NodeProto{node("Neg", "h", "r")},
+		Output: []*onnx.ValueInfoProto{info("r", onnx.TensorProto_FLOAT)}}
+	m := model(18, node("Warp", "x", "h"), node("If", "flag", "b", &onnx.AttributeProto{Name: "then_branch",
+		Type: onnx.AttributeProto_GRAPH, G: branch}), node("Add", "h b", "y"))
 	m.Graph.Node[0].Domain, m.Graph.Node[0].DocString = "org.example", "bends"
-	m.Graph.Input = append(m.Graph.Input, info("flag", onnx.TensorProto_BOOL), info("unused", onnx.TensorProto_FLOAT, 1))
+	m.Graph.Input = append(m.Graph.Input, info("flag", onnx.TensorProto_BOOL), info("unused", onnx.TensorProto_FLOAT,
+		1))
 	m.Functions = []*onnx.FunctionProto{{Name: "Warp", Domain: "org.example"}}
 	m.MetadataProps = []*onnx.StringStringEntryProto{{Key: "author", Value: "someone"}}
 	m.OpsetImport = append(m.OpsetImport, &onnx.OperatorSetIdProto{Domain: "org.example", Version: 3})
@@ -71,9 +74,12 @@ func TestUpgrade(t *testing.T) {
 		{10, node("Pad", "x", "y", ints("pads", 0, 0, 1, 0, 0, 1)), "[2,3,6]"},
 		{11, node("Split", "x", "y z", ints("split", 1, 2), integer("axis", 1)), "[2,1,4]"},
 		{11, node("Softmax", "x", "y", integer("axis", 2)), "[2,3,4]"},
-		{11, node("Softmax", "x", "y"), "Softmax: Softmax of operator set 11 over axis 1 of shape [2,3,4] flattens its input; export with operator set 13 or newer"},
-		{12, node("Unsqueeze", "x", "y", integer("axes", 0)), "Unsqueeze: attribute axes is of type INT, not a list of integers"},
-		{9, node("Upsample", "x i", "y"), "Upsample: this form of operator set 9 is not supported; export with operator set 13 or newer"},
+		{11, node("Softmax", "x", "y"), "Softmax: Softmax of operator set 11 over axis 1 of shape [2,3,4] flattens " +
+			"its input; export with operator set 13 or newer"},
+		{12, node("Unsqueeze", "x", "y", integer("axes", 0)), "Unsqueeze: attribute axes is of type INT, not a list " +
+			"of integers"},
+		{9, node("Upsample", "x i", "y"), "Upsample: this form of operator set 9 is not supported; export with " +
+			"operator set 13 or newer"},
 	} {
 		f, err := graph.ReadModel(model(c.version, c.node))
 		got := ""
@@ -105,18 +111,24 @@ func TestHostileModels(t *testing.T) {
 		`output "y" is made by no node`:        model(18, node("Neg", "x", "z")),
 		"it has no output":                     model(18, node("Neg", "x", ""), neg),
 		"it has no output ":                    model(18, node("Constant", "", "")),
-		"its value is no tensor":               model(18, node("Constant", "", "y", &onnx.AttributeProto{Name: "value", Type: onnx.AttributeProto_TENSOR})),
+		"its value is no tensor": model(18, node("Constant", "", "y", &onnx.AttributeProto{Name: "value",
+			Type: onnx.AttributeProto_TENSOR})),
 		"12 bytes for dimensions [2]": alter(func(m *onnx.ModelProto) {
 			m.Graph.Initializer[0].Int64Data, m.Graph.Initializer[0].RawData = nil, make([]byte, 12)
 		}),
-		"1 elements for dimensions [2]":              alter(func(m *onnx.ModelProto) { m.Graph.Initializer[0].Int64Data = []int64{1} }),
-		"dimensions [-2] are out of range":           alter(func(m *onnx.ModelProto) { m.Graph.Initializer[0].Dims = []int64{-2} }),
-		"dimensions [1099511627776 4]":               alter(func(m *onnx.ModelProto) { m.Graph.Initializer[0].Dims = []int64{1 << 40, 4} }),
-		"a value without a name":                     alter(func(m *onnx.ModelProto) { m.Graph.Input[0].Name = "" }),
-		`inputs: value "x" is made twice`:            alter(func(m *onnx.ModelProto) { m.Graph.Input = append(m.Graph.Input, m.Graph.Input[0]) }),
-		"domain ai.promptfed is for use inside":      alter(func(m *onnx.ModelProto) { m.Graph.Node[0].Domain = graph.Own }),
-		`its inner graph reads "later"`:              model(18, node("If", "x", "y", &onnx.AttributeProto{Name: "b", G: &onnx.GraphProto{Node: []*onnx.NodeProto{node("Neg", "later", "r")}}})),
-		"inner graph holds a ReduceMean of operator": model(11, node("If", "x", "y", &onnx.AttributeProto{Name: "b", G: &onnx.GraphProto{Node: []*onnx.NodeProto{node("ReduceMean", "x", "r", ints("axes", 1))}}})),
+		"1 elements for dimensions [2]":    alter(func(m *onnx.ModelProto) { m.Graph.Initializer[0].Int64Data = []int64{1} }),
+		"dimensions [-2] are out of range": alter(func(m *onnx.ModelProto) { m.Graph.Initializer[0].Dims = []int64{-2} }),
+		"dimensions [1099511627776 4]":     alter(func(m *onnx.ModelProto) { m.Graph.Initializer[0].Dims = []int64{1 << 40, 4} }),
+		"a value without a name":           alter(func(m *onnx.ModelProto) { m.Graph.Input[0].Name = "" }),
+		`inputs: value "x" is made twice`: alter(func(m *onnx.ModelProto) {
+			m.Graph.Input = append(m.Graph.Input,
+				m.Graph.Input[0])
+		}),
+		"domain ai.promptfed is for use inside": alter(func(m *onnx.ModelProto) { m.Graph.Node[0].Domain = graph.Own }),
+		`its inner graph reads "later"`: model(18, node("If", "x", "y", &onnx.AttributeProto{Name: "b",
+			G: &onnx.GraphProto{Node: []*onnx.NodeProto{node("Neg", "later", "r")}}})),
+		"inner graph holds a ReduceMean of operator": model(11, node("If", "x", "y", &onnx.AttributeProto{Name: "b",
+			G: &onnx.GraphProto{Node: []*onnx.NodeProto{node("ReduceMean", "x", "r", ints("axes", 1))}}})),
 	} {
 		b, err := proto.Marshal(m)
 		if err != nil {

@@ -57,8 +57,10 @@ func seeds() []*onnx.ModelProto {
 	for _, version := range []int64{9, 18} {
 		for _, kind := range graph.InferKinds() {
 			for _, results := range [][]string{{"y"}, {"other", "y"}} {
-				out = append(out, model(version, &onnx.NodeProto{OpType: kind, Input: []string{"x", "i"}, Output: results,
-					Attribute: []*onnx.AttributeProto{ints("axes", 1), ints("kernel_shape", 2, 2), integer("axis", -1)}}))
+				out = append(out, model(version, &onnx.NodeProto{OpType: kind, Input: []string{"x", "i"},
+					Output: results,
+					Attribute: []*onnx.AttributeProto{ints("axes", 1), ints("kernel_shape", 2, 2), integer("axis",
+						-1)}}))
 			}
 		}
 	}
@@ -66,10 +68,12 @@ func seeds() []*onnx.ModelProto {
 }
 
 func model(version int64, nodes ...*onnx.NodeProto) *onnx.ModelProto {
-	return &onnx.ModelProto{IrVersion: 8, OpsetImport: []*onnx.OperatorSetIdProto{{Version: version}}, Graph: &onnx.GraphProto{
-		Name: "g", Node: nodes, Input: []*onnx.ValueInfoProto{info("x", onnx.TensorProto_FLOAT, 2, 3, 4)},
-		Initializer: []*onnx.TensorProto{{Name: "i", Dims: []int64{2}, DataType: int32(onnx.TensorProto_INT64), Int64Data: []int64{1, 0}}},
-		Output:      []*onnx.ValueInfoProto{info("y", onnx.TensorProto_FLOAT)}}}
+	return &onnx.ModelProto{IrVersion: 8, OpsetImport: []*onnx.OperatorSetIdProto{{Version: version}},
+		Graph: &onnx.GraphProto{
+			Name: "g", Node: nodes, Input: []*onnx.ValueInfoProto{info("x", onnx.TensorProto_FLOAT, 2, 3, 4)},
+			Initializer: []*onnx.TensorProto{{Name: "i", Dims: []int64{2}, DataType: int32(onnx.TensorProto_INT64),
+				Int64Data: []int64{1, 0}}},
+			Output: []*onnx.ValueInfoProto{info("y", onnx.TensorProto_FLOAT)}}}
 }
 
 func info(name string, t onnx.TensorProto_DataType, dims ...int64) *onnx.ValueInfoProto {
@@ -77,7 +81,8 @@ func info(name string, t onnx.TensorProto_DataType, dims ...int64) *onnx.ValueIn
 	if dims != nil {
 		tt.Shape = &onnx.TensorShapeProto{}
 		for _, d := range dims {
-			tt.Shape.Dim = append(tt.Shape.Dim, &onnx.TensorShapeProto_Dimension{Value: &onnx.TensorShapeProto_Dimension_DimValue{DimValue: d}})
+			tt.Shape.Dim = append(tt.Shape.Dim,
+				&onnx.TensorShapeProto_Dimension{Value: &onnx.TensorShapeProto_Dimension_DimValue{DimValue: d}})
 		}
 	}
 	return &onnx.ValueInfoProto{Name: name, Type: &onnx.TypeProto{Value: &onnx.TypeProto_TensorType{TensorType: tt}}}
@@ -91,17 +96,23 @@ func integer(name string, v int64) *onnx.AttributeProto {
 	return &onnx.AttributeProto{Name: name, Type: onnx.AttributeProto_INT, I: v}
 }
 
-// TestEveryOperatorSurvives gives every operator that inference or a gradient rule knows inputs of odd numbers, ranks and
-// types, and attributes of odd types and values, a twelfth of all combinations: an error is fine, a panic is not.
+// TestEveryOperatorSurvives gives every operator that inference or a gradient rule knows inputs of odd numbers, ranks
+// and types, and attributes of odd types and values, a twelfth of all combinations: an error is fine, a panic is not.
 func TestEveryOperatorSurvives(t *testing.T) {
-	inputs := [][]string{nil, {""}, {"x"}, {"", "x"}, {"x", ""}, {"x", "x"}, {"x", "i"}, {"i", "x"}, {"x", "i", "i", "i", "i"}, {"u", "u", "u", "u", "u"},
-		{"x", "x", "x", "x", "x"}, {"s", "s", "s"}, {"i", "i", "i"}, {"x", "s", "e"}, {"x", "e", "e", "e"}, {"i"}, {"s"}, {"u"}, {"e"}, {"x", "n", "n", "i", "n"}, {"x4", "x4", "i"}}
+	inputs := [][]string{nil, {""}, {"x"}, {"", "x"}, {"x", ""}, {"x", "x"}, {"x", "i"}, {"i", "x"}, {"x", "i", "i",
+		"i", "i"}, {"u", "u", "u", "u", "u"},
+		{"x", "x", "x", "x", "x"}, {"s", "s", "s"}, {"i", "i", "i"}, {"x", "s", "e"}, {"x", "e", "e", "e"}, {"i"},
+		{"s"}, {"u"}, {"e"}, {"x", "n", "n", "i", "n"}, {"x4", "x4", "i"}}
 	attributes := [][]*onnx.AttributeProto{nil}
-	for _, name := range []string{"axis", "axes", "perm", "kernel_shape", "strides", "pads", "dilations", "group", "split", "value", "to",
+	for _, name := range []string{"axis", "axes", "perm", "kernel_shape", "strides", "pads", "dilations", "group",
+		"split", "value", "to",
 		"equation", "keepdims", "batch_dims", "start", "end", "starts", "ends", "output_padding", "num_outputs"} {
-		for _, a := range []*onnx.AttributeProto{integer(name, -1<<63), integer(name, 5), integer(name, 0), ints(name), ints(name, -1<<63, 1<<62), ints(name, 0, 0),
-			ints(name, 1, 1), {Name: name, Type: onnx.AttributeProto_TENSOR}, {Name: name, Type: onnx.AttributeProto_STRING, S: []byte("a,b->c")},
-			{Name: name, Type: onnx.AttributeProto_TENSOR, T: &onnx.TensorProto{Dims: []int64{-1, 1 << 40, 1 << 40}, DataType: 7}}} {
+		for _, a := range []*onnx.AttributeProto{integer(name, -1<<63), integer(name, 5), integer(name, 0), ints(name),
+			ints(name, -1<<63, 1<<62), ints(name, 0, 0),
+			ints(name, 1, 1), {Name: name, Type: onnx.AttributeProto_TENSOR},
+			{Name: name, Type: onnx.AttributeProto_STRING, S: []byte("a,b->c")},
+			{Name: name, Type: onnx.AttributeProto_TENSOR, T: &onnx.TensorProto{Dims: []int64{-1, 1 << 40, 1 << 40},
+				DataType: 7}}} {
 			attributes = append(attributes, []*onnx.AttributeProto{a, ints("kernel_shape", 2, 2)})
 		}
 	}
@@ -119,11 +130,15 @@ func TestEveryOperatorSurvives(t *testing.T) {
 					if random.IntN(12) > 0 && i > 0 {
 						continue
 					}
-					m := model(version, &onnx.NodeProto{OpType: kind, Input: in, Output: []string{"y", "z"}, Attribute: at})
+					m := model(version, &onnx.NodeProto{OpType: kind, Input: in, Output: []string{"y", "z"},
+						Attribute: at})
 					m.Graph.Initializer = append(m.Graph.Initializer,
-						&onnx.TensorProto{Name: "s", DataType: 7, Int64Data: []int64{-7}}, &onnx.TensorProto{Name: "e", Dims: []int64{0}, DataType: 7},
-						&onnx.TensorProto{Name: "n", Dims: []int64{2}, DataType: 7, Int64Data: []int64{-1 << 63, 1<<63 - 1}})
-					m.Graph.Input = append(m.Graph.Input, info("u", onnx.TensorProto_FLOAT), info("x4", onnx.TensorProto_FLOAT, 1, 2, 0, 1<<40))
+						&onnx.TensorProto{Name: "s", DataType: 7, Int64Data: []int64{-7}}, &onnx.TensorProto{Name: "e",
+							Dims: []int64{0}, DataType: 7},
+						&onnx.TensorProto{Name: "n", Dims: []int64{2}, DataType: 7, Int64Data: []int64{-1 << 63,
+							1<<63 - 1}})
+					m.Graph.Input = append(m.Graph.Input, info("u", onnx.TensorProto_FLOAT),
+						info("x4", onnx.TensorProto_FLOAT, 1, 2, 0, 1<<40))
 					f, err := graph.ReadModel(m)
 					if err == nil {
 						_, _ = grad.File(f, []string{"y"}, []string{"x"})

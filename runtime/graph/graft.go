@@ -7,9 +7,9 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// Graft rebuilds roots, values of another graph, in g. replace gives nodes of g to stand for some values of the other graph;
-// what makes those is not rebuilt. Shapes are found out anew, branches whose condition they settle are resolved, and half
-// precision becomes float32, which is what ONNX Runtime computes with on a CPU and what gradients need.
+// Graft rebuilds roots, values of another graph, in g. replace gives nodes of g to stand for some values of the other
+// graph; what makes those is not rebuilt. Shapes are found out anew, branches whose condition they settle are resolved,
+// and half precision becomes float32, which is what ONNX Runtime computes with on a CPU and what gradients need.
 //
 // An input that nothing stands for is an error, and so are loops, and branches whose condition stays open.
 func Graft(g *Graph, roots []Node, replace map[Node]Node) ([]Node, error) {
@@ -154,7 +154,8 @@ func (c *graft) branch(op *Op, in []Node) error {
 	case err != nil:
 		return err
 	case !done:
-		return fmt.Errorf("what it does is only known when it runs, which is not supported here; export without data-dependent branches and loops")
+		return fmt.Errorf("what it does is only known when it runs, which is not supported here; export without " +
+			"data-dependent branches and loops")
 	}
 	for i := range op.Out {
 		n := s.names[p.Output[i]]

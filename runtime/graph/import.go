@@ -299,7 +299,8 @@ func (f *File) WriteModel(outputs ...Output) ([]byte, error) {
 	}
 	for _, in := range old.Input {
 		n, ok := f.nodes[in.Name]
-		if ok && n.Op().Kind == "Input" && !slices.ContainsFunc(m.Graph.Input, func(v *onnx.ValueInfoProto) bool { return v.Name == in.Name }) {
+		if ok && n.Op().Kind == "Input" && !slices.ContainsFunc(m.Graph.Input,
+			func(v *onnx.ValueInfoProto) bool { return v.Name == in.Name }) {
 			m.Graph.Input = append(m.Graph.Input, in)
 		}
 	}

@@ -114,8 +114,8 @@ func checkTensor(t *onnx.TensorProto) error {
 	return nil
 }
 
-// captures lists the values outside that the graphs among a node's attributes read. A value that has another name than they
-// read it by gets an Identity of that name.
+// captures lists the values outside that the graphs among a node's attributes read. A value that has another name than
+// they read it by gets an Identity of that name.
 func (s *scope) captures(p *onnx.NodeProto) ([]Node, error) {
 	var out []Node
 	for _, name := range freeNames(p) {
@@ -135,7 +135,8 @@ func (s *scope) captures(p *onnx.NodeProto) ([]Node, error) {
 	}
 	for _, g := range innerGraphs(p) {
 		if q := outdated(g, s.version); q != nil {
-			return nil, fmt.Errorf("its inner graph holds a %s of operator set %d; export with operator set %d or newer", q.OpType, s.version, Opset)
+			return nil, fmt.Errorf("its inner graph holds a %s of operator set %d; export with operator set %d or "+
+				"newer", q.OpType, s.version, Opset)
 		}
 	}
 	return out, nil

@@ -81,9 +81,11 @@ func Differentiable(t DType) bool {
 }
 
 // leastInputs is how many inputs an operator must have, where that is more than one and its inference does not look.
-var leastInputs = map[string]int{"Add": 2, "Sub": 2, "Mul": 2, "Div": 2, "Pow": 2, "Mod": 2, "PRelu": 2, "CumSum": 2, "LayerNormalization": 2,
-	"BatchNormalization": 5, "InstanceNormalization": 3, "GroupNormalization": 3, "RMSNormalization": 2, "SimplifiedLayerNormalization": 2,
-	"ReverseSequence": 2, "ScatterND": 3, "ScatterElements": 3}
+var leastInputs = map[string]int{"Add": 2, "Sub": 2, "Mul": 2, "Div": 2, "Pow": 2, "Mod": 2, "PRelu": 2, "CumSum": 2,
+	"LayerNormalization": 2,
+	"BatchNormalization": 5, "InstanceNormalization": 3, "GroupNormalization": 3, "RMSNormalization": 2,
+	"SimplifiedLayerNormalization": 2,
+	"ReverseSequence":              2, "ScatterND": 3, "ScatterElements": 3}
 
 type inferFunc func(*Op) error
 
@@ -130,7 +132,8 @@ func init() {
 	for _, k := range []string{"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "And", "Or", "Xor"} {
 		inferTable[":"+k] = inferCompare
 	}
-	for _, k := range []string{"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2",
+	for _, k := range []string{"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1",
+		"ReduceL2",
 		"ReduceSumSquare", "ReduceLogSumExp", "ReduceLogSum"} {
 		inferTable[":"+k] = inferReduce
 	}
@@ -273,8 +276,8 @@ func inferDropout(o *Op) error {
 	return nil
 }
 
-// ReducedAxes gives the axes that a reduction takes away or sets to 1, in ascending order; ok is false where they or the
-// rank are only known at run time.
+// ReducedAxes gives the axes that a reduction takes away or sets to 1, in ascending order; ok is false where they or
+// the rank are only known at run time.
 func (o *Op) ReducedAxes() (axes []int, ok bool, err error) {
 	axes, ok = axesOf(o)
 	if !ok || o.In[0].Rank() < 0 {

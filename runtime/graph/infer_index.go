@@ -186,7 +186,8 @@ func inferSlice(o *Op) error {
 				out[i] = opaque("slice%d.%d", o.ID, i)
 			}
 		}
-		if known := o.in(2).v.ints; ok1 && ok3 && ok4 && step == nil && len(start) == 1 && len(known) == 1 && start[0] == 0 {
+		if known := o.in(2).v.ints; ok1 && ok3 && ok4 && step == nil && len(start) == 1 && len(known) == 1 &&
+			start[0] == 0 {
 			if a, err := Axis(first(axes, 0), len(out)); err == nil {
 				out[a] = known[0]
 			}

@@ -111,7 +111,8 @@ func (o *Op) Window() (kernel, pads, strides, dilations []int, err error) {
 	pads, strides, dilations = o.spatial(kernel)
 	for _, v := range slices.Concat(kernel, strides, dilations) {
 		if v < 1 || v > maxWindow {
-			return nil, nil, nil, nil, fmt.Errorf("kernel %v, strides %v and dilations %v must be from 1 to %d", kernel, strides, dilations, maxWindow)
+			return nil, nil, nil, nil, fmt.Errorf("kernel %v, strides %v and dilations %v must be from 1 to %d", kernel,
+				strides, dilations, maxWindow)
 		}
 	}
 	switch auto := o.Attrs.Str("auto_pad", "NOTSET"); auto {
@@ -128,7 +129,8 @@ func (o *Op) Window() (kernel, pads, strides, dilations []int, err error) {
 	return kernel, pads, strides, dilations, nil
 }
 
-// samePads are the pads that make a window operator's result ceil(input/stride) wide, the odd one at the end or in front.
+// samePads are the pads that make a window operator's result ceil(input/stride) wide, the odd one at the end or in
+// front.
 func (o *Op) samePads(kernel, strides, dilations []int, front bool) ([]int, error) {
 	x, n := o.In[0].v.shape, len(kernel)
 	if o.Kind == "ConvTranspose" || len(x) != n+2 {
@@ -160,7 +162,8 @@ func inferConv(o *Op) error {
 	if x == nil || w == nil || len(x) < 3 {
 		return nil
 	}
-	if g := o.Attrs.Int("group", 1); g < 1 || len(w) != len(x) || x[1].Static() && w[1].Static() && x[1] != w[1].Mul(D(g)) {
+	if g := o.Attrs.Int("group", 1); g < 1 || len(w) != len(x) || x[1].Static() && w[1].Static() &&
+		x[1] != w[1].Mul(D(g)) {
 		return fmt.Errorf("weights %v in %d groups do not fit", w, g)
 	}
 	return windowShape(o, x, w[0])
@@ -177,7 +180,8 @@ func inferPool(o *Op) error {
 // maxWindow bounds kernels, strides and dilations.
 const maxWindow = 1 << 20
 
-// unknownWindow keeps batch and channels where the rest of the shape cannot be found out: ONNX Runtime may still run it.
+// unknownWindow keeps batch and channels where the rest of the shape cannot be found out: ONNX Runtime may still run
+// it.
 func unknownWindow(o *Op, x Shape, channels Dim) error {
 	out := append(slices.Clone(x[:1]), channels)
 	for i := 2; i < len(x); i++ {
@@ -199,7 +203,8 @@ func windowShape(o *Op, x Shape, channels Dim) error {
 		case in.Static() && in.N < 0:
 			return fmt.Errorf("kernel %v is larger than %v", k, x)
 		case in.Static() && o.Attrs.Int("ceil_mode", 0) == 1:
-			if q, ok = D((in.N+s[i]-1)/s[i]+1), true; (q.N-1)*s[i] >= x[2+i].N+p[i] { // no window starts in the end padding
+			// no window starts in the end padding
+			if q, ok = D((in.N+s[i]-1)/s[i]+1), true; (q.N-1)*s[i] >= x[2+i].N+p[i] {
 				q.N--
 			}
 		case in.Static():
@@ -275,8 +280,9 @@ func inferResize(o *Op) error {
 	return o.set(out)
 }
 
-// Equation gives the index letters of every operand and of the result of an Einsum, with letters for an ellipsis and the
-// result written out where the equation leaves it to the rule of alphabetical order; ok is false where ranks are not known.
+// Equation gives the index letters of every operand and of the result of an Einsum, with letters for an ellipsis and
+// the result written out where the equation leaves it to the rule of alphabetical order; ok is false where ranks are
+// not known.
 func (o *Op) Equation() (terms []string, result string, ok bool, err error) {
 	lhs, result, given := strings.Cut(strings.ReplaceAll(o.Attrs.Str("equation", ""), " ", ""), "->")
 	terms = strings.Split(lhs, ",")
@@ -318,7 +324,8 @@ func (o *Op) Equation() (terms []string, result string, ok bool, err error) {
 	all := []byte(strings.Join(terms, ""))
 	slices.Sort(all)
 	for i, r := range all {
-		if !strings.ContainsRune(free[:longest], rune(r)) && (i == 0 || all[i-1] != r) && (i+1 == len(all) || all[i+1] != r) {
+		if !strings.ContainsRune(free[:longest], rune(r)) && (i == 0 || all[i-1] != r) && (i+1 == len(all) ||
+			all[i+1] != r) {
 			result += string(r)
 		}
 	}

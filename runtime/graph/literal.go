@@ -35,7 +35,8 @@ func (g *Graph) Const(t *tensor.Tensor) Node {
 
 // Weight is a constant whose elements stay in a file; dims may be any shape of the same number of elements.
 func (g *Graph) Weight(name string, dtype DType, e External, dims ...int) Node {
-	n := g.constant(&Literal{External: &e}, dtype, Static(dims...), fmt.Sprintf("ext:%s@%d+%d", e.File, e.Offset, e.Length))
+	n := g.constant(&Literal{External: &e}, dtype, Static(dims...), fmt.Sprintf("ext:%s@%d+%d", e.File, e.Offset,
+		e.Length))
 	if n.v.name == "" {
 		n.v.name = name
 	}

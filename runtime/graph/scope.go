@@ -9,7 +9,8 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// scope is where the names of a list of nodes are looked up: those of a model, of the body of a function, or of a branch.
+// scope is where the names of a list of nodes are looked up: those of a model, of the body of a function, or of a
+// branch.
 type scope struct {
 	names   map[string]Node
 	outer   *scope                          // of a branch, which sees the names around it; nil otherwise
@@ -68,9 +69,11 @@ func (f *File) expand(nodes int, s *scope) error {
 
 func functionKey(domain, name, overload string) string { return domain + ":" + name + ":" + overload }
 
-// call puts the body of a function of the file in place of a node that calls it. A function without a body stays a node.
+// call puts the body of a function of the file in place of a node that calls it. A function without a body stays a
+// node.
 func (f *File) call(p *onnx.NodeProto, fn *onnx.FunctionProto, in []Node, outer *scope) error {
-	s := &scope{names: map[string]Node{}, version: standardVersion(fn.OpsetImport), label: outer.label, depth: outer.depth + 1}
+	s := &scope{names: map[string]Node{}, version: standardVersion(fn.OpsetImport), label: outer.label,
+		depth: outer.depth + 1}
 	if p.Name != "" {
 		s.label += p.Name + "/"
 	}
@@ -81,7 +84,8 @@ func (f *File) call(p *onnx.NodeProto, fn *onnx.FunctionProto, in []Node, outer 
 		s.version = outer.version
 	}
 	if len(in) > len(fn.Input) || len(p.Output) > len(fn.Output) {
-		return fmt.Errorf("%d inputs and %d outputs for a function of %d and %d", len(in), len(p.Output), len(fn.Input), len(fn.Output))
+		return fmt.Errorf("%d inputs and %d outputs for a function of %d and %d", len(in), len(p.Output), len(fn.Input),
+			len(fn.Output))
 	}
 	for i, name := range fn.Input {
 		n := Node{}
@@ -166,7 +170,8 @@ func (f *File) branch(p *onnx.NodeProto, in []Node, outer *scope) (ok bool, err 
 		return false, fmt.Errorf("it has no %s", want)
 	}
 	g := p.Attribute[i].G
-	s := &scope{names: map[string]Node{}, outer: outer, version: outer.version, label: outer.label, depth: outer.depth + 1}
+	s := &scope{names: map[string]Node{}, outer: outer, version: outer.version, label: outer.label,
+		depth: outer.depth + 1}
 	if p.Name != "" {
 		s.label += p.Name + "/"
 	}

@@ -12,8 +12,9 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// Signature identifies what outputs compute, placeholders and gradient stops included: graphs with equal signatures become equal
-// models, with equal gradients. The content of constants enters, the order in which unused operators were made does not.
+// Signature identifies what outputs compute, placeholders and gradient stops included: graphs with equal signatures
+// become equal models, with equal gradients. The content of constants enters, the order in which unused operators were
+// made does not.
 func Signature(outputs ...Output) ([sha256.Size]byte, error) {
 	if len(outputs) == 0 {
 		return [sha256.Size]byte{}, errors.New("a graph needs at least one output")

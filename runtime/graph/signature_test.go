@@ -6,8 +6,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Graphs have one signature if they compute the same, whatever else was built beside; anything that changes the model or its
-// gradients changes it.
+// Graphs have one signature if they compute the same, whatever else was built beside; anything that changes the model
+// or its gradients changes it.
 func TestSignature(t *testing.T) {
 	build := func(of func(g *Graph, x Node) Node) [32]byte {
 		g := New()
@@ -33,8 +33,14 @@ func TestSignature(t *testing.T) {
 		"a stop":          func(g *Graph, x Node) Node { return x.Detach().Mul(g.Const(rows(3))).Sum(-1) },
 		"an input's name": func(g *Graph, x Node) Node { return plain(g, g.Input("z", Float, Static(2, 3))) },
 		"a shape":         func(g *Graph, x Node) Node { return plain(g, g.Input("x2", Float, Static(4, 3))) },
-		"a placeholder":   func(g *Graph, x Node) Node { return g.Defer("text", Float, []int{2}, Attrs{"after": 1}, x) },
-		"an attribute":    func(g *Graph, x Node) Node { return g.Defer("text", Float, []int{2}, Attrs{"after": 2}, x) },
+		"a placeholder": func(g *Graph, x Node) Node {
+			return g.Defer("text", Float, []int{2}, Attrs{"after": 1},
+				x)
+		},
+		"an attribute": func(g *Graph, x Node) Node {
+			return g.Defer("text", Float, []int{2}, Attrs{"after": 2},
+				x)
+		},
 	} {
 		if build(of) == first {
 			t.Errorf("%s does not change the signature", name)

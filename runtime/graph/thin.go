@@ -23,10 +23,10 @@ const leastMapped = 1 << 10
 // maxNested bounds how deep messages of a file may be inside one another.
 const maxNested = 200
 
-// OpenFile is ReadFile without the weights: floating-point tensors that the file itself holds become references to where
-// their bytes lie in it, so that every session maps the same pages. The file must not change afterwards. location is what the
-// references call the file, relative to the folder that graphs with it are run in; tensors that it keeps in files beside it
-// are named relative to that folder too.
+// OpenFile is ReadFile without the weights: floating-point tensors that the file itself holds become references to
+// where their bytes lie in it, so that every session maps the same pages. The file must not change afterwards. location
+// is what the references call the file, relative to the folder that graphs with it are run in; tensors that it keeps in
+// files beside it are named relative to that folder too.
 func OpenFile(name, location string) (*File, error) {
 	in, err := os.Open(name)
 	if err != nil {
@@ -38,7 +38,8 @@ func OpenFile(name, location string) (*File, error) {
 		return nil, err
 	}
 	if st.Size() >= 2<<30 {
-		return nil, fmt.Errorf("%s: %d bytes, an ONNX file has less than 2 GiB; export with external data", name, st.Size())
+		return nil, fmt.Errorf("%s: %d bytes, an ONNX file has less than 2 GiB; export with external data", name,
+			st.Size())
 	}
 	t := &thinner{in: bufio.NewReaderSize(in, 1<<16), file: filepath.ToSlash(location)}
 	b, err := t.message(st.Size(), inModel, 0)
@@ -195,18 +196,20 @@ func floating(t DType) bool { return t != onnx.TensorProto_UNDEFINED && Differen
 
 // reference is the fields of a tensor of size bytes at the reader's place.
 func (t *thinner) reference(size int64) []byte {
-	b, err := proto.Marshal(&onnx.TensorProto{DataLocation: onnx.TensorProto_EXTERNAL, ExternalData: []*onnx.StringStringEntryProto{
-		{Key: "location", Value: ownMark + t.file},
-		{Key: "offset", Value: strconv.FormatInt(t.at, 10)},
-		{Key: "length", Value: strconv.FormatInt(size, 10)},
-	}})
+	b, err := proto.Marshal(&onnx.TensorProto{DataLocation: onnx.TensorProto_EXTERNAL,
+		ExternalData: []*onnx.StringStringEntryProto{
+			{Key: "location", Value: ownMark + t.file},
+			{Key: "offset", Value: strconv.FormatInt(t.at, 10)},
+			{Key: "length", Value: strconv.FormatInt(size, 10)},
+		}})
 	if err != nil { // three short strings
 		panic(err)
 	}
 	return b
 }
 
-// ownMark starts the location of tensors that lie in the model's own file, until relocate has seen them; no path has it.
+// ownMark starts the location of tensors that lie in the model's own file, until relocate has seen them; no path has
+// it.
 const ownMark = "\x00"
 
 // relocate names the files of external data relative to the folder that dir is in.
@@ -224,7 +227,8 @@ func relocate(m *onnx.ModelProto, dir, own string, mapped bool) error {
 				continue
 			}
 			if !filepath.IsLocal(filepath.FromSlash(e.Value)) {
-				return fmt.Errorf("tensor %q lies in %q, which is not a path inside the folder of the model", t.Name, e.Value)
+				return fmt.Errorf("tensor %q lies in %q, which is not a path inside the folder of the model", t.Name,
+					e.Value)
 			}
 			e.Value = path.Join(dir, e.Value)
 		}

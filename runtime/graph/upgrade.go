@@ -78,14 +78,17 @@ func (f *File) upgrade(p *onnx.NodeProto, in []Node, version int64) ([]Node, err
 			return nil, fmt.Errorf("needs 1 inputs, has 0")
 		}
 		if r := in[0].Rank(); r < 0 || axis != r-1 && axis != -1 {
-			return nil, fmt.Errorf("%s of operator set %d over axis %d of shape %v flattens its input; export with operator set 13 or newer",
+			return nil, fmt.Errorf("%s of operator set %d over axis %d of shape %v flattens its input; export with "+
+				"operator set 13 or newer",
 				k, version, axis, in[0].Shape())
 		}
 		take("axis")
 		p.Attribute = append(p.Attribute, attribute("axis", -1))
-	case k == "BatchNormalization" && version < 14 && len(p.Output) > 1, k == "BatchNormalization" && version < 9 && has("spatial"),
+	case k == "BatchNormalization" && version < 14 && len(p.Output) > 1, k == "BatchNormalization" && version < 9 &&
+		has("spatial"),
 		k == "TopK" && version < 10, k == "Upsample", k == "Resize" && version < 11:
-		return nil, fmt.Errorf("this form of operator set %d is not supported; export with operator set 13 or newer", version)
+		return nil, fmt.Errorf("this form of operator set %d is not supported; export with operator set 13 or newer",
+			version)
 	}
 	return in, err
 }

@@ -10,10 +10,10 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// While repeats body at most n times, and stops after a time that gives more as false. body gets the states as inputs of a
-// graph of its own, which sees nothing else, and gives their next values, in the same order and shapes, and the boolean
-// scalar more; a state that it gives back unchanged is a constant of the loop. Only standard operators may be used in it.
-// The result, the states after the last time, is a constant for gradients. It is written as ONNX's Loop.
+// While repeats body at most n times, and stops after a time that gives more as false. body gets the states as inputs
+// of a graph of its own, which sees nothing else, and gives their next values, in the same order and shapes, and the
+// boolean scalar more; a state that it gives back unchanged is a constant of the loop. Only standard operators may be
+// used in it. The result, the states after the last time, is a constant for gradients. It is written as ONNX's Loop.
 func While(n int, body func(state []Node) (next []Node, more Node), init ...Node) []Node {
 	g := init[0].Graph()
 	fail := func(format string, a ...any) []Node {
@@ -35,8 +35,10 @@ func While(n int, body func(state []Node) (next []Node, more Node), init ...Node
 	}
 	out := []Output{{"more", more}}
 	for i, x := range next {
-		if x.OK() && !x.poisoned() && (x.DType() != init[i].DType() || fmt.Sprint(x.Shape()) != fmt.Sprint(init[i].Shape())) {
-			return fail("While: state %d is %v%v and becomes %v%v", i, init[i].DType(), init[i].Shape(), x.DType(), x.Shape())
+		if x.OK() && !x.poisoned() && (x.DType() != init[i].DType() ||
+			fmt.Sprint(x.Shape()) != fmt.Sprint(init[i].Shape())) {
+			return fail("While: state %d is %v%v and becomes %v%v", i, init[i].DType(), init[i].Shape(), x.DType(),
+				x.Shape())
 		}
 		out = append(out, Output{fmt.Sprint("next", i), x})
 	}
@@ -117,7 +119,8 @@ func inferWhile(o *Op) error {
 
 // loop writes While: the greatest number of times, no condition before the first one, the states.
 func (w *writer) loop(g *onnx.GraphProto, op *Op) {
-	n := &onnx.NodeProto{OpType: "Loop", Input: []string{w.name(op.In[0]), ""}, Attribute: []*onnx.AttributeProto{attribute("body", op.Attrs["body"])}}
+	n := &onnx.NodeProto{OpType: "Loop", Input: []string{w.name(op.In[0]), ""},
+		Attribute: []*onnx.AttributeProto{attribute("body", op.Attrs["body"])}}
 	for _, x := range op.In[1:] {
 		n.Input = append(n.Input, w.name(x))
 	}

@@ -39,7 +39,8 @@ func TestWhileStops(t *testing.T) {
 		most     int
 		in, want []float32
 	}{
-		{100, []float32{6, 2}, []float32{.75, .25}}, {2, []float32{6, 2}, []float32{1.5, .5}}, {0, []float32{6, 2}, []float32{6, 2}},
+		{100, []float32{6, 2}, []float32{.75, .25}}, {2, []float32{6, 2}, []float32{1.5, .5}}, {0, []float32{6, 2},
+			[]float32{6, 2}},
 		{100, []float32{.25, .25}, []float32{.125, .125}},
 	} {
 		g := graph.New()
@@ -83,16 +84,26 @@ func TestWhileIsInternedAndRewritten(t *testing.T) {
 
 func TestWhileErrors(t *testing.T) {
 	for want, body := range map[string]func(s []graph.Node) ([]graph.Node, graph.Node){
-		"1 states became 2": func(s []graph.Node) ([]graph.Node, graph.Node) { return append(s, s[0]), s[0].Greater(s[0]) },
-		"and becomes":       func(s []graph.Node) ([]graph.Node, graph.Node) { return []graph.Node{s[0].Sum()}, s[0].Greater(s[0]) },
+		"1 states became 2": func(s []graph.Node) ([]graph.Node, graph.Node) {
+			return append(s, s[0]),
+				s[0].Greater(s[0])
+		},
+		"and becomes": func(s []graph.Node) ([]graph.Node, graph.Node) {
+			return []graph.Node{s[0].Sum()},
+				s[0].Greater(s[0])
+		},
 		"com.microsoft": func(s []graph.Node) ([]graph.Node, graph.Node) {
 			return []graph.Node{s[0].MatMulT(s[0])}, s[0].Greater(s[0])
 		},
-		"has 1 elements": func(s []graph.Node) ([]graph.Node, graph.Node) { return []graph.Node{s[0].Reshape(2)}, s[0] },
+		"has 1 elements": func(s []graph.Node) ([]graph.Node, graph.Node) {
+			return []graph.Node{s[0].Reshape(2)},
+				s[0]
+		},
 	} {
 		g := graph.New()
 		out := graph.While(3, body, g.Input("x", graph.Float, graph.Static(1, 1)))
-		if _, err := graph.Bytes(graph.Output{Name: "y", Node: out[0]}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := graph.Bytes(graph.Output{Name: "y", Node: out[0]}); err == nil || !strings.Contains(err.Error(),
+			want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

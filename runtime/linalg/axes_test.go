@@ -100,7 +100,8 @@ func TestAxesRebuild(t *testing.T) {
 					if i == j {
 						want = 1
 					}
-					if got := mat.Dot(mat.NewVecDense(d, v), mat.NewVecDense(d, x.Vectors[i])); math.Abs(got-want) > 1e-10 {
+					if got := mat.Dot(mat.NewVecDense(d, v), mat.NewVecDense(d,
+						x.Vectors[i])); math.Abs(got-want) > 1e-10 {
 						t.Errorf("axes %d and %d have the product %g", i, j, got)
 					}
 				}

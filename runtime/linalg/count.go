@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// The kinds of projector that FedPHA and SDFed describe. With V the right singular vectors of the global prompt p [T,d],
-// by falling singular value, and V completed to [d,d] by a basis of the null space, each keeps a run of columns of V:
+// The kinds of projector that FedPHA and SDFed describe. With V the right singular vectors of the global prompt p
+// [T,d], by falling singular value, and V completed to [d,d] by a basis of the null space, each keeps a run of columns
+// of V:
 const (
 	// Eq9 keeps the last floor((1-rho)d) columns (FedPHA Eq. 9, SDFed Eq. 9).
 	Eq9 = "eq9"
@@ -16,8 +17,8 @@ const (
 	Alg1 = "alg1"
 	// Def1 keeps the columns floor(rho d)+1..d (SDFed Definition 1), one more than Eq9 unless rho d is an integer.
 	Def1 = "def1"
-	// Code keeps V[:, int(T(1-rho)):] of the reduced V [d, min(T,d)], as FedPHA's public code does: a projection onto the
-	// weaker directions of the prompt itself.
+	// Code keeps V[:, int(T(1-rho)):] of the reduced V [d, min(T,d)], as FedPHA's public code does: a projection onto
+	// the weaker directions of the prompt itself.
 	Code = "code"
 	// ExactNull removes the leading min(rank, d - floor((1-rho)d)) columns and keeps everything else, so that it does
 	// not depend on the choice of a basis of the null space.
@@ -51,7 +52,8 @@ func floorShare(share float64, n int) int {
 	return int(math.Floor(share*float64(n) + 1e-9*float64(n)))
 }
 
-// keptColumns gives the columns [lo,hi) of the completed V [d,d] that a kind keeps for a prompt [t,d] of the given rank.
+// keptColumns gives the columns [lo,hi) of the completed V [d,d] that a kind keeps for a prompt [t,d] of the given
+// rank.
 func keptColumns(kind string, rho float64, t, d, rank int) (lo, hi int, err error) {
 	if !(rho >= 0 && rho <= 1) {
 		return 0, 0, fmt.Errorf("linalg: ratio rho is %v; it must lie in [0,1]", rho)
@@ -69,5 +71,6 @@ func keptColumns(kind string, rho float64, t, d, rank int) (lo, hi int, err erro
 	case ExactNull:
 		return RemovedExactNull(rank, d, rho), d, nil
 	}
-	return 0, 0, fmt.Errorf("linalg: unknown projector %q; known: %s", kind, strings.Join(slices.Sorted(slices.Values(Kinds())), ", "))
+	return 0, 0, fmt.Errorf("linalg: unknown projector %q; known: %s", kind,
+		strings.Join(slices.Sorted(slices.Values(Kinds())), ", "))
 }

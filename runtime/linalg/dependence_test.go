@@ -17,8 +17,8 @@ func drawnPrompt(seed uint64) *tensor.Tensor {
 	return p
 }
 
-// overlap is tr(AB)/k of two orthogonal projectors of one rank k, or of what they remove: 1 for the same subspace, k/512 in
-// the mean over unrelated ones.
+// overlap is tr(AB)/k of two orthogonal projectors of one rank k, or of what they remove: 1 for the same subspace,
+// k/512 in the mean over unrelated ones.
 func overlap(a, b *tensor.Tensor, removed bool) float64 {
 	trace, rank := 0.0, 0.0
 	for i := range 512 {
@@ -39,11 +39,11 @@ func overlap(a, b *tensor.Tensor, removed bool) float64 {
 	return trace / rank
 }
 
-// What FedPHA's eq. 9 keeps of T 16 tokens of width 512 at rho 0.8 hardly depends on the prompt, which is why it is not the
-// default: 102 of the 496 null directions, as Householder reflectors complete them. 0.90 and 94.8 % were measured with
-// torch.linalg.svd(full_matrices=True), which ends in the same LAPACK; by chance the overlap were 102/512 = 0.20 and the last
-// 102 channels would hold as much. What exact-null removes is the prompt's own row space and nothing else: two
-// unrelated ones overlap by 16/512 = 0.03.
+// What FedPHA's eq. 9 keeps of T 16 tokens of width 512 at rho 0.8 hardly depends on the prompt, which is why it is not
+// the default: 102 of the 496 null directions, as Householder reflectors complete them. 0.90 and 94.8 % were measured
+// with torch.linalg.svd(full_matrices=True), which ends in the same LAPACK; by chance the overlap were 102/512 = 0.20
+// and the last 102 channels would hold as much. What exact-null removes is the prompt's own row space and nothing else:
+// two unrelated ones overlap by 16/512 = 0.03.
 func TestDependenceOnThePrompt(t *testing.T) {
 	near := func(what string, got, want, tol float64) {
 		if d := got - want; d > tol || d < -tol {

@@ -4,8 +4,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// PackedFactors is the factored form of Projector as one tensor [d+1,k], k > 0: B [d,k] above a row of ones where Q = I - B Bᵀ,
-// or of zeros where Q = B Bᵀ.
+// PackedFactors is the factored form of Projector as one tensor [d+1,k], k > 0: B [d,k] above a row of ones where Q = I
+// - B Bᵀ, or of zeros where Q = B Bᵀ.
 func PackedFactors(p *tensor.Tensor, kind string, rho float64) (*tensor.Tensor, error) {
 	b, complement, err := Factors(p, kind, rho)
 	if err != nil {

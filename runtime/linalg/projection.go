@@ -1,7 +1,7 @@
 // Package linalg holds the host-side linear algebra of the methods: the projectors that FedPHA (ICML 2025, Eq. 8-10 and
 // Algorithm 1), SDFed (arXiv 2602.08590, Definition 1 and Eq. 9) and FedPR (CVPR 2023) build from the singular value
-// decomposition of the global prompt, and their derivatives. Decompositions come from gonum; everything inside is float64
-// and independent of the number of threads.
+// decomposition of the global prompt, and their derivatives. Decompositions come from gonum; everything inside is
+// float64 and independent of the number of threads.
 package linalg
 
 import (
@@ -58,8 +58,8 @@ func ProjectColumns(p *tensor.Tensor, lo, hi int) (*Projection, error) {
 	return keepColumns(p, func(int) (int, int) { return lo, hi })
 }
 
-// ProjectBehind removes the leading min(rank, lo) right singular vectors of the prompt p [T,d] and keeps everything else, so
-// that it does not depend on the choice of a basis of the null space.
+// ProjectBehind removes the leading min(rank, lo) right singular vectors of the prompt p [T,d] and keeps everything
+// else, so that it does not depend on the choice of a basis of the null space.
 func ProjectBehind(p *tensor.Tensor, lo int) (*Projection, error) {
 	return keepColumns(p, func(rank int) (int, int) { return min(rank, lo), p.Shape[1] })
 }
@@ -76,7 +76,8 @@ func keepColumns(p *tensor.Tensor, of func(rank int) (lo, hi int)) (*Projection,
 	}
 	lo, hi := of(f.rank)
 	if lo < 0 || lo > hi || hi > f.d {
-		return nil, fmt.Errorf("linalg: columns %d to %d of the %d right singular vectors of a prompt %v", lo, hi, f.d, p.Shape)
+		return nil, fmt.Errorf("linalg: columns %d to %d of the %d right singular vectors of a prompt %v", lo, hi, f.d,
+			p.Shape)
 	}
 	return f.keep("", lo, hi), nil
 }
@@ -176,8 +177,8 @@ func Factors(p *tensor.Tensor, kind string, rho float64) (b *tensor.Tensor, comp
 }
 
 // Completion returns the orthonormal basis C [d, d-Rank] that completes the right singular vectors of p: column j is
-// column Rank+j of the Q of LAPACK's Householder QR of p^T [d,T] when p has full row rank, of the right singular vectors
-// [d,Rank] otherwise; the identity for a zero prompt. The completed V is [V_r | C].
+// column Rank+j of the Q of LAPACK's Householder QR of p^T [d,T] when p has full row rank, of the right singular
+// vectors [d,Rank] otherwise; the identity for a zero prompt. The completed V is [V_r | C].
 func (q *Projection) Completion() *tensor.Tensor {
 	f := q.svd
 	if f.rank == f.d {

@@ -175,7 +175,8 @@ func TestDirections(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	low := lcg(3, 6, 20)
 	copy(low.Data[60:], low.Data[:60])
-	for name, p := range map[string]*tensor.Tensor{"full": lcg(3, 6, 20), "low": low, "zero": tensor.New(2, 20), "square": lcg(3, 20, 20)} {
+	for name, p := range map[string]*tensor.Tensor{"full": lcg(3, 6, 20), "low": low, "zero": tensor.New(2, 20),
+		"square": lcg(3, 20, 20)} {
 		q, err := Project(p, Eq9, .9)
 		if err != nil {
 			t.Fatal(err)

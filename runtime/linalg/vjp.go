@@ -90,7 +90,8 @@ func (q *Projection) vjp(mul func(w, v *mat.Dense)) (*mat.Dense, error) {
 		return dp, nil
 	}
 	if q.tie > 0 {
-		return nil, fmt.Errorf("linalg: projector %s cuts between equal singular values %d and %d (%g) of the prompt, where it has no derivative; detach the projector or change its ratio",
+		return nil, fmt.Errorf("linalg: projector %s cuts between equal singular values %d and %d (%g) of the "+
+			"prompt, where it has no derivative; detach the projector or change its ratio",
 			q.Kind, q.tie, q.tie+1, f.s[q.tie])
 	}
 	var w, vw mat.Dense

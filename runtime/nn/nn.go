@@ -57,8 +57,8 @@ func MLP(x, fc, fcBias, proj, projBias graph.Node, act string) graph.Node {
 	return x.Graph().Fail("activation %q: use %s or %s", act, QuickGELU, GELU)
 }
 
-// Attend is softmax(q kᵀ/√d + mask) v for q [...,n,d], k and v [...,m,d] and an optional additive mask that broadcasts to
-// [...,n,m].
+// Attend is softmax(q kᵀ/√d + mask) v for q [...,n,d], k and v [...,m,d] and an optional additive mask that broadcasts
+// to [...,n,m].
 func Attend(q, k, v, mask graph.Node) graph.Node {
 	s := Scores(q, k)
 	if mask.OK() {

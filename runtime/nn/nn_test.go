@@ -64,7 +64,8 @@ func TestMLP(t *testing.T) {
 			want = append(want, 3*f(x+0.5)+1)
 		}
 		equal(t, eval(t, in, func(g *graph.Graph, x graph.Node) graph.Node {
-			return nn.MLP(x, g.Const(tensor.Of([]float32{1}, 1, 1)), vector(g, 0.5), g.Const(tensor.Of([]float32{3}, 1, 1)), vector(g, 1), act)
+			return nn.MLP(x, g.Const(tensor.Of([]float32{1}, 1, 1)), vector(g, 0.5), g.Const(tensor.Of([]float32{3}, 1,
+				1)), vector(g, 1), act)
 		}), want...)
 	}
 	g := graph.New()

@@ -1,7 +1,7 @@
 // Package optim updates parameters from gradients: SGD, Adam and AdamW with PyTorch's semantics, gradient clipping and
-// learning-rate schedules. An optimizer is a chain of small transforms in the manner of optax; each turns gradients into
-// updates and keeps its state as named tensors, so that a checkpoint restores it bit for bit. Values are float32, the
-// arithmetic on each element is float64, and names are visited in sorted order.
+// learning-rate schedules. An optimizer is a chain of small transforms in the manner of optax; each turns gradients
+// into updates and keeps its state as named tensors, so that a checkpoint restores it bit for bit. Values are float32,
+// the arithmetic on each element is float64, and names are visited in sorted order.
 package optim
 
 import (
@@ -13,20 +13,22 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Config describes an optimizer. A zero Beta1, Beta2 or Eps stands for PyTorch's default (0.9, 0.999, 1e-8); every other
-// zero means what it says.
+// Config describes an optimizer. A zero Beta1, Beta2 or Eps stands for PyTorch's default (0.9, 0.999, 1e-8); every
+// other zero means what it says.
 type Config struct {
-	Name        string  `config:"name"`         // one of Names
-	LR          float64 `config:"lr"`           // base learning rate, the one a Schedule starts from
-	Momentum    float64 `config:"momentum"`     // sgd
-	Dampening   float64 `config:"dampening"`    // sgd: the gradient enters the momentum times 1-dampening, but in the first step
+	Name     string  `config:"name"`     // one of Names
+	LR       float64 `config:"lr"`       // base learning rate, the one a Schedule starts from
+	Momentum float64 `config:"momentum"` // sgd
+	// sgd: the gradient enters the momentum times 1-dampening, but in the first step
+	Dampening   float64 `config:"dampening"`
 	WeightDecay float64 `config:"weight_decay"` // added to the gradient (sgd, adam) or to the update (adamw)
 	Nesterov    bool    `config:"nesterov"`     // sgd: needs momentum and no dampening
 	Beta1       float64 `config:"beta1"`        // adam, adamw
 	Beta2       float64 `config:"beta2"`        // adam, adamw
 	Eps         float64 `config:"eps"`          // adam, adamw
 	ClipNorm    float64 `config:"clip_norm"`    // largest Euclidean norm of all gradients together; 0 for no limit
-	ClipValue   float64 `config:"clip_value"`   // largest absolute value of a gradient's element, before ClipNorm; 0 for no limit
+	// largest absolute value of a gradient's element, before ClipNorm; 0 for no limit
+	ClipValue float64 `config:"clip_value"`
 }
 
 var builders = map[string]func(Config) ([]Transform, error){"sgd": sgd, "adam": adam, "adamw": adamw}
@@ -70,8 +72,8 @@ func With(parts ...Transform) *Optimizer {
 }
 
 // Step turns grads into updates u and subtracts lr u from the parameters of the same names, in place. Parameters
-// without a gradient stay as they are, and so does their state. grads is not changed. After an error the parameters are as
-// before; so is the state, unless the error is an update that is not finite.
+// without a gradient stay as they are, and so does their state. grads is not changed. After an error the parameters are
+// as before; so is the state, unless the error is an update that is not finite.
 func (o *Optimizer) Step(params, grads tensor.Map, lr float64) error {
 	if !finite(lr) {
 		return fmt.Errorf("optim: learning rate is %v; it must be finite", lr)
@@ -83,10 +85,12 @@ func (o *Optimizer) Step(params, grads tensor.Map, lr float64) error {
 		case p == nil:
 			return fmt.Errorf("optim: gradient %q has no parameter of that name", name)
 		case g == nil || p.IsInt() || !p.SameShape(g) || len(p.Data) != len(g.Data):
-			return fmt.Errorf("optim: parameter %q is %v, its gradient %v; both must be float and of one shape", name, p, g)
+			return fmt.Errorf("optim: parameter %q is %v, its gradient %v; both must be float and of one shape", name,
+				p, g)
 		}
 		if i := g.Finite(); i >= 0 {
-			return fmt.Errorf("optim: gradient of %q holds %v at element %d; lower the learning rate", name, g.Data[i], i)
+			return fmt.Errorf("optim: gradient of %q holds %v at element %d; lower the learning rate", name, g.Data[i],
+				i)
 		}
 		if shape, ok := o.shapes[name]; !ok || !slices.Equal(shape, p.Shape) {
 			fresh[name] = p
@@ -98,7 +102,8 @@ func (o *Optimizer) Step(params, grads tensor.Map, lr float64) error {
 	updates := o.chain.Update(grads, o.state, params)
 	for _, name := range updates.Names() {
 		if i := updates[name].Finite(); i >= 0 {
-			return fmt.Errorf("optim: update of %q is %v at element %d; its gradient or its state is too large", name, updates[name].Data[i], i)
+			return fmt.Errorf("optim: update of %q is %v at element %d; its gradient or its state is too large", name,
+				updates[name].Data[i], i)
 		}
 	}
 	for _, name := range updates.Names() {
@@ -115,7 +120,8 @@ func (o *Optimizer) start(params tensor.Map) error {
 	fresh := o.chain.Init(params)
 	for _, key := range fresh.Names() {
 		if old, ok := o.state[key]; ok && !old.SameShape(fresh[key]) {
-			return fmt.Errorf("optim: state %q is %v, the parameters need %v; start without state", key, old, fresh[key])
+			return fmt.Errorf("optim: state %q is %v, the parameters need %v; start without state", key, old,
+				fresh[key])
 		}
 	}
 	for key, t := range fresh {
@@ -167,8 +173,8 @@ func (o *Optimizer) Load(s tensor.Map) error {
 	return nil
 }
 
-// Slots are how the names of the state begin, such as "momentum/b/", before the name of a parameter; none for an optimizer without
-// state.
+// Slots are how the names of the state begin, such as "momentum/b/", before the name of a parameter; none for an
+// optimizer without state.
 func (o *Optimizer) Slots() []string { return o.chain.Init(tensor.Map{"": tensor.New()}).Names() }
 
 // splitKey finds the slot among known, such as "adam/m/", that key starts with, and the parameter name after it.

@@ -49,7 +49,8 @@ func readJSON(t *testing.T, name string, into any) {
 // decode fills into from the keys of a configuration file, strictly.
 func decode(t *testing.T, from map[string]any, into any) {
 	t.Helper()
-	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{ErrorUnused: true, WeaklyTypedInput: true, TagName: "config", Result: into})
+	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{ErrorUnused: true, WeaklyTypedInput: true,
+		TagName: "config", Result: into})
 	if err == nil {
 		err = d.Decode(from)
 	}
@@ -68,9 +69,10 @@ func (g goldens) tensors(from map[string][]float32) tensor.Map {
 
 func sameBits(a, b tensor.Map) bool {
 	return maps.EqualFunc(a, b, func(x, y *tensor.Tensor) bool {
-		return x.SameShape(y) && slices.Equal(x.Ints, y.Ints) && slices.EqualFunc(x.Data, y.Data, func(u, v float32) bool {
-			return math.Float32bits(u) == math.Float32bits(v)
-		})
+		return x.SameShape(y) && slices.Equal(x.Ints, y.Ints) && slices.EqualFunc(x.Data, y.Data,
+			func(u, v float32) bool {
+				return math.Float32bits(u) == math.Float32bits(v)
+			})
 	})
 }
 
@@ -150,14 +152,16 @@ func TestChainTwice(t *testing.T) {
 	if p["x"].Data[0] != -3 {
 		t.Errorf("parameter %v, want -3", p["x"].Data[0])
 	}
-	if want := []string{"momentum.2/b/x", "momentum.2/step/x", "momentum/b/x", "momentum/step/x"}; !slices.Equal(o.State().Names(), want) {
+	if want := []string{"momentum.2/b/x", "momentum.2/step/x", "momentum/b/x",
+		"momentum/step/x"}; !slices.Equal(o.State().Names(), want) {
 		t.Errorf("state %v, want %v", o.State().Names(), want)
 	}
 }
 
 // TestStateIsACopy: neither State nor Load shares memory with the optimizer.
 func TestStateIsACopy(t *testing.T) {
-	o, p, g := must(t, Config{Name: "sgd", Momentum: .9}), tensor.Map{"x": tensor.New(2)}, tensor.Map{"x": tensor.Of([]float32{1, 2}, 2)}
+	o, p, g := must(t, Config{Name: "sgd", Momentum: .9}), tensor.Map{"x": tensor.New(2)},
+		tensor.Map{"x": tensor.Of([]float32{1, 2}, 2)}
 	if err := o.Step(p, g, .1); err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +249,8 @@ func TestLoadErrors(t *testing.T) {
 		{"no name", tensor.Map{"momentum/b/": b()}, "momentum/b/NAME"},
 		{"half", tensor.Map{"momentum/b/x": b()}, `"momentum/step/x" is missing`},
 		{"kind", tensor.Map{"momentum/b/x": step(1), "momentum/step/x": step(1)}, "wrong kind"},
-		{"size", tensor.Map{"momentum/b/x": {Shape: []int{3}, Data: []float32{1}}, "momentum/step/x": step(1)}, "number of elements"},
+		{"size", tensor.Map{"momentum/b/x": {Shape: []int{3}, Data: []float32{1}}, "momentum/step/x": step(1)},
+			"number of elements"},
 		{"count", tensor.Map{"momentum/b/x": b(), "momentum/step/x": step(-1)}, "step count"},
 		{"counts", tensor.Map{"momentum/b/x": b(), "momentum/step/x": step(1, 2)}, "step count"},
 		{"nil", tensor.Map{"momentum/b/x": nil, "momentum/step/x": step(1)}, "momentum/b/x"},

@@ -86,8 +86,8 @@ func stepRate(s Schedule, base float64) (Rate, error) {
 	return func(t int) float64 { return base * math.Pow(gamma, float64(t/s.StepSize)) }, nil
 }
 
-// cosineRate is torch's CosineAnnealingLR (Loshchilov and Hutter 2017, Eq. 5): min + (base-min)(1+cos(pi t/t_max))/2; it
-// rises again after t_max, as there.
+// cosineRate is torch's CosineAnnealingLR (Loshchilov and Hutter 2017, Eq. 5): min + (base-min)(1+cos(pi t/t_max))/2;
+// it rises again after t_max, as there.
 func cosineRate(s Schedule, base float64) (Rate, error) {
 	if s.TMax < 1 {
 		return nil, fmt.Errorf("optim: schedule cosine has t_max %d; it must be 1 or more", s.TMax)

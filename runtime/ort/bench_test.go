@@ -18,7 +18,8 @@ func stepModel(t testing.TB) []byte {
 }
 
 func stepInputs() tensor.Map {
-	return tensor.Map{"ctx": tensor.New(16, 512), "image": tensor.New(32, 512), "label": tensor.OfInts(make([]int64, 32), 32)}
+	return tensor.Map{"ctx": tensor.New(16, 512), "image": tensor.New(32, 512), "label": tensor.OfInts(make([]int64,
+		32), 32)}
 }
 
 // BenchmarkRun is the whole price of a step beyond its arithmetic: checks, native values, output memory, the call.

@@ -54,12 +54,14 @@ func intAttr(name string, v int64) *onnx.AttributeProto {
 }
 
 func (b *builder) constant(name string, data []float32, shape ...int64) *builder {
-	b.Initializer = append(b.Initializer, &onnx.TensorProto{Name: name, Dims: shape, DataType: int32(onnx.TensorProto_FLOAT), RawData: bytesOf(data)})
+	b.Initializer = append(b.Initializer, &onnx.TensorProto{Name: name, Dims: shape,
+		DataType: int32(onnx.TensorProto_FLOAT), RawData: bytesOf(data)})
 	return b
 }
 
 func (b *builder) external(name, file string, offset, length string, shape ...int64) *builder {
-	b.Initializer = append(b.Initializer, &onnx.TensorProto{Name: name, Dims: shape, DataType: int32(onnx.TensorProto_FLOAT),
+	b.Initializer = append(b.Initializer, &onnx.TensorProto{Name: name, Dims: shape,
+		DataType:     int32(onnx.TensorProto_FLOAT),
 		DataLocation: onnx.TensorProto_EXTERNAL, ExternalData: []*onnx.StringStringEntryProto{
 			{Key: "location", Value: file}, {Key: "offset", Value: offset}, {Key: "length", Value: length}}})
 	return b
@@ -70,7 +72,8 @@ func (b *builder) model(t testing.TB) []byte {
 	if b.Name == "" {
 		b.Name = "test"
 	}
-	m, err := proto.Marshal(&onnx.ModelProto{IrVersion: 10, Graph: &b.GraphProto, OpsetImport: []*onnx.OperatorSetIdProto{{Version: 18}}})
+	m, err := proto.Marshal(&onnx.ModelProto{IrVersion: 10, Graph: &b.GraphProto,
+		OpsetImport: []*onnx.OperatorSetIdProto{{Version: 18}}})
 	if err != nil {
 		t.Fatal(err)
 	}

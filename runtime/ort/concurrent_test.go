@@ -109,7 +109,10 @@ func TestPool(t *testing.T) {
 	if _, err := p.Get("bad", func() (*ort.Session, error) { return nil, failure }); !errors.Is(err, failure) {
 		t.Errorf("failed build gave %v", err)
 	}
-	if s, err := p.Get("bad", func() (*ort.Session, error) { return ort.NewSession(linear(t), ort.Options{}) }); err != nil || s == nil {
+	if s, err := p.Get("bad", func() (*ort.Session, error) {
+		return ort.NewSession(linear(t),
+			ort.Options{})
+	}); err != nil || s == nil {
 		t.Errorf("build after a failure gave %v", err)
 	}
 	for range 2 {

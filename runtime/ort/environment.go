@@ -36,7 +36,8 @@ func start() error {
 	}
 	binding.SetSharedLibraryPath(path)
 	if err := binding.InitializeEnvironment(binding.WithLogLevelFatal()); err != nil {
-		return fmt.Errorf("ort: loading %s: %s: ONNX Runtime 1.24 or later for this machine is needed; set %s to its library file", path, oneLine(err), LibraryVariable)
+		return fmt.Errorf("ort: loading %s: %s: ONNX Runtime 1.24 or later for this machine is needed; set %s to its "+
+			"library file", path, oneLine(err), LibraryVariable)
 	}
 	if err := binding.DisableTelemetry(); err != nil {
 		return fmt.Errorf("ort: turning telemetry off: %s", oneLine(err))

@@ -17,23 +17,32 @@ func TestWrongInputs(t *testing.T) {
 	b.node("Identity", []string{"image"}, "y").out("y", f32, dims{"B", 4})
 	s := open(t, b.model(t), ort.Options{})
 	good := func() tensor.Map {
-		return tensor.Map{"image": tensor.New(3, 4), "label": tensor.OfInts(make([]int64, 3), 3), "mix": tensor.New(2, 2)}
+		return tensor.Map{"image": tensor.New(3, 4), "label": tensor.OfInts(make([]int64, 3), 3), "mix": tensor.New(2,
+			2)}
 	}
 	for name, c := range map[string]struct {
 		change func(tensor.Map)
 		parts  []string
 	}{
-		"missing":  {func(m tensor.Map) { delete(m, "label") }, []string{`"label" is missing`, "image float32[B 4], label int64[B], mix float32[2 2]"}},
-		"nil":      {func(m tensor.Map) { m["mix"] = nil }, []string{`"mix" is missing`}},
-		"extra":    {func(m tensor.Map) { m["imgae"] = tensor.New(3, 4) }, []string{`no input "imgae"`, "image float32[B 4]"}},
-		"kind":     {func(m tensor.Map) { m["label"] = tensor.New(3) }, []string{`"label" is float32[3]`, "label int64[B] is wanted"}},
-		"integers": {func(m tensor.Map) { m["mix"] = tensor.OfInts(make([]int64, 4), 2, 2) }, []string{`"mix" is int64[2 2]`, "mix float32[2 2] is wanted"}},
-		"rank":     {func(m tensor.Map) { m["mix"] = tensor.New(4) }, []string{`rank 1`, "rank 2 is wanted"}},
-		"size":     {func(m tensor.Map) { m["image"] = tensor.New(3, 5) }, []string{"axis 1 must be 4"}},
-		"symbol":   {func(m tensor.Map) { m["label"] = tensor.OfInts(make([]int64, 2), 2) }, []string{`"image" has 3 on axis 0`, `"label" has 2 on axis 0`, "both are B"}},
-		"length":   {func(m tensor.Map) { m["mix"] = &tensor.Tensor{Shape: []int{2, 2}, Data: make([]float32, 3)} }, []string{"holds 3 elements", "has 4"}},
-		"negative": {func(m tensor.Map) { m["mix"] = &tensor.Tensor{Shape: []int{-2, -2}, Data: make([]float32, 4)} }, []string{"impossible shape [-2 -2]"}},
-		"overflow": {func(m tensor.Map) { m["mix"] = &tensor.Tensor{Shape: []int{1 << 40, 1 << 40}} }, []string{"impossible shape"}},
+		"missing": {func(m tensor.Map) { delete(m, "label") }, []string{`"label" is missing`,
+			"image float32[B 4], label int64[B], mix float32[2 2]"}},
+		"nil": {func(m tensor.Map) { m["mix"] = nil }, []string{`"mix" is missing`}},
+		"extra": {func(m tensor.Map) { m["imgae"] = tensor.New(3, 4) }, []string{`no input "imgae"`,
+			"image float32[B 4]"}},
+		"kind": {func(m tensor.Map) { m["label"] = tensor.New(3) }, []string{`"label" is float32[3]`,
+			"label int64[B] is wanted"}},
+		"integers": {func(m tensor.Map) { m["mix"] = tensor.OfInts(make([]int64, 4), 2, 2) },
+			[]string{`"mix" is int64[2 2]`, "mix float32[2 2] is wanted"}},
+		"rank": {func(m tensor.Map) { m["mix"] = tensor.New(4) }, []string{`rank 1`, "rank 2 is wanted"}},
+		"size": {func(m tensor.Map) { m["image"] = tensor.New(3, 5) }, []string{"axis 1 must be 4"}},
+		"symbol": {func(m tensor.Map) { m["label"] = tensor.OfInts(make([]int64, 2), 2) },
+			[]string{`"image" has 3 on axis 0`, `"label" has 2 on axis 0`, "both are B"}},
+		"length": {func(m tensor.Map) { m["mix"] = &tensor.Tensor{Shape: []int{2, 2}, Data: make([]float32, 3)} },
+			[]string{"holds 3 elements", "has 4"}},
+		"negative": {func(m tensor.Map) { m["mix"] = &tensor.Tensor{Shape: []int{-2, -2}, Data: make([]float32, 4)} },
+			[]string{"impossible shape [-2 -2]"}},
+		"overflow": {func(m tensor.Map) { m["mix"] = &tensor.Tensor{Shape: []int{1 << 40, 1 << 40}} },
+			[]string{"impossible shape"}},
 	} {
 		in := good()
 		c.change(in)
@@ -54,19 +63,25 @@ func TestWrongModels(t *testing.T) {
 		options ort.Options
 		parts   []string
 	}{
-		"not a model":     {[]byte("pickle"), ort.Options{}, []string{"not an ONNX file"}},
-		"empty":           {nil, ort.Options{}, []string{"not an ONNX file", "no graph"}},
-		"no inputs":       {(&builder{}).constant("y", []float32{1}, 1).out("y", f32, dims{1}).model(t), ort.Options{}, []string{"no inputs"}},
-		"no outputs":      {plain().model(t), ort.Options{}, []string{"no outputs"}},
-		"strings":         {(&builder{}).in("x", onnx.TensorProto_STRING, dims{"B"}).model(t), ort.Options{}, []string{`input "x"`, "type string"}},
-		"unknown op":      {plain().node("Gradient", []string{"x"}, "y").out("y", f32, dims{"B"}).model(t), ort.Options{}, []string{"provider cpu refuses it", "Gradient"}},
-		"unknown keep":    {plain().node("Abs", []string{"x"}, "y").out("y", f32, dims{"B"}).model(t), ort.Options{Outputs: []string{"z"}}, []string{`no output "z"`, "it has y"}},
-		"provider":        {linear(t), ort.Options{Provider: "tpu"}, []string{`unknown provider "tpu"`, "cpu, cuda or auto"}},
-		"limit":           {linear(t), ort.Options{MemoryLimit: 1 << 20}, []string{"memory limit", "choose cuda"}},
-		"threads":         {linear(t), ort.Options{IntraThreads: -1}, []string{"-1 intra"}},
-		"level":           {linear(t), ort.Options{OptLevel: 9}, []string{"level 9"}},
-		"device":          {linear(t), ort.Options{Provider: ort.CUDA, Device: -1}, []string{"device -1"}},
-		"weights nowhere": {plain().external("W", "w.bin", "0", "4", 1).node("Mul", []string{"x", "W"}, "y").out("y", f32, dims{"B"}).model(t), ort.Options{}, []string{`tensor "W"`, "WeightsDir"}},
+		"not a model": {[]byte("pickle"), ort.Options{}, []string{"not an ONNX file"}},
+		"empty":       {nil, ort.Options{}, []string{"not an ONNX file", "no graph"}},
+		"no inputs": {(&builder{}).constant("y", []float32{1}, 1).out("y", f32, dims{1}).model(t), ort.Options{},
+			[]string{"no inputs"}},
+		"no outputs": {plain().model(t), ort.Options{}, []string{"no outputs"}},
+		"strings": {(&builder{}).in("x", onnx.TensorProto_STRING, dims{"B"}).model(t), ort.Options{},
+			[]string{`input "x"`, "type string"}},
+		"unknown op": {plain().node("Gradient", []string{"x"}, "y").out("y", f32, dims{"B"}).model(t),
+			ort.Options{}, []string{"provider cpu refuses it", "Gradient"}},
+		"unknown keep": {plain().node("Abs", []string{"x"}, "y").out("y", f32, dims{"B"}).model(t),
+			ort.Options{Outputs: []string{"z"}}, []string{`no output "z"`, "it has y"}},
+		"provider": {linear(t), ort.Options{Provider: "tpu"}, []string{`unknown provider "tpu"`,
+			"cpu, cuda or auto"}},
+		"limit":   {linear(t), ort.Options{MemoryLimit: 1 << 20}, []string{"memory limit", "choose cuda"}},
+		"threads": {linear(t), ort.Options{IntraThreads: -1}, []string{"-1 intra"}},
+		"level":   {linear(t), ort.Options{OptLevel: 9}, []string{"level 9"}},
+		"device":  {linear(t), ort.Options{Provider: ort.CUDA, Device: -1}, []string{"device -1"}},
+		"weights nowhere": {plain().external("W", "w.bin", "0", "4", 1).node("Mul", []string{"x", "W"}, "y").out("y",
+			f32, dims{"B"}).model(t), ort.Options{}, []string{`tensor "W"`, "WeightsDir"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ort.NewSession(c.model, c.options)
@@ -95,7 +110,8 @@ func TestCUDAAbsent(t *testing.T) {
 	if strings.Contains(err.Error(), ".cc:") {
 		t.Errorf("the error names ONNX Runtime's source: %v", err)
 	}
-	wantError(t, err, "provider cuda cannot be had from", "install Microsoft's GPU build", ort.LibraryVariable, "or use provider cpu")
+	wantError(t, err, "provider cuda cannot be had from", "install Microsoft's GPU build", ort.LibraryVariable,
+		"or use provider cpu")
 	s := open(t, linear(t), ort.Options{Provider: ort.Auto, MemoryLimit: 1 << 30})
 	if s.Provider() != ort.CPU {
 		t.Errorf("auto took %q", s.Provider())
@@ -126,11 +142,13 @@ func TestSettle(t *testing.T) {
 		t.Errorf("auto settles as %+v, %v", o, err)
 	}
 	wantError(t, why, "provider cuda cannot be had from")
-	equal(t, run(t, open(t, linear(t), o), tensor.Map{"x": tensor.Of([]float32{1, 2}, 1, 2)})["y"], tensor.Of([]float32{9, 12, 15}, 1, 3))
+	equal(t, run(t, open(t, linear(t), o), tensor.Map{"x": tensor.Of([]float32{1, 2}, 1, 2)})["y"],
+		tensor.Of([]float32{9, 12, 15}, 1, 3))
 }
 
 func TestLevels(t *testing.T) {
-	for name, want := range map[string]ort.OptLevel{"all": ort.OptAll, "extended": ort.OptExtended, "basic": ort.OptBasic, "none": ort.OptNone} {
+	for name, want := range map[string]ort.OptLevel{"all": ort.OptAll, "extended": ort.OptExtended,
+		"basic": ort.OptBasic, "none": ort.OptNone} {
 		if got, err := ort.Level(name); err != nil || got != want {
 			t.Errorf("%s gives %v, %v", name, got, err)
 		}

@@ -35,9 +35,11 @@ func FindLibrary() (string, error) {
 		info, err := os.Stat(path)
 		switch {
 		case err != nil:
-			return "", fmt.Errorf("%w: %s names %s (%w): correct or unset it", ErrNoLibrary, LibraryVariable, path, errors.Unwrap(err))
+			return "", fmt.Errorf("%w: %s names %s (%w): correct or unset it", ErrNoLibrary, LibraryVariable, path,
+				errors.Unwrap(err))
 		case info.IsDir():
-			return "", fmt.Errorf("%w: %s names the folder %s: name the library file in it", ErrNoLibrary, LibraryVariable, path)
+			return "", fmt.Errorf("%w: %s names the folder %s: name the library file in it", ErrNoLibrary,
+				LibraryVariable, path)
 		}
 		return path, nil
 	}
@@ -55,7 +57,8 @@ func FindLibrary() (string, error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("%w: looked for %s in %s and where the system's loader looks: run `make build` in the promptfed checkout, or set %s to the library file",
+	return "", fmt.Errorf("%w: looked for %s in %s and where the system's loader looks: run `make build` in the "+
+		"promptfed checkout, or set %s to the library file",
 		ErrNoLibrary, strings.Join(names, " and "), strings.Join(dirs, ", "), LibraryVariable)
 }
 

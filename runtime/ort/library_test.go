@@ -84,7 +84,8 @@ func TestFindLibrary(t *testing.T) {
 	const name = "libonnxruntime.so.1"
 
 	missing := probe(t, "find", exe, empty)
-	for _, part := range []string{name, filepath.Join(base, "prog"), "the system's loader", "make build", ort.LibraryVariable} {
+	for _, part := range []string{name, filepath.Join(base, "prog"), "the system's loader", "make build",
+		ort.LibraryVariable} {
 		if !strings.Contains(missing, part) {
 			t.Errorf("%q lacks %q", missing, part)
 		}
@@ -111,7 +112,8 @@ func TestFindLibrary(t *testing.T) {
 		if err := os.MkdirAll(filepath.Join(checkout, dir, "c"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(checkout, dir, "go.mod"), []byte("// head\nmodule "+module+"\n\ngo 1.26\n"), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(checkout, dir, "go.mod"), []byte("// head\nmodule "+module+
+			"\n\ngo 1.26\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -132,7 +134,8 @@ func TestFindLibrary(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("not a library"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for path, part := range map[string]string{filepath.Join(empty, "gone"): "correct or unset it", empty: "names the folder", bad: "ONNX Runtime 1.24 or later"} {
+	for path, part := range map[string]string{filepath.Join(empty, "gone"): "correct or unset it",
+		empty: "names the folder", bad: "ONNX Runtime 1.24 or later"} {
 		got := probe(t, "load", exe, checkout, ort.LibraryVariable+"="+path)
 		if !strings.Contains(got, path) || !strings.Contains(got, part) || !strings.Contains(got, ort.LibraryVariable) {
 			t.Errorf("%s: %q", path, got)

@@ -75,7 +75,8 @@ func TestSessionsShareExternalWeights(t *testing.T) {
 		w[i*n+i] = 2
 	}
 	offset := safetensors(t, filepath.Join(dir, "m.safetensors"), 1, w)
-	b := (&builder{}).in("x", f32, dims{"B", n}).external("W", "m.safetensors", strconv.Itoa(offset), strconv.Itoa(mib<<20), n, n)
+	b := (&builder{}).in("x", f32, dims{"B", n}).external("W", "m.safetensors", strconv.Itoa(offset),
+		strconv.Itoa(mib<<20), n, n)
 	model := b.node("MatMul", []string{"x", "W"}, "y").out("y", f32, dims{"B", n}).model(t)
 	w = nil
 	x := tensor.New(2, n)
@@ -92,7 +93,8 @@ func TestSessionsShareExternalWeights(t *testing.T) {
 	}
 	shared := growth(ort.Options{WeightsDir: dir})
 	packed := growth(ort.Options{WeightsDir: dir, Prepack: true})
-	t.Logf("private memory of two sessions over %d MiB of weights: %.1f MiB shared, %.1f MiB prepacked", mib, shared, packed)
+	t.Logf("private memory of two sessions over %d MiB of weights: %.1f MiB shared, %.1f MiB prepacked", mib, shared,
+		packed)
 	if shared > mib/2 {
 		t.Errorf("two sessions without prepacking hold %.1f MiB of their own", shared)
 	}

@@ -34,8 +34,8 @@ type Options struct {
 	Provider string
 	// Device is the number of the CUDA device.
 	Device int
-	// MemoryLimit bounds ONNX Runtime's arena on the CUDA device in bytes; 0 is no bound. Refused on CPU, where there is
-	// no such bound.
+	// MemoryLimit bounds ONNX Runtime's arena on the CUDA device in bytes; 0 is no bound. Refused on CPU, where there
+	// is no such bound.
 	MemoryLimit int64
 
 	// IntraThreads is how many threads one operator may use; 0 is 1. With 1 no thread is started: a run computes on the
@@ -53,9 +53,9 @@ type Options struct {
 	// until Close; without it graphs with large activations were seen to take up to twice as long, in page faults.
 	NoArena bool
 	// Prepack stores a second copy of constant weights in the layout of the matrix kernels. It costs as much private
-	// memory per session as the graph has matrix weights and loading time to match, and speeds up products of fewer than
-	// about 100 rows by 25 to 50 %; larger ones gain nothing. Without it, external weights are mapped from their file
-	// and shared by all sessions.
+	// memory per session as the graph has matrix weights and loading time to match, and speeds up products of fewer
+	// than about 100 rows by 25 to 50 %; larger ones gain nothing. Without it, external weights are mapped from their
+	// file and shared by all sessions.
 	Prepack bool
 	// OptLevel is the graph optimisation.
 	OptLevel OptLevel
@@ -72,7 +72,8 @@ func (o Options) check() error {
 	switch o.Provider {
 	case "", CPU:
 		if o.MemoryLimit != 0 {
-			return fmt.Errorf("ort: a memory limit of %d bytes on provider cpu, which has none: remove the limit or choose cuda", o.MemoryLimit)
+			return fmt.Errorf("ort: a memory limit of %d bytes on provider cpu, which has none: remove the limit or "+
+				"choose cuda", o.MemoryLimit)
 		}
 	case CUDA, Auto:
 	default:
@@ -168,7 +169,8 @@ func (o Options) addCUDA(so *binding.SessionOptions) error {
 }
 
 func noCUDA(err error) error {
-	return absent{fmt.Sprintf("ort: provider cuda cannot be had from %s (%s): install Microsoft's GPU build of ONNX Runtime with the CUDA and cuDNN libraries it names and set %s to its library file, or use provider cpu",
+	return absent{fmt.Sprintf("ort: provider cuda cannot be had from %s (%s): install Microsoft's GPU build of ONNX "+
+		"Runtime with the CUDA and cuDNN libraries it names and set %s to its library file, or use provider cpu",
 		environment.path, oneLine(err), LibraryVariable)}
 }
 

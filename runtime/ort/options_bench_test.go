@@ -17,7 +17,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// variants are session options against the defaults of configurations: one thread, arena, everything optimised, no copies.
+// variants are session options against the defaults of configurations: one thread, arena, everything optimised, no
+// copies.
 var variants = []struct {
 	name    string
 	options ort.Options
@@ -33,8 +34,8 @@ var variants = []struct {
 	{"inter threads 2", ort.Options{InterThreads: 2}},
 }
 
-// BenchmarkOptions runs one graph under every session option and logs a table: time to open, private memory after a run,
-// and time of a run over that of the default, the median over turns in which all ran one after the other.
+// BenchmarkOptions runs one graph under every session option and logs a table: time to open, private memory after a
+// run, and time of a run over that of the default, the median over turns in which all ran one after the other.
 // ORT_BENCH_MODEL names the ONNX file, ORT_BENCH_SIZE what its open dimensions are (8), ORT_BENCH_TURNS the turns (7).
 func BenchmarkOptions(b *testing.B) {
 	path := os.Getenv("ORT_BENCH_MODEL")
@@ -49,7 +50,8 @@ func BenchmarkOptions(b *testing.B) {
 	}
 	size, turns := number("ORT_BENCH_SIZE", 8), number("ORT_BENCH_TURNS", 7)
 	sessions := make([]*ort.Session, len(variants))
-	opened, private, times := make([]time.Duration, len(variants)), make([]float64, len(variants)), make([][]float64, len(variants))
+	opened, private, times := make([]time.Duration, len(variants)), make([]float64, len(variants)), make([][]float64,
+		len(variants))
 	for range b.N {
 		for i, v := range variants {
 			_, before := resident(b)
@@ -81,7 +83,8 @@ func BenchmarkOptions(b *testing.B) {
 		for k, t := range times[i] {
 			ratios[k] = t / times[0][k]
 		}
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.1f\t%.2f\n", v.name, opened[i].Milliseconds(), private[i], 1e3*middle(times[i]), middle(ratios))
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.1f\t%.2f\n", v.name, opened[i].Milliseconds(), private[i], 1e3*middle(times[i]),
+			middle(ratios))
 	}
 	w.Flush()
 	b.Logf("%s, open dimensions %d, ONNX Runtime %s\n%s", path, size, version(b), table.String())

@@ -121,7 +121,8 @@ func portOf(v *onnx.ValueInfoProto) (Port, error) {
 	}
 	p := Port{Name: v.GetName(), Type: onnx.TensorProto_DataType(tt.GetElemType())}
 	if kindOf(p.Type) == onnx.TensorProto_UNDEFINED {
-		return Port{}, fmt.Errorf("%q has elements of type %s: only real numbers and bool are supported", p.Name, typeName(p.Type))
+		return Port{}, fmt.Errorf("%q has elements of type %s: only real numbers and bool are supported", p.Name,
+			typeName(p.Type))
 	}
 	if tt.GetShape() == nil {
 		p.Unranked = true

@@ -14,28 +14,32 @@ func seedModel(change func(*onnx.GraphProto)) []byte {
 		v.GetType().GetTensorType().Shape = nil
 		return v
 	}
-	g := &onnx.GraphProto{Name: "seed", Input: []*onnx.ValueInfoProto{value("x", onnx.TensorProto_FLOAT16)}, Output: []*onnx.ValueInfoProto{value("y", onnx.TensorProto_BOOL)},
-		Node: []*onnx.NodeProto{castNode("x", "y", onnx.TensorProto_BOOL)}}
+	g := &onnx.GraphProto{Name: "seed", Input: []*onnx.ValueInfoProto{value("x", onnx.TensorProto_FLOAT16)},
+		Output: []*onnx.ValueInfoProto{value("y", onnx.TensorProto_BOOL)},
+		Node:   []*onnx.NodeProto{castNode("x", "y", onnx.TensorProto_BOOL)}}
 	change(g)
-	m, err := proto.Marshal(&onnx.ModelProto{IrVersion: 10, Graph: g, OpsetImport: []*onnx.OperatorSetIdProto{{Version: 18}}})
+	m, err := proto.Marshal(&onnx.ModelProto{IrVersion: 10, Graph: g,
+		OpsetImport: []*onnx.OperatorSetIdProto{{Version: 18}}})
 	if err != nil {
 		panic(err)
 	}
 	return m
 }
 
-// Whatever bytes come in, describing and adapting a model gives an error or a program whose border is float32 and int64,
-// and never a panic. Weights are looked for in an empty folder, so no model may reach a file.
+// Whatever bytes come in, describing and adapting a model gives an error or a program whose border is float32 and
+// int64, and never a panic. Weights are looked for in an empty folder, so no model may reach a file.
 func FuzzPrepare(f *testing.F) {
 	f.Add(seedModel(func(*onnx.GraphProto) {}))
 	f.Add(seedModel(func(g *onnx.GraphProto) { g.Output = nil }))
 	f.Add(seedModel(func(g *onnx.GraphProto) {
 		g.Initializer = []*onnx.TensorProto{{Name: "W", DataLocation: onnx.TensorProto_EXTERNAL,
-			ExternalData: []*onnx.StringStringEntryProto{{Key: "location", Value: "../w"}, {Key: "offset", Value: "9223372036854775807"}}}}
+			ExternalData: []*onnx.StringStringEntryProto{{Key: "location", Value: "../w"}, {Key: "offset",
+				Value: "9223372036854775807"}}}}
 	}))
 	f.Add(seedModel(func(g *onnx.GraphProto) {
 		g.Output[0].GetType().GetTensorType().Shape = &onnx.TensorShapeProto{Dim: []*onnx.TensorShapeProto_Dimension{
-			{Value: &onnx.TensorShapeProto_Dimension_DimValue{DimValue: 1 << 62}}, {Value: &onnx.TensorShapeProto_Dimension_DimValue{DimValue: 4}}}}
+			{Value: &onnx.TensorShapeProto_Dimension_DimValue{DimValue: 1 << 62}},
+			{Value: &onnx.TensorShapeProto_Dimension_DimValue{DimValue: 4}}}}
 	}))
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, model []byte) {

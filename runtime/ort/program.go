@@ -157,7 +157,8 @@ func castNode(from, to string, want onnx.TensorProto_DataType) *onnx.NodeProto {
 // flattenNodes compute the shape of value and its elements in one axis, which carries values of rank 0 too.
 func flattenNodes(g *onnx.GraphProto, value, flat, shape string) []*onnx.NodeProto {
 	all := borderName("all", value)
-	g.Initializer = append(g.Initializer, &onnx.TensorProto{Name: all, Dims: []int64{1}, DataType: int32(onnx.TensorProto_INT64), Int64Data: []int64{-1}})
+	g.Initializer = append(g.Initializer, &onnx.TensorProto{Name: all, Dims: []int64{1},
+		DataType: int32(onnx.TensorProto_INT64), Int64Data: []int64{-1}})
 	return []*onnx.NodeProto{
 		{OpType: "Shape", Name: shape, Input: []string{value}, Output: []string{shape}},
 		{OpType: "Reshape", Name: flat, Input: []string{value, all}, Output: []string{flat}},

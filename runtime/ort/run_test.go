@@ -33,7 +33,8 @@ func equal(t testing.TB, got, want *tensor.Tensor) {
 func TestDynamicBatch(t *testing.T) {
 	s := open(t, linear(t), ort.Options{})
 	equal(t, run(t, s, tensor.Map{"x": tensor.Of([]float32{1, 2}, 1, 2)})["y"], tensor.Of([]float32{9, 12, 15}, 1, 3))
-	equal(t, run(t, s, tensor.Map{"x": tensor.Of([]float32{1, 2, -1, 0}, 2, 2)})["y"], tensor.Of([]float32{9, 12, 15, -1, -2, -3}, 2, 3))
+	equal(t, run(t, s, tensor.Map{"x": tensor.Of([]float32{1, 2, -1, 0}, 2, 2)})["y"], tensor.Of([]float32{9, 12, 15,
+		-1, -2, -3}, 2, 3))
 	equal(t, run(t, s, tensor.Map{"x": tensor.New(0, 2)})["y"], tensor.New(0, 3))
 	if s.Provider() != ort.CPU || s.Fallback() != nil {
 		t.Errorf("provider %q, fallback %v", s.Provider(), s.Fallback())
@@ -55,14 +56,16 @@ func TestIntegerInputsAndScalarOutput(t *testing.T) {
 	if c := out["total"]; len(c.Shape) != 0 || c.Data[0] != 25 {
 		t.Errorf("total %v %v", c, c.Data)
 	}
-	if out := run(t, s, tensor.Map{"label": tensor.OfInts([]int64{1}, 1)}, "total"); len(out) != 1 || out["total"].Data[0] != 7 {
+	if out := run(t, s, tensor.Map{"label": tensor.OfInts([]int64{1}, 1)}, "total"); len(out) != 1 ||
+		out["total"].Data[0] != 7 {
 		t.Errorf("named output: %v", out)
 	}
 }
 
 // A scalar input of rank 0 times a vector, and outputs whose shape the graph does not declare, of rank 2, 0 and empty.
 func TestScalarInputAndUndeclaredShapes(t *testing.T) {
-	b := (&builder{}).in("a", f32, dims{}).in("x", f32, dims{"B", 2}).node("Mul", []string{"a", "x"}, "y").out("y", f32, nil)
+	b := (&builder{}).in("a", f32, dims{}).in("x", f32, dims{"B", 2}).node("Mul", []string{"a", "x"}, "y").out("y", f32,
+		nil)
 	b.node("ReduceSum", []string{"y"}, "sum", intAttr("keepdims", 0)).out("sum", f32, nil)
 	s := open(t, b.model(t), ort.Options{})
 	out := run(t, s, tensor.Map{"a": tensor.Scalar(3), "x": tensor.Of([]float32{1, 2, 3, 4}, 2, 2)})
@@ -82,11 +85,14 @@ func TestOtherTypes(t *testing.T) {
 		for _, shape := range []dims{{"N"}, {2}, nil} {
 			b := (&builder{}).in("x", typ, shape).node("Identity", []string{"x"}, "y").out("y", typ, shape)
 			s := open(t, b.model(t), ort.Options{})
-			equal(t, run(t, s, tensor.Map{"x": tensor.Of([]float32{2.5, near}, 2)})["y"], tensor.Of([]float32{2.5, want}, 2))
+			equal(t, run(t, s, tensor.Map{"x": tensor.Of([]float32{2.5, near}, 2)})["y"],
+				tensor.Of([]float32{2.5, want}, 2))
 		}
 	}
-	top := map[onnx.TensorProto_DataType]int64{tf: 1, u8: 255, i32: math.MaxInt32, i64: math.MaxInt64, u64: math.MaxInt64,
-		onnx.TensorProto_INT8: 127, onnx.TensorProto_INT16: 32767, onnx.TensorProto_UINT16: 65535, onnx.TensorProto_UINT32: math.MaxUint32}
+	top := map[onnx.TensorProto_DataType]int64{tf: 1, u8: 255, i32: math.MaxInt32, i64: math.MaxInt64,
+		u64:                   math.MaxInt64,
+		onnx.TensorProto_INT8: 127, onnx.TensorProto_INT16: 32767, onnx.TensorProto_UINT16: 65535,
+		onnx.TensorProto_UINT32: math.MaxUint32}
 	for typ, v := range top {
 		b := (&builder{}).in("x", typ, dims{"N"}).node("Identity", []string{"x"}, "y").out("y", typ, dims{"N"})
 		s := open(t, b.model(t), ort.Options{})
@@ -111,7 +117,8 @@ func TestUnsignedOverflow(t *testing.T) {
 // By hand: y2 = 2x.
 func TestKeptOutputs(t *testing.T) {
 	b := (&builder{}).in("x", f32, dims{"B", 2}).constant("W", []float32{1, 2, 3, 4, 5, 6}, 2, 3)
-	b.node("MatMul", []string{"x", "W"}, "y").out("y", f32, dims{"B", 3}).node("Add", []string{"x", "x"}, "y2").out("y2", f32, dims{"B", 2})
+	b.node("MatMul", []string{"x", "W"}, "y").out("y", f32, dims{"B", 3}).node("Add", []string{"x", "x"},
+		"y2").out("y2", f32, dims{"B", 2})
 	s := open(t, b.model(t), ort.Options{Outputs: []string{"y2"}})
 	if ports := s.Outputs(); len(ports) != 1 || ports[0].String() != "y2 float32[B 2]" {
 		t.Errorf("outputs %v", ports)
@@ -124,10 +131,12 @@ func TestKeptOutputs(t *testing.T) {
 }
 
 func TestEveryOptionComputesTheSame(t *testing.T) {
-	for _, o := range []ort.Options{{IntraThreads: 2}, {IntraThreads: 2, Spinning: true}, {InterThreads: 2}, {NoArena: true}, {Prepack: true},
+	for _, o := range []ort.Options{{IntraThreads: 2}, {IntraThreads: 2, Spinning: true}, {InterThreads: 2},
+		{NoArena: true}, {Prepack: true},
 		{OptLevel: ort.OptExtended}, {OptLevel: ort.OptBasic}, {OptLevel: ort.OptNone}} {
 		s := open(t, linear(t), o)
-		equal(t, run(t, s, tensor.Map{"x": tensor.Of([]float32{1, 2}, 1, 2)})["y"], tensor.Of([]float32{9, 12, 15}, 1, 3))
+		equal(t, run(t, s, tensor.Map{"x": tensor.Of([]float32{1, 2}, 1, 2)})["y"], tensor.Of([]float32{9, 12, 15}, 1,
+			3))
 	}
 }
 

@@ -17,10 +17,10 @@ import (
 // ErrProvider is wrapped by the error of a provider that cannot be had.
 var ErrProvider = errors.New("the provider cannot be had")
 
-// Settle finds out which provider options will run on, before any work depends on it: it compiles and runs a graph of one
-// node. CUDA that cannot be had is an error that wraps ErrProvider. Auto becomes CUDA, or CPU without a memory limit, and
-// why tells what kept CUDA away; sessions opened with the settled options then run on that one provider or fail, so that
-// a run is not spread over two.
+// Settle finds out which provider options will run on, before any work depends on it: it compiles and runs a graph of
+// one node. CUDA that cannot be had is an error that wraps ErrProvider. Auto becomes CUDA, or CPU without a memory
+// limit, and why tells what kept CUDA away; sessions opened with the settled options then run on that one provider or
+// fail, so that a run is not spread over two.
 func Settle(o Options) (settled Options, why error, err error) {
 	if err := o.check(); err != nil {
 		return o, nil, err
@@ -39,7 +39,8 @@ func Settle(o Options) (settled Options, why error, err error) {
 	x := tensor.Of([]float32{2}, 1)
 	out, err := s.Run(context.Background(), tensor.Map{"x": x})
 	if err != nil || out["y"].Data[0] != 2 {
-		return o, nil, fmt.Errorf("%w: provider %s does not run a graph of one node: %w", ErrProvider, s.Provider(), err)
+		return o, nil, fmt.Errorf("%w: provider %s does not run a graph of one node: %w", ErrProvider, s.Provider(),
+			err)
 	}
 	if o.Provider = s.Provider(); o.Provider == CPU {
 		o.MemoryLimit = 0
@@ -49,9 +50,11 @@ func Settle(o Options) (settled Options, why error, err error) {
 
 // probeModel is y = x for x [1].
 func probeModel() []byte {
-	b, err := proto.Marshal(&onnx.ModelProto{IrVersion: 8, OpsetImport: []*onnx.OperatorSetIdProto{{Version: 13}}, Graph: &onnx.GraphProto{
-		Name: "probe", Node: []*onnx.NodeProto{{OpType: "Identity", Input: []string{"x"}, Output: []string{"y"}}},
-		Input: []*onnx.ValueInfoProto{vectorInfo("x", onnx.TensorProto_FLOAT)}, Output: []*onnx.ValueInfoProto{vectorInfo("y", onnx.TensorProto_FLOAT)}}})
+	b, err := proto.Marshal(&onnx.ModelProto{IrVersion: 8, OpsetImport: []*onnx.OperatorSetIdProto{{Version: 13}},
+		Graph: &onnx.GraphProto{
+			Name: "probe", Node: []*onnx.NodeProto{{OpType: "Identity", Input: []string{"x"}, Output: []string{"y"}}},
+			Input:  []*onnx.ValueInfoProto{vectorInfo("x", onnx.TensorProto_FLOAT)},
+			Output: []*onnx.ValueInfoProto{vectorInfo("y", onnx.TensorProto_FLOAT)}}})
 	if err != nil { // a message without required fields always serialises
 		return nil
 	}
@@ -65,5 +68,6 @@ func Level(name string) (OptLevel, error) {
 	if l, ok := levels[name]; ok {
 		return l, nil
 	}
-	return 0, fmt.Errorf("%q is no optimisation level: use %s", name, strings.Join(slices.Sorted(maps.Keys(levels)), ", "))
+	return 0, fmt.Errorf("%q is no optimisation level: use %s", name, strings.Join(slices.Sorted(maps.Keys(levels)),
+		", "))
 }

@@ -78,7 +78,8 @@ func (s *Session) checkInput(p Port, t *tensor.Tensor, sizes map[string]axis) er
 	case t.Len() != elements:
 		return s.errorf("input %q holds %d elements, but its shape %v has %d", p.Name, t.Len(), t.Shape, elements)
 	case !p.Unranked && len(t.Shape) != len(p.Shape):
-		return s.errorf("input %q is %s of rank %d, but %s of rank %d is wanted", p.Name, t, len(t.Shape), p, len(p.Shape))
+		return s.errorf("input %q is %s of rank %d, but %s of rank %d is wanted", p.Name, t, len(t.Shape), p,
+			len(p.Shape))
 	}
 	for i, d := range p.Shape {
 		got := t.Shape[i]
@@ -91,7 +92,8 @@ func (s *Session) checkInput(p Port, t *tensor.Tensor, sizes map[string]axis) er
 		if a, ok := sizes[d.Symbol]; !ok {
 			sizes[d.Symbol] = axis{p.Name, i, got}
 		} else if a.size != got {
-			return s.errorf("input %q has %d on axis %d and input %q has %d on axis %d, but both are %s and must agree", a.input, a.size, a.index, p.Name, got, i, d.Symbol)
+			return s.errorf("input %q has %d on axis %d and input %q has %d on axis %d, but both are %s and must "+
+				"agree", a.input, a.size, a.index, p.Name, got, i, d.Symbol)
 		}
 	}
 	if lo, hi, ok := integerRange(p.Type); ok && p.Type != onnx.TensorProto_INT64 {

@@ -23,7 +23,8 @@ func (p *program) locateWeights(m *onnx.ModelProto, dir string) (changed bool, e
 		return false, nil
 	}
 	if dir == "" {
-		return false, p.errorf("tensor %q lies in the file %q, but no folder was given: set Options.WeightsDir", external[0].GetName(), locationOf(external[0]).GetValue())
+		return false, p.errorf("tensor %q lies in the file %q, but no folder was given: set Options.WeightsDir",
+			external[0].GetName(), locationOf(external[0]).GetValue())
 	}
 	files := map[string]weightsFile{}
 	for _, t := range external {
@@ -56,7 +57,8 @@ type weightsFile struct {
 func (p *program) checkExternal(t *onnx.TensorProto, dir string, files map[string]weightsFile) error {
 	location := locationOf(t).GetValue()
 	if location == "" || !filepath.IsLocal(filepath.FromSlash(location)) {
-		return p.errorf("tensor %q lies in the file %q, which is not a path inside the weights folder", t.GetName(), location)
+		return p.errorf("tensor %q lies in the file %q, which is not a path inside the weights folder", t.GetName(),
+			location)
 	}
 	f, known := files[location]
 	if !known {
@@ -84,11 +86,13 @@ func (p *program) checkExternal(t *onnx.TensorProto, dir string, files map[strin
 			length, err = strconv.ParseInt(e.GetValue(), 10, 64)
 		}
 		if err != nil {
-			return p.errorf("tensor %q: %s of its external data is %q, which is no number", t.GetName(), e.GetKey(), e.GetValue())
+			return p.errorf("tensor %q: %s of its external data is %q, which is no number", t.GetName(), e.GetKey(),
+				e.GetValue())
 		}
 	}
 	if offset < 0 || length < 0 || offset > f.size || length > f.size-offset {
-		return p.errorf("tensor %q: %d bytes at %d are wanted of %s, which has %d: the file is cut short or another one", t.GetName(), length, offset, f.real, f.size)
+		return p.errorf("tensor %q: %d bytes at %d are wanted of %s, which has %d: the file is cut short or another "+
+			"one", t.GetName(), length, offset, f.real, f.size)
 	}
 	return nil
 }

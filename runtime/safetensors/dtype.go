@@ -41,7 +41,8 @@ func integer(dtype string) bool {
 func NewTensor(dtype string, shape []int) (*tensor.Tensor, error) {
 	switch {
 	case !Numeric(dtype):
-		return nil, fmt.Errorf("dtype %q cannot be read as numbers; store the tensor as F32, F16, BF16, F64 or an integer type", dtype)
+		return nil, fmt.Errorf("dtype %q cannot be read as numbers; store the tensor as F32, F16, BF16, F64 or an "+
+			"integer type", dtype)
 	case integer(dtype):
 		return tensor.OfInts(make([]int64, tensor.Size(shape)), shape...), nil
 	}

@@ -1,11 +1,11 @@
 // Package safetensors reads and writes the safetensors format: an 8-byte little-endian header length, a JSON header of
-// name -> {dtype, shape, data_offsets}, and the raw little-endian row-major elements side by side. Reading is lazy, and the
-// absolute offsets are public, so an ONNX model may keep its weights as external data in the file.
-// Format: https://github.com/huggingface/safetensors, "Format".
+// name -> {dtype, shape, data_offsets}, and the raw little-endian row-major elements side by side. Reading is lazy, and
+// the absolute offsets are public, so an ONNX model may keep its weights as external data in the file. Format:
+// https://github.com/huggingface/safetensors, "Format".
 //
-// github.com/nlpodyssey/safetensors was considered and does not fit: it has no released module version, keeps the offset of
-// the data to itself, seeks on one shared handle (so no concurrent loads), lets the last of two equal names win, and does
-// not compare the end of the last tensor with the end of the file.
+// github.com/nlpodyssey/safetensors was considered and does not fit: it has no released module version, keeps the
+// offset of the data to itself, seeks on one shared handle (so no concurrent loads), lets the last of two equal names
+// win, and does not compare the end of the last tensor with the end of the file.
 package safetensors
 
 import (

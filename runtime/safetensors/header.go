@@ -25,12 +25,13 @@ type entry struct {
 	begin, end int64
 }
 
-// readHeader reads and checks the header of a file of size bytes: the tensors lie side by side from the end of the header
-// to the end of the file, without gap or overlap, and each is as long as its dtype and shape say.
+// readHeader reads and checks the header of a file of size bytes: the tensors lie side by side from the end of the
+// header to the end of the file, without gap or overlap, and each is as long as its dtype and shape say.
 func readHeader(r io.ReaderAt, size int64) (map[string]entry, map[string]string, error) {
 	var prefix [8]byte
 	if size < 8 {
-		return nil, nil, fmt.Errorf("%d bytes is too short for the 8-byte header length; the file is truncated or not safetensors", size)
+		return nil, nil, fmt.Errorf("%d bytes is too short for the 8-byte header length; the file is truncated or "+
+			"not safetensors", size)
 	}
 	if err := readFull(r, prefix[:], 0); err != nil {
 		return nil, nil, err
@@ -40,7 +41,8 @@ func readHeader(r io.ReaderAt, size int64) (map[string]entry, map[string]string,
 		return nil, nil, fmt.Errorf("header length %d is above the limit of %d; not a safetensors file", n, maxHeader)
 	}
 	if int64(n) > size-8 {
-		return nil, nil, fmt.Errorf("header length %d runs past the end of the file of %d bytes; the file is truncated", n, size)
+		return nil, nil, fmt.Errorf("header length %d runs past the end of the file of %d bytes; the file is "+
+			"truncated", n, size)
 	}
 	var first [1]byte
 	if n > 0 {
@@ -65,8 +67,8 @@ func readHeader(r io.ReaderAt, size int64) (map[string]entry, map[string]string,
 	return tensors, meta, nil
 }
 
-// byteSize is the product of shape and unit; a negative dimension or a product beyond 2^62 is an error, even when another
-// dimension is 0.
+// byteSize is the product of shape and unit; a negative dimension or a product beyond 2^62 is an error, even when
+// another dimension is 0.
 func byteSize(shape []int64, unit int) (int64, error) {
 	if len(shape) > maxRank {
 		return 0, fmt.Errorf("rank %d is above %d", len(shape), maxRank)
@@ -113,11 +115,13 @@ func place(tensors map[string]entry, base, size int64) error {
 		e := tensors[name]
 		switch {
 		case e.begin < at:
-			return fmt.Errorf("tensor %q at data offset %d overlaps the tensor before it, which ends at %d", name, e.begin, at)
+			return fmt.Errorf("tensor %q at data offset %d overlaps the tensor before it, which ends at %d", name,
+				e.begin, at)
 		case e.begin > at:
 			return fmt.Errorf("data offsets %d to %d belong to no tensor", at, e.begin)
 		case e.end > size-base:
-			return fmt.Errorf("tensor %q ends at data offset %d, but the file holds %d data bytes; the file is truncated", name, e.end, size-base)
+			return fmt.Errorf("tensor %q ends at data offset %d, but the file holds %d data bytes; the file is "+
+				"truncated", name, e.end, size-base)
 		}
 		at = e.end
 		e.begin, e.end = e.begin+base, e.end+base

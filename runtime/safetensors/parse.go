@@ -174,7 +174,8 @@ func newEntry(dtype string, shape []int64, begin, end int64) (entry, error) {
 		return entry{}, err
 	}
 	if end-begin != want {
-		return entry{}, fmt.Errorf("%s%v needs %d bytes, but data_offsets [%d %d] hold %d", dtype, shape, want, begin, end, end-begin)
+		return entry{}, fmt.Errorf("%s%v needs %d bytes, but data_offsets [%d %d] hold %d", dtype, shape, want, begin,
+			end, end-begin)
 	}
 	dims := make([]int, len(shape))
 	for i, d := range shape {

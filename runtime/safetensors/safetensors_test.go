@@ -186,7 +186,8 @@ func TestRefuses(t *testing.T) {
 		{"no shape", file(`{"a":{"dtype":"F32","data_offsets":[0,4]}}`, 4), "needs dtype"},
 		{"three offsets", file(one("F32", "[1]", "[0,4,8]"), 4), "data_offsets has more than 2 numbers"},
 		{"one offset", file(one("F32", "[1]", "[0]"), 4), "two data_offsets"},
-		{"field twice", file(`{"a":{"dtype":"F32","shape":[1],"dtype":"F16","data_offsets":[0,4]}}`, 4), `name "dtype" appears twice`},
+		{"field twice", file(`{"a":{"dtype":"F32","shape":[1],"dtype":"F16","data_offsets":[0,4]}}`, 4),
+			`name "dtype" appears twice`},
 		{"field in capitals", file(`{"a":{"DTYPE":"F32","shape":[1],"data_offsets":[0,4]}}`, 4), "needs dtype"},
 		{"null", file(`{"a":{"dtype":null,"shape":[1],"data_offsets":[0,4]}}`, 4), `"dtype" is "<nil>", want a string`},
 		{"a list as entry", file(`{"a":[1]}`, 4), "an object is wanted"},
@@ -213,7 +214,8 @@ func TestRefuses(t *testing.T) {
 		{"bytes left", file(one("F32", "[1]", "[0,4]"), 5), "follow the last tensor"},
 		{"gap", file(one("F32", "[1]", "[4,8]"), 8), "belong to no tensor"},
 		{"overlap", file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, 8), "overlaps"},
-		{"metadata of numbers", file(`{"__metadata__":{"a":1}}`, 0), `__metadata__: bad entry: "a" is "1", want a string`},
+		{"metadata of numbers", file(`{"__metadata__":{"a":1}}`, 0),
+			`__metadata__: bad entry: "a" is "1", want a string`},
 		{"a list as dtype", file(`{"a":{"dtype":[0,4]:"716"`, 0), `"dtype" is "[", want a string`},
 	}
 	for _, c := range cases {
@@ -282,7 +284,8 @@ func TestFullDiskKeepsTheOldFile(t *testing.T) {
 			t.Skip(err)
 		}
 		err := WriteFile(path, tensor.Map{"big": tensor.New(1 << 20)}, nil)
-		if !errors.Is(err, syscall.EFBIG) || !strings.Contains(err.Error(), "nothing was changed") || !strings.Contains(err.Error(), path) {
+		if !errors.Is(err, syscall.EFBIG) || !strings.Contains(err.Error(), "nothing was changed") ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("error %v", err)
 		}
 		return

@@ -22,8 +22,8 @@ type Entry struct {
 	Shape       []int
 }
 
-// Writer writes a file whose tensors need not be in memory together: first the header, made of what is declared, then the
-// values as they come. After an error every call gives that error.
+// Writer writes a file whose tensors need not be in memory together: first the header, made of what is declared, then
+// the values as they come. After an error every call gives that error.
 type Writer struct {
 	out     *bufio.Writer
 	entries []Entry
@@ -33,8 +33,8 @@ type Writer struct {
 	err     error
 }
 
-// NewWriter writes the header. Tensors lie in the order of entries; elements start at a multiple of align bytes, itself a
-// multiple of 8.
+// NewWriter writes the header. Tensors lie in the order of entries; elements start at a multiple of align bytes, itself
+// a multiple of 8.
 func NewWriter(w io.Writer, entries []Entry, metadata map[string]string, align int) (*Writer, error) {
 	if align < 8 || align%8 != 0 || align > maxAlign {
 		return nil, fmt.Errorf("safetensors: alignment to %d bytes, want a multiple of 8 up to %d", align, maxAlign)
@@ -203,7 +203,8 @@ func header(entries []Entry, infos []Info, metadata map[string]string, align int
 		h.WriteByte(' ')
 	}
 	if h.Len() > maxHeader {
-		return nil, fmt.Errorf("safetensors: a header of %d bytes is above the limit of %d; store fewer tensors in one file", h.Len(), maxHeader)
+		return nil, fmt.Errorf("safetensors: a header of %d bytes is above the limit of %d; store fewer tensors in "+
+			"one file", h.Len(), maxHeader)
 	}
 	return h.Bytes(), nil
 }

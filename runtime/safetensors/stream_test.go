@@ -19,7 +19,8 @@ import (
 // The bytes were laid out by hand from the published format: tensors in the order declared, data at a multiple of 64.
 func TestStreamBytes(t *testing.T) {
 	var b bytes.Buffer
-	w, err := NewWriter(&b, []Entry{{"z", "F32", []int{2, 2}}, {"none", "F32", []int{0, 5}}, {"n", "I64", nil}}, map[string]string{"k": "v"}, 64)
+	w, err := NewWriter(&b, []Entry{{"z", "F32", []int{2, 2}}, {"none", "F32", []int{0, 5}}, {"n", "I64", nil}},
+		map[string]string{"k": "v"}, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,12 +62,14 @@ func TestStreamRefuses(t *testing.T) {
 		{`declared as "BF16"`, []Entry{{"a", "BF16", nil}}, 8},
 		{"negative", []Entry{{"a", "F32", []int{-1}}}, 8},
 		{"overflows", []Entry{{"a", "F32", []int{math.MaxInt, 2}}}, 8},
-		{"beyond 2^62", []Entry{{"a", "F32", []int{1 << 59}}, {"b", "F32", []int{1 << 59}}, {"c", "F32", []int{1 << 59}}}, 8},
+		{"beyond 2^62", []Entry{{"a", "F32", []int{1 << 59}}, {"b", "F32", []int{1 << 59}},
+			{"c", "F32", []int{1 << 59}}}, 8},
 		{"alignment to 4 bytes", nil, 4},
 		{"alignment to 12 bytes", nil, 12},
 	} {
 		var out bytes.Buffer
-		if _, err := NewWriter(&out, c.entries, nil, c.align); err == nil || !strings.Contains(err.Error(), c.want) || out.Len() > 0 {
+		if _, err := NewWriter(&out, c.entries, nil, c.align); err == nil || !strings.Contains(err.Error(), c.want) ||
+			out.Len() > 0 {
 			t.Errorf("error %v and %d bytes, want %q", err, out.Len(), c.want)
 		}
 	}
@@ -75,11 +78,20 @@ func TestStreamRefuses(t *testing.T) {
 		want string
 		put  func(w *Writer) error
 	}{
-		{`tensor "a" lacks 4 bytes, so "b" cannot begin`, func(w *Writer) error { return errors.Join(w.Put("a", one), w.Put("b", one)) }},
+		{`tensor "a" lacks 4 bytes, so "b" cannot begin`, func(w *Writer) error {
+			return errors.Join(w.Put("a", one),
+				w.Put("b", one))
+		}},
 		{`tensor "a" lacks 4 bytes`, func(w *Writer) error { return errors.Join(w.Put("a", one), w.Close()) }},
-		{`tensor "b" lacks 4 bytes`, func(w *Writer) error { return errors.Join(w.Put("a", tensor.New(2)), w.Close()) }},
+		{`tensor "b" lacks 4 bytes`, func(w *Writer) error {
+			return errors.Join(w.Put("a", tensor.New(2)),
+				w.Close())
+		}},
 		{`tensor "a" has more values than the shape [2]`, func(w *Writer) error { return w.Put("a", tensor.New(3)) }},
-		{`tensor "a" is int64[1], was declared as F32`, func(w *Writer) error { return w.Put("a", tensor.OfInts([]int64{1}, 1)) }},
+		{`tensor "a" is int64[1], was declared as F32`, func(w *Writer) error {
+			return w.Put("a",
+				tensor.OfInts([]int64{1}, 1))
+		}},
 		{`tensor "a": want floats or integers`, func(w *Writer) error { return w.Put("a", nil) }},
 		{`tensor "c" was not declared`, func(w *Writer) error {
 			return errors.Join(w.Put("a", tensor.New(2)), w.Put("b", one), w.Put("c", one))

@@ -9,8 +9,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Write stores m as F32 and I64. The bytes depend on nothing but m and metadata: int64 tensors come first, so that every
-// element is aligned to its size, then float32, each sorted by name; elements start at a multiple of 8.
+// Write stores m as F32 and I64. The bytes depend on nothing but m and metadata: int64 tensors come first, so that
+// every element is aligned to its size, then float32, each sorted by name; elements start at a multiple of 8.
 func Write(w io.Writer, m tensor.Map, metadata map[string]string) error {
 	return write(w, m, metadata, "F32")
 }

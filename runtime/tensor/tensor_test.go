@@ -8,7 +8,8 @@ import (
 
 func TestRowsAndStack(t *testing.T) {
 	x := Of([]float32{1, 2, 3, 4, 5, 6}, 3, 2)
-	if got := x.Rows([]int{2, 0, 2}); !slices.Equal(got.Data, []float32{5, 6, 1, 2, 5, 6}) || !slices.Equal(got.Shape, []int{3, 2}) {
+	if got := x.Rows([]int{2, 0, 2}); !slices.Equal(got.Data, []float32{5, 6, 1, 2, 5, 6}) || !slices.Equal(got.Shape,
+		[]int{3, 2}) {
 		t.Errorf("rows %v %v", got.Shape, got.Data)
 	}
 	x.Row(1).Data[0] = 30 // a row is a view

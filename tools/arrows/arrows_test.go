@@ -69,7 +69,8 @@ func TestMethodNamesAreTestedNowhere(t *testing.T) {
 				return err
 			}
 			rel, err := filepath.Rel(dir, path)
-			if err != nil || within(filepath.ToSlash(rel), "federation/methods") || within(filepath.ToSlash(rel), "federation/methodtest") {
+			if err != nil || within(filepath.ToSlash(rel), "federation/methods") || within(filepath.ToSlash(rel),
+				"federation/methodtest") {
 				return err
 			}
 			source, err := os.ReadFile(path)

@@ -28,8 +28,10 @@ var banned = []struct {
 	paths   []string
 }{
 	{"models", true, []string{Module + "/runtime/ort", "github.com/yalue/onnxruntime_go"}},
-	{"federation/method", true, []string{Module + "/runtime/ort", Module + "/federation/engine", Module + "/federation/wire"}},
-	{"federation/methods", true, []string{Module + "/runtime/ort", Module + "/federation/engine", Module + "/federation/wire"}},
+	{"federation/method", true, []string{Module + "/runtime/ort", Module + "/federation/engine", Module +
+		"/federation/wire"}},
+	{"federation/methods", true, []string{Module + "/runtime/ort", Module + "/federation/engine", Module +
+		"/federation/wire"}},
 	{"federation/method", false, []string{"os", "net", "time"}},
 	{"federation/methods", false, []string{"os", "net", "time"}},
 	{"federation/engine", true, []string{Module + "/federation/methods", "github.com/nats-io"}},
@@ -59,11 +61,13 @@ func upward(p Package) []string {
 	var bad []string
 	for _, path := range p.direct() {
 		if up := floor(path); up > mine {
-			bad = append(bad, fmt.Sprintf("%s imports %s: %s is above %s", p.ImportPath, path, floors[up], floors[mine]))
+			bad = append(bad, fmt.Sprintf("%s imports %s: %s is above %s", p.ImportPath, path, floors[up],
+				floors[mine]))
 		}
 	}
 	if p.ImportPath == Module+"/runtime" && len(p.GoFiles) > 0 {
-		bad = append(bad, fmt.Sprintf("%s has Go files (%s): it would be taken for the standard library's runtime", p.ImportPath,
+		bad = append(bad, fmt.Sprintf("%s has Go files (%s): it would be taken for the standard library's runtime",
+			p.ImportPath,
 			strings.Join(p.GoFiles, ", ")))
 	}
 	return bad

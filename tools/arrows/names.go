@@ -9,9 +9,9 @@ import (
 	"strconv"
 )
 
-// NamesTested finds places where a Go file asks which method it has: a method's name as an operand of == or !=, in a case, as
-// a key or an index, as an argument of a function of strings or slices, or as a named constant or variable, through which
-// the same could be done. A name as a plain value, such as the default of a setting, is none.
+// NamesTested finds places where a Go file asks which method it has: a method's name as an operand of == or !=, in a
+// case, as a key or an index, as an argument of a function of strings or slices, or as a named constant or variable,
+// through which the same could be done. A name as a plain value, such as the default of a setting, is none.
 func NamesTested(file string, source []byte, names []string) ([]string, error) {
 	set := token.NewFileSet()
 	tree, err := parser.ParseFile(set, file, source, parser.SkipObjectResolution)
@@ -26,7 +26,8 @@ func NamesTested(file string, source []byte, names []string) ([]string, error) {
 				continue
 			}
 			if text, err := strconv.Unquote(l.Value); err == nil && slices.Contains(names, text) {
-				bad = append(bad, fmt.Sprintf("%s: method name %q %s: let the method say what it needs", set.Position(l.Pos()), text, how))
+				bad = append(bad, fmt.Sprintf("%s: method name %q %s: let the method say what it needs",
+					set.Position(l.Pos()), text, how))
 			}
 		}
 	}

@@ -24,8 +24,8 @@ func empty(t *testing.T, dir string) {
 	}
 }
 
-// A client that uploads what none should fails alone: of three clients the two others go on, with a quorum of 0.8, and their rounds
-// have the average of two.
+// A client that uploads what none should fails alone: of three clients the two others go on, with a quorum of 0.8, and
+// their rounds have the average of two.
 func TestLies(t *testing.T) {
 	for say, lie := range map[string]func(r *engine.Reply){
 		"NaN":                     func(r *engine.Reply) { r.Upload.Shared["ctx"].Data[0] = float32(math.NaN()) },

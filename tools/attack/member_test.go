@@ -13,16 +13,22 @@ import (
 
 // jetStream is what the attacks of version 1 asked of JetStream, and what they would ask of it now.
 var jetStream = []string{
-	"$JS.API.INFO", "$JS.API.STREAM.LIST", "$JS.API.STREAM.CREATE.x", "$JS.API.STREAM.UPDATE.pf-default-replies", "$JS.API.STREAM.DELETE.pf-default-orders",
-	"$JS.API.STREAM.PURGE.pf-default-orders", "$JS.API.STREAM.MSG.GET.pf-default-orders", "$JS.API.STREAM.INFO.OBJ_pf-default-objects-0",
-	"$JS.API.DIRECT.GET.OBJ_pf-default-objects-0", "$JS.API.DIRECT.GET.OBJ_pf-default-objects-0.x", "$JS.API.CONSUMER.CREATE.OBJ_pf-default-objects-0.x",
-	"$JS.API.CONSUMER.MSG.NEXT.pf-default-orders.client-0", "$JS.ACK.pf-default-orders.client-0.x", "$O.pf-default-objects-0.C.x", "$KV.pf-default-members.client-0",
+	"$JS.API.INFO", "$JS.API.STREAM.LIST", "$JS.API.STREAM.CREATE.x", "$JS.API.STREAM.UPDATE.pf-default-replies",
+	"$JS.API.STREAM.DELETE.pf-default-orders",
+	"$JS.API.STREAM.PURGE.pf-default-orders", "$JS.API.STREAM.MSG.GET.pf-default-orders",
+	"$JS.API.STREAM.INFO.OBJ_pf-default-objects-0",
+	"$JS.API.DIRECT.GET.OBJ_pf-default-objects-0", "$JS.API.DIRECT.GET.OBJ_pf-default-objects-0.x",
+	"$JS.API.CONSUMER.CREATE.OBJ_pf-default-objects-0.x",
+	"$JS.API.CONSUMER.MSG.NEXT.pf-default-orders.client-0", "$JS.ACK.pf-default-orders.client-0.x",
+	"$O.pf-default-objects-0.C.x", "$KV.pf-default-members.client-0",
 }
 
 // others are subjects of client 1, of the server and of NATS itself.
 var others = []string{
-	"pf.default.from.1.hello", "pf.default.from.1.join", "pf.default.from.1.beat", "pf.default.from.1.reply", "pf.default.from.1.put", "pf.default.from.1.part",
-	"pf.default.to.1.order", "pf.default.to.1.again", "pf.default.to.0.order", "pf.default.hello.1", "$SYS.REQ.SERVER.PING", "$SYS.REQ.USER.INFO", "_INBOX.x",
+	"pf.default.from.1.hello", "pf.default.from.1.join", "pf.default.from.1.beat", "pf.default.from.1.reply",
+	"pf.default.from.1.put", "pf.default.from.1.part",
+	"pf.default.to.1.order", "pf.default.to.1.again", "pf.default.to.0.order", "pf.default.hello.1",
+	"$SYS.REQ.SERVER.PING", "$SYS.REQ.USER.INFO", "_INBOX.x",
 }
 
 // verbs are the subjects that client 0 may use.
@@ -36,7 +42,8 @@ func denies(t *testing.T, nc *nats.Conn, denied chan error, subject string) {
 	}
 	select {
 	case err := <-denied:
-		if !strings.Contains(err.Error(), "Permissions Violation for Publish") || !strings.Contains(err.Error(), fmt.Sprintf("%q", subject)) {
+		if !strings.Contains(err.Error(), "Permissions Violation for Publish") || !strings.Contains(err.Error(),
+			fmt.Sprintf("%q", subject)) {
 			t.Errorf("%s: %v", subject, err)
 		}
 	case <-time.After(5 * time.Second):
@@ -44,8 +51,8 @@ func denies(t *testing.T, nc *nats.Conn, denied chan error, subject string) {
 	}
 }
 
-// A client has no right to JetStream, to other clients' subjects or to those of the server; nor has the holder of the certificate
-// for the status.
+// A client has no right to JetStream, to other clients' subjects or to those of the server; nor has the holder of the
+// certificate for the status.
 func TestPublish(t *testing.T) {
 	s := serve(t, 1)
 	for _, name := range []string{"client-0", "status"} {
@@ -69,7 +76,8 @@ func TestListen(t *testing.T) {
 	s := serve(t, 1)
 	for _, name := range []string{"client-0", "status"} {
 		nc, denied := s.intruder(name)
-		for _, subject := range []string{">", "pf.>", "pf.default.>", "pf.default.to.1.>", "pf.default.to.*.order", "pf.default.from.1.*", "pf.default.from.0.reply",
+		for _, subject := range []string{">", "pf.>", "pf.default.>", "pf.default.to.1.>", "pf.default.to.*.order",
+			"pf.default.from.1.*", "pf.default.from.0.reply",
 			"pf.default.status", "$SYS.>", "$JS.>", "_INBOX.>", "_INBOX_client-1.>"} {
 			sub, err := nc.SubscribeSync(subject)
 			if err != nil {
@@ -90,8 +98,9 @@ func TestListen(t *testing.T) {
 	counted(t, s.ends(), 0, 1, 2)
 }
 
-// NATS does not look at the subject that an answer is to go to. The server does: what a client, or the holder of the certificate for
-// the status, wants answered at a subject of another client, of the server or of JetStream is answered nowhere.
+// NATS does not look at the subject that an answer is to go to. The server does: what a client, or the holder of the
+// certificate for the status, wants answered at a subject of another client, of the server or of JetStream is answered
+// nowhere.
 func TestReplySubject(t *testing.T) {
 	s := serve(t, 40)
 	s.joins(100*time.Millisecond, 0, 1, 2)
@@ -113,12 +122,14 @@ func TestReplySubject(t *testing.T) {
 			if name == "status" {
 				subject = "pf.default.status"
 			}
-			list := append(append([]string{"pf.default.to.1.order", "pf.default.to.1.again", "pf.default.to.1.bounced", "pf.default.to.1x.y"}, jetStream...), others...)
+			list := append(append([]string{"pf.default.to.1.order", "pf.default.to.1.again", "pf.default.to.1.bounced",
+				"pf.default.to.1x.y"}, jetStream...), others...)
 			if verb == "hello" || verb == "join" { // more at once would be a flood
 				list = list[:8]
 			}
 			for _, reply := range list {
-				if err := nc.PublishRequest(subject, reply, []byte(`{"nonce":"00000000000000000000000000000000"}`)); err != nil {
+				if err := nc.PublishRequest(subject, reply,
+					[]byte(`{"nonce":"00000000000000000000000000000000"}`)); err != nil {
 					t.Fatal(err)
 				}
 				sent++
@@ -143,7 +154,8 @@ func TestReplySubject(t *testing.T) {
 		if err != nil {
 			break
 		}
-		if strings.HasPrefix(string(m.Data), "{") || strings.HasSuffix(m.Subject, "bounced") { // a status, or anything where nobody asked
+		// a status, or anything where nobody asked
+		if strings.HasPrefix(string(m.Data), "{") || strings.HasSuffix(m.Subject, "bounced") {
 			t.Errorf("%s carried %.80q to client 1", m.Subject, m.Data)
 		}
 	}
@@ -159,8 +171,8 @@ func (s *server) status() (*transport.Status, error) {
 	return transport.AskStatus(ctx, nc, "default")
 }
 
-// A client that sends as much as it can, of everything that it may send, is cut off. The run goes on at the pace of the others,
-// and nothing of it stays on the disk.
+// A client that sends as much as it can, of everything that it may send, is cut off. The run goes on at the pace of the
+// others, and nothing of it stays on the disk.
 func TestFlood(t *testing.T) {
 	s := serve(t, 8)
 	s.joins(200*time.Millisecond, 1, 2)

@@ -15,14 +15,17 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Who has no certificate, one of another authority, or one that is no client's gets nowhere; who has client 0's is client 0.
+// Who has no certificate, one of another authority, or one that is no client's gets nowhere; who has client 0's is
+// client 0.
 func TestCertificates(t *testing.T) {
 	s := serve(t, 1)
 	if out, err := exec.Command(program, "certs", s.at("other"), "--clients", "3").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	for _, c := range []struct{ folder, name string }{{"certs", ""}, {"other", "client-0"}, {"other", "server"}, {"certs", "worker"}, {"certs", "server"}} {
-		nc, err := nats.Connect("tls://"+s.address, nats.Secure(s.tls(s.at(c.folder), c.name)), nats.UserInfo("client-0", ""), nats.NoReconnect())
+	for _, c := range []struct{ folder, name string }{{"certs", ""}, {"other", "client-0"}, {"other", "server"},
+		{"certs", "worker"}, {"certs", "server"}} {
+		nc, err := nats.Connect("tls://"+s.address, nats.Secure(s.tls(s.at(c.folder), c.name)),
+			nats.UserInfo("client-0", ""), nats.NoReconnect())
 		if err == nil {
 			nc.Close()
 			t.Errorf("%s of %s was let in", c.name, c.folder)
@@ -34,7 +37,8 @@ func TestCertificates(t *testing.T) {
 	counted(t, s.ends(), 0, 1, 2)
 }
 
-// Whoever guesses tokens is slow at it, and the log has few lines of it; a client with the right one gets in afterwards.
+// Whoever guesses tokens is slow at it, and the log has few lines of it; a client with the right one gets in
+// afterwards.
 func TestGuesses(t *testing.T) {
 	s := serve(t, 1, "--token", "secret")
 	s.says("travel unencrypted")
@@ -97,19 +101,22 @@ func TestConnections(t *testing.T) {
 func TestTakenPort(t *testing.T) {
 	s := serve(t, 1)
 	began := time.Now()
-	out, err := exec.Command(program, "serve", s.at("attack.yaml"), "--out", s.at("second"), "--listen", s.address, "--tls", s.at("certs")).CombinedOutput()
+	out, err := exec.Command(program, "serve", s.at("attack.yaml"), "--out", s.at("second"), "--listen", s.address,
+		"--tls", s.at("certs")).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "address already in use") || time.Since(began) > 5*time.Second {
 		t.Errorf("after %v: %v, %s", time.Since(began), err, out)
 	}
 }
 
-// What is secret in the folders of server and certificates is nobody's but the owner's, and the authority's key is in neither.
+// What is secret in the folders of server and certificates is nobody's but the owner's, and the authority's key is in
+// neither.
 func TestFiles(t *testing.T) {
 	s := serve(t, 1)
 	s.joins(0, 0, 1, 2)
 	s.ends()
 	seen := 0
-	for _, dir := range []string{s.at("out", "hub"), s.at("out", "checkpoint"), s.at("client-1"), s.at("certs"), s.at("certs-authority")} {
+	for _, dir := range []string{s.at("out", "hub"), s.at("out", "checkpoint"), s.at("client-1"), s.at("certs"),
+		s.at("certs-authority")} {
 		err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 			if err != nil {
 				return err
@@ -137,7 +144,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A stock nats-server with the configuration that promptfed nats-config writes gives nobody more than the embedded one does.
+// A stock nats-server with the configuration that promptfed nats-config writes gives nobody more than the embedded one
+// does.
 func TestForeignServer(t *testing.T) {
 	s := &server{t: t, dir: t.TempDir()}
 	if out, err := exec.Command(program, "certs", s.at("certs"), "--clients", "3").CombinedOutput(); err != nil {
@@ -149,7 +157,8 @@ func TestForeignServer(t *testing.T) {
 	}
 	address := l.Addr().String()
 	l.Close()
-	text, err := exec.Command(program, "nats-config", "--clients", "3", "--tls", s.at("certs"), "--listen", address).Output()
+	text, err := exec.Command(program, "nats-config", "--clients", "3", "--tls", s.at("certs"), "--listen",
+		address).Output()
 	if err == nil {
 		err = os.WriteFile(s.at("nats.conf"), text, 0o600)
 	}

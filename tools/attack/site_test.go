@@ -36,7 +36,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	program, natsServer = filepath.Join(dir, "promptfed"), filepath.Join(dir, "nats-server")
-	for out, from := range map[string]string{program: "promptfed/tools/promptfed", natsServer: "github.com/nats-io/nats-server/v2"} {
+	for out, from := range map[string]string{program: "promptfed/tools/promptfed",
+		natsServer: "github.com/nats-io/nats-server/v2"} {
 		if text, err := exec.Command("go", "build", "-o", out, from).CombinedOutput(); err != nil {
 			os.Stderr.Write(text)
 			panic(err)
@@ -104,14 +105,17 @@ func serve(t *testing.T, rounds int, flags ...string) *server {
 	return serveAt(t, address, "", rounds, append([]string{"--listen", address}, flags...)...)
 }
 
-// serveAt is serve with the address of the NATS server, and with certificates that are there if there is a folder of them.
+// serveAt is serve with the address of the NATS server, and with certificates that are there if there is a folder of
+// them.
 func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *server {
 	t.Helper()
-	s := &server{t: t, dir: t.TempDir(), address: address, done: make(chan struct{}), rounds: rounds, plain: slices.Contains(flags, "--token")}
+	s := &server{t: t, dir: t.TempDir(), address: address, done: make(chan struct{}), rounds: rounds,
+		plain: slices.Contains(flags, "--token")}
 	var err error
 	if certs != "" {
 		err = os.Symlink(certs, s.at("certs"))
-	} else if out, failed := exec.Command(program, "certs", s.at("certs"), "--clients", "3").CombinedOutput(); failed != nil {
+	} else if out, failed := exec.Command(program, "certs", s.at("certs"), "--clients",
+		"3").CombinedOutput(); failed != nil {
 		err = fmt.Errorf("%w: %s", failed, out)
 	}
 	if err != nil {
@@ -160,7 +164,8 @@ func (s *server) at(name ...string) string { return filepath.Join(append([]strin
 // says waits until the server has said something.
 func (s *server) says(text string) {
 	s.t.Helper()
-	for end := time.Now().Add(30 * time.Second); !strings.Contains(s.log.String(), text); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(s.log.String(),
+		text); time.Sleep(5 * time.Millisecond) {
 		select {
 		case <-s.done:
 			s.t.Fatalf("the server ended and never said %q: %v", text, s.err)
@@ -264,7 +269,8 @@ func (p part) Answer(ctx context.Context, o engine.Order, _ engine.State) (engin
 	case <-ctx.Done():
 		return engine.Reply{}, nil, ctx.Err()
 	}
-	r := engine.Reply{Client: p.client, Scores: engine.Scores{Examples: 1, Global: &engine.Hits{}, Personal: &engine.Hits{}}}
+	r := engine.Reply{Client: p.client, Scores: engine.Scores{Examples: 1, Global: &engine.Hits{},
+		Personal: &engine.Hits{}}}
 	if o.Kind != engine.Train {
 		return r, nil, nil
 	}
@@ -307,7 +313,8 @@ func (s *server) join(ctx context.Context, p part) error {
 	if err != nil {
 		return err
 	}
-	task := method.Task{Backbone: "echo", Width: 512, Dim: 512, VisionWidth: 768, VisionLayers: 12, Patches: 196, ImageSize: 224}
+	task := method.Task{Backbone: "echo", Width: 512, Dim: 512, VisionWidth: 768, VisionLayers: 12, Patches: 196,
+		ImageSize: 224}
 	card := transport.Card{Terms: s.terms, Member: engine.Member{Task: task}, Backbone: "b", Tokens: "t", Examples: 10}
 	a, err := transport.NewAgent(nc, inv, card, s.at(user), p, log)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package bench measures what a training step costs: the step that federations run, against the plain gradient graph over
-// all 77 positions and against bare matrix products, all in one process and taking turns, so that their ratios hold on
-// a machine that others use too.
+// Package bench measures what a training step costs: the step that federations run, against the plain gradient graph
+// over all 77 positions and against bare matrix products, all in one process and taking turns, so that their ratios
+// hold on a machine that others use too.
 package bench
 
 import (
@@ -24,8 +24,8 @@ type Options struct {
 	Backbone *bundle.Bundle // nil is random weights
 	Tokens   int            // of each prompt; 0 is 16
 	Session  ort.Options    // of every session but for its threads and weights
-	// PlainClasses bounds the classes of one plain step, for its memory: with fewer than there are, the time of the plain
-	// step is that of so many classes, scaled. 0 is as many as the free memory holds.
+	// PlainClasses bounds the classes of one plain step, for its memory: with fewer than there are, the time of the
+	// plain step is that of so many classes, scaled. 0 is as many as the free memory holds.
 	PlainClasses int
 	// Progress is told of every run about to start; may be nil.
 	Progress func(what string, done, total int)
@@ -64,7 +64,8 @@ func (o Options) complete() (Options, error) {
 		return o, fmt.Errorf("threads: %d; it must be 1 or more", o.Threads[i])
 	}
 	if o.Tokens < 0 || o.PlainClasses < 0 {
-		return o, fmt.Errorf("prompt tokens and classes of the plain step are %d and %d; neither may be negative", o.Tokens, o.PlainClasses)
+		return o, fmt.Errorf("prompt tokens and classes of the plain step are %d and %d; neither may be negative",
+			o.Tokens, o.PlainClasses)
 	}
 	if o.Tokens == 0 {
 		o.Tokens = 16
@@ -101,7 +102,8 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	defer func() { err = errors.Join(err, remove()) }()
 	o.Progress("weights of the text tower", 1, 1)
 	r = Report{Backbone: t.name, Width: t.text.Width, Layers: t.text.Layers, Tokens: o.Tokens, Batch: batch,
-		Prepack: o.Session.Prepack, Quick: o.Quick, Cores: runtime.NumCPU(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+		Prepack: o.Session.Prepack, Quick: o.Quick, Cores: runtime.NumCPU(), Platform: runtime.GOOS + "/" +
+			runtime.GOARCH}
 	for _, name := range o.Classes {
 		for _, threads := range o.Threads {
 			res, err := measure(ctx, o, t, find(name), threads)

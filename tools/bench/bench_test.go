@@ -47,26 +47,30 @@ func TestRun(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 	if len(r.Results) != 4 || len(r.SideBySide) != 2 || len(r.Projectors) != 5 {
-		t.Fatalf("%d results, %d comparisons of clients, %d projectors", len(r.Results), len(r.SideBySide), len(r.Projectors))
+		t.Fatalf("%d results, %d comparisons of clients, %d projectors", len(r.Results), len(r.SideBySide),
+			len(r.Projectors))
 	}
 	for i, want := range []struct {
 		classes              string
 		count, rows, threads int
 	}{
-		// Rows: SOS and 4 prompt tokens, and each class's name tokens, full stop and EOT. CIFAR-10's names are one token
-		// each; CIFAR-100's are 117 tokens, as openai/CLIP's simple_tokenizer cuts them.
+		// Rows: SOS and 4 prompt tokens, and each class's name tokens, full stop and EOT. CIFAR-10's names are one
+		// token each; CIFAR-100's are 117 tokens, as openai/CLIP's simple_tokenizer cuts them.
 		{"cifar10", 10, 5 + 10*3, 1}, {"cifar10", 10, 5 + 10*3, 2},
 		{"cifar100", 100, 5 + nameTokens() + 200, 1}, {"cifar100", 100, 5 + nameTokens() + 200, 2},
 	} {
 		x := r.Results[i]
 		if x.Classes != want.classes || x.ClassCount != want.count || x.Rows != want.rows || x.Threads != want.threads {
-			t.Errorf("result %d is %s, %d classes, %d rows, %d threads; want %v", i, x.Classes, x.ClassCount, x.Rows, x.Threads, want)
+			t.Errorf("result %d is %s, %d classes, %d rows, %d threads; want %v", i, x.Classes, x.ClassCount, x.Rows,
+				x.Threads, want)
 		}
 		if x.GradientError > 1e-5 {
 			t.Errorf("%s: gradients of step and plain step differ by %g", x.Classes, x.GradientError)
 		}
-		for name, v := range map[string]float64{"speedup": x.Speedup, "of GEMM": x.OfGEMM, "step rate": x.StepRate, "GEMM rate": x.GEMMRate,
-			"plain rate": x.PlainRate, "square rate": x.SquareRate, "FedPHA rate": x.FedPHARate, "FedPHA of GEMM": x.FedPHAOfGEMM} {
+		for name, v := range map[string]float64{"speedup": x.Speedup, "of GEMM": x.OfGEMM, "step rate": x.StepRate,
+			"GEMM rate":  x.GEMMRate,
+			"plain rate": x.PlainRate, "square rate": x.SquareRate, "FedPHA rate": x.FedPHARate,
+			"FedPHA of GEMM": x.FedPHAOfGEMM} {
 			if !(v > 0) || math.IsInf(v, 0) {
 				t.Errorf("%s: %s is %v", x.Classes, name, v)
 			}
@@ -76,7 +80,8 @@ func TestRun(t *testing.T) {
 				t.Errorf("%s: %s took %+v", x.Classes, name, v)
 			}
 		}
-		if len(x.Targets) != 2 || x.Targets[0].Got != x.Speedup || x.Targets[1].Got != x.OfGEMM || x.PlainClasses != x.ClassCount {
+		if len(x.Targets) != 2 || x.Targets[0].Got != x.Speedup || x.Targets[1].Got != x.OfGEMM ||
+			x.PlainClasses != x.ClassCount {
 			t.Errorf("%s: targets %+v, plain step of %d classes", x.Classes, x.Targets, x.PlainClasses)
 		}
 	}
@@ -103,7 +108,8 @@ func checkForms(t *testing.T, r Report) {
 		t.Errorf("JSON does not give the report back: %v", err)
 	}
 	table := r.Table()
-	for _, want := range []string{"cifar10 ", "cifar100 ", "wanted 15", "wanted 7", "wanted 70", "side by side", "exact-null"} {
+	for _, want := range []string{"cifar10 ", "cifar100 ", "wanted 15", "wanted 7", "wanted 70", "side by side",
+		"exact-null"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table does not say %q:\n%s", want, table)
 		}
@@ -123,13 +129,15 @@ func checkForms(t *testing.T, r Report) {
 
 // TestFewerPlainClasses takes fewer classes at a time in the plain form.
 func TestFewerPlainClasses(t *testing.T) {
-	r, err := Run(context.Background(), quick(Options{Classes: []string{"cifar10"}, Threads: []int{1}, PlainClasses: 4}))
+	r, err := Run(context.Background(), quick(Options{Classes: []string{"cifar10"}, Threads: []int{1},
+		PlainClasses: 4}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	x := r.Results[0]
 	if x.PlainClasses != 4 || x.GradientError > 1e-5 || len(r.SideBySide) != 0 {
-		t.Errorf("plain step of %d classes, gradients differ by %g, %d comparisons of clients", x.PlainClasses, x.GradientError, len(r.SideBySide))
+		t.Errorf("plain step of %d classes, gradients differ by %g, %d comparisons of clients", x.PlainClasses,
+			x.GradientError, len(r.SideBySide))
 	}
 	if !strings.Contains(r.Table(), "4 of 10 classes") {
 		t.Error("the table does not say that the plain step took fewer classes")
@@ -138,12 +146,13 @@ func TestFewerPlainClasses(t *testing.T) {
 
 func TestRefuses(t *testing.T) {
 	for want, o := range map[string]Options{
-		`"cifar20" is not known`:         {Classes: []string{"cifar20"}},
-		"threads: 0":                     {Threads: []int{0}},
-		"are -1 and 0":                   {Tokens: -1},
-		"are 16 and -2":                  {Tokens: 16, PlainClasses: -2},
-		"needs 92 positions":             {Classes: []string{"cifar10"}, Threads: []int{1}, Tokens: 88, arch: small},
-		"a memory limit of 1 bytes on p": {Classes: []string{"cifar10"}, Threads: []int{1}, arch: small, Session: ort.Options{MemoryLimit: 1}},
+		`"cifar20" is not known`: {Classes: []string{"cifar20"}},
+		"threads: 0":             {Threads: []int{0}},
+		"are -1 and 0":           {Tokens: -1},
+		"are 16 and -2":          {Tokens: 16, PlainClasses: -2},
+		"needs 92 positions":     {Classes: []string{"cifar10"}, Threads: []int{1}, Tokens: 88, arch: small},
+		"a memory limit of 1 bytes on p": {Classes: []string{"cifar10"}, Threads: []int{1}, arch: small,
+			Session: ort.Options{MemoryLimit: 1}},
 	} {
 		if _, err := Run(context.Background(), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v instead of an error with %q", err, want)

@@ -14,15 +14,15 @@ import (
 // fullPatches is how many patches an image of the full-size backbone has, as with ViT-B/32 or RN50 at 224 pixels.
 const fullPatches = 49
 
-// fullSize is a text tower of ViT-B/16's size with random weights, for any classes: its texts are cut into tokens by another
-// backbone's tokenizer, whose numbers name rows of a random table. It has no image tower.
+// fullSize is a text tower of ViT-B/16's size with random weights, for any classes: its texts are cut into tokens by
+// another backbone's tokenizer, whose numbers name rows of a random table. It has no image tower.
 type fullSize struct {
 	tower
 	words *bundle.Bundle
 }
 
-// FullSize gives every client of an experiment such a tower in place of its backbone, with weights that are written into dir,
-// and random unit rows for its images and their patches; labels stay. Evaluation sets are left out.
+// FullSize gives every client of an experiment such a tower in place of its backbone, with weights that are written
+// into dir, and random unit rows for its images and their patches; labels stay. Evaluation sets are left out.
 func FullSize(e *engine.Experiment, words *bundle.Bundle, dir string) error {
 	t, err := randomTower(clip.TextB, dir)
 	if err != nil {
@@ -67,7 +67,8 @@ func (f *fullSize) Sentences(g *graph.Graph, texts []string) (graph.Node, error)
 			return graph.Node{}, err
 		}
 		if ids[i] = append(append([]int{words.SOS()}, inner...), words.EOT()); len(ids[i]) > f.text.Context {
-			return graph.Node{}, fmt.Errorf("text %.60q takes %d tokens, the context has %d", text, len(ids[i]), f.text.Context)
+			return graph.Node{}, fmt.Errorf("text %.60q takes %d tokens, the context has %d", text, len(ids[i]),
+				f.text.Context)
 		}
 	}
 	return f.text.Sequences(g, f.weights, ids, f.embed), g.Err()

@@ -108,7 +108,8 @@ func measure(ctx context.Context, o Options, t tower, set, threads int) (r Resul
 		return r, err
 	}
 
-	r.Classes, r.ClassCount, r.Threads, r.Rows, r.PlainClasses = sets[set].name, len(classes), threads, cheap.rows(), len(few)
+	r.Classes, r.ClassCount, r.Threads, r.Rows, r.PlainClasses = sets[set].name, len(classes), threads, cheap.rows(),
+		len(few)
 	r.Step = summary(step.seconds)
 	r.Plain = summary(slow.seconds).scaled(float64(len(classes)) / float64(len(few)))
 	r.Speedup = ratio(slow, step) * float64(len(classes)) / float64(len(few))
@@ -122,7 +123,8 @@ func measure(ctx context.Context, o Options, t tower, set, threads int) (r Resul
 	r.FedPHAOfGEMM = 100 * ratio(gemm3, pha) * three.flops(t) / bare3.flops
 	r.SquareRate = rate(square.flops, summary(big.seconds))
 	r.Targets = []Target{
-		{What: "times faster than the plain step", Want: sets[set].speedup, Got: r.Speedup, Met: r.Speedup >= sets[set].speedup},
+		{What: "times faster than the plain step", Want: sets[set].speedup, Got: r.Speedup,
+			Met: r.Speedup >= sets[set].speedup},
 		{What: "% of the GEMM rate", Want: ofGEMM, Got: r.OfGEMM, Met: r.OfGEMM >= ofGEMM},
 	}
 	return r, nil
@@ -171,10 +173,12 @@ func sideBySide(ctx context.Context, o Options, t tower, set, n int) (r SideBySi
 		return nil
 	}}
 	rounds, perRound := o.repetitions()
-	if err := interleave(ctx, sets[set].name+", clients side by side", o.Progress, rounds, perRound, together, inTurn); err != nil {
+	if err := interleave(ctx, sets[set].name+", clients side by side", o.Progress, rounds, perRound, together,
+		inTurn); err != nil {
 		return r, err
 	}
-	r = SideBySide{Classes: sets[set].name, Clients: n, Together: summary(together.seconds), InTurn: summary(inTurn.seconds)}
+	r = SideBySide{Classes: sets[set].name, Clients: n, Together: summary(together.seconds),
+		InTurn: summary(inTurn.seconds)}
 	r.Speedup = ratio(inTurn, together)
 	return r, nil
 }

@@ -10,8 +10,8 @@ import (
 	"promptfed/models/clip"
 )
 
-// plainClasses is how many classes the plain step can take at a time: all, or as many as fit into four fifths of the free
-// memory.
+// plainClasses is how many classes the plain step can take at a time: all, or as many as fit into four fifths of the
+// free memory.
 func (o Options) plainClasses(a clip.Text, classes int) int {
 	n := o.PlainClasses
 	if free := procNumber("/proc/meminfo", "MemAvailable:"); n == 0 && free > 0 {
@@ -22,8 +22,8 @@ func (o Options) plainClasses(a clip.Text, classes int) int {
 	return max(1, min(n, classes))
 }
 
-// plainBytes is about what the gradient graph of the plain form keeps for each class: in every layer, for each position,
-// some 28 rows of the width, and the weights of attention.
+// plainBytes is about what the gradient graph of the plain form keeps for each class: in every layer, for each
+// position, some 28 rows of the width, and the weights of attention.
 func plainBytes(a clip.TextArch) float64 {
 	l := float64(a.Context)
 	return 4 * float64(a.Layers) * (28*l*float64(a.Width) + 3*float64(a.Heads)*l*l)

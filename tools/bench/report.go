@@ -23,9 +23,9 @@ type Report struct {
 	Projectors []Projector  `json:"projectors"`
 }
 
-// Result is one set of classes at one number of threads. Rates come from medians; those of the step and of FedPHA's count
-// only the operations that the step cannot do without (clip.Text.StepFLOPs). Speedup and percentages are medians over
-// turns in which both sides ran one after the other.
+// Result is one set of classes at one number of threads. Rates come from medians; those of the step and of FedPHA's
+// count only the operations that the step cannot do without (clip.Text.StepFLOPs). Speedup and percentages are medians
+// over turns in which both sides ran one after the other.
 type Result struct {
 	Classes    string `json:"classes"`
 	ClassCount int    `json:"class_count"`
@@ -101,24 +101,30 @@ func (r Report) Missed() []Target {
 // Table is the report for people.
 func (r Report) Table() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "text tower %s: width %d, %d layers; prompts of %d tokens, %d images a step; %d cores, %s, prepacked weights %s\n\n",
+	fmt.Fprintf(&b, "text tower %s: width %d, %d layers; prompts of %d tokens, %d images a step; %d cores, %s, "+
+		"prepacked weights %s\n\n",
 		r.Backbone, r.Width, r.Layers, r.Tokens, r.Batch, r.Cores, r.Platform, yes(r.Prepack))
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "classes\tthreads\tstep ms (min-max)\tplain ms (min-max)\tfaster\tstep GFLOP/s\tGEMM GFLOP/s\tof GEMM\t1024³ GFLOP/s\tFedPHA ms\tof GEMM\tgradients differ\tstep MB\tplain MB")
+	fmt.Fprintln(w, "classes\tthreads\tstep ms (min-max)\tplain ms (min-max)\tfaster\tstep GFLOP/s\tGEMM GFLOP/s\tof "+
+		"GEMM\t1024³ GFLOP/s\tFedPHA ms\tof GEMM\tgradients differ\tstep MB\tplain MB")
 	for _, x := range r.Results {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.1fx\t%.1f\t%.1f\t%.0f %%\t%.1f\t%.1f\t%.0f %%\t%.0e\t%d\t%d\n", x.Classes, x.Threads, ms(x.Step), ms(x.Plain), x.Speedup,
-			x.StepRate, x.GEMMRate, x.OfGEMM, x.SquareRate, 1e3*x.FedPHA.Median, x.FedPHAOfGEMM, x.GradientError, x.StepBytes>>20, x.PlainBytes>>20)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.1fx\t%.1f\t%.1f\t%.0f %%\t%.1f\t%.1f\t%.0f %%\t%.0e\t%d\t%d\n", x.Classes,
+			x.Threads, ms(x.Step), ms(x.Plain), x.Speedup,
+			x.StepRate, x.GEMMRate, x.OfGEMM, x.SquareRate, 1e3*x.FedPHA.Median, x.FedPHAOfGEMM, x.GradientError,
+			x.StepBytes>>20, x.PlainBytes>>20)
 	}
 	w.Flush()
 	fmt.Fprintln(&b, "times are medians; \"faster\" and \"of GEMM\" are medians of ratios within a turn")
 	for _, x := range r.Results {
 		if x.PlainClasses < x.ClassCount {
-			fmt.Fprintf(&b, "%s, threads %d: the plain step ran on %d of %d classes at a time to save memory; its time and memory are of those, the time scaled to all.\n",
+			fmt.Fprintf(&b, "%s, threads %d: the plain step ran on %d of %d classes at a time to save memory; its "+
+				"time and memory are of those, the time scaled to all.\n",
 				x.Classes, x.Threads, x.PlainClasses, x.ClassCount)
 		}
 	}
 	for _, x := range r.SideBySide {
-		fmt.Fprintf(&b, "\n%s: %d clients of one thread side by side take %s ms a step each, one client of %d threads %s ms for %d steps: %.2fx\n",
+		fmt.Fprintf(&b, "\n%s: %d clients of one thread side by side take %s ms a step each, one client of %d "+
+			"threads %s ms for %d steps: %.2fx\n",
 			x.Classes, x.Clients, ms(x.Together), x.Clients, ms(x.InTurn), x.Clients, x.Speedup)
 	}
 	r.projectors(&b)
@@ -126,7 +132,8 @@ func (r Report) Table() string {
 	w = tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, x := range r.Results {
 		for _, t := range x.Targets {
-			fmt.Fprintf(w, "  %s, threads %d\t%.1f %s\twanted %g\t%s\n", x.Classes, x.Threads, t.Got, t.What, t.Want, verdict(t.Met))
+			fmt.Fprintf(w, "  %s, threads %d\t%.1f %s\twanted %g\t%s\n", x.Classes, x.Threads, t.Got, t.What, t.Want,
+				verdict(t.Met))
 		}
 	}
 	w.Flush()

@@ -26,7 +26,8 @@ type step struct {
 }
 
 // newStep builds a step of a method over some classes; nothing is compiled before the first run.
-func newStep(t tower, name string, options map[string]any, classes []string, tokens []int, o ort.Options, trace engine.Tracer) (*step, error) {
+func newStep(t tower, name string, options map[string]any, classes []string, tokens []int, o ort.Options,
+	trace engine.Tracer) (*step, error) {
 	m, err := methods.Build(name, nil, options)
 	if err != nil {
 		return nil, err
@@ -36,7 +37,8 @@ func newStep(t tower, name string, options map[string]any, classes []string, tok
 		return nil, err
 	}
 	e := &engine.Experiment{Method: m, Classes: classes,
-		Training: engine.Training{Epochs: 1, Batch: batch, Optim: optim.Config{Name: "sgd", LR: 0.002, Momentum: 0.9, WeightDecay: 5e-4},
+		Training: engine.Training{Epochs: 1, Batch: batch, Optim: optim.Config{Name: "sgd", LR: 0.002, Momentum: 0.9,
+			WeightDecay: 5e-4},
 			Schedule: optim.Schedule{Kind: "constant"}}}
 	e.Plan.Seed = seed
 	s := &step{worker: engine.NewWorker(e, engine.Settings{Session: o, Tracer: trace}), tokens: tokens, set: set}

@@ -62,7 +62,8 @@ func (c *contestant) once(ctx context.Context) (float64, error) {
 
 // interleave lets all take turns: after one run to warm up, rounds in which the slow ones run once and the others
 // perRound times, A B C A B C, so that whatever else the machine does meets all of them alike.
-func interleave(ctx context.Context, label string, progress func(string, int, int), rounds, perRound int, all ...*contestant) error {
+func interleave(ctx context.Context, label string, progress func(string, int, int), rounds, perRound int,
+	all ...*contestant) error {
 	total, done := rounds+1, 0
 	for round := -1; round < rounds; round++ {
 		progress(label, done, total)

@@ -43,7 +43,9 @@ func openTower(o Options) (t tower, remove func() error, err error) {
 			return t, nil, err
 		}
 		return tower{name: b.Name, text: clip.Text{TextArch: b.Text}, weights: b.Weights(), dir: b.WeightsDir(),
-			scale: b.LogitScale, sos: words.SOS(), tokens: b.ClassTokens, embed: b.Embed}, func() error { return nil }, nil
+				scale: b.LogitScale, sos: words.SOS(), tokens: b.ClassTokens, embed: b.Embed},
+			func() error { return nil },
+			nil
 	}
 	dir, err := os.MkdirTemp("", "promptfed-bench-")
 	if err != nil {
@@ -57,8 +59,8 @@ func openTower(o Options) (t tower, remove func() error, err error) {
 	return t, remove, err
 }
 
-// randomTower draws weights as CLIP's training starts (Radford et al. 2021, initialize_parameters of the published code)
-// and writes them to dir.
+// randomTower draws weights as CLIP's training starts (Radford et al. 2021, initialize_parameters of the published
+// code) and writes them to dir.
 func randomTower(a clip.TextArch, dir string) (tower, error) {
 	m := tensor.Map{}
 	for name, shape := range a.Shapes() {
@@ -90,7 +92,8 @@ func randomTower(a clip.TextArch, dir string) (tower, error) {
 		}
 		return rows, nil
 	}
-	return tower{name: "random", text: clip.Text{TextArch: a}, weights: weights, dir: dir, scale: 100, sos: clip.StartID,
+	return tower{name: "random", text: clip.Text{TextArch: a}, weights: weights, dir: dir, scale: 100,
+		sos:    clip.StartID,
 		tokens: named, embed: embed}, nil
 }
 

@@ -101,7 +101,8 @@ func (s *site) survive(plan func(n int) (time.Duration, *fault)) {
 		}
 		j.ends(s.t, s.before)
 	}
-	s.t.Logf("%s, %d clients, %d rounds, NATS apart %v: %.1f s", s.method, s.clients, s.trial.rounds, s.external, time.Since(began).Seconds())
+	s.t.Logf("%s, %d clients, %d rounds, NATS apart %v: %.1f s", s.method, s.clients, s.trial.rounds, s.external,
+		time.Since(began).Seconds())
 }
 
 // finished waits for a client to have what it learned, a little.
@@ -140,7 +141,8 @@ func (s *site) check() {
 		missing := 0
 		for i := range got {
 			slices.Sort(got[i].Clients)
-			if !slices.IsSorted(got[i].Clients) || len(slices.Compact(slices.Clone(got[i].Clients))) != len(got[i].Clients) {
+			if !slices.IsSorted(got[i].Clients) ||
+				len(slices.Compact(slices.Clone(got[i].Clients))) != len(got[i].Clients) {
 				s.t.Errorf("round %d: clients %v", i, got[i].Clients)
 			}
 			missing += len(want[i].Clients) - len(got[i].Clients)
@@ -183,7 +185,8 @@ func TestChaos(t *testing.T) {
 				if os.Getenv("PROMPTFED_CHAOS_NETNS") == "" { // there is one namespace
 					t.Parallel()
 				}
-				s := open(t, trial{method: []string{"fedpha", "promptfl"}[i], clients: 6, rounds: 12, external: external, quorum: 1, deadline: time.Minute, share: 0.5,
+				s := open(t, trial{method: []string{"fedpha", "promptfl"}[i], clients: 6, rounds: 12,
+					external: external, quorum: 1, deadline: time.Minute, share: 0.5,
 					delay: 60 * time.Millisecond, tamper: 0.1, limit: 90 * time.Second}, first)
 				list := append(s.faults(), s.faults()...)
 				r := rand.New(rand.NewPCG(first, 3))
@@ -205,7 +208,8 @@ func TestChaos(t *testing.T) {
 	}
 	for i := range n {
 		seed := first + uint64(i)
-		tr := trial{method: []string{"promptfl", "fedpha"}[i%2], clients: 20, rounds: 30, external: i/2%2 == 1, quorum: 1, deadline: time.Minute, share: 0.3,
+		tr := trial{method: []string{"promptfl", "fedpha"}[i%2], clients: 20, rounds: 30, external: i/2%2 == 1,
+			quorum: 1, deadline: time.Minute, share: 0.3,
 			delay: 20 * time.Millisecond, tamper: 0.05, limit: 4 * time.Minute}
 		if i%5 == 4 {
 			tr.quorum, tr.deadline = 0.6, 3*time.Second

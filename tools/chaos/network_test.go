@@ -17,7 +17,8 @@ type network interface {
 	slow(share float64, d time.Duration)
 }
 
-// newNetwork is a proxy, or where PROMPTFED_CHAOS_NETNS asks for it a network namespace; with the address for the NATS server.
+// newNetwork is a proxy, or where PROMPTFED_CHAOS_NETNS asks for it a network namespace; with the address for the NATS
+// server.
 func newNetwork(t *testing.T, s *site, seed uint64) (network, string) {
 	if os.Getenv("PROMPTFED_CHAOS_NETNS") != "" {
 		return newNamespace(t)
@@ -50,8 +51,10 @@ func newNamespace(t *testing.T) (network, string) {
 	t.Helper()
 	n := &namespace{t: t}
 	n.try("netns", "del", space) // of a test that was killed
-	for _, args := range []string{"netns add " + space, "link add " + outer + " type veth peer name " + inner, "link set " + inner + " netns " + space,
-		"addr add " + outerHost + "/30 dev " + outer, "link set " + outer + " up", "-n " + space + " addr add " + innerHost + "/30 dev " + inner,
+	for _, args := range []string{"netns add " + space, "link add " + outer + " type veth peer name " + inner,
+		"link set " + inner + " netns " + space,
+		"addr add " + outerHost + "/30 dev " + outer, "link set " + outer + " up", "-n " + space + " addr add " +
+			innerHost + "/30 dev " + inner,
 		"-n " + space + " link set " + inner + " up", "-n " + space + " link set lo up"} {
 		if err := n.try(strings.Fields(args)...); err != nil {
 			t.Skipf("no network namespaces here: ip %s: %v", args, err)

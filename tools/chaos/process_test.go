@@ -18,7 +18,8 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	programs.promptfed, programs.nats = filepath.Join(dir, "promptfed"), filepath.Join(dir, "nats-server")
-	for out, from := range map[string]string{programs.promptfed: "promptfed/tools/promptfed", programs.nats: "github.com/nats-io/nats-server/v2"} {
+	for out, from := range map[string]string{programs.promptfed: "promptfed/tools/promptfed",
+		programs.nats: "github.com/nats-io/nats-server/v2"} {
 		if text, err := exec.Command("go", "build", "-o", out, from).CombinedOutput(); err != nil {
 			os.Stderr.Write(text)
 			panic(err)

@@ -44,7 +44,8 @@ func newProxy(t testing.TB, to string, seed uint64) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{listener: l, to: to, rand: rand.New(rand.NewPCG(seed, 2)), links: map[*link]bool{}, does: map[string]int{}}
+	p := &proxy{listener: l, to: to, rand: rand.New(rand.NewPCG(seed, 2)), links: map[*link]bool{},
+		does: map[string]int{}}
 	go func() {
 		for {
 			c, err := l.Accept()

@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// rogue sends again what clients sent before, and what nobody should send. To a NATS server of its own it has every right,
-// as the hub has; to an embedded one it comes in the name of the client whose replies it sends.
+// rogue sends again what clients sent before, and what nobody should send. To a NATS server of its own it has every
+// right, as the hub has; to an embedded one it comes in the name of the client whose replies it sends.
 type rogue struct {
 	mu  sync.Mutex
 	old []nats.Msg
@@ -34,7 +34,8 @@ func (g *rogue) strike(t testing.TB, r *rand.Rand, address string, clients int) 
 	g.mu.Unlock()
 	sent := 0
 	for range 3 {
-		list := []nats.Msg{{Subject: "pf.default.from." + strconv.Itoa(r.IntN(clients)) + ".reply", Data: []byte("PFL\x02\xff\xff\xff\xff{}")}}
+		list := []nats.Msg{{Subject: "pf.default.from." + strconv.Itoa(r.IntN(clients)) + ".reply",
+			Data: []byte("PFL\x02\xff\xff\xff\xff{}")}}
 		if len(old) > 0 {
 			m := old[r.IntN(len(old))]
 			last := old[len(old)-1-r.IntN(min(4, len(old)))] // it may be what the server waits for
@@ -43,7 +44,8 @@ func (g *rogue) strike(t testing.TB, r *rand.Rand, address string, clients int) 
 				if len(bent) > 0 {
 					bent[r.IntN(len(bent))] ^= 1 << r.IntN(8)
 				}
-				list = append(list, m, nats.Msg{Subject: m.Subject, Data: bent}, nats.Msg{Subject: m.Subject, Data: bent[:r.IntN(len(bent)+1)]})
+				list = append(list, m, nats.Msg{Subject: m.Subject, Data: bent}, nats.Msg{Subject: m.Subject,
+					Data: bent[:r.IntN(len(bent)+1)]})
 			}
 		}
 		for _, m := range list {

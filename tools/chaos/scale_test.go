@@ -39,7 +39,8 @@ eval: {every: 1000, validate: false}
 type echo int
 
 func (e echo) Answer(_ context.Context, o engine.Order, _ engine.State) (engine.Reply, *engine.State, error) {
-	r := engine.Reply{Client: int(e), Scores: engine.Scores{Examples: 1, Global: &engine.Hits{}, Personal: &engine.Hits{}}}
+	r := engine.Reply{Client: int(e), Scores: engine.Scores{Examples: 1, Global: &engine.Hits{},
+		Personal: &engine.Hits{}}}
 	if o.Kind == engine.Train {
 		r.Upload = method.Upload{Client: int(e), N: 1, Shared: o.Shared}
 		return r, &engine.State{Own: o.Shared}, nil
@@ -49,7 +50,8 @@ func (e echo) Answer(_ context.Context, o engine.Order, _ engine.State) (engine.
 
 func (e echo) Finish(engine.Order, engine.State) error { return nil }
 
-// scale is a server as a process, with many clients in this one, each with a connection through the proxy and a folder of its own.
+// scale is a server as a process, with many clients in this one, each with a connection through the proxy and a folder
+// of its own.
 type scale struct {
 	t               *testing.T
 	dir             string
@@ -77,12 +79,14 @@ func (s *scale) start() *process {
 	s.terms = b.Engine.Terms()
 	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."
 	s.proxy = newProxy(s.t, address, 1)
-	return launch(s.t, filepath.Join(s.dir, "serve.log"), programs.promptfed, "serve", path, "--out", filepath.Join(s.dir, "serve"), "--listen", address, "--quorum", "1")
+	return launch(s.t, filepath.Join(s.dir, "serve.log"), programs.promptfed, "serve", path, "--out",
+		filepath.Join(s.dir, "serve"), "--listen", address, "--quorum", "1")
 }
 
 func (s *scale) join(ctx context.Context, k int) error {
 	log := slog.New(slog.DiscardHandler)
-	nc, err := transport.Dial(ctx, "nats://"+s.proxy.address(), "scale", log, nats.CustomInboxPrefix(transport.InboxOf("default", k)), nats.UserInfo(transport.UserOf(k), ""))
+	nc, err := transport.Dial(ctx, "nats://"+s.proxy.address(), "scale", log,
+		nats.CustomInboxPrefix(transport.InboxOf("default", k)), nats.UserInfo(transport.UserOf(k), ""))
 	if err != nil {
 		return err
 	}
@@ -91,7 +95,8 @@ func (s *scale) join(ctx context.Context, k int) error {
 	if err != nil {
 		return err
 	}
-	task := method.Task{Backbone: "echo", Width: width, Dim: width, VisionWidth: 768, VisionLayers: 12, Patches: 196, ImageSize: 224}
+	task := method.Task{Backbone: "echo", Width: width, Dim: width, VisionWidth: 768, VisionLayers: 12, Patches: 196,
+		ImageSize: 224}
 	card := transport.Card{Terms: s.terms, Member: engine.Member{Task: task}, Backbone: "b", Tokens: "t", Examples: 1}
 	a, err := transport.NewAgent(nc, inv, card, filepath.Join(s.dir, fmt.Sprint("client-", k)), echo(k), log)
 	if err != nil {
@@ -100,8 +105,8 @@ func (s *scale) join(ctx context.Context, k int) error {
 	return a.Run(ctx)
 }
 
-// A server and many clients, PROMPTFED_CHAOS_CLIENTS of them, finish their rounds, and what passes between them by TCP is
-// little more than the tensors; with -v it tells what it cost the server.
+// A server and many clients, PROMPTFED_CHAOS_CLIENTS of them, finish their rounds, and what passes between them by TCP
+// is little more than the tensors; with -v it tells what it cost the server.
 func TestScale(t *testing.T) {
 	s := &scale{t: t, dir: t.TempDir(), clients: 20, rounds: 20}
 	if n, err := strconv.Atoi(os.Getenv("PROMPTFED_CHAOS_CLIENTS")); err == nil {
@@ -141,9 +146,11 @@ func TestScale(t *testing.T) {
 	tensors := uploads*2*size + s.clients*2*size
 	cpu := server.ProcessState.UserTime() + server.ProcessState.SystemTime()
 	t.Logf("%d clients, %d rounds in %.1f s", s.clients, s.rounds, time.Since(began).Seconds())
-	t.Logf("TCP: %d bytes up, %d down; %.2f %% more than the tensors (%d bytes); %.0f bytes a client and round", up, down,
+	t.Logf("TCP: %d bytes up, %d down; %.2f %% more than the tensors (%d bytes); %.0f bytes a client and round", up,
+		down,
 		100*(float64(up+down)/float64(tensors)-1), tensors, float64(up+down)/float64(uploads))
-	t.Logf("server with NATS: %.2f ms of CPU an upload, %.1f s in all", cpu.Seconds()*1000/float64(uploads), cpu.Seconds())
+	t.Logf("server with NATS: %.2f ms of CPU an upload, %.1f s in all", cpu.Seconds()*1000/float64(uploads),
+		cpu.Seconds())
 	if s.rounds >= 20 && float64(up+down) > 1.03*float64(tensors) {
 		t.Error("that is more than 3 % beside the tensors")
 	}

@@ -71,10 +71,13 @@ type site struct {
 // open converts the backbone and writes the configuration.
 func open(t *testing.T, tr trial, seed uint64) *site {
 	t.Helper()
-	s := &site{trial: tr, t: t, dir: t.TempDir(), rand: rand.New(rand.NewPCG(seed, 1)), rogue: &rogue{}, joins: make([]*process, tr.clients),
+	s := &site{trial: tr, t: t, dir: t.TempDir(), rand: rand.New(rand.NewPCG(seed, 1)), rogue: &rogue{},
+		joins:  make([]*process, tr.clients),
 		before: time.Now().Add(tr.limit)}
-	launch(t, s.at("convert.log"), programs.promptfed, "convert", "../../models/bundle/testdata/huggingface", "--out", s.at("bundle")).ends(t, s.before)
-	text := fill(config, "METHOD", tr.method, "OPTIONS", options[tr.method], "DIR", s.dir, "CLIENTS", strconv.Itoa(tr.clients),
+	launch(t, s.at("convert.log"), programs.promptfed, "convert", "../../models/bundle/testdata/huggingface", "--out",
+		s.at("bundle")).ends(t, s.before)
+	text := fill(config, "METHOD", tr.method, "OPTIONS", options[tr.method], "DIR", s.dir, "CLIENTS",
+		strconv.Itoa(tr.clients),
 		"ROUNDS", strconv.Itoa(tr.rounds), "SHARE", fmt.Sprint(tr.share))
 	if err := os.WriteFile(s.at("chaos.yaml"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -105,12 +108,14 @@ func (s *site) startServer(more ...string) {
 	if s.external {
 		where = []string{"--nats", "nats://" + s.address}
 	}
-	args := append([]string{programs.promptfed, "serve", s.at("chaos.yaml"), "--out", s.at("serve"), "--quorum", fmt.Sprint(s.quorum), "--deadline", s.deadline.String(), "--largest", "1000000"}, where...)
+	args := append([]string{programs.promptfed, "serve", s.at("chaos.yaml"), "--out", s.at("serve"), "--quorum",
+		fmt.Sprint(s.quorum), "--deadline", s.deadline.String(), "--largest", "1000000"}, where...)
 	s.server = launch(s.t, s.at("serve.log"), append(args, more...)...)
 }
 
 func (s *site) startJoin(k int) {
-	command := s.link.inside(programs.promptfed, "join", "nats://"+s.link.address(), "--client", strconv.Itoa(k), "--config", s.at("chaos.yaml"), "--partition", "--state", s.client(k))
+	command := s.link.inside(programs.promptfed, "join", "nats://"+s.link.address(), "--client", strconv.Itoa(k),
+		"--config", s.at("chaos.yaml"), "--partition", "--state", s.client(k))
 	s.joins[k] = launch(s.t, s.at(fmt.Sprintf("join-%d.log", k)), command...)
 }
 
@@ -151,8 +156,8 @@ func (s *site) prompts(dir string) tensor.Map {
 	return m
 }
 
-// learned is what the server and its clients have in the end, as one run folder would have it; missing are the clients that
-// nobody had to wait for and that have nothing.
+// learned is what the server and its clients have in the end, as one run folder would have it; missing are the clients
+// that nobody had to wait for and that have nothing.
 func (s *site) learned() (all tensor.Map, missing []int) {
 	s.t.Helper()
 	all = s.prompts(s.at("serve"))

@@ -78,7 +78,8 @@ func anchor(heading string) string {
 func TestFill(t *testing.T) {
 	tables := map[string]string{"a": "new\n"}
 	cases := []struct{ text, want, err string }{
-		{"x\n<!-- from the code: a -->\nold\n<!-- end -->\ny\n", "x\n<!-- from the code: a -->\n\nnew\n\n<!-- end -->\ny\n", ""},
+		{"x\n<!-- from the code: a -->\nold\n<!-- end -->\ny\n", "x\n<!-- from the code: a -->\n\nnew\n\n<!-- end " +
+			"-->\ny\n", ""},
 		{"no place\n", "no place\n", ""},
 		{"<!-- from the code: b -->\n<!-- end -->\n", "", `no table "b"`},
 		{"<!-- from the code: a -->\n", "", "has no line"},

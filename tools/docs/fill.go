@@ -26,7 +26,8 @@ func fill(text string, tables map[string]string) (string, error) {
 		name := text[at[2]:at[3]]
 		table, ok := tables[name]
 		if !ok {
-			return "", fmt.Errorf("there is no table %q; there are %s", name, strings.Join(slices.Sorted(maps.Keys(tables)), ", "))
+			return "", fmt.Errorf("there is no table %q; there are %s", name,
+				strings.Join(slices.Sorted(maps.Keys(tables)), ", "))
 		}
 		end := strings.Index(text[at[1]:], closing)
 		if next := opening.FindStringIndex(text[at[1]:]); end < 0 || next != nil && next[0] < end {

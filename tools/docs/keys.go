@@ -9,8 +9,8 @@ import (
 // key is one key of a configuration, with its dotted name.
 type key struct{ name, kind, value, help string }
 
-// keys lists the keys of a configuration's struct by the tags "config" and "help", with the values it holds. The keys of
-// a list's elements stand under NAME[].
+// keys lists the keys of a configuration's struct by the tags "config" and "help", with the values it holds. The keys
+// of a list's elements stand under NAME[].
 func keys(config any) []key { return keysOf("", reflect.Indirect(reflect.ValueOf(config))) }
 
 func keysOf(at string, v reflect.Value) []key {

@@ -19,7 +19,8 @@ func TestMessagesAreThoseOfTheProgram(t *testing.T) {
 	var sources strings.Builder
 	for _, floor := range floors {
 		err := filepath.WalkDir(filepath.Join(root, floor), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !slices.Contains([]string{".go", ".sh"}, filepath.Ext(path)) || strings.HasSuffix(path, "_test.go") {
+			if err != nil || d.IsDir() || !slices.Contains([]string{".go", ".sh"}, filepath.Ext(path)) ||
+				strings.HasSuffix(path, "_test.go") {
 				return err
 			}
 			b, err := os.ReadFile(path)
@@ -30,6 +31,8 @@ func TestMessagesAreThoseOfTheProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// A message that is too long for its line goes on in the next.
+	said := regexp.MustCompile(`" ?\+\n\s*"`).ReplaceAllString(sources.String(), "")
 	first := regexp.MustCompile("(?m)^\\| (`.*?) \\|")
 	rows := first.FindAllStringSubmatch(string(text), -1)
 	if len(rows) < 10 {
@@ -37,7 +40,7 @@ func TestMessagesAreThoseOfTheProgram(t *testing.T) {
 	}
 	for _, row := range rows {
 		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
-			if !strings.Contains(sources.String(), m[1]) {
+			if !strings.Contains(said, m[1]) {
 				t.Errorf("docs/troubleshooting.md explains %q, which nothing says", m[1])
 			}
 		}

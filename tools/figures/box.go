@@ -149,7 +149,8 @@ func (b boxes) Plot(c draw.Canvas, p *plot.Plot) {
 		c.Stroke(body.Path())
 		c.StrokeLine2(draw.LineStyle{Color: ink, Width: 1.4}, x-half, toY(one.Median), x+half, toY(one.Median))
 		for _, v := range one.Outliers {
-			c.DrawGlyphNoClip(draw.GlyphStyle{Color: one.colour, Radius: 1.6, Shape: draw.RingGlyph{}}, vg.Point{X: x, Y: toY(v)})
+			c.DrawGlyphNoClip(draw.GlyphStyle{Color: one.colour, Radius: 1.6, Shape: draw.RingGlyph{}}, vg.Point{X: x,
+				Y: toY(v)})
 		}
 	}
 }

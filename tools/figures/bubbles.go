@@ -17,8 +17,8 @@ type BubblePanel struct {
 	Domains []string // nil, or the domain of each client, which colours it
 }
 
-// Bubbles show how many examples of a class a client holds: clients on x, classes on y, the area of a bubble grows with the
-// count. What pFedDC's figure 2 (a) shows as shades. More than 100 clients or classes are put together in bins.
+// Bubbles show how many examples of a class a client holds: clients on x, classes on y, the area of a bubble grows with
+// the count. What pFedDC's figure 2 (a) shows as shades. More than 100 clients or classes are put together in bins.
 type Bubbles struct {
 	Title   string
 	Columns int      // of panels; 0: chosen
@@ -84,13 +84,16 @@ func (f Bubbles) draw() (*Figure, error) {
 		s.panels = append(s.panels, &panel{Plot: p, title: f.Panels[i].Title})
 	}
 	for i, label := range domains.labels {
-		s.legend = append(s.legend, glyphEntry(label, draw.GlyphStyle{Color: hues[i%len(hues)], Radius: 4, Shape: draw.CircleGlyph{}}))
+		s.legend = append(s.legend, glyphEntry(label, draw.GlyphStyle{Color: hues[i%len(hues)], Radius: 4,
+			Shape: draw.CircleGlyph{}}))
 	}
 	radius := bubbleRadius(s.width/vg.Length(clients), s.height/vg.Length(classes))
-	fits := min(1, math.Pow(float64(rowHeight/2/radius), 2)) // the part of the largest count whose bubble fits into a row of the legend
+	// the part of the largest count whose bubble fits into a row of the legend
+	fits := min(1, math.Pow(float64(rowHeight/2/radius), 2))
 	for _, n := range sizesShown(int(fits * float64(most))) {
 		r := radius * vg.Length(math.Sqrt(float64(n)/float64(most)))
-		s.legend = append(s.legend, glyphEntry(strconv.Itoa(n)+" examples", draw.GlyphStyle{Color: grey, Radius: r, Shape: draw.CircleGlyph{}}))
+		s.legend = append(s.legend, glyphEntry(strconv.Itoa(n)+" examples", draw.GlyphStyle{Color: grey, Radius: r,
+			Shape: draw.CircleGlyph{}}))
 	}
 	return s.figure()
 }
@@ -100,7 +103,8 @@ func (in *BubblePanel) check(names []string) error {
 		return fmt.Errorf("no clients or no classes")
 	}
 	if len(in.Counts) > maxClients || len(in.Counts[0]) > maxClients {
-		return fmt.Errorf("%d clients and %d classes: give at most %d of each", len(in.Counts), len(in.Counts[0]), maxClients)
+		return fmt.Errorf("%d clients and %d classes: give at most %d of each", len(in.Counts), len(in.Counts[0]),
+			maxClients)
 	}
 	classes := len(in.Counts[0])
 	if names != nil && len(names) != classes {

@@ -8,8 +8,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Curves are lines over rounds with a band of their spread, as in FedPHA's figure 6, SDFed's figure 3 and FedAPPR's figures
-// 1 (a) and S1.
+// Curves are lines over rounds with a band of their spread, as in FedPHA's figure 6, SDFed's figure 3 and FedAPPR's
+// figures 1 (a) and S1.
 type Curves struct {
 	Title   string
 	Columns int  // of panels; 0: chosen

@@ -1,6 +1,6 @@
-// Package figures draws the kinds of figures that papers on federated prompt learning have, from plain numbers: it reads
-// no run folder and prints nothing. A kind is a struct with the numbers, and Draw makes a Figure of it; Save writes the
-// figure as PNG and SVG. The same numbers give the same bytes.
+// Package figures draws the kinds of figures that papers on federated prompt learning have, from plain numbers: it
+// reads no run folder and prints nothing. A kind is a struct with the numbers, and Draw makes a Figure of it; Save
+// writes the figure as PNG and SVG. The same numbers give the same bytes.
 package figures
 
 import (
@@ -21,7 +21,8 @@ import (
 
 // Drawer is a kind of figure with its numbers.
 type Drawer interface {
-	// Draw lays the figure out. The error is one line that names the kind, the panel and what is wrong with its numbers.
+	// Draw lays the figure out. The error is one line that names the kind, the panel and what is wrong with its
+	// numbers.
 	Draw() (*Figure, error)
 }
 
@@ -73,7 +74,8 @@ func (f *Figure) PNG() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Save writes dir/name.png and dir/name.svg and makes the folder where there is none. Neither file is ever half written.
+// Save writes dir/name.png and dir/name.svg and makes the folder where there is none. Neither file is ever half
+// written.
 func Save(f *Figure, dir, name string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -86,7 +88,11 @@ func Save(f *Figure, dir, name string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", filepath.Join(dir, name+format.ext), err)
 		}
-		err = atomicfile.Write(filepath.Join(dir, name+format.ext), func(w io.Writer) error { _, err := w.Write(data); return err })
+		err = atomicfile.Write(filepath.Join(dir, name+format.ext), func(w io.Writer) error {
+			_,
+				err := w.Write(data)
+			return err
+		})
 		if err != nil {
 			return err
 		}

@@ -32,7 +32,8 @@ func TestSummarise(t *testing.T) {
 		if !ok {
 			t.Errorf("%v: no numbers", c.Values)
 		}
-		for i, pair := range [][2]float64{{got.Low, c.Low}, {got.Q1, c.Q1}, {got.Median, c.Median}, {got.Q3, c.Q3}, {got.High, c.High}} {
+		for i, pair := range [][2]float64{{got.Low, c.Low}, {got.Q1, c.Q1}, {got.Median, c.Median}, {got.Q3, c.Q3},
+			{got.High, c.High}} {
 			if math.Abs(pair[0]-pair[1]) > 1e-12 {
 				t.Errorf("%v: number %d is %g, not %g", c.Values, i, pair[0], pair[1])
 			}
@@ -102,11 +103,13 @@ func TestSave(t *testing.T) {
 		t.Fatal(err)
 	}
 	width, height := f.Size() // points; twice 96 dots to the inch
-	if size := picture.Bounds().Size(); math.Abs(float64(size.X)-width*192/72) > 1 || math.Abs(float64(size.Y)-height*192/72) > 1 {
+	if size := picture.Bounds().Size(); math.Abs(float64(size.X)-width*192/72) > 1 ||
+		math.Abs(float64(size.Y)-height*192/72) > 1 {
 		t.Errorf("%v dots for %g x %g points", size, width, height)
 	}
 	svg, err := os.ReadFile(filepath.Join(dir, "one.svg"))
-	if err != nil || !bytes.HasPrefix(svg, []byte(`<svg role="img" `)) || !bytes.Contains(svg, []byte("<title>a &lt; b &amp; &#34;c&#34;</title>")) {
+	if err != nil || !bytes.HasPrefix(svg, []byte(`<svg role="img" `)) || !bytes.Contains(svg,
+		[]byte("<title>a &lt; b &amp; &#34;c&#34;</title>")) {
 		t.Errorf("%.200s (%v)", svg, err)
 	}
 	blocked := filepath.Join(dir, "one.png", "more")
@@ -136,47 +139,71 @@ func TestOddInputs(t *testing.T) {
 		{"one large point", Curves{Panels: one(3, -1e99)}, ""},
 		{"one tiny point", Curves{Panels: one(1e-300, 5e-324)}, ""},
 		{"one empty panel of two", Curves{Panels: append(one(1, 2), LinePanel{Title: "empty"})}, ""},
-		{"lengths differ", Curves{Panels: []LinePanel{{Lines: []Line{{Label: "a", X: []float64{1}}}}}}, `panel 1: line "a" has 1 x and 0 y values`},
-		{"spreads differ", Curves{Panels: []LinePanel{{Lines: []Line{{Label: "a", X: []float64{1}, Y: []float64{1}, Spread: []float64{}}}}}}, `1 values and 0 spreads`},
-		{"below a log axis", Sensitivity{Panels: []LinePanel{{X: Axis{Log: true}, Lines: []Line{{X: []float64{0, -1}, Y: []float64{1, 1}}}}}}, "no line has a point"},
-		{"wide log axis", Sensitivity{Panels: []LinePanel{{X: Axis{Log: true}, Y: Axis{Log: true}, Lines: []Line{{X: []float64{1e-90, 1e90}, Y: []float64{1e-9, 1e9}, Spread: []float64{1, nan}}}}}}, ""},
-		{"one point on log axes", Sensitivity{Panels: []LinePanel{{X: Axis{Log: true}, Y: Axis{Log: true}, Lines: []Line{{X: []float64{7}, Y: []float64{7}}}}}}, ""},
-		{"outside of the names", Sensitivity{Panels: []LinePanel{{X: Axis{Names: []string{"a"}}, Lines: []Line{{X: []float64{1}, Y: []float64{1}}}}}}, "names for 0 to 0"},
+		{"lengths differ", Curves{Panels: []LinePanel{{Lines: []Line{{Label: "a", X: []float64{1}}}}}},
+			`panel 1: line "a" has 1 x and 0 y values`},
+		{"spreads differ", Curves{Panels: []LinePanel{{Lines: []Line{{Label: "a", X: []float64{1}, Y: []float64{1},
+			Spread: []float64{}}}}}}, `1 values and 0 spreads`},
+		{"below a log axis", Sensitivity{Panels: []LinePanel{{X: Axis{Log: true}, Lines: []Line{{X: []float64{0, -1},
+			Y: []float64{1, 1}}}}}}, "no line has a point"},
+		{"wide log axis", Sensitivity{Panels: []LinePanel{{X: Axis{Log: true}, Y: Axis{Log: true},
+			Lines: []Line{{X: []float64{1e-90, 1e90}, Y: []float64{1e-9, 1e9}, Spread: []float64{1, nan}}}}}}, ""},
+		{"one point on log axes", Sensitivity{Panels: []LinePanel{{X: Axis{Log: true}, Y: Axis{Log: true},
+			Lines: []Line{{X: []float64{7}, Y: []float64{7}}}}}}, ""},
+		{"outside of the names", Sensitivity{Panels: []LinePanel{{X: Axis{Names: []string{"a"}},
+			Lines: []Line{{X: []float64{1}, Y: []float64{1}}}}}}, "names for 0 to 0"},
 		{"too many panels", Curves{Panels: slices.Repeat(one(1, 1), 65)}, "65 panels are too many"},
-		{"huge labels", Curves{Title: long, Panels: []LinePanel{{Title: long, X: Axis{Label: long}, Y: Axis{Label: long}, Lines: []Line{{Label: long, X: []float64{1}, Y: []float64{1}}}}}}, ""},
+		{"huge labels", Curves{Title: long, Panels: []LinePanel{{Title: long, X: Axis{Label: long},
+			Y: Axis{Label: long}, Lines: []Line{{Label: long, X: []float64{1}, Y: []float64{1}}}}}}, ""},
 		{"bytes that are no text", Curves{Title: "a\x00b\xff\n\tc", Panels: one(1, 1)}, ""},
 		{"no heat", HeatMap{}, "heat map: 0 row names"},
-		{"heat without numbers", HeatMap{RowNames: []string{"a"}, ColumnNames: []string{"b"}, Panels: []HeatPanel{{Values: [][]float64{{nan}}}}}, "no value to colour by"},
-		{"one cell", HeatMap{RowNames: []string{long}, ColumnNames: []string{long}, Panels: []HeatPanel{{Values: [][]float64{{1}}}}}, ""},
-		{"ragged heat", HeatMap{RowNames: []string{"a"}, ColumnNames: []string{"b", "c"}, Panels: []HeatPanel{{Values: [][]float64{{1}}}}}, "row 1 has 1 values for 2 column names"},
-		{"frame outside", HeatMap{RowNames: []string{"a"}, ColumnNames: []string{"b"}, Panels: []HeatPanel{{Values: [][]float64{{1}}, Frames: []Cell{{0, 1}}}}}, "lies outside"},
-		{"unknown palette", HeatMap{Palette: "jet", RowNames: []string{"a"}, ColumnNames: []string{"b"}, Panels: []HeatPanel{{Values: [][]float64{{1}}}}}, `unknown palette "jet"`},
+		{"heat without numbers", HeatMap{RowNames: []string{"a"}, ColumnNames: []string{"b"},
+			Panels: []HeatPanel{{Values: [][]float64{{nan}}}}}, "no value to colour by"},
+		{"one cell", HeatMap{RowNames: []string{long}, ColumnNames: []string{long},
+			Panels: []HeatPanel{{Values: [][]float64{{1}}}}}, ""},
+		{"ragged heat", HeatMap{RowNames: []string{"a"}, ColumnNames: []string{"b", "c"},
+			Panels: []HeatPanel{{Values: [][]float64{{1}}}}}, "row 1 has 1 values for 2 column names"},
+		{"frame outside", HeatMap{RowNames: []string{"a"}, ColumnNames: []string{"b"},
+			Panels: []HeatPanel{{Values: [][]float64{{1}}, Frames: []Cell{{0, 1}}}}}, "lies outside"},
+		{"unknown palette", HeatMap{Palette: "jet", RowNames: []string{"a"}, ColumnNames: []string{"b"},
+			Panels: []HeatPanel{{Values: [][]float64{{1}}}}}, `unknown palette "jet"`},
 		{"no boxes", Box{Panels: []BoxPanel{{}}}, "box: panel 1 has 0 boxes"},
-		{"boxes without numbers", Box{Panels: []BoxPanel{{Boxes: []Sample{{Values: []float64{nan}}}}}}, "no box has a value"},
+		{"boxes without numbers", Box{Panels: []BoxPanel{{Boxes: []Sample{{Values: []float64{nan}}}}}},
+			"no box has a value"},
 		{"one value", Box{Panels: []BoxPanel{{Boxes: []Sample{{Values: []float64{4}}}}}}, ""},
-		{"boxes on a log axis", Box{Y: Axis{Log: true}, Panels: []BoxPanel{{Boxes: []Sample{{Values: []float64{-4, 0, 1, 100}}}}}}, ""},
+		{"boxes on a log axis", Box{Y: Axis{Log: true},
+			Panels: []BoxPanel{{Boxes: []Sample{{Values: []float64{-4, 0, 1, 100}}}}}}, ""},
 		{"no cube", Scatter3{Panels: []Scatter3Panel{{}}}, "scatter3: no value to colour by"},
 		{"one point in space", Scatter3{Panels: []Scatter3Panel{{Points: []Point3{{1, 1, 1, 1}}}}}, ""},
 		{"coloured but nowhere", Scatter3{Panels: []Scatter3Panel{{Points: []Point3{{nan, 1, 1, 1}}}}}, ""},
 		{"no clients", Strips{Panels: []StripPanel{{}}}, "strips: panel 1 has 0 clients"},
 		{"unknown strips", Strips{As: "x"}, `unknown form "x"`},
 		{"no strips", Strips{}, "no client has a value"},
-		{"one client", Strips{As: StripBars, Panels: []StripPanel{{Groups: []StripGroup{{Values: []float64{-3}}}}}}, ""},
-		{"clients on a log axis", Strips{As: StripBars, Y: Axis{Log: true}, Panels: []StripPanel{{Groups: []StripGroup{{Values: []float64{0, 3}}}}}}, "no logarithmic axis"},
-		{"an empty group", Strips{Panels: []StripPanel{{Groups: []StripGroup{{Label: "none"}, {Label: "one", Values: []float64{1}}}}}}, ""},
+		{"one client", Strips{As: StripBars, Panels: []StripPanel{{Groups: []StripGroup{{Values: []float64{-3}}}}}},
+			""},
+		{"clients on a log axis", Strips{As: StripBars, Y: Axis{Log: true},
+			Panels: []StripPanel{{Groups: []StripGroup{{Values: []float64{0, 3}}}}}}, "no logarithmic axis"},
+		{"an empty group", Strips{Panels: []StripPanel{{Groups: []StripGroup{{Label: "none"}, {Label: "one",
+			Values: []float64{1}}}}}}, ""},
 		{"no rows", TSNE{Panels: []TSNEPanel{{}}}, "t-SNE: panel 1: there are no rows"},
 		{"no maps", TSNE{}, "there is no panel"},
-		{"groups for other rows", TSNE{Panels: []TSNEPanel{{Rows: [][]float64{{1}}, Groups: []string{}}}}, "0 groups for 1 rows"},
+		{"groups for other rows", TSNE{Panels: []TSNEPanel{{Rows: [][]float64{{1}}, Groups: []string{}}}},
+			"0 groups for 1 rows"},
 		{"one row", TSNE{Panels: []TSNEPanel{{Rows: [][]float64{{1}}}}}, ""},
-		{"one image", PCA{Panels: []PCAPanel{{Images: [][]float64{{1}}, Labels: []int{0}, Before: [][]float64{{1}}, After: [][]float64{{1}}}}, Classes: []string{"a"}}, "PCA: panel 1: one row"},
-		{"class out of range", PCA{Panels: []PCAPanel{{Images: [][]float64{{1}}, Labels: []int{1}, Before: [][]float64{{1}}, After: [][]float64{{1}}}}, Classes: []string{"a"}}, "image 0 has class 1 of 1"},
-		{"text of another width", PCA{Panels: []PCAPanel{{Images: [][]float64{{1}, {2}}, Labels: []int{0, 0}, Before: [][]float64{{1, 2}}, After: [][]float64{{1}}}}, Classes: []string{"a"}}, "text before 0"},
-		{"text that is no number", PCA{Panels: []PCAPanel{{Images: [][]float64{{1}, {2}}, Labels: []int{0, 0}, Before: [][]float64{{nan}}, After: [][]float64{{1}}}}, Classes: []string{"a"}}, "not a number"},
-		{"equal images", PCA{Panels: []PCAPanel{{Images: [][]float64{{1}, {1}}, Labels: []int{0, 0}, Before: [][]float64{{1}}, After: [][]float64{{1}}}}, Classes: []string{"a"}}, ""},
+		{"one image", PCA{Panels: []PCAPanel{{Images: [][]float64{{1}}, Labels: []int{0}, Before: [][]float64{{1}},
+			After: [][]float64{{1}}}}, Classes: []string{"a"}}, "PCA: panel 1: one row"},
+		{"class out of range", PCA{Panels: []PCAPanel{{Images: [][]float64{{1}}, Labels: []int{1},
+			Before: [][]float64{{1}}, After: [][]float64{{1}}}}, Classes: []string{"a"}}, "image 0 has class 1 of 1"},
+		{"text of another width", PCA{Panels: []PCAPanel{{Images: [][]float64{{1}, {2}}, Labels: []int{0, 0},
+			Before: [][]float64{{1, 2}}, After: [][]float64{{1}}}}, Classes: []string{"a"}}, "text before 0"},
+		{"text that is no number", PCA{Panels: []PCAPanel{{Images: [][]float64{{1}, {2}}, Labels: []int{0, 0},
+			Before: [][]float64{{nan}}, After: [][]float64{{1}}}}, Classes: []string{"a"}}, "not a number"},
+		{"equal images", PCA{Panels: []PCAPanel{{Images: [][]float64{{1}, {1}}, Labels: []int{0, 0},
+			Before: [][]float64{{1}}, After: [][]float64{{1}}}}, Classes: []string{"a"}}, ""},
 		{"no bubbles", Bubbles{Panels: []BubblePanel{{}}}, "bubbles: panel 1: no clients"},
 		{"no examples", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{0}}}}}, "no client has an example"},
 		{"fewer than none", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{-1}}}}}, "below 0"},
-		{"ragged bubbles", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{1}, {1, 2}}}}}, "client 1 has counts of 2 classes"},
+		{"ragged bubbles", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{1}, {1, 2}}}}},
+			"client 1 has counts of 2 classes"},
 		{"one bubble", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{math.MaxInt}}}}}, ""},
 		{"no costs", Cost{}, "cost: 0 methods"},
 		{"unknown costs", Cost{Rows: []CostRow{{"a", 0, nan, 1}}}, "no method has a cost"},
@@ -184,7 +211,8 @@ func TestOddInputs(t *testing.T) {
 		{"cost against one", Cost{Against: true, Rows: []CostRow{{long, 1, 1, 1}}}, ""},
 		{"no methods", Significance{}, "significance: 0 methods"},
 		{"one method", Significance{Names: []string{"a"}, Difference: [][]float64{{0}}, P: [][]float64{{1}}}, ""},
-		{"impossible p", Significance{Names: []string{"a"}, Difference: [][]float64{{0}}, P: [][]float64{{2}}}, "give 0 to 1"},
+		{"impossible p", Significance{Names: []string{"a"}, Difference: [][]float64{{0}}, P: [][]float64{{2}}},
+			"give 0 to 1"},
 	}
 	for _, c := range cases {
 		f, err := c.Draw()
@@ -216,8 +244,8 @@ func TestOddInputs(t *testing.T) {
 	}
 }
 
-// TestHeatMapRuns: 200 classes of which each is mistaken for one other have three or four areas a row (zeros between and beside two
-// values), not 200.
+// TestHeatMapRuns: 200 classes of which each is mistaken for one other have three or four areas a row (zeros between
+// and beside two values), not 200.
 func TestHeatMapRuns(t *testing.T) {
 	const n = 200
 	f := HeatMap{WithoutValues: true, Scale: [2]float64{0, 1}, Panels: []HeatPanel{{}}}

@@ -104,9 +104,11 @@ func (s *source) drawer() Drawer {
 		}
 		return Sensitivity{Title: title, Columns: columns, SameY: s.byte() > 99, Panels: lines}
 	case 2:
-		h := HeatMap{Title: title, Columns: columns, X: s.label(), Y: s.label(), ColumnNames: s.labels(s.size(40)), RowNames: s.labels(s.size(40)), Value: s.label(), Scale: [2]float64{s.number(), s.number()}}
+		h := HeatMap{Title: title, Columns: columns, X: s.label(), Y: s.label(), ColumnNames: s.labels(s.size(40)),
+			RowNames: s.labels(s.size(40)), Value: s.label(), Scale: [2]float64{s.number(), s.number()}}
 		for range panels {
-			h.Panels = append(h.Panels, HeatPanel{Title: s.label(), Values: s.table(len(h.RowNames), len(h.ColumnNames)), Frames: []Cell{{s.byte() % 3, s.byte() % 3}}})
+			h.Panels = append(h.Panels, HeatPanel{Title: s.label(), Values: s.table(len(h.RowNames),
+				len(h.ColumnNames)), Frames: []Cell{{s.byte() % 3, s.byte() % 3}}})
 		}
 		return h
 	case 3:
@@ -130,7 +132,8 @@ func (s *source) drawer() Drawer {
 		}
 		return f
 	case 5:
-		f := Strips{Title: title, Columns: columns, Y: s.axis(), As: []string{"", StripPoints, StripBars, StripBlocks}[s.byte()%4]}
+		f := Strips{Title: title, Columns: columns, Y: s.axis(), As: []string{"", StripPoints, StripBars,
+			StripBlocks}[s.byte()%4]}
 		for range panels {
 			p := StripPanel{Title: s.label()}
 			for range s.size(6) {
@@ -140,7 +143,8 @@ func (s *source) drawer() Drawer {
 		}
 		return f
 	case 6:
-		f := TSNE{Title: title, Columns: columns, Options: embedding.Options{Iterations: 10, Perplexity: float64(s.byte())}}
+		f := TSNE{Title: title, Columns: columns, Options: embedding.Options{Iterations: 10,
+			Perplexity: float64(s.byte())}}
 		for range panels {
 			rows := s.table(s.size(30), 1+s.byte()%3)
 			f.Panels = append(f.Panels, TSNEPanel{s.label(), rows, s.labels(len(rows))})
@@ -150,7 +154,8 @@ func (s *source) drawer() Drawer {
 		f := PCA{Title: title, Columns: columns, Classes: s.labels(1 + s.byte()%5), PerClass: s.byte() > 128}
 		for range panels {
 			width := 1 + s.byte()%4
-			p := PCAPanel{Title: s.label(), Images: s.table(s.size(40), width), Before: s.table(len(f.Classes), width), After: s.table(len(f.Classes), width)}
+			p := PCAPanel{Title: s.label(), Images: s.table(s.size(40), width), Before: s.table(len(f.Classes), width),
+				After: s.table(len(f.Classes), width)}
 			for range p.Images {
 				p.Labels = append(p.Labels, s.byte()%len(f.Classes))
 			}

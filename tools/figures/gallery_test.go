@@ -22,7 +22,8 @@ type invent struct{ *rand.Rand }
 func invented() invent { return invent{rand.New(rand.NewPCG(1, 2))} }
 
 // Names that nobody takes for those of real methods and sets.
-var methods = []string{"method A", "method B", "method C", "method D", "method E", "method F", "method G", "method A with H", "method I", "method J", "method K", "method L"}
+var methods = []string{"method A", "method B", "method C", "method D", "method E", "method F", "method G",
+	"method A with H", "method I", "method J", "method K", "method L"}
 var dataSets = []string{"set one", "set two", "set three", "set four", "set five"}
 var lengths = []string{"4", "8", "12", "16", "20", "24", "28", "32"}
 var backbones = []string{"backbone 1", "backbone 2", "backbone 3", "backbone 4"}
@@ -41,7 +42,8 @@ func (r invent) learning(label string, rounds int, height float64) Line {
 func (r invent) curves(panels, lines, rounds int) []LinePanel {
 	var out []LinePanel
 	for i := range panels {
-		p := LinePanel{Title: dataSets[i%len(dataSets)], X: Axis{Label: "round"}, Y: Axis{Label: "accuracy (%)", Within: [2]float64{0, 100}}}
+		p := LinePanel{Title: dataSets[i%len(dataSets)], X: Axis{Label: "round"}, Y: Axis{Label: "accuracy (%)",
+			Within: [2]float64{0, 100}}}
 		for j := range lines {
 			p.Lines = append(p.Lines, r.learning(methods[j], rounds, 78+1.7*float64(j)+r.NormFloat64()))
 		}
@@ -196,7 +198,8 @@ func (r invent) costs(n int) []CostRow {
 }
 
 func (r invent) versus(n int) Significance {
-	s := Significance{Title: "Made-up numbers, not a test of anything", Value: "difference of accuracy (points)", Names: methods[:n]}
+	s := Significance{Title: "Made-up numbers, not a test of anything", Value: "difference of accuracy (points)",
+		Names: methods[:n]}
 	for i := range n {
 		d, p := make([]float64, n), make([]float64, n)
 		for j := range n {
@@ -224,7 +227,8 @@ func gallery() []made {
 	shots := []float64{1, 2, 4, 8, 16}
 	var shotPanels, skew []LinePanel
 	for _, d := range dataSets {
-		p := LinePanel{Title: d, X: Axis{Label: "shots", Log: false}, Y: Axis{Label: "accuracy (%)", Within: [2]float64{0, 100}}}
+		p := LinePanel{Title: d, X: Axis{Label: "shots", Log: false}, Y: Axis{Label: "accuracy (%)",
+			Within: [2]float64{0, 100}}}
 		for j, m := range methods[:4] {
 			p.Lines = append(p.Lines, r.sweep(m, shots, 88+2*float64(j), 16))
 		}
@@ -233,7 +237,8 @@ func gallery() []made {
 	for i, x := range []struct {
 		label string
 		names []string
-	}{{"clients", []string{"5", "10", "30", "50"}}, {"participation", []string{"20 %", "40 %", "60 %", "100 %"}}, {"rounds", []string{"5", "10", "20", "50"}}} {
+	}{{"clients", []string{"5", "10", "30", "50"}}, {"participation", []string{"20 %", "40 %", "60 %", "100 %"}},
+		{"rounds", []string{"5", "10", "20", "50"}}} {
 		for _, d := range dataSets[:4] {
 			p := LinePanel{Title: d, X: Axis{Label: x.label, Names: x.names}, Y: Axis{Label: "accuracy (%)"}}
 			for j, m := range methods[:5] {
@@ -249,11 +254,14 @@ func gallery() []made {
 	hole := r.heat(1)
 	hole[0].Values[2][3], hole[0].Values[5][6] = math.NaN(), math.NaN()
 	wide := r.curves(1, 3, 30)
-	wide[0].Lines[1].Label = "a method with a rather long name that somebody thought explains everything (ours, with an option or two)"
-	wide[0].Title = "a title of a panel that is longer than the panel is wide, and then some, until it takes a third line of its own"
+	wide[0].Lines[1].Label = "a method with a rather long name that somebody thought explains everything (ours, with " +
+		"an option or two)"
+	wide[0].Title = "a title of a panel that is longer than the panel is wide, and then some, until it takes a third " +
+		"line of its own"
 	var boxPanels []BoxPanel
 	for i := range 6 {
-		boxPanels = append(boxPanels, BoxPanel{Title: "Client " + strconv.Itoa(i+1), X: "prompt length", Boxes: r.boxes(i, []string{"domain 1", "domain 2", "domain 3"})})
+		boxPanels = append(boxPanels, BoxPanel{Title: "Client " + strconv.Itoa(i+1), X: "prompt length",
+			Boxes: r.boxes(i, []string{"domain 1", "domain 2", "domain 3"})})
 	}
 	domains := []string{"art_painting", "cartoon", "photo", "sketch"}
 	many := BoxPanel{X: "method"}
@@ -267,42 +275,68 @@ func gallery() []made {
 	strips := []StripPanel{{Groups: r.groups(100)}}
 	three := []StripPanel{{"method A", r.groups(100)}, {"method B", r.groups(100)}, {"method C", r.groups(100)}}
 	lots := LinePanel{Title: "(a) warm-up", X: Axis{Label: "T₀"}, Y: Axis{Label: "accuracy (%)"},
-		Lines: []Line{{Label: "method F", X: []float64{0, 10, 20, 30, 40, 60, 80, 100}, Y: []float64{88.1, 89, 89.9, 89.8, 89.4, 89.0, 88.8, 88.5}}}}
+		Lines: []Line{{Label: "method F", X: []float64{0, 10, 20, 30, 40, 60, 80, 100}, Y: []float64{88.1, 89, 89.9,
+			89.8, 89.4, 89.0, 88.8, 88.5}}}}
 	return []made{
 		{"curves-1", Curves{Title: "Made-up numbers: accuracy of five methods", Panels: r.curves(1, 5, 50)}},
 		{"curves-12", Curves{Panels: r.curves(1, 12, 50)}},
 		{"curves-5x4", Curves{Title: "Made-up numbers: convergence on five sets", Panels: r.curves(5, 4, 50)}},
-		{"curves-long", Curves{Title: "Long labels are cut, and long titles take two lines before they are cut as well, so that nothing overlaps anything", Panels: wide}},
+		{"curves-long", Curves{Title: "Long labels are cut, and long titles take two lines before they are cut as " +
+			"well, so that nothing overlaps anything", Panels: wide}},
 		{"shots-5", Sensitivity{Panels: shotPanels}},
 		{"shots-1", Sensitivity{Panels: shotPanels[:1]}},
-		{"sensitivity-3", Sensitivity{Title: "Made-up numbers: sensitivity of a method", SameY: true, Panels: []LinePanel{lots,
-			{Title: "(b) adversarial weight", X: Axis{Label: "λₐ", Log: true}, Y: Axis{Label: "accuracy (%)"}, Lines: []Line{r.sweep("method F", decades, 90, 0.1)}, References: []Reference{{"method A", 86.5}, {"method B", 87.2}}},
-			{Title: "(c) proximity weight", X: Axis{Label: "λᵣ", Log: true}, Y: Axis{Label: "accuracy (%)"}, Lines: []Line{r.sweep("method F", decades, 90, 0.01)}, References: []Reference{{"method A", 86.5}, {"method B", 87.2}}},
-		}}},
+		{"sensitivity-3", Sensitivity{Title: "Made-up numbers: sensitivity of a method", SameY: true,
+			Panels: []LinePanel{lots,
+				{Title: "(b) adversarial weight", X: Axis{Label: "λₐ", Log: true}, Y: Axis{Label: "accuracy (%)"},
+					Lines: []Line{r.sweep("method F", decades, 90, 0.1)}, References: []Reference{{"method A", 86.5},
+						{"method B", 87.2}}},
+				{Title: "(c) proximity weight", X: Axis{Label: "λᵣ", Log: true}, Y: Axis{Label: "accuracy (%)"},
+					Lines: []Line{r.sweep("method F", decades, 90, 0.01)}, References: []Reference{{"method A", 86.5},
+						{"method B", 87.2}}},
+			}}},
 		{"sensitivity-12", Sensitivity{Columns: 4, Panels: skew}},
-		{"heatmap-8", HeatMap{Title: "Made-up numbers: accuracy of all combinations of prompt lengths", X: "length in Domain 2", Y: "length in Domain 3", ColumnNames: lengths, RowNames: lengths, Value: "accuracy (%)", Panels: r.heat(8)}},
-		{"heatmap-8-red", HeatMap{X: "length in Domain 2", Y: "length in Domain 3", ColumnNames: lengths, RowNames: lengths, Value: "accuracy (%)", Palette: BlueRed, Panels: r.heat(8)}},
-		{"heatmap-1", HeatMap{X: "length in Domain 2", Y: "length in Domain 3", ColumnNames: lengths, RowNames: lengths, Value: "accuracy (%)", Panels: hole}},
-		{"heatmap-names", HeatMap{X: "data set", Y: "method", ColumnNames: dataSets, RowNames: methods[:8], Value: "accuracy (%)", Panels: []HeatPanel{r.table(8, 5)}}},
-		{"box-6", Box{Title: "Made-up numbers: accuracy of clients by prompt length", Y: Axis{Label: "accuracy (%)", Within: [2]float64{0, 100}}, Panels: boxPanels}},
+		{"heatmap-8", HeatMap{Title: "Made-up numbers: accuracy of all combinations of prompt lengths",
+			X: "length in Domain 2", Y: "length in Domain 3", ColumnNames: lengths, RowNames: lengths,
+			Value: "accuracy (%)", Panels: r.heat(8)}},
+		{"heatmap-8-red", HeatMap{X: "length in Domain 2", Y: "length in Domain 3", ColumnNames: lengths,
+			RowNames: lengths, Value: "accuracy (%)", Palette: BlueRed, Panels: r.heat(8)}},
+		{"heatmap-1", HeatMap{X: "length in Domain 2", Y: "length in Domain 3", ColumnNames: lengths, RowNames: lengths,
+			Value: "accuracy (%)", Panels: hole}},
+		{"heatmap-names", HeatMap{X: "data set", Y: "method", ColumnNames: dataSets, RowNames: methods[:8],
+			Value: "accuracy (%)", Panels: []HeatPanel{r.table(8, 5)}}},
+		{"box-6", Box{Title: "Made-up numbers: accuracy of clients by prompt length", Y: Axis{Label: "accuracy (%)",
+			Within: [2]float64{0, 100}}, Panels: boxPanels}},
 		{"box-1", Box{Y: Axis{Label: "accuracy (%)", Within: [2]float64{0, 100}}, Panels: []BoxPanel{many}}},
-		{"scatter3-1", Scatter3{Title: "Made-up numbers: 512 combinations", Value: "accuracy (%)", Panels: []Scatter3Panel{{"", "length in Domain 1", "length in Domain 2", "length in Domain 3", r.cube()}}}},
-		{"scatter3-2", Scatter3{Value: "accuracy (%)", Palette: BlueRed, Panels: []Scatter3Panel{{"set one", "domain 1", "domain 2", "domain 3", r.cube()}, {"set two", "domain 1", "domain 2", "domain 3", r.cube()}}}},
-		{"strips-1", Strips{Title: "Made-up numbers: accuracy of 100 clients by backbone", Y: Axis{Label: "accuracy (%)", Within: [2]float64{0, 100}}, Panels: strips}},
-		{"strips-bars", Strips{As: StripBars, Y: Axis{Label: "accuracy (%)", Within: [2]float64{0, 100}}, Panels: []StripPanel{{"", r.groups(20)}}}},
+		{"scatter3-1", Scatter3{Title: "Made-up numbers: 512 combinations", Value: "accuracy (%)",
+			Panels: []Scatter3Panel{{"", "length in Domain 1", "length in Domain 2", "length in Domain 3", r.cube()}}}},
+		{"scatter3-2", Scatter3{Value: "accuracy (%)", Palette: BlueRed, Panels: []Scatter3Panel{{"set one", "domain 1",
+			"domain 2", "domain 3", r.cube()}, {"set two", "domain 1", "domain 2", "domain 3", r.cube()}}}},
+		{"strips-1", Strips{Title: "Made-up numbers: accuracy of 100 clients by backbone",
+			Y: Axis{Label: "accuracy (%)", Within: [2]float64{0, 100}}, Panels: strips}},
+		{"strips-bars", Strips{As: StripBars, Y: Axis{Label: "accuracy (%)", Within: [2]float64{0, 100}},
+			Panels: []StripPanel{{"", r.groups(20)}}}},
 		{"strips-blocks", Strips{As: StripBlocks, Y: Axis{Label: "accuracy (%)"}, Panels: three}},
 		{"strips-3", Strips{Y: Axis{Label: "accuracy (%)"}, Panels: three}},
 		{"strips-1000", Strips{Y: Axis{Label: "accuracy (%)"}, Panels: []StripPanel{{"", r.groups(1000)}}}},
-		{"tsne-1", TSNE{Title: "Made-up numbers: prompts of 100 clients", Options: embedding.Options{Seed: 1}, Panels: []TSNEPanel{r.prompts("", 100, 1)}}},
-		{"tsne-3", TSNE{Title: "Made-up numbers: prompts of 100 clients", Options: embedding.Options{Seed: 1}, Panels: []TSNEPanel{r.prompts("method A, one backbone", 100, 0), r.prompts("method A, four backbones", 100, 1), r.prompts("method B, four backbones", 100, 0.3)}}},
-		{"pca-1", PCA{Title: "Made-up numbers: image features, text before and after", Classes: named("class", 7), Panels: []PCAPanel{r.features(280, 7)}}},
-		{"pca-classes", PCA{Title: "Made-up numbers: a panel for each class", PerClass: true, Classes: named("Class", 6), Panels: []PCAPanel{r.features(300, 6)}}},
-		{"bubbles-10", Bubbles{Title: "Made-up numbers: β = 0.1", Panels: []BubblePanel{{Counts: r.counts(10, 10, 5000)}}}},
+		{"tsne-1", TSNE{Title: "Made-up numbers: prompts of 100 clients", Options: embedding.Options{Seed: 1},
+			Panels: []TSNEPanel{r.prompts("", 100, 1)}}},
+		{"tsne-3", TSNE{Title: "Made-up numbers: prompts of 100 clients", Options: embedding.Options{Seed: 1},
+			Panels: []TSNEPanel{r.prompts("method A, one backbone", 100, 0), r.prompts("method A, four backbones", 100,
+				1), r.prompts("method B, four backbones", 100, 0.3)}}},
+		{"pca-1", PCA{Title: "Made-up numbers: image features, text before and after", Classes: named("class", 7),
+			Panels: []PCAPanel{r.features(280, 7)}}},
+		{"pca-classes", PCA{Title: "Made-up numbers: a panel for each class", PerClass: true, Classes: named("Class",
+			6), Panels: []PCAPanel{r.features(300, 6)}}},
+		{"bubbles-10", Bubbles{Title: "Made-up numbers: β = 0.1", Panels: []BubblePanel{{Counts: r.counts(10, 10,
+			5000)}}}},
 		{"bubbles-100", Bubbles{Panels: []BubblePanel{{Counts: r.counts(100, 100, 500)}}}},
 		{"bubbles-1000", Bubbles{Panels: []BubblePanel{{Counts: r.counts(1000, 200, 50)}}}},
-		{"bubbles-domains", Bubbles{Title: "Made-up numbers", Classes: []string{"dog", "elephant", "giraffe", "guitar", "horse", "house", "person"}, Panels: []BubblePanel{lds}}},
-		{"bubbles-3", Bubbles{Panels: []BubblePanel{{"β = 0.05", r.counts(10, 10, 5000), nil}, {"β = 0.3", r.counts(10, 10, 5000), nil}, {"β = 1", r.counts(10, 10, 4000), nil}}}},
-		{"cost", Cost{Title: "Made-up numbers: cost of eight methods", Bytes: "per client and round", Seconds: "per round", Rows: r.costs(8)}},
+		{"bubbles-domains", Bubbles{Title: "Made-up numbers", Classes: []string{"dog", "elephant", "giraffe", "guitar",
+			"horse", "house", "person"}, Panels: []BubblePanel{lds}}},
+		{"bubbles-3", Bubbles{Panels: []BubblePanel{{"β = 0.05", r.counts(10, 10, 5000), nil},
+			{"β = 0.3", r.counts(10, 10, 5000), nil}, {"β = 1", r.counts(10, 10, 4000), nil}}}},
+		{"cost", Cost{Title: "Made-up numbers: cost of eight methods", Bytes: "per client and round",
+			Seconds: "per round", Rows: r.costs(8)}},
 		{"cost-log", Cost{Log: true, Rows: r.costs(12)}},
 		{"cost-against", Cost{Against: true, Log: true, Rows: r.costs(8)}},
 		{"significance-6", r.versus(6)},

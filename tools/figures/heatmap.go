@@ -20,8 +20,8 @@ type HeatPanel struct {
 	Frames []Cell      // cells with a black frame
 }
 
-// HeatMap shows matrices as coloured cells on one scale, such as accuracies of all combinations of prompt lengths (FedPHA's
-// figures 4 and 8, SDFed's figure 5), a panel for each length of the first domain.
+// HeatMap shows matrices as coloured cells on one scale, such as accuracies of all combinations of prompt lengths
+// (FedPHA's figures 4 and 8, SDFed's figure 5), a panel for each length of the first domain.
 type HeatMap struct {
 	Title         string
 	Columns       int    // of panels; 0: chosen
@@ -59,7 +59,8 @@ func (f HeatMap) draw() (*Figure, error) {
 		}
 		for _, c := range p.Frames {
 			if c.Row < 0 || c.Row >= rows || c.Column < 0 || c.Column >= cols {
-				return nil, fmt.Errorf("panel %d: framed cell (%d, %d) lies outside of %d rows and %d columns", i+1, c.Row, c.Column, rows, cols)
+				return nil, fmt.Errorf("panel %d: framed cell (%d, %d) lies outside of %d rows and %d columns", i+1,
+					c.Row, c.Column, rows, cols)
 			}
 		}
 		for _, row := range p.Values {
@@ -71,7 +72,8 @@ func (f HeatMap) draw() (*Figure, error) {
 		return nil, err
 	}
 	w, h := cellSize(len(f.Panels), rows, cols)
-	s := sheet{title: f.Title, columns: f.Columns, width: w * vg.Length(cols), height: h * vg.Length(rows), bar: &colourBar{colours, f.Value}}
+	s := sheet{title: f.Title, columns: f.Columns, width: w * vg.Length(cols), height: h * vg.Length(rows),
+		bar: &colourBar{colours, f.Value}}
 	digits, fit := places(f.Panels, w, h)
 	for i := range f.Panels {
 		p := newMatrixPlot(f.RowNames, f.ColumnNames, s.width, s.height)
@@ -131,7 +133,8 @@ type heat struct {
 	frames []Cell
 	colour func(float64) color.NRGBA
 	text   func(row, column int) []string // lines, the first on top; nil for none
-	runs   bool                           // equal cells beside each other are one area: large matrices with few values stay small files
+	// equal cells beside each other are one area: large matrices with few values stay small files
+	runs bool
 }
 
 // places is how many places after the point every value has room for in a cell: one or none; false if not even that.
@@ -215,6 +218,7 @@ func hatch(c draw.Canvas, r vg.Rectangle) {
 	for d := step; d < w+h; d += step {
 		// the line x + y = d inside the rectangle
 		x0, x1 := max(0, d-h), min(w, d)
-		c.StrokeLine2(draw.LineStyle{Color: grey, Width: 0.4}, r.Min.X+x0, r.Min.Y+d-x0, r.Min.X+x1, r.Min.Y+vg.Length(math.Max(0, float64(d-x1))))
+		c.StrokeLine2(draw.LineStyle{Color: grey, Width: 0.4}, r.Min.X+x0, r.Min.Y+d-x0, r.Min.X+x1,
+			r.Min.Y+vg.Length(math.Max(0, float64(d-x1))))
 	}
 }

@@ -32,7 +32,8 @@ var legendStyle = letters(tickSize, draw.XLeft, middle)
 func (l legend) listed() []entry {
 	shown := append([]entry(nil), l...)
 	if n := len(l); n > maxEntries {
-		shown = append(shown[:maxEntries-1:maxEntries-1], entry{label: fmt.Sprintf("and %d more", n-maxEntries+1), sample: func(draw.Canvas) {}})
+		shown = append(shown[:maxEntries-1:maxEntries-1], entry{label: fmt.Sprintf("and %d more", n-maxEntries+1),
+			sample: func(draw.Canvas) {}})
 	}
 	for i := range shown {
 		shown[i].label = shorten(shown[i].label, legendStyle, labelRoom)

@@ -9,7 +9,8 @@ import (
 )
 
 // linePanels lays out panels of lines: each line is drawn by plotter.
-func linePanels(title string, columns int, sameY bool, panels []LinePanel, plotter func(*LinePanel, *Line, int, int, look) plot.Plotter) (*Figure, error) {
+func linePanels(title string, columns int, sameY bool, panels []LinePanel, plotter func(*LinePanel, *Line, int, int,
+	look) plot.Plotter) (*Figure, error) {
 	s := sheet{title: title, columns: columns}
 	s.width, s.height = panelSize(len(panels))
 	var order, lines numbering

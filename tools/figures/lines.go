@@ -9,17 +9,20 @@ import (
 
 // Axis says what an axis shows.
 type Axis struct {
-	Label  string
-	Within [2]float64 // what values can be, such as {0, 100} for percent: the axis and bands end there; equal numbers for no bound
-	Log    bool       // logarithmic; values that are not positive are left out
-	Names  []string   // of the values 0, 1, 2 and on, for an axis without numbers
+	Label string
+	// what values can be, such as {0, 100} for percent: the axis and bands end there; equal numbers for no bound
+	Within [2]float64
+	Log    bool     // logarithmic; values that are not positive are left out
+	Names  []string // of the values 0, 1, 2 and on, for an axis without numbers
 }
 
 // Line is a series of points. Values that are not numbers break the line.
 type Line struct {
-	Label  string
-	X, Y   []float64 // of one length, X growing
-	Spread []float64 // nil, or of the same length: half the height of the band or of the error bar, such as a standard deviation over seeds
+	Label string
+	X, Y  []float64 // of one length, X growing
+	// nil, or of the same length: half the height of the band or of the error bar, such as a standard deviation over
+	// seeds
+	Spread []float64
 }
 
 // Reference is a horizontal line.
@@ -46,9 +49,11 @@ func (p *LinePanel) check() error {
 	for _, l := range p.Lines {
 		switch {
 		case len(l.X) != len(l.Y):
-			return fmt.Errorf("line %q has %d x and %d y values: give as many of one as of the other", clean(l.Label), len(l.X), len(l.Y))
+			return fmt.Errorf("line %q has %d x and %d y values: give as many of one as of the other", clean(l.Label),
+				len(l.X), len(l.Y))
 		case l.Spread != nil && len(l.Spread) != len(l.Y):
-			return fmt.Errorf("line %q has %d values and %d spreads: give one for each, or none", clean(l.Label), len(l.Y), len(l.Spread))
+			return fmt.Errorf("line %q has %d values and %d spreads: give one for each, or none", clean(l.Label),
+				len(l.Y), len(l.Spread))
 		case len(l.X) > maxPoints:
 			return fmt.Errorf("line %q has %d points: give at most %d", clean(l.Label), len(l.X), maxPoints)
 		}

@@ -14,12 +14,13 @@ var hues = []color.NRGBA{
 	{230, 159, 0, 255}, {86, 180, 233, 255}, {60, 60, 60, 255}, {136, 34, 85, 255},
 }
 
-// dashes and shapes differ in number from hues and from each other, so that no two of the first 56 lines look alike, and
-// lines differ without colour too.
+// dashes and shapes differ in number from hues and from each other, so that no two of the first 56 lines look alike,
+// and lines differ without colour too.
 var dashes = [][]vg.Length{nil, {5, 2}, {1.5, 1.5}, {6, 2, 1.5, 2}, {9, 3}}
 
 var shapes = []draw.GlyphDrawer{
-	draw.CircleGlyph{}, polygon(4, math.Pi/4), polygon(3, math.Pi/2), polygon(4, 0), polygon(3, -math.Pi/2), bars(math.Pi / 4), bars(0),
+	draw.CircleGlyph{}, polygon(4, math.Pi/4), polygon(3, math.Pi/2), polygon(4, 0), polygon(3, -math.Pi/2),
+	bars(math.Pi / 4), bars(0),
 }
 
 // look is how the i-th of several lines or groups is drawn.

@@ -12,8 +12,8 @@ import (
 // longest is the room for a name beside an axis, in points.
 const longest vg.Length = 96
 
-// nameX puts names under an axis of the given length, at 0, 1, 2 and on. Names that would overlap are turned; short ones,
-// such as the numbers of a hundred clients, are thinned out instead.
+// nameX puts names under an axis of the given length, at 0, 1, 2 and on. Names that would overlap are turned; short
+// ones, such as the numbers of a hundred clients, are thinned out instead.
 func nameX(a *plot.Axis, names []string, length vg.Length) {
 	style := a.Tick.Label
 	cell := length / vg.Length(max(1, len(names)))

@@ -9,8 +9,8 @@ import (
 	"gonum.org/v1/plot/palette/moreland"
 )
 
-// Palettes by name. Viridis is even to the eye, grows in lightness and survives black and white; blue-red is what FedPHA's
-// figures 4 and 8 use: blue low, red high.
+// Palettes by name. Viridis is even to the eye, grows in lightness and survives black and white; blue-red is what
+// FedPHA's figures 4 and 8 use: blue low, red high.
 const (
 	Viridis = "viridis" // the default
 	BlueRed = "blue-red"

@@ -20,8 +20,9 @@ type PCAPanel struct {
 	After  [][]float64 // [C][D] after it
 }
 
-// PCA shows image features in the plane of their first two principal components, coloured by class, and the text feature of each
-// class moving from before training to after it, as in GGTPC's figure 1. PerClass draws a panel for every class, as that figure does.
+// PCA shows image features in the plane of their first two principal components, coloured by class, and the text
+// feature of each class moving from before training to after it, as in GGTPC's figure 1. PerClass draws a panel for
+// every class, as that figure does.
 type PCA struct {
 	Title    string
 	Columns  int // of panels; 0: chosen
@@ -54,7 +55,8 @@ func (f PCA) draw() (*Figure, error) {
 			continue
 		}
 		if len(f.Classes) > maxPanels {
-			return nil, fmt.Errorf("panel %d: %d classes are too many for a panel each: give at most %d", i+1, len(f.Classes), maxPanels)
+			return nil, fmt.Errorf("panel %d: %d classes are too many for a panel each: give at most %d", i+1,
+				len(f.Classes), maxPanels)
 		}
 		for c, name := range f.Classes {
 			title := name
@@ -67,7 +69,8 @@ func (f PCA) draw() (*Figure, error) {
 	if f.PerClass {
 		s.legend = legend{
 			glyphEntry("image features", draw.GlyphStyle{Color: hues[0], Radius: 2.4, Shape: draw.CircleGlyph{}}),
-			glyphEntry("their mean", meanGlyph), glyphEntry("text before", beforeGlyph), glyphEntry("text after", afterGlyph),
+			glyphEntry("their mean", meanGlyph), glyphEntry("text before", beforeGlyph), glyphEntry("text after",
+				afterGlyph),
 		}
 		return s.figure()
 	}
@@ -100,7 +103,8 @@ func (f PCA) plane(in PCAPanel) (*plane, error) {
 	case len(in.Labels) != len(in.Images):
 		return nil, fmt.Errorf("%d labels for %d images", len(in.Labels), len(in.Images))
 	case len(in.Before) != len(f.Classes) || len(in.After) != len(f.Classes):
-		return nil, fmt.Errorf("%d text features before and %d after for %d classes", len(in.Before), len(in.After), len(f.Classes))
+		return nil, fmt.Errorf("%d text features before and %d after for %d classes", len(in.Before), len(in.After),
+			len(f.Classes))
 	}
 	for i, c := range in.Labels {
 		if c < 0 || c >= len(f.Classes) {
@@ -116,7 +120,8 @@ func (f PCA) plane(in PCAPanel) (*plane, error) {
 		rows [][]float64
 		to   *[][2]float64
 		what string
-	}{{in.Images, &out.images, "image"}, {in.Before, &out.before, "text before"}, {in.After, &out.after, "text after"}} {
+	}{{in.Images, &out.images, "image"}, {in.Before, &out.before, "text before"}, {in.After, &out.after,
+		"text after"}} {
 		for i, r := range part.rows {
 			at, err := basis.Project(r)
 			if err == nil && !(usable(at[0]) && usable(at[1])) {
@@ -167,7 +172,8 @@ func (f planePoints) Plot(c draw.Canvas, p *plot.Plot) {
 			glyph.Color = faint(lookOf(f.labels[i]).color, 150)
 			c.DrawGlyphNoClip(glyph, at(v))
 		} else if f.labels[i] == f.class {
-			c.DrawGlyphNoClip(draw.GlyphStyle{Color: faint(hues[0], 120), Radius: cloudRadius(len(f.images)), Shape: draw.CircleGlyph{}}, at(v))
+			c.DrawGlyphNoClip(draw.GlyphStyle{Color: faint(hues[0], 120), Radius: cloudRadius(len(f.images)),
+				Shape: draw.CircleGlyph{}}, at(v))
 			sum[0] += v[0]
 			sum[1] += v[1]
 			n++

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// Five are the numbers a box plot is drawn from, as matplotlib counts them by default: quartiles by linear interpolation,
-// whiskers to the last value within 1.5 times the inner quartile range beyond the quartiles, and the values outside of them.
+// Five are the numbers a box plot is drawn from, as matplotlib counts them by default: quartiles by linear
+// interpolation, whiskers to the last value within 1.5 times the inner quartile range beyond the quartiles, and the
+// values outside of them.
 type Five struct {
 	Low, Q1, Median, Q3, High float64
 	Outliers                  []float64 // growing
@@ -38,8 +39,8 @@ func Summarise(values []float64) (Five, bool) {
 	return f, true
 }
 
-// percentile interpolates between the two values around place p (n - 1), as numpy.percentile does by default (type 7 of Hyndman
-// and Fan 1996). gonum's stat.Quantile has other types only, and gonum/plot's box plot takes medians of halves.
+// percentile interpolates between the two values around place p (n - 1), as numpy.percentile does by default (type 7 of
+// Hyndman and Fan 1996). gonum's stat.Quantile has other types only, and gonum/plot's box plot takes medians of halves.
 func percentile(sorted []float64, p float64) float64 {
 	place := p * float64(len(sorted)-1)
 	i := int(math.Floor(place))

@@ -21,8 +21,8 @@ type Scatter3Panel struct {
 	Points  []Point3
 }
 
-// Scatter3 shows points in space coloured by value, in orthographic projection from matplotlib's usual side (azimuth -60
-// degrees, elevation 30): all combinations of three prompt lengths in FedPHA's figures 7 and 9.
+// Scatter3 shows points in space coloured by value, in orthographic projection from matplotlib's usual side (azimuth
+// -60 degrees, elevation 30): all combinations of three prompt lengths in FedPHA's figures 7 and 9.
 type Scatter3 struct {
 	Title   string
 	Columns int        // of panels; 0: chosen
@@ -157,7 +157,8 @@ func (s space) Plot(c draw.Canvas, _ *plot.Plot) {
 		}
 		for k := range 4 {
 			ends := [][2]float64{{0, 0}, {1, 0}, {1, 1}, {0, 1}}
-			line(draw.LineStyle{Color: grey, Width: 0.5}, corner(ends[k][0], ends[k][1]), corner(ends[(k+1)%4][0], ends[(k+1)%4][1]))
+			line(draw.LineStyle{Color: grey, Width: 0.5}, corner(ends[k][0], ends[k][1]), corner(ends[(k+1)%4][0],
+				ends[(k+1)%4][1]))
 		}
 	}
 	s.axisAt(c, to, 0, vector{0, 0, 0}, vector{0, -1, 0})
@@ -166,7 +167,8 @@ func (s space) Plot(c draw.Canvas, _ *plot.Plot) {
 	radius := min(4.2, max(1.6, size*0.55/vg.Length(math.Cbrt(float64(len(s.points)+1)))/4))
 	for _, p := range s.points {
 		near := 0.85 + 0.15*vg.Length(s.depth(p))
-		stamp(&c, draw.GlyphStyle{Color: s.scale.colour(p.Value), Radius: radius * near, Shape: draw.CircleGlyph{}}, to(s.unit(p)))
+		stamp(&c, draw.GlyphStyle{Color: s.scale.colour(p.Value), Radius: radius * near, Shape: draw.CircleGlyph{}},
+			to(s.unit(p)))
 	}
 }
 
@@ -224,5 +226,6 @@ func (s space) axisAt(c draw.Canvas, to func(vector) vg.Point, axis int, corner,
 	angle := math.Atan2(float64(b.Y-a.Y), float64(b.X-a.X))
 	label := letters(labelSize, draw.XCenter, middle)
 	room := vg.Length(math.Hypot(float64(b.X-a.X), float64(b.Y-a.Y))) + 20
-	c.FillText(turned(label, angle), away(0.5, [3]vg.Length{22, 22, 14 + s.widest(2)}[axis]), shorten(s.axes[axis].Label.Text, label, room))
+	c.FillText(turned(label, angle), away(0.5, [3]vg.Length{22, 22, 14 + s.widest(2)}[axis]),
+		shorten(s.axes[axis].Label.Text, label, room))
 }

@@ -8,9 +8,9 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Sensitivity shows a value against the settings of a sweep, with error bars and reference lines: shots (FedPHA's figure 3,
-// SDFed's figure 4), hyper-parameters, also logarithmic (FedAPPR's figures 4 and S2), numbers of clients, participation and
-// rounds (pFedDC's figure 3). Each panel has an x axis of its own.
+// Sensitivity shows a value against the settings of a sweep, with error bars and reference lines: shots (FedPHA's
+// figure 3, SDFed's figure 4), hyper-parameters, also logarithmic (FedAPPR's figures 4 and S2), numbers of clients,
+// participation and rounds (pFedDC's figure 3). Each panel has an x axis of its own.
 type Sensitivity struct {
 	Title   string
 	Columns int  // of panels; 0: chosen
@@ -27,8 +27,8 @@ func (f Sensitivity) Draw() (*Figure, error) {
 	return fig, nil
 }
 
-// whiskers are the points of a line with error bars. Lines with error bars stand a little aside of each other, so that the bars
-// can be told apart.
+// whiskers are the points of a line with error bars. Lines with error bars stand a little aside of each other, so that
+// the bars can be told apart.
 type whiskers struct{ curve }
 
 func newWhiskers(in *LinePanel, l *Line, number, of int, look look) plot.Plotter {

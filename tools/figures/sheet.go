@@ -186,7 +186,8 @@ func (s *sheet) figure() (*Figure, error) {
 	height += titleHeight + vg.Length(len(note))*lineHeight(smallSize)
 	width, height = width+2*edge, height+2*edge
 	if width > maxSide || height > maxSide {
-		return nil, fmt.Errorf("the figure would be %.0f x %.0f points, more than %.0f: give fewer panels or smaller ones",
+		return nil, fmt.Errorf("the figure would be %.0f x %.0f points, more than %.0f: give fewer panels or smaller "+
+			"ones",
 			width.Points(), height.Points(), maxSide.Points())
 	}
 

@@ -8,7 +8,8 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// Significance is a matrix of methods: how much the method of a row is above that of a column, with marks of how sure that is.
+// Significance is a matrix of methods: how much the method of a row is above that of a column, with marks of how sure
+// that is.
 type Significance struct {
 	Title      string
 	Value      string // what differs, such as "difference of accuracy (points)"
@@ -72,7 +73,8 @@ func (f Significance) draw() (*Figure, error) {
 		values[i][i] = math.NaN() // a method against itself
 		for j, v := range values[i] {
 			if p := f.P[i][j]; p < 0 || p > 1 {
-				return nil, fmt.Errorf("the p value of %q against %q is %g: give 0 to 1", clean(f.Names[i]), clean(f.Names[j]), p)
+				return nil, fmt.Errorf("the p value of %q against %q is %g: give 0 to 1", clean(f.Names[i]),
+					clean(f.Names[j]), p)
 			}
 			if usable(v) {
 				s.add(v, -v)
@@ -87,7 +89,8 @@ func (f Significance) draw() (*Figure, error) {
 		return nil, err
 	}
 	side := max(15, min(34, 330/vg.Length(n)))
-	sh := sheet{title: f.Title, width: side * vg.Length(n), height: side * vg.Length(n), bar: &colourBar{colours, f.Value},
+	sh := sheet{title: f.Title, width: side * vg.Length(n), height: side * vg.Length(n), bar: &colourBar{colours,
+		f.Value},
 		note: "Row minus column. " + f.key()}
 	p := newMatrixPlot(f.Names, f.Names, sh.width, sh.height)
 	digits, fit := places([]HeatPanel{{Values: values}}, side-3, side/2)

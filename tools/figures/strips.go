@@ -28,8 +28,9 @@ type StripPanel struct {
 	Groups []StripGroup
 }
 
-// Strips show a value of every client, side by side and group by group, with the mean of each group: FedAPPR's figure 2 has
-// 100 clients in four groups of 25 with a backbone each. Panels stand below each other unless Columns says otherwise.
+// Strips show a value of every client, side by side and group by group, with the mean of each group: FedAPPR's figure 2
+// has 100 clients in four groups of 25 with a backbone each. Panels stand below each other unless Columns says
+// otherwise.
 type Strips struct {
 	Title   string
 	Columns int
@@ -134,7 +135,8 @@ func (f Strips) draw() (*Figure, error) {
 	}
 	if named && !written {
 		for i, label := range groups.labels {
-			s.legend = append(s.legend, glyphEntry(label, draw.GlyphStyle{Color: lookOf(i).color, Radius: 3, Shape: draw.CircleGlyph{}}))
+			s.legend = append(s.legend, glyphEntry(label, draw.GlyphStyle{Color: lookOf(i).color, Radius: 3,
+				Shape: draw.CircleGlyph{}}))
 		}
 	}
 	return s.figure()
@@ -182,7 +184,8 @@ func (s strip) Plot(c draw.Canvas, p *plot.Plot) {
 			c.Fill(vg.Rectangle{Min: vg.Point{X: left, Y: c.Min.Y}, Max: vg.Point{X: right, Y: c.Max.Y}}.Path())
 		}
 		if s.named {
-			c.FillText(coloured(letters(tickSize, draw.XCenter, draw.YBottom), g.color), vg.Point{X: (left + right) / 2, Y: c.Max.Y + 4.5}, clean(g.Label))
+			c.FillText(coloured(letters(tickSize, draw.XCenter, draw.YBottom), g.color), vg.Point{X: (left + right) / 2,
+				Y: c.Max.Y + 4.5}, clean(g.Label))
 		}
 	}
 	if s.as != StripBlocks {
@@ -193,7 +196,8 @@ func (s strip) Plot(c draw.Canvas, p *plot.Plot) {
 		left, right := toX(float64(g.first)-0.5), toX(float64(g.first+len(g.Values))-0.5)
 		for j, v := range g.Values {
 			x := toX(float64(g.first + j))
-			switch column := (vg.Rectangle{Min: vg.Point{X: x - cell/2, Y: c.Min.Y}, Max: vg.Point{X: x + cell/2, Y: c.Max.Y}}); {
+			switch column := (vg.Rectangle{Min: vg.Point{X: x - cell/2, Y: c.Min.Y}, Max: vg.Point{X: x + cell/2,
+				Y: c.Max.Y}}); {
 			case !usable(v):
 				if s.as == StripBlocks {
 					hatch(c, column)
@@ -210,7 +214,8 @@ func (s strip) Plot(c draw.Canvas, p *plot.Plot) {
 				c.SetColor(g.color)
 				c.Fill(bar.Path())
 			default:
-				c.DrawGlyphNoClip(draw.GlyphStyle{Color: g.color, Radius: min(2.4, max(1, cell*0.4)), Shape: draw.CircleGlyph{}}, vg.Point{X: x, Y: toY(v)})
+				c.DrawGlyphNoClip(draw.GlyphStyle{Color: g.color, Radius: min(2.4, max(1, cell*0.4)),
+					Shape: draw.CircleGlyph{}}, vg.Point{X: x, Y: toY(v)})
 			}
 		}
 		if mean, ok := g.mean(); ok && s.as != StripBlocks {

@@ -145,8 +145,13 @@ func TestBoxStructure(t *testing.T) {
 	}
 	paths, texts := shapesOf(t, Box{Panels: []BoxPanel{panel}})
 	expectCount(t, "medians", count(paths, stroked("1.4")), len(lengths))
-	expectCount(t, "boxes", count(paths, func(s shape) bool { return stroked("0.8")(s) && s.closedBox() }), len(lengths)+2) // and two groups in the legend
-	expectCount(t, "outliers", count(paths, func(s shape) bool { return stroked("0.5")(s) && strings.Contains(s.path, "A") }), outliers)
+	// and two groups in the legend
+	expectCount(t, "boxes", count(paths, func(s shape) bool { return stroked("0.8")(s) && s.closedBox() }),
+		len(lengths)+2)
+	expectCount(t, "outliers", count(paths, func(s shape) bool {
+		return stroked("0.5")(s) && strings.Contains(s.path,
+			"A")
+	}), outliers)
 	for _, name := range append([]string{"none", "Client 1", "prompt length", "amazon"}, lengths...) {
 		if !slices.Contains(texts, name) {
 			t.Errorf("%q is not written", name)
@@ -161,7 +166,10 @@ func TestCurvesStructure(t *testing.T) {
 	panels[1].Lines[2].Spread = nil
 	paths, texts := shapesOf(t, Curves{Panels: panels})
 	expectCount(t, "bands", count(paths, func(s shape) bool { return s.style["fill-opacity"] != "" }), 3*4+1-1)
-	expectCount(t, "lines", count(paths, func(s shape) bool { return stroked("1.4")(s) && strings.Count(s.path, "L") > 5 }), 3*4+1)
+	expectCount(t, "lines", count(paths, func(s shape) bool {
+		return stroked("1.4")(s) && strings.Count(s.path,
+			"L") > 5
+	}), 3*4+1)
 	for _, m := range methods[:4] {
 		if n := len(slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return s != m })); n != 1 {
 			t.Errorf("%s stands %d times in the legend", m, n)
@@ -172,7 +180,8 @@ func TestCurvesStructure(t *testing.T) {
 
 func TestSensitivityStructure(t *testing.T) {
 	r := invented()
-	p := LinePanel{X: Axis{Label: "λ", Log: true}, Lines: []Line{r.sweep("a", []float64{0, 0.1, 1, 10}, 90, 1), r.sweep("b", []float64{0.1, 1, 10}, 80, 1)}, References: []Reference{{"local", 85}}}
+	p := LinePanel{X: Axis{Label: "λ", Log: true}, Lines: []Line{r.sweep("a", []float64{0, 0.1, 1, 10}, 90, 1),
+		r.sweep("b", []float64{0.1, 1, 10}, 80, 1)}, References: []Reference{{"local", 85}}}
 	p.Lines[0].Y[0] = 90 // at x = 0, which a logarithmic axis leaves out
 	paths, texts := shapesOf(t, Sensitivity{Panels: []LinePanel{p}})
 	expectCount(t, "strokes of error bars", count(paths, stroked("0.9")), 3*6)
@@ -189,7 +198,8 @@ func TestSensitivityStructure(t *testing.T) {
 func TestScatter3Structure(t *testing.T) {
 	r := invented()
 	points := append(r.cube(), Point3{math.NaN(), 1, 1, 90}, Point3{4, 4, 4, math.Inf(1)})
-	paths, texts := shapesOf(t, Scatter3{Value: "accuracy", Panels: []Scatter3Panel{{"", "one", "two", "three", points}}})
+	paths, texts := shapesOf(t, Scatter3{Value: "accuracy", Panels: []Scatter3Panel{{"", "one", "two", "three",
+		points}}})
 	circles := count(paths, func(s shape) bool { return strings.Contains(s.path, "A") && s.style["fill"] != "#FFFFFF" })
 	expectCount(t, "points", circles, 512)
 	for _, text := range []string{"one", "two", "three", "accuracy", "4", "32"} {
@@ -203,7 +213,8 @@ func TestScatter3Structure(t *testing.T) {
 			t.Fatal("points are not drawn from the farthest to the nearest")
 		}
 	}
-	// Of the corners of the cube, the far one is (0, 1, 0) and the near one (1, 0, 1), seen from azimuth -60, elevation 30.
+	// Of the corners of the cube, the far one is (0, 1, 0) and the near one (1, 0, 1), seen from azimuth -60, elevation
+	// 30.
 	if far, near := (vector{0, 1, 0}).dot(viewEye), (vector{1, 0, 1}).dot(viewEye); far >= near {
 		t.Errorf("depths %g and %g", far, near)
 	}
@@ -236,7 +247,8 @@ func TestStripsStructure(t *testing.T) {
 
 func TestBubblesStructure(t *testing.T) {
 	counts := [][]int{{5, 0, 100}, {0, 0, 1}}
-	paths, texts := shapesOf(t, Bubbles{Classes: []string{"cat", "dog", "fox"}, Panels: []BubblePanel{{Counts: counts, Domains: []string{"photo", "sketch"}}}})
+	paths, texts := shapesOf(t, Bubbles{Classes: []string{"cat", "dog", "fox"}, Panels: []BubblePanel{{Counts: counts,
+		Domains: []string{"photo", "sketch"}}}})
 	expectCount(t, "bubbles of the first domain", count(paths, filledCircles("#0072B2")), 2+1) // and one in the legend
 	expectCount(t, "bubbles of the second", count(paths, filledCircles("#D55E00")), 1+1)
 	for _, text := range []string{"cat", "dog", "fox", "photo", "sketch", "client", "class"} {
@@ -278,7 +290,8 @@ func TestSignificanceStructure(t *testing.T) {
 	s.P = [][]float64{{math.NaN(), 0.04, 0.0005}, {0.04, 1, 0.2}, {0.0005, 0.009, 1}}
 	_, texts := shapesOf(t, s)
 	for mark, want := range map[string]int{"*": 2, "**": 1, "***": 2, "+1.3": 2, "-2.6": 1} {
-		expectCount(t, mark, len(slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return s != mark })), want)
+		expectCount(t, mark, len(slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return s != mark })),
+			want)
 	}
 }
 
@@ -294,9 +307,17 @@ func TestEmbeddingStructure(t *testing.T) {
 		t.Error("the group is not in the legend")
 	}
 	paths, texts = shapesOf(t, PCA{Classes: []string{"cat"}, Panels: []PCAPanel{r.features(30, 1)}})
-	expectCount(t, "images", count(paths, func(s shape) bool { return strings.Contains(s.path, "A") && s.style["fill-opacity"] != "" }), 30)
-	expectCount(t, "corners of stars", count(paths, func(s shape) bool { return strings.Count(s.path, "L") == 9 }), 2+2+2+1) // before: edge and inside; after: white edge and inside; in the legend the same without the white edge
-	if !slices.ContainsFunc(texts, func(s string) bool { return strings.HasPrefix(s, "component 1 (") && strings.HasSuffix(s, " %)") }) {
+	expectCount(t, "images", count(paths, func(s shape) bool {
+		return strings.Contains(s.path, "A") &&
+			s.style["fill-opacity"] != ""
+	}), 30)
+	// before: edge and inside; after: white edge and inside; in the legend the same without the white edge
+	expectCount(t, "corners of stars", count(paths, func(s shape) bool { return strings.Count(s.path, "L") == 9 }),
+		2+2+2+1)
+	if !slices.ContainsFunc(texts, func(s string) bool {
+		return strings.HasPrefix(s, "component 1 (") &&
+			strings.HasSuffix(s, " %)")
+	}) {
 		t.Errorf("no explained variance in %q", texts)
 	}
 }

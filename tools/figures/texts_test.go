@@ -33,7 +33,8 @@ func (m affine) at(x, y float64) vg.Point {
 }
 
 func (m affine) times(n affine) affine {
-	return affine{m.a*n.a + m.c*n.b, m.b*n.a + m.d*n.b, m.a*n.c + m.c*n.d, m.b*n.c + m.d*n.d, m.a*n.e + m.c*n.f + m.e, m.b*n.e + m.d*n.f + m.f}
+	return affine{m.a*n.a + m.c*n.b, m.b*n.a + m.d*n.b, m.a*n.c + m.c*n.d, m.b*n.c + m.d*n.d, m.a*n.e + m.c*n.f + m.e,
+		m.b*n.e + m.d*n.f + m.f}
 }
 
 func (c *textCanvas) top() *affine                        { return &c.to[len(c.to)-1] }
@@ -149,7 +150,9 @@ func TestApart(t *testing.T) {
 	for _, c := range []struct {
 		other written
 		want  bool
-	}{{box(9, 1, 10, 2, 0), false}, {box(11, 0, 5, 2, 0), true}, {box(0, 3, 10, 2, 0), true}, {box(5, -3, 10, 1, math.Pi/2), false}, {box(10, 3, 10, 1, -math.Pi/4), true}, {box(8, 3, 10, 1, -math.Pi/4), false}} {
+	}{{box(9, 1, 10, 2, 0), false}, {box(11, 0, 5, 2, 0), true}, {box(0, 3, 10, 2, 0), true},
+		{box(5, -3, 10, 1, math.Pi/2), false}, {box(10, 3, 10, 1, -math.Pi/4), true}, {box(8, 3, 10, 1, -math.Pi/4),
+			false}} {
 		if apart(a, c.other) != c.want || apart(c.other, a) != c.want {
 			t.Errorf("%v: apart is not %v", c.other.corners, c.want)
 		}

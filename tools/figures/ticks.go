@@ -29,7 +29,8 @@ func (s *span) add(values ...float64) {
 
 func (s span) empty() bool { return s.low > s.high }
 
-// padded widens the span by a part of itself, but not beyond the bounds where these differ. A span of one value gets some width.
+// padded widens the span by a part of itself, but not beyond the bounds where these differ. A span of one value gets
+// some width.
 func (s span) padded(part float64, within [2]float64, log bool) span {
 	if s.empty() {
 		return span{1, 2}

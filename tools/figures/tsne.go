@@ -13,8 +13,8 @@ type TSNEPanel struct {
 	Groups []string    // nil, or what each row belongs to, such as its client's backbone
 }
 
-// TSNE maps rows to the plane and colours them by group: prompts of clients by backbone in FedAPPR's figure 1 (b) to (d). Only
-// neighbourhoods mean something in such a map, so its axes carry no numbers.
+// TSNE maps rows to the plane and colours them by group: prompts of clients by backbone in FedAPPR's figure 1 (b) to
+// (d). Only neighbourhoods mean something in such a map, so its axes carry no numbers.
 type TSNE struct {
 	Title   string
 	Columns int // of panels; 0: chosen

@@ -1,6 +1,7 @@
 package page
 
-// Limits on what one page carries, in numbers. A hundred runs of a hundred rounds with a hundred clients stay under 15 MB.
+// Limits on what one page carries, in numbers. A hundred runs of a hundred rounds with a hundred clients stay under 15
+// MB.
 const (
 	maxCurveNumbers  = 600_000   // over all runs, groups and metrics; longer curves are thinned
 	maxClientNumbers = 1_200_000 // per-client curves; runs beyond have none

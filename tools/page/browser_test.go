@@ -116,11 +116,14 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 
 func (b *tab) window(width, height int64) { b.Helper(); b.do(chromedp.EmulateViewport(width, height)) }
 
-// colours sets what the system prefers: light or dark. It always prefers no motion, so that clicks hit what stands still.
+// colours sets what the system prefers: light or dark. It always prefers no motion, so that clicks hit what stands
+// still.
 func (b *tab) colours(scheme string) {
 	b.Helper()
-	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-		{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}}); err != nil {
+	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion",
+				Value: "reduce"}}}); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -172,7 +175,8 @@ func (b *tab) focus(selector string) { b.Helper(); b.do(chromedp.Focus(chromedp.
 // choose picks an option of a select as a person does: with a change event.
 func (b *tab) choose(id, value string) {
 	b.Helper()
-	if !js[bool](b, `(() => { const s = document.getElementById("`+id+`"); s.value = "`+value+`"; s.dispatchEvent(new Event("change")); return s.value === "`+value+`" })()`) {
+	if !js[bool](b, `(() => { const s = document.getElementById("`+id+`"); s.value = "`+value+
+		`"; s.dispatchEvent(new Event("change")); return s.value === "`+value+`" })()`) {
 		b.Fatalf("%s has no option %s", id, value)
 	}
 }

@@ -67,8 +67,8 @@ func lastLine(n *yaml.Node) int {
 	return last
 }
 
-// differences are the settings that are not the same in all configurations, in the order in which they first appear, and
-// their values: [run][setting], empty where a configuration has no such setting. The name of a run is no setting.
+// differences are the settings that are not the same in all configurations, in the order in which they first appear,
+// and their values: [run][setting], empty where a configuration has no such setting. The name of a run is no setting.
 func differences(runs []Run) (keys []string, values [][]string) {
 	all := make([]map[string]string, len(runs))
 	var order []string

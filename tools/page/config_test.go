@@ -48,7 +48,8 @@ func TestDifferences(t *testing.T) {
 }
 
 func TestMarkedLines(t *testing.T) {
-	views := configViews([]Run{{Name: "a", Config: configA}, {Name: "b", Config: configB}, {Name: "c", Config: "}: no YAML"}})
+	views := configViews([]Run{{Name: "a", Config: configA}, {Name: "b", Config: configB},
+		{Name: "c", Config: "}: no YAML"}})
 	var marked []string
 	for _, l := range views[1].Lines {
 		if l.Marked {

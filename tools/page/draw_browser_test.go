@@ -61,9 +61,13 @@ func TestZoom(t *testing.T) {
 	box := js[[]float64](b, `(() => { const r = document.querySelector("#curves-chart .u-over").getBoundingClientRect(); return [r.left, r.top, r.width, r.height] })()`)
 	x := func(share float64) float64 { return box[0] + share*box[2] }
 	y := box[1] + box[3]/2
-	b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x(.25), y), chromedp.MouseEvent(input.DispatchMouseEventTypeMousePressed, x(.25), y, chromedp.ButtonLeft, chromedp.ClickCount(1)),
-		chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x(.5), y, chromedp.ButtonLeft), chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x(.75), y, chromedp.ButtonLeft),
-		chromedp.MouseEvent(input.DispatchMouseEventTypeMouseReleased, x(.75), y, chromedp.ButtonLeft, chromedp.ClickCount(1)))
+	b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x(.25), y),
+		chromedp.MouseEvent(input.DispatchMouseEventTypeMousePressed, x(.25), y, chromedp.ButtonLeft,
+			chromedp.ClickCount(1)),
+		chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x(.5), y, chromedp.ButtonLeft),
+		chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x(.75), y, chromedp.ButtonLeft),
+		chromedp.MouseEvent(input.DispatchMouseEventTypeMouseReleased, x(.75), y, chromedp.ButtonLeft,
+			chromedp.ClickCount(1)))
 	from, to = part("a drag")
 	if from < 11.5 || from > 13 || to < 36 || to > 37.5 { // quarters of 49 are 12.25 and 36.75
 		t.Errorf("a drag over the middle half shows rounds %g to %g; want about 12.25 to 36.75", from, to)
@@ -91,10 +95,12 @@ func TestZoom(t *testing.T) {
 	b.focus("#curves-chart")
 	b.key(kb.ArrowRight, chromedp.ModifierShift)
 	b.key(kb.ArrowRight, chromedp.ModifierShift)
-	if got := js[string](b, `document.querySelector("#curves-chart .heard").textContent`); !strings.HasPrefix(got, "Round 1: pFedDC · OxfordPets ") {
+	if got := js[string](b, `document.querySelector("#curves-chart .heard").textContent`); !strings.HasPrefix(got,
+		"Round 1: pFedDC · OxfordPets ") {
 		t.Errorf("Shift and the right arrow twice read %q", got)
 	}
-	if got := js[string](b, `document.querySelector(".tip").innerText`); !strings.HasPrefix(got, "Round 1") || js[bool](b, `document.querySelector(".tip").hidden`) {
+	if got := js[string](b, `document.querySelector(".tip").innerText`); !strings.HasPrefix(got, "Round 1") ||
+		js[bool](b, `document.querySelector(".tip").hidden`) {
 		t.Errorf("the values shown are %q", got)
 	}
 	b.quiet()
@@ -123,13 +129,15 @@ func TestLegendAndLines(t *testing.T) {
 	b.click(first)
 	frame()
 	alone := b.painted(0x0b, 0x57, 0xc2)
-	if lines() != 1 || alone < 300 || js[string](b, `document.querySelector('`+first+`').getAttribute("aria-pressed")`) != "true" {
+	if lines() != 1 || alone < 300 || js[string](b, `document.querySelector('`+first+
+		`').getAttribute("aria-pressed")`) != "true" {
 		t.Errorf("switched on alone: %d lines, %d pixels", lines(), alone)
 	}
 	b.focus(first)
 	b.key(" ")
 	frame()
-	if lines() != 0 || b.painted(0x0b, 0x57, 0xc2) != 0 || js[string](b, `document.querySelector('`+first+`').getAttribute("aria-pressed")`) != "false" {
+	if lines() != 0 || b.painted(0x0b, 0x57, 0xc2) != 0 || js[string](b, `document.querySelector('`+first+
+		`').getAttribute("aria-pressed")`) != "false" {
 		t.Errorf("switched off with the keyboard: %d lines, %d pixels", lines(), b.painted(0x0b, 0x57, 0xc2))
 	}
 	b.key(kb.ArrowRight)
@@ -186,7 +194,8 @@ func TestPartition(t *testing.T) {
 	for _, n := range second.Train {
 		sum += n
 	}
-	if want := "Client 1 · cartoon · ViT-B/32: " + strconv.Itoa(second.Train[1]) + " of elephant, of " + strconv.Itoa(sum) + " training examples"; read() != want {
+	if want := "Client 1 · cartoon · ViT-B/32: " + strconv.Itoa(second.Train[1]) + " of elephant, of " +
+		strconv.Itoa(sum) + " training examples"; read() != want {
 		t.Errorf("at the second class of the second client it reads %q; want %q", read(), want)
 	}
 	b.choose("partition-split", "2")

@@ -10,7 +10,8 @@ import (
 	"promptfed/tools/page"
 )
 
-const hostile = `</script><img src=x onerror="window.harmed=1"><script>window.harmed=1</script>'"` + "`${window.harmed=1}`<!--\u2028"
+const hostile = `</script><img src=x onerror="window.harmed=1"><script>window.harmed=1</script>'"` +
+	"`${window.harmed=1}`<!--\u2028"
 
 // hostileReport has the same text wherever a report has a text.
 func hostileReport() page.Report {
@@ -21,7 +22,8 @@ func hostileReport() page.Report {
 	r.Tables[0].Title, r.Tables[0].Caption = h, h
 	r.Tables[0].Columns[0].Name, r.Tables[0].Columns[1].Over = h, h
 	r.Tables[0].Rows[0].Cells[0] = page.Cell{Text: h, Paper: h, Note: h}
-	r.Figures = []page.Figure{{Title: h, Caption: h, SVG: []byte(`<svg xmlns="http://www.w3.org/2000/svg" onload="parent.harmed=1"><script>parent.harmed=1</script><text y="20">` + html.EscapeString(h) + `</text></svg>`)}}
+	r.Figures = []page.Figure{{Title: h, Caption: h,
+		SVG: []byte(`<svg xmlns="http://www.w3.org/2000/svg" onload="parent.harmed=1"><script>parent.harmed=1</script><text y="20">` + html.EscapeString(h) + `</text></svg>`)}}
 	r.Metrics[0].Title, r.Metrics[1].Unit = h, h
 	r.Environment = []page.Pair{{Name: h, Value: h}}
 	r.Failures = []page.Failure{{Run: h, Labels: []page.Pair{{Name: h, Value: h}}, Error: h}}
@@ -63,7 +65,8 @@ func TestHostileNamesAreText(t *testing.T) {
 			scripts++
 		}
 		for _, a := range n.Attr {
-			if strings.HasPrefix(a.Key, "on") || a.Key == "style" || (a.Key == "src" && !strings.HasPrefix(a.Val, "data:image/svg+xml;base64,")) {
+			if strings.HasPrefix(a.Key, "on") || a.Key == "style" || (a.Key == "src" && !strings.HasPrefix(a.Val,
+				"data:image/svg+xml;base64,")) {
 				t.Errorf("<%s %s=%q>", n.Data, a.Key, a.Val)
 			}
 		}

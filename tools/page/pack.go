@@ -29,7 +29,8 @@ func newBlock(r Report) (block, []string, error) {
 	}
 	if total := curveNumbers(r.Runs); total > maxCurveNumbers {
 		b.stride = (total + maxCurveNumbers - 1) / maxCurveNumbers
-		b.leave("The curves show every %d%s round: all of them would make the page too large.", b.stride, ordinal(b.stride))
+		b.leave("The curves show every %d%s round: all of them would make the page too large.", b.stride,
+			ordinal(b.stride))
 	}
 	groups, of := groupsOf(r.Runs)
 	for i, run := range r.Runs {
@@ -59,7 +60,8 @@ func (b *builder) run(run Run, group int) error {
 			return err
 		}
 		if len(c.Rounds) != len(c.Values) || !slices.IsSorted(c.Rounds) {
-			return fmt.Errorf("the curve of %s has %d values for %d rounds, or its rounds do not rise", c.Metric, len(c.Values), len(c.Rounds))
+			return fmt.Errorf("the curve of %s has %d values for %d rounds, or its rounds do not rise", c.Metric,
+				len(c.Values), len(c.Rounds))
 		}
 		packed.Curves = append(packed.Curves, blockCurve{Metric: m, X: b.x(c.Rounds), Y: every(c.Values, b.stride)})
 	}
@@ -136,7 +138,8 @@ func (b *builder) clients(pc *ClientCurves) (*blockClients, error) {
 		return nil, err
 	}
 	if len(pc.Rounds) != len(pc.Values) {
-		return nil, fmt.Errorf("the clients' curves have %d rows of values for %d rounds", len(pc.Values), len(pc.Rounds))
+		return nil, fmt.Errorf("the clients' curves have %d rows of values for %d rounds", len(pc.Values),
+			len(pc.Rounds))
 	}
 	n := len(pc.Values) * len(pc.Values[0])
 	if b.clientNumbers+n > maxClientNumbers {
@@ -147,7 +150,8 @@ func (b *builder) clients(pc *ClientCurves) (*blockClients, error) {
 	columns := make([]numbers, len(pc.Values[0]))
 	for _, row := range every(pc.Values, b.stride) {
 		if len(row) != len(columns) {
-			return nil, fmt.Errorf("the clients' curves have %d clients in one round and %d in another", len(columns), len(row))
+			return nil, fmt.Errorf("the clients' curves have %d clients in one round and %d in another", len(columns),
+				len(row))
 		}
 		for k, v := range row {
 			columns[k] = append(columns[k], v)
@@ -167,7 +171,8 @@ func (b *builder) part(run Run) (int, error) {
 		bc := blockClient{Backbone: c.Backbone, Domain: c.Domain}
 		for _, counts := range [][]int{c.Train, c.Val, c.Test} {
 			if len(counts) > len(run.Classes) {
-				return 0, fmt.Errorf("client %d has counts of %d classes; the run has %d", k, len(counts), len(run.Classes))
+				return 0, fmt.Errorf("client %d has counts of %d classes; the run has %d", k, len(counts),
+					len(run.Classes))
 			}
 			sparse := pairs(counts)
 			entries += len(sparse)

@@ -46,13 +46,15 @@ func TestAverage(t *testing.T) {
 }
 
 func TestBlockSharesAndSums(t *testing.T) {
-	clients := []Client{{Domain: "a", Train: []int{3, 0, 2}}, {Domain: "b", Train: []int{0, 0, 7}, Test: []int{0, 0, 0}}}
+	clients := []Client{{Domain: "a", Train: []int{3, 0, 2}}, {Domain: "b", Train: []int{0, 0, 7}, Test: []int{0, 0,
+		0}}}
 	run := func(name, group string, values ...float64) Run {
 		return Run{Name: name, Group: group, Classes: []string{"x", "y", "z"}, Clients: clients,
 			Curves:    []Curve{{Metric: "accuracy", Rounds: []int{0, 5}, Values: values}},
 			PerClient: &ClientCurves{Metric: "accuracy", Rounds: []int{0, 5}, Values: [][]float64{{1, 2}, {3, 4}}}}
 	}
-	r := Report{Metrics: []Metric{{Name: "accuracy", Unit: "%"}}, Runs: []Run{run("p1", "p", 1, 2), run("q", "", 5, 6), run("p2", "p", 3, 6)}}
+	r := Report{Metrics: []Metric{{Name: "accuracy", Unit: "%"}}, Runs: []Run{run("p1", "p", 1, 2), run("q", "", 5, 6),
+		run("p2", "p", 3, 6)}}
 	b, left, err := newBlock(r)
 	if err != nil || len(left) != 0 {
 		t.Fatal(left, err)
@@ -84,12 +86,14 @@ func TestLimits(t *testing.T) {
 		pc.Rounds, pc.Values = append(pc.Rounds, k), append(pc.Values, make([]float64, 1000))
 	}
 	for i := range 25 {
-		run := Run{Name: strings.Repeat("r", i+1), Curves: []Curve{{Metric: "loss", Rounds: rounds, Values: values}}, Classes: make([]string, 100)}
+		run := Run{Name: strings.Repeat("r", i+1), Curves: []Curve{{Metric: "loss", Rounds: rounds, Values: values}},
+			Classes: make([]string, 100)}
 		if i < 3 {
 			run.PerClient = pc
 		}
 		for k := range 1000 {
-			run.Clients = append(run.Clients, Client{Train: []int{i + 1, k, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}})
+			run.Clients = append(run.Clients, Client{Train: []int{i + 1, k, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+				1, 1, 1}})
 		}
 		r.Runs = append(r.Runs, run)
 	}
@@ -97,8 +101,9 @@ func TestLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 25 x 50,000 numbers are 2.08 times the limit, so that every third round stays: 16,667 of 0, 3, ... 49,998, and the
-	// last one. Two runs of 500,000 client numbers fit. 800,000 entries hold 20 partitions of less than 40,000 and no more.
+	// 25 x 50,000 numbers are 2.08 times the limit, so that every third round stays: 16,667 of 0, 3, ... 49,998, and
+	// the last one. Two runs of 500,000 client numbers fit. 800,000 entries hold 20 partitions of less than 40,000 and
+	// no more.
 	if n := len(b.X[0]); n != 16_668 || b.X[0][n-1] != 49_999 {
 		t.Errorf("a curve has %d rounds", n)
 	}
@@ -118,20 +123,24 @@ func TestLimits(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	good := func() Report {
-		return Report{Title: "t", Metrics: []Metric{{Name: "loss"}}, Runs: []Run{{Name: "r", Classes: []string{"x"}, Clients: []Client{{Train: []int{1}}},
+		return Report{Title: "t", Metrics: []Metric{{Name: "loss"}}, Runs: []Run{{Name: "r", Classes: []string{"x"},
+			Clients:   []Client{{Train: []int{1}}},
 			Curves:    []Curve{{Metric: "loss", Rounds: []int{0, 1}, Values: []float64{1, 2}}},
 			PerClient: &ClientCurves{Metric: "loss", Rounds: []int{0, 1}, Values: [][]float64{{1}, {2}}}}}}
 	}
 	for want, spoil := range map[string]func(*Report){
-		"":                                   func(*Report) {},
-		`metric "loss" is listed twice`:      func(r *Report) { r.Metrics = append(r.Metrics, r.Metrics[0]) },
-		`run r: a curve is of "gain"`:        func(r *Report) { r.Runs[0].Curves[0].Metric = "gain" },
-		"1 values for 2 rounds":              func(r *Report) { r.Runs[0].Curves[0].Values = []float64{1} },
-		"or its rounds do not rise":          func(r *Report) { r.Runs[0].Curves[0].Rounds = []int{1, 0} },
-		"1 rows of values for 2 rounds":      func(r *Report) { r.Runs[0].PerClient.Values = [][]float64{{1}} },
-		"1 clients in one round and 2":       func(r *Report) { r.Runs[0].PerClient.Values[1] = []float64{1, 2} },
-		"client 0 has counts of 2 classes":   func(r *Report) { r.Runs[0].Clients[0].Test = []int{1, 2} },
-		`table "T": row 0 has 1 cells for 0`: func(r *Report) { r.Tables = []Table{{Title: "T", Rows: []Row{{Cells: []Cell{{}}}}}} },
+		"":                                 func(*Report) {},
+		`metric "loss" is listed twice`:    func(r *Report) { r.Metrics = append(r.Metrics, r.Metrics[0]) },
+		`run r: a curve is of "gain"`:      func(r *Report) { r.Runs[0].Curves[0].Metric = "gain" },
+		"1 values for 2 rounds":            func(r *Report) { r.Runs[0].Curves[0].Values = []float64{1} },
+		"or its rounds do not rise":        func(r *Report) { r.Runs[0].Curves[0].Rounds = []int{1, 0} },
+		"1 rows of values for 2 rounds":    func(r *Report) { r.Runs[0].PerClient.Values = [][]float64{{1}} },
+		"1 clients in one round and 2":     func(r *Report) { r.Runs[0].PerClient.Values[1] = []float64{1, 2} },
+		"client 0 has counts of 2 classes": func(r *Report) { r.Runs[0].Clients[0].Test = []int{1, 2} },
+		`table "T": row 0 has 1 cells for 0`: func(r *Report) {
+			r.Tables = []Table{{Title: "T",
+				Rows: []Row{{Cells: []Cell{{}}}}}}
+		},
 	} {
 		r := good()
 		spoil(&r)

@@ -15,7 +15,8 @@ func TestPageIsQuiet(t *testing.T) {
 	if !js[bool](b, `document.documentElement.dataset.ready === "true"`) {
 		t.Fatal("the script did not run to its end")
 	}
-	for _, details := range []string{"#curves-data", "#partition-data", "#configuration > details", ".configs details"} {
+	for _, details := range []string{"#curves-data", "#partition-data", "#configuration > details",
+		".configs details"} {
 		b.click(details + " summary")
 		b.until(`document.querySelector("` + details + `").open`)
 	}
@@ -159,7 +160,8 @@ func TestPhone(t *testing.T) {
 	}
 	b.run(box + `.scrollLeft = 9999`)
 	b.until(`!` + box + `.classList.contains("more")`)
-	if wide, inner := js[int](b, "document.documentElement.scrollWidth"), js[int](b, "innerWidth"); wide > inner || inner != 360 {
+	if wide, inner := js[int](b, "document.documentElement.scrollWidth"), js[int](b, "innerWidth"); wide > inner ||
+		inner != 360 {
 		t.Errorf("the page is %d wide in a window of %d", wide, inner)
 	}
 	b.quiet()
@@ -187,7 +189,8 @@ func TestTabReachesEverything(t *testing.T) {
 		reached = append(reached, s[0])
 	}
 	if !slices.Equal(reached, controls) {
-		t.Errorf("the Tab key reaches %d of %d controls, or not in their order: %v", len(reached), len(controls), reached)
+		t.Errorf("the Tab key reaches %d of %d controls, or not in their order: %v", len(reached), len(controls),
+			reached)
 	}
 	if outline && js[string](b, `document.querySelector(".skip").hash`) != "#main" {
 		t.Error("the first stop does not skip to the results")
@@ -197,7 +200,8 @@ func TestTabReachesEverything(t *testing.T) {
 
 func TestWithoutScript(t *testing.T) {
 	b := newTab(t)
-	if _, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
+	if _, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled,
+		emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
 		t.Fatal(err)
 	}
 	b.load(write(t, sample(5, 4)))
@@ -205,7 +209,8 @@ func TestWithoutScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"FedPHA, Table 1", "76.00 ± 0.70", "paper 84.0 ± 0.3", "2 of 3 seeds", "The curves are drawn by the page's own script", "ONNX Runtime", "raise partition.min_size"} {
+	for _, want := range []string{"FedPHA, Table 1", "76.00 ± 0.70", "paper 84.0 ± 0.3", "2 of 3 seeds",
+		"The curves are drawn by the page's own script", "ONNX Runtime", "raise partition.min_size"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("without script the page does not show %q", want)
 		}

@@ -2,8 +2,8 @@
 // zoomable curves, the partition, the configurations, the environment. The page asks for nothing outside itself.
 package page
 
-// Report is what a page shows. Sections whose fields are empty are left out. Every text is plain text: the page escapes it.
-// Numbers are in the unit in which they are shown (accuracies in percent).
+// Report is what a page shows. Sections whose fields are empty are left out. Every text is plain text: the page escapes
+// it. Numbers are in the unit in which they are shown (accuracies in percent).
 type Report struct {
 	Title    string
 	Subtitle string

@@ -23,7 +23,8 @@ import (
 var (
 	madeMethods = []string{"PromptFL", "FedPGP", "FedPHA", "SDFed", "pFedDC"}
 	madeSets    = []string{"Caltech101", "Flowers102", "OxfordPets"}
-	madeClasses = []string{"dog", "elephant", "giraffe", "guitar", "horse", "house", "person", "accordion", "airplane", "anchor", "ant", "barrel", "bass", "beaver"}
+	madeClasses = []string{"dog", "elephant", "giraffe", "guitar", "horse", "house", "person", "accordion", "airplane",
+		"anchor", "ant", "barrel", "bass", "beaver"}
 	madeDomains = []string{"art", "cartoon", "photo", "sketch"}
 	madeBones   = []string{"ViT-B/16", "ViT-B/32"}
 )
@@ -31,19 +32,28 @@ var (
 // sample is a sweep of five methods on three sets with seeds 1 to 3.
 func sample(rounds, clients int) page.Report {
 	r := page.Report{
-		Title:    "FedPHA, Table 1",
-		Subtitle: "5 methods on 3 sets, 3 seeds, 8 clients, 50 rounds. Accuracy of the personalised prompts in percent.",
-		Notes:    []string{"Mean over the last 10 tested rounds, ± standard deviation over seeds. Bold is the best of each column."},
-		Card: &page.Card{Paper: "FedPHA (ICML 2025)", Item: "Table 1", Title: "Heterogeneous prompt lengths against methods with one length, pathological split.",
-			Wrong:   []string{"The average of the published row FedPGP does not follow from its entries.", "Prompt lengths of the clients are not stated."},
-			Differs: []string{"Tiny backbones and drawn images: the numbers show that the configuration runs, not what the paper measures."}},
+		Title: "FedPHA, Table 1",
+		Subtitle: "5 methods on 3 sets, 3 seeds, 8 clients, 50 rounds. Accuracy of the personalised prompts in " +
+			"percent.",
+		Notes: []string{"Mean over the last 10 tested rounds, ± standard deviation over seeds. Bold is the best " +
+			"of each column."},
+		Card: &page.Card{Paper: "FedPHA (ICML 2025)", Item: "Table 1", Title: "Heterogeneous prompt lengths against " +
+			"methods with one length, pathological split.",
+			Wrong: []string{"The average of the published row FedPGP does not follow from its entries.",
+				"Prompt lengths of the clients are not stated."},
+			Differs: []string{"Tiny backbones and drawn images: the numbers show that the configuration runs, not " +
+				"what the paper measures."}},
 		Metrics: []page.Metric{{Name: "accuracy", Title: "Accuracy", Unit: "%"}, {Name: "loss", Title: "Loss"},
-			{Name: "bytes", Title: "Bytes per round", Unit: "bytes"}, {Name: "seconds", Title: "Seconds per round", Unit: "s"}},
-		Environment: []page.Pair{{Name: "system", Value: "linux/amd64"}, {Name: "processors", Value: "2"}, {Name: "Go", Value: "go1.26"}, {Name: "ONNX Runtime", Value: "1.30.0"}},
-		Failures: []page.Failure{{Run: "sdfed/oxfordpets/seed-3", Labels: []page.Pair{{Name: "method", Value: "SDFed"}, {Name: "data", Value: "OxfordPets"}},
+			{Name: "bytes", Title: "Bytes per round", Unit: "bytes"}, {Name: "seconds", Title: "Seconds per round",
+				Unit: "s"}},
+		Environment: []page.Pair{{Name: "system", Value: "linux/amd64"}, {Name: "processors", Value: "2"},
+			{Name: "Go", Value: "go1.26"}, {Name: "ONNX Runtime", Value: "1.30.0"}},
+		Failures: []page.Failure{{Run: "sdfed/oxfordpets/seed-3", Labels: []page.Pair{{Name: "method", Value: "SDFed"},
+			{Name: "data", Value: "OxfordPets"}},
 			Error: "client 5 has no training images of any class: raise partition.min_size"}},
 	}
-	table := page.Table{Title: "Accuracy (%)", Caption: "The paper's numbers stand below ours.", Columns: []page.Column{{Name: "method", Text: true}}}
+	table := page.Table{Title: "Accuracy (%)", Caption: "The paper's numbers stand below ours.",
+		Columns: []page.Column{{Name: "method", Text: true}}}
 	for _, s := range madeSets {
 		table.Columns = append(table.Columns, page.Column{Name: s, Over: "data"})
 	}
@@ -71,13 +81,18 @@ func sample(rounds, clients int) page.Report {
 		row.Cells = append(row.Cells, average)
 		table.Rows = append(table.Rows, row)
 	}
-	table.Rows = append(table.Rows, page.Row{Summary: true, Cells: []page.Cell{{Text: "Average"}, page.Number("68.00", 68), page.Number("74.00", 74), page.Number("80.00", 80), page.Number("74.00", 74)}})
+	table.Rows = append(table.Rows, page.Row{Summary: true, Cells: []page.Cell{{Text: "Average"}, page.Number("68.00",
+		68), page.Number("74.00", 74), page.Number("80.00", 80), page.Number("74.00", 74)}})
 	r.Tables = []page.Table{table}
-	r.Significance = []page.Table{{Title: "FedPHA against the other methods", Caption: "Paired over sets, seeds and clients; Holm's correction.",
-		Columns: []page.Column{{Name: "against", Text: true}, {Name: "mean difference"}, {Name: "p, t-test"}, {Name: "p, Wilcoxon"}},
+	r.Significance = []page.Table{{Title: "FedPHA against the other methods",
+		Caption: "Paired over sets, seeds and clients; Holm's correction.",
+		Columns: []page.Column{{Name: "against", Text: true}, {Name: "mean difference"}, {Name: "p, t-test"},
+			{Name: "p, Wilcoxon"}},
 		Rows: []page.Row{
-			{Cells: []page.Cell{{Text: "PromptFL"}, page.Number("+8.00", 8), page.Number("< 0.001", 0.0002), page.Number("< 0.001", 0.0001)}},
-			{Cells: []page.Cell{{Text: "FedPGP"}, page.Number("+4.00", 4), page.Number("0.012", 0.012), page.Number("0.009", 0.009)}}}}}
+			{Cells: []page.Cell{{Text: "PromptFL"}, page.Number("+8.00", 8), page.Number("< 0.001", 0.0002),
+				page.Number("< 0.001", 0.0001)}},
+			{Cells: []page.Cell{{Text: "FedPGP"}, page.Number("+4.00", 4), page.Number("0.012", 0.012),
+				page.Number("0.009", 0.009)}}}}}
 	r.Figures = []page.Figure{{Title: "Accuracy by round", Caption: "Mean over seeds, Caltech101.", SVG: madeFigure()}}
 	return r
 }
@@ -86,7 +101,8 @@ func madeRun(group, method, set string, seed int64, level float64, rounds, clien
 	rng := rand.New(rand.NewPCG(uint64(seed), uint64(len(group))))
 	run := page.Run{Name: fmt.Sprintf("%s, seed %d", group, seed), Group: group, Seed: seed, Classes: madeClasses,
 		Labels: []page.Pair{{Name: "method", Value: method}, {Name: "data", Value: set}},
-		Config: fmt.Sprintf("name: %s-%s\nmethod: %s\nseed: %d\nbackbones: [tiny-vit-b16, tiny-vit-b32]\ndata:\n  set: %s\n  shots: 16\ntrain:\n  rounds: %d\n  lr: 0.002\n  schedule:\n    kind: cosine\n",
+		Config: fmt.Sprintf("name: %s-%s\nmethod: %s\nseed: %d\nbackbones: [tiny-vit-b16, tiny-vit-b32]\ndata:\n  "+
+			"set: %s\n  shots: 16\ntrain:\n  rounds: %d\n  lr: 0.002\n  schedule:\n    kind: cosine\n",
 			method, set, method, seed, set, rounds)}
 	curve := func(metric string, f func(k int) float64) {
 		c := page.Curve{Metric: metric}
@@ -111,9 +127,11 @@ func madeRun(group, method, set string, seed int64, level float64, rounds, clien
 		pc.Values = append(pc.Values, row)
 	}
 	run.PerClient = pc
-	deal := rand.New(rand.NewPCG(uint64(seed), uint64(len(set)))) // the partition depends on set and seed, not on the method
+	// the partition depends on set and seed, not on the method
+	deal := rand.New(rand.NewPCG(uint64(seed), uint64(len(set))))
 	for i := range clients {
-		c := page.Client{Backbone: madeBones[i%2], Domain: madeDomains[i%4], Train: make([]int, len(madeClasses)), Test: make([]int, len(madeClasses))}
+		c := page.Client{Backbone: madeBones[i%2], Domain: madeDomains[i%4], Train: make([]int, len(madeClasses)),
+			Test: make([]int, len(madeClasses))}
 		for j := range c.Train {
 			if v := deal.ExpFloat64(); v > 1 {
 				c.Train[j] = int(20 * (v - 0.8))

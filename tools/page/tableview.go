@@ -50,7 +50,8 @@ func viewTable(id string, t Table) (tableView, error) {
 			head.Lines = 2
 			v.Over = append(v.Over, head)
 		default:
-			if n := len(v.Over); n > 0 && v.Over[n-1].Column < 0 && v.Over[n-1].Name == c.Over && t.Columns[i-1].Over == c.Over {
+			if n := len(v.Over); n > 0 && v.Over[n-1].Column < 0 && v.Over[n-1].Name == c.Over &&
+				t.Columns[i-1].Over == c.Over {
 				v.Over[n-1].Columns++
 			} else {
 				v.Over = append(v.Over, headView{Name: c.Over, Column: -1, Columns: 1, Lines: 1})
@@ -61,7 +62,8 @@ func viewTable(id string, t Table) (tableView, error) {
 	marks := map[string]string{}
 	for ri, r := range t.Rows {
 		if len(r.Cells) > len(t.Columns) {
-			return tableView{}, fmt.Errorf("table %q: row %d has %d cells for %d columns", t.Title, ri, len(r.Cells), len(t.Columns))
+			return tableView{}, fmt.Errorf("table %q: row %d has %d cells for %d columns", t.Title, ri, len(r.Cells),
+				len(t.Columns))
 		}
 		row := make([]cellView, len(t.Columns))
 		for i, c := range t.Columns {

@@ -29,7 +29,8 @@ func TestSortValue(t *testing.T) {
 }
 
 func TestLetters(t *testing.T) {
-	for n, want := range map[int]string{0: "a", 25: "z", 26: "aa", 27: "ab", 51: "az", 52: "ba", 701: "zz", 702: "aaa"} {
+	for n, want := range map[int]string{0: "a", 25: "z", 26: "aa", 27: "ab", 51: "az", 52: "ba", 701: "zz",
+		702: "aaa"} {
 		if got := letters(n); got != want {
 			t.Errorf("%d is %s; want %s", n, got, want)
 		}
@@ -38,12 +39,14 @@ func TestLetters(t *testing.T) {
 
 // Headings above columns are shared by neighbours only, and footnotes by cells that say the same.
 func TestHeadingsAndNotes(t *testing.T) {
-	v, err := viewTable("x", Table{Columns: []Column{{Name: "a", Over: "A"}, {Name: "b", Over: "A"}, {Name: "c"}, {Name: "d", Over: "A"}},
+	v, err := viewTable("x", Table{Columns: []Column{{Name: "a", Over: "A"}, {Name: "b", Over: "A"}, {Name: "c"},
+		{Name: "d", Over: "A"}},
 		Rows: []Row{{Cells: []Cell{{Note: "one"}, {Note: "two"}}}, {Cells: []Cell{{Note: "two"}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(v.Over) != 3 || v.Over[0].Columns != 2 || v.Over[1].Lines != 2 || v.Over[2].Columns != 1 || len(v.Head) != 3 {
+	if len(v.Over) != 3 || v.Over[0].Columns != 2 || v.Over[1].Lines != 2 || v.Over[2].Columns != 1 ||
+		len(v.Head) != 3 {
 		t.Errorf("headings %+v over %+v", v.Over, v.Head)
 	}
 	if len(v.Notes) != 2 || v.Rows[0][1].Mark != "b" || v.Rows[1][0].Mark != "b" || len(v.Rows[1]) != 4 {

@@ -14,13 +14,15 @@ import (
 //go:embed page.html
 var source string
 
-// The chart library is uPlot 1.6.32 (MIT), as its npm package has it: it draws and zooms fast, and a page may carry 50 KB.
+// The chart library is uPlot 1.6.32 (MIT), as its npm package has it: it draws and zooms fast, and a page may carry 50
+// KB.
 //
 //go:embed assets
 var assets embed.FS
 
 // scripts of the page in the order in which they run, inside one function.
-var scripts = []string{"dom.js", "theme.js", "tables.js", "format.js", "lines.js", "chart.js", "zoom.js", "legend.js", "curves.js", "grid.js", "clients.js", "start.js"}
+var scripts = []string{"dom.js", "theme.js", "tables.js", "format.js", "lines.js", "chart.js", "zoom.js", "legend.js",
+	"curves.js", "grid.js", "clients.js", "start.js"}
 
 var pageTemplate = template.Must(template.New("page").Parse(source))
 
@@ -123,7 +125,8 @@ func (v *view) embed() error {
 	licence, code, _ := strings.Cut(library, "/*!")
 	script := before + "/* uPlot:\n" + licence + "*/\n/*!" + code + "\n(() => {\n\"use strict\";\n" + own + "})();\n"
 	v.Style, v.Script = template.CSS(style), template.JS(script)
-	v.Policy = fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'", sum(style), sum(script))
+	v.Policy = fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; "+
+		"form-action 'none'", sum(style), sum(script))
 	return nil
 }
 

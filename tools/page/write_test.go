@@ -87,7 +87,8 @@ func TestStructure(t *testing.T) {
 			for c := range n.Descendants() {
 				switch {
 				case c.Data == "th" && c.Parent.Parent.Data == "thead":
-					head = append(head, fmt.Sprintf("%s/%s/%s/%s", inner(c), attr(c, "scope"), attr(c, "colspan"), attr(c, "rowspan")))
+					head = append(head, fmt.Sprintf("%s/%s/%s/%s", inner(c), attr(c, "scope"), attr(c, "colspan"),
+						attr(c, "rowspan")))
 				case c.Data == "td" && len(first) < 4:
 					first = append(first, attr(c, "data-key")+":"+inner(c))
 				case c.Data == "tr" && attr(c.Parent, "class") == "summary":
@@ -112,9 +113,12 @@ func TestStructure(t *testing.T) {
 			t.Errorf("%s:\ngot  %s\nwant %s", what, s, want)
 		}
 	}
-	check("sections", headings, "Results | Failed runs | Curves | Figures | Partition | Significance | Configuration | Environment")
-	check("heading", head, "method/col//2 | data/colgroup/3/ | Average/col//2 | Caltech101/col// | Flowers102/col// | OxfordPets/col//")
-	check("first row", first, "60:60.00 ± 0.30 paper 68.0 ± 0.3 | 66:66.00 ± 0.30 paper 74.0 ± 0.3 | 72:72.00 ± 0.30 paper 80.0 ± 0.3 | 66:66.00")
+	check("sections", headings, "Results | Failed runs | Curves | Figures | Partition | Significance | Configuration "+
+		"| Environment")
+	check("heading", head, "method/col//2 | data/colgroup/3/ | Average/col//2 | Caltech101/col// | Flowers102/col// "+
+		"| OxfordPets/col//")
+	check("first row", first, "60:60.00 ± 0.30 paper 68.0 ± 0.3 | 66:66.00 ± 0.30 paper 74.0 ± 0.3 | 72:72.00 ± 0.30 "+
+		"paper 80.0 ± 0.3 | 66:66.00")
 	check("summary", sums, "Average")
 	if bold < 4 {
 		t.Errorf("%d bold texts; the best of four columns are", bold)
@@ -148,12 +152,14 @@ func TestPolicyFits(t *testing.T) {
 		h := sha256.Sum256([]byte(text))
 		return "'sha256-" + base64.StdEncoding.EncodeToString(h[:]) + "'"
 	}
-	want := "default-src 'none'; img-src data:; style-src " + hash(style) + "; script-src " + hash(script) + "; base-uri 'none'; form-action 'none'"
+	want := "default-src 'none'; img-src data:; style-src " + hash(style) + "; script-src " + hash(script) +
+		"; base-uri 'none'; form-action 'none'"
 	if policy != want || len(style) < 5000 || len(script) < 50_000 {
 		t.Errorf("got  %s\nwant %s", policy, want)
 	}
 	var block struct{ Runs []struct{ Name string } }
-	if err := json.Unmarshal([]byte(data), &block); err != nil || len(block.Runs) != 45 || block.Runs[0].Name != "PromptFL · Caltech101, seed 1" {
+	if err := json.Unmarshal([]byte(data), &block); err != nil || len(block.Runs) != 45 ||
+		block.Runs[0].Name != "PromptFL · Caltech101, seed 1" {
 		t.Errorf("the data block: %v, %d runs", err, len(block.Runs))
 	}
 }
@@ -189,7 +195,8 @@ func hundred() page.Report {
 func TestLargeReport(t *testing.T) {
 	text := render(t, hundred())
 	if len(text) >= 15<<20 {
-		t.Errorf("100 runs of 100 rounds with 100 clients make a page of %d bytes; less than 15 MB is promised", len(text))
+		t.Errorf("100 runs of 100 rounds with 100 clients make a page of %d bytes; less than 15 MB is promised",
+			len(text))
 	}
 	t.Logf("%d bytes", len(text))
 	b := newTab(t)

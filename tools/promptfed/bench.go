@@ -19,7 +19,8 @@ func benchCommand() *cobra.Command {
 	c.Flags().StringSliceVar(&o.Classes, "classes", nil, "class lists: cifar10, cifar100 (default both)")
 	c.Flags().IntSliceVar(&o.Threads, "threads", nil, "thread counts (default 1 and one per core)")
 	c.Flags().StringVar(&backbone, "backbone", "", "a bundle, instead of ViT-B/16's text tower with random weights")
-	c.Flags().StringArrayVar(&sets, "set", nil, "change a runtime key, as in runtime.prepack=false; threads are --threads")
+	c.Flags().StringArrayVar(&sets, "set", nil, "change a runtime key, as in runtime.prepack=false; threads are "+
+		"--threads")
 	c.Flags().StringVar(&file, "json", "", "write the figures to a file")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		conf, err := bare(sets)

@@ -39,20 +39,24 @@ func certsCommand() *cobra.Command {
 		Short: "make a small certificate authority for a trial: a certificate for the server and one for each client"}
 	c.Flags().IntVar(&clients, "clients", 0, "how many clients; those that have a certificate keep it")
 	c.Flags().IntVar(&days, "days", days, "how long the certificates are good for")
-	c.Flags().StringSliceVar(&hosts, "host", []string{"localhost", "127.0.0.1", "::1"}, "names and addresses under which clients reach the server")
-	c.Flags().StringVar(&authority, "authority", "", "folder of the authority's key, which no server and no client needs (default DIR-authority)")
+	c.Flags().StringSliceVar(&hosts, "host", []string{"localhost", "127.0.0.1", "::1"},
+		"names and addresses under which clients reach the server")
+	c.Flags().StringVar(&authority, "authority", "", "folder of the authority's key, which no server and no client "+
+		"needs (default DIR-authority)")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if authority == "" {
 			authority = filepath.Clean(args[0]) + "-authority"
 		}
 		if clients < 1 || clients > 1<<16 || days < 1 {
-			return usageError{fmt.Errorf("--clients %d, --days %d: each must be 1 or more, and there can be 65536 clients", clients, days)}
+			return usageError{fmt.Errorf("--clients %d, --days %d: each must be 1 or more, and there can be 65536 "+
+				"clients", clients, days)}
 		}
 		made, err := makeCerts(args[0], authority, clients, hosts, time.Now(), time.Duration(days)*24*time.Hour)
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%d certificates made in %s: give each client %s.pem, client-K.pem and client-K-key.pem; %s makes more of them: keep it apart, the server does not need it\n",
+		fmt.Printf("%d certificates made in %s: give each client %s.pem, client-K.pem and client-K-key.pem; %s makes "+
+			"more of them: keep it apart, the server does not need it\n",
 			made, args[0], caName, authority)
 		return nil
 	}
@@ -70,7 +74,8 @@ func makeCerts(dir, authority string, clients int, hosts []string, now time.Time
 	if err := m.authority(); err != nil {
 		return m.made, err
 	}
-	server := x509.Certificate{Subject: pkix.Name{CommonName: serverName}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	server := x509.Certificate{Subject: pkix.Name{CommonName: serverName},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 	for _, h := range hosts {
 		if ip := net.ParseIP(h); ip != nil {
 			server.IPAddresses = append(server.IPAddresses, ip)
@@ -86,7 +91,8 @@ func makeCerts(dir, authority string, clients int, hosts []string, now time.Time
 		names = append(names, transport.UserOf(k))
 	}
 	for _, name := range names {
-		if err := m.sign(name, x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+		if err := m.sign(name, x509.Certificate{Subject: pkix.Name{CommonName: name},
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 			return m.made, err
 		}
 	}
@@ -115,13 +121,15 @@ func (m *maker) authority() error {
 	_, none := os.Stat(certFile(m.dir, caName))
 	pair, err := tls.LoadX509KeyPair(certFile(m.dir, caName), m.keyPath)
 	if errors.Is(err, fs.ErrNotExist) && none == nil {
-		return fmt.Errorf("%s is there, but %s is not; give the folder of the authority's key with --authority", certFile(m.dir, caName), m.keyPath)
+		return fmt.Errorf("%s is there, but %s is not; give the folder of the authority's key with --authority",
+			certFile(m.dir, caName), m.keyPath)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if m.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 			return err
 		}
-		t := x509.Certificate{Subject: pkix.Name{CommonName: "promptfed trial"}, IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
+		t := x509.Certificate{Subject: pkix.Name{CommonName: "promptfed trial"}, IsCA: true,
+			BasicConstraintsValid: true, MaxPathLenZero: true,
 			KeyUsage: x509.KeyUsageCertSign, NotBefore: m.from, NotAfter: m.to, SerialNumber: serial()}
 		m.ca = &t
 		der, err := x509.CreateCertificate(rand.Reader, &t, &t, &m.key.PublicKey, m.key)

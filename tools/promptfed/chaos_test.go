@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Processes of a server and its clients are killed with -9 at random, as often as it takes to get through; the end is that of
-// a run nobody killed. PROMPTFED_TEST_CHAOS is the number of clients, 30 rounds and a minute of kills then, for a longer test.
+// Processes of a server and its clients are killed with -9 at random, as often as it takes to get through; the end is
+// that of a run nobody killed. PROMPTFED_TEST_CHAOS is the number of clients, 30 rounds and a minute of kills then, for
+// a longer test.
 func TestChaos(t *testing.T) {
 	clients, rounds, kills := 3, 6, 6
 	if n, err := strconv.Atoi(os.Getenv("PROMPTFED_TEST_CHAOS")); err == nil {
@@ -25,7 +26,8 @@ func TestChaos(t *testing.T) {
 	dir := setup(t)
 	at := func(name ...any) string { return filepath.Join(dir, fmt.Sprint(name...)) }
 	text := string(read(t, dir, "small.yaml"))
-	for old, is := range map[string]string{"clients: 4": fmt.Sprint("clients: ", clients), "rounds: 6": fmt.Sprint("rounds: ", rounds),
+	for old, is := range map[string]string{"clients: 4": fmt.Sprint("clients: ", clients),
+		"rounds: 6":         fmt.Sprint("rounds: ", rounds),
 		"train: 6, test: 4": "train: 24, test: 12"} {
 		text = strings.ReplaceAll(text, old, is)
 	}
@@ -35,10 +37,12 @@ func TestChaos(t *testing.T) {
 	mustRun(t, "run", at("chaos.yaml"), "--out", at("run"))
 	addr := freePort(t)
 	serve := func(more ...string) *process {
-		return start(t, append([]string{"serve", at("chaos.yaml"), "--out", at("serve"), "--listen", addr, "--quorum", "1", "--deadline", "3s"}, more...)...)
+		return start(t, append([]string{"serve", at("chaos.yaml"), "--out", at("serve"), "--listen", addr, "--quorum",
+			"1", "--deadline", "3s"}, more...)...)
 	}
 	join := func(k int) *process {
-		return start(t, "join", "nats://"+addr, "--client", fmt.Sprint(k), "--config", at("chaos.yaml"), "--partition", "--state", at("client", k))
+		return start(t, "join", "nats://"+addr, "--client", fmt.Sprint(k), "--config", at("chaos.yaml"), "--partition",
+			"--state", at("client", k))
 	}
 	server, list := serve(), make([]*process, clients)
 	for k := range list {

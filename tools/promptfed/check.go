@@ -32,7 +32,8 @@ func checkCommand() *cobra.Command {
 	}
 	c.Flags().StringSliceVar(&of, "of", nil, "outputs of a graph (default: all floating-point ones)")
 	c.Flags().StringSliceVar(&wrt, "wrt", nil, "inputs of a graph (default: all floating-point ones)")
-	c.Flags().StringSliceVar(&sizes, "size", []string{"2"}, "sizes of dimensions that the graph leaves open: N for all, NAME=N for one")
+	c.Flags().StringSliceVar(&sizes, "size", []string{"2"}, "sizes of dimensions that the graph leaves open: N for "+
+		"all, NAME=N for one")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		var lines [][]string
 		var err error
@@ -56,7 +57,8 @@ func gradientLines(results []gradtest.Result, what string) ([][]string, error) {
 		verdict := "ok"
 		if !(r.RelErr <= allowed) {
 			verdict = "WRONG"
-			err = fmt.Errorf("the gradient of %s with respect to %s is off by %.2g, more than %.2g", what, r.Input, r.RelErr, allowed)
+			err = fmt.Errorf("the gradient of %s with respect to %s is off by %.2g, more than %.2g", what, r.Input,
+				r.RelErr, allowed)
 		}
 		shown := fmt.Sprintf("%.1e", r.RelErr)
 		switch {
@@ -91,7 +93,8 @@ func checkBundle(ctx context.Context, name string) ([][]string, error) {
 
 	g := graph.New()
 	classes := []string{"dog", "house", "red car"}
-	a, c := g.Input("a", graph.Float, graph.Static(4, b.Text.Width)), g.Input("b", graph.Float, graph.Static(7, b.Text.Width))
+	a, c := g.Input("a", graph.Float, graph.Static(4, b.Text.Width)), g.Input("b", graph.Float, graph.Static(7,
+		b.Text.Width))
 	out, err := b.Prompts(g, classes, []clip.Prompt{{Ctx: a}, {Ctx: c}})
 	if err != nil {
 		return lines, err
@@ -100,7 +103,8 @@ func checkBundle(ctx context.Context, name string) ([][]string, error) {
 	if err != nil {
 		return lines, err
 	}
-	outputs := []graph.Output{{Name: "text", Node: out[0].Unit()}, {Name: "longer text", Node: out[1].Unit()}, {Name: "name in front", Node: plain[0].Unit()}}
+	outputs := []graph.Output{{Name: "text", Node: out[0].Unit()}, {Name: "longer text", Node: out[1].Unit()},
+		{Name: "name in front", Node: plain[0].Unit()}}
 	feeds := tensor.Map{"a": noise(1, 4, b.Text.Width), "b": noise(1, 7, b.Text.Width)}
 	results, err := gradtest.Check(ctx, outputs, []string{"a", "b"}, feeds, gradtest.Options{Session: o})
 	if err != nil {
@@ -157,7 +161,8 @@ func checkGraph(ctx context.Context, path string, of, wrt, sizes []string) ([][]
 		for _, n := range f.Inputs() {
 			in = append(in, fmt.Sprintf("%s %v%v", n.Name(), n.DType(), n.Shape()))
 		}
-		return nil, fmt.Errorf("%s has no gradient: no floating-point output depends on a floating-point input; its inputs are %s", path, strings.Join(in, ", "))
+		return nil, fmt.Errorf("%s has no gradient: no floating-point output depends on a floating-point input; its "+
+			"inputs are %s", path, strings.Join(in, ", "))
 	}
 	dir, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
@@ -174,9 +179,10 @@ func checkGraph(ctx context.Context, path string, of, wrt, sizes []string) ([][]
 	return gradientLines(results, strings.Join(of, "+"))
 }
 
-// checkFile is gradtest.CheckFile, in float32 where the graph has inputs of half precision, whose steps finite differences
-// cannot see.
-func checkFile(ctx context.Context, f *graph.File, of, wrt []string, feeds tensor.Map, o gradtest.Options) ([]gradtest.Result, error) {
+// checkFile is gradtest.CheckFile, in float32 where the graph has inputs of half precision, whose steps finite
+// differences cannot see.
+func checkFile(ctx context.Context, f *graph.File, of, wrt []string, feeds tensor.Map,
+	o gradtest.Options) ([]gradtest.Result, error) {
 	outputs, err := grad.Choose(f, of, wrt)
 	if err != nil {
 		return nil, err

@@ -18,8 +18,8 @@ const tokenPrompt = "prompt tokens"
 
 func deepPrompt(block int) string { return fmt.Sprintf("prompt tokens of block %d", block) }
 
-// imagePrompts are the inputs that an image tower can have prompts at, with values: pixels, of a transformer the tokens of
-// every block, of a ResNet those of attention pooling. Towers that were exported take pixels only.
+// imagePrompts are the inputs that an image tower can have prompts at, with values: pixels, of a transformer the tokens
+// of every block, of a ResNet those of attention pooling. Towers that were exported take pixels only.
 func imagePrompts(b *bundle.Bundle) (names []string, feeds tensor.Map) {
 	size := b.Preprocess.Size
 	names, feeds = []string{bundle.PixelsInput}, tensor.Map{bundle.PixelsInput: noise(1, 1, 3, size, size)}
@@ -45,7 +45,8 @@ func checkImageTower(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]
 		return nil, err
 	}
 	size := b.Preprocess.Size
-	norm, err := forward(ctx, model, o, tensor.Map{bundle.PixelsInput: noise(1, cmp.Or(b.Batch(), 2), 3, size, size)}, bundle.ImageOutput)
+	norm, err := forward(ctx, model, o, tensor.Map{bundle.PixelsInput: noise(1, cmp.Or(b.Batch(), 2), 3, size, size)},
+		bundle.ImageOutput)
 	if err != nil {
 		return nil, fmt.Errorf("image tower: %w", err)
 	}
@@ -93,7 +94,8 @@ func checkLengths(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]str
 		return nil, err
 	}
 	one := g.Input("one", graph.Float, graph.Static(1)) // sessions have at least one input
-	model, err := graph.Bytes(graph.Output{Name: "short", Node: short.Unit().Mul(one)}, graph.Output{Name: "both", Node: both.Unit().Mul(one)})
+	model, err := graph.Bytes(graph.Output{Name: "short", Node: short.Unit().Mul(one)}, graph.Output{Name: "both",
+		Node: both.Unit().Mul(one)})
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +110,8 @@ func checkLengths(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]str
 	line := []string{"text beside a longer one", "ok", fmt.Sprintf("%.1e", worst)}
 	if !(worst <= 1e-3) {
 		line[1] = "WRONG"
-		err = fmt.Errorf("a text beside a longer one has other features, off by %.2g: the tower sees what stands behind the end token; write \"text\": {\"causal\": false} in %s",
+		err = fmt.Errorf("a text beside a longer one has other features, off by %.2g: the tower sees what stands "+
+			"behind the end token; write \"text\": {\"causal\": false} in %s",
 			worst, bundle.ManifestFile)
 	}
 	return [][]string{line}, err

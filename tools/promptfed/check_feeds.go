@@ -10,10 +10,10 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// inputsOf makes values for every input of a graph, and lists the floating-point ones. Dimensions that the graph leaves open
-// have the size that open gives their symbol, or that of "", and 3 for the channels of an image. Integers are token ids where
-// they look up a table: random rows, the last one at the end of each sequence, where CLIP's end token stands; masks are ones,
-// positions count up, and other integers are zero.
+// inputsOf makes values for every input of a graph, and lists the floating-point ones. Dimensions that the graph leaves
+// open have the size that open gives their symbol, or that of "", and 3 for the channels of an image. Integers are
+// token ids where they look up a table: random rows, the last one at the end of each sequence, where CLIP's end token
+// stands; masks are ones, positions count up, and other integers are zero.
 func inputsOf(f *graph.File, open map[string]int) (feeds tensor.Map, floats []string) {
 	feeds = tensor.Map{}
 	random := rand.New(rand.NewPCG(3, 4))
@@ -50,8 +50,8 @@ func inputsOf(f *graph.File, open map[string]int) (feeds tensor.Map, floats []st
 	return feeds, floats
 }
 
-// fitImages sets the height and the width of images that a graph leaves open and --size does not give, to the first usual
-// size that the shapes inside the graph allow.
+// fitImages sets the height and the width of images that a graph leaves open and --size does not give, to the first
+// usual size that the shapes inside the graph allow.
 func fitImages(f *graph.File, open map[string]int) {
 	var sides []string
 	for _, in := range f.Inputs() {
@@ -127,8 +127,8 @@ func ones(shape []int) *tensor.Tensor {
 	return t
 }
 
-// rowsBehind is the size of the smallest axis that an input indexes, directly or through a change of type or shape; 0 where
-// it indexes none of known size.
+// rowsBehind is the size of the smallest axis that an input indexes, directly or through a change of type or shape; 0
+// where it indexes none of known size.
 func rowsBehind(f *graph.File, in graph.Node) int {
 	same, rows := map[graph.Node]bool{in: true}, 0
 	for _, o := range f.Outputs {
@@ -140,7 +140,8 @@ func rowsBehind(f *graph.File, in graph.Node) int {
 				}
 			case "Gather":
 				axis := op.Attrs.Int("axis", 0)
-				if s := op.In[0].Shape(); same[op.In[1]] && axis >= 0 && axis < len(s) && s[axis].Static() && (rows == 0 || s[axis].N < rows) {
+				if s := op.In[0].Shape(); same[op.In[1]] && axis >= 0 && axis < len(s) && s[axis].Static() &&
+					(rows == 0 || s[axis].N < rows) {
 					rows = s[axis].N
 				}
 			}

@@ -143,7 +143,8 @@ func TestKillAndResume(t *testing.T) {
 	if !bytes.Equal(read(t, whole, "prompts.safetensors"), read(t, broken, "prompts.safetensors")) {
 		t.Errorf("after %d kills the prompts differ from those of the uninterrupted run", kills)
 	}
-	if a, b := read(t, whole, "rounds.jsonl"), read(t, broken, "rounds.jsonl"); bytes.Count(a, []byte("\n")) != bytes.Count(b, []byte("\n")) {
+	if a, b := read(t, whole, "rounds.jsonl"), read(t, broken, "rounds.jsonl"); bytes.Count(a,
+		[]byte("\n")) != bytes.Count(b, []byte("\n")) {
 		t.Errorf("rounds.jsonl has %d and %d lines", bytes.Count(a, []byte("\n")), bytes.Count(b, []byte("\n")))
 	}
 	t.Logf("killed %d times", kills)
@@ -193,22 +194,33 @@ func TestErrorsAreOneLine(t *testing.T) {
 		say  []string
 	}{
 		{"existing run", []string{"run", config, "--out", done}, 2, []string{"--resume"}},
-		{"unknown key", []string{"run", config, "--set", "train.speed=3"}, 2, []string{"train.speed", "known here", "batch"}},
-		{"unknown option", []string{"run", config, "--out", out("1"), "--set", "options.beta=3"}, 2, []string{"options.beta", "ratio"}},
-		{"unknown method", []string{"run", config, "--out", out("2"), "--set", "method=fedfoo"}, 2, []string{"fedfoo", "promptfl"}},
+		{"unknown key", []string{"run", config, "--set", "train.speed=3"}, 2, []string{"train.speed", "known here",
+			"batch"}},
+		{"unknown option", []string{"run", config, "--out", out("1"), "--set", "options.beta=3"}, 2,
+			[]string{"options.beta", "ratio"}},
+		{"unknown method", []string{"run", config, "--out", out("2"), "--set", "method=fedfoo"}, 2, []string{"fedfoo",
+			"promptfl"}},
 		{"missing file", []string{"run", out("none.yaml")}, 2, []string{"none.yaml"}},
 		{"missing checkpoint", []string{"convert", out("nothing"), "--out", out("3")}, 1, []string{"nothing"}},
 		{"truncated checkpoint", []string{"convert", truncated, "--out", out("4")}, 1, []string{"half.safetensors"}},
-		{"no such backbone", []string{"run", config, "--out", out("5"), "--set", "backbones=[rn9000]"}, 2, []string{"rn9000"}},
-		{"prompt too long", []string{"run", config, "--out", out("6"), "--set", "options.local_tokens=40"}, 1, []string{"circle", "40"}},
-		{"too many clients", []string{"run", config, "--out", out("7"), "--set", "partition.clients=40", "--set", "partition.kind=pathological"}, 2, []string{"partition.clients"}},
-		{"empty class folder", []string{"run", config, "--out", out("8"), "--set", "data.set=folder", "--set", "data.root=" + empty}, 2, []string{"cat"}},
-		{"corrupt image", []string{"run", config, "--out", out("9"), "--set", "data.set=folder", "--set", "data.root=" + full, "--set", "partition.kind=iid", "--set", "partition.clients=2"}, 1, []string{"a.png"}},
-		{"missing data", []string{"run", config, "--out", out("10"), "--set", "data.set=folder", "--set", "data.root=" + out("gone")}, 2, []string{"gone", "data.root"}},
+		{"no such backbone", []string{"run", config, "--out", out("5"), "--set", "backbones=[rn9000]"}, 2,
+			[]string{"rn9000"}},
+		{"prompt too long", []string{"run", config, "--out", out("6"), "--set", "options.local_tokens=40"}, 1,
+			[]string{"circle", "40"}},
+		{"too many clients", []string{"run", config, "--out", out("7"), "--set", "partition.clients=40", "--set",
+			"partition.kind=pathological"}, 2, []string{"partition.clients"}},
+		{"empty class folder", []string{"run", config, "--out", out("8"), "--set", "data.set=folder", "--set",
+			"data.root=" + empty}, 2, []string{"cat"}},
+		{"corrupt image", []string{"run", config, "--out", out("9"), "--set", "data.set=folder", "--set", "data.root=" +
+			full, "--set", "partition.kind=iid", "--set", "partition.clients=2"}, 1, []string{"a.png"}},
+		{"missing data", []string{"run", config, "--out", out("10"), "--set", "data.set=folder", "--set", "data.root=" +
+			out("gone")}, 2, []string{"gone", "data.root"}},
 		{"folder that cannot be written", []string{"run", config, "--out", "/proc/none/run"}, 1, []string{"--out"}},
-		{"absent provider", []string{"run", config, "--out", out("11"), "--set", "runtime.provider=cuda"}, 1, []string{"cuda"}},
+		{"absent provider", []string{"run", config, "--out", out("11"), "--set", "runtime.provider=cuda"}, 1,
+			[]string{"cuda"}},
 		{"no command", []string{"fly"}, 2, []string{"fly"}},
-		{"gradient of nothing", []string{"grad", filepath.Join(dir, "bundle", "text.onnx"), "--of", "text", "--wrt", "image", "--out", filepath.Join(dir, "bundle", "g.onnx")}, 1, []string{"image", "embeddings"}},
+		{"gradient of nothing", []string{"grad", filepath.Join(dir, "bundle", "text.onnx"), "--of", "text", "--wrt",
+			"image", "--out", filepath.Join(dir, "bundle", "g.onnx")}, 1, []string{"image", "embeddings"}},
 	} {
 		_, text, code := call(c.args...)
 		if code != c.code {
@@ -237,12 +249,13 @@ func TestMissingLibrary(t *testing.T) {
 	}
 }
 
-// ONNX Runtime's telemetry, which would tell a collector about the run, leaves a file among the temporary ones as soon as
-// it starts.
+// ONNX Runtime's telemetry, which would tell a collector about the run, leaves a file among the temporary ones as soon
+// as it starts.
 func TestNoTelemetry(t *testing.T) {
 	dir := setup(t)
 	tmp := t.TempDir()
-	c := exec.Command(program, "run", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "run"), "--set", "train.rounds=1")
+	c := exec.Command(program, "run", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "run"), "--set",
+		"train.rounds=1")
 	c.Env = append(os.Environ(), "TMPDIR="+tmp)
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -288,7 +301,8 @@ func TestTracePredictPartition(t *testing.T) {
 	if len(p.Probabilities) != 4 || sum < 0.999 || sum > 1.001 {
 		t.Errorf("probabilities %v", p.Probabilities)
 	}
-	for _, f := range []string{"config.yaml", "rounds.jsonl", "summary.json", "data.json", "report.html", "plots/accuracy.png", "plots/accuracy.svg"} {
+	for _, f := range []string{"config.yaml", "rounds.jsonl", "summary.json", "data.json", "report.html",
+		"plots/accuracy.png", "plots/accuracy.svg"} {
 		if len(read(t, run, f)) == 0 {
 			t.Errorf("%s is empty", f)
 		}
@@ -298,10 +312,12 @@ func TestTracePredictPartition(t *testing.T) {
 		Labels  struct{ Train, Test []int }
 	}
 	_, text, code := call("partition", config, "--json", filepath.Join(dir, "parts.json"))
-	if code != 0 || !strings.Contains(text, "data: drawn, made on the fly: 4 classes") || !strings.Contains(text, "data: train 48 images") {
+	if code != 0 || !strings.Contains(text, "data: drawn, made on the fly: 4 classes") || !strings.Contains(text,
+		"data: train 48 images") {
 		t.Errorf("partition: exit %d, and says %q", code, text)
 	}
-	if err := json.Unmarshal(read(t, dir, "parts.json"), &parts); err != nil || len(parts.Clients) != 4 || len(parts.Labels.Train) != 48 {
+	if err := json.Unmarshal(read(t, dir, "parts.json"), &parts); err != nil || len(parts.Clients) != 4 ||
+		len(parts.Labels.Train) != 48 {
 		t.Errorf("partition file: %v, %d clients, %d training labels", err, len(parts.Clients), len(parts.Labels.Train))
 	}
 }

@@ -27,7 +27,8 @@ const listenScheme = "listen://"
 
 func (f *clusterFlags) add(c *cobra.Command) {
 	l := c.Flags()
-	l.StringVar(&f.url, "cluster", "", "spread the clients over machines that run promptfed work: URL of a NATS server with JetStream, or listen://HOST:PORT for one in this process")
+	l.StringVar(&f.url, "cluster", "", "spread the clients over machines that run promptfed work: URL of a NATS "+
+		"server with JetStream, or listen://HOST:PORT for one in this process")
 	addQueue(c, &f.queue)
 	addLink(c, &f.link)
 }
@@ -88,11 +89,13 @@ func (f clusterFlags) embed(c *cluster, address string) error {
 	if err != nil {
 		return err
 	}
-	e := transport.Embedding{Listen: address, Workers: dir, Run: f.queue, Token: f.link.token, Limit: 1 << 20, Log: c.log}
+	e := transport.Embedding{Listen: address, Workers: dir, Run: f.queue, Token: f.link.token, Limit: 1 << 20,
+		Log: c.log}
 	if f.link.tls != "" {
 		e.TLS, err = serverTLS(f.link.tls)
 	} else if f.link.token == "" {
-		c.log.Warn("anybody who can connect can be a worker, unencrypted; --tls closes that (promptfed certs)", "listen", address)
+		c.log.Warn("anybody who can connect can be a worker, unencrypted; --tls closes that (promptfed certs)",
+			"listen", address)
 	} else {
 		c.log.Warn(plainToken, "listen", address)
 	}
@@ -132,14 +135,16 @@ func (c *cluster) spread(ctx context.Context, b *experiment.Built, set *engine.S
 	if err != nil {
 		return nil, err
 	}
-	q, err := transport.OpenCluster(ctx, c.nc, transport.ClusterSettings{Queue: c.queue, Config: text, Footing: footing, Log: c.log})
+	q, err := transport.OpenCluster(ctx, c.nc, transport.ClusterSettings{Queue: c.queue, Config: text, Footing: footing,
+		Log: c.log})
 	if err != nil {
 		return nil, err
 	}
 	set.Elsewhere, set.Workers = q, transport.MaxTurns
 	return func() {
 		t := q.Totals()
-		c.log.Info("done", "turns", t.Turns, "workers", t.Workers, "bytes_down", t.Down, "bytes_up", t.Up, "late", t.Late, "failed", t.Failed)
+		c.log.Info("done", "turns", t.Turns, "workers", t.Workers, "bytes_down", t.Down, "bytes_up", t.Up, "late",
+			t.Late, "failed", t.Failed)
 		if err := q.Close(); err != nil {
 			c.log.Warn("the queue could not be removed", "error", err)
 		}

@@ -20,7 +20,8 @@ func compareCounts(path string, changes []string) error {
 		return usageError{err}
 	}
 	if _, err := os.Stat(conf.Data.Root); err != nil {
-		return usageError{fmt.Errorf("data.root: %w; give the folder that holds the sets, as in --set data.root=DATA", err)}
+		return usageError{fmt.Errorf("data.root: %w; give the folder that holds the sets, as in --set "+
+			"data.root=DATA", err)}
 	}
 	if title := cardTitle(&configs.Card{Paper: table.Paper, Item: table.Item, Title: table.Title}); title != "" {
 		fmt.Println(title + "\n")
@@ -58,7 +59,8 @@ func compareCounts(path string, changes []string) error {
 		}
 	}
 	w.Flush()
-	fmt.Printf("\n%d of %d sets as printed, %d not as printed, %d not there\n", same, len(table.Sets), len(wrong), absent)
+	fmt.Printf("\n%d of %d sets as printed, %d not as printed, %d not there\n", same, len(table.Sets), len(wrong),
+		absent)
 	for _, list := range []struct {
 		title string
 		notes []string

@@ -63,14 +63,17 @@ func TestPartitionComparesPrintedSizes(t *testing.T) {
 		{"other numbers", "given", `
     - {label: Office, set: office31, train: 48, test: 13}
     - {label: Textures, set: dtd, classes: 1}`, 1,
-			[]string{"train +48 +48 *\n", "test +13 +12 +-1\n", "classes +1 +2 +\\+1\n", "0 of 2 sets as printed, 2 not"},
+			[]string{"train +48 +48 *\n", "test +13 +12 +-1\n", "classes +1 +2 +\\+1\n",
+				"0 of 2 sets as printed, 2 not"},
 			"Office has other numbers; Textures has other numbers"},
 		{"an empty folder", "given", `
     - {label: Flowers, set: flowers102, classes: 102}`, 1,
 			[]string{"Flowers +cannot be opened"}, "Flowers cannot be opened: no flowers102 in"},
 		{"no such key", "given", "\n    - {label: Office, set: office31, clases: 2}", 2, nil, "counts.sets[0].clases"},
-		{"no such set", "given", "\n    - {label: Office, set: office, classes: 2}", 2, nil, "counts.sets[0]: Office: data.set"},
-		{"nothing printed", "given", "\n    - {label: Office, set: office31}", 2, nil, "counts.sets[0]: Office has no number"},
+		{"no such set", "given", "\n    - {label: Office, set: office, classes: 2}", 2, nil,
+			"counts.sets[0]: Office: data.set"},
+		{"nothing printed", "given", "\n    - {label: Office, set: office31}", 2, nil,
+			"counts.sets[0]: Office has no number"},
 		{"no set", "given", "\n    - {label: Office, classes: 3}", 2, nil, "counts.sets[0] has no label or no set"},
 		{"negative", "given", "\n    - {label: Office, set: office31, train: -3}", 2, nil, "negative"},
 		{"no rows", "given", " []", 2, nil, "counts.sets: no data set"},

@@ -75,7 +75,8 @@ func (d *display) begin(total int, unit string) {
 		return
 	}
 	d.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowCount(),
-		progressbar.OptionSetItsString(unit), progressbar.OptionSetWidth(24), progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionSetItsString(unit), progressbar.OptionSetWidth(24),
+		progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionSetPredictTime(true), progressbar.OptionFullWidth(), progressbar.OptionClearOnFinish())
 }
 
@@ -116,7 +117,8 @@ func (d *display) turn(o engine.Order, client int) {
 	if d.bar != nil {
 		share := float64(d.clients) / float64(max(1, len(o.Clients)))
 		d.bar.Set(min(d.rounds*d.clients, o.Round*d.clients+int(float64(d.finished)*share)))
-		d.describe(fmt.Sprintf("%s round %d/%d, client %d/%d%s", d.name, o.Round+1, d.rounds, d.finished, len(o.Clients), d.last))
+		d.describe(fmt.Sprintf("%s round %d/%d, client %d/%d%s", d.name, o.Round+1, d.rounds, d.finished,
+			len(o.Clients), d.last))
 	}
 }
 
@@ -158,8 +160,8 @@ func accuracyOf(r engine.Record) string {
 	return ""
 }
 
-// opened tells what the data was found to be, what there is to note about it, and which images were left out because they cannot
-// be read.
+// opened tells what the data was found to be, what there is to note about it, and which images were left out because
+// they cannot be read.
 func (d *display) opened(b *experiment.Built) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

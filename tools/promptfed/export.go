@@ -36,7 +36,8 @@ func exportCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%s: classifier of client %d, %.1f MB, %s pixels of any size in, class probabilities out\n", out, client, float64(size)/1e6, pixels)
+		fmt.Printf("%s: classifier of client %d, %.1f MB, %s pixels of any size in, class probabilities out\n", out,
+			client, float64(size)/1e6, pixels)
 		return nil
 	}
 	return c

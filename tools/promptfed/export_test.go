@@ -26,7 +26,8 @@ func TestExport(t *testing.T) {
 		{[]string{"export", run, "--client", "4", "--out", out}, 1, "clients 0 to 3"},
 		{[]string{"predict", filepath.Join(run, "prompts.safetensors"), image}, 1, "promptfed export"},
 	} {
-		if _, text, code := call(c.args...); code != c.code || !strings.Contains(text, c.word) || strings.Count(text, "\n") != 1 {
+		if _, text, code := call(c.args...); code != c.code || !strings.Contains(text, c.word) ||
+			strings.Count(text, "\n") != 1 {
 			t.Errorf("%v: exit %d: %s", c.args, code, text)
 		}
 	}
@@ -43,7 +44,8 @@ func TestExport(t *testing.T) {
 			}
 		}
 	}
-	if _, text, code := call("predict", out, "--client", "2", image); code != 2 || !strings.Contains(text, "--client goes with a run folder") {
+	if _, text, code := call("predict", out, "--client", "2", image); code != 2 || !strings.Contains(text,
+		"--client goes with a run folder") {
 		t.Errorf("exit %d: %s", code, text)
 	}
 }

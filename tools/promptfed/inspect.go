@@ -14,7 +14,8 @@ import (
 
 func inspectCommand() *cobra.Command {
 	all := false
-	c := &cobra.Command{Use: "inspect PATH", Args: exactly(1), Short: "show what is in a bundle, a checkpoint, an ONNX file or a safetensors file"}
+	c := &cobra.Command{Use: "inspect PATH", Args: exactly(1), Short: "show what is in a bundle, a checkpoint, an " +
+		"ONNX file or a safetensors file"}
 	c.Flags().BoolVar(&all, "tensors", false, "list every tensor")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		r, err := bundle.Inspect(args[0])
@@ -42,7 +43,8 @@ func inspectRows(r bundle.Report, all bool) [][]string {
 			add(f.What, "%s", f.Value)
 		}
 		if r.Found == nil {
-			add("text tower", "width %d, %d layers, %d heads, context %d, %s", m.Text.Width, m.Text.Layers, m.Text.Heads, m.Text.Context, m.Text.Activation)
+			add("text tower", "width %d, %d layers, %d heads, context %d, %s", m.Text.Width, m.Text.Layers,
+				m.Text.Heads, m.Text.Context, m.Text.Activation)
 			add("image tower", "%s", imageTower(m.Vision))
 		}
 		add("joint dimension", "%d", m.Text.Joint)
@@ -91,7 +93,9 @@ func inspectRows(r bundle.Report, all bool) [][]string {
 
 func imageTower(v clip.VisionArch) string {
 	if v.ResNet() {
-		return fmt.Sprintf("ResNet of width %d, stages of %v blocks, %d heads, images of %d", v.Width, v.Stages, v.Heads, v.Image)
+		return fmt.Sprintf("ResNet of width %d, stages of %v blocks, %d heads, images of %d", v.Width, v.Stages,
+			v.Heads, v.Image)
 	}
-	return fmt.Sprintf("width %d, %d layers, %d heads, patches of %d, images of %d, %s", v.Width, v.Layers, v.Heads, v.Patch, v.Image, v.Activation)
+	return fmt.Sprintf("width %d, %d layers, %d heads, patches of %d, images of %d, %s", v.Width, v.Layers, v.Heads,
+		v.Patch, v.Image, v.Activation)
 }

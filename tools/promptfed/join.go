@@ -33,20 +33,24 @@ type joinFlags struct {
 
 func joinCommand() *cobra.Command {
 	f := joinFlags{client: -1}
-	c := &cobra.Command{Use: "join URL --client K [--config CONFIG] [--set data.root=DIR] [--state DIR] [--tls DIR | --token SECRET | --creds FILE]", Args: exactly(1),
+	c := &cobra.Command{Use: "join URL --client K [--config CONFIG] [--set data.root=DIR] [--state DIR] [--tls DIR | " +
+		"--token SECRET | --creds FILE]", Args: exactly(1),
 		Short: "be one client of an experiment that promptfed serve runs elsewhere; this machine only dials out"}
 	l := c.Flags()
 	l.IntVar(&f.client, "client", -1, "number of this client, from 0")
 	l.StringVar(&f.run, "run", "default", "name of the run, as the server has it")
-	l.StringVar(&f.config, "config", "", "configuration of this client: data, backbones, runtime; what the server decides must agree")
+	l.StringVar(&f.config, "config", "", "configuration of this client: data, backbones, runtime; what the server "+
+		"decides must agree")
 	l.StringArrayVar(&f.sets, "set", nil, "change a key, as in data.root=DIR or runtime.provider=cuda")
 	l.StringVar(&f.state, "state", "", "folder of what this client remembers and learns (default runs/join-RUN-K)")
-	l.BoolVar(&f.partition, "partition", false, "take this client's part of the partition of the data, as promptfed run deals it, instead of all of the data")
+	l.BoolVar(&f.partition, "partition", false, "take this client's part of the partition of the data, as promptfed "+
+		"run deals it, instead of all of the data")
 	l.StringVar(&f.domain, "domain", "", "domain of this client's data, for reports")
 	l.StringVar(&f.log, "log", "text", "form of the log on standard error: text or json")
 	f.link.addToken(c, "the server's secret")
 	l.StringVar(&f.link.creds, "creds", "", "NATS credentials file")
-	l.StringVar(&f.link.tls, "tls", "", "folder with ca.pem, client-K.pem and client-K-key.pem, as promptfed certs makes it")
+	l.StringVar(&f.link.tls, "tls", "", "folder with ca.pem, client-K.pem and client-K-key.pem, as promptfed certs "+
+		"makes it")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.client < 0 {
 			return needed("join", "--client K")
@@ -72,7 +76,8 @@ const tokenVariable = "PROMPTFED_TOKEN"
 // addToken adds the flags of a secret that both sides give.
 func (o *linkOptions) addToken(c *cobra.Command, what string) {
 	l := c.Flags()
-	l.StringVar(&o.token, "token", "", what+"; other users of this machine see it, unlike that of --token-file or "+tokenVariable)
+	l.StringVar(&o.token, "token", "", what+"; other users of this machine see it, unlike that of --token-file or "+
+		tokenVariable)
 	l.StringVar(&o.tokenFile, "token-file", "", "file that holds the token")
 }
 
@@ -141,7 +146,8 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	if f.state == "" {
 		f.state = filepath.Join("runs", "join-"+f.run+"-"+strconv.Itoa(f.client))
 	}
-	over := fmt.Sprintf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client learned", f.state, f.client)
+	over := fmt.Sprintf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client "+
+		"learned", f.state, f.client)
 	if transport.Finished(f.state) {
 		fmt.Println(over)
 		return nil
@@ -158,7 +164,8 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	if err != nil {
 		return err
 	}
-	nc, err := transport.Dial(ctx, url, "promptfed join "+strconv.Itoa(f.client), log, append(options, nats.CustomInboxPrefix(transport.InboxOf(f.run, f.client)))...)
+	nc, err := transport.Dial(ctx, url, "promptfed join "+strconv.Itoa(f.client), log, append(options,
+		nats.CustomInboxPrefix(transport.InboxOf(f.run, f.client)))...)
 	if err != nil {
 		return err
 	}
@@ -180,14 +187,16 @@ func join(ctx context.Context, url string, f joinFlags) error {
 }
 
 // prepare opens this client's data and backbone, and makes its agent.
-func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.Invitation, log *slog.Logger) (*transport.Agent, func(), error) {
+func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.Invitation,
+	log *slog.Logger) (*transport.Agent, func(), error) {
 	conf, err := f.configuration(inv)
 	if err != nil {
 		return nil, nil, err
 	}
 	d := newDisplay(conf)
 	defer d.close()
-	place := experiment.Place{Client: f.client, Of: inv.Clients, Partition: f.partition, Domain: f.domain, Classes: inv.Classes}
+	place := experiment.Place{Client: f.client, Of: inv.Clients, Partition: f.partition, Domain: f.domain,
+		Classes: inv.Classes}
 	b, err := experiment.OpenClient(ctx, conf, place, d.work)
 	if err != nil {
 		return nil, nil, asUsage(err)
@@ -205,7 +214,8 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 		b.Close()
 		return nil, nil, err
 	}
-	card := transport.Card{Terms: b.Engine.Terms(), Member: engine.Member{Task: p.Task, Domain: p.Client.Domain}, Backbone: p.Backbone, Tokens: p.Tokens,
+	card := transport.Card{Terms: b.Engine.Terms(), Member: engine.Member{Task: p.Task, Domain: p.Client.Domain},
+		Backbone: p.Backbone, Tokens: p.Tokens,
 		Examples: p.Client.Train.Len()}
 	worker := engine.NewWorker(b.Engine, b.Settings())
 	if conf.Eval.ZeroShot {
@@ -215,7 +225,8 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 			}
 		}
 	}
-	part := transport.Local{Worker: worker, Experiment: b.Engine, Client: p.Client, Path: filepath.Join(f.state, engine.PromptsFile)}
+	part := transport.Local{Worker: worker, Experiment: b.Engine, Client: p.Client, Path: filepath.Join(f.state,
+		engine.PromptsFile)}
 	a, err := transport.NewAgent(nc, inv, card, f.state, part, log)
 	if err == nil {
 		err = errors.Join(writeConfig(f.state, b.Config), writeJSON(f.state, results.DataFile, b.Info))

@@ -14,11 +14,13 @@ import (
 )
 
 func listCommand() *cobra.Command {
-	c := &cobra.Command{Use: "list methods|wrappers|backbones|datasets|partitions", Short: "show what there is, with papers and options"}
+	c := &cobra.Command{Use: "list methods|wrappers|backbones|datasets|partitions",
+		Short: "show what there is, with papers and options"}
 	var models string
 	c.PersistentFlags().StringVar(&models, "models", "", "folder with bundles by name")
 	add := func(name, short string, text func() string) {
-		c.AddCommand(&cobra.Command{Use: name, Short: short, Args: exactly(0), RunE: func(*cobra.Command, []string) error {
+		c.AddCommand(&cobra.Command{Use: name, Short: short, Args: exactly(0), RunE: func(*cobra.Command,
+			[]string) error {
 			fmt.Print(text())
 			return nil
 		}})
@@ -29,7 +31,8 @@ func listCommand() *cobra.Command {
 	add("partitions", "ways to hand out examples to clients", func() string { return align(partitionRows()) })
 	add("backbones", "bundles that are found by name", func() string { return align(backboneRows(models)) })
 	c.Args = func(_ *cobra.Command, args []string) error {
-		return usageError{fmt.Errorf("list takes one of methods, wrappers, backbones, datasets, partitions, not %q", strings.Join(args, " "))}
+		return usageError{fmt.Errorf("list takes one of methods, wrappers, backbones, datasets, partitions, not %q",
+			strings.Join(args, " "))}
 	}
 	c.RunE = func(*cobra.Command, []string) error { return nil }
 	return c
@@ -94,7 +97,8 @@ func backboneRows(models string) [][]string {
 		if dir == "" {
 			dir = "(in the program)"
 		}
-		rows = append(rows, []string{b.Name, b.Architecture, fmt.Sprint(b.Text.Width), fmt.Sprint(b.Text.Joint), fmt.Sprint(b.Vision.Image), dir})
+		rows = append(rows, []string{b.Name, b.Architecture, fmt.Sprint(b.Text.Width), fmt.Sprint(b.Text.Joint),
+			fmt.Sprint(b.Vision.Image), dir})
 	}
 	return slices.Clip(rows)
 }

@@ -39,8 +39,11 @@ func execute(ctx context.Context, args []string) int {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(runCommand(), sweepCommand(), reportCommand(), listCommand(), convertCommand(), inspectCommand(), checkCommand(), gradCommand(),
-		partitionCommand(), featuresCommand(), pretrainCommand(), predictCommand(), exportCommand(), traceCommand(), termsCommand(), benchCommand(), serveCommand(), joinCommand(), workCommand(), certsCommand(), natsConfigCommand(), statusCommand())
+	root.AddCommand(runCommand(), sweepCommand(), reportCommand(), listCommand(), convertCommand(), inspectCommand(),
+		checkCommand(), gradCommand(),
+		partitionCommand(), featuresCommand(), pretrainCommand(), predictCommand(), exportCommand(), traceCommand(),
+		termsCommand(), benchCommand(), serveCommand(), joinCommand(), workCommand(), certsCommand(),
+		natsConfigCommand(), statusCommand())
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

@@ -44,18 +44,48 @@ func newMeter(hub *transport.Hub) *meter {
 	add := func(name, help string, kind prometheus.ValueType, of func(m *meter, s *transport.Status) float64) {
 		m.gauges = append(m.gauges, gauge{prometheus.NewDesc("promptfed_"+name, help, nil, nil), kind, of})
 	}
-	add("rounds_total", "Rounds committed.", prometheus.CounterValue, func(m *meter, _ *transport.Status) float64 { return float64(m.rounds.Load()) })
-	add("accuracy", "Mean accuracy over clients in the last tested round, in [0,1], of the evaluation that eval.view names; NaN before, and where the method does not have it.", prometheus.GaugeValue, func(m *meter, _ *transport.Status) float64 { return m.accuracy.Load().(float64) })
-	add("loss", "Mean training loss of the last round.", prometheus.GaugeValue, func(m *meter, _ *transport.Status) float64 { return m.loss.Load().(float64) })
-	add("upload_bytes_total", "Bytes of replies that counted, headers included.", prometheus.CounterValue, func(_ *meter, s *transport.Status) float64 { return float64(s.BytesUp) })
-	add("download_bytes_total", "Bytes of orders, headers included.", prometheus.CounterValue, func(_ *meter, s *transport.Status) float64 { return float64(s.BytesDown) })
-	add("replies_total", "Replies that counted.", prometheus.CounterValue, func(_ *meter, s *transport.Status) float64 { return float64(s.Replies) })
-	add("late_replies_total", "Late and repeated replies, dropped.", prometheus.CounterValue, func(_ *meter, s *transport.Status) float64 { return float64(s.Late) })
-	add("refused_replies_total", "Replies refused or without an answer.", prometheus.CounterValue, func(_ *meter, s *transport.Status) float64 { return float64(s.Refused) })
-	add("refused_joins_total", "Clients refused to join.", prometheus.CounterValue, func(_ *meter, s *transport.Status) float64 { return float64(s.RefusedJoins) })
-	add("repeated_orders_total", "Orders given again below the quorum.", prometheus.CounterValue, func(_ *meter, s *transport.Status) float64 { return float64(s.Repeats) })
-	for name, help := range map[string]string{"joined": "1 where a client has joined and not left.", "seen_seconds": "Seconds since a client was heard of; -1 for never.",
-		"lag": "1 where a client has an order that it has not answered."} {
+	add("rounds_total", "Rounds committed.", prometheus.CounterValue, func(m *meter,
+		_ *transport.Status) float64 {
+		return float64(m.rounds.Load())
+	})
+	add("accuracy", "Mean accuracy over clients in the last tested round, in [0,1], of the evaluation that eval.view "+
+		"names; NaN before, and where the method does not have it.", prometheus.GaugeValue, func(m *meter,
+		_ *transport.Status) float64 {
+		return m.accuracy.Load().(float64)
+	})
+	add("loss", "Mean training loss of the last round.", prometheus.GaugeValue, func(m *meter,
+		_ *transport.Status) float64 {
+		return m.loss.Load().(float64)
+	})
+	add("upload_bytes_total", "Bytes of replies that counted, headers included.", prometheus.CounterValue,
+		func(_ *meter, s *transport.Status) float64 { return float64(s.BytesUp) })
+	add("download_bytes_total", "Bytes of orders, headers included.", prometheus.CounterValue, func(_ *meter,
+		s *transport.Status) float64 {
+		return float64(s.BytesDown)
+	})
+	add("replies_total", "Replies that counted.", prometheus.CounterValue, func(_ *meter,
+		s *transport.Status) float64 {
+		return float64(s.Replies)
+	})
+	add("late_replies_total", "Late and repeated replies, dropped.", prometheus.CounterValue, func(_ *meter,
+		s *transport.Status) float64 {
+		return float64(s.Late)
+	})
+	add("refused_replies_total", "Replies refused or without an answer.", prometheus.CounterValue, func(_ *meter,
+		s *transport.Status) float64 {
+		return float64(s.Refused)
+	})
+	add("refused_joins_total", "Clients refused to join.", prometheus.CounterValue, func(_ *meter,
+		s *transport.Status) float64 {
+		return float64(s.RefusedJoins)
+	})
+	add("repeated_orders_total", "Orders given again below the quorum.", prometheus.CounterValue, func(_ *meter,
+		s *transport.Status) float64 {
+		return float64(s.Repeats)
+	})
+	for name, help := range map[string]string{"joined": "1 where a client has joined and not left.",
+		"seen_seconds": "Seconds since a client was heard of; -1 for never.",
+		"lag":          "1 where a client has an order that it has not answered."} {
 		m.client[name] = prometheus.NewDesc("promptfed_client_"+name, help, []string{"client"}, nil)
 	}
 	return m
@@ -91,7 +121,8 @@ func (m *meter) Collect(out chan<- prometheus.Metric) {
 	yes := map[bool]float64{true: 1}
 	for _, c := range s.Clients {
 		id := strconv.Itoa(c.Client)
-		for name, v := range map[string]float64{"joined": yes[c.Joined && !c.Left], "seen_seconds": c.Seen, "lag": yes[c.Asked && !c.Answered]} {
+		for name, v := range map[string]float64{"joined": yes[c.Joined && !c.Left], "seen_seconds": c.Seen,
+			"lag": yes[c.Asked && !c.Answered]} {
 			out <- prometheus.MustNewConstMetric(m.client[name], prometheus.GaugeValue, v, id)
 		}
 	}
@@ -104,7 +135,8 @@ func serveMetrics(address string, m *meter, connected func() bool, log *slog.Log
 		return nil, fmt.Errorf("--metrics: %w", err)
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(m, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

@@ -30,8 +30,8 @@ func papers(t *testing.T) (sweeps, counts []string) {
 	return sweeps, counts
 }
 
-// Every file of a paper is a sweep in both of its forms, and its card says what it reproduces. The small form needs no data
-// and no backbone that the program does not bring along.
+// Every file of a paper is a sweep in both of its forms, and its card says what it reproduces. The small form needs no
+// data and no backbone that the program does not bring along.
 func TestPapers(t *testing.T) {
 	sweeps, _ := papers(t)
 	for _, path := range sweeps {
@@ -51,7 +51,8 @@ func TestPapers(t *testing.T) {
 			t.Errorf("%s has no card", path)
 			continue
 		case c.Paper == "" || c.Item == "" || c.Title == "":
-			t.Errorf("%s: card.paper %q, card.item %q, card.title %q; none may be empty", path, c.Paper, c.Item, c.Title)
+			t.Errorf("%s: card.paper %q, card.item %q, card.title %q; none may be empty", path, c.Paper, c.Item,
+				c.Title)
 		case c.Numbers.Values.Empty() == (c.NoNumbers == ""):
 			t.Errorf("%s: card.numbers, or card.no_numbers with the reason, is expected", path)
 		case (c.Views.Why == "") != (c.Metric == "seconds" || c.Metric == "bytes"):
@@ -84,8 +85,8 @@ func TestPapers(t *testing.T) {
 }
 
 // Every run of FedPHA and SDFed in a paper's file names its projector, since the program's default is not the papers'.
-// Where they stand beside other methods both projectors run, under labels of their own, and printed numbers belong to the
-// paper's alone.
+// Where they stand beside other methods both projectors run, under labels of their own, and printed numbers belong to
+// the paper's alone.
 func TestPapersRunBothProjectors(t *testing.T) {
 	sweeps, _ := papers(t)
 	for _, path := range sweeps {
@@ -120,11 +121,13 @@ func TestEveryTableAndFigureHasAFile(t *testing.T) {
 	sweeps, counts := papers(t)
 	all := slices.Sorted(slices.Values(append(sweeps, counts...)))
 	for paper, items := range map[string]string{
-		"fedpha":  "figure-3 figure-4 figure-5 figure-6 figure-7 figure-8 figure-9 table-1 table-2 table-3 table-4 table-6 table-7 table-8",
-		"sdfed":   "figure-3 figure-4 figure-5 figure-6 table-1 table-2 table-3 table-4 table-5 table-6 table-7",
-		"fedappr": "figure-1 figure-2 figure-4 figure-s1 figure-s2 table-1 table-2 table-s1 table-s2 table-s3 table-s4 table-s5 table-s6",
-		"pfeddc":  "figure-3 table-1 table-2 table-3 table-4 table-5 table-6",
-		"ggtpc":   "figure-1 table-1 table-2 table-3 table-4 table-5 table-6",
+		"fedpha": "figure-3 figure-4 figure-5 figure-6 figure-7 figure-8 figure-9 table-1 table-2 table-3 table-4 " +
+			"table-6 table-7 table-8",
+		"sdfed": "figure-3 figure-4 figure-5 figure-6 table-1 table-2 table-3 table-4 table-5 table-6 table-7",
+		"fedappr": "figure-1 figure-2 figure-4 figure-s1 figure-s2 table-1 table-2 table-s1 table-s2 table-s3 " +
+			"table-s4 table-s5 table-s6",
+		"pfeddc": "figure-3 table-1 table-2 table-3 table-4 table-5 table-6",
+		"ggtpc":  "figure-1 table-1 table-2 table-3 table-4 table-5 table-6",
 	} {
 		var got []string
 		for _, path := range all {

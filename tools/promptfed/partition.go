@@ -42,7 +42,8 @@ func partitionCommand() *cobra.Command {
 			return show(cmd, args)
 		}
 		if file != "" {
-			return usageError{fmt.Errorf("--json: %s has sizes of data sets to compare (counts), and no partition to write", args[0])}
+			return usageError{fmt.Errorf("--json: %s has sizes of data sets to compare (counts), and no partition to "+
+				"write", args[0])}
 		}
 		sets, err := cmd.Flags().GetStringArray("set")
 		if err != nil {
@@ -54,7 +55,8 @@ func partitionCommand() *cobra.Command {
 }
 
 func featuresCommand() *cobra.Command {
-	return configured("features", "fill the feature cache", func(cmd *cobra.Command, conf experiment.Config, d *display) error {
+	return configured("features", "fill the feature cache", func(cmd *cobra.Command, conf experiment.Config,
+		d *display) error {
 		b, err := prepare(cmd.Context(), conf, d)
 		if err != nil {
 			return err

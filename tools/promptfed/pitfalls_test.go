@@ -9,8 +9,8 @@ import (
 	"promptfed/configs"
 )
 
-// Every file of configs/pitfalls is a sweep over three seeds or more that says what it shows, has a small form that needs
-// nothing, and stands in docs/pitfalls.md with its command; its small form runs to the end.
+// Every file of configs/pitfalls is a sweep over three seeds or more that says what it shows, has a small form that
+// needs nothing, and stands in docs/pitfalls.md with its command; its small form runs to the end.
 func TestPitfalls(t *testing.T) {
 	files, err := filepath.Glob("../../configs/pitfalls/*.yaml")
 	if err != nil || len(files) < 8 {

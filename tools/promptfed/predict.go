@@ -18,7 +18,8 @@ func predictCommand() *cobra.Command {
 	client, top, asJSON := 0, 3, false
 	var models string
 	var sets []string
-	c := &cobra.Command{Use: "predict RUN|FILE.onnx --client K IMAGE...", Args: atLeast(2), Short: "classify images with what a client learned, or with an exported classifier"}
+	c := &cobra.Command{Use: "predict RUN|FILE.onnx --client K IMAGE...", Args: atLeast(2),
+		Short: "classify images with what a client learned, or with an exported classifier"}
 	c.Flags().IntVar(&client, "client", 0, "number of the client, from 0")
 	c.Flags().IntVar(&top, "top", top, "classes to show for each image")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per image with every probability")
@@ -69,7 +70,8 @@ func predictCommand() *cobra.Command {
 }
 
 // predict classifies images with a client of a run, or with an exported classifier.
-func predict(cmd *cobra.Command, from, models string, sets []string, client int, images []data.Example) ([]string, []experiment.Prediction, error) {
+func predict(cmd *cobra.Command, from, models string, sets []string, client int, images []data.Example) ([]string,
+	[]experiment.Prediction, error) {
 	if st, err := os.Stat(from); err == nil && st.Mode().IsRegular() {
 		for _, flag := range []string{"client", "models"} {
 			if cmd.Flags().Changed(flag) {

@@ -14,7 +14,8 @@ import (
 
 // configured makes a command whose one argument is a configuration, with --set; do gets the configuration and a display
 // that is closed afterwards.
-func configured(use, short string, do func(cmd *cobra.Command, conf experiment.Config, d *display) error) *cobra.Command {
+func configured(use, short string, do func(cmd *cobra.Command, conf experiment.Config,
+	d *display) error) *cobra.Command {
 	var sets []string
 	c := &cobra.Command{Use: use + " CONFIG [--set key=value]", Args: exactly(1), Short: short}
 	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")

@@ -15,7 +15,8 @@ import (
 
 func pretrainCommand() *cobra.Command {
 	var sets []string
-	c := &cobra.Command{Use: "pretrain CONFIG", Args: exactly(1), Short: "train a tiny backbone from scratch; goes on where it stopped"}
+	c := &cobra.Command{Use: "pretrain CONFIG", Args: exactly(1), Short: "train a tiny backbone from scratch; goes " +
+		"on where it stopped"}
 	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configuration")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		conf := pretrain.Defaults()
@@ -27,8 +28,10 @@ func pretrainCommand() *cobra.Command {
 		}
 		var bar *progressbar.ProgressBar
 		if term.IsTerminal(int(os.Stderr.Fd())) {
-			bar = progressbar.NewOptions(conf.Train.Steps, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetPredictTime(true),
-				progressbar.OptionShowCount(), progressbar.OptionFullWidth(), progressbar.OptionThrottle(100*time.Millisecond))
+			bar = progressbar.NewOptions(conf.Train.Steps, progressbar.OptionSetWriter(os.Stderr),
+				progressbar.OptionSetPredictTime(true),
+				progressbar.OptionShowCount(), progressbar.OptionFullWidth(),
+				progressbar.OptionThrottle(100*time.Millisecond))
 		}
 		r, err := pretrain.Run(cmd.Context(), conf, func(p pretrain.Progress) {
 			if bar != nil {
@@ -37,7 +40,8 @@ func pretrainCommand() *cobra.Command {
 				return
 			}
 			if p.Step%50 == 0 || p.Step == conf.Train.Steps {
-				fmt.Fprintf(os.Stderr, "%s: step %d/%d, loss %.4f, %s\n", conf.Name, p.Step, p.Steps, p.Loss, p.Elapsed.Round(time.Second))
+				fmt.Fprintf(os.Stderr, "%s: step %d/%d, loss %.4f, %s\n", conf.Name, p.Step, p.Steps, p.Loss,
+					p.Elapsed.Round(time.Second))
 			}
 		})
 		if bar != nil {
@@ -48,7 +52,8 @@ func pretrainCommand() *cobra.Command {
 		}
 		rows := [][]string{{"set", "domain", "classes", "images", "zero-shot %"}}
 		for _, s := range r.Accuracy {
-			rows = append(rows, []string{s.Set, s.Domain, fmt.Sprint(s.Classes), fmt.Sprint(s.Images), percent(s.Correct)})
+			rows = append(rows, []string{s.Set, s.Domain, fmt.Sprint(s.Classes), fmt.Sprint(s.Images),
+				percent(s.Correct)})
 		}
 		fmt.Print(align(rows))
 		fmt.Println("written to", conf.Out)

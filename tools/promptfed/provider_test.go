@@ -10,8 +10,8 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// A provider that cannot be had is one line and exit code 1 in every command that computes, and costs nothing: a run that
-// was going on stays as it is. Auto takes the CPU and says so, on the way and in the summary.
+// A provider that cannot be had is one line and exit code 1 in every command that computes, and costs nothing: a run
+// that was going on stays as it is. Auto takes the CPU and says so, on the way and in the summary.
 func TestAbsentProvider(t *testing.T) {
 	if _, _, err := ort.Settle(ort.Options{Provider: ort.CUDA}); err == nil {
 		t.Skip("this library has a CUDA provider")
@@ -30,12 +30,14 @@ func TestAbsentProvider(t *testing.T) {
 		return all
 	}
 	_, stderr, code := call("run", config, "--set", "train.rounds=1", "--set", "runtime.provider=auto", "--out", out)
-	if code != 0 || !strings.Contains(stderr, "small: runs on the CPU (runtime.provider: auto): ort: provider cuda cannot be had") {
+	if code != 0 || !strings.Contains(stderr, "small: runs on the CPU (runtime.provider: auto): ort: provider cuda "+
+		"cannot be had") {
 		t.Errorf("auto: exit %d, %q", code, stderr)
 	}
 	before := files()
 	var summary struct{ Provider string }
-	if err := json.Unmarshal([]byte(before["summary.json"]), &summary); err != nil || !strings.HasPrefix(summary.Provider, "cpu: ort: provider cuda cannot be had") {
+	if err := json.Unmarshal([]byte(before["summary.json"]), &summary); err != nil ||
+		!strings.HasPrefix(summary.Provider, "cpu: ort: provider cuda cannot be had") {
 		t.Errorf("summary: provider %q, %v", summary.Provider, err)
 	}
 	if !strings.Contains(before["config.yaml"], "provider: auto") {
@@ -54,7 +56,8 @@ func TestAbsentProvider(t *testing.T) {
 	} {
 		stdout, stderr, code := call(append(args, cuda...)...)
 		if code != failed || stdout != "" || strings.Count(strings.TrimSpace(stderr), "\n") != 0 ||
-			!strings.Contains(stderr, "provider cuda cannot be had from") || !strings.Contains(stderr, "or use provider cpu") {
+			!strings.Contains(stderr, "provider cuda cannot be had from") || !strings.Contains(stderr,
+			"or use provider cpu") {
 			t.Errorf("%s: exit %d, output %q, errors %q", args[0], code, stdout, stderr)
 		}
 	}
@@ -68,10 +71,12 @@ func TestAbsentProvider(t *testing.T) {
 			t.Errorf("%s was written", gone)
 		}
 	}
-	if _, stderr, code := call("predict", out, "--client", "0", "--set", "train.lr=1", image); code != usage || !strings.Contains(stderr, "only keys under runtime") {
+	if _, stderr, code := call("predict", out, "--client", "0", "--set", "train.lr=1", image); code != usage ||
+		!strings.Contains(stderr, "only keys under runtime") {
 		t.Errorf("another key: exit %d, %q", code, stderr)
 	}
-	if _, stderr, code := call("bench", "--set", "runtime.prepack=maybe"); code != usage || !strings.Contains(stderr, "take auto, true or false") {
+	if _, stderr, code := call("bench", "--set", "runtime.prepack=maybe"); code != usage || !strings.Contains(stderr,
+		"take auto, true or false") {
 		t.Errorf("a wrong value: exit %d, %q", code, stderr)
 	}
 }

@@ -20,7 +20,8 @@ import (
 	"promptfed/tools/tables"
 )
 
-// reportOptions are what the command line asks of a report. The zero value is what a run and a sweep write by themselves.
+// reportOptions are what the command line asks of a report. The zero value is what a run and a sweep write by
+// themselves.
 type reportOptions struct {
 	metric        string
 	rows, columns []string
@@ -38,7 +39,8 @@ func reportCommand() *cobra.Command {
 	var o reportOptions
 	var out string
 	c := &cobra.Command{
-		Use:  "report DIR... [--out DIR] [--metric NAME] [--rows AXIS,...] [--columns AXIS,...] [--format " + strings.Join(reportFormats, ",") + "]",
+		Use: "report DIR... [--out DIR] [--metric NAME] [--rows AXIS,...] [--columns AXIS,...] [--format " +
+			strings.Join(reportFormats, ",") + "]",
 		Args: atLeast(1), Short: "tables, figures and tests of run folders and sweeps, and one page with all of it",
 	}
 	c.Flags().StringVar(&out, "out", "", "folder of the report (default DIR; of several, runs/comparison)")
@@ -46,9 +48,11 @@ func reportCommand() *cobra.Command {
 	c.Flags().StringSliceVar(&o.rows, "rows", nil, "axes in the rows; also domain, exam, metric")
 	c.Flags().StringSliceVar(&o.columns, "columns", nil, "axes in the columns; axes in neither are averaged over")
 	c.Flags().StringVar(&o.average, "average", "", "add means: row, column or both")
-	c.Flags().StringVar(&o.std, "std", string(results.Population), "standard deviation over seeds: population (n, as numpy) or sample (n-1)")
+	c.Flags().StringVar(&o.std, "std", string(results.Population), "standard deviation over seeds: population (n, as "+
+		"numpy) or sample (n-1)")
 	c.Flags().BoolVar(&o.second, "second", false, "underline the second best")
-	c.Flags().StringVar(&o.view, "view", "", "the evaluation that results are of, in place of the runs' eval.view: "+strings.Join(engine.Views(), ", "))
+	c.Flags().StringVar(&o.view, "view", "", "the evaluation that results are of, in place of the runs' eval.view: "+
+		strings.Join(engine.Views(), ", "))
 	c.Flags().StringSliceVar(&o.formats, "format", reportFormats, "what to write")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := o.check(); err != nil {
@@ -81,7 +85,8 @@ func (o reportOptions) check() error {
 	for _, w := range []struct {
 		flag, is string
 		known    []string
-	}{{"--average", o.average, []string{"", "row", "column", "both"}}, {"--std", o.std, []string{string(results.Population), string(results.Sample)}},
+	}{{"--average", o.average, []string{"", "row", "column", "both"}}, {"--std", o.std,
+		[]string{string(results.Population), string(results.Sample)}},
 		{"--view", o.view, append([]string{""}, engine.Views()...)}} {
 		if !slices.Contains(w.known, w.is) {
 			return fmt.Errorf("%s %q: take %s", w.flag, w.is, strings.TrimPrefix(strings.Join(w.known, ", "), ", "))
@@ -95,8 +100,8 @@ func (o reportOptions) check() error {
 	return nil
 }
 
-// writeReports writes everything that there is to say about the runs and sweeps in some folders, and gives the main tables as
-// text.
+// writeReports writes everything that there is to say about the runs and sweeps in some folders, and gives the main
+// tables as text.
 func writeReports(dirs []string, out string) (string, error) {
 	return makeReport(dirs, out, reportOptions{std: string(results.Population), formats: reportFormats})
 }
@@ -165,7 +170,8 @@ func (r *report) part(p *results.Plan, groups []*results.Group) error {
 		}
 		r.more = append(r.more, t)
 	}
-	v := view{report: r, plan: p, groups: groups, spread: results.Spread(r.std), name: partName(p), axis: contest(groups, l.Card)}
+	v := view{report: r, plan: p, groups: groups, spread: results.Spread(r.std), name: partName(p),
+		axis: contest(groups, l.Card)}
 	if v.metric, err = results.ParseMetric(main.Metric); err != nil {
 		return err
 	}
@@ -207,7 +213,8 @@ func (r *report) write(out string) error {
 	}
 	file("md", "tables.md", func(w io.Writer) error { return tables.Markdown(w, writable...) })
 	file("tex", "tables.tex", func(w io.Writer) error {
-		fmt.Fprintf(w, "%% needs \\usepackage{booktabs}; tables of more than %d lines are in tables.md and tables.csv only\n", longestTable)
+		fmt.Fprintf(w, "%% needs \\usepackage{booktabs}; tables of more than %d lines are in tables.md and "+
+			"tables.csv only\n", longestTable)
 		return tables.LaTeX(w, short...)
 	})
 	file("csv", "tables.csv", func(w io.Writer) error { return tables.CSV(w, all...) })

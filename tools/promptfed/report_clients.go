@@ -27,9 +27,9 @@ func kind(c experiment.ClientInfo, by string) string {
 	return c.Domain
 }
 
-// box shows accuracies of clients over all runs. Grouped by an axis of the sweep, a panel is a client and a box a label, as in
-// FedPHA's figure 5; grouped by domain or backbone, a box is a label of the contest with one of these, and without a group
-// a label of the contest.
+// box shows accuracies of clients over all runs. Grouped by an axis of the sweep, a panel is a client and a box a
+// label, as in FedPHA's figure 5; grouped by domain or backbone, a box is a label of the contest with one of these, and
+// without a group a label of the contest.
 func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	factor, y := clientScale(m)
 	out := figures.Box{Title: f.Title, Y: y, SameY: true}
@@ -41,7 +41,8 @@ func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 		case f.Group == "":
 			panel := figures.BoxPanel{Title: p.title, X: v.axis}
 			for _, l := range facets(p.groups, v.axis) {
-				panel.Boxes = append(panel.Boxes, figures.Sample{Label: l.label, Values: flat(l.groups, m, factor, nil)})
+				panel.Boxes = append(panel.Boxes, figures.Sample{Label: l.label, Values: flat(l.groups, m, factor,
+					nil)})
 			}
 			out.Panels = append(out.Panels, panel)
 		default:
@@ -53,7 +54,8 @@ func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 		}
 	}
 	for i := range out.Panels {
-		out.Panels[i].Boxes = slices.DeleteFunc(out.Panels[i].Boxes, func(s figures.Sample) bool { return len(s.Values) == 0 })
+		out.Panels[i].Boxes = slices.DeleteFunc(out.Panels[i].Boxes,
+			func(s figures.Sample) bool { return len(s.Values) == 0 })
 	}
 	out.Panels = slices.DeleteFunc(out.Panels, func(p figures.BoxPanel) bool { return len(p.Boxes) == 0 })
 	if len(out.Panels) == 0 {

@@ -10,17 +10,19 @@ import (
 	"promptfed/tools/results"
 )
 
-// Bounds of the figure of confusion matrices: above mostConfused classes cells are smaller than a point, and above fewConfused only
-// two matrices are drawn.
+// Bounds of the figure of confusion matrices: above mostConfused classes cells are smaller than a point, and above
+// fewConfused only two matrices are drawn.
 const (
 	mostConfused = 200
 	fewConfused  = 50
 )
 
-// confusion shows which class is taken for which, as shares of each class, of the first finished run of each label: with the server's
-// parameters and with the clients' own, as far as the method has them. Runs of other classes than the first are left out.
+// confusion shows which class is taken for which, as shares of each class, of the first finished run of each label:
+// with the server's parameters and with the clients' own, as far as the method has them. Runs of other classes than the
+// first are left out.
 func (v *view) confusion(f configs.Figure) (figures.Drawer, error) {
-	out := figures.HeatMap{Title: f.Title, X: "taken for", Y: "class", Value: "share of the class", Scale: [2]float64{0, 1}, WithoutValues: true}
+	out := figures.HeatMap{Title: f.Title, X: "taken for", Y: "class", Value: "share of the class", Scale: [2]float64{0,
+		1}, WithoutValues: true}
 	for _, r := range v.mapped(f) {
 		c, err := r.run.Confusion()
 		if err != nil {
@@ -30,7 +32,8 @@ func (v *view) confusion(f configs.Figure) (figures.Drawer, error) {
 			continue
 		}
 		if len(c.Classes) > mostConfused {
-			v.note("figure confusion: %d classes are too many to be drawn; %s of the run folder has the counts", len(c.Classes), engine.ConfusionFile)
+			v.note("figure confusion: %d classes are too many to be drawn; %s of the run folder has the counts",
+				len(c.Classes), engine.ConfusionFile)
 			return nil, nil
 		}
 		out.RowNames, out.ColumnNames = c.Classes, c.Classes

@@ -47,9 +47,11 @@ const (
 )
 
 // titles are those of figures whose card has none.
-var titles = map[string]string{"curves": "By round", "shots": "By examples of a class", "sensitivity": "Sensitivity", "heatmap": "Combinations",
+var titles = map[string]string{"curves": "By round", "shots": "By examples of a class", "sensitivity": "Sensitivity",
+	"heatmap":  "Combinations",
 	"scatter3": "Combinations", "box": "Clients", "strips": "Clients by backbone", "tsne": "Prompts of clients (t-SNE)",
-	"pca": "Features of images and texts (principal components)", "bubbles": "Training examples by client and class", "cost": "Cost",
+	"pca": "Features of images and texts (principal components)", "bubbles": "Training examples by client and class",
+	"cost":         "Cost",
 	"confusion":    "Which class is taken for which (first seed)",
 	"significance": "Differences", "terms": "Terms of the loss"}
 
@@ -62,8 +64,10 @@ func (v *view) draw(card *configs.Card) {
 			v.add(fmt.Sprintf("%d-%s", i+1, f.Kind), f)
 		}
 	}
-	for _, d := range []struct{ file, kind string }{{accuracyFigure, "curves"}, {clientsFigure, "box"}, {costFigure, "cost"},
-		{partitionFigure, "bubbles"}, {confusionFigure, "confusion"}, {significanceFigure, "significance"}, {termsFigure, "terms"}} {
+	for _, d := range []struct{ file, kind string }{{accuracyFigure, "curves"}, {clientsFigure, "box"},
+		{costFigure, "cost"},
+		{partitionFigure, "bubbles"}, {confusionFigure, "confusion"}, {significanceFigure, "significance"},
+		{termsFigure, "terms"}} {
 		if !drawn[d.kind] {
 			v.add(d.file, configs.Figure{Kind: d.kind})
 		}
@@ -129,7 +133,8 @@ func (v *view) caption(f configs.Figure, m results.Metric) string {
 		var absent []string
 		for _, l := range facets(v.groups, v.axis) {
 			if !slices.ContainsFunc(l.groups, func(g *results.Group) bool {
-				return len(g.Done()) == 0 || slices.ContainsFunc(g.Done(), func(r *results.Run) bool { return !m.Absent(r) })
+				return len(g.Done()) == 0 || slices.ContainsFunc(g.Done(),
+					func(r *results.Run) bool { return !m.Absent(r) })
 			}) {
 				absent = append(absent, l.label)
 			}

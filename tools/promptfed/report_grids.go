@@ -9,8 +9,8 @@ import (
 	"promptfed/tools/results"
 )
 
-// heatmap has a cell for each label of x and y, y growing upwards. Cells whose labels on x, y and the panel are equal are
-// framed: equal prompt lengths, in the papers.
+// heatmap has a cell for each label of x and y, y growing upwards. Cells whose labels on x, y and the panel are equal
+// are framed: equal prompt lengths, in the papers.
 func (v *view) heatmap(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	columns, rows := facets(v.groups, f.X), facets(v.groups, f.Y)
 	if f.X == "" || f.Y == "" || len(columns) == 0 || len(rows) == 0 {
@@ -33,7 +33,8 @@ func (v *view) heatmap(f configs.Figure, m results.Metric) (figures.Drawer, erro
 		for i, r := range rows {
 			var line []float64
 			for j, c := range columns {
-				line = append(line, factor*stat(results.Where(p.groups, map[string]string{f.X: c.label, f.Y: r.label}), m).Mean())
+				line = append(line, factor*stat(results.Where(p.groups, map[string]string{f.X: c.label, f.Y: r.label}),
+					m).Mean())
 				if c.label == r.label && (f.Panel == "" || p.label == c.label) {
 					panel.Frames = append(panel.Frames, figures.Cell{Row: i, Column: j})
 				}
@@ -69,7 +70,8 @@ func (v *view) scatter3(f configs.Figure, m results.Metric) (figures.Drawer, err
 			for _, y := range facets(x.groups, f.Y) {
 				for _, z := range facets(y.groups, f.Z) {
 					if s := stat(z.groups, m); s.N() > 0 {
-						panel.Points = append(panel.Points, figures.Point3{X: at[0][x.label], Y: at[1][y.label], Z: at[2][z.label], Value: factor * s.Mean()})
+						panel.Points = append(panel.Points, figures.Point3{X: at[0][x.label], Y: at[1][y.label],
+							Z: at[2][z.label], Value: factor * s.Mean()})
 					}
 				}
 			}

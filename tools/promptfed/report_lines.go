@@ -41,7 +41,8 @@ func (v *view) curves(f configs.Figure, m results.Metric) figures.Drawer {
 			}
 			s := figures.Line{Label: l.title}
 			for i, r := range c.Rounds {
-				s.X, s.Y, s.Spread = append(s.X, float64(r)), append(s.Y, factor*c.Mean[i]), append(s.Spread, factor*c.Std[i])
+				s.X, s.Y, s.Spread = append(s.X, float64(r)), append(s.Y, factor*c.Mean[i]), append(s.Spread,
+					factor*c.Std[i])
 			}
 			if slices.Max(c.N) < 2 {
 				s.Spread = nil
@@ -102,7 +103,8 @@ func (v *view) sensitivity(f configs.Figure, m results.Metric) (figures.Drawer, 
 			for _, i := range order {
 				c := stat(results.Where(l.groups, map[string]string{f.X: labels[i]}), m)
 				if c.N() > 0 {
-					s.X, s.Y, s.Spread = append(s.X, at[i]), append(s.Y, factor*c.Mean()), append(s.Spread, factor*c.Std(v.spread))
+					s.X, s.Y, s.Spread = append(s.X, at[i]), append(s.Y, factor*c.Mean()), append(s.Spread,
+						factor*c.Std(v.spread))
 				}
 			}
 			if len(s.X) > 0 {
@@ -134,7 +136,8 @@ func (v *view) cost(f configs.Figure, m results.Metric) figures.Drawer {
 	factor, _ := scale(m)
 	known := false
 	for _, l := range facets(v.groups, v.axis) {
-		row := figures.CostRow{Label: l.label, Bytes: stat(l.groups, m.In(results.Bytes, "")).Mean(), Seconds: stat(l.groups, m.In(results.Seconds, "")).Mean(),
+		row := figures.CostRow{Label: l.label, Bytes: stat(l.groups, m.In(results.Bytes, "")).Mean(),
+			Seconds:  stat(l.groups, m.In(results.Seconds, "")).Mean(),
 			Accuracy: factor * stat(l.groups, m).Mean()}
 		if row.Bytes > 0 || row.Seconds > 0 {
 			known = true

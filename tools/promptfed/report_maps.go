@@ -82,9 +82,9 @@ func (v *view) tsne(f configs.Figure) (figures.Drawer, error) {
 	return out, nil
 }
 
-// promptRows gives what each client learned as a row, and the clients' numbers: all numbers that it keeps for itself and that
-// it trained of the shared ones, one tensor behind the other. Where lengths differ, as prompts of several lengths do, tensors
-// of [tokens, width] are averaged over tokens.
+// promptRows gives what each client learned as a row, and the clients' numbers: all numbers that it keeps for itself
+// and that it trained of the shared ones, one tensor behind the other. Where lengths differ, as prompts of several
+// lengths do, tensors of [tokens, width] are averaged over tokens.
 func promptRows(prompts tensor.Map) (rows [][]float64, clients []int) {
 	names := map[int][]string{}
 	for _, name := range sorted(prompts) {
@@ -157,11 +157,14 @@ func (v *view) pca(f configs.Figure) (figures.Drawer, error) {
 			if !ok || len(out.Panels) == mostMaps {
 				continue
 			}
-			image, label, start, end := t[name], t[backbone+"/label"], t[backbone+"/text/start"], t[backbone+"/text/end"]
-			if label == nil || start == nil || end == nil || len(image.Shape) != 2 || len(label.Ints) != image.Shape[0] {
+			image, label, start, end := t[name], t[backbone+"/label"], t[backbone+"/text/start"],
+				t[backbone+"/text/end"]
+			if label == nil || start == nil || end == nil || len(image.Shape) != 2 ||
+				len(label.Ints) != image.Shape[0] {
 				return nil, fmt.Errorf("%s: %s has no labels or texts beside it", path, name)
 			}
-			panel := figures.PCAPanel{Title: joinTitle(r.label, backbone), Images: matrix(image), Before: matrix(start), After: matrix(end)}
+			panel := figures.PCAPanel{Title: joinTitle(r.label, backbone), Images: matrix(image), Before: matrix(start),
+				After: matrix(end)}
 			for _, c := range label.Ints {
 				panel.Labels = append(panel.Labels, int(c))
 			}

@@ -74,7 +74,8 @@ func (r *report) counted() string {
 // pageMetrics lists the metrics of curves that some run has.
 func (r *report) pageMetrics(p *page.Report) []results.Metric {
 	var out []results.Metric
-	for _, name := range []string{results.Accuracy, results.GlobalView, results.PersonalView, results.Weighted, results.F1, results.Worst, results.DomainStd,
+	for _, name := range []string{results.Accuracy, results.GlobalView, results.PersonalView, results.Weighted,
+		results.F1, results.Worst, results.DomainStd,
 		results.Loss, results.Bytes, results.Seconds} {
 		m, err := results.ParseMetric(name)
 		if err != nil || !slices.ContainsFunc(r.Groups, func(g *results.Group) bool {
@@ -114,7 +115,8 @@ func pairs(g *results.Group) []page.Pair {
 }
 
 func (r *report) pageRun(g *results.Group, run *results.Run, metrics []results.Metric) (page.Run, error) {
-	out := page.Run{Name: r.runName(g, run), Group: r.groupName(g), Seed: int64(run.Seed), Labels: pairs(g), Config: run.Config}
+	out := page.Run{Name: r.runName(g, run), Group: r.groupName(g), Seed: int64(run.Seed), Labels: pairs(g),
+		Config: run.Config}
 	one := []*results.Group{{Runs: []*results.Run{run}}}
 	for _, m := range metrics {
 		if c := results.Curves(one, m, results.Population); len(c.Rounds) > 0 {
@@ -145,7 +147,8 @@ func (r *report) pageRun(g *results.Group, run *results.Run, metrics []results.M
 	}
 	out.Classes = info.Classes
 	for _, c := range info.Clients {
-		out.Clients = append(out.Clients, page.Client{Backbone: c.Backbone, Domain: c.Domain, Train: c.Train, Val: c.Val, Test: c.Test})
+		out.Clients = append(out.Clients, page.Client{Backbone: c.Backbone, Domain: c.Domain, Train: c.Train,
+			Val: c.Val, Test: c.Test})
 	}
 	return out, nil
 }
@@ -200,7 +203,8 @@ func pageText(t *tables.Text) page.Table {
 
 // environment is where the report was made.
 func environment() []page.Pair {
-	out := []page.Pair{{Name: "system", Value: runtime.GOOS + "/" + runtime.GOARCH}, {Name: "processors", Value: fmt.Sprint(runtime.NumCPU())},
+	out := []page.Pair{{Name: "system", Value: runtime.GOOS + "/" + runtime.GOARCH}, {Name: "processors",
+		Value: fmt.Sprint(runtime.NumCPU())},
 		{Name: "Go", Value: runtime.Version()}}
 	if _, version, err := ort.Library(); err == nil {
 		out = append(out, page.Pair{Name: "ONNX Runtime", Value: version})

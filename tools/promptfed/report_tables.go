@@ -8,10 +8,11 @@ import (
 	"promptfed/tools/tables"
 )
 
-// layout is that of the main table: as the command line asks, else as the card does, else the first axis in rows and the
-// second in columns; a single axis stands beside what else a run gives.
+// layout is that of the main table: as the command line asks, else as the card does, else the first axis in rows and
+// the second in columns; a single axis stands beside what else a run gives.
 func (r *report) layout(p *results.Plan, groups []*results.Group) tables.Layout {
-	l := tables.Layout{Title: "Runs", Metric: r.metric, Average: r.average, Spread: results.Spread(r.std), Second: r.second}
+	l := tables.Layout{Title: "Runs", Metric: r.metric, Average: r.average, Spread: results.Spread(r.std),
+		Second: r.second}
 	if p != nil {
 		l.Title, l.Smoke, l.Card = p.Name, p.Smoke, p.Card
 	}
@@ -53,8 +54,9 @@ func (r *report) layout(p *results.Plan, groups []*results.Group) tables.Layout 
 
 // wholeLayout is that of the table with a line for every point of the grid and a column for every metric.
 func (r *report) wholeLayout(p *results.Plan, groups []*results.Group, main tables.Layout) tables.Layout {
-	l := tables.Layout{Title: "All metrics", Metric: main.Metric, Metrics: results.MainMetrics(main.Metric, groups), Columns: []string{tables.MetricAxis},
-		Spread: main.Spread, Second: main.Second, Smoke: main.Smoke}
+	l := tables.Layout{Title: "All metrics", Metric: main.Metric, Metrics: results.MainMetrics(main.Metric, groups),
+		Columns: []string{tables.MetricAxis},
+		Spread:  main.Spread, Second: main.Second, Smoke: main.Smoke}
 	if p != nil {
 		l.Title += ": " + p.Name
 	}
@@ -79,14 +81,15 @@ const (
 	longestPairs = 200
 )
 
-// compare tests every two labels of the contest, paired over clients and over runs: of runs with both evaluations for headline,
-// accuracies in each of the two.
+// compare tests every two labels of the contest, paired over clients and over runs: of runs with both evaluations for
+// headline, accuracies in each of the two.
 func (v *view) compare() {
 	if v.labels = results.Labels(v.groups, v.axis); len(v.labels) < 2 {
 		return
 	}
 	if len(v.labels) > mostCompared {
-		v.note("%d labels of %s are too many to be compared each with each (at most %d)", len(v.labels), v.axis, mostCompared)
+		v.note("%d labels of %s are too many to be compared each with each (at most %d)", len(v.labels), v.axis,
+			mostCompared)
 		return
 	}
 	v.pairs = map[string]map[results.Level][]results.Comparison{}
@@ -123,7 +126,8 @@ func (v *view) compareIn(m results.Metric, level results.Level) {
 		some = some[:longestPairs]
 		v.note("the first %d of %d comparisons are in the table; report.json has all", longestPairs, len(list))
 	}
-	title := "Differences between labels of " + v.axis + ", paired over " + string(level) + evaluationOf(m.Views(v.groups))
+	title := "Differences between labels of " + v.axis + ", paired over " +
+		string(level) + evaluationOf(m.Views(v.groups))
 	if v.plan != nil {
 		title += ": " + v.plan.Name
 	}

@@ -39,13 +39,14 @@ func (v *view) weakTerms(main *tables.Table) {
 // maxTermPanels is how many groups of runs the figure of terms has room for.
 const maxTermPanels = 12
 
-// terms draws, group by group, how long the gradient of each term of the loss is over rounds beside that of cross entropy. A
-// cross entropy that is alone is 1 and left out.
+// terms draws, group by group, how long the gradient of each term of the loss is over rounds beside that of cross
+// entropy. A cross entropy that is alone is 1 and left out.
 func (v *view) terms(f configs.Figure) figures.Drawer {
 	out := figures.Curves{Title: f.Title}
 	more := 0
 	for _, g := range v.groups {
-		p := figures.LinePanel{Title: g.Name, X: figures.Axis{Label: "round"}, Y: figures.Axis{Label: "gradient over cross entropy's", Log: true},
+		p := figures.LinePanel{Title: g.Name, X: figures.Axis{Label: "round"},
+			Y:          figures.Axis{Label: "gradient over cross entropy's", Log: true},
 			References: []figures.Reference{{Label: fmt.Sprint(results.Vanishing), Y: results.Vanishing}}}
 		if p.Lines = v.termLines(g); len(p.Lines) == 0 {
 			continue
@@ -57,7 +58,8 @@ func (v *view) terms(f configs.Figure) figures.Drawer {
 		out.Panels = append(out.Panels, p)
 	}
 	if more > 0 {
-		v.note("the figure of terms shows the first %d of %d groups of runs that measured them", maxTermPanels, maxTermPanels+more)
+		v.note("the figure of terms shows the first %d of %d groups of runs that measured them", maxTermPanels,
+			maxTermPanels+more)
 	}
 	if len(out.Panels) == 0 {
 		return nil
@@ -89,7 +91,10 @@ func (v *view) termLines(g *results.Group) []figures.Line {
 		}
 	}
 	alone := func(n string) bool {
-		return method.IsCrossEntropy(n) && !slices.ContainsFunc(names, func(o string) bool { return o != n && method.IsCrossEntropy(o) })
+		return method.IsCrossEntropy(n) && !slices.ContainsFunc(names, func(o string) bool {
+			return o != n &&
+				method.IsCrossEntropy(o)
+		})
 	}
 	var out []figures.Line
 	for _, n := range names {

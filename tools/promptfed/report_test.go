@@ -21,11 +21,12 @@ import (
 	"promptfed/tools/results"
 )
 
-// madeSweep writes the folder of a finished sweep over methods, two lengths on x, y and z, and two seeds: six clients of two
-// backbones and three domains with accuracies that follow from the labels.
+// madeSweep writes the folder of a finished sweep over methods, two lengths on x, y and z, and two seeds: six clients
+// of two backbones and three domains with accuracies that follow from the labels.
 func madeSweep(t *testing.T, dir, card string) {
 	t.Helper()
-	p := configs.Plan{Name: "made", Axes: []results.Axis{{Name: "method", Labels: []string{"A", "B"}}, {Name: "x", Labels: []string{"4", "8"}},
+	p := configs.Plan{Name: "made", Axes: []results.Axis{{Name: "method", Labels: []string{"A", "B"}},
+		{Name: "x", Labels: []string{"4", "8"}},
 		{Name: "y", Labels: []string{"4", "8"}}, {Name: "z", Labels: []string{"4", "8"}}}, Seeds: []uint64{1, 2}}
 	if card != "" {
 		p.Card = &configs.Card{}
@@ -64,7 +65,8 @@ func save(t *testing.T, dir, name string, text []byte) {
 	}
 }
 
-// madeRun writes a run folder of three rounds: client k has accuracy base + 0.01 k after the last, 0.1 and 0.2 less before.
+// madeRun writes a run folder of three rounds: client k has accuracy base + 0.01 k after the last, 0.1 and 0.2 less
+// before.
 func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 	t.Helper()
 	var records []engine.Record
@@ -72,8 +74,9 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 	clients := experiment.Clients{Classes: []string{"cat", "dog"}}
 	prompts := tensor.Map{}
 	for k := range 6 {
-		clients.Clients = append(clients.Clients, experiment.ClientInfo{Backbone: []string{"small", "large"}[k%2], Domain: []string{"Art", "Photo", "Sketch"}[k/2],
-			Train: []int{k, 6 - k}, Val: []int{0, 0}, Test: []int{10, 10}})
+		clients.Clients = append(clients.Clients, experiment.ClientInfo{Backbone: []string{"small", "large"}[k%2],
+			Domain: []string{"Art", "Photo", "Sketch"}[k/2],
+			Train:  []int{k, 6 - k}, Val: []int{0, 0}, Test: []int{10, 10}})
 		own := tensor.New(2+k%2, 4) // lengths differ between backbones
 		for i := range own.Data {
 			own.Data[i] = float32(k*i) + float32(seed)
@@ -82,7 +85,8 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 	}
 	for round := range 3 {
 		e := &engine.Evaluation{F1: .5, PerDomain: map[string]float64{}}
-		r := engine.Record{Round: round, Loss: 1, Tested: true, BytesUp: 100, BytesDown: 200, Seconds: .5, Evaluation: e, View: "personal",
+		r := engine.Record{Round: round, Loss: 1, Tested: true, BytesUp: 100, BytesDown: 200, Seconds: .5,
+			Evaluation: e, View: "personal",
 			Evaluations: engine.Evaluations{Global: e, Personal: e}, Global: &e.Accuracy, Personal: &e.Accuracy}
 		for k := range 6 {
 			a := base + .01*float64(k) - .1*float64(2-round)
@@ -100,7 +104,8 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 	}
 	save(t, dir, engine.RoundsFile, text)
 	save(t, dir, configFile, []byte(fmt.Sprintf("name: made\nmethod: promptfl\nseed: %d\n", seed)))
-	for name, v := range map[string]any{engine.SummaryFile: engine.Summarise(records, method.PersonalView), clientsFile: clients} {
+	for name, v := range map[string]any{engine.SummaryFile: engine.Summarise(records, method.PersonalView),
+		clientsFile: clients} {
 		text, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)
@@ -109,7 +114,8 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 	}
 	image := &tensor.Tensor{Shape: []int{4, 3}, Data: []float32{1, 0, 0, .8, .6, 0, 0, 1, 0, 0, .6, .8}}
 	side := &tensor.Tensor{Shape: []int{2, 3}, Data: []float32{1, 0, 0, 0, 1, 0}}
-	features := tensor.Map{"small/image": image, "small/label": {Shape: []int{4}, Ints: []int64{0, 0, 1, 1}}, "small/text/start": side, "small/text/end": side}
+	features := tensor.Map{"small/image": image, "small/label": {Shape: []int{4}, Ints: []int64{0, 0, 1, 1}},
+		"small/text/start": side, "small/text/end": side}
 	for name, m := range map[string]tensor.Map{engine.PromptsFile: prompts, experiment.EmbeddingsFile: features} {
 		if err := safetensors.WriteFile(filepath.Join(dir, name), m, nil); err != nil {
 			t.Fatal(err)
@@ -123,8 +129,8 @@ const everyKind = `{"paper":"P","item":"Table 9","title":"all","rows":["method"]
 {"kind":"heatmap","x":"x","y":"y","panel":"z"},{"kind":"scatter3","x":"x","y":"y","z":"z"},{"kind":"box","group":"x"},{"kind":"box","group":"domain"},
 {"kind":"box"},{"kind":"strips"},{"kind":"tsne"},{"kind":"pca"},{"kind":"bubbles"},{"kind":"cost"}]}`
 
-// Every kind of figure of a card is drawn; the table's numbers are worked out by hand: of method A, x 4 are the cells 0 to 3 with
-// bases 0.50 to 0.56, so 0.53, and 0.01 or 0.02 for the seed and 0.025 for the mean client: 56.50 and 57.50.
+// Every kind of figure of a card is drawn; the table's numbers are worked out by hand: of method A, x 4 are the cells 0
+// to 3 with bases 0.50 to 0.56, so 0.53, and 0.01 or 0.02 for the seed and 0.025 for the mean client: 56.50 and 57.50.
 func TestReportOfEveryKind(t *testing.T) {
 	dir := t.TempDir()
 	madeSweep(t, dir, everyKind)
@@ -132,7 +138,8 @@ func TestReportOfEveryKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"P, Table 9: all", "A       *57.00 ± 0.50 (60, −3.00)  *65.00 ± 0.50  *61.00 ± 0.50", "Averaged over y (4, 8) and z (4, 8)."} {
+	for _, want := range []string{"P, Table 9: all", "A       *57.00 ± 0.50 (60, −3.00)  *65.00 ± 0.50  *61.00 ± " +
+		"0.50", "Averaged over y (4, 8) and z (4, 8)."} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
@@ -141,7 +148,8 @@ func TestReportOfEveryKind(t *testing.T) {
 		t.Errorf("notes in\n%s", text)
 	}
 	files := []string{"tables.md", "tables.tex", "tables.csv", "report.json", "report.html"}
-	for i, kind := range []string{"curves", "shots", "sensitivity", "heatmap", "scatter3", "box", "box", "box", "strips", "tsne", "pca", "bubbles", "cost"} {
+	for i, kind := range []string{"curves", "shots", "sensitivity", "heatmap", "scatter3", "box", "box", "box",
+		"strips", "tsne", "pca", "bubbles", "cost"} {
 		files = append(files, fmt.Sprintf("plots/%d-%s.png", i+1, kind), fmt.Sprintf("plots/%d-%s.svg", i+1, kind))
 	}
 	for _, f := range append(files, "plots/significance.svg") {
@@ -149,7 +157,8 @@ func TestReportOfEveryKind(t *testing.T) {
 			t.Errorf("%s is empty", f)
 		}
 	}
-	if list, _ := filepath.Glob(filepath.Join(dir, "plots", "*")); len(list) != 28 { // 13 of the card and the significance, twice each
+	// 13 of the card and the significance, twice each
+	if list, _ := filepath.Glob(filepath.Join(dir, "plots", "*")); len(list) != 28 {
 		t.Errorf("plots %v", list)
 	}
 	var j results.JSON
@@ -183,7 +192,8 @@ func TestReportOfSeveral(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"made\nmethod", "Runs\nrun", "made  32.50 [1]", "[1] 1 of 2 seeds; seed 2 failed: summary.json speaks of 3 rounds, rounds.jsonl has 1", "note: "} {
+	for _, want := range []string{"made\nmethod", "Runs\nrun", "made  32.50 [1]",
+		"[1] 1 of 2 seeds; seed 2 failed: summary.json speaks of 3 rounds, rounds.jsonl has 1", "note: "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
@@ -227,16 +237,20 @@ func TestReportOfAnAbsentClient(t *testing.T) {
 func TestReportCommand(t *testing.T) {
 	dir, file := setupSweep(t, 2)
 	out := filepath.Join(dir, "grid")
-	if text := mustRun(t, "sweep", file, "--out", out); !strings.Contains(text, "Mean ± population standard deviation over the seeds 1, 2.") {
+	if text := mustRun(t, "sweep", file, "--out", out); !strings.Contains(text,
+		"Mean ± population standard deviation over the seeds 1, 2.") {
 		t.Errorf("a sweep does not end with its table:\n%s", text)
 	}
-	for _, f := range []string{"tables.md", "tables.tex", "tables.csv", "report.json", "report.html", "plots/accuracy-personal.png", "plots/accuracy-global.svg", "plots/clients-personal.svg", "plots/cost.svg", "plots/partition.svg"} {
+	for _, f := range []string{"tables.md", "tables.tex", "tables.csv", "report.json", "report.html",
+		"plots/accuracy-personal.png", "plots/accuracy-global.svg", "plots/clients-personal.svg", "plots/cost.svg",
+		"plots/partition.svg"} {
 		if len(read(t, out, f)) == 0 {
 			t.Errorf("%s is empty", f)
 		}
 	}
 	other := filepath.Join(dir, "other")
-	text := mustRun(t, "report", out, "--out", other, "--metric", "worst", "--rows", "batch", "--columns", "method", "--std", "sample", "--format", "csv")
+	text := mustRun(t, "report", out, "--out", other, "--metric", "worst", "--rows", "batch", "--columns", "method",
+		"--std", "sample", "--format", "csv")
 	if !strings.Contains(text, "batch") || !strings.Contains(text, "Accuracy of the worst client") {
 		t.Errorf("%s", text)
 	}
@@ -265,14 +279,17 @@ func TestReportCommand(t *testing.T) {
 		if i < 0 {
 			t.Fatalf("no line of %+v in %v", c, lines)
 		}
-		for name, want := range map[string]float64{"mean": mean, "std_population": std, "std_sample": std * math.Sqrt2} {
+		for name, want := range map[string]float64{"mean": mean, "std_population": std,
+			"std_sample": std * math.Sqrt2} {
 			if got, err := strconv.ParseFloat(lines[i][column(name)], 64); err != nil || math.Abs(got-want) > 1e-6 {
 				t.Errorf("%+v: %s is %v, want %v", c, name, lines[i][column(name)], want)
 			}
 		}
 	}
-	for _, args := range [][]string{{"report", filepath.Join(dir, "gone")}, {"report", out, "--metric", "lust"}, {"report", out, "--rows", "metod"},
-		{"report", out, "--std", "some"}, {"report", out, "--format", "doc"}, {"report", out, "--average", "all"}, {"report", t.TempDir()}, {"report"}} {
+	for _, args := range [][]string{{"report", filepath.Join(dir, "gone")}, {"report", out, "--metric", "lust"},
+		{"report", out, "--rows", "metod"},
+		{"report", out, "--std", "some"}, {"report", out, "--format", "doc"}, {"report", out, "--average", "all"},
+		{"report", t.TempDir()}, {"report"}} {
 		_, text, code := call(args...)
 		if code != usage || strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "promptfed: ") {
 			t.Errorf("%v: exit code %d: %s", args, code, text)

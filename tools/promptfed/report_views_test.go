@@ -11,15 +11,18 @@ import (
 	"promptfed/tools/results"
 )
 
-// contested is a part of a report on methods A and B, of whose 12 clients in every run those of B are better by different
-// amounts, over some seeds and two values of beta. A is tested globally and B personally; only B is without the other.
+// contested is a part of a report on methods A and B, of whose 12 clients in every run those of B are better by
+// different amounts, over some seeds and two values of beta. A is tested globally and B personally; only B is without
+// the other.
 func contested(t *testing.T, seeds int) *view {
 	t.Helper()
-	plan := &results.Plan{Plan: configs.Plan{Name: "grid", Axes: []results.Axis{{Name: "method", Labels: []string{"A", "B"}}, {Name: "beta", Labels: []string{"0.1", "5"}}}}}
+	plan := &results.Plan{Plan: configs.Plan{Name: "grid", Axes: []results.Axis{{Name: "method", Labels: []string{"A",
+		"B"}}, {Name: "beta", Labels: []string{"0.1", "5"}}}}}
 	var groups []*results.Group
 	for i, method := range plan.Axes[0].Labels {
 		for _, beta := range plan.Axes[1].Labels {
-			g := &results.Group{Name: method + beta, Plan: plan, Labels: map[string]string{"method": method, "beta": beta}}
+			g := &results.Group{Name: method + beta, Plan: plan, Labels: map[string]string{"method": method,
+				"beta": beta}}
 			for seed := range seeds {
 				e := &engine.Evaluation{}
 				for k := range 12 {
@@ -30,7 +33,8 @@ func contested(t *testing.T, seeds int) *view {
 				if i == 0 {
 					evaluations.Global = e
 				}
-				r := &results.Run{Seed: uint64(seed + 1), State: results.Done, Rounds: []results.Round{{Record: engine.Record{Tested: true, Evaluations: evaluations}}}}
+				r := &results.Run{Seed: uint64(seed + 1), State: results.Done,
+					Rounds: []results.Round{{Record: engine.Record{Tested: true, Evaluations: evaluations}}}}
 				r.Summary.MethodView = []string{results.GlobalView, results.PersonalView}[i]
 				g.Runs = append(g.Runs, r)
 			}
@@ -43,14 +47,15 @@ func contested(t *testing.T, seeds int) *view {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &view{report: &report{Results: found, json: found.Export("")}, plan: plan, groups: groups, name: plan.Name, metric: m, axis: "method", spread: results.Population}
+	v := &view{report: &report{Results: found, json: found.Export("")}, plan: plan, groups: groups, name: plan.Name,
+		metric: m, axis: "method", spread: results.Population}
 	v.compare()
 	return v
 }
 
-// TestStars: the clients of a run are not independent, and however many there are the figure has no stars for less than six runs;
-// of six pairs of runs and more it has those of the test over runs. With six differences of one sign the signed-rank test gives
-// 2/2^6 = 0.031, with eight 2/2^8.
+// TestStars: the clients of a run are not independent, and however many there are the figure has no stars for less than
+// six runs; of six pairs of runs and more it has those of the test over runs. With six differences of one sign the
+// signed-rank test gives 2/2^6 = 0.031, with eight 2/2^8.
 func TestStars(t *testing.T) {
 	for seeds, want := range map[int]float64{2: math.NaN(), 3: 2. / 64, 4: 2. / 256} { // of two values of beta each
 		v := contested(t, seeds)
@@ -60,7 +65,8 @@ func TestStars(t *testing.T) {
 			t.Fatalf("%d pairs of clients with p = %v are no test of this", clients.N, clients.HolmWilcoxon)
 		}
 		f, ok := v.significance(configs.Figure{}, m).(figures.Significance)
-		if !ok || f.P[0][1] != want && !(math.IsNaN(want) && math.IsNaN(f.P[0][1])) || math.Abs(f.Difference[1][0]-13-.1*float64(seeds-1)/2) > 1e-9 {
+		if !ok || f.P[0][1] != want && !(math.IsNaN(want) && math.IsNaN(f.P[0][1])) ||
+			math.Abs(f.Difference[1][0]-13-.1*float64(seeds-1)/2) > 1e-9 {
 			t.Errorf("%d seeds: p %v, want %v; differences %v", seeds, f.P, want, f.Difference)
 		}
 		if says := "No stars: a test needs 6 paired runs or more"; (f.Test == says) != (seeds < 3) {
@@ -72,8 +78,8 @@ func TestStars(t *testing.T) {
 	}
 }
 
-// TestFigureTitles: a figure says which evaluation it is of, who does not have it, and which axes it averages over. Where
-// methods are tested differently there is one of each evaluation, but not of what costs.
+// TestFigureTitles: a figure says which evaluation it is of, who does not have it, and which axes it averages over.
+// Where methods are tested differently there is one of each evaluation, but not of what costs.
 func TestFigureTitles(t *testing.T) {
 	v := contested(t, 2)
 	v.draw(nil)
@@ -114,7 +120,8 @@ func TestFigureTitles(t *testing.T) {
 func TestFacetTitles(t *testing.T) {
 	v := contested(t, 2)
 	c := v.curves(configs.Figure{Line: "method", Panel: "beta"}, v.metric.At(results.PersonalView)).(figures.Curves)
-	if len(c.Panels) != 2 || c.Panels[0].Title != "beta 0.1" || c.Panels[1].Title != "beta 5" || c.Panels[0].Lines[0].Label != "A" {
+	if len(c.Panels) != 2 || c.Panels[0].Title != "beta 0.1" || c.Panels[1].Title != "beta 5" ||
+		c.Panels[0].Lines[0].Label != "A" {
 		t.Errorf("%+v", c.Panels)
 	}
 }

@@ -26,13 +26,16 @@ func runCommand() *cobra.Command {
 	var seeds []uint
 	var spread clusterFlags
 	c := &cobra.Command{
-		Use: "run CONFIG... [--set key=value] [--seeds 1,2,3] [--smoke] [--cluster URL] [--out DIR] [--resume]", Args: atLeast(1),
+		Use:   "run CONFIG... [--set key=value] [--seeds 1,2,3] [--smoke] [--cluster URL] [--out DIR] [--resume]",
+		Args:  atLeast(1),
 		Short: "run federated experiments; several are compared in one table; one with a section sweep is a sweep",
 	}
 	c.Flags().BoolVar(&smoke, "smoke", false, smokeHelp)
 	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
-	c.Flags().StringVar(&out, "out", "", "run folder (default runs/NAME); with several configurations, the folder above them")
-	c.Flags().UintSliceVar(&seeds, "seeds", nil, "run each configuration once with every seed; the table shows means and standard deviations over seeds")
+	c.Flags().StringVar(&out, "out", "", "run folder (default runs/NAME); with several configurations, the folder "+
+		"above them")
+	c.Flags().UintSliceVar(&seeds, "seeds", nil, "run each configuration once with every seed; the table shows means "+
+		"and standard deviations over seeds")
 	c.Flags().BoolVar(&resume, "resume", false, "go on after the last finished round")
 	spread.add(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -45,7 +48,8 @@ func runCommand() *cobra.Command {
 				return usageError{fmt.Errorf("%s is a sweep, or --smoke makes it one; run one sweep at a time", path)}
 			}
 			if sweep || smoke {
-				return runSweep(cmd.Context(), path, sweepFlags{smoke: smoke, resume: resume, sets: sets, seeds: seeds, out: out, spread: spread})
+				return runSweep(cmd.Context(), path, sweepFlags{smoke: smoke, resume: resume, sets: sets, seeds: seeds,
+					out: out, spread: spread})
 			}
 		}
 		var dirs, folders []string
@@ -67,7 +71,8 @@ func runCommand() *cobra.Command {
 		}
 		for i, folder := range folders {
 			if slices.Contains(folders[:i], folder) {
-				return usageError{fmt.Errorf("two runs would have the folder %s; give configurations other names, and each seed once", folder)}
+				return usageError{fmt.Errorf("two runs would have the folder %s; give configurations other names, "+
+					"and each seed once", folder)}
 			}
 		}
 		others, err := spread.open(cmd.Context())
@@ -124,9 +129,10 @@ func runOne(ctx context.Context, conf experiment.Config, dir string, resume bool
 	return err
 }
 
-// train runs an experiment in its folder; workers, unless 0, are the clients that train at a time. With a cluster, they train
-// on other machines.
-func train(ctx context.Context, conf experiment.Config, dir string, resume bool, workers int, m monitor, others *cluster) (*engine.Result, error) {
+// train runs an experiment in its folder; workers, unless 0, are the clients that train at a time. With a cluster, they
+// train on other machines.
+func train(ctx context.Context, conf experiment.Config, dir string, resume bool, workers int, m monitor,
+	others *cluster) (*engine.Result, error) {
 	if err := claim(dir, resume); err != nil {
 		return nil, err
 	}
@@ -142,7 +148,8 @@ func train(ctx context.Context, conf experiment.Config, dir string, resume bool,
 			return nil, err
 		}
 	}
-	if err := errors.Join(writeJSON(dir, clientsFile, b.Clients()), writeJSON(dir, results.DataFile, b.Info)); err != nil {
+	if err := errors.Join(writeJSON(dir, clientsFile, b.Clients()), writeJSON(dir, results.DataFile,
+		b.Info)); err != nil {
 		return nil, err
 	}
 	events, err := newEventLog(dir, conf.Eval.TensorBoard)

@@ -36,7 +36,8 @@ type serveFlags struct {
 
 func serveCommand() *cobra.Command {
 	var f serveFlags
-	c := &cobra.Command{Use: "serve CONFIG --out DIR [--listen HOST:PORT | --nats URL] [--clients N] [--deadline 5m] [--quorum 0.8] [--resume]", Args: exactly(1),
+	c := &cobra.Command{Use: "serve CONFIG --out DIR [--listen HOST:PORT | --nats URL] [--clients N] [--deadline 5m] " +
+		"[--quorum 0.8] [--resume]", Args: exactly(1),
 		Short: "run an experiment whose clients are on other machines (promptfed join); the server holds no data"}
 	l := c.Flags()
 	l.StringArrayVar(&f.sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
@@ -46,18 +47,23 @@ func serveCommand() *cobra.Command {
 	l.StringVar(&f.nats, "nats", "", "URL of a NATS server to use instead of the embedded one")
 	f.link.addToken(c, "secret that clients must give (embedded server); with --nats, the password")
 	l.StringVar(&f.link.creds, "creds", "", "credentials file for --nats")
-	l.StringVar(&f.link.tls, "tls", "", "folder that promptfed certs made: only clients with its certificates, each for itself")
-	l.StringVar(&f.classes, "classes", "", "file with the class names, one a line, in order (default: the first client's)")
+	l.StringVar(&f.link.tls, "tls", "", "folder that promptfed certs made: only clients with its certificates, each "+
+		"for itself")
+	l.StringVar(&f.classes, "classes", "", "file with the class names, one a line, in order (default: the first "+
+		"client's)")
 	l.IntVar(&f.clients, "clients", 0, "how many clients there are (default partition.clients)")
 	l.IntVar(&f.wait, "wait", 0, "start once so many have joined (default: all)")
 	l.DurationVar(&f.deadline, "deadline", 5*time.Minute, "of every order; 0 for none")
-	l.Float64Var(&f.quorum, "quorum", 0.8, "share of the clients asked that must answer; below it the order is given again")
-	l.Float64Var(&f.maxNorm, "max-norm", 0, "refuse uploads that moved the shared parameters farther than this; 0 for no bound")
+	l.Float64Var(&f.quorum, "quorum", 0.8, "share of the clients asked that must answer; below it the order is given "+
+		"again")
+	l.Float64Var(&f.maxNorm, "max-norm", 0, "refuse uploads that moved the shared parameters farther than this; 0 "+
+		"for no bound")
 	l.IntVar(&f.limit, "limit", transport.DefaultLimit, "bytes of tensors that travel in a message; more go in pieces")
 	l.IntVar(&f.largest, "largest", transport.DefaultLargest, "bytes of tensors that are taken from a client at most")
 	l.BoolVar(&f.resume, "resume", false, "go on after the last finished round")
 	l.StringVar(&f.log, "log", "text", "form of the log on standard error: text or json")
-	l.StringVar(&f.metrics, "metrics", "", "HOST:PORT that answers /metrics (Prometheus) and /healthz; they are not protected, so take 127.0.0.1")
+	l.StringVar(&f.metrics, "metrics", "", "HOST:PORT that answers /metrics (Prometheus) and /healthz; they are not "+
+		"protected, so take 127.0.0.1")
 	c.RunE = func(cmd *cobra.Command, args []string) error { return serve(cmd.Context(), args[0], f) }
 	return c
 }
@@ -97,7 +103,8 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		f.wait = f.clients
 	}
 	if f.clients < 1 || f.wait < 1 || f.wait > f.clients {
-		return usageError{fmt.Errorf("--clients %d, --wait %d: there must be 1 or more, and no more to wait for than there are", f.clients, f.wait)}
+		return usageError{fmt.Errorf("--clients %d, --wait %d: there must be 1 or more, and no more to wait for than "+
+			"there are", f.clients, f.wait)}
 	}
 	dir := f.out
 	if dir == "" {
@@ -137,7 +144,8 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	}
 	if err := f.train(ctx, h, b, dir, d, round, log); err != nil {
 		if ctx.Err() != nil {
-			return fmt.Errorf("stopped; promptfed serve %s --resume --out %s goes on after the last finished round", path, dir)
+			return fmt.Errorf("stopped; promptfed serve %s --resume --out %s goes on after the last finished round",
+				path, dir)
 		}
 		return err
 	}
@@ -151,7 +159,8 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 }
 
 // train waits for clients and runs the rounds.
-func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.Built, dir string, d *display, round func(engine.Record), log *slog.Logger) error {
+func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.Built, dir string, d *display,
+	round func(engine.Record), log *slog.Logger) error {
 	log.Info("waiting for clients", "needed", f.wait, "of", f.clients)
 	terms, err := h.Wait(ctx, f.wait)
 	if err != nil {
@@ -177,7 +186,8 @@ func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.B
 		return m.Under("shared"), m.Under("down/" + strconv.Itoa(client)), err
 	})
 	t := h.Totals()
-	log.Info("done", "bytes_up", t.BytesUp, "bytes_down", t.BytesDown, "replies", t.Replies, "late", t.Late, "refused", t.Refused, "repeats", t.Repeats)
+	log.Info("done", "bytes_up", t.BytesUp, "bytes_down", t.BytesDown, "replies", t.Replies, "late", t.Late, "refused",
+		t.Refused, "repeats", t.Repeats)
 	return err
 }
 
@@ -186,7 +196,8 @@ func writeServerClients(dir string, classes []string, members []engine.Member) e
 	out := experiment.Clients{Classes: classes}
 	for _, m := range members {
 		none := make([]int, len(classes))
-		out.Clients = append(out.Clients, experiment.ClientInfo{Backbone: m.Task.Backbone, Domain: m.Domain, Train: none, Val: []int{}, Test: none})
+		out.Clients = append(out.Clients, experiment.ClientInfo{Backbone: m.Task.Backbone, Domain: m.Domain,
+			Train: none, Val: []int{}, Test: none})
 	}
 	text, err := json.Marshal(out)
 	if err != nil {

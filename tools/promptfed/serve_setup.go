@@ -20,8 +20,9 @@ import (
 
 // settings are those of the hub.
 func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) (transport.Settings, error) {
-	set := transport.Settings{Name: f.run, Resume: f.resume, Clients: f.clients, Deadline: f.deadline, Quorum: f.quorum, Method: b.Method,
-		Terms: b.Engine.Terms(), Limit: f.limit, Largest: f.largest, MaxNorm: f.maxNorm,
+	set := transport.Settings{Name: f.run, Resume: f.resume, Clients: f.clients, Deadline: f.deadline, Quorum: f.quorum,
+		Method: b.Method,
+		Terms:  b.Engine.Terms(), Limit: f.limit, Largest: f.largest, MaxNorm: f.maxNorm,
 		Sealed: b.Engine.Secure != "", Log: log}
 	var err error
 	if set.Config, err = configs.YAML(b.Invitation()); err != nil {
@@ -73,10 +74,12 @@ func runID(dir string, resume bool) (id string, old bool, err error) {
 }
 
 // plainToken is said where a token is all that protects.
-const plainToken = "the token and all else travel unencrypted, and who has the token can be anybody; --tls closes that (promptfed certs)"
+const plainToken = "the token and all else travel unencrypted, and who has the token can be anybody; --tls closes " +
+	"that (promptfed certs)"
 
 // connect gives the hub's connection: to a NATS server in this process, or to one elsewhere.
-func (f serveFlags) connect(ctx context.Context, set *transport.Settings, log *slog.Logger) (*nats.Conn, func(), error) {
+func (f serveFlags) connect(ctx context.Context, set *transport.Settings, log *slog.Logger) (*nats.Conn, func(),
+	error) {
 	f.link.user = serverName
 	if err := f.link.secret(); err != nil {
 		return nil, nil, err
@@ -92,14 +95,16 @@ func (f serveFlags) connect(ctx context.Context, set *transport.Settings, log *s
 		}
 		return nc, nc.Close, nil
 	}
-	e := transport.Embedding{Listen: f.listen, Run: f.run, Token: f.link.token, Limit: max(1<<20, set.Limit+64<<10), Log: log}
+	e := transport.Embedding{Listen: f.listen, Run: f.run, Token: f.link.token, Limit: max(1<<20, set.Limit+64<<10),
+		Log: log}
 	var err error
 	if f.link.tls != "" {
 		if e.TLS, err = serverTLS(f.link.tls); err != nil {
 			return nil, nil, err
 		}
 	} else if f.link.token == "" {
-		log.Warn("anybody who can connect can be a client, unencrypted; --tls closes that (promptfed certs)", "listen", f.listen)
+		log.Warn("anybody who can connect can be a client, unencrypted; --tls closes that (promptfed certs)", "listen",
+			f.listen)
 	} else {
 		log.Warn(plainToken, "listen", f.listen)
 	}

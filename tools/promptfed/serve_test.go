@@ -106,8 +106,8 @@ func together(t *testing.T, dirs ...string) []byte {
 	return b
 }
 
-// A server and four clients as processes of their own, over TLS, learn what one process learns; the server is killed with
-// kill -9 on the way and goes on, and so is a client. Each client's folder then classifies.
+// A server and four clients as processes of their own, over TLS, learn what one process learns; the server is killed
+// with kill -9 on the way and goes on, and so is a client. Each client's folder then classifies.
 func TestServeAndJoin(t *testing.T) {
 	dir := setup(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -115,28 +115,35 @@ func TestServeAndJoin(t *testing.T) {
 	mustRun(t, "run", conf, "--out", at("run"))
 	mustRun(t, "certs", at("certs"), "--clients", "4")
 	serve := func(more ...string) *process {
-		return start(t, append([]string{"serve", conf, "--out", at("serve"), "--listen", addr, "--tls", at("certs"), "--quorum", "1"}, more...)...)
+		return start(t, append([]string{"serve", conf, "--out", at("serve"), "--listen", addr, "--tls", at("certs"),
+			"--quorum", "1"}, more...)...)
 	}
 	join := func(k int) *process {
-		return start(t, "join", "tls://"+addr, "--client", fmt.Sprint(k), "--tls", at("certs"), "--config", conf, "--partition", "--state", at(fmt.Sprint("client", k)))
+		return start(t, "join", "tls://"+addr, "--client", fmt.Sprint(k), "--tls", at("certs"), "--config", conf,
+			"--partition", "--state", at(fmt.Sprint("client", k)))
 	}
 	lines := func() int {
 		b, _ := os.ReadFile(filepath.Join(at("serve"), "rounds.jsonl"))
 		return bytes.Count(b, []byte("\n"))
 	}
 	reached := func(rounds int) {
-		for end := time.Now().Add(time.Minute); lines() < rounds && time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); lines() < rounds &&
+			time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		}
 	}
 	server := serve()
 	mustRun(t, "certs", at("stolen"), "--clients", "3")
-	for _, file := range []string{"ca.pem", "client-1.pem", "client-1-key.pem"} { // the certificate of client 1 for client 2
+	// the certificate of client 1 for client 2
+	for _, file := range []string{"ca.pem", "client-1.pem", "client-1-key.pem"} {
 		b := read(t, at("certs"), file)
-		if err := os.WriteFile(filepath.Join(at("stolen"), strings.ReplaceAll(file, "client-1", "client-2")), b, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(at("stolen"), strings.ReplaceAll(file, "client-1", "client-2")), b,
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, text, code := call("join", "tls://"+addr, "--client", "2", "--tls", at("stolen"), "--config", conf, "--partition", "--state", at("thief")); code != failed || !strings.Contains(text, "does not let this connection be that client") {
+	if _, text, code := call("join", "tls://"+addr, "--client", "2", "--tls", at("stolen"), "--config", conf,
+		"--partition", "--state", at("thief")); code != failed || !strings.Contains(text,
+		"does not let this connection be that client") {
 		t.Errorf("client 1 as client 2: exit %d, %s", code, text)
 	}
 	clients := map[int]*process{}
@@ -162,7 +169,8 @@ func TestServeAndJoin(t *testing.T) {
 	if !bytes.Equal(together(t, dirs...), together(t, at("run"))) {
 		t.Error("server and clients learned something else than one process")
 	}
-	if text := mustRun(t, "join", "tls://"+addr, "--client", "2", "--tls", at("certs"), "--state", at("client2")); !strings.Contains(text, "the run is over") {
+	if text := mustRun(t, "join", "tls://"+addr, "--client", "2", "--tls", at("certs"), "--state",
+		at("client2")); !strings.Contains(text, "the run is over") {
 		t.Errorf("a client whose run is over says %q", text)
 	}
 	image := at("image.png")
@@ -199,12 +207,15 @@ func TestJoinIsRefused(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	server := start(t, "serve", conf, "--out", filepath.Join(dir, "serve"), "--listen", addr, "--token-file", secret, "--metrics", metrics, "--log", "json")
+	server := start(t, "serve", conf, "--out", filepath.Join(dir, "serve"), "--listen", addr, "--token-file", secret,
+		"--metrics", metrics, "--log", "json")
 	join := func(state string, more ...string) (string, int) {
-		_, text, code := call(append([]string{"join", "nats://" + addr, "--config", conf, "--partition", "--state", filepath.Join(dir, state)}, more...)...)
+		_, text, code := call(append([]string{"join", "nats://" + addr, "--config", conf, "--partition", "--state",
+			filepath.Join(dir, state)}, more...)...)
 		return text, code
 	}
-	first := start(t, "join", "nats://"+addr, "--config", conf, "--partition", "--state", filepath.Join(dir, "0"), "--client", "0", "--token-file", secret)
+	first := start(t, "join", "nats://"+addr, "--config", conf, "--partition", "--state", filepath.Join(dir, "0"),
+		"--client", "0", "--token-file", secret)
 	for end := time.Now().Add(30 * time.Second); !strings.Contains(first.said(), "joined") && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -213,7 +224,8 @@ func TestJoinIsRefused(t *testing.T) {
 		args []string
 	}{
 		{"options: the server has", []string{"--client", "1", "--token", "secret", "--set", "options.global_tokens=5"}},
-		{"classes: the server has", []string{"--client", "1", "--token", "secret", "--set", "data.drawn.classes=[circle, square, star, heart]"}},
+		{"classes: the server has", []string{"--client", "1", "--token", "secret", "--set",
+			"data.drawn.classes=[circle, square, star, heart]"}},
 		{"the run has clients 0 to 3", []string{"--client", "4", "--token", "secret"}},
 		{"Authorization", []string{"--client", "1", "--token", "guessed"}},
 	} {
@@ -227,7 +239,8 @@ func TestJoinIsRefused(t *testing.T) {
 			t.Errorf("the server does not log %q", say)
 		}
 	}
-	if _, text, code := call("status", "nats://"+addr, "--token", "secret", "--token-file", secret); code != usage || !strings.Contains(text, "give one of them") {
+	if _, text, code := call("status", "nats://"+addr, "--token", "secret", "--token-file", secret); code != usage ||
+		!strings.Contains(text, "give one of them") {
 		t.Errorf("exit %d, %s", code, text)
 	}
 	t.Setenv("PROMPTFED_TOKEN", "secret")
@@ -235,7 +248,8 @@ func TestJoinIsRefused(t *testing.T) {
 	if !strings.Contains(text, "not joined") || !strings.Contains(text, "waits") {
 		t.Errorf("status:\n%s", text)
 	}
-	for path, say := range map[string]string{"metrics": `promptfed_client_joined{client="0"} 1`, "healthz": `"ok":true`} {
+	for path, say := range map[string]string{"metrics": `promptfed_client_joined{client="0"} 1`,
+		"healthz": `"ok":true`} {
 		r, err := http.Get("http://" + metrics + "/" + path)
 		if err != nil {
 			t.Fatal(err)
@@ -249,13 +263,14 @@ func TestJoinIsRefused(t *testing.T) {
 	if !strings.Contains(server.said(), `"level":"INFO","msg":"joined","client":0`) {
 		t.Error("the log is not JSON")
 	}
-	if _, text, code := call("serve", conf, "--out", filepath.Join(dir, "x"), "--quorum", "2", "--listen", "127.0.0.1:0"); code == 0 || !strings.Contains(text, "quorum") {
+	if _, text, code := call("serve", conf, "--out", filepath.Join(dir, "x"), "--quorum", "2", "--listen",
+		"127.0.0.1:0"); code == 0 || !strings.Contains(text, "quorum") {
 		t.Errorf("exit %d, %s", code, text)
 	}
 }
 
-// Each client brings a folder of its own, one of them without a class that the other has; the server gets the list of classes
-// from a file and never sees a folder. A server that is told to stop says how to go on.
+// Each client brings a folder of its own, one of them without a class that the other has; the server gets the list of
+// classes from a file and never sees a folder. A server that is told to stop says how to go on.
 func TestOwnFolders(t *testing.T) {
 	dir := setup(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -281,10 +296,12 @@ func TestOwnFolders(t *testing.T) {
 	}
 	addr := freePort(t)
 	serve := func(more ...string) *process {
-		return start(t, append([]string{"serve", at("own.yaml"), "--out", at("serve"), "--listen", addr, "--classes", at("classes.txt"), "--quorum", "1"}, more...)...)
+		return start(t, append([]string{"serve", at("own.yaml"), "--out", at("serve"), "--listen", addr, "--classes",
+			at("classes.txt"), "--quorum", "1"}, more...)...)
 	}
 	server := serve()
-	for end := time.Now().Add(30 * time.Second); !strings.Contains(server.said(), "waiting for clients") && time.Now().Before(end); {
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(server.said(), "waiting for clients") &&
+		time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	server.Process.Signal(os.Interrupt)
@@ -295,8 +312,10 @@ func TestOwnFolders(t *testing.T) {
 	server = serve("--resume")
 	var clients []*process
 	for k := range 2 {
-		clients = append(clients, start(t, "join", "nats://"+addr, "--client", fmt.Sprint(k), "--set", "data.set=folder", "--set", "data.root="+at(fmt.Sprint("site", k)),
-			"--set", "data.split=pooled", "--set", "backbones=["+at("bundle")+"]", "--set", "runtime.cache="+at("cache"), "--domain", fmt.Sprint("site", k), "--state", at(fmt.Sprint("client", k))))
+		clients = append(clients, start(t, "join", "nats://"+addr, "--client", fmt.Sprint(k), "--set",
+			"data.set=folder", "--set", "data.root="+at(fmt.Sprint("site", k)),
+			"--set", "data.split=pooled", "--set", "backbones=["+at("bundle")+"]", "--set", "runtime.cache="+
+				at("cache"), "--domain", fmt.Sprint("site", k), "--state", at(fmt.Sprint("client", k))))
 	}
 	for _, c := range append(clients, server) {
 		c.ends(t)

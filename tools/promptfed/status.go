@@ -37,7 +37,8 @@ func statusCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		nc, err := nats.Connect(args[0], append(options, nats.CustomInboxPrefix(transport.StatusInbox(run)), nats.Timeout(5*time.Second))...)
+		nc, err := nats.Connect(args[0], append(options, nats.CustomInboxPrefix(transport.StatusInbox(run)),
+			nats.Timeout(5*time.Second))...)
 		if err != nil {
 			return fmt.Errorf("cannot connect to %s: %w", args[0], err)
 		}
@@ -82,9 +83,11 @@ func statusTable(s *transport.Status) string {
 	if s.Kind != "" {
 		doing = fmt.Sprintf("round %d, %s %s%s", s.Round+1, s.Kind, s.Survey, s.Exam)
 	}
-	t.SetTitle("%s: %s; %.1f MB up, %.1f MB down; %d late, %d refused, %d dropped, %d orders given again", s.Name, doing,
+	t.SetTitle("%s: %s; %.1f MB up, %.1f MB down; %d late, %d refused, %d dropped, %d orders given again", s.Name,
+		doing,
 		float64(s.BytesUp)/1e6, float64(s.BytesDown)/1e6, s.Late, s.Refused+s.RefusedJoins, s.Dropped, s.Repeats)
-	t.AppendHeader(table.Row{"client", "state", "order", "heard of", "backbone", "domain", "replies", "refused", "up kB", "down kB"})
+	t.AppendHeader(table.Row{"client", "state", "order", "heard of", "backbone", "domain", "replies", "refused",
+		"up kB", "down kB"})
 	for _, c := range s.Clients {
 		state, order, heard := c.Doing, "", "never"
 		switch {
@@ -104,7 +107,8 @@ func statusTable(s *transport.Status) string {
 		if c.Seen >= 0 {
 			heard = fmt.Sprintf("%.0f s ago", c.Seen)
 		}
-		t.AppendRow(table.Row{c.Client, state, order, heard, c.Backbone, c.Domain, c.Replies, c.Refused, fmt.Sprintf("%.1f", float64(c.Up)/1e3), fmt.Sprintf("%.1f", float64(c.Down)/1e3)})
+		t.AppendRow(table.Row{c.Client, state, order, heard, c.Backbone, c.Domain, c.Replies, c.Refused,
+			fmt.Sprintf("%.1f", float64(c.Up)/1e3), fmt.Sprintf("%.1f", float64(c.Down)/1e3)})
 	}
 	return t.Render()
 }

@@ -29,7 +29,8 @@ type sweepFlags struct {
 func sweepCommand() *cobra.Command {
 	var f sweepFlags
 	c := &cobra.Command{
-		Use:  "sweep FILE [--smoke] [--set key=value] [--keep axis=label,label] [--seeds 1,2] [--jobs N] [--cluster URL] [--out DIR] [--resume]",
+		Use: "sweep FILE [--smoke] [--set key=value] [--keep axis=label,label] [--seeds 1,2] [--jobs N] [--cluster " +
+			"URL] [--out DIR] [--resume]",
 		Args: exactly(1), Short: "run every cell of a grid, side by side; goes on where it was stopped",
 	}
 	c.Flags().BoolVar(&f.smoke, "smoke", false, smokeHelp)
@@ -63,7 +64,8 @@ func loadSweep(path string, f sweepFlags) (*configs.Sweep, error) {
 		return nil, usageError{fmt.Errorf("--jobs %d: take 1 or more", f.jobs)}
 	}
 	if f.jobs > 1 && f.spread.url != "" {
-		return nil, usageError{fmt.Errorf("--jobs %d: with --cluster cells run one after the other, each on all machines", f.jobs)}
+		return nil, usageError{fmt.Errorf("--jobs %d: with --cluster cells run one after the other, each on all "+
+			"machines", f.jobs)}
 	}
 	s, err := configs.LoadSweep(path, o)
 	if err != nil {
@@ -112,5 +114,6 @@ func finished(dir string, conf experiment.Config) bool {
 		_, err := os.Stat(filepath.Join(dir, name))
 		return err == nil
 	}
-	return there(engine.SummaryFile) && !there(results.ErrorFile) && (conf.Eval.Embeddings == 0 || there(experiment.EmbeddingsFile))
+	return there(engine.SummaryFile) && !there(results.ErrorFile) && (conf.Eval.Embeddings == 0 ||
+		there(experiment.EmbeddingsFile))
 }

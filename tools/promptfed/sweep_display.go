@@ -37,7 +37,8 @@ type sweepDisplay struct {
 const roundUnits = 100
 
 func newSweepDisplay(s *configs.Sweep, done int, todo []configs.Cell, jobs int) *sweepDisplay {
-	d := &sweepDisplay{name: s.Name, live: term.IsTerminal(int(os.Stderr.Fd())), cells: len(s.Cells), over: done, said: map[string]bool{},
+	d := &sweepDisplay{name: s.Name, live: term.IsTerminal(int(os.Stderr.Fd())), cells: len(s.Cells), over: done,
+		said:  map[string]bool{},
 		began: time.Now(), spoke: time.Now()}
 	for _, c := range todo {
 		d.total += c.Config.Train.Rounds * roundUnits
@@ -52,7 +53,8 @@ func newSweepDisplay(s *configs.Sweep, done int, todo []configs.Cell, jobs int) 
 	}
 	if d.live && d.total > 0 {
 		d.bar = progressbar.NewOptions(d.total, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(16),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(true), progressbar.OptionFullWidth(),
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(true),
+			progressbar.OptionFullWidth(),
 			progressbar.OptionClearOnFinish())
 	}
 	return d
@@ -109,7 +111,8 @@ func (d *sweepDisplay) left() string {
 func (d *sweepDisplay) cell(c configs.Cell, features *turns) *cellDisplay {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := &cellDisplay{all: d, wait: features, folder: c.Folder, rounds: c.Config.Train.Rounds, at: "opening", began: time.Now()}
+	out := &cellDisplay{all: d, wait: features, folder: c.Folder, rounds: c.Config.Train.Rounds, at: "opening",
+		began: time.Now()}
 	d.running = append(d.running, out)
 	d.draw()
 	return out

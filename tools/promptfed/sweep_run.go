@@ -48,11 +48,13 @@ func runSweep(ctx context.Context, path string, f sweepFlags) error {
 		f.jobs = 1
 	}
 	jobs, workers := share(f.jobs, todo, runtime.NumCPU())
-	r := &sweepRun{dir: dir, workers: workers, others: others, show: newSweepDisplay(s, len(s.Cells)-len(todo), todo, jobs)}
+	r := &sweepRun{dir: dir, workers: workers, others: others, show: newSweepDisplay(s, len(s.Cells)-len(todo), todo,
+		jobs)}
 	err = r.run(ctx, todo, jobs)
 	r.show.close()
 	if ctx.Err() != nil {
-		return fmt.Errorf("stopped; promptfed sweep %s --resume --out %s goes on, with the other options as they were", path, dir)
+		return fmt.Errorf("stopped; promptfed sweep %s --resume --out %s goes on, with the other options as they "+
+			"were", path, dir)
 	}
 	if err != nil {
 		return fmt.Errorf("%w; the rest was left: make room and add --resume to go on", err)
@@ -79,9 +81,9 @@ func cellDir(dir string, c configs.Cell) string {
 	return filepath.Join(dir, filepath.FromSlash(c.Folder))
 }
 
-// share gives the cells that run at a time, and the clients that train at a time in those whose configuration does not say
-// it: the processors are dealt out to the cells; 0 is all of them. On a GPU cells take turns: what they would need of its
-// memory together is not known.
+// share gives the cells that run at a time, and the clients that train at a time in those whose configuration does not
+// say it: the processors are dealt out to the cells; 0 is all of them. On a GPU cells take turns: what they would need
+// of its memory together is not known.
 func share(jobs int, cells []configs.Cell, processors int) (int, int) {
 	most, gpu := 1, false
 	for _, c := range cells {
@@ -158,8 +160,8 @@ func (r *sweepRun) note(c configs.Cell, line string) error {
 	return nil // the command names the cell in any case
 }
 
-// full tells whether an error means that no other cell could write its files either: a disk or a quota is full, files may
-// not grow, or nothing may be written any more.
+// full tells whether an error means that no other cell could write its files either: a disk or a quota is full, files
+// may not grow, or nothing may be written any more.
 func full(err error) bool {
 	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EROFS} {
 		if errors.Is(err, e) {

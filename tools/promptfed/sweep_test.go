@@ -88,7 +88,8 @@ func TestSweepEqualsRuns(t *testing.T) {
 	one, four := filepath.Join(dir, "one"), filepath.Join(dir, "four")
 	mustRun(t, "sweep", file, "--out", one, "--jobs", "1")
 	mustRun(t, "run", file, "--out", four)
-	want := []string{"promptfl/4/seed-1", "promptfl/4/seed-2", "promptfl/6/seed-1", "promptfl/6/seed-2", "fedpha/4/seed-1", "fedpha/4/seed-2",
+	want := []string{"promptfl/4/seed-1", "promptfl/4/seed-2", "promptfl/6/seed-1", "promptfl/6/seed-2",
+		"fedpha/4/seed-1", "fedpha/4/seed-2",
 		"fedpha/6/seed-1", "fedpha/6/seed-2"}
 	if got := cells(t, one); !slices.Equal(got, want) {
 		t.Fatalf("cells %v", got)
@@ -136,7 +137,8 @@ func TestSweepFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustRun(t, "sweep", file, "--smoke", "--out", out, "--resume")
-	if again, err := os.Stat(filepath.Join(out, "fedpha/6/seed-3", engine.SummaryFile)); err != nil || !again.ModTime().Equal(summary.ModTime()) {
+	if again, err := os.Stat(filepath.Join(out, "fedpha/6/seed-3", engine.SummaryFile)); err != nil ||
+		!again.ModTime().Equal(summary.ModTime()) {
 		t.Error("a finished cell ran again")
 	}
 	run := filepath.Join(dir, "run")
@@ -148,7 +150,8 @@ func TestSweepFolders(t *testing.T) {
 	}{
 		{[]string{"sweep", file, "--smoke", "--out", out}, usage, []string{"holds a sweep", "--resume"}},
 		{[]string{"sweep", file, "--out", out, "--resume"}, usage, []string{"another sweep", "smoke"}},
-		{[]string{"sweep", file, "--smoke", "--out", out, "--resume", "--set", "train.lr=0.5"}, usage, []string{"fedpha/6/seed-3", "train.lr is 0.01 there, 0.5 now"}},
+		{[]string{"sweep", file, "--smoke", "--out", out, "--resume", "--set", "train.lr=0.5"}, usage,
+			[]string{"fedpha/6/seed-3", "train.lr is 0.01 there, 0.5 now"}},
 		{[]string{"sweep", file, "--out", run}, usage, []string{"single run"}},
 		{[]string{"sweep", file, "--keep", "batch"}, usage, []string{"--keep", "axis=label"}},
 		{[]string{"sweep", file, "--keep", "batch=8"}, usage, []string{"grid.yaml", "batch", `"8"`, "4, 6"}},
@@ -156,7 +159,8 @@ func TestSweepFolders(t *testing.T) {
 		{[]string{"sweep", file, "--set", "train.batch=0"}, usage, []string{"promptfl/4/seed-1", "batch"}},
 		{[]string{"sweep", filepath.Join(dir, "none.yaml")}, usage, []string{"none.yaml"}},
 		{[]string{"sweep", file, "--out", "/proc/none/sweep"}, failed, []string{"--out"}},
-		{[]string{"run", filepath.Join(dir, "small.yaml"), "--smoke"}, usage, []string{"small.yaml", "no section smoke"}},
+		{[]string{"run", filepath.Join(dir, "small.yaml"), "--smoke"}, usage, []string{"small.yaml",
+			"no section smoke"}},
 		{[]string{"run", filepath.Join(dir, "small.yaml"), file}, usage, []string{"grid.yaml", "one sweep"}},
 	} {
 		_, text, code := call(c.args...)
@@ -176,14 +180,17 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 	dir, file := setupSweep(t, 1)
 	images := filepath.Join(dir, "images")
 	bad := strings.ReplaceAll(string(read(t, file)), "{name: batch, key: train.batch, values: [4, 6]}",
-		"{name: data, points: [{label: drawn}, {label: gone, set: {data: {set: folder, root: "+images+"}, partition.kind: iid}}, {label: drawn too}]}")
+		"{name: data, points: [{label: drawn}, {label: gone, set: {data: {set: folder, root: "+images+
+			"}, partition.kind: iid}}, {label: drawn too}]}")
 	file = filepath.Join(dir, "bad.yaml")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(bad, "keep: {method: FedPHA, batch: 6}", "keep: {method: FedPHA}")), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(bad, "keep: {method: FedPHA, batch: 6}",
+		"keep: {method: FedPHA}")), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	out := filepath.Join(dir, "out")
 	stdout, stderr, code := call("sweep", file, "--smoke", "--out", out)
-	if code != failed || !strings.Contains(stdout, "failed: fedpha/gone/seed-3: ") || !strings.Contains(stderr, "1 of 3 cells failed") {
+	if code != failed || !strings.Contains(stdout, "failed: fedpha/gone/seed-3: ") || !strings.Contains(stderr,
+		"1 of 3 cells failed") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	for _, f := range []string{"fedpha/drawn/seed-3", "fedpha/drawn-too/seed-3"} {
@@ -193,7 +200,8 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 		}
 	}
 	read(t, out, "report.html")
-	if _, stderr, code := call("sweep", file, "--smoke", "--out", filepath.Join(dir, "none"), "--keep", "data=gone"); code != failed || !strings.Contains(stderr, "1 of 1 cells failed") {
+	if _, stderr, code := call("sweep", file, "--smoke", "--out", filepath.Join(dir, "none"), "--keep",
+		"data=gone"); code != failed || !strings.Contains(stderr, "1 of 1 cells failed") {
 		t.Errorf("nothing but failures: exit code %d, %s", code, stderr)
 	}
 	why := string(read(t, out, "fedpha/gone/seed-3", results.ErrorFile))
@@ -209,7 +217,8 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 20 {
-			if err := os.WriteFile(filepath.Join(images, class, fmt.Sprintf("%d.png", i)), picture.Bytes(), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(images, class, fmt.Sprintf("%d.png", i)), picture.Bytes(),
+				0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -221,8 +230,8 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 	}
 }
 
-// A sweep that is killed at any instant and resumed, as often as that takes, runs no finished cell again and ends as one
-// that nobody killed.
+// A sweep that is killed at any instant and resumed, as often as that takes, runs no finished cell again and ends as
+// one that nobody killed.
 func TestSweepKillAndResume(t *testing.T) {
 	dir, file := setupSweep(t, 4)
 	whole, broken := filepath.Join(dir, "whole"), filepath.Join(dir, "broken")
@@ -285,8 +294,8 @@ func TestSweepKillAndResume(t *testing.T) {
 	t.Logf("%d kills; %d cells done before the last call", kills, len(stamps))
 }
 
-// A limit on file sizes stands in for a full disk: the sweep stops with the file's name, leaves the other cells alone, and
-// goes on once there is room.
+// A limit on file sizes stands in for a full disk: the sweep stops with the file's name, leaves the other cells alone,
+// and goes on once there is room.
 func TestSweepOnFullDisk(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("no sh to set a limit with")
@@ -355,17 +364,19 @@ func TestShare(t *testing.T) {
 		want, workers int
 	}{
 		{0, plain, 8, 8, 1}, {0, plain[:3], 8, 3, 2}, {0, plain[:1], 8, 1, 0}, {4, plain, 2, 4, 1}, {0, nil, 8, 1, 0},
-		{0, append(plain, cell(4, "cpu")), 8, 2, 4}, {0, append(plain, cell(0, "cuda")), 8, 1, 0}, {3, append(plain, cell(0, "cuda")), 8, 3, 2},
+		{0, append(plain, cell(4, "cpu")), 8, 2, 4}, {0, append(plain, cell(0, "cuda")), 8, 1, 0},
+		{3, append(plain, cell(0, "cuda")), 8, 3, 2},
 	} {
 		if jobs, workers := share(c.jobs, c.cells, c.processors); jobs != c.want || workers != c.workers {
-			t.Errorf("%d jobs asked, %d cells, %d processors: %d jobs with %d workers, want %d with %d", c.jobs, len(c.cells), c.processors,
+			t.Errorf("%d jobs asked, %d cells, %d processors: %d jobs with %d workers, want %d with %d", c.jobs,
+				len(c.cells), c.processors,
 				jobs, workers, c.want, c.workers)
 		}
 	}
 }
 
-// Runs that need features of the same set and backbone take turns, whatever the order they name backbones in; others do not
-// wait.
+// Runs that need features of the same set and backbone take turns, whatever the order they name backbones in; others do
+// not wait.
 func TestTurns(t *testing.T) {
 	built := func(set string, shots int, backbones ...string) *experiment.Built {
 		b := &experiment.Built{Config: experiment.Defaults()}
@@ -378,7 +389,8 @@ func TestTurns(t *testing.T) {
 	var all turns
 	var inside atomic.Int32
 	var group sync.WaitGroup
-	for _, b := range []*experiment.Built{built("pacs", 0, "a", "b"), built("pacs", 4, "b", "a"), built("pacs", 0, "b")} {
+	for _, b := range []*experiment.Built{built("pacs", 0, "a", "b"), built("pacs", 4, "b", "a"), built("pacs", 0,
+		"b")} {
 		group.Go(func() {
 			for range 200 {
 				done := all.take(b)

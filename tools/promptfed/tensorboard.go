@@ -40,8 +40,9 @@ func (l *eventLog) round(r engine.Record) {
 	if l.file == nil || l.err != nil {
 		return
 	}
-	values := map[string]float64{"loss": r.Loss, "learning rate": r.LR, "bytes/up": float64(r.BytesUp), "bytes/down": float64(r.BytesDown),
-		"seconds": r.Seconds}
+	values := map[string]float64{"loss": r.Loss, "learning rate": r.LR, "bytes/up": float64(r.BytesUp),
+		"bytes/down": float64(r.BytesDown),
+		"seconds":    r.Seconds}
 	if r.Global != nil {
 		values["accuracy/global"] = *r.Global
 	}

@@ -27,10 +27,12 @@ type termsFlags struct {
 func termsCommand() *cobra.Command {
 	f := termsFlags{rounds: 3}
 	c := &cobra.Command{Use: "terms CONFIG... [--rounds N] [--set key=value] [--full-size]", Args: atLeast(1),
-		Short: "run some rounds and show what each term of the loss does: value, and length of its gradient beside cross entropy's"}
+		Short: "run some rounds and show what each term of the loss does: value, and length of its gradient beside " +
+			"cross entropy's"}
 	c.Flags().IntVar(&f.rounds, "rounds", f.rounds, "rounds to run; only the last is tested")
 	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a key of the configurations, as in train.lr=0.01")
-	c.Flags().BoolVar(&f.full, "full-size", false, "ViT-B/16's text tower with random weights in place of the backbones, and random unit rows for images")
+	c.Flags().BoolVar(&f.full, "full-size", false, "ViT-B/16's text tower with random weights in place of the "+
+		"backbones, and random unit rows for images")
 	c.Flags().BoolVar(&f.short, "short", false, "all parameters together only")
 	c.Flags().BoolVar(&f.md, "markdown", false, "as a Markdown table")
 	c.RunE = func(cmd *cobra.Command, paths []string) error {
@@ -110,7 +112,8 @@ func (t *termsTable) add(name string, rounds []results.Round) {
 			continue
 		}
 		last := len(term.Rounds) - 1
-		row := []string{term.Name, cmp.Or(term.Param, "all"), number(term.Value[0]), number(term.Value[last]), number(term.Norm[0]), number(term.Norm[last]),
+		row := []string{term.Name, cmp.Or(term.Param, "all"), number(term.Value[0]), number(term.Value[last]),
+			number(term.Norm[0]), number(term.Norm[last]),
 			number(term.Relative[0]), number(term.Relative[last])}
 		if t.several {
 			row = append([]string{name}, row...)
@@ -128,10 +131,12 @@ func (t *termsTable) add(name string, rounds []results.Round) {
 // vanishes says that a term of a run does next to nothing in these rounds.
 func vanishes(run, term string, rounds []results.Round) string {
 	if results.Off(rounds, term) {
-		return fmt.Sprintf("%s: the term %q has no gradient in any of the %d rounds; one that waits for a warm-up needs more rounds",
+		return fmt.Sprintf("%s: the term %q has no gradient in any of the %d rounds; one that waits for a warm-up "+
+			"needs more rounds",
 			run, term, len(rounds))
 	}
-	return fmt.Sprintf("%s: the gradient of the term %q is below %g of cross entropy's in every round", run, term, results.Vanishing)
+	return fmt.Sprintf("%s: the gradient of the term %q is below %g of cross entropy's in every round", run, term,
+		results.Vanishing)
 }
 
 // number has three digits; "-" is none.
@@ -152,8 +157,10 @@ func (t *termsTable) String() string {
 		return strings.Join(t.notes, "\n") + "\n"
 	}
 	var b strings.Builder
-	caption := fmt.Sprintf("Means over clients and steps of the first and of the last of %d rounds. gradient: the length of the term's own gradient on a "+
-		"parameter, or on all together; relative: over that of all cross entropies together, - where these do not reach the parameter.", t.rounds)
+	caption := fmt.Sprintf("Means over clients and steps of the first and of the last of %d rounds. gradient: the "+
+		"length of the term's own gradient on a "+
+		"parameter, or on all together; relative: over that of all cross entropies together, - where these do not "+
+		"reach the parameter.", t.rounds)
 	if t.md {
 		b.WriteString(tables.MarkdownRows(append([][]string{heads}, t.rows...), texts))
 	} else {

@@ -30,10 +30,12 @@ type workFlags struct {
 
 func workCommand() *cobra.Command {
 	var f workFlags
-	c := &cobra.Command{Use: "work URL [--set data.root=DIR] [--set runtime.provider=cuda] [--jobs N] [--idle 10m] [--tls DIR | --token SECRET | --creds FILE]", Args: exactly(1),
+	c := &cobra.Command{Use: "work URL [--set data.root=DIR] [--set runtime.provider=cuda] [--jobs N] [--idle 10m] " +
+		"[--tls DIR | --token SECRET | --creds FILE]", Args: exactly(1),
 		Short: "train clients of runs elsewhere (promptfed run --cluster), one run after the other, until stopped"}
 	l := c.Flags()
-	l.StringArrayVar(&f.sets, "set", nil, "change a key, as in data.root=DIR, exam.root=DIR or runtime.provider=cuda; the rest comes from the run")
+	l.StringArrayVar(&f.sets, "set", nil, "change a key, as in data.root=DIR, exam.root=DIR or "+
+		"runtime.provider=cuda; the rest comes from the run")
 	l.StringVar(&f.config, "config", "", "configuration of this machine: data.root and runtime")
 	l.IntVar(&f.jobs, "jobs", 0, "clients that train at a time (default: runtime.workers)")
 	l.DurationVar(&f.idle, "idle", 0, "leave when no run wants workers for so long; 0 for never")
@@ -66,7 +68,8 @@ func work(ctx context.Context, url string, f workFlags) error {
 	if err != nil {
 		return err
 	}
-	nc, err := transport.Dial(ctx, url, "promptfed work", log, append(options, nats.CustomInboxPrefix(transport.WorkerInbox))...)
+	nc, err := transport.Dial(ctx, url, "promptfed work", log, append(options,
+		nats.CustomInboxPrefix(transport.WorkerInbox))...)
 	if err != nil {
 		return err
 	}
@@ -113,7 +116,8 @@ func (e *errand) close() {
 }
 
 // turn does what an order asks of a client.
-func (e *errand) turn(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+func (e *errand) turn(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State,
+	error) {
 	c, err := e.built.Client(client)
 	if err != nil {
 		return engine.Reply{}, nil, err
@@ -166,7 +170,8 @@ func hostName() string {
 		return "unknown"
 	}
 	return strings.Map(func(r rune) rune {
-		if r < 128 && (r == '-' || r == '.' || r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z') {
+		if r < 128 && (r == '-' || r == '.' || r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' &&
+			r <= 'z') {
 			return r
 		}
 		return '_'

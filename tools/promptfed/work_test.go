@@ -23,8 +23,8 @@ func (p *process) says(t *testing.T, text string) {
 	}
 }
 
-// A run whose clients train in two other processes, one of which is killed with kill -9 and one of which comes late, leaves
-// the files of a run in one process. A worker that would train something else is refused.
+// A run whose clients train in two other processes, one of which is killed with kill -9 and one of which comes late,
+// leaves the files of a run in one process. A worker that would train something else is refused.
 func TestRunOnACluster(t *testing.T) {
 	dir := setup(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -32,12 +32,14 @@ func TestRunOnACluster(t *testing.T) {
 	mustRun(t, "run", conf, "--out", at("alone"))
 	run := start(t, "run", conf, "--out", at("spread"), "--cluster", "listen://"+addr, "--token", "secret")
 	work := func(more ...string) *process {
-		return start(t, append([]string{"work", "nats://" + addr, "--token", "secret", "--jobs", "1", "--set", "runtime.models=" + dir, "--set", "runtime.cache=" + at("cache")}, more...)...)
+		return start(t, append([]string{"work", "nats://" + addr, "--token", "secret", "--jobs", "1", "--set",
+			"runtime.models=" + dir, "--set", "runtime.cache=" + at("cache")}, more...)...)
 	}
 	run.says(t, "workers take part with")
 	wrong := work("--set", "train.lr=0.5")
 	<-wrong.done
-	if !strings.Contains(wrong.said(), "training: the server has") || wrong.ProcessState.ExitCode() != failed || !strings.Contains(run.said(), "a worker is refused") {
+	if !strings.Contains(wrong.said(), "training: the server has") || wrong.ProcessState.ExitCode() != failed ||
+		!strings.Contains(run.said(), "a worker is refused") {
 		t.Errorf("%s", wrong.said())
 	}
 	first := work()
@@ -57,10 +59,12 @@ func TestRunOnACluster(t *testing.T) {
 	if !strings.Contains(run.said(), "workers=2") {
 		t.Error("the run does not tell of two workers")
 	}
-	if _, text, code := call("run", conf, "--cluster", "nats://"+addr, "--queue", "A b"); code != usage || !strings.Contains(text, "--queue") {
+	if _, text, code := call("run", conf, "--cluster", "nats://"+addr, "--queue", "A b"); code != usage ||
+		!strings.Contains(text, "--queue") {
 		t.Errorf("exit %d, %s", code, text)
 	}
-	if _, text, code := call("work", "nats://"+addr, "--jobs", "-1"); code != usage || !strings.Contains(text, "--jobs") {
+	if _, text, code := call("work", "nats://"+addr, "--jobs", "-1"); code != usage || !strings.Contains(text,
+		"--jobs") {
 		t.Errorf("exit %d, %s", code, text)
 	}
 }

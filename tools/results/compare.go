@@ -22,12 +22,12 @@ const (
 	OverRuns    Level = "runs"    // of one run
 )
 
-// MinRuns is the number of paired runs below which nothing is tested: with five, the smallest p that the signed-rank test
-// can give is 0.0625.
+// MinRuns is the number of paired runs below which nothing is tested: with five, the smallest p that the signed-rank
+// test can give is 0.0625.
 const MinRuns = 6
 
-// resamples is how many resamples the interval of n differences is drawn from: 2,000, less of more than 2,500 differences,
-// whose interval needs less, at least 500.
+// resamples is how many resamples the interval of n differences is drawn from: 2,000, less of more than 2,500
+// differences, whose interval needs less, at least 500.
 func resamples(n int) int { return min(2000, max(500, 5_000_000/max(1, n))) }
 
 // Comparison is what paired values of two labels of an axis, "A - B", say.
@@ -46,8 +46,9 @@ type Comparison struct {
 }
 
 // Compare tests every pair of labels of an axis against each other, over all runs that agree in seed and in every other
-// label. Runs whose clients have other test data, as far as configurations and numbers of examples tell, are not paired, and
-// neither are a global and a personal evaluation. Tests that say nothing, or over less than MinRuns runs, are NaN.
+// label. Runs whose clients have other test data, as far as configurations and numbers of examples tell, are not
+// paired, and neither are a global and a personal evaluation. Tests that say nothing, or over less than MinRuns runs,
+// are NaN.
 func Compare(groups []*Group, axis string, m Metric, level Level) []Comparison {
 	labels := Labels(groups, axis)
 	values := map[string]map[string][]float64{} // by label, then by what must agree
@@ -99,8 +100,8 @@ func valuesOf(r *Run, m Metric, level Level) []float64 {
 	return nil
 }
 
-// pairKey is equal for runs that are paired: those of one seed and, but for the axis, one point of the grid, whose clients
-// are tested with as many examples each.
+// pairKey is equal for runs that are paired: those of one seed and, but for the axis, one point of the grid, whose
+// clients are tested with as many examples each.
 func pairKey(g *Group, axis string, r *Run) string {
 	key := fmt.Sprint(r.Seed, r.TestData)
 	for _, round := range slices.Backward(r.Rounds) {
@@ -144,7 +145,8 @@ func (c *Comparison) fill(runs [][]float64) {
 	}
 	c.Runs, c.N = len(runs), len(d)
 	none := Test{math.NaN(), math.NaN()}
-	c.Difference, c.Low, c.High, c.Cohen, c.RankBiserial, c.T, c.Wilcoxon = math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN(), none, none
+	c.Difference, c.Low, c.High, c.Cohen, c.RankBiserial, c.T, c.Wilcoxon = math.NaN(), math.NaN(), math.NaN(),
+		math.NaN(), math.NaN(), none, none
 	if len(d) == 0 {
 		return
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Two methods over seeds 1 to 3 and two values of rho; one run of B is missing, so five pairs of runs and ten of clients
-// remain. A is better by 0.1 for one client and by 0.3 for the other: the mean difference is 0.2.
+// Two methods over seeds 1 to 3 and two values of rho; one run of B is missing, so five pairs of runs and ten of
+// clients remain. A is better by 0.1 for one client and by 0.3 for the other: the mean difference is 0.2.
 func TestCompare(t *testing.T) {
 	var groups []*Group
 	for _, method := range []string{"A", "B", "C"} {
@@ -33,13 +33,16 @@ func TestCompare(t *testing.T) {
 	ab := list[0]
 	// Signed ranks of ten positive differences in two groups of five: p = 2/1024, times 3 pairs by Holm, where the pair
 	// with twelve differences has the smaller p, 2/4096; equal values have p 1.
-	if ab.Runs != 5 || ab.N != 10 || math.Abs(ab.Difference-.2) > 1e-12 || math.Abs(ab.Wilcoxon.P-2./1024) > 1e-12 || math.Abs(ab.HolmWilcoxon-4./1024) > 1e-12 || ab.RankBiserial != 1 {
+	if ab.Runs != 5 || ab.N != 10 || math.Abs(ab.Difference-.2) > 1e-12 || math.Abs(ab.Wilcoxon.P-2./1024) > 1e-12 ||
+		math.Abs(ab.HolmWilcoxon-4./1024) > 1e-12 || ab.RankBiserial != 1 {
 		t.Errorf("%+v", ab)
 	}
-	if ac := list[1]; ac.N != 12 || math.Abs(ac.HolmWilcoxon-6./4096) > 1e-12 || !(ac.Low > .1 && ac.Low < .2 && ac.High > .2 && ac.High < .3) {
+	if ac := list[1]; ac.N != 12 || math.Abs(ac.HolmWilcoxon-6./4096) > 1e-12 || !(ac.Low > .1 && ac.Low < .2 &&
+		ac.High > .2 && ac.High < .3) {
 		t.Errorf("%+v", ac)
 	}
-	if bc := list[2]; bc.Wilcoxon.P != 1 || bc.HolmWilcoxon != 1 || !math.IsNaN(bc.T.P) || bc.Difference != 0 || bc.Low != 0 {
+	if bc := list[2]; bc.Wilcoxon.P != 1 || bc.HolmWilcoxon != 1 || !math.IsNaN(bc.T.P) || bc.Difference != 0 ||
+		bc.Low != 0 {
 		t.Errorf("%+v", bc)
 	}
 	runs := Compare(groups, "method", metric(t, "last"), OverRuns)

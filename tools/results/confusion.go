@@ -25,7 +25,8 @@ func (r *Run) Confusion() (*engine.Confusion, error) {
 		}
 		for _, k := range m.Counts {
 			if n := int64(len(c.Classes)); k[0] < 0 || k[0] >= n || k[1] < 0 || k[1] >= n || k[2] < 0 {
-				err = fmt.Errorf("it counts %d examples of class %d taken for class %d, of %d classes", k[2], k[0], k[1], n)
+				err = fmt.Errorf("it counts %d examples of class %d taken for class %d, of %d classes", k[2], k[0],
+					k[1], n)
 				break
 			}
 		}
@@ -36,7 +37,8 @@ func (r *Run) Confusion() (*engine.Confusion, error) {
 	return c, nil
 }
 
-// ConfusionRows are the rows of a confusion matrix of so many classes as shares of their class; a row without examples is nil.
+// ConfusionRows are the rows of a confusion matrix of so many classes as shares of their class; a row without examples
+// is nil.
 func ConfusionRows(m *engine.ConfusionMatrix, classes int) [][]float64 {
 	out, sum := make([][]float64, classes), make([]float64, classes)
 	for _, k := range m.Counts {

@@ -16,8 +16,8 @@ var (
 	PersonalView = method.PersonalView.String()
 )
 
-// Select makes one evaluation the headline of all runs: GlobalView, PersonalView, or with engine.MethodView the one that each
-// method's paper reports. An empty view leaves every run with the one that it was run with.
+// Select makes one evaluation the headline of all runs: GlobalView, PersonalView, or with engine.MethodView the one
+// that each method's paper reports. An empty view leaves every run with the one that it was run with.
 func (r *Results) Select(view string) {
 	for _, g := range r.Groups {
 		for _, run := range g.Runs {
@@ -106,7 +106,8 @@ func (m Metric) At(view string) Metric {
 	return m
 }
 
-// keep puts the headline of an older version's round, which has all numbers, in the place of what it has of that evaluation.
+// keep puts the headline of an older version's round, which has all numbers, in the place of what it has of that
+// evaluation.
 func (r *Round) keep(kind method.View) {
 	put := func(e *engine.Evaluations, headline *engine.Evaluation) {
 		if kind == method.PersonalView {
@@ -124,8 +125,8 @@ func (r *Round) keep(kind method.View) {
 	}
 }
 
-// View is the evaluation that the metric of a run is of; empty for what belongs to neither, such as a loss, and where an older
-// version did not say it.
+// View is the evaluation that the metric of a run is of; empty for what belongs to neither, such as a loss, and where
+// an older version did not say it.
 func (m Metric) View(r *Run) string {
 	switch {
 	case slices.Contains(neither, m.quantity):
@@ -163,7 +164,8 @@ func (m Metric) Absent(r *Run) bool {
 		if !round.Tested {
 			continue
 		}
-		if view == GlobalView && round.Evaluations.Global != nil || view == PersonalView && round.Evaluations.Personal != nil {
+		if view == GlobalView && round.Evaluations.Global != nil || view == PersonalView &&
+			round.Evaluations.Personal != nil {
 			return false
 		}
 		tested = true

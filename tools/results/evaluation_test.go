@@ -13,20 +13,23 @@ import (
 
 // one has these accuracies of two clients for an evaluation.
 func one(a, b float64) *engine.Evaluation {
-	return &engine.Evaluation{Accuracy: (a + b) / 2, F1: a, Worst: min(a, b), PerClient: []float64{a, b}, PerDomain: map[string]float64{"Art": b}}
+	return &engine.Evaluation{Accuracy: (a + b) / 2, F1: a, Worst: min(a, b), PerClient: []float64{a, b},
+		PerDomain: map[string]float64{"Art": b}}
 }
 
 // viewed is a finished run of one round that has these evaluations, the last of which is its headline.
 func viewed(seed uint64, view string, e engine.Evaluations) *Run {
-	r := &Run{Seed: seed, State: Done, Rounds: []Round{{Record: engine.Record{Tested: true, Evaluations: e, TestSizes: []int{4, 4},
-		Exams: map[string]engine.Tested{"new": {Evaluations: e}}}}}}
+	r := &Run{Seed: seed, State: Done, Rounds: []Round{{Record: engine.Record{Tested: true, Evaluations: e,
+		TestSizes: []int{4, 4},
+		Exams:     map[string]engine.Tested{"new": {Evaluations: e}}}}}}
 	r.Summary.MethodView = view
 	r.show(view)
 	return r
 }
 
 // TestSelect: the headline of a run, and every metric of it, follows the evaluation that is asked for; a metric of one
-// evaluation does not; and where the method does not have it there is no number, which is not the same as a missing one.
+// evaluation does not; and where the method does not have it there is no number, which is not the same as a missing
+// one.
 func TestSelect(t *testing.T) {
 	shared := viewed(1, GlobalView, engine.Evaluations{Global: one(.25, .5), Personal: one(.75, 1)})
 	private := viewed(1, PersonalView, engine.Evaluations{Personal: one(.5, .5)})
@@ -35,10 +38,14 @@ func TestSelect(t *testing.T) {
 		view, metric    string
 		shared, private float64 // NaN is absent
 	}{
-		{"", "last", .375, .5}, {"", "f1", .25, .5}, {"", "domain:Art", .5, .5}, {"", "exam:new", .375, .5}, {"", "global", .375, math.NaN()},
-		{GlobalView, "last", .375, math.NaN()}, {GlobalView, "worst", .25, math.NaN()}, {GlobalView, "exam:new", .375, math.NaN()},
-		{GlobalView, "personal", .875, .5}, {GlobalView, "personal/worst@last5", .75, .5}, {GlobalView, "personal/domain:Art", 1, .5},
-		{PersonalView, "last", .875, .5}, {PersonalView, "f1@best", .75, .5}, {PersonalView, "global/f1", .25, math.NaN()},
+		{"", "last", .375, .5}, {"", "f1", .25, .5}, {"", "domain:Art", .5, .5}, {"", "exam:new", .375, .5},
+		{"", "global", .375, math.NaN()},
+		{GlobalView, "last", .375, math.NaN()}, {GlobalView, "worst", .25, math.NaN()}, {GlobalView, "exam:new", .375,
+			math.NaN()},
+		{GlobalView, "personal", .875, .5}, {GlobalView, "personal/worst@last5", .75, .5},
+		{GlobalView, "personal/domain:Art", 1, .5},
+		{PersonalView, "last", .875, .5}, {PersonalView, "f1@best", .75, .5}, {PersonalView, "global/f1", .25,
+			math.NaN()},
 		{PersonalView, "global/exam:new", .375, math.NaN()}, {engine.MethodView, "last", .375, .5},
 	} {
 		res.Select(c.view)
@@ -46,7 +53,8 @@ func TestSelect(t *testing.T) {
 			m, r := metric(t, c.metric), []*Run{shared, private}[i]
 			got, ok := m.Of(r)
 			if ok == math.IsNaN(want) || ok && math.Abs(got-want) > 1e-12 || m.Absent(r) != math.IsNaN(want) {
-				t.Errorf("--view %q: %s of run %d is %v, %v, absent %v; want %v", c.view, c.metric, i, got, ok, m.Absent(r), want)
+				t.Errorf("--view %q: %s of run %d is %v, %v, absent %v; want %v", c.view, c.metric, i, got, ok,
+					m.Absent(r), want)
 			}
 		}
 	}
@@ -55,23 +63,26 @@ func TestSelect(t *testing.T) {
 			t.Errorf("%s is %+v", name, m)
 		}
 	}
-	for asked, want := range map[string]string{"last": "global", "last10": "global@last10", "f1@last5": "global/f1@last5", "domain:Art": "global/domain:Art", "bytes": "bytes"} {
+	for asked, want := range map[string]string{"last": "global", "last10": "global@last10",
+		"f1@last5": "global/f1@last5", "domain:Art": "global/domain:Art", "bytes": "bytes"} {
 		m := metric(t, asked).At(GlobalView)
 		if parsed := metric(t, m.Name); m.Name != want || parsed != m {
 			t.Errorf("%s of the global evaluation is %+v, which reads as %+v; want %s", asked, m, parsed, want)
 		}
 	}
-	if in := metric(t, "personal@last5").In(Domain, "Art"); in.Name != "personal/domain:Art@last5" || metric(t, in.Name) != in {
+	if in := metric(t, "personal@last5").In(Domain, "Art"); in.Name != "personal/domain:Art@last5" ||
+		metric(t, in.Name) != in {
 		t.Errorf("a domain in the personal evaluation is %+v", in)
 	}
 }
 
-// TestCompareStaysWithin: a global and a personal evaluation are not paired, nor are runs of other data; in one evaluation of
-// both they are. By hand: personal .75 and 1 against .5 and .5.
+// TestCompareStaysWithin: a global and a personal evaluation are not paired, nor are runs of other data; in one
+// evaluation of both they are. By hand: personal .75 and 1 against .5 and .5.
 func TestCompareStaysWithin(t *testing.T) {
 	a := viewed(1, GlobalView, engine.Evaluations{Global: one(.25, .5), Personal: one(.75, 1)})
 	b := viewed(1, PersonalView, engine.Evaluations{Personal: one(.5, .5)})
-	groups := []*Group{{Labels: map[string]string{"method": "A"}, Runs: []*Run{a}}, {Labels: map[string]string{"method": "B"}, Runs: []*Run{b}}}
+	groups := []*Group{{Labels: map[string]string{"method": "A"}, Runs: []*Run{a}},
+		{Labels: map[string]string{"method": "B"}, Runs: []*Run{b}}}
 	for _, c := range []struct {
 		metric string
 		n      int
@@ -87,15 +98,16 @@ func TestCompareStaysWithin(t *testing.T) {
 	}
 }
 
-// TestOldEvaluations: a folder of an older version has both numbers for every method, and nothing but accuracies of the one that
-// is not its headline.
+// TestOldEvaluations: a folder of an older version has both numbers for every method, and nothing but accuracies of the
+// one that is not its headline.
 func TestOldEvaluations(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		ConfigFile: "method: coop\ndata: {set: drawn, shots: 4}\npartition: {clients: 2}\n",
 		engine.RoundsFile: `{"round":0,"tested":true,"accuracy":0.75,"accuracy_std":0.25,"accuracy_weighted":0.8,"accuracy_global":0.5,"accuracy_personal":0.75,` +
 			`"f1":0.7,"worst":0.5,"per_client":[0.5,1],"per_client_global":[0.25,0.75],"per_client_personal":[0.5,1],"test_sizes":[4,6],` +
-			`"exams":{"new":{"accuracy":0.4,"global":0.3,"personal":0.4,"f1":0.2,"examples":5}},"clients":[0,1]}` + "\n",
+			`"exams":{"new":{"accuracy":0.4,"global":0.3,"personal":0.4,"f1":0.2,"examples":5}},"clients":[0,1]}` +
+			"\n",
 		engine.SummaryFile: `{"rounds":1,"last":0.75,"view":"personal"}`} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -110,7 +122,8 @@ func TestOldEvaluations(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	// Global: weighted (4*0.25 + 6*0.75)/10, deviation of 0.25 and 0.75.
-	for name, want := range map[string]float64{"f1": .7, "global": .5, "global/weighted": .55, "global/worst": .25, "global/client-std": .25, "exam:new": .4, "global/exam:new": .3} {
+	for name, want := range map[string]float64{"f1": .7, "global": .5, "global/weighted": .55, "global/worst": .25,
+		"global/client-std": .25, "exam:new": .4, "global/exam:new": .3} {
 		if got, ok := metric(t, name).Of(r); !ok || math.Abs(got-want) > 1e-12 {
 			t.Errorf("%s is %v, %v; want %v", name, got, ok, want)
 		}
@@ -130,7 +143,8 @@ func TestTitleOf(t *testing.T) {
 		for i, n := range rounds {
 			r := &Run{Seed: uint64(i), State: Done}
 			for k := range n {
-				r.Rounds = append(r.Rounds, Round{Record: engine.Record{Round: k, Tested: k%2 == 1, Evaluation: map[bool]*engine.Evaluation{true: one(.5, .5)}[k%2 == 1]}})
+				r.Rounds = append(r.Rounds, Round{Record: engine.Record{Round: k, Tested: k%2 == 1,
+					Evaluation: map[bool]*engine.Evaluation{true: one(.5, .5)}[k%2 == 1]}})
 			}
 			g.Runs = append(g.Runs, r)
 		}
@@ -150,7 +164,8 @@ func TestTitleOf(t *testing.T) {
 	if got := metric(t, "global@last10").TitleOf(of(20)); got != "global accuracy" {
 		t.Errorf("of runs without a global evaluation: %s", got)
 	}
-	if got := fmt.Sprint(metric(t, "last").TitleOf(of(4)), metric(t, "bytes").TitleOf(of(4))); !strings.Contains(got, "last tested round") || !strings.Contains(got, "mean of all rounds") {
+	if got := fmt.Sprint(metric(t, "last").TitleOf(of(4)), metric(t, "bytes").TitleOf(of(4))); !strings.Contains(got,
+		"last tested round") || !strings.Contains(got, "mean of all rounds") {
 		t.Error(got)
 	}
 }

@@ -17,12 +17,13 @@ type JSON struct {
 
 // GroupJSON is one point of a grid.
 type GroupJSON struct {
-	Sweep   string              `json:"sweep,omitempty"`
-	Name    string              `json:"name"`
-	Labels  map[string]string   `json:"labels"`
-	Method  string              `json:"method"`
-	Runs    []RunJSON           `json:"runs"`
-	Metrics map[string]StatJSON `json:"metrics"` // of finished runs, by the name of the metric, in shares of 1, bytes and seconds
+	Sweep  string            `json:"sweep,omitempty"`
+	Name   string            `json:"name"`
+	Labels map[string]string `json:"labels"`
+	Method string            `json:"method"`
+	Runs   []RunJSON         `json:"runs"`
+	// of finished runs, by the name of the metric, in shares of 1, bytes and seconds
+	Metrics map[string]StatJSON `json:"metrics"`
 }
 
 // RunJSON is one run folder.
@@ -71,7 +72,8 @@ func (r *Results) Export(folder string) *JSON {
 	out := &JSON{Groups: []GroupJSON{}, Significance: []ComparisonJSON{}, Notes: append([]string{}, r.Notes...)}
 	metrics := AllMetrics(r.Groups)
 	for _, g := range r.Groups {
-		j := GroupJSON{Sweep: sweepName(g.Plan), Name: g.Name, Labels: g.Labels, Method: g.Method(), Metrics: map[string]StatJSON{}}
+		j := GroupJSON{Sweep: sweepName(g.Plan), Name: g.Name, Labels: g.Labels, Method: g.Method(),
+			Metrics: map[string]StatJSON{}}
 		for _, run := range g.Runs {
 			dir := run.Dir
 			if rel, err := filepath.Rel(folder, dir); err == nil {
@@ -85,7 +87,8 @@ func (r *Results) Export(folder string) *JSON {
 				continue // a domain with a name that no metric can have
 			}
 			if s := g.Stat(m); s.N() > 0 {
-				j.Metrics[name] = StatJSON{finite(s.Mean()), finite(s.Std(Population)), finite(s.Std(Sample)), s.Seeds, s.Values}
+				j.Metrics[name] = StatJSON{finite(s.Mean()), finite(s.Std(Population)), finite(s.Std(Sample)), s.Seeds,
+					s.Values}
 			}
 		}
 		out.Groups = append(out.Groups, j)
@@ -96,8 +99,10 @@ func (r *Results) Export(folder string) *JSON {
 // Add adds comparisons along an axis of a plan, nil for none.
 func (j *JSON) Add(p *Plan, axis string, m Metric, list []Comparison) {
 	for _, c := range list {
-		j.Significance = append(j.Significance, ComparisonJSON{sweepName(p), axis, m.Name, c.A, c.B, c.Level, c.Runs, c.N, finite(c.Difference),
-			finite(c.Low), finite(c.High), finite(c.Cohen), finite(c.RankBiserial), finite(c.T.Statistic), finite(c.T.P), finite(c.HolmT),
+		j.Significance = append(j.Significance, ComparisonJSON{sweepName(p), axis, m.Name, c.A, c.B, c.Level, c.Runs,
+			c.N, finite(c.Difference),
+			finite(c.Low), finite(c.High), finite(c.Cohen), finite(c.RankBiserial), finite(c.T.Statistic),
+			finite(c.T.P), finite(c.HolmT),
 			finite(c.Wilcoxon.Statistic), finite(c.Wilcoxon.P), finite(c.HolmWilcoxon)})
 	}
 }
@@ -124,7 +129,8 @@ func finite(v float64) *float64 {
 
 // AllMetrics names every metric that some groups may have.
 func AllMetrics(groups []*Group) []string {
-	out := []string{last, best, "last5", "last10", GlobalView, PersonalView, Weighted, F1, Worst, Worst10, OwnClasses, ECE, ClientStd, DomainMean, DomainStd}
+	out := []string{last, best, "last5", "last10", GlobalView, PersonalView, Weighted, F1, Worst, Worst10, OwnClasses,
+		ECE, ClientStd, DomainMean, DomainStd}
 	out = append(out, onlySome(groups)...)
 	for _, d := range Domains(groups) {
 		out = append(out, Domain+":"+d)
@@ -141,8 +147,8 @@ func AllMetrics(groups []*Group) []string {
 // epsilon is the note of differential privacy that stands beside accuracies.
 const epsilon = "epsilon"
 
-// MainMetrics are those of a table that shows a group in a line: the one asked for, and what stands beside it, exams too as
-// long as they are few, and what differential privacy cost where there is some.
+// MainMetrics are those of a table that shows a group in a line: the one asked for, and what stands beside it, exams
+// too as long as they are few, and what differential privacy cost where there is some.
 func MainMetrics(asked string, groups []*Group) []string {
 	out := []string{asked}
 	beside := []string{GlobalView, PersonalView}
@@ -166,7 +172,8 @@ func MainMetrics(asked string, groups []*Group) []string {
 		}
 		quantity, arg, _ := strings.Cut(m, ":")
 		q, ok := quantities[quantity]
-		if ok && asked == bestVal && q.window == last && (arg == "" || measured(m+"@"+bestVal, groups)) { // of the same round
+		// of the same round
+		if ok && asked == bestVal && q.window == last && (arg == "" || measured(m+"@"+bestVal, groups)) {
 			m += "@" + bestVal
 		}
 		out = append(out, m)

@@ -14,10 +14,10 @@ import (
 	"promptfed/federation/engine"
 )
 
-// Load reads all runs in and below some folders. A folder is a run if it has a config.yaml and a rounds.jsonl; its labels
-// are those of the nearest sweep.json at or above it, and its name where there is none. Folders seed-N beside each other
-// are one group. Cells of a sweep that are missing or failed are groups too. What cannot be read becomes a note; that
-// nothing is found is an error.
+// Load reads all runs in and below some folders. A folder is a run if it has a config.yaml and a rounds.jsonl; its
+// labels are those of the nearest sweep.json at or above it, and its name where there is none. Folders seed-N beside
+// each other are one group. Cells of a sweep that are missing or failed are groups too. What cannot be read becomes a
+// note; that nothing is found is an error.
 func Load(dirs ...string) (*Results, error) {
 	l := loader{seen: map[string]bool{}, plans: map[string]*planned{}}
 	for _, dir := range dirs {
@@ -36,7 +36,8 @@ func Load(dirs ...string) (*Results, error) {
 	out.Notes = oncePerWarning(out.Notes)
 	out.Groups = append(out.Groups, looseGroups(l.loose)...)
 	if len(out.Groups) == 0 {
-		return nil, fmt.Errorf("no runs in %s: a run folder has %s and %s", strings.Join(dirs, ", "), ConfigFile, engine.RoundsFile)
+		return nil, fmt.Errorf("no runs in %s: a run folder has %s and %s", strings.Join(dirs, ", "), ConfigFile,
+			engine.RoundsFile)
 	}
 	return out, nil
 }
@@ -44,8 +45,8 @@ func Load(dirs ...string) (*Results, error) {
 // warned stands between a run's folder and what its summary warns of.
 const warned = ": warning: "
 
-// oncePerWarning says what several runs warn of once, where the first does, with the number of the others: a grid repeats
-// the warnings of its data in every cell.
+// oncePerWarning says what several runs warn of once, where the first does, with the number of the others: a grid
+// repeats the warnings of its data in every cell.
 func oncePerWarning(notes []string) []string {
 	runs := map[string]int{}
 	for _, n := range notes {

@@ -28,15 +28,17 @@ func put(t *testing.T, dir string, files ...string) {
 func lines(accuracies ...[2]float64) string {
 	var b strings.Builder
 	for i, a := range accuracies {
-		line, _ := json.Marshal(map[string]any{"round": i, "loss": 1, "tested": true, "accuracy": (a[0] + a[1]) / 2, "per_client": a[:],
-			"bytes_up": 10, "bytes_down": 20, "seconds": 2})
+		line, _ := json.Marshal(map[string]any{"round": i, "loss": 1, "tested": true, "accuracy": (a[0] + a[1]) / 2,
+			"per_client": a[:],
+			"bytes_up":   10, "bytes_down": 20, "seconds": 2})
 		fmt.Fprintf(&b, "%s\n", line)
 	}
 	return b.String()
 }
 
 func config(name, method string, seed, rounds int) string {
-	return fmt.Sprintf("name: %s\nmethod: %s\nwith: [fedprox]\nseed: %d\ntrain: {rounds: %d}\n", name, method, seed, rounds)
+	return fmt.Sprintf("name: %s\nmethod: %s\nwith: [fedprox]\nseed: %d\ntrain: {rounds: %d}\n", name, method, seed,
+		rounds)
 }
 
 // finished writes a run folder that is done.
@@ -96,7 +98,8 @@ func TestLoadSweep(t *testing.T) {
 	finished(t, filepath.Join(dir, "f", "8", "seed-1"), "f", "fedpha", 1, [2]float64{.5, .7})
 	finished(t, filepath.Join(dir, "old", "seed-1"), "old", "fedpha", 1, [2]float64{.5, .7})
 	put(t, dir, "p/3/seed-2/error.txt", "no such\nset\n", // failed before it was a run
-		"f/8/seed-2/config.yaml", config("f", "fedpha", 2, 9), "f/8/seed-2/rounds.jsonl", lines([2]float64{.1, .1})+`{"round":1,`)
+		"f/8/seed-2/config.yaml", config("f", "fedpha", 2, 9), "f/8/seed-2/rounds.jsonl", lines([2]float64{.1, .1})+
+			`{"round":1,`)
 	r := load(t, dir)
 	if len(r.Plans) != 1 || len(r.Of(r.Plans[0])) != 3 || len(r.Of(nil)) != 1 {
 		t.Fatalf("%d plans, %d groups", len(r.Plans), len(r.Groups))
@@ -107,14 +110,16 @@ func TestLoadSweep(t *testing.T) {
 			got = append(got, fmt.Sprintf("%s %d %s: %s", g.Name, run.Seed, run.State, run.Why))
 		}
 	}
-	want := []string{"P, 0.3 1 done: ", "P, 0.3 2 failed: no such; set", "F, 0.8 1 done: ", "F, 0.8 2 unfinished: 1 of 9 rounds so far", "F, 0.3 1 missing: not begun"}
+	want := []string{"P, 0.3 1 done: ", "P, 0.3 2 failed: no such; set", "F, 0.8 1 done: ",
+		"F, 0.8 2 unfinished: 1 of 9 rounds so far", "F, 0.3 1 missing: not begun"}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("runs\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "old") {
 		t.Errorf("notes %q", r.Notes)
 	}
-	if mean, std, has, ok := r.Plans[0].Card.Number(map[string]string{"method": "P", "rho": "0.3"}); mean != 91.2 || std != .3 || !has || !ok {
+	if mean, std, has, ok := r.Plans[0].Card.Number(map[string]string{"method": "P", "rho": "0.3"}); mean != 91.2 ||
+		std != .3 || !has || !ok {
 		t.Errorf("the card's number is %v ± %v", mean, std)
 	}
 	if got := fmt.Sprint(Axes(r.Of(r.Plans[0]))); got != "[{method [P F]} {rho [0.3 0.8]}]" {
@@ -154,9 +159,11 @@ func TestLoadDamaged(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ dir, say string }{
-		{filepath.Join(dir, "gone"), "no such folder"}, {filepath.Join(dir, "short", "config.yaml"), "is no folder"}, {t.TempDir(), "no runs in"},
+		{filepath.Join(dir, "gone"), "no such folder"}, {filepath.Join(dir, "short", "config.yaml"), "is no folder"},
+		{t.TempDir(), "no runs in"},
 	} {
-		if _, err := Load(c.dir); err == nil || !strings.Contains(err.Error(), c.say) || strings.Contains(err.Error(), "\n") {
+		if _, err := Load(c.dir); err == nil || !strings.Contains(err.Error(), c.say) || strings.Contains(err.Error(),
+			"\n") {
 			t.Errorf("%s: %v", c.dir, err)
 		}
 	}
@@ -172,7 +179,8 @@ func TestClients(t *testing.T) {
 	if c, err := run.Clients(); err != nil || c.Clients[0].Train[1] != 4 || c.Clients[0].Domain != "d" {
 		t.Errorf("%v, %v", c, err)
 	}
-	for _, text := range []string{`[]`, `{"classes":["a"],"clients":[{"train":[1,2]}]}`, `{"classes":["a"],"clients":[{"train":[-1]}]}`} {
+	for _, text := range []string{`[]`, `{"classes":["a"],"clients":[{"train":[1,2]}]}`,
+		`{"classes":["a"],"clients":[{"train":[-1]}]}`} {
 		put(t, dir, "clients.json", text)
 		if _, err := run.Clients(); err == nil || !strings.Contains(err.Error(), "clients.json") {
 			t.Errorf("%s: %v", text, err)
@@ -182,18 +190,21 @@ func TestClients(t *testing.T) {
 
 // Nothing in the files of a run folder makes the reader panic, and what it accepts gives finite numbers.
 func FuzzRunFolder(f *testing.F) {
-	f.Add([]byte(lines([2]float64{.5, .7})), []byte(config("a", "b", 1, 1)), []byte(`{"rounds":1}`), []byte(`{"classes":["a"],"clients":[{"train":[1]}]}`), []byte(plan))
+	f.Add([]byte(lines([2]float64{.5, .7})), []byte(config("a", "b", 1, 1)), []byte(`{"rounds":1}`),
+		[]byte(`{"classes":["a"],"clients":[{"train":[1]}]}`), []byte(plan))
 	f.Add([]byte(`{"round":0,"tested":true,"per_client":[1],"f1":0.5,"exams":{"new":{"accuracy":1}},"per_domain":{"a":1}}`+"\n"), []byte("with: [a]\nseed: -1"), []byte("{}"), []byte("{}"), []byte(`{"card":{"numbers":{"values":{"a":null}}}}`))
 	f.Add([]byte("\n\n"), []byte("&a [*a]"), []byte("null"), []byte("null"), []byte("null"))
 	f.Fuzz(func(t *testing.T, rounds, config, summary, clients, sweep []byte) {
 		dir := t.TempDir()
-		put(t, dir, "config.yaml", string(config), "rounds.jsonl", string(rounds), "summary.json", string(summary), "clients.json", string(clients), "sweep.json", string(sweep))
+		put(t, dir, "config.yaml", string(config), "rounds.jsonl", string(rounds), "summary.json", string(summary),
+			"clients.json", string(clients), "sweep.json", string(sweep))
 		r, err := Load(dir)
 		if err != nil {
 			return // the plan has other cells
 		}
 		for _, g := range r.Groups {
-			for _, name := range []string{"last", "best", "last5", "last10", "global@best", "personal", "weighted", "f1", "worst", "domain:a", "domain-std", "exam:new", "loss", "bytes", "seconds@last5"} {
+			for _, name := range []string{"last", "best", "last5", "last10", "global@best", "personal", "weighted",
+				"f1", "worst", "domain:a", "domain-std", "exam:new", "loss", "bytes", "seconds@last5"} {
 				m, err := ParseMetric(name)
 				if err != nil {
 					t.Fatal(err)
@@ -211,9 +222,11 @@ func FuzzRunFolder(f *testing.F) {
 	})
 }
 
-// A warning that several runs of a grid share is one line with their number; other notes stay as they are, in their order.
+// A warning that several runs of a grid share is one line with their number; other notes stay as they are, in their
+// order.
 func TestOncePerWarning(t *testing.T) {
-	got := oncePerWarning([]string{"a: warning: x", "a: ended early, y", "b: warning: x", "b: warning: z", "c: warning: x", "b: ended early, y"})
+	got := oncePerWarning([]string{"a: warning: x", "a: ended early, y", "b: warning: x", "b: warning: z",
+		"c: warning: x", "b: ended early, y"})
 	want := []string{"a and 2 more: warning: x", "a: ended early, y", "b: warning: z", "b: ended early, y"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

@@ -91,7 +91,8 @@ const (
 	Plain   Unit = ""
 )
 
-// headline reads a number of the evaluation that a round's headline is of; NaN is one that an older version did not compute.
+// headline reads a number of the evaluation that a round's headline is of; NaN is one that an older version did not
+// compute.
 func headline(of func(e *engine.Evaluation) float64) func(Round, string) (float64, bool) {
 	return func(r Round, _ string) (float64, bool) { return evaluated(r.Evaluation, of) }
 }
@@ -112,23 +113,29 @@ func always(of func(r Round) float64) func(Round, string) (float64, bool) {
 
 var quantities = together(map[string]quantity{
 	Accuracy: {"accuracy", last, Percent, false, headline(accuracy)},
-	Weighted: {"accuracy weighted by test examples", last, Percent, false, headline(func(e *engine.Evaluation) float64 { return e.Weighted })},
-	F1:       {"macro-F1", last, Percent, false, headline(func(e *engine.Evaluation) float64 { return e.F1 })},
-	Worst:    {"accuracy of the worst client", last, Percent, false, headline(func(e *engine.Evaluation) float64 { return e.Worst })},
+	Weighted: {"accuracy weighted by test examples", last, Percent, false,
+		headline(func(e *engine.Evaluation) float64 { return e.Weighted })},
+	F1: {"macro-F1", last, Percent, false, headline(func(e *engine.Evaluation) float64 { return e.F1 })},
+	Worst: {"accuracy of the worst client", last, Percent, false,
+		headline(func(e *engine.Evaluation) float64 { return e.Worst })},
 	Domain: {"accuracy in the domain", last, Percent, false, func(r Round, arg string) (float64, bool) {
 		if r.Evaluation == nil {
 			return 0, false
 		}
 		return lookUp(r.PerDomain, arg)
 	}},
-	ClientStd:  {"standard deviation over clients", last, Percent, true, headline(func(e *engine.Evaluation) float64 { return e.Std })},
-	DomainMean: {"mean over domains", last, Percent, false, overDomains(func(e *engine.Evaluation) float64 { return e.DomainMean })},
-	DomainStd:  {"standard deviation over domains", last, Percent, true, overDomains(func(e *engine.Evaluation) float64 { return e.DomainStd })},
+	ClientStd: {"standard deviation over clients", last, Percent, true,
+		headline(func(e *engine.Evaluation) float64 { return e.Std })},
+	DomainMean: {"mean over domains", last, Percent, false,
+		overDomains(func(e *engine.Evaluation) float64 { return e.DomainMean })},
+	DomainStd: {"standard deviation over domains", last, Percent, true,
+		overDomains(func(e *engine.Evaluation) float64 { return e.DomainStd })},
 	Exam: {"accuracy in the exam", last, Percent, false, func(r Round, arg string) (float64, bool) {
 		x, _ := lookUp(r.Exams, arg)
 		return evaluated(x.Evaluation, accuracy)
 	}},
-	ExamMean: {"mean over other data sets and domains left out", last, Percent, false, func(r Round, _ string) (float64, bool) {
+	ExamMean: {"mean over other data sets and domains left out", last, Percent, false, func(r Round, _ string) (float64,
+		bool) {
 		var all []float64
 		for _, name := range sortedKeys(r.Exams) {
 			if name == engine.BaseSet || name == engine.NewSet {
@@ -146,8 +153,9 @@ var quantities = together(map[string]quantity{
 	Note: {"the rounds' note of", last, Plain, true, func(r Round, arg string) (float64, bool) {
 		return lookUp(r.Notes, arg)
 	}},
-	Loss:    {"training loss", last, Plain, true, always(func(r Round) float64 { return r.Loss })},
-	Bytes:   {"bytes per round, all clients, up and down", all, Byte, true, always(func(r Round) float64 { return float64(r.BytesUp) + float64(r.BytesDown) })},
+	Loss: {"training loss", last, Plain, true, always(func(r Round) float64 { return r.Loss })},
+	Bytes: {"bytes per round, all clients, up and down", all, Byte, true,
+		always(func(r Round) float64 { return float64(r.BytesUp) + float64(r.BytesDown) })},
 	Seconds: {"seconds per round", all, Second, true, always(func(r Round) float64 { return r.Seconds })},
 }, evaluations)
 
@@ -174,10 +182,11 @@ func lookUp[V any](m map[string]V, name string) (V, bool) {
 	return none, false
 }
 
-// ParseMetric reads a metric: a quantity (accuracy, weighted, f1, worst, client-std, domain:NAME, domain-mean, domain-std,
-// exam:NAME, exam-mean, note:NAME, those of evaluations, loss, bytes, seconds), a window of the accuracy (last, best, best-val,
-// last5 or another number), or a quantity and a window (f1@last10; also all). These are of the evaluation that is the headline
-// of a run; behind global/ or personal/ they are of that one, of which global and personal alone are the accuracy.
+// ParseMetric reads a metric: a quantity (accuracy, weighted, f1, worst, client-std, domain:NAME, domain-mean,
+// domain-std, exam:NAME, exam-mean, note:NAME, those of evaluations, loss, bytes, seconds), a window of the accuracy
+// (last, best, best-val, last5 or another number), or a quantity and a window (f1@last10; also all). These are of the
+// evaluation that is the headline of a run; behind global/ or personal/ they are of that one, of which global and
+// personal alone are the accuracy.
 func ParseMetric(name string) (Metric, error) {
 	m := Metric{Name: name}
 	text, window, given := strings.Cut(name, "@")
@@ -216,8 +225,8 @@ func MetricNames() []string {
 	return append(out, "or one of these with a window, as in f1@last10, or of one evaluation, as in global/f1")
 }
 
-// In gives the metric of another quantity in the same rounds: of last10 and domain:Art, domain:Art@last10. Quantities that
-// are taken over all rounds stay so.
+// In gives the metric of another quantity in the same rounds: of last10 and domain:Art, domain:Art@last10. Quantities
+// that are taken over all rounds stay so.
 func (m Metric) In(quantity, arg string) Metric {
 	out := Metric{quantity: quantity, arg: arg, window: m.window, Name: quantity}
 	if m.view != "" && out.Follows() {
@@ -295,8 +304,9 @@ func (m Metric) rounds(r *Run) []int {
 	return have[max(0, len(have)-n):]
 }
 
-// PerClient computes the metric of every client of a run, where the metric is an accuracy that clients have; otherwise it is
-// their accuracy in the last tested round, of the same evaluation. Nil where the rounds do not have it, of every client.
+// PerClient computes the metric of every client of a run, where the metric is an accuracy that clients have; otherwise
+// it is their accuracy in the last tested round, of the same evaluation. Nil where the rounds do not have it, of every
+// client.
 func (m Metric) PerClient(r *Run) []float64 {
 	if slices.Contains([]string{Loss, Bytes, Seconds, Exam, ExamMean, Note, Val, HM, HM3, New}, m.quantity) {
 		m = Metric{quantity: Accuracy, window: last, view: m.view}

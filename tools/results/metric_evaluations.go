@@ -28,18 +28,26 @@ var evaluations = map[string]quantity{
 		}
 		return *r.ECE, true
 	}},
-	Worst10:    {"accuracy of the worst tenth of the clients", last, Percent, false, headline(func(e *engine.Evaluation) float64 { return e.Worst10 })},
-	OwnClasses: {"accuracy among each client's own classes", last, Percent, false, headline(func(e *engine.Evaluation) float64 { return e.OwnClasses })},
-	HM:         {"harmonic mean of base and new", last, Percent, false, generalised(func(g *engine.Generalisation) float64 { return g.HM })},
-	HM3:        {"harmonic mean of local, base and new", last, Percent, false, generalised(func(g *engine.Generalisation) float64 { return g.HM3 })},
-	New: {"accuracy of clients that never trained, steps of their own:", last, Percent, false, func(r Round, steps string) (float64, bool) {
-		x := r.NewClients[steps]
-		if x.Evaluations.Personal != nil { // what a client has of its own after its steps, whatever headlines are of
-			return evaluated(x.Evaluations.Personal, accuracy)
-		}
-		return evaluated(x.Evaluation, accuracy)
+	Worst10: {"accuracy of the worst tenth of the clients", last, Percent, false,
+		headline(func(e *engine.Evaluation) float64 { return e.Worst10 })},
+	OwnClasses: {"accuracy among each client's own classes", last, Percent, false,
+		headline(func(e *engine.Evaluation) float64 { return e.OwnClasses })},
+	HM: {"harmonic mean of base and new", last, Percent, false,
+		generalised(func(g *engine.Generalisation) float64 { return g.HM })},
+	HM3: {"harmonic mean of local, base and new", last, Percent, false,
+		generalised(func(g *engine.Generalisation) float64 { return g.HM3 })},
+	New: {"accuracy of clients that never trained, steps of their own:", last, Percent, false,
+		func(r Round, steps string) (float64, bool) {
+			x := r.NewClients[steps]
+			if x.Evaluations.Personal != nil { // what a client has of its own after its steps, whatever headlines are of
+				return evaluated(x.Evaluations.Personal, accuracy)
+			}
+			return evaluated(x.Evaluation, accuracy)
+		}},
+	Val: {"accuracy on validation data", last, Percent, false, func(r Round, _ string) (float64,
+		bool) {
+		return r.validation()
 	}},
-	Val: {"accuracy on validation data", last, Percent, false, func(r Round, _ string) (float64, bool) { return r.validation() }},
 }
 
 // named is what stands behind the name of a quantity that is one of several; "" where it is the only one.

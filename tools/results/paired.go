@@ -30,8 +30,8 @@ func Cohen(d []float64) float64 {
 	return mean / std
 }
 
-// Holm corrects the p values of a family of tests, so that the chance of a single false finding among them is at most what
-// they are held against (Holm 1979). NaN are no tests and stay.
+// Holm corrects the p values of a family of tests, so that the chance of a single false finding among them is at most
+// what they are held against (Holm 1979). NaN are no tests and stay.
 func Holm(p []float64) []float64 {
 	out := slices.Clone(p)
 	var order []int
@@ -57,11 +57,11 @@ func Holm(p []float64) []float64 {
 	return out
 }
 
-// Bootstrap draws a 95 % confidence interval of the mean of differences that come in clusters, such as the clients of a run:
-// each of n resamples draws clusters with replacement and then differences of each with replacement, and counts every drawn
-// difference the same (two-stage bootstrap, Davison and Hinkley 1997, section 3.8; percentile method). With one cluster it
-// is the ordinary bootstrap; clusters of one difference each make it the ordinary bootstrap of these. The same seed gives
-// the same interval. NaN without at least two differences.
+// Bootstrap draws a 95 % confidence interval of the mean of differences that come in clusters, such as the clients of a
+// run: each of n resamples draws clusters with replacement and then differences of each with replacement, and counts
+// every drawn difference the same (two-stage bootstrap, Davison and Hinkley 1997, section 3.8; percentile method). With
+// one cluster it is the ordinary bootstrap; clusters of one difference each make it the ordinary bootstrap of these.
+// The same seed gives the same interval. NaN without at least two differences.
 func Bootstrap(clusters [][]float64, n int, seed uint64) (low, high float64) {
 	total := 0
 	for _, c := range clusters {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Reproduced is a sentence for captions about known defects of published code that finished runs made again on purpose; empty for
-// none.
+// Reproduced is a sentence for captions about known defects of published code that finished runs made again on purpose;
+// empty for none.
 func Reproduced(groups []*Group) string {
 	count, done := map[string]int{}, 0
 	for _, g := range groups {

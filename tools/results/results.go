@@ -1,9 +1,9 @@
-// Package results reads the folders that runs and sweeps leave, puts runs that differ in nothing but the seed together, and
-// computes from them what tables, figures and reports show: metrics with their mean and standard deviation over seeds,
-// curves, values per client, and tests between methods that are paired over clients and seeds.
+// Package results reads the folders that runs and sweeps leave, puts runs that differ in nothing but the seed together,
+// and computes from them what tables, figures and reports show: metrics with their mean and standard deviation over
+// seeds, curves, values per client, and tests between methods that are paired over clients and seeds.
 //
-// It reads files that other programs may have written, or half written: nothing in them makes it panic, what cannot be used
-// becomes a note of one line, and no file is read beyond a limit.
+// It reads files that other programs may have written, or half written: nothing in them makes it panic, what cannot be
+// used becomes a note of one line, and no file is read beyond a limit.
 package results
 
 import (
@@ -68,7 +68,8 @@ type Run struct {
 	Rounds   []Round
 	Summary  engine.Summary // of a run that is done
 	View     string         // the evaluation that the headlines of Rounds are of; empty where that is unknown
-	TestData string         // what clients are tested on, as far as the configuration tells: equal for runs that compare
+	// what clients are tested on, as far as the configuration tells: equal for runs that compare
+	TestData string
 }
 
 // RunAxis is the axis of runs that belong to no sweep.
@@ -85,7 +86,8 @@ func (r *Results) Of(p *Plan) []*Group {
 	return out
 }
 
-// Axes gives the axes of some groups with the labels that occur: in the order of their plan, or sorted by first occurrence.
+// Axes gives the axes of some groups with the labels that occur: in the order of their plan, or sorted by first
+// occurrence.
 func Axes(groups []*Group) []Axis {
 	var out []Axis
 	at := map[string]int{}
@@ -139,7 +141,8 @@ func Labels(groups []*Group, axis string) []string {
 func Bare(labels []string) bool {
 	return slices.ContainsFunc(labels, func(l string) bool {
 		_, err := strconv.ParseFloat(l, 64)
-		return l != "" && (err == nil || !strings.ContainsFunc(l, unicode.IsLetter) || slices.Contains([]string{"true", "false", "none"}, l))
+		return l != "" && (err == nil || !strings.ContainsFunc(l, unicode.IsLetter) ||
+			slices.Contains([]string{"true", "false", "none"}, l))
 	})
 }
 
@@ -202,11 +205,14 @@ func titled(axes []Axis, labels map[string]string) string {
 }
 
 func sortRuns(runs []*Run) {
-	slices.SortStableFunc(runs, func(a, b *Run) int { return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Dir, b.Dir)) })
+	slices.SortStableFunc(runs, func(a, b *Run) int {
+		return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Dir,
+			b.Dir))
+	})
 }
 
-// DefaultMetric is the accuracy as all runs' configurations ask for it with eval.last, or with eval.select: best-val; the last
-// round's where they differ.
+// DefaultMetric is the accuracy as all runs' configurations ask for it with eval.last, or with eval.select: best-val;
+// the last round's where they differ.
 func DefaultMetric(groups []*Group) string {
 	n, selects := 0, 0
 	for _, g := range groups {

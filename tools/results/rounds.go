@@ -18,24 +18,25 @@ const (
 	maxRounds = 1 << 30
 )
 
-// Round is one line of rounds.jsonl. What follows from other fields is filled in where the line, of an older version, lacks
-// it.
+// Round is one line of rounds.jsonl. What follows from other fields is filled in where the line, of an older version,
+// lacks it.
 type Round struct {
 	engine.Record
-	Old bool // of a version that wrote both evaluations of every method, whether it has them or not, and of one accuracies alone
+	// of a version that wrote both evaluations of every method, whether it has them or not, and of one accuracies alone
+	Old bool
 }
 
-// ReadRounds reads a rounds.jsonl up to the first line that is no round; what it read counts even with an error. A last line
-// without its end was not finished, and is left out without an error. Lists by client are those of rounds that all clients
-// answered.
+// ReadRounds reads a rounds.jsonl up to the first line that is no round; what it read counts even with an error. A last
+// line without its end was not finished, and is left out without an error. Lists by client are those of rounds that all
+// clients answered.
 func ReadRounds(r io.Reader) ([]Round, error) {
 	rounds, err := readLines(r)
 	leaveOutPartial(rounds)
 	return rounds, err
 }
 
-// leaveOutPartial drops the lists by client of rounds that some client did not answer: they compare with no others. Folders
-// of older versions do not say whom a list is about; there those that are shorter than others are dropped.
+// leaveOutPartial drops the lists by client of rounds that some client did not answer: they compare with no others.
+// Folders of older versions do not say whom a list is about; there those that are shorter than others are dropped.
 func leaveOutPartial(rounds []Round) {
 	clients := 0
 	for _, r := range rounds {
@@ -150,7 +151,8 @@ func parseRound(line []byte, want int) (Round, error) {
 	if has.Domain == nil && len(r.PerDomain) > 0 {
 		r.DomainMean, r.DomainStd = engine.MeanStd(sortedValues(r.PerDomain))
 	}
-	r.Evaluations = engine.Evaluations{Global: r.older(r.Global, has.Global), Personal: r.older(r.Personal, has.Personal)}
+	r.Evaluations = engine.Evaluations{Global: r.older(r.Global, has.Global), Personal: r.older(r.Personal,
+		has.Personal)}
 	for name, x := range r.Exams {
 		x.Evaluations = engine.Evaluations{Global: r.older(x.Global, nil), Personal: r.older(x.Personal, nil)}
 		r.Exams[name] = x
@@ -164,7 +166,8 @@ func (r Round) older(accuracy *float64, perClient []float64) *engine.Evaluation 
 		return nil
 	}
 	none := math.NaN()
-	e := &engine.Evaluation{Accuracy: *accuracy, Std: none, Weighted: none, F1: none, Worst: lowest(perClient), Worst10: none, OwnClasses: none, PerClient: perClient}
+	e := &engine.Evaluation{Accuracy: *accuracy, Std: none, Weighted: none, F1: none, Worst: lowest(perClient),
+		Worst10: none, OwnClasses: none, PerClient: perClient}
 	if len(perClient) == 0 {
 		return e
 	}
@@ -198,7 +201,8 @@ func (r Round) check() error {
 	}
 	shares := r.shares()
 	for _, e := range all {
-		shares = slices.Concat(shares, []float64{e.Accuracy, e.Std, e.Weighted, e.F1, e.Worst, e.Worst10, e.OwnClasses, e.DomainMean, e.DomainStd},
+		shares = slices.Concat(shares, []float64{e.Accuracy, e.Std, e.Weighted, e.F1, e.Worst, e.Worst10, e.OwnClasses,
+			e.DomainMean, e.DomainStd},
 			e.PerClient, sortedValues(e.PerDomain))
 		if e.ECE != nil {
 			shares = append(shares, *e.ECE)
@@ -222,7 +226,8 @@ func (r Round) check() error {
 	if err := checkTerms(r.Terms); err != nil {
 		return err
 	}
-	if math.Abs(r.Loss) > 1e30 || math.Abs(r.LR) > 1e30 || !(r.Seconds >= 0 && r.Seconds < 1e12) || r.BytesUp < 0 || r.BytesDown < 0 {
+	if math.Abs(r.Loss) > 1e30 || math.Abs(r.LR) > 1e30 || !(r.Seconds >= 0 && r.Seconds < 1e12) || r.BytesUp < 0 ||
+		r.BytesDown < 0 {
 		return fmt.Errorf("has an impossible loss, rate, time or number of bytes")
 	}
 	return nil

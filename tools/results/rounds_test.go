@@ -5,17 +5,20 @@ import (
 	"testing"
 )
 
-// TestAnswered: lists of a round that some client did not answer in are left out, in folders of older versions too, which do
-// not say who answered; its means stay, and so does its worst client.
+// TestAnswered: lists of a round that some client did not answer in are left out, in folders of older versions too,
+// which do not say who answered; its means stay, and so does its worst client.
 func TestAnswered(t *testing.T) {
 	for _, says := range []string{`"answered":[1],`, ""} {
 		rounds, err := ReadRounds(strings.NewReader(
-			`{"round":0,"tested":true,"accuracy":0.5,"per_client":[0.25,0.75],"test_sizes":[4,4],"clients":[0,1]}` + "\n" +
-				`{"round":1,"tested":true,"accuracy":0.75,` + says + `"per_client":[0.75],"test_sizes":[4],"clients":[1]}` + "\n"))
+			`{"round":0,"tested":true,"accuracy":0.5,"per_client":[0.25,0.75],"test_sizes":[4,4],"clients":[0,1]}` +
+				"\n" +
+				`{"round":1,"tested":true,"accuracy":0.75,` + says +
+				`"per_client":[0.75],"test_sizes":[4],"clients":[1]}` + "\n"))
 		if err != nil || len(rounds) != 2 {
 			t.Fatal(len(rounds), err)
 		}
-		if len(rounds[0].PerClient) != 2 || rounds[1].PerClient != nil || rounds[1].TestSizes != nil || rounds[1].Accuracy != 0.75 {
+		if len(rounds[0].PerClient) != 2 || rounds[1].PerClient != nil || rounds[1].TestSizes != nil ||
+			rounds[1].Accuracy != 0.75 {
 			t.Errorf("%s: %+v", says, rounds)
 		}
 		run := &Run{Rounds: rounds}

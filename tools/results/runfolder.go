@@ -92,7 +92,8 @@ func readRun(dir string) (run *Run, notes []string) {
 		note(engine.SummaryFile, err)
 		fail("its " + engine.SummaryFile + " cannot be read")
 	case summary != nil && run.Summary.Rounds != len(run.Rounds):
-		fail(fmt.Sprintf("%s speaks of %d rounds, %s has %d that can be read", engine.SummaryFile, run.Summary.Rounds, engine.RoundsFile, len(run.Rounds)))
+		fail(fmt.Sprintf("%s speaks of %d rounds, %s has %d that can be read", engine.SummaryFile, run.Summary.Rounds,
+			engine.RoundsFile, len(run.Rounds)))
 	case summary != nil:
 		run.State = Done
 		if why := run.Summary.Stopped; why != "" {
@@ -127,7 +128,8 @@ func (r *Run) readConfig() error {
 	}
 	r.Method, r.Seed, r.Planned = strings.Join(append([]string{c.Method}, c.With...), " + "), c.Seed, c.Train.Rounds
 	r.EvalLast, r.BestVal = c.Eval.Last, c.Eval.Select == "best-val"
-	for _, key := range []string{"shots", "views", "template", "precision"} { // of training data, and of what becomes of images
+	// of training data, and of what becomes of images
+	for _, key := range []string{"shots", "views", "template", "precision"} {
 		delete(c.Data, key)
 	}
 	r.TestData = fmt.Sprint(c.Data, c.Partition)
@@ -159,7 +161,8 @@ func readSmall(path string, limit int64) ([]byte, error) {
 
 // oneLine joins the lines of a text.
 func oneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(strings.TrimSpace(s), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	return strings.Join(strings.FieldsFunc(strings.TrimSpace(s), func(r rune) bool { return r == '\n' || r == '\r' }),
+		"; ")
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

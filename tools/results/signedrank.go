@@ -17,8 +17,8 @@ type Test struct {
 	P         float64 // two-sided; NaN where the test says nothing
 }
 
-// SignedRank is Wilcoxon's signed-rank test (Biometrics Bulletin 1, 1945) of some differences. Zeros are left out, as he
-// did; equal differences share the mean of their ranks. The statistic is the smaller of the two rank sums. Up to 200
+// SignedRank is Wilcoxon's signed-rank test (Biometrics Bulletin 1, 1945) of some differences. Zeros are left out, as
+// he did; equal differences share the mean of their ranks. The statistic is the smaller of the two rank sums. Up to 200
 // differences p comes from the distribution of the rank sum over all signs of these very ranks; above, from the normal
 // distribution with the variance corrected for ties and without continuity correction. Without any difference p is 1.
 //
@@ -51,8 +51,8 @@ func RankBiserial(d []float64) float64 {
 	return 2*float64(plus)/float64(len(ranks)*(len(ranks)+1)) - 1
 }
 
-// signedRanks gives twice the ranks of the sizes of differences other than 0, which are whole numbers even where ranks are
-// shared; the sum of those of positive differences; and the sum of t^3-t over groups of t equal sizes.
+// signedRanks gives twice the ranks of the sizes of differences other than 0, which are whole numbers even where ranks
+// are shared; the sum of those of positive differences; and the sum of t^3-t over groups of t equal sizes.
 func signedRanks(d []float64) (ranks []int, plus int, ties float64) {
 	d = slices.DeleteFunc(slices.Clone(d), func(v float64) bool { return v == 0 })
 	slices.SortFunc(d, func(a, b float64) int { return cmp.Compare(math.Abs(a), math.Abs(b)) })
@@ -73,7 +73,8 @@ func signedRanks(d []float64) (ranks []int, plus int, ties float64) {
 	return ranks, plus, ties
 }
 
-// atMost is the probability that the sum of those ranks whose sign is positive, each with probability 1/2, is at most s.
+// atMost is the probability that the sum of those ranks whose sign is positive, each with probability 1/2, is at most
+// s.
 func atMost(s int, ranks []int) float64 {
 	p := make([]float64, s+1) // by sum; greater sums are not needed
 	p[0] = 1

@@ -47,8 +47,10 @@ func TestSignificanceGolden(t *testing.T) {
 			what      string
 			got, want float64
 		}{
-			{"t", pt.Statistic, c.T}, {"p of t", pt.P, c.TP}, {"rank sum", w.Statistic, c.W}, {"p of the rank sum", w.P, c.WP},
-			{"Cohen's d", Cohen(c.Differences), c.Cohen}, {"rank-biserial", RankBiserial(c.Differences), c.RankBiserial},
+			{"t", pt.Statistic, c.T}, {"p of t", pt.P, c.TP}, {"rank sum", w.Statistic, c.W}, {"p of the rank sum", w.P,
+				c.WP},
+			{"Cohen's d", Cohen(c.Differences), c.Cohen}, {"rank-biserial", RankBiserial(c.Differences),
+				c.RankBiserial},
 		} {
 			if !near(v.got, v.want, 1e-10) {
 				t.Errorf("%s: %s is %v, want %v", c.Name, v.what, v.got, v.want)
@@ -83,7 +85,8 @@ func TestSignificanceEdges(t *testing.T) {
 		d     []float64
 		t, wp float64
 	}{
-		{nil, nan, 1}, {[]float64{0, 0, 0}, nan, 1}, {[]float64{.5}, nan, 1}, {[]float64{.1, .1, .1}, nan, .25}, // 2 of 8 signs
+		// 2 of 8 signs
+		{nil, nan, 1}, {[]float64{0, 0, 0}, nan, 1}, {[]float64{.5}, nan, 1}, {[]float64{.1, .1, .1}, nan, .25},
 		{[]float64{1, -1}, 1, 1},
 	} {
 		if got := PairedT(c.d); !near(got.P, c.t, 1e-12) {

@@ -89,8 +89,8 @@ type Curve struct {
 	N      []int     // seeds
 }
 
-// Curves averages the metric's quantity over some groups, seed by seed, in every round that has it, of all runs, unfinished
-// ones too. A seed counts in a round where all groups have it.
+// Curves averages the metric's quantity over some groups, seed by seed, in every round that has it, of all runs,
+// unfinished ones too. A seed counts in a round where all groups have it.
 func Curves(groups []*Group, m Metric, kind Spread) Curve {
 	var c Curve
 	most := 0
@@ -120,7 +120,8 @@ func Curves(groups []*Group, m Metric, kind Spread) Curve {
 		if s.N() < 2 {
 			std = 0
 		}
-		c.Rounds, c.Mean, c.Std, c.N = append(c.Rounds, i+1), append(c.Mean, s.Mean()), append(c.Std, std), append(c.N, s.N())
+		c.Rounds, c.Mean, c.Std, c.N = append(c.Rounds, i+1), append(c.Mean, s.Mean()), append(c.Std, std),
+			append(c.N, s.N())
 	}
 	return c
 }

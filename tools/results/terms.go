@@ -9,7 +9,8 @@ import (
 	"promptfed/federation/method"
 )
 
-// Vanishing is the length of a term's gradient, beside that of cross entropy, below which the term does next to nothing.
+// Vanishing is the length of a term's gradient, beside that of cross entropy, below which the term does next to
+// nothing.
 const Vanishing = 1e-3
 
 // Term is what the rounds of a run tell of one term of the loss, on one parameter or on all of them.
@@ -20,8 +21,8 @@ type Term struct {
 	Value, Norm, Relative []float64
 }
 
-// Terms gives the terms that rounds measured in the order of the loss: each on all parameters, then on every one that it
-// reaches. What a round does not know is NaN.
+// Terms gives the terms that rounds measured in the order of the loss: each on all parameters, then on every one that
+// it reaches. What a round does not know is NaN.
 func Terms(rounds []Round) []*Term {
 	var names []string
 	byName := map[string]map[string]*Term{}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Two rounds of three terms: pull is below 1e-3 on all it reaches in both; push is above in the second; ridge is small beside
-// cross entropy, but alone on its parameter; the correction begins in round 1 and has no value.
+// Two rounds of three terms: pull is below 1e-3 on all it reaches in both; push is above in the second; ridge is small
+// beside cross entropy, but alone on its parameter; the correction begins in round 1 and has no value.
 const twoRounds = `{"round":0,"terms":[{"name":"cross entropy","value":2,"norm":4,"relative":1,"params":{"a":{"norm":4,"relative":1}}},` +
 	`{"name":"pull","value":0.5,"norm":0.001,"relative":0.00025,"params":{"a":{"norm":0.001,"relative":0.00025}}},` +
 	`{"name":"push","value":-1,"norm":0,"relative":0,"params":{"a":{"norm":0,"relative":0}}},` +
@@ -31,7 +31,8 @@ func TestTermsOfRounds(t *testing.T) {
 		switch {
 		case term.Name == "pull" && term.Param == "a" && !slices.Equal(term.Relative, []float64{0.00025, 0}),
 			term.Name == "ridge" && term.Param == "b" && !(math.IsNaN(term.Relative[1]) && term.Norm[1] == 0.001),
-			term.Name == "correction" && !(slices.Equal(term.Rounds, []int{1}) && math.IsNaN(term.Value[0]) && term.Relative[0] == 0.5):
+			term.Name == "correction" && !(slices.Equal(term.Rounds, []int{1}) && math.IsNaN(term.Value[0]) &&
+				term.Relative[0] == 0.5):
 			t.Errorf("%+v", term)
 		}
 	}

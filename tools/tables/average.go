@@ -45,8 +45,8 @@ func (t *Table) column(j int) []Cell {
 	return out
 }
 
-// withAverages are the combinations of the labels of some axes, and those in which axes are averaged over: all axes of the
-// grid, if the layout asks for it, and some of them where the card has the paper's number for it.
+// withAverages are the combinations of the labels of some axes, and those in which axes are averaged over: all axes of
+// the grid, if the layout asks for it, and some of them where the card has the paper's number for it.
 func (b *builder) withAverages(axes, others []string, asked bool) []map[string]string {
 	if !asked {
 		return b.combinations(axes, nil)
@@ -103,7 +103,8 @@ func (b *builder) average(labels map[string]string, axes []string) Cell {
 	}
 	out.Stat, out.Absent = results.Mean(stats), absent
 	if delete(views, ""); len(views) > 1 {
-		out.Stat, out.why = results.Stat{}, "no mean is made over global and personal evaluations; choose one with --view"
+		out.Stat, out.why = results.Stat{}, "no mean is made over global and personal evaluations; choose one with "+
+			"--view"
 		return out
 	}
 	out.View = strings.Join(slices.Collect(maps.Keys(views)), "")

@@ -10,8 +10,8 @@ import (
 // methodAxis is the axis whose labels compete, where a grid has it.
 const methodAxis = "method"
 
-// best marks the best and the second best of the cells that are compared: those that differ in nothing but the method, or
-// without an axis of methods, those of a column. Cells of another evaluation, metric or test data are not compared.
+// best marks the best and the second best of the cells that are compared: those that differ in nothing but the method,
+// or without an axis of methods, those of a column. Cells of another evaluation, metric or test data are not compared.
 // Numbers that look alike as shown share a place.
 func (b *builder) best() {
 	compared, data := map[string][]*Cell{}, map[string]string{}
@@ -19,7 +19,8 @@ func (b *builder) best() {
 	byMethod := slices.Contains(axes, methodAxis)
 	for _, row := range b.t.Rows {
 		for j, c := range row.Cells {
-			if c.Blank || c.Stat.N() == 0 || byMethod && c.Labels[methodAxis] == AverageLabel || !byMethod && slices.Contains(row.Labels, AverageLabel) {
+			if c.Blank || c.Stat.N() == 0 || byMethod && c.Labels[methodAxis] == AverageLabel || !byMethod &&
+				slices.Contains(row.Labels, AverageLabel) {
 				continue
 			}
 			key := fmt.Sprint(j)

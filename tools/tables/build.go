@@ -9,8 +9,8 @@ import (
 	"promptfed/tools/results"
 )
 
-// Build lays out the groups. An axis that the layout names and the groups do not have, or a metric that does not exist, is an
-// error.
+// Build lays out the groups. An axis that the layout names and the groups do not have, or a metric that does not exist,
+// is an error.
 func Build(groups []*results.Group, l Layout) (*Table, error) {
 	b := builder{Layout: l, groups: groups, labels: map[string][]string{}}
 	var err error
@@ -73,7 +73,8 @@ func (b *builder) readAxes() error {
 		case EvaluationAxis:
 			b.labels[name] = []string{results.GlobalView, results.PersonalView}
 		default:
-			return fmt.Errorf("there is no axis %q; there are %s", name, strings.Join(append(b.axes, DomainAxis, ExamAxis, MetricAxis, EvaluationAxis), ", "))
+			return fmt.Errorf("there is no axis %q; there are %s", name, strings.Join(append(b.axes, DomainAxis,
+				ExamAxis, MetricAxis, EvaluationAxis), ", "))
 		}
 	}
 	return nil
@@ -105,14 +106,17 @@ func (b *builder) asked(axis, label string) bool {
 
 // averagesOver tells whether the layout asks for means along the axis.
 func (b *builder) averagesOver(axis string) bool {
-	return b.averages("row") && slices.Contains(b.Columns, axis) || b.averages("column") && slices.Contains(b.Rows, axis)
+	return b.averages("row") && slices.Contains(b.Columns, axis) || b.averages("column") && slices.Contains(b.Rows,
+		axis)
 }
 
 func (b *builder) averages(what string) bool { return b.Average == what || b.Average == "both" }
 
 func (b *builder) table() *Table {
-	b.t = &Table{Title: b.Title, Metric: b.Metric, RowAxes: b.Rows, ColAxes: b.Columns, spread: b.Spread, second: b.Second, axes: b.axes}
-	rows, columns := b.withAverages(b.Rows, b.Columns, b.averages("column")), b.withAverages(b.Columns, b.Rows, b.averages("row"))
+	b.t = &Table{Title: b.Title, Metric: b.Metric, RowAxes: b.Rows, ColAxes: b.Columns, spread: b.Spread,
+		second: b.Second, axes: b.axes}
+	rows, columns := b.withAverages(b.Rows, b.Columns, b.averages("column")), b.withAverages(b.Columns, b.Rows,
+		b.averages("row"))
 	for _, c := range columns {
 		h := Head{Labels: values(b.Columns, c)}
 		h.Average = isAverage(h.Labels)
@@ -161,7 +165,8 @@ func (b *builder) combinations(axes []string, over map[string]bool) []map[string
 
 // pseudo tells whether an axis is a pseudo-axis here; an axis of the grid may have its name.
 func (b *builder) pseudo(axis string) bool {
-	return !slices.Contains(b.axes, axis) && slices.Contains([]string{DomainAxis, ExamAxis, MetricAxis, EvaluationAxis}, axis)
+	return !slices.Contains(b.axes, axis) && slices.Contains([]string{DomainAxis, ExamAxis, MetricAxis, EvaluationAxis},
+		axis)
 }
 
 // cell averages the groups that have the labels, seed by seed.

@@ -52,7 +52,8 @@ func (b *builder) finish() {
 	}
 	switch {
 	case paper && b.Smoke:
-		t.Legend.Paper = "the paper's number; the runs are the experiment's small form (--smoke), so ours do not compare with it."
+		t.Legend.Paper = "the paper's number; the runs are the experiment's small form (--smoke), so ours do not " +
+			"compare with it."
 	case paper:
 		t.Legend.Paper = "the paper's number, and ours less the paper's."
 	}
@@ -65,7 +66,8 @@ func (b *builder) finish() {
 			t.Remarks = append(t.Remarks, "Differs from the paper: "+s)
 		}
 		if _, fits := units[b.metric.Unit()][b.cardUnit()]; !fits && !c.Numbers.Values.Empty() {
-			t.Remarks = append(t.Remarks, fmt.Sprintf("The paper's numbers are left out: %s is not counted in %s.", b.metric.Name, b.cardUnit()))
+			t.Remarks = append(t.Remarks, fmt.Sprintf("The paper's numbers are left out: %s is not counted in %s.",
+				b.metric.Name, b.cardUnit()))
 		}
 		if c.NoNumbers != "" {
 			t.Remarks = append(t.Remarks, "No numbers of the paper: "+c.NoNumbers)

@@ -10,9 +10,9 @@ import (
 	"promptfed/tools/results"
 )
 
-// CSV writes one line for each cell: the table, a column for each axis, the metric, and the numbers in the unit in which the
-// table shows them; a mean of - is one of an evaluation that the method does not have.
-// An axis that was averaged over has no label; one that a table does not have, none either.
+// CSV writes one line for each cell: the table, a column for each axis, the metric, and the numbers in the unit in
+// which the table shows them; a mean of - is one of an evaluation that the method does not have. An axis that was
+// averaged over has no label; one that a table does not have, none either.
 func CSV(w io.Writer, tables ...*Table) error {
 	var axes []string
 	for _, t := range tables {
@@ -24,7 +24,8 @@ func CSV(w io.Writer, tables ...*Table) error {
 	}
 	c := csv.NewWriter(w)
 	head := append([]string{"table"}, axes...)
-	head = append(head, "metric", "view", "unit", "mean", "std_population", "std_sample", "seeds", "seeds_planned", "paper_mean", "paper_std", "best", "note")
+	head = append(head, "metric", "view", "unit", "mean", "std_population", "std_sample", "seeds", "seeds_planned",
+		"paper_mean", "paper_std", "best", "note")
 	if err := c.Write(head); err != nil {
 		return err
 	}
@@ -53,7 +54,8 @@ func (t *Table) record(c Cell, axes []string) []string {
 	if c.Absent {
 		value = none
 	}
-	out = append(out, c.Metric.Name, c.View, c.Unit, value, number(c.Std(results.Population)), number(c.Std(results.Sample)),
+	out = append(out, c.Metric.Name, c.View, c.Unit, value, number(c.Std(results.Population)),
+		number(c.Std(results.Sample)),
 		strconv.Itoa(c.Stat.N()), strconv.Itoa(c.Planned))
 	mean, std, note := math.NaN(), math.NaN(), ""
 	if c.Paper != nil {

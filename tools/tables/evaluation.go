@@ -90,7 +90,8 @@ func (b *builder) place() {
 		for _, r := range t.Rows {
 			for j := range r.Cells {
 				if c := &r.Cells[j]; follows(*c) && c.Stat.N() > 0 {
-					c.why = strings.Join(slices.DeleteFunc([]string{c.View + " evaluation", c.why}, func(s string) bool { return s == "" }), "; ")
+					c.why = strings.Join(slices.DeleteFunc([]string{c.View + " evaluation", c.why},
+						func(s string) bool { return s == "" }), "; ")
 				}
 			}
 		}
@@ -111,8 +112,10 @@ func (b *builder) evaluations() []string {
 		say("Evaluation: global is %s, personal %s. The two do not compare: nothing is best across them.",
 			meaning[results.GlobalView], meaning[results.PersonalView])
 	case len(t.views) > 1:
-		say("Evaluation: the one that is named, each method's own unless eval.view asks for another; global is %s, personal %s. "+
-			"The two do not compare: nothing is best across them.", meaning[results.GlobalView], meaning[results.PersonalView])
+		say("Evaluation: the one that is named, each method's own unless eval.view asks for another; global is %s, "+
+			"personal %s. "+
+			"The two do not compare: nothing is best across them.", meaning[results.GlobalView],
+			meaning[results.PersonalView])
 	}
 	absent, view := false, map[string]bool{}
 	for _, r := range b.t.Rows {
@@ -122,7 +125,8 @@ func (b *builder) evaluations() []string {
 		}
 	}
 	if absent {
-		say("%s: there is no such evaluation, since the method's class scores read nothing that the server sends (global) or that a "+
+		say("%s: there is no such evaluation, since the method's class scores read nothing that the server sends "+
+			"(global) or that a "+
 			"client trained (personal).", none)
 	}
 	out = append(out, b.unsaid()...)
@@ -156,20 +160,23 @@ func (b *builder) evaluations() []string {
 		say("The global evaluation reads private parameters or examples of each client too: %s.", some(both))
 	}
 	if len(untrained) > 0 && view[results.PersonalView] {
-		say("Clients that never trained have no parameters of their own; personal tests them with the server's, and with first values for private ones: %s.",
+		say("Clients that never trained have no parameters of their own; personal tests them with the server's, and "+
+			"with first values for private ones: %s.",
 			some(untrained))
 	}
 	if tests > 0 {
-		say("%d %s not answered by all clients: %s.", tests, map[bool]string{true: "test was", false: "tests were"}[tests == 1], some(missed))
+		say("%d %s not answered by all clients: %s.", tests, map[bool]string{true: "test was",
+			false: "tests were"}[tests == 1], some(missed))
 	}
 	if len(old) > 0 {
-		say("Of an older version, which wrote a global and a personal number for every method, whether it has them or not: %s.", some(old))
+		say("Of an older version, which wrote a global and a personal number for every method, whether it has them "+
+			"or not: %s.", some(old))
 	}
 	return out
 }
 
-// stands is the evaluation that the paper's number at labels stands with: the one that it is of, or the one that the method's
-// own paper reports where this one does not say. Empty where nothing is known.
+// stands is the evaluation that the paper's number at labels stands with: the one that it is of, or the one that the
+// method's own paper reports where this one does not say. Empty where nothing is known.
 func (b *builder) stands(labels map[string]string) string {
 	if v := b.Card.View(b.single(labels)); v == results.GlobalView || v == results.PersonalView {
 		return v
@@ -222,11 +229,13 @@ func (b *builder) unsaid() []string {
 	}
 	var out []string
 	if len(open) > 0 {
-		out = append(out, fmt.Sprintf("The paper does not say which evaluation its numbers are (%s); they stand with the one that the method's own paper reports.",
+		out = append(out, fmt.Sprintf("The paper does not say which evaluation its numbers are (%s); they stand with "+
+			"the one that the method's own paper reports.",
 			some(open)))
 	}
 	if len(other) > 0 {
-		out = append(out, fmt.Sprintf("The paper's numbers are of another evaluation and no difference is shown: %s.", some(other)))
+		out = append(out, fmt.Sprintf("The paper's numbers are of another evaluation and no difference is shown: "+
+			"%s.", some(other)))
 	}
 	return out
 }

@@ -20,7 +20,8 @@ func LaTeX(w io.Writer, tables ...Writable) error {
 
 // latexBegin writes everything above the head of a table.
 func latexBegin(b *strings.Builder, title string, caption []string, texts, numbers int) {
-	fmt.Fprintf(b, "\\begin{table}[t]\n\\centering\n\\caption{%s}\n", latexText(strings.Join(append([]string{sentence(title)}, caption...), " ")))
+	fmt.Fprintf(b, "\\begin{table}[t]\n\\centering\n\\caption{%s}\n",
+		latexText(strings.Join(append([]string{sentence(title)}, caption...), " ")))
 	fmt.Fprintf(b, "\\begin{tabular}{%s%s}\n\\toprule\n", strings.Repeat("l", texts), strings.Repeat("r", numbers))
 }
 
@@ -118,11 +119,16 @@ func sentence(s string) string {
 	return s + "."
 }
 
-var latexEscapes = strings.NewReplacer(`\`, `\textbackslash{}`, "{", `\{`, "}", `\}`, "$", `\$`, "&", `\&`, "%", `\%`, "#", `\#`, "_", `\_`,
-	"^", `\textasciicircum{}`, "~", `\textasciitilde{}`, "<", `$<$`, ">", `$>$`, "|", `$|$`, "[", "{[}", "]", "{]}", `"`, `''`,
-	"±", `$\pm$`, "−", `$-$`, "×", `$\times$`, "–", "--", "≤", `$\le$`, "≥", `$\ge$`, "→", `$\to$`, "↑", `$\uparrow$`, "↓", `$\downarrow$`, "…", `\dots{}`,
-	"α", `$\alpha$`, "β", `$\beta$`, "γ", `$\gamma$`, "δ", `$\delta$`, "ε", `$\epsilon$`, "η", `$\eta$`, "λ", `$\lambda$`, "μ", `$\mu$`,
+var latexEscapes = strings.NewReplacer(`\`, `\textbackslash{}`, "{", `\{`, "}", `\}`, "$", `\$`, "&", `\&`, "%", `\%`,
+	"#", `\#`, "_", `\_`,
+	"^", `\textasciicircum{}`, "~", `\textasciitilde{}`, "<", `$<$`, ">", `$>$`, "|", `$|$`, "[", "{[}", "]", "{]}",
+	`"`, `''`,
+	"±", `$\pm$`, "−", `$-$`, "×", `$\times$`, "–", "--", "≤", `$\le$`, "≥", `$\ge$`, "→", `$\to$`, "↑", `$\uparrow$`,
+	"↓", `$\downarrow$`, "…", `\dots{}`,
+	"α", `$\alpha$`, "β", `$\beta$`, "γ", `$\gamma$`, "δ", `$\delta$`, "ε", `$\epsilon$`, "η", `$\eta$`, "λ",
+	`$\lambda$`, "μ", `$\mu$`,
 	"ρ", `$\rho$`, "σ", `$\sigma$`, "τ", `$\tau$`, "Δ", `$\Delta$`, "\n", " ", "\r", " ")
 
-// latexText escapes what LaTeX would take for commands, and writes the characters of mathematics that labels have as such.
+// latexText escapes what LaTeX would take for commands, and writes the characters of mathematics that labels have as
+// such.
 func latexText(s string) string { return latexEscapes.Replace(s) }

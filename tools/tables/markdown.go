@@ -68,7 +68,8 @@ func (t *Table) markdownCell(c Cell) string {
 	return join(value, p.Paper, markdownText(p.Mark))
 }
 
-var markdownEscapes = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", `\<`, ">", `\>`, "[", `\[`, "]", `\]`, "#", `\#`, "~", `\~`, "\n", " ", "\r", " ")
+var markdownEscapes = strings.NewReplacer(`\`, `\\`, "`", "\\`", "*", `\*`, "_", `\_`, "<", `\<`, ">", `\>`, "[", `\[`,
+	"]", `\]`, "#", `\#`, "~", `\~`, "\n", " ", "\r", " ")
 
 // markdownText escapes what Markdown would take for marks. Bars are the table's to escape.
 func markdownText(s string) string { return markdownEscapes.Replace(s) }

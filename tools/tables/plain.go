@@ -7,8 +7,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 )
 
-// Plain sets rows in columns for a terminal; the first row is the header, and the first texts columns are text, the others
-// numbers.
+// Plain sets rows in columns for a terminal; the first row is the header, and the first texts columns are text, the
+// others numbers.
 func Plain(rows [][]string, texts int) string {
 	g := grid(texts, rows[0])
 	style := table.StyleDefault

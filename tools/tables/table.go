@@ -1,5 +1,6 @@
-// Package tables lays results out as papers do, axes in rows and columns, mean and standard deviation over seeds, the best of
-// each comparison in bold and the paper's own number beside ours, and writes them as Markdown, LaTeX, CSV and plain text.
+// Package tables lays results out as papers do, axes in rows and columns, mean and standard deviation over seeds, the
+// best of each comparison in bold and the paper's own number beside ours, and writes them as Markdown, LaTeX, CSV and
+// plain text.
 package tables
 
 import (
@@ -11,10 +12,12 @@ import (
 
 // Pseudo-axes: their labels are not points of a grid but numbers that every run has.
 const (
-	DomainAxis = configs.DomainAxis // each domain; also Average and Std over domains, and Overall, the mean over clients
+	// each domain; also Average and Std over domains, and Overall, the mean over clients
+	DomainAxis = configs.DomainAxis
 	ExamAxis   = configs.ExamAxis   // each exam, and Average over them
 	MetricAxis = configs.MetricAxis // each of Layout.Metrics
-	// EvaluationAxis is global and personal; it also heads the labels that say which of the two a row or a column is of.
+	// EvaluationAxis is global and personal; it also heads the labels that say which of the two a row or a column is
+	// of.
 	EvaluationAxis = "evaluation"
 )
 
@@ -62,7 +65,8 @@ type Table struct {
 // Legend explains what formats show in their own ways; empty where a table has nothing of the kind.
 type Legend struct{ Best, Second, Paper string }
 
-// Sentences are the caption with the legend, each part behind the word for how it is shown; without a word it is left out.
+// Sentences are the caption with the legend, each part behind the word for how it is shown; without a word it is left
+// out.
 func (t *Table) Sentences(best, second, paper string) []string {
 	out := slices.Clone(t.Caption)
 	for _, l := range [][2]string{{best, t.Legend.Best}, {second, t.Legend.Second}, {paper, t.Legend.Paper}} {

@@ -20,8 +20,10 @@ import (
 func run(seed uint64, accuracies ...float64) *results.Run {
 	r := &results.Run{Seed: seed, State: results.Done}
 	for i, a := range accuracies {
-		r.Rounds = append(r.Rounds, results.Round{Record: engine.Record{Round: i, Tested: true, Seconds: 90, BytesUp: 1000, BytesDown: 500,
-			Evaluation: &engine.Evaluation{Accuracy: a, F1: math.NaN(), PerDomain: map[string]float64{"Art": a - .1, "Photo": a + .1}, DomainMean: a, DomainStd: .1}}})
+		r.Rounds = append(r.Rounds, results.Round{Record: engine.Record{Round: i, Tested: true, Seconds: 90,
+			BytesUp: 1000, BytesDown: 500,
+			Evaluation: &engine.Evaluation{Accuracy: a, F1: math.NaN(), PerDomain: map[string]float64{"Art": a - .1,
+				"Photo": a + .1}, DomainMean: a, DomainStd: .1}}})
 	}
 	return r
 }
@@ -29,7 +31,8 @@ func run(seed uint64, accuracies ...float64) *results.Run {
 // grid is a sweep of two methods over two sets and two values of rho. The last cell failed with one seed of two.
 func sweep(t *testing.T, card string) []*results.Group {
 	t.Helper()
-	p := &results.Plan{Plan: configs.Plan{Name: "grid", Axes: []results.Axis{{Name: "method", Labels: []string{"P_1", "F&2"}},
+	p := &results.Plan{Plan: configs.Plan{Name: "grid", Axes: []results.Axis{{Name: "method", Labels: []string{"P_1",
+		"F&2"}},
 		{Name: "data", Labels: []string{"cat", "dog"}}, {Name: "ρ", Labels: []string{"0.3", "0.8"}}}}}
 	if card != "" {
 		p.Card = &configs.Card{}
@@ -44,8 +47,9 @@ func sweep(t *testing.T, card string) []*results.Group {
 		for _, data := range p.Axes[1].Labels {
 			for i, rho := range p.Axes[2].Labels {
 				a := base[method] + plus[data] + float64(i)*.02
-				g := &results.Group{Name: method + ", " + data + ", " + rho, Plan: p, Labels: map[string]string{"method": method, "data": data, "ρ": rho},
-					Runs: []*results.Run{run(1, .1, a), run(2, .1, a+.04)}}
+				g := &results.Group{Name: method + ", " + data + ", " + rho, Plan: p,
+					Labels: map[string]string{"method": method, "data": data, "ρ": rho},
+					Runs:   []*results.Run{run(1, .1, a), run(2, .1, a+.04)}}
 				out = append(out, g)
 			}
 		}
@@ -92,9 +96,10 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// By hand: P_1 on cat with seed 1 is the mean of 0.50 and 0.52 over rho, 0.51, with seed 2 0.55: 53.00 ± 2.00, or ± 2.83
-// with n-1. On dog 63.00 ± 2.00, so the row's average is 58.00 ± 2.00. F&2 on cat is 63.00 ± 2.00; on dog seed 2 lacks a
-// value of rho, so seed 1 alone counts: the mean of 0.70 and 0.72, 71.00, and 66.00 in the row's average, from 61 and 71.
+// By hand: P_1 on cat with seed 1 is the mean of 0.50 and 0.52 over rho, 0.51, with seed 2 0.55: 53.00 ± 2.00, or ±
+// 2.83 with n-1. On dog 63.00 ± 2.00, so the row's average is 58.00 ± 2.00. F&2 on cat is 63.00 ± 2.00; on dog seed 2
+// lacks a value of rho, so seed 1 alone counts: the mean of 0.70 and 0.72, 71.00, and 66.00 in the row's average, from
+// 61 and 71.
 func TestPaperLayout(t *testing.T) {
 	tab := build(t, sweep(t, card), Layout{Title: "X, Table 1", Second: true})
 	var got []string
@@ -152,7 +157,8 @@ func TestCSVReadsBack(t *testing.T) {
 func TestDomains(t *testing.T) {
 	groups := sweep(t, `{"rows":["method","ρ"],"columns":["data","domain"],"average":"row","numbers":{"by":["method","data","domain"],"values":{"P_1":{"cat":{"Std":9.5}}}}}`)
 	tab := build(t, groups, Layout{})
-	if got := strings.Join(tab.Heads(), "|"); got != "method|ρ|cat, Art|cat, Photo|cat, Average|cat, Std|dog, Art|dog, Photo|dog, Average|dog, Std" {
+	if got := strings.Join(tab.Heads(), "|"); got != "method|ρ|cat, Art|cat, Photo|cat, Average|cat, Std|dog, "+
+		"Art|dog, Photo|dog, Average|dog, Std" {
 		t.Errorf("heads %s", got)
 	}
 	var got []string
@@ -180,7 +186,8 @@ func TestPartialAverages(t *testing.T) {
 	for _, r := range tab.Rows {
 		got = append(got, strings.Join(r.Labels, " ")+": "+tab.Text(r.Cells[0]))
 	}
-	want := "cat 0.3: 52.00 ± 2.00|cat 0.8: 54.00 ± 2.00|cat Average: 53.00 ± 2.00 (54, −1.00)|dog 0.3: 62.00 ± 2.00|dog 0.8: 64.00 ± 2.00|Average Average: 58.00 ± 2.00"
+	want := "cat 0.3: 52.00 ± 2.00|cat 0.8: 54.00 ± 2.00|cat Average: 53.00 ± 2.00 (54, −1.00)|dog 0.3: 62.00 ± " +
+		"2.00|dog 0.8: 64.00 ± 2.00|Average Average: 58.00 ± 2.00"
 	if s := strings.Join(got, "|"); s != want {
 		t.Errorf("%s\nwant\n%s", s, want)
 	}
@@ -195,7 +202,8 @@ func TestExams(t *testing.T) {
 	for _, g := range groups {
 		for i, r := range g.Runs {
 			if len(r.Rounds) > 0 {
-				r.Rounds[1].Exams = map[string]engine.Tested{"without " + g.Labels["data"]: {Evaluation: &engine.Evaluation{Accuracy: .2 + float64(i)/10}}}
+				r.Rounds[1].Exams = map[string]engine.Tested{"without " +
+					g.Labels["data"]: {Evaluation: &engine.Evaluation{Accuracy: .2 + float64(i)/10}}}
 			}
 		}
 	}
@@ -203,7 +211,8 @@ func TestExams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(tab.Heads(), "|") + "|" + tab.Text(tab.Rows[0].Cells[0]); got != "method|without cat|without dog|Average|25.00 ± 5.00" {
+	if got := strings.Join(tab.Heads(), "|") + "|" + tab.Text(tab.Rows[0].Cells[0]); got != "method|without "+
+		"cat|without dog|Average|25.00 ± 5.00" {
 		t.Error(got)
 	}
 }
@@ -217,11 +226,14 @@ func TestUnits(t *testing.T) {
 	if !strings.Contains(strings.Join(tab.Caption, " "), "(min)") || !strings.Contains(tab.Legend.Paper, "--smoke") {
 		t.Errorf("caption %q", tab.Caption)
 	}
-	tab, err := Build(groups, Layout{Rows: []string{"method"}, Columns: []string{"data"}, Metric: "last", Card: groups[0].Plan.Card})
-	if err != nil || tab.Rows[0].Cells[0].Paper != nil || !strings.Contains(strings.Join(tab.Remarks, " "), "last is not counted in minutes") {
+	tab, err := Build(groups, Layout{Rows: []string{"method"}, Columns: []string{"data"}, Metric: "last",
+		Card: groups[0].Plan.Card})
+	if err != nil || tab.Rows[0].Cells[0].Paper != nil || !strings.Contains(strings.Join(tab.Remarks, " "),
+		"last is not counted in minutes") {
 		t.Errorf("accuracies beside minutes: %q, %v", tab.Remarks, err)
 	}
-	tab, err = Build(groups, Layout{Rows: []string{"method"}, Columns: []string{MetricAxis}, Metrics: []string{"last", "bytes", "f1"}, Card: groups[0].Plan.Card})
+	tab, err = Build(groups, Layout{Rows: []string{"method"}, Columns: []string{MetricAxis}, Metrics: []string{"last",
+		"bytes", "f1"}, Card: groups[0].Plan.Card})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +254,8 @@ func TestBuildErrors(t *testing.T) {
 		l   Layout
 		say string
 	}{
-		{Layout{Rows: []string{"metod"}}, "method, data, ρ"}, {Layout{Rows: []string{"data"}, Columns: []string{"data"}}, "twice"},
+		{Layout{Rows: []string{"metod"}}, "method, data, ρ"}, {Layout{Rows: []string{"data"},
+			Columns: []string{"data"}}, "twice"},
 		{Layout{Metric: "lust"}, "last10"}, {Layout{Rows: []string{MetricAxis}, Metrics: []string{"lust"}}, "last10"},
 	} {
 		if _, err := Build(groups, c.l); err == nil || !strings.Contains(err.Error(), c.say) {
@@ -295,7 +308,8 @@ func TestLaTeXEscapes(t *testing.T) {
 		return
 	}
 	dir := t.TempDir()
-	doc := "\\documentclass{article}\\usepackage[utf8]{inputenc}\\usepackage{booktabs}\\begin{document}\n" + text + "\\end{document}\n"
+	doc := "\\documentclass{article}\\usepackage[utf8]{inputenc}\\usepackage{booktabs}\\begin{document}\n" + text +
+		"\\end{document}\n"
 	if err := os.WriteFile(filepath.Join(dir, "t.tex"), []byte(doc), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,8 @@ func (t *Text) markdown() string {
 	for _, r := range t.Rows {
 		g.AppendRow(row(escapeAll(markdownText, r)))
 	}
-	return fmt.Sprintf("## %s\n\n%s\n\n%s\n", markdownText(t.Title), markdownText(strings.Join(t.Caption, " ")), g.RenderMarkdown())
+	return fmt.Sprintf("## %s\n\n%s\n\n%s\n", markdownText(t.Title), markdownText(strings.Join(t.Caption, " ")),
+		g.RenderMarkdown())
 }
 
 func (t *Text) latex() string {

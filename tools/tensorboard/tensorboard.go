@@ -1,7 +1,7 @@
 // Package tensorboard writes scalars as event files that TensorBoard reads.
 //
-// The Go packages that do so (tfsum and its kin) need TensorFlow's C library; the format is a few lines over protowire: each
-// record is a length, its masked CRC-32C, a serialised tensorflow.Event, and the masked CRC-32C of that.
+// The Go packages that do so (tfsum and its kin) need TensorFlow's C library; the format is a few lines over protowire:
+// each record is a length, its masked CRC-32C, a serialised tensorflow.Event, and the masked CRC-32C of that.
 package tensorboard
 
 import (

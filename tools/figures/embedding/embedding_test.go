@@ -48,8 +48,8 @@ func read(t *testing.T) golden {
 
 func near(a, b, tolerance float64) bool { return math.Abs(a-b) <= tolerance }
 
-// Rows of P are calibrated to the perplexity as SciPy's root finder does it, and the divergence and its gradient are those
-// of NumPy and complex steps.
+// Rows of P are calibrated to the perplexity as SciPy's root finder does it, and the divergence and its gradient are
+// those of NumPy and complex steps.
 func TestAffinitiesAndGradient(t *testing.T) {
 	g := read(t).TSNE
 	n := len(g.Rows)
@@ -123,8 +123,10 @@ func TestTSNEOfOddRows(t *testing.T) {
 		line = append(line, []float64{float64(i), 0})
 	}
 	cases := map[string][][]float64{
-		"one": {{1, 2}}, "two": {{1, 2}, {3, 4}}, "three": {{1, 2}, {3, 4}, {0, 1}}, "four": {{1, 2}, {3, 4}, {0, 1}, {8, 8}},
-		"equal": {{1}, {1}, {1}, {1}, {1}}, "line": line, "twins": {{0}, {0}, {0}, {5}, {5}, {5}}, "large": {{1e60}, {-1e60}, {2e60}, {0}, {1}},
+		"one": {{1, 2}}, "two": {{1, 2}, {3, 4}}, "three": {{1, 2}, {3, 4}, {0, 1}}, "four": {{1, 2}, {3, 4}, {0, 1},
+			{8, 8}},
+		"equal": {{1}, {1}, {1}, {1}, {1}}, "line": line, "twins": {{0}, {0}, {0}, {5}, {5}, {5}}, "large": {{1e60},
+			{-1e60}, {2e60}, {0}, {1}},
 	}
 	for name, rows := range cases {
 		m, err := TSNE(rows, Options{Iterations: 100})
@@ -138,7 +140,8 @@ func TestTSNEOfOddRows(t *testing.T) {
 			}
 		}
 	}
-	for name, rows := range map[string][][]float64{"none": nil, "empty": {{}}, "ragged": {{1, 2}, {1}}, "NaN": {{1}, {math.NaN()}}} {
+	for name, rows := range map[string][][]float64{"none": nil, "empty": {{}}, "ragged": {{1, 2}, {1}},
+		"NaN": {{1}, {math.NaN()}}} {
 		if _, err := TSNE(rows, Options{}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
@@ -148,8 +151,8 @@ func TestTSNEOfOddRows(t *testing.T) {
 	}
 }
 
-// The basis equals NumPy's singular value decomposition, with the largest entry of each axis positive, for many rows and for
-// fewer rows than columns.
+// The basis equals NumPy's singular value decomposition, with the largest entry of each axis positive, for many rows
+// and for fewer rows than columns.
 func TestPrincipal(t *testing.T) {
 	for _, c := range read(t).PCA {
 		b, err := Principal(c.Rows)

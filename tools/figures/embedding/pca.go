@@ -55,8 +55,8 @@ func Principal(rows [][]float64) (*Basis, error) {
 	return b, nil
 }
 
-// fixSign turns a direction so that its largest entry in magnitude is positive: decompositions leave the sign open. Entries that are
-// as large but for rounding count as equal, and the first of them decides.
+// fixSign turns a direction so that its largest entry in magnitude is positive: decompositions leave the sign open.
+// Entries that are as large but for rounding count as equal, and the first of them decides.
 func fixSign(v []float64) {
 	largest := math.Max(floats.Max(v), -floats.Min(v))
 	for _, x := range v {

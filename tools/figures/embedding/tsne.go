@@ -18,13 +18,14 @@ type Options struct {
 // Map is what t-SNE found.
 type Map struct {
 	Points     [][2]float64
-	Perplexity float64   // that was used
-	Divergence []float64 // of Kullback and Leibler between P and Q, in nats: before the first iteration, then after every 50th and the last
+	Perplexity float64 // that was used
+	// of Kullback and Leibler between P and Q, in nats: before the first iteration, then after every 50th and the last
+	Divergence []float64
 }
 
-// Settings after van der Maaten and Hinton, "Visualizing Data using t-SNE" (JMLR 9, 2008), section 3.4, with the stronger
-// and longer exaggeration, the learning rate n / exaggeration and the start at the principal components that later work found
-// better (Belkina et al. 2019; Kobak and Berens 2019).
+// Settings after van der Maaten and Hinton, "Visualizing Data using t-SNE" (JMLR 9, 2008), section 3.4, with the
+// stronger and longer exaggeration, the learning rate n / exaggeration and the start at the principal components that
+// later work found better (Belkina et al. 2019; Kobak and Berens 2019).
 const (
 	exaggeration   = 12.0
 	exaggerated    = 250 // iterations
@@ -34,14 +35,15 @@ const (
 	startDeviation = 1e-4
 )
 
-// TSNE maps rows [N, D] to the plane by exact t-SNE, in time that grows with the square of N. The libraries for Go that do
-// this draw their start from an unseeded generator, so that no two pictures agree, hence these lines.
+// TSNE maps rows [N, D] to the plane by exact t-SNE, in time that grows with the square of N. The libraries for Go that
+// do this draw their start from an unseeded generator, so that no two pictures agree, hence these lines.
 func TSNE(rows [][]float64, o Options) (*Map, error) {
 	if _, err := check(rows, MaxRows); err != nil {
 		return nil, err
 	}
 	if o.Perplexity < 0 || math.IsNaN(o.Perplexity) || o.Iterations < 0 || o.Iterations > 100_000 {
-		return nil, fmt.Errorf("perplexity %g and %d iterations: give numbers above 0, at most 100000 iterations", o.Perplexity, o.Iterations)
+		return nil, fmt.Errorf("perplexity %g and %d iterations: give numbers above 0, at most 100000 iterations",
+			o.Perplexity, o.Iterations)
 	}
 	if o.Perplexity == 0 {
 		o.Perplexity = 30
@@ -85,8 +87,8 @@ func squaredDistances(rows [][]float64) []float64 {
 	return d
 }
 
-// components are the first two principal component scores, from distances alone: the top eigenvectors of the doubly centred
-// matrix -D/2 (classical scaling, Torgerson 1952), which does not depend on how wide the rows are.
+// components are the first two principal component scores, from distances alone: the top eigenvectors of the doubly
+// centred matrix -D/2 (classical scaling, Torgerson 1952), which does not depend on how wide the rows are.
 func components(d []float64, n int) ([][2]float64, error) {
 	means, mean := make([]float64, n), 0.0
 	for i := range n {
@@ -119,7 +121,8 @@ func components(d []float64, n int) ([][2]float64, error) {
 	return out, nil
 }
 
-// scatterStart shrinks the scores to a small cloud and adds noise a hundred times smaller, which parts rows that are equal.
+// scatterStart shrinks the scores to a small cloud and adds noise a hundred times smaller, which parts rows that are
+// equal.
 func scatterStart(scores [][2]float64, seed uint64) [][2]float64 {
 	sum := 0.0
 	for _, s := range scores {

@@ -45,12 +45,15 @@ func Start(ctx context.Context, path string) (browser context.Context, stop func
 		return nil, nil, err
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.UserDataDir(profile),
-		chromedp.DisableGPU, chromedp.Flag("force-color-profile", "srgb"), chromedp.Env("HOME="+profile, "XDG_CACHE_HOME="+profile))
+		chromedp.DisableGPU, chromedp.Flag("force-color-profile", "srgb"), chromedp.Env("HOME="+profile,
+			"XDG_CACHE_HOME="+profile))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
-	if place := filepath.Dir(path); exists(filepath.Join(place, "fonts.conf")) { // the fetched one brings its libraries and a font
-		options = append(options, chromedp.Env("LD_LIBRARY_PATH="+filepath.Join(place, "lib"), "FONTCONFIG_PATH="+place))
+	// the fetched one brings its libraries and a font
+	if place := filepath.Dir(path); exists(filepath.Join(place, "fonts.conf")) {
+		options = append(options, chromedp.Env("LD_LIBRARY_PATH="+filepath.Join(place, "lib"), "FONTCONFIG_PATH="+
+			place))
 	}
 	allocator, endAllocator := chromedp.NewExecAllocator(ctx, options...)
 	browser, endBrowser := chromedp.NewContext(allocator)

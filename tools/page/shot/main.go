@@ -66,7 +66,8 @@ func run(args []string) error {
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: args[4]}}}); err != nil {
 		return err
 	}
-	if err := chromedp.Do(b, chromedp.EmulateViewport(int64(width), window, chromedp.EmulateScale(scale)), chromedp.Navigate(address),
+	if err := chromedp.Do(b, chromedp.EmulateViewport(int64(width), window, chromedp.EmulateScale(scale)),
+		chromedp.Navigate(address),
 		chromedp.WaitReady(chromedp.CSS(`html[data-ready="true"]`))); err != nil {
 		return fmt.Errorf("%s: %w", args[0], err)
 	}
@@ -80,7 +81,8 @@ func run(args []string) error {
 	if height == 0 {
 		take = chromedp.FullScreenshot(100)
 	}
-	if err := chromedp.Do(b, chromedp.Sleep(300*time.Millisecond)); err != nil { // the canvas is painted in the next frame
+	// the canvas is painted in the next frame
+	if err := chromedp.Do(b, chromedp.Sleep(300*time.Millisecond)); err != nil {
 		return err
 	}
 	png, err := chromedp.Run(b, take)
