@@ -18,8 +18,8 @@ import (
 const (
 	// An upload weighs at most maxMedian times the median of the examples that clients joined with, and of three or
 	// more clients maxOthers times what all others have together, as McMahan et al. (Learning Differentially Private
-	// Recurrent Language Models, ICLR 2018, section 2) cap weights. Beyond liesMedian times the median it is refused.
-	maxMedian, maxOthers, liesMedian = 20, 2, 1000
+	// Recurrent Language Models, ICLR 2018, section 2) cap weights. Beyond maxClaim times the median it is refused.
+	maxMedian, maxOthers, maxClaim = 20, 2, 1000
 	// An upload is refused whose move of the shared parameters is longer than maxMoves times what moves are.
 	maxMoves = 32
 	// No number that is learned or measured is larger.
@@ -176,9 +176,9 @@ func believed(claims []int, claimed int) (int, error) {
 	if len(claims) < enough {
 		return maxMedian * middle, nil
 	}
-	if claimed > liesMedian*middle { // below 2^63, as claims are at most maxExamples
+	if claimed > maxClaim*middle { // below 2^63, as claims are at most maxExamples
 		return 0, fmt.Errorf("the client joined with %d examples; half of all clients have %d or fewer, and more than "+
-			"%d times that is not believed (--max-examples)", claimed, middle, liesMedian)
+			"%d times that is not believed (--max-examples)", claimed, middle, maxClaim)
 	}
 	return int(math.Min(float64(maxMedian*middle), maxOthers*others)), nil
 }
@@ -309,11 +309,11 @@ func refuseTests(replies []engine.Reply, refused map[int]error) {
 	if len(sizes) < enough {
 		return
 	}
-	most := liesMedian * middle(sizes)
+	most := maxClaim * middle(sizes)
 	for _, r := range replies {
 		if n := r.Scores.Examples; float64(n) > most {
 			refused[r.Client] = fmt.Errorf("it was tested with %d examples; more than %.0f, %d times what is usual, are "+
-				"not believed", n, most, liesMedian)
+				"not believed", n, most, maxClaim)
 		}
 	}
 }

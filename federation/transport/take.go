@@ -28,12 +28,9 @@ func (d *desk) reply(m *nats.Msg) {
 		d.strange(replyMessage, err)
 		return
 	}
-	if err = r.check(); err == nil && (r.Run != d.set.ID || r.Client != d.client) {
-		err = fmt.Errorf("it is of client %d of run %.12s", r.Client, r.Run)
-	}
-	if err != nil {
+	if r.Run != d.set.ID || r.Client != d.client {
 		receive(taken, nil)
-		d.strange(replyMessage, err)
+		d.strange(replyMessage, fmt.Errorf("it is of client %d of run %.12s", r.Client, r.Run))
 		return
 	}
 	o, awaited := d.awaits(d.client, r)
@@ -49,7 +46,8 @@ func (d *desk) reply(m *nats.Msg) {
 		return
 	}
 	size := len(m.Data)
-	if r.Object != "" {
+	// what is signed and awaited and yet no reply is the client's failure: nobody waits for a better one
+	if err = r.check(); err == nil && r.Object != "" {
 		var have []byte
 		if body, have, err = d.gather(r); have != nil {
 			receive(pending, have)
