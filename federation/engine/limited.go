@@ -105,6 +105,24 @@ func (o Order) survey(of method.Method) (method.Survey, bool) {
 	return all[i], true
 }
 
+// CheckTerms refuses measurements of terms that the method's loss does not have.
+func (t *LossTerms) CheckTerms(of method.Method, task method.Task) error {
+	if t == nil {
+		return nil
+	}
+	s := method.NewScope(task, of.Params(task))
+	terms, err := s.Terms(of.Loss(s, of.Logits(s)))
+	if err != nil {
+		return err
+	}
+	for _, m := range t.Terms {
+		if m.Name != Correction && !slices.ContainsFunc(terms, func(d method.Term) bool { return d.Name == m.Name }) {
+			return fmt.Errorf("the upload measures the term %.100q; the method's loss has none of that name", m.Name)
+		}
+	}
+	return nil
+}
+
 // CheckExtras refuses tensors that are not exactly those that a method declares, numbers that are none, and counts of
 // more examples than the client has.
 func CheckExtras(want []method.Extra, got tensor.Map, examples int) error {

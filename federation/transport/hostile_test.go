@@ -115,6 +115,9 @@ func TestHostileExtras(t *testing.T) {
 		{"a length of scaffold/dc of 1000", scaffold, engine.Train, put("scaffold/dc/ctx", 1000)},
 		{"a length of mean in the survey ggtpc of 1e+04", ggtpc, engine.Ask, put("mean", 1e4)},
 		{"loss 1e+300 is none", fedpha, engine.Train, func(r *engine.Reply) { r.Stats.Loss = 1e300 }},
+		{"measures the term", fedpha, engine.Train, func(r *engine.Reply) {
+			r.Stats.Terms = &engine.LossTerms{Terms: []engine.TermStats{{Name: "more"}}}
+		}},
 		{"an upload is left out", powder, engine.Train, put("powder/use", -1)},
 		{"an upload is left out", lowRank, engine.Ask, func(r *engine.Reply) {
 			r.Upload.Extra["factors"] = tensor.New(7, 5)

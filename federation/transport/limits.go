@@ -21,7 +21,7 @@ const (
 	// Recurrent Language Models, ICLR 2018, section 2) cap weights. Beyond maxClaim times the median it is refused.
 	maxMedian, maxOthers, maxClaim = 20, 2, 1000
 	// An upload is refused whose move of the shared parameters is longer than maxMoves times what moves are.
-	maxMoves = 32
+	maxMoves = 50
 	// No number that is learned or measured is larger.
 	maxValue = 1e6
 	// So many clients, or rounds, can tell what is usual.
@@ -57,12 +57,16 @@ func (h *Hub) bounded(o engine.Order, r engine.Reply) error {
 		return nil
 	}
 	h.mu.Lock()
-	examples := h.known[r.Client].Examples
+	examples, task := h.known[r.Client].Examples, h.known[r.Client].Member.Task
 	h.mu.Unlock()
 	if r.Upload.N > examples {
 		return fmt.Errorf("it counts %d examples; the client joined with %d", r.Upload.N, examples)
 	}
-	if err := engine.CheckExtras(declared, r.Upload.Extra, examples); err != nil || h.set.MaxNorm < 0 {
+	err := engine.CheckExtras(declared, r.Upload.Extra, examples)
+	if err == nil {
+		err = r.Stats.Terms.CheckTerms(h.set.Method, task)
+	}
+	if err != nil || h.set.MaxNorm < 0 {
 		return err
 	}
 	_, sizes := parted(r.Upload.Extra, declared)

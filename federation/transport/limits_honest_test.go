@@ -113,7 +113,7 @@ func printed(high map[string]float64) string {
 	return strings.Join(out, ", ")
 }
 
-// Every method declares exactly what its clients upload, and nothing that honest clients upload is refused or weighs
+// Every method declares exactly what its clients upload, tensors and terms of the loss, and nothing that honest clients upload is refused or weighs
 // less: with every method and wrapper, with clients of 2 to 20 examples, four or two of which train in a round, with a
 // learning rate that starts a hundredth as large as it becomes.
 func TestHonestUploads(t *testing.T) {
@@ -137,7 +137,7 @@ func TestHonestUploads(t *testing.T) {
 					Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9},
 						Schedule: optim.Schedule{Kind: "cosine", TMax: 6, Warmup: 1, WarmupLR: 5e-4}},
 					Plan: engine.Plan{Rounds: 6, TestEvery: 2, Seed: 5, Participation: participation}}
-				t.Log(printed(watch(t, e, engine.Settings{})))
+				t.Log(printed(watch(t, e, engine.Settings{Terms: true})))
 			})
 		}
 	}
