@@ -5,14 +5,13 @@ import (
 	"bytes"
 	"image"
 	"image/color"
+	_ "image/jpeg"
 	"image/png"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	_ "image/jpeg"
-	"io"
 )
 
 // Decode reads any image that the standard library knows.

@@ -2,6 +2,8 @@
 package sets
 
 import (
+	"slices"
+
 	"promptfed/federation/data"
 	"promptfed/federation/sets/cifar"
 	"promptfed/federation/sets/coop"
@@ -10,7 +12,6 @@ import (
 	"promptfed/federation/sets/list"
 	"promptfed/federation/sets/parquet"
 	"promptfed/federation/sets/source"
-	"slices"
 )
 
 // kinds is the one table of sets.

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"image"
 	"path/filepath"
+	"testing"
+
 	"promptfed/federation/data"
 	"promptfed/federation/datatest"
-	"testing"
 )
 
 // TestSharedSets opens the real sets; the counts are those of shared/data/README.md, split by the rules.

@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"strings"
 
-	"promptfed/federation/sets/source"
-
 	"github.com/parquet-go/parquet-go"
+
+	"promptfed/federation/sets/source"
 )
 
 // pqColumns are the columns of a file that are used; domain is nil where there is none.

@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"promptfed/federation/sets/source"
-
 	"github.com/parquet-go/parquet-go"
 	"go.yaml.in/yaml/v3"
+
+	"promptfed/federation/sets/source"
 )
 
 // Feature is what a Hugging Face data set says about a column.

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/nlpodyssey/gopickle/types"
+
 	"promptfed/federation/formats/pickle"
 	"promptfed/federation/sets/source"
-
-	"github.com/nlpodyssey/gopickle/types"
 )
 
 func (r *cifarReader) pickleFile(x *source.Pixels) (fine, coarse []int, err error) {

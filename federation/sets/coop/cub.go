@@ -2,9 +2,10 @@ package coop
 
 import (
 	"fmt"
-	"promptfed/federation/sets/source"
 	"strconv"
 	"strings"
+
+	"promptfed/federation/sets/source"
 )
 
 // birdName drops the number of a CUB-200-2011 class: 001.Black_footed_Albatross is Black_footed_Albatross.

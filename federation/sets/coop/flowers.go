@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"strconv"
+
 	"promptfed/federation/formats/matfile"
 	"promptfed/federation/sets/source"
-	"strconv"
 )
 
 // flowerLists reads the 102 Category Flower release: imagelabels.mat has the label, from 1, of every

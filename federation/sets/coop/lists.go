@@ -6,10 +6,11 @@ import (
 	"maps"
 	"path"
 	"path/filepath"
-	"promptfed/federation/sets/source"
 	"slices"
 	"strconv"
 	"strings"
+
+	"promptfed/federation/sets/source"
 )
 
 // petLists reads the Oxford-IIIT Pet release: lines of an image name, a label from 1, a species and a breed number. The

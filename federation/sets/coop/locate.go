@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"promptfed/federation/sets/source"
 	"slices"
 	"strings"
+
+	"promptfed/federation/sets/source"
 )
 
 // dirs are the folders that may hold the set: those of its names under root, those inside these, and root.

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"promptfed/federation/sets/source"
 	"strconv"
+
+	"promptfed/federation/sets/source"
 )
 
 // readSplitFile reads a split_zhou_*.json.

@@ -3,9 +3,10 @@ package coop
 import (
 	"fmt"
 	"path/filepath"
-	"promptfed/federation/sets/source"
 	"slices"
 	"strings"
+
+	"promptfed/federation/sets/source"
 )
 
 // TinyKinds is Tiny-ImageNet.

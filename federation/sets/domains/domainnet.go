@@ -1,8 +1,9 @@
 package domains
 
 import (
-	"promptfed/federation/sets/source"
 	"strings"
+
+	"promptfed/federation/sets/source"
 )
 
 var domainNetDomains = []domainName{{"clipart", nil}, {"infograph", nil}, {"painting", nil}, {"quickdraw", nil},

@@ -7,8 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"promptfed/federation/sets/source"
 	"strings"
+
+	"promptfed/federation/sets/source"
 )
 
 // idxMax bounds the labels of a file; MNIST has 60,000.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+
 	"promptfed/federation/formats/matfile"
 	"promptfed/federation/sets/source"
 )

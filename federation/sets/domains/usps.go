@@ -7,9 +7,10 @@ import (
 	"io"
 	"math"
 	"os"
-	"promptfed/federation/sets/source"
 	"strconv"
 	"strings"
+
+	"promptfed/federation/sets/source"
 )
 
 const (

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"promptfed/federation/sets/source"
 	"strings"
+
+	"promptfed/federation/sets/source"
 )
 
 // Layouts of a folder of images.

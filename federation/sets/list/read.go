@@ -8,10 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"promptfed/federation/sets/source"
 	"slices"
 	"sort"
 	"strings"
+
+	"promptfed/federation/sets/source"
 )
 
 // readCSVList reads a table with a header; a comma of 0 is found out from the header: a comma, a semicolon or a tab.

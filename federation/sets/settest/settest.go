@@ -5,12 +5,13 @@ package settest
 import (
 	"fmt"
 	"image/color"
-	"promptfed/federation/data"
-	"promptfed/federation/datatest"
-	"promptfed/federation/sets/source"
 	"slices"
 	"strings"
 	"testing"
+
+	"promptfed/federation/data"
+	"promptfed/federation/datatest"
+	"promptfed/federation/sets/source"
 )
 
 // WantImages compares labels and pixels with those that Python saw.

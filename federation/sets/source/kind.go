@@ -4,6 +4,7 @@ package source
 
 import (
 	"cmp"
+
 	"promptfed/federation/data"
 )
 
