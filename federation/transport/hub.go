@@ -81,9 +81,10 @@ type Hub struct {
 	trained  map[int]string // by client: the training order it answered in the round that is being run
 	now      *collection
 	norms    norms
-	limited  engine.Limited // since Limited was called
-	seq      int64          // of the newest order
-	joined   chan struct{}  // somebody joined
+	longest  map[string]float64 // by kind of norm: that of what was taken, in what was usual
+	limited  engine.Limited     // since Limited was called
+	seq      int64              // of the newest order
+	joined   chan struct{}      // somebody joined
 }
 
 // NewID is the identity of a new run.
@@ -114,7 +115,8 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Hub, error) {
 	}
 	h := &Hub{set: set, names: names{set.Name}, nc: nc, known: make([]member, set.Clients), terms: set.Terms,
 		heavy:    make(chan struct{}, 4),
-		accepted: map[int]string{}, safe: map[int]string{}, trained: map[int]string{}, joined: make(chan struct{}, 1)}
+		accepted: map[int]string{}, safe: map[int]string{}, trained: map[int]string{}, joined: make(chan struct{}, 1),
+		longest: map[string]float64{}}
 	if other, err := h.another(ctx); other || err != nil {
 		return nil, errors.Join(err, fmt.Errorf("another server runs %q on this NATS server; stop it, or give --run "+
 			"another name", set.Name))

@@ -222,11 +222,13 @@ func (h *Hub) limitNorms(o engine.Order, replies []engine.Reply, refused map[int
 		if kind == movesKind && h.set.MaxNorm > 0 {
 			continue
 		}
-		most := maxMoves * h.norms.usual(kind, of, rate)
+		usual := h.norms.usual(kind, of, rate)
 		for client, v := range of {
-			if most > 0 && !(v <= most) && refused[client] == nil {
+			if most := maxMoves * usual; usual > 0 && !(v <= most) && refused[client] == nil {
 				refused[client] = fmt.Errorf("%s of %.4g: at most %.4g is taken, %d times what is usual (--max-norm)",
 					kind, v, most, maxMoves)
+			} else if usual > 0 && refused[client] == nil {
+				h.longest[kind] = max(h.longest[kind], v/usual)
 			}
 		}
 	}
@@ -360,6 +362,13 @@ func middle(v []float64) float64 {
 	v = slices.Clone(v)
 	slices.Sort(v)
 	return v[(len(v)-1)/2]
+}
+
+// LongestMove is the length of the longest move that was taken since the server started, in what was usual then.
+func (h *Hub) LongestMove() float64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.longest[movesKind]
 }
 
 // Limited is what was refused and cut since it was asked last, by client.

@@ -62,7 +62,7 @@ func limiting(t *testing.T, rate optim.Rate) *Hub {
 		t.Fatal(err)
 	}
 	h := &Hub{set: Settings{ID: NewID(), Method: m, Quorum: 0.8, Rate: rate, Log: slog.New(slog.DiscardHandler)},
-		known: make([]member, 5), trained: map[int]string{}, accepted: map[int]string{}}
+		known: make([]member, 5), trained: map[int]string{}, longest: map[string]float64{}, accepted: map[int]string{}}
 	for i := range h.known {
 		h.known[i].Member.Joined, h.known[i].Examples = true, 10
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -191,7 +192,7 @@ func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.B
 	})
 	t := h.Totals()
 	log.Info("done", "bytes_up", t.BytesUp, "bytes_down", t.BytesDown, "replies", t.Replies, "late", t.Late, "refused",
-		t.Refused, "repeats", t.Repeats)
+		t.Refused, "repeats", t.Repeats, "longest_move", math.Round(10*h.LongestMove())/10)
 	return err
 }
 
