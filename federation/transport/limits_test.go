@@ -151,3 +151,31 @@ func TestRefuseTests(t *testing.T) {
 		t.Errorf("%v", errors.Join(refused[0], refused[2], refused[3], refused[4]))
 	}
 }
+
+// Counts of classes weigh less in the proportion in which the upload does, 40 of 150 examples; in answers to surveys,
+// which count 150 examples too, there is nothing to cut.
+func TestCutCounts(t *testing.T) {
+	m, err := methods.Build("promptfl", []string{"fedproto", "ggtpc"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := limiting(t, nil)
+	h.set.Method, h.known = m, h.known[:3]
+	for i := range h.known {
+		h.known[i].Member.Task = method.Task{Client: i, Clients: 3, Classes: 2, Width: 4, Dim: 3}
+	}
+	h.known[0].Examples = 150
+	counts := func() *tensor.Tensor { return tensor.Of([]float32{90, 60}, 2, 1) }
+	replies := []engine.Reply{{Upload: method.Upload{N: 150, Extra: tensor.Map{"proto/n": counts()}}}}
+	out, err := h.limit(engine.Order{Kind: engine.Train}, replies)
+	if err != nil || out[0].Upload.N != 40 || out[0].Upload.Extra["proto/n"].Data[0] != 24 ||
+		out[0].Upload.Extra["proto/n"].Data[1] != 16 {
+		t.Errorf("%v: %+v", err, out)
+	}
+	replies = []engine.Reply{{Upload: method.Upload{N: 150, Extra: tensor.Map{"n": counts()}}}}
+	out, err = h.limit(engine.Order{Kind: engine.Ask, Survey: "ggtpc"}, replies)
+	if r := h.Limited().Refused; err != nil || len(out) != 0 || len(r) != 1 ||
+		r[0].Reason != "it counts 150 examples; at most 40 are believed (--max-examples)" {
+		t.Errorf("%v: %+v, %+v", err, out, r)
+	}
+}
