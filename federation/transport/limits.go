@@ -39,8 +39,8 @@ type pastNorm struct {
 	Rate float64 `json:"rate"`
 }
 
-// checked gives what a reply may have beside shared parameters, and whether what is in it can be checked at all: of what
-// is behind secure aggregation it cannot.
+// checked gives what a reply may have beside shared parameters, and whether what is in it can be checked at all: what
+// is behind secure aggregation cannot.
 func (h *Hub) checked(o engine.Order, client int) (declared []method.Extra, checked bool) {
 	h.mu.Lock()
 	task := h.known[client].Member.Task

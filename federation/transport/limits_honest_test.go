@@ -68,9 +68,9 @@ func watch(t *testing.T, e *engine.Experiment, set engine.Settings) {
 	}
 }
 
-// Every method declares exactly what its clients upload, tensors and terms of the loss, and nothing that honest clients upload is refused or weighs
-// less: with every method and wrapper, with clients of 2 to 20 examples, four or two of which train in a round, with a
-// learning rate that starts a hundredth as large as it becomes.
+// Every method declares exactly what its clients upload, tensors and terms of the loss, and nothing that honest clients
+// upload is refused or weighs less: with every method and wrapper, with clients of 2 to 20 examples, four or two of
+// which train in a round, with a learning rate that starts a hundredth as large as it becomes.
 func TestHonestUploads(t *testing.T) {
 	for _, entry := range methods.Table {
 		for _, participation := range []float64{1, 0.5} {

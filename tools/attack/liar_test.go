@@ -45,8 +45,8 @@ func (s *server) learned(move float64) {
 }
 
 // A client that uploads what none should fails alone: of three clients the two others go on, with the limits that there
-// are by default, and their rounds have the average of two, which moves by one a round. Record, report and log say whose
-// upload was refused and why.
+// are by default, and their rounds have the average of two, which moves by one a round. Record, report and log say
+// whose upload was refused and why.
 func TestLies(t *testing.T) {
 	shared := func(value float32) func(r *engine.Reply) {
 		return func(r *engine.Reply) { r.Upload.Shared["ctx"].Data[0] = value }
