@@ -22,9 +22,9 @@ import (
 )
 
 // Noise is where one side of a run takes the noise of differential privacy from, where nobody else can know it: a key
-// made from the system's random source that never leaves its file, and what was released with it. Noise is a function of
-// the key and of what it is added to. So what is released again, after a crash or because a message was lost, has the
-// same bytes, and no mean of several tells more; and two different numbers never have the same noise, which their
+// made from the system's random source that never leaves its file, and what was released with it. Noise is a function
+// of the key and of what it is added to. So what is released again, after a crash or because a message was lost, has
+// the same bytes, and no mean of several tells more; and two different numbers never have the same noise, which their
 // difference would not have.
 type Noise struct {
 	path string

@@ -24,8 +24,8 @@ func under(t *testing.T) (*engine.Experiment, engine.Order) {
 		t.Fatal(err)
 	}
 	e := &engine.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.",
-		Clients: methodtest.Alike(4, 5, 6, 3), Plan: engine.Plan{Rounds: 2, Seed: 5}, Training: engine.Training{Epochs: 1,
-			Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}
+		Clients: methodtest.Alike(4, 5, 6, 3), Plan: engine.Plan{Rounds: 2, Seed: 5},
+		Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}
 	return e, engine.Order{Kind: engine.Train, Clients: []int{0}, Of: len(e.Clients),
 		Shared: tensor.Map{"ctx": tensor.New(2, 6)},
 		Down:   tensor.Map{"dp/clients": tensor.Of([]float32{float32(len(e.Clients))}, 1)}}
@@ -128,13 +128,15 @@ func TestNoiseOfAServer(t *testing.T) {
 	if !alike(one.Prompts["shared/ctx"], again.Prompts["shared/ctx"]) {
 		t.Error("the same key gives other bytes")
 	}
-	if alike(one.Prompts["shared/ctx"], other.Prompts["shared/ctx"]) || alike(one.Prompts["shared/ctx"], seeded.Prompts["shared/ctx"]) {
+	if alike(one.Prompts["shared/ctx"], other.Prompts["shared/ctx"]) ||
+		alike(one.Prompts["shared/ctx"], seeded.Prompts["shared/ctx"]) {
 		t.Error("another key gives the same bytes")
 	}
 	if slices.Equal(drawn(one), drawn(seeded)) && slices.Equal(drawn(other), drawn(seeded)) {
 		t.Error("clients are drawn by the seed")
 	}
-	if n := one.Summary.Notes; !(n["epsilon"] > 0 && n["epsilon_unsampled"] >= n["epsilon"]) || n["epsilon_nominal"] != 0 {
+	if n := one.Summary.Notes; !(n["epsilon"] > 0 && n["epsilon_unsampled"] >= n["epsilon"]) ||
+		n["epsilon_nominal"] != 0 {
 		t.Errorf("%v", n)
 	}
 	if n := seeded.Summary.Notes; n["epsilon"] != 0 || n["epsilon_nominal"] != one.Summary.Notes["epsilon"] {

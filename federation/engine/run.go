@@ -62,8 +62,8 @@ type Settings struct {
 	Elsewhere Answerer
 	// OnUpload sees every upload as it is encoded, with Encode, from any goroutine; may be nil.
 	OnUpload func(round, client int, message []byte)
-	// Noise is where the noise of differential privacy comes from, and with it the draw of a round's clients; nil for the
-	// run's seed, which is a simulation.
+	// Noise is where the noise of differential privacy comes from, and with it the draw of a round's clients; nil for
+	// the run's seed, which is a simulation.
 	Noise *Noise
 	// Guard is the client's side of what Around is the server's side of; both nil for none.
 	Guard  Guard

@@ -102,13 +102,14 @@ var factTable = []struct {
 	{"clients_per_round", "how many train in a round, or on average", func(o outlined) any {
 		return o.sampling().Size
 	}},
-	{"sampling", "how a round's clients are drawn: fixed or poisson", func(o outlined) any { return o.Config.Sampling }},
+	{"sampling", "how a round's clients are drawn: fixed or poisson",
+		func(o outlined) any { return o.Config.Sampling }},
 	{"shares_examples", "a client's number of training examples is told to the server", func(o outlined) any {
 		return o.layer == nil
 	}},
 	{"statistics", "statistics rounds: what the server asks of clients' data before they train",
 		func(o outlined) any { return methods.Surveyed(o.Method) }},
-	{"extras", "what the server needs of a client beside the mean of shared parameters, in words", func(o outlined) any {
+	{"extras", "what the server needs of a client beside the mean of parameters, in words", func(o outlined) any {
 		_, beside, err := methods.Averages(o.Method)
 		switch {
 		case o.private: // or it would have been refused
@@ -149,8 +150,8 @@ var factTable = []struct {
 			sampled, _ := o.promised()
 			return ifOn(o.private, sampled)
 		}},
-	{"dp.epsilon_unsampled", "likewise, against those who know who trained when: with secure aggregation the clients of a " +
-		"round know each other", func(o outlined) any {
+	{"dp.epsilon_unsampled", "likewise, against those who know who trained when: with secure aggregation the clients " +
+		"of a round know each other", func(o outlined) any {
 		_, unsampled := o.promised()
 		return ifOn(o.private, unsampled)
 	}},

@@ -35,8 +35,8 @@ func (b *Built) Private() bool { return b.Engine.Privacy != "" }
 // to it.
 func (b *Built) InsecureDP() error {
 	if dp, on := methods.Private(b.Method); on && dp.Secure {
-		return errors.New("--insecure-dp draws noise from the seed, which the option secure of dp rules out; leave one " +
-			"of the two out")
+		return errors.New("--insecure-dp draws noise from the seed, which the option secure of dp rules out; leave " +
+			"one of the two out")
 	} else if on {
 		b.Engine.Privacy += ", noise from the seed"
 	}

@@ -16,8 +16,8 @@ type Requirement struct {
 
 var requirement = regexp.MustCompile(`^([a-z][a-z0-9_.]*)\s*(?:(!=|<=|>=|=|<|>)\s*([^\s=<>!]\S*))?$`)
 
-// ParseRequirements reads conditions with commas between them: KEY, or KEY with one of = != <= >= < > and a value. Names
-// of keys are not looked at.
+// ParseRequirements reads conditions with commas between them: KEY, or KEY with one of = != <= >= < > and a value.
+// Names of keys are not looked at.
 func ParseRequirements(text string) ([]Requirement, error) {
 	var out []Requirement
 	for part := range strings.SplitSeq(text, ",") {

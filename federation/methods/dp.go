@@ -32,8 +32,8 @@ import (
 //     arrive; a round of fewer is refused. Without secure aggregation each upload has only its own share of the noise.
 //   - adapt: moves C to a quantile of the updates' lengths, see dp_adapt.go;
 //   - Noise comes from a secret of whoever adds it, across machines (Local.Noise, Global.Noise). In one process, which
-//     is a simulation, it comes from the run's seed, so that a run can be repeated; whoever knows the seed can take it off
-//     again. There secure: true draws it from the system's random source, and no two runs are alike.
+//     is a simulation, it comes from the run's seed, so that a run can be repeated; whoever knows the seed can take it
+//     off again. There secure: true draws it from the system's random source, and no two runs are alike.
 //
 // Layers inside get one upload, the noisy mean. Those that need more of the clients are refused. Each round's record
 // notes epsilon, for delta and all rounds so far, by package privacy; noise: 0 has none. It reckons with a sample of
@@ -174,12 +174,12 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 const dpReleased = "dp/released"
 
 // note records what all rounds so far cost, by the noise that was in each sum: epsilon for those who do not know who
-// trained when, and epsilon_unsampled for those who do, a client that trained every time being the worst case. Where the
-// noise came from the seed the numbers are called epsilon_nominal and epsilon_nominal_unsampled: they are what the same
-// rounds would cost with noise that nobody knows.
+// trained when, and epsilon_unsampled for those who do, a client that trained every time being the worst case. Where
+// the noise came from the seed the numbers are called epsilon_nominal and epsilon_nominal_unsampled: they are what the
+// same rounds would cost with noise that nobody knows.
 //
-// A round that a server began again after a crash, with other uploads, is two releases. Where clients add the noise, the
-// two sums may differ in one upload, so that the second costs as much as one upload by itself.
+// A round that a server began again after a crash, with other uploads, is two releases. Where clients add the noise,
+// the two sums may differ in one upload, so that the second costs as much as one upload by itself.
 func (m DP) note(g *method.Global, arrived, releases int) {
 	if m.Noise == 0 { // there is no epsilon
 		return

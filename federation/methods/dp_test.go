@@ -114,7 +114,8 @@ func TestDPEpsilon(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Those who know who trained are no worse off than the others; a round of all clients has one number only.
-		if all := g.Notes["epsilon_nominal_unsampled"]; c.M < c.N && !(all >= g.Notes["epsilon_nominal"]) || c.M == c.N && all != 0 {
+		all := g.Notes["epsilon_nominal_unsampled"]
+		if c.M < c.N && !(all >= g.Notes["epsilon_nominal"]) || c.M == c.N && all != 0 {
 			t.Errorf("%+v: %v", c, g.Notes)
 		}
 		if got := g.Notes["epsilon_nominal"]; math.Abs(got-c.Epsilon) > 1e-6*c.Epsilon || g.Notes["delta"] != c.Delta {
@@ -238,10 +239,10 @@ func TestDPAdapts(t *testing.T) {
 	}
 }
 
-// The server's record reckons with the noise that was in each sum: with where: client that of the clients that uploaded.
-// The rounds are those of tools/golden/privacy_exact.py, whose integral over the whole run epsilon stays above by less
-// than an eighth; with the noise that least stands for, as if six had uploaded each time, it would be more than a
-// quarter above.
+// The server's record reckons with the noise that was in each sum: with where: client that of the clients that
+// uploaded. The rounds are those of tools/golden/privacy_exact.py, whose integral over the whole run epsilon stays
+// above by less than an eighth; with the noise that least stands for, as if six had uploaded each time, it would be
+// more than a quarter above.
 func TestDPDropOuts(t *testing.T) {
 	b, err := os.ReadFile("../privacy/testdata/exact.json")
 	if err != nil {
@@ -251,16 +252,17 @@ func TestDPDropOuts(t *testing.T) {
 	if err := json.Unmarshal(b, &cases); err != nil {
 		t.Fatal(err)
 	}
-	m, err := methods.Build("promptfl", []string{"dp"}, options{"noise": 4.0, "where": "client", "delta": cases[0].Delta})
+	m, err := methods.Build("promptfl", []string{"dp"}, options{"noise": 4.0, "where": "client",
+		"delta": cases[0].Delta})
 	if err != nil {
 		t.Fatal(err)
 	}
 	secret := func([]byte) (*rand.Rand, int, error) { return nil, 1, nil }
 	g := &method.Global{Drawn: method.Sampling{Of: 10, Size: 10}, Shared: tensor.Map{"ctx": tensor.New(1, 1)},
 		Kept: tensor.Map{}, Noise: secret}
-	for _, n := range []int{10, 8, 6, 9, 7, 10, 6, 6} {
+	up := method.Upload{Client: method.Summed, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}
+	for _, up.N = range []int{10, 8, 6, 9, 7, 10, 6, 6} {
 		g.Notes = map[string]float64{}
-		up := method.Upload{Client: method.Summed, N: n, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}
 		if err := m.Merge(g, []method.Upload{up}); err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +276,7 @@ func TestDPDropOuts(t *testing.T) {
 	// A round that came to a sum a second time, with other uploads, after a crash: the second costs as one upload.
 	before := g.Notes["epsilon"]
 	g.Noise = func([]byte) (*rand.Rand, int, error) { return nil, 2, nil }
-	if err := m.Merge(g, []method.Upload{{Client: method.Summed, N: 6, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}}); err != nil {
+	if err := m.Merge(g, []method.Upload{up}); err != nil {
 		t.Fatal(err)
 	}
 	if e := g.Notes["epsilon"]; !(e > before+1) {

@@ -9,9 +9,9 @@ import (
 
 // TestDropOuts compares with integrals over the densities (tools/golden/privacy_exact.py) of whole runs in which noise
 // and rate change from round to round, as drop-outs change them. Divergences are exact for all clients, and for Poisson
-// samples at whole orders; elsewhere they are bounds, which integrals stay below: of a sample of fixed size the integral
-// for one pair of densities. No epsilon is below the one that the product of all rounds has; where divergences are exact
-// it is above by what the conversion costs, a half at most here.
+// samples at whole orders; elsewhere they are bounds, which integrals stay below: of a sample of fixed size the
+// integral for one pair of densities. No epsilon is below the one that the product of all rounds has; where divergences
+// are exact it is above by what the conversion costs, a half at most here.
 func TestDropOuts(t *testing.T) {
 	b, err := os.ReadFile("testdata/exact.json")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 var dpFlags = []string{"--set", "with=[dp]", "--set", "options={tokens: 4, dp: {noise: 1, clip: 1, delta: 0.01}}"}
 
 // A client knows the seed of its run, as every client does, and takes off the noise that the seed gives: what is left
-// of the parameters that it is sent must be noise all the same. With --insecure-dp on both sides nothing is left but the
-// sum of the clipped updates, and no epsilon is recorded.
+// of the parameters that it is sent must be noise all the same. With --insecure-dp on both sides nothing is left but
+// the sum of the clipped updates, and no epsilon is recorded.
 func TestNoiseIsSecret(t *testing.T) {
 	for _, insecure := range []bool{false, true} {
 		flags := dpFlags
@@ -56,7 +56,7 @@ func TestNoiseIsSecret(t *testing.T) {
 		_, recorded := records[1].Notes["epsilon"]
 		// two independent normal draws differ by √2
 		if insecure && !(left < 1e-5) || !insecure && math.Abs(left-math.Sqrt2) > 0.2 || recorded == insecure {
-			t.Errorf("with --insecure-dp %v what is left has the deviation %v; notes %v", insecure, left, records[1].Notes)
+			t.Errorf("with --insecure-dp %v the deviation %v is left; notes %v", insecure, left, records[1].Notes)
 		}
 	}
 }
@@ -73,8 +73,8 @@ func TestRequire(t *testing.T) {
 		"dp.secret,tls,dp.where=client": "has dp.where: server",
 	} {
 		ctx, cancel := contextFor(30 * time.Second)
-		out, err := exec.CommandContext(ctx, program, "join", "tls://"+s.address, "--client", "0", "--tls", s.at("certs"), "--state",
-			s.at("state"), "--require", require).CombinedOutput()
+		out, err := exec.CommandContext(ctx, program, "join", "tls://"+s.address, "--client", "0", "--tls", s.at("certs"),
+			"--state", s.at("state"), "--require", require).CombinedOutput()
 		cancel()
 		if err == nil || !strings.Contains(string(out), say) || strings.Contains(string(out), "\ngoroutine") {
 			t.Errorf("%s: %v, %s", require, err, out)

@@ -64,8 +64,8 @@ func runTerms(f experiment.Facts) []joinTerm {
 	}
 	noise := "none: parameters tell what they were trained on"
 	if on("dp") {
-		noise = fmt.Sprintf("clip %s and noise %s by the %s, delta %s; tests and losses are not covered", text("dp.clip"),
-			text("dp.noise"), text("dp.where"), text("dp.delta"))
+		noise = fmt.Sprintf("clip %s and noise %s by the %s, delta %s; tests and losses are not covered",
+			text("dp.clip"), text("dp.noise"), text("dp.where"), text("dp.delta"))
 		if !on("dp.secret") {
 			noise = "none that holds: " + strings.TrimPrefix(seededNoise, "--insecure-dp: ")
 		}
@@ -137,7 +137,8 @@ const agreedFile = "agreed.json"
 
 func (f joinFlags) consent() consent {
 	terminal := term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
-	return consent{Path: filepath.Join(f.state, agreedFile), Yes: f.yes, Terminal: terminal, In: os.Stdin, Out: os.Stdout}
+	return consent{Path: filepath.Join(f.state, agreedFile), Yes: f.yes, Terminal: terminal, In: os.Stdin,
+		Out: os.Stdout}
 }
 
 // take shows the terms, and gives an error unless they are agreed to.
@@ -158,7 +159,8 @@ func (c consent) take(ctx context.Context, terms, own []joinTerm) error {
 	if len(before) > 0 {
 		changed := changedTerms(before, terms)
 		if !c.Yes && !c.Terminal {
-			return fmt.Errorf("the terms are not those that were agreed to before: %s; look at them and add --yes", changed)
+			return fmt.Errorf("the terms are not those that were agreed to before: %s; look at them and add --yes",
+				changed)
 		}
 		fmt.Fprintln(c.Out, "changed since they were agreed to:", changed)
 	}

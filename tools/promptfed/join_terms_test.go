@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// On a terminal a client takes part when somebody says yes, or with --yes; after a restart nobody is asked again, unless
-// the terms changed. Where there is no terminal terms are shown and taken, but not others than somebody agreed to.
+// On a terminal a client takes part when somebody says yes, or with --yes; after a restart nobody is asked again,
+// unless the terms changed. Where there is no terminal terms are shown and taken, but not others than somebody agreed
+// to.
 func TestConsent(t *testing.T) {
 	first := []joinTerm{{"method", "fedpha"}, {"rounds", "5"}}
 	other := []joinTerm{{"method", "fedpha"}, {"rounds", "6"}, {"statistics", "none"}}
@@ -42,8 +43,8 @@ func TestConsent(t *testing.T) {
 		if (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("case %d: %v, want %q", i, err, c.err)
 		}
-		if text := out.String(); strings.Contains(text, "take part? [y/N]") != c.asks || !strings.Contains(text, c.says) ||
-			!strings.Contains(text, "9 images") {
+		if text := out.String(); strings.Contains(text, "take part? [y/N]") != c.asks ||
+			!strings.Contains(text, c.says) || !strings.Contains(text, "9 images") {
 			t.Errorf("case %d:\n%s", i, text)
 		}
 	}
@@ -56,7 +57,8 @@ func TestConsent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = consent{Path: filepath.Join(t.TempDir(), "x"), Terminal: true, In: never, Out: &bytes.Buffer{}}.take(ctx, first, nil)
+	err = consent{Path: filepath.Join(t.TempDir(), "x"), Terminal: true, In: never, Out: &bytes.Buffer{}}.take(ctx,
+		first, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a client that is stopped while it asks: %v", err)
 	}
@@ -70,26 +72,22 @@ func TestPrivateNoise(t *testing.T) {
 		t.Run(where, func(t *testing.T) {
 			dir := setup(t)
 			at := func(name string) string { return filepath.Join(dir, name) }
-			set := func(list []string) []string {
-				for _, s := range []string{"with=[dp]", "options={global_tokens: 4, local_tokens: 4, dp: {noise: 0.5, delta: 0.01, where: " +
-					where + "}}", "train.rounds=2", "partition.clients=2"} {
-					list = append(list, "--set", s)
-				}
-				return list
+			set := func(list ...string) []string {
+				return append(list, "--set", "with=[dp]", "--set", "options={global_tokens: 4, local_tokens: 4, dp: "+
+					"{noise: 0.5, delta: 0.01, where: "+where+"}}", "--set", "train.rounds=2", "--set",
+					"partition.clients=2")
 			}
-			mustRun(t, set([]string{"run", at("small.yaml"), "--out", at("run")})...)
+			mustRun(t, set("run", at("small.yaml"), "--out", at("run"))...)
 			for _, insecure := range []bool{false, true} {
 				out, addr := at(fmt.Sprint("serve", insecure)), freePort(t)
 				flag, protection := []string(nil), "noise 0.5 by the "+where
 				if insecure {
 					flag, protection = []string{"--insecure-dp"}, "it hides nothing"
 				}
-				server := start(t, set(append([]string{"serve", at("small.yaml"), "--out", out, "--listen", addr}, flag...))...)
+				server := start(t, append(set("serve", at("small.yaml"), "--out", out, "--listen", addr), flag...)...)
 				join := func(k int, more ...string) []string {
-					return append([]string{"join", "nats://" + addr, "--client", fmt.Sprint(k), "--config", at("small.yaml"),
-						"--partition", "--state", fmt.Sprint(out, k), "--set", "partition.clients=2", "--set", "train.rounds=2",
-						"--set", "with=[dp]", "--set", "options=" + "{global_tokens: 4, local_tokens: 4, dp: {noise: 0.5, delta: 0.01, where: " +
-							where + "}}"}, more...)
+					return append(set("join", "nats://"+addr, "--client", fmt.Sprint(k), "--config",
+						at("small.yaml"), "--partition", "--state", fmt.Sprint(out, k)), more...)
 				}
 				wrong, say := []string{"--insecure-dp"}, "the server wants noise that nobody else knows"
 				if insecure {
@@ -128,7 +126,8 @@ func TestPrivateNoise(t *testing.T) {
 				if same := bytes.Equal(together(t, dirs...), together(t, at("run"))); same != insecure {
 					t.Errorf("with --insecure-dp %v the bytes of one process: %v", insecure, same)
 				}
-				for _, path := range []string{filepath.Join(out, hubDir, noiseFile), filepath.Join(out+"0", noiseFile)} {
+				for _, path := range []string{filepath.Join(out, hubDir, noiseFile),
+					filepath.Join(out+"0", noiseFile)} {
 					if st, err := os.Stat(path); insecure != (err != nil) || err == nil && st.Mode().Perm() != 0o600 {
 						t.Errorf("%s: %v, %v", path, st, err)
 					}
