@@ -170,7 +170,7 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 		Shared: sum.from(g.Shared, g.Drawn.Size), Extra: tensor.Map{}}})
 }
 
-// dpReleased names how many clients uploaded to each release so far, of all rounds.
+// dpReleased names how many clients uploaded to each release so far, of all rounds; below 0 where a round had several.
 const dpReleased = "dp/released"
 
 // note records what all rounds so far cost, by the noise that was in each sum: epsilon for those who do not know who
@@ -178,8 +178,9 @@ const dpReleased = "dp/released"
 // the noise came from the seed the numbers are called epsilon_nominal and epsilon_nominal_unsampled: they are what the
 // same rounds would cost with noise that nobody knows.
 //
-// A round that a server began again after a crash, with other uploads, is two releases. Where clients add the noise,
-// the two sums may differ in one upload, so that the second costs as much as one upload by itself.
+// A round that a server began again after a crash, with other uploads, is two releases, of one sample: what sampling
+// adds for releases of samples of their own does not hold for them. Where clients add the noise, the two sums may differ
+// in one upload, so that the second costs as much as one upload by itself.
 func (m DP) note(g *method.Global, arrived, releases int) {
 	if m.Noise == 0 { // there is no epsilon
 		return
@@ -188,9 +189,13 @@ func (m DP) note(g *method.Global, arrived, releases int) {
 	if t := g.Kept[dpReleased]; t != nil {
 		list = slices.Clone(t.Data)
 	}
-	list = append(list, float32(arrived))
+	if releases == 1 {
+		list = append(list, float32(arrived))
+	} else {
+		list = append(list, -float32(max(1, arrived)))
+	}
 	for range releases - 1 {
-		list = append(list, 1)
+		list = append(list, -1)
 	}
 	if g.Kept == nil {
 		g.Kept = tensor.Map{}
@@ -198,7 +203,10 @@ func (m DP) note(g *method.Global, arrived, releases int) {
 	g.Kept[dpReleased] = tensor.Of(list, len(list))
 	sampled, unsampled := privacy.Spent{}, privacy.Spent{}
 	for _, n := range list {
-		r := m.released(g.Drawn, float64(n))
+		r := m.released(g.Drawn, math.Abs(float64(n)))
+		if n < 0 {
+			r = known(r)
+		}
 		sampled[r]++
 		unsampled[known(r)]++
 	}
