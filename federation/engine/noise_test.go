@@ -82,8 +82,8 @@ func TestNoiseOfAClient(t *testing.T) {
 		"another update of this client was released in this round": func(o *engine.Order) {
 			o.Shared["ctx"].Data[0] = 1
 		},
-		"epsilon reckons with 2 rounds":     func(o *engine.Order) { o.Round = 2 },
-		"this client was told of 4 clients": func(o *engine.Order) { o.Down["dp/clients"].Data[0] = 400 },
+		"epsilon reckons with 2 rounds":           func(o *engine.Order) { o.Round = 2 },
+		"than the 4 that this client was told of": func(o *engine.Order) { o.Down["dp/clients"].Data[0] = 400 },
 	} {
 		if _, err := upload(t, path, change); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

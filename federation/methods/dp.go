@@ -118,8 +118,8 @@ func (m DP) Finish(l *method.Local, up *method.Upload) error {
 	}
 	n := l.Down[dpClients]
 	if n == nil || n.IsInt() || n.Len() != 1 || float64(n.Data[0]) != l.Drawn.Size {
-		return fmt.Errorf("dp: the server sent %v for %s, and this client was told of %v clients a round; the server "+
-			"runs another experiment", n, dpClients, l.Drawn.Size)
+		return fmt.Errorf("dp: the server sends another number of clients a round (%s) than the %v that this client was "+
+			"told of; it runs another experiment", dpClients, l.Drawn.Size)
 	}
 	sum := updates{}
 	sum.add(l.Received, up.Shared, m.Clip, 1)
