@@ -98,8 +98,11 @@ func (p Plan) participants(round int) []int {
 }
 
 // sampling is how participants draws.
-func (p Plan) sampling() method.Sampling {
-	s := method.Sampling{Of: len(p.trainers()), Poisson: p.Poisson}
+func (p Plan) sampling() method.Sampling { return p.Drawn(len(p.trainers())) }
+
+// Drawn is how a round's clients are drawn of so many that may train.
+func (p Plan) Drawn(of int) method.Sampling {
+	s := method.Sampling{Of: of, Poisson: p.Poisson}
 	s.Size = float64(s.Of)
 	if p.Participation > 0 && p.Participation < 1 {
 		s.Size *= p.Participation

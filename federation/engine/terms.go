@@ -30,6 +30,12 @@ func (e *Experiment) Terms() Terms {
 	return t
 }
 
+// String is the same for the same terms.
+func (t Terms) String() string {
+	return fmt.Sprintf("%q %q %d %q %q %q %q %q %q", t.Method, t.Options, t.Seed, t.Training, t.Classes, t.Template,
+		t.Exams, t.Secure, t.Precision)
+}
+
 // Differs says in one line where the terms of a client differ from those of the server; nil where they do not.
 func (t Terms) Differs(client Terms) error {
 	for _, f := range []struct {

@@ -72,7 +72,7 @@ func BenchmarkRound(b *testing.B) {
 			if c.weighting != "" {
 				conf := secure.Defaults()
 				conf.Threshold = 0.6
-				l, err := secure.New(conf, c.weighting, nil, c.clients)
+				l, err := secure.New(conf, c.weighting, nil, c.clients, c.clients)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -23,7 +23,7 @@ func TestSealedSameBytes(t *testing.T) {
 			e.Secure = "on"
 			config := secure.Defaults()
 			config.Threshold = 0.6
-			layer, err := secure.New(config, secure.Examples, nil, len(e.Clients))
+			layer, err := secure.New(config, secure.Examples, nil, len(e.Clients), 3)
 			if err != nil {
 				t.Fatal(err)
 			}
