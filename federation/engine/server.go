@@ -60,7 +60,7 @@ type Server struct {
 func (s *Server) start(task method.Task) error {
 	s.Global = method.Global{Clients: s.Plan.Clients, Classes: task.Classes, Seed: s.Plan.Seed, Width: task.Width,
 		Peers: s.Plan.Peers,
-		Drawn: s.Plan.sampling(), Shared: tensor.Map{}, Down: tensor.Map{}, Each: map[int]tensor.Map{},
+		Drawn: s.Plan.Sampling(), Shared: tensor.Map{}, Down: tensor.Map{}, Each: map[int]tensor.Map{},
 		Kept: tensor.Map{}}
 	for _, p := range s.Method.Params(task) {
 		if p.Owner == method.Shared {
@@ -79,7 +79,7 @@ func (s *Server) start(task method.Task) error {
 
 // participants draws who trains in a round.
 func (p Plan) participants(round int) []int {
-	may, n := p.trainers(), p.sampling()
+	may, n := p.trainers(), p.Sampling()
 	pick := []int{}
 	r := method.Rand(p.Seed, "participants", strconv.Itoa(round))
 	if n.Poisson {
@@ -97,12 +97,9 @@ func (p Plan) participants(round int) []int {
 	return pick
 }
 
-// sampling is how participants draws.
-func (p Plan) sampling() method.Sampling { return p.Drawn(len(p.trainers())) }
-
-// Drawn is how a round's clients are drawn of so many that may train.
-func (p Plan) Drawn(of int) method.Sampling {
-	s := method.Sampling{Of: of, Poisson: p.Poisson}
+// Sampling is how participants draws.
+func (p Plan) Sampling() method.Sampling {
+	s := method.Sampling{Of: len(p.trainers()), Poisson: p.Poisson}
 	s.Size = float64(s.Of)
 	if p.Participation > 0 && p.Participation < 1 {
 		s.Size *= p.Participation

@@ -40,7 +40,9 @@ func (b *Built) secured() error {
 		return fmt.Errorf("secure_aggregation: a round has one of %d clients, whose sum is its upload; raise "+
 			"participation, which is %v", n, p)
 	}
-	round := int(b.Engine.Plan.Drawn(n).Size)
+	plan := b.Engine.Plan
+	plan.Clients = clients
+	round := int(plan.Sampling().Size)
 	if b.layer, err = secure.New(c, weighting, beside, clients, round); err != nil {
 		return err
 	}
@@ -53,16 +55,12 @@ func (b *Built) secured() error {
 	return err
 }
 
-// SecureFacts are what a client knows of secure aggregation, by its configuration.
-func (b *Built) SecureFacts() secure.Facts {
-	if b.layer == nil {
-		return secure.Facts{Clients: cmp.Or(b.of, len(b.Parts), b.Config.Partition.Clients)}
-	}
-	return b.layer.Facts()
-}
-
 // JoinSecure makes Settings those of a client of a run elsewhere, under secure aggregation; without, it gives nil.
 func (b *Built) JoinSecure(client int, p secure.Place) (*secure.Guard, error) {
+	if b.layer == nil && secure.Took(p.Dir) {
+		return nil, errors.New("the server has no secure aggregation any more, under which this client took part in its " +
+			"run; if that is right, take another --state")
+	}
 	if b.layer == nil {
 		return nil, nil
 	}

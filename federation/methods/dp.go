@@ -164,16 +164,15 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 // note records what all rounds so far cost: epsilon for those who do not know who trained when, and epsilon_unsampled
 // for those who do, a client that trained every time being the worst case.
 func (m DP) note(g *method.Global) {
-	round := privacy.Round{Noise: m.Noise, Rate: g.Drawn.Size / float64(g.Drawn.Of), Poisson: g.Drawn.Poisson}
+	round := m.released(g.Drawn, m.share(g.Drawn))
 	put := func(name string, r privacy.Round) {
-		if e := privacy.Epsilon(r.Curve(), g.Round+1, m.Delta); !math.IsInf(e, 1) {
+		if e := (privacy.Spent{r: g.Round + 1}).Epsilon(m.Delta); !math.IsInf(e, 1) {
 			g.Notes[name], g.Notes["delta"] = e, m.Delta
 		}
 	}
 	put("epsilon", round)
 	if round.Rate < 1 {
-		round.Rate = 1
-		put("epsilon_unsampled", round)
+		put("epsilon_unsampled", known(round))
 	}
 }
 

@@ -24,6 +24,7 @@ type cohort struct {
 
 // progress is what outlasts a restart of the server.
 type progress struct {
+	Run     string           `json:"run"`
 	Session *secagg.Progress `json:"session,omitempty"` // of the newest round
 	Peers   secagg.Peers     `json:"peers"`
 }
@@ -36,9 +37,12 @@ func (l *Layer) Around(c engine.Cohort) engine.Cohort {
 // AroundAt is Around for clients elsewhere. A round that was under way when the server ended goes on in the same session,
 // since its clients take no other: with those of the steps that are over, and with the sum if it was made.
 func (l *Layer) AroundAt(p Place) (func(engine.Cohort) engine.Cohort, error) {
-	old := progress{Peers: secagg.Peers{}}
+	old := progress{}
 	if _, err := p.read(RecordFile, &old); err != nil {
 		return nil, err
+	}
+	if old.Run != p.Run || old.Peers == nil {
+		old = progress{Run: p.Run, Peers: secagg.Peers{}}
 	}
 	return func(c engine.Cohort) engine.Cohort { return &cohort{Cohort: c, l: l, p: p, progress: old} }, nil
 }

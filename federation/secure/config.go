@@ -107,25 +107,21 @@ func New(c Config, weighting string, beside []string, clients, round int) (*Laye
 
 // Facts are what a client knows of secure aggregation before it takes part, by its own configuration.
 type Facts struct {
-	On        bool    `json:"secure_aggregation"`
 	Threshold float64 `json:"threshold"` // share of a round's clients
 	Clients   int     `json:"clients"`   // that there are
 	Round     int     `json:"round"`     // of them take part in a round
 	Least     int     `json:"least"`     // are in any sum
 }
 
-// String is one line.
+// String is a part of a line.
 func (f Facts) String() string {
-	if !f.On {
-		return "no secure aggregation: the server sees each upload"
-	}
-	return fmt.Sprintf("secure aggregation: the server sees sums of %d clients or more, of the %d that a round has and "+
-		"the %d that there are", f.Least, f.Round, f.Clients)
+	return fmt.Sprintf("sums of %d clients or more, of the %d that a round has and the %d that there are", f.Least,
+		f.Round, f.Clients)
 }
 
 // Facts are those of the layer.
 func (l *Layer) Facts() Facts {
-	return Facts{On: true, Threshold: l.c.Threshold, Clients: l.clients, Round: l.round, Least: l.threshold()}
+	return Facts{Threshold: l.c.Threshold, Clients: l.clients, Round: l.round, Least: l.threshold()}
 }
 
 // most is the largest weight of a client.

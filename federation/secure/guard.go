@@ -62,15 +62,14 @@ func (l *Layer) GuardAt(id int, p Place) (*Guard, error) {
 		return nil, err
 	}
 	c.saved = maps.Clone(c.peers)
-	if now := l.Facts(); !there {
+	if now := l.Facts(); !there { // it is written with the first session
 		c.record = record{Run: p.Run, Client: id, Facts: now}
-		err = c.keep()
 	} else if c.Run != p.Run || c.Client != id {
-		err = fmt.Errorf("%s took part in secure aggregation as client %d of another run, or as another client; take "+
+		err = fmt.Errorf("%s belongs to client %d of another run, or to another client, under secure aggregation; take "+
 			"another --state", p.Dir, c.Client)
 	} else if c.Facts != now {
-		err = fmt.Errorf("this client joined under other terms: %s; now the server says: %s; if that is right, take "+
-			"another --state", c.Facts, now)
+		err = fmt.Errorf("this client took part in %s; now the server has %s; if that is right, take another "+
+			"--state", c.Facts, now)
 	}
 	if err != nil {
 		return nil, err

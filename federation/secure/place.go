@@ -41,8 +41,8 @@ func (p Place) context() [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%q %q", p.Run, p.Agreed))
 }
 
-// Has tells whether a folder belongs to a client that took part in a session.
-func Has(dir string) bool {
+// Took tells whether a folder is that of a client that took part in a session.
+func Took(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, RecordFile))
 	return err == nil
 }

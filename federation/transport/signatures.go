@@ -26,6 +26,16 @@ func (i Identity) Signatures(dir string) (*Signatures, error) {
 	return &Signatures{who: i, known: map[string]verifier{}}, err
 }
 
+// Signatures are those of an invited client, which keeps what it must in a folder.
+func (i *Invitation) Signatures(dir string) (*Signatures, error) { return i.who.Signatures(dir) }
+
+// Signatures verifies what clients signed for each other.
+func (h *Hub) Signatures() (*Signatures, error) { return h.set.Identity.Signatures("") }
+
+// ID is the run's identity, and Dir the folder of what the hub keeps.
+func (h *Hub) ID() string  { return h.set.ID }
+func (h *Hub) Dir() string { return h.set.Dir }
+
 // Proof is the certificate with those that it follows from, or the public key where there is none.
 func (s *Signatures) Proof(int) ([]byte, error) {
 	if s.who.roots != nil {

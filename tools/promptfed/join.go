@@ -28,7 +28,10 @@ type joinFlags struct {
 	domain, log string
 	client      int
 	partition   bool
+	require     string
 	link        linkOptions
+
+	required []experiment.Requirement
 }
 
 func joinCommand() *cobra.Command {
@@ -46,6 +49,8 @@ func joinCommand() *cobra.Command {
 	l.BoolVar(&f.partition, "partition", false, "take this client's part of the partition of the data, as promptfed "+
 		"run deals it, instead of all of the data")
 	l.StringVar(&f.domain, "domain", "", "domain of this client's data, for reports")
+	l.StringVar(&f.require, "require", "", "what must be so before this client joins, as in dp.epsilon<=8,"+
+		"secure_aggregation,method=fedpha (docs/distributed.md)")
 	l.StringVar(&f.log, "log", "text", "form of the log on standard error: text or json")
 	f.link.addToken(c, "the server's secret")
 	l.StringVar(&f.link.creds, "creds", "", "NATS credentials file")
@@ -55,7 +60,11 @@ func joinCommand() *cobra.Command {
 		if f.client < 0 {
 			return needed("join", "--client K")
 		}
-		err := join(cmd.Context(), args[0], f)
+		var err error
+		if f.required, err = requirements(f.require); err != nil {
+			return usageError{err}
+		}
+		err = join(cmd.Context(), args[0], f)
 		if err != nil && cmd.Context().Err() != nil {
 			return errors.New("stopped; the same command goes on")
 		}
@@ -193,6 +202,9 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	if err != nil {
 		return nil, nil, err
 	}
+	if _, err := f.meets(conf, inv, "this client's configuration"); err != nil {
+		return nil, nil, err
+	}
 	d := newDisplay(conf)
 	defer d.close()
 	place := experiment.Place{Client: f.client, Of: inv.Clients, Partition: f.partition, Domain: f.domain,
@@ -217,6 +229,11 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	card := transport.Card{Terms: b.Engine.Terms(), Member: engine.Member{Task: p.Task, Domain: p.Client.Domain},
 		Backbone: p.Backbone, Tokens: p.Tokens,
 		Examples: p.Client.Train.Len()}
+	summed, err := f.joinSecure(b, conf, inv)
+	if err != nil {
+		b.Close()
+		return nil, nil, err
+	}
 	worker := engine.NewWorker(b.Engine, b.Settings())
 	if conf.Eval.ZeroShot {
 		if found, err := worker.ZeroShot(ctx, []*engine.Client{p.Client}); err == nil {
@@ -232,6 +249,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 		err = errors.Join(writeConfig(f.state, b.Config), writeJSON(f.state, results.DataFile, b.Info))
 	}
 	done := func() {
+		summed()
 		worker.Close()
 		b.Close()
 	}
@@ -262,6 +280,9 @@ func (f joinFlags) configuration(inv *transport.Invitation) (experiment.Config, 
 	}
 	if err != nil {
 		return conf, fmt.Errorf("the server's configuration: %w", err)
+	}
+	if _, err := f.meets(conf, inv, "the server's configuration"); err != nil {
+		return conf, err
 	}
 	if err := configs.Into(&conf, f.config, f.sets); err != nil {
 		return conf, usageError{err}

@@ -167,6 +167,9 @@ func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.B
 		return err
 	}
 	b.Agree(terms)
+	if err := serveSecure(h, b); err != nil {
+		return err
+	}
 	if err := writeConfig(dir, b.Config); err != nil {
 		return err
 	}
