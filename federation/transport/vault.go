@@ -40,11 +40,14 @@ func (v vault) write(o owner) error {
 		func(w io.Writer) error { return json.NewEncoder(w).Encode(o) })
 }
 
-// Finished tells whether a client's folder is that of a run that is over.
-func Finished(dir string) bool {
+// Finished gives the identity of the run that a client's folder belongs to, where that run is over; "" otherwise.
+func Finished(dir string) string {
 	var o owner
 	b, err := os.ReadFile(filepath.Join(dir, vaultFile))
-	return err == nil && json.Unmarshal(b, &o) == nil && o.Done
+	if err != nil || json.Unmarshal(b, &o) != nil || !o.Done {
+		return ""
+	}
+	return o.Run
 }
 
 // openVault makes or opens the folder; one of another run, client or server is refused. server is the key of the
