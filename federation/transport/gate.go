@@ -1,7 +1,10 @@
 package transport
 
 import (
+	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/x509"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"net"
@@ -34,6 +37,7 @@ type gate struct {
 	secret       string // of the hub's own connection
 	log          *slog.Logger
 	connections  func(user string) int // that a user has
+	revoked      *Revoked
 
 	mu      sync.Mutex
 	open    map[string]int       // connections of a user, or more: those that ended since count still
@@ -41,6 +45,8 @@ type gate struct {
 	wrong   map[string]int       // guesses, by address, since the time below
 	since   time.Time
 	refused int // connections that nothing was said about yet
+	// certificates of those that were let in, by the SHA-256 that the NATS server's list of connections has
+	shown map[string]*x509.Certificate
 }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
@@ -72,7 +78,10 @@ func (g *gate) Check(c server.ClientAuthentication) bool {
 		if state == nil || len(state.PeerCertificates) == 0 {
 			return g.refuse(from, "no certificate")
 		}
-		user = state.PeerCertificates[0].Subject.CommonName
+		if err := g.revoked.check(state.PeerCertificates); err != nil {
+			return g.refuse(from, err.Error())
+		}
+		user = g.show(state.PeerCertificates[0])
 	}
 	if g.token != "" && !same(o.Password, g.token) {
 		g.guessed(from)
@@ -142,6 +151,31 @@ func (g *gate) guessed(from string) {
 	if len(g.wrong) < 1<<16 {
 		g.wrong[from]++
 	}
+}
+
+// show notes a certificate that a connection has, and gives the user that it names.
+func (g *gate) show(c *x509.Certificate) string {
+	sum := sha256.Sum256(c.Raw)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shown == nil {
+		g.shown = map[string]*x509.Certificate{}
+	}
+	g.shown[hex.EncodeToString(sum[:])] = c
+	return c.Subject.CommonName
+}
+
+// lapsed are the users that showed a certificate that counts no longer, with the SHA-256 of such certificates.
+func (g *gate) lapsed() (users []string, sums map[string]bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	sums = map[string]bool{}
+	for sum, c := range g.shown {
+		if g.revoked.check([]*x509.Certificate{c}) != nil {
+			users, sums[sum] = append(users, c.Subject.CommonName), true
+		}
+	}
+	return users, sums
 }
 
 // ban keeps a user out for a while.

@@ -187,7 +187,7 @@ func (a *Agent) deliver(ctx context.Context, j *job, ans answer) error {
 		text, err := a.request(ctx, patience+time.Duration(len(message))*pushByte, replyVerb, message)
 		var r receipt
 		if err == nil {
-			if _, err = unpack(a.server, receiptMessage, text, &r); err == nil && r.State != repeat &&
+			if _, err = a.open(receiptMessage, text, &r); err == nil && r.State != repeat &&
 				(r.ID != ans.ID || r.Try != ans.Try) {
 				err = errors.New("the receipt is of another reply")
 			}

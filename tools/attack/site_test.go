@@ -6,7 +6,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -76,6 +78,7 @@ type server struct {
 	dir     string
 	address string
 	log     said
+	process *os.Process
 	done    chan struct{}
 	err     error
 	terms   engine.Terms
@@ -144,6 +147,7 @@ func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
+	s.process = c.Process
 	go func() {
 		s.err = c.Wait()
 		close(s.done)
@@ -188,20 +192,29 @@ func (s *server) ends() []engine.Record {
 	if s.err != nil {
 		s.t.Fatalf("the run failed: %v", s.err)
 	}
+	out := s.records()
+	if len(out) != s.rounds {
+		s.t.Fatalf("%d rounds of %d", len(out), s.rounds)
+	}
+	return out
+}
+
+// records are those of the rounds so far.
+func (s *server) records() (out []engine.Record) {
+	s.t.Helper()
 	b, err := os.ReadFile(s.at("out", engine.RoundsFile))
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.t.Fatal(err)
 	}
-	var out []engine.Record
 	for line := range bytes.Lines(b) {
 		var r engine.Record
+		if !bytes.HasSuffix(line, []byte("\n")) { // being written
+			break
+		}
 		if err := json.Unmarshal(line, &r); err != nil {
 			s.t.Fatal(err)
 		}
 		out = append(out, r)
-	}
-	if len(out) != s.rounds {
-		s.t.Fatalf("%d rounds of %d", len(out), s.rounds)
 	}
 	return out
 }
@@ -210,7 +223,7 @@ func (s *server) ends() []engine.Record {
 func (s *server) runs() {
 	s.t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if b, _ := os.ReadFile(s.at("out", engine.RoundsFile)); bytes.Contains(b, []byte("\n")) {
+		if len(s.records()) > 0 {
 			return
 		}
 	}
@@ -340,20 +353,6 @@ func (s *server) joins(pause time.Duration, which ...int) {
 		}
 		all.Wait()
 		cancel()
-	})
-}
-
-// liar starts a client that lies; how it ends is its own affair.
-func (s *server) liar(lie func(r *engine.Reply)) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.join(ctx, part{client: 0, lie: lie})
-	}()
-	s.t.Cleanup(func() {
-		cancel()
-		<-done
 	})
 }
 

@@ -136,7 +136,12 @@ func (o linkOptions) identity() (transport.Identity, error) {
 	if err != nil {
 		return transport.Identity{}, err
 	}
-	return transport.IdentityOf(conf)
+	revoked, err := revokedIn(o.tls)
+	if err != nil {
+		return transport.Identity{}, err
+	}
+	who, err := transport.IdentityOf(conf)
+	return who.Revoking(revoked), err
 }
 
 // finishedWait is how long a client whose run is over looks for a server that has another.
