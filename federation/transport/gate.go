@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -210,30 +209,4 @@ func (g *gate) crowded(user string) bool {
 	}
 	g.open[user]++
 	return false
-}
-
-// permissions are what a user of a run may do; nil for users that there are none of.
-func permissions(run, user string, workers bool) *server.Permissions {
-	n := names{run}
-	switch {
-	case workers && user == WorkerUser:
-		return allow(workerMayPublish(run), WorkerInbox+".>")
-	case workers:
-		return nil
-	case user == StatusUser:
-		return allow([]string{n.status()}, n.toStatus()+".>")
-	}
-	text, ok := strings.CutPrefix(user, "client-")
-	client, err := strconv.Atoi(text)
-	if !ok || err != nil || client < 0 || client > maxClient || UserOf(client) != user {
-		return nil
-	}
-	// Of version 1 there is only the question who is there, which is answered with the version.
-	old := n.oldHello(text)
-	return allow([]string{n.from(client, "*"), old}, n.to(client)+".>", oldInbox+text+".>")
-}
-
-func allow(publish []string, subscribe ...string) *server.Permissions {
-	return &server.Permissions{Publish: &server.SubjectPermission{Allow: publish},
-		Subscribe: &server.SubjectPermission{Allow: subscribe}}
 }
