@@ -30,13 +30,14 @@ type Agent struct {
 	card    Card
 	sign    signer
 	part    Part
-	vault   vault
+	vault   *vault
 	log     *slog.Logger
 	doing   atomic.Value // string
 	beats   int64
 	seq     int64  // orders up to this one are old
 	try     string // of the newest order
 	dropped int    // orders that were none
+	rounds  int    // that the experiment has; 0 where that is not known
 	last    *answer
 	server  atomic.Pointer[verifier] // whose orders these are; a certificate may be renewed
 	asked   atomic.Int64             // when the server was asked for it, Unix seconds
@@ -65,6 +66,9 @@ func NewAgent(nc *nats.Conn, inv *Invitation, card Card, dir string, part Part, 
 	}
 	a := &Agent{Invitation: inv, nc: nc, card: card, sign: signer{who.key}, back: make(chan struct{}), part: part,
 		vault: v, log: log}
+	if p, ok := part.(interface{ Rounds() int }); ok {
+		a.rounds = p.Rounds()
+	}
 	a.doing.Store(idle)
 	a.server.Store(&inv.server)
 	return a, nil
@@ -141,6 +145,11 @@ func (a *Agent) join(ctx context.Context) error {
 			a.log.Info("joined", "run", a.run, "client", a.client)
 			a.seq, a.try = v.Seq, ""
 			_, err := a.vault.get(v.Accepted)
+			if err == nil && a.vault.Safe != "" {
+				if err = a.vault.plausible(v.Accepted, v.Safe); err != nil {
+					err = fmt.Errorf("the server's answer: %w; if that is right, take another --state", err)
+				}
+			}
 			return err
 		}
 		if !v.OK && !v.Later {
@@ -231,12 +240,18 @@ func (a *Agent) receive(m *nats.Msg) *job {
 		err = fmt.Errorf("its tensors have %d bytes; at most %d are taken", j.Size, a.largest)
 	case j.Try == a.try:
 		return nil
+	case j.Round >= a.rounds && a.rounds > 0 && j.Kind != endKind:
+		err = fmt.Errorf("round %d of %d", j.Round+1, a.rounds)
 	default:
+		if err = a.vault.plausible(j.Accepted, j.Safe); err != nil {
+			break
+		}
 		a.seq, a.try, j.try = j.Seq-1, j.Try, j.Try
 		return j
 	}
-	a.dropped++
-	a.log.Warn("an order is dropped", "reason", plain(err.Error()), "dropped", a.dropped)
+	if a.dropped++; a.dropped <= 100 || a.dropped%1000 == 0 { // who sends nonsense does not fill the log
+		a.log.Warn("an order is dropped", "reason", plain(err.Error()), "dropped", a.dropped)
+	}
 	return nil
 }
 

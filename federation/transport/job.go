@@ -104,6 +104,9 @@ const lastWord = 30 * time.Second
 func (a *Agent) work(ctx context.Context, j *job) (*answer, error) {
 	s, err := a.vault.get(j.Accepted)
 	if err == nil {
+		err = a.vault.note(j.Safe)
+	}
+	if err == nil {
 		err = a.vault.keep(j.Round, j.Kind == string(engine.Train), j.Accepted, j.Safe, j.ID)
 	}
 	if err != nil {
@@ -146,7 +149,7 @@ func (a *Agent) compute(ctx context.Context, j *job, s engine.State) (engine.Rep
 		if err := a.part.Finish(o, s); err != nil {
 			return engine.Reply{}, err
 		}
-		return engine.Reply{}, a.vault.write(owner{Run: a.Invitation.Run, Client: a.client, Done: true})
+		return engine.Reply{}, a.vault.finish()
 	}
 	r, next, err := a.part.Answer(ctx, o, s)
 	if err == nil && next != nil {

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"math/big"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,10 +22,7 @@ import (
 // certs runs promptfed certs on the server's folder.
 func (s *server) certs(flags ...string) {
 	s.t.Helper()
-	c := exec.Command(program, append([]string{"certs", s.at("certs")}, flags...)...)
-	if out, err := c.CombinedOutput(); err != nil {
-		s.t.Fatalf("certs %v: %v: %s", flags, err, out)
-	}
+	call(s.t, append([]string{"certs", s.at("certs")}, flags...)...)
 }
 
 // background starts a client whose end is its own affair; stop ends it.
@@ -122,7 +118,7 @@ func TestRenewedServer(t *testing.T) {
 	}
 	old := serial()
 	s.certs("--revoke", "server", "--renew", "server")
-	s.process.Signal(syscall.SIGHUP)
+	s.cmd.Process.Signal(syscall.SIGHUP)
 	s.says("the server has the certificate that is in its folder now")
 	if serial() == old {
 		t.Error("new connections see the old certificate")
@@ -183,9 +179,7 @@ func TestRevokedList(t *testing.T) {
 	s.joins(200*time.Millisecond, 0, 1, 2)
 	s.runs()
 	list := s.at("certs", "revoked.pem")
-	if out, err := exec.Command(program, "certs", s.at("other"), "--clients", "1").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	call(t, "certs", s.at("other"), "--clients", "1")
 	s.certs("--revoke", "status")
 	older, err := os.ReadFile(list)
 	if err != nil {
@@ -214,9 +208,7 @@ func TestRevokedList(t *testing.T) {
 // foreignList is one of another authority, that revokes client 0.
 func (s *server) foreignList() []byte {
 	s.t.Helper()
-	if out, err := exec.Command(program, "certs", s.at("other"), "--revoke", "client-0").CombinedOutput(); err != nil {
-		s.t.Fatalf("%v: %s", err, out)
-	}
+	call(s.t, "certs", s.at("other"), "--revoke", "client-0")
 	b, err := os.ReadFile(s.at("other", "revoked.pem"))
 	if err != nil {
 		s.t.Fatal(err)
