@@ -40,7 +40,7 @@ func TestLies(t *testing.T) {
 			t.Parallel()
 			s := serve(t, 3, "--max-norm", "1000", "--largest", "1000000")
 			s.joins(0, 1, 2)
-			s.liar(lie)
+			s.background(part{client: 0, lie: lie})
 			counted(t, s.ends(), 1, 2)
 			if !strings.Contains(s.log.String(), say) {
 				t.Errorf("the server does not say %q", say)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -144,8 +145,16 @@ func (o linkOptions) identity() (transport.Identity, error) {
 	if err != nil {
 		return transport.Identity{}, err
 	}
-	return transport.IdentityOf(conf)
+	revoked, err := revokedIn(o.tls)
+	if err != nil {
+		return transport.Identity{}, err
+	}
+	who, err := transport.IdentityOf(conf)
+	return who.Revoking(revoked), err
 }
+
+// finishedWait is how long a client whose run is over looks for a server that has another.
+const finishedWait = 3 * time.Second
 
 func join(ctx context.Context, url string, f joinFlags) error {
 	log, err := logger(f.log)
@@ -157,9 +166,11 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	}
 	over := fmt.Sprintf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client "+
 		"learned", f.state, f.client)
-	if transport.Finished(f.state) {
-		fmt.Println(over)
-		return nil
+	finished, waits := transport.Finished(f.state), ctx
+	if finished != "" { // the server of that run may be gone, but another run may be there
+		var cancel context.CancelFunc
+		waits, cancel = context.WithTimeout(ctx, finishedWait)
+		defer cancel()
 	}
 	if err := transport.CheckName(f.run); err != nil {
 		return usageError{fmt.Errorf("--run: %w", err)}
@@ -173,15 +184,24 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	if err != nil {
 		return err
 	}
-	nc, err := transport.Dial(ctx, url, "promptfed join "+strconv.Itoa(f.client), log, append(options,
+	nc, err := transport.Dial(waits, url, "promptfed join "+strconv.Itoa(f.client), log, append(options,
 		nats.CustomInboxPrefix(transport.InboxOf(f.run, f.client)))...)
+	var inv *transport.Invitation
+	if err == nil {
+		defer nc.Close()
+		inv, err = transport.Ask(waits, nc, f.run, f.client, who, log)
+	}
+	if finished != "" && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || err == nil &&
+		inv.Run == finished) {
+		fmt.Println(over)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	inv, err := transport.Ask(ctx, nc, f.run, f.client, who, log)
-	if err != nil {
-		return err
+	if finished != "" {
+		return fmt.Errorf("%s belongs to run %.12s, which is over; the server has run %.12s: take another --state, or "+
+			"remove that folder", f.state, finished, inv.Run)
 	}
 	a, done, err := f.prepare(ctx, nc, inv, log)
 	if err != nil {

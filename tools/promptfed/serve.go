@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -117,7 +119,8 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	nc, stop, err := f.connect(ctx, &set, log)
+	var own atomic.Pointer[tls.Certificate]
+	nc, stop, err := f.connect(ctx, &set, &own, log)
 	if err != nil {
 		return err
 	}
@@ -130,6 +133,11 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		return err
 	}
 	defer h.Close()
+	if f.link.tls != "" {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go renewOnHangup(ctx, f.link.tls, h, &own, log)
+	}
 	m := newMeter(h)
 	if f.metrics != "" {
 		stop, err := serveMetrics(f.metrics, m, nc.IsConnected, log)

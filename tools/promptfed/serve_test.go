@@ -173,6 +173,17 @@ func TestServeAndJoin(t *testing.T) {
 		at("client2")); !strings.Contains(text, "the run is over") {
 		t.Errorf("a client whose run is over says %q", text)
 	}
+	another := start(t, "serve", conf, "--out", at("another"), "--listen", addr, "--tls", at("certs"))
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(another.said(), "waiting for clients") &&
+		time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if _, text, code := call("join", "tls://"+addr, "--client", "2", "--tls", at("certs"), "--state",
+		at("client2")); code != failed || !strings.Contains(text, "which is over") || !strings.Contains(text,
+		"take another --state") {
+		t.Errorf("the folder of a run that is over, and a server with another run: exit %d, %q", code, text)
+	}
+	another.Process.Kill()
 	image := at("image.png")
 	drawImage(t, image)
 	want := mustRun(t, "predict", at("run"), "--client", "2", "--json", image)
