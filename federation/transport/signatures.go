@@ -73,6 +73,9 @@ func (s *Signatures) Verify(client int, proof, message, signature []byte) error 
 		s.known[at] = key
 		s.mu.Unlock()
 	}
+	if err := key.current(); err != nil {
+		return fmt.Errorf("the certificate of %s: %w", UserOf(client), err)
+	}
 	if !key.verify(signedDigest(message), signature) {
 		return errForged
 	}
