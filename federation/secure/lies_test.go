@@ -17,7 +17,7 @@ import (
 
 // liar is a server of five clients that says what it likes, to guards as clients elsewhere have them.
 type liar struct {
-	t      *testing.T
+	t      testing.TB
 	l      *Layer
 	who    *secagg.Local
 	dirs   []string
@@ -25,7 +25,7 @@ type liar struct {
 	shared tensor.Map
 }
 
-func newLiar(t *testing.T) *liar {
+func newLiar(t testing.TB) *liar {
 	t.Helper()
 	l, err := New(Config{Threshold: 0.6, Bits: 24, Clip: 1, Beside: 1, Examples: 1}, Uniform, nil, 5, 5)
 	if err != nil {
@@ -300,4 +300,52 @@ func TestOtherTerms(t *testing.T) {
 	r := s.roster(s.terms(0), 0, 1, 2)
 	_, err = s.ask(0, 0, sharesStep, pack(rosterName, r.Encode()), sharesName)
 	s.refuses(err, "the keys of client 1: the signature is not its own")
+}
+
+// FuzzGuard: any bytes in any step are refused in one line, or are what the client answered before; it answers the right
+// words all the same.
+func FuzzGuard(f *testing.F) {
+	s := newLiar(f)
+	for k := range s.guards {
+		s.guards[k] = s.l.Guard()
+		s.guards[k].p.Who = s.who
+	}
+	for k, g := range s.guards {
+		g.p.Run, g.p.Agreed = s.place(k).Run, s.place(k).Agreed
+	}
+	t := s.terms(0)
+	r := s.roster(t, 0, 1, 2)
+	sent := map[int]secagg.Envelopes{}
+	for k := range 3 {
+		b := s.must(s.ask(k, 0, sharesStep, pack(rosterName, r.Encode()), sharesName))
+		sent[k], _ = secagg.DecodeEnvelopes(b)
+	}
+	o := s.train(0, 0, sent)
+	inbox, _ := unpack(o.Each[0], inboxName)
+	masked := s.must(s.upload(0, o))
+	q := secagg.Question{Survivors: []int{0, 1, 2}}
+	signed := s.must(s.ask(0, 0, agreeStep, pack(questionName, q.Encode()), agreedName))
+	steps := []struct{ step, down, up string }{{keysStep, sessionName, keysName}, {sharesStep, rosterName, sharesName},
+		{agreeStep, questionName, agreedName}, {revealStep, signedName, revealName}}
+	for i, b := range [][]byte{encodeTerms(t), r.Encode(), q.Encode(), secagg.Signatures{0: signed}.Encode(), inbox, nil} {
+		f.Add(byte(i), b)
+	}
+	f.Fuzz(func(t *testing.T, which byte, b []byte) {
+		s.t = t
+		if int(which)%(len(steps)+1) == len(steps) {
+			bad := o
+			bad.Each = map[int]tensor.Map{0: pack(inboxName, b)}
+			if y, err := s.upload(0, bad); err == nil && !bytes.Equal(y, masked) {
+				t.Error("a second vector")
+			}
+			return
+		}
+		step := steps[int(which)%len(steps)]
+		if _, err := s.ask(0, 0, step.step, pack(step.down, b), step.up); err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v", err)
+		}
+		if again := s.must(s.ask(0, 0, agreeStep, pack(questionName, q.Encode()), agreedName)); !bytes.Equal(again, signed) {
+			t.Error("another signature")
+		}
+	})
 }

@@ -108,10 +108,18 @@ func together(t *testing.T, dirs ...string) []byte {
 
 // A server and four clients as processes of their own, over TLS, learn what one process learns; the server is killed
 // with kill -9 on the way and goes on, and so is a client. Each client's folder then classifies.
-func TestServeAndJoin(t *testing.T) {
+func TestServeAndJoin(t *testing.T) { serveAndJoin(t, "") }
+
+// So it is under secure aggregation, of which each client tells in the end.
+func TestServeAndJoinSecure(t *testing.T) { serveAndJoin(t, "secure_aggregation: {threshold: 0.6}\n") }
+
+func serveAndJoin(t *testing.T, more string) {
 	dir := setup(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	conf, addr := at("small.yaml"), freePort(t)
+	if err := os.WriteFile(conf, append(read(t, dir, "small.yaml"), more...), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	mustRun(t, "run", conf, "--out", at("run"))
 	mustRun(t, "certs", at("certs"), "--clients", "4")
 	serve := func(more ...string) *process {
@@ -168,6 +176,11 @@ func TestServeAndJoin(t *testing.T) {
 	}
 	if !bytes.Equal(together(t, dirs...), together(t, at("run"))) {
 		t.Error("server and clients learned something else than one process")
+	}
+	for k := range 4 {
+		if summed := strings.Contains(clients[k].said(), "clients, and refused 0 orders"); summed != (more != "") {
+			t.Errorf("client %d tells of sums: %v", k, summed)
+		}
 	}
 	if text := mustRun(t, "join", "tls://"+addr, "--client", "2", "--tls", at("certs"), "--state",
 		at("client2")); !strings.Contains(text, "the run is over") {
