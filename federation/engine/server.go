@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -43,6 +44,8 @@ type Server struct {
 	// Known gives the clients as they are known by now where some may join later; nil where all are there from the
 	// start.
 	Known func() []method.Peer
+	// Noise is where the noise of differential privacy and the draw of a round's clients come from; nil for the seed.
+	Noise *Noise
 	Past  []Record // of the rounds before
 
 	Evaluate  Evaluate
@@ -77,11 +80,17 @@ func (s *Server) start(task method.Task) error {
 	return nil
 }
 
-// participants draws who trains in a round.
-func (p Plan) participants(round int) []int {
+// participants draws who trains in a round. What sampling adds to privacy it adds only where the draw is secret.
+func (s *Server) participants(round int) []int {
+	if s.Noise != nil {
+		return s.Plan.participants(s.Noise.Rand("participants", strconv.Itoa(round)))
+	}
+	return s.Plan.participants(method.Rand(s.Plan.Seed, "participants", strconv.Itoa(round)))
+}
+
+func (p Plan) participants(r *rand.Rand) []int {
 	may, n := p.trainers(), p.Sampling()
 	pick := []int{}
-	r := method.Rand(p.Seed, "participants", strconv.Itoa(round))
 	if n.Poisson {
 		for _, id := range may {
 			if r.Float64()*float64(n.Of) < n.Size {
@@ -123,10 +132,13 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	began := time.Now()
 	g := &s.Global
 	g.Fit = s.fit
+	if s.Noise != nil {
+		g.Noise = s.Noise.of(g.Round, false)
+	}
 	if err := s.meet(); err != nil {
 		return Record{}, fmt.Errorf("round %d: %w", g.Round, err)
 	}
-	rec := Record{Round: g.Round, Clients: s.Plan.participants(g.Round), LR: s.Rate(g.Round)}
+	rec := Record{Round: g.Round, Clients: s.participants(g.Round), LR: s.Rate(g.Round)}
 	order := Order{Round: g.Round, Clients: rec.Clients, Of: s.Plan.Clients, Shared: g.Shared, Down: g.Down,
 		Each: g.Each}
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"promptfed/federation/data"
-	"promptfed/federation/method"
 	"promptfed/federation/methods"
 )
 
@@ -169,13 +168,6 @@ func ifOn(on bool, value any) any {
 		return value
 	}
 	return nil
-}
-
-// sampling is who trains in a round.
-func (o outlined) sampling() method.Sampling {
-	p := o.Engine.Plan
-	p.Clients = o.Config.Partition.Clients
-	return p.Sampling()
 }
 
 // promised are epsilons that a client can reckon with before the first round.

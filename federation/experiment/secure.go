@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,7 +33,7 @@ func (b *Built) secured() error {
 		return errors.New("secure_aggregation: sampling: poisson draws any number of clients for a round, so that no " +
 			"client can tell whether a sum has too few; set sampling: fixed")
 	}
-	clients := cmp.Or(b.of, len(b.Parts), b.Config.Partition.Clients)
+	clients := b.clients()
 	p, n := b.Config.Participation, clients-b.Config.Eval.NewClients
 	if p*float64(n) < 1.5 {
 		return fmt.Errorf("secure_aggregation: a round has one of %d clients, whose sum is its upload; raise "+

@@ -107,21 +107,23 @@ func TestDPEpsilon(t *testing.T) {
 		}
 		g := &method.Global{Round: c.Rounds - 1, Drawn: method.Sampling{Of: c.N, Size: float64(c.M),
 			Poisson: c.Poisson},
-			Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Notes: map[string]float64{}}
+			Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Notes: map[string]float64{},
+			Kept: tensor.Map{"dp/released": tensor.New(c.Rounds - 1)}}
 		if err := m.Merge(g, nil); err != nil {
 			t.Fatal(err)
 		}
 		// Those who know who trained are no worse off than the others; a round of all clients has one number only.
-		if all := g.Notes["epsilon_unsampled"]; c.M < c.N && !(all >= g.Notes["epsilon"]) || c.M == c.N && all != 0 {
+		if all := g.Notes["epsilon_nominal_unsampled"]; c.M < c.N && !(all >= g.Notes["epsilon_nominal"]) || c.M == c.N && all != 0 {
 			t.Errorf("%+v: %v", c, g.Notes)
 		}
-		if got := g.Notes["epsilon"]; math.Abs(got-c.Epsilon) > 1e-6*c.Epsilon || g.Notes["delta"] != c.Delta {
+		if got := g.Notes["epsilon_nominal"]; math.Abs(got-c.Epsilon) > 1e-6*c.Epsilon || g.Notes["delta"] != c.Delta {
 			t.Errorf("%+v: %v", c, g.Notes)
 		}
 	}
 	r := private(t, engine.Plan{Rounds: 3, Participation: 0.5, TestEvery: 3}, options{"noise": 5.0})
-	eps := []float64{r.Records[0].Notes["epsilon"], r.Records[1].Notes["epsilon"], r.Records[2].Notes["epsilon"]}
-	if !(eps[0] > 0 && eps[1] > eps[0] && eps[2] > eps[1]) || r.Summary.Notes["epsilon"] != eps[2] {
+	const nominal = "epsilon_nominal" // the seed's noise protects nobody
+	eps := []float64{r.Records[0].Notes[nominal], r.Records[1].Notes[nominal], r.Records[2].Notes[nominal]}
+	if !(eps[0] > 0 && eps[1] > eps[0] && eps[2] > eps[1]) || r.Summary.Notes[nominal] != eps[2] {
 		t.Errorf("epsilons %v, summary %v", eps, r.Summary.Notes)
 	}
 }
@@ -222,7 +224,7 @@ func TestDPAdapts(t *testing.T) {
 		t.Fatal(err)
 	}
 	same := &method.Global{Drawn: g.Drawn, Shared: tensor.Map{"ctx": tensor.New(1, 6)}, Notes: map[string]float64{}}
-	if err := plain.Merge(same, nil); err != nil || same.Notes["epsilon"] != g.Notes["epsilon"] {
+	if err := plain.Merge(same, nil); err != nil || same.Notes["epsilon_nominal"] != g.Notes["epsilon_nominal"] {
 		t.Errorf("epsilon %v and %v, %v", same.Notes, g.Notes, err)
 	}
 	m, err := methods.Build("promptfl", []string{"dp"}, options{"adapt": 0.2, "noise": 0.4})

@@ -221,7 +221,8 @@ func (d *desk) handle(m *nats.Msg) {
 		classes := h.terms.Classes
 		h.mu.Unlock()
 		d.say(m, d.client, helloMessage, hello{Version: Version, Run: h.set.ID, Nonce: nonce(m), Clients: h.set.Clients,
-			Limit: h.set.Limit, Largest: h.set.Largest, Config: h.set.Config, Classes: classes, Proof: h.voice.Load().proof})
+			Limit: h.set.Limit, Largest: h.set.Largest, Config: h.set.Config, Classes: classes, Proof: h.voice.Load().proof,
+			InsecureDP: h.set.InsecureDP})
 	case beatVerb:
 		d.beat(m)
 	case partVerb:

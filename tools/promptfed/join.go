@@ -30,6 +30,8 @@ type joinFlags struct {
 	client      int
 	partition   bool
 	require     string
+	yes         bool
+	insecureDP  bool
 	link        linkOptions
 
 	required []experiment.Requirement
@@ -52,6 +54,9 @@ func joinCommand() *cobra.Command {
 	l.StringVar(&f.domain, "domain", "", "domain of this client's data, for reports")
 	l.StringVar(&f.require, "require", "", "what must be so before this client joins, as in dp.epsilon<=8,"+
 		"secure_aggregation,method=fedpha (docs/distributed.md)")
+	l.BoolVar(&f.yes, "yes", false, "agree to the terms that are shown, instead of being asked on a terminal")
+	l.BoolVar(&f.insecureDP, "insecure-dp", false, "take part where the noise of differential privacy comes from the "+
+		"run's seed (serve --insecure-dp), so that it hides nothing")
 	l.StringVar(&f.log, "log", "text", "form of the log on standard error: text or json")
 	f.link.addToken(c, "the server's secret")
 	l.StringVar(&f.link.creds, "creds", "", "NATS credentials file")
@@ -222,7 +227,8 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := f.meets(conf, inv, "this client's configuration"); err != nil {
+	facts, err := f.meets(conf, inv, "this client's configuration")
+	if err != nil {
 		return nil, nil, err
 	}
 	d := newDisplay(conf)
@@ -232,6 +238,13 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	b, err := experiment.OpenClient(ctx, conf, place, d.work)
 	if err != nil {
 		return nil, nil, asUsage(err)
+	}
+	if err := f.privately(b, inv, log); err != nil {
+		return nil, nil, err
+	}
+	terms, own := f.terms(b, place, facts, inv)
+	if err := f.consent().take(ctx, terms, own); err != nil {
+		return nil, nil, err
 	}
 	if err := b.Settle(); err != nil {
 		return nil, nil, err
@@ -254,7 +267,14 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 		b.Close()
 		return nil, nil, err
 	}
-	worker := engine.NewWorker(b.Engine, b.Settings())
+	set := b.Settings()
+	if b.Private() && !f.insecureDP {
+		if set.Noise, err = engine.OpenNoise(filepath.Join(f.state, noiseFile), inv.Run); err != nil {
+			b.Close()
+			return nil, nil, err
+		}
+	}
+	worker := engine.NewWorker(b.Engine, set)
 	if conf.Eval.ZeroShot {
 		if found, err := worker.ZeroShot(ctx, []*engine.Client{p.Client}); err == nil {
 			for _, line := range engine.ZeroShotWarnings(found) {
@@ -278,6 +298,21 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 		return nil, nil, err
 	}
 	return a, done, nil
+}
+
+// privately takes the noise from where both sides agreed to.
+func (f joinFlags) privately(b *experiment.Built, inv *transport.Invitation, log *slog.Logger) error {
+	switch {
+	case !b.Private() || !inv.InsecureDP && !f.insecureDP:
+		return nil
+	case !f.insecureDP:
+		return errors.New("the server has the noise of differential privacy come from the seed, which everybody knows, so " +
+			"that it hides nothing (serve --insecure-dp); add --insecure-dp to take part all the same")
+	case !inv.InsecureDP:
+		return errors.New("--insecure-dp: the server wants noise that nobody else knows; leave the flag out")
+	}
+	log.Warn(seededNoise)
+	return b.InsecureDP()
 }
 
 // configuration is the server's, changed by this client's own.

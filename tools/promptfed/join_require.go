@@ -30,7 +30,7 @@ const optionKeys = "options."
 // meets checks --require against a configuration, as it came from the server or as it is with this client's own keys.
 func (f joinFlags) meets(conf experiment.Config, inv *transport.Invitation, whose string) (experiment.Facts, error) {
 	conf.Partition.Clients = inv.Clients
-	facts, err := conf.Facts(experiment.Link{TLS: f.link.tls != ""})
+	facts, err := conf.Facts(experiment.Link{TLS: f.link.tls != "", Insecure: inv.InsecureDP})
 	if err != nil {
 		return nil, err
 	}

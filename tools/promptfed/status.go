@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
 )
 
@@ -110,5 +111,10 @@ func statusTable(s *transport.Status) string {
 		t.AppendRow(table.Row{c.Client, state, order, heard, c.Backbone, c.Domain, c.Replies, c.Refused,
 			fmt.Sprintf("%.1f", float64(c.Up)/1e3), fmt.Sprintf("%.1f", float64(c.Down)/1e3)})
 	}
-	return t.Render()
+	out := t.Render()
+	var facts experiment.Facts
+	if json.Unmarshal(s.Facts, &facts) == nil && len(facts) > 0 {
+		out += "\n" + joinTable("what runs, and what protects clients", runTerms(facts))
+	}
+	return out
 }
