@@ -39,10 +39,7 @@ func (b *Built) secured() error {
 		return fmt.Errorf("secure_aggregation: a round has one of %d clients, whose sum is its upload; raise "+
 			"participation, which is %v", n, p)
 	}
-	plan := b.Engine.Plan
-	plan.Clients = clients
-	round := int(plan.Sampling().Size)
-	if b.layer, err = secure.New(c, weighting, beside, clients, round); err != nil {
+	if b.layer, err = secure.New(c, weighting, beside, clients, int(b.sampling().Size)); err != nil {
 		return err
 	}
 	agreed, err := json.Marshal(struct {
