@@ -233,6 +233,9 @@ func (c *client) share(o engine.Order) (tensor.Map, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(r) > c.l.round {
+		return nil, fmt.Errorf("the roster has %d clients; by this client's configuration a round has %d", len(r), c.l.round)
+	}
 	e, err := c.session.Share(r)
 	return pack(sharesName, e.Encode()), err
 }
