@@ -57,7 +57,8 @@ func FuzzMessages(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, b := range [][]byte{nil, r.Encode(), r[0].Encode(), r[0].Keys.Encode(), joining.Encode(), in[0].Encode(), Question{[]int{0, 2}, []int{1}}.Encode(),
+	for _, b := range [][]byte{nil, r.Encode(), r[0].Encode(), r[0].Keys.Encode(), joining.Encode(),
+		in[0].Encode(), Question{[]int{0, 2}, []int{1}}.Encode(),
 		Shares{3: make([]byte, 32)}.Encode(),
 		Signatures{1: make([]byte, 64), 2: nil}.Encode(), {255, 255, 255, 255}, {1, 0, 0, 0, 255, 255, 255, 255}} {
 		f.Add(b)

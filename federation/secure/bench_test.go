@@ -64,8 +64,8 @@ func (u *untrained) Run(_ context.Context, o engine.Order) ([]engine.Reply, erro
 }
 
 // BenchmarkRound is one round of a prompt of 16 x 512 numbers without training. It tells, for one client, the bytes
-// both ways and the milliseconds of processor that the client and the server take, messages' encoding left out; dropped clients
-// train and never upload.
+// both ways and the milliseconds of processor that the client and the server take, messages' encoding left out; dropped
+// clients train and never upload.
 func BenchmarkRound(b *testing.B) {
 	for _, c := range []struct {
 		weighting        string

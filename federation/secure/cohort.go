@@ -34,8 +34,8 @@ func (l *Layer) Around(c engine.Cohort) engine.Cohort {
 	return &cohort{Cohort: c, l: l, p: inProcess(), progress: progress{Peers: secagg.Peers{}}}
 }
 
-// AroundAt is Around for clients elsewhere. A round that was under way when the server ended goes on in the same session,
-// since its clients take no other: with those of the steps that are over, and with the sum if it was made.
+// AroundAt is Around for clients elsewhere. A round that was under way when the server ended goes on in the same
+// session, since its clients take no other: with those of the steps that are over, and with the sum if it was made.
 func (l *Layer) AroundAt(p Place) (func(engine.Cohort) engine.Cohort, error) {
 	old := progress{}
 	if _, err := p.read(RecordFile, &old); err != nil {

@@ -17,9 +17,11 @@ import (
 func TestHostileClient(t *testing.T) {
 	broken := []tensor.Map{{}, {"guard/keys": tensor.New(3)}, nil,
 		{"guard/masked": tensor.OfInts([]int64{5}, 1), "guard/shares": tensor.OfInts([]int64{-1, 0}, 2),
-			"guard/keys": tensor.OfInts([]int64{1 << 60, 0}, 2), "guard/reveal": tensor.OfInts(nil, 0), "guard/agreed": tensor.OfInts([]int64{0}, 1)},
+			"guard/keys": tensor.OfInts([]int64{1 << 60, 0}, 2), "guard/reveal": tensor.OfInts(nil, 0),
+			"guard/agreed": tensor.OfInts([]int64{0}, 1)},
 		{"guard/masked": tensor.OfInts([]int64{8, 1}, 2), "guard/shares": tensor.OfInts([]int64{8, 1}, 2),
-			"guard/keys": tensor.OfInts([]int64{8, 1}, 2), "guard/reveal": tensor.OfInts([]int64{4, 1 << 20}, 2), "guard/agreed": tensor.OfInts([]int64{8, 1}, 2)}}
+			"guard/keys": tensor.OfInts([]int64{8, 1}, 2), "guard/reveal": tensor.OfInts([]int64{4, 1 << 20}, 2),
+			"guard/agreed": tensor.OfInts([]int64{8, 1}, 2)}}
 	for _, step := range []string{"secagg-keys", "secagg-shares", "train", "secagg-agree", "secagg-reveal"} {
 		for i, b := range broken {
 			e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})

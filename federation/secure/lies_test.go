@@ -125,8 +125,9 @@ func (s *liar) refuses(err error, words string) {
 	}
 }
 
-// A server that asks for anything but one session and one vector of a round, of enough clients, is refused at each step,
-// before and after the client was started again; what it asked once it may ask again. Each refusal is counted and listed.
+// A server that asks for anything but one session and one vector of a round, of enough clients, is refused at each
+// step, before and after the client was started again; what it asked once it may ask again. Each refusal is counted and
+// listed.
 func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	s := newLiar(t)
 	all := []int{0, 1, 2, 3, 4}
@@ -138,7 +139,8 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	s.refuses(err, "the server's threshold is 2; by this client's configuration a sum must hold 3 of 5")
 	_, err = s.ask(0, 4, keysStep, session(high), keysName)
 	s.refuses(err, "the server's threshold is 5")
-	_, _, err = s.guards[0].Answer(0, engine.Order{Kind: engine.Ask, Survey: keysStep, Round: 4, Of: 2, Down: session(first)})
+	_, _, err = s.guards[0].Answer(0, engine.Order{Kind: engine.Ask, Survey: keysStep, Round: 4, Of: 2,
+		Down: session(first)})
 	s.refuses(err, "the server says there are 2 clients; by this client's configuration there are 5")
 
 	r := s.roster(first, all...)
@@ -302,8 +304,8 @@ func TestOtherTerms(t *testing.T) {
 	s.refuses(err, "the keys of client 1: the signature is not its own")
 }
 
-// FuzzGuard: any bytes in any step are refused in one line, or are what the client answered before; it answers the right
-// words all the same.
+// FuzzGuard: any bytes in any step are refused in one line, or are what the client answered before; it answers the
+// right words all the same.
 func FuzzGuard(f *testing.F) {
 	s := newLiar(f)
 	for k := range s.guards {

@@ -16,8 +16,8 @@ type Signatures struct {
 	known map[string]verifier // by client and proof
 }
 
-// Signatures signs with the identity's key, which is made in a folder where there is no certificate; without a folder it
-// only verifies.
+// Signatures signs with the identity's key, which is made in a folder where there is no certificate; without a folder
+// it only verifies.
 func (i Identity) Signatures(dir string) (*Signatures, error) {
 	var err error
 	if dir != "" {
