@@ -17,9 +17,9 @@ import (
 // cohort turns an order to train into the five steps of a session.
 type cohort struct {
 	engine.Cohort
-	l *Layer
-	p Place
-	progress
+	l    *Layer
+	p    Place
+	kept progress
 }
 
 // progress is what outlasts a restart of the server.
@@ -31,7 +31,7 @@ type progress struct {
 
 // Around puts the server's side between the server and a cohort of the same process.
 func (l *Layer) Around(c engine.Cohort) engine.Cohort {
-	return &cohort{Cohort: c, l: l, p: inProcess(), progress: progress{Peers: secagg.Peers{}}}
+	return &cohort{Cohort: c, l: l, p: inProcess(), kept: progress{Peers: secagg.Peers{}}}
 }
 
 // AroundAt is Around for clients elsewhere. A round that was under way when the server ended goes on in the same
@@ -44,7 +44,7 @@ func (l *Layer) AroundAt(p Place) (func(engine.Cohort) engine.Cohort, error) {
 	if old.Run != p.Run || old.Peers == nil {
 		old = progress{Run: p.Run, Peers: secagg.Peers{}}
 	}
-	return func(c engine.Cohort) engine.Cohort { return &cohort{Cohort: c, l: l, p: p, progress: old} }, nil
+	return func(c engine.Cohort) engine.Cohort { return &cohort{Cohort: c, l: l, p: p, kept: old} }, nil
 }
 
 // round is one session under way.
@@ -84,18 +84,18 @@ func (r *round) open() (err error) {
 	if r.terms.Ring, err = r.l.ring(); err != nil {
 		return err
 	}
-	if old := r.Session; old != nil && old.Terms.Round == r.order.Round {
+	if old := r.kept.Session; old != nil && old.Terms.Round == r.order.Round {
 		r.terms.Session = old.Terms.Session
 		if old.Terms != r.terms {
 			return errors.New("secure aggregation: the round began under other terms, and its clients take no others")
 		}
-		r.server, err = secagg.Resume(*old, r.model, r.p.Who, r.Peers)
+		r.server, err = secagg.Resume(*old, r.model, r.p.Who, r.kept.Peers)
 		return err
 	}
 	if _, err := rand.Read(r.terms.Session[:]); err != nil {
 		return err
 	}
-	if r.server, err = secagg.NewServer(r.terms, r.p.Who, r.Peers); err != nil {
+	if r.server, err = secagg.NewServer(r.terms, r.p.Who, r.kept.Peers); err != nil {
 		return err
 	}
 	return r.keep()
@@ -107,13 +107,12 @@ func (r *round) keep() error {
 		return nil
 	}
 	p := r.server.Progress()
-	r.Session = &p
-	return r.p.write(RecordFile, r.progress)
+	r.kept.Session = &p
+	return r.p.write(RecordFile, r.kept)
 }
 
 func (r *round) run(ctx context.Context) error {
-	joined := r.server.Joined()
-	if joined == nil {
+	if r.server.Joined() == nil {
 		if _, err := r.ask(ctx, keysStep, r.order.Clients, pack(sessionName, encodeTerms(r.terms)), keysName,
 			func(id int, b []byte) error {
 				j, err := secagg.DecodeJoining(b)

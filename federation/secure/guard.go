@@ -34,6 +34,7 @@ type client struct {
 	session *secagg.Client // nil before the first
 	peers   secagg.Peers
 	saved   secagg.Peers // as they stand in the file
+	version string       // of the record's file
 }
 
 // record is what a client does not forget.
@@ -61,7 +62,7 @@ func (l *Layer) GuardAt(id int, p Place) (*Guard, error) {
 	if _, err := p.read(KeysFile, &c.peers); err != nil {
 		return nil, err
 	}
-	c.saved = maps.Clone(c.peers)
+	c.saved, c.version = maps.Clone(c.peers), p.version(RecordFile)
 	if now := l.Facts(); !there { // it is written with the first session
 		c.record = record{Run: p.Run, Client: id, Facts: now}
 	} else if c.Run != p.Run || c.Client != id {
@@ -99,6 +100,10 @@ func (g *Guard) of(id int) (*client, error) {
 
 // keep writes down what the client must not forget; nothing that depends on it may leave before.
 func (c *client) keep() error {
+	if c.p.version(RecordFile) != c.version {
+		return fmt.Errorf("another process wrote %s in %s; a client is one process, or it could be in two sessions",
+			RecordFile, c.p.Dir)
+	}
 	if !maps.EqualFunc(c.peers, c.saved, bytes.Equal) {
 		if err := c.p.write(KeysFile, c.peers); err != nil {
 			return err
@@ -109,7 +114,9 @@ func (c *client) keep() error {
 		m := c.session.Memory()
 		c.record.Session = &m
 	}
-	return c.p.write(RecordFile, c.record)
+	err := c.p.write(RecordFile, c.record)
+	c.version = c.p.version(RecordFile)
+	return err
 }
 
 // Summary is what a client tells of the sums that it took part in.
@@ -156,7 +163,10 @@ func (g *Guard) Answer(id int, o engine.Order) (answer tensor.Map, ok bool, err 
 	if err != nil {
 		return nil, true, c.refuse(o, fmt.Errorf("round %d, client %d, %s: %w", o.Round, id, o.Survey, err))
 	}
-	return answer, true, c.keep()
+	if err := c.keep(); err != nil {
+		return nil, true, err
+	}
+	return answer, true, nil
 }
 
 // in finds that an order is not for the session that the client is in.
@@ -180,11 +190,11 @@ func (c *client) refuse(o engine.Order, why error) error {
 			Round   int    `json:"round"`
 			Refused string `json:"refused"`
 		}{o.Round, why.Error()}); err != nil {
-			return errors.Join(why, err)
+			return fmt.Errorf("%w; %w", why, err)
 		}
 	}
 	if err := c.keep(); err != nil {
-		return errors.Join(why, err)
+		return fmt.Errorf("%w; %w", why, err)
 	}
 	return why
 }

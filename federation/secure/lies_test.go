@@ -289,6 +289,23 @@ func TestFolderKeepsItsTerms(t *testing.T) {
 	}
 }
 
+// A second process with the folder of a client does not give it a second session.
+func TestOneProcess(t *testing.T) {
+	s := newLiar(t)
+	s.roster(s.terms(0), 0)
+	second, err := s.l.GuardAt(0, s.place(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := s.guards[0]
+	s.roster(s.terms(1), 0)
+	s.guards[0] = second
+	_, err = s.ask(0, 1, keysStep, pack(sessionName, encodeTerms(s.terms(1))), keysName)
+	s.refuses(err, "another process wrote secagg.json")
+	s.guards[0] = first
+	s.roster(s.terms(2), 0)
+}
+
 // Two clients whose terms differ, as where a server tells one of them another learning rate, do not take each other's
 // keys.
 func TestOtherTerms(t *testing.T) {

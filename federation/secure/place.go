@@ -75,6 +75,15 @@ func (p Place) write(name string, v any) error {
 	})
 }
 
+// version tells whether a file is the one that was written last.
+func (p Place) version(name string) string {
+	f, err := os.Stat(filepath.Join(p.Dir, name))
+	if p.Dir == "" || err != nil {
+		return ""
+	}
+	return fmt.Sprint(f.Size(), f.ModTime().UnixNano())
+}
+
 // list adds a line to the client's list.
 func (p Place) list(v any) error {
 	if p.Dir == "" {
