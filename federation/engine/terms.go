@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 )
@@ -30,6 +31,16 @@ func (e *Experiment) Terms() Terms {
 		t.Exams = append(t.Exams, x.Name)
 	}
 	return t
+}
+
+// String is the same for the same terms, and for no others.
+func (t Terms) String() string {
+	t.Classes, t.Exams = append([]string{}, t.Classes...), append([]string{}, t.Exams...)
+	b, err := json.Marshal(t)
+	if err != nil { // of strings and a number there is none
+		panic(err)
+	}
+	return string(b)
 }
 
 // Differs says in one line where the terms of a client differ from those of the server; nil where they do not.

@@ -184,7 +184,7 @@ func (o outlined) together() int {
 	if o.layer == nil {
 		return 1
 	}
-	return o.layer.Least(int(o.sampling().Size))
+	return o.layer.Facts().Least
 }
 
 // Facts are those of a configuration across machines, as it stands: no data is opened. Every number in them is computed

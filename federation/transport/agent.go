@@ -30,14 +30,17 @@ type Agent struct {
 	card    Card
 	sign    signer
 	part    Part
-	vault   vault
+	vault   *vault
 	log     *slog.Logger
 	doing   atomic.Value // string
 	beats   int64
 	seq     int64  // orders up to this one are old
 	try     string // of the newest order
 	dropped int    // orders that were none
+	rounds  int    // that the experiment has; 0 where that is not known
 	last    *answer
+	server  atomic.Pointer[verifier] // whose orders these are; a certificate may be renewed
+	asked   atomic.Int64             // when the server was asked for it, Unix seconds
 
 	mu   sync.Mutex
 	back chan struct{} // closed when the connection is back that was lost
@@ -63,7 +66,11 @@ func NewAgent(nc *nats.Conn, inv *Invitation, card Card, dir string, part Part, 
 	}
 	a := &Agent{Invitation: inv, nc: nc, card: card, sign: signer{who.key}, back: make(chan struct{}), part: part,
 		vault: v, log: log}
+	if p, ok := part.(interface{ Rounds() int }); ok {
+		a.rounds = p.Rounds()
+	}
 	a.doing.Store(idle)
+	a.server.Store(&inv.server)
 	return a, nil
 }
 
@@ -124,13 +131,25 @@ func (a *Agent) join(ctx context.Context) error {
 			return err
 		}
 		var v verdict
-		if _, err := unpack(a.server, verdictMessage, text, &v); err != nil {
+		_, err = unpack(*a.server.Load(), verdictMessage, text, &v)
+		if errors.Is(err, errForged) && a.who.roots != nil {
+			if err = a.renewServer(ctx); err == nil {
+				sleep(ctx, 250*time.Millisecond)
+				continue
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("the server's answer: %w; if it began another run, start this client again", err)
 		}
 		if v.OK && v.Nonce == a.card.Nonce {
 			a.log.Info("joined", "run", a.run, "client", a.client)
 			a.seq, a.try = v.Seq, ""
 			_, err := a.vault.get(v.Accepted)
+			if err == nil && a.vault.Safe != "" {
+				if err = a.vault.plausible(v.Accepted, v.Safe); err != nil {
+					err = fmt.Errorf("the server's answer: %w; if that is right, take another --state", err)
+				}
+			}
 			return err
 		}
 		if !v.OK && !v.Later {
@@ -190,6 +209,9 @@ func (a *Agent) follow(ctx context.Context, orders, again <-chan *nats.Msg) erro
 			if a.nc.IsClosed() {
 				return fmt.Errorf("the connection is closed: %w", lastError(a.nc))
 			}
+			if _, err := a.who.revoked.Refresh(); err != nil {
+				a.log.Error("cannot read", "error", err)
+			}
 			a.beat(false)
 		case <-ctx.Done():
 			return ctx.Err()
@@ -201,7 +223,7 @@ func (a *Agent) follow(ctx context.Context, orders, again <-chan *nats.Msg) erro
 func (a *Agent) receive(m *nats.Msg) *job {
 	j := &job{}
 	var err error
-	if j.body, err = unpack(a.server, orderMessage, m.Data, &j.order); err == nil {
+	if j.body, err = a.open(orderMessage, m.Data, &j.order); err == nil {
 		err = j.order.check()
 	}
 	switch {
@@ -218,13 +240,49 @@ func (a *Agent) receive(m *nats.Msg) *job {
 		err = fmt.Errorf("its tensors have %d bytes; at most %d are taken", j.Size, a.largest)
 	case j.Try == a.try:
 		return nil
+	case j.Round >= a.rounds && a.rounds > 0 && j.Kind != endKind:
+		err = fmt.Errorf("round %d of %d", j.Round+1, a.rounds)
 	default:
+		if err = a.vault.plausible(j.Accepted, j.Safe); err != nil {
+			break
+		}
 		a.seq, a.try, j.try = j.Seq-1, j.Try, j.Try
 		return j
 	}
-	a.dropped++
-	a.log.Warn("an order is dropped", "reason", plain(err.Error()), "dropped", a.dropped)
+	if a.dropped++; a.dropped <= 100 || a.dropped%1000 == 0 { // who sends nonsense does not fill the log
+		a.log.Warn("an order is dropped", "reason", plain(err.Error()), "dropped", a.dropped)
+	}
 	return nil
+}
+
+// open reads a message that the server signed. One that it did not sign with the key that this client knows may be
+// signed with that of a new certificate: the server is asked for it, now and then, and sends what was not taken again.
+func (a *Agent) open(what string, b []byte, header any) ([]byte, error) {
+	body, err := unpack(*a.server.Load(), what, b, header)
+	if last, now := a.asked.Load(), time.Now().Unix(); errors.Is(err, errForged) && a.who.roots != nil &&
+		now-last >= renewPause && a.asked.CompareAndSwap(last, now) {
+		go func() {
+			if err := a.renewServer(short(context.Background())); err != nil {
+				a.log.Debug("the server's certificate is the same as far as known", "error", err)
+			}
+		}()
+	}
+	return body, err
+}
+
+// renewPause is how long a client waits before it asks for the server's certificate again, in seconds.
+const renewPause = 5
+
+// renewServer asks the server of this run for its certificate.
+func (a *Agent) renewServer(ctx context.Context) error {
+	inv, err := Ask(ctx, a.nc, a.run, a.client, a.who, a.log)
+	if err == nil && inv.Run != a.Invitation.Run {
+		err = errors.New("the server began another run; start the client again")
+	}
+	if err == nil {
+		a.server.Store(&inv.server)
+	}
+	return err
 }
 
 // request asks the server. It gives up when the connection was lost meanwhile: nothing that was on its way comes any

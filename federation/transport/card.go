@@ -95,6 +95,7 @@ type member struct {
 	seen    time.Time
 	doing   string
 	left    bool
+	lapsed  string // why its certificate does not count any longer
 	replies int
 	up      int64
 	down    int64

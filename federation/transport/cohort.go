@@ -43,6 +43,13 @@ func (c *collection) waits(client int) bool {
 	return c.orders[client].ID != "" && !got && c.failed[client] == ""
 }
 
+// fail notes that a client has no answer; what came of one in pieces goes.
+func (c *collection) fail(client int, why string) {
+	c.failed[client] = why
+	c.uploads[client].close()
+	delete(c.uploads, client)
+}
+
 // Members are the clients as they joined.
 func (h *Hub) Members() []engine.Member {
 	h.mu.Lock()
@@ -133,6 +140,11 @@ func (h *Hub) collect(ctx context.Context, o engine.Order, quorum float64, tries
 		got:    map[int]engine.Reply{},
 		failed: map[int]string{}, wrong: map[int]int{}, again: map[int]bool{}, wake: make(chan struct{}, 1)}
 	h.mu.Lock()
+	for _, k := range o.Clients {
+		if why := h.known[k].lapsed; why != "" {
+			c.failed[k] = why
+		}
+	}
 	h.now = c
 	h.mu.Unlock()
 	defer func() {

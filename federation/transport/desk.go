@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -95,7 +96,7 @@ func (h *Hub) listen() error {
 	if _, err := on("pf."+h.run+".from.*."+helloVerb, func(m *nats.Msg) {
 		k, _, err := h.sender(m.Subject)
 		if err == nil && k >= h.set.Clients {
-			h.say(m, k, helloMessage, hello{Version: Version, Nonce: nonce(m), Proof: h.proof,
+			h.say(m, k, helloMessage, hello{Version: Version, Nonce: nonce(m), Proof: h.voice.Load().proof,
 				Refused: fmt.Sprintf("the run has clients 0 to %d", h.set.Clients-1)})
 		}
 	}); err != nil {
@@ -117,6 +118,10 @@ func (h *Hub) watch(desks []*desk, stop <-chan struct{}) {
 			return
 		case <-t.C:
 		}
+		if _, err := h.set.Identity.revoked.Refresh(); err != nil {
+			h.set.Log.Error("cannot read", "error", err)
+		}
+		h.lapse()
 		for _, d := range desks {
 			n := d.flooded.Swap(0)
 			if all, err := d.sub.Dropped(); err == nil {
@@ -131,6 +136,31 @@ func (h *Hub) watch(desks []*desk, stop <-chan struct{}) {
 			if h.set.Ban != nil {
 				h.set.Ban(d.client)
 			}
+		}
+	}
+}
+
+// lapse leaves out the clients whose certificates were revoked or expired: what they signed counts no longer, and
+// nobody waits for them until they join with others.
+func (h *Hub) lapse() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for k := range h.known {
+		m := &h.known[k]
+		err := m.key.current()
+		if err == nil || m.lapsed != "" {
+			continue
+		}
+		m.lapsed, m.left = err.Error(), true
+		h.set.Log.Warn("a client is left out", "client", k, "reason", m.lapsed)
+		c := h.now
+		if c == nil || !slices.Contains(c.order.Clients, k) {
+			continue
+		}
+		if _, answered := c.got[k]; !answered {
+			c.fail(k, m.lapsed)
+			h.count.refused.Add(1)
+			poke(c.wake)
 		}
 	}
 }
@@ -152,7 +182,7 @@ func (h *Hub) answer(m *nats.Msg, place string, b []byte) {
 
 // say answers a client with a signed message.
 func (h *Hub) say(m *nats.Msg, client int, what string, v any) {
-	b, err := pack(h.sign, what, v, nil)
+	b, err := pack(h.voice.Load().signer, what, v, nil)
 	if err != nil {
 		h.set.Log.Error("cannot answer", "subject", m.Subject, "error", err)
 		return
@@ -191,7 +221,7 @@ func (d *desk) handle(m *nats.Msg) {
 		classes := h.terms.Classes
 		h.mu.Unlock()
 		d.say(m, d.client, helloMessage, hello{Version: Version, Run: h.set.ID, Nonce: nonce(m), Clients: h.set.Clients,
-			Limit: h.set.Limit, Largest: h.set.Largest, Config: h.set.Config, Classes: classes, Proof: h.proof,
+			Limit: h.set.Limit, Largest: h.set.Largest, Config: h.set.Config, Classes: classes, Proof: h.voice.Load().proof,
 			InsecureDP: h.set.InsecureDP})
 	case beatVerb:
 		d.beat(m)

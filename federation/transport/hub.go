@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -69,8 +70,7 @@ type Hub struct {
 	set Settings
 	names
 	nc    *nats.Conn
-	sign  signer
-	proof proof
+	voice atomic.Pointer[voice]
 	spool spool
 	count counters
 	heavy chan struct{} // bounds the replies that are being read
@@ -181,16 +181,45 @@ func (h *Hub) prepare() error {
 	if err != nil {
 		return fmt.Errorf("the server's folder: %w", err)
 	}
-	if h.set.Identity, err = h.set.Identity.keyed(dir); err != nil {
-		return err
+	if h.set.Identity, err = h.set.Identity.keyed(dir); err == nil {
+		err = h.speak(h.set.Identity)
 	}
-	h.sign = signer{h.set.Identity.key}
-	if h.proof, err = h.set.Identity.proof(); err != nil {
+	if err != nil {
 		return err
 	}
 	h.spool = spool{dir: filepath.Join(dir, piecesDir), large: h.set.Limit}
 	h.stops = append(h.stops, h.spool.clear)
 	return h.recall()
+}
+
+// voice is the key that the server signs with, and its proof.
+type voice struct {
+	signer
+	proof proof
+}
+
+func (h *Hub) speak(who Identity) error {
+	p, err := who.proof()
+	if err == nil {
+		h.voice.Store(&voice{signer{who.key}, p})
+	}
+	return err
+}
+
+// Renew makes the server sign with the key of another certificate from now on. Clients ask for it when they see orders
+// that they cannot verify.
+func (h *Hub) Renew(who Identity) error {
+	if who.key == nil || h.set.Identity.roots == nil {
+		return errors.New("only a certificate can be renewed")
+	}
+	p, err := who.proof()
+	if err == nil {
+		_, err = h.set.Identity.known(p, ServerName, nil)
+	}
+	if err != nil {
+		return err
+	}
+	return h.speak(who)
 }
 
 // Close stops answering. What is stored stays, so that the run can go on.

@@ -26,9 +26,16 @@ import (
 // Without, each side makes a key at the first use and keeps it in its folder; the other side remembers the key that it
 // saw first.
 type Identity struct {
-	key   crypto.Signer
-	chain [][]byte // of the certificate, DER; none without
-	roots *x509.CertPool
+	key     crypto.Signer
+	chain   [][]byte // of the certificate, DER; none without
+	roots   *x509.CertPool
+	revoked *Revoked
+}
+
+// Revoking is the identity that does not take the certificates of a list.
+func (i Identity) Revoking(list *Revoked) Identity {
+	i.revoked = list
+	return i
 }
 
 // IdentityOf is the identity that goes with TLS by certificates; without it is one of keys that are made at the first
@@ -113,11 +120,13 @@ func (i Identity) known(p proof, name string, before []byte) (verifier, error) {
 	}
 	between := x509.NewCertPool()
 	var own *x509.Certificate
+	var chain []*x509.Certificate
 	for n, der := range p.Chain {
 		c, err := x509.ParseCertificate(der)
 		if err != nil {
 			return verifier{}, fmt.Errorf("the certificate of %s: %w", name, err)
 		}
+		chain = append(chain, c)
 		if n == 0 {
 			own = c
 		} else {
@@ -135,14 +144,26 @@ func (i Identity) known(p proof, name string, before []byte) (verifier, error) {
 	if err != nil || !bytes.Equal(der, p.Key) {
 		return verifier{}, fmt.Errorf("the key is not that of the certificate of %s", name)
 	}
-	return keyOf(p.Key)
+	v, err := keyOf(p.Key)
+	if err == nil {
+		v.chain, v.revoked = chain, i.revoked
+		err = v.current()
+	}
+	return v, err
 }
 
 // signer signs digests; without a key its signature is a checksum.
 type signer struct{ key crypto.Signer }
 
 // verifier tells whose signature one is; without a key it compares a checksum.
-type verifier struct{ key crypto.PublicKey }
+type verifier struct {
+	key     crypto.PublicKey
+	chain   []*x509.Certificate // that the key was proved by; none without
+	revoked *Revoked
+}
+
+// current tells why the key does not count any longer that was proved by a certificate.
+func (v verifier) current() error { return v.revoked.check(v.chain) }
 
 // maxSignature bounds a signature, in bytes.
 const maxSignature = 512
@@ -187,7 +208,7 @@ func keyOf(der []byte) (verifier, error) {
 	}
 	switch key.(type) {
 	case ed25519.PublicKey, *ecdsa.PublicKey:
-		return verifier{key}, nil
+		return verifier{key: key}, nil
 	}
 	return verifier{}, errors.New("the key is none of Ed25519 or ECDSA")
 }

@@ -104,6 +104,9 @@ const lastWord = 30 * time.Second
 func (a *Agent) work(ctx context.Context, j *job) (*answer, error) {
 	s, err := a.vault.get(j.Accepted)
 	if err == nil {
+		err = a.vault.note(j.Safe)
+	}
+	if err == nil {
 		err = a.vault.keep(j.Round, j.Kind == string(engine.Train), j.Accepted, j.Safe, j.ID)
 	}
 	if err != nil {
@@ -146,7 +149,7 @@ func (a *Agent) compute(ctx context.Context, j *job, s engine.State) (engine.Rep
 		if err := a.part.Finish(o, s); err != nil {
 			return engine.Reply{}, err
 		}
-		return engine.Reply{}, a.vault.write(owner{Run: a.Invitation.Run, Client: a.client, Done: true})
+		return engine.Reply{}, a.vault.finish()
 	}
 	r, next, err := a.part.Answer(ctx, o, s)
 	if err == nil && next != nil {
@@ -187,7 +190,7 @@ func (a *Agent) deliver(ctx context.Context, j *job, ans answer) error {
 		text, err := a.request(ctx, patience+time.Duration(len(message))*pushByte, replyVerb, message)
 		var r receipt
 		if err == nil {
-			if _, err = unpack(a.server, receiptMessage, text, &r); err == nil && r.State != repeat &&
+			if _, err = a.open(receiptMessage, text, &r); err == nil && r.State != repeat &&
 				(r.ID != ans.ID || r.Try != ans.Try) {
 				err = errors.New("the receipt is of another reply")
 			}

@@ -140,7 +140,7 @@ func (h *Hub) admit(client int, c Card, key verifier) error {
 	if k.Instance != c.Instance {
 		k.beats, k.try = 0, ""
 	}
-	k.Card, k.key, k.seen, k.left, k.doing = c, key, time.Now(), false, ""
+	k.Card, k.key, k.seen, k.left, k.lapsed, k.doing = c, key, time.Now(), false, "", ""
 	return nil
 }
 

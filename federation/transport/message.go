@@ -183,11 +183,14 @@ func split(what string, b []byte) (frame, error) {
 	return frame{b[:n], b[n : int(n)+s], b[int(n)+s:]}, nil
 }
 
-// unpack reads what pack wrote into a header, once its signature is found to be that of whom it should come from;
-// unknown fields are errors.
+// unpack reads what pack wrote into a header, once its signature is found to be that of whom it should come from, whose
+// certificate counts still; unknown fields are errors.
 func unpack(from verifier, what string, b []byte, header any) (body []byte, err error) {
 	f, err := split(what, b)
 	if err != nil {
+		return nil, err
+	}
+	if err := from.current(); err != nil {
 		return nil, err
 	}
 	if !from.verify(digest(what, f.header), f.signature) {

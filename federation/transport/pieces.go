@@ -102,7 +102,8 @@ func (a *Agent) receiveInto(ctx context.Context, f *os.File, c content) error {
 func (a *Agent) piece(ctx context.Context, c content, n int) ([]byte, error) {
 	from, to := bounds(c.Size, n)
 	question := encoded(ask{c.Sum, n})
-	for patience := firstPatience; ; patience = min(2*patience, time.Minute) {
+	wrong := 0
+	for patience := firstPatience; wrong < maxDamaged; patience = min(2*patience, time.Minute) {
 		b, err := a.one(ctx, patience, partVerb, question)
 		if err != nil {
 			return nil, err
@@ -113,7 +114,11 @@ func (a *Agent) piece(ctx context.Context, c content, n int) ([]byte, error) {
 		if len(b) == 5+to-from && b[0] == pieceHere && binary.LittleEndian.Uint32(b[1:]) == crc(b[5:]) {
 			return b[5:], nil
 		}
+		if b != nil {
+			wrong++
+		}
 	}
+	return nil, fmt.Errorf("%w: piece %d came wrong %d times", errDamaged, n, wrong)
 }
 
 // firstPatience is how long a piece may take: ahead of them must pass a slow link.

@@ -56,7 +56,7 @@ func (h *Hub) push(c *collection, o order) error {
 			return err
 		}
 	}
-	message, err := pack(h.sign, orderMessage, o, body)
+	message, err := pack(h.voice.Load().signer, orderMessage, o, body)
 	if err != nil {
 		return err
 	}

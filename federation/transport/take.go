@@ -164,7 +164,7 @@ func (h *Hub) keep(client int, id string, r engine.Reply, size int) {
 	if c != nil {
 		_, got = c.got[client]
 	}
-	if c == nil || c.orders[client].ID != id || got {
+	if c == nil || c.orders[client].ID != id || got || c.failed[client] != "" {
 		h.mu.Unlock()
 		return
 	}
@@ -188,9 +188,7 @@ func (h *Hub) fail(client int, id, why string) {
 	h.mu.Lock()
 	c := h.now
 	if c != nil && c.orders[client].ID == id {
-		c.failed[client] = why
-		c.uploads[client].close()
-		delete(c.uploads, client)
+		c.fail(client, why)
 	}
 	h.known[client].refused++
 	h.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"promptfed/federation/engine"
 	"promptfed/runtime/atomicfile"
@@ -19,7 +20,12 @@ import (
 
 // vault holds what a client remembers, in a folder: one file for each training order it answered, until the server has
 // made up its mind about it.
-type vault struct{ dir string }
+type vault struct {
+	dir string
+
+	mu sync.Mutex
+	owner
+}
 
 const (
 	vaultFile   = "client.json"
@@ -33,35 +39,89 @@ type owner struct {
 	Client int    `json:"client"`
 	Done   bool   `json:"done,omitempty"`   // the run is over, and the client has its part
 	Server []byte `json:"server,omitempty"` // key that the run's orders are signed with
+	Safe   string `json:"safe,omitempty"`   // order whose upload the server's checkpoint has for good
 }
 
-func (v vault) write(o owner) error {
+// write replaces vaultFile; the caller holds the lock, or is alone.
+func (v *vault) write() error {
 	return atomicfile.WritePrivate(filepath.Join(v.dir, vaultFile),
-		func(w io.Writer) error { return json.NewEncoder(w).Encode(o) })
+		func(w io.Writer) error { return json.NewEncoder(w).Encode(v.owner) })
 }
 
-// Finished tells whether a client's folder is that of a run that is over.
-func Finished(dir string) bool {
+// note keeps what the server says that its last checkpoint has.
+func (v *vault) note(safe string) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if safe == "" || safe == v.Safe {
+		return nil
+	}
+	v.Safe = safe
+	return v.write()
+}
+
+// finish notes that the run is over.
+func (v *vault) finish() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.Done = true
+	return v.write()
+}
+
+// plausible tells why a server may not say that these uploads count last, and last in its checkpoint: it never forgets
+// what a checkpoint had, so what this client remembers since then is not given up for anybody.
+func (v *vault) plausible(accepted, safe string) error {
+	v.mu.Lock()
+	known := v.Safe
+	v.mu.Unlock()
+	files, _, err := v.list()
+	if err != nil {
+		return err
+	}
+	rounds := map[string]int{}
+	for _, f := range files {
+		rounds[f.id] = f.round
+	}
+	first := rounds[known]
+	for _, id := range []string{accepted, safe} {
+		round, ok := rounds[id]
+		switch {
+		case id == "" && known == "":
+		case id == "":
+			return fmt.Errorf("it forgets uploads of this client that the server's checkpoint has, as %.12s", known)
+		case !ok:
+			return fmt.Errorf("it counts upload %.12s of this client, of which %s knows nothing", id, v.dir)
+		case round < first:
+			return fmt.Errorf("it goes back to round %d, before the server's last checkpoint in round %d", round+1,
+				first+1)
+		}
+	}
+	return nil
+}
+
+// Finished gives the identity of the run that a client's folder belongs to, where that run is over; "" otherwise.
+func Finished(dir string) string {
 	var o owner
 	b, err := os.ReadFile(filepath.Join(dir, vaultFile))
-	return err == nil && json.Unmarshal(b, &o) == nil && o.Done
+	if err != nil || json.Unmarshal(b, &o) != nil || !o.Done {
+		return ""
+	}
+	return o.Run
 }
 
 // openVault makes or opens the folder; one of another run, client or server is refused. server is the key of the
 // server.
-func openVault(dir, run string, client int, server []byte) (vault, error) {
-	v := vault{dir}
+func openVault(dir, run string, client int, server []byte) (*vault, error) {
+	v := &vault{dir: dir, owner: owner{Run: run, Client: client, Server: server}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return v, fmt.Errorf("cannot make the client's folder: %w; take another --state", err)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return v, fmt.Errorf("the client's folder must be closed to others: %w; take another --state", err)
 	}
-	mine := owner{Run: run, Client: client, Server: server}
 	path := filepath.Join(dir, vaultFile)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return v, v.write(mine)
+		return v, v.write()
 	}
 	if err != nil {
 		return v, err
@@ -75,7 +135,7 @@ func openVault(dir, run string, client int, server []byte) (vault, error) {
 		return v, err
 	}
 	if o.Run != run && o.Client == client && len(files) == 0 && !o.Done { // that run came to nothing here
-		return v, v.write(mine)
+		return v, v.write()
 	}
 	if o.Run != run || o.Client != client {
 		return v, fmt.Errorf("%s belongs to client %d of another run, or to another client; take another --state", dir,
@@ -85,6 +145,7 @@ func openVault(dir, run string, client int, server []byte) (vault, error) {
 		return v, fmt.Errorf("the server of this run signs with another key than before; if that is right, remove "+
 			"%s", path)
 	}
+	v.owner = o
 	return v, nil
 }
 
@@ -96,7 +157,7 @@ type held struct {
 }
 
 // list gives the files of the vault, and those that a crash left half written.
-func (v vault) list() (files []held, left []string, err error) {
+func (v *vault) list() (files []held, left []string, err error) {
 	entries, err := os.ReadDir(v.dir)
 	for _, f := range entries {
 		name, whole := strings.CutSuffix(f.Name(), stateSuffix)
@@ -112,12 +173,12 @@ func (v vault) list() (files []held, left []string, err error) {
 }
 
 // put keeps what a client is to remember if its reply to a training order of a round counts.
-func (v vault) put(round int, id string, s engine.State) error {
+func (v *vault) put(round int, id string, s engine.State) error {
 	return engine.WriteState(filepath.Join(v.dir, fmt.Sprintf("%s%06d-%s%s", stateFile, round, id, stateSuffix)), s)
 }
 
 // get gives it back; without an identity it is what a new client remembers.
-func (v vault) get(id string) (engine.State, error) {
+func (v *vault) get(id string) (engine.State, error) {
 	if id == "" {
 		return engine.State{}, nil
 	}
@@ -136,7 +197,7 @@ func (v vault) get(id string) (engine.State, error) {
 
 // keep forgets what cannot count any more when an order comes: all but some, and but what was learned in this very
 // round, of which the server may not have made up its mind yet unless the order is to train.
-func (v vault) keep(round int, trains bool, ids ...string) error {
+func (v *vault) keep(round int, trains bool, ids ...string) error {
 	files, left, err := v.list()
 	if err != nil {
 		return err

@@ -73,7 +73,7 @@ func TestLies(t *testing.T) {
 			t.Parallel()
 			s := serve(t, 3, c.flags...)
 			s.joins(0, 1, 2)
-			s.liar(part{lie: c.lie})
+			s.background(part{lie: c.lie})
 			records := s.ends()
 			counted(t, records, 1, 2)
 			if log := s.log.String(); !strings.Contains(log, c.say) ||
@@ -117,7 +117,7 @@ func TestClaims(t *testing.T) {
 				flags = []string{"--wait", "2"}
 			}
 			s := serve(t, 3, flags...)
-			s.liar(part{claims: c.claims, lie: back})
+			s.background(part{claims: c.claims, lie: back})
 			if s.joins(0, 1); !kept {
 				s.says("refused to join")
 			}
@@ -140,7 +140,7 @@ func TestClaims(t *testing.T) {
 func TestStatusOfLiar(t *testing.T) {
 	s := serve(t, 40)
 	s.joins(100*time.Millisecond, 1, 2)
-	s.liar(part{claims: 150, pause: 100 * time.Millisecond, lie: func(r *engine.Reply) {
+	s.background(part{claims: 150, pause: 100 * time.Millisecond, lie: func(r *engine.Reply) {
 		if r.Upload.Shared["ctx"].Data[0] > 2 {
 			r.Stats.Loss = 1e300
 		}

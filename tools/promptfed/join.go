@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -149,8 +150,16 @@ func (o linkOptions) identity() (transport.Identity, error) {
 	if err != nil {
 		return transport.Identity{}, err
 	}
-	return transport.IdentityOf(conf)
+	revoked, err := revokedIn(o.tls)
+	if err != nil {
+		return transport.Identity{}, err
+	}
+	who, err := transport.IdentityOf(conf)
+	return who.Revoking(revoked), err
 }
+
+// finishedWait is how long a client whose run is over looks for a server that has another.
+const finishedWait = 3 * time.Second
 
 func join(ctx context.Context, url string, f joinFlags) error {
 	log, err := logger(f.log)
@@ -162,9 +171,11 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	}
 	over := fmt.Sprintf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client "+
 		"learned", f.state, f.client)
-	if transport.Finished(f.state) {
-		fmt.Println(over)
-		return nil
+	finished, waits := transport.Finished(f.state), ctx
+	if finished != "" { // the server of that run may be gone, but another run may be there
+		var cancel context.CancelFunc
+		waits, cancel = context.WithTimeout(ctx, finishedWait)
+		defer cancel()
 	}
 	if err := transport.CheckName(f.run); err != nil {
 		return usageError{fmt.Errorf("--run: %w", err)}
@@ -178,15 +189,24 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	if err != nil {
 		return err
 	}
-	nc, err := transport.Dial(ctx, url, "promptfed join "+strconv.Itoa(f.client), log, append(options,
+	nc, err := transport.Dial(waits, url, "promptfed join "+strconv.Itoa(f.client), log, append(options,
 		nats.CustomInboxPrefix(transport.InboxOf(f.run, f.client)))...)
+	var inv *transport.Invitation
+	if err == nil {
+		defer nc.Close()
+		inv, err = transport.Ask(waits, nc, f.run, f.client, who, log)
+	}
+	if finished != "" && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || err == nil &&
+		inv.Run == finished) {
+		fmt.Println(over)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	inv, err := transport.Ask(ctx, nc, f.run, f.client, who, log)
-	if err != nil {
-		return err
+	if finished != "" {
+		return fmt.Errorf("%s belongs to run %.12s, which is over; the server has run %.12s: take another --state, or "+
+			"remove that folder", f.state, finished, inv.Run)
 	}
 	a, done, err := f.prepare(ctx, nc, inv, log)
 	if err != nil {
@@ -242,6 +262,11 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	card := transport.Card{Terms: b.Engine.Terms(), Member: engine.Member{Task: p.Task, Domain: p.Client.Domain},
 		Backbone: p.Backbone, Tokens: p.Tokens,
 		Examples: p.Client.Train.Len()}
+	summed, err := f.joinSecure(b, conf, inv)
+	if err != nil {
+		b.Close()
+		return nil, nil, err
+	}
 	set := b.Settings()
 	if b.Private() && !f.insecureDP {
 		if set.Noise, err = engine.OpenNoise(filepath.Join(f.state, noiseFile), inv.Run); err != nil {
@@ -264,6 +289,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 		err = errors.Join(writeConfig(f.state, b.Config), writeJSON(f.state, results.DataFile, b.Info))
 	}
 	done := func() {
+		summed()
 		worker.Close()
 		b.Close()
 	}

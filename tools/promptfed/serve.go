@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -131,7 +133,8 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	nc, stop, err := f.connect(ctx, &set, log)
+	var own atomic.Pointer[tls.Certificate]
+	nc, stop, err := f.connect(ctx, &set, &own, log)
 	if err != nil {
 		return err
 	}
@@ -144,6 +147,11 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		return err
 	}
 	defer h.Close()
+	if f.link.tls != "" {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go renewOnHangup(ctx, f.link.tls, h, &own, log)
+	}
 	m := newMeter(h)
 	if f.metrics != "" {
 		stop, err := serveMetrics(f.metrics, m, nc.IsConnected, log)
@@ -181,6 +189,9 @@ func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.B
 		return err
 	}
 	b.Agree(terms)
+	if err := serveSecure(h, b); err != nil {
+		return err
+	}
 	if err := writeConfig(dir, b.Config); err != nil {
 		return err
 	}

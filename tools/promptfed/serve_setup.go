@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 
@@ -137,8 +139,8 @@ const plainToken = "the token and all else travel unencrypted, and who has the t
 	"that (promptfed certs)"
 
 // connect gives the hub's connection: to a NATS server in this process, or to one elsewhere.
-func (f serveFlags) connect(ctx context.Context, set *transport.Settings, log *slog.Logger) (*nats.Conn, func(),
-	error) {
+func (f serveFlags) connect(ctx context.Context, set *transport.Settings, own *atomic.Pointer[tls.Certificate],
+	log *slog.Logger) (*nats.Conn, func(), error) {
 	f.link.user = serverName
 	if err := f.link.secret(); err != nil {
 		return nil, nil, err
@@ -159,6 +161,10 @@ func (f serveFlags) connect(ctx context.Context, set *transport.Settings, log *s
 	var err error
 	if f.link.tls != "" {
 		if e.TLS, err = serverTLS(f.link.tls); err != nil {
+			return nil, nil, err
+		}
+		replaceable(e.TLS, own)
+		if e.Revoked, err = revokedIn(f.link.tls); err != nil {
 			return nil, nil, err
 		}
 	} else if f.link.token == "" {
