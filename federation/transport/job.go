@@ -104,10 +104,7 @@ const lastWord = 30 * time.Second
 func (a *Agent) work(ctx context.Context, j *job) (*answer, error) {
 	s, err := a.vault.get(j.Accepted)
 	if err == nil {
-		err = a.vault.note(j.Safe)
-	}
-	if err == nil {
-		err = a.vault.keep(j.Round, j.Kind == string(engine.Train), j.Accepted, j.Safe, j.ID)
+		err = a.vault.keep(j.order)
 	}
 	if err != nil {
 		return nil, err
