@@ -193,6 +193,21 @@ func AskStatus(ctx context.Context, nc *nats.Conn, run string) (*Status, error) 
 	if err != nil {
 		return nil, err
 	}
+	return readStatus(m.Data)
+}
+
+// readStatus reads a status, whose texts go to a terminal.
+func readStatus(b []byte) (*Status, error) {
 	var s Status
-	return &s, json.Unmarshal(m.Data, &s)
+	if err := json.Unmarshal(b, &s); err != nil {
+		return nil, fmt.Errorf("the server's status: %w", err)
+	}
+	for _, text := range []*string{&s.Name, &s.Run, &s.Kind, &s.Exam, &s.Survey} {
+		*text = plain(*text)
+	}
+	for i := range s.Clients {
+		c := &s.Clients[i]
+		c.Doing, c.Backbone, c.Domain = plain(c.Doing), plain(c.Backbone), plain(c.Domain)
+	}
+	return &s, nil
 }
