@@ -17,6 +17,7 @@ import (
 // that an operator signed, carries a whole run. Its JetStream is on, and no client has any of it; a client is heard by
 // the server alone and hears what is meant for it alone, also where a message names another's subject for its answer.
 func TestForeignServer(t *testing.T) {
+	t.Parallel()
 	for _, form := range []string{"file", "operator"} {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()
@@ -127,6 +128,7 @@ func (s *server) isolated(as func(string, ...nats.Option) (*nats.Conn, chan erro
 // Accounts alone, without the permissions of their users, keep clients apart: what client 0 publishes in anybody's name
 // reaches nobody but the server, and that only by the subjects of client 0; JetStream is there, and for no account.
 func TestAccounts(t *testing.T) {
+	t.Parallel()
 	s := &server{t: t, dir: t.TempDir(), address: freePort(t)}
 	call(t, "certs", s.at("certs"), "--clients", "2")
 	conf := call(t, "nats-config", "--clients", "2", "--tls", s.at("certs"), "--listen", s.address)
