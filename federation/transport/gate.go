@@ -79,9 +79,12 @@ func (g *gate) Check(c server.ClientAuthentication) bool {
 		time.Sleep(guessPause)
 		return g.refuse(from, "another token")
 	}
-	p := permissions(g.run, user, g.workers)
+	p, what := permissions(g.run, user), "client"
+	if g.workers {
+		p, what = workerPermissions(g.run, user, o.Name), "worker"
+	}
 	if p == nil {
-		return g.refuse(from, fmt.Sprintf("%.60q is no client", user))
+		return g.refuse(from, fmt.Sprintf("%.60q is no %s", user, what))
 	}
 	if g.isBanned(user) {
 		return g.refuse(from, fmt.Sprintf("%s sent more than it may", user))
@@ -179,13 +182,9 @@ func (g *gate) crowded(user string) bool {
 }
 
 // permissions are what a user of a run may do; nil for users that there are none of.
-func permissions(run, user string, workers bool) *server.Permissions {
+func permissions(run, user string) *server.Permissions {
 	n := names{run}
 	switch {
-	case workers && user == WorkerUser:
-		return allow(workerMayPublish(run), WorkerInbox+".>")
-	case workers:
-		return nil
 	case user == StatusUser:
 		return allow([]string{n.status()}, n.toStatus()+".>")
 	}
@@ -196,7 +195,18 @@ func permissions(run, user string, workers bool) *server.Permissions {
 	}
 	// Of version 1 there is only the question who is there, which is answered with the version.
 	old := n.oldHello(text)
-	return allow([]string{n.from(client, "*"), old}, n.to(client)+".>", oldInbox+text+".>")
+	at := n.client(client)
+	return allow([]string{at.verb("*"), old}, at.to+".>", oldInbox+text+".>")
+}
+
+// workerPermissions are what a worker may do that gave its connection the name of WorkerOptions; nil for others.
+func workerPermissions(queue, user, name string) *server.Permissions {
+	id, ok := strings.CutPrefix(name, WorkerUser+"-")
+	if !ok || user != WorkerUser || !hash.MatchString(id) {
+		return nil
+	}
+	n := names{queue}
+	return allow([]string{n.fromWorker(id) + ".*.*"}, n.toWorker(id)+".>")
 }
 
 func allow(publish []string, subscribe ...string) *server.Permissions {

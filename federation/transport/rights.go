@@ -34,7 +34,7 @@ func NATSConfig(w io.Writer, run, listen, certs string, clients int) error {
 		n.toStatus() + ".>", n.oldHello("*")})
 	user(StatusUser, []string{n.status()}, []string{n.toStatus() + ".>"})
 	for k := range clients {
-		p := permissions(run, UserOf(k), false)
+		p := permissions(run, UserOf(k))
 		user(UserOf(k), p.Publish.Allow, p.Subscribe.Allow)
 	}
 	b.WriteString("    ]\n  }\n}\n")
