@@ -39,7 +39,7 @@ func forged(t testing.TB, what string, header, body []byte) []byte {
 
 // fuzzed is a server in whose run client 0 has joined with testKey and has an order to train, which it answered nothing
 // to; client 1 has not joined.
-func fuzzed(f *testing.F) (*desk, reply) {
+func fuzzed(f *testing.F) (*server0, reply) {
 	f.Helper()
 	e, err := Embed(Embedding{Listen: "127.0.0.1:0", Run: "toy", Limit: 1 << 20, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -58,41 +58,36 @@ func fuzzed(f *testing.F) (*desk, reply) {
 	}
 	f.Cleanup(h.Close)
 	k := &h.known[0]
-	k.key, k.Examples, k.Instance = verifier{key: testKey.Public()}, 10, "i"
+	k.key, k.Examples, k.instance = verifier{key: testKey.Public()}, 10, "i"
 	k.Member.Joined = true
 	asked := engine.Order{Kind: engine.Train, Clients: []int{0}, Of: 2, Shared: tensor.Map{"ctx": tensor.New(2, 3)}}
-	c := &collection{order: asked, orders: map[int]order{}, pushed: map[int]push{}, uploads: map[int]*arrival{},
-		got: map[int]engine.Reply{}, failed: map[int]string{}, wrong: map[int]int{}, again: map[int]bool{},
-		wake: make(chan struct{}, 1)}
-	head := headed(h.set.ID, asked, 0)
-	head.Try, head.Of = NewID(), 2
-	body, err := wire.Encode(asked.Tensors())
-	if err != nil {
+	h.now = &collection{order: asked, given: map[int]string{}, got: map[int]engine.Reply{}, failed: map[int]string{},
+		again: map[int]bool{}, wake: make(chan struct{}, 1)}
+	if err := h.send(h.now, 0); err != nil {
 		f.Fatal(err)
 	}
-	head.of(body)
-	head.ID = head.identity()
-	c.orders[0] = head
-	if err := h.spool.put(head.Sum, body); err != nil {
-		f.Fatal(err)
-	}
-	h.now = c
-	r := reply{Run: h.set.ID, ID: head.ID, Try: head.Try, N: 5, Loss: 1, Steps: 2}
-	r.of(body)
-	return &desk{Hub: h, pace: bucket{rate: maxRate, burst: maxRate}, talk: bucket{rate: 1e9, burst: 1e9}}, r
+	d := &server0{h.desks[0], h, h.known[0].now}
+	d.talk = bucket{rate: 1e9, burst: 1e9}
+	r := reply{Run: h.set.ID, ID: d.x.ID, Try: d.x.Try, N: 5, Loss: 1, Steps: 2, content: content{Size: d.x.Size,
+		Sum: d.x.Sum}}
+	return d, r
+}
+
+// server0 is a server as client 0 finds it.
+type server0 struct {
+	*desk
+	h *Hub
+	x *exchange
 }
 
 // afresh makes the server wait for the same reply again.
-func (d *desk) afresh() {
+func (d *server0) afresh() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, a := range d.now.uploads {
-		a.close()
-	}
-	clear(d.now.uploads)
-	clear(d.now.got)
-	clear(d.now.failed)
-	clear(d.now.wrong)
+	d.x.upload.close()
+	d.x.upload, d.x.wrong, d.now = nil, 0, d.x
+	clear(d.h.now.got)
+	clear(d.h.now.failed)
 }
 
 // asText is a header as it is sent.
@@ -126,7 +121,7 @@ func FuzzReply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, header, body []byte) {
 		d.afresh()
 		d.reply(from0(replyVerb, forged(t, replyMessage, header, body)))
-		for client, got := range d.now.got {
+		for client, got := range d.h.now.got {
 			x := got.Upload.Shared["ctx"]
 			if client != 0 || len(got.Upload.Shared) != 1 || x == nil || !slices.Equal(x.Shape, []int{2, 3}) ||
 				got.Upload.N < 1 || got.Upload.N > 10 || math.IsNaN(got.Stats.Loss) || math.IsInf(got.Stats.Loss, 0) {
@@ -138,7 +133,7 @@ func FuzzReply(f *testing.F) {
 				}
 			}
 		}
-		if a := d.now.uploads[0]; a != nil && a.size > d.set.Largest {
+		if a := d.x.upload; a != nil && a.size > d.largest {
 			t.Fatalf("%d bytes are awaited", a.size)
 		}
 	})
@@ -147,17 +142,17 @@ func FuzzReply(f *testing.F) {
 // Whatever a client signs as its sign of life, the order that it has not answered stays its own.
 func FuzzBeat(f *testing.F) {
 	d, r := fuzzed(f)
-	f.Add(asText(f, beat{Run: d.set.ID, Instance: "i", Count: 1, Doing: idle, Try: r.Try}))
-	f.Add(asText(f, beat{Run: d.set.ID, Instance: "i", Count: math.MaxInt64, Leaves: true}))
-	f.Add(asText(f, beat{Run: d.set.ID, Instance: "j", Count: 2, Doing: "\x1b[2J"}))
+	f.Add(asText(f, beat{Run: d.id, Instance: "i", Count: 1, Doing: idle, Try: r.Try}))
+	f.Add(asText(f, beat{Run: d.id, Instance: "i", Count: math.MaxInt64, Leaves: true}))
+	f.Add(asText(f, beat{Run: d.id, Instance: "j", Count: 2, Doing: "\x1b[2J"}))
 	f.Fuzz(func(t *testing.T, header []byte) {
 		d.mu.Lock()
-		d.known[0].beats, d.known[0].left = 0, false
+		d.beats, d.left = 0, false
 		d.mu.Unlock()
 		d.beat(from0(beatVerb, forged(t, beatMessage, header, nil)))
-		k := d.known[0]
+		k := d.h.known[0]
 		if strings.ContainsFunc(k.doing, func(r rune) bool { return r < ' ' }) || len(k.doing) > maxError+3 ||
-			!d.now.waits(0) || !k.Member.Joined || k.Instance != "i" {
+			!d.h.now.waits(0) || d.now != d.x || !k.Member.Joined || k.instance != "i" {
 			t.Fatalf("%+v", k)
 		}
 	})
@@ -171,8 +166,8 @@ func FuzzJoin(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	card := Card{Run: d.set.ID, Instance: "i", Terms: d.terms, Backbone: "b", Tokens: "t", Examples: 5, Nonce: NewID(),
-		Proof: p}
+	card := Card{introduction: introduction{Run: d.id, Instance: "i", Nonce: NewID(), Proof: p}, Terms: d.h.terms,
+		Backbone: "b", Tokens: "t", Examples: 5}
 	card.Member.Task = methodtest.Alike(1)[0].Backbone.Task()
 	card.Member.Task.Backbone = "toy"
 	f.Add(asText(f, card))
@@ -182,15 +177,15 @@ func FuzzJoin(f *testing.F) {
 	f.Add(asText(f, card))
 	f.Fuzz(func(t *testing.T, header []byte) {
 		d.mu.Lock()
-		d.known[0] = member{}
+		d.h.known[0] = member{}
 		d.mu.Unlock()
-		d.join(from0(joinVerb, forged(t, joinMessage, header, nil)))
-		k := d.known[0]
+		d.run.join(d.desk, from0(joinVerb, forged(t, joinMessage, header, nil)))
+		k := d.h.known[0]
 		if !k.Member.Joined {
 			return
 		}
-		if k.Examples < 1 || k.Client != 0 || k.Run != d.set.ID || !word.MatchString(k.Member.Domain) ||
-			k.Member.Task.Width > 1<<16 || d.terms.Differs(k.Terms) != nil || len(d.terms.Classes) == 0 {
+		if k.Examples < 1 || k.Client != 0 || k.Run != d.id || !word.MatchString(k.Member.Domain) ||
+			k.Member.Task.Width > 1<<16 || d.h.terms.Differs(k.Terms) != nil || len(d.h.terms.Classes) == 0 {
 			t.Fatalf("%+v", k)
 		}
 	})
@@ -208,7 +203,7 @@ func FuzzPiece(f *testing.F) {
 	}
 	f.Add(one(2, make([]byte, 7)), true)
 	f.Add(one(1<<31, make([]byte, 7)), true)
-	f.Add(asText(f, ask{d.now.orders[0].Sum, 0}), false)
+	f.Add(asText(f, ask{d.x.Sum, 0}), false)
 	f.Add(asText(f, ask{strings.Repeat("0", 64), -1}), false)
 	f.Fuzz(func(t *testing.T, b []byte, put bool) {
 		if !put {
@@ -221,7 +216,7 @@ func FuzzPiece(f *testing.F) {
 			binary.LittleEndian.PutUint32(b[36:], crc(b[putHead:]))
 		}
 		d.put(from0(putVerb, b))
-		a := d.now.uploads[0]
+		a := d.x.upload
 		if a == nil || a.left < 2 || a.left > 3 {
 			t.Fatalf("%+v", a)
 		}
@@ -232,7 +227,7 @@ func FuzzPiece(f *testing.F) {
 }
 
 // fuzzedAgent is a client with the server's testKey and a state that the server's checkpoint has.
-func fuzzedAgent(f *testing.F) (*Agent, string) {
+func fuzzedAgent(f *testing.F) (*Agent, *vault, string) {
 	f.Helper()
 	run, id := strings.Repeat("ab", 16), strings.Repeat("cd", 16)
 	v, err := openVault(f.TempDir(), run, 0, nil)
@@ -243,16 +238,17 @@ func fuzzedAgent(f *testing.F) (*Agent, string) {
 		f.Fatal(err)
 	}
 	v.Safe = id
-	a := &Agent{Invitation: &Invitation{Run: run, Clients: 2, largest: 1 << 20, names: names{"toy"}}, vault: v, rounds: 9,
+	a := &Agent{Invitation: &Invitation{Run: run, Clients: 2, largest: 1 << 20, subjects: names{"toy"}.client(0)},
 		log: slog.New(slog.DiscardHandler)}
+	a.role = &clientRole{Invitation: a.Invitation, vault: v, rounds: 9, log: a.log}
 	a.server.Store(&verifier{key: testKey.Public()})
-	return a, id
+	return a, v, id
 }
 
 // Whatever the server signs as an order is for this client, of a round that there is, of tensors that may come, and
 // leaves what the checkpoint has.
 func FuzzOrder(f *testing.F) {
-	a, id := fuzzedAgent(f)
+	a, v, id := fuzzedAgent(f)
 	body, err := wire.Encode(tensor.Map{"shared/a": tensor.Scalar(1)})
 	if err != nil {
 		f.Fatal(err)
@@ -287,10 +283,10 @@ func FuzzOrder(f *testing.F) {
 				j.asked().With(m)
 			}
 		}
-		if err := a.vault.keep(j.order); err != nil {
+		if err := v.keep(j.order); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.vault.get(id); err != nil {
+		if _, err := v.get(id); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -304,7 +300,7 @@ func FuzzAnswers(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	q := question{NewID()}
+	q := question{Nonce: NewID()}
 	f.Add("hello", asText(f, hello{Version: Version, Run: NewID(), Nonce: q.Nonce, Clients: 2, Limit: 1, Largest: 1,
 		Config: []byte("name: x"), Classes: []string{"a"}, Proof: p}))
 	f.Add("hello", asText(f, hello{Version: Version, Nonce: q.Nonce, Refused: "\x1b[2J", Proof: p}))

@@ -168,6 +168,25 @@ func (v *vault) list() (files []held, left []string, err error) {
 	return files, left, err
 }
 
+// piecesFile is what the names of files begin with that the tensors of an order come into in pieces.
+const piecesFile = "order-"
+
+// pieces opens the file for tensors of a digest, so that a client that was killed goes on where it was, and removes
+// those of other orders.
+func (v *vault) pieces(sum string) (*os.File, error) {
+	path := filepath.Join(v.dir, piecesFile+sum)
+	list, err := filepath.Glob(filepath.Join(v.dir, piecesFile+"*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, old := range list {
+		if old != path {
+			os.Remove(old)
+		}
+	}
+	return os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+}
+
 // put keeps what a client is to remember if its reply to a training order of a round counts.
 func (v *vault) put(round int, id string, s engine.State) error {
 	return engine.WriteState(filepath.Join(v.dir, fmt.Sprintf("%s%06d-%s%s", stateFile, round, id, stateSuffix)), s)

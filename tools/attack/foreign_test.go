@@ -48,10 +48,10 @@ func TestForeignServer(t *testing.T) {
 				}
 				nc.Close()
 			}
-			if nc, err := nats.Connect("tls://"+s.address, nats.Secure(s.tls(s.at("certs"), "worker")),
+			if nc, err := nats.Connect("tls://"+s.address, nats.Secure(s.tls(s.at("certs"), "client-2")),
 				nats.NoReconnect()); err == nil { // a certificate, and no account
 				nc.Close()
-				t.Error("a worker is let in")
+				t.Error("client 2 is let in")
 			}
 			s.isolated(as)
 			clients := []*process{s.joinReal(0), s.joinReal(1)}

@@ -17,7 +17,7 @@ import (
 
 // A NATS server of somebody else's keeps the queue, and when it goes away in the middle of a round and comes back, run
 // and workers go on, with tensors in messages and in objects.
-func TestClusterOverForeignServer(t *testing.T) {
+func TestDispatcherOverForeignServer(t *testing.T) {
 	want, records := alone(t, fedpha.toy(t))
 	for _, limit := range []int{0, 100} {
 		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestClusterOverForeignServer(t *testing.T) {
 			}
 			defer f.conn.Close()
 			var restarted atomic.Bool
-			f.around = func(_ int, do transport.Turn) transport.Turn {
+			f.around = func(_ int, do transport.Job) transport.Job {
 				return func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply,
 					*engine.State, error) {
 					if o.Round == 1 && restarted.CompareAndSwap(false, true) {
