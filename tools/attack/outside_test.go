@@ -151,12 +151,7 @@ func TestForeignServer(t *testing.T) {
 	if out, err := exec.Command(program, "certs", s.at("certs"), "--clients", "3").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := freeAddress(t)
 	text, err := exec.Command(program, "nats-config", "--clients", "3", "--tls", s.at("certs"), "--listen",
 		address).Output()
 	if err == nil {

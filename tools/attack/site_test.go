@@ -96,13 +96,19 @@ eval: {every: 1000, validate: false}
 // serve starts a server with certificates for three clients.
 func serve(t *testing.T, rounds int, flags ...string) *server {
 	t.Helper()
+	address := freeAddress(t)
+	return serveAt(t, address, "", rounds, append([]string{"--listen", address}, flags...)...)
+}
+
+// freeAddress is one that nobody listens at.
+func freeAddress(t *testing.T) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
-	l.Close()
-	return serveAt(t, address, "", rounds, append([]string{"--listen", address}, flags...)...)
+	defer l.Close()
+	return l.Addr().String()
 }
 
 // serveAt is serve with the address of the NATS server, and with certificates that are there if there is a folder of
