@@ -170,7 +170,7 @@ func TestDispatcherOperator(t *testing.T) {
 			worker := f.who
 			for say, who := range map[string]transport.Identity{
 				"is that of \"client-0\", not of worker": worker("client-0"),
-				"worker shows no certificate":              {},
+				"worker shows no certificate":            {},
 			} {
 				f.who = func(string) transport.Identity { return who }
 				id := transport.NewID()

@@ -177,7 +177,7 @@ func TestDispatcherRefuses(t *testing.T) {
 		"data: the run has":        func(c *transport.WorkerInfo) { c.Footing.Digests = map[string]string{"data": "xyz"} },
 		"seed: the server has":     func(c *transport.WorkerInfo) { c.Footing.Terms.Seed++ },
 		"fingerprint: the run has": func(c *transport.WorkerInfo) { c.Footing.Fingerprint = "0" },
-		"0 jobs at a time":        func(c *transport.WorkerInfo) { c.Jobs = 0 },
+		"0 jobs at a time":         func(c *transport.WorkerInfo) { c.Jobs = 0 },
 	} {
 		if err := f.work(ctx, nc, id, 0, 1, change); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%q: %v", say, err)
