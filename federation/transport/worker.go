@@ -75,8 +75,11 @@ func (w Work) Run(ctx context.Context, nc *nats.Conn, inv *Invitation, info Work
 		}
 		eg.Go(func() error {
 			err := a.Run(ctx)
-			if err != nil && ctx.Err() == nil && !nc.IsClosed() && errors.Is(w.still(ctx, nc, inv.Run), ErrOver) {
-				return ErrOver // it is another run that refuses
+			if err == nil || ctx.Err() != nil || nc.IsClosed() || errors.Is(err, ErrOver) {
+				return err
+			}
+			if other := w.still(ctx, nc, inv.Run); other != nil { // it is another run that refuses
+				return other
 			}
 			return err
 		})
