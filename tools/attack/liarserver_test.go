@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"hash/crc32"
 	"maps"
 	"math"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +22,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"promptfed/federation/transport"
 	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
@@ -118,7 +121,12 @@ type impostor struct {
 // openImpostor starts an experiment over a NATS server that lets everybody with a certificate do anything.
 func openImpostor(t *testing.T) *impostor {
 	t.Helper()
-	s := openReal(t)
+	return impostorOf(openReal(t))
+}
+
+// impostorOf is likewise for what is there already.
+func impostorOf(s *server) *impostor {
+	s.t.Helper()
 	s.ownNATS(fmt.Sprintf("listen: %q\nmax_payload: 2MB\ntls {cert_file: %q, key_file: %q, ca_file: %q, verify: true}\n",
 		s.address, s.at("certs", "server.pem"), s.at("certs", "server-key.pem"), s.at("certs", "ca.pem")))
 	p := &impostor{server: s}
@@ -407,5 +415,58 @@ func TestLyingServerAlone(t *testing.T) {
 	p.sameAsRun()
 	if exists(p.at("x")) || !strings.Contains(clients[0].log.String(), "it forgets uploads of this client") {
 		t.Error("a path was followed, or the client does not say that it was to forget all")
+	}
+}
+
+// Invitations whose configuration is a bomb, no YAML, of other keys or with paths of this machine end a client in one
+// line, before it opens anything.
+func TestHostileInvitation(t *testing.T) {
+	t.Parallel()
+	s := &server{t: t, dir: t.TempDir(), address: freePort(t)}
+	call(t, "certs", s.at("certs"), "--clients", "2")
+	p := impostorOf(s)
+	public, err := x509.MarshalPKIXPublicKey(p.key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	proof := map[string]any{"key": public, "chain": s.tls(s.at("certs"), "server").Certificates[0].Certificate}
+	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"
+	for c := 'b'; c <= 'j'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", c-1), 9), ", "))
+	}
+	var mu sync.Mutex
+	var text string
+	_, err = p.nc.Subscribe("pf.default.from.0.hello", func(m *nats.Msg) {
+		var q struct{ Nonce string }
+		json.Unmarshal(m.Data, &q)
+		mu.Lock()
+		defer mu.Unlock()
+		hello := message{version: transport.Version, header: map[string]any{"version": transport.Version, "run": random(),
+			"nonce": q.Nonce, "clients": 2, "limit": 1000, "largest": 1000000, "config": []byte(text), "proof": proof}}
+		m.Respond(hello.signed(t, "hello", p.key))
+	})
+	if err == nil {
+		err = p.nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for config, say := range map[string]string{
+		bomb:                            "excessive aliasing",
+		strings.Repeat("[", 500000):     "exceeded max depth",
+		"backbones: [../../etc/passwd]": "which is a path",
+		"method: [":                     "the server's configuration: ",
+		"nothing: 1":                    "the server's configuration: ",
+	} {
+		mu.Lock()
+		text = config
+		mu.Unlock()
+		ctx, cancel := contextFor(30 * time.Second)
+		out, err := exec.CommandContext(ctx, program, "join", "tls://"+s.address, "--client", "0", "--tls", s.at("certs"),
+			"--state", s.at("state")).CombinedOutput()
+		cancel()
+		if err == nil || !strings.Contains(string(out), say) || len(out) > 2000 {
+			t.Errorf("%q: %v, %.2000s", say, err, out)
+		}
 	}
 }
