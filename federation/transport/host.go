@@ -179,6 +179,8 @@ type exchange struct {
 	// read takes a reply apart; keep, called once the member was told, lets it count. size is that of all of the message.
 	read func(r reply, body []byte, size int) (keep func(), err error)
 	fail func(why string) // there is no answer
+	// refused hears that a reply came that is none; nil for nobody.
+	refused func(err error)
 }
 
 const (

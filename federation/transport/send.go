@@ -41,6 +41,7 @@ func (h *Hub) send(c *collection, client int) error {
 		return func() { h.keep(client, x.ID, answer, size) }, err
 	}
 	x.fail = func(why string) { h.fail(client, x.ID, why) }
+	x.refused = func(err error) { h.refuse(client, err) }
 	h.mu.Lock()
 	x.Accepted, x.Safe = h.accepted[client], h.safe[client]
 	c.given[client] = x.ID
