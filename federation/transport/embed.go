@@ -2,7 +2,6 @@ package transport
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -15,10 +14,9 @@ import (
 
 // Embedding says how to run a NATS server in this process.
 type Embedding struct {
-	Listen string // HOST:PORT; port 0 for any that is free
-	Run    string // the run, or the queue, whose subjects may be used
-	// folder of the queue's streams: the server is for workers, not for clients; empty for none, and no JetStream
-	Workers string
+	Listen  string      // HOST:PORT; port 0 for any that is free
+	Run     string      // the run, or the queue, whose subjects may be used
+	Workers bool        // it is for workers, not for clients
 	Token   string      // that clients must give; empty for none
 	TLS     *tls.Config // nil for none; with client certificates, each names its client
 	Revoked *Revoked    // certificates that nobody gets in with, and whose connections are cut
@@ -34,8 +32,8 @@ type Embedded struct {
 	stop   chan struct{}
 }
 
-// Embed starts a NATS server and connects to it without a network. For clients it has no JetStream: there is nothing on
-// it that could be asked to do something with other rights than the asker's.
+// Embed starts a NATS server and connects to it without a network. It has no JetStream: there is nothing on it that
+// could be asked to do something with other rights than the asker's.
 func Embed(e Embedding) (*Embedded, error) {
 	host, port, err := net.SplitHostPort(e.Listen)
 	if err != nil {
@@ -55,14 +53,12 @@ func Embed(e Embedding) (*Embedded, error) {
 		n = server.RANDOM_PORT
 	}
 	g := &gate{run: e.Run, token: e.Token, certificates: e.TLS != nil &&
-		e.TLS.ClientAuth == tls.RequireAndVerifyClientCert, workers: e.Workers != "",
+		e.TLS.ClientAuth == tls.RequireAndVerifyClientCert, workers: e.Workers,
 		secret: NewID(), log: e.Log, revoked: e.Revoked}
-	o := &server.Options{ServerName: "promptfed-" + e.Run, Host: host, Port: n, JetStream: e.Workers != "",
-		StoreDir: e.Workers, NoSigs: true, NoLog: true,
+	o := &server.Options{ServerName: "promptfed-" + e.Run, Host: host, Port: n, NoSigs: true, NoLog: true,
 		MaxPayload: int32(e.Limit), CustomClientAuthentication: g, TLSConfig: e.TLS, TLS: e.TLS != nil, TLSTimeout: 5,
 		MaxControlLine: 4096,
-		WriteDeadline:  30 * time.Second, PingInterval: time.Minute,
-		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 1 << 40, SyncInterval: 10 * time.Second}
+		WriteDeadline:  30 * time.Second, PingInterval: time.Minute}
 	s, err := server.NewServer(o)
 	if err != nil {
 		return nil, fmt.Errorf("NATS server: %w", err)
@@ -74,10 +70,6 @@ func Embed(e Embedding) (*Embedded, error) {
 		s.Shutdown()
 		return nil, fmt.Errorf("no NATS server on %s: the port may be taken, or the disk full; take another "+
 			"--listen", e.Listen)
-	}
-	if e.Workers != "" && !s.JetStreamEnabled() {
-		s.Shutdown()
-		return nil, errors.New("the NATS server has no JetStream: its folder " + e.Workers + " cannot be used")
 	}
 	out.conn, err = nats.Connect("nats://in-process", nats.InProcessServer(s), nats.UserInfo(serverUser, g.secret),
 		nats.Name("promptfed serve"),

@@ -87,9 +87,12 @@ func (g *gate) Check(c server.ClientAuthentication) bool {
 		time.Sleep(guessPause)
 		return g.refuse(from, "another token")
 	}
-	p := permissions(g.run, user, g.workers)
-	if p == nil {
-		return g.refuse(from, fmt.Sprintf("%.60q is no client", user))
+	p, what := permissions(names{g.run}.right(user)), "client"
+	if g.workers {
+		p, what = permissions(names{g.run}.workerRight(user, o.Name)), "worker"
+	}
+	if p == nil || user == WorkerUser && !g.workers {
+		return g.refuse(from, fmt.Sprintf("%.60q is no %s", user, what))
 	}
 	if g.isBanned(user) {
 		return g.refuse(from, fmt.Sprintf("%s sent more than it may", user))

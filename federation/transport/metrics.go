@@ -88,7 +88,7 @@ func (h *Hub) Status() Status {
 		}
 		if h.now != nil {
 			_, c.Answered = h.now.got[i]
-			c.Asked = h.now.orders[i].ID != ""
+			c.Asked = h.now.given[i] != ""
 		}
 		s.Clients = append(s.Clients, c)
 	}

@@ -89,7 +89,8 @@ func (a account) claims(run string, keys map[string]nkeys.KeyPair) *jwt.AccountC
 	c := jwt.NewAccountClaims(public(keys[a.user]))
 	c.Name = accountName(run, a.user)
 	if a.right != nil {
-		c.Limits.Conn, c.Limits.Subs, c.Limits.LeafNodeConn = maxConnections, maxSubscriptions, 0
+		c.Limits.Conn, c.Limits.Subs = limits(a.user)
+		c.Limits.LeafNodeConn = 0
 	}
 	for _, x := range a.exports {
 		c.Exports.Add(&jwt.Export{Name: x.subject, Subject: jwt.Subject(x.subject), Type: jwt.Stream, TokenReq: true})

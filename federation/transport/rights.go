@@ -17,10 +17,14 @@ type right struct {
 	subscribe []string // subjects that the server sends by
 }
 
-// right is that of a user, or nil where a run has no such user.
+// right is that of a user, or nil where a run has no such user. Workers, who trust each other, are one user; the embedded
+// server keeps them apart, see workerRight.
 func (n names) right(user string) *right {
-	if user == StatusUser {
+	switch user {
+	case StatusUser:
 		return &right{[]string{n.status()}, []string{n.toStatus() + ".>"}}
+	case WorkerUser:
+		return &right{[]string{n.fromWorker("*") + ".*.*"}, []string{n.toWorker("*") + ".>"}}
 	}
 	text, ok := strings.CutPrefix(user, "client-")
 	client, err := strconv.Atoi(text)
@@ -28,18 +32,21 @@ func (n names) right(user string) *right {
 		return nil
 	}
 	// Of version 1 there is only the question who is there, which is answered with the version.
-	return &right{[]string{n.from(client, "*"), n.oldHello(text)}, []string{n.to(client) + ".>",
-		oldInbox + text + ".>"}}
+	at := n.client(client)
+	return &right{[]string{at.verb("*"), n.oldHello(text)}, []string{at.to + ".>", oldInbox + text + ".>"}}
 }
 
-// permissions are what a user may do in the embedded server; nil for users that there are none of.
-func permissions(run, user string, workers bool) *server.Permissions {
-	r := names{run}.right(user)
-	if workers {
-		if r = nil; user == WorkerUser {
-			r = &right{workerMayPublish(run), []string{WorkerInbox + ".>"}}
-		}
+// workerRight is that of a worker that gave its connection the name of WorkerOptions; nil for others.
+func (n names) workerRight(user, name string) *right {
+	id, ok := strings.CutPrefix(name, WorkerUser+"-")
+	if !ok || user != WorkerUser || !hash.MatchString(id) {
+		return nil
 	}
+	return &right{[]string{n.fromWorker(id) + ".*.*"}, []string{n.toWorker(id) + ".>"}}
+}
+
+// permissions are a right as the embedded server knows it.
+func permissions(r *right) *server.Permissions {
 	if r == nil {
 		return nil
 	}
@@ -60,7 +67,7 @@ type account struct {
 // crossing is a stream to or from the account of a user.
 type crossing struct{ user, subject string }
 
-// accounts are those of a run: the server's first, then that for the status and one for each client.
+// accounts are those of a run: the server's first, then those for the status and for workers, and one for each client.
 func accounts(run string, clients int) ([]account, error) {
 	if err := CheckName(run); err != nil {
 		return nil, err
@@ -68,7 +75,7 @@ func accounts(run string, clients int) ([]account, error) {
 	if clients < 1 || clients > maxClient {
 		return nil, fmt.Errorf("%d clients: there must be 1 to %d", clients, maxClient)
 	}
-	users := []string{StatusUser}
+	users := []string{StatusUser, WorkerUser}
 	for k := range clients {
 		users = append(users, UserOf(k))
 	}
@@ -88,8 +95,14 @@ func accounts(run string, clients int) ([]account, error) {
 	return append([]account{hub}, others...), nil
 }
 
-// Limits of a client's account: connections, as many as the embedded server allows, and subscriptions over all of them.
-const maxSubscriptions = 8 * maxConnections
+// limits are those of the account of a user: as many connections as the embedded server allows, and subscriptions over
+// all of them.
+func limits(user string) (connections, subscriptions int64) {
+	if user == WorkerUser {
+		return -1, -1
+	}
+	return maxConnections, 8 * maxConnections
+}
 
 // maxPayload is the largest message that a NATS server for a run must take, in bytes.
 const maxPayload = 2 << 20
@@ -98,8 +111,8 @@ const maxPayload = 2 << 20
 func accountName(run, user string) string { return "promptfed-" + run + "-" + user }
 
 // NATSConfig writes a configuration for a nats-server: an account without JetStream for the server of a run, for every
-// client and for the holder of the certificate for the status. Users are those of the certificates in a folder, which
-// hold the authority's as ca.pem.
+// client, for the workers of a queue of that name and for the holder of the certificate for the status. Users are those of
+// the certificates in a folder, which hold the authority's as ca.pem.
 func NATSConfig(w io.Writer, run, listen, certs string, clients int) error {
 	list, err := accounts(run, clients)
 	if err != nil {
@@ -113,9 +126,10 @@ func NATSConfig(w io.Writer, run, listen, certs string, clients int) error {
 		if a.right == nil {
 			fmt.Fprintf(&b, "    users: [{user: %q}]\n", "CN="+a.user)
 		} else {
+			connections, subscriptions := limits(a.user)
 			fmt.Fprintf(&b, "    users: [{user: %q, permissions: {publish: {allow: %s}, subscribe: {allow: %s}}}]\n"+
 				"    limits: {max_connections: %d, max_subscriptions: %d, max_leafnodes: 0}\n", "CN="+a.user,
-				quoted(a.right.publish), quoted(a.right.subscribe), maxConnections, maxSubscriptions)
+				quoted(a.right.publish), quoted(a.right.subscribe), connections, subscriptions)
 		}
 		b.WriteString("    exports: [\n")
 		for _, x := range a.exports {

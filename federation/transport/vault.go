@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"promptfed/federation/engine"
 	"promptfed/runtime/atomicfile"
@@ -46,17 +47,6 @@ type owner struct {
 func (v *vault) write() error {
 	return atomicfile.WritePrivate(filepath.Join(v.dir, vaultFile),
 		func(w io.Writer) error { return json.NewEncoder(w).Encode(v.owner) })
-}
-
-// note keeps what the server says that its last checkpoint has.
-func (v *vault) note(safe string) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if safe == "" || safe == v.Safe {
-		return nil
-	}
-	v.Safe = safe
-	return v.write()
 }
 
 // finish notes that the run is over.
@@ -154,6 +144,8 @@ type held struct {
 	name  string
 	round int
 	id    string
+	// when it was written
+	written time.Time
 }
 
 // list gives the files of the vault, and those that a crash left half written.
@@ -164,12 +156,35 @@ func (v *vault) list() (files []held, left []string, err error) {
 		rest, ours := strings.CutPrefix(name, stateFile)
 		round, id, _ := strings.Cut(rest, "-")
 		if n, err := strconv.Atoi(round); whole && ours && err == nil && hash.MatchString(id) {
-			files = append(files, held{f.Name(), n, id})
+			info, err := f.Info()
+			if err != nil {
+				return nil, nil, err
+			}
+			files = append(files, held{f.Name(), n, id, info.ModTime()})
 		} else if strings.HasPrefix(f.Name(), "."+stateFile) {
 			left = append(left, f.Name())
 		}
 	}
 	return files, left, err
+}
+
+// piecesFile is what the names of files begin with that the tensors of an order come into in pieces.
+const piecesFile = "order-"
+
+// pieces opens the file for tensors of a digest, so that a client that was killed goes on where it was, and removes
+// those of other orders.
+func (v *vault) pieces(sum string) (*os.File, error) {
+	path := filepath.Join(v.dir, piecesFile+sum)
+	list, err := filepath.Glob(filepath.Join(v.dir, piecesFile+"*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, old := range list {
+		if old != path {
+			os.Remove(old)
+		}
+	}
+	return os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 }
 
 // put keeps what a client is to remember if its reply to a training order of a round counts.
@@ -195,15 +210,32 @@ func (v *vault) get(id string) (engine.State, error) {
 		"of; give the folder that it had before with --state", v.dir)
 }
 
-// keep forgets what cannot count any more when an order comes: all but some, and but what was learned in this very
-// round, of which the server may not have made up its mind yet unless the order is to train.
-func (v *vault) keep(round int, trains bool, ids ...string) error {
+// keep forgets what cannot count any more when an order comes that says which uploads count last, and last in the
+// server's checkpoint: all others, but for what was learned in this very round, of which the server may not have made up
+// its mind yet unless the order is to train. Where the checkpoint is the one that was known before, the first few
+// uploads since then stay as well: the server may be gone that counted one of them and could not say so any more.
+func (v *vault) keep(o order) error {
 	files, left, err := v.list()
 	if err != nil {
 		return err
 	}
+	v.mu.Lock()
+	news := o.Safe != v.Safe
+	if news {
+		v.Safe = o.Safe
+		err = v.write()
+	}
+	v.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(files, func(a, b held) int { return a.written.Compare(b.written) })
+	spare := 0
 	for _, f := range files {
-		if !slices.Contains(ids, f.id) && (trains || f.round != round) {
+		if f.id == o.Accepted || f.id == o.Safe || f.id == o.ID || f.round == o.Round && o.Kind != string(engine.Train) {
+			continue
+		}
+		if spare++; news || spare > maxSpare {
 			left = append(left, f.name)
 		}
 	}
@@ -214,3 +246,6 @@ func (v *vault) keep(round int, trains bool, ids ...string) error {
 	}
 	return nil
 }
+
+// maxSpare is how many states a client keeps beside those that the server speaks of.
+const maxSpare = 8

@@ -67,6 +67,7 @@ func closed(nc *nats.Conn) bool {
 // A client whose certificate is revoked in the middle of a round is cut off and left out at once, and nobody waits for
 // it although its order has no deadline; with a new certificate and its old folder it takes part again.
 func TestRevoked(t *testing.T) {
+	t.Parallel()
 	s := serve(t, 60, "--deadline", "0")
 	first := s.background(part{client: 0, pause: 100 * time.Millisecond})
 	s.joins(100*time.Millisecond, 1, 2)
@@ -104,6 +105,7 @@ func TestRevoked(t *testing.T) {
 // The server takes a new certificate while the run goes on; what is signed with the old key, once that is revoked, is
 // taken by nobody.
 func TestRenewedServer(t *testing.T) {
+	t.Parallel()
 	s := serve(t, 40)
 	s.joins(100*time.Millisecond, 0, 1, 2)
 	s.recorded(0, 1, 2)
@@ -152,6 +154,7 @@ func (s *server) issue(name string, until time.Time) {
 
 // A certificate that has expired lets nobody in, and one that expires while its holder is there no longer.
 func TestExpired(t *testing.T) {
+	t.Parallel()
 	s := serve(t, 25)
 	s.issue("client-0", time.Now().Add(-time.Minute))
 	nc, err := nats.Connect("tls://"+s.address, nats.Secure(s.tls(s.at("certs"), "client-0")), nats.NoReconnect())
@@ -175,6 +178,7 @@ func TestExpired(t *testing.T) {
 
 // A list of revoked certificates that the authority did not sign, or an older one, changes nothing.
 func TestRevokedList(t *testing.T) {
+	t.Parallel()
 	s := serve(t, 25)
 	s.joins(200*time.Millisecond, 0, 1, 2)
 	s.runs()

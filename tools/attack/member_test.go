@@ -54,6 +54,7 @@ func denies(t *testing.T, nc *nats.Conn, denied chan error, subject string) {
 // A client has no right to JetStream, to other clients' subjects or to those of the server; nor has the holder of the
 // certificate for the status.
 func TestPublish(t *testing.T) {
+	t.Parallel()
 	s := serve(t, 1)
 	for _, name := range []string{"client-0", "status"} {
 		nc, denied := s.intruder(name)
@@ -73,6 +74,7 @@ func TestPublish(t *testing.T) {
 
 // A client hears nothing that is meant for others.
 func TestListen(t *testing.T) {
+	t.Parallel()
 	s := serve(t, 1)
 	for _, name := range []string{"client-0", "status"} {
 		nc, denied := s.intruder(name)

@@ -18,6 +18,7 @@ import (
 // Who has no certificate, one of another authority, or one that is no client's gets nowhere; who has client 0's is
 // client 0.
 func TestCertificates(t *testing.T) {
+	t.Parallel()
 	s := serve(t, 1)
 	call(t, "certs", s.at("other"), "--clients", "3")
 	for _, c := range []struct{ folder, name string }{{"certs", ""}, {"other", "client-0"}, {"other", "server"},
@@ -38,6 +39,7 @@ func TestCertificates(t *testing.T) {
 // Whoever guesses tokens is slow at it, and the log has few lines of it; a client with the right one gets in
 // afterwards.
 func TestGuesses(t *testing.T) {
+	t.Parallel()
 	s := serve(t, 1, "--token", "secret")
 	s.says("travel unencrypted")
 	var tried atomic.Int64
@@ -97,6 +99,7 @@ func TestConnections(t *testing.T) {
 
 // A port that is taken is said at once.
 func TestTakenPort(t *testing.T) {
+	t.Parallel()
 	s := serve(t, 1)
 	began := time.Now()
 	out, err := exec.Command(program, "serve", s.at("attack.yaml"), "--out", s.at("second"), "--listen", s.address,
@@ -109,6 +112,7 @@ func TestTakenPort(t *testing.T) {
 // What is secret in the folders of server and certificates is nobody's but the owner's, and the authority's key is in
 // neither.
 func TestFiles(t *testing.T) {
+	t.Parallel()
 	s := serve(t, 1)
 	s.joins(0, 0, 1, 2)
 	s.ends()

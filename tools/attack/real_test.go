@@ -37,7 +37,7 @@ func openReal(t *testing.T) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call(t, "certs", s.at("certs"), "--clients", "2")
+	call(t, "certs", s.at("certs"), "--clients", "3")
 	call(t, "run", s.at("attack.yaml"), "--out", s.at("run"))
 	return s
 }

@@ -221,7 +221,7 @@ func (s *lyingServer) refused(words string) {
 // of it: no second session of a round, in which a client less takes part, whose difference is that client's move; not
 // when the client was killed and started again; and no sum of two of five, with or without clients that the server
 // invents.
-func TestLyingServer(t *testing.T) {
+func TestSecondSum(t *testing.T) {
 	s := newLyingServer(t)
 	all, err := s.round(5, 3, false, 0, 0, 1, 2, 3, 4)
 	if err != nil || len(all) != 1 || fmt.Sprint(all[0].Sum) != "[0 1 2 3 4]" {
