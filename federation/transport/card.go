@@ -95,6 +95,8 @@ type ask struct {
 type member struct {
 	Card
 	peer
+	reason  string // why a reply was refused last
+	counted int    // examples that its last upload was averaged with, where it said more; 0 otherwise
 }
 
 // pulse is how often a client says that it is there.
