@@ -17,13 +17,15 @@ type Terms struct {
 	Exams    []string `json:"exams"`            // by name
 	Secure   string   `json:"secure,omitempty"` // secure aggregation; empty for none
 
+	Privacy   string `json:"privacy,omitempty"`   // what epsilons reckon with; empty for none
 	Precision string `json:"precision,omitempty"` // of features; empty for half
 }
 
 // Terms are those of an experiment.
 func (e *Experiment) Terms() Terms {
 	t := Terms{Method: e.MethodName, Options: e.Options, Seed: e.Plan.Seed, Training: fmt.Sprintf("%+v", e.Training),
-		Classes: slices.Clone(e.Classes), Template: e.Template, Secure: e.Secure, Precision: e.otherPrecision()}
+		Classes: slices.Clone(e.Classes), Template: e.Template, Secure: e.Secure, Privacy: e.Privacy,
+		Precision: e.otherPrecision()}
 	for _, x := range e.Exams {
 		t.Exams = append(t.Exams, x.Name)
 	}
@@ -40,6 +42,7 @@ func (t Terms) Differs(client Terms) error {
 		{"training", t.Training, client.Training}, {"classes", t.Classes, client.Classes}, {"template", t.Template,
 			client.Template},
 		{"exams", t.Exams, client.Exams}, {"secure aggregation", t.Secure, client.Secure},
+		{"differential privacy", t.Privacy, client.Privacy},
 		{"data.precision (empty is half)", t.Precision, client.Precision},
 	} {
 		if a, b := fmt.Sprintf("%.400q", f.server), fmt.Sprintf("%.400q", f.mine); fmt.Sprintf("%q",

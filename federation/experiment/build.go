@@ -127,6 +127,7 @@ func (b *Built) define() error {
 		return errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure " +
 			"aggregation and differential privacy are to hide; leave one of the two out")
 	}
+	b.private()
 	return b.secured()
 }
 

@@ -20,7 +20,7 @@ func TestSampling(t *testing.T) {
 	sizes := map[int]bool{}
 	for _, r := range finish(t, open(t, c)).Records {
 		sizes[len(r.Clients)] = true
-		if !(r.Notes["epsilon"] > 0) {
+		if !(r.Notes["epsilon_nominal"] > 0) {
 			t.Errorf("round %d notes %v", r.Round, r.Notes)
 		}
 	}
@@ -79,7 +79,7 @@ func TestSecureAggregation(t *testing.T) {
 		}
 	}
 	c.With, c.Options = []string{"dp"}, map[string]any{"where": "client", "noise": 0.5}
-	if r := finish(t, open(t, c)); !(r.Records[0].Notes["epsilon"] > 0) {
+	if r := finish(t, open(t, c)); !(r.Records[0].Notes["epsilon_nominal"] > 0) {
 		t.Errorf("%v", r.Records[0].Notes)
 	}
 }

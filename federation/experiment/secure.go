@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -29,7 +28,7 @@ func (b *Built) secured() error {
 		return fmt.Errorf("secure_aggregation: train.centralised has one client, whose sum is its upload; leave one " +
 			"of the two out")
 	}
-	clients := cmp.Or(b.of, len(b.Parts), b.Config.Partition.Clients)
+	clients := b.clients()
 	if b.layer, err = secure.New(c, weighting, beside, clients); err != nil {
 		return err
 	}

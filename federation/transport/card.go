@@ -43,8 +43,10 @@ type hello struct {
 	Largest int      `json:"largest,omitempty"`
 	Config  []byte   `json:"config,omitempty"`
 	Classes []string `json:"classes,omitempty"` // none before the first client told them
-	Proof   proof    `json:"proof"`             // of the key that signed this, and will sign orders
-	Refused string   `json:"refused,omitempty"`
+	// noise of differential privacy comes from the run's seed
+	InsecureDP bool   `json:"insecure_dp,omitempty"`
+	Proof      proof  `json:"proof"` // of the key that signed this, and will sign orders
+	Refused    string `json:"refused,omitempty"`
 }
 
 // verdict answers a card.

@@ -65,13 +65,23 @@ type Invitation struct {
 	Clients int
 	Config  []byte
 	Classes []string // of the experiment; none before the first client told them
-	limit   int
-	largest int
+	// InsecureDP has the noise of differential privacy come from the run's seed.
+	InsecureDP bool
+	limit      int
+	largest    int
 	subjects
 	client int // number of the client, or of the job of a worker
 	who    Identity
 	server verifier // whose orders these are
 	key    []byte   // likewise
+}
+
+// Server says in words whose orders a client follows: the holder of a certificate, or of a key that is remembered.
+func (i *Invitation) Server() string {
+	if i.who.roots != nil {
+		return fmt.Sprintf("the holder of the certificate %q", ServerName)
+	}
+	return fmt.Sprintf("the holder of key %.16s, which nobody vouches for", sum(i.key))
 }
 
 // Ask waits for the server of a run and asks it for the invitation of a client, which has the identity who.
@@ -151,7 +161,8 @@ func invited(b []byte, q question, who Identity) (*Invitation, error) {
 	if !hash.MatchString(h.Run) || h.Limit < 1 || h.Largest < 1 {
 		return nil, errors.New("the server's invitation makes no sense")
 	}
-	return &Invitation{Run: h.Run, Clients: h.Clients, Config: h.Config, Classes: h.Classes, limit: h.Limit,
+	return &Invitation{Run: h.Run, Clients: h.Clients, Config: h.Config, Classes: h.Classes,
+		InsecureDP: h.InsecureDP, limit: h.Limit,
 		largest: h.Largest, server: server, key: h.Proof.Key}, nil
 }
 

@@ -32,9 +32,12 @@ type Settings struct {
 	Deadline time.Duration // of every order; 0 for none
 	Quorum   float64       // share of the clients asked that must answer, in (0,1]; see Need
 	Config   []byte        // that clients are told
-	Terms    engine.Terms  // that clients must agree to; without classes those of the first client are taken
-	Method   method.Method
-	Identity Identity // by which orders are signed and clients known
+	// InsecureDP tells clients that the noise of differential privacy comes from the run's seed.
+	InsecureDP bool
+	Facts      json.RawMessage // what the status tells of the experiment and of what protects clients
+	Terms      engine.Terms    // that clients must agree to; without classes those of the first client are taken
+	Method     method.Method
+	Identity   Identity // by which orders are signed and clients known
 	// Limit is the size of the tensors, in bytes, from which on they travel in pieces instead of in the message.
 	Limit int
 	// Largest is the size of the largest tensors that are taken from a client, in bytes.

@@ -132,13 +132,24 @@ func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(config, "ROUNDS", fmt.Sprint(rounds))), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	conf, err := configs.Load(path, nil)
+	var sets []string // what --set changes, and where noise comes from, is among the terms of both sides
+	for i, flag := range flags {
+		if flag == "--set" {
+			sets = append(sets, flags[i+1])
+		}
+	}
+	conf, err := configs.Load(path, sets)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b, err := experiment.OpenServer(conf)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if slices.Contains(flags, "--insecure-dp") {
+		if err := b.InsecureDP(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s.terms = b.Engine.Terms()
 	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."
@@ -269,6 +280,7 @@ type part struct {
 	pause  time.Duration
 	claims int                   // examples; 0 for the 10 of an honest one
 	lie    func(r *engine.Reply) // nil for an honest one
+	sees   func(o engine.Order)  // what it is sent; nil for nobody who looks
 }
 
 func (p part) examples() int { return cmp.Or(p.claims, 10) }
@@ -278,6 +290,9 @@ func (p part) Answer(ctx context.Context, o engine.Order, _ engine.State) (engin
 	case <-time.After(p.pause):
 	case <-ctx.Done():
 		return engine.Reply{}, nil, ctx.Err()
+	}
+	if p.sees != nil {
+		p.sees(o)
 	}
 	r := engine.Reply{Client: p.client, Scores: engine.Scores{Examples: 1, Global: &engine.Hits{},
 		Personal: &engine.Hits{}}}

@@ -226,6 +226,8 @@ func TestJoinIsRefused(t *testing.T) {
 		{"options: the server has", []string{"--client", "1", "--token", "secret", "--set", "options.global_tokens=5"}},
 		{"classes: the server has", []string{"--client", "1", "--token", "secret", "--set",
 			"data.drawn.classes=[circle, square, star, heart]"}},
+		{"--require secure_aggregation does not hold: the server's configuration has secure_aggregation: off",
+			[]string{"--client", "1", "--token", "secret", "--require", "rounds>=1,secure_aggregation,method=x"}},
 		{"the run has clients 0 to 3", []string{"--client", "4", "--token", "secret"}},
 		{"Authorization", []string{"--client", "1", "--token", "guessed"}},
 	} {
@@ -233,6 +235,10 @@ func TestJoinIsRefused(t *testing.T) {
 		if code != failed || !strings.Contains(text, c.say) {
 			t.Errorf("%v: exit %d, %s", c.args, code, text)
 		}
+	}
+	if text, code := join("unknown", "--client", "1", "--require", "colour"); code != usage || !strings.Contains(text,
+		"--require colour: there is no such key") {
+		t.Errorf("exit %d, %s", code, text)
 	}
 	for _, say := range []string{"refused to join", "options: the server has", "another token"} {
 		if !strings.Contains(server.said(), say) {
