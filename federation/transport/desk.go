@@ -225,8 +225,7 @@ func (d *desk) handle(m *nats.Msg) {
 func (h *Hub) greet(*desk, question) hello {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return hello{Clients: h.set.Clients, Config: h.set.Config, Classes: h.terms.Classes,
-		InsecureDP: h.set.InsecureDP}
+	return hello{Clients: h.set.Clients, Config: h.set.Config, Classes: h.terms.Classes, InsecureDP: h.set.InsecureDP}
 }
 
 // open reads a message that the member signed.

@@ -19,7 +19,7 @@ import (
 )
 
 // A NATS server of somebody else's keeps the queue, and when it goes away in the middle of a round and comes back, run
-// and workers go on, with tensors in messages and in objects.
+// and workers go on, with tensors in messages and in pieces.
 func TestDispatcherOverForeignServer(t *testing.T) {
 	want, records := alone(t, fedpha.toy(t))
 	for _, limit := range []int{0, 100} {

@@ -17,7 +17,7 @@ import (
 )
 
 // However many workers there are, the run folder holds the bytes of a run in one process; so it does where tensors go
-// through objects, and with surveys and an exam.
+// in pieces, and with surveys and an exam.
 func TestDispatcherGivesTheSame(t *testing.T) {
 	for _, s := range []stack{
 		{"promptfl", nil, map[string]any{"tokens": 2}},

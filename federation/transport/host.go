@@ -178,9 +178,8 @@ type exchange struct {
 	wrong  int           // damaged replies
 	// read takes a reply apart; keep, called once the member was told, lets it count. size is that of all of the message.
 	read func(r reply, body []byte, size int) (keep func(), err error)
-	fail func(why string) // there is no answer
-	// refused hears that a reply came that is none; nil for nobody.
-	refused func(err error)
+	// fail tells that there is no answer; refused is why the one that came is none, nil where the member has none.
+	fail func(why string, refused error)
 }
 
 const (

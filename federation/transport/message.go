@@ -16,7 +16,7 @@ import (
 )
 
 // Version is of the messages. Both sides must have the same.
-const Version = 2
+const Version = 3
 
 // magic starts every message; the last byte is Version.
 var magic = [4]byte{'P', 'F', 'L', Version}

@@ -40,8 +40,12 @@ func (h *Hub) send(c *collection, client int) error {
 		answer, err := h.read(c.order, r, body)
 		return func() { h.keep(client, x.ID, answer, size) }, err
 	}
-	x.fail = func(why string) { h.fail(client, x.ID, why) }
-	x.refused = func(err error) { h.refuse(client, err) }
+	x.fail = func(why string, refused error) {
+		if refused != nil {
+			h.refuse(client, refused)
+		}
+		h.fail(client, x.ID, why)
+	}
 	h.mu.Lock()
 	x.Accepted, x.Safe = h.accepted[client], h.safe[client]
 	c.given[client] = x.ID

@@ -166,7 +166,7 @@ func (s *slot) do(a *assignment) outcome {
 		reply, next, err := r.decodeResult(a.order, body)
 		return func() { s.settle(x, ended, outcome{reply: reply, next: next}, size) }, err
 	}
-	x.fail = func(why string) {
+	x.fail = func(why string, _ error) {
 		s.settle(x, ended, outcome{err: fmt.Errorf("round %d, client %d: %s", a.order.Round, a.client, why)}, 0)
 	}
 	if err := s.begin(x); err != nil && !natsAway(err) {

@@ -42,7 +42,7 @@ func (d *desk) reply(m *nats.Msg) {
 	}
 	if r.Error != "" {
 		receive(taken, nil)
-		x.fail(plain(r.Error))
+		x.fail(plain(r.Error), nil)
 		return
 	}
 	size := len(m.Data)
@@ -65,10 +65,7 @@ func (d *desk) reply(m *nats.Msg) {
 	}
 	receive(taken, nil) // before the reply counts: the server may end with it
 	if err != nil {
-		if x.refused != nil {
-			x.refused(err)
-		}
-		x.fail("its reply is refused: " + plain(err.Error()))
+		x.fail("its reply is refused: "+plain(err.Error()), err)
 		return
 	}
 	keep()
