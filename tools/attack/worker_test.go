@@ -15,6 +15,7 @@ import (
 // though that has the same certificate, for no client and for no run, and has nothing of JetStream. Others' certificates
 // are no worker's. A run whose only honest worker has a dishonest one beside it learns what one process does.
 func TestWorker(t *testing.T) {
+	t.Parallel()
 	s := openReal(t)
 	s.process = launch(t, program, "run", s.at("attack.yaml"), "--out", s.at("out"), "--cluster", "listen://"+s.address,
 		"--tls", s.at("certs"))
@@ -22,13 +23,8 @@ func TestWorker(t *testing.T) {
 	mine, other := transport.NewID(), transport.NewID()
 	nc, denied := s.intruder("worker", transport.WorkerOptions("default", mine)...)
 	work := "pf.default.work."
-	for _, subject := range append(append([]string{work + "from." + other + ".0.reply", work + "to." + mine + ".0.order",
-		work + "from." + mine + ".reply", "pf.default.from.0.reply", "pf.default.to.0.order", "pf.default.status",
-		"pf.other.work.from." + mine + ".0.hello"}, jetStream...), others...) {
-		denies(t, nc, denied, subject)
-	}
-	for _, subject := range []string{">", "pf.>", work + ">", work + "to.>", work + "to." + other + ".>",
-		work + "from." + mine + ".0.reply", "pf.default.to.0.>", "pf.default.from.0.*", "$JS.>", "$SYS.>", "_INBOX.>"} {
+	s.workerMayNot(nc, denied, work+"from."+other+".0.reply", work+"to."+mine+".0.order")
+	for _, subject := range []string{work + "to.>", work + "to." + other + ".>", work + "from." + mine + ".0.reply"} {
 		deaf(t, nc, denied, subject)
 	}
 	for _, reply := range append(append([]string{work + "to." + other + ".0.order"}, jetStream...), others...) {
@@ -49,20 +45,43 @@ func TestWorker(t *testing.T) {
 			t.Errorf("the certificate of %s is a worker's", name)
 		}
 	}
-	launch(t, program, "work", "tls://"+s.address, "--tls", s.at("certs"), "--jobs", "2", "--idle", "2s", "--set",
-		"runtime.models="+s.dir, "--set", "runtime.cache="+s.at("cache")).ended()
+	s.workedAsRun()
+}
+
+// workerMayNot fails unless NATS refuses a worker what is not a worker's, and these subjects.
+func (s *server) workerMayNot(nc *nats.Conn, denied chan error, publish ...string) {
+	s.t.Helper()
+	id := transport.NewID()
+	for _, subject := range append(append(append(publish, "pf.default.work.from."+id+".reply",
+		"pf.default.work.to."+id+".0.order", "pf.other.work.from."+id+".0.hello", "pf.default.from.0.reply",
+		"pf.default.status"), jetStream...), others...) {
+		denies(s.t, nc, denied, subject)
+	}
+	for _, subject := range []string{">", "pf.>", "pf.default.work.>", "pf.default.work.from.>", "pf.default.to.0.>",
+		"pf.default.from.0.*", "$JS.>", "$SYS.>", "_INBOX.>"} {
+		deaf(s.t, nc, denied, subject)
+	}
+}
+
+// workedAsRun starts an honest worker, and fails unless the run that is under way learns what promptfed run did.
+func (s *server) workedAsRun() {
+	s.t.Helper()
+	worker := launch(s.t, append([]string{program, "work", "tls://" + s.address, "--jobs", "2", "--idle", "2s", "--set",
+		"runtime.models=" + s.dir, "--set", "runtime.cache=" + s.at("cache")}, s.link("worker")...)...)
 	s.ended()
+	worker.ended()
 	want, err := os.ReadFile(s.at("run", engine.PromptsFile))
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	if got, err := os.ReadFile(s.at("out", engine.PromptsFile)); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("the workers learned something else than one process: %v", err)
+		s.t.Errorf("the workers learned something else than one process: %v", err)
 	}
 }
 
 // Where clients join, the certificate worker gets nobody in.
 func TestWorkerIsNoClient(t *testing.T) {
+	t.Parallel()
 	s := serve(t, 1)
 	for _, options := range [][]nats.Option{nil, transport.WorkerOptions("default", transport.NewID())} {
 		nc, err := nats.Connect("tls://"+s.address, append(options, nats.Secure(s.tls(s.at("certs"), "worker")),
@@ -74,4 +93,31 @@ func TestWorkerIsNoClient(t *testing.T) {
 	}
 	s.joins(0, 0, 1, 2)
 	counted(t, s.ends(), 0, 1, 2)
+}
+
+// So it is with a stock nats-server and the account for workers that promptfed nats-config writes, in both of its
+// forms, but that workers hear each other's jobs.
+func TestWorkerForeignServer(t *testing.T) {
+	t.Parallel()
+	for _, form := range []string{"file", "operator"} {
+		t.Run(form, func(t *testing.T) {
+			t.Parallel()
+			s := openReal(t)
+			flags := []string{"nats-config", "--clients", "1", "--tls", s.at("certs"), "--listen", s.address}
+			conf := ""
+			var options []nats.Option
+			if form == "operator" {
+				call(t, append(flags, "--operator", s.at("operator"))...)
+				options = append(options, nats.UserCredentials(s.at("operator", "worker.creds")))
+			} else {
+				conf = call(t, flags...)
+			}
+			s.ownNATS(conf, "-js", "-sd", s.at("store"))
+			s.process = launch(t, append([]string{program, "run", s.at("attack.yaml"), "--out", s.at("out"), "--cluster",
+				"tls://" + s.address}, s.link("server")...)...)
+			nc, denied := s.intruder("worker", options...)
+			s.workerMayNot(nc, denied)
+			s.workedAsRun()
+		})
+	}
 }
