@@ -3,6 +3,7 @@ package transport_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -46,8 +47,8 @@ func TestVersions(t *testing.T) {
 	defer sub.Unsubscribe()
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
-	if err := s.join(ctx, 2); err == nil || !strings.Contains(err.Error(), "the message has version 1, this program "+
-		"2; use the same release") {
+	want := fmt.Sprintf("the message has version 1, this program %d; use the same release", transport.Version)
+	if err := s.join(ctx, 2); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)
 	}
 }
