@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"promptfed/runtime/graph"
+	_ "promptfed/runtime/ops" // defines the operators
 	"promptfed/runtime/tensor"
 )
 

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"promptfed/runtime/graph"
+	_ "promptfed/runtime/ops" // defines the operators
 )
 
 // LayerNorm normalises the last axis of x to mean 0 and variance 1 (biased, with eps added) and applies gain and bias
