@@ -292,11 +292,7 @@ func internKey(def *Def, domain, kind string, attrs Attrs, n int, in []Node) str
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(attrs)) {
-		if s, ok := attrs[k].v.(string); ok {
-			fmt.Fprintf(&b, " %s=%q", k, s)
-			continue
-		}
-		fmt.Fprintf(&b, " %s=%T:%v", k, attrs[k].v, attrs[k].v)
+		fmt.Fprintf(&b, " %s=%q", k, attrs[k].key())
 	}
 	return b.String()
 }

@@ -50,7 +50,7 @@ func decomposed(kind, attrs string, decompose func(c *call, in []node) node) gra
 }
 
 func leakyReluVJP(c *call) []node {
-	a := float64(c.Op.Attrs.Float("alpha", 0.01))
+	a := c.Attrs.Float("alpha", 0.01)
 	return []node{c.G().Mul(positive(c.X(0)).Scale(1 - a).Shift(a))}
 }
 
@@ -61,12 +61,12 @@ func pReluVJP(c *call) []node {
 }
 
 func thresholdedReluVJP(c *call) []node {
-	return []node{c.G().Mul(positive(c.X(0).Shift(-float64(c.Op.Attrs.Float("alpha", 1)))))}
+	return []node{c.G().Mul(positive(c.X(0).Shift(-c.Attrs.Float("alpha", 1))))}
 }
 
 // eluVJP uses a e^x = y + a below zero.
 func eluVJP(c *call) []node {
-	a := float64(c.Op.Attrs.Float("alpha", 1))
+	a := c.Attrs.Float("alpha", 1)
 	pos := positive(c.X(0))
 	return []node{c.G().Mul(pos.Add(pos.Neg().Shift(1).Mul(c.Y().Shift(a))))}
 }
@@ -81,13 +81,13 @@ func hardSwishVJP(c *call) []node {
 func hardSigmoidVJP(c *call) []node {
 	y := c.Y()
 	inside := positive(y).Mul(positive(y.Neg().Shift(1)))
-	return []node{c.G().Mul(inside).Scale(float64(c.Op.Attrs.Float("alpha", 0.2)))}
+	return []node{c.G().Mul(inside).Scale(c.Attrs.Float("alpha", 0.2))}
 }
 
 // geluVJP covers the exact form x cdf(x) and, by attribute, its tanh approximation.
 func geluVJP(c *call) []node {
 	x := c.X(0)
-	if c.Op.Attrs.Str("approximate", "none") == "tanh" {
+	if c.Attrs.Str("approximate", "none") == "tanh" {
 		const a = 0.7978845608028654 // sqrt(2/pi)
 		x2 := x.Square()
 		t := x.Mul(x2.Scale(0.044715).Shift(1)).Scale(a).Tanh()
@@ -102,27 +102,27 @@ func geluVJP(c *call) []node {
 
 // quickGeluVJP has the slope σ + a(y - yσ) of y = x σ(a x), in few passes over memory.
 func quickGeluVJP(c *call) []node {
-	a, y := float64(c.Op.Attrs.Float("alpha", 1.702)), c.Y()
+	a, y := c.Attrs.Float("alpha", 1.702), c.Y()
 	s := c.X(0).Scale(a).Sigmoid()
 	return []node{c.G().Mul(s.Add(y.Sub(y.Mul(s)).Scale(a)))}
 }
 
 // decomposeSwish is x sigmoid(alpha x) [Ramachandran et al. 2017].
 func decomposeSwish(c *call, in []node) node {
-	return in[0].Mul(in[0].Scale(float64(c.Op.Attrs.Float("alpha", 1))).Sigmoid())
+	return in[0].Mul(in[0].Scale(c.Attrs.Float("alpha", 1)).Sigmoid())
 }
 
 // decomposeCelu is max(0,x) + min(0, alpha (e^(x/alpha) - 1)) [Barron 2017].
 func decomposeCelu(c *call, in []node) node {
-	a := float64(c.Op.Attrs.Float("alpha", 1))
+	a := c.Attrs.Float("alpha", 1)
 	zero := in[0].ScalarLike(0)
 	return in[0].ReLU().Add(in[0].Min(zero).Scale(1 / a).Exp().Shift(-1).Scale(a))
 }
 
 // decomposeSelu is gamma (max(0,x) + alpha (e^min(0,x) - 1)) [Klambauer et al. 2017].
 func decomposeSelu(c *call, in []node) node {
-	a, g := float64(c.Op.Attrs.Float("alpha", 1.67326319217681884765625)), float64(c.Op.Attrs.Float("gamma",
-		1.05070102214813232421875))
+	a, g := c.Attrs.Float("alpha", 1.67326319217681884765625), c.Attrs.Float("gamma",
+		1.05070102214813232421875)
 	return in[0].ReLU().Add(in[0].Min(in[0].ScalarLike(0)).Exp().Shift(-1).Scale(a)).Scale(g)
 }
 
@@ -143,12 +143,12 @@ func decomposeBiasGelu(_ *call, in []node) node {
 }
 
 func softmaxVJP(c *call) []node {
-	a := c.Op.Attrs.Int("axis", -1)
+	a := c.Attrs.Int("axis", -1)
 	w := c.Y().Mul(c.G())
 	return []node{w.Sub(c.Y().Mul(w.SumKeep(a)))}
 }
 
 func logSoftmaxVJP(c *call) []node {
-	a := c.Op.Attrs.Int("axis", -1)
+	a := c.Attrs.Int("axis", -1)
 	return []node{c.G().Sub(c.Y().Exp().Mul(c.G().SumKeep(a)))}
 }

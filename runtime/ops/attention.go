@@ -45,8 +45,8 @@ func inferAttention(o *infer) error {
 // [B,heads,L,d] or [B,L,heads·d], with fewer heads of k and v where queries share them. Caches of earlier tokens are
 // not supported.
 func decomposeAttention(c *call, in []node) node {
-	at := c.Op.Attrs
-	if len(in) < 3 || len(in) > 4 || len(c.Op.Out) > 1 && (c.Op.Out[1].Name() != "" || len(c.Op.Out) > 2) {
+	at := c.Attrs
+	if len(in) < 3 || len(in) > 4 || len(c.Out) > 1 && (c.Out[1].Name() != "" || len(c.Out) > 2) {
 		return c.Refuse("caches of earlier tokens and a second output are not supported")
 	}
 	q, k, v := in[0], in[1], in[2]
@@ -80,7 +80,7 @@ func inferMultiHead(o *infer) error {
 // decomposeMultiHead is ONNX Runtime's MultiHeadAttention over query, key and value [B,L,heads·d], with an optional bias of
 // the three and an optional addend of the scores.
 func decomposeMultiHead(c *call, in []node) node {
-	h := c.Op.Attrs.Int("num_heads", 0)
+	h := c.Attrs.Int("num_heads", 0)
 	get := func(i int) node {
 		if i < len(in) {
 			return in[i]
@@ -99,8 +99,8 @@ func decomposeMultiHead(c *call, in []node) node {
 		}
 		q, k, v = q.Add(b.Slice(0, 0, w[0])), k.Add(b.Slice(0, w[0], 2*w[0])), v.Add(b.Slice(0, 2*w[0], math.MaxInt32))
 	}
-	y := attend(c, heads(q, h), heads(k, h), heads(v, h), get(5), c.Op.Attrs.Float("scale", 0),
-		c.Op.Attrs.Int("unidirectional", 0) != 0, 0)
+	y := attend(c, heads(q, h), heads(k, h), heads(v, h), get(5), c.Attrs.Float("scale", 0),
+		c.Attrs.Int("unidirectional", 0) != 0, 0)
 	if !y.OK() {
 		return y
 	}
@@ -113,7 +113,7 @@ func heads(x node, h int) node { return x.Reshape(0, 0, h, -1).Transpose(0, 2, 1
 // joined is [B,h,L,d] as [B,L,h·d].
 func joined(x node) node { return x.Transpose(0, 2, 1, 3).Reshape(0, 0, -1) }
 
-func attend(c *call, q, k, v, mask node, scale float32, causal bool, cap float32) node {
+func attend(c *call, q, k, v, mask node, scale float64, causal bool, softcap float64) node {
 	g := q.Graph()
 	if q.Rank() != 4 || k.Rank() != 4 || v.Rank() != 4 || !q.Shape()[3].Static() || !q.Shape()[1].Static() ||
 		!k.Shape()[1].Static() {
@@ -127,11 +127,10 @@ func attend(c *call, q, k, v, mask node, scale float32, causal bool, cap float32
 		}
 		k, v = repeat(k), repeat(v)
 	}
-	by := float64(scale)
-	if by == 0 {
-		by = 1 / math.Sqrt(float64(q.Dim(3)))
+	if scale == 0 {
+		scale = 1 / math.Sqrt(float64(q.Dim(3)))
 	}
-	s := q.MatMul(k.Transpose(0, 1, 3, 2)).Scale(by)
+	s := q.MatMul(k.Transpose(0, 1, 3, 2)).Scale(scale)
 	hide := func(seen node) { s = seen.Where(s, s.ScalarLike(math.Inf(-1))) }
 	if causal {
 		ones := g.Apply(graph.Standard, "Expand", nil, g.Scalar(1), vector(sizeOf(q, 2), sizeOf(k, 2)))
@@ -144,8 +143,8 @@ func attend(c *call, q, k, v, mask node, scale float32, causal bool, cap float32
 	default:
 		s = s.Add(mask)
 	}
-	if cap != 0 {
-		s = s.Scale(1 / float64(cap)).Tanh().Scale(float64(cap))
+	if softcap != 0 {
+		s = s.Scale(1 / softcap).Tanh().Scale(softcap)
 	}
 	return s.Softmax(-1).MatMul(v)
 }

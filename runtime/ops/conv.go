@@ -161,8 +161,8 @@ func convVJP(c *call) []node {
 	if err != nil {
 		return c.Fail("%v", err)
 	}
-	group := c.Op.Attrs.Int("group", 1)
-	out := make([]node, len(c.Op.In))
+	group := c.Attrs.Int("group", 1)
+	out := make([]node, len(c.In))
 	if c.Need(0) {
 		out[0] = transposed(x, g, w, group, k, p, s, d)
 	}
@@ -283,11 +283,11 @@ func convTransposeVJP(c *call) []node {
 	if err != nil {
 		return c.Fail("%v", err)
 	}
-	if _, given := c.Op.Attrs.Ints("output_shape"); given {
+	if _, given := c.Attrs.Ints("output_shape"); given {
 		return c.Fail("attribute output_shape is not supported")
 	}
-	group := c.Op.Attrs.Int("group", 1)
-	out := make([]node, len(c.Op.In))
+	group := c.Attrs.Int("group", 1)
+	out := make([]node, len(c.In))
 	if c.Need(0) {
 		out[0] = g.Graph().Apply(graph.Standard, "Conv", graph.Attrs{"pads": graph.Attr(p), "strides": graph.Attr(s), "dilations": graph.Attr(d),
 			"kernel_shape": graph.Attr(k), "group": graph.Attr(group)}, g, w)

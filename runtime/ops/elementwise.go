@@ -203,9 +203,9 @@ func powVJP(c *call) []node {
 
 // extremeVJP sends the gradient of Max and Min to the inputs that attain them, in equal parts where several do.
 func extremeVJP(c *call) []node {
-	hits := make([]node, len(c.Op.In))
+	hits := make([]node, len(c.In))
 	var count node
-	for i, x := range c.Op.In {
+	for i, x := range c.In {
 		hits[i] = x.Equal(c.Y()).Cast(c.Y().DType())
 		if i == 0 {
 			count = hits[i]
@@ -221,7 +221,7 @@ func extremeVJP(c *call) []node {
 }
 
 func sumVJP(c *call) []node {
-	out := make([]node, len(c.Op.In))
+	out := make([]node, len(c.In))
 	for i := range out {
 		out[i] = c.G()
 	}
@@ -229,8 +229,8 @@ func sumVJP(c *call) []node {
 }
 
 func meanVJP(c *call) []node {
-	g := c.G().Scale(1 / float64(len(c.Op.In)))
-	out := make([]node, len(c.Op.In))
+	g := c.G().Scale(1 / float64(len(c.In)))
+	out := make([]node, len(c.In))
 	for i := range out {
 		out[i] = g
 	}
@@ -311,7 +311,7 @@ func dropoutVJP(c *call) []node {
 // the bound it hit.
 func clipVJP(c *call) []node {
 	x, zero := c.X(0), c.G().ScalarLike(0)
-	out := make([]node, len(c.Op.In))
+	out := make([]node, len(c.In))
 	out[0] = x.Equal(c.Y()).Where(c.G(), zero)
 	if c.Need(1) {
 		out[1] = c.X(1).Greater(x).Where(c.G(), zero)

@@ -40,12 +40,12 @@ func inferGroupNorm(o *infer) error {
 
 // decomposeGroupNorm standardises each group of channels of each example [Wu and He 2018].
 func decomposeGroupNorm(c *call, in []node) node {
-	x, groups := in[0], c.Op.Attrs.Int("num_groups", 0)
+	x, groups := in[0], c.Attrs.Int("num_groups", 0)
 	if x.Rank() < 2 || !x.Shape()[1].Static() || x.Shape()[1].N < 1 {
 		return c.Refuse("the rank and the channels of its input must be known when the graph is built")
 	}
 	flat := reshape(x, vector(sizeOf(x, 0), x.Graph().Ints(groups, -1)))
-	y := standardised(flat, float64(c.Op.Attrs.Float("epsilon", 1e-5)), []int{2}).ReshapeLike(x)
+	y := standardised(flat, c.Attrs.Float("epsilon", 1e-5), []int{2}).ReshapeLike(x)
 	perChannel := func(v node) node {
 		if v.Rank() == 1 && v.Shape()[0].Is(groups) && !x.Shape()[1].Is(groups) {
 			v = v.Unsqueeze(1).Expand(groups, x.Shape()[1].N/groups).Reshape(-1)

@@ -72,7 +72,7 @@ type ruleCase struct {
 	step       float64
 }
 
-// small is a step short enough to stay between the kinks of piecewise functions at the points that bench makes.
+// small is a step short enough to stay between the jumps of slope of piecewise functions at the points that bench makes.
 const small = 0.003
 
 func one(f func(b *bench) node) func(b *bench) []node {

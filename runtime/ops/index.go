@@ -62,7 +62,7 @@ func gatherVJP(c *call) []node {
 	if x.Rank() < 0 || idx.Rank() < 0 {
 		return c.Fail("the ranks of %v and %v are not known", x, idx)
 	}
-	a, err := graph.Axis(c.Op.Attrs.Int("axis", 0), x.Rank())
+	a, err := graph.Axis(c.Attrs.Int("axis", 0), x.Rank())
 	if err != nil {
 		return c.Fail("%v", err)
 	}
@@ -136,7 +136,7 @@ func inferGatherElements(o *infer) error {
 
 func gatherElementsVJP(c *call) []node {
 	x := c.X(0)
-	return []node{addAt(ZerosLike(x), c.Op.Attrs.Int("axis", 0), c.X(1), c.G())}
+	return []node{addAt(ZerosLike(x), c.Attrs.Int("axis", 0), c.X(1), c.G())}
 }
 
 func inferGatherND(o *infer) error {
@@ -153,7 +153,7 @@ func inferGatherND(o *infer) error {
 }
 
 func gatherNDVJP(c *call) []node {
-	if c.Op.Attrs.Int("batch_dims", 0) != 0 {
+	if c.Attrs.Int("batch_dims", 0) != 0 {
 		return c.Fail("batch dimensions are not supported")
 	}
 	x, idx, g := c.X(0), c.X(1), c.X(0).Graph()
@@ -183,14 +183,14 @@ func gatherNDVJP(c *call) []node {
 func scatterNDVJP(c *call) []node { return scatterVJP(c, "ScatterND", "GatherND", nil) }
 
 func scatterElementsVJP(c *call) []node {
-	return scatterVJP(c, "ScatterElements", "GatherElements", graph.Attrs{"axis": graph.Attr(c.Op.Attrs.Int("axis", 0))})
+	return scatterVJP(c, "ScatterElements", "GatherElements", graph.Attrs{"axis": graph.Attr(c.Attrs.Int("axis", 0))})
 }
 
 // scatterVJP reads the gradient of the updates where they were written; what they replaced gets none.
 func scatterVJP(c *call, scatter, gather string, at graph.Attrs) []node {
 	g, idx := c.G(), c.X(1)
 	out := make([]node, 3)
-	mode := c.Op.Attrs.Str("reduction", "none")
+	mode := c.Attrs.Str("reduction", "none")
 	if mode != "none" && mode != "add" {
 		return c.Fail("reduction %s is not supported", mode)
 	}
@@ -259,16 +259,16 @@ func inferTopK(o *infer) error {
 
 // topKVJP sends the gradient of each value to where it was taken from.
 func topKVJP(c *call) []node {
-	if len(c.Op.Out) < 2 || !c.G().OK() {
+	if len(c.Out) < 2 || !c.G().OK() {
 		return c.Fail("it needs its output of indices")
 	}
-	return []node{addAt(ZerosLike(c.X(0)), c.Op.Attrs.Int("axis", -1), c.Op.Out[1], c.G())}
+	return []node{addAt(ZerosLike(c.X(0)), c.Attrs.Int("axis", -1), c.Out[1], c.G())}
 }
 
 func triluVJP(c *call) []node {
-	return []node{c.G().Graph().Apply(graph.Standard, "Trilu", c.Op.Attrs, c.G(), c.X(1))}
+	return []node{c.G().Graph().Apply(graph.Standard, "Trilu", c.Attrs, c.G(), c.X(1))}
 }
 
 func reverseVJP(c *call) []node {
-	return []node{c.G().Graph().Apply(graph.Standard, "ReverseSequence", c.Op.Attrs, c.G(), c.X(1))}
+	return []node{c.G().Graph().Apply(graph.Standard, "ReverseSequence", c.Attrs, c.G(), c.X(1))}
 }

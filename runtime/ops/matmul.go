@@ -67,7 +67,7 @@ func inferMatMul(o *infer) error {
 
 // matMulVJP covers MatMul and FusedMatMul: y = alpha op(a) op(b), where op may transpose the last two axes.
 func matMulVJP(c *call) []node {
-	at := c.Op.Attrs
+	at := c.Attrs
 	if at.Int("transBatchA", 0) != 0 || at.Int("transBatchB", 0) != 0 {
 		return c.Fail("transposed batches are not supported")
 	}
@@ -107,7 +107,7 @@ func matMulVJP(c *call) []node {
 
 // fused is alpha op(a) op(b) over the last two axes, where op may transpose them. ONNX Runtime's fused form is for
 // float32 only.
-func fused(a, b node, transA, transB int, alpha float32) node {
+func fused(a, b node, transA, transB int, alpha float64) node {
 	if t := a.DType(); t != graph.Float && t != 0 {
 		if transA != 0 {
 			a = a.T()
@@ -115,14 +115,14 @@ func fused(a, b node, transA, transB int, alpha float32) node {
 		if transB != 0 {
 			b = b.T()
 		}
-		return a.MatMul(b).Scale(float64(alpha))
+		return a.MatMul(b).Scale(alpha)
 	}
 	if transA == 0 && transB == 0 && alpha == 1 {
 		return a.MatMul(b)
 	}
 	at := graph.Attrs{"transA": graph.Attr(transA), "transB": graph.Attr(transB)}
 	if alpha != 1 {
-		at["alpha"] = graph.Attr(alpha)
+		at["alpha"] = graph.Attr(float32(alpha))
 	}
 	return a.Graph().Apply(graph.Microsoft, "FusedMatMul", at, a, b)
 }
@@ -134,7 +134,7 @@ func flag(at graph.Attrs, name string) int {
 	return 0
 }
 
-func gradB(a, b, g node, ta, tb int, alpha float32) node {
+func gradB(a, b, g node, ta, tb int, alpha float64) node {
 	if b.Rank() == 2 && a.Rank() > 2 && ta == 0 { // one product over all rows instead of a sum of products
 		ka, kg := a.Shape()[a.Rank()-1], g.Shape()[g.Rank()-1]
 		if ka.Static() && kg.Static() {
@@ -174,11 +174,11 @@ func inferGemm(o *infer) error {
 }
 
 func gemmVJP(c *call) []node {
-	at := c.Op.Attrs
+	at := c.Attrs
 	ta, tb := flag(at, "transA"), flag(at, "transB")
 	alpha, beta := at.Float("alpha", 1), at.Float("beta", 1)
 	a, b, g := c.X(0), c.X(1), c.G()
-	out := make([]node, len(c.Op.In))
+	out := make([]node, len(c.In))
 	if c.Need(0) {
 		if ta == 0 {
 			out[0] = fused(g, b, 0, 1-tb, alpha)
@@ -190,7 +190,7 @@ func gemmVJP(c *call) []node {
 		out[1] = gradB(a, b, g, ta, tb, alpha)
 	}
 	if c.Need(2) {
-		out[2] = g.Scale(float64(beta))
+		out[2] = g.Scale(beta)
 	}
 	return out
 }
@@ -291,7 +291,7 @@ func einsumVJP(c *call) []node {
 	terms, rhs, ok, err := equation(c.Op)
 	if err != nil || !ok || slices.ContainsFunc(terms, repeats) {
 		return c.Fail("equation %q: operands of unknown rank, and repeated indices within one, are not supported",
-			c.Op.Attrs.Str("equation", ""))
+			c.Attrs.Str("equation", ""))
 	}
 	out := make([]node, len(terms))
 	for i := range out {

@@ -54,11 +54,11 @@ func layerNormVJP(c *call) []node {
 	if x.Rank() < 0 {
 		return c.Fail("the rank of its input is not known")
 	}
-	first, err := graph.Axis(c.Op.Attrs.Int("axis", -1), x.Rank())
+	first, err := graph.Axis(c.Attrs.Int("axis", -1), x.Rank())
 	if err != nil {
 		return c.Fail("%v", err)
 	}
-	if len(c.Op.Out) > 1 && (c.DY[1].OK() || len(c.Op.Out) > 2 && c.DY[2].OK()) || !c.G().OK() {
+	if len(c.Out) > 1 && (c.DY[1].OK() || len(c.Out) > 2 && c.DY[2].OK()) || !c.G().OK() {
 		return c.Fail("a gradient through its mean or deviation output is not supported")
 	}
 	var axes, rest []int
@@ -70,13 +70,13 @@ func layerNormVJP(c *call) []node {
 		}
 	}
 	var d, inv node
-	if len(c.Op.Out) == 3 {
-		d, inv = x.Sub(c.Op.Out[1]), c.Op.Out[2]
+	if len(c.Out) == 3 {
+		d, inv = x.Sub(c.Out[1]), c.Out[2]
 	} else {
 		d = x.Sub(x.MeanKeep(axes...))
-		inv = d.Square().MeanKeep(axes...).Shift(float64(c.Op.Attrs.Float("epsilon", 1e-5))).Sqrt().Reciprocal()
+		inv = d.Square().MeanKeep(axes...).Shift(c.Attrs.Float("epsilon", 1e-5)).Sqrt().Reciprocal()
 	}
-	out := make([]node, len(c.Op.In))
+	out := make([]node, len(c.In))
 	if c.Need(0) {
 		g := c.G().Mul(scale)
 		along := g.Mul(d).MeanKeep(axes...).Mul(inv.Square())
@@ -102,7 +102,7 @@ func sumOver(n node, axes []int) node {
 func batchNormVJP(c *call) []node {
 	x, g := c.X(0), c.G()
 	switch {
-	case c.Op.Attrs.Int("training_mode", 0) != 0:
+	case c.Attrs.Int("training_mode", 0) != 0:
 		return c.Fail("training mode is not supported")
 	case x.Rank() < 2:
 		return c.Fail("the rank of its input is not known or below 2")
@@ -111,8 +111,8 @@ func batchNormVJP(c *call) []node {
 	for range x.Rank() - 2 {
 		shape = append(shape, 1)
 	}
-	inv := c.X(4).Shift(float64(c.Op.Attrs.Float("epsilon", 1e-5))).Sqrt().Reciprocal()
-	out := make([]node, len(c.Op.In))
+	inv := c.X(4).Shift(c.Attrs.Float("epsilon", 1e-5)).Sqrt().Reciprocal()
+	out := make([]node, len(c.In))
 	if c.Need(0) {
 		out[0] = g.Mul(c.X(1).Mul(inv).Reshape(shape...))
 	}
@@ -146,17 +146,17 @@ func decomposeInstanceNorm(c *call, in []node) node {
 	if x.Rank() < 3 {
 		return c.Refuse("the rank of its input is not known or below 3")
 	}
-	y := standardised(x, float64(c.Op.Attrs.Float("epsilon", 1e-5)), axesFrom(2, x.Rank()))
+	y := standardised(x, c.Attrs.Float("epsilon", 1e-5), axesFrom(2, x.Rank()))
 	return y.Mul(perChannel(in[1], x)).Add(perChannel(in[2], x))
 }
 
 func decomposeRMSNorm(c *call, in []node) node {
 	x := in[0]
-	first, err := graph.Axis(c.Op.Attrs.Int("axis", -1), max(x.Rank(), 0))
+	first, err := graph.Axis(c.Attrs.Int("axis", -1), max(x.Rank(), 0))
 	if err != nil {
 		return c.Refuse("the rank of its input is not known, or %v", err)
 	}
-	rms := x.Square().MeanKeep(axesFrom(first, x.Rank())...).Shift(float64(c.Op.Attrs.Float("epsilon", 1e-5))).Sqrt()
+	rms := x.Square().MeanKeep(axesFrom(first, x.Rank())...).Shift(c.Attrs.Float("epsilon", 1e-5)).Sqrt()
 	return x.Div(rms).Mul(in[1])
 }
 
@@ -166,7 +166,7 @@ func decomposeSkipNorm(c *call, in []node) node {
 	if len(in) > 4 && in[4].OK() {
 		x = x.Add(in[4])
 	}
-	y := standardised(x, float64(c.Op.Attrs.Float("epsilon", 1e-12)), []int{-1}).Mul(in[2])
+	y := standardised(x, c.Attrs.Float("epsilon", 1e-12), []int{-1}).Mul(in[2])
 	if len(in) > 3 && in[3].OK() {
 		y = y.Add(in[3])
 	}
@@ -175,8 +175,8 @@ func decomposeSkipNorm(c *call, in []node) node {
 
 // decomposeLpNorm is 0 for a vector of zeros, as in the standard.
 func decomposeLpNorm(c *call, in []node) node {
-	axis, norm := c.Op.Attrs.Int("axis", -1), node{}
-	switch p := c.Op.Attrs.Int("p", 2); p {
+	axis, norm := c.Attrs.Int("axis", -1), node{}
+	switch p := c.Attrs.Int("p", 2); p {
 	case 1:
 		norm = in[0].Abs().SumKeep(axis)
 	case 2:
@@ -189,7 +189,7 @@ func decomposeLpNorm(c *call, in []node) node {
 }
 
 func decomposeMeanVariance(c *call, in []node) node {
-	axes, ok := c.Op.Attrs.Ints("axes")
+	axes, ok := c.Attrs.Ints("axes")
 	if !ok {
 		axes = []int{0, 2, 3}
 	}

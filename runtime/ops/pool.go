@@ -60,7 +60,7 @@ func averagePoolVJP(c *call) []node {
 	if !channels.Static() {
 		return c.Fail("the number of channels must be known when the graph is built")
 	}
-	if slices.Max(p) > 0 && c.Op.Attrs.Int("count_include_pad", 0) == 0 || c.Op.Attrs.Int("ceil_mode", 0) != 0 {
+	if slices.Max(p) > 0 && c.Attrs.Int("count_include_pad", 0) == 0 || c.Attrs.Int("ceil_mode", 0) != 0 {
 		return unevenPoolVJP(c, channels.N, k, p, s, d)
 	}
 	w := x.ScalarLike(share).Expand(append([]int{channels.N, 1}, k...)...)
@@ -85,7 +85,7 @@ func unevenPoolVJP(c *call, channels int, k, p, s, d []int) []node {
 	one := x.ScalarLike(1).Expand(append([]int{1, 1}, k...)...)
 	held := gr.Apply(graph.Standard, "Conv", graph.Attrs{"pads": graph.Attr(p), "strides": graph.Attr(s), "dilations": graph.Attr(d), "kernel_shape": graph.Attr(k)},
 		ones, one)
-	share := gr.Apply(graph.Standard, "AveragePool", c.Op.Attrs, ones).Div(held)
+	share := gr.Apply(graph.Standard, "AveragePool", c.Attrs, ones).Div(held)
 	w := x.ScalarLike(1).Expand(append([]int{channels, 1}, k...)...)
 	return []node{transposed(x, c.G().Mul(share), w, channels, k, p, s, d)}
 }
@@ -94,30 +94,30 @@ func unevenPoolVJP(c *call, channels int, k, p, s, d []int) []node {
 // one in a window gets it all.
 func maxPoolVJP(c *call) []node {
 	x, g := c.X(0), c.G()
-	if c.Op.Attrs.Int("storage_order", 0) != 0 {
+	if c.Attrs.Int("storage_order", 0) != 0 {
 		return c.Fail("storage_order is not supported")
 	}
-	if len(c.Op.Out) > 1 && c.DY[1].OK() {
+	if len(c.Out) > 1 && c.DY[1].OK() {
 		return c.Fail("a gradient through its indices is not defined")
 	}
 	gr := x.Graph()
-	index := gr.ApplyN(graph.Standard, "MaxPool", c.Op.Attrs, 2, x)[1].Reshape(-1)
+	index := gr.ApplyN(graph.Standard, "MaxPool", c.Attrs, 2, x)[1].Reshape(-1)
 	return []node{addAt(ZerosLike(x).Reshape(-1), 0, index, g.Reshape(-1)).ReshapeLike(x)}
 }
 
 // decomposeLpPool is (sum |x|^p)^(1/p) over windows; padding counts as zeros.
 func decomposeLpPool(c *call, in []node) node {
-	p := float64(c.Op.Attrs.Int("p", 2))
+	p := float64(c.Attrs.Int("p", 2))
 	at, size := graph.Attrs{"count_include_pad": graph.Attr(1)}, 1
 	for _, name := range []string{"kernel_shape", "strides", "pads", "dilations"} {
-		if v, ok := c.Op.Attrs.Ints(name); ok {
+		if v, ok := c.Attrs.Ints(name); ok {
 			at[name] = graph.Attr(v)
 		}
 	}
-	if c.Op.Attrs.Int("ceil_mode", 0) != 0 || c.Op.Attrs.Str("auto_pad", "NOTSET") != "NOTSET" {
+	if c.Attrs.Int("ceil_mode", 0) != 0 || c.Attrs.Str("auto_pad", "NOTSET") != "NOTSET" {
 		return c.Refuse("ceil_mode and auto_pad are not supported")
 	}
-	if k, ok := c.Op.Attrs.Ints("kernel_shape"); ok {
+	if k, ok := c.Attrs.Ints("kernel_shape"); ok {
 		for _, v := range k {
 			size *= v
 		}

@@ -38,7 +38,7 @@ func reduction(kind string, nonSmooth bool, dx func(x, y, dy node) node) graph.D
 
 // reduced applies f to the gradient and the value of a reduction, both with size 1 on the axes that it took away.
 func reduced(c *call, f func(dy, y node) node) []node {
-	if c.Op.Attrs.Int("keepdims", 1) != 0 {
+	if c.Attrs.Int("keepdims", 1) != 0 {
 		return []node{f(c.G(), c.Y())}
 	}
 	axes, ok, err := reducedAxes(c.Op)
@@ -146,11 +146,11 @@ func shareExtreme(x, y, dy node) node {
 // reduceProdVJP is the product of all other elements: y/x, and where one element is 0 the product of the rest for it.
 func reduceProdVJP(c *call) []node {
 	x, axes := c.X(0), []node(nil)
-	if len(c.Op.In) > 1 {
+	if len(c.In) > 1 {
 		axes = []node{c.X(1)}
 	}
-	keep := graph.Attrs{"keepdims": graph.Attr(1), "noop_with_empty_axes": graph.Attr(c.Op.Attrs.Int("noop_with_empty_axes", 0))}
-	if a, ok := c.Op.Attrs.Ints("axes"); ok {
+	keep := graph.Attrs{"keepdims": graph.Attr(1), "noop_with_empty_axes": graph.Attr(c.Attrs.Int("noop_with_empty_axes", 0))}
+	if a, ok := c.Attrs.Ints("axes"); ok {
 		keep["axes"] = graph.Attr(a)
 	}
 	over := func(kind string, n node) node {
@@ -178,7 +178,7 @@ func count(x, g node) node {
 
 // cumSumVJP sums from the other end.
 func cumSumVJP(c *call) []node {
-	at := graph.Attrs{"exclusive": graph.Attr(c.Op.Attrs.Int("exclusive", 0)),
-		"reverse": graph.Attr(1 - c.Op.Attrs.Int("reverse", 0))}
+	at := graph.Attrs{"exclusive": graph.Attr(c.Attrs.Int("exclusive", 0)),
+		"reverse": graph.Attr(1 - c.Attrs.Int("reverse", 0))}
 	return []node{c.G().Graph().Apply(graph.Standard, "CumSum", at, c.G(), c.X(1))}
 }

@@ -27,7 +27,7 @@ func inferResize(o *infer) error {
 // resizeVJP serves every mode: resizing is linear and goes axis by axis, so the matrix of an axis is what the same
 // operator makes of the unit vectors, and the gradient is a product with its transpose.
 func resizeVJP(c *call) []node {
-	x, at, g := c.X(0), c.Op.Attrs, c.X(0).Graph()
+	x, at, g := c.X(0), c.Attrs, c.X(0).Graph()
 	if x.Rank() < 0 {
 		return c.Fail("the rank of its input is not known")
 	}

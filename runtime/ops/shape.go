@@ -206,7 +206,7 @@ func inferTranspose(o *infer) error {
 
 func transposeVJP(c *call) []node {
 	if c.X(0).Rank() < 0 {
-		if _, ok := c.Op.Attrs.Ints("perm"); !ok {
+		if _, ok := c.Attrs.Ints("perm"); !ok {
 			return []node{c.G().Graph().Apply(graph.Standard, "Transpose", nil, c.G())}
 		}
 	}
@@ -308,12 +308,12 @@ func inferConcat(o *infer) error {
 }
 
 func concatVJP(c *call) []node {
-	out := make([]node, len(c.Op.In))
-	axis := c.Op.Attrs.Int("axis", 0)
+	out := make([]node, len(c.In))
+	axis := c.Attrs.Int("axis", 0)
 	g := c.G().Graph()
 	var at node
 	off, static := 0, true
-	for i, x := range c.Op.In {
+	for i, x := range c.In {
 		if x.Rank() < 0 {
 			return c.Fail("the rank of input %d is not known", i)
 		}
@@ -385,14 +385,14 @@ func inferSplit(o *infer) error {
 }
 
 func splitVJP(c *call) []node {
-	parts := make([]node, len(c.Op.Out))
-	for i, o := range c.Op.Out {
+	parts := make([]node, len(c.Out))
+	for i, o := range c.Out {
 		parts[i] = c.DY[i]
 		if !parts[i].OK() {
 			parts[i] = ZerosLike(o)
 		}
 	}
-	return []node{graph.Concat(c.Op.Attrs.Int("axis", 0), parts...)}
+	return []node{graph.Concat(c.Attrs.Int("axis", 0), parts...)}
 }
 
 // setRank gives the output as many axes of unknown size as the integer vector n has elements, or least if that is more.
@@ -427,12 +427,12 @@ func inferDepthToSpace(o *infer) error {
 // decomposeDepthToSpace moves blocks of channels into space; modes DCR and CRD say which axis of the channels is the
 // block's.
 func decomposeDepthToSpace(c *call, in []node) node {
-	b := c.Op.Attrs.Int("blocksize", 0)
+	b := c.Attrs.Int("blocksize", 0)
 	s, ok := channelsAndSpace(in[0], b)
 	if !ok || s[0]%(b*b) != 0 {
 		return c.Refuse("channels and size of its input must be known when the graph is built")
 	}
-	if c.Op.Attrs.Str("mode", "DCR") == "CRD" {
+	if c.Attrs.Str("mode", "DCR") == "CRD" {
 		return in[0].Reshape(-1, s[0]/(b*b), b, b, s[1], s[2]).Transpose(0, 1, 4, 2, 5, 3).Reshape(-1, s[0]/(b*b),
 			s[1]*b, s[2]*b)
 	}
@@ -457,7 +457,7 @@ func inferSpaceToDepth(o *infer) error {
 }
 
 func decomposeSpaceToDepth(c *call, in []node) node {
-	b := c.Op.Attrs.Int("blocksize", 0)
+	b := c.Attrs.Int("blocksize", 0)
 	s, ok := channelsAndSpace(in[0], b)
 	if !ok || s[1]%b != 0 || s[2]%b != 0 {
 		return c.Refuse("channels and size of its input must be known when the graph is built")

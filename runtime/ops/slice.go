@@ -259,7 +259,7 @@ func inferPad(o *infer) error {
 
 // padVJP cuts the padding off again.
 func padVJP(c *call) []node {
-	switch m := c.Op.Attrs.Str("mode", "constant"); m {
+	switch m := c.Attrs.Str("mode", "constant"); m {
 	case "constant":
 	case "reflect", "edge", "wrap":
 		return padByIndexVJP(c)
@@ -298,7 +298,7 @@ func padByIndexVJP(c *call) []node {
 		}
 		positions := g.Apply(graph.Standard, "Range", nil, g.Scalar64(0), sizeOf(x, a).Squeeze(0), g.Scalar64(1))
 		pads := c.X(1).Gather(0, g.Ints(i, i+len(axes))).Cast(graph.Int64)
-		d = scatterAxis(d, sizeOf(x, a), a, g.Apply(graph.Standard, "Pad", graph.Attrs{"mode": graph.Attr(c.Op.Attrs.Str("mode",
+		d = scatterAxis(d, sizeOf(x, a), a, g.Apply(graph.Standard, "Pad", graph.Attrs{"mode": graph.Attr(c.Attrs.Str("mode",
 			""))}, positions, pads))
 	}
 	return []node{d}
