@@ -96,8 +96,10 @@ func (a Attrs) Str(name, missing string) string {
 
 // Ints reads an integer list attribute.
 func (a Attrs) Ints(name string) ([]int, bool) {
-	p := a.get(name, onnx.AttributeProto_INTS)
-	return toInts(p.GetInts()), p != nil
+	if p := a.get(name, onnx.AttributeProto_INTS); p != nil {
+		return toInts(p.Ints), true
+	}
+	return nil, false
 }
 
 // Tensor reads a tensor attribute, nil where it is missing.

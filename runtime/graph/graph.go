@@ -105,12 +105,14 @@ func (o *Op) X(i int) Node {
 // Literal is the constant's content, nil for other operators.
 func (o *Op) Literal() *Literal { return o.data }
 
-// Label names the operator for messages: its kind, and its name where it came from a file.
+// Label names the operator for messages: its kind, with the domain unless that is ONNX's own, and its name where it
+// came from a file.
 func (o *Op) Label() string {
+	s := (&Def{Domain: o.Domain, Kind: o.Kind}).Name()
 	if o.Name != "" {
-		return o.Kind + " (node " + o.Name + ")"
+		s += " (node " + o.Name + ")"
 	}
-	return o.Kind
+	return s
 }
 
 type value struct {

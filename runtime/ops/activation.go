@@ -12,41 +12,41 @@ func init() {
 		unary("Sigmoid", func(_, y, dy node) node { return dy.Mul(y.Sub(y.Square())) }),
 		unary("Softplus", func(x, _, dy node) node { return dy.Mul(x.Sigmoid()) }),
 		activation("LeakyRelu", "alpha float", true, leakyReluVJP),
-		graph.Def{Kind: "PRelu", MinInputs: 2, Infer: elementwise(pairwise(nil)), VJP: pReluVJP, NonSmooth: true},
+		def{Kind: "PRelu", MinInputs: 2, Infer: elementwise(pairwise(nil)), VJP: pReluVJP, NonSmooth: true},
 		activation("ThresholdedRelu", "alpha float", true, thresholdedReluVJP),
 		activation("Elu", "alpha float", false, eluVJP),
 		activation("HardSigmoid", "alpha float, beta float", true, hardSigmoidVJP),
 		activation("HardSwish", "", true, hardSwishVJP),
-		graph.Def{Kind: "Gelu", MinInputs: 1, Since: 20, Attrs: "approximate string", Infer: graph.SameShape, VJP: geluVJP},
-		graph.Def{Kind: "Shrink", MinInputs: 1, Attrs: "bias float, lambd float", Infer: graph.SameShape, NonSmooth: true},
-		graph.Def{Kind: "Hardmax", MinInputs: 1, Attrs: "axis int", Infer: graph.SameShape, NonSmooth: true},
+		def{Kind: "Gelu", MinInputs: 1, Since: 20, Attrs: "approximate string", Infer: sameShape, VJP: geluVJP},
+		def{Kind: "Shrink", MinInputs: 1, Attrs: "bias float, lambd float", Infer: sameShape, NonSmooth: true},
+		def{Kind: "Hardmax", MinInputs: 1, Attrs: "axis int", Infer: sameShape, NonSmooth: true},
 
 		decomposed("Selu", "alpha float, gamma float", decomposeSelu),
 		decomposed("Celu", "alpha float", decomposeCelu),
-		graph.Def{Kind: "Swish", MinInputs: 1, Since: 24, Attrs: "alpha float", Infer: graph.SameShape,
+		def{Kind: "Swish", MinInputs: 1, Since: 24, Attrs: "alpha float", Infer: sameShape,
 			Decompose: decomposeSwish},
 		decomposed("Softsign", "", func(_ *call, in []node) node { return in[0].Div(in[0].Abs().Shift(1)) }),
 
-		graph.Def{Kind: "Softmax", MinInputs: 1, Attrs: "axis int", Infer: graph.SameShape, VJP: softmaxVJP},
-		graph.Def{Kind: "LogSoftmax", MinInputs: 1, Attrs: "axis int", Infer: graph.SameShape, VJP: logSoftmaxVJP},
+		def{Kind: "Softmax", MinInputs: 1, Attrs: "axis int", Infer: sameShape, VJP: softmaxVJP},
+		def{Kind: "LogSoftmax", MinInputs: 1, Attrs: "axis int", Infer: sameShape, VJP: logSoftmaxVJP},
 
-		graph.Def{Domain: graph.Microsoft, Kind: "QuickGelu", MinInputs: 1, Attrs: "alpha float", Infer: graph.SameShape,
+		def{Domain: graph.Microsoft, Kind: "QuickGelu", MinInputs: 1, Attrs: "alpha float", Infer: sameShape,
 			VJP: quickGeluVJP},
-		graph.Def{Domain: graph.Microsoft, Kind: "Gelu", MinInputs: 1, Infer: graph.SameShape, VJP: geluVJP},
-		graph.Def{Domain: graph.Microsoft, Kind: "FastGelu", MinInputs: 1, Infer: graph.SameShape,
+		def{Domain: graph.Microsoft, Kind: "Gelu", MinInputs: 1, Infer: sameShape, VJP: geluVJP},
+		def{Domain: graph.Microsoft, Kind: "FastGelu", MinInputs: 1, Infer: sameShape,
 			Decompose: decomposeFastGelu},
-		graph.Def{Domain: graph.Microsoft, Kind: "BiasGelu", MinInputs: 2, Infer: graph.SameShape,
+		def{Domain: graph.Microsoft, Kind: "BiasGelu", MinInputs: 2, Infer: sameShape,
 			Decompose: decomposeBiasGelu},
 	)
 }
 
-func activation(kind, attrs string, nonSmooth bool, vjp func(c *call) []node) graph.Def {
-	return graph.Def{Kind: kind, MinInputs: 1, Attrs: attrs, Infer: graph.SameShape, VJP: vjp, NonSmooth: nonSmooth}
+func activation(kind, attrs string, nonSmooth bool, vjp func(c *call) []node) def {
+	return def{Kind: kind, MinInputs: 1, Attrs: attrs, Infer: sameShape, VJP: vjp, NonSmooth: nonSmooth}
 }
 
 // decomposed is an operator of one input and an output of the same shape that others express.
-func decomposed(kind, attrs string, decompose func(c *call, in []node) node) graph.Def {
-	return graph.Def{Kind: kind, MinInputs: 1, Attrs: attrs, Infer: graph.SameShape, Decompose: decompose}
+func decomposed(kind, attrs string, decompose func(c *call, in []node) node) def {
+	return def{Kind: kind, MinInputs: 1, Attrs: attrs, Infer: sameShape, Decompose: decompose}
 }
 
 func leakyReluVJP(c *call) []node {
@@ -129,8 +129,8 @@ func decomposeSelu(c *call, in []node) node {
 // decomposeFastGelu is ONNX Runtime's tanh form, of the sum of input and bias.
 func decomposeFastGelu(_ *call, in []node) node {
 	x := in[0]
-	if len(in) > 1 && in[1].OK() {
-		x = x.Add(in[1])
+	if bias := optional(in, 1); bias.OK() {
+		x = x.Add(bias)
 	}
 	inner := x.Square().Scale(0.044715).Shift(1).Mul(x).Scale(math.Sqrt(2 / math.Pi))
 	return x.Scale(0.5).Mul(inner.Tanh().Shift(1))

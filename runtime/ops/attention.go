@@ -9,10 +9,10 @@ import (
 
 func init() {
 	graph.Register(
-		graph.Def{Kind: "Attention", MinInputs: 3, Since: 23, Infer: inferAttention, Decompose: decomposeAttention,
+		def{Kind: "Attention", MinInputs: 3, Since: 23, Infer: inferAttention, Decompose: decomposeAttention,
 			Attrs: "is_causal int, kv_num_heads int, q_num_heads int, qk_matmul_output_mode int, scale float, " +
 				"softcap float, softmax_precision int"},
-		graph.Def{Domain: graph.Microsoft, Kind: "MultiHeadAttention", MinInputs: 1, Infer: inferMultiHead,
+		def{Domain: graph.Microsoft, Kind: "MultiHeadAttention", MinInputs: 1, Infer: inferMultiHead,
 			Decompose: decomposeMultiHead,
 			Attrs:     "mask_filter_value float, num_heads int, scale float, unidirectional int"},
 	)
@@ -32,11 +32,7 @@ func inferAttention(o *infer) error {
 		if h < 1 || kv < 1 {
 			return fmt.Errorf("%d heads of queries and %d of keys", h, kv)
 		}
-		each, ok := v[2].Div(graph.D(kv))
-		if !ok {
-			each = o.Unknown("width")
-		}
-		return o.Set(graph.Shape{q[0], q[1], each.Mul(graph.D(h))})
+		return o.Set(graph.Shape{q[0], q[1], quotient(o, v[2], kv, "width").Mul(graph.D(h))})
 	}
 	return nil
 }
@@ -58,11 +54,7 @@ func decomposeAttention(c *call, in []node) node {
 		}
 		q, k, v = heads(q, h), heads(k, kv), heads(v, kv)
 	}
-	var mask node
-	if len(in) > 3 {
-		mask = in[3]
-	}
-	y := attend(c, q, k, v, mask, at.Float("scale", 0), at.Int("is_causal", 0) != 0, at.Float("softcap", 0))
+	y := attend(c, q, k, v, optional(in, 3), at.Float("scale", 0), at.Int("is_causal", 0) != 0, at.Float("softcap", 0))
 	if flat && y.OK() {
 		return joined(y)
 	}
@@ -81,12 +73,7 @@ func inferMultiHead(o *infer) error {
 // the three and an optional addend of the scores.
 func decomposeMultiHead(c *call, in []node) node {
 	h := c.Attrs.Int("num_heads", 0)
-	get := func(i int) node {
-		if i < len(in) {
-			return in[i]
-		}
-		return node{}
-	}
+	get := func(i int) node { return optional(in, i) }
 	if h < 1 || len(in) < 3 || get(4).OK() || get(6).OK() || get(7).OK() || !in[1].OK() || !in[2].OK() ||
 		in[0].Rank() != 3 || in[1].Rank() != 3 {
 		return c.Refuse("only separate query, key and value of rank 3 without padding mask and caches are supported")
@@ -122,7 +109,7 @@ func attend(c *call, q, k, v, mask node, scale float64, causal bool, softcap flo
 	if n := q.Dim(1) / max(1, k.Dim(1)); n > 1 { // each head of keys and values serves n heads of queries
 		repeat := func(x node) node {
 			shape := vector(sizeOf(x, 0), sizeOf(x, 1), g.Ints(n), sizeOf(x, 2), sizeOf(x, 3))
-			wide := g.Apply(graph.Standard, "Expand", nil, x.Unsqueeze(2), shape)
+			wide := apply("Expand", nil, x.Unsqueeze(2), shape)
 			return reshape(wide, vector(sizeOf(x, 0), g.Ints(q.Dim(1)), sizeOf(x, 2), sizeOf(x, 3)))
 		}
 		k, v = repeat(k), repeat(v)
@@ -133,8 +120,8 @@ func attend(c *call, q, k, v, mask node, scale float64, causal bool, softcap flo
 	s := q.MatMul(k.Transpose(0, 1, 3, 2)).Scale(scale)
 	hide := func(seen node) { s = seen.Where(s, s.ScalarLike(math.Inf(-1))) }
 	if causal {
-		ones := g.Apply(graph.Standard, "Expand", nil, g.Scalar(1), vector(sizeOf(q, 2), sizeOf(k, 2)))
-		hide(g.Apply(graph.Standard, "Trilu", graph.Attrs{"upper": graph.Attr(0)}, ones).Cast(graph.Bool))
+		ones := apply("Expand", nil, g.Scalar(1), vector(sizeOf(q, 2), sizeOf(k, 2)))
+		hide(apply("Trilu", graph.Attrs{"upper": graph.Attr(0)}, ones).Cast(graph.Bool))
 	}
 	switch {
 	case !mask.OK():

@@ -10,12 +10,12 @@ import (
 
 func init() {
 	graph.Register(
-		graph.Def{Kind: "MatMul", MinInputs: 2, Infer: inferMatMul, VJP: matMulVJP},
-		graph.Def{Domain: graph.Microsoft, Kind: "FusedMatMul", MinInputs: 2, Infer: inferMatMul, VJP: matMulVJP,
+		def{Kind: "MatMul", MinInputs: 2, Infer: inferMatMul, VJP: matMulVJP},
+		def{Domain: graph.Microsoft, Kind: "FusedMatMul", MinInputs: 2, Infer: inferMatMul, VJP: matMulVJP,
 			Attrs: "alpha float, transA int, transB int, transBatchA int, transBatchB int"},
-		graph.Def{Kind: "Gemm", MinInputs: 2, Attrs: "alpha float, beta float, transA int, transB int", Infer: inferGemm,
+		def{Kind: "Gemm", MinInputs: 2, Attrs: "alpha float, beta float, transA int, transB int", Infer: inferGemm,
 			VJP: gemmVJP},
-		graph.Def{Kind: "Einsum", MinInputs: 1, Attrs: "equation string", Infer: inferEinsum, VJP: einsumVJP},
+		def{Kind: "Einsum", MinInputs: 1, Attrs: "equation string", Infer: inferEinsum, VJP: einsumVJP},
 	)
 }
 
@@ -52,15 +52,11 @@ func inferMatMul(o *infer) error {
 	if err != nil {
 		return err
 	}
-	out = slices.Clone(out)
-	if rowA {
+	if out = append(graph.Shape{}, out...); rowA {
 		out = append(out, a[len(a)-2])
 	}
 	if colB {
 		out = append(out, b[len(b)-1])
-	}
-	if out == nil {
-		out = graph.Shape{}
 	}
 	return o.Set(out)
 }
@@ -87,11 +83,7 @@ func matMulVJP(c *call) []node {
 	}
 	out := make([]node, 2)
 	if c.Need(0) {
-		if ta == 0 {
-			out[0] = fused(g, b, 0, 1-tb, alpha)
-		} else {
-			out[0] = fused(b, g, tb, 1, alpha)
-		}
+		out[0] = gradA(b, g, ta, tb, alpha)
 		if c.X(0).Rank() == 1 {
 			out[0] = SumTo(out[0], a).ReshapeLike(c.X(0))
 		}
@@ -132,6 +124,13 @@ func flag(at graph.Attrs, name string) int {
 		return 1
 	}
 	return 0
+}
+
+func gradA(b, g node, ta, tb int, alpha float64) node {
+	if ta == 0 {
+		return fused(g, b, 0, 1-tb, alpha)
+	}
+	return fused(b, g, tb, 1, alpha)
 }
 
 func gradB(a, b, g node, ta, tb int, alpha float64) node {
@@ -178,21 +177,8 @@ func gemmVJP(c *call) []node {
 	ta, tb := flag(at, "transA"), flag(at, "transB")
 	alpha, beta := at.Float("alpha", 1), at.Float("beta", 1)
 	a, b, g := c.X(0), c.X(1), c.G()
-	out := make([]node, len(c.In))
-	if c.Need(0) {
-		if ta == 0 {
-			out[0] = fused(g, b, 0, 1-tb, alpha)
-		} else {
-			out[0] = fused(b, g, tb, 1, alpha)
-		}
-	}
-	if c.Need(1) {
-		out[1] = gradB(a, b, g, ta, tb, alpha)
-	}
-	if c.Need(2) {
-		out[2] = g.Scale(beta)
-	}
-	return out
+	return each(func(*call) node { return gradA(b, g, ta, tb, alpha) },
+		func(*call) node { return gradB(a, b, g, ta, tb, alpha) }, func(*call) node { return g.Scale(beta) })(c)
 }
 
 // equation gives the index letters of every operand and of the result of an Einsum, with letters for an ellipsis and
@@ -313,7 +299,7 @@ func einsumVJP(c *call) []node {
 				gone = append(gone, j)
 			}
 		}
-		d := c.G().Graph().Apply(graph.Standard, "Einsum", graph.Attrs{"equation": graph.Attr(from + "->" + to)}, in...)
+		d := apply("Einsum", graph.Attrs{"equation": graph.Attr(from + "->" + to)}, in...)
 		if len(gone) > 0 {
 			d = expandLike(d.Unsqueeze(gone...), c.X(i))
 		}
