@@ -25,8 +25,8 @@ type Options struct {
 	// 0.02. A function whose slope jumps must not do so closer than two steps to the point of the check.
 	Step float64
 	// NonSmooth is for functions whose slope jumps often, such as deep networks of rectifiers, where a step always
-	// crosses some jumps: the result is the median over the directions and elements in place of the largest error. A wrong rule shows in
-	// all.
+	// crosses some jumps: the result is the median over the directions and elements in place of the largest error. A
+	// wrong rule shows in all.
 	NonSmooth bool
 	// Seed makes the directions and the weights of the outputs.
 	Seed uint64

@@ -18,12 +18,14 @@ type Attrs map[string]Attribute
 
 // Attr is an attribute of one of the types that ONNX has: an integer, a number, text, a list of integers or numbers,
 // or, for tensors and graphs, the message itself.
-func Attr[T int | float32 | string | []int | []float32 | *onnx.AttributeProto](v T) Attribute {
+func Attr[T int | float32 | float64 | string | []int | []float32 | *onnx.AttributeProto](v T) Attribute {
 	switch x := any(v).(type) {
 	case int:
 		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_INT, I: int64(x)}}
 	case float32:
 		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_FLOAT, F: x}}
+	case float64: // ONNX has float32 only
+		return Attr(float32(x))
 	case string:
 		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_STRING, S: []byte(x)}}
 	case []int:

@@ -37,9 +37,9 @@ func inferAttention(o *infer) error {
 	return nil
 }
 
-// decomposeAttention is ONNX's Attention (operator set 23): softmax(scale q kᵀ + mask) v per head, for q, k, v of shapes
-// [B,heads,L,d] or [B,L,heads·d], with fewer heads of k and v where queries share them. Caches of earlier tokens are
-// not supported.
+// decomposeAttention is ONNX's Attention (operator set 23): softmax(scale q kᵀ + mask) v per head, for q, k, v of
+// shapes [B,heads,L,d] or [B,L,heads·d], with fewer heads of k and v where queries share them. Caches of earlier tokens
+// are not supported.
 func decomposeAttention(c *call, in []node) node {
 	at := c.Attrs
 	if len(in) < 3 || len(in) > 4 || len(c.Out) > 1 && (c.Out[1].Name() != "" || len(c.Out) > 2) {
@@ -69,8 +69,8 @@ func inferMultiHead(o *infer) error {
 	return nil
 }
 
-// decomposeMultiHead is ONNX Runtime's MultiHeadAttention over query, key and value [B,L,heads·d], with an optional bias of
-// the three and an optional addend of the scores.
+// decomposeMultiHead is ONNX Runtime's MultiHeadAttention over query, key and value [B,L,heads·d], with an optional
+// bias of the three and an optional addend of the scores.
 func decomposeMultiHead(c *call, in []node) node {
 	h := c.Attrs.Int("num_heads", 0)
 	get := func(i int) node { return optional(in, i) }

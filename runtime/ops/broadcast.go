@@ -47,8 +47,8 @@ func SumTo(d, x node) node {
 	return s.ReshapeLike(x)
 }
 
-// sumToAtRun is fit where the sizes are only known when the graph runs: it compares the shapes then, that of x with ones
-// in front.
+// sumToAtRun is SumTo where the sizes are only known when the graph runs: it compares the shapes then, that of x with
+// ones in front.
 func sumToAtRun(d, x node) node {
 	g := d.Graph()
 	one := g.Ints(1)

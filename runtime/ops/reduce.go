@@ -128,7 +128,8 @@ func reduceProdVJP(c *call) []node {
 	if len(c.In) > 1 {
 		axes = []node{c.X(1)}
 	}
-	keep := graph.Attrs{"keepdims": graph.Attr(1), "noop_with_empty_axes": graph.Attr(c.Attrs.Int("noop_with_empty_axes", 0))}
+	keep := graph.Attrs{"keepdims": graph.Attr(1),
+		"noop_with_empty_axes": graph.Attr(c.Attrs.Int("noop_with_empty_axes", 0))}
 	if a, ok := c.Attrs.Ints("axes"); ok {
 		keep["axes"] = graph.Attr(a)
 	}

@@ -253,8 +253,8 @@ func padVJP(c *call) []node {
 	return []node{apply("Pad", nil, c.G(), back, node{}, c.X(3))}
 }
 
-// padByIndexVJP adds the gradient of each element of a padded axis to the element it is a copy of: the same padding of 0,
-// 1, 2, ... says which.
+// padByIndexVJP adds the gradient of each element of a padded axis to the element it is a copy of: the same padding of
+// 0, 1, 2, ... says which.
 func padByIndexVJP(c *call) []node {
 	x, g := c.X(0), c.X(0).Graph()
 	axes, ok := c.X(3).StaticInts()
