@@ -171,21 +171,21 @@ func powExponent(c *call) node {
 
 // extremeVJP sends the gradient of Max and Min to the inputs that attain them, in equal parts where several do.
 func extremeVJP(c *call) []node {
-	hits := make([]node, len(c.In))
+	attains := make([]node, len(c.In))
 	var count node
 	for i, x := range c.In {
-		hits[i] = x.Equal(c.Y()).Cast(c.Y().DType())
+		attains[i] = x.Equal(c.Y()).Cast(c.Y().DType())
 		if i == 0 {
-			count = hits[i]
+			count = attains[i]
 		} else {
-			count = count.Add(hits[i])
+			count = count.Add(attains[i])
 		}
 	}
 	share := c.G().Div(count)
-	for i := range hits {
-		hits[i] = share.Mul(hits[i])
+	for i := range attains {
+		attains[i] = share.Mul(attains[i])
 	}
-	return hits
+	return attains
 }
 
 func sumVJP(c *call) []node { return slices.Repeat([]node{c.G()}, len(c.In)) }

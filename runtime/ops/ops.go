@@ -25,11 +25,9 @@ var sameShape = graph.SameShape
 // unary is a function of each element of the first input, with its gradient from input, output and the gradient of
 // that.
 func unary(kind string, vjp func(x, y, dy node) node) def {
-	d := def{Kind: kind, MinInputs: 1, Infer: sameShape}
-	if vjp != nil {
-		d.VJP = func(c *call) []node { return []node{vjp(c.X(0), c.Y(), c.G())} }
-	}
-	return d
+	return def{Kind: kind, MinInputs: 1, Infer: sameShape, VJP: func(c *call) []node {
+		return []node{vjp(c.X(0), c.Y(), c.G())}
+	}}
 }
 
 func nonSmooth(d def) def { d.NonSmooth = true; return d }
