@@ -136,7 +136,7 @@ func rawBytes(t *tensor.Tensor) []byte {
 func elements(p *onnx.TensorProto, limit int64) int64 {
 	n := int64(1)
 	for _, d := range p.Dims {
-		if n *= d; n < 0 || n > limit {
+		if n *= d; d < 0 || d > limit || n > limit {
 			return limit + 1
 		}
 	}
