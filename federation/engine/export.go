@@ -67,7 +67,7 @@ func fixedParts(root graph.Node) []graph.Node {
 	var out []graph.Node
 	for _, op := range graph.Reachable(root) {
 		moves := func(n graph.Node) bool { return n.OK() && moving[n.Op()] }
-		moving[op] = isInput(op) && ofImage(op.Out[0].Name()) || slices.ContainsFunc(op.In, moves) ||
+		moving[op] = op.IsInput() && ofImage(op.Out[0].Name()) || slices.ContainsFunc(op.In, moves) ||
 			slices.ContainsFunc(op.Uses, moves)
 		if !moving[op] {
 			continue
@@ -80,8 +80,6 @@ func fixedParts(root graph.Node) []graph.Node {
 	}
 	return out
 }
-
-func isInput(op *graph.Op) bool { return op.Domain == graph.Own && op.Kind == "Input" }
 
 // evaluate computes nodes that do not depend on an image.
 func (w *Worker) evaluate(ctx context.Context, c *Client, l *method.Local, s State, scope *method.Scope,

@@ -180,7 +180,7 @@ func (c *compiler) split(b Backbone, s *method.Scope, n graph.Node) (*program, e
 	var parts []graph.Node
 	var out []graph.Output
 	for _, part := range fixedParts(n) {
-		if isInput(part.Op()) || len(graph.Inputs(part)) == 0 || part.DType() == graph.Bool {
+		if part.Op().IsInput() || len(graph.Inputs(part)) == 0 || part.DType() == graph.Bool {
 			continue
 		}
 		out = append(out, graph.Output{Name: fixedInput + strconv.Itoa(len(parts)), Node: part})

@@ -51,7 +51,7 @@ func (f *File) upgrade(p *onnx.NodeProto, in []Node, version int64) ([]Node, err
 	case k == "Split":
 		ints("split")
 		if len(in) == 1 && !has("num_outputs") {
-			p.Attribute = append(p.Attribute, attribute("num_outputs", len(p.Output)))
+			p.Attribute = append(p.Attribute, Attr(len(p.Output)).proto("num_outputs"))
 		}
 	case k == "Slice" && version < 10:
 		axes := slices.IndexFunc(p.Attribute, func(a *onnx.AttributeProto) bool { return a.Name == "axes" })
@@ -71,7 +71,7 @@ func (f *File) upgrade(p *onnx.NodeProto, in []Node, version int64) ([]Node, err
 	case k == "Scatter":
 		p.OpType = "ScatterElements"
 	case k == "RoiAlign" && version < 16 && !has("coordinate_transformation_mode"):
-		p.Attribute = append(p.Attribute, attribute("coordinate_transformation_mode", "output_half_pixel"))
+		p.Attribute = append(p.Attribute, Attr("output_half_pixel").proto("coordinate_transformation_mode"))
 	case (k == "Softmax" || k == "LogSoftmax" || k == "Hardmax") && version < 13:
 		axis := readAttrs(p.Attribute).Int("axis", 1)
 		if len(in) == 0 || !in[0].OK() {
@@ -83,7 +83,7 @@ func (f *File) upgrade(p *onnx.NodeProto, in []Node, version int64) ([]Node, err
 				k, version, axis, in[0].Shape())
 		}
 		take("axis")
-		p.Attribute = append(p.Attribute, attribute("axis", -1))
+		p.Attribute = append(p.Attribute, Attr(-1).proto("axis"))
 	case k == "BatchNormalization" && version < 14 && len(p.Output) > 1, k == "BatchNormalization" && version < 9 &&
 		has("spatial"),
 		k == "TopK" && version < 10, k == "Upsample", k == "Resize" && version < 11:

@@ -1,0 +1,137 @@
+package graph
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"promptfed/runtime/onnx"
+)
+
+// Attribute is the value of one attribute of an operator. Attr makes one; a zero Attribute is refused.
+type Attribute struct{ p *onnx.AttributeProto }
+
+// Attrs are the attributes of an operator by name.
+type Attrs map[string]Attribute
+
+// Attr is an attribute of one of the types that ONNX has: an integer, a number, text, a list of integers or numbers,
+// or, for tensors and graphs, the message itself.
+func Attr[T int | float32 | float64 | string | []int | []float32 | *onnx.AttributeProto](v T) Attribute {
+	switch x := any(v).(type) {
+	case int:
+		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_INT, I: int64(x)}}
+	case float32:
+		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_FLOAT, F: x}}
+	case float64: // ONNX has float32 only
+		return Attr(float32(x))
+	case string:
+		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_STRING, S: []byte(x)}}
+	case []int:
+		p := &onnx.AttributeProto{Type: onnx.AttributeProto_INTS}
+		for _, i := range x {
+			p.Ints = append(p.Ints, int64(i))
+		}
+		return Attribute{p}
+	case []float32:
+		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_FLOATS, Floats: x}}
+	case *onnx.AttributeProto:
+		return Attribute{x}
+	}
+	return Attribute{}
+}
+
+// attributeTypes are the words of Def.Attrs.
+var attributeTypes = map[string]onnx.AttributeProto_AttributeType{"int": onnx.AttributeProto_INT,
+	"ints": onnx.AttributeProto_INTS, "float": onnx.AttributeProto_FLOAT, "floats": onnx.AttributeProto_FLOATS,
+	"string": onnx.AttributeProto_STRING, "tensor": onnx.AttributeProto_TENSOR}
+
+// check refuses attributes without a value, and those of another type than the operator's definition names; names that
+// the definition does not have are left to ONNX Runtime, which knows those of younger operator sets.
+func (a Attrs) check(d *Def) error {
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if a[name].p == nil {
+			return fmt.Errorf("attribute %s has no value", name)
+		}
+		if d == nil {
+			continue
+		}
+		if have, want := a[name].p.Type, d.attrs[name]; want != 0 && have != want {
+			return fmt.Errorf("attribute %s is of type %v, not %v", name, have, want)
+		}
+	}
+	return nil
+}
+
+// get is the attribute if it has that type, else nil.
+func (a Attrs) get(name string, t onnx.AttributeProto_AttributeType) *onnx.AttributeProto {
+	if p := a[name].p; p.GetType() == t {
+		return p
+	}
+	return nil
+}
+
+// Int reads an integer attribute.
+func (a Attrs) Int(name string, missing int) int {
+	if p := a.get(name, onnx.AttributeProto_INT); p != nil {
+		return int(p.I)
+	}
+	return missing
+}
+
+// Float reads a float attribute; one that is missing is rounded as a file would hold it.
+func (a Attrs) Float(name string, missing float64) float64 {
+	if p := a.get(name, onnx.AttributeProto_FLOAT); p != nil {
+		return float64(p.F)
+	}
+	return float64(float32(missing))
+}
+
+// Str reads a string attribute.
+func (a Attrs) Str(name, missing string) string {
+	if p := a.get(name, onnx.AttributeProto_STRING); p != nil {
+		return string(p.S)
+	}
+	return missing
+}
+
+// Ints reads an integer list attribute.
+func (a Attrs) Ints(name string) ([]int, bool) {
+	if p := a.get(name, onnx.AttributeProto_INTS); p != nil {
+		return toInts(p.Ints), true
+	}
+	return nil, false
+}
+
+// Tensor reads a tensor attribute, nil where it is missing.
+func (a Attrs) Tensor(name string) *onnx.TensorProto {
+	return a.get(name, onnx.AttributeProto_TENSOR).GetT()
+}
+
+// proto is the attribute as a file holds it.
+func (a Attribute) proto(name string) *onnx.AttributeProto {
+	p := proto.Clone(a.p).(*onnx.AttributeProto)
+	p.Name = name
+	return p
+}
+
+// key is the same for equal values and no others.
+func (a Attribute) key() string {
+	if a.p == nil {
+		return ""
+	}
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(a.proto(""))
+	if err != nil { // text that is not UTF-8: such a message equals itself alone
+		return fmt.Sprintf("%p", a.p)
+	}
+	return string(b)
+}
+
+func readAttrs(list []*onnx.AttributeProto) Attrs {
+	a := Attrs{}
+	for _, p := range list {
+		a[p.Name] = Attribute{p}
+	}
+	return a
+}

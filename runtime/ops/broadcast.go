@@ -1,0 +1,104 @@
+package ops
+
+import (
+	"slices"
+
+	"promptfed/runtime/graph"
+)
+
+// Compatible tells whether two shapes may be the same when the graph runs.
+func Compatible(a, b graph.Shape) bool {
+	if a == nil || b == nil {
+		return true
+	}
+	return slices.EqualFunc(a, b, func(x, y graph.Dim) bool { return x.Sym != y.Sym || x == y })
+}
+
+// SumTo sums a gradient over the axes that broadcasting repeated, so that it has the shape of x. A symbol of x that
+// stands where d has another size may be 1 when the graph runs, so that is left to then.
+func SumTo(d, x node) node {
+	from, to := d.Shape(), x.Shape()
+	if from == nil || to == nil {
+		return sumToAtRun(d, x)
+	}
+	lead := len(from) - len(to)
+	if lead < 0 {
+		return d
+	}
+	var axes []int
+	for i := range from {
+		switch {
+		case i < lead:
+			axes = append(axes, i)
+		case from[i] == to[i-lead]:
+		case to[i-lead].Is(1):
+			axes = append(axes, i)
+		case !to[i-lead].Static():
+			return sumToAtRun(d, x)
+		}
+	}
+	if len(axes) == 0 {
+		return d
+	}
+	s := d.SumKeep(axes...)
+	if lead == 0 {
+		return s
+	}
+	return s.ReshapeLike(x)
+}
+
+// sumToAtRun is SumTo where the sizes are only known when the graph runs: it compares the shapes then, that of x with
+// ones in front.
+func sumToAtRun(d, x node) node {
+	g := d.Graph()
+	one := g.Ints(1)
+	rank := func(n node) node { return n.ShapeOf().ShapeOf() }
+	ones := apply("Expand", nil, one, rank(d).Sub(rank(x)))
+	padded := graph.Concat(0, ones, x.ShapeOf())
+	repeated := apply("And", nil, padded.Equal(one), d.ShapeOf().Greater(one))
+	axes := apply("NonZero", nil, repeated).Reshape(-1)
+	s := apply("ReduceSum", graph.Attrs{"keepdims": graph.Attr(1), "noop_with_empty_axes": graph.Attr(1)}, d, axes)
+	return s.ReshapeLike(x)
+}
+
+// sizeOf is the size of one axis as an integer vector of one element: a constant where it is known.
+func sizeOf(x node, axis int) node {
+	if s := x.Shape(); s != nil && s[axis].Static() {
+		return x.Graph().Ints(s[axis].N)
+	}
+	return x.ShapeOf().Gather(0, x.Graph().Ints(axis))
+}
+
+// vector joins integer vectors into one, which is a constant where all are.
+func vector(parts ...node) node {
+	v := graph.Concat(0, parts...)
+	if s, ok := v.StaticInts(); ok && s != nil {
+		return v.Graph().Ints(s...)
+	}
+	return v
+}
+
+// reshape gives x the shape that an integer vector holds.
+func reshape(x, shape node) node {
+	return apply("Reshape", nil, x, shape)
+}
+
+// zeros is a tensor of zeros with the element type of x and the shape that an integer vector holds.
+func zeros(x, shape node) node {
+	return apply("ConstantOfShape", nil, shape).Cast(x.DType())
+}
+
+// ZerosLike is zeros of the shape and element type of x.
+func ZerosLike(x node) node {
+	if s, ok := x.Shape().Ints(); ok {
+		return zeros(x, x.Graph().Ints(s...))
+	}
+	return zeros(x, x.ShapeOf())
+}
+
+func expandLike(g, x node) node {
+	if s, ok := x.Shape().Ints(); ok {
+		return g.Expand(s...)
+	}
+	return apply("Expand", nil, g, x.ShapeOf())
+}

@@ -1,0 +1,147 @@
+package ops
+
+import (
+	"slices"
+
+	"promptfed/runtime/graph"
+)
+
+func init() {
+	const attrs = windowAttrs + ", ceil_mode int"
+	graph.Register(
+		def{Kind: "AveragePool", MinInputs: 1, MinRank: 3, Attrs: attrs + ", count_include_pad int", Infer: inferPool,
+			VJP: averagePoolVJP},
+		def{Kind: "MaxPool", MinInputs: 1, Attrs: attrs + ", storage_order int", Infer: inferPool, VJP: maxPoolVJP,
+			NonSmooth: true},
+		def{Kind: "LpPool", MinInputs: 1, Attrs: attrs + ", p int", Infer: inferPool, Decompose: decomposeLpPool},
+		def{Kind: "GlobalAveragePool", MinInputs: 1, Infer: inferGlobalPool, VJP: globalAveragePoolVJP},
+		def{Kind: "GlobalMaxPool", MinInputs: 1, MinRank: 3, Infer: inferGlobalPool, Decompose: decomposeGlobalMaxPool,
+			NonSmooth: true},
+		def{Kind: "GlobalLpPool", MinInputs: 1, Attrs: "p int", Infer: inferGlobalPool},
+	)
+}
+
+func inferPool(o *infer) error {
+	x := o.In[0].Shape()
+	if len(x) < 3 {
+		return nil
+	}
+	return windowShape(o, x, x[1])
+}
+
+// averagePoolVJP gives each input its share of the windows it is in: by nearest-neighbour scaling where windows tile
+// the input, else by a transposed convolution, channel by channel.
+func averagePoolVJP(c *call) []node {
+	x, g := c.X(0), c.G()
+	w, err := windows(c.Op)
+	if err != nil {
+		return c.Fail("%v", err)
+	}
+	plain := slices.Max(w.pads) == 0 && slices.Max(w.dilations) == 1
+	tiles, share := plain && slices.Equal(w.kernel, w.strides), 1.0
+	for i, k := range w.kernel {
+		tiles = tiles && x.Shape()[2+i].Static() && x.Shape()[2+i].N%k == 0
+		share /= float64(k)
+	}
+	gr := x.Graph()
+	if tiles {
+		scales := []float32{1, 1}
+		for _, v := range w.kernel {
+			scales = append(scales, float32(v))
+		}
+		up := apply("Resize", graph.Attrs{"mode": graph.Attr("nearest"), "nearest_mode": graph.Attr("floor"),
+			"coordinate_transformation_mode": graph.Attr("asymmetric")}, g, node{}, gr.Const(floats(scales)))
+		return []node{up.Scale(share).ReshapeLike(x)}
+	}
+	channels := x.Shape()[1]
+	if !channels.Static() {
+		return c.Fail("the number of channels must be known when the graph is built")
+	}
+	if slices.Max(w.pads) > 0 && c.Attrs.Int("count_include_pad", 0) == 0 || c.Attrs.Int("ceil_mode", 0) != 0 {
+		return unevenPoolVJP(c, channels.N, w)
+	}
+	weights := x.ScalarLike(share).Expand(append([]int{channels.N, 1}, w.kernel...)...)
+	return []node{transposed(x, g, weights, channels.N, w)}
+}
+
+// unevenPoolVJP is the gradient of an average over windows that do not all count the same number of elements: what the
+// operator makes of ones, divided by how many elements of the input each window holds, is one over that number.
+func unevenPoolVJP(c *call, channels int, w geometry) []node {
+	x := c.X(0)
+	space, ok1 := x.Shape()[2:].Ints()
+	counts, ok2 := c.Y().Shape()[2:].Ints()
+	if !ok1 || !ok2 {
+		return c.Fail("with ceil_mode, or pads that do not count, the size of its input must be known when the graph " +
+			"is built")
+	}
+	ends := w
+	ends.pads = slices.Clone(w.pads)
+	for i, stride := range w.strides { // windows that start inside may end behind the padding
+		end := &ends.pads[i+len(w.kernel)]
+		*end = max(*end, (counts[i]-1)*stride+w.span(i)-space[i]-w.pads[i])
+	}
+	ones := x.ScalarLike(1).Expand(append([]int{1, 1}, space...)...)
+	one := x.ScalarLike(1).Expand(append([]int{1, 1}, w.kernel...)...)
+	held := apply("Conv", ends.attrs(), ones, one)
+	share := apply("AveragePool", c.Attrs, ones).Div(held)
+	weights := x.ScalarLike(1).Expand(append([]int{channels, 1}, w.kernel...)...)
+	return []node{transposed(x, c.G().Mul(share), weights, channels, ends)}
+}
+
+// maxPoolVJP scatters the gradient to the positions that MaxPool's second output names; of equal elements the first
+// one in a window gets it all.
+func maxPoolVJP(c *call) []node {
+	x, g := c.X(0), c.G()
+	if c.Attrs.Int("storage_order", 0) != 0 {
+		return c.Fail("storage_order is not supported")
+	}
+	if len(c.Out) > 1 && c.DY[1].OK() {
+		return c.Fail("a gradient through its indices is not defined")
+	}
+	gr := x.Graph()
+	index := gr.ApplyN(graph.Standard, "MaxPool", c.Attrs, 2, x)[1].Reshape(-1)
+	return []node{addAt(ZerosLike(x).Reshape(-1), 0, index, g.Reshape(-1)).ReshapeLike(x)}
+}
+
+// decomposeLpPool is (sum |x|^p)^(1/p) over windows; padding counts as zeros.
+func decomposeLpPool(c *call, in []node) node {
+	p := float64(c.Attrs.Int("p", 2))
+	at, size := graph.Attrs{"count_include_pad": graph.Attr(1)}, 1
+	for _, name := range []string{"kernel_shape", "strides", "pads", "dilations"} {
+		if v, ok := c.Attrs.Ints(name); ok {
+			at[name] = graph.Attr(v)
+		}
+	}
+	if c.Attrs.Int("ceil_mode", 0) != 0 || c.Attrs.Str("auto_pad", "NOTSET") != "NOTSET" {
+		return c.Refuse("ceil_mode and auto_pad are not supported")
+	}
+	if k, ok := c.Attrs.Ints("kernel_shape"); ok {
+		for _, v := range k {
+			size *= v
+		}
+	}
+	power := func(x node, p float64) node { return apply("Pow", nil, x, x.ScalarLike(p)) }
+	mean := apply("AveragePool", at, power(in[0].Abs(), p))
+	return power(mean.Scale(float64(size)), 1/p)
+}
+
+func inferGlobalPool(o *infer) error {
+	x := o.In[0].Shape()
+	if x == nil {
+		return nil
+	}
+	out := slices.Clone(x)
+	for i := 2; i < len(out); i++ {
+		out[i] = graph.D(1)
+	}
+	return o.Set(out)
+}
+
+func globalAveragePoolVJP(c *call) []node {
+	return []node{expandLike(c.G().Div(count(c.X(0), c.G())), c.X(0))}
+}
+
+func decomposeGlobalMaxPool(_ *call, in []node) node {
+	return apply("ReduceMax", graph.Attrs{"keepdims": graph.Attr(1)}, in[0],
+		in[0].Graph().Ints(axesFrom(2, in[0].Rank())...))
+}

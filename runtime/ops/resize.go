@@ -1,0 +1,74 @@
+package ops
+
+import (
+	"maps"
+
+	"promptfed/runtime/graph"
+)
+
+func init() {
+	graph.Register(def{Kind: "Resize", MinInputs: 1, MinRank: 1, Infer: inferResize, VJP: resizeVJP,
+		Attrs: "antialias int, axes ints, coordinate_transformation_mode string, cubic_coeff_a float, " +
+			"exclude_outside int, extrapolation_value float, keep_aspect_ratio_policy string, mode string, " +
+			"nearest_mode string"})
+}
+
+func inferResize(o *infer) error {
+	x := o.In[0].Shape()
+	if x == nil {
+		return nil
+	}
+	if sizes := o.X(3); sizes.OK() && len(sizes.Ints()) == len(x) {
+		return o.Set(append(graph.Shape{}, sizes.Ints()...))
+	}
+	out := make(graph.Shape, len(x))
+	for i := range out {
+		out[i] = o.Unknown("resize", i)
+	}
+	return o.Set(out)
+}
+
+// resizeVJP serves every mode: resizing is linear and goes axis by axis, so the matrix of an axis is what the same
+// operator makes of the unit vectors, and the gradient is a product with its transpose.
+func resizeVJP(c *call) []node {
+	x, at, g := c.X(0), c.Attrs, c.X(0).Graph()
+	if m := at.Str("coordinate_transformation_mode", "half_pixel"); m == "tf_crop_and_resize" {
+		return c.Fail("%s is not supported", m)
+	}
+	if p := at.Str("keep_aspect_ratio_policy", "stretch"); p != "stretch" {
+		return c.Fail("keep_aspect_ratio_policy %s is not supported", p)
+	}
+	if !c.X(3).OK() && !c.X(2).OK() {
+		return c.Fail("it has neither scales nor sizes")
+	}
+	axes, _ := at.Ints("axes")
+	axes, err := resolve(axes, x.Rank(), x.Rank())
+	if err != nil {
+		return c.Fail("%v", err)
+	}
+	own := maps.Clone(at)
+	delete(own, "axes")
+	d := c.G()
+	for i, a := range axes {
+		if s := c.Y().Shape(); s != nil && s[a] == x.Shape()[a] {
+			continue
+		}
+		n := sizeOf(x, a)
+		unit := apply("EyeLike", nil, zeros(x, vector(n, n)))
+		unit = reshape(unit, vector(n, g.Ints(1, 1), n))
+		in := []node{unit, {}}
+		if c.X(3).OK() {
+			in = append(in, node{}, vector(n, g.Ints(1, 1), c.X(3).Gather(0, g.Ints(i)).Cast(graph.Int64)))
+		} else {
+			one := g.Const(floats([]float32{1, 1, 1}))
+			in = append(in, graph.Concat(0, one, c.X(2).Gather(0, g.Ints(i))))
+		}
+		matrix := apply("Resize", own, in...) // [n,1,1,m]
+		matrix = reshape(matrix, vector(n, g.Ints(-1)))
+		last := x.Rank() - 1
+		swap := axesFrom(0, x.Rank())
+		swap[a], swap[last] = swap[last], swap[a]
+		d = d.Transpose(swap...).MatMulT(matrix).Transpose(swap...)
+	}
+	return []node{d.ReshapeLike(x)}
+}
