@@ -18,7 +18,7 @@ type part struct {
 // all versions from graph.Opset on that the parts may have, as far as the parts written here use them, so the newest
 // serves.
 //
-// graph.Graft would build the tower anew, in float32 and without loops. An exported classifier has to hold the very
+// graph.Inline would build the tower anew, in float32 and without loops. An exported classifier has to hold the very
 // tower that the client's features came from, half precision, loops and all, or its probabilities would be others.
 func join(parts ...part) *onnx.ModelProto {
 	all := &onnx.ModelProto{ProducerName: "promptfed", Graph: &onnx.GraphProto{Name: "classifier"}}

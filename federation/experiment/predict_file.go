@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	"os"
 	"slices"
-
-	"google.golang.org/protobuf/proto"
 
 	"promptfed/federation/data"
 	"promptfed/models/preprocess"
@@ -43,7 +40,7 @@ func PredictFile(ctx context.Context, path string, images []data.Example, o ort.
 
 // openClassifier compiles a file that Export wrote.
 func openClassifier(path string, o ort.Options) (*ort.Session, []string, error) {
-	model, err := os.ReadFile(path)
+	model, err := onnx.ReadFile(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -68,11 +65,7 @@ const maxFixedBatch = 256
 const foreign = "it is no classifier that promptfed export wrote: %s"
 
 // classifierClasses reads the class names of an exported classifier.
-func classifierClasses(model []byte) (classes []string, err error) {
-	m := &onnx.ModelProto{}
-	if err := proto.Unmarshal(model, m); err != nil {
-		return nil, fmt.Errorf(foreign, "it is no ONNX file")
-	}
+func classifierClasses(m *onnx.ModelProto) (classes []string, err error) {
 	i := slices.IndexFunc(m.MetadataProps, func(p *onnx.StringStringEntryProto) bool { return p.Key == MetaClasses })
 	if i < 0 {
 		return nil, fmt.Errorf(foreign, "its metadata has no "+MetaClasses)

@@ -6,6 +6,7 @@ import (
 
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 )
 
 // imageTower is someone else's image tower.
@@ -147,7 +148,7 @@ func (t *imageTower) once(g *graph.Graph, pixels graph.Node) (image, patches gra
 	if t.input.DType() == graph.Double {
 		x = x.Cast(graph.Double)
 	}
-	out, err := graph.Graft(g, roots, map[graph.Node]graph.Node{t.input: x})
+	out, err := graph.Inline(g, roots, map[graph.Node]graph.Node{t.input: x})
 	if err != nil {
 		return graph.Node{}, graph.Node{}, err
 	}
@@ -158,7 +159,7 @@ func (t *imageTower) once(g *graph.Graph, pixels graph.Node) (image, patches gra
 }
 
 // model is the tower under the names that bundles use, with the batch that it was exported for.
-func (t *imageTower) model() ([]byte, error) {
+func (t *imageTower) model() (*onnx.ModelProto, error) {
 	g, batch := graph.New(), graph.Sym("B")
 	if t.batch > 0 {
 		batch = graph.D(t.batch)
@@ -172,7 +173,7 @@ func (t *imageTower) model() ([]byte, error) {
 	if patches.OK() {
 		list = append(list, graph.Output{Name: PatchesOutput, Node: patches})
 	}
-	return graph.Bytes(list...)
+	return graph.Model(list...)
 }
 
 var errNoPromptTokens = errors.New("an exported image tower takes prompts at pixel level only; convert the " +

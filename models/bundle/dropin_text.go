@@ -280,7 +280,7 @@ func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []
 			feed[t.eot] = feed[t.eot].Unsqueeze(1)
 		}
 	}
-	out, err := graph.Graft(g, []graph.Node{t.output}, feed)
+	out, err := graph.Inline(g, []graph.Node{t.output}, feed)
 	if err != nil {
 		return graph.Node{}, err
 	}

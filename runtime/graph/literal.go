@@ -19,11 +19,8 @@ type Literal struct {
 	Proto    *onnx.TensorProto
 }
 
-// External points at raw little-endian row-major elements in a file, as ONNX external data does.
-type External struct {
-	File           string // relative to the folder of the graph
-	Offset, Length int64  // bytes
-}
+// External points at raw elements in a file beside the graph.
+type External = onnx.External
 
 // Const is a constant held in memory. The tensor must not change afterwards.
 func (g *Graph) Const(t *tensor.Tensor) Node {
@@ -144,7 +141,7 @@ func protoInts(p *onnx.TensorProto) ([]Dim, bool) {
 			return nil, false
 		}
 	}
-	if p.DataLocation == onnx.TensorProto_EXTERNAL {
+	if onnx.IsExternal(p) {
 		return nil, false
 	}
 	var out []Dim
@@ -189,7 +186,7 @@ func (l *Literal) IsScalar(v float64) bool {
 		return len(t.Data) == 1 && float64(t.Data[0]) == v || len(t.Ints) == 1 && float64(t.Ints[0]) == v
 	}
 	p := l.Proto
-	if p == nil || p.DataLocation == onnx.TensorProto_EXTERNAL {
+	if p == nil || onnx.IsExternal(p) {
 		return false
 	}
 	switch raw := p.RawData; DType(p.DataType) {

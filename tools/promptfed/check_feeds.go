@@ -78,7 +78,7 @@ func fitImages(f *graph.File, open map[string]int) {
 		for _, n := range f.Inputs() {
 			in[n] = g.Input(n.Name(), n.DType(), graph.Static(shapeOf(n, open)...))
 		}
-		if _, err := graph.Graft(g, roots, in); err == nil {
+		if _, err := graph.Inline(g, roots, in); err == nil {
 			return
 		}
 	}
