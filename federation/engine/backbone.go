@@ -45,21 +45,21 @@ func lower(b Backbone, classes []string, hand func(templates string) (*tensor.Te
 		var prompts []Prompt
 		var texts []*graph.Op
 		for _, op := range waiting {
-			switch what, _ := op.Deferred(); what {
-			case method.DeferredHand:
+			switch what, _ := op.Placeholder(); what {
+			case method.PlaceholderHand:
 				t, err := hand(op.Attrs.Str("templates", ""))
 				if err != nil {
 					return nil, err
 				}
 				built[op] = g.Const(t)
-			case method.DeferredVision:
+			case method.PlaceholderVision:
 				pixels, p := method.VisionOf(op)
 				n, err := b.Vision(g, pixels, p)
 				if err != nil {
 					return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
 				}
 				built[op] = n
-			case method.DeferredText:
+			case method.PlaceholderText:
 				prompts = append(prompts, Prompt{op.In[0], op.Attrs.Int("after", 0), op.Attrs.Str("position", "end")})
 				texts = append(texts, op)
 			default:
@@ -92,10 +92,10 @@ func firstWave(roots []graph.Node) []*graph.Op {
 	behind := map[*graph.Op]bool{}
 	var out []*graph.Op
 	for _, op := range graph.Reachable(roots...) {
-		_, deferred := op.Deferred()
+		_, placeholder := op.Placeholder()
 		blocked := slices.ContainsFunc(op.In, func(n graph.Node) bool { return n.OK() && behind[n.Op()] })
-		behind[op] = blocked || deferred
-		if deferred && !blocked {
+		behind[op] = blocked || placeholder
+		if placeholder && !blocked {
 			out = append(out, op)
 		}
 	}

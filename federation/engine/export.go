@@ -64,9 +64,8 @@ func fixedParts(root graph.Node) []graph.Node {
 	moving := map[*graph.Op]bool{}
 	var out []graph.Node
 	for _, op := range graph.Reachable(root) {
-		isInput := op.Domain == graph.Own && op.Kind == "Input"
 		moves := func(n graph.Node) bool { return n.OK() && moving[n.Op()] }
-		moving[op] = isInput && ofImage(op.Out[0].Name()) || slices.ContainsFunc(op.In, moves) ||
+		moving[op] = op.IsInput() && ofImage(op.Out[0].Name()) || slices.ContainsFunc(op.In, moves) ||
 			slices.ContainsFunc(op.Uses, moves)
 		if !moving[op] {
 			continue

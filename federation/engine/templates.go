@@ -16,7 +16,7 @@ func (e *Experiment) Templates(b Backbone) []string {
 	logits := e.Method.Logits(s)
 	var out []string
 	for _, op := range graph.Reachable(logits, e.Method.Loss(s, logits)) {
-		if what, _ := op.Deferred(); what != method.DeferredHand {
+		if what, _ := op.Placeholder(); what != method.PlaceholderHand {
 			continue
 		}
 		if list := op.Attrs.Str("templates", ""); list != "" {

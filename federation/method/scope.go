@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"promptfed/runtime/graph"
+	_ "promptfed/runtime/ops" // defines the operators
 	"promptfed/runtime/tensor"
 )
 
@@ -146,9 +147,9 @@ const (
 
 // Names of the parts that are built once the whole step is known.
 const (
-	DeferredText   = "text"   // one prompt through the text tower; attributes "after" and "position"
-	DeferredHand   = "hand"   // features of hand-written prompts; attribute "templates", joined by TemplateBreak
-	DeferredVision = "vision" // the image tower over pixels with prompts; see Vision
+	PlaceholderText   = "text"   // one prompt through the text tower; attributes "after" and "position"
+	PlaceholderHand   = "hand"   // features of hand-written prompts; attribute "templates", joined by TemplateBreak
+	PlaceholderVision = "vision" // the image tower over pixels with prompts; see Vision
 )
 
 // TemplateBreak stands between templates.
@@ -169,8 +170,8 @@ func (s *Scope) TextRead(ctx graph.Node, r Reading) graph.Node {
 	if r.Position == "" {
 		r.Position = "end"
 	}
-	return s.g.Defer(DeferredText, graph.Float, []int{s.task.Classes, s.task.Dim},
-		graph.Attrs{"after": r.After, "position": r.Position}, ctx).Unit()
+	return s.g.Placeholder(PlaceholderText, graph.Float, []int{s.task.Classes, s.task.Dim},
+		graph.Attrs{"after": graph.Attr(r.After), "position": graph.Attr(r.Position)}, ctx).Unit()
 }
 
 // HandText gives the class features [C,D] of the hand-written prompt.
@@ -179,8 +180,8 @@ func (s *Scope) HandText() graph.Node { return s.Texts() }
 // Texts gives the class features [C,D] of hand-written templates, in which {} stands for the class: the mean of the
 // unit features of all, made unit again. Without any it is the experiment's own template.
 func (s *Scope) Texts(templates ...string) graph.Node {
-	return s.g.Defer(DeferredHand, graph.Float, []int{s.task.Classes, s.task.Dim},
-		graph.Attrs{"templates": strings.Join(templates, TemplateBreak)})
+	return s.g.Placeholder(PlaceholderHand, graph.Float, []int{s.task.Classes, s.task.Dim},
+		graph.Attrs{"templates": graph.Attr(strings.Join(templates, TemplateBreak))})
 }
 
 // VisionPrompts are learnable inputs of the image tower beside the pixels. The zero value is none.
@@ -211,8 +212,8 @@ func (s *Scope) Vision(p VisionPrompts) graph.Node {
 	if p.Normed {
 		normed = 1
 	}
-	x := s.g.Defer(DeferredVision, graph.Float, []int{-1, s.task.Dim}, graph.Attrs{"roles": roles, "normed": normed},
-		in...).Unit()
+	at := graph.Attrs{"roles": graph.Attr(roles), "normed": graph.Attr(normed)}
+	x := s.g.Placeholder(PlaceholderVision, graph.Float, []int{-1, s.task.Dim}, at, in...).Unit()
 	if s.spread == nil {
 		return x
 	}
@@ -240,7 +241,7 @@ func (s *Scope) Spread(unit bool) *Scope {
 // Spreads tells whether noise was added to anything in a scope of Spread.
 func (s *Scope) Spreads() bool { return s.spread != nil && s.spread.used }
 
-// VisionOf reads the pixels and the prompts of a DeferredVision placeholder.
+// VisionOf reads the pixels and the prompts of a PlaceholderVision placeholder.
 func VisionOf(op *graph.Op) (pixels graph.Node, p VisionPrompts) {
 	roles, _ := op.Attrs.Ints("roles")
 	for i, role := range roles {
@@ -318,7 +319,7 @@ func (s *Scope) Host(name string, f HostFunc, shape []int, of ...graph.Node) gra
 	name = s.at + name
 	call := HostCall{Name: name, Func: f}
 	for _, n := range of {
-		if n.Name() == "" || n.Op().Kind != "Input" {
+		if n.Name() == "" || !n.Op().IsInput() {
 			return s.g.Fail("host function %s: argument %v is no parameter", name, n)
 		}
 		call.Of = append(call.Of, n.Name())

@@ -142,6 +142,6 @@ func (m FedOTP) ends(nextU, u, nextV, v graph.Node) (now, was graph.Node) {
 
 // logSumExp is log Σ e^x over one axis, which it keeps.
 func logSumExp(x graph.Node, axis int) graph.Node {
-	top := x.Graph().Apply(graph.Standard, "ReduceMax", graph.Attrs{"keepdims": 1}, x, x.Graph().Ints(axis))
+	top := x.Graph().Apply(graph.Standard, "ReduceMax", graph.Attrs{"keepdims": graph.Attr(1)}, x, x.Graph().Ints(axis))
 	return x.Sub(top).Exp().SumKeep(axis).Log().Add(top)
 }

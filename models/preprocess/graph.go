@@ -5,6 +5,7 @@ import (
 
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
+	_ "promptfed/runtime/ops" // defines the operators
 	"promptfed/runtime/tensor"
 )
 

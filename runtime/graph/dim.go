@@ -25,6 +25,14 @@ func Sym(name string) Dim { return Dim{N: 1, Sym: name} }
 // Static tells whether the size is known while the graph is built.
 func (d Dim) Static() bool { return d.Sym == "" }
 
+// Truth is what a boolean is among contents of tensors: 1 or 0.
+func Truth(b bool) Dim {
+	if b {
+		return D(1)
+	}
+	return D(0)
+}
+
 // Is tells whether d is the static size n.
 func (d Dim) Is(n int) bool { return d.Static() && d.N == n }
 
@@ -204,6 +212,17 @@ func (s Shape) String() string {
 		parts[i] = d.String()
 	}
 	return "[" + strings.Join(parts, ",") + "]"
+}
+
+// Axis resolves an axis that may count from the end.
+func Axis(axis, rank int) (int, error) {
+	if axis < -rank || axis >= rank {
+		return 0, fmt.Errorf("axis %d is outside rank %d", axis, rank)
+	}
+	if axis < 0 {
+		axis += rank
+	}
+	return axis, nil
 }
 
 // Broadcast is the shape of an element-wise operation on two shapes, by the rule of NumPy and ONNX.

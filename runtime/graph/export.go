@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 
-	"google.golang.org/protobuf/proto"
-
 	"promptfed/runtime/onnx"
 )
 
@@ -93,7 +91,7 @@ func (w *writer) keepNames(ops []*Op) (fixed map[*value]bool) {
 		}
 	}
 	for _, op := range ops {
-		if op.Kind == "Input" && op.Domain == Own {
+		if op.IsInput() {
 			fixed[op.Out[0].v] = true
 			keep(op.Out[0].v)
 		}
@@ -136,7 +134,7 @@ func writeGraph(m *onnx.ModelProto, outputs []Output) error {
 		v := skipStops(o.Node).v
 		w.used[v] = true
 		switch old, has := w.names[v]; {
-		case has && old == o.Name && v.op.Kind != "Input" && v.op.data == nil:
+		case has && old == o.Name && !v.op.IsInput() && v.op.data == nil:
 		case !has && !w.taken[o.Name] && v.op.data == nil:
 			w.taken[o.Name], w.names[v] = true, o.Name
 		default:
@@ -177,20 +175,8 @@ func writeGraph(m *onnx.ModelProto, outputs []Output) error {
 }
 
 func (w *writer) op(g *onnx.GraphProto, op *Op, domains map[string]bool) error {
-	switch {
-	case op.Kind == "Input" && op.Domain == Own:
-		g.Input = append(g.Input, valueInfo(w.name(op.Out[0]), op.Out[0]))
-		return nil
-	case op.data != nil:
-		g.Initializer = append(g.Initializer, w.initializer(op))
-		return nil
-	case op.Kind == "StopGradient" && op.Domain == Own:
-		return nil
-	case op.Kind == "While" && op.Domain == Own:
-		w.loop(g, op)
-		return nil
-	case op.Domain == Own:
-		return fmt.Errorf("operator %s has not been lowered to ONNX operators", op.Label())
+	if op.def != nil && op.def.write != nil {
+		return op.def.write(w, g, op)
 	}
 	n := &onnx.NodeProto{OpType: op.Kind, Domain: op.Domain, Name: op.Name}
 	if op.proto != nil {
@@ -198,7 +184,7 @@ func (w *writer) op(g *onnx.GraphProto, op *Op, domains map[string]bool) error {
 		n.Input, n.Output = nil, nil
 	} else {
 		for _, k := range slices.Sorted(maps.Keys(op.Attrs)) {
-			n.Attribute = append(n.Attribute, attribute(k, op.Attrs[k]))
+			n.Attribute = append(n.Attribute, op.Attrs[k].proto(k))
 		}
 	}
 	if w.nodes[op.Name]++; op.Name != "" && w.nodes[op.Name] > 1 { // of a tower that stands in the graph twice
@@ -219,8 +205,18 @@ func (w *writer) op(g *onnx.GraphProto, op *Op, domains map[string]bool) error {
 	return nil
 }
 
+func (w *writer) input(g *onnx.GraphProto, op *Op) error {
+	g.Input = append(g.Input, valueInfo(w.name(op.Out[0]), op.Out[0]))
+	return nil
+}
+
+func (w *writer) constant(g *onnx.GraphProto, op *Op) error {
+	g.Initializer = append(g.Initializer, w.initializer(op))
+	return nil
+}
+
 func skipStops(n Node) Node {
-	for n.OK() && n.v.op.Kind == "StopGradient" && n.v.op.Domain == Own {
+	for n.OK() && n.v.op.def == stopDef {
 		n = n.v.op.In[0]
 	}
 	return n
@@ -263,29 +259,6 @@ func (w *writer) initializer(op *Op) *onnx.TensorProto {
 	}
 	onnx.SetExternal(p, *l.External)
 	return p
-}
-
-func attribute(name string, v any) *onnx.AttributeProto {
-	a := &onnx.AttributeProto{Name: name}
-	switch x := v.(type) {
-	case int:
-		a.Type, a.I = onnx.AttributeProto_INT, int64(x)
-	case float32:
-		a.Type, a.F = onnx.AttributeProto_FLOAT, x
-	case string:
-		a.Type, a.S = onnx.AttributeProto_STRING, []byte(x)
-	case []int:
-		a.Type = onnx.AttributeProto_INTS
-		for _, i := range x {
-			a.Ints = append(a.Ints, int64(i))
-		}
-	case []float32:
-		a.Type, a.Floats = onnx.AttributeProto_FLOATS, x
-	case *onnx.AttributeProto:
-		a = proto.Clone(x).(*onnx.AttributeProto)
-		a.Name = name
-	}
-	return a
 }
 
 func valueInfo(name string, n Node) *onnx.ValueInfoProto {

@@ -132,7 +132,6 @@ func TestHostileModels(t *testing.T) {
 			m.Graph.Input = append(m.Graph.Input,
 				m.Graph.Input[0])
 		}),
-		"domain ai.promptfed is for use inside": alter(func(m *onnx.ModelProto) { m.Graph.Node[0].Domain = graph.Own }),
 		`its inner graph reads "later"`: model(18, node("If", "x", "y", &onnx.AttributeProto{Name: "b",
 			G: &onnx.GraphProto{Node: []*onnx.NodeProto{node("Neg", "later", "r")}}})),
 		"not an ONNX model: it has no graph":     {},

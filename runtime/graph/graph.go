@@ -35,12 +35,7 @@ const (
 const (
 	Standard  = ""              // ONNX itself
 	Microsoft = "com.microsoft" // ONNX Runtime's fused operators
-	Own       = "ai.promptfed"  // operators that must be lowered or dropped before a graph is written
 )
-
-// Attrs are the attributes of an operator: int, float32, string, []int, []float32, or *onnx.AttributeProto for
-// anything else. An attribute that is stored with another type than an accessor reads counts as missing.
-type Attrs map[string]any
 
 // Graph is a growing set of interned operators.
 type Graph struct {
@@ -52,7 +47,13 @@ type Graph struct {
 }
 
 // New returns an empty graph.
-func New() *Graph { return &Graph{intern: map[string]*Op{}, inputs: map[string]Node{}, opset: Opset} }
+func New() *Graph {
+	g := &Graph{intern: map[string]*Op{}, inputs: map[string]Node{}, opset: Opset}
+	if len(registry) == 0 {
+		g.Fail("no operators are defined: the program must import promptfed/runtime/ops")
+	}
+	return g
+}
 
 // Err is the first error met while building, or nil.
 func (g *Graph) Err() error { return g.err }
@@ -65,12 +66,13 @@ func (g *Graph) Fail(format string, a ...any) Node {
 	if g.err == nil {
 		g.err = fmt.Errorf(format, a...)
 	}
-	return Node{&value{op: &Op{g: g, Kind: "Error"}}}
+	return Node{&value{op: &Op{g: g, def: failedDef, Kind: failedDef.Kind}}}
 }
 
 // Op is one operator: a function of nodes with attributes.
 type Op struct {
 	g      *Graph
+	def    *Def
 	ID     int // operators are numbered as they are made, so inputs have smaller numbers
 	Domain string
 	Kind   string
@@ -86,6 +88,20 @@ type Op struct {
 // Graph is the graph that o belongs to.
 func (o *Op) Graph() *Graph { return o.g }
 
+// Def is the definition of the operator, nil for one that is not known.
+func (o *Op) Def() *Def { return o.def }
+
+// IsInput tells whether o is an input of its graph.
+func (o *Op) IsInput() bool { return o.def == inputDef }
+
+// X is input i, absent where there are fewer.
+func (o *Op) X(i int) Node {
+	if i < len(o.In) {
+		return o.In[i]
+	}
+	return Node{}
+}
+
 // Literal is the constant's content, nil for other operators.
 func (o *Op) Literal() *Literal { return o.data }
 
@@ -98,13 +114,12 @@ func (o *Op) Label() string {
 }
 
 type value struct {
-	op    *Op
-	index int
-	name  string
-	dtype DType
-	shape Shape
-	ints  []Dim // content, where an integer vector or scalar is known while building
-	table []Dim // the same of an integer tensor of higher rank, row by row
+	op      *Op
+	index   int
+	name    string
+	dtype   DType
+	shape   Shape
+	content []Dim // the elements of an integer tensor that are known while building, row by row
 }
 
 // Node is one output of an operator. The zero Node is "absent".
@@ -148,15 +163,34 @@ func (n Node) Dim(i int) int {
 // DType is the element type.
 func (n Node) DType() DType { return n.v.dtype }
 
+// Content is the elements of an integer tensor, row by row, where they are known while building, else nil.
+func (n Node) Content() []Dim { return n.v.content }
+
 // Ints is the content of an integer scalar or vector where it is known while building, else nil.
-func (n Node) Ints() []Dim { return n.v.ints }
+func (n Node) Ints() []Dim {
+	if len(n.v.shape) > 1 {
+		return nil
+	}
+	return n.v.content
+}
+
+// StaticInts reads an integer scalar or vector whose elements are all known sizes; an absent node is known to be nil.
+func (n Node) StaticInts() (v []int, ok bool) {
+	if !n.OK() {
+		return nil, true
+	}
+	if n.Ints() == nil {
+		return nil, false
+	}
+	return Shape(n.Ints()).Ints()
+}
 
 // Name is the name given to an input or read from a file; may be empty.
 func (n Node) Name() string { return n.v.name }
 
 func (n Node) String() string { return fmt.Sprintf("%s%v", n.Op().Label(), n.v.shape) }
 
-func (n Node) poisoned() bool { return n.v != nil && n.v.op.Kind == "Error" }
+func (n Node) failed() bool { return n.v != nil && n.v.op.def == failedDef }
 
 // Input declares a value that is fed when the graph runs. Asking again for the same name gives the same node; another
 // type or shape under that name is an error.
@@ -167,9 +201,9 @@ func (g *Graph) Input(name string, dtype DType, shape Shape) Node {
 		}
 		return n
 	}
-	op := &Op{g: g, Domain: Own, Kind: "Input", ID: len(g.ops)}
-	g.ops = append(g.ops, op)
-	op.Out = []Node{{&value{op: op, name: name, dtype: dtype, shape: shape}}}
+	op := g.add(inputDef, Standard, inputDef.Kind, nil, 1, nil)
+	v := op.Out[0].v
+	v.name, v.dtype, v.shape = name, dtype, shape
 	g.inputs[name] = op.Out[0]
 	return op.Out[0]
 }
@@ -182,41 +216,54 @@ func (g *Graph) InputNamed(name string) (Node, bool) {
 
 // Apply adds one operator with a single output.
 func (g *Graph) Apply(domain, kind string, attrs Attrs, in ...Node) Node {
-	return g.apply(domain, kind, attrs, 1, in)[0]
+	return g.apply(lookup(domain, kind), domain, kind, attrs, 1, in)[0]
 }
 
 // ApplyN adds an operator with n outputs, or returns the one that is there already. Trailing absent inputs are dropped.
 func (g *Graph) ApplyN(domain, kind string, attrs Attrs, n int, in ...Node) []Node {
-	return slices.Clone(g.apply(domain, kind, attrs, n, in))
+	return slices.Clone(g.apply(lookup(domain, kind), domain, kind, attrs, n, in))
+}
+
+// internal is Apply of an operator of this package's own.
+func (g *Graph) internal(d *Def, attrs Attrs, in ...Node) Node {
+	return g.apply(d, d.Domain, d.Kind, attrs, 1, in)[0]
+}
+
+// again applies an operator, of this graph or another one, to other inputs.
+func (g *Graph) again(op *Op, n int, in []Node) []Node {
+	return g.apply(op.def, op.Domain, op.Kind, op.Attrs, n, in)
 }
 
 // apply is ApplyN, but may give the operator's own list of outputs.
-func (g *Graph) apply(domain, kind string, attrs Attrs, n int, in []Node) []Node {
+func (g *Graph) apply(def *Def, domain, kind string, attrs Attrs, n int, in []Node) []Node {
 	for len(in) > 0 && !in[len(in)-1].OK() {
 		in = in[:len(in)-1]
 	}
 	for _, x := range in {
-		if x.poisoned() {
+		if x.failed() {
 			return slices.Repeat([]Node{x}, n)
 		}
 		if x.OK() && x.Graph() != g {
 			return slices.Repeat([]Node{g.Fail("%s: input %v belongs to another graph", kind, x)}, n)
 		}
 	}
-	key := internKey(domain, kind, attrs, n, in)
+	key := internKey(def, domain, kind, attrs, n, in)
 	if op, ok := g.intern[key]; ok {
 		return op.Out
 	}
-	op := g.add(domain, kind, attrs, n, in)
+	op := g.add(def, domain, kind, attrs, n, in)
 	if err := infer(op); err != nil {
 		return slices.Repeat([]Node{g.Fail("%s(%s): %w", op.Label(), describe(in), err)}, n)
+	}
+	if def != nil {
+		g.opset = max(g.opset, def.Since)
 	}
 	g.intern[key] = op
 	return op.Out
 }
 
-func (g *Graph) add(domain, kind string, attrs Attrs, n int, in []Node) *Op {
-	op := &Op{g: g, ID: len(g.ops), Domain: domain, Kind: kind, Attrs: attrs, In: slices.Clone(in)}
+func (g *Graph) add(def *Def, domain, kind string, attrs Attrs, n int, in []Node) *Op {
+	op := &Op{g: g, def: def, ID: len(g.ops), Domain: domain, Kind: kind, Attrs: attrs, In: slices.Clone(in)}
 	for i := range n {
 		op.Out = append(op.Out, Node{&value{op: op, index: i}})
 	}
@@ -234,9 +281,9 @@ func describe(in []Node) string {
 	return strings.Join(parts, ", ")
 }
 
-func internKey(domain, kind string, attrs Attrs, n int, in []Node) string {
+func internKey(def *Def, domain, kind string, attrs Attrs, n int, in []Node) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s:%s/%d", domain, kind, n)
+	fmt.Fprintf(&b, "%p %s:%s/%d", def, domain, kind, n)
 	for _, x := range in {
 		if x.OK() {
 			fmt.Fprintf(&b, " %d.%d", x.v.op.ID, x.v.index)
@@ -245,41 +292,11 @@ func internKey(domain, kind string, attrs Attrs, n int, in []Node) string {
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(attrs)) {
-		if s, ok := attrs[k].(string); ok {
+		if s, ok := attrs[k].v.(string); ok {
 			fmt.Fprintf(&b, " %s=%q", k, s)
 			continue
 		}
-		fmt.Fprintf(&b, " %s=%T:%v", k, attrs[k], attrs[k])
+		fmt.Fprintf(&b, " %s=%T:%v", k, attrs[k].v, attrs[k].v)
 	}
 	return b.String()
-}
-
-// Int reads an integer attribute.
-func (a Attrs) Int(name string, missing int) int {
-	if v, ok := a[name].(int); ok {
-		return v
-	}
-	return missing
-}
-
-// Ints reads an integer list attribute.
-func (a Attrs) Ints(name string) ([]int, bool) {
-	v, ok := a[name].([]int)
-	return v, ok
-}
-
-// Float reads a float attribute.
-func (a Attrs) Float(name string, missing float32) float32 {
-	if v, ok := a[name].(float32); ok {
-		return v
-	}
-	return missing
-}
-
-// Str reads a string attribute.
-func (a Attrs) Str(name, missing string) string {
-	if v, ok := a[name].(string); ok {
-		return v
-	}
-	return missing
 }

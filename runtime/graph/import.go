@@ -40,7 +40,7 @@ func (f *File) Output(name string) (Node, bool) {
 func (f *File) Inputs() []Node {
 	var out []Node
 	for _, in := range f.Proto.Graph.Input {
-		if n := f.nodes[in.Name]; n.Op().Kind == "Input" {
+		if n := f.nodes[in.Name]; n.Op().IsInput() {
 			out = append(out, n)
 		}
 	}
@@ -152,9 +152,6 @@ func (f *File) node(p *onnx.NodeProto, s *scope) error {
 }
 
 func (f *File) place(p *onnx.NodeProto, s *scope, name string) error {
-	if p.Domain == Own {
-		return fmt.Errorf("domain %s is for use inside promptfed only", Own)
-	}
 	domain := p.Domain
 	if domain == "ai.onnx" {
 		domain = Standard
@@ -189,7 +186,7 @@ func (f *File) operator(p *onnx.NodeProto, in []Node, s *scope, name, domain str
 	if err != nil {
 		return err
 	}
-	op := f.Graph.add(domain, p.OpType, readAttrs(p.Attribute), len(p.Output), in)
+	op := f.Graph.add(lookup(domain, p.OpType), domain, p.OpType, readAttrs(p.Attribute), len(p.Output), in)
 	op.Name, op.Uses, op.proto = name, uses, p
 	if err := infer(op); err != nil {
 		return fmt.Errorf("inputs of shapes %s: %w", describe(in), err)
@@ -213,10 +210,10 @@ func (f *File) operator(p *onnx.NodeProto, in []Node, s *scope, name, domain str
 // adopt takes over from the file what inference could not find out.
 func adopt(v *value, vi *onnx.ValueInfoProto) {
 	dtype, shape := typeOf(vi)
-	if dtype != 0 && (v.dtype == 0 || !inferred(v.op)) {
+	if dtype != 0 && (v.dtype == 0 || v.op.def == nil) {
 		v.dtype = dtype
 	}
-	if v.shape == nil && len(shape) <= maxRank {
+	if v.shape == nil && len(shape) <= MaxRank {
 		v.shape = shape
 		return
 	}
@@ -229,8 +226,6 @@ func adopt(v *value, vi *onnx.ValueInfoProto) {
 		}
 	}
 }
-
-func inferred(op *Op) bool { _, ok := inferTable[op.Domain+":"+op.Kind]; return ok }
 
 func typeOf(vi *onnx.ValueInfoProto) (DType, Shape) {
 	t := vi.GetType().GetTensorType()
@@ -282,7 +277,7 @@ func (f *File) Model(outputs ...Output) (*onnx.ModelProto, error) {
 	}
 	for _, in := range old.Input {
 		n, ok := f.nodes[in.Name]
-		if ok && n.Op().Kind == "Input" && !slices.ContainsFunc(g.Input,
+		if ok && n.Op().IsInput() && !slices.ContainsFunc(g.Input,
 			func(v *onnx.ValueInfoProto) bool { return v.Name == in.Name }) {
 			g.Input = append(g.Input, in)
 		}

@@ -6,27 +6,6 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-func readAttrs(list []*onnx.AttributeProto) Attrs {
-	a := Attrs{}
-	for _, p := range list {
-		switch p.Type {
-		case onnx.AttributeProto_INT:
-			a[p.Name] = int(p.I)
-		case onnx.AttributeProto_FLOAT:
-			a[p.Name] = p.F
-		case onnx.AttributeProto_STRING:
-			a[p.Name] = string(p.S)
-		case onnx.AttributeProto_INTS:
-			a[p.Name] = toInts(p.Ints)
-		case onnx.AttributeProto_FLOATS:
-			a[p.Name] = p.Floats
-		default:
-			a[p.Name] = p
-		}
-	}
-	return a
-}
-
 func toInts(v []int64) []int {
 	out := make([]int, len(v))
 	for i, x := range v {
@@ -45,7 +24,7 @@ func (s *scope) captures(p *onnx.NodeProto) ([]Node, error) {
 			return nil, fmt.Errorf("its inner graph reads %q, which is made by no earlier node", name)
 		}
 		if n.v.name != name {
-			op := n.Graph().add(Standard, "Identity", nil, 1, []Node{n})
+			op := n.Graph().add(lookup(Standard, "Identity"), Standard, "Identity", nil, 1, []Node{n})
 			if err := infer(op); err != nil {
 				return nil, err
 			}

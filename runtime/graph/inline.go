@@ -67,7 +67,7 @@ func (c *inliner) op(op *Op) error {
 		c.now[op.Out[0]] = c.single(c.literal(op))
 		return nil
 	}
-	if op.Kind == "Input" && op.Domain == Own {
+	if op.IsInput() {
 		return fmt.Errorf("nothing is known to feed the input %q with", op.Out[0].v.name)
 	}
 	in := make([]Node, len(op.In))
@@ -87,8 +87,8 @@ func (c *inliner) op(op *Op) error {
 	for count > 1 && op.Out[count-1].v.name == "" { // left out by the file it is from
 		count--
 	}
-	for i, n := range c.g.apply(op.Domain, op.Kind, op.Attrs, count, in) {
-		if n.poisoned() {
+	for i, n := range c.g.again(op, count, in) {
+		if n.failed() {
 			return c.g.err
 		}
 		if made := n.v.op; made.Name == "" {

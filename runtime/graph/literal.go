@@ -83,12 +83,8 @@ func (g *Graph) imported(p *onnx.TensorProto, name string) Node {
 func (g *Graph) tensorProto(p *onnx.TensorProto, key string) Node {
 	dims := toInts(p.Dims)
 	n := g.constant(&Literal{Proto: p}, DType(p.DataType), Static(dims...), key)
-	if n.v.ints == nil && n.v.table == nil {
-		if v, ok := protoInts(p); ok && len(dims) <= 1 {
-			n.v.ints = v
-		} else if ok {
-			n.v.table = v
-		}
+	if n.v.content == nil {
+		n.v.content, _ = TensorInts(p)
 	}
 	return n
 }
@@ -98,14 +94,14 @@ func (g *Graph) constant(l *Literal, dtype DType, shape Shape, key string) Node 
 	if op, ok := g.intern[key]; ok {
 		return op.Out[0]
 	}
-	op := g.add(Standard, "Constant", nil, 1, nil)
+	op := g.add(constantDef, Standard, constantDef.Kind, nil, 1, nil)
 	op.data = l
 	v := op.Out[0].v
 	v.dtype, v.shape = dtype, shape
-	if l.Tensor != nil && l.Tensor.IsInt() && len(shape) <= 1 && len(l.Tensor.Ints) <= maxContent {
-		v.ints = make([]Dim, len(l.Tensor.Ints))
+	if l.Tensor != nil && l.Tensor.IsInt() && len(shape) <= 1 && len(l.Tensor.Ints) <= MaxContent {
+		v.content = make([]Dim, len(l.Tensor.Ints))
 		for i, x := range l.Tensor.Ints {
-			v.ints[i] = D(int(x))
+			v.content[i] = D(int(x))
 		}
 	}
 	g.intern[key] = op
@@ -133,11 +129,11 @@ func rawBytes(t *tensor.Tensor) []byte {
 	return b
 }
 
-// protoInts reads the elements of an int64, int32 or boolean tensor of a file, when they are stored inline.
-func protoInts(p *onnx.TensorProto) ([]Dim, bool) {
+// TensorInts reads the elements of an int64, int32 or boolean tensor of a file, when they are stored inline.
+func TensorInts(p *onnx.TensorProto) ([]Dim, bool) {
 	count := int64(1)
 	for _, d := range p.Dims {
-		if count *= d; count < 0 || count > maxContent {
+		if count *= d; count < 0 || count > MaxContent {
 			return nil, false
 		}
 	}
@@ -151,10 +147,10 @@ func protoInts(p *onnx.TensorProto) ([]Dim, bool) {
 			return nil, false
 		}
 		for _, v := range p.Int32Data {
-			out = append(out, D(btoi(v != 0)))
+			out = append(out, Truth(v != 0))
 		}
 		for _, v := range p.RawData {
-			out = append(out, D(btoi(v != 0)))
+			out = append(out, Truth(v != 0))
 		}
 	case Int64:
 		if int64(len(p.Int64Data)+len(p.RawData)/8) != count {
@@ -199,6 +195,6 @@ func (l *Literal) IsScalar(v float64) bool {
 	case Bool:
 		return len(raw) == 1 && float64(raw[0]) == v || len(p.Int32Data) == 1 && float64(p.Int32Data[0]) == v
 	}
-	d, ok := protoInts(p)
+	d, ok := TensorInts(p)
 	return ok && len(d) == 1 && float64(d[0].N) == v
 }

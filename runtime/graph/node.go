@@ -1,19 +1,9 @@
 package graph
 
-import (
-	"promptfed/runtime/onnx"
-	"promptfed/runtime/tensor"
-)
+import "promptfed/runtime/tensor"
 
 func (n Node) apply(kind string, attrs Attrs, more ...Node) Node {
 	return n.Graph().Apply(Standard, kind, attrs, append([]Node{n}, more...)...)
-}
-
-func (a Attrs) tensor(name string) *onnx.TensorProto {
-	if p, ok := a[name].(*onnx.AttributeProto); ok {
-		return p.GetT()
-	}
-	return nil
 }
 
 // Element-wise operators with broadcasting.
@@ -61,14 +51,19 @@ func (n Node) Softplus() Node { return n.apply("Softplus", nil) }
 func (n Node) Identity() Node { return n.apply("Identity", nil) }
 
 // Detach is n as a constant for gradients.
-func (n Node) Detach() Node { return n.Graph().Apply(Own, "StopGradient", nil, n) }
+func (n Node) Detach() Node { return n.Graph().internal(stopDef, nil, n) }
+
+// DetachAs is Detach under a node of its own for every number, for two roles of one node.
+func (n Node) DetachAs(role int) Node {
+	return n.Graph().internal(stopDef, Attrs{"input": Attr(role)}, n)
+}
 
 // Cast converts the element type.
 func (n Node) Cast(t DType) Node {
 	if n.DType() == t {
 		return n
 	}
-	return n.apply("Cast", Attrs{"to": int(t)})
+	return n.apply("Cast", Attrs{"to": Attr(int(t))})
 }
 
 // Equal compares element by element and gives booleans.
@@ -85,17 +80,17 @@ func (n Node) MatMul(m Node) Node { return n.apply("MatMul", nil, m) }
 
 // MatMulT is n times the transpose of m over the last two axes, without making the transpose.
 func (n Node) MatMulT(m Node) Node {
-	return n.Graph().Apply(Microsoft, "FusedMatMul", Attrs{"transB": 1}, n, m)
+	return n.Graph().Apply(Microsoft, "FusedMatMul", Attrs{"transB": Attr(1)}, n, m)
 }
 
 // Linear is n wᵀ + b for n [N,in], w [out,in] (the layout of torch.nn.Linear) and an optional b [out].
-func (n Node) Linear(w, b Node) Node { return n.apply("Gemm", Attrs{"transB": 1}, w, b) }
+func (n Node) Linear(w, b Node) Node { return n.apply("Gemm", Attrs{"transB": Attr(1)}, w, b) }
 
 // T swaps the last two axes.
 func (n Node) T() Node {
 	r := n.Rank()
 	if r < 2 {
-		if n.poisoned() {
+		if n.failed() {
 			return n
 		}
 		return n.Graph().Fail("T: shape %v has no two axes to swap", n.Shape())
@@ -109,7 +104,7 @@ func (n Node) T() Node {
 }
 
 // Transpose permutes the axes: axis i of the result is axis perm[i] of n.
-func (n Node) Transpose(perm ...int) Node { return n.apply("Transpose", Attrs{"perm": perm}) }
+func (n Node) Transpose(perm ...int) Node { return n.apply("Transpose", Attrs{"perm": Attr(perm)}) }
 
 // Reshape gives n another shape of as many elements; one size may be -1, and 0 keeps the axis at its place.
 func (n Node) Reshape(sizes ...int) Node { return n.apply("Reshape", nil, n.Graph().Ints(sizes...)) }
@@ -117,9 +112,9 @@ func (n Node) Reshape(sizes ...int) Node { return n.apply("Reshape", nil, n.Grap
 // ReshapeLike gives n the shape of m.
 func (n Node) ReshapeLike(m Node) Node {
 	if s, ok := m.Shape().Ints(); ok {
-		return n.Graph().Apply(Standard, "Reshape", Attrs{"allowzero": 1}, n, n.Graph().Ints(s...))
+		return n.Graph().Apply(Standard, "Reshape", Attrs{"allowzero": Attr(1)}, n, n.Graph().Ints(s...))
 	}
-	return n.Graph().Apply(Standard, "Reshape", Attrs{"allowzero": 1}, n, m.ShapeOf())
+	return n.Graph().Apply(Standard, "Reshape", Attrs{"allowzero": Attr(1)}, n, m.ShapeOf())
 }
 
 // ShapeOf is the shape of n as an integer vector.
@@ -142,7 +137,7 @@ func (n Node) Slice(axis, start, end int) Node {
 
 // Gather picks entries of an axis by an integer node.
 func (n Node) Gather(axis int, index Node) Node {
-	return n.apply("Gather", Attrs{"axis": axis}, index)
+	return n.apply("Gather", Attrs{"axis": Attr(axis)}, index)
 }
 
 // Rows picks entries of the first axis.
@@ -150,9 +145,9 @@ func (n Node) Rows(index Node) Node { return n.Gather(0, index) }
 
 func (n Node) reduce(kind string, keep int, axes []int) Node {
 	if len(axes) == 0 {
-		return n.apply(kind, Attrs{"keepdims": keep})
+		return n.apply(kind, Attrs{"keepdims": Attr(keep)})
 	}
-	return n.apply(kind, Attrs{"keepdims": keep}, n.Graph().Ints(axes...))
+	return n.apply(kind, Attrs{"keepdims": Attr(keep)}, n.Graph().Ints(axes...))
 }
 
 // Sum adds up the given axes, or all, and removes them.
@@ -177,14 +172,14 @@ func (n Node) Unit() Node { return n.Div(n.Square().SumKeep(-1).Shift(tiny).Sqrt
 const tiny = 1e-30
 
 // Softmax normalises e^n over one axis.
-func (n Node) Softmax(axis int) Node { return n.apply("Softmax", Attrs{"axis": axis}) }
+func (n Node) Softmax(axis int) Node { return n.apply("Softmax", Attrs{"axis": Attr(axis)}) }
 
 // LogSoftmax is the logarithm of Softmax, computed stably.
-func (n Node) LogSoftmax(axis int) Node { return n.apply("LogSoftmax", Attrs{"axis": axis}) }
+func (n Node) LogSoftmax(axis int) Node { return n.apply("LogSoftmax", Attrs{"axis": Attr(axis)}) }
 
 // Concat joins nodes along an axis.
 func Concat(axis int, a ...Node) Node {
-	return a[0].Graph().Apply(Standard, "Concat", Attrs{"axis": axis}, a...)
+	return a[0].Graph().Apply(Standard, "Concat", Attrs{"axis": Attr(axis)}, a...)
 }
 
 // Stack joins nodes of one shape along a new first axis.
@@ -199,13 +194,13 @@ func Stack(a ...Node) Node {
 // Split cuts an axis into parts of the given sizes.
 func (n Node) Split(axis int, sizes ...int) []Node {
 	g := n.Graph()
-	return g.ApplyN(Standard, "Split", Attrs{"axis": axis}, len(sizes), n, g.Ints(sizes...))
+	return g.ApplyN(Standard, "Split", Attrs{"axis": Attr(axis)}, len(sizes), n, g.Ints(sizes...))
 }
 
 // OneHot is 1 at each index of an integer node and 0 elsewhere, with a last axis of the given depth.
 func OneHot(index Node, depth int) Node {
 	g := index.Graph()
-	return g.Apply(Standard, "OneHot", Attrs{"axis": -1}, index, g.Ints(depth), g.Const(tensor.Of([]float32{0, 1}, 2)))
+	return g.Apply(Standard, "OneHot", Attrs{"axis": Attr(-1)}, index, g.Ints(depth), g.Const(tensor.Of([]float32{0, 1}, 2)))
 }
 
 // CrossEntropy is the mean over the batch of -log softmax(logits [B,C])[label [B]].

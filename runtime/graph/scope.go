@@ -57,7 +57,7 @@ func (f *File) alias(name string, n Node, s *scope) error {
 	if n.v.name == "" && n.Graph() == f.Graph {
 		n.v.name = name
 	}
-	if vi := s.known[name]; vi != nil && n.v.op.data == nil && !(n.v.op.Kind == "Input" && n.v.op.Domain == Own) {
+	if vi := s.known[name]; vi != nil && n.v.op.data == nil && !n.v.op.IsInput() {
 		adopt(n.v, vi)
 	}
 	return s.declare(name, n)
@@ -65,11 +65,11 @@ func (f *File) alias(name string, n Node, s *scope) error {
 
 // branch puts the branch that is taken in place of an If whose condition is known; ok is false where it is not.
 func (f *File) branch(p *onnx.NodeProto, in []Node, outer *scope) (ok bool, err error) {
-	if p.OpType != "If" || len(in) != 1 || !in[0].OK() || len(in[0].v.ints) != 1 || !in[0].v.ints[0].Static() {
+	if p.OpType != "If" || len(in) != 1 || !in[0].OK() || len(in[0].Ints()) != 1 || !in[0].Ints()[0].Static() {
 		return false, nil
 	}
 	want := "else_branch"
-	if in[0].v.ints[0].N != 0 {
+	if in[0].Ints()[0].N != 0 {
 		want = "then_branch"
 	}
 	i := slices.IndexFunc(p.Attribute, func(a *onnx.AttributeProto) bool { return a.Name == want })

@@ -8,8 +8,6 @@ import (
 	"slices"
 
 	"google.golang.org/protobuf/proto"
-
-	"promptfed/runtime/onnx"
 )
 
 // Signature identifies what outputs compute, placeholders and gradient stops included: graphs with equal signatures
@@ -36,15 +34,11 @@ func Signature(outputs ...Output) ([sha256.Size]byte, error) {
 	}
 	for i, op := range Reachable(roots...) {
 		number[op] = i
-		fmt.Fprintf(h, "%q %q %q", op.Domain, op.Kind, op.Name)
+		fmt.Fprintf(h, "%v %q %q %q", op.def != nil && op.def.write != nil, op.Domain, op.Kind, op.Name)
 		read(op.In)
 		read(op.Uses)
 		for _, name := range slices.Sorted(maps.Keys(op.Attrs)) {
-			a := attribute(name, op.Attrs[name])
-			if a.Type == onnx.AttributeProto_UNDEFINED {
-				return [sha256.Size]byte{}, fmt.Errorf("%s: attribute %s is a %T", op.Label(), name, op.Attrs[name])
-			}
-			if err := writeMessage(h.Write, a); err != nil {
+			if err := writeMessage(h.Write, op.Attrs[name].proto(name)); err != nil {
 				return [sha256.Size]byte{}, fmt.Errorf("%s: attribute %s: %w", op.Label(), name, err)
 			}
 		}

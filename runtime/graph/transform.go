@@ -53,8 +53,8 @@ func Transform(roots []Node, replace func(op *Op, in []Node) []Node) []Node {
 		}
 		out := replace(op, in)
 		if out == nil && changed {
-			out = op.g.ApplyN(op.Domain, op.Kind, op.Attrs, len(op.Out), in...)
-			if again := out[0].Op(); !out[0].poisoned() && again.Name == "" {
+			out = slices.Clone(op.g.again(op, len(op.Out), in))
+			if again := out[0].Op(); !out[0].failed() && again.Name == "" {
 				again.Name, again.Uses = op.Name, op.Uses
 			}
 		}
@@ -73,7 +73,7 @@ func Transform(roots []Node, replace func(op *Op, in []Node) []Node) []Node {
 func Inputs(roots ...Node) []Node {
 	var out []Node
 	for _, op := range Reachable(roots...) {
-		if op.Kind == "Input" && op.Domain == Own {
+		if op.IsInput() {
 			out = append(out, op.Out[0])
 		}
 	}

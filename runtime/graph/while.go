@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -24,7 +25,7 @@ func While(n int, body func(state []Node) (next []Node, more Node), init ...Node
 		return out
 	}
 	for _, x := range init {
-		if x.poisoned() {
+		if x.failed() {
 			return fail("While: a state failed before")
 		}
 	}
@@ -35,7 +36,7 @@ func While(n int, body func(state []Node) (next []Node, more Node), init ...Node
 	}
 	out := []Output{{"more", more}}
 	for i, x := range next {
-		if x.OK() && !x.poisoned() && (x.DType() != init[i].DType() ||
+		if x.OK() && !x.failed() && (x.DType() != init[i].DType() ||
 			fmt.Sprint(x.Shape()) != fmt.Sprint(init[i].Shape())) {
 			return fail("While: state %d is %v%v and becomes %v%v", i, init[i].DType(), init[i].Shape(), x.DType(),
 				x.Shape())
@@ -47,9 +48,10 @@ func While(n int, body func(state []Node) (next []Node, more Node), init ...Node
 		return fail("While: %w", err)
 	}
 	proto := &onnx.AttributeProto{Name: "body", Type: onnx.AttributeProto_GRAPH, G: inner}
-	nodes := g.ApplyN(Own, "While", Attrs{"body": proto}, len(init), append([]Node{g.Scalar64(n)}, init...)...)
+	nodes := slices.Clone(g.apply(whileDef, whileDef.Domain, whileDef.Kind, Attrs{"body": Attr(proto)}, len(init),
+		append([]Node{g.Scalar64(n)}, init...)))
 	for i := range nodes {
-		if !nodes[i].poisoned() {
+		if !nodes[i].failed() {
 			nodes[i] = nodes[i].Detach()
 		}
 	}
@@ -107,7 +109,7 @@ func loopBody(in []Node, out []Output) (*onnx.GraphProto, error) {
 	return g, nil
 }
 
-func inferWhile(o *Op) error {
+func inferWhile(o *Inference) error {
 	if len(o.In) != len(o.Out)+1 {
 		return fmt.Errorf("%d states in, %d out", len(o.In)-1, len(o.Out))
 	}
@@ -118,9 +120,9 @@ func inferWhile(o *Op) error {
 }
 
 // loop writes While: the greatest number of times, no condition before the first one, the states.
-func (w *writer) loop(g *onnx.GraphProto, op *Op) {
+func (w *writer) loop(g *onnx.GraphProto, op *Op) error {
 	n := &onnx.NodeProto{OpType: "Loop", Input: []string{w.name(op.In[0]), ""},
-		Attribute: []*onnx.AttributeProto{attribute("body", op.Attrs["body"])}}
+		Attribute: []*onnx.AttributeProto{op.Attrs["body"].proto("body")}}
 	for _, x := range op.In[1:] {
 		n.Input = append(n.Input, w.name(x))
 	}
@@ -128,4 +130,5 @@ func (w *writer) loop(g *onnx.GraphProto, op *Op) {
 		n.Output = append(n.Output, w.name(x))
 	}
 	g.Node = append(g.Node, n)
+	return nil
 }

@@ -6,12 +6,13 @@ import (
 	"math"
 
 	"promptfed/runtime/graph"
+	_ "promptfed/runtime/ops" // defines the operators
 )
 
 // LayerNorm normalises the last axis of x to mean 0 and variance 1 (biased, with eps added) and applies gain and bias
 // (Ba, Kiros, Hinton 2016). The operator's mean and deviation outputs are there for the gradient.
 func LayerNorm(x, gain, bias graph.Node, eps float64) graph.Node {
-	at := graph.Attrs{"axis": -1, "epsilon": float32(eps)}
+	at := graph.Attrs{"axis": graph.Attr(-1), "epsilon": graph.Attr(float32(eps))}
 	return x.Graph().ApplyN(graph.Standard, "LayerNormalization", at, 3, x, gain, bias)[0]
 }
 
@@ -19,9 +20,9 @@ func LayerNorm(x, gain, bias graph.Node, eps float64) graph.Node {
 // added in a pass of its own, which runs on all threads: ONNX Runtime's Gemm spreads it over the result on one thread
 // before the product starts.
 func Linear(x, w, b graph.Node, scale, shift float64) graph.Node {
-	at := graph.Attrs{"transB": 1}
+	at := graph.Attrs{"transB": graph.Attr(1)}
 	if scale != 1 {
-		at["alpha"] = float32(scale)
+		at["alpha"] = graph.Attr(float32(scale))
 	}
 	y := x.Graph().Apply(graph.Microsoft, "FusedMatMul", at, x, w)
 	switch {
@@ -48,7 +49,7 @@ func MLP(x, fc, fcBias, proj, projBias graph.Node, act string) graph.Node {
 	switch act {
 	case QuickGELU:
 		a := Linear(x, fc, fcBias, quick, quick)
-		y := a.Graph().Apply(graph.Microsoft, "QuickGelu", graph.Attrs{"alpha": float32(1)}, a) // a σ(a)
+		y := a.Graph().Apply(graph.Microsoft, "QuickGelu", graph.Attrs{"alpha": graph.Attr(float32(1))}, a) // a σ(a)
 		return Linear(y, proj, projBias, 1/quick, 1)
 	case GELU:
 		a := Linear(x, fc, fcBias, math.Sqrt2/2, math.Sqrt2/2)
@@ -70,7 +71,7 @@ func Attend(q, k, v, mask graph.Node) graph.Node {
 // Scores is q kᵀ/√d for q [...,n,d] and k [...,m,d]; the factor costs nothing.
 func Scores(q, k graph.Node) graph.Node {
 	scale := float32(1 / math.Sqrt(float64(q.Dim(-1))))
-	return q.Graph().Apply(graph.Microsoft, "FusedMatMul", graph.Attrs{"transB": 1, "alpha": scale}, q, k)
+	return q.Graph().Apply(graph.Microsoft, "FusedMatMul", graph.Attrs{"transB": graph.Attr(1), "alpha": graph.Attr(scale)}, q, k)
 }
 
 // Masked is what a mask adds to a score that must not count: far below any score, and finite.

@@ -48,6 +48,7 @@ func Imports(list []Package) []string {
 		bad = append(bad, upward(p)...)
 		bad = append(bad, owned(p)...)
 		bad = append(bad, unreachable(p)...)
+		bad = append(bad, undefined(p)...)
 	}
 	return bad
 }
@@ -108,4 +109,14 @@ func unreachable(p Package) []string {
 		}
 	}
 	return bad
+}
+
+// undefined finds packages that build graphs where no operator is defined.
+func undefined(p Package) []string {
+	const graph, ops = Module + "/runtime/graph", Module + "/runtime/ops"
+	if !slices.Contains(p.Imports, graph) || slices.Contains(p.Deps, ops) || p.ImportPath == ops {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s imports %s and does not reach %s, which defines the operators: import it too",
+		p.ImportPath, graph, ops)}
 }

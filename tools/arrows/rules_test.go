@@ -14,7 +14,10 @@ func TestImportRules(t *testing.T) {
 		pkg  Package
 		want string // part of the one finding; "" for none
 	}{
-		{"down", Package{ImportPath: ours("models/clip"), Imports: []string{ours("runtime/graph"), "os"}}, ""},
+		{"down", Package{ImportPath: ours("models/clip"), Imports: []string{ours("runtime/graph"), "os"},
+			Deps: []string{ours("runtime/ops")}}, ""},
+		{"graphs without operators", Package{ImportPath: ours("models/clip"), Imports: []string{ours("runtime/graph")}},
+			"does not reach promptfed/runtime/ops"},
 		{"same floor", Package{ImportPath: ours("models/bundle"), Imports: []string{ours("models/clip")}}, ""},
 		{"runtime imports models", Package{ImportPath: ours("runtime/nn"), Imports: []string{ours("models/clip")}},
 			"models is above runtime"},

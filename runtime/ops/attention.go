@@ -1,25 +1,60 @@
-package grad
+package ops
 
 import (
+	"fmt"
 	"math"
 
 	"promptfed/runtime/graph"
 )
 
-// writeAttention is ONNX's Attention (operator set 23): softmax(scale q kᵀ + mask) v per head, for q, k, v of shapes
+func init() {
+	graph.Register(
+		graph.Def{Kind: "Attention", MinInputs: 3, Since: 23, Infer: inferAttention, Decompose: decomposeAttention,
+			Attrs: "is_causal int, kv_num_heads int, q_num_heads int, qk_matmul_output_mode int, scale float, " +
+				"softcap float, softmax_precision int"},
+		graph.Def{Domain: graph.Microsoft, Kind: "MultiHeadAttention", MinInputs: 1, Infer: inferMultiHead,
+			Decompose: decomposeMultiHead,
+			Attrs:     "mask_filter_value float, num_heads int, scale float, unidirectional int"},
+	)
+}
+
+// inferAttention is of ONNX's Attention: the result has the form of the query, with the width of the values.
+func inferAttention(o *infer) error {
+	q, v := o.In[0].Shape(), o.In[2].Shape()
+	if q == nil || v == nil || len(q) != len(v) {
+		return nil
+	}
+	switch len(q) {
+	case 4:
+		return o.Set(graph.Shape{q[0], q[1], q[2], v[3]})
+	case 3:
+		h, kv := o.Attrs.Int("q_num_heads", 0), o.Attrs.Int("kv_num_heads", 0)
+		if h < 1 || kv < 1 {
+			return fmt.Errorf("%d heads of queries and %d of keys", h, kv)
+		}
+		each, ok := v[2].Div(graph.D(kv))
+		if !ok {
+			each = o.Unknown("width")
+		}
+		return o.Set(graph.Shape{q[0], q[1], each.Mul(graph.D(h))})
+	}
+	return nil
+}
+
+// decomposeAttention is ONNX's Attention (operator set 23): softmax(scale q kᵀ + mask) v per head, for q, k, v of shapes
 // [B,heads,L,d] or [B,L,heads·d], with fewer heads of k and v where queries share them. Caches of earlier tokens are
 // not supported.
-func writeAttention(c *Call, in []node) node {
+func decomposeAttention(c *call, in []node) node {
 	at := c.Op.Attrs
 	if len(in) < 3 || len(in) > 4 || len(c.Op.Out) > 1 && (c.Op.Out[1].Name() != "" || len(c.Op.Out) > 2) {
-		return c.refuse("caches of earlier tokens and a second output are not supported")
+		return c.Refuse("caches of earlier tokens and a second output are not supported")
 	}
 	q, k, v := in[0], in[1], in[2]
 	flat := q.Rank() == 3
 	if flat {
 		h, kv := at.Int("q_num_heads", 0), at.Int("kv_num_heads", 0)
 		if h < 1 || kv < 1 {
-			return c.refuse("inputs of rank 3 need q_num_heads and kv_num_heads")
+			return c.Refuse("inputs of rank 3 need q_num_heads and kv_num_heads")
 		}
 		q, k, v = heads(q, h), heads(k, kv), heads(v, kv)
 	}
@@ -34,9 +69,17 @@ func writeAttention(c *Call, in []node) node {
 	return y
 }
 
-// writeMultiHead is ONNX Runtime's MultiHeadAttention over query, key and value [B,L,heads·d], with an optional bias of
+func inferMultiHead(o *infer) error {
+	q := o.In[0].Shape()
+	if v := o.X(2); len(q) == 3 && v.OK() && len(v.Shape()) == 3 {
+		return o.Set(graph.Shape{q[0], q[1], v.Shape()[2]})
+	}
+	return nil
+}
+
+// decomposeMultiHead is ONNX Runtime's MultiHeadAttention over query, key and value [B,L,heads·d], with an optional bias of
 // the three and an optional addend of the scores.
-func writeMultiHead(c *Call, in []node) node {
+func decomposeMultiHead(c *call, in []node) node {
 	h := c.Op.Attrs.Int("num_heads", 0)
 	get := func(i int) node {
 		if i < len(in) {
@@ -46,13 +89,13 @@ func writeMultiHead(c *Call, in []node) node {
 	}
 	if h < 1 || len(in) < 3 || get(4).OK() || get(6).OK() || get(7).OK() || !in[1].OK() || !in[2].OK() ||
 		in[0].Rank() != 3 || in[1].Rank() != 3 {
-		return c.refuse("only separate query, key and value of rank 3 without padding mask and caches are supported")
+		return c.Refuse("only separate query, key and value of rank 3 without padding mask and caches are supported")
 	}
 	q, k, v := in[0], in[1], in[2]
 	if b := get(3); b.OK() {
 		w, ok := q.Shape()[2:].Ints()
 		if !ok {
-			return c.refuse("the width of its query is not known")
+			return c.Refuse("the width of its query is not known")
 		}
 		q, k, v = q.Add(b.Slice(0, 0, w[0])), k.Add(b.Slice(0, w[0], 2*w[0])), v.Add(b.Slice(0, 2*w[0], math.MaxInt32))
 	}
@@ -70,11 +113,11 @@ func heads(x node, h int) node { return x.Reshape(0, 0, h, -1).Transpose(0, 2, 1
 // joined is [B,h,L,d] as [B,L,h·d].
 func joined(x node) node { return x.Transpose(0, 2, 1, 3).Reshape(0, 0, -1) }
 
-func attend(c *Call, q, k, v, mask node, scale float32, causal bool, cap float32) node {
+func attend(c *call, q, k, v, mask node, scale float32, causal bool, cap float32) node {
 	g := q.Graph()
 	if q.Rank() != 4 || k.Rank() != 4 || v.Rank() != 4 || !q.Shape()[3].Static() || !q.Shape()[1].Static() ||
 		!k.Shape()[1].Static() {
-		return c.refuse("ranks, heads and width of %v, %v and %v must be known", q.Shape(), k.Shape(), v.Shape())
+		return c.Refuse("ranks, heads and width of %v, %v and %v must be known", q.Shape(), k.Shape(), v.Shape())
 	}
 	if n := q.Dim(1) / max(1, k.Dim(1)); n > 1 { // each head of keys and values serves n heads of queries
 		repeat := func(x node) node {
@@ -92,7 +135,7 @@ func attend(c *Call, q, k, v, mask node, scale float32, causal bool, cap float32
 	hide := func(seen node) { s = seen.Where(s, s.ScalarLike(math.Inf(-1))) }
 	if causal {
 		ones := g.Apply(graph.Standard, "Expand", nil, g.Scalar(1), vector(sizeOf(q, 2), sizeOf(k, 2)))
-		hide(g.Apply(graph.Standard, "Trilu", graph.Attrs{"upper": 0}, ones).Cast(graph.Bool))
+		hide(g.Apply(graph.Standard, "Trilu", graph.Attrs{"upper": graph.Attr(0)}, ones).Cast(graph.Bool))
 	}
 	switch {
 	case !mask.OK():

@@ -1,29 +1,25 @@
-package grad
+package ops
 
-import "promptfed/runtime/graph"
+import (
+	"slices"
 
-// compatible tells whether two shapes may be the same when the graph runs.
-func compatible(a, b graph.Shape) bool {
+	"promptfed/runtime/graph"
+)
+
+// Compatible tells whether two shapes may be the same when the graph runs.
+func Compatible(a, b graph.Shape) bool {
 	if a == nil || b == nil {
 		return true
 	}
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Sym == b[i].Sym && a[i] != b[i] {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, func(x, y graph.Dim) bool { return x.Sym != y.Sym || x == y })
 }
 
-// fit sums a gradient over the axes that broadcasting repeated, so that it has the shape of x. A symbol of x that
+// SumTo sums a gradient over the axes that broadcasting repeated, so that it has the shape of x. A symbol of x that
 // stands where d has another size may be 1 when the graph runs, so that is left to then.
-func fit(d, x node) node {
+func SumTo(d, x node) node {
 	from, to := d.Shape(), x.Shape()
 	if from == nil || to == nil {
-		return fitAtRun(d, x)
+		return sumToAtRun(d, x)
 	}
 	lead := len(from) - len(to)
 	if lead < 0 {
@@ -38,7 +34,7 @@ func fit(d, x node) node {
 		case to[i-lead].Is(1):
 			axes = append(axes, i)
 		case !to[i-lead].Static():
-			return fitAtRun(d, x)
+			return sumToAtRun(d, x)
 		}
 	}
 	if len(axes) == 0 {
@@ -51,9 +47,9 @@ func fit(d, x node) node {
 	return s.ReshapeLike(x)
 }
 
-// fitAtRun is fit where the sizes are only known when the graph runs: it compares the shapes then, that of x with ones
+// sumToAtRun is fit where the sizes are only known when the graph runs: it compares the shapes then, that of x with ones
 // in front.
-func fitAtRun(d, x node) node {
+func sumToAtRun(d, x node) node {
 	g := d.Graph()
 	one := g.Ints(1)
 	rank := func(n node) node { return n.ShapeOf().ShapeOf() }
@@ -61,7 +57,7 @@ func fitAtRun(d, x node) node {
 	padded := graph.Concat(0, ones, x.ShapeOf())
 	repeated := g.Apply(graph.Standard, "And", nil, padded.Equal(one), d.ShapeOf().Greater(one))
 	axes := g.Apply(graph.Standard, "NonZero", nil, repeated).Reshape(-1)
-	s := g.Apply(graph.Standard, "ReduceSum", graph.Attrs{"keepdims": 1, "noop_with_empty_axes": 1}, d, axes)
+	s := g.Apply(graph.Standard, "ReduceSum", graph.Attrs{"keepdims": graph.Attr(1), "noop_with_empty_axes": graph.Attr(1)}, d, axes)
 	return s.ReshapeLike(x)
 }
 
@@ -76,7 +72,7 @@ func sizeOf(x node, axis int) node {
 // vector joins integer vectors into one, which is a constant where all are.
 func vector(parts ...node) node {
 	v := graph.Concat(0, parts...)
-	if s, ok := known(v); ok && s != nil {
+	if s, ok := v.StaticInts(); ok && s != nil {
 		return v.Graph().Ints(s...)
 	}
 	return v
@@ -92,27 +88,17 @@ func zeros(x, shape node) node {
 	return x.Graph().Apply(graph.Standard, "ConstantOfShape", nil, shape).Cast(x.DType())
 }
 
-func zerosLike(x node) node {
+// ZerosLike is zeros of the shape and element type of x.
+func ZerosLike(x node) node {
 	if s, ok := x.Shape().Ints(); ok {
 		return zeros(x, x.Graph().Ints(s...))
 	}
 	return zeros(x, x.ShapeOf())
 }
 
-// known reads an integer node whose content is known; an absent one is known to be nil.
-func known(n node) ([]int, bool) {
-	if !n.OK() {
-		return nil, true
+func expandLike(g, x node) node {
+	if s, ok := x.Shape().Ints(); ok {
+		return g.Expand(s...)
 	}
-	if n.Ints() == nil {
-		return nil, false
-	}
-	out := []int{}
-	for _, d := range n.Ints() {
-		if !d.Static() {
-			return nil, false
-		}
-		out = append(out, d.N)
-	}
-	return out, true
+	return g.Graph().Apply(graph.Standard, "Expand", nil, g, x.ShapeOf())
 }

@@ -1,4 +1,4 @@
-package grad_test
+package ops_test
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ type window struct {
 }
 
 func (w window) attrs() graph.Attrs {
-	return graph.Attrs{"pads": w.pads, "strides": w.str, "dilations": w.dil, "group": w.group}
+	return graph.Attrs{"pads": graph.Attr(w.pads), "strides": graph.Attr(w.str), "dilations": graph.Attr(w.dil), "group": graph.Attr(w.group)}
 }
 
 var windowCases = append(append(convCases(), transposedCases()...), poolCases()...)
@@ -37,7 +37,7 @@ func convCases() []ruleCase {
 	}
 	out = append(out, ruleCase{"Conv", "image of unknown size", one(func(b *bench) node {
 		grow := func(n node) node { return graph.Concat(3, n, n, n.Slice(3, 0, 1)) } // width 2 B + 1
-		return b.op("Conv", graph.Attrs{"strides": []int{1, 2}}, grow(b.x("x", 2, 3, 4, symB)), b.x("w", 2, 3, 2, 2))
+		return b.op("Conv", graph.Attrs{"strides": graph.Attr([]int{1, 2})}, grow(b.x("x", 2, 3, 4, symB)), b.x("w", 2, 3, 2, 2))
 	}), 0})
 	return append(out, ruleCase{"Conv", "defaults", one(func(b *bench) node {
 		return b.op("Conv", nil, b.x("x", 2, 3, 4,
@@ -55,7 +55,7 @@ func transposedCases() []ruleCase {
 		out = append(out, ruleCase{"ConvTranspose", fmt.Sprint(c), one(func(b *bench) node {
 			at := c.attrs()
 			if c.str[0] == 2 {
-				at["output_padding"] = []int{1, 0}
+				at["output_padding"] = graph.Attr([]int{1, 0})
 			}
 			return b.op("ConvTranspose", at, b.x("x", c.x...), b.x("w", c.w...), b.x("b", c.w[1]*c.group))
 		}), 0})
@@ -71,14 +71,14 @@ func poolCases() []ruleCase {
 	return []ruleCase{
 		pool("GlobalAveragePool", "", nil, 2, 3, 4, 5), pool("GlobalAveragePool", "symbol", nil, symB, 3, 4, 5),
 		pool("GlobalAveragePool", "symbolic size", nil, 2, 3, symB, 5),
-		pool("AveragePool", "tiles", graph.Attrs{"kernel_shape": two, "strides": two}, symB, 2, 4, 6),
-		pool("AveragePool", "rest", graph.Attrs{"kernel_shape": two, "strides": two}, 2, 2, 5, 5),
-		pool("AveragePool", "overlap", graph.Attrs{"kernel_shape": []int{3, 3}, "strides": two}, 2, 2, 7, 6),
-		pool("AveragePool", "pads", graph.Attrs{"kernel_shape": []int{3, 3}, "strides": two, "pads": []int{1, 1, 1, 1},
-			"count_include_pad": 1}, 1, 2, 6, 6),
-		pool("MaxPool", "tiles", graph.Attrs{"kernel_shape": two, "strides": two}, symB, 2, 4, 4),
-		pool("MaxPool", "overlap and pads", graph.Attrs{"kernel_shape": []int{3, 3}, "strides": two, "pads": []int{1, 1,
-			1, 1}}, 2, 2, 6, 6),
-		pool("MaxPool", "ceil", graph.Attrs{"kernel_shape": two, "strides": two, "ceil_mode": 1}, 2, 2, 5, 5),
+		pool("AveragePool", "tiles", graph.Attrs{"kernel_shape": graph.Attr(two), "strides": graph.Attr(two)}, symB, 2, 4, 6),
+		pool("AveragePool", "rest", graph.Attrs{"kernel_shape": graph.Attr(two), "strides": graph.Attr(two)}, 2, 2, 5, 5),
+		pool("AveragePool", "overlap", graph.Attrs{"kernel_shape": graph.Attr([]int{3, 3}), "strides": graph.Attr(two)}, 2, 2, 7, 6),
+		pool("AveragePool", "pads", graph.Attrs{"kernel_shape": graph.Attr([]int{3, 3}), "strides": graph.Attr(two), "pads": graph.Attr([]int{1, 1, 1, 1}),
+			"count_include_pad": graph.Attr(1)}, 1, 2, 6, 6),
+		pool("MaxPool", "tiles", graph.Attrs{"kernel_shape": graph.Attr(two), "strides": graph.Attr(two)}, symB, 2, 4, 4),
+		pool("MaxPool", "overlap and pads", graph.Attrs{"kernel_shape": graph.Attr([]int{3, 3}), "strides": graph.Attr(two), "pads": graph.Attr([]int{1, 1,
+			1, 1})}, 2, 2, 6, 6),
+		pool("MaxPool", "ceil", graph.Attrs{"kernel_shape": graph.Attr(two), "strides": graph.Attr(two), "ceil_mode": graph.Attr(1)}, 2, 2, 5, 5),
 	}
 }

@@ -1,4 +1,4 @@
-package grad_test
+package ops_test
 
 import (
 	"math"
@@ -21,7 +21,7 @@ var moveCases = []ruleCase{
 		return b.op("Reshape", nil, b.x("x", 2, 6), b.ints("s", []int64{3, 4}, 2))
 	}),
 	moveCase("Flatten", "", func(b *bench) node {
-		return b.op("Flatten", graph.Attrs{"axis": 2}, b.x("x", symB, 2,
+		return b.op("Flatten", graph.Attrs{"axis": graph.Attr(2)}, b.x("x", symB, 2,
 			3))
 	}),
 	moveCase("Squeeze", "", func(b *bench) node { return b.x("x", 1, 3, 1).Squeeze(0, -1) }),
@@ -56,7 +56,7 @@ var moveCases = []ruleCase{
 		return []node{p[0].Square(), p[2].Square().Scale(2)}
 	}, 0},
 	{"Split", "equal, axis 0", func(b *bench) []node {
-		return b.ApplyN(graph.Standard, "Split", graph.Attrs{"num_outputs": 2}, 2, b.x("x", 5, 2).Square())
+		return b.ApplyN(graph.Standard, "Split", graph.Attrs{"num_outputs": graph.Attr(2)}, 2, b.x("x", 5, 2).Square())
 	}, 0},
 	{"Split", "symbol", func(b *bench) []node { return b.x("x", symB, 6).Split(-1, 2, 4)[1:] }, 0},
 	moveCase("Slice", "", func(b *bench) node { return b.x("x", 3, 5).Slice(1, 1, 4) }),
@@ -120,31 +120,31 @@ var moveCases = []ruleCase{
 		return b.op("GatherND", nil, b.x("x", 2, 3, 4), b.ints("i", []int64{1, 2, 0, 0, 1, 2}, 3, 2))
 	}),
 	moveCase("GatherElements", "", func(b *bench) node {
-		return b.op("GatherElements", graph.Attrs{"axis": 1}, b.x("x", 2, 4), b.ints("i", []int64{3, 0, 3, 1, 1, 1}, 2,
+		return b.op("GatherElements", graph.Attrs{"axis": graph.Attr(1)}, b.x("x", 2, 4), b.ints("i", []int64{3, 0, 3, 1, 1, 1}, 2,
 			3))
 	}),
 	moveCase("ScatterND", "replace", func(b *bench) node {
 		return b.op("ScatterND", nil, b.x("x", 4, 3), b.ints("i", []int64{2, 0}, 2, 1), b.x("u", 2, 3))
 	}),
 	moveCase("ScatterND", "add", func(b *bench) node {
-		return b.op("ScatterND", graph.Attrs{"reduction": "add"}, b.x("x", 4, 3), b.ints("i", []int64{2, 2}, 2, 1),
+		return b.op("ScatterND", graph.Attrs{"reduction": graph.Attr("add")}, b.x("x", 4, 3), b.ints("i", []int64{2, 2}, 2, 1),
 			b.x("u", 2, 3))
 	}),
 	moveCase("ScatterElements", "replace", func(b *bench) node {
-		return b.op("ScatterElements", graph.Attrs{"axis": 1}, b.x("x", 2, 4), b.ints("i", []int64{3, 0, 1, 2}, 2, 2),
+		return b.op("ScatterElements", graph.Attrs{"axis": graph.Attr(1)}, b.x("x", 2, 4), b.ints("i", []int64{3, 0, 1, 2}, 2, 2),
 			b.x("u", 2, 2))
 	}),
 	moveCase("ScatterElements", "add", func(b *bench) node {
-		return b.op("ScatterElements", graph.Attrs{"reduction": "add"}, b.x("x", 4, 2), b.ints("i", []int64{3, 0, 3, 2},
+		return b.op("ScatterElements", graph.Attrs{"reduction": graph.Attr("add")}, b.x("x", 4, 2), b.ints("i", []int64{3, 0, 3, 2},
 			2, 2), b.x("u", 2, 2))
 	}),
 	moveCase("Trilu", "upper", func(b *bench) node { return b.op("Trilu", nil, b.x("x", 2, 4, 4)) }),
 	moveCase("Trilu", "lower, offset", func(b *bench) node {
-		return b.op("Trilu", graph.Attrs{"upper": 0},
+		return b.op("Trilu", graph.Attrs{"upper": graph.Attr(0)},
 			b.x("x", 4, 4), b.Scalar64(-1))
 	}),
 	moveCase("CumSum", "", func(b *bench) node { return b.op("CumSum", nil, b.x("x", 2, 4), b.Scalar64(1)) }),
 	moveCase("CumSum", "exclusive reverse", func(b *bench) node {
-		return b.op("CumSum", graph.Attrs{"exclusive": 1, "reverse": 1}, b.x("x", 4, 2), b.Scalar64(0))
+		return b.op("CumSum", graph.Attrs{"exclusive": graph.Attr(1), "reverse": graph.Attr(1)}, b.x("x", 4, 2), b.Scalar64(0))
 	}),
 }

@@ -1,12 +1,32 @@
-package grad
+package ops
 
-import (
-	"promptfed/runtime/graph"
-)
+import "promptfed/runtime/graph"
 
-// ruleResize serves every mode: resizing is linear and goes axis by axis, so the matrix of an axis is what the same
+func init() {
+	graph.Register(graph.Def{Kind: "Resize", MinInputs: 1, Infer: inferResize, VJP: resizeVJP,
+		Attrs: "antialias int, axes ints, coordinate_transformation_mode string, cubic_coeff_a float, " +
+			"exclude_outside int, extrapolation_value float, keep_aspect_ratio_policy string, mode string, " +
+			"nearest_mode string"})
+}
+
+func inferResize(o *infer) error {
+	x := o.In[0].Shape()
+	if x == nil {
+		return nil
+	}
+	if sizes := o.X(3); sizes.OK() && len(sizes.Ints()) == len(x) {
+		return o.Set(append(graph.Shape{}, sizes.Ints()...))
+	}
+	out := make(graph.Shape, len(x))
+	for i := range out {
+		out[i] = o.Unknown("resize", i)
+	}
+	return o.Set(out)
+}
+
+// resizeVJP serves every mode: resizing is linear and goes axis by axis, so the matrix of an axis is what the same
 // operator makes of the unit vectors, and the gradient is a product with its transpose.
-func ruleResize(c *Call) []node {
+func resizeVJP(c *call) []node {
 	x, at, g := c.X(0), c.Op.Attrs, c.X(0).Graph()
 	if x.Rank() < 0 {
 		return c.Fail("the rank of its input is not known")
@@ -56,5 +76,5 @@ func ruleResize(c *Call) []node {
 		swap[a], swap[last] = swap[last], swap[a]
 		d = d.Transpose(swap...).MatMulT(matrix).Transpose(swap...)
 	}
-	return only(d.ReshapeLike(x))
+	return []node{d.ReshapeLike(x)}
 }

@@ -1,4 +1,4 @@
-package grad_test
+package ops_test
 
 import (
 	"fmt"
@@ -29,8 +29,8 @@ func matMulCases() []ruleCase {
 			}
 			out = append(out, ruleCase{graph.Microsoft + ".FusedMatMul", fmt.Sprint(t, s[0], s[1]),
 				one(func(b *bench) node {
-					return b.Apply(graph.Microsoft, "FusedMatMul", graph.Attrs{"transA": t[0], "transB": t[1],
-						"alpha": float32(0.5)},
+					return b.Apply(graph.Microsoft, "FusedMatMul", graph.Attrs{"transA": graph.Attr(t[0]), "transB": graph.Attr(t[1]),
+						"alpha": graph.Attr(float32(0.5))},
 						b.x("a", flip(s[0], t[0])...), b.x("b", flip(s[1], t[1])...))
 				}), 0})
 		}
@@ -58,8 +58,8 @@ func gemmCases() []ruleCase {
 				if c != nil {
 					in = append(in, b.x("c", c...))
 				}
-				return b.op("Gemm", graph.Attrs{"transA": t[0], "transB": t[1], "alpha": float32(0.5),
-					"beta": float32(1.5)}, in...)
+				return b.op("Gemm", graph.Attrs{"transA": graph.Attr(t[0]), "transB": graph.Attr(t[1]), "alpha": graph.Attr(float32(0.5)),
+					"beta": graph.Attr(float32(1.5))}, in...)
 			}), 0})
 		}
 	}
@@ -86,7 +86,7 @@ func einsumCases() []ruleCase {
 			for i, s := range e.shapes {
 				in = append(in, b.x(string(rune('a'+i)), s...))
 			}
-			return b.op("Einsum", graph.Attrs{"equation": e.eq}, in...)
+			return b.op("Einsum", graph.Attrs{"equation": graph.Attr(e.eq)}, in...)
 		}), 0})
 	}
 	return out

@@ -1,4 +1,4 @@
-package grad_test
+package ops_test
 
 import (
 	"promptfed/runtime/graph"
@@ -45,9 +45,9 @@ var elementwiseCases = append([]ruleCase{
 	unaryCase("Sigmoid", nil), unaryCase("Softplus", nil), unaryCase("Relu", nil), unaryCase("Abs", nil),
 	unaryCase("Sin", nil),
 	unaryCase("Cos", nil), flatCase("Floor"), flatCase("Ceil"), flatCase("Sign"),
-	unaryCase("LeakyRelu", graph.Attrs{"alpha": float32(0.3)}), unaryCase("LeakyRelu", nil),
-	unaryCase("Elu", graph.Attrs{"alpha": float32(0.7)}), unaryCase("HardSwish", nil),
-	unaryCase("HardSigmoid", nil), unaryCase("HardSigmoid", graph.Attrs{"alpha": float32(0.9), "beta": float32(0.4)}),
+	unaryCase("LeakyRelu", graph.Attrs{"alpha": graph.Attr(float32(0.3))}), unaryCase("LeakyRelu", nil),
+	unaryCase("Elu", graph.Attrs{"alpha": graph.Attr(float32(0.7))}), unaryCase("HardSwish", nil),
+	unaryCase("HardSigmoid", nil), unaryCase("HardSigmoid", graph.Attrs{"alpha": graph.Attr(float32(0.9)), "beta": graph.Attr(float32(0.4))}),
 	positiveCase("Sqrt"), positiveCase("Log"), positiveCase("Reciprocal"),
 	flatCase("Round"),
 	{"HardSwish", "far", one(func(b *bench) node { return b.op("HardSwish", nil, b.x("x", 9).Scale(2.3)) }), small},
@@ -100,7 +100,7 @@ var elementwiseCases = append([]ruleCase{
 		return b.op("Clip", nil, b.x("x", 9), lo, hi).Square()
 	}), small},
 	{graph.Microsoft + ".QuickGelu", "", one(func(b *bench) node {
-		return b.Apply(graph.Microsoft, "QuickGelu", graph.Attrs{"alpha": float32(1.702)}, b.x("x", 2, 5))
+		return b.Apply(graph.Microsoft, "QuickGelu", graph.Attrs{"alpha": graph.Attr(float32(1.702))}, b.x("x", 2, 5))
 	}), 0},
 	{graph.Microsoft + ".Gelu", "", one(func(b *bench) node {
 		return b.Apply(graph.Microsoft, "Gelu", nil,

@@ -1,4 +1,4 @@
-package grad_test
+package ops_test
 
 import (
 	"fmt"
@@ -19,13 +19,13 @@ func reductionCases() []ruleCase {
 					if axes != nil {
 						in = append(in, b.Ints(axes...))
 					}
-					return b.op(kind, graph.Attrs{"keepdims": keep}, in...).Square()
+					return b.op(kind, graph.Attrs{"keepdims": graph.Attr(keep)}, in...).Square()
 				}), small})
 			}
 		}
 		out = append(out,
 			ruleCase{kind, "symbol", one(func(b *bench) node {
-				return b.op(kind, graph.Attrs{"keepdims": 0}, b.x("x", symB, 4), b.Ints(0)).Square()
+				return b.op(kind, graph.Attrs{"keepdims": graph.Attr(0)}, b.x("x", symB, 4), b.Ints(0)).Square()
 			}), small},
 			ruleCase{kind, "symbol all", one(func(b *bench) node {
 				return b.op(kind, nil, b.x("x", symB,
@@ -35,7 +35,7 @@ func reductionCases() []ruleCase {
 				return b.op(kind, nil, b.x("x", 3, 4), b.ints("axes", []int64{-2}, 1)).Square()
 			}), small},
 			ruleCase{kind, "no axes no operation", one(func(b *bench) node {
-				return b.op(kind, graph.Attrs{"keepdims": 0, "noop_with_empty_axes": 1}, b.positive("x", 3, 4),
+				return b.op(kind, graph.Attrs{"keepdims": graph.Attr(0), "noop_with_empty_axes": graph.Attr(1)}, b.positive("x", 3, 4),
 					b.Ints()).Square()
 			}), small})
 	}
@@ -47,7 +47,7 @@ func normCases() []ruleCase {
 	for _, kind := range []string{"Softmax", "LogSoftmax"} {
 		for _, axis := range []int{-1, 0, 1, -3} {
 			out = append(out, ruleCase{kind, fmt.Sprint(axis), one(func(b *bench) node {
-				return b.op(kind, graph.Attrs{"axis": axis}, b.x("x", symB, 3, 4)).Square()
+				return b.op(kind, graph.Attrs{"axis": graph.Attr(axis)}, b.x("x", symB, 3, 4)).Square()
 			}), 0})
 		}
 		out = append(out, ruleCase{kind, "default axis", one(func(b *bench) node {
@@ -69,15 +69,15 @@ func normCases() []ruleCase {
 			x := b.x("x", sizes...)
 			scale, bias := b.x("scale", 3), b.x("bias", 3)
 			mean, deviation := b.constant("mean", 3), b.constant("deviation", 3)
-			return b.op("BatchNormalization", graph.Attrs{"epsilon": float32(0.1)}, x, scale, bias, mean.Shift(0.3),
+			return b.op("BatchNormalization", graph.Attrs{"epsilon": graph.Attr(float32(0.1))}, x, scale, bias, mean.Shift(0.3),
 				deviation.Square())
 		}), 0}
 	}
 	return append(out,
-		layer("", nil, []int{2, 3, 5}, []int{5}, true), layer("no bias", graph.Attrs{"epsilon": float32(0.3)},
+		layer("", nil, []int{2, 3, 5}, []int{5}, true), layer("no bias", graph.Attrs{"epsilon": graph.Attr(float32(0.3))},
 			[]int{symB, 5}, []int{5}, false),
-		layer("two axes", graph.Attrs{"axis": -2}, []int{2, 3, 5}, []int{3, 5}, true), layer("all axes",
-			graph.Attrs{"axis": 0}, []int{3, 5}, []int{3, 5}, true),
-		layer("narrow scale", graph.Attrs{"axis": 1}, []int{2, 3, 5}, []int{5}, true),
+		layer("two axes", graph.Attrs{"axis": graph.Attr(-2)}, []int{2, 3, 5}, []int{3, 5}, true), layer("all axes",
+			graph.Attrs{"axis": graph.Attr(0)}, []int{3, 5}, []int{3, 5}, true),
+		layer("narrow scale", graph.Attrs{"axis": graph.Attr(1)}, []int{2, 3, 5}, []int{5}, true),
 		batch("", 2, 3, 4, 4), batch("rank 2", symB, 3), batch("rank 3", 2, 3, 4))
 }

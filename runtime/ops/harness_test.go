@@ -1,4 +1,4 @@
-package grad_test
+package ops_test
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"promptfed/runtime/grad"
 	"promptfed/runtime/gradtest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
@@ -99,7 +98,7 @@ func runCase(t *testing.T, c ruleCase) {
 		if !found {
 			t.Fatalf("the case holds no %s", c.kind)
 		}
-		results, err := compare(c, outputs, b)
+		results, err := gradtest.Check(context.Background(), outputs, b.wrt, b.feeds, gradtest.Options{Step: c.step})
 		if err != nil {
 			t.Fatalf("B=%d: %v", batch, err)
 		}
@@ -124,42 +123,11 @@ func TestRules(t *testing.T) {
 			t.Run(c.kind+"/"+c.name, func(t *testing.T) { runCase(t, c) })
 		}
 	}
-	for _, kind := range grad.Kinds() {
-		if !have[kind] {
-			t.Errorf("the rule of %s has no finite-difference case", kind)
+	for _, d := range graph.Defs() {
+		if d.Differentiable() && !have[d.Name()] {
+			t.Errorf("the gradient of %s has no finite-difference case", d.Name())
 		}
 	}
-}
-
-// youngSets are the operator sets of operators, or of single cases, that are younger than the one graphs are written
-// in.
-var youngSets = map[string]int64{"Gelu": 20, "GroupNormalization/per channel": 21, "RMSNormalization": 23,
-	"Attention": 23, "Swish": 24}
-
-// compare goes through a file where the operator is younger than the operator set that graphs are written in.
-func compare(c ruleCase, outputs []graph.Output, b *bench) ([]gradtest.Result, error) {
-	o := gradtest.Options{Step: c.step}
-	opset, young := youngSets[c.kind+"/"+c.name]
-	if !young {
-		opset, young = youngSets[c.kind]
-	}
-	if !young {
-		return gradtest.Check(context.Background(), outputs, b.wrt, b.feeds, o)
-	}
-	m, err := graph.Model(outputs...)
-	if err != nil {
-		return nil, err
-	}
-	m.OpsetImport[0].Version = opset
-	f, err := graph.ReadModel(m)
-	if err != nil {
-		return nil, err
-	}
-	var of []string
-	for _, o := range outputs {
-		of = append(of, o.Name)
-	}
-	return gradtest.CheckFile(context.Background(), f, of, b.wrt, b.feeds, o)
 }
 
 func floats(v []float32) *tensor.Tensor { return tensor.Of(v, len(v)) }

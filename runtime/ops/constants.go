@@ -1,0 +1,121 @@
+package ops
+
+import (
+	"slices"
+
+	"promptfed/runtime/graph"
+)
+
+// Constant propagation: the content of small integer tensors is followed through the operators that compute shapes.
+
+// fold computes an element of an operator's output from those of its inputs, if it is known.
+type fold func(args []graph.Dim) (graph.Dim, bool)
+
+// propagate applies f element by element to contents that are known while building.
+func propagate(o *infer, f fold) {
+	n := 1
+	for _, x := range o.In {
+		switch l := len(x.Ints()); {
+		case x.Ints() == nil, l != 1 && n != 1 && l != n:
+			return
+		case l != 1:
+			n = l
+		}
+	}
+	out := make([]graph.Dim, 0, n)
+	for j := range n {
+		args := make([]graph.Dim, len(o.In))
+		for i, x := range o.In {
+			if args[i] = x.Ints()[0]; len(x.Ints()) > 1 {
+				args[i] = x.Ints()[j]
+			}
+		}
+		d, ok := f(args)
+		if !ok {
+			return
+		}
+		out = append(out, d)
+	}
+	o.SetContent(out)
+}
+
+// pairwise folds an operator of two inputs, or of more from left to right; without f nothing is known of two.
+func pairwise(f func(a, b graph.Dim) (graph.Dim, bool)) fold {
+	return func(args []graph.Dim) (d graph.Dim, ok bool) {
+		d, ok = args[0], true
+		for i := 1; i < len(args) && ok; i++ {
+			if ok = f != nil; ok {
+				d, ok = f(d, args[i])
+			}
+		}
+		return d, ok
+	}
+}
+
+// numbers folds two numbers; nothing is known where one is a symbol.
+func numbers(f func(a, b int) int) fold {
+	return pairwise(func(a, b graph.Dim) (graph.Dim, bool) { return graph.D(f(a.N, b.N)), a.Static() && b.Static() })
+}
+
+// predicate folds a comparison of two numbers.
+func predicate(f func(a, b int) bool) fold {
+	return pairwise(func(a, b graph.Dim) (graph.Dim, bool) { return graph.Truth(f(a.N, b.N)), a.Static() && b.Static() })
+}
+
+// keepContent is for an operator that gives another shape to the elements of its first input.
+func keepContent(o *infer) {
+	if c, ok := contentOf(o.X(0)); ok {
+		o.SetContent(c.cells)
+	}
+}
+
+// content is the elements of an integer tensor of known shape.
+type content struct {
+	shape []int
+	cells []graph.Dim
+}
+
+func contentOf(n node) (content, bool) {
+	s, ok := n.Shape().Ints()
+	return content{s, n.Content()}, ok && n.Content() != nil
+}
+
+// transposed is the tensor under a permutation of its axes.
+func (g content) transposed(perm []int) []graph.Dim {
+	out := make([]graph.Dim, 0, len(g.cells))
+	strides, at := make([]int, len(g.shape)), 1
+	for i := len(g.shape) - 1; i >= 0; i-- {
+		strides[i], at = at, at*g.shape[i]
+	}
+	var walk func(axis, from int)
+	walk = func(axis, from int) {
+		if axis == len(perm) {
+			out = append(out, g.cells[from])
+			return
+		}
+		for i := range g.shape[perm[axis]] {
+			walk(axis+1, from+i*strides[perm[axis]])
+		}
+	}
+	walk(0, 0)
+	return out
+}
+
+// sliced keeps the entries start, start+step, ... of one axis, n of them.
+func (g content) sliced(axis, start, step, n int) content {
+	inner := 1
+	for _, d := range g.shape[axis+1:] {
+		inner *= d
+	}
+	block := inner * g.shape[axis]
+	var out []graph.Dim
+	for at := 0; at < len(g.cells); at += block {
+		for i := range n {
+			from := at + (start+i*step)*inner
+			out = append(out, g.cells[from:from+inner]...)
+		}
+	}
+	shape := slices.Clone(g.shape)
+	shape[axis] = n
+	return content{shape, out}
+}

@@ -1,0 +1,274 @@
+package ops
+
+import (
+	"fmt"
+	"slices"
+
+	"promptfed/runtime/graph"
+)
+
+func init() {
+	graph.Register(
+		graph.Def{Kind: "Gather", MinInputs: 2, Attrs: "axis int", Infer: inferGather, VJP: gatherVJP},
+		graph.Def{Kind: "GatherElements", MinInputs: 2, Attrs: "axis int", Infer: inferGatherElements,
+			VJP: gatherElementsVJP},
+		graph.Def{Kind: "GatherND", MinInputs: 2, Attrs: "batch_dims int", Infer: inferGatherND, VJP: gatherNDVJP},
+		graph.Def{Kind: "ScatterND", MinInputs: 3, Attrs: "reduction string", Infer: graph.SameShape, VJP: scatterNDVJP},
+		graph.Def{Kind: "ScatterElements", MinInputs: 3, Attrs: "axis int, reduction string", Infer: graph.SameShape,
+			VJP: scatterElementsVJP},
+		graph.Def{Kind: "NonZero", MinInputs: 1, Infer: inferNonZero},
+		graph.Def{Kind: "OneHot", MinInputs: 3, Attrs: "axis int", Infer: inferOneHot},
+		graph.Def{Kind: "TopK", MinInputs: 2, Attrs: "axis int, largest int, sorted int", Infer: inferTopK, VJP: topKVJP,
+			NonSmooth: true},
+		graph.Def{Kind: "Trilu", MinInputs: 1, Attrs: "upper int", Infer: graph.SameShape, VJP: triluVJP},
+		graph.Def{Kind: "ReverseSequence", MinInputs: 2, Attrs: "batch_axis int, time_axis int", Infer: graph.SameShape,
+			VJP: reverseVJP},
+	)
+}
+
+func inferGather(o *infer) error {
+	x, idx, content := o.In[0].Shape(), o.In[1].Shape(), o.In[0].Ints()
+	if x == nil || idx == nil {
+		return nil
+	}
+	a, err := graph.Axis(o.Attrs.Int("axis", 0), len(x))
+	if err != nil {
+		return err
+	}
+	index, ok := o.In[1].StaticInts()
+	if n := x[a]; ok && n.Static() {
+		for _, i := range index {
+			if i < -n.N || i >= n.N {
+				return fmt.Errorf("index %d is outside an axis of %d", i, n.N)
+			}
+		}
+	}
+	if ok && content != nil {
+		var picked []graph.Dim
+		for _, i := range index {
+			if i < 0 {
+				i += len(content)
+			}
+			picked = append(picked, content[i])
+		}
+		o.SetContent(picked)
+	}
+	return o.Set(append(append(append(graph.Shape{}, x[:a]...), idx...), x[a+1:]...))
+}
+
+// gatherVJP adds each gradient row to the row it was read from.
+func gatherVJP(c *call) []node {
+	x, idx := c.X(0), c.X(1)
+	if x.Rank() < 0 || idx.Rank() < 0 {
+		return c.Fail("the ranks of %v and %v are not known", x, idx)
+	}
+	a, err := graph.Axis(c.Op.Attrs.Int("axis", 0), x.Rank())
+	if err != nil {
+		return c.Fail("%v", err)
+	}
+	if idx.Rank() == 0 && len(idx.Ints()) == 1 && idx.Ints()[0].Static() && idx.Ints()[0].N >= 0 &&
+		x.Shape()[a].Static() {
+		i := idx.Ints()[0].N // one slice, as exporters pick the class token
+		pads := make([]int, 2*x.Rank())
+		pads[a], pads[a+x.Rank()] = i, x.Shape()[a].N-i-1
+		return []node{x.Graph().Apply(graph.Standard, "Pad", nil, c.G().Unsqueeze(a), x.Graph().Ints(pads...))}
+	}
+	return []node{scatterAxis(c.G(), sizeOf(x, a), a, idx)}
+}
+
+// scatterAxis undoes a Gather on an axis: the index axes of g, which start at axis a, become one axis of the given
+// size, each entry of g added at the place it was read from.
+func scatterAxis(g, size node, a int, idx node) node {
+	n := idx.Rank()
+	if n < 0 || g.Rank() < 0 {
+		return g.Graph().Fail("the ranks of %v and %v are not known", g, idx)
+	}
+	var perm, back []int // index axes to the front; scattered axis to its place
+	for i := range n {
+		perm = append(perm, a+i)
+	}
+	for i := range g.Rank() {
+		if i < a || i >= a+n {
+			perm = append(perm, i)
+		}
+	}
+	for i := range g.Rank() - n + 1 {
+		switch {
+		case i < a:
+			back = append(back, i+1)
+		case i == a:
+			back = append(back, 0)
+		default:
+			back = append(back, i)
+		}
+	}
+	if a > 0 {
+		g = g.Transpose(perm...)
+	}
+	rows, shape := []node{g.Graph().Ints(-1)}, []node{size}
+	for i := n; i < g.Rank(); i++ {
+		rows, shape = append(rows, sizeOf(g, i)), append(shape, sizeOf(g, i))
+	}
+	if n != 1 {
+		g = reshape(g, vector(rows...))
+	}
+	column := []int{-1}
+	for range g.Rank() - 1 {
+		column = append(column, 1)
+	}
+	// Not ScatterND: with several threads ONNX Runtime's loses sums when an index is repeated.
+	d := addAt(zeros(g, vector(shape...)), 0, expandLike(idx.Reshape(column...), g), g)
+	if a > 0 {
+		d = d.Transpose(back...)
+	}
+	return d
+}
+
+// addAt adds values to the elements of x that an index says, along an axis.
+func addAt(x node, axis int, index, values node) node {
+	return x.Graph().Apply(graph.Standard, "ScatterElements",
+		graph.Attrs{"axis": graph.Attr(axis), "reduction": graph.Attr("add")}, x, index, values)
+}
+
+func inferGatherElements(o *infer) error {
+	return o.Set(o.In[1].Shape())
+}
+
+func gatherElementsVJP(c *call) []node {
+	x := c.X(0)
+	return []node{addAt(ZerosLike(x), c.Op.Attrs.Int("axis", 0), c.X(1), c.G())}
+}
+
+func inferGatherND(o *infer) error {
+	x, idx := o.In[0].Shape(), o.In[1].Shape()
+	if x == nil || len(idx) == 0 || !idx[len(idx)-1].Static() {
+		return nil
+	}
+	reach, batch := idx[len(idx)-1].N, o.Attrs.Int("batch_dims", 0)
+	k := reach + batch
+	if batch < 0 || batch >= len(idx) || reach < 0 || k > len(x) || k < 0 {
+		return fmt.Errorf("indices of shape %v after %d batch axes do not fit shape %v", idx, batch, x)
+	}
+	return o.Set(append(slices.Clone(idx[:len(idx)-1]), x[k:]...))
+}
+
+func gatherNDVJP(c *call) []node {
+	if c.Op.Attrs.Int("batch_dims", 0) != 0 {
+		return c.Fail("batch dimensions are not supported")
+	}
+	x, idx, g := c.X(0), c.X(1), c.X(0).Graph()
+	if x.Rank() < 0 || idx.Rank() < 1 || !idx.Shape()[idx.Rank()-1].Static() {
+		return c.Fail("the ranks of %v and %v must be known", x, idx)
+	}
+	// The axes that an index tuple reaches are seen as one, which ruleGather's scatter then serves.
+	var position node
+	reach := idx.Shape()[idx.Rank()-1].N
+	size := g.Ints(1)
+	for i := range reach {
+		n := sizeOf(x, i)
+		at := idx.Gather(-1, g.Scalar64(i))
+		at = g.Apply(graph.Standard, "Mod", nil, at.Add(n), n) // an index may count from the end
+		if size = size.Mul(n); i == 0 {
+			position = at
+		} else {
+			position = position.Mul(n).Add(at)
+		}
+	}
+	if !position.OK() {
+		return c.Fail("the index tuples are empty")
+	}
+	return []node{scatterAxis(c.G(), size, 0, position).ReshapeLike(x)}
+}
+
+func scatterNDVJP(c *call) []node { return scatterVJP(c, "ScatterND", "GatherND", nil) }
+
+func scatterElementsVJP(c *call) []node {
+	return scatterVJP(c, "ScatterElements", "GatherElements", graph.Attrs{"axis": graph.Attr(c.Op.Attrs.Int("axis", 0))})
+}
+
+// scatterVJP reads the gradient of the updates where they were written; what they replaced gets none.
+func scatterVJP(c *call, scatter, gather string, at graph.Attrs) []node {
+	g, idx := c.G(), c.X(1)
+	out := make([]node, 3)
+	mode := c.Op.Attrs.Str("reduction", "none")
+	if mode != "none" && mode != "add" {
+		return c.Fail("reduction %s is not supported", mode)
+	}
+	if c.Need(2) {
+		out[2] = g.Graph().Apply(graph.Standard, gather, at, g, idx)
+	}
+	if c.Need(0) {
+		out[0] = g
+		if mode == "none" {
+			out[0] = g.Graph().Apply(graph.Standard, scatter, at, g, idx, ZerosLike(c.X(2)))
+		}
+	}
+	return out
+}
+
+func inferNonZero(o *infer) error {
+	o.SetType(0, graph.Int64)
+	if s := o.In[0].Shape(); s != nil {
+		return o.Set(graph.Shape{graph.D(max(1, len(s))), o.Unknown("nonzero")})
+	}
+	return nil
+}
+
+func inferOneHot(o *infer) error {
+	o.SetType(0, o.In[2].DType())
+	in := o.In[0].Shape()
+	if in == nil {
+		return nil
+	}
+	depth := o.Unknown("depth")
+	if d := o.In[1].Ints(); len(d) == 1 {
+		depth = d[0]
+	}
+	if depth.Static() && depth.N < 1 {
+		return fmt.Errorf("depth %v", depth)
+	}
+	a, err := graph.Axis(o.Attrs.Int("axis", -1), len(in)+1)
+	if err != nil {
+		return err
+	}
+	return o.Set(slices.Insert(slices.Clone(in), a, depth))
+}
+
+func inferTopK(o *infer) error {
+	in := o.In[0].Shape()
+	if len(o.Out) > 1 {
+		o.SetType(1, graph.Int64)
+	}
+	if in == nil {
+		return nil
+	}
+	a, err := graph.Axis(o.Attrs.Int("axis", -1), len(in))
+	if err != nil {
+		return err
+	}
+	out := slices.Clone(in)
+	out[a] = o.Unknown("topk")
+	if k := o.In[1].Ints(); len(k) == 1 {
+		out[a] = k[0]
+	}
+	for _, n := range o.Out {
+		o.SetOutput(n.Index(), out)
+	}
+	return nil
+}
+
+// topKVJP sends the gradient of each value to where it was taken from.
+func topKVJP(c *call) []node {
+	if len(c.Op.Out) < 2 || !c.G().OK() {
+		return c.Fail("it needs its output of indices")
+	}
+	return []node{addAt(ZerosLike(c.X(0)), c.Op.Attrs.Int("axis", -1), c.Op.Out[1], c.G())}
+}
+
+func triluVJP(c *call) []node {
+	return []node{c.G().Graph().Apply(graph.Standard, "Trilu", c.Op.Attrs, c.G(), c.X(1))}
+}
+
+func reverseVJP(c *call) []node {
+	return []node{c.G().Graph().Apply(graph.Standard, "ReverseSequence", c.Op.Attrs, c.G(), c.X(1))}
+}

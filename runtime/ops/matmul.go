@@ -1,0 +1,329 @@
+package ops
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"promptfed/runtime/graph"
+)
+
+func init() {
+	graph.Register(
+		graph.Def{Kind: "MatMul", MinInputs: 2, Infer: inferMatMul, VJP: matMulVJP},
+		graph.Def{Domain: graph.Microsoft, Kind: "FusedMatMul", MinInputs: 2, Infer: inferMatMul, VJP: matMulVJP,
+			Attrs: "alpha float, transA int, transB int, transBatchA int, transBatchB int"},
+		graph.Def{Kind: "Gemm", MinInputs: 2, Attrs: "alpha float, beta float, transA int, transB int", Infer: inferGemm,
+			VJP: gemmVJP},
+		graph.Def{Kind: "Einsum", MinInputs: 1, Attrs: "equation string", Infer: inferEinsum, VJP: einsumVJP},
+	)
+}
+
+func inferMatMul(o *infer) error {
+	a, b := o.In[0].Shape(), o.In[1].Shape()
+	if a == nil || b == nil {
+		return nil
+	}
+	if len(a) == 0 || len(b) == 0 {
+		return fmt.Errorf("a scalar")
+	}
+	if o.Attrs.Int("transBatchA", 0) != 0 || o.Attrs.Int("transBatchB", 0) != 0 {
+		return nil
+	}
+	a, b = slices.Clone(a), slices.Clone(b)
+	rowA, colB := len(a) > 1, len(b) > 1
+	if !rowA {
+		a = append(graph.Shape{graph.D(1)}, a...)
+	}
+	if !colB {
+		b = append(b, graph.D(1))
+	}
+	if o.Attrs.Int("transA", 0) != 0 && rowA { // ONNX Runtime ignores it for a vector
+		a[len(a)-1], a[len(a)-2] = a[len(a)-2], a[len(a)-1]
+	}
+	if o.Attrs.Int("transB", 0) != 0 && colB {
+		b[len(b)-1], b[len(b)-2] = b[len(b)-2], b[len(b)-1]
+	}
+	k, l := a[len(a)-1], b[len(b)-2]
+	if k.Static() && l.Static() && k != l {
+		return fmt.Errorf("inner sizes %v and %v differ", k, l)
+	}
+	out, err := graph.Broadcast(a[:len(a)-2], b[:len(b)-2])
+	if err != nil {
+		return err
+	}
+	out = slices.Clone(out)
+	if rowA {
+		out = append(out, a[len(a)-2])
+	}
+	if colB {
+		out = append(out, b[len(b)-1])
+	}
+	if out == nil {
+		out = graph.Shape{}
+	}
+	return o.Set(out)
+}
+
+// matMulVJP covers MatMul and FusedMatMul: y = alpha op(a) op(b), where op may transpose the last two axes.
+func matMulVJP(c *call) []node {
+	at := c.Op.Attrs
+	if at.Int("transBatchA", 0) != 0 || at.Int("transBatchB", 0) != 0 {
+		return c.Fail("transposed batches are not supported")
+	}
+	ta, tb, alpha := flag(at, "transA"), flag(at, "transB"), at.Float("alpha", 1)
+	a, b, g := c.X(0), c.X(1), c.G()
+	if a.Rank() < 0 || b.Rank() < 0 {
+		return c.Fail("the ranks of %v and %v are not known", a, b)
+	}
+	if ta != 0 && b.Rank() == 1 && a.Rank() > 1 {
+		return c.Fail("a transposed matrix times a vector is not supported")
+	}
+	if b.Rank() == 1 { // a vector is a matrix of one column or row, and has no transpose
+		b, g, tb = b.Unsqueeze(1), g.Unsqueeze(-1), 0
+	}
+	if a.Rank() == 1 {
+		a, g, ta = a.Unsqueeze(0), g.Unsqueeze(-2), 0
+	}
+	out := make([]node, 2)
+	if c.Need(0) {
+		if ta == 0 {
+			out[0] = fused(g, b, 0, 1-tb, alpha)
+		} else {
+			out[0] = fused(b, g, tb, 1, alpha)
+		}
+		if c.X(0).Rank() == 1 {
+			out[0] = SumTo(out[0], a).ReshapeLike(c.X(0))
+		}
+	}
+	if c.Need(1) {
+		out[1] = gradB(a, b, g, ta, tb, alpha)
+		if c.X(1).Rank() == 1 {
+			out[1] = SumTo(out[1], b).ReshapeLike(c.X(1))
+		}
+	}
+	return out
+}
+
+// fused is alpha op(a) op(b) over the last two axes, where op may transpose them. ONNX Runtime's fused form is for
+// float32 only.
+func fused(a, b node, transA, transB int, alpha float32) node {
+	if t := a.DType(); t != graph.Float && t != 0 {
+		if transA != 0 {
+			a = a.T()
+		}
+		if transB != 0 {
+			b = b.T()
+		}
+		return a.MatMul(b).Scale(float64(alpha))
+	}
+	if transA == 0 && transB == 0 && alpha == 1 {
+		return a.MatMul(b)
+	}
+	at := graph.Attrs{"transA": graph.Attr(transA), "transB": graph.Attr(transB)}
+	if alpha != 1 {
+		at["alpha"] = graph.Attr(alpha)
+	}
+	return a.Graph().Apply(graph.Microsoft, "FusedMatMul", at, a, b)
+}
+
+func flag(at graph.Attrs, name string) int {
+	if at.Int(name, 0) != 0 {
+		return 1
+	}
+	return 0
+}
+
+func gradB(a, b, g node, ta, tb int, alpha float32) node {
+	if b.Rank() == 2 && a.Rank() > 2 && ta == 0 { // one product over all rows instead of a sum of products
+		ka, kg := a.Shape()[a.Rank()-1], g.Shape()[g.Rank()-1]
+		if ka.Static() && kg.Static() {
+			a, g = a.Reshape(-1, ka.N), g.Reshape(-1, kg.N)
+		}
+	}
+	if tb == 0 {
+		return fused(a, g, 1-ta, 0, alpha)
+	}
+	return fused(g, a, 1, ta, alpha)
+}
+
+func inferGemm(o *infer) error {
+	a, b := o.In[0].Shape(), o.In[1].Shape()
+	if a == nil || b == nil {
+		return nil
+	}
+	if len(a) != 2 || len(b) != 2 {
+		return fmt.Errorf("ranks %d and %d, both must be 2", len(a), len(b))
+	}
+	m, k, l, n := a[0], a[1], b[0], b[1]
+	if o.Attrs.Int("transA", 0) != 0 {
+		m, k = k, m
+	}
+	if o.Attrs.Int("transB", 0) != 0 {
+		l, n = n, l
+	}
+	if k.Static() && l.Static() && k != l {
+		return fmt.Errorf("inner sizes %v and %v differ", k, l)
+	}
+	if c := o.X(2); c.OK() && c.Shape() != nil {
+		if s, err := graph.Broadcast(graph.Shape{m, n}, c.Shape()); err != nil || len(s) != 2 {
+			return fmt.Errorf("bias %v does not fit [%v,%v]", c.Shape(), m, n)
+		}
+	}
+	return o.Set(graph.Shape{m, n})
+}
+
+func gemmVJP(c *call) []node {
+	at := c.Op.Attrs
+	ta, tb := flag(at, "transA"), flag(at, "transB")
+	alpha, beta := at.Float("alpha", 1), at.Float("beta", 1)
+	a, b, g := c.X(0), c.X(1), c.G()
+	out := make([]node, len(c.Op.In))
+	if c.Need(0) {
+		if ta == 0 {
+			out[0] = fused(g, b, 0, 1-tb, alpha)
+		} else {
+			out[0] = fused(b, g, tb, 1, alpha)
+		}
+	}
+	if c.Need(1) {
+		out[1] = gradB(a, b, g, ta, tb, alpha)
+	}
+	if c.Need(2) {
+		out[2] = g.Scale(float64(beta))
+	}
+	return out
+}
+
+// equation gives the index letters of every operand and of the result of an Einsum, with letters for an ellipsis and
+// the result written out where the equation leaves it to the rule of alphabetical order; ok is false where ranks are
+// not known.
+func equation(o *graph.Op) (terms []string, result string, ok bool, err error) {
+	lhs, result, given := strings.Cut(strings.ReplaceAll(o.Attrs.Str("equation", ""), " ", ""), "->")
+	terms = strings.Split(lhs, ",")
+	if len(terms) != len(o.In) {
+		return nil, "", false, fmt.Errorf("equation %q for %d operands", o.Attrs.Str("equation", ""), len(o.In))
+	}
+	const spare = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	free := strings.Map(func(r rune) rune {
+		if strings.ContainsRune(lhs, r) {
+			return -1
+		}
+		return r
+	}, spare)
+	longest := 0
+	for i, t := range terms {
+		named := strings.Replace(t, "...", ".", 1)
+		if !strings.Contains(named, ".") {
+			continue
+		}
+		n := o.In[i].Rank() - (len(named) - 1)
+		switch {
+		case o.In[i].Rank() < 0:
+			return nil, "", false, nil
+		case n < 0 || n > len(free):
+			return nil, "", false, fmt.Errorf("%q does not fit shape %v", t, o.In[i].Shape())
+		}
+		longest = max(longest, n)
+		terms[i] = strings.Replace(named, ".", "\x00"+strings.Repeat("?", n), 1)
+	}
+	for i, t := range terms {
+		if head, rest, cut := strings.Cut(t, "\x00"); cut {
+			n := strings.Count(rest, "?")
+			terms[i] = head + free[longest-n:longest] + strings.TrimLeft(rest, "?")
+		}
+	}
+	if given {
+		return terms, strings.Replace(result, "...", free[:longest], 1), true, nil
+	}
+	all := []byte(strings.Join(terms, ""))
+	slices.Sort(all)
+	for i, r := range all {
+		if !strings.ContainsRune(free[:longest], rune(r)) && (i == 0 || all[i-1] != r) && (i+1 == len(all) ||
+			all[i+1] != r) {
+			result += string(r)
+		}
+	}
+	return terms, free[:longest] + result, true, nil
+}
+
+func inferEinsum(o *infer) error {
+	if err := o.Need(len(o.In)); err != nil {
+		return err
+	}
+	terms, rhs, ok, err := equation(o.Op)
+	if err != nil || !ok {
+		return err
+	}
+	dim := map[byte]graph.Dim{}
+	for i, term := range terms {
+		s := o.In[i].Shape()
+		if s == nil {
+			return nil
+		}
+		if len(s) != len(term) {
+			return fmt.Errorf("%q does not fit shape %v", term, s)
+		}
+		for j := range s {
+			old, seen := dim[term[j]]
+			switch {
+			case seen && old.Static() && s[j].Static() && old != s[j] && !old.Is(1) && !s[j].Is(1):
+				return fmt.Errorf("index %c is %v and %v", term[j], old, s[j])
+			case !seen || old.Is(1) || s[j].Static() && !s[j].Is(1):
+				dim[term[j]] = s[j]
+			}
+		}
+	}
+	out := graph.Shape{}
+	for j := range len(rhs) {
+		d, ok := dim[rhs[j]]
+		if !ok {
+			return fmt.Errorf("index %c of the result is in no operand of %q", rhs[j], o.Attrs.Str("equation", ""))
+		}
+		out = append(out, d)
+	}
+	return o.Set(out)
+}
+
+// einsumVJP gives the gradient of one operand as the einsum of the output's gradient with the other operands. An index
+// that only this operand has was summed away, so its gradient is repeated along it.
+func einsumVJP(c *call) []node {
+	terms, rhs, ok, err := equation(c.Op)
+	if err != nil || !ok || slices.ContainsFunc(terms, repeats) {
+		return c.Fail("equation %q: operands of unknown rank, and repeated indices within one, are not supported",
+			c.Op.Attrs.Str("equation", ""))
+	}
+	out := make([]node, len(terms))
+	for i := range out {
+		if !c.Need(i) {
+			continue
+		}
+		in, have := []node{c.G()}, []string{rhs}
+		for j := range terms {
+			if j != i {
+				in, have = append(in, c.X(j)), append(have, terms[j])
+			}
+		}
+		from, to := strings.Join(have, ","), ""
+		var gone []int
+		for j, r := range terms[i] {
+			if strings.ContainsRune(from, r) {
+				to += string(r)
+			} else {
+				gone = append(gone, j)
+			}
+		}
+		d := c.G().Graph().Apply(graph.Standard, "Einsum", graph.Attrs{"equation": graph.Attr(from + "->" + to)}, in...)
+		if len(gone) > 0 {
+			d = expandLike(d.Unsqueeze(gone...), c.X(i))
+		}
+		out[i] = d
+	}
+	return out
+}
+
+func repeats(term string) bool {
+	r := []byte(term)
+	slices.Sort(r)
+	return len(slices.Compact(r)) != len(term)
+}

@@ -1,0 +1,10 @@
+package ops
+
+import "promptfed/runtime/graph"
+
+func init() {
+	graph.Register(graph.Def{Kind: "Mish", MinInputs: 1, Infer: graph.SameShape, Decompose: decomposeMish})
+}
+
+// decomposeMish is x tanh(softplus(x)) [Misra 2019].
+func decomposeMish(_ *call, in []node) node { return in[0].Mul(in[0].Softplus().Tanh()) }

@@ -1,0 +1,541 @@
+package ops
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"promptfed/runtime/graph"
+)
+
+func init() {
+	graph.Register(
+		graph.Def{Kind: "Reshape", MinInputs: 2, Attrs: "allowzero int", Infer: inferReshape, VJP: reshapeVJP},
+		graph.Def{Kind: "Flatten", MinInputs: 1, Attrs: "axis int", Infer: inferFlatten, VJP: reshapeVJP},
+		graph.Def{Kind: "Squeeze", MinInputs: 1, Attrs: "axes ints", Infer: inferSqueeze, VJP: reshapeVJP},
+		graph.Def{Kind: "Unsqueeze", MinInputs: 1, Attrs: "axes ints", Infer: inferUnsqueeze, VJP: reshapeVJP},
+		graph.Def{Kind: "Transpose", MinInputs: 1, Attrs: "perm ints", Infer: inferTranspose, VJP: transposeVJP},
+		graph.Def{Kind: "Expand", MinInputs: 2, Infer: inferExpand, VJP: passGradient},
+		graph.Def{Kind: "Tile", MinInputs: 2, Infer: inferTile, VJP: tileVJP},
+		graph.Def{Kind: "Concat", MinInputs: 1, Attrs: "axis int", Infer: inferConcat, VJP: concatVJP},
+		graph.Def{Kind: "Split", MinInputs: 1, Attrs: "axis int, split ints, num_outputs int", Infer: inferSplit,
+			VJP: splitVJP, AllOutputs: true},
+		graph.Def{Kind: "DepthToSpace", MinInputs: 1, Attrs: "blocksize int, mode string", Infer: inferDepthToSpace,
+			Decompose: decomposeDepthToSpace},
+		graph.Def{Kind: "SpaceToDepth", MinInputs: 1, Attrs: "blocksize int", Infer: inferSpaceToDepth,
+			Decompose: decomposeSpaceToDepth},
+
+		graph.Def{Kind: "Shape", MinInputs: 1, Attrs: "start int, end int", Infer: inferShape},
+		graph.Def{Kind: "Size", MinInputs: 1, Infer: inferSize},
+		graph.Def{Kind: "ConstantOfShape", MinInputs: 1, Attrs: "value tensor", Infer: inferConstantOfShape},
+		graph.Def{Kind: "Range", MinInputs: 3, Infer: inferRange},
+		graph.Def{Kind: "EyeLike", MinInputs: 1, Attrs: "dtype int, k int", Infer: graph.SameShape},
+	)
+}
+
+func inferReshape(o *infer) error {
+	in, want := o.In[0].Shape(), o.In[1].Ints()
+	if want == nil {
+		return setRank(o, o.In[1], 0)
+	}
+	out := append(graph.Shape{}, want...)
+	hole := -1
+	for i, d := range out {
+		switch {
+		case d.Is(0) && o.Attrs.Int("allowzero", 0) == 0:
+			if in == nil {
+				out[i] = o.Unknown("reshape", i)
+			} else if i >= len(in) {
+				return fmt.Errorf("0 copies axis %d of shape %v", i, in)
+			} else {
+				out[i] = in[i]
+			}
+		case d.Is(-1):
+			if hole >= 0 {
+				return fmt.Errorf("two axes are -1 in %v", graph.Shape(want))
+			}
+			hole = i
+		case d.Static() && d.N < 0:
+			return fmt.Errorf("size %d in %v", d.N, graph.Shape(want))
+		}
+	}
+	keepContent(o)
+	if in == nil {
+		if hole >= 0 {
+			out[hole] = o.Unknown("reshape", hole)
+		}
+		return o.Set(out)
+	}
+	if hole >= 0 {
+		rest := graph.D(1)
+		for i, d := range out {
+			if i != hole {
+				rest = rest.Mul(d)
+			}
+		}
+		q, ok := in.Size().Div(rest)
+		if !ok && in.Size().Static() && rest.Static() && !rest.Is(0) {
+			return fmt.Errorf("%v does not divide into %v", in, graph.Shape(want))
+		}
+		if !ok {
+			q = o.Unknown("reshape", hole)
+		}
+		out[hole] = q
+	} else if a, b := in.Size(), out.Size(); a.Sym == b.Sym && a != b {
+		return fmt.Errorf("%v has %v elements, %v has %v", in, a, graph.Shape(want), b)
+	}
+	return o.Set(out)
+}
+
+func inferFlatten(o *infer) error {
+	in := o.In[0].Shape()
+	if in == nil {
+		return nil
+	}
+	a := o.Attrs.Int("axis", 1)
+	if a != len(in) {
+		var err error
+		if a, err = graph.Axis(a, len(in)); err != nil {
+			return err
+		}
+	}
+	return o.Set(graph.Shape{in[:a].Size(), in[a:].Size()})
+}
+
+func inferSqueeze(o *infer) error {
+	in := o.In[0].Shape()
+	axes, ok := axesOf(o.Op)
+	keepContent(o)
+	if in == nil || !ok {
+		return nil
+	}
+	drop := map[int]bool{}
+	for _, a := range axes {
+		a, err := graph.Axis(a, len(in))
+		if err != nil {
+			return err
+		}
+		if in[a].Static() && in[a].N != 1 {
+			return fmt.Errorf("axis %d has size %v", a, in[a])
+		}
+		drop[a] = true
+	}
+	out := graph.Shape{}
+	for i, d := range in {
+		if !(drop[i] || axes == nil && d.Is(1)) {
+			out = append(out, d)
+		}
+	}
+	return o.Set(out)
+}
+
+func inferUnsqueeze(o *infer) error {
+	in := o.In[0].Shape()
+	axes, ok := axesOf(o.Op)
+	keepContent(o)
+	if in == nil || !ok {
+		return nil
+	}
+	if axes == nil {
+		return fmt.Errorf("needs axes")
+	}
+	n := len(in) + len(axes)
+	at := map[int]bool{}
+	for _, a := range axes {
+		a, err := graph.Axis(a, n)
+		if err != nil {
+			return err
+		}
+		if at[a] {
+			return fmt.Errorf("axis %d twice in %v", a, axes)
+		}
+		at[a] = true
+	}
+	out, j := graph.Shape{}, 0
+	for i := range n {
+		if at[i] {
+			out = append(out, graph.D(1))
+		} else if j < len(in) {
+			out = append(out, in[j])
+			j++
+		}
+	}
+	return o.Set(out)
+}
+
+func reshapeVJP(c *call) []node { return []node{c.G().ReshapeLike(c.X(0))} }
+
+// permutation is the permutation of a Transpose operator on a known rank.
+func permutation(o *graph.Op) []int {
+	if p, ok := o.Attrs.Ints("perm"); ok {
+		return p
+	}
+	n := len(o.In[0].Shape())
+	p := make([]int, n)
+	for i := range p {
+		p[i] = n - 1 - i
+	}
+	return p
+}
+
+func inferTranspose(o *infer) error {
+	in := o.In[0].Shape()
+	p := permutation(o.Op)
+	if in != nil && len(p) != len(in) {
+		return fmt.Errorf("permutation %v of rank %d", p, len(in))
+	}
+	out := make(graph.Shape, len(in))
+	seen := make([]bool, len(p))
+	for i, a := range p {
+		if a < 0 || a >= len(p) || seen[a] {
+			return fmt.Errorf("%v is no permutation", p)
+		}
+		seen[a] = true
+		if in != nil {
+			out[i] = in[a]
+		}
+	}
+	if in == nil {
+		return nil
+	}
+	if c, ok := contentOf(o.In[0]); ok {
+		o.SetContent(c.transposed(p))
+	}
+	return o.Set(out)
+}
+
+func transposeVJP(c *call) []node {
+	if c.X(0).Rank() < 0 {
+		if _, ok := c.Op.Attrs.Ints("perm"); !ok {
+			return []node{c.G().Graph().Apply(graph.Standard, "Transpose", nil, c.G())}
+		}
+	}
+	p := permutation(c.Op)
+	back := make([]int, len(p))
+	for i, a := range p {
+		back[a] = i
+	}
+	return []node{c.G().Transpose(back...)}
+}
+
+func inferExpand(o *infer) error {
+	want := o.In[1].Ints()
+	if want == nil {
+		if o.In[0].Shape() == nil {
+			return nil
+		}
+		return setRank(o, o.In[1], len(o.In[0].Shape()))
+	}
+	s, err := graph.Broadcast(o.In[0].Shape(), append(graph.Shape{}, want...))
+	if err != nil {
+		return err
+	}
+	return o.Set(s)
+}
+
+func inferTile(o *infer) error {
+	in, reps := o.In[0].Shape(), o.In[1].Ints()
+	if in == nil || len(reps) != len(in) {
+		return nil
+	}
+	out := make(graph.Shape, len(in))
+	for i := range in {
+		out[i] = in[i].Mul(reps[i])
+	}
+	return o.Set(out)
+}
+
+// tileVJP sums over the repeats: [r1*d1, ...] is seen as [r1, d1, ...].
+func tileVJP(c *call) []node {
+	x, g := c.X(0), c.G().Graph()
+	if x.Rank() < 0 {
+		return c.Fail("the rank of its input is not known")
+	}
+	var sizes []node
+	var axes []int
+	for i := range x.Rank() {
+		axes = append(axes, len(sizes))
+		sizes = append(sizes, c.X(1).Gather(0, g.Ints(i)), sizeOf(x, i))
+	}
+	if len(axes) == 0 {
+		return []node{c.G()}
+	}
+	return []node{reshape(c.G(), vector(sizes...)).Sum(axes...)}
+}
+
+func inferConcat(o *infer) error {
+	if err := o.Need(len(o.In)); err != nil {
+		return err
+	}
+	ints := []graph.Dim{}
+	for _, x := range o.In {
+		if x.Ints() == nil || len(x.Shape()) != 1 || len(ints) > graph.MaxContent {
+			ints = nil
+			break
+		}
+		ints = append(ints, x.Ints()...)
+	}
+	o.SetContent(ints)
+	var out graph.Shape
+	for _, x := range o.In {
+		s := x.Shape()
+		if s == nil {
+			return nil
+		}
+		a, err := graph.Axis(o.Attrs.Int("axis", 0), len(s))
+		if err != nil {
+			return err
+		}
+		if out == nil {
+			out = slices.Clone(s)
+			continue
+		}
+		if len(s) != len(out) {
+			return fmt.Errorf("ranks %d and %d", len(out), len(s))
+		}
+		for i := range s {
+			switch {
+			case i == a:
+				out[i] = out[i].Add(s[i])
+			case out[i].Static() && s[i].Static() && out[i] != s[i]:
+				return fmt.Errorf("axis %d is %v and %v", i, out[i], s[i])
+			case s[i].Static():
+				out[i] = s[i]
+			}
+		}
+	}
+	return o.Set(out)
+}
+
+func concatVJP(c *call) []node {
+	out := make([]node, len(c.Op.In))
+	axis := c.Op.Attrs.Int("axis", 0)
+	g := c.G().Graph()
+	var at node
+	off, static := 0, true
+	for i, x := range c.Op.In {
+		if x.Rank() < 0 {
+			return c.Fail("the rank of input %d is not known", i)
+		}
+		a, err := graph.Axis(axis, x.Rank())
+		if err != nil {
+			return c.Fail("%v", err)
+		}
+		d := x.Shape()[a]
+		if static && d.Static() {
+			if c.Need(i) {
+				out[i] = c.G().Slice(a, off, off+d.N)
+			}
+			off += d.N
+			continue
+		}
+		if static {
+			static, at = false, g.Ints(off)
+		}
+		end := at.Add(sizeOf(x, a))
+		if c.Need(i) {
+			out[i] = g.Apply(graph.Standard, "Slice", nil, c.G(), at, end, g.Ints(a))
+		}
+		at = end
+	}
+	return out
+}
+
+func inferSplit(o *infer) error {
+	in := o.In[0].Shape()
+	if in == nil {
+		return nil
+	}
+	a, err := graph.Axis(o.Attrs.Int("axis", 0), len(in))
+	if err != nil {
+		return err
+	}
+	sizes, ok := o.Attrs.Ints("split")
+	if !ok {
+		sizes, ok = o.X(1).StaticInts()
+	}
+	if len(sizes) != 0 && len(sizes) != len(o.Out) {
+		return fmt.Errorf("%d sizes for %d outputs", len(sizes), len(o.Out))
+	}
+	total := 0
+	for i := range o.Out {
+		s := slices.Clone(in)
+		switch {
+		case len(sizes) > 0:
+			s[a] = graph.D(sizes[i])
+			total += sizes[i]
+		case !ok:
+			s[a] = o.Unknown("split", i)
+		case in[a].Static(): // equal parts, the last one smaller
+			each := (in[a].N-1)/len(o.Out) + 1
+			s[a] = graph.D(max(0, min(each, in[a].N-i*each)))
+		default:
+			if q, ok := in[a].Div(graph.D(len(o.Out))); ok {
+				s[a] = q
+			} else {
+				s[a] = o.Unknown("split", i)
+			}
+		}
+		o.SetOutput(i, s)
+	}
+	if len(sizes) > 0 && in[a].Static() && in[a].N != total {
+		return fmt.Errorf("sizes %v of an axis of %v", sizes, in[a])
+	}
+	return nil
+}
+
+func splitVJP(c *call) []node {
+	parts := make([]node, len(c.Op.Out))
+	for i, o := range c.Op.Out {
+		parts[i] = c.DY[i]
+		if !parts[i].OK() {
+			parts[i] = ZerosLike(o)
+		}
+	}
+	return []node{graph.Concat(c.Op.Attrs.Int("axis", 0), parts...)}
+}
+
+// setRank gives the output as many axes of unknown size as the integer vector n has elements, or least if that is more.
+func setRank(o *infer, n node, least int) error {
+	s := n.Shape()
+	if len(s) != 1 || !s[0].Static() {
+		return nil
+	}
+	rank := max(s[0].N, least)
+	if rank > graph.MaxRank {
+		return fmt.Errorf("the result has %d axes; at most %d are supported", rank, graph.MaxRank)
+	}
+	out := make(graph.Shape, rank)
+	for i := range out {
+		out[i] = o.Unknown(strings.ToLower(o.Kind), i)
+	}
+	return o.Set(out)
+}
+
+func inferDepthToSpace(o *infer) error {
+	in, b := o.In[0].Shape(), o.Attrs.Int("blocksize", 0)
+	if len(in) != 4 || b < 1 || b > maxWindow {
+		return nil
+	}
+	c, ok := in[1].Div(graph.D(b * b))
+	if !ok {
+		c = o.Unknown("channels")
+	}
+	return o.Set(graph.Shape{in[0], c, in[2].Mul(graph.D(b)), in[3].Mul(graph.D(b))})
+}
+
+// decomposeDepthToSpace moves blocks of channels into space; modes DCR and CRD say which axis of the channels is the
+// block's.
+func decomposeDepthToSpace(c *call, in []node) node {
+	b := c.Op.Attrs.Int("blocksize", 0)
+	s, ok := channelsAndSpace(in[0], b)
+	if !ok || s[0]%(b*b) != 0 {
+		return c.Refuse("channels and size of its input must be known when the graph is built")
+	}
+	if c.Op.Attrs.Str("mode", "DCR") == "CRD" {
+		return in[0].Reshape(-1, s[0]/(b*b), b, b, s[1], s[2]).Transpose(0, 1, 4, 2, 5, 3).Reshape(-1, s[0]/(b*b),
+			s[1]*b, s[2]*b)
+	}
+	return in[0].Reshape(-1, b, b, s[0]/(b*b), s[1], s[2]).Transpose(0, 3, 4, 1, 5, 2).Reshape(-1, s[0]/(b*b), s[1]*b,
+		s[2]*b)
+}
+
+func inferSpaceToDepth(o *infer) error {
+	in, b := o.In[0].Shape(), o.Attrs.Int("blocksize", 0)
+	if len(in) != 4 || b < 1 || b > maxWindow {
+		return nil
+	}
+	out := graph.Shape{in[0], in[1].Mul(graph.D(b * b)), in[2], in[3]}
+	for i := 2; i < 4; i++ {
+		q, ok := in[i].Div(graph.D(b))
+		if !ok {
+			q = o.Unknown("space", i)
+		}
+		out[i] = q
+	}
+	return o.Set(out)
+}
+
+func decomposeSpaceToDepth(c *call, in []node) node {
+	b := c.Op.Attrs.Int("blocksize", 0)
+	s, ok := channelsAndSpace(in[0], b)
+	if !ok || s[1]%b != 0 || s[2]%b != 0 {
+		return c.Refuse("channels and size of its input must be known when the graph is built")
+	}
+	return in[0].Reshape(-1, s[0], s[1]/b, b, s[2]/b, b).Transpose(0, 3, 5, 1, 2, 4).Reshape(-1, s[0]*b*b, s[1]/b,
+		s[2]/b)
+}
+
+func channelsAndSpace(x node, block int) ([]int, bool) {
+	if x.Rank() != 4 || block < 1 {
+		return nil, false
+	}
+	return x.Shape()[1:].Ints()
+}
+
+func inferShape(o *infer) error {
+	o.SetType(0, graph.Int64)
+	in := o.In[0].Shape()
+	if in == nil {
+		return nil
+	}
+	from, to := clampAxis(o.Attrs.Int("start", 0), len(in)), clampAxis(o.Attrs.Int("end", len(in)), len(in))
+	sizes := append([]graph.Dim{}, in[from:max(from, to)]...)
+	o.SetContent(sizes)
+	return o.Set(graph.Static(len(sizes)))
+}
+
+func clampAxis(a, rank int) int {
+	if a < 0 {
+		a += rank
+	}
+	return min(max(a, 0), rank)
+}
+
+func inferSize(o *infer) error {
+	o.SetType(0, graph.Int64)
+	if s := o.In[0].Shape(); s != nil {
+		o.SetContent([]graph.Dim{s.Size()})
+	}
+	return o.Set(graph.Shape{})
+}
+
+func inferConstantOfShape(o *infer) error {
+	dtype, dims := graph.Float, o.In[0].Ints()
+	if p := o.Attrs.Tensor("value"); p != nil {
+		dtype = graph.DType(p.DataType)
+		if fill, ok := graph.TensorInts(p); ok && len(fill) == 1 && len(dims) == 1 && dims[0].Static() &&
+			dims[0].N >= 0 && dims[0].N <= graph.MaxContent {
+			o.SetContent(slices.Repeat(fill, dims[0].N))
+		}
+	}
+	o.SetType(0, dtype)
+	if dims == nil {
+		return setRank(o, o.In[0], 0)
+	}
+	return o.Set(append(graph.Shape{}, dims...))
+}
+
+func inferRange(o *infer) error {
+	a, b, c := o.In[0].Ints(), o.In[1].Ints(), o.In[2].Ints()
+	if len(a) != 1 || len(b) != 1 || len(c) != 1 || !c[0].Static() {
+		return o.Set(graph.Shape{o.Unknown("range")})
+	}
+	n, step := b[0].Sub(a[0]), c[0].N
+	switch {
+	case step == 0:
+		return fmt.Errorf("step 0")
+	case n.Static():
+		n = graph.D(rangeLen(0, n.N, step))
+	case step != 1:
+		n = o.Unknown("range")
+	}
+	if n.Static() && n.N <= graph.MaxContent && a[0].Static() {
+		var v []graph.Dim
+		for i := range n.N {
+			v = append(v, graph.D(a[0].N+i*step))
+		}
+		o.SetContent(v)
+	}
+	return o.Set(graph.Shape{n})
+}

@@ -1,0 +1,305 @@
+package ops
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"promptfed/runtime/graph"
+)
+
+func init() {
+	graph.Register(
+		graph.Def{Kind: "Slice", MinInputs: 3, Infer: inferSlice, VJP: sliceVJP},
+		graph.Def{Kind: "Pad", MinInputs: 1, Attrs: "mode string", Infer: inferPad, VJP: padVJP},
+	)
+}
+
+func inferSlice(o *infer) error {
+	in, ints := o.In[0].Shape(), o.In[0].Ints()
+	if in == nil {
+		return nil
+	}
+	start, ok1 := o.X(1).StaticInts()
+	end, ok2 := o.X(2).StaticInts()
+	axes, ok3 := o.X(3).StaticInts()
+	step, ok4 := o.X(4).StaticInts()
+	out := slices.Clone(in)
+	if !ok1 || !ok2 || !ok3 || !ok4 {
+		for i := range out { // unknown extents on every axis that may be cut
+			if axes == nil || slices.Contains(axes, i) || slices.Contains(axes, i-len(out)) {
+				out[i] = o.Unknown("slice", i)
+			}
+		}
+		if known := o.X(2).Ints(); ok1 && ok3 && ok4 && step == nil && len(start) == 1 && len(known) == 1 &&
+			start[0] == 0 {
+			if a, err := graph.Axis(first(axes, 0), len(out)); err == nil {
+				out[a] = known[0]
+			}
+		}
+		return o.Set(out)
+	}
+	if n := len(start); len(end) != n || axes != nil && len(axes) != n || step != nil && len(step) != n {
+		return fmt.Errorf("%d starts, %d ends, %d axes, %d steps", n, len(end), len(axes), len(step))
+	}
+	content, grown := contentOf(o.In[0])
+	grown = grown && len(in) > 1
+	for i := range start {
+		a := i
+		if axes != nil {
+			a = axes[i]
+		}
+		a, err := graph.Axis(a, len(out))
+		if err != nil {
+			return err
+		}
+		st := 1
+		if step != nil {
+			st = step[i]
+		}
+		if st == 0 {
+			return fmt.Errorf("step 0")
+		}
+		n, err := sliceLen(out[a], start[i], end[i], st)
+		if err != nil {
+			n = o.Unknown("slice", a)
+		}
+		out[a] = n
+		switch {
+		case len(in) == 1 && ints != nil:
+			o.SetContent(sliceDims(ints, start[i], end[i], st))
+		case grown:
+			from, _ := clampRange(content.shape[a], start[i], end[i], st)
+			content = content.sliced(a, from, st, n.N)
+			o.SetContent(content.cells)
+		}
+	}
+	return o.Set(out)
+}
+
+func first(v []int, missing int) int {
+	if len(v) > 0 {
+		return v[0]
+	}
+	return missing
+}
+
+// sliceLen is the number of elements that start:end:step keeps of an axis.
+func sliceLen(d graph.Dim, start, end, step int) (graph.Dim, error) {
+	if !d.Static() {
+		switch {
+		case step != 1:
+		case start >= 0 && end == start+1:
+			return graph.D(1), nil // trusted to lie inside, as one entry mostly does
+		case start >= 0 && end < 0:
+			return d.Sub(graph.D(start - end)), nil
+		case start >= 0 && end >= math.MaxInt32:
+			return d.Sub(graph.D(start)), nil
+		case start == -1 && end >= math.MaxInt32:
+			return graph.D(1), nil
+		}
+		return graph.Dim{}, fmt.Errorf("symbolic")
+	}
+	i, j := clampRange(d.N, start, end, step)
+	return graph.D(rangeLen(i, j, step)), nil
+}
+
+func clampRange(n, start, end, step int) (int, int) {
+	fix := func(v, lo, hi int) int {
+		if v < 0 {
+			v += n
+		}
+		return min(max(v, lo), hi)
+	}
+	if step > 0 {
+		return fix(start, 0, n), fix(end, 0, n)
+	}
+	if end < -n {
+		return fix(start, 0, n-1), -1
+	}
+	return fix(start, 0, n-1), fix(end, -1, n-1)
+}
+
+func rangeLen(i, j, step int) int {
+	if step > 0 && j > i {
+		return (j-i-1)/step + 1
+	}
+	if step < 0 && i > j {
+		return (j-i+1)/step + 1
+	}
+	return 0
+}
+
+func sliceDims(v []graph.Dim, start, end, step int) []graph.Dim {
+	i, j := clampRange(len(v), start, end, step)
+	out := []graph.Dim{}
+	for n := rangeLen(i, j, step); n > 0; n-- {
+		out = append(out, v[i])
+		i += step
+	}
+	return out
+}
+
+// sliceVJP puts the gradient between zeros where step 1 and known ends allow it; elsewhere, axis by axis, it is added
+// at the positions that the slice read, which are a slice of 0, 1, 2, ...
+func sliceVJP(c *call) []node {
+	x, g := c.X(0), c.G().Graph()
+	axes, ok := c.X(3).StaticInts()
+	if !ok || x.Rank() < 0 {
+		return c.Fail("the axes and the rank of its input must be known when the graph is built")
+	}
+	if axes == nil {
+		n := c.X(1).Shape()
+		if len(n) != 1 || !n[0].Static() {
+			return c.Fail("how many axes it cuts must be known when the graph is built")
+		}
+		for i := range n[0].N {
+			axes = append(axes, i)
+		}
+	}
+	before, after := make([]int, x.Rank()), make([]int, x.Rank())
+	var hard []int // entries of axes that padding does not do
+	for i, axis := range axes {
+		a, err := graph.Axis(axis, x.Rank())
+		if err != nil {
+			return c.Fail("%v", err)
+		}
+		lo, hi, ok := margins(c, i, x.Shape()[a])
+		if !ok {
+			hard = append(hard, i)
+			continue
+		}
+		before[a], after[a] = lo, hi
+	}
+	d := c.G()
+	if len(hard) < len(axes) {
+		d = g.Apply(graph.Standard, "Pad", nil, d, g.Ints(append(before, after...)...))
+	}
+	for _, i := range hard {
+		a, _ := graph.Axis(axes[i], x.Rank())
+		positions := g.Apply(graph.Standard, "Range", nil, g.Scalar64(0), sizeOf(x, a).Squeeze(0), g.Scalar64(1))
+		in := []node{positions, c.X(1), c.X(2), g.Ints(0)}
+		if c.X(4).OK() {
+			in = append(in, c.X(4))
+		}
+		for k := range in {
+			if k == 1 || k == 2 || k == 4 {
+				in[k] = in[k].Gather(0, g.Ints(i)).Cast(graph.Int64)
+			}
+		}
+		d = scatterAxis(d, sizeOf(x, a), a, g.Apply(graph.Standard, "Slice", nil, in...))
+	}
+	return []node{d}
+}
+
+// margins is how many entries of an axis of size d a slice of step 1 leaves out at both ends, where that is the same
+// for every size that a symbolic axis may have; such an axis is trusted to be long enough.
+func margins(c *call, i int, d graph.Dim) (before, after int, ok bool) {
+	at := func(n node) (int, bool) {
+		v := n.Ints()
+		if i >= len(v) || !v[i].Static() {
+			return 0, false
+		}
+		return v[i].N, true
+	}
+	start, ok1 := at(c.X(1))
+	end, ok2 := at(c.X(2))
+	step, ok3 := 1, true
+	if c.X(4).OK() {
+		step, ok3 = at(c.X(4))
+	}
+	switch {
+	case !ok1 || !ok2 || !ok3 || step != 1:
+		return 0, 0, false
+	case d.Static():
+		clamp := func(v int) int {
+			if v < 0 {
+				v += d.N
+			}
+			return min(max(v, 0), d.N)
+		}
+		lo := clamp(start)
+		return lo, d.N - max(lo, clamp(end)), true
+	case start >= 0 && end >= math.MaxInt32:
+		return start, 0, true
+	case start >= 0 && end < 0:
+		return start, -end, true
+	}
+	return 0, 0, false
+}
+
+func inferPad(o *infer) error {
+	in := o.In[0].Shape()
+	pads, ok := o.X(1).StaticInts()
+	if in == nil || !ok {
+		return nil
+	}
+	axes, ok := o.X(3).StaticInts()
+	if !ok {
+		return nil
+	}
+	if axes == nil {
+		for i := range in {
+			axes = append(axes, i)
+		}
+	}
+	if len(pads) != 2*len(axes) {
+		return fmt.Errorf("%d pads for %d axes", len(pads), len(axes))
+	}
+	out := slices.Clone(in)
+	for i, a := range axes {
+		a, err := graph.Axis(a, len(in))
+		if err != nil {
+			return err
+		}
+		out[a] = out[a].Add(graph.D(pads[i] + pads[i+len(axes)]))
+	}
+	return o.Set(out)
+}
+
+// padVJP cuts the padding off again.
+func padVJP(c *call) []node {
+	switch m := c.Op.Attrs.Str("mode", "constant"); m {
+	case "constant":
+	case "reflect", "edge", "wrap":
+		return padByIndexVJP(c)
+	default:
+		return c.Fail("mode %s is not supported", m)
+	}
+	back := c.X(1).Neg() // a negative pad cuts, so the gradient gets zeros there
+	if v, ok := c.X(1).StaticInts(); ok {
+		for i := range v {
+			v[i] = -v[i]
+		}
+		back = c.X(1).Graph().Ints(v...)
+	}
+	return []node{c.G().Graph().Apply(graph.Standard, "Pad", nil, c.G(), back, node{}, c.X(3))}
+}
+
+// padByIndexVJP adds the gradient of each element of a padded axis to the element it is a copy of: the same padding of 0,
+// 1, 2, ... says which.
+func padByIndexVJP(c *call) []node {
+	x, g := c.X(0), c.X(0).Graph()
+	axes, ok := c.X(3).StaticInts()
+	if !ok || x.Rank() < 0 {
+		return c.Fail("the axes and the rank of its input must be known when the graph is built")
+	}
+	if axes == nil {
+		axes = axesFrom(0, x.Rank())
+	}
+	d := c.G()
+	for i, axis := range axes {
+		a, err := graph.Axis(axis, x.Rank())
+		if err != nil {
+			return c.Fail("%v", err)
+		}
+		if p, ok := c.X(1).StaticInts(); ok && len(p) == 2*len(axes) && p[i] == 0 && p[i+len(axes)] == 0 {
+			continue
+		}
+		positions := g.Apply(graph.Standard, "Range", nil, g.Scalar64(0), sizeOf(x, a).Squeeze(0), g.Scalar64(1))
+		pads := c.X(1).Gather(0, g.Ints(i, i+len(axes))).Cast(graph.Int64)
+		d = scatterAxis(d, sizeOf(x, a), a, g.Apply(graph.Standard, "Pad", graph.Attrs{"mode": graph.Attr(c.Op.Attrs.Str("mode",
+			""))}, positions, pads))
+	}
+	return []node{d}
+}
