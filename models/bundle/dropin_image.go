@@ -43,6 +43,9 @@ func newImageTower(f *graph.File, name string, p imagePorts, size int) (*imageTo
 			ports([]graph.Node{t.input}))
 	}
 	t.batch = staticAxis(t.input, 0)
+	if err := checkBatch(t.input, t.batch); err != nil {
+		return nil, err
+	}
 	if p.Patches != "" {
 		o, ok := f.Output(p.Patches)
 		if !ok {
@@ -74,6 +77,12 @@ func (t *imageTower) measure(said int) error {
 	if said != 0 && said != t.size {
 		return fmt.Errorf("%s says image_size %d, the tower takes %d", ManifestFile, said, t.size)
 	}
+	if t.size > maxSide {
+		return fmt.Errorf("it takes images of %d pixels on a side; at most %d are supported", t.size, maxSide)
+	}
+	if err := checkBatch(t.input, t.batch, 3, t.size, t.size); err != nil {
+		return err
+	}
 	image, patches, err := t.try(t.size)
 	if err != nil {
 		return err
@@ -82,10 +91,12 @@ func (t *imageTower) measure(said int) error {
 		return fmt.Errorf("output %s has shape %v for two images; features must be [batch,size]", t.output.Name(),
 			image.Shape())
 	}
-	t.joint = image.Dim(1)
+	if t.joint = image.Dim(1); t.joint < 1 || t.joint > maxExtent {
+		return fmt.Errorf("features of size %d", t.joint)
+	}
 	if t.patches.OK() {
 		s, ok := patches.Shape().Ints()
-		if !ok || len(s) != 3 || s[2] != t.joint {
+		if !ok || len(s) != 3 || s[2] != t.joint || s[1] > maxExtent {
 			return fmt.Errorf("output %s has shape %v; features of patches must be [batch,patches,%d]",
 				t.patches.Name(), patches.Shape(), t.joint)
 		}

@@ -38,11 +38,17 @@ func (t *textTower) measure(said int) error {
 			return err
 		}
 	}
+	if t.context > maxContext {
+		return fmt.Errorf("texts of %d tokens; at most %d are supported", t.context, maxContext)
+	}
+	if err := checkBatch(t.inputs()[0], t.batch, t.context, t.table.width); err != nil {
+		return err
+	}
 	shape, err := t.try(t.context)
 	if err != nil {
 		return fmt.Errorf("with %d tokens: %w", t.context, err)
 	}
-	if t.joint = shape[1].N; t.joint < 1 {
+	if t.joint = shape[1].N; t.joint < 1 || t.joint > maxExtent {
 		return fmt.Errorf("features of size %d", t.joint)
 	}
 	if t.length == 0 && t.causal && t.context > 3 {

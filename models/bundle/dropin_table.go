@@ -75,6 +75,9 @@ func (e *embeddingTable) of(dir string, n graph.Node) error {
 	if !ok || len(shape) != 2 {
 		return fmt.Errorf("the token embedding has shape %v, must be [vocabulary,width]", n.Shape())
 	}
+	if shape[0] < 1 || shape[1] < 1 || shape[0] > maxRows || shape[1] > maxExtent {
+		return fmt.Errorf("the token embedding has shape %v, must be [vocabulary,width]", shape)
+	}
 	e.rows, e.width, e.dtype = shape[0], shape[1], typeName(int32(n.DType()))
 	if p, ok := n.Op().Literal().Place(); ok {
 		e.file, e.offset = p.File, p.Offset
@@ -94,7 +97,7 @@ func (e *embeddingTable) read(dir string, s tokenTable, vocabulary int) error {
 	path := filepath.Join(dir, filepath.FromSlash(s.File))
 	switch {
 	case s.Shape != nil:
-		if len(s.Shape) != 2 || s.Shape[0] < 1 || s.Shape[1] < 1 || s.Shape[0] > 1<<24 || s.Shape[1] > maxExtent {
+		if len(s.Shape) != 2 || s.Shape[0] < 1 || s.Shape[1] < 1 || s.Shape[0] > maxRows || s.Shape[1] > maxExtent {
 			return fmt.Errorf("shape %v, must be [vocabulary,width]", s.Shape)
 		}
 		*e = embeddingTable{file: s.File, offset: s.Offset, dtype: orElse(s.DType, "F32"), rows: s.Shape[0],
@@ -130,7 +133,7 @@ func (e *embeddingTable) read(dir string, s tokenTable, vocabulary int) error {
 		if err != nil {
 			return err
 		}
-		if len(info.Shape) != 2 || info.Shape[0] < vocabulary {
+		if len(info.Shape) != 2 || info.Shape[0] < vocabulary || info.Shape[1] < 1 || info.Shape[1] > maxExtent {
 			return fmt.Errorf("tensor %s of %s is %v, must be [%d or more,width]", name, s.File, info.Shape, vocabulary)
 		}
 		*e = embeddingTable{file: s.File, offset: info.Offset, dtype: info.DType, rows: info.Shape[0],

@@ -134,9 +134,9 @@ func TestHostileModels(t *testing.T) {
 		}),
 		`its inner graph reads "later"`: model(18, node("If", "x", "y", &onnx.AttributeProto{Name: "b",
 			G: &onnx.GraphProto{Node: []*onnx.NodeProto{node("Neg", "later", "r")}}})),
-		"not an ONNX model: it has no graph":     {},
-		`name "a\ab" of a value holds a control`: model(18, node("Neg", "a\ab", "y")),
-		"a name of 5000 bytes of a node":         model(18, node(strings.Repeat("n", 5000), "x", "y")),
+		"not an ONNX model: it has no graph": {},
+		`value name "a\ab" holds a control`:  model(18, node("Neg", "a\ab", "y")),
+		"has 5000 bytes; at most 4096":       model(18, node(strings.Repeat("n", 5000), "x", "y")),
 	} {
 		b, err := proto.Marshal(m)
 		if err != nil {

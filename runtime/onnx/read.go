@@ -133,12 +133,12 @@ func checkMessage(x proto.Message) error {
 func checkName(what string, names ...string) error {
 	for _, name := range names {
 		if len(name) > maxName {
-			return fmt.Errorf("a name of %d bytes of a %s, %.40q...: at most %d are supported", len(name), what, name,
+			return fmt.Errorf("%s name %.40q... has %d bytes; at most %d are supported", what, name, len(name),
 				maxName)
 		}
 		for _, r := range name {
 			if unprintable(r) {
-				return fmt.Errorf("the name %.60q of a %s holds a control character", name, what)
+				return fmt.Errorf("%s name %.60q holds a control character", what, name)
 			}
 		}
 	}

@@ -153,7 +153,10 @@ func checkGraph(ctx context.Context, path string, of, wrt, sizes []string) ([][]
 		return nil, err
 	}
 	fitImages(f, open)
-	feeds, floats := inputsOf(f, open)
+	feeds, floats, err := inputsOf(f, open)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	if len(wrt) == 0 {
 		wrt = floats
 	}
