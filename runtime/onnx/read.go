@@ -98,6 +98,9 @@ func checkMessage(x proto.Message) error {
 			if err := checkName("dimension", d.GetDimParam()); err != nil {
 				return err
 			}
+			if d.GetDimValue() > MaxSize {
+				return fmt.Errorf("value %q: a size of %d; at most %d are supported", x.Name, d.GetDimValue(), MaxSize)
+			}
 		}
 	case *NodeProto:
 		if err := checkName("node", x.Name, x.OpType, x.Domain, x.Overload); err != nil {
