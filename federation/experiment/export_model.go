@@ -37,15 +37,16 @@ func (f *finished) model(ctx context.Context, pixels string) (*onnx.ModelProto, 
 	if err != nil {
 		return nil, err
 	}
-	parts := []part{{"preprocess", pre, nil}}
+	parts := []onnx.Part{{Name: "preprocess", Model: pre}}
 	if len(t.asked) > 0 {
 		tower, err := t.model()
 		if err != nil {
 			return nil, fmt.Errorf("bundle %s: %w", f.bundle.Name, err)
 		}
-		parts = append(parts, part{"image", tower, map[string]string{bundle.PixelsInput: "preprocess/" + ready}})
+		parts = append(parts, onnx.Part{Name: "image", Model: tower,
+			Feeds: map[string]string{bundle.PixelsInput: "preprocess/" + ready}})
 	}
-	m := join(append(parts, part{"head", head, feeds})...)
+	m := onnx.Merge(append(parts, onnx.Part{Name: "head", Model: head, Feeds: feeds})...)
 	m.Graph.Input[0].DocString = inputLayouts[pixels]
 	m.Graph.Output[0].DocString = "probabilities [B,C] of the classes in the order of the metadata's " + MetaClasses
 	return m, onnx.Embed(m, f.bundle.WeightsDir())
@@ -145,5 +146,5 @@ func (t *imageTower) model() (*onnx.ModelProto, error) {
 	if err != nil {
 		return nil, err
 	}
-	return proto.Clone(m).(*onnx.ModelProto), nil // join changes it
+	return proto.Clone(m).(*onnx.ModelProto), nil // Merge changes it
 }

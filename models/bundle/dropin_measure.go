@@ -59,6 +59,9 @@ func (t *textTower) measure(said int) error {
 	return nil
 }
 
+// maxTries bounds the sizes that findContext tries; towers have some ten.
+const maxTries = 64
+
 // findContext finds the longest sequence that the tower has positions for: one of the sizes of its constants, such that
 // one token more does not fit.
 func (t *textTower) findContext() error {
@@ -74,7 +77,7 @@ func (t *textTower) findContext() error {
 		}
 	}
 	slices.Sort(sizes)
-	for _, n := range sizes {
+	for _, n := range sizes[:min(len(sizes), maxTries)] {
 		if _, err := t.try(n); err != nil {
 			continue
 		}

@@ -152,6 +152,9 @@ func (f *File) node(p *onnx.NodeProto, s *scope) error {
 }
 
 func (f *File) place(p *onnx.NodeProto, s *scope, name string) error {
+	if err := f.Graph.room(); err != nil {
+		return err
+	}
 	domain := p.Domain
 	if domain == "ai.onnx" {
 		domain = Standard

@@ -24,6 +24,9 @@ func Inline(g *Graph, roots []Node, replace map[Node]Node) ([]Node, error) {
 		if g.err != nil {
 			return nil, g.err
 		}
+		if err := g.room(); err != nil {
+			return nil, err
+		}
 	}
 	out := make([]Node, len(roots))
 	for i, r := range roots {

@@ -19,6 +19,7 @@ type scope struct {
 const (
 	maxDepth    = 64      // branches inside one another
 	maxExpanded = 1 << 17 // operators that branches may make, beyond those that the file lists
+	maxOps      = 1 << 20 // operators of a graph that is read from a file, or that one is put into
 )
 
 func (s *scope) declare(name string, n Node) error {
@@ -39,6 +40,15 @@ func (s *scope) get(name string) (Node, bool) {
 		}
 	}
 	return Node{}, false
+}
+
+// room is an error where a graph is too large for one more operator of a file.
+func (g *Graph) room() error {
+	if len(g.ops) > maxOps {
+		return fmt.Errorf("the graph has more than %d operators; a tower of a fixed batch stands in it once for every "+
+			"batch: export it with an open one", maxOps)
+	}
+	return nil
 }
 
 // expand counts the nodes that a branch adds.

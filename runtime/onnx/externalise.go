@@ -42,9 +42,9 @@ func externalised(in io.Reader, size int64, dir, location string) (*ModelProto, 
 	if err != nil {
 		return nil, fmt.Errorf("not an ONNX model, or cut short: %w", err)
 	}
-	m := &ModelProto{}
-	if err := (proto.UnmarshalOptions{RecursionLimit: maxNested}).Unmarshal(b, m); err != nil {
-		return nil, fmt.Errorf("not an ONNX model: %w", err)
+	m, err := decode(b)
+	if err != nil {
+		return nil, err
 	}
 	folder, own := path.Split(location)
 	for t := range Tensors(m) {

@@ -10,21 +10,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-const (
-	maxNested = 200  // messages of a file inside one another
-	maxName   = 4096 // bytes of a name
-)
-
-// Marshal encodes a model; the same model gives the same bytes.
-func Marshal(m *ModelProto) ([]byte, error) {
-	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
-}
+// maxName bounds a name, in bytes.
+const maxName = 4096
 
 // Unmarshal decodes a model and checks it (see Check). Files of external data are not looked for.
 func Unmarshal(b []byte) (*ModelProto, error) {
-	m := &ModelProto{}
-	if err := (proto.UnmarshalOptions{RecursionLimit: maxNested}).Unmarshal(b, m); err != nil {
-		return nil, fmt.Errorf("not an ONNX model: %w", err)
+	m, err := decode(b)
+	if err != nil {
+		return nil, err
 	}
 	return m, Check(m)
 }

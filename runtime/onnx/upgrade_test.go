@@ -46,7 +46,7 @@ func ints(name string, v ...int64) *onnx.AttributeProto {
 	return &onnx.AttributeProto{Name: name, Type: onnx.AttributeProto_INTS, Ints: v}
 }
 
-func graph(name string, nodes ...*onnx.NodeProto) *onnx.AttributeProto {
+func subgraph(name string, nodes ...*onnx.NodeProto) *onnx.AttributeProto {
 	out := nodes[len(nodes)-1].Output[0]
 	return &onnx.AttributeProto{Name: name, Type: onnx.AttributeProto_GRAPH, G: &onnx.GraphProto{Name: name,
 		Node: nodes, Output: []*onnx.ValueInfoProto{{Name: out}}}}
@@ -103,8 +103,8 @@ func TestUpgradeComputesTheSame(t *testing.T) {
 		{"everything", []*onnx.NodeProto{node("Softmax", "x", "y", axis(0))}, all},
 		{"an unknown rank", []*onnx.NodeProto{node("Identity", "x", "h"), node("Softmax", "h", "y", axis(1))}, rows},
 		{"an inner graph", []*onnx.NodeProto{node("If", "yes", "y",
-			graph("then_branch", node("ReduceSum", "x", "a", ints("axes", 1), keep)),
-			graph("else_branch", node("ReduceMean", "x", "b", ints("axes", 1), keep)))},
+			subgraph("then_branch", node("ReduceSum", "x", "a", ints("axes", 1), keep)),
+			subgraph("else_branch", node("ReduceMean", "x", "b", ints("axes", 1), keep)))},
 			[]float64{math.Log(6), math.Log(120)}},
 	} {
 		near(t, c.what, upgraded(t, model(11, c.nodes...)), c.want...)
@@ -116,7 +116,7 @@ func TestUpgradeComputesTheSame(t *testing.T) {
 func function() *onnx.FunctionProto {
 	k := &onnx.AttributeProto{Name: "value_float", Type: onnx.AttributeProto_FLOAT, RefAttrName: "k"}
 	inner := func(name string) *onnx.AttributeProto {
-		return graph(name, node("Neg", "c", "x"), node("Add", "x a", "r"))
+		return subgraph(name, node("Neg", "c", "x"), node("Add", "x a", "r"))
 	}
 	return &onnx.FunctionProto{Name: "f", Domain: "own", Input: []string{"a", "b", "sure"}, Output: []string{"out"},
 		Attribute: []string{"k"}, OpsetImport: []*onnx.OperatorSetIdProto{{Version: 18}}, Node: []*onnx.NodeProto{
