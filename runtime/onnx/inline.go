@@ -20,15 +20,15 @@ const (
 const Opset = 18
 
 // Upgrade rewrites a model in place into operator set Opset, or the younger one that it has: calls of its functions
-// become the nodes of their bodies, and nodes take the form of the younger set, in inner graphs too. Functions without a
-// body stay calls. Training graphs are dropped, as inference needs none.
+// become the nodes of their bodies, and nodes take the form of the younger set, in inner graphs too. Functions without
+// a body stay calls. Training graphs are dropped, as inference needs none.
 func Upgrade(m *ModelProto) error {
 	version := Version(m.OpsetImport)
 	if version < 7 {
 		return fmt.Errorf("operator set %d is too old; export the model with operator set 13 or newer", version)
 	}
 	u := &upgrader{model: m, functions: map[string]*FunctionProto{}, taken: map[string]bool{"": true},
-		ranks: map[string]int{}, done: map[*GraphProto]bool{}}
+		again: map[string]int{}, ranks: map[string]int{}, done: map[*GraphProto]bool{}}
 	for x := range Messages(m) {
 		switch x := x.(type) {
 		case *ValueInfoProto:
@@ -69,6 +69,7 @@ type upgrader struct {
 	model     *ModelProto
 	functions map[string]*FunctionProto
 	taken     map[string]bool // names of values, anywhere in the model
+	again     map[string]int  // how often a name was wanted that something has
 	ranks     map[string]int  // of values, as the file says
 	done      map[*GraphProto]bool
 	inlined   int // nodes made of function bodies
@@ -103,8 +104,9 @@ func (u *upgrader) imports(list []*OperatorSetIdProto) {
 
 // fresh is a name that nothing has.
 func (u *upgrader) fresh(name string) string {
-	for base, n := name, 1; u.taken[name]; n++ {
-		name = base + "." + strconv.Itoa(n)
+	for base := name; u.taken[name]; {
+		u.again[base]++
+		name = base + "." + strconv.Itoa(u.again[base])
 	}
 	u.taken[name] = true
 	return name
@@ -308,7 +310,12 @@ func (u *upgrader) call(to []*NodeProto, n *NodeProto, fn *FunctionProto, outer 
 			f.values[inside] = name
 		}
 	}
-	for _, a := range append(slices.Clone(fn.AttributeProto), n.Attribute...) {
+	for _, a := range fn.AttributeProto {
+		if f.given[a.Name] = a; a.G != nil || len(a.Graphs) > 0 {
+			return nil, fmt.Errorf("attribute %s of the function is a graph by default, which is not supported", a.Name)
+		}
+	}
+	for _, a := range n.Attribute {
 		f.given[a.Name] = a
 	}
 	to, err := u.nodes(to, fn.Node, f)

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -172,14 +173,19 @@ func TestFunctionsAreBounded(t *testing.T) {
 	body := func(n ...*onnx.NodeProto) *onnx.FunctionProto {
 		return &onnx.FunctionProto{Name: "a", Input: []string{"a"}, Output: []string{"c"}, Node: n}
 	}
+	neg := node("Neg", "a", "c")
 	for want, functions := range map[string][]*onnx.FunctionProto{
-		"or a function calls itself":         {body(node("a", "a", "c"))},
-		"more than 131072 operators":         append(doubled, body(node("Neg", "a", "c"))),
-		"or 268435456 bytes of them":         append(doubled, body(node("Neg", "a", "c"), node("Constant", "", "k", big))),
-		"made by none of its nodes":          {body(node("Neg", "a", "b"))},
-		"1 inputs and 1 outputs for a":       {{Name: "a", Output: []string{"c"}, Node: []*onnx.NodeProto{node("Neg", "a", "c")}}},
-		`input "a" of the function is made`:  {{Name: "a", Input: []string{"a", "a"}, Output: []string{"c"}, Node: []*onnx.NodeProto{node("Neg", "a", "c")}}},
-		"attribute axes is of type INT, not": {body(node("Squeeze", "a", "c", &onnx.AttributeProto{Name: "axes", Type: onnx.AttributeProto_INT}))},
+		"or a function calls itself":   {body(node("a", "a", "c"))},
+		"more than 131072 operators":   append(doubled, body(neg)),
+		"or 268435456 bytes of them":   append(doubled, body(neg, node("Constant", "", "k", big))),
+		"made by none of its nodes":    {body(node("Neg", "a", "b"))},
+		"1 inputs and 1 outputs for a": {{Name: "a", Output: []string{"c"}, Node: []*onnx.NodeProto{neg}}},
+		"a graph by default": {{Name: "a", Input: []string{"a"}, Output: []string{"c"}, Node: []*onnx.NodeProto{neg},
+			AttributeProto: []*onnx.AttributeProto{subgraph("body", neg)}}},
+		`input "a" of the function is made`: {{Name: "a", Input: []string{"a", "a"}, Output: []string{"c"},
+			Node: []*onnx.NodeProto{neg}}},
+		"attribute axes is of type INT, not": {body(node("Squeeze", "a", "c", &onnx.AttributeProto{Name: "axes",
+			Type: onnx.AttributeProto_INT}))},
 	} {
 		kind := "a"
 		if len(functions) > 1 {
@@ -189,6 +195,7 @@ func TestFunctionsAreBounded(t *testing.T) {
 		for _, f := range functions {
 			m.Functions = append(m.Functions, proto.Clone(f).(*onnx.FunctionProto))
 		}
+		began := time.Now()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		err := onnx.Upgrade(m)
@@ -198,6 +205,9 @@ func TestFunctionsAreBounded(t *testing.T) {
 		}
 		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 1024 {
 			t.Errorf("%s: %d MiB allocated", want, used)
+		}
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("%s: %v", want, took)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// externalFields are what an ONNX tensor says of a file that its elements lie in. Who reads them himself has a reader of
-// external data of his own, which checks neither where the file lies nor how long it is as runtime/onnx does.
+// externalFields are what an ONNX tensor says of a file that its elements lie in. Code that reads them itself is a
+// second reader of external data, which checks neither where the file lies nor how long it is as runtime/onnx does.
 var externalFields = []string{"ExternalData", "GetExternalData", "DataLocation", "GetDataLocation",
 	"TensorProto_EXTERNAL"}
 
