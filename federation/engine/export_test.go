@@ -151,7 +151,8 @@ func (patchy) Logits(s *method.Scope) graph.Node {
 			return t, nil
 		}}, []int{s.Task().Classes}, bias)
 	positive := bias.Greater(bias.ScalarLike(0))
-	largest := s.Graph().Apply(graph.Standard, "ArgMax", graph.Attrs{"axis": graph.Attr(0), "keepdims": graph.Attr(1)}, bias)
+	rows := graph.Attrs{"axis": graph.Attr(0), "keepdims": graph.Attr(1)}
+	largest := s.Graph().Apply(graph.Standard, "ArgMax", rows, bias)
 	scores := s.Cosine(s.Image(), text).Add(s.Patches().Mean(1).MatMulT(text)) // [B,C]
 	return positive.Where(scores.Add(twice), scores).Add(scores.Gather(1, largest))
 }

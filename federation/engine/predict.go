@@ -77,12 +77,9 @@ func (w *Worker) Made(c *Client, clients int, records []Record, how Evaluate, vi
 }
 
 // Accuracy is that of a client in a round, tested as Predict scores: with the parameters that its method's paper tests.
-// False where the round does not have it, or a record of an older version does not say whose it is.
+// False where the round does not have it.
 func (w *Worker) Accuracy(c *Client, clients int, r Record) (float64, bool) {
 	e := r.Evaluations.Of(EvaluableOf(w.Method, w.task(c, clients)).headline(MethodView, w.Method))
-	if r.Evaluations == (Evaluations{}) {
-		e = r.Evaluation // an older version, which had no other headline
-	}
 	at := c.ID
 	if len(r.Answered) > 0 {
 		at = slices.Index(r.Answered, c.ID)

@@ -13,7 +13,7 @@ func standard(roots []graph.Node) []graph.Node {
 		}
 		switch op.Kind {
 		case "QuickGelu": // x σ(alpha x)
-			alpha := float64(op.Attrs.Float("alpha", 1.702))
+			alpha := op.Attrs.Float("alpha", 1.702)
 			return []graph.Node{in[0].Mul(in[0].Scale(alpha).Sigmoid())}
 		case "FusedMatMul": // alpha A B, with either transposed over its last two axes
 			a, b := in[0], in[1]
@@ -26,7 +26,7 @@ func standard(roots []graph.Node) []graph.Node {
 			if op.Attrs.Int("transB", 0) > 0 {
 				b = b.T()
 			}
-			return []graph.Node{a.MatMul(b).Scale(float64(op.Attrs.Float("alpha", 1)))}
+			return []graph.Node{a.MatMul(b).Scale(op.Attrs.Float("alpha", 1))}
 		}
 		return nil
 	})

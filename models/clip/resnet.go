@@ -113,15 +113,15 @@ func (r resnet) features(pixels, tokens graph.Node) (joint, patches graph.Node) 
 
 // halve is average pooling over 2x2 pixels.
 func halve(x graph.Node) graph.Node {
-	return x.Graph().Apply(graph.Standard, "AveragePool", graph.Attrs{"kernel_shape": graph.Attr([]int{2, 2}), "strides": graph.Attr([]int{2,
-		2})}, x)
+	two := graph.Attr([]int{2, 2})
+	return x.Graph().Apply(graph.Standard, "AveragePool", graph.Attrs{"kernel_shape": two, "strides": two}, x)
 }
 
 // conv is a convolution that keeps the size (before its stride), and its batch normalisation.
 func (r resnet) conv(x graph.Node, c Convolution, stride int) graph.Node {
 	pad := c.Kernel / 2
-	at := graph.Attrs{"kernel_shape": graph.Attr([]int{c.Kernel, c.Kernel}), "pads": graph.Attr([]int{pad, pad, pad, pad}),
-		"strides": graph.Attr([]int{stride, stride})}
+	at := graph.Attrs{"kernel_shape": graph.Attr([]int{c.Kernel, c.Kernel}),
+		"pads": graph.Attr([]int{pad, pad, pad, pad}), "strides": graph.Attr([]int{stride, stride})}
 	w := r.w.Node(r.g, c.Name+".weight", c.Out, c.In, c.Kernel, c.Kernel)
 	if r.w.Has(c.Name + ".bias") {
 		return r.g.Apply(graph.Standard, "Conv", at, x, w, r.w.Node(r.g, c.Name+".bias", c.Out))
@@ -134,7 +134,8 @@ func (r resnet) conv(x graph.Node, c Convolution, stride int) graph.Node {
 func (r resnet) batchNorm(x graph.Node, name string, channels int) graph.Node {
 	gain, bias := r.w.Node(r.g, name+".weight", channels), r.w.Node(r.g, name+".bias", channels)
 	if r.v.Moments == nil {
-		return r.g.Apply(graph.Standard, "BatchNormalization", graph.Attrs{"epsilon": graph.Attr(float32(r.eps))}, x, gain, bias,
+		at := graph.Attrs{"epsilon": graph.Attr(float32(r.eps))}
+		return r.g.Apply(graph.Standard, "BatchNormalization", at, x, gain, bias,
 			r.w.Node(r.g, name+".running_mean", channels), r.w.Node(r.g, name+".running_var", channels))
 	}
 	mean := x.MeanKeep(0, 2, 3)

@@ -74,7 +74,7 @@ func VJP(outputs, cotangents []node, wrt ...node) ([]node, error) {
 			}
 			d = ops.SumTo(d, op.In[i])
 			if a, b := op.In[i].Shape(), d.Shape(); op.Graph().Err() == nil && !ops.Compatible(a, b) {
-				return nil, fmt.Errorf("gradient of %s: it has shape %v for input %d of shape %v", describe(op), b, i,
+				return nil, fmt.Errorf("gradient of %s: it has shape %v for input %d of shape %v", op.Label(), b, i,
 					a)
 			}
 			add(op.In[i], d)
@@ -131,21 +131,23 @@ func apply(op *graph.Op, sum map[node]node, depends map[node]bool) ([]node, erro
 	def := op.Def()
 	switch {
 	case !def.Differentiable():
-		return nil, fmt.Errorf("no gradient rule for operator %s", describe(op))
+		return nil, fmt.Errorf("no gradient rule for operator %s", op.Label())
 	case !dy[0].OK() && !def.AllOutputs:
-		return nil, fmt.Errorf("gradient of %s: only its first output can be differentiated", describe(op))
+		return nil, fmt.Errorf("gradient of %s: only its first output can be differentiated", op.Label())
+	case def.MinRank > 0 && op.X(0).Rank() < def.MinRank:
+		return nil, fmt.Errorf("gradient of %s: the rank of its input is not known, or below %d", op.Label(), def.MinRank)
 	}
-	c, rule := graph.NewBackward(op, dy, need), def.VJP
+	c, rule := &graph.Backward{Op: op, DY: dy, Needs: need}, def.VJP
 	if rule == nil {
 		rule = decompose
 	}
 	dx := rule(c)
-	if c.Err() != nil {
-		return nil, fmt.Errorf("gradient of %s: %w", describe(op), c.Err())
+	if c.Err != nil {
+		return nil, fmt.Errorf("gradient of %s: %w", op.Label(), c.Err)
 	}
 	for i := range op.In {
 		if c.Need(i) && (i >= len(dx) || !dx[i].OK()) {
-			return nil, fmt.Errorf("gradient of %s: the gradient of its input %d is not supported", describe(op), i)
+			return nil, fmt.Errorf("gradient of %s: the gradient of its input %d is not supported", op.Label(), i)
 		}
 	}
 	return dx, nil
@@ -161,7 +163,7 @@ func decompose(c *graph.Backward) []node {
 		}
 	}
 	y := c.Def().Decompose(c, in)
-	if c.Err() != nil {
+	if c.Err != nil {
 		return nil
 	}
 	if err := y.Graph().Err(); err != nil {
@@ -176,11 +178,4 @@ func decompose(c *graph.Backward) []node {
 		out[at[i]] = d
 	}
 	return out
-}
-
-func describe(op *graph.Op) string {
-	if op.Domain != graph.Standard {
-		return op.Domain + "." + op.Label()
-	}
-	return op.Label()
 }

@@ -118,7 +118,8 @@ func TestErrors(t *testing.T) {
 	check(err, "the gradient of shape [2,3] was asked for; it must be a scalar")
 	_, err = grad.Of(x.Sum(), i)
 	check(err, "Input[2] holds INT64: gradients are between floating-point values only")
-	_, err = grad.Of(g.Apply(graph.Standard, "Pad", graph.Attrs{"mode": graph.Attr("mirror")}, x, g.Ints(0, 1, 0, 1)).Sum(), x)
+	mirror := graph.Attrs{"mode": graph.Attr("mirror")}
+	_, err = grad.Of(g.Apply(graph.Standard, "Pad", mirror, x, g.Ints(0, 1, 0, 1)).Sum(), x)
 	check(err, "gradient of Pad: mode mirror is not supported")
 	_, err = grad.VJP([]node{x.Neg()}, []node{g.Scalar(1)}, x)
 	check(err, "a cotangent of shape [] for the output Neg[2,3]")

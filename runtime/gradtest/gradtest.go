@@ -23,12 +23,12 @@ type Options struct {
 	// Elements is how many single elements of each input are moved, beside the directions; 0 is 3, -1 none.
 	Elements int
 	// Step is how far an element moves, relative to the root mean square of its input (or to 1 where that is 0); 0 is
-	// 0.02. A function with kinks must have none closer than two steps to the point of the check.
+	// 0.02. A function whose slope jumps must not do so closer than two steps to the point of the check.
 	Step float64
-	// Kinks is for functions with many of them, such as deep networks of rectifiers, where a step always crosses some:
-	// the result is the median over the directions and elements in place of the largest error. A wrong rule shows in
-	// all.
-	Kinks bool
+	// NonSmooth is for functions whose slope jumps often, such as deep networks of rectifiers, where a step always
+	// crosses some jumps: the result is the median over the directions and elements in place of the largest error. A
+	// wrong rule shows in all.
+	NonSmooth bool
 	// Seed makes the directions and the weights of the outputs.
 	Seed uint64
 	// Session is how the graphs are run.
@@ -175,7 +175,7 @@ func (c *checker) input(name string, g *tensor.Tensor) (Result, error) {
 	slices.Sort(errors)
 	slices.Sort(rounding)
 	last := len(errors) - 1
-	if c.o.Kinks {
+	if c.o.NonSmooth {
 		last = len(errors) / 2
 	}
 	r.RelErr, r.Rounding = errors[last], rounding[last]
@@ -186,7 +186,7 @@ func (c *checker) input(name string, g *tensor.Tensor) (Result, error) {
 const enough = 1e-3
 
 // error is the relative error along v and the rounding that it leaves out, of the step that leaves the least of both.
-// Shorter steps serve where the function bends or has kinks, longer ones where rounding hides a small slope.
+// Shorter steps serve where the function bends or its slope jumps, longer ones where rounding hides a small slope.
 func (c *checker) error(name string, x, g *tensor.Tensor, v []float64, step, norm float64) (best, rounding float64,
 	err error) {
 	best, rounding = math.Inf(1), math.Inf(1)
@@ -265,23 +265,17 @@ func (c *checker) slope(name string, x, g *tensor.Tensor, v []float64, h float64
 	return fd, along, nil
 }
 
-// Kinked tells whether the functions that outputs are have kinks.
-func Kinked(outputs ...graph.Output) bool {
+// NonSmooth tells whether the slope of the functions that outputs are jumps somewhere.
+func NonSmooth(outputs ...graph.Output) bool {
 	for _, o := range outputs {
 		for _, op := range graph.Reachable(o.Node) {
-			if slices.Contains(kinked, op.Kind) && graph.Differentiable(op.Out[0].DType()) {
+			if d := op.Def(); d != nil && d.NonSmooth && graph.Differentiable(op.Out[0].DType()) {
 				return true
 			}
 		}
 	}
 	return false
 }
-
-// kinked are the operators whose slope jumps.
-var kinked = []string{"Relu", "LeakyRelu", "PRelu", "ThresholdedRelu", "HardSwish", "HardSigmoid", "Clip", "Abs", "Max",
-	"Min",
-	"MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "ReduceL1", "TopK", "Floor", "Ceil", "Round", "Sign", "Mod",
-	"Shrink"}
 
 func orDefault[T int | float64](v, missing T) T {
 	if v == 0 {

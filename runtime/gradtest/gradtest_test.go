@@ -29,17 +29,17 @@ func TestFindsWrongGradients(t *testing.T) {
 		if e := check(func(x graph.Node) graph.Node { return x.Mul(x.Detach()) }, o); e < 0.3 {
 			t.Errorf("half the gradient is off by %g only", e)
 		}
-		o.Kinks, o.Directions, o.Elements = true, 5, -1
+		o.NonSmooth, o.Directions, o.Elements = true, 5, -1
 		if e := check(func(x graph.Node) graph.Node { return x.Mul(x.Detach()) }, o); e < 0.1 {
 			t.Errorf("half the gradient is off by %g only in the median", e)
 		}
 	}
 }
 
-func TestKinked(t *testing.T) {
+func TestNonSmooth(t *testing.T) {
 	x := graph.New().Input("x", graph.Float, graph.Static(3))
-	if gradtest.Kinked(graph.Output{Name: "y", Node: x.Exp()}) || !gradtest.Kinked(graph.Output{Name: "y",
+	if gradtest.NonSmooth(graph.Output{Name: "y", Node: x.Exp()}) || !gradtest.NonSmooth(graph.Output{Name: "y",
 		Node: x.ReLU().Exp()}) {
-		t.Error("rectifiers have kinks, exponentials have none")
+		t.Error("the slope of a rectifier jumps, that of an exponential does not")
 	}
 }

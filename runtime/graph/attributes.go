@@ -10,126 +10,128 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// Attribute is the value of one attribute of an operator: int, float32, string, []int, []float32, or, for tensors,
-// graphs and lists of them, the message that ONNX has for it. Attr makes one; a zero Attribute is refused.
-type Attribute struct{ v any }
-
-// Attr is an attribute of one of the types that there are.
-func Attr[T int | float32 | string | []int | []float32 | *onnx.AttributeProto](v T) Attribute {
-	return Attribute{v}
-}
+// Attribute is the value of one attribute of an operator. Attr makes one; a zero Attribute is refused.
+type Attribute struct{ p *onnx.AttributeProto }
 
 // Attrs are the attributes of an operator by name.
 type Attrs map[string]Attribute
+
+// Attr is an attribute of one of the types that ONNX has: an integer, a number, text, a list of integers or numbers,
+// or, for tensors and graphs, the message itself.
+func Attr[T int | float32 | float64 | string | []int | []float32 | *onnx.AttributeProto](v T) Attribute {
+	switch x := any(v).(type) {
+	case int:
+		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_INT, I: int64(x)}}
+	case float32:
+		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_FLOAT, F: x}}
+	case float64: // ONNX has float32 only
+		return Attr(float32(x))
+	case string:
+		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_STRING, S: []byte(x)}}
+	case []int:
+		p := &onnx.AttributeProto{Type: onnx.AttributeProto_INTS}
+		for _, i := range x {
+			p.Ints = append(p.Ints, int64(i))
+		}
+		return Attribute{p}
+	case []float32:
+		return Attribute{&onnx.AttributeProto{Type: onnx.AttributeProto_FLOATS, Floats: x}}
+	case *onnx.AttributeProto:
+		return Attribute{x}
+	}
+	return Attribute{}
+}
 
 // attributeTypes are the words of Def.Attrs.
 var attributeTypes = map[string]onnx.AttributeProto_AttributeType{"int": onnx.AttributeProto_INT,
 	"ints": onnx.AttributeProto_INTS, "float": onnx.AttributeProto_FLOAT, "floats": onnx.AttributeProto_FLOATS,
 	"string": onnx.AttributeProto_STRING, "tensor": onnx.AttributeProto_TENSOR}
 
-// Type is the type that ONNX has for the value, UNDEFINED for a zero Attribute.
-func (a Attribute) Type() onnx.AttributeProto_AttributeType {
-	switch x := a.v.(type) {
-	case int:
-		return onnx.AttributeProto_INT
-	case float32:
-		return onnx.AttributeProto_FLOAT
-	case string:
-		return onnx.AttributeProto_STRING
-	case []int:
-		return onnx.AttributeProto_INTS
-	case []float32:
-		return onnx.AttributeProto_FLOATS
-	case *onnx.AttributeProto:
-		return x.GetType()
-	}
-	return onnx.AttributeProto_UNDEFINED
-}
-
 // check refuses attributes without a value, and those of another type than the operator's definition names; names that
 // the definition does not have are left to ONNX Runtime, which knows those of younger operator sets.
 func (a Attrs) check(d *Def) error {
 	for _, name := range slices.Sorted(maps.Keys(a)) {
-		if a[name].v == nil {
+		if a[name].p == nil {
 			return fmt.Errorf("attribute %s has no value", name)
 		}
-		if d == nil || d.attrs == nil {
+		if d == nil {
 			continue
 		}
-		if have, want := a[name].Type(), d.attrs[name]; want != 0 && have != want {
+		if have, want := a[name].p.Type, d.attrs[name]; want != 0 && have != want {
 			return fmt.Errorf("attribute %s is of type %v, not %v", name, have, want)
 		}
 	}
 	return nil
 }
 
-func attribute[T any](a Attrs, name string, missing T) T {
-	if v, ok := a[name].v.(T); ok {
-		return v
+// get is the attribute if it has that type, else nil.
+func (a Attrs) get(name string, t onnx.AttributeProto_AttributeType) *onnx.AttributeProto {
+	if p := a[name].p; p.GetType() == t {
+		return p
+	}
+	return nil
+}
+
+// Int reads an integer attribute.
+func (a Attrs) Int(name string, missing int) int {
+	if p := a.get(name, onnx.AttributeProto_INT); p != nil {
+		return int(p.I)
 	}
 	return missing
 }
 
-// Int reads an integer attribute.
-func (a Attrs) Int(name string, missing int) int { return attribute(a, name, missing) }
-
-// Float reads a float attribute.
-func (a Attrs) Float(name string, missing float32) float32 { return attribute(a, name, missing) }
+// Float reads a float attribute; one that is missing is rounded as a file would hold it.
+func (a Attrs) Float(name string, missing float64) float64 {
+	if p := a.get(name, onnx.AttributeProto_FLOAT); p != nil {
+		return float64(p.F)
+	}
+	return float64(float32(missing))
+}
 
 // Str reads a string attribute.
-func (a Attrs) Str(name, missing string) string { return attribute(a, name, missing) }
+func (a Attrs) Str(name, missing string) string {
+	if p := a.get(name, onnx.AttributeProto_STRING); p != nil {
+		return string(p.S)
+	}
+	return missing
+}
 
 // Ints reads an integer list attribute.
 func (a Attrs) Ints(name string) ([]int, bool) {
-	v, ok := a[name].v.([]int)
-	return v, ok
+	if p := a.get(name, onnx.AttributeProto_INTS); p != nil {
+		return toInts(p.Ints), true
+	}
+	return nil, false
 }
 
 // Tensor reads a tensor attribute, nil where it is missing.
 func (a Attrs) Tensor(name string) *onnx.TensorProto {
-	return attribute[*onnx.AttributeProto](a, name, nil).GetT()
+	return a.get(name, onnx.AttributeProto_TENSOR).GetT()
 }
 
 // proto is the attribute as a file holds it.
 func (a Attribute) proto(name string) *onnx.AttributeProto {
-	p := &onnx.AttributeProto{Name: name, Type: a.Type()}
-	switch x := a.v.(type) {
-	case int:
-		p.I = int64(x)
-	case float32:
-		p.F = x
-	case string:
-		p.S = []byte(x)
-	case []int:
-		for _, i := range x {
-			p.Ints = append(p.Ints, int64(i))
-		}
-	case []float32:
-		p.Floats = x
-	case *onnx.AttributeProto:
-		p = proto.Clone(x).(*onnx.AttributeProto)
-		p.Name = name
-	}
+	p := proto.Clone(a.p).(*onnx.AttributeProto)
+	p.Name = name
 	return p
+}
+
+// key is the same for equal values and no others.
+func (a Attribute) key() string {
+	if a.p == nil {
+		return ""
+	}
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(a.proto(""))
+	if err != nil { // text that is not UTF-8: such a message equals itself alone
+		return fmt.Sprintf("%p", a.p)
+	}
+	return string(b)
 }
 
 func readAttrs(list []*onnx.AttributeProto) Attrs {
 	a := Attrs{}
 	for _, p := range list {
-		switch p.Type {
-		case onnx.AttributeProto_INT:
-			a[p.Name] = Attr(int(p.I))
-		case onnx.AttributeProto_FLOAT:
-			a[p.Name] = Attr(p.F)
-		case onnx.AttributeProto_STRING:
-			a[p.Name] = Attr(string(p.S))
-		case onnx.AttributeProto_INTS:
-			a[p.Name] = Attr(toInts(p.Ints))
-		case onnx.AttributeProto_FLOATS:
-			a[p.Name] = Attr(p.Floats)
-		default:
-			a[p.Name] = Attr(p)
-		}
+		a[p.Name] = Attribute{p}
 	}
 	return a
 }

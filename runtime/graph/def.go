@@ -16,6 +16,7 @@ type Def struct {
 	Domain, Kind string
 	MinInputs    int    // how many of the first inputs must be there
 	Since        int64  // the standard operator set that it came with, where that is younger than Opset
+	MinRank      int    // the least rank of the first input that its gradient needs to know, 0 where it need not
 	Attrs        string // names and types of its attributes: "axis int, pads ints"; see attributeTypes
 	// Infer sets the shapes of the outputs and, where they are not that of the first input, their element types; and
 	// the content of small integer tensors. It is called with at least MinInputs inputs, of any rank and type.
@@ -89,37 +90,21 @@ var (
 // Backward is one application of a gradient rule.
 type Backward struct {
 	*Op
-	DY   []Node // the gradient of each output
-	need []bool
-	err  error
-}
-
-// NewBackward is for the walk over the graph: dy are the gradients of the outputs, need the inputs whose gradients are
-// asked for.
-func NewBackward(op *Op, dy []Node, need []bool) *Backward {
-	return &Backward{Op: op, DY: dy, need: need}
+	DY    []Node // the gradient of each output
+	Needs []bool // the inputs whose gradients are asked for
+	Err   error  // of the rule
 }
 
 // Need tells whether the gradient of input i is wanted.
-func (c *Backward) Need(i int) bool { return i < len(c.need) && c.need[i] }
-
-// NotNeeded declares that input i has no gradient, so that none is missed.
-func (c *Backward) NotNeeded(i int) {
-	if i < len(c.need) {
-		c.need[i] = false
-	}
-}
+func (c *Backward) Need(i int) bool { return i < len(c.Needs) && c.Needs[i] }
 
 // Y is the first output, G its gradient.
 func (c *Backward) Y() Node { return c.Out[0] }
 func (c *Backward) G() Node { return c.DY[0] }
 
-// Err is what Fail or Refuse said.
-func (c *Backward) Err() error { return c.err }
-
 // Fail ends the walk with an error about this operator.
 func (c *Backward) Fail(format string, a ...any) []Node {
-	c.err = fmt.Errorf(format, a...)
+	c.Err = fmt.Errorf(format, a...)
 	return nil
 }
 

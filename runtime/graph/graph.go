@@ -105,12 +105,14 @@ func (o *Op) X(i int) Node {
 // Literal is the constant's content, nil for other operators.
 func (o *Op) Literal() *Literal { return o.data }
 
-// Label names the operator for messages: its kind, and its name where it came from a file.
+// Label names the operator for messages: its kind, with the domain unless that is ONNX's own, and its name where it
+// came from a file.
 func (o *Op) Label() string {
+	s := (&Def{Domain: o.Domain, Kind: o.Kind}).Name()
 	if o.Name != "" {
-		return o.Kind + " (node " + o.Name + ")"
+		s += " (node " + o.Name + ")"
 	}
-	return o.Kind
+	return s
 }
 
 type value struct {
@@ -292,11 +294,7 @@ func internKey(def *Def, domain, kind string, attrs Attrs, n int, in []Node) str
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(attrs)) {
-		if s, ok := attrs[k].v.(string); ok {
-			fmt.Fprintf(&b, " %s=%q", k, s)
-			continue
-		}
-		fmt.Fprintf(&b, " %s=%T:%v", k, attrs[k].v, attrs[k].v)
+		fmt.Fprintf(&b, " %s=%q", k, attrs[k].key())
 	}
 	return b.String()
 }

@@ -129,48 +129,36 @@ func rawBytes(t *tensor.Tensor) []byte {
 	return b
 }
 
-// TensorInts reads the elements of an int64, int32 or boolean tensor of a file, when they are stored inline.
-func TensorInts(p *onnx.TensorProto) ([]Dim, bool) {
-	count := int64(1)
+// elements is how many a tensor of a file has, or more than limit.
+func elements(p *onnx.TensorProto, limit int64) int64 {
+	n := int64(1)
 	for _, d := range p.Dims {
-		if count *= d; count < 0 || count > MaxContent {
-			return nil, false
+		if n *= d; d < 0 || d > limit || n > limit {
+			return limit + 1
 		}
 	}
-	if onnx.IsExternal(p) {
+	return n
+}
+
+// TensorInts reads the elements of an int64, int32 or boolean tensor of a file, when they are stored inline and few.
+func TensorInts(p *onnx.TensorProto) ([]Dim, bool) {
+	n, width := elements(p, MaxContent), map[DType]int{Bool: 1, Int32: 4, Int64: 8}[DType(p.DataType)]
+	if n > MaxContent || width == 0 || len(p.Int32Data)+len(p.Int64Data) > MaxContent {
+		return nil, false
+	}
+	b := (&Literal{Proto: p}).Bytes()
+	if len(b) != int(n)*width {
 		return nil, false
 	}
 	var out []Dim
-	switch DType(p.DataType) {
-	case Bool:
-		if int64(len(p.Int32Data)+len(p.RawData)) != count {
-			return nil, false
-		}
-		for _, v := range p.Int32Data {
-			out = append(out, Truth(v != 0))
-		}
-		for _, v := range p.RawData {
-			out = append(out, Truth(v != 0))
-		}
-	case Int64:
-		if int64(len(p.Int64Data)+len(p.RawData)/8) != count {
-			return nil, false
-		}
-		for _, v := range p.Int64Data {
-			out = append(out, D(int(v)))
-		}
-		for b := p.RawData; len(b) >= 8; b = b[8:] {
-			out = append(out, D(int(int64(binary.LittleEndian.Uint64(b)))))
-		}
-	case Int32:
-		if int64(len(p.Int32Data)+len(p.RawData)/4) != count {
-			return nil, false
-		}
-		for _, v := range p.Int32Data {
-			out = append(out, D(int(v)))
-		}
-		for b := p.RawData; len(b) >= 4; b = b[4:] {
+	for ; len(b) > 0; b = b[width:] {
+		switch width {
+		case 1:
+			out = append(out, Truth(b[0] != 0))
+		case 4:
 			out = append(out, D(int(int32(binary.LittleEndian.Uint32(b)))))
+		default:
+			out = append(out, D(int(binary.LittleEndian.Uint64(b))))
 		}
 	}
 	return slices.Clip(out), out != nil
@@ -182,19 +170,15 @@ func (l *Literal) IsScalar(v float64) bool {
 		return len(t.Data) == 1 && float64(t.Data[0]) == v || len(t.Ints) == 1 && float64(t.Ints[0]) == v
 	}
 	p := l.Proto
-	if p == nil || onnx.IsExternal(p) {
+	if p == nil || elements(p, 1) != 1 {
 		return false
 	}
-	switch raw := p.RawData; DType(p.DataType) {
-	case Float:
-		return len(raw) == 4 && float64(math.Float32frombits(binary.LittleEndian.Uint32(raw))) == v ||
-			len(p.FloatData) == 1 && float64(p.FloatData[0]) == v
-	case Double:
-		return len(raw) == 8 && math.Float64frombits(binary.LittleEndian.Uint64(raw)) == v ||
-			len(p.DoubleData) == 1 && p.DoubleData[0] == v
-	case Bool:
-		return len(raw) == 1 && float64(raw[0]) == v || len(p.Int32Data) == 1 && float64(p.Int32Data[0]) == v
+	switch b := l.Bytes(); {
+	case DType(p.DataType) == Float && len(b) == 4:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b))) == v
+	case DType(p.DataType) == Double && len(b) == 8:
+		return math.Float64frombits(binary.LittleEndian.Uint64(b)) == v
 	}
 	d, ok := TensorInts(p)
-	return ok && len(d) == 1 && float64(d[0].N) == v
+	return ok && float64(d[0].N) == v
 }

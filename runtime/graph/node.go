@@ -200,7 +200,8 @@ func (n Node) Split(axis int, sizes ...int) []Node {
 // OneHot is 1 at each index of an integer node and 0 elsewhere, with a last axis of the given depth.
 func OneHot(index Node, depth int) Node {
 	g := index.Graph()
-	return g.Apply(Standard, "OneHot", Attrs{"axis": Attr(-1)}, index, g.Ints(depth), g.Const(tensor.Of([]float32{0, 1}, 2)))
+	values := g.Const(tensor.Of([]float32{0, 1}, 2))
+	return g.Apply(Standard, "OneHot", Attrs{"axis": Attr(-1)}, index, g.Ints(depth), values)
 }
 
 // CrossEntropy is the mean over the batch of -log softmax(logits [B,C])[label [B]].

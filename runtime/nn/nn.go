@@ -71,7 +71,8 @@ func Attend(q, k, v, mask graph.Node) graph.Node {
 // Scores is q kᵀ/√d for q [...,n,d] and k [...,m,d]; the factor costs nothing.
 func Scores(q, k graph.Node) graph.Node {
 	scale := float32(1 / math.Sqrt(float64(q.Dim(-1))))
-	return q.Graph().Apply(graph.Microsoft, "FusedMatMul", graph.Attrs{"transB": graph.Attr(1), "alpha": graph.Attr(scale)}, q, k)
+	at := graph.Attrs{"transB": graph.Attr(1), "alpha": graph.Attr(scale)}
+	return q.Graph().Apply(graph.Microsoft, "FusedMatMul", at, q, k)
 }
 
 // Masked is what a mask adds to a score that must not count: far below any score, and finite.

@@ -12,45 +12,45 @@ func init() {
 		unary("Sigmoid", func(_, y, dy node) node { return dy.Mul(y.Sub(y.Square())) }),
 		unary("Softplus", func(x, _, dy node) node { return dy.Mul(x.Sigmoid()) }),
 		activation("LeakyRelu", "alpha float", true, leakyReluVJP),
-		graph.Def{Kind: "PRelu", MinInputs: 2, Infer: elementwise(pairwise(nil)), VJP: pReluVJP, NonSmooth: true},
+		def{Kind: "PRelu", MinInputs: 2, Infer: elementwise(pairwise(nil)), VJP: pReluVJP, NonSmooth: true},
 		activation("ThresholdedRelu", "alpha float", true, thresholdedReluVJP),
 		activation("Elu", "alpha float", false, eluVJP),
 		activation("HardSigmoid", "alpha float, beta float", true, hardSigmoidVJP),
 		activation("HardSwish", "", true, hardSwishVJP),
-		graph.Def{Kind: "Gelu", MinInputs: 1, Since: 20, Attrs: "approximate string", Infer: graph.SameShape, VJP: geluVJP},
-		graph.Def{Kind: "Shrink", MinInputs: 1, Attrs: "bias float, lambd float", Infer: graph.SameShape, NonSmooth: true},
-		graph.Def{Kind: "Hardmax", MinInputs: 1, Attrs: "axis int", Infer: graph.SameShape, NonSmooth: true},
+		def{Kind: "Gelu", MinInputs: 1, Since: 20, Attrs: "approximate string", Infer: sameShape, VJP: geluVJP},
+		def{Kind: "Shrink", MinInputs: 1, Attrs: "bias float, lambd float", Infer: sameShape, NonSmooth: true},
+		def{Kind: "Hardmax", MinInputs: 1, Attrs: "axis int", Infer: sameShape, NonSmooth: true},
 
 		decomposed("Selu", "alpha float, gamma float", decomposeSelu),
 		decomposed("Celu", "alpha float", decomposeCelu),
-		graph.Def{Kind: "Swish", MinInputs: 1, Since: 24, Attrs: "alpha float", Infer: graph.SameShape,
+		def{Kind: "Swish", MinInputs: 1, Since: 24, Attrs: "alpha float", Infer: sameShape,
 			Decompose: decomposeSwish},
 		decomposed("Softsign", "", func(_ *call, in []node) node { return in[0].Div(in[0].Abs().Shift(1)) }),
 
-		graph.Def{Kind: "Softmax", MinInputs: 1, Attrs: "axis int", Infer: graph.SameShape, VJP: softmaxVJP},
-		graph.Def{Kind: "LogSoftmax", MinInputs: 1, Attrs: "axis int", Infer: graph.SameShape, VJP: logSoftmaxVJP},
+		def{Kind: "Softmax", MinInputs: 1, Attrs: "axis int", Infer: sameShape, VJP: softmaxVJP},
+		def{Kind: "LogSoftmax", MinInputs: 1, Attrs: "axis int", Infer: sameShape, VJP: logSoftmaxVJP},
 
-		graph.Def{Domain: graph.Microsoft, Kind: "QuickGelu", MinInputs: 1, Attrs: "alpha float", Infer: graph.SameShape,
+		def{Domain: graph.Microsoft, Kind: "QuickGelu", MinInputs: 1, Attrs: "alpha float", Infer: sameShape,
 			VJP: quickGeluVJP},
-		graph.Def{Domain: graph.Microsoft, Kind: "Gelu", MinInputs: 1, Infer: graph.SameShape, VJP: geluVJP},
-		graph.Def{Domain: graph.Microsoft, Kind: "FastGelu", MinInputs: 1, Infer: graph.SameShape,
+		def{Domain: graph.Microsoft, Kind: "Gelu", MinInputs: 1, Infer: sameShape, VJP: geluVJP},
+		def{Domain: graph.Microsoft, Kind: "FastGelu", MinInputs: 1, Infer: sameShape,
 			Decompose: decomposeFastGelu},
-		graph.Def{Domain: graph.Microsoft, Kind: "BiasGelu", MinInputs: 2, Infer: graph.SameShape,
+		def{Domain: graph.Microsoft, Kind: "BiasGelu", MinInputs: 2, Infer: sameShape,
 			Decompose: decomposeBiasGelu},
 	)
 }
 
-func activation(kind, attrs string, nonSmooth bool, vjp func(c *call) []node) graph.Def {
-	return graph.Def{Kind: kind, MinInputs: 1, Attrs: attrs, Infer: graph.SameShape, VJP: vjp, NonSmooth: nonSmooth}
+func activation(kind, attrs string, nonSmooth bool, vjp func(c *call) []node) def {
+	return def{Kind: kind, MinInputs: 1, Attrs: attrs, Infer: sameShape, VJP: vjp, NonSmooth: nonSmooth}
 }
 
 // decomposed is an operator of one input and an output of the same shape that others express.
-func decomposed(kind, attrs string, decompose func(c *call, in []node) node) graph.Def {
-	return graph.Def{Kind: kind, MinInputs: 1, Attrs: attrs, Infer: graph.SameShape, Decompose: decompose}
+func decomposed(kind, attrs string, decompose func(c *call, in []node) node) def {
+	return def{Kind: kind, MinInputs: 1, Attrs: attrs, Infer: sameShape, Decompose: decompose}
 }
 
 func leakyReluVJP(c *call) []node {
-	a := float64(c.Op.Attrs.Float("alpha", 0.01))
+	a := c.Attrs.Float("alpha", 0.01)
 	return []node{c.G().Mul(positive(c.X(0)).Scale(1 - a).Shift(a))}
 }
 
@@ -61,12 +61,12 @@ func pReluVJP(c *call) []node {
 }
 
 func thresholdedReluVJP(c *call) []node {
-	return []node{c.G().Mul(positive(c.X(0).Shift(-float64(c.Op.Attrs.Float("alpha", 1)))))}
+	return []node{c.G().Mul(positive(c.X(0).Shift(-c.Attrs.Float("alpha", 1))))}
 }
 
 // eluVJP uses a e^x = y + a below zero.
 func eluVJP(c *call) []node {
-	a := float64(c.Op.Attrs.Float("alpha", 1))
+	a := c.Attrs.Float("alpha", 1)
 	pos := positive(c.X(0))
 	return []node{c.G().Mul(pos.Add(pos.Neg().Shift(1).Mul(c.Y().Shift(a))))}
 }
@@ -81,13 +81,13 @@ func hardSwishVJP(c *call) []node {
 func hardSigmoidVJP(c *call) []node {
 	y := c.Y()
 	inside := positive(y).Mul(positive(y.Neg().Shift(1)))
-	return []node{c.G().Mul(inside).Scale(float64(c.Op.Attrs.Float("alpha", 0.2)))}
+	return []node{c.G().Mul(inside).Scale(c.Attrs.Float("alpha", 0.2))}
 }
 
 // geluVJP covers the exact form x cdf(x) and, by attribute, its tanh approximation.
 func geluVJP(c *call) []node {
 	x := c.X(0)
-	if c.Op.Attrs.Str("approximate", "none") == "tanh" {
+	if c.Attrs.Str("approximate", "none") == "tanh" {
 		const a = 0.7978845608028654 // sqrt(2/pi)
 		x2 := x.Square()
 		t := x.Mul(x2.Scale(0.044715).Shift(1)).Scale(a).Tanh()
@@ -102,35 +102,35 @@ func geluVJP(c *call) []node {
 
 // quickGeluVJP has the slope σ + a(y - yσ) of y = x σ(a x), in few passes over memory.
 func quickGeluVJP(c *call) []node {
-	a, y := float64(c.Op.Attrs.Float("alpha", 1.702)), c.Y()
+	a, y := c.Attrs.Float("alpha", 1.702), c.Y()
 	s := c.X(0).Scale(a).Sigmoid()
 	return []node{c.G().Mul(s.Add(y.Sub(y.Mul(s)).Scale(a)))}
 }
 
 // decomposeSwish is x sigmoid(alpha x) [Ramachandran et al. 2017].
 func decomposeSwish(c *call, in []node) node {
-	return in[0].Mul(in[0].Scale(float64(c.Op.Attrs.Float("alpha", 1))).Sigmoid())
+	return in[0].Mul(in[0].Scale(c.Attrs.Float("alpha", 1)).Sigmoid())
 }
 
 // decomposeCelu is max(0,x) + min(0, alpha (e^(x/alpha) - 1)) [Barron 2017].
 func decomposeCelu(c *call, in []node) node {
-	a := float64(c.Op.Attrs.Float("alpha", 1))
+	a := c.Attrs.Float("alpha", 1)
 	zero := in[0].ScalarLike(0)
 	return in[0].ReLU().Add(in[0].Min(zero).Scale(1 / a).Exp().Shift(-1).Scale(a))
 }
 
 // decomposeSelu is gamma (max(0,x) + alpha (e^min(0,x) - 1)) [Klambauer et al. 2017].
 func decomposeSelu(c *call, in []node) node {
-	a, g := float64(c.Op.Attrs.Float("alpha", 1.67326319217681884765625)), float64(c.Op.Attrs.Float("gamma",
-		1.05070102214813232421875))
+	a, g := c.Attrs.Float("alpha", 1.67326319217681884765625), c.Attrs.Float("gamma",
+		1.05070102214813232421875)
 	return in[0].ReLU().Add(in[0].Min(in[0].ScalarLike(0)).Exp().Shift(-1).Scale(a)).Scale(g)
 }
 
 // decomposeFastGelu is ONNX Runtime's tanh form, of the sum of input and bias.
 func decomposeFastGelu(_ *call, in []node) node {
 	x := in[0]
-	if len(in) > 1 && in[1].OK() {
-		x = x.Add(in[1])
+	if bias := optional(in, 1); bias.OK() {
+		x = x.Add(bias)
 	}
 	inner := x.Square().Scale(0.044715).Shift(1).Mul(x).Scale(math.Sqrt(2 / math.Pi))
 	return x.Scale(0.5).Mul(inner.Tanh().Shift(1))
@@ -143,12 +143,12 @@ func decomposeBiasGelu(_ *call, in []node) node {
 }
 
 func softmaxVJP(c *call) []node {
-	a := c.Op.Attrs.Int("axis", -1)
+	a := c.Attrs.Int("axis", -1)
 	w := c.Y().Mul(c.G())
 	return []node{w.Sub(c.Y().Mul(w.SumKeep(a)))}
 }
 
 func logSoftmaxVJP(c *call) []node {
-	a := c.Op.Attrs.Int("axis", -1)
+	a := c.Attrs.Int("axis", -1)
 	return []node{c.G().Sub(c.Y().Exp().Mul(c.G().SumKeep(a)))}
 }

@@ -9,10 +9,10 @@ import (
 
 func init() {
 	graph.Register(
-		graph.Def{Kind: "Attention", MinInputs: 3, Since: 23, Infer: inferAttention, Decompose: decomposeAttention,
+		def{Kind: "Attention", MinInputs: 3, Since: 23, Infer: inferAttention, Decompose: decomposeAttention,
 			Attrs: "is_causal int, kv_num_heads int, q_num_heads int, qk_matmul_output_mode int, scale float, " +
 				"softcap float, softmax_precision int"},
-		graph.Def{Domain: graph.Microsoft, Kind: "MultiHeadAttention", MinInputs: 1, Infer: inferMultiHead,
+		def{Domain: graph.Microsoft, Kind: "MultiHeadAttention", MinInputs: 1, Infer: inferMultiHead,
 			Decompose: decomposeMultiHead,
 			Attrs:     "mask_filter_value float, num_heads int, scale float, unidirectional int"},
 	)
@@ -32,21 +32,17 @@ func inferAttention(o *infer) error {
 		if h < 1 || kv < 1 {
 			return fmt.Errorf("%d heads of queries and %d of keys", h, kv)
 		}
-		each, ok := v[2].Div(graph.D(kv))
-		if !ok {
-			each = o.Unknown("width")
-		}
-		return o.Set(graph.Shape{q[0], q[1], each.Mul(graph.D(h))})
+		return o.Set(graph.Shape{q[0], q[1], quotient(o, v[2], kv, "width").Mul(graph.D(h))})
 	}
 	return nil
 }
 
-// decomposeAttention is ONNX's Attention (operator set 23): softmax(scale q kᵀ + mask) v per head, for q, k, v of shapes
-// [B,heads,L,d] or [B,L,heads·d], with fewer heads of k and v where queries share them. Caches of earlier tokens are
-// not supported.
+// decomposeAttention is ONNX's Attention (operator set 23): softmax(scale q kᵀ + mask) v per head, for q, k, v of
+// shapes [B,heads,L,d] or [B,L,heads·d], with fewer heads of k and v where queries share them. Caches of earlier tokens
+// are not supported.
 func decomposeAttention(c *call, in []node) node {
-	at := c.Op.Attrs
-	if len(in) < 3 || len(in) > 4 || len(c.Op.Out) > 1 && (c.Op.Out[1].Name() != "" || len(c.Op.Out) > 2) {
+	at := c.Attrs
+	if len(in) < 3 || len(in) > 4 || len(c.Out) > 1 && (c.Out[1].Name() != "" || len(c.Out) > 2) {
 		return c.Refuse("caches of earlier tokens and a second output are not supported")
 	}
 	q, k, v := in[0], in[1], in[2]
@@ -58,11 +54,7 @@ func decomposeAttention(c *call, in []node) node {
 		}
 		q, k, v = heads(q, h), heads(k, kv), heads(v, kv)
 	}
-	var mask node
-	if len(in) > 3 {
-		mask = in[3]
-	}
-	y := attend(c, q, k, v, mask, at.Float("scale", 0), at.Int("is_causal", 0) != 0, at.Float("softcap", 0))
+	y := attend(c, q, k, v, optional(in, 3), at.Float("scale", 0), at.Int("is_causal", 0) != 0, at.Float("softcap", 0))
 	if flat && y.OK() {
 		return joined(y)
 	}
@@ -77,16 +69,11 @@ func inferMultiHead(o *infer) error {
 	return nil
 }
 
-// decomposeMultiHead is ONNX Runtime's MultiHeadAttention over query, key and value [B,L,heads·d], with an optional bias of
-// the three and an optional addend of the scores.
+// decomposeMultiHead is ONNX Runtime's MultiHeadAttention over query, key and value [B,L,heads·d], with an optional
+// bias of the three and an optional addend of the scores.
 func decomposeMultiHead(c *call, in []node) node {
-	h := c.Op.Attrs.Int("num_heads", 0)
-	get := func(i int) node {
-		if i < len(in) {
-			return in[i]
-		}
-		return node{}
-	}
+	h := c.Attrs.Int("num_heads", 0)
+	get := func(i int) node { return optional(in, i) }
 	if h < 1 || len(in) < 3 || get(4).OK() || get(6).OK() || get(7).OK() || !in[1].OK() || !in[2].OK() ||
 		in[0].Rank() != 3 || in[1].Rank() != 3 {
 		return c.Refuse("only separate query, key and value of rank 3 without padding mask and caches are supported")
@@ -99,8 +86,8 @@ func decomposeMultiHead(c *call, in []node) node {
 		}
 		q, k, v = q.Add(b.Slice(0, 0, w[0])), k.Add(b.Slice(0, w[0], 2*w[0])), v.Add(b.Slice(0, 2*w[0], math.MaxInt32))
 	}
-	y := attend(c, heads(q, h), heads(k, h), heads(v, h), get(5), c.Op.Attrs.Float("scale", 0),
-		c.Op.Attrs.Int("unidirectional", 0) != 0, 0)
+	y := attend(c, heads(q, h), heads(k, h), heads(v, h), get(5), c.Attrs.Float("scale", 0),
+		c.Attrs.Int("unidirectional", 0) != 0, 0)
 	if !y.OK() {
 		return y
 	}
@@ -113,7 +100,7 @@ func heads(x node, h int) node { return x.Reshape(0, 0, h, -1).Transpose(0, 2, 1
 // joined is [B,h,L,d] as [B,L,h·d].
 func joined(x node) node { return x.Transpose(0, 2, 1, 3).Reshape(0, 0, -1) }
 
-func attend(c *call, q, k, v, mask node, scale float32, causal bool, cap float32) node {
+func attend(c *call, q, k, v, mask node, scale float64, causal bool, softcap float64) node {
 	g := q.Graph()
 	if q.Rank() != 4 || k.Rank() != 4 || v.Rank() != 4 || !q.Shape()[3].Static() || !q.Shape()[1].Static() ||
 		!k.Shape()[1].Static() {
@@ -122,20 +109,19 @@ func attend(c *call, q, k, v, mask node, scale float32, causal bool, cap float32
 	if n := q.Dim(1) / max(1, k.Dim(1)); n > 1 { // each head of keys and values serves n heads of queries
 		repeat := func(x node) node {
 			shape := vector(sizeOf(x, 0), sizeOf(x, 1), g.Ints(n), sizeOf(x, 2), sizeOf(x, 3))
-			wide := g.Apply(graph.Standard, "Expand", nil, x.Unsqueeze(2), shape)
+			wide := apply("Expand", nil, x.Unsqueeze(2), shape)
 			return reshape(wide, vector(sizeOf(x, 0), g.Ints(q.Dim(1)), sizeOf(x, 2), sizeOf(x, 3)))
 		}
 		k, v = repeat(k), repeat(v)
 	}
-	by := float64(scale)
-	if by == 0 {
-		by = 1 / math.Sqrt(float64(q.Dim(3)))
+	if scale == 0 {
+		scale = 1 / math.Sqrt(float64(q.Dim(3)))
 	}
-	s := q.MatMul(k.Transpose(0, 1, 3, 2)).Scale(by)
+	s := q.MatMul(k.Transpose(0, 1, 3, 2)).Scale(scale)
 	hide := func(seen node) { s = seen.Where(s, s.ScalarLike(math.Inf(-1))) }
 	if causal {
-		ones := g.Apply(graph.Standard, "Expand", nil, g.Scalar(1), vector(sizeOf(q, 2), sizeOf(k, 2)))
-		hide(g.Apply(graph.Standard, "Trilu", graph.Attrs{"upper": graph.Attr(0)}, ones).Cast(graph.Bool))
+		ones := apply("Expand", nil, g.Scalar(1), vector(sizeOf(q, 2), sizeOf(k, 2)))
+		hide(apply("Trilu", graph.Attrs{"upper": graph.Attr(0)}, ones).Cast(graph.Bool))
 	}
 	switch {
 	case !mask.OK():
@@ -144,8 +130,8 @@ func attend(c *call, q, k, v, mask node, scale float32, causal bool, cap float32
 	default:
 		s = s.Add(mask)
 	}
-	if cap != 0 {
-		s = s.Scale(1 / float64(cap)).Tanh().Scale(float64(cap))
+	if softcap != 0 {
+		s = s.Scale(1 / softcap).Tanh().Scale(softcap)
 	}
 	return s.Softmax(-1).MatMul(v)
 }

@@ -47,17 +47,17 @@ func SumTo(d, x node) node {
 	return s.ReshapeLike(x)
 }
 
-// sumToAtRun is fit where the sizes are only known when the graph runs: it compares the shapes then, that of x with ones
-// in front.
+// sumToAtRun is SumTo where the sizes are only known when the graph runs: it compares the shapes then, that of x with
+// ones in front.
 func sumToAtRun(d, x node) node {
 	g := d.Graph()
 	one := g.Ints(1)
 	rank := func(n node) node { return n.ShapeOf().ShapeOf() }
-	ones := g.Apply(graph.Standard, "Expand", nil, one, rank(d).Sub(rank(x)))
+	ones := apply("Expand", nil, one, rank(d).Sub(rank(x)))
 	padded := graph.Concat(0, ones, x.ShapeOf())
-	repeated := g.Apply(graph.Standard, "And", nil, padded.Equal(one), d.ShapeOf().Greater(one))
-	axes := g.Apply(graph.Standard, "NonZero", nil, repeated).Reshape(-1)
-	s := g.Apply(graph.Standard, "ReduceSum", graph.Attrs{"keepdims": graph.Attr(1), "noop_with_empty_axes": graph.Attr(1)}, d, axes)
+	repeated := apply("And", nil, padded.Equal(one), d.ShapeOf().Greater(one))
+	axes := apply("NonZero", nil, repeated).Reshape(-1)
+	s := apply("ReduceSum", graph.Attrs{"keepdims": graph.Attr(1), "noop_with_empty_axes": graph.Attr(1)}, d, axes)
 	return s.ReshapeLike(x)
 }
 
@@ -80,12 +80,12 @@ func vector(parts ...node) node {
 
 // reshape gives x the shape that an integer vector holds.
 func reshape(x, shape node) node {
-	return x.Graph().Apply(graph.Standard, "Reshape", nil, x, shape)
+	return apply("Reshape", nil, x, shape)
 }
 
 // zeros is a tensor of zeros with the element type of x and the shape that an integer vector holds.
 func zeros(x, shape node) node {
-	return x.Graph().Apply(graph.Standard, "ConstantOfShape", nil, shape).Cast(x.DType())
+	return apply("ConstantOfShape", nil, shape).Cast(x.DType())
 }
 
 // ZerosLike is zeros of the shape and element type of x.
@@ -100,5 +100,5 @@ func expandLike(g, x node) node {
 	if s, ok := x.Shape().Ints(); ok {
 		return g.Expand(s...)
 	}
-	return g.Graph().Apply(graph.Standard, "Expand", nil, g, x.ShapeOf())
+	return apply("Expand", nil, g, x.ShapeOf())
 }

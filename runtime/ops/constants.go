@@ -62,13 +62,6 @@ func predicate(f func(a, b int) bool) fold {
 	return pairwise(func(a, b graph.Dim) (graph.Dim, bool) { return graph.Truth(f(a.N, b.N)), a.Static() && b.Static() })
 }
 
-// keepContent is for an operator that gives another shape to the elements of its first input.
-func keepContent(o *infer) {
-	if c, ok := contentOf(o.X(0)); ok {
-		o.SetContent(c.cells)
-	}
-}
-
 // content is the elements of an integer tensor of known shape.
 type content struct {
 	shape []int

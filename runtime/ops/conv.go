@@ -12,8 +12,8 @@ const windowAttrs = "auto_pad string, kernel_shape ints, pads ints, strides ints
 
 func init() {
 	graph.Register(
-		graph.Def{Kind: "Conv", MinInputs: 2, Attrs: windowAttrs + ", group int", Infer: inferConv, VJP: convVJP},
-		graph.Def{Kind: "ConvTranspose", MinInputs: 2, Infer: inferConvTranspose, VJP: convTransposeVJP,
+		def{Kind: "Conv", MinInputs: 2, MinRank: 3, Attrs: windowAttrs + ", group int", Infer: inferConv, VJP: convVJP},
+		def{Kind: "ConvTranspose", MinInputs: 2, MinRank: 3, Infer: inferConvTranspose, VJP: convTransposeVJP,
 			Attrs: windowAttrs + ", group int, output_padding ints, output_shape ints"},
 	)
 }
@@ -21,82 +21,88 @@ func init() {
 // maxWindow bounds kernels, strides and dilations.
 const maxWindow = 1 << 20
 
-func spatial(o *graph.Op, kernel []int) (pads, strides, dilations []int) {
+// geometry is how the windows of a convolution or of pooling lie: an entry per spatial axis, two of pads.
+type geometry struct{ kernel, pads, strides, dilations []int }
+
+// attrs are those of a convolution over such windows.
+func (w geometry) attrs() graph.Attrs {
+	return graph.Attrs{"kernel_shape": graph.Attr(w.kernel), "pads": graph.Attr(w.pads),
+		"strides": graph.Attr(w.strides), "dilations": graph.Attr(w.dilations)}
+}
+
+// span is how far a window reaches along axis i.
+func (w geometry) span(i int) int { return w.dilations[i]*(w.kernel[i]-1) + 1 }
+
+// pad is the padding of axis i at both ends.
+func (w geometry) pad(i int) int { return w.pads[i] + w.pads[i+len(w.kernel)] }
+
+// windows gives the geometry of a convolution or pooling operator with a known kernel.
+func windows(o *graph.Op) (w geometry, err error) {
+	kernel, ok := o.Attrs.Ints("kernel_shape")
+	if weights := o.X(1); !ok && weights.OK() && weights.Rank() > 2 {
+		if kernel, ok = weights.Shape()[2:].Ints(); !ok {
+			return w, fmt.Errorf("the kernel size is not known")
+		}
+	}
 	n := len(kernel)
+	if r := o.In[0].Rank(); r >= 0 && n != r-2 {
+		return w, fmt.Errorf("a kernel of %v for an input of rank %d", kernel, r)
+	}
 	get := func(name string, v, count int) []int {
 		if a, ok := o.Attrs.Ints(name); ok && len(a) == count {
 			return a
 		}
 		return slices.Repeat([]int{v}, count)
 	}
-	return get("pads", 0, 2*n), get("strides", 1, n), get("dilations", 1, n)
-}
-
-// window gives kernel size, pads, strides and dilations of a convolution or pooling operator with a known kernel.
-func window(o *graph.Op) (kernel, pads, strides, dilations []int, err error) {
-	kernel, ok := o.Attrs.Ints("kernel_shape")
-	if !ok {
-		if w := o.X(1); w.OK() && len(w.Shape()) > 2 {
-			if kernel, ok = w.Shape()[2:].Ints(); !ok {
-				return nil, nil, nil, nil, fmt.Errorf("the kernel size is not known")
-			}
-		}
-	}
-	if n := o.In[0].Rank(); n >= 0 && len(kernel) != n-2 {
-		return nil, nil, nil, nil, fmt.Errorf("a kernel of %v for an input of rank %d", kernel, n)
-	}
-	pads, strides, dilations = spatial(o, kernel)
-	for _, v := range slices.Concat(kernel, strides, dilations) {
+	w = geometry{kernel, get("pads", 0, 2*n), get("strides", 1, n), get("dilations", 1, n)}
+	for _, v := range slices.Concat(kernel, w.strides, w.dilations) {
 		if v < 1 || v > maxWindow {
-			return nil, nil, nil, nil, fmt.Errorf("kernel %v, strides %v and dilations %v must be from 1 to %d", kernel,
-				strides, dilations, maxWindow)
+			return w, fmt.Errorf("kernel %v, strides %v and dilations %v must be from 1 to %d", kernel, w.strides,
+				w.dilations, maxWindow)
 		}
 	}
 	switch auto := o.Attrs.Str("auto_pad", "NOTSET"); auto {
 	case "NOTSET":
 	case "VALID":
-		pads = make([]int, 2*len(kernel))
+		w.pads = make([]int, 2*n)
 	case "SAME_UPPER", "SAME_LOWER":
-		if pads, err = samePads(o, kernel, strides, dilations, auto == "SAME_LOWER"); err != nil {
-			return nil, nil, nil, nil, err
-		}
+		err = w.padSame(o.In[0].Shape(), auto == "SAME_LOWER")
 	default:
-		return nil, nil, nil, nil, fmt.Errorf("auto_pad %s is not known", auto)
+		err = fmt.Errorf("auto_pad %s is not known", auto)
 	}
-	return kernel, pads, strides, dilations, nil
+	return w, err
 }
 
-// transposeWindow is window of a ConvTranspose, where auto_pad SAME means something else and is not supported.
-func transposeWindow(o *graph.Op) (kernel, pads, strides, dilations []int, err error) {
+// transposeWindows is windows of a ConvTranspose, where auto_pad SAME means something else and is not supported.
+func transposeWindows(o *graph.Op) (geometry, error) {
 	if auto := o.Attrs.Str("auto_pad", "NOTSET"); auto != "NOTSET" && auto != "VALID" {
-		return nil, nil, nil, nil, fmt.Errorf("auto_pad is not supported here; export with explicit pads")
+		return geometry{}, fmt.Errorf("auto_pad is not supported here; export with explicit pads")
 	}
-	return window(o)
+	return windows(o)
 }
 
-// samePads are the pads that make a window operator's result ceil(input/stride) wide, the odd one at the end or in
-// front.
-func samePads(o *graph.Op, kernel, strides, dilations []int, front bool) ([]int, error) {
-	x, n := o.In[0].Shape(), len(kernel)
+// padSame sets the pads that make the result of an operator on shape x ceil(input/stride) wide, the odd one at the end
+// or in front.
+func (w geometry) padSame(x graph.Shape, front bool) error {
+	n := len(w.kernel)
 	if len(x) != n+2 {
-		return nil, fmt.Errorf("auto_pad needs an input of known rank; export with explicit pads")
+		return fmt.Errorf("auto_pad needs an input of known rank; export with explicit pads")
 	}
-	pads := make([]int, 2*n)
-	for i := range kernel {
+	for i, stride := range w.strides {
 		d := x[2+i]
 		if !d.Static() {
-			if strides[i] > 1 {
-				return nil, fmt.Errorf("auto_pad needs a known size; export with explicit pads")
+			if stride > 1 {
+				return fmt.Errorf("auto_pad needs a known size; export with explicit pads")
 			}
-			d = graph.D(strides[i])
+			d = graph.D(stride)
 		}
-		total := max(0, ((d.N+strides[i]-1)/strides[i]-1)*strides[i]+(kernel[i]-1)*dilations[i]+1-d.N)
-		pads[i], pads[i+n] = total/2, total-total/2
+		total := max(0, ((d.N+stride-1)/stride-1)*stride+w.span(i)-d.N)
+		w.pads[i], w.pads[i+n] = total/2, total-total/2
 		if front {
-			pads[i], pads[i+n] = pads[i+n], pads[i]
+			w.pads[i], w.pads[i+n] = w.pads[i+n], w.pads[i]
 		}
 	}
-	return pads, nil
+	return nil
 }
 
 // unknownWindow keeps batch and channels where the rest of the shape cannot be found out: ONNX Runtime may still run
@@ -110,29 +116,25 @@ func unknownWindow(o *infer, x graph.Shape, channels graph.Dim) error {
 }
 
 func windowShape(o *infer, x graph.Shape, channels graph.Dim) error {
-	k, p, s, d, err := window(o.Op)
+	w, err := windows(o.Op)
 	if err != nil {
 		return unknownWindow(o, x, channels)
 	}
 	out := append(slices.Clone(x[:1]), channels)
-	for i := range k {
-		in := x[2+i].Add(graph.D(p[i] + p[i+len(k)] - d[i]*(k[i]-1) - 1))
-		q, ok := graph.Dim{}, false
+	for i, stride := range w.strides {
+		in, q := x[2+i].Add(graph.D(w.pad(i)-w.span(i))), o.Unknown("window", i)
 		switch {
 		case in.Static() && in.N < 0:
-			return fmt.Errorf("kernel %v is larger than %v", k, x)
+			return fmt.Errorf("kernel %v is larger than %v", w.kernel, x)
 		case in.Static() && o.Attrs.Int("ceil_mode", 0) == 1:
 			// no window starts in the end padding
-			if q, ok = graph.D((in.N+s[i]-1)/s[i]+1), true; (q.N-1)*s[i] >= x[2+i].N+p[i] {
+			if q = graph.D((in.N+stride-1)/stride + 1); (q.N-1)*stride >= x[2+i].N+w.pads[i] {
 				q.N--
 			}
 		case in.Static():
-			q, ok = graph.D(in.N/s[i]+1), true
-		case s[i] == 1:
-			q, ok = in.Add(graph.D(1)), true
-		}
-		if !ok {
-			q = o.Unknown("window", i)
+			q = graph.D(in.N/stride + 1)
+		case stride == 1:
+			q = in.Add(graph.D(1))
 		}
 		out = append(out, q)
 	}
@@ -153,63 +155,55 @@ func inferConv(o *infer) error {
 
 // convVJP gives the gradient of the data by a transposed convolution with the same weights.
 func convVJP(c *call) []node {
-	x, w, g := c.X(0), c.X(1), c.G()
-	if x.Rank() < 3 {
-		return c.Fail("the rank of its input is not known")
-	}
-	k, p, s, d, err := window(c.Op)
+	w, err := windows(c.Op)
+	return convolutionVJP(c, w, err, c.X(0), c.G(), func(group int) node {
+		return transposed(c.X(0), c.G(), c.X(1), group, w)
+	})
+}
+
+// convolutionVJP is of a convolution from big to small or of a transposed one from small to big, whose gradient of the
+// data is dx.
+func convolutionVJP(c *call, w geometry, err error, big, small node, dx func(group int) node) []node {
 	if err != nil {
 		return c.Fail("%v", err)
 	}
-	group := c.Op.Attrs.Int("group", 1)
-	out := make([]node, len(c.Op.In))
-	if c.Need(0) {
-		out[0] = transposed(x, g, w, group, k, p, s, d)
-	}
-	if c.Need(1) {
-		if out[1], err = kernelGrad(x, g, group, k, p, s, d); err != nil {
-			return c.Fail("%v", err)
-		}
-	}
-	if c.Need(2) {
-		out[2] = g.Sum(exceptChannels(g.Rank())...)
-	}
-	return out
+	group := c.Attrs.Int("group", 1)
+	return each(func(*call) node { return dx(group) }, func(*call) node { return kernelGrad(big, small, group, w) },
+		func(*call) node { return c.G().Sum(append([]int{0}, axesFrom(2, c.G().Rank())...)...) })(c)
 }
 
 // transposed is the gradient of a convolution of x from that of its result: a transposed convolution of the size of x.
 // Where the last elements of x were in no window (a stride that does not divide), they get zeros.
-func transposed(x, g, w node, group int, k, p, s, d []int) node {
-	n := len(k)
+func transposed(x, g, weights node, group int, w geometry) node {
+	n := len(w.kernel)
 	rest, fixed := make([]int, n), true
-	for i := range k {
-		in := x.Shape()[2+i]
-		if s[i] == 1 {
-			continue
+	for i, stride := range w.strides {
+		if in := x.Shape()[2+i]; stride > 1 {
+			fixed = fixed && in.Static()
+			rest[i] = (in.N + w.pad(i) - w.span(i)) % stride
 		}
-		fixed = fixed && in.Static()
-		rest[i] = (in.N + p[i] + p[i+n] - d[i]*(k[i]-1) - 1) % s[i]
 	}
-	at := graph.Attrs{"pads": graph.Attr(p), "strides": graph.Attr(s), "dilations": graph.Attr(d), "kernel_shape": graph.Attr(k), "group": graph.Attr(group)}
+	at := w.attrs()
+	at["group"] = graph.Attr(group)
 	if fixed {
 		at["output_padding"] = graph.Attr(rest)
-		return x.Graph().Apply(graph.Standard, "ConvTranspose", at, g, w)
+		return apply("ConvTranspose", at, g, weights)
 	}
-	at["pads"] = graph.Attr(append(slices.Clone(p[:n]), make([]int, n)...))
-	full := x.Graph().Apply(graph.Standard, "ConvTranspose", at, g, w)
+	at["pads"] = graph.Attr(append(slices.Clone(w.pads[:n]), make([]int, n)...))
+	full := apply("ConvTranspose", at, g, weights)
 	none := x.Graph().Ints(make([]int, n+2)...)
-	return x.Graph().Apply(graph.Standard, "Pad", nil, full, graph.Concat(0, none, x.ShapeOf().Sub(full.ShapeOf())))
+	return apply("Pad", nil, full, graph.Concat(0, none, x.ShapeOf().Sub(full.ShapeOf())))
 }
 
 // kernelGrad is the gradient of the weights [M, C/group, k...] of a convolution of big [N,C,...] from that of its
 // result, small [N,M,...]: the convolution of one with the other, the batch taking the channels' place and stride and
 // dilation swapped. For a transposed convolution big and small change places.
-func kernelGrad(big, small node, group int, k, p, s, d []int) (node, error) {
+func kernelGrad(big, small node, group int, w geometry) node {
 	swap := swap01(big.Rank())
 	t, g := big.Transpose(swap...), small.Transpose(swap...)
 	if group > 1 { // [C,N,...] to [C/group, group*N, ...]
 		var sizes []node
-		for i := range k {
+		for i := range w.kernel {
 			sizes = append(sizes, sizeOf(big, 2+i))
 		}
 		gr := big.Graph()
@@ -217,88 +211,55 @@ func kernelGrad(big, small node, group int, k, p, s, d []int) (node, error) {
 		t = reshape(split.Transpose(swap01(split.Rank())...), vector(append([]node{sizeOf(split, 1), gr.Ints(-1)},
 			sizes...)...))
 	}
-	dw := big.Graph().Apply(graph.Standard, "Conv", graph.Attrs{"pads": graph.Attr(p), "strides": graph.Attr(d), "dilations": graph.Attr(s),
-		"group": graph.Attr(group)}, t, g)
+	dw := apply("Conv", graph.Attrs{"pads": graph.Attr(w.pads), "strides": graph.Attr(w.dilations),
+		"dilations": graph.Attr(w.strides), "group": graph.Attr(group)}, t, g)
 	dw = dw.Transpose(swap...)
-	for i := range k {
-		dw = dw.Slice(2+i, 0, k[i])
+	for i, k := range w.kernel {
+		dw = dw.Slice(2+i, 0, k)
 	}
-	return dw, dw.Graph().Err()
+	return dw
 }
 
-func swap01(rank int) []int {
-	p := make([]int, rank)
-	for i := range p {
-		p[i] = i
-	}
-	p[0], p[1] = 1, 0
-	return p
-}
-
-func exceptChannels(rank int) []int {
-	axes := []int{0}
-	for i := 2; i < rank; i++ {
-		axes = append(axes, i)
-	}
-	return axes
-}
+func swap01(rank int) []int { return append([]int{1, 0}, axesFrom(2, rank)...) }
 
 func inferConvTranspose(o *infer) error {
-	x, w := o.In[0].Shape(), o.In[1].Shape()
-	if x == nil || w == nil || len(x) < 3 {
+	x, weights := o.In[0].Shape(), o.In[1].Shape()
+	if x == nil || weights == nil || len(x) < 3 {
 		return nil
 	}
 	group := o.Attrs.Int("group", 1)
-	if group < 1 || len(w) != len(x) || x[1].Static() && w[0].Static() && x[1] != w[0] {
-		return fmt.Errorf("weights %v in %d groups do not fit", w, group)
+	if group < 1 || len(weights) != len(x) || x[1].Static() && weights[0].Static() && x[1] != weights[0] {
+		return fmt.Errorf("weights %v in %d groups do not fit", weights, group)
 	}
-	channels := w[1].Mul(graph.D(group))
-	k, p, s, d, err := transposeWindow(o.Op)
+	channels := weights[1].Mul(graph.D(group))
+	w, err := transposeWindows(o.Op)
 	if _, given := o.Attrs.Ints("output_shape"); err != nil || given {
 		return unknownWindow(o, x, channels)
 	}
 	extra, ok := o.Attrs.Ints("output_padding")
-	if !ok || len(extra) != len(k) {
-		extra = make([]int, len(k))
+	if !ok || len(extra) != len(w.kernel) {
+		extra = make([]int, len(w.kernel))
 	}
 	out := append(slices.Clone(x[:1]), channels)
-	for i := range k {
-		in := x[2+i]
-		if !in.Static() {
-			out = append(out, o.Unknown("window", i))
-			continue
+	for i, stride := range w.strides {
+		d := o.Unknown("window", i)
+		if in := x[2+i]; in.Static() {
+			d = graph.D(stride*(in.N-1) + extra[i] + w.span(i) - w.pad(i))
 		}
-		out = append(out, graph.D(s[i]*(in.N-1)+extra[i]+(k[i]-1)*d[i]+1-p[i]-p[i+len(k)]))
+		out = append(out, d)
 	}
 	return o.Set(out)
 }
 
 // convTransposeVJP gives the gradient of the data by a convolution with the same weights.
 func convTransposeVJP(c *call) []node {
-	x, w, g := c.X(0), c.X(1), c.G()
-	if x.Rank() < 3 {
-		return c.Fail("the rank of its input is not known")
+	w, err := transposeWindows(c.Op)
+	if _, given := c.Attrs.Ints("output_shape"); given {
+		err = fmt.Errorf("attribute output_shape is not supported")
 	}
-	k, p, s, d, err := transposeWindow(c.Op)
-	if err != nil {
-		return c.Fail("%v", err)
-	}
-	if _, given := c.Op.Attrs.Ints("output_shape"); given {
-		return c.Fail("attribute output_shape is not supported")
-	}
-	group := c.Op.Attrs.Int("group", 1)
-	out := make([]node, len(c.Op.In))
-	if c.Need(0) {
-		out[0] = g.Graph().Apply(graph.Standard, "Conv", graph.Attrs{"pads": graph.Attr(p), "strides": graph.Attr(s), "dilations": graph.Attr(d),
-			"kernel_shape": graph.Attr(k), "group": graph.Attr(group)}, g, w)
-	}
-	if c.Need(1) {
-		if out[1], err = kernelGrad(g, x, group, k, p, s, d); err != nil {
-			return c.Fail("%v", err)
-		}
-	}
-	if c.Need(2) {
-		out[2] = g.Sum(exceptChannels(g.Rank())...)
-	}
-	return out
+	return convolutionVJP(c, w, err, c.G(), c.X(0), func(group int) node {
+		at := w.attrs()
+		at["group"] = graph.Attr(group)
+		return apply("Conv", at, c.G(), c.X(1))
+	})
 }

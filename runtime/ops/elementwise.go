@@ -3,6 +3,7 @@ package ops
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"promptfed/runtime/graph"
 )
@@ -11,12 +12,16 @@ func init() {
 	graph.Register(
 		binary("Add", pairwise(func(a, b graph.Dim) (graph.Dim, bool) { return a.Add(b), true }),
 			func(c *call) []node { return []node{c.G(), c.G()} }),
-		binary("Sub", pairwise(func(a, b graph.Dim) (graph.Dim, bool) { return a.Sub(b), true }), subVJP),
-		binary("Mul", pairwise(func(a, b graph.Dim) (graph.Dim, bool) { return a.Mul(b), true }), mulVJP),
-		binary("Div", pairwise(foldDiv), divVJP),
-		graph.Def{Kind: "Mod", MinInputs: 2, Attrs: "fmod int", Infer: elementwise(pairwise(foldMod)), VJP: modVJP,
+		binary("Sub", pairwise(func(a, b graph.Dim) (graph.Dim, bool) { return a.Sub(b), true }),
+			each(func(c *call) node { return c.G() }, func(c *call) node { return c.G().Neg() })),
+		binary("Mul", pairwise(func(a, b graph.Dim) (graph.Dim, bool) { return a.Mul(b), true }),
+			each(func(c *call) node { return c.G().Mul(c.X(1)) }, func(c *call) node { return c.G().Mul(c.X(0)) })),
+		binary("Div", pairwise(foldDiv), each(func(c *call) node { return c.G().Div(c.X(1)) },
+			func(c *call) node { return c.G().Div(c.X(1)).Mul(c.Y()).Neg() })),
+		def{Kind: "Mod", MinInputs: 2, Attrs: "fmod int", Infer: elementwise(pairwise(foldMod)), VJP: modVJP,
 			NonSmooth: true},
-		graph.Def{Kind: "Pow", MinInputs: 2, Infer: inferPow, VJP: powVJP},
+		def{Kind: "Pow", MinInputs: 2, Infer: func(o *infer) error { return broadcast(o, o.In[:2]) },
+			VJP: each(powBase, powExponent)},
 		variadic("Max", numbers(func(a, b int) int { return max(a, b) }), extremeVJP, true),
 		variadic("Min", numbers(func(a, b int) int { return min(a, b) }), extremeVJP, true),
 		variadic("Sum", pairwise(nil), sumVJP, false),
@@ -30,33 +35,37 @@ func init() {
 		comparison("And", predicate(func(a, b int) bool { return a != 0 && b != 0 })),
 		comparison("Or", predicate(func(a, b int) bool { return a != 0 || b != 0 })),
 		comparison("Xor", predicate(func(a, b int) bool { return (a != 0) != (b != 0) })),
-		graph.Def{Kind: "Not", MinInputs: 1, Infer: inferNot},
-		graph.Def{Kind: "IsNaN", MinInputs: 1, Infer: inferBool},
-		graph.Def{Kind: "IsInf", MinInputs: 1, Attrs: "detect_negative int, detect_positive int", Infer: inferBool},
-		graph.Def{Kind: "Where", MinInputs: 3, Infer: inferWhere, VJP: whereVJP},
+		def{Kind: "Not", MinInputs: 1, Infer: inferNot},
+		def{Kind: "IsNaN", MinInputs: 1, Infer: inferBool},
+		def{Kind: "IsInf", MinInputs: 1, Attrs: "detect_negative int, detect_positive int", Infer: inferBool},
+		def{Kind: "Where", MinInputs: 3, Infer: inferWhere, VJP: whereVJP},
 
-		graph.Def{Kind: "Identity", MinInputs: 1, Infer: inferIdentity, VJP: passGradient},
-		graph.Def{Kind: "Cast", MinInputs: 1, Attrs: "to int, saturate int", Infer: inferCast, VJP: castVJP},
-		graph.Def{Kind: "CastLike", MinInputs: 2, Attrs: "saturate int", Infer: inferCastLike, VJP: castVJP},
-		graph.Def{Kind: "Dropout", MinInputs: 1, Infer: inferDropout, VJP: dropoutVJP},
-		graph.Def{Kind: "Clip", MinInputs: 1, Infer: graph.SameShape, VJP: clipVJP, NonSmooth: true},
+		def{Kind: "Identity", MinInputs: 1, Infer: inferIdentity, VJP: passGradient},
+		def{Kind: "Cast", MinInputs: 1, Attrs: "to int, saturate int", Infer: inferCast, VJP: castVJP},
+		def{Kind: "CastLike", MinInputs: 2, Attrs: "saturate int", Infer: inferCastLike, VJP: castVJP},
+		def{Kind: "Dropout", MinInputs: 1, Infer: inferDropout, VJP: dropoutVJP},
+		def{Kind: "Clip", MinInputs: 1, Infer: sameShape, NonSmooth: true, VJP: each(
+			// inside the bounds, and on them, to the element, and outside to the bound it hit
+			masked(func(c *call) node { return c.X(0).Equal(c.Y()) }),
+			masked(func(c *call) node { return c.X(1).Greater(c.X(0)) }),
+			masked(func(c *call) node { return c.X(0).Greater(c.X(2)) }))},
 
 		unary("Neg", func(_, _, dy node) node { return dy.Neg() }),
 		unary("Exp", func(_, y, dy node) node { return dy.Mul(y) }),
 		unary("Log", func(x, _, dy node) node { return dy.Div(x) }),
 		unary("Sqrt", func(_, y, dy node) node { return dy.Div(y).Scale(0.5) }),
 		unary("Reciprocal", func(_, y, dy node) node { return dy.Mul(y.Square()).Neg() }),
-		nonSmooth(unary("Abs", func(x, _, dy node) node { return dy.Mul(apply("Sign", x)) })),
+		nonSmooth(unary("Abs", func(x, _, dy node) node { return dy.Mul(apply("Sign", nil, x)) })),
 		unary("Erf", func(x, _, dy node) node {
 			return dy.Mul(x.Square().Neg().Exp()).Scale(2 / math.Sqrt(math.Pi))
 		}),
 		stepwise("Sign"), stepwise("Floor"), stepwise("Ceil"), stepwise("Round"),
 
-		unary("Sin", func(x, _, dy node) node { return dy.Mul(apply("Cos", x)) }),
-		unary("Cos", func(x, _, dy node) node { return dy.Mul(apply("Sin", x)).Neg() }),
+		unary("Sin", func(x, _, dy node) node { return dy.Mul(apply("Cos", nil, x)) }),
+		unary("Cos", func(x, _, dy node) node { return dy.Mul(apply("Sin", nil, x)).Neg() }),
 		unary("Tan", func(_, y, dy node) node { return dy.Mul(y.Square().Shift(1)) }),
-		unary("Sinh", func(x, _, dy node) node { return dy.Mul(apply("Cosh", x)) }),
-		unary("Cosh", func(x, _, dy node) node { return dy.Mul(apply("Sinh", x)) }),
+		unary("Sinh", func(x, _, dy node) node { return dy.Mul(apply("Cosh", nil, x)) }),
+		unary("Cosh", func(x, _, dy node) node { return dy.Mul(apply("Sinh", nil, x)) }),
 		unary("Tanh", func(_, y, dy node) node { return dy.Sub(dy.Mul(y.Square())) }),
 		unary("Asin", func(x, _, dy node) node { return dy.Div(x.Square().Neg().Shift(1).Sqrt()) }),
 		unary("Acos", func(x, _, dy node) node { return dy.Div(x.Square().Neg().Shift(1).Sqrt()).Neg() }),
@@ -67,16 +76,16 @@ func init() {
 	)
 }
 
-func binary(kind string, f fold, vjp func(c *call) []node) graph.Def {
-	return graph.Def{Kind: kind, MinInputs: 2, Infer: elementwise(f), VJP: vjp}
+func binary(kind string, f fold, vjp func(c *call) []node) def {
+	return def{Kind: kind, MinInputs: 2, Infer: elementwise(f), VJP: vjp}
 }
 
-func variadic(kind string, f fold, vjp func(c *call) []node, nonSmooth bool) graph.Def {
-	return graph.Def{Kind: kind, MinInputs: 1, Infer: elementwise(f), VJP: vjp, NonSmooth: nonSmooth}
+func variadic(kind string, f fold, vjp func(c *call) []node, nonSmooth bool) def {
+	return def{Kind: kind, MinInputs: 1, Infer: elementwise(f), VJP: vjp, NonSmooth: nonSmooth}
 }
 
-func comparison(kind string, f fold) graph.Def {
-	return graph.Def{Kind: kind, MinInputs: 2, Infer: func(o *infer) error {
+func comparison(kind string, f fold) def {
+	return def{Kind: kind, MinInputs: 2, Infer: func(o *infer) error {
 		o.SetType(0, graph.Bool)
 		propagate(o, f)
 		return broadcast(o, o.In[:2])
@@ -84,8 +93,8 @@ func comparison(kind string, f fold) graph.Def {
 }
 
 // stepwise is a function that is constant between its jumps.
-func stepwise(kind string) graph.Def {
-	return graph.Def{Kind: kind, MinInputs: 1, Infer: graph.SameShape, VJP: zeroGradient, NonSmooth: true}
+func stepwise(kind string) def {
+	return def{Kind: kind, MinInputs: 1, Infer: sameShape, VJP: zeroGradient, NonSmooth: true}
 }
 
 // elementwise is the shape rule of operators over inputs of one type that broadcast.
@@ -137,109 +146,57 @@ func foldEqual(a, b graph.Dim) (graph.Dim, bool) {
 	return graph.D(0), a.Is(-1) || b.Is(-1) // a size is never -1
 }
 
-func subVJP(c *call) []node {
-	out := []node{c.G(), {}}
-	if c.Need(1) {
-		out[1] = c.G().Neg()
-	}
-	return out
-}
-
-func mulVJP(c *call) []node {
-	out := make([]node, 2)
-	if c.Need(0) {
-		out[0] = c.G().Mul(c.X(1))
-	}
-	if c.Need(1) {
-		out[1] = c.G().Mul(c.X(0))
-	}
-	return out
-}
-
-func divVJP(c *call) []node {
-	out := make([]node, 2)
-	q := c.G().Div(c.X(1))
-	if c.Need(0) {
-		out[0] = q
-	}
-	if c.Need(1) {
-		out[1] = q.Mul(c.Y()).Neg()
-	}
-	return out
-}
-
 // modVJP follows a - b q, where q, the quotient rounded down, or towards zero for fmod, is constant between its jumps.
 func modVJP(c *call) []node {
 	q := c.X(0).Sub(c.Y()).Div(c.X(1))
 	return []node{c.G(), c.G().Mul(q).Neg()}
 }
 
-// inferPow lets base and exponent be of different types.
-func inferPow(o *infer) error {
-	if err := o.Need(len(o.In)); err != nil {
-		return err
+// powBase is p x^(p-1).
+func powBase(c *call) node {
+	x, p := c.X(0), c.X(1).Cast(c.X(0).DType())
+	power := x // of a square, which exporters write and ONNX Runtime's Pow is slow at
+	if l := c.X(1).Op().Literal(); l == nil || !l.IsScalar(2) {
+		power = apply("Pow", nil, x, p.Shift(-1))
 	}
-	return broadcast(o, o.In)
+	return c.G().Mul(p.Mul(power))
 }
 
-// powVJP gives p x^(p-1) for the base, and x^p log x for the exponent, where a base of 0 counts as x^p log x = 0.
-func powVJP(c *call) []node {
-	x, p := c.X(0), c.X(1).Cast(c.X(0).DType())
-	out := make([]node, 2)
-	if c.Need(0) {
-		power := x // of a square, which exporters write and ONNX Runtime's Pow is slow at
-		if l := c.X(1).Op().Literal(); l == nil || !l.IsScalar(2) {
-			power = x.Graph().Apply(graph.Standard, "Pow", nil, x, p.Shift(-1))
-		}
-		out[0] = c.G().Mul(p.Mul(power))
-	}
-	if c.Need(1) {
-		zero := x.ScalarLike(0)
-		log := x.Equal(zero).Where(zero, x.Log())
-		out[1] = c.G().Mul(c.Y()).Mul(log)
-	}
-	return out
+// powExponent is x^p log x, which counts as 0 for a base of 0.
+func powExponent(c *call) node {
+	x, zero := c.X(0), c.X(0).ScalarLike(0)
+	log := x.Equal(zero).Where(zero, x.Log())
+	return c.G().Mul(c.Y()).Mul(log)
 }
 
 // extremeVJP sends the gradient of Max and Min to the inputs that attain them, in equal parts where several do.
 func extremeVJP(c *call) []node {
-	hits := make([]node, len(c.Op.In))
+	attains := make([]node, len(c.In))
 	var count node
-	for i, x := range c.Op.In {
-		hits[i] = x.Equal(c.Y()).Cast(c.Y().DType())
+	for i, x := range c.In {
+		attains[i] = x.Equal(c.Y()).Cast(c.Y().DType())
 		if i == 0 {
-			count = hits[i]
+			count = attains[i]
 		} else {
-			count = count.Add(hits[i])
+			count = count.Add(attains[i])
 		}
 	}
 	share := c.G().Div(count)
-	for i := range hits {
-		hits[i] = share.Mul(hits[i])
+	for i := range attains {
+		attains[i] = share.Mul(attains[i])
 	}
-	return hits
+	return attains
 }
 
-func sumVJP(c *call) []node {
-	out := make([]node, len(c.Op.In))
-	for i := range out {
-		out[i] = c.G()
-	}
-	return out
-}
+func sumVJP(c *call) []node { return slices.Repeat([]node{c.G()}, len(c.In)) }
 
 func meanVJP(c *call) []node {
-	g := c.G().Scale(1 / float64(len(c.Op.In)))
-	out := make([]node, len(c.Op.In))
-	for i := range out {
-		out[i] = g
-	}
-	return out
+	return slices.Repeat([]node{c.G().Scale(1 / float64(len(c.In)))}, len(c.In))
 }
 
 func inferBool(o *infer) error {
 	o.SetType(0, graph.Bool)
-	return graph.SameShape(o)
+	return sameShape(o)
 }
 
 func inferNot(o *infer) error {
@@ -265,7 +222,7 @@ func whereVJP(c *call) []node {
 
 func inferIdentity(o *infer) error {
 	o.SetContent(o.In[0].Content())
-	return graph.SameShape(o)
+	return sameShape(o)
 }
 
 func inferCast(o *infer) error {
@@ -277,18 +234,21 @@ func inferCast(o *infer) error {
 	case graph.Bool:
 		propagate(o, func(args []graph.Dim) (graph.Dim, bool) { return graph.Truth(args[0].N != 0), args[0].Static() })
 	}
-	return graph.SameShape(o)
+	return sameShape(o)
 }
 
 func inferCastLike(o *infer) error {
 	o.SetType(0, o.In[1].DType())
-	return graph.SameShape(o)
+	return sameShape(o)
 }
 
-// castVJP leaves the second input of CastLike, which gives a type only, without a gradient.
+// castVJP gives the second input of CastLike, of which only the type counts, zeros.
 func castVJP(c *call) []node {
-	c.NotNeeded(1)
-	return []node{c.G().Cast(c.X(0).DType())}
+	out := []node{c.G().Cast(c.X(0).DType())}
+	if c.Need(1) {
+		out = append(out, ZerosLike(c.X(1)))
+	}
+	return out
 }
 
 func inferDropout(o *infer) error {
@@ -296,7 +256,7 @@ func inferDropout(o *infer) error {
 		o.SetType(1, graph.Bool)
 		o.SetOutput(1, o.In[0].Shape())
 	}
-	return graph.SameShape(o)
+	return sameShape(o)
 }
 
 // dropoutVJP is that of inference, where dropout does nothing.
@@ -307,17 +267,10 @@ func dropoutVJP(c *call) []node {
 	return []node{c.G()}
 }
 
-// clipVJP passes the gradient of an element inside the bounds, and on them, to the element, and that of one outside to
-// the bound it hit.
-func clipVJP(c *call) []node {
-	x, zero := c.X(0), c.G().ScalarLike(0)
-	out := make([]node, len(c.Op.In))
-	out[0] = x.Equal(c.Y()).Where(c.G(), zero)
-	if c.Need(1) {
-		out[1] = c.X(1).Greater(x).Where(c.G(), zero)
+// masked is the gradient of the output where f holds, and zero elsewhere.
+func masked(f func(c *call) node) func(c *call) node {
+	return func(c *call) node {
+		zero := c.G().ScalarLike(0)
+		return f(c).Where(c.G(), zero)
 	}
-	if c.Need(2) {
-		out[2] = x.Greater(c.X(2)).Where(c.G(), zero)
-	}
-	return out
 }

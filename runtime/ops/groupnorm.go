@@ -7,7 +7,7 @@ import (
 )
 
 func init() {
-	graph.Register(graph.Def{Kind: "GroupNormalization", MinInputs: 3, Infer: inferGroupNorm,
+	graph.Register(def{Kind: "GroupNormalization", MinInputs: 3, MinRank: 2, Infer: inferGroupNorm,
 		Attrs: "epsilon float, num_groups int, stash_type int", Decompose: decomposeGroupNorm})
 }
 
@@ -18,7 +18,7 @@ func inferGroupNorm(o *infer) error {
 		return fmt.Errorf("num_groups is %d", groups)
 	}
 	if len(x) < 2 || !x[1].Static() {
-		return graph.SameShape(o)
+		return sameShape(o)
 	}
 	if x[1].N%groups != 0 {
 		return fmt.Errorf("%v channels in %d groups", x[1], groups)
@@ -35,17 +35,17 @@ func inferGroupNorm(o *infer) error {
 			o.NeedSet(21)
 		}
 	}
-	return graph.SameShape(o)
+	return sameShape(o)
 }
 
 // decomposeGroupNorm standardises each group of channels of each example [Wu and He 2018].
 func decomposeGroupNorm(c *call, in []node) node {
-	x, groups := in[0], c.Op.Attrs.Int("num_groups", 0)
-	if x.Rank() < 2 || !x.Shape()[1].Static() || x.Shape()[1].N < 1 {
-		return c.Refuse("the rank and the channels of its input must be known when the graph is built")
+	x, groups := in[0], c.Attrs.Int("num_groups", 0)
+	if !x.Shape()[1].Static() || x.Shape()[1].N < 1 {
+		return c.Refuse("the channels of its input must be known when the graph is built")
 	}
 	flat := reshape(x, vector(sizeOf(x, 0), x.Graph().Ints(groups, -1)))
-	y := standardised(flat, float64(c.Op.Attrs.Float("epsilon", 1e-5)), []int{2}).ReshapeLike(x)
+	y := standardised(flat, c.Attrs.Float("epsilon", 1e-5), []int{2}).ReshapeLike(x)
 	perChannel := func(v node) node {
 		if v.Rank() == 1 && v.Shape()[0].Is(groups) && !x.Shape()[1].Is(groups) {
 			v = v.Unsqueeze(1).Expand(groups, x.Shape()[1].N/groups).Reshape(-1)

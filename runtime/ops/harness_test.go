@@ -2,16 +2,24 @@ package ops_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"os"
 	"testing"
 
+	"promptfed/runtime/grad"
 	"promptfed/runtime/gradtest"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
-type node = graph.Node
+type (
+	node  = graph.Node
+	attrs = graph.Attrs
+)
 
 // bench is where a case builds its operator: it makes inputs together with the point of the check.
 type bench struct {
@@ -62,24 +70,55 @@ func (b *bench) ints(name string, values []int64, sizes ...int) node {
 	return b.Input(name, graph.Int64, graph.Static(sizes...))
 }
 
-func (b *bench) op(kind string, attrs graph.Attrs, in ...node) node {
-	return b.Apply(graph.Standard, kind, attrs, in...)
+func (b *bench) op(kind string, at attrs, in ...node) node {
+	return b.Apply(graph.Standard, kind, at, in...)
 }
 
-type ruleCase struct {
+type gradientCase struct {
 	kind, name string
 	build      func(b *bench) []node
 	step       float64
 }
 
-// small is a step short enough to stay between the kinks of piecewise functions at the points that bench makes.
+// small is a step short enough to stay between the jumps of slope of piecewise functions at the points that bench
+// makes.
 const small = 0.003
 
 func one(f func(b *bench) node) func(b *bench) []node {
 	return func(b *bench) []node { return []node{f(b)} }
 }
 
-func runCase(t *testing.T, c ruleCase) {
+// ofInputs is a case of an operator over inputs of the given sizes, x and a, b, ...; one of nil sizes is left out.
+func ofInputs(domain, kind, name string, at attrs, sizes ...[]int) gradientCase {
+	c := gradientCase{kind, name, one(func(b *bench) node {
+		in := []node{b.x("x", sizes[0]...)}
+		for i, s := range sizes[1:] {
+			if s == nil {
+				in = append(in, node{})
+				continue
+			}
+			in = append(in, b.x(string(rune('a'+i)), s...))
+		}
+		return b.Apply(domain, kind, at, in...)
+	}), 0}
+	if domain != graph.Standard {
+		c.kind = domain + "." + kind
+	}
+	return c
+}
+
+var (
+	gradientCases []gradientCase
+	shapeCases    []shapeCase
+	witnessList   []witness
+)
+
+// gradients, shapes and witnesses add the cases of a family.
+func gradients(list ...gradientCase) { gradientCases = append(gradientCases, list...) }
+func shapes(list ...shapeCase)       { shapeCases = append(shapeCases, list...) }
+func witnesses(list ...witness)      { witnessList = append(witnessList, list...) }
+
+func runCase(t *testing.T, c gradientCase) {
 	for _, batch := range []int{1, 3} {
 		b := &bench{Graph: graph.New(), batch: batch, feeds: tensor.Map{}, random: rand.New(rand.NewPCG(7, 7))}
 		var outputs []graph.Output
@@ -113,15 +152,12 @@ func runCase(t *testing.T, c ruleCase) {
 	}
 }
 
-// TestRules compares every rule with central differences run by ONNX Runtime.
-func TestRules(t *testing.T) {
+// TestGradients compares every gradient with central differences run by ONNX Runtime.
+func TestGradients(t *testing.T) {
 	have := map[string]bool{}
-	for _, cases := range [][]ruleCase{elementwiseCases, linearCases, windowCases, moveCases, reduceCases,
-		loweredCases(), selectCases()} {
-		for _, c := range cases {
-			have[c.kind] = true
-			t.Run(c.kind+"/"+c.name, func(t *testing.T) { runCase(t, c) })
-		}
+	for _, c := range gradientCases {
+		have[c.kind] = true
+		t.Run(c.kind+"/"+c.name, func(t *testing.T) { runCase(t, c) })
 	}
 	for _, d := range graph.Defs() {
 		if d.Differentiable() && !have[d.Name()] {
@@ -130,4 +166,112 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func floats(v []float32) *tensor.Tensor { return tensor.Of(v, len(v)) }
+// witness is a file of tools/golden/operators.py: the inputs of an operator, its output y, and PyTorch's gradient
+// grad/NAME of the sum of c y with respect to each input.
+type witness struct {
+	file, kind string
+	at         attrs
+	inputs     []string
+}
+
+// TestWitnesses compares outputs and gradients with PyTorch's.
+func TestWitnesses(t *testing.T) {
+	for _, w := range witnessList {
+		b, err := os.ReadFile("testdata/" + w.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want tensor.Map
+		if err := json.Unmarshal(b, &want); err != nil {
+			t.Fatal(err)
+		}
+		g := graph.New()
+		var in []node
+		for _, name := range w.inputs {
+			in = append(in, g.Input(name, graph.Float, graph.Static(want[name].Shape...)))
+		}
+		y := g.Apply(graph.Standard, w.kind, w.at, in...)
+		dx, err := grad.VJP([]node{y}, []node{g.Input("c", graph.Float, y.Shape())}, in...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		outputs := []graph.Output{{Name: "y", Node: y}}
+		for i, d := range dx {
+			outputs = append(outputs, graph.Output{Name: "grad/" + w.inputs[i], Node: d})
+		}
+		model, err := graph.Model(outputs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		feeds := tensor.Map{"c": want["c"]}
+		for _, name := range w.inputs {
+			feeds[name] = want[name]
+		}
+		got, err := ort.Once(t.Context(), model, ort.Options{}, feeds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range outputs {
+			for i, v := range want[o.Name].Data {
+				if d := math.Abs(float64(got[o.Name].Data[i] - v)); !(d <= 1e-5*want[o.Name].MaxAbs()) {
+					t.Fatalf("%s: %s[%d] is off by %.2g", w.kind, o.Name, i, d)
+				}
+			}
+		}
+	}
+}
+
+// shapeCase is worked out by hand from the ONNX operator specification. An input is a shape (S is a symbol), or the
+// content of an integer vector; want is the shape of the first output or an error.
+type shapeCase struct {
+	kind string
+	at   attrs
+	in   []any
+	want string
+}
+
+func parse(s string) graph.Shape {
+	out := graph.Shape{}
+	for _, c := range s {
+		switch {
+		case c == ',':
+		case c == 'S':
+			out = append(out, graph.Sym("S"))
+		default:
+			out = append(out, graph.D(int(c-'0')))
+		}
+	}
+	return out
+}
+
+func TestShapes(t *testing.T) {
+	for _, c := range shapeCases {
+		g := graph.New()
+		var in []graph.Node
+		for i, x := range c.in {
+			switch v := x.(type) {
+			case string:
+				dtype := graph.Float
+				if i == 0 && c.kind == "Where" {
+					dtype = graph.Bool
+				}
+				in = append(in, g.Input(fmt.Sprint("x", i), dtype, parse(v)))
+			case int:
+				in = append(in, g.Scalar64(v))
+			case []int:
+				in = append(in, g.Ints(v...))
+			}
+		}
+		n := g.Apply(graph.Standard, c.kind, c.at, in...)
+		got := fmt.Sprint(n.Shape())
+		if g.Err() != nil {
+			got = g.Err().Error()
+		}
+		if c.kind == "NonZero" {
+			got = got[:3] + c.want[3:]
+		}
+		if got != c.want {
+			t.Errorf("%s over %v: %s, want %s", c.kind, c.in, got, c.want)
+		}
+	}
+}

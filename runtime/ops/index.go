@@ -9,30 +9,27 @@ import (
 
 func init() {
 	graph.Register(
-		graph.Def{Kind: "Gather", MinInputs: 2, Attrs: "axis int", Infer: inferGather, VJP: gatherVJP},
-		graph.Def{Kind: "GatherElements", MinInputs: 2, Attrs: "axis int", Infer: inferGatherElements,
+		def{Kind: "Gather", MinInputs: 2, Attrs: "axis int", Infer: inferGather, VJP: gatherVJP},
+		def{Kind: "GatherElements", MinInputs: 2, Attrs: "axis int", Infer: inferGatherElements,
 			VJP: gatherElementsVJP},
-		graph.Def{Kind: "GatherND", MinInputs: 2, Attrs: "batch_dims int", Infer: inferGatherND, VJP: gatherNDVJP},
-		graph.Def{Kind: "ScatterND", MinInputs: 3, Attrs: "reduction string", Infer: graph.SameShape, VJP: scatterNDVJP},
-		graph.Def{Kind: "ScatterElements", MinInputs: 3, Attrs: "axis int, reduction string", Infer: graph.SameShape,
+		def{Kind: "GatherND", MinInputs: 2, Attrs: "batch_dims int", Infer: inferGatherND, VJP: gatherNDVJP},
+		def{Kind: "ScatterND", MinInputs: 3, Attrs: "reduction string", Infer: sameShape, VJP: scatterNDVJP},
+		def{Kind: "ScatterElements", MinInputs: 3, Attrs: "axis int, reduction string", Infer: sameShape,
 			VJP: scatterElementsVJP},
-		graph.Def{Kind: "NonZero", MinInputs: 1, Infer: inferNonZero},
-		graph.Def{Kind: "OneHot", MinInputs: 3, Attrs: "axis int", Infer: inferOneHot},
-		graph.Def{Kind: "TopK", MinInputs: 2, Attrs: "axis int, largest int, sorted int", Infer: inferTopK, VJP: topKVJP,
+		def{Kind: "NonZero", MinInputs: 1, Infer: inferNonZero},
+		def{Kind: "OneHot", MinInputs: 3, Attrs: "axis int", Infer: inferOneHot},
+		def{Kind: "TopK", MinInputs: 2, Attrs: "axis int, largest int, sorted int", Infer: inferTopK, VJP: topKVJP,
 			NonSmooth: true},
-		graph.Def{Kind: "Trilu", MinInputs: 1, Attrs: "upper int", Infer: graph.SameShape, VJP: triluVJP},
-		graph.Def{Kind: "ReverseSequence", MinInputs: 2, Attrs: "batch_axis int, time_axis int", Infer: graph.SameShape,
+		def{Kind: "Trilu", MinInputs: 1, Attrs: "upper int", Infer: sameShape, VJP: triluVJP},
+		def{Kind: "ReverseSequence", MinInputs: 2, Attrs: "batch_axis int, time_axis int", Infer: sameShape,
 			VJP: reverseVJP},
 	)
 }
 
 func inferGather(o *infer) error {
-	x, idx, content := o.In[0].Shape(), o.In[1].Shape(), o.In[0].Ints()
+	idx, content := o.In[1].Shape(), o.In[0].Ints()
+	x, a, err := axisOf(o, 0, 0)
 	if x == nil || idx == nil {
-		return nil
-	}
-	a, err := graph.Axis(o.Attrs.Int("axis", 0), len(x))
-	if err != nil {
 		return err
 	}
 	index, ok := o.In[1].StaticInts()
@@ -53,7 +50,7 @@ func inferGather(o *infer) error {
 		}
 		o.SetContent(picked)
 	}
-	return o.Set(append(append(append(graph.Shape{}, x[:a]...), idx...), x[a+1:]...))
+	return o.Set(slices.Replace(x, a, a+1, idx...))
 }
 
 // gatherVJP adds each gradient row to the row it was read from.
@@ -62,7 +59,7 @@ func gatherVJP(c *call) []node {
 	if x.Rank() < 0 || idx.Rank() < 0 {
 		return c.Fail("the ranks of %v and %v are not known", x, idx)
 	}
-	a, err := graph.Axis(c.Op.Attrs.Int("axis", 0), x.Rank())
+	a, err := graph.Axis(c.Attrs.Int("axis", 0), x.Rank())
 	if err != nil {
 		return c.Fail("%v", err)
 	}
@@ -71,7 +68,7 @@ func gatherVJP(c *call) []node {
 		i := idx.Ints()[0].N // one slice, as exporters pick the class token
 		pads := make([]int, 2*x.Rank())
 		pads[a], pads[a+x.Rank()] = i, x.Shape()[a].N-i-1
-		return []node{x.Graph().Apply(graph.Standard, "Pad", nil, c.G().Unsqueeze(a), x.Graph().Ints(pads...))}
+		return []node{apply("Pad", nil, c.G().Unsqueeze(a), x.Graph().Ints(pads...))}
 	}
 	return []node{scatterAxis(c.G(), sizeOf(x, a), a, idx)}
 }
@@ -126,7 +123,7 @@ func scatterAxis(g, size node, a int, idx node) node {
 
 // addAt adds values to the elements of x that an index says, along an axis.
 func addAt(x node, axis int, index, values node) node {
-	return x.Graph().Apply(graph.Standard, "ScatterElements",
+	return apply("ScatterElements",
 		graph.Attrs{"axis": graph.Attr(axis), "reduction": graph.Attr("add")}, x, index, values)
 }
 
@@ -136,7 +133,7 @@ func inferGatherElements(o *infer) error {
 
 func gatherElementsVJP(c *call) []node {
 	x := c.X(0)
-	return []node{addAt(ZerosLike(x), c.Op.Attrs.Int("axis", 0), c.X(1), c.G())}
+	return []node{addAt(ZerosLike(x), c.Attrs.Int("axis", 0), c.X(1), c.G())}
 }
 
 func inferGatherND(o *infer) error {
@@ -153,21 +150,21 @@ func inferGatherND(o *infer) error {
 }
 
 func gatherNDVJP(c *call) []node {
-	if c.Op.Attrs.Int("batch_dims", 0) != 0 {
+	if c.Attrs.Int("batch_dims", 0) != 0 {
 		return c.Fail("batch dimensions are not supported")
 	}
 	x, idx, g := c.X(0), c.X(1), c.X(0).Graph()
 	if x.Rank() < 0 || idx.Rank() < 1 || !idx.Shape()[idx.Rank()-1].Static() {
 		return c.Fail("the ranks of %v and %v must be known", x, idx)
 	}
-	// The axes that an index tuple reaches are seen as one, which ruleGather's scatter then serves.
+	// The axes that an index tuple reaches are seen as one, along which scatterAxis adds.
 	var position node
 	reach := idx.Shape()[idx.Rank()-1].N
 	size := g.Ints(1)
 	for i := range reach {
 		n := sizeOf(x, i)
 		at := idx.Gather(-1, g.Scalar64(i))
-		at = g.Apply(graph.Standard, "Mod", nil, at.Add(n), n) // an index may count from the end
+		at = apply("Mod", nil, at.Add(n), n) // an index may count from the end
 		if size = size.Mul(n); i == 0 {
 			position = at
 		} else {
@@ -183,24 +180,24 @@ func gatherNDVJP(c *call) []node {
 func scatterNDVJP(c *call) []node { return scatterVJP(c, "ScatterND", "GatherND", nil) }
 
 func scatterElementsVJP(c *call) []node {
-	return scatterVJP(c, "ScatterElements", "GatherElements", graph.Attrs{"axis": graph.Attr(c.Op.Attrs.Int("axis", 0))})
+	return scatterVJP(c, "ScatterElements", "GatherElements", graph.Attrs{"axis": graph.Attr(c.Attrs.Int("axis", 0))})
 }
 
 // scatterVJP reads the gradient of the updates where they were written; what they replaced gets none.
 func scatterVJP(c *call, scatter, gather string, at graph.Attrs) []node {
 	g, idx := c.G(), c.X(1)
 	out := make([]node, 3)
-	mode := c.Op.Attrs.Str("reduction", "none")
+	mode := c.Attrs.Str("reduction", "none")
 	if mode != "none" && mode != "add" {
 		return c.Fail("reduction %s is not supported", mode)
 	}
 	if c.Need(2) {
-		out[2] = g.Graph().Apply(graph.Standard, gather, at, g, idx)
+		out[2] = apply(gather, at, g, idx)
 	}
 	if c.Need(0) {
 		out[0] = g
 		if mode == "none" {
-			out[0] = g.Graph().Apply(graph.Standard, scatter, at, g, idx, ZerosLike(c.X(2)))
+			out[0] = apply(scatter, at, g, idx, ZerosLike(c.X(2)))
 		}
 	}
 	return out
@@ -216,9 +213,9 @@ func inferNonZero(o *infer) error {
 
 func inferOneHot(o *infer) error {
 	o.SetType(0, o.In[2].DType())
-	in := o.In[0].Shape()
+	in, a, err := axisOf(o, -1, 1)
 	if in == nil {
-		return nil
+		return err
 	}
 	depth := o.Unknown("depth")
 	if d := o.In[1].Ints(); len(d) == 1 {
@@ -227,48 +224,39 @@ func inferOneHot(o *infer) error {
 	if depth.Static() && depth.N < 1 {
 		return fmt.Errorf("depth %v", depth)
 	}
-	a, err := graph.Axis(o.Attrs.Int("axis", -1), len(in)+1)
-	if err != nil {
-		return err
-	}
-	return o.Set(slices.Insert(slices.Clone(in), a, depth))
+	return o.Set(slices.Insert(in, a, depth))
 }
 
 func inferTopK(o *infer) error {
-	in := o.In[0].Shape()
 	if len(o.Out) > 1 {
 		o.SetType(1, graph.Int64)
 	}
-	if in == nil {
-		return nil
-	}
-	a, err := graph.Axis(o.Attrs.Int("axis", -1), len(in))
-	if err != nil {
+	out, a, err := axisOf(o, -1, 0)
+	if out == nil {
 		return err
 	}
-	out := slices.Clone(in)
 	out[a] = o.Unknown("topk")
 	if k := o.In[1].Ints(); len(k) == 1 {
 		out[a] = k[0]
 	}
-	for _, n := range o.Out {
-		o.SetOutput(n.Index(), out)
+	for i := range o.Out {
+		o.SetOutput(i, out)
 	}
 	return nil
 }
 
 // topKVJP sends the gradient of each value to where it was taken from.
 func topKVJP(c *call) []node {
-	if len(c.Op.Out) < 2 || !c.G().OK() {
+	if len(c.Out) < 2 || !c.G().OK() {
 		return c.Fail("it needs its output of indices")
 	}
-	return []node{addAt(ZerosLike(c.X(0)), c.Op.Attrs.Int("axis", -1), c.Op.Out[1], c.G())}
+	return []node{addAt(ZerosLike(c.X(0)), c.Attrs.Int("axis", -1), c.Out[1], c.G())}
 }
 
 func triluVJP(c *call) []node {
-	return []node{c.G().Graph().Apply(graph.Standard, "Trilu", c.Op.Attrs, c.G(), c.X(1))}
+	return []node{apply("Trilu", c.Attrs, c.G(), c.X(1))}
 }
 
 func reverseVJP(c *call) []node {
-	return []node{c.G().Graph().Apply(graph.Standard, "ReverseSequence", c.Op.Attrs, c.G(), c.X(1))}
+	return []node{apply("ReverseSequence", c.Attrs, c.G(), c.X(1))}
 }

@@ -10,12 +10,12 @@ import (
 
 func init() {
 	graph.Register(
-		graph.Def{Kind: "MatMul", MinInputs: 2, Infer: inferMatMul, VJP: matMulVJP},
-		graph.Def{Domain: graph.Microsoft, Kind: "FusedMatMul", MinInputs: 2, Infer: inferMatMul, VJP: matMulVJP,
+		def{Kind: "MatMul", MinInputs: 2, Infer: inferMatMul, VJP: matMulVJP},
+		def{Domain: graph.Microsoft, Kind: "FusedMatMul", MinInputs: 2, Infer: inferMatMul, VJP: matMulVJP,
 			Attrs: "alpha float, transA int, transB int, transBatchA int, transBatchB int"},
-		graph.Def{Kind: "Gemm", MinInputs: 2, Attrs: "alpha float, beta float, transA int, transB int", Infer: inferGemm,
+		def{Kind: "Gemm", MinInputs: 2, Attrs: "alpha float, beta float, transA int, transB int", Infer: inferGemm,
 			VJP: gemmVJP},
-		graph.Def{Kind: "Einsum", MinInputs: 1, Attrs: "equation string", Infer: inferEinsum, VJP: einsumVJP},
+		def{Kind: "Einsum", MinInputs: 1, Attrs: "equation string", Infer: inferEinsum, VJP: einsumVJP},
 	)
 }
 
@@ -52,22 +52,18 @@ func inferMatMul(o *infer) error {
 	if err != nil {
 		return err
 	}
-	out = slices.Clone(out)
-	if rowA {
+	if out = append(graph.Shape{}, out...); rowA {
 		out = append(out, a[len(a)-2])
 	}
 	if colB {
 		out = append(out, b[len(b)-1])
-	}
-	if out == nil {
-		out = graph.Shape{}
 	}
 	return o.Set(out)
 }
 
 // matMulVJP covers MatMul and FusedMatMul: y = alpha op(a) op(b), where op may transpose the last two axes.
 func matMulVJP(c *call) []node {
-	at := c.Op.Attrs
+	at := c.Attrs
 	if at.Int("transBatchA", 0) != 0 || at.Int("transBatchB", 0) != 0 {
 		return c.Fail("transposed batches are not supported")
 	}
@@ -87,11 +83,7 @@ func matMulVJP(c *call) []node {
 	}
 	out := make([]node, 2)
 	if c.Need(0) {
-		if ta == 0 {
-			out[0] = fused(g, b, 0, 1-tb, alpha)
-		} else {
-			out[0] = fused(b, g, tb, 1, alpha)
-		}
+		out[0] = gradA(b, g, ta, tb, alpha)
 		if c.X(0).Rank() == 1 {
 			out[0] = SumTo(out[0], a).ReshapeLike(c.X(0))
 		}
@@ -107,7 +99,7 @@ func matMulVJP(c *call) []node {
 
 // fused is alpha op(a) op(b) over the last two axes, where op may transpose them. ONNX Runtime's fused form is for
 // float32 only.
-func fused(a, b node, transA, transB int, alpha float32) node {
+func fused(a, b node, transA, transB int, alpha float64) node {
 	if t := a.DType(); t != graph.Float && t != 0 {
 		if transA != 0 {
 			a = a.T()
@@ -115,14 +107,14 @@ func fused(a, b node, transA, transB int, alpha float32) node {
 		if transB != 0 {
 			b = b.T()
 		}
-		return a.MatMul(b).Scale(float64(alpha))
+		return a.MatMul(b).Scale(alpha)
 	}
 	if transA == 0 && transB == 0 && alpha == 1 {
 		return a.MatMul(b)
 	}
 	at := graph.Attrs{"transA": graph.Attr(transA), "transB": graph.Attr(transB)}
 	if alpha != 1 {
-		at["alpha"] = graph.Attr(alpha)
+		at["alpha"] = graph.Attr(float32(alpha))
 	}
 	return a.Graph().Apply(graph.Microsoft, "FusedMatMul", at, a, b)
 }
@@ -134,7 +126,14 @@ func flag(at graph.Attrs, name string) int {
 	return 0
 }
 
-func gradB(a, b, g node, ta, tb int, alpha float32) node {
+func gradA(b, g node, ta, tb int, alpha float64) node {
+	if ta == 0 {
+		return fused(g, b, 0, 1-tb, alpha)
+	}
+	return fused(b, g, tb, 1, alpha)
+}
+
+func gradB(a, b, g node, ta, tb int, alpha float64) node {
 	if b.Rank() == 2 && a.Rank() > 2 && ta == 0 { // one product over all rows instead of a sum of products
 		ka, kg := a.Shape()[a.Rank()-1], g.Shape()[g.Rank()-1]
 		if ka.Static() && kg.Static() {
@@ -174,25 +173,12 @@ func inferGemm(o *infer) error {
 }
 
 func gemmVJP(c *call) []node {
-	at := c.Op.Attrs
+	at := c.Attrs
 	ta, tb := flag(at, "transA"), flag(at, "transB")
 	alpha, beta := at.Float("alpha", 1), at.Float("beta", 1)
 	a, b, g := c.X(0), c.X(1), c.G()
-	out := make([]node, len(c.Op.In))
-	if c.Need(0) {
-		if ta == 0 {
-			out[0] = fused(g, b, 0, 1-tb, alpha)
-		} else {
-			out[0] = fused(b, g, tb, 1, alpha)
-		}
-	}
-	if c.Need(1) {
-		out[1] = gradB(a, b, g, ta, tb, alpha)
-	}
-	if c.Need(2) {
-		out[2] = g.Scale(float64(beta))
-	}
-	return out
+	return each(func(*call) node { return gradA(b, g, ta, tb, alpha) },
+		func(*call) node { return gradB(a, b, g, ta, tb, alpha) }, func(*call) node { return g.Scale(beta) })(c)
 }
 
 // equation gives the index letters of every operand and of the result of an Einsum, with letters for an ellipsis and
@@ -291,7 +277,7 @@ func einsumVJP(c *call) []node {
 	terms, rhs, ok, err := equation(c.Op)
 	if err != nil || !ok || slices.ContainsFunc(terms, repeats) {
 		return c.Fail("equation %q: operands of unknown rank, and repeated indices within one, are not supported",
-			c.Op.Attrs.Str("equation", ""))
+			c.Attrs.Str("equation", ""))
 	}
 	out := make([]node, len(terms))
 	for i := range out {
@@ -313,7 +299,7 @@ func einsumVJP(c *call) []node {
 				gone = append(gone, j)
 			}
 		}
-		d := c.G().Graph().Apply(graph.Standard, "Einsum", graph.Attrs{"equation": graph.Attr(from + "->" + to)}, in...)
+		d := apply("Einsum", graph.Attrs{"equation": graph.Attr(from + "->" + to)}, in...)
 		if len(gone) > 0 {
 			d = expandLike(d.Unsqueeze(gone...), c.X(i))
 		}

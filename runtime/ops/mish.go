@@ -3,7 +3,7 @@ package ops
 import "promptfed/runtime/graph"
 
 func init() {
-	graph.Register(graph.Def{Kind: "Mish", MinInputs: 1, Infer: graph.SameShape, Decompose: decomposeMish})
+	graph.Register(def{Kind: "Mish", MinInputs: 1, Infer: sameShape, Decompose: decomposeMish})
 }
 
 // decomposeMish is x tanh(softplus(x)) [Misra 2019].

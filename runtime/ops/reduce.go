@@ -14,23 +14,23 @@ func init() {
 		reduction("ReduceMean", false, func(x, _, dy node) node { return expandLike(dy.Div(count(x, dy)), x) }),
 		reduction("ReduceMax", true, shareExtreme),
 		reduction("ReduceMin", true, shareExtreme),
-		reduction("ReduceL1", true, func(x, _, dy node) node { return dy.Mul(apply("Sign", x)) }),
+		reduction("ReduceL1", true, func(x, _, dy node) node { return dy.Mul(apply("Sign", nil, x)) }),
 		reduction("ReduceL2", false, func(x, y, dy node) node { // x/y, and 0 for a vector of zeros
 			return x.Mul(dy.Div(y.Add(y.Equal(y.ScalarLike(0)).Cast(y.DType()))))
 		}),
 		reduction("ReduceSumSquare", false, func(x, _, dy node) node { return x.Mul(dy).Scale(2) }),
 		reduction("ReduceLogSum", false, func(x, y, dy node) node { return expandLike(dy.Div(y.Exp()), x) }),
 		reduction("ReduceLogSumExp", false, func(x, y, dy node) node { return x.Sub(y).Exp().Mul(dy) }),
-		graph.Def{Kind: "ReduceProd", MinInputs: 1, Attrs: reduceAttrs, Infer: inferReduce, VJP: reduceProdVJP},
-		graph.Def{Kind: "ArgMax", MinInputs: 1, Attrs: "axis int, keepdims int, select_last_index int", Infer: inferArg},
-		graph.Def{Kind: "ArgMin", MinInputs: 1, Attrs: "axis int, keepdims int, select_last_index int", Infer: inferArg},
-		graph.Def{Kind: "CumSum", MinInputs: 2, Attrs: "exclusive int, reverse int", Infer: graph.SameShape, VJP: cumSumVJP},
+		def{Kind: "ReduceProd", MinInputs: 1, Attrs: reduceAttrs, Infer: inferReduce, VJP: reduceProdVJP},
+		def{Kind: "ArgMax", MinInputs: 1, Attrs: "axis int, keepdims int, select_last_index int", Infer: inferArg},
+		def{Kind: "ArgMin", MinInputs: 1, Attrs: "axis int, keepdims int, select_last_index int", Infer: inferArg},
+		def{Kind: "CumSum", MinInputs: 2, Attrs: "exclusive int, reverse int", Infer: sameShape, VJP: cumSumVJP},
 	)
 }
 
 // reduction is an operator over axes with its gradient dx(x, y, dy), where y and dy have size 1 on those axes.
-func reduction(kind string, nonSmooth bool, dx func(x, y, dy node) node) graph.Def {
-	return graph.Def{Kind: kind, MinInputs: 1, Attrs: reduceAttrs, Infer: inferReduce, NonSmooth: nonSmooth,
+func reduction(kind string, nonSmooth bool, dx func(x, y, dy node) node) def {
+	return def{Kind: kind, MinInputs: 1, Attrs: reduceAttrs, Infer: inferReduce, NonSmooth: nonSmooth,
 		VJP: func(c *call) []node {
 			return reduced(c, func(dy, y node) node { return dx(c.X(0), y, dy) })
 		}}
@@ -38,7 +38,7 @@ func reduction(kind string, nonSmooth bool, dx func(x, y, dy node) node) graph.D
 
 // reduced applies f to the gradient and the value of a reduction, both with size 1 on the axes that it took away.
 func reduced(c *call, f func(dy, y node) node) []node {
-	if c.Op.Attrs.Int("keepdims", 1) != 0 {
+	if c.Attrs.Int("keepdims", 1) != 0 {
 		return []node{f(c.G(), c.Y())}
 	}
 	axes, ok, err := reducedAxes(c.Op)
@@ -70,18 +70,12 @@ func reducedAxes(o *graph.Op) (axes []int, ok bool, err error) {
 		return nil, false, nil
 	}
 	rank := o.In[0].Rank()
-	if axes = slices.Clone(axes); len(axes) == 0 && o.Attrs.Int("noop_with_empty_axes", 0) == 0 {
-		for i := range rank {
-			axes = append(axes, i)
-		}
+	if len(axes) == 0 && o.Attrs.Int("noop_with_empty_axes", 0) == 0 {
+		axes = axesFrom(0, rank)
 	}
-	for i := range axes {
-		if axes[i], err = graph.Axis(axes[i], rank); err != nil {
-			return nil, false, err
-		}
-	}
+	axes, err = resolve(axes, 0, rank)
 	slices.Sort(axes)
-	return slices.Compact(axes), true, nil
+	return slices.Compact(axes), err == nil, err
 }
 
 func inferReduce(o *infer) error {
@@ -91,24 +85,14 @@ func inferReduce(o *infer) error {
 	}
 	axes, ok, err := reducedAxes(o.Op)
 	keep := o.Attrs.Int("keepdims", 1) == 1
-	if err != nil {
+	if err != nil || !ok && !keep {
 		return err
-	}
-	if !ok {
-		if keep { // each axis is either kept or 1
-			out := make(graph.Shape, len(in))
-			for i, d := range in {
-				if out[i] = d; !d.Is(1) {
-					out[i] = o.Unknown("reduced", i)
-				}
-			}
-			return o.Set(out)
-		}
-		return nil
 	}
 	out := graph.Shape{}
 	for i, d := range in {
 		switch {
+		case !ok && !d.Is(1): // kept, or 1
+			out = append(out, o.Unknown("reduced", i))
 		case !slices.Contains(axes, i):
 			out = append(out, d)
 		case keep:
@@ -120,15 +104,10 @@ func inferReduce(o *infer) error {
 
 func inferArg(o *infer) error {
 	o.SetType(0, graph.Int64)
-	in := o.In[0].Shape()
-	if in == nil {
-		return nil
-	}
-	a, err := graph.Axis(o.Attrs.Int("axis", 0), len(in))
-	if err != nil {
+	out, a, err := axisOf(o, 0, 0)
+	if out == nil {
 		return err
 	}
-	out := slices.Clone(in)
 	if o.Attrs.Int("keepdims", 1) == 1 {
 		out[a] = graph.D(1)
 	} else {
@@ -146,15 +125,16 @@ func shareExtreme(x, y, dy node) node {
 // reduceProdVJP is the product of all other elements: y/x, and where one element is 0 the product of the rest for it.
 func reduceProdVJP(c *call) []node {
 	x, axes := c.X(0), []node(nil)
-	if len(c.Op.In) > 1 {
+	if len(c.In) > 1 {
 		axes = []node{c.X(1)}
 	}
-	keep := graph.Attrs{"keepdims": graph.Attr(1), "noop_with_empty_axes": graph.Attr(c.Op.Attrs.Int("noop_with_empty_axes", 0))}
-	if a, ok := c.Op.Attrs.Ints("axes"); ok {
+	keep := graph.Attrs{"keepdims": graph.Attr(1),
+		"noop_with_empty_axes": graph.Attr(c.Attrs.Int("noop_with_empty_axes", 0))}
+	if a, ok := c.Attrs.Ints("axes"); ok {
 		keep["axes"] = graph.Attr(a)
 	}
 	over := func(kind string, n node) node {
-		return n.Graph().Apply(graph.Standard, kind, keep, append([]node{n}, axes...)...)
+		return apply(kind, keep, append([]node{n}, axes...)...)
 	}
 	zero, one := x.ScalarLike(0), x.ScalarLike(1)
 	isZero := x.Equal(zero)
@@ -172,13 +152,13 @@ func count(x, g node) node {
 			return x.ScalarLike(float64(q.N))
 		}
 	}
-	elements := func(n node) node { return apply("Size", n).Cast(x.DType()) }
+	elements := func(n node) node { return apply("Size", nil, n).Cast(x.DType()) }
 	return elements(x).Div(elements(g))
 }
 
 // cumSumVJP sums from the other end.
 func cumSumVJP(c *call) []node {
-	at := graph.Attrs{"exclusive": graph.Attr(c.Op.Attrs.Int("exclusive", 0)),
-		"reverse": graph.Attr(1 - c.Op.Attrs.Int("reverse", 0))}
-	return []node{c.G().Graph().Apply(graph.Standard, "CumSum", at, c.G(), c.X(1))}
+	at := graph.Attrs{"exclusive": graph.Attr(c.Attrs.Int("exclusive", 0)),
+		"reverse": graph.Attr(1 - c.Attrs.Int("reverse", 0))}
+	return []node{apply("CumSum", at, c.G(), c.X(1))}
 }

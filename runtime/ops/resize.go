@@ -1,9 +1,13 @@
 package ops
 
-import "promptfed/runtime/graph"
+import (
+	"maps"
+
+	"promptfed/runtime/graph"
+)
 
 func init() {
-	graph.Register(graph.Def{Kind: "Resize", MinInputs: 1, Infer: inferResize, VJP: resizeVJP,
+	graph.Register(def{Kind: "Resize", MinInputs: 1, MinRank: 1, Infer: inferResize, VJP: resizeVJP,
 		Attrs: "antialias int, axes ints, coordinate_transformation_mode string, cubic_coeff_a float, " +
 			"exclude_outside int, extrapolation_value float, keep_aspect_ratio_policy string, mode string, " +
 			"nearest_mode string"})
@@ -27,10 +31,7 @@ func inferResize(o *infer) error {
 // resizeVJP serves every mode: resizing is linear and goes axis by axis, so the matrix of an axis is what the same
 // operator makes of the unit vectors, and the gradient is a product with its transpose.
 func resizeVJP(c *call) []node {
-	x, at, g := c.X(0), c.Op.Attrs, c.X(0).Graph()
-	if x.Rank() < 0 {
-		return c.Fail("the rank of its input is not known")
-	}
+	x, at, g := c.X(0), c.Attrs, c.X(0).Graph()
 	if m := at.Str("coordinate_transformation_mode", "half_pixel"); m == "tf_crop_and_resize" {
 		return c.Fail("%s is not supported", m)
 	}
@@ -40,27 +41,20 @@ func resizeVJP(c *call) []node {
 	if !c.X(3).OK() && !c.X(2).OK() {
 		return c.Fail("it has neither scales nor sizes")
 	}
-	axes, ok := at.Ints("axes")
-	if !ok {
-		axes = axesFrom(0, x.Rank())
+	axes, _ := at.Ints("axes")
+	axes, err := resolve(axes, x.Rank(), x.Rank())
+	if err != nil {
+		return c.Fail("%v", err)
 	}
-	own := graph.Attrs{}
-	for k, v := range at {
-		if k != "axes" {
-			own[k] = v
-		}
-	}
+	own := maps.Clone(at)
+	delete(own, "axes")
 	d := c.G()
-	for i, axis := range axes {
-		a, err := graph.Axis(axis, x.Rank())
-		if err != nil {
-			return c.Fail("%v", err)
-		}
+	for i, a := range axes {
 		if s := c.Y().Shape(); s != nil && s[a] == x.Shape()[a] {
 			continue
 		}
 		n := sizeOf(x, a)
-		unit := g.Apply(graph.Standard, "EyeLike", nil, zeros(x, vector(n, n)))
+		unit := apply("EyeLike", nil, zeros(x, vector(n, n)))
 		unit = reshape(unit, vector(n, g.Ints(1, 1), n))
 		in := []node{unit, {}}
 		if c.X(3).OK() {
@@ -69,7 +63,7 @@ func resizeVJP(c *call) []node {
 			one := g.Const(floats([]float32{1, 1, 1}))
 			in = append(in, graph.Concat(0, one, c.X(2).Gather(0, g.Ints(i))))
 		}
-		matrix := g.Apply(graph.Standard, "Resize", own, in...) // [n,1,1,m]
+		matrix := apply("Resize", own, in...) // [n,1,1,m]
 		matrix = reshape(matrix, vector(n, g.Ints(-1)))
 		last := x.Rank() - 1
 		swap := axesFrom(0, x.Rank())

@@ -10,26 +10,26 @@ import (
 
 func init() {
 	graph.Register(
-		graph.Def{Kind: "Reshape", MinInputs: 2, Attrs: "allowzero int", Infer: inferReshape, VJP: reshapeVJP},
-		graph.Def{Kind: "Flatten", MinInputs: 1, Attrs: "axis int", Infer: inferFlatten, VJP: reshapeVJP},
-		graph.Def{Kind: "Squeeze", MinInputs: 1, Attrs: "axes ints", Infer: inferSqueeze, VJP: reshapeVJP},
-		graph.Def{Kind: "Unsqueeze", MinInputs: 1, Attrs: "axes ints", Infer: inferUnsqueeze, VJP: reshapeVJP},
-		graph.Def{Kind: "Transpose", MinInputs: 1, Attrs: "perm ints", Infer: inferTranspose, VJP: transposeVJP},
-		graph.Def{Kind: "Expand", MinInputs: 2, Infer: inferExpand, VJP: passGradient},
-		graph.Def{Kind: "Tile", MinInputs: 2, Infer: inferTile, VJP: tileVJP},
-		graph.Def{Kind: "Concat", MinInputs: 1, Attrs: "axis int", Infer: inferConcat, VJP: concatVJP},
-		graph.Def{Kind: "Split", MinInputs: 1, Attrs: "axis int, split ints, num_outputs int", Infer: inferSplit,
+		def{Kind: "Reshape", MinInputs: 2, Attrs: "allowzero int", Infer: inferReshape, VJP: reshapeVJP},
+		def{Kind: "Flatten", MinInputs: 1, Attrs: "axis int", Infer: inferFlatten, VJP: reshapeVJP},
+		def{Kind: "Squeeze", MinInputs: 1, Attrs: "axes ints", Infer: inferSqueeze, VJP: reshapeVJP},
+		def{Kind: "Unsqueeze", MinInputs: 1, Attrs: "axes ints", Infer: inferUnsqueeze, VJP: reshapeVJP},
+		def{Kind: "Transpose", MinInputs: 1, Attrs: "perm ints", Infer: inferTranspose, VJP: transposeVJP},
+		def{Kind: "Expand", MinInputs: 2, Infer: inferExpand, VJP: passGradient},
+		def{Kind: "Tile", MinInputs: 2, Infer: inferTile, VJP: tileVJP},
+		def{Kind: "Concat", MinInputs: 1, Attrs: "axis int", Infer: inferConcat, VJP: concatVJP},
+		def{Kind: "Split", MinInputs: 1, Attrs: "axis int, split ints, num_outputs int", Infer: inferSplit,
 			VJP: splitVJP, AllOutputs: true},
-		graph.Def{Kind: "DepthToSpace", MinInputs: 1, Attrs: "blocksize int, mode string", Infer: inferDepthToSpace,
+		def{Kind: "DepthToSpace", MinInputs: 1, Attrs: "blocksize int, mode string", Infer: inferDepthToSpace,
 			Decompose: decomposeDepthToSpace},
-		graph.Def{Kind: "SpaceToDepth", MinInputs: 1, Attrs: "blocksize int", Infer: inferSpaceToDepth,
+		def{Kind: "SpaceToDepth", MinInputs: 1, Attrs: "blocksize int", Infer: inferSpaceToDepth,
 			Decompose: decomposeSpaceToDepth},
 
-		graph.Def{Kind: "Shape", MinInputs: 1, Attrs: "start int, end int", Infer: inferShape},
-		graph.Def{Kind: "Size", MinInputs: 1, Infer: inferSize},
-		graph.Def{Kind: "ConstantOfShape", MinInputs: 1, Attrs: "value tensor", Infer: inferConstantOfShape},
-		graph.Def{Kind: "Range", MinInputs: 3, Infer: inferRange},
-		graph.Def{Kind: "EyeLike", MinInputs: 1, Attrs: "dtype int, k int", Infer: graph.SameShape},
+		def{Kind: "Shape", MinInputs: 1, Attrs: "start int, end int", Infer: inferShape},
+		def{Kind: "Size", MinInputs: 1, Infer: inferSize},
+		def{Kind: "ConstantOfShape", MinInputs: 1, Attrs: "value tensor", Infer: inferConstantOfShape},
+		def{Kind: "Range", MinInputs: 3, Infer: inferRange},
+		def{Kind: "EyeLike", MinInputs: 1, Attrs: "dtype int, k int", Infer: sameShape},
 	)
 }
 
@@ -59,7 +59,7 @@ func inferReshape(o *infer) error {
 			return fmt.Errorf("size %d in %v", d.N, graph.Shape(want))
 		}
 	}
-	keepContent(o)
+	o.SetContent(o.In[0].Content())
 	if in == nil {
 		if hole >= 0 {
 			out[hole] = o.Unknown("reshape", hole)
@@ -105,24 +105,20 @@ func inferFlatten(o *infer) error {
 func inferSqueeze(o *infer) error {
 	in := o.In[0].Shape()
 	axes, ok := axesOf(o.Op)
-	keepContent(o)
+	o.SetContent(o.In[0].Content())
 	if in == nil || !ok {
 		return nil
 	}
-	drop := map[int]bool{}
-	for _, a := range axes {
-		a, err := graph.Axis(a, len(in))
-		if err != nil {
-			return err
-		}
-		if in[a].Static() && in[a].N != 1 {
-			return fmt.Errorf("axis %d has size %v", a, in[a])
-		}
-		drop[a] = true
+	drop, err := resolve(axes, 0, len(in))
+	if err != nil {
+		return err
 	}
 	out := graph.Shape{}
 	for i, d := range in {
-		if !(drop[i] || axes == nil && d.Is(1)) {
+		switch given := slices.Contains(drop, i); {
+		case given && d.Static() && d.N != 1:
+			return fmt.Errorf("axis %d has size %v", i, d)
+		case !given && (axes != nil || !d.Is(1)):
 			out = append(out, d)
 		}
 	}
@@ -132,33 +128,24 @@ func inferSqueeze(o *infer) error {
 func inferUnsqueeze(o *infer) error {
 	in := o.In[0].Shape()
 	axes, ok := axesOf(o.Op)
-	keepContent(o)
+	o.SetContent(o.In[0].Content())
 	if in == nil || !ok {
 		return nil
 	}
 	if axes == nil {
 		return fmt.Errorf("needs axes")
 	}
-	n := len(in) + len(axes)
-	at := map[int]bool{}
-	for _, a := range axes {
-		a, err := graph.Axis(a, n)
-		if err != nil {
-			return err
-		}
-		if at[a] {
+	at, err := resolve(axes, 0, len(in)+len(axes))
+	if err != nil {
+		return err
+	}
+	out := append(graph.Shape{}, in...)
+	slices.Sort(at)
+	for i, a := range at {
+		if i > 0 && a == at[i-1] {
 			return fmt.Errorf("axis %d twice in %v", a, axes)
 		}
-		at[a] = true
-	}
-	out, j := graph.Shape{}, 0
-	for i := range n {
-		if at[i] {
-			out = append(out, graph.D(1))
-		} else if j < len(in) {
-			out = append(out, in[j])
-			j++
-		}
+		out = slices.Insert(out, a, graph.D(1))
 	}
 	return o.Set(out)
 }
@@ -170,11 +157,8 @@ func permutation(o *graph.Op) []int {
 	if p, ok := o.Attrs.Ints("perm"); ok {
 		return p
 	}
-	n := len(o.In[0].Shape())
-	p := make([]int, n)
-	for i := range p {
-		p[i] = n - 1 - i
-	}
+	p := axesFrom(0, o.In[0].Rank())
+	slices.Reverse(p)
 	return p
 }
 
@@ -184,19 +168,15 @@ func inferTranspose(o *infer) error {
 	if in != nil && len(p) != len(in) {
 		return fmt.Errorf("permutation %v of rank %d", p, len(in))
 	}
-	out := make(graph.Shape, len(in))
-	seen := make([]bool, len(p))
-	for i, a := range p {
-		if a < 0 || a >= len(p) || seen[a] {
-			return fmt.Errorf("%v is no permutation", p)
-		}
-		seen[a] = true
-		if in != nil {
-			out[i] = in[a]
-		}
+	if !slices.Equal(slices.Sorted(slices.Values(p)), axesFrom(0, len(p))) {
+		return fmt.Errorf("%v is no permutation", p)
 	}
 	if in == nil {
 		return nil
+	}
+	out := graph.Shape{}
+	for _, a := range p {
+		out = append(out, in[a])
 	}
 	if c, ok := contentOf(o.In[0]); ok {
 		o.SetContent(c.transposed(p))
@@ -206,8 +186,8 @@ func inferTranspose(o *infer) error {
 
 func transposeVJP(c *call) []node {
 	if c.X(0).Rank() < 0 {
-		if _, ok := c.Op.Attrs.Ints("perm"); !ok {
-			return []node{c.G().Graph().Apply(graph.Standard, "Transpose", nil, c.G())}
+		if _, ok := c.Attrs.Ints("perm"); !ok {
+			return []node{apply("Transpose", nil, c.G())}
 		}
 	}
 	p := permutation(c.Op)
@@ -227,10 +207,8 @@ func inferExpand(o *infer) error {
 		return setRank(o, o.In[1], len(o.In[0].Shape()))
 	}
 	s, err := graph.Broadcast(o.In[0].Shape(), append(graph.Shape{}, want...))
-	if err != nil {
-		return err
-	}
-	return o.Set(s)
+	o.Set(s)
+	return err
 }
 
 func inferTile(o *infer) error {
@@ -308,12 +286,12 @@ func inferConcat(o *infer) error {
 }
 
 func concatVJP(c *call) []node {
-	out := make([]node, len(c.Op.In))
-	axis := c.Op.Attrs.Int("axis", 0)
+	out := make([]node, len(c.In))
+	axis := c.Attrs.Int("axis", 0)
 	g := c.G().Graph()
 	var at node
 	off, static := 0, true
-	for i, x := range c.Op.In {
+	for i, x := range c.In {
 		if x.Rank() < 0 {
 			return c.Fail("the rank of input %d is not known", i)
 		}
@@ -334,7 +312,7 @@ func concatVJP(c *call) []node {
 		}
 		end := at.Add(sizeOf(x, a))
 		if c.Need(i) {
-			out[i] = g.Apply(graph.Standard, "Slice", nil, c.G(), at, end, g.Ints(a))
+			out[i] = apply("Slice", nil, c.G(), at, end, g.Ints(a))
 		}
 		at = end
 	}
@@ -342,12 +320,8 @@ func concatVJP(c *call) []node {
 }
 
 func inferSplit(o *infer) error {
-	in := o.In[0].Shape()
+	in, a, err := axisOf(o, 0, 0)
 	if in == nil {
-		return nil
-	}
-	a, err := graph.Axis(o.Attrs.Int("axis", 0), len(in))
-	if err != nil {
 		return err
 	}
 	sizes, ok := o.Attrs.Ints("split")
@@ -370,11 +344,7 @@ func inferSplit(o *infer) error {
 			each := (in[a].N-1)/len(o.Out) + 1
 			s[a] = graph.D(max(0, min(each, in[a].N-i*each)))
 		default:
-			if q, ok := in[a].Div(graph.D(len(o.Out))); ok {
-				s[a] = q
-			} else {
-				s[a] = o.Unknown("split", i)
-			}
+			s[a] = quotient(o, in[a], len(o.Out), "split", i)
 		}
 		o.SetOutput(i, s)
 	}
@@ -385,14 +355,13 @@ func inferSplit(o *infer) error {
 }
 
 func splitVJP(c *call) []node {
-	parts := make([]node, len(c.Op.Out))
-	for i, o := range c.Op.Out {
-		parts[i] = c.DY[i]
-		if !parts[i].OK() {
+	parts := make([]node, len(c.Out))
+	for i, o := range c.Out {
+		if parts[i] = c.DY[i]; !parts[i].OK() {
 			parts[i] = ZerosLike(o)
 		}
 	}
-	return []node{graph.Concat(c.Op.Attrs.Int("axis", 0), parts...)}
+	return []node{graph.Concat(c.Attrs.Int("axis", 0), parts...)}
 }
 
 // setRank gives the output as many axes of unknown size as the integer vector n has elements, or least if that is more.
@@ -417,22 +386,19 @@ func inferDepthToSpace(o *infer) error {
 	if len(in) != 4 || b < 1 || b > maxWindow {
 		return nil
 	}
-	c, ok := in[1].Div(graph.D(b * b))
-	if !ok {
-		c = o.Unknown("channels")
-	}
+	c := quotient(o, in[1], b*b, "channels")
 	return o.Set(graph.Shape{in[0], c, in[2].Mul(graph.D(b)), in[3].Mul(graph.D(b))})
 }
 
 // decomposeDepthToSpace moves blocks of channels into space; modes DCR and CRD say which axis of the channels is the
 // block's.
 func decomposeDepthToSpace(c *call, in []node) node {
-	b := c.Op.Attrs.Int("blocksize", 0)
+	b := c.Attrs.Int("blocksize", 0)
 	s, ok := channelsAndSpace(in[0], b)
 	if !ok || s[0]%(b*b) != 0 {
 		return c.Refuse("channels and size of its input must be known when the graph is built")
 	}
-	if c.Op.Attrs.Str("mode", "DCR") == "CRD" {
+	if c.Attrs.Str("mode", "DCR") == "CRD" {
 		return in[0].Reshape(-1, s[0]/(b*b), b, b, s[1], s[2]).Transpose(0, 1, 4, 2, 5, 3).Reshape(-1, s[0]/(b*b),
 			s[1]*b, s[2]*b)
 	}
@@ -445,19 +411,12 @@ func inferSpaceToDepth(o *infer) error {
 	if len(in) != 4 || b < 1 || b > maxWindow {
 		return nil
 	}
-	out := graph.Shape{in[0], in[1].Mul(graph.D(b * b)), in[2], in[3]}
-	for i := 2; i < 4; i++ {
-		q, ok := in[i].Div(graph.D(b))
-		if !ok {
-			q = o.Unknown("space", i)
-		}
-		out[i] = q
-	}
-	return o.Set(out)
+	return o.Set(graph.Shape{in[0], in[1].Mul(graph.D(b * b)), quotient(o, in[2], b, "space", 2),
+		quotient(o, in[3], b, "space", 3)})
 }
 
 func decomposeSpaceToDepth(c *call, in []node) node {
-	b := c.Op.Attrs.Int("blocksize", 0)
+	b := c.Attrs.Int("blocksize", 0)
 	s, ok := channelsAndSpace(in[0], b)
 	if !ok || s[1]%b != 0 || s[2]%b != 0 {
 		return c.Refuse("channels and size of its input must be known when the graph is built")

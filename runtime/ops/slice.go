@@ -10,13 +10,13 @@ import (
 
 func init() {
 	graph.Register(
-		graph.Def{Kind: "Slice", MinInputs: 3, Infer: inferSlice, VJP: sliceVJP},
-		graph.Def{Kind: "Pad", MinInputs: 1, Attrs: "mode string", Infer: inferPad, VJP: padVJP},
+		def{Kind: "Slice", MinInputs: 3, Infer: inferSlice, VJP: sliceVJP},
+		def{Kind: "Pad", MinInputs: 1, Attrs: "mode string", Infer: inferPad, VJP: padVJP},
 	)
 }
 
 func inferSlice(o *infer) error {
-	in, ints := o.In[0].Shape(), o.In[0].Ints()
+	in := o.In[0].Shape()
 	if in == nil {
 		return nil
 	}
@@ -42,18 +42,13 @@ func inferSlice(o *infer) error {
 	if n := len(start); len(end) != n || axes != nil && len(axes) != n || step != nil && len(step) != n {
 		return fmt.Errorf("%d starts, %d ends, %d axes, %d steps", n, len(end), len(axes), len(step))
 	}
-	content, grown := contentOf(o.In[0])
-	grown = grown && len(in) > 1
+	cut, err := resolve(axes, len(start), len(out))
+	if err != nil {
+		return err
+	}
+	content, known := contentOf(o.In[0])
 	for i := range start {
-		a := i
-		if axes != nil {
-			a = axes[i]
-		}
-		a, err := graph.Axis(a, len(out))
-		if err != nil {
-			return err
-		}
-		st := 1
+		a, st := cut[i], 1
 		if step != nil {
 			st = step[i]
 		}
@@ -65,15 +60,12 @@ func inferSlice(o *infer) error {
 			n = o.Unknown("slice", a)
 		}
 		out[a] = n
-		switch {
-		case len(in) == 1 && ints != nil:
-			o.SetContent(sliceDims(ints, start[i], end[i], st))
-		case grown:
+		if known {
 			from, _ := clampRange(content.shape[a], start[i], end[i], st)
 			content = content.sliced(a, from, st, n.N)
-			o.SetContent(content.cells)
 		}
 	}
+	o.SetContent(content.cells)
 	return o.Set(out)
 }
 
@@ -130,16 +122,6 @@ func rangeLen(i, j, step int) int {
 	return 0
 }
 
-func sliceDims(v []graph.Dim, start, end, step int) []graph.Dim {
-	i, j := clampRange(len(v), start, end, step)
-	out := []graph.Dim{}
-	for n := rangeLen(i, j, step); n > 0; n-- {
-		out = append(out, v[i])
-		i += step
-	}
-	return out
-}
-
 // sliceVJP puts the gradient between zeros where step 1 and known ends allow it; elsewhere, axis by axis, it is added
 // at the positions that the slice read, which are a slice of 0, 1, 2, ...
 func sliceVJP(c *call) []node {
@@ -148,22 +130,17 @@ func sliceVJP(c *call) []node {
 	if !ok || x.Rank() < 0 {
 		return c.Fail("the axes and the rank of its input must be known when the graph is built")
 	}
-	if axes == nil {
-		n := c.X(1).Shape()
-		if len(n) != 1 || !n[0].Static() {
-			return c.Fail("how many axes it cuts must be known when the graph is built")
-		}
-		for i := range n[0].N {
-			axes = append(axes, i)
-		}
+	n := c.X(1).Shape()
+	if len(n) != 1 || !n[0].Static() {
+		return c.Fail("how many axes it cuts must be known when the graph is built")
+	}
+	axes, err := resolve(axes, n[0].N, x.Rank())
+	if err != nil {
+		return c.Fail("%v", err)
 	}
 	before, after := make([]int, x.Rank()), make([]int, x.Rank())
 	var hard []int // entries of axes that padding does not do
-	for i, axis := range axes {
-		a, err := graph.Axis(axis, x.Rank())
-		if err != nil {
-			return c.Fail("%v", err)
-		}
+	for i, a := range axes {
 		lo, hi, ok := margins(c, i, x.Shape()[a])
 		if !ok {
 			hard = append(hard, i)
@@ -173,12 +150,11 @@ func sliceVJP(c *call) []node {
 	}
 	d := c.G()
 	if len(hard) < len(axes) {
-		d = g.Apply(graph.Standard, "Pad", nil, d, g.Ints(append(before, after...)...))
+		d = apply("Pad", nil, d, g.Ints(append(before, after...)...))
 	}
 	for _, i := range hard {
-		a, _ := graph.Axis(axes[i], x.Rank())
-		positions := g.Apply(graph.Standard, "Range", nil, g.Scalar64(0), sizeOf(x, a).Squeeze(0), g.Scalar64(1))
-		in := []node{positions, c.X(1), c.X(2), g.Ints(0)}
+		a := axes[i]
+		in := []node{positions(x, a), c.X(1), c.X(2), g.Ints(0)}
 		if c.X(4).OK() {
 			in = append(in, c.X(4))
 		}
@@ -187,9 +163,15 @@ func sliceVJP(c *call) []node {
 				in[k] = in[k].Gather(0, g.Ints(i)).Cast(graph.Int64)
 			}
 		}
-		d = scatterAxis(d, sizeOf(x, a), a, g.Apply(graph.Standard, "Slice", nil, in...))
+		d = scatterAxis(d, sizeOf(x, a), a, apply("Slice", nil, in...))
 	}
 	return []node{d}
+}
+
+// positions are the indices 0, 1, 2, ... of an axis.
+func positions(x node, axis int) node {
+	g := x.Graph()
+	return apply("Range", nil, g.Scalar64(0), sizeOf(x, axis).Squeeze(0), g.Scalar64(1))
 }
 
 // margins is how many entries of an axis of size d a slice of step 1 leaves out at both ends, where that is the same
@@ -238,20 +220,15 @@ func inferPad(o *infer) error {
 	if !ok {
 		return nil
 	}
-	if axes == nil {
-		for i := range in {
-			axes = append(axes, i)
-		}
+	axes, err := resolve(axes, len(in), len(in))
+	if err != nil {
+		return err
 	}
 	if len(pads) != 2*len(axes) {
 		return fmt.Errorf("%d pads for %d axes", len(pads), len(axes))
 	}
 	out := slices.Clone(in)
 	for i, a := range axes {
-		a, err := graph.Axis(a, len(in))
-		if err != nil {
-			return err
-		}
 		out[a] = out[a].Add(graph.D(pads[i] + pads[i+len(axes)]))
 	}
 	return o.Set(out)
@@ -259,7 +236,7 @@ func inferPad(o *infer) error {
 
 // padVJP cuts the padding off again.
 func padVJP(c *call) []node {
-	switch m := c.Op.Attrs.Str("mode", "constant"); m {
+	switch m := c.Attrs.Str("mode", "constant"); m {
 	case "constant":
 	case "reflect", "edge", "wrap":
 		return padByIndexVJP(c)
@@ -273,33 +250,29 @@ func padVJP(c *call) []node {
 		}
 		back = c.X(1).Graph().Ints(v...)
 	}
-	return []node{c.G().Graph().Apply(graph.Standard, "Pad", nil, c.G(), back, node{}, c.X(3))}
+	return []node{apply("Pad", nil, c.G(), back, node{}, c.X(3))}
 }
 
-// padByIndexVJP adds the gradient of each element of a padded axis to the element it is a copy of: the same padding of 0,
-// 1, 2, ... says which.
+// padByIndexVJP adds the gradient of each element of a padded axis to the element it is a copy of: the same padding of
+// 0, 1, 2, ... says which.
 func padByIndexVJP(c *call) []node {
 	x, g := c.X(0), c.X(0).Graph()
 	axes, ok := c.X(3).StaticInts()
 	if !ok || x.Rank() < 0 {
 		return c.Fail("the axes and the rank of its input must be known when the graph is built")
 	}
-	if axes == nil {
-		axes = axesFrom(0, x.Rank())
+	axes, err := resolve(axes, x.Rank(), x.Rank())
+	if err != nil {
+		return c.Fail("%v", err)
 	}
 	d := c.G()
-	for i, axis := range axes {
-		a, err := graph.Axis(axis, x.Rank())
-		if err != nil {
-			return c.Fail("%v", err)
-		}
+	for i, a := range axes {
 		if p, ok := c.X(1).StaticInts(); ok && len(p) == 2*len(axes) && p[i] == 0 && p[i+len(axes)] == 0 {
 			continue
 		}
-		positions := g.Apply(graph.Standard, "Range", nil, g.Scalar64(0), sizeOf(x, a).Squeeze(0), g.Scalar64(1))
+		positions := positions(x, a)
 		pads := c.X(1).Gather(0, g.Ints(i, i+len(axes))).Cast(graph.Int64)
-		d = scatterAxis(d, sizeOf(x, a), a, g.Apply(graph.Standard, "Pad", graph.Attrs{"mode": graph.Attr(c.Op.Attrs.Str("mode",
-			""))}, positions, pads))
+		d = scatterAxis(d, sizeOf(x, a), a, apply("Pad", graph.Attrs{"mode": c.Attrs["mode"]}, positions, pads))
 	}
 	return []node{d}
 }

@@ -173,8 +173,8 @@ func checkGraph(ctx context.Context, path string, of, wrt, sizes []string) ([][]
 		return nil, err
 	}
 	options := gradtest.Options{Session: ort.Options{WeightsDir: dir}}
-	if outputs, err := grad.Choose(f, of, wrt); err == nil && gradtest.Kinked(outputs...) {
-		options.Kinks, options.Directions, options.Elements, options.Step = true, 9, -1, 5e-4
+	if outputs, err := grad.Choose(f, of, wrt); err == nil && gradtest.NonSmooth(outputs...) {
+		options.NonSmooth, options.Directions, options.Elements, options.Step = true, 9, -1, 5e-4
 	}
 	results, err := checkFile(ctx, f, of, wrt, feeds, options)
 	if err != nil {

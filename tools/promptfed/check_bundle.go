@@ -70,8 +70,8 @@ func checkImageTower(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]
 	}
 	outputs := []graph.Output{{Name: bundle.ImageOutput, Node: image.Unit()}}
 	options := gradtest.Options{Session: o, Elements: -1}
-	if gradtest.Kinked(outputs...) {
-		options.Kinks, options.Directions, options.Step = true, 7, 5e-4 // a longer step crosses too many
+	if gradtest.NonSmooth(outputs...) {
+		options.NonSmooth, options.Directions, options.Step = true, 7, 5e-4 // a longer step crosses too many
 	}
 	results, err := gradtest.Check(ctx, outputs, prompts, feeds, options)
 	if err != nil {

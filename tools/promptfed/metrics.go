@@ -41,48 +41,30 @@ func newMeter(hub *transport.Hub) *meter {
 	m := &meter{hub: hub, client: map[string]*prometheus.Desc{}}
 	m.accuracy.Store(math.NaN())
 	m.loss.Store(0.0)
-	add := func(name, help string, kind prometheus.ValueType, of func(m *meter, s *transport.Status) float64) {
+	add := func(kind prometheus.ValueType, name, help string, of func(m *meter, s *transport.Status) float64) {
 		m.gauges = append(m.gauges, gauge{prometheus.NewDesc("promptfed_"+name, help, nil, nil), kind, of})
 	}
-	add("rounds_total", "Rounds committed.", prometheus.CounterValue, func(m *meter,
-		_ *transport.Status) float64 {
-		return float64(m.rounds.Load())
-	})
-	add("accuracy", "Mean accuracy over clients in the last tested round, in [0,1], of the evaluation that eval.view "+
-		"names; NaN before, and where the method does not have it.", prometheus.GaugeValue, func(m *meter,
-		_ *transport.Status) float64 {
-		return m.accuracy.Load().(float64)
-	})
-	add("loss", "Mean training loss of the last round.", prometheus.GaugeValue, func(m *meter,
-		_ *transport.Status) float64 {
-		return m.loss.Load().(float64)
-	})
-	add("upload_bytes_total", "Bytes of replies that counted, headers included.", prometheus.CounterValue,
-		func(_ *meter, s *transport.Status) float64 { return float64(s.BytesUp) })
-	add("download_bytes_total", "Bytes of orders, headers included.", prometheus.CounterValue, func(_ *meter,
-		s *transport.Status) float64 {
-		return float64(s.BytesDown)
-	})
-	add("replies_total", "Replies that counted.", prometheus.CounterValue, func(_ *meter,
-		s *transport.Status) float64 {
-		return float64(s.Replies)
-	})
-	add("late_replies_total", "Late and repeated replies, dropped.", prometheus.CounterValue, func(_ *meter,
-		s *transport.Status) float64 {
-		return float64(s.Late)
-	})
-	add("refused_replies_total", "Replies refused or without an answer.", prometheus.CounterValue, func(_ *meter,
-		s *transport.Status) float64 {
-		return float64(s.Refused)
-	})
-	add("refused_joins_total", "Clients refused to join.", prometheus.CounterValue, func(_ *meter,
-		s *transport.Status) float64 {
-		return float64(s.RefusedJoins)
-	})
-	add("repeated_orders_total", "Orders given again below the quorum.", prometheus.CounterValue, func(_ *meter,
-		s *transport.Status) float64 {
-		return float64(s.Repeats)
-	})
+	count := func(name, help string, of func(s *transport.Status) int64) {
+		add(prometheus.CounterValue, name, help, func(_ *meter, s *transport.Status) float64 { return float64(of(s)) })
+	}
+	add(prometheus.CounterValue, "rounds_total", "Rounds committed.",
+		func(m *meter, _ *transport.Status) float64 { return float64(m.rounds.Load()) })
+	add(prometheus.GaugeValue, "accuracy", "Mean accuracy over clients in the last tested round, in [0,1], of the "+
+		"evaluation that eval.view names; NaN before, and where the method does not have it.",
+		func(m *meter, _ *transport.Status) float64 { return m.accuracy.Load().(float64) })
+	add(prometheus.GaugeValue, "loss", "Mean training loss of the last round.",
+		func(m *meter, _ *transport.Status) float64 { return m.loss.Load().(float64) })
+	count("upload_bytes_total", "Bytes of replies that counted, headers included.",
+		func(s *transport.Status) int64 { return s.BytesUp })
+	count("download_bytes_total", "Bytes of orders, headers included.",
+		func(s *transport.Status) int64 { return s.BytesDown })
+	count("replies_total", "Replies that counted.", func(s *transport.Status) int64 { return s.Replies })
+	count("late_replies_total", "Late and repeated replies, dropped.", func(s *transport.Status) int64 { return s.Late })
+	count("refused_replies_total", "Replies refused or without an answer.",
+		func(s *transport.Status) int64 { return s.Refused })
+	count("refused_joins_total", "Clients refused to join.", func(s *transport.Status) int64 { return s.RefusedJoins })
+	count("repeated_orders_total", "Orders given again below the quorum.",
+		func(s *transport.Status) int64 { return s.Repeats })
 	for name, help := range map[string]string{"joined": "1 where a client has joined and not left.",
 		"seen_seconds": "Seconds since a client was heard of; -1 for never.",
 		"lag":          "1 where a client has an order that it has not answered."} {

@@ -30,21 +30,28 @@ func papers(t *testing.T) (sweeps, counts []string) {
 	return sweeps, counts
 }
 
+// bothForms loads a sweep and its small form.
+func bothForms(t *testing.T, path string) (plain, small *configs.Sweep) {
+	t.Helper()
+	for _, form := range []struct {
+		to    **configs.Sweep
+		smoke bool
+	}{{&plain, false}, {&small, true}} {
+		s, err := configs.LoadSweep(path, configs.SweepOptions{Smoke: form.smoke})
+		if err != nil {
+			t.Fatal(err)
+		}
+		*form.to = s
+	}
+	return plain, small
+}
+
 // Every file of a paper is a sweep in both of its forms, and its card says what it reproduces. The small form needs no
 // data and no backbone that the program does not bring along.
 func TestPapers(t *testing.T) {
 	sweeps, _ := papers(t)
 	for _, path := range sweeps {
-		plain, err := configs.LoadSweep(path, configs.SweepOptions{})
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		small, err := configs.LoadSweep(path, configs.SweepOptions{Smoke: true})
-		if err != nil {
-			t.Error(err)
-			continue
-		}
+		plain, small := bothForms(t, path)
 		c := plain.Card
 		switch {
 		case c == nil:

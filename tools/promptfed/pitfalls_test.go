@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"promptfed/configs"
 )
 
 // Every file of configs/pitfalls is a sweep over three seeds or more that says what it shows, has a small form that
@@ -22,16 +20,7 @@ func TestPitfalls(t *testing.T) {
 	}
 	for _, path := range files {
 		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
-		plain, err := configs.LoadSweep(path, configs.SweepOptions{})
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		small, err := configs.LoadSweep(path, configs.SweepOptions{Smoke: true})
-		if err != nil {
-			t.Error(err)
-			continue
-		}
+		plain, small := bothForms(t, path)
 		if plain.Name != "pitfall-"+name || len(plain.Seeds) < 3 {
 			t.Errorf("%s has the name %s and %d seeds", path, plain.Name, len(plain.Seeds))
 		}

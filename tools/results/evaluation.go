@@ -38,14 +38,9 @@ func (r *Run) show(view string) {
 		return
 	}
 	kind := kindOf(view)
-	was := r.View
 	r.View = view
 	for i := range r.Rounds {
-		round := &r.Rounds[i]
-		if round.Old && was == "" { // its headline is the better known of the two
-			round.keep(kind)
-		}
-		*round = round.in(kind)
+		r.Rounds[i] = r.Rounds[i].in(kind)
 	}
 }
 
@@ -106,27 +101,7 @@ func (m Metric) At(view string) Metric {
 	return m
 }
 
-// keep puts the headline of an older version's round, which has all numbers, in the place of what it has of that
-// evaluation.
-func (r *Round) keep(kind method.View) {
-	put := func(e *engine.Evaluations, headline *engine.Evaluation) {
-		if kind == method.PersonalView {
-			e.Personal = headline
-		} else {
-			e.Global = headline
-		}
-	}
-	if r.Evaluation != nil {
-		put(&r.Evaluations, r.Evaluation)
-	}
-	for name, x := range r.Exams {
-		put(&x.Evaluations, x.Evaluation)
-		r.Exams[name] = x
-	}
-}
-
-// View is the evaluation that the metric of a run is of; empty for what belongs to neither, such as a loss, and where
-// an older version did not say it.
+// View is the evaluation that the metric of a run is of; empty for what belongs to neither, such as a loss.
 func (m Metric) View(r *Run) string {
 	switch {
 	case slices.Contains(neither, m.quantity):

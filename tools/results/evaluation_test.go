@@ -3,8 +3,6 @@ package results
 import (
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -95,44 +93,6 @@ func TestCompareStaysWithin(t *testing.T) {
 	b.TestData = "other images"
 	if got := Compare(groups, "method", metric(t, "personal"), OverClients)[0]; got.N != 0 {
 		t.Errorf("runs on different data give %d pairs", got.N)
-	}
-}
-
-// TestOldEvaluations: a folder of an older version has both numbers for every method, and nothing but accuracies of the
-// one that is not its headline.
-func TestOldEvaluations(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		ConfigFile: "method: coop\ndata: {set: drawn, shots: 4}\npartition: {clients: 2}\n",
-		engine.RoundsFile: `{"round":0,"tested":true,"accuracy":0.75,"accuracy_std":0.25,"accuracy_weighted":0.8,"accuracy_global":0.5,"accuracy_personal":0.75,` +
-			`"f1":0.7,"worst":0.5,"per_client":[0.5,1],"per_client_global":[0.25,0.75],"per_client_personal":[0.5,1],"test_sizes":[4,6],` +
-			`"exams":{"new":{"accuracy":0.4,"global":0.3,"personal":0.4,"f1":0.2,"examples":5}},"clients":[0,1]}` +
-			"\n",
-		engine.SummaryFile: `{"rounds":1,"last":0.75,"view":"personal"}`} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	res, err := Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := res.Groups[0].Runs[0]
-	if r.View != PersonalView || !r.Rounds[0].Old || r.Rounds[0].Evaluation != r.Rounds[0].Evaluations.Personal {
-		t.Errorf("%+v", r)
-	}
-	// Global: weighted (4*0.25 + 6*0.75)/10, deviation of 0.25 and 0.75.
-	for name, want := range map[string]float64{"f1": .7, "global": .5, "global/weighted": .55, "global/worst": .25,
-		"global/client-std": .25, "exam:new": .4, "global/exam:new": .3} {
-		if got, ok := metric(t, name).Of(r); !ok || math.Abs(got-want) > 1e-12 {
-			t.Errorf("%s is %v, %v; want %v", name, got, ok, want)
-		}
-	}
-	if v, ok := metric(t, "global/f1").Of(r); ok {
-		t.Errorf("an F1 that was not written is %v", v)
-	}
-	if !strings.Contains(r.TestData, "drawn") || strings.Contains(r.TestData, "shots") {
-		t.Errorf("clients are tested on %q", r.TestData)
 	}
 }
 

@@ -28,9 +28,10 @@ func put(t *testing.T, dir string, files ...string) {
 func lines(accuracies ...[2]float64) string {
 	var b strings.Builder
 	for i, a := range accuracies {
-		line, _ := json.Marshal(map[string]any{"round": i, "loss": 1, "tested": true, "accuracy": (a[0] + a[1]) / 2,
-			"per_client": a[:],
-			"bytes_up":   10, "bytes_down": 20, "seconds": 2})
+		own := map[string]any{"accuracy": (a[0] + a[1]) / 2, "per_client": a[:]}
+		line, _ := json.Marshal(map[string]any{"round": i, "loss": 1, "tested": true, "view": "personal",
+			"accuracy": own["accuracy"], "per_client": a[:], "evaluations": map[string]any{"personal": own},
+			"bytes_up": 10, "bytes_down": 20, "seconds": 2})
 		fmt.Fprintf(&b, "%s\n", line)
 	}
 	return b.String()

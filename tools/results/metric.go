@@ -2,7 +2,6 @@ package results
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,8 +90,7 @@ const (
 	Plain   Unit = ""
 )
 
-// headline reads a number of the evaluation that a round's headline is of; NaN is one that an older version did not
-// compute.
+// headline reads a number of the evaluation that a round's headline is of.
 func headline(of func(e *engine.Evaluation) float64) func(Round, string) (float64, bool) {
 	return func(r Round, _ string) (float64, bool) { return evaluated(r.Evaluation, of) }
 }
@@ -101,8 +99,7 @@ func evaluated(e *engine.Evaluation, of func(e *engine.Evaluation) float64) (flo
 	if e == nil {
 		return 0, false
 	}
-	v := of(e)
-	return v, !math.IsNaN(v)
+	return of(e), true
 }
 
 func accuracy(e *engine.Evaluation) float64 { return e.Accuracy }

@@ -76,10 +76,6 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s per client is %s, want %s", name, got, want)
 		}
 	}
-	r.Rounds[6].F1 = math.NaN() // an older version's line
-	if _, ok := metric(t, "f1").Of(&Run{Rounds: r.Rounds[6:]}); ok {
-		t.Error("there is an F1 that was not computed")
-	}
 }
 
 // TestEvaluationMetrics: of three rounds with accuracies .1, .9 and .65 the validation data prefers the first of two
@@ -159,23 +155,11 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
-// Lines of a version without the later fields give what follows from the earlier ones.
-func TestOldLines(t *testing.T) {
-	old := `{"round":0,"loss":1.5,"tested":true,"accuracy":0.6,"accuracy_std":0.2,"accuracy_weighted":0.5,"accuracy_global":0.6,"accuracy_personal":0.7,"per_client":[0.4,0.8],"per_domain":{"a":0.4,"b":0.8},"clients":[0,1],"lr":0.1,"bytes_up":1,"bytes_down":2,"seconds":3}` + "\n"
-	got, err := ReadRounds(strings.NewReader(old + `{"round":1`))
-	if err != nil || len(got) != 1 {
-		t.Fatalf("%v, %v", got, err)
-	}
-	if r := got[0]; !math.IsNaN(r.F1) || r.Worst != .4 || math.Abs(r.DomainMean-.6) > 1e-12 ||
-		math.Abs(r.DomainStd-.2) > 1e-12 {
-		t.Errorf("%+v", r)
-	}
-}
-
 func TestRoundsRefused(t *testing.T) {
 	good := lines([2]float64{.1, .2})
 	for _, c := range []struct{ line, say string }{
 		{"nonsense", "no round"}, {`{"round":2}`, "is round 2, where 1"}, {`{"round":1,"accuracy":1.5}`, "share 1.5"},
+		{`{"round":1,"tested":true,"accuracy":0.5}`, "run it again"},
 		{`{"round":1,"per_client":[0.1],"test_sizes":[1,2]}`, "different lengths"}, {`{"round":1,"loss":1e300}`,
 			"impossible"}, {`{"round":1,"notes":{"epsilon":1e300}}`, "impossible note"}, {`{"round":1,"seconds":-1}`,
 			"impossible"},

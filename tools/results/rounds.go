@@ -18,12 +18,9 @@ const (
 	maxRounds = 1 << 30
 )
 
-// Round is one line of rounds.jsonl. What follows from other fields is filled in where the line, of an older version,
-// lacks it.
+// Round is one line of rounds.jsonl.
 type Round struct {
 	engine.Record
-	// of a version that wrote both evaluations of every method, whether it has them or not, and of one accuracies alone
-	Old bool
 }
 
 // ReadRounds reads a rounds.jsonl up to the first line that is no round; what it read counts even with an error. A last
@@ -36,14 +33,9 @@ func ReadRounds(r io.Reader) ([]Round, error) {
 }
 
 // leaveOutPartial drops the lists by client of rounds that some client did not answer: they compare with no others.
-// Folders of older versions do not say whom a list is about; there those that are shorter than others are dropped.
 func leaveOutPartial(rounds []Round) {
-	clients := 0
-	for _, r := range rounds {
-		clients = max(clients, r.clients())
-	}
 	for i := range rounds {
-		if r := &rounds[i]; len(r.Answered) > 0 || r.clients() < clients {
+		if r := &rounds[i]; len(r.Answered) > 0 {
 			r.TestSizes = nil
 			for _, e := range r.all() {
 				e.PerClient = nil
@@ -115,18 +107,7 @@ func readLine(b *bufio.Reader) ([]byte, error) {
 
 func parseRound(line []byte, want int) (Round, error) {
 	var r Round
-	var has struct {
-		F1     *float64 `json:"f1"`
-		Worst  *float64 `json:"worst"`
-		Domain *float64 `json:"domain_mean"`
-
-		Global   []float64 `json:"per_client_global"`
-		Personal []float64 `json:"per_client_personal"`
-	}
 	if err := json.Unmarshal(line, &r.Record); err != nil {
-		return r, fmt.Errorf("is no round: %w", err)
-	}
-	if err := json.Unmarshal(line, &has); err != nil {
 		return r, fmt.Errorf("is no round: %w", err)
 	}
 	if r.Round != want {
@@ -138,56 +119,11 @@ func parseRound(line []byte, want int) (Round, error) {
 	if !r.Tested {
 		r.Evaluation = nil
 	}
-	if r.Old = r.Evaluation != nil && r.Evaluations == (engine.Evaluations{}); !r.Old {
-		return r, nil
-	}
-	if has.F1 == nil {
-		r.F1 = math.NaN()
-	}
-	if has.Worst == nil {
-		r.Worst = lowest(r.PerClient)
-	}
-	r.Worst10, r.OwnClasses = math.NaN(), math.NaN()
-	if has.Domain == nil && len(r.PerDomain) > 0 {
-		r.DomainMean, r.DomainStd = engine.MeanStd(sortedValues(r.PerDomain))
-	}
-	r.Evaluations = engine.Evaluations{Global: r.older(r.Global, has.Global), Personal: r.older(r.Personal,
-		has.Personal)}
-	for name, x := range r.Exams {
-		x.Evaluations = engine.Evaluations{Global: r.older(x.Global, nil), Personal: r.older(x.Personal, nil)}
-		r.Exams[name] = x
+	if r.Evaluation != nil && r.Evaluations == (engine.Evaluations{}) {
+		return r, fmt.Errorf("has an accuracy without its evaluations (global, personal), as an older version wrote it; " +
+			"run it again")
 	}
 	return r, nil
-}
-
-// older is an evaluation as far as older versions wrote it beside the headline: accuracies.
-func (r Round) older(accuracy *float64, perClient []float64) *engine.Evaluation {
-	if accuracy == nil {
-		return nil
-	}
-	none := math.NaN()
-	e := &engine.Evaluation{Accuracy: *accuracy, Std: none, Weighted: none, F1: none, Worst: lowest(perClient),
-		Worst10: none, OwnClasses: none, PerClient: perClient}
-	if len(perClient) == 0 {
-		return e
-	}
-	_, e.Std = engine.MeanStd(perClient)
-	if len(perClient) == len(r.TestSizes) {
-		right, total := 0.0, 0.0
-		for i, n := range r.TestSizes {
-			right, total = right+float64(n)*perClient[i], total+float64(n)
-		}
-		e.Weighted = right / max(1, total)
-	}
-	return e
-}
-
-// lowest is NaN of nothing.
-func lowest(v []float64) float64 {
-	if len(v) == 0 {
-		return math.NaN()
-	}
-	return slices.Min(v)
 }
 
 // check refuses numbers that no run gives, which would make means and drawings meaningless.

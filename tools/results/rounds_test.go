@@ -1,42 +1,44 @@
 package results
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
 
-// TestAnswered: lists of a round that some client did not answer in are left out, in folders of older versions too,
-// which do not say who answered; its means stay, and so does its worst client.
+// answeredLine is a round that two clients, or some of them, answered.
+func answeredLine(round int, answered, perClient, sizes string, accuracy, worst float64) string {
+	own := fmt.Sprintf(`"accuracy":%v,"worst":%v,"per_client":%s`, accuracy, worst, perClient)
+	return fmt.Sprintf(`{"round":%d,"tested":true,%s,"evaluations":{"personal":{%s}},"answered":%s,"test_sizes":%s}`+"\n",
+		round, own, own, answered, sizes)
+}
+
+// TestAnswered: lists of a round that some client did not answer in are left out; its means stay, and so does its worst
+// client.
 func TestAnswered(t *testing.T) {
-	for _, says := range []string{`"answered":[1],`, ""} {
-		rounds, err := ReadRounds(strings.NewReader(
-			`{"round":0,"tested":true,"accuracy":0.5,"per_client":[0.25,0.75],"test_sizes":[4,4],"clients":[0,1]}` +
-				"\n" +
-				`{"round":1,"tested":true,"accuracy":0.75,` + says +
-				`"per_client":[0.75],"test_sizes":[4],"clients":[1]}` + "\n"))
-		if err != nil || len(rounds) != 2 {
-			t.Fatal(len(rounds), err)
-		}
-		if len(rounds[0].PerClient) != 2 || rounds[1].PerClient != nil || rounds[1].TestSizes != nil ||
-			rounds[1].Accuracy != 0.75 {
-			t.Errorf("%s: %+v", says, rounds)
-		}
-		run := &Run{Rounds: rounds}
-		if v, ok := metric(t, "worst").Of(run); !ok || v != 0.75 {
-			t.Errorf("%s: the worst client of the last round has %v, %v", says, v, ok)
-		}
-		if got := metric(t, "last").PerClient(run); got != nil {
-			t.Errorf("%s: a round that one client did not answer gives %v", says, got)
-		}
-		whole := &Run{Rounds: rounds[:1]}
-		if g := (&Group{}); pairKey(g, "", run) != pairKey(g, "", whole) {
-			t.Errorf("%s: a run whose last test one client missed is not paired with one that all answered", says)
-		}
+	rounds, err := ReadRounds(strings.NewReader(answeredLine(0, "[]", "[0.25,0.75]", "[4,4]", .5, .25) +
+		answeredLine(1, "[1]", "[0.75]", "[4]", .75, .75)))
+	if err != nil || len(rounds) != 2 {
+		t.Fatal(len(rounds), err)
+	}
+	if len(rounds[0].PerClient) != 2 || rounds[1].PerClient != nil || rounds[1].Evaluations.Personal.PerClient != nil ||
+		rounds[1].TestSizes != nil || rounds[1].Accuracy != 0.75 {
+		t.Errorf("%+v", rounds)
+	}
+	run := &Run{Rounds: rounds}
+	if v, ok := metric(t, "worst").Of(run); !ok || v != 0.75 {
+		t.Errorf("the worst client of the last round has %v, %v", v, ok)
+	}
+	if got := metric(t, "last").PerClient(run); got != nil {
+		t.Errorf("a round that one client did not answer gives %v", got)
+	}
+	whole := &Run{Rounds: rounds[:1]}
+	if g := (&Group{}); pairKey(g, "", run) != pairKey(g, "", whole) {
+		t.Error("a run whose last test one client missed is not paired with one that all answered")
 	}
 	// Of three clients, two answered each time, but not the same two.
-	rounds, err := ReadRounds(strings.NewReader(
-		`{"round":0,"tested":true,"accuracy":0.5,"answered":[0,1],"per_client":[0.25,0.75]}` + "\n" +
-			`{"round":1,"tested":true,"accuracy":0.5,"answered":[1,2],"per_client":[0.75,0.25]}` + "\n"))
+	rounds, err = ReadRounds(strings.NewReader(answeredLine(0, "[0,1]", "[0.25,0.75]", "[4,4]", .5, .25) +
+		answeredLine(1, "[1,2]", "[0.75,0.25]", "[4,4]", .5, .25)))
 	if err != nil || rounds[0].PerClient != nil || rounds[1].PerClient != nil {
 		t.Errorf("%+v, %v", rounds, err)
 	}

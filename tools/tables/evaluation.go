@@ -130,7 +130,7 @@ func (b *builder) evaluations() []string {
 			"client trained (personal).", none)
 	}
 	out = append(out, b.unsaid()...)
-	var both, untrained, missed, old []string
+	var both, untrained, missed []string
 	tests := 0
 	for _, g := range b.groups {
 		name := b.called(g)
@@ -142,9 +142,6 @@ func (b *builder) evaluations() []string {
 			}
 			if s.Untrained > 0 {
 				untrained = append(untrained, fmt.Sprintf("%s %d", name, s.Untrained))
-			}
-			if slices.ContainsFunc(r.Rounds, func(r results.Round) bool { return r.Old }) {
-				old = append(old, name)
 			}
 			var records []engine.Record
 			for _, round := range r.Rounds {
@@ -167,10 +164,6 @@ func (b *builder) evaluations() []string {
 	if tests > 0 {
 		say("%d %s not answered by all clients: %s.", tests, map[bool]string{true: "test was",
 			false: "tests were"}[tests == 1], some(missed))
-	}
-	if len(old) > 0 {
-		say("Of an older version, which wrote a global and a personal number for every method, whether it has them "+
-			"or not: %s.", some(old))
 	}
 	return out
 }

@@ -22,7 +22,7 @@ func run(seed uint64, accuracies ...float64) *results.Run {
 	for i, a := range accuracies {
 		r.Rounds = append(r.Rounds, results.Round{Record: engine.Record{Round: i, Tested: true, Seconds: 90,
 			BytesUp: 1000, BytesDown: 500,
-			Evaluation: &engine.Evaluation{Accuracy: a, F1: math.NaN(), PerDomain: map[string]float64{"Art": a - .1,
+			Evaluation: &engine.Evaluation{Accuracy: a, PerDomain: map[string]float64{"Art": a - .1,
 				"Photo": a + .1}, DomainMean: a, DomainStd: .1}}})
 	}
 	return r
@@ -233,14 +233,14 @@ func TestUnits(t *testing.T) {
 		t.Errorf("accuracies beside minutes: %q, %v", tab.Remarks, err)
 	}
 	tab, err = Build(groups, Layout{Rows: []string{"method"}, Columns: []string{MetricAxis}, Metrics: []string{"last",
-		"bytes", "f1"}, Card: groups[0].Plan.Card})
+		"bytes", "ece"}, Card: groups[0].Plan.Card})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := strings.Join(tab.Heads(), "|"); got != "method|last (%)|bytes" {
-		t.Errorf("heads %s: nobody has an F1", got)
+		t.Errorf("heads %s: nobody has a calibration error", got)
 	}
-	if strings.Contains(strings.Join(tab.Caption, " "), "F1") || len(tab.Notes) != 1 {
+	if strings.Contains(strings.Join(tab.Caption, " "), "calibration") || len(tab.Notes) != 1 {
 		t.Errorf("what is not shown is spoken of: %q, %q", tab.Caption, tab.Notes)
 	}
 	if c := tab.Rows[0].Cells; tab.Text(c[1]) != "1500 ± 0" || c[0].Paper != nil {
