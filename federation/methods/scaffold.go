@@ -96,6 +96,19 @@ func (m SCAFFOLD) Finish(l *method.Local, up *method.Upload) error {
 	return m.Method.Finish(l, up)
 }
 
+func (m SCAFFOLD) Extras(t method.Task) []method.Extra {
+	out := m.Method.Extras(t)
+	if m.Strength == 0 {
+		return out
+	}
+	for _, p := range m.Params(t) {
+		if p.Owner == method.Shared {
+			out = append(out, method.Extra{Name: scaffoldDC + "/" + p.Name, Shape: p.Shape})
+		}
+	}
+	return out
+}
+
 // renew sets the client's control variates and gives their changes.
 func (m SCAFFOLD) renew(l *method.Local) tensor.Map {
 	own, steps := l.Kept.Under(scaffoldC), float64(l.Steps)
