@@ -93,20 +93,21 @@ type externaliser struct {
 	left  bool // some tensor was left there
 }
 
-func (x *externaliser) varint() (uint64, error) {
-	v := uint64(0)
+// varint reads a number and adds it as it is written, which is not always the shortest way.
+func (x *externaliser) varint(to []byte) (v uint64, _ []byte, err error) {
 	for shift := 0; shift < 64; shift += 7 {
 		b, err := x.in.ReadByte()
 		if err != nil {
-			return 0, err
+			return 0, nil, err
 		}
 		x.at++
+		to = append(to, b)
 		v |= uint64(b&0x7f) << shift
 		if b < 0x80 {
-			return v, nil
+			return v, to, nil
 		}
 	}
-	return 0, errors.New("a number of more than 64 bits")
+	return 0, nil, errors.New("a number of more than 64 bits")
 }
 
 // raw reads n bytes, in pieces: what a file claims is not believed before it is there.
@@ -132,22 +133,22 @@ func (x *externaliser) message(n int64, kind messageKind, depth int) ([]byte, er
 	var out []byte
 	dtype := uint64(0)
 	for x.at < end {
-		tag, err := x.varint()
+		start := len(out)
+		tag, with, err := x.varint(out)
 		if err != nil {
 			return nil, err
 		}
+		out = with
 		field, wire := protowire.DecodeTag(tag)
-		out = protowire.AppendVarint(out, tag)
 		switch wire {
 		case protowire.VarintType:
-			v, err := x.varint()
+			v, with, err := x.varint(out)
 			if err != nil {
 				return nil, err
 			}
-			if kind == inTensor && field == 2 {
+			if out = with; kind == inTensor && field == 2 {
 				dtype = v
 			}
-			out = protowire.AppendVarint(out, v)
 			continue
 		case protowire.Fixed32Type, protowire.Fixed64Type:
 			size := int64(4)
@@ -162,7 +163,7 @@ func (x *externaliser) message(n int64, kind messageKind, depth int) ([]byte, er
 		default:
 			return nil, fmt.Errorf("wire type %d", wire)
 		}
-		length, err := x.varint()
+		length, with, err := x.varint(out)
 		if err != nil {
 			return nil, err
 		}
@@ -184,14 +185,13 @@ func (x *externaliser) message(n int64, kind messageKind, depth int) ([]byte, er
 			if err != nil {
 				return nil, err
 			}
-			out = append(out[:len(out)-protowire.SizeVarint(tag)], b...)
+			out = append(out[:start], b...)
 			if _, err := x.in.Discard(int(size)); err != nil {
 				return nil, err
 			}
 			x.at, x.left = x.at+size, true
 		default:
-			out = protowire.AppendVarint(out, length)
-			if out, err = x.raw(out, size); err != nil {
+			if out, err = x.raw(with, size); err != nil {
 				return nil, err
 			}
 		}
