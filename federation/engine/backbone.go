@@ -75,7 +75,7 @@ func lower(b Backbone, classes []string, hand func(templates string) (*tensor.Te
 				built[op] = out[i]
 			}
 		}
-		roots = graph.Rewrite(roots, func(op *graph.Op, _ []graph.Node) []graph.Node {
+		roots = graph.Transform(roots, func(op *graph.Op, _ []graph.Node) []graph.Node {
 			if n, ok := built[op]; ok {
 				return []graph.Node{n}
 			}

@@ -112,7 +112,7 @@ func valueName(i int) string { return fmt.Sprint(valueOutput, i) }
 
 // replace puts others in the place of nodes.
 func replace(root graph.Node, nodes []graph.Node, with func(i int) graph.Node) graph.Node {
-	return graph.Rewrite([]graph.Node{root}, func(op *graph.Op, _ []graph.Node) []graph.Node {
+	return graph.Transform([]graph.Node{root}, func(op *graph.Op, _ []graph.Node) []graph.Node {
 		out := slices.Clone(op.Out)
 		found := false
 		for k, n := range op.Out {

@@ -29,7 +29,7 @@ func classifier(t *testing.T, w *engine.Worker, c *engine.Client, prompts tensor
 			"patches": rows.Patches[0].(engine.Held).Tensor,
 			"pixels":  rows.Pixels[0].(engine.Held).Tensor}[in.Name()]
 	}
-	model, err := graph.Bytes(graph.Output{Name: "scores", Node: n})
+	model, err := graph.Model(graph.Output{Name: "scores", Node: n})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -360,7 +361,11 @@ func gradientsOf(s *method.Scope, loss graph.Node, at string, inputs []graph.Nod
 }
 
 func (c *compiler) compile(b Backbone, s *method.Scope, out []graph.Output) (*program, error) {
-	model, err := graph.Bytes(out...)
+	model, err := graph.Model(out...)
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := onnx.Marshal(model)
 	if err != nil {
 		return nil, err
 	}
@@ -368,7 +373,7 @@ func (c *compiler) compile(b Backbone, s *method.Scope, out []graph.Output) (*pr
 	if b != nil {
 		o.WeightsDir = b.WeightsDir()
 	}
-	session, err := c.pool.Get(fmt.Sprintf("%x %s", sha256.Sum256(model), o.WeightsDir), func() (*ort.Session, error) {
+	session, err := c.pool.Get(fmt.Sprintf("%x %s", sha256.Sum256(encoded), o.WeightsDir), func() (*ort.Session, error) {
 		return ort.NewSession(model, o)
 	})
 	if err != nil {
@@ -442,7 +447,7 @@ func (c *compiler) handText(b Backbone, templates string) (*tensor.Tensor, error
 	// The texts are constants, but ONNX Runtime runs no graph without an input; without optimisation it does not
 	// compute the whole tower while loading it either.
 	one := g.Input("one", graph.Float, graph.Static(1))
-	model, err := graph.Bytes(graph.Output{Name: valueOutput, Node: n.Unit().Mul(one)})
+	model, err := graph.Model(graph.Output{Name: valueOutput, Node: n.Unit().Mul(one)})
 	if err != nil {
 		return nil, err
 	}

@@ -6,9 +6,8 @@ import (
 	"io"
 	"math"
 
-	"google.golang.org/protobuf/proto"
-
 	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -41,11 +40,11 @@ func Export(ctx context.Context, c Config, dir string, k int, pixels, out string
 	if m.MetadataProps, err = f.metadata(dir, pixels); err != nil {
 		return 0, err
 	}
-	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	encoded, err := onnx.Marshal(m)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", out, err)
 	}
-	if err := f.try(ctx, encoded); err != nil {
+	if err := f.try(ctx, m); err != nil {
 		return 0, fmt.Errorf("%s: the classifier does not run: %w", out, err)
 	}
 	return int64(len(encoded)), atomicfile.Write(out, func(w io.Writer) error {
@@ -55,7 +54,7 @@ func Export(ctx context.Context, c Config, dir string, k int, pixels, out string
 }
 
 // try runs an exported classifier on one small image.
-func (f *finished) try(ctx context.Context, model []byte) error {
+func (f *finished) try(ctx context.Context, model *onnx.ModelProto) error {
 	s, err := ort.NewSession(model, ort.Options{})
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
@@ -38,18 +37,19 @@ func (f *finished) model(ctx context.Context, pixels string) (*onnx.ModelProto, 
 	if err != nil {
 		return nil, err
 	}
-	parts := []part{{"preprocess", pre, nil}}
+	parts := []onnx.Part{{Name: "preprocess", Model: pre}}
 	if len(t.asked) > 0 {
 		tower, err := t.model()
 		if err != nil {
 			return nil, fmt.Errorf("bundle %s: %w", f.bundle.Name, err)
 		}
-		parts = append(parts, part{"image", tower, map[string]string{bundle.PixelsInput: "preprocess/" + ready}})
+		parts = append(parts, onnx.Part{Name: "image", Model: tower,
+			Feeds: map[string]string{bundle.PixelsInput: "preprocess/" + ready}})
 	}
-	m := join(append(parts, part{"head", head, feeds})...)
+	m := onnx.Merge(append(parts, onnx.Part{Name: "head", Model: head, Feeds: feeds})...)
 	m.Graph.Input[0].DocString = inputLayouts[pixels]
 	m.Graph.Output[0].DocString = "probabilities [B,C] of the classes in the order of the metadata's " + MetaClasses
-	return m, embed(m, f.bundle.WeightsDir())
+	return m, onnx.Embed(m, f.bundle.WeightsDir())
 }
 
 // preprocessing is the graph from an image's pixels to those of a tower.
@@ -84,7 +84,7 @@ func openTower(b *bundle.Bundle) (*imageTower, error) {
 		return nil, err
 	}
 	t := &imageTower{}
-	if t.file, err = graph.Read(model); err != nil {
+	if t.file, err = graph.ReadModel(model); err != nil {
 		return nil, err
 	}
 	var ok bool
@@ -117,7 +117,7 @@ func (t *imageTower) head(scores graph.Node) (m *onnx.ModelProto, feeds map[stri
 		feeds[raw] = "image/" + name
 		t.asked = append(t.asked, graph.Output{Name: name, Node: out})
 	}
-	roots := graph.Rewrite([]graph.Node{scores}, func(op *graph.Op, _ []graph.Node) []graph.Node {
+	roots := graph.Transform([]graph.Node{scores}, func(op *graph.Op, _ []graph.Node) []graph.Node {
 		if n, ok := inside[op.Out[0]]; ok {
 			return []graph.Node{n}
 		}
@@ -142,16 +142,9 @@ func (t *imageTower) model() (*onnx.ModelProto, error) {
 	for i, n := range standard(roots) {
 		out[i] = graph.Output{Name: t.asked[i].Name, Node: n}
 	}
-	encoded, err := t.file.WriteModel(out...)
+	m, err := t.file.Model(out...)
 	if err != nil {
 		return nil, err
 	}
-	m := &onnx.ModelProto{}
-	if err := proto.Unmarshal(encoded, m); err != nil {
-		return nil, err
-	}
-	if m.Graph == nil || len(m.Graph.Output) == 0 {
-		return nil, errors.New("the image tower is empty")
-	}
-	return m, nil
+	return proto.Clone(m).(*onnx.ModelProto), nil // Merge changes it
 }

@@ -23,6 +23,7 @@ import (
 	"promptfed/federation/sets"
 	"promptfed/models/drawn"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 )
 
@@ -191,7 +192,7 @@ func TestExportStandsAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.External() {
+	if onnx.HasExternal(f.Proto) {
 		t.Error("weights lie outside")
 	}
 	for _, n := range f.Proto.Graph.Node {

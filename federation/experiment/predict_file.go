@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	"os"
 	"slices"
-
-	"google.golang.org/protobuf/proto"
 
 	"promptfed/federation/data"
 	"promptfed/models/preprocess"
@@ -28,7 +25,13 @@ func PredictFile(ctx context.Context, path string, images []data.Example, o ort.
 	defer s.Close()
 	// of one image, where the batch is fixed
 	form, copies := s.Inputs()[0].Type, make([]int, max(1, s.Inputs()[0].Shape[0].Size))
-	prepare := func(_ int, img image.Image) (*tensor.Tensor, error) { return pixelsOf(img, form).Rows(copies), nil }
+	prepare := func(_ int, img image.Image) (*tensor.Tensor, error) {
+		if size := img.Bounds().Size(); size.X*size.Y > maxPixels/len(copies) {
+			return nil, fmt.Errorf("an image of %d x %d is too large for %s, which takes %d at a time", size.X, size.Y,
+				path, len(copies))
+		}
+		return pixelsOf(img, form).Rows(copies), nil
+	}
 	err = data.Decode(ctx, images, 1, data.Refuse, preprocess.Decode, prepare, func(i int, pixels *tensor.Tensor,
 		_ *data.BadImage) error {
 		got, err := s.Run(ctx, tensor.Map{ClassifierInput: pixels})
@@ -43,7 +46,7 @@ func PredictFile(ctx context.Context, path string, images []data.Example, o ort.
 
 // openClassifier compiles a file that Export wrote.
 func openClassifier(path string, o ort.Options) (*ort.Session, []string, error) {
-	model, err := os.ReadFile(path)
+	model, err := onnx.ReadFile(path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -61,18 +64,17 @@ func openClassifier(path string, o ort.Options) (*ort.Session, []string, error) 
 	return s, classes, nil
 }
 
-// maxFixedBatch bounds the memory that a file can ask for.
-const maxFixedBatch = 256
+// Bounds of the memory that a file can ask for.
+const (
+	maxFixedBatch = 1 << 10
+	maxPixels     = 1 << 27 // of a batch
+)
 
 // foreign is the error of a file that Export did not write.
 const foreign = "it is no classifier that promptfed export wrote: %s"
 
 // classifierClasses reads the class names of an exported classifier.
-func classifierClasses(model []byte) (classes []string, err error) {
-	m := &onnx.ModelProto{}
-	if err := proto.Unmarshal(model, m); err != nil {
-		return nil, fmt.Errorf(foreign, "it is no ONNX file")
-	}
+func classifierClasses(m *onnx.ModelProto) (classes []string, err error) {
 	i := slices.IndexFunc(m.MetadataProps, func(p *onnx.StringStringEntryProto) bool { return p.Key == MetaClasses })
 	if i < 0 {
 		return nil, fmt.Errorf(foreign, "its metadata has no "+MetaClasses)

@@ -21,7 +21,7 @@ func TestFrameOfPixels(t *testing.T) {
 		9: ones.Data} {
 		g := graph.New()
 		out := Visual{Border: border}.framed(g.Input("prompt", graph.Float, graph.Static(3, 4, 4)), 4)
-		model, err := graph.Bytes(graph.Output{Name: "framed", Node: out.Scale(1)})
+		model, err := graph.Model(graph.Output{Name: "framed", Node: out.Scale(1)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -97,7 +97,7 @@ func (e *evaluator) tower(image bool) (*ort.Session, error) {
 		out = textFeatures(g, e.cfg.text(), clip.Inputs(e.inputs(false)), tokens, g.Input(inEnd, graph.Int64,
 			graph.Static(1)))
 	}
-	model, err := graph.Bytes(graph.Output{Name: "features", Node: out})
+	model, err := graph.Model(graph.Output{Name: "features", Node: out})
 	if err != nil {
 		return nil, err
 	}

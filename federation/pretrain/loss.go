@@ -4,6 +4,7 @@ import (
 	"promptfed/models/clip"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 	"promptfed/runtime/tensor"
 )
 
@@ -31,7 +32,7 @@ const (
 //	L = -1/(2B) Σ_ij Y_ij [log softmax_j(s f tᵀ) + log softmax_j(s t fᵀ)]
 //
 // where Y are the targets, so that no image is pushed away from a text that describes it.
-func stepGraph(text clip.TextArch, image clip.VisionArch, weights tensor.Map, batch, length int) ([]byte, error) {
+func stepGraph(text clip.TextArch, image clip.VisionArch, weights tensor.Map, batch, length int) (*onnx.ModelProto, error) {
 	g := graph.New()
 	in := clip.Inputs(weights)
 	pixels := g.Input(inPixels, graph.Float, graph.Static(batch, 3, image.Image, image.Image))
@@ -64,7 +65,7 @@ func stepGraph(text clip.TextArch, image clip.VisionArch, weights tensor.Map, ba
 	for i, n := range names {
 		outputs = append(outputs, graph.Output{Name: outGrad + n, Node: dw[i]})
 	}
-	return graph.Bytes(outputs...)
+	return graph.Model(outputs...)
 }
 
 func textFeatures(g *graph.Graph, arch clip.TextArch, w clip.Inputs, tokens, end graph.Node) graph.Node {

@@ -22,13 +22,13 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 
 	"promptfed/models/clip"
 	"promptfed/models/preprocess"
 	"promptfed/models/tokenizer"
+	"promptfed/runtime/onnx"
 )
 
 // Names of the files that every bundle has.
@@ -124,19 +124,11 @@ func (b *Bundle) Batch() int {
 
 // ImageModel is the image tower with the input PixelsInput and the outputs ImageOutput and, where there are patch
 // features, PatchesOutput.
-func (b *Bundle) ImageModel() ([]byte, error) {
+func (b *Bundle) ImageModel() (*onnx.ModelProto, error) {
 	if b.drop != nil {
 		return b.drop.image.model()
 	}
-	return os.ReadFile(filepath.Join(b.dir, ImageFile))
-}
-
-// TextModel reads text.onnx, under whatever name it has.
-func (b *Bundle) TextModel() ([]byte, error) {
-	if b.drop != nil {
-		return os.ReadFile(filepath.Join(b.dir, filepath.FromSlash(b.drop.text.name)))
-	}
-	return os.ReadFile(filepath.Join(b.dir, TextFile))
+	return onnx.ReadFile(filepath.Join(b.dir, ImageFile))
 }
 
 // Tokenizer reads the vocabulary, once.

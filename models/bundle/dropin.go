@@ -146,7 +146,7 @@ func (d *dropIn) open(b *Bundle) error {
 		if open[name] != nil {
 			continue
 		}
-		f, err := graph.OpenFile(filepath.Join(b.dir, filepath.FromSlash(name)), name)
+		f, err := graph.OpenFile(b.dir, name)
 		if errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("%s is missing from %s: put it there, or name the file in %s as \"model\" (both "+
 				"towers), \"image\": {\"file\": ...} or \"text\": {\"file\": ...}",

@@ -53,7 +53,7 @@ func TestHandWrittenErrors(t *testing.T) {
 			`has no tensor "rows"; it has weight`},
 		{"place outside the file", embeddings,
 			`{"token_embedding": {"file": "tokens.safetensors", "offset": 20000, "shape": [530, 8]}}`,
-			`the token embedding is said to lie at 20000 to 36960 of tokens.safetensors, which has `},
+			`the token embedding: 16960 bytes at 20000 are wanted of `},
 		{"not its rows", embeddings, `{"token_embedding": {"file": "tokens.safetensors", "offset": 80, "shape": [1060, 4]}}`, `it is 4 wide, the tower takes 8`},
 		{"damaged", ids, `{"files": {"text.onnx": {"size": 12}}}`, `bundle.json says 12`},
 	} {

@@ -14,6 +14,7 @@ import (
 	"promptfed/models/clip"
 	"promptfed/models/tokenizer"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 	"promptfed/runtime/tensor"
 )
 
@@ -34,12 +35,12 @@ func (d *dropIn) list(b *Bundle) error {
 		}
 	}
 	for _, f := range []*graph.File{d.image.file, d.text.file} {
-		for _, p := range f.Proto.Graph.Initializer {
-			if n, ok := f.Node(p.Name); ok && n.Op().Literal() != nil {
-				if e, ok := n.Op().Literal().Place(); ok {
-					add(e.File)
-				}
-			}
+		files, err := onnx.ExternalFiles(f.Proto)
+		if err != nil {
+			return err
+		}
+		for _, name := range files {
+			add(name)
 		}
 	}
 	slices.Sort(d.files)

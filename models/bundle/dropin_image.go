@@ -6,6 +6,7 @@ import (
 
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 )
 
 // imageTower is someone else's image tower.
@@ -42,6 +43,9 @@ func newImageTower(f *graph.File, name string, p imagePorts, size int) (*imageTo
 			ports([]graph.Node{t.input}))
 	}
 	t.batch = staticAxis(t.input, 0)
+	if err := checkBatch(t.input, t.batch); err != nil {
+		return nil, err
+	}
 	if p.Patches != "" {
 		o, ok := f.Output(p.Patches)
 		if !ok {
@@ -73,6 +77,12 @@ func (t *imageTower) measure(said int) error {
 	if said != 0 && said != t.size {
 		return fmt.Errorf("%s says image_size %d, the tower takes %d", ManifestFile, said, t.size)
 	}
+	if t.size > maxSide {
+		return fmt.Errorf("it takes images of %d pixels on a side; at most %d are supported", t.size, maxSide)
+	}
+	if err := checkBatch(t.input, t.batch, 3, t.size, t.size); err != nil {
+		return err
+	}
 	image, patches, err := t.try(t.size)
 	if err != nil {
 		return err
@@ -81,10 +91,12 @@ func (t *imageTower) measure(said int) error {
 		return fmt.Errorf("output %s has shape %v for two images; features must be [batch,size]", t.output.Name(),
 			image.Shape())
 	}
-	t.joint = image.Dim(1)
+	if t.joint = image.Dim(1); t.joint < 1 || t.joint > maxExtent {
+		return fmt.Errorf("features of size %d", t.joint)
+	}
 	if t.patches.OK() {
 		s, ok := patches.Shape().Ints()
-		if !ok || len(s) != 3 || s[2] != t.joint {
+		if !ok || len(s) != 3 || s[2] != t.joint || s[1] > maxExtent {
 			return fmt.Errorf("output %s has shape %v; features of patches must be [batch,patches,%d]",
 				t.patches.Name(), patches.Shape(), t.joint)
 		}
@@ -147,7 +159,7 @@ func (t *imageTower) once(g *graph.Graph, pixels graph.Node) (image, patches gra
 	if t.input.DType() == graph.Double {
 		x = x.Cast(graph.Double)
 	}
-	out, err := graph.Graft(g, roots, map[graph.Node]graph.Node{t.input: x})
+	out, err := graph.Inline(g, roots, map[graph.Node]graph.Node{t.input: x})
 	if err != nil {
 		return graph.Node{}, graph.Node{}, err
 	}
@@ -158,7 +170,7 @@ func (t *imageTower) once(g *graph.Graph, pixels graph.Node) (image, patches gra
 }
 
 // model is the tower under the names that bundles use, with the batch that it was exported for.
-func (t *imageTower) model() ([]byte, error) {
+func (t *imageTower) model() (*onnx.ModelProto, error) {
 	g, batch := graph.New(), graph.Sym("B")
 	if t.batch > 0 {
 		batch = graph.D(t.batch)
@@ -172,7 +184,7 @@ func (t *imageTower) model() ([]byte, error) {
 	if patches.OK() {
 		list = append(list, graph.Output{Name: PatchesOutput, Node: patches})
 	}
-	return graph.Bytes(list...)
+	return graph.Model(list...)
 }
 
 var errNoPromptTokens = errors.New("an exported image tower takes prompts at pixel level only; convert the " +

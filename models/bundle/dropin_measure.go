@@ -38,11 +38,17 @@ func (t *textTower) measure(said int) error {
 			return err
 		}
 	}
+	if t.context > maxContext {
+		return fmt.Errorf("texts of %d tokens; at most %d are supported", t.context, maxContext)
+	}
+	if err := checkBatch(t.inputs()[0], t.batch, t.context, t.table.width); err != nil {
+		return err
+	}
 	shape, err := t.try(t.context)
 	if err != nil {
 		return fmt.Errorf("with %d tokens: %w", t.context, err)
 	}
-	if t.joint = shape[1].N; t.joint < 1 {
+	if t.joint = shape[1].N; t.joint < 1 || t.joint > maxExtent {
 		return fmt.Errorf("features of size %d", t.joint)
 	}
 	if t.length == 0 && t.causal && t.context > 3 {
@@ -52,6 +58,9 @@ func (t *textTower) measure(said int) error {
 	}
 	return nil
 }
+
+// maxTries bounds the sizes that findContext tries; towers have some ten.
+const maxTries = 64
 
 // findContext finds the longest sequence that the tower has positions for: one of the sizes of its constants, such that
 // one token more does not fit.
@@ -68,7 +77,7 @@ func (t *textTower) findContext() error {
 		}
 	}
 	slices.Sort(sizes)
-	for _, n := range sizes {
+	for _, n := range sizes[:min(len(sizes), maxTries)] {
 		if _, err := t.try(n); err != nil {
 			continue
 		}

@@ -101,6 +101,33 @@ func staticAxis(n graph.Node, axis int) int {
 	return 0
 }
 
+// Limits of the sizes that an export fixes. As many images or texts as its batch has go through a tower at a time,
+// however few there are, so a batch of 1024 images of 224 pixels takes 0.6 GB for the pixels alone.
+const (
+	maxBatch   = 1 << 10
+	maxContext = 1 << 13 // tokens of a text
+	maxSide    = 1 << 12 // pixels
+	maxInput   = 1 << 28 // numbers of one batch: pixels, or embeddings of tokens
+)
+
+// checkBatch refuses inputs [batch,sizes...] that are too large to be held; batch is 0 where it is open.
+func checkBatch(in graph.Node, batch int, sizes ...int) error {
+	const hint = "export it with an open batch (dynamic_axes or dynamic_shapes), or a smaller one"
+	if batch > maxBatch {
+		return fmt.Errorf("input %s: its batch is fixed at %d, and at most %d are supported, as so many rows are in "+
+			"memory however few are needed: %s", ports([]graph.Node{in}), batch, maxBatch, hint)
+	}
+	n := max(1, batch)
+	for _, s := range sizes {
+		if s > maxInput/n {
+			return fmt.Errorf("input %s: a batch of %d times %v numbers is more than the %d that are supported: %s",
+				ports([]graph.Node{in}), max(1, batch), sizes, maxInput, hint)
+		}
+		n *= max(1, s)
+	}
+	return nil
+}
+
 // maxChunks is how often a tower of a fixed batch may stand in one graph.
 const maxChunks = 256
 

@@ -1,10 +1,8 @@
 package bundle
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -77,6 +75,9 @@ func (e *embeddingTable) of(dir string, n graph.Node) error {
 	if !ok || len(shape) != 2 {
 		return fmt.Errorf("the token embedding has shape %v, must be [vocabulary,width]", n.Shape())
 	}
+	if shape[0] < 1 || shape[1] < 1 || shape[0] > maxRows || shape[1] > maxExtent {
+		return fmt.Errorf("the token embedding has shape %v, must be [vocabulary,width]", shape)
+	}
 	e.rows, e.width, e.dtype = shape[0], shape[1], typeName(int32(n.DType()))
 	if p, ok := n.Op().Literal().Place(); ok {
 		e.file, e.offset = p.File, p.Offset
@@ -96,7 +97,7 @@ func (e *embeddingTable) read(dir string, s tokenTable, vocabulary int) error {
 	path := filepath.Join(dir, filepath.FromSlash(s.File))
 	switch {
 	case s.Shape != nil:
-		if len(s.Shape) != 2 || s.Shape[0] < 1 || s.Shape[1] < 1 || s.Shape[0] > 1<<24 || s.Shape[1] > maxExtent {
+		if len(s.Shape) != 2 || s.Shape[0] < 1 || s.Shape[1] < 1 || s.Shape[0] > maxRows || s.Shape[1] > maxExtent {
 			return fmt.Errorf("shape %v, must be [vocabulary,width]", s.Shape)
 		}
 		*e = embeddingTable{file: s.File, offset: s.Offset, dtype: orElse(s.DType, "F32"), rows: s.Shape[0],
@@ -106,7 +107,7 @@ func (e *embeddingTable) read(dir string, s tokenTable, vocabulary int) error {
 			return fmt.Errorf("%v of %s takes %d bytes, not %d", s.Shape, e.dtype, n, s.Length)
 		}
 	case strings.HasSuffix(s.File, ".onnx"):
-		f, err := graph.OpenFile(path, s.File)
+		f, err := graph.OpenFile(dir, s.File)
 		if err != nil {
 			return err
 		}
@@ -132,7 +133,7 @@ func (e *embeddingTable) read(dir string, s tokenTable, vocabulary int) error {
 		if err != nil {
 			return err
 		}
-		if len(info.Shape) != 2 || info.Shape[0] < vocabulary {
+		if len(info.Shape) != 2 || info.Shape[0] < vocabulary || info.Shape[1] < 1 || info.Shape[1] > maxExtent {
 			return fmt.Errorf("tensor %s of %s is %v, must be [%d or more,width]", name, s.File, info.Shape, vocabulary)
 		}
 		*e = embeddingTable{file: s.File, offset: info.Offset, dtype: info.DType, rows: info.Shape[0],
@@ -147,15 +148,17 @@ func (e *embeddingTable) check(dir string) error {
 	if size == 0 || e.dtype[0] != 'F' && e.dtype[0] != 'B' {
 		return fmt.Errorf("the token embedding is stored as %q; F32, F16, BF16 and F64 can be read", e.dtype)
 	}
-	st, err := os.Stat(filepath.Join(dir, filepath.FromSlash(e.file)))
+	f, err := onnx.OpenExternal(dir, e.place())
 	if err != nil {
-		return err
+		return fmt.Errorf("the token embedding: %w", err)
 	}
-	if n := int64(e.rows) * int64(e.width) * size; e.offset < 0 || e.offset > st.Size() || n > st.Size()-e.offset {
-		return fmt.Errorf("the token embedding is said to lie at %d to %d of %s, which has %d bytes", e.offset,
-			e.offset+n, e.file, st.Size())
-	}
-	return nil
+	return f.Close()
+}
+
+// place is where the table lies in its file.
+func (e *embeddingTable) place() onnx.External {
+	size := safetensors.ElementSize(e.dtype)
+	return onnx.External{File: e.file, Offset: e.offset, Length: int64(e.rows) * int64(e.width) * int64(size)}
 }
 
 // lookUp reads rows, width numbers for each id.
@@ -165,7 +168,7 @@ func (e *embeddingTable) lookUp(dir string, ids []int) ([]float32, error) {
 	if e.file == "" {
 		from = strings.NewReader(string(e.inline))
 	} else {
-		f, err := os.Open(filepath.Join(dir, filepath.FromSlash(e.file)))
+		f, err := onnx.OpenExternal(dir, e.place())
 		if err != nil {
 			return nil, err
 		}
@@ -177,7 +180,7 @@ func (e *embeddingTable) lookUp(dir string, ids []int) ([]float32, error) {
 		if id < 0 || id >= e.rows {
 			return nil, fmt.Errorf("no token %d: the vocabulary has %d", id, e.rows)
 		}
-		if _, err := from.ReadAt(raw, e.offset+int64(id)*row); err != nil && !errors.Is(err, io.EOF) {
+		if _, err := from.ReadAt(raw, e.offset+int64(id)*row); err != nil {
 			return nil, fmt.Errorf("token %d: %w", id, err)
 		}
 		if err := safetensors.Decode(e.dtype, raw, out, i*e.width); err != nil {
@@ -196,13 +199,8 @@ func floatsOf(dir string, n graph.Node) []float32 {
 	}
 	raw := n.Op().Literal().Bytes()
 	if p, ok := n.Op().Literal().Place(); ok {
-		f, err := os.Open(filepath.Join(dir, filepath.FromSlash(p.File)))
-		if err != nil {
-			return nil
-		}
-		defer f.Close()
-		raw = make([]byte, tensor.Size(shape)*size)
-		if _, err := f.ReadAt(raw, p.Offset); err != nil {
+		var err error
+		if raw, err = onnx.ReadExternal(dir, p); err != nil {
 			return nil
 		}
 	}

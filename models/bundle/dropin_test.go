@@ -65,7 +65,7 @@ func foreignTower(t *testing.T, dir string, want tensor.Map) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	model, err := graph.Bytes(graph.Output{Name: "text", Node: text}, graph.Output{Name: "sentences",
+	model, err := graph.Model(graph.Output{Name: "text", Node: text}, graph.Output{Name: "sentences",
 		Node: whole.Unit()}, graph.Output{Name: "grad", Node: dx[0]})
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func foreignTower(t *testing.T, dir string, want tensor.Map) {
 	if dx, err = grad.Of(image.Unit().Mul(d).Sum(), pixels); err != nil {
 		t.Fatal(err)
 	}
-	if model, err = graph.Bytes(graph.Output{Name: "image", Node: image.Unit()}, graph.Output{Name: "pixels_grad",
+	if model, err = graph.Model(graph.Output{Name: "image", Node: image.Unit()}, graph.Output{Name: "pixels_grad",
 		Node: dx[0]}); err != nil {
 		t.Fatal(err)
 	}

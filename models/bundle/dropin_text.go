@@ -43,19 +43,16 @@ func newTextTower(dir string, f *graph.File, name string, p textPorts) (*textTow
 			return nil, err
 		}
 	}
-	for _, in := range []graph.Node{t.embeddings, t.ids, t.mask, t.positions} {
-		if !in.OK() {
-			continue
-		}
+	for _, in := range t.inputs() {
 		if n := staticAxis(in, 0); n > 0 && in != t.positions {
 			t.batch = n
+			if err := checkBatch(in, n); err != nil {
+				return nil, err
+			}
 		}
-		if n := staticAxis(in, 1); n > 1 {
+		if n := staticAxis(in, 1); n > 1 && in != t.eot {
 			t.length = n
 		}
-	}
-	if n := staticAxis(t.eot, 0); n > 0 {
-		t.batch = n
 	}
 	t.causal = p.Causal != nil && *p.Causal || p.Causal == nil && looksCausal(dir, t.output)
 	if p.Causal == nil && !t.causal {
@@ -63,6 +60,12 @@ func newTextTower(dir string, f *graph.File, name string, p textPorts) (*textTow
 			"\"text\": {\"causal\": true} if tokens behind the end token change nothing")
 	}
 	return t, nil
+}
+
+// inputs are those that it has, the one that tells of the texts first.
+func (t *textTower) inputs() []graph.Node {
+	return slices.DeleteFunc([]graph.Node{t.embeddings, t.ids, t.mask, t.positions, t.eot},
+		func(n graph.Node) bool { return !n.OK() })
 }
 
 // roles finds out what each input that the features depend on is for.
@@ -280,7 +283,7 @@ func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []
 			feed[t.eot] = feed[t.eot].Unsqueeze(1)
 		}
 	}
-	out, err := graph.Graft(g, []graph.Node{t.output}, feed)
+	out, err := graph.Inline(g, []graph.Node{t.output}, feed)
 	if err != nil {
 		return graph.Node{}, err
 	}

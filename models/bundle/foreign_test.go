@@ -63,7 +63,7 @@ func TestForeign(t *testing.T) {
 				t.Fatal(err)
 			}
 			one := g.Input("one", graph.Float, graph.Static(1)) // package ort runs no graph without inputs
-			if model, err = graph.Bytes(graph.Output{Name: "text", Node: n.Mul(one)}); err != nil {
+			if model, err = graph.Model(graph.Output{Name: "text", Node: n.Mul(one)}); err != nil {
 				t.Fatal(err)
 			}
 			near(t, "text", run(t, model, b.WeightsDir(), tensor.Map{"one": tensor.Of([]float32{1}, 1)})["text"],

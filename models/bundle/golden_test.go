@@ -13,6 +13,7 @@ import (
 	"promptfed/models/clip"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -77,7 +78,7 @@ func near(t *testing.T, what string, got, want *tensor.Tensor) {
 	}
 }
 
-func run(t *testing.T, model []byte, dir string, in tensor.Map) tensor.Map {
+func run(t *testing.T, model *onnx.ModelProto, dir string, in tensor.Map) tensor.Map {
 	t.Helper()
 	out, err := ort.Once(context.Background(), model, ort.Options{WeightsDir: dir}, in)
 	if err != nil {
@@ -152,7 +153,7 @@ func prompts(t *testing.T, b *bundle.Bundle, want tensor.Map, names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	model, err := graph.Bytes(graph.Output{Name: "end", Node: f[0]}, graph.Output{Name: "middle", Node: f[1]},
+	model, err := graph.Model(graph.Output{Name: "end", Node: f[0]}, graph.Output{Name: "middle", Node: f[1]},
 		graph.Output{Name: "front", Node: f[2]}, graph.Output{Name: "sentences", Node: whole},
 		graph.Output{Name: "grad", Node: d[0]})
 	if err != nil {

@@ -1,48 +1,46 @@
 package bundle
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-
-	"google.golang.org/protobuf/proto"
 
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 )
 
-// maxONNX bounds an ONNX file, in bytes: no protobuf message is longer.
-const maxONNX = 2 << 30
-
 func inspectONNX(path string) (Report, error) {
-	st, err := os.Stat(path)
+	dir, file := filepath.Dir(path), filepath.Base(path)
+	m, err := onnx.OpenFile(dir, file)
 	if err != nil {
 		return Report{}, err
 	}
-	if st.Size() > maxONNX {
-		return Report{}, fmt.Errorf("%s: %d bytes, an ONNX file has at most %d", path, st.Size(), maxONNX)
+	r, err := reportONNX(m, file)
+	r.Path = path
+	for _, name := range append([]string{file}, externalFiles(r)...) {
+		st, err := os.Stat(filepath.Join(dir, filepath.FromSlash(name)))
+		if err != nil {
+			return Report{}, err
+		}
+		r.Files = append(r.Files, FileReport{name, st.Size()})
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return Report{}, err
-	}
-	r, err := reportONNX(data)
-	if err != nil {
-		return Report{}, fmt.Errorf("%s: %w", path, err)
-	}
-	r.Path, r.Files = path, []FileReport{{filepath.Base(path), st.Size()}}
-	r.externalFiles(filepath.Dir(path))
-	return r, nil
+	return r, err
 }
 
-// reportONNX tells what an encoded ONNX model holds.
-func reportONNX(data []byte) (Report, error) {
-	p := &onnx.ModelProto{}
-	if err := proto.Unmarshal(data, p); err != nil || p.Graph == nil {
-		return Report{}, errors.New("not an ONNX model, or cut short")
+func externalFiles(r Report) []string {
+	var out []string
+	for _, t := range r.Tensors {
+		if t.External != "" && !slices.Contains(out, t.External) {
+			out = append(out, t.External)
+		}
 	}
+	return out
+}
+
+// reportONNX tells what a model holds whose own file is called own.
+func reportONNX(p *onnx.ModelProto, own string) (Report, error) {
 	r := Report{Kind: KindONNX, Format: strings.TrimSpace(p.ProducerName + " " + p.ProducerVersion),
 		Opsets: map[string]int64{}, Ops: map[string]int{}, Metadata: map[string]string{}}
 	for _, o := range p.OpsetImport {
@@ -64,46 +62,25 @@ func reportONNX(data []byte) (Report, error) {
 			shape[i] = int(d)
 		}
 		file := ""
-		for _, e := range t.ExternalData {
-			if e.Key == "location" {
-				file = e.Value
+		if onnx.IsExternal(t) {
+			e, err := onnx.ExternalOf(t)
+			if err != nil {
+				return r, err
+			}
+			if file = e.File; file == own {
+				file = ""
 			}
 		}
 		r.add(t.Name, typeName(t.DataType), shape, file)
 	}
-	constant := map[string]bool{}
-	for _, t := range p.Graph.Initializer {
-		constant[t.Name] = true
-	}
-	for _, v := range p.Graph.Input {
-		if !constant[v.Name] {
-			r.Inputs = append(r.Inputs, port(v))
-		}
+	for _, v := range onnx.Inputs(p.Graph) {
+		r.Inputs = append(r.Inputs, port(v))
 	}
 	for _, v := range p.Graph.Output {
 		r.Outputs = append(r.Outputs, port(v))
 	}
 	r.count()
 	return r, nil
-}
-
-// externalFiles lists the files of external data, named relative to dir; a missing one, or one outside dir, has size
-// -1.
-func (r *Report) externalFiles(dir string) {
-	seen := map[string]bool{"": true}
-	for _, t := range r.Tensors {
-		if seen[t.External] {
-			continue
-		}
-		seen[t.External] = true
-		size := int64(-1)
-		if local := filepath.FromSlash(t.External); filepath.IsLocal(local) {
-			if st, err := os.Stat(filepath.Join(dir, local)); err == nil {
-				size = st.Size()
-			}
-		}
-		r.Files = append(r.Files, FileReport{t.External, size})
-	}
 }
 
 func port(v *onnx.ValueInfoProto) PortReport {

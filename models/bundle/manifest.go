@@ -60,6 +60,7 @@ type File struct {
 const (
 	maxManifest = 16 << 20 // bytes of bundle.json
 	maxExtent   = 1 << 20  // of any size in it
+	maxRows     = 1 << 24  // tokens of a vocabulary
 )
 
 func readManifestFile(path string) ([]byte, error) {

@@ -13,6 +13,7 @@ import (
 	"promptfed/models/preprocess"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -93,7 +94,7 @@ func work(t *testing.T, b *bundle.Bundle, o ort.Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if model, err = graph.Bytes(graph.Output{Name: "gradient", Node: d[0]}); err != nil {
+	if model, err = graph.Model(graph.Output{Name: "gradient", Node: d[0]}); err != nil {
 		t.Fatal(err)
 	}
 	prompt := tensor.New(16, b.Text.Width)
@@ -106,7 +107,7 @@ func work(t *testing.T, b *bundle.Bundle, o ort.Options) {
 	t.Logf("%-14s %s", b.Name+" step", residentMB(t))
 }
 
-func stays(t *testing.T, model []byte, o ort.Options, in tensor.Map) tensor.Map {
+func stays(t *testing.T, model *onnx.ModelProto, o ort.Options, in tensor.Map) tensor.Map {
 	t.Helper()
 	s, err := ort.NewSession(model, o)
 	if err != nil {

@@ -103,7 +103,7 @@ func TestRanksOnPictures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if model, err = graph.Bytes(graph.Output{Name: "scores",
+	if model, err = graph.Model(graph.Output{Name: "scores",
 		Node: unit(g.Const(features)).MatMul(unit(f[0]).Transpose(1, 0))}); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func fullSize(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	model, err = graph.Bytes(graph.Output{Name: "text", Node: whole}, graph.Output{Name: "end", Node: f[0]},
+	model, err = graph.Model(graph.Output{Name: "text", Node: whole}, graph.Output{Name: "end", Node: f[0]},
 		graph.Output{Name: "scores", Node: scores}, graph.Output{Name: "gradient", Node: d[0]})
 	if err != nil {
 		t.Fatal(err)

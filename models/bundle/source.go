@@ -117,8 +117,8 @@ func (j *conversion) weights(dir string) error {
 	progress := func(done int64) { j.Progress(done, total) }
 	places := map[string]Place{}
 	if files != nil {
-		stored := slices.DeleteFunc(slices.Clone(items), func(it item) bool { return it.made })
-		items = slices.DeleteFunc(items, func(it item) bool { return !it.made })
+		stored := slices.DeleteFunc(slices.Clone(items), func(it item) bool { return it.derived })
+		items = slices.DeleteFunc(items, func(it item) bool { return !it.derived })
 		done, err := j.link(dir, stored, files, places, progress)
 		if err != nil {
 			return err
@@ -126,11 +126,11 @@ func (j *conversion) weights(dir string) error {
 		progress = func(n int64) { j.Progress(done+n, total) }
 	}
 	if len(items) > 0 {
-		poured, err := pour(j.Context, filepath.Join(dir, weightsFile), weightsFile, items, progress)
+		written, err := writeWeights(j.Context, filepath.Join(dir, weightsFile), weightsFile, items, progress)
 		if err != nil {
 			return err
 		}
-		maps.Copy(places, poured)
+		maps.Copy(places, written)
 	}
 	j.m.Tokens = places[tokensName]
 	delete(places, tokensName)
@@ -153,7 +153,7 @@ func inPlace(items []item) []string {
 	making := false
 	for _, it := range items {
 		h := it.from
-		if it.made {
+		if it.derived {
 			making = true
 			continue
 		}

@@ -83,7 +83,7 @@ func (m Manifest) checkWeights() error {
 			return err
 		}
 	}
-	if s := m.Tokens.Shape; len(s) != 2 || s[0] < 3 || s[0] > 1<<24 || s[1] != m.TextWidth {
+	if s := m.Tokens.Shape; len(s) != 2 || s[0] < 3 || s[0] > maxRows || s[1] != m.TextWidth {
 		return fmt.Errorf("token_embedding is %v, must be [vocabulary,%d]", s, m.TextWidth)
 	}
 	return m.checkPlace("token_embedding", m.Tokens)

@@ -7,6 +7,7 @@ import (
 
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -71,11 +72,11 @@ func TestSeparateProjectionsGiveTheSame(t *testing.T) {
 // Weights may be inputs of the graph, as when a tower is trained.
 func TestWeightsAsInputs(t *testing.T) {
 	w := formulaWeights(tiny.Shapes())
-	build := func(w clip.Weights) []byte {
+	build := func(w clip.Weights) *onnx.ModelProto {
 		g := graph.New()
 		ctx := g.Input("ctx", graph.Float, graph.Static(4, tiny.Width))
 		f := clip.Text{TextArch: tiny}.Prompts(g, w, classes(t, 5, tiny.Width), []clip.Prompt{{Ctx: ctx}})[0]
-		model, err := graph.Bytes(graph.Output{Name: "f", Node: f})
+		model, err := graph.Model(graph.Output{Name: "f", Node: f})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,7 +73,7 @@ func sequence(t testing.TB, g *graph.Graph, s *clip.Suffixes, p clip.Prompt, wid
 
 func compile(t testing.TB, o ort.Options, outputs ...graph.Output) *ort.Session {
 	t.Helper()
-	model, err := graph.Bytes(outputs...)
+	model, err := graph.Model(outputs...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func (p Preprocess) session(t testing.TB, dtype graph.DType) *ort.Session {
 	if dtype == graph.Float {
 		shape = graph.Shape{graph.Sym("B"), graph.D(3), graph.Sym("H"), graph.Sym("W")}
 	}
-	model, err := graph.Bytes(graph.Output{Name: "out", Node: p.Graph(g.Input("pixels", dtype, shape))})
+	model, err := graph.Model(graph.Output{Name: "out", Node: p.Graph(g.Input("pixels", dtype, shape))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func TestComposedGraph(t *testing.T) {
 	for i, d := range dx {
 		outputs = append(outputs, graph.Output{Name: "grad/" + wrt[i].Name(), Node: d})
 	}
-	got := run(t, bytesOf(t, outputs...), feeds)
+	got := run(t, modelOf(t, outputs...), feeds)
 	for _, o := range outputs {
 		near(t, o.Name, got[o.Name], want[o.Name], 2e-5)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -26,7 +27,7 @@ func golden(t *testing.T, file string) tensor.Map {
 	return m
 }
 
-func run(t *testing.T, model []byte, feeds tensor.Map) tensor.Map {
+func run(t *testing.T, model *onnx.ModelProto, feeds tensor.Map) tensor.Map {
 	t.Helper()
 	out, err := ort.Once(context.Background(), model, ort.Options{}, feeds)
 	if err != nil {
@@ -61,7 +62,7 @@ func TestExportedGraphs(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				forward, err := f.WriteModel(f.Outputs...)
+				forward, err := f.Model(f.Outputs...)
 				if err != nil {
 					t.Fatal(err)
 				}

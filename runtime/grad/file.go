@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 )
 
 // Names of what a gradient model has besides the inputs of the model it is of: the input Cotangent+OUTPUT weighs an
@@ -59,11 +60,11 @@ func Pullback(outputs []graph.Output, wrt ...string) ([]graph.Output, error) {
 	return out, nil
 }
 
-// File gives the model of the vector-Jacobian product of an ONNX model, encoded. Its inputs are those of f, used or
+// File gives the model of the vector-Jacobian product of an ONNX model. Its inputs are those of f, used or
 // not, and Cotangent+OUTPUT for each output named in of; its outputs are Gradient+INPUT for each input named in wrt, in
-// that order. Metadata, functions, and references to weights in files beside the model are those of f, so the result
+// that order. Metadata and references to weights in files beside the model are those of f, so the result
 // must be saved in the same folder.
-func File(f *graph.File, of, wrt []string) ([]byte, error) {
+func File(f *graph.File, of, wrt []string) (*onnx.ModelProto, error) {
 	outputs, err := Choose(f, of, wrt)
 	if err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func File(f *graph.File, of, wrt []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.WriteModel(dx...)
+	return f.Model(dx...)
 }
 
 // Choose looks up outputs of f by name, and checks that wrt are inputs; its errors list what there is.

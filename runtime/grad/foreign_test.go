@@ -45,7 +45,7 @@ func sameAsAutograd(t *testing.T, path string, want tensor.Map) {
 		t.Fatal(err)
 	}
 	in, out := f.Inputs()[0].Name(), f.Outputs[0].Name
-	forward, err := f.WriteModel(f.Outputs...)
+	forward, err := f.Model(f.Outputs...)
 	if err != nil {
 		t.Fatal(err)
 	}

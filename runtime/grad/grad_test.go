@@ -16,9 +16,9 @@ import (
 
 type node = graph.Node
 
-func bytesOf(t *testing.T, outputs ...graph.Output) []byte {
+func modelOf(t *testing.T, outputs ...graph.Output) *onnx.ModelProto {
 	t.Helper()
-	b, err := graph.Bytes(outputs...)
+	b, err := graph.Model(outputs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestDetachStopsTheGradient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := run(t, bytesOf(t, graph.Output{Name: "dx", Node: dx[0]}), tensor.Map{"x": tensor.Of([]float32{1, -2, 3},
+	got := run(t, modelOf(t, graph.Output{Name: "dx", Node: dx[0]}), tensor.Map{"x": tensor.Of([]float32{1, -2, 3},
 		3)})["dx"]
 	if !slices.Equal(got.Data, []float32{1, 4, 9}) {
 		t.Errorf("gradient %v, want 1 4 9", got.Data)
@@ -48,7 +48,7 @@ func TestIndependentInputsGetZeros(t *testing.T) {
 		t.Fatal(err)
 	}
 	nan := float32(0) / tensor.New(1).Data[0]
-	got := run(t, bytesOf(t, graph.Output{Name: "copy", Node: y.Identity()}, graph.Output{Name: "dy", Node: dx[1]}),
+	got := run(t, modelOf(t, graph.Output{Name: "copy", Node: y.Identity()}, graph.Output{Name: "dy", Node: dx[1]}),
 		tensor.Map{"y": tensor.Of([]float32{1, nan, 3, 4, 5, 6}, 3, 2)})["dy"]
 	if !slices.Equal(got.Shape, []int{3, 2}) || got.MaxAbs() != 0 || got.Finite() >= 0 {
 		t.Errorf("gradient %v %v, want zeros [3 2]", got, got.Data)
@@ -63,7 +63,7 @@ func TestTiesShareTheGradient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := run(t, bytesOf(t, graph.Output{Name: "dx", Node: d[0]}, graph.Output{Name: "dy", Node: d[1]}),
+	got := run(t, modelOf(t, graph.Output{Name: "dx", Node: d[0]}, graph.Output{Name: "dy", Node: d[1]}),
 		tensor.Map{"x": tensor.Of([]float32{1, 5, 5, 2}, 4), "y": tensor.Of([]float32{1, 6, 2, 3}, 4)})
 	// By hand: the elements tie at 0 (halves), y wins at 1 and 3, x at 2; the largest of x is at 1 and 2 (halves).
 	if !slices.Equal(got["dx"].Data, []float32{0.5, 0.5, 1.5, 0}) || !slices.Equal(got["dy"].Data, []float32{0.5, 1, 0,
@@ -82,7 +82,7 @@ func TestRepeatedRowsAddUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := ort.NewSession(bytesOf(t, graph.Output{Name: "dx", Node: dx[0]}), ort.Options{IntraThreads: 4})
+	s, err := ort.NewSession(modelOf(t, graph.Output{Name: "dx", Node: dx[0]}), ort.Options{IntraThreads: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,12 +172,8 @@ func foreign(t *testing.T) *graph.File {
 }
 
 func TestFileKeepsWhatTheModelHolds(t *testing.T) {
-	b, err := grad.File(foreign(t), []string{"y"}, []string{"x"})
+	m, err := grad.File(foreign(t), []string{"y"}, []string{"x"})
 	if err != nil {
-		t.Fatal(err)
-	}
-	var m onnx.ModelProto
-	if err := proto.Unmarshal(b, &m); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
@@ -191,9 +187,9 @@ func TestFileKeepsWhatTheModelHolds(t *testing.T) {
 	if len(m.MetadataProps) != 1 || m.MetadataProps[0].Value != "someone" {
 		t.Errorf("metadata %v", m.MetadataProps)
 	}
-	if w := m.Graph.Initializer[0]; w.Name != "w" || w.DataLocation != onnx.TensorProto_EXTERNAL ||
-		w.ExternalData[0].Value != "weights.bin" {
-		t.Errorf("weight %v", w)
+	w := m.Graph.Initializer[0]
+	if e, err := onnx.ExternalOf(w); err != nil || w.Name != "w" || !onnx.IsExternal(w) || e.File != "weights.bin" {
+		t.Errorf("weight %v, %v", w, err)
 	}
 }
 

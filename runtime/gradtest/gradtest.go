@@ -11,6 +11,7 @@ import (
 
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -51,7 +52,7 @@ type Result struct {
 // Check compares the gradient of sum <c, output>, with random c, with respect to each graph input named in wrt at the
 // point that feeds holds.
 func Check(ctx context.Context, outputs []graph.Output, wrt []string, feeds tensor.Map, o Options) ([]Result, error) {
-	return check(ctx, outputs, graph.Bytes, wrt, feeds, o)
+	return check(ctx, outputs, graph.Model, wrt, feeds, o)
 }
 
 // CheckFile is Check for the named outputs and inputs of an ONNX model. Options.Session.WeightsDir must name the folder
@@ -61,10 +62,10 @@ func CheckFile(ctx context.Context, f *graph.File, of, wrt []string, feeds tenso
 	if err != nil {
 		return nil, err
 	}
-	return check(ctx, outputs, f.WriteModel, wrt, feeds, o)
+	return check(ctx, outputs, f.Model, wrt, feeds, o)
 }
 
-func check(ctx context.Context, outputs []graph.Output, write func(...graph.Output) ([]byte, error), wrt []string,
+func check(ctx context.Context, outputs []graph.Output, write func(...graph.Output) (*onnx.ModelProto, error), wrt []string,
 	feeds tensor.Map, o Options) ([]Result, error) {
 	c := &checker{ctx: ctx, feeds: feeds, o: o, random: rand.New(rand.NewPCG(o.Seed, 1))}
 	dx, err := grad.Pullback(outputs, wrt...)
@@ -109,7 +110,7 @@ func check(ctx context.Context, outputs []graph.Output, write func(...graph.Outp
 	return out, nil
 }
 
-func session(outputs []graph.Output, write func(...graph.Output) ([]byte, error), o ort.Options) (*ort.Session, error) {
+func session(outputs []graph.Output, write func(...graph.Output) (*onnx.ModelProto, error), o ort.Options) (*ort.Session, error) {
 	model, err := write(outputs...)
 	if err != nil {
 		return nil, err

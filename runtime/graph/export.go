@@ -6,13 +6,11 @@ import (
 	"slices"
 	"strconv"
 
-	"google.golang.org/protobuf/proto"
-
 	"promptfed/runtime/onnx"
 )
 
 // Opset is the version of the standard operator set that graphs are built in.
-const Opset = 18
+const Opset = onnx.Opset
 
 // Output is a node under the name it has outside.
 type Output struct {
@@ -56,7 +54,7 @@ func Bytes(outputs ...Output) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	return onnx.Marshal(m)
 }
 
 type writer struct {
@@ -182,7 +180,7 @@ func (w *writer) op(g *onnx.GraphProto, op *Op, domains map[string]bool) error {
 	}
 	n := &onnx.NodeProto{OpType: op.Kind, Domain: op.Domain, Name: op.Name}
 	if op.proto != nil {
-		n = proto.Clone(op.proto).(*onnx.NodeProto)
+		n = onnx.Shallow(op.proto)
 		n.Input, n.Output = nil, nil
 	} else {
 		for _, k := range slices.Sorted(maps.Keys(op.Attrs)) {
@@ -247,7 +245,7 @@ func (w *writer) initializer(op *Op) *onnx.TensorProto {
 	name := w.name(op.Out[0])
 	l := op.data
 	if l.Proto != nil {
-		p := proto.Clone(l.Proto).(*onnx.TensorProto)
+		p := onnx.Shallow(l.Proto)
 		p.Name = name
 		return p
 	}
@@ -259,12 +257,7 @@ func (w *writer) initializer(op *Op) *onnx.TensorProto {
 		p.RawData = rawBytes(l.Tensor)
 		return p
 	}
-	p.DataLocation = onnx.TensorProto_EXTERNAL
-	p.ExternalData = []*onnx.StringStringEntryProto{
-		{Key: "location", Value: l.External.File},
-		{Key: "offset", Value: strconv.FormatInt(l.External.Offset, 10)},
-		{Key: "length", Value: strconv.FormatInt(l.External.Length, 10)},
-	}
+	onnx.SetExternal(p, *l.External)
 	return p
 }
 

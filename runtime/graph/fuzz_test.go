@@ -28,8 +28,12 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		m.External()
-		out, err := m.WriteModel(m.Outputs...)
+		onnx.HasExternal(m.Proto)
+		written, err := m.Model(m.Outputs...)
+		if err != nil {
+			return
+		}
+		out, err := onnx.Marshal(written)
 		if err != nil {
 			return
 		}

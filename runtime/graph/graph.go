@@ -59,7 +59,7 @@ func New() *Graph {
 func (g *Graph) Err() error { return g.err }
 
 // need says that g holds operators of the operator sets of a file.
-func (g *Graph) need(list []*onnx.OperatorSetIdProto) { g.opset = max(g.opset, standardVersion(list)) }
+func (g *Graph) need(list []*onnx.OperatorSetIdProto) { g.opset = max(g.opset, onnx.Version(list)) }
 
 // Fail records an error unless there is one already, and returns the node that swallows everything.
 func (g *Graph) Fail(format string, a ...any) Node {

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
+	"path/filepath"
 	"slices"
-
-	"google.golang.org/protobuf/proto"
 
 	"promptfed/runtime/onnx"
 )
@@ -19,8 +17,7 @@ type File struct {
 	Proto   *onnx.ModelProto
 	nodes   map[string]Node
 
-	functions map[string]*onnx.FunctionProto
-	expanded  int // operators that functions and branches made
+	expanded int // operators that branches made
 }
 
 // Node returns the value of that name anywhere in the model.
@@ -50,46 +47,53 @@ func (f *File) Inputs() []Node {
 	return out
 }
 
-// ReadFile reads an ONNX model from a file of at most 2 GiB. Weights in files beside it are not read, only pointed at.
+// ReadFile reads an ONNX model from a file. Weights in files beside it are not read, only pointed at.
 func ReadFile(path string) (*File, error) {
-	b, err := os.ReadFile(path)
+	m, err := onnx.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	f, err := Read(b)
+	return named(path, m)
+}
+
+// OpenFile is ReadFile of the file at location, relative to dir, whose large weights stay in it (see onnx.OpenFile).
+func OpenFile(dir, location string) (*File, error) {
+	m, err := onnx.OpenFile(dir, location)
+	if err != nil {
+		return nil, err
+	}
+	return named(filepath.Join(dir, filepath.FromSlash(location)), m)
+}
+
+func named(path string, m *onnx.ModelProto) (*File, error) {
+	f, err := ReadModel(m)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return f, nil
 }
 
-// Read decodes an ONNX model. Operators it does not know stay as they are, with unknown shapes.
+// Read decodes an ONNX model.
 func Read(b []byte) (*File, error) {
-	m := &onnx.ModelProto{}
-	if err := proto.Unmarshal(b, m); err != nil {
-		return nil, fmt.Errorf("not an ONNX model: %w", err)
+	m, err := onnx.Unmarshal(b)
+	if err != nil {
+		return nil, err
 	}
 	return ReadModel(m)
 }
 
-// ReadModel is Read of a decoded model, which it takes over.
+// ReadModel builds the graph of a model that has been checked, which it takes over and brings to the present operator
+// set. Operators it does not know stay as they are, with unknown shapes.
 func ReadModel(m *onnx.ModelProto) (*File, error) {
 	if m.Graph == nil || len(m.Graph.Output) == 0 {
 		return nil, fmt.Errorf("not an ONNX model: it has no graph with outputs")
 	}
-	f := &File{Graph: New(), Proto: m, nodes: map[string]Node{}, functions: map[string]*onnx.FunctionProto{}}
-	version := standardVersion(m.OpsetImport)
-	if version < 7 {
-		return nil, fmt.Errorf("operator set %d is too old; export the model with operator set 13 or newer", version)
+	if err := onnx.Upgrade(m); err != nil {
+		return nil, err
 	}
-	top := &scope{names: f.nodes, version: version}
-	for _, fn := range m.Functions {
-		f.functions[functionKey(fn.Domain, fn.Name, fn.Overload)] = fn
-	}
+	f := &File{Graph: New(), Proto: m, nodes: map[string]Node{}}
+	top := &scope{names: f.nodes}
 	for _, t := range m.Graph.Initializer {
-		if err := checkTensor(t); err != nil {
-			return nil, err
-		}
 		if err := top.declare(t.Name, f.Graph.imported(t, t.Name)); err != nil {
 			return nil, fmt.Errorf("initializers: %w", err)
 		}
@@ -114,12 +118,6 @@ func ReadModel(m *onnx.ModelProto) (*File, error) {
 			return nil, err
 		}
 	}
-	for _, o := range m.OpsetImport {
-		if o.Domain == "" || o.Domain == "ai.onnx" {
-			o.Version = max(o.Version, Opset)
-		}
-	}
-	m.IrVersion = max(m.IrVersion, 8)
 	f.Graph.need(m.OpsetImport)
 	if f.Graph.err != nil {
 		return nil, f.Graph.err
@@ -134,7 +132,7 @@ func ReadModel(m *onnx.ModelProto) (*File, error) {
 	return f, nil
 }
 
-// node adds one node of a list to the graph. It may change p.
+// node adds one node of a list to the graph.
 func (f *File) node(p *onnx.NodeProto, s *scope) error {
 	name := p.Name
 	if name != "" {
@@ -145,24 +143,18 @@ func (f *File) node(p *onnx.NodeProto, s *scope) error {
 		label += " (node " + name + ")"
 	}
 	if err := f.place(p, s, name); err != nil {
-		if inner := (&nodeError{}); errors.As(err, &inner) {
+		if inner := (&onnx.NodeError{}); errors.As(err, &inner) {
 			return err // of a node inside this one
 		}
-		return &nodeError{label, err}
+		return &onnx.NodeError{Label: label, Err: err}
 	}
 	return nil
 }
 
-// nodeError is an error about one node of a file.
-type nodeError struct {
-	label string
-	err   error
-}
-
-func (e *nodeError) Error() string { return e.label + ": " + e.err.Error() }
-func (e *nodeError) Unwrap() error { return e.err }
-
 func (f *File) place(p *onnx.NodeProto, s *scope, name string) error {
+	if err := f.Graph.room(); err != nil {
+		return err
+	}
 	domain := p.Domain
 	if domain == "ai.onnx" {
 		domain = Standard
@@ -178,13 +170,10 @@ func (f *File) place(p *onnx.NodeProto, s *scope, name string) error {
 	if len(p.Output) == 0 {
 		return errors.New("it has no output")
 	}
-	if t, err := constantOf(p); err != nil {
+	if t, err := onnx.ConstantOf(p); err != nil {
 		return err
 	} else if t != nil && domain == Standard {
 		return s.declare(p.Output[0], f.Graph.imported(t, p.Output[0]))
-	}
-	if fn := f.functions[functionKey(p.Domain, p.OpType, p.Overload)]; fn != nil && len(fn.Node) > 0 {
-		return f.call(p, fn, in, s)
 	}
 	if domain == Standard {
 		if done, err := f.branch(p, in, s); done || err != nil {
@@ -197,9 +186,6 @@ func (f *File) place(p *onnx.NodeProto, s *scope, name string) error {
 // operator adds a node that stands for itself.
 func (f *File) operator(p *onnx.NodeProto, in []Node, s *scope, name, domain string) error {
 	uses, err := s.captures(p)
-	if err == nil {
-		in, err = f.upgrade(p, in, s.version)
-	}
 	if err != nil {
 		return err
 	}
@@ -256,7 +242,7 @@ func typeOf(vi *onnx.ValueInfoProto) (DType, Shape) {
 	for i, d := range t.Shape.Dim {
 		switch v := d.Value.(type) {
 		case *onnx.TensorShapeProto_Dimension_DimValue:
-			if v.DimValue < 0 || v.DimValue > maxSize { // some exporters write -1 for a size they do not know
+			if v.DimValue < 0 { // some exporters write -1 for a size they do not know
 				shape = append(shape, symbol("", vi.Name, i))
 				break
 			}
@@ -282,22 +268,22 @@ func symbol(param, value string, axis int) Dim {
 	return Sym(param)
 }
 
-// WriteModel encodes outputs of an imported graph together with everything else the file held: metadata, functions,
-// operator set versions and fields this program does not know. Inputs of the file stay inputs, used or not.
-func (f *File) WriteModel(outputs ...Output) ([]byte, error) {
-	m := proto.Clone(f.Proto).(*onnx.ModelProto)
-	old := m.Graph
-	m.Graph = proto.Clone(old).(*onnx.GraphProto)
-	m.Graph.Node, m.Graph.Initializer, m.Graph.Input, m.Graph.Output, m.Graph.ValueInfo = nil, nil, nil, nil, nil
+// Model writes outputs of an imported graph together with everything else the file held: metadata, operator set
+// versions and fields this program does not know. Inputs of the file stay inputs, used or not.
+func (f *File) Model(outputs ...Output) (*onnx.ModelProto, error) {
+	old := f.Proto.Graph
+	m, g := onnx.Shallow(f.Proto), onnx.Shallow(old)
+	m.Graph, m.OpsetImport = g, slices.Clone(m.OpsetImport)
+	g.Node, g.Initializer, g.Input, g.Output, g.ValueInfo = nil, nil, nil, nil, nil
 	if err := writeGraph(m, outputs); err != nil {
 		return nil, err
 	}
 	for _, in := range old.Input {
 		n, ok := f.nodes[in.Name]
-		if ok && n.Op().IsInput() && !slices.ContainsFunc(m.Graph.Input,
+		if ok && n.Op().IsInput() && !slices.ContainsFunc(g.Input,
 			func(v *onnx.ValueInfoProto) bool { return v.Name == in.Name }) {
-			m.Graph.Input = append(m.Graph.Input, in)
+			g.Input = append(g.Input, in)
 		}
 	}
-	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	return m, nil
 }

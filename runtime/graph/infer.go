@@ -2,14 +2,16 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 
 	"promptfed/runtime/onnx"
 )
 
 // Bounds of what is followed while a graph is built.
 const (
-	MaxRank    = 64   // axes of a value
-	MaxContent = 4096 // integers of one value whose content is known
+	MaxRank     = 64      // axes of a value
+	MaxContent  = 4096    // integers of one value whose content is known
+	MaxElements = 1 << 33 // of one value, where its shape is known
 )
 
 // Inference is where the shape rule of an operator puts what it finds out: element type, shape and content of the
@@ -59,6 +61,15 @@ func (v *value) check() error {
 	for _, d := range v.shape {
 		if d.Static() && d.N < 0 {
 			return fmt.Errorf("the result would have shape %v", v.shape)
+		}
+	}
+	if sizes, ok := v.shape.Ints(); ok {
+		n := 1
+		for _, d := range sizes {
+			if d > 0 && n > MaxElements/d && !slices.Contains(sizes, 0) {
+				return fmt.Errorf("the result would have shape %v, of more than %d elements", v.shape, MaxElements)
+			}
+			n *= d
 		}
 	}
 	if v.shape == nil || !v.shape.Size().Is(len(v.content)) || len(v.content) > MaxContent || Differentiable(v.dtype) {

@@ -19,11 +19,8 @@ type Literal struct {
 	Proto    *onnx.TensorProto
 }
 
-// External points at raw little-endian row-major elements in a file, as ONNX external data does.
-type External struct {
-	File           string // relative to the folder of the graph
-	Offset, Length int64  // bytes
-}
+// External points at raw elements in a file beside the graph.
+type External = onnx.External
 
 // Const is a constant held in memory. The tensor must not change afterwards.
 func (g *Graph) Const(t *tensor.Tensor) Node {

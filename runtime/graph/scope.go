@@ -4,25 +4,22 @@ import (
 	"fmt"
 	"slices"
 
-	"google.golang.org/protobuf/proto"
-
 	"promptfed/runtime/onnx"
 )
 
-// scope is where the names of a list of nodes are looked up: those of a model, of the body of a function, or of a
-// branch.
+// scope is where the names of a list of nodes are looked up: those of a model, or of a branch.
 type scope struct {
-	names   map[string]Node
-	outer   *scope                          // of a branch, which sees the names around it; nil otherwise
-	known   map[string]*onnx.ValueInfoProto // what the file says of values
-	version int64                           // of the standard operator set
-	label   string                          // goes before the names of operators
-	depth   int
+	names map[string]Node
+	outer *scope                          // of a branch, which sees the names around it; nil otherwise
+	known map[string]*onnx.ValueInfoProto // what the file says of values
+	label string                          // goes before the names of operators
+	depth int
 }
 
 const (
-	maxDepth    = 64      // functions and branches inside one another
-	maxExpanded = 1 << 17 // operators that function bodies and branches may make, beyond those that the file lists
+	maxDepth    = 64      // branches inside one another
+	maxExpanded = 1 << 17 // operators that branches may make, beyond those that the file lists
+	maxOps      = 1 << 20 // operators of a graph that is read from a file, or that one is put into
 )
 
 func (s *scope) declare(name string, n Node) error {
@@ -45,104 +42,24 @@ func (s *scope) get(name string) (Node, bool) {
 	return Node{}, false
 }
 
-// standardVersion is the version of ONNX's own operators among a list.
-func standardVersion(list []*onnx.OperatorSetIdProto) int64 {
-	version := int64(0)
-	for _, o := range list {
-		if o.Domain == "" || o.Domain == "ai.onnx" {
-			version = o.Version
-		}
+// room is an error where a graph is too large for one more operator of a file.
+func (g *Graph) room() error {
+	if len(g.ops) > maxOps {
+		return fmt.Errorf("the graph has more than %d operators; a tower of a fixed batch stands in it once for every "+
+			"batch: export it with an open one", maxOps)
 	}
-	return version
+	return nil
 }
 
-// expand counts the nodes that a function body or branch adds.
+// expand counts the nodes that a branch adds.
 func (f *File) expand(nodes int, s *scope) error {
 	if f.expanded += nodes; f.expanded > maxExpanded {
-		return fmt.Errorf("functions and branches make more than %d operators", maxExpanded)
+		return fmt.Errorf("branches make more than %d operators", maxExpanded)
 	}
 	if s.depth > maxDepth {
-		return fmt.Errorf("functions and branches are nested more than %d deep, or a function calls itself", maxDepth)
+		return fmt.Errorf("branches are nested more than %d deep", maxDepth)
 	}
 	return nil
-}
-
-func functionKey(domain, name, overload string) string { return domain + ":" + name + ":" + overload }
-
-// call puts the body of a function of the file in place of a node that calls it. A function without a body stays a
-// node.
-func (f *File) call(p *onnx.NodeProto, fn *onnx.FunctionProto, in []Node, outer *scope) error {
-	s := &scope{names: map[string]Node{}, version: standardVersion(fn.OpsetImport), label: outer.label,
-		depth: outer.depth + 1}
-	if p.Name != "" {
-		s.label += p.Name + "/"
-	}
-	if err := f.expand(len(fn.Node), s); err != nil {
-		return err
-	}
-	if s.version == 0 {
-		s.version = outer.version
-	}
-	if len(in) > len(fn.Input) || len(p.Output) > len(fn.Output) {
-		return fmt.Errorf("%d inputs and %d outputs for a function of %d and %d", len(in), len(p.Output), len(fn.Input),
-			len(fn.Output))
-	}
-	for i, name := range fn.Input {
-		n := Node{}
-		if i < len(in) {
-			n = in[i]
-		}
-		if err := s.declare(name, n); err != nil {
-			return err
-		}
-	}
-	given := map[string]*onnx.AttributeProto{}
-	for _, a := range append(slices.Clone(fn.AttributeProto), p.Attribute...) {
-		given[a.Name] = a
-	}
-	for _, q := range fn.Node {
-		q = proto.Clone(q).(*onnx.NodeProto)
-		bind(q, given)
-		if err := f.node(q, s); err != nil {
-			return err
-		}
-	}
-	for i, name := range p.Output {
-		if name == "" {
-			continue
-		}
-		n, ok := s.get(fn.Output[i])
-		if !ok || !n.OK() {
-			return fmt.Errorf("output %q of the function is made by none of its nodes", fn.Output[i])
-		}
-		if err := f.alias(name, n, outer); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// bind replaces attributes that refer to those of the function's caller; one that the caller leaves out vanishes.
-func bind(p *onnx.NodeProto, given map[string]*onnx.AttributeProto) {
-	var kept []*onnx.AttributeProto
-	for _, a := range p.Attribute {
-		if a.RefAttrName != "" {
-			value, ok := given[a.RefAttrName]
-			if !ok {
-				continue
-			}
-			name := a.Name
-			a = proto.Clone(value).(*onnx.AttributeProto)
-			a.Name, a.RefAttrName = name, ""
-		}
-		for _, g := range append(slices.Clone(a.Graphs), a.G) {
-			for _, q := range g.GetNode() {
-				bind(q, given)
-			}
-		}
-		kept = append(kept, a)
-	}
-	p.Attribute = kept
 }
 
 // alias gives a value that exists already one more name.
@@ -170,8 +87,7 @@ func (f *File) branch(p *onnx.NodeProto, in []Node, outer *scope) (ok bool, err 
 		return false, fmt.Errorf("it has no %s", want)
 	}
 	g := p.Attribute[i].G
-	s := &scope{names: map[string]Node{}, outer: outer, version: outer.version, label: outer.label,
-		depth: outer.depth + 1}
+	s := &scope{names: map[string]Node{}, outer: outer, label: outer.label, depth: outer.depth + 1}
 	if p.Name != "" {
 		s.label += p.Name + "/"
 	}
@@ -182,15 +98,12 @@ func (f *File) branch(p *onnx.NodeProto, in []Node, outer *scope) (ok bool, err 
 		return false, fmt.Errorf("its %s has %d outputs, not %d", want, len(g.Output), len(p.Output))
 	}
 	for _, t := range g.Initializer {
-		if err := checkTensor(t); err != nil {
-			return false, err
-		}
 		if err := s.declare(t.Name, f.Graph.imported(t, t.Name)); err != nil {
 			return false, err
 		}
 	}
 	for _, q := range g.Node {
-		if err := f.node(proto.Clone(q).(*onnx.NodeProto), s); err != nil {
+		if err := f.node(q, s); err != nil {
 			return false, err
 		}
 	}

@@ -21,7 +21,7 @@ func halve(state []graph.Node) ([]graph.Node, graph.Node) {
 
 func value(t *testing.T, feed tensor.Map, n graph.Node) []float32 {
 	t.Helper()
-	model, err := graph.Bytes(graph.Output{Name: "y", Node: n})
+	model, err := graph.Model(graph.Output{Name: "y", Node: n})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestWhileIsInternedAndRewritten(t *testing.T) {
 	if graph.While(9, halve, x, g.Scalar(2))[0] != a {
 		t.Error("the same loop is there twice")
 	}
-	both := graph.Rewrite([]graph.Node{graph.Concat(0, a, b)}, func(op *graph.Op, _ []graph.Node) []graph.Node {
+	both := graph.Transform([]graph.Node{graph.Concat(0, a, b)}, func(op *graph.Op, _ []graph.Node) []graph.Node {
 		if _, ok := op.Placeholder(); ok {
 			return []graph.Node{g.Scalar(4)}
 		}
@@ -102,7 +102,7 @@ func TestWhileErrors(t *testing.T) {
 	} {
 		g := graph.New()
 		out := graph.While(3, body, g.Input("x", graph.Float, graph.Static(1, 1)))
-		if _, err := graph.Bytes(graph.Output{Name: "y", Node: out[0]}); err == nil || !strings.Contains(err.Error(),
+		if _, err := graph.Model(graph.Output{Name: "y", Node: out[0]}); err == nil || !strings.Contains(err.Error(),
 			want) {
 			t.Errorf("%v, want %q", err, want)
 		}

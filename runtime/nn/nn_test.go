@@ -18,7 +18,7 @@ func eval(t *testing.T, x *tensor.Tensor, build func(g *graph.Graph, x graph.Nod
 	t.Helper()
 	g := graph.New()
 	y := build(g, g.Input("x", graph.Float, graph.Static(x.Shape...)))
-	model, err := graph.Bytes(graph.Output{Name: "y", Node: y})
+	model, err := graph.Model(graph.Output{Name: "y", Node: y})
 	if err != nil {
 		t.Fatal(err)
 	}

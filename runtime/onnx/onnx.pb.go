@@ -113,23 +113,30 @@ func (AttributeProto_AttributeType) EnumDescriptor() ([]byte, []int) {
 type TensorProto_DataType int32
 
 const (
-	TensorProto_UNDEFINED  TensorProto_DataType = 0
-	TensorProto_FLOAT      TensorProto_DataType = 1
-	TensorProto_UINT8      TensorProto_DataType = 2
-	TensorProto_INT8       TensorProto_DataType = 3
-	TensorProto_UINT16     TensorProto_DataType = 4
-	TensorProto_INT16      TensorProto_DataType = 5
-	TensorProto_INT32      TensorProto_DataType = 6
-	TensorProto_INT64      TensorProto_DataType = 7
-	TensorProto_STRING     TensorProto_DataType = 8
-	TensorProto_BOOL       TensorProto_DataType = 9
-	TensorProto_FLOAT16    TensorProto_DataType = 10
-	TensorProto_DOUBLE     TensorProto_DataType = 11
-	TensorProto_UINT32     TensorProto_DataType = 12
-	TensorProto_UINT64     TensorProto_DataType = 13
-	TensorProto_COMPLEX64  TensorProto_DataType = 14
-	TensorProto_COMPLEX128 TensorProto_DataType = 15
-	TensorProto_BFLOAT16   TensorProto_DataType = 16
+	TensorProto_UNDEFINED      TensorProto_DataType = 0
+	TensorProto_FLOAT          TensorProto_DataType = 1
+	TensorProto_UINT8          TensorProto_DataType = 2
+	TensorProto_INT8           TensorProto_DataType = 3
+	TensorProto_UINT16         TensorProto_DataType = 4
+	TensorProto_INT16          TensorProto_DataType = 5
+	TensorProto_INT32          TensorProto_DataType = 6
+	TensorProto_INT64          TensorProto_DataType = 7
+	TensorProto_STRING         TensorProto_DataType = 8
+	TensorProto_BOOL           TensorProto_DataType = 9
+	TensorProto_FLOAT16        TensorProto_DataType = 10
+	TensorProto_DOUBLE         TensorProto_DataType = 11
+	TensorProto_UINT32         TensorProto_DataType = 12
+	TensorProto_UINT64         TensorProto_DataType = 13
+	TensorProto_COMPLEX64      TensorProto_DataType = 14
+	TensorProto_COMPLEX128     TensorProto_DataType = 15
+	TensorProto_BFLOAT16       TensorProto_DataType = 16
+	TensorProto_FLOAT8E4M3FN   TensorProto_DataType = 17
+	TensorProto_FLOAT8E4M3FNUZ TensorProto_DataType = 18
+	TensorProto_FLOAT8E5M2     TensorProto_DataType = 19
+	TensorProto_FLOAT8E5M2FNUZ TensorProto_DataType = 20
+	TensorProto_UINT4          TensorProto_DataType = 21
+	TensorProto_INT4           TensorProto_DataType = 22
+	TensorProto_FLOAT4E2M1     TensorProto_DataType = 23
 )
 
 // Enum value maps for TensorProto_DataType.
@@ -152,25 +159,39 @@ var (
 		14: "COMPLEX64",
 		15: "COMPLEX128",
 		16: "BFLOAT16",
+		17: "FLOAT8E4M3FN",
+		18: "FLOAT8E4M3FNUZ",
+		19: "FLOAT8E5M2",
+		20: "FLOAT8E5M2FNUZ",
+		21: "UINT4",
+		22: "INT4",
+		23: "FLOAT4E2M1",
 	}
 	TensorProto_DataType_value = map[string]int32{
-		"UNDEFINED":  0,
-		"FLOAT":      1,
-		"UINT8":      2,
-		"INT8":       3,
-		"UINT16":     4,
-		"INT16":      5,
-		"INT32":      6,
-		"INT64":      7,
-		"STRING":     8,
-		"BOOL":       9,
-		"FLOAT16":    10,
-		"DOUBLE":     11,
-		"UINT32":     12,
-		"UINT64":     13,
-		"COMPLEX64":  14,
-		"COMPLEX128": 15,
-		"BFLOAT16":   16,
+		"UNDEFINED":      0,
+		"FLOAT":          1,
+		"UINT8":          2,
+		"INT8":           3,
+		"UINT16":         4,
+		"INT16":          5,
+		"INT32":          6,
+		"INT64":          7,
+		"STRING":         8,
+		"BOOL":           9,
+		"FLOAT16":        10,
+		"DOUBLE":         11,
+		"UINT32":         12,
+		"UINT64":         13,
+		"COMPLEX64":      14,
+		"COMPLEX128":     15,
+		"BFLOAT16":       16,
+		"FLOAT8E4M3FN":   17,
+		"FLOAT8E4M3FNUZ": 18,
+		"FLOAT8E5M2":     19,
+		"FLOAT8E5M2FNUZ": 20,
+		"UINT4":          21,
+		"INT4":           22,
+		"FLOAT4E2M1":     23,
 	}
 )
 
@@ -198,7 +219,7 @@ func (x TensorProto_DataType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TensorProto_DataType.Descriptor instead.
 func (TensorProto_DataType) EnumDescriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{6, 0}
+	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{8, 0}
 }
 
 type TensorProto_DataLocation int32
@@ -244,7 +265,7 @@ func (x TensorProto_DataLocation) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use TensorProto_DataLocation.Descriptor instead.
 func (TensorProto_DataLocation) EnumDescriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{6, 1}
+	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{8, 1}
 }
 
 type AttributeProto struct {
@@ -263,6 +284,8 @@ type AttributeProto struct {
 	DocString     string                       `protobuf:"bytes,13,opt,name=doc_string,json=docString,proto3" json:"doc_string,omitempty"`
 	Type          AttributeProto_AttributeType `protobuf:"varint,20,opt,name=type,proto3,enum=onnx.AttributeProto_AttributeType" json:"type,omitempty"`
 	RefAttrName   string                       `protobuf:"bytes,21,opt,name=ref_attr_name,json=refAttrName,proto3" json:"ref_attr_name,omitempty"`
+	SparseTensor  *SparseTensorProto           `protobuf:"bytes,22,opt,name=sparse_tensor,json=sparseTensor,proto3" json:"sparse_tensor,omitempty"`
+	SparseTensors []*SparseTensorProto         `protobuf:"bytes,23,rep,name=sparse_tensors,json=sparseTensors,proto3" json:"sparse_tensors,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -393,6 +416,20 @@ func (x *AttributeProto) GetRefAttrName() string {
 		return x.RefAttrName
 	}
 	return ""
+}
+
+func (x *AttributeProto) GetSparseTensor() *SparseTensorProto {
+	if x != nil {
+		return x.SparseTensor
+	}
+	return nil
+}
+
+func (x *AttributeProto) GetSparseTensors() []*SparseTensorProto {
+	if x != nil {
+		return x.SparseTensors
+	}
+	return nil
 }
 
 type ValueInfoProto struct {
@@ -566,6 +603,7 @@ type ModelProto struct {
 	Graph           *GraphProto               `protobuf:"bytes,7,opt,name=graph,proto3" json:"graph,omitempty"`
 	OpsetImport     []*OperatorSetIdProto     `protobuf:"bytes,8,rep,name=opset_import,json=opsetImport,proto3" json:"opset_import,omitempty"`
 	MetadataProps   []*StringStringEntryProto `protobuf:"bytes,14,rep,name=metadata_props,json=metadataProps,proto3" json:"metadata_props,omitempty"`
+	TrainingInfo    []*TrainingInfoProto      `protobuf:"bytes,20,rep,name=training_info,json=trainingInfo,proto3" json:"training_info,omitempty"`
 	Functions       []*FunctionProto          `protobuf:"bytes,25,rep,name=functions,proto3" json:"functions,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -664,6 +702,13 @@ func (x *ModelProto) GetMetadataProps() []*StringStringEntryProto {
 	return nil
 }
 
+func (x *ModelProto) GetTrainingInfo() []*TrainingInfoProto {
+	if x != nil {
+		return x.TrainingInfo
+	}
+	return nil
+}
+
 func (x *ModelProto) GetFunctions() []*FunctionProto {
 	if x != nil {
 		return x.Functions
@@ -724,16 +769,17 @@ func (x *StringStringEntryProto) GetValue() string {
 }
 
 type GraphProto struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          []*NodeProto           `protobuf:"bytes,1,rep,name=node,proto3" json:"node,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Initializer   []*TensorProto         `protobuf:"bytes,5,rep,name=initializer,proto3" json:"initializer,omitempty"`
-	DocString     string                 `protobuf:"bytes,10,opt,name=doc_string,json=docString,proto3" json:"doc_string,omitempty"`
-	Input         []*ValueInfoProto      `protobuf:"bytes,11,rep,name=input,proto3" json:"input,omitempty"`
-	Output        []*ValueInfoProto      `protobuf:"bytes,12,rep,name=output,proto3" json:"output,omitempty"`
-	ValueInfo     []*ValueInfoProto      `protobuf:"bytes,13,rep,name=value_info,json=valueInfo,proto3" json:"value_info,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Node              []*NodeProto           `protobuf:"bytes,1,rep,name=node,proto3" json:"node,omitempty"`
+	Name              string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Initializer       []*TensorProto         `protobuf:"bytes,5,rep,name=initializer,proto3" json:"initializer,omitempty"`
+	DocString         string                 `protobuf:"bytes,10,opt,name=doc_string,json=docString,proto3" json:"doc_string,omitempty"`
+	Input             []*ValueInfoProto      `protobuf:"bytes,11,rep,name=input,proto3" json:"input,omitempty"`
+	Output            []*ValueInfoProto      `protobuf:"bytes,12,rep,name=output,proto3" json:"output,omitempty"`
+	ValueInfo         []*ValueInfoProto      `protobuf:"bytes,13,rep,name=value_info,json=valueInfo,proto3" json:"value_info,omitempty"`
+	SparseInitializer []*SparseTensorProto   `protobuf:"bytes,15,rep,name=sparse_initializer,json=sparseInitializer,proto3" json:"sparse_initializer,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *GraphProto) Reset() {
@@ -815,6 +861,125 @@ func (x *GraphProto) GetValueInfo() []*ValueInfoProto {
 	return nil
 }
 
+func (x *GraphProto) GetSparseInitializer() []*SparseTensorProto {
+	if x != nil {
+		return x.SparseInitializer
+	}
+	return nil
+}
+
+type TrainingInfoProto struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Initialization *GraphProto            `protobuf:"bytes,1,opt,name=initialization,proto3" json:"initialization,omitempty"`
+	Algorithm      *GraphProto            `protobuf:"bytes,2,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *TrainingInfoProto) Reset() {
+	*x = TrainingInfoProto{}
+	mi := &file_runtime_onnx_onnx_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrainingInfoProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrainingInfoProto) ProtoMessage() {}
+
+func (x *TrainingInfoProto) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_onnx_onnx_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrainingInfoProto.ProtoReflect.Descriptor instead.
+func (*TrainingInfoProto) Descriptor() ([]byte, []int) {
+	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *TrainingInfoProto) GetInitialization() *GraphProto {
+	if x != nil {
+		return x.Initialization
+	}
+	return nil
+}
+
+func (x *TrainingInfoProto) GetAlgorithm() *GraphProto {
+	if x != nil {
+		return x.Algorithm
+	}
+	return nil
+}
+
+type SparseTensorProto struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Values        *TensorProto           `protobuf:"bytes,1,opt,name=values,proto3" json:"values,omitempty"`
+	Indices       *TensorProto           `protobuf:"bytes,2,opt,name=indices,proto3" json:"indices,omitempty"`
+	Dims          []int64                `protobuf:"varint,3,rep,packed,name=dims,proto3" json:"dims,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SparseTensorProto) Reset() {
+	*x = SparseTensorProto{}
+	mi := &file_runtime_onnx_onnx_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SparseTensorProto) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SparseTensorProto) ProtoMessage() {}
+
+func (x *SparseTensorProto) ProtoReflect() protoreflect.Message {
+	mi := &file_runtime_onnx_onnx_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SparseTensorProto.ProtoReflect.Descriptor instead.
+func (*SparseTensorProto) Descriptor() ([]byte, []int) {
+	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SparseTensorProto) GetValues() *TensorProto {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *SparseTensorProto) GetIndices() *TensorProto {
+	if x != nil {
+		return x.Indices
+	}
+	return nil
+}
+
+func (x *SparseTensorProto) GetDims() []int64 {
+	if x != nil {
+		return x.Dims
+	}
+	return nil
+}
+
 type TensorProto struct {
 	state         protoimpl.MessageState    `protogen:"open.v1"`
 	Dims          []int64                   `protobuf:"varint,1,rep,packed,name=dims,proto3" json:"dims,omitempty"`
@@ -836,7 +1001,7 @@ type TensorProto struct {
 
 func (x *TensorProto) Reset() {
 	*x = TensorProto{}
-	mi := &file_runtime_onnx_onnx_proto_msgTypes[6]
+	mi := &file_runtime_onnx_onnx_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -848,7 +1013,7 @@ func (x *TensorProto) String() string {
 func (*TensorProto) ProtoMessage() {}
 
 func (x *TensorProto) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_onnx_onnx_proto_msgTypes[6]
+	mi := &file_runtime_onnx_onnx_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -861,7 +1026,7 @@ func (x *TensorProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TensorProto.ProtoReflect.Descriptor instead.
 func (*TensorProto) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{6}
+	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TensorProto) GetDims() []int64 {
@@ -964,7 +1129,7 @@ type TensorShapeProto struct {
 
 func (x *TensorShapeProto) Reset() {
 	*x = TensorShapeProto{}
-	mi := &file_runtime_onnx_onnx_proto_msgTypes[7]
+	mi := &file_runtime_onnx_onnx_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -976,7 +1141,7 @@ func (x *TensorShapeProto) String() string {
 func (*TensorShapeProto) ProtoMessage() {}
 
 func (x *TensorShapeProto) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_onnx_onnx_proto_msgTypes[7]
+	mi := &file_runtime_onnx_onnx_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -989,7 +1154,7 @@ func (x *TensorShapeProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TensorShapeProto.ProtoReflect.Descriptor instead.
 func (*TensorShapeProto) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{7}
+	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TensorShapeProto) GetDim() []*TensorShapeProto_Dimension {
@@ -1012,7 +1177,7 @@ type TypeProto struct {
 
 func (x *TypeProto) Reset() {
 	*x = TypeProto{}
-	mi := &file_runtime_onnx_onnx_proto_msgTypes[8]
+	mi := &file_runtime_onnx_onnx_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1189,7 @@ func (x *TypeProto) String() string {
 func (*TypeProto) ProtoMessage() {}
 
 func (x *TypeProto) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_onnx_onnx_proto_msgTypes[8]
+	mi := &file_runtime_onnx_onnx_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1202,7 @@ func (x *TypeProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeProto.ProtoReflect.Descriptor instead.
 func (*TypeProto) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{8}
+	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TypeProto) GetValue() isTypeProto_Value {
@@ -1083,7 +1248,7 @@ type OperatorSetIdProto struct {
 
 func (x *OperatorSetIdProto) Reset() {
 	*x = OperatorSetIdProto{}
-	mi := &file_runtime_onnx_onnx_proto_msgTypes[9]
+	mi := &file_runtime_onnx_onnx_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1095,7 +1260,7 @@ func (x *OperatorSetIdProto) String() string {
 func (*OperatorSetIdProto) ProtoMessage() {}
 
 func (x *OperatorSetIdProto) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_onnx_onnx_proto_msgTypes[9]
+	mi := &file_runtime_onnx_onnx_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1108,7 +1273,7 @@ func (x *OperatorSetIdProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorSetIdProto.ProtoReflect.Descriptor instead.
 func (*OperatorSetIdProto) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{9}
+	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OperatorSetIdProto) GetDomain() string {
@@ -1143,7 +1308,7 @@ type FunctionProto struct {
 
 func (x *FunctionProto) Reset() {
 	*x = FunctionProto{}
-	mi := &file_runtime_onnx_onnx_proto_msgTypes[10]
+	mi := &file_runtime_onnx_onnx_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1320,7 @@ func (x *FunctionProto) String() string {
 func (*FunctionProto) ProtoMessage() {}
 
 func (x *FunctionProto) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_onnx_onnx_proto_msgTypes[10]
+	mi := &file_runtime_onnx_onnx_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1333,7 @@ func (x *FunctionProto) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FunctionProto.ProtoReflect.Descriptor instead.
 func (*FunctionProto) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{10}
+	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *FunctionProto) GetName() string {
@@ -1255,7 +1420,7 @@ type TensorShapeProto_Dimension struct {
 
 func (x *TensorShapeProto_Dimension) Reset() {
 	*x = TensorShapeProto_Dimension{}
-	mi := &file_runtime_onnx_onnx_proto_msgTypes[11]
+	mi := &file_runtime_onnx_onnx_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1432,7 @@ func (x *TensorShapeProto_Dimension) String() string {
 func (*TensorShapeProto_Dimension) ProtoMessage() {}
 
 func (x *TensorShapeProto_Dimension) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_onnx_onnx_proto_msgTypes[11]
+	mi := &file_runtime_onnx_onnx_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1445,7 @@ func (x *TensorShapeProto_Dimension) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TensorShapeProto_Dimension.ProtoReflect.Descriptor instead.
 func (*TensorShapeProto_Dimension) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{7, 0}
+	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{9, 0}
 }
 
 func (x *TensorShapeProto_Dimension) GetValue() isTensorShapeProto_Dimension_Value {
@@ -1341,7 +1506,7 @@ type TypeProto_Tensor struct {
 
 func (x *TypeProto_Tensor) Reset() {
 	*x = TypeProto_Tensor{}
-	mi := &file_runtime_onnx_onnx_proto_msgTypes[12]
+	mi := &file_runtime_onnx_onnx_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1353,7 +1518,7 @@ func (x *TypeProto_Tensor) String() string {
 func (*TypeProto_Tensor) ProtoMessage() {}
 
 func (x *TypeProto_Tensor) ProtoReflect() protoreflect.Message {
-	mi := &file_runtime_onnx_onnx_proto_msgTypes[12]
+	mi := &file_runtime_onnx_onnx_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1366,7 +1531,7 @@ func (x *TypeProto_Tensor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TypeProto_Tensor.ProtoReflect.Descriptor instead.
 func (*TypeProto_Tensor) Descriptor() ([]byte, []int) {
-	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{8, 0}
+	return file_runtime_onnx_onnx_proto_rawDescGZIP(), []int{10, 0}
 }
 
 func (x *TypeProto_Tensor) GetElemType() int32 {
@@ -1387,7 +1552,7 @@ var File_runtime_onnx_onnx_proto protoreflect.FileDescriptor
 
 const file_runtime_onnx_onnx_proto_rawDesc = "" +
 	"\n" +
-	"\x17runtime/onnx/onnx.proto\x12\x04onnx\"\x83\x05\n" +
+	"\x17runtime/onnx/onnx.proto\x12\x04onnx\"\x81\x06\n" +
 	"\x0eAttributeProto\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\f\n" +
 	"\x01f\x18\x02 \x01(\x02R\x01f\x12\f\n" +
@@ -1404,7 +1569,9 @@ const file_runtime_onnx_onnx_proto_rawDesc = "" +
 	"\n" +
 	"doc_string\x18\r \x01(\tR\tdocString\x126\n" +
 	"\x04type\x18\x14 \x01(\x0e2\".onnx.AttributeProto.AttributeTypeR\x04type\x12\"\n" +
-	"\rref_attr_name\x18\x15 \x01(\tR\vrefAttrName\"\xd9\x01\n" +
+	"\rref_attr_name\x18\x15 \x01(\tR\vrefAttrName\x12<\n" +
+	"\rsparse_tensor\x18\x16 \x01(\v2\x17.onnx.SparseTensorProtoR\fsparseTensor\x12>\n" +
+	"\x0esparse_tensors\x18\x17 \x03(\v2\x17.onnx.SparseTensorProtoR\rsparseTensors\"\xd9\x01\n" +
 	"\rAttributeType\x12\r\n" +
 	"\tUNDEFINED\x10\x00\x12\t\n" +
 	"\x05FLOAT\x10\x01\x12\a\n" +
@@ -1441,7 +1608,7 @@ const file_runtime_onnx_onnx_proto_rawDesc = "" +
 	"\n" +
 	"doc_string\x18\x06 \x01(\tR\tdocString\x12\x16\n" +
 	"\x06domain\x18\a \x01(\tR\x06domain\x12\x1a\n" +
-	"\boverload\x18\b \x01(\tR\boverload\"\xb4\x03\n" +
+	"\boverload\x18\b \x01(\tR\boverload\"\xf2\x03\n" +
 	"\n" +
 	"ModelProto\x12\x1d\n" +
 	"\n" +
@@ -1454,11 +1621,12 @@ const file_runtime_onnx_onnx_proto_rawDesc = "" +
 	"doc_string\x18\x06 \x01(\tR\tdocString\x12&\n" +
 	"\x05graph\x18\a \x01(\v2\x10.onnx.GraphProtoR\x05graph\x12;\n" +
 	"\fopset_import\x18\b \x03(\v2\x18.onnx.OperatorSetIdProtoR\vopsetImport\x12C\n" +
-	"\x0emetadata_props\x18\x0e \x03(\v2\x1c.onnx.StringStringEntryProtoR\rmetadataProps\x121\n" +
+	"\x0emetadata_props\x18\x0e \x03(\v2\x1c.onnx.StringStringEntryProtoR\rmetadataProps\x12<\n" +
+	"\rtraining_info\x18\x14 \x03(\v2\x17.onnx.TrainingInfoProtoR\ftrainingInfo\x121\n" +
 	"\tfunctions\x18\x19 \x03(\v2\x13.onnx.FunctionProtoR\tfunctions\"@\n" +
 	"\x16StringStringEntryProto\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\xa8\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xf0\x02\n" +
 	"\n" +
 	"GraphProto\x12#\n" +
 	"\x04node\x18\x01 \x03(\v2\x0f.onnx.NodeProtoR\x04node\x12\x12\n" +
@@ -1470,7 +1638,15 @@ const file_runtime_onnx_onnx_proto_rawDesc = "" +
 	"\x05input\x18\v \x03(\v2\x14.onnx.ValueInfoProtoR\x05input\x12,\n" +
 	"\x06output\x18\f \x03(\v2\x14.onnx.ValueInfoProtoR\x06output\x123\n" +
 	"\n" +
-	"value_info\x18\r \x03(\v2\x14.onnx.ValueInfoProtoR\tvalueInfo\"\xdc\x05\n" +
+	"value_info\x18\r \x03(\v2\x14.onnx.ValueInfoProtoR\tvalueInfo\x12F\n" +
+	"\x12sparse_initializer\x18\x0f \x03(\v2\x17.onnx.SparseTensorProtoR\x11sparseInitializer\"}\n" +
+	"\x11TrainingInfoProto\x128\n" +
+	"\x0einitialization\x18\x01 \x01(\v2\x10.onnx.GraphProtoR\x0einitialization\x12.\n" +
+	"\talgorithm\x18\x02 \x01(\v2\x10.onnx.GraphProtoR\talgorithm\"\x7f\n" +
+	"\x11SparseTensorProto\x12)\n" +
+	"\x06values\x18\x01 \x01(\v2\x11.onnx.TensorProtoR\x06values\x12+\n" +
+	"\aindices\x18\x02 \x01(\v2\x11.onnx.TensorProtoR\aindices\x12\x12\n" +
+	"\x04dims\x18\x03 \x03(\x03R\x04dims\"\xcb\x06\n" +
 	"\vTensorProto\x12\x12\n" +
 	"\x04dims\x18\x01 \x03(\x03R\x04dims\x12\x1b\n" +
 	"\tdata_type\x18\x02 \x01(\x05R\bdataType\x12\x1d\n" +
@@ -1492,7 +1668,7 @@ const file_runtime_onnx_onnx_proto_rawDesc = "" +
 	"\n" +
 	"doc_string\x18\f \x01(\tR\tdocString\x12A\n" +
 	"\rexternal_data\x18\r \x03(\v2\x1c.onnx.StringStringEntryProtoR\fexternalData\x12C\n" +
-	"\rdata_location\x18\x0e \x01(\x0e2\x1e.onnx.TensorProto.DataLocationR\fdataLocation\"\xda\x01\n" +
+	"\rdata_location\x18\x0e \x01(\x0e2\x1e.onnx.TensorProto.DataLocationR\fdataLocation\"\xc9\x02\n" +
 	"\bDataType\x12\r\n" +
 	"\tUNDEFINED\x10\x00\x12\t\n" +
 	"\x05FLOAT\x10\x01\x12\t\n" +
@@ -1517,7 +1693,16 @@ const file_runtime_onnx_onnx_proto_rawDesc = "" +
 	"\tCOMPLEX64\x10\x0e\x12\x0e\n" +
 	"\n" +
 	"COMPLEX128\x10\x0f\x12\f\n" +
-	"\bBFLOAT16\x10\x10\")\n" +
+	"\bBFLOAT16\x10\x10\x12\x10\n" +
+	"\fFLOAT8E4M3FN\x10\x11\x12\x12\n" +
+	"\x0eFLOAT8E4M3FNUZ\x10\x12\x12\x0e\n" +
+	"\n" +
+	"FLOAT8E5M2\x10\x13\x12\x12\n" +
+	"\x0eFLOAT8E5M2FNUZ\x10\x14\x12\t\n" +
+	"\x05UINT4\x10\x15\x12\b\n" +
+	"\x04INT4\x10\x16\x12\x0e\n" +
+	"\n" +
+	"FLOAT4E2M1\x10\x17\")\n" +
 	"\fDataLocation\x12\v\n" +
 	"\aDEFAULT\x10\x00\x12\f\n" +
 	"\bEXTERNAL\x10\x01\"\xba\x01\n" +
@@ -1570,7 +1755,7 @@ func file_runtime_onnx_onnx_proto_rawDescGZIP() []byte {
 }
 
 var file_runtime_onnx_onnx_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_runtime_onnx_onnx_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_runtime_onnx_onnx_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_runtime_onnx_onnx_proto_goTypes = []any{
 	(AttributeProto_AttributeType)(0),  // 0: onnx.AttributeProto.AttributeType
 	(TensorProto_DataType)(0),          // 1: onnx.TensorProto.DataType
@@ -1581,44 +1766,54 @@ var file_runtime_onnx_onnx_proto_goTypes = []any{
 	(*ModelProto)(nil),                 // 6: onnx.ModelProto
 	(*StringStringEntryProto)(nil),     // 7: onnx.StringStringEntryProto
 	(*GraphProto)(nil),                 // 8: onnx.GraphProto
-	(*TensorProto)(nil),                // 9: onnx.TensorProto
-	(*TensorShapeProto)(nil),           // 10: onnx.TensorShapeProto
-	(*TypeProto)(nil),                  // 11: onnx.TypeProto
-	(*OperatorSetIdProto)(nil),         // 12: onnx.OperatorSetIdProto
-	(*FunctionProto)(nil),              // 13: onnx.FunctionProto
-	(*TensorShapeProto_Dimension)(nil), // 14: onnx.TensorShapeProto.Dimension
-	(*TypeProto_Tensor)(nil),           // 15: onnx.TypeProto.Tensor
+	(*TrainingInfoProto)(nil),          // 9: onnx.TrainingInfoProto
+	(*SparseTensorProto)(nil),          // 10: onnx.SparseTensorProto
+	(*TensorProto)(nil),                // 11: onnx.TensorProto
+	(*TensorShapeProto)(nil),           // 12: onnx.TensorShapeProto
+	(*TypeProto)(nil),                  // 13: onnx.TypeProto
+	(*OperatorSetIdProto)(nil),         // 14: onnx.OperatorSetIdProto
+	(*FunctionProto)(nil),              // 15: onnx.FunctionProto
+	(*TensorShapeProto_Dimension)(nil), // 16: onnx.TensorShapeProto.Dimension
+	(*TypeProto_Tensor)(nil),           // 17: onnx.TypeProto.Tensor
 }
 var file_runtime_onnx_onnx_proto_depIdxs = []int32{
-	9,  // 0: onnx.AttributeProto.t:type_name -> onnx.TensorProto
+	11, // 0: onnx.AttributeProto.t:type_name -> onnx.TensorProto
 	8,  // 1: onnx.AttributeProto.g:type_name -> onnx.GraphProto
-	9,  // 2: onnx.AttributeProto.tensors:type_name -> onnx.TensorProto
+	11, // 2: onnx.AttributeProto.tensors:type_name -> onnx.TensorProto
 	8,  // 3: onnx.AttributeProto.graphs:type_name -> onnx.GraphProto
 	0,  // 4: onnx.AttributeProto.type:type_name -> onnx.AttributeProto.AttributeType
-	11, // 5: onnx.ValueInfoProto.type:type_name -> onnx.TypeProto
-	3,  // 6: onnx.NodeProto.attribute:type_name -> onnx.AttributeProto
-	8,  // 7: onnx.ModelProto.graph:type_name -> onnx.GraphProto
-	12, // 8: onnx.ModelProto.opset_import:type_name -> onnx.OperatorSetIdProto
-	7,  // 9: onnx.ModelProto.metadata_props:type_name -> onnx.StringStringEntryProto
-	13, // 10: onnx.ModelProto.functions:type_name -> onnx.FunctionProto
-	5,  // 11: onnx.GraphProto.node:type_name -> onnx.NodeProto
-	9,  // 12: onnx.GraphProto.initializer:type_name -> onnx.TensorProto
-	4,  // 13: onnx.GraphProto.input:type_name -> onnx.ValueInfoProto
-	4,  // 14: onnx.GraphProto.output:type_name -> onnx.ValueInfoProto
-	4,  // 15: onnx.GraphProto.value_info:type_name -> onnx.ValueInfoProto
-	7,  // 16: onnx.TensorProto.external_data:type_name -> onnx.StringStringEntryProto
-	2,  // 17: onnx.TensorProto.data_location:type_name -> onnx.TensorProto.DataLocation
-	14, // 18: onnx.TensorShapeProto.dim:type_name -> onnx.TensorShapeProto.Dimension
-	15, // 19: onnx.TypeProto.tensor_type:type_name -> onnx.TypeProto.Tensor
-	5,  // 20: onnx.FunctionProto.node:type_name -> onnx.NodeProto
-	12, // 21: onnx.FunctionProto.opset_import:type_name -> onnx.OperatorSetIdProto
-	3,  // 22: onnx.FunctionProto.attribute_proto:type_name -> onnx.AttributeProto
-	10, // 23: onnx.TypeProto.Tensor.shape:type_name -> onnx.TensorShapeProto
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	10, // 5: onnx.AttributeProto.sparse_tensor:type_name -> onnx.SparseTensorProto
+	10, // 6: onnx.AttributeProto.sparse_tensors:type_name -> onnx.SparseTensorProto
+	13, // 7: onnx.ValueInfoProto.type:type_name -> onnx.TypeProto
+	3,  // 8: onnx.NodeProto.attribute:type_name -> onnx.AttributeProto
+	8,  // 9: onnx.ModelProto.graph:type_name -> onnx.GraphProto
+	14, // 10: onnx.ModelProto.opset_import:type_name -> onnx.OperatorSetIdProto
+	7,  // 11: onnx.ModelProto.metadata_props:type_name -> onnx.StringStringEntryProto
+	9,  // 12: onnx.ModelProto.training_info:type_name -> onnx.TrainingInfoProto
+	15, // 13: onnx.ModelProto.functions:type_name -> onnx.FunctionProto
+	5,  // 14: onnx.GraphProto.node:type_name -> onnx.NodeProto
+	11, // 15: onnx.GraphProto.initializer:type_name -> onnx.TensorProto
+	4,  // 16: onnx.GraphProto.input:type_name -> onnx.ValueInfoProto
+	4,  // 17: onnx.GraphProto.output:type_name -> onnx.ValueInfoProto
+	4,  // 18: onnx.GraphProto.value_info:type_name -> onnx.ValueInfoProto
+	10, // 19: onnx.GraphProto.sparse_initializer:type_name -> onnx.SparseTensorProto
+	8,  // 20: onnx.TrainingInfoProto.initialization:type_name -> onnx.GraphProto
+	8,  // 21: onnx.TrainingInfoProto.algorithm:type_name -> onnx.GraphProto
+	11, // 22: onnx.SparseTensorProto.values:type_name -> onnx.TensorProto
+	11, // 23: onnx.SparseTensorProto.indices:type_name -> onnx.TensorProto
+	7,  // 24: onnx.TensorProto.external_data:type_name -> onnx.StringStringEntryProto
+	2,  // 25: onnx.TensorProto.data_location:type_name -> onnx.TensorProto.DataLocation
+	16, // 26: onnx.TensorShapeProto.dim:type_name -> onnx.TensorShapeProto.Dimension
+	17, // 27: onnx.TypeProto.tensor_type:type_name -> onnx.TypeProto.Tensor
+	5,  // 28: onnx.FunctionProto.node:type_name -> onnx.NodeProto
+	14, // 29: onnx.FunctionProto.opset_import:type_name -> onnx.OperatorSetIdProto
+	3,  // 30: onnx.FunctionProto.attribute_proto:type_name -> onnx.AttributeProto
+	12, // 31: onnx.TypeProto.Tensor.shape:type_name -> onnx.TensorShapeProto
+	32, // [32:32] is the sub-list for method output_type
+	32, // [32:32] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_runtime_onnx_onnx_proto_init() }
@@ -1626,10 +1821,10 @@ func file_runtime_onnx_onnx_proto_init() {
 	if File_runtime_onnx_onnx_proto != nil {
 		return
 	}
-	file_runtime_onnx_onnx_proto_msgTypes[8].OneofWrappers = []any{
+	file_runtime_onnx_onnx_proto_msgTypes[10].OneofWrappers = []any{
 		(*TypeProto_TensorType)(nil),
 	}
-	file_runtime_onnx_onnx_proto_msgTypes[11].OneofWrappers = []any{
+	file_runtime_onnx_onnx_proto_msgTypes[13].OneofWrappers = []any{
 		(*TensorShapeProto_Dimension_DimValue)(nil),
 		(*TensorShapeProto_Dimension_DimParam)(nil),
 	}
@@ -1639,7 +1834,7 @@ func file_runtime_onnx_onnx_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_runtime_onnx_onnx_proto_rawDesc), len(file_runtime_onnx_onnx_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -199,7 +199,7 @@ func TestWitnesses(t *testing.T) {
 		for i, d := range dx {
 			outputs = append(outputs, graph.Output{Name: "grad/" + w.inputs[i], Node: d})
 		}
-		model, err := graph.Bytes(outputs...)
+		model, err := graph.Model(outputs...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,13 +4,14 @@ import (
 	"context"
 	"testing"
 
+	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
 // stepModel has the inputs and outputs of a training step and next to no work: loss [1], grad [16,512] from prompt
 // [16,512], image [B,512] and label [B].
-func stepModel(t testing.TB) []byte {
+func stepModel(t testing.TB) *onnx.ModelProto {
 	b := (&builder{}).in("ctx", f32, dims{16, 512}).in("image", f32, dims{"B", 512}).in("label", i64, dims{"B"})
 	b.node("Neg", []string{"ctx"}, "grad").out("grad", f32, dims{16, 512}).constant("loss0", []float32{1}, 1)
 	b.node("Identity", []string{"loss0"}, "loss").out("loss", f32, dims{1})

@@ -5,8 +5,6 @@ import (
 	"math"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
-
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 )
@@ -59,25 +57,20 @@ func (b *builder) constant(name string, data []float32, shape ...int64) *builder
 	return b
 }
 
-func (b *builder) external(name, file string, offset, length string, shape ...int64) *builder {
-	b.Initializer = append(b.Initializer, &onnx.TensorProto{Name: name, Dims: shape,
-		DataType:     int32(onnx.TensorProto_FLOAT),
-		DataLocation: onnx.TensorProto_EXTERNAL, ExternalData: []*onnx.StringStringEntryProto{
-			{Key: "location", Value: file}, {Key: "offset", Value: offset}, {Key: "length", Value: length}}})
+func (b *builder) external(name, file string, offset, length int, shape ...int64) *builder {
+	t := &onnx.TensorProto{Name: name, Dims: shape, DataType: int32(onnx.TensorProto_FLOAT)}
+	onnx.SetExternal(t, onnx.External{File: file, Offset: int64(offset), Length: int64(length)})
+	b.Initializer = append(b.Initializer, t)
 	return b
 }
 
-func (b *builder) model(t testing.TB) []byte {
+func (b *builder) model(t testing.TB) *onnx.ModelProto {
 	t.Helper()
 	if b.Name == "" {
 		b.Name = "test"
 	}
-	m, err := proto.Marshal(&onnx.ModelProto{IrVersion: 10, Graph: &b.GraphProto,
-		OpsetImport: []*onnx.OperatorSetIdProto{{Version: 18}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return &onnx.ModelProto{IrVersion: 10, Graph: &b.GraphProto,
+		OpsetImport: []*onnx.OperatorSetIdProto{{Version: 18}}}
 }
 
 func bytesOf(data []float32) []byte {
@@ -89,7 +82,7 @@ func bytesOf(data []float32) []byte {
 }
 
 // open compiles a model and closes it with the test. A missing library fails the test with the library's own message.
-func open(t testing.TB, model []byte, o ort.Options) *ort.Session {
+func open(t testing.TB, model *onnx.ModelProto, o ort.Options) *ort.Session {
 	t.Helper()
 	s, err := ort.NewSession(model, o)
 	if err != nil {
@@ -116,7 +109,7 @@ const (
 )
 
 // linear is y = x W with x [B,2], W = [[1,2,3],[4,5,6]], y [B,3].
-func linear(t testing.TB) []byte {
+func linear(t testing.TB) *onnx.ModelProto {
 	b := (&builder{}).in("x", f32, dims{"B", 2}).constant("W", []float32{1, 2, 3, 4, 5, 6}, 2, 3)
 	return b.node("MatMul", []string{"x", "W"}, "y").out("y", f32, dims{"B", 3}).model(t)
 }

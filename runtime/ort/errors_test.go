@@ -59,12 +59,11 @@ func TestWrongInputs(t *testing.T) {
 func TestWrongModels(t *testing.T) {
 	plain := func() *builder { return (&builder{}).in("x", f32, dims{"B"}) }
 	for name, c := range map[string]struct {
-		model   []byte
+		model   *onnx.ModelProto
 		options ort.Options
 		parts   []string
 	}{
-		"not a model": {[]byte("pickle"), ort.Options{}, []string{"not an ONNX file"}},
-		"empty":       {nil, ort.Options{}, []string{"not an ONNX file", "no graph"}},
+		"empty": {&onnx.ModelProto{}, ort.Options{}, []string{"no graph"}},
 		"no inputs": {(&builder{}).constant("y", []float32{1}, 1).out("y", f32, dims{1}).model(t), ort.Options{},
 			[]string{"no inputs"}},
 		"no outputs": {plain().model(t), ort.Options{}, []string{"no outputs"}},
@@ -80,7 +79,7 @@ func TestWrongModels(t *testing.T) {
 		"threads": {linear(t), ort.Options{IntraThreads: -1}, []string{"-1 intra"}},
 		"level":   {linear(t), ort.Options{OptLevel: 9}, []string{"level 9"}},
 		"device":  {linear(t), ort.Options{Provider: ort.CUDA, Device: -1}, []string{"device -1"}},
-		"weights nowhere": {plain().external("W", "w.bin", "0", "4", 1).node("Mul", []string{"x", "W"}, "y").out("y",
+		"weights nowhere": {plain().external("W", "w.bin", 0, 4, 1).node("Mul", []string{"x", "W"}, "y").out("y",
 			f32, dims{"B"}).model(t), ort.Options{}, []string{`tensor "W"`, "WeightsDir"}},
 	} {
 		t.Run(name, func(t *testing.T) {

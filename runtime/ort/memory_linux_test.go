@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strconv"
 	"testing"
 
 	"promptfed/runtime/ort"
@@ -75,8 +74,8 @@ func TestSessionsShareExternalWeights(t *testing.T) {
 		w[i*n+i] = 2
 	}
 	offset := safetensors(t, filepath.Join(dir, "m.safetensors"), 1, w)
-	b := (&builder{}).in("x", f32, dims{"B", n}).external("W", "m.safetensors", strconv.Itoa(offset),
-		strconv.Itoa(mib<<20), n, n)
+	b := (&builder{}).in("x", f32, dims{"B", n}).external("W", "m.safetensors", offset,
+		mib<<20, n, n)
 	model := b.node("MatMul", []string{"x", "W"}, "y").out("y", f32, dims{"B", n}).model(t)
 	w = nil
 	x := tensor.New(2, n)

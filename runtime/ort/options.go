@@ -60,8 +60,8 @@ type Options struct {
 	// OptLevel is the graph optimisation.
 	OptLevel OptLevel
 
-	// WeightsDir is the folder that the graph's external data files are named relative to. Names must stay inside it;
-	// files and folders may be symbolic links to anywhere.
+	// WeightsDir is the folder that the graph's external data files are named relative to. It may be a symbolic link;
+	// neither names nor links inside it may lead out of it, but for those of Hugging Face's cache (see onnx.Locate).
 	WeightsDir string
 	// Outputs keeps only these outputs of the graph, in this order; ONNX Runtime then removes all that they do not
 	// need, which it cannot do for outputs that a Run leaves out. Empty keeps all.

@@ -35,7 +35,7 @@ type Port struct {
 }
 
 // IsInt tells whether the port takes or gives integer tensors; it does for every integer type and for bool.
-func (p Port) IsInt() bool { return kindOf(p.Type) == onnx.TensorProto_INT64 }
+func (p Port) IsInt() bool { return onnx.InterfaceType(p.Type) == onnx.TensorProto_INT64 }
 
 func (p Port) String() string {
 	if p.Unranked {
@@ -49,7 +49,7 @@ func (p Port) String() string {
 }
 
 // maxFixed bounds the elements of an output that is allocated on the graph's word before the run.
-const maxFixed = 1 << 31
+const maxFixed = 1 << 26
 
 // fixed returns the shape when every axis is fixed and the whole is no larger than maxFixed elements.
 func (p Port) fixed() ([]int, bool) {
@@ -64,19 +64,6 @@ func (p Port) fixed() ([]int, bool) {
 		shape[i], size = d.Size, size*d.Size
 	}
 	return shape, true
-}
-
-// kindOf is the type that carries values of type t over the border: FLOAT, INT64, or UNDEFINED for types that are not
-// numbers.
-func kindOf(t onnx.TensorProto_DataType) onnx.TensorProto_DataType {
-	switch t {
-	case onnx.TensorProto_FLOAT, onnx.TensorProto_FLOAT16, onnx.TensorProto_BFLOAT16, onnx.TensorProto_DOUBLE:
-		return onnx.TensorProto_FLOAT
-	}
-	if _, _, ok := integerRange(t); ok {
-		return onnx.TensorProto_INT64
-	}
-	return onnx.TensorProto_UNDEFINED
 }
 
 // integerRange gives the smallest and largest value of an integer type, as far as int64 can hold them.
@@ -120,7 +107,7 @@ func portOf(v *onnx.ValueInfoProto) (Port, error) {
 		return Port{}, fmt.Errorf("%q is not declared as a tensor", v.GetName())
 	}
 	p := Port{Name: v.GetName(), Type: onnx.TensorProto_DataType(tt.GetElemType())}
-	if kindOf(p.Type) == onnx.TensorProto_UNDEFINED {
+	if onnx.InterfaceType(p.Type) == onnx.TensorProto_UNDEFINED {
 		return Port{}, fmt.Errorf("%q has elements of type %s: only real numbers and bool are supported", p.Name,
 			typeName(p.Type))
 	}

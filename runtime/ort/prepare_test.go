@@ -10,13 +10,13 @@ import (
 
 func seedModel(change func(*onnx.GraphProto)) []byte {
 	value := func(name string, typ onnx.TensorProto_DataType) *onnx.ValueInfoProto {
-		v := vectorInfo(name, typ)
-		v.GetType().GetTensorType().Shape = nil
-		return v
+		return &onnx.ValueInfoProto{Name: name, Type: &onnx.TypeProto{Value: &onnx.TypeProto_TensorType{
+			TensorType: &onnx.TypeProto_Tensor{ElemType: int32(typ)}}}}
 	}
 	g := &onnx.GraphProto{Name: "seed", Input: []*onnx.ValueInfoProto{value("x", onnx.TensorProto_FLOAT16)},
 		Output: []*onnx.ValueInfoProto{value("y", onnx.TensorProto_BOOL)},
-		Node:   []*onnx.NodeProto{castNode("x", "y", onnx.TensorProto_BOOL)}}
+		Node: []*onnx.NodeProto{{OpType: "Cast", Input: []string{"x"}, Output: []string{"y"},
+			Attribute: []*onnx.AttributeProto{{Name: "to", Type: onnx.AttributeProto_INT, I: 9}}}}}
 	change(g)
 	m, err := proto.Marshal(&onnx.ModelProto{IrVersion: 10, Graph: g,
 		OpsetImport: []*onnx.OperatorSetIdProto{{Version: 18}}})
@@ -32,9 +32,9 @@ func FuzzPrepare(f *testing.F) {
 	f.Add(seedModel(func(*onnx.GraphProto) {}))
 	f.Add(seedModel(func(g *onnx.GraphProto) { g.Output = nil }))
 	f.Add(seedModel(func(g *onnx.GraphProto) {
-		g.Initializer = []*onnx.TensorProto{{Name: "W", DataLocation: onnx.TensorProto_EXTERNAL,
-			ExternalData: []*onnx.StringStringEntryProto{{Key: "location", Value: "../w"}, {Key: "offset",
-				Value: "9223372036854775807"}}}}
+		w := &onnx.TensorProto{Name: "W"}
+		onnx.SetExternal(w, onnx.External{File: "../w", Offset: 1<<63 - 1})
+		g.Initializer = []*onnx.TensorProto{w}
 	}))
 	f.Add(seedModel(func(g *onnx.GraphProto) {
 		g.Output[0].GetType().GetTensorType().Shape = &onnx.TensorShapeProto{Dim: []*onnx.TensorShapeProto_Dimension{
@@ -43,11 +43,18 @@ func FuzzPrepare(f *testing.F) {
 	}))
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, model []byte) {
-		p, err := prepare(model, Options{WeightsDir: dir})
+		m := &onnx.ModelProto{}
+		if proto.Unmarshal(model, m) != nil {
+			return
+		}
+		before := proto.Clone(m)
+		p, err := prepare(m, Options{WeightsDir: dir})
+		if !proto.Equal(before, m) {
+			t.Fatal("the model was changed")
+		}
 		if err != nil {
 			return
 		}
-		m := &onnx.ModelProto{}
 		if err := proto.Unmarshal(p.model, m); err != nil {
 			t.Fatalf("the adapted model cannot be read: %v", err)
 		}

@@ -138,7 +138,7 @@ func (p *program) slots() []slot {
 	slots := make([]slot, len(p.nativeOutputs))
 	for i, r := range p.results {
 		shape, fixed := p.outputs[i].fixed()
-		slots[r.value] = slot{ints: p.outputs[i].IsInt(), fixed: fixed, shape: shape}
+		slots[r.Value] = slot{ints: p.outputs[i].IsInt(), fixed: fixed, shape: shape}
 	}
 	return slots
 }
@@ -215,10 +215,10 @@ func wrap[T float32 | int64](pins *runtime.Pinner, data []T, shape []int) (bindi
 // collect makes the tensor of output i from the native values.
 func (s *Session) collect(i int, values []binding.Value) (*tensor.Tensor, error) {
 	r, p := s.results[i], s.outputs[i]
-	t, err := unwrap(values[r.value])
-	if err == nil && r.shape >= 0 {
+	t, err := unwrap(values[r.Value])
+	if err == nil && r.Shape >= 0 {
 		var shape *tensor.Tensor
-		if shape, err = unwrap(values[r.shape]); err == nil {
+		if shape, err = unwrap(values[r.Shape]); err == nil {
 			t.Shape = make([]int, len(shape.Ints))
 			for k, d := range shape.Ints {
 				t.Shape[k] = int(d)

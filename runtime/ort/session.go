@@ -3,12 +3,13 @@ package ort
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 
 	binding "github.com/yalue/onnxruntime_go"
+
+	"promptfed/runtime/onnx"
 )
 
 // ErrClosed is wrapped by the error of a Run on a closed session or a Get on a closed pool.
@@ -25,10 +26,10 @@ type Session struct {
 	inner *binding.DynamicAdvancedSession
 }
 
-// NewSession compiles an ONNX model, given as the bytes of a ModelProto, which are not needed afterwards. It fails on
-// anything that is not a model, on inputs or outputs that are not tensors of numbers or bool, on external data that is
-// missing or cut short, on a provider that cannot be had, and on graphs that ONNX Runtime refuses.
-func NewSession(model []byte, o Options) (*Session, error) {
+// NewSession compiles an ONNX model, which is not changed and not needed afterwards. It fails on inputs or outputs that
+// are not tensors of numbers or bool, on external data that is missing, cut short or outside of Options.WeightsDir, on
+// a provider that cannot be had, and on graphs that ONNX Runtime refuses.
+func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -59,9 +60,9 @@ func NewSession(model []byte, o Options) (*Session, error) {
 
 // Open compiles the ONNX file at path. Options.WeightsDir defaults to the file's folder.
 func Open(path string, o Options) (*Session, error) {
-	model, err := os.ReadFile(path)
+	model, err := onnx.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("ort: reading the model: %w", err)
+		return nil, fmt.Errorf("ort: %w", err)
 	}
 	if o.WeightsDir == "" {
 		o.WeightsDir = filepath.Dir(path)

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/tensor"
 )
@@ -49,16 +47,17 @@ func Settle(o Options) (settled Options, why error, err error) {
 }
 
 // probeModel is y = x for x [1].
-func probeModel() []byte {
-	b, err := proto.Marshal(&onnx.ModelProto{IrVersion: 8, OpsetImport: []*onnx.OperatorSetIdProto{{Version: 13}},
+func probeModel() *onnx.ModelProto {
+	value := func(name string) *onnx.ValueInfoProto {
+		return &onnx.ValueInfoProto{Name: name, Type: &onnx.TypeProto{Value: &onnx.TypeProto_TensorType{
+			TensorType: &onnx.TypeProto_Tensor{ElemType: int32(onnx.TensorProto_FLOAT),
+				Shape: &onnx.TensorShapeProto{Dim: []*onnx.TensorShapeProto_Dimension{{}}}}}}}
+	}
+	return &onnx.ModelProto{IrVersion: 8, OpsetImport: []*onnx.OperatorSetIdProto{{Version: 13}},
 		Graph: &onnx.GraphProto{
 			Name: "probe", Node: []*onnx.NodeProto{{OpType: "Identity", Input: []string{"x"}, Output: []string{"y"}}},
-			Input:  []*onnx.ValueInfoProto{vectorInfo("x", onnx.TensorProto_FLOAT)},
-			Output: []*onnx.ValueInfoProto{vectorInfo("y", onnx.TensorProto_FLOAT)}}})
-	if err != nil { // a message without required fields always serialises
-		return nil
-	}
-	return b
+			Input:  []*onnx.ValueInfoProto{value("x")},
+			Output: []*onnx.ValueInfoProto{value("y")}}}
 }
 
 var levels = map[string]OptLevel{"all": OptAll, "extended": OptExtended, "basic": OptBasic, "none": OptNone}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 
+	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -28,14 +28,14 @@ func safetensors(t testing.TB, path string, pad int, data []float32) int {
 	return 8 + len(header)
 }
 
-func externalLinear(t testing.TB, file string, offset, length int) []byte {
-	b := (&builder{}).in("x", f32, dims{"B", 2}).external("W", file, strconv.Itoa(offset), strconv.Itoa(length), 2, 3)
+func externalLinear(t testing.TB, file string, offset, length int) *onnx.ModelProto {
+	b := (&builder{}).in("x", f32, dims{"B", 2}).external("W", file, offset, length, 2, 3)
 	return b.node("MatMul", []string{"x", "W"}, "y").out("y", f32, dims{"B", 3}).model(t)
 }
 
 var weights = []float32{1, 2, 3, 4, 5, 6}
 
-func checkLinear(t testing.TB, model []byte, o ort.Options) {
+func checkLinear(t testing.TB, model *onnx.ModelProto, o ort.Options) {
 	t.Helper()
 	s := open(t, model, o)
 	equal(t, run(t, s, tensor.Map{"x": tensor.Of([]float32{1, 2}, 1, 2)})["y"], tensor.Of([]float32{9, 12, 15}, 1, 3))
@@ -70,7 +70,8 @@ func symlink(t testing.TB, target, link string) {
 }
 
 // The Hugging Face cache keeps snapshots/REV/model.safetensors as a link to ../../blobs/HASH; other people link whole
-// folders. Two files behind links in different folders must work in one graph too.
+// folders. Two files in different folders, of which one is behind such a link, must work in one graph too. A link to
+// anywhere else is refused: a folder that came as an archive could make a model of any file that the user may read.
 func TestExternalDataBehindLinks(t *testing.T) {
 	dir := t.TempDir()
 	offset := safetensors(t, filepath.Join(dir, "blobs", "0abc"), 3, weights)
@@ -82,20 +83,28 @@ func TestExternalDataBehindLinks(t *testing.T) {
 	symlink(t, snapshot, linked)
 	checkLinear(t, externalLinear(t, "model.safetensors", offset, 24), ort.Options{WeightsDir: linked})
 
-	other := safetensors(t, filepath.Join(dir, "elsewhere", "deep", "w"), 2, weights)
-	symlink(t, filepath.Join(dir, "elsewhere", "deep", "w"), filepath.Join(snapshot, "second.safetensors"))
-	b := (&builder{}).in("x", f32, dims{"B", 2}).external("W", "model.safetensors", strconv.Itoa(offset), "24", 2, 3)
-	b.external("V", "second.safetensors", strconv.Itoa(other), "24", 2, 3).node("Add", []string{"W", "V"}, "WV")
+	other := safetensors(t, filepath.Join(snapshot, "deep", "second.safetensors"), 2, weights)
+	b := (&builder{}).in("x", f32, dims{"B", 2}).external("W", "model.safetensors", offset, 24, 2, 3)
+	b.external("V", "deep/second.safetensors", other, 24, 2, 3).node("Add", []string{"W", "V"}, "WV")
 	b.node("MatMul", []string{"x", "WV"}, "y").out("y", f32, dims{"B", 3})
 	s := open(t, b.model(t), ort.Options{WeightsDir: snapshot})
 	equal(t, run(t, s, tensor.Map{"x": tensor.Of([]float32{1, 2}, 1, 2)})["y"], tensor.Of([]float32{18, 24, 30}, 1, 3))
+
+	out := safetensors(t, filepath.Join(dir, "elsewhere", "w"), 2, weights)
+	symlink(t, filepath.Join(dir, "elsewhere", "w"), filepath.Join(snapshot, "out.safetensors"))
+	_, err := ort.NewSession(externalLinear(t, "out.safetensors", out, 24), ort.Options{WeightsDir: snapshot})
+	wantError(t, err, `tensor "W"`, "is a link to", "outside of the folder of the model")
 }
 
 func TestOpenTakesTheFolderOfTheFile(t *testing.T) {
 	dir := t.TempDir()
 	offset := safetensors(t, filepath.Join(dir, "m.safetensors"), 1, weights)
 	path := filepath.Join(dir, "m.onnx")
-	if err := os.WriteFile(path, externalLinear(t, "m.safetensors", offset, 24), 0o644); err != nil {
+	b, err := onnx.Marshal(externalLinear(t, "m.safetensors", offset, 24))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	s, err := ort.Open(path, ort.Options{})
@@ -117,12 +126,12 @@ func TestWrongExternalData(t *testing.T) {
 	}{
 		"cut short":  {"w", offset + 1, 24, []string{`tensor "W"`, "cut short"}},
 		"offset":     {"w", -1, 24, []string{`tensor "W"`, "24 bytes at -1"}},
-		"length":     {"w", offset, 20, []string{"provider cpu refuses it"}},
+		"length":     {"w", offset, 20, []string{`tensor "W"`, "20 bytes of w are named", "which take 24"}},
 		"missing":    {"v", offset, 24, []string{`tensor "W"`, "missing"}},
 		"dangling":   {"dangling", offset, 24, []string{`tensor "W"`, "missing"}},
-		"above":      {"../w", offset, 24, []string{"not a path inside the weights folder"}},
-		"absolute":   {filepath.Join(dir, "w"), offset, 24, []string{"not a path inside the weights folder"}},
-		"empty name": {"", offset, 24, []string{"not a path inside the weights folder"}},
+		"above":      {"../w", offset, 24, []string{"not a path inside the folder of the model"}},
+		"absolute":   {filepath.Join(dir, "w"), offset, 24, []string{"not a path inside the folder of the model"}},
+		"empty name": {"", offset, 24, []string{"not a path inside the folder of the model"}},
 		"folder":     {".", offset, 24, []string{"not a file of weights"}},
 	} {
 		t.Run(name, func(t *testing.T) {

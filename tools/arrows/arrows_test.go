@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,16 +62,32 @@ func TestMethodNamesAreTestedNowhere(t *testing.T) {
 	for _, e := range methods.Table {
 		names = append(names, e.Name)
 	}
+	eachGoFile(t, []string{"federation/methods", "federation/methodtest"}, func(file string, source []byte) ([]string,
+		error) {
+		if strings.HasSuffix(file, "_test.go") {
+			return nil, nil
+		}
+		return NamesTested(file, source, names)
+	})
+}
+
+func TestOneReaderOfExternalData(t *testing.T) {
+	eachGoFile(t, []string{"runtime/onnx"}, ExternalReaders)
+}
+
+// eachGoFile reports what a rule finds in the Go files of all floors, but for some folders.
+func eachGoFile(t *testing.T, but []string, rule func(file string, source []byte) ([]string, error)) {
+	t.Helper()
 	dir := root(t)
 	read := 0
 	for _, floor := range floors {
 		err := filepath.WalkDir(filepath.Join(dir, floor), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
 				return err
 			}
 			rel, err := filepath.Rel(dir, path)
-			if err != nil || within(filepath.ToSlash(rel), "federation/methods") || within(filepath.ToSlash(rel),
-				"federation/methodtest") {
+			file := filepath.ToSlash(rel)
+			if err != nil || slices.ContainsFunc(but, func(folder string) bool { return within(file, folder) }) {
 				return err
 			}
 			source, err := os.ReadFile(path)
@@ -78,7 +95,7 @@ func TestMethodNamesAreTestedNowhere(t *testing.T) {
 				return err
 			}
 			read++
-			bad, err := NamesTested(filepath.ToSlash(rel), source, names)
+			bad, err := rule(file, source)
 			report(t, bad)
 			return err
 		})

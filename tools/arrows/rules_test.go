@@ -134,6 +134,24 @@ func TestNamesTestedRule(t *testing.T) {
 	}
 }
 
+func TestExternalReadersRule(t *testing.T) {
+	for body, want := range map[string]string{
+		`onnx.SetExternal(t, onnx.External{File: "w"})`: "",
+		`e, err := onnx.ExternalOf(t)`:                  "",
+		`for _, e := range t.ExternalData {}`:           "only runtime/onnx may read external data",
+		`n := len(t.GetExternalData())`:                 "x.go:2:",
+		`t.DataLocation = 1`:                            "DataLocation",
+		`f(onnx.TensorProto_EXTERNAL)`:                  "TensorProto_EXTERNAL",
+		`t := &onnx.TensorProto{DataLocation: 1}`:       "DataLocation",
+	} {
+		bad, err := ExternalReaders("x.go", []byte("package x\nfunc f() { "+body+" }"))
+		if err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		t.Run(body, func(t *testing.T) { expect(t, bad, want) })
+	}
+}
+
 func TestPlacesRule(t *testing.T) {
 	expect(t, Places([]string{"go.mod", ".ci/run", "models/clip/clip.go", "docs/formats.md"}), "")
 	expect(t, Places([]string{"internal/x.go"}), "internal/x.go")

@@ -52,7 +52,7 @@ func (c *chain) add(y graph.Node, inner int) {
 }
 
 func (c *chain) compile(o ort.Options) (*products, error) {
-	model, err := graph.Bytes(graph.Output{Name: "sum", Node: c.sum})
+	model, err := graph.Model(graph.Output{Name: "sum", Node: c.sum})
 	if err != nil {
 		return nil, err
 	}

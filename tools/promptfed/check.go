@@ -16,6 +16,7 @@ import (
 	"promptfed/runtime/grad"
 	"promptfed/runtime/gradtest"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -114,7 +115,7 @@ func checkBundle(ctx context.Context, name string) ([][]string, error) {
 	return append(lines, more...), err
 }
 
-func forward(ctx context.Context, model []byte, o ort.Options, feeds tensor.Map, output string) (float64, error) {
+func forward(ctx context.Context, model *onnx.ModelProto, o ort.Options, feeds tensor.Map, output string) (float64, error) {
 	out, err := ort.Once(ctx, model, o, feeds, output)
 	if err != nil {
 		return 0, err
@@ -152,7 +153,10 @@ func checkGraph(ctx context.Context, path string, of, wrt, sizes []string) ([][]
 		return nil, err
 	}
 	fitImages(f, open)
-	feeds, floats := inputsOf(f, open)
+	feeds, floats, err := inputsOf(f, open)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	if len(wrt) == 0 {
 		wrt = floats
 	}
@@ -201,7 +205,7 @@ func checkFile(ctx context.Context, f *graph.File, of, wrt []string, feeds tenso
 	for _, o := range outputs {
 		roots = append(roots, o.Node)
 	}
-	if roots, err = graph.Graft(g, roots, in); err != nil {
+	if roots, err = graph.Inline(g, roots, in); err != nil {
 		return nil, err
 	}
 	for i := range outputs {

@@ -94,7 +94,7 @@ func checkLengths(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]str
 		return nil, err
 	}
 	one := g.Input("one", graph.Float, graph.Static(1)) // sessions have at least one input
-	model, err := graph.Bytes(graph.Output{Name: "short", Node: short.Unit().Mul(one)}, graph.Output{Name: "both",
+	model, err := graph.Model(graph.Output{Name: "short", Node: short.Unit().Mul(one)}, graph.Output{Name: "both",
 		Node: both.Unit().Mul(one)})
 	if err != nil {
 		return nil, err

@@ -14,11 +14,19 @@ import (
 // open have the size that open gives their symbol, or that of "", and 3 for the channels of an image. Integers are
 // token ids where they look up a table: random rows, the last one at the end of each sequence, where CLIP's end token
 // stands; masks are ones, positions count up, and other integers are zero.
-func inputsOf(f *graph.File, open map[string]int) (feeds tensor.Map, floats []string) {
+func inputsOf(f *graph.File, open map[string]int) (feeds tensor.Map, floats []string, err error) {
 	feeds = tensor.Map{}
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, in := range f.Inputs() {
 		shape := shapeOf(in, open)
+		n := 1
+		for _, d := range shape {
+			if d > maxFeed/n {
+				return nil, nil, fmt.Errorf("input %s would have shape %v, of more than the %d numbers that check takes",
+					in.Name(), shape, maxFeed)
+			}
+			n *= max(1, d)
+		}
 		name := strings.ToLower(in.Name())
 		if graph.Differentiable(in.DType()) && !strings.Contains(name, "mask") {
 			feeds[in.Name()] = noise(1, shape...)
@@ -47,8 +55,11 @@ func inputsOf(f *graph.File, open map[string]int) (feeds tensor.Map, floats []st
 			feeds[in.Name()] = ones(shape)
 		}
 	}
-	return feeds, floats
+	return feeds, floats, nil
 }
+
+// maxFeed bounds the numbers of one input: a gigabyte.
+const maxFeed = 1 << 28
 
 // fitImages sets the height and the width of images that a graph leaves open and --size does not give, to the first
 // usual size that the shapes inside the graph allow.
@@ -78,7 +89,7 @@ func fitImages(f *graph.File, open map[string]int) {
 		for _, n := range f.Inputs() {
 			in[n] = g.Input(n.Name(), n.DType(), graph.Static(shapeOf(n, open)...))
 		}
-		if _, err := graph.Graft(g, roots, in); err == nil {
+		if _, err := graph.Inline(g, roots, in); err == nil {
 			return
 		}
 	}

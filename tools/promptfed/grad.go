@@ -9,6 +9,7 @@ import (
 
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 )
 
 func gradCommand() *cobra.Command {
@@ -32,13 +33,17 @@ func gradCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if f.External() && !sameFolder(args[0], out) {
+		if onnx.HasExternal(f.Proto) && !sameFolder(args[0], out) {
 			return usageError{fmt.Errorf("%s keeps weights in files beside it; --out must be in the same folder, %s",
 				args[0], filepath.Dir(args[0]))}
 		}
-		b, err := grad.File(f, of, wrt)
+		m, err := grad.File(f, of, wrt)
 		if err != nil {
 			return fmt.Errorf("%s: %w", args[0], err)
+		}
+		b, err := onnx.Marshal(m)
+		if err != nil {
+			return fmt.Errorf("%s: %w", out, err)
 		}
 		if err = writeFile(out, b); err == nil {
 			fmt.Printf("%s: gradients of %s with respect to %s\n", out, strings.Join(of, ", "), strings.Join(wrt, ", "))

@@ -12,9 +12,9 @@ import (
 
 // item is a tensor of a checkpoint under the name it has in a bundle.
 type item struct {
-	name string
-	from *checkpoint.Handle
-	made bool // of several stored tensors: it has no place in the checkpoint
+	name    string
+	from    *checkpoint.Handle
+	derived bool // of several stored tensors: it has no place in the checkpoint
 }
 
 // maxPart bounds how much of a tensor is in memory at once, in elements, where its format allows reading parts.
@@ -23,9 +23,9 @@ const maxPart = 1 << 22
 // startsAt is what the elements of a file that this program writes start at a multiple of, in bytes.
 const startsAt = 64
 
-// pour writes tensors as float32 to a .safetensors file, part by part, and tells where they lie in it. progress gets
+// writeWeights writes tensors as float32 to a .safetensors file, part by part, and tells where they lie in it. progress gets
 // the bytes written so far.
-func pour(ctx context.Context, path, file string, items []item, progress func(int64)) (map[string]Place, error) {
+func writeWeights(ctx context.Context, path, file string, items []item, progress func(int64)) (map[string]Place, error) {
 	entries := make([]safetensors.Entry, len(items))
 	for i, it := range items {
 		entries[i] = safetensors.Entry{Name: it.name, DType: "F32", Shape: it.from.Shape}

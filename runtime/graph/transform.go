@@ -31,9 +31,9 @@ func Reachable(roots ...Node) []*Op {
 	return out
 }
 
-// Rewrite rebuilds roots with some operators replaced: replace is called for every operator the roots depend on,
+// Transform rebuilds roots with some operators replaced: replace is called for every operator the roots depend on,
 // inputs first, with the rebuilt inputs, and gives the new outputs, or nil to keep the operator.
-func Rewrite(roots []Node, replace func(op *Op, in []Node) []Node) []Node {
+func Transform(roots []Node, replace func(op *Op, in []Node) []Node) []Node {
 	now := map[*Op][]Node{}
 	get := func(n Node) Node {
 		if !n.OK() {

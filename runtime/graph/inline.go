@@ -7,13 +7,13 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// Graft rebuilds roots, values of another graph, in g. replace gives nodes of g to stand for some values of the other
+// Inline rebuilds roots, values of another graph, in g. replace gives nodes of g to stand for some values of the other
 // graph; what makes those is not rebuilt. Shapes are found out anew, branches whose condition they settle are resolved,
 // and half precision becomes float32, which is what ONNX Runtime computes with on a CPU and what gradients need.
 //
 // An input that nothing stands for is an error, and so are loops, and branches whose condition stays open.
-func Graft(g *Graph, roots []Node, replace map[Node]Node) ([]Node, error) {
-	c := &graft{g: g, now: map[Node]Node{}}
+func Inline(g *Graph, roots []Node, replace map[Node]Node) ([]Node, error) {
+	c := &inliner{g: g, now: map[Node]Node{}}
 	for old, n := range replace {
 		c.now[old] = n
 	}
@@ -24,6 +24,9 @@ func Graft(g *Graph, roots []Node, replace map[Node]Node) ([]Node, error) {
 		if g.err != nil {
 			return nil, g.err
 		}
+		if err := g.room(); err != nil {
+			return nil, err
+		}
 	}
 	out := make([]Node, len(roots))
 	for i, r := range roots {
@@ -33,13 +36,13 @@ func Graft(g *Graph, roots []Node, replace map[Node]Node) ([]Node, error) {
 	return out, nil
 }
 
-type graft struct {
+type inliner struct {
 	g   *Graph
 	now map[Node]Node
 }
 
 // reachable lists the operators behind roots, up to values that are replaced, in the order they were made.
-func (c *graft) reachable(roots []Node) []*Op {
+func (c *inliner) reachable(roots []Node) []*Op {
 	seen := map[*Op]bool{}
 	var out, visit []*Op
 	push := func(list []Node) {
@@ -62,7 +65,7 @@ func (c *graft) reachable(roots []Node) []*Op {
 	return out
 }
 
-func (c *graft) op(op *Op) error {
+func (c *inliner) op(op *Op) error {
 	if op.data != nil {
 		c.now[op.Out[0]] = c.single(c.literal(op))
 		return nil
@@ -76,7 +79,7 @@ func (c *graft) op(op *Op) error {
 			in[i] = c.now[n]
 		}
 	}
-	if len(innerGraphs(op.source())) > 0 {
+	if len(onnx.Subgraphs(op.proto)) > 0 {
 		return c.branch(op, in)
 	}
 	if op.Domain == Standard && op.Kind == "Cast" && half(DType(op.Attrs.Int("to", 0))) {
@@ -103,14 +106,14 @@ func (c *graft) op(op *Op) error {
 }
 
 // set records what stands for an output unless it is replaced already.
-func (c *graft) set(op *Op, i int, n Node) {
+func (c *inliner) set(op *Op, i int, n Node) {
 	if _, given := c.now[op.Out[i]]; !given {
 		c.now[op.Out[i]] = n
 	}
 }
 
 // single is n in float32 where it holds half precision.
-func (c *graft) single(n Node) Node {
+func (c *inliner) single(n Node) Node {
 	if half(n.v.dtype) {
 		return n.Cast(Float)
 	}
@@ -119,7 +122,7 @@ func (c *graft) single(n Node) Node {
 
 func half(t DType) bool { return t == Half || t == onnx.TensorProto_BFLOAT16 }
 
-func (c *graft) literal(op *Op) Node {
+func (c *inliner) literal(op *Op) Node {
 	l, old := op.data, op.Out[0].v
 	if l.Proto == nil {
 		return c.g.constant(l, old.dtype, old.shape, fmt.Sprintf("literal:%p", l))
@@ -131,17 +134,10 @@ func (c *graft) literal(op *Op) Node {
 	return n
 }
 
-func (o *Op) source() *onnx.NodeProto {
-	if o.proto == nil {
-		return &onnx.NodeProto{}
-	}
-	return o.proto
-}
-
 // branch resolves an If whose condition is known by now.
-func (c *graft) branch(op *Op, in []Node) error {
-	s := &scope{names: map[string]Node{}, version: Opset, label: op.Name + "/"}
-	for i, name := range freeNames(op.proto) {
+func (c *inliner) branch(op *Op, in []Node) error {
+	s := &scope{names: map[string]Node{}, label: op.Name + "/"}
+	for i, name := range onnx.FreeNames(op.proto) {
 		s.names[name] = c.now[op.Uses[i]]
 	}
 	p := &onnx.NodeProto{OpType: op.Kind, Attribute: op.proto.Attribute}

@@ -1,0 +1,149 @@
+package onnx
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Adapted is a model whose inputs and outputs are all float32 or int64, and of known rank.
+type Adapted struct {
+	Model  *ModelProto
+	Kept   []*ValueInfoProto // outputs of the original
+	Inputs []string          // names of its inputs, in the order of those of the original that are no constants
+	Values []string          // names of its outputs
+	// Outputs tells where each of Kept is found.
+	Outputs []AdaptedOutput
+}
+
+// AdaptedOutput is the place of an output among Adapted.Values; Shape is -1 unless the output was flattened.
+type AdaptedOutput struct{ Value, Shape int }
+
+// InterfaceType is the type that carries values of type t through an adapted model's inputs and outputs: FLOAT for
+// floating-point numbers, INT64 for integers and bool, UNDEFINED for types that are not numbers.
+func InterfaceType(t TensorProto_DataType) TensorProto_DataType {
+	switch t {
+	case TensorProto_FLOAT, TensorProto_FLOAT16, TensorProto_BFLOAT16, TensorProto_DOUBLE:
+		return TensorProto_FLOAT
+	case TensorProto_BOOL, TensorProto_INT8, TensorProto_UINT8, TensorProto_INT16, TensorProto_UINT16,
+		TensorProto_INT32, TensorProto_UINT32, TensorProto_INT64, TensorProto_UINT64:
+		return TensorProto_INT64
+	}
+	return TensorProto_UNDEFINED
+}
+
+// Inputs are the inputs of a graph that are no constants with a default value, which older files list among them.
+func Inputs(g *GraphProto) []*ValueInfoProto {
+	constant := map[string]bool{}
+	for _, t := range g.GetInitializer() {
+		constant[t.Name] = true
+	}
+	return slices.DeleteFunc(slices.Clone(g.GetInput()), func(v *ValueInfoProto) bool { return constant[v.Name] })
+}
+
+// Adapt puts conversions at a model's inputs and outputs, of which it keeps the named ones, or all. All must be
+// tensors of numbers (see InterfaceType). A model that needs none is used as it is; m is not changed.
+func Adapt(m *ModelProto, outputs ...string) (*Adapted, error) {
+	a := &Adapted{Model: Shallow(m)}
+	g := Shallow(m.GetGraph())
+	a.Model.Graph = g
+	var err error
+	if a.Kept, err = keep(g.Output, outputs); err != nil {
+		return nil, err
+	}
+	a.inputs(g)
+	a.outputs(g)
+	return a, nil
+}
+
+func keep(list []*ValueInfoProto, names []string) ([]*ValueInfoProto, error) {
+	if len(names) == 0 {
+		return list, nil
+	}
+	var out []*ValueInfoProto
+	for _, name := range names {
+		i := slices.IndexFunc(list, func(v *ValueInfoProto) bool { return v.Name == name })
+		if i < 0 {
+			var known []string
+			for _, v := range list {
+				known = append(known, v.Name)
+			}
+			return nil, fmt.Errorf("no output %q to keep; it has %s", name, strings.Join(known, ", "))
+		}
+		out = append(out, list[i])
+	}
+	return out, nil
+}
+
+// adapterName is the name of a converted value; graphs have no such names of their own.
+func adapterName(what, name string) string { return "promptfed/" + what + "/" + name }
+
+func (a *Adapted) inputs(g *GraphProto) {
+	var casts []*NodeProto
+	g.Input = slices.Clone(g.Input)
+	for _, v := range Inputs(g) {
+		name := v.Name
+		from := TensorProto_DataType(v.GetType().GetTensorType().GetElemType())
+		if t := InterfaceType(from); t != from {
+			name = adapterName("input", v.Name)
+			casts = append(casts, castNode(name, v.Name, from))
+			g.Input[slices.Index(g.Input, v)] = retyped(v, name, t)
+		}
+		a.Inputs = append(a.Inputs, name)
+	}
+	g.Node = append(casts, g.Node...)
+}
+
+func (a *Adapted) outputs(g *GraphProto) {
+	g.Node, g.Initializer = slices.Clip(g.Node), slices.Clip(g.Initializer)
+	g.Output = nil
+	for _, v := range a.Kept {
+		from := TensorProto_DataType(v.GetType().GetTensorType().GetElemType())
+		t, name := InterfaceType(from), v.Name
+		at := AdaptedOutput{Value: len(g.Output), Shape: -1}
+		if t != from {
+			name = adapterName("output", v.Name)
+			g.Node = append(g.Node, castNode(v.Name, name, t))
+		}
+		switch {
+		case v.GetType().GetTensorType().GetShape() == nil:
+			flat, shape := adapterName("flat", v.Name), adapterName("shape", v.Name)
+			flatten(g, name, flat, shape)
+			g.Output = append(g.Output, vector(flat, t), vector(shape, TensorProto_INT64))
+			at.Shape = at.Value + 1
+		case name != v.Name:
+			g.Output = append(g.Output, retyped(v, name, t))
+		default:
+			g.Output = append(g.Output, v)
+		}
+		a.Outputs = append(a.Outputs, at)
+	}
+	for _, v := range g.Output {
+		a.Values = append(a.Values, v.Name)
+	}
+}
+
+func castNode(from, to string, want TensorProto_DataType) *NodeProto {
+	return &NodeProto{OpType: "Cast", Name: "promptfed/cast/" + from, Input: []string{from}, Output: []string{to},
+		Attribute: []*AttributeProto{{Name: "to", Type: AttributeProto_INT, I: int64(want)}}}
+}
+
+// retyped is v under another name and with another element type.
+func retyped(v *ValueInfoProto, name string, t TensorProto_DataType) *ValueInfoProto {
+	return &ValueInfoProto{Name: name, Type: &TypeProto{Value: &TypeProto_TensorType{TensorType: &TypeProto_Tensor{
+		ElemType: int32(t), Shape: v.GetType().GetTensorType().GetShape()}}}}
+}
+
+// flatten computes the shape of value and its elements in one axis, which carries values of rank 0 too.
+func flatten(g *GraphProto, value, flat, shape string) {
+	all := adapterName("all", value)
+	g.Initializer = append(g.Initializer, &TensorProto{Name: all, Dims: []int64{1}, DataType: int32(TensorProto_INT64),
+		Int64Data: []int64{-1}})
+	g.Node = append(g.Node, &NodeProto{OpType: "Shape", Name: shape, Input: []string{value}, Output: []string{shape}},
+		&NodeProto{OpType: "Reshape", Name: flat, Input: []string{value, all}, Output: []string{flat}})
+}
+
+func vector(name string, t TensorProto_DataType) *ValueInfoProto {
+	return retyped(&ValueInfoProto{Type: &TypeProto{Value: &TypeProto_TensorType{TensorType: &TypeProto_Tensor{
+		Shape: &TensorShapeProto{Dim: []*TensorShapeProto_Dimension{{}}}}}}}, name, t)
+}

@@ -1,0 +1,336 @@
+package onnx
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// External is where elements lie in a file beside a model, row by row and little-endian.
+type External struct {
+	File           string // relative to the folder of the model, with slashes
+	Offset, Length int64  // bytes
+}
+
+// IsExternal tells whether a tensor's elements lie in a file beside the model.
+func IsExternal(t *TensorProto) bool { return t.GetDataLocation() == TensorProto_EXTERNAL }
+
+// HasExternal tells whether a model keeps tensors in files beside it, so that it must stay in their folder.
+func HasExternal(m *ModelProto) bool {
+	for t := range Tensors(m) {
+		if IsExternal(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// ExternalOf reads where a tensor's elements lie. The place is checked as far as it can be without the files: the path
+// stays inside the model's folder, and the length is that of the tensor's dimensions.
+func ExternalOf(t *TensorProto) (External, error) {
+	e := External{Length: -1}
+	fail := func(format string, a ...any) (External, error) {
+		return External{}, fmt.Errorf("tensor %q: "+format, append([]any{t.GetName()}, a...)...)
+	}
+	size, known, err := Bytes(t)
+	if err != nil {
+		return fail("%w", err)
+	}
+	if !known {
+		return fail("elements of type %v cannot lie in a file", TensorProto_DataType(t.DataType))
+	}
+	for i, entry := range t.ExternalData {
+		if slices.ContainsFunc(t.ExternalData[:i], func(x *StringStringEntryProto) bool { return x.Key == entry.Key }) {
+			return fail("its external data names %.60q twice", entry.Key)
+		}
+		switch entry.Key {
+		case "location":
+			e.File = entry.Value
+		case "offset":
+			e.Offset, err = strconv.ParseInt(entry.Value, 10, 64)
+		case "length":
+			e.Length, err = strconv.ParseInt(entry.Value, 10, 64)
+		}
+		if err != nil {
+			return fail("%s of its external data is %.60q, which is no number", entry.Key, entry.Value)
+		}
+	}
+	if err := checkLocation(e.File); err != nil {
+		return fail("%w", err)
+	}
+	if e.Length < 0 && !slices.ContainsFunc(t.ExternalData, func(x *StringStringEntryProto) bool {
+		return x.Key == "length"
+	}) {
+		e.Length = size // the standard lets it be left out
+	}
+	if e.Offset < 0 || e.Length < 0 || e.Offset > math.MaxInt64-e.Length {
+		return fail("%d bytes at %d of %s are no place in a file", e.Length, e.Offset, e.File)
+	}
+	if e.Length != size {
+		return fail("%d bytes of %s are named for dimensions %v of type %v, which take %d", e.Length, e.File, t.Dims,
+			TensorProto_DataType(t.DataType), size)
+	}
+	return e, nil
+}
+
+// SetExternal makes a tensor refer to its elements in a file.
+func SetExternal(t *TensorProto, e External) {
+	t.DataLocation, t.RawData = TensorProto_EXTERNAL, nil
+	t.ExternalData = []*StringStringEntryProto{
+		{Key: "location", Value: e.File},
+		{Key: "offset", Value: strconv.FormatInt(e.Offset, 10)},
+		{Key: "length", Value: strconv.FormatInt(e.Length, 10)},
+	}
+}
+
+func setLocation(t *TensorProto, location string) {
+	for _, entry := range t.ExternalData {
+		if entry.Key == "location" {
+			entry.Value = location
+		}
+	}
+}
+
+// maxPath bounds the path of a file of external data, in bytes.
+const maxPath = 4096
+
+func checkLocation(location string) error {
+	if location == "" || len(location) > maxPath || !filepath.IsLocal(filepath.FromSlash(location)) ||
+		strings.ContainsFunc(location, unprintable) || strings.Contains(location, `\`) {
+		return fmt.Errorf("it lies in the file %.200q, which is not a path inside the folder of the model", location)
+	}
+	return nil
+}
+
+// place is a file of external data behind all symbolic links.
+type place struct {
+	path string
+	size int64
+}
+
+// find looks up a file of external data. Neither its path nor symbolic links may lead out of the folder; links between
+// the folders of one repository in Hugging Face's cache may, as that keeps all contents in blobs/ beside snapshots/.
+func find(dir, location string) (place, error) {
+	if err := checkLocation(location); err != nil {
+		return place{}, err
+	}
+	base, err := realPath(dir)
+	if err != nil {
+		return place{}, err
+	}
+	path, err := realPath(filepath.Join(dir, filepath.FromSlash(location)))
+	if err != nil {
+		return place{}, fmt.Errorf("its weights file is missing: %w", err)
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return place{}, err
+	case !info.Mode().IsRegular():
+		return place{}, fmt.Errorf("%s is not a file of weights", path)
+	case !inside(base, path) && !inside(blobs(base), path):
+		return place{}, fmt.Errorf("%s is a link to %s, outside of the folder of the model: put the file itself, or a "+
+			"hard link, there", location, path)
+	}
+	return place{path, info.Size()}, nil
+}
+
+func realPath(path string) (string, error) {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
+}
+
+// blobs is the folder of the contents that a snapshot in Hugging Face's cache links to, "" for other folders.
+func blobs(dir string) string {
+	for d := dir; d != filepath.Dir(d); d = filepath.Dir(d) {
+		if filepath.Base(filepath.Dir(d)) == "snapshots" {
+			return filepath.Join(filepath.Dir(filepath.Dir(d)), "blobs")
+		}
+	}
+	return ""
+}
+
+// inside tells whether a clean absolute path lies in a folder.
+func inside(dir, path string) bool {
+	return dir != "" && strings.HasPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+
+		string(filepath.Separator))
+}
+
+func (p place) check(e External) error {
+	if e.Offset < 0 || e.Length < 0 || e.Offset > p.size || e.Length > p.size-e.Offset {
+		return fmt.Errorf("%d bytes at %d are wanted of %s, which has %d: the file is cut short or another one",
+			e.Length, e.Offset, p.path, p.size)
+	}
+	return nil
+}
+
+// OpenExternal opens the file that elements lie in, after checking that it is inside the folder and long enough.
+func OpenExternal(dir string, e External) (*os.File, error) {
+	p, err := find(dir, e.File)
+	if err == nil {
+		err = p.check(e)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(p.path)
+}
+
+// ReadExternal reads elements that lie in a file in dir.
+func ReadExternal(dir string, e External) ([]byte, error) {
+	f, err := OpenExternal(dir, e)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b := make([]byte, e.Length)
+	_, err = io.ReadFull(io.NewSectionReader(f, e.Offset, e.Length), b)
+	return b, err
+}
+
+// places looks up the files of all external tensors, and checks that each tensor fits into its file.
+func places(m *ModelProto, dir string) (map[string]place, error) {
+	files := map[string]place{}
+	for t := range Tensors(m) {
+		if !IsExternal(t) {
+			continue
+		}
+		e, err := ExternalOf(t)
+		if err != nil {
+			return nil, err
+		}
+		if dir == "" {
+			return nil, fmt.Errorf("tensor %q lies in the file %q, but no folder was given", t.Name, e.File)
+		}
+		p, known := files[e.File]
+		if !known {
+			p, err = find(dir, e.File)
+		}
+		if err == nil {
+			err = p.check(e)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+		files[e.File] = p
+	}
+	return files, nil
+}
+
+// CheckExternal checks that all tensors in files are there, in the folder dir, as long as they say.
+func CheckExternal(m *ModelProto, dir string) error {
+	_, err := places(m, dir)
+	return err
+}
+
+// ExternalFiles lists the files beside a model that its tensors lie in, sorted, with slashes.
+func ExternalFiles(m *ModelProto) ([]string, error) {
+	var out []string
+	for t := range Tensors(m) {
+		if !IsExternal(t) {
+			continue
+		}
+		e, err := ExternalOf(t)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, e.File)
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// Locate checks all external tensors of a model whose files lie in dir, and gives the model as ONNX Runtime needs it,
+// with the folder to give to it ("" where there are none): it refuses files outside of that one folder, symbolic links
+// included, so links are followed here. The folder is the deepest one that holds all the real files; locations change
+// with it, in a copy.
+func Locate(m *ModelProto, dir string) (*ModelProto, string, error) {
+	files, err := places(m, dir)
+	if err != nil || len(files) == 0 {
+		return m, "", err
+	}
+	folder := ""
+	for _, p := range files {
+		folder = commonFolder(folder, filepath.Dir(p.path))
+	}
+	moved := map[string]string{}
+	for location, p := range files {
+		now, err := filepath.Rel(folder, p.path)
+		if err != nil {
+			return nil, "", err
+		}
+		if now = filepath.ToSlash(now); now != location {
+			moved[location] = now
+		}
+	}
+	if len(moved) == 0 {
+		return m, folder, nil
+	}
+	m = proto.Clone(m).(*ModelProto)
+	for t := range Tensors(m) {
+		if e, err := ExternalOf(t); IsExternal(t) && err == nil && moved[e.File] != "" {
+			setLocation(t, moved[e.File])
+		}
+	}
+	return m, folder, nil
+}
+
+// commonFolder is the deepest folder that is at or above both; a is "" at first.
+func commonFolder(a, b string) string {
+	if a == "" {
+		return b
+	}
+	for a != b && !inside(a, b) {
+		up := filepath.Dir(a)
+		if up == a {
+			break
+		}
+		a = up
+	}
+	return a
+}
+
+// MaxFile is the size of the largest file that a model can be: protobuf's limit, less what metadata may take.
+const MaxFile = math.MaxInt32 - 1<<20
+
+// Embed reads all tensors that lie in files in dir into the model.
+func Embed(m *ModelProto, dir string) error {
+	if err := CheckExternal(m, dir); err != nil {
+		return err
+	}
+	total := int64(proto.Size(m))
+	for t := range Tensors(m) {
+		if e, err := ExternalOf(t); IsExternal(t) && err == nil {
+			total += e.Length
+		}
+		if total > MaxFile {
+			return errors.New("with its weights inside, the model would be longer than the 2 GiB at which an ONNX " +
+				"file ends: use a smaller backbone")
+		}
+	}
+	for t := range Tensors(m) {
+		if !IsExternal(t) {
+			continue
+		}
+		e, err := ExternalOf(t)
+		if err != nil {
+			return err
+		}
+		if t.RawData, err = ReadExternal(dir, e); err != nil {
+			return fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+		t.ExternalData, t.DataLocation = nil, TensorProto_DEFAULT
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+package onnx
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// leastExternal is from how many bytes on a floating-point tensor stays in the file: smaller ones are read, as code
+// looks into some of them.
+const leastExternal = 1 << 10
+
+// OpenFile is ReadFile without the weights: floating-point tensors that the file itself holds become references to
+// where their bytes lie in it, so that every session maps the same pages. The file must not change afterwards. It is
+// the one at location, relative to the folder dir that sessions are given; all references are relative to dir.
+//
+// A file behind a link out of dir is read whole.
+func OpenFile(dir, location string) (*ModelProto, error) {
+	name := filepath.Join(dir, filepath.FromSlash(location))
+	in, size, err := open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	m, err := externalised(in, size, dir, filepath.ToSlash(location))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return m, nil
+}
+
+func externalised(in io.Reader, size int64, dir, location string) (*ModelProto, error) {
+	_, outside := find(dir, location)
+	x := &externaliser{in: bufio.NewReaderSize(in, 1<<16), whole: outside != nil}
+	b, err := x.message(size, inModel, 0)
+	if err != nil {
+		return nil, fmt.Errorf("not an ONNX model, or cut short: %w", err)
+	}
+	m, err := decode(b)
+	if err != nil {
+		return nil, err
+	}
+	folder, own := path.Split(location)
+	for t := range Tensors(m) {
+		if len(t.ExternalData) > 0 && t.ExternalData[0].Value == ownFile && x.left {
+			t.ExternalData[0].Value = own
+		}
+	}
+	if err := Check(m); err != nil {
+		return nil, err
+	}
+	if err := CheckExternal(m, filepath.Join(dir, filepath.FromSlash(folder))); err != nil {
+		return nil, err
+	}
+	for t := range Tensors(m) {
+		if e, err := ExternalOf(t); IsExternal(t) && err == nil {
+			setLocation(t, path.Join(folder, e.File))
+		}
+	}
+	return m, nil
+}
+
+// Messages that lead to tensors, and their fields that do.
+type messageKind int
+
+const (
+	inModel messageKind = iota
+	inGraph
+	inNode
+	inAttribute
+	inTensor
+)
+
+var leads = map[messageKind]map[protowire.Number]messageKind{
+	inModel:     {7: inGraph},
+	inGraph:     {1: inNode, 5: inTensor},
+	inNode:      {5: inAttribute},
+	inAttribute: {5: inTensor, 6: inGraph, 10: inTensor, 11: inGraph},
+	inTensor:    {},
+}
+
+// externaliser copies an encoded model without the contents of its large tensors.
+type externaliser struct {
+	in    *bufio.Reader
+	at    int64
+	whole bool // leave nothing in the file
+	left  bool // some tensor was left there
+}
+
+// varint reads a number and adds it as it is written, which is not always the shortest way.
+func (x *externaliser) varint(to []byte) (v uint64, _ []byte, err error) {
+	for shift := 0; shift < 64; shift += 7 {
+		b, err := x.in.ReadByte()
+		if err != nil {
+			return 0, nil, err
+		}
+		x.at++
+		to = append(to, b)
+		v |= uint64(b&0x7f) << shift
+		if b < 0x80 {
+			return v, to, nil
+		}
+	}
+	return 0, nil, errors.New("a number of more than 64 bits")
+}
+
+// raw reads n bytes, in pieces: what a file claims is not believed before it is there.
+func (x *externaliser) raw(to []byte, n int64) ([]byte, error) {
+	for n > 0 {
+		piece := min(n, 1<<20)
+		from := len(to)
+		to = append(to, make([]byte, piece)...)
+		if _, err := io.ReadFull(x.in, to[from:]); err != nil {
+			return nil, err
+		}
+		x.at, n = x.at+piece, n-piece
+	}
+	return to, nil
+}
+
+// message copies a message of n bytes.
+func (x *externaliser) message(n int64, kind messageKind, depth int) ([]byte, error) {
+	if depth > maxNested {
+		return nil, fmt.Errorf("messages are nested more than %d deep", maxNested)
+	}
+	end := x.at + n
+	var out []byte
+	dtype := uint64(0)
+	for x.at < end {
+		start := len(out)
+		tag, with, err := x.varint(out)
+		if err != nil {
+			return nil, err
+		}
+		out = with
+		field, wire := protowire.DecodeTag(tag)
+		switch wire {
+		case protowire.VarintType:
+			v, with, err := x.varint(out)
+			if err != nil {
+				return nil, err
+			}
+			if out = with; kind == inTensor && field == 2 {
+				dtype = v
+			}
+			continue
+		case protowire.Fixed32Type, protowire.Fixed64Type:
+			size := int64(4)
+			if wire == protowire.Fixed64Type {
+				size = 8
+			}
+			if out, err = x.raw(out, min(size, end-x.at)); err != nil {
+				return nil, err
+			}
+			continue
+		case protowire.BytesType:
+		default:
+			return nil, fmt.Errorf("wire type %d", wire)
+		}
+		length, with, err := x.varint(out)
+		if err != nil {
+			return nil, err
+		}
+		if length > uint64(max(0, end-x.at)) {
+			return nil, fmt.Errorf("%d bytes are announced where %d are left", length, end-x.at)
+		}
+		size := int64(length)
+		inner, nested := leads[kind][field]
+		switch {
+		case nested:
+			b, err := x.message(size, inner, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			out = protowire.AppendBytes(out, b)
+		case kind == inTensor && field == 9 && size >= leastExternal && !x.whole &&
+			floating(TensorProto_DataType(dtype)):
+			b, err := x.reference(size)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out[:start], b...)
+			if _, err := x.in.Discard(int(size)); err != nil {
+				return nil, err
+			}
+			x.at, x.left = x.at+size, true
+		default:
+			if out, err = x.raw(with, size); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if x.at != end {
+		return nil, errors.New("a message ends inside a field")
+	}
+	return out, nil
+}
+
+func floating(t TensorProto_DataType) bool {
+	return t == TensorProto_FLOAT || t == TensorProto_DOUBLE || t == TensorProto_FLOAT16 || t == TensorProto_BFLOAT16
+}
+
+// reference is the fields of a tensor of size bytes at the reader's place.
+func (x *externaliser) reference(size int64) ([]byte, error) {
+	t := &TensorProto{}
+	SetExternal(t, External{File: ownFile, Offset: x.at, Length: size})
+	return proto.Marshal(t)
+}
+
+// ownFile stands for the location of tensors that lie in the model's own file while that is read; no path is it.
+const ownFile = "\x00"

@@ -1,0 +1,121 @@
+package onnx_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/onnx/onnxtest"
+)
+
+// seeds are models with everything that a file may hold: functions, inner graphs, sparse tensors, external data.
+func seeds(f *testing.F) [][]byte {
+	outside := &onnx.TensorProto{Name: "w", DataType: int32(float), Dims: []int64{2}}
+	onnx.SetExternal(outside, onnx.External{File: "w.bin", Offset: 4, Length: 8})
+	sparse := &onnx.SparseTensorProto{Dims: []int64{4}, Values: &onnx.TensorProto{Name: "s", DataType: int32(float),
+		Dims: []int64{1}, FloatData: []float32{1}}, Indices: &onnx.TensorProto{DataType: 7, Dims: []int64{1},
+		Int64Data: []int64{3}}}
+	large := &onnx.TensorProto{Name: "large", DataType: int32(float), Dims: []int64{16, 32}, RawData: make([]byte,
+		4*16*32)}
+	var out [][]byte
+	for _, version := range []int64{9, 12, 18} {
+		m := model(version, call("first", "x x yes", "c", 2), node("Softmax", "c", "d"), node("Squeeze", "d", "e",
+			ints("axes", 0)), node("If", "yes", "y", subgraph("then_branch", node("ReduceSum", "e", "r", ints("axes", 1))),
+			subgraph("else_branch", node("Clip", "e", "q"))))
+		m.Functions = []*onnx.FunctionProto{function()}
+		m.OpsetImport = append(m.OpsetImport, &onnx.OperatorSetIdProto{Domain: "own", Version: 1})
+		m.Graph.Initializer = []*onnx.TensorProto{outside, large}
+		m.Graph.SparseInitializer = []*onnx.SparseTensorProto{sparse}
+		b, err := onnx.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		out = append(out, b)
+	}
+	return out
+}
+
+// FuzzOpenFile: whatever bytes a file holds, reading it with its weights left where they are gives an error of one line
+// or the model that reading it whole gives, and what is accepted can be upgraded, written and read again.
+func FuzzOpenFile(f *testing.F) {
+	for _, b := range seeds(f) {
+		f.Add(b)
+		f.Add(b[:len(b)/2])
+	}
+	dir := f.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "w.bin"), []byte("0123456789ab"), 0o644); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) { same(t, dir, b) })
+}
+
+// FuzzFields sets one field of a model to any number and any name; see FuzzOpenFile.
+func FuzzFields(f *testing.F) {
+	models := seeds(f)
+	for i, n := range onnxtest.Numbers {
+		f.Add(uint8(i), uint16(7*i), n, "../w.bin")
+		f.Add(uint8(i), uint16(11*i), -n, "x")
+	}
+	dir := f.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "w.bin"), []byte("0123456789ab"), 0o644); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, which uint8, field uint16, number int64, name string) {
+		m := &onnx.ModelProto{}
+		if err := proto.Unmarshal(models[int(which)%len(models)], m); err != nil {
+			t.Fatal(err)
+		}
+		list := onnxtest.Fields(m)
+		if at := list[int(field)%len(list)]; at.Text {
+			at.Name(name)
+		} else {
+			at.Number(number)
+		}
+		if b, err := onnx.Marshal(m); err == nil {
+			same(t, dir, b)
+		}
+	})
+}
+
+func same(t *testing.T, dir string, b []byte) {
+	if err := os.WriteFile(filepath.Join(dir, "m.onnx"), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m, err := onnx.OpenFile(dir, "m.onnx")
+	if err != nil {
+		if strings.ContainsAny(err.Error(), "\n\r") {
+			t.Fatalf("not one line: %q", err)
+		}
+		return
+	}
+	if err := onnx.Embed(m, dir); err != nil {
+		t.Fatalf("what lies in files was checked and cannot be read: %v", err)
+	}
+	whole, err := onnx.ReadFile(filepath.Join(dir, "m.onnx"))
+	if err != nil {
+		return // the file names its own bytes as raw data and as external, say
+	}
+	if err := onnx.Embed(whole, dir); err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(m, whole) {
+		t.Fatal("the file is another model with its weights left in it")
+	}
+	if err := onnx.Upgrade(m); err != nil {
+		if strings.ContainsAny(err.Error(), "\n\r") {
+			t.Fatalf("not one line: %q", err)
+		}
+		return
+	}
+	again, err := onnx.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := proto.Unmarshal(again, &onnx.ModelProto{}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,327 @@
+package onnx
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+)
+
+const (
+	maxDepth    = 64      // calls of functions inside one another
+	maxInlined  = 1 << 17 // nodes that function bodies may make
+	maxRepeated = 1 << 28 // bytes that those nodes may take
+	maxPrefix   = 256     // bytes in front of the names inside a function
+)
+
+// Opset is the version of the standard operator set that models are written in.
+const Opset = 18
+
+// Upgrade rewrites a model in place into operator set Opset, or the younger one that it has: calls of its functions
+// become the nodes of their bodies, and nodes take the form of the younger set, in inner graphs too. Functions without
+// a body stay calls. Training graphs are dropped, as inference needs none.
+func Upgrade(m *ModelProto) error {
+	version := Version(m.OpsetImport)
+	if version < 7 {
+		return fmt.Errorf("operator set %d is too old; export the model with operator set 13 or newer", version)
+	}
+	u := &upgrader{model: m, functions: map[string]*FunctionProto{}, taken: map[string]bool{"": true},
+		again: map[string]int{}, ranks: map[string]int{}, done: map[*GraphProto]bool{}}
+	for x := range Messages(m) {
+		switch x := x.(type) {
+		case *ValueInfoProto:
+			u.taken[x.Name] = true
+			if s := x.GetType().GetTensorType().GetShape(); s != nil {
+				if r, twice := u.ranks[x.Name]; twice && r != len(s.Dim) { // of two graphs
+					u.ranks[x.Name] = -1
+				} else {
+					u.ranks[x.Name] = len(s.Dim)
+				}
+			}
+		case *TensorProto:
+			u.taken[x.Name] = true
+		case *NodeProto:
+			for _, name := range slices.Concat(x.Input, x.Output) {
+				u.taken[name] = true
+			}
+		}
+	}
+	for _, f := range m.Functions {
+		u.functions[functionKey(f.Domain, f.Name, f.Overload)] = f
+	}
+	m.TrainingInfo = nil
+	if err := u.graph(m.Graph, &frame{version: version}); err != nil {
+		return err
+	}
+	m.Functions = slices.DeleteFunc(m.Functions, func(f *FunctionProto) bool { return len(f.Node) > 0 })
+	for _, o := range m.OpsetImport {
+		if Standard(o.Domain) {
+			o.Version = max(o.Version, Opset)
+		}
+	}
+	m.IrVersion = max(m.IrVersion, 8)
+	return nil
+}
+
+type upgrader struct {
+	model     *ModelProto
+	functions map[string]*FunctionProto
+	taken     map[string]bool // names of values, anywhere in the model
+	again     map[string]int  // how often a name was wanted that something has
+	ranks     map[string]int  // of values, as the file says
+	done      map[*GraphProto]bool
+	inlined   int // nodes made of function bodies
+	repeated  int // bytes that those take
+}
+
+// frame is what names and attributes mean in a list of nodes: those of a graph of the model, or those of a function's
+// body at one of its calls.
+type frame struct {
+	version int64
+	depth   int
+	prefix  string                     // of names inside, and of the names of nodes
+	values  map[string]string          // names inside a function, by their names in the body; nil for a graph of the model
+	given   map[string]*AttributeProto // by the caller
+}
+
+func functionKey(domain, name, overload string) string { return domain + ":" + name + ":" + overload }
+
+// imports adds operator sets to those of the model, in the younger version where it has the domain.
+func (u *upgrader) imports(list []*OperatorSetIdProto) {
+	for _, o := range list {
+		i := slices.IndexFunc(u.model.OpsetImport, func(x *OperatorSetIdProto) bool {
+			return x.Domain == o.Domain || Standard(x.Domain) && Standard(o.Domain)
+		})
+		if i < 0 {
+			u.model.OpsetImport = append(u.model.OpsetImport, o)
+		} else if Standard(o.Domain) {
+			u.model.OpsetImport[i].Version = max(u.model.OpsetImport[i].Version, o.Version)
+		}
+	}
+}
+
+// fresh is a name that nothing has.
+func (u *upgrader) fresh(name string) string {
+	for base := name; u.taken[name]; {
+		u.again[base]++
+		name = base + "." + strconv.Itoa(u.again[base])
+	}
+	u.taken[name] = true
+	return name
+}
+
+// name is what a value of a list of nodes is called in the model.
+func (u *upgrader) name(f *frame, name string) string {
+	if f.values == nil || name == "" {
+		return name
+	}
+	to, ok := f.values[name]
+	if !ok {
+		to = u.fresh(f.prefix + name)
+		f.values[name] = to
+	}
+	return to
+}
+
+func (u *upgrader) names(f *frame, list []string) []string {
+	if f.values == nil {
+		return list
+	}
+	out := make([]string, len(list))
+	for i, name := range list {
+		out[i] = u.name(f, name)
+	}
+	return out
+}
+
+func (u *upgrader) graph(g *GraphProto, f *frame) error {
+	nodes, err := u.nodes(nil, g.Node, f)
+	g.Node = nodes
+	return err
+}
+
+// nodes adds what becomes of a list of nodes.
+func (u *upgrader) nodes(to, list []*NodeProto, f *frame) ([]*NodeProto, error) {
+	for _, n := range list {
+		label := n.OpType
+		if n.Name != "" {
+			label += " (node " + f.prefix + n.Name + ")"
+		}
+		var err error
+		if to, err = u.node(to, n, f); err != nil {
+			if inner := (&NodeError{}); errors.As(err, &inner) {
+				return nil, err // of a node inside this one
+			}
+			return nil, &NodeError{label, err}
+		}
+	}
+	return to, nil
+}
+
+// NodeError is an error about one node of a file.
+type NodeError struct {
+	Label string
+	Err   error
+}
+
+func (e *NodeError) Error() string { return e.Label + ": " + e.Err.Error() }
+func (e *NodeError) Unwrap() error { return e.Err }
+
+func (u *upgrader) node(to []*NodeProto, n *NodeProto, f *frame) ([]*NodeProto, error) {
+	if f.values != nil {
+		u.inlined++
+		u.repeated += len(f.prefix) + proto.Size(n)
+		if u.inlined > maxInlined || u.repeated > maxRepeated {
+			return nil, fmt.Errorf("functions make more than %d operators, or %d bytes of them", maxInlined,
+				maxRepeated)
+		}
+		body := n
+		n = Shallow(body)
+		if n.Name != "" {
+			n.Name = f.prefix + n.Name
+		}
+		n.Input, n.Output = u.names(f, body.Input), u.names(f, body.Output)
+		n.Attribute = u.attributes(body.Attribute, f)
+	}
+	for _, g := range Subgraphs(n) {
+		if err := u.inner(g, f); err != nil {
+			return nil, err
+		}
+	}
+	if fn := u.functions[functionKey(n.Domain, n.OpType, n.Overload)]; fn != nil && len(fn.Node) > 0 {
+		return u.call(to, n, fn, f)
+	}
+	return u.upgrade(to, n, f.version)
+}
+
+// attributes are those of a node in a function: what refers to the caller's gets their values, or vanishes where the
+// caller leaves them out. Graphs are copied, as each call's have names of their own.
+func (u *upgrader) attributes(list []*AttributeProto, f *frame) []*AttributeProto {
+	var out []*AttributeProto
+	for _, a := range list {
+		if a.RefAttrName != "" {
+			value, ok := f.given[a.RefAttrName]
+			if !ok {
+				continue
+			}
+			name := a.Name
+			a = Shallow(value) // its graphs, if any, are the caller's
+			a.Name, a.RefAttrName = name, ""
+		} else if a.G != nil || len(a.Graphs) > 0 {
+			a = Shallow(a)
+			if a.G != nil {
+				a.G = u.copied(a.G, f)
+			}
+			a.Graphs = slices.Clone(a.Graphs)
+			for i, g := range a.Graphs {
+				a.Graphs[i] = u.copied(g, f)
+			}
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// copied is a graph inside a function with the names of one call. Its nodes are still those of the body.
+func (u *upgrader) copied(g *GraphProto, f *frame) *GraphProto {
+	g = Shallow(g)
+	for _, list := range []*[]*ValueInfoProto{&g.Input, &g.Output, &g.ValueInfo} {
+		*list = slices.Clone(*list)
+		for i, v := range *list {
+			(*list)[i] = Shallow(v)
+			(*list)[i].Name = u.name(f, v.Name)
+		}
+	}
+	g.Initializer = slices.Clone(g.Initializer)
+	for i, t := range g.Initializer {
+		g.Initializer[i] = Shallow(t)
+		g.Initializer[i].Name = u.name(f, t.Name)
+	}
+	return g
+}
+
+// inner upgrades a graph among a node's attributes. Nodes of a function's body get the names of the call on the way.
+func (u *upgrader) inner(g *GraphProto, f *frame) error {
+	if u.done[g] { // that of a function's caller
+		return nil
+	}
+	u.done[g] = true
+	if f.depth >= maxDepth {
+		return errDeep
+	}
+	inside := *f
+	inside.depth++
+	return u.graph(g, &inside)
+}
+
+var errDeep = fmt.Errorf("functions are nested more than %d deep, or a function calls itself", maxDepth)
+
+// call adds the body of a function in place of a node that calls it.
+func (u *upgrader) call(to []*NodeProto, n *NodeProto, fn *FunctionProto, outer *frame) ([]*NodeProto, error) {
+	if outer.depth >= maxDepth {
+		return nil, errDeep
+	}
+	f := &frame{version: Version(fn.OpsetImport), depth: outer.depth + 1, values: map[string]string{},
+		given: map[string]*AttributeProto{}}
+	if f.version == 0 {
+		f.version = outer.version
+	}
+	u.imports(fn.OpsetImport)
+	if n.Name != "" { // with the prefix of the outer call already
+		f.prefix = n.Name + "/"
+	} else {
+		f.prefix = outer.prefix
+	}
+	if len(f.prefix) > maxPrefix {
+		f.prefix = "call" + strconv.Itoa(u.inlined) + "/"
+	}
+	if len(n.Input) > len(fn.Input) || len(n.Output) > len(fn.Output) {
+		return nil, fmt.Errorf("%d inputs and %d outputs for a function of %d and %d", len(n.Input), len(n.Output),
+			len(fn.Input), len(fn.Output))
+	}
+	for i, name := range fn.Input {
+		if _, twice := f.values[name]; twice || name == "" {
+			return nil, fmt.Errorf("input %q of the function is made twice, or has no name", name)
+		}
+		f.values[name] = ""
+		if i < len(n.Input) {
+			f.values[name] = n.Input[i]
+		}
+	}
+	made := map[string]bool{}
+	for _, q := range fn.Node {
+		for _, name := range q.Output {
+			made[name] = true
+		}
+	}
+	var passed []*NodeProto // outputs that no node makes under their own name
+	for i, name := range n.Output {
+		inside := fn.Output[i]
+		value, known := f.values[inside]
+		switch {
+		case name == "":
+		case known && value != "":
+			passed = append(passed, identity(value, name))
+		case known || !made[inside]:
+			return nil, fmt.Errorf("output %q of the function is made by none of its nodes", inside)
+		default:
+			f.values[inside] = name
+		}
+	}
+	for _, a := range fn.AttributeProto {
+		if f.given[a.Name] = a; a.G != nil || len(a.Graphs) > 0 {
+			return nil, fmt.Errorf("attribute %s of the function is a graph by default, which is not supported", a.Name)
+		}
+	}
+	for _, a := range n.Attribute {
+		f.given[a.Name] = a
+	}
+	to, err := u.nodes(to, fn.Node, f)
+	return append(to, passed...), err
+}
+
+func identity(from, to string) *NodeProto {
+	return &NodeProto{OpType: "Identity", Input: []string{from}, Output: []string{to}}
+}

@@ -1,0 +1,94 @@
+package onnx
+
+import (
+	"slices"
+)
+
+// Part is one graph of a chain of graphs. It is taken over and changed.
+type Part struct {
+	Name  string // put in front of all names inside
+	Model *ModelProto
+	Feeds map[string]string // inputs that are fed by an earlier part, by their name there with its part's name in front
+}
+
+// Merge makes one graph of a chain of graphs: every value gets the name of its part in front, and fed inputs become
+// what feeds them. Inputs of the first part and outputs of the last keep their names. Standard operators mean the same
+// in all versions from Opset on that the parts may have, as far as the parts written here use them, so the newest
+// serves.
+//
+// graph.Inline would build the parts anew, in float32 and without loops. An exported classifier has to hold the very
+// tower that the client's features came from, half precision, loops and all, or its probabilities would be others.
+func Merge(parts ...Part) *ModelProto {
+	all := &ModelProto{ProducerName: "promptfed", Graph: &GraphProto{Name: "classifier"}}
+	for i, p := range parts {
+		g := p.Model.Graph
+		keep := map[string]bool{"": true}
+		if i == 0 {
+			all.Graph.Input = g.Input
+			for _, in := range g.Input {
+				keep[in.Name] = true
+			}
+		}
+		if i == len(parts)-1 {
+			all.Graph.Output = g.Output
+			for _, out := range g.Output {
+				keep[out.Name] = true
+			}
+		}
+		rename(g, func(name string) string {
+			switch from, fed := p.Feeds[name]; {
+			case fed:
+				return from
+			case keep[name]:
+				return name
+			}
+			return p.Name + "/" + name
+		})
+		all.Graph.Node = append(all.Graph.Node, g.Node...)
+		all.Graph.Initializer = append(all.Graph.Initializer, g.Initializer...)
+		all.Functions = append(all.Functions, p.Model.Functions...)
+		all.IrVersion = max(all.IrVersion, p.Model.IrVersion)
+		for _, o := range p.Model.OpsetImport {
+			domain := o.Domain
+			if domain == "ai.onnx" {
+				domain = ""
+			}
+			k := slices.IndexFunc(all.OpsetImport, func(a *OperatorSetIdProto) bool { return a.Domain == domain })
+			if k < 0 {
+				all.OpsetImport = append(all.OpsetImport, &OperatorSetIdProto{Domain: domain, Version: o.Version})
+				continue
+			}
+			all.OpsetImport[k].Version = max(all.OpsetImport[k].Version, o.Version)
+		}
+	}
+	return all
+}
+
+// rename gives every value of a graph another name, also where the graphs among its operators' attributes use it.
+func rename(g *GraphProto, to func(string) string) {
+	for _, list := range [][]*ValueInfoProto{g.Input, g.Output, g.ValueInfo} {
+		for _, v := range list {
+			v.Name = to(v.Name)
+		}
+	}
+	for _, t := range g.Initializer {
+		t.Name = to(t.Name)
+	}
+	for _, n := range g.Node {
+		for _, list := range [][]string{n.Input, n.Output} {
+			for i, name := range list {
+				list[i] = to(name)
+			}
+		}
+		if n.Name != "" {
+			n.Name = to(n.Name)
+		}
+		for _, a := range n.Attribute {
+			for _, inner := range append(slices.Clone(a.Graphs), a.G) {
+				if inner != nil {
+					rename(inner, to)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,93 @@
+// Package onnxtest makes hostile models of good ones, for tests of everything that reads models.
+package onnxtest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"promptfed/runtime/onnx"
+)
+
+// What a table of absurd models puts in place of every number and every name.
+var (
+	Numbers = []int64{0, -1, 1 << 31, 1 << 35, 1 << 62}
+	Names   = []string{"", strings.Repeat("long", 5000), "../../etc/passwd", "a\nb\x00\x1b[31m"}
+)
+
+// Field is a number or a name somewhere in a model: a size, an attribute, an element type, a version, the name of a
+// node or a value, an integer that a constant holds.
+type Field struct {
+	Path string
+	Text bool // a name; otherwise a number
+	kind protoreflect.Kind
+	old  protoreflect.Value
+	put  func(protoreflect.Value)
+}
+
+// Number sets the field of a number, in as many bits as it has, and gives what puts the old one back.
+func (f Field) Number(n int64) (undo func()) {
+	switch f.kind {
+	case protoreflect.Int32Kind:
+		f.put(protoreflect.ValueOfInt32(int32(n)))
+	case protoreflect.EnumKind:
+		f.put(protoreflect.ValueOfEnum(protoreflect.EnumNumber(n)))
+	default:
+		f.put(protoreflect.ValueOfInt64(n))
+	}
+	return func() { f.put(f.old) }
+}
+
+// Name sets the field of a name.
+func (f Field) Name(s string) (undo func()) {
+	f.put(protoreflect.ValueOfString(s))
+	return func() { f.put(f.old) }
+}
+
+// perList bounds the fields of one list of numbers or names.
+const perList = 8
+
+// Fields lists the fields of a model, in the order of the file.
+func Fields(m *onnx.ModelProto) []Field { return fields(m.ProtoReflect(), "model") }
+
+func fields(m protoreflect.Message, path string) (out []Field) {
+	add := func(f protoreflect.FieldDescriptor, path string, old protoreflect.Value, put func(protoreflect.Value)) {
+		switch f.Kind() {
+		case protoreflect.Int64Kind, protoreflect.Int32Kind, protoreflect.EnumKind, protoreflect.StringKind:
+			out = append(out, Field{path, f.Kind() == protoreflect.StringKind, f.Kind(), old, put})
+		}
+	}
+	list := m.Descriptor().Fields()
+	for i := range list.Len() {
+		f := list.Get(i)
+		if !m.Has(f) {
+			continue
+		}
+		v, path := m.Get(f), path+"."+string(f.Name())
+		switch {
+		case f.IsList() && f.Message() != nil:
+			for i := range v.List().Len() {
+				out = append(out, fields(v.List().Get(i).Message(), fmt.Sprintf("%s[%d]", path, i))...)
+			}
+		case f.IsList():
+			for i := range min(perList, v.List().Len()) {
+				add(f, fmt.Sprintf("%s[%d]", path, i), v.List().Get(i), func(x protoreflect.Value) { v.List().Set(i, x) })
+			}
+		case f.Message() != nil:
+			out = append(out, fields(v.Message(), path)...)
+		default:
+			add(f, path, v, func(x protoreflect.Value) { m.Set(f, x) })
+		}
+	}
+	if t, ok := m.Interface().(*onnx.TensorProto); ok && t.DataType == int32(onnx.TensorProto_INT64) {
+		for i := 0; i+8 <= min(8*perList, len(t.RawData)); i += 8 {
+			at := t.RawData[i:]
+			out = append(out, Field{fmt.Sprintf("%s.raw_data[%d]", path, i/8), false, protoreflect.Int64Kind,
+				protoreflect.ValueOfInt64(int64(binary.LittleEndian.Uint64(at))),
+				func(x protoreflect.Value) { binary.LittleEndian.PutUint64(at, uint64(x.Int())) }})
+		}
+	}
+	return out
+}

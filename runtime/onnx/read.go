@@ -1,0 +1,158 @@
+package onnx
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"unicode"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// maxName bounds a name, in bytes.
+const maxName = 4096
+
+// Unmarshal decodes a model and checks it (see Check). Files of external data are not looked for.
+func Unmarshal(b []byte) (*ModelProto, error) {
+	m, err := decode(b)
+	if err != nil {
+		return nil, err
+	}
+	return m, Check(m)
+}
+
+// ReadFile reads a model from a file of less than 2 GiB and checks it, and that tensors in files beside it are there.
+// Those are not read.
+func ReadFile(path string) (*ModelProto, error) {
+	in, _, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	in.Close()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := Unmarshal(b)
+	if err == nil {
+		err = CheckExternal(m, filepath.Dir(path))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// open opens a file that may be a model, and gives its size.
+func open(path string) (*os.File, int64, error) {
+	st, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case !st.Mode().IsRegular():
+		return nil, 0, fmt.Errorf("%s is not a file", path)
+	case st.Size() >= 2<<30:
+		return nil, 0, fmt.Errorf("%s: %d bytes, an ONNX file has less than 2 GiB; export with external data", path,
+			st.Size())
+	}
+	in, err := os.Open(path)
+	return in, st.Size(), err
+}
+
+// Check refuses a model that no program could mean: names with control characters or of more than 4096 bytes, tensors
+// whose data are not as long as their dimensions say, external data outside of the model's folder.
+func Check(m *ModelProto) error {
+	if m.GetGraph() == nil {
+		return errors.New("not an ONNX model: it has no graph")
+	}
+	for _, o := range m.OpsetImport {
+		if err := checkName("operator set", o.Domain); err != nil {
+			return err
+		}
+	}
+	for x := range Messages(m) {
+		if err := checkMessage(x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkMessage(x proto.Message) error {
+	switch x := x.(type) {
+	case *GraphProto:
+		return checkName("graph", x.Name)
+	case *ValueInfoProto:
+		if err := checkName("value", x.Name); err != nil {
+			return err
+		}
+		for _, d := range x.GetType().GetTensorType().GetShape().GetDim() {
+			if err := checkName("dimension", d.GetDimParam()); err != nil {
+				return err
+			}
+			if d.GetDimValue() > MaxSize {
+				return fmt.Errorf("value %q: a size of %d; at most %d are supported", x.Name, d.GetDimValue(), MaxSize)
+			}
+		}
+	case *NodeProto:
+		if err := checkName("node", x.Name, x.OpType, x.Domain, x.Overload); err != nil {
+			return err
+		}
+		if err := checkName("value", x.Input...); err != nil {
+			return err
+		}
+		return checkName("value", x.Output...)
+	case *AttributeProto:
+		return checkName("attribute", x.Name, x.RefAttrName)
+	case *FunctionProto:
+		if err := checkName("function", x.Name, x.Domain, x.Overload); err != nil {
+			return err
+		}
+		if err := checkName("value", x.Input...); err != nil {
+			return err
+		}
+		return checkName("value", x.Output...)
+	case *SparseTensorProto:
+		if _, err := Elements(x.Dims); err != nil {
+			return fmt.Errorf("sparse tensor %q: %w", x.GetValues().GetName(), err)
+		}
+	case *TensorProto:
+		if err := checkName("tensor", x.Name); err != nil {
+			return err
+		}
+		return checkTensor(x)
+	}
+	return nil
+}
+
+func checkName(what string, names ...string) error {
+	for _, name := range names {
+		if len(name) > maxName {
+			return fmt.Errorf("%s name %.40q... has %d bytes; at most %d are supported", what, name, len(name),
+				maxName)
+		}
+		for _, r := range name {
+			if unprintable(r) {
+				return fmt.Errorf("%s name %.60q holds a control character", what, name)
+			}
+		}
+	}
+	return nil
+}
+
+func unprintable(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
+
+// Version is the version of ONNX's own operators among a list; 0 where it names none.
+func Version(list []*OperatorSetIdProto) int64 {
+	version := int64(0)
+	for _, o := range list {
+		if Standard(o.Domain) {
+			version = o.Version
+		}
+	}
+	return version
+}
+
+// Standard tells whether a domain is that of ONNX's own operators.
+func Standard(domain string) bool { return domain == "" || domain == "ai.onnx" }

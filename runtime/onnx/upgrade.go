@@ -1,0 +1,116 @@
+package onnx
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// upgrade adds what becomes of a node of a standard operator set before Opset: attributes that have since become inputs
+// turn into constants. It changes n.
+func (u *upgrader) upgrade(to []*NodeProto, n *NodeProto, version int64) ([]*NodeProto, error) {
+	if version >= Opset || !Standard(n.Domain) {
+		return append(to, n), nil
+	}
+	find := func(name string) int {
+		return slices.IndexFunc(n.Attribute, func(a *AttributeProto) bool { return a.Name == name })
+	}
+	has := func(name string) bool { return find(name) >= 0 }
+	take := func(name string) *AttributeProto {
+		i := find(name)
+		if i < 0 {
+			return nil
+		}
+		a := n.Attribute[i]
+		n.Attribute = slices.Delete(slices.Clone(n.Attribute), i, i+1)
+		return a
+	}
+	set := func(a *AttributeProto) { n.Attribute = append(slices.Clone(n.Attribute), a) }
+	input := func(name string, t *TensorProto) {
+		c := u.fresh(n.Output[0] + "/" + name)
+		to = append(to, &NodeProto{OpType: "Constant", Output: []string{c},
+			Attribute: []*AttributeProto{{Name: "value", Type: AttributeProto_TENSOR, T: t}}})
+		n.Input = append(slices.Clone(n.Input), c)
+	}
+	var err error
+	ints := func(name string) {
+		switch a := take(name); {
+		case a == nil:
+		case a.Type != AttributeProto_INTS:
+			err = fmt.Errorf("attribute %s is of type %v, not a list of integers", name, a.Type)
+		default:
+			input(name, &TensorProto{DataType: int32(TensorProto_INT64), Dims: []int64{int64(len(a.Ints))},
+				Int64Data: a.Ints})
+		}
+	}
+	number := func(name string) {
+		if a := take(name); a != nil {
+			raw := binary.LittleEndian.AppendUint32(nil, math.Float32bits(a.F))
+			input(name, &TensorProto{DataType: int32(TensorProto_FLOAT), RawData: raw})
+		} else {
+			n.Input = append(slices.Clone(n.Input), "")
+		}
+	}
+	if len(n.Output) == 0 {
+		return append(to, n), nil // an error further on
+	}
+	switch k := n.OpType; {
+	case strings.HasPrefix(k, "Reduce"), k == "Squeeze", k == "Unsqueeze":
+		ints("axes")
+	case k == "Split":
+		ints("split")
+		if len(n.Input) == 1 && !has("num_outputs") {
+			set(&AttributeProto{Name: "num_outputs", Type: AttributeProto_INT, I: int64(len(n.Output))})
+		}
+	case k == "Slice" && version < 10:
+		axes := has("axes")
+		ints("starts")
+		ints("ends")
+		if axes {
+			ints("axes")
+		}
+	case k == "Pad" && version < 11:
+		ints("pads")
+		number("value")
+	case k == "Clip" && version < 11:
+		number("min")
+		number("max")
+	case k == "Dropout":
+		take("ratio") // inference passes its input on
+	case k == "Scatter":
+		n.OpType = "ScatterElements"
+	case k == "RoiAlign" && version < 16 && !has("coordinate_transformation_mode"):
+		set(&AttributeProto{Name: "coordinate_transformation_mode", Type: AttributeProto_STRING,
+			S: []byte("output_half_pixel")})
+	case (k == "Softmax" || k == "LogSoftmax" || k == "Hardmax") && version < 13:
+		return u.softmax(to, n, take("axis")), nil
+	case k == "BatchNormalization" && version < 14 && len(n.Output) > 1,
+		k == "BatchNormalization" && version < 9 && has("spatial"),
+		k == "TopK" && version < 10, k == "Upsample", k == "Resize" && version < 11:
+		err = fmt.Errorf("this form of operator set %d is not supported; export with operator set 13 or newer", version)
+	}
+	return append(to, n), err
+}
+
+// softmax adds a normaliser of before operator set 13, which is one of its input as a matrix: of the axes before axis,
+// and of all others. Over the last axis that is the present operator.
+func (u *upgrader) softmax(to []*NodeProto, n *NodeProto, a *AttributeProto) []*NodeProto {
+	if a == nil {
+		a = &AttributeProto{Name: "axis", Type: AttributeProto_INT, I: 1}
+	}
+	n.Attribute = append(slices.Clone(n.Attribute), &AttributeProto{Name: "axis", Type: AttributeProto_INT, I: -1})
+	if len(n.Input) == 0 || a.I == -1 {
+		return append(to, n)
+	}
+	x, y := n.Input[0], n.Output[0]
+	if rank, known := u.ranks[x]; known && a.I == int64(rank)-1 {
+		return append(to, n)
+	}
+	shape, matrix, result := u.fresh(y+"/shape"), u.fresh(y+"/matrix"), u.fresh(y+"/result")
+	n.Input, n.Output = []string{matrix}, []string{result}
+	return append(to, &NodeProto{OpType: "Shape", Input: []string{x}, Output: []string{shape}},
+		&NodeProto{OpType: "Flatten", Input: []string{x}, Output: []string{matrix}, Attribute: []*AttributeProto{a}}, n,
+		&NodeProto{OpType: "Reshape", Input: []string{result, shape}, Output: []string{y}})
+}

@@ -1,0 +1,213 @@
+package onnx_test
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+func node(kind, in, out string, at ...*onnx.AttributeProto) *onnx.NodeProto {
+	return &onnx.NodeProto{OpType: kind, Input: strings.Fields(in), Output: strings.Fields(out), Attribute: at}
+}
+
+func value(name string, t onnx.TensorProto_DataType, dims ...int64) *onnx.ValueInfoProto {
+	s := &onnx.TensorShapeProto{}
+	for _, d := range dims {
+		s.Dim = append(s.Dim, &onnx.TensorShapeProto_Dimension{Value: &onnx.TensorShapeProto_Dimension_DimValue{
+			DimValue: d}})
+	}
+	return &onnx.ValueInfoProto{Name: name, Type: &onnx.TypeProto{Value: &onnx.TypeProto_TensorType{
+		TensorType: &onnx.TypeProto_Tensor{ElemType: int32(t), Shape: s}}}}
+}
+
+const (
+	float = onnx.TensorProto_FLOAT
+	flag  = onnx.TensorProto_BOOL
+)
+
+// model is y of x [2,3] and a condition.
+func model(version int64, nodes ...*onnx.NodeProto) *onnx.ModelProto {
+	y := value("y", float)
+	y.GetType().GetTensorType().Shape = nil
+	return &onnx.ModelProto{IrVersion: 8, OpsetImport: []*onnx.OperatorSetIdProto{{Version: version}},
+		Graph: &onnx.GraphProto{Name: "g", Node: nodes, Output: []*onnx.ValueInfoProto{y},
+			Input: []*onnx.ValueInfoProto{value("x", float, 2, 3), value("yes", flag)}}}
+}
+
+func ints(name string, v ...int64) *onnx.AttributeProto {
+	return &onnx.AttributeProto{Name: name, Type: onnx.AttributeProto_INTS, Ints: v}
+}
+
+func subgraph(name string, nodes ...*onnx.NodeProto) *onnx.AttributeProto {
+	out := nodes[len(nodes)-1].Output[0]
+	return &onnx.AttributeProto{Name: name, Type: onnx.AttributeProto_GRAPH, G: &onnx.GraphProto{Name: name,
+		Node: nodes, Output: []*onnx.ValueInfoProto{{Name: out}}}}
+}
+
+// upgraded runs an upgraded model on x = ln 1 .. ln 6, where the condition holds.
+func upgraded(t *testing.T, m *onnx.ModelProto) []float32 {
+	t.Helper()
+	if err := onnx.Check(m); err != nil {
+		t.Fatal(err)
+	}
+	if err := onnx.Upgrade(m); err != nil {
+		t.Fatal(err)
+	}
+	x := tensor.New(2, 3)
+	for i := range x.Data {
+		x.Data[i] = float32(math.Log(float64(i + 1)))
+	}
+	out, err := ort.Once(context.Background(), m, ort.Options{}, tensor.Map{"x": x, "yes": tensor.OfInts([]int64{1})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out["y"].Data
+}
+
+func near(t *testing.T, what string, got []float32, want ...float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %v, want %v", what, got, want)
+	}
+	for i := range got {
+		if math.Abs(float64(got[i])-want[i]) > 1e-5 {
+			t.Fatalf("%s: %v, want %v", what, got, want)
+		}
+	}
+}
+
+// The expected numbers are by hand: exp x is 1 .. 6, so a normaliser over everything divides by 21, and one over rows
+// by 6 and 15. Sums of rows of x are ln 6 and ln 120.
+func TestUpgradeComputesTheSame(t *testing.T) {
+	rows := []float64{1. / 6, 2. / 6, 3. / 6, 4. / 15, 5. / 15, 6. / 15}
+	all := []float64{1. / 21, 2. / 21, 3. / 21, 4. / 21, 5. / 21, 6. / 21}
+	axis := func(n int64) *onnx.AttributeProto {
+		return &onnx.AttributeProto{Name: "axis", Type: onnx.AttributeProto_INT, I: n}
+	}
+	keep := &onnx.AttributeProto{Name: "keepdims", Type: onnx.AttributeProto_INT, I: 0}
+	for _, c := range []struct {
+		what  string
+		nodes []*onnx.NodeProto
+		want  []float64
+	}{
+		{"rows", []*onnx.NodeProto{node("Softmax", "x", "y")}, rows},
+		{"last axis", []*onnx.NodeProto{node("Softmax", "x", "y", axis(-1))}, rows},
+		{"everything", []*onnx.NodeProto{node("Softmax", "x", "y", axis(0))}, all},
+		{"an unknown rank", []*onnx.NodeProto{node("Identity", "x", "h"), node("Softmax", "h", "y", axis(1))}, rows},
+		{"an inner graph", []*onnx.NodeProto{node("If", "yes", "y",
+			subgraph("then_branch", node("ReduceSum", "x", "a", ints("axes", 1), keep)),
+			subgraph("else_branch", node("ReduceMean", "x", "b", ints("axes", 1), keep)))},
+			[]float64{math.Log(6), math.Log(120)}},
+	} {
+		near(t, c.what, upgraded(t, model(11, c.nodes...)), c.want...)
+	}
+}
+
+// function is f(a, b) = -k (a + b) + a, with a graph inside that reads values of the function by name and makes one
+// called as the caller's.
+func function() *onnx.FunctionProto {
+	k := &onnx.AttributeProto{Name: "value_float", Type: onnx.AttributeProto_FLOAT, RefAttrName: "k"}
+	inner := func(name string) *onnx.AttributeProto {
+		return subgraph(name, node("Neg", "c", "x"), node("Add", "x a", "r"))
+	}
+	return &onnx.FunctionProto{Name: "f", Domain: "own", Input: []string{"a", "b", "sure"}, Output: []string{"out"},
+		Attribute: []string{"k"}, OpsetImport: []*onnx.OperatorSetIdProto{{Version: 18}}, Node: []*onnx.NodeProto{
+			node("Add", "a b", "h"), node("Constant", "", "k", k), node("Mul", "h k", "c"),
+			node("If", "sure", "out", inner("then_branch"), inner("else_branch"))}}
+}
+
+func call(name, in, out string, k float32) *onnx.NodeProto {
+	n := node("f", in, out, &onnx.AttributeProto{Name: "k", Type: onnx.AttributeProto_FLOAT, F: k})
+	n.Domain, n.Name = "own", name
+	return n
+}
+
+// By hand: with k = 2, c = f(x, x) is -2 (2x) + x = -3x; with k = 3, f(c, x) is -3 (-2x) - 3x = 3x. A second function
+// that calls the first doubles that.
+func TestFunctionsBecomeTheirNodes(t *testing.T) {
+	want := make([]float64, 6)
+	for i := range want {
+		want[i] = 3 * math.Log(float64(i+1))
+	}
+	own := &onnx.OperatorSetIdProto{Domain: "own", Version: 1}
+	m := model(18, call("first", "x x yes", "c", 2), call("", "c x yes", "y", 3))
+	m.Functions, m.OpsetImport = []*onnx.FunctionProto{function()}, append(m.OpsetImport, own)
+	near(t, "two calls", upgraded(t, m), want...)
+	if len(m.Functions) != 0 {
+		t.Errorf("%d functions are left", len(m.Functions))
+	}
+	outer := &onnx.FunctionProto{Name: "g", Domain: "own", Input: []string{"x", "t"}, Output: []string{"y"},
+		OpsetImport: []*onnx.OperatorSetIdProto{{Version: 18}, own}, Node: []*onnx.NodeProto{
+			call("first", "x x t", "c", 2), call("first", "c x t", "d", 3), node("Add", "d d", "y")}}
+	g := node("g", "x yes", "y")
+	g.Domain = "own"
+	m = model(18, g)
+	m.Functions, m.OpsetImport = []*onnx.FunctionProto{function(), outer}, append(m.OpsetImport, own)
+	for i := range want {
+		want[i] *= 2
+	}
+	near(t, "nested", upgraded(t, m), want...)
+}
+
+// A file of some kilobytes must not become gigabytes of nodes.
+func TestFunctionsAreBounded(t *testing.T) {
+	big := &onnx.AttributeProto{Name: "value_ints", Type: onnx.AttributeProto_INTS, Ints: make([]int64, 1<<20)}
+	double := func(name, of string) *onnx.FunctionProto {
+		return &onnx.FunctionProto{Name: name, Input: []string{"a"}, Output: []string{"c"},
+			Node: []*onnx.NodeProto{node(of, "a", "b"), node(of, "b", "c")}}
+	}
+	names := strings.Split("abcdefghijklmnopqrstuvwxyz", "")
+	var doubled []*onnx.FunctionProto
+	for i, name := range names[1:] {
+		doubled = append(doubled, double(name, names[i]))
+	}
+	body := func(n ...*onnx.NodeProto) *onnx.FunctionProto {
+		return &onnx.FunctionProto{Name: "a", Input: []string{"a"}, Output: []string{"c"}, Node: n}
+	}
+	neg := node("Neg", "a", "c")
+	for want, functions := range map[string][]*onnx.FunctionProto{
+		"or a function calls itself":   {body(node("a", "a", "c"))},
+		"more than 131072 operators":   append(doubled, body(neg)),
+		"or 268435456 bytes of them":   append(doubled, body(neg, node("Constant", "", "k", big))),
+		"made by none of its nodes":    {body(node("Neg", "a", "b"))},
+		"1 inputs and 1 outputs for a": {{Name: "a", Output: []string{"c"}, Node: []*onnx.NodeProto{neg}}},
+		"a graph by default": {{Name: "a", Input: []string{"a"}, Output: []string{"c"}, Node: []*onnx.NodeProto{neg},
+			AttributeProto: []*onnx.AttributeProto{subgraph("body", neg)}}},
+		`input "a" of the function is made`: {{Name: "a", Input: []string{"a", "a"}, Output: []string{"c"},
+			Node: []*onnx.NodeProto{neg}}},
+		"attribute axes is of type INT, not": {body(node("Squeeze", "a", "c", &onnx.AttributeProto{Name: "axes",
+			Type: onnx.AttributeProto_INT}))},
+	} {
+		kind := "a"
+		if len(functions) > 1 {
+			kind = "z"
+		}
+		m := model(11, node(kind, "x", "y"))
+		for _, f := range functions {
+			m.Functions = append(m.Functions, proto.Clone(f).(*onnx.FunctionProto))
+		}
+		began := time.Now()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := onnx.Upgrade(m)
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("error %v, want one line with %s", err, want)
+		}
+		if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 1024 {
+			t.Errorf("%s: %d MiB allocated", want, used)
+		}
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("%s: %v", want, took)
+		}
+	}
+}

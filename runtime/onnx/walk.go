@@ -1,0 +1,126 @@
+package onnx
+
+import (
+	"iter"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// Messages walks over everything that a model holds, each message before what is inside it: graphs with their values,
+// initializers (sparse ones too) and nodes, attributes with their tensors and graphs, functions with their bodies and
+// default attributes, and the graphs of training.
+func Messages(m *ModelProto) iter.Seq[proto.Message] {
+	return func(yield func(proto.Message) bool) {
+		w := walk{yield}
+		if !w.graph(m.GetGraph()) {
+			return
+		}
+		for _, f := range m.GetFunctions() {
+			if !yield(f) || !each(f.AttributeProto, w.attribute) || !each(f.Node, w.node) {
+				return
+			}
+		}
+		for _, t := range m.GetTrainingInfo() {
+			if !w.graph(t.Initialization) || !w.graph(t.Algorithm) {
+				return
+			}
+		}
+	}
+}
+
+// Tensors are all tensors of a model, wherever they are.
+func Tensors(m *ModelProto) iter.Seq[*TensorProto] {
+	return func(yield func(*TensorProto) bool) {
+		for x := range Messages(m) {
+			if t, ok := x.(*TensorProto); ok && !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+type walk struct{ yield func(proto.Message) bool }
+
+func each[T any](list []T, visit func(T) bool) bool {
+	return !slices.ContainsFunc(list, func(x T) bool { return !visit(x) })
+}
+
+func (w walk) graph(g *GraphProto) bool {
+	if g == nil {
+		return true
+	}
+	value := func(v *ValueInfoProto) bool { return w.yield(v) }
+	return w.yield(g) && each(g.Input, value) && each(g.Output, value) && each(g.ValueInfo, value) &&
+		each(g.Initializer, w.tensor) && each(g.SparseInitializer, w.sparse) && each(g.Node, w.node)
+}
+
+func (w walk) node(n *NodeProto) bool { return w.yield(n) && each(n.Attribute, w.attribute) }
+
+func (w walk) attribute(a *AttributeProto) bool {
+	return w.yield(a) && w.tensor(a.T) && each(a.Tensors, w.tensor) && w.sparse(a.SparseTensor) &&
+		each(a.SparseTensors, w.sparse) && w.graph(a.G) && each(a.Graphs, w.graph)
+}
+
+func (w walk) tensor(t *TensorProto) bool { return t == nil || w.yield(t) }
+
+func (w walk) sparse(t *SparseTensorProto) bool {
+	return t == nil || w.yield(t) && w.tensor(t.Values) && w.tensor(t.Indices)
+}
+
+// Subgraphs are the graphs among a node's attributes, as the branches of If are.
+func Subgraphs(n *NodeProto) []*GraphProto {
+	var out []*GraphProto
+	for _, a := range n.GetAttribute() {
+		if a.G != nil {
+			out = append(out, a.G)
+		}
+		out = append(out, a.Graphs...)
+	}
+	return out
+}
+
+// FreeNames lists, each once, the names that the subgraphs of n use and do not make themselves.
+func FreeNames(n *NodeProto) []string {
+	var out []string
+	seen := map[string]bool{"": true}
+	for _, g := range Subgraphs(n) {
+		made := map[string]bool{}
+		read := func(name string) {
+			if !made[name] && !seen[name] {
+				seen[name], out = true, append(out, name)
+			}
+		}
+		for _, v := range g.Input {
+			made[v.Name] = true
+		}
+		for _, t := range g.Initializer {
+			made[t.Name] = true
+		}
+		for _, q := range g.Node {
+			for _, name := range append(FreeNames(q), q.Input...) {
+				read(name)
+			}
+			for _, name := range q.Output {
+				made[name] = true
+			}
+		}
+		for _, v := range g.Output {
+			read(v.Name)
+		}
+	}
+	return out
+}
+
+// Shallow copies a message; lists, messages and bytes inside are shared with m, unknown fields stay.
+func Shallow[M proto.Message](m M) M {
+	from := m.ProtoReflect()
+	to := from.New()
+	from.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		to.Set(f, v)
+		return true
+	})
+	to.SetUnknown(from.GetUnknown())
+	return to.Interface().(M)
+}

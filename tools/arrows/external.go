@@ -1,0 +1,32 @@
+package arrows
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+)
+
+// externalFields are what an ONNX tensor says of a file that its elements lie in. Code that reads them itself is a
+// second reader of external data, which checks neither where the file lies nor how long it is as runtime/onnx does.
+var externalFields = []string{"ExternalData", "GetExternalData", "DataLocation", "GetDataLocation",
+	"TensorProto_EXTERNAL"}
+
+// ExternalReaders finds places where a Go file reads external data by itself.
+func ExternalReaders(file string, source []byte) ([]string, error) {
+	set := token.NewFileSet()
+	tree, err := parser.ParseFile(set, file, source, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	var bad []string
+	ast.Inspect(tree, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && slices.Contains(externalFields, id.Name) {
+			bad = append(bad, fmt.Sprintf("%s: %s: only runtime/onnx may read external data; use its ExternalOf, "+
+				"OpenExternal or SetExternal", set.Position(id.Pos()), id.Name))
+		}
+		return true
+	})
+	return bad, nil
+}
