@@ -56,9 +56,9 @@ func same(t *testing.T, got, want *tensor.Tensor) {
 func TestClassifierIsPredict(t *testing.T) {
 	list := map[string]method.Method{"patches": patchy{}}
 	fitting := map[string]map[string]any{"fedtpg": {"heads": 2}} // the toy's prompts are 6 wide
-	for _, e := range methods.Table {
+	for _, e := range methods.Table() {
 		m, err := method.Method(nil), error(nil)
-		if e.Wrapper {
+		if e.Wrapper() {
 			m, err = methods.Build("promptfl", []string{e.Name}, nil)
 		} else {
 			m, err = methods.Build(e.Name, nil, fitting[e.Name])

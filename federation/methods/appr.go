@@ -43,12 +43,20 @@ type Appr struct {
 	names []string // of the prompts, in the carrier's order
 }
 
-func newAppr() layer { return &Appr{Alignment: defaultAlignment} }
+// apprTraffic is FedAPPR's row of its table S6.
+var apprTraffic = Traffic{Formula: "m d 2 + d1 d2 + d2",
+	Numbers: func(s Sizes) int { return 2*s.Tokens*s.Width + (s.Width+1)*s.Hidden }}
+
+var apprDef = Def{Name: "appr", Title: "FedAPPR's terms", New: newAppr,
+	Paper:   "Model-Heterogeneous Federated Prompt Learning, under review",
+	Traffic: apprTraffic}
+
+func newAppr() Layer { return &Appr{Alignment: defaultAlignment} }
 
 // usualPrompts are the names that carriers give to a shared text prompt.
 var usualPrompts = []string{"ctx", "global", "sigma", "text/shared"}
 
-func (m *Appr) build(inner method.Method) (method.Method, error) {
+func (m *Appr) Build(inner method.Method) (method.Method, error) {
 	if holds[Appr](inner) {
 		return nil, fmt.Errorf("its terms are part of what it wraps already; remove it")
 	}
@@ -66,11 +74,19 @@ func (m *Appr) build(inner method.Method) (method.Method, error) {
 		err = all(err, fmt.Errorf("it needs a shared text prompt called %s; the carrier shares %s", strings.Join(wanted,
 			", "), sharing(shared)))
 	}
-	if m.From == "own" && holds[SCAFFOLD](inner) {
-		err = all(err, fmt.Errorf("scaffold's clients must start a round from the average; set start to global"))
-	}
 	m.Method = inner
 	return *m, err
+}
+
+func (m Appr) Traits() method.Traits {
+	t := method.Traits{Mean: method.AsInside}
+	if m.Adversary > 0 {
+		t.Mean, t.Needs = "", "every client's prompt for its discriminator; set lambda_a: 0"
+	}
+	if m.From == "own" {
+		t.Roles = map[method.Role]string{method.RoundStart: "set start to global"}
+	}
+	return t
 }
 
 // Alignment are the options of FedAPPR's terms.

@@ -13,9 +13,14 @@ type CoOp struct {
 	Context `config:",squash"`
 }
 
-func newCoOp() layer { return &CoOp{Context: defaultContext} }
+var coopDef = Def{Name: "coop", Title: "CoOp", New: newCoOp,
+	Paper: "Zhou et al., Learning to Prompt for Vision-Language Models, IJCV 2022"}
 
-func (m *CoOp) build(method.Method) (method.Method, error) { return *m, m.check() }
+func newCoOp() Layer { return &CoOp{Context: defaultContext} }
+
+func (m *CoOp) Build(method.Method) (method.Method, error) { return *m, m.check() }
+
+func (CoOp) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (m CoOp) Params(t method.Task) []method.Param { return m.params(t, method.Private) }
 

@@ -50,11 +50,14 @@ type DP struct {
 	Secure   bool    `config:"secure" help:"noise from the system's random source instead of the seed"`
 }
 
-func newDP() layer {
+var dpDef = Def{Name: "dp", Title: "DP-FedAvg", New: newDP,
+	Paper: "McMahan et al., Learning Differentially Private Recurrent Language Models, ICLR 2018"}
+
+func newDP() Layer {
 	return &DP{Clip: 1, Noise: 1, Quantile: 0.5, Delta: 1e-5, Where: "server", Least: 0.6}
 }
 
-func (m *DP) build(inner method.Method) (method.Method, error) {
+func (m *DP) Build(inner method.Method) (method.Method, error) {
 	err := all(within("clip", m.Clip, 0, maxWeight), within("noise", m.Noise, 0, 1e6), within("delta", m.Delta, 1e-15,
 		0.5),
 		within("adapt", m.Adapt, 0, 10), within("quantile", m.Quantile, 0, 1),
@@ -82,8 +85,16 @@ func (m *DP) build(inner method.Method) (method.Method, error) {
 	return *m, err
 }
 
-// outermost tells Build that no layer may stand outside: it would see the updates as they came.
-func (*DP) outermost() {}
+func (m DP) Traits() method.Traits {
+	t := method.Traits{Mean: method.AsInside, Outermost: true, HidesClients: m.on()}
+	switch {
+	case m.on() && m.Where == "server":
+		t.Mean, t.Needs = "", "every client's own update to clip it; set where: client"
+	case m.on():
+		t.Mean = method.Uniform
+	}
+	return t
+}
 
 func (m DP) on() bool { return m.Clip > 0 }
 

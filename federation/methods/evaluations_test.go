@@ -26,8 +26,8 @@ func TestEvaluable(t *testing.T) {
 		"fedvpt+fedproto test: prototypes of: image": "server shared",
 		"pfeddc attention: none without: own":        own, "pfeddc attention: none": "shared",
 		"pfeddc attention: text without: own": all}
-	for _, e := range methods.Table {
-		if _, ok := want[e.Name]; !ok && !e.Wrapper {
+	for _, e := range methods.Table() {
+		if _, ok := want[e.Name]; !ok && !e.Wrapper() {
 			t.Errorf("%s: its evaluations are not tested", e.Name)
 		}
 	}

@@ -1,7 +1,6 @@
 package methods
 
 import (
-	"errors"
 	"fmt"
 
 	"promptfed/federation/method"
@@ -26,23 +25,29 @@ type FedDyn struct {
 	Norm      string  `config:"norm" help:"of the quadratic term: squared, or code for PFLlib's norm that is not"`
 }
 
-func newFedDyn() layer { return &FedDyn{Weighting: Weighting{"uniform"}, Alpha: 0.1, Norm: "squared"} }
+var fedDynDef = Def{Name: "feddyn", Title: "FedDyn", New: newFedDyn,
+	Paper: "Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021"}
 
-func (m *FedDyn) build(inner method.Method) (method.Method, error) {
+func newFedDyn() Layer { return &FedDyn{Weighting: Weighting{"uniform"}, Alpha: 0.1, Norm: "squared"} }
+
+func (m *FedDyn) Build(inner method.Method) (method.Method, error) {
 	err := all(m.check(), within("alpha", m.Alpha, 0, maxWeight), oneOf("norm", m.Norm, "squared", "code"),
 		mustShare(inner))
 	if m.Alpha > 0 && m.Alpha < 1e-9 {
 		err = all(err, fmt.Errorf("option alpha is %v; the server divides by it: it must be 0 or at least 1e-9",
 			m.Alpha))
 	}
-	if holds[SCAFFOLD](inner) {
-		err = all(err, errors.New("scaffold corrects the same drift by a state of its own; keep one of the two"))
-	}
-	if holds[FedOpt](inner) {
-		err = all(err, errors.New("fedopt makes another step of the server out of the mean; keep one of the two"))
-	}
 	m.Method = inner
 	return *m, err
+}
+
+func (m FedDyn) Traits() method.Traits {
+	t := method.Traits{Mean: method.Weights(m.Weighting.Weighting), Roles: map[method.Role]string{
+		method.DriftCorrection: "", method.ServerStep: ""}}
+	if m.Alpha > 0 && t.Mean != method.Uniform {
+		t.Mean, t.Needs = "", "the mean move for its state, in which clients count alike; set weighting: uniform"
+	}
+	return t
 }
 
 // dynH names the states of clients and of the server.

@@ -36,12 +36,18 @@ type FedHPL struct {
 	Of        string  `config:"of" help:"examples that count: correct or all"`
 }
 
-func newFedHPL() layer {
+var fedHPLDef = Def{Name: "fedhpl", Title: "FedHPL", New: newFedHPL,
+	Paper: "Ma et al., FedHPL: Efficient Heterogeneous Federated Learning with Prompt Tuning and Logit " +
+		"Distillation, arXiv 2405.17267",
+	Traffic: Traffic{Formula: "l l 2", // FedAPPR's table S6
+		Numbers: func(s Sizes) int { return 2 * s.Classes * s.Classes }}}
+
+func newFedHPL() Layer {
 	return &FedHPL{Visual: defaultVisual, Weighting: Weighting{"examples"}, Gamma: 1, T: 4.5, KD: "hinton",
 		Of: "correct"}
 }
 
-func (m *FedHPL) build(method.Method) (method.Method, error) {
+func (m *FedHPL) Build(method.Method) (method.Method, error) {
 	return *m, all(m.Visual.check(), m.Weighting.check(), within("gamma", m.Gamma, 0, maxWeight), within("temperature",
 		m.T, 1e-3, maxWeight),
 		oneOf("kd", m.KD, "hinton", "plain"), oneOf("of", m.Of, "correct", "all"))

@@ -23,9 +23,13 @@ type FedNTD struct {
 	Tau  float64 `config:"tau" help:"temperature of both distributions"`
 }
 
-func newFedNTD() layer { return &FedNTD{Beta: 1, Tau: 1} }
+var fedNTDDef = Def{Name: "fedntd", Title: "FedNTD", New: newFedNTD,
+	Paper: "Lee et al., Preservation of the Global Knowledge by Not-True Distillation in Federated " +
+		"Learning, NeurIPS 2022"}
 
-func (m *FedNTD) build(inner method.Method) (method.Method, error) {
+func newFedNTD() Layer { return &FedNTD{Beta: 1, Tau: 1} }
+
+func (m *FedNTD) Build(inner method.Method) (method.Method, error) {
 	err := all(within("beta", m.Beta, 0, maxWeight), within("tau", m.Tau, 1e-6, maxWeight), learnsScores(inner))
 	if len(paramNames(inner)) == 0 {
 		err = all(err, errors.New("it distils what was received into what is learned, but the carrier learns "+
@@ -37,6 +41,8 @@ func (m *FedNTD) build(inner method.Method) (method.Method, error) {
 	}
 	return *m, fits(*m, inner)
 }
+
+func (FedNTD) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
 
 func (m FedNTD) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)

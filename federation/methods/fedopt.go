@@ -1,7 +1,6 @@
 package methods
 
 import (
-	"errors"
 	"math"
 
 	"promptfed/federation/method"
@@ -38,22 +37,24 @@ type FedOpt struct {
 	VStart    string  `config:"v_start" help:"the second moment before round 0: zero or tau"`
 }
 
-func newFedOpt() layer {
+var fedOptDef = Def{Name: "fedopt", Title: "FedOpt", New: newFedOpt,
+	Paper: "Reddi et al., Adaptive Federated Optimization, ICLR 2021"}
+
+func newFedOpt() Layer {
 	return &FedOpt{Weighting: Weighting{"examples"}, Kind: "adam", Beta1: 0.9, Beta2: 0.99, Tau: 0.001, VStart: "zero"}
 }
 
-func (m *FedOpt) build(inner method.Method) (method.Method, error) {
+func (m *FedOpt) Build(inner method.Method) (method.Method, error) {
 	err := all(m.check(), oneOf("kind", m.Kind, "adam", "yogi", "adagrad", "momentum"),
 		within("server_lr", m.ServerLR, 0, maxWeight), within("beta1", m.Beta1, 0, 1), within("beta2", m.Beta2, 0, 1),
 		within("tau", m.Tau, 1e-12, maxWeight), oneOf("v_start", m.VStart, "zero", "tau"), mustShare(inner))
-	if holds[FedDyn](inner) {
-		err = all(err, errors.New("feddyn makes another step of the server out of the mean; keep one of the two"))
-	}
-	if s, ok := find[SCAFFOLD](inner); ok && s.ServerLR != 1 {
-		err = all(err, errors.New("scaffold has a server_lr too; leave that at 1"))
-	}
 	m.Method = inner
 	return *m, err
+}
+
+func (m FedOpt) Traits() method.Traits {
+	return method.Traits{Mean: method.Weights(m.Weighting.Weighting),
+		Roles: map[method.Role]string{method.ServerStep: ""}}
 }
 
 // Names of the moments.

@@ -41,18 +41,24 @@ type FedOTP struct {
 	Stop      string  `config:"stop" help:"what that mean is over: image, pair or batch, or as in the public code (code)"`
 }
 
-func newFedOTP() layer {
+var fedOTPDef = Def{Name: "fedotp", Title: "FedOTP", New: newFedOTP,
+	Paper:   "Li et al., Global and Local Prompts Cooperation via Optimal Transport, CVPR 2024",
+	Traffic: promptTraffic}
+
+func newFedOTP() Layer {
 	return &FedOTP{Context: defaultContext, Transport: "unbalanced", Top: 0.8, Eps: 0.1, Iters: 100, Threshold: 1e-3,
 		Stop: "image"}
 }
 
-func (m *FedOTP) build(method.Method) (method.Method, error) {
+func (m *FedOTP) Build(method.Method) (method.Method, error) {
 	return *m, all(m.check(), oneOf("transport", m.Transport, "unbalanced", "balanced"), within("top_percent", m.Top,
 		1e-3, 1),
 		within("eps", m.Eps, 1e-4, maxWeight), within("iters", m.Iters, 1, maxSteps), within("threshold", m.Threshold,
 			0, maxWeight),
 		oneOf("stop", m.Stop, "image", "pair", "batch", "code"))
 }
+
+func (FedOTP) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (m FedOTP) Params(t method.Task) []method.Param {
 	global, local := m.params(t, method.Shared)[0], m.params(t, method.Private)[0]

@@ -49,13 +49,16 @@ type FedPHA struct {
 	Std           float64       `config:"init_std" help:"standard deviation of the first prompts"`
 }
 
-func newFedPHA() layer {
+var fedPHADef = Def{Name: "fedpha", Title: "FedPHA", New: newFedPHA,
+	Paper: "Fang et al., Federated Prompt Learning for Heterogeneous Client Adaptation, ICML 2025"}
+
+func newFedPHA() Layer {
 	return &FedPHA{Global: 16, Local: []int{16}, Ratio: 0.8, Alpha: 1, Projector: linalg.ExactNull,
 		ProjectorGrad: "detach",
 		SVDEvery:      method.EveryStep, Pull: "sum-per-class", Push: "class", EOT: "own", Std: 0.02}
 }
 
-func (m *FedPHA) build(method.Method) (method.Method, error) {
+func (m *FedPHA) Build(method.Method) (method.Method, error) {
 	err := all(within("global_tokens", m.Global, 1, maxTokens), within("init_std", m.Std, 0, maxWeight),
 		within("alpha", m.Alpha, -maxWeight, maxWeight), oneOf("projector", m.Projector, linalg.Kinds()...),
 		oneOf("projector_grad", m.ProjectorGrad, "detach", "through"),
@@ -73,6 +76,8 @@ func (m *FedPHA) build(method.Method) (method.Method, error) {
 	}
 	return *m, err
 }
+
+func (FedPHA) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (m FedPHA) local(client int) int { return m.Local[client%len(m.Local)] }
 

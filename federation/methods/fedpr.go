@@ -41,13 +41,16 @@ type FedPR struct {
 	Projector string  `config:"projector" help:"directions that it may not move in: of the prompt's own alone (exact-null), or with arbitrary ones (code)"`
 }
 
-func newFedPR() layer {
+var fedPRDef = Def{Name: "fedpr", Title: "FedPR", New: newFedPR,
+	Paper: "Feng et al., Learning Federated Visual Prompt in Null Space for MRI Reconstruction, CVPR 2023"}
+
+func newFedPR() Layer {
 	v := defaultVisual
 	v.Kind, v.Tokens = "deep", 20
 	return &FedPR{Visual: v, Ratio: 0.8, Projector: linalg.ExactNull}
 }
 
-func (m *FedPR) build(method.Method) (method.Method, error) {
+func (m *FedPR) Build(method.Method) (method.Method, error) {
 	err := all(m.check(), m.onlyTokens(), within("ratio", m.Ratio, 0, 1),
 		oneOf("projector", m.Projector, linalg.ExactNull, linalg.Code))
 	if m.Ratio == 0 {
@@ -55,6 +58,8 @@ func (m *FedPR) build(method.Method) (method.Method, error) {
 	}
 	return *m, err
 }
+
+func (FedPR) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (m FedPR) Params(t method.Task) []method.Param { return m.params(t, "prompt", method.Shared) }
 

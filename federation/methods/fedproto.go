@@ -46,12 +46,17 @@ type FedProto struct {
 	Test      string  `config:"test" help:"what images are tested against: scores (the carrier's) or prototypes"`
 }
 
-func newFedProto() layer {
+var fedProtoDef = Def{Name: "fedproto", Title: "FedProto", New: newFedProto,
+	Paper: "Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022",
+	Traffic: Traffic{Formula: "p l 2", Over: coopDef.Name, // FedAPPR's table S6
+		Numbers: func(s Sizes) int { return 2 * s.Dim * s.Classes }}}
+
+func newFedProto() Layer {
 	return &FedProto{Weighting: Weighting{"examples"}, Lambda: 1, Distance: "sum", Of: "text", Group: "backbone",
 		Test: "scores"}
 }
 
-func (m *FedProto) build(inner method.Method) (method.Method, error) {
+func (m *FedProto) Build(inner method.Method) (method.Method, error) {
 	err := all(m.check(), within("lambda", m.Lambda, 0, maxWeight), oneOf("distance", m.Distance, "sum", "mean"),
 		oneOf("of", m.Of, "text", "image"),
 		oneOf("group", m.Group, "backbone", "dimension"), oneOf("test", m.Test, "scores", "prototypes"))
@@ -63,6 +68,14 @@ func (m *FedProto) build(inner method.Method) (method.Method, error) {
 		return *m, err
 	}
 	return *m, fits(*m, inner)
+}
+
+func (m FedProto) Traits() method.Traits {
+	t := method.Traits{Mean: method.AsInside, Scores: m.Test == "prototypes"}
+	if m.active() {
+		t.Mean, t.Needs = "", "every client's prototypes"
+	}
+	return t
 }
 
 // Names of prototypes and of the examples behind them.

@@ -16,9 +16,14 @@ type FedVPT struct {
 	Visual `config:",squash"`
 }
 
-func newFedVPT() layer { return &FedVPT{Visual: defaultVisual} }
+var fedVPTDef = Def{Name: "fedvpt", Title: "FedVPT", New: newFedVPT,
+	Paper: "FedAvg of Jia et al., Visual Prompt Tuning, ECCV 2022"}
 
-func (m *FedVPT) build(method.Method) (method.Method, error) { return *m, m.check() }
+func newFedVPT() Layer { return &FedVPT{Visual: defaultVisual} }
+
+func (m *FedVPT) Build(method.Method) (method.Method, error) { return *m, m.check() }
+
+func (FedVPT) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (m FedVPT) Params(t method.Task) []method.Param { return m.params(t, "prompt", method.Shared) }
 

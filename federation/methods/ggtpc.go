@@ -59,13 +59,16 @@ type GGTPC struct {
 	Prototypes  bool    `config:"prototypes" help:"add other domains' class means to a client's data"`
 }
 
-func newGGTPC() layer {
+var ggtpcDef = Def{Name: "ggtpc", Title: "GGTPC", New: newGGTPC,
+	Paper: "Luo et al., Geometric Prior-Guided Federated Prompt Calibration, arXiv 2512.07208"}
+
+func newGGTPC() Layer {
 	return &GGTPC{Stats: "packed", Rank: 128, MinCount: 3, Share: 0.8, Axes: 128, Survey: "once", Strength: 1,
 		Renormalise: true,
 		Patches:     "noise", Sampling: "sample"}
 }
 
-func (m *GGTPC) build(inner method.Method) (method.Method, error) {
+func (m *GGTPC) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
 	err := all(oneOf("stats", m.Stats, "packed", "lowrank"), within("rank", m.Rank, 1, maxHidden),
 		within("min_count", m.MinCount, 1, maxSteps), within("share", m.Share, 0, 1), within("axes", m.Axes, 1,
@@ -77,6 +80,9 @@ func (m *GGTPC) build(inner method.Method) (method.Method, error) {
 	}
 	return *m, err
 }
+
+// Traits leaves the mean to the layers inside; answers to the survey are no part of it.
+func (GGTPC) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
 
 // Names of what the server sends and a client keeps.
 const (

@@ -308,7 +308,7 @@ func TestTwoRoundsByHand(t *testing.T) {
 	for _, h := range hands {
 		t.Run(h.Method, h.Check)
 	}
-	for _, e := range methods.Table {
+	for _, e := range methods.Table() {
 		if !slices.ContainsFunc(hands, func(h methodtest.Hand) bool {
 			return h.Method == e.Name && len(h.With) == 0 || slices.Contains(h.With, e.Name)
 		}) {

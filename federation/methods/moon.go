@@ -34,9 +34,12 @@ type MOON struct {
 	Centre bool `config:"centre" help:"class scores and class features less their mean over classes"`
 }
 
-func newMOON() layer { return &MOON{Mu: 1, Tau: 0.5, Of: "auto", Centre: true} }
+var moonDef = Def{Name: "moon", Title: "MOON", New: newMOON,
+	Paper: "Li et al., Model-Contrastive Federated Learning, CVPR 2021"}
 
-func (m *MOON) build(inner method.Method) (method.Method, error) {
+func newMOON() Layer { return &MOON{Mu: 1, Tau: 0.5, Of: "auto", Centre: true} }
+
+func (m *MOON) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
 	err := all(within("mu", m.Mu, 0, maxWeight), within("tau", m.Tau, 1e-6, maxWeight),
 		oneOf("of", m.Of, "auto", "logits", "text", "prompt", "image"), mustShare(inner), learnsScores(inner))
@@ -45,6 +48,8 @@ func (m *MOON) build(inner method.Method) (method.Method, error) {
 	}
 	return *m, fits(*m, inner)
 }
+
+func (MOON) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
 
 func (m MOON) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)

@@ -37,16 +37,22 @@ type PFedDC struct {
 	Without    string `config:"without" help:"what a tower gets where they are not: shared, own or mean"`
 }
 
-func newPFedDC() layer {
+var pfeddcDef = Def{Name: "pfeddc", Title: "pFedDC", New: newPFedDC,
+	Paper: "Zhang et al., Personalized Federated Learning via Dual-Prompt Optimization and Cross Fusion, " +
+		"arXiv 2506.21144"}
+
+func newPFedDC() Layer {
 	return &PFedDC{TextTokens: 16, Std: 0.02, Visual: defaultVisual, Attention: defaultAttention, Modules: "both",
 		Without: "shared"}
 }
 
-func (m *PFedDC) build(method.Method) (method.Method, error) {
+func (m *PFedDC) Build(method.Method) (method.Method, error) {
 	return *m, all(within("text_tokens", m.TextTokens, 1, maxTokens), within("init_std", m.Std, 0, maxWeight),
 		m.Visual.check(), m.Attention.check(), oneOf("attention", m.Modules, "both", "text", "image", "none"),
 		oneOf("without", m.Without, "shared", "own", "mean"))
 }
+
+func (PFedDC) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 // mixed tells whether a tower's prompts pass an attention module.
 func (m PFedDC) mixed(tower string) bool { return m.Modules == "both" || m.Modules == tower }

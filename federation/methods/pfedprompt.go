@@ -31,14 +31,20 @@ type PFedPrompt struct {
 	Train   string  `config:"train" help:"scores that the prompt is trained on: text or both"`
 }
 
-func newPFedPrompt() layer {
+var pfedpromptDef = Def{Name: "pfedprompt", Title: "pFedPrompt", New: newPFedPrompt,
+	Paper:   "Guo et al., pFedPrompt: Learning Personalized Prompt for Vision-Language Models, WWW 2023",
+	Traffic: promptTraffic}
+
+func newPFedPrompt() Layer {
 	return &PFedPrompt{Context: defaultContext, Alpha: 0.5, Value: "label", Train: "text"}
 }
 
-func (m *PFedPrompt) build(method.Method) (method.Method, error) {
+func (m *PFedPrompt) Build(method.Method) (method.Method, error) {
 	return *m, all(m.check(), within("alpha", m.Alpha, 0, maxWeight), within("beta", m.Beta, 0, maxWeight),
 		oneOf("value", m.Value, "label", "feature"), oneOf("train", m.Train, "text", "both"))
 }
+
+func (PFedPrompt) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (m PFedPrompt) Params(t method.Task) []method.Param { return m.params(t, method.Shared) }
 

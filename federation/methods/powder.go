@@ -28,13 +28,23 @@ type Powder struct {
 	Weighting string  `config:"weighting" help:"of clients in the average of a prompt: use or examples"`
 }
 
-func newPowder() layer {
+var powderDef = Def{Name: "powder", Title: "Powder (adapted)", New: newPowder,
+	Paper: "after Piao et al., Federated Continual Learning via Prompt-based Dual Knowledge Transfer, ICML 2024"}
+
+func newPowder() Layer {
 	return &Powder{Context: Context{Tokens: 4, Position: "end", Std: 0.02}, Prompts: 4, Sharpness: 5, Weighting: "use"}
 }
 
-func (m *Powder) build(method.Method) (method.Method, error) {
+func (m *Powder) Build(method.Method) (method.Method, error) {
 	return *m, all(m.check(), within("prompts", m.Prompts, 1, 256), within("sharpness", m.Sharpness, 0, maxWeight),
 		oneOf("weighting", m.Weighting, "use", "examples"))
+}
+
+func (m Powder) Traits() method.Traits {
+	if m.attends() && m.Weighting == "use" {
+		return method.Traits{Needs: "how much each client uses each prompt; set weighting: examples"}
+	}
+	return method.Traits{Mean: method.ByExamples}
 }
 
 // powderUse names the mean attention [P] that a client uploads.

@@ -14,9 +14,15 @@ type PromptFL struct {
 	Context `config:",squash"`
 }
 
-func newPromptFL() layer { return &PromptFL{Context: defaultContext} }
+var promptFLDef = Def{Name: "promptfl", Title: "PromptFL", New: newPromptFL,
+	Paper:   "Guo et al., PromptFL: Let Federated Participants Cooperatively Learn Prompts, TMC 2023",
+	Traffic: promptTraffic}
 
-func (m *PromptFL) build(method.Method) (method.Method, error) { return *m, m.check() }
+func newPromptFL() Layer { return &PromptFL{Context: defaultContext} }
+
+func (m *PromptFL) Build(method.Method) (method.Method, error) { return *m, m.check() }
+
+func (PromptFL) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (m PromptFL) Params(t method.Task) []method.Param { return m.params(t, method.Shared) }
 

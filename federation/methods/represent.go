@@ -1,7 +1,7 @@
 package methods
 
 import (
-	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -63,9 +63,10 @@ func usesShared(s *method.Scope, n graph.Node) bool {
 
 // learnsScores refuses a stack whose class scores are not what it learns by.
 func learnsScores(m method.Method) error {
-	if p, ok := find[FedProto](m); ok && p.Test == "prototypes" {
-		return errors.New("fedproto's test: prototypes replaces the class scores that this one learns by; list it " +
-			"before fedproto")
+	for ; m != nil; m = inside(m) {
+		if method.TraitsOf(m).Scores {
+			return fmt.Errorf("%s replaces the class scores that this one learns by; list it before %[1]s", nameOf(m))
+		}
 	}
 	return nil
 }

@@ -37,11 +37,15 @@ type Robust struct {
 	Clip      float64 `config:"clip" help:"longest move that norm-clip leaves; 0 clips nothing"`
 }
 
-func newRobust() layer {
+var robustDef = Def{Name: "robust", Title: "robust aggregation", New: newRobust,
+	Paper: "Yin et al., Byzantine-Robust Distributed Learning, ICML 2018; Blanchard et al., Machine " +
+		"Learning with Adversaries, NeurIPS 2017"}
+
+func newRobust() Layer {
 	return &Robust{Weighting: Weighting{"uniform"}, Kind: "median", Trim: 0.2, Attackers: 1, Clip: 1}
 }
 
-func (m *Robust) build(inner method.Method) (method.Method, error) {
+func (m *Robust) Build(inner method.Method) (method.Method, error) {
 	err := all(m.check(), oneOf("kind", m.Kind, "median", "trimmed-mean", "krum", "multi-krum", "norm-clip"),
 		within("trim", m.Trim, 0, 0.499), within("attackers", m.Attackers, 0, 1<<20), within("clip", m.Clip, 0,
 			maxWeight), mustShare(inner))
@@ -49,8 +53,7 @@ func (m *Robust) build(inner method.Method) (method.Method, error) {
 	return *m, err
 }
 
-// outermost tells Build that no layer may stand outside: it would see the uploads as they came.
-func (*Robust) outermost() {}
+func (Robust) Traits() method.Traits { return method.Traits{Outermost: true} }
 
 func (m Robust) krum() bool { return m.Kind == "krum" || m.Kind == "multi-krum" }
 

@@ -1,8 +1,6 @@
 package methods
 
 import (
-	"errors"
-
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
@@ -32,25 +30,33 @@ type SCAFFOLD struct {
 	Control   string  `config:"control" help:"what a control variate is made of: gradients (with any optimizer) or path (option II, for plain SGD)"`
 }
 
-func newSCAFFOLD() layer {
+var scaffoldDef = Def{Name: "scaffold", Title: "SCAFFOLD", New: newSCAFFOLD,
+	Paper: "Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020"}
+
+func newSCAFFOLD() Layer {
 	return &SCAFFOLD{Weighting: Weighting{"uniform"}, Strength: 1, ServerLR: 1, Control: "gradients"}
 }
 
-func (m *SCAFFOLD) build(inner method.Method) (method.Method, error) {
+func (m *SCAFFOLD) Build(inner method.Method) (method.Method, error) {
 	err := all(m.check(), within("strength", m.Strength, 0, maxWeight), within("server_lr", m.ServerLR, 0, maxWeight),
 		oneOf("control", m.Control, "gradients", "path"), mustShare(inner))
-	if holds[FedDyn](inner) {
-		err = all(err, errors.New("feddyn corrects the same drift by a state of its own; keep one of the two"))
-	}
-	if m.ServerLR != 1 && holds[FedOpt](inner) {
-		err = all(err, errors.New("fedopt has a server_lr too; leave this one at 1"))
-	}
-	if a, ok := find[Appr](inner); ok && a.From == "own" {
-		err = all(err, errors.New("its clients must start a round from the average; set start of appr or fedappr to "+
-			"global"))
-	}
 	m.Method = inner
 	return *m, err
+}
+
+func (m SCAFFOLD) Traits() method.Traits {
+	t := method.Traits{Mean: method.Weights(m.Weighting.Weighting), Roles: map[method.Role]string{
+		method.DriftCorrection: "", method.RoundStart: ""}}
+	if m.ServerLR != 1 {
+		t.Roles[method.ServerStep] = "leave server_lr of scaffold at 1"
+	}
+	if m.Strength > 0 {
+		t.Beside = scaffoldDC
+		if t.Mean != method.Uniform {
+			t.Mean, t.Needs = "", "the mean of control variates, in which clients count alike; set weighting: uniform"
+		}
+	}
+	return t
 }
 
 // Names of control variates, of their changes, and of a round's sum of gradients while it runs.

@@ -52,3 +52,11 @@ func zerosLike(params tensor.Map, m tensor.Map, prefix string) {
 		}
 	}
 }
+
+// behind is how many clients an upload stands for, where clients count alike.
+func behind(u method.Upload) float64 {
+	if u.Client == method.Summed {
+		return float64(u.N)
+	}
+	return 1
+}

@@ -8,30 +8,46 @@ import (
 	"promptfed/federation/method"
 )
 
-// find gives the outermost layer of type T of a stack. Wrappers hold what they wrap in a field Method.
-func find[T method.Method](m method.Method) (T, bool) {
-	var none T
-	for m != nil {
-		if t, ok := m.(T); ok {
-			return t, true
-		}
-		v := reflect.ValueOf(m)
-		if v.Kind() != reflect.Struct {
-			break
-		}
-		inner := v.FieldByName("Method")
-		if !inner.IsValid() || !inner.CanInterface() {
-			break
-		}
-		m, _ = inner.Interface().(method.Method)
+// inside gives what a wrapper wraps, its field Method; nil for a base method.
+func inside(m method.Method) method.Method {
+	v := reflect.Indirect(reflect.ValueOf(m))
+	if v.Kind() != reflect.Struct {
+		return nil
 	}
-	return none, false
+	inner := v.FieldByName("Method")
+	if !inner.IsValid() || !inner.CanInterface() {
+		return nil
+	}
+	out, _ := inner.Interface().(method.Method)
+	return out
 }
 
 // holds tells whether a stack has a layer of type T.
 func holds[T method.Method](m method.Method) bool {
-	_, ok := find[T](m)
-	return ok
+	return anyLayer(m, func(l method.Method) bool {
+		_, ok := l.(T)
+		return ok
+	})
+}
+
+// anyLayer tells whether a layer of a stack is one that ok accepts.
+func anyLayer(m method.Method, ok func(method.Method) bool) bool {
+	for ; m != nil; m = inside(m) {
+		if ok(m) {
+			return true
+		}
+	}
+	return false
+}
+
+// nameOf gives the name that a layer has in the table.
+func nameOf(m method.Method) string {
+	for _, d := range table {
+		if reflect.TypeOf(d.New()).Elem() == reflect.Indirect(reflect.ValueOf(m)).Type() {
+			return d.Name
+		}
+	}
+	return fmt.Sprintf("%T", m)
 }
 
 // sharedNames lists the parameters of a method that the server averages.

@@ -62,8 +62,8 @@ var reasons = []string{"shares nothing", "learns nothing", "needs a shared text 
 // which FedPHA's private scores refuse), or is refused with its reason.
 func TestStacks(t *testing.T) {
 	var carriers, wrappers []string
-	for _, e := range methods.Table {
-		if e.Wrapper {
+	for _, e := range methods.Table() {
+		if e.Wrapper() {
 			wrappers = append(wrappers, e.Name)
 		} else {
 			carriers = append(carriers, e.Name)

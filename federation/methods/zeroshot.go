@@ -40,9 +40,12 @@ var templates = map[string]string{
 var imagenet7 = []string{"itap of a {}.", "a bad photo of the {}.", "a origami {}.", "a photo of the large {}.",
 	"a {} in a video game.", "art of the {}.", "a photo of the small {}."}
 
-func newZeroShot() layer { return &ZeroShot{Template: "auto"} }
+var zeroShotDef = Def{Name: "zeroshot", Title: "zero-shot CLIP", New: newZeroShot,
+	Paper: "Radford et al., Learning Transferable Visual Models, ICML 2021"}
 
-func (m *ZeroShot) build(method.Method) (method.Method, error) {
+func newZeroShot() Layer { return &ZeroShot{Template: "auto"} }
+
+func (m *ZeroShot) Build(method.Method) (method.Method, error) {
 	for _, e := range m.Ensemble {
 		switch e {
 		case "none":
@@ -69,6 +72,8 @@ func (m *ZeroShot) build(method.Method) (method.Method, error) {
 	}
 	return *m, err
 }
+
+func (ZeroShot) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (ZeroShot) Params(method.Task) []method.Param { return nil }
 

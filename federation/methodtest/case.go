@@ -19,7 +19,7 @@ import (
 
 // Case is one method, or one stack of wrappers over a method, with options.
 type Case struct {
-	Name    string   // of the carrier in methods.Table
+	Name    string   // of the carrier in methods.Table()
 	With    []string // wrappers, inner first
 	Options map[string]any
 	// Zero are the options that leave nothing of the outermost wrapper; nil for a case without wrappers.
@@ -159,6 +159,7 @@ func Run(t *testing.T, c Case) {
 	t.Run("lost", c.lost)
 	t.Run("trace", c.trace)
 	t.Run("terms", c.terms)
+	t.Run("aggregation", c.Aggregation)
 }
 
 // workers: 8 workers give the bytes of one.

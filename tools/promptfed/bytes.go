@@ -101,9 +101,9 @@ func count(name string, with []string) (traffic, error) {
 func byteText() (string, error) {
 	rows := [][]string{{"method", "up, bytes", "down, bytes", "more in round 0", "numbers, both ways", "formula",
 		"of it, bytes"}}
-	for _, e := range methods.Table {
+	for _, e := range methods.Table() {
 		name, with, title := e.Name, []string(nil), e.Name
-		if e.Wrapper {
+		if e.Wrapper() {
 			name, with, title = e.Over(), []string{e.Name}, e.Over()+"+"+e.Name
 		}
 		t, err := count(name, with)

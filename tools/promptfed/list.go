@@ -57,8 +57,8 @@ func listMethods() *cobra.Command {
 // methodText lists methods with their papers and options.
 func methodText(wrappers bool) string {
 	var b strings.Builder
-	for _, e := range methods.Table {
-		if e.Wrapper != wrappers {
+	for _, e := range methods.Table() {
+		if e.Wrapper() != wrappers {
 			continue
 		}
 		fmt.Fprintf(&b, "%s: %s\n  %s\n", e.Name, e.Title, e.Paper)

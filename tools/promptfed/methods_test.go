@@ -34,7 +34,7 @@ func TestMethodConfigs(t *testing.T) {
 			used[m] = true
 		}
 	}
-	for _, e := range methods.Table {
+	for _, e := range methods.Table() {
 		if !used[e.Name] {
 			t.Errorf("no configuration uses %s", e.Name)
 		}
