@@ -1,0 +1,118 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/configs"
+	"promptfed/federation/experiment"
+	"promptfed/federation/transport"
+)
+
+// settings are those of the hub.
+func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) (transport.Settings, error) {
+	set := transport.Settings{Name: f.run, Resume: f.resume, Clients: f.clients, Deadline: f.deadline, Quorum: f.quorum,
+		Method: b.Method,
+		Terms:  b.Engine.Terms(), Limit: f.limit, Largest: f.largest, MaxNorm: f.maxNorm,
+		Sealed: b.Engine.Secure != "", Log: log}
+	var err error
+	if set.Config, err = configs.YAML(b.Invitation()); err != nil {
+		return set, err
+	}
+	if f.classes != "" {
+		text, err := os.ReadFile(f.classes)
+		if err != nil {
+			return set, err
+		}
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); line != "" {
+				set.Terms.Classes = append(set.Terms.Classes, line)
+			}
+		}
+	}
+	if set.Identity, err = (linkOptions{tls: f.link.tls, user: serverName}).identity(); err != nil {
+		return set, err
+	}
+	set.Dir = filepath.Join(dir, "hub")
+	set.ID, set.Resume, err = runID(dir, f.resume)
+	return set, err
+}
+
+// runID is the identity of the run in a folder, made anew unless the run goes on.
+func runID(dir string, resume bool) (id string, old bool, err error) {
+	path := filepath.Join(dir, "serve.json")
+	var saved struct {
+		Run string `json:"run"`
+	}
+	if resume {
+		b, err := os.ReadFile(path)
+		if err == nil {
+			if err := json.Unmarshal(b, &saved); err != nil {
+				return "", false, fmt.Errorf("%s: %w", path, err)
+			}
+			return saved.Run, true, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", false, err
+		}
+	}
+	saved.Run = transport.NewID()
+	b, err := json.Marshal(saved)
+	if err == nil {
+		err = writeFile(path, append(b, '\n'))
+	}
+	return saved.Run, false, err
+}
+
+// plainToken is said where a token is all that protects.
+const plainToken = "the token and all else travel unencrypted, and who has the token can be anybody; --tls closes " +
+	"that (promptfed certs)"
+
+// connect gives the hub's connection: to a NATS server in this process, or to one elsewhere.
+func (f serveFlags) connect(ctx context.Context, set *transport.Settings, log *slog.Logger) (*nats.Conn, func(),
+	error) {
+	f.link.user = serverName
+	if err := f.link.secret(); err != nil {
+		return nil, nil, err
+	}
+	if f.nats != "" {
+		options, err := f.link.options()
+		if err != nil {
+			return nil, nil, err
+		}
+		nc, err := transport.Dial(ctx, f.nats, "promptfed serve", log, options...)
+		if err != nil {
+			return nil, nil, err
+		}
+		return nc, nc.Close, nil
+	}
+	e := transport.Embedding{Listen: f.listen, Run: f.run, Token: f.link.token, Limit: max(1<<20, set.Limit+64<<10),
+		Log: log}
+	var err error
+	if f.link.tls != "" {
+		if e.TLS, err = serverTLS(f.link.tls); err != nil {
+			return nil, nil, err
+		}
+	} else if f.link.token == "" {
+		log.Warn("anybody who can connect can be a client, unencrypted; --tls closes that (promptfed certs)", "listen",
+			f.listen)
+	} else {
+		log.Warn(plainToken, "listen", f.listen)
+	}
+	s, err := transport.Embed(e)
+	if err != nil {
+		return nil, nil, err
+	}
+	log.Info("clients join with: promptfed join "+s.URL()+" --client K", "clients", f.clients)
+	set.Ban = s.Ban
+	return s.Conn(), s.Close, nil
+}
