@@ -60,7 +60,7 @@ func (m *Appr) Build(inner method.Method) (method.Method, error) {
 	if holds[Appr](inner) {
 		return nil, fmt.Errorf("its terms are part of what it wraps already; remove it")
 	}
-	shared, wanted := sharedNames(inner), m.Prompts
+	shared, wanted := SharedNames(inner), m.Prompts
 	if len(wanted) == 0 {
 		wanted = usualPrompts
 	}
@@ -69,10 +69,10 @@ func (m *Appr) Build(inner method.Method) (method.Method, error) {
 			m.names = append(m.names, name)
 		}
 	}
-	err := m.check()
+	err := m.Check()
 	if len(m.names) == 0 || len(m.Prompts) > 0 && len(m.names) < len(m.Prompts) {
-		err = all(err, fmt.Errorf("it needs a shared text prompt called %s; the carrier shares %s", strings.Join(wanted,
-			", "), sharing(shared)))
+		err = Join(err, fmt.Errorf("it needs a shared text prompt called %s; the carrier shares %s",
+			strings.Join(wanted, ", "), sharing(shared)))
 	}
 	m.Method = inner
 	return *m, err
@@ -108,13 +108,13 @@ type Alignment struct {
 var defaultAlignment = Alignment{Adversary: 0.1, Proximity: 0.01, Warmup: 20, Hidden: 8, Input: "tokens", Norm: "unit",
 	Optim: "adam", Steps: 50, LR: 0.001, From: "global", Tested: "own"}
 
-func (a Alignment) check() error {
-	return all(within("lambda_a", a.Adversary, 0, maxWeight), within("lambda_r", a.Proximity, 0, maxWeight),
-		within("warmup", a.Warmup, 0, math.MaxInt32), within("hidden", a.Hidden, 1, maxHidden),
-		oneOf("disc_input", a.Input, "tokens", "mean"), oneOf("disc_norm", a.Norm, "unit", "none"),
-		oneOf("disc_optim", a.Optim, "adam", "sgd"), within("disc_steps", a.Steps, 0, maxSteps),
-		within("disc_lr", a.LR, 0, maxWeight), within("pool", a.Pool, 0, math.MaxInt32),
-		oneOf("start", a.From, "global", "own"), oneOf("view", a.Tested, "own", "carrier"))
+func (a Alignment) Check() error {
+	return Join(Within("lambda_a", a.Adversary, 0, maxWeight), Within("lambda_r", a.Proximity, 0, maxWeight),
+		Within("warmup", a.Warmup, 0, math.MaxInt32), Within("hidden", a.Hidden, 1, maxHidden),
+		OneOf("disc_input", a.Input, "tokens", "mean"), OneOf("disc_norm", a.Norm, "unit", "none"),
+		OneOf("disc_optim", a.Optim, "adam", "sgd"), Within("disc_steps", a.Steps, 0, maxSteps),
+		Within("disc_lr", a.LR, 0, maxWeight), Within("pool", a.Pool, 0, math.MaxInt32),
+		OneOf("start", a.From, "global", "own"), OneOf("view", a.Tested, "own", "carrier"))
 }
 
 // Names of the discriminator's weights [w,hidden] and [hidden,1], and of what the server keeps.

@@ -18,10 +18,12 @@ var coopDef = Def{Name: "coop", Title: "CoOp", New: newCoOp,
 
 func newCoOp() Layer { return &CoOp{Context: defaultContext} }
 
-func (m *CoOp) Build(method.Method) (method.Method, error) { return *m, m.check() }
+func (m *CoOp) Build(method.Method) (method.Method, error) { return *m, m.Check() }
 
 func (CoOp) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
-func (m CoOp) Params(t method.Task) []method.Param { return m.params(t, method.Private) }
+func (m CoOp) Params(t method.Task) []method.Param { return m.Declare(t, "ctx", method.Private) }
 
-func (m CoOp) Logits(s *method.Scope) graph.Node { return m.logits(s) }
+func (m CoOp) Logits(s *method.Scope) graph.Node {
+	return s.Cosine(s.Image(), m.Features(s, s.Param("ctx")))
+}

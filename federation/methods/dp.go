@@ -58,16 +58,16 @@ func newDP() Layer {
 }
 
 func (m *DP) Build(inner method.Method) (method.Method, error) {
-	err := all(within("clip", m.Clip, 0, maxWeight), within("noise", m.Noise, 0, 1e6), within("delta", m.Delta, 1e-15,
+	err := Join(Within("clip", m.Clip, 0, maxWeight), Within("noise", m.Noise, 0, 1e6), Within("delta", m.Delta, 1e-15,
 		0.5),
-		within("adapt", m.Adapt, 0, 10), within("quantile", m.Quantile, 0, 1),
-		oneOf("where", m.Where, "server", "client"), within("least", m.Least, 0.01, 1), mustShare(inner))
+		Within("adapt", m.Adapt, 0, 10), Within("quantile", m.Quantile, 0, 1),
+		OneOf("where", m.Where, "server", "client"), Within("least", m.Least, 0.01, 1), MustShare(inner))
 	if m.Noise > 0 && m.Clip == 0 {
-		err = all(err, errors.New("option clip is 0; noise hides only what is clipped: give a clip, or set noise: 0 "+
+		err = Join(err, errors.New("option clip is 0; noise hides only what is clipped: give a clip, or set noise: 0 "+
 			"too"))
 	}
 	if m.Adapt > 0 && (m.Where == "client" || m.Clip == 0) {
-		err = all(err, errors.New("option adapt moves a clip that the server applies; set where: server and a clip "+
+		err = Join(err, errors.New("option adapt moves a clip that the server applies; set where: server and a clip "+
 			"to start from"))
 	}
 	if m.on() && err == nil {

@@ -20,5 +20,5 @@ func newFedAPPR() Layer { return &FedAPPR{defaultContext, defaultAlignment} }
 
 func (m *FedAPPR) Build(method.Method) (method.Method, error) {
 	return Appr{Method: PromptFL{Context: m.Context}, Alignment: m.Alignment, names: []string{"ctx"}},
-		all(m.Context.check(), m.Alignment.check())
+		Join(m.Context.Check(), m.Alignment.Check())
 }

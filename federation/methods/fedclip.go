@@ -44,10 +44,10 @@ func newFedCLIP() Layer {
 }
 
 func (m *FedCLIP) Build(method.Method) (method.Method, error) {
-	err := all(oneOf("loss", m.Objective, "contrastive", "ce"), oneOf("weighting", m.Weighting, "uniform", "examples"),
-		within("input_norm", m.InputNorm, 1e-6, maxWeight))
+	err := Join(OneOf("loss", m.Objective, "contrastive", "ce"), OneOf("weighting", m.Weighting, "uniform", "examples"),
+		Within("input_norm", m.InputNorm, 1e-6, maxWeight))
 	if m.Template != "" && !strings.Contains(m.Template, "{}") {
-		err = all(err, fmt.Errorf("option template is %q; it has no {} for the class", m.Template))
+		err = Join(err, fmt.Errorf("option template is %q; it has no {} for the class", m.Template))
 	}
 	return *m, err
 }

@@ -31,10 +31,10 @@ var fedDynDef = Def{Name: "feddyn", Title: "FedDyn", New: newFedDyn,
 func newFedDyn() Layer { return &FedDyn{Weighting: Weighting{"uniform"}, Alpha: 0.1, Norm: "squared"} }
 
 func (m *FedDyn) Build(inner method.Method) (method.Method, error) {
-	err := all(m.check(), within("alpha", m.Alpha, 0, maxWeight), oneOf("norm", m.Norm, "squared", "code"),
-		mustShare(inner))
+	err := Join(m.Check(), Within("alpha", m.Alpha, 0, maxWeight), OneOf("norm", m.Norm, "squared", "code"),
+		MustShare(inner))
 	if m.Alpha > 0 && m.Alpha < 1e-9 {
-		err = all(err, fmt.Errorf("option alpha is %v; the server divides by it: it must be 0 or at least 1e-9",
+		err = Join(err, fmt.Errorf("option alpha is %v; the server divides by it: it must be 0 or at least 1e-9",
 			m.Alpha))
 	}
 	m.Method = inner
@@ -94,7 +94,7 @@ func (m FedDyn) Finish(l *method.Local, up *method.Upload) error {
 func moved(to, from tensor.Map) tensor.Map { return to.Clone().Axpy(-1, from) }
 
 func (m FedDyn) Merge(g *method.Global, ups []method.Upload) error {
-	old, err := m.merge(m.Method, g, ups)
+	old, err := m.Average(m.Method, g, ups)
 	if err != nil || m.Alpha == 0 {
 		return err
 	}

@@ -30,9 +30,9 @@ var fedNTDDef = Def{Name: "fedntd", Title: "FedNTD", New: newFedNTD,
 func newFedNTD() Layer { return &FedNTD{Beta: 1, Tau: 1} }
 
 func (m *FedNTD) Build(inner method.Method) (method.Method, error) {
-	err := all(within("beta", m.Beta, 0, maxWeight), within("tau", m.Tau, 1e-6, maxWeight), learnsScores(inner))
+	err := Join(Within("beta", m.Beta, 0, maxWeight), Within("tau", m.Tau, 1e-6, maxWeight), learnsScores(inner))
 	if len(paramNames(inner)) == 0 {
-		err = all(err, errors.New("it distils what was received into what is learned, but the carrier learns "+
+		err = Join(err, errors.New("it distils what was received into what is learned, but the carrier learns "+
 			"nothing; remove it"))
 	}
 	m.Method = inner

@@ -45,9 +45,9 @@ func newFedOpt() Layer {
 }
 
 func (m *FedOpt) Build(inner method.Method) (method.Method, error) {
-	err := all(m.check(), oneOf("kind", m.Kind, "adam", "yogi", "adagrad", "momentum"),
-		within("server_lr", m.ServerLR, 0, maxWeight), within("beta1", m.Beta1, 0, 1), within("beta2", m.Beta2, 0, 1),
-		within("tau", m.Tau, 1e-12, maxWeight), oneOf("v_start", m.VStart, "zero", "tau"), mustShare(inner))
+	err := Join(m.Check(), OneOf("kind", m.Kind, "adam", "yogi", "adagrad", "momentum"),
+		Within("server_lr", m.ServerLR, 0, maxWeight), Within("beta1", m.Beta1, 0, 1), Within("beta2", m.Beta2, 0, 1),
+		Within("tau", m.Tau, 1e-12, maxWeight), OneOf("v_start", m.VStart, "zero", "tau"), MustShare(inner))
 	m.Method = inner
 	return *m, err
 }
@@ -74,7 +74,7 @@ func (m FedOpt) rate() float64 {
 }
 
 func (m FedOpt) Merge(g *method.Global, ups []method.Upload) error {
-	old, err := m.merge(m.Method, g, ups)
+	old, err := m.Average(m.Method, g, ups)
 	if err != nil || m.Kind == "momentum" && m.Beta1 == 0 && m.rate() == 1 { // the mean itself
 		return err
 	}

@@ -39,10 +39,9 @@ func newFedPGP() Layer {
 }
 
 func (m *FedPGP) Build(method.Method) (method.Method, error) {
-	return *m, all(within("tokens", m.Tokens, 1, maxTokens), within("rank", m.Rank, 1, maxTokens), within("mu", m.Mu, 0,
-		maxWeight),
-		within("temp", m.Temp, 1e-6, maxWeight), oneOf("positive", m.Positive, "hand", "code"), within("init_std",
-			m.Std, 0, maxWeight))
+	return *m, Join(Within("tokens", m.Tokens, 1, maxTokens), Within("rank", m.Rank, 1, maxTokens),
+		Within("mu", m.Mu, 0, maxWeight), Within("temp", m.Temp, 1e-6, maxWeight),
+		OneOf("positive", m.Positive, "hand", "code"), Within("init_std", m.Std, 0, maxWeight))
 }
 
 func (FedPGP) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }

@@ -59,20 +59,20 @@ func newFedPHA() Layer {
 }
 
 func (m *FedPHA) Build(method.Method) (method.Method, error) {
-	err := all(within("global_tokens", m.Global, 1, maxTokens), within("init_std", m.Std, 0, maxWeight),
-		within("alpha", m.Alpha, -maxWeight, maxWeight), oneOf("projector", m.Projector, linalg.Kinds()...),
-		oneOf("projector_grad", m.ProjectorGrad, "detach", "through"),
-		oneOf("svd_every", string(m.SVDEvery), "step", "epoch", "round"),
-		oneOf("pull", m.Pull, "sum-per-class", "mean"), oneOf("push", m.Push, "class", "scalar"),
-		oneOf("eot", m.EOT, "own", "longest"))
+	err := Join(Within("global_tokens", m.Global, 1, maxTokens), Within("init_std", m.Std, 0, maxWeight),
+		Within("alpha", m.Alpha, -maxWeight, maxWeight), OneOf("projector", m.Projector, linalg.Kinds()...),
+		OneOf("projector_grad", m.ProjectorGrad, "detach", "through"),
+		OneOf("svd_every", string(m.SVDEvery), "step", "epoch", "round"),
+		OneOf("pull", m.Pull, "sum-per-class", "mean"), OneOf("push", m.Push, "class", "scalar"),
+		OneOf("eot", m.EOT, "own", "longest"))
 	if len(m.Local) == 0 {
-		err = all(err, fmt.Errorf("option local_tokens is empty; give one length or one per client"))
+		err = Join(err, fmt.Errorf("option local_tokens is empty; give one length or one per client"))
 	}
 	for _, n := range m.Local {
-		err = all(err, within("local_tokens", n, 1, maxTokens))
+		err = Join(err, Within("local_tokens", n, 1, maxTokens))
 	}
 	if !(m.Ratio > 0 && m.Ratio <= 1) {
-		err = all(err, fmt.Errorf("option ratio is %v; it must be above 0 and at most 1", m.Ratio))
+		err = Join(err, fmt.Errorf("option ratio is %v; it must be above 0 and at most 1", m.Ratio))
 	}
 	return *m, err
 }

@@ -1,7 +1,7 @@
 package methods
 
 import (
-	"fmt"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -51,20 +51,21 @@ func newFedPR() Layer {
 }
 
 func (m *FedPR) Build(method.Method) (method.Method, error) {
-	err := all(m.check(), m.onlyTokens(), within("ratio", m.Ratio, 0, 1),
-		oneOf("projector", m.Projector, linalg.ExactNull, linalg.Code))
+	err := Join(m.Check(), m.onlyTokens(), Within("ratio", m.Ratio, 0, 1),
+		OneOf("projector", m.Projector, linalg.ExactNull, linalg.Code))
 	if m.Ratio == 0 {
-		err = all(err, fmt.Errorf("option ratio is 0, with which the prompt could not move at all; it must be above 0"))
+		err = Join(err, errors.New("option ratio is 0, with which the prompt could not move at all; it must be "+
+			"above 0"))
 	}
 	return *m, err
 }
 
 func (FedPR) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
-func (m FedPR) Params(t method.Task) []method.Param { return m.params(t, "prompt", method.Shared) }
+func (m FedPR) Params(t method.Task) []method.Param { return m.Declare(t, "prompt", method.Shared) }
 
 func (m FedPR) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(m.features(s, s.Param("prompt")), s.HandText())
+	return s.Cosine(m.Features(s, s.Param("prompt")), s.HandText())
 }
 
 // Begin lets a trace see the transforms.

@@ -57,11 +57,11 @@ func newFedProto() Layer {
 }
 
 func (m *FedProto) Build(inner method.Method) (method.Method, error) {
-	err := all(m.check(), within("lambda", m.Lambda, 0, maxWeight), oneOf("distance", m.Distance, "sum", "mean"),
-		oneOf("of", m.Of, "text", "image"),
-		oneOf("group", m.Group, "backbone", "dimension"), oneOf("test", m.Test, "scores", "prototypes"))
+	err := Join(m.Check(), Within("lambda", m.Lambda, 0, maxWeight), OneOf("distance", m.Distance, "sum", "mean"),
+		OneOf("of", m.Of, "text", "image"),
+		OneOf("group", m.Group, "backbone", "dimension"), OneOf("test", m.Test, "scores", "prototypes"))
 	if len(paramNames(inner)) == 0 {
-		err = all(err, errors.New("it ties what is learned to prototypes, but the carrier learns nothing; remove it"))
+		err = Join(err, errors.New("it ties what is learned to prototypes, but the carrier learns nothing; remove it"))
 	}
 	m.Method = inner
 	if err != nil {

@@ -87,12 +87,12 @@ func asBefore([]int, *tensor.Tensor, *tensor.Tensor) error { return nil }
 
 // Start sends no prototype of any class.
 func (m FedProto) Start(g *method.Global) error {
-	return all(m.resend(g, asBefore), m.Method.Start(g))
+	return Join(m.resend(g, asBefore), m.Method.Start(g))
 }
 
 // Join sends newcomers the prototypes of their group.
 func (m FedProto) Join(g *method.Global, clients []int) error {
-	return all(m.resend(g, asBefore), m.Method.Join(g, clients))
+	return Join(m.resend(g, asBefore), m.Method.Join(g, clients))
 }
 
 // Begin lets a client that joined in the middle of a round, too late to be sent any, train without prototypes.

@@ -23,7 +23,7 @@ func newFedProx() Layer { return &FedProx{Mu: 0.5} }
 
 func (m *FedProx) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	return *m, within("mu", m.Mu, 0, maxWeight)
+	return *m, Within("mu", m.Mu, 0, maxWeight)
 }
 
 func (FedProx) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }

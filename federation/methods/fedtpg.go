@@ -46,11 +46,11 @@ func newFedTPG() Layer {
 }
 
 func (m *FedTPG) Build(method.Method) (method.Method, error) {
-	return *m, all(within("tokens", m.Tokens, 1, maxTokens), within("heads", m.Heads, 1, maxTokens), within("depth",
+	return *m, Join(Within("tokens", m.Tokens, 1, maxTokens), Within("heads", m.Heads, 1, maxTokens), Within("depth",
 		m.Depth, 0, 64),
-		within("mult", m.Mult, 1, 64), oneOf("classes", m.Classes, "own", "all"), oneOf("test", m.Test, "all", "own"),
-		oneOf("weighting", m.Weighting, "uniform", "examples"),
-		within("init_std", m.Std, 0, maxWeight))
+		Within("mult", m.Mult, 1, 64), OneOf("classes", m.Classes, "own", "all"), OneOf("test", m.Test, "all", "own"),
+		OneOf("weighting", m.Weighting, "uniform", "examples"),
+		Within("init_std", m.Std, 0, maxWeight))
 }
 
 func (m FedTPG) Traits() method.Traits { return method.Traits{Mean: method.Weights(m.Weighting)} }

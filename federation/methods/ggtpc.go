@@ -70,13 +70,13 @@ func newGGTPC() Layer {
 
 func (m *GGTPC) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	err := all(oneOf("stats", m.Stats, "packed", "lowrank"), within("rank", m.Rank, 1, maxHidden),
-		within("min_count", m.MinCount, 1, maxSteps), within("share", m.Share, 0, 1), within("axes", m.Axes, 1,
+	err := Join(OneOf("stats", m.Stats, "packed", "lowrank"), Within("rank", m.Rank, 1, maxHidden),
+		Within("min_count", m.MinCount, 1, maxSteps), Within("share", m.Share, 0, 1), Within("axes", m.Axes, 1,
 			maxHidden),
-		oneOf("survey", m.Survey, "once", "round"), within("strength", m.Strength, 0, maxWeight),
-		oneOf("patches", m.Patches, "noise", "keep"), oneOf("sampling", m.Sampling, "class", "sample", "none"))
+		OneOf("survey", m.Survey, "once", "round"), Within("strength", m.Strength, 0, maxWeight),
+		OneOf("patches", m.Patches, "noise", "keep"), OneOf("sampling", m.Sampling, "class", "sample", "none"))
 	if len(paramNames(inner)) == 0 {
-		err = all(err, errors.New("it calibrates what is trained on, but the carrier learns nothing; remove it"))
+		err = Join(err, errors.New("it calibrates what is trained on, but the carrier learns nothing; remove it"))
 	}
 	return *m, err
 }

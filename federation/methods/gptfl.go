@@ -19,7 +19,7 @@ var gptflDef = Def{Name: "gptfl", Title: "GPT-FL (adapted)", New: newGPTFL,
 
 func newGPTFL() Layer { return &GPTFL{PromptFL{Context: defaultContext}} }
 
-func (m *GPTFL) Build(method.Method) (method.Method, error) { return *m, m.check() }
+func (m *GPTFL) Build(method.Method) (method.Method, error) { return *m, m.Check() }
 
 func (m GPTFL) Traits() method.Traits {
 	t := m.PromptFL.Traits()

@@ -41,8 +41,8 @@ func newMOON() Layer { return &MOON{Mu: 1, Tau: 0.5, Of: "auto", Centre: true} }
 
 func (m *MOON) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	err := all(within("mu", m.Mu, 0, maxWeight), within("tau", m.Tau, 1e-6, maxWeight),
-		oneOf("of", m.Of, "auto", "logits", "text", "prompt", "image"), mustShare(inner), learnsScores(inner))
+	err := Join(Within("mu", m.Mu, 0, maxWeight), Within("tau", m.Tau, 1e-6, maxWeight),
+		OneOf("of", m.Of, "auto", "logits", "text", "prompt", "image"), MustShare(inner), learnsScores(inner))
 	if err != nil {
 		return *m, err
 	}

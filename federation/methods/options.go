@@ -160,8 +160,8 @@ func exactNumbers(from, to reflect.Type, v any) (any, error) {
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// all puts errors into one line, or gives nil when there is none.
-func all(errs ...error) error {
+// Join puts errors into one line, or gives nil when there is none.
+func Join(errs ...error) error {
 	var texts []string
 	for _, err := range errs {
 		if err != nil {
@@ -181,16 +181,16 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// oneOf checks a word among the allowed ones.
-func oneOf(option, value string, allowed ...string) error {
+// OneOf checks a word among the allowed ones.
+func OneOf(option, value string, allowed ...string) error {
 	if !slices.Contains(allowed, value) {
 		return fmt.Errorf("option %s is %q; it must be one of %s", option, value, strings.Join(allowed, ", "))
 	}
 	return nil
 }
 
-// within checks a number: lo <= value <= hi.
-func within[T int | float64](option string, value, lo, hi T) error {
+// Within checks a number: lo <= value <= hi.
+func Within[T int | float64](option string, value, lo, hi T) error {
 	if !(value >= lo && value <= hi) {
 		return fmt.Errorf("option %s is %v; it must lie between %v and %v", option, value, lo, hi)
 	}

@@ -46,9 +46,9 @@ func newRobust() Layer {
 }
 
 func (m *Robust) Build(inner method.Method) (method.Method, error) {
-	err := all(m.check(), oneOf("kind", m.Kind, "median", "trimmed-mean", "krum", "multi-krum", "norm-clip"),
-		within("trim", m.Trim, 0, 0.499), within("attackers", m.Attackers, 0, 1<<20), within("clip", m.Clip, 0,
-			maxWeight), mustShare(inner))
+	err := Join(m.Check(), OneOf("kind", m.Kind, "median", "trimmed-mean", "krum", "multi-krum", "norm-clip"),
+		Within("trim", m.Trim, 0, 0.499), Within("attackers", m.Attackers, 0, 1<<20), Within("clip", m.Clip, 0,
+			maxWeight), MustShare(inner))
 	m.Method = inner
 	return *m, err
 }
@@ -92,7 +92,7 @@ func (m Robust) Merge(g *method.Global, ups []method.Upload) error {
 	case "norm-clip":
 		ups = clipped(g.Shared, ups, m.Clip)
 	}
-	_, err := m.merge(m.Method, g, ups)
+	_, err := m.Average(m.Method, g, ups)
 	return err
 }
 

@@ -38,8 +38,8 @@ func newSCAFFOLD() Layer {
 }
 
 func (m *SCAFFOLD) Build(inner method.Method) (method.Method, error) {
-	err := all(m.check(), within("strength", m.Strength, 0, maxWeight), within("server_lr", m.ServerLR, 0, maxWeight),
-		oneOf("control", m.Control, "gradients", "path"), mustShare(inner))
+	err := Join(m.Check(), Within("strength", m.Strength, 0, maxWeight), Within("server_lr", m.ServerLR, 0, maxWeight),
+		OneOf("control", m.Control, "gradients", "path"), MustShare(inner))
 	m.Method = inner
 	return *m, err
 }
@@ -121,7 +121,7 @@ func (m SCAFFOLD) renew(l *method.Local) tensor.Map {
 }
 
 func (m SCAFFOLD) Merge(g *method.Global, ups []method.Upload) error {
-	old, err := m.merge(m.Method, g, ups)
+	old, err := m.Average(m.Method, g, ups)
 	if err != nil {
 		return err
 	}

@@ -50,8 +50,8 @@ func nameOf(m method.Method) string {
 	return fmt.Sprintf("%T", m)
 }
 
-// sharedNames lists the parameters of a method that the server averages.
-func sharedNames(m method.Method) []string {
+// SharedNames lists the parameters of a method that the server averages.
+func SharedNames(m method.Method) []string {
 	return named(m, func(p method.Param) bool { return p.Owner == method.Shared })
 }
 

@@ -13,7 +13,7 @@ import (
 // is uploaded under PREFIX/NAME for each shared parameter, and averaged with them. The error says which layer needs
 // what else.
 func Averages(m method.Method) (weighting string, beside []string, err error) {
-	if len(sharedNames(m)) == 0 {
+	if len(SharedNames(m)) == 0 {
 		return "", nil, errors.New("the base method shares nothing; there is nothing to average")
 	}
 	mean := method.ByExamples

@@ -63,11 +63,11 @@ func (m *ZeroShot) Build(method.Method) (method.Method, error) {
 	var err error
 	for i, t := range m.texts {
 		if !strings.Contains(t, "{}") {
-			err = all(err, fmt.Errorf("template %q has no {} for the class name; known by name are auto, %s", t,
+			err = Join(err, fmt.Errorf("template %q has no {} for the class name; known by name are auto, %s", t,
 				strings.Join(slices.Sorted(maps.Keys(templates)), ", ")))
 		}
 		if slices.Contains(m.texts[:i], t) {
-			err = all(err, fmt.Errorf("template %q is listed twice", t))
+			err = Join(err, fmt.Errorf("template %q is listed twice", t))
 		}
 	}
 	return *m, err
