@@ -70,8 +70,8 @@ func (m FedOTP) Logits(s *method.Scope) graph.Node {
 		return s.Graph().Fail("fedotp compares patches, of which backbone %s gives no features", t.Backbone)
 	}
 	text := graph.Concat(0, m.Features(s, s.Param("global")), m.Features(s, s.Param("local"))) // [2C,D]
-	sim := s.Patches().Reshape(-1, t.Dim).MatMulT(text)                                              // [BM,2C]
-	sim = sim.Reshape(-1, t.Patches, 2, t.Classes).Transpose(2, 0, 3, 1)                             // [2,B,C,M]
+	sim := s.Patches().Reshape(-1, t.Dim).MatMulT(text)                                        // [BM,2C]
+	sim = sim.Reshape(-1, t.Patches, 2, t.Classes).Transpose(2, 0, 3, 1)                       // [2,B,C,M]
 	return m.plan(sim.Detach()).Mul(sim).Sum(0, -1).Scale(t.Scale)
 }
 
