@@ -7,6 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"promptfed/federation/experiment"
+	"promptfed/federation/sets"
 )
 
 // CountsFile is the section that makes a configuration a table of data-set sizes, which promptfed partition compares
@@ -94,7 +95,7 @@ func (t Counts) check(c experiment.Config) error {
 			return fmt.Errorf("%s: %s has no number to compare", at, s.Label)
 		}
 		c.Data.Set = s.Set
-		if err := c.Data.Validate(); err != nil {
+		if err := sets.Validate(c.Data.Config); err != nil {
 			return fmt.Errorf("%s: %s: %w", at, s.Label, err)
 		}
 	}

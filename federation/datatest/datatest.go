@@ -5,14 +5,13 @@ import (
 	"bytes"
 	"image"
 	"image/color"
+	_ "image/jpeg"
 	"image/png"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	_ "image/jpeg"
-	"io"
 )
 
 // Decode reads any image that the standard library knows.
@@ -62,8 +61,8 @@ func Tree(t testing.TB, names ...string) string {
 	return root
 }
 
-// Shared is a folder of real images beside the module, or the test is skipped.
-func Shared(t testing.TB, name string) string {
+// Module is the folder of go.mod.
+func Module(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
@@ -71,14 +70,19 @@ func Shared(t testing.TB, name string) string {
 	}
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			break
+			return dir
 		}
 		if dir == filepath.Dir(dir) {
 			t.Fatal("no go.mod above the test")
 		}
 		dir = filepath.Dir(dir)
 	}
-	path := filepath.Join(dir, "..", "shared", "data", name)
+}
+
+// Shared is a folder of real images beside the module, or the test is skipped.
+func Shared(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join(Module(t), "..", "shared", "data", name)
 	if _, err := os.Stat(path); err != nil {
 		t.Skip("no shared/data beside the module")
 	}

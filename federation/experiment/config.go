@@ -215,7 +215,7 @@ func (c Config) Check() error {
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil {
 		bad("train.schedule: %w", err)
 	}
-	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), c.Data.Validate(), c.Synthetic.check(),
+	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), sets.Validate(c.Data.Config), c.Synthetic.check(),
 		c.Reproduce.check(c.Data))
 	return errors.Join(errs...)
 }

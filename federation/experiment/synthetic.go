@@ -26,7 +26,7 @@ func (s Synthetic) check() error {
 	if s.Epochs < 1 {
 		return fmt.Errorf("synthetic.epochs: %d; it must be 1 or more", s.Epochs)
 	}
-	if err := s.Validate(); err != nil {
+	if err := sets.Validate(s.Config); err != nil {
 		return fmt.Errorf("synthetic: %w", err)
 	}
 	return nil

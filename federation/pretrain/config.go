@@ -155,7 +155,7 @@ func (c Config) Validate() error {
 }
 
 func (s Source) validate() error {
-	if err := s.Data.Validate(); err != nil {
+	if err := sets.Validate(s.Data); err != nil {
 		return err
 	}
 	if !(s.Share > 0) || math.IsInf(s.Share, 1) {

@@ -9,6 +9,11 @@ import (
 	"promptfed/models/drawn"
 )
 
+// drawnKind is the images that the program makes.
+var drawnKind = Kind{Name: "drawn", About: "objects and patterns in several visual domains, drawn by the program",
+	Expects: "nothing",
+	Source:  "made on the fly; choose with data.drawn", Open: openDrawn}
+
 // openDrawn lists images that models/drawn makes on demand. The seed of an image depends on data.seed, on its split
 // and on its number, not on which classes, domains or counts are asked for.
 func openDrawn(cfg Config) (*data.Set, error) {

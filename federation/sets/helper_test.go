@@ -4,13 +4,7 @@ import (
 	"testing"
 
 	"promptfed/federation/data"
+	"promptfed/federation/sets/settest"
 )
 
-func mustOpen(t testing.TB, cfg Config) *data.Set {
-	t.Helper()
-	s, err := Open(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
+func mustOpen(t testing.TB, cfg Config) *data.Set { return settest.MustOpen(t, kinds, cfg) }

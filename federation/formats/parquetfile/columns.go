@@ -1,0 +1,159 @@
+package parquetfile
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+
+	"promptfed/federation/sets/source"
+)
+
+// pqColumns are the columns of a file that are used; domain is nil where there is none.
+type pqColumns struct {
+	Image, Label, Domain *parquet.Column
+}
+
+var (
+	pqImages = []string{"image", "img", "picture", "pixel_values"}
+	pqLabels = []string{"label", "labels", "fine_label", "class", "class_name", "target", "category"}
+)
+
+// columns finds the columns: an image is a struct of bytes and path as Hugging Face writes it, or binary; a label a
+// whole number or text, of one of the usual names or else the only one that is a class label by the file's features.
+func (f *File) columns(features map[string]Feature) (c pqColumns, err error) {
+	defer guard(&err)
+	top := map[string]*parquet.Column{}
+	var have []string
+	for _, col := range f.File.Root().Columns() {
+		if key := strings.ToLower(col.Name()); top[key] == nil {
+			top[key] = col
+			have = append(have, col.Name())
+		}
+	}
+	for _, name := range pqImages {
+		if c.Image = imageLeaf(top[name]); c.Image != nil {
+			break
+		}
+	}
+	if c.Image == nil {
+		for _, name := range source.SortedKeys(top) {
+			if top[name].Column("bytes") != nil && c.Image == nil {
+				c.Image = imageLeaf(top[name])
+			}
+		}
+	}
+	if c.Image == nil {
+		return c, fmt.Errorf("%s: no image column among %q: expected binary, or a struct with bytes, called one of "+
+			"%s", f.path, have, strings.Join(pqImages, ", "))
+	}
+	labels := slices.Clone(pqLabels)
+	for _, name := range source.SortedKeys(features) {
+		if len(features[name].Names) > 0 && name != "coarse_label" && name != "domain" {
+			labels = append(labels, strings.ToLower(name))
+		}
+	}
+	for _, name := range labels {
+		if c.Label = valueLeaf(top[name]); c.Label != nil {
+			break
+		}
+	}
+	if c.Label == nil {
+		return c, fmt.Errorf("%s: no label column among %q: expected whole numbers or text, called one of %s", f.path,
+			have, strings.Join(pqLabels, ", "))
+	}
+	c.Domain = valueLeaf(top["domain"])
+	return c, nil
+}
+
+// imageLeaf is the column of an image's bytes.
+func imageLeaf(c *parquet.Column) *parquet.Column {
+	if c != nil && !c.Leaf() {
+		c = c.Column("bytes")
+	}
+	if c == nil || !c.Leaf() || c.MaxRepetitionLevel() > 0 || c.Type().Kind() != parquet.ByteArray {
+		return nil
+	}
+	return c
+}
+
+// valueLeaf is c when it holds whole numbers or text.
+func valueLeaf(c *parquet.Column) *parquet.Column {
+	if c == nil || !c.Leaf() || c.MaxRepetitionLevel() > 0 {
+		return nil
+	}
+	switch c.Type().Kind() {
+	case parquet.Int32, parquet.Int64, parquet.ByteArray:
+		return c
+	}
+	return nil
+}
+
+// Values are a column of labels or domains: for every row which of the values it has, -1 for none.
+type Values struct {
+	Rows   []int32
+	Values []Value
+}
+
+// Value is a whole number, or a word.
+type Value struct {
+	Text   bool
+	Number int64
+	Word   string
+}
+
+// Name is the word, or what a number stands for.
+func (v Value) Name(names []string) string {
+	switch {
+	case v.Text:
+		return v.Word
+	case v.Number >= 0 && v.Number < int64(len(names)):
+		return names[v.Number]
+	}
+	return strconv.FormatInt(v.Number, 10)
+}
+
+// Values reads a column of labels or domains.
+func (f *File) Values(column *parquet.Column) (v Values, err error) {
+	at := map[Value]int32{}
+	for g := range f.File.RowGroups() {
+		chunk, err := f.Chunk(g, column.Index())
+		if err != nil {
+			return v, fmt.Errorf("%s: column %s: %w", f.path, column.Name(), oneLine(err))
+		}
+		for _, p := range chunk.Pages {
+			values, _, err := chunk.read(p)
+			if err != nil {
+				return v, fmt.Errorf("%s: column %s: %w", f.path, column.Name(), oneLine(err))
+			}
+			for _, x := range values {
+				v.Rows = append(v.Rows, v.code(at, x))
+			}
+		}
+	}
+	return v, nil
+}
+
+// code is the place of a value among those seen.
+func (v *Values) code(at map[Value]int32, x parquet.Value) int32 {
+	var key Value
+	switch x.Kind() {
+	case parquet.Int32:
+		key.Number = int64(x.Int32())
+	case parquet.Int64:
+		key.Number = x.Int64()
+	case parquet.ByteArray:
+		key.Text, key.Word = true, string(x.ByteArray())
+	default:
+		return -1
+	}
+	n, ok := at[key]
+	if !ok {
+		n = int32(len(v.Values))
+		at[key] = n
+		v.Values = append(v.Values, key)
+	}
+	return n
+}

@@ -1,0 +1,241 @@
+// Package parquetfile reads columns and images of Parquet files with bounds on memory, whatever the file says of
+// itself.
+package parquetfile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"os"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// File is an open Parquet file of which pages are read one by one. It is safe for concurrent use.
+type File struct {
+	path  string
+	size  int64
+	Stamp string
+	r     io.ReaderAt
+	File  *parquet.File
+}
+
+// reopened reads a file that it opens for every read: a set may have more files than a process may hold open.
+type reopened string
+
+func (r reopened) ReadAt(p []byte, off int64) (int, error) {
+	f, err := os.Open(string(r))
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	return f.ReadAt(p, off)
+}
+
+// guard turns a panic of the Parquet library over a damaged file into an error.
+func guard(err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("the file is damaged: %.200v", p)
+	}
+}
+
+func Open(path string) (*File, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{path: path, size: st.Size(), Stamp: fmt.Sprintf("%d %d", st.Size(), st.ModTime().UnixNano()),
+		r: reopened(path)}
+	if f.File, err = readParquet(f.r, f.size); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, oneLine(err))
+	}
+	return f, nil
+}
+
+// readParquet checks the footer of a file and opens it.
+func readParquet(r io.ReaderAt, size int64) (f *parquet.File, err error) {
+	defer guard(&err)
+	var tail [8]byte
+	if size < 12 {
+		return nil, errors.New("is no Parquet file: it is too short")
+	}
+	if _, err := r.ReadAt(tail[:], size-8); err != nil {
+		return nil, err
+	}
+	n := int64(binary.LittleEndian.Uint32(tail[:4]))
+	switch {
+	case string(tail[4:]) != "PAR1":
+		return nil, errors.New("is no Parquet file, or was not fetched to its end: it does not end in PAR1")
+	case n > size-12 || n > pqMaxFooter:
+		return nil, fmt.Errorf("the file is damaged: a footer of %d bytes", n)
+	}
+	footer := make([]byte, n)
+	if _, err := r.ReadAt(footer, size-8-n); err != nil {
+		return nil, err
+	}
+	if err := checkFooter(footer); err != nil {
+		return nil, fmt.Errorf("the file is damaged: %w", err)
+	}
+	f, err = parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	if err != nil {
+		return nil, err
+	}
+	rows := int64(0)
+	for i, g := range f.RowGroups() {
+		n := g.NumRows()
+		if n < 0 || n > size-rows { // an image has at least a byte
+			return nil, fmt.Errorf("the file is damaged: row group %d of %d rows in %d bytes", i, n, size)
+		}
+		rows += n
+	}
+	return f, nil
+}
+
+// pqPage is where a page lies in a column chunk and which rows of it hold.
+type pqPage struct {
+	offset, length int64 // with its header
+	first, rows    int64
+}
+
+// pqChunk is one column of one row group.
+type pqChunk struct {
+	file  *File
+	chunk *parquet.FileColumnChunk
+	meta  *format.ColumnMetaData
+	// levels is the number of bits of a definition level.
+	levels int
+	dict   pqPage // length 0: none
+	Pages  []pqPage
+}
+
+// Chunk finds the pages of a column chunk by their headers.
+func (f *File) Chunk(group, column int) (c *pqChunk, err error) {
+	defer guard(&err)
+	g := f.File.RowGroups()[group]
+	chunk, ok := g.ColumnChunks()[column].(*parquet.FileColumnChunk)
+	if !ok {
+		return nil, errors.New("the file is damaged: a column is missing")
+	}
+	meta := &f.File.Metadata().RowGroups[group].Columns[column].MetaData
+	node, ok := chunk.Node().(*parquet.Column)
+	if !ok || node.MaxRepetitionLevel() > 0 {
+		return nil, errors.New("a column holds lists")
+	}
+	c = &pqChunk{file: f, chunk: chunk, meta: meta, levels: bits.Len(uint(node.MaxDefinitionLevel()))}
+	end := c.base() + meta.TotalCompressedSize
+	if c.base() < 4 || meta.TotalCompressedSize < 0 || end > f.size || end < c.base() {
+		return nil, fmt.Errorf("the file is damaged: a column at byte %d to %d of %d", c.base(), end, f.size)
+	}
+	rows := int64(0)
+	for at := c.base(); rows < g.NumRows(); {
+		h, n, err := headerAt(f.r, at, end)
+		if err != nil {
+			return nil, err
+		}
+		p := pqPage{offset: at, length: int64(n) + int64(h.CompressedPageSize), first: rows}
+		if p.length > end-at {
+			return nil, errParquetEnd
+		}
+		at += p.length
+		switch h.Type {
+		case format.DictionaryPage:
+			if c.dict.length > 0 || len(c.Pages) > 0 {
+				return nil, errors.New("the file is damaged: a dictionary is not the first page")
+			}
+			c.dict = p
+			continue
+		case format.DataPage:
+			p.rows = int64(h.DataPageHeader.V.NumValues)
+		case format.DataPageV2:
+			p.rows = int64(h.DataPageHeaderV2.V.NumValues)
+		default:
+			continue
+		}
+		if p.rows < 0 || p.rows > g.NumRows()-rows {
+			return nil, fmt.Errorf("the file is damaged: a page of %d rows where %d are left", p.rows, g.NumRows()-rows)
+		}
+		rows += p.rows
+		c.Pages = append(c.Pages, p)
+	}
+	return c, nil
+}
+
+// base is the first byte of the column chunk, found as the library finds it.
+func (c *pqChunk) base() int64 {
+	if c.meta.DictionaryPageOffset != 0 {
+		return c.meta.DictionaryPageOffset
+	}
+	return c.meta.DataPageOffset
+}
+
+// headerAt reads the page header at a byte of a file, in a window that grows while it is too short.
+func headerAt(r io.ReaderAt, at, end int64) (*format.PageHeader, int, error) {
+	for window := int64(1 << 10); ; window *= 8 {
+		b := make([]byte, min(window, end-at))
+		if _, err := r.ReadAt(b, at); err != nil && err != io.EOF {
+			return nil, 0, err
+		}
+		h, n, err := readPageHeader(b)
+		if err == errParquetEnd && int64(len(b)) < end-at && window < pqMaxHeader {
+			continue
+		}
+		return h, n, err
+	}
+}
+
+// shifted is a piece of a file at its place in it.
+type shifted struct {
+	*bytes.Reader
+	base int64
+}
+
+func (s shifted) ReadAt(p []byte, off int64) (int, error) { return s.Reader.ReadAt(p, off-s.base) }
+
+// read gives the values of a page, nulls among them, and about how many bytes they hold. Values point into memory that
+// is not used again.
+func (c *pqChunk) read(p pqPage) (values []parquet.Value, size int64, err error) {
+	defer guard(&err)
+	buf := make([]byte, c.dict.length+p.length)
+	for _, part := range []struct {
+		pqPage
+		to []byte
+	}{{c.dict, buf[:c.dict.length]}, {p, buf[c.dict.length:]}} {
+		if part.length == 0 {
+			continue
+		}
+		if _, err := c.file.r.ReadAt(part.to, part.offset); err != nil {
+			return nil, 0, err
+		}
+		h, n, err := readPageHeader(part.to)
+		if err != nil {
+			return nil, 0, err
+		}
+		if err := checkPage(h, c.meta.Codec, c.levels, part.to[n:]); err != nil {
+			return nil, 0, fmt.Errorf("the file is damaged: %w", err)
+		}
+		size += int64(h.UncompressedPageSize)
+	}
+	pages := c.chunk.PagesFrom(shifted{bytes.NewReader(buf), c.base()})
+	defer pages.Close()
+	page, err := pages.ReadPage()
+	if err != nil {
+		return nil, 0, err
+	}
+	values = make([]parquet.Value, p.rows)
+	n, err := page.Values().ReadValues(values)
+	if err != nil && err != io.EOF {
+		return nil, 0, err
+	}
+	if int64(n) != p.rows {
+		return nil, 0, fmt.Errorf("the file is damaged: a page of %d rows has %d values", p.rows, n)
+	}
+	return values, size, nil
+}
+
+// oneLine puts an error of the libraries on one line.
+func oneLine(err error) error { return errors.New(strings.Join(strings.Fields(err.Error()), " ")) }

@@ -1,0 +1,267 @@
+package parquetfile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// parquet-go takes sizes and counts from the file as they are and allocates what they ask for: a damaged file of a few
+// bytes can ask for more memory than there is, which no recover can catch. What is checked here comes before it reads.
+const (
+	pqMaxFooter = 64 << 20
+	pqMaxItems  = 2 << 20 // elements of all lists in a footer
+	pqMaxPage   = 512 << 20
+	pqMaxHeader = 1 << 20
+	pqMaxDepth  = 32
+)
+
+var errParquetEnd = errors.New("the file is damaged: it ends early")
+
+// checkFooter walks a footer, which is Thrift's compact protocol, and checks that its lists are as long as they say.
+func checkFooter(footer []byte) error {
+	var p thrift.CompactProtocol
+	r := p.NewReaderFromBytes(footer)
+	items := 0
+	var value func(t thrift.Type, inList bool, depth int) error
+	list := func(t thrift.Type, size int32, depth int) error {
+		items += int(size)
+		if size < 0 || int(size) > len(footer)-r.BytesRead() || items > pqMaxItems {
+			return fmt.Errorf("the footer has a list of %d elements", size)
+		}
+		for range size {
+			if err := value(t, true, depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	value = func(t thrift.Type, inList bool, depth int) error {
+		if depth > pqMaxDepth {
+			return errors.New("the footer is nested too deeply")
+		}
+		var err error
+		switch t {
+		case thrift.TRUE, thrift.FALSE:
+			if inList { // elsewhere the type is the value
+				_, err = r.ReadInt8()
+			}
+		case thrift.I8:
+			_, err = r.ReadInt8()
+		case thrift.I16, thrift.I32, thrift.I64:
+			_, err = r.ReadInt64()
+		case thrift.DOUBLE:
+			_, err = r.ReadFloat64()
+		case thrift.BINARY:
+			_, err = r.ReadBytes()
+		case thrift.LIST, thrift.SET:
+			var l thrift.List
+			if l, err = r.ReadList(); err == nil {
+				err = list(l.Type, l.Size, depth)
+			}
+		case thrift.STRUCT:
+			for err == nil {
+				var f thrift.Field
+				if f, err = r.ReadField(); err != nil || f.Type == thrift.STOP {
+					break
+				}
+				err = value(f.Type, false, depth+1)
+			}
+		default: // Parquet's footers have no maps and no UUIDs
+			return fmt.Errorf("the footer has a field of type %d", t)
+		}
+		return err
+	}
+	return value(thrift.STRUCT, false, 0)
+}
+
+// readPageHeader reads the header of the page that starts at the front of b and its length. errParquetEnd means that b
+// is too short.
+func readPageHeader(b []byte) (*format.PageHeader, int, error) {
+	var p thrift.CompactProtocol
+	r := p.NewReaderFromBytes(b)
+	h := new(format.PageHeader)
+	if err := thrift.NewDecoder(r).Decode(h); err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, 0, errParquetEnd
+		}
+		return nil, 0, fmt.Errorf("page header: %w", err)
+	}
+	if h.CompressedPageSize < 0 || h.CompressedPageSize > pqMaxPage || h.UncompressedPageSize < 0 ||
+		h.UncompressedPageSize > pqMaxPage {
+		return nil, 0, fmt.Errorf("page of %d bytes, %d unpacked: expected at most %d", h.CompressedPageSize,
+			h.UncompressedPageSize, pqMaxPage)
+	}
+	return h, r.BytesRead(), nil
+}
+
+// checkPage checks that the content of a page is as long as its header says, when unpacked and when its run lengths are
+// written out. levels is the number of bits of a definition level, 0 where no value may be missing.
+func checkPage(h *format.PageHeader, codec format.CompressionCodec, levels int, raw []byte) error {
+	unpacked := int(h.UncompressedPageSize)
+	switch h.Type {
+	case format.DictionaryPage:
+		body, err := unpack(codec, raw, unpacked)
+		if err != nil {
+			return err
+		}
+		if n := h.DictionaryPageHeader.V.NumValues; !h.DictionaryPageHeader.Valid || n < 0 || int(n) > len(body) {
+			return fmt.Errorf("dictionary of %d values in %d bytes", n, len(body))
+		}
+		return nil
+	case format.DataPage:
+		d := h.DataPageHeader.V
+		body, err := unpack(codec, raw, unpacked)
+		if err != nil {
+			return err
+		}
+		if levels > 0 {
+			if len(body) < 4 {
+				return errParquetEnd
+			}
+			n := binary.LittleEndian.Uint32(body)
+			body = body[4:]
+			if int64(n) > int64(len(body)) {
+				return errParquetEnd
+			}
+			if d.DefinitionLevelEncoding != format.RLE {
+				return fmt.Errorf("levels in encoding %v are not read", d.DefinitionLevelEncoding)
+			}
+			if err := checkRuns(body[:n], levels, int(d.NumValues)); err != nil {
+				return err
+			}
+			body = body[n:]
+		}
+		return checkValues(d.Encoding, body, int(d.NumValues))
+	case format.DataPageV2:
+		d := h.DataPageHeaderV2.V
+		rep, def := int(d.RepetitionLevelsByteLength), int(d.DefinitionLevelsByteLength)
+		if rep < 0 || def < 0 || rep+def > len(raw) || rep+def > unpacked || d.NumNulls < 0 ||
+			d.NumNulls > d.NumValues {
+			return errParquetEnd
+		}
+		if err := checkRuns(raw[rep:rep+def], levels, int(d.NumValues)); err != nil {
+			return err
+		}
+		body := raw[rep+def:]
+		if !d.IsCompressed.Valid || d.IsCompressed.V {
+			var err error
+			if body, err = unpack(codec, body, unpacked-rep-def); err != nil {
+				return err
+			}
+		}
+		return checkValues(d.Encoding, body, int(d.NumValues))
+	}
+	return fmt.Errorf("page of type %v", h.Type)
+}
+
+// unpack gives the content of a compressed page, which must have size bytes.
+func unpack(codec format.CompressionCodec, raw []byte, size int) ([]byte, error) {
+	if size < 0 || size > pqMaxPage {
+		return nil, errParquetEnd
+	}
+	var r io.Reader
+	var err error
+	switch codec {
+	case format.Uncompressed:
+		r = bytes.NewReader(raw)
+	case format.Snappy:
+		n, err := snappy.DecodedLen(raw)
+		if err != nil || n != size {
+			return nil, fmt.Errorf("snappy page of %d bytes where its header says %d", n, size)
+		}
+		return snappy.Decode(nil, raw)
+	case format.Gzip:
+		r, err = gzip.NewReader(bytes.NewReader(raw))
+	case format.Zstd:
+		var d *zstd.Decoder
+		d, err = zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1),
+			zstd.WithDecoderMaxMemory(pqMaxPage), zstd.WithDecoderLowmem(true))
+		if err == nil {
+			defer d.Close()
+			r = d
+		}
+	default:
+		return nil, fmt.Errorf("compression %v is not read: write the file with snappy, gzip, zstd or none", codec)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	n, err := io.Copy(&out, io.LimitReader(r, int64(size)+1))
+	if err == nil && n != int64(size) {
+		err = fmt.Errorf("page of %d bytes or more where its header says %d", n, size)
+	}
+	return out.Bytes(), err
+}
+
+// pqSlack is how many values more than a page has may be packed in its runs: groups are of eight and more.
+const pqSlack = 1024
+
+// pqPlainDictionary is what older writers call RLEDictionary.
+const pqPlainDictionary = format.Encoding(2)
+
+// checkValues counts the values of encodings that can say more of them than the page has bytes.
+func checkValues(e format.Encoding, body []byte, n int) error {
+	switch e {
+	case format.Plain:
+		return nil
+	case pqPlainDictionary, format.RLEDictionary:
+		if len(body) == 0 {
+			return nil
+		}
+		if body[0] > 32 {
+			return fmt.Errorf("indices of %d bits", body[0])
+		}
+		return checkRuns(body[1:], int(body[0]), n)
+	case format.DeltaBinaryPacked, format.DeltaLengthByteArray:
+		var head [3]uint64 // block size, blocks in it, values
+		for i := range head {
+			v, k := binary.Uvarint(body)
+			if k <= 0 {
+				return errParquetEnd
+			}
+			head[i], body = v, body[k:]
+		}
+		if head[2] > uint64(n) {
+			return fmt.Errorf("%d values in a page of %d", head[2], n)
+		}
+		return nil
+	}
+	return fmt.Errorf("encoding %v is not read: write the file with plain or dictionary encoding", e)
+}
+
+// checkRuns walks Parquet's hybrid of run lengths and packed bits and checks that it holds no more than n values.
+func checkRuns(b []byte, bits, n int) error {
+	total := uint64(0)
+	for len(b) > 0 {
+		head, k := binary.Uvarint(b)
+		if k <= 0 {
+			return errParquetEnd
+		}
+		b = b[k:]
+		count, size := head>>1, uint64(bits+7)/8
+		if head&1 == 1 {
+			if count > uint64(len(b)) && bits > 0 {
+				return errParquetEnd
+			}
+			count, size = 8*count, count*uint64(bits)
+		}
+		if total += count; count > uint64(n)+pqSlack || total > uint64(n)+pqSlack {
+			return fmt.Errorf("runs of %d values in a page of %d", total, n)
+		}
+		if size > uint64(len(b)) {
+			return errParquetEnd
+		}
+		b = b[size:]
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package pickle
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/nlpodyssey/gopickle/types"
+)
+
+// DType is a numpy dtype: a letter of numpy's array protocol and the bytes of an element.
+type DType struct {
+	Letter byte // i, u, b, f, U, S, O
+	Size   int
+	big    bool
+}
+
+// Array is a numpy array of a pickle. Its elements lie in raw, in the file, or, with dtype O, in list.
+type Array struct {
+	Shape   []int
+	Dtype   DType
+	Fortran bool
+	Raw     []byte
+	File    *blob
+	list    []any
+}
+
+// pickleGlobal resolves the names that pickles of numpy arrays ask for, and no others.
+func pickleGlobal(module, name string) (any, error) {
+	switch strings.Replace(module, "numpy._core", "numpy.core", 1) + " " + name {
+	case "numpy.core.multiarray _reconstruct":
+		return pickleCall(func(...any) (any, error) { return &Array{}, nil }), nil
+	case "numpy ndarray", "numpy.core.multiarray ndarray":
+		return struct{}{}, nil
+	case "numpy dtype":
+		return pickleCall(newNpType), nil
+	case "numpy.core.multiarray scalar":
+		return pickleCall(func(args ...any) (any, error) {
+			if len(args) != 2 {
+				return nil, errors.New("a numpy number without its bytes")
+			}
+			return newNpArray(args[0], []int{}, args[1], false)
+		}), nil
+	case "numpy.core.numeric _frombuffer":
+		return pickleCall(func(args ...any) (any, error) {
+			if len(args) != 4 {
+				return nil, errors.New("a numpy buffer without its shape")
+			}
+			shape, err := pickleShape(args[2])
+			if err != nil {
+				return nil, err
+			}
+			return newNpArray(args[1], shape, args[0], args[3] == "F")
+		}), nil
+	case "_codecs encode":
+		return pickleCall(pickleLatin1), nil
+	case "__builtin__ bytes", "builtins bytes":
+		return pickleCall(func(...any) (any, error) { return "", nil }), nil
+	}
+	return nil, fmt.Errorf("it asks for the global %q: expected lists, strings, numbers and numpy arrays", module+"."+
+		name)
+}
+
+// pickleCall makes a Go function callable from a pickle.
+type pickleCall func(args ...any) (any, error)
+
+func (c pickleCall) Call(args ...any) (any, error) { return c(args...) }
+
+// pickleLatin1 is how Python 3 writes bytes with protocol 2: text and the name of its encoding.
+func pickleLatin1(args ...any) (any, error) {
+	if len(args) != 2 || args[1] != "latin1" {
+		return nil, errors.New("bytes in an encoding other than latin1")
+	}
+	switch v := args[0].(type) {
+	case blob:
+		return v, nil
+	case string:
+		out := make([]byte, 0, len(v))
+		for _, r := range v {
+			if r > 255 {
+				return nil, fmt.Errorf("character %q is no byte", r)
+			}
+			out = append(out, byte(r))
+		}
+		return string(out), nil
+	}
+	return nil, fmt.Errorf("%T stands for bytes", args[0])
+}
+
+// latin1Reader decodes a blob of text.
+type latin1Reader struct{ in io.RuneReader }
+
+func (l latin1Reader) Read(b []byte) (int, error) {
+	for i := range b {
+		r, size, err := l.in.ReadRune()
+		if err == nil && (r > 255 || r == utf8.RuneError && size == 1) {
+			err = fmt.Errorf("character %q is no byte", r)
+		}
+		if err != nil {
+			return i, err
+		}
+		b[i] = byte(r)
+	}
+	return len(b), nil
+}
+
+// newNpType reads a type code such as u1, i8, U20 or O8.
+func newNpType(args ...any) (any, error) {
+	code, ok := "", false
+	if len(args) > 0 {
+		code, ok = Text(args[0])
+	}
+	if !ok || code == "" || strings.IndexByte("iubfUSO", code[0]) < 0 {
+		return nil, fmt.Errorf("numpy type %q: expected numbers, strings or objects", code)
+	}
+	n, err := strconv.Atoi(code[1:])
+	if code[1:] != "" && err != nil || n < 0 || n > 1<<16 {
+		return nil, fmt.Errorf("numpy type %q has no usable size", code)
+	}
+	if code[0] == 'U' {
+		n *= 4
+	}
+	return &DType{Letter: code[0], Size: n}, nil
+}
+
+// PySetState takes (version, byte order, ..., element size at 5, ...).
+func (t *DType) PySetState(state any) error {
+	s, ok := state.(*types.Tuple)
+	if !ok || len(*s) < 7 {
+		return errors.New("a numpy type without its state")
+	}
+	order, _ := Text((*s)[1])
+	t.big = order == ">"
+	if n, ok := (*s)[5].(int); ok && n > 0 && n <= 1<<18 {
+		t.Size = n
+	}
+	return nil
+}
+
+// PySetState takes (version, shape, type, Fortran order, elements).
+func (a *Array) PySetState(state any) error {
+	s, ok := state.(*types.Tuple)
+	if !ok || len(*s) != 5 {
+		return errors.New("a numpy array without its state")
+	}
+	shape, err := pickleShape((*s)[1])
+	if err != nil {
+		return err
+	}
+	fortran, _ := (*s)[3].(bool)
+	b, err := newNpArray((*s)[2], shape, (*s)[4], fortran)
+	if err == nil {
+		*a = *b
+	}
+	return err
+}
+
+func pickleShape(v any) ([]int, error) {
+	t, ok := v.(*types.Tuple)
+	if !ok {
+		return nil, errors.New("a numpy array without a shape")
+	}
+	out := []int{}
+	total := 1
+	for _, d := range *t {
+		n, ok := d.(int)
+		if !ok || n < 0 || n > math.MaxInt32 || len(out) == 8 {
+			return nil, fmt.Errorf("dimension %v of a numpy array", d)
+		}
+		if out, total = append(out, n), total*n; total > math.MaxInt32*4 {
+			return nil, fmt.Errorf("a numpy array of shape %v", out)
+		}
+	}
+	return out, nil
+}
+
+// newNpArray checks that there are as many elements as the shape says.
+func newNpArray(dtype any, shape []int, elements any, fortran bool) (*Array, error) {
+	t, ok := dtype.(*DType)
+	if !ok {
+		return nil, errors.New("a numpy array without a type")
+	}
+	a := &Array{Shape: shape, Dtype: *t, Fortran: fortran && len(shape) > 1}
+	if l, ok := elements.(*types.List); ok && t.Letter == 'O' {
+		if a.list = *l; len(a.list) != a.Len() {
+			return nil, fmt.Errorf("a numpy array of shape %v with %d objects", shape, len(a.list))
+		}
+		return a, nil
+	}
+	length := int64(-1)
+	switch v := elements.(type) {
+	case blob:
+		a.File, length = &v, v.length
+	case *types.ByteArray:
+		a.Raw = *v
+	case []byte:
+		a.Raw = v
+	case string:
+		a.Raw = []byte(v)
+	default:
+		return nil, fmt.Errorf("a numpy array of %T", elements)
+	}
+	if a.File == nil {
+		length = int64(len(a.Raw))
+	}
+	want := int64(a.Len()) * int64(t.Size)
+	if t.Letter == 'O' || t.Size == 0 && a.Len() > 0 || a.File != nil && a.File.Text && length < want ||
+		(a.File == nil || !a.File.Text) && length != want {
+		return nil, fmt.Errorf("a numpy array of shape %v and type %c%d with %d bytes", shape, t.Letter, t.Size, length)
+	}
+	return a, nil
+}
+
+func (a *Array) Len() int {
+	n := 1
+	for _, d := range a.Shape {
+		n *= d
+	}
+	return n
+}

@@ -1,0 +1,219 @@
+package folder
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"promptfed/federation/sets/source"
+)
+
+// Layouts of a folder of images.
+const (
+	classesLayout      = "classes"
+	domainsLayout      = "domains"
+	SplitLayout        = "split"
+	splitDomainsLayout = "split-domains"
+)
+
+var layouts = []string{classesLayout, domainsLayout, SplitLayout, splitDomainsLayout}
+
+// LayoutForms are the layouts as paths.
+var LayoutForms = map[string]string{classesLayout: "CLASS/", domainsLayout: "DOMAIN/CLASS/",
+	SplitLayout:        "SPLIT/CLASS/",
+	splitDomainsLayout: "SPLIT/DOMAIN/CLASS/"}
+
+// detect tells the layouts apart. Folders that hold images are classes and folders that hold folders are splits or
+// domains, whichever their names say. What can be read in two ways is an error with both, never a guess.
+func detect(w *source.Walk, top []string) (string, error) {
+	splits, others := source.SplitsAmong(top)
+	deep, err := deep(w, top)
+	if err != nil {
+		return "", torn(w, err, splits, others)
+	}
+	switch {
+	case !deep && len(splits) > 0 && len(others) == 0:
+		return "", fmt.Errorf("%s: the folders %s hold images and no folders. Either they are splits, and their "+
+			"class folders are missing; "+
+			"or they are classes of these names: then set data.layout: classes", w.Root, source.FolderNames(top))
+	case !deep && (splits["val"] != nil || splits["test"] != nil): // a class may well be called train
+		odd := source.FolderNames(append(splits["val"], splits["test"]...))
+		return "", fmt.Errorf("%s: %s holds images and stands beside folders of classes. Either its images have no "+
+			"labels, and it must be "+
+			"moved away; or it is a class of this name: then set data.layout: classes", w.Root, odd)
+	case !deep:
+		return classesLayout, nil
+	case len(splits) == 0:
+		if err := splitsBelow(w, top); err != nil {
+			return "", err
+		}
+		return domainsLayout, nil
+	case len(others) > 0:
+		return "", fmt.Errorf("%s: some folders are named as splits (%s), others are not (%s). Either the set has "+
+			"splits, and %s must be moved "+
+			"away; or all are domains: then set data.layout: domains", w.Root, source.FolderNames(flat(splits)),
+			source.FolderNames(others), source.FolderNames(others))
+	}
+	for _, split := range []string{"train", "val", "test"} {
+		if same := splits[split]; len(same) > 1 {
+			return "", fmt.Errorf("%s: the folders %s all name the %s split. Either they are parts of one split: "+
+				"join them in one folder; "+
+				"or they are domains: then set data.layout: domains", w.Root, source.FolderNames(same), split)
+		}
+	}
+	if splits["train"] == nil {
+		return "", fmt.Errorf("%s: all folders are named as splits (%s), and there is none to train on. Either a "+
+			"folder train is missing; "+
+			"or they are domains: then set data.layout: domains", w.Root, source.FolderNames(top))
+	}
+	return detectIn(w, top)
+}
+
+// detectIn tells what lies in folders of splits.
+func detectIn(w *source.Walk, splits []string) (string, error) {
+	var inner []string
+	for _, d := range splits {
+		sub, err := w.Folders(d)
+		if err != nil {
+			return "", err
+		}
+		if len(sub) == 0 {
+			return "", fmt.Errorf("%s holds no folders: expected one folder per class or domain in it", d)
+		}
+		inner = append(inner, sub...)
+	}
+	deep, err := deep(w, inner)
+	if err != nil || !deep {
+		return SplitLayout, err
+	}
+	return splitDomainsLayout, splitsBelow(w, inner)
+}
+
+// splitsBelow refuses splits inside of what would be domains.
+func splitsBelow(w *source.Walk, dirs []string) error {
+	for _, d := range dirs {
+		sub, err := w.Folders(d)
+		if err != nil {
+			return err
+		}
+		if source.LookLikeSplits(sub) {
+			return fmt.Errorf("%s holds the folders %s. Either they are splits of one domain or class, and splits "+
+				"must be the outermost "+
+				"folders, as in %s, or in data.root itself: name the folder above them there; or they are classes: "+
+				"then set data.layout: domains",
+				d, source.FolderNames(sub), LayoutForms[splitDomainsLayout])
+		}
+	}
+	return nil
+}
+
+// torn words the error of folders of which some hold folders, where names of splits may explain it.
+func torn(w *source.Walk, err error, splits map[string][]string, others []string) error {
+	var t mixed
+	if !errors.As(err, &t) || len(splits) == 0 {
+		return err
+	}
+	if img, e := source.Loose(t.without); len(others) == 0 && (e != nil || img == "") {
+		return fmt.Errorf("%s holds no folders: expected class folders in it, as in %s; or remove it", t.without,
+			t.with)
+	}
+	if len(others) == 0 {
+		return fmt.Errorf("%s holds no class folders, as %s does: its images have no labels. Move it away; without "+
+			"folders for test and "+
+			"val, two of every ten images of %s are held out for testing", t.without, t.with,
+			source.FolderNames(splits["train"]))
+	}
+	return fmt.Errorf("%s holds folders but %s holds none. Either the set has splits (%s), and %s must be moved "+
+		"away; or all "+
+		"folders are classes, and must hold images: then set data.layout: classes", t.with, t.without,
+		source.FolderNames(flat(splits)), source.FolderNames(others))
+}
+
+func flat(splits map[string][]string) []string {
+	var out []string
+	for _, dirs := range splits {
+		out = append(out, dirs...)
+	}
+	return out
+}
+
+// mixed is the error of folders of which some hold folders and some do not.
+type mixed struct{ with, without string }
+
+func (m mixed) Error() string {
+	return fmt.Sprintf("%s holds folders but %s holds none: expected all folders to be classes with images, or all "+
+		"to be domains with class folders",
+		m.with, m.without)
+}
+
+// deep tells whether folders hold folders. Some that do beside some that do not is an error.
+func deep(w *source.Walk, dirs []string) (bool, error) {
+	with, without := "", ""
+	for _, d := range dirs {
+		sub, err := w.Folders(d)
+		if err != nil {
+			return false, err
+		}
+		if len(sub) == 0 {
+			without = d
+			continue
+		}
+		with = d
+		if img, err := source.Loose(d); err != nil {
+			return false, err
+		} else if img != "" {
+			return false, fmt.Errorf("%s lies beside folders: expected a folder to hold either images or class "+
+				"folders", img)
+		}
+	}
+	if with != "" && without != "" {
+		return false, mixed{with, without}
+	}
+	return with != "", nil
+}
+
+// Splits reads folders of splits. Without one to test with val takes its place, and without that the rule of HoldOut;
+// both are noted.
+func Splits(w *source.Walk, top []string, domains bool) error {
+	of, others := source.SplitsAmong(top)
+	if len(others) > 0 {
+		return fmt.Errorf("%s: expected only folders named train, test and val in %s; move it away", others[0], w.Root)
+	}
+	for _, split := range []string{"train", "val", "test"} {
+		if same := of[split]; len(same) > 1 {
+			return fmt.Errorf("%s all hold the %s split: keep one", strings.Join(same, " and "), split)
+		}
+	}
+	if of["train"] == nil {
+		return fmt.Errorf("%s: expected a folder named train in it, but it has %s", w.Root, source.FolderNames(top))
+	}
+	as := map[string]string{"train": "train", "val": "val", "test": "test"}
+	switch {
+	case of["test"] != nil:
+	case of["val"] != nil:
+		as["val"] = "test"
+		w.Note("there is no folder of test images: %s is the test split, and there is none for validation",
+			filepath.Base(of["val"][0]))
+	default:
+		as["train"] = ""
+		w.Note("there is no folder of test or validation images: two of every ten images of %s are held out for "+
+			"testing", filepath.Base(of["train"][0]))
+	}
+	for _, split := range []string{"train", "val", "test"} {
+		if of[split] == nil {
+			continue
+		}
+		sub, err := w.Folders(of[split][0])
+		if err != nil {
+			return err
+		}
+		if len(sub) == 0 {
+			return fmt.Errorf("%s holds no folders: expected one folder per class or domain in it", of[split][0])
+		}
+		if err := level(w, as[split], sub, domains); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package source
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Finder finds files and folders whose names are written in several ways: capitals, and signs between words, do not
+// count. It lists a folder once.
+type Finder map[string][]fs.FileInfo
+
+// Fold is a name without what does not count.
+func Fold(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return -1
+	}, strings.ToLower(name))
+}
+
+func (f Finder) List(dir string) ([]fs.FileInfo, error) {
+	if l, ok := f[dir]; ok {
+		return l, nil
+	}
+	l, err := Entries(dir)
+	if err == nil {
+		f[dir] = l
+	}
+	return l, err
+}
+
+// Lookup finds a path with forward slashes under dir: the exact name where there is one.
+func (f Finder) Lookup(dir, name string) (string, bool, error) {
+	for _, part := range strings.Split(path.Clean(name), "/") {
+		next := filepath.Join(dir, part)
+		if _, err := os.Stat(next); err != nil {
+			if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+				return "", false, nil
+			}
+			list, err := f.List(dir)
+			if err != nil {
+				return "", false, err
+			}
+			i := slices.IndexFunc(list, func(e fs.FileInfo) bool { return Fold(e.Name()) == Fold(part) })
+			if i < 0 {
+				return "", false, nil
+			}
+			next = filepath.Join(dir, list[i].Name())
+		}
+		dir = next
+	}
+	return dir, true, nil
+}
+
+// All finds everything that a form needs. A set's folder that is itself the folder of images called for will do too.
+func (f Finder) All(dir string, needs []string) ([]string, bool, error) {
+	var out []string
+	for i, need := range needs {
+		need, optional := strings.CutPrefix(need, "?")
+		found := ""
+		for _, name := range strings.Split(need, "|") {
+			p, ok, err := f.Lookup(dir, name)
+			if err != nil {
+				return nil, false, err
+			}
+			if !ok && i == 0 && len(needs) == 1 && Fold(filepath.Base(dir)) == Fold(path.Base(name)) {
+				p, ok = dir, true
+			}
+			if ok {
+				found = p
+				break
+			}
+		}
+		if found == "" && !optional {
+			return nil, false, nil
+		}
+		out = append(out, found)
+	}
+	return out, true, nil
+}
+
+// Split finds CoOp's split file: of the name that CoOp gives it, or else the only split_zhou_*.json in the folder. A
+// folder with split files of several sets is not searched.
+func (f Finder) Split(dir, name string) (string, bool, error) {
+	if name != "" {
+		if p, ok, err := f.Lookup(dir, name); ok || err != nil {
+			return p, ok, err
+		}
+	}
+	list, err := f.List(dir)
+	if err != nil {
+		return "", false, err
+	}
+	var found []string
+	for _, e := range list {
+		if n := strings.ToLower(e.Name()); strings.HasPrefix(n, "split_zhou_") && strings.HasSuffix(n, ".json") &&
+			!e.IsDir() {
+			found = append(found, filepath.Join(dir, e.Name()))
+		}
+	}
+	if len(found) != 1 {
+		return "", false, nil
+	}
+	return found[0], true, nil
+}

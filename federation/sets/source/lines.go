@@ -1,0 +1,90 @@
+package source
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
+)
+
+// EachLine calls do with every line of a text file that is not blank, and with where it is.
+func EachLine(file string, do func(where, line string) error) error {
+	r, done, err := OpenList(file)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return ScanLines(r, file, do)
+}
+
+func ScanLines(r io.Reader, file string, do func(where, line string) error) error {
+	sc := bufio.NewScanner(r)
+	n := 1
+	for ; sc.Scan(); n++ {
+		if line := strings.TrimSpace(sc.Text()); line != "" {
+			if err := do(fmt.Sprintf("%s: line %d", file, n), line); err != nil {
+				return err
+			}
+		}
+	}
+	if errors.Is(sc.Err(), bufio.ErrTooLong) {
+		return fmt.Errorf("%s: line %d is longer than %d bytes", file, n, bufio.MaxScanTokenSize)
+	}
+	if sc.Err() != nil {
+		return fmt.Errorf("%s: %w", file, sc.Err())
+	}
+	return nil
+}
+
+// MaxList is the largest list file that is read, in bytes.
+const MaxList = 256 << 20
+
+// OpenList opens a list for reading: without a byte order mark, and not more than MaxList bytes of it.
+func OpenList(path string) (io.Reader, func() error, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := f.Stat()
+	if err == nil && st.IsDir() {
+		err = fmt.Errorf("%s is a folder: expected a file", path)
+	}
+	if err == nil && st.Size() > MaxList {
+		err = fmt.Errorf("%s has %d bytes: a list of images has at most %d", path, st.Size(), MaxList)
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return Unmarked(io.LimitReader(f, MaxList)), f.Close, nil
+}
+
+// Unmarked is text without a byte order mark, as UTF-8.
+func Unmarked(r io.Reader) io.Reader {
+	return transform.NewReader(r, unicode.BOMOverride(transform.Nop))
+}
+
+func Delim(dec *json.Decoder, want json.Delim) error {
+	t, err := dec.Token()
+	if err != nil {
+		return JSONError(err)
+	}
+	if t != want {
+		return fmt.Errorf("%.40q where %q was expected", fmt.Sprint(t), want.String())
+	}
+	return nil
+}
+
+// JSONError tells an end inside a value from other errors.
+func JSONError(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the JSON ends early")
+	}
+	return err
+}

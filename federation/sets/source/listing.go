@@ -1,0 +1,288 @@
+package source
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"promptfed/federation/data"
+)
+
+// Listing is what lists say about images, before any image file is looked at.
+type Listing struct {
+	List    string // the file that lists, for messages
+	Root    string // the set's folder: names of examples are relative to it
+	Images  string // the folder that paths are relative to
+	Names   map[int]string
+	Domains []string
+	Items   []Item
+	Layout  string // for people
+	Notes   []string
+	Skipped []data.Skipped
+	// Repeats allows one name for several classes, as ImageNet's list has them.
+	Repeats bool
+}
+
+// Item is one image of a list.
+type Item struct {
+	Path   string // with forward slashes
+	Label  int    // of names, any number
+	Domain int
+	Split  string // train, val, test, or what draw takes
+	Known  *data.Example
+}
+
+// MaxLabel bounds labels, so that a damaged list is told from a set.
+const MaxLabel = 1 << 20
+
+// Add notes one image. where, such as `line 3`, begins the error of a bad one.
+func (l *Listing) Add(where string, it Item) error {
+	if it.Path == "" || !filepath.IsLocal(filepath.FromSlash(it.Path)) {
+		return fmt.Errorf("%s: path %q is absolute or leaves the folder: expected one relative to the images", where,
+			it.Path)
+	}
+	if it.Label < 0 || it.Label > MaxLabel {
+		return fmt.Errorf("%s: label %d is out of range: expected 0 to %d", where, it.Label, MaxLabel)
+	}
+	if _, ok := l.Names[it.Label]; !ok {
+		return fmt.Errorf("%s: label %d has no class name", where, it.Label)
+	}
+	l.Items = append(l.Items, it)
+	return nil
+}
+
+// Name gives a class its name; underscores become spaces. Another name for the same class is an error.
+func (l *Listing) Name(where string, label int, name string) error {
+	name = strings.ReplaceAll(name, "_", " ")
+	if strings.TrimSpace(name) == "" || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return fmt.Errorf("%s: %q is no class name: expected text", where, name)
+	}
+	if l.Names == nil {
+		l.Names = map[int]string{}
+	}
+	if had, ok := l.Names[label]; ok && had != name {
+		return fmt.Errorf("%s: label %d is %q here and %q before: expected one name per label", where, label, name, had)
+	}
+	l.Names[label] = name
+	return nil
+}
+
+// draw splits the images whose split is from, class by class: train and val get these shares of a class, rounded half
+// to even as Python does, and test the rest. The draw depends on the class's name and number of images alone. A class
+// of two and more has an image in test, if there is to be one, and every class has one in train.
+func (l *Listing) draw(from string, train, val float64) {
+	slices.SortStableFunc(l.Items, func(a, b Item) int {
+		return cmp.Or(a.Label-b.Label, strings.Compare(a.Path,
+			b.Path))
+	})
+	for i := 0; i < len(l.Items); {
+		var class []int
+		label := l.Items[i].Label
+		for ; i < len(l.Items) && l.Items[i].Label == label; i++ {
+			if l.Items[i].Split == from {
+				class = append(class, i)
+			}
+		}
+		n := len(class)
+		if n == 0 {
+			continue
+		}
+		a, b := int(math.RoundToEven(float64(n)*train)), int(math.RoundToEven(float64(n)*val))
+		a = max(1, a)
+		b = min(b, n-a)
+		if train+val < 1 && a+b == n && n > 1 { // leave one for test
+			if b > 0 {
+				b--
+			} else {
+				a--
+			}
+		} else if train+val >= 1 {
+			b = n - a
+		}
+		for at, j := range data.Stream(0, "split of "+l.Names[label], n).Perm(n) {
+			split := "test"
+			if at < a {
+				split = "train"
+			} else if at < a+b {
+				split = "val"
+			}
+			l.Items[class[j]].Split = split
+		}
+	}
+}
+
+// DrawThree is CoOp's split of a set that has none: 50 % train, 20 % val, 30 % test of every class.
+func (l *Listing) DrawThree() {
+	l.draw("", 0.5, 0.2)
+	l.Notes = append(l.Notes, "no split file: 50/20/30 of every class by promptfed's own draw, not comparable with "+
+		"split_zhou")
+}
+
+// DrawVal takes CoOp's 20 % of every class for val from a release's training list.
+func (l *Listing) DrawVal() {
+	l.draw("trainval", 0.8, 0.2)
+	l.Notes = append(l.Notes, "no split file: the release's own test list; val is 20 % of every class of its "+
+		"training list by promptfed's own draw")
+}
+
+// Official notes that a release's own split is not CoOp's.
+func (l *Listing) Official(what string) {
+	l.Notes = append(l.Notes, "no split file: the release's own split ("+what+"), not comparable with split_zhou")
+}
+
+// Set looks at every image file and makes the set; labels keep their order.
+func (l *Listing) Set(cfg Config) (*data.Set, error) {
+	s := &data.Set{Layout: l.Layout, Domains: l.Domains, Skipped: l.Skipped, Notes: l.Notes}
+	if len(l.Items) == 0 {
+		return nil, fmt.Errorf("%s lists no images", l.List)
+	}
+	seen := make(map[string]bool, len(l.Items))
+	label, err := l.classes(s)
+	if err != nil {
+		return nil, err
+	}
+	missing := 0
+	for _, it := range l.Items {
+		if seen[it.Path] {
+			return nil, fmt.Errorf("%s lists %s twice: expected every image once", l.List, it.Path)
+		}
+		seen[it.Path] = true
+		e, reason, err := l.example(it)
+		if err != nil {
+			return nil, err
+		}
+		if reason != "" {
+			missing++
+			s.Skipped = append(s.Skipped, data.Skipped{Name: e.Path, Reason: reason})
+			continue
+		}
+		e.Label, e.Domain = label[it.Label], it.Domain
+		switch it.Split {
+		case "train":
+			s.Train = append(s.Train, e)
+		case "val":
+			s.Val = append(s.Val, e)
+		default:
+			s.Test = append(s.Test, e)
+		}
+	}
+	if missing > 0 && cfg.Corrupt != data.Skip {
+		first := s.Skipped[len(s.Skipped)-missing]
+		return nil, fmt.Errorf("%d of the %d images that %s lists cannot be used; the first, %s, %s: complete the "+
+			"images, or set data.corrupt: skip",
+			missing, len(l.Items), l.List, first.Name, first.Reason)
+	}
+	for c, n := range s.Counts(s.Train) {
+		if n == 0 {
+			return nil, fmt.Errorf("%s: class %q has no training images", l.List, s.Classes[c])
+		}
+	}
+	if len(s.Test) == 0 {
+		return nil, fmt.Errorf("%s lists no test images", l.List)
+	}
+	return s, nil
+}
+
+// classes numbers the labels that occur from 0, in their order.
+func (l *Listing) classes(s *data.Set) (map[int]int, error) {
+	var labels []int
+	to := map[int]int{}
+	for _, it := range l.Items {
+		if _, ok := to[it.Label]; !ok {
+			to[it.Label] = 0
+			labels = append(labels, it.Label)
+		}
+	}
+	slices.Sort(labels)
+	owner := map[string]int{}
+	for i, n := range labels {
+		name := l.Names[n]
+		if other, ok := owner[name]; ok {
+			if !l.Repeats {
+				return nil, fmt.Errorf("%s: labels %d and %d are both %q: expected one label per name", l.List, other,
+					n, name)
+			}
+			name = fmt.Sprintf("%s %d", name, n)
+			s.Notes = append(s.Notes, fmt.Sprintf("labels %d and %d are both %q: the second is called %q", other, n,
+				l.Names[n], name))
+		}
+		owner[name] = n
+		to[n] = i
+		s.Classes = append(s.Classes, name)
+	}
+	if last := labels[len(labels)-1]; last != len(labels)-1 {
+		s.Notes = append(s.Notes, fmt.Sprintf("labels run to %d but only %d of them have images: renumbered in "+
+			"order", last, len(labels)))
+	}
+	return to, nil
+}
+
+// example gives the example of an item, or the reason why it has none.
+func (l *Listing) example(it Item) (data.Example, string, error) {
+	if it.Known != nil {
+		return *it.Known, "", nil
+	}
+	path := filepath.Join(l.Images, filepath.FromSlash(it.Path))
+	e := data.Example{Path: path}
+	st, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return e, "is missing", nil
+	case err != nil:
+		return e, "", err
+	case st.IsDir():
+		return e, "is a folder", nil
+	case st.Size() == 0:
+		return e, "is empty", nil
+	}
+	id, err := filepath.Rel(l.Root, path)
+	if err != nil {
+		return e, "", err
+	}
+	e.ID = filepath.ToSlash(id)
+	e.Stamp = fmt.Sprintf("%d %d", st.Size(), st.ModTime().UnixNano())
+	return e, "", nil
+}
+
+// HoldOut splits every domain, sorted by class and file, by the rule of folders.
+func (l *Listing) HoldOut() {
+	slices.SortStableFunc(l.Items, func(a, b Item) int {
+		if a.Domain != b.Domain {
+			return a.Domain - b.Domain
+		}
+		if a.Label != b.Label {
+			return a.Label - b.Label
+		}
+		return compare(a.Path, b.Path)
+	})
+	for i, at := 0, 0; i < len(l.Items); i, at = i+1, at+1 {
+		if i > 0 && l.Items[i].Domain != l.Items[i-1].Domain {
+			at = 0
+		}
+		l.Items[i].Split = heldOut(at)
+	}
+}
+
+// Tests takes val for test in a list that has no test images.
+func (l *Listing) Tests() {
+	has := func(split string) bool {
+		return slices.ContainsFunc(l.Items, func(it Item) bool { return it.Split == split })
+	}
+	if has("test") || !has("val") {
+		return
+	}
+	for i := range l.Items {
+		if l.Items[i].Split == "val" {
+			l.Items[i].Split = "test"
+		}
+	}
+	l.Notes = append(l.Notes, "no test split: val serves as test")
+}

@@ -1,0 +1,99 @@
+package source
+
+import (
+	"fmt"
+	"strings"
+
+	"promptfed/federation/data"
+)
+
+// Check checks everything that needs no disk, data.set among the kinds. Empty strings stand for the defaults.
+func (c Config) Check(kinds []Kind) error {
+	c = c.filled()
+	var names, layouts []string
+	for _, k := range kinds {
+		names = append(names, k.Name)
+		if k.Name == c.Set {
+			layouts = append([]string{"auto"}, k.Layouts...)
+		}
+	}
+	if err := data.OneOf("data.set", c.Set, names...); err != nil {
+		return err
+	}
+	if err := data.OneOf("data.layout of set "+c.Set, c.Layout, layouts...); err != nil {
+		return err
+	}
+	if err := data.OneOf("data.split", c.Split, "given", "pooled", "pooled-no-val"); err != nil {
+		return err
+	}
+	if err := data.OneOf("data.corrupt", c.Corrupt, data.Refuse, data.Skip); err != nil {
+		return err
+	}
+	if c.Shots < 0 {
+		return fmt.Errorf("data.shots: %d is negative: take 0 for all examples or a count", c.Shots)
+	}
+	if c.Views < 0 {
+		return fmt.Errorf("data.views: %d is negative: take 1 or more", c.Views)
+	}
+	if c.Set != "drawn" && c.Root == "" {
+		return fmt.Errorf("data.root: set %q needs the folder it lies in: give data.root", c.Set)
+	}
+	return nil
+}
+
+// OpenIn lists the set of one of the kinds that cfg describes. No image is decoded; files that are not images are
+// refused or skipped.
+func OpenIn(kinds []Kind, cfg Config) (*data.Set, error) {
+	if err := cfg.Check(kinds); err != nil {
+		return nil, err
+	}
+	cfg = cfg.filled()
+	for _, k := range kinds {
+		if k.Name != cfg.Set {
+			continue
+		}
+		s, err := k.Open(cfg)
+		if err != nil {
+			return nil, err
+		}
+		s.Name = k.Name
+		if err := rename(s, cfg.ClassNames); err != nil {
+			return nil, err
+		}
+		if s.Template == "" {
+			s.Template = k.template()
+		}
+		if cfg.Split != "given" {
+			s.MergeSplits(cfg.Split == "pooled")
+		}
+		return s, nil
+	}
+	return nil, fmt.Errorf("data.set: %q is not known", cfg.Set)
+}
+
+// rename applies data.class_names, without regard to case, which configuration files lose in keys. A name that no class
+// has, or two classes of one name, is an error.
+func rename(s *data.Set, names map[string]string) error {
+	to := map[string]string{}
+	for from, name := range names {
+		to[strings.ToLower(from)] = name
+	}
+	seen := map[string]bool{}
+	for i, c := range s.Classes {
+		key := strings.ToLower(c)
+		if n, ok := to[key]; ok {
+			s.Classes[i] = n
+			delete(to, key)
+		}
+		if s.Classes[i] == "" || seen[s.Classes[i]] {
+			return fmt.Errorf("data.class_names: class %q becomes %q, which is empty or taken: give every class its "+
+				"own name", c, s.Classes[i])
+		}
+		seen[s.Classes[i]] = true
+	}
+	if len(to) > 0 {
+		return fmt.Errorf("data.class_names: the set has no class %q: its classes are %s", SortedKeys(to)[0],
+			strings.Join(s.Classes, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package source
+
+import "promptfed/federation/data"
+
+// Config says which set to open and how. The tags are the keys under `data:` in a configuration file.
+type Config struct {
+	Set        string            `config:"set" help:"one of promptfed list datasets"`
+	Root       string            `config:"root" help:"folder of the set; unused by drawn"`
+	Layout     string            `config:"layout" help:"auto, or a form that the set comes in (docs/datasets.md); of set 'folder': classes, domains, split, split-domains"`
+	ClassNames map[string]string `config:"class_names" help:"class name -> the name that prompts use, such as 0: zero"`
+	Split      string            `config:"split" help:"given, or pooled: all examples, 60/20/20 inside each client, or pooled-no-val: the same without the set's own val list"`
+	Corrupt    string            `config:"corrupt" help:"refuse, or skip"`
+	Shots      int               `config:"shots" help:"training examples per class and client; 0 is all"`
+	Views      int               `config:"views" help:"seeded augmented views per training image in the feature cache; 0 and 1: the plain one"`
+	Seed       uint64            `config:"seed" help:"of the drawn images"`
+	Drawn      Drawn             `config:"drawn" help:"options of the drawn set"`
+}
+
+// Drawn are the options of the drawn set.
+type Drawn struct {
+	Classes    []string `config:"classes" help:"empty: all objects; names of patterns are allowed too"`
+	Domains    []string `config:"domains" help:"empty: all"`
+	Train      int      `config:"train" help:"images per class and domain"`
+	Val        int      `config:"val" help:"images per class and domain"`
+	Test       int      `config:"test" help:"images per class and domain"`
+	Size       int      `config:"size" help:"pixels a side"`
+	Difficulty float64  `config:"difficulty" help:"0 clean to 1 hard"`
+}
+
+// Defaults is the configuration that a file or a flag changes.
+func Defaults() Config {
+	return Config{Set: "drawn", Layout: "auto", Split: "given", Corrupt: data.Refuse, Views: 1,
+		Drawn: Drawn{Train: 16, Test: 10, Size: 64, Difficulty: 0.5}}
+}
+
+func (c Config) filled() Config {
+	d := Defaults()
+	for _, f := range []struct{ to, from *string }{{&c.Set, &d.Set}, {&c.Layout, &d.Layout}, {&c.Split, &d.Split},
+		{&c.Corrupt, &d.Corrupt}} {
+		if *f.to == "" {
+			*f.to = *f.from
+		}
+	}
+	return c
+}

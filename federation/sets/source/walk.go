@@ -1,0 +1,256 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"promptfed/federation/data"
+)
+
+// Extensions of files that are taken for images.
+var Extensions = []string{".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
+
+// Walk lists a folder tree.
+type Walk struct {
+	Root    string
+	Skip    bool                  // leave files that are not images out instead of refusing them
+	Order   func(a, b string) int // of classes; nil is without regard to case
+	Found   []Found
+	Skipped []data.Skipped
+	Notes   []string
+}
+
+// Found is one image file and what its folders say about it.
+type Found struct {
+	Split, Domain, Class string
+	Example              data.Example
+}
+
+// clutter is what desktops, archives and servers leave in folders beside hidden files.
+var clutter = []string{"thumbs.db", "desktop.ini", "Icon\r", "__MACOSX", "@eaDir", "$RECYCLE.BIN",
+	"System Volume Information", "lost+found"}
+
+// Entries are the names in a folder, sorted without regard to case; hidden files and what desktops leave behind are not
+// listed. Links are followed.
+func Entries(dir string) ([]fs.FileInfo, error) {
+	list, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s does not exist: expected a folder with images (data.root)", dir)
+	case err != nil:
+		if st, e := os.Stat(dir); e == nil && !st.IsDir() {
+			return nil, fmt.Errorf("%s is a file: expected a folder with images (data.root)", dir)
+		}
+		return nil, fmt.Errorf("cannot list the folder: %w", err)
+	}
+	var out []fs.FileInfo
+	for _, e := range list {
+		if n := e.Name(); strings.HasPrefix(n, ".") || slices.ContainsFunc(clutter,
+			func(c string) bool { return strings.EqualFold(c, n) }) {
+			continue
+		}
+		info, err := os.Stat(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("cannot read a folder entry: %w", err)
+		}
+		out = append(out, named{info, e.Name()})
+	}
+	slices.SortFunc(out, func(a, b fs.FileInfo) int { return compare(a.Name(), b.Name()) })
+	return out, nil
+}
+
+// named is the information on a link's target under the name of the link.
+type named struct {
+	fs.FileInfo
+	name string
+}
+
+func (n named) Name() string { return n.name }
+
+// compare orders without regard to case, and by case where that leaves a tie.
+func compare(a, b string) int {
+	if c := strings.Compare(strings.ToLower(a), strings.ToLower(b)); c != 0 {
+		return c
+	}
+	return strings.Compare(a, b)
+}
+
+func SortedKeys[V any](m map[string]V) []string { return slices.SortedFunc(maps.Keys(m), compare) }
+
+// Folders are the paths of the folders in dir.
+func (w *Walk) Folders(dir string) ([]string, error) {
+	list, err := Entries(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range list {
+		if e.IsDir() {
+			out = append(out, filepath.Join(dir, e.Name()))
+		}
+	}
+	return out, nil
+}
+
+// Loose is the path of the first image file in dir, or "".
+func Loose(dir string) (string, error) {
+	list, err := Entries(dir)
+	for _, e := range list {
+		if !e.IsDir() && slices.Contains(Extensions, strings.ToLower(filepath.Ext(e.Name()))) {
+			return filepath.Join(dir, e.Name()), err
+		}
+	}
+	return "", err
+}
+
+// Images are the image files in a class folder. Anything else in it is refused or skipped.
+func (w *Walk) Images(dir string) ([]data.Example, error) {
+	list, err := Entries(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []data.Example
+	for _, e := range list {
+		path := filepath.Join(dir, e.Name())
+		reason := ""
+		switch {
+		case e.IsDir():
+			reason = "is a folder inside a class folder"
+		case !slices.Contains(Extensions, strings.ToLower(filepath.Ext(e.Name()))):
+			reason = "is not an image file (" + strings.Join(Extensions, ", ") + ")"
+		case e.Size() == 0:
+			reason = "is empty"
+		}
+		if reason != "" && !w.Skip {
+			return nil, fmt.Errorf("%s %s: remove it, or set data.corrupt: skip", path, reason)
+		}
+		if reason != "" {
+			w.Skipped = append(w.Skipped, data.Skipped{Name: path, Reason: reason})
+			continue
+		}
+		id, err := filepath.Rel(w.Root, path)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, data.Example{ID: filepath.ToSlash(id), Path: path,
+			Stamp: fmt.Sprintf("%d %d", e.Size(), e.ModTime().UnixNano())})
+	}
+	return out, nil
+}
+
+func IsFolder(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
+}
+
+// Classes reads class folders.
+func (w *Walk) Classes(split, domain string, dirs []string) error {
+	seen := map[string]string{}
+	for _, d := range dirs {
+		name := strings.ReplaceAll(filepath.Base(d), "_", " ")
+		key := strings.ToLower(name)
+		if seen[key] != "" {
+			return fmt.Errorf("%s and %s are the same class but for case or underscores: keep one", seen[key], d)
+		}
+		seen[key] = d
+		files, err := w.Images(d)
+		if err != nil {
+			return err
+		}
+		if len(files) == 0 && (split == "val" || split == "test") {
+			w.Note("%s holds no images", d)
+			continue
+		}
+		if len(files) == 0 {
+			return fmt.Errorf("%s holds no images: expected files that end in %s, or remove the folder", d,
+				strings.Join(Extensions, ", "))
+		}
+		for _, f := range files {
+			w.Found = append(w.Found, Found{split, domain, name, f})
+		}
+	}
+	return nil
+}
+
+// Set turns what was found into a set. Where there are no split folders, the holdout rule makes the splits.
+func (w *Walk) Set() (*data.Set, error) {
+	s := &data.Set{Skipped: w.Skipped, Notes: w.Notes}
+	names := map[string]string{} // by lower case
+	domains := map[string]bool{}
+	train := map[string]bool{}
+	for _, f := range w.Found {
+		key := strings.ToLower(f.Class)
+		if names[key] == "" {
+			names[key] = f.Class
+		}
+		domains[f.Domain] = true
+		train[key] = train[key] || f.Split != "test" && f.Split != "val"
+	}
+	label := map[string]int{}
+	keys := SortedKeys(names)
+	if w.Order != nil {
+		slices.SortStableFunc(keys, func(a, b string) int { return w.Order(names[a], names[b]) })
+	}
+	for i, key := range keys {
+		if !train[key] {
+			return nil, fmt.Errorf("%s: class %q has no training images: expected a folder of that name under train",
+				w.Root, names[key])
+		}
+		s.Classes = append(s.Classes, names[key])
+		label[key] = i
+	}
+	s.Domains = SortedKeys(domains)
+	if slices.Equal(s.Domains, []string{""}) {
+		s.Domains = nil
+	}
+	unsplit := make([][]data.Example, max(1, len(s.Domains)))
+	for _, f := range w.Found {
+		e := f.Example
+		e.Label = label[strings.ToLower(f.Class)]
+		e.Domain = max(0, slices.Index(s.Domains, f.Domain))
+		switch f.Split {
+		case "":
+			unsplit[e.Domain] = append(unsplit[e.Domain], e)
+		case "train":
+			s.Train = append(s.Train, e)
+		case "val":
+			s.Val = append(s.Val, e)
+		case "test":
+			s.Test = append(s.Test, e)
+		}
+	}
+	for _, list := range unsplit {
+		HoldOut(s, list)
+	}
+	return s, nil
+}
+
+// HoldOut splits a list, sorted by class and file.
+func HoldOut(s *data.Set, list []data.Example) {
+	for i, e := range list {
+		if heldOut(i) == "train" {
+			s.Train = append(s.Train, e)
+		} else {
+			s.Test = append(s.Test, e)
+		}
+	}
+}
+
+// heldOut is FedPHA's rule (utils/data_utils.py): example i goes to train when i mod 10 is at most 7, otherwise to
+// test. Office-31 becomes 3,292 and 818 examples this way.
+func heldOut(i int) string {
+	if i%10 <= 7 {
+		return "train"
+	}
+	return "test"
+}
+
+func (w *Walk) Note(format string, a ...any) {
+	w.Notes = append(w.Notes, w.Root+": "+fmt.Sprintf(format, a...))
+}
