@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/projection"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/linalg"
 	"promptfed/runtime/tensor"
 )
 
@@ -53,14 +53,14 @@ var fedPHADef = Def{Name: "fedpha", Title: "FedPHA", New: newFedPHA,
 	Paper: "Fang et al., Federated Prompt Learning for Heterogeneous Client Adaptation, ICML 2025"}
 
 func newFedPHA() Layer {
-	return &FedPHA{Global: 16, Local: []int{16}, Ratio: 0.8, Alpha: 1, Projector: linalg.ExactNull,
+	return &FedPHA{Global: 16, Local: []int{16}, Ratio: 0.8, Alpha: 1, Projector: projection.ExactNull,
 		ProjectorGrad: "detach",
 		SVDEvery:      method.EveryStep, Pull: "sum-per-class", Push: "class", EOT: "own", Std: 0.02}
 }
 
 func (m *FedPHA) Build(method.Method) (method.Method, error) {
 	err := Join(Within("global_tokens", m.Global, 1, maxTokens), Within("init_std", m.Std, 0, maxWeight),
-		Within("alpha", m.Alpha, -maxWeight, maxWeight), OneOf("projector", m.Projector, linalg.Kinds()...),
+		Within("alpha", m.Alpha, -maxWeight, maxWeight), OneOf("projector", m.Projector, projection.Kinds()...),
 		OneOf("projector_grad", m.ProjectorGrad, "detach", "through"),
 		OneOf("svd_every", string(m.SVDEvery), "step", "epoch", "round"),
 		OneOf("pull", m.Pull, "sum-per-class", "mean"), OneOf("push", m.Push, "class", "scalar"),
@@ -130,9 +130,9 @@ func (m FedPHA) project(s *method.Scope, local, global graph.Node) graph.Node {
 	w, f := s.Task().Width, method.HostFunc{Every: m.SVDEvery}
 	if m.ProjectorGrad == "detach" {
 		f.Forward = func(in ...*tensor.Tensor) (*tensor.Tensor, error) {
-			return linalg.PackedFactors(in[0], m.Projector, m.Ratio)
+			return projection.PackedFactors(in[0], m.Projector, m.Ratio)
 		}
-		f.Trace = linalg.UnpackDense
+		f.Trace = projection.UnpackDense
 		q := s.Host("projector", f, []int{w + 1, -1}, global)
 		b, rest := q.Slice(0, 0, w), q.Slice(0, w, w+1).Slice(1, 0, 1)
 		inside := local.MatMul(b).MatMulT(b)
@@ -140,10 +140,10 @@ func (m FedPHA) project(s *method.Scope, local, global graph.Node) graph.Node {
 	}
 	f.Trace = func(q *tensor.Tensor) *tensor.Tensor { return q }
 	f.Forward = func(in ...*tensor.Tensor) (*tensor.Tensor, error) {
-		return linalg.Projector(in[0], m.Projector, m.Ratio)
+		return projection.Projector(in[0], m.Projector, m.Ratio)
 	}
 	f.VJP = func(dy *tensor.Tensor, in ...*tensor.Tensor) ([]*tensor.Tensor, error) {
-		d, err := linalg.ProjectorVJP(in[0], m.Projector, m.Ratio, dy)
+		d, err := projection.ProjectorVJP(in[0], m.Projector, m.Ratio, dy)
 		return []*tensor.Tensor{d}, err
 	}
 	return local.MatMul(s.Host("projector", f, []int{w, w}, global))

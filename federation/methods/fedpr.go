@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/projection"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/linalg"
 	"promptfed/runtime/tensor"
 )
 
@@ -30,7 +30,7 @@ import (
 //     prompts;
 //   - a prompt of P < v rows does not determine the directions behind its P-th, of which the code (projector: code)
 //     cuts v(1-ratio)-P as LAPACK happens to complete the basis, close to the coordinate axes whatever the prompt is;
-//     that basis is the one of linalg.Projection.Completion. Ours, exact-null, cuts no direction that the prompt does
+//     that basis is the one of projection.Projection.Completion. Ours, exact-null, cuts no direction that the prompt does
 //     not have: r = min(rank, int(v(1-ratio))). A trace records the transforms under draw/projector, [L,v,v], or [v,v]
 //     where prompts are shallow;
 //   - the code's rate of 0.1 and its 10 local epochs are the experiment's.
@@ -47,12 +47,12 @@ var fedPRDef = Def{Name: "fedpr", Title: "FedPR", New: newFedPR,
 func newFedPR() Layer {
 	v := defaultVisual
 	v.Kind, v.Tokens = "deep", 20
-	return &FedPR{Visual: v, Ratio: 0.8, Projector: linalg.ExactNull}
+	return &FedPR{Visual: v, Ratio: 0.8, Projector: projection.ExactNull}
 }
 
 func (m *FedPR) Build(method.Method) (method.Method, error) {
 	err := Join(m.Check(), m.onlyTokens(), Within("ratio", m.Ratio, 0, 1),
-		OneOf("projector", m.Projector, linalg.ExactNull, linalg.Code))
+		OneOf("projector", m.Projector, projection.ExactNull, projection.Code))
 	if m.Ratio == 0 {
 		err = Join(err, errors.New("option ratio is 0, with which the prompt could not move at all; it must be "+
 			"above 0"))
@@ -108,7 +108,7 @@ func (m FedPR) Adjust(l *method.Local, grads tensor.Map) error {
 
 // transform is B Bᵀ and its Frobenius norm.
 type transform struct {
-	q    *linalg.Projection
+	q    *projection.Projection
 	norm float64
 }
 
@@ -124,10 +124,10 @@ func (m FedPR) transforms(l *method.Local) ([]transform, error) {
 	out := make([]transform, p.Len()/(m.Tokens*width))
 	for i := range out {
 		rows := tensor.Of(p.Data[i*m.Tokens*width:(i+1)*m.Tokens*width], m.Tokens, width)
-		keep := linalg.ProjectBehind
-		if m.Projector == linalg.Code {
-			keep = func(p *tensor.Tensor, lo int) (*linalg.Projection, error) {
-				return linalg.ProjectColumns(p, lo,
+		keep := projection.ProjectBehind
+		if m.Projector == projection.Code {
+			keep = func(p *tensor.Tensor, lo int) (*projection.Projection, error) {
+				return projection.ProjectColumns(p, lo,
 					width)
 			}
 		}

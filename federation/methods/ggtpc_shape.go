@@ -12,7 +12,6 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"promptfed/federation/method"
-	"promptfed/runtime/linalg"
 	"promptfed/runtime/tensor"
 )
 
@@ -125,10 +124,10 @@ func average(answers []moments, c int) []float64 {
 }
 
 // axesOf are the axes of a class's covariance by eq. 5, the law of total covariance.
-func (m GGTPC) axesOf(answers []moments, c int) (linalg.Axes, error) {
+func (m GGTPC) axesOf(answers []moments, c int) (principal, error) {
 	chosen, total := m.selected(answers, c)
 	if len(chosen) == 0 {
-		return linalg.Axes{}, nil
+		return principal{}, nil
 	}
 	mu := average(chosen, c)
 	d := len(mu)
@@ -151,15 +150,15 @@ func (m GGTPC) axesOf(answers []moments, c int) (linalg.Axes, error) {
 		}
 	}
 	if m.Stats == "packed" {
-		return linalg.PrincipalAxes(within, m.Axes)
+		return principalAxes(within, m.Axes)
 	}
-	return linalg.RowAxes(mat.NewDense(len(rows)/d, d, rows), m.Axes)
+	return rowAxes(mat.NewDense(len(rows)/d, d, rows), m.Axes)
 }
 
 // shape gives axes [C,K,D] and sizes [C,K]; K is the largest number that a class has, and at least 1.
 func (m GGTPC) shape(answers []moments) (axes, sizes *tensor.Tensor, err error) {
 	classes, d := answers[0].mean.Shape[0], answers[0].mean.Shape[1]
-	all := make([]linalg.Axes, classes)
+	all := make([]principal, classes)
 	var eg errgroup.Group
 	eg.SetLimit(runtime.GOMAXPROCS(0))
 	for c := range all {

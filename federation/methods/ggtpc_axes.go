@@ -1,4 +1,4 @@
-package linalg
+package methods
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Axes are the principal axes of a symmetric matrix without negative eigenvalues, such as a covariance: its unit
+// principal are the principal axes of a symmetric matrix without negative eigenvalues, such as a covariance: its unit
 // eigenvectors and their eigenvalues, the largest first.
-type Axes struct {
+type principal struct {
 	Vectors [][]float64 // each of length d
 	Sizes   []float64   // above zero
 }
@@ -18,31 +18,31 @@ type Axes struct {
 // the matrix to float32 adds stays below it.
 const axisEps = 1.0 / (1 << 23)
 
-// PrincipalAxes gives the first axes of a covariance [d,d], at most that many. Eigenvalues that count as zero, and
+// principalAxes gives the first axes of a covariance [d,d], at most that many. Eigenvalues that count as zero, and
 // negative ones, have none. The largest entry of every vector by absolute value, the first among equals, is positive.
-func PrincipalAxes(cov *mat.SymDense, most int) (Axes, error) {
+func principalAxes(cov *mat.SymDense, most int) (principal, error) {
 	var e mat.EigenSym
 	d := cov.SymmetricDim()
 	if !e.Factorize(cov, true) {
-		return Axes{}, fmt.Errorf("linalg: the eigendecomposition of a covariance [%d,%d] did not converge", d, d)
+		return principal{}, fmt.Errorf("ggtpc: the eigendecomposition of a covariance [%d,%d] did not converge", d, d)
 	}
 	var v mat.Dense
 	e.VectorsTo(&v)
 	return axes(e.Values(nil), d, most, func(j int) []float64 { return mat.Col(nil, j, &v) }), nil
 }
 
-// RowAxes is PrincipalAxes of rowsᵀ rows for rows [r,d]. It takes the time of the smaller of the two.
-func RowAxes(rows *mat.Dense, most int) (Axes, error) {
+// rowAxes is principalAxes of rowsᵀ rows for rows [r,d]. It takes the time of the smaller of the two.
+func rowAxes(rows *mat.Dense, most int) (principal, error) {
 	r, d := rows.Dims()
 	var m mat.SymDense
 	if r >= d {
 		m.SymOuterK(1, rows.T())
-		return PrincipalAxes(&m, most)
+		return principalAxes(&m, most)
 	}
 	m.SymOuterK(1, rows)
 	var e mat.EigenSym
 	if !e.Factorize(&m, true) {
-		return Axes{}, fmt.Errorf("linalg: the eigendecomposition of %d rows of width %d did not converge", r, d)
+		return principal{}, fmt.Errorf("ggtpc: the eigendecomposition of %d rows of width %d did not converge", r, d)
 	}
 	var w mat.Dense
 	e.VectorsTo(&w)
@@ -55,8 +55,8 @@ func RowAxes(rows *mat.Dense, most int) (Axes, error) {
 }
 
 // axes takes the last columns, which have the largest values.
-func axes(values []float64, d, most int, column func(int) []float64) Axes {
-	var a Axes
+func axes(values []float64, d, most int, column func(int) []float64) principal {
+	var a principal
 	last := len(values) - 1
 	zero := axisEps * math.Sqrt(float64(d)) * values[last]
 	for j := last; j >= 0 && len(a.Sizes) < most && values[j] > max(zero, 0); j-- {

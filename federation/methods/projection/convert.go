@@ -1,4 +1,4 @@
-package linalg
+package projection
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ func (q *Projection) rows(what string, x *tensor.Tensor) (*mat.Dense, error) {
 		return nil, err
 	}
 	if _, c := m.Dims(); c != q.svd.d {
-		return nil, fmt.Errorf("linalg: the %s has shape %v, the projector width %d", what, x.Shape, q.svd.d)
+		return nil, fmt.Errorf("projection: the %s has shape %v, the projector width %d", what, x.Shape, q.svd.d)
 	}
 	return m, nil
 }
@@ -23,13 +23,13 @@ func (q *Projection) rows(what string, x *tensor.Tensor) (*mat.Dense, error) {
 // matrix converts a finite float tensor of rank 2 without empty dimensions.
 func matrix(what string, x *tensor.Tensor) (*mat.Dense, error) {
 	if x == nil {
-		return nil, fmt.Errorf("linalg: the %s is missing", what)
+		return nil, fmt.Errorf("projection: the %s is missing", what)
 	}
 	if len(x.Shape) != 2 || x.IsInt() || x.Shape[0] < 1 || x.Shape[1] < 1 || len(x.Data) != tensor.Size(x.Shape) {
-		return nil, fmt.Errorf("linalg: the %s is %v with %d values; it must be a float matrix", what, x, x.Len())
+		return nil, fmt.Errorf("projection: the %s is %v with %d values; it must be a float matrix", what, x, x.Len())
 	}
 	if i := x.Finite(); i >= 0 {
-		return nil, fmt.Errorf("linalg: the %s %v holds %v at row %d, column %d; it must be finite",
+		return nil, fmt.Errorf("projection: the %s %v holds %v at row %d, column %d; it must be finite",
 			what, x, x.Data[i], i/x.Shape[1], i%x.Shape[1])
 	}
 	m := mat.NewDense(x.Shape[0], x.Shape[1], nil)

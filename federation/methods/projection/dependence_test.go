@@ -1,10 +1,10 @@
-package linalg_test
+package projection_test
 
 import (
 	"math/rand/v2"
 	"testing"
 
-	"promptfed/runtime/linalg"
+	"promptfed/federation/methods/projection"
 	"promptfed/runtime/tensor"
 )
 
@@ -41,7 +41,7 @@ func overlap(a, b *tensor.Tensor, removed bool) float64 {
 
 // What FedPHA's eq. 9 keeps of T 16 tokens of width 512 at rho 0.8 hardly depends on the prompt, which is why it is not
 // the default: 102 of the 496 null directions, as Householder reflectors complete them. 0.90 and 94.8 % were measured
-// with torch.linalg.svd(full_matrices=True), which ends in the same LAPACK; by chance the overlap were 102/512 = 0.20
+// with torch.projection.svd(full_matrices=True), which ends in the same LAPACK; by chance the overlap were 102/512 = 0.20
 // and the last 102 channels would hold as much. What exact-null removes is the prompt's own row space and nothing else:
 // two unrelated ones overlap by 16/512 = 0.03.
 func TestDependenceOnThePrompt(t *testing.T) {
@@ -52,13 +52,13 @@ func TestDependenceOnThePrompt(t *testing.T) {
 	}
 	p, other := drawnPrompt(1), drawnPrompt(2)
 	of := func(kind string, p *tensor.Tensor) *tensor.Tensor {
-		q, err := linalg.Projector(p, kind, 0.8)
+		q, err := projection.Projector(p, kind, 0.8)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return q
 	}
-	a, b := of(linalg.Eq9, p), of(linalg.Eq9, other)
+	a, b := of(projection.Eq9, p), of(projection.Eq9, other)
 	near("eq9: the overlap of what is kept", overlap(a, b, false), 0.90, 0.01)
 	last := 0.0
 	for i := 512 - 102; i < 512; i++ {
@@ -66,14 +66,14 @@ func TestDependenceOnThePrompt(t *testing.T) {
 	}
 	near("eq9: the share of the last 102 channels", last, 0.948, 0.01)
 
-	a, b = of(linalg.ExactNull, p), of(linalg.ExactNull, other)
+	a, b = of(projection.ExactNull, p), of(projection.ExactNull, other)
 	near("exact-null: the overlap of what is removed", overlap(a, b, true), 16./512, 0.01)
 	for _, c := range []struct {
 		what string
 		p    *tensor.Tensor
 		left float64 // of the length, of a prompt's rows
 	}{{"the prompt itself", p, 0}, {"another prompt", other, 0.984}} { // √(1-16/512)
-		q, err := linalg.Project(p, linalg.ExactNull, 0.8)
+		q, err := projection.Project(p, projection.ExactNull, 0.8)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package linalg
+package projection
 
 import (
 	"fmt"
@@ -56,7 +56,7 @@ func floorShare(share float64, n int) int {
 // rank.
 func keptColumns(kind string, rho float64, t, d, rank int) (lo, hi int, err error) {
 	if !(rho >= 0 && rho <= 1) {
-		return 0, 0, fmt.Errorf("linalg: ratio rho is %v; it must lie in [0,1]", rho)
+		return 0, 0, fmt.Errorf("projection: ratio rho is %v; it must lie in [0,1]", rho)
 	}
 	switch kind {
 	case Eq9:
@@ -71,6 +71,6 @@ func keptColumns(kind string, rho float64, t, d, rank int) (lo, hi int, err erro
 	case ExactNull:
 		return RemovedExactNull(rank, d, rho), d, nil
 	}
-	return 0, 0, fmt.Errorf("linalg: unknown projector %q; known: %s", kind,
+	return 0, 0, fmt.Errorf("projection: unknown projector %q; known: %s", kind,
 		strings.Join(slices.Sorted(slices.Values(Kinds())), ", "))
 }

@@ -1,8 +1,8 @@
-// Package linalg holds the host-side linear algebra of the methods: the projectors that FedPHA (ICML 2025, Eq. 8-10 and
-// Algorithm 1), SDFed (arXiv 2602.08590, Definition 1 and Eq. 9) and FedPR (CVPR 2023) build from the singular value
-// decomposition of the global prompt, and their derivatives. Decompositions come from gonum; everything inside is
-// float64 and independent of the number of threads.
-package linalg
+// Package projection holds the projectors that FedPHA (ICML 2025, Eq. 8-10 and Algorithm 1), SDFed (arXiv 2602.08590,
+// Definition 1 and Eq. 9) and FedPR (CVPR 2023) build from the singular value decomposition of the global prompt, and
+// their derivatives. Decompositions come from gonum; everything inside is float64 and independent of the number of
+// threads.
+package projection
 
 import (
 	"fmt"
@@ -76,7 +76,7 @@ func keepColumns(p *tensor.Tensor, of func(rank int) (lo, hi int)) (*Projection,
 	}
 	lo, hi := of(f.rank)
 	if lo < 0 || lo > hi || hi > f.d {
-		return nil, fmt.Errorf("linalg: columns %d to %d of the %d right singular vectors of a prompt %v", lo, hi, f.d,
+		return nil, fmt.Errorf("projection: columns %d to %d of the %d right singular vectors of a prompt %v", lo, hi, f.d,
 			p.Shape)
 	}
 	return f.keep("", lo, hi), nil

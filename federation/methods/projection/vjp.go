@@ -1,4 +1,4 @@
-package linalg
+package projection
 
 import (
 	"fmt"
@@ -43,7 +43,7 @@ func (q *Projection) VJP(dq *tensor.Tensor) (*tensor.Tensor, error) {
 		return nil, err
 	}
 	if n, d := g.Dims(); n != d {
-		return nil, fmt.Errorf("linalg: the projector's gradient has shape %v; it must be [%d,%d]", dq.Shape, d, d)
+		return nil, fmt.Errorf("projection: the projector's gradient has shape %v; it must be [%d,%d]", dq.Shape, d, d)
 	}
 	dp, err := q.vjp(func(w, v *mat.Dense) {
 		w.Mul(g, v)
@@ -67,7 +67,7 @@ func (q *Projection) ApplyVJP(x, dy *tensor.Tensor) (dx, dp *tensor.Tensor, err 
 		return nil, nil, err
 	}
 	if !x.SameShape(dy) {
-		return nil, nil, fmt.Errorf("linalg: the projected prompt has shape %v, its gradient %v", x.Shape, dy.Shape)
+		return nil, nil, fmt.Errorf("projection: the projected prompt has shape %v, its gradient %v", x.Shape, dy.Shape)
 	}
 	back, err := q.vjp(func(w, v *mat.Dense) {
 		var yv, xv mat.Dense
@@ -90,7 +90,7 @@ func (q *Projection) vjp(mul func(w, v *mat.Dense)) (*mat.Dense, error) {
 		return dp, nil
 	}
 	if q.tie > 0 {
-		return nil, fmt.Errorf("linalg: projector %s cuts between equal singular values %d and %d (%g) of the "+
+		return nil, fmt.Errorf("projection: projector %s cuts between equal singular values %d and %d (%g) of the "+
 			"prompt, where it has no derivative; detach the projector or change its ratio",
 			q.Kind, q.tie, q.tie+1, f.s[q.tie])
 	}

@@ -1,4 +1,4 @@
-package linalg
+package projection
 
 import (
 	"encoding/json"
@@ -10,7 +10,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// golden is a case of testdata/projectors.json, written by tools/golden/linalg.py: Q by NumPy (complete QR) or PyTorch
+// golden is a case of testdata/projectors.json, written by tools/golden/projection.py: Q by NumPy (complete QR) or PyTorch
 // 1.13 (SVD), DP by PyTorch's autograd, both float64, reduced to the columns Cols.
 type golden struct {
 	Kind string
@@ -34,7 +34,7 @@ func readGoldens(t *testing.T) []golden {
 	return cases
 }
 
-// lcg draws the numbers of tools/golden/linalg.py.
+// lcg draws the numbers of tools/golden/projection.py.
 func lcg(seed uint64, shape ...int) *tensor.Tensor {
 	out := tensor.New(shape...)
 	for i := range out.Data {

@@ -1,25 +1,27 @@
-package linalg
+package methods
 
 import (
 	"math"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
+
+	"promptfed/federation/method"
 )
 
 // By hand: [[5,4],[4,5]] has the eigenvalues 9 and 1 along (1,1)/√2 and (1,-1)/√2; the equal entries of the second are
 // told apart by which comes first. As rows it is (2,1) and (1,2), whose Gram matrix is the same.
 func TestPrincipalAxesByHand(t *testing.T) {
 	s := 1 / math.Sqrt2
-	byMatrix, err := PrincipalAxes(mat.NewSymDense(2, []float64{5, 4, 4, 5}), 2)
+	byMatrix, err := principalAxes(mat.NewSymDense(2, []float64{5, 4, 4, 5}), 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	byRows, err := RowAxes(mat.NewDense(2, 2, []float64{2, 1, 1, 2}), 2)
+	byRows, err := rowAxes(mat.NewDense(2, 2, []float64{2, 1, 1, 2}), 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range []Axes{byMatrix, byRows} {
+	for _, a := range []principal{byMatrix, byRows} {
 		near(t, a.Sizes, 9, 1)
 		near(t, a.Vectors[0], s, s)
 		if math.Abs(math.Abs(a.Vectors[1][0])-s) > 1e-12 || math.Abs(a.Vectors[1][0]+a.Vectors[1][1]) > 1e-12 {
@@ -48,7 +50,7 @@ func TestAxesOfLowRank(t *testing.T) {
 		mat.NewDense(1, 2, []float64{3, -4}):              25,
 		mat.NewDense(3, 2, []float64{3, -4, -6, 8, 0, 0}): 125,
 	} {
-		a, err := RowAxes(rows, 5)
+		a, err := rowAxes(rows, 5)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,11 +58,11 @@ func TestAxesOfLowRank(t *testing.T) {
 		near(t, a.Vectors[0], -.6, .8)
 	}
 	for _, m := range []*mat.SymDense{mat.NewSymDense(2, nil), mat.NewSymDense(2, []float64{-1, 0, 0, -2})} {
-		if a, err := PrincipalAxes(m, 2); err != nil || len(a.Sizes) != 0 {
+		if a, err := principalAxes(m, 2); err != nil || len(a.Sizes) != 0 {
 			t.Errorf("%v, %v", a, err)
 		}
 	}
-	a, err := PrincipalAxes(mat.NewSymDense(3, []float64{4, 0, 0, 0, -1e-9, 0, 0, 0, 1e-9}), 3)
+	a, err := principalAxes(mat.NewSymDense(3, []float64{4, 0, 0, 0, -1e-9, 0, 0, 0, 1e-9}), 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,23 +74,23 @@ func TestAxesRebuild(t *testing.T) {
 	for _, r := range []int{3, 7, 20} {
 		const d = 7
 		rows := mat.NewDense(r, d, nil)
-		for i, v := range lcg(uint64(r), r, d).Data {
+		for i, v := range method.Draw(uint64(r), 0, "rows", []int{r, d}, 1).Data {
 			rows.RawMatrix().Data[i] = float64(v)
 		}
 		var cov mat.SymDense
 		cov.SymOuterK(1, rows.T())
-		a, err := RowAxes(rows, d)
+		a, err := rowAxes(rows, d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := PrincipalAxes(&cov, d)
+		b, err := principalAxes(&cov, d)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(a.Sizes) != min(r, d) || len(b.Sizes) != min(r, d) {
 			t.Fatalf("%d rows: %d and %d axes", r, len(a.Sizes), len(b.Sizes))
 		}
-		for _, x := range []Axes{a, b} {
+		for _, x := range []principal{a, b} {
 			var back mat.SymDense
 			back.ReuseAsSym(d)
 			for j, v := range x.Vectors {
@@ -111,7 +113,7 @@ func TestAxesRebuild(t *testing.T) {
 				t.Errorf("%d rows: rebuilt %v, want %v", r, mat.Formatted(&back), mat.Formatted(&cov))
 			}
 		}
-		two, err := RowAxes(rows, 2)
+		two, err := rowAxes(rows, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,11 +125,11 @@ func TestAxesRebuild(t *testing.T) {
 func BenchmarkAxes(b *testing.B) {
 	const d = 512
 	rows := mat.NewDense(2*d, d, nil)
-	for i, v := range lcg(1, 2*d, d).Data {
+	for i, v := range method.Draw(1, 0, "rows", []int{2 * d, d}, 1).Data {
 		rows.RawMatrix().Data[i] = float64(v)
 	}
 	for b.Loop() {
-		if _, err := RowAxes(rows, 64); err != nil {
+		if _, err := rowAxes(rows, 64); err != nil {
 			b.Fatal(err)
 		}
 	}
