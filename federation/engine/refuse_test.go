@@ -82,7 +82,7 @@ func (b bent) Loss(s *method.Scope, logits graph.Node) graph.Node {
 }
 
 func TestRefusesMethodsThatAreWrong(t *testing.T) {
-	carrier := methods.PromptFL{Context: methods.Context{Tokens: 2, Position: "end", Std: .1}}
+	base := methods.PromptFL{Context: methods.Context{Tokens: 2, Position: "end", Std: .1}}
 	for name, c := range map[string]struct {
 		m     bent
 		words []string
@@ -105,7 +105,7 @@ func TestRefusesMethodsThatAreWrong(t *testing.T) {
 		}}, []string{"scalar/tau", "nothing provides"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.m.PromptFL = carrier
+			c.m.PromptFL = base
 			refused(t, withMethod(c.m), engine.Settings{}, c.words...)
 		})
 	}

@@ -19,7 +19,7 @@ import (
 // Experiment is everything that decides what a run computes.
 type Experiment struct {
 	Name       string
-	MethodName string // for reports and the fingerprint: carrier and wrappers
+	MethodName string // for reports and the fingerprint: base method and wrappers
 	Options    string // of the methods, for the fingerprint
 	Secure     string // of secure aggregation, for the fingerprint; empty for none
 	// Reproduces are the known defects of published code that the experiment makes again on purpose, for the

@@ -1,9 +1,9 @@
 // Package method says what a federated method is: what is learned, what a client adds, what the server does. It runs
 // nothing; federation/engine does.
 //
-// A carrier (PromptFL, FedPHA, ...) embeds Base and writes Params and Logits, plus Loss if it differs. A wrapper
-// (FedProx, ...) embeds Method and works over any carrier and any other wrapper. The full interface is implemented by
-// all of them; there are no optional interfaces that a wrapper could hide.
+// A base method (PromptFL, FedPHA, ...) embeds Base and writes Params and Logits, plus Loss if it differs. A wrapper
+// (FedProx, ...) embeds Method and works over any base method and any other wrapper. The full interface is implemented
+// by all of them; there are no optional interfaces that a wrapper could hide.
 package method
 
 import (
@@ -99,7 +99,7 @@ type Task struct {
 	VisionLayers int    // blocks of a vision transformer; 0 for a ResNet
 }
 
-// Base is plain FedAvg on cross entropy. A carrier embeds it and writes what differs. Base calls no other method of
+// Base is plain FedAvg on cross entropy. A base method embeds it and writes what differs. Base calls no other method of
 // Method: a call here could not reach the embedding type.
 type Base struct{}
 

@@ -12,9 +12,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Appr adds FedAPPR's two terms to the loss of a carrier with a shared text prompt, which stays near the average (eq.
-// 8) and, after a warm-up, learns to pass for an average before the server's discriminator (eq. 7), which tells past
-// averages from this round's uploads (eq. 6). Over PromptFL this is FedAPPR.
+// Appr adds FedAPPR's two terms to the loss of a base method with a shared text prompt, which stays near the average
+// (eq. 8) and, after a warm-up, learns to pass for an average before the server's discriminator (eq. 7), which tells
+// past averages from this round's uploads (eq. 6). Over PromptFL this is FedAPPR.
 //
 // "Model-Heterogeneous Federated Prompt Learning", under review, eq. 6-9, algorithm S1. The variants of its ablation
 // are lambda_a: 0 (nA), warmup: 0 (nW) and lambda_r: 0 (nR). There is no public code; where the paper is silent:
@@ -29,7 +29,7 @@ import (
 //     round's record has the loss after the last step, under the note discriminator_loss;
 //   - a client starts every round from the average (start: global) or from its own last prompt (start: own);
 //   - clients are tested with the prompt that they ended their own training with (view: own, as algorithm S1 returns
-//     personalised prompts), or as the carrier's are (view: carrier);
+//     personalised prompts), or as the base method's are (view: base);
 //   - "t > T0" counts rounds from 1: the first T0 rounds are without discriminator;
 //   - the pool of past averages keeps the last `pool` ones, 0 for all.
 //
@@ -40,7 +40,7 @@ type Appr struct {
 	Alignment `config:",squash"`
 	Prompts   []string `config:"prompts" help:"shared prompts that the terms act on; empty: ctx, global, sigma or text/shared"`
 
-	names []string // of the prompts, in the carrier's order
+	names []string // of the prompts, in the base method's order
 }
 
 // apprTraffic is FedAPPR's row of its table S6.
@@ -53,7 +53,7 @@ var apprDef = Def{Name: "appr", Title: "FedAPPR's terms", New: newAppr,
 
 func newAppr() Layer { return &Appr{Alignment: defaultAlignment} }
 
-// usualPrompts are the names that carriers give to a shared text prompt.
+// usualPrompts are the names that base methods give to a shared text prompt.
 var usualPrompts = []string{"ctx", "global", "sigma", "text/shared"}
 
 func (m *Appr) Build(inner method.Method) (method.Method, error) {
@@ -71,7 +71,7 @@ func (m *Appr) Build(inner method.Method) (method.Method, error) {
 	}
 	err := m.Check()
 	if len(m.names) == 0 || len(m.Prompts) > 0 && len(m.names) < len(m.Prompts) {
-		err = Join(err, fmt.Errorf("it needs a shared text prompt called %s; the carrier shares %s",
+		err = Join(err, fmt.Errorf("it needs a shared text prompt called %s; the base method shares %s",
 			strings.Join(wanted, ", "), sharing(shared)))
 	}
 	m.Method = inner
@@ -102,7 +102,7 @@ type Alignment struct {
 	LR        float64 `config:"disc_lr" help:"discriminator learning rate"`
 	Pool      int     `config:"pool" help:"past averages kept, 0 for all"`
 	From      string  `config:"start" help:"where a client starts a round: global or own"`
-	Tested    string  `config:"view" help:"what a client is tested with: own, or carrier for what is tested without these terms"`
+	Tested    string  `config:"view" help:"what a client is tested with: own, or base for what is tested without these terms"`
 }
 
 var defaultAlignment = Alignment{Adversary: 0.1, Proximity: 0.01, Warmup: 20, Hidden: 8, Input: "tokens", Norm: "unit",
@@ -114,7 +114,7 @@ func (a Alignment) Check() error {
 		OneOf("disc_input", a.Input, "tokens", "mean"), OneOf("disc_norm", a.Norm, "unit", "none"),
 		OneOf("disc_optim", a.Optim, "adam", "sgd"), Within("disc_steps", a.Steps, 0, maxSteps),
 		Within("disc_lr", a.LR, 0, maxWeight), Within("pool", a.Pool, 0, math.MaxInt32),
-		OneOf("start", a.From, "global", "own"), OneOf("view", a.Tested, "own", "carrier"))
+		OneOf("start", a.From, "global", "own"), OneOf("view", a.Tested, "own", "base"))
 }
 
 // Names of the discriminator's weights [w,hidden] and [hidden,1], and of what the server keeps.

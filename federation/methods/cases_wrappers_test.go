@@ -6,15 +6,15 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-// plus adds to what a carrier traces what a wrapper does; a client keeps its state from its first round on.
-func plus(carrier, more methodtest.Names, kept, serverKept []string) methodtest.Names {
-	n := carrier
+// plus adds to what a base method traces what a wrapper does; a client keeps its state from its first round on.
+func plus(base, more methodtest.Names, kept, serverKept []string) methodtest.Names {
+	n := base
 	n.Down, n.Each, n.Up = slices.Concat(n.Down, more.Down), slices.Concat(n.Each, more.Each), slices.Concat(n.Up,
 		more.Up)
 	n.Kept = func(round int) []string {
 		var old []string
-		if carrier.Kept != nil {
-			old = carrier.Kept(round)
+		if base.Kept != nil {
+			old = base.Kept(round)
 		}
 		if round == 0 {
 			return old
@@ -22,8 +22,8 @@ func plus(carrier, more methodtest.Names, kept, serverKept []string) methodtest.
 		return slices.Concat(old, kept)
 	}
 	n.ServerKept = func(round int) []string {
-		if carrier.ServerKept != nil {
-			return slices.Concat(carrier.ServerKept(round), serverKept)
+		if base.ServerKept != nil {
+			return slices.Concat(base.ServerKept(round), serverKept)
 		}
 		return serverKept
 	}

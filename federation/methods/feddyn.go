@@ -15,7 +15,7 @@ import (
 // Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021, algorithm 1, eq. 1-2. h_i and h start at
 // zero; h_i stands for the gradient ∇L_i(w_i). Where there is a choice:
 //   - norm: squared is the paper's term; code is PFLlib's, alpha/2 |w - w_t| of all shared parameters together;
-//   - weighting: uniform is the paper's mean; examples is FedAvg's, which the carrier has.
+//   - weighting: uniform is the paper's mean; examples is FedAvg's, which the base method has.
 //
 // Names: dyn/h/NAME, of a client in what it keeps and of the server in what stays there.
 type FedDyn struct {

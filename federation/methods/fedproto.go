@@ -12,7 +12,7 @@ import (
 // FedProto ties a client's representation of a class to the class's prototype on the server: loss + lambda ‖r - C_y‖²,
 // in the mean over the batch's examples, where those count 0 whose class y has no prototype. After training each client
 // uploads the mean representation of each of its classes, and the server averages them class by class. Over CoOp only
-// prototypes travel, which is FedProto proper; over other carriers they travel beside what the carrier shares.
+// prototypes travel, which is FedProto proper; over other base methods they travel beside what the base method shares.
 //
 // Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022, eq. 3-7, algorithm 1;
 // lambda is the public code's, FedAPPR's tables have 0.1. The paper's regulariser is the L2 distance of
@@ -20,8 +20,8 @@ import (
 // dimensions instead (distance: mean), of features that are not normalised; of unit rows that is 1/D as much, with
 // which the term does nothing beside cross entropy at CLIP's logit scale. A frozen encoder's image features do not
 // move, so that with CLIP the representation is something else (our reading, option of):
-//   - text: the carrier's class features, of the example's class;
-//   - image: image features, for carriers that move them.
+//   - text: the base method's class features, of the example's class;
+//   - image: image features, for base methods that move them.
 //
 // Where there is a choice:
 //   - weighting: examples is eq. 6, a client counts by its examples of a class; uniform is the public code's plain
@@ -31,8 +31,8 @@ import (
 //   - group: features of different encoders do not compare, so that prototypes are averaged among clients of one
 //     backbone; dimension averages all of one joint dimension, as the tables with p = 512 do. Where there is one group,
 //     the server sends its prototypes to all, else each client those of its own;
-//   - test: scores is the carrier's; prototypes takes the nearest prototype, the scores being minus the mean squares of
-//     image feature less prototype (the public code's other test).
+//   - test: scores is the base method's; prototypes takes the nearest prototype, the scores being minus the mean
+//     squares of image feature less prototype (the public code's other test).
 //
 // Names, in uploads and in what the server sends: proto/mean [C,D] and proto/n [C,1], the examples behind each row, 0
 // where there is none.
@@ -43,7 +43,7 @@ type FedProto struct {
 	Distance  string  `config:"distance" help:"squares of a representation less its prototype over dimensions: their sum or mean (the public code)"`
 	Of        string  `config:"of" help:"what stands for a class: text or image"`
 	Group     string  `config:"group" help:"whose prototypes are averaged: backbone or dimension"`
-	Test      string  `config:"test" help:"what images are tested against: scores (the carrier's) or prototypes"`
+	Test      string  `config:"test" help:"what images are tested against: scores (the base method's) or prototypes"`
 }
 
 var fedProtoDef = Def{Name: "fedproto", Title: "FedProto", New: newFedProto,
@@ -61,7 +61,8 @@ func (m *FedProto) Build(inner method.Method) (method.Method, error) {
 		OneOf("of", m.Of, "text", "image"),
 		OneOf("group", m.Group, "backbone", "dimension"), OneOf("test", m.Test, "scores", "prototypes"))
 	if len(paramNames(inner)) == 0 {
-		err = Join(err, errors.New("it ties what is learned to prototypes, but the carrier learns nothing; remove it"))
+		err = Join(err, errors.New("it ties what is learned to prototypes, but the base method learns nothing; remove "+
+			"it"))
 	}
 	m.Method = inner
 	if err != nil {
@@ -91,8 +92,8 @@ func (m FedProto) represent(s *method.Scope) graph.Node {
 	r := represent(m.Method, s, m.Of)
 	if s.Graph().Err() == nil && !uses(s, r, func(method.Param) bool { return true }) {
 		other := map[string]string{"text": "image", "image": "text"}[m.Of]
-		return s.Graph().Fail("of: %s needs a carrier that moves %s features; this one does not: use %s", m.Of, m.Of,
-			other)
+		return s.Graph().Fail("of: %s needs a base method that moves %s features; this one does not: use %s", m.Of,
+			m.Of, other)
 	}
 	return r
 }

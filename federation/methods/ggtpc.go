@@ -10,8 +10,8 @@ import (
 )
 
 // GGTPC asks every client for the number, mean and covariance of its image features of each class (its survey "ggtpc"),
-// rebuilds each class's global covariance on the server, and trains any carrier on features that are spread along its
-// main axes and sampled by inverse frequency.
+// rebuilds each class's global covariance on the server, and trains any base method on features that are spread along
+// its main axes and sampled by inverse frequency.
 //
 // Luo et al., Geometric Prior-Guided Federated Prompt Calibration, arXiv 2512.07208, eq. 3-7. There is no public code.
 // The server sorts clients by their examples of a class, most first and of equals the lower number, takes the smallest
@@ -35,12 +35,12 @@ import (
 //   - sampling: sample gives every row its class's weight w_c, so that classes are drawn equally often, which is what
 //     the paper says the strategy is for and what prototypes as "single samples" with a weight need; class is eq. 7 as
 //     written, a class with P_c = w_c / Σ w, then one of its rows, which turns an imbalance round; none keeps the
-//     carrier's order. An epoch is as many rows as there are real ones;
+//     base method's order. An epoch is as many rows as there are real ones;
 //   - prototypes (section 3.4) are the means of other domains' classes, weighted by examples, and a client without a
 //     domain is one of its own. Each is one more row, of weight n_max (as w_c of a class with one sample), and spread
 //     likewise;
 //   - survey: once asks before round 0, since encoders are frozen; round asks in every round, as section 3.5 does;
-//   - carriers that read patch features get each of them moved by their image's noise, keeping its length (patches:
+//   - base methods that read patch features get each of them moved by their image's noise, keeping its length (patches:
 //     noise), or as they are (patches: keep); a prototype's patches are all the prototype. Where the image tower runs
 //     in the step, with prompts, its features get the noise (draw/noise [B,D] in a trace); there are no prototypes
 //     then, and layers around this one see the tower's own features.
@@ -76,7 +76,7 @@ func (m *GGTPC) Build(inner method.Method) (method.Method, error) {
 		OneOf("survey", m.Survey, "once", "round"), Within("strength", m.Strength, 0, maxWeight),
 		OneOf("patches", m.Patches, "noise", "keep"), OneOf("sampling", m.Sampling, "class", "sample", "none"))
 	if len(paramNames(inner)) == 0 {
-		err = Join(err, errors.New("it calibrates what is trained on, but the carrier learns nothing; remove it"))
+		err = Join(err, errors.New("it calibrates what is trained on, but the base method learns nothing; remove it"))
 	}
 	return *m, err
 }
@@ -104,7 +104,7 @@ func (m GGTPC) needs() []string {
 	return out
 }
 
-// Loss of a carrier that makes image features in the step is built anew with noise on them.
+// Loss of a base method that makes image features in the step is built anew with noise on them.
 func (m GGTPC) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Strength == 0 {
 		return m.Method.Loss(s, logits)
@@ -136,7 +136,7 @@ func (m GGTPC) ask(l *method.Local) (tensor.Map, error) {
 	return m.measure(b[method.ImageInput], b[method.LabelInput].Ints, l.Task.Classes)
 }
 
-// Begin lets the carrier see the client's own data first, then wraps them.
+// Begin lets the base method see the client's own data first, then wraps them.
 func (m GGTPC) Begin(l *method.Local) error {
 	if err := m.Method.Begin(l); err != nil || l.Pretrains {
 		return err

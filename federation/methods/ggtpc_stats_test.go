@@ -258,7 +258,7 @@ func TestSampling(t *testing.T) {
 	}
 	none := calibration(func(m *GGTPC) { m.Sampling = "none" })
 	if got := none.calibrate(data, tensor.Map{}).Order(method.Rand(1)); !slices.Equal(got, []int{0, 1, 2, 3}) {
-		t.Errorf("carrier's order %v", got)
+		t.Errorf("base method's order %v", got)
 	}
 	seen := map[int]bool{}
 	for i := range 20 {

@@ -12,9 +12,9 @@ import (
 // Li et al., Model-Contrastive Federated Learning, CVPR 2021, eq. 3. A frozen encoder's image features are the same for
 // all three, so that with CLIP z is something else (our reading, option of):
 //   - logits: an image's class scores;
-//   - text: the class features that the carrier compares with images, averaged over classes in place of the batch;
+//   - text: the class features that the base method compares with images, averaged over classes in place of the batch;
 //   - prompt: the class features of the shared prompts ctx, global, sigma and text/shared, whatever is tested;
-//   - image: image features, for carriers that move them;
+//   - image: image features, for base methods that move them;
 //   - auto: logits where they use what the server averages, else prompt, as over FedPHA, which scores by its private
 //     prompt alone.
 //

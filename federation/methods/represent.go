@@ -10,9 +10,9 @@ import (
 )
 
 // represent gives unit rows by which models are compared, in one scope: a batch's class scores [B,C] (of: logits), the
-// class features that the carrier compares (text) or those of its shared prompts (prompt) [C,D], or the image features
-// that it compares (image) [B,D]. A carrier that compares in another way than by Scope.Cosine has text of its shared
-// prompts.
+// class features that the base method compares (text) or those of its shared prompts (prompt) [C,D], or the image
+// features that it compares (image) [B,D]. A base method that compares in another way than by Scope.Cosine has text of
+// its shared prompts.
 func represent(m method.Method, s *method.Scope, of string) graph.Node {
 	logits := m.Logits(s)
 	x, t := s.Compared()
@@ -31,7 +31,7 @@ func represent(m method.Method, s *method.Scope, of string) graph.Node {
 		}
 	}
 	if of == "image" || prompts == nil {
-		return s.Graph().Fail("of: %s has nothing to take from this carrier; use another", of)
+		return s.Graph().Fail("of: %s has nothing to take from this base method; use another", of)
 	}
 	if len(prompts) == 1 {
 		return prompts[0]

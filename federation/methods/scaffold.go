@@ -12,7 +12,8 @@ import (
 //
 // Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020, algorithm 1, eq.
 // 3-5. K counts all local steps and lr is the rate of this round's schedule. Where there is a choice:
-//   - weighting: uniform is the paper's mean over the clients of a round; examples is FedAvg's, which the carrier has;
+//   - weighting: uniform is the paper's mean over the clients of a round; examples is FedAvg's, which the base method
+//     has;
 //   - control: gradients (ours) makes c_i+ the mean of the K gradients g themselves. path is option II as written,
 //     which takes (x - y)/(K lr) for the mean of g - c_i + c, as plain SGD makes it: there the two are one. With a
 //     momentum of 0.9 the path is up to ten times as long, and training diverges, while the mean of the gradients stays

@@ -29,8 +29,8 @@ func (w Weighting) Average(inner method.Method, g *method.Global, ups []method.U
 // MustShare refuses a stack that leaves the server nothing to average.
 func MustShare(m method.Method) error {
 	if len(SharedNames(m)) == 0 {
-		return errors.New("it acts on what the server averages, but the carrier shares nothing; choose another " +
-			"carrier, or remove it")
+		return errors.New("it acts on what the server averages, but the base method shares nothing; choose another " +
+			"base method, or remove it")
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func paramNames(m method.Method) []string { return named(m, func(method.Param) b
 var anywhere = method.Task{Clients: 1, Classes: 2, Width: 8, Dim: 8, Patches: 4, Scale: 1, ImageSize: 32,
 	VisionWidth: 8, VisionLayers: 2}
 
-// fits refuses a wrapper whose loss cannot be built over a carrier whose own can. Where that cannot be built here
+// fits refuses a wrapper whose loss cannot be built over a base method whose own can. Where that cannot be built here
 // either, sizes of the real task may be what it lacks.
 func fits(m, inner method.Method) error {
 	graphs := func(m method.Method) error {
@@ -86,7 +86,7 @@ func named(m method.Method, ok func(method.Param) bool) []string {
 	return out
 }
 
-// sharing says what a carrier shares, for errors.
+// sharing says what a base method shares, for errors.
 func sharing(names []string) string {
 	if len(names) == 0 {
 		return "nothing"

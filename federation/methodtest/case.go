@@ -19,7 +19,7 @@ import (
 
 // Case is one method, or one stack of wrappers over a method, with options.
 type Case struct {
-	Name    string   // of the carrier in methods.Table()
+	Name    string   // of the base method in methods.Table()
 	With    []string // wrappers, inner first
 	Options map[string]any
 	// Zero are the options that leave nothing of the outermost wrapper; nil for a case without wrappers.
@@ -168,14 +168,14 @@ func (c Case) workers(t *testing.T) {
 	one.same(t, outcomeOf(t, run(t, c.experiment(t), engine.Settings{Workers: 8})), "1 and 8 workers")
 }
 
-// zero: a wrapper of no strength leaves its carrier as it is.
+// zero: a wrapper of no strength leaves its base method as it is.
 func (c Case) zero(t *testing.T) {
 	if len(c.With) == 0 {
-		t.Skip("a carrier")
+		t.Skip("a base method")
 	}
 	bare, idle := c, c
 	bare.With, bare.Options = c.With[:len(c.With)-1], nil
 	idle.Options = c.Zero
-	carrier := outcomeOf(t, run(t, bare.experiment(t), engine.Settings{}))
-	carrier.same(t, outcomeOf(t, run(t, idle.experiment(t), engine.Settings{})), "carrier and wrapper of no strength")
+	base := outcomeOf(t, run(t, bare.experiment(t), engine.Settings{}))
+	base.same(t, outcomeOf(t, run(t, idle.experiment(t), engine.Settings{})), "base method and wrapper of no strength")
 }

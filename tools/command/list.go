@@ -26,7 +26,7 @@ func listCommand() *cobra.Command {
 		}})
 	}
 	c.AddCommand(listMethods())
-	add("wrappers", "methods that work over any carrier", func() string { return methodText(true) })
+	add("wrappers", "methods that work over any base method", func() string { return methodText(true) })
 	add("datasets", "image sets and what they expect on disk", func() string { return align(dataRows()) })
 	add("partitions", "ways to hand out examples to clients", func() string { return align(partitionRows()) })
 	add("backbones", "bundles that are found by name", func() string { return align(backboneRows(models)) })
@@ -40,7 +40,7 @@ func listCommand() *cobra.Command {
 
 func listMethods() *cobra.Command {
 	var bytes bool
-	c := &cobra.Command{Use: "methods", Short: "carriers: methods that learn prompts", Args: exactly(0)}
+	c := &cobra.Command{Use: "methods", Short: "base methods, that learn prompts", Args: exactly(0)}
 	c.Flags().BoolVar(&bytes, "bytes", false, "what each method and wrapper sends, counted, beside the papers' formula")
 	c.RunE = func(*cobra.Command, []string) error {
 		if !bytes {
