@@ -28,7 +28,7 @@ type examiner struct {
 }
 
 // examiners makes one for each exam of an experiment.
-func examiners(e *Experiment, set Settings) map[string]examiner {
+func examiners(e *Experiment, set Settings, shared *computed) map[string]examiner {
 	out := map[string]examiner{}
 	set.Tracer = nil
 	for _, x := range e.Exams {
@@ -40,7 +40,9 @@ func examiners(e *Experiment, set Settings) map[string]examiner {
 		if x.Template != "" {
 			other.Template = x.Template
 		}
-		out[x.Name] = examiner{NewWorker(&other, set), x}
+		w := NewWorker(&other, set)
+		w.computed = shared
+		out[x.Name] = examiner{w, x}
 	}
 	return out
 }

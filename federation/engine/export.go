@@ -32,7 +32,9 @@ func (w *Worker) Classifier(ctx context.Context, c *Client, clients int, prompts
 	if err != nil {
 		return scores, err
 	}
-	return replace(scores, fixed, values), scores.Graph().Err()
+	return replace(scores, fixed, func(i int) graph.Node {
+		return scores.Graph().Const(values[valueName(i)]).Cast(fixed[i].DType())
+	}), scores.Graph().Err()
 }
 
 // ofImage tells whether an input of a method's graph is part of a batch; all others have a kind and a slash in front.
@@ -64,9 +66,8 @@ func fixedParts(root graph.Node) []graph.Node {
 	moving := map[*graph.Op]bool{}
 	var out []graph.Node
 	for _, op := range graph.Reachable(root) {
-		isInput := op.Domain == graph.Own && op.Kind == "Input"
 		moves := func(n graph.Node) bool { return n.OK() && moving[n.Op()] }
-		moving[op] = isInput && ofImage(op.Out[0].Name()) || slices.ContainsFunc(op.In, moves) ||
+		moving[op] = isInput(op) && ofImage(op.Out[0].Name()) || slices.ContainsFunc(op.In, moves) ||
 			slices.ContainsFunc(op.Uses, moves)
 		if !moving[op] {
 			continue
@@ -79,6 +80,8 @@ func fixedParts(root graph.Node) []graph.Node {
 	}
 	return out
 }
+
+func isInput(op *graph.Op) bool { return op.Domain == graph.Own && op.Kind == "Input" }
 
 // evaluate computes nodes that do not depend on an image.
 func (w *Worker) evaluate(ctx context.Context, c *Client, l *method.Local, s State, scope *method.Scope,
@@ -109,15 +112,14 @@ func (w *Worker) evaluate(ctx context.Context, c *Client, l *method.Local, s Sta
 
 func valueName(i int) string { return fmt.Sprint(valueOutput, i) }
 
-// replace puts values in the place of nodes.
-func replace(root graph.Node, nodes []graph.Node, values tensor.Map) graph.Node {
-	g := root.Graph()
+// replace puts others in the place of nodes.
+func replace(root graph.Node, nodes []graph.Node, with func(i int) graph.Node) graph.Node {
 	return graph.Rewrite([]graph.Node{root}, func(op *graph.Op, _ []graph.Node) []graph.Node {
 		out := slices.Clone(op.Out)
 		found := false
 		for k, n := range op.Out {
 			if i := slices.Index(nodes, n); i >= 0 {
-				out[k], found = g.Const(values[valueName(i)]).Cast(n.DType()), true
+				out[k], found = with(i), true
 			}
 		}
 		if !found {

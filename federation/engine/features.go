@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
@@ -16,6 +17,18 @@ type Features struct {
 	Pixels  []Rows  // [.,3,S,S], likewise
 	At      []int   // rows of these that the N examples are; nil for 0 to N-1
 	Class   []int64 // [N]
+
+	number atomic.Uint64 // of id
+}
+
+var lastFeatures atomic.Uint64
+
+// id is a number that no other Features of this process has.
+func (f *Features) id() uint64 {
+	if f.number.Load() == 0 {
+		f.number.CompareAndSwap(0, lastFeatures.Add(1))
+	}
+	return f.number.Load()
 }
 
 // Pick gives some of the examples, in that order. Their rows are not copied.

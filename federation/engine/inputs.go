@@ -13,6 +13,7 @@ type inputs struct {
 	l          *method.Local
 	s          State
 	now, batch tensor.Map
+	fixed      tensor.Map // of program.fixed
 }
 
 // find gives one input by its name in the graph; nil when nothing provides it.
@@ -41,10 +42,28 @@ func (f inputs) find(in string) *tensor.Tensor {
 		}
 		return nil
 	}
+	if t := f.fixed[in]; t != nil {
+		return t
+	}
 	if in == method.OwnedInput {
 		return f.owned()
 	}
 	return f.batch[in]
+}
+
+// need is find, and reads the client's own examples; what nothing provides is an error.
+func (f inputs) need(in string) (*tensor.Tensor, error) {
+	if in == method.MemoryImage || in == method.MemoryLabel {
+		rows, err := f.l.Memory()
+		if err != nil {
+			return nil, fmt.Errorf("the method reads the client's own examples: %w", err)
+		}
+		return rows[strings.TrimPrefix(in, memoryPrefix)], nil
+	}
+	if t := f.find(in); t != nil {
+		return t, nil
+	}
+	return nil, fmt.Errorf("the method needs %s, which nothing provides", in)
 }
 
 // owned is method.Scope.Owned.
@@ -66,16 +85,9 @@ func (f inputs) feed(p *program, host hosts, epoch int) (tensor.Map, error) {
 		if strings.HasPrefix(in, method.HostInput+"/") {
 			continue
 		}
-		if in == method.MemoryImage || in == method.MemoryLabel {
-			rows, err := f.l.Memory()
-			if err != nil {
-				return nil, fmt.Errorf("the method reads the client's own examples: %w", err)
-			}
-			feed[in] = rows[strings.TrimPrefix(in, memoryPrefix)]
-			continue
-		}
-		if feed[in] = f.find(in); feed[in] == nil {
-			return nil, fmt.Errorf("the method needs %s, which nothing provides", in)
+		var err error
+		if feed[in], err = f.need(in); err != nil {
+			return nil, err
 		}
 	}
 	return feed, host.compute(p, f, feed, epoch)

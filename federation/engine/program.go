@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"promptfed/federation/method"
 	"promptfed/runtime/grad"
@@ -24,6 +26,22 @@ type program struct {
 	terms   []string // of which it gives value and gradients, outputs "term/TERM/loss" and "term/TERM/grad/NAME"
 	also    []string // what a batch must hold beside image and label
 	byRow   bool     // its value has a row for each example
+	// fixed computes the parts of the value that depend on no row of data, which are inputs of this one, fixedInput N;
+	// nil where there are none
+	fixed  *program
+	number int64 // that no other compiled graph of this process has
+}
+
+// lastProgram counts what was compiled.
+var lastProgram atomic.Int64
+
+// fixedInput is what the names of inputs begin with that program.fixed computes.
+const fixedInput = "fixed/"
+
+// rows tells whether the program reads rows of data.
+func (p *program) rows() bool {
+	return slices.ContainsFunc(p.inputs, func(in string) bool { return ofImage(in) }) ||
+		slices.ContainsFunc(p.hosts, func(h method.HostCall) bool { return slices.ContainsFunc(h.Of, ofImage) })
 }
 
 // heavy are the inputs of a batch that are kept for it only if a method reads them.
@@ -68,7 +86,7 @@ func (p *program) reads(params tensor.Map) bool {
 		name, ok := strings.CutPrefix(in, method.ParamInput+"/")
 		return ok && params[name] != nil
 	}
-	return slices.ContainsFunc(p.inputs, used) ||
+	return slices.ContainsFunc(p.inputs, used) || p.fixed != nil && p.fixed.reads(params) ||
 		slices.ContainsFunc(p.hosts, func(h method.HostCall) bool { return slices.ContainsFunc(h.Of, used) })
 }
 
@@ -103,8 +121,12 @@ func (c *compiler) step(b Backbone, task method.Task) (*program, error) {
 			return nil, err
 		}
 		return alone(loss), allUsed(s, loss)
-	}, func(s *method.Scope, of []graph.Output) ([]graph.Output, error) {
-		return c.withGradients(b, s, of[0].Node)
+	}, func(s *method.Scope, of []graph.Output) (*program, error) {
+		out, err := c.withGradients(b, s, of[0].Node)
+		if err != nil {
+			return nil, err
+		}
+		return c.compile(b, s, out)
 	})
 }
 
@@ -129,19 +151,51 @@ func allUsed(s *method.Scope, loss graph.Node) error {
 // score compiles the class scores.
 func (c *compiler) score(b Backbone, task method.Task) (*program, error) {
 	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, error) { return alone(c.m.Logits(s)), nil },
-		func(s *method.Scope, of []graph.Output) ([]graph.Output, error) { return c.value(b, s, of[0].Node) })
+		func(s *method.Scope, of []graph.Output) (*program, error) { return c.split(b, s, of[0].Node) })
 }
 
 // eval compiles anything a method asks for over its data.
 func (c *compiler) eval(b Backbone, task method.Task, of func(*method.Scope) graph.Node) (*program, error) {
 	s := method.NewScope(task, c.m.Params(task))
-	out, err := c.value(b, s, of(s))
+	n := of(s)
+	if err := s.Graph().Err(); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.same("eval", b, s, alone(n), func(s *method.Scope, of []graph.Output) (*program, error) {
+		return c.split(b, s, of[0].Node)
+	})
+}
+
+// split compiles a value, and the parts of it that depend on no row of data as a program of their own.
+func (c *compiler) split(b Backbone, s *method.Scope, n graph.Node) (*program, error) {
+	n, err := c.lowered(b, n)
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.compile(b, s, out)
-	if err == nil {
-		p.byRow = out[0].Node.Shape()[0] == graph.Sym("B")
+	if n.Rank() == 0 {
+		n = n.Reshape(1)
+	}
+	var parts []graph.Node
+	var out []graph.Output
+	for _, part := range fixedParts(n) {
+		if isInput(part.Op()) || len(graph.Inputs(part)) == 0 || part.DType() == graph.Bool {
+			continue
+		}
+		out = append(out, graph.Output{Name: fixedInput + strconv.Itoa(len(parts)), Node: part})
+		parts = append(parts, part)
+	}
+	rest := replace(n, parts, func(i int) graph.Node {
+		return s.Graph().Input(out[i].Name, parts[i].DType(), parts[i].Shape())
+	})
+	p, err := c.compile(b, s, alone(rest))
+	if err != nil {
+		return nil, err
+	}
+	p.byRow = rest.Shape()[0] == graph.Sym("B")
+	if len(parts) > 0 {
+		p.fixed, err = c.compile(b, s, out)
 	}
 	return p, err
 }
@@ -151,7 +205,7 @@ func (c *compiler) eval(b Backbone, task method.Task, of func(*method.Scope) gra
 // Clients whose nodes have one signature share one compiled program, but for their host functions, which may hold what
 // the Task says.
 func (c *compiler) once(kind string, b Backbone, task method.Task, build func(*method.Scope) ([]graph.Output, error),
-	finish func(*method.Scope, []graph.Output) ([]graph.Output, error)) (*program, error) {
+	finish func(*method.Scope, []graph.Output) (*program, error)) (*program, error) {
 	key := fmt.Sprintf("%s %s %+v", kind, b.Name(), task)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,6 +217,16 @@ func (c *compiler) once(kind string, b Backbone, task method.Task, build func(*m
 	if err != nil {
 		return nil, err
 	}
+	p, err := c.same(kind, b, s, of, finish)
+	if err == nil {
+		c.programs[key] = p
+	}
+	return p, err
+}
+
+// same gives the program that finish makes of some nodes, or that it made of equal ones; the caller holds c.mu.
+func (c *compiler) same(kind string, b Backbone, s *method.Scope, of []graph.Output,
+	finish func(*method.Scope, []graph.Output) (*program, error)) (*program, error) {
 	sum, err := graph.Signature(of...)
 	if err != nil {
 		return nil, err
@@ -176,34 +240,26 @@ func (c *compiler) once(kind string, b Backbone, task method.Task, build func(*m
 	}
 	p, ok := c.compiled[same]
 	if !ok {
-		out, err := finish(s, of)
-		if err != nil {
-			return nil, err
-		}
-		if p, err = c.compile(b, s, out); err != nil {
+		if p, err = finish(s, of); err != nil {
 			return nil, err
 		}
 		c.compiled[same] = p
 	}
+	return p.of(s), nil
+}
+
+// of is the program with the host functions of a scope.
+func (p *program) of(s *method.Scope) *program {
+	if p == nil {
+		return nil
+	}
 	own := *p
-	own.hosts = p.hostsOf(s)
-	c.programs[key] = &own
-	return &own, nil
+	own.hosts, own.fixed = p.hostsOf(s), p.fixed.of(s)
+	return &own
 }
 
 // alone is one node as what build of once gives.
 func alone(n graph.Node) []graph.Output { return []graph.Output{{Name: valueOutput, Node: n}} }
-
-func (c *compiler) value(b Backbone, s *method.Scope, n graph.Node) ([]graph.Output, error) {
-	n, err := c.lowered(b, n)
-	if err != nil {
-		return nil, err
-	}
-	if n.Rank() == 0 {
-		n = n.Reshape(1)
-	}
-	return alone(n), nil
-}
 
 func (c *compiler) lowered(b Backbone, n graph.Node) (graph.Node, error) {
 	out, err := c.allLowered(b, []graph.Node{n})
@@ -244,7 +300,7 @@ func (c *compiler) terms(b Backbone, task method.Task) (*program, error) {
 			out = append(out, graph.Output(t))
 		}
 		return out, err
-	}, func(s *method.Scope, terms []graph.Output) ([]graph.Output, error) {
+	}, func(s *method.Scope, terms []graph.Output) (*program, error) {
 		nodes, reach := make([]graph.Node, len(terms)), make([][]graph.Node, len(terms))
 		for i, t := range terms { // once prompts share a pass through the text tower, all seem to reach all
 			nodes[i], reach[i] = t.Node, graph.Inputs(t.Node)
@@ -261,7 +317,7 @@ func (c *compiler) terms(b Backbone, task method.Task) (*program, error) {
 			}
 			out = append(out, one...)
 		}
-		return out, nil
+		return c.compile(b, s, out)
 	})
 }
 
@@ -318,7 +374,7 @@ func (c *compiler) compile(b Backbone, s *method.Scope, out []graph.Output) (*pr
 	if err != nil {
 		return nil, err
 	}
-	p := &program{session: session}
+	p := &program{session: session, number: lastProgram.Add(1)}
 	roots := make([]graph.Node, len(out))
 	for i, o := range out {
 		roots[i] = o.Node

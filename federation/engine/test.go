@@ -73,7 +73,7 @@ func (w *Worker) RunTest(ctx context.Context, c *Client, o Order, s State) (Scor
 	}
 	has := EvaluableOf(w.Method, l.Task)
 	score := func() (*tensor.Tensor, *Hits, error) {
-		logits, err := w.scores(ctx, p, l, s, c.Test)
+		logits, err := w.scoresOnce(ctx, p, l, s, c.Test)
 		if err == nil {
 			err = finite("", tensor.Map{"a class score": logits})
 		}

@@ -65,6 +65,7 @@ type Worker struct {
 	Confusion bool
 
 	c         *compiler
+	computed  *computed
 	exams     map[string]examiner
 	shared    *sharedOptimizer // nil for a fresh one in every turn
 	pretrains bool             // of Server.warm
@@ -75,7 +76,8 @@ type Worker struct {
 func NewWorker(e *Experiment, set Settings) *Worker {
 	w := &Worker{Method: e.Method, Train: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard,
 		Terms: set.Terms, Confusion: e.Evaluate.Confusion,
-		c: newCompiler(e.Method, e.Classes, e.Template, set.Session), exams: examiners(e, set)}
+		c: newCompiler(e.Method, e.Classes, e.Template, set.Session), computed: newComputed(mostComputed)}
+	w.exams = examiners(e, set, w.computed)
 	if e.Training.Shared {
 		w.shared = &sharedOptimizer{tensor.Map{}}
 	}
@@ -337,14 +339,20 @@ func (w *Worker) scores(ctx context.Context, p *program, l *method.Local, s Stat
 
 func (w *Worker) runOn(ctx context.Context, p *program, l *method.Local, s State, data method.Data,
 	rows []int) (*tensor.Tensor, error) {
-	batch, err := data.Batch(rows, l.Rand, p.also...)
-	if err != nil {
+	in := inputs{l: l, s: s, now: both(l)}
+	var err error
+	if p.rows() {
+		if in.batch, err = data.Batch(rows, l.Rand, p.also...); err != nil {
+			return nil, err
+		}
+		if err := checkBatch(in.batch, nil); err != nil {
+			return nil, err
+		}
+	}
+	if in.fixed, err = w.fixedValues(ctx, p.fixed, in); err != nil {
 		return nil, err
 	}
-	if err := checkBatch(batch, nil); err != nil {
-		return nil, err
-	}
-	feed, err := inputs{l: l, s: s, now: both(l), batch: batch}.feed(p, hosts{}, 0)
+	feed, err := in.feed(p, hosts{}, 0)
 	if err != nil {
 		return nil, err
 	}

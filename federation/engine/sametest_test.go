@@ -1,0 +1,81 @@
+package engine_test
+
+import (
+	"reflect"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/tensor"
+)
+
+// countedRows counts how often rows are read.
+type countedRows struct {
+	engine.Rows
+	reads *atomic.Int64
+}
+
+func (c countedRows) Read(index []int) (*tensor.Tensor, error) {
+	c.reads.Add(1)
+	return c.Rows.Read(index)
+}
+
+// countReads is test data whose reads are counted.
+func countReads(d method.Data, views int, reads *atomic.Int64) method.Data {
+	f := d.(*engine.Features)
+	return &engine.Features{Views: slices.Repeat([]engine.Rows{countedRows{f.Views[0], reads}}, views), Class: f.Class}
+}
+
+// TestSameTestOnce: of four clients two train in each of three rounds. Test data is read once for the server's
+// parameters in every round, and once more only where the client's own ones changed: in round 0 that is where it
+// trained (a client without parameters of its own is tested with the server's), 4 + 2 reads; later likewise, since what a
+// client has of its own stays as it left it. An evaluation set that all clients share is read once for the server's
+// parameters, whoever asks, and once for each client that ever trained. Where views of the images are drawn anew, nothing is
+// remembered: all are read for both evaluations, 3 * 2 * 4 times, and with two views that are the same the records are
+// too.
+func TestSameTestOnce(t *testing.T) {
+	m, err := methods.Build("promptfl", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(views int) (r *engine.Result, own, exam int64, trained int) {
+		var ownReads, examReads atomic.Int64
+		e := withMethod(m)
+		e.Clients = methodtest.Alike(9, 5, 6, 3)
+		e.Plan.Participation = 0.5
+		for _, c := range e.Clients {
+			c.Test = countReads(c.Test, views, &ownReads)
+		}
+		e.Exams = []engine.Exam{{Name: "other", Test: map[string]method.Data{
+			"toy-a": countReads(methodtest.Rows(300, 8, 5, len(methodtest.Classes)), views, &examReads)}}}
+		r = mustRun(t, e, engine.Settings{Workers: 2})
+		ever := map[int]bool{}
+		for _, rec := range r.Records {
+			for _, c := range rec.Clients {
+				ever[c] = true
+			}
+		}
+		return r, ownReads.Load(), examReads.Load(), len(ever)
+	}
+	got, own, exam, trained := run(1)
+	if want := int64(3 * (4 + 2)); own != want {
+		t.Errorf("test data was read %d times, want %d", own, want)
+	}
+	if want := int64(1 + trained); exam != want {
+		t.Errorf("the evaluation set was read %d times, want %d", exam, want)
+	}
+	want, all, _, _ := run(2)
+	if all < 3*2*4 {
+		t.Errorf("with drawn views test data was read %d times", all)
+	}
+	for i := range want.Records {
+		want.Records[i].Seconds, got.Records[i].Seconds = 0, 0
+		if !reflect.DeepEqual(want.Records[i], got.Records[i]) {
+			t.Errorf("round %d: %+v, want %+v", i, got.Records[i], want.Records[i])
+		}
+	}
+}
