@@ -115,7 +115,7 @@ func (w *Worker) begin(c *Client, o Order, s State) (*method.Local, State) {
 	}
 	l := &method.Local{Task: task, Round: o.Round, Received: o.Shared, Down: tensor.Map{},
 		Shared: o.Shared.Clone(), Private: s.Private.Clone(), Kept: s.Kept.Clone(), Scalars: map[string]float64{},
-		Memo:   map[string]any{},
+		Cache:  map[string]any{},
 		Traced: w.Tracer != nil, Pretrains: w.pretrains, Data: c.Train, Rand: method.Rand(w.Seed, "round",
 			strconv.Itoa(o.Round), "client", strconv.Itoa(c.ID), o.Survey)}
 	for _, extras := range []tensor.Map{o.Down, o.Each[c.ID]} {

@@ -36,8 +36,8 @@ type Local struct {
 	Rand            *rand.Rand
 	Pretrains       bool // the server trains on images of its own before round 0; nothing was asked of clients yet
 	Traced          bool // somebody records what the steps use and draw
-	// Memo holds what a method made of what it received, by a name of its own, for the other steps of this round.
-	Memo map[string]any
+	// Cache holds what a method made of what it received, by a name of its own, for the other steps of this round.
+	Cache map[string]any
 	// Memory gives image [N,D] and label [N] of all training rows, as they are before any method wraps Data.
 	Memory func() (tensor.Map, error)
 	// Eval computes a node over all of the client's training rows, with the parameters as they are now.

@@ -114,8 +114,8 @@ type transform struct {
 
 // transforms gives those of every block, decomposed once a round.
 func (m FedPR) transforms(l *method.Local) ([]transform, error) {
-	const memo = "fedpr/transforms"
-	if known, ok := l.Memo[memo].([]transform); ok {
+	const name = "fedpr/transforms"
+	if known, ok := l.Cache[name].([]transform); ok {
 		return known, nil
 	}
 	p := l.Received["prompt"]
@@ -137,7 +137,7 @@ func (m FedPR) transforms(l *method.Local) ([]transform, error) {
 		}
 		out[i] = transform{q, math.Sqrt(float64(q.Kept()))}
 	}
-	l.Memo[memo] = out
+	l.Cache[name] = out
 	return out, nil
 }
 
