@@ -21,12 +21,12 @@ const checkpointFile = "server.safetensors"
 
 // position is what the checkpoint says beside tensors.
 type position struct {
-	Round       int           `json:"round"` // rounds done
-	Fingerprint string        `json:"fingerprint"`
-	Clients     map[int]place `json:"clients"`          // where each client's state lies
-	Record      Record        `json:"record"`           // of the last round, in case its line was not written any more
-	Remote      []byte        `json:"remote,omitempty"` // what a cohort elsewhere remembers
-	Peers       []method.Peer `json:"peers,omitempty"`  // of such a cohort, those that the method knows
+	Round       int                 `json:"round"` // rounds done
+	Fingerprint string              `json:"fingerprint"`
+	Clients     map[int]place       `json:"clients"`          // where each client's state lies
+	Record      Record              `json:"record"`           // of the last round, in case its line was not written any more
+	Remote      []byte              `json:"remote,omitempty"` // what a cohort elsewhere remembers
+	Peers       []method.ClientInfo `json:"peers,omitempty"`  // of such a cohort, those that the method knows
 
 	optimizer tensor.Map // of sharedOptimizer, among the tensors
 }

@@ -123,7 +123,7 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 		Terms: set.Terms, Evaluate: e.Evaluate, c: worker.c, shared: worker.shared}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
-		server.Known = func() []method.Peer { return peers(e.members(set)) }
+		server.Known = func() []method.ClientInfo { return peers(e.members(set)) }
 	}
 	if set.Around != nil {
 		server.Cohort = set.Around(server.Cohort)
@@ -271,7 +271,7 @@ func (e *Experiment) resume(set Settings, server *Server, store *Store) (*journa
 		if err := set.Remote.Load(pos.Remote); err != nil {
 			return nil, fmt.Errorf("cannot resume: %w", err)
 		}
-		server.met, server.Global.Peers = pos.Peers, pos.Peers
+		server.met, server.Global.Infos = pos.Peers, pos.Peers
 	}
 	return openJournal(rounds, pos.Round, pos.Record)
 }

@@ -27,7 +27,7 @@ type Plan struct {
 	Trainers []int // who may train and answer surveys; empty for all
 	// who never trains and is tested after some steps of its own only, sorted; none of Trainers
 	New   []int
-	Peers []method.Peer // of each client
+	Peers []method.ClientInfo // of each client
 }
 
 // Server runs the rounds. It holds no client's object, data or private state.
@@ -42,7 +42,7 @@ type Server struct {
 	Global method.Global
 	// Known gives the clients as they are known by now where some may join later; nil where all are there from the
 	// start.
-	Known func() []method.Peer
+	Known func() []method.ClientInfo
 	Past  []Record // of the rounds before
 
 	Evaluate  Evaluate
@@ -51,15 +51,15 @@ type Server struct {
 	c       *compiler
 	shared  *sharedOptimizer // of the clients; nil for none
 	has     Evaluable
-	view    method.View     // of the headline
-	met     []method.Peer   // the clients that the method knows of
-	surveys []method.Survey // of the round
+	view    method.View         // of the headline
+	met     []method.ClientInfo // the clients that the method knows of
+	surveys []method.Survey     // of the round
 }
 
 // start draws the shared parameters and lets the method add what it needs.
 func (s *Server) start(task method.Task) error {
 	s.Global = method.Global{Clients: s.Plan.Clients, Classes: task.Classes, Seed: s.Plan.Seed, Width: task.Width,
-		Peers: s.Plan.Peers,
+		Infos: s.Plan.Peers,
 		Drawn: s.Plan.sampling(), Shared: tensor.Map{}, Down: tensor.Map{}, Each: map[int]tensor.Map{},
 		Kept: tensor.Map{}}
 	for _, p := range s.Method.Params(task) {

@@ -52,7 +52,7 @@ type Global struct {
 	Seed    uint64
 	Drawn   Sampling           // who trains in a round
 	Width   int                // of prompts
-	Peers   []Peer             // what the server knows of each client; of one that did not join yet nothing
+	Infos   []ClientInfo       // what the server knows of each client; of one that did not join yet nothing
 	Shared  tensor.Map         // the averaged parameters
 	Down    tensor.Map         // extra tensors sent to everyone
 	Each    map[int]tensor.Map // extra tensors sent to one client
@@ -72,27 +72,27 @@ type Sampling struct {
 	Poisson bool
 }
 
-// Peer is what the server knows of one client without asking it.
-type Peer struct {
+// ClientInfo is what the server knows of one client without asking it.
+type ClientInfo struct {
 	Backbone string // features of different backbones do not compare
 	Dim      int    // D, of its joint features
 	Domain   string // empty where there are none
 }
 
-// Peer gives what the server knows of a client; nothing where it knows of none.
-func (g *Global) Peer(client int) Peer {
-	if client < 0 || client >= len(g.Peers) {
-		return Peer{}
+// Info gives what the server knows of a client; nothing where it knows of none.
+func (g *Global) Info(client int) ClientInfo {
+	if client < 0 || client >= len(g.Infos) {
+		return ClientInfo{}
 	}
-	return g.Peers[client]
+	return g.Infos[client]
 }
 
 // Known tells whether a client is there, or was: of one that did not join yet the server knows nothing.
-func (g *Global) Known(client int) bool { return len(g.Peers) == 0 || g.Peer(client).Backbone != "" }
+func (g *Global) Known(client int) bool { return len(g.Infos) == 0 || g.Info(client).Backbone != "" }
 
 // AllKnown tells whether every client is there, or was.
 func (g *Global) AllKnown() bool {
-	return !slices.ContainsFunc(g.Peers, func(p Peer) bool { return p.Backbone == "" })
+	return !slices.ContainsFunc(g.Infos, func(p ClientInfo) bool { return p.Backbone == "" })
 }
 
 // Summed is the Client of an upload that is the weighted mean of several, as secure aggregation gives it. Its N is the

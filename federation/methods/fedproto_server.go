@@ -11,7 +11,7 @@ import (
 // groups gives the clients whose prototypes are averaged together, of those that the server knows.
 func (m FedProto) groups(g *method.Global) map[string][]int {
 	out := map[string][]int{}
-	for k, p := range g.Peers {
+	for k, p := range g.Infos {
 		key := p.Backbone
 		if m.Group == "dimension" {
 			key = strconv.Itoa(p.Dim)
@@ -56,7 +56,7 @@ func (FedProto) sent(g *method.Global, clients []int) (mean, n *tensor.Tensor) {
 		}
 	}
 	if from[protoMean] == nil {
-		return tensor.New(g.Classes, g.Peer(clients[0]).Dim), tensor.New(g.Classes, 1)
+		return tensor.New(g.Classes, g.Info(clients[0]).Dim), tensor.New(g.Classes, 1)
 	}
 	return from[protoMean].Clone(), from[protoN].Clone()
 }

@@ -20,7 +20,7 @@ func (m GGTPC) digest(g *method.Global, ups []method.Upload) error {
 	groups := map[string][]moments{}
 	for k := range g.Clients {
 		if g.Known(k) {
-			groups[g.Peer(k).Backbone] = nil
+			groups[g.Info(k).Backbone] = nil
 		}
 	}
 	for _, u := range ups {
@@ -31,7 +31,7 @@ func (m GGTPC) digest(g *method.Global, ups []method.Upload) error {
 		if err != nil {
 			return err
 		}
-		name := g.Peer(u.Client).Backbone
+		name := g.Info(u.Client).Backbone
 		groups[name] = append(groups[name], a)
 	}
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
@@ -45,11 +45,11 @@ func (m GGTPC) digest(g *method.Global, ups []method.Upload) error {
 // tell sends what was made of one backbone's answers to its clients: no axis of any class where nobody answered.
 func (m GGTPC) tell(g *method.Global, backbone string, only bool, answers []moments) error {
 	if len(answers) == 0 {
-		i := slices.IndexFunc(g.Peers, func(p method.Peer) bool { return p.Backbone == backbone })
+		i := slices.IndexFunc(g.Infos, func(p method.ClientInfo) bool { return p.Backbone == backbone })
 		if i < 0 {
 			return nil
 		}
-		answers = []moments{{client: i, n: make([]int, g.Classes), mean: tensor.New(g.Classes, g.Peers[i].Dim)}}
+		answers = []moments{{client: i, n: make([]int, g.Classes), mean: tensor.New(g.Classes, g.Infos[i].Dim)}}
 	}
 	for _, a := range answers[1:] {
 		if !a.mean.SameShape(answers[0].mean) {
@@ -71,7 +71,7 @@ func (m GGTPC) tell(g *method.Global, backbone string, only bool, answers []mome
 		maps.Copy(g.Down, prior)
 	}
 	for k := range g.Clients {
-		if g.Peer(k).Backbone != backbone {
+		if g.Info(k).Backbone != backbone {
 			continue
 		}
 		if g.Each[k] == nil {
@@ -214,7 +214,7 @@ func prototypes(g *method.Global, client int, answers []moments) (mean, label *t
 
 // domainOf names a client's domain; one without is a domain of its own.
 func domainOf(g *method.Global, client int) string {
-	if name := g.Peer(client).Domain; name != "" {
+	if name := g.Info(client).Domain; name != "" {
 		return "domain " + name
 	}
 	return fmt.Sprintf("client %06d", client)

@@ -39,11 +39,11 @@ func answers(t *testing.T, m GGTPC, clients ...[]float32) []method.Upload {
 }
 
 // global is a server of clients that are there, of one backbone where they name none.
-func global(peers ...method.Peer) *method.Global {
+func global(peers ...method.ClientInfo) *method.Global {
 	for i := range peers {
 		peers[i].Backbone = cmp.Or(peers[i].Backbone, "a")
 	}
-	return &method.Global{Clients: len(peers), Peers: peers, Down: tensor.Map{}, Each: map[int]tensor.Map{},
+	return &method.Global{Clients: len(peers), Infos: peers, Down: tensor.Map{}, Each: map[int]tensor.Map{},
 		Kept: tensor.Map{}}
 }
 
@@ -73,7 +73,7 @@ func TestLawOfTotalCovariance(t *testing.T) {
 		} else {
 			same(t, "factors", ups[1].Extra["factors"].Data, 0, 3)
 		}
-		g := global(method.Peer{}, method.Peer{})
+		g := global(method.ClientInfo{}, method.ClientInfo{})
 		if err := m.digest(g, ups); err != nil {
 			t.Fatal(err)
 		}
@@ -275,7 +275,7 @@ func TestSampling(t *testing.T) {
 // (3,0) of 2, 2, 1 and 4 rows.
 func TestBackbonesAndDomains(t *testing.T) {
 	m := calibration(func(m *GGTPC) { m.Prototypes = true })
-	peers := []method.Peer{{Backbone: "a", Domain: "east"}, {Backbone: "b", Domain: "east"}, {Backbone: "a"},
+	peers := []method.ClientInfo{{Backbone: "a", Domain: "east"}, {Backbone: "b", Domain: "east"}, {Backbone: "a"},
 		{Backbone: "a", Domain: "east"}}
 	ups := answers(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3}, []float32{2, 1}, []float32{3, 1, 3, -1, 3, 1, 3,
 		-1})
@@ -308,7 +308,7 @@ func TestBackbonesAndDomains(t *testing.T) {
 func TestAxesTravelOnce(t *testing.T) {
 	m := calibration(func(*GGTPC) {})
 	m.Method = PromptFL{}
-	g := global(method.Peer{}, method.Peer{})
+	g := global(method.ClientInfo{}, method.ClientInfo{})
 	ups := answers(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3})
 	if err := m.digest(g, ups); err != nil {
 		t.Fatal(err)
@@ -341,7 +341,7 @@ func TestForeignAnswersAreRefused(t *testing.T) {
 				continue
 			}
 			ups[1].Extra[name] = bad
-			err := m.digest(global(method.Peer{}, method.Peer{}), ups)
+			err := m.digest(global(method.ClientInfo{}, method.ClientInfo{}), ups)
 			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("client 1 answered %s", name)) {
 				t.Errorf("%s: %v", name, err)
 			}

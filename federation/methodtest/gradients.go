@@ -38,7 +38,7 @@ func (c Case) gradients(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range e.Clients {
-		g.Peers = append(g.Peers, method.Peer{Backbone: c.Backbone.Name(), Dim: c.Backbone.Task().Dim})
+		g.Infos = append(g.Infos, method.ClientInfo{Backbone: c.Backbone.Name(), Dim: c.Backbone.Task().Dim})
 	}
 	for _, q := range at.Method.Surveys(0) { // which nobody answered
 		if err := q.Digest(g, nil); err != nil {
