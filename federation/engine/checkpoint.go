@@ -32,7 +32,7 @@ type position struct {
 }
 
 func saveCheckpoint(dir string, g *method.Global, p position) error {
-	m := tensor.Map{}.Put("shared", g.Shared).Put("down", g.Down).Put("kept", g.Kept).Put("optimizer", p.optimizer)
+	m := tensor.Map{}.Put("shared", g.Shared).Put("down", g.Down).Put("kept", g.State).Put("optimizer", p.optimizer)
 	for id, e := range g.Each {
 		m.Put("each/"+strconv.Itoa(id), e)
 	}
@@ -71,7 +71,7 @@ func restore(g *method.Global, m tensor.Map, meta string) (p position, err error
 	if p.Round < 1 {
 		return p, fmt.Errorf("it counts %d rounds; it must count 1 or more", p.Round)
 	}
-	g.Shared, g.Down, g.Kept = m.Under("shared"), m.Under("down"), m.Under("kept")
+	g.Shared, g.Down, g.State = m.Under("shared"), m.Under("down"), m.Under("kept")
 	g.Each = map[int]tensor.Map{}
 	each := m.Under("each")
 	for name, t := range each {

@@ -195,7 +195,7 @@ func EvaluableOf(m method.Method, task method.Task) Evaluable {
 			}
 		case kind == method.DownInput:
 			reads[ReadsServer] = true
-		case kind == method.KeptInput:
+		case kind == method.StateInput:
 			reads[ReadsPrivate] = true
 		case in == method.MemoryImage:
 			reads[ReadsExamples] = true

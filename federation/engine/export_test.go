@@ -241,7 +241,7 @@ func TestClassifierRefuses(t *testing.T) {
 			f := method.HostFunc{Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, error) { return in[0], nil }}
 			return base.Logits(s).Add(s.Host("centre", f, []int{1}, s.Image()))
 		}, prompts, []string{"host function centre", "reads image", "cannot be exported"}},
-		{func(s *method.Scope) graph.Node { return base.Logits(s).Add(s.Kept("offset", 4)) }, prompts,
+		{func(s *method.Scope) graph.Node { return base.Logits(s).Add(s.State("offset", 4)) }, prompts,
 			[]string{"kept/offset", "nothing provides"}},
 	} {
 		e := withMethod(scored{base, c.logits})

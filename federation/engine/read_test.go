@@ -14,7 +14,7 @@ import (
 func TestCheckpointHoldsAll(t *testing.T) {
 	dir := t.TempDir()
 	one := func(v float32) tensor.Map { return tensor.Map{"a/b": tensor.Of([]float32{v}, 1)} }
-	g := method.Global{Round: 4, Shared: one(1), Down: one(2), Kept: one(3), Each: map[int]tensor.Map{1: one(4),
+	g := method.Global{Round: 4, Shared: one(1), Down: one(2), State: one(3), Each: map[int]tensor.Map{1: one(4),
 		10: one(5)}}
 	if err := saveCheckpoint(dir, &g, position{Round: 4, Clients: map[int]place{1: {2, 3, 4, "x"}},
 		Record: Record{Round: 3, Loss: .5}}); err != nil {
@@ -26,7 +26,7 @@ func TestCheckpointHoldsAll(t *testing.T) {
 		back.Round != 4 {
 		t.Fatalf("%+v %v %v", p, ok, err)
 	}
-	for i, m := range []tensor.Map{back.Shared, back.Down, back.Kept, back.Each[1], back.Each[10]} {
+	for i, m := range []tensor.Map{back.Shared, back.Down, back.State, back.Each[1], back.Each[10]} {
 		if len(m) != 1 || m["a/b"].Data[0] != float32(i+1) {
 			t.Errorf("part %d is %v", i+1, m)
 		}

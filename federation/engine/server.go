@@ -61,7 +61,7 @@ func (s *Server) start(task method.Task) error {
 	s.Global = method.Global{Clients: s.Plan.Clients, Classes: task.Classes, Seed: s.Plan.Seed, Width: task.Width,
 		Infos: s.Plan.Peers,
 		Drawn: s.Plan.sampling(), Shared: tensor.Map{}, Down: tensor.Map{}, Each: map[int]tensor.Map{},
-		Kept: tensor.Map{}}
+		State: tensor.Map{}}
 	for _, p := range s.Method.Params(task) {
 		if p.Owner == method.Shared {
 			s.Global.Shared[p.Name] = method.Draw(s.Plan.Seed, -1, p.Name, p.Shape, p.Std)
@@ -133,7 +133,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	for _, q := range s.surveys {
 		ask := order
 		ask.Kind, ask.Survey, ask.Clients = Ask, q.Name, s.Plan.trainers()
-		down, kept := maps.Clone(g.Down), maps.Clone(g.Kept)
+		down, kept := maps.Clone(g.Down), maps.Clone(g.State)
 		each := map[int]tensor.Map{}
 		for id, m := range g.Each {
 			each[id] = maps.Clone(m)
@@ -185,7 +185,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	if s.Terms {
 		rec.Terms = meanTerms(merged)
 	}
-	parts := []tensor.Map{g.Shared, g.Down, g.Kept}
+	parts := []tensor.Map{g.Shared, g.Down, g.State}
 	for _, id := range slices.Sorted(maps.Keys(g.Each)) {
 		parts = append(parts, g.Each[id])
 	}
@@ -198,7 +198,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		at := fmt.Sprintf("r%d/", g.Round)
 		traceAll(s.Tracer, at+"merged", g.Shared)
 		traceAll(s.Tracer, at+"down", g.Down)
-		traceAll(s.Tracer, at+"kept", g.Kept)
+		traceAll(s.Tracer, at+"kept", g.State)
 	}
 	if err := s.Cohort.Accept(g.Round, rec.Clients); err != nil {
 		return rec, err
@@ -282,7 +282,7 @@ func traceChanged(t Tracer, under string, g *method.Global, down, kept tensor.Ma
 		}
 	}
 	changed(under, g.Down, down)
-	changed(under, g.Kept, kept)
+	changed(under, g.State, kept)
 	for id, now := range g.Each {
 		changed(fmt.Sprintf("%s/c%d", under, id), now, each[id])
 	}

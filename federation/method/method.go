@@ -28,7 +28,7 @@ type Objective interface {
 
 // Client surrounds the local steps on one client.
 type Client interface {
-	Begin(*Local) error                  // before the steps: wrap l.Data, prepare l.Kept and l.Scalars
+	Begin(*Local) error                  // before the steps: wrap l.Data, prepare l.State and l.Scalars
 	Adjust(l *Local, g tensor.Map) error // each gradient, in place, before the optimizer
 	Finish(*Local, *Upload) error        // after the steps: add what the server needs
 }

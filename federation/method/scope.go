@@ -34,7 +34,7 @@ const (
 	ReceivedInput = "received" // as the server sent them
 	BeforeInput   = "before"   // as this client last left them
 	DownInput     = "down"     // extras from the server
-	KeptInput     = "kept"     // state this client kept
+	StateInput    = "kept"     // state this client kept
 	ScalarInput   = "scalar"   // numbers set by Begin
 	HostInput     = "host"     // values of host functions
 )
@@ -88,9 +88,9 @@ func open(name string, shape []int) graph.Shape {
 	return dims
 }
 
-// Kept is a tensor that this client keeps.
-func (s *Scope) Kept(name string, shape ...int) graph.Node {
-	return s.g.Input(KeptInput+"/"+name, graph.Float, graph.Static(shape...))
+// State is a tensor of the state that this client keeps from round to round.
+func (s *Scope) State(name string, shape ...int) graph.Node {
+	return s.g.Input(StateInput+"/"+name, graph.Float, graph.Static(shape...))
 }
 
 // Scalar is a number that Begin puts into Local.Scalars, such as the state of a schedule.

@@ -29,7 +29,7 @@ type Local struct {
 	LR              float64
 	Shared, Private tensor.Map // parameters being trained
 	Received, Down  tensor.Map // what the server sent: Shared as it was, and extras; read only
-	Kept            tensor.Map // survives rounds, never leaves the client
+	State           tensor.Map // survives rounds, never leaves the client
 	Scalars         map[string]float64
 	Data            Data    // Begin may wrap it for the steps; Finish sees the client's own again
 	Owned           []int64 // classes that the client has examples of to train on, whatever wraps Data
@@ -56,7 +56,7 @@ type Global struct {
 	Shared  tensor.Map         // the averaged parameters
 	Down    tensor.Map         // extra tensors sent to everyone
 	Each    map[int]tensor.Map // extra tensors sent to one client
-	Kept    tensor.Map         // stays on the server
+	State   tensor.Map         // stays on the server
 	Notes   map[string]float64 // numbers of this round for its record, such as epsilon; Merge sets them
 	// Fit minimises a loss over server-side parameters by some steps of a new optimizer, in place, and gives the loss
 	// after them. The loss sees them as parameters and rows as Down tensors.

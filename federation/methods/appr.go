@@ -186,7 +186,7 @@ func (m Appr) Begin(l *method.Local) error {
 		return err
 	}
 	for _, name := range m.names {
-		if own, ok := l.Kept[name]; ok {
+		if own, ok := l.State[name]; ok {
 			l.Shared[name] = own.Clone()
 		}
 	}
@@ -196,7 +196,7 @@ func (m Appr) Begin(l *method.Local) error {
 func (m Appr) Finish(l *method.Local, up *method.Upload) error {
 	if m.From == "own" {
 		for _, name := range m.names {
-			l.Kept[name] = l.Shared[name].Clone()
+			l.State[name] = l.Shared[name].Clone()
 		}
 	}
 	return m.Method.Finish(l, up)
@@ -218,10 +218,10 @@ func (m Appr) Merge(g *method.Global, ups []method.Upload) error {
 	if m.Adversary == 0 || !m.on(g.Round) {
 		return nil
 	}
-	g.Kept[apprPool+"/"+fmt.Sprintf("%06d", g.Round)] = m.join(g.Shared)
-	pool := g.Kept.Under(apprPool)
+	g.State[apprPool+"/"+fmt.Sprintf("%06d", g.Round)] = m.join(g.Shared)
+	pool := g.State.Under(apprPool)
 	for names := pool.Names(); m.Pool > 0 && len(names) > m.Pool; names = names[1:] {
-		delete(g.Kept, apprPool+"/"+names[0])
+		delete(g.State, apprPool+"/"+names[0])
 		delete(pool, names[0])
 	}
 	past := make([]*tensor.Tensor, 0, len(pool))

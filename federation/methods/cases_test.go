@@ -26,13 +26,13 @@ var (
 // keeps every average made after the warm-up.
 func appr(warmup int, own bool) methodtest.Names {
 	return methodtest.Names{Shared: []string{"ctx"}, Down: []string{"fedappr/w1", "fedappr/w2"},
-		Kept: func(round int) (out []string) {
+		State: func(round int) (out []string) {
 			if own && round > 0 {
 				out = []string{"ctx"}
 			}
 			return out
 		},
-		ServerKept: func(round int) (out []string) {
+		ServerState: func(round int) (out []string) {
 			for r := warmup; r <= round; r++ {
 				out = append(out, fmt.Sprintf("fedappr/pool/%06d", r))
 			}
@@ -43,7 +43,7 @@ func appr(warmup int, own bool) methodtest.Names {
 // apprOver names what a base method and FedAPPR's terms over it trace.
 func apprOver(base methodtest.Names, warmup int) methodtest.Names {
 	n := appr(warmup, false)
-	base.Down, base.Kept, base.ServerKept = n.Down, n.Kept, n.ServerKept
+	base.Down, base.State, base.ServerState = n.Down, n.State, n.ServerState
 	return base
 }
 

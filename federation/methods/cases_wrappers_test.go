@@ -11,19 +11,19 @@ func plus(base, more methodtest.Names, kept, serverKept []string) methodtest.Nam
 	n := base
 	n.Down, n.Each, n.Up = slices.Concat(n.Down, more.Down), slices.Concat(n.Each, more.Each), slices.Concat(n.Up,
 		more.Up)
-	n.Kept = func(round int) []string {
+	n.State = func(round int) []string {
 		var old []string
-		if base.Kept != nil {
-			old = base.Kept(round)
+		if base.State != nil {
+			old = base.State(round)
 		}
 		if round == 0 {
 			return old
 		}
 		return slices.Concat(old, kept)
 	}
-	n.ServerKept = func(round int) []string {
-		if base.ServerKept != nil {
-			return slices.Concat(base.ServerKept(round), serverKept)
+	n.ServerState = func(round int) []string {
+		if base.ServerState != nil {
+			return slices.Concat(base.ServerState(round), serverKept)
 		}
 		return serverKept
 	}

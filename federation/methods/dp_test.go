@@ -190,7 +190,7 @@ func TestDPAdapts(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := &method.Global{Drawn: method.Sampling{Of: 4, Size: 4}, Shared: tensor.Map{"ctx": tensor.New(1000, 6)},
-			Down: tensor.Map{}, Kept: tensor.Map{}, Notes: map[string]float64{}}
+			Down: tensor.Map{}, State: tensor.Map{}, Notes: map[string]float64{}}
 		if err := m.Start(g); err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +206,7 @@ func TestDPAdapts(t *testing.T) {
 		return g
 	}
 	g := round(options{"noise": 0.0}, 0.5, -0.5, 0.5, 2)
-	if got := float64(g.Kept["dp/clip"].Data[0]); math.Abs(got-math.Exp(-0.05)) > 1e-6 || g.Notes["clip"] != 1 {
+	if got := float64(g.State["dp/clip"].Data[0]); math.Abs(got-math.Exp(-0.05)) > 1e-6 || g.Notes["clip"] != 1 {
 		t.Errorf("clip %v, want %v; notes %v", got, math.Exp(-0.05), g.Notes)
 	}
 	if got := float64(g.Shared["ctx"].Data[0]); math.Abs(got-1.5/4) > 1e-6 {

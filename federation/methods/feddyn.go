@@ -61,7 +61,7 @@ func (m FedDyn) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	var moves []graph.Node
 	for _, name := range s.SharedNames() {
 		w := s.Param(name)
-		loss = loss.Add(s.Term("dynamic linear", w.Mul(s.Kept(dynH+"/"+name, sizes(w)...)).Sum().Neg()))
+		loss = loss.Add(s.Term("dynamic linear", w.Mul(s.State(dynH+"/"+name, sizes(w)...)).Sum().Neg()))
 		moves = append(moves, w.Sub(s.Received().Param(name)).Reshape(-1))
 	}
 	far := graph.Concat(0, moves...)
@@ -78,14 +78,14 @@ func sizes(n graph.Node) []int {
 
 func (m FedDyn) Begin(l *method.Local) error {
 	if m.Alpha > 0 {
-		zerosLike(l.Shared, l.Kept, dynH)
+		zerosLike(l.Shared, l.State, dynH)
 	}
 	return m.Method.Begin(l)
 }
 
 func (m FedDyn) Finish(l *method.Local, up *method.Upload) error {
 	if m.Alpha > 0 {
-		l.Kept.Put(dynH, l.Kept.Under(dynH).Axpy(-m.Alpha, moved(l.Shared, l.Received)))
+		l.State.Put(dynH, l.State.Under(dynH).Axpy(-m.Alpha, moved(l.Shared, l.Received)))
 	}
 	return m.Method.Finish(l, up)
 }
@@ -98,12 +98,12 @@ func (m FedDyn) Merge(g *method.Global, ups []method.Upload) error {
 	if err != nil || m.Alpha == 0 {
 		return err
 	}
-	zerosLike(g.Shared, g.Kept, dynH)
-	h := g.Kept.Under(dynH).Clone()
+	zerosLike(g.Shared, g.State, dynH)
+	h := g.State.Under(dynH).Clone()
 	for _, u := range ups {
 		h.Axpy(-m.Alpha*behind(u)/float64(g.Clients), moved(u.Shared, old))
 	}
-	g.Kept.Put(dynH, h)
+	g.State.Put(dynH, h)
 	g.Shared = g.Shared.Clone().Axpy(-1/m.Alpha, h)
 	return nil
 }

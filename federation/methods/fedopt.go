@@ -79,19 +79,19 @@ func (m FedOpt) Merge(g *method.Global, ups []method.Upload) error {
 		return err
 	}
 	d := moved(g.Shared, old)
-	zerosLike(old, g.Kept, optM)
-	first, step := g.Kept.Under(optM).Clone().Scale(m.Beta1), tensor.Map{}
+	zerosLike(old, g.State, optM)
+	first, step := g.State.Under(optM).Clone().Scale(m.Beta1), tensor.Map{}
 	if m.Kind == "momentum" {
 		step = first.Axpy(1, d)
 	} else {
 		first.Axpy(1-m.Beta1, d)
-		second := m.second(g.Kept.Under(optV), d)
+		second := m.second(g.State.Under(optV), d)
 		for name, t := range first {
 			step[name] = elementwise(t, second[name], func(a, v float64) float64 { return a / (math.Sqrt(v) + m.Tau) })
 		}
-		g.Kept.Put(optV, second)
+		g.State.Put(optV, second)
 	}
-	g.Kept.Put(optM, first)
+	g.State.Put(optM, first)
 	g.Shared = old.Axpy(m.rate(), step)
 	return nil
 }

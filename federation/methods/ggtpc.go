@@ -146,9 +146,9 @@ func (m GGTPC) Begin(l *method.Local) error {
 		t := l.Down[name]
 		switch {
 		case t != nil && m.Survey == "once":
-			l.Kept[name] = t
+			l.State[name] = t
 		case t == nil:
-			t = l.Kept[name]
+			t = l.State[name]
 		}
 		if t == nil {
 			return fmt.Errorf("ggtpc: the server sent no %s: this client joined after the statistics were asked, and "+

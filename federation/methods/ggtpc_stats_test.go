@@ -44,7 +44,7 @@ func global(peers ...method.ClientInfo) *method.Global {
 		peers[i].Backbone = cmp.Or(peers[i].Backbone, "a")
 	}
 	return &method.Global{Clients: len(peers), Infos: peers, Down: tensor.Map{}, Each: map[int]tensor.Map{},
-		Kept: tensor.Map{}}
+		State: tensor.Map{}}
 }
 
 func same(t *testing.T, what string, got []float32, want ...float64) {

@@ -22,10 +22,10 @@ func ggtpc(base methodtest.Names, form string, every bool, sent ...string) metho
 	if slices.Contains(sent, "axes") {
 		n.Draw = append(slices.Clone(n.Draw), "clean", "eps")
 	}
-	n.Kept = func(round int) []string {
+	n.State = func(round int) []string {
 		var out []string
-		if base.Kept != nil {
-			out = base.Kept(round)
+		if base.State != nil {
+			out = base.State(round)
 		}
 		if round > 0 && !every {
 			out = slices.Concat(out, sent)

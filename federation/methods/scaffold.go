@@ -76,7 +76,7 @@ func (m SCAFFOLD) Start(g *method.Global) error {
 
 func (m SCAFFOLD) Begin(l *method.Local) error {
 	if m.Strength > 0 {
-		zerosLike(l.Shared, l.Kept, scaffoldC)
+		zerosLike(l.Shared, l.State, scaffoldC)
 	}
 	return m.Method.Begin(l)
 }
@@ -86,13 +86,13 @@ func (m SCAFFOLD) Adjust(l *method.Local, g tensor.Map) error {
 		return err
 	}
 	if m.Control == "gradients" {
-		sum := l.Kept.Under(scaffoldSum)
+		sum := l.State.Under(scaffoldSum)
 		for name := range l.Shared {
 			sum.Axpy(1, tensor.Map{name: g[name]})
 		}
-		l.Kept.Put(scaffoldSum, sum)
+		l.State.Put(scaffoldSum, sum)
 	}
-	g.Axpy(m.Strength, l.Down.Under(scaffoldC)).Axpy(-m.Strength, l.Kept.Under(scaffoldC))
+	g.Axpy(m.Strength, l.Down.Under(scaffoldC)).Axpy(-m.Strength, l.State.Under(scaffoldC))
 	return nil
 }
 
@@ -105,19 +105,19 @@ func (m SCAFFOLD) Finish(l *method.Local, up *method.Upload) error {
 
 // renew sets the client's control variates and gives their changes.
 func (m SCAFFOLD) renew(l *method.Local) tensor.Map {
-	own, steps := l.Kept.Under(scaffoldC), float64(l.Steps)
+	own, steps := l.State.Under(scaffoldC), float64(l.Steps)
 	dc := l.Shared.Clone().Scale(0)
-	switch sum := l.Kept.Under(scaffoldSum); {
+	switch sum := l.State.Under(scaffoldSum); {
 	case m.Control == "gradients" && l.Steps > 0:
 		for name := range sum {
-			delete(l.Kept, scaffoldSum+"/"+name)
+			delete(l.State, scaffoldSum+"/"+name)
 		}
 		dc.Axpy(1/steps, sum).Axpy(-1, own)
 	case m.Control == "path" && steps*l.LR > 0:
 		dc.Axpy(1, l.Received).Axpy(-1, l.Shared).Scale(1/(steps*l.LR)).Axpy(-m.Strength, l.Down.Under(scaffoldC)).
 			Axpy(m.Strength-1, own)
 	}
-	l.Kept.Put(scaffoldC, own.Axpy(1, dc))
+	l.State.Put(scaffoldC, own.Axpy(1, dc))
 	return dc
 }
 

@@ -44,8 +44,8 @@ type Names struct {
 	Draw            []string                 // random tensors of a step
 	Reads           []string                 // patches, pixels: what a batch holds beside image and label
 	Memory          bool                     // whether class scores read the client's own examples
-	Kept            func(round int) []string // what a client kept before a round
-	ServerKept      func(round int) []string // after the merge
+	State           func(round int) []string // what a client kept before a round
+	ServerState     func(round int) []string // after the merge
 	Survey          *Survey
 }
 

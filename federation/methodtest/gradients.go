@@ -33,7 +33,7 @@ func (c Case) gradients(t *testing.T) {
 	task.Client, task.Clients, task.Classes = client.ID, len(e.Clients), len(Classes)
 	g := &method.Global{Clients: 4, Classes: len(Classes), Seed: 7, Width: Width, Shared: tensor.Map{},
 		Down: tensor.Map{},
-		Each: map[int]tensor.Map{}, Kept: tensor.Map{}}
+		Each: map[int]tensor.Map{}, State: tensor.Map{}}
 	if err := at.Method.Start(g); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func fill(m method.Method, task method.Task, down, kept tensor.Map) {
 	s := method.NewScope(task, m.Params(task))
 	for i, n := range graph.Inputs(m.Loss(s, m.Logits(s))) {
 		shape, _ := n.Shape().Ints()
-		for prefix, to := range map[string]tensor.Map{method.DownInput: down, method.KeptInput: kept} {
+		for prefix, to := range map[string]tensor.Map{method.DownInput: down, method.StateInput: kept} {
 			if name, ok := strings.CutPrefix(n.Name(), prefix+"/"); ok && (to[name] == nil || to[name].MaxAbs() == 0) {
 				to[name] = Values(700+i, 0.6, shape...)
 			}

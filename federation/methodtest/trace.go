@@ -41,7 +41,7 @@ func (c Case) trace(t *testing.T) {
 			add(p+"begin/", learned...)
 			add(p+"down/", n.Down...)
 			add(p+"down/", n.Each...)
-			add(p+"kept/", at(r, n.Kept)...)
+			add(p+"kept/", at(r, n.State)...)
 			add(p+"upload/", n.Shared...)
 			add(p+"upload/", n.Up...)
 			add(p+"eval/", "logits", "label", "image")
@@ -64,7 +64,7 @@ func (c Case) trace(t *testing.T) {
 		}
 		add(fmt.Sprintf("r%d/merged/", r), n.Shared...)
 		add(fmt.Sprintf("r%d/down/", r), n.Down...)
-		add(fmt.Sprintf("r%d/kept/", r), at(r, n.ServerKept)...)
+		add(fmt.Sprintf("r%d/kept/", r), at(r, n.ServerState)...)
 		if q := n.Survey; q != nil && (r == 0 || q.Every) {
 			at := fmt.Sprintf("r%d/survey/%s/", r, q.Name)
 			add(at+"digest/", q.Digest...)

@@ -26,7 +26,7 @@ func TestSuite(t *testing.T) {
 		{Name: "promptfolio", With: []string{"knowledge"}, Options: small, Zero: options{"lambda": 0.0}, Names: both},
 		{Name: "promptfl", With: []string{"knowledge", "fedopt"}, Options: small,
 			Zero:  options{"kind": "momentum", "beta1": 0.0},
-			Names: methodtest.Names{Shared: []string{"ctx"}, ServerKept: moments}},
+			Names: methodtest.Names{Shared: []string{"ctx"}, ServerState: moments}},
 	} {
 		t.Run(c.Label(), func(t *testing.T) {
 			t.Parallel()
