@@ -32,8 +32,9 @@ type position struct {
 }
 
 func saveCheckpoint(dir string, g *method.Global, p position) error {
-	m := tensor.Map{}.Put("shared", g.Shared).Put("down", g.Down).Put("kept", g.State).Put("optimizer", p.optimizer)
-	for id, e := range g.Each {
+	m := tensor.Map{}.Put("shared", g.Shared).Put("down", g.Broadcast).Put("kept", g.State).
+		Put("optimizer", p.optimizer)
+	for id, e := range g.PerClient {
 		m.Put("each/"+strconv.Itoa(id), e)
 	}
 	meta, err := json.Marshal(p)
@@ -71,8 +72,8 @@ func restore(g *method.Global, m tensor.Map, meta string) (p position, err error
 	if p.Round < 1 {
 		return p, fmt.Errorf("it counts %d rounds; it must count 1 or more", p.Round)
 	}
-	g.Shared, g.Down, g.State = m.Under("shared"), m.Under("down"), m.Under("kept")
-	g.Each = map[int]tensor.Map{}
+	g.Shared, g.Broadcast, g.State = m.Under("shared"), m.Under("down"), m.Under("kept")
+	g.PerClient = map[int]tensor.Map{}
 	each := m.Under("each")
 	for name, t := range each {
 		client, rest, _ := strings.Cut(name, "/")
@@ -80,10 +81,10 @@ func restore(g *method.Global, m tensor.Map, meta string) (p position, err error
 		if err != nil {
 			return p, fmt.Errorf("its tensor each/%s belongs to no client", name)
 		}
-		if g.Each[id] == nil {
-			g.Each[id] = tensor.Map{}
+		if g.PerClient[id] == nil {
+			g.PerClient[id] = tensor.Map{}
 		}
-		g.Each[id][rest] = t
+		g.PerClient[id][rest] = t
 	}
 	g.Round, p.optimizer = p.Round, m.Under("optimizer")
 	return p, nil

@@ -193,7 +193,7 @@ func EvaluableOf(m method.Method, task method.Task) Evaluable {
 						method.Private: ReadsPrivate}[p.Owner]] = true
 				}
 			}
-		case kind == method.DownInput:
+		case kind == method.BroadcastInput:
 			reads[ReadsServer] = true
 		case kind == method.StateInput:
 			reads[ReadsPrivate] = true

@@ -32,8 +32,8 @@ func (f inputs) find(in string) *tensor.Tensor {
 			return t
 		}
 		return f.find(method.ReceivedInput + "/" + name)
-	case method.DownInput:
-		return f.l.Down[name]
+	case method.BroadcastInput:
+		return f.l.Broadcast[name]
 	case method.StateInput:
 		return f.l.State[name]
 	case method.ScalarInput:

@@ -98,7 +98,7 @@ func TestRefusesMethodsThatAreWrong(t *testing.T) {
 		"shapes": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node { return l.MatMul(s.Param("ctx")).Sum() }},
 			[]string{"MatMul"}},
 		"no such extra": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node {
-			return graph.CrossEntropy(l, s.Label()).Add(s.Down("gift", 1).Sum())
+			return graph.CrossEntropy(l, s.Label()).Add(s.Broadcast("gift", 1).Sum())
 		}}, []string{"client", "down/gift", "nothing provides"}},
 		"not set": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node {
 			return graph.CrossEntropy(l, s.Label()).Mul(s.Scalar("tau"))

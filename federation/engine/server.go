@@ -60,7 +60,7 @@ type Server struct {
 func (s *Server) start(task method.Task) error {
 	s.Global = method.Global{Clients: s.Plan.Clients, Classes: task.Classes, Seed: s.Plan.Seed, Width: task.Width,
 		Infos: s.Plan.Peers,
-		Drawn: s.Plan.sampling(), Shared: tensor.Map{}, Down: tensor.Map{}, Each: map[int]tensor.Map{},
+		Drawn: s.Plan.sampling(), Shared: tensor.Map{}, Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{},
 		State: tensor.Map{}}
 	for _, p := range s.Method.Params(task) {
 		if p.Owner == method.Shared {
@@ -127,15 +127,15 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		return Record{}, fmt.Errorf("round %d: %w", g.Round, err)
 	}
 	rec := Record{Round: g.Round, Clients: s.Plan.participants(g.Round), LR: s.Rate(g.Round)}
-	order := Order{Round: g.Round, Clients: rec.Clients, Of: s.Plan.Clients, Shared: g.Shared, Down: g.Down,
-		Each: g.Each}
+	order := Order{Round: g.Round, Clients: rec.Clients, Of: s.Plan.Clients, Shared: g.Shared, Down: g.Broadcast,
+		Each: g.PerClient}
 
 	for _, q := range s.surveys {
 		ask := order
 		ask.Kind, ask.Survey, ask.Clients = Ask, q.Name, s.Plan.trainers()
-		down, kept := maps.Clone(g.Down), maps.Clone(g.State)
+		down, kept := maps.Clone(g.Broadcast), maps.Clone(g.State)
 		each := map[int]tensor.Map{}
-		for id, m := range g.Each {
+		for id, m := range g.PerClient {
 			each[id] = maps.Clone(m)
 		}
 		replies, err := s.send(ctx, ask, &rec)
@@ -148,7 +148,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		if s.Tracer != nil {
 			traceChanged(s.Tracer, fmt.Sprintf("r%d/survey/%s/digest", g.Round, q.Name), g, down, kept, each)
 		}
-		order.Down, order.Each = g.Down, g.Each
+		order.Down, order.Each = g.Broadcast, g.PerClient
 	}
 
 	order.Kind = Train
@@ -185,9 +185,9 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	if s.Terms {
 		rec.Terms = meanTerms(merged)
 	}
-	parts := []tensor.Map{g.Shared, g.Down, g.State}
-	for _, id := range slices.Sorted(maps.Keys(g.Each)) {
-		parts = append(parts, g.Each[id])
+	parts := []tensor.Map{g.Shared, g.Broadcast, g.State}
+	for _, id := range slices.Sorted(maps.Keys(g.PerClient)) {
+		parts = append(parts, g.PerClient[id])
 	}
 	for _, part := range parts {
 		if err := finite("", part); err != nil {
@@ -197,7 +197,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	if s.Tracer != nil {
 		at := fmt.Sprintf("r%d/", g.Round)
 		traceAll(s.Tracer, at+"merged", g.Shared)
-		traceAll(s.Tracer, at+"down", g.Down)
+		traceAll(s.Tracer, at+"down", g.Broadcast)
 		traceAll(s.Tracer, at+"kept", g.State)
 	}
 	if err := s.Cohort.Accept(g.Round, rec.Clients); err != nil {
@@ -281,9 +281,9 @@ func traceChanged(t Tracer, under string, g *method.Global, down, kept tensor.Ma
 			}
 		}
 	}
-	changed(under, g.Down, down)
+	changed(under, g.Broadcast, down)
 	changed(under, g.State, kept)
-	for id, now := range g.Each {
+	for id, now := range g.PerClient {
 		changed(fmt.Sprintf("%s/c%d", under, id), now, each[id])
 	}
 }

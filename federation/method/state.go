@@ -24,18 +24,18 @@ type Data interface {
 
 // Local is one client during one round.
 type Local struct {
-	Task            Task
-	Round, Steps    int // Steps counts the optimizer steps taken so far in this round
-	LR              float64
-	Shared, Private tensor.Map // parameters being trained
-	Received, Down  tensor.Map // what the server sent: Shared as it was, and extras; read only
-	State           tensor.Map // survives rounds, never leaves the client
-	Scalars         map[string]float64
-	Data            Data    // Begin may wrap it for the steps; Finish sees the client's own again
-	Owned           []int64 // classes that the client has examples of to train on, whatever wraps Data
-	Rand            *rand.Rand
-	Pretrains       bool // the server trains on images of its own before round 0; nothing was asked of clients yet
-	Traced          bool // somebody records what the steps use and draw
+	Task                Task
+	Round, Steps        int // Steps counts the optimizer steps taken so far in this round
+	LR                  float64
+	Shared, Private     tensor.Map // parameters being trained
+	Received, Broadcast tensor.Map // what the server sent: Shared as it was, and extras; read only
+	State               tensor.Map // survives rounds, never leaves the client
+	Scalars             map[string]float64
+	Data                Data    // Begin may wrap it for the steps; Finish sees the client's own again
+	Owned               []int64 // classes that the client has examples of to train on, whatever wraps Data
+	Rand                *rand.Rand
+	Pretrains           bool // the server trains on images of its own before round 0; nothing was asked of clients yet
+	Traced              bool // somebody records what the steps use and draw
 	// Cache holds what a method made of what it received, by a name of its own, for the other steps of this round.
 	Cache map[string]any
 	// Memory gives image [N,D] and label [N] of all training rows, as they are before any method wraps Data.
@@ -46,20 +46,20 @@ type Local struct {
 
 // Global is the server between rounds. All of it is checkpointed.
 type Global struct {
-	Round   int
-	Clients int
-	Classes int
-	Seed    uint64
-	Drawn   Sampling           // who trains in a round
-	Width   int                // of prompts
-	Infos   []ClientInfo       // what the server knows of each client; of one that did not join yet nothing
-	Shared  tensor.Map         // the averaged parameters
-	Down    tensor.Map         // extra tensors sent to everyone
-	Each    map[int]tensor.Map // extra tensors sent to one client
-	State   tensor.Map         // stays on the server
-	Notes   map[string]float64 // numbers of this round for its record, such as epsilon; Merge sets them
+	Round     int
+	Clients   int
+	Classes   int
+	Seed      uint64
+	Drawn     Sampling           // who trains in a round
+	Width     int                // of prompts
+	Infos     []ClientInfo       // what the server knows of each client; of one that did not join yet nothing
+	Shared    tensor.Map         // the averaged parameters
+	Broadcast tensor.Map         // extra tensors sent to everyone
+	PerClient map[int]tensor.Map // extra tensors sent to one client
+	State     tensor.Map         // stays on the server
+	Notes     map[string]float64 // numbers of this round for its record, such as epsilon; Merge sets them
 	// Fit minimises a loss over server-side parameters by some steps of a new optimizer, in place, and gives the loss
-	// after them. The loss sees them as parameters and rows as Down tensors.
+	// after them. The loss sees them as parameters and rows as Broadcast tensors.
 	Fit func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, o optim.Config) (float64,
 		error)
 }

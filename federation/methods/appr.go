@@ -164,7 +164,8 @@ func (m Appr) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
 	ctx, w := m.prompt(s), s.Task().Width
 	if m.Adversary > 0 {
-		odds := m.logOdds(ctx, m.prompt(s.Received()), s.Down(apprW1, w, m.Hidden), s.Down(apprW2, m.Hidden, 1))
+		odds := m.logOdds(ctx, m.prompt(s.Received()), s.Broadcast(apprW1, w, m.Hidden),
+			s.Broadcast(apprW2, m.Hidden, 1))
 		fool := odds.Neg().Softplus().Mean() // -log D, eq. 7
 		loss = loss.Add(s.Term("adversarial", fool.Mul(s.Scalar(apprOn)).Scale(m.Adversary)))
 	}
@@ -205,8 +206,8 @@ func (m Appr) Finish(l *method.Local, up *method.Upload) error {
 // Start draws the discriminator as torch.nn.Linear would be scaled: uniform within 1/sqrt(inputs).
 func (m Appr) Start(g *method.Global) error {
 	if m.Adversary > 0 {
-		g.Down[apprW1] = method.DrawUniform(g.Seed, apprW1, []int{g.Width, m.Hidden})
-		g.Down[apprW2] = method.DrawUniform(g.Seed, apprW2, []int{m.Hidden, 1})
+		g.Broadcast[apprW1] = method.DrawUniform(g.Seed, apprW1, []int{g.Width, m.Hidden})
+		g.Broadcast[apprW2] = method.DrawUniform(g.Seed, apprW2, []int{m.Hidden, 1})
 	}
 	return m.Method.Start(g)
 }
@@ -232,13 +233,13 @@ func (m Appr) Merge(g *method.Global, ups []method.Upload) error {
 	for i, u := range ups {
 		now[i] = m.join(u.Shared)
 	}
-	disc := tensor.Map{apprW1: g.Down[apprW1].Clone(), apprW2: g.Down[apprW2].Clone()}
+	disc := tensor.Map{apprW1: g.Broadcast[apprW1].Clone(), apprW2: g.Broadcast[apprW2].Clone()}
 	rows := tensor.Map{"pool": tensor.Stack(past), "local": tensor.Stack(now), "average": m.join(g.Shared)}
 	loss, err := g.Fit(disc, rows, m.discriminate, m.Steps, optim.Config{Name: m.Optim, LR: m.LR})
 	if err != nil {
 		return fmt.Errorf("discriminator: %w", err)
 	}
-	g.Down[apprW1], g.Down[apprW2] = disc[apprW1], disc[apprW2]
+	g.Broadcast[apprW1], g.Broadcast[apprW2] = disc[apprW1], disc[apprW2]
 	g.Notes["discriminator_loss"] = loss
 	return nil
 }
@@ -257,7 +258,7 @@ func (m Appr) join(shared tensor.Map) *tensor.Tensor {
 func (m Appr) discriminate(s *method.Scope) graph.Node {
 	w := s.Task().Width
 	odds := func(rows string) graph.Node {
-		return m.logOdds(s.Down(rows, -1, -1, w), s.Down("average", -1, w), s.Param(apprW1), s.Param(apprW2))
+		return m.logOdds(s.Broadcast(rows, -1, -1, w), s.Broadcast("average", -1, w), s.Param(apprW1), s.Param(apprW2))
 	}
 	return odds("pool").Neg().Softplus().Mean().Add(odds("local").Softplus().Mean())
 }

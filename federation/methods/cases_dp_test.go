@@ -5,7 +5,7 @@ import "promptfed/federation/methodtest"
 var noDP = options{"clip": 0.0, "noise": 0.0}
 
 func init() {
-	sent := methodtest.Names{Down: []string{"dp/clients"}}
+	sent := methodtest.Names{Broadcast: []string{"dp/clients"}}
 	cases = append(cases,
 		methodtest.Case{Name: "promptfl", With: []string{"dp"}, Options: with(short, options{"clip": 0.05,
 			"noise": 0.3}), Zero: noDP, Names: context},

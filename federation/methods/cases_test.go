@@ -25,7 +25,7 @@ var (
 // appr names what FedAPPR traces: with start=own a client keeps its prompt from its first round on, and the server
 // keeps every average made after the warm-up.
 func appr(warmup int, own bool) methodtest.Names {
-	return methodtest.Names{Shared: []string{"ctx"}, Down: []string{"fedappr/w1", "fedappr/w2"},
+	return methodtest.Names{Shared: []string{"ctx"}, Broadcast: []string{"fedappr/w1", "fedappr/w2"},
 		State: func(round int) (out []string) {
 			if own && round > 0 {
 				out = []string{"ctx"}
@@ -43,7 +43,7 @@ func appr(warmup int, own bool) methodtest.Names {
 // apprOver names what a base method and FedAPPR's terms over it trace.
 func apprOver(base methodtest.Names, warmup int) methodtest.Names {
 	n := appr(warmup, false)
-	base.Down, base.State, base.ServerState = n.Down, n.State, n.ServerState
+	base.Broadcast, base.State, base.ServerState = n.Broadcast, n.State, n.ServerState
 	return base
 }
 

@@ -111,7 +111,7 @@ func (m DP) Start(g *method.Global) error {
 			return errors.New("dp: with where: client a round needs a fixed number of clients; set sampling: fixed, " +
 				"or where: server")
 		}
-		g.Down[dpClients] = tensor.Of([]float32{float32(g.Drawn.Size)}, 1)
+		g.Broadcast[dpClients] = tensor.Of([]float32{float32(g.Drawn.Size)}, 1)
 	}
 	if err := m.adapts(g); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (m DP) Finish(l *method.Local, up *method.Upload) error {
 	if err := m.Method.Finish(l, up); err != nil || !m.distributed() {
 		return err
 	}
-	n := l.Down[dpClients]
+	n := l.Broadcast[dpClients]
 	if n == nil || n.IsInt() || n.Len() != 1 || n.Finite() >= 0 {
 		return fmt.Errorf("dp: the server sent %v for %s; it runs another experiment", n, dpClients)
 	}

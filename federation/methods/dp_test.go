@@ -159,7 +159,7 @@ func TestDPRefusesRounds(t *testing.T) {
 	}
 	state := func(of int, poisson bool) *method.Global {
 		return &method.Global{Drawn: method.Sampling{Of: of, Size: 10, Poisson: poisson},
-			Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Down: tensor.Map{}, Notes: map[string]float64{}}
+			Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Broadcast: tensor.Map{}, Notes: map[string]float64{}}
 	}
 	says := func(err error, words string) {
 		t.Helper()
@@ -190,7 +190,7 @@ func TestDPAdapts(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := &method.Global{Drawn: method.Sampling{Of: 4, Size: 4}, Shared: tensor.Map{"ctx": tensor.New(1000, 6)},
-			Down: tensor.Map{}, State: tensor.Map{}, Notes: map[string]float64{}}
+			Broadcast: tensor.Map{}, State: tensor.Map{}, Notes: map[string]float64{}}
 		if err := m.Start(g); err != nil {
 			t.Fatal(err)
 		}

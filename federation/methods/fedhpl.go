@@ -69,9 +69,9 @@ func (m FedHPL) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	}
 	c := s.Task().Classes
 	own := graph.OneHot(s.Label(), c) // [B,C]
-	teacher := own.MatMul(s.Down(hplLogits, c, c)).Scale(1 / m.T).LogSoftmax(-1)
+	teacher := own.MatMul(s.Broadcast(hplLogits, c, c)).Scale(1 / m.T).LogSoftmax(-1)
 	student := logits.Scale(1 / m.T).LogSoftmax(-1)
-	n := s.Down(hplN, c, 1)
+	n := s.Broadcast(hplN, c, 1)
 	known := own.MatMul(n.Greater(n.ScalarLike(0)).Cast(graph.Float)).Reshape(-1) // [B]
 	weight := m.Gamma
 	if m.KD == "hinton" {
@@ -102,7 +102,7 @@ func (m FedHPL) Finish(l *method.Local, up *method.Upload) error {
 
 // Start: nothing is known of any class.
 func (m FedHPL) Start(g *method.Global) error {
-	g.Down[hplLogits], g.Down[hplN] = tensor.New(g.Classes, g.Classes), tensor.New(g.Classes, 1)
+	g.Broadcast[hplLogits], g.Broadcast[hplN] = tensor.New(g.Classes, g.Classes), tensor.New(g.Classes, 1)
 	return nil
 }
 
@@ -111,8 +111,8 @@ func (m FedHPL) Merge(g *method.Global, ups []method.Upload) error {
 	if err := m.Base.Merge(g, ups); err != nil {
 		return err
 	}
-	logits, n := g.Down[hplLogits].Clone(), g.Down[hplN].Clone()
-	g.Down[hplLogits], g.Down[hplN] = logits, n
+	logits, n := g.Broadcast[hplLogits].Clone(), g.Broadcast[hplN].Clone()
+	g.Broadcast[hplLogits], g.Broadcast[hplN] = logits, n
 	return renewMeans(logits, n, ups, hplLogits, hplN, m.Weighting.Weighting == "uniform")
 }
 

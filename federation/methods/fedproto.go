@@ -122,8 +122,8 @@ func (m FedProto) Loss(s *method.Scope, logits graph.Node) graph.Node {
 // prototypes gives the server's [C,D], and [C] with 1 where there is one.
 func (m FedProto) prototypes(s *method.Scope) (mean, there graph.Node) {
 	classes := s.Task().Classes
-	n := s.Down(protoN, classes, 1).Reshape(-1)
-	return s.Down(protoMean, classes, s.Task().Dim), n.Greater(n.Scale(0)).Cast(graph.Float)
+	n := s.Broadcast(protoN, classes, 1).Reshape(-1)
+	return s.Broadcast(protoMean, classes, s.Task().Dim), n.Greater(n.Scale(0)).Cast(graph.Float)
 }
 
 func (m FedProto) Logits(s *method.Scope) graph.Node {

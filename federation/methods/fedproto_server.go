@@ -27,31 +27,31 @@ func (m FedProto) groups(g *method.Global) map[string][]int {
 // join another.
 func (FedProto) send(g *method.Global, only bool, clients []int, mean, n *tensor.Tensor) {
 	if only = only && g.AllKnown(); only {
-		g.Down[protoMean], g.Down[protoN] = mean, n
+		g.Broadcast[protoMean], g.Broadcast[protoN] = mean, n
 	} else {
-		delete(g.Down, protoMean)
-		delete(g.Down, protoN)
+		delete(g.Broadcast, protoMean)
+		delete(g.Broadcast, protoN)
 	}
 	for _, k := range clients {
 		switch {
 		case only:
-			delete(g.Each[k], protoMean)
-			delete(g.Each[k], protoN)
+			delete(g.PerClient[k], protoMean)
+			delete(g.PerClient[k], protoN)
 			continue
-		case g.Each[k] == nil:
-			g.Each[k] = tensor.Map{}
+		case g.PerClient[k] == nil:
+			g.PerClient[k] = tensor.Map{}
 		}
-		g.Each[k][protoMean], g.Each[k][protoN] = mean, n
+		g.PerClient[k][protoMean], g.PerClient[k][protoN] = mean, n
 	}
 }
 
 // sent gives copies of what the clients of a group, or some of them, were sent last; no prototype of any class where
 // none was.
 func (FedProto) sent(g *method.Global, clients []int) (mean, n *tensor.Tensor) {
-	from := g.Down
+	from := g.Broadcast
 	for _, k := range clients {
-		if g.Each[k][protoMean] != nil {
-			from = g.Each[k]
+		if g.PerClient[k][protoMean] != nil {
+			from = g.PerClient[k]
 			break
 		}
 	}
@@ -97,8 +97,9 @@ func (m FedProto) Join(g *method.Global, clients []int) error {
 
 // Begin lets a client that joined in the middle of a round, too late to be sent any, train without prototypes.
 func (m FedProto) Begin(l *method.Local) error {
-	if m.active() && l.Down[protoMean] == nil {
-		l.Down[protoMean], l.Down[protoN] = tensor.New(l.Task.Classes, l.Task.Dim), tensor.New(l.Task.Classes, 1)
+	if m.active() && l.Broadcast[protoMean] == nil {
+		l.Broadcast[protoMean] = tensor.New(l.Task.Classes, l.Task.Dim)
+		l.Broadcast[protoN] = tensor.New(l.Task.Classes, 1)
 	}
 	return m.Method.Begin(l)
 }

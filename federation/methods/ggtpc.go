@@ -143,7 +143,7 @@ func (m GGTPC) Begin(l *method.Local) error {
 	}
 	prior := tensor.Map{}
 	for _, name := range m.needs() {
-		t := l.Down[name]
+		t := l.Broadcast[name]
 		switch {
 		case t != nil && m.Survey == "once":
 			l.State[name] = t
@@ -169,10 +169,10 @@ func (m GGTPC) Merge(g *method.Global, ups []method.Upload) error {
 	}
 	for _, name := range m.needs() {
 		for _, u := range ups {
-			delete(g.Each[u.Client], name)
+			delete(g.PerClient[u.Client], name)
 		}
 		if len(ups) == g.Clients {
-			delete(g.Down, name)
+			delete(g.Broadcast, name)
 		}
 	}
 	return nil

@@ -65,26 +65,26 @@ func (m GGTPC) tell(g *method.Global, backbone string, only bool, answers []mome
 		}
 	}
 	for name := range prior {
-		delete(g.Down, name)
+		delete(g.Broadcast, name)
 	}
 	if only {
-		maps.Copy(g.Down, prior)
+		maps.Copy(g.Broadcast, prior)
 	}
 	for k := range g.Clients {
 		if g.Info(k).Backbone != backbone {
 			continue
 		}
-		if g.Each[k] == nil {
-			g.Each[k] = tensor.Map{}
+		if g.PerClient[k] == nil {
+			g.PerClient[k] = tensor.Map{}
 		}
 		for name := range prior {
-			delete(g.Each[k], name)
+			delete(g.PerClient[k], name)
 		}
 		if !only {
-			maps.Copy(g.Each[k], prior)
+			maps.Copy(g.PerClient[k], prior)
 		}
 		if m.Prototypes {
-			g.Each[k][ggtpcPlaces], g.Each[k][ggtpcLabels] = prototypes(g, k, answers)
+			g.PerClient[k][ggtpcPlaces], g.PerClient[k][ggtpcLabels] = prototypes(g, k, answers)
 		}
 	}
 	return nil

@@ -43,7 +43,7 @@ func global(peers ...method.ClientInfo) *method.Global {
 	for i := range peers {
 		peers[i].Backbone = cmp.Or(peers[i].Backbone, "a")
 	}
-	return &method.Global{Clients: len(peers), Infos: peers, Down: tensor.Map{}, Each: map[int]tensor.Map{},
+	return &method.Global{Clients: len(peers), Infos: peers, Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{},
 		State: tensor.Map{}}
 }
 
@@ -77,10 +77,10 @@ func TestLawOfTotalCovariance(t *testing.T) {
 		if err := m.digest(g, ups); err != nil {
 			t.Fatal(err)
 		}
-		same(t, "sizes", g.Down["sizes"].Data, 4.5, 2.75, 0, 0)
-		same(t, "axes", g.Down["axes"].Data, 0, 1, 1, 0, 0, 0, 0, 0)
+		same(t, "sizes", g.Broadcast["sizes"].Data, 4.5, 2.75, 0, 0)
+		same(t, "axes", g.Broadcast["axes"].Data, 0, 1, 1, 0, 0, 0, 0, 0)
 		// ε = (2,1) moves a row of class 0 by (√2.75, 2√4.5), one of class 1 not at all.
-		c := &calibrated{m: m, axes: g.Down["axes"], sizes: g.Down["sizes"]}
+		c := &calibrated{m: m, axes: g.Broadcast["axes"], sizes: g.Broadcast["sizes"]}
 		if d := c.noise(0, []float32{2, 1}); math.Hypot(d[0]-math.Sqrt(2.75), d[1]-2*math.Sqrt(4.5)) > 1e-6 {
 			t.Errorf("noise %v", d)
 		}
@@ -283,24 +283,24 @@ func TestBackbonesAndDomains(t *testing.T) {
 	if err := m.digest(g, ups); err != nil {
 		t.Fatal(err)
 	}
-	if len(g.Down) != 0 {
-		t.Errorf("all get %v", g.Down.Names())
+	if len(g.Broadcast) != 0 {
+		t.Errorf("all get %v", g.Broadcast.Names())
 	}
-	same(t, "sizes of b", g.Each[1]["sizes"].Data, 9, 0)
-	if g.Each[0]["axes"] != g.Each[2]["axes"] || g.Each[0]["axes"] == g.Each[1]["axes"] {
+	same(t, "sizes of b", g.PerClient[1]["sizes"].Data, 9, 0)
+	if g.PerClient[0]["axes"] != g.PerClient[2]["axes"] || g.PerClient[0]["axes"] == g.PerClient[1]["axes"] {
 		t.Error("axes of a backbone are one tensor")
 	}
-	same(t, "places of 0", g.Each[0][ggtpcPlaces].Data, 2, 1)     // client 2, a domain of its own
-	same(t, "places of 2", g.Each[2][ggtpcPlaces].Data, 14./6, 0) // east: (2·1 + 4·3)/6
-	same(t, "places of 1", g.Each[1][ggtpcPlaces].Data)           // nobody else has backbone b
-	if got := g.Each[2][ggtpcLabels].Ints; !slices.Equal(got, []int64{0}) {
+	same(t, "places of 0", g.PerClient[0][ggtpcPlaces].Data, 2, 1)     // client 2, a domain of its own
+	same(t, "places of 2", g.PerClient[2][ggtpcPlaces].Data, 14./6, 0) // east: (2·1 + 4·3)/6
+	same(t, "places of 1", g.PerClient[1][ggtpcPlaces].Data)           // nobody else has backbone b
+	if got := g.PerClient[2][ggtpcLabels].Ints; !slices.Equal(got, []int64{0}) {
 		t.Errorf("labels %v", got)
 	}
 	base := m
 	base.Method = PromptFL{}
 	part := []method.Upload{{Client: 2, N: 1}}
-	if err := base.Merge(g, part); err != nil || len(g.Each[2]) != 0 || len(g.Each[0]) != 4 {
-		t.Errorf("after client 2 trained: %v, %v", g.Each, err)
+	if err := base.Merge(g, part); err != nil || len(g.PerClient[2]) != 0 || len(g.PerClient[0]) != 4 {
+		t.Errorf("after client 2 trained: %v, %v", g.PerClient, err)
 	}
 }
 
@@ -317,8 +317,8 @@ func TestAxesTravelOnce(t *testing.T) {
 		ups  []method.Upload
 		left int
 	}{{ups[:1], 2}, {ups, 0}} {
-		if err := m.Merge(g, c.ups); err != nil || len(g.Down) != c.left {
-			t.Errorf("%d uploads leave %v, %v", len(c.ups), g.Down.Names(), err)
+		if err := m.Merge(g, c.ups); err != nil || len(g.Broadcast) != c.left {
+			t.Errorf("%d uploads leave %v, %v", len(c.ups), g.Broadcast.Names(), err)
 		}
 	}
 }

@@ -69,7 +69,7 @@ const (
 
 func (m SCAFFOLD) Start(g *method.Global) error {
 	if m.Strength > 0 {
-		zerosLike(g.Shared, g.Down, scaffoldC)
+		zerosLike(g.Shared, g.Broadcast, scaffoldC)
 	}
 	return m.Method.Start(g)
 }
@@ -92,7 +92,7 @@ func (m SCAFFOLD) Adjust(l *method.Local, g tensor.Map) error {
 		}
 		l.State.Put(scaffoldSum, sum)
 	}
-	g.Axpy(m.Strength, l.Down.Under(scaffoldC)).Axpy(-m.Strength, l.State.Under(scaffoldC))
+	g.Axpy(m.Strength, l.Broadcast.Under(scaffoldC)).Axpy(-m.Strength, l.State.Under(scaffoldC))
 	return nil
 }
 
@@ -114,7 +114,7 @@ func (m SCAFFOLD) renew(l *method.Local) tensor.Map {
 		}
 		dc.Axpy(1/steps, sum).Axpy(-1, own)
 	case m.Control == "path" && steps*l.LR > 0:
-		dc.Axpy(1, l.Received).Axpy(-1, l.Shared).Scale(1/(steps*l.LR)).Axpy(-m.Strength, l.Down.Under(scaffoldC)).
+		dc.Axpy(1, l.Received).Axpy(-1, l.Shared).Scale(1/(steps*l.LR)).Axpy(-m.Strength, l.Broadcast.Under(scaffoldC)).
 			Axpy(m.Strength-1, own)
 	}
 	l.State.Put(scaffoldC, own.Axpy(1, dc))
@@ -130,7 +130,7 @@ func (m SCAFFOLD) Merge(g *method.Global, ups []method.Upload) error {
 		g.Shared = g.Shared.Clone().Scale(m.ServerLR).Axpy(1-m.ServerLR, old)
 	}
 	if m.Strength > 0 {
-		c := g.Down.Under(scaffoldC).Clone()
+		c := g.Broadcast.Under(scaffoldC).Clone()
 		for _, u := range ups {
 			for _, name := range c.Names() {
 				dc, err := extra(u, scaffoldDC+"/"+name, c[name].Shape...)
@@ -140,7 +140,7 @@ func (m SCAFFOLD) Merge(g *method.Global, ups []method.Upload) error {
 				c[name].Axpy(behind(u)/float64(g.Clients), dc)
 			}
 		}
-		g.Down.Put(scaffoldC, c)
+		g.Broadcast.Put(scaffoldC, c)
 	}
 	return nil
 }

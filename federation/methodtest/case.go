@@ -38,8 +38,8 @@ type Case struct {
 // Names are the tensors of a method in a trace, by the contract of the trace folder.
 type Names struct {
 	Shared, Private []string
-	Down            []string                 // extras that the server sends to all
-	Each            []string                 // extras that it sends to single clients
+	Broadcast       []string                 // extras that the server sends to all
+	PerClient       []string                 // extras that it sends to single clients
 	Up              []string                 // extras that a client uploads
 	Draw            []string                 // random tensors of a step
 	Reads           []string                 // patches, pixels: what a batch holds beside image and label
@@ -51,10 +51,10 @@ type Names struct {
 
 // Survey is what a survey leaves in a trace.
 type Survey struct {
-	Name         string
-	Every        bool // asked in every round, not only before round 0 with what came of it being sent once
-	Answer       []string
-	Digest, Each []string // sent to everyone, and to single clients
+	Name              string
+	Every             bool // asked in every round, not only before round 0 with what came of it being sent once
+	Answer            []string
+	Digest, PerClient []string // sent to everyone, and to single clients
 }
 
 // Label tells the case from others of the same method.

@@ -32,8 +32,8 @@ func (c Case) gradients(t *testing.T) {
 	task := client.Backbone.Task()
 	task.Client, task.Clients, task.Classes = client.ID, len(e.Clients), len(Classes)
 	g := &method.Global{Clients: 4, Classes: len(Classes), Seed: 7, Width: Width, Shared: tensor.Map{},
-		Down: tensor.Map{},
-		Each: map[int]tensor.Map{}, State: tensor.Map{}}
+		Broadcast: tensor.Map{},
+		PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
 	if err := at.Method.Start(g); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func (c Case) gradients(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	maps.Copy(g.Down, g.Each[client.ID])
+	maps.Copy(g.Broadcast, g.PerClient[client.ID])
 	here, sent, private, own := tensor.Map{}, tensor.Map{}, tensor.Map{}, tensor.Map{}
 	for i, p := range at.Params(task) {
 		here[p.Name] = Values(300+i, 0.6, p.Shape...)
@@ -57,8 +57,8 @@ func (c Case) gradients(t *testing.T) {
 		}
 	}
 	kept := tensor.Map{}
-	fill(at.Method, task, g.Down, kept)
-	order := engine.Order{Kind: engine.Train, Round: 1, Clients: []int{1}, Of: 4, Shared: sent, Down: g.Down}
+	fill(at.Method, task, g.Broadcast, kept)
+	order := engine.Order{Kind: engine.Train, Round: 1, Clients: []int{1}, Of: 4, Shared: sent, Down: g.Broadcast}
 	step := func(params tensor.Map) (float64, tensor.Map) {
 		rec := engine.NewRecorder()
 		w.Tracer, at.first, at.second = rec, here, params
@@ -103,7 +103,7 @@ func fill(m method.Method, task method.Task, down, kept tensor.Map) {
 	s := method.NewScope(task, m.Params(task))
 	for i, n := range graph.Inputs(m.Loss(s, m.Logits(s))) {
 		shape, _ := n.Shape().Ints()
-		for prefix, to := range map[string]tensor.Map{method.DownInput: down, method.StateInput: kept} {
+		for prefix, to := range map[string]tensor.Map{method.BroadcastInput: down, method.StateInput: kept} {
 			if name, ok := strings.CutPrefix(n.Name(), prefix+"/"); ok && (to[name] == nil || to[name].MaxAbs() == 0) {
 				to[name] = Values(700+i, 0.6, shape...)
 			}
