@@ -229,9 +229,16 @@ func (e Evaluable) headline(view string, m method.Method) method.View {
 	return m.View()
 }
 
+// maxTested is how many examples a client may say to be tested with: sums over any number of clients have exact float64
+// and int values.
+const maxTested = 1 << 32
+
 // check finds why a client's scores cannot count.
 func (s Scores) check() error {
 	some := false
+	if s.Examples > maxTested {
+		return fmt.Errorf("the scores are of %d examples; at most %d are believed", s.Examples, maxTested)
+	}
 	for _, h := range []*Hits{s.Global, s.Personal} {
 		if h == nil {
 			continue

@@ -183,8 +183,11 @@ func (m *termMeter) mean() *LossTerms {
 // Terms travel as tensors of 64-bit integers, the bits of float64 numbers: NUMBER/NAME holds the length on all
 // parameters and the value, NUMBER/NAME/PARAMETER the length on one. Number 0 is CrossEntropy, without a value.
 
-// maxTerms bounds what a client may say.
-const maxTerms = 64
+// maxTerms and maxTerm bound what a client may say: how many terms, and their values and lengths.
+const (
+	maxTerms = 64
+	maxTerm  = 1e12
+)
 
 func (t *LossTerms) tensors() tensor.Map {
 	out := tensor.Map{}
@@ -227,7 +230,7 @@ func lossTermsOf(m tensor.Map) (*LossTerms, error) {
 		for i, bits := range m[at].Ints {
 			v[i] = math.Float64frombits(uint64(bits))
 		}
-		bad := func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
+		bad := func(x float64) bool { return !(math.Abs(x) <= maxTerm) }
 		want := 1
 		if !onOne && k > 0 {
 			want = 2

@@ -40,6 +40,7 @@ type Record struct {
 	Terms []Term             `json:"terms,omitempty"` // of the loss, in its order, where they are measured
 
 	Warnings []string `json:"warnings,omitempty"` // lines that say what is wrong with the round's numbers
+	Limited
 
 	Clients   []int   `json:"clients"` // who trained
 	LR        float64 `json:"lr"`
@@ -94,9 +95,11 @@ type Summary struct {
 	Notes map[string]float64 `json:"notes,omitempty"` // of the last round, tested or not
 	// RoundWarnings are the first warnings of rounds, each behind its round, and how many more there are.
 	RoundWarnings []string `json:"round_warnings,omitempty"`
-	Bytes         float64  `json:"bytes_per_round"`
-	Seconds       float64  `json:"seconds"`
-	Provider      string   `json:"provider,omitempty"` // what ONNX Runtime ran on, and why if auto could not have CUDA
+	// Limited are the clients of which replies were refused, or whose examples count less than they said.
+	Limited  []LimitedClient `json:"limited,omitempty"`
+	Bytes    float64         `json:"bytes_per_round"`
+	Seconds  float64         `json:"seconds"`
+	Provider string          `json:"provider,omitempty"` // what ONNX Runtime ran on, and why if auto could not have CUDA
 	// Reproduces are the known defects of published code that the run made again on purpose, as "KEY: VALUE".
 	Reproduces []string `json:"reproduces,omitempty"`
 }
@@ -129,7 +132,8 @@ type Unanswered struct {
 
 // Summarise puts the records of a run together, with one evaluation for headline.
 func Summarise(records []Record, view method.View) Summary {
-	s := Summary{Rounds: len(records), View: view.String(), Unanswered: MissingTests(records)}
+	s := Summary{Rounds: len(records), View: view.String(), Unanswered: MissingTests(records),
+		Limited: limitedClients(records)}
 	var accuracy []float64
 	warnings := 0
 	for _, r := range records {

@@ -1,5 +1,7 @@
 package engine
 
+import "math"
+
 // Term is what a round's record says of one term of the loss: means over the clients that trained, of their means over
 // steps.
 type Term struct {
@@ -46,8 +48,7 @@ func meanTerms(replies []Reply) []Term {
 // against is a length beside that of cross entropy.
 func against(norm, fit float64) TermNorm {
 	out := TermNorm{Norm: norm}
-	if fit > 0 {
-		r := norm / fit
+	if r := norm / fit; fit > 0 && !math.IsInf(r, 0) {
 		out.Relative = &r
 	}
 	return out

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"promptfed/federation/method"
@@ -19,6 +20,8 @@ type Remote interface {
 	// Save gives what the cohort has to remember with a committed round, Load gives it back when a run goes on.
 	Save() ([]byte, error)
 	Load([]byte) error
+	// Limited is what was refused of clients and what counts less than they said, since it was asked last.
+	Limited() Limited
 }
 
 // Member is what the server knows of a client elsewhere.
@@ -161,6 +164,9 @@ func onlyUnder(m tensor.Map, parts ...string) error {
 func (o Order) Refuse(r Reply, sealed bool) error {
 	switch o.Kind {
 	case Train:
+		if l := r.Stats.Loss; !(math.Abs(l) <= MaxLoss) {
+			return fmt.Errorf("the loss %.4g is none: it must lie between -%g and %[2]g", l, float64(MaxLoss))
+		}
 		if sealed {
 			return finite("upload ", uploadTensors(r.Upload))
 		}

@@ -48,6 +48,7 @@ func (x *elsewhere) Members() []engine.Member {
 
 func (x *elsewhere) Save() ([]byte, error)    { return json.Marshal(x.accepted) }
 func (x *elsewhere) Load(b []byte) error      { clear(x.accepted); return json.Unmarshal(b, &x.accepted) }
+func (x *elsewhere) Limited() engine.Limited  { return engine.Limited{} }
 func (x *elsewhere) state(c int) engine.State { return x.states[c][x.accepted[c]] }
 
 func (x *elsewhere) Accept(round int, clients []int) error {

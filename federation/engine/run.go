@@ -124,6 +124,7 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	if set.Remote != nil {
 		server.Cohort = set.Remote
 		server.Known = func() []method.ClientInfo { return peers(e.members(set)) }
+		server.Limited = set.Remote.Limited
 	}
 	if set.Around != nil {
 		server.Cohort = set.Around(server.Cohort)

@@ -43,7 +43,9 @@ type Server struct {
 	// Known gives the clients as they are known by now where some may join later; nil where all are there from the
 	// start.
 	Known func() []method.ClientInfo
-	Past  []Record // of the rounds before
+	// Limited is what was refused of clients elsewhere, and cut, since it was asked last; nil where none are.
+	Limited func() Limited
+	Past    []Record // of the rounds before
 
 	Evaluate  Evaluate
 	Confusion *Confusion // of the last round that may be the result; nil for none
@@ -207,6 +209,9 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		if err := s.testing(ctx, &rec); err != nil {
 			return rec, err
 		}
+	}
+	if s.Limited != nil {
+		rec.Limited = s.Limited()
 	}
 	rec.Seconds = time.Since(began).Seconds()
 	g.Round++

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
@@ -18,20 +17,18 @@ func (w *Worker) RunSurvey(c *Client, o Order, s State) (method.Upload, error) {
 		}
 	}
 	l, _ := w.begin(c, o, s)
-	for _, q := range slices.Concat(w.Method.Surveys(o.Round), w.Method.Surveys(0)) {
-		if q.Name != o.Survey {
-			continue
-		}
-		answer, err := q.Ask(l)
-		if err != nil {
-			return method.Upload{}, fmt.Errorf("round %d, client %d, survey %s: %w", o.Round, c.ID, o.Survey, err)
-		}
-		if err := w.traceSurvey(c, o, s, answer); err != nil {
-			return method.Upload{}, fmt.Errorf("round %d, client %d, survey %s: %w", o.Round, c.ID, o.Survey, err)
-		}
-		return method.Upload{Client: c.ID, N: c.Train.Len(), Extra: answer}, nil
+	q, ok := o.survey(w.Method)
+	if !ok {
+		return method.Upload{}, fmt.Errorf("round %d, client %d: the method has no survey %q", o.Round, c.ID, o.Survey)
 	}
-	return method.Upload{}, fmt.Errorf("round %d, client %d: the method has no survey %q", o.Round, c.ID, o.Survey)
+	answer, err := q.Ask(l)
+	if err == nil {
+		err = w.traceSurvey(c, o, s, answer)
+	}
+	if err != nil {
+		return method.Upload{}, fmt.Errorf("round %d, client %d, survey %s: %w", o.Round, c.ID, o.Survey, err)
+	}
+	return method.Upload{Client: c.ID, N: c.Train.Len(), Extra: answer}, nil
 }
 
 // traceSurvey records an answer and the rows that it was made of.

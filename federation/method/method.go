@@ -31,6 +31,7 @@ type Client interface {
 	Begin(*Local) error                  // before the steps: wrap l.Data, prepare l.State and l.Scalars
 	Adjust(l *Local, g tensor.Map) error // each gradient, in place, before the optimizer
 	Finish(*Local, *Upload) error        // after the steps: add what the server needs
+	Extras(Task) []Extra                 // all that Finish adds to an upload, and nothing else
 }
 
 // Server turns uploads into the next state.
@@ -51,7 +52,17 @@ type Server interface {
 type Survey struct {
 	Name   string
 	Ask    func(*Local) (tensor.Map, error)
+	Answer func(Task) []Extra // all that Ask gives
 	Digest func(*Global, []Upload) error
+}
+
+// Extra declares a tensor that clients upload beside the shared parameters, so that a server can refuse any other.
+type Extra struct {
+	Name  string
+	Shape []int // float32; a size of -1 is not known before
+	// Counts tells that it holds numbers of the client's training examples: whole, not negative, and together no more
+	// than it trains on.
+	Counts bool
 }
 
 // Owner says where a parameter lives.
@@ -110,6 +121,7 @@ func (Base) View() View                      { return GlobalView }
 func (Base) Begin(*Local) error              { return nil }
 func (Base) Adjust(*Local, tensor.Map) error { return nil }
 func (Base) Finish(*Local, *Upload) error    { return nil }
+func (Base) Extras(Task) []Extra             { return nil }
 func (Base) Start(*Global) error             { return nil }
 func (Base) Surveys(int) []Survey            { return nil }
 func (Base) Join(*Global, []int) error       { return nil }

@@ -4,16 +4,14 @@ package method
 // it computes: what differential privacy, secure aggregation and the layers around it go by. The zero value, which a
 // layer that states nothing has, is the careful one: its server needs every client's own upload.
 type Traits struct {
-	// Mean says how clients count in the mean of a round's shared parameters, where that mean is all that the layer's
-	// server needs of them. One upload may then stand for all of a round (secure aggregation), and noise on it covers
-	// all that clients give away (differential privacy). Empty where the server needs more.
+	// Mean says how clients count in the mean of a round's shared parameters, and of Extras with a tensor PREFIX/NAME
+	// for each of them, where that mean is all that the layer's server needs of uploads. One upload may then stand for
+	// all of a round (secure aggregation), and noise on it covers all that clients give away (differential privacy).
+	// Empty where the server needs more.
 	Mean Weights
 	// Needs says what it needs more, where Mean is empty, and how to do without, for the error that refuses the stack:
 	// "every client's prototypes; set lambda: 0".
 	Needs string
-	// Beside is the prefix of what clients upload under PREFIX/NAME for each shared parameter NAME, and of which the
-	// server needs the mean alone, too.
-	Beside string
 	// Roles are those that one layer of a stack alone can have, each with the way to give it up ("leave server_lr at
 	// 1"), or "" where the layer has to go.
 	Roles map[Role]string

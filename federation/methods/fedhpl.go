@@ -100,6 +100,11 @@ func (m FedHPL) Finish(l *method.Local, up *method.Upload) error {
 	return nil
 }
 
+func (m FedHPL) Extras(t method.Task) []method.Extra {
+	return []method.Extra{{Name: hplLogits, Shape: []int{t.Classes, t.Classes}},
+		{Name: hplN, Shape: []int{t.Classes, 1}, Counts: true}}
+}
+
 // Start: nothing is known of any class.
 func (m FedHPL) Start(g *method.Global) error {
 	g.Broadcast[hplLogits], g.Broadcast[hplN] = tensor.New(g.Classes, g.Classes), tensor.New(g.Classes, 1)

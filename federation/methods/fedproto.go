@@ -164,6 +164,15 @@ func (m FedProto) Finish(l *method.Local, up *method.Upload) error {
 	return m.Method.Finish(l, up)
 }
 
+func (m FedProto) Extras(t method.Task) []method.Extra {
+	inner := m.Method.Extras(t)
+	if !m.active() {
+		return inner
+	}
+	return append(inner, method.Extra{Name: protoMean, Shape: []int{t.Classes, t.Dim}},
+		method.Extra{Name: protoN, Shape: []int{t.Classes, 1}, Counts: true})
+}
+
 // addTo adds a row, times a weight, to a sum.
 func addTo(sum []float64, row *tensor.Tensor, weight float64) {
 	for j, v := range row.Data {

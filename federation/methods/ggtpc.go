@@ -121,7 +121,7 @@ func (m GGTPC) Surveys(round int) []method.Survey {
 	if len(m.needs()) == 0 || m.Survey == "once" && round > 0 {
 		return rest
 	}
-	return append([]method.Survey{{Name: "ggtpc", Ask: m.ask, Digest: m.digest}}, rest...)
+	return append([]method.Survey{{Name: "ggtpc", Ask: m.ask, Answer: m.answer, Digest: m.digest}}, rest...)
 }
 
 func (m GGTPC) ask(l *method.Local) (tensor.Map, error) {

@@ -37,6 +37,16 @@ func (m GGTPC) measure(x *tensor.Tensor, class []int64, classes int) (tensor.Map
 	return out, nil
 }
 
+// answer declares what measure gives.
+func (m GGTPC) answer(t method.Task) []method.Extra {
+	c, d := t.Classes, t.Dim
+	out := []method.Extra{{Name: "n", Shape: []int{c, 1}, Counts: true}, {Name: "mean", Shape: []int{c, d}}}
+	if m.Stats == "packed" {
+		return append(out, method.Extra{Name: "cov", Shape: []int{c, d * (d + 1) / 2}})
+	}
+	return append(out, method.Extra{Name: "factors", Shape: []int{-1, d}})
+}
+
 // centred gives the rows of a class less their mean, which it writes down; nil where there are fewer than least.
 func centred(x *tensor.Tensor, class []int64, c int64, least int, mean []float32) *mat.Dense {
 	var at []int

@@ -94,6 +94,13 @@ func (m Powder) Finish(l *method.Local, up *method.Upload) error {
 	return err
 }
 
+func (m Powder) Extras(method.Task) []method.Extra {
+	if !m.attends() || m.Weighting == "examples" {
+		return nil
+	}
+	return []method.Extra{{Name: powderUse, Shape: []int{m.Prompts}}}
+}
+
 func (m Powder) Merge(g *method.Global, ups []method.Upload) error {
 	if !m.attends() || m.Weighting == "examples" {
 		return m.Base.Merge(g, ups)

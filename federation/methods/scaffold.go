@@ -52,7 +52,6 @@ func (m SCAFFOLD) Traits() method.Traits {
 		t.Roles[method.ServerStep] = "leave server_lr of scaffold at 1"
 	}
 	if m.Strength > 0 {
-		t.Beside = scaffoldDC
 		if t.Mean != method.Uniform {
 			t.Mean, t.Needs = "", "the mean of control variates, in which clients count alike; set weighting: uniform"
 		}
@@ -101,6 +100,19 @@ func (m SCAFFOLD) Finish(l *method.Local, up *method.Upload) error {
 		up.Extra.Put(scaffoldDC, m.renew(l))
 	}
 	return m.Method.Finish(l, up)
+}
+
+func (m SCAFFOLD) Extras(t method.Task) []method.Extra {
+	out := m.Method.Extras(t)
+	if m.Strength == 0 {
+		return out
+	}
+	for _, p := range m.Params(t) {
+		if p.Owner == method.Shared {
+			out = append(out, method.Extra{Name: scaffoldDC + "/" + p.Name, Shape: p.Shape})
+		}
+	}
+	return out
 }
 
 // renew sets the client's control variates and gives their changes.

@@ -3,7 +3,9 @@ package methods
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"promptfed/federation/method"
 )
@@ -17,22 +19,44 @@ func Averages(m method.Method) (weighting string, beside []string, err error) {
 		return "", nil, errors.New("the base method shares nothing; there is nothing to average")
 	}
 	mean := method.ByExamples
-	for ; m != nil; m = inside(m) {
-		switch t := method.TraitsOf(m); {
+	for l := m; l != nil; l = inside(l) {
+		switch t := method.TraitsOf(l); {
 		case t.Needs != "":
-			return "", nil, fmt.Errorf("%s needs %s", nameOf(m), t.Needs)
+			return "", nil, fmt.Errorf("%s needs %s", nameOf(l), t.Needs)
 		case t.Mean == "":
-			return "", nil, fmt.Errorf("%s needs more of a client than its share of a mean", nameOf(m))
-		default:
-			if t.Mean == method.Uniform {
-				mean = t.Mean
-			}
-			if t.Beside != "" {
-				beside = append(beside, t.Beside)
-			}
+			return "", nil, fmt.Errorf("%s needs more of a client than its share of a mean", nameOf(l))
+		case t.Mean == method.Uniform:
+			mean = t.Mean
 		}
 	}
-	return string(mean), beside, nil
+	beside, err = prefixes(m)
+	return string(mean), beside, err
+}
+
+// prefixes gives those of what a stack's clients upload under PREFIX/NAME for each shared parameter; anything else is no
+// part of a mean.
+func prefixes(m method.Method) ([]string, error) {
+	shared := SharedNames(m)
+	count := map[string]int{}
+	for _, e := range m.Extras(anywhere) {
+		prefix, longest := "", 0
+		for _, name := range shared {
+			if p, ok := strings.CutSuffix(e.Name, "/"+name); ok && len(name) > longest {
+				prefix, longest = p, len(name)
+			}
+		}
+		if longest == 0 {
+			return nil, fmt.Errorf("clients upload %s, which is no part of the mean", e.Name)
+		}
+		count[prefix]++
+	}
+	out := slices.Sorted(maps.Keys(count))
+	for _, prefix := range out {
+		if count[prefix] != len(shared) {
+			return nil, fmt.Errorf("clients upload %s of some shared parameters alone, which is no part of the mean", prefix)
+		}
+	}
+	return out, nil
 }
 
 // Surveyed names the surveys that a stack's clients answer, in the first rounds or later. Answers are no part of the

@@ -14,17 +14,22 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// messages: encoded messages change nothing, and hold no private or kept tensor, by name or by content.
+// messages: encoded messages change nothing, hold what the method declares, and no private or kept tensor, by name or
+// by content.
 func (c Case) messages(t *testing.T) {
 	plain := outcomeOf(t, run(t, c.experiment(t), engine.Settings{}))
+	type message struct {
+		client int
+		bytes  []byte
+	}
 	var mu sync.Mutex
-	var sent [][]byte
+	var sent []message
 	rec := engine.NewRecorder()
-	encoded := outcomeOf(t, run(t, c.experiment(t), engine.Settings{Encode: true, Tracer: rec, OnUpload: func(_, _ int,
-		m []byte) {
+	e := c.experiment(t)
+	encoded := outcomeOf(t, run(t, e, engine.Settings{Encode: true, Tracer: rec, OnUpload: func(_, client int, m []byte) {
 		mu.Lock()
 		defer mu.Unlock()
-		sent = append(sent, slices.Clone(m))
+		sent = append(sent, message{client, slices.Clone(m)})
 	}}))
 	plain.same(t, encoded, "values and encoded messages")
 	if len(sent) == 0 {
@@ -43,9 +48,12 @@ func (c Case) messages(t *testing.T) {
 		t.Fatal("the trace has no private tensor to look for")
 	}
 	for _, m := range sent {
-		got, err := wire.Decode(m)
+		got, err := wire.Decode(m.bytes)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if err := declared(e, e.Clients[m.client], got.Under("extra")); err != nil {
+			t.Error(err)
 		}
 		for _, name := range got.Names() {
 			part, rest, _ := strings.Cut(name, "/")
@@ -56,11 +64,24 @@ func (c Case) messages(t *testing.T) {
 		}
 		for _, name := range secret {
 			row := rec.Tensors[name].Row(0)
-			if bytes.Contains(m, raw(row)) {
+			if bytes.Contains(m.bytes, raw(row)) {
 				t.Errorf("a message holds the content of %s", name)
 			}
 		}
 	}
+}
+
+// declared finds extras that are neither all that the method declares for an upload nor those for an answer.
+func declared(e *engine.Experiment, c *engine.Client, extra tensor.Map) error {
+	task := c.Backbone.Task()
+	task.Client, task.Clients, task.Classes = c.ID, len(e.Clients), len(e.Classes)
+	err := engine.CheckExtras(e.Method.Extras(task), extra, c.Train.Len())
+	for _, q := range slices.Concat(e.Method.Surveys(0), e.Method.Surveys(1)) {
+		if engine.CheckExtras(q.Answer(task), extra, c.Train.Len()) == nil {
+			return nil
+		}
+	}
+	return err
 }
 
 func raw(t *tensor.Tensor) []byte {

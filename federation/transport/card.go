@@ -97,6 +97,8 @@ type member struct {
 	up      int64
 	down    int64
 	refused int
+	reason  string // why a reply was refused last
+	counted int    // examples that its last upload was averaged with, where it said more; 0 otherwise
 }
 
 // pulse is how often a client says that it is there.

@@ -15,6 +15,8 @@ const (
 	maxTensors = 4096
 	maxRound   = 1 << 30
 	maxError   = 500
+
+	maxExamples = 1 << 53 // of a client; larger numbers have no exact float64
 )
 
 var (
@@ -72,7 +74,7 @@ func (r reply) check() error {
 		return fmt.Errorf("client %d", r.Client)
 	case !hash.MatchString(r.Run) || !hash.MatchString(r.ID) || !hash.MatchString(r.Try):
 		return fmt.Errorf("%.50q, %.50q or %.50q is no identity", r.Run, r.ID, r.Try)
-	case r.N < 0 || r.Steps < 0:
+	case r.N < 0 || r.N > maxExamples || r.Steps < 0 || r.Steps > maxRound:
 		return fmt.Errorf("%d examples, %d steps", r.N, r.Steps)
 	}
 	return r.content.check()

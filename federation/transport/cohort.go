@@ -72,6 +72,7 @@ type saved struct {
 	Run      string         `json:"run"`
 	Accepted map[int]string `json:"accepted"`
 	Seq      int64          `json:"seq"` // of the newest order
+	Norms    norms          `json:"norms,omitempty"`
 }
 
 // Save gives what counts of each client.
@@ -79,7 +80,7 @@ func (h *Hub) Save() ([]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.safe = maps.Clone(h.accepted)
-	return json.Marshal(saved{h.set.ID, h.safe, h.seq})
+	return json.Marshal(saved{h.set.ID, h.safe, h.seq, h.norms})
 }
 
 // Load takes over what Save gave.
@@ -93,7 +94,7 @@ func (h *Hub) Load(b []byte) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.accepted, h.safe, h.seq = maps.Clone(s.Accepted), maps.Clone(s.Accepted), s.Seq
+	h.accepted, h.safe, h.seq, h.norms = maps.Clone(s.Accepted), maps.Clone(s.Accepted), s.Seq, s.Norms
 	if h.accepted == nil {
 		h.accepted, h.safe = map[int]string{}, map[int]string{}
 	}
@@ -116,9 +117,14 @@ func Need(quorum float64, clients int) int {
 // the quorum is 1 the run ends with them. Below the quorum it gives the order again to those that have not answered,
 // and waits as long again; what came in before still counts, since the same order has the same answer.
 //
-// Where all that were asked failed there are no replies, and no error.
+// Where all that were asked failed there are no replies, and no error. Replies that go beyond what all of them together
+// make likely are refused after that; see limits.
 func (h *Hub) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
-	return h.collect(ctx, o, h.set.Quorum, 0)
+	replies, err := h.collect(ctx, o, h.set.Quorum, 0)
+	if err != nil {
+		return nil, err
+	}
+	return h.limit(o, replies)
 }
 
 // collect is Run; tries, unless 0, bounds how often the order is given.

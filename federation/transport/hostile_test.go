@@ -2,7 +2,6 @@ package transport_test
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"path/filepath"
 	"strings"
@@ -79,26 +78,56 @@ func TestHostileUploads(t *testing.T) {
 	}
 }
 
-// Uploads whose extras the method cannot do with are left out, in training and in surveys.
+// Uploads and answers whose extras are not those that the method declares are refused, whose numbers are beyond all
+// others' too, and those that the method fails over are left out. The others learn what they would without them.
 func TestHostileExtras(t *testing.T) {
+	scaffold, proto := stack{"promptfl", []string{"scaffold"}, nil}, stack{"promptfl", []string{"fedproto"}, nil}
+	powder := stack{"powder", nil, nil}
+	ggtpc := stack{"promptfl", []string{"ggtpc"}, map[string]any{"min_count": 1}}
+	lowRank := stack{"promptfl", []string{"ggtpc"}, map[string]any{"stats": "lowrank"}}
+	put := func(name string, value float32) func(r *engine.Reply) {
+		return func(r *engine.Reply) { r.Upload.Extra[name].Data[0] = value }
+	}
 	for _, c := range []struct {
+		say   string
 		of    stack
 		kind  engine.Kind
 		spoil func(r *engine.Reply)
 	}{
-		{stack{"promptfl", []string{"scaffold"}, nil}, engine.Train, func(r *engine.Reply) { clear(r.Upload.Extra) }},
-		{stack{"promptfl", []string{"scaffold"}, nil}, engine.Train, func(r *engine.Reply) {
-			for name := range r.Upload.Extra {
-				r.Upload.Extra[name] = tensor.New(1)
-			}
+		{"nil> for scaffold/dc/ctx", scaffold, engine.Train, func(r *engine.Reply) { clear(r.Upload.Extra) }},
+		{"float32[1] for scaffold/dc/ctx", scaffold, engine.Train, func(r *engine.Reply) {
+			r.Upload.Extra["scaffold/dc/ctx"] = tensor.New(1)
 		}},
-		{stack{"promptfl", []string{"fedproto"}, nil}, engine.Train, func(r *engine.Reply) { clear(r.Upload.Extra) }},
-		{stack{"promptfl", []string{"ggtpc"}, nil}, engine.Ask, func(r *engine.Reply) { clear(r.Upload.Extra) }},
+		{"nil> for proto/mean", proto, engine.Train, func(r *engine.Reply) { clear(r.Upload.Extra) }},
+		{"nil> for n", ggtpc, engine.Ask, func(r *engine.Reply) { clear(r.Upload.Extra) }},
+		{"the method has none of that name", proto, engine.Train, func(r *engine.Reply) {
+			r.Upload.Extra["proto/more"] = tensor.New(1)
+		}},
+		{"the method has none of that name", fedpha, engine.Train, func(r *engine.Reply) {
+			r.Upload.Extra["more"] = tensor.New(1)
+		}},
+		{"counts -1 examples", proto, engine.Train, put("proto/n", -1)},
+		{"counts 0.5 examples", proto, engine.Train, put("proto/n", 0.5)},
+		{"the client has 5", proto, engine.Train, put("proto/n", 1e9)},
+		{"the client has 5", ggtpc, engine.Ask, put("n", 1e9)},
+		{"proto/mean holds 1e+30", proto, engine.Train, put("proto/mean", 1e30)},
+		{"mean holds 1e+30", ggtpc, engine.Ask, put("mean", 1e30)},
+		{"a length of scaffold/dc of 1000", scaffold, engine.Train, put("scaffold/dc/ctx", 1000)},
+		{"a length of mean in the survey ggtpc of 1e+04", ggtpc, engine.Ask, put("mean", 1e4)},
+		{"loss 1e+300 is none", fedpha, engine.Train, func(r *engine.Reply) { r.Stats.Loss = 1e300 }},
+		{"measures the term", fedpha, engine.Train, func(r *engine.Reply) {
+			r.Stats.Terms = &engine.LossTerms{Terms: []engine.TermStats{{Name: "more"}}}
+		}},
+		{"an upload is left out", powder, engine.Train, put("powder/use", -1)},
+		{"an upload is left out", lowRank, engine.Ask, func(r *engine.Reply) {
+			r.Upload.Extra["factors"] = tensor.New(7, 5)
+		}},
 	} {
-		t.Run(fmt.Sprint(c.of.with, c.kind), func(t *testing.T) {
+		t.Run(c.say, func(t *testing.T) {
 			e := c.of.toy(t)
 			e.Plan.Participation, e.Plan.Rounds = 1, 2
 			s := newSite(t, e)
+			s.set.Quorum = 0.7
 			s.part = func(client int, p transport.Local) transport.Part {
 				if client == 1 {
 					return hostile{p, c.kind, c.spoil}
@@ -106,8 +135,13 @@ func TestHostileExtras(t *testing.T) {
 				return p
 			}
 			s.run()
-			if !strings.Contains(s.log.String(), `msg="an upload is left out" round=0 client=1`) {
-				t.Error("nothing was logged")
+			if !strings.Contains(s.log.String(), c.say) {
+				t.Errorf("nothing was logged of %q", c.say)
+			}
+			records, err := engine.Records(s.dir)
+			if err != nil || len(records) != 2 || len(records[0].Refused) != 1 || records[0].Refused[0].Client != 1 ||
+				!strings.Contains("an upload is left out "+records[0].Refused[0].Reason, c.say) {
+				t.Errorf("%v: the record has %+v", err, records)
 			}
 			if c.kind == engine.Ask {
 				return // its training counts

@@ -20,6 +20,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/method"
 	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/optim"
 )
 
 // Settings say how a hub goes about a run.
@@ -39,9 +40,14 @@ type Settings struct {
 	Limit int
 	// Largest is the size of the largest tensors that are taken from a client, in bytes.
 	Largest int
-	// MaxNorm refuses uploads that moved the shared parameters farther than this, by the Euclidean norm; 0 for no
-	// bound.
+	// MaxNorm refuses uploads that moved the shared parameters farther than this, by the Euclidean norm; 0 for a bound
+	// that comes of what all clients upload, below 0 for none.
 	MaxNorm float64
+	// MaxExamples is the weight that an upload has at most, in examples; 0 for one that comes of what all clients say
+	// to have, below 0 for none.
+	MaxExamples int
+	// Rate is the learning rate by round; nil for a constant one.
+	Rate    optim.Rate
 	Sealed  bool // uploads are behind a guard, as of secure aggregation; only what opens them can check what is in them
 	Log     *slog.Logger
 	OnReply func(o engine.Order, client int) // after each reply that counts; may be nil
@@ -74,8 +80,11 @@ type Hub struct {
 	safe     map[int]string // likewise, in the last checkpoint
 	trained  map[int]string // by client: the training order it answered in the round that is being run
 	now      *collection
-	seq      int64         // of the newest order
-	joined   chan struct{} // somebody joined
+	norms    norms
+	longest  map[string]float64 // by kind of norm: that of what was taken, in what was usual
+	limited  engine.Limited     // since Limited was called
+	seq      int64              // of the newest order
+	joined   chan struct{}      // somebody joined
 }
 
 // NewID is the identity of a new run.
@@ -106,7 +115,8 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Hub, error) {
 	}
 	h := &Hub{set: set, names: names{set.Name}, nc: nc, known: make([]member, set.Clients), terms: set.Terms,
 		heavy:    make(chan struct{}, 4),
-		accepted: map[int]string{}, safe: map[int]string{}, trained: map[int]string{}, joined: make(chan struct{}, 1)}
+		accepted: map[int]string{}, safe: map[int]string{}, trained: map[int]string{}, joined: make(chan struct{}, 1),
+		longest: map[string]float64{}}
 	if other, err := h.another(ctx); other || err != nil {
 		return nil, errors.Join(err, fmt.Errorf("another server runs %q on this NATS server; stop it, or give --run "+
 			"another name", set.Name))

@@ -81,8 +81,8 @@ func (h *Hub) admit(client int, c Card, key verifier) error {
 		return fmt.Errorf("the backbone's name %.100q, the domain %.100q or the instance is none", t.Backbone,
 			c.Member.Domain)
 	}
-	if c.Examples < 1 {
-		return fmt.Errorf("%d examples to train on", c.Examples)
+	if c.Examples < 1 || c.Examples > maxExamples {
+		return fmt.Errorf("%d examples to train on; it must be 1 or more, and at most %d", c.Examples, maxExamples)
 	}
 	if t.Width < 1 || t.Width > 1<<16 || t.Dim < 1 || t.Dim > 1<<16 || t.Patches < 0 || t.Patches > 1<<16 ||
 		t.ImageSize < 0 || t.ImageSize > 1<<14 ||

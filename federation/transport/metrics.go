@@ -1,13 +1,11 @@
 package transport
 
 import (
-	"math"
 	"sync/atomic"
 	"time"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/wire"
-	"promptfed/runtime/tensor"
 )
 
 // counters of a hub since it was opened.
@@ -51,6 +49,9 @@ type ClientStatus struct {
 	Domain   string  `json:"domain,omitempty"`
 	Asked    bool    `json:"asked,omitempty"`    // has an order
 	Answered bool    `json:"answered,omitempty"` // and answered it
+	Examples int     `json:"examples,omitempty"` // that it says to train on
+	Counted  int     `json:"counted,omitempty"`  // what its last upload was averaged with, where that is less
+	Reason   string  `json:"reason,omitempty"`   // why a reply was refused last
 	Replies  int     `json:"replies"`
 	Refused  int     `json:"refused"`
 	Up       int64   `json:"up"`
@@ -77,7 +78,8 @@ func (h *Hub) Status() Status {
 	for i, k := range h.known {
 		c := ClientStatus{Client: i, Joined: k.Member.Joined, Left: k.left, Seen: -1, Doing: k.doing,
 			Backbone: k.Member.Task.Backbone,
-			Domain:   k.Member.Domain, Replies: k.replies, Refused: k.refused, Up: k.up, Down: k.down}
+			Domain:   k.Member.Domain, Replies: k.replies, Refused: k.refused, Up: k.up, Down: k.down,
+			Examples: k.Examples, Counted: k.counted, Reason: k.reason}
 		if !k.seen.IsZero() {
 			c.Seen = time.Since(k.seen).Seconds()
 		}
@@ -91,13 +93,3 @@ func (h *Hub) Status() Status {
 }
 
 func orderSize(o engine.Order) int { return wire.Size(o.Tensors()) }
-
-// norm is the Euclidean norm of all tensors together.
-func norm(m tensor.Map) float64 {
-	sum := 0.0
-	for _, name := range m.Names() {
-		n := m[name].Norm()
-		sum += n * n
-	}
-	return math.Sqrt(sum)
-}

@@ -8,7 +8,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
-	"promptfed/runtime/tensor"
 )
 
 // reply looks at one reply: it counts, or it is dropped and that is logged; or its tensors are to come first.
@@ -29,12 +28,9 @@ func (d *desk) reply(m *nats.Msg) {
 		d.strange(replyMessage, err)
 		return
 	}
-	if err = r.check(); err == nil && (r.Run != d.set.ID || r.Client != d.client) {
-		err = fmt.Errorf("it is of client %d of run %.12s", r.Client, r.Run)
-	}
-	if err != nil {
+	if r.Run != d.set.ID || r.Client != d.client {
 		receive(taken, nil)
-		d.strange(replyMessage, err)
+		d.strange(replyMessage, fmt.Errorf("it is of client %d of run %.12s", r.Client, r.Run))
 		return
 	}
 	o, awaited := d.awaits(d.client, r)
@@ -50,7 +46,8 @@ func (d *desk) reply(m *nats.Msg) {
 		return
 	}
 	size := len(m.Data)
-	if r.Object != "" {
+	// what is signed and awaited and yet no reply is the client's failure: nobody waits for a better one
+	if err = r.check(); err == nil && r.Object != "" {
 		var have []byte
 		if body, have, err = d.gather(r); have != nil {
 			receive(pending, have)
@@ -68,6 +65,7 @@ func (d *desk) reply(m *nats.Msg) {
 	}
 	receive(taken, nil) // before the reply counts: the server may end with it
 	if err != nil {
+		d.refuse(d.client, err)
 		d.fail(d.client, r.ID, "its reply is refused: "+plain(err.Error()))
 		return
 	}
@@ -90,7 +88,7 @@ func (h *Hub) read(o engine.Order, r reply, body []byte) (engine.Reply, error) {
 	if err == nil && o.Kind != endKind {
 		err = o.Refuse(answer, h.set.Sealed)
 	}
-	if err == nil && o.Kind == engine.Train && !h.set.Sealed {
+	if err == nil {
 		err = h.bounded(o, answer)
 	}
 	return answer, err
@@ -205,13 +203,24 @@ func (h *Hub) fail(client int, id, why string) {
 
 // Refused hears that the method could not do with what a client uploaded.
 func (h *Hub) Refused(round, client int, why error) {
-	h.mu.Lock()
-	if client >= 0 && client < len(h.known) {
-		h.known[client].refused++
+	if client < 0 || client >= len(h.known) {
+		return
 	}
+	h.refuse(client, why)
+	h.mu.Lock()
+	h.known[client].refused++
 	h.mu.Unlock()
 	h.count.refused.Add(1)
 	h.set.Log.Warn("an upload is left out", "round", round, "client", client, "reason", plain(why.Error()))
+}
+
+// refuse notes for the round's record, and for the status, that a reply is refused.
+func (h *Hub) refuse(client int, why error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	reason := plain(why.Error())
+	h.known[client].reason = reason
+	h.limited.Refused = append(h.limited.Refused, engine.Refusal{Client: client, Reason: reason})
 }
 
 // maxDamaged is how often the tensors of a reply may not be those that it was signed with.
@@ -228,26 +237,4 @@ func (d *desk) damaged(id string, err error) bool {
 	}
 	c.wrong[d.client]++
 	return c.wrong[d.client] < maxDamaged
-}
-
-// bounded refuses an upload that moved too far, or that would weigh more than the client said when it joined.
-func (h *Hub) bounded(o engine.Order, r engine.Reply) error {
-	h.mu.Lock()
-	most := h.known[r.Client].Examples
-	h.mu.Unlock()
-	if r.Upload.N > most {
-		return fmt.Errorf("it counts %d examples; the client joined with %d", r.Upload.N, most)
-	}
-	if h.set.MaxNorm <= 0 {
-		return nil
-	}
-	if d := distance(r.Upload.Shared, o.Shared); !(d <= h.set.MaxNorm) {
-		return fmt.Errorf("it moved the parameters by %.4g; at most %.4g is taken (--max-norm)", d, h.set.MaxNorm)
-	}
-	return nil
-}
-
-// distance is the Euclidean norm of the difference of two sets of tensors of the same names and shapes.
-func distance(a, b tensor.Map) float64 {
-	return norm(a.Clone().Axpy(-1, b))
 }

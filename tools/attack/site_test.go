@@ -2,6 +2,7 @@ package attack
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -260,8 +261,11 @@ func (s *server) intruder(name string, options ...nats.Option) (*nats.Conn, chan
 type part struct {
 	client int
 	pause  time.Duration
+	claims int                   // examples; 0 for the 10 of an honest one
 	lie    func(r *engine.Reply) // nil for an honest one
 }
+
+func (p part) examples() int { return cmp.Or(p.claims, 10) }
 
 func (p part) Answer(ctx context.Context, o engine.Order, _ engine.State) (engine.Reply, *engine.State, error) {
 	select {
@@ -274,7 +278,7 @@ func (p part) Answer(ctx context.Context, o engine.Order, _ engine.State) (engin
 	if o.Kind != engine.Train {
 		return r, nil, nil
 	}
-	r.Upload = method.Upload{Client: p.client, N: 10, Shared: o.Shared.Clone()}
+	r.Upload = method.Upload{Client: p.client, N: p.examples(), Shared: o.Shared.Clone()}
 	for _, t := range r.Upload.Shared {
 		for i := range t.Data {
 			t.Data[i]++
@@ -315,7 +319,8 @@ func (s *server) join(ctx context.Context, p part) error {
 	}
 	task := method.Task{Backbone: "echo", Width: 512, Dim: 512, VisionWidth: 768, VisionLayers: 12, Patches: 196,
 		ImageSize: 224}
-	card := transport.Card{Terms: s.terms, Member: engine.Member{Task: task}, Backbone: "b", Tokens: "t", Examples: 10}
+	card := transport.Card{Terms: s.terms, Member: engine.Member{Task: task}, Backbone: "b", Tokens: "t",
+		Examples: p.examples()}
 	a, err := transport.NewAgent(nc, inv, card, s.at(user), p, log)
 	if err != nil {
 		return err
@@ -343,13 +348,13 @@ func (s *server) joins(pause time.Duration, which ...int) {
 	})
 }
 
-// liar starts a client that lies; how it ends is its own affair.
-func (s *server) liar(lie func(r *engine.Reply)) {
+// liar starts client 0, which lies; how it ends is its own affair.
+func (s *server) liar(p part) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.join(ctx, part{client: 0, lie: lie})
+		s.join(ctx, p)
 	}()
 	s.t.Cleanup(func() {
 		cancel()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,17 +22,19 @@ import (
 
 // serveFlags are the command line of serve.
 type serveFlags struct {
-	sets            []string
-	out, run        string
-	listen, nats    string
-	link            linkOptions
-	classes         string
-	clients, wait   int
-	deadline        time.Duration
-	quorum, maxNorm float64
-	limit, largest  int
-	resume          bool
-	log, metrics    string
+	sets           []string
+	out, run       string
+	listen, nats   string
+	link           linkOptions
+	classes        string
+	clients, wait  int
+	deadline       time.Duration
+	quorum         float64
+	maxNorm        string
+	maxExamples    string
+	limit, largest int
+	resume         bool
+	log, metrics   string
 }
 
 func serveCommand() *cobra.Command {
@@ -56,8 +59,10 @@ func serveCommand() *cobra.Command {
 	l.DurationVar(&f.deadline, "deadline", 5*time.Minute, "of every order; 0 for none")
 	l.Float64Var(&f.quorum, "quorum", 0.8, "share of the clients asked that must answer; below it the order is given "+
 		"again")
-	l.Float64Var(&f.maxNorm, "max-norm", 0, "refuse uploads that moved the shared parameters farther than this; 0 "+
-		"for no bound")
+	l.StringVar(&f.maxNorm, "max-norm", "auto", "refuse uploads that moved the shared parameters farther than this "+
+		"number, or than is usual among all clients (auto); off for no bound")
+	l.StringVar(&f.maxExamples, "max-examples", "auto", "weight of an upload at most, in examples: a number, or a "+
+		"multiple of what clients have (auto); off for no bound")
 	l.IntVar(&f.limit, "limit", transport.DefaultLimit, "bytes of tensors that travel in a message; more go in pieces")
 	l.IntVar(&f.largest, "largest", transport.DefaultLargest, "bytes of tensors that are taken from a client at most")
 	l.BoolVar(&f.resume, "resume", false, "go on after the last finished round")
@@ -187,7 +192,7 @@ func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.B
 	})
 	t := h.Totals()
 	log.Info("done", "bytes_up", t.BytesUp, "bytes_down", t.BytesDown, "replies", t.Replies, "late", t.Late, "refused",
-		t.Refused, "repeats", t.Repeats)
+		t.Refused, "repeats", t.Repeats, "longest_move", math.Round(10*h.LongestMove())/10)
 	return err
 }
 

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -22,9 +24,25 @@ import (
 func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) (transport.Settings, error) {
 	set := transport.Settings{Name: f.run, Resume: f.resume, Clients: f.clients, Deadline: f.deadline, Quorum: f.quorum,
 		Method: b.Method,
-		Terms:  b.Engine.Terms(), Limit: f.limit, Largest: f.largest, MaxNorm: f.maxNorm,
-		Sealed: b.Engine.Secure != "", Log: log}
+		Terms:  b.Engine.Terms(), Limit: f.limit, Largest: f.largest, Sealed: b.Engine.Secure != "",
+		Log: log}
 	var err error
+	if set.MaxNorm, err = bound("max-norm", f.maxNorm); err != nil {
+		return set, err
+	}
+	examples, err := bound("max-examples", f.maxExamples)
+	if set.MaxExamples = int(examples); err == nil && examples != math.Trunc(examples) {
+		err = usageError{fmt.Errorf("--max-examples %s: take a whole number", f.maxExamples)}
+	}
+	if err != nil {
+		return set, err
+	}
+	if set.Rate, err = b.Engine.Training.Schedule.New(b.Engine.Training.Optim.LR); err != nil {
+		return set, err
+	}
+	if set.Sealed {
+		log.Warn("uploads are behind secure aggregation: their norms, examples and extras are not checked")
+	}
 	if set.Config, err = configs.YAML(b.Invitation()); err != nil {
 		return set, err
 	}
@@ -45,6 +63,24 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 	set.Dir = filepath.Join(dir, "hub")
 	set.ID, set.Resume, err = runID(dir, f.resume)
 	return set, err
+}
+
+// bound reads a flag that bounds what is uploaded: a number, 0 for auto and -1 for off.
+func bound(flag, text string) (float64, error) {
+	switch text {
+	case "auto":
+		return 0, nil
+	case "off":
+		return -1, nil
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err != nil || !(v >= 0 && v <= 1<<53):
+		return 0, usageError{fmt.Errorf("--%s %q: take auto, off or a number above 0, at most 2^53", flag, text)}
+	case v == 0:
+		return -1, nil
+	}
+	return v, nil
 }
 
 // runID is the identity of the run in a folder, made anew unless the run goes on.

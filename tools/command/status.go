@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -86,8 +88,9 @@ func statusTable(s *transport.Status) string {
 	t.SetTitle("%s: %s; %.1f MB up, %.1f MB down; %d late, %d refused, %d dropped, %d orders given again", s.Name,
 		doing,
 		float64(s.BytesUp)/1e6, float64(s.BytesDown)/1e6, s.Late, s.Refused+s.RefusedJoins, s.Dropped, s.Repeats)
-	t.AppendHeader(table.Row{"client", "state", "order", "heard of", "backbone", "domain", "replies", "refused",
-		"up kB", "down kB"})
+	t.AppendHeader(table.Row{"client", "state", "order", "heard of", "backbone", "domain", "examples", "replies",
+		"refused", "up kB", "down kB"})
+	var reasons []string
 	for _, c := range s.Clients {
 		state, order, heard := c.Doing, "", "never"
 		switch {
@@ -107,8 +110,18 @@ func statusTable(s *transport.Status) string {
 		if c.Seen >= 0 {
 			heard = fmt.Sprintf("%.0f s ago", c.Seen)
 		}
-		t.AppendRow(table.Row{c.Client, state, order, heard, c.Backbone, c.Domain, c.Replies, c.Refused,
+		examples := ""
+		switch {
+		case c.Counted > 0:
+			examples = fmt.Sprintf("%d of %d count", c.Counted, c.Examples)
+		case c.Joined:
+			examples = strconv.Itoa(c.Examples)
+		}
+		if c.Reason != "" {
+			reasons = append(reasons, fmt.Sprintf("\nclient %d was refused: %s", c.Client, c.Reason))
+		}
+		t.AppendRow(table.Row{c.Client, state, order, heard, c.Backbone, c.Domain, examples, c.Replies, c.Refused,
 			fmt.Sprintf("%.1f", float64(c.Up)/1e3), fmt.Sprintf("%.1f", float64(c.Down)/1e3)})
 	}
-	return t.Render()
+	return t.Render() + strings.Join(reasons, "")
 }

@@ -45,6 +45,9 @@ func Load(dirs ...string) (*Results, error) {
 // warned stands between a run's folder and what its summary warns of.
 const warned = ": warning: "
 
+// maxLimited is how many clients a note names each that a server refused or cut.
+const maxLimited = 5
+
 // oncePerWarning says what several runs warn of once, where the first does, with the number of the others: a grid
 // repeats the warnings of its data in every cell.
 func oncePerWarning(notes []string) []string {

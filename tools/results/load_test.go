@@ -233,3 +233,19 @@ func TestOncePerWarning(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// Notes name the clients that a server did not take at their word, the first five of them each.
+func TestLoadLimited(t *testing.T) {
+	dir := t.TempDir()
+	finished(t, dir, "a", "promptfl", 1, [2]float64{.5, .7})
+	var list []string
+	for k := range 8 {
+		list = append(list, fmt.Sprintf(`{"client":%d,"refused":%d,"reason":"two\nlines"}`, k, k+1))
+	}
+	put(t, dir, "summary.json", fmt.Sprintf(`{"name":"a","rounds":1,"limited":[%s]}`, strings.Join(list, ",")))
+	notes := load(t, dir).Notes
+	if len(notes) != 6 || !strings.Contains(notes[4], "client 4: 5 of its replies refused (two; lines)") ||
+		!strings.Contains(notes[5], "3 more clients") {
+		t.Errorf("notes %q", notes)
+	}
+}

@@ -102,6 +102,14 @@ func readRun(dir string) (run *Run, notes []string) {
 		for _, w := range run.Summary.Warnings {
 			notes = append(notes, dir+warned+oneLine(w))
 		}
+		for i, c := range run.Summary.Limited {
+			if more := len(run.Summary.Limited) - i; i == maxLimited && more > 1 {
+				notes = append(notes, fmt.Sprintf("%s%s%d more clients were not taken at their word (%s)", dir, warned, more,
+					engine.RoundsFile))
+				break
+			}
+			notes = append(notes, dir+warned+oneLine(c.String()))
+		}
 	default:
 		if text, err := readSmall(filepath.Join(dir, ErrorFile), maxError); err != nil || text != nil {
 			fail(string(text))

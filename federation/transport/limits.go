@@ -1,0 +1,383 @@
+package transport
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"path"
+	"slices"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// Limits of what one client can do to a round by what it uploads, where Settings say nothing else. What honest clients
+// need of them was measured (docs/distributed.md).
+const (
+	// An upload weighs at most maxMedian times the median of the examples that clients joined with, and of three or
+	// more clients maxOthers times what all others have together, as McMahan et al. (Learning Differentially Private
+	// Recurrent Language Models, ICLR 2018, section 2) cap weights. Beyond maxClaim times the median it is refused.
+	maxMedian, maxOthers, maxClaim = 20, 2, 1000
+	// An upload is refused whose move of the shared parameters is longer than maxMoves times what moves are.
+	maxMoves = 50
+	// No number that is learned or measured is larger.
+	maxValue = 1e6
+	// So many clients, or rounds, can tell what is usual.
+	enough = 3
+	// So many rounds are remembered.
+	maxPast = 20
+)
+
+// norms are what lengths of moves and of extras were in the last rounds: of each kind the median over the uploads that
+// a round accepted, and the learning rate.
+type norms map[string][]pastNorm
+
+type pastNorm struct {
+	Norm float64 `json:"norm"`
+	Rate float64 `json:"rate"`
+}
+
+// checked gives what a reply may have beside shared parameters, and whether what is in it can be checked at all: what
+// is behind secure aggregation cannot.
+func (h *Hub) checked(o engine.Order, client int) (declared []method.Extra, checked bool) {
+	h.mu.Lock()
+	task := h.known[client].Member.Task
+	h.mu.Unlock()
+	declared, ok := o.Extras(h.set.Method, task)
+	return declared, ok && !(h.set.Sealed && o.Kind == engine.Train)
+}
+
+// bounded refuses a reply by what it says alone: extras that the method does not declare, more examples than the client
+// joined with, numbers beyond all bounds, or a move beyond a fixed bound.
+func (h *Hub) bounded(o engine.Order, r engine.Reply) error {
+	declared, checked := h.checked(o, r.Client)
+	if !checked {
+		return nil
+	}
+	h.mu.Lock()
+	examples, task := h.known[r.Client].Examples, h.known[r.Client].Member.Task
+	h.mu.Unlock()
+	if r.Upload.N > examples {
+		return fmt.Errorf("it counts %d examples; the client joined with %d", r.Upload.N, examples)
+	}
+	err := engine.CheckExtras(declared, r.Upload.Extra, examples)
+	if err == nil {
+		err = r.Stats.Terms.CheckTerms(h.set.Method, task)
+	}
+	if err != nil || h.set.MaxNorm < 0 {
+		return err
+	}
+	_, sizes := parted(r.Upload.Extra, declared)
+	if h.set.MaxNorm == 0 || o.Kind == engine.Ask {
+		maps.Copy(sizes, r.Upload.Shared)
+	} else if d := moved(o, r); !(d <= h.set.MaxNorm) {
+		return fmt.Errorf("it moved the parameters by %.4g; at most %.4g is taken (--max-norm)", d, h.set.MaxNorm)
+	}
+	for _, name := range sizes.Names() {
+		if v := sizes[name].MaxAbs(); !(v <= maxValue) {
+			return fmt.Errorf("%s holds %.4g; numbers beyond %g are refused (--max-norm)", name, v, float64(maxValue))
+		}
+	}
+	return nil
+}
+
+// limit looks at the replies of a round together. It refuses those that go beyond what is usual among all, and lets
+// uploads with too many examples weigh less. That depends on nothing but the replies, the clients that joined and the
+// rounds before.
+func (h *Hub) limit(o engine.Order, replies []engine.Reply) ([]engine.Reply, error) {
+	refused := map[int]error{}
+	if o.Kind.Tests() {
+		refuseTests(replies, refused)
+	} else {
+		h.limitNorms(o, replies, refused)
+		h.limitExamples(o, replies, refused)
+	}
+	out := replies[:0]
+	for _, r := range replies {
+		err := refused[r.Client]
+		if err == nil {
+			out = append(out, r)
+			continue
+		}
+		h.Refused(o.Round, r.Client, err)
+		h.mu.Lock()
+		delete(h.trained, r.Client)
+		h.mu.Unlock()
+		if h.set.Quorum == 1 {
+			return nil, fmt.Errorf("round %d: client %d: its reply is refused, and with --quorum 1 all must count: %w",
+				o.Round, r.Client, err)
+		}
+	}
+	return out, nil
+}
+
+// limitExamples lets uploads of clients that joined with unlikely many examples weigh less, or refuses them; answers to
+// surveys, in which every class has a weight of its own, are refused.
+func (h *Hub) limitExamples(o engine.Order, replies []engine.Reply, refused map[int]error) {
+	if h.set.MaxExamples < 0 {
+		return
+	}
+	h.mu.Lock()
+	var claims []int
+	for _, k := range h.known {
+		if k.Member.Joined {
+			claims = append(claims, k.Examples)
+		}
+	}
+	h.mu.Unlock()
+	slices.Sort(claims)
+	for i := range replies {
+		r := &replies[i]
+		declared, checked := h.checked(o, r.Client)
+		if !checked || refused[r.Client] != nil {
+			continue
+		}
+		h.mu.Lock()
+		k, most := &h.known[r.Client], h.set.MaxExamples
+		joined, before := k.Examples, k.counted
+		h.mu.Unlock()
+		if most == 0 {
+			var err error
+			if most, err = believed(claims, joined); err != nil {
+				refused[r.Client] = err
+				continue
+			}
+		}
+		counts, _ := parted(r.Upload.Extra, declared)
+		if o.Kind == engine.Ask {
+			for _, name := range counts.Names() {
+				if n := total(counts[name]); n > float64(most) {
+					refused[r.Client] = fmt.Errorf("it counts %.10g examples; at most %d are believed (--max-examples)", n,
+						most)
+				}
+			}
+			continue
+		}
+		claimed := r.Upload.N
+		h.mu.Lock()
+		if k.counted = 0; claimed > most {
+			counts.Scale(float64(most) / float64(claimed))
+			r.Upload.N, k.counted = most, most
+			h.limited.Cut = append(h.limited.Cut, engine.Cut{Client: r.Client, Claimed: claimed, Counted: most})
+		}
+		h.mu.Unlock()
+		if claimed > most && before != most {
+			h.set.Log.Warn("an upload claims more examples than it counts as (--max-examples)", "round", o.Round,
+				"client", r.Client, "claimed", claimed, "counted", most)
+		}
+	}
+}
+
+// believed is the largest weight of a client that joined with so many examples, among the sorted claims of all that
+// joined; an error where the claim is beyond belief.
+func believed(claims []int, claimed int) (int, error) {
+	middle, others := claims[(len(claims)-1)/2], -float64(claimed)
+	for _, n := range claims {
+		others += float64(n)
+	}
+	if len(claims) < enough {
+		return maxMedian * middle, nil
+	}
+	if claimed > maxClaim*middle { // below 2^63, as claims are at most maxExamples
+		return 0, fmt.Errorf("the client joined with %d examples; half of all clients have %d or fewer, and more than "+
+			"%d times that is not believed (--max-examples)", claimed, middle, maxClaim)
+	}
+	return int(math.Min(float64(maxMedian*middle), maxOthers*others)), nil
+}
+
+// limitNorms refuses uploads whose move of the shared parameters, or whose extras of one kind, are much longer than
+// usual: than the median over these uploads where they are three or more, over those of the rounds before where these
+// are three or more, and over the same in proportion to the learning rate, whichever is the longest.
+func (h *Hub) limitNorms(o engine.Order, replies []engine.Reply, refused map[int]error) {
+	if h.set.MaxNorm < 0 {
+		return
+	}
+	rate := 1.0
+	if h.set.Rate != nil {
+		rate = h.set.Rate(o.Round)
+	}
+	lengths := map[string]map[int]float64{} // by kind and client
+	for _, r := range replies {
+		declared, checked := h.checked(o, r.Client)
+		if !checked {
+			continue
+		}
+		for kind, v := range measure(o, r, declared) {
+			if v == 0 { // nothing to move or to tell, which says nothing of others
+				continue
+			}
+			if lengths[kind] == nil {
+				lengths[kind] = map[int]float64{}
+			}
+			lengths[kind][r.Client] = v
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	kinds := slices.Sorted(maps.Keys(lengths))
+	for _, kind := range kinds {
+		of := lengths[kind]
+		if kind == movesKind && h.set.MaxNorm > 0 {
+			continue
+		}
+		usual := h.norms.usual(kind, of, rate)
+		for client, v := range of {
+			if most := maxMoves * usual; usual > 0 && !(v <= most) && refused[client] == nil {
+				refused[client] = fmt.Errorf("%s of %.4g: at most %.4g is taken, %d times what is usual (--max-norm)",
+					kind, v, most, maxMoves)
+			} else if usual > 0 && refused[client] == nil {
+				h.longest[kind] = max(h.longest[kind], v/usual)
+			}
+		}
+	}
+	for _, kind := range kinds {
+		var good []float64
+		for client, v := range lengths[kind] {
+			if refused[client] == nil {
+				good = append(good, v)
+			}
+		}
+		if len(good) > 0 {
+			h.norms = h.norms.with(kind, pastNorm{middle(good), rate})
+		}
+	}
+}
+
+// movesKind is the length of what an upload moved the shared parameters by.
+const movesKind = "a move of the parameters"
+
+// measure gives the lengths of an upload: of its move, and of its extras by what their names begin with. Counts are
+// not measured.
+func measure(o engine.Order, r engine.Reply, declared []method.Extra) map[string]float64 {
+	out := map[string]float64{}
+	if o.Kind == engine.Train && len(r.Upload.Shared) > 0 {
+		out[movesKind] = moved(o, r)
+	}
+	_, other := parted(r.Upload.Extra, declared)
+	for _, name := range other.Names() {
+		kind := name
+		if dir := path.Dir(name); dir != "." {
+			kind = dir
+		}
+		if kind = "a length of " + kind; o.Kind == engine.Ask {
+			kind += " in the survey " + o.Survey
+		}
+		out[kind] = math.Hypot(out[kind], other[name].Norm())
+	}
+	return out
+}
+
+// usual is what lengths of a kind are, given those of this round; 0 where nobody can tell.
+func (n norms) usual(kind string, now map[int]float64, rate float64) float64 {
+	most := 0.0
+	if len(now) >= enough {
+		var v []float64
+		for _, x := range now {
+			v = append(v, x)
+		}
+		most = middle(v)
+	}
+	var before, perRate []float64
+	for _, p := range n[kind] {
+		before = append(before, p.Norm)
+		if p.Rate > 0 {
+			perRate = append(perRate, p.Norm/p.Rate)
+		}
+	}
+	if len(before) >= enough {
+		most = max(most, middle(before))
+	}
+	if len(perRate) >= enough {
+		most = max(most, middle(perRate)*rate)
+	}
+	return most
+}
+
+// with is norms with one more of a kind.
+func (n norms) with(kind string, p pastNorm) norms {
+	out := norms{}
+	maps.Copy(out, n)
+	all := append(slices.Clone(out[kind]), p)
+	out[kind] = all[max(0, len(all)-maxPast):]
+	return out
+}
+
+// refuseTests refuses test results of unlikely many examples, which would be all that means over examples show.
+func refuseTests(replies []engine.Reply, refused map[int]error) {
+	var sizes []float64
+	for _, r := range replies {
+		if r.Scores.Examples > 0 {
+			sizes = append(sizes, float64(r.Scores.Examples))
+		}
+	}
+	if len(sizes) < enough {
+		return
+	}
+	most := maxClaim * middle(sizes)
+	for _, r := range replies {
+		if n := r.Scores.Examples; float64(n) > most {
+			refused[r.Client] = fmt.Errorf("it was tested with %d examples; more than %.0f, %d times what is usual, are "+
+				"not believed", n, most, maxClaim)
+		}
+	}
+}
+
+// parted splits extras into those that hold counts and the others.
+func parted(extra tensor.Map, declared []method.Extra) (counts, other tensor.Map) {
+	counts, other = tensor.Map{}, tensor.Map{}
+	for _, d := range declared {
+		if t := extra[d.Name]; t != nil && d.Counts {
+			counts[d.Name] = t
+		} else if t != nil {
+			other[d.Name] = t
+		}
+	}
+	return counts, other
+}
+
+// total is the sum of counts.
+func total(t *tensor.Tensor) float64 {
+	sum := 0.0
+	for _, v := range t.Data {
+		sum += float64(v)
+	}
+	return sum
+}
+
+// moved is the Euclidean norm of an upload's move away from what the order sent.
+func moved(o engine.Order, r engine.Reply) float64 {
+	sum := 0.0
+	d := r.Upload.Shared.Clone().Axpy(-1, o.Shared)
+	for _, name := range d.Names() {
+		n := d[name].Norm()
+		sum += n * n
+	}
+	return math.Sqrt(sum)
+}
+
+// middle is the lower median.
+func middle(v []float64) float64 {
+	v = slices.Clone(v)
+	slices.Sort(v)
+	return v[(len(v)-1)/2]
+}
+
+// LongestMove is the length of the longest move that was taken since the server started, in what was usual then.
+func (h *Hub) LongestMove() float64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.longest[movesKind]
+}
+
+// Limited is what was refused and cut since it was asked last, by client.
+func (h *Hub) Limited() engine.Limited {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := h.limited
+	h.limited = engine.Limited{}
+	slices.SortStableFunc(out.Refused, func(a, b engine.Refusal) int { return cmp.Compare(a.Client, b.Client) })
+	slices.SortStableFunc(out.Cut, func(a, b engine.Cut) int { return cmp.Compare(a.Client, b.Client) })
+	return out
+}

@@ -1,0 +1,99 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/optim"
+)
+
+// honest looks at what honest clients of this process upload as a hub would.
+type honest struct {
+	engine.Cohort
+	t   *testing.T
+	hub *Hub
+}
+
+func (c *honest) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
+	replies, err := c.Cohort.Run(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range replies {
+		if o.Kind != engine.Train && o.Kind != engine.Ask {
+			break
+		}
+		if err := o.Refuse(r, false); err != nil {
+			c.t.Errorf("round %d, client %d: %v", o.Round, r.Client, err)
+		}
+		if err := c.hub.bounded(o, r); err != nil {
+			c.t.Errorf("round %d, client %d: %v", o.Round, r.Client, err)
+		}
+	}
+	kept, err := c.hub.limit(o, replies)
+	if l := c.hub.Limited(); len(l.Refused)+len(l.Cut) > 0 {
+		c.t.Errorf("round %d: an honest client is limited: %+v", o.Round, l)
+	}
+	return kept, err
+}
+
+// watch runs an experiment of clients that are honest.
+func watch(t *testing.T, e *engine.Experiment, set engine.Settings) {
+	t.Helper()
+	rate, err := e.Training.Schedule.New(e.Training.Optim.LR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &Hub{set: Settings{Method: e.Method, Rate: rate, Log: slog.New(slog.DiscardHandler)},
+		known: make([]member, len(e.Clients)), trained: map[int]string{}, longest: map[string]float64{}}
+	for i, c := range e.Clients {
+		k := &h.known[i]
+		k.Member.Joined, k.Examples, k.Member.Task = true, c.Train.Len(), c.Backbone.Task()
+		k.Member.Task.Client, k.Member.Task.Clients, k.Member.Task.Classes = i, len(e.Clients), len(e.Classes)
+	}
+	set.Around = func(cohort engine.Cohort) engine.Cohort { return &honest{cohort, t, h} }
+	if _, err := engine.Run(context.Background(), e, set); err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(h.longest)) {
+		t.Logf("%s was at most %.1f times what is usual", kind, h.longest[kind])
+	}
+}
+
+// Every method declares exactly what its clients upload, tensors and terms of the loss, and nothing that honest clients
+// upload is refused or weighs less: with every method and wrapper, with clients of 2 to 20 examples, four or two of
+// which train in a round, with a learning rate that starts a hundredth as large as it becomes.
+func TestHonestUploads(t *testing.T) {
+	for _, entry := range methods.Table() {
+		for _, participation := range []float64{1, 0.5} {
+			t.Run(fmt.Sprint(entry.Name, " ", participation), func(t *testing.T) {
+				stack := []string{entry.Name}
+				if entry.Wrapper() {
+					stack = []string{"promptfl", entry.Name}
+				}
+				var options map[string]any
+				if entry.Name == "fedtpg" {
+					options = map[string]any{"heads": 2} // of a prompt that is 6 wide
+				}
+				m, err := methods.Build(stack[0], stack[1:], options)
+				if err != nil {
+					t.Fatal(err)
+				}
+				e := &engine.Experiment{Name: "toy", MethodName: strings.Join(stack, "+"), Method: m,
+					Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(20, 5, 6, 2),
+					Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9},
+						Schedule: optim.Schedule{Kind: "cosine", TMax: 6, Warmup: 1, WarmupLR: 5e-4}},
+					Plan: engine.Plan{Rounds: 6, TestEvery: 2, Seed: 5, Participation: participation}}
+				watch(t, e, engine.Settings{Terms: true})
+			})
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package transport
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/tensor"
+)
+
+// The weights are derived by hand: 20 times the lower median of all claims, and of three or more clients twice what the
+// others have together; a claim of more than 1,000 medians is refused.
+func TestBelieved(t *testing.T) {
+	for _, c := range []struct {
+		claims  []int
+		claimed int
+		want    int // 0 for a refusal
+	}{
+		{[]int{7}, 7, 140},
+		{[]int{10, 1000}, 1000, 200},       // of two nobody can tell who lies
+		{[]int{1, math.MaxInt32}, 1, 20},   // likewise
+		{[]int{10, 10, 9000}, 9000, 40},    // twice 20
+		{[]int{10, 10, 9000}, 10, 200},     // 20 medians, though twice the others would be 18020
+		{[]int{10, 10, 10001}, 10001, 0},   // 1,000 medians are 10000
+		{[]int{10, 10, 10000}, 10000, 40},  // just so
+		{[]int{5, 5, 5, 8, 300}, 300, 46},  // twice 23
+		{[]int{3, 4, 50, 60}, 60, 80},      // the lower of the two in the middle
+		{[]int{1, 1, 1 << 53}, 1 << 53, 0}, // no overflow
+		{[]int{1 << 53, 1 << 53, 1 << 53}, 1 << 53, 1 << 55},
+	} {
+		got, err := believed(c.claims, c.claimed)
+		if got != c.want || (err != nil) != (c.want == 0) {
+			t.Errorf("%d of %v: %d, %v; not %d", c.claimed, c.claims, got, err, c.want)
+		}
+	}
+}
+
+// round is a round of hubs whose uploads move one parameter by these.
+func round(t *testing.T, h *Hub, number int, moves ...float32) (kept int, refused []engine.Refusal, err error) {
+	t.Helper()
+	o := engine.Order{Kind: engine.Train, Round: number, Shared: tensor.Map{"ctx": tensor.New(1)}}
+	var replies []engine.Reply
+	for k, v := range moves {
+		replies = append(replies, engine.Reply{Client: k, Upload: method.Upload{Client: k, N: 10,
+			Shared: tensor.Map{"ctx": tensor.Of([]float32{v}, 1)}, Extra: tensor.Map{}}})
+	}
+	out, err := h.limit(o, replies)
+	return len(out), h.Limited().Refused, err
+}
+
+func limiting(t *testing.T, rate optim.Rate) *Hub {
+	t.Helper()
+	m, err := methods.Build("promptfl", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &Hub{set: Settings{ID: NewID(), Method: m, Quorum: 0.8, Rate: rate, Log: slog.New(slog.DiscardHandler)},
+		known: make([]member, 5), trained: map[int]string{}, longest: map[string]float64{}, accepted: map[int]string{}}
+	for i := range h.known {
+		h.known[i].Member.Joined, h.known[i].Examples = true, 10
+	}
+	return h
+}
+
+// One huge move among three is refused in the first round; of two nobody can tell whose is. Once three rounds are known
+// one of two is refused as well, also after the run was stopped and went on.
+func TestUsualMoves(t *testing.T) {
+	h := limiting(t, nil)
+	if kept, refused, _ := round(t, h, 0, 1e5, 1, 2); kept != 2 || len(refused) != 1 || refused[0].Client != 0 ||
+		!strings.Contains(refused[0].Reason, "at most 100 is taken") { // 50 times the median of 1, 2 and 1e5
+		t.Errorf("%d kept, refused %+v", kept, refused)
+	}
+	if kept, refused, _ := round(t, h, 1, 60, -2, 2); kept != 3 {
+		t.Errorf("%d kept, refused %+v", kept, refused)
+	}
+	if kept, _, _ := round(t, h, 2, 1e5, 1); kept != 2 {
+		t.Errorf("%d of two kept", kept)
+	}
+	b, err := h.Save()
+	if err != nil || !json.Valid(b) {
+		t.Fatal(err)
+	}
+	after := limiting(t, nil)
+	after.set.ID = h.set.ID
+	if err := after.Load(b); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range []*Hub{h, after} { // medians of the rounds were 1, 2 and 1
+		if kept, refused, _ := round(t, h, 3, 51, 1); kept != 1 || len(refused) != 1 || refused[0].Client != 0 ||
+			!strings.Contains(refused[0].Reason, "at most 50 is taken") {
+			t.Errorf("%d kept, refused %+v", kept, refused)
+		}
+	}
+	if kept, _, _ := round(t, h, 4, 0, 0, 0, 0, 5); kept != 5 { // who moves nothing says nothing of others
+		t.Errorf("%d kept", kept)
+	}
+	h.set.Quorum = 1
+	if _, _, err := round(t, h, 5, 1e5, 1, 1); err == nil || !strings.Contains(err.Error(), "--quorum 1") {
+		t.Errorf("with a quorum of 1: %v", err)
+	}
+	h.set.MaxNorm = -1
+	if kept, _, err := round(t, h, 6, 1e5, 1, 1); kept != 3 || err != nil {
+		t.Errorf("off: %d kept, %v", kept, err)
+	}
+}
+
+// Moves that grow with the learning rate after a warm-up are usual where it is known.
+func TestUsualMovesOfRate(t *testing.T) {
+	rate := func(round int) float64 {
+		if round < 3 {
+			return 1e-5
+		}
+		return 1e-2
+	}
+	for want, of := range map[int]optim.Rate{2: rate, 0: nil} {
+		h := limiting(t, of)
+		for r := range 3 {
+			round(t, h, r, 1e-3, 1e-3)
+		}
+		if kept, refused, _ := round(t, h, 3, 1, 1.5); kept != want { // a thousand times as long
+			t.Errorf("%d kept, not %d: %+v", kept, want, refused)
+		}
+	}
+}
+
+// Test results of a thousand times as many examples as others have are refused.
+func TestRefuseTests(t *testing.T) {
+	var replies []engine.Reply
+	for k, n := range []int{7, 0, 8, 7001, 7000} {
+		replies = append(replies, engine.Reply{Client: k, Scores: engine.Scores{Examples: n}})
+	}
+	refused := map[int]error{}
+	refuseTests(replies[:3], refused)
+	if len(refused) > 0 {
+		t.Errorf("of two that were tested %v", refused)
+	}
+	replies[4].Scores.Examples = 8 // the lower median of 7, 8, 8, 7001 is 8
+	refuseTests(replies, refused)
+	if len(refused) != 0 {
+		t.Errorf("%v", refused)
+	}
+	replies[3].Scores.Examples = 8001
+	if refuseTests(replies, refused); len(refused) != 1 || refused[3] == nil {
+		t.Errorf("%v", errors.Join(refused[0], refused[2], refused[3], refused[4]))
+	}
+}
+
+// Counts of classes weigh less in the proportion in which the upload does, 40 of 150 examples; in answers to surveys,
+// which count 150 examples too, there is nothing to cut.
+func TestCutCounts(t *testing.T) {
+	m, err := methods.Build("promptfl", []string{"fedproto", "ggtpc"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := limiting(t, nil)
+	h.set.Method, h.known = m, h.known[:3]
+	for i := range h.known {
+		h.known[i].Member.Task = method.Task{Client: i, Clients: 3, Classes: 2, Width: 4, Dim: 3}
+	}
+	h.known[0].Examples = 150
+	counts := func() *tensor.Tensor { return tensor.Of([]float32{90, 60}, 2, 1) }
+	replies := []engine.Reply{{Upload: method.Upload{N: 150, Extra: tensor.Map{"proto/n": counts()}}}}
+	out, err := h.limit(engine.Order{Kind: engine.Train}, replies)
+	if err != nil || out[0].Upload.N != 40 || out[0].Upload.Extra["proto/n"].Data[0] != 24 ||
+		out[0].Upload.Extra["proto/n"].Data[1] != 16 {
+		t.Errorf("%v: %+v", err, out)
+	}
+	replies = []engine.Reply{{Upload: method.Upload{N: 150, Extra: tensor.Map{"n": counts()}}}}
+	out, err = h.limit(engine.Order{Kind: engine.Ask, Survey: "ggtpc"}, replies)
+	if r := h.Limited().Refused; err != nil || len(out) != 0 || len(r) != 1 ||
+		r[0].Reason != "it counts 150 examples; at most 40 are believed (--max-examples)" {
+		t.Errorf("%v: %+v, %+v", err, out, r)
+	}
+}
