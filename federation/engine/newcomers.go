@@ -30,12 +30,12 @@ func (s *Server) meet() error {
 			joined = append(joined, id)
 		}
 	}
-	s.met, s.surveys = s.Global.Infos, s.Method.Surveys(s.Global.Round)
+	s.met, s.surveys = s.Global.Infos, s.Method.Statistics(s.Global.Round)
 	if len(joined) == 0 || s.Known == nil {
 		return nil
 	}
-	for _, q := range s.Method.Surveys(0) {
-		if !slices.ContainsFunc(s.surveys, func(other method.Survey) bool { return other.Name == q.Name }) {
+	for _, q := range s.Method.Statistics(0) {
+		if !slices.ContainsFunc(s.surveys, func(other method.Statistic) bool { return other.Name == q.Name }) {
 			s.surveys = append(s.surveys, q)
 		}
 	}

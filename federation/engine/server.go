@@ -55,7 +55,7 @@ type Server struct {
 	has     Evaluable
 	view    method.View         // of the headline
 	met     []method.ClientInfo // the clients that the method knows of
-	surveys []method.Survey     // of the round
+	surveys []method.Statistic  // of the round
 }
 
 // start draws the shared parameters and lets the method add what it needs.
@@ -142,7 +142,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		}
 		replies, err := s.send(ctx, ask, &rec)
 		if err == nil && len(replies) > 0 {
-			_, err = s.sift(g, replies, q.Digest)
+			_, err = s.sift(g, replies, q.Aggregate)
 		}
 		if err != nil {
 			return rec, fmt.Errorf("round %d, survey %s: %w", g.Round, q.Name, err)

@@ -61,7 +61,7 @@ func TestAverages(t *testing.T) {
 			if err != nil && !strings.Contains(err.Error(), a.want) || err == nil && got != a.want {
 				t.Errorf("%q, %v; want %q", got, err, a.want)
 			}
-			if asked := methods.Surveyed(m); len(m.Surveys(0)) != len(asked) ||
+			if asked := methods.StatisticNames(m); len(m.Statistics(0)) != len(asked) ||
 				(len(asked) > 0) != slices.Contains(c.With, "ggtpc") {
 				t.Errorf("it asks %v", asked)
 			}

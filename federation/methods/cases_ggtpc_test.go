@@ -20,7 +20,7 @@ func once(base methodtest.Names) methodtest.Names { return ggtpc(base, "cov", fa
 // toAll is once where all clients have one backbone.
 func toAll(base methodtest.Names) methodtest.Names {
 	n := once(base)
-	n.Survey.Digest, n.Survey.PerClient = shapes, nil
+	n.Statistic.Broadcast, n.Statistic.PerClient = shapes, nil
 	return n
 }
 

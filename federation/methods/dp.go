@@ -74,7 +74,7 @@ func (m *DP) Build(inner method.Method) (method.Method, error) {
 		_, beside, needs := Averages(inner)
 		if needs == nil && len(beside) > 0 {
 			needs = fmt.Errorf("a layer inside uploads %s too", strings.Join(beside, ", "))
-		} else if asked := Surveyed(inner); needs == nil && len(asked) > 0 {
+		} else if asked := StatisticNames(inner); needs == nil && len(asked) > 0 {
 			needs = fmt.Errorf("clients answer the survey of %s too", strings.Join(asked, ", "))
 		}
 		if needs != nil {

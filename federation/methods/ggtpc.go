@@ -9,9 +9,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// GGTPC asks every client for the number, mean and covariance of its image features of each class (its survey "ggtpc"),
-// rebuilds each class's global covariance on the server, and trains any base method on features that are spread along
-// its main axes and sampled by inverse frequency.
+// GGTPC asks every client for the number, mean and covariance of its image features of each class (its statistic
+// "ggtpc"), rebuilds each class's global covariance on the server, and trains any base method on features that are
+// spread along its main axes and sampled by inverse frequency.
 //
 // Luo et al., Geometric Prior-Guided Federated Prompt Calibration, arXiv 2512.07208, eq. 3-7. There is no public code.
 // The server sorts clients by their examples of a class, most first and of equals the lower number, takes the smallest
@@ -81,7 +81,7 @@ func (m *GGTPC) Build(inner method.Method) (method.Method, error) {
 	return *m, err
 }
 
-// Traits leaves the mean to the layers inside; answers to the survey are no part of it.
+// Traits leaves the mean to the layers inside; its statistic is no part of it.
 func (GGTPC) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
 
 // Names of what the server sends and a client keeps.
@@ -116,15 +116,16 @@ func (m GGTPC) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	return m.Method.Loss(s, logits)
 }
 
-func (m GGTPC) Surveys(round int) []method.Survey {
-	rest := m.Method.Surveys(round)
+func (m GGTPC) Statistics(round int) []method.Statistic {
+	rest := m.Method.Statistics(round)
 	if len(m.needs()) == 0 || m.Survey == "once" && round > 0 {
 		return rest
 	}
-	return append([]method.Survey{{Name: "ggtpc", Ask: m.ask, Answer: m.answer, Digest: m.digest}}, rest...)
+	own := method.Statistic{Name: "ggtpc", Compute: m.compute, Answer: m.answer, Aggregate: m.aggregate}
+	return append([]method.Statistic{own}, rest...)
 }
 
-func (m GGTPC) ask(l *method.Local) (tensor.Map, error) {
+func (m GGTPC) compute(l *method.Local) (tensor.Map, error) {
 	rows := make([]int, l.Data.Len())
 	for i := range rows {
 		rows[i] = i

@@ -15,8 +15,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// digest turns answers into what clients need, those of each backbone by themselves.
-func (m GGTPC) digest(g *method.Global, ups []method.Upload) error {
+// aggregate turns answers into what clients need, those of each backbone by themselves.
+func (m GGTPC) aggregate(g *method.Global, ups []method.Upload) error {
 	groups := map[string][]moments{}
 	for k := range g.Clients {
 		if g.Known(k) {

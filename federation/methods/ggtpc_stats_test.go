@@ -74,7 +74,7 @@ func TestLawOfTotalCovariance(t *testing.T) {
 			same(t, "factors", ups[1].Extra["factors"].Data, 0, 3)
 		}
 		g := global(method.ClientInfo{}, method.ClientInfo{})
-		if err := m.digest(g, ups); err != nil {
+		if err := m.aggregate(g, ups); err != nil {
 			t.Fatal(err)
 		}
 		same(t, "sizes", g.Broadcast["sizes"].Data, 4.5, 2.75, 0, 0)
@@ -177,7 +177,7 @@ func TestSmallClassesAreWithheld(t *testing.T) {
 }
 
 // What one client answers about 100 classes of 20 images at ViT-B/16's width, against full covariances.
-func TestBytesOfTheSurvey(t *testing.T) {
+func TestBytesOfTheStatistic(t *testing.T) {
 	const classes, d, each = 100, 512, 20
 	label := make([]int64, classes*each)
 	for i := range label {
@@ -280,7 +280,7 @@ func TestBackbonesAndDomains(t *testing.T) {
 	ups := answers(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3}, []float32{2, 1}, []float32{3, 1, 3, -1, 3, 1, 3,
 		-1})
 	g := global(peers...)
-	if err := m.digest(g, ups); err != nil {
+	if err := m.aggregate(g, ups); err != nil {
 		t.Fatal(err)
 	}
 	if len(g.Broadcast) != 0 {
@@ -310,7 +310,7 @@ func TestAxesTravelOnce(t *testing.T) {
 	m.Method = PromptFL{}
 	g := global(method.ClientInfo{}, method.ClientInfo{})
 	ups := answers(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3})
-	if err := m.digest(g, ups); err != nil {
+	if err := m.aggregate(g, ups); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -341,7 +341,7 @@ func TestForeignAnswersAreRefused(t *testing.T) {
 				continue
 			}
 			ups[1].Extra[name] = bad
-			err := m.digest(global(method.ClientInfo{}, method.ClientInfo{}), ups)
+			err := m.aggregate(global(method.ClientInfo{}, method.ClientInfo{}), ups)
 			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("client 1 answered %s", name)) {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -23,8 +23,8 @@ import (
 //
 // Medians and trimmed means count every client once; weighting is of what is left to average with the other kinds.
 //
-// What stays undefended: tensors that layers inside upload beside the shared parameters (control variates, prototypes,
-// statistics) and answers to surveys. Krum leaves out those of the uploads it leaves out, the other kinds pass all of
+// What stays undefended: tensors that layers inside upload beside the shared parameters (control variates, prototypes)
+// and statistics. Krum leaves out those of the uploads it leaves out, the other kinds pass all of
 // them on. A client's number of examples counts with weighting: examples, and it is the client's own word. Private
 // prompts need no defence: they never travel. Every kind also slows honest clients down whose data differ from those of
 // most.

@@ -33,8 +33,8 @@ func Averages(m method.Method) (weighting string, beside []string, err error) {
 	return string(mean), beside, err
 }
 
-// prefixes gives those of what a stack's clients upload under PREFIX/NAME for each shared parameter; anything else is no
-// part of a mean.
+// prefixes gives those of what a stack's clients upload under PREFIX/NAME for each shared parameter; anything else is
+// no part of a mean.
 func prefixes(m method.Method) ([]string, error) {
 	shared := SharedNames(m)
 	count := map[string]int{}
@@ -59,12 +59,12 @@ func prefixes(m method.Method) ([]string, error) {
 	return out, nil
 }
 
-// Surveyed names the surveys that a stack's clients answer, in the first rounds or later. Answers are no part of the
-// mean.
-func Surveyed(m method.Method) []string {
+// StatisticNames names the statistics that a stack's clients compute, in the first rounds or later. They are no part of
+// the mean.
+func StatisticNames(m method.Method) []string {
 	var out []string
 	for round := range 2 {
-		for _, q := range m.Surveys(round) {
+		for _, q := range m.Statistics(round) {
 			if !slices.Contains(out, q.Name) {
 				out = append(out, q.Name)
 			}

@@ -46,15 +46,15 @@ type Names struct {
 	Memory          bool                     // whether class scores read the client's own examples
 	State           func(round int) []string // what a client kept before a round
 	ServerState     func(round int) []string // after the merge
-	Survey          *Survey
+	Statistic       *Statistic
 }
 
-// Survey is what a survey leaves in a trace.
-type Survey struct {
-	Name              string
-	Every             bool // asked in every round, not only before round 0 with what came of it being sent once
-	Answer            []string
-	Digest, PerClient []string // sent to everyone, and to single clients
+// Statistic is what a statistic leaves in a trace.
+type Statistic struct {
+	Name                 string
+	Every                bool // asked in every round, not only before round 0 with what came of it being sent once
+	Answer               []string
+	Broadcast, PerClient []string // sent to everyone, and to single clients
 }
 
 // Label tells the case from others of the same method.

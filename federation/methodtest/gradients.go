@@ -40,8 +40,8 @@ func (c Case) gradients(t *testing.T) {
 	for _, c := range e.Clients {
 		g.Infos = append(g.Infos, method.ClientInfo{Backbone: c.Backbone.Name(), Dim: c.Backbone.Task().Dim})
 	}
-	for _, q := range at.Method.Surveys(0) { // which nobody answered
-		if err := q.Digest(g, nil); err != nil {
+	for _, q := range at.Method.Statistics(0) { // which nobody answered
+		if err := q.Aggregate(g, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -65,16 +65,16 @@ func (c Case) trace(t *testing.T) {
 		add(fmt.Sprintf("r%d/merged/", r), n.Shared...)
 		add(fmt.Sprintf("r%d/down/", r), n.Broadcast...)
 		add(fmt.Sprintf("r%d/kept/", r), at(r, n.ServerState)...)
-		if q := n.Survey; q != nil && (r == 0 || q.Every) {
+		if q := n.Statistic; q != nil && (r == 0 || q.Every) {
 			at := fmt.Sprintf("r%d/survey/%s/", r, q.Name)
-			add(at+"digest/", q.Digest...)
+			add(at+"digest/", q.Broadcast...)
 			for k := range e.Clients {
 				add(fmt.Sprintf("%sc%d/", at, k), append(q.Answer, "image", "label")...)
 				add(fmt.Sprintf("%sdigest/c%d/", at, k), q.PerClient...)
-				add(fmt.Sprintf("r%d/c%d/down/", r, k), slices.Concat(q.Digest, q.PerClient)...)
+				add(fmt.Sprintf("r%d/c%d/down/", r, k), slices.Concat(q.Broadcast, q.PerClient)...)
 			}
 			if q.Every {
-				add(fmt.Sprintf("r%d/down/", r), q.Digest...)
+				add(fmt.Sprintf("r%d/down/", r), q.Broadcast...)
 			}
 		}
 	}
