@@ -18,7 +18,8 @@ var (
 // travel, and what the server sends, once or in every round.
 func ggtpc(base methodtest.Names, form string, every bool, sent ...string) methodtest.Names {
 	n := base
-	n.Statistic = &methodtest.Statistic{Name: "ggtpc", Every: every, Answer: []string{"n", "mean", form}, PerClient: sent}
+	n.Statistic = &methodtest.Statistic{Name: "ggtpc", Every: every, Answer: []string{"n", "mean", form},
+		PerClient: sent}
 	if slices.Contains(sent, "axes") {
 		n.Draw = append(slices.Clone(n.Draw), "clean", "eps")
 	}

@@ -53,7 +53,8 @@ func prefixes(m method.Method) ([]string, error) {
 	out := slices.Sorted(maps.Keys(count))
 	for _, prefix := range out {
 		if count[prefix] != len(shared) {
-			return nil, fmt.Errorf("clients upload %s of some shared parameters alone, which is no part of the mean", prefix)
+			return nil, fmt.Errorf("clients upload %s of some shared parameters alone, which is no part of the mean",
+				prefix)
 		}
 	}
 	return out, nil
