@@ -17,12 +17,15 @@ type other struct {
 	fails  bool
 }
 
-func (x other) Answer(ctx context.Context, c *engine.Client, o engine.Order, s engine.State) (engine.Reply,
-	*engine.State, error) {
+func (x other) Answer(ctx context.Context, c *engine.Client, o engine.Order,
+	state func() (engine.State, error)) (engine.Reply, *engine.State, error) {
 	if x.fails {
 		return engine.Reply{}, nil, errors.New("no worker")
 	}
-	s, err := engine.StateOf(encoded(s.Tensors()))
+	s, err := state()
+	if err == nil {
+		s, err = engine.StateOf(encoded(s.Tensors()))
+	}
 	if err != nil {
 		return engine.Reply{}, nil, err
 	}

@@ -66,17 +66,14 @@ func (p *Pool) Run(ctx context.Context, o Order) ([]Reply, error) {
 }
 
 func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
-	s, err := p.Store.Get(c.ID)
-	if err != nil {
-		return Reply{}, err
-	}
 	r := Reply{Client: c.ID, Down: wire.Size(o.tensors())}
+	var err error
 	if p.Encode {
 		if o, err = reencode(o); err != nil {
 			return r, err
 		}
 	}
-	reply, next, err := p.answer(ctx, c, o, s)
+	reply, next, err := p.answer(ctx, c, o)
 	r.Upload, r.Stats, r.Scores = reply.Upload, reply.Stats, reply.Scores
 	if err != nil {
 		return r, err
@@ -119,9 +116,14 @@ func (p *Pool) told(r Reply) (Reply, error) {
 	return r.With(m)
 }
 
-func (p *Pool) answer(ctx context.Context, c *Client, o Order, s State) (Reply, *State, error) {
+func (p *Pool) answer(ctx context.Context, c *Client, o Order) (Reply, *State, error) {
+	state := func() (State, error) { return p.Store.Get(c.ID) }
 	if p.Elsewhere != nil {
-		return p.Worker.guarded(ctx, p.Elsewhere, c, o, s)
+		return p.Worker.guarded(ctx, p.Elsewhere, c, o, state)
+	}
+	s, err := state()
+	if err != nil {
+		return Reply{}, nil, err
 	}
 	return p.Worker.Answer(ctx, c, o, s)
 }

@@ -22,6 +22,7 @@ type Experiment struct {
 	MethodName string // for reports and the fingerprint: base method and wrappers
 	Options    string // of the methods, for the fingerprint
 	Secure     string // of secure aggregation, for the fingerprint; empty for none
+	Privacy    string // what epsilons reckon with, for Terms; empty without differential privacy
 	// Reproduces are the known defects of published code that the experiment makes again on purpose, for the
 	// fingerprint and the summary.
 	Reproduces []string
@@ -61,6 +62,9 @@ type Settings struct {
 	Elsewhere Answerer
 	// OnUpload sees every upload as it is encoded, with Encode, from any goroutine; may be nil.
 	OnUpload func(round, client int, message []byte)
+	// Noise is where the noise of differential privacy comes from, and with it the draw of a round's clients; nil for
+	// the run's seed, which is a simulation.
+	Noise *Noise
 	// Guard is the client's side of what Around is the server's side of; both nil for none.
 	Guard  Guard
 	Around func(Cohort) Cohort // puts a layer between the server and the clients
@@ -120,7 +124,7 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 		pool.Sent = func(o Order, client int, message []byte) { set.OnUpload(o.Round, client, message) }
 	}
 	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer,
-		Terms: set.Terms, Evaluate: e.Evaluate, c: worker.c, shared: worker.shared}
+		Terms: set.Terms, Noise: set.Noise, Evaluate: e.Evaluate, c: worker.c, shared: worker.shared}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
 		server.Known = func() []method.ClientInfo { return peers(e.members(set)) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -45,7 +46,9 @@ type Server struct {
 	Known func() []method.ClientInfo
 	// Limited is what was refused of clients elsewhere, and cut, since it was asked last; nil where none are.
 	Limited func() Limited
-	Past    []Record // of the rounds before
+	// Noise is where the noise of differential privacy and the draw of a round's clients come from; nil for the seed.
+	Noise *Noise
+	Past  []Record // of the rounds before
 
 	Evaluate  Evaluate
 	Confusion *Confusion // of the last round that may be the result; nil for none
@@ -62,7 +65,7 @@ type Server struct {
 func (s *Server) start(task method.Task) error {
 	s.Global = method.Global{Clients: s.Plan.Clients, Classes: task.Classes, Seed: s.Plan.Seed, Width: task.Width,
 		Infos: s.Plan.Peers,
-		Drawn: s.Plan.sampling(), Shared: tensor.Map{}, Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{},
+		Drawn: s.Plan.Sampling(), Shared: tensor.Map{}, Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{},
 		State: tensor.Map{}}
 	for _, p := range s.Method.Params(task) {
 		if p.Owner == method.Shared {
@@ -79,11 +82,17 @@ func (s *Server) start(task method.Task) error {
 	return nil
 }
 
-// participants draws who trains in a round.
-func (p Plan) participants(round int) []int {
-	may, n := p.trainers(), p.sampling()
+// participants draws who trains in a round. What sampling adds to privacy it adds only where the draw is secret.
+func (s *Server) participants(round int) []int {
+	if s.Noise != nil {
+		return s.Plan.participants(s.Noise.Rand("participants", strconv.Itoa(round)))
+	}
+	return s.Plan.participants(method.Rand(s.Plan.Seed, "participants", strconv.Itoa(round)))
+}
+
+func (p Plan) participants(r *rand.Rand) []int {
+	may, n := p.trainers(), p.Sampling()
 	pick := []int{}
-	r := method.Rand(p.Seed, "participants", strconv.Itoa(round))
 	if n.Poisson {
 		for _, id := range may {
 			if r.Float64()*float64(n.Of) < n.Size {
@@ -99,8 +108,8 @@ func (p Plan) participants(round int) []int {
 	return pick
 }
 
-// sampling is how participants draws.
-func (p Plan) sampling() method.Sampling {
+// Sampling is how participants draws.
+func (p Plan) Sampling() method.Sampling {
 	s := method.Sampling{Of: len(p.trainers()), Poisson: p.Poisson}
 	s.Size = float64(s.Of)
 	if p.Participation > 0 && p.Participation < 1 {
@@ -125,10 +134,13 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	began := time.Now()
 	g := &s.Global
 	g.Fit = s.fit
+	if s.Noise != nil {
+		g.Noise = s.Noise.of(g.Round, false)
+	}
 	if err := s.meet(); err != nil {
 		return Record{}, fmt.Errorf("round %d: %w", g.Round, err)
 	}
-	rec := Record{Round: g.Round, Clients: s.Plan.participants(g.Round), LR: s.Rate(g.Round)}
+	rec := Record{Round: g.Round, Clients: s.participants(g.Round), LR: s.Rate(g.Round)}
 	order := Order{Round: g.Round, Clients: rec.Clients, Of: s.Plan.Clients, Shared: g.Shared, Down: g.Broadcast,
 		Each: g.PerClient}
 

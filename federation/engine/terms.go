@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 )
@@ -17,17 +18,29 @@ type Terms struct {
 	Exams    []string `json:"exams"`            // by name
 	Secure   string   `json:"secure,omitempty"` // secure aggregation; empty for none
 
+	Privacy   string `json:"privacy,omitempty"`   // what epsilons reckon with; empty for none
 	Precision string `json:"precision,omitempty"` // of features; empty for half
 }
 
 // Terms are those of an experiment.
 func (e *Experiment) Terms() Terms {
 	t := Terms{Method: e.MethodName, Options: e.Options, Seed: e.Plan.Seed, Training: fmt.Sprintf("%+v", e.Training),
-		Classes: slices.Clone(e.Classes), Template: e.Template, Secure: e.Secure, Precision: e.otherPrecision()}
+		Classes: slices.Clone(e.Classes), Template: e.Template, Secure: e.Secure, Privacy: e.Privacy,
+		Precision: e.otherPrecision()}
 	for _, x := range e.Exams {
 		t.Exams = append(t.Exams, x.Name)
 	}
 	return t
+}
+
+// String is the same for the same terms, and for no others.
+func (t Terms) String() string {
+	t.Classes, t.Exams = append([]string{}, t.Classes...), append([]string{}, t.Exams...)
+	b, err := json.Marshal(t)
+	if err != nil { // of strings and a number there is none
+		panic(err)
+	}
+	return string(b)
 }
 
 // Differs says in one line where the terms of a client differ from those of the server; nil where they do not.
@@ -40,6 +53,7 @@ func (t Terms) Differs(client Terms) error {
 		{"training", t.Training, client.Training}, {"classes", t.Classes, client.Classes}, {"template", t.Template,
 			client.Template},
 		{"exams", t.Exams, client.Exams}, {"secure aggregation", t.Secure, client.Secure},
+		{"differential privacy", t.Privacy, client.Privacy},
 		{"data.precision (empty is half)", t.Precision, client.Precision},
 	} {
 		if a, b := fmt.Sprintf("%.400q", f.server), fmt.Sprintf("%.400q", f.mine); fmt.Sprintf("%q",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,6 +65,10 @@ type Worker struct {
 	// Confusion lets the reply to a test tell which class was taken for which, if the server asks.
 	Confusion bool
 
+	// Noise is where the noise of differential privacy comes from; nil for the seed.
+	Noise *Noise
+
+	plan      Plan
 	c         *compiler
 	computed  *computed
 	exams     map[string]examiner
@@ -72,10 +77,11 @@ type Worker struct {
 }
 
 // NewWorker returns the client side of an experiment; Close frees its sessions. Of settings it reads Session, Tracer,
-// Guard and Terms.
+// Guard, Noise and Terms.
 func NewWorker(e *Experiment, set Settings) *Worker {
 	w := &Worker{Method: e.Method, Train: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard,
 		Terms: set.Terms, Confusion: e.Evaluate.Confusion,
+		Noise: set.Noise, plan: e.Plan,
 		c: newCompiler(e.Method, e.Classes, e.Template, set.Session), computed: newComputed(mostComputed)}
 	w.exams = examiners(e, set, w.computed)
 	if e.Training.Shared {
@@ -127,6 +133,17 @@ func (w *Worker) begin(c *Client, o Order, s State) (*method.Local, State) {
 	}
 	if c.Train != nil {
 		l.Owned = c.classes()
+	}
+	plan := w.plan
+	plan.Clients = o.Of
+	l.Drawn = plan.Sampling()
+	if w.Noise != nil {
+		l.Noise = w.Noise.of(o.Round, true)
+		if o.Round >= plan.Rounds {
+			l.Noise = func([]byte) (*rand.Rand, int, error) {
+				return nil, 0, fmt.Errorf("epsilon reckons with %d rounds", plan.Rounds)
+			}
+		}
 	}
 	l.Memory = sync.OnceValues(func() (tensor.Map, error) { return memory(c, w.Seed) })
 	l.Eval = func(of func(*method.Scope) graph.Node) (*tensor.Tensor, error) {

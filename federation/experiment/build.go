@@ -36,12 +36,14 @@ type Built struct {
 	duplicates data.Duplicates
 	contents   map[string]data.Content // of images that are equal to others, by ID
 
-	layer     *secure.Layer  // of secure aggregation; nil for none
-	of        int            // clients of the experiment, where only one is here; 0 elsewhere
-	synthetic []data.Example // of the server's own
-	papers    []paper        // of exams
-	pooled    []int          // training examples of client 0 where it trains on all
-	mapped    []io.Closer    // files of the feature cache
+	layer     *secure.Layer                     // of secure aggregation; nil for none
+	guard     *secure.Guard                     // of the one client that is here; nil elsewhere
+	around    func(engine.Cohort) engine.Cohort // of a server whose clients are elsewhere; nil elsewhere
+	of        int                               // clients of the experiment, where only one is here; 0 elsewhere
+	synthetic []data.Example                    // of the server's own
+	papers    []paper                           // of exams
+	pooled    []int                             // training examples of client 0 where it trains on all
+	mapped    []io.Closer                       // files of the feature cache
 	// Provider is what Settle took, empty before; Fallback is why auto took the CPU.
 	Provider string
 	Fallback error
@@ -127,6 +129,7 @@ func (b *Built) define() error {
 		return errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure " +
 			"aggregation and differential privacy are to hide; leave one of the two out")
 	}
+	b.private()
 	return b.secured()
 }
 
@@ -355,7 +358,12 @@ func (b *Built) Settings() engine.Settings {
 	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(b.copies()),
 		Encode: b.Config.Runtime.Encode, Provider: b.Provider,
 		Terms: b.Config.Eval.Terms}
-	if b.layer != nil {
+	switch {
+	case b.guard != nil:
+		s.Guard = b.guard
+	case b.around != nil:
+		s.Around = b.around
+	case b.layer != nil:
 		s.Guard, s.Around = b.layer.Guard(), b.layer.Around
 	}
 	if b.Fallback != nil {

@@ -113,10 +113,7 @@ type Participant struct {
 
 // Participant takes the client of a place out of what was opened for it.
 func (b *Built) Participant(p Place) (*Participant, error) {
-	i := 0
-	if p.Partition {
-		i = p.Client
-	}
+	i := b.index(p)
 	c := *b.Engine.Clients[i]
 	c.ID = p.Client
 	if err := b.Engine.CheckClient(&c); err != nil {
@@ -131,6 +128,36 @@ func (b *Built) Participant(p Place) (*Participant, error) {
 	var err error
 	out.Tokens, err = tokens(b.Assigned[i], b.Engine.Classes, b.Engine.Template)
 	return out, err
+}
+
+// Shares are the parameters that a client of a place uploads in every round, and Keeps those that never leave it, by
+// what its backbone is; no feature is needed.
+func (b *Built) Shares(p Place) (shares, keeps []method.Param) {
+	i := b.index(p)
+	t := backbone{b.Assigned[i]}.Task()
+	t.Client, t.Clients, t.Classes, t.Backbone = p.Client, p.Of, len(b.Engine.Classes), b.Assigned[i].Name
+	for _, x := range b.Method.Params(t) {
+		if x.Owner == method.Shared {
+			shares = append(shares, x)
+		} else {
+			keeps = append(keeps, x)
+		}
+	}
+	return shares, keeps
+}
+
+// Counts are how many examples the client of a place trains and is tested on.
+func (b *Built) Counts(p Place) (train, test int) {
+	i := b.index(p)
+	return len(b.trainedOn(i)), len(b.Parts[i].Test)
+}
+
+// index is where the client of a place is among the clients that are here.
+func (b *Built) index(p Place) int {
+	if p.Partition {
+		return p.Client
+	}
+	return 0
 }
 
 // tokens is a digest of the texts of all classes as a backbone reads them.

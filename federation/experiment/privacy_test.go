@@ -20,7 +20,7 @@ func TestSampling(t *testing.T) {
 	sizes := map[int]bool{}
 	for _, r := range finish(t, open(t, c)).Records {
 		sizes[len(r.Clients)] = true
-		if !(r.Notes["epsilon"] > 0) {
+		if !(r.Notes["epsilon_nominal"] > 0) {
 			t.Errorf("round %d notes %v", r.Round, r.Notes)
 		}
 	}
@@ -61,12 +61,15 @@ func TestSecureAggregation(t *testing.T) {
 		"the base method shares nothing":           func(c *Config) { c.Method = "coop" },
 		"train.centralised has one client":         func(c *Config) { c.Train.Centralised = true },
 		"raise participation, which is 0.4":        func(c *Config) { c.Participation = 0.4 },
-		"1 clients; the sum of one":                func(c *Config) { c.Partition.Clients = 1 },
+		"a round has one of 1 clients":             func(c *Config) { c.Partition.Clients = 1 },
 	} {
 		bad := c
 		change(&bad)
 		refuses(t, bad, "secure_aggregation: ", words)
 	}
+	drawn := c
+	drawn.Sampling, drawn.With, drawn.Options = poisson, []string{"dp"}, map[string]any{"where": "client", "noise": 0.5}
+	refuses(t, drawn, "secure_aggregation: sampling: poisson draws any number", "sampling: fixed")
 	c.With, c.Options = []string{"scaffold", "ggtpc"}, map[string]any{"min_count": 1}
 	refuses(t, c, "the survey of ggtpc", "surveys: clear")
 	c.SecureAggregation.Threshold = 0
@@ -79,7 +82,7 @@ func TestSecureAggregation(t *testing.T) {
 		}
 	}
 	c.With, c.Options = []string{"dp"}, map[string]any{"where": "client", "noise": 0.5}
-	if r := finish(t, open(t, c)); !(r.Records[0].Notes["epsilon"] > 0) {
+	if r := finish(t, open(t, c)); !(r.Records[0].Notes["epsilon_nominal"] > 0) {
 		t.Errorf("%v", r.Records[0].Notes)
 	}
 }

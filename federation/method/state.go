@@ -34,8 +34,10 @@ type Local struct {
 	Data                Data    // Begin may wrap it for the steps; Finish sees the client's own again
 	Owned               []int64 // classes that the client has examples of to train on, whatever wraps Data
 	Rand                *rand.Rand
-	Pretrains           bool // the server trains on images of its own before round 0; nothing was asked of clients yet
-	Traced              bool // somebody records what the steps use and draw
+	Noise               Noise    // of differential privacy
+	Drawn               Sampling // who trains in a round, as this client was told with the experiment
+	Pretrains           bool     // the server trains on images of its own before round 0; nothing was asked of clients yet
+	Traced              bool     // somebody records what the steps use and draw
 	// Cache holds what a method made of what it received, by a name of its own, for the other steps of this round.
 	Cache map[string]any
 	// Memory gives image [N,D] and label [N] of all training rows, as they are before any method wraps Data.
@@ -58,6 +60,7 @@ type Global struct {
 	PerClient map[int]tensor.Map // extra tensors sent to one client
 	State     tensor.Map         // stays on the server
 	Notes     map[string]float64 // numbers of this round for its record, such as epsilon; Merge sets them
+	Noise     Noise              // of differential privacy
 	// Fit minimises a loss over server-side parameters by some steps of a new optimizer, in place, and gives the loss
 	// after them. The loss sees them as parameters and rows as Broadcast tensors.
 	Fit func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, o optim.Config) (float64,

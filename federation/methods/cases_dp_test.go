@@ -6,21 +6,24 @@ var noDP = options{"clip": 0.0, "noise": 0.0}
 
 func init() {
 	sent := methodtest.Names{Broadcast: []string{"dp/clients"}}
+	spent := func(n methodtest.Names) methodtest.Names {
+		return plus(n, methodtest.Names{}, nil, []string{"dp/released"})
+	}
 	cases = append(cases,
 		methodtest.Case{Name: "promptfl", With: []string{"dp"}, Options: with(short, options{"clip": 0.05,
-			"noise": 0.3}), Zero: noDP, Names: context},
+			"noise": 0.3}), Zero: noDP, Names: spent(context)},
 		methodtest.Case{Name: "promptfl", With: []string{"dp"}, Options: with(short, options{"clip": 0.05, "noise": 0.3,
 			"where": "client", "least": 0.5}), Zero: noDP,
-			Names: plus(context, sent, nil, nil), Noised: true},
+			Names: spent(plus(context, sent, nil, nil)), Noised: true},
 		methodtest.Case{Name: "fedpha", With: []string{"dp"}, Options: with(exactNull, options{"clip": 100.0,
 			"noise": 0.0}), Zero: noDP, Names: two},
 		methodtest.Case{Name: "promptfl", With: []string{"fedprox", "fedopt", "dp"}, Options: with(short,
 			options{"dp": options{"noise": 0.1}}), Zero: noDP,
-			Names: adaptive(context, true)},
+			Names: spent(adaptive(context, true))},
 		methodtest.Case{Name: "promptfl", With: []string{"dp"}, Options: with(short, options{"clip": 0.05, "noise": 0.1,
 			"adapt": 0.5}), Zero: noDP,
-			Names: plus(context, methodtest.Names{}, nil, []string{"dp/clip"})},
+			Names: plus(context, methodtest.Names{}, nil, []string{"dp/clip", "dp/released"})},
 		methodtest.Case{Name: "pfeddc", With: []string{"dp"}, Options: dc(options{"clip": 0.1}), Zero: noDP,
-			Names: dual},
+			Names: spent(dual)},
 	)
 }

@@ -2,10 +2,13 @@ package methods
 
 import (
 	crypto "crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,16 +31,17 @@ import (
 //     gets sums only (secure aggregation) never sees less noise than is reckoned with, as long as least m uploads
 //     arrive; a round of fewer is refused. Without secure aggregation each upload has only its own share of the noise.
 //   - adapt: moves C to a quantile of the updates' lengths, see dp_adapt.go;
-//   - secure: false draws the noise from the run's seed, so that a run can be repeated; whoever knows the seed can take
-//     it off again. true draws it from the system's random source, and no two runs are alike.
+//   - Noise comes from a secret of whoever adds it, across machines (Local.Noise, Global.Noise). In one process, which
+//     is a simulation, it comes from the run's seed, so that a run can be repeated; whoever knows the seed can take it
+//     off again. There secure: true draws it from the system's random source, and no two runs are alike.
 //
 // Layers inside get one upload, the noisy mean. Those that need more of the clients are refused. Each round's record
 // notes epsilon, for delta and all rounds so far, by package privacy; noise: 0 has none. It reckons with a sample of
 // clients that stays secret; epsilon_unsampled holds for those who know who trained too, as the server does. clip: 0
 // turns all of it off.
 //
-// Names: dp/clients [1] with where: client, m, which the server sends; dp/clip [1] with adapt, which stays on the
-// server.
+// Names: dp/clients [1] with where: client, m, which the server sends and clients compare with what they were told; on
+// the server alone dp/released [R], the uploads in each release so far, and dp/clip [1] with adapt.
 type DP struct {
 	method.Method
 	Clip     float64 `config:"clip" help:"C, longest update of a client; 0 turns the layer off"`
@@ -47,7 +51,7 @@ type DP struct {
 	Delta    float64 `config:"delta" help:"for which epsilon is noted; below 1 over the number of clients"`
 	Where    string  `config:"where" help:"of clipping and noise: server or client"`
 	Least    float64 `config:"least" help:"share of a round's clients whose part of the noise is sure to arrive, with where: client"`
-	Secure   bool    `config:"secure" help:"noise from the system's random source instead of the seed"`
+	Secure   bool    `config:"secure" help:"noise from the system's random source instead of the seed in one process too; across machines it is always secret"`
 }
 
 var dpDef = Def{Name: "dp", Title: "DP-FedAvg", New: newDP,
@@ -124,16 +128,18 @@ func (m DP) Finish(l *method.Local, up *method.Upload) error {
 		return err
 	}
 	n := l.Broadcast[dpClients]
-	if n == nil || n.IsInt() || n.Len() != 1 || n.Finite() >= 0 {
-		return fmt.Errorf("dp: the server sent %v for %s; it runs another experiment", n, dpClients)
-	}
-	r, err := m.rand(l.Rand)
-	if err != nil {
-		return err
+	if n == nil || n.IsInt() || n.Len() != 1 || float64(n.Data[0]) != l.Drawn.Size {
+		return fmt.Errorf("dp: the server sends another number of clients a round (%s) than the %v that this client was "+
+			"told of; it runs another experiment", dpClients, l.Drawn.Size)
 	}
 	sum := updates{}
 	sum.add(l.Received, up.Shared, m.Clip, 1)
-	sum.noise(r, m.Noise*m.Clip/math.Sqrt(math.Max(1, m.Least*float64(n.Data[0]))))
+	std := m.Noise * m.Clip / math.Sqrt(m.share(l.Drawn))
+	r, _, err := m.rand(l.Noise, l.Rand, sum, std)
+	if err != nil {
+		return err
+	}
+	sum.noise(r, std)
 	up.Shared, up.N = sum.from(l.Received, 1), 1
 	return nil
 }
@@ -159,45 +165,89 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 		return fmt.Errorf("dp: %d clients uploaded; the noise reckoned with needs %v of %v", arrived, math.Ceil(least),
 			g.Drawn.Size)
 	}
-	if !m.distributed() {
-		r, err := m.rand(method.Rand(g.Seed, "dp", strconv.Itoa(g.Round)))
-		if err != nil {
-			return err
-		}
-		sum.noise(r, noise*clip)
-		m.adapt(g, ups, clip, r)
+	short := m.unclipped(g, ups, clip)
+	std := noise * clip
+	if m.distributed() {
+		std = 0 // clients added it
 	}
-	m.note(g)
+	r, releases, err := m.rand(g.Noise, method.Rand(g.Seed, "dp", strconv.Itoa(g.Round)), sum, std, short)
+	if err != nil {
+		return err
+	}
+	sum.noise(r, std)
+	m.adapt(g, short, clip, r)
+	m.note(g, arrived, releases)
 	return m.Method.Merge(g, []method.Upload{{Client: method.Summed, N: max(1, int(g.Drawn.Size)),
 		Shared: sum.from(g.Shared, g.Drawn.Size), Extra: tensor.Map{}}})
 }
 
-// note records what all rounds so far cost: epsilon for those who do not know who trained when, and epsilon_unsampled
-// for those who do, a client that trained every time being the worst case.
-func (m DP) note(g *method.Global) {
-	round := privacy.Round{Noise: m.Noise, Rate: g.Drawn.Size / float64(g.Drawn.Of), Poisson: g.Drawn.Poisson}
-	put := func(name string, r privacy.Round) {
-		if e := privacy.Epsilon(r.Curve(), g.Round+1, m.Delta); !math.IsInf(e, 1) {
-			g.Notes[name], g.Notes["delta"] = e, m.Delta
-		}
+// dpReleased names how many clients uploaded to each release so far, of all rounds; below 0 where a round had several.
+const dpReleased = "dp/released"
+
+// note records what all rounds so far cost, by the noise that was in each sum: epsilon for those who do not know who
+// trained when, and epsilon_unsampled for those who do, a client that trained every time being the worst case. Where
+// the noise came from the seed the numbers are called epsilon_nominal and epsilon_nominal_unsampled: they are what the
+// same rounds would cost with noise that nobody knows.
+//
+// A round that a server began again after a crash, with other uploads, is two releases, of one sample: what sampling
+// adds for releases of samples of their own does not hold for them. Where clients add the noise, the two sums may differ
+// in one upload, so that the second costs as much as one upload by itself.
+func (m DP) note(g *method.Global, arrived, releases int) {
+	if m.Noise == 0 { // there is no epsilon
+		return
 	}
-	put("epsilon", round)
-	if round.Rate < 1 {
-		round.Rate = 1
-		put("epsilon_unsampled", round)
+	var list []float32
+	if t := g.State[dpReleased]; t != nil {
+		list = slices.Clone(t.Data)
+	}
+	if releases == 1 {
+		list = append(list, float32(arrived))
+	} else {
+		list = append(list, -float32(max(1, arrived)))
+	}
+	for range releases - 1 {
+		list = append(list, -1)
+	}
+	if g.State == nil {
+		g.State = tensor.Map{}
+	}
+	g.State[dpReleased] = tensor.Of(list, len(list))
+	sampled, unsampled := privacy.Spent{}, privacy.Spent{}
+	for _, n := range list {
+		r := m.released(g.Drawn, math.Abs(float64(n)))
+		if n < 0 {
+			r = known(r)
+		}
+		sampled[r]++
+		unsampled[known(r)]++
+	}
+	name := "epsilon_nominal"
+	if g.Noise != nil || m.Secure {
+		name = "epsilon"
+	}
+	if e := sampled.Epsilon(m.Delta); !math.IsInf(e, 1) {
+		g.Notes[name], g.Notes["delta"] = e, m.Delta
+	}
+	if e := unsampled.Epsilon(m.Delta); g.Drawn.Size < float64(g.Drawn.Of) && !math.IsInf(e, 1) {
+		g.Notes[name+"_unsampled"], g.Notes["delta"] = e, m.Delta
 	}
 }
 
-// rand is the source of the noise.
-func (m DP) rand(seeded *rand.Rand) (*rand.Rand, error) {
-	if !m.Secure {
-		return seeded, nil
+// rand is the source of the noise on a sum: a secret one where there is one, the system's with Secure, else one that
+// the run's seed gives. releases is how often something was released in the round.
+func (m DP) rand(secret method.Noise, seeded *rand.Rand, sum updates, also ...float64) (r *rand.Rand, releases int,
+	err error) {
+	switch {
+	case secret != nil:
+		return secret(sum.bytes(also...))
+	case !m.Secure:
+		return seeded, 1, nil
 	}
 	var key [32]byte
 	if _, err := crypto.Read(key[:]); err != nil {
-		return nil, fmt.Errorf("dp: the system gives no random numbers: %w", err)
+		return nil, 0, fmt.Errorf("dp: the system gives no random numbers: %w", err)
 	}
-	return rand.New(rand.NewChaCha8(key)), nil
+	return rand.New(rand.NewChaCha8(key)), 1, nil
 }
 
 // updates are sums of moves of named tensors.
@@ -231,15 +281,28 @@ func (u updates) noise(r *rand.Rand, std float64) {
 	if std == 0 {
 		return
 	}
-	order := tensor.Map{}
-	for name := range u {
-		order[name] = nil
-	}
-	for _, name := range order.Names() {
+	for _, name := range slices.Sorted(maps.Keys(u)) {
 		for i := range u[name] {
 			u[name][i] += std * r.NormFloat64()
 		}
 	}
+}
+
+// bytes tell sums and numbers apart from any others.
+func (u updates) bytes(also ...float64) []byte {
+	var b []byte
+	put := func(values []float64) {
+		b = binary.LittleEndian.AppendUint64(b, uint64(len(values)))
+		for _, v := range values {
+			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(u)) {
+		b = append(b, name...)
+		put(u[name])
+	}
+	put(also)
+	return b
 }
 
 // from gives old plus the sums over n.

@@ -50,18 +50,26 @@ func (m DP) now(g *method.Global) (clip, noise float64) {
 	return float64(t.Data[0]), noise
 }
 
-// adapt sets the next round's clip norm.
-func (m DP) adapt(g *method.Global, ups []method.Upload, clip float64, r *rand.Rand) {
+// unclipped is the sum over clients of what one moves by half at most: a half where its update is no longer than clip.
+func (m DP) unclipped(g *method.Global, ups []method.Upload, clip float64) float64 {
+	sum := 0.0
 	if m.Adapt == 0 {
-		return
+		return sum
 	}
-	sum := 0.0 // of what one client moves by half at most
 	for _, u := range ups {
 		if normOf(u.Shared, g.Shared) <= clip {
 			sum += 0.5
 		} else {
 			sum -= 0.5
 		}
+	}
+	return sum
+}
+
+// adapt sets the next round's clip norm.
+func (m DP) adapt(g *method.Global, sum, clip float64, r *rand.Rand) {
+	if m.Adapt == 0 {
+		return
 	}
 	if m.Noise > 0 {
 		sum += counting(g) * r.NormFloat64()

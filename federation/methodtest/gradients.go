@@ -31,7 +31,9 @@ func (c Case) gradients(t *testing.T) {
 
 	task := client.Backbone.Task()
 	task.Client, task.Clients, task.Classes = client.ID, len(e.Clients), len(Classes)
-	g := &method.Global{Clients: 4, Classes: len(Classes), Seed: 7, Width: Width, Shared: tensor.Map{},
+	plan := e.Plan
+	plan.Clients = 4
+	g := &method.Global{Clients: 4, Drawn: plan.Sampling(), Classes: len(Classes), Seed: 7, Width: Width, Shared: tensor.Map{},
 		Broadcast: tensor.Map{},
 		PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
 	if err := at.Method.Start(g); err != nil {

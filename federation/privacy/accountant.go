@@ -1,8 +1,13 @@
 package privacy
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 // Round is what one round releases: the sum of the clipped updates of the clients drawn, with Gaussian noise.
@@ -46,21 +51,39 @@ func (r Round) Curve() []float64 {
 	return out
 }
 
-// Epsilon is the least epsilon at which so many rounds with a curve are (epsilon, delta)-private, over Orders.
-// Divergences of rounds add up, however a round depends on those before it (Mironov, CSF 2017, proposition 1); the
-// conversion is
+// Spent is how often rounds of each kind released something: rounds may differ in noise and in rate, as drop-outs make
+// them.
+type Spent map[Round]int
+
+// Curve is the sum of divergences of all rounds, at Orders. Divergences of rounds add up, however a round depends on
+// those before it (Mironov, CSF 2017, proposition 1).
+func (s Spent) Curve() []float64 {
+	kinds := slices.SortedFunc(maps.Keys(s), func(a, b Round) int {
+		return cmp.Or(cmp.Compare(a.Noise, b.Noise), cmp.Compare(a.Rate, b.Rate))
+	})
+	out := make([]float64, len(Orders))
+	for _, r := range kinds { // sorted, so that sums are rounded in one order
+		if s[r] > 0 {
+			floats.AddScaled(out, float64(s[r]), r.Curve())
+		}
+	}
+	return out
+}
+
+// Epsilon is the least epsilon at which all rounds together are (epsilon, delta)-private, over Orders. The conversion
+// is
 //
 //	epsilon = D + log(1 - 1/a) - log(delta a)/(a-1)
 //
 // of Canonne, Kamath and Steinke, The Discrete Gaussian for Differential Privacy, NeurIPS 2020, proposition 12, and
 // Balle et al., Hypothesis Testing Interpretations and Rényi Differential Privacy, AISTATS 2020, theorem 21. It is 0
 // where the divergence bounds the total variation by delta (Bretagnolle and Huber: √(1-e^-D)).
-func Epsilon(curve []float64, rounds int, delta float64) float64 {
-	best := math.Inf(1)
+func (s Spent) Epsilon(delta float64) float64 {
+	curve, best := s.Curve(), math.Inf(1)
 	for i, a := range Orders {
-		d := curve[i] * float64(rounds)
+		d := curve[i]
 		switch {
-		case rounds == 0 || delta*delta+math.Expm1(-d) > 0:
+		case delta*delta+math.Expm1(-d) > 0:
 			return 0
 		case a > 1.01:
 			best = math.Min(best, d+math.Log1p(-1/a)-math.Log(delta*a)/(a-1))

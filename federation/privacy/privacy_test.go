@@ -37,7 +37,7 @@ func TestGoogle(t *testing.T) {
 				t.Errorf("%+v, order %v: divergence %v, want %v", r, a, got, want)
 			}
 		}
-		if got := Epsilon(r.Curve(), c.Rounds, c.Delta); off(got, c.Epsilon) {
+		if got := (Spent{r: c.Rounds}).Epsilon(c.Delta); off(got, c.Epsilon) {
 			t.Errorf("%+v, %d rounds, delta %v: epsilon %v, want %v", r, c.Rounds, c.Delta, got, c.Epsilon)
 		}
 	}
@@ -57,10 +57,10 @@ func TestByHand(t *testing.T) {
 		math.Log(1+0.25*(math.E-1)); math.Abs(got-want) > 1e-14 {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if e := Epsilon((Round{Rate: 0.1, Poisson: true}).Curve(), 1, 1e-5); !math.IsInf(e, 1) {
+	if e := (Spent{{Rate: 0.1, Poisson: true}: 1}).Epsilon(1e-5); !math.IsInf(e, 1) {
 		t.Errorf("no noise has epsilon %v", e)
 	}
-	if e := Epsilon((Round{Noise: 1, Rate: 0}).Curve(), 1, 1e-5); e != 0 {
+	if e := (Spent{{Noise: 1, Rate: 0}: 1}).Epsilon(1e-5); e != 0 {
 		t.Errorf("nobody drawn has epsilon %v", e)
 	}
 	for _, r := range []Round{{Noise: -1, Rate: 0.5}, {Noise: math.NaN(), Rate: 0.5}, {Noise: math.Inf(1)},
@@ -75,7 +75,7 @@ func TestByHand(t *testing.T) {
 func TestMonotone(t *testing.T) {
 	for _, poisson := range []bool{true, false} {
 		at := func(noise, rate, delta float64, rounds int) float64 {
-			return Epsilon(Round{noise, rate, poisson}.Curve(), rounds, delta)
+			return Spent{Round{noise, rate, poisson}: rounds}.Epsilon(delta)
 		}
 		base := at(2, 0.1, 1e-5, 20)
 		for what, less := range map[string]float64{"noise": at(3, 0.1, 1e-5, 20), "rate": at(2, 0.05, 1e-5, 20),

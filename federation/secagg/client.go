@@ -1,7 +1,9 @@
 package secagg
 
 import (
+	"bytes"
 	"crypto/ecdh"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -12,9 +14,12 @@ import (
 // Terms are what all parties of a session agree on.
 type Terms struct {
 	Session   Session
+	Round     int
+	Clients   int // that there are; their numbers lie below it
 	Threshold int // clients that must stay to the end
 	Length    int // elements of a vector
 	Ring      Ring
+	Context   [sha256.Size]byte // digest of what else they agree on, such as the run
 }
 
 func (t Terms) check() error {
@@ -26,13 +31,14 @@ func (t Terms) check() error {
 	return nil
 }
 
-// step is how far a party has come.
+// step is how far a server has come.
 type step int
 
 const (
 	advertise step = iota
 	share
 	mask
+	agreement
 	reveal
 	done
 )
@@ -40,158 +46,377 @@ const (
 // errOrder refuses what comes at the wrong time.
 var errOrder = errors.New("out of order; a session goes through its steps once")
 
-// Client is one client in one session. It is for one use, and not safe for concurrent use.
+// Memory is all that a client must remember of a session, from one message to the next and when it is started again. It
+// holds the session's secrets.
+type Memory struct {
+	Terms                Terms
+	Envelope, Pair, Seed []byte // secrets
+	Advert               []byte
+	Roster               []byte   // as it came
+	Shares               [][]byte // its own of its own secrets: of the pairwise key, of the own mask's seed
+	Sent                 []byte   // envelopes
+	Inbox                []byte
+	Model                [sha256.Size]byte
+	Masked               []byte
+	Question, Signature  []byte
+	Revealed             bool
+}
+
+// Client is one client in one session. A step that comes again with the same words has the same answer, byte for byte;
+// with others it is refused. Whatever a method answers must be kept, by Memory, before it is sent. A Client is not safe
+// for concurrent use.
 type Client struct {
 	id     int
-	t      Terms
+	who    Identity
+	peers  Peers
 	random io.Reader
-	step   step
+	m      Memory
 
 	envelope   *ecdh.PrivateKey
 	pair, seed secret
 	roster     Roster
-	sealed     map[int][]byte // what is agreed with each other client, for envelopes
+	senders    []int          // whose shares are here, its own too
 	pairShares map[int][]byte // by whose they are, its own too
 	seedShares map[int][]byte
-	asked      Question
 }
 
-// NewClient starts a session; random must be crypto/rand's Reader but in tests.
-func NewClient(id int, t Terms, random io.Reader) (*Client, error) {
+// NewClient starts a session; random must be crypto/rand's Reader but in tests. Share adds to peers.
+func NewClient(id int, t Terms, who Identity, peers Peers, random io.Reader) (*Client, error) {
 	if id < 0 || id >= maxID {
 		return nil, fmt.Errorf("client %d; numbers must lie between 0 and %d", id, maxID-1)
 	}
-	c := &Client{id: id, t: t, random: random, pair: newSecret(random), seed: newSecret(random),
-		sealed: map[int][]byte{}}
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	c := &Client{id: id, who: who, peers: peers, random: random, pair: newSecret(random), seed: newSecret(random)}
 	c.envelope = newSecret(random).private(t.Session)
-	return c, t.check()
+	c.m = Memory{Terms: t, Envelope: c.envelope.Bytes(), Pair: c.pair.bytes(), Seed: c.seed.bytes()}
+	a := Advert{Keys: c.keys()}
+	var err error
+	if a.Proof, err = who.Proof(id); err != nil {
+		return nil, err
+	}
+	if a.Signature, err = who.Sign(id, advertised(t, id, a.Keys)); err != nil {
+		return nil, err
+	}
+	c.m.Advert = a.Encode()
+	return c, nil
 }
 
-// Advertise gives the client's public keys.
-func (c *Client) Advertise() (Keys, error) {
-	if c.step != advertise {
-		return Keys{}, errOrder
+// Restore goes on with a session that Memory remembers.
+func Restore(id int, m Memory, who Identity, peers Peers, random io.Reader) (*Client, error) {
+	c := &Client{id: id, who: who, peers: peers, random: random, m: m}
+	fail := func(err error) (*Client, error) {
+		return nil, fmt.Errorf("what this client remembers of a session is damaged: %w", err)
 	}
-	c.step = share
-	return c.keys(), nil
+	if err := m.Terms.check(); err != nil {
+		return fail(err)
+	}
+	pair, err := scalar(m.Pair)
+	if err != nil {
+		return fail(err)
+	}
+	seed, err := scalar(m.Seed)
+	if err != nil {
+		return fail(err)
+	}
+	c.pair, c.seed = secret{pair}, secret{seed}
+	if c.envelope, err = ecdh.X25519().NewPrivateKey(m.Envelope); err != nil {
+		return fail(err)
+	}
+	if m.Roster != nil {
+		if c.roster, err = DecodeRoster(m.Roster); err != nil {
+			return fail(err)
+		}
+		if len(m.Shares) != 2 {
+			return fail(fmt.Errorf("%d shares of its own", len(m.Shares)))
+		}
+	}
+	if m.Inbox != nil {
+		in, err := DecodeEnvelopes(m.Inbox)
+		if err == nil {
+			err = c.open(in)
+		}
+		if err != nil {
+			return fail(err)
+		}
+	}
+	return c, nil
 }
+
+// Memory is what Restore needs to go on from here.
+func (c *Client) Memory() Memory { return c.m }
+
+// Terms are those of the session.
+func (c *Client) Terms() Terms { return c.m.Terms }
 
 func (c *Client) keys() (k Keys) {
 	copy(k.Envelope[:], c.envelope.PublicKey().Bytes())
-	copy(k.Pair[:], c.pair.private(c.t.Session).PublicKey().Bytes())
-	copy(k.Seed[:], c.seed.commitment(c.t.Session, c.id))
+	copy(k.Pair[:], c.pair.private(c.m.Terms.Session).PublicKey().Bytes())
+	copy(k.Seed[:], c.seed.commitment(c.m.Terms.Session, c.id))
 	return k
+}
+
+// Advertise gives the client's public keys, signed.
+func (c *Client) Advertise() (Joining, error) {
+	a, err := DecodeAdvert(c.m.Advert)
+	j := Joining{a, map[int][]byte{}}
+	for id, proof := range c.peers {
+		h := sha256.Sum256(proof)
+		j.Known[id] = h[:fingerprintSize]
+	}
+	return j, err
 }
 
 // Share gives the other clients of a roster their shares of this one's secrets, sealed for each.
 func (c *Client) Share(r Roster) (Envelopes, error) {
-	if c.step != share {
-		return nil, errOrder
+	if c.m.Roster != nil {
+		if c.roster.digest() != r.digest() {
+			return nil, errors.New("this client took another roster for this session; a second one could show its " +
+				"vector")
+		}
+		return DecodeEnvelopes(c.m.Sent)
 	}
-	seen := map[[keySize]byte]int{}
-	for id, k := range r {
-		for _, public := range [][keySize]byte{k.Envelope, k.Pair} {
+	proofs, err := c.check(r)
+	if err != nil {
+		return nil, err
+	}
+	ids, t := slices.Sorted(maps.Keys(r)), c.m.Terms
+	pair, seed := c.pair.split(c.random, t.Threshold, ids), c.seed.split(c.random, t.Threshold, ids)
+	out := Envelopes{}
+	for _, id := range ids {
+		if id == c.id {
+			continue
+		}
+		shared, err := c.shared(r, id)
+		if err == nil {
+			out[id], err = sealShares(shared, t.Session, c.id, id, pair[id], seed[id])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the keys of client %d: %w", id, err)
+		}
+	}
+	maps.Copy(c.peers, proofs)
+	c.roster = r
+	c.m.Roster, c.m.Shares, c.m.Sent = r.Encode(), [][]byte{pair[c.id], seed[c.id]}, out.Encode()
+	return out, nil
+}
+
+// check finds what is wrong with a roster, and gives the proofs of the other clients in it.
+func (c *Client) check(r Roster) (Peers, error) {
+	t := c.m.Terms
+	switch own := r[c.id]; {
+	case own.Keys != c.keys():
+		return nil, errors.New("the roster does not have this client's own keys")
+	case len(r) < t.Threshold:
+		return nil, fmt.Errorf("the roster has %d clients; %d must stay to the end", len(r), t.Threshold)
+	case len(r) >= 2*t.Threshold:
+		return nil, fmt.Errorf("the roster has %d clients, of which no more than half, %d, must stay: a server could "+
+			"ask two halves for different secrets", len(r), t.Threshold)
+	}
+	seen, ids := map[[keySize]byte]int{}, slices.Sorted(maps.Keys(r))
+	for _, id := range ids {
+		if id >= t.Clients {
+			return nil, fmt.Errorf("the roster has client %d; there are %d", id, t.Clients)
+		}
+		for _, public := range [][keySize]byte{r[id].Envelope, r[id].Pair} {
 			if other, ok := seen[public]; ok {
 				return nil, fmt.Errorf("the roster has one key twice, of clients %d and %d", other, id)
 			}
 			seen[public] = id
 		}
 	}
-	switch {
-	case r[c.id] != c.keys():
-		return nil, errors.New("the roster does not have this client's own keys")
-	case len(r) < c.t.Threshold:
-		return nil, fmt.Errorf("the roster has %d clients; %d must stay to the end", len(r), c.t.Threshold)
-	case len(r) >= 2*c.t.Threshold:
-		return nil, fmt.Errorf("the roster has %d clients, of which no more than half, %d, must stay: a server could "+
-			"ask two halves for different secrets", len(r), c.t.Threshold)
-	}
-	ids := slices.Sorted(maps.Keys(r))
-	pair, seed := c.pair.split(c.random, c.t.Threshold, ids), c.seed.split(c.random, c.t.Threshold, ids)
-	out := Envelopes{}
+	proofs := Peers{}
 	for _, id := range ids {
 		if id == c.id {
 			continue
 		}
-		key := r[id].Envelope
-		shared, err := agree(c.envelope, key[:])
-		if err == nil {
-			out[id], err = sealShares(shared, c.t.Session, c.id, id, pair[id], seed[id])
-		}
+		a := r[id]
+		proof, err := c.peers.proof(c.who, id, a.Proof)
 		if err != nil {
-			return nil, fmt.Errorf("the keys of client %d: %w", id, err)
+			return nil, fmt.Errorf("the roster: %w", err)
 		}
-		c.sealed[id] = shared
+		if err := c.who.Verify(id, proof, advertised(t, id, a.Keys), a.Signature); err != nil {
+			return nil, fmt.Errorf("the roster: the keys of client %d: %w", id, err)
+		}
+		proofs[id] = proof
 	}
-	c.pairShares, c.seedShares = map[int][]byte{c.id: pair[c.id]}, map[int][]byte{c.id: seed[c.id]}
-	c.roster, c.step = r, mask
-	return out, nil
+	return proofs, nil
 }
 
-// Mask hides a vector, given what the other clients sent this one.
-func (c *Client) Mask(inbox Envelopes, values []uint64) ([]uint64, error) {
+// shared is what this client and another agree on for envelopes.
+func (c *Client) shared(r Roster, id int) ([]byte, error) {
+	key := r[id].Envelope
+	return agree(c.envelope, key[:])
+}
+
+// open takes the shares that the other clients sent.
+func (c *Client) open(in Envelopes) error {
+	t := c.m.Terms
+	if len(in)+1 < t.Threshold {
+		return fmt.Errorf("%d clients sent shares; %d must stay to the end", len(in)+1, t.Threshold)
+	}
+	pairs, seeds := map[int][]byte{c.id: c.m.Shares[0]}, map[int][]byte{c.id: c.m.Shares[1]}
+	for _, id := range slices.Sorted(maps.Keys(in)) {
+		if _, ok := c.roster[id]; !ok || id == c.id {
+			return fmt.Errorf("shares of client %d, who is not among the others of the roster", id)
+		}
+		shared, err := c.shared(c.roster, id)
+		if err != nil {
+			return fmt.Errorf("the keys of client %d: %w", id, err)
+		}
+		if pairs[id], seeds[id], err = openShares(shared, t.Session, id, c.id, in[id]); err != nil {
+			return fmt.Errorf("the shares of client %d: %w", id, err)
+		}
+	}
+	c.pairShares, c.seedShares, c.senders = pairs, seeds, slices.Sorted(maps.Keys(pairs))
+	return nil
+}
+
+// Mask hides a vector, given what the other clients sent this one and the digest of what the vector was made from, such
+// as the parameters that the server sent. Of a session there is one vector: the same words again give it, whatever
+// values are.
+func (c *Client) Mask(inbox Envelopes, model [sha256.Size]byte, values []uint64) ([]uint64, error) {
+	t := c.m.Terms
 	switch {
-	case c.step != mask:
+	case c.m.Roster == nil:
 		return nil, errOrder
-	case len(values) != c.t.Length:
-		return nil, fmt.Errorf("a vector of %d numbers; the session is for %d", len(values), c.t.Length)
-	case len(inbox)+1 < c.t.Threshold:
-		return nil, fmt.Errorf("%d clients sent shares; %d must stay to the end", len(inbox)+1, c.t.Threshold)
+	case c.m.Masked != nil && c.m.Model != model:
+		return nil, errors.New("this client sent a vector of this session that it made from other parameters; a " +
+			"second one could show both")
+	case c.m.Masked != nil && !bytes.Equal(inbox.Encode(), c.m.Inbox):
+		return nil, errors.New("this client sent a vector of this session that it masked for other clients; a second " +
+			"one could show both")
+	case c.m.Masked != nil:
+		return t.Ring.Decode(c.m.Masked)
+	case len(values) != t.Length:
+		return nil, fmt.Errorf("a vector of %d numbers; the session is for %d", len(values), t.Length)
+	}
+	if err := c.open(inbox); err != nil {
+		return nil, err
 	}
 	out := make([]uint64, len(values))
-	c.t.Ring.add(out, values, false)
-	c.t.Ring.stretch(out, ownMask(c.seed, c.t.Session, c.id), false)
-	own := c.pair.private(c.t.Session)
-	for _, id := range slices.Sorted(maps.Keys(inbox)) {
-		k, ok := c.roster[id]
-		if !ok || id == c.id {
-			return nil, fmt.Errorf("shares of client %d, who is not among the others of the roster", id)
+	t.Ring.add(out, values, false)
+	t.Ring.stretch(out, ownMask(c.seed, t.Session, c.id), false)
+	own, v := c.pair.private(t.Session), viewOf(t, c.roster, c.senders, model)
+	for _, id := range c.senders {
+		if id == c.id {
+			continue
 		}
-		pair, seed, err := openShares(c.sealed[id], c.t.Session, id, c.id, inbox[id])
-		if err != nil {
-			return nil, fmt.Errorf("the shares of client %d: %w", id, err)
-		}
-		shared, err := agree(own, k.Pair[:])
+		key := c.roster[id].Pair
+		shared, err := agree(own, key[:])
 		if err != nil {
 			return nil, fmt.Errorf("the keys of client %d: %w", id, err)
 		}
-		c.pairShares[id], c.seedShares[id] = pair, seed
-		c.t.Ring.stretch(out, pairMask(shared, c.t.Session, c.id, id), id < c.id)
+		t.Ring.stretch(out, pairMask(shared, t.Session, v, c.id, id), id < c.id)
 	}
-	c.step = reveal
+	c.m.Inbox, c.m.Model, c.m.Masked = inbox.Encode(), model, t.Ring.Encode(out)
 	return out, nil
 }
 
-// Reveal answers the server's question for shares, if it is one that keeps every vector hidden. A question that was
-// answered is answered again, another one never.
-func (c *Client) Reveal(q Question) (Shares, error) {
+// Agree signs what the client was told of the session and the question that it will answer, if that is one that keeps
+// every vector hidden. Of a session it signs one question.
+func (c *Client) Agree(q Question) ([]byte, error) {
+	t := c.m.Terms
 	switch {
-	case c.step == done && !(slices.Equal(q.Survivors, c.asked.Survivors) && slices.Equal(q.Dropped, c.asked.Dropped)):
-		return nil, errors.New("this client answered another question of this session; two answers could show one " +
-			"client's vector")
-	case c.step != reveal && c.step != done:
+	case c.m.Masked == nil:
 		return nil, errOrder
-	case len(q.Survivors) < c.t.Threshold:
-		return nil, fmt.Errorf("%d clients are said to have stayed; it must be %d", len(q.Survivors), c.t.Threshold)
+	case c.m.Signature != nil && !bytes.Equal(q.Encode(), c.m.Question):
+		return nil, errors.New("this client agreed to another question of this session; two answers could show one " +
+			"client's vector")
+	case c.m.Signature != nil:
+		return c.m.Signature, nil
+	case len(q.Survivors) < t.Threshold:
+		return nil, fmt.Errorf("%d clients are said to have stayed; it must be %d", len(q.Survivors), t.Threshold)
 	case !slices.Contains(q.Survivors, c.id):
 		return nil, errors.New("this client is said to have dropped out, but it uploaded")
 	}
-	out := Shares{}
-	for i, list := range [][]int{q.Survivors, q.Dropped} {
-		from := []map[int][]byte{c.seedShares, c.pairShares}[i]
-		for _, id := range list {
-			if out[id] != nil {
-				return nil, fmt.Errorf("both secrets of client %d are asked for, or one twice; together they show "+
-					"its vector", id)
-			}
-			if out[id] = from[id]; out[id] == nil {
-				return nil, fmt.Errorf("a secret of client %d is asked for, who sent no shares", id)
-			}
+	seen := map[int]bool{}
+	for _, id := range slices.Concat(q.Survivors, q.Dropped) {
+		if seen[id] {
+			return nil, fmt.Errorf("both secrets of client %d are asked for, or one twice; together they show its "+
+				"vector", id)
+		}
+		if seen[id] = true; c.seedShares[id] == nil {
+			return nil, fmt.Errorf("a secret of client %d is asked for, who sent no shares", id)
 		}
 	}
-	if len(out) != len(c.seedShares) {
-		return nil, fmt.Errorf("the question is about %d clients; %d sent shares", len(out), len(c.seedShares))
+	if len(seen) != len(c.seedShares) {
+		return nil, fmt.Errorf("the question is about %d clients; %d sent shares", len(seen), len(c.seedShares))
 	}
-	c.asked, c.step = Question{slices.Clone(q.Survivors), slices.Clone(q.Dropped)}, done
+	s, err := c.who.Sign(c.id, agreed(c.View(), q))
+	if err == nil {
+		c.m.Question, c.m.Signature = q.Encode(), s
+	}
+	return s, err
+}
+
+// View is a digest of what this client was told of the session until it masked; all clients of a round have the same.
+func (c *Client) View() [sha256.Size]byte { return viewOf(c.m.Terms, c.roster, c.senders, c.m.Model) }
+
+// Reveal answers the question that the client agreed to, once as many clients as must stay have signed the same.
+func (c *Client) Reveal(signed Signatures) (Shares, error) {
+	if c.m.Signature == nil {
+		return nil, errOrder
+	}
+	q, err := DecodeQuestion(c.m.Question)
+	if err != nil {
+		return nil, err
+	}
+	if !c.m.Revealed {
+		if err := c.agreed(q, signed); err != nil {
+			return nil, err
+		}
+	}
+	out := Shares{}
+	for _, id := range q.Survivors {
+		out[id] = c.seedShares[id]
+	}
+	for _, id := range q.Dropped {
+		out[id] = c.pairShares[id]
+	}
+	c.m.Revealed = true
 	return out, nil
+}
+
+// agreed finds too few signatures under this client's view and question.
+func (c *Client) agreed(q Question, signed Signatures) error {
+	message, n := agreed(c.View(), q), 1 // its own
+	for _, id := range q.Survivors {
+		if s, ok := signed[id]; ok && id != c.id {
+			if err := c.who.Verify(id, c.peers[id], message, s); err != nil {
+				return fmt.Errorf("client %d did not sign what this one was told of the round: another roster, other "+
+					"parameters or other clients that stayed: %w", id, err)
+			}
+			n++
+		}
+	}
+	if n < c.m.Terms.Threshold {
+		return fmt.Errorf("%d clients signed what this one was told of the round; it must be %d", n,
+			c.m.Terms.Threshold)
+	}
+	return nil
+}
+
+// Round is what a client saw of a session, to be listed.
+type Round struct {
+	Round     int    `json:"round"`
+	Session   string `json:"session"`
+	Threshold int    `json:"threshold"`
+	Roster    []int  `json:"roster"`
+	Senders   []int  `json:"senders"`   // of shares
+	Survivors []int  `json:"survivors"` // whose vectors are in the sum
+	View      string `json:"view"`      // digest that all clients of the round have in common
+	Model     string `json:"model"`     // digest of the parameters that the round began from
+	Vector    string `json:"vector"`    // digest of what this client sent
+}
+
+// Seen is what this client saw, up to now.
+func (c *Client) Seen() Round {
+	t, v := c.m.Terms, c.View()
+	q, _ := DecodeQuestion(c.m.Question)
+	vector := sha256.Sum256(c.m.Masked)
+	return Round{Round: t.Round, Session: fmt.Sprintf("%x", t.Session), Threshold: t.Threshold,
+		Roster: slices.Sorted(maps.Keys(c.roster)), Senders: c.senders, Survivors: q.Survivors,
+		View: fmt.Sprintf("%x", v), Model: fmt.Sprintf("%x", c.m.Model), Vector: fmt.Sprintf("%x", vector)}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -48,46 +49,58 @@ func TestClientRefusesQuestions(t *testing.T) {
 		"client 9 is asked for":            {[]int{0, 1, 2, 3, 9}, []int{4}},
 		"about 4 clients; 5 sent":          {[]int{0, 1, 2, 3}, nil},
 	} {
-		_, err := c.Reveal(bad)
+		_, err := c.Agree(bad)
 		says(t, err, words)
 	}
-	first, err := c.Reveal(q)
+	signed, err := s.agree(q)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := c.Reveal(q)
+	for words, bad := range map[string]Signatures{
+		"2 clients signed what this one was told":      {0: signed[0], 1: signed[1]},
+		"1 clients signed what this one was told":      {4: signed[0], 7: signed[1]},
+		"client 1 did not sign what this one was told": {1: signed[2], 2: signed[2]},
+	} {
+		_, err := c.Reveal(bad)
+		says(t, err, words)
+	}
+	first, err := c.Reveal(signed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := c.Reveal(signed)
 	if err != nil || !bytes.Equal(first.Encode(), again.Encode()) {
 		t.Errorf("the same question has another answer, or %v", err)
 	}
-	_, err = c.Reveal(Question{[]int{0, 1, 2}, []int{3, 4}})
-	says(t, err, "answered another question")
-	_, err = c.Reveal(Question{[]int{0, 1, 2, 3, 4}, nil})
-	says(t, err, "answered another question")
+	_, err = c.Agree(Question{[]int{0, 1, 2}, []int{3, 4}})
+	says(t, err, "agreed to another question")
+	_, err = c.Agree(Question{[]int{0, 1, 2, 3, 4}, nil})
+	says(t, err, "agreed to another question")
 }
 
 // Steps come once and in order.
 func TestClientKeepsTheOrder(t *testing.T) {
 	s := newSession(t, 2, 1, 4, 0, 1, 2)
 	c := s.clients[0]
-	_, err := c.Share(Roster{})
+	_, err := c.Mask(Envelopes{}, s.model, []uint64{1})
 	says(t, err, "out of order")
-	_, err = c.Mask(Envelopes{}, []uint64{1})
+	_, err = c.Agree(Question{})
 	says(t, err, "out of order")
-	_, err = c.Reveal(Question{})
+	_, err = c.Reveal(Signatures{})
 	says(t, err, "out of order")
 	r, err := s.join()
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Advertise()
-	says(t, err, "out of order")
 	for words, change := range map[string]func(Roster){
 		"does not have this client's own":  func(r Roster) { delete(r, 0) },
 		"one key twice":                    func(r Roster) { r[1] = r[2] },
 		"has 1 clients; 2 must stay":       func(r Roster) { delete(r, 1); delete(r, 2) },
-		"a server could ask two halves":    func(r Roster) { r[7] = Keys{Envelope: [32]byte{9}, Pair: [32]byte{8}} },
-		"the keys of client 1":             func(r Roster) { r[1] = Keys{Pair: [32]byte{8}} }, // a point of small order
-		"does not have this client's own ": func(r Roster) { r[0] = Keys{Envelope: [32]byte{9}, Pair: [32]byte{8}} },
+		"a server could ask two halves":    func(r Roster) { r[7] = Advert{} },
+		"client 7 shows no key, and none":  func(r Roster) { delete(r, 1); r[7] = Advert{Keys: Keys{Pair: [32]byte{8}}} },
+		"client 1073741824; there are 1":   func(r Roster) { delete(r, 1); r[maxID] = r[2]; delete(r, 2) },
+		"the keys of client 1":             func(r Roster) { r[1] = s.signed(1, Keys{Pair: [32]byte{8}}) }, // of small order
+		"does not have this client's own ": func(r Roster) { r[0] = Advert{Keys: Keys{Pair: [32]byte{8}}} },
 	} {
 		bad := maps.Clone(r)
 		change(bad)
@@ -98,27 +111,35 @@ func TestClientKeepsTheOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Share(r)
-	says(t, err, "out of order")
-	_, err = c.Mask(in[0], []uint64{1, 2})
+	less := maps.Clone(r)
+	delete(less, 2)
+	_, err = c.Share(less)
+	says(t, err, "took another roster")
+	_, err = c.Mask(in[0], s.model, []uint64{1, 2})
 	says(t, err, "2 numbers; the session is for 1")
-	_, err = c.Mask(Envelopes{}, []uint64{1})
+	_, err = c.Mask(Envelopes{}, s.model, []uint64{1})
 	says(t, err, "1 clients sent shares; 2 must stay")
-	_, err = c.Mask(Envelopes{5: in[0][1]}, []uint64{1})
+	_, err = c.Mask(Envelopes{5: in[0][1]}, s.model, []uint64{1})
 	says(t, err, "client 5, who is not among")
-	_, err = c.Mask(Envelopes{0: in[0][1]}, []uint64{1})
+	_, err = c.Mask(Envelopes{0: in[0][1]}, s.model, []uint64{1})
 	says(t, err, "client 0, who is not among")
-	if _, err = c.Mask(in[0], []uint64{1}); err != nil {
+	first, err := c.Mask(in[0], s.model, []uint64{1})
+	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.Mask(in[0], []uint64{2})
-	says(t, err, "out of order")
+	if again, err := c.Mask(in[0], s.model, []uint64{2}); err != nil || !slices.Equal(first, again) {
+		t.Errorf("a second vector of the same session, %v", err)
+	}
+	_, err = c.Mask(Envelopes{1: in[0][1]}, s.model, []uint64{1})
+	says(t, err, "masked for other clients")
+	_, err = c.Mask(in[0], [32]byte{1}, []uint64{1})
+	says(t, err, "made from other parameters")
 	for _, bad := range []Terms{{}, {Threshold: 1, Length: 1, Ring: Ring{4}}, {Threshold: 2, Ring: Ring{4}},
 		{Threshold: 2, Length: 1, Ring: Ring{9}}} {
-		_, err := NewServer(bad)
+		_, err := NewServer(bad, s.who, Peers{})
 		says(t, err, "it needs a threshold of 2")
 	}
-	_, err = NewClient(-1, s.terms, rand.Reader)
+	_, err = NewClient(-1, s.terms, s.who, Peers{}, rand.Reader)
 	says(t, err, "client -1")
 }
 
@@ -130,7 +151,7 @@ func TestServerRefusesClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	says(t, srv.Join(9, Keys{}), "out of order")
+	says(t, srv.Join(9, Joining{}), "out of order")
 	e, err := s.clients[4].Share(r)
 	if err != nil {
 		t.Fatal(err)
@@ -155,7 +176,7 @@ func TestServerRefusesClients(t *testing.T) {
 		return nil
 	})
 	says(t, srv.Deal(77, e), "out of order")
-	in, err := srv.Inboxes()
+	in, err := srv.Inboxes(s.model)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,8 +188,25 @@ func TestServerRefusesClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	says(t, srv.Add(0, make([]uint64, 4)), "out of order")
+	s.each(agreement, func(id int, c *Client) error {
+		b, err := c.Agree(q)
+		if err != nil {
+			return err
+		}
+		says(t, srv.Agree(id, []byte{1}), "signed something else")
+		says(t, srv.Agree(4, b), "out of order")
+		if err := srv.Agree(id, b); err != nil {
+			return err
+		}
+		says(t, srv.Agree(id, b), "out of order")
+		return nil
+	})
+	signed, err := srv.Signatures()
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.each(reveal, func(id int, c *Client) error {
-		good, err := c.Reveal(q)
+		good, err := c.Reveal(signed)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/cloudflare/circl/group"
 )
@@ -111,6 +112,8 @@ func openShares(shared []byte, s Session, from, to int, sealed []byte) (pair, ow
 // ownMask and pairMask are the streams of masks.
 func ownMask(x secret, s Session, id int) []byte { return derive(x.bytes(), s, "own mask", id) }
 
-func pairMask(shared []byte, s Session, a, b int) []byte {
-	return derive(shared, s, "pair mask", min(a, b), max(a, b))
+// pairMask depends on the view of a session that both clients have, so that the masks of two whom a server told
+// different things do not cancel.
+func pairMask(shared []byte, s Session, v view, a, b int) []byte {
+	return derive(slices.Concat(shared, v[:]), s, "pair mask", min(a, b), max(a, b))
 }

@@ -15,8 +15,21 @@ type Keys struct {
 	Seed     [keySize]byte // commitment to the seed of its own mask
 }
 
-// Roster are the keys of all clients of a session.
-type Roster map[int]Keys
+// Advert is what a client advertises: its keys of the session, signed with the key that it is known by.
+type Advert struct {
+	Keys
+	Signature []byte
+	Proof     []byte // of the key; empty in a roster where all know it
+}
+
+// Joining is an advertisement on its way to the server, with the proofs that the client has of others.
+type Joining struct {
+	Advert
+	Known map[int][]byte // first bytes of digests of proofs, by client
+}
+
+// Roster are the advertisements of all clients of a session.
+type Roster map[int]Advert
 
 // Envelopes are sealed shares: by receiver as a client sends them, by sender as it gets them.
 type Envelopes map[int][]byte
@@ -25,6 +38,9 @@ type Envelopes map[int][]byte
 // Dropped.
 type Question struct{ Survivors, Dropped []int }
 
+// Signatures are those of clients under one view of a session: its roster, who sent shares, and whose vectors arrived.
+type Signatures map[int][]byte
+
 // Shares answer a Question: for each client of it the one share that it asks for.
 type Shares map[int][]byte
 
@@ -32,6 +48,11 @@ type Shares map[int][]byte
 const (
 	maxClients = 1 << 20
 	maxID      = 1 << 30
+
+	maxSignature = 512
+	maxProof     = 1 << 15
+
+	fingerprintSize = 8 // bytes of a proof's digest that tell a server which ones a client has
 )
 
 var errShort = errors.New("the message ends too early, or too late")
@@ -79,28 +100,127 @@ func DecodeKeys(b []byte) (k Keys, err error) {
 	return k, nil
 }
 
+// encodeList writes records of any size, sorted by client: a count, then each client's number, size and bytes.
+func encodeList(m map[int][]byte) []byte {
+	out := binary.LittleEndian.AppendUint32(nil, uint32(len(m)))
+	for _, id := range slices.Sorted(maps.Keys(m)) {
+		out = binary.LittleEndian.AppendUint32(out, uint32(id))
+		out = binary.LittleEndian.AppendUint32(out, uint32(len(m[id])))
+		out = append(out, m[id]...)
+	}
+	return out
+}
+
+// decodeList reads what encodeList wrote, of records with at most so many bytes.
+func decodeList(b []byte, most int) (map[int][]byte, error) {
+	if len(b) < 4 {
+		return nil, errShort
+	}
+	n := int(binary.LittleEndian.Uint32(b))
+	if b = b[4:]; n > maxClients || len(b) < 8*n {
+		return nil, errShort
+	}
+	out, last := make(map[int][]byte, n), -1
+	for ; n > 0; n-- {
+		if len(b) < 8 {
+			return nil, errShort
+		}
+		id, size := int(binary.LittleEndian.Uint32(b)), int(binary.LittleEndian.Uint32(b[4:]))
+		if b = b[8:]; size > most || size > len(b) {
+			return nil, errShort
+		}
+		if id <= last || id >= maxID {
+			return nil, fmt.Errorf("client %d follows client %d; numbers must ascend below %d", id, last, maxID)
+		}
+		out[id], last, b = slices.Clone(b[:size]), id, b[size:]
+	}
+	if len(b) > 0 {
+		return nil, errShort
+	}
+	return out, nil
+}
+
+// Encode writes an advertisement: keys, the size of the signature, the signature, the proof.
+func (a Advert) Encode() []byte {
+	b := binary.LittleEndian.AppendUint16(a.Keys.Encode(), uint16(len(a.Signature)))
+	return slices.Concat(b, a.Signature, a.Proof)
+}
+
+// DecodeAdvert reads what Encode wrote.
+func DecodeAdvert(b []byte) (a Advert, err error) {
+	const head = 3*keySize + 2
+	if len(b) < head {
+		return a, fmt.Errorf("advertisement: %w", errShort)
+	}
+	n := int(binary.LittleEndian.Uint16(b[3*keySize:]))
+	if n > maxSignature || len(b) < head+n || len(b) > head+n+maxProof {
+		return a, fmt.Errorf("advertisement: %w", errShort)
+	}
+	if a.Keys, err = DecodeKeys(b[:3*keySize]); err != nil {
+		return a, err
+	}
+	a.Signature, a.Proof = slices.Clone(b[head:head+n]), slices.Clone(b[head+n:])
+	return a, nil
+}
+
+// Encode writes an advertisement on its way to the server: its size, itself, and the fingerprints that are known.
+func (j Joining) Encode() []byte {
+	a := j.Advert.Encode()
+	return slices.Concat(binary.LittleEndian.AppendUint32(nil, uint32(len(a))), a, encodeFixed(j.Known))
+}
+
+// DecodeJoining reads what Encode wrote.
+func DecodeJoining(b []byte) (j Joining, err error) {
+	if len(b) < 4 {
+		return j, fmt.Errorf("advertisement: %w", errShort)
+	}
+	n := int(binary.LittleEndian.Uint32(b))
+	if b = b[4:]; n > len(b) {
+		return j, fmt.Errorf("advertisement: %w", errShort)
+	}
+	if j.Advert, err = DecodeAdvert(b[:n]); err != nil {
+		return j, err
+	}
+	if j.Known, err = decodeFixed(b[n:], fingerprintSize); err != nil {
+		return j, fmt.Errorf("advertisement: %w", err)
+	}
+	return j, nil
+}
+
 // Encode writes a roster.
 func (r Roster) Encode() []byte {
 	m := map[int][]byte{}
-	for id, k := range r {
-		m[id] = k.Encode()
+	for id, a := range r {
+		m[id] = a.Encode()
 	}
-	return encodeFixed(m)
+	return encodeList(m)
 }
 
 // DecodeRoster reads what Encode wrote.
 func DecodeRoster(b []byte) (Roster, error) {
-	m, err := decodeFixed(b, 3*keySize)
+	m, err := decodeList(b, 3*keySize+2+maxSignature+maxProof)
 	if err != nil {
 		return nil, fmt.Errorf("roster: %w", err)
 	}
 	r := Roster{}
 	for id, b := range m {
-		if r[id], err = DecodeKeys(b); err != nil {
+		if r[id], err = DecodeAdvert(b); err != nil {
 			return nil, fmt.Errorf("roster: client %d: %w", id, err)
 		}
 	}
 	return r, nil
+}
+
+// Encode writes signatures.
+func (s Signatures) Encode() []byte { return encodeList(s) }
+
+// DecodeSignatures reads what Encode wrote.
+func DecodeSignatures(b []byte) (Signatures, error) {
+	m, err := decodeList(b, maxSignature)
+	if err != nil {
+		return nil, fmt.Errorf("signatures: %w", err)
+	}
+	return m, nil
 }
 
 // Encode writes envelopes.

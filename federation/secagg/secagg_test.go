@@ -2,6 +2,7 @@ package secagg
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"fmt"
 	"maps"
 	mathrand "math/rand/v2"
@@ -19,20 +20,24 @@ type session struct {
 	values  map[int][]uint64
 	drop    map[int]step
 	masked  map[int][]uint64
+	who     *Local
+	peers   map[int]Peers
+	model   [32]byte
 }
 
 func newSession(t testing.TB, threshold, length, width int, ids ...int) *session {
 	t.Helper()
-	s := &session{t: t, terms: Terms{Threshold: threshold, Length: length, Ring: Ring{width}},
-		clients: map[int]*Client{},
-		values:  map[int][]uint64{}, drop: map[int]step{}, masked: map[int][]uint64{}}
+	s := &session{t: t, terms: Terms{Threshold: threshold, Length: length, Ring: Ring{width}, Clients: maxID},
+		clients: map[int]*Client{}, who: &Local{}, peers: map[int]Peers{},
+		values: map[int][]uint64{}, drop: map[int]step{}, masked: map[int][]uint64{}}
 	rand.Read(s.terms.Session[:])
 	var err error
-	if s.server, err = NewServer(s.terms); err != nil {
+	if s.server, err = NewServer(s.terms, s.who, Peers{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range ids {
-		if s.clients[id], err = NewClient(id, s.terms, rand.Reader); err != nil {
+		s.peers[id] = Peers{}
+		if s.clients[id], err = NewClient(id, s.terms, s.who, s.peers[id], rand.Reader); err != nil {
 			t.Fatal(err)
 		}
 		v := make([]uint64, length)
@@ -47,6 +52,38 @@ func newSession(t testing.TB, threshold, length, width int, ids ...int) *session
 func (s *session) here(id int, at step) bool {
 	gone, ok := s.drop[id]
 	return !ok || at < gone
+}
+
+// restart has a client go on from what it wrote down.
+func (s *session) restart(id int) {
+	s.t.Helper()
+	text, err := json.Marshal(s.clients[id].Memory())
+	var m Memory
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	if err == nil {
+		s.clients[id], err = Restore(id, m, s.who, s.peers[id], rand.Reader)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// resume has the server go on from what it wrote down.
+func (s *session) resume() {
+	s.t.Helper()
+	text, err := json.Marshal(s.server.Progress())
+	var p Progress
+	if err == nil {
+		err = json.Unmarshal(text, &p)
+	}
+	if err == nil {
+		s.server, err = Resume(p, s.model, s.who, Peers{})
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func (s *session) each(at step, f func(id int, c *Client) error) {
@@ -67,7 +104,7 @@ func (s *session) join() (Roster, error) {
 		if err != nil {
 			return err
 		}
-		if k, err = DecodeKeys(k.Encode()); err != nil {
+		if k, err = DecodeJoining(k.Encode()); err != nil {
 			return err
 		}
 		return s.server.Join(id, k)
@@ -90,7 +127,7 @@ func (s *session) deal(r Roster) (map[int]Envelopes, error) {
 		}
 		return s.server.Deal(id, e)
 	})
-	return s.server.Inboxes()
+	return s.server.Inboxes(s.model)
 }
 
 func (s *session) add(inboxes map[int]Envelopes) (Question, error) {
@@ -99,7 +136,7 @@ func (s *session) add(inboxes map[int]Envelopes) (Question, error) {
 		if err != nil {
 			return err
 		}
-		y, err := c.Mask(in, s.values[id])
+		y, err := c.Mask(in, s.model, s.values[id])
 		if err != nil {
 			return err
 		}
@@ -116,9 +153,24 @@ func (s *session) add(inboxes map[int]Envelopes) (Question, error) {
 	return DecodeQuestion(q.Encode())
 }
 
-func (s *session) answer(q Question) ([]uint64, []int, error) {
+func (s *session) agree(q Question) (Signatures, error) {
+	s.each(agreement, func(id int, c *Client) error {
+		b, err := c.Agree(q)
+		if err != nil {
+			return err
+		}
+		return s.server.Agree(id, b)
+	})
+	signed, err := s.server.Signatures()
+	if err != nil {
+		return nil, err
+	}
+	return DecodeSignatures(signed.Encode())
+}
+
+func (s *session) answer(signed Signatures) ([]uint64, []int, error) {
 	s.each(reveal, func(id int, c *Client) error {
-		a, err := c.Reveal(q)
+		a, err := c.Reveal(signed)
 		if err != nil {
 			return err
 		}
@@ -143,7 +195,11 @@ func (s *session) run() ([]uint64, []int, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.answer(q)
+	signed, err := s.agree(q)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.answer(signed)
 }
 
 // check compares with the plain sum of those that are to be in it.
@@ -194,7 +250,7 @@ func TestDropouts(t *testing.T) {
 // With more dropouts there is an error that says at which step, and no sum.
 func TestTooFew(t *testing.T) {
 	for at, words := range map[step]string{advertise: "advertised keys", share: "sent shares", mask: "uploaded",
-		reveal: "answered the last question"} {
+		agreement: "agreed on who stayed", reveal: "answered the last question"} {
 		s := newSession(t, 4, 3, 4, 0, 1, 2, 3, 4, 5)
 		s.drop[0], s.drop[3], s.drop[4] = at, at, at
 		sum, _, err := s.run()
@@ -215,7 +271,7 @@ func TestRandomSessions(t *testing.T) {
 		s := newSession(t, threshold, 1+r.IntN(50), 1+r.IntN(8), r.Perm(100)[:n]...)
 		gone := slices.Collect(maps.Keys(s.clients))
 		for _, id := range gone[:r.IntN(n-threshold+1)] {
-			s.drop[id] = step(r.IntN(4))
+			s.drop[id] = step(r.IntN(5))
 		}
 		s.check(s.run())
 	}

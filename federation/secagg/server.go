@@ -2,6 +2,7 @@ package secagg
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,19 +12,84 @@ import (
 // out. It is not safe for concurrent use.
 type Server struct {
 	t        Terms
+	who      Identity
+	peers    Peers
 	step     step
 	roster   Roster
-	letters  map[int]Envelopes // by sender
-	masked   map[int]bool      // whose vectors are in sum
+	known    map[int]map[int][]byte // fingerprints that a client has
+	letters  map[int]Envelopes      // by sender
+	model    [sha256.Size]byte
+	masked   map[int]bool // whose vectors are in sum
 	sum      []uint64
 	question Question
+	signed   Signatures
 	answers  map[int]Shares
 }
 
-// NewServer starts a session.
-func NewServer(t Terms) (*Server, error) {
-	return &Server{t: t, roster: Roster{}, letters: map[int]Envelopes{}, masked: map[int]bool{},
-		answers: map[int]Shares{}}, t.check()
+// NewServer starts a session. Of who it only verifies; proofs of clients are added to peers.
+func NewServer(t Terms, who Identity, peers Peers) (*Server, error) {
+	return &Server{t: t, who: who, peers: peers, roster: Roster{}, known: map[int]map[int][]byte{},
+		letters: map[int]Envelopes{}, masked: map[int]bool{}, signed: Signatures{}, answers: map[int]Shares{}}, t.check()
+}
+
+// Progress is what a server must remember of a session to go on with it: the steps that are over. Clients answer again
+// what it asks again. There is no secret in it.
+type Progress struct {
+	Terms     Terms
+	Roster    []byte         // with all proofs; nil while clients advertise
+	Letters   map[int][]byte // envelopes by sender; nil while clients share
+	Survivors []int          // nil while clients upload
+	Sum       []uint64       // of the survivors' masked vectors
+}
+
+// Progress is what Resume needs to go on from the step that is under way.
+func (s *Server) Progress() Progress {
+	p := Progress{Terms: s.t}
+	if s.step > advertise {
+		p.Roster = s.roster.Encode()
+	}
+	if s.step > share {
+		p.Letters = map[int][]byte{}
+		for id, e := range s.letters {
+			p.Letters[id] = e.Encode()
+		}
+	}
+	if s.step > mask {
+		p.Survivors, p.Sum = s.question.Survivors, s.sum
+	}
+	return p
+}
+
+// Resume goes on with the session of a server that is no more.
+func Resume(p Progress, model [sha256.Size]byte, who Identity, peers Peers) (*Server, error) {
+	s, err := NewServer(p.Terms, who, peers)
+	if err != nil || p.Roster == nil {
+		return s, err
+	}
+	s.model = model
+	if s.roster, err = DecodeRoster(p.Roster); err != nil {
+		return nil, err
+	}
+	for id, a := range s.roster {
+		s.peers[id] = a.Proof
+	}
+	if s.step = share; p.Letters == nil {
+		return s, nil
+	}
+	for id, b := range p.Letters {
+		if s.letters[id], err = DecodeEnvelopes(b); err != nil {
+			return nil, err
+		}
+	}
+	if s.step = mask; p.Survivors == nil {
+		return s, nil
+	}
+	for _, id := range p.Survivors {
+		s.masked[id] = true
+	}
+	s.sum = slices.Clone(p.Sum)
+	_, err = s.Unmask()
+	return s, err
 }
 
 // enough moves on to the next step, if so many clients are left.
@@ -39,26 +105,68 @@ func (s *Server) enough(from step, have int, what string) error {
 	return nil
 }
 
-// Join takes a client's keys.
-func (s *Server) Join(id int, k Keys) error {
+// Joined is the clients whose keys were taken, once that step is over; nil before. Likewise the others.
+func (s *Server) Joined() []int { return s.over(advertise, slices.Collect(maps.Keys(s.roster))) }
+
+// Dealt is the clients that sent shares.
+func (s *Server) Dealt() []int { return s.over(share, slices.Collect(maps.Keys(s.letters))) }
+
+// Added is the clients whose vectors are in the sum.
+func (s *Server) Added() []int { return s.over(mask, slices.Collect(maps.Keys(s.masked))) }
+
+func (s *Server) over(step step, clients []int) []int {
+	if s.step <= step {
+		return nil
+	}
+	slices.Sort(clients)
+	return clients
+}
+
+// Join takes a client's keys, unless other clients would refuse them.
+func (s *Server) Join(id int, j Joining) error {
 	if s.step != advertise {
 		return errOrder
 	}
-	if _, ok := s.roster[id]; ok || id < 0 || id >= maxID {
+	if _, ok := s.roster[id]; ok || id < 0 || id >= min(maxID, s.t.Clients) {
 		return fmt.Errorf("client %d advertised twice, or has no number that can be", id)
 	}
 	for other, o := range s.roster {
-		if k.Envelope == o.Envelope || k.Pair == o.Pair || k.Envelope == o.Pair || k.Pair == o.Envelope {
+		if j.Envelope == o.Envelope || j.Pair == o.Pair || j.Envelope == o.Pair || j.Pair == o.Envelope {
 			return fmt.Errorf("client %d has a key of client %d", id, other)
 		}
 	}
-	s.roster[id] = k
+	proof, err := s.peers.proof(s.who, id, j.Proof)
+	if err != nil {
+		return err
+	}
+	if err := s.who.Verify(id, proof, advertised(s.t, id, j.Keys), j.Signature); err != nil {
+		return fmt.Errorf("the keys of client %d: %w", id, err)
+	}
+	s.peers[id] = proof
+	s.roster[id], s.known[id] = Advert{j.Keys, j.Signature, proof}, j.Known
 	return nil
 }
 
-// Roster ends the first step.
+// Roster ends the first step. Proofs that all clients of the roster have are left out.
 func (s *Server) Roster() (Roster, error) {
-	return s.roster, s.enough(advertise, len(s.roster), "advertised keys")
+	if s.step == advertise {
+		if err := s.enough(advertise, len(s.roster), "advertised keys"); err != nil {
+			return nil, err
+		}
+	}
+	out := maps.Clone(s.roster)
+	for id, a := range out {
+		print := sha256.Sum256(a.Proof)
+		all := len(s.known) == len(s.roster)
+		for other, known := range s.known {
+			all = all && (other == id || bytes.Equal(known[id], print[:fingerprintSize]))
+		}
+		if all {
+			a.Proof = nil
+			out[id] = a
+		}
+	}
+	return out, nil
 }
 
 // Deal takes the shares that a client sends the others.
@@ -79,11 +187,15 @@ func (s *Server) Deal(id int, e Envelopes) error {
 	return nil
 }
 
-// Inboxes ends the second step: what each client that is left got from the others.
-func (s *Server) Inboxes() (map[int]Envelopes, error) {
-	if err := s.enough(share, len(s.letters), "sent shares"); err != nil {
-		return nil, err
+// Inboxes ends the second step: what each client that is left got from the others. model is the digest of what clients
+// are to make their vectors from.
+func (s *Server) Inboxes(model [sha256.Size]byte) (map[int]Envelopes, error) {
+	if s.step == share {
+		if err := s.enough(share, len(s.letters), "sent shares"); err != nil {
+			return nil, err
+		}
 	}
+	s.model = model
 	out := map[int]Envelopes{}
 	for to := range s.letters {
 		out[to] = Envelopes{}
@@ -114,6 +226,9 @@ func (s *Server) Add(id int, masked []uint64) error {
 
 // Unmask ends the third step: the question to all clients whose vectors arrived.
 func (s *Server) Unmask() (Question, error) {
+	if s.step > mask {
+		return s.question, nil
+	}
 	if err := s.enough(mask, len(s.masked), "uploaded"); err != nil {
 		return Question{}, err
 	}
@@ -125,6 +240,34 @@ func (s *Server) Unmask() (Question, error) {
 		}
 	}
 	return s.question, nil
+}
+
+// Agree takes a client's signature under the question.
+func (s *Server) Agree(id int, signature []byte) error {
+	if s.step != agreement || !s.masked[id] || s.signed[id] != nil {
+		return fmt.Errorf("client %d: %w", id, errOrder)
+	}
+	if err := s.who.Verify(id, s.roster[id].Proof, agreed(s.view(), s.question), signature); err != nil {
+		return fmt.Errorf("client %d signed something else than the server told: %w", id, err)
+	}
+	s.signed[id] = signature
+	return nil
+}
+
+func (s *Server) view() view {
+	return viewOf(s.t, s.roster, slices.Sorted(maps.Keys(s.letters)), s.model)
+}
+
+// Signatures ends the fourth step: as many as clients need to give their shares.
+func (s *Server) Signatures() (Signatures, error) {
+	if err := s.enough(agreement, len(s.signed), "agreed on who stayed"); err != nil {
+		return nil, err
+	}
+	out := Signatures{}
+	for _, id := range slices.Sorted(maps.Keys(s.signed))[:s.t.Threshold] {
+		out[id] = s.signed[id]
+	}
+	return out, nil
 }
 
 // Reveal takes a client's answer to the question.
@@ -184,7 +327,7 @@ func (s *Server) without(j joiner, id int) error {
 	if err != nil {
 		return err
 	}
-	key := pair.private(s.t.Session)
+	key, v := pair.private(s.t.Session), s.view()
 	if want := s.roster[id].Pair; !bytes.Equal(key.PublicKey().Bytes(), want[:]) {
 		return errShares
 	}
@@ -194,7 +337,7 @@ func (s *Server) without(j joiner, id int) error {
 		if err != nil {
 			return err
 		}
-		s.t.Ring.stretch(s.sum, pairMask(shared, s.t.Session, id, other), id > other)
+		s.t.Ring.stretch(s.sum, pairMask(shared, s.t.Session, v, id, other), id > other)
 	}
 	return nil
 }

@@ -10,8 +10,12 @@ import (
 func TestWrongShares(t *testing.T) {
 	for _, of := range []int{2, 4} {
 		s, q := masked(t)
+		signed, err := s.agree(q)
+		if err != nil {
+			t.Fatal(err)
+		}
 		s.each(reveal, func(id int, c *Client) error {
-			a, err := c.Reveal(q)
+			a, err := c.Reveal(signed)
 			if id == 1 {
 				a[of] = newSecret(rand.Reader).bytes()
 			}
@@ -34,7 +38,7 @@ func TestWrongShares(t *testing.T) {
 	if err := s.server.Join(0, k); err != nil {
 		t.Fatal(err)
 	}
-	says(t, s.server.Join(0, Keys{}), "client 0 advertised twice")
+	says(t, s.server.Join(0, Joining{}), "client 0 advertised twice")
 	says(t, s.server.Join(1, k), "client 1 has a key of client 0")
 }
 
@@ -49,15 +53,29 @@ func FuzzMessages(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, b := range [][]byte{nil, r.Encode(), r[0].Encode(), in[0].Encode(), Question{[]int{0, 2}, []int{1}}.Encode(),
+	joining, err := s.clients[0].Advertise()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, b := range [][]byte{nil, r.Encode(), r[0].Encode(), r[0].Keys.Encode(), joining.Encode(),
+		in[0].Encode(), Question{[]int{0, 2}, []int{1}}.Encode(),
 		Shares{3: make([]byte, 32)}.Encode(),
-		{255, 255, 255, 255}, {1, 0, 0, 0, 255, 255, 255, 255}} {
+		Signatures{1: make([]byte, 64), 2: nil}.Encode(), {255, 255, 255, 255}, {1, 0, 0, 0, 255, 255, 255, 255}} {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		back := [][]byte{}
 		if k, err := DecodeKeys(b); err == nil {
 			back = append(back, k.Encode())
+		}
+		if a, err := DecodeAdvert(b); err == nil {
+			back = append(back, a.Encode())
+		}
+		if j, err := DecodeJoining(b); err == nil {
+			back = append(back, j.Encode())
+		}
+		if m, err := DecodeSignatures(b); err == nil {
+			back = append(back, m.Encode())
 		}
 		if m, err := DecodeRoster(b); err == nil {
 			back = append(back, m.Encode())

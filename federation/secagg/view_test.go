@@ -159,20 +159,20 @@ func TestEnvelopes(t *testing.T) {
 	c := s.clients[1]
 	swapped := maps.Clone(in[1])
 	swapped[0], swapped[2] = swapped[2], swapped[0]
-	if _, err := c.Mask(swapped, s.values[1]); err == nil {
+	if _, err := c.Mask(swapped, s.model, s.values[1]); err == nil {
 		t.Error("an envelope of another sender was opened")
 	}
-	if _, err := c.Mask(Envelopes{0: in[2][0]}, s.values[1]); err == nil {
+	if _, err := c.Mask(Envelopes{0: in[2][0]}, s.model, s.values[1]); err == nil {
 		t.Error("an envelope for another client was opened")
 	}
 	for bit := range 8 * envelopeSize {
 		bad := slices.Clone(in[1][0])
 		bad[bit/8] ^= 1 << (bit % 8)
-		if _, err := c.Mask(Envelopes{0: bad}, s.values[1]); err == nil {
+		if _, err := c.Mask(Envelopes{0: bad}, s.model, s.values[1]); err == nil {
 			t.Errorf("an envelope with bit %d changed was opened", bit)
 		}
 	}
-	if _, err := c.Mask(in[1], s.values[1]); err != nil {
+	if _, err := c.Mask(in[1], s.model, s.values[1]); err != nil {
 		t.Errorf("after refusals: %v", err)
 	}
 }

@@ -3,6 +3,8 @@ package secure
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -12,10 +14,37 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// cohort turns an order to train into the four steps of a session.
+// cohort turns an order to train into the five steps of a session.
 type cohort struct {
 	engine.Cohort
-	l *Layer
+	l    *Layer
+	p    Place
+	kept progress
+}
+
+// progress is what outlasts a restart of the server.
+type progress struct {
+	Run     string           `json:"run"`
+	Session *secagg.Progress `json:"session,omitempty"` // of the newest round
+	Peers   secagg.Peers     `json:"peers"`
+}
+
+// Around puts the server's side between the server and a cohort of the same process.
+func (l *Layer) Around(c engine.Cohort) engine.Cohort {
+	return &cohort{Cohort: c, l: l, p: inProcess(), kept: progress{Peers: secagg.Peers{}}}
+}
+
+// AroundAt is Around for clients elsewhere. A round that was under way when the server ended goes on in the same
+// session, since its clients take no other: with those of the steps that are over, and with the sum if it was made.
+func (l *Layer) AroundAt(p Place) (func(engine.Cohort) engine.Cohort, error) {
+	old := progress{}
+	if _, err := p.read(RecordFile, &old); err != nil {
+		return nil, err
+	}
+	if old.Run != p.Run || old.Peers == nil {
+		old = progress{Run: p.Run, Peers: secagg.Peers{}}
+	}
+	return func(c engine.Cohort) engine.Cohort { return &cohort{Cohort: c, l: l, p: p, kept: old} }, nil
 }
 
 // round is one session under way.
@@ -24,6 +53,7 @@ type round struct {
 	order   engine.Order
 	server  *secagg.Server
 	terms   secagg.Terms
+	model   [sha256.Size]byte
 	out     engine.Reply
 	refused int // messages that were none
 }
@@ -34,62 +64,111 @@ func (c *cohort) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error
 		return c.Cohort.Run(ctx, o)
 	}
 	r := &round{cohort: c, order: o, out: engine.Reply{Client: method.Summed}}
-	var err error
-	r.terms = secagg.Terms{Threshold: c.l.threshold(len(o.Clients)), Length: c.l.length(o.Shared)}
-	if r.terms.Ring, err = c.l.ring(o.Of); err != nil {
-		return nil, err
+	err := r.open()
+	if err == nil {
+		err = r.run(ctx)
 	}
-	if _, err := rand.Read(r.terms.Session[:]); err != nil {
-		return nil, err
-	}
-	if r.server, err = secagg.NewServer(r.terms); err != nil {
-		return nil, err
-	}
-	if err := r.run(ctx); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("round %d: %w", o.Round, err)
 	}
 	return []engine.Reply{r.out}, nil
 }
 
-func (r *round) run(ctx context.Context) error {
-	took, err := r.ask(ctx, keysStep, r.order.Clients, pack(sessionName, encodeTerms(r.terms)), keysName,
-		func(id int, b []byte) error {
-			k, err := secagg.DecodeKeys(b)
-			if err != nil {
-				return err
-			}
-			return r.server.Join(id, k)
-		})
-	if err != nil {
+// open begins the round's session, or goes on with it.
+func (r *round) open() (err error) {
+	if r.model, err = modelOf(r.order); err != nil {
 		return err
+	}
+	r.terms = secagg.Terms{Round: r.order.Round, Clients: r.l.clients, Threshold: r.l.threshold(),
+		Length: r.l.length(r.order.Shared), Context: r.p.context()}
+	if r.terms.Ring, err = r.l.ring(); err != nil {
+		return err
+	}
+	if old := r.kept.Session; old != nil && old.Terms.Round == r.order.Round {
+		r.terms.Session = old.Terms.Session
+		if old.Terms != r.terms {
+			return errors.New("secure aggregation: the round began under other terms, and its clients take no others")
+		}
+		r.server, err = secagg.Resume(*old, r.model, r.p.Who, r.kept.Peers)
+		return err
+	}
+	if _, err := rand.Read(r.terms.Session[:]); err != nil {
+		return err
+	}
+	if r.server, err = secagg.NewServer(r.terms, r.p.Who, r.kept.Peers); err != nil {
+		return err
+	}
+	return r.keep()
+}
+
+// keep writes down which steps are over; clients must not be asked anything else of this round any more.
+func (r *round) keep() error {
+	if r.p.Dir == "" {
+		return nil
+	}
+	p := r.server.Progress()
+	r.kept.Session = &p
+	return r.p.write(RecordFile, r.kept)
+}
+
+func (r *round) run(ctx context.Context) error {
+	if r.server.Joined() == nil {
+		if _, err := r.ask(ctx, keysStep, r.order.Clients, pack(sessionName, encodeTerms(r.terms)), keysName,
+			func(id int, b []byte) error {
+				j, err := secagg.DecodeJoining(b)
+				if err != nil {
+					return err
+				}
+				return r.server.Join(id, j)
+			}); err != nil {
+			return err
+		}
 	}
 	roster, err := r.server.Roster()
+	if err == nil {
+		err = r.keep()
+	}
 	if err != nil {
 		return err
 	}
-	took, err = r.ask(ctx, sharesStep, took, pack(rosterName, roster.Encode()), sharesName,
-		func(id int, b []byte) error {
-			e, err := secagg.DecodeEnvelopes(b)
-			if err != nil {
-				return err
-			}
-			return r.server.Deal(id, e)
-		})
-	if err != nil {
-		return err
+	if r.server.Dealt() == nil {
+		if _, err = r.ask(ctx, sharesStep, r.server.Joined(), pack(rosterName, roster.Encode()), sharesName,
+			func(id int, b []byte) error {
+				e, err := secagg.DecodeEnvelopes(b)
+				if err != nil {
+					return err
+				}
+				return r.server.Deal(id, e)
+			}); err != nil {
+			return err
+		}
 	}
-	inboxes, err := r.server.Inboxes()
-	if err != nil {
-		return err
+	inboxes, err := r.server.Inboxes(r.model)
+	if err == nil {
+		err = r.keep()
 	}
-	if took, err = r.train(ctx, took, inboxes); err != nil {
+	if err == nil {
+		err = r.train(ctx, inboxes)
+	}
+	if err != nil {
 		return err
 	}
 	q, err := r.server.Unmask()
+	if err == nil {
+		err = r.keep()
+	}
 	if err != nil {
 		return err
 	}
-	if _, err = r.ask(ctx, revealStep, took, pack(questionName, q.Encode()), revealName, func(id int, b []byte) error {
+	took, err := r.ask(ctx, agreeStep, q.Survivors, pack(questionName, q.Encode()), agreedName, r.server.Agree)
+	if err != nil {
+		return err
+	}
+	signed, err := r.server.Signatures()
+	if err != nil {
+		return err
+	}
+	if _, err = r.ask(ctx, revealStep, took, pack(signedName, signed.Encode()), revealName, func(id int, b []byte) error {
 		a, err := secagg.DecodeShares(b)
 		if err != nil {
 			return err
@@ -109,21 +188,26 @@ func (r *round) ask(ctx context.Context, step string, clients []int, down tensor
 	return r.send(ctx, o, name, take)
 }
 
-// train sends the order to train with what each client got from the others.
-func (r *round) train(ctx context.Context, clients []int, inboxes map[int]secagg.Envelopes) ([]int, error) {
-	o := r.order
-	o.Clients, o.Sealed, o.Each = clients, true, map[int]tensor.Map{}
-	for _, id := range clients {
+// train sends the order to train with what each client got from the others. Where the sum was made before, the clients
+// in it send their vectors once more, so that what they learned counts, and the sum stays.
+func (r *round) train(ctx context.Context, inboxes map[int]secagg.Envelopes) error {
+	o, made := r.order, r.server.Added()
+	o.Clients, o.Sealed, o.Each = r.server.Dealt(), true, map[int]tensor.Map{}
+	if made != nil {
+		o.Clients = made
+	}
+	for _, id := range o.Clients {
 		o.Each[id] = pack(inboxName, inboxes[id].Encode())
 		maps.Copy(o.Each[id], r.order.Each[id])
 	}
-	return r.send(ctx, o, maskedName, func(id int, b []byte) error {
+	_, err := r.send(ctx, o, maskedName, func(id int, b []byte) error {
 		y, err := r.terms.Ring.Decode(b)
-		if err != nil {
+		if err != nil || made != nil {
 			return err
 		}
 		return r.server.Add(id, y)
 	})
+	return err
 }
 
 // send runs an order. What a client sends that is no message counts as if it had sent nothing.

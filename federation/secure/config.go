@@ -1,4 +1,4 @@
-// Package secure runs secure aggregation in the rounds of an experiment, over any cohort: Guard on the clients' side
+// Package secure runs secure aggregation in the rounds of an experiment, over any cohort: a Guard on the clients' side
 // makes masked whole numbers of what a client uploads, and Around on the server's side gives the server one upload, the
 // mean of all. The steps of package secagg travel as orders and answers like any other, so that nothing that carries
 // messages has to know.
@@ -9,6 +9,10 @@
 // and who they are, but no upload, no number of examples and no loss of one client. The mean differs from that of the
 // plain uploads by half a step at most, and by the rounding of float32.
 //
+// A client holds the server to its word: the number of clients and the least that a sum holds follow from the client's
+// own configuration, each round has one session and one vector, also for a client that was started again, and what a
+// client saw of each round is listed in its folder.
+//
 // Only methods whose server needs nothing but the mean can take part. What clients answer when they test is not
 // aggregated.
 package secure
@@ -18,13 +22,12 @@ import (
 	"fmt"
 	"math"
 
-	"promptfed/federation/engine"
 	"promptfed/federation/secagg"
 )
 
 // Config is the section secure_aggregation.
 type Config struct {
-	Threshold float64 `config:"threshold" help:"share of a round's clients that must stay to its end, above 0.5; 0 for no secure aggregation"`
+	Threshold float64 `config:"threshold" help:"share of the clients that a round has by the configuration (participation) that every sum must hold, above 0.5; 0 for no secure aggregation"`
 	Bits      int     `config:"bits" help:"of a rounded number, its sign among them"`
 	Clip      float64 `config:"clip" help:"largest move of one number in a round; larger ones are cut"`
 	Beside    float64 `config:"beside" help:"largest number of what some methods upload beside the shared parameters, such as scaffold's control variates"`
@@ -79,12 +82,14 @@ type Layer struct {
 	c         Config
 	weighting string
 	beside    []string
+	clients   int
+	round     int
 }
 
 // New makes the layer for a method whose clients count in a way, and that uploads more under prefix/NAME for each
-// shared parameter where beside has prefixes; clients is how many there are, of which no round has more.
-func New(c Config, weighting string, beside []string, clients int) (*Layer, error) {
-	l := &Layer{c, weighting, beside}
+// shared parameter where beside has prefixes; clients is how many there are, of which a round has so many.
+func New(c Config, weighting string, beside []string, clients, round int) (*Layer, error) {
+	l := &Layer{c, weighting, beside, clients, round}
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
@@ -92,19 +97,32 @@ func New(c Config, weighting string, beside []string, clients int) (*Layer, erro
 		return nil, fmt.Errorf("secure aggregation with the threshold %v and clients that count %q", c.Threshold,
 			weighting)
 	}
-	if clients < 2 {
-		return nil, fmt.Errorf("secure_aggregation: %d clients; the sum of one is its upload: there must be 2 or "+
-			"more", clients)
+	if clients < 2 || round < 2 || round > clients {
+		return nil, fmt.Errorf("secure_aggregation: %d of %d clients in a round; the sum of one is its upload: there "+
+			"must be 2 or more", round, clients)
 	}
-	_, err := l.ring(clients)
+	_, err := l.ring()
 	return l, err
 }
 
-// Around puts the server's side between the server and a cohort.
-func (l *Layer) Around(c engine.Cohort) engine.Cohort { return &cohort{Cohort: c, l: l} }
+// Facts are what a client knows of secure aggregation before it takes part, by its own configuration.
+type Facts struct {
+	Threshold float64 `json:"threshold"` // share of a round's clients
+	Clients   int     `json:"clients"`   // that there are
+	Round     int     `json:"round"`     // of them take part in a round
+	Least     int     `json:"least"`     // are in any sum
+}
 
-// Guard is the clients' side.
-func (l *Layer) Guard() engine.Guard { return newGuard(l) }
+// String is a part of a line.
+func (f Facts) String() string {
+	return fmt.Sprintf("sums of %d clients or more, of the %d that a round has and the %d that there are", f.Least,
+		f.Round, f.Clients)
+}
+
+// Facts are those of the layer.
+func (l *Layer) Facts() Facts {
+	return Facts{Threshold: l.c.Threshold, Clients: l.clients, Round: l.round, Least: l.threshold()}
+}
 
 // most is the largest weight of a client.
 func (l *Layer) most() int {
@@ -115,16 +133,17 @@ func (l *Layer) most() int {
 }
 
 // ring holds the sums of all clients.
-func (l *Layer) ring(clients int) (secagg.Ring, error) {
-	most := float64(l.top()) * float64(l.most()) * float64(clients)
+func (l *Layer) ring() (secagg.Ring, error) {
+	most := float64(l.top()) * float64(l.most()) * float64(l.clients)
 	if most >= math.MaxInt64 {
 		return secagg.Ring{}, fmt.Errorf("secure_aggregation: sums of %d clients with %d examples do not fit 64 "+
-			"bits; lower bits or examples", clients, l.most())
+			"bits; lower bits or examples", l.clients, l.most())
 	}
-	return secagg.Smallest(uint64(l.top()) * uint64(l.most()) * uint64(clients))
+	return secagg.Smallest(uint64(l.top()) * uint64(l.most()) * uint64(l.clients))
 }
 
-// threshold is how many of so many clients must stay.
-func (l *Layer) threshold(clients int) int {
-	return max(2, clients/2+1, int(math.Ceil(l.c.Threshold*float64(clients)-1e-9)))
+// threshold is how many clients every sum must hold: the configured share of those that a round has, and more than
+// half of them, whoever is asked and answers.
+func (l *Layer) threshold() int {
+	return max(2, l.round/2+1, int(math.Ceil(l.c.Threshold*float64(l.round)-1e-9)))
 }

@@ -6,7 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
+	"maps"
+	"strings"
 	"sync"
 
 	"promptfed/federation/engine"
@@ -15,112 +16,241 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// guard is the side of the clients of one process: each has a session of its own. A client that forgot its session, as
-// after a crash, cannot go on with it and counts as dropped out.
-type guard struct {
-	l        *Layer
-	mu       sync.Mutex
-	sessions map[int]*session
+// Guard is the clients' side: of all clients of one process, or of the one client that is at a Place.
+type Guard struct {
+	l       *Layer
+	p       Place
+	mu      sync.Mutex
+	clients map[int]*client
 }
 
-// session is a client's part of one round. What it sent once it sends again as it was, so that an order that comes
-// twice cannot get a second vector under the same masks.
-type session struct {
-	mu     sync.Mutex
-	round  int
-	terms  secagg.Terms
-	client *secagg.Client
-	keys   tensor.Map
-	roster []byte
-	shares tensor.Map
-	inbox  []byte
-	masked tensor.Map
+// client is what one client remembers, and its part of the newest round.
+type client struct {
+	mu sync.Mutex
+	l  *Layer
+	p  Place
+	id int
+	record
+	session *secagg.Client // nil before the first
+	peers   secagg.Peers
+	saved   secagg.Peers // as they stand in the file
+	version string       // of the record's file
 }
 
-func newGuard(l *Layer) *guard { return &guard{l: l, sessions: map[int]*session{}} }
+// record is what a client does not forget.
+type record struct {
+	Run     string         `json:"run"`
+	Client  int            `json:"client"`
+	Facts   Facts          `json:"facts"` // as the client joined first
+	Sums    int            `json:"sums"`  // that it gave its shares for
+	Fewest  int            `json:"fewest"`
+	Most    int            `json:"most"` // clients in such a sum
+	Refused int            `json:"refused"`
+	Session *secagg.Memory `json:"session,omitempty"` // the newest
+}
 
-func (g *guard) of(client int) (*session, error) {
+// Guard is the clients' side in one process, which forgets with it.
+func (l *Layer) Guard() *Guard { return &Guard{l: l, p: inProcess(), clients: map[int]*client{}} }
+
+// GuardAt is the side of one client whose server is elsewhere. A folder that joined under other terms is refused.
+func (l *Layer) GuardAt(id int, p Place) (*Guard, error) {
+	c := &client{l: l, p: p, id: id, peers: secagg.Peers{}}
+	there, err := p.read(RecordFile, &c.record)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.read(KeysFile, &c.peers); err != nil {
+		return nil, err
+	}
+	c.saved, c.version = maps.Clone(c.peers), p.version(RecordFile)
+	if now := l.Facts(); !there { // it is written with the first session
+		c.record = record{Run: p.Run, Client: id, Facts: now}
+	} else if c.Run != p.Run || c.Client != id {
+		err = fmt.Errorf("%s belongs to client %d of another run, or to another client, under secure aggregation; take "+
+			"another --state", p.Dir, c.Client)
+	} else if c.Facts != now {
+		err = fmt.Errorf("this client took part in %s; now the server has %s; if that is right, take another "+
+			"--state", c.Facts, now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if m := c.Session; m != nil {
+		if c.session, err = secagg.Restore(id, *m, p.Who, c.peers, rand.Reader); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.Dir, err)
+		}
+	}
+	return &Guard{l: l, p: p, clients: map[int]*client{id: c}}, nil
+}
+
+// of is what a client remembers.
+func (g *Guard) of(id int) (*client, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if s := g.sessions[client]; s != nil {
-		return s, nil
+	c := g.clients[id]
+	if c == nil && g.p.Dir != "" {
+		return nil, fmt.Errorf("client %d is not here", id)
 	}
-	return nil, errors.New("this client has no session; it joined later, or was started again in the middle of a round")
+	if c == nil {
+		c = &client{l: g.l, p: g.p, id: id, peers: secagg.Peers{}}
+		g.clients[id] = c
+	}
+	return c, nil
+}
+
+// keep writes down what the client must not forget; nothing that depends on it may leave before.
+func (c *client) keep() error {
+	if c.p.version(RecordFile) != c.version {
+		return fmt.Errorf("another process wrote %s in %s; a client is one process, or it could be in two sessions",
+			RecordFile, c.p.Dir)
+	}
+	if !maps.EqualFunc(c.peers, c.saved, bytes.Equal) {
+		if err := c.p.write(KeysFile, c.peers); err != nil {
+			return err
+		}
+		c.saved = maps.Clone(c.peers)
+	}
+	if c.session != nil {
+		m := c.session.Memory()
+		c.record.Session = &m
+	}
+	err := c.p.write(RecordFile, c.record)
+	c.version = c.p.version(RecordFile)
+	return err
+}
+
+// Summary is what a client tells of the sums that it took part in.
+type Summary struct {
+	Sums, Fewest, Most, Refused int
+	Keys                        map[int]string // of other clients: fingerprints
+}
+
+// Summary is that of one client.
+func (g *Guard) Summary(id int) Summary {
+	c, err := g.of(id)
+	if err != nil {
+		return Summary{}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := Summary{c.Sums, c.Fewest, c.Most, c.Refused, map[int]string{}}
+	for k, proof := range c.peers {
+		s.Keys[k] = secagg.Fingerprint(proof)
+	}
+	return s
 }
 
 // Answer does the steps beside training.
-func (g *guard) Answer(client int, o engine.Order) (answer tensor.Map, ok bool, err error) {
-	switch o.Survey {
-	case keysStep:
-		answer, err = g.begin(client, o)
-	case sharesStep, revealStep:
-		var s *session
-		if s, err = g.of(client); err == nil {
-			answer, err = s.answer(g.l, o)
-		}
-	default:
+func (g *Guard) Answer(id int, o engine.Order) (answer tensor.Map, ok bool, err error) {
+	steps := map[string]func(*client, engine.Order) (tensor.Map, error){keysStep: (*client).begin,
+		sharesStep: (*client).share, agreeStep: (*client).agree, revealStep: (*client).reveal}
+	step, ok := steps[o.Survey]
+	if !ok {
 		return nil, false, nil
 	}
+	c, err := g.of(id)
 	if err != nil {
-		err = fmt.Errorf("round %d, client %d, %s: %w", o.Round, client, o.Survey, err)
+		return nil, true, err
 	}
-	return answer, true, err
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o.Survey != keysStep {
+		err = c.in(o)
+	}
+	if err == nil {
+		answer, err = step(c, o)
+	}
+	if err != nil {
+		return nil, true, c.refuse(o, fmt.Errorf("round %d, client %d, %s: %w", o.Round, id, o.Survey, err))
+	}
+	if err := c.keep(); err != nil {
+		return nil, true, err
+	}
+	return answer, true, nil
 }
 
-// begin starts the session that an order names, or answers again as before.
-func (g *guard) begin(client int, o engine.Order) (tensor.Map, error) {
+// in finds that an order is not for the session that the client is in.
+func (c *client) in(o engine.Order) error {
+	if c.session == nil {
+		return errors.New("this client has no session; it joined later, or forgot it")
+	}
+	if round := c.session.Terms().Round; round != o.Round {
+		return fmt.Errorf("the session is of round %d", round)
+	}
+	return nil
+}
+
+// maxListed bounds the refusals that are listed; more are counted.
+const maxListed = 1000
+
+// refuse counts what the client does not do.
+func (c *client) refuse(o engine.Order, why error) error {
+	if c.Refused++; c.Refused <= maxListed {
+		if err := c.p.list(struct {
+			Round   int    `json:"round"`
+			Refused string `json:"refused"`
+		}{o.Round, why.Error()}); err != nil {
+			return fmt.Errorf("%w; %w", why, err)
+		}
+	}
+	if err := c.keep(); err != nil {
+		return fmt.Errorf("%w; %w", why, err)
+	}
+	return why
+}
+
+// begin starts the session that an order names, or answers again as before. Each round has one.
+func (c *client) begin(o engine.Order) (tensor.Map, error) {
 	b, err := unpack(o.Down, sessionName)
 	if err != nil {
 		return nil, err
 	}
-	t, err := g.l.decodeTerms(b, o.Of)
+	t, err := c.l.decodeTerms(b)
 	if err != nil {
 		return nil, err
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if s := g.sessions[client]; s != nil && s.round == o.Round && s.terms == t {
-		return s.keys, nil
+	t.Round, t.Context = o.Round, c.p.context()
+	if o.Of != c.l.clients {
+		return nil, fmt.Errorf("the server says there are %d clients; by this client's configuration there are %d", o.Of,
+			c.l.clients)
 	}
-	c, err := secagg.NewClient(client, t, rand.Reader)
-	if err != nil {
-		return nil, err
+	if least := c.l.threshold(); t.Threshold != least {
+		return nil, fmt.Errorf("the server's threshold is %d; by this client's configuration a sum must hold %d of %d "+
+			"clients", t.Threshold, least, c.l.round)
 	}
-	k, err := c.Advertise()
-	if err != nil {
-		return nil, err
+	switch s := c.session; {
+	case s == nil || o.Round > s.Terms().Round:
+		if s, err = secagg.NewClient(c.id, t, c.p.Who, c.peers, rand.Reader); err != nil {
+			return nil, err
+		}
+		c.session = s
+	case o.Round < s.Terms().Round:
+		return nil, fmt.Errorf("this client was in round %d already; rounds do not go back", s.Terms().Round)
+	case s.Terms() != t:
+		return nil, errors.New("a second session of the same round, which has one; the sums of two could show one " +
+			"client's vector")
 	}
-	s := &session{round: o.Round, terms: t, client: c, keys: pack(keysName, k.Encode())}
-	g.sessions[client] = s
-	return s.keys, nil
+	j, err := c.session.Advertise()
+	return pack(keysName, j.Encode()), err
 }
 
-func (s *session) answer(l *Layer, o engine.Order) (tensor.Map, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.round != o.Round {
-		return nil, fmt.Errorf("the session is of round %d", s.round)
+func (c *client) share(o engine.Order) (tensor.Map, error) {
+	b, err := unpack(o.Down, rosterName)
+	if err != nil {
+		return nil, err
 	}
-	if o.Survey == sharesStep {
-		b, err := unpack(o.Down, rosterName)
-		if err != nil || s.shares != nil && bytes.Equal(b, s.roster) {
-			return s.shares, err
-		}
-		r, err := secagg.DecodeRoster(b)
-		if err != nil {
-			return nil, err
-		}
-		if least := l.threshold(len(r)); s.terms.Threshold < least {
-			return nil, fmt.Errorf("the server's threshold is %d of %d clients; by the configuration it must be %d",
-				s.terms.Threshold, len(r), least)
-		}
-		e, err := s.client.Share(r)
-		if err != nil {
-			return nil, err
-		}
-		s.roster, s.shares = slices.Clone(b), pack(sharesName, e.Encode())
-		return s.shares, nil
+	r, err := secagg.DecodeRoster(b)
+	if err != nil {
+		return nil, err
 	}
+	if len(r) > c.l.round {
+		return nil, fmt.Errorf("the roster has %d clients; by this client's configuration a round has %d", len(r), c.l.round)
+	}
+	e, err := c.session.Share(r)
+	return pack(sharesName, e.Encode()), err
+}
+
+func (c *client) agree(o engine.Order) (tensor.Map, error) {
 	b, err := unpack(o.Down, questionName)
 	if err != nil {
 		return nil, err
@@ -129,55 +259,90 @@ func (s *session) answer(l *Layer, o engine.Order) (tensor.Map, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.client.Reveal(q)
+	s, err := c.session.Agree(q)
+	return pack(agreedName, s), err
+}
+
+func (c *client) reveal(o engine.Order) (tensor.Map, error) {
+	b, err := unpack(o.Down, signedName)
 	if err != nil {
 		return nil, err
+	}
+	signed, err := secagg.DecodeSignatures(b)
+	if err != nil {
+		return nil, err
+	}
+	before := c.session.Memory().Revealed
+	a, err := c.session.Reveal(signed)
+	if err != nil {
+		return nil, err
+	}
+	if !before {
+		seen := c.session.Seen()
+		n := len(seen.Survivors)
+		if c.Sums++; c.Fewest == 0 || n < c.Fewest {
+			c.Fewest = n
+		}
+		c.Most = max(c.Most, n)
+		if err := c.p.list(seen); err != nil {
+			return nil, err
+		}
 	}
 	return pack(revealName, a.Encode()), nil
 }
 
 // Seal masks an upload.
-func (g *guard) Seal(client int, o engine.Order, up *method.Upload, stats *engine.Stats) error {
-	s, err := g.of(client)
+func (g *Guard) Seal(id int, o engine.Order, up *method.Upload, stats *engine.Stats) error {
+	c, err := g.of(id)
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b, err := unpack(o.Each[client], inboxName)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	masked, err := c.mask(o, *up, stats.Loss)
 	if err != nil {
+		return c.refuse(o, err)
+	}
+	if err := c.keep(); err != nil {
 		return err
 	}
-	if s.round != o.Round {
-		return fmt.Errorf("the session is of round %d", s.round)
-	}
-	if s.masked == nil || !bytes.Equal(b, s.inbox) {
-		if err := s.mask(g.l, o.Shared, b, *up, stats.Loss); err != nil {
-			return err
-		}
-	}
-	*up, *stats = method.Upload{Client: client, N: 1, Shared: tensor.Map{}, Extra: s.masked}, engine.Stats{}
+	*up, *stats = method.Upload{Client: id, N: 1, Shared: tensor.Map{}, Extra: pack(maskedName, masked)}, engine.Stats{}
 	return nil
 }
 
-func (s *session) mask(l *Layer, sent tensor.Map, inbox []byte, up method.Upload, loss float64) error {
-	in, err := secagg.DecodeEnvelopes(inbox)
-	if err != nil {
-		return err
+func (c *client) mask(o engine.Order, up method.Upload, loss float64) ([]byte, error) {
+	if err := c.in(o); err != nil {
+		return nil, err
 	}
-	v, err := l.vector(sent, up, loss)
+	b, err := unpack(o.Each[c.id], inboxName)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	in, err := secagg.DecodeEnvelopes(b)
+	if err != nil {
+		return nil, err
+	}
+	for name := range o.Each[c.id] {
+		if !strings.HasPrefix(name, engine.GuardPart+"/") && c.l.c.Surveys != "clear" {
+			return nil, fmt.Errorf("the order has %s for this client alone; what clients train from must be the same "+
+				"for all", name)
+		}
+	}
+	model, err := modelOf(o)
+	if err != nil {
+		return nil, err
+	}
+	v, err := c.l.vector(o.Shared, up, loss)
+	if err != nil {
+		return nil, err
+	}
+	ring := c.session.Terms().Ring
 	values := make([]uint64, len(v))
 	for i, x := range v {
-		values[i] = s.terms.Ring.Of(x)
+		values[i] = ring.Of(x)
 	}
-	y, err := s.client.Mask(in, values)
-	if err == nil {
-		s.inbox, s.masked = slices.Clone(inbox), pack(maskedName, s.terms.Ring.Encode(y))
-	}
-	return err
+	y, err := c.session.Mask(in, model, values)
+	return ring.Encode(y), err
 }
 
 // encodeTerms writes what a session's first order tells: its name, the threshold and the length of vectors.
@@ -186,8 +351,8 @@ func encodeTerms(t secagg.Terms) []byte {
 	return binary.LittleEndian.AppendUint64(b, uint64(t.Length))
 }
 
-// decodeTerms reads what encodeTerms wrote; the ring follows from the configuration and the number of clients.
-func (l *Layer) decodeTerms(b []byte, clients int) (t secagg.Terms, err error) {
+// decodeTerms reads what encodeTerms wrote; the rest follows from the configuration.
+func (l *Layer) decodeTerms(b []byte) (t secagg.Terms, err error) {
 	if len(b) != secagg.SessionSize+12 {
 		return t, fmt.Errorf("the session's terms have %d bytes", len(b))
 	}
@@ -197,7 +362,7 @@ func (l *Layer) decodeTerms(b []byte, clients int) (t secagg.Terms, err error) {
 	if n > 1<<40 {
 		return t, fmt.Errorf("vectors of %d numbers", n)
 	}
-	t.Length = int(n)
-	t.Ring, err = l.ring(clients)
+	t.Length, t.Clients = int(n), l.clients
+	t.Ring, err = l.ring()
 	return t, err
 }

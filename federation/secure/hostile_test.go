@@ -17,10 +17,12 @@ import (
 func TestHostileClient(t *testing.T) {
 	broken := []tensor.Map{{}, {"guard/keys": tensor.New(3)}, nil,
 		{"guard/masked": tensor.OfInts([]int64{5}, 1), "guard/shares": tensor.OfInts([]int64{-1, 0}, 2),
-			"guard/keys": tensor.OfInts([]int64{1 << 60, 0}, 2), "guard/reveal": tensor.OfInts(nil, 0)},
+			"guard/keys": tensor.OfInts([]int64{1 << 60, 0}, 2), "guard/reveal": tensor.OfInts(nil, 0),
+			"guard/agreed": tensor.OfInts([]int64{0}, 1)},
 		{"guard/masked": tensor.OfInts([]int64{8, 1}, 2), "guard/shares": tensor.OfInts([]int64{8, 1}, 2),
-			"guard/keys": tensor.OfInts([]int64{8, 1}, 2), "guard/reveal": tensor.OfInts([]int64{4, 1 << 20}, 2)}}
-	for _, step := range []string{"secagg-keys", "secagg-shares", "train", "secagg-reveal"} {
+			"guard/keys": tensor.OfInts([]int64{8, 1}, 2), "guard/reveal": tensor.OfInts([]int64{4, 1 << 20}, 2),
+			"guard/agreed": tensor.OfInts([]int64{8, 1}, 2)}}
+	for _, step := range []string{"secagg-keys", "secagg-shares", "train", "secagg-agree", "secagg-reveal"} {
 		for i, b := range broken {
 			e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
 			e.Plan.Rounds = 1
@@ -30,7 +32,7 @@ func TestHostileClient(t *testing.T) {
 				}
 			}}.around(l))
 			want := []int{0, 1, 3, 4}
-			if step == "secagg-reveal" {
+			if late(step) {
 				want = []int{0, 1, 2, 3, 4}
 			}
 			if rec := r.Records[0]; !slices.Equal(rec.Clients, want) || rec.Notes["secagg_refused"] != 1 {
@@ -103,14 +105,14 @@ func TestConfig(t *testing.T) {
 	if err := secure.Defaults().Check(); err != nil || secure.Defaults().On() {
 		t.Errorf("%v", err)
 	}
-	if _, err := secure.New(config, "examples", nil, 1); err == nil {
+	if _, err := secure.New(config, "examples", nil, 1, 1); err == nil {
 		t.Error("one client was taken")
 	}
 	if _, err := secure.New(secure.Config{Threshold: 0.6, Bits: 32, Clip: 1, Beside: 1, Examples: 1 << 24}, "examples",
-		nil, 1<<9); err == nil || !strings.Contains(err.Error(), "64 bits") {
+		nil, 1<<9, 1<<9); err == nil || !strings.Contains(err.Error(), "64 bits") {
 		t.Errorf("%v", err)
 	}
-	if _, err := secure.New(config, "median", nil, 5); err == nil {
+	if _, err := secure.New(config, "median", nil, 5, 5); err == nil {
 		t.Error("medians were taken")
 	}
 }

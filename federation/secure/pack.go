@@ -12,6 +12,7 @@ import (
 const (
 	keysStep   = "secagg-keys"
 	sharesStep = "secagg-shares"
+	agreeStep  = "secagg-agree"
 	revealStep = "secagg-reveal"
 
 	sessionName  = engine.GuardPart + "/session"
@@ -21,6 +22,8 @@ const (
 	inboxName    = engine.GuardPart + "/inbox"
 	maskedName   = engine.GuardPart + "/masked"
 	questionName = engine.GuardPart + "/question"
+	agreedName   = engine.GuardPart + "/agreed"
+	signedName   = engine.GuardPart + "/signed"
 	revealName   = engine.GuardPart + "/reveal"
 )
 

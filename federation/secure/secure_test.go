@@ -30,7 +30,7 @@ func experiment(t *testing.T, c secure.Config, base string, with []string, o opt
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := secure.New(c, weighting, beside, 5)
+	l, err := secure.New(c, weighting, beside, 5, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,12 +151,12 @@ func (f flaky) around(l *secure.Layer) engine.Settings {
 // Of five clients two may drop out at any step: the round is that of the clients whose vectors arrived. With a third
 // there is an error that says where, and no round.
 func TestDropouts(t *testing.T) {
-	for _, step := range []string{"secagg-keys", "secagg-shares", "train", "secagg-reveal"} {
+	for _, step := range []string{"secagg-keys", "secagg-shares", "train", "secagg-agree", "secagg-reveal"} {
 		e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
 		e.Plan.Rounds = 1
 		sum := run(t, e, flaky{lose: map[string][]int{step: {1, 4}}}.around(l))
 		set, want := engine.Settings{}, []int{0, 1, 2, 3, 4}
-		if step != "secagg-reveal" { // by then their vectors are there
+		if !late(step) { // by then their vectors are there
 			set.Lost, want = func(_, client int) bool { return client == 1 || client == 4 }, []int{0, 2, 3}
 		}
 		if d := far(t, run(t, e, set), sum); !(d <= l.Step()/2+1e-6) || !slices.Equal(sum.Records[0].Clients, want) {
@@ -169,6 +169,9 @@ func TestDropouts(t *testing.T) {
 		}
 	}
 }
+
+// late tells of steps that come when the vectors are there.
+func late(step string) bool { return step == "secagg-agree" || step == "secagg-reveal" }
 
 // Nothing that a client sends holds its parameters, its moves or its numbers of examples and losses.
 func TestServerSeesNoUpload(t *testing.T) {
@@ -191,8 +194,8 @@ func TestServerSeesNoUpload(t *testing.T) {
 			}
 		}
 	}}.around(l))
-	if n != 20 {
-		t.Errorf("%d messages of five clients, want four each", n)
+	if n != 25 {
+		t.Errorf("%d messages of five clients, want five each", n)
 	}
 }
 

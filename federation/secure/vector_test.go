@@ -15,7 +15,7 @@ import (
 // By hand, with 8 bits (-127..127) and clip 1.27, a step of 0.01: from (0, 1) to (0.5, -2) are 50 and -300, cut to
 // -127; with 3 examples 150 and -381. A loss of 32 is 63.5 of 127, to even 64.
 func TestVectorByHand(t *testing.T) {
-	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, Beside: 1, Examples: 10}, Examples, nil, 2)
+	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, Beside: 1, Examples: 10}, Examples, nil, 2, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,11 +64,11 @@ func TestSumsFit(t *testing.T) {
 		for _, examples := range []int{1, 1000, 1 << 20} {
 			for _, clients := range []int{2, 100, 1000} {
 				l, err := New(Config{Threshold: 0.6, Bits: bits, Clip: 1, Beside: 1, Examples: examples}, Examples, nil,
-					clients)
+					clients, clients)
 				if err != nil {
 					t.Fatal(err)
 				}
-				r, err := l.ring(clients)
+				r, err := l.ring()
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -111,8 +111,8 @@ func FuzzPack(f *testing.F) {
 		if other, err := unpack(m, "x"); err == nil && !slices.Equal(pack("x", other)["x"].Ints, m["x"].Ints) {
 			t.Fatalf("%v was read as %x", m["x"].Ints, other)
 		}
-		l := &Layer{c: Config{Threshold: 0.6, Bits: 24, Clip: 1, Examples: 1}, weighting: Uniform}
-		if terms, err := l.decodeTerms(b, 5); err == nil && !bytes.Equal(encodeTerms(terms), b) {
+		l := &Layer{c: Config{Threshold: 0.6, Bits: 24, Clip: 1, Examples: 1}, weighting: Uniform, clients: 5, round: 5}
+		if terms, err := l.decodeTerms(b); err == nil && !bytes.Equal(encodeTerms(terms), b) {
 			t.Fatalf("%x was read as %+v", b, terms)
 		}
 	})
@@ -125,11 +125,11 @@ func TestThreshold(t *testing.T) {
 		clients int
 		want    int
 	}{{0.6, 5, 3}, {0.6, 10, 6}, {0.51, 2, 2}, {0.51, 4, 3}, {1, 7, 7}, {0.7, 10, 7}, {0.6, 1, 2}} {
-		l := &Layer{c: Config{Threshold: c.share}}
-		if got := l.threshold(c.clients); got != c.want {
+		l := &Layer{c: Config{Threshold: c.share}, round: c.clients}
+		if got := l.threshold(); got != c.want {
 			t.Errorf("%v of %d clients: %d, want %d", c.share, c.clients, got, c.want)
 		}
-		if n := c.clients; n > 1 && 2*l.threshold(n) <= n {
+		if n := c.clients; n > 1 && 2*l.threshold() <= n {
 			t.Error("half is enough")
 		}
 	}
@@ -141,7 +141,7 @@ func TestThreshold(t *testing.T) {
 // What is uploaded beside the shared parameters has a unit of its own, 2/127 with 8 bits: by hand 0.5 and 5, cut to 2,
 // are 31.75, to even 32, and 127; their means over two clients of which the other has 0 are 32/127 and 1.
 func TestBesideByHand(t *testing.T) {
-	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, Beside: 2, Examples: 10}, Uniform, []string{"more"}, 2)
+	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, Beside: 2, Examples: 10}, Uniform, []string{"more"}, 2, 2)
 	if err != nil {
 		t.Fatal(err)
 	}

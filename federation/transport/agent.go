@@ -23,21 +23,33 @@ type Part interface {
 	Finish(o engine.Order, s engine.State) error
 }
 
-// Agent is the client's side of a run.
+// role is what an agent is for: to be a client, or to do jobs of a worker.
+type role interface {
+	// joined hears that the server lets the agent take part.
+	joined(v verdict) error
+	// mine tells why an order is not one for this agent.
+	mine(o order) error
+	// work computes the reply to an order. There is none where the order's tensors are not to be had any more, as when
+	// the server starts anew: then the order comes again. An error ends the agent; what goes wrong in the work itself
+	// is told to the server.
+	work(ctx context.Context, a *Agent, j *job) (*answer, error)
+}
+
+// Agent is a member's side of a run: it joins, shows that it is there, and does one order after the other.
 type Agent struct {
 	*Invitation
 	nc      *nats.Conn
-	card    Card
+	card    interface{ self() *introduction }
 	sign    signer
-	part    Part
-	vault   vault
+	role    role
 	log     *slog.Logger
 	doing   atomic.Value // string
 	beats   int64
-	seq     int64  // orders up to this one are old
-	try     string // of the newest order
-	dropped int    // orders that were none
-	last    *answer
+	seq     int64                    // orders up to this one are old
+	try     string                   // of the newest order
+	dropped int                      // orders that were none
+	server  atomic.Pointer[verifier] // whose orders these are; a certificate may be renewed
+	asked   atomic.Int64             // when the server was asked for it, Unix seconds
 
 	mu   sync.Mutex
 	back chan struct{} // closed when the connection is back that was lost
@@ -57,15 +69,30 @@ func NewAgent(nc *nats.Conn, inv *Invitation, card Card, dir string, part Part, 
 	if err != nil {
 		return nil, err
 	}
-	card.Instance, card.Run, card.Client = NewID(), inv.Run, inv.client
-	if card.Proof, err = who.proof(); err != nil {
+	r := &clientRole{Invitation: inv, part: part, vault: v, log: log}
+	if p, ok := part.(interface{ Rounds() int }); ok {
+		r.rounds = p.Rounds()
+	}
+	return newAgent(nc, inv, who, NewID(), &card, r, log)
+}
+
+// newAgent makes an agent of a process, which signs with a key of its own.
+func newAgent(nc *nats.Conn, inv *Invitation, who Identity, instance string, card interface{ self() *introduction },
+	role role, log *slog.Logger) (*Agent, error) {
+	p, err := who.proof()
+	if err != nil {
 		return nil, err
 	}
-	a := &Agent{Invitation: inv, nc: nc, card: card, sign: signer{who.key}, back: make(chan struct{}), part: part,
-		vault: v, log: log}
+	*card.self() = introduction{Run: inv.Run, Instance: instance, Client: inv.client, Proof: p}
+	a := &Agent{Invitation: inv, nc: nc, card: card, sign: signer{who.key}, back: make(chan struct{}), role: role,
+		log: log}
 	a.doing.Store(idle)
+	a.server.Store(&inv.server)
 	return a, nil
 }
+
+// errRefused tells that the server lets a member not take part.
+var errRefused = errors.New("the server refuses this member")
 
 // errAgain asks to join once more.
 var errAgain = errors.New("the server forgot this client")
@@ -73,7 +100,7 @@ var errAgain = errors.New("the server forgot this client")
 // Run takes part until the run is over, or ctx is; in the end it says that it leaves.
 func (a *Agent) Run(ctx context.Context) error {
 	orders, again := make(chan *nats.Msg, 16), make(chan *nats.Msg, 1)
-	for subject, to := range map[string]chan *nats.Msg{a.orders(a.client): orders, a.again(a.client): again} {
+	for subject, to := range map[string]chan *nats.Msg{a.orders(): orders, a.again(): again} {
 		sub, err := a.nc.Subscribe(subject, func(m *nats.Msg) {
 			select {
 			case to <- m:
@@ -114,27 +141,33 @@ func (a *Agent) Run(ctx context.Context) error {
 
 func (a *Agent) join(ctx context.Context) error {
 	for {
-		a.card.Nonce = NewID()
+		me := a.card.self()
+		me.Nonce = NewID()
 		b, err := pack(a.sign, joinMessage, a.card, nil)
 		if err != nil {
 			return err
 		}
-		text, err := request(ctx, a.nc, a.from(a.client, joinVerb), b, 10*time.Second, a.log)
+		text, err := request(ctx, a.nc, a.verb(joinVerb), b, 10*time.Second, a.log)
 		if err != nil {
 			return err
 		}
 		var v verdict
-		if _, err := unpack(a.server, verdictMessage, text, &v); err != nil {
+		_, err = unpack(*a.server.Load(), verdictMessage, text, &v)
+		if errors.Is(err, errForged) && a.who.roots != nil {
+			if err = a.renewServer(ctx); err == nil {
+				sleep(ctx, 250*time.Millisecond)
+				continue
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("the server's answer: %w; if it began another run, start this client again", err)
 		}
-		if v.OK && v.Nonce == a.card.Nonce {
-			a.log.Info("joined", "run", a.run, "client", a.client)
+		if v.OK && v.Nonce == me.Nonce {
 			a.seq, a.try = v.Seq, ""
-			_, err := a.vault.get(v.Accepted)
-			return err
+			return a.role.joined(v)
 		}
 		if !v.OK && !v.Later {
-			return fmt.Errorf("the server refuses this client: %s", plain(v.Reason))
+			return fmt.Errorf("%w: %s", errRefused, plain(v.Reason))
 		}
 		a.log.Info("not yet", "reason", plain(v.Reason))
 		if err := sleep(ctx, pulse); err != nil {
@@ -147,11 +180,11 @@ func (a *Agent) join(ctx context.Context) error {
 // is no failure.
 func (a *Agent) beat(leaves bool) {
 	a.beats++
-	v := beat{Run: a.Invitation.Run, Client: a.client, Instance: a.card.Instance, Count: a.beats,
+	v := beat{Run: a.Invitation.Run, Client: a.client, Instance: a.card.self().Instance, Count: a.beats,
 		Doing: a.doing.Load().(string), Try: a.try, Leaves: leaves}
 	b, err := pack(a.sign, beatMessage, v, nil)
 	if err == nil {
-		a.nc.Publish(a.from(a.client, beatVerb), b)
+		a.nc.Publish(a.verb(beatVerb), b)
 	}
 }
 
@@ -188,7 +221,10 @@ func (a *Agent) follow(ctx context.Context, orders, again <-chan *nats.Msg) erro
 			return errAgain
 		case <-ticker.C:
 			if a.nc.IsClosed() {
-				return fmt.Errorf("the connection is closed: %w", lastError(a.nc))
+				return closed(a.nc)
+			}
+			if _, err := a.who.revoked.Refresh(); err != nil {
+				a.log.Error("cannot read", "error", err)
 			}
 			a.beat(false)
 		case <-ctx.Done():
@@ -201,7 +237,7 @@ func (a *Agent) follow(ctx context.Context, orders, again <-chan *nats.Msg) erro
 func (a *Agent) receive(m *nats.Msg) *job {
 	j := &job{}
 	var err error
-	if j.body, err = unpack(a.server, orderMessage, m.Data, &j.order); err == nil {
+	if j.body, err = a.open(orderMessage, m.Data, &j.order); err == nil {
 		err = j.order.check()
 	}
 	switch {
@@ -210,8 +246,6 @@ func (a *Agent) receive(m *nats.Msg) *job {
 		err = errDamaged
 	case j.order.Run != a.Invitation.Run:
 		err = fmt.Errorf("it is of run %.12s", j.order.Run)
-	case j.Client != a.client || j.Of != a.Clients:
-		err = fmt.Errorf("it is for client %d of %d", j.Client, j.Of)
 	case j.Seq <= a.seq:
 		err = errors.New("a newer one was there before")
 	case j.Size > a.largest:
@@ -219,12 +253,45 @@ func (a *Agent) receive(m *nats.Msg) *job {
 	case j.Try == a.try:
 		return nil
 	default:
-		a.seq, a.try, j.try = j.Seq-1, j.Try, j.Try
-		return j
+		if err = a.role.mine(j.order); err == nil {
+			a.seq, a.try, j.try = j.Seq-1, j.Try, j.Try
+			return j
+		}
 	}
-	a.dropped++
-	a.log.Warn("an order is dropped", "reason", plain(err.Error()), "dropped", a.dropped)
+	if a.dropped++; a.dropped <= 100 || a.dropped%1000 == 0 { // who sends nonsense does not fill the log
+		a.log.Warn("an order is dropped", "reason", plain(err.Error()), "dropped", a.dropped)
+	}
 	return nil
+}
+
+// open reads a message that the server signed. One that it did not sign with the key that this member knows may be
+// signed with that of a new certificate: the server is asked for it, now and then, and sends what was not taken again.
+func (a *Agent) open(what string, b []byte, header any) ([]byte, error) {
+	body, err := unpack(*a.server.Load(), what, b, header)
+	if last, now := a.asked.Load(), time.Now().Unix(); errors.Is(err, errForged) && a.who.roots != nil &&
+		now-last >= renewPause && a.asked.CompareAndSwap(last, now) {
+		go func() {
+			if err := a.renewServer(short(context.Background())); err != nil {
+				a.log.Debug("the server's certificate is the same as far as known", "error", err)
+			}
+		}()
+	}
+	return body, err
+}
+
+// renewPause is how long a member waits before it asks for the server's certificate again, in seconds.
+const renewPause = 5
+
+// renewServer asks the server of this run for its certificate.
+func (a *Agent) renewServer(ctx context.Context) error {
+	inv, err := invite(ctx, a.nc, a.subjects, a.question, a.who, a.log)
+	if err == nil && inv.Run != a.Invitation.Run {
+		err = errors.New("the server began another run; start this again")
+	}
+	if err == nil {
+		a.server.Store(&inv.server)
+	}
+	return err
 }
 
 // request asks the server. It gives up when the connection was lost meanwhile: nothing that was on its way comes any
@@ -242,7 +309,7 @@ func (a *Agent) request(ctx context.Context, patience time.Duration, verb string
 		case <-ctx.Done():
 		}
 	}()
-	m, err := a.nc.RequestWithContext(ctx, a.from(a.client, verb), body)
+	m, err := a.nc.RequestWithContext(ctx, a.verb(verb), body)
 	if err != nil {
 		return nil, err
 	}

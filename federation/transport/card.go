@@ -8,21 +8,29 @@ import (
 
 // Card is what a client says of itself to join.
 type Card struct {
-	Run      string        `json:"run"`      // identity, as the client was told
-	Instance string        `json:"instance"` // of the process
+	introduction
 	Terms    engine.Terms  `json:"terms"`
 	Member   engine.Member `json:"member"`
 	Backbone string        `json:"backbone"` // digest of the backbone's files
 	Tokens   string        `json:"tokens"`   // digest of the classes' text tokens
 	Examples int           `json:"examples"` // that it trains on; no upload may weigh more
-	Client   int           `json:"client"`
-	Nonce    string        `json:"nonce"` // that the verdict repeats
-	Proof    proof         `json:"proof"` // of the key that signed this, and will sign replies
 }
+
+// introduction is what every member says of itself to join.
+type introduction struct {
+	Run      string `json:"run"`      // identity, as the member was told
+	Instance string `json:"instance"` // of the process
+	Client   int    `json:"client"`   // number of the client, or of the job of a worker that asks
+	Nonce    string `json:"nonce"`    // that the verdict repeats
+	Proof    proof  `json:"proof"`    // of the key that signed this, and will sign replies
+}
+
+func (i *introduction) self() *introduction { return i }
 
 // question asks for the invitation.
 type question struct {
-	Nonce string `json:"nonce"` // that the answer repeats
+	Nonce   string `json:"nonce"`             // that the answer repeats
+	Program string `json:"program,omitempty"` // version of a worker's
 }
 
 // hello is what a client is told before it can join.
@@ -35,8 +43,10 @@ type hello struct {
 	Largest int      `json:"largest,omitempty"`
 	Config  []byte   `json:"config,omitempty"`
 	Classes []string `json:"classes,omitempty"` // none before the first client told them
-	Proof   proof    `json:"proof"`             // of the key that signed this, and will sign orders
-	Refused string   `json:"refused,omitempty"`
+	// noise of differential privacy comes from the run's seed
+	InsecureDP bool   `json:"insecure_dp,omitempty"`
+	Proof      proof  `json:"proof"` // of the key that signed this, and will sign orders
+	Refused    string `json:"refused,omitempty"`
 }
 
 // verdict answers a card.
@@ -86,17 +96,7 @@ type ask struct {
 // member is a client as the hub knows it.
 type member struct {
 	Card
-	key     verifier
-	beats   int64  // count of the newest
-	try     string // of the order that it says to have
-	seq     int64  // of the newest order that it was given
-	seen    time.Time
-	doing   string
-	left    bool
-	replies int
-	up      int64
-	down    int64
-	refused int
+	peer
 	reason  string // why a reply was refused last
 	counted int    // examples that its last upload was averaged with, where it said more; 0 otherwise
 }

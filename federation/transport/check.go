@@ -55,8 +55,8 @@ func (o order) check() error {
 		return fmt.Errorf("round %d for client %d of %d", o.Round, o.Client, o.Of)
 	case o.Steps < 0 || o.Steps > maxRound:
 		return fmt.Errorf("%d steps", o.Steps)
-	case !word.MatchString(o.Survey) || !word.MatchString(o.Exam):
-		return fmt.Errorf("survey %.50q, exam %.50q", o.Survey, o.Exam)
+	case !word.MatchString(o.Survey) || !word.MatchString(o.Exam) || !word.MatchString(o.To):
+		return fmt.Errorf("survey %.50q, exam %.50q, for %.50q", o.Survey, o.Exam, o.To)
 	case o.ID != o.identity():
 		return fmt.Errorf("the order is damaged: it does not fit its identity")
 	}

@@ -65,13 +65,24 @@ type Invitation struct {
 	Clients int
 	Config  []byte
 	Classes []string // of the experiment; none before the first client told them
-	limit   int
-	largest int
-	names
-	client int
-	who    Identity
-	server verifier // whose orders these are
-	key    []byte   // likewise
+	// InsecureDP has the noise of differential privacy come from the run's seed.
+	InsecureDP bool
+	limit      int
+	largest    int
+	subjects
+	client   int // number of the client, or of the job of a worker
+	who      Identity
+	server   verifier // whose orders these are
+	question question // that was asked for it
+	key      []byte   // likewise
+}
+
+// Server says in words whose orders a client follows: the holder of a certificate, or of a key that is remembered.
+func (i *Invitation) Server() string {
+	if i.who.roots != nil {
+		return fmt.Sprintf("the holder of the certificate %q", ServerName)
+	}
+	return fmt.Sprintf("the holder of key %.16s, which nobody vouches for", sum(i.key))
 }
 
 // Ask waits for the server of a run and asks it for the invitation of a client, which has the identity who.
@@ -83,22 +94,32 @@ func Ask(ctx context.Context, nc *nats.Conn, run string, client int, who Identit
 	if client < 0 || client > maxClient {
 		return nil, fmt.Errorf("client %d; they are numbered from 0", client)
 	}
-	n, q := names{run}, question{NewID()}
+	inv, err := invite(ctx, nc, names{run}.client(client), question{}, who, log)
+	if err != nil {
+		return nil, err
+	}
+	if inv.client = client; client >= inv.Clients {
+		return nil, errors.New("the server's invitation makes no sense")
+	}
+	return inv, nil
+}
+
+// invite asks for the invitation of whoever has an address.
+func invite(ctx context.Context, nc *nats.Conn, at subjects, q question, who Identity, log *slog.Logger) (*Invitation,
+	error) {
+	q.Nonce = NewID()
 	b, err := json.Marshal(q)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		m, err := request(ctx, nc, n.from(client, helloVerb), b, 2*time.Second, log)
+		m, err := request(ctx, nc, at.verb(helloVerb), b, 2*time.Second, log)
 		if err != nil {
 			return nil, err
 		}
 		inv, err := invited(m, q, who)
 		if err == nil {
-			inv.names, inv.client, inv.who = n, client, who
-			if client >= inv.Clients {
-				return nil, errors.New("the server's invitation makes no sense")
-			}
+			inv.subjects, inv.who, inv.question = at, who, q
 			return inv, nil
 		}
 		if !errors.Is(err, errOther) {
@@ -136,12 +157,13 @@ func invited(b []byte, q question, who Identity) (*Invitation, error) {
 		return nil, errOther
 	}
 	if h.Refused != "" {
-		return nil, fmt.Errorf("the server refuses this client: %s", plain(h.Refused))
+		return nil, fmt.Errorf("%w: %s", errRefused, plain(h.Refused))
 	}
 	if !hash.MatchString(h.Run) || h.Limit < 1 || h.Largest < 1 {
 		return nil, errors.New("the server's invitation makes no sense")
 	}
-	return &Invitation{Run: h.Run, Clients: h.Clients, Config: h.Config, Classes: h.Classes, limit: h.Limit,
+	return &Invitation{Run: h.Run, Clients: h.Clients, Config: h.Config, Classes: h.Classes,
+		InsecureDP: h.InsecureDP, limit: h.Limit,
 		largest: h.Largest, server: server, key: h.Proof.Key}, nil
 }
 
@@ -159,7 +181,7 @@ func request(ctx context.Context, nc *nats.Conn, subject string, body []byte, wa
 			return nil, ctx.Err()
 		}
 		if errors.Is(err, nats.ErrConnectionClosed) {
-			return nil, fmt.Errorf("%w: %w", err, lastError(nc))
+			return nil, closed(nc)
 		}
 		if last := nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
 			return nil, fmt.Errorf("the NATS server does not let this connection be that client: %w", last)
@@ -174,11 +196,12 @@ func request(ctx context.Context, nc *nats.Conn, subject string, body []byte, wa
 	}
 }
 
-func lastError(nc *nats.Conn) error {
+// closed tells why a connection is closed.
+func closed(nc *nats.Conn) error {
 	if err := nc.LastError(); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", nats.ErrConnectionClosed, err)
 	}
-	return errors.New("no reason was given")
+	return nats.ErrConnectionClosed
 }
 
 // AskStatus asks the server of a run how it goes. The connection must have StatusInbox for its answers.
@@ -193,6 +216,21 @@ func AskStatus(ctx context.Context, nc *nats.Conn, run string) (*Status, error) 
 	if err != nil {
 		return nil, err
 	}
+	return readStatus(m.Data)
+}
+
+// readStatus reads a status, whose texts go to a terminal.
+func readStatus(b []byte) (*Status, error) {
 	var s Status
-	return &s, json.Unmarshal(m.Data, &s)
+	if err := json.Unmarshal(b, &s); err != nil {
+		return nil, fmt.Errorf("the server's status: %w", err)
+	}
+	for _, text := range []*string{&s.Name, &s.Run, &s.Kind, &s.Exam, &s.Survey} {
+		*text = plain(*text)
+	}
+	for i := range s.Clients {
+		c := &s.Clients[i]
+		c.Doing, c.Backbone, c.Domain = plain(c.Doing), plain(c.Backbone), plain(c.Domain)
+	}
+	return &s, nil
 }

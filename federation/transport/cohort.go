@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"promptfed/federation/engine"
@@ -22,15 +21,12 @@ var _ engine.Remote = (*Hub)(nil)
 
 // collection is an order on its way and what came back.
 type collection struct {
-	order   engine.Order
-	orders  map[int]order // as each client was given it
-	pushed  map[int]push
-	uploads map[int]*arrival     // tensors of replies that are coming in pieces
-	got     map[int]engine.Reply // by client
-	failed  map[int]string       // why a client has no answer
-	wrong   map[int]int          // damaged replies
-	wake    chan struct{}        // something changed
-	again   map[int]bool         // clients that are to be given the order
+	order  engine.Order
+	given  map[int]string       // identities of the order as clients were given it
+	got    map[int]engine.Reply // by client
+	failed map[int]string       // why a client has no answer
+	wake   chan struct{}        // something changed
+	again  map[int]bool         // clients that are to be given the order
 
 	once   sync.Once
 	common content // what all clients get
@@ -40,7 +36,7 @@ type collection struct {
 // waits tells whether a client has the order and did not answer it.
 func (c *collection) waits(client int) bool {
 	_, got := c.got[client]
-	return c.orders[client].ID != "" && !got && c.failed[client] == ""
+	return c.given[client] != "" && !got && c.failed[client] == ""
 }
 
 // Members are the clients as they joined.
@@ -129,18 +125,19 @@ func (h *Hub) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
 
 // collect is Run; tries, unless 0, bounds how often the order is given.
 func (h *Hub) collect(ctx context.Context, o engine.Order, quorum float64, tries int) ([]engine.Reply, error) {
-	c := &collection{order: o, orders: map[int]order{}, pushed: map[int]push{}, uploads: map[int]*arrival{},
-		got:    map[int]engine.Reply{},
-		failed: map[int]string{}, wrong: map[int]int{}, again: map[int]bool{}, wake: make(chan struct{}, 1)}
+	c := &collection{order: o, given: map[int]string{}, got: map[int]engine.Reply{}, failed: map[int]string{},
+		again: map[int]bool{}, wake: make(chan struct{}, 1)}
 	h.mu.Lock()
+	for _, k := range o.Clients {
+		if why := h.known[k].lapsed; why != "" {
+			c.failed[k] = why
+		}
+	}
 	h.now = c
 	h.mu.Unlock()
 	defer func() {
 		h.mu.Lock()
-		h.now = nil
-		for _, a := range c.uploads {
-			a.close()
-		}
+		h.release()
 		h.mu.Unlock()
 		h.spool.clear()
 	}()
@@ -259,8 +256,7 @@ func (h *Hub) give(ctx context.Context, c *collection) error {
 // natsAway tells whether an error is one of a NATS server that is away, and may come back.
 func natsAway(err error) bool {
 	for _, e := range []error{nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionReconnecting,
-		nats.ErrReconnectBufExceeded, nats.ErrDisconnected,
-		jetstream.ErrNoStreamResponse, context.DeadlineExceeded} {
+		nats.ErrReconnectBufExceeded, nats.ErrDisconnected, context.DeadlineExceeded} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -268,11 +264,14 @@ func natsAway(err error) bool {
 	return false
 }
 
+// moved hears that a client leaves, or that it is back.
+func (h *Hub) moved(d *desk, back bool) { h.wake(d.number, back) }
+
 // wake makes the collection that is under way look again, and gives a client its order that came, or came anew.
 func (h *Hub) wake(client int, came bool) {
 	h.mu.Lock()
 	c := h.now
-	if c != nil && slices.Contains(c.order.Clients, client) && (c.orders[client].ID == "" || came && c.waits(client)) {
+	if c != nil && slices.Contains(c.order.Clients, client) && (c.given[client] == "" || came && c.waits(client)) {
 		c.again[client] = true
 	}
 	h.mu.Unlock()
@@ -289,16 +288,24 @@ func poke(c chan struct{}) {
 	}
 }
 
+// release makes no client have an order. host.mu must be held.
+func (h *Hub) release() {
+	h.now = nil
+	for _, d := range h.desks {
+		d.end(d.now)
+	}
+}
+
 // replied closes a collection.
 func (h *Hub) replied(c *collection) []engine.Reply {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.now = nil
+	h.release()
 	var out []engine.Reply
 	for _, k := range slices.Sorted(maps.Keys(c.got)) {
 		out = append(out, c.got[k])
 		if c.order.Kind == engine.Train {
-			h.trained[k] = c.orders[k].ID
+			h.trained[k] = c.given[k]
 		}
 	}
 	return out

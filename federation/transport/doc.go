@@ -29,6 +29,9 @@
 // client knows what to remember without a message of its own, and goes back where the server had to: both sides may be
 // killed at any instant. A client that gets the same order again gives the same reply, which counts once.
 //
-// The turns of simulated clients (Cluster, Crew) are spread over workers by JetStream. Workers are trusted as the run
-// itself is.
+// The turns of simulated clients are spread over workers (Dispatcher, Work) in the same way: what a host does with a
+// member's messages and a member with the host's stands once (host, desk, exchange; Agent), a Hub and a Dispatcher are
+// hosts, and an Agent has the role of a client or of one of the jobs that a worker does at a time. A job carries what
+// its client remembers, so that any worker can do it and keeps nothing. A worker has the subjects pf.RUN.work.from.ID
+// and pf.RUN.work.to.ID, with one more word for the job. Workers are trusted as the run itself is.
 package transport

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -15,12 +14,12 @@ import (
 
 // Embedding says how to run a NATS server in this process.
 type Embedding struct {
-	Listen string // HOST:PORT; port 0 for any that is free
-	Run    string // the run, or the queue, whose subjects may be used
-	// folder of the queue's streams: the server is for workers, not for clients; empty for none, and no JetStream
-	Workers string
+	Listen  string      // HOST:PORT; port 0 for any that is free
+	Run     string      // the run, or the queue, whose subjects may be used
+	Workers bool        // it is for workers, not for clients
 	Token   string      // that clients must give; empty for none
 	TLS     *tls.Config // nil for none; with client certificates, each names its client
+	Revoked *Revoked    // certificates that nobody gets in with, and whose connections are cut
 	Limit   int         // largest message, in bytes
 	Log     *slog.Logger
 }
@@ -30,10 +29,11 @@ type Embedded struct {
 	server *server.Server
 	gate   *gate
 	conn   *nats.Conn
+	stop   chan struct{}
 }
 
-// Embed starts a NATS server and connects to it without a network. For clients it has no JetStream: there is nothing on
-// it that could be asked to do something with other rights than the asker's.
+// Embed starts a NATS server and connects to it without a network. It has no JetStream: there is nothing on it that
+// could be asked to do something with other rights than the asker's.
 func Embed(e Embedding) (*Embedded, error) {
 	host, port, err := net.SplitHostPort(e.Listen)
 	if err != nil {
@@ -53,29 +53,23 @@ func Embed(e Embedding) (*Embedded, error) {
 		n = server.RANDOM_PORT
 	}
 	g := &gate{run: e.Run, token: e.Token, certificates: e.TLS != nil &&
-		e.TLS.ClientAuth == tls.RequireAndVerifyClientCert, workers: e.Workers != "",
-		secret: NewID(), log: e.Log}
-	o := &server.Options{ServerName: "promptfed-" + e.Run, Host: host, Port: n, JetStream: e.Workers != "",
-		StoreDir: e.Workers, NoSigs: true, NoLog: true,
+		e.TLS.ClientAuth == tls.RequireAndVerifyClientCert, workers: e.Workers,
+		secret: NewID(), log: e.Log, revoked: e.Revoked}
+	o := &server.Options{ServerName: "promptfed-" + e.Run, Host: host, Port: n, NoSigs: true, NoLog: true,
 		MaxPayload: int32(e.Limit), CustomClientAuthentication: g, TLSConfig: e.TLS, TLS: e.TLS != nil, TLSTimeout: 5,
 		MaxControlLine: 4096,
-		WriteDeadline:  30 * time.Second, PingInterval: time.Minute,
-		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 1 << 40, SyncInterval: 10 * time.Second}
+		WriteDeadline:  30 * time.Second, PingInterval: time.Minute}
 	s, err := server.NewServer(o)
 	if err != nil {
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
-	out := &Embedded{server: s, gate: g}
+	out := &Embedded{server: s, gate: g, stop: make(chan struct{})}
 	g.connections = out.connections
 	s.Start()
 	if !s.ReadyForConnections(20 * time.Second) {
 		s.Shutdown()
 		return nil, fmt.Errorf("no NATS server on %s: the port may be taken, or the disk full; take another "+
 			"--listen", e.Listen)
-	}
-	if e.Workers != "" && !s.JetStreamEnabled() {
-		s.Shutdown()
-		return nil, errors.New("the NATS server has no JetStream: its folder " + e.Workers + " cannot be used")
 	}
 	out.conn, err = nats.Connect("nats://in-process", nats.InProcessServer(s), nats.UserInfo(serverUser, g.secret),
 		nats.Name("promptfed serve"),
@@ -86,6 +80,9 @@ func Embed(e Embedding) (*Embedded, error) {
 	if err != nil {
 		s.Shutdown()
 		return nil, fmt.Errorf("NATS server: %w", err)
+	}
+	if g.certificates {
+		go out.watch()
 	}
 	return out, nil
 }
@@ -109,17 +106,47 @@ func (e *Embedded) connections(user string) int {
 func (e *Embedded) Ban(client int) {
 	user := UserOf(client)
 	e.gate.ban(user)
+	e.cut(user, func(*server.ConnInfo) bool { return true })
+}
+
+// cut ends connections of a user.
+func (e *Embedded) cut(user string, which func(*server.ConnInfo) bool) {
 	list, err := e.server.Connz(&server.ConnzOptions{Username: true, User: user, Limit: 1 << 10})
 	if err != nil {
 		return
 	}
 	for _, c := range list.Conns {
-		e.server.DisconnectClientByID(c.Cid)
+		if which(c) {
+			e.server.DisconnectClientByID(c.Cid)
+		}
+	}
+}
+
+// watch ends the connections of certificates that were revoked or expired meanwhile.
+func (e *Embedded) watch() {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-t.C:
+		}
+		if _, err := e.gate.revoked.Refresh(); err != nil {
+			e.gate.log.Error("cannot read", "error", err)
+		}
+		users, sums := e.gate.lapsed()
+		for _, user := range users {
+			e.cut(user, func(c *server.ConnInfo) bool {
+				return len(c.TLSPeerCerts) > 0 && sums[c.TLSPeerCerts[0].CertSha256]
+			})
+		}
 	}
 }
 
 // Close stops the server.
 func (e *Embedded) Close() {
+	close(e.stop)
 	e.conn.Close()
 	e.server.Shutdown()
 	e.server.WaitForShutdown()

@@ -20,28 +20,29 @@ import (
 
 // farm is a run with a queue, and its workers.
 type farm struct {
-	t     testing.TB
-	e     *engine.Experiment
-	dir   string
-	nats  *transport.Embedded
-	conn  *nats.Conn // of the run
-	url   string
-	log   *logs
-	set   transport.ClusterSettings
-	each  engine.Settings // of every worker
-	turns atomic.Int64    // begun by workers
-	over  sync.WaitGroup
-	// around goes around every turn on a worker; nil for nothing.
-	around func(worker int, do transport.Turn) transport.Turn
+	t    testing.TB
+	e    *engine.Experiment
+	dir  string
+	nats *transport.Embedded
+	conn *nats.Conn // of the run
+	url  string
+	log  *logs
+	set  transport.DispatcherSettings
+	each engine.Settings                      // of every worker
+	who  func(name string) transport.Identity // nil for keys that are made
+	jobs atomic.Int64                         // begun by workers
+	over sync.WaitGroup
+	// around goes around every job on a worker; nil for nothing.
+	around func(worker int, do transport.Job) transport.Job
 }
 
 func newFarm(t testing.TB, e *engine.Experiment) *farm {
 	f := &farm{t: t, e: e, dir: t.TempDir(), log: &logs{}}
-	f.set = transport.ClusterSettings{Queue: "toy", Config: []byte("name: toy\n"), Footing: footing(e),
+	f.set = transport.DispatcherSettings{Queue: "toy", Config: []byte("name: toy\n"), Footing: footing(e),
 		Log: f.log.logger()}
 	var err error
-	f.nats, err = transport.Embed(transport.Embedding{Listen: "127.0.0.1:0", Workers: filepath.Join(f.dir, "nats"),
-		Run: "toy", Limit: 1 << 20, Log: f.log.logger()})
+	f.nats, err = transport.Embed(transport.Embedding{Listen: "127.0.0.1:0", Workers: true, Run: "toy",
+		Limit: 1 << 20, Log: f.log.logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,48 +62,56 @@ func footing(e *engine.Experiment) engine.Footing {
 		Digests: map[string]string{"data": "abc"}}
 }
 
-func (f *farm) dial(ctx context.Context) (*nats.Conn, error) {
-	return transport.Dial(ctx, f.url, "worker", f.log.logger(), nats.CustomInboxPrefix(transport.WorkerInbox),
-		nats.UserInfo(transport.WorkerUser, ""))
+// dial connects a worker.
+func (f *farm) dial(ctx context.Context, id string) (*nats.Conn, error) {
+	return transport.Dial(ctx, f.url, "worker", f.log.logger(), append(transport.WorkerOptions("toy", id),
+		nats.UserInfo(transport.WorkerUser, ""))...)
+}
+
+// as is a worker's place in the queue.
+func (f *farm) as(id string) transport.Work {
+	w := transport.Work{Queue: "toy", Worker: id, Program: "1", Log: f.log.logger().With("id", id[:8])}
+	if f.who != nil {
+		w.Identity = f.who(transport.WorkerUser)
+	}
+	return w
 }
 
 // work is one worker's process, until the run is over.
-func (f *farm) work(ctx context.Context, nc *nats.Conn, worker, jobs int, change ...func(*transport.WorkCard)) error {
-	log := f.log.logger().With("worker", worker)
-	errand, err := transport.AskErrand(ctx, nc, "toy", "1", 0, log)
+func (f *farm) work(ctx context.Context, nc *nats.Conn, id string, worker, jobs int,
+	change ...func(*transport.WorkerInfo)) error {
+	as := f.as(id)
+	inv, err := as.Ask(ctx, nc)
 	if err != nil {
 		return err
 	}
 	w := engine.NewWorker(f.e, f.each)
 	defer w.Close()
-	turn := func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
-		f.turns.Add(1)
+	job := func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+		f.jobs.Add(1)
 		return w.Answer(ctx, f.e.Clients[client], o, s)
 	}
 	if f.around != nil {
-		turn = f.around(worker, turn)
+		job = f.around(worker, job)
 	}
-	card := transport.WorkCard{Host: fmt.Sprint("host", worker), Jobs: jobs, Footing: footing(f.e)}
+	info := transport.WorkerInfo{Host: fmt.Sprint("host", worker), Jobs: jobs, Footing: footing(f.e)}
 	for _, c := range change {
-		c(&card)
+		c(&info)
 	}
-	crew, err := transport.NewCrew(nc, errand, card, turn, log)
-	if err != nil {
-		return err
-	}
-	return crew.Run(ctx)
+	return as.Run(ctx, nc, inv, info, job)
 }
 
 // start starts a worker that ends with the run or the test.
 func (f *farm) start(ctx context.Context, worker, jobs int) *nats.Conn {
-	nc, err := f.dial(ctx)
+	id := transport.NewID()
+	nc, err := f.dial(ctx, id)
 	if err != nil {
 		f.t.Error(err)
 		return nil
 	}
 	f.over.Go(func() {
 		defer nc.Close()
-		if err := f.work(ctx, nc, worker, jobs); err != nil && ctx.Err() == nil && !errors.Is(err, transport.ErrOver) &&
+		if err := f.work(ctx, nc, id, worker, jobs); err != nil && ctx.Err() == nil && !errors.Is(err, transport.ErrOver) &&
 			!errors.Is(err, nats.ErrConnectionClosed) {
 			f.t.Errorf("worker %d: %v", worker, err)
 		}
@@ -114,7 +123,7 @@ func (f *farm) start(ctx context.Context, worker, jobs int) *nats.Conn {
 func (f *farm) run(ctx context.Context, change ...func(*engine.Settings)) (prompts, records string,
 	totals transport.WorkTotals, err error) {
 	f.t.Helper()
-	c, err := transport.OpenCluster(ctx, f.conn, f.set)
+	c, err := transport.OpenDispatcher(ctx, f.conn, f.set)
 	if err != nil {
 		return "", "", totals, err
 	}
@@ -124,9 +133,7 @@ func (f *farm) run(ctx context.Context, change ...func(*engine.Settings)) (promp
 	}
 	r, err := engine.Run(ctx, f.e, set)
 	totals = c.Totals()
-	if err := c.Close(); err != nil {
-		f.t.Error(err)
-	}
+	c.Close()
 	if err != nil {
 		return "", "", totals, err
 	}

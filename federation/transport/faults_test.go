@@ -16,8 +16,8 @@ import (
 	"promptfed/federation/transport"
 )
 
-// Tensors above the message limit travel as objects, and change nothing.
-func TestObjects(t *testing.T) {
+// Tensors above the message limit travel in pieces, and change nothing.
+func TestPieces(t *testing.T) {
 	want, _ := simulated(t, fedpha.toy(t), false)
 	s := newSite(t, fedpha.toy(t))
 	s.run(func(set *transport.Settings, _ *engine.Settings) { set.Limit = 100 })

@@ -14,11 +14,10 @@ import (
 	"promptfed/federation/transport"
 )
 
-// foreign starts a NATS server with JetStream that knows nothing of promptfed.
-func foreign(t *testing.T, dir string, port int) *server.Server {
+// foreign starts a NATS server that knows nothing of promptfed.
+func foreign(t testing.TB, port int) *server.Server {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir,
-		NoSigs: true, NoLog: true})
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +48,7 @@ func (o once) Answer(ctx context.Context, order engine.Order, s engine.State) (e
 func TestForeignServerRestarts(t *testing.T) {
 	want, _ := simulated(t, fedpha.toy(t), false)
 	s := newSite(t, fedpha.toy(t))
-	dir := t.TempDir()
-	n := foreign(t, dir, server.RANDOM_PORT)
+	n := foreign(t, server.RANDOM_PORT)
 	defer func() { n.Shutdown() }()
 	u, err := url.Parse(n.ClientURL())
 	if err != nil {
@@ -70,7 +68,7 @@ func TestForeignServerRestarts(t *testing.T) {
 		return once{p, 1, &done, func() {
 			n.Shutdown()
 			n.WaitForShutdown()
-			n = foreign(t, dir, port)
+			n = foreign(t, port)
 		}}
 	}
 	s.run()

@@ -1,12 +1,14 @@
 package transport
 
 import (
+	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/x509"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"net"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -34,6 +36,7 @@ type gate struct {
 	secret       string // of the hub's own connection
 	log          *slog.Logger
 	connections  func(user string) int // that a user has
+	revoked      *Revoked
 
 	mu      sync.Mutex
 	open    map[string]int       // connections of a user, or more: those that ended since count still
@@ -41,6 +44,8 @@ type gate struct {
 	wrong   map[string]int       // guesses, by address, since the time below
 	since   time.Time
 	refused int // connections that nothing was said about yet
+	// certificates of those that were let in, by the SHA-256 that the NATS server's list of connections has
+	shown map[string]*x509.Certificate
 }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
@@ -72,16 +77,22 @@ func (g *gate) Check(c server.ClientAuthentication) bool {
 		if state == nil || len(state.PeerCertificates) == 0 {
 			return g.refuse(from, "no certificate")
 		}
-		user = state.PeerCertificates[0].Subject.CommonName
+		if err := g.revoked.check(state.PeerCertificates); err != nil {
+			return g.refuse(from, err.Error())
+		}
+		user = g.show(state.PeerCertificates[0])
 	}
 	if g.token != "" && !same(o.Password, g.token) {
 		g.guessed(from)
 		time.Sleep(guessPause)
 		return g.refuse(from, "another token")
 	}
-	p := permissions(g.run, user, g.workers)
-	if p == nil {
-		return g.refuse(from, fmt.Sprintf("%.60q is no client", user))
+	p, what := permissions(names{g.run}.right(user)), "client"
+	if g.workers {
+		p, what = permissions(names{g.run}.workerRight(user, o.Name)), "worker"
+	}
+	if p == nil || user == WorkerUser && !g.workers {
+		return g.refuse(from, fmt.Sprintf("%.60q is no %s", user, what))
 	}
 	if g.isBanned(user) {
 		return g.refuse(from, fmt.Sprintf("%s sent more than it may", user))
@@ -144,6 +155,31 @@ func (g *gate) guessed(from string) {
 	}
 }
 
+// show notes a certificate that a connection has, and gives the user that it names.
+func (g *gate) show(c *x509.Certificate) string {
+	sum := sha256.Sum256(c.Raw)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shown == nil {
+		g.shown = map[string]*x509.Certificate{}
+	}
+	g.shown[hex.EncodeToString(sum[:])] = c
+	return c.Subject.CommonName
+}
+
+// lapsed are the users that showed a certificate that counts no longer, with the SHA-256 of such certificates.
+func (g *gate) lapsed() (users []string, sums map[string]bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	sums = map[string]bool{}
+	for sum, c := range g.shown {
+		if g.revoked.check([]*x509.Certificate{c}) != nil {
+			users, sums[sum] = append(users, c.Subject.CommonName), true
+		}
+	}
+	return users, sums
+}
+
 // ban keeps a user out for a while.
 func (g *gate) ban(user string) {
 	g.mu.Lock()
@@ -176,30 +212,4 @@ func (g *gate) crowded(user string) bool {
 	}
 	g.open[user]++
 	return false
-}
-
-// permissions are what a user of a run may do; nil for users that there are none of.
-func permissions(run, user string, workers bool) *server.Permissions {
-	n := names{run}
-	switch {
-	case workers && user == WorkerUser:
-		return allow(workerMayPublish(run), WorkerInbox+".>")
-	case workers:
-		return nil
-	case user == StatusUser:
-		return allow([]string{n.status()}, n.toStatus()+".>")
-	}
-	text, ok := strings.CutPrefix(user, "client-")
-	client, err := strconv.Atoi(text)
-	if !ok || err != nil || client < 0 || client > maxClient || UserOf(client) != user {
-		return nil
-	}
-	// Of version 1 there is only the question who is there, which is answered with the version.
-	old := n.oldHello(text)
-	return allow([]string{n.from(client, "*"), old}, n.to(client)+".>", oldInbox+text+".>")
-}
-
-func allow(publish []string, subscribe ...string) *server.Permissions {
-	return &server.Permissions{Publish: &server.SubjectPermission{Allow: publish},
-		Subscribe: &server.SubjectPermission{Allow: subscribe}}
 }

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -33,9 +32,12 @@ type Settings struct {
 	Deadline time.Duration // of every order; 0 for none
 	Quorum   float64       // share of the clients asked that must answer, in (0,1]; see Need
 	Config   []byte        // that clients are told
-	Terms    engine.Terms  // that clients must agree to; without classes those of the first client are taken
-	Method   method.Method
-	Identity Identity // by which orders are signed and clients known
+	// InsecureDP tells clients that the noise of differential privacy comes from the run's seed.
+	InsecureDP bool
+	Facts      json.RawMessage // what the status tells of the experiment and of what protects clients
+	Terms      engine.Terms    // that clients must agree to; without classes those of the first client are taken
+	Method     method.Method
+	Identity   Identity // by which orders are signed and clients known
 	// Limit is the size of the tensors, in bytes, from which on they travel in pieces instead of in the message.
 	Limit int
 	// Largest is the size of the largest tensors that are taken from a client, in bytes.
@@ -63,17 +65,12 @@ const (
 
 // Hub is the server's side of a run: an engine.Remote.
 type Hub struct {
+	host
 	set Settings
 	names
-	nc    *nats.Conn
-	sign  signer
-	proof proof
-	spool spool
-	count counters
-	heavy chan struct{} // bounds the replies that are being read
-	stops []func()
+	desks []*desk // by client
 
-	mu       sync.Mutex
+	// guarded by host.mu
 	known    []member
 	terms    engine.Terms
 	accepted map[int]string // order whose upload of a client counts last
@@ -83,7 +80,6 @@ type Hub struct {
 	norms    norms
 	longest  map[string]float64 // by kind of norm: that of what was taken, in what was usual
 	limited  engine.Limited     // since Limited was called
-	seq      int64              // of the newest order
 	joined   chan struct{}      // somebody joined
 }
 
@@ -113,11 +109,12 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Hub, error) {
 	if set.Log == nil {
 		set.Log = slog.New(slog.DiscardHandler)
 	}
-	h := &Hub{set: set, names: names{set.Name}, nc: nc, known: make([]member, set.Clients), terms: set.Terms,
-		heavy:    make(chan struct{}, 4),
+	h := &Hub{set: set, names: names{set.Name}, known: make([]member, set.Clients), terms: set.Terms,
+		host: host{nc: nc, id: set.ID, limit: set.Limit, largest: set.Largest, log: set.Log,
+			heavy: make(chan struct{}, heavyMost)},
 		accepted: map[int]string{}, safe: map[int]string{}, trained: map[int]string{}, joined: make(chan struct{}, 1),
 		longest: map[string]float64{}}
-	if other, err := h.another(ctx); other || err != nil {
+	if other, err := responds(ctx, nc, h.status(), h.toStatus()); other || err != nil {
 		return nil, errors.Join(err, fmt.Errorf("another server runs %q on this NATS server; stop it, or give --run "+
 			"another name", set.Name))
 	}
@@ -125,21 +122,6 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Hub, error) {
 		return nil, err
 	}
 	return h, h.listen()
-}
-
-// another tells whether a server has the run.
-func (h *Hub) another(ctx context.Context) (bool, error) {
-	inbox := h.toStatus() + "." + NewID()
-	sub, err := h.nc.SubscribeSync(inbox)
-	if err != nil {
-		return false, err
-	}
-	defer sub.Unsubscribe()
-	if err := h.nc.PublishRequest(h.status(), inbox, nil); err != nil {
-		return false, err
-	}
-	m, err := sub.NextMsgWithContext(short(ctx))
-	return err == nil && m.Header.Get("Status") == "", nil // 503 says that nobody listens
 }
 
 // short is a context for one quick question. It ends by itself.
@@ -178,11 +160,7 @@ func (h *Hub) prepare() error {
 	if err != nil {
 		return fmt.Errorf("the server's folder: %w", err)
 	}
-	if h.set.Identity, err = h.set.Identity.keyed(dir); err != nil {
-		return err
-	}
-	h.sign = signer{h.set.Identity.key}
-	if h.proof, err = h.set.Identity.proof(); err != nil {
+	if err = h.keyed(h.set.Identity, dir); err != nil {
 		return err
 	}
 	h.spool = spool{dir: filepath.Join(dir, piecesDir), large: h.set.Limit}
@@ -191,13 +169,7 @@ func (h *Hub) prepare() error {
 }
 
 // Close stops answering. What is stored stays, so that the run can go on.
-func (h *Hub) Close() {
-	h.nc.FlushTimeout(time.Second) // the last receipts
-	for _, stop := range h.stops {
-		stop()
-	}
-	h.stops = nil
-}
+func (h *Hub) Close() { h.stop() }
 
 // termsFile is of what all members agreed to; beside it there is one file a member.
 const termsFile = "terms"
@@ -243,7 +215,8 @@ func (h *Hub) recall() error {
 			return err
 		}
 		if there {
-			if m.key, err = h.set.Identity.known(m.Proof, UserOf(k), nil); err != nil {
+			m.instance = m.Instance
+			if m.key, err = h.who.known(m.Proof, UserOf(k), nil); err != nil {
 				h.set.Log.Warn("a member must join again", "client", k, "reason", err)
 				m.Card = Card{}
 			}

@@ -6,7 +6,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -26,9 +25,16 @@ import (
 // Without, each side makes a key at the first use and keeps it in its folder; the other side remembers the key that it
 // saw first.
 type Identity struct {
-	key   crypto.Signer
-	chain [][]byte // of the certificate, DER; none without
-	roots *x509.CertPool
+	key     crypto.Signer
+	chain   [][]byte // of the certificate, DER; none without
+	roots   *x509.CertPool
+	revoked *Revoked
+}
+
+// Revoking is the identity that does not take the certificates of a list.
+func (i Identity) Revoking(list *Revoked) Identity {
+	i.revoked = list
+	return i
 }
 
 // IdentityOf is the identity that goes with TLS by certificates; without it is one of keys that are made at the first
@@ -113,11 +119,13 @@ func (i Identity) known(p proof, name string, before []byte) (verifier, error) {
 	}
 	between := x509.NewCertPool()
 	var own *x509.Certificate
+	var chain []*x509.Certificate
 	for n, der := range p.Chain {
 		c, err := x509.ParseCertificate(der)
 		if err != nil {
 			return verifier{}, fmt.Errorf("the certificate of %s: %w", name, err)
 		}
+		chain = append(chain, c)
 		if n == 0 {
 			own = c
 		} else {
@@ -135,14 +143,26 @@ func (i Identity) known(p proof, name string, before []byte) (verifier, error) {
 	if err != nil || !bytes.Equal(der, p.Key) {
 		return verifier{}, fmt.Errorf("the key is not that of the certificate of %s", name)
 	}
-	return keyOf(p.Key)
+	v, err := keyOf(p.Key)
+	if err == nil {
+		v.chain, v.revoked = chain, i.revoked
+		err = v.current()
+	}
+	return v, err
 }
 
-// signer signs digests; without a key its signature is a checksum.
+// signer signs digests.
 type signer struct{ key crypto.Signer }
 
-// verifier tells whose signature one is; without a key it compares a checksum.
-type verifier struct{ key crypto.PublicKey }
+// verifier tells whose signature one is; without a key it is nobody's.
+type verifier struct {
+	key     crypto.PublicKey
+	chain   []*x509.Certificate // that the key was proved by; none without
+	revoked *Revoked
+}
+
+// current tells why the key does not count any longer that was proved by a certificate.
+func (v verifier) current() error { return v.revoked.check(v.chain) }
 
 // maxSignature bounds a signature, in bytes.
 const maxSignature = 512
@@ -150,11 +170,7 @@ const maxSignature = 512
 var errForged = errors.New("the signature is not that of whom the message should come from, or the message is damaged")
 
 func (s signer) sign(digest []byte) ([]byte, error) {
-	switch s.key.(type) {
-	case nil:
-		check := sha256.Sum256(digest)
-		return check[:16], nil
-	case ed25519.PrivateKey:
+	if _, ok := s.key.(ed25519.PrivateKey); ok {
 		return s.key.Sign(nil, digest, crypto.Hash(0))
 	}
 	return s.key.Sign(rand.Reader, digest, crypto.SHA256)
@@ -162,9 +178,6 @@ func (s signer) sign(digest []byte) ([]byte, error) {
 
 func (v verifier) verify(digest, signature []byte) bool {
 	switch key := v.key.(type) {
-	case nil:
-		check := sha256.Sum256(digest)
-		return bytes.Equal(signature, check[:16])
 	case ed25519.PublicKey:
 		return ed25519.Verify(key, digest, signature)
 	case *ecdsa.PublicKey:
@@ -172,12 +185,6 @@ func (v verifier) verify(digest, signature []byte) bool {
 	}
 	return false
 }
-
-// checksum stands for signatures where whoever may connect is trusted.
-var checksum = struct {
-	signer
-	verifier
-}{}
 
 // keyOf reads a public key.
 func keyOf(der []byte) (verifier, error) {
@@ -187,7 +194,7 @@ func keyOf(der []byte) (verifier, error) {
 	}
 	switch key.(type) {
 	case ed25519.PublicKey, *ecdsa.PublicKey:
-		return verifier{key}, nil
+		return verifier{key: key}, nil
 	}
 	return verifier{}, errors.New("the key is none of Ed25519 or ECDSA")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// job is one order that a client is at work on. Its methods but start's goroutine belong to the agent's loop.
+// job is one order that an agent is at work on. Its methods but start's goroutine belong to the agent's loop.
 type job struct {
 	order
 	body     []byte
@@ -79,13 +80,9 @@ func (j *job) close() {
 // do does an order and sends the reply.
 func (a *Agent) do(ctx context.Context, j *job) error {
 	defer a.doing.Store(idle)
-	ans := a.last
-	if ans == nil || ans.ID != j.ID {
-		var err error
-		if ans, err = a.work(ctx, j); err != nil || ans == nil {
-			return err
-		}
-		a.last = ans
+	ans, err := a.role.work(ctx, a, j)
+	if err != nil || ans == nil {
+		return err
 	}
 	if j.Kind == endKind && ans.Error == "" { // this client has all; the server may be gone by now
 		var cancel context.CancelFunc
@@ -98,73 +95,37 @@ func (a *Agent) do(ctx context.Context, j *job) error {
 // lastWord is how long a client tries to tell the server that it has what it needs.
 const lastWord = 30 * time.Second
 
-// work computes the reply to an order. An error ends the agent; what goes wrong in the client's part is told to the
-// server. There is none where the order's tensors are not to be had any more, as when the server starts anew: then the
-// order comes again.
-func (a *Agent) work(ctx context.Context, j *job) (*answer, error) {
-	s, err := a.vault.get(j.Accepted)
-	if err == nil {
-		err = a.vault.keep(j.Round, j.Kind == string(engine.Train), j.Accepted, j.Safe, j.ID)
-	}
-	if err != nil {
-		return nil, err
-	}
-	ans := &answer{reply: reply{Run: j.order.Run, ID: j.ID, Client: a.client}}
-	out, err := a.compute(ctx, j, s)
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	if errors.Is(err, errGone) {
-		a.log.Debug("the order is gone", "round", j.Round, "kind", j.Kind)
-		return nil, nil
-	}
-	if err != nil {
-		a.log.Error("the order could not be done", "round", j.Round, "kind", j.Kind, "error", err)
-		ans.Error = plain(err.Error())
+// answered is what an order gave, with tensors, or why it failed.
+func answered(j *job, out engine.Reply, tensors tensor.Map, failed error) (*answer, error) {
+	ans := &answer{reply: reply{Run: j.order.Run, ID: j.ID, Client: j.Client}}
+	if failed != nil {
+		ans.Error, tensors = plain(failed.Error()), nil
 	} else {
 		ans.N, ans.Loss, ans.Steps = out.Upload.N, out.Stats.Loss, out.Stats.Steps
 		if engine.Kind(j.Kind).Tests() {
 			ans.Scores = &out.Scores
 		}
 	}
-	ans.body, err = wire.Encode(out.Tensors())
+	var err error
+	ans.body, err = wire.Encode(tensors)
 	ans.of(ans.body)
 	return ans, err
 }
 
-// compute is the client's part.
-func (a *Agent) compute(ctx context.Context, j *job, s engine.State) (engine.Reply, error) {
-	m, err := a.content(ctx, j)
+// content is the tensors of an order; open gives the file into which they come in pieces.
+func (a *Agent) content(ctx context.Context, j *job, open func(sum string) (*os.File, error)) (body []byte, err error) {
+	if j.Object == "" {
+		return j.body, nil
+	}
+	f, err := open(j.Sum)
+	if err == nil {
+		defer f.Close()
+		body, err = a.fetch(ctx, f, j.order.content)
+	}
 	if err != nil {
-		return engine.Reply{}, err
+		return nil, fmt.Errorf("the order's tensors: %w", err)
 	}
-	o, err := j.order.asked().With(m)
-	if err != nil {
-		return engine.Reply{}, err
-	}
-	if j.Kind == endKind {
-		if err := a.part.Finish(o, s); err != nil {
-			return engine.Reply{}, err
-		}
-		return engine.Reply{}, a.vault.write(owner{Run: a.Invitation.Run, Client: a.client, Done: true})
-	}
-	r, next, err := a.part.Answer(ctx, o, s)
-	if err == nil && next != nil {
-		err = a.vault.put(j.Round, j.ID, *next)
-	}
-	return r, err
-}
-
-// content is the tensors of an order.
-func (a *Agent) content(ctx context.Context, j *job) (tensor.Map, error) {
-	body := j.body
-	if j.Object != "" {
-		var err error
-		if body, err = a.fetch(ctx, j.order.content); err != nil {
-			return nil, fmt.Errorf("the order's tensors: %w", err)
-		}
-	}
-	return j.order.content.tensors(body)
+	return body, nil
 }
 
 // deliver sends a reply until the server says that it has it. A reply is the same however often it comes, and counts
@@ -182,12 +143,12 @@ func (a *Agent) deliver(ctx context.Context, j *job, ans answer) error {
 			return err
 		}
 		if a.nc.IsClosed() {
-			return fmt.Errorf("the connection is closed: %w", lastError(a.nc))
+			return closed(a.nc)
 		}
 		text, err := a.request(ctx, patience+time.Duration(len(message))*pushByte, replyVerb, message)
 		var r receipt
 		if err == nil {
-			if _, err = unpack(a.server, receiptMessage, text, &r); err == nil && r.State != repeat &&
+			if _, err = a.open(receiptMessage, text, &r); err == nil && r.State != repeat &&
 				(r.ID != ans.ID || r.Try != ans.Try) {
 				err = errors.New("the receipt is of another reply")
 			}

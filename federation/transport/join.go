@@ -13,53 +13,54 @@ import (
 )
 
 // join lets a client take part, or says why not.
-func (d *desk) join(m *nats.Msg) {
+func (h *Hub) join(d *desk, m *nats.Msg) {
 	var c Card
-	key, err := d.introduced(m.Data, &c)
+	key, err := d.introduced(m.Data, &c, h.known[d.number].Proof.Key)
 	if err == nil {
-		err = d.admit(d.client, c, key)
+		err = h.admit(d.number, c, key)
 	}
 	v := verdict{Nonce: c.Nonce}
-	d.mu.Lock()
+	h.mu.Lock()
 	if err != nil {
 		v.Reason, v.Later = plain(err.Error()), errors.Is(err, errLater)
-		d.known[d.client].refused++
+		d.refused++
 	} else {
-		v.OK, v.Accepted, v.Safe, v.Seq = true, d.accepted[d.client], d.safe[d.client], d.seq
-		if seq := d.known[d.client].seq; seq > 0 {
-			v.Seq = seq - 1
+		v.OK, v.Accepted, v.Safe, v.Seq = true, h.accepted[d.number], h.safe[d.number], h.seq
+		if d.peer.seq > 0 {
+			v.Seq = d.peer.seq - 1
 		}
 	}
-	d.mu.Unlock()
+	h.mu.Unlock()
 	if err != nil {
-		d.count.refusedJoins.Add(1)
-		d.set.Log.Warn("refused to join", "client", d.client, "reason", v.Reason)
+		h.count.refusedJoins.Add(1)
+		d.log.Warn("refused to join", "reason", v.Reason)
 	} else {
-		d.set.Log.Info("joined", "client", d.client, "backbone", plain(c.Member.Task.Backbone), "domain",
-			plain(c.Member.Domain))
+		d.log.Info("joined", "backbone", plain(c.Member.Task.Backbone), "domain", plain(c.Member.Domain))
 	}
-	d.say(m, d.client, verdictMessage, v)
+	d.say(m, d.inbox, verdictMessage, v)
 	if err == nil {
-		d.wake(d.client, true)
+		h.wake(d.number, true)
 	}
 }
 
-// introduced reads a card and the key that it is signed with.
-func (d *desk) introduced(b []byte, c *Card) (verifier, error) {
+// introduced reads what a member says of itself, and the key that it is signed with; before is the one that it had
+// before.
+func (d *desk) introduced(b []byte, card interface{ self() *introduction }, before []byte) (verifier, error) {
 	f, err := split(joinMessage, b)
 	if err == nil {
-		err = strict(f.header, c)
+		err = strict(f.header, card)
 	}
-	if err == nil && (c.Client != d.client || !hash.MatchString(c.Nonce)) {
-		err = fmt.Errorf("the card is of client %d", c.Client)
+	i := card.self()
+	if err == nil && (i.Client != d.number || !hash.MatchString(i.Nonce)) {
+		err = fmt.Errorf("the card is of client %d", i.Client)
+	}
+	if err == nil && i.Run != d.id {
+		err = errors.New("the server began another run; start the client again")
 	}
 	if err != nil {
 		return verifier{}, err
 	}
-	d.mu.Lock()
-	before := d.known[d.client].Proof.Key
-	d.mu.Unlock()
-	key, err := d.set.Identity.known(c.Proof, UserOf(d.client), before)
+	key, err := d.who.known(i.Proof, d.user, before)
 	if err == nil && !key.verify(digest(joinMessage, f.header), f.signature) {
 		err = errForged
 	}
@@ -73,9 +74,6 @@ var errLater = errors.New("another process is this client")
 func (h *Hub) admit(client int, c Card, key verifier) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c.Run != h.set.ID {
-		return errors.New("the server began another run; start the client again")
-	}
 	t := &c.Member.Task
 	if !word.MatchString(t.Backbone) || !word.MatchString(c.Member.Domain) || len(c.Instance) > 64 {
 		return fmt.Errorf("the backbone's name %.100q, the domain %.100q or the instance is none", t.Backbone,
@@ -89,10 +87,10 @@ func (h *Hub) admit(client int, c Card, key verifier) error {
 		t.VisionWidth < 0 || t.VisionWidth > 1<<16 || t.VisionLayers < 0 || t.VisionLayers > 1<<10 {
 		return fmt.Errorf("the backbone's sizes are no backbone's: %+v", *t)
 	}
-	old := h.known[client]
-	if old.Instance != "" && old.Instance != c.Instance && !old.left && time.Since(old.seen) < 3*pulse {
+	k := &h.known[client]
+	if k.there(c.Instance) {
 		return fmt.Errorf("%w: client %d was there %v ago; stop it, or wait a moment", errLater, client,
-			time.Since(old.seen).Round(time.Second))
+			time.Since(k.seen).Round(time.Second))
 	}
 	terms := h.terms
 	if len(terms.Classes) == 0 {
@@ -136,11 +134,8 @@ func (h *Hub) admit(client int, c Card, key verifier) error {
 		}
 	}
 	h.terms = terms
-	k := &h.known[client]
-	if k.Instance != c.Instance {
-		k.beats, k.try = 0, ""
-	}
-	k.Card, k.key, k.seen, k.left, k.doing = c, key, time.Now(), false, ""
+	k.Card = c
+	k.joins(c.Instance, key)
 	return nil
 }
 

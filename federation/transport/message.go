@@ -16,7 +16,7 @@ import (
 )
 
 // Version is of the messages. Both sides must have the same.
-const Version = 2
+const Version = 3
 
 // magic starts every message; the last byte is Version.
 var magic = [4]byte{'P', 'F', 'L', Version}
@@ -43,8 +43,6 @@ const (
 	orderMessage   = "order"
 	replyMessage   = "reply"
 	receiptMessage = "receipt"
-	turnMessage    = "turn"
-	resultMessage  = "result"
 )
 
 // order is the header of an order. Kinds are those of engine.Order, and end.
@@ -63,6 +61,7 @@ type order struct {
 	Of       int    `json:"of"`
 	Accepted string `json:"accepted,omitempty"` // the order whose upload of this client counts last
 	Safe     string `json:"safe,omitempty"`     // likewise, as the server's last checkpoint has it
+	To       string `json:"to,omitempty"`       // address of the worker's job that it is for
 	content
 }
 
@@ -100,7 +99,7 @@ func sum(b []byte) string {
 // away notes that the tensors do not follow the header.
 func (c *content) away() { c.Object = c.Sum[:32] }
 
-// identity is the hash of all that an order asks of a client.
+// identity is the hash of all that an order asks of a client, whoever does it.
 func (o order) identity() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q %d %q %q %d %v %d %d %d %q", o.Run, o.Kind, o.Round, o.Survey, o.Exam, o.Steps, o.Counts,
@@ -125,7 +124,7 @@ func (o order) asked() engine.Order {
 // headerLimit is how long the header of a message may be.
 func headerLimit(what string) int {
 	switch what {
-	case orderMessage, replyMessage, turnMessage, resultMessage:
+	case orderMessage, replyMessage:
 		return maxHeader
 	}
 	return maxControl
@@ -183,11 +182,14 @@ func split(what string, b []byte) (frame, error) {
 	return frame{b[:n], b[n : int(n)+s], b[int(n)+s:]}, nil
 }
 
-// unpack reads what pack wrote into a header, once its signature is found to be that of whom it should come from;
-// unknown fields are errors.
+// unpack reads what pack wrote into a header, once its signature is found to be that of whom it should come from, whose
+// certificate counts still; unknown fields are errors.
 func unpack(from verifier, what string, b []byte, header any) (body []byte, err error) {
 	f, err := split(what, b)
 	if err != nil {
+		return nil, err
+	}
+	if err := from.current(); err != nil {
 		return nil, err
 	}
 	if !from.verify(digest(what, f.header), f.signature) {

@@ -71,7 +71,7 @@ func signed(what string, b []byte) []byte {
 
 // reads reads a message of testKey.
 func reads(b []byte, header any) ([]byte, error) {
-	return unpack(verifier{testKey.Public()}, kindOf(header), b, header)
+	return unpack(verifier{key: testKey.Public()}, kindOf(header), b, header)
 }
 
 // Messages are at most 3 % larger than the tensors in them.

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"encoding/json"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,8 @@ type Status struct {
 	Exam    string         `json:"exam,omitempty"`
 	Survey  string         `json:"survey,omitempty"`
 	Clients []ClientStatus `json:"clients"`
+	// Facts are what clients are told of the experiment and of what protects them.
+	Facts json.RawMessage `json:"facts,omitempty"`
 	Totals
 }
 
@@ -68,7 +71,7 @@ func (h *Hub) Totals() Totals {
 
 // Status is how the run goes.
 func (h *Hub) Status() Status {
-	s := Status{Name: h.set.Name, Run: h.set.ID, Totals: h.Totals()}
+	s := Status{Name: h.set.Name, Run: h.set.ID, Facts: h.set.Facts, Totals: h.Totals()}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.now != nil {
@@ -85,7 +88,7 @@ func (h *Hub) Status() Status {
 		}
 		if h.now != nil {
 			_, c.Answered = h.now.got[i]
-			c.Asked = h.now.orders[i].ID != ""
+			c.Asked = h.now.given[i] != ""
 		}
 		s.Clients = append(s.Clients, c)
 	}

@@ -17,29 +17,59 @@ func CheckName(run string) error {
 	return nil
 }
 
-// names are the subjects of one run. A client publishes under from and hears what is under to, and nothing else.
+// names are the subjects of one run, or of the queue that a run has.
 type names struct{ run string }
 
-func (n names) from(client int, verb string) string {
-	return "pf." + n.run + ".from." + strconv.Itoa(client) + "." + verb
+// subjects are what those of one member of a run begin with: it publishes under from, hears what is under to, and may use
+// no others. The answers to its requests go to where its inbox is.
+type subjects struct{ from, to, inbox string }
+
+func (a subjects) verb(verb string) string { return a.from + "." + verb }
+func (a subjects) orders() string          { return a.to + ".order" }
+func (a subjects) again() string           { return a.to + ".again" }
+
+// client are the subjects of a client.
+func (n names) client(client int) subjects {
+	k := strconv.Itoa(client)
+	to := "pf." + n.run + ".to." + k
+	return subjects{"pf." + n.run + ".from." + k, to, to}
 }
 
-func (n names) to(client int) string       { return "pf." + n.run + ".to." + strconv.Itoa(client) }
-func (n names) orders(client int) string   { return n.to(client) + ".order" }
-func (n names) again(client int) string    { return n.to(client) + ".again" }
+// slot are the subjects of one of the jobs that a worker does at a time.
+func (n names) slot(worker string, slot int) subjects {
+	inbox := n.toWorker(worker)
+	k := "." + strconv.Itoa(slot)
+	return subjects{n.fromWorker(worker) + k, inbox + k, inbox}
+}
+
+func (n names) fromWorker(worker string) string { return "pf." + n.run + ".work.from." + worker }
+func (n names) toWorker(worker string) string   { return "pf." + n.run + ".work.to." + worker }
+
+// workerOf is the worker whose subject a message came by, and which of its slots.
+func workerOf(subject string) (worker string, slot int, ok bool) {
+	words := strings.Split(subject, ".")
+	if len(words) != 7 || !hash.MatchString(words[4]) {
+		return "", 0, false
+	}
+	slot, err := strconv.Atoi(words[5])
+	return words[4], slot, err == nil && slot >= 0 && slot < MaxJobs && strconv.Itoa(slot) == words[5]
+}
+
+// verbOf is the last word of a subject.
+func verbOf(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }
+
 func (n names) status() string             { return "pf." + n.run + ".status" }
 func (n names) toStatus() string           { return "pf." + n.run + ".to." + StatusUser }
 func (n names) oldHello(any string) string { return "pf." + n.run + ".hello." + any } // of version 1
 
-// sender is the client whose subject a message came by, and the last word of it.
-func (names) sender(subject string) (client int, verb string, err error) {
+// clientOf is the client whose subject a message came by.
+func clientOf(subject string) (client int, ok bool) {
 	words := strings.Split(subject, ".")
-	if len(words) == 5 && words[2] == "from" {
-		if client, err = strconv.Atoi(words[3]); err == nil && client >= 0 && client <= maxClient {
-			return client, words[4], nil
-		}
+	if len(words) != 5 {
+		return 0, false
 	}
-	return 0, "", fmt.Errorf("subject %.100q names no client", subject)
+	client, err := strconv.Atoi(words[3])
+	return client, err == nil && client >= 0 && client <= maxClient
 }
 
 // within tells whether an answer may go to a subject: only under the prefix of the client that asked. What a client
@@ -56,7 +86,7 @@ var replyRest = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 const oldInbox = "_INBOX_client-"
 
 // InboxOf is what all subjects begin with that a client hears; no other client may listen there.
-func InboxOf(run string, client int) string { return names{run}.to(client) }
+func InboxOf(run string, client int) string { return names{run}.client(client).inbox }
 
 // StatusInbox is likewise for whoever only asks how a run goes.
 func StatusInbox(run string) string { return names{run}.toStatus() }

@@ -16,7 +16,8 @@ import (
 )
 
 // operator is who runs the NATS server: it hears all and may send anything anywhere. It sends every order again, to the
-// same client and to the next one, a while later and in between forged ones; and so every other message of clients.
+// same client and to the next one, or to the next slot of a worker, a while later and in between forged ones; and so
+// every other message of clients and workers.
 type operator struct {
 	nc  *nats.Conn
 	run string
@@ -32,12 +33,13 @@ func (p *operator) hear(m *nats.Msg) {
 		return
 	}
 	words := strings.Split(m.Subject, ".")
-	client := int(words[3][0] - '0')
-	next := strings.Replace(m.Subject, "."+words[3]+".", fmt.Sprintf(".%d.", (client+1)%p.of), 1)
+	verb, who := words[len(words)-1], words[len(words)-2]
+	client := int(who[0] - '0')
+	next := fmt.Sprintf("%s%d.%s", strings.TrimSuffix(m.Subject, who+"."+verb), (client+1)%p.of, verb)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	list := append([]*nats.Msg{{Subject: next, Data: m.Data}, {Subject: m.Subject, Data: m.Data}}, p.old[m.Subject]...)
-	if words[4] == "order" {
+	if verb == "order" {
 		if forged, err := transport.Forged(p.run, client, p.of); err == nil {
 			list = append(list, &nats.Msg{Subject: m.Subject, Data: forged})
 		}
@@ -61,7 +63,7 @@ func TestOperator(t *testing.T) {
 	for _, certified := range []bool{false, true} {
 		t.Run(fmt.Sprint("certified=", certified), func(t *testing.T) {
 			s := newSite(t, fedpha.toy(t))
-			n := foreign(t, t.TempDir(), server.RANDOM_PORT)
+			n := foreign(t, server.RANDOM_PORT)
 			defer n.Shutdown()
 			s.url = n.ClientURL()
 			var err error

@@ -19,6 +19,9 @@ func (p Local) Answer(ctx context.Context, o engine.Order, s engine.State) (engi
 	return p.Worker.Answer(ctx, p.Client, o, s)
 }
 
+// Rounds is how many the experiment has. Orders of others are none.
+func (p Local) Rounds() int { return p.Experiment.Plan.Rounds }
+
 // Finish writes what the client classifies with.
 func (p Local) Finish(o engine.Order, s engine.State) error {
 	return p.Experiment.WriteOwn(p.Path, p.Client, o, s)

@@ -7,30 +7,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// fetch is the tensors of an order that come in pieces. They come into a file of the client's folder, whose length is
-// how far they are; so a client that was killed goes on there.
-func (a *Agent) fetch(ctx context.Context, c content) ([]byte, error) {
-	path := filepath.Join(a.vault.dir, piecesFile+c.Sum)
-	others, err := filepath.Glob(filepath.Join(a.vault.dir, piecesFile+"*"))
-	if err != nil {
-		return nil, err
-	}
-	for _, old := range others {
-		if old != path {
-			os.Remove(old)
-		}
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
+// fetch is the tensors of an order that come in pieces. They come into a file, whose length is how far they are
+// and which goes when all is there.
+func (a *Agent) fetch(ctx context.Context, f *os.File, c content) ([]byte, error) {
 	for range 3 {
 		if err := a.receiveInto(ctx, f, c); err != nil {
 			return nil, err
@@ -40,7 +24,8 @@ func (a *Agent) fetch(ctx context.Context, c content) ([]byte, error) {
 			return nil, err
 		}
 		if sum(b) == c.Sum {
-			return b, os.Remove(path)
+			os.Remove(f.Name())
+			return b, nil
 		}
 		if err := f.Truncate(0); err != nil {
 			return nil, err
@@ -48,9 +33,6 @@ func (a *Agent) fetch(ctx context.Context, c content) ([]byte, error) {
 	}
 	return nil, errDamaged
 }
-
-// piecesFile is what the names of such files begin with.
-const piecesFile = "order-"
 
 // receiveInto asks for the pieces that a file lacks, some at a time, and writes them in their order.
 func (a *Agent) receiveInto(ctx context.Context, f *os.File, c content) error {
@@ -102,7 +84,8 @@ func (a *Agent) receiveInto(ctx context.Context, f *os.File, c content) error {
 func (a *Agent) piece(ctx context.Context, c content, n int) ([]byte, error) {
 	from, to := bounds(c.Size, n)
 	question := encoded(ask{c.Sum, n})
-	for patience := firstPatience; ; patience = min(2*patience, time.Minute) {
+	wrong := 0
+	for patience := firstPatience; wrong < maxDamaged; patience = min(2*patience, time.Minute) {
 		b, err := a.one(ctx, patience, partVerb, question)
 		if err != nil {
 			return nil, err
@@ -113,7 +96,11 @@ func (a *Agent) piece(ctx context.Context, c content, n int) ([]byte, error) {
 		if len(b) == 5+to-from && b[0] == pieceHere && binary.LittleEndian.Uint32(b[1:]) == crc(b[5:]) {
 			return b[5:], nil
 		}
+		if b != nil {
+			wrong++
+		}
 	}
+	return nil, fmt.Errorf("%w: piece %d came wrong %d times", errDamaged, n, wrong)
 }
 
 // firstPatience is how long a piece may take: ahead of them must pass a slow link.
@@ -126,7 +113,7 @@ func (a *Agent) one(ctx context.Context, patience time.Duration, verb string, bo
 		return b, nil
 	}
 	if a.nc.IsClosed() {
-		return nil, fmt.Errorf("the connection is closed: %w", lastError(a.nc))
+		return nil, closed(a.nc)
 	}
 	if !errors.Is(err, context.DeadlineExceeded) { // no connection at the moment
 		sleep(ctx, 250*time.Millisecond)

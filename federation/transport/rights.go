@@ -4,42 +4,153 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strconv"
 	"strings"
+
+	"github.com/nats-io/nats-server/v2/server"
 )
 
-// NATSConfig writes a configuration for a nats-server: one account without JetStream, in which the server, every client
-// of a run and the holder of the certificate for the status have the permissions that they need and no others. Users
-// are those of the certificates in a folder, which hold the authority's as ca.pem.
-func NATSConfig(w io.Writer, run, listen, certs string, clients int) error {
+// right is what one user of a run, other than its server, may do on a NATS server. This is the only table of it: the
+// permissions of the embedded server and both forms of promptfed nats-config are made from it.
+type right struct {
+	publish   []string // subjects that the server hears
+	subscribe []string // subjects that the server sends by
+}
+
+// right is that of a user, or nil where a run has no such user. Workers, who trust each other, are one user; the embedded
+// server keeps them apart, see workerRight.
+func (n names) right(user string) *right {
+	switch user {
+	case StatusUser:
+		return &right{[]string{n.status()}, []string{n.toStatus() + ".>"}}
+	case WorkerUser:
+		return &right{[]string{n.fromWorker("*") + ".*.*"}, []string{n.toWorker("*") + ".>"}}
+	}
+	text, ok := strings.CutPrefix(user, "client-")
+	client, err := strconv.Atoi(text)
+	if !ok || err != nil || client < 0 || client > maxClient || UserOf(client) != user {
+		return nil
+	}
+	// Of version 1 there is only the question who is there, which is answered with the version.
+	at := n.client(client)
+	return &right{[]string{at.verb("*"), n.oldHello(text)}, []string{at.to + ".>", oldInbox + text + ".>"}}
+}
+
+// workerRight is that of a worker that gave its connection the name of WorkerOptions; nil for others.
+func (n names) workerRight(user, name string) *right {
+	id, ok := strings.CutPrefix(name, WorkerUser+"-")
+	if !ok || user != WorkerUser || !hash.MatchString(id) {
+		return nil
+	}
+	return &right{[]string{n.fromWorker(id) + ".*.*"}, []string{n.toWorker(id) + ".>"}}
+}
+
+// permissions are a right as the embedded server knows it.
+func permissions(r *right) *server.Permissions {
+	if r == nil {
+		return nil
+	}
+	return &server.Permissions{Publish: &server.SubjectPermission{Allow: r.publish},
+		Subscribe: &server.SubjectPermission{Allow: r.subscribe}}
+}
+
+// account is one user's account of a NATS server that serves a run, without JetStream. It has nothing in common with
+// others but streams: messages by these subjects go from one account to the other under the same name, with the
+// subject for the answer as it is, and nothing else goes either way.
+type account struct {
+	user    string
+	right   *right // of the user in it; nil for all
+	exports []crossing
+	imports []crossing
+}
+
+// crossing is a stream to or from the account of a user.
+type crossing struct{ user, subject string }
+
+// accounts are those of a run: the server's first, then those for the status and for workers, and one for each client.
+func accounts(run string, clients int) ([]account, error) {
 	if err := CheckName(run); err != nil {
-		return err
+		return nil, err
 	}
 	if clients < 1 || clients > maxClient {
-		return fmt.Errorf("%d clients", clients)
+		return nil, fmt.Errorf("%d clients: there must be 1 to %d", clients, maxClient)
 	}
-	n := names{run}
-	var b strings.Builder
-	fmt.Fprintf(&b, "# Users of promptfed's run %q for nats-server: written by promptfed nats-config.\nlisten: %q\n"+
-		"max_payload: 2MB\n", run, listen)
-	fmt.Fprintf(&b, "tls {\n  cert_file: %q\n  key_file: %q\n  ca_file: %q\n  verify_and_map: true\n}\n",
-		filepath.Join(certs, ServerName+".pem"),
-		filepath.Join(certs, ServerName+"-key.pem"), filepath.Join(certs, "ca.pem"))
-	b.WriteString("accounts {\n  PROMPTFED {\n    users: [\n")
-	user := func(name string, publish, subscribe []string) {
-		fmt.Fprintf(&b, "      {user: %q, permissions: {publish: {allow: %s}, subscribe: {allow: %s}}}\n", "CN="+name,
-			quoted(publish), quoted(subscribe))
-	}
-	all := "pf." + run
-	user(ServerName, []string{all + ".to.>", n.status(), oldInbox + "*.>"}, []string{all + ".from.>", n.status(),
-		n.toStatus() + ".>", n.oldHello("*")})
-	user(StatusUser, []string{n.status()}, []string{n.toStatus() + ".>"})
+	users := []string{StatusUser, WorkerUser}
 	for k := range clients {
-		p := permissions(run, UserOf(k), false)
-		user(UserOf(k), p.Publish.Allow, p.Subscribe.Allow)
+		users = append(users, UserOf(k))
 	}
-	b.WriteString("    ]\n  }\n}\n")
-	_, err := io.WriteString(w, b.String())
+	hub, others := account{user: ServerName}, []account{}
+	for _, user := range users {
+		a := account{user: user, right: names{run}.right(user)}
+		for _, subject := range a.right.publish {
+			a.exports = append(a.exports, crossing{ServerName, subject})
+			hub.imports = append(hub.imports, crossing{user, subject})
+		}
+		for _, subject := range a.right.subscribe {
+			a.imports = append(a.imports, crossing{ServerName, subject})
+			hub.exports = append(hub.exports, crossing{user, subject})
+		}
+		others = append(others, a)
+	}
+	return append([]account{hub}, others...), nil
+}
+
+// limits are those of the account of a user: as many connections as the embedded server allows, and subscriptions over
+// all of them.
+func limits(user string) (connections, subscriptions int64) {
+	if user == WorkerUser {
+		return -1, -1
+	}
+	return maxConnections, 8 * maxConnections
+}
+
+// maxPayload is the largest message that a NATS server for a run must take, in bytes.
+const maxPayload = 2 << 20
+
+// accountName is how the account of a user is called.
+func accountName(run, user string) string { return "promptfed-" + run + "-" + user }
+
+// NATSConfig writes a configuration for a nats-server: an account without JetStream for the server of a run, for every
+// client, for the workers of a queue of that name and for the holder of the certificate for the status. Users are those of
+// the certificates in a folder, which hold the authority's as ca.pem.
+func NATSConfig(w io.Writer, run, listen, certs string, clients int) error {
+	list, err := accounts(run, clients)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Accounts of promptfed's run %q for nats-server: written by promptfed nats-config.\nlisten: %q\n"+
+		"max_payload: %d\n%saccounts {\n", run, listen, maxPayload, tlsBlock(certs, "verify_and_map"))
+	for _, a := range list {
+		fmt.Fprintf(&b, "  %q {\n", accountName(run, a.user))
+		if a.right == nil {
+			fmt.Fprintf(&b, "    users: [{user: %q}]\n", "CN="+a.user)
+		} else {
+			connections, subscriptions := limits(a.user)
+			fmt.Fprintf(&b, "    users: [{user: %q, permissions: {publish: {allow: %s}, subscribe: {allow: %s}}}]\n"+
+				"    limits: {max_connections: %d, max_subscriptions: %d, max_leafnodes: 0}\n", "CN="+a.user,
+				quoted(a.right.publish), quoted(a.right.subscribe), connections, subscriptions)
+		}
+		b.WriteString("    exports: [\n")
+		for _, x := range a.exports {
+			fmt.Fprintf(&b, "      {stream: %q, accounts: [%q]}\n", x.subject, accountName(run, x.user))
+		}
+		b.WriteString("    ]\n    imports: [\n")
+		for _, x := range a.imports {
+			fmt.Fprintf(&b, "      {stream: {account: %q, subject: %q}}\n", accountName(run, x.user), x.subject)
+		}
+		b.WriteString("    ]\n  }\n")
+	}
+	b.WriteString("}\n")
+	_, err = io.WriteString(w, b.String())
 	return err
+}
+
+// tlsBlock is TLS with the server's certificate of a folder, and client certificates as verify says.
+func tlsBlock(certs, verify string) string {
+	return fmt.Sprintf("tls {\n  cert_file: %q\n  key_file: %q\n  ca_file: %q\n  %s: true\n}\n",
+		filepath.Join(certs, ServerName+".pem"), filepath.Join(certs, ServerName+"-key.pem"),
+		filepath.Join(certs, "ca.pem"), verify)
 }
 
 func quoted(list []string) string {

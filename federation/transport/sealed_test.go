@@ -2,10 +2,17 @@ package transport_test
 
 import (
 	"context"
+	"errors"
 	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/methods"
 	"promptfed/federation/secure"
 	"promptfed/federation/transport"
 )
@@ -23,7 +30,7 @@ func TestSealedSameBytes(t *testing.T) {
 			e.Secure = "on"
 			config := secure.Defaults()
 			config.Threshold = 0.6
-			layer, err := secure.New(config, secure.Examples, nil, len(e.Clients))
+			layer, err := secure.New(config, secure.Examples, nil, len(e.Clients), 3)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,6 +55,116 @@ func TestSealedSameBytes(t *testing.T) {
 			site.run(func(_ *transport.Settings, run *engine.Settings) { run.Around = layer.Around })
 			if !t.Failed() && site.learned() != bytesOf(t, sealed.Prompts) {
 				t.Error("other bytes than in one process")
+			}
+		})
+	}
+}
+
+// sealedSite is a site under secure aggregation whose clients and server keep what they must in their folders.
+func sealedSite(t *testing.T, e *engine.Experiment, layer *secure.Layer) *site {
+	t.Helper()
+	e.Secure = "on"
+	s := newSite(t, e)
+	s.set.Sealed = true
+	s.part = func(client int, p transport.Local) transport.Part {
+		if err := os.MkdirAll(s.state(client), 0o700); err != nil {
+			t.Error(err)
+		}
+		who, err := s.identity(client).Signatures(s.state(client))
+		if err != nil {
+			t.Error(err)
+		}
+		guard, err := layer.GuardAt(client, secure.Place{Run: s.id, Dir: s.state(client), Who: who})
+		if err != nil {
+			t.Error(err)
+		}
+		p.Worker = engine.NewWorker(e, engine.Settings{Guard: guard})
+		return p
+	}
+	return s
+}
+
+// around is the server's side, as it stands in the hub's folder.
+func (s *site) around(layer *secure.Layer) func(*transport.Settings, *engine.Settings) {
+	return func(set *transport.Settings, run *engine.Settings) {
+		who, err := set.Identity.Signatures("")
+		if err == nil {
+			err = os.MkdirAll(set.Dir, 0o700)
+		}
+		if err == nil {
+			run.Around, err = layer.AroundAt(secure.Place{Run: s.id, Dir: set.Dir, Who: who})
+		}
+		if err != nil {
+			s.t.Error(err)
+		}
+	}
+}
+
+// dying is a hub whose server dies once, when it has the answers to one step of round 1.
+type dying struct {
+	*transport.Hub
+	step string
+	done *atomic.Bool
+}
+
+func (d dying) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
+	r, err := d.Hub.Run(ctx, o)
+	if err == nil && o.Round == 1 && string(o.Kind)+o.Survey == d.step && d.done.CompareAndSwap(false, true) {
+		err = errors.New("the server dies")
+	}
+	return r, err
+}
+
+// A round goes on in its one session when the server and all clients were killed after any of its steps, and gives the
+// bytes of one process.
+func TestSealedRestarts(t *testing.T) {
+	scaffold := stack{"promptfl", []string{"scaffold"}, map[string]any{"tokens": 2, "weighting": "uniform"}}
+	config := secure.Defaults()
+	config.Threshold = 0.6
+	e := scaffold.toy(t)
+	e.Secure = "on"
+	weighting, beside, err := methods.Averages(e.Method)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layer, err := secure.New(config, weighting, beside, 4, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := engine.Run(context.Background(), e, engine.Settings{Guard: layer.Guard(), Around: layer.Around})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := bytesOf(t, r.Prompts)
+	for _, step := range []string{"asksecagg-keys", "asksecagg-shares", "train", "asksecagg-agree", "asksecagg-reveal"} {
+		t.Run(step, func(t *testing.T) {
+			s := sealedSite(t, scaffold.toy(t), layer)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			first, kill := context.WithCancel(ctx)
+			left := s.joinAll(first, cancel, 4)
+			var died atomic.Bool
+			s.remote = func(h *transport.Hub) engine.Remote { return dying{h, step, &died} }
+			if err := s.serve(ctx, false, s.around(layer)); err == nil || !strings.Contains(err.Error(), "dies") {
+				t.Fatal(err)
+			}
+			kill()
+			left()
+			left = s.joinAll(ctx, cancel, 4)
+			if err := s.serve(ctx, true, s.around(layer)); err != nil {
+				t.Fatal(err)
+			}
+			left()
+			if s.learned() != want {
+				t.Error("other bytes than in one process")
+			}
+			listed := ""
+			for k := range 4 {
+				b, _ := os.ReadFile(filepath.Join(s.state(k), secure.ListFile)) // of one that was never drawn there is none
+				listed += string(b)
+			}
+			if n := strings.Count(listed, `"survivors":[`); n != 9 || strings.Contains(listed, "refused") {
+				t.Errorf("three clients of three rounds list %d sums:\n%s", n, listed)
 			}
 		})
 	}

@@ -22,7 +22,7 @@ func bounds(size, n int) (from, to int) { return n * piece, min(size, (n+1)*piec
 
 func crc(b []byte) uint32 { return crc32.ChecksumIEEE(b) }
 
-// spool holds the tensors of the orders that are out: each once, however many clients get it, in a file where they are
+// spool holds the tensors of the orders that are out: each once, however many members get it, in a file where they are
 // many.
 type spool struct {
 	dir   string
@@ -34,18 +34,20 @@ type spool struct {
 // parcel is what a spool holds.
 type parcel struct {
 	size int
+	uses int
 	body []byte   // nil where it is in a file
 	file *os.File // without a name, so that it goes with the process
 }
 
-// put takes tensors in.
+// put takes tensors in, until drop was called as often as put, or clear.
 func (s *spool) put(sum string, body []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held[sum] != nil {
+	if p := s.held[sum]; p != nil {
+		p.uses++
 		return nil
 	}
-	p := &parcel{size: len(body)}
+	p := &parcel{size: len(body), uses: 1}
 	if len(body) <= s.large {
 		p.body = body
 	} else {
@@ -93,16 +95,32 @@ func (s *spool) size(sum string) (int, error) {
 	return 0, errGone
 }
 
+// drop forgets what was put once.
+func (s *spool) drop(sum string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.held[sum]; p != nil {
+		if p.uses--; p.uses == 0 {
+			p.close()
+			delete(s.held, sum)
+		}
+	}
+}
+
 // clear forgets all.
 func (s *spool) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.held {
-		if p.file != nil {
-			p.file.Close()
-		}
+		p.close()
 	}
 	s.held = nil
+}
+
+func (p *parcel) close() {
+	if p.file != nil {
+		p.file.Close()
+	}
 }
 
 // nameless makes a file that goes when it is closed; where an open file cannot lose its name, the next start removes

@@ -37,17 +37,54 @@ func TestVault(t *testing.T) {
 		t.Errorf("%v, %v", s, err)
 	}
 	has(ids...)
-	if err := v.keep(2, false, ids[1], ids[1]); err != nil { // tested in round 2, whose training is not decided yet
+	order := func(round int, kind engine.Kind, accepted, safe string) order {
+		return order{Round: round, Kind: string(kind), Accepted: accepted, Safe: safe, ID: NewID()}
+	}
+	// tested in round 2, whose training is not decided yet
+	if err := v.keep(order(2, engine.Test, ids[1], ids[1])); err != nil {
 		t.Fatal(err)
 	}
 	has(ids[1], ids[2])
 	if err := os.WriteFile(filepath.Join(dir, ".state-half.tmp"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := v.keep(2, true, ids[1], ids[1], NewID()); err != nil { // trains in round 2 once more, with another order
+	// trains in round 2 once more, with another order: the server may have counted the first, and have died since
+	if err := v.keep(order(2, engine.Train, ids[1], ids[1])); err != nil {
 		t.Fatal(err)
 	}
-	has(ids[1])
+	has(ids[1], ids[2])
+	for range 2 * maxSpare { // and on and on
+		id := NewID()
+		if err := v.put(2, id, engine.State{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := v.keep(order(2, engine.Train, ids[1], ids[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	has(ids[1], ids[2])
+	if files, _, _ := v.list(); len(files) > 1+maxSpare {
+		t.Errorf("%d states are kept", len(files))
+	}
+	for say, lie := range map[string][2]string{"forgets uploads": {"", ""}, "knows nothing": {NewID(), ids[1]},
+		"forgets": {ids[2], ""}} {
+		if err := v.plausible(lie[0], lie[1]); err == nil || !strings.Contains(err.Error(), say) {
+			t.Errorf("%q: %v", say, err)
+		}
+	}
+	if err := v.plausible(ids[2], ids[2]); err != nil {
+		t.Error(err)
+	}
+	if err := v.keep(order(3, engine.Train, ids[2], ids[2])); err != nil { // it counts, and the checkpoint has it
+		t.Fatal(err)
+	}
+	has(ids[2])
+	if err := v.put(1, ids[0], engine.State{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.plausible(ids[0], ids[0]); err == nil || !strings.Contains(err.Error(), "goes back to round 2") {
+		t.Error(err)
+	}
 	if list, _ := filepath.Glob(filepath.Join(dir, ".*")); len(list) > 0 {
 		t.Errorf("left behind: %v", list)
 	}
@@ -63,14 +100,15 @@ func TestVault(t *testing.T) {
 			t.Errorf("%v: %v", other, err)
 		}
 	}
-	if err := v.keep(9, true); err != nil {
+	if err := v.keep(order(9, engine.Train, "", "")); err != nil {
 		t.Fatal(err)
 	}
 	next := NewID()
 	if _, err := openVault(dir, next, 2, []byte("key")); err != nil { // nothing was learned in that run
 		t.Error(err)
 	}
-	if Finished(dir) || v.write(owner{Run: next, Client: 2, Done: true}) != nil || !Finished(dir) {
+	v.owner = owner{Run: next, Client: 2, Done: true}
+	if Finished(dir) != "" || v.write() != nil || Finished(dir) != next {
 		t.Error("the end is not noted")
 	}
 	if _, err := openVault(dir, NewID(), 2, nil); err == nil {

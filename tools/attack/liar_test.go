@@ -2,15 +2,21 @@ package attack
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/method"
 	"promptfed/federation/transport"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -73,7 +79,7 @@ func TestLies(t *testing.T) {
 			t.Parallel()
 			s := serve(t, 3, c.flags...)
 			s.joins(0, 1, 2)
-			s.liar(part{lie: c.lie})
+			s.background(part{lie: c.lie})
 			records := s.ends()
 			counted(t, records, 1, 2)
 			if log := s.log.String(); !strings.Contains(log, c.say) ||
@@ -89,6 +95,136 @@ func TestLies(t *testing.T) {
 			empty(t, s.at("out", "hub", "pieces"))
 		})
 	}
+}
+
+// What the holder of a client's certificate sends beside that client, signed with its key, with that of another or with
+// none, is dropped and counted: replies of other runs, orders, clients and forms, cards of others, signs of life that
+// were there before or come from the future, pieces of what nobody announced. The rounds count all three clients.
+func TestLyingClient(t *testing.T) {
+	t.Parallel()
+	s := serve(t, 30)
+	nc, _ := s.intruder("client-0", nats.CustomInboxPrefix(transport.InboxOf("default", 0)))
+	key := s.tls(s.at("certs"), "client-0").Certificates[0].PrivateKey.(*ecdsa.PrivateKey)
+	stranger := s.tls(s.at("certs"), "status").Certificates[0].PrivateKey.(*ecdsa.PrivateKey)
+	var mu sync.Mutex
+	sent, orders := 0, 0
+	say := func(verb string, b []byte) {
+		nc.Publish("pf.default.from.0."+verb, b)
+		sent++
+	}
+	_, err := nc.Subscribe("pf.default.to.0.order", func(m *nats.Msg) {
+		o, err := parse(m.Data)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if orders++; orders > 10 {
+			return
+		}
+		h := o.header
+		r := message{version: o.version, header: map[string]any{"run": h["run"], "id": h["id"], "try": h["try"],
+			"client": 0, "n": 10, "loss": 1}}.with(o.body)
+		for _, x := range []message{r.but("run", random()), r.but("client", 1), r.but("client", -1), r.but("also", 1),
+			r.but("loss", "NaN"), r.but("n", json.Number("1e400")), r.but("size", "all")} {
+			say("reply", x.signed(t, "reply", key))
+		}
+		say("reply", r.signed(t, "order", key))
+		say("reply", r.signed(t, "reply", stranger))
+		say("reply", r.signed(t, "reply", nil))
+		b := message{version: o.version, header: map[string]any{"run": h["run"], "client": 0, "instance": random(),
+			"count": 1, "leaves": true}}
+		for _, x := range []message{b.but("client", 1), b.but("run", random()), b.but("count", "many")} {
+			say("beat", x.signed(t, "beat", key))
+		}
+		say("beat", b.signed(t, "beat", stranger))
+		say("beat", b.signed(t, "beat", key)) // of no process that joined: not counted
+		say("part", []byte(`{"sum":"../../x","piece":-1}`))
+		say("put", make([]byte, 39))
+		say("put", make([]byte, 100<<10))
+	})
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.joins(50*time.Millisecond, 0, 1, 2)
+	s.runs()
+	for end, n := time.Now().Add(20*time.Second), 0; n < 10 && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		mu.Lock()
+		n = orders
+		mu.Unlock()
+	}
+	time.Sleep(200 * time.Millisecond)
+	status, err := s.status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	if n := status.Dropped + status.Late; n < int64(sent*9/10) || sent < 150 {
+		t.Errorf("%d of %d lies were counted", n, sent)
+	}
+	mu.Unlock()
+	counted(t, s.ends(), 0, 1, 2)
+	s.learned(float64(s.rounds))
+	empty(t, s.at("out", "hub", "pieces"))
+}
+
+// Cards that a client's key signed and that are not its own to give, or whose numbers are none, are refused; the client
+// itself joins all the same.
+func TestLyingCards(t *testing.T) {
+	t.Parallel()
+	s := serve(t, 2)
+	nc, _ := s.intruder("client-0", nats.CustomInboxPrefix(transport.InboxOf("default", 0)))
+	conf := s.tls(s.at("certs"), "client-0")
+	key := conf.Certificates[0].PrivateKey.(*ecdsa.PrivateKey)
+	ask := func(verb string, b []byte) message {
+		t.Helper()
+		m, err := nc.Request("pf.default.from.0."+verb, b, 5*time.Second)
+		if err != nil {
+			t.Fatal(verb, err)
+		}
+		a, err := parse(m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	hello := ask("hello", []byte(`{"nonce":"`+random()+`"}`))
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := s.tls(s.at("certs"), "client-1").Certificates[0]
+	proof := map[string]any{"key": public, "chain": conf.Certificates[0].Certificate}
+	card := message{version: hello.version, header: map[string]any{"run": hello.header["run"], "instance": random(),
+		"nonce": random(), "client": 0, "examples": 10, "backbone": "b", "tokens": "t", "terms": s.terms,
+		"member": engine.Member{Task: method.Task{Backbone: "echo", Width: 512, Dim: 512}}, "proof": proof}}
+	strange := s.terms
+	strange.Method = "fedpha"
+	for say, c := range map[string]struct {
+		card message
+		key  *ecdsa.PrivateKey
+	}{
+		"the card is of client 1":         {card.but("client", 1), key},
+		"the server began another run":    {card.but("run", random()), key},
+		"examples to train on":            {card.but("examples", -5), key},
+		"cannot unmarshal number":         {card.but("examples", json.Number("9223372036854775808")), key},
+		"unknown field":                   {card.but("also", 1), key},
+		"is that of \"client-1\", not of": {card.but("proof", map[string]any{"key": public, "chain": other.Certificate}), key},
+		"the signature is not that of":    {card, other.PrivateKey.(*ecdsa.PrivateKey)},
+		"the key is not that of":          {card.but("proof", map[string]any{"key": []byte("x"), "chain": conf.Certificates[0].Certificate}), key},
+		"method: the server has":          {card.but("terms", strange), key},
+	} {
+		v := ask("join", c.card.signed(t, "join", c.key))
+		if v.header["ok"] == true || !strings.Contains(fmt.Sprint(v.header["reason"]), say) {
+			t.Errorf("%q: %v", say, v.header)
+		}
+	}
+	s.joins(0, 0, 1, 2)
+	counted(t, s.ends(), 0, 1, 2)
 }
 
 // A client that moves the other way and says to have a thousand million examples is not believed, one with more than
@@ -117,7 +253,7 @@ func TestClaims(t *testing.T) {
 				flags = []string{"--wait", "2"}
 			}
 			s := serve(t, 3, flags...)
-			s.liar(part{claims: c.claims, lie: back})
+			s.background(part{claims: c.claims, lie: back})
 			if s.joins(0, 1); !kept {
 				s.says("refused to join")
 			}
@@ -140,7 +276,7 @@ func TestClaims(t *testing.T) {
 func TestStatusOfLiar(t *testing.T) {
 	s := serve(t, 40)
 	s.joins(100*time.Millisecond, 1, 2)
-	s.liar(part{claims: 150, pause: 100 * time.Millisecond, lie: func(r *engine.Reply) {
+	s.background(part{claims: 150, pause: 100 * time.Millisecond, lie: func(r *engine.Reply) {
 		if r.Upload.Shared["ctx"].Data[0] > 2 {
 			r.Stats.Loss = 1e300
 		}

@@ -18,10 +18,9 @@ import (
 // Who has no certificate, one of another authority, or one that is no client's gets nowhere; who has client 0's is
 // client 0.
 func TestCertificates(t *testing.T) {
+	t.Parallel()
 	s := serve(t, 1)
-	if out, err := exec.Command(program, "certs", s.at("other"), "--clients", "3").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	call(t, "certs", s.at("other"), "--clients", "3")
 	for _, c := range []struct{ folder, name string }{{"certs", ""}, {"other", "client-0"}, {"other", "server"},
 		{"certs", "worker"}, {"certs", "server"}} {
 		nc, err := nats.Connect("tls://"+s.address, nats.Secure(s.tls(s.at(c.folder), c.name)),
@@ -40,6 +39,7 @@ func TestCertificates(t *testing.T) {
 // Whoever guesses tokens is slow at it, and the log has few lines of it; a client with the right one gets in
 // afterwards.
 func TestGuesses(t *testing.T) {
+	t.Parallel()
 	s := serve(t, 1, "--token", "secret")
 	s.says("travel unencrypted")
 	var tried atomic.Int64
@@ -99,6 +99,7 @@ func TestConnections(t *testing.T) {
 
 // A port that is taken is said at once.
 func TestTakenPort(t *testing.T) {
+	t.Parallel()
 	s := serve(t, 1)
 	began := time.Now()
 	out, err := exec.Command(program, "serve", s.at("attack.yaml"), "--out", s.at("second"), "--listen", s.address,
@@ -111,6 +112,7 @@ func TestTakenPort(t *testing.T) {
 // What is secret in the folders of server and certificates is nobody's but the owner's, and the authority's key is in
 // neither.
 func TestFiles(t *testing.T) {
+	t.Parallel()
 	s := serve(t, 1)
 	s.joins(0, 0, 1, 2)
 	s.ends()
@@ -142,53 +144,4 @@ func TestFiles(t *testing.T) {
 	if _, err := os.Stat(s.at("certs", "ca-key.pem")); err == nil {
 		t.Error("the authority's key is where serve reads its own")
 	}
-}
-
-// A stock nats-server with the configuration that promptfed nats-config writes gives nobody more than the embedded one
-// does.
-func TestForeignServer(t *testing.T) {
-	s := &server{t: t, dir: t.TempDir()}
-	if out, err := exec.Command(program, "certs", s.at("certs"), "--clients", "3").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	text, err := exec.Command(program, "nats-config", "--clients", "3", "--tls", s.at("certs"), "--listen",
-		address).Output()
-	if err == nil {
-		err = os.WriteFile(s.at("nats.conf"), text, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := exec.Command(natsServer, "-c", s.at("nats.conf"), "-js", "-sd", s.at("store"))
-	n.Stdout, n.Stderr = &s.log, &s.log
-	if err := n.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer n.Wait()
-	defer n.Process.Kill()
-	run := serveAt(t, address, s.at("certs"), 2, "--nats", "tls://"+address)
-	for _, name := range []string{"client-0", "status"} {
-		nc, denied := run.intruder(name)
-		for _, subject := range append(append([]string{}, jetStream...), others...) {
-			denies(t, nc, denied, subject)
-		}
-		for _, subject := range []string{">", "pf.default.to.1.>", "pf.default.from.0.reply", "$JS.>"} {
-			if _, err := nc.SubscribeSync(subject); err != nil {
-				t.Fatal(err)
-			}
-			select {
-			case <-denied:
-			case <-time.After(5 * time.Second):
-				t.Errorf("%s may listen to %s", name, subject)
-			}
-		}
-	}
-	run.joins(0, 0, 1, 2)
-	counted(t, run.ends(), 0, 1, 2)
 }

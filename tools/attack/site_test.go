@@ -7,7 +7,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -71,14 +73,98 @@ func (s *said) String() string {
 	return s.b.String()
 }
 
+// process is a program that runs; what it says is kept.
+type process struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	log  said
+	done chan struct{}
+	err  error
+}
+
+// launch starts a program that ends with the test.
+func launch(t *testing.T, command ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(command[0], command[1:]...), done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("%v\n%s", p.cmd.Args, p.log.String())
+		}
+	})
+	return p
+}
+
+// kill is kill -9.
+func (p *process) kill() {
+	p.cmd.Process.Kill()
+	<-p.done
+}
+
+// says waits until the process has said something.
+func (p *process) says(text string) {
+	p.t.Helper()
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(p.log.String(),
+		text); time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-p.done:
+			p.t.Fatalf("%s ended and never said %q: %v", p.cmd.Args[1], text, p.err)
+		default:
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("%s never said %q", p.cmd.Args[1], text)
+		}
+	}
+}
+
+// ended waits until the process has come to a good end.
+func (p *process) ended() {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(time.Minute):
+		p.t.Fatalf("%s does not end", p.cmd.Args[1])
+	}
+	if p.err != nil {
+		p.t.Fatalf("%s failed: %v", p.cmd.Args[1], p.err)
+	}
+}
+
+// call runs promptfed to its end, which must be good, and gives what it says.
+func call(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(program, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("promptfed %v: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+// freePort is an address that nobody listens on now.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
 // server is promptfed serve as a process.
 type server struct {
+	*process
 	t       *testing.T
 	dir     string
-	address string
-	log     said
-	done    chan struct{}
-	err     error
+	address string // of the NATS server
 	terms   engine.Terms
 	rounds  int
 	plain   bool // without certificates
@@ -97,12 +183,7 @@ eval: {every: 1000, validate: false}
 // serve starts a server with certificates for three clients.
 func serve(t *testing.T, rounds int, flags ...string) *server {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := freePort(t)
 	return serveAt(t, address, "", rounds, append([]string{"--listen", address}, flags...)...)
 }
 
@@ -110,14 +191,12 @@ func serve(t *testing.T, rounds int, flags ...string) *server {
 // them.
 func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *server {
 	t.Helper()
-	s := &server{t: t, dir: t.TempDir(), address: address, done: make(chan struct{}), rounds: rounds,
-		plain: slices.Contains(flags, "--token")}
+	s := &server{t: t, dir: t.TempDir(), address: address, rounds: rounds, plain: slices.Contains(flags, "--token")}
 	var err error
 	if certs != "" {
 		err = os.Symlink(certs, s.at("certs"))
-	} else if out, failed := exec.Command(program, "certs", s.at("certs"), "--clients",
-		"3").CombinedOutput(); failed != nil {
-		err = fmt.Errorf("%w: %s", failed, out)
+	} else {
+		call(t, "certs", s.at("certs"), "--clients", "3")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +205,13 @@ func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(config, "ROUNDS", fmt.Sprint(rounds))), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	conf, err := configs.Load(path, nil)
+	var sets []string // what --set changes, and where noise comes from, is among the terms of both sides
+	for i, flag := range flags {
+		if flag == "--set" {
+			sets = append(sets, flags[i+1])
+		}
+	}
+	conf, err := configs.Load(path, sets)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,75 +219,51 @@ func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *
 	if err != nil {
 		t.Fatal(err)
 	}
+	if slices.Contains(flags, "--insecure-dp") {
+		if err := b.InsecureDP(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	s.terms = b.Engine.Terms()
 	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."
 	args := append([]string{"serve", path, "--out", s.at("out")}, flags...)
 	if !s.plain {
 		args = append(args, "--tls", s.at("certs"))
 	}
-	c := exec.Command(program, args...)
-	c.Stdout, c.Stderr = &s.log, &s.log
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		s.err = c.Wait()
-		close(s.done)
-	}()
-	t.Cleanup(func() {
-		c.Process.Kill()
-		<-s.done
-		if t.Failed() {
-			t.Log(s.log.String())
-		}
-	})
+	s.process = launch(t, append([]string{program}, args...)...)
 	s.says("waiting for clients")
 	return s
 }
 
 func (s *server) at(name ...string) string { return filepath.Join(append([]string{s.dir}, name...)...) }
 
-// says waits until the server has said something.
-func (s *server) says(text string) {
-	s.t.Helper()
-	for end := time.Now().Add(30 * time.Second); !strings.Contains(s.log.String(),
-		text); time.Sleep(5 * time.Millisecond) {
-		select {
-		case <-s.done:
-			s.t.Fatalf("the server ended and never said %q: %v", text, s.err)
-		default:
-		}
-		if time.Now().After(end) {
-			s.t.Fatalf("the server never said %q", text)
-		}
-	}
-}
-
 // ends waits until the run is over, which must have been well, and gives its rounds.
 func (s *server) ends() []engine.Record {
 	s.t.Helper()
-	select {
-	case <-s.done:
-	case <-time.After(time.Minute):
-		s.t.Fatal("the run does not end")
+	s.ended()
+	out := s.records()
+	if len(out) != s.rounds {
+		s.t.Fatalf("%d rounds of %d", len(out), s.rounds)
 	}
-	if s.err != nil {
-		s.t.Fatalf("the run failed: %v", s.err)
-	}
+	return out
+}
+
+// records are those of the rounds so far.
+func (s *server) records() (out []engine.Record) {
+	s.t.Helper()
 	b, err := os.ReadFile(s.at("out", engine.RoundsFile))
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.t.Fatal(err)
 	}
-	var out []engine.Record
 	for line := range bytes.Lines(b) {
 		var r engine.Record
+		if !bytes.HasSuffix(line, []byte("\n")) { // being written
+			break
+		}
 		if err := json.Unmarshal(line, &r); err != nil {
 			s.t.Fatal(err)
 		}
 		out = append(out, r)
-	}
-	if len(out) != s.rounds {
-		s.t.Fatalf("%d rounds of %d", len(out), s.rounds)
 	}
 	return out
 }
@@ -211,7 +272,7 @@ func (s *server) ends() []engine.Record {
 func (s *server) runs() {
 	s.t.Helper()
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if b, _ := os.ReadFile(s.at("out", engine.RoundsFile)); bytes.Contains(b, []byte("\n")) {
+		if len(s.records()) > 0 {
 			return
 		}
 	}
@@ -263,6 +324,7 @@ type part struct {
 	pause  time.Duration
 	claims int                   // examples; 0 for the 10 of an honest one
 	lie    func(r *engine.Reply) // nil for an honest one
+	sees   func(o engine.Order)  // what it is sent; nil for nobody who looks
 }
 
 func (p part) examples() int { return cmp.Or(p.claims, 10) }
@@ -272,6 +334,9 @@ func (p part) Answer(ctx context.Context, o engine.Order, _ engine.State) (engin
 	case <-time.After(p.pause):
 	case <-ctx.Done():
 		return engine.Reply{}, nil, ctx.Err()
+	}
+	if p.sees != nil {
+		p.sees(o)
 	}
 	r := engine.Reply{Client: p.client, Scores: engine.Scores{Examples: 1, Global: &engine.Hits{},
 		Personal: &engine.Hits{}}}
@@ -345,20 +410,6 @@ func (s *server) joins(pause time.Duration, which ...int) {
 		}
 		all.Wait()
 		cancel()
-	})
-}
-
-// liar starts client 0, which lies; how it ends is its own affair.
-func (s *server) liar(p part) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.join(ctx, p)
-	}()
-	s.t.Cleanup(func() {
-		cancel()
-		<-done
 	})
 }
 

@@ -35,7 +35,9 @@ func certsCommand() *cobra.Command {
 	clients, days := 0, 90
 	var hosts []string
 	var authority string
-	c := &cobra.Command{Use: "certs DIR --clients N [--host NAME ...] [--authority DIR]", Args: exactly(1),
+	var renew, revoke []string
+	c := &cobra.Command{Use: "certs DIR --clients N [--host NAME ...] [--authority DIR] | certs DIR [--revoke NAME] " +
+		"[--renew NAME]", Args: exactly(1),
 		Short: "make a small certificate authority for a trial: a certificate for the server and one for each client"}
 	c.Flags().IntVar(&clients, "clients", 0, "how many clients; those that have a certificate keep it")
 	c.Flags().IntVar(&days, "days", days, "how long the certificates are good for")
@@ -43,9 +45,16 @@ func certsCommand() *cobra.Command {
 		"names and addresses under which clients reach the server")
 	c.Flags().StringVar(&authority, "authority", "", "folder of the authority's key, which no server and no client "+
 		"needs (default DIR-authority)")
+	c.Flags().StringSliceVar(&revoke, "revoke", nil, "write all certificates of NAME (client-K, server, status, "+
+		"worker), or the one in a file, into the list "+transport.RevokedFile+" of DIR, which a running serve heeds")
+	c.Flags().StringSliceVar(&renew, "renew", nil, "make a new certificate and key for NAME; the old certificate goes "+
+		"to the authority's folder and counts until it is revoked")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if authority == "" {
 			authority = filepath.Clean(args[0]) + "-authority"
+		}
+		if len(renew)+len(revoke) > 0 && clients == 0 && days >= 1 {
+			return replaceCerts(args[0], authority, revoke, renew, time.Now(), time.Duration(days)*24*time.Hour)
 		}
 		if clients < 1 || clients > 1<<16 || days < 1 {
 			return usageError{fmt.Errorf("--clients %d, --days %d: each must be 1 or more, and there can be 65536 "+
@@ -130,7 +139,7 @@ func (m *maker) authority() error {
 		}
 		t := x509.Certificate{Subject: pkix.Name{CommonName: "promptfed trial"}, IsCA: true,
 			BasicConstraintsValid: true, MaxPathLenZero: true,
-			KeyUsage: x509.KeyUsageCertSign, NotBefore: m.from, NotAfter: m.to, SerialNumber: serial()}
+			KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, NotBefore: m.from, NotAfter: m.to, SerialNumber: serial()}
 		m.ca = &t
 		der, err := x509.CreateCertificate(rand.Reader, &t, &t, &m.key.PublicKey, m.key)
 		if err != nil {
@@ -189,31 +198,4 @@ func (m *maker) write(keyPath, name string, der []byte, key *ecdsa.PrivateKey) e
 	}
 	m.made++
 	return os.WriteFile(certFile(m.dir, name), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)
-}
-
-// serverTLS is TLS that lets nobody in without a certificate of the folder's authority.
-func serverTLS(dir string) (*tls.Config, error) {
-	conf, err := clientTLS(dir, serverName)
-	if err != nil {
-		return nil, err
-	}
-	conf.ClientCAs, conf.ClientAuth = conf.RootCAs, tls.RequireAndVerifyClientCert
-	return conf, nil
-}
-
-// clientTLS is TLS with the certificate of a name.
-func clientTLS(dir, name string) (*tls.Config, error) {
-	text, err := os.ReadFile(certFile(dir, caName))
-	if err != nil {
-		return nil, fmt.Errorf("--tls: %w; promptfed certs makes such a folder", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("--tls: %s holds no certificate", certFile(dir, caName))
-	}
-	pair, err := tls.LoadX509KeyPair(certFile(dir, name), keyFile(dir, name))
-	if err != nil {
-		return nil, fmt.Errorf("--tls: certificate of %s: %w", name, err)
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool, Certificates: []tls.Certificate{pair}}, nil
 }

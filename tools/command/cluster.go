@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -28,13 +27,13 @@ const listenScheme = "listen://"
 func (f *clusterFlags) add(c *cobra.Command) {
 	l := c.Flags()
 	l.StringVar(&f.url, "cluster", "", "spread the clients over machines that run promptfed work: URL of a NATS "+
-		"server with JetStream, or listen://HOST:PORT for one in this process")
+		"server, or listen://HOST:PORT for one in this process")
 	addQueue(c, &f.queue)
 	addLink(c, &f.link)
 }
 
 func addQueue(c *cobra.Command, queue *string) {
-	c.Flags().StringVar(queue, "queue", "default", "name of the work queue on the NATS server; workers give the same")
+	c.Flags().StringVar(queue, "queue", "default", "name of the queue of work on the NATS server; workers give the same")
 }
 
 func addLink(c *cobra.Command, o *linkOptions) {
@@ -48,6 +47,7 @@ func addLink(c *cobra.Command, o *linkOptions) {
 type cluster struct {
 	nc    *nats.Conn
 	queue string
+	who   transport.Identity
 	log   *slog.Logger
 	stop  func()
 }
@@ -64,11 +64,14 @@ func (f clusterFlags) open(ctx context.Context) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.link.user = serverName
 	c := &cluster{queue: f.queue, log: log}
+	if c.who, err = f.link.identity(); err != nil {
+		return nil, err
+	}
 	if address, ok := strings.CutPrefix(f.url, listenScheme); ok {
 		return c, f.embed(c, address)
 	}
-	f.link.user = serverName
 	options, err := f.link.options()
 	if err != nil {
 		return nil, err
@@ -80,39 +83,33 @@ func (f clusterFlags) open(ctx context.Context) (*cluster, error) {
 	return c, nil
 }
 
-// embed runs a NATS server in this process. What it stores is of no use after it, so it is put aside.
+// embed runs a NATS server in this process.
 func (f clusterFlags) embed(c *cluster, address string) error {
 	if err := f.link.secret(); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "promptfed-queue-")
-	if err != nil {
-		return err
-	}
-	e := transport.Embedding{Listen: address, Workers: dir, Run: f.queue, Token: f.link.token, Limit: 1 << 20,
+	e := transport.Embedding{Listen: address, Workers: true, Run: f.queue, Token: f.link.token, Limit: 1 << 20,
 		Log: c.log}
 	if f.link.tls != "" {
-		e.TLS, err = serverTLS(f.link.tls)
+		var err error
+		if e.TLS, err = serverTLS(f.link.tls); err != nil {
+			return err
+		}
+		if e.Revoked, err = revokedIn(f.link.tls); err != nil {
+			return err
+		}
 	} else if f.link.token == "" {
 		c.log.Warn("anybody who can connect can be a worker, unencrypted; --tls closes that (promptfed certs)",
 			"listen", address)
 	} else {
 		c.log.Warn(plainToken, "listen", address)
 	}
-	var s *transport.Embedded
-	if err == nil {
-		s, err = transport.Embed(e)
-	}
+	s, err := transport.Embed(e)
 	if err != nil {
-		os.RemoveAll(dir)
 		return err
 	}
 	c.log.Info("workers take part with: promptfed work " + s.URL())
-	c.nc = s.Conn()
-	c.stop = func() {
-		s.Close()
-		os.RemoveAll(dir)
-	}
+	c.nc, c.stop = s.Conn(), s.Close
 	return nil
 }
 
@@ -135,18 +132,16 @@ func (c *cluster) spread(ctx context.Context, b *experiment.Built, set *engine.S
 	if err != nil {
 		return nil, err
 	}
-	q, err := transport.OpenCluster(ctx, c.nc, transport.ClusterSettings{Queue: c.queue, Config: text, Footing: footing,
-		Log: c.log})
+	d, err := transport.OpenDispatcher(ctx, c.nc, transport.DispatcherSettings{Queue: c.queue, Dir: set.Dir,
+		Config: text, Footing: footing, Identity: c.who, Log: c.log})
 	if err != nil {
 		return nil, err
 	}
-	set.Elsewhere, set.Workers = q, transport.MaxTurns
+	set.Elsewhere, set.Workers = d, transport.MaxJobs
 	return func() {
-		t := q.Totals()
-		c.log.Info("done", "turns", t.Turns, "workers", t.Workers, "bytes_down", t.Down, "bytes_up", t.Up, "late",
-			t.Late, "failed", t.Failed)
-		if err := q.Close(); err != nil {
-			c.log.Warn("the queue could not be removed", "error", err)
-		}
+		d.Close()
+		t := d.Totals()
+		c.log.Info("done", "jobs", t.Jobs, "workers", t.Workers, "bytes_down", t.Down, "bytes_up", t.Up, "late", t.Late,
+			"failed", t.Failed, "lost", t.Lost)
 	}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -28,7 +29,12 @@ type joinFlags struct {
 	domain, log string
 	client      int
 	partition   bool
+	require     string
+	yes         bool
+	insecureDP  bool
 	link        linkOptions
+
+	required []experiment.Requirement
 }
 
 func joinCommand() *cobra.Command {
@@ -46,6 +52,11 @@ func joinCommand() *cobra.Command {
 	l.BoolVar(&f.partition, "partition", false, "take this client's part of the partition of the data, as promptfed "+
 		"run deals it, instead of all of the data")
 	l.StringVar(&f.domain, "domain", "", "domain of this client's data, for reports")
+	l.StringVar(&f.require, "require", "", "what must be so before this client joins, as in dp.epsilon<=8,"+
+		"secure_aggregation,method=fedpha (docs/distributed.md)")
+	l.BoolVar(&f.yes, "yes", false, "agree to the terms that are shown, instead of being asked on a terminal")
+	l.BoolVar(&f.insecureDP, "insecure-dp", false, "take part where the noise of differential privacy comes from the "+
+		"run's seed (serve --insecure-dp), so that it hides nothing")
 	l.StringVar(&f.log, "log", "text", "form of the log on standard error: text or json")
 	f.link.addToken(c, "the server's secret")
 	l.StringVar(&f.link.creds, "creds", "", "NATS credentials file")
@@ -55,7 +66,11 @@ func joinCommand() *cobra.Command {
 		if f.client < 0 {
 			return needed("join", "--client K")
 		}
-		err := join(cmd.Context(), args[0], f)
+		var err error
+		if f.required, err = requirements(f.require); err != nil {
+			return usageError{err}
+		}
+		err = join(cmd.Context(), args[0], f)
 		if err != nil && cmd.Context().Err() != nil {
 			return errors.New("stopped; the same command goes on")
 		}
@@ -135,8 +150,16 @@ func (o linkOptions) identity() (transport.Identity, error) {
 	if err != nil {
 		return transport.Identity{}, err
 	}
-	return transport.IdentityOf(conf)
+	revoked, err := revokedIn(o.tls)
+	if err != nil {
+		return transport.Identity{}, err
+	}
+	who, err := transport.IdentityOf(conf)
+	return who.Revoking(revoked), err
 }
+
+// finishedWait is how long a client whose run is over looks for a server that has another.
+const finishedWait = 3 * time.Second
 
 func join(ctx context.Context, url string, f joinFlags) error {
 	log, err := logger(f.log)
@@ -148,9 +171,11 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	}
 	over := fmt.Sprintf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client "+
 		"learned", f.state, f.client)
-	if transport.Finished(f.state) {
-		fmt.Println(over)
-		return nil
+	finished, waits := transport.Finished(f.state), ctx
+	if finished != "" { // the server of that run may be gone, but another run may be there
+		var cancel context.CancelFunc
+		waits, cancel = context.WithTimeout(ctx, finishedWait)
+		defer cancel()
 	}
 	if err := transport.CheckName(f.run); err != nil {
 		return usageError{fmt.Errorf("--run: %w", err)}
@@ -164,15 +189,24 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	if err != nil {
 		return err
 	}
-	nc, err := transport.Dial(ctx, url, "promptfed join "+strconv.Itoa(f.client), log, append(options,
+	nc, err := transport.Dial(waits, url, "promptfed join "+strconv.Itoa(f.client), log, append(options,
 		nats.CustomInboxPrefix(transport.InboxOf(f.run, f.client)))...)
+	var inv *transport.Invitation
+	if err == nil {
+		defer nc.Close()
+		inv, err = transport.Ask(waits, nc, f.run, f.client, who, log)
+	}
+	if finished != "" && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || err == nil &&
+		inv.Run == finished) {
+		fmt.Println(over)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	inv, err := transport.Ask(ctx, nc, f.run, f.client, who, log)
-	if err != nil {
-		return err
+	if finished != "" {
+		return fmt.Errorf("%s belongs to run %.12s, which is over; the server has run %.12s: take another --state, or "+
+			"remove that folder", f.state, finished, inv.Run)
 	}
 	a, done, err := f.prepare(ctx, nc, inv, log)
 	if err != nil {
@@ -193,6 +227,10 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	if err != nil {
 		return nil, nil, err
 	}
+	facts, err := f.meets(conf, inv, "this client's configuration")
+	if err != nil {
+		return nil, nil, err
+	}
 	d := newDisplay(conf)
 	defer d.close()
 	place := experiment.Place{Client: f.client, Of: inv.Clients, Partition: f.partition, Domain: f.domain,
@@ -200,6 +238,13 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	b, err := experiment.OpenClient(ctx, conf, place, d.work)
 	if err != nil {
 		return nil, nil, asUsage(err)
+	}
+	if err := f.privately(b, inv, log); err != nil {
+		return nil, nil, err
+	}
+	terms, own := f.terms(b, place, facts, inv)
+	if err := f.consent().take(ctx, terms, own); err != nil {
+		return nil, nil, err
 	}
 	if err := b.Settle(); err != nil {
 		return nil, nil, err
@@ -217,7 +262,19 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	card := transport.Card{Terms: b.Engine.Terms(), Member: engine.Member{Task: p.Task, Domain: p.Client.Domain},
 		Backbone: p.Backbone, Tokens: p.Tokens,
 		Examples: p.Client.Train.Len()}
-	worker := engine.NewWorker(b.Engine, b.Settings())
+	summed, err := f.joinSecure(b, conf, inv)
+	if err != nil {
+		b.Close()
+		return nil, nil, err
+	}
+	set := b.Settings()
+	if b.Private() && !f.insecureDP {
+		if set.Noise, err = engine.OpenNoise(filepath.Join(f.state, noiseFile), inv.Run); err != nil {
+			b.Close()
+			return nil, nil, err
+		}
+	}
+	worker := engine.NewWorker(b.Engine, set)
 	if conf.Eval.ZeroShot {
 		if found, err := worker.ZeroShot(ctx, []*engine.Client{p.Client}); err == nil {
 			for _, line := range engine.ZeroShotWarnings(found) {
@@ -232,6 +289,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 		err = errors.Join(writeConfig(f.state, b.Config), writeJSON(f.state, results.DataFile, b.Info))
 	}
 	done := func() {
+		summed()
 		worker.Close()
 		b.Close()
 	}
@@ -240,6 +298,21 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 		return nil, nil, err
 	}
 	return a, done, nil
+}
+
+// privately takes the noise from where both sides agreed to.
+func (f joinFlags) privately(b *experiment.Built, inv *transport.Invitation, log *slog.Logger) error {
+	switch {
+	case !b.Private() || !inv.InsecureDP && !f.insecureDP:
+		return nil
+	case !f.insecureDP:
+		return errors.New("the server has the noise of differential privacy come from the seed, which everybody knows, " +
+			"so that it hides nothing (serve --insecure-dp); add --insecure-dp to take part all the same")
+	case !inv.InsecureDP:
+		return errors.New("--insecure-dp: the server wants noise that nobody else knows; leave the flag out")
+	}
+	log.Warn(seededNoise)
+	return b.InsecureDP()
 }
 
 // configuration is the server's, changed by this client's own.
@@ -262,6 +335,9 @@ func (f joinFlags) configuration(inv *transport.Invitation) (experiment.Config, 
 	}
 	if err != nil {
 		return conf, fmt.Errorf("the server's configuration: %w", err)
+	}
+	if _, err := f.meets(conf, inv, "the server's configuration"); err != nil {
+		return conf, err
 	}
 	if err := configs.Into(&conf, f.config, f.sets); err != nil {
 		return conf, usageError{err}

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,6 +36,7 @@ type serveFlags struct {
 	maxExamples    string
 	limit, largest int
 	resume         bool
+	insecureDP     bool
 	log, metrics   string
 }
 
@@ -65,6 +68,8 @@ func serveCommand() *cobra.Command {
 		"multiple of what clients have (auto); off for no bound")
 	l.IntVar(&f.limit, "limit", transport.DefaultLimit, "bytes of tensors that travel in a message; more go in pieces")
 	l.IntVar(&f.largest, "largest", transport.DefaultLargest, "bytes of tensors that are taken from a client at most")
+	l.BoolVar(&f.insecureDP, "insecure-dp", false, "draw the noise of differential privacy from the run's seed, to "+
+		"repeat a run byte for byte; whoever knows the seed takes it off, so that it hides nothing")
 	l.BoolVar(&f.resume, "resume", false, "go on after the last finished round")
 	l.StringVar(&f.log, "log", "text", "form of the log on standard error: text or json")
 	l.StringVar(&f.metrics, "metrics", "", "HOST:PORT that answers /metrics (Prometheus) and /healthz; they are not "+
@@ -104,6 +109,12 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if err != nil {
 		return asUsage(err)
 	}
+	if f.insecureDP {
+		if err := b.InsecureDP(); err != nil {
+			return usageError{err}
+		}
+		log.Warn(seededNoise)
+	}
 	if f.wait == 0 {
 		f.wait = f.clients
 	}
@@ -122,7 +133,8 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	nc, stop, err := f.connect(ctx, &set, log)
+	var own atomic.Pointer[tls.Certificate]
+	nc, stop, err := f.connect(ctx, &set, &own, log)
 	if err != nil {
 		return err
 	}
@@ -135,6 +147,11 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		return err
 	}
 	defer h.Close()
+	if f.link.tls != "" {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go renewOnHangup(ctx, f.link.tls, h, &own, log)
+	}
 	m := newMeter(h)
 	if f.metrics != "" {
 		stop, err := serveMetrics(f.metrics, m, nc.IsConnected, log)
@@ -172,12 +189,20 @@ func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.B
 		return err
 	}
 	b.Agree(terms)
+	if err := serveSecure(h, b); err != nil {
+		return err
+	}
 	if err := writeConfig(dir, b.Config); err != nil {
 		return err
 	}
 	set := b.Settings()
 	set.Dir, set.Resume, set.Remote = dir, f.resume, h
 	set.OnRound = round
+	if b.Private() && !f.insecureDP {
+		if set.Noise, err = engine.OpenNoise(filepath.Join(dir, hubDir, noiseFile), h.Status().Run); err != nil {
+			return err
+		}
+	}
 	d.start(b.Config.Train.Rounds, f.clients)
 	r, err := engine.Run(ctx, b.Engine, set)
 	if err != nil {

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
 
@@ -60,8 +62,16 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 	if set.Identity, err = (linkOptions{tls: f.link.tls, user: serverName}).identity(); err != nil {
 		return set, err
 	}
-	set.Dir = filepath.Join(dir, "hub")
-	set.ID, set.Resume, err = runID(dir, f.resume)
+	facts, err := b.Invitation().Facts(experiment.Link{TLS: f.link.tls != "", Insecure: f.insecureDP})
+	if err != nil {
+		return set, err
+	}
+	if set.Facts, err = json.Marshal(facts); err != nil {
+		return set, err
+	}
+	set.InsecureDP = f.insecureDP && b.Private()
+	set.Dir = filepath.Join(dir, hubDir)
+	set.ID, set.Resume, err = runID(dir, f.resume, set.InsecureDP)
 	return set, err
 }
 
@@ -83,11 +93,22 @@ func bound(flag, text string) (float64, error) {
 	return v, nil
 }
 
-// runID is the identity of the run in a folder, made anew unless the run goes on.
-func runID(dir string, resume bool) (id string, old bool, err error) {
+// hubDir is the folder of the server's own secrets; noiseFile is where it, or a client's folder, keeps that of noise.
+const (
+	hubDir    = "hub"
+	noiseFile = "noise.json"
+)
+
+// seededNoise is said where noise hides nothing.
+const seededNoise = "--insecure-dp: the noise of differential privacy comes from the run's seed, which everybody knows; " +
+	"it hides nothing, and no epsilon is recorded"
+
+// runID is the identity of the run in a folder, made anew unless the run goes on; where its noise comes from stays.
+func runID(dir string, resume, insecureDP bool) (id string, old bool, err error) {
 	path := filepath.Join(dir, "serve.json")
 	var saved struct {
-		Run string `json:"run"`
+		Run        string `json:"run"`
+		InsecureDP bool   `json:"insecure_dp,omitempty"`
 	}
 	if resume {
 		b, err := os.ReadFile(path)
@@ -95,13 +116,17 @@ func runID(dir string, resume bool) (id string, old bool, err error) {
 			if err := json.Unmarshal(b, &saved); err != nil {
 				return "", false, fmt.Errorf("%s: %w", path, err)
 			}
+			if saved.InsecureDP != insecureDP {
+				return "", false, usageError{fmt.Errorf("%s: the run began with insecure_dp %v; go on likewise (flag "+
+					"--insecure-dp), or take another --out", path, saved.InsecureDP)}
+			}
 			return saved.Run, true, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return "", false, err
 		}
 	}
-	saved.Run = transport.NewID()
+	saved.Run, saved.InsecureDP = transport.NewID(), insecureDP
 	b, err := json.Marshal(saved)
 	if err == nil {
 		err = writeFile(path, append(b, '\n'))
@@ -114,8 +139,8 @@ const plainToken = "the token and all else travel unencrypted, and who has the t
 	"that (promptfed certs)"
 
 // connect gives the hub's connection: to a NATS server in this process, or to one elsewhere.
-func (f serveFlags) connect(ctx context.Context, set *transport.Settings, log *slog.Logger) (*nats.Conn, func(),
-	error) {
+func (f serveFlags) connect(ctx context.Context, set *transport.Settings, own *atomic.Pointer[tls.Certificate],
+	log *slog.Logger) (*nats.Conn, func(), error) {
 	f.link.user = serverName
 	if err := f.link.secret(); err != nil {
 		return nil, nil, err
@@ -136,6 +161,10 @@ func (f serveFlags) connect(ctx context.Context, set *transport.Settings, log *s
 	var err error
 	if f.link.tls != "" {
 		if e.TLS, err = serverTLS(f.link.tls); err != nil {
+			return nil, nil, err
+		}
+		replaceable(e.TLS, own)
+		if e.Revoked, err = revokedIn(f.link.tls); err != nil {
 			return nil, nil, err
 		}
 	} else if f.link.token == "" {

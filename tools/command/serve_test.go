@@ -108,10 +108,18 @@ func together(t *testing.T, dirs ...string) []byte {
 
 // A server and four clients as processes of their own, over TLS, learn what one process learns; the server is killed
 // with kill -9 on the way and goes on, and so is a client. Each client's folder then classifies.
-func TestServeAndJoin(t *testing.T) {
+func TestServeAndJoin(t *testing.T) { serveAndJoin(t, "") }
+
+// So it is under secure aggregation, of which each client tells in the end.
+func TestServeAndJoinSecure(t *testing.T) { serveAndJoin(t, "secure_aggregation: {threshold: 0.6}\n") }
+
+func serveAndJoin(t *testing.T, more string) {
 	dir := setup(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	conf, addr := at("small.yaml"), freePort(t)
+	if err := os.WriteFile(conf, append(read(t, dir, "small.yaml"), more...), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	mustRun(t, "run", conf, "--out", at("run"))
 	mustRun(t, "certs", at("certs"), "--clients", "4")
 	serve := func(more ...string) *process {
@@ -169,10 +177,26 @@ func TestServeAndJoin(t *testing.T) {
 	if !bytes.Equal(together(t, dirs...), together(t, at("run"))) {
 		t.Error("server and clients learned something else than one process")
 	}
+	for k := range 4 {
+		if summed := strings.Contains(clients[k].said(), "clients, and refused 0 orders"); summed != (more != "") {
+			t.Errorf("client %d tells of sums: %v", k, summed)
+		}
+	}
 	if text := mustRun(t, "join", "tls://"+addr, "--client", "2", "--tls", at("certs"), "--state",
 		at("client2")); !strings.Contains(text, "the run is over") {
 		t.Errorf("a client whose run is over says %q", text)
 	}
+	another := start(t, "serve", conf, "--out", at("another"), "--listen", addr, "--tls", at("certs"))
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(another.said(), "waiting for clients") &&
+		time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if _, text, code := call("join", "tls://"+addr, "--client", "2", "--tls", at("certs"), "--state",
+		at("client2")); code != failed || !strings.Contains(text, "which is over") || !strings.Contains(text,
+		"take another --state") {
+		t.Errorf("the folder of a run that is over, and a server with another run: exit %d, %q", code, text)
+	}
+	another.Process.Kill()
 	image := at("image.png")
 	drawImage(t, image)
 	want := mustRun(t, "predict", at("run"), "--client", "2", "--json", image)
@@ -226,6 +250,8 @@ func TestJoinIsRefused(t *testing.T) {
 		{"options: the server has", []string{"--client", "1", "--token", "secret", "--set", "options.global_tokens=5"}},
 		{"classes: the server has", []string{"--client", "1", "--token", "secret", "--set",
 			"data.drawn.classes=[circle, square, star, heart]"}},
+		{"--require secure_aggregation does not hold: the server's configuration has secure_aggregation: off",
+			[]string{"--client", "1", "--token", "secret", "--require", "rounds>=1,secure_aggregation,method=x"}},
 		{"the run has clients 0 to 3", []string{"--client", "4", "--token", "secret"}},
 		{"Authorization", []string{"--client", "1", "--token", "guessed"}},
 	} {
@@ -233,6 +259,10 @@ func TestJoinIsRefused(t *testing.T) {
 		if code != failed || !strings.Contains(text, c.say) {
 			t.Errorf("%v: exit %d, %s", c.args, code, text)
 		}
+	}
+	if text, code := join("unknown", "--client", "1", "--require", "colour"); code != usage || !strings.Contains(text,
+		"--require colour: there is no such key") {
+		t.Errorf("exit %d, %s", code, text)
 	}
 	for _, say := range []string{"refused to join", "options: the server has", "another token"} {
 		if !strings.Contains(server.said(), say) {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
 )
 
@@ -123,5 +124,10 @@ func statusTable(s *transport.Status) string {
 		t.AppendRow(table.Row{c.Client, state, order, heard, c.Backbone, c.Domain, examples, c.Replies, c.Refused,
 			fmt.Sprintf("%.1f", float64(c.Up)/1e3), fmt.Sprintf("%.1f", float64(c.Down)/1e3)})
 	}
-	return t.Render() + strings.Join(reasons, "")
+	out := t.Render() + strings.Join(reasons, "")
+	var facts experiment.Facts
+	if json.Unmarshal(s.Facts, &facts) == nil && len(facts) > 0 {
+		out += "\n" + joinTable("what runs, and what protects clients", runTerms(facts))
+	}
+	return out
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"promptfed/configs"
@@ -60,73 +59,71 @@ func work(ctx context.Context, url string, f workFlags) error {
 	if err := transport.CheckName(f.queue); err != nil {
 		return usageError{fmt.Errorf("--queue: %w", err)}
 	}
-	if f.jobs < 0 || f.jobs > transport.MaxTurns {
-		return usageError{fmt.Errorf("--jobs %d: take 1 to %d, or 0 for runtime.workers", f.jobs, transport.MaxTurns)}
+	if f.jobs < 0 || f.jobs > transport.MaxJobs {
+		return usageError{fmt.Errorf("--jobs %d: take 1 to %d, or 0 for runtime.workers", f.jobs, transport.MaxJobs)}
 	}
 	f.link.user = transport.WorkerUser
 	options, err := f.link.options()
 	if err != nil {
 		return err
 	}
+	w := transport.Work{Queue: f.queue, Worker: transport.NewID(), Program: experiment.Version(), Idle: f.idle, Log: log}
+	if w.Identity, err = f.link.identity(); err != nil {
+		return err
+	}
 	nc, err := transport.Dial(ctx, url, "promptfed work", log, append(options,
-		nats.CustomInboxPrefix(transport.WorkerInbox))...)
+		transport.WorkerOptions(w.Queue, w.Worker)...)...)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	var now *errand
+	var now *task
 	defer func() { now.close() }()
 	for {
-		e, err := transport.AskErrand(ctx, nc, f.queue, experiment.Version(), f.idle, log)
+		inv, err := w.Ask(ctx, nc)
 		if err != nil {
 			return err
 		}
-		if now == nil || !bytes.Equal(now.config, e.Config) {
+		if now == nil || !bytes.Equal(now.config, inv.Config) {
 			now.close()
-			if now, err = f.prepare(ctx, e.Config); err != nil {
+			if now, err = f.prepare(ctx, inv.Config); err != nil {
 				return err
 			}
 		}
-		crew, err := transport.NewCrew(nc, e, now.card, now.turn, log)
-		if err != nil {
-			return err
-		}
-		err = crew.Run(ctx)
-		nc.FlushTimeout(time.Second) // what was given up is said
-		if !errors.Is(err, transport.ErrOver) {
+		if err := w.Run(ctx, nc, inv, now.info, now.job); !errors.Is(err, transport.ErrOver) {
 			return err
 		}
 		log.Info("the run is over")
 	}
 }
 
-// errand is an experiment that this machine works for.
-type errand struct {
+// task is an experiment that this machine works for.
+type task struct {
 	config []byte
 	built  *experiment.Built
 	worker *engine.Worker
-	card   transport.WorkCard
+	info   transport.WorkerInfo
 }
 
-func (e *errand) close() {
-	if e != nil {
-		e.worker.Close()
-		e.built.Close()
+func (t *task) close() {
+	if t != nil {
+		t.worker.Close()
+		t.built.Close()
 	}
 }
 
-// turn does what an order asks of a client.
-func (e *errand) turn(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State,
+// job does what an order asks of a client.
+func (t *task) job(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State,
 	error) {
-	c, err := e.built.Client(client)
+	c, err := t.built.Client(client)
 	if err != nil {
 		return engine.Reply{}, nil, err
 	}
-	return e.worker.Answer(ctx, c, o, s)
+	return t.worker.Answer(ctx, c, o, s)
 }
 
 // prepare opens what a run's configuration names, with this machine's folders and runtime.
-func (f workFlags) prepare(ctx context.Context, config []byte) (*errand, error) {
+func (f workFlags) prepare(ctx context.Context, config []byte) (*task, error) {
 	conf, err := configs.Text("the run's configuration", config)
 	if err == nil {
 		conf, err = experiment.CheckShared(conf)
@@ -151,16 +148,16 @@ func (f workFlags) prepare(ctx context.Context, config []byte) (*errand, error) 
 	if err := b.Features(ctx, d.work); err != nil {
 		return nil, err
 	}
-	e := &errand{config: config, built: b, worker: engine.NewWorker(b.Engine, b.Settings())}
-	e.card.Host, e.card.Jobs = hostName(), f.jobs
+	t := &task{config: config, built: b, worker: engine.NewWorker(b.Engine, b.Settings())}
+	t.info.Host, t.info.Jobs = hostName(), f.jobs
 	if f.jobs == 0 {
-		e.card.Jobs = b.Settings().Workers
+		t.info.Jobs = b.Settings().Workers
 	}
-	if e.card.Footing, err = b.Footing(ctx); err != nil {
-		e.close()
+	if t.info.Footing, err = b.Footing(ctx); err != nil {
+		t.close()
 		return nil, err
 	}
-	return e, nil
+	return t, nil
 }
 
 // hostName is this machine's, as far as it can be shown.

@@ -23,6 +23,7 @@ func tables(root string) (map[string]string, error) {
 		"options":       optionTables(),
 		"configuration": keyTable(keys(experiment.Defaults())),
 		"sweep":         keyTable(keys(configs.SweepFile{})),
+		"facts":         factTable(),
 		"counts":        keyTable(keys(configs.CountsFile{})),
 		"pretrain":      keyTable(keys(pretrain.Defaults())),
 		"datasets":      dataTable(),
@@ -72,6 +73,14 @@ func keyTable(list []key) string {
 	rows := [][]string{{"key", "is", "default", "meaning"}}
 	for _, k := range list {
 		rows = append(rows, []string{code(k.name), k.kind, code(k.value), k.help})
+	}
+	return markdown(rows)
+}
+
+func factTable() string {
+	rows := [][]string{{"key", "meaning"}}
+	for _, f := range experiment.AllFacts() {
+		rows = append(rows, []string{code(f.Name), f.Help})
 	}
 	return markdown(rows)
 }

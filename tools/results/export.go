@@ -144,8 +144,8 @@ func AllMetrics(groups []*Group) []string {
 	return append(out, Loss, Bytes, Seconds)
 }
 
-// epsilon is the note of differential privacy that stands beside accuracies.
-const epsilon = "epsilon"
+// epsilons are the notes of differential privacy that stand beside accuracies.
+var epsilons = []string{"epsilon", "epsilon_nominal"}
 
 // MainMetrics are those of a table that shows a group in a line: the one asked for, and what stands beside it, exams
 // too as long as they are few, and what differential privacy cost where there is some.
@@ -162,8 +162,10 @@ func MainMetrics(asked string, groups []*Group) []string {
 	} else {
 		beside = append(beside, ExamMean)
 	}
-	if slices.Contains(Notes(groups), epsilon) {
-		beside = append(beside, Note+":"+epsilon)
+	for _, n := range epsilons {
+		if slices.Contains(Notes(groups), n) {
+			beside = append(beside, Note+":"+n)
+		}
 	}
 	beside = append(append(beside, Weighted, F1, Worst, ClientStd), onlySome(groups)...)
 	for _, m := range append(beside, best, Bytes, Seconds) {

@@ -17,8 +17,8 @@ import (
 )
 
 // However many workers there are, the run folder holds the bytes of a run in one process; so it does where tensors go
-// through objects, and with surveys and an exam.
-func TestClusterGivesTheSame(t *testing.T) {
+// in pieces, and with surveys and an exam.
+func TestDispatcherGivesTheSame(t *testing.T) {
 	for _, s := range []stack{
 		{"promptfl", nil, map[string]any{"tokens": 2}},
 		fedpha,
@@ -41,8 +41,8 @@ func TestClusterGivesTheSame(t *testing.T) {
 				if prompts != want || notes != records {
 					t.Errorf("another result than in one process\n%s\n%s", notes, records)
 				}
-				if totals.Turns == 0 || totals.Failed > 0 || totals.Late > 0 || int64(totals.Turns) != f.turns.Load() {
-					t.Errorf("%+v, %d turns done", totals, f.turns.Load())
+				if totals.Jobs == 0 || totals.Failed > 0 || totals.Late > 0 || int64(totals.Jobs) != f.jobs.Load() {
+					t.Errorf("%+v, %d turns done", totals, f.jobs.Load())
 				}
 			})
 		}
@@ -51,18 +51,18 @@ func TestClusterGivesTheSame(t *testing.T) {
 
 // A worker that vanishes in the middle of turns, without a word, is missed: its turns come again on another one, which
 // came late.
-func TestClusterLosesWorkers(t *testing.T) {
+func TestDispatcherLosesWorkers(t *testing.T) {
 	want, records := alone(t, fedpha.toy(t))
 	f := newFarm(t, fedpha.toy(t))
 	ctx, cancel := context.WithCancel(within(t, 2*time.Minute))
 	defer cancel()
 	inside, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	f.around = func(worker int, do transport.Turn) transport.Turn {
+	f.around = func(worker int, do transport.Job) transport.Job {
 		return func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State,
 			error) {
 			if worker == 0 && o.Round == 1 {
-				f.turns.Add(1)
+				f.jobs.Add(1)
 				once.Do(func() { close(inside) })
 				<-release
 			}
@@ -83,19 +83,19 @@ func TestClusterLosesWorkers(t *testing.T) {
 	if prompts != want || notes != records {
 		t.Error("another result than in one process")
 	}
-	if totals.Workers != 2 || int64(totals.Turns) >= f.turns.Load() {
-		t.Errorf("%+v, %d turns done", totals, f.turns.Load())
+	if totals.Workers != 2 || int64(totals.Jobs) >= f.jobs.Load() {
+		t.Errorf("%+v, %d turns done", totals, f.jobs.Load())
 	}
 }
 
 // A result that comes twice counts once.
-func TestClusterDuplicates(t *testing.T) {
+func TestDispatcherDuplicates(t *testing.T) {
 	want, records := alone(t, fedpha.toy(t))
 	f := newFarm(t, fedpha.toy(t))
 	ctx, cancel := context.WithCancel(within(t, time.Minute))
 	defer cancel()
 	var copies atomic.Int64
-	sub, err := f.nats.Conn().Subscribe("pf.toy.work.result", func(m *nats.Msg) {
+	sub, err := f.nats.Conn().Subscribe("pf.toy.work.from.*.*.reply", func(m *nats.Msg) {
 		if m.Header.Get("copied") == "" {
 			copies.Add(1)
 			f.nats.Conn().PublishMsg(&nats.Msg{Subject: m.Subject, Data: m.Data, Header: nats.Header{"copied": {"1"}}})
@@ -113,25 +113,26 @@ func TestClusterDuplicates(t *testing.T) {
 	if prompts != want || notes != records {
 		t.Error("another result than in one process")
 	}
-	if totals.Late == 0 || int64(totals.Turns) != f.turns.Load() || totals.Turns > int(copies.Load()) {
+	if totals.Late == 0 || int64(totals.Jobs) != f.jobs.Load() || totals.Jobs > int(copies.Load()) {
 		t.Errorf("%+v, %d copies", totals, copies.Load())
 	}
 }
 
 // A run that was stopped goes on with other workers; a worker that is still there takes the next run of the queue for
 // another.
-func TestClusterResumes(t *testing.T) {
+func TestDispatcherResumes(t *testing.T) {
 	want, records := alone(t, fedpha.toy(t))
 	f := newFarm(t, fedpha.toy(t))
 	ctx, cancel := context.WithCancel(within(t, time.Minute))
 	defer cancel()
-	nc, err := f.dial(ctx)
+	id := transport.NewID()
+	nc, err := f.dial(ctx, id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
 	ended := make(chan error, 1)
-	go func() { ended <- f.work(ctx, nc, 0, 2) }()
+	go func() { ended <- f.work(ctx, nc, id, 0, 2) }()
 	stopped, stop := context.WithCancel(ctx)
 	_, _, _, err = f.run(stopped, func(s *engine.Settings) {
 		s.OnRound = func(engine.Record) { stop() }
@@ -147,7 +148,7 @@ func TestClusterResumes(t *testing.T) {
 	if prompts != want || notes != records {
 		t.Error("another result than in one process")
 	}
-	c, err := transport.OpenCluster(ctx, f.nats.Conn(), f.set)
+	c, err := transport.OpenDispatcher(ctx, f.nats.Conn(), f.set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,58 +159,62 @@ func TestClusterResumes(t *testing.T) {
 }
 
 // What a worker must have in common with the run is asked before it gets a turn; a second run cannot have the queue.
-func TestClusterRefuses(t *testing.T) {
+func TestDispatcherRefuses(t *testing.T) {
 	f := newFarm(t, fedpha.toy(t))
 	ctx := within(t, time.Minute)
-	c, err := transport.OpenCluster(ctx, f.nats.Conn(), f.set)
+	c, err := transport.OpenDispatcher(ctx, f.nats.Conn(), f.set)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	nc, err := f.dial(ctx)
+	id := transport.NewID()
+	nc, err := f.dial(ctx, id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	for say, change := range map[string]func(*transport.WorkCard){
-		"data: the run has":        func(c *transport.WorkCard) { c.Footing.Digests = map[string]string{"data": "xyz"} },
-		"seed: the server has":     func(c *transport.WorkCard) { c.Footing.Terms.Seed++ },
-		"fingerprint: the run has": func(c *transport.WorkCard) { c.Footing.Fingerprint = "0" },
-		"0 turns at a time":        func(c *transport.WorkCard) { c.Jobs = 0 },
+	for say, change := range map[string]func(*transport.WorkerInfo){
+		"data: the run has":        func(c *transport.WorkerInfo) { c.Footing.Digests = map[string]string{"data": "xyz"} },
+		"seed: the server has":     func(c *transport.WorkerInfo) { c.Footing.Terms.Seed++ },
+		"fingerprint: the run has": func(c *transport.WorkerInfo) { c.Footing.Fingerprint = "0" },
+		"0 jobs at a time":         func(c *transport.WorkerInfo) { c.Jobs = 0 },
 	} {
-		if err := f.work(ctx, nc, 0, 1, change); err == nil || !strings.Contains(err.Error(), say) {
+		if err := f.work(ctx, nc, id, 0, 1, change); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%q: %v", say, err)
 		}
 		if !strings.Contains(f.log.String(), say) {
 			t.Errorf("the run does not log %q", say)
 		}
 	}
-	if _, err := transport.AskErrand(ctx, nc, "toy", "2", 0, f.log.logger()); err == nil ||
+	as := f.as(id)
+	as.Program = "2"
+	if _, err := as.Ask(ctx, nc); err == nil ||
 		!strings.Contains(err.Error(), "program: the run has version 1") {
 		t.Errorf("%v", err)
 	}
-	if _, err := transport.OpenCluster(ctx, f.nats.Conn(), f.set); err == nil || !strings.Contains(err.Error(),
+	if _, err := transport.OpenDispatcher(ctx, f.nats.Conn(), f.set); err == nil || !strings.Contains(err.Error(),
 		"another run has the queue") {
 		t.Errorf("%v", err)
 	}
-	if _, err := transport.AskErrand(ctx, nc, "other", "1", 50*time.Millisecond, f.log.logger()); !errors.Is(err,
-		transport.ErrIdle) {
+	c.Close()
+	as.Idle = 50 * time.Millisecond
+	if _, err := as.Ask(ctx, nc); !errors.Is(err, transport.ErrIdle) {
 		t.Errorf("%v", err)
 	}
-	if n := c.Totals(); n.Workers != 0 || f.turns.Load() != 0 {
+	if n := c.Totals(); n.Workers != 0 || f.jobs.Load() != 0 {
 		t.Errorf("%+v", n)
 	}
 }
 
 // A turn that fails on one worker is given again; one that fails every time ends the run with the reason.
-func TestClusterFailures(t *testing.T) {
+func TestDispatcherFailures(t *testing.T) {
 	want, _ := alone(t, fedpha.toy(t))
 	f := newFarm(t, fedpha.toy(t))
 	ctx, cancel := context.WithCancel(within(t, time.Minute))
 	defer cancel()
 	var left atomic.Int64
 	left.Store(2)
-	f.around = func(_ int, do transport.Turn) transport.Turn {
+	f.around = func(_ int, do transport.Job) transport.Job {
 		return func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State,
 			error) {
 			if client == 2 && left.Add(-1) >= 0 {

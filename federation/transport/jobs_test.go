@@ -6,16 +6,17 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/method"
+	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
-// aTurn is a turn as a worker gets it, and its result as the run does.
-func aTurn(t testing.TB) (turn, result []byte) {
+// aJob is a job as a worker gets it, and its result as the run does.
+func aJob(t testing.TB) (job, back []byte) {
 	t.Helper()
 	shared, private := tensor.Map{"ctx": tensor.Of([]float32{1, 2}, 2)}, tensor.Map{"local": tensor.Scalar(3)}
 	in := engine.Order{Kind: engine.Train, Round: 2, Clients: []int{1}, Of: 3, Shared: shared,
 		Each: map[int]tensor.Map{1: {"e": tensor.Scalar(4)}}}
-	body, err := encodeTurn(in, engine.State{Private: private})
+	body, err := encodeJob(in, engine.State{Private: private})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,37 +24,37 @@ func aTurn(t testing.TB) (turn, result []byte) {
 	o.of(body)
 	o.ID = o.identity()
 	out := engine.Reply{Upload: method.Upload{Shared: shared}}
-	back, err := encodeResult(out, &engine.State{Private: private, Own: shared})
+	tensors, err := wire.Encode(result(out, &engine.State{Private: private, Own: shared}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := reply{Run: o.Run, ID: o.ID, Try: o.Run, Client: 1, N: 9}
-	r.of(back)
-	turn, err = pack(checksum.signer, turnMessage, o, body)
+	r.of(tensors)
+	job, err = pack(signer{testKey}, orderMessage, o, body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result, err = pack(checksum.signer, resultMessage, r, back); err != nil {
+	if back, err = pack(signer{testKey}, replyMessage, r, tensors); err != nil {
 		t.Fatal(err)
 	}
-	return turn, result
+	return job, back
 }
 
-func readTurn(b []byte) (engine.Order, engine.State, error) {
+func readJob(b []byte) (engine.Order, engine.State, error) {
 	var o order
-	body, err := unpack(checksum.verifier, turnMessage, b, &o)
+	body, err := reads(b, &o)
 	if err == nil {
 		err = o.check()
 	}
 	if err != nil {
 		return engine.Order{}, engine.State{}, err
 	}
-	return o.decodeTurn(body)
+	return o.decodeJob(body)
 }
 
 func readResult(b []byte) (engine.Reply, *engine.State, error) {
 	var r reply
-	body, err := unpack(checksum.verifier, resultMessage, b, &r)
+	body, err := reads(b, &r)
 	if err == nil {
 		err = r.check()
 	}
@@ -63,39 +64,31 @@ func readResult(b []byte) (engine.Reply, *engine.State, error) {
 	return r.decodeResult(engine.Order{Kind: engine.Train, Shared: tensor.Map{"ctx": tensor.New(2)}}, body)
 }
 
-func TestTurnRoundTrip(t *testing.T) {
-	turn, result := aTurn(t)
-	o, s, err := readTurn(turn)
+func TestJobRoundTrip(t *testing.T) {
+	job, back := aJob(t)
+	o, s, err := readJob(job)
 	if err != nil || o.Round != 2 || o.Clients[0] != 1 || o.Shared["ctx"].Data[1] != 2 || o.Each[1]["e"].Data[0] != 4 ||
 		s.Private["local"].Data[0] != 3 {
 		t.Errorf("%+v, %+v, %v", o, s, err)
 	}
-	r, next, err := readResult(result)
+	r, next, err := readResult(back)
 	if err != nil || r.Upload.N != 9 || r.Upload.Shared["ctx"].Data[0] != 1 || next.Own["ctx"].Data[1] != 2 ||
 		next.Private["local"].Data[0] != 3 {
 		t.Errorf("%+v, %+v, %v", r, next, err)
 	}
-	if id, try := turnOf(resultID(strings.Repeat("1", 32), strings.Repeat("2", 32))); id[0] != '1' || try[0] != '2' {
-		t.Errorf("%s, %s", id, try)
-	}
-	for _, bad := range []string{"", "1", strings.Repeat("x", 64)} {
-		if id, _ := turnOf(bad); id != "" {
-			t.Errorf("%q is taken for %q", bad, id)
-		}
-	}
 }
 
-func FuzzTurn(f *testing.F) {
-	turn, result := aTurn(f)
-	f.Add(turn)
-	f.Add(result)
+func FuzzJob(f *testing.F) {
+	job, back := aJob(f)
+	f.Add(job)
+	f.Add(back)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if o, s, err := readTurn(b); err == nil {
+		if o, s, err := readJob(signed(orderMessage, b)); err == nil {
 			if n := o.Tensors().Bytes() + s.Tensors().Bytes(); n > 8*len(b) {
 				t.Fatalf("%d bytes became %d", len(b), n)
 			}
 		}
-		if r, next, err := readResult(b); err == nil {
+		if r, next, err := readResult(signed(replyMessage, b)); err == nil {
 			if n := r.Tensors().Bytes() + next.Tensors().Bytes(); n > 8*len(b) || r.Upload.Shared["ctx"] == nil {
 				t.Fatalf("%d bytes became %d", len(b), n)
 			}

@@ -11,15 +11,15 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// What a turn costs beside the turn itself: through the queue and back over TCP with two workers of this process that
-// do nothing, on prompts of 16 tokens of width 512 and the state that goes with them. bytes-down and bytes-up are of
-// one turn.
-func BenchmarkTurn(b *testing.B) {
+// What a job costs beside the work itself: to a worker and back over TCP, with two workers of this process that do
+// nothing, on prompts of 16 tokens of width 512 and the state that goes with them. bytes-down and bytes-up are of one
+// job.
+func BenchmarkJob(b *testing.B) {
 	e := stack{"promptfl", nil, map[string]any{"tokens": 2}}.toy(b)
 	for name, parallel := range map[string]int{"one-at-a-time": 0, "64-at-a-time": 64} {
 		b.Run(name, func(b *testing.B) {
 			f := newFarm(b, e)
-			f.around = func(int, transport.Turn) transport.Turn {
+			f.around = func(int, transport.Job) transport.Job {
 				return func(_ context.Context, client int, o engine.Order, _ engine.State) (engine.Reply, *engine.State,
 					error) {
 					up := method.Upload{Client: client, N: 9, Shared: o.Shared}
@@ -28,7 +28,7 @@ func BenchmarkTurn(b *testing.B) {
 			}
 			ctx, cancel := context.WithCancel(within(b, 10*time.Minute))
 			defer cancel()
-			c, err := transport.OpenCluster(ctx, f.nats.Conn(), f.set)
+			c, err := transport.OpenDispatcher(ctx, f.nats.Conn(), f.set)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -37,18 +37,18 @@ func BenchmarkTurn(b *testing.B) {
 			}
 			prompts := tensor.Map{"ctx": tensor.New(16, 512)}
 			o := engine.Order{Kind: engine.Train, Clients: []int{1}, Of: 4, Shared: prompts}
-			turn := func(round int) {
+			job := func(round int) {
 				o := o
 				o.Round = round
-				if _, _, err := c.Answer(ctx, e.Clients[1], o, engine.State{Own: prompts}); err != nil {
+				if _, _, err := c.Answer(ctx, e.Clients[1], o, remembers(prompts)); err != nil {
 					b.Error(err)
 				}
 			}
-			turn(0)
+			job(0)
 			b.ResetTimer()
 			if parallel == 0 {
 				for i := range b.N {
-					turn(i + 1)
+					job(i + 1)
 				}
 			} else {
 				work := make(chan int)
@@ -56,7 +56,7 @@ func BenchmarkTurn(b *testing.B) {
 				for range parallel {
 					go func() {
 						for i := range work {
-							turn(i)
+							job(i)
 						}
 						done <- struct{}{}
 					}()
@@ -71,12 +71,15 @@ func BenchmarkTurn(b *testing.B) {
 			}
 			b.StopTimer()
 			t := c.Totals()
-			b.ReportMetric(float64(t.Down)/float64(t.Turns), "bytes-down")
-			b.ReportMetric(float64(t.Up)/float64(t.Turns), "bytes-up")
-			if err := c.Close(); err != nil {
-				b.Error(err)
-			}
+			b.ReportMetric(float64(t.Down)/float64(t.Jobs), "bytes-down")
+			b.ReportMetric(float64(t.Up)/float64(t.Jobs), "bytes-up")
+			c.Close()
 			cancel()
 		})
 	}
+}
+
+// remembers is what a client remembers that has prompts of its own.
+func remembers(own tensor.Map) func() (engine.State, error) {
+	return func() (engine.State, error) { return engine.State{Own: own}, nil }
 }

@@ -1,0 +1,145 @@
+package engine_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/tensor"
+)
+
+// under is an experiment whose clients add their noise themselves, and an order of its first round.
+func under(t *testing.T) (*engine.Experiment, engine.Order) {
+	t.Helper()
+	m, err := methods.Build("promptfl", []string{"dp"}, map[string]any{"tokens": 2, "noise": 1.0, "where": "client",
+		"delta": 1e-3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &engine.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.",
+		Clients: methodtest.Alike(4, 5, 6, 3), Plan: engine.Plan{Rounds: 2, Seed: 5},
+		Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}
+	return e, engine.Order{Kind: engine.Train, Clients: []int{0}, Of: len(e.Clients),
+		Shared: tensor.Map{"ctx": tensor.New(2, 6)},
+		Down:   tensor.Map{"dp/clients": tensor.Of([]float32{float32(len(e.Clients))}, 1)}}
+}
+
+func alike(a, b *tensor.Tensor) bool { return slices.Equal(a.Data, b.Data) }
+
+// upload is what client 0 uploads, with the noise of a file.
+func upload(t *testing.T, path string, change func(o *engine.Order)) (*tensor.Tensor, error) {
+	t.Helper()
+	e, o := under(t)
+	if change != nil {
+		change(&o)
+	}
+	set := engine.Settings{}
+	if path != "" {
+		n, err := engine.OpenNoise(path, "run")
+		if err != nil {
+			t.Fatal(err)
+		}
+		set.Noise = n
+	}
+	w := engine.NewWorker(e, set)
+	defer w.Close()
+	r, _, err := w.Answer(context.Background(), e.Clients[0], o, engine.State{})
+	return r.Upload.Shared["ctx"], err
+}
+
+// A client that is given an order again, after a restart too, uploads the same bytes: a second draw would halve the
+// noise's variance for who takes the mean. Nobody else has the noise: with another key it is another. What would be a
+// second view of a round, of other parameters or in a round beyond those that epsilon reckons with, is refused.
+func TestNoiseOfAClient(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "noise.json")
+	first, err := upload(t, path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := upload(t, path, nil)
+	if err != nil || !alike(first, again) {
+		t.Errorf("given again: %v, %v", again, err)
+	}
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", st, err)
+	}
+	other, err := upload(t, filepath.Join(t.TempDir(), "noise.json"), nil)
+	if err != nil || alike(first, other) {
+		t.Errorf("another key has the same noise; %v", err)
+	}
+	seeded, err := upload(t, "", nil)
+	if err != nil || alike(first, seeded) {
+		t.Errorf("the seed has the same noise; %v", err)
+	}
+	for want, change := range map[string]func(o *engine.Order){
+		"another update of this client was released in this round": func(o *engine.Order) {
+			o.Shared["ctx"].Data[0] = 1
+		},
+		"epsilon reckons with 2 rounds":           func(o *engine.Order) { o.Round = 2 },
+		"than the 4 that this client was told of": func(o *engine.Order) { o.Down["dp/clients"].Data[0] = 400 },
+	} {
+		if _, err := upload(t, path, change); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	if _, err := upload(t, path, func(o *engine.Order) { o.Round = 1 }); err != nil {
+		t.Error(err)
+	}
+}
+
+// The server draws a round's clients by its key, not by the seed that clients know, and epsilons are recorded.
+func TestNoiseOfAServer(t *testing.T) {
+	e, _ := under(t)
+	e.Plan.Participation, e.Plan.Rounds, e.Plan.TestEvery = 0.5, 6, 10
+	m, err := methods.Build("promptfl", []string{"dp"}, map[string]any{"tokens": 2, "noise": 1.0, "delta": 1e-3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Method = m
+	dir := t.TempDir()
+	run := func(path string) *engine.Result {
+		t.Helper()
+		set := engine.Settings{Workers: 2}
+		if path != "" {
+			if set.Noise, err = engine.OpenNoise(filepath.Join(dir, path), "run"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := engine.Run(context.Background(), e, set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	drawn := func(r *engine.Result) (out []int) {
+		for _, x := range r.Records {
+			out = append(out, x.Clients...)
+		}
+		return out
+	}
+	seeded, one, again, other := run(""), run("a"), run("a"), run("b")
+	if !alike(one.Prompts["shared/ctx"], again.Prompts["shared/ctx"]) {
+		t.Error("the same key gives other bytes")
+	}
+	if alike(one.Prompts["shared/ctx"], other.Prompts["shared/ctx"]) ||
+		alike(one.Prompts["shared/ctx"], seeded.Prompts["shared/ctx"]) {
+		t.Error("another key gives the same bytes")
+	}
+	if slices.Equal(drawn(one), drawn(seeded)) && slices.Equal(drawn(other), drawn(seeded)) {
+		t.Error("clients are drawn by the seed")
+	}
+	if n := one.Summary.Notes; !(n["epsilon"] > 0 && n["epsilon_unsampled"] >= n["epsilon"]) ||
+		n["epsilon_nominal"] != 0 {
+		t.Errorf("%v", n)
+	}
+	if n := seeded.Summary.Notes; n["epsilon"] != 0 || n["epsilon_nominal"] != one.Summary.Notes["epsilon"] {
+		t.Errorf("%v", n)
+	}
+}

@@ -1,0 +1,71 @@
+package privacy
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"testing"
+)
+
+// TestDropOuts compares with integrals over the densities (tools/golden/privacy_exact.py) of whole runs in which noise
+// and rate change from round to round, as drop-outs change them. Divergences are exact for all clients, and for Poisson
+// samples at whole orders; elsewhere they are bounds, which integrals stay below: of a sample of fixed size the
+// integral for one pair of densities. No epsilon is below the one that the product of all rounds has; where divergences
+// are exact it is above by what the conversion costs, a half at most here.
+func TestDropOuts(t *testing.T) {
+	b, err := os.ReadFile("testdata/exact.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Name       string
+		Poisson    bool
+		Rounds     []struct{ Noise, Rate float64 }
+		Delta      float64
+		Orders     []float64
+		Divergence []float64
+		Epsilon    float64
+	}
+	if err := json.Unmarshal(b, &cases); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		spent := Spent{}
+		for _, r := range c.Rounds {
+			spent[Round{r.Noise, r.Rate, c.Poisson}]++
+		}
+		exact := c.Poisson || c.Rounds[0].Rate == 1
+		for i, a := range c.Orders {
+			got, want := 0.0, c.Divergence[i]
+			for r, n := range spent {
+				got += float64(n) * r.Divergence(a)
+			}
+			if !(got >= want*(1-1e-9)) || math.IsInf(got, 1) || exact && (a == math.Trunc(a) ||
+				!c.Poisson) && !(got <= want*(1+1e-9)) {
+				t.Errorf("%s, order %v: divergence %v, the integral is %v", c.Name, a, got, want)
+			}
+		}
+		got := spent.Epsilon(c.Delta)
+		if !(got >= c.Epsilon) || exact && !(got <= 1.5*c.Epsilon) {
+			t.Errorf("%s: epsilon %v, that of the whole run is %v", c.Name, got, c.Epsilon)
+		}
+		t.Logf("%s: epsilon %.4g, exactly %.4g", c.Name, got, c.Epsilon)
+	}
+	if len(cases) < 6 {
+		t.Errorf("%d cases", len(cases))
+	}
+}
+
+// Rounds of one kind cost the same however they are counted, and in whatever order kinds come.
+func TestSpentAddsUp(t *testing.T) {
+	a, b := Round{2, 0.1, true}, Round{3, 0.2, true}
+	curve, one, two := Spent{a: 3, b: 2}.Curve(), a.Curve(), b.Curve()
+	for i := range Orders {
+		if want := 3*one[i] + 2*two[i]; math.Abs(curve[i]-want) > 1e-12*want {
+			t.Fatalf("order %v: %v, want %v", Orders[i], curve[i], want)
+		}
+	}
+	if e := (Spent{a: 0}).Epsilon(1e-5); e != 0 {
+		t.Errorf("no round costs %v", e)
+	}
+}

@@ -1,0 +1,342 @@
+package secagg
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+)
+
+// signed is a client's advertisement of any keys.
+func (s *session) signed(id int, k Keys) Advert {
+	s.t.Helper()
+	proof, err := s.who.Proof(id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	signature, err := s.who.Sign(id, advertised(s.terms, id, k))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return Advert{k, signature, proof}
+}
+
+// certified is a Local whose keys an authority knows.
+type certified struct{ *Local }
+
+func (c certified) Certified() bool { return true }
+
+func (c certified) Verify(client int, proof, message, signature []byte) error {
+	if own, err := c.Proof(client); err != nil || !bytes.Equal(proof, own) {
+		return errors.New("no certificate of it")
+	}
+	return c.Local.Verify(client, proof, message, signature)
+}
+
+// A server cannot bring clients of its own into a roster, nor keys of its own, nor those of another round, session,
+// number of clients or threshold, where certificates say whose keys are whose; without, those that were seen before
+// stay.
+func TestRosterOfLies(t *testing.T) {
+	s := newSession(t, 3, 1, 4, 0, 1, 2, 3, 4)
+	r, err := s.join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := func(id int) Advert { // by somebody with a key, and no certificate
+		k := Keys{Envelope: [32]byte{byte(id), 1}, Pair: [32]byte{byte(id), 2}}
+		public, private, _ := ed25519.GenerateKey(rand.Reader)
+		return Advert{k, ed25519.Sign(private, advertised(s.terms, id, k)), public}
+	}
+	replayed := func(change func(*Terms)) func(Roster) {
+		return func(r Roster) {
+			other := s.terms
+			change(&other)
+			a := r[1]
+			a.Signature, _ = s.who.Sign(1, advertised(other, 1, a.Keys))
+			r[1] = a
+		}
+	}
+	c, err := NewClient(0, s.terms, certified{s.who}, Peers{}, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := c.Advertise()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r[0] = own.Advert
+	for name, change := range map[string]func(Roster){
+		"an invented client":    func(r Roster) { delete(r, 4); r[9] = forged(9) },
+		"keys of the server":    func(r Roster) { r[1] = forged(1) },
+		"one key exchanged":     func(r Roster) { a := r[1]; a.Pair[3] ^= 1; r[1] = a },
+		"the commitment":        func(r Roster) { a := r[1]; a.Seed[3] ^= 1; r[1] = a },
+		"another's signature":   func(r Roster) { a := r[1]; a.Signature = r[2].Signature; r[1] = a },
+		"another round":         replayed(func(t *Terms) { t.Round++ }),
+		"another session":       replayed(func(t *Terms) { t.Session[0]++ }),
+		"another threshold":     replayed(func(t *Terms) { t.Threshold++ }),
+		"other clients":         replayed(func(t *Terms) { t.Clients++ }),
+		"another run":           replayed(func(t *Terms) { t.Context[0]++ }),
+		"a client's for others": func(r Roster) { a := s.signed(2, r[1].Keys); r[1] = a },
+	} {
+		bad := maps.Clone(r)
+		change(bad)
+		if _, err := c.Share(bad); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	if _, err := c.Share(r); err != nil {
+		t.Error(err)
+	}
+
+	first, peers := s.clients[1], s.peers[1]
+	if r, err = s.server.Roster(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Share(r); err != nil || len(peers) != 4 {
+		t.Fatalf("%v, %d keys seen", err, len(peers))
+	}
+	s.terms.Session[0]++
+	second, err := NewClient(1, s.terms, s.who, peers, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := Roster{1: s.signed(1, second.keys()), 0: forged(0), 2: s.signed(2, Keys{Pair: [32]byte{9}})}
+	_, err = second.Share(again)
+	says(t, err, "client 0 shows the key")
+}
+
+// Where clients were asked different questions, a server could open the sum of 2 of 9 clients with a threshold of 5:
+// each of the 7 others is said to have dropped out to 5 clients, who are asked for no more than 4 each and for the own
+// masks of 5. That this works without signatures is shown first; with them no client gives a share.
+func TestDifferentQuestions(t *testing.T) {
+	ids := []int{0, 1, 2, 3, 4, 5, 6, 7, 8}
+	s := newSession(t, 5, 4, 4, ids...)
+	r, err := s.join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := s.deal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.add(in); err != nil {
+		t.Fatal(err)
+	}
+	question := func(id int) (q Question) {
+		for v := range 7 {
+			gone := id == 0 && v < 4 || id == 1 && v >= 4
+			for next := 1; next <= 4 && id >= 2; next++ {
+				gone = gone || (id-2+next)%7 == v
+			}
+			if gone {
+				q.Dropped = append(q.Dropped, v+2)
+			} else {
+				q.Survivors = append(q.Survivors, v+2)
+			}
+		}
+		q.Survivors = append([]int{0, 1}, q.Survivors...)
+		return q
+	}
+	signed, shares := Signatures{}, map[int]map[int][]byte{} // shares of the own masks of 0 and 1, of others' keys
+	for _, id := range ids {
+		c := s.clients[id]
+		if signed[id], err = c.Agree(question(id)); err != nil {
+			t.Fatal(err)
+		}
+		for _, of := range append([]int{0, 1}, question(id).Dropped...) {
+			if shares[of] == nil {
+				shares[of] = map[int][]byte{}
+			}
+			shares[of][id] = map[bool]map[int][]byte{true: c.seedShares, false: c.pairShares}[of < 2][of]
+		}
+	}
+	sum := make([]uint64, 4)
+	for of := range 9 {
+		from := slices.Sorted(maps.Keys(shares[of]))
+		x, err := newJoiner(from[:5]).join(func(client int) []byte { return shares[of][client] })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if of < 2 {
+			s.terms.Ring.add(sum, s.masked[of], false)
+			s.terms.Ring.stretch(sum, ownMask(x, s.terms.Session, of), true)
+			continue
+		}
+		for one := range 2 {
+			public := r[one].Pair
+			shared, err := agree(x.private(s.terms.Session), public[:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.terms.Ring.stretch(sum, pairMask(shared, s.terms.Session, s.server.view(), of, one), of > one)
+		}
+	}
+	for i := range sum {
+		if want := (s.values[0][i] + s.values[1][i]) & s.terms.Ring.mask(); sum[i] != want {
+			t.Fatalf("the attack gives %d, not the sum %d of two clients", sum[i], want)
+		}
+	}
+	for _, id := range ids {
+		_, err := s.clients[id].Reveal(signed)
+		says(t, err, "did not sign what this one was told")
+	}
+}
+
+// A client that is told other parameters than the others has masks that do not cancel: parameters for which the others
+// do not move show nothing of it (Pasquini et al. 2022). So has one that is told of other clients.
+func TestDifferentViews(t *testing.T) {
+	for _, what := range []string{"parameters", "roster", "senders"} {
+		s := newSession(t, 3, 4, 4, 0, 1, 2, 3, 4)
+		r, err := s.join()
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := maps.Clone(r)
+		if what == "roster" {
+			delete(own, 4)
+		}
+		s.each(share, func(id int, c *Client) error {
+			roster := r
+			if id == 0 {
+				roster = own
+			}
+			e, err := c.Share(roster)
+			if err != nil {
+				return err
+			}
+			if len(e) < 4 {
+				e[4] = make([]byte, envelopeSize) // which nobody gets
+			}
+			return s.server.Deal(id, e)
+		})
+		in, err := s.server.Inboxes(s.model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		model := s.model
+		switch what {
+		case "parameters":
+			model[0]++
+		default:
+			delete(in[0], 4)
+		}
+		for _, id := range []int{0, 1, 2, 3} {
+			m := s.model
+			if id == 0 {
+				m = model
+			}
+			y, err := s.clients[id].Mask(in[id], m, s.values[id])
+			if err == nil {
+				err = s.server.Add(id, y)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		q, err := s.server.Unmask()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.drop[4] = mask
+		s.each(agreement, func(id int, c *Client) error {
+			b, err := c.Agree(q)
+			if id == 0 {
+				if err == nil && s.server.Agree(id, b) == nil {
+					t.Errorf("%s: a client that was told something else agrees with the others", what)
+				}
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			return s.server.Agree(id, b)
+		})
+		signed, err := s.server.Signatures()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.drop[0] = reveal
+		sum, _, err := s.answer(signed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range sum {
+			want := uint64(0)
+			for id := range 4 {
+				want += s.values[id][i]
+			}
+			if sum[i] == want&s.terms.Ring.mask() {
+				t.Errorf("%s: number %d came out", what, i)
+			}
+		}
+	}
+}
+
+// Whoever is started again at any step, clients or the server, goes on with the same messages; words that differ from
+// those before are refused as they were.
+func TestRestarts(t *testing.T) {
+	s := newSession(t, 3, 4, 4, 0, 1, 2, 3, 4)
+	all := func(server bool) {
+		for id := range s.clients {
+			s.restart(id)
+		}
+		if server {
+			s.resume()
+		}
+	}
+	r, err := s.join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := s.clients[0].Advertise()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all(true)
+	if again, err := s.clients[0].Advertise(); err != nil || !bytes.Equal(again.Encode(), first.Encode()) {
+		t.Errorf("other keys after a restart, %v", err)
+	}
+	if _, err := s.deal(r); err != nil {
+		t.Fatal(err)
+	}
+	sent := s.clients[0].m.Sent
+	all(true)
+	in, err := s.server.Inboxes(s.model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := s.clients[0].Share(r); err != nil || !bytes.Equal(e.Encode(), sent) {
+		t.Errorf("other shares after a restart, %v", err)
+	}
+	delete(r, 4)
+	_, err = s.clients[0].Share(r)
+	says(t, err, "took another roster")
+	q, err := s.add(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all(true)
+	if y, err := s.clients[0].Mask(in[0], s.model, make([]uint64, 4)); err != nil || !slices.Equal(y, s.masked[0]) {
+		t.Errorf("another vector after a restart, %v", err)
+	}
+	_, err = s.clients[0].Mask(in[0], [32]byte{1}, make([]uint64, 4))
+	says(t, err, "made from other parameters")
+	signed, err := s.agree(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all(true)
+	if b, err := s.clients[0].Agree(q); err != nil || !bytes.Equal(b, signed[0]) {
+		t.Errorf("another signature after a restart, %v", err)
+	}
+	_, err = s.clients[0].Agree(Question{[]int{0, 1, 2}, []int{3, 4}})
+	says(t, err, "agreed to another question")
+	if signed, err = s.agree(q); err != nil {
+		t.Fatal(err)
+	}
+	all(false)
+	s.check(s.answer(signed))
+}

@@ -1,0 +1,59 @@
+package secagg
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// What a party signs begins with what it is for.
+const (
+	keysPurpose = "promptfed secagg 2 keys\n"
+	viewPurpose = "promptfed secagg 2 view\n"
+)
+
+// encode is for signatures and digests.
+func (t Terms) encode() []byte {
+	b := slices.Concat(t.Context[:], t.Session[:])
+	for _, n := range []int{t.Round, t.Clients, t.Threshold, t.Length, t.Ring.Width} {
+		b = binary.LittleEndian.AppendUint64(b, uint64(n))
+	}
+	return b
+}
+
+// advertised is what a client signs of its keys.
+func advertised(t Terms, id int, k Keys) []byte {
+	b := binary.LittleEndian.AppendUint64(append([]byte(keysPurpose), t.encode()...), uint64(id))
+	return append(b, k.Encode()...)
+}
+
+// view is a digest of what a party was told of a session before it masks: the terms, the keys of all clients, which of
+// them sent shares, and Model.
+type view [sha256.Size]byte
+
+func viewOf(t Terms, r Roster, senders []int, model [sha256.Size]byte) view {
+	h := sha256.New()
+	h.Write(append([]byte(viewPurpose), t.encode()...))
+	d := r.digest()
+	h.Write(d[:])
+	fmt.Fprintln(h, "senders", senders)
+	h.Write(model[:])
+	return view(h.Sum(nil))
+}
+
+// digest is of the clients of a roster and their keys.
+func (r Roster) digest() [sha256.Size]byte {
+	h := sha256.New()
+	for _, id := range slices.Sorted(maps.Keys(r)) {
+		fmt.Fprintln(h, "client", id)
+		h.Write(r[id].Keys.Encode())
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// agreed is what a client signs before it gives shares: its view, and the question that it will answer.
+func agreed(v view, q Question) []byte {
+	return slices.Concat([]byte(viewPurpose), v[:], q.Encode())
+}

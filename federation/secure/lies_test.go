@@ -1,0 +1,370 @@
+package secure
+
+import (
+	"bytes"
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/secagg"
+	"promptfed/runtime/tensor"
+)
+
+// liar is a server of five clients that says what it likes, to guards as clients elsewhere have them.
+type liar struct {
+	t      testing.TB
+	l      *Layer
+	who    *secagg.Local
+	dirs   []string
+	guards []*Guard
+	shared tensor.Map
+}
+
+func newLiar(t testing.TB) *liar {
+	t.Helper()
+	l, err := New(Config{Threshold: 0.6, Bits: 24, Clip: 1, Beside: 1, Examples: 1}, Uniform, nil, 5, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &liar{t: t, l: l, who: &secagg.Local{}, shared: tensor.Map{"a": tensor.Of([]float32{1, 2}, 2)}}
+	for k := range 5 {
+		s.dirs, s.guards = append(s.dirs, t.TempDir()), append(s.guards, nil)
+		s.restart(k)
+	}
+	return s
+}
+
+func (s *liar) place(k int) Place {
+	return Place{Run: "r", Agreed: "terms", Dir: s.dirs[k], Who: s.who}
+}
+
+// restart is the client's process started again.
+func (s *liar) restart(k int) {
+	s.t.Helper()
+	var err error
+	if s.guards[k], err = s.l.GuardAt(k, s.place(k)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *liar) terms(round int) secagg.Terms {
+	t := secagg.Terms{Round: round, Clients: 5, Threshold: 3, Length: s.l.length(s.shared), Context: s.place(0).context()}
+	rand.Read(t.Session[:])
+	var err error
+	if t.Ring, err = s.l.ring(); err != nil {
+		s.t.Fatal(err)
+	}
+	return t
+}
+
+// ask asks one client, and gives its words.
+func (s *liar) ask(k, round int, step string, down tensor.Map, name string) ([]byte, error) {
+	m, _, err := s.guards[k].Answer(k, engine.Order{Kind: engine.Ask, Survey: step, Round: round, Of: 5, Down: down})
+	if err != nil {
+		return nil, err
+	}
+	return unpack(m, name)
+}
+
+// must is what a client says that has no reason to refuse; started again it says the same.
+func (s *liar) must(b []byte, err error) []byte {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return b
+}
+
+// roster has clients advertise in a session.
+func (s *liar) roster(t secagg.Terms, clients ...int) secagg.Roster {
+	s.t.Helper()
+	r := secagg.Roster{}
+	for _, k := range clients {
+		b := s.must(s.ask(k, t.Round, keysStep, pack(sessionName, encodeTerms(t)), keysName))
+		j, err := secagg.DecodeJoining(b)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		r[k] = j.Advert
+	}
+	return r
+}
+
+// train is an order to train with what all others sent.
+func (s *liar) train(k, round int, sent map[int]secagg.Envelopes) engine.Order {
+	in := secagg.Envelopes{}
+	for from, e := range sent {
+		if from != k {
+			in[from] = e[k]
+		}
+	}
+	return engine.Order{Kind: engine.Train, Round: round, Of: 5, Shared: s.shared,
+		Each: map[int]tensor.Map{k: pack(inboxName, in.Encode())}}
+}
+
+// upload has a client train; it moves by 0.1 each time that it does.
+func (s *liar) upload(k int, o engine.Order) ([]byte, error) {
+	moved := o.Shared.Clone()
+	moved["a"].Data[0] += 0.1
+	up := method.Upload{Client: k, N: 1, Shared: moved}
+	if err := s.guards[k].Seal(k, o, &up, &engine.Stats{}); err != nil {
+		return nil, err
+	}
+	return unpack(up.Extra, maskedName)
+}
+
+func (s *liar) refuses(err error, words string) {
+	s.t.Helper()
+	if err == nil || !strings.Contains(err.Error(), words) || strings.Contains(err.Error(), "\n") {
+		s.t.Errorf("%v; want %q in one line", err, words)
+	}
+}
+
+// A server that asks for anything but one session and one vector of a round, of enough clients, is refused at each
+// step, before and after the client was started again; what it asked once it may ask again. Each refusal is counted and
+// listed.
+func TestGuardsHoldTheServerToItsWord(t *testing.T) {
+	s := newLiar(t)
+	all := []int{0, 1, 2, 3, 4}
+	first := s.terms(4)
+	session := func(t secagg.Terms) tensor.Map { return pack(sessionName, encodeTerms(t)) }
+	low, high := first, first
+	low.Threshold, high.Threshold = 2, 5
+	_, err := s.ask(0, 4, keysStep, session(low), keysName)
+	s.refuses(err, "the server's threshold is 2; by this client's configuration a sum must hold 3 of 5")
+	_, err = s.ask(0, 4, keysStep, session(high), keysName)
+	s.refuses(err, "the server's threshold is 5")
+	_, _, err = s.guards[0].Answer(0, engine.Order{Kind: engine.Ask, Survey: keysStep, Round: 4, Of: 2,
+		Down: session(first)})
+	s.refuses(err, "the server says there are 2 clients; by this client's configuration there are 5")
+
+	r := s.roster(first, all...)
+	refused := 3
+	twice := func(words string, ask func() error) { // now and in another process
+		t.Helper()
+		for range 2 {
+			s.refuses(ask(), words)
+			s.restart(0)
+			refused++
+		}
+	}
+	again := func(before []byte, ask func() ([]byte, error)) {
+		t.Helper()
+		if b := s.must(ask()); !bytes.Equal(b, before) {
+			t.Error("other bytes for the same words")
+		}
+		s.restart(0)
+		if b := s.must(ask()); !bytes.Equal(b, before) {
+			t.Error("other bytes for the same words in another process")
+		}
+	}
+	other := func(round int) func() error {
+		return func() error {
+			_, err := s.ask(0, round, keysStep, session(s.terms(round)), keysName)
+			return err
+		}
+	}
+	twice("a second session of the same round", other(4))
+	twice("rounds do not go back", other(3))
+	keys := s.must(s.ask(0, 4, keysStep, session(first), keysName))
+	again(keys, func() ([]byte, error) { return s.ask(0, 4, keysStep, session(first), keysName) })
+
+	share := func(r secagg.Roster) ([]byte, error) {
+		return s.ask(0, 4, sharesStep, pack(rosterName, r.Encode()), sharesName)
+	}
+	without := func(r secagg.Roster, gone ...int) secagg.Roster {
+		out := secagg.Roster{}
+		for k, a := range r {
+			if !slices.Contains(gone, k) {
+				out[k] = a
+			}
+		}
+		return out
+	}
+	twice("the roster has 2 clients; 3 must stay", func() error { _, err := share(without(r, 2, 3, 4)); return err })
+	sybils := without(r, 2, 3, 4) // that the server counts, beyond those that there are
+	sybils[5], sybils[6] = secagg.Advert{Keys: secagg.Keys{Pair: [32]byte{1}, Envelope: [32]byte{2}}}, r[4]
+	twice("the roster has client 5; there are 5", func() error { _, err := share(sybils); return err })
+	sent := map[int]secagg.Envelopes{}
+	for _, k := range all {
+		b := s.must(s.ask(k, 4, sharesStep, pack(rosterName, r.Encode()), sharesName))
+		if sent[k], err = secagg.DecodeEnvelopes(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again(sent[0].Encode(), func() ([]byte, error) { return share(r) })
+	twice("took another roster", func() error { _, err := share(without(r, 4)); return err })
+
+	o := s.train(0, 4, sent)
+	own := o
+	own.Each = map[int]tensor.Map{0: pack(inboxName, nil)}
+	for name, x := range o.Each[0] {
+		own.Each[0][name] = x
+	}
+	own.Each[0]["mean"] = tensor.New(1)
+	twice("mean for this client alone", func() error { _, err := s.upload(0, own); return err })
+	few := s.train(0, 4, map[int]secagg.Envelopes{1: sent[1]})
+	twice("2 clients sent shares; 3 must stay", func() error { _, err := s.upload(0, few); return err })
+	masked := s.must(s.upload(0, o))
+	again(masked, func() ([]byte, error) { return s.upload(0, o) })
+	less := s.train(0, 4, map[int]secagg.Envelopes{1: sent[1], 2: sent[2], 3: sent[3]})
+	twice("masked for other clients", func() error { _, err := s.upload(0, less); return err })
+	moved := o
+	moved.Shared = tensor.Map{"a": tensor.Of([]float32{1, 3}, 2)}
+	twice("made from other parameters", func() error { _, err := s.upload(0, moved); return err })
+	back := o
+	back.Round = 3
+	twice("the session is of round 4", func() error { _, err := s.upload(0, back); return err })
+	twice("a second session of the same round", other(4))
+
+	for _, k := range all[1:] {
+		s.must(s.upload(k, s.train(k, 4, sent)))
+	}
+	agree := func(q secagg.Question) ([]byte, error) {
+		return s.ask(0, 4, agreeStep, pack(questionName, q.Encode()), agreedName)
+	}
+	twice("2 clients are said to have stayed; it must be 3", func() error {
+		_, err := agree(secagg.Question{Survivors: []int{0, 1}, Dropped: []int{2, 3, 4}})
+		return err
+	})
+	q := secagg.Question{Survivors: all}
+	signed := secagg.Signatures{}
+	for _, k := range all {
+		signed[k] = s.must(s.ask(k, 4, agreeStep, pack(questionName, q.Encode()), agreedName))
+	}
+	again(signed[0], func() ([]byte, error) { return agree(q) })
+	twice("agreed to another question", func() error {
+		_, err := agree(secagg.Question{Survivors: []int{0, 1, 2}, Dropped: []int{3, 4}})
+		return err
+	})
+	reveal := func(signed secagg.Signatures) ([]byte, error) {
+		return s.ask(0, 4, revealStep, pack(signedName, signed.Encode()), revealName)
+	}
+	twice("2 clients signed what this one was told", func() error {
+		_, err := reveal(secagg.Signatures{1: signed[1]})
+		return err
+	})
+	again(s.must(reveal(signed)), func() ([]byte, error) { return reveal(signed) })
+	twice("a second session of the same round", other(4))
+	if _, err := s.ask(0, 9, keysStep, session(s.terms(9)), keysName); err != nil {
+		t.Errorf("a later round: %v", err)
+	}
+
+	got := s.guards[0].Summary(0)
+	if got.Refused != refused || got.Sums != 1 || got.Fewest != 5 || got.Most != 5 || len(got.Keys) != 4 {
+		t.Errorf("%+v; %d were refused", got, refused)
+	}
+	list, err := os.ReadFile(filepath.Join(s.dirs[0], ListFile))
+	if err != nil || bytes.Count(list, []byte("\n")) != refused+1 || bytes.Count(list, []byte(`"refused":`)) != refused {
+		t.Errorf("%v\n%s", err, list)
+	}
+	for _, name := range []string{RecordFile, KeysFile, ListFile} {
+		if f, err := os.Stat(filepath.Join(s.dirs[0], name)); err != nil || f.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", name, f, err)
+		}
+	}
+}
+
+// A client that took part keeps to its run, its number and the number of clients that there were.
+func TestFolderKeepsItsTerms(t *testing.T) {
+	s := newLiar(t)
+	s.roster(s.terms(0), 0)
+	for words, change := range map[string]func(l *Layer, p *Place, k *int){
+		"now the server has sums of 2 clients or more, of the 2 that a round has": func(l *Layer, _ *Place, _ *int) {
+			l.clients, l.round = 2, 2
+		},
+		"now the server has sums of 2 clients or more, of the 3": func(l *Layer, _ *Place, _ *int) { l.round = 3 },
+		"of another run":         func(_ *Layer, p *Place, _ *int) { p.Run = "other" },
+		"or to another client, ": func(_ *Layer, _ *Place, k *int) { *k = 1 },
+	} {
+		l, p, k := *s.l, s.place(0), 0
+		change(&l, &p, &k)
+		_, err := l.GuardAt(k, p)
+		s.refuses(err, words)
+	}
+}
+
+// A second process with the folder of a client does not give it a second session.
+func TestOneProcess(t *testing.T) {
+	s := newLiar(t)
+	s.roster(s.terms(0), 0)
+	second, err := s.l.GuardAt(0, s.place(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := s.guards[0]
+	s.roster(s.terms(1), 0)
+	s.guards[0] = second
+	_, err = s.ask(0, 1, keysStep, pack(sessionName, encodeTerms(s.terms(1))), keysName)
+	s.refuses(err, "another process wrote secagg.json")
+	s.guards[0] = first
+	s.roster(s.terms(2), 0)
+}
+
+// Two clients whose terms differ, as where a server tells one of them another learning rate, do not take each other's
+// keys.
+func TestOtherTerms(t *testing.T) {
+	s := newLiar(t)
+	p := s.place(1)
+	p.Agreed = "lr 0"
+	var err error
+	if s.guards[1], err = s.l.GuardAt(1, p); err != nil {
+		t.Fatal(err)
+	}
+	r := s.roster(s.terms(0), 0, 1, 2)
+	_, err = s.ask(0, 0, sharesStep, pack(rosterName, r.Encode()), sharesName)
+	s.refuses(err, "the keys of client 1: the signature is not its own")
+}
+
+// FuzzGuard: any bytes in any step are refused in one line, or are what the client answered before; it answers the
+// right words all the same.
+func FuzzGuard(f *testing.F) {
+	s := newLiar(f)
+	for k := range s.guards {
+		s.guards[k] = s.l.Guard()
+		s.guards[k].p.Who = s.who
+	}
+	for k, g := range s.guards {
+		g.p.Run, g.p.Agreed = s.place(k).Run, s.place(k).Agreed
+	}
+	t := s.terms(0)
+	r := s.roster(t, 0, 1, 2)
+	sent := map[int]secagg.Envelopes{}
+	for k := range 3 {
+		b := s.must(s.ask(k, 0, sharesStep, pack(rosterName, r.Encode()), sharesName))
+		sent[k], _ = secagg.DecodeEnvelopes(b)
+	}
+	o := s.train(0, 0, sent)
+	inbox, _ := unpack(o.Each[0], inboxName)
+	masked := s.must(s.upload(0, o))
+	q := secagg.Question{Survivors: []int{0, 1, 2}}
+	signed := s.must(s.ask(0, 0, agreeStep, pack(questionName, q.Encode()), agreedName))
+	steps := []struct{ step, down, up string }{{keysStep, sessionName, keysName}, {sharesStep, rosterName, sharesName},
+		{agreeStep, questionName, agreedName}, {revealStep, signedName, revealName}}
+	for i, b := range [][]byte{encodeTerms(t), r.Encode(), q.Encode(), secagg.Signatures{0: signed}.Encode(), inbox, nil} {
+		f.Add(byte(i), b)
+	}
+	f.Fuzz(func(t *testing.T, which byte, b []byte) {
+		s.t = t
+		if int(which)%(len(steps)+1) == len(steps) {
+			bad := o
+			bad.Each = map[int]tensor.Map{0: pack(inboxName, b)}
+			if y, err := s.upload(0, bad); err == nil && !bytes.Equal(y, masked) {
+				t.Error("a second vector")
+			}
+			return
+		}
+		step := steps[int(which)%len(steps)]
+		if _, err := s.ask(0, 0, step.step, pack(step.down, b), step.up); err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v", err)
+		}
+		if again := s.must(s.ask(0, 0, agreeStep, pack(questionName, q.Encode()), agreedName)); !bytes.Equal(again, signed) {
+			t.Error("another signature")
+		}
+	})
+}

@@ -1,0 +1,114 @@
+package secure
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/secagg"
+	"promptfed/federation/wire"
+	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/tensor"
+)
+
+// Place is where one side of secure aggregation is that has the other elsewhere.
+type Place struct {
+	Run    string          // identity of the run
+	Agreed string          // what all sides of the run have in common, such as engine.Terms
+	Dir    string          // folder of what outlasts a restart
+	Who    secagg.Identity // signs for the client that is here; on the server's side it only verifies
+}
+
+// Files of a Place's folder.
+const (
+	RecordFile = "secagg.json"      // what this side remembers, with a client's secrets of the round
+	KeysFile   = "secagg-keys.json" // keys of the others
+	ListFile   = "secagg.jsonl"     // what a client saw, a line for each sum and each refusal
+)
+
+// inProcess is the place of clients and a server of one process.
+func inProcess() Place { return Place{Who: &secagg.Local{}} }
+
+// context is the digest that all messages of a run are bound to.
+func (p Place) context() [sha256.Size]byte {
+	return sha256.Sum256(fmt.Appendf(nil, "%q %q", p.Run, p.Agreed))
+}
+
+// Took tells whether a folder is that of a client that took part in a session.
+func Took(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, RecordFile))
+	return err == nil
+}
+
+// read tells whether there was a file to read.
+func (p Place) read(name string, into any) (bool, error) {
+	if p.Dir == "" {
+		return false, nil
+	}
+	path := filepath.Join(p.Dir, name)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(b, into)
+	}
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", path, err)
+	}
+	return true, nil
+}
+
+func (p Place) write(name string, v any) error {
+	if p.Dir == "" {
+		return nil
+	}
+	return atomicfile.WritePrivate(filepath.Join(p.Dir, name), func(w io.Writer) error {
+		return json.NewEncoder(w).Encode(v)
+	})
+}
+
+// version tells whether a file is the one that was written last.
+func (p Place) version(name string) string {
+	f, err := os.Stat(filepath.Join(p.Dir, name))
+	if p.Dir == "" || err != nil {
+		return ""
+	}
+	return fmt.Sprint(f.Size(), f.ModTime().UnixNano())
+}
+
+// list adds a line to the client's list.
+func (p Place) list(v any) error {
+	if p.Dir == "" {
+		return nil
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(p.Dir, ListFile), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(b, '\n'))
+	return errors.Join(err, f.Close())
+}
+
+// modelOf is the digest of what the clients of a round train from, which must be the same for all.
+func modelOf(o engine.Order) (sum [sha256.Size]byte, err error) {
+	down := tensor.Map{}
+	for name, t := range o.Down {
+		if !strings.HasPrefix(name, engine.GuardPart+"/") {
+			down[name] = t
+		}
+	}
+	b, err := wire.Encode(tensor.Map{}.Put("shared", o.Shared).Put("down", down))
+	return sha256.Sum256(b), err
+}

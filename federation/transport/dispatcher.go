@@ -1,0 +1,237 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/engine"
+)
+
+// DispatcherSettings say what a run tells its workers.
+type DispatcherSettings struct {
+	Queue    string // its name, in subjects; one run at a time has it
+	Dir      string // of tensors on their way; empty for that of temporary files
+	Config   []byte // of the run, as workers open it
+	Footing  engine.Footing
+	Identity Identity // by which orders are signed and workers known
+	Limit    int      // bytes of tensors that travel in a message; 0 for DefaultLimit
+	Largest  int      // bytes of tensors that are taken from a worker, or given to one, at most; 0 for LargestJob
+	Log      *slog.Logger
+}
+
+// LargestJob is the default of DispatcherSettings.Largest: an order and what the client remembers, twice the size of
+// each on its own.
+const LargestJob = 4 * DefaultLargest
+
+// Dispatcher is an engine.Answerer: it spreads the turns of simulated clients over worker machines. A worker has as
+// many slots as it does jobs at a time, and every slot is a member of the run, which speaks and hears as a client does.
+// A job is an order with what the client remembers, so that any worker can do it, and whoever does gives the same
+// result, which counts once. One whose worker was missed goes to another.
+type Dispatcher struct {
+	host
+	names
+	set  DispatcherSettings
+	jobs chan *assignment // that no slot has yet
+
+	// guarded by host.mu
+	slots   map[string]*slot     // by what their subjects begin with
+	heard   map[string]time.Time // by worker
+	workers map[string]bool      // that took part
+	totals  WorkTotals
+}
+
+// WorkTotals are counted since the dispatcher was opened.
+type WorkTotals struct {
+	Jobs    int   // that counted
+	Late    int   // results that came again, dropped
+	Failed  int   // tries
+	Lost    int   // jobs whose worker left or was missed
+	Workers int   // that took part
+	Down    int64 // bytes to workers, with headers
+	Up      int64 // bytes from workers that counted, with headers
+}
+
+// Bounds of what workers there may be.
+const (
+	MaxJobs  = 1024 // that one worker does at a time, and that a run gives at a time
+	maxSlots = 1 << 14
+)
+
+// WorkerUser is the user, and the common name in the certificate, of workers.
+const WorkerUser = "worker"
+
+// OpenDispatcher takes a queue for a run.
+func OpenDispatcher(ctx context.Context, nc *nats.Conn, set DispatcherSettings) (*Dispatcher, error) {
+	if err := CheckName(set.Queue); err != nil {
+		return nil, err
+	}
+	if set.Limit <= 0 || set.Limit > int(nc.MaxPayload())-maxFrame {
+		set.Limit = min(DefaultLimit, int(nc.MaxPayload())-maxFrame)
+	}
+	if set.Largest <= 0 {
+		set.Largest = LargestJob
+	}
+	d := &Dispatcher{names: names{set.Queue}, set: set, jobs: make(chan *assignment), slots: map[string]*slot{},
+		heard: map[string]time.Time{}, workers: map[string]bool{},
+		host: host{nc: nc, id: NewID(), limit: set.Limit, largest: set.Largest, log: set.Log,
+			spool: spool{dir: set.Dir, large: set.Limit}, heavy: make(chan struct{}, heavyMost)}}
+	if err := d.keyed(set.Identity, ""); err != nil {
+		return nil, err
+	}
+	if other, err := d.another(ctx); other || err != nil {
+		return nil, errors.Join(err, fmt.Errorf("another run has the queue %q on this NATS server; wait for it, or "+
+			"give --queue another name", set.Queue))
+	}
+	if _, err := d.on(d.fromWorker("*")+".>", d.handle); err != nil {
+		return nil, err
+	}
+	over := make(chan struct{})
+	d.stops = append(d.stops, func() { close(over) }, d.spool.clear)
+	go d.watch(over)
+	return d, nc.Flush()
+}
+
+// another tells whether a run has the queue: it asks as a worker does.
+func (d *Dispatcher) another(ctx context.Context) (bool, error) {
+	at := d.slot(NewID(), 0)
+	return responds(ctx, d.nc, at.verb(helloVerb), at.inbox)
+}
+
+// Close ends the run for its workers: they give up what they are at and wait for the next one.
+func (d *Dispatcher) Close() {
+	d.mu.Lock()
+	for _, s := range d.slots {
+		if s.key.key != nil {
+			s.over()
+		}
+	}
+	d.mu.Unlock()
+	d.stop()
+}
+
+// Totals are the dispatcher's so far.
+func (d *Dispatcher) Totals() WorkTotals {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.totals
+	t.Workers, t.Late = len(d.workers), int(d.count.late.Load())
+	t.Down, t.Up = d.count.down.Load(), d.count.up.Load()
+	return t
+}
+
+// handle gives a message to the slot that it came from.
+func (d *Dispatcher) handle(m *nats.Msg) {
+	worker, n, ok := workerOf(m.Subject)
+	if !ok {
+		return
+	}
+	at := d.slot(worker, n)
+	d.mu.Lock()
+	s := d.slots[at.from]
+	if s == nil && len(d.slots) < maxSlots {
+		s = d.newSlot(at, worker, n)
+		d.slots[at.from] = s
+		go s.listen()
+	}
+	d.heard[worker] = time.Now()
+	d.mu.Unlock()
+	if s == nil {
+		return
+	}
+	select {
+	case s.queue <- m:
+	default:
+		s.flooded.Add(1)
+	}
+}
+
+// watch misses workers that say nothing any more. While there is no NATS server nobody can be heard.
+func (d *Dispatcher) watch(over <-chan struct{}) {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-over:
+			return
+		case <-t.C:
+		}
+		d.mu.Lock()
+		for _, s := range d.slots {
+			s.floods()
+			if at := d.heard[s.worker]; !d.nc.IsConnected() {
+				d.heard[s.worker] = time.Now()
+			} else if time.Since(at) >= missed {
+				s.lose("a worker is missed")
+			}
+		}
+		for worker, at := range d.heard {
+			if time.Since(at) >= missed {
+				delete(d.heard, worker)
+			}
+		}
+		d.mu.Unlock()
+	}
+}
+
+var _ engine.Answerer = (*Dispatcher)(nil)
+
+const (
+	tries   = 3  // that a job may fail on workers before the run does
+	maxLost = 20 // workers that may be missed with one job before it counts as one that kills them
+)
+
+// assignment is a job that is to be done.
+type assignment struct {
+	ctx    context.Context
+	order  engine.Order
+	client int
+	state  func() (engine.State, error)
+	done   chan outcome // gets one for each time that a slot takes the job
+}
+
+// outcome is how a job ended.
+type outcome struct {
+	reply engine.Reply
+	next  *engine.State
+	err   error
+	fatal bool // another worker cannot do better
+	lost  bool // with the worker
+}
+
+// Answer has an order done by some worker.
+func (d *Dispatcher) Answer(ctx context.Context, client *engine.Client, o engine.Order,
+	state func() (engine.State, error)) (engine.Reply, *engine.State, error) {
+	a := &assignment{ctx: ctx, order: o, client: client.ID, state: state, done: make(chan outcome, 1)}
+	for failed, lost := 0, 0; ; {
+		var out outcome
+		select {
+		case d.jobs <- a:
+			out = <-a.done
+		case <-ctx.Done():
+			out.err, out.fatal = ctx.Err(), true
+		}
+		if out.lost {
+			if lost++; lost < maxLost {
+				continue
+			}
+			out.err, out.fatal = fmt.Errorf("round %d, client %d: %d workers began this job and none came to its end; "+
+				"does it need more memory than they have?", o.Round, client.ID, lost), true
+		}
+		if out.err == nil {
+			return out.reply, out.next, nil
+		}
+		if failed++; failed == tries && !out.fatal {
+			out.err = fmt.Errorf("%w (tried %d times)", out.err, failed)
+			out.fatal = true
+		}
+		if out.fatal {
+			return engine.Reply{Client: client.ID}, nil, out.err
+		}
+		d.log.Warn("a job failed; it is given again", "round", o.Round, "client", client.ID, "reason", out.err)
+	}
+}

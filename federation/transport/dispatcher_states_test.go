@@ -1,0 +1,103 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/transport"
+	"promptfed/runtime/tensor"
+)
+
+// States of 20 MB of eight clients go to one worker and back over TLS, over a link that is cut again and again. What a
+// client remembers is read when a slot can do its job and not before, so that there is one at a time here; and no file
+// is left of it.
+func TestDispatcherLargeStates(t *testing.T) {
+	const size, clients = 20e6, 6
+	ca, log := newAuthority(t), &logs{}
+	ctx, cancel := context.WithCancel(within(t, 2*time.Minute))
+	defer cancel()
+	emb, err := transport.Embed(transport.Embedding{Listen: "127.0.0.1:0", Workers: true, Run: "toy", Limit: 1 << 20,
+		TLS: ca.tls("server"), Log: log.logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer emb.Close()
+	e := stack{"promptfl", nil, nil}.toy(t)
+	dir := t.TempDir()
+	d, err := transport.OpenDispatcher(ctx, emb.Conn(), transport.DispatcherSettings{Queue: "toy", Dir: dir,
+		Config: []byte("x"), Footing: footing(e), Identity: ca.identity("server"), Log: log.logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := &slowLink{to: strings.TrimPrefix(strings.TrimPrefix(emb.URL(), "nats://"), "tls://"), rate: 100e6,
+		every: 70e6}
+	address := link.start(t)
+	w := transport.Work{Queue: "toy", Worker: transport.NewID(), Program: "1", Identity: ca.identity("worker"),
+		Log: log.logger()}
+	nc, err := transport.Dial(ctx, "tls://"+address, "worker", log.logger(),
+		append(transport.WorkerOptions("toy", w.Worker), nats.Secure(ca.tls("worker")))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	inv, err := w.Ask(ctx, nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- w.Run(ctx, nc, inv, transport.WorkerInfo{Host: "h", Jobs: 1, Footing: footing(e)},
+			func(_ context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+				s.Own["ctx"].Data[1]++
+				return engine.Reply{Client: client, Upload: method.Upload{Client: client, N: 1, Shared: o.Shared}}, &s, nil
+			})
+	}()
+	var read, most atomic.Int64
+	var all sync.WaitGroup
+	for k := range clients {
+		all.Go(func() {
+			o := engine.Order{Kind: engine.Train, Of: clients, Clients: []int{k},
+				Shared: tensor.Map{"ctx": tensor.New(16, 512)}}
+			_, next, err := d.Answer(ctx, &engine.Client{ID: k}, o, func() (engine.State, error) {
+				if n := read.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				own := tensor.New(size / 4)
+				own.Data[0], own.Data[1] = float32(k), float32(10*k)
+				return engine.State{Own: tensor.Map{"ctx": own}}, nil
+			})
+			read.Add(-1)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if own := next.Own["ctx"].Data; len(own) != size/4 || own[0] != float32(k) || own[1] != float32(10*k+1) {
+				t.Errorf("client %d got back %v", k, own[:2])
+			}
+		})
+	}
+	all.Wait()
+	if most.Load() > 2 { // one that is on its way, and one whose result has come
+		t.Errorf("%d states were read for one slot", most.Load())
+	}
+	if n := d.Totals(); n.Jobs != clients || n.Failed > 0 || link.cuts.Load() < 3 {
+		t.Errorf("%+v, %d cuts", n, link.cuts.Load())
+	}
+	d.Close()
+	if err := <-ended; !errors.Is(err, transport.ErrOver) {
+		t.Errorf("the worker says %v", err)
+	}
+	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
+		t.Errorf("left behind: %v, %v", list, err)
+	}
+}

@@ -1,0 +1,103 @@
+package transport
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Signatures are signed messages between clients that go through the server, which nobody but the clients signs: as
+// secure aggregation has them.
+type Signatures struct {
+	who   Identity
+	mu    sync.Mutex
+	known map[string]verifier // by client and proof
+}
+
+// Signatures signs with the identity's key, which is made in a folder where there is no certificate; without a folder
+// it only verifies.
+func (i Identity) Signatures(dir string) (*Signatures, error) {
+	var err error
+	if dir != "" {
+		i, err = i.keyed(dir)
+	}
+	return &Signatures{who: i, known: map[string]verifier{}}, err
+}
+
+// Signatures are those of an invited client, which keeps what it must in a folder.
+func (i *Invitation) Signatures(dir string) (*Signatures, error) { return i.who.Signatures(dir) }
+
+// Signatures verifies what clients signed for each other.
+func (h *Hub) Signatures() (*Signatures, error) { return h.set.Identity.Signatures("") }
+
+// ID is the run's identity, and Dir the folder of what the hub keeps.
+func (h *Hub) ID() string  { return h.set.ID }
+func (h *Hub) Dir() string { return h.set.Dir }
+
+// Proof is the certificate with those that it follows from, or the public key where there is none.
+func (s *Signatures) Proof(int) ([]byte, error) {
+	if s.who.roots != nil {
+		return slices.Concat(s.who.chain...), nil
+	}
+	return x509.MarshalPKIXPublicKey(s.who.key.Public())
+}
+
+// signedDigest sets these messages apart from all that transport itself signs.
+func signedDigest(message []byte) []byte {
+	sum := sha256.Sum256(append([]byte("promptfed between clients\n"), message...))
+	return sum[:]
+}
+
+// Sign signs a message.
+func (s *Signatures) Sign(_ int, message []byte) ([]byte, error) {
+	return signer{s.who.key}.sign(signedDigest(message))
+}
+
+// Verify finds why a proof is not a client's, or a signature not its own.
+func (s *Signatures) Verify(client int, proof, message, signature []byte) error {
+	at := fmt.Sprintf("%d %x", client, sha256.Sum256(proof))
+	s.mu.Lock()
+	key, ok := s.known[at]
+	s.mu.Unlock()
+	if !ok {
+		var err error
+		if key, err = s.keyOf(client, proof); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		if len(s.known) > 4*maxClient {
+			clear(s.known)
+		}
+		s.known[at] = key
+		s.mu.Unlock()
+	}
+	if err := key.current(); err != nil {
+		return fmt.Errorf("the certificate of %s: %w", UserOf(client), err)
+	}
+	if !key.verify(signedDigest(message), signature) {
+		return errForged
+	}
+	return nil
+}
+
+func (s *Signatures) keyOf(client int, shown []byte) (verifier, error) {
+	p := proof{Key: shown}
+	if s.who.roots != nil {
+		list, err := x509.ParseCertificates(shown)
+		if err != nil || len(list) == 0 {
+			return verifier{}, fmt.Errorf("%s shows no certificate", UserOf(client))
+		}
+		for _, c := range list {
+			p.Chain = append(p.Chain, c.Raw)
+		}
+		if p.Key, err = x509.MarshalPKIXPublicKey(list[0].PublicKey); err != nil {
+			return verifier{}, err
+		}
+	}
+	return s.who.known(p, UserOf(client), nil)
+}
+
+// Certified tells that keys come with certificates.
+func (s *Signatures) Certified() bool { return s.who.roots != nil }
