@@ -74,7 +74,7 @@ lint: ## staticcheck, pinned
 arrows: ## who may import whom, and what may be tracked
 	go test -count=1 ./tools/arrows
 
-docs: ## rewrite the tables in README.md and docs/ that come from the code
+docs: ## rewrite what comes from the code in README.md and docs/: tables, requirements of examples
 	go run ./tools/docs
 
 bench: build ## the text step against its plain form and this machine's GEMM limit

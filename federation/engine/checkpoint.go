@@ -21,19 +21,20 @@ const checkpointFile = "server.safetensors"
 
 // position is what the checkpoint says beside tensors.
 type position struct {
-	Round       int           `json:"round"` // rounds done
-	Fingerprint string        `json:"fingerprint"`
-	Clients     map[int]place `json:"clients"`          // where each client's state lies
-	Record      Record        `json:"record"`           // of the last round, in case its line was not written any more
-	Remote      []byte        `json:"remote,omitempty"` // what a cohort elsewhere remembers
-	Peers       []method.Peer `json:"peers,omitempty"`  // of such a cohort, those that the method knows
+	Round       int                 `json:"round"` // rounds done
+	Fingerprint string              `json:"fingerprint"`
+	Clients     map[int]place       `json:"clients"`          // where each client's state lies
+	Record      Record              `json:"record"`           // of the last round, in case its line was not written any more
+	Remote      []byte              `json:"remote,omitempty"` // what a cohort elsewhere remembers
+	Peers       []method.ClientInfo `json:"peers,omitempty"`  // of such a cohort, those that the method knows
 
 	optimizer tensor.Map // of sharedOptimizer, among the tensors
 }
 
 func saveCheckpoint(dir string, g *method.Global, p position) error {
-	m := tensor.Map{}.Put("shared", g.Shared).Put("down", g.Down).Put("kept", g.Kept).Put("optimizer", p.optimizer)
-	for id, e := range g.Each {
+	m := tensor.Map{}.Put("shared", g.Shared).Put("down", g.Broadcast).Put("kept", g.State).
+		Put("optimizer", p.optimizer)
+	for id, e := range g.PerClient {
 		m.Put("each/"+strconv.Itoa(id), e)
 	}
 	meta, err := json.Marshal(p)
@@ -71,8 +72,8 @@ func restore(g *method.Global, m tensor.Map, meta string) (p position, err error
 	if p.Round < 1 {
 		return p, fmt.Errorf("it counts %d rounds; it must count 1 or more", p.Round)
 	}
-	g.Shared, g.Down, g.Kept = m.Under("shared"), m.Under("down"), m.Under("kept")
-	g.Each = map[int]tensor.Map{}
+	g.Shared, g.Broadcast, g.State = m.Under("shared"), m.Under("down"), m.Under("kept")
+	g.PerClient = map[int]tensor.Map{}
 	each := m.Under("each")
 	for name, t := range each {
 		client, rest, _ := strings.Cut(name, "/")
@@ -80,10 +81,10 @@ func restore(g *method.Global, m tensor.Map, meta string) (p position, err error
 		if err != nil {
 			return p, fmt.Errorf("its tensor each/%s belongs to no client", name)
 		}
-		if g.Each[id] == nil {
-			g.Each[id] = tensor.Map{}
+		if g.PerClient[id] == nil {
+			g.PerClient[id] = tensor.Map{}
 		}
-		g.Each[id][rest] = t
+		g.PerClient[id][rest] = t
 	}
 	g.Round, p.optimizer = p.Round, m.Under("optimizer")
 	return p, nil

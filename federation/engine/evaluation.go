@@ -63,7 +63,7 @@ type Tested struct {
 
 // tested puts the replies to a test together. Those that lack an evaluation that the method has do not count as
 // answers.
-func tested(has Evaluable, view method.View, replies []Reply, asked []int, peers []method.Peer) Tested {
+func tested(has Evaluable, view method.View, replies []Reply, asked []int, peers []method.ClientInfo) Tested {
 	replies = slices.DeleteFunc(slices.Clone(replies), func(r Reply) bool {
 		return has.Global && r.Scores.Global == nil || has.Personal && r.Scores.Personal == nil
 	})
@@ -101,7 +101,7 @@ func (e *Evaluation) accuracy() *float64 {
 }
 
 // evaluate is the evaluation of one kind, of replies sorted by client that all have it; nil without any.
-func evaluate(kind method.View, replies []Reply, peers []method.Peer) *Evaluation {
+func evaluate(kind method.View, replies []Reply, peers []method.ClientInfo) *Evaluation {
 	if len(replies) == 0 {
 		return nil
 	}
@@ -193,9 +193,9 @@ func EvaluableOf(m method.Method, task method.Task) Evaluable {
 						method.Private: ReadsPrivate}[p.Owner]] = true
 				}
 			}
-		case kind == method.DownInput:
+		case kind == method.BroadcastInput:
 			reads[ReadsServer] = true
-		case kind == method.KeptInput:
+		case kind == method.StateInput:
 			reads[ReadsPrivate] = true
 		case in == method.MemoryImage:
 			reads[ReadsExamples] = true

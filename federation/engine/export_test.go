@@ -56,9 +56,9 @@ func same(t *testing.T, got, want *tensor.Tensor) {
 func TestClassifierIsPredict(t *testing.T) {
 	list := map[string]method.Method{"patches": patchy{}}
 	fitting := map[string]map[string]any{"fedtpg": {"heads": 2}} // the toy's prompts are 6 wide
-	for _, e := range methods.Table {
+	for _, e := range methods.Table() {
 		m, err := method.Method(nil), error(nil)
-		if e.Wrapper {
+		if e.Wrapper() {
 			m, err = methods.Build("promptfl", []string{e.Name}, nil)
 		} else {
 			m, err = methods.Build(e.Name, nil, fitting[e.Name])
@@ -242,7 +242,7 @@ func TestClassifierRefuses(t *testing.T) {
 			f := method.HostFunc{Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, error) { return in[0], nil }}
 			return base.Logits(s).Add(s.Host("centre", f, []int{1}, s.Image()))
 		}, prompts, []string{"host function centre", "reads image", "cannot be exported"}},
-		{func(s *method.Scope) graph.Node { return base.Logits(s).Add(s.Kept("offset", 4)) }, prompts,
+		{func(s *method.Scope) graph.Node { return base.Logits(s).Add(s.State("offset", 4)) }, prompts,
 			[]string{"kept/offset", "nothing provides"}},
 	} {
 		e := withMethod(scored{base, c.logits})

@@ -32,7 +32,7 @@ func (s *Server) fit(params, rows tensor.Map, loss func(*method.Scope) graph.Nod
 	}
 	feed := tensor.Map{}
 	for _, in := range p.inputs {
-		for kind, m := range map[string]tensor.Map{method.ParamInput: params, method.DownInput: rows} {
+		for kind, m := range map[string]tensor.Map{method.ParamInput: params, method.BroadcastInput: rows} {
 			for name, t := range m {
 				if in == kind+"/"+name {
 					feed[in] = t

@@ -45,7 +45,7 @@ func TestScore(t *testing.T) {
 		{Examples: 4, Global: &Hits{Right: 2, F1: 0.3}, Personal: &Hits{Right: 4, F1: 0.9}}} {
 		replies = append(replies, Reply{Client: i, Scores: s})
 	}
-	peers := []method.Peer{{Domain: "east"}, {Domain: "west"}, {Domain: "east"}}
+	peers := []method.ClientInfo{{Domain: "east"}, {Domain: "west"}, {Domain: "east"}}
 	r := Record{}
 	r.score(either, method.PersonalView, replies, all(len(peers)), peers)
 	near := func(what string, got, want float64) {
@@ -76,7 +76,7 @@ func TestScore(t *testing.T) {
 	near("global east", g.PerDomain["east"], 0.25)
 
 	some := Record{}
-	some.score(either, method.PersonalView, replies[1:], all(3), make([]method.Peer, 3))
+	some.score(either, method.PersonalView, replies[1:], all(3), make([]method.ClientInfo, 3))
 	if len(some.PerClient) != 2 || !slices.Equal(some.Answered, []int{1, 2}) || !slices.Equal(some.Unanswered,
 		[]int{0}) {
 		t.Errorf("clients 1 and 2 answered: %v of %v, not %v", some.PerClient, some.Answered, some.Unanswered)
@@ -95,7 +95,7 @@ func TestScore(t *testing.T) {
 func TestScoreOfOne(t *testing.T) {
 	replies := []Reply{{Client: 0, Scores: Scores{Examples: 4, Personal: &Hits{Right: 3, F1: 0.5}}},
 		{Client: 1, Scores: Scores{Examples: 4, Global: &Hits{Right: 4, F1: 1}}}}
-	has, peers := Evaluable{Personal: true}, make([]method.Peer, 2)
+	has, peers := Evaluable{Personal: true}, make([]method.ClientInfo, 2)
 	for view, want := range map[method.View]string{
 		method.PersonalView: `{"round":0,"loss":0,"tested":true,"accuracy":0.75,"accuracy_std":0,"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"worst10":0.75,"own_classes":0,` +
 			`"per_client":[0.75],"view":"personal","accuracy_personal":0.75,"evaluations":{"personal":{"accuracy":0.75,"accuracy_std":0,` +

@@ -32,10 +32,10 @@ func (f inputs) find(in string) *tensor.Tensor {
 			return t
 		}
 		return f.find(method.ReceivedInput + "/" + name)
-	case method.DownInput:
-		return f.l.Down[name]
-	case method.KeptInput:
-		return f.l.Kept[name]
+	case method.BroadcastInput:
+		return f.l.Broadcast[name]
+	case method.StateInput:
+		return f.l.State[name]
 	case method.ScalarInput:
 		if v, ok := f.l.Scalars[name]; ok {
 			return tensor.Of([]float32{float32(v)}, 1)

@@ -96,11 +96,11 @@ func (o Order) Extras(of method.Method, task method.Task) (declared []method.Ext
 }
 
 // survey is what an order asks; ok is false where the method has no survey of that name.
-func (o Order) survey(of method.Method) (method.Survey, bool) {
-	all := slices.Concat(of.Surveys(o.Round), of.Surveys(0))
-	i := slices.IndexFunc(all, func(q method.Survey) bool { return q.Name == o.Survey })
+func (o Order) survey(of method.Method) (method.Statistic, bool) {
+	all := slices.Concat(of.Statistics(o.Round), of.Statistics(0))
+	i := slices.IndexFunc(all, func(q method.Statistic) bool { return q.Name == o.Survey })
 	if o.Kind != Ask || i < 0 {
-		return method.Survey{}, false
+		return method.Statistic{}, false
 	}
 	return all[i], true
 }

@@ -39,11 +39,11 @@ func (e *Experiment) sent(g *method.Global, members []Member) tensor.Map {
 		}
 		t := c.Task
 		for _, n := range graph.Inputs(e.Method.Logits(method.NewScope(t, e.Method.Params(t)))) {
-			name, ok := strings.CutPrefix(n.Name(), method.DownInput+"/")
+			name, ok := strings.CutPrefix(n.Name(), method.BroadcastInput+"/")
 			if !ok {
 				continue
 			}
-			for _, from := range []tensor.Map{g.Down, g.Each[id]} {
+			for _, from := range []tensor.Map{g.Broadcast, g.PerClient[id]} {
 				if v := from[name]; v != nil {
 					out[strconv.Itoa(id)+"/"+name] = v
 				}

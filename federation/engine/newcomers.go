@@ -14,10 +14,10 @@ func (s *Server) look() {
 	now := slices.Clone(s.Known())
 	for id := range now {
 		if now[id].Backbone == "" {
-			now[id] = s.Global.Peer(id)
+			now[id] = s.Global.Info(id)
 		}
 	}
-	s.Global.Peers, s.Plan.Peers = now, now
+	s.Global.Infos, s.Plan.Peers = now, now
 }
 
 // meet tells the method, between rounds, of the clients that joined since it was told last. Then the surveys of round 0
@@ -25,17 +25,17 @@ func (s *Server) look() {
 func (s *Server) meet() error {
 	s.look()
 	var joined []int
-	for id, p := range s.Global.Peers {
+	for id, p := range s.Global.Infos {
 		if p.Backbone != "" && (id >= len(s.met) || p != s.met[id]) {
 			joined = append(joined, id)
 		}
 	}
-	s.met, s.surveys = s.Global.Peers, s.Method.Surveys(s.Global.Round)
+	s.met, s.surveys = s.Global.Infos, s.Method.Statistics(s.Global.Round)
 	if len(joined) == 0 || s.Known == nil {
 		return nil
 	}
-	for _, q := range s.Method.Surveys(0) {
-		if !slices.ContainsFunc(s.surveys, func(other method.Survey) bool { return other.Name == q.Name }) {
+	for _, q := range s.Method.Statistics(0) {
+		if !slices.ContainsFunc(s.surveys, func(other method.Statistic) bool { return other.Name == q.Name }) {
 			s.surveys = append(s.surveys, q)
 		}
 	}

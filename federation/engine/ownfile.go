@@ -21,7 +21,7 @@ func (e *Experiment) WriteOwn(path string, c *Client, o Order, s State) error {
 	}
 	members[c.ID] = Member{Joined: true, Task: t, Domain: c.Domain}
 	id := strconv.Itoa(c.ID)
-	g := &method.Global{Down: o.Down, Each: o.Each}
+	g := &method.Global{Broadcast: o.Down, PerClient: o.Each}
 	m := tensor.Map{}.Put("shared", o.Shared).Put(downFolder, e.sent(g, members)).
 		Put("client/"+id+"/private", s.Private).Put("client/"+id+"/own", s.Own)
 	if remembers(e.Method, t) {

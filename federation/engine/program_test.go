@@ -12,8 +12,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// numbered is a method whose loss on client k of n is (k+1)+10n times the carrier's, by the graph, and k+1 times that
-// again, by a host function; nothing but the Task tells them apart.
+// numbered is a method whose loss on client k of n is (k+1)+10n times the base method's, by the graph, and k+1 times
+// that again, by a host function; nothing but the Task tells them apart.
 type numbered struct{ method.Method }
 
 func (m numbered) Loss(s *method.Scope, logits graph.Node) graph.Node {

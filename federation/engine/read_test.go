@@ -14,8 +14,8 @@ import (
 func TestCheckpointHoldsAll(t *testing.T) {
 	dir := t.TempDir()
 	one := func(v float32) tensor.Map { return tensor.Map{"a/b": tensor.Of([]float32{v}, 1)} }
-	g := method.Global{Round: 4, Shared: one(1), Down: one(2), Kept: one(3), Each: map[int]tensor.Map{1: one(4),
-		10: one(5)}}
+	g := method.Global{Round: 4, Shared: one(1), Broadcast: one(2), State: one(3),
+		PerClient: map[int]tensor.Map{1: one(4), 10: one(5)}}
 	if err := saveCheckpoint(dir, &g, position{Round: 4, Clients: map[int]place{1: {2, 3, 4, "x"}},
 		Record: Record{Round: 3, Loss: .5}}); err != nil {
 		t.Fatal(err)
@@ -26,13 +26,13 @@ func TestCheckpointHoldsAll(t *testing.T) {
 		back.Round != 4 {
 		t.Fatalf("%+v %v %v", p, ok, err)
 	}
-	for i, m := range []tensor.Map{back.Shared, back.Down, back.Kept, back.Each[1], back.Each[10]} {
+	for i, m := range []tensor.Map{back.Shared, back.Broadcast, back.State, back.PerClient[1], back.PerClient[10]} {
 		if len(m) != 1 || m["a/b"].Data[0] != float32(i+1) {
 			t.Errorf("part %d is %v", i+1, m)
 		}
 	}
-	if len(back.Each) != 2 {
-		t.Errorf("extras for %d clients", len(back.Each))
+	if len(back.PerClient) != 2 {
+		t.Errorf("extras for %d clients", len(back.PerClient))
 	}
 }
 
@@ -60,7 +60,8 @@ func FuzzJournal(f *testing.F) {
 
 func FuzzCheckpoint(f *testing.F) {
 	dir := f.TempDir()
-	g := method.Global{Shared: tensor.Map{"ctx": tensor.New(1, 2)}, Each: map[int]tensor.Map{2: {"x": tensor.New(1)}}}
+	g := method.Global{Shared: tensor.Map{"ctx": tensor.New(1, 2)},
+		PerClient: map[int]tensor.Map{2: {"x": tensor.New(1)}}}
 	if err := saveCheckpoint(dir, &g, position{Round: 1}); err != nil {
 		f.Fatal(err)
 	}

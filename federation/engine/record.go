@@ -50,7 +50,7 @@ type Record struct {
 }
 
 // score fills in the evaluations from test replies.
-func (r *Record) score(has Evaluable, view method.View, replies []Reply, asked []int, peers []method.Peer) {
+func (r *Record) score(has Evaluable, view method.View, replies []Reply, asked []int, peers []method.ClientInfo) {
 	t := tested(has, view, replies, asked, peers)
 	r.Evaluation, r.Evaluations, r.Global, r.Personal = t.Evaluation, t.Evaluations, t.Global, t.Personal
 	r.Answered, r.Unanswered, r.TestSizes, r.Untrained = t.Answered, t.Unanswered, t.sizes, t.untrained

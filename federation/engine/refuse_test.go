@@ -82,7 +82,7 @@ func (b bent) Loss(s *method.Scope, logits graph.Node) graph.Node {
 }
 
 func TestRefusesMethodsThatAreWrong(t *testing.T) {
-	carrier := methods.PromptFL{Context: methods.Context{Tokens: 2, Position: "end", Std: .1}}
+	base := methods.PromptFL{Context: methods.Context{Tokens: 2, Position: "end", Std: .1}}
 	for name, c := range map[string]struct {
 		m     bent
 		words []string
@@ -98,14 +98,14 @@ func TestRefusesMethodsThatAreWrong(t *testing.T) {
 		"shapes": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node { return l.MatMul(s.Param("ctx")).Sum() }},
 			[]string{"MatMul"}},
 		"no such extra": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node {
-			return graph.CrossEntropy(l, s.Label()).Add(s.Down("gift", 1).Sum())
+			return graph.CrossEntropy(l, s.Label()).Add(s.Broadcast("gift", 1).Sum())
 		}}, []string{"client", "down/gift", "nothing provides"}},
 		"not set": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node {
 			return graph.CrossEntropy(l, s.Label()).Mul(s.Scalar("tau"))
 		}}, []string{"scalar/tau", "nothing provides"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.m.PromptFL = carrier
+			c.m.PromptFL = base
 			refused(t, withMethod(c.m), engine.Settings{}, c.words...)
 		})
 	}

@@ -75,10 +75,10 @@ func (e *Experiment) members(set Settings) []Member {
 }
 
 // peers are the clients as methods know them.
-func peers(members []Member) []method.Peer {
-	var out []method.Peer
+func peers(members []Member) []method.ClientInfo {
+	var out []method.ClientInfo
 	for _, m := range members {
-		p := method.Peer{Domain: m.Domain}
+		p := method.ClientInfo{Domain: m.Domain}
 		if m.Joined {
 			p.Backbone, p.Dim = m.Task.Backbone, m.Task.Dim
 		}

@@ -19,7 +19,7 @@ import (
 // Experiment is everything that decides what a run computes.
 type Experiment struct {
 	Name       string
-	MethodName string // for reports and the fingerprint: carrier and wrappers
+	MethodName string // for reports and the fingerprint: base method and wrappers
 	Options    string // of the methods, for the fingerprint
 	Secure     string // of secure aggregation, for the fingerprint; empty for none
 	Privacy    string // what epsilons reckon with, for Terms; empty without differential privacy
@@ -127,7 +127,7 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 		Terms: set.Terms, Noise: set.Noise, Evaluate: e.Evaluate, c: worker.c, shared: worker.shared}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
-		server.Known = func() []method.Peer { return peers(e.members(set)) }
+		server.Known = func() []method.ClientInfo { return peers(e.members(set)) }
 		server.Limited = set.Remote.Limited
 	}
 	if set.Around != nil {
@@ -276,7 +276,7 @@ func (e *Experiment) resume(set Settings, server *Server, store *Store) (*journa
 		if err := set.Remote.Load(pos.Remote); err != nil {
 			return nil, fmt.Errorf("cannot resume: %w", err)
 		}
-		server.met, server.Global.Peers = pos.Peers, pos.Peers
+		server.met, server.Global.Infos = pos.Peers, pos.Peers
 	}
 	return openJournal(rounds, pos.Round, pos.Record)
 }

@@ -216,7 +216,7 @@ func takeBest(set Settings, round int) error {
 func (s *Server) testing(ctx context.Context, rec *Record) error {
 	g, e := &s.Global, s.Evaluate
 	test := Order{Kind: Test, Round: g.Round, Clients: s.Plan.known(), Of: s.Plan.Clients, Shared: g.Shared,
-		Down: g.Down, Each: g.Each}
+		Down: g.Broadcast, Each: g.PerClient}
 	if e.Validate {
 		o := test
 		o.Kind = Validate

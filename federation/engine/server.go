@@ -28,7 +28,7 @@ type Plan struct {
 	Trainers []int // who may train and answer surveys; empty for all
 	// who never trains and is tested after some steps of its own only, sorted; none of Trainers
 	New   []int
-	Peers []method.Peer // of each client
+	Peers []method.ClientInfo // of each client
 }
 
 // Server runs the rounds. It holds no client's object, data or private state.
@@ -43,7 +43,7 @@ type Server struct {
 	Global method.Global
 	// Known gives the clients as they are known by now where some may join later; nil where all are there from the
 	// start.
-	Known func() []method.Peer
+	Known func() []method.ClientInfo
 	// Limited is what was refused of clients elsewhere, and cut, since it was asked last; nil where none are.
 	Limited func() Limited
 	// Noise is where the noise of differential privacy and the draw of a round's clients come from; nil for the seed.
@@ -56,17 +56,17 @@ type Server struct {
 	c       *compiler
 	shared  *sharedOptimizer // of the clients; nil for none
 	has     Evaluable
-	view    method.View     // of the headline
-	met     []method.Peer   // the clients that the method knows of
-	surveys []method.Survey // of the round
+	view    method.View         // of the headline
+	met     []method.ClientInfo // the clients that the method knows of
+	surveys []method.Statistic  // of the round
 }
 
 // start draws the shared parameters and lets the method add what it needs.
 func (s *Server) start(task method.Task) error {
 	s.Global = method.Global{Clients: s.Plan.Clients, Classes: task.Classes, Seed: s.Plan.Seed, Width: task.Width,
-		Peers: s.Plan.Peers,
-		Drawn: s.Plan.Sampling(), Shared: tensor.Map{}, Down: tensor.Map{}, Each: map[int]tensor.Map{},
-		Kept: tensor.Map{}}
+		Infos: s.Plan.Peers,
+		Drawn: s.Plan.Sampling(), Shared: tensor.Map{}, Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{},
+		State: tensor.Map{}}
 	for _, p := range s.Method.Params(task) {
 		if p.Owner == method.Shared {
 			s.Global.Shared[p.Name] = method.Draw(s.Plan.Seed, -1, p.Name, p.Shape, p.Std)
@@ -141,20 +141,20 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		return Record{}, fmt.Errorf("round %d: %w", g.Round, err)
 	}
 	rec := Record{Round: g.Round, Clients: s.participants(g.Round), LR: s.Rate(g.Round)}
-	order := Order{Round: g.Round, Clients: rec.Clients, Of: s.Plan.Clients, Shared: g.Shared, Down: g.Down,
-		Each: g.Each}
+	order := Order{Round: g.Round, Clients: rec.Clients, Of: s.Plan.Clients, Shared: g.Shared, Down: g.Broadcast,
+		Each: g.PerClient}
 
 	for _, q := range s.surveys {
 		ask := order
 		ask.Kind, ask.Survey, ask.Clients = Ask, q.Name, s.Plan.trainers()
-		down, kept := maps.Clone(g.Down), maps.Clone(g.Kept)
+		down, kept := maps.Clone(g.Broadcast), maps.Clone(g.State)
 		each := map[int]tensor.Map{}
-		for id, m := range g.Each {
+		for id, m := range g.PerClient {
 			each[id] = maps.Clone(m)
 		}
 		replies, err := s.send(ctx, ask, &rec)
 		if err == nil && len(replies) > 0 {
-			_, err = s.sift(g, replies, q.Digest)
+			_, err = s.sift(g, replies, q.Aggregate)
 		}
 		if err != nil {
 			return rec, fmt.Errorf("round %d, survey %s: %w", g.Round, q.Name, err)
@@ -162,7 +162,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		if s.Tracer != nil {
 			traceChanged(s.Tracer, fmt.Sprintf("r%d/survey/%s/digest", g.Round, q.Name), g, down, kept, each)
 		}
-		order.Down, order.Each = g.Down, g.Each
+		order.Down, order.Each = g.Broadcast, g.PerClient
 	}
 
 	order.Kind = Train
@@ -199,9 +199,9 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	if s.Terms {
 		rec.Terms = meanTerms(merged)
 	}
-	parts := []tensor.Map{g.Shared, g.Down, g.Kept}
-	for _, id := range slices.Sorted(maps.Keys(g.Each)) {
-		parts = append(parts, g.Each[id])
+	parts := []tensor.Map{g.Shared, g.Broadcast, g.State}
+	for _, id := range slices.Sorted(maps.Keys(g.PerClient)) {
+		parts = append(parts, g.PerClient[id])
 	}
 	for _, part := range parts {
 		if err := finite("", part); err != nil {
@@ -211,8 +211,8 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	if s.Tracer != nil {
 		at := fmt.Sprintf("r%d/", g.Round)
 		traceAll(s.Tracer, at+"merged", g.Shared)
-		traceAll(s.Tracer, at+"down", g.Down)
-		traceAll(s.Tracer, at+"kept", g.Kept)
+		traceAll(s.Tracer, at+"down", g.Broadcast)
+		traceAll(s.Tracer, at+"kept", g.State)
 	}
 	if err := s.Cohort.Accept(g.Round, rec.Clients); err != nil {
 		return rec, err
@@ -298,9 +298,9 @@ func traceChanged(t Tracer, under string, g *method.Global, down, kept tensor.Ma
 			}
 		}
 	}
-	changed(under, g.Down, down)
-	changed(under, g.Kept, kept)
-	for id, now := range g.Each {
+	changed(under, g.Broadcast, down)
+	changed(under, g.State, kept)
+	for id, now := range g.PerClient {
 		changed(fmt.Sprintf("%s/c%d", under, id), now, each[id])
 	}
 }

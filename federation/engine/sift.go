@@ -59,10 +59,10 @@ func guarded(do func(g *method.Global, ups []method.Upload) error, g *method.Glo
 // cloneGlobal copies a state, so that what changes the one leaves the other.
 func cloneGlobal(g *method.Global) *method.Global {
 	c := *g
-	c.Shared, c.Down, c.Kept, c.Notes, c.Each = g.Shared.Clone(), g.Down.Clone(), g.Kept.Clone(), maps.Clone(g.Notes),
-		map[int]tensor.Map{}
-	for id, m := range g.Each {
-		c.Each[id] = m.Clone()
+	c.Shared, c.Broadcast, c.State = g.Shared.Clone(), g.Broadcast.Clone(), g.State.Clone()
+	c.Notes, c.PerClient = maps.Clone(g.Notes), map[int]tensor.Map{}
+	for id, m := range g.PerClient {
+		c.PerClient[id] = m.Clone()
 	}
 	return &c
 }

@@ -42,7 +42,7 @@ func (s *Server) warm(ctx context.Context, w *Worker, of *Synthetic) error {
 	c := &Client{Backbone: of.Backbone, Train: of.Data}
 	g := &s.Global
 	up, _, _, err := first.RunTrain(ctx, c, Order{Kind: Train, Clients: []int{0}, Of: s.Plan.Clients, Shared: g.Shared,
-		Down: g.Down, Each: g.Each}, State{})
+		Down: g.Broadcast, Each: g.PerClient}, State{})
 	if err != nil {
 		return fmt.Errorf("synthetic images: %w", err)
 	}

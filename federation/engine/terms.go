@@ -9,7 +9,7 @@ import (
 // Terms are what every side of an experiment must agree on, whatever data and whatever machine it has. All of it may be
 // shown.
 type Terms struct {
-	Method   string   `json:"method"`  // carrier and wrappers
+	Method   string   `json:"method"`  // base method and wrappers
 	Options  string   `json:"options"` // of all layers
 	Seed     uint64   `json:"seed"`
 	Training string   `json:"training"`

@@ -21,7 +21,7 @@ func (w *Worker) RunSurvey(c *Client, o Order, s State) (method.Upload, error) {
 	if !ok {
 		return method.Upload{}, fmt.Errorf("round %d, client %d: the method has no survey %q", o.Round, c.ID, o.Survey)
 	}
-	answer, err := q.Ask(l)
+	answer, err := q.Compute(l)
 	if err == nil {
 		err = w.traceSurvey(c, o, s, answer)
 	}

@@ -119,15 +119,15 @@ func (w *Worker) begin(c *Client, o Order, s State) (*method.Local, State) {
 			s.Private[p.Name] = method.Draw(w.Seed, c.ID, p.Name, p.Shape, p.Std)
 		}
 	}
-	l := &method.Local{Task: task, Round: o.Round, Received: o.Shared, Down: tensor.Map{},
-		Shared: o.Shared.Clone(), Private: s.Private.Clone(), Kept: s.Kept.Clone(), Scalars: map[string]float64{},
-		Memo:   map[string]any{},
+	l := &method.Local{Task: task, Round: o.Round, Received: o.Shared, Broadcast: tensor.Map{},
+		Shared: o.Shared.Clone(), Private: s.Private.Clone(), State: s.Kept.Clone(), Scalars: map[string]float64{},
+		Cache:  map[string]any{},
 		Traced: w.Tracer != nil, Pretrains: w.pretrains, Data: c.Train, Rand: method.Rand(w.Seed, "round",
 			strconv.Itoa(o.Round), "client", strconv.Itoa(c.ID), o.Survey)}
 	for _, extras := range []tensor.Map{o.Down, o.Each[c.ID]} {
 		for k, t := range extras {
 			if !strings.HasPrefix(k, GuardPart+"/") {
-				l.Down[k] = t
+				l.Broadcast[k] = t
 			}
 		}
 	}
@@ -174,8 +174,8 @@ func (w *Worker) runTrain(ctx context.Context, c *Client, o Order, s State, shar
 	}
 	l.LR = rate(o.Round)
 	tr := traceAt(w.Tracer, o.Round, c.ID)
-	tr.putAll("down", l.Down)
-	tr.putAll("kept", l.Kept)
+	tr.putAll("down", l.Broadcast)
+	tr.putAll("kept", l.State)
 	if err := w.Method.Begin(l); err != nil {
 		return fail(err)
 	}
@@ -199,7 +199,7 @@ func (w *Worker) runTrain(ctx context.Context, c *Client, o Order, s State, shar
 			return fail(err)
 		}
 	}
-	return up, State{Private: l.Private, Own: l.Shared.Clone(), Kept: l.Kept}, stats, nil
+	return up, State{Private: l.Private, Own: l.Shared.Clone(), Kept: l.State}, stats, nil
 }
 
 // steps is the local training loop.

@@ -97,11 +97,11 @@ func (b *Built) define() error {
 	if b.Method, err = methods.Build(c.Method, c.With, c.Options); err != nil {
 		return err
 	}
-	if c.Sampling == poisson && !methods.TakesNobody(b.Method) {
+	if c.Sampling == poisson && !methods.HidesClients(b.Method) {
 		return errors.New("sampling: poisson may draw nobody, and the server's mean of nobody is no number; set " +
 			"sampling: fixed, or put differential privacy under with")
 	}
-	if c.Train.State == sharedState && methods.TakesNobody(b.Method) {
+	if c.Train.State == sharedState && methods.HidesClients(b.Method) {
 		return errors.New("train.optimizer_state: shared carries the gradients of one client into the upload of " +
 			"another, for which differential privacy does not account; set it to fresh")
 	}
@@ -125,7 +125,7 @@ func (b *Built) define() error {
 	}
 	b.Engine.Evaluate = c.evaluation()
 	b.Engine.Plan.Trainers, b.Engine.Plan.New = c.roles()
-	if c.Eval.Terms && (methods.Hides(b.Method) || c.SecureAggregation.On()) {
+	if c.Eval.Terms && (methods.HidesClients(b.Method) || c.SecureAggregation.On()) {
 		return errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure " +
 			"aggregation and differential privacy are to hide; leave one of the two out")
 	}

@@ -129,13 +129,13 @@ func pictures(t *testing.T) []data.Example {
 // The exported file of every method, read with either form of pixels, says what predict says.
 func TestExportIsPredict(t *testing.T) {
 	list := pictures(t)
-	for i, e := range methods.Table {
+	for i, e := range methods.Table() {
 		if i == 1 {
 			list = list[:6] // preprocessing is the same for all methods
 		}
 		t.Run(e.Name, func(t *testing.T) {
 			name, with := e.Name, []string(nil)
-			if e.Wrapper {
+			if e.Wrapper() {
 				name, with = Defaults().Method, []string{e.Name}
 			}
 			c, dir := trained(t, name, with...)

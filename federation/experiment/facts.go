@@ -108,7 +108,7 @@ var factTable = []struct {
 		return o.layer == nil
 	}},
 	{"statistics", "statistics rounds: what the server asks of clients' data before they train",
-		func(o outlined) any { return methods.Surveyed(o.Method) }},
+		func(o outlined) any { return methods.StatisticNames(o.Method) }},
 	{"extras", "what the server needs of a client beside the mean of parameters, in words", func(o outlined) any {
 		_, beside, err := methods.Averages(o.Method)
 		switch {

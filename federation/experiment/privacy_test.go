@@ -58,7 +58,7 @@ func TestSecureAggregation(t *testing.T) {
 		"fedproto needs every client's prototypes": func(c *Config) { c.With = []string{"fedproto"} },
 		"robust needs more of a client":            func(c *Config) { c.With = []string{"robust"} },
 		"set where: client":                        func(c *Config) { c.With = []string{"dp"} },
-		"the carrier shares nothing":               func(c *Config) { c.Method = "coop" },
+		"the base method shares nothing":           func(c *Config) { c.Method = "coop" },
 		"train.centralised has one client":         func(c *Config) { c.Train.Centralised = true },
 		"raise participation, which is 0.4":        func(c *Config) { c.Participation = 0.4 },
 		"a round has one of 1 clients":             func(c *Config) { c.Partition.Clients = 1 },

@@ -20,7 +20,7 @@ func (b *Built) secured() error {
 	if err != nil {
 		return fmt.Errorf("secure_aggregation: the server would get sums only: %w", err)
 	}
-	if asked := methods.Surveyed(b.Method); len(asked) > 0 && c.Surveys != "clear" {
+	if asked := methods.StatisticNames(b.Method); len(asked) > 0 && c.Surveys != "clear" {
 		return fmt.Errorf("secure_aggregation: clients answer the survey of %s, and the server would see each answer "+
 			"as it is; set secure_aggregation.surveys: clear to let it, or leave the layer out", strings.Join(asked,
 			", "))

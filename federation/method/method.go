@@ -1,9 +1,9 @@
 // Package method says what a federated method is: what is learned, what a client adds, what the server does. It runs
 // nothing; federation/engine does.
 //
-// A carrier (PromptFL, FedPHA, ...) embeds Base and writes Params and Logits, plus Loss if it differs. A wrapper
-// (FedProx, ...) embeds Method and works over any carrier and any other wrapper. The full interface is implemented by
-// all of them; there are no optional interfaces that a wrapper could hide.
+// A base method (PromptFL, FedPHA, ...) embeds Base and writes Params and Logits, plus Loss if it differs. A wrapper
+// (FedProx, ...) embeds Method and works over any base method and any other wrapper. The full interface is implemented
+// by all of them; there are no optional interfaces that a wrapper could hide.
 package method
 
 import (
@@ -28,7 +28,7 @@ type Objective interface {
 
 // Client surrounds the local steps on one client.
 type Client interface {
-	Begin(*Local) error                  // before the steps: wrap l.Data, prepare l.Kept and l.Scalars
+	Begin(*Local) error                  // before the steps: wrap l.Data, prepare l.State and l.Scalars
 	Adjust(l *Local, g tensor.Map) error // each gradient, in place, before the optimizer
 	Finish(*Local, *Upload) error        // after the steps: add what the server needs
 	Extras(Task) []Extra                 // all that Finish adds to an upload, and nothing else
@@ -37,9 +37,9 @@ type Client interface {
 // Server turns uploads into the next state.
 type Server interface {
 	Start(*Global) error // before round 0: extras such as a discriminator's first weights
-	// Surveys are questions asked before this round's training, usually none. Those of round 0 are asked again, of all
-	// clients, before a round that clients elsewhere joined for.
-	Surveys(round int) []Survey
+	// Statistics are computed by clients before this round's training, usually none. Those of round 0 are computed
+	// again, by all clients, before a round that clients elsewhere joined for.
+	Statistics(round int) []Statistic
 	// Join comes before a round that clients elsewhere joined for, with their numbers: they lack what the others were
 	// sent.
 	Join(g *Global, clients []int) error
@@ -47,13 +47,13 @@ type Server interface {
 	Merge(g *Global, ups []Upload) error
 }
 
-// Survey is one extra trip to the clients: a question and what the server makes of the answers. Only Name travels; both
-// ends build the same method from the same options.
-type Survey struct {
-	Name   string
-	Ask    func(*Local) (tensor.Map, error)
-	Answer func(Task) []Extra // all that Ask gives
-	Digest func(*Global, []Upload) error
+// Statistic is one round trip to the clients before they train (a survey, in messages and traces): what each computes,
+// and what the server makes of their answers. Only Name travels; both ends build the same method from the same options.
+type Statistic struct {
+	Name      string
+	Compute   func(*Local) (tensor.Map, error)
+	Answer    func(Task) []Extra // all that Compute gives
+	Aggregate func(*Global, []Upload) error
 }
 
 // Extra declares a tensor that clients upload beside the shared parameters, so that a server can refuse any other.
@@ -110,7 +110,7 @@ type Task struct {
 	VisionLayers int    // blocks of a vision transformer; 0 for a ResNet
 }
 
-// Base is plain FedAvg on cross entropy. A carrier embeds it and writes what differs. Base calls no other method of
+// Base is plain FedAvg on cross entropy. A base method embeds it and writes what differs. Base calls no other method of
 // Method: a call here could not reach the embedding type.
 type Base struct{}
 
@@ -123,7 +123,7 @@ func (Base) Adjust(*Local, tensor.Map) error { return nil }
 func (Base) Finish(*Local, *Upload) error    { return nil }
 func (Base) Extras(Task) []Extra             { return nil }
 func (Base) Start(*Global) error             { return nil }
-func (Base) Surveys(int) []Survey            { return nil }
+func (Base) Statistics(int) []Statistic      { return nil }
 func (Base) Join(*Global, []int) error       { return nil }
 
 // Merge replaces the shared parameters by their mean over the uploads, weighted by examples (FedAvg: McMahan et al.,

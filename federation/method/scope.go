@@ -31,13 +31,13 @@ func NewScope(task Task, params []Param) *Scope {
 
 // Names of graph inputs: a prefix, a slash, and the name of the tensor.
 const (
-	ParamInput    = "param"    // parameters as they are now
-	ReceivedInput = "received" // as the server sent them
-	BeforeInput   = "before"   // as this client last left them
-	DownInput     = "down"     // extras from the server
-	KeptInput     = "kept"     // state this client kept
-	ScalarInput   = "scalar"   // numbers set by Begin
-	HostInput     = "host"     // values of host functions
+	ParamInput     = "param"    // parameters as they are now
+	ReceivedInput  = "received" // as the server sent them
+	BeforeInput    = "before"   // as this client last left them
+	BroadcastInput = "down"     // extras from the server
+	StateInput     = "kept"     // state this client kept
+	ScalarInput    = "scalar"   // numbers set by Begin
+	HostInput      = "host"     // values of host functions
 )
 
 // Graph is the graph being built.
@@ -73,9 +73,9 @@ func (s *Scope) SharedNames() []string {
 	return out
 }
 
-// Down is an extra tensor that the server sends to everyone; a size of -1 is not known before.
-func (s *Scope) Down(name string, shape ...int) graph.Node {
-	return s.g.Input(DownInput+"/"+name, graph.Float, open(name, shape))
+// Broadcast is an extra tensor that the server sends to everyone; a size of -1 is not known before.
+func (s *Scope) Broadcast(name string, shape ...int) graph.Node {
+	return s.g.Input(BroadcastInput+"/"+name, graph.Float, open(name, shape))
 }
 
 // open is a shape whose sizes of -1 are not known before.
@@ -89,9 +89,9 @@ func open(name string, shape []int) graph.Shape {
 	return dims
 }
 
-// Kept is a tensor that this client keeps.
-func (s *Scope) Kept(name string, shape ...int) graph.Node {
-	return s.g.Input(KeptInput+"/"+name, graph.Float, graph.Static(shape...))
+// State is a tensor of the state that this client keeps from round to round.
+func (s *Scope) State(name string, shape ...int) graph.Node {
+	return s.g.Input(StateInput+"/"+name, graph.Float, graph.Static(shape...))
 }
 
 // Scalar is a number that Begin puts into Local.Scalars, such as the state of a schedule.

@@ -24,22 +24,22 @@ type Data interface {
 
 // Local is one client during one round.
 type Local struct {
-	Task            Task
-	Round, Steps    int // Steps counts the optimizer steps taken so far in this round
-	LR              float64
-	Shared, Private tensor.Map // parameters being trained
-	Received, Down  tensor.Map // what the server sent: Shared as it was, and extras; read only
-	Kept            tensor.Map // survives rounds, never leaves the client
-	Scalars         map[string]float64
-	Data            Data    // Begin may wrap it for the steps; Finish sees the client's own again
-	Owned           []int64 // classes that the client has examples of to train on, whatever wraps Data
-	Rand            *rand.Rand
-	Noise           Noise    // of differential privacy
-	Drawn           Sampling // who trains in a round, as this client was told with the experiment
-	Pretrains       bool     // the server trains on images of its own before round 0; nothing was asked of clients yet
-	Traced          bool     // somebody records what the steps use and draw
-	// Memo holds what a method made of what it received, by a name of its own, for the other steps of this round.
-	Memo map[string]any
+	Task                Task
+	Round, Steps        int // Steps counts the optimizer steps taken so far in this round
+	LR                  float64
+	Shared, Private     tensor.Map // parameters being trained
+	Received, Broadcast tensor.Map // what the server sent: Shared as it was, and extras; read only
+	State               tensor.Map // survives rounds, never leaves the client
+	Scalars             map[string]float64
+	Data                Data    // Begin may wrap it for the steps; Finish sees the client's own again
+	Owned               []int64 // classes that the client has examples of to train on, whatever wraps Data
+	Rand                *rand.Rand
+	Noise               Noise    // of differential privacy
+	Drawn               Sampling // who trains in a round, as this client was told with the experiment
+	Pretrains           bool     // the server trains on images of its own before round 0; nothing was asked of clients yet
+	Traced              bool     // somebody records what the steps use and draw
+	// Cache holds what a method made of what it received, by a name of its own, for the other steps of this round.
+	Cache map[string]any
 	// Memory gives image [N,D] and label [N] of all training rows, as they are before any method wraps Data.
 	Memory func() (tensor.Map, error)
 	// Eval computes a node over all of the client's training rows, with the parameters as they are now.
@@ -48,21 +48,21 @@ type Local struct {
 
 // Global is the server between rounds. All of it is checkpointed.
 type Global struct {
-	Round   int
-	Clients int
-	Classes int
-	Seed    uint64
-	Drawn   Sampling           // who trains in a round
-	Width   int                // of prompts
-	Peers   []Peer             // what the server knows of each client; of one that did not join yet nothing
-	Shared  tensor.Map         // the averaged parameters
-	Down    tensor.Map         // extra tensors sent to everyone
-	Each    map[int]tensor.Map // extra tensors sent to one client
-	Kept    tensor.Map         // stays on the server
-	Notes   map[string]float64 // numbers of this round for its record, such as epsilon; Merge sets them
-	Noise   Noise              // of differential privacy
+	Round     int
+	Clients   int
+	Classes   int
+	Seed      uint64
+	Drawn     Sampling           // who trains in a round
+	Width     int                // of prompts
+	Infos     []ClientInfo       // what the server knows of each client; of one that did not join yet nothing
+	Shared    tensor.Map         // the averaged parameters
+	Broadcast tensor.Map         // extra tensors sent to everyone
+	PerClient map[int]tensor.Map // extra tensors sent to one client
+	State     tensor.Map         // stays on the server
+	Notes     map[string]float64 // numbers of this round for its record, such as epsilon; Merge sets them
+	Noise     Noise              // of differential privacy
 	// Fit minimises a loss over server-side parameters by some steps of a new optimizer, in place, and gives the loss
-	// after them. The loss sees them as parameters and rows as Down tensors.
+	// after them. The loss sees them as parameters and rows as Broadcast tensors.
 	Fit func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, o optim.Config) (float64,
 		error)
 }
@@ -75,27 +75,27 @@ type Sampling struct {
 	Poisson bool
 }
 
-// Peer is what the server knows of one client without asking it.
-type Peer struct {
+// ClientInfo is what the server knows of one client without asking it.
+type ClientInfo struct {
 	Backbone string // features of different backbones do not compare
 	Dim      int    // D, of its joint features
 	Domain   string // empty where there are none
 }
 
-// Peer gives what the server knows of a client; nothing where it knows of none.
-func (g *Global) Peer(client int) Peer {
-	if client < 0 || client >= len(g.Peers) {
-		return Peer{}
+// Info gives what the server knows of a client; nothing where it knows of none.
+func (g *Global) Info(client int) ClientInfo {
+	if client < 0 || client >= len(g.Infos) {
+		return ClientInfo{}
 	}
-	return g.Peers[client]
+	return g.Infos[client]
 }
 
 // Known tells whether a client is there, or was: of one that did not join yet the server knows nothing.
-func (g *Global) Known(client int) bool { return len(g.Peers) == 0 || g.Peer(client).Backbone != "" }
+func (g *Global) Known(client int) bool { return len(g.Infos) == 0 || g.Info(client).Backbone != "" }
 
 // AllKnown tells whether every client is there, or was.
 func (g *Global) AllKnown() bool {
-	return !slices.ContainsFunc(g.Peers, func(p Peer) bool { return p.Backbone == "" })
+	return !slices.ContainsFunc(g.Infos, func(p ClientInfo) bool { return p.Backbone == "" })
 }
 
 // Summed is the Client of an upload that is the weighted mean of several, as secure aggregation gives it. Its N is the

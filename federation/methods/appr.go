@@ -12,9 +12,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Appr adds FedAPPR's two terms to the loss of a carrier with a shared text prompt, which stays near the average (eq.
-// 8) and, after a warm-up, learns to pass for an average before the server's discriminator (eq. 7), which tells past
-// averages from this round's uploads (eq. 6). Over PromptFL this is FedAPPR.
+// Appr adds FedAPPR's two terms to the loss of a base method with a shared text prompt, which stays near the average
+// (eq. 8) and, after a warm-up, learns to pass for an average before the server's discriminator (eq. 7), which tells
+// past averages from this round's uploads (eq. 6). Over PromptFL this is FedAPPR.
 //
 // "Model-Heterogeneous Federated Prompt Learning", under review, eq. 6-9, algorithm S1. The variants of its ablation
 // are lambda_a: 0 (nA), warmup: 0 (nW) and lambda_r: 0 (nR). There is no public code; where the paper is silent:
@@ -29,7 +29,7 @@ import (
 //     round's record has the loss after the last step, under the note discriminator_loss;
 //   - a client starts every round from the average (start: global) or from its own last prompt (start: own);
 //   - clients are tested with the prompt that they ended their own training with (view: own, as algorithm S1 returns
-//     personalised prompts), or as the carrier's are (view: carrier);
+//     personalised prompts), or as the base method's are (view: base);
 //   - "t > T0" counts rounds from 1: the first T0 rounds are without discriminator;
 //   - the pool of past averages keeps the last `pool` ones, 0 for all.
 //
@@ -40,19 +40,27 @@ type Appr struct {
 	Alignment `config:",squash"`
 	Prompts   []string `config:"prompts" help:"shared prompts that the terms act on; empty: ctx, global, sigma or text/shared"`
 
-	names []string // of the prompts, in the carrier's order
+	names []string // of the prompts, in the base method's order
 }
 
-func newAppr() layer { return &Appr{Alignment: defaultAlignment} }
+// apprTraffic is FedAPPR's row of its table S6.
+var apprTraffic = Traffic{Formula: "m d 2 + d1 d2 + d2",
+	Numbers: func(s Sizes) int { return 2*s.Tokens*s.Width + (s.Width+1)*s.Hidden }}
 
-// usualPrompts are the names that carriers give to a shared text prompt.
+var apprDef = Def{Name: "appr", Title: "FedAPPR's terms", New: newAppr,
+	Paper:   "Model-Heterogeneous Federated Prompt Learning, under review",
+	Traffic: apprTraffic}
+
+func newAppr() Layer { return &Appr{Alignment: defaultAlignment} }
+
+// usualPrompts are the names that base methods give to a shared text prompt.
 var usualPrompts = []string{"ctx", "global", "sigma", "text/shared"}
 
-func (m *Appr) build(inner method.Method) (method.Method, error) {
+func (m *Appr) Build(inner method.Method) (method.Method, error) {
 	if holds[Appr](inner) {
 		return nil, fmt.Errorf("its terms are part of what it wraps already; remove it")
 	}
-	shared, wanted := sharedNames(inner), m.Prompts
+	shared, wanted := SharedNames(inner), m.Prompts
 	if len(wanted) == 0 {
 		wanted = usualPrompts
 	}
@@ -61,16 +69,24 @@ func (m *Appr) build(inner method.Method) (method.Method, error) {
 			m.names = append(m.names, name)
 		}
 	}
-	err := m.check()
+	err := m.Check()
 	if len(m.names) == 0 || len(m.Prompts) > 0 && len(m.names) < len(m.Prompts) {
-		err = all(err, fmt.Errorf("it needs a shared text prompt called %s; the carrier shares %s", strings.Join(wanted,
-			", "), sharing(shared)))
-	}
-	if m.From == "own" && holds[SCAFFOLD](inner) {
-		err = all(err, fmt.Errorf("scaffold's clients must start a round from the average; set start to global"))
+		err = Join(err, fmt.Errorf("it needs a shared text prompt called %s; the base method shares %s",
+			strings.Join(wanted, ", "), sharing(shared)))
 	}
 	m.Method = inner
 	return *m, err
+}
+
+func (m Appr) Traits() method.Traits {
+	t := method.Traits{Mean: method.AsInside}
+	if m.Adversary > 0 {
+		t.Mean, t.Needs = "", "every client's prompt for its discriminator; set lambda_a: 0"
+	}
+	if m.From == "own" {
+		t.Roles = map[method.Role]string{method.RoundStart: "set start to global"}
+	}
+	return t
 }
 
 // Alignment are the options of FedAPPR's terms.
@@ -86,19 +102,19 @@ type Alignment struct {
 	LR        float64 `config:"disc_lr" help:"discriminator learning rate"`
 	Pool      int     `config:"pool" help:"past averages kept, 0 for all"`
 	From      string  `config:"start" help:"where a client starts a round: global or own"`
-	Tested    string  `config:"view" help:"what a client is tested with: own, or carrier for what is tested without these terms"`
+	Tested    string  `config:"view" help:"what a client is tested with: own, or base for what is tested without these terms"`
 }
 
 var defaultAlignment = Alignment{Adversary: 0.1, Proximity: 0.01, Warmup: 20, Hidden: 8, Input: "tokens", Norm: "unit",
 	Optim: "adam", Steps: 50, LR: 0.001, From: "global", Tested: "own"}
 
-func (a Alignment) check() error {
-	return all(within("lambda_a", a.Adversary, 0, maxWeight), within("lambda_r", a.Proximity, 0, maxWeight),
-		within("warmup", a.Warmup, 0, math.MaxInt32), within("hidden", a.Hidden, 1, maxHidden),
-		oneOf("disc_input", a.Input, "tokens", "mean"), oneOf("disc_norm", a.Norm, "unit", "none"),
-		oneOf("disc_optim", a.Optim, "adam", "sgd"), within("disc_steps", a.Steps, 0, maxSteps),
-		within("disc_lr", a.LR, 0, maxWeight), within("pool", a.Pool, 0, math.MaxInt32),
-		oneOf("start", a.From, "global", "own"), oneOf("view", a.Tested, "own", "carrier"))
+func (a Alignment) Check() error {
+	return Join(Within("lambda_a", a.Adversary, 0, maxWeight), Within("lambda_r", a.Proximity, 0, maxWeight),
+		Within("warmup", a.Warmup, 0, math.MaxInt32), Within("hidden", a.Hidden, 1, maxHidden),
+		OneOf("disc_input", a.Input, "tokens", "mean"), OneOf("disc_norm", a.Norm, "unit", "none"),
+		OneOf("disc_optim", a.Optim, "adam", "sgd"), Within("disc_steps", a.Steps, 0, maxSteps),
+		Within("disc_lr", a.LR, 0, maxWeight), Within("pool", a.Pool, 0, math.MaxInt32),
+		OneOf("start", a.From, "global", "own"), OneOf("view", a.Tested, "own", "base"))
 }
 
 // Names of the discriminator's weights [w,hidden] and [hidden,1], and of what the server keeps.
@@ -148,7 +164,8 @@ func (m Appr) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
 	ctx, w := m.prompt(s), s.Task().Width
 	if m.Adversary > 0 {
-		odds := m.logOdds(ctx, m.prompt(s.Received()), s.Down(apprW1, w, m.Hidden), s.Down(apprW2, m.Hidden, 1))
+		odds := m.logOdds(ctx, m.prompt(s.Received()), s.Broadcast(apprW1, w, m.Hidden),
+			s.Broadcast(apprW2, m.Hidden, 1))
 		fool := odds.Neg().Softplus().Mean() // -log D, eq. 7
 		loss = loss.Add(s.Term("adversarial", fool.Mul(s.Scalar(apprOn)).Scale(m.Adversary)))
 	}
@@ -170,7 +187,7 @@ func (m Appr) Begin(l *method.Local) error {
 		return err
 	}
 	for _, name := range m.names {
-		if own, ok := l.Kept[name]; ok {
+		if own, ok := l.State[name]; ok {
 			l.Shared[name] = own.Clone()
 		}
 	}
@@ -180,7 +197,7 @@ func (m Appr) Begin(l *method.Local) error {
 func (m Appr) Finish(l *method.Local, up *method.Upload) error {
 	if m.From == "own" {
 		for _, name := range m.names {
-			l.Kept[name] = l.Shared[name].Clone()
+			l.State[name] = l.Shared[name].Clone()
 		}
 	}
 	return m.Method.Finish(l, up)
@@ -189,8 +206,8 @@ func (m Appr) Finish(l *method.Local, up *method.Upload) error {
 // Start draws the discriminator as torch.nn.Linear would be scaled: uniform within 1/sqrt(inputs).
 func (m Appr) Start(g *method.Global) error {
 	if m.Adversary > 0 {
-		g.Down[apprW1] = method.DrawUniform(g.Seed, apprW1, []int{g.Width, m.Hidden})
-		g.Down[apprW2] = method.DrawUniform(g.Seed, apprW2, []int{m.Hidden, 1})
+		g.Broadcast[apprW1] = method.DrawUniform(g.Seed, apprW1, []int{g.Width, m.Hidden})
+		g.Broadcast[apprW2] = method.DrawUniform(g.Seed, apprW2, []int{m.Hidden, 1})
 	}
 	return m.Method.Start(g)
 }
@@ -202,10 +219,10 @@ func (m Appr) Merge(g *method.Global, ups []method.Upload) error {
 	if m.Adversary == 0 || !m.on(g.Round) {
 		return nil
 	}
-	g.Kept[apprPool+"/"+fmt.Sprintf("%06d", g.Round)] = m.join(g.Shared)
-	pool := g.Kept.Under(apprPool)
+	g.State[apprPool+"/"+fmt.Sprintf("%06d", g.Round)] = m.join(g.Shared)
+	pool := g.State.Under(apprPool)
 	for names := pool.Names(); m.Pool > 0 && len(names) > m.Pool; names = names[1:] {
-		delete(g.Kept, apprPool+"/"+names[0])
+		delete(g.State, apprPool+"/"+names[0])
 		delete(pool, names[0])
 	}
 	past := make([]*tensor.Tensor, 0, len(pool))
@@ -216,13 +233,13 @@ func (m Appr) Merge(g *method.Global, ups []method.Upload) error {
 	for i, u := range ups {
 		now[i] = m.join(u.Shared)
 	}
-	disc := tensor.Map{apprW1: g.Down[apprW1].Clone(), apprW2: g.Down[apprW2].Clone()}
+	disc := tensor.Map{apprW1: g.Broadcast[apprW1].Clone(), apprW2: g.Broadcast[apprW2].Clone()}
 	rows := tensor.Map{"pool": tensor.Stack(past), "local": tensor.Stack(now), "average": m.join(g.Shared)}
 	loss, err := g.Fit(disc, rows, m.discriminate, m.Steps, optim.Config{Name: m.Optim, LR: m.LR})
 	if err != nil {
 		return fmt.Errorf("discriminator: %w", err)
 	}
-	g.Down[apprW1], g.Down[apprW2] = disc[apprW1], disc[apprW2]
+	g.Broadcast[apprW1], g.Broadcast[apprW2] = disc[apprW1], disc[apprW2]
 	g.Notes["discriminator_loss"] = loss
 	return nil
 }
@@ -241,7 +258,7 @@ func (m Appr) join(shared tensor.Map) *tensor.Tensor {
 func (m Appr) discriminate(s *method.Scope) graph.Node {
 	w := s.Task().Width
 	odds := func(rows string) graph.Node {
-		return m.logOdds(s.Down(rows, -1, -1, w), s.Down("average", -1, w), s.Param(apprW1), s.Param(apprW2))
+		return m.logOdds(s.Broadcast(rows, -1, -1, w), s.Broadcast("average", -1, w), s.Param(apprW1), s.Param(apprW2))
 	}
 	return odds("pool").Neg().Softplus().Mean().Add(odds("local").Softplus().Mean())
 }

@@ -33,10 +33,10 @@ func traced(t *testing.T, name string, with []string, o options) *engine.Recorde
 	return rec
 }
 
-// The carrier FedAPPR and PromptFL with its terms are one computation, bit for bit.
+// The base method FedAPPR and PromptFL with its terms are one computation, bit for bit.
 func TestPromptFLWithApprIsFedAPPR(t *testing.T) {
 	for _, more := range []options{nil, {"disc_input": "mean", "start": "own", "pool": 1}, {"lambda_a": 0.0},
-		{"lambda_r": 0.0, "view": "carrier"}} {
+		{"lambda_r": 0.0, "view": "base"}} {
 		o := options{"tokens": 3, "init_std": 0.4, "warmup": 1, "disc_lr": 0.5, "lambda_a": 0.5, "lambda_r": 0.2,
 			"disc_steps": 2}
 		for k, v := range more {
@@ -62,9 +62,10 @@ func TestApprRefuses(t *testing.T) {
 		words   string
 	}{
 		{"coop", []string{"appr"}, nil, "appr: it needs a shared text prompt called ctx, global, sigma, text/shared; " +
-			"the carrier shares nothing"},
+			"the base method shares nothing"},
 		{"zeroshot", []string{"appr"}, nil, "shares nothing"},
-		{"promptfl", []string{"appr"}, options{"prompts": []string{"global"}}, "called global; the carrier shares ctx"},
+		{"promptfl", []string{"appr"}, options{"prompts": []string{"global"}},
+			"called global; the base method shares ctx"},
 		{"fedappr", []string{"fedprox", "appr"}, nil, "part of what it wraps already"},
 	} {
 		if _, err := methods.Build(c.name, c.with, c.options); err == nil || !strings.Contains(err.Error(), c.words) {

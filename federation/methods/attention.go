@@ -26,9 +26,9 @@ type Attention struct {
 
 var defaultAttention = Attention{Heads: 1, Query: "own", Residual: true, Init: "linear"}
 
-func (a Attention) check() error {
-	return all(within("att_width", a.Width, 0, maxHidden), within("heads", a.Heads, 1, maxHidden),
-		oneOf("query", a.Query, "own", "shared"), oneOf("att_init", a.Init, "linear", "zero"))
+func (a Attention) Check() error {
+	return Join(Within("att_width", a.Width, 0, maxHidden), Within("heads", a.Heads, 1, maxHidden),
+		OneOf("query", a.Query, "own", "shared"), OneOf("att_init", a.Init, "linear", "zero"))
 }
 
 func (a Attention) width(w int) int {

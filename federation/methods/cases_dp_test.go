@@ -5,7 +5,7 @@ import "promptfed/federation/methodtest"
 var noDP = options{"clip": 0.0, "noise": 0.0}
 
 func init() {
-	sent := methodtest.Names{Down: []string{"dp/clients"}}
+	sent := methodtest.Names{Broadcast: []string{"dp/clients"}}
 	spent := func(n methodtest.Names) methodtest.Names {
 		return plus(n, methodtest.Names{}, nil, []string{"dp/released"})
 	}

@@ -9,24 +9,24 @@ import (
 func init() { cases = append(cases, ggtpcCases...) }
 
 // noisy names what GGTPC traces where the image tower runs in the step.
-func noisy(carrier methodtest.Names) methodtest.Names {
-	n := ggtpc(carrier, "cov", false, shapes...)
+func noisy(base methodtest.Names) methodtest.Names {
+	n := ggtpc(base, "cov", false, shapes...)
 	n.Draw = append(n.Draw, "noise")
 	return n
 }
 
-func once(carrier methodtest.Names) methodtest.Names { return ggtpc(carrier, "cov", false, shapes...) }
+func once(base methodtest.Names) methodtest.Names { return ggtpc(base, "cov", false, shapes...) }
 
 // toAll is once where all clients have one backbone.
-func toAll(carrier methodtest.Names) methodtest.Names {
-	n := once(carrier)
-	n.Survey.Digest, n.Survey.Each = shapes, nil
+func toAll(base methodtest.Names) methodtest.Names {
+	n := once(base)
+	n.Statistic.Broadcast, n.Statistic.PerClient = shapes, nil
 	return n
 }
 
 var few = options{"tokens": 2, "min_count": 1, "sampling": "class"}
 
-// GGTPC around and inside other layers, and over carriers that read pixels.
+// GGTPC around and inside other layers, and over base methods that read pixels.
 var ggtpcCases = []methodtest.Case{
 	{Name: "pfeddc", With: []string{"ggtpc"}, Options: dc(options{"min_count": 1}), Zero: still, Names: noisy(dual)},
 	{Name: "pfeddc", With: []string{"fedprox", "ggtpc"}, Options: dc(options{"min_count": 1, "vision": "pixels",

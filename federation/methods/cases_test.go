@@ -25,14 +25,14 @@ var (
 // appr names what FedAPPR traces: with start=own a client keeps its prompt from its first round on, and the server
 // keeps every average made after the warm-up.
 func appr(warmup int, own bool) methodtest.Names {
-	return methodtest.Names{Shared: []string{"ctx"}, Down: []string{"fedappr/w1", "fedappr/w2"},
-		Kept: func(round int) (out []string) {
+	return methodtest.Names{Shared: []string{"ctx"}, Broadcast: []string{"fedappr/w1", "fedappr/w2"},
+		State: func(round int) (out []string) {
 			if own && round > 0 {
 				out = []string{"ctx"}
 			}
 			return out
 		},
-		ServerKept: func(round int) (out []string) {
+		ServerState: func(round int) (out []string) {
 			for r := warmup; r <= round; r++ {
 				out = append(out, fmt.Sprintf("fedappr/pool/%06d", r))
 			}
@@ -40,11 +40,11 @@ func appr(warmup int, own bool) methodtest.Names {
 		}}
 }
 
-// apprOver names what a carrier and FedAPPR's terms over it trace.
-func apprOver(carrier methodtest.Names, warmup int) methodtest.Names {
+// apprOver names what a base method and FedAPPR's terms over it trace.
+func apprOver(base methodtest.Names, warmup int) methodtest.Names {
 	n := appr(warmup, false)
-	carrier.Down, carrier.Kept, carrier.ServerKept = n.Down, n.Kept, n.ServerKept
-	return carrier
+	base.Broadcast, base.State, base.ServerState = n.Broadcast, n.State, n.ServerState
+	return base
 }
 
 // generator names FedTPG's parameters.
@@ -67,7 +67,7 @@ func generator(depth int) (n methodtest.Names) {
 
 var lowRank = methodtest.Names{Shared: []string{"sigma"}, Private: []string{"u", "v"}}
 
-var apprOff = options{"lambda_a": 0.0, "lambda_r": 0.0, "view": "carrier"}
+var apprOff = options{"lambda_a": 0.0, "lambda_r": 0.0, "view": "base"}
 
 func pha(more options) options {
 	o := options{"global_tokens": 3, "local_tokens": []int{2, 5, 3}, "ratio": 0.5, "init_std": 0.4}
@@ -148,7 +148,7 @@ var cases = []methodtest.Case{
 	{Name: "pfeddc", With: []string{"appr"}, Options: dc(options{"warmup": 0, "disc_lr": 0.5, "disc_input": "mean"}),
 		Zero: apprOff, Names: apprOver(dual, 0)},
 	{Name: "sdfed", With: []string{"appr", "fedprox"}, Options: options{"warmup": 0, "disc_input": "mean",
-		"view": "carrier"},
+		"view": "base"},
 		Zero: options{"mu": 0.0}, Names: apprOver(two, 0)},
 
 	{Name: "fedclip", Names: adapter, Alike: true},
@@ -218,7 +218,7 @@ func TestMethods(t *testing.T) {
 }
 
 func TestEveryMethodHasACase(t *testing.T) {
-	for _, e := range methods.Table {
+	for _, e := range methods.Table() {
 		if !slices.ContainsFunc(cases, func(c methodtest.Case) bool {
 			return c.Name == e.Name && len(c.With) == 0 || slices.Contains(c.With, e.Name)
 		}) {

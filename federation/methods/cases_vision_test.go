@@ -11,9 +11,8 @@ import (
 var (
 	seen     = methodtest.Names{Shared: []string{"prompt"}, Reads: []string{"pixels"}}
 	bounded  = methodtest.Names{Shared: []string{"prompt"}, Reads: []string{"pixels"}, Draw: []string{"projector"}}
-	teaching = methodtest.Names{Private: []string{"prompt"}, Reads: []string{"pixels"}, Down: []string{"hpl/logits",
-		"hpl/n"},
-		Up: []string{"hpl/logits", "hpl/n"}}
+	teaching = methodtest.Names{Private: []string{"prompt"}, Reads: []string{"pixels"},
+		Broadcast: []string{"hpl/logits", "hpl/n"}, Up: []string{"hpl/logits", "hpl/n"}}
 	dual = dualOf("text", "image")
 )
 

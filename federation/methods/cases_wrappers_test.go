@@ -6,24 +6,24 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-// plus adds to what a carrier traces what a wrapper does; a client keeps its state from its first round on.
-func plus(carrier, more methodtest.Names, kept, serverKept []string) methodtest.Names {
-	n := carrier
-	n.Down, n.Each, n.Up = slices.Concat(n.Down, more.Down), slices.Concat(n.Each, more.Each), slices.Concat(n.Up,
-		more.Up)
-	n.Kept = func(round int) []string {
+// plus adds to what a base method traces what a wrapper does; a client keeps its state from its first round on.
+func plus(base, more methodtest.Names, kept, serverKept []string) methodtest.Names {
+	n := base
+	n.Broadcast, n.PerClient = slices.Concat(n.Broadcast, more.Broadcast), slices.Concat(n.PerClient, more.PerClient)
+	n.Up = slices.Concat(n.Up, more.Up)
+	n.State = func(round int) []string {
 		var old []string
-		if carrier.Kept != nil {
-			old = carrier.Kept(round)
+		if base.State != nil {
+			old = base.State(round)
 		}
 		if round == 0 {
 			return old
 		}
 		return slices.Concat(old, kept)
 	}
-	n.ServerKept = func(round int) []string {
-		if carrier.ServerKept != nil {
-			return slices.Concat(carrier.ServerKept(round), serverKept)
+	n.ServerState = func(round int) []string {
+		if base.ServerState != nil {
+			return slices.Concat(base.ServerState(round), serverKept)
 		}
 		return serverKept
 	}
@@ -41,7 +41,7 @@ func of(n methodtest.Names, prefix string) []string {
 
 func scaffolded(n methodtest.Names) methodtest.Names {
 	c := of(n, "scaffold/c")
-	return plus(n, methodtest.Names{Down: c, Up: of(n, "scaffold/dc")}, c, nil)
+	return plus(n, methodtest.Names{Broadcast: c, Up: of(n, "scaffold/dc")}, c, nil)
 }
 
 func dynamic(n methodtest.Names) methodtest.Names {
@@ -60,7 +60,7 @@ var protos = []string{"proto/mean", "proto/n"}
 
 // tied are FedProto's names where backbones differ, as the toy's do.
 func tied(n methodtest.Names) methodtest.Names {
-	return plus(n, methodtest.Names{Each: protos, Up: protos}, nil, nil)
+	return plus(n, methodtest.Names{PerClient: protos, Up: protos}, nil, nil)
 }
 
 var (
@@ -140,14 +140,14 @@ func init() {
 			Names: tied(alone)},
 		methodtest.Case{Name: "promptfl", With: []string{"fedproto"}, Options: with(short, options{"lambda": 2.0}),
 			Zero: noProto, Alike: true,
-			Names: plus(context, methodtest.Names{Down: protos, Up: protos}, nil, nil)},
+			Names: plus(context, methodtest.Names{Broadcast: protos, Up: protos}, nil, nil)},
 		methodtest.Case{Name: "fedpha", With: []string{"fedproto"}, Options: with(exactNull,
 			options{"group": "dimension"}), Zero: noProto, Names: tied(two)},
 		methodtest.Case{Name: "fedotp", With: []string{"fedproto"}, Options: short, Zero: noProto,
 			Names: tied(transport), NoDerivative: true},
 		methodtest.Case{Name: "fedclip", With: []string{"fedproto"}, Options: options{"of": "image",
 			"test": "prototypes"}, Zero: noProto, Alike: true,
-			Names: plus(adapter, methodtest.Names{Down: protos, Up: protos}, nil, nil)},
+			Names: plus(adapter, methodtest.Names{Broadcast: protos, Up: protos}, nil, nil)},
 
 		methodtest.Case{Name: "pfeddc", With: []string{"scaffold"}, Options: dc(nil), Zero: noControl,
 			Names: scaffolded(dual)},

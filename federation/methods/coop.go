@@ -13,10 +13,17 @@ type CoOp struct {
 	Context `config:",squash"`
 }
 
-func newCoOp() layer { return &CoOp{Context: defaultContext} }
+var coopDef = Def{Name: "coop", Title: "CoOp", New: newCoOp,
+	Paper: "Zhou et al., Learning to Prompt for Vision-Language Models, IJCV 2022"}
 
-func (m *CoOp) build(method.Method) (method.Method, error) { return *m, m.check() }
+func newCoOp() Layer { return &CoOp{Context: defaultContext} }
 
-func (m CoOp) Params(t method.Task) []method.Param { return m.params(t, method.Private) }
+func (m *CoOp) Build(method.Method) (method.Method, error) { return *m, m.Check() }
 
-func (m CoOp) Logits(s *method.Scope) graph.Node { return m.logits(s) }
+func (CoOp) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
+
+func (m CoOp) Params(t method.Task) []method.Param { return m.Declare(t, "ctx", method.Private) }
+
+func (m CoOp) Logits(s *method.Scope) graph.Node {
+	return s.Cosine(s.Image(), m.Features(s, s.Param("ctx")))
+}

@@ -54,28 +54,31 @@ type DP struct {
 	Secure   bool    `config:"secure" help:"noise from the system's random source instead of the seed in one process too; across machines it is always secret"`
 }
 
-func newDP() layer {
+var dpDef = Def{Name: "dp", Title: "DP-FedAvg", New: newDP,
+	Paper: "McMahan et al., Learning Differentially Private Recurrent Language Models, ICLR 2018"}
+
+func newDP() Layer {
 	return &DP{Clip: 1, Noise: 1, Quantile: 0.5, Delta: 1e-5, Where: "server", Least: 0.6}
 }
 
-func (m *DP) build(inner method.Method) (method.Method, error) {
-	err := all(within("clip", m.Clip, 0, maxWeight), within("noise", m.Noise, 0, 1e6), within("delta", m.Delta, 1e-15,
+func (m *DP) Build(inner method.Method) (method.Method, error) {
+	err := Join(Within("clip", m.Clip, 0, maxWeight), Within("noise", m.Noise, 0, 1e6), Within("delta", m.Delta, 1e-15,
 		0.5),
-		within("adapt", m.Adapt, 0, 10), within("quantile", m.Quantile, 0, 1),
-		oneOf("where", m.Where, "server", "client"), within("least", m.Least, 0.01, 1), mustShare(inner))
+		Within("adapt", m.Adapt, 0, 10), Within("quantile", m.Quantile, 0, 1),
+		OneOf("where", m.Where, "server", "client"), Within("least", m.Least, 0.01, 1), MustShare(inner))
 	if m.Noise > 0 && m.Clip == 0 {
-		err = all(err, errors.New("option clip is 0; noise hides only what is clipped: give a clip, or set noise: 0 "+
+		err = Join(err, errors.New("option clip is 0; noise hides only what is clipped: give a clip, or set noise: 0 "+
 			"too"))
 	}
 	if m.Adapt > 0 && (m.Where == "client" || m.Clip == 0) {
-		err = all(err, errors.New("option adapt moves a clip that the server applies; set where: server and a clip "+
+		err = Join(err, errors.New("option adapt moves a clip that the server applies; set where: server and a clip "+
 			"to start from"))
 	}
 	if m.on() && err == nil {
 		_, beside, needs := Averages(inner)
 		if needs == nil && len(beside) > 0 {
 			needs = fmt.Errorf("a layer inside uploads %s too", strings.Join(beside, ", "))
-		} else if asked := Surveyed(inner); needs == nil && len(asked) > 0 {
+		} else if asked := StatisticNames(inner); needs == nil && len(asked) > 0 {
 			needs = fmt.Errorf("clients answer the survey of %s too", strings.Join(asked, ", "))
 		}
 		if needs != nil {
@@ -86,8 +89,16 @@ func (m *DP) build(inner method.Method) (method.Method, error) {
 	return *m, err
 }
 
-// outermost tells Build that no layer may stand outside: it would see the updates as they came.
-func (*DP) outermost() {}
+func (m DP) Traits() method.Traits {
+	t := method.Traits{Mean: method.AsInside, Outermost: true, HidesClients: m.on()}
+	switch {
+	case m.on() && m.Where == "server":
+		t.Mean, t.Needs = "", "every client's own update to clip it; set where: client"
+	case m.on():
+		t.Mean = method.Uniform
+	}
+	return t
+}
 
 func (m DP) on() bool { return m.Clip > 0 }
 
@@ -104,7 +115,7 @@ func (m DP) Start(g *method.Global) error {
 			return errors.New("dp: with where: client a round needs a fixed number of clients; set sampling: fixed, " +
 				"or where: server")
 		}
-		g.Down[dpClients] = tensor.Of([]float32{float32(g.Drawn.Size)}, 1)
+		g.Broadcast[dpClients] = tensor.Of([]float32{float32(g.Drawn.Size)}, 1)
 	}
 	if err := m.adapts(g); err != nil {
 		return err
@@ -116,7 +127,7 @@ func (m DP) Finish(l *method.Local, up *method.Upload) error {
 	if err := m.Method.Finish(l, up); err != nil || !m.distributed() {
 		return err
 	}
-	n := l.Down[dpClients]
+	n := l.Broadcast[dpClients]
 	if n == nil || n.IsInt() || n.Len() != 1 || float64(n.Data[0]) != l.Drawn.Size {
 		return fmt.Errorf("dp: the server sends another number of clients a round (%s) than the %v that this client was "+
 			"told of; it runs another experiment", dpClients, l.Drawn.Size)
@@ -186,7 +197,7 @@ func (m DP) note(g *method.Global, arrived, releases int) {
 		return
 	}
 	var list []float32
-	if t := g.Kept[dpReleased]; t != nil {
+	if t := g.State[dpReleased]; t != nil {
 		list = slices.Clone(t.Data)
 	}
 	if releases == 1 {
@@ -197,10 +208,10 @@ func (m DP) note(g *method.Global, arrived, releases int) {
 	for range releases - 1 {
 		list = append(list, -1)
 	}
-	if g.Kept == nil {
-		g.Kept = tensor.Map{}
+	if g.State == nil {
+		g.State = tensor.Map{}
 	}
-	g.Kept[dpReleased] = tensor.Of(list, len(list))
+	g.State[dpReleased] = tensor.Of(list, len(list))
 	sampled, unsampled := privacy.Spent{}, privacy.Spent{}
 	for _, n := range list {
 		r := m.released(g.Drawn, math.Abs(float64(n)))

@@ -32,13 +32,13 @@ func (m DP) adapts(g *method.Global) error {
 			"needs more than %v of them, it has %v",
 			m.Noise, 10*m.Noise, g.Drawn.Size)
 	}
-	g.Kept[dpClip] = tensor.Of([]float32{float32(m.Clip)}, 1)
+	g.State[dpClip] = tensor.Of([]float32{float32(m.Clip)}, 1)
 	return nil
 }
 
 // now gives the clip norm of a round and the noise on its updates.
 func (m DP) now(g *method.Global) (clip, noise float64) {
-	t := g.Kept[dpClip]
+	t := g.State[dpClip]
 	if m.Adapt == 0 || t == nil || t.Len() != 1 {
 		return m.Clip, m.Noise
 	}
@@ -76,6 +76,6 @@ func (m DP) adapt(g *method.Global, sum, clip float64, r *rand.Rand) {
 	}
 	share := sum/g.Drawn.Size + 0.5
 	next := math.Min(maxWeight, math.Max(1e-9, clip*math.Exp(-m.Adapt*(share-m.Quantile))))
-	g.Kept[dpClip] = tensor.Of([]float32{float32(next)}, 1)
+	g.State[dpClip] = tensor.Of([]float32{float32(next)}, 1)
 	g.Notes["clip"] = clip
 }

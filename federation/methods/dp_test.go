@@ -109,7 +109,7 @@ func TestDPEpsilon(t *testing.T) {
 		g := &method.Global{Round: c.Rounds - 1, Drawn: method.Sampling{Of: c.N, Size: float64(c.M),
 			Poisson: c.Poisson},
 			Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Notes: map[string]float64{},
-			Kept: tensor.Map{"dp/released": tensor.New(c.Rounds - 1)}}
+			State: tensor.Map{"dp/released": tensor.New(c.Rounds - 1)}}
 		if err := m.Merge(g, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ func TestDPRefusesRounds(t *testing.T) {
 	}
 	state := func(of int, poisson bool) *method.Global {
 		return &method.Global{Drawn: method.Sampling{Of: of, Size: 10, Poisson: poisson},
-			Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Down: tensor.Map{}, Notes: map[string]float64{}}
+			Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Broadcast: tensor.Map{}, Notes: map[string]float64{}}
 	}
 	says := func(err error, words string) {
 		t.Helper()
@@ -194,7 +194,7 @@ func TestDPAdapts(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := &method.Global{Drawn: method.Sampling{Of: 4, Size: 4}, Shared: tensor.Map{"ctx": tensor.New(1000, 6)},
-			Down: tensor.Map{}, Kept: tensor.Map{}, Notes: map[string]float64{}}
+			Broadcast: tensor.Map{}, State: tensor.Map{}, Notes: map[string]float64{}}
 		if err := m.Start(g); err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +210,7 @@ func TestDPAdapts(t *testing.T) {
 		return g
 	}
 	g := round(options{"noise": 0.0}, 0.5, -0.5, 0.5, 2)
-	if got := float64(g.Kept["dp/clip"].Data[0]); math.Abs(got-math.Exp(-0.05)) > 1e-6 || g.Notes["clip"] != 1 {
+	if got := float64(g.State["dp/clip"].Data[0]); math.Abs(got-math.Exp(-0.05)) > 1e-6 || g.Notes["clip"] != 1 {
 		t.Errorf("clip %v, want %v; notes %v", got, math.Exp(-0.05), g.Notes)
 	}
 	if got := float64(g.Shared["ctx"].Data[0]); math.Abs(got-1.5/4) > 1e-6 {
@@ -259,7 +259,7 @@ func TestDPDropOuts(t *testing.T) {
 	}
 	secret := func([]byte) (*rand.Rand, int, error) { return nil, 1, nil }
 	g := &method.Global{Drawn: method.Sampling{Of: 10, Size: 10}, Shared: tensor.Map{"ctx": tensor.New(1, 1)},
-		Kept: tensor.Map{}, Noise: secret}
+		State: tensor.Map{}, Noise: secret}
 	up := method.Upload{Client: method.Summed, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}
 	for _, up.N = range []int{10, 8, 6, 9, 7, 10, 6, 6} {
 		g.Notes = map[string]float64{}

@@ -13,27 +13,31 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// Which evaluations exist, and what class scores read, of every method, read off the formula of its scores; wrappers
-// leave them as they are, but for FedProto's test by prototypes, which reads nothing that the client trained.
+// Parameters that class scores may read.
+const own, every, none = "private", "private shared", ""
+
+// evaluable says what class scores read, of every method, read off the formula of its scores; wrappers leave them as
+// they are, but for FedProto's test by prototypes, which reads nothing that the client trained.
+var evaluable = map[string]string{"coop": own, "fedhpl": own, "fedpha": own, "sdfed": own, "zeroshot": none,
+	"fedappr": "shared", "fedclip": "shared", "fedpr": "shared", "fedtpg": "shared", "fedvpt": "shared",
+	"gptfl": "shared", "promptfl": "shared",
+	"fedotp": every, "fedpgp": every, "pfeddc": every, "powder": every, "uopp": every, "pfedprompt": "examples shared",
+	"coop+fedprox": own, "fedpha+fedprox+appr": own, "fedotp+scaffold": every, "promptfl+ggtpc+fedproto": "shared",
+	"coop+fedproto test: prototypes": "server", "promptfl+fedproto test: prototypes": "server",
+	"fedvpt+fedproto test: prototypes of: image": "server shared",
+	"pfeddc attention: none without: own":        own, "pfeddc attention: none": "shared",
+	"pfeddc attention: text without: own": every}
+
+// Which evaluations exist follows from what class scores read.
 func TestEvaluable(t *testing.T) {
-	const own, all, none = "private", "private shared", ""
-	want := map[string]string{"coop": own, "fedhpl": own, "fedpha": own, "sdfed": own, "zeroshot": none,
-		"fedappr": "shared", "fedclip": "shared", "fedpr": "shared", "fedtpg": "shared", "fedvpt": "shared",
-		"gptfl": "shared", "promptfl": "shared",
-		"fedotp": all, "fedpgp": all, "pfeddc": all, "powder": all, "uopp": all, "pfedprompt": "examples shared",
-		"coop+fedprox": own, "fedpha+fedprox+appr": own, "fedotp+scaffold": all, "promptfl+ggtpc+fedproto": "shared",
-		"coop+fedproto test: prototypes": "server", "promptfl+fedproto test: prototypes": "server",
-		"fedvpt+fedproto test: prototypes of: image": "server shared",
-		"pfeddc attention: none without: own":        own, "pfeddc attention: none": "shared",
-		"pfeddc attention: text without: own": all}
-	for _, e := range methods.Table {
-		if _, ok := want[e.Name]; !ok && !e.Wrapper {
+	for _, e := range methods.Table() {
+		if _, ok := evaluable[e.Name]; !ok && !e.Wrapper() {
 			t.Errorf("%s: its evaluations are not tested", e.Name)
 		}
 	}
 	task := methodtest.Alike(4, 5)[0].Backbone.Task()
 	task.Clients, task.Classes = 4, len(methodtest.Classes)
-	for stack, reads := range want {
+	for stack, reads := range evaluable {
 		words := strings.Fields(strings.ReplaceAll(stack, ": ", ":"))
 		layers, o := strings.Split(words[0], "+"), options{}
 		for _, w := range words[1:] {

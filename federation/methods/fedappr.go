@@ -12,9 +12,13 @@ type FedAPPR struct {
 	Alignment `config:",squash"`
 }
 
-func newFedAPPR() layer { return &FedAPPR{defaultContext, defaultAlignment} }
+var fedAPPRDef = Def{Name: "fedappr", Title: "FedAPPR", New: newFedAPPR,
+	Paper:   "Model-Heterogeneous Federated Prompt Learning, under review",
+	Traffic: apprTraffic}
 
-func (m *FedAPPR) build(method.Method) (method.Method, error) {
+func newFedAPPR() Layer { return &FedAPPR{defaultContext, defaultAlignment} }
+
+func (m *FedAPPR) Build(method.Method) (method.Method, error) {
 	return Appr{Method: PromptFL{Context: m.Context}, Alignment: m.Alignment, names: []string{"ctx"}},
-		all(m.Context.check(), m.Alignment.check())
+		Join(m.Context.Check(), m.Alignment.Check())
 }

@@ -36,18 +36,23 @@ type FedCLIP struct {
 	InputNorm float64 `config:"input_norm" help:"length of image features before the adapter"`
 }
 
-func newFedCLIP() layer {
+var fedCLIPDef = Def{Name: "fedclip", Title: "FedCLIP", New: newFedCLIP,
+	Paper: "Lu et al., FedCLIP: Fast Generalization and Personalization for CLIP, IEEE Data Eng. Bull. 2023"}
+
+func newFedCLIP() Layer {
 	return &FedCLIP{Objective: "contrastive", Weighting: "uniform", Template: "a picture of a {}", InputNorm: 1}
 }
 
-func (m *FedCLIP) build(method.Method) (method.Method, error) {
-	err := all(oneOf("loss", m.Objective, "contrastive", "ce"), oneOf("weighting", m.Weighting, "uniform", "examples"),
-		within("input_norm", m.InputNorm, 1e-6, maxWeight))
+func (m *FedCLIP) Build(method.Method) (method.Method, error) {
+	err := Join(OneOf("loss", m.Objective, "contrastive", "ce"), OneOf("weighting", m.Weighting, "uniform", "examples"),
+		Within("input_norm", m.InputNorm, 1e-6, maxWeight))
 	if m.Template != "" && !strings.Contains(m.Template, "{}") {
-		err = all(err, fmt.Errorf("option template is %q; it has no {} for the class", m.Template))
+		err = Join(err, fmt.Errorf("option template is %q; it has no {} for the class", m.Template))
 	}
 	return *m, err
 }
+
+func (m FedCLIP) Traits() method.Traits { return method.Traits{Mean: method.Weights(m.Weighting)} }
 
 func (m FedCLIP) Params(t method.Task) []method.Param {
 	return append(linear("adapter/1", t.Dim, t.Dim), linear("adapter/2", t.Dim, t.Dim)...)

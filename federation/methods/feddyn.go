@@ -1,7 +1,6 @@
 package methods
 
 import (
-	"errors"
 	"fmt"
 
 	"promptfed/federation/method"
@@ -16,7 +15,7 @@ import (
 // Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021, algorithm 1, eq. 1-2. h_i and h start at
 // zero; h_i stands for the gradient ∇L_i(w_i). Where there is a choice:
 //   - norm: squared is the paper's term; code is PFLlib's, alpha/2 |w - w_t| of all shared parameters together;
-//   - weighting: uniform is the paper's mean; examples is FedAvg's, which the carrier has.
+//   - weighting: uniform is the paper's mean; examples is FedAvg's, which the base method has.
 //
 // Names: dyn/h/NAME, of a client in what it keeps and of the server in what stays there.
 type FedDyn struct {
@@ -26,23 +25,29 @@ type FedDyn struct {
 	Norm      string  `config:"norm" help:"of the quadratic term: squared, or code for PFLlib's norm that is not"`
 }
 
-func newFedDyn() layer { return &FedDyn{Weighting: Weighting{"uniform"}, Alpha: 0.1, Norm: "squared"} }
+var fedDynDef = Def{Name: "feddyn", Title: "FedDyn", New: newFedDyn,
+	Paper: "Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021"}
 
-func (m *FedDyn) build(inner method.Method) (method.Method, error) {
-	err := all(m.check(), within("alpha", m.Alpha, 0, maxWeight), oneOf("norm", m.Norm, "squared", "code"),
-		mustShare(inner))
+func newFedDyn() Layer { return &FedDyn{Weighting: Weighting{"uniform"}, Alpha: 0.1, Norm: "squared"} }
+
+func (m *FedDyn) Build(inner method.Method) (method.Method, error) {
+	err := Join(m.Check(), Within("alpha", m.Alpha, 0, maxWeight), OneOf("norm", m.Norm, "squared", "code"),
+		MustShare(inner))
 	if m.Alpha > 0 && m.Alpha < 1e-9 {
-		err = all(err, fmt.Errorf("option alpha is %v; the server divides by it: it must be 0 or at least 1e-9",
+		err = Join(err, fmt.Errorf("option alpha is %v; the server divides by it: it must be 0 or at least 1e-9",
 			m.Alpha))
-	}
-	if holds[SCAFFOLD](inner) {
-		err = all(err, errors.New("scaffold corrects the same drift by a state of its own; keep one of the two"))
-	}
-	if holds[FedOpt](inner) {
-		err = all(err, errors.New("fedopt makes another step of the server out of the mean; keep one of the two"))
 	}
 	m.Method = inner
 	return *m, err
+}
+
+func (m FedDyn) Traits() method.Traits {
+	t := method.Traits{Mean: method.Weights(m.Weighting.Weighting), Roles: map[method.Role]string{
+		method.DriftCorrection: "", method.ServerStep: ""}}
+	if m.Alpha > 0 && t.Mean != method.Uniform {
+		t.Mean, t.Needs = "", "the mean move for its state, in which clients count alike; set weighting: uniform"
+	}
+	return t
 }
 
 // dynH names the states of clients and of the server.
@@ -56,7 +61,7 @@ func (m FedDyn) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	var moves []graph.Node
 	for _, name := range s.SharedNames() {
 		w := s.Param(name)
-		loss = loss.Add(s.Term("dynamic linear", w.Mul(s.Kept(dynH+"/"+name, sizes(w)...)).Sum().Neg()))
+		loss = loss.Add(s.Term("dynamic linear", w.Mul(s.State(dynH+"/"+name, sizes(w)...)).Sum().Neg()))
 		moves = append(moves, w.Sub(s.Received().Param(name)).Reshape(-1))
 	}
 	far := graph.Concat(0, moves...)
@@ -73,14 +78,14 @@ func sizes(n graph.Node) []int {
 
 func (m FedDyn) Begin(l *method.Local) error {
 	if m.Alpha > 0 {
-		zerosLike(l.Shared, l.Kept, dynH)
+		zerosLike(l.Shared, l.State, dynH)
 	}
 	return m.Method.Begin(l)
 }
 
 func (m FedDyn) Finish(l *method.Local, up *method.Upload) error {
 	if m.Alpha > 0 {
-		l.Kept.Put(dynH, l.Kept.Under(dynH).Axpy(-m.Alpha, moved(l.Shared, l.Received)))
+		l.State.Put(dynH, l.State.Under(dynH).Axpy(-m.Alpha, moved(l.Shared, l.Received)))
 	}
 	return m.Method.Finish(l, up)
 }
@@ -89,16 +94,16 @@ func (m FedDyn) Finish(l *method.Local, up *method.Upload) error {
 func moved(to, from tensor.Map) tensor.Map { return to.Clone().Axpy(-1, from) }
 
 func (m FedDyn) Merge(g *method.Global, ups []method.Upload) error {
-	old, err := m.merge(m.Method, g, ups)
+	old, err := m.Average(m.Method, g, ups)
 	if err != nil || m.Alpha == 0 {
 		return err
 	}
-	zerosLike(g.Shared, g.Kept, dynH)
-	h := g.Kept.Under(dynH).Clone()
+	zerosLike(g.Shared, g.State, dynH)
+	h := g.State.Under(dynH).Clone()
 	for _, u := range ups {
 		h.Axpy(-m.Alpha*behind(u)/float64(g.Clients), moved(u.Shared, old))
 	}
-	g.Kept.Put(dynH, h)
+	g.State.Put(dynH, h)
 	g.Shared = g.Shared.Clone().Axpy(-1/m.Alpha, h)
 	return nil
 }

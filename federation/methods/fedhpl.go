@@ -36,24 +36,30 @@ type FedHPL struct {
 	Of        string  `config:"of" help:"examples that count: correct or all"`
 }
 
-func newFedHPL() layer {
+var fedHPLDef = Def{Name: "fedhpl", Title: "FedHPL", New: newFedHPL,
+	Paper: "Ma et al., FedHPL: Efficient Heterogeneous Federated Learning with Prompt Tuning and Logit " +
+		"Distillation, arXiv 2405.17267",
+	Traffic: Traffic{Formula: "l l 2", // FedAPPR's table S6
+		Numbers: func(s Sizes) int { return 2 * s.Classes * s.Classes }}}
+
+func newFedHPL() Layer {
 	return &FedHPL{Visual: defaultVisual, Weighting: Weighting{"examples"}, Gamma: 1, T: 4.5, KD: "hinton",
 		Of: "correct"}
 }
 
-func (m *FedHPL) build(method.Method) (method.Method, error) {
-	return *m, all(m.Visual.check(), m.Weighting.check(), within("gamma", m.Gamma, 0, maxWeight), within("temperature",
+func (m *FedHPL) Build(method.Method) (method.Method, error) {
+	return *m, Join(m.Visual.Check(), m.Weighting.Check(), Within("gamma", m.Gamma, 0, maxWeight), Within("temperature",
 		m.T, 1e-3, maxWeight),
-		oneOf("kd", m.KD, "hinton", "plain"), oneOf("of", m.Of, "correct", "all"))
+		OneOf("kd", m.KD, "hinton", "plain"), OneOf("of", m.Of, "correct", "all"))
 }
 
 // Tensors that travel: scores [C,C] by class of the examples, and of how many they are the mean [C,1].
 const hplLogits, hplN = "hpl/logits", "hpl/n"
 
-func (m FedHPL) Params(t method.Task) []method.Param { return m.params(t, "prompt", method.Private) }
+func (m FedHPL) Params(t method.Task) []method.Param { return m.Declare(t, "prompt", method.Private) }
 
 func (m FedHPL) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(m.features(s, s.Param("prompt")), s.HandText())
+	return s.Cosine(m.Features(s, s.Param("prompt")), s.HandText())
 }
 
 func (m FedHPL) Loss(s *method.Scope, logits graph.Node) graph.Node {
@@ -63,9 +69,9 @@ func (m FedHPL) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	}
 	c := s.Task().Classes
 	own := graph.OneHot(s.Label(), c) // [B,C]
-	teacher := own.MatMul(s.Down(hplLogits, c, c)).Scale(1 / m.T).LogSoftmax(-1)
+	teacher := own.MatMul(s.Broadcast(hplLogits, c, c)).Scale(1 / m.T).LogSoftmax(-1)
 	student := logits.Scale(1 / m.T).LogSoftmax(-1)
-	n := s.Down(hplN, c, 1)
+	n := s.Broadcast(hplN, c, 1)
 	known := own.MatMul(n.Greater(n.ScalarLike(0)).Cast(graph.Float)).Reshape(-1) // [B]
 	weight := m.Gamma
 	if m.KD == "hinton" {
@@ -101,7 +107,7 @@ func (m FedHPL) Extras(t method.Task) []method.Extra {
 
 // Start: nothing is known of any class.
 func (m FedHPL) Start(g *method.Global) error {
-	g.Down[hplLogits], g.Down[hplN] = tensor.New(g.Classes, g.Classes), tensor.New(g.Classes, 1)
+	g.Broadcast[hplLogits], g.Broadcast[hplN] = tensor.New(g.Classes, g.Classes), tensor.New(g.Classes, 1)
 	return nil
 }
 
@@ -110,8 +116,8 @@ func (m FedHPL) Merge(g *method.Global, ups []method.Upload) error {
 	if err := m.Base.Merge(g, ups); err != nil {
 		return err
 	}
-	logits, n := g.Down[hplLogits].Clone(), g.Down[hplN].Clone()
-	g.Down[hplLogits], g.Down[hplN] = logits, n
+	logits, n := g.Broadcast[hplLogits].Clone(), g.Broadcast[hplN].Clone()
+	g.Broadcast[hplLogits], g.Broadcast[hplN] = logits, n
 	return renewMeans(logits, n, ups, hplLogits, hplN, m.Weighting.Weighting == "uniform")
 }
 

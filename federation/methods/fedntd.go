@@ -14,21 +14,26 @@ import (
 // Lee et al., Preservation of the Global Knowledge by Not-True Distillation in Federated Learning, NeurIPS 2022, eq.
 // 3-5. The factor tau^2 is the public code's; it is 1 at the paper's tau.
 //
-// The paper has a whole model that the server sends. Of a carrier that scores by shared and private parameters (FedOTP,
-// FedPGP) the received model is what the server sent with the private part as this client had it at the start of the
-// round. Carriers whose scores read nothing shared (CoOp, FedPHA) are refused: the teacher would be the client itself.
+// The paper has a whole model that the server sends. Of a base method that scores by shared and private parameters
+// (FedOTP, FedPGP) the received model is what the server sent with the private part as this client had it at the start
+// of the round. Base methods whose scores read nothing shared (CoOp, FedPHA) are refused: the teacher would be the
+// client itself.
 type FedNTD struct {
 	method.Method
 	Beta float64 `config:"beta" help:"weight of the distillation; 0 removes it"`
 	Tau  float64 `config:"tau" help:"temperature of both distributions"`
 }
 
-func newFedNTD() layer { return &FedNTD{Beta: 1, Tau: 1} }
+var fedNTDDef = Def{Name: "fedntd", Title: "FedNTD", New: newFedNTD,
+	Paper: "Lee et al., Preservation of the Global Knowledge by Not-True Distillation in Federated " +
+		"Learning, NeurIPS 2022"}
 
-func (m *FedNTD) build(inner method.Method) (method.Method, error) {
-	err := all(within("beta", m.Beta, 0, maxWeight), within("tau", m.Tau, 1e-6, maxWeight), learnsScores(inner))
+func newFedNTD() Layer { return &FedNTD{Beta: 1, Tau: 1} }
+
+func (m *FedNTD) Build(inner method.Method) (method.Method, error) {
+	err := Join(Within("beta", m.Beta, 0, maxWeight), Within("tau", m.Tau, 1e-6, maxWeight), learnsScores(inner))
 	if len(paramNames(inner)) == 0 {
-		err = all(err, errors.New("it distils what was received into what is learned, but the carrier learns "+
+		err = Join(err, errors.New("it distils what was received into what is learned, but the base method learns "+
 			"nothing; remove it"))
 	}
 	m.Method = inner
@@ -37,6 +42,8 @@ func (m *FedNTD) build(inner method.Method) (method.Method, error) {
 	}
 	return *m, fits(*m, inner)
 }
+
+func (FedNTD) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
 
 func (m FedNTD) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
@@ -47,8 +54,8 @@ func (m FedNTD) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	rest := func(s *method.Scope) graph.Node { return m.Method.Logits(s).Scale(1 / m.Tau).Add(away) }
 	teacher, student := rest(s.Received()), rest(s)
 	if !usesShared(s.Received(), teacher) {
-		return s.Graph().Fail("its teacher would be the client's own private parameters: the carrier's class scores " +
-			"read nothing that the server averages; remove it")
+		return s.Graph().Fail("its teacher would be the client's own private parameters: the base method's class " +
+			"scores read nothing that the server averages; remove it")
 	}
 	kl := teacher.Softmax(-1).Mul(teacher.LogSoftmax(-1).Sub(student.LogSoftmax(-1))).Sum(-1).Mean()
 	return loss.Add(s.Term("not-true distillation", kl.Scale(m.Beta*m.Tau*m.Tau)))

@@ -1,7 +1,6 @@
 package methods
 
 import (
-	"errors"
 	"math"
 
 	"promptfed/federation/method"
@@ -38,22 +37,24 @@ type FedOpt struct {
 	VStart    string  `config:"v_start" help:"the second moment before round 0: zero or tau"`
 }
 
-func newFedOpt() layer {
+var fedOptDef = Def{Name: "fedopt", Title: "FedOpt", New: newFedOpt,
+	Paper: "Reddi et al., Adaptive Federated Optimization, ICLR 2021"}
+
+func newFedOpt() Layer {
 	return &FedOpt{Weighting: Weighting{"examples"}, Kind: "adam", Beta1: 0.9, Beta2: 0.99, Tau: 0.001, VStart: "zero"}
 }
 
-func (m *FedOpt) build(inner method.Method) (method.Method, error) {
-	err := all(m.check(), oneOf("kind", m.Kind, "adam", "yogi", "adagrad", "momentum"),
-		within("server_lr", m.ServerLR, 0, maxWeight), within("beta1", m.Beta1, 0, 1), within("beta2", m.Beta2, 0, 1),
-		within("tau", m.Tau, 1e-12, maxWeight), oneOf("v_start", m.VStart, "zero", "tau"), mustShare(inner))
-	if holds[FedDyn](inner) {
-		err = all(err, errors.New("feddyn makes another step of the server out of the mean; keep one of the two"))
-	}
-	if s, ok := find[SCAFFOLD](inner); ok && s.ServerLR != 1 {
-		err = all(err, errors.New("scaffold has a server_lr too; leave that at 1"))
-	}
+func (m *FedOpt) Build(inner method.Method) (method.Method, error) {
+	err := Join(m.Check(), OneOf("kind", m.Kind, "adam", "yogi", "adagrad", "momentum"),
+		Within("server_lr", m.ServerLR, 0, maxWeight), Within("beta1", m.Beta1, 0, 1), Within("beta2", m.Beta2, 0, 1),
+		Within("tau", m.Tau, 1e-12, maxWeight), OneOf("v_start", m.VStart, "zero", "tau"), MustShare(inner))
 	m.Method = inner
 	return *m, err
+}
+
+func (m FedOpt) Traits() method.Traits {
+	return method.Traits{Mean: method.Weights(m.Weighting.Weighting),
+		Roles: map[method.Role]string{method.ServerStep: ""}}
 }
 
 // Names of the moments.
@@ -73,24 +74,24 @@ func (m FedOpt) rate() float64 {
 }
 
 func (m FedOpt) Merge(g *method.Global, ups []method.Upload) error {
-	old, err := m.merge(m.Method, g, ups)
+	old, err := m.Average(m.Method, g, ups)
 	if err != nil || m.Kind == "momentum" && m.Beta1 == 0 && m.rate() == 1 { // the mean itself
 		return err
 	}
 	d := moved(g.Shared, old)
-	zerosLike(old, g.Kept, optM)
-	first, step := g.Kept.Under(optM).Clone().Scale(m.Beta1), tensor.Map{}
+	zerosLike(old, g.State, optM)
+	first, step := g.State.Under(optM).Clone().Scale(m.Beta1), tensor.Map{}
 	if m.Kind == "momentum" {
 		step = first.Axpy(1, d)
 	} else {
 		first.Axpy(1-m.Beta1, d)
-		second := m.second(g.Kept.Under(optV), d)
+		second := m.second(g.State.Under(optV), d)
 		for name, t := range first {
 			step[name] = elementwise(t, second[name], func(a, v float64) float64 { return a / (math.Sqrt(v) + m.Tau) })
 		}
-		g.Kept.Put(optV, second)
+		g.State.Put(optV, second)
 	}
-	g.Kept.Put(optM, first)
+	g.State.Put(optM, first)
 	g.Shared = old.Axpy(m.rate(), step)
 	return nil
 }

@@ -41,23 +41,27 @@ type FedOTP struct {
 	Stop      string  `config:"stop" help:"what that mean is over: image, pair or batch, or as in the public code (code)"`
 }
 
-func newFedOTP() layer {
+var fedOTPDef = Def{Name: "fedotp", Title: "FedOTP", New: newFedOTP,
+	Paper:   "Li et al., Global and Local Prompts Cooperation via Optimal Transport, CVPR 2024",
+	Traffic: promptTraffic}
+
+func newFedOTP() Layer {
 	return &FedOTP{Context: defaultContext, Transport: "unbalanced", Top: 0.8, Eps: 0.1, Iters: 100, Threshold: 1e-3,
 		Stop: "image"}
 }
 
-func (m *FedOTP) build(method.Method) (method.Method, error) {
-	return *m, all(m.check(), oneOf("transport", m.Transport, "unbalanced", "balanced"), within("top_percent", m.Top,
+func (m *FedOTP) Build(method.Method) (method.Method, error) {
+	return *m, Join(m.Check(), OneOf("transport", m.Transport, "unbalanced", "balanced"), Within("top_percent", m.Top,
 		1e-3, 1),
-		within("eps", m.Eps, 1e-4, maxWeight), within("iters", m.Iters, 1, maxSteps), within("threshold", m.Threshold,
+		Within("eps", m.Eps, 1e-4, maxWeight), Within("iters", m.Iters, 1, maxSteps), Within("threshold", m.Threshold,
 			0, maxWeight),
-		oneOf("stop", m.Stop, "image", "pair", "batch", "code"))
+		OneOf("stop", m.Stop, "image", "pair", "batch", "code"))
 }
 
+func (FedOTP) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
+
 func (m FedOTP) Params(t method.Task) []method.Param {
-	global, local := m.params(t, method.Shared)[0], m.params(t, method.Private)[0]
-	global.Name, local.Name = "global", "local"
-	return []method.Param{global, local}
+	return append(m.Declare(t, "global", method.Shared), m.Declare(t, "local", method.Private)...)
 }
 
 func (m FedOTP) Logits(s *method.Scope) graph.Node {
@@ -65,10 +69,9 @@ func (m FedOTP) Logits(s *method.Scope) graph.Node {
 	if t.Patches == 0 {
 		return s.Graph().Fail("fedotp compares patches, of which backbone %s gives no features", t.Backbone)
 	}
-	read := method.Reading{Position: m.Position}
-	text := graph.Concat(0, s.TextRead(s.Param("global"), read), s.TextRead(s.Param("local"), read)) // [2C,D]
-	sim := s.Patches().Reshape(-1, t.Dim).MatMulT(text)                                              // [BM,2C]
-	sim = sim.Reshape(-1, t.Patches, 2, t.Classes).Transpose(2, 0, 3, 1)                             // [2,B,C,M]
+	text := graph.Concat(0, m.Features(s, s.Param("global")), m.Features(s, s.Param("local"))) // [2C,D]
+	sim := s.Patches().Reshape(-1, t.Dim).MatMulT(text)                                        // [BM,2C]
+	sim = sim.Reshape(-1, t.Patches, 2, t.Classes).Transpose(2, 0, 3, 1)                       // [2,B,C,M]
 	return m.plan(sim.Detach()).Mul(sim).Sum(0, -1).Scale(t.Scale)
 }
 

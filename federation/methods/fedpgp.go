@@ -30,16 +30,21 @@ type FedPGP struct {
 	Std      float64 `config:"init_std" help:"standard deviation of all first values"`
 }
 
-func newFedPGP() layer {
+var fedPGPDef = Def{Name: "fedpgp", Title: "FedPGP", New: newFedPGP,
+	Paper:   "Cui et al., Harmonizing Generalization and Personalization in Federated Prompt Learning, ICML 2024",
+	Traffic: promptTraffic}
+
+func newFedPGP() Layer {
 	return &FedPGP{Tokens: 16, Rank: 8, Mu: 1, Temp: 0.5, Positive: "hand", Std: 0.02}
 }
 
-func (m *FedPGP) build(method.Method) (method.Method, error) {
-	return *m, all(within("tokens", m.Tokens, 1, maxTokens), within("rank", m.Rank, 1, maxTokens), within("mu", m.Mu, 0,
-		maxWeight),
-		within("temp", m.Temp, 1e-6, maxWeight), oneOf("positive", m.Positive, "hand", "code"), within("init_std",
-			m.Std, 0, maxWeight))
+func (m *FedPGP) Build(method.Method) (method.Method, error) {
+	return *m, Join(Within("tokens", m.Tokens, 1, maxTokens), Within("rank", m.Rank, 1, maxTokens),
+		Within("mu", m.Mu, 0, maxWeight), Within("temp", m.Temp, 1e-6, maxWeight),
+		OneOf("positive", m.Positive, "hand", "code"), Within("init_std", m.Std, 0, maxWeight))
 }
+
+func (FedPGP) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (m FedPGP) Params(t method.Task) []method.Param {
 	return []method.Param{

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/projection"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/linalg"
 	"promptfed/runtime/tensor"
 )
 
@@ -49,30 +49,35 @@ type FedPHA struct {
 	Std           float64       `config:"init_std" help:"standard deviation of the first prompts"`
 }
 
-func newFedPHA() layer {
-	return &FedPHA{Global: 16, Local: []int{16}, Ratio: 0.8, Alpha: 1, Projector: linalg.ExactNull,
+var fedPHADef = Def{Name: "fedpha", Title: "FedPHA", New: newFedPHA,
+	Paper: "Fang et al., Federated Prompt Learning for Heterogeneous Client Adaptation, ICML 2025"}
+
+func newFedPHA() Layer {
+	return &FedPHA{Global: 16, Local: []int{16}, Ratio: 0.8, Alpha: 1, Projector: projection.ExactNull,
 		ProjectorGrad: "detach",
 		SVDEvery:      method.EveryStep, Pull: "sum-per-class", Push: "class", EOT: "own", Std: 0.02}
 }
 
-func (m *FedPHA) build(method.Method) (method.Method, error) {
-	err := all(within("global_tokens", m.Global, 1, maxTokens), within("init_std", m.Std, 0, maxWeight),
-		within("alpha", m.Alpha, -maxWeight, maxWeight), oneOf("projector", m.Projector, linalg.Kinds()...),
-		oneOf("projector_grad", m.ProjectorGrad, "detach", "through"),
-		oneOf("svd_every", string(m.SVDEvery), "step", "epoch", "round"),
-		oneOf("pull", m.Pull, "sum-per-class", "mean"), oneOf("push", m.Push, "class", "scalar"),
-		oneOf("eot", m.EOT, "own", "longest"))
+func (m *FedPHA) Build(method.Method) (method.Method, error) {
+	err := Join(Within("global_tokens", m.Global, 1, maxTokens), Within("init_std", m.Std, 0, maxWeight),
+		Within("alpha", m.Alpha, -maxWeight, maxWeight), OneOf("projector", m.Projector, projection.Kinds()...),
+		OneOf("projector_grad", m.ProjectorGrad, "detach", "through"),
+		OneOf("svd_every", string(m.SVDEvery), "step", "epoch", "round"),
+		OneOf("pull", m.Pull, "sum-per-class", "mean"), OneOf("push", m.Push, "class", "scalar"),
+		OneOf("eot", m.EOT, "own", "longest"))
 	if len(m.Local) == 0 {
-		err = all(err, fmt.Errorf("option local_tokens is empty; give one length or one per client"))
+		err = Join(err, fmt.Errorf("option local_tokens is empty; give one length or one per client"))
 	}
 	for _, n := range m.Local {
-		err = all(err, within("local_tokens", n, 1, maxTokens))
+		err = Join(err, Within("local_tokens", n, 1, maxTokens))
 	}
 	if !(m.Ratio > 0 && m.Ratio <= 1) {
-		err = all(err, fmt.Errorf("option ratio is %v; it must be above 0 and at most 1", m.Ratio))
+		err = Join(err, fmt.Errorf("option ratio is %v; it must be above 0 and at most 1", m.Ratio))
 	}
 	return *m, err
 }
+
+func (FedPHA) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (m FedPHA) local(client int) int { return m.Local[client%len(m.Local)] }
 
@@ -125,9 +130,9 @@ func (m FedPHA) project(s *method.Scope, local, global graph.Node) graph.Node {
 	w, f := s.Task().Width, method.HostFunc{Every: m.SVDEvery}
 	if m.ProjectorGrad == "detach" {
 		f.Forward = func(in ...*tensor.Tensor) (*tensor.Tensor, error) {
-			return linalg.PackedFactors(in[0], m.Projector, m.Ratio)
+			return projection.PackedFactors(in[0], m.Projector, m.Ratio)
 		}
-		f.Trace = linalg.UnpackDense
+		f.Trace = projection.UnpackDense
 		q := s.Host("projector", f, []int{w + 1, -1}, global)
 		b, rest := q.Slice(0, 0, w), q.Slice(0, w, w+1).Slice(1, 0, 1)
 		inside := local.MatMul(b).MatMulT(b)
@@ -135,10 +140,10 @@ func (m FedPHA) project(s *method.Scope, local, global graph.Node) graph.Node {
 	}
 	f.Trace = func(q *tensor.Tensor) *tensor.Tensor { return q }
 	f.Forward = func(in ...*tensor.Tensor) (*tensor.Tensor, error) {
-		return linalg.Projector(in[0], m.Projector, m.Ratio)
+		return projection.Projector(in[0], m.Projector, m.Ratio)
 	}
 	f.VJP = func(dy *tensor.Tensor, in ...*tensor.Tensor) ([]*tensor.Tensor, error) {
-		d, err := linalg.ProjectorVJP(in[0], m.Projector, m.Ratio, dy)
+		d, err := projection.ProjectorVJP(in[0], m.Projector, m.Ratio, dy)
 		return []*tensor.Tensor{d}, err
 	}
 	return local.MatMul(s.Host("projector", f, []int{w, w}, global))

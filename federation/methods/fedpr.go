@@ -1,14 +1,14 @@
 package methods
 
 import (
-	"fmt"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/projection"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/linalg"
 	"promptfed/runtime/tensor"
 )
 
@@ -30,7 +30,7 @@ import (
 //     prompts;
 //   - a prompt of P < v rows does not determine the directions behind its P-th, of which the code (projector: code)
 //     cuts v(1-ratio)-P as LAPACK happens to complete the basis, close to the coordinate axes whatever the prompt is;
-//     that basis is the one of linalg.Projection.Completion. Ours, exact-null, cuts no direction that the prompt does
+//     that basis is the one of projection.Projection.Completion. Ours, exact-null, cuts no direction that the prompt does
 //     not have: r = min(rank, int(v(1-ratio))). A trace records the transforms under draw/projector, [L,v,v], or [v,v]
 //     where prompts are shallow;
 //   - the code's rate of 0.1 and its 10 local epochs are the experiment's.
@@ -41,25 +41,31 @@ type FedPR struct {
 	Projector string  `config:"projector" help:"directions that it may not move in: of the prompt's own alone (exact-null), or with arbitrary ones (code)"`
 }
 
-func newFedPR() layer {
+var fedPRDef = Def{Name: "fedpr", Title: "FedPR", New: newFedPR,
+	Paper: "Feng et al., Learning Federated Visual Prompt in Null Space for MRI Reconstruction, CVPR 2023"}
+
+func newFedPR() Layer {
 	v := defaultVisual
 	v.Kind, v.Tokens = "deep", 20
-	return &FedPR{Visual: v, Ratio: 0.8, Projector: linalg.ExactNull}
+	return &FedPR{Visual: v, Ratio: 0.8, Projector: projection.ExactNull}
 }
 
-func (m *FedPR) build(method.Method) (method.Method, error) {
-	err := all(m.check(), m.onlyTokens(), within("ratio", m.Ratio, 0, 1),
-		oneOf("projector", m.Projector, linalg.ExactNull, linalg.Code))
+func (m *FedPR) Build(method.Method) (method.Method, error) {
+	err := Join(m.Check(), m.onlyTokens(), Within("ratio", m.Ratio, 0, 1),
+		OneOf("projector", m.Projector, projection.ExactNull, projection.Code))
 	if m.Ratio == 0 {
-		err = all(err, fmt.Errorf("option ratio is 0, with which the prompt could not move at all; it must be above 0"))
+		err = Join(err, errors.New("option ratio is 0, with which the prompt could not move at all; it must be "+
+			"above 0"))
 	}
 	return *m, err
 }
 
-func (m FedPR) Params(t method.Task) []method.Param { return m.params(t, "prompt", method.Shared) }
+func (FedPR) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
+
+func (m FedPR) Params(t method.Task) []method.Param { return m.Declare(t, "prompt", method.Shared) }
 
 func (m FedPR) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(m.features(s, s.Param("prompt")), s.HandText())
+	return s.Cosine(m.Features(s, s.Param("prompt")), s.HandText())
 }
 
 // Begin lets a trace see the transforms.
@@ -102,14 +108,14 @@ func (m FedPR) Adjust(l *method.Local, grads tensor.Map) error {
 
 // transform is B Bᵀ and its Frobenius norm.
 type transform struct {
-	q    *linalg.Projection
+	q    *projection.Projection
 	norm float64
 }
 
 // transforms gives those of every block, decomposed once a round.
 func (m FedPR) transforms(l *method.Local) ([]transform, error) {
-	const memo = "fedpr/transforms"
-	if known, ok := l.Memo[memo].([]transform); ok {
+	const name = "fedpr/transforms"
+	if known, ok := l.Cache[name].([]transform); ok {
 		return known, nil
 	}
 	p := l.Received["prompt"]
@@ -118,10 +124,10 @@ func (m FedPR) transforms(l *method.Local) ([]transform, error) {
 	out := make([]transform, p.Len()/(m.Tokens*width))
 	for i := range out {
 		rows := tensor.Of(p.Data[i*m.Tokens*width:(i+1)*m.Tokens*width], m.Tokens, width)
-		keep := linalg.ProjectBehind
-		if m.Projector == linalg.Code {
-			keep = func(p *tensor.Tensor, lo int) (*linalg.Projection, error) {
-				return linalg.ProjectColumns(p, lo,
+		keep := projection.ProjectBehind
+		if m.Projector == projection.Code {
+			keep = func(p *tensor.Tensor, lo int) (*projection.Projection, error) {
+				return projection.ProjectColumns(p, lo,
 					width)
 			}
 		}
@@ -131,7 +137,7 @@ func (m FedPR) transforms(l *method.Local) ([]transform, error) {
 		}
 		out[i] = transform{q, math.Sqrt(float64(q.Kept()))}
 	}
-	l.Memo[memo] = out
+	l.Cache[name] = out
 	return out, nil
 }
 

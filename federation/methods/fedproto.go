@@ -12,7 +12,7 @@ import (
 // FedProto ties a client's representation of a class to the class's prototype on the server: loss + lambda ‖r - C_y‖²,
 // in the mean over the batch's examples, where those count 0 whose class y has no prototype. After training each client
 // uploads the mean representation of each of its classes, and the server averages them class by class. Over CoOp only
-// prototypes travel, which is FedProto proper; over other carriers they travel beside what the carrier shares.
+// prototypes travel, which is FedProto proper; over other base methods they travel beside what the base method shares.
 //
 // Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022, eq. 3-7, algorithm 1;
 // lambda is the public code's, FedAPPR's tables have 0.1. The paper's regulariser is the L2 distance of
@@ -20,8 +20,8 @@ import (
 // dimensions instead (distance: mean), of features that are not normalised; of unit rows that is 1/D as much, with
 // which the term does nothing beside cross entropy at CLIP's logit scale. A frozen encoder's image features do not
 // move, so that with CLIP the representation is something else (our reading, option of):
-//   - text: the carrier's class features, of the example's class;
-//   - image: image features, for carriers that move them.
+//   - text: the base method's class features, of the example's class;
+//   - image: image features, for base methods that move them.
 //
 // Where there is a choice:
 //   - weighting: examples is eq. 6, a client counts by its examples of a class; uniform is the public code's plain
@@ -31,8 +31,8 @@ import (
 //   - group: features of different encoders do not compare, so that prototypes are averaged among clients of one
 //     backbone; dimension averages all of one joint dimension, as the tables with p = 512 do. Where there is one group,
 //     the server sends its prototypes to all, else each client those of its own;
-//   - test: scores is the carrier's; prototypes takes the nearest prototype, the scores being minus the mean squares of
-//     image feature less prototype (the public code's other test).
+//   - test: scores is the base method's; prototypes takes the nearest prototype, the scores being minus the mean
+//     squares of image feature less prototype (the public code's other test).
 //
 // Names, in uploads and in what the server sends: proto/mean [C,D] and proto/n [C,1], the examples behind each row, 0
 // where there is none.
@@ -43,26 +43,40 @@ type FedProto struct {
 	Distance  string  `config:"distance" help:"squares of a representation less its prototype over dimensions: their sum or mean (the public code)"`
 	Of        string  `config:"of" help:"what stands for a class: text or image"`
 	Group     string  `config:"group" help:"whose prototypes are averaged: backbone or dimension"`
-	Test      string  `config:"test" help:"what images are tested against: scores (the carrier's) or prototypes"`
+	Test      string  `config:"test" help:"what images are tested against: scores (the base method's) or prototypes"`
 }
 
-func newFedProto() layer {
+var fedProtoDef = Def{Name: "fedproto", Title: "FedProto", New: newFedProto,
+	Paper: "Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022",
+	Traffic: Traffic{Formula: "p l 2", Over: coopDef.Name, // FedAPPR's table S6
+		Numbers: func(s Sizes) int { return 2 * s.Dim * s.Classes }}}
+
+func newFedProto() Layer {
 	return &FedProto{Weighting: Weighting{"examples"}, Lambda: 1, Distance: "sum", Of: "text", Group: "backbone",
 		Test: "scores"}
 }
 
-func (m *FedProto) build(inner method.Method) (method.Method, error) {
-	err := all(m.check(), within("lambda", m.Lambda, 0, maxWeight), oneOf("distance", m.Distance, "sum", "mean"),
-		oneOf("of", m.Of, "text", "image"),
-		oneOf("group", m.Group, "backbone", "dimension"), oneOf("test", m.Test, "scores", "prototypes"))
+func (m *FedProto) Build(inner method.Method) (method.Method, error) {
+	err := Join(m.Check(), Within("lambda", m.Lambda, 0, maxWeight), OneOf("distance", m.Distance, "sum", "mean"),
+		OneOf("of", m.Of, "text", "image"),
+		OneOf("group", m.Group, "backbone", "dimension"), OneOf("test", m.Test, "scores", "prototypes"))
 	if len(paramNames(inner)) == 0 {
-		err = all(err, errors.New("it ties what is learned to prototypes, but the carrier learns nothing; remove it"))
+		err = Join(err, errors.New("it ties what is learned to prototypes, but the base method learns nothing; remove "+
+			"it"))
 	}
 	m.Method = inner
 	if err != nil {
 		return *m, err
 	}
 	return *m, fits(*m, inner)
+}
+
+func (m FedProto) Traits() method.Traits {
+	t := method.Traits{Mean: method.AsInside, Scores: m.Test == "prototypes"}
+	if m.active() {
+		t.Mean, t.Needs = "", "every client's prototypes"
+	}
+	return t
 }
 
 // Names of prototypes and of the examples behind them.
@@ -78,8 +92,8 @@ func (m FedProto) represent(s *method.Scope) graph.Node {
 	r := represent(m.Method, s, m.Of)
 	if s.Graph().Err() == nil && !uses(s, r, func(method.Param) bool { return true }) {
 		other := map[string]string{"text": "image", "image": "text"}[m.Of]
-		return s.Graph().Fail("of: %s needs a carrier that moves %s features; this one does not: use %s", m.Of, m.Of,
-			other)
+		return s.Graph().Fail("of: %s needs a base method that moves %s features; this one does not: use %s", m.Of,
+			m.Of, other)
 	}
 	return r
 }
@@ -108,8 +122,8 @@ func (m FedProto) Loss(s *method.Scope, logits graph.Node) graph.Node {
 // prototypes gives the server's [C,D], and [C] with 1 where there is one.
 func (m FedProto) prototypes(s *method.Scope) (mean, there graph.Node) {
 	classes := s.Task().Classes
-	n := s.Down(protoN, classes, 1).Reshape(-1)
-	return s.Down(protoMean, classes, s.Task().Dim), n.Greater(n.Scale(0)).Cast(graph.Float)
+	n := s.Broadcast(protoN, classes, 1).Reshape(-1)
+	return s.Broadcast(protoMean, classes, s.Task().Dim), n.Greater(n.Scale(0)).Cast(graph.Float)
 }
 
 func (m FedProto) Logits(s *method.Scope) graph.Node {

@@ -11,7 +11,7 @@ import (
 // groups gives the clients whose prototypes are averaged together, of those that the server knows.
 func (m FedProto) groups(g *method.Global) map[string][]int {
 	out := map[string][]int{}
-	for k, p := range g.Peers {
+	for k, p := range g.Infos {
 		key := p.Backbone
 		if m.Group == "dimension" {
 			key = strconv.Itoa(p.Dim)
@@ -27,36 +27,36 @@ func (m FedProto) groups(g *method.Global) map[string][]int {
 // join another.
 func (FedProto) send(g *method.Global, only bool, clients []int, mean, n *tensor.Tensor) {
 	if only = only && g.AllKnown(); only {
-		g.Down[protoMean], g.Down[protoN] = mean, n
+		g.Broadcast[protoMean], g.Broadcast[protoN] = mean, n
 	} else {
-		delete(g.Down, protoMean)
-		delete(g.Down, protoN)
+		delete(g.Broadcast, protoMean)
+		delete(g.Broadcast, protoN)
 	}
 	for _, k := range clients {
 		switch {
 		case only:
-			delete(g.Each[k], protoMean)
-			delete(g.Each[k], protoN)
+			delete(g.PerClient[k], protoMean)
+			delete(g.PerClient[k], protoN)
 			continue
-		case g.Each[k] == nil:
-			g.Each[k] = tensor.Map{}
+		case g.PerClient[k] == nil:
+			g.PerClient[k] = tensor.Map{}
 		}
-		g.Each[k][protoMean], g.Each[k][protoN] = mean, n
+		g.PerClient[k][protoMean], g.PerClient[k][protoN] = mean, n
 	}
 }
 
 // sent gives copies of what the clients of a group, or some of them, were sent last; no prototype of any class where
 // none was.
 func (FedProto) sent(g *method.Global, clients []int) (mean, n *tensor.Tensor) {
-	from := g.Down
+	from := g.Broadcast
 	for _, k := range clients {
-		if g.Each[k][protoMean] != nil {
-			from = g.Each[k]
+		if g.PerClient[k][protoMean] != nil {
+			from = g.PerClient[k]
 			break
 		}
 	}
 	if from[protoMean] == nil {
-		return tensor.New(g.Classes, g.Peer(clients[0]).Dim), tensor.New(g.Classes, 1)
+		return tensor.New(g.Classes, g.Info(clients[0]).Dim), tensor.New(g.Classes, 1)
 	}
 	return from[protoMean].Clone(), from[protoN].Clone()
 }
@@ -87,18 +87,19 @@ func asBefore([]int, *tensor.Tensor, *tensor.Tensor) error { return nil }
 
 // Start sends no prototype of any class.
 func (m FedProto) Start(g *method.Global) error {
-	return all(m.resend(g, asBefore), m.Method.Start(g))
+	return Join(m.resend(g, asBefore), m.Method.Start(g))
 }
 
 // Join sends newcomers the prototypes of their group.
 func (m FedProto) Join(g *method.Global, clients []int) error {
-	return all(m.resend(g, asBefore), m.Method.Join(g, clients))
+	return Join(m.resend(g, asBefore), m.Method.Join(g, clients))
 }
 
 // Begin lets a client that joined in the middle of a round, too late to be sent any, train without prototypes.
 func (m FedProto) Begin(l *method.Local) error {
-	if m.active() && l.Down[protoMean] == nil {
-		l.Down[protoMean], l.Down[protoN] = tensor.New(l.Task.Classes, l.Task.Dim), tensor.New(l.Task.Classes, 1)
+	if m.active() && l.Broadcast[protoMean] == nil {
+		l.Broadcast[protoMean] = tensor.New(l.Task.Classes, l.Task.Dim)
+		l.Broadcast[protoN] = tensor.New(l.Task.Classes, 1)
 	}
 	return m.Method.Begin(l)
 }

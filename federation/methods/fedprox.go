@@ -16,12 +16,17 @@ type FedProx struct {
 	Detached bool    `config:"detached" defect:"true" help:"known defect of published code, made again: the term is in the loss but has no gradient"`
 }
 
-func newFedProx() layer { return &FedProx{Mu: 0.5} }
+var fedProxDef = Def{Name: "fedprox", Title: "FedProx", New: newFedProx,
+	Paper: "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020"}
 
-func (m *FedProx) build(inner method.Method) (method.Method, error) {
+func newFedProx() Layer { return &FedProx{Mu: 0.5} }
+
+func (m *FedProx) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	return *m, within("mu", m.Mu, 0, maxWeight)
+	return *m, Within("mu", m.Mu, 0, maxWeight)
 }
+
+func (FedProx) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
 
 func (m FedProx) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)

@@ -38,17 +38,22 @@ type FedTPG struct {
 	Std       float64 `config:"init_std" help:"standard deviation of the first queries"`
 }
 
-func newFedTPG() layer {
+var fedTPGDef = Def{Name: "fedtpg", Title: "FedTPG", New: newFedTPG,
+	Paper: "Qiu et al., Federated Text-driven Prompt Generation for Vision-Language Models, ICLR 2024"}
+
+func newFedTPG() Layer {
 	return &FedTPG{Tokens: 4, Heads: 4, Mult: 4, Classes: "own", Test: "all", Weighting: "uniform", Std: 0.02}
 }
 
-func (m *FedTPG) build(method.Method) (method.Method, error) {
-	return *m, all(within("tokens", m.Tokens, 1, maxTokens), within("heads", m.Heads, 1, maxTokens), within("depth",
+func (m *FedTPG) Build(method.Method) (method.Method, error) {
+	return *m, Join(Within("tokens", m.Tokens, 1, maxTokens), Within("heads", m.Heads, 1, maxTokens), Within("depth",
 		m.Depth, 0, 64),
-		within("mult", m.Mult, 1, 64), oneOf("classes", m.Classes, "own", "all"), oneOf("test", m.Test, "all", "own"),
-		oneOf("weighting", m.Weighting, "uniform", "examples"),
-		within("init_std", m.Std, 0, maxWeight))
+		Within("mult", m.Mult, 1, 64), OneOf("classes", m.Classes, "own", "all"), OneOf("test", m.Test, "all", "own"),
+		OneOf("weighting", m.Weighting, "uniform", "examples"),
+		Within("init_std", m.Std, 0, maxWeight))
 }
+
+func (m FedTPG) Traits() method.Traits { return method.Traits{Mean: method.Weights(m.Weighting)} }
 
 // Names of the generator's parts.
 const (

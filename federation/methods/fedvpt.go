@@ -16,12 +16,17 @@ type FedVPT struct {
 	Visual `config:",squash"`
 }
 
-func newFedVPT() layer { return &FedVPT{Visual: defaultVisual} }
+var fedVPTDef = Def{Name: "fedvpt", Title: "FedVPT", New: newFedVPT,
+	Paper: "FedAvg of Jia et al., Visual Prompt Tuning, ECCV 2022"}
 
-func (m *FedVPT) build(method.Method) (method.Method, error) { return *m, m.check() }
+func newFedVPT() Layer { return &FedVPT{Visual: defaultVisual} }
 
-func (m FedVPT) Params(t method.Task) []method.Param { return m.params(t, "prompt", method.Shared) }
+func (m *FedVPT) Build(method.Method) (method.Method, error) { return *m, m.Check() }
+
+func (FedVPT) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
+
+func (m FedVPT) Params(t method.Task) []method.Param { return m.Declare(t, "prompt", method.Shared) }
 
 func (m FedVPT) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(m.features(s, s.Param("prompt")), s.HandText())
+	return s.Cosine(m.Features(s, s.Param("prompt")), s.HandText())
 }

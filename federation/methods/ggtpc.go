@@ -9,9 +9,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// GGTPC asks every client for the number, mean and covariance of its image features of each class (its survey "ggtpc"),
-// rebuilds each class's global covariance on the server, and trains any carrier on features that are spread along its
-// main axes and sampled by inverse frequency.
+// GGTPC asks every client for the number, mean and covariance of its image features of each class (its statistic
+// "ggtpc"), rebuilds each class's global covariance on the server, and trains any base method on features that are
+// spread along its main axes and sampled by inverse frequency.
 //
 // Luo et al., Geometric Prior-Guided Federated Prompt Calibration, arXiv 2512.07208, eq. 3-7. There is no public code.
 // The server sorts clients by their examples of a class, most first and of equals the lower number, takes the smallest
@@ -35,12 +35,12 @@ import (
 //   - sampling: sample gives every row its class's weight w_c, so that classes are drawn equally often, which is what
 //     the paper says the strategy is for and what prototypes as "single samples" with a weight need; class is eq. 7 as
 //     written, a class with P_c = w_c / Σ w, then one of its rows, which turns an imbalance round; none keeps the
-//     carrier's order. An epoch is as many rows as there are real ones;
+//     base method's order. An epoch is as many rows as there are real ones;
 //   - prototypes (section 3.4) are the means of other domains' classes, weighted by examples, and a client without a
 //     domain is one of its own. Each is one more row, of weight n_max (as w_c of a class with one sample), and spread
 //     likewise;
 //   - survey: once asks before round 0, since encoders are frozen; round asks in every round, as section 3.5 does;
-//   - carriers that read patch features get each of them moved by their image's noise, keeping its length (patches:
+//   - base methods that read patch features get each of them moved by their image's noise, keeping its length (patches:
 //     noise), or as they are (patches: keep); a prototype's patches are all the prototype. Where the image tower runs
 //     in the step, with prompts, its features get the noise (draw/noise [B,D] in a trace); there are no prototypes
 //     then, and layers around this one see the tower's own features.
@@ -59,24 +59,30 @@ type GGTPC struct {
 	Prototypes  bool    `config:"prototypes" help:"add other domains' class means to a client's data"`
 }
 
-func newGGTPC() layer {
+var ggtpcDef = Def{Name: "ggtpc", Title: "GGTPC", New: newGGTPC,
+	Paper: "Luo et al., Geometric Prior-Guided Federated Prompt Calibration, arXiv 2512.07208"}
+
+func newGGTPC() Layer {
 	return &GGTPC{Stats: "packed", Rank: 128, MinCount: 3, Share: 0.8, Axes: 128, Survey: "once", Strength: 1,
 		Renormalise: true,
 		Patches:     "noise", Sampling: "sample"}
 }
 
-func (m *GGTPC) build(inner method.Method) (method.Method, error) {
+func (m *GGTPC) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	err := all(oneOf("stats", m.Stats, "packed", "lowrank"), within("rank", m.Rank, 1, maxHidden),
-		within("min_count", m.MinCount, 1, maxSteps), within("share", m.Share, 0, 1), within("axes", m.Axes, 1,
+	err := Join(OneOf("stats", m.Stats, "packed", "lowrank"), Within("rank", m.Rank, 1, maxHidden),
+		Within("min_count", m.MinCount, 1, maxSteps), Within("share", m.Share, 0, 1), Within("axes", m.Axes, 1,
 			maxHidden),
-		oneOf("survey", m.Survey, "once", "round"), within("strength", m.Strength, 0, maxWeight),
-		oneOf("patches", m.Patches, "noise", "keep"), oneOf("sampling", m.Sampling, "class", "sample", "none"))
+		OneOf("survey", m.Survey, "once", "round"), Within("strength", m.Strength, 0, maxWeight),
+		OneOf("patches", m.Patches, "noise", "keep"), OneOf("sampling", m.Sampling, "class", "sample", "none"))
 	if len(paramNames(inner)) == 0 {
-		err = all(err, errors.New("it calibrates what is trained on, but the carrier learns nothing; remove it"))
+		err = Join(err, errors.New("it calibrates what is trained on, but the base method learns nothing; remove it"))
 	}
 	return *m, err
 }
+
+// Traits leaves the mean to the layers inside; its statistic is no part of it.
+func (GGTPC) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
 
 // Names of what the server sends and a client keeps.
 const (
@@ -98,7 +104,7 @@ func (m GGTPC) needs() []string {
 	return out
 }
 
-// Loss of a carrier that makes image features in the step is built anew with noise on them.
+// Loss of a base method that makes image features in the step is built anew with noise on them.
 func (m GGTPC) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Strength == 0 {
 		return m.Method.Loss(s, logits)
@@ -110,15 +116,16 @@ func (m GGTPC) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	return m.Method.Loss(s, logits)
 }
 
-func (m GGTPC) Surveys(round int) []method.Survey {
-	rest := m.Method.Surveys(round)
+func (m GGTPC) Statistics(round int) []method.Statistic {
+	rest := m.Method.Statistics(round)
 	if len(m.needs()) == 0 || m.Survey == "once" && round > 0 {
 		return rest
 	}
-	return append([]method.Survey{{Name: "ggtpc", Ask: m.ask, Answer: m.answer, Digest: m.digest}}, rest...)
+	own := method.Statistic{Name: "ggtpc", Compute: m.compute, Answer: m.answer, Aggregate: m.aggregate}
+	return append([]method.Statistic{own}, rest...)
 }
 
-func (m GGTPC) ask(l *method.Local) (tensor.Map, error) {
+func (m GGTPC) compute(l *method.Local) (tensor.Map, error) {
 	rows := make([]int, l.Data.Len())
 	for i := range rows {
 		rows[i] = i
@@ -130,19 +137,19 @@ func (m GGTPC) ask(l *method.Local) (tensor.Map, error) {
 	return m.measure(b[method.ImageInput], b[method.LabelInput].Ints, l.Task.Classes)
 }
 
-// Begin lets the carrier see the client's own data first, then wraps them.
+// Begin lets the base method see the client's own data first, then wraps them.
 func (m GGTPC) Begin(l *method.Local) error {
 	if err := m.Method.Begin(l); err != nil || l.Pretrains {
 		return err
 	}
 	prior := tensor.Map{}
 	for _, name := range m.needs() {
-		t := l.Down[name]
+		t := l.Broadcast[name]
 		switch {
 		case t != nil && m.Survey == "once":
-			l.Kept[name] = t
+			l.State[name] = t
 		case t == nil:
-			t = l.Kept[name]
+			t = l.State[name]
 		}
 		if t == nil {
 			return fmt.Errorf("ggtpc: the server sent no %s: this client joined after the statistics were asked, and "+
@@ -163,10 +170,10 @@ func (m GGTPC) Merge(g *method.Global, ups []method.Upload) error {
 	}
 	for _, name := range m.needs() {
 		for _, u := range ups {
-			delete(g.Each[u.Client], name)
+			delete(g.PerClient[u.Client], name)
 		}
 		if len(ups) == g.Clients {
-			delete(g.Down, name)
+			delete(g.Broadcast, name)
 		}
 	}
 	return nil

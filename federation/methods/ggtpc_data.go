@@ -53,7 +53,7 @@ func (m GGTPC) calibrate(d method.Data, prior tensor.Map) *calibrated {
 func (c *calibrated) Len() int        { return len(c.class) }
 func (c *calibrated) Labels() []int64 { return c.class }
 
-// Order gives as many rows as the client has: sampled, or in the carrier's order with prototypes among them.
+// Order gives as many rows as the client has: sampled, or in the base method's order with prototypes among them.
 func (c *calibrated) Order(r *rand.Rand) []int {
 	if c.upTo == nil {
 		return c.mixed(r)
@@ -95,8 +95,8 @@ func (c *calibrated) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map
 		if row >= c.Data.Len() {
 			own[i] = 0 // its place is taken below
 			if slices.Contains(also, method.PixelsInput) {
-				return nil, fmt.Errorf("option prototypes: the carrier reads pixels, which a prototype has none of; " +
-					"switch it off")
+				return nil, fmt.Errorf("option prototypes: the base method reads pixels, which a prototype has " +
+					"none of; switch it off")
 			}
 		}
 	}

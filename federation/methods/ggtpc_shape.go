@@ -12,16 +12,15 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"promptfed/federation/method"
-	"promptfed/runtime/linalg"
 	"promptfed/runtime/tensor"
 )
 
-// digest turns answers into what clients need, those of each backbone by themselves.
-func (m GGTPC) digest(g *method.Global, ups []method.Upload) error {
+// aggregate turns answers into what clients need, those of each backbone by themselves.
+func (m GGTPC) aggregate(g *method.Global, ups []method.Upload) error {
 	groups := map[string][]moments{}
 	for k := range g.Clients {
 		if g.Known(k) {
-			groups[g.Peer(k).Backbone] = nil
+			groups[g.Info(k).Backbone] = nil
 		}
 	}
 	for _, u := range ups {
@@ -32,7 +31,7 @@ func (m GGTPC) digest(g *method.Global, ups []method.Upload) error {
 		if err != nil {
 			return err
 		}
-		name := g.Peer(u.Client).Backbone
+		name := g.Info(u.Client).Backbone
 		groups[name] = append(groups[name], a)
 	}
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
@@ -46,11 +45,11 @@ func (m GGTPC) digest(g *method.Global, ups []method.Upload) error {
 // tell sends what was made of one backbone's answers to its clients: no axis of any class where nobody answered.
 func (m GGTPC) tell(g *method.Global, backbone string, only bool, answers []moments) error {
 	if len(answers) == 0 {
-		i := slices.IndexFunc(g.Peers, func(p method.Peer) bool { return p.Backbone == backbone })
+		i := slices.IndexFunc(g.Infos, func(p method.ClientInfo) bool { return p.Backbone == backbone })
 		if i < 0 {
 			return nil
 		}
-		answers = []moments{{client: i, n: make([]int, g.Classes), mean: tensor.New(g.Classes, g.Peers[i].Dim)}}
+		answers = []moments{{client: i, n: make([]int, g.Classes), mean: tensor.New(g.Classes, g.Infos[i].Dim)}}
 	}
 	for _, a := range answers[1:] {
 		if !a.mean.SameShape(answers[0].mean) {
@@ -66,26 +65,26 @@ func (m GGTPC) tell(g *method.Global, backbone string, only bool, answers []mome
 		}
 	}
 	for name := range prior {
-		delete(g.Down, name)
+		delete(g.Broadcast, name)
 	}
 	if only {
-		maps.Copy(g.Down, prior)
+		maps.Copy(g.Broadcast, prior)
 	}
 	for k := range g.Clients {
-		if g.Peer(k).Backbone != backbone {
+		if g.Info(k).Backbone != backbone {
 			continue
 		}
-		if g.Each[k] == nil {
-			g.Each[k] = tensor.Map{}
+		if g.PerClient[k] == nil {
+			g.PerClient[k] = tensor.Map{}
 		}
 		for name := range prior {
-			delete(g.Each[k], name)
+			delete(g.PerClient[k], name)
 		}
 		if !only {
-			maps.Copy(g.Each[k], prior)
+			maps.Copy(g.PerClient[k], prior)
 		}
 		if m.Prototypes {
-			g.Each[k][ggtpcPlaces], g.Each[k][ggtpcLabels] = prototypes(g, k, answers)
+			g.PerClient[k][ggtpcPlaces], g.PerClient[k][ggtpcLabels] = prototypes(g, k, answers)
 		}
 	}
 	return nil
@@ -125,10 +124,10 @@ func average(answers []moments, c int) []float64 {
 }
 
 // axesOf are the axes of a class's covariance by eq. 5, the law of total covariance.
-func (m GGTPC) axesOf(answers []moments, c int) (linalg.Axes, error) {
+func (m GGTPC) axesOf(answers []moments, c int) (principal, error) {
 	chosen, total := m.selected(answers, c)
 	if len(chosen) == 0 {
-		return linalg.Axes{}, nil
+		return principal{}, nil
 	}
 	mu := average(chosen, c)
 	d := len(mu)
@@ -151,15 +150,15 @@ func (m GGTPC) axesOf(answers []moments, c int) (linalg.Axes, error) {
 		}
 	}
 	if m.Stats == "packed" {
-		return linalg.PrincipalAxes(within, m.Axes)
+		return principalAxes(within, m.Axes)
 	}
-	return linalg.RowAxes(mat.NewDense(len(rows)/d, d, rows), m.Axes)
+	return rowAxes(mat.NewDense(len(rows)/d, d, rows), m.Axes)
 }
 
 // shape gives axes [C,K,D] and sizes [C,K]; K is the largest number that a class has, and at least 1.
 func (m GGTPC) shape(answers []moments) (axes, sizes *tensor.Tensor, err error) {
 	classes, d := answers[0].mean.Shape[0], answers[0].mean.Shape[1]
-	all := make([]linalg.Axes, classes)
+	all := make([]principal, classes)
 	var eg errgroup.Group
 	eg.SetLimit(runtime.GOMAXPROCS(0))
 	for c := range all {
@@ -215,7 +214,7 @@ func prototypes(g *method.Global, client int, answers []moments) (mean, label *t
 
 // domainOf names a client's domain; one without is a domain of its own.
 func domainOf(g *method.Global, client int) string {
-	if name := g.Peer(client).Domain; name != "" {
+	if name := g.Info(client).Domain; name != "" {
 		return "domain " + name
 	}
 	return fmt.Sprintf("client %06d", client)

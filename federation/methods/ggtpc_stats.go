@@ -7,7 +7,6 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"promptfed/federation/method"
-	"promptfed/runtime/linalg"
 	"promptfed/runtime/tensor"
 )
 
@@ -98,7 +97,7 @@ func (m GGTPC) factor(rows *mat.Dense, out *tensor.Tensor) error {
 	if k == 0 {
 		return nil
 	}
-	a, err := linalg.RowAxes(rows, k)
+	a, err := rowAxes(rows, k)
 	if err != nil {
 		return err
 	}

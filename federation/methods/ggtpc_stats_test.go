@@ -39,12 +39,12 @@ func answers(t *testing.T, m GGTPC, clients ...[]float32) []method.Upload {
 }
 
 // global is a server of clients that are there, of one backbone where they name none.
-func global(peers ...method.Peer) *method.Global {
+func global(peers ...method.ClientInfo) *method.Global {
 	for i := range peers {
 		peers[i].Backbone = cmp.Or(peers[i].Backbone, "a")
 	}
-	return &method.Global{Clients: len(peers), Peers: peers, Down: tensor.Map{}, Each: map[int]tensor.Map{},
-		Kept: tensor.Map{}}
+	return &method.Global{Clients: len(peers), Infos: peers, Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{},
+		State: tensor.Map{}}
 }
 
 func same(t *testing.T, what string, got []float32, want ...float64) {
@@ -73,14 +73,14 @@ func TestLawOfTotalCovariance(t *testing.T) {
 		} else {
 			same(t, "factors", ups[1].Extra["factors"].Data, 0, 3)
 		}
-		g := global(method.Peer{}, method.Peer{})
-		if err := m.digest(g, ups); err != nil {
+		g := global(method.ClientInfo{}, method.ClientInfo{})
+		if err := m.aggregate(g, ups); err != nil {
 			t.Fatal(err)
 		}
-		same(t, "sizes", g.Down["sizes"].Data, 4.5, 2.75, 0, 0)
-		same(t, "axes", g.Down["axes"].Data, 0, 1, 1, 0, 0, 0, 0, 0)
+		same(t, "sizes", g.Broadcast["sizes"].Data, 4.5, 2.75, 0, 0)
+		same(t, "axes", g.Broadcast["axes"].Data, 0, 1, 1, 0, 0, 0, 0, 0)
 		// ε = (2,1) moves a row of class 0 by (√2.75, 2√4.5), one of class 1 not at all.
-		c := &calibrated{m: m, axes: g.Down["axes"], sizes: g.Down["sizes"]}
+		c := &calibrated{m: m, axes: g.Broadcast["axes"], sizes: g.Broadcast["sizes"]}
 		if d := c.noise(0, []float32{2, 1}); math.Hypot(d[0]-math.Sqrt(2.75), d[1]-2*math.Sqrt(4.5)) > 1e-6 {
 			t.Errorf("noise %v", d)
 		}
@@ -177,7 +177,7 @@ func TestSmallClassesAreWithheld(t *testing.T) {
 }
 
 // What one client answers about 100 classes of 20 images at ViT-B/16's width, against full covariances.
-func TestBytesOfTheSurvey(t *testing.T) {
+func TestBytesOfTheStatistic(t *testing.T) {
 	const classes, d, each = 100, 512, 20
 	label := make([]int64, classes*each)
 	for i := range label {
@@ -258,7 +258,7 @@ func TestSampling(t *testing.T) {
 	}
 	none := calibration(func(m *GGTPC) { m.Sampling = "none" })
 	if got := none.calibrate(data, tensor.Map{}).Order(method.Rand(1)); !slices.Equal(got, []int{0, 1, 2, 3}) {
-		t.Errorf("carrier's order %v", got)
+		t.Errorf("base method's order %v", got)
 	}
 	seen := map[int]bool{}
 	for i := range 20 {
@@ -275,32 +275,32 @@ func TestSampling(t *testing.T) {
 // (3,0) of 2, 2, 1 and 4 rows.
 func TestBackbonesAndDomains(t *testing.T) {
 	m := calibration(func(m *GGTPC) { m.Prototypes = true })
-	peers := []method.Peer{{Backbone: "a", Domain: "east"}, {Backbone: "b", Domain: "east"}, {Backbone: "a"},
+	peers := []method.ClientInfo{{Backbone: "a", Domain: "east"}, {Backbone: "b", Domain: "east"}, {Backbone: "a"},
 		{Backbone: "a", Domain: "east"}}
 	ups := answers(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3}, []float32{2, 1}, []float32{3, 1, 3, -1, 3, 1, 3,
 		-1})
 	g := global(peers...)
-	if err := m.digest(g, ups); err != nil {
+	if err := m.aggregate(g, ups); err != nil {
 		t.Fatal(err)
 	}
-	if len(g.Down) != 0 {
-		t.Errorf("all get %v", g.Down.Names())
+	if len(g.Broadcast) != 0 {
+		t.Errorf("all get %v", g.Broadcast.Names())
 	}
-	same(t, "sizes of b", g.Each[1]["sizes"].Data, 9, 0)
-	if g.Each[0]["axes"] != g.Each[2]["axes"] || g.Each[0]["axes"] == g.Each[1]["axes"] {
+	same(t, "sizes of b", g.PerClient[1]["sizes"].Data, 9, 0)
+	if g.PerClient[0]["axes"] != g.PerClient[2]["axes"] || g.PerClient[0]["axes"] == g.PerClient[1]["axes"] {
 		t.Error("axes of a backbone are one tensor")
 	}
-	same(t, "places of 0", g.Each[0][ggtpcPlaces].Data, 2, 1)     // client 2, a domain of its own
-	same(t, "places of 2", g.Each[2][ggtpcPlaces].Data, 14./6, 0) // east: (2·1 + 4·3)/6
-	same(t, "places of 1", g.Each[1][ggtpcPlaces].Data)           // nobody else has backbone b
-	if got := g.Each[2][ggtpcLabels].Ints; !slices.Equal(got, []int64{0}) {
+	same(t, "places of 0", g.PerClient[0][ggtpcPlaces].Data, 2, 1)     // client 2, a domain of its own
+	same(t, "places of 2", g.PerClient[2][ggtpcPlaces].Data, 14./6, 0) // east: (2·1 + 4·3)/6
+	same(t, "places of 1", g.PerClient[1][ggtpcPlaces].Data)           // nobody else has backbone b
+	if got := g.PerClient[2][ggtpcLabels].Ints; !slices.Equal(got, []int64{0}) {
 		t.Errorf("labels %v", got)
 	}
 	base := m
 	base.Method = PromptFL{}
 	part := []method.Upload{{Client: 2, N: 1}}
-	if err := base.Merge(g, part); err != nil || len(g.Each[2]) != 0 || len(g.Each[0]) != 4 {
-		t.Errorf("after client 2 trained: %v, %v", g.Each, err)
+	if err := base.Merge(g, part); err != nil || len(g.PerClient[2]) != 0 || len(g.PerClient[0]) != 4 {
+		t.Errorf("after client 2 trained: %v, %v", g.PerClient, err)
 	}
 }
 
@@ -308,17 +308,17 @@ func TestBackbonesAndDomains(t *testing.T) {
 func TestAxesTravelOnce(t *testing.T) {
 	m := calibration(func(*GGTPC) {})
 	m.Method = PromptFL{}
-	g := global(method.Peer{}, method.Peer{})
+	g := global(method.ClientInfo{}, method.ClientInfo{})
 	ups := answers(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3})
-	if err := m.digest(g, ups); err != nil {
+	if err := m.aggregate(g, ups); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
 		ups  []method.Upload
 		left int
 	}{{ups[:1], 2}, {ups, 0}} {
-		if err := m.Merge(g, c.ups); err != nil || len(g.Down) != c.left {
-			t.Errorf("%d uploads leave %v, %v", len(c.ups), g.Down.Names(), err)
+		if err := m.Merge(g, c.ups); err != nil || len(g.Broadcast) != c.left {
+			t.Errorf("%d uploads leave %v, %v", len(c.ups), g.Broadcast.Names(), err)
 		}
 	}
 }
@@ -341,7 +341,7 @@ func TestForeignAnswersAreRefused(t *testing.T) {
 				continue
 			}
 			ups[1].Extra[name] = bad
-			err := m.digest(global(method.Peer{}, method.Peer{}), ups)
+			err := m.aggregate(global(method.ClientInfo{}, method.ClientInfo{}), ups)
 			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("client 1 answered %s", name)) {
 				t.Errorf("%s: %v", name, err)
 			}

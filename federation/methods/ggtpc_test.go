@@ -14,18 +14,19 @@ var (
 	places = []string{"prototypes/mean", "prototypes/label"}
 )
 
-// ggtpc names what GGTPC traces over a carrier, on clients of several backbones: the form in which covariances travel,
-// and what the server sends, once or in every round.
-func ggtpc(carrier methodtest.Names, form string, every bool, sent ...string) methodtest.Names {
-	n := carrier
-	n.Survey = &methodtest.Survey{Name: "ggtpc", Every: every, Answer: []string{"n", "mean", form}, Each: sent}
+// ggtpc names what GGTPC traces over a base method, on clients of several backbones: the form in which covariances
+// travel, and what the server sends, once or in every round.
+func ggtpc(base methodtest.Names, form string, every bool, sent ...string) methodtest.Names {
+	n := base
+	n.Statistic = &methodtest.Statistic{Name: "ggtpc", Every: every, Answer: []string{"n", "mean", form},
+		PerClient: sent}
 	if slices.Contains(sent, "axes") {
 		n.Draw = append(slices.Clone(n.Draw), "clean", "eps")
 	}
-	n.Kept = func(round int) []string {
+	n.State = func(round int) []string {
 		var out []string
-		if carrier.Kept != nil {
-			out = carrier.Kept(round)
+		if base.State != nil {
+			out = base.State(round)
 		}
 		if round > 0 && !every {
 			out = slices.Concat(out, sent)

@@ -13,9 +13,16 @@ type GPTFL struct {
 	PromptFL `config:",squash"`
 }
 
-func newGPTFL() layer { return &GPTFL{PromptFL{Context: defaultContext}} }
+var gptflDef = Def{Name: "gptfl", Title: "GPT-FL (adapted)", New: newGPTFL,
+	Paper:   "after Zhang et al., GPT-FL: Generative Pre-trained Model-Assisted Federated Learning, arXiv 2306.02210",
+	Traffic: promptTraffic}
 
-func (m *GPTFL) build(method.Method) (method.Method, error) { return *m, m.check() }
+func newGPTFL() Layer { return &GPTFL{PromptFL{Context: defaultContext}} }
 
-// NeedsSynthetic tells whether a stack makes no sense without images of the server's own.
-func NeedsSynthetic(m method.Method) bool { return holds[GPTFL](m) }
+func (m *GPTFL) Build(method.Method) (method.Method, error) { return *m, m.Check() }
+
+func (m GPTFL) Traits() method.Traits {
+	t := m.PromptFL.Traits()
+	t.Synthetic = true
+	return t
+}

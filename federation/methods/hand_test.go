@@ -274,7 +274,7 @@ var hands = []methodtest.Hand{
 			"r0/c0/eval/logits#1": -1e9, "r0/c1/eval/logits#0": -1e9}},
 	{Method: "promptfl", With: []string{"appr"}, Options: options{"tokens": 1, "hidden": 1, "warmup": 0,
 		"lambda_a": 0.3, "lambda_r": 0.2,
-		"disc_lr": 0.1, "disc_optim": "sgd", "disc_norm": "none", "disc_steps": 1, "view": "carrier"},
+		"disc_lr": 0.1, "disc_optim": "sgd", "disc_norm": "none", "disc_steps": 1, "view": "base"},
 		LR: apprLR, First: map[string]float64{"ctx": 0.5, "fedappr/w1": 2, "fedappr/w2": 1}, Want: map[string]float64{
 			"r0/c1/upload/ctx": appr1, "r0/kept/fedappr/pool/000000": apprM, "r0/down/fedappr/w1": apprW1,
 			"r0/down/fedappr/w2": apprW2,
@@ -308,7 +308,7 @@ func TestTwoRoundsByHand(t *testing.T) {
 	for _, h := range hands {
 		t.Run(h.Method, h.Check)
 	}
-	for _, e := range methods.Table {
+	for _, e := range methods.Table() {
 		if !slices.ContainsFunc(hands, func(h methodtest.Hand) bool {
 			return h.Method == e.Name && len(h.With) == 0 || slices.Contains(h.With, e.Name)
 		}) {

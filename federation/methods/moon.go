@@ -12,9 +12,9 @@ import (
 // Li et al., Model-Contrastive Federated Learning, CVPR 2021, eq. 3. A frozen encoder's image features are the same for
 // all three, so that with CLIP z is something else (our reading, option of):
 //   - logits: an image's class scores;
-//   - text: the class features that the carrier compares with images, averaged over classes in place of the batch;
+//   - text: the class features that the base method compares with images, averaged over classes in place of the batch;
 //   - prompt: the class features of the shared prompts ctx, global, sigma and text/shared, whatever is tested;
-//   - image: image features, for carriers that move them;
+//   - image: image features, for base methods that move them;
 //   - auto: logits where they use what the server averages, else prompt, as over FedPHA, which scores by its private
 //     prompt alone.
 //
@@ -34,17 +34,22 @@ type MOON struct {
 	Centre bool `config:"centre" help:"class scores and class features less their mean over classes"`
 }
 
-func newMOON() layer { return &MOON{Mu: 1, Tau: 0.5, Of: "auto", Centre: true} }
+var moonDef = Def{Name: "moon", Title: "MOON", New: newMOON,
+	Paper: "Li et al., Model-Contrastive Federated Learning, CVPR 2021"}
 
-func (m *MOON) build(inner method.Method) (method.Method, error) {
+func newMOON() Layer { return &MOON{Mu: 1, Tau: 0.5, Of: "auto", Centre: true} }
+
+func (m *MOON) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	err := all(within("mu", m.Mu, 0, maxWeight), within("tau", m.Tau, 1e-6, maxWeight),
-		oneOf("of", m.Of, "auto", "logits", "text", "prompt", "image"), mustShare(inner), learnsScores(inner))
+	err := Join(Within("mu", m.Mu, 0, maxWeight), Within("tau", m.Tau, 1e-6, maxWeight),
+		OneOf("of", m.Of, "auto", "logits", "text", "prompt", "image"), MustShare(inner), learnsScores(inner))
 	if err != nil {
 		return *m, err
 	}
 	return *m, fits(*m, inner)
 }
+
+func (MOON) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
 
 func (m MOON) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)

@@ -18,9 +18,9 @@ type Option struct {
 	Name, Type, Default, Help string
 }
 
-// Options lists the settings of a row with their defaults.
-func (e Entry) Options() []Option {
-	return optionsOf(reflect.ValueOf(e.New()).Elem())
+// Options lists the settings of a definition with their defaults.
+func (d Def) Options() []Option {
+	return optionsOf(reflect.ValueOf(d.New()).Elem())
 }
 
 func optionsOf(v reflect.Value) []Option {
@@ -36,9 +36,9 @@ func optionsOf(v reflect.Value) []Option {
 	return out
 }
 
-func keys(e Entry) []string {
+func keys(d Def) []string {
 	var out []string
-	for _, o := range e.Options() {
+	for _, o := range d.Options() {
 		out = append(out, o.Name)
 	}
 	return out
@@ -46,7 +46,7 @@ func keys(e Entry) []string {
 
 // decode gives each option to the layer that knows it: a plain key to the one layer that has it, a key that is a
 // layer's name with a map under it to that layer.
-func decode(stack []Entry, layers []layer, options map[string]any) error {
+func decode(stack []Def, layers []Layer, options map[string]any) error {
 	own := make([]map[string]any, len(stack))
 	for i := range own {
 		own[i] = map[string]any{}
@@ -55,7 +55,7 @@ func decode(stack []Entry, layers []layer, options map[string]any) error {
 		if err := readable(key); err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(stack, func(e Entry) bool { return e.Name == key }); i >= 0 {
+		if i := slices.IndexFunc(stack, func(d Def) bool { return d.Name == key }); i >= 0 {
 			nested, ok := options[key].(map[string]any)
 			if !ok {
 				return fmt.Errorf("options.%s: expected settings of %s below it, such as %s", key, key,
@@ -160,8 +160,8 @@ func exactNumbers(from, to reflect.Type, v any) (any, error) {
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// all puts errors into one line, or gives nil when there is none.
-func all(errs ...error) error {
+// Join puts errors into one line, or gives nil when there is none.
+func Join(errs ...error) error {
 	var texts []string
 	for _, err := range errs {
 		if err != nil {
@@ -181,16 +181,16 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// oneOf checks a word among the allowed ones.
-func oneOf(option, value string, allowed ...string) error {
+// OneOf checks a word among the allowed ones.
+func OneOf(option, value string, allowed ...string) error {
 	if !slices.Contains(allowed, value) {
 		return fmt.Errorf("option %s is %q; it must be one of %s", option, value, strings.Join(allowed, ", "))
 	}
 	return nil
 }
 
-// within checks a number: lo <= value <= hi.
-func within[T int | float64](option string, value, lo, hi T) error {
+// Within checks a number: lo <= value <= hi.
+func Within[T int | float64](option string, value, lo, hi T) error {
 	if !(value >= lo && value <= hi) {
 		return fmt.Errorf("option %s is %v; it must lie between %v and %v", option, value, lo, hi)
 	}

@@ -53,15 +53,15 @@ func TestRefusesOptions(t *testing.T) {
 		{"fedtpg", nil, options{"classes": "mine", "weighting": "none"}, []string{"own, all", "uniform, examples"}},
 		{"zeroshot", nil, options{"template": "pet"}, []string{"template", "no {}", "aircraft, dtd", "pets"}},
 		{"zeroshot", nil, options{"ensemble": []string{"a {}.", "a {}."}}, []string{"listed twice"}},
-		{"promptfl", []string{"appr"}, options{"view": "global"}, []string{"view", "own, carrier"}},
+		{"promptfl", []string{"appr"}, options{"view": "global"}, []string{"view", "own, base"}},
 		{"fedappr", nil, options{"lambda_a": -0.1}, []string{"lambda_a is -0.1"}},
 		{"fedappr", nil, options{"disc_input": "token"}, []string{"disc_input", "tokens, mean"}},
 		{"fedappr", nil, options{"hidden": 0, "warmup": -1}, []string{"hidden is 0", "warmup is -1"}},
 		{"promptfl", []string{"fedprox"}, options{"mu": -1}, []string{"fedprox", "mu is -1"}},
-		{"coop", []string{"scaffold"}, nil, []string{"scaffold", "the carrier shares nothing"}},
-		{"coop", []string{"feddyn"}, nil, []string{"feddyn", "the carrier shares nothing"}},
-		{"fedhpl", []string{"fedopt"}, nil, []string{"fedopt", "the carrier shares nothing"}},
-		{"coop", []string{"moon"}, nil, []string{"moon", "the carrier shares nothing"}},
+		{"coop", []string{"scaffold"}, nil, []string{"scaffold", "the base method shares nothing"}},
+		{"coop", []string{"feddyn"}, nil, []string{"feddyn", "the base method shares nothing"}},
+		{"fedhpl", []string{"fedopt"}, nil, []string{"fedopt", "the base method shares nothing"}},
+		{"coop", []string{"moon"}, nil, []string{"moon", "the base method shares nothing"}},
 		{"coop", []string{"fedntd"}, nil, []string{"fedntd", "own private parameters", "remove it"}},
 		{"fedpha", []string{"fedntd"}, nil, []string{"fedntd", "own private parameters", "remove it"}},
 		{"sdfed", []string{"fedprox", "fedntd"}, nil, []string{"fedntd", "own private parameters", "remove it"}},
@@ -71,16 +71,20 @@ func TestRefusesOptions(t *testing.T) {
 		{"fedpr", nil, options{"projector": "eq9"}, []string{"projector", "exact-null, code"}},
 		{"zeroshot", []string{"fedntd"}, nil, []string{"fedntd", "learns nothing"}},
 		{"zeroshot", []string{"fedproto"}, nil, []string{"fedproto", "learns nothing"}},
-		{"promptfl", []string{"feddyn", "fedopt"}, nil, []string{"fedopt", "feddyn makes another step"}},
-		{"promptfl", []string{"fedopt", "fedprox", "feddyn"}, nil, []string{"feddyn", "fedopt makes another step"}},
-		{"promptfl", []string{"feddyn", "scaffold"}, nil, []string{"feddyn corrects the same drift"}},
-		{"promptfl", []string{"scaffold", "feddyn"}, nil, []string{"scaffold corrects the same drift"}},
+		{"promptfl", []string{"feddyn", "fedopt"}, nil, []string{"fedopt", "feddyn both make the server's step"}},
+		{"promptfl", []string{"fedopt", "fedprox", "feddyn"}, nil,
+			[]string{"feddyn", "fedopt both make the server's step"}},
+		{"promptfl", []string{"feddyn", "scaffold"}, nil,
+			[]string{"scaffold", "feddyn both correct the drift", "keep one of the two"}},
+		{"promptfl", []string{"scaffold", "feddyn"}, nil, []string{"feddyn", "scaffold both correct the drift"}},
 		{"promptfl", []string{"scaffold", "fedopt"}, options{"scaffold": options{"server_lr": 0.5}},
-			[]string{"scaffold has a server_lr too"}},
+			[]string{"scaffold both make the server's step", "leave server_lr of scaffold at 1"}},
 		{"promptfl", []string{"fedopt", "scaffold"}, options{"scaffold": options{"server_lr": 0.5}},
-			[]string{"fedopt has a server_lr too"}},
-		{"fedappr", []string{"scaffold"}, options{"start": "own"}, []string{"start a round from the average"}},
-		{"promptfl", []string{"scaffold", "appr"}, options{"start": "own"}, []string{"start a round from the average"}},
+			[]string{"fedopt both make the server's step", "leave server_lr of scaffold at 1"}},
+		{"fedappr", []string{"scaffold"}, options{"start": "own"},
+			[]string{"appr both say where clients start a round", "set start to global"}},
+		{"promptfl", []string{"scaffold", "appr"}, options{"start": "own"},
+			[]string{"scaffold both say where clients start a round", "set start to global"}},
 		{"promptfl", []string{"feddyn"}, options{"alpha": 1e-12}, []string{"alpha is 1e-12", "divides by it"}},
 		{"promptfl", []string{"fedproto", "moon"}, options{"test": "prototypes"}, []string{"moon",
 			"list it before fedproto"}},
@@ -149,7 +153,7 @@ func TestTakesOptions(t *testing.T) {
 }
 
 func TestEveryOptionIsExplained(t *testing.T) {
-	for _, e := range methods.Table {
+	for _, e := range methods.Table() {
 		for _, o := range e.Options() {
 			if o.Help == "" || o.Type == "" || o.Default == "" {
 				t.Errorf("%s: option %+v", e.Name, o)
@@ -159,7 +163,7 @@ func TestEveryOptionIsExplained(t *testing.T) {
 			t.Errorf("%s has no title or no paper", e.Name)
 		}
 		defaults := e.Name
-		if e.Wrapper {
+		if e.Wrapper() {
 			defaults = "promptfl"
 		}
 		if _, err := methods.Build(defaults, nil, nil); err != nil {
@@ -174,7 +178,7 @@ func FuzzOptions(f *testing.F) {
 	for _, s := range []string{`{}`, `null`, `{"tokens":4}`, `{"local_tokens":[1,"2",3.0]}`, `{"fedprox":{"mu":1e300}}`,
 		`{"ratio":"0.5","fedpha":{"alpha":null}}`, `{"disc_lr":1e-3,"hidden":-1}`, `{"mu":{"a":[{}]}}`,
 		`{"init_std":"0x1p-3"}`, `{"\n":0}`, `{"fedprox":{"\n":0}}`} {
-		for i := range methods.Table {
+		for i := range methods.Table() {
 			f.Add(s, i)
 		}
 	}
@@ -183,9 +187,9 @@ func FuzzOptions(f *testing.F) {
 		if json.Unmarshal([]byte(s), &o) != nil {
 			return
 		}
-		e := methods.Table[uint(i)%uint(len(methods.Table))]
+		e := methods.Table()[uint(i)%uint(len(methods.Table()))]
 		name, with := e.Name, []string{"fedprox"}
-		if e.Wrapper {
+		if e.Wrapper() {
 			name = "promptfl"
 		}
 		m, err := methods.Build(name, with, o)

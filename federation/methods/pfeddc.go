@@ -37,16 +37,22 @@ type PFedDC struct {
 	Without    string `config:"without" help:"what a tower gets where they are not: shared, own or mean"`
 }
 
-func newPFedDC() layer {
+var pfeddcDef = Def{Name: "pfeddc", Title: "pFedDC", New: newPFedDC,
+	Paper: "Zhang et al., Personalized Federated Learning via Dual-Prompt Optimization and Cross Fusion, " +
+		"arXiv 2506.21144"}
+
+func newPFedDC() Layer {
 	return &PFedDC{TextTokens: 16, Std: 0.02, Visual: defaultVisual, Attention: defaultAttention, Modules: "both",
 		Without: "shared"}
 }
 
-func (m *PFedDC) build(method.Method) (method.Method, error) {
-	return *m, all(within("text_tokens", m.TextTokens, 1, maxTokens), within("init_std", m.Std, 0, maxWeight),
-		m.Visual.check(), m.Attention.check(), oneOf("attention", m.Modules, "both", "text", "image", "none"),
-		oneOf("without", m.Without, "shared", "own", "mean"))
+func (m *PFedDC) Build(method.Method) (method.Method, error) {
+	return *m, Join(Within("text_tokens", m.TextTokens, 1, maxTokens), Within("init_std", m.Std, 0, maxWeight),
+		m.Visual.Check(), m.Attention.Check(), OneOf("attention", m.Modules, "both", "text", "image", "none"),
+		OneOf("without", m.Without, "shared", "own", "mean"))
 }
+
+func (PFedDC) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 // mixed tells whether a tower's prompts pass an attention module.
 func (m PFedDC) mixed(tower string) bool { return m.Modules == "both" || m.Modules == tower }
@@ -55,7 +61,7 @@ func (m PFedDC) Params(t method.Task) []method.Param {
 	text := func(name string, o method.Owner) []method.Param {
 		return []method.Param{{Name: name, Shape: []int{m.TextTokens, t.Width}, Std: m.Std, Owner: o}}
 	}
-	image := func(name string, o method.Owner) []method.Param { return m.Visual.params(t, name, o) }
+	image := func(name string, o method.Owner) []method.Param { return m.Visual.Declare(t, name, o) }
 	return slices.Concat(m.pair("text", text), m.pair("image", image))
 }
 
@@ -89,5 +95,5 @@ func (m PFedDC) prompt(s *method.Scope, tower string) graph.Node {
 }
 
 func (m PFedDC) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(m.features(s, m.prompt(s, "image")), s.Text(m.prompt(s, "text")))
+	return s.Cosine(m.Features(s, m.prompt(s, "image")), s.Text(m.prompt(s, "text")))
 }

@@ -31,23 +31,34 @@ type PFedPrompt struct {
 	Train   string  `config:"train" help:"scores that the prompt is trained on: text or both"`
 }
 
-func newPFedPrompt() layer {
+var pfedpromptDef = Def{Name: "pfedprompt", Title: "pFedPrompt", New: newPFedPrompt,
+	Paper:   "Guo et al., pFedPrompt: Learning Personalized Prompt for Vision-Language Models, WWW 2023",
+	Traffic: promptTraffic}
+
+func newPFedPrompt() Layer {
 	return &PFedPrompt{Context: defaultContext, Alpha: 0.5, Value: "label", Train: "text"}
 }
 
-func (m *PFedPrompt) build(method.Method) (method.Method, error) {
-	return *m, all(m.check(), within("alpha", m.Alpha, 0, maxWeight), within("beta", m.Beta, 0, maxWeight),
-		oneOf("value", m.Value, "label", "feature"), oneOf("train", m.Train, "text", "both"))
+func (m *PFedPrompt) Build(method.Method) (method.Method, error) {
+	return *m, Join(m.Check(), Within("alpha", m.Alpha, 0, maxWeight), Within("beta", m.Beta, 0, maxWeight),
+		OneOf("value", m.Value, "label", "feature"), OneOf("train", m.Train, "text", "both"))
 }
 
-func (m PFedPrompt) Params(t method.Task) []method.Param { return m.params(t, method.Shared) }
+func (PFedPrompt) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
+
+func (m PFedPrompt) Params(t method.Task) []method.Param { return m.Declare(t, "ctx", method.Shared) }
 
 func (m PFedPrompt) Logits(s *method.Scope) graph.Node {
-	logits := m.logits(s)
+	logits := m.prompted(s)
 	if m.Alpha == 0 {
 		return logits
 	}
 	return logits.Add(m.remembered(s).Scale(m.Alpha * s.Task().Scale))
+}
+
+// prompted gives the prompt's scores [B,C].
+func (m PFedPrompt) prompted(s *method.Scope) graph.Node {
+	return s.Cosine(s.Image(), m.Features(s, s.Param("ctx")))
 }
 
 // remembered gives the memory's scores [B,C], before their scale.
@@ -67,7 +78,7 @@ func (m PFedPrompt) remembered(s *method.Scope) graph.Node {
 
 func (m PFedPrompt) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Train == "text" {
-		logits = m.logits(s)
+		logits = m.prompted(s)
 	}
 	return m.Base.Loss(s, logits)
 }

@@ -28,13 +28,23 @@ type Powder struct {
 	Weighting string  `config:"weighting" help:"of clients in the average of a prompt: use or examples"`
 }
 
-func newPowder() layer {
+var powderDef = Def{Name: "powder", Title: "Powder (adapted)", New: newPowder,
+	Paper: "after Piao et al., Federated Continual Learning via Prompt-based Dual Knowledge Transfer, ICML 2024"}
+
+func newPowder() Layer {
 	return &Powder{Context: Context{Tokens: 4, Position: "end", Std: 0.02}, Prompts: 4, Sharpness: 5, Weighting: "use"}
 }
 
-func (m *Powder) build(method.Method) (method.Method, error) {
-	return *m, all(m.check(), within("prompts", m.Prompts, 1, 256), within("sharpness", m.Sharpness, 0, maxWeight),
-		oneOf("weighting", m.Weighting, "use", "examples"))
+func (m *Powder) Build(method.Method) (method.Method, error) {
+	return *m, Join(m.Check(), Within("prompts", m.Prompts, 1, 256), Within("sharpness", m.Sharpness, 0, maxWeight),
+		OneOf("weighting", m.Weighting, "use", "examples"))
+}
+
+func (m Powder) Traits() method.Traits {
+	if m.attends() && m.Weighting == "use" {
+		return method.Traits{Needs: "how much each client uses each prompt; set weighting: examples"}
+	}
+	return method.Traits{Mean: method.ByExamples}
 }
 
 // powderUse names the mean attention [P] that a client uploads.
@@ -45,8 +55,7 @@ func poolName(i int) string { return fmt.Sprint("pool/", i) }
 func (m Powder) Params(t method.Task) []method.Param {
 	var out []method.Param
 	for i := range m.Prompts {
-		out = append(out, m.params(t, method.Shared)[0])
-		out[i].Name = poolName(i)
+		out = append(out, m.Declare(t, poolName(i), method.Shared)...)
 	}
 	if m.attends() {
 		out = append(out, method.Param{Name: "keys", Shape: []int{m.Prompts, t.Dim}, Std: 1, Owner: method.Private})
@@ -65,8 +74,7 @@ func (m Powder) attention(s *method.Scope) graph.Node {
 func (m Powder) Logits(s *method.Scope) graph.Node {
 	var scores []graph.Node
 	for i := range m.Prompts {
-		text := s.TextRead(s.Param(poolName(i)), method.Reading{Position: m.Position})
-		scores = append(scores, s.Cosine(s.Image(), text))
+		scores = append(scores, s.Cosine(s.Image(), m.Features(s, s.Param(poolName(i)))))
 	}
 	all := graph.Stack(scores...) // [P,B,C]
 	if !m.attends() {

@@ -14,15 +14,23 @@ type PromptFL struct {
 	Context `config:",squash"`
 }
 
-func newPromptFL() layer { return &PromptFL{Context: defaultContext} }
+var promptFLDef = Def{Name: "promptfl", Title: "PromptFL", New: newPromptFL,
+	Paper:   "Guo et al., PromptFL: Let Federated Participants Cooperatively Learn Prompts, TMC 2023",
+	Traffic: promptTraffic}
 
-func (m *PromptFL) build(method.Method) (method.Method, error) { return *m, m.check() }
+func newPromptFL() Layer { return &PromptFL{Context: defaultContext} }
 
-func (m PromptFL) Params(t method.Task) []method.Param { return m.params(t, method.Shared) }
+func (m *PromptFL) Build(method.Method) (method.Method, error) { return *m, m.Check() }
 
-func (m PromptFL) Logits(s *method.Scope) graph.Node { return m.logits(s) }
+func (PromptFL) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
-// Context is one learnable text prompt, "ctx" [tokens,w], as CoOp has it.
+func (m PromptFL) Params(t method.Task) []method.Param { return m.Declare(t, "ctx", method.Shared) }
+
+func (m PromptFL) Logits(s *method.Scope) graph.Node {
+	return s.Cosine(s.Image(), m.Features(s, s.Param("ctx")))
+}
+
+// Context are the options of learnable text prompts [tokens,w] as CoOp has them, "ctx" where there is one.
 type Context struct {
 	Tokens   int     `config:"tokens" help:"prompt tokens"`
 	Position string  `config:"position" help:"of the class name: end, middle or front"`
@@ -31,15 +39,18 @@ type Context struct {
 
 var defaultContext = Context{Tokens: 16, Position: "end", Std: 0.02}
 
-func (c Context) check() error {
-	return all(within("tokens", c.Tokens, 1, maxTokens), oneOf("position", c.Position, "end", "middle", "front"),
-		within("init_std", c.Std, 0, maxWeight))
+// Check refuses options that make no sense.
+func (c Context) Check() error {
+	return Join(Within("tokens", c.Tokens, 1, maxTokens), OneOf("position", c.Position, "end", "middle", "front"),
+		Within("init_std", c.Std, 0, maxWeight))
 }
 
-func (c Context) params(t method.Task, o method.Owner) []method.Param {
-	return []method.Param{{Name: "ctx", Shape: []int{c.Tokens, t.Width}, Std: c.Std, Owner: o}}
+// Declare gives a prompt as a parameter.
+func (c Context) Declare(t method.Task, name string, o method.Owner) []method.Param {
+	return []method.Param{{Name: name, Shape: []int{c.Tokens, t.Width}, Std: c.Std, Owner: o}}
 }
 
-func (c Context) logits(s *method.Scope) graph.Node {
-	return s.Cosine(s.Image(), s.TextRead(s.Param("ctx"), method.Reading{Position: c.Position}))
+// Features gives the class features [C,D] of a prompt.
+func (c Context) Features(s *method.Scope, ctx graph.Node) graph.Node {
+	return s.TextRead(ctx, method.Reading{Position: c.Position})
 }

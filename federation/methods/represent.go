@@ -1,7 +1,7 @@
 package methods
 
 import (
-	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -10,9 +10,9 @@ import (
 )
 
 // represent gives unit rows by which models are compared, in one scope: a batch's class scores [B,C] (of: logits), the
-// class features that the carrier compares (text) or those of its shared prompts (prompt) [C,D], or the image features
-// that it compares (image) [B,D]. A carrier that compares in another way than by Scope.Cosine has text of its shared
-// prompts.
+// class features that the base method compares (text) or those of its shared prompts (prompt) [C,D], or the image
+// features that it compares (image) [B,D]. A base method that compares in another way than by Scope.Cosine has text of
+// its shared prompts.
 func represent(m method.Method, s *method.Scope, of string) graph.Node {
 	logits := m.Logits(s)
 	x, t := s.Compared()
@@ -31,7 +31,7 @@ func represent(m method.Method, s *method.Scope, of string) graph.Node {
 		}
 	}
 	if of == "image" || prompts == nil {
-		return s.Graph().Fail("of: %s has nothing to take from this carrier; use another", of)
+		return s.Graph().Fail("of: %s has nothing to take from this base method; use another", of)
 	}
 	if len(prompts) == 1 {
 		return prompts[0]
@@ -63,9 +63,10 @@ func usesShared(s *method.Scope, n graph.Node) bool {
 
 // learnsScores refuses a stack whose class scores are not what it learns by.
 func learnsScores(m method.Method) error {
-	if p, ok := find[FedProto](m); ok && p.Test == "prototypes" {
-		return errors.New("fedproto's test: prototypes replaces the class scores that this one learns by; list it " +
-			"before fedproto")
+	for ; m != nil; m = inside(m) {
+		if method.TraitsOf(m).Scores {
+			return fmt.Errorf("%s replaces the class scores that this one learns by; list it before %[1]s", nameOf(m))
+		}
 	}
 	return nil
 }

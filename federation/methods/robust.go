@@ -23,8 +23,8 @@ import (
 //
 // Medians and trimmed means count every client once; weighting is of what is left to average with the other kinds.
 //
-// What stays undefended: tensors that layers inside upload beside the shared parameters (control variates, prototypes,
-// statistics) and answers to surveys. Krum leaves out those of the uploads it leaves out, the other kinds pass all of
+// What stays undefended: tensors that layers inside upload beside the shared parameters (control variates, prototypes)
+// and statistics. Krum leaves out those of the uploads it leaves out, the other kinds pass all of
 // them on. A client's number of examples counts with weighting: examples, and it is the client's own word. Private
 // prompts need no defence: they never travel. Every kind also slows honest clients down whose data differ from those of
 // most.
@@ -37,20 +37,23 @@ type Robust struct {
 	Clip      float64 `config:"clip" help:"longest move that norm-clip leaves; 0 clips nothing"`
 }
 
-func newRobust() layer {
+var robustDef = Def{Name: "robust", Title: "robust aggregation", New: newRobust,
+	Paper: "Yin et al., Byzantine-Robust Distributed Learning, ICML 2018; Blanchard et al., Machine " +
+		"Learning with Adversaries, NeurIPS 2017"}
+
+func newRobust() Layer {
 	return &Robust{Weighting: Weighting{"uniform"}, Kind: "median", Trim: 0.2, Attackers: 1, Clip: 1}
 }
 
-func (m *Robust) build(inner method.Method) (method.Method, error) {
-	err := all(m.check(), oneOf("kind", m.Kind, "median", "trimmed-mean", "krum", "multi-krum", "norm-clip"),
-		within("trim", m.Trim, 0, 0.499), within("attackers", m.Attackers, 0, 1<<20), within("clip", m.Clip, 0,
-			maxWeight), mustShare(inner))
+func (m *Robust) Build(inner method.Method) (method.Method, error) {
+	err := Join(m.Check(), OneOf("kind", m.Kind, "median", "trimmed-mean", "krum", "multi-krum", "norm-clip"),
+		Within("trim", m.Trim, 0, 0.499), Within("attackers", m.Attackers, 0, 1<<20), Within("clip", m.Clip, 0,
+			maxWeight), MustShare(inner))
 	m.Method = inner
 	return *m, err
 }
 
-// outermost tells Build that no layer may stand outside: it would see the uploads as they came.
-func (*Robust) outermost() {}
+func (Robust) Traits() method.Traits { return method.Traits{Outermost: true} }
 
 func (m Robust) krum() bool { return m.Kind == "krum" || m.Kind == "multi-krum" }
 
@@ -89,7 +92,7 @@ func (m Robust) Merge(g *method.Global, ups []method.Upload) error {
 	case "norm-clip":
 		ups = clipped(g.Shared, ups, m.Clip)
 	}
-	_, err := m.merge(m.Method, g, ups)
+	_, err := m.Average(m.Method, g, ups)
 	return err
 }
 

@@ -18,8 +18,8 @@ func merged(t *testing.T, with []string, o options, values ...float32) (float64,
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &method.Global{Clients: len(values), Shared: tensor.Map{"ctx": tensor.New(1, 1)}, Down: tensor.Map{},
-		Kept: tensor.Map{}, Notes: map[string]float64{}}
+	g := &method.Global{Clients: len(values), Shared: tensor.Map{"ctx": tensor.New(1, 1)}, Broadcast: tensor.Map{},
+		State: tensor.Map{}, Notes: map[string]float64{}}
 	var ups []method.Upload
 	for i, v := range values {
 		ups = append(ups, method.Upload{Client: i, N: i + 1, Shared: tensor.Map{"ctx": tensor.Of([]float32{v}, 1, 1)},

@@ -1,8 +1,6 @@
 package methods
 
 import (
-	"errors"
-
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
@@ -14,7 +12,8 @@ import (
 //
 // Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020, algorithm 1, eq.
 // 3-5. K counts all local steps and lr is the rate of this round's schedule. Where there is a choice:
-//   - weighting: uniform is the paper's mean over the clients of a round; examples is FedAvg's, which the carrier has;
+//   - weighting: uniform is the paper's mean over the clients of a round; examples is FedAvg's, which the base method
+//     has;
 //   - control: gradients (ours) makes c_i+ the mean of the K gradients g themselves. path is option II as written,
 //     which takes (x - y)/(K lr) for the mean of g - c_i + c, as plain SGD makes it: there the two are one. With a
 //     momentum of 0.9 the path is up to ten times as long, and training diverges, while the mean of the gradients stays
@@ -32,25 +31,32 @@ type SCAFFOLD struct {
 	Control   string  `config:"control" help:"what a control variate is made of: gradients (with any optimizer) or path (option II, for plain SGD)"`
 }
 
-func newSCAFFOLD() layer {
+var scaffoldDef = Def{Name: "scaffold", Title: "SCAFFOLD", New: newSCAFFOLD,
+	Paper: "Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020"}
+
+func newSCAFFOLD() Layer {
 	return &SCAFFOLD{Weighting: Weighting{"uniform"}, Strength: 1, ServerLR: 1, Control: "gradients"}
 }
 
-func (m *SCAFFOLD) build(inner method.Method) (method.Method, error) {
-	err := all(m.check(), within("strength", m.Strength, 0, maxWeight), within("server_lr", m.ServerLR, 0, maxWeight),
-		oneOf("control", m.Control, "gradients", "path"), mustShare(inner))
-	if holds[FedDyn](inner) {
-		err = all(err, errors.New("feddyn corrects the same drift by a state of its own; keep one of the two"))
-	}
-	if m.ServerLR != 1 && holds[FedOpt](inner) {
-		err = all(err, errors.New("fedopt has a server_lr too; leave this one at 1"))
-	}
-	if a, ok := find[Appr](inner); ok && a.From == "own" {
-		err = all(err, errors.New("its clients must start a round from the average; set start of appr or fedappr to "+
-			"global"))
-	}
+func (m *SCAFFOLD) Build(inner method.Method) (method.Method, error) {
+	err := Join(m.Check(), Within("strength", m.Strength, 0, maxWeight), Within("server_lr", m.ServerLR, 0, maxWeight),
+		OneOf("control", m.Control, "gradients", "path"), MustShare(inner))
 	m.Method = inner
 	return *m, err
+}
+
+func (m SCAFFOLD) Traits() method.Traits {
+	t := method.Traits{Mean: method.Weights(m.Weighting.Weighting), Roles: map[method.Role]string{
+		method.DriftCorrection: "", method.RoundStart: ""}}
+	if m.ServerLR != 1 {
+		t.Roles[method.ServerStep] = "leave server_lr of scaffold at 1"
+	}
+	if m.Strength > 0 {
+		if t.Mean != method.Uniform {
+			t.Mean, t.Needs = "", "the mean of control variates, in which clients count alike; set weighting: uniform"
+		}
+	}
+	return t
 }
 
 // Names of control variates, of their changes, and of a round's sum of gradients while it runs.
@@ -62,14 +68,14 @@ const (
 
 func (m SCAFFOLD) Start(g *method.Global) error {
 	if m.Strength > 0 {
-		zerosLike(g.Shared, g.Down, scaffoldC)
+		zerosLike(g.Shared, g.Broadcast, scaffoldC)
 	}
 	return m.Method.Start(g)
 }
 
 func (m SCAFFOLD) Begin(l *method.Local) error {
 	if m.Strength > 0 {
-		zerosLike(l.Shared, l.Kept, scaffoldC)
+		zerosLike(l.Shared, l.State, scaffoldC)
 	}
 	return m.Method.Begin(l)
 }
@@ -79,13 +85,13 @@ func (m SCAFFOLD) Adjust(l *method.Local, g tensor.Map) error {
 		return err
 	}
 	if m.Control == "gradients" {
-		sum := l.Kept.Under(scaffoldSum)
+		sum := l.State.Under(scaffoldSum)
 		for name := range l.Shared {
 			sum.Axpy(1, tensor.Map{name: g[name]})
 		}
-		l.Kept.Put(scaffoldSum, sum)
+		l.State.Put(scaffoldSum, sum)
 	}
-	g.Axpy(m.Strength, l.Down.Under(scaffoldC)).Axpy(-m.Strength, l.Kept.Under(scaffoldC))
+	g.Axpy(m.Strength, l.Broadcast.Under(scaffoldC)).Axpy(-m.Strength, l.State.Under(scaffoldC))
 	return nil
 }
 
@@ -111,24 +117,24 @@ func (m SCAFFOLD) Extras(t method.Task) []method.Extra {
 
 // renew sets the client's control variates and gives their changes.
 func (m SCAFFOLD) renew(l *method.Local) tensor.Map {
-	own, steps := l.Kept.Under(scaffoldC), float64(l.Steps)
+	own, steps := l.State.Under(scaffoldC), float64(l.Steps)
 	dc := l.Shared.Clone().Scale(0)
-	switch sum := l.Kept.Under(scaffoldSum); {
+	switch sum := l.State.Under(scaffoldSum); {
 	case m.Control == "gradients" && l.Steps > 0:
 		for name := range sum {
-			delete(l.Kept, scaffoldSum+"/"+name)
+			delete(l.State, scaffoldSum+"/"+name)
 		}
 		dc.Axpy(1/steps, sum).Axpy(-1, own)
 	case m.Control == "path" && steps*l.LR > 0:
-		dc.Axpy(1, l.Received).Axpy(-1, l.Shared).Scale(1/(steps*l.LR)).Axpy(-m.Strength, l.Down.Under(scaffoldC)).
+		dc.Axpy(1, l.Received).Axpy(-1, l.Shared).Scale(1/(steps*l.LR)).Axpy(-m.Strength, l.Broadcast.Under(scaffoldC)).
 			Axpy(m.Strength-1, own)
 	}
-	l.Kept.Put(scaffoldC, own.Axpy(1, dc))
+	l.State.Put(scaffoldC, own.Axpy(1, dc))
 	return dc
 }
 
 func (m SCAFFOLD) Merge(g *method.Global, ups []method.Upload) error {
-	old, err := m.merge(m.Method, g, ups)
+	old, err := m.Average(m.Method, g, ups)
 	if err != nil {
 		return err
 	}
@@ -136,7 +142,7 @@ func (m SCAFFOLD) Merge(g *method.Global, ups []method.Upload) error {
 		g.Shared = g.Shared.Clone().Scale(m.ServerLR).Axpy(1-m.ServerLR, old)
 	}
 	if m.Strength > 0 {
-		c := g.Down.Under(scaffoldC).Clone()
+		c := g.Broadcast.Under(scaffoldC).Clone()
 		for _, u := range ups {
 			for _, name := range c.Names() {
 				dc, err := extra(u, scaffoldDC+"/"+name, c[name].Shape...)
@@ -146,7 +152,7 @@ func (m SCAFFOLD) Merge(g *method.Global, ups []method.Upload) error {
 				c[name].Axpy(behind(u)/float64(g.Clients), dc)
 			}
 		}
-		g.Down.Put(scaffoldC, c)
+		g.Broadcast.Put(scaffoldC, c)
 	}
 	return nil
 }

@@ -14,10 +14,11 @@ type Weighting struct {
 	Weighting string `config:"weighting" help:"of clients in the server's mean: uniform or examples"`
 }
 
-func (w Weighting) check() error { return oneOf("weighting", w.Weighting, "uniform", "examples") }
+// Check refuses any other.
+func (w Weighting) Check() error { return OneOf("weighting", w.Weighting, "uniform", "examples") }
 
-// merge lets the layer inside make the mean and gives the shared parameters as they were before.
-func (w Weighting) merge(inner method.Method, g *method.Global, ups []method.Upload) (old tensor.Map, err error) {
+// Average lets the layer inside make the mean and gives the shared parameters as they were before.
+func (w Weighting) Average(inner method.Method, g *method.Global, ups []method.Upload) (old tensor.Map, err error) {
 	old = g.Shared.Clone()
 	if w.Weighting == "uniform" {
 		ups = equally(ups)
@@ -25,11 +26,11 @@ func (w Weighting) merge(inner method.Method, g *method.Global, ups []method.Upl
 	return old, inner.Merge(g, ups)
 }
 
-// mustShare refuses a stack that leaves the server nothing to average.
-func mustShare(m method.Method) error {
-	if len(sharedNames(m)) == 0 {
-		return errors.New("it acts on what the server averages, but the carrier shares nothing; choose another " +
-			"carrier, or remove it")
+// MustShare refuses a stack that leaves the server nothing to average.
+func MustShare(m method.Method) error {
+	if len(SharedNames(m)) == 0 {
+		return errors.New("it acts on what the server averages, but the base method shares nothing; choose another " +
+			"base method, or remove it")
 	}
 	return nil
 }
@@ -51,4 +52,12 @@ func zerosLike(params tensor.Map, m tensor.Map, prefix string) {
 			m[at] = tensor.New(t.Shape...)
 		}
 	}
+}
+
+// behind is how many clients an upload stands for, where clients count alike.
+func behind(u method.Upload) float64 {
+	if u.Client == method.Summed {
+		return float64(u.N)
+	}
+	return 1
 }

@@ -8,34 +8,50 @@ import (
 	"promptfed/federation/method"
 )
 
-// find gives the outermost layer of type T of a stack. Wrappers hold what they wrap in a field Method.
-func find[T method.Method](m method.Method) (T, bool) {
-	var none T
-	for m != nil {
-		if t, ok := m.(T); ok {
-			return t, true
-		}
-		v := reflect.ValueOf(m)
-		if v.Kind() != reflect.Struct {
-			break
-		}
-		inner := v.FieldByName("Method")
-		if !inner.IsValid() || !inner.CanInterface() {
-			break
-		}
-		m, _ = inner.Interface().(method.Method)
+// inside gives what a wrapper wraps, its field Method; nil for a base method.
+func inside(m method.Method) method.Method {
+	v := reflect.Indirect(reflect.ValueOf(m))
+	if v.Kind() != reflect.Struct {
+		return nil
 	}
-	return none, false
+	inner := v.FieldByName("Method")
+	if !inner.IsValid() || !inner.CanInterface() {
+		return nil
+	}
+	out, _ := inner.Interface().(method.Method)
+	return out
 }
 
 // holds tells whether a stack has a layer of type T.
 func holds[T method.Method](m method.Method) bool {
-	_, ok := find[T](m)
-	return ok
+	return anyLayer(m, func(l method.Method) bool {
+		_, ok := l.(T)
+		return ok
+	})
 }
 
-// sharedNames lists the parameters of a method that the server averages.
-func sharedNames(m method.Method) []string {
+// anyLayer tells whether a layer of a stack is one that ok accepts.
+func anyLayer(m method.Method, ok func(method.Method) bool) bool {
+	for ; m != nil; m = inside(m) {
+		if ok(m) {
+			return true
+		}
+	}
+	return false
+}
+
+// nameOf gives the name that a layer has in the table.
+func nameOf(m method.Method) string {
+	for _, d := range table {
+		if reflect.TypeOf(d.New()).Elem() == reflect.Indirect(reflect.ValueOf(m)).Type() {
+			return d.Name
+		}
+	}
+	return fmt.Sprintf("%T", m)
+}
+
+// SharedNames lists the parameters of a method that the server averages.
+func SharedNames(m method.Method) []string {
 	return named(m, func(p method.Param) bool { return p.Owner == method.Shared })
 }
 
@@ -46,7 +62,7 @@ func paramNames(m method.Method) []string { return named(m, func(method.Param) b
 var anywhere = method.Task{Clients: 1, Classes: 2, Width: 8, Dim: 8, Patches: 4, Scale: 1, ImageSize: 32,
 	VisionWidth: 8, VisionLayers: 2}
 
-// fits refuses a wrapper whose loss cannot be built over a carrier whose own can. Where that cannot be built here
+// fits refuses a wrapper whose loss cannot be built over a base method whose own can. Where that cannot be built here
 // either, sizes of the real task may be what it lacks.
 func fits(m, inner method.Method) error {
 	graphs := func(m method.Method) error {
@@ -70,7 +86,7 @@ func named(m method.Method, ok func(method.Param) bool) []string {
 	return out
 }
 
-// sharing says what a carrier shares, for errors.
+// sharing says what a base method shares, for errors.
 func sharing(names []string) string {
 	if len(names) == 0 {
 		return "nothing"

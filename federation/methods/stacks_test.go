@@ -15,15 +15,15 @@ import (
 // fitting are options that fit the toy, whose prompts are 6 wide, and that leave nothing out in two rounds.
 var fitting = map[string]options{"fedtpg": {"heads": 2, "mult": 1}, "appr": {"warmup": 0}, "fedappr": {"warmup": 0}}
 
-// stack runs two rounds of a carrier and wrappers with their defaults, or gives the reason why they are refused.
-func stack(carrier string, with ...string) error {
+// stack runs two rounds of a base method and wrappers with their defaults, or gives the reason why they are refused.
+func stack(base string, with ...string) error {
 	o := options{}
-	for _, name := range append([]string{carrier}, with...) {
+	for _, name := range append([]string{base}, with...) {
 		if fitting[name] != nil {
 			o[name] = fitting[name]
 		}
 	}
-	m, err := methods.Build(carrier, with, o)
+	m, err := methods.Build(base, with, o)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ var refused = map[string]string{
 	"zeroshot+fedproto": "learns nothing",
 	"fedappr+appr":      "part of what it wraps", "fedclip+appr": "needs a shared text prompt",
 	"fedtpg+appr":          "and 13 more",
-	"fedclip+fedproto":     "of: text needs a carrier that moves text features",
+	"fedclip+fedproto":     "of: text needs a base method that moves text features",
 	"fedpha+feddyn+fedopt": "keep one of the two", "fedpha+fedopt+feddyn": "keep one of the two",
 	"fedpha+ggtpc+dp": "the survey of ggtpc", "fedpha+fedproto+dp": "every client's prototypes",
 	"fedappr+dp": "appr needs every client's prompt",
@@ -55,18 +55,18 @@ var refused = map[string]string{
 
 // reasons are those that any other stack may be refused for.
 var reasons = []string{"shares nothing", "learns nothing", "needs a shared text prompt",
-	"needs a carrier that moves text features", "must be the last", "it would leave the clients without",
+	"needs a base method that moves text features", "must be the last", "it would leave the clients without",
 	"teacher would be the client's own private parameters"}
 
-// Every wrapper runs over every carrier, and every pair of wrappers over FedPHA (over PromptFL where FedNTD is one,
+// Every wrapper runs over every base method, and every pair of wrappers over FedPHA (over PromptFL where FedNTD is one,
 // which FedPHA's private scores refuse), or is refused with its reason.
 func TestStacks(t *testing.T) {
-	var carriers, wrappers []string
-	for _, e := range methods.Table {
-		if e.Wrapper {
+	var bases, wrappers []string
+	for _, e := range methods.Table() {
+		if e.Wrapper() {
 			wrappers = append(wrappers, e.Name)
 		} else {
-			carriers = append(carriers, e.Name)
+			bases = append(bases, e.Name)
 		}
 	}
 	try := func(layers ...string) {
@@ -86,7 +86,7 @@ func TestStacks(t *testing.T) {
 		})
 	}
 	for _, a := range wrappers {
-		for _, c := range carriers {
+		for _, c := range bases {
 			try(c, a)
 		}
 		for _, b := range wrappers {

@@ -45,9 +45,9 @@ var namedTerms = map[string]string{
 // Every loss is the sum of its named terms: of each row of the table, of every case of the suite and of every pair of
 // layers that fits together.
 func TestLossesAreSumsOfTerms(t *testing.T) {
-	for _, e := range methods.Table {
+	for _, e := range methods.Table() {
 		name, with := e.Name, []string(nil)
-		if e.Wrapper {
+		if e.Wrapper() {
 			name, with = "promptfl", []string{e.Name}
 		}
 		m, err := methods.Build(name, with, fitting[name])
@@ -74,9 +74,9 @@ func TestLossesAreSumsOfTerms(t *testing.T) {
 		}
 	}
 	tried := 0
-	for _, a := range methods.Table {
-		for _, b := range methods.Table {
-			if a.Wrapper || !b.Wrapper {
+	for _, a := range methods.Table() {
+		for _, b := range methods.Table() {
+			if a.Wrapper() || !b.Wrapper() {
 				continue
 			}
 			m, err := methods.Build(a.Name, []string{b.Name, "fedprox"}, fitting[a.Name])

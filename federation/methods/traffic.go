@@ -4,36 +4,29 @@ package methods
 // whose d1 is d.
 type Sizes struct{ Tokens, Width, Classes, Dim, Hidden int }
 
-// traffic is what the papers say a client sends and gets in a round, in numbers.
-type traffic struct {
-	formula string
-	numbers func(Sizes) int
-	over    string // the carrier that a wrapper's formula is for; empty is promptfl
+// Traffic is what papers say a client sends and gets in a round, both ways together, in numbers.
+type Traffic struct {
+	Formula string
+	Numbers func(Sizes) int
+	Over    string // the base method that a wrapper's formula is for; empty is promptfl
 }
 
-// Communication of FedAPPR's table S6. Methods that it does not have carry no formula.
-var (
-	unstated      = traffic{}
-	promptTraffic = traffic{formula: "m d 2", numbers: func(s Sizes) int { return 2 * s.Tokens * s.Width }}
-	apprTraffic   = traffic{formula: "m d 2 + d1 d2 + d2",
-		numbers: func(s Sizes) int { return 2*s.Tokens*s.Width + (s.Width+1)*s.Hidden }}
-	logitTraffic = traffic{formula: "l l 2", numbers: func(s Sizes) int { return 2 * s.Classes * s.Classes }}
-	protoTraffic = traffic{formula: "p l 2", numbers: func(s Sizes) int { return 2 * s.Dim * s.Classes }, over: "coop"}
-)
+// promptTraffic is one prompt each way (FedAPPR's table S6).
+var promptTraffic = Traffic{Formula: "m d 2", Numbers: func(s Sizes) int { return 2 * s.Tokens * s.Width }}
 
 // Numbers gives the formula of a method's communication in one round of one client, both ways, and its value; "" and 0
 // where the papers give none.
-func (e Entry) Numbers(s Sizes) (formula string, numbers int) {
-	if e.traffic.numbers == nil {
+func (d Def) Numbers(s Sizes) (formula string, numbers int) {
+	if d.Traffic.Numbers == nil {
 		return "", 0
 	}
-	return e.traffic.formula, e.traffic.numbers(s)
+	return d.Traffic.Formula, d.Traffic.Numbers(s)
 }
 
-// Over is the carrier that a wrapper is listed with.
-func (e Entry) Over() string {
-	if e.traffic.over != "" {
-		return e.traffic.over
+// Over is the base method that a wrapper is listed with.
+func (d Def) Over() string {
+	if d.Traffic.Over != "" {
+		return d.Traffic.Over
 	}
-	return "promptfl"
+	return promptFLDef.Name
 }

@@ -24,20 +24,23 @@ type UOPP struct {
 	Mixture string `config:"mixture" help:"entropy, or mean for equal weights"`
 }
 
-func newUOPP() layer { return &UOPP{Context: defaultContext, Mixture: "entropy"} }
+var uoppDef = Def{Name: "uopp", Title: "UOPP (adapted)", New: newUOPP,
+	Paper: "after Ma'sum et al., UOPP, ICLR 2025"}
 
-func (m *UOPP) build(method.Method) (method.Method, error) {
-	return *m, all(m.check(), oneOf("mixture", m.Mixture, "entropy", "mean"))
+func newUOPP() Layer { return &UOPP{Context: defaultContext, Mixture: "entropy"} }
+
+func (m *UOPP) Build(method.Method) (method.Method, error) {
+	return *m, Join(m.Check(), OneOf("mixture", m.Mixture, "entropy", "mean"))
 }
 
+func (UOPP) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
+
 func (m UOPP) Params(t method.Task) []method.Param {
-	general, expert := m.params(t, method.Shared)[0], m.params(t, method.Private)[0]
-	general.Name, expert.Name = "general", "expert"
-	return []method.Param{general, expert}
+	return append(m.Declare(t, "general", method.Shared), m.Declare(t, "expert", method.Private)...)
 }
 
 func (m UOPP) of(s *method.Scope, name string) graph.Node {
-	return s.Cosine(s.Image(), s.TextRead(s.Param(name), method.Reading{Position: m.Position}))
+	return s.Cosine(s.Image(), m.Features(s, s.Param(name)))
 }
 
 func (m UOPP) Logits(s *method.Scope) graph.Node {

@@ -29,13 +29,14 @@ type Visual struct {
 
 var defaultVisual = Visual{Kind: "shallow", Tokens: 16, Normed: true, Std: 0.02}
 
-func (v Visual) check() error {
-	return all(oneOf("vision", v.Kind, "shallow", "deep", "pixels"), within("vision_tokens", v.Tokens, 1, maxTokens),
-		within("border", v.Border, 0, maxHidden), within("vision_std", v.Std, 0, maxWeight))
+// Check refuses options that make no sense.
+func (v Visual) Check() error {
+	return Join(OneOf("vision", v.Kind, "shallow", "deep", "pixels"), Within("vision_tokens", v.Tokens, 1, maxTokens),
+		Within("border", v.Border, 0, maxHidden), Within("vision_std", v.Std, 0, maxWeight))
 }
 
-// params declares the prompt.
-func (v Visual) params(t method.Task, name string, o method.Owner) []method.Param {
+// Declare gives the prompt as a parameter.
+func (v Visual) Declare(t method.Task, name string, o method.Owner) []method.Param {
 	p := method.Param{Name: name, Shape: []int{v.Tokens, t.VisionWidth}, Std: v.Std, Owner: o}
 	switch v.Kind {
 	case "deep":
@@ -46,8 +47,8 @@ func (v Visual) params(t method.Task, name string, o method.Owner) []method.Para
 	return []method.Param{p}
 }
 
-// features gives the image features [B,D] of the batch with a prompt.
-func (v Visual) features(s *method.Scope, prompt graph.Node) graph.Node {
+// Features gives the image features [B,D] of the batch with a prompt.
+func (v Visual) Features(s *method.Scope, prompt graph.Node) graph.Node {
 	t := s.Task()
 	switch {
 	case v.Kind == "pixels":

@@ -85,8 +85,8 @@ func TestTermsWeigh(t *testing.T) {
 	for c := range names {
 		names[c] = fmt.Sprint("class ", c)
 	}
-	relative := func(carrier, wrapper, term string, o options) (least, most float64) {
-		m, err := methods.Build(carrier, []string{wrapper}, with(options{"tokens": 4}, o))
+	relative := func(base, wrapper, term string, o options) (least, most float64) {
+		m, err := methods.Build(base, []string{wrapper}, with(options{"tokens": 4}, o))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,24 +110,24 @@ func TestTermsWeigh(t *testing.T) {
 				}
 			}
 		}
-		t.Logf("%s+%s %v: %.2g to %.2g of cross entropy, loss %.2f to %.2f", carrier, wrapper, o, least, most,
+		t.Logf("%s+%s %v: %.2g to %.2g of cross entropy, loss %.2f to %.2f", base, wrapper, o, least, most,
 			r.Records[0].Loss, r.Records[3].Loss)
 		return least, most
 	}
 	for _, c := range []struct {
-		carrier, wrapper, term string
-		before                 options
-		bound                  float64 // of what it was before
+		base, wrapper, term string
+		before              options
+		bound               float64 // of what it was before
 	}{
 		{"coop", "fedproto", "prototype distance", options{"distance": "mean", "lambda": 0.1}, 1e-3},
 		{"promptfl", "fedproto", "prototype distance", options{"distance": "mean", "lambda": 0.1}, 1e-3},
 		{"promptfl", "moon", "model-contrastive", options{"centre": false}, 0.005},
 	} {
-		if least, _ := relative(c.carrier, c.wrapper, c.term, nil); !(least > max(1e-3, 5*c.bound) && least < 1) {
-			t.Errorf("%s over %s: %.2g of cross entropy", c.wrapper, c.carrier, least)
+		if least, _ := relative(c.base, c.wrapper, c.term, nil); !(least > max(1e-3, 5*c.bound) && least < 1) {
+			t.Errorf("%s over %s: %.2g of cross entropy", c.wrapper, c.base, least)
 		}
-		if _, most := relative(c.carrier, c.wrapper, c.term, c.before); !(most > 0 && most < c.bound) {
-			t.Errorf("%s over %s as before: %.2g of cross entropy", c.wrapper, c.carrier, most)
+		if _, most := relative(c.base, c.wrapper, c.term, c.before); !(most > 0 && most < c.bound) {
+			t.Errorf("%s over %s as before: %.2g of cross entropy", c.wrapper, c.base, most)
 		}
 	}
 }

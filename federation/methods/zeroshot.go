@@ -40,9 +40,12 @@ var templates = map[string]string{
 var imagenet7 = []string{"itap of a {}.", "a bad photo of the {}.", "a origami {}.", "a photo of the large {}.",
 	"a {} in a video game.", "art of the {}.", "a photo of the small {}."}
 
-func newZeroShot() layer { return &ZeroShot{Template: "auto"} }
+var zeroShotDef = Def{Name: "zeroshot", Title: "zero-shot CLIP", New: newZeroShot,
+	Paper: "Radford et al., Learning Transferable Visual Models, ICML 2021"}
 
-func (m *ZeroShot) build(method.Method) (method.Method, error) {
+func newZeroShot() Layer { return &ZeroShot{Template: "auto"} }
+
+func (m *ZeroShot) Build(method.Method) (method.Method, error) {
 	for _, e := range m.Ensemble {
 		switch e {
 		case "none":
@@ -60,15 +63,17 @@ func (m *ZeroShot) build(method.Method) (method.Method, error) {
 	var err error
 	for i, t := range m.texts {
 		if !strings.Contains(t, "{}") {
-			err = all(err, fmt.Errorf("template %q has no {} for the class name; known by name are auto, %s", t,
+			err = Join(err, fmt.Errorf("template %q has no {} for the class name; known by name are auto, %s", t,
 				strings.Join(slices.Sorted(maps.Keys(templates)), ", ")))
 		}
 		if slices.Contains(m.texts[:i], t) {
-			err = all(err, fmt.Errorf("template %q is listed twice", t))
+			err = Join(err, fmt.Errorf("template %q is listed twice", t))
 		}
 	}
 	return *m, err
 }
+
+func (ZeroShot) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (ZeroShot) Params(method.Task) []method.Param { return nil }
 

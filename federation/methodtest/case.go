@@ -19,7 +19,7 @@ import (
 
 // Case is one method, or one stack of wrappers over a method, with options.
 type Case struct {
-	Name    string   // of the carrier in methods.Table
+	Name    string   // of the base method in methods.Table()
 	With    []string // wrappers, inner first
 	Options map[string]any
 	// Zero are the options that leave nothing of the outermost wrapper; nil for a case without wrappers.
@@ -38,23 +38,23 @@ type Case struct {
 // Names are the tensors of a method in a trace, by the contract of the trace folder.
 type Names struct {
 	Shared, Private []string
-	Down            []string                 // extras that the server sends to all
-	Each            []string                 // extras that it sends to single clients
+	Broadcast       []string                 // extras that the server sends to all
+	PerClient       []string                 // extras that it sends to single clients
 	Up              []string                 // extras that a client uploads
 	Draw            []string                 // random tensors of a step
 	Reads           []string                 // patches, pixels: what a batch holds beside image and label
 	Memory          bool                     // whether class scores read the client's own examples
-	Kept            func(round int) []string // what a client kept before a round
-	ServerKept      func(round int) []string // after the merge
-	Survey          *Survey
+	State           func(round int) []string // what a client kept before a round
+	ServerState     func(round int) []string // after the merge
+	Statistic       *Statistic
 }
 
-// Survey is what a survey leaves in a trace.
-type Survey struct {
-	Name         string
-	Every        bool // asked in every round, not only before round 0 with what came of it being sent once
-	Answer       []string
-	Digest, Each []string // sent to everyone, and to single clients
+// Statistic is what a statistic leaves in a trace.
+type Statistic struct {
+	Name                 string
+	Every                bool // asked in every round, not only before round 0 with what came of it being sent once
+	Answer               []string
+	Broadcast, PerClient []string // sent to everyone, and to single clients
 }
 
 // Label tells the case from others of the same method.
@@ -159,6 +159,7 @@ func Run(t *testing.T, c Case) {
 	t.Run("lost", c.lost)
 	t.Run("trace", c.trace)
 	t.Run("terms", c.terms)
+	t.Run("aggregation", c.Aggregation)
 }
 
 // workers: 8 workers give the bytes of one.
@@ -167,14 +168,14 @@ func (c Case) workers(t *testing.T) {
 	one.same(t, outcomeOf(t, run(t, c.experiment(t), engine.Settings{Workers: 8})), "1 and 8 workers")
 }
 
-// zero: a wrapper of no strength leaves its carrier as it is.
+// zero: a wrapper of no strength leaves its base method as it is.
 func (c Case) zero(t *testing.T) {
 	if len(c.With) == 0 {
-		t.Skip("a carrier")
+		t.Skip("a base method")
 	}
 	bare, idle := c, c
 	bare.With, bare.Options = c.With[:len(c.With)-1], nil
 	idle.Options = c.Zero
-	carrier := outcomeOf(t, run(t, bare.experiment(t), engine.Settings{}))
-	carrier.same(t, outcomeOf(t, run(t, idle.experiment(t), engine.Settings{})), "carrier and wrapper of no strength")
+	base := outcomeOf(t, run(t, bare.experiment(t), engine.Settings{}))
+	base.same(t, outcomeOf(t, run(t, idle.experiment(t), engine.Settings{})), "base method and wrapper of no strength")
 }

@@ -34,20 +34,20 @@ func (c Case) gradients(t *testing.T) {
 	plan := e.Plan
 	plan.Clients = 4
 	g := &method.Global{Clients: 4, Drawn: plan.Sampling(), Classes: len(Classes), Seed: 7, Width: Width, Shared: tensor.Map{},
-		Down: tensor.Map{},
-		Each: map[int]tensor.Map{}, Kept: tensor.Map{}}
+		Broadcast: tensor.Map{},
+		PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
 	if err := at.Method.Start(g); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range e.Clients {
-		g.Peers = append(g.Peers, method.Peer{Backbone: c.Backbone.Name(), Dim: c.Backbone.Task().Dim})
+		g.Infos = append(g.Infos, method.ClientInfo{Backbone: c.Backbone.Name(), Dim: c.Backbone.Task().Dim})
 	}
-	for _, q := range at.Method.Surveys(0) { // which nobody answered
-		if err := q.Digest(g, nil); err != nil {
+	for _, q := range at.Method.Statistics(0) { // which nobody answered
+		if err := q.Aggregate(g, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	maps.Copy(g.Down, g.Each[client.ID])
+	maps.Copy(g.Broadcast, g.PerClient[client.ID])
 	here, sent, private, own := tensor.Map{}, tensor.Map{}, tensor.Map{}, tensor.Map{}
 	for i, p := range at.Params(task) {
 		here[p.Name] = Values(300+i, 0.6, p.Shape...)
@@ -59,8 +59,8 @@ func (c Case) gradients(t *testing.T) {
 		}
 	}
 	kept := tensor.Map{}
-	fill(at.Method, task, g.Down, kept)
-	order := engine.Order{Kind: engine.Train, Round: 1, Clients: []int{1}, Of: 4, Shared: sent, Down: g.Down}
+	fill(at.Method, task, g.Broadcast, kept)
+	order := engine.Order{Kind: engine.Train, Round: 1, Clients: []int{1}, Of: 4, Shared: sent, Down: g.Broadcast}
 	step := func(params tensor.Map) (float64, tensor.Map) {
 		rec := engine.NewRecorder()
 		w.Tracer, at.first, at.second = rec, here, params
@@ -105,7 +105,7 @@ func fill(m method.Method, task method.Task, down, kept tensor.Map) {
 	s := method.NewScope(task, m.Params(task))
 	for i, n := range graph.Inputs(m.Loss(s, m.Logits(s))) {
 		shape, _ := n.Shape().Ints()
-		for prefix, to := range map[string]tensor.Map{method.DownInput: down, method.KeptInput: kept} {
+		for prefix, to := range map[string]tensor.Map{method.BroadcastInput: down, method.StateInput: kept} {
 			if name, ok := strings.CutPrefix(n.Name(), prefix+"/"); ok && (to[name] == nil || to[name].MaxAbs() == 0) {
 				to[name] = Values(700+i, 0.6, shape...)
 			}

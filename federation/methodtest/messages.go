@@ -76,7 +76,7 @@ func declared(e *engine.Experiment, c *engine.Client, extra tensor.Map) error {
 	task := c.Backbone.Task()
 	task.Client, task.Clients, task.Classes = c.ID, len(e.Clients), len(e.Classes)
 	err := engine.CheckExtras(e.Method.Extras(task), extra, c.Train.Len())
-	for _, q := range slices.Concat(e.Method.Surveys(0), e.Method.Surveys(1)) {
+	for _, q := range slices.Concat(e.Method.Statistics(0), e.Method.Statistics(1)) {
 		if engine.CheckExtras(q.Answer(task), extra, c.Train.Len()) == nil {
 			return nil
 		}

@@ -22,7 +22,7 @@ func (p Pinned) Start(g *method.Global) error {
 	if err := p.Method.Start(g); err != nil {
 		return err
 	}
-	for _, m := range []tensor.Map{g.Shared, g.Down} {
+	for _, m := range []tensor.Map{g.Shared, g.Broadcast} {
 		for name := range m {
 			if t := p.First[name]; t != nil {
 				m[name] = filled(t, m[name].Shape)

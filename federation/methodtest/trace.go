@@ -39,9 +39,9 @@ func (c Case) trace(t *testing.T) {
 		for _, client := range e.Clients {
 			p := fmt.Sprintf("r%d/c%d/", r, client.ID)
 			add(p+"begin/", learned...)
-			add(p+"down/", n.Down...)
-			add(p+"down/", n.Each...)
-			add(p+"kept/", at(r, n.Kept)...)
+			add(p+"down/", n.Broadcast...)
+			add(p+"down/", n.PerClient...)
+			add(p+"kept/", at(r, n.State)...)
 			add(p+"upload/", n.Shared...)
 			add(p+"upload/", n.Up...)
 			add(p+"eval/", "logits", "label", "image")
@@ -63,18 +63,18 @@ func (c Case) trace(t *testing.T) {
 			}
 		}
 		add(fmt.Sprintf("r%d/merged/", r), n.Shared...)
-		add(fmt.Sprintf("r%d/down/", r), n.Down...)
-		add(fmt.Sprintf("r%d/kept/", r), at(r, n.ServerKept)...)
-		if q := n.Survey; q != nil && (r == 0 || q.Every) {
+		add(fmt.Sprintf("r%d/down/", r), n.Broadcast...)
+		add(fmt.Sprintf("r%d/kept/", r), at(r, n.ServerState)...)
+		if q := n.Statistic; q != nil && (r == 0 || q.Every) {
 			at := fmt.Sprintf("r%d/survey/%s/", r, q.Name)
-			add(at+"digest/", q.Digest...)
+			add(at+"digest/", q.Broadcast...)
 			for k := range e.Clients {
 				add(fmt.Sprintf("%sc%d/", at, k), append(q.Answer, "image", "label")...)
-				add(fmt.Sprintf("%sdigest/c%d/", at, k), q.Each...)
-				add(fmt.Sprintf("r%d/c%d/down/", r, k), slices.Concat(q.Digest, q.Each)...)
+				add(fmt.Sprintf("%sdigest/c%d/", at, k), q.PerClient...)
+				add(fmt.Sprintf("r%d/c%d/down/", r, k), slices.Concat(q.Broadcast, q.PerClient)...)
 			}
 			if q.Every {
-				add(fmt.Sprintf("r%d/down/", r), q.Digest...)
+				add(fmt.Sprintf("r%d/down/", r), q.Broadcast...)
 			}
 		}
 	}
@@ -117,7 +117,7 @@ func (c Case) trace(t *testing.T) {
 			t.Errorf("client 0 did not start round 1 from the %s it kept", name)
 		}
 	}
-	for _, name := range n.Down {
+	for _, name := range n.Broadcast {
 		if !equal(rec.Tensors["r0/down/"+name], rec.Tensors["r1/c2/down/"+name]) {
 			t.Errorf("client 2 did not get %s as the server left it", name)
 		}

@@ -19,10 +19,10 @@ type options = map[string]any
 var config = secure.Config{Threshold: 0.6, Bits: 24, Clip: 1, Beside: 16, Examples: 1 << 16}
 
 // experiment is a stack on five toy clients, and the layer for it.
-func experiment(t *testing.T, c secure.Config, carrier string, with []string, o options) (*engine.Experiment,
+func experiment(t *testing.T, c secure.Config, base string, with []string, o options) (*engine.Experiment,
 	*secure.Layer) {
 	t.Helper()
-	m, err := methods.Build(carrier, with, o)
+	m, err := methods.Build(base, with, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,9 +71,9 @@ func far(t *testing.T, a, b *engine.Result) float64 {
 // clients is the same. Two runs are the same to the last bit, though their masks are not, and so are encoded messages.
 func TestSameAsPlain(t *testing.T) {
 	for _, c := range []struct {
-		carrier string
-		with    []string
-		o       options
+		base string
+		with []string
+		o    options
 	}{
 		{"promptfl", nil, options{"tokens": 3, "init_std": 0.4}},
 		{"fedpha", nil, options{"global_tokens": 3, "local_tokens": []int{2, 4}, "projector": "exact-null"}},
@@ -84,7 +84,7 @@ func TestSameAsPlain(t *testing.T) {
 		{"promptfl", []string{"fedprox", "fedopt"}, options{"kind": "momentum", "weighting": "uniform"}},
 	} {
 		for _, conf := range []secure.Config{config, {Threshold: 1, Bits: 12, Clip: 0.5, Beside: 8, Examples: 9}} {
-			e, l := experiment(t, conf, c.carrier, c.with, c.o)
+			e, l := experiment(t, conf, c.base, c.with, c.o)
 			e.Plan.Rounds = 1
 			plain, sum := run(t, e, engine.Settings{}), run(t, e, over(l, false))
 			most := l.Step()/2 + 1e-6 // values lie below 8, where float32 is finer than 1e-6
@@ -92,7 +92,7 @@ func TestSameAsPlain(t *testing.T) {
 				most += l.Step() / 2 // its server makes the mean's move again, from its state
 			}
 			if d := far(t, plain, sum); !(d <= most) || d == 0 && conf.Bits == 12 {
-				t.Errorf("%s%v, %d bits: prompts differ by %v; at most %v", c.carrier, c.with, conf.Bits, d, most)
+				t.Errorf("%s%v, %d bits: prompts differ by %v; at most %v", c.base, c.with, conf.Bits, d, most)
 			}
 			if n := sum.Records[0].Notes; n["secagg_clipped"] != 0 || n["secagg_refused"] != 0 {
 				t.Errorf("%v", n)
@@ -102,13 +102,13 @@ func TestSameAsPlain(t *testing.T) {
 				t.Errorf("%+v and %+v", p, s)
 			}
 		}
-		e, l := experiment(t, config, c.carrier, c.with, c.o)
+		e, l := experiment(t, config, c.base, c.with, c.o)
 		first, second, encoded := run(t, e, over(l, false)), run(t, e, over(l, false)), run(t, e, over(l, true))
 		if far(t, first, second) != 0 || far(t, first, encoded) != 0 {
-			t.Errorf("%s%v: runs differ", c.carrier, c.with)
+			t.Errorf("%s%v: runs differ", c.base, c.with)
 		}
 		if d := far(t, run(t, e, engine.Settings{}), first); !(d < 1e-5) {
-			t.Errorf("%s%v: after three rounds prompts differ by %v", c.carrier, c.with, d)
+			t.Errorf("%s%v: after three rounds prompts differ by %v", c.base, c.with, d)
 		}
 	}
 }

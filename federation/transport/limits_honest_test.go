@@ -72,11 +72,11 @@ func watch(t *testing.T, e *engine.Experiment, set engine.Settings) {
 // upload is refused or weighs less: with every method and wrapper, with clients of 2 to 20 examples, four or two of
 // which train in a round, with a learning rate that starts a hundredth as large as it becomes.
 func TestHonestUploads(t *testing.T) {
-	for _, entry := range methods.Table {
+	for _, entry := range methods.Table() {
 		for _, participation := range []float64{1, 0.5} {
 			t.Run(fmt.Sprint(entry.Name, " ", participation), func(t *testing.T) {
 				stack := []string{entry.Name}
-				if entry.Wrapper {
+				if entry.Wrapper() {
 					stack = []string{"promptfl", entry.Name}
 				}
 				var options map[string]any

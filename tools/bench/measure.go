@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"promptfed/federation/engine"
-	"promptfed/runtime/linalg"
+	"promptfed/federation/methods/projection"
 	"promptfed/runtime/tensor"
 )
 
@@ -186,11 +186,11 @@ func sideBySide(ctx context.Context, o Options, t tower, set, n int) (r SideBySi
 // projectors times FedPHA's projector Q [w,w] of a prompt [T,w] for each kind.
 func projectors(ctx context.Context, o Options, prompt *tensor.Tensor) ([]Projector, error) {
 	const ratio = 0.8 // the paper's
-	kinds := linalg.Kinds()
+	kinds := projection.Kinds()
 	all := make([]*contestant, len(kinds))
 	for i, kind := range kinds {
 		all[i] = &contestant{what: "projector " + kind, run: func(context.Context) error {
-			_, err := linalg.PackedFactors(prompt, kind, ratio)
+			_, err := projection.PackedFactors(prompt, kind, ratio)
 			return err
 		}}
 	}

@@ -22,7 +22,7 @@ func TestTablesSayWhatTheCodeSays(t *testing.T) {
 	for _, d := range list {
 		used += len(opening.FindAllString(d.is, -1))
 		if d.is != d.want {
-			t.Errorf("%s: a table differs from the code; run make docs", d.path)
+			t.Errorf("%s is not what the code says; run make docs", d.path)
 		}
 	}
 	all, err := tables(root)

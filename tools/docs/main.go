@@ -36,7 +36,7 @@ func write(root string) error {
 // document is a Markdown file as it is, and as it is with its tables filled anew.
 type document struct{ path, is, want string }
 
-// documents are README.md and the Markdown files of docs/.
+// documents are README.md, the Markdown files of docs/ and the module files of its examples.
 func documents(root string) ([]document, error) {
 	paths, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	if err != nil {
@@ -46,7 +46,10 @@ func documents(root string) ([]document, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []document
+	out, err := examples(root)
+	if err != nil {
+		return nil, err
+	}
 	for _, path := range append([]string{filepath.Join(root, "README.md")}, paths...) {
 		text, err := os.ReadFile(path)
 		if err != nil {

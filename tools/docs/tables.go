@@ -35,9 +35,9 @@ func tables(root string) (map[string]string, error) {
 
 func methodTable() string {
 	rows := [][]string{{"name", "method", "is a", "paper"}}
-	for _, e := range methods.Table {
+	for _, e := range methods.Table() {
 		is := "method"
-		if e.Wrapper {
+		if e.Wrapper() {
 			is = "wrapper"
 		}
 		rows = append(rows, []string{code(e.Name), e.Title, is, e.Paper})
@@ -47,7 +47,7 @@ func methodTable() string {
 
 func optionTables() string {
 	var b strings.Builder
-	for _, e := range methods.Table {
+	for _, e := range methods.Table() {
 		options := e.Options()
 		if len(options) == 0 {
 			continue
@@ -63,7 +63,7 @@ func optionTables() string {
 
 func paperList() string {
 	var b strings.Builder
-	for _, e := range methods.Table {
+	for _, e := range methods.Table() {
 		fmt.Fprintf(&b, "- %s, %s: %s\n", code(e.Name), e.Title, e.Paper)
 	}
 	return b.String()

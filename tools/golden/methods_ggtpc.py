@@ -1,4 +1,4 @@
-"""GGTPC over several carriers. See methods.py."""
+"""GGTPC over several base methods. See methods.py."""
 import math
 
 import torch
@@ -158,7 +158,7 @@ class GGTPC(Wrapper):
             u, s = prior["axes"], prior["sizes"]
             eps = torch.tensor([[env.rand.normal() for _ in range(s.shape[1])] for _ in rows], dtype=torch.float64)
             env.draws["clean"], env.draws["eps"] = x.clone(), eps
-            if hasattr(self.carrier(), "see"):
+            if hasattr(self.base(), "see"):
                 env.draws["noise"] = torch.zeros_like(x)
             for i in range(len(rows)):
                 noise = self.o["strength"] * (eps[i] * s[y[i]].sqrt()) @ u[y[i]]
@@ -172,7 +172,7 @@ class GGTPC(Wrapper):
                 patches[i] = x[i]
         return x, y, patches, pixels
 
-    def carrier(self):
+    def base(self):
         m = self.inner
         while isinstance(m, Wrapper):
             m = m.inner
@@ -182,12 +182,12 @@ class GGTPC(Wrapper):
         """Where the image tower runs in the step, what it sees gets the noise."""
         if "noise" not in env.draws:
             return self.inner.loss(env, p)
-        carrier, see = self.carrier(), self.carrier().see
-        carrier.see = lambda e, prompt: unit(see(e, prompt) + e.draws["noise"]) if self.o["renormalise"] else see(e, prompt) + e.draws["noise"]
+        base, see = self.base(), self.base().see
+        base.see = lambda e, prompt: unit(see(e, prompt) + e.draws["noise"]) if self.o["renormalise"] else see(e, prompt) + e.draws["noise"]
         try:
             return self.inner.loss(env, p)
         finally:
-            del carrier.see
+            del base.see
 
     def merge(self, r, server, ups):
         self.inner.merge(r, server, ups)

@@ -1,4 +1,4 @@
-"""Methods of text prompts: SDFed, FedPGP, FedTPG, zero-shot ensembles, and FedAPPR's terms over other carriers. See methods.py."""
+"""Methods of text prompts: SDFed, FedPGP, FedTPG, zero-shot ensembles, and FedAPPR's terms over other base methods. See methods.py."""
 import math
 
 import torch
@@ -113,7 +113,7 @@ class Ensemble(Method):
 
 
 class Appr(Wrapper):
-    """FedAPPR's loss terms and server over a carrier; the discriminator is that of methods_first."""
+    """FedAPPR's loss terms and server over a base method; the discriminator is that of methods_first."""
 
     defaults = {**{k: v for k, v in FedAPPR.defaults.items() if k not in ("tokens", "position")}, "view": "own", "prompts": []}
     usual = ["ctx", "global", "sigma", "text/shared"]
@@ -182,12 +182,12 @@ CASES = [
     ("zeroshot", [], {"ensemble": "imagenet-7"}, PLAIN),
     ("zeroshot", [], {"ensemble": ["imagenet-7", "a drawing of {}"], "template": "dtd"}, PLAIN),
     ("promptfl", ["appr"], {**APPR, "tokens": 3, "warmup": 1, "start": "own"}, PLAIN),
-    ("fedpha", ["appr"], {**PHA, **APPR, "projector": "exact-null", "disc_input": "mean", "view": "carrier", "pool": 1}, DASSL),
+    ("fedpha", ["appr"], {**PHA, **APPR, "projector": "exact-null", "disc_input": "mean", "view": "base", "pool": 1}, DASSL),
     ("fedpgp", ["appr"], {**PGP, **APPR, "disc_steps": 2, "start": "own"}, PLAIN),
     ("fedotp", ["appr"], {**APPR, "tokens": 2, "iters": 5, "threshold": 0.0}, PLAIN),
     ("fedtpg", ["appr"], {**TPG, **APPR, "tokens": 1, "prompts": ["generator/queries", "generator/cross/q/w"]}, PLAIN, {"alike": True, "sizes": [1, 3, 2]}),
     ("fedpha", ["fedopt", "appr"], {**PHA, **APPR, "projector": "exact-null", "kind": "momentum", "disc_steps": 2}, PLAIN),
-    ("promptfl", ["appr", "scaffold"], {**APPR, "tokens": 2, "view": "carrier"}, PLAIN),
+    ("promptfl", ["appr", "scaffold"], {**APPR, "tokens": 2, "view": "base"}, PLAIN),
     ("pfeddc", ["appr"], {**APPR, "text_tokens": 2, "vision_tokens": 1, "attention": "text"}, PLAIN, {"sizes": [1, 3, 2]}),
     ("sdfed", ["appr", "fedprox"], {**PHA, **APPR, "mu": 0.3, "lambda_a": 0.0}, PLAIN),
 ]

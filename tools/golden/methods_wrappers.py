@@ -7,7 +7,7 @@ import torch
 from methods import DASSL, F, PLAIN, C, Summed, Wrapper, text, unit
 
 
-def carrier(m):
+def base(m):
     while hasattr(m, "inner"):
         m = m.inner
     return m
@@ -19,8 +19,8 @@ def prompts(m, env, p):
 
 
 def image(m, env, p):
-    """Image features [B,D] of a carrier that moves them."""
-    root = carrier(m)
+    """Image features [B,D] of a base method that moves them."""
+    root = base(m)
     return root.see(env, root.fuse(p, "image")) if hasattr(root, "fuse") else root.both(env, p)[0]
 
 
@@ -140,7 +140,7 @@ class MOON(Summed, Wrapper):
     defaults = {"mu": 1.0, "tau": 0.5, "of": "auto", "centre": True}
 
     def z(self, env, p):
-        of, root = self.o["of"], carrier(self)
+        of, root = self.o["of"], base(self)
         if of == "auto":
             of = "prompt" if type(root).__name__ in ("FedPHA", "SDFed") else "logits"
         if of == "image":
@@ -167,7 +167,7 @@ class FedProto(Summed, Wrapper):
     defaults = {"weighting": "examples", "lambda": 1.0, "distance": "sum", "of": "text", "group": "backbone", "test": "scores"}
 
     def rows(self, env, p, y):
-        root = carrier(self)
+        root = base(self)
         if self.o["of"] == "image":
             return image(self, env, p)
         t = text(p["global"], env.backbone, 0, root.o["position"]) if type(root).__name__ == "FedOTP" else self.inner.features(env, p)

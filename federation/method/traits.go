@@ -1,0 +1,58 @@
+package method
+
+// Traits are what a layer of a stack, a method or a wrapper, states of itself with the options that it has, beyond what
+// it computes: what differential privacy, secure aggregation and the layers around it go by. The zero value, which a
+// layer that states nothing has, is the careful one: its server needs every client's own upload.
+type Traits struct {
+	// Mean says how clients count in the mean of a round's shared parameters, and of Extras with a tensor PREFIX/NAME
+	// for each of them, where that mean is all that the layer's server needs of uploads. One upload may then stand for
+	// all of a round (secure aggregation), and noise on it covers all that clients give away (differential privacy).
+	// Empty where the server needs more.
+	Mean Weights
+	// Needs says what it needs more, where Mean is empty, and how to do without, for the error that refuses the stack:
+	// "every client's prototypes; set lambda: 0".
+	Needs string
+	// Roles are those that one layer of a stack alone can have, each with the way to give it up ("leave server_lr at
+	// 1"), or "" where the layer has to go.
+	Roles map[Role]string
+	// Outermost tells that no layer may stand outside this one: it would see the uploads as they came.
+	Outermost bool
+	// Scores tells that a wrapper replaces the class scores that the layers inside learn by, so that no layer outside
+	// may learn by them.
+	Scores bool
+	// HidesClients tells that the stack hides single clients, so that nothing measured on one of them may be told; its
+	// server can make a round of no uploads, as Poisson sampling draws them.
+	HidesClients bool
+	// Synthetic tells that the method makes no sense without images of the server's own.
+	Synthetic bool
+}
+
+// Stating is a layer that states something of itself. It speaks for itself alone: a wrapper says nothing of what is
+// inside it.
+type Stating interface{ Traits() Traits }
+
+// TraitsOf gives what a layer, without those inside it, states of itself.
+func TraitsOf(m Method) Traits {
+	if s, ok := m.(Stating); ok {
+		return s.Traits()
+	}
+	return Traits{}
+}
+
+// Weights are how clients count in a mean.
+type Weights string
+
+const (
+	ByExamples Weights = "examples" // each as often as it has examples (FedAvg)
+	Uniform    Weights = "uniform"  // each once
+	AsInside   Weights = "inside"   // of a wrapper that leaves the mean to the layers inside
+)
+
+// Role is what only one layer of a stack can do.
+type Role string
+
+const (
+	ServerStep      Role = "make the server's step out of the mean"
+	DriftCorrection Role = "correct the drift of clients by states of their own"
+	RoundStart      Role = "say where clients start a round"
+)

@@ -1,0 +1,132 @@
+package methods
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"promptfed/federation/method"
+)
+
+// Build makes a base method, wraps it, inner wrapper first, and hands every option to the layer that knows it.
+func Build(name string, with []string, options map[string]any) (method.Method, error) {
+	stack, layers, err := decoded(name, with, options)
+	if err != nil {
+		return nil, err
+	}
+	var m method.Method
+	for i, l := range layers {
+		if m, err = build(stack[i], l, m); err != nil {
+			return nil, fmt.Errorf("%s: %w", stack[i].Name, err)
+		}
+		if i < len(layers)-1 && method.TraitsOf(m).Outermost {
+			return nil, fmt.Errorf("with: %s must be the last; %s outside it would see the uploads as they came",
+				stack[i].Name, stack[i+1].Name)
+		}
+	}
+	return m, nil
+}
+
+// build makes one layer around inner.
+func build(d Def, l Layer, inner method.Method) (method.Method, error) {
+	m, err := l.Build(inner)
+	if err != nil {
+		return nil, err
+	}
+	if d.Wrapper() && reflect.TypeOf(inside(m)) != reflect.TypeOf(inner) {
+		return nil, fmt.Errorf("its Build must put the method that it wraps, %T, into its field Method, which is %T",
+			inner, inside(m))
+	}
+	return m, checkRoles(m)
+}
+
+// checkRoles refuses an outermost layer with a role that a layer inside has.
+func checkRoles(m method.Method) error {
+	mine := method.TraitsOf(m).Roles
+	for _, role := range slices.Sorted(maps.Keys(mine)) {
+		for other := inside(m); other != nil; other = inside(other) {
+			if giveUp, has := method.TraitsOf(other).Roles[role]; has {
+				ways := slices.DeleteFunc([]string{mine[role], giveUp}, func(s string) bool { return s == "" })
+				if len(ways) == 0 {
+					ways = []string{"keep one of the two"}
+				}
+				return fmt.Errorf("this layer and %s both %s; %s", nameOf(other), role, strings.Join(ways, ", or "))
+			}
+		}
+	}
+	return nil
+}
+
+// Resolve gives every option of a stack with the value it has, in the form that Build reads: the base method's as plain
+// keys, a wrapper's below its name, and so for a base method's key that a wrapper has too.
+func Resolve(name string, with []string, options map[string]any) (map[string]any, error) {
+	if _, err := Build(name, with, options); err != nil {
+		return nil, err
+	}
+	stack, layers, err := decoded(name, with, options)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]any{}
+	for i, l := range layers {
+		values := map[string]any{}
+		valuesOf(reflect.ValueOf(l).Elem(), values)
+		if len(values) == 0 {
+			continue
+		}
+		if i > 0 {
+			out[stack[i].Name] = values
+			continue
+		}
+		for k, v := range values {
+			if slices.ContainsFunc(stack[1:], func(d Def) bool { return slices.Contains(keys(d), k) }) {
+				if out[stack[0].Name] == nil {
+					out[stack[0].Name] = map[string]any{}
+				}
+				out[stack[0].Name].(map[string]any)[k] = v
+			} else {
+				out[k] = v
+			}
+		}
+	}
+	return out, nil
+}
+
+func valuesOf(v reflect.Value, out map[string]any) {
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		switch key := f.Tag.Get("config"); {
+		case key == ",squash":
+			valuesOf(v.Field(i), out)
+		case key != "":
+			x := v.Field(i).Interface()
+			if m, ok := x.(method.Moment); ok {
+				x = string(m)
+			}
+			out[key] = x
+		}
+	}
+}
+
+// decoded finds the layers of a stack and gives them their options.
+func decoded(name string, with []string, options map[string]any) (stack []Def, layers []Layer, err error) {
+	yes, no := true, false
+	for i, n := range append([]string{name}, with...) {
+		d, err := Find(n)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case i == 0 && d.Wrapper():
+			return nil, nil, fmt.Errorf("method: %s is a wrapper; put it under with: and choose one of %s", n,
+				strings.Join(names(&no), ", "))
+		case i > 0 && !d.Wrapper():
+			return nil, nil, fmt.Errorf("with: %s is no wrapper; wrappers are %s", n, strings.Join(names(&yes), ", "))
+		case slices.ContainsFunc(stack, func(s Def) bool { return s.Name == n }):
+			return nil, nil, fmt.Errorf("with: %s is listed twice", n)
+		}
+		stack, layers = append(stack, d), append(layers, d.New())
+	}
+	return stack, layers, decode(stack, layers, options)
+}

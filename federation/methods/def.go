@@ -1,0 +1,92 @@
+package methods
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"promptfed/federation/method"
+)
+
+// Def defines a method or a wrapper: a row of the table.
+type Def struct {
+	Name  string // in configurations
+	Title string // as its authors call it
+	Paper string
+	// New makes the layer with its default options. A struct with an embedded method.Method makes it a wrapper.
+	New     func() Layer
+	Traffic Traffic // zero where no paper gives a formula
+}
+
+// Layer is a pointer to a struct of options: each an exported field with the tags config:"KEY" and help:"TEXT", and
+// with defect:"VALUE" where that value makes a known defect of published code again on purpose. Embedded structs of
+// options have the tag config:",squash".
+type Layer interface {
+	// Build checks the options and gives the method; inner is the method to wrap, which a wrapper puts into its field
+	// Method, and nil for a base method.
+	Build(inner method.Method) (method.Method, error)
+}
+
+// Wrapper tells whether it works over another method.
+func (d Def) Wrapper() bool {
+	f, ok := reflect.TypeOf(d.New()).Elem().FieldByName("Method")
+	return ok && f.Anonymous && f.Type == reflect.TypeFor[method.Method]()
+}
+
+// Table lists base methods first, then wrappers, each sorted by name.
+func Table() []Def { return slices.Clone(table) }
+
+var defName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
+
+// Register adds a method or a wrapper of another package to the table, in an init function of that package. It panics
+// where that is a mistake of the program: a name that is taken or none, no title, no paper, or a New that gives no
+// pointer to a struct.
+func Register(d Def) {
+	if !defName.MatchString(d.Name) {
+		panic(fmt.Sprintf("methods: %q is no name of a method; take lower-case letters, digits, _ and -", d.Name))
+	}
+	if _, err := Find(d.Name); err == nil {
+		panic(fmt.Sprintf("methods: there are two methods %q", d.Name))
+	}
+	if d.Title == "" || d.Paper == "" || d.New == nil {
+		panic(fmt.Sprintf("methods: %s has no Title, no Paper or no New", d.Name))
+	}
+	if t := reflect.TypeOf(d.New()); t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
+		panic(fmt.Sprintf("methods: New of %s gives %v; it must be a pointer to a struct of options", d.Name, t))
+	}
+	at, _ := slices.BinarySearchFunc(table, d, order)
+	table = slices.Insert(table, at, d)
+}
+
+// order is that of the table.
+func order(a, b Def) int {
+	if a.Wrapper() != b.Wrapper() {
+		if a.Wrapper() {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Compare(a.Name, b.Name)
+}
+
+// Find returns the row of a name.
+func Find(name string) (Def, error) {
+	i := slices.IndexFunc(table, func(d Def) bool { return d.Name == name })
+	if i < 0 {
+		return Def{}, fmt.Errorf("there is no method %q; there are %s", name, strings.Join(names(nil), ", "))
+	}
+	return table[i], nil
+}
+
+func names(wrapper *bool) []string {
+	var out []string
+	for _, d := range table {
+		if wrapper == nil || d.Wrapper() == *wrapper {
+			out = append(out, d.Name)
+		}
+	}
+	return out
+}

@@ -1,0 +1,37 @@
+package projection
+
+import (
+	"math"
+	"testing"
+
+	"promptfed/runtime/tensor"
+)
+
+// TestPacked: unpacked factors are the projector, for every kind, and for prompts of full, deficient and no rank.
+func TestPacked(t *testing.T) {
+	prompts := map[string]*tensor.Tensor{
+		"full":      tensor.Of([]float32{1, 2, 0, -1, 0.5, 3, 0, 1, 1, -2, 0.25, 4}, 2, 6),
+		"deficient": tensor.Of([]float32{1, 2, 0, -1, 0.5, 3, 2, 4, 0, -2, 1, 6}, 2, 6),
+		"none":      tensor.New(2, 6),
+	}
+	for name, p := range prompts {
+		for _, kind := range Kinds() {
+			for _, rho := range []float64{0.2, 0.5, 0.8, 1} {
+				want, err := Projector(p, kind, rho)
+				if err != nil {
+					t.Fatal(err)
+				}
+				packed, err := PackedFactors(p, kind, rho)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := UnpackDense(packed)
+				for i := range want.Data {
+					if math.Abs(float64(got.Data[i]-want.Data[i])) > 1e-6 {
+						t.Fatalf("%s, %s, %v: element %d is %g, want %g", name, kind, rho, i, got.Data[i], want.Data[i])
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,271 @@
+package projection
+
+import (
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"promptfed/runtime/tensor"
+)
+
+// TestProjectorLaws: Q is symmetric, Q Q = Q, its trace is the number of kept columns, and Apply and Factors say the
+// same as Dense, for full-rank, rank-deficient, tied and zero prompts.
+func TestProjectorLaws(t *testing.T) {
+	low := lcg(3, 6, 20)
+	copy(low.Data[60:], low.Data[:60])
+	tied := tensor.New(6, 20)
+	for i := range 6 {
+		tied.Data[i*20+i] = -2
+	}
+	prompts := map[string]*tensor.Tensor{"full": lcg(3, 6, 20), "low": low, "tied": tied, "zero": tensor.New(6, 20),
+		"tall": lcg(3, 30, 20), "one": lcg(3, 1, 1)}
+	ranks := map[string]int{"full": 6, "low": 3, "tied": 6, "zero": 0, "tall": 20, "one": 1}
+	for name, p := range prompts {
+		for _, kind := range Kinds() {
+			for _, rho := range []float64{0, .3, .8, 1} {
+				t.Run(fmt.Sprintf("%s-%s-%v", name, kind, rho), func(t *testing.T) {
+					q, err := Project(p, kind, rho)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if q.Rank != ranks[name] {
+						t.Errorf("rank %d, want %d", q.Rank, ranks[name])
+					}
+					checkLaws(t, q)
+				})
+			}
+		}
+	}
+}
+
+// TestProjectColumns: the columns that a kind keeps give its projector, and those left out the rest of the space.
+func TestProjectColumns(t *testing.T) {
+	p := lcg(5, 4, 11)
+	for _, kind := range Kinds() {
+		want, err := Project(p, kind, 0.6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := ProjectColumns(p, want.Lo, want.Hi)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkLaws(t, got)
+		sum := got.Dense()
+		if !slices.Equal(sum.Data, want.Dense().Data) {
+			t.Errorf("%s: columns %d to %d give another projector", kind, want.Lo, want.Hi)
+		}
+		for _, part := range [][2]int{{0, want.Lo}, {want.Hi, 11}} {
+			rest, err := ProjectColumns(p, part[0], part[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum.Axpy(1, rest.Dense())
+		}
+		for i, v := range sum.Data {
+			if one := i/11 == i%11; math.Abs(float64(v)-map[bool]float64{true: 1}[one]) > 1e-6 {
+				t.Fatalf("%s: all columns give %g at %d,%d of the identity", kind, v, i/11, i%11)
+			}
+		}
+	}
+	for _, bad := range [][2]int{{-1, 3}, {4, 3}, {0, 12}} {
+		if _, err := ProjectColumns(p, bad[0], bad[1]); err == nil || !strings.Contains(err.Error(), "[4 11]") {
+			t.Errorf("columns %v: %v", bad, err)
+		}
+	}
+}
+
+func checkLaws(t *testing.T, q *Projection) {
+	t.Helper()
+	d := q.svd.d
+	dq := q.Dense()
+	m := dense(t, dq)
+	var square mat.Dense
+	square.Mul(m, m)
+	square.Sub(&square, m)
+	if e := mat.Max(&square) - mat.Min(&square); e > 2e-6 {
+		t.Errorf("Q Q differs from Q by %g", e)
+	}
+	if e := math.Abs(mat.Trace(m) - float64(q.Kept())); e > 1e-5 {
+		t.Errorf("trace %g, kept %d", mat.Trace(m), q.Kept())
+	}
+	x := lcg(17, 3, d)
+	y, err := q.Apply(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want mat.Dense
+	want.Mul(dense(t, x), m)
+	y.Axpy(-1, toTensor(&want))
+	if y.MaxAbs() > 2e-6 {
+		t.Errorf("Apply differs from Dense by %g", y.MaxAbs())
+	}
+	b, complement := q.Factors()
+	fromFactors := mat.NewDense(d, d, nil)
+	if b.Shape[1] > 0 {
+		fb := dense(t, b)
+		fromFactors.Mul(fb, fb.T())
+	}
+	for i := range d {
+		for j := range d {
+			v := fromFactors.At(i, j)
+			if complement {
+				v = -v
+				if i == j {
+					v++
+				}
+			}
+			if math.Abs(v-m.At(i, j)) > 2e-6 {
+				t.Fatalf("Factors give %g at %d,%d, Dense %g", v, i, j, m.At(i, j))
+			}
+		}
+	}
+}
+
+// TestDirections by hand: p has singular directions e2 (3), e0 (2), e1 (1) in width 5.
+func TestDirections(t *testing.T) {
+	p := tensor.Of([]float32{2, 0, 0, 0, 0 /**/, 0, -1, 0, 0, 0 /**/, 0, 0, 3, 0, 0}, 3, 5)
+	for _, c := range []struct {
+		kind      string
+		rho       float64
+		diag      []float32
+		arbitrary bool
+	}{
+		{Code, 1, []float32{1, 1, 1, 0, 0}, false},       // all three
+		{Code, .5, []float32{1, 1, 0, 0, 0}, false},      // int(1.5) = 1 dropped
+		{Code, .2, []float32{0, 1, 0, 0, 0}, false},      // int(2.4) = 2 dropped
+		{Eq9, .2, []float32{1, 1, 0, 1, 1}, false},       // floor(.8*5) = 4 kept
+		{Eq9, .4, []float32{0, 1, 0, 1, 1}, false},       // 3 kept
+		{Eq9, .6, []float32{0, 0, 0, 1, 1}, false},       // 2 kept: the whole null space
+		{Eq9, .8, nil, true},                             // 1 kept: which null direction is open
+		{Eq9, 1, []float32{0, 0, 0, 0, 0}, false},        // none
+		{Alg1, .6, []float32{0, 1, 0, 1, 1}, false},      // V[:, 2:]
+		{Def1, .5, []float32{0, 1, 0, 1, 1}, false},      // 5 - floor(2.5) = 3
+		{ExactNull, .8, []float32{0, 0, 0, 1, 1}, false}, // min(3, 4) removed
+		{ExactNull, .3, []float32{0, 1, 0, 1, 1}, false}, // min(3, 5 - floor(3.5)) = 2 removed
+	} {
+		q, err := Project(p, c.kind, c.rho)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q.Arbitrary != c.arbitrary {
+			t.Errorf("%s %v: arbitrary %v", c.kind, c.rho, q.Arbitrary)
+		}
+		dq := q.Dense()
+		for i := range c.diag {
+			for j := range 5 {
+				want := float32(0)
+				if i == j {
+					want = c.diag[i]
+				}
+				if got := dq.Data[i*5+j]; math.Abs(float64(got-want)) > 1e-7 {
+					t.Errorf("%s %v: Q[%d,%d] = %v, want %v", c.kind, c.rho, i, j, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestCompletion: [V_r | C] is orthonormal and C is orthogonal to every row of p.
+func TestCompletion(t *testing.T) {
+	low := lcg(3, 6, 20)
+	copy(low.Data[60:], low.Data[:60])
+	for name, p := range map[string]*tensor.Tensor{"full": lcg(3, 6, 20), "low": low, "zero": tensor.New(2, 20),
+		"square": lcg(3, 20, 20)} {
+		q, err := Project(p, Eq9, .9)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := q.Completion()
+		if c.Shape[1] != 20-q.Rank {
+			t.Fatalf("%s: completion %v for rank %d", name, c.Shape, q.Rank)
+		}
+		if c.Shape[1] == 0 {
+			continue
+		}
+		var gram, rows mat.Dense
+		m := dense(t, c)
+		gram.Mul(m.T(), m)
+		rows.Mul(dense(t, p), m)
+		for i := range c.Shape[1] {
+			gram.Set(i, i, gram.At(i, i)-1)
+		}
+		if e := mat.Norm(&gram, 2); e > 1e-6 {
+			t.Errorf("%s: completion is orthonormal to %g only", name, e)
+		}
+		if e := mat.Norm(&rows, 2); e > 1e-6 {
+			t.Errorf("%s: completion meets the prompt's rows by %g", name, e)
+		}
+	}
+}
+
+func TestSameBytesForAnyThreads(t *testing.T) {
+	p, g := lcg(3, 16, 512), lcg(5, 512, 512)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, kind := range Kinds() {
+		var q0, d0 *tensor.Tensor
+		for _, n := range []int{1, 2, 8} {
+			runtime.GOMAXPROCS(n)
+			q, err := Projector(p, kind, .8)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dp, err := ProjectorVJP(p, kind, .8, g)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if q0 == nil {
+				q0, d0 = q, dp
+				continue
+			}
+			if !slices.Equal(q.Data, q0.Data) || !slices.Equal(dp.Data, d0.Data) {
+				t.Errorf("%s: %d threads change the result", kind, n)
+			}
+		}
+	}
+}
+
+func TestErrors(t *testing.T) {
+	bad := lcg(3, 4, 6)
+	bad.Data[8] = float32(math.NaN())
+	inf := lcg(3, 4, 6)
+	inf.Data[0] = float32(math.Inf(-1))
+	for _, c := range []struct {
+		p    *tensor.Tensor
+		kind string
+		rho  float64
+		says string
+	}{
+		{nil, Code, .5, "missing"},
+		{bad, Code, .5, "row 1, column 2"},
+		{inf, ExactNull, .5, "row 0, column 0"},
+		{tensor.New(0, 6), Eq9, .5, "float matrix"},
+		{tensor.New(6), Eq9, .5, "float matrix"},
+		{tensor.OfInts([]int64{1, 2}, 1, 2), Eq9, .5, "float matrix"},
+		{lcg(3, 4, 6), "eq10", .5, "alg1, code, def1, eq9, exact-null"},
+		{lcg(3, 4, 6), Eq9, 1.5, "[0,1]"},
+		{lcg(3, 4, 6), Eq9, math.NaN(), "[0,1]"},
+	} {
+		if _, err := Projector(c.p, c.kind, c.rho); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s %v: error %v does not say %q", c.kind, c.rho, err, c.says)
+		}
+	}
+	q, err := Project(lcg(3, 4, 6), Code, .5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.Apply(lcg(3, 2, 5)); err == nil {
+		t.Error("a prompt of another width was projected")
+	}
+	if _, err := q.VJP(lcg(3, 5, 6)); err == nil {
+		t.Error("a gradient of another shape was taken")
+	}
+	if _, _, err := q.ApplyVJP(lcg(3, 2, 6), lcg(3, 3, 6)); err == nil {
+		t.Error("a gradient of another length was taken")
+	}
+}

@@ -1,0 +1,167 @@
+package projection
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"promptfed/runtime/tensor"
+)
+
+func dense(t *testing.T, x *tensor.Tensor) *mat.Dense {
+	t.Helper()
+	m, err := matrix("test", x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func inner(a, b *mat.Dense) float64 {
+	s := 0.0
+	for i, x := range a.RawMatrix().Data {
+		s += x * b.RawMatrix().Data[i]
+	}
+	return s
+}
+
+// transported is the projector of p, near the base point, whose completion moves minimally: the kept null
+// columns of the base point are pushed into the new null space and made orthonormal again by their polar factor.
+func transported(t *testing.T, base *Projection, p *mat.Dense) *mat.Dense {
+	t.Helper()
+	f, err := decompose(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.rank != base.Rank {
+		t.Fatalf("rank changed from %d to %d", base.Rank, f.rank)
+	}
+	var cols []int
+	for j := max(base.Lo, f.rank); j < base.Hi; j++ {
+		cols = append(cols, j-f.rank)
+	}
+	q := mat.NewDense(f.d, f.d, nil)
+	add := func(b mat.Matrix) {
+		var s mat.Dense
+		s.Mul(b, b.T())
+		q.Add(q, &s)
+	}
+	if base.Lo < f.rank {
+		add(f.v.Slice(0, f.d, base.Lo, min(base.Hi, f.rank)))
+	}
+	if len(cols) > 0 {
+		c := mat.NewDense(f.d, len(cols), nil)
+		base.svd.complete(c, cols)
+		f.dropRows(c)
+		var svd mat.SVD
+		if !svd.Factorize(c, mat.SVDThin) {
+			t.Fatal("no polar factor")
+		}
+		var u mat.Dense
+		svd.UTo(&u)
+		add(&u)
+	}
+	return q
+}
+
+// TestVJPFiniteDifferences compares the derivative along random directions with central differences in float64, for
+// every kind, with and without a cut inside the null space.
+func TestVJPFiniteDifferences(t *testing.T) {
+	for _, shape := range [][2]int{{6, 20}, {1, 7}, {9, 5}, {5, 5}} {
+		for _, kind := range Kinds() {
+			for _, rho := range []float64{.1, .5, .8} {
+				t.Run(fmt.Sprintf("%s-%v-%v", kind, rho, shape), func(t *testing.T) {
+					rows, d := shape[0], shape[1]
+					p, g := dense(t, lcg(3, rows, d)), dense(t, lcg(5, d, d))
+					q, err := project(p, kind, rho)
+					if err != nil {
+						t.Fatal(err)
+					}
+					dp, err := q.vjp(func(w, v *mat.Dense) {
+						var sym mat.Dense
+						sym.Add(g, g.T())
+						w.Mul(&sym, v)
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					for seed := range uint64(3) {
+						dir := dense(t, lcg(20+seed, rows, d))
+						const h = 1e-5
+						at := func(step float64) float64 {
+							var x mat.Dense
+							x.Scale(step, dir)
+							x.Add(&x, p)
+							return inner(g, transported(t, q, &x))
+						}
+						want := (at(h) - at(-h)) / (2 * h)
+						got := inner(dp, dir)
+						if !(math.Abs(got-want) < 1e-6*(1+math.Abs(want))) {
+							t.Errorf("direction %d: %.9g, finite differences give %.9g", seed, got, want)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestVJPFactored: ApplyVJP(x, dy) is VJP(x^T dy) and dy Q.
+func TestVJPFactored(t *testing.T) {
+	p, x, dy := lcg(3, 6, 20), lcg(5, 4, 20), lcg(9, 4, 20)
+	for _, kind := range Kinds() {
+		q, err := Project(p, kind, .6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var g, dxWant mat.Dense
+		g.Mul(dense(t, x).T(), dense(t, dy))
+		want, err := q.VJP(toTensor(&g))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dx, got, err := q.ApplyVJP(x, dy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Axpy(-1, want)
+		if e := got.MaxAbs() / want.MaxAbs(); !(e < 1e-5) {
+			t.Errorf("%s: gradients differ by %g", kind, e)
+		}
+		dxWant.Mul(dense(t, dy), dense(t, q.Dense()))
+		dx.Axpy(-1, toTensor(&dxWant))
+		if e := dx.MaxAbs(); !(e < 1e-6) {
+			t.Errorf("%s: dx differs by %g", kind, e)
+		}
+	}
+}
+
+// TestVJPDegenerate: a zero prompt has gradient zero, a rank-deficient one a finite gradient (PyTorch: NaN and 7e15),
+// and a cut between equal singular values is an error.
+func TestVJPDegenerate(t *testing.T) {
+	g := lcg(5, 20, 20)
+	low := lcg(3, 6, 20)
+	copy(low.Data[60:], low.Data[:60])
+	for _, kind := range Kinds() {
+		dp, err := ProjectorVJP(tensor.New(6, 20), kind, .5, g)
+		if err != nil || dp.MaxAbs() != 0 {
+			t.Errorf("%s of a zero prompt: gradient up to %v, error %v", kind, dp.MaxAbs(), err)
+		}
+		dp, err = ProjectorVJP(low, kind, .5, g)
+		if err != nil || dp.Finite() >= 0 || dp.MaxAbs() > 100 {
+			t.Errorf("%s of a prompt of rank 3: gradient up to %v, error %v", kind, dp.MaxAbs(), err)
+		}
+	}
+	equal := tensor.New(4, 20)
+	for i := range 4 {
+		equal.Data[i*20+i] = 1
+	}
+	if _, err := ProjectorVJP(equal, Code, .5, g); err == nil {
+		t.Error("a cut between equal singular values has no derivative, but none was refused")
+	}
+	if _, err := ProjectorVJP(equal, ExactNull, .8, g); err != nil {
+		t.Errorf("removing all equal singular values has a derivative: %v", err)
+	}
+}

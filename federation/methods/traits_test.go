@@ -1,0 +1,39 @@
+package methods
+
+import (
+	"strings"
+	"testing"
+
+	"promptfed/federation/method"
+)
+
+// telling states that the mean is enough, and uploads more.
+type telling struct {
+	PromptFL
+	extras []method.Extra
+}
+
+func (m telling) Extras(method.Task) []method.Extra { return m.extras }
+
+// A statement that a mean is enough does not cover what clients upload beside it, but for a tensor for each shared
+// parameter.
+func TestMeanCoversNoOtherUploads(t *testing.T) {
+	base := PromptFL{Context: defaultContext}
+	for _, c := range []struct {
+		extras       []string
+		beside, fail string
+	}{
+		{nil, "", ""}, {[]string{"change/ctx"}, "change", ""}, {[]string{"a/ctx", "b/ctx"}, "a b", ""},
+		{[]string{"length"}, "", "clients upload length"}, {[]string{"a/ctx", "a/other"}, "", "clients upload a/other"},
+	} {
+		m := telling{PromptFL: base}
+		for _, name := range c.extras {
+			m.extras = append(m.extras, method.Extra{Name: name})
+		}
+		_, beside, err := Averages(m)
+		if c.fail == "" && (err != nil || strings.Join(beside, " ") != c.beside) ||
+			c.fail != "" && (err == nil || !strings.Contains(err.Error(), c.fail)) {
+			t.Errorf("%q: beside %q, %v", c.extras, beside, err)
+		}
+	}
+}

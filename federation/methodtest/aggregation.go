@@ -1,0 +1,82 @@
+package methodtest
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/runtime/tensor"
+)
+
+// Aggregation compares what the layers of a stack state of their server with what it does: where they state that a mean
+// is all it needs of a round's uploads, as secure aggregation gives it, that mean alone leaves the same, and clients
+// upload nothing else; a stack that needs more says so in one line.
+func (c Case) Aggregation(t *testing.T) {
+	two := func() *engine.Experiment {
+		e := c.experiment(t)
+		e.Plan.Rounds, e.Plan.Participation = 2, 1
+		return e
+	}
+	e := two()
+	weighting, beside, err := methods.Averages(e.Method)
+	if err != nil {
+		if text := err.Error(); strings.Contains(text, "\n") || strings.Contains(text, "methods.") {
+			t.Errorf("%q is no line that names a layer of the table", text)
+		}
+		return
+	}
+	want := run(t, two(), engine.Settings{}).Prompts
+	got := run(t, e, engine.Settings{Around: func(inner engine.Cohort) engine.Cohort {
+		return sums{inner, weighting, beside}
+	}}).Prompts
+	for _, name := range want.Names() {
+		if want[name].IsInt() || strings.Contains(name, "draw") {
+			continue
+		}
+		for i, v := range want[name].Data {
+			if d := math.Abs(float64(got[name].Data[i] - v)); !(d <= 1e-5*max(1, want[name].MaxAbs())) {
+				t.Errorf("%s differs by %v where the server gets the mean alone", name, d)
+				break
+			}
+		}
+	}
+}
+
+// sums gives the server one upload for all, their mean.
+type sums struct {
+	engine.Cohort
+	weighting string
+	beside    []string
+}
+
+func (c sums) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
+	replies, err := c.Cohort.Run(ctx, o)
+	if o.Kind != engine.Train || err != nil {
+		return replies, err
+	}
+	one := engine.Reply{Client: method.Summed, Upload: method.Upload{Client: method.Summed}}
+	var ups []method.Upload
+	for _, r := range replies {
+		for _, name := range r.Upload.Extra.Names() {
+			if !slices.ContainsFunc(c.beside, func(prefix string) bool {
+				return r.Upload.Shared[strings.TrimPrefix(name, prefix+"/")] != nil
+			}) {
+				return nil, fmt.Errorf("client %d uploads %s, which its layers do not state beside the mean", r.Client,
+					name)
+			}
+		}
+		if method.Weights(c.weighting) == method.Uniform {
+			r.Upload.N = 1
+		}
+		one.Sum, one.Upload.N, ups = append(one.Sum, r.Client), one.Upload.N+r.Upload.N, append(ups, r.Upload)
+	}
+	one.Upload.Shared = method.Mean(ups, func(u method.Upload) tensor.Map { return u.Shared })
+	one.Upload.Extra = method.Mean(ups, func(u method.Upload) tensor.Map { return u.Extra })
+	return []engine.Reply{one}, nil
+}

@@ -1,0 +1,85 @@
+// Package command is the program promptfed, one file for each of its commands. A program with methods of its own imports
+// the packages that register them (methods.Register), and its main calls Main.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	done   = 0
+	failed = 1
+	usage  = 2
+)
+
+// usageError marks a wrong command line or configuration.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Main runs the program with the process's arguments and exits.
+func Main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := execute(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+func execute(ctx context.Context, args []string) int {
+	root := &cobra.Command{
+		Use: "promptfed", Short: "Federated prompt learning over frozen vision-language models",
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(runCommand(), sweepCommand(), reportCommand(), listCommand(), convertCommand(), inspectCommand(),
+		checkCommand(), gradCommand(),
+		partitionCommand(), featuresCommand(), pretrainCommand(), predictCommand(), exportCommand(), traceCommand(),
+		termsCommand(), benchCommand(), serveCommand(), joinCommand(), workCommand(), certsCommand(),
+		natsConfigCommand(), statusCommand())
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return done
+	}
+	fmt.Fprintln(os.Stderr, "promptfed: "+oneLine(err))
+	var u usageError
+	if errors.As(err, &u) || strings.HasPrefix(err.Error(), "unknown command") {
+		return usage
+	}
+	return failed
+}
+
+// oneLine joins the lines of an error.
+func oneLine(err error) string {
+	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
+}
+
+// exactly is cobra.ExactArgs with an error that counts as wrong usage.
+func exactly(n int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usageError{fmt.Errorf("%s takes %d arguments, not %d: %s", c.Name(), n, len(args), c.UseLine())}
+		}
+		return nil
+	}
+}
+
+// atLeast is cobra.MinimumNArgs with an error that counts as wrong usage.
+func atLeast(n int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) < n {
+			return usageError{fmt.Errorf("%s takes at least %d arguments: %s", c.Name(), n, c.UseLine())}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,61 @@
+package command
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"promptfed/models/bundle"
+)
+
+func convertCommand() *cobra.Command {
+	var o bundle.Options
+	var out string
+	c := &cobra.Command{
+		Use: "convert SRC --out BUNDLE [--vocab FILE]", Args: exactly(1),
+		Short: "make a bundle of an OpenAI .pt, a Hugging Face folder or an OpenCLIP folder",
+	}
+	c.Flags().StringVar(&out, "out", "", "folder of the bundle")
+	c.Flags().StringVar(&o.Vocab, "vocab", "", "vocabulary, where the checkpoint has none "+
+		"(bpe_simple_vocab_16e6.txt.gz)")
+	c.Flags().StringVar(&o.Name, "name", "", "name of the bundle (default: its folder's)")
+	c.Flags().StringVar(&o.Checkpoint.Activation, "activation", "", "quick_gelu or gelu, where the checkpoint does "+
+		"not say")
+	c.Flags().IntVar(&o.Checkpoint.TextHeads, "text-heads", 0, "attention heads of the text tower, where the "+
+		"checkpoint does not say")
+	c.Flags().IntVar(&o.Checkpoint.VisionHeads, "vision-heads", 0, "attention heads of the image tower, where the "+
+		"checkpoint does not say")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if out == "" {
+			return needed("convert", "--out BUNDLE")
+		}
+		var bar *progressbar.ProgressBar
+		if term.IsTerminal(int(os.Stderr.Fd())) {
+			bar = progressbar.DefaultBytes(-1, "weights")
+			o.Progress = func(done, total int64) {
+				bar.ChangeMax64(total)
+				bar.Set64(done)
+			}
+		}
+		o.Context = cmd.Context()
+		b, err := bundle.Convert(args[0], out, o)
+		if bar != nil {
+			bar.Finish()
+			fmt.Fprintln(os.Stderr)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s: %s, text width %d, joint dimension %d, images of %d, prompts of up to %d tokens in all\n", out,
+			b.Architecture,
+			b.Text.Width, b.Text.Joint, b.Vision.Image, b.Text.Context)
+		for _, n := range b.Notes {
+			fmt.Println("note:", n)
+		}
+		return nil
+	}
+	return c
+}

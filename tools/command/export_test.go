@@ -1,0 +1,60 @@
+package command
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What is exported says what predict says of the run; wrong usage is exit 2 and leaves no file.
+func TestExport(t *testing.T) {
+	dir := setup(t)
+	run, out := filepath.Join(dir, "run"), filepath.Join(dir, "classifier.onnx")
+	mustRun(t, "run", filepath.Join(dir, "small.yaml"), "--out", run, "--set", "train.rounds=1")
+	image := filepath.Join(run, "plots", "accuracy.png")
+	for _, c := range []struct {
+		args []string
+		code int
+		word string
+	}{
+		{[]string{"export", run}, 2, "--out FILE.onnx"},
+		{[]string{"export", run, "--out", out, "--pixels", "rgb"}, 2, "uint8 float"},
+		{[]string{"export", dir, "--out", out}, 2, "run folder"},
+		{[]string{"export", run, "--client", "4", "--out", out}, 1, "clients 0 to 3"},
+		{[]string{"predict", filepath.Join(run, "prompts.safetensors"), image}, 1, "promptfed export"},
+	} {
+		if _, text, code := call(c.args...); code != c.code || !strings.Contains(text, c.word) ||
+			strings.Count(text, "\n") != 1 {
+			t.Errorf("%v: exit %d: %s", c.args, code, text)
+		}
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("a file was left")
+	}
+	for _, form := range []string{"uint8", "float"} {
+		mustRun(t, "export", run, "--client", "2", "--out", out, "--pixels", form)
+		want := probabilities(t, "predict", run, "--client", "2", "--json", image)
+		got := probabilities(t, "predict", out, "--json", image)
+		for class, p := range want {
+			if d := math.Abs(p - got[class]); !(d < 1e-5) || len(got) != len(want) {
+				t.Errorf("%s: %v became %v", form, want, got)
+			}
+		}
+	}
+	if _, text, code := call("predict", out, "--client", "2", image); code != 2 || !strings.Contains(text,
+		"--client goes with a run folder") {
+		t.Errorf("exit %d: %s", code, text)
+	}
+}
+
+func probabilities(t *testing.T, args ...string) map[string]float64 {
+	t.Helper()
+	var p struct{ Probabilities map[string]float64 }
+	if err := json.Unmarshal([]byte(mustRun(t, args...)), &p); err != nil || len(p.Probabilities) == 0 {
+		t.Fatal(err)
+	}
+	return p.Probabilities
+}

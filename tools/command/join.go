@@ -1,0 +1,346 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"promptfed/configs"
+	"promptfed/federation/engine"
+	"promptfed/federation/experiment"
+	"promptfed/federation/transport"
+	"promptfed/tools/results"
+)
+
+// joinFlags are the command line of join.
+type joinFlags struct {
+	sets        []string
+	config      string
+	run, state  string
+	domain, log string
+	client      int
+	partition   bool
+	require     string
+	yes         bool
+	insecureDP  bool
+	link        linkOptions
+
+	required []experiment.Requirement
+}
+
+func joinCommand() *cobra.Command {
+	f := joinFlags{client: -1}
+	c := &cobra.Command{Use: "join URL --client K [--config CONFIG] [--set data.root=DIR] [--state DIR] [--tls DIR | " +
+		"--token SECRET | --creds FILE]", Args: exactly(1),
+		Short: "be one client of an experiment that promptfed serve runs elsewhere; this machine only dials out"}
+	l := c.Flags()
+	l.IntVar(&f.client, "client", -1, "number of this client, from 0")
+	l.StringVar(&f.run, "run", "default", "name of the run, as the server has it")
+	l.StringVar(&f.config, "config", "", "configuration of this client: data, backbones, runtime; what the server "+
+		"decides must agree")
+	l.StringArrayVar(&f.sets, "set", nil, "change a key, as in data.root=DIR or runtime.provider=cuda")
+	l.StringVar(&f.state, "state", "", "folder of what this client remembers and learns (default runs/join-RUN-K)")
+	l.BoolVar(&f.partition, "partition", false, "take this client's part of the partition of the data, as promptfed "+
+		"run deals it, instead of all of the data")
+	l.StringVar(&f.domain, "domain", "", "domain of this client's data, for reports")
+	l.StringVar(&f.require, "require", "", "what must be so before this client joins, as in dp.epsilon<=8,"+
+		"secure_aggregation,method=fedpha (docs/distributed.md)")
+	l.BoolVar(&f.yes, "yes", false, "agree to the terms that are shown, instead of being asked on a terminal")
+	l.BoolVar(&f.insecureDP, "insecure-dp", false, "take part where the noise of differential privacy comes from the "+
+		"run's seed (serve --insecure-dp), so that it hides nothing")
+	l.StringVar(&f.log, "log", "text", "form of the log on standard error: text or json")
+	f.link.addToken(c, "the server's secret")
+	l.StringVar(&f.link.creds, "creds", "", "NATS credentials file")
+	l.StringVar(&f.link.tls, "tls", "", "folder with ca.pem, client-K.pem and client-K-key.pem, as promptfed certs "+
+		"makes it")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if f.client < 0 {
+			return needed("join", "--client K")
+		}
+		var err error
+		if f.required, err = requirements(f.require); err != nil {
+			return usageError{err}
+		}
+		err = join(cmd.Context(), args[0], f)
+		if err != nil && cmd.Context().Err() != nil {
+			return errors.New("stopped; the same command goes on")
+		}
+		return err
+	}
+	return c
+}
+
+// linkOptions say how to connect to a NATS server elsewhere.
+type linkOptions struct {
+	token, tokenFile, creds, tls string
+	user                         string // common name of the certificate, and user
+}
+
+// tokenVariable is the environment's variable of the token.
+const tokenVariable = "PROMPTFED_TOKEN"
+
+// addToken adds the flags of a secret that both sides give.
+func (o *linkOptions) addToken(c *cobra.Command, what string) {
+	l := c.Flags()
+	l.StringVar(&o.token, "token", "", what+"; other users of this machine see it, unlike that of --token-file or "+
+		tokenVariable)
+	l.StringVar(&o.tokenFile, "token-file", "", "file that holds the token")
+}
+
+// secret finds the token: the flag, or the file, or the environment.
+func (o *linkOptions) secret() error {
+	switch {
+	case o.token != "" && o.tokenFile != "":
+		return usageError{errors.New("--token and --token-file: give one of them")}
+	case o.token != "":
+	case o.tokenFile != "":
+		b, err := os.ReadFile(o.tokenFile)
+		if err != nil {
+			return fmt.Errorf("--token-file: %w", err)
+		}
+		if o.token = strings.TrimSpace(string(b)); o.token == "" {
+			return fmt.Errorf("--token-file: %s is empty", o.tokenFile)
+		}
+		o.tokenFile = ""
+	default:
+		o.token = os.Getenv(tokenVariable)
+	}
+	return nil
+}
+
+func (o linkOptions) options() ([]nats.Option, error) {
+	if err := o.secret(); err != nil {
+		return nil, err
+	}
+	var out []nats.Option
+	switch {
+	case o.creds != "":
+		if _, err := os.Stat(o.creds); err != nil {
+			return nil, err
+		}
+		out = append(out, nats.UserCredentials(o.creds))
+	default:
+		out = append(out, nats.UserInfo(o.user, o.token))
+	}
+	if o.tls != "" {
+		conf, err := clientTLS(o.tls, o.user)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, nats.Secure(conf))
+	}
+	return out, nil
+}
+
+// identity is by which messages are signed: that of the certificate.
+func (o linkOptions) identity() (transport.Identity, error) {
+	if o.tls == "" {
+		return transport.Identity{}, nil
+	}
+	conf, err := clientTLS(o.tls, o.user)
+	if err != nil {
+		return transport.Identity{}, err
+	}
+	revoked, err := revokedIn(o.tls)
+	if err != nil {
+		return transport.Identity{}, err
+	}
+	who, err := transport.IdentityOf(conf)
+	return who.Revoking(revoked), err
+}
+
+// finishedWait is how long a client whose run is over looks for a server that has another.
+const finishedWait = 3 * time.Second
+
+func join(ctx context.Context, url string, f joinFlags) error {
+	log, err := logger(f.log)
+	if err != nil {
+		return err
+	}
+	if f.state == "" {
+		f.state = filepath.Join("runs", "join-"+f.run+"-"+strconv.Itoa(f.client))
+	}
+	over := fmt.Sprintf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client "+
+		"learned", f.state, f.client)
+	finished, waits := transport.Finished(f.state), ctx
+	if finished != "" { // the server of that run may be gone, but another run may be there
+		var cancel context.CancelFunc
+		waits, cancel = context.WithTimeout(ctx, finishedWait)
+		defer cancel()
+	}
+	if err := transport.CheckName(f.run); err != nil {
+		return usageError{fmt.Errorf("--run: %w", err)}
+	}
+	f.link.user = transport.UserOf(f.client)
+	options, err := f.link.options()
+	if err != nil {
+		return err
+	}
+	who, err := f.link.identity()
+	if err != nil {
+		return err
+	}
+	nc, err := transport.Dial(waits, url, "promptfed join "+strconv.Itoa(f.client), log, append(options,
+		nats.CustomInboxPrefix(transport.InboxOf(f.run, f.client)))...)
+	var inv *transport.Invitation
+	if err == nil {
+		defer nc.Close()
+		inv, err = transport.Ask(waits, nc, f.run, f.client, who, log)
+	}
+	if finished != "" && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || err == nil &&
+		inv.Run == finished) {
+		fmt.Println(over)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if finished != "" {
+		return fmt.Errorf("%s belongs to run %.12s, which is over; the server has run %.12s: take another --state, or "+
+			"remove that folder", f.state, finished, inv.Run)
+	}
+	a, done, err := f.prepare(ctx, nc, inv, log)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := a.Run(ctx); err != nil {
+		return err
+	}
+	fmt.Println(over)
+	return nil
+}
+
+// prepare opens this client's data and backbone, and makes its agent.
+func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.Invitation,
+	log *slog.Logger) (*transport.Agent, func(), error) {
+	conf, err := f.configuration(inv)
+	if err != nil {
+		return nil, nil, err
+	}
+	facts, err := f.meets(conf, inv, "this client's configuration")
+	if err != nil {
+		return nil, nil, err
+	}
+	d := newDisplay(conf)
+	defer d.close()
+	place := experiment.Place{Client: f.client, Of: inv.Clients, Partition: f.partition, Domain: f.domain,
+		Classes: inv.Classes}
+	b, err := experiment.OpenClient(ctx, conf, place, d.work)
+	if err != nil {
+		return nil, nil, asUsage(err)
+	}
+	if err := f.privately(b, inv, log); err != nil {
+		return nil, nil, err
+	}
+	terms, own := f.terms(b, place, facts, inv)
+	if err := f.consent().take(ctx, terms, own); err != nil {
+		return nil, nil, err
+	}
+	if err := b.Settle(); err != nil {
+		return nil, nil, err
+	}
+	d.opened(b)
+	d.fallback(b.Fallback)
+	if err := b.Features(ctx, d.work); err != nil {
+		return nil, nil, err
+	}
+	p, err := b.Participant(place)
+	if err != nil {
+		b.Close()
+		return nil, nil, err
+	}
+	card := transport.Card{Terms: b.Engine.Terms(), Member: engine.Member{Task: p.Task, Domain: p.Client.Domain},
+		Backbone: p.Backbone, Tokens: p.Tokens,
+		Examples: p.Client.Train.Len()}
+	summed, err := f.joinSecure(b, conf, inv)
+	if err != nil {
+		b.Close()
+		return nil, nil, err
+	}
+	set := b.Settings()
+	if b.Private() && !f.insecureDP {
+		if set.Noise, err = engine.OpenNoise(filepath.Join(f.state, noiseFile), inv.Run); err != nil {
+			b.Close()
+			return nil, nil, err
+		}
+	}
+	worker := engine.NewWorker(b.Engine, set)
+	if conf.Eval.ZeroShot {
+		if found, err := worker.ZeroShot(ctx, []*engine.Client{p.Client}); err == nil {
+			for _, line := range engine.ZeroShotWarnings(found) {
+				log.Warn(line)
+			}
+		}
+	}
+	part := transport.Local{Worker: worker, Experiment: b.Engine, Client: p.Client, Path: filepath.Join(f.state,
+		engine.PromptsFile)}
+	a, err := transport.NewAgent(nc, inv, card, f.state, part, log)
+	if err == nil {
+		err = errors.Join(writeConfig(f.state, b.Config), writeJSON(f.state, results.DataFile, b.Info))
+	}
+	done := func() {
+		summed()
+		worker.Close()
+		b.Close()
+	}
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return a, done, nil
+}
+
+// privately takes the noise from where both sides agreed to.
+func (f joinFlags) privately(b *experiment.Built, inv *transport.Invitation, log *slog.Logger) error {
+	switch {
+	case !b.Private() || !inv.InsecureDP && !f.insecureDP:
+		return nil
+	case !f.insecureDP:
+		return errors.New("the server has the noise of differential privacy come from the seed, which everybody knows, " +
+			"so that it hides nothing (serve --insecure-dp); add --insecure-dp to take part all the same")
+	case !inv.InsecureDP:
+		return errors.New("--insecure-dp: the server wants noise that nobody else knows; leave the flag out")
+	}
+	log.Warn(seededNoise)
+	return b.InsecureDP()
+}
+
+// configuration is the server's, changed by this client's own.
+func (f joinFlags) configuration(inv *transport.Invitation) (experiment.Config, error) {
+	var conf experiment.Config
+	err := os.MkdirAll(f.state, 0o700)
+	if err == nil {
+		err = os.Chmod(f.state, 0o700)
+	}
+	if err != nil {
+		return conf, fmt.Errorf("cannot make the client's folder: %w; take another --state", err)
+	}
+	path := filepath.Join(f.state, "invitation.yaml")
+	if err := writeFile(path, inv.Config); err != nil {
+		return conf, err
+	}
+	conf, err = configs.Load(path, nil)
+	if err == nil {
+		conf, err = experiment.CheckInvitation(conf)
+	}
+	if err != nil {
+		return conf, fmt.Errorf("the server's configuration: %w", err)
+	}
+	if _, err := f.meets(conf, inv, "the server's configuration"); err != nil {
+		return conf, err
+	}
+	if err := configs.Into(&conf, f.config, f.sets); err != nil {
+		return conf, usageError{err}
+	}
+	return conf, nil
+}

@@ -1,0 +1,76 @@
+package command
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/configs"
+	"promptfed/federation/experiment"
+	"promptfed/federation/partition"
+)
+
+func partitionCommand() *cobra.Command {
+	var file string
+	const short = "show who gets which examples, or compare a paper's sizes of data sets with the data"
+	c := configured("partition", short, func(cmd *cobra.Command, conf experiment.Config, d *display) error {
+		b, err := experiment.OpenData(cmd.Context(), conf, d.work)
+		if err != nil {
+			return asUsage(err)
+		}
+		d.opened(b)
+		fmt.Print(partition.Table(b.Set, b.Parts))
+		if file == "" {
+			return nil
+		}
+		var text bytes.Buffer
+		if err := partition.WriteJSON(&text, b.Set, b.Parts); err != nil {
+			return err
+		}
+		return writeFile(file, text.Bytes())
+	})
+	c.Flags().StringVar(&file, "json", "", "write the partition to a file")
+	show := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		counts, err := configs.IsCounts(args[0])
+		if err != nil {
+			return usageError{err}
+		}
+		if !counts {
+			return show(cmd, args)
+		}
+		if file != "" {
+			return usageError{fmt.Errorf("--json: %s has sizes of data sets to compare (counts), and no partition to "+
+				"write", args[0])}
+		}
+		sets, err := cmd.Flags().GetStringArray("set")
+		if err != nil {
+			return err
+		}
+		return compareCounts(args[0], sets)
+	}
+	return c
+}
+
+func featuresCommand() *cobra.Command {
+	return configured("features", "fill the feature cache", func(cmd *cobra.Command, conf experiment.Config,
+		d *display) error {
+		b, err := prepare(cmd.Context(), conf, d)
+		if err != nil {
+			return err
+		}
+		defer b.Close()
+		var names []string
+		for _, f := range b.Bundles {
+			names = append(names, f.Name)
+		}
+		n := 0
+		for _, s := range b.Set.Splits() {
+			n += len(*s.Examples)
+		}
+		fmt.Printf("features of %d images by %s are in the cache\n", n, strings.Join(names, ", "))
+		return nil
+	})
+}

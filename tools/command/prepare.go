@@ -1,0 +1,85 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/federation/experiment"
+	"promptfed/runtime/atomicfile"
+)
+
+// configured makes a command whose one argument is a configuration, with --set; do gets the configuration and a display
+// that is closed afterwards.
+func configured(use, short string, do func(cmd *cobra.Command, conf experiment.Config,
+	d *display) error) *cobra.Command {
+	var sets []string
+	c := &cobra.Command{Use: use + " CONFIG [--set key=value]", Args: exactly(1), Short: short}
+	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		conf, err := load(args[0], sets)
+		if err != nil {
+			return err
+		}
+		d := newDisplay(conf)
+		defer d.close()
+		return do(cmd, conf, d)
+	}
+	return c
+}
+
+// prepare opens an experiment and computes its features.
+func prepare(ctx context.Context, conf experiment.Config, m monitor) (*experiment.Built, error) {
+	b, err := experiment.Open(ctx, conf, m.work)
+	if err != nil {
+		return nil, asUsage(err)
+	}
+	if err := b.Settle(); err != nil {
+		return nil, err
+	}
+	m.opened(b)
+	m.fallback(b.Fallback)
+	defer m.features(b)()
+	return b, b.Features(ctx, m.work)
+}
+
+// onlyRuntime refuses keys that a command cannot change.
+func onlyRuntime(sets []string) error {
+	for _, s := range sets {
+		if !strings.HasPrefix(s, "runtime.") {
+			return usageError{fmt.Errorf("--set %s: only keys under runtime can be changed here", s)}
+		}
+	}
+	return nil
+}
+
+// bare is the default configuration with other runtime keys.
+func bare(sets []string) (experiment.Config, error) {
+	if err := onlyRuntime(sets); err != nil {
+		return experiment.Config{}, err
+	}
+	return load("", sets)
+}
+
+// settle takes the provider where no experiment is opened, and leaves it in the configuration.
+func settle(conf *experiment.Config, d *display) error {
+	why, err := conf.Runtime.Settle()
+	d.fallback(why)
+	return err
+}
+
+// writeFile replaces a file by some bytes.
+func writeFile(path string, b []byte) error {
+	return atomicfile.Write(path, func(w io.Writer) error {
+		_, err := w.Write(b)
+		return err
+	})
+}
+
+// needed is the error of a flag that must be given.
+func needed(command, flags string) error {
+	return usageError{fmt.Errorf("%s needs %s", command, flags)}
+}

@@ -1,0 +1,59 @@
+package command
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"promptfed/federation/experiment"
+	"promptfed/federation/secure"
+	"promptfed/federation/transport"
+)
+
+// serveSecure has the server's side of secure aggregation go on where it was, if there is any.
+func serveSecure(h *transport.Hub, b *experiment.Built) error {
+	who, err := h.Signatures()
+	if err != nil {
+		return err
+	}
+	return b.ServeSecure(secure.Place{Run: h.ID(), Dir: h.Dir(), Who: who})
+}
+
+// joinSecure prepares this client's side of secure aggregation, if there is any; summed tells in the end what it took
+// part in.
+func (f joinFlags) joinSecure(b *experiment.Built, conf experiment.Config, inv *transport.Invitation) (summed func(),
+	err error) {
+	if n := conf.Partition.Clients; conf.SecureAggregation.On() && n != inv.Clients {
+		return nil, fmt.Errorf("the server has %d clients; by this client's configuration (partition.clients) there are "+
+			"%d, of which secure aggregation takes its threshold", inv.Clients, n)
+	}
+	who, err := inv.Signatures(f.state)
+	if err != nil {
+		return nil, err
+	}
+	guard, err := b.JoinSecure(f.client, secure.Place{Run: inv.Run, Dir: f.state, Who: who})
+	if err != nil || guard == nil {
+		return func() {}, err
+	}
+	return func() { fmt.Print(f.summary(guard.Summary(f.client), who.Certified())) }, nil
+}
+
+// summary is what a client says of the sums that it was in.
+func (f joinFlags) summary(s secure.Summary, certified bool) string {
+	if s.Sums+s.Refused == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("secure aggregation: this client was in %d sums, of %d to %d clients, and refused %d orders; "+
+		"%s lists them\n", s.Sums, s.Fewest, s.Most, s.Refused, filepath.Join(f.state, secure.ListFile))
+	if certified || len(s.Keys) == 0 {
+		return text
+	}
+	var keys []string
+	for _, k := range slices.Sorted(maps.Keys(s.Keys)) {
+		keys = append(keys, fmt.Sprintf("%d %s", k, s.Keys[k]))
+	}
+	return text + "no certificate says whose these keys of the other clients are, of which the first that came was " +
+		"taken; compare them: " + strings.Join(keys, ", ") + "\n"
+}

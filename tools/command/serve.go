@@ -1,0 +1,237 @@
+package command
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/configs"
+	"promptfed/federation/engine"
+	"promptfed/federation/experiment"
+	"promptfed/federation/transport"
+	"promptfed/runtime/tensor"
+)
+
+// serveFlags are the command line of serve.
+type serveFlags struct {
+	sets           []string
+	out, run       string
+	listen, nats   string
+	link           linkOptions
+	classes        string
+	clients, wait  int
+	deadline       time.Duration
+	quorum         float64
+	maxNorm        string
+	maxExamples    string
+	limit, largest int
+	resume         bool
+	insecureDP     bool
+	log, metrics   string
+}
+
+func serveCommand() *cobra.Command {
+	var f serveFlags
+	c := &cobra.Command{Use: "serve CONFIG --out DIR [--listen HOST:PORT | --nats URL] [--clients N] [--deadline 5m] " +
+		"[--quorum 0.8] [--resume]", Args: exactly(1),
+		Short: "run an experiment whose clients are on other machines (promptfed join); the server holds no data"}
+	l := c.Flags()
+	l.StringArrayVar(&f.sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
+	l.StringVar(&f.out, "out", "", "run folder (default runs/NAME)")
+	l.StringVar(&f.run, "run", "default", "name of the run on the NATS server; clients give the same")
+	l.StringVar(&f.listen, "listen", ":4222", "HOST:PORT of the embedded NATS server; port 0 for any")
+	l.StringVar(&f.nats, "nats", "", "URL of a NATS server to use instead of the embedded one")
+	f.link.addToken(c, "secret that clients must give (embedded server); with --nats, the password")
+	l.StringVar(&f.link.creds, "creds", "", "credentials file for --nats")
+	l.StringVar(&f.link.tls, "tls", "", "folder that promptfed certs made: only clients with its certificates, each "+
+		"for itself")
+	l.StringVar(&f.classes, "classes", "", "file with the class names, one a line, in order (default: the first "+
+		"client's)")
+	l.IntVar(&f.clients, "clients", 0, "how many clients there are (default partition.clients)")
+	l.IntVar(&f.wait, "wait", 0, "start once so many have joined (default: all)")
+	l.DurationVar(&f.deadline, "deadline", 5*time.Minute, "of every order; 0 for none")
+	l.Float64Var(&f.quorum, "quorum", 0.8, "share of the clients asked that must answer; below it the order is given "+
+		"again")
+	l.StringVar(&f.maxNorm, "max-norm", "auto", "refuse uploads that moved the shared parameters farther than this "+
+		"number, or than is usual among all clients (auto); off for no bound")
+	l.StringVar(&f.maxExamples, "max-examples", "auto", "weight of an upload at most, in examples: a number, or a "+
+		"multiple of what clients have (auto); off for no bound")
+	l.IntVar(&f.limit, "limit", transport.DefaultLimit, "bytes of tensors that travel in a message; more go in pieces")
+	l.IntVar(&f.largest, "largest", transport.DefaultLargest, "bytes of tensors that are taken from a client at most")
+	l.BoolVar(&f.insecureDP, "insecure-dp", false, "draw the noise of differential privacy from the run's seed, to "+
+		"repeat a run byte for byte; whoever knows the seed takes it off, so that it hides nothing")
+	l.BoolVar(&f.resume, "resume", false, "go on after the last finished round")
+	l.StringVar(&f.log, "log", "text", "form of the log on standard error: text or json")
+	l.StringVar(&f.metrics, "metrics", "", "HOST:PORT that answers /metrics (Prometheus) and /healthz; they are not "+
+		"protected, so take 127.0.0.1")
+	c.RunE = func(cmd *cobra.Command, args []string) error { return serve(cmd.Context(), args[0], f) }
+	return c
+}
+
+// logger writes to standard error.
+func logger(form string) (*slog.Logger, error) {
+	switch form {
+	case "text":
+		return slog.New(slog.NewTextHandler(os.Stderr, nil)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(os.Stderr, nil)), nil
+	}
+	return nil, usageError{fmt.Errorf("--log %q: take text or json", form)}
+}
+
+func serve(ctx context.Context, path string, f serveFlags) error {
+	log, err := logger(f.log)
+	if err != nil {
+		return err
+	}
+	if err := transport.CheckName(f.run); err != nil {
+		return usageError{fmt.Errorf("--run: %w", err)}
+	}
+	conf, err := configs.Load(path, f.sets)
+	if err != nil {
+		return usageError{err}
+	}
+	if f.clients == 0 {
+		f.clients = conf.Partition.Clients
+	}
+	conf.Partition.Clients = f.clients
+	b, err := experiment.OpenServer(conf)
+	if err != nil {
+		return asUsage(err)
+	}
+	if f.insecureDP {
+		if err := b.InsecureDP(); err != nil {
+			return usageError{err}
+		}
+		log.Warn(seededNoise)
+	}
+	if f.wait == 0 {
+		f.wait = f.clients
+	}
+	if f.clients < 1 || f.wait < 1 || f.wait > f.clients {
+		return usageError{fmt.Errorf("--clients %d, --wait %d: there must be 1 or more, and no more to wait for than "+
+			"there are", f.clients, f.wait)}
+	}
+	dir := f.out
+	if dir == "" {
+		dir = filepath.Join("runs", conf.Name)
+	}
+	if err := claim(dir, f.resume); err != nil {
+		return err
+	}
+	set, err := f.settings(dir, b, log)
+	if err != nil {
+		return err
+	}
+	var own atomic.Pointer[tls.Certificate]
+	nc, stop, err := f.connect(ctx, &set, &own, log)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	d := newDisplay(conf)
+	defer d.close()
+	set.OnReply = d.turn
+	h, err := transport.Open(ctx, nc, set)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	if f.link.tls != "" {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go renewOnHangup(ctx, f.link.tls, h, &own, log)
+	}
+	m := newMeter(h)
+	if f.metrics != "" {
+		stop, err := serveMetrics(f.metrics, m, nc.IsConnected, log)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	round := func(r engine.Record) {
+		m.round(r)
+		d.round(r)
+	}
+	if err := f.train(ctx, h, b, dir, d, round, log); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("stopped; promptfed serve %s --resume --out %s goes on after the last finished round",
+				path, dir)
+		}
+		return err
+	}
+	text, err := writeReports([]string{dir}, dir)
+	if err != nil {
+		return err
+	}
+	fmt.Print(text)
+	fmt.Println("written to", dir)
+	return nil
+}
+
+// train waits for clients and runs the rounds.
+func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.Built, dir string, d *display,
+	round func(engine.Record), log *slog.Logger) error {
+	log.Info("waiting for clients", "needed", f.wait, "of", f.clients)
+	terms, err := h.Wait(ctx, f.wait)
+	if err != nil {
+		return err
+	}
+	b.Agree(terms)
+	if err := serveSecure(h, b); err != nil {
+		return err
+	}
+	if err := writeConfig(dir, b.Config); err != nil {
+		return err
+	}
+	set := b.Settings()
+	set.Dir, set.Resume, set.Remote = dir, f.resume, h
+	set.OnRound = round
+	if b.Private() && !f.insecureDP {
+		if set.Noise, err = engine.OpenNoise(filepath.Join(dir, hubDir, noiseFile), h.Status().Run); err != nil {
+			return err
+		}
+	}
+	d.start(b.Config.Train.Rounds, f.clients)
+	r, err := engine.Run(ctx, b.Engine, set)
+	if err != nil {
+		return err
+	}
+	if err := writeServerClients(dir, terms.Classes, h.Members()); err != nil {
+		return err
+	}
+	err = h.Finish(ctx, len(r.Records), func(client int) (shared, down tensor.Map, err error) {
+		m, _, err := engine.ReadPrompts(dir, client)
+		return m.Under("shared"), m.Under("down/" + strconv.Itoa(client)), err
+	})
+	t := h.Totals()
+	log.Info("done", "bytes_up", t.BytesUp, "bytes_down", t.BytesDown, "replies", t.Replies, "late", t.Late, "refused",
+		t.Refused, "repeats", t.Repeats, "longest_move", math.Round(10*h.LongestMove())/10)
+	return err
+}
+
+// writeServerClients writes clients.json with what a server knows, which is no counts.
+func writeServerClients(dir string, classes []string, members []engine.Member) error {
+	out := experiment.Clients{Classes: classes}
+	for _, m := range members {
+		none := make([]int, len(classes))
+		out.Clients = append(out.Clients, experiment.ClientInfo{Backbone: m.Task.Backbone, Domain: m.Domain,
+			Train: none, Val: []int{}, Test: none})
+	}
+	text, err := json.Marshal(out)
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, clientsFile), append(text, '\n'))
+}

@@ -1,0 +1,183 @@
+package command
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/configs"
+	"promptfed/federation/experiment"
+	"promptfed/federation/transport"
+)
+
+// settings are those of the hub.
+func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) (transport.Settings, error) {
+	set := transport.Settings{Name: f.run, Resume: f.resume, Clients: f.clients, Deadline: f.deadline, Quorum: f.quorum,
+		Method: b.Method,
+		Terms:  b.Engine.Terms(), Limit: f.limit, Largest: f.largest, Sealed: b.Engine.Secure != "",
+		Log: log}
+	var err error
+	if set.MaxNorm, err = bound("max-norm", f.maxNorm); err != nil {
+		return set, err
+	}
+	examples, err := bound("max-examples", f.maxExamples)
+	if set.MaxExamples = int(examples); err == nil && examples != math.Trunc(examples) {
+		err = usageError{fmt.Errorf("--max-examples %s: take a whole number", f.maxExamples)}
+	}
+	if err != nil {
+		return set, err
+	}
+	if set.Rate, err = b.Engine.Training.Schedule.New(b.Engine.Training.Optim.LR); err != nil {
+		return set, err
+	}
+	if set.Sealed {
+		log.Warn("uploads are behind secure aggregation: their norms, examples and extras are not checked")
+	}
+	if set.Config, err = configs.YAML(b.Invitation()); err != nil {
+		return set, err
+	}
+	if f.classes != "" {
+		text, err := os.ReadFile(f.classes)
+		if err != nil {
+			return set, err
+		}
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); line != "" {
+				set.Terms.Classes = append(set.Terms.Classes, line)
+			}
+		}
+	}
+	if set.Identity, err = (linkOptions{tls: f.link.tls, user: serverName}).identity(); err != nil {
+		return set, err
+	}
+	facts, err := b.Invitation().Facts(experiment.Link{TLS: f.link.tls != "", Insecure: f.insecureDP})
+	if err != nil {
+		return set, err
+	}
+	if set.Facts, err = json.Marshal(facts); err != nil {
+		return set, err
+	}
+	set.InsecureDP = f.insecureDP && b.Private()
+	set.Dir = filepath.Join(dir, hubDir)
+	set.ID, set.Resume, err = runID(dir, f.resume, set.InsecureDP)
+	return set, err
+}
+
+// bound reads a flag that bounds what is uploaded: a number, 0 for auto and -1 for off.
+func bound(flag, text string) (float64, error) {
+	switch text {
+	case "auto":
+		return 0, nil
+	case "off":
+		return -1, nil
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err != nil || !(v >= 0 && v <= 1<<53):
+		return 0, usageError{fmt.Errorf("--%s %q: take auto, off or a number above 0, at most 2^53", flag, text)}
+	case v == 0:
+		return -1, nil
+	}
+	return v, nil
+}
+
+// hubDir is the folder of the server's own secrets; noiseFile is where it, or a client's folder, keeps that of noise.
+const (
+	hubDir    = "hub"
+	noiseFile = "noise.json"
+)
+
+// seededNoise is said where noise hides nothing.
+const seededNoise = "--insecure-dp: the noise of differential privacy comes from the run's seed, which everybody knows; " +
+	"it hides nothing, and no epsilon is recorded"
+
+// runID is the identity of the run in a folder, made anew unless the run goes on; where its noise comes from stays.
+func runID(dir string, resume, insecureDP bool) (id string, old bool, err error) {
+	path := filepath.Join(dir, "serve.json")
+	var saved struct {
+		Run        string `json:"run"`
+		InsecureDP bool   `json:"insecure_dp,omitempty"`
+	}
+	if resume {
+		b, err := os.ReadFile(path)
+		if err == nil {
+			if err := json.Unmarshal(b, &saved); err != nil {
+				return "", false, fmt.Errorf("%s: %w", path, err)
+			}
+			if saved.InsecureDP != insecureDP {
+				return "", false, usageError{fmt.Errorf("%s: the run began with insecure_dp %v; go on likewise (flag "+
+					"--insecure-dp), or take another --out", path, saved.InsecureDP)}
+			}
+			return saved.Run, true, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return "", false, err
+		}
+	}
+	saved.Run, saved.InsecureDP = transport.NewID(), insecureDP
+	b, err := json.Marshal(saved)
+	if err == nil {
+		err = writeFile(path, append(b, '\n'))
+	}
+	return saved.Run, false, err
+}
+
+// plainToken is said where a token is all that protects.
+const plainToken = "the token and all else travel unencrypted, and who has the token can be anybody; --tls closes " +
+	"that (promptfed certs)"
+
+// connect gives the hub's connection: to a NATS server in this process, or to one elsewhere.
+func (f serveFlags) connect(ctx context.Context, set *transport.Settings, own *atomic.Pointer[tls.Certificate],
+	log *slog.Logger) (*nats.Conn, func(), error) {
+	f.link.user = serverName
+	if err := f.link.secret(); err != nil {
+		return nil, nil, err
+	}
+	if f.nats != "" {
+		options, err := f.link.options()
+		if err != nil {
+			return nil, nil, err
+		}
+		nc, err := transport.Dial(ctx, f.nats, "promptfed serve", log, options...)
+		if err != nil {
+			return nil, nil, err
+		}
+		return nc, nc.Close, nil
+	}
+	e := transport.Embedding{Listen: f.listen, Run: f.run, Token: f.link.token, Limit: max(1<<20, set.Limit+64<<10),
+		Log: log}
+	var err error
+	if f.link.tls != "" {
+		if e.TLS, err = serverTLS(f.link.tls); err != nil {
+			return nil, nil, err
+		}
+		replaceable(e.TLS, own)
+		if e.Revoked, err = revokedIn(f.link.tls); err != nil {
+			return nil, nil, err
+		}
+	} else if f.link.token == "" {
+		log.Warn("anybody who can connect can be a client, unencrypted; --tls closes that (promptfed certs)", "listen",
+			f.listen)
+	} else {
+		log.Warn(plainToken, "listen", f.listen)
+	}
+	s, err := transport.Embed(e)
+	if err != nil {
+		return nil, nil, err
+	}
+	log.Info("clients join with: promptfed join "+s.URL()+" --client K", "clients", f.clients)
+	set.Ban = s.Ban
+	return s.Conn(), s.Close, nil
+}

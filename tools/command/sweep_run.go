@@ -1,0 +1,245 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+
+	"promptfed/configs"
+	"promptfed/federation/experiment"
+	"promptfed/runtime/ort"
+	"promptfed/tools/results"
+)
+
+// runSweep runs the cells of a sweep file that are not done yet.
+func runSweep(ctx context.Context, path string, f sweepFlags) error {
+	s, err := loadSweep(path, f)
+	if err != nil {
+		return err
+	}
+	others, err := f.spread.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer others.close()
+	dir := f.out
+	if dir == "" {
+		dir = filepath.Join("runs", s.Name)
+	}
+	if err := claimSweep(s, dir, f.resume); err != nil {
+		return err
+	}
+	var todo []configs.Cell
+	for _, c := range s.Cells {
+		if !finished(cellDir(dir, c), c.Config) {
+			todo = append(todo, c)
+		}
+	}
+	if others != nil {
+		f.jobs = 1
+	}
+	jobs, workers := share(f.jobs, todo, runtime.NumCPU())
+	r := &sweepRun{dir: dir, workers: workers, others: others, show: newSweepDisplay(s, len(s.Cells)-len(todo), todo,
+		jobs)}
+	err = r.run(ctx, todo, jobs)
+	r.show.close()
+	if ctx.Err() != nil {
+		return fmt.Errorf("stopped; promptfed sweep %s --resume --out %s goes on, with the other options as they "+
+			"were", path, dir)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; the rest was left: make room and add --resume to go on", err)
+	}
+	text, err := "", error(nil)
+	if len(r.failed) < len(s.Cells) {
+		text, err = writeReports([]string{dir}, dir)
+	}
+	fmt.Print(text)
+	for _, line := range r.failed {
+		fmt.Println("failed:", line)
+	}
+	if n := len(r.failed); n > 0 {
+		return errors.Join(fmt.Errorf("%d of %d cells failed; --resume tries them again", n, len(s.Cells)), err)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d cells in %s\n", len(s.Cells), dir)
+	return nil
+}
+
+func cellDir(dir string, c configs.Cell) string {
+	return filepath.Join(dir, filepath.FromSlash(c.Folder))
+}
+
+// share gives the cells that run at a time, and the clients that train at a time in those whose configuration does not
+// say it: the processors are dealt out to the cells; 0 is all of them. On a GPU cells take turns: what they would need
+// of its memory together is not known.
+func share(jobs int, cells []configs.Cell, processors int) (int, int) {
+	most, gpu := 1, false
+	for _, c := range cells {
+		most, gpu = max(most, c.Config.Runtime.Workers), gpu || c.Config.Runtime.Provider != ort.CPU
+	}
+	if jobs == 0 {
+		jobs = max(1, processors/most)
+		if gpu {
+			jobs = 1
+		}
+	}
+	jobs = max(1, min(jobs, len(cells)))
+	if jobs == 1 {
+		return jobs, 0
+	}
+	return jobs, max(1, processors/jobs)
+}
+
+// sweepRun runs cells side by side. What it keeps of a finished cell is nothing, of a failed one a line.
+type sweepRun struct {
+	dir      string
+	workers  int
+	others   *cluster
+	show     *sweepDisplay
+	features turns
+
+	mu     sync.Mutex
+	failed []string
+}
+
+// run runs cells, up to jobs at a time. A cell that fails does not stop the others; a full disk does.
+func (r *sweepRun) run(ctx context.Context, cells []configs.Cell, jobs int) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(jobs)
+	for _, c := range cells {
+		if ctx.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			if ctx.Err() != nil {
+				return nil
+			}
+			err := r.cell(ctx, c)
+			switch {
+			case err == nil:
+				return nil
+			case full(err):
+				return fmt.Errorf("cell %s: %w", c.Folder, err)
+			case ctx.Err() != nil: // it was stopped
+				return nil
+			}
+			line := oneLine(err)
+			r.mu.Lock()
+			r.failed = append(r.failed, c.Folder+": "+line)
+			slices.Sort(r.failed)
+			r.mu.Unlock()
+			r.show.failed(c, line)
+			return r.note(c, line)
+		})
+	}
+	return g.Wait()
+}
+
+// note leaves the error of a cell in its folder.
+func (r *sweepRun) note(c configs.Cell, line string) error {
+	dir := cellDir(r.dir, c)
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = writeFile(filepath.Join(dir, results.ErrorFile), []byte(line+"\n"))
+	}
+	if full(err) {
+		return err
+	}
+	return nil // the command names the cell in any case
+}
+
+// full tells whether an error means that no other cell could write its files either: a disk or a quota is full, files
+// may not grow, or nothing may be written any more.
+func full(err error) bool {
+	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EROFS} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// cell runs one cell, or goes on with it. A panic is an error that says where it was.
+func (r *sweepRun) cell(ctx context.Context, c configs.Cell) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("internal error: %v at %s", p, panicked())
+		}
+	}()
+	dir := cellDir(r.dir, c)
+	if err := os.Remove(filepath.Join(dir, results.ErrorFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	m := r.show.cell(c, &r.features)
+	workers := r.workers
+	if c.Config.Runtime.Workers > 0 {
+		workers = 0
+	}
+	result, err := train(ctx, c.Config, dir, true, workers, m, r.others)
+	if err != nil {
+		return err
+	}
+	m.done(result.Summary)
+	return nil
+}
+
+// panicked is the place of the panic that is being recovered from.
+func panicked() string {
+	pc := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pc[:runtime.Callers(3, pc)])
+	for {
+		f, more := frames.Next()
+		if !strings.HasPrefix(f.Function, "runtime.") || !more {
+			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
+		}
+	}
+}
+
+// turns has cells that need the same features wait for the one that computes them; they find them in the cache.
+type turns struct {
+	mu    sync.Mutex
+	locks map[string]*sync.Mutex
+}
+
+// take waits for the turn of an experiment. Locks are taken in one order, so that no two wait for each other.
+func (t *turns) take(b *experiment.Built) (done func()) {
+	set := b.Config.Data.Config
+	set.Shots = 0
+	var keys []string
+	for _, f := range b.Bundles {
+		keys = append(keys, fmt.Sprintf("%s %+v", f.Name, set))
+	}
+	slices.Sort(keys)
+	var held []*sync.Mutex
+	for _, key := range keys {
+		t.mu.Lock()
+		if t.locks == nil {
+			t.locks = map[string]*sync.Mutex{}
+		}
+		l := t.locks[key]
+		if l == nil {
+			l = &sync.Mutex{}
+			t.locks[key] = l
+		}
+		t.mu.Unlock()
+		l.Lock()
+		held = append(held, l)
+	}
+	return func() {
+		for _, l := range held {
+			l.Unlock()
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package command
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/configs"
+	"promptfed/federation/engine"
+	"promptfed/federation/experiment"
+)
+
+func traceCommand() *cobra.Command {
+	var out string
+	rounds := 2
+	c := configured("trace", "run some rounds and write every number that an outside program needs to recompute them",
+		func(cmd *cobra.Command, conf experiment.Config, d *display) error {
+			if out == "" || rounds < 1 {
+				return needed("trace", "--out DIR and --rounds of 1 or more")
+			}
+			conf.Train.Rounds = rounds
+			b, err := prepare(cmd.Context(), conf, d)
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			resolved, err := configs.Map(b.Config)
+			if err != nil {
+				return err
+			}
+			about, err := b.Trace(resolved)
+			if err != nil {
+				return err
+			}
+			rec := engine.NewRecorder()
+			set := b.Settings()
+			set.Tracer, set.OnTurn, set.OnRound = rec, d.turn, d.round
+			d.start(rounds, len(b.Parts))
+			if _, err := engine.Run(cmd.Context(), b.Engine, set); err != nil {
+				return err
+			}
+			if err := rec.WriteTrace(out, about); err != nil {
+				return err
+			}
+			fmt.Printf("%d tensors of %d rounds in %s\n", len(rec.Tensors), rounds, out)
+			return nil
+		})
+	c.Flags().IntVar(&rounds, "rounds", rounds, "rounds to run")
+	c.Flags().StringVar(&out, "out", "", "folder for trace.json and trace.safetensors")
+	return c
+}

@@ -1,0 +1,176 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/configs"
+	"promptfed/federation/engine"
+	"promptfed/federation/experiment"
+	"promptfed/federation/transport"
+)
+
+// workFlags are the command line of work.
+type workFlags struct {
+	sets          []string
+	config, queue string
+	log           string
+	jobs          int
+	idle          time.Duration
+	link          linkOptions
+}
+
+func workCommand() *cobra.Command {
+	var f workFlags
+	c := &cobra.Command{Use: "work URL [--set data.root=DIR] [--set runtime.provider=cuda] [--jobs N] [--idle 10m] " +
+		"[--tls DIR | --token SECRET | --creds FILE]", Args: exactly(1),
+		Short: "train clients of runs elsewhere (promptfed run --cluster), one run after the other, until stopped"}
+	l := c.Flags()
+	l.StringArrayVar(&f.sets, "set", nil, "change a key, as in data.root=DIR, exam.root=DIR or "+
+		"runtime.provider=cuda; the rest comes from the run")
+	l.StringVar(&f.config, "config", "", "configuration of this machine: data.root and runtime")
+	l.IntVar(&f.jobs, "jobs", 0, "clients that train at a time (default: runtime.workers)")
+	l.DurationVar(&f.idle, "idle", 0, "leave when no run wants workers for so long; 0 for never")
+	l.StringVar(&f.log, "log", "text", "form of the log on standard error: text or json")
+	addQueue(c, &f.queue)
+	addLink(c, &f.link)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		err := work(cmd.Context(), args[0], f)
+		if cmd.Context().Err() != nil || errors.Is(err, transport.ErrIdle) { // both are how a worker ends
+			return nil
+		}
+		return err
+	}
+	return c
+}
+
+func work(ctx context.Context, url string, f workFlags) error {
+	log, err := logger(f.log)
+	if err != nil {
+		return err
+	}
+	if err := transport.CheckName(f.queue); err != nil {
+		return usageError{fmt.Errorf("--queue: %w", err)}
+	}
+	if f.jobs < 0 || f.jobs > transport.MaxJobs {
+		return usageError{fmt.Errorf("--jobs %d: take 1 to %d, or 0 for runtime.workers", f.jobs, transport.MaxJobs)}
+	}
+	f.link.user = transport.WorkerUser
+	options, err := f.link.options()
+	if err != nil {
+		return err
+	}
+	w := transport.Work{Queue: f.queue, Worker: transport.NewID(), Program: experiment.Version(), Idle: f.idle, Log: log}
+	if w.Identity, err = f.link.identity(); err != nil {
+		return err
+	}
+	nc, err := transport.Dial(ctx, url, "promptfed work", log, append(options,
+		transport.WorkerOptions(w.Queue, w.Worker)...)...)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	var now *task
+	defer func() { now.close() }()
+	for {
+		inv, err := w.Ask(ctx, nc)
+		if err != nil {
+			return err
+		}
+		if now == nil || !bytes.Equal(now.config, inv.Config) {
+			now.close()
+			if now, err = f.prepare(ctx, inv.Config); err != nil {
+				return err
+			}
+		}
+		if err := w.Run(ctx, nc, inv, now.info, now.job); !errors.Is(err, transport.ErrOver) {
+			return err
+		}
+		log.Info("the run is over")
+	}
+}
+
+// task is an experiment that this machine works for.
+type task struct {
+	config []byte
+	built  *experiment.Built
+	worker *engine.Worker
+	info   transport.WorkerInfo
+}
+
+func (t *task) close() {
+	if t != nil {
+		t.worker.Close()
+		t.built.Close()
+	}
+}
+
+// job does what an order asks of a client.
+func (t *task) job(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State,
+	error) {
+	c, err := t.built.Client(client)
+	if err != nil {
+		return engine.Reply{}, nil, err
+	}
+	return t.worker.Answer(ctx, c, o, s)
+}
+
+// prepare opens what a run's configuration names, with this machine's folders and runtime.
+func (f workFlags) prepare(ctx context.Context, config []byte) (*task, error) {
+	conf, err := configs.Text("the run's configuration", config)
+	if err == nil {
+		conf, err = experiment.CheckShared(conf)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := configs.Into(&conf, f.config, f.sets); err != nil {
+		return nil, usageError{err}
+	}
+	d := newDisplay(conf)
+	defer d.close()
+	b, err := experiment.OpenWorker(ctx, conf, d.work)
+	if err != nil {
+		return nil, asUsage(err)
+	}
+	if err := b.Settle(); err != nil {
+		return nil, err
+	}
+	d.opened(b)
+	d.fallback(b.Fallback)
+	if err := b.Features(ctx, d.work); err != nil {
+		return nil, err
+	}
+	t := &task{config: config, built: b, worker: engine.NewWorker(b.Engine, b.Settings())}
+	t.info.Host, t.info.Jobs = hostName(), f.jobs
+	if f.jobs == 0 {
+		t.info.Jobs = b.Settings().Workers
+	}
+	if t.info.Footing, err = b.Footing(ctx); err != nil {
+		t.close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// hostName is this machine's, as far as it can be shown.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Map(func(r rune) rune {
+		if r < 128 && (r == '-' || r == '.' || r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' &&
+			r <= 'z') {
+			return r
+		}
+		return '_'
+	}, name[:min(len(name), 60)])
+}
