@@ -6,8 +6,8 @@ import (
 	"promptfed/federation/method"
 )
 
-// look learns which clients elsewhere are there by now. What is known of one that is not there any more stays known.
-func (s *Server) look() {
+// updateInfos learns which clients elsewhere are there by now. What is known of one that is not there any more stays known.
+func (s *Server) updateInfos() {
 	if s.Known == nil {
 		return
 	}
@@ -20,17 +20,17 @@ func (s *Server) look() {
 	s.Global.Infos, s.Plan.Peers = now, now
 }
 
-// meet tells the method, between rounds, of the clients that joined since it was told last. Then the surveys of round 0
+// joinNew tells the method, between rounds, of the clients that joined since it was told last. Then the surveys of round 0
 // are asked again, since they have not answered them.
-func (s *Server) meet() error {
-	s.look()
+func (s *Server) joinNew() error {
+	s.updateInfos()
 	var joined []int
 	for id, p := range s.Global.Infos {
-		if p.Backbone != "" && (id >= len(s.met) || p != s.met[id]) {
+		if p.Backbone != "" && (id >= len(s.joined) || p != s.joined[id]) {
 			joined = append(joined, id)
 		}
 	}
-	s.met, s.surveys = s.Global.Infos, s.Method.Statistics(s.Global.Round)
+	s.joined, s.surveys = s.Global.Infos, s.Method.Statistics(s.Global.Round)
 	if len(joined) == 0 || s.Known == nil {
 		return nil
 	}

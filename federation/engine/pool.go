@@ -79,7 +79,7 @@ func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
 		return r, err
 	}
 	if o.Kind.Tests() {
-		return p.told(r)
+		return p.decoded(r)
 	}
 	if next != nil {
 		if err := p.Store.Hold(o.Round, c.ID, *next); err != nil {
@@ -104,8 +104,8 @@ func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
 	return r, nil
 }
 
-// told is the reply to a test as it arrives.
-func (p *Pool) told(r Reply) (Reply, error) {
+// decoded is the reply to a test as it arrives.
+func (p *Pool) decoded(r Reply) (Reply, error) {
 	if !p.Encode || len(r.Upload.Extra) == 0 {
 		return r, nil
 	}

@@ -276,7 +276,7 @@ func (e *Experiment) resume(set Settings, server *Server, store *Store) (*journa
 		if err := set.Remote.Load(pos.Remote); err != nil {
 			return nil, fmt.Errorf("cannot resume: %w", err)
 		}
-		server.met, server.Global.Infos = pos.Peers, pos.Peers
+		server.joined, server.Global.Infos = pos.Peers, pos.Peers
 	}
 	return openJournal(rounds, pos.Round, pos.Record)
 }
@@ -302,7 +302,7 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 		if pos.Remote, err = set.Remote.Save(); err != nil {
 			return err
 		}
-		pos.Peers = s.met
+		pos.Peers = s.joined
 	}
 	if err := saveCheckpoint(filepath.Join(set.Dir, CheckFolder), &s.Global, pos); err != nil {
 		return err

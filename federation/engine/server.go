@@ -57,7 +57,7 @@ type Server struct {
 	shared  *sharedOptimizer // of the clients; nil for none
 	has     Evaluable
 	view    method.View         // of the headline
-	met     []method.ClientInfo // the clients that the method knows of
+	joined  []method.ClientInfo // the clients that the method knows of
 	surveys []method.Statistic  // of the round
 }
 
@@ -72,7 +72,7 @@ func (s *Server) start(task method.Task) error {
 			s.Global.Shared[p.Name] = method.Draw(s.Plan.Seed, -1, p.Name, p.Shape, p.Std)
 		}
 	}
-	s.met = s.Plan.Peers
+	s.joined = s.Plan.Peers
 	if err := s.Method.Start(&s.Global); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	if s.Noise != nil {
 		g.Noise = s.Noise.of(g.Round, false)
 	}
-	if err := s.meet(); err != nil {
+	if err := s.joinNew(); err != nil {
 		return Record{}, fmt.Errorf("round %d: %w", g.Round, err)
 	}
 	rec := Record{Round: g.Round, Clients: s.participants(g.Round), LR: s.Rate(g.Round)}
@@ -240,7 +240,7 @@ func (s *Server) send(ctx context.Context, o Order, rec *Record) ([]Reply, error
 	if _, remote := s.Cohort.(Suspicious); len(replies) == 0 && !remote {
 		return nil, fmt.Errorf("round %d: no client answered", o.Round)
 	}
-	s.look() // some may have joined to answer
+	s.updateInfos() // some may have joined to answer
 	sortReplies(replies)
 	for _, r := range replies {
 		rec.BytesUp += r.Up
