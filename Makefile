@@ -72,7 +72,7 @@ lint: ## staticcheck, pinned
 	go run $(STATICCHECK) ./...
 
 arrows: ## who may import whom, and what may be tracked
-	go test -count=1 ./tools/arrows
+	go test -count=1 ./tools/checks
 
 docs: ## rewrite what comes from the code in README.md and docs/: tables, requirements of examples
 	go run ./tools/docs

@@ -135,7 +135,7 @@ func TestEveryKeyIsExplained(t *testing.T) {
 
 func TestPackageWithoutCommentIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	for _, f := range floors {
+	for _, f := range layers {
 		if err := os.MkdirAll(filepath.Join(dir, f, "x"), 0o755); err != nil {
 			t.Fatal(err)
 		}

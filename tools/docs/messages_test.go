@@ -17,8 +17,8 @@ func TestMessagesAreThoseOfTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sources strings.Builder
-	for _, floor := range floors {
-		err := filepath.WalkDir(filepath.Join(root, floor), func(path string, d fs.DirEntry, err error) error {
+	for _, layer := range layers {
+		err := filepath.WalkDir(filepath.Join(root, layer), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !slices.Contains([]string{".go", ".sh"}, filepath.Ext(path)) ||
 				strings.HasSuffix(path, "_test.go") {
 				return err

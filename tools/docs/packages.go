@@ -13,17 +13,17 @@ import (
 	"strings"
 )
 
-// floors from the highest down, as documents list them.
-var floors = []string{"tools", "configs", "federation", "models", "runtime"}
+// layers from the highest down, as documents list them.
+var layers = []string{"tools", "configs", "federation", "models", "runtime"}
 
 // pack is a package and the first sentence of its comment.
 type pack struct{ path, says string }
 
-// packages reads the packages of all floors; one without a comment is an error.
+// packages reads the packages of all layers; one without a comment is an error.
 func packages(root string) ([]pack, error) {
 	var out []pack
-	for _, floor := range floors {
-		err := filepath.WalkDir(filepath.Join(root, floor), func(dir string, d fs.DirEntry, err error) error {
+	for _, layer := range layers {
+		err := filepath.WalkDir(filepath.Join(root, layer), func(dir string, d fs.DirEntry, err error) error {
 			if err != nil || !d.IsDir() {
 				return err
 			}

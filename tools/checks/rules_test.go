@@ -1,4 +1,4 @@
-package arrows
+package checks
 
 import (
 	"slices"
@@ -8,7 +8,7 @@ import (
 
 // Every rule must be able to fail: each case breaks one rule in a made-up module, or stays just within it.
 func TestImportRules(t *testing.T) {
-	ours := func(room string) string { return Module + "/" + room }
+	ours := func(path string) string { return Module + "/" + path }
 	cases := []struct {
 		name string
 		pkg  Package
@@ -18,7 +18,7 @@ func TestImportRules(t *testing.T) {
 			Deps: []string{ours("runtime/ops")}}, ""},
 		{"graphs without operators", Package{ImportPath: ours("models/clip"), Imports: []string{ours("runtime/graph")}},
 			"does not reach promptfed/runtime/ops"},
-		{"same floor", Package{ImportPath: ours("models/bundle"), Imports: []string{ours("models/clip")}}, ""},
+		{"same layer", Package{ImportPath: ours("models/bundle"), Imports: []string{ours("models/clip")}}, ""},
 		{"runtime imports models", Package{ImportPath: ours("runtime/nn"), Imports: []string{ours("models/clip")}},
 			"models is above runtime"},
 		{"a test imports upwards", Package{ImportPath: ours("runtime/nn"),
@@ -31,11 +31,11 @@ func TestImportRules(t *testing.T) {
 			Imports: []string{ours("configs")}}, "configs is above federation"},
 		{"configs imports tools", Package{ImportPath: ours("configs"), Imports: []string{ours("tools/docs")}},
 			"tools is above configs"},
-		{"no floor", Package{ImportPath: ours("internal/x")}, "stands on no floor"},
-		{"alike by name only", Package{ImportPath: ours("runtimes/x")}, "stands on no floor"},
-		{"at the root", Package{ImportPath: Module, GoFiles: []string{"main.go"}}, "stands on no floor"},
+		{"no layer", Package{ImportPath: ours("internal/x")}, "is of no layer"},
+		{"alike by name only", Package{ImportPath: ours("runtimes/x")}, "is of no layer"},
+		{"at the root", Package{ImportPath: Module, GoFiles: []string{"main.go"}}, "is of no layer"},
 		{"at runtime's root", Package{ImportPath: ours("runtime"), GoFiles: []string{"x.go"}}, "standard library"},
-		{"ORT in its room", Package{ImportPath: ours("runtime/ort"),
+		{"ORT in its package", Package{ImportPath: ours("runtime/ort"),
 			Imports: []string{"github.com/yalue/onnxruntime_go"}}, ""},
 		{"ORT elsewhere", Package{ImportPath: ours("runtime/grad"),
 			Imports: []string{"github.com/yalue/onnxruntime_go"}}, "only runtime/ort may"},

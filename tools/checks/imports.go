@@ -1,4 +1,4 @@
-package arrows
+package checks
 
 import (
 	"fmt"
@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// floors from the lowest up. A package imports packages of its own floor and of floors before it; configs, the loader
+// layers from the lowest up. A package imports packages of its own layer and of layers before it; configs, the loader
 // of configuration files, stands between the federation and the commands.
-var floors = []string{"runtime", "models", "federation", "configs", "tools"}
+var layers = []string{"runtime", "models", "federation", "configs", "tools"}
 
 // reserved are outside packages with one importer: a folder of ours, which may import them and those under them.
 var reserved = []struct{ outside, folder string }{
@@ -41,7 +41,7 @@ var banned = []struct {
 	{"federation/transport", true, []string{Module + "/federation/methods", Module + "/federation/experiment"}},
 }
 
-// Imports gives the imports that the floors forbid.
+// Imports gives the imports that the layers forbid.
 func Imports(list []Package) []string {
 	var bad []string
 	for _, p := range list {
@@ -53,17 +53,17 @@ func Imports(list []Package) []string {
 	return bad
 }
 
-// upward finds imports of a higher floor, by tests too, and packages that stand on no floor.
+// upward finds imports of a higher layer, by tests too, and packages of no layer.
 func upward(p Package) []string {
-	mine := floor(p.ImportPath)
+	mine := layer(p.ImportPath)
 	if mine < 0 {
-		return []string{fmt.Sprintf("%s stands on no floor: put it under %s", p.ImportPath, strings.Join(floors, ", "))}
+		return []string{fmt.Sprintf("%s is of no layer: put it under %s", p.ImportPath, strings.Join(layers, ", "))}
 	}
 	var bad []string
 	for _, path := range p.direct() {
-		if up := floor(path); up > mine {
-			bad = append(bad, fmt.Sprintf("%s imports %s: %s is above %s", p.ImportPath, path, floors[up],
-				floors[mine]))
+		if up := layer(path); up > mine {
+			bad = append(bad, fmt.Sprintf("%s imports %s: %s is above %s", p.ImportPath, path, layers[up],
+				layers[mine]))
 		}
 	}
 	if p.ImportPath == Module+"/runtime" && len(p.GoFiles) > 0 {
@@ -74,8 +74,8 @@ func upward(p Package) []string {
 	return bad
 }
 
-func floor(path string) int {
-	return slices.IndexFunc(floors, func(f string) bool { return within(room(path), f) })
+func layer(path string) int {
+	return slices.IndexFunc(layers, func(f string) bool { return within(inModule(path), f) })
 }
 
 // owned finds outside packages imported by others than their one importer.
@@ -83,7 +83,7 @@ func owned(p Package) []string {
 	var bad []string
 	for _, r := range reserved {
 		for _, path := range p.direct() {
-			if within(path, r.outside) && !within(p.room(), r.folder) {
+			if within(path, r.outside) && !within(p.inModule(), r.folder) {
 				bad = append(bad, fmt.Sprintf("%s imports %s: only %s may", p.ImportPath, path, r.folder))
 			}
 		}
@@ -94,7 +94,7 @@ func owned(p Package) []string {
 func unreachable(p Package) []string {
 	var bad []string
 	for _, b := range banned {
-		if !within(p.room(), b.folder) {
+		if !within(p.inModule(), b.folder) {
 			continue
 		}
 		paths, verb := p.Imports, "imports"

@@ -1,4 +1,4 @@
-package arrows
+package checks
 
 import (
 	"fmt"

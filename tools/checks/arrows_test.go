@@ -1,4 +1,4 @@
-package arrows
+package checks
 
 import (
 	"go/build"
@@ -75,13 +75,13 @@ func TestOneReaderOfExternalData(t *testing.T) {
 	eachGoFile(t, []string{"runtime/onnx"}, ExternalReaders)
 }
 
-// eachGoFile reports what a rule finds in the Go files of all floors, but for some folders.
+// eachGoFile reports what a rule finds in the Go files of all layers, but for some folders.
 func eachGoFile(t *testing.T, but []string, rule func(file string, source []byte) ([]string, error)) {
 	t.Helper()
 	dir := root(t)
 	read := 0
-	for _, floor := range floors {
-		err := filepath.WalkDir(filepath.Join(dir, floor), func(path string, d fs.DirEntry, err error) error {
+	for _, layer := range layers {
+		err := filepath.WalkDir(filepath.Join(dir, layer), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
 				return err
 			}

@@ -1,6 +1,6 @@
-// Package arrows keeps the import arrows of the four floors, and what may lie in the repository, as rules that a test
-// runs. A rule gives one line for everything that breaks it.
-package arrows
+// Package checks keeps the dependency rules of the layers, how large files and folders may be, and what may lie in the
+// repository, as rules that a test runs. A rule gives one line for everything that breaks it.
+package checks
 
 import (
 	"bytes"
@@ -28,10 +28,10 @@ type Package struct {
 // direct are the imports of a package and of its tests.
 func (p Package) direct() []string { return slices.Concat(p.Imports, p.TestImports, p.XTestImports) }
 
-// room is the path inside the module: runtime/ort; "." at its root.
-func (p Package) room() string { return room(p.ImportPath) }
+// inModule is the path inside the module: runtime/ort; "." at its root.
+func (p Package) inModule() string { return inModule(p.ImportPath) }
 
-func room(path string) string {
+func inModule(path string) string {
 	if path == Module {
 		return "."
 	}

@@ -1,0 +1,73 @@
+package checks
+
+import (
+	"fmt"
+	"go/scanner"
+	"go/token"
+	"strings"
+	"unicode/utf8"
+)
+
+// Limits of what is read at a time.
+const (
+	mostColumns = 120 // of a line, a tab counted as four
+	mostFiles   = 20  // Go files of a folder, tests apart: more are a sign of two subjects
+)
+
+// larger are folders that hold more than mostFiles; they may shrink and not grow. Commands and methods are a file each.
+var larger = map[string]int{"models/bundle": 23, "federation/engine": 51, "federation/experiment": 28,
+	"federation/methods": 49, "federation/partition": 21, "federation/transport": 33, "tools/figures": 24,
+	"tools/command": 51}
+
+// Folders finds folders with too many Go files, and exceptions that are none any more.
+func Folders(files []string) []string {
+	count := map[string]int{}
+	for _, f := range files {
+		if strings.HasSuffix(f, ".go") && !strings.HasSuffix(f, "_test.go") {
+			count[f[:max(0, strings.LastIndexByte(f, '/'))]]++
+		}
+	}
+	var bad []string
+	for folder, n := range count {
+		if most := max(mostFiles, larger[folder]); n > most {
+			bad = append(bad, fmt.Sprintf("%s has %d Go files, at most %d: split it by subject", folder, n, most))
+		}
+	}
+	for folder, n := range larger {
+		if count[folder] < n {
+			bad = append(bad, fmt.Sprintf("%s has %d Go files now: lower its exception of %d", folder, count[folder], n))
+		}
+	}
+	return bad
+}
+
+// Lines finds lines that are too long. Raw strings, struct tags among them, are not broken and do not count, nor does
+// generated code.
+func Lines(file string, source []byte) ([]string, error) {
+	if strings.HasSuffix(file, ".pb.go") {
+		return nil, nil
+	}
+	set := token.NewFileSet()
+	f := set.AddFile(file, -1, len(source))
+	raw := map[int]bool{}
+	var s scanner.Scanner
+	s.Init(f, source, nil, 0)
+	for {
+		at, t, text := s.Scan()
+		if t == token.EOF {
+			break
+		}
+		if t == token.STRING && text[0] == '`' {
+			for line := range strings.Count(text, "\n") + 1 {
+				raw[f.Line(at)+line] = true
+			}
+		}
+	}
+	var bad []string
+	for i, line := range strings.Split(string(source), "\n") {
+		if n := utf8.RuneCountInString(line) + 3*strings.Count(line, "\t"); n > mostColumns && !raw[i+1] {
+			bad = append(bad, fmt.Sprintf("%s:%d: %d columns, at most %d", file, i+1, n, mostColumns))
+		}
+	}
+	return bad, nil
+}

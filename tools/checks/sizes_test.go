@@ -1,0 +1,51 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestFolders(t *testing.T) {
+	var files []string
+	for i := range mostFiles {
+		files = append(files, fmt.Sprintf("runtime/x/%d.go", i), fmt.Sprintf("runtime/x/%d_test.go", i))
+	}
+	for folder, n := range larger {
+		for i := range n {
+			files = append(files, fmt.Sprintf("%s/%d.go", folder, i))
+		}
+	}
+	if bad := Folders(files); len(bad) > 0 {
+		t.Errorf("%q", bad)
+	}
+	if bad := Folders(append(slices.Clone(files), "runtime/x/more.go")); len(bad) != 1 ||
+		!strings.Contains(bad[0], "runtime/x has 21 Go files") {
+		t.Errorf("%q", bad)
+	}
+	less := slices.DeleteFunc(files, func(f string) bool { return f == "models/bundle/0.go" })
+	if bad := Folders(less); len(bad) != 1 || !strings.Contains(bad[0], "lower its exception") {
+		t.Errorf("%q", bad)
+	}
+}
+
+func TestLines(t *testing.T) {
+	long := strings.Repeat("é", mostColumns-3)
+	for source, want := range map[string]int{"// " + long: 0, "// " + long + "é": 1, "\t// " + long: 1,
+		"var a = `" + long + "\n" + long + "\n`": 0, "var a = \"" + long + "\"": 1} {
+		bad, err := Lines("x.go", []byte("package x\n\n"+source+"\n"))
+		if err != nil || len(bad) != want {
+			t.Errorf("%.30q: %q, %v; want %d", source, bad, err, want)
+		}
+	}
+}
+
+func TestSizesOfTheTree(t *testing.T) {
+	eachGoFile(t, nil, Lines)
+	files, ok := Tracked(root(t))
+	if !ok {
+		t.Skip("not a git checkout, or git is not installed")
+	}
+	report(t, Folders(files))
+}
