@@ -35,7 +35,8 @@ type entry struct {
 	bytes int
 }
 
-// mostComputed bounds what a Worker remembers: the class features of 100 clients and 101 classes of width 512 have 20 MB.
+// mostComputed bounds what a Worker remembers: the class features of 100 clients and 101 classes of width 512 have 20
+// MB.
 const mostComputed = 128 << 20
 
 func newComputed(most int) *computed {

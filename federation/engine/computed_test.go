@@ -40,7 +40,11 @@ func TestComputed(t *testing.T) {
 	}
 	failed := errors.New("failed")
 	for range 2 {
-		if _, err := c.once(key("bad"), func() (any, int, error) { made.Add(1); return nil, 1, failed }); err != failed {
+		if _, err := c.once(key("bad"), func() (any, int, error) {
+			made.Add(1)
+			return nil, 1,
+				failed
+		}); err != failed {
 			t.Error(err)
 		}
 	}

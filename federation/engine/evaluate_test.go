@@ -146,7 +146,8 @@ func TestStops(t *testing.T) {
 	e.Evaluate.BestVal = false
 	all := mustRun(t, e, engine.Settings{})
 	want := 1
-	for want < len(all.Records) && all.Records[want].Validation.Personal.Accuracy > all.Records[want-1].Validation.Personal.Accuracy {
+	validated := func(round int) float64 { return all.Records[round].Validation.Personal.Accuracy }
+	for want < len(all.Records) && validated(want) > validated(want-1) {
 		want++
 	}
 	if want+1 >= len(all.Records) {

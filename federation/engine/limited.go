@@ -131,7 +131,8 @@ func CheckExtras(want []method.Extra, got tensor.Map, examples int) error {
 		declared[w.Name] = true
 		t := got[w.Name]
 		if t == nil || t.IsInt() || !fits(t.Shape, w.Shape) {
-			return fmt.Errorf("the upload has %v for %s, which must be float32%v; the client runs another experiment", t,
+			return fmt.Errorf("the upload has %v for %s, which must be float32%v; the client runs another "+
+				"experiment", t,
 				w.Name, w.Shape)
 		}
 		if !w.Counts {

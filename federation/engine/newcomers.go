@@ -6,7 +6,8 @@ import (
 	"promptfed/federation/method"
 )
 
-// updateInfos learns which clients elsewhere are there by now. What is known of one that is not there any more stays known.
+// updateInfos learns which clients elsewhere are there by now. What is known of one that is not there any more stays
+// known.
 func (s *Server) updateInfos() {
 	if s.Known == nil {
 		return
@@ -20,8 +21,8 @@ func (s *Server) updateInfos() {
 	s.Global.Infos, s.Plan.Peers = now, now
 }
 
-// joinNew tells the method, between rounds, of the clients that joined since it was told last. Then the surveys of round 0
-// are asked again, since they have not answered them.
+// joinNew tells the method, between rounds, of the clients that joined since it was told last. Then the surveys of
+// round 0 are asked again, since they have not answered them.
 func (s *Server) joinNew() error {
 	s.updateInfos()
 	var joined []int

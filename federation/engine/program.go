@@ -373,7 +373,8 @@ func (c *compiler) compile(b Backbone, s *method.Scope, out []graph.Output) (*pr
 	if b != nil {
 		o.WeightsDir = b.WeightsDir()
 	}
-	session, err := c.pool.Get(fmt.Sprintf("%x %s", sha256.Sum256(encoded), o.WeightsDir), func() (*ort.Session, error) {
+	session, err := c.pool.Get(fmt.Sprintf("%x %s", sha256.Sum256(encoded), o.WeightsDir), func() (*ort.Session,
+		error) {
 		return ort.NewSession(model, o)
 	})
 	if err != nil {

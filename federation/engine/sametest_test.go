@@ -32,11 +32,11 @@ func countReads(d method.Data, views int, reads *atomic.Int64) method.Data {
 
 // TestSameTestOnce: of four clients two train in each of three rounds. Test data is read once for the server's
 // parameters in every round, and once more only where the client's own ones changed: in round 0 that is where it
-// trained (a client without parameters of its own is tested with the server's), 4 + 2 reads; later likewise, since what a
-// client has of its own stays as it left it. An evaluation set that all clients share is read once for the server's
-// parameters, whoever asks, and once for each client that ever trained. Where views of the images are drawn anew, nothing is
-// remembered: all are read for both evaluations, 3 * 2 * 4 times, and with two views that are the same the records are
-// too.
+// trained (a client without parameters of its own is tested with the server's), 4 + 2 reads; later likewise, since what
+// a client has of its own stays as it left it. An evaluation set that all clients share is read once for the server's
+// parameters, whoever asks, and once for each client that ever trained. Where views of the images are drawn anew,
+// nothing is remembered: all are read for both evaluations, 3 * 2 * 4 times, and with two views that are the same the
+// records are too.
 func TestSameTestOnce(t *testing.T) {
 	m, err := methods.Build("promptfl", nil, nil)
 	if err != nil {

@@ -32,9 +32,12 @@ func TestStandard(t *testing.T) {
 		return g.Apply(graph.Microsoft, "FusedMatMul", attrs, x, y)
 	}
 	roots := []graph.Node{
-		fused(graph.Attrs{"transB": graph.Attr(1), "alpha": graph.Attr(float32(0.5))}, a, b),                     // [2,3,5]
-		fused(graph.Attrs{"transA": graph.Attr(1)}, a, a),                                                        // [2,4,4]
-		fused(graph.Attrs{"transA": graph.Attr(1), "transB": graph.Attr(1)}, a, b.Slice(1, 0, 4).Slice(2, 0, 3)), // [2,4,4]
+		// [2,3,5]
+		fused(graph.Attrs{"transB": graph.Attr(1), "alpha": graph.Attr(float32(0.5))}, a, b),
+		// [2,4,4]
+		fused(graph.Attrs{"transA": graph.Attr(1)}, a, a),
+		// [2,4,4]
+		fused(graph.Attrs{"transA": graph.Attr(1), "transB": graph.Attr(1)}, a, b.Slice(1, 0, 4).Slice(2, 0, 3)),
 		fused(nil, b, a.T()), // [2,5,3]
 		g.Apply(graph.Microsoft, "QuickGelu", graph.Attrs{"alpha": graph.Attr(float32(1))}, a),
 		g.Apply(graph.Microsoft, "QuickGelu", nil, b),

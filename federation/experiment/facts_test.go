@@ -85,14 +85,15 @@ func TestRequirements(t *testing.T) {
 		"method!=promptfl,with=fedprox,dp=off,tls":       "",
 		"train.epochs<3,options.tokens=4,dp.where=none":  "",
 		"secure_aggregation.threshold>=0.6,clients>4":    "",
-		"secure_aggregation,dp.epsilon<=8":               "dp.epsilon<=8 does not hold: the server has dp.epsilon: none",
-		"method=promptfl":                                "--require method=promptfl does not hold: the server",
-		"with!=fedprox":                                  "the server has with: fedprox",
-		"dp":                                             "the server has dp: off",
-		"clients<5":                                      "the server has clients: 5",
-		"method>5":                                       "the server has method: fedpha",
-		"tests.confusion":                                "the server has tests.confusion: off",
-		"colour=red":                                     "there is no such key; there are method, with, rounds",
+		"secure_aggregation,dp.epsilon<=8": "dp.epsilon<=8 does not hold: the server has dp.epsilon: " +
+			"none",
+		"method=promptfl": "--require method=promptfl does not hold: the server",
+		"with!=fedprox":   "the server has with: fedprox",
+		"dp":              "the server has dp: off",
+		"clients<5":       "the server has clients: 5",
+		"method>5":        "the server has method: fedpha",
+		"tests.confusion": "the server has tests.confusion: off",
+		"colour=red":      "there is no such key; there are method, with, rounds",
 		"secure_aggregation.threshold=0.60,train.epochs=2": "",
 	} {
 		list, err := ParseRequirements(text)

@@ -54,7 +54,8 @@ func (b *Built) secured() error {
 // JoinSecure makes Settings those of a client of a run elsewhere, under secure aggregation; without, it gives nil.
 func (b *Built) JoinSecure(client int, p secure.Place) (*secure.Guard, error) {
 	if b.layer == nil && secure.Took(p.Dir) {
-		return nil, errors.New("the server has no secure aggregation any more, under which this client took part in its " +
+		return nil, errors.New("the server has no secure aggregation any more, under which this client took part in " +
+			"its " +
 			"run; if that is right, take another --state")
 	}
 	if b.layer == nil {

@@ -36,8 +36,9 @@ type Local struct {
 	Rand                *rand.Rand
 	Noise               Noise    // of differential privacy
 	Drawn               Sampling // who trains in a round, as this client was told with the experiment
-	Pretrains           bool     // the server trains on images of its own before round 0; nothing was asked of clients yet
-	Traced              bool     // somebody records what the steps use and draw
+	// the server trains on images of its own before round 0; nothing was asked of clients yet
+	Pretrains bool
+	Traced    bool // somebody records what the steps use and draw
 	// Cache holds what a method made of what it received, by a name of its own, for the other steps of this round.
 	Cache map[string]any
 	// Memory gives image [N,D] and label [N] of all training rows, as they are before any method wraps Data.

@@ -129,7 +129,8 @@ func (m DP) Finish(l *method.Local, up *method.Upload) error {
 	}
 	n := l.Broadcast[dpClients]
 	if n == nil || n.IsInt() || n.Len() != 1 || float64(n.Data[0]) != l.Drawn.Size {
-		return fmt.Errorf("dp: the server sends another number of clients a round (%s) than the %v that this client was "+
+		return fmt.Errorf("dp: the server sends another number of clients a round (%s) than the %v that this client "+
+			"was "+
 			"told of; it runs another experiment", dpClients, l.Drawn.Size)
 	}
 	sum := updates{}
@@ -190,8 +191,8 @@ const dpReleased = "dp/released"
 // same rounds would cost with noise that nobody knows.
 //
 // A round that a server began again after a crash, with other uploads, is two releases, of one sample: what sampling
-// adds for releases of samples of their own does not hold for them. Where clients add the noise, the two sums may differ
-// in one upload, so that the second costs as much as one upload by itself.
+// adds for releases of samples of their own does not hold for them. Where clients add the noise, the two sums may
+// differ in one upload, so that the second costs as much as one upload by itself.
 func (m DP) note(g *method.Global, arrived, releases int) {
 	if m.Noise == 0 { // there is no epsilon
 		return

@@ -10,7 +10,7 @@ import (
 
 // FedCLIP learns no prompt but an adapter of image features f, which weighs their channels by attention,
 //
-//	f' = f ⊙ softmax(L2(tanh(L1(f)))), linear layers "adapter/1" and "adapter/2" of weights "/w" [D,D] and biases "/b" [D],
+//	f' = f ⊙ softmax(L2(tanh(L1(f)))), linear layers "adapter/1" and "adapter/2", weights "/w" [D,D], biases "/b" [D],
 //
 // and averages it; the class features are those of "a picture of a {class}" and stay as they are. It trains on CLIP's
 // own loss (loss: contrastive): in a batch, each image belongs to the text of its own class at its own place alone, and

@@ -30,9 +30,9 @@ import (
 //     prompts;
 //   - a prompt of P < v rows does not determine the directions behind its P-th, of which the code (projector: code)
 //     cuts v(1-ratio)-P as LAPACK happens to complete the basis, close to the coordinate axes whatever the prompt is;
-//     that basis is the one of projection.Projection.Completion. Ours, exact-null, cuts no direction that the prompt does
-//     not have: r = min(rank, int(v(1-ratio))). A trace records the transforms under draw/projector, [L,v,v], or [v,v]
-//     where prompts are shallow;
+//     that basis is the one of projection.Projection.Completion. Ours, exact-null, cuts no direction that the prompt
+//     does not have: r = min(rank, int(v(1-ratio))). A trace records the transforms under draw/projector, [L,v,v], or
+//     [v,v] where prompts are shallow;
 //   - the code's rate of 0.1 and its 10 local epochs are the experiment's.
 type FedPR struct {
 	method.Base

@@ -10,11 +10,11 @@ import (
 
 // Visual is a learnable prompt of the image tower, one tensor. Its shape is
 //
-//	shallow [P,v]    tokens beside those of the patches from the first block on (Jia et al., Visual Prompt Tuning, ECCV
-//	                 2022, eq. 4-5); of a ResNet, further keys and values of the attention pooling
+//	shallow [P,v]    tokens beside those of the patches from the first block on (Jia et al., Visual Prompt Tuning,
+//	                 ECCV 2022, eq. 4-5); of a ResNet, further keys and values of the attention pooling
 //	deep    [L,P,v]  tokens of its own for each of a transformer's L blocks (ibid., eq. 6-7)
-//	pixels  [3,S,S]  added to the normalised pixels, all of them or a frame (Bahng et al., Exploring Visual Prompts for
-//	                 Adapting Large-Scale Models, 2022)
+//	pixels  [3,S,S]  added to the normalised pixels, all of them or a frame (Bahng et al., Exploring Visual Prompts
+//	                 for Adapting Large-Scale Models, 2022)
 //
 // with v the width of the image tower's tokens and S the side of its images. A prompt of pixels can be averaged over
 // any backbones of one image size, tokens only where v (and L) agree. The image tower runs in every step and every

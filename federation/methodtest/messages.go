@@ -26,7 +26,8 @@ func (c Case) messages(t *testing.T) {
 	var sent []message
 	rec := engine.NewRecorder()
 	e := c.experiment(t)
-	encoded := outcomeOf(t, run(t, e, engine.Settings{Encode: true, Tracer: rec, OnUpload: func(_, client int, m []byte) {
+	encoded := outcomeOf(t, run(t, e, engine.Settings{Encode: true, Tracer: rec, OnUpload: func(_, client int,
+		m []byte) {
 		mu.Lock()
 		defer mu.Unlock()
 		sent = append(sent, message{client, slices.Clone(m)})

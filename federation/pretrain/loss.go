@@ -32,7 +32,8 @@ const (
 //	L = -1/(2B) Σ_ij Y_ij [log softmax_j(s f tᵀ) + log softmax_j(s t fᵀ)]
 //
 // where Y are the targets, so that no image is pushed away from a text that describes it.
-func stepGraph(text clip.TextArch, image clip.VisionArch, weights tensor.Map, batch, length int) (*onnx.ModelProto, error) {
+func stepGraph(text clip.TextArch, image clip.VisionArch, weights tensor.Map, batch, length int) (*onnx.ModelProto,
+	error) {
 	g := graph.New()
 	in := clip.Inputs(weights)
 	pixels := g.Input(inPixels, graph.Float, graph.Static(batch, 3, image.Image, image.Image))

@@ -160,7 +160,9 @@ func TestRefusals(t *testing.T) {
 		"does not divide":           func(c *Config) { c.Text.Heads = 3 },
 		"give the backbone a name":  func(c *Config) { c.Name = "" },
 		"shorter than the training": func(c *Config) { c.Train.Warmup = 4 },
-		"names no class":            func(c *Config) { c.Sources[1].Captions = map[string][]string{"any": {"a photo"}} },
+		"names no class":            func(c *Config) {
+			c.Sources[1].Captions = map[string][]string{"any": {"a photo"}}
+		},
 		"no templates":              func(c *Config) { c.Sources[1].Captions = map[string][]string{"sketch": {"{a}"}} },
 		"no class \"dragon\"":       func(c *Config) { c.Sources[0].Data.Drawn.Classes = []string{"dragon"} },
 		"take: \"half\"":            func(c *Config) { c.Take = "half" },

@@ -72,8 +72,10 @@ func poissonBetween(q, s, a float64) float64 {
 	lower, upper, total := math.Inf(-1), math.Inf(-1), math.Inf(-1)
 	for k := 0.0; k < most; k++ {
 		j := a - k
-		low := logChoose(a, k) + k*math.Log(q) + j*math.Log1p(-q) + (k*k-k)/(2*s*s) + logHalfErfc((k-cross)/(math.Sqrt2*s))
-		up := logChoose(a, k) + j*math.Log(q) + k*math.Log1p(-q) + (j*j-j)/(2*s*s) + logHalfErfc((cross-j)/(math.Sqrt2*s))
+		low := logChoose(a, k) + k*math.Log(q) + j*math.Log1p(-q) + (k*k-k)/(2*s*s) +
+			logHalfErfc((k-cross)/(math.Sqrt2*s))
+		up := logChoose(a, k) + j*math.Log(q) + k*math.Log1p(-q) + (j*j-j)/(2*s*s) +
+			logHalfErfc((cross-j)/(math.Sqrt2*s))
 		total = floats.LogSumExp([]float64{total, low, up})
 		if low < lower && up < upper && math.Max(low, up) < total-30 {
 			return total

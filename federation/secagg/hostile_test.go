@@ -93,13 +93,18 @@ func TestClientKeepsTheOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for words, change := range map[string]func(Roster){
-		"does not have this client's own":  func(r Roster) { delete(r, 0) },
-		"one key twice":                    func(r Roster) { r[1] = r[2] },
-		"has 1 clients; 2 must stay":       func(r Roster) { delete(r, 1); delete(r, 2) },
-		"a server could ask two halves":    func(r Roster) { r[7] = Advert{} },
-		"client 7 shows no key, and none":  func(r Roster) { delete(r, 1); r[7] = Advert{Keys: Keys{Pair: [32]byte{8}}} },
-		"client 1073741824; there are 1":   func(r Roster) { delete(r, 1); r[maxID] = r[2]; delete(r, 2) },
-		"the keys of client 1":             func(r Roster) { r[1] = s.signed(1, Keys{Pair: [32]byte{8}}) }, // of small order
+		"does not have this client's own": func(r Roster) { delete(r, 0) },
+		"one key twice":                   func(r Roster) { r[1] = r[2] },
+		"has 1 clients; 2 must stay":      func(r Roster) { delete(r, 1); delete(r, 2) },
+		"a server could ask two halves":   func(r Roster) { r[7] = Advert{} },
+		"client 7 shows no key, and none": func(r Roster) {
+			delete(r,
+				1)
+			r[7] = Advert{Keys: Keys{Pair: [32]byte{8}}}
+		},
+		"client 1073741824; there are 1": func(r Roster) { delete(r, 1); r[maxID] = r[2]; delete(r, 2) },
+		// of small order
+		"the keys of client 1":             func(r Roster) { r[1] = s.signed(1, Keys{Pair: [32]byte{8}}) },
 		"does not have this client's own ": func(r Roster) { r[0] = Advert{Keys: Keys{Pair: [32]byte{8}}} },
 	} {
 		bad := maps.Clone(r)

@@ -29,7 +29,8 @@ type Server struct {
 // NewServer starts a session. Of who it only verifies; proofs of clients are added to peers.
 func NewServer(t Terms, who Identity, peers Peers) (*Server, error) {
 	return &Server{t: t, who: who, peers: peers, roster: Roster{}, known: map[int]map[int][]byte{},
-		letters: map[int]Envelopes{}, masked: map[int]bool{}, signed: Signatures{}, answers: map[int]Shares{}}, t.check()
+			letters: map[int]Envelopes{}, masked: map[int]bool{}, signed: Signatures{}, answers: map[int]Shares{}},
+		t.check()
 }
 
 // Progress is what a server must remember of a session to go on with it: the steps that are over. Clients answer again

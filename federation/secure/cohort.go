@@ -168,13 +168,14 @@ func (r *round) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err = r.ask(ctx, revealStep, took, pack(signedName, signed.Encode()), revealName, func(id int, b []byte) error {
-		a, err := secagg.DecodeShares(b)
-		if err != nil {
-			return err
-		}
-		return r.server.Reveal(id, a)
-	}); err != nil {
+	if _, err = r.ask(ctx, revealStep, took, pack(signedName, signed.Encode()), revealName,
+		func(id int, b []byte) error {
+			a, err := secagg.DecodeShares(b)
+			if err != nil {
+				return err
+			}
+			return r.server.Reveal(id, a)
+		}); err != nil {
 		return err
 	}
 	return r.finish()

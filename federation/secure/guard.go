@@ -66,7 +66,8 @@ func (l *Layer) GuardAt(id int, p Place) (*Guard, error) {
 	if now := l.Facts(); !there { // it is written with the first session
 		c.record = record{Run: p.Run, Client: id, Facts: now}
 	} else if c.Run != p.Run || c.Client != id {
-		err = fmt.Errorf("%s belongs to client %d of another run, or to another client, under secure aggregation; take "+
+		err = fmt.Errorf("%s belongs to client %d of another run, or to another client, under secure aggregation; "+
+			"take "+
 			"another --state", p.Dir, c.Client)
 	} else if c.Facts != now {
 		err = fmt.Errorf("this client took part in %s; now the server has %s; if that is right, take another "+
@@ -211,7 +212,8 @@ func (c *client) begin(o engine.Order) (tensor.Map, error) {
 	}
 	t.Round, t.Context = o.Round, c.p.context()
 	if o.Of != c.l.clients {
-		return nil, fmt.Errorf("the server says there are %d clients; by this client's configuration there are %d", o.Of,
+		return nil, fmt.Errorf("the server says there are %d clients; by this client's configuration there are %d",
+			o.Of,
 			c.l.clients)
 	}
 	if least := c.l.threshold(); t.Threshold != least {
@@ -244,7 +246,8 @@ func (c *client) share(o engine.Order) (tensor.Map, error) {
 		return nil, err
 	}
 	if len(r) > c.l.round {
-		return nil, fmt.Errorf("the roster has %d clients; by this client's configuration a round has %d", len(r), c.l.round)
+		return nil, fmt.Errorf("the roster has %d clients; by this client's configuration a round has %d", len(r),
+			c.l.round)
 	}
 	e, err := c.session.Share(r)
 	return pack(sharesName, e.Encode()), err

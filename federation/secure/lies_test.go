@@ -53,7 +53,8 @@ func (s *liar) restart(k int) {
 }
 
 func (s *liar) terms(round int) secagg.Terms {
-	t := secagg.Terms{Round: round, Clients: 5, Threshold: 3, Length: s.l.length(s.shared), Context: s.place(0).context()}
+	t := secagg.Terms{Round: round, Clients: 5, Threshold: 3, Length: s.l.length(s.shared),
+		Context: s.place(0).context()}
 	rand.Read(t.Session[:])
 	var err error
 	if t.Ring, err = s.l.ring(); err != nil {
@@ -260,7 +261,8 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 		t.Errorf("%+v; %d were refused", got, refused)
 	}
 	list, err := os.ReadFile(filepath.Join(s.dirs[0], ListFile))
-	if err != nil || bytes.Count(list, []byte("\n")) != refused+1 || bytes.Count(list, []byte(`"refused":`)) != refused {
+	if err != nil || bytes.Count(list, []byte("\n")) != refused+1 ||
+		bytes.Count(list, []byte(`"refused":`)) != refused {
 		t.Errorf("%v\n%s", err, list)
 	}
 	for _, name := range []string{RecordFile, KeysFile, ListFile} {
@@ -346,7 +348,8 @@ func FuzzGuard(f *testing.F) {
 	signed := s.must(s.ask(0, 0, agreeStep, pack(questionName, q.Encode()), agreedName))
 	steps := []struct{ step, down, up string }{{keysStep, sessionName, keysName}, {sharesStep, rosterName, sharesName},
 		{agreeStep, questionName, agreedName}, {revealStep, signedName, revealName}}
-	for i, b := range [][]byte{encodeTerms(t), r.Encode(), q.Encode(), secagg.Signatures{0: signed}.Encode(), inbox, nil} {
+	for i, b := range [][]byte{encodeTerms(t), r.Encode(), q.Encode(), secagg.Signatures{0: signed}.Encode(), inbox,
+		nil} {
 		f.Add(byte(i), b)
 	}
 	f.Fuzz(func(t *testing.T, which byte, b []byte) {
@@ -360,10 +363,12 @@ func FuzzGuard(f *testing.F) {
 			return
 		}
 		step := steps[int(which)%len(steps)]
-		if _, err := s.ask(0, 0, step.step, pack(step.down, b), step.up); err != nil && strings.Contains(err.Error(), "\n") {
+		if _, err := s.ask(0, 0, step.step, pack(step.down, b), step.up); err != nil && strings.Contains(err.Error(),
+			"\n") {
 			t.Errorf("%v", err)
 		}
-		if again := s.must(s.ask(0, 0, agreeStep, pack(questionName, q.Encode()), agreedName)); !bytes.Equal(again, signed) {
+		if again := s.must(s.ask(0, 0, agreeStep, pack(questionName, q.Encode()), agreedName)); !bytes.Equal(again,
+			signed) {
 			t.Error("another signature")
 		}
 	})

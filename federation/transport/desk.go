@@ -110,7 +110,8 @@ func (h *Hub) listen() error {
 	if _, err := h.on("pf."+h.run+".from.*."+helloVerb, func(m *nats.Msg) {
 		if k, ok := clientOf(m.Subject); ok && k >= h.set.Clients {
 			q, _ := asked(m)
-			h.say(m, h.client(k).inbox, helloMessage, hello{Version: Version, Nonce: q.Nonce, Proof: h.voice.Load().proof,
+			h.say(m, h.client(k).inbox, helloMessage, hello{Version: Version, Nonce: q.Nonce,
+				Proof:   h.voice.Load().proof,
 				Refused: fmt.Sprintf("the run has clients 0 to %d", h.set.Clients-1)})
 		}
 	}); err != nil {

@@ -59,7 +59,8 @@ func TestDispatcherLargeStates(t *testing.T) {
 		ended <- w.Run(ctx, nc, inv, transport.WorkerInfo{Host: "h", Jobs: 1, Footing: footing(e)},
 			func(_ context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
 				s.Own["ctx"].Data[1]++
-				return engine.Reply{Client: client, Upload: method.Upload{Client: client, N: 1, Shared: o.Shared}}, &s, nil
+				return engine.Reply{Client: client, Upload: method.Upload{Client: client, N: 1, Shared: o.Shared}}, &s,
+					nil
 			})
 	}()
 	var read, most atomic.Int64

@@ -13,7 +13,7 @@
 //	hello   which run is this: its identity, the configuration, the server's key
 //	join    the card: terms, backbone, the client's key
 //	beat    every two seconds: the client is there, and which order it has
-//	order   (server to client) what to do. One that got lost is sent again after a beat that shows that it is not there
+//	order   (server to client) what to do. One that got lost is sent again after a beat that shows its absence
 //	part    a piece of an order's tensors, where they are too many for one message
 //	reply   the answer to an order, again and again until a receipt comes: taken, damaged, or its tensors are to come
 //	put     a piece of a reply's tensors; the receipt says with a bit each which are there

@@ -111,7 +111,8 @@ func (f *farm) start(ctx context.Context, worker, jobs int) *nats.Conn {
 	}
 	f.over.Go(func() {
 		defer nc.Close()
-		if err := f.work(ctx, nc, id, worker, jobs); err != nil && ctx.Err() == nil && !errors.Is(err, transport.ErrOver) &&
+		if err := f.work(ctx, nc, id, worker, jobs); err != nil && ctx.Err() == nil &&
+			!errors.Is(err, transport.ErrOver) &&
 			!errors.Is(err, nats.ErrConnectionClosed) {
 			f.t.Errorf("worker %d: %v", worker, err)
 		}

@@ -176,7 +176,8 @@ type exchange struct {
 	pause  time.Duration // until it may be sent again: a slow link may have it still
 	upload *arrival      // tensors of a reply that is coming in pieces
 	wrong  int           // damaged replies
-	// read takes a reply apart; keep, called once the member was told, lets it count. size is that of all of the message.
+	// read takes a reply apart; keep, called once the member was told, lets it count. size is that of all of the
+	// message.
 	read func(r reply, body []byte, size int) (keep func(), err error)
 	// fail tells that there is no answer; refused is why the one that came is none, nil where the member has none.
 	fail func(why string, refused error)

@@ -43,7 +43,9 @@ func TestHostileUploads(t *testing.T) {
 	for say, spoil := range map[string]func(r *engine.Reply){
 		"holds NaN":               func(r *engine.Reply) { r.Upload.Shared["global"].Data[3] = float32(math.NaN()) },
 		"moved the parameters":    func(r *engine.Reply) { r.Upload.Shared["global"].Data[3] = 1e9 },
-		"for parameter global":    func(r *engine.Reply) { r.Upload.Shared["global"].Shape = []int{r.Upload.Shared["global"].Len()} },
+		"for parameter global":    func(r *engine.Reply) {
+			r.Upload.Shared["global"].Shape = []int{r.Upload.Shared["global"].Len()}
+		},
 		"another experiment":      func(r *engine.Reply) { r.Upload.Shared["more"] = r.Upload.Shared["global"] },
 		"a name has letters":      func(r *engine.Reply) { r.Upload.Shared["../../x"] = r.Upload.Shared["global"] },
 		"it must count 1 or more": func(r *engine.Reply) { r.Upload.N = 0 },

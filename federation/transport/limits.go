@@ -149,7 +149,8 @@ func (h *Hub) limitExamples(o engine.Order, replies []engine.Reply, refused map[
 		if o.Kind == engine.Ask {
 			for _, name := range counts.Names() {
 				if n := total(counts[name]); n > float64(most) {
-					refused[r.Client] = fmt.Errorf("it counts %.10g examples; at most %d are believed (--max-examples)", n,
+					refused[r.Client] = fmt.Errorf("it counts %.10g examples; at most %d are believed "+
+						"(--max-examples)", n,
 						most)
 				}
 			}
@@ -318,7 +319,8 @@ func refuseTests(replies []engine.Reply, refused map[int]error) {
 	most := maxClaim * middle(sizes)
 	for _, r := range replies {
 		if n := r.Scores.Examples; float64(n) > most {
-			refused[r.Client] = fmt.Errorf("it was tested with %d examples; more than %.0f, %d times what is usual, are "+
+			refused[r.Client] = fmt.Errorf("it was tested with %d examples; more than %.0f, %d times what is usual, "+
+				"are "+
 				"not believed", n, most, maxClaim)
 		}
 	}

@@ -89,7 +89,8 @@ func TestHonestUploads(t *testing.T) {
 				}
 				e := &engine.Experiment{Name: "toy", MethodName: strings.Join(stack, "+"), Method: m,
 					Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(20, 5, 6, 2),
-					Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9},
+					Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05,
+						Momentum: 0.9},
 						Schedule: optim.Schedule{Kind: "cosine", TMax: 6, Warmup: 1, WarmupLR: 5e-4}},
 					Plan: engine.Plan{Rounds: 6, TestEvery: 2, Seed: 5, Participation: participation}}
 				watch(t, e, engine.Settings{Terms: true})

@@ -20,8 +20,8 @@ func CheckName(run string) error {
 // names are the subjects of one run, or of the queue that a run has.
 type names struct{ run string }
 
-// subjects are what those of one member of a run begin with: it publishes under from, hears what is under to, and may use
-// no others. The answers to its requests go to where its inbox is.
+// subjects are what those of one member of a run begin with: it publishes under from, hears what is under to, and may
+// use no others. The answers to its requests go to where its inbox is.
 type subjects struct{ from, to, inbox string }
 
 func (a subjects) verb(verb string) string { return a.from + "." + verb }

@@ -17,8 +17,8 @@ type right struct {
 	subscribe []string // subjects that the server sends by
 }
 
-// right is that of a user, or nil where a run has no such user. Workers, who trust each other, are one user; the embedded
-// server keeps them apart, see workerRight.
+// right is that of a user, or nil where a run has no such user. Workers, who trust each other, are one user; the
+// embedded server keeps them apart, see workerRight.
 func (n names) right(user string) *right {
 	switch user {
 	case StatusUser:
@@ -111,8 +111,8 @@ const maxPayload = 2 << 20
 func accountName(run, user string) string { return "promptfed-" + run + "-" + user }
 
 // NATSConfig writes a configuration for a nats-server: an account without JetStream for the server of a run, for every
-// client, for the workers of a queue of that name and for the holder of the certificate for the status. Users are those of
-// the certificates in a folder, which hold the authority's as ca.pem.
+// client, for the workers of a queue of that name and for the holder of the certificate for the status. Users are those
+// of the certificates in a folder, which hold the authority's as ca.pem.
 func NATSConfig(w io.Writer, run, listen, certs string, clients int) error {
 	list, err := accounts(run, clients)
 	if err != nil {

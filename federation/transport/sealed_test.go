@@ -136,7 +136,8 @@ func TestSealedRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := bytesOf(t, r.Prompts)
-	for _, step := range []string{"asksecagg-keys", "asksecagg-shares", "train", "asksecagg-agree", "asksecagg-reveal"} {
+	for _, step := range []string{"asksecagg-keys", "asksecagg-shares", "train", "asksecagg-agree",
+		"asksecagg-reveal"} {
 		t.Run(step, func(t *testing.T) {
 			s := sealedSite(t, scaffold.toy(t), layer)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -160,7 +161,8 @@ func TestSealedRestarts(t *testing.T) {
 			}
 			listed := ""
 			for k := range 4 {
-				b, _ := os.ReadFile(filepath.Join(s.state(k), secure.ListFile)) // of one that was never drawn there is none
+				// of one that was never drawn there is none
+				b, _ := os.ReadFile(filepath.Join(s.state(k), secure.ListFile))
 				listed += string(b)
 			}
 			if n := strings.Count(listed, `"survivors":[`); n != 9 || strings.Contains(listed, "refused") {

@@ -211,8 +211,8 @@ func (v *vault) get(id string) (engine.State, error) {
 }
 
 // keep forgets what cannot count any more when an order comes that says which uploads count last, and last in the
-// server's checkpoint: all others, but for what was learned in this very round, of which the server may not have made up
-// its mind yet unless the order is to train. Where the checkpoint is the one that was known before, the first few
+// server's checkpoint: all others, but for what was learned in this very round, of which the server may not have made
+// up its mind yet unless the order is to train. Where the checkpoint is the one that was known before, the first few
 // uploads since then stay as well: the server may be gone that counted one of them and could not say so any more.
 func (v *vault) keep(o order) error {
 	files, left, err := v.list()
@@ -232,7 +232,8 @@ func (v *vault) keep(o order) error {
 	slices.SortFunc(files, func(a, b held) int { return a.written.Compare(b.written) })
 	spare := 0
 	for _, f := range files {
-		if f.id == o.Accepted || f.id == o.Safe || f.id == o.ID || f.round == o.Round && o.Kind != string(engine.Train) {
+		if f.id == o.Accepted || f.id == o.Safe || f.id == o.ID || f.round == o.Round &&
+			o.Kind != string(engine.Train) {
 			continue
 		}
 		if spare++; news || spare > maxSpare {

@@ -69,7 +69,8 @@ func (w Work) Run(ctx context.Context, nc *nats.Conn, inv *Invitation, info Work
 		at, mine, log := *inv, info, w.Log.With("slot", n)
 		at.subjects, at.client = names{w.Queue}.slot(w.Worker, n), n
 		mine.Worker = w.Worker
-		a, err := newAgent(nc, &at, who, instance, &mine, &workerRole{host: info.Host, to: at.to, do: do, log: log}, log)
+		a, err := newAgent(nc, &at, who, instance, &mine, &workerRole{host: info.Host, to: at.to, do: do, log: log},
+			log)
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,8 @@ func (d *dropIn) report(b *Bundle) Report {
 	found("image tower", "%s: images of %d, features of size %d", i.name, i.size, i.joint)
 	found("pixels", "%s", ports([]graph.Node{i.input}))
 	if i.batch > 0 {
-		found("batch of images", "fixed at %d by the export: as many go through the tower at a time, however few there "+
+		found("batch of images", "fixed at %d by the export: as many go through the tower at a time, however few "+
+			"there "+
 			"are", i.batch)
 	}
 	found("image features", "%s", ports([]graph.Node{i.output}))

@@ -23,9 +23,10 @@ const maxPart = 1 << 22
 // startsAt is what the elements of a file that this program writes start at a multiple of, in bytes.
 const startsAt = 64
 
-// writeWeights writes tensors as float32 to a .safetensors file, part by part, and tells where they lie in it. progress gets
-// the bytes written so far.
-func writeWeights(ctx context.Context, path, file string, items []item, progress func(int64)) (map[string]Place, error) {
+// writeWeights writes tensors as float32 to a .safetensors file, part by part, and tells where they lie in it. progress
+// gets the bytes written so far.
+func writeWeights(ctx context.Context, path, file string, items []item, progress func(int64)) (map[string]Place,
+	error) {
 	entries := make([]safetensors.Entry, len(items))
 	for i, it := range items {
 		entries[i] = safetensors.Entry{Name: it.name, DType: "F32", Shape: it.from.Shape}

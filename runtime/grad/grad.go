@@ -135,7 +135,8 @@ func apply(op *graph.Op, sum map[node]node, depends map[node]bool) ([]node, erro
 	case !dy[0].OK() && !def.AllOutputs:
 		return nil, fmt.Errorf("gradient of %s: only its first output can be differentiated", op.Label())
 	case def.MinRank > 0 && op.X(0).Rank() < def.MinRank:
-		return nil, fmt.Errorf("gradient of %s: the rank of its input is not known, or below %d", op.Label(), def.MinRank)
+		return nil, fmt.Errorf("gradient of %s: the rank of its input is not known, or below %d", op.Label(),
+			def.MinRank)
 	}
 	c, rule := &graph.Backward{Op: op, DY: dy, Needs: need}, def.VJP
 	if rule == nil {

@@ -65,7 +65,8 @@ func CheckFile(ctx context.Context, f *graph.File, of, wrt []string, feeds tenso
 	return check(ctx, outputs, f.Model, wrt, feeds, o)
 }
 
-func check(ctx context.Context, outputs []graph.Output, write func(...graph.Output) (*onnx.ModelProto, error), wrt []string,
+func check(ctx context.Context, outputs []graph.Output, write func(...graph.Output) (*onnx.ModelProto, error),
+	wrt []string,
 	feeds tensor.Map, o Options) ([]Result, error) {
 	c := &checker{ctx: ctx, feeds: feeds, o: o, random: rand.New(rand.NewPCG(o.Seed, 1))}
 	dx, err := grad.Pullback(outputs, wrt...)
@@ -110,7 +111,8 @@ func check(ctx context.Context, outputs []graph.Output, write func(...graph.Outp
 	return out, nil
 }
 
-func session(outputs []graph.Output, write func(...graph.Output) (*onnx.ModelProto, error), o ort.Options) (*ort.Session, error) {
+func session(outputs []graph.Output, write func(...graph.Output) (*onnx.ModelProto, error),
+	o ort.Options) (*ort.Session, error) {
 	model, err := write(outputs...)
 	if err != nil {
 		return nil, err

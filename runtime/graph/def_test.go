@@ -44,7 +44,8 @@ func TestFilesCannotNameInternalOperators(t *testing.T) {
 				!strings.Contains(err.Error(), "no gradient rule for operator "+domain+"."+kind) {
 				t.Errorf("%s of %s: %v", kind, domain, err)
 			}
-			m.Functions = []*onnx.FunctionProto{{Domain: domain, Name: kind, Input: []string{"a"}, Output: []string{"b"},
+			m.Functions = []*onnx.FunctionProto{{Domain: domain, Name: kind, Input: []string{"a"},
+				Output:      []string{"b"},
 				OpsetImport: m.OpsetImport[:1], Node: []*onnx.NodeProto{node("Add", "a a", "b")}}}
 			f = plain()
 			if got, err = f.Model(f.Outputs...); err != nil {

@@ -7,8 +7,8 @@ import (
 )
 
 // Placeholder stands for a part of the computation that is built later, when everything that asks for it is known:
-// whoever compiles the graph finds it by what, looks at its inputs and attributes, and replaces it with Transform. A size
-// of -1 is the batch, Sym("B").
+// whoever compiles the graph finds it by what, looks at its inputs and attributes, and replaces it with Transform. A
+// size of -1 is the batch, Sym("B").
 func (g *Graph) Placeholder(what string, dtype DType, shape []int, attrs Attrs, in ...Node) Node {
 	a := Attrs{"what": Attr(what), "shape": Attr(shape), "dtype": Attr(int(dtype))}
 	for k, v := range attrs {

@@ -81,9 +81,10 @@ type upgrader struct {
 type frame struct {
 	version int64
 	depth   int
-	prefix  string                     // of names inside, and of the names of nodes
-	values  map[string]string          // names inside a function, by their names in the body; nil for a graph of the model
-	given   map[string]*AttributeProto // by the caller
+	prefix  string // of names inside, and of the names of nodes
+	// names inside a function, by their names in the body; nil for a graph of the model
+	values map[string]string
+	given  map[string]*AttributeProto // by the caller
 }
 
 func functionKey(domain, name, overload string) string { return domain + ":" + name + ":" + overload }

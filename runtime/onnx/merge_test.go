@@ -45,7 +45,8 @@ func TestMerge(t *testing.T) {
 		{OpType: "Identity", Input: []string{"z"}, Output: []string{"y"}},
 	}
 	m := onnx.Merge(onnx.Part{Name: "a", Model: times(2)}, onnx.Part{Name: "b", Model: middle,
-		Feeds: map[string]string{"x": "a/y"}}, onnx.Part{Name: "c", Model: times(4), Feeds: map[string]string{"x": "b/y"}})
+		Feeds: map[string]string{"x": "a/y"}}, onnx.Part{Name: "c", Model: times(4),
+		Feeds: map[string]string{"x": "b/y"}})
 	for x, want := range map[float32]float32{3: 36, 0.25: 2} {
 		out, err := ort.Once(context.Background(), m, ort.Options{}, tensor.Map{"x": tensor.Of([]float32{x}, 1)})
 		if err != nil {

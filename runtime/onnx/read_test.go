@@ -26,13 +26,14 @@ func TestFilesAreBounded(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for want, b := range map[string][]byte{
-		"more than 4194304 messages":   field(7, bytes.Repeat(field(1, nil), maxParts+1)),
-		"4194304 messages and texts":   field(7, field(1, bytes.Repeat(field(1, nil), maxParts+1))),
-		"nested more than 200 deep":    field(7, deep),
-		"a group":                      field(7, protowire.AppendTag(nil, 99, protowire.StartGroupType)),
-		"cut short":                    field(7, make([]byte, 40))[:30],
-		"it has no graph":              {},
-		"are announced where":          append(protowire.AppendTag(nil, 7, protowire.BytesType), 0xff, 0xff, 0xff, 0xff, 7),
+		"more than 4194304 messages": field(7, bytes.Repeat(field(1, nil), maxParts+1)),
+		"4194304 messages and texts": field(7, field(1, bytes.Repeat(field(1, nil), maxParts+1))),
+		"nested more than 200 deep":  field(7, deep),
+		"a group":                    field(7, protowire.AppendTag(nil, 99, protowire.StartGroupType)),
+		"cut short":                  field(7, make([]byte, 40))[:30],
+		"it has no graph":            {},
+		"are announced where": append(protowire.AppendTag(nil, 7, protowire.BytesType), 0xff, 0xff, 0xff, 0xff,
+			7),
 		"of more than 64 bits":         bytes.Repeat([]byte{0xff}, 12),
 		"not an ONNX model, or cut sh": []byte("pickle"),
 	} {

@@ -9,7 +9,8 @@ func init() {
 		shapeCase{"GroupNormalization", two, []any{"S,6,3,2", "6", "6"}, "[S,6,3,2]"},
 		shapeCase{"GroupNormalization", two, []any{"S,5,3", "5", "5"},
 			"GroupNormalization([S,5,3], [5], [5]): 5 channels in 2 groups"},
-		shapeCase{"GroupNormalization", two, []any{"S,6,3", "3", "6"}, "GroupNormalization([S,6,3], [3], [6]): scale or " +
+		shapeCase{"GroupNormalization", two, []any{"S,6,3", "3", "6"}, "GroupNormalization([S,6,3], [3], [6]): scale " +
+			"or " +
 			"bias [3] is neither per channel (6) nor per group (2)"},
 		shapeCase{"GroupNormalization", nil, []any{"S,6,3", "6", "6"},
 			"GroupNormalization([S,6,3], [6], [6]): num_groups is 0"},

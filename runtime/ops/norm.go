@@ -6,13 +6,16 @@ func init() {
 	graph.Register(
 		def{Kind: "LayerNormalization", MinInputs: 2, MinRank: 1, Attrs: "axis int, epsilon float, stash_type int",
 			Infer: inferLayerNorm, VJP: layerNormVJP},
-		def{Kind: "BatchNormalization", MinInputs: 5, MinRank: 2, Attrs: "epsilon float, momentum float, training_mode int",
+		def{Kind: "BatchNormalization", MinInputs: 5, MinRank: 2, Attrs: "epsilon float, momentum float, " +
+			"training_mode int",
 			Infer: sameShape, VJP: batchNormVJP},
 		def{Kind: "InstanceNormalization", MinInputs: 3, MinRank: 3, Attrs: "epsilon float", Infer: sameShape,
 			Decompose: decomposeInstanceNorm},
-		def{Kind: "RMSNormalization", MinInputs: 2, MinRank: 1, Since: 23, Attrs: "axis int, epsilon float, stash_type int",
+		def{Kind: "RMSNormalization", MinInputs: 2, MinRank: 1, Since: 23, Attrs: "axis int, epsilon float, " +
+			"stash_type int",
 			Infer: sameShape, Decompose: decomposeRMSNorm},
-		def{Kind: "SimplifiedLayerNormalization", MinInputs: 2, MinRank: 1, Attrs: "axis int, epsilon float, stash_type int",
+		def{Kind: "SimplifiedLayerNormalization", MinInputs: 2, MinRank: 1,
+			Attrs: "axis int, epsilon float, stash_type int",
 			Infer: sameShape, Decompose: decomposeRMSNorm},
 		def{Domain: graph.Microsoft, Kind: "SkipLayerNormalization", MinInputs: 3, Attrs: "epsilon float",
 			Infer: sameShape, Decompose: decomposeSkipNorm},

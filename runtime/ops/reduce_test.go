@@ -36,7 +36,8 @@ func init() {
 		}), 0},
 		moveCase("CumSum", "", func(b *bench) node { return b.op("CumSum", nil, b.x("x", 2, 4), b.Scalar64(1)) }),
 		moveCase("CumSum", "exclusive reverse", func(b *bench) node {
-			return b.op("CumSum", attrs{"exclusive": graph.Attr(1), "reverse": graph.Attr(1)}, b.x("x", 4, 2), b.Scalar64(0))
+			return b.op("CumSum", attrs{"exclusive": graph.Attr(1), "reverse": graph.Attr(1)}, b.x("x", 4, 2),
+				b.Scalar64(0))
 		}),
 	)
 }
@@ -68,7 +69,8 @@ func reductionCases() []gradientCase {
 				return b.op(kind, nil, b.x("x", 3, 4), b.ints("axes", []int64{-2}, 1)).Square()
 			}), small},
 			gradientCase{kind, "no axes no operation", one(func(b *bench) node {
-				return b.op(kind, attrs{"keepdims": graph.Attr(0), "noop_with_empty_axes": graph.Attr(1)}, b.positive("x", 3, 4),
+				return b.op(kind, attrs{"keepdims": graph.Attr(0), "noop_with_empty_axes": graph.Attr(1)},
+					b.positive("x", 3, 4),
 					b.Ints()).Square()
 			}), small})
 	}

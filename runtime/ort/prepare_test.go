@@ -59,7 +59,8 @@ func FuzzPrepare(f *testing.F) {
 			t.Fatalf("the adapted model cannot be read: %v", err)
 		}
 		for _, v := range m.GetGraph().GetOutput() {
-			if typ := onnx.TensorProto_DataType(v.GetType().GetTensorType().GetElemType()); typ != onnx.TensorProto_FLOAT && typ != onnx.TensorProto_INT64 {
+			typ := onnx.TensorProto_DataType(v.GetType().GetTensorType().GetElemType())
+			if typ != onnx.TensorProto_FLOAT && typ != onnx.TensorProto_INT64 {
 				t.Errorf("output %q is still %s", v.GetName(), typ)
 			}
 		}

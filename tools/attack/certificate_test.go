@@ -142,7 +142,8 @@ func (s *server) issue(name string, until time.Time) {
 	c := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
 		NotBefore: until.Add(-time.Hour), NotAfter: until, KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, c, pair.Leaf, own.PrivateKey.(*ecdsa.PrivateKey).Public(), pair.PrivateKey)
+	der, err := x509.CreateCertificate(rand.Reader, c, pair.Leaf, own.PrivateKey.(*ecdsa.PrivateKey).Public(),
+		pair.PrivateKey)
 	if err == nil {
 		err = os.WriteFile(s.at("certs", name+".pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
 			Bytes: der}), 0o600)

@@ -71,7 +71,8 @@ func TestLies(t *testing.T) {
 		{"a move of the parameters of 1e+05", shared(1e5), nil}, // honest ones have the length sqrt(4*512) = 45
 		{"moved the parameters by 1e+05", shared(1e5), []string{"--max-norm", "1000"}},
 		{"loss 1e+300", func(r *engine.Reply) { r.Stats.Loss = 1e300 }, nil},
-		{"the extra \\\"more\\\"", func(r *engine.Reply) { r.Upload.Extra = tensor.Map{"more": tensor.Scalar(1)} }, nil},
+		{"the extra \\\"more\\\"", func(r *engine.Reply) { r.Upload.Extra = tensor.Map{"more": tensor.Scalar(1)} },
+			nil},
 		{"another experiment", func(r *engine.Reply) { r.Upload.Shared["more"] = tensor.Scalar(1) }, nil},
 		{"at most 1000000 are taken", more, []string{"--largest", "1000000"}},
 	} {
@@ -208,15 +209,17 @@ func TestLyingCards(t *testing.T) {
 		card message
 		key  *ecdsa.PrivateKey
 	}{
-		"the card is of client 1":         {card.but("client", 1), key},
-		"the server began another run":    {card.but("run", random()), key},
-		"examples to train on":            {card.but("examples", -5), key},
-		"cannot unmarshal number":         {card.but("examples", json.Number("9223372036854775808")), key},
-		"unknown field":                   {card.but("also", 1), key},
-		"is that of \"client-1\", not of": {card.but("proof", map[string]any{"key": public, "chain": other.Certificate}), key},
-		"the signature is not that of":    {card, other.PrivateKey.(*ecdsa.PrivateKey)},
-		"the key is not that of":          {card.but("proof", map[string]any{"key": []byte("x"), "chain": conf.Certificates[0].Certificate}), key},
-		"method: the server has":          {card.but("terms", strange), key},
+		"the card is of client 1":      {card.but("client", 1), key},
+		"the server began another run": {card.but("run", random()), key},
+		"examples to train on":         {card.but("examples", -5), key},
+		"cannot unmarshal number":      {card.but("examples", json.Number("9223372036854775808")), key},
+		"unknown field":                {card.but("also", 1), key},
+		"is that of \"client-1\", not of": {card.but("proof", map[string]any{"key": public,
+			"chain": other.Certificate}), key},
+		"the signature is not that of": {card, other.PrivateKey.(*ecdsa.PrivateKey)},
+		"the key is not that of": {card.but("proof", map[string]any{"key": []byte("x"),
+			"chain": conf.Certificates[0].Certificate}), key},
+		"method: the server has": {card.but("terms", strange), key},
 	} {
 		v := ask("join", c.card.signed(t, "join", c.key))
 		if v.header["ok"] == true || !strings.Contains(fmt.Sprint(v.header["reason"]), say) {

@@ -74,7 +74,8 @@ func (m message) identified() message {
 		return none
 	}
 	h := sha256.New()
-	fmt.Fprintf(h, "%q %q %v %q %q %v %v %v %v %v %q", get("run", ""), get("kind", ""), get("round", 0), get("survey", ""),
+	fmt.Fprintf(h, "%q %q %v %q %q %v %v %v %v %v %q", get("run", ""), get("kind", ""), get("round", 0),
+		get("survey", ""),
 		get("exam", ""), get("steps", 0), get("counts", false), get("client", 0), get("of", 0), get("size", 0),
 		get("sum", ""))
 	return m.but("id", hex.EncodeToString(h.Sum(nil)[:16]))
@@ -127,7 +128,8 @@ func openImpostor(t *testing.T) *impostor {
 // impostorOf is likewise for what is there already.
 func impostorOf(s *server) *impostor {
 	s.t.Helper()
-	s.ownNATS(fmt.Sprintf("listen: %q\nmax_payload: 2MB\ntls {cert_file: %q, key_file: %q, ca_file: %q, verify: true}\n",
+	s.ownNATS(fmt.Sprintf("listen: %q\nmax_payload: 2MB\ntls {cert_file: %q, key_file: %q, ca_file: %q, verify: "+
+		"true}\n",
 		s.address, s.at("certs", "server.pem"), s.at("certs", "server-key.pem"), s.at("certs", "ca.pem")))
 	p := &impostor{server: s}
 	p.nc, _ = s.intruder("server")
@@ -187,29 +189,31 @@ func (p *impostor) lies(o message, raw []byte) map[string][]byte {
 	old.version--
 	end := o.but("kind", "end").with(nil)
 	out := map[string][]byte{
-		"it is of run ":                              sign(o.but("run", random()).identified()),
-		"it is for client 1 of 2":                    sign(o.but("client", 1).identified()),
-		"it is for client 0 of 7":                    sign(o.but("of", 7).identified()),
-		"round 1001 of 6":                            sign(o.but("round", 1000).identified()),
-		"round -5 for client 0":                      sign(o.but("round", -5).identified()),
-		"unknown kind of order \"format\"":           sign(o.but("kind", "format").identified()),
-		"survey \"a\\nb\"":                           sign(o.but("survey", "a\nb").identified()),
-		"\"../../x\" is no identity":                 sign(o.but("safe", "../../x")),
-		"of which":                                   sign(o.but("accepted", random())),
-		"\"../../../etc/passwd\" with checksum":      sign(o.but("object", "../../../etc/passwd")),
-		"at most 67108864 are taken":                 sign(o.but("size", 1<<30, "object", o.header["sum"].(string)[:32]).identified()),
-		"does not fit its identity":                  sign(o.but("id", random())),
-		"unknown field":                              sign(o.but("also", 1)),
-		"cannot unmarshal":                           sign(o.but("round", "one")),
-		"-1 steps":                                   sign(o.but("steps", -1).identified()),
-		"the tensors are damaged":                    sign(bent),
-		"use the same release":                       old.signed(p.t, "order", p.key),
-		"this is no message of promptfed":            []byte("{}"),
-		"the signature is not that of whom":          end.identified().signed(p.t, "order", p.client),
-		"the signature is not that of whom (none)":   end.identified().signed(p.t, "order", nil),
-		"the signature is not that of whom (kind)":   o.signed(p.t, "verdict", p.key),
-		"the header is to have":                      raw[:40],
-		"the header is to have (long)":               append([]byte{'P', 'F', 'L', raw[3], 255, 255, 255, 127}, raw[8:]...),
+		"it is of run ":                         sign(o.but("run", random()).identified()),
+		"it is for client 1 of 2":               sign(o.but("client", 1).identified()),
+		"it is for client 0 of 7":               sign(o.but("of", 7).identified()),
+		"round 1001 of 6":                       sign(o.but("round", 1000).identified()),
+		"round -5 for client 0":                 sign(o.but("round", -5).identified()),
+		"unknown kind of order \"format\"":      sign(o.but("kind", "format").identified()),
+		"survey \"a\\nb\"":                      sign(o.but("survey", "a\nb").identified()),
+		"\"../../x\" is no identity":            sign(o.but("safe", "../../x")),
+		"of which":                              sign(o.but("accepted", random())),
+		"\"../../../etc/passwd\" with checksum": sign(o.but("object", "../../../etc/passwd")),
+		"at most 67108864 are taken": sign(o.but("size", 1<<30, "object",
+			o.header["sum"].(string)[:32]).identified()),
+		"does not fit its identity":                sign(o.but("id", random())),
+		"unknown field":                            sign(o.but("also", 1)),
+		"cannot unmarshal":                         sign(o.but("round", "one")),
+		"-1 steps":                                 sign(o.but("steps", -1).identified()),
+		"the tensors are damaged":                  sign(bent),
+		"use the same release":                     old.signed(p.t, "order", p.key),
+		"this is no message of promptfed":          []byte("{}"),
+		"the signature is not that of whom":        end.identified().signed(p.t, "order", p.client),
+		"the signature is not that of whom (none)": end.identified().signed(p.t, "order", nil),
+		"the signature is not that of whom (kind)": o.signed(p.t, "verdict", p.key),
+		"the header is to have":                    raw[:40],
+		"the header is to have (long)": append([]byte{'P', 'F', 'L', raw[3], 255, 255, 255, 127},
+			raw[8:]...),
 		"it is of run (end)":                         sign(end.but("run", random()).identified()),
 		"it is for client 1 of 2 (end)":              sign(end.but("client", 1).identified()),
 		"a newer one was there before (first order)": p.raw[0],
@@ -220,8 +224,8 @@ func (p *impostor) lies(o message, raw []byte) map[string][]byte {
 	return out
 }
 
-// A server's lies beside its orders, signed with its own key or with a client's or with none, are dropped and counted by
-// a client, with the reason; what the client learns is what it learns without.
+// A server's lies beside its orders, signed with its own key or with a client's or with none, are dropped and counted
+// by a client, with the reason; what the client learns is what it learns without.
 func TestLyingServer(t *testing.T) {
 	t.Parallel()
 	p := openImpostor(t)
@@ -265,8 +269,8 @@ func TestLyingServer(t *testing.T) {
 }
 
 // Alone with a client whose server died, the holder of the server's key can occupy it, and no more: with tensors whose
-// pieces never fit or never come, with names that are paths, with numbers that are none, with storms of orders. Once the
-// real server is back, the client goes on with what it remembered.
+// pieces never fit or never come, with names that are paths, with numbers that are none, with storms of orders. Once
+// the real server is back, the client goes on with what it remembered.
 func TestLyingServerAlone(t *testing.T) {
 	t.Parallel()
 	p := openImpostor(t)
@@ -368,9 +372,17 @@ func TestLyingServerAlone(t *testing.T) {
 		say    string
 		pieces func(n int) []byte
 	}{
-		"pieces that are too long":        {"came wrong", func(int) []byte { b := make([]byte, 1<<20); return framed(b, crc32.ChecksumIEEE(b)) }},
-		"pieces with another checksum":    {"came wrong", func(int) []byte { return framed(make([]byte, 64<<10), 1) }},
-		"pieces of other tensors":         {"damaged", func(int) []byte { b := make([]byte, 64<<10); return framed(b, crc32.ChecksumIEEE(b)) }},
+		"pieces that are too long": {"came wrong", func(int) []byte {
+			b := make([]byte, 1<<20)
+			return framed(b,
+				crc32.ChecksumIEEE(b))
+		}},
+		"pieces with another checksum": {"came wrong", func(int) []byte { return framed(make([]byte, 64<<10), 1) }},
+		"pieces of other tensors": {"damaged", func(int) []byte {
+			b := make([]byte, 64<<10)
+			return framed(b,
+				crc32.ChecksumIEEE(b))
+		}},
 		"answers that are nothing at all": {"came wrong", func(int) []byte { return []byte{'z'} }},
 	} {
 		mu.Lock()
@@ -432,7 +444,8 @@ func TestHostileInvitation(t *testing.T) {
 	proof := map[string]any{"key": public, "chain": s.tls(s.at("certs"), "server").Certificates[0].Certificate}
 	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"
 	for c := 'b'; c <= 'j'; c++ {
-		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", c-1), 9), ", "))
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", c-1), 9),
+			", "))
 	}
 	var mu sync.Mutex
 	var text string
@@ -441,7 +454,8 @@ func TestHostileInvitation(t *testing.T) {
 		json.Unmarshal(m.Data, &q)
 		mu.Lock()
 		defer mu.Unlock()
-		hello := message{version: transport.Version, header: map[string]any{"version": transport.Version, "run": random(),
+		hello := message{version: transport.Version, header: map[string]any{"version": transport.Version,
+			"run":   random(),
 			"nonce": q.Nonce, "clients": 2, "limit": 1000, "largest": 1000000, "config": []byte(text), "proof": proof}}
 		m.Respond(hello.signed(t, "hello", p.key))
 	})
@@ -462,7 +476,8 @@ func TestHostileInvitation(t *testing.T) {
 		text = config
 		mu.Unlock()
 		ctx, cancel := contextFor(30 * time.Second)
-		out, err := exec.CommandContext(ctx, program, "join", "tls://"+s.address, "--client", "0", "--tls", s.at("certs"),
+		out, err := exec.CommandContext(ctx, program, "join", "tls://"+s.address, "--client", "0", "--tls",
+			s.at("certs"),
 			"--state", s.at("state")).CombinedOutput()
 		cancel()
 		if err == nil || !strings.Contains(string(out), say) || len(out) > 2000 {

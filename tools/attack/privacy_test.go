@@ -73,7 +73,8 @@ func TestRequire(t *testing.T) {
 		"dp.secret,tls,dp.where=client": "has dp.where: server",
 	} {
 		ctx, cancel := contextFor(30 * time.Second)
-		out, err := exec.CommandContext(ctx, program, "join", "tls://"+s.address, "--client", "0", "--tls", s.at("certs"),
+		out, err := exec.CommandContext(ctx, program, "join", "tls://"+s.address, "--client", "0", "--tls",
+			s.at("certs"),
 			"--state", s.at("state"), "--require", require).CombinedOutput()
 		cancel()
 		if err == nil || !strings.Contains(string(out), say) || strings.Contains(string(out), "\ngoroutine") {

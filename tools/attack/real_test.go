@@ -68,7 +68,8 @@ func (s *server) serveReal(more ...string) {
 func (s *server) joinReal(client int) *process {
 	s.t.Helper()
 	user := fmt.Sprint("client-", client)
-	return launch(s.t, append([]string{program, "join", "tls://" + s.address, "--client", fmt.Sprint(client), "--config",
+	return launch(s.t, append([]string{program, "join", "tls://" + s.address, "--client", fmt.Sprint(client),
+		"--config",
 		s.at("attack.yaml"), "--partition", "--state", s.at(user)}, s.link(user)...)...)
 }
 

@@ -11,9 +11,10 @@ import (
 	"promptfed/federation/transport"
 )
 
-// The holder of the certificate worker does jobs of its own, and nothing else: it hears and answers for no other worker,
-// though that has the same certificate, for no client and for no run, and has nothing of JetStream. Others' certificates
-// are no worker's. A run whose only honest worker has a dishonest one beside it learns what one process does.
+// The holder of the certificate worker does jobs of its own, and nothing else: it hears and answers for no other
+// worker, though that has the same certificate, for no client and for no run, and has nothing of JetStream. Others'
+// certificates are no worker's. A run whose only honest worker has a dishonest one beside it learns what one process
+// does.
 func TestWorker(t *testing.T) {
 	t.Parallel()
 	s := openReal(t)
@@ -113,7 +114,8 @@ func TestWorkerForeignServer(t *testing.T) {
 				conf = call(t, flags...)
 			}
 			s.ownNATS(conf, "-js", "-sd", s.at("store"))
-			s.process = launch(t, append([]string{program, "run", s.at("attack.yaml"), "--out", s.at("out"), "--cluster",
+			s.process = launch(t, append([]string{program, "run", s.at("attack.yaml"), "--out", s.at("out"),
+				"--cluster",
 				"tls://" + s.address}, s.link("server")...)...)
 			nc, denied := s.intruder("worker", options...)
 			s.workerMayNot(nc, denied)

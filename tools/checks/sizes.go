@@ -35,7 +35,8 @@ func Folders(files []string) []string {
 	}
 	for folder, n := range larger {
 		if count[folder] < n {
-			bad = append(bad, fmt.Sprintf("%s has %d Go files now: lower its exception of %d", folder, count[folder], n))
+			bad = append(bad, fmt.Sprintf("%s has %d Go files now: lower its exception of %d", folder, count[folder],
+				n))
 		}
 	}
 	return bad

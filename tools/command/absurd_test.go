@@ -72,7 +72,8 @@ func TestAbsurdModels(t *testing.T) {
 		for _, file := range []string{"image.onnx", "text.onnx"} {
 			t.Run(name+"/"+file, func(t *testing.T) {
 				dir := filepath.Join(t.TempDir(), "tower")
-				if err := os.CopyFS(dir, os.DirFS(filepath.Join("../../models/bundle/testdata/foreign", name))); err != nil {
+				if err := os.CopyFS(dir, os.DirFS(filepath.Join("../../models/bundle/testdata/foreign",
+					name))); err != nil {
 					t.Fatal(err)
 				}
 				for from := "0"; from != ""; {
@@ -148,7 +149,8 @@ func absurdProcess(t *testing.T, dir string) {
 			if i := strings.LastIndexByte(last, '\n'); args[0] == "run" && i >= 0 { // warnings come before
 				last = last[i+1:]
 			}
-			if code != done && !strings.HasPrefix(last, "promptfed: ") || code == done && args[0] != "run" && last != "" ||
+			if code != done && !strings.HasPrefix(last, "promptfed: ") || code == done && args[0] != "run" &&
+				last != "" ||
 				len(last) > 16<<10 || strings.ContainsFunc(last, unicode.IsControl) {
 				t.Errorf("%s: %v ends with %d and says %.300q", list[i].what, args, code, text)
 			}

@@ -139,7 +139,8 @@ func (m *maker) authority() error {
 		}
 		t := x509.Certificate{Subject: pkix.Name{CommonName: "promptfed trial"}, IsCA: true,
 			BasicConstraintsValid: true, MaxPathLenZero: true,
-			KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, NotBefore: m.from, NotAfter: m.to, SerialNumber: serial()}
+			KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, NotBefore: m.from, NotAfter: m.to,
+			SerialNumber: serial()}
 		m.ca = &t
 		der, err := x509.CreateCertificate(rand.Reader, &t, &t, &m.key.PublicKey, m.key)
 		if err != nil {

@@ -115,7 +115,8 @@ func checkBundle(ctx context.Context, name string) ([][]string, error) {
 	return append(lines, more...), err
 }
 
-func forward(ctx context.Context, model *onnx.ModelProto, o ort.Options, feeds tensor.Map, output string) (float64, error) {
+func forward(ctx context.Context, model *onnx.ModelProto, o ort.Options, feeds tensor.Map, output string) (float64,
+	error) {
 	out, err := ort.Once(ctx, model, o, feeds, output)
 	if err != nil {
 		return 0, err

@@ -22,7 +22,8 @@ func inputsOf(f *graph.File, open map[string]int) (feeds tensor.Map, floats []st
 		n := 1
 		for _, d := range shape {
 			if d > maxFeed/n {
-				return nil, nil, fmt.Errorf("input %s would have shape %v, of more than the %d numbers that check takes",
+				return nil, nil, fmt.Errorf("input %s would have shape %v, of more than the %d numbers that check "+
+					"takes",
 					in.Name(), shape, maxFeed)
 			}
 			n *= max(1, d)

@@ -33,7 +33,8 @@ func (f *clusterFlags) add(c *cobra.Command) {
 }
 
 func addQueue(c *cobra.Command, queue *string) {
-	c.Flags().StringVar(queue, "queue", "default", "name of the queue of work on the NATS server; workers give the same")
+	c.Flags().StringVar(queue, "queue", "default", "name of the queue of work on the NATS server; workers give the "+
+		"same")
 }
 
 func addLink(c *cobra.Command, o *linkOptions) {

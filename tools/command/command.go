@@ -1,5 +1,5 @@
-// Package command is the program promptfed, one file for each of its commands. A program with methods of its own imports
-// the packages that register them (methods.Register), and its main calls Main.
+// Package command is the program promptfed, one file for each of its commands. A program with methods of its own
+// imports the packages that register them (methods.Register), and its main calls Main.
 package command
 
 import (

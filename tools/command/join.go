@@ -306,7 +306,8 @@ func (f joinFlags) privately(b *experiment.Built, inv *transport.Invitation, log
 	case !b.Private() || !inv.InsecureDP && !f.insecureDP:
 		return nil
 	case !f.insecureDP:
-		return errors.New("the server has the noise of differential privacy come from the seed, which everybody knows, " +
+		return errors.New("the server has the noise of differential privacy come from the seed, which everybody " +
+			"knows, " +
 			"so that it hides nothing (serve --insecure-dp); add --insecure-dp to take part all the same")
 	case !inv.InsecureDP:
 		return errors.New("--insecure-dp: the server wants noise that nobody else knows; leave the flag out")

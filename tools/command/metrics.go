@@ -59,7 +59,8 @@ func newMeter(hub *transport.Hub) *meter {
 	count("download_bytes_total", "Bytes of orders, headers included.",
 		func(s *transport.Status) int64 { return s.BytesDown })
 	count("replies_total", "Replies that counted.", func(s *transport.Status) int64 { return s.Replies })
-	count("late_replies_total", "Late and repeated replies, dropped.", func(s *transport.Status) int64 { return s.Late })
+	count("late_replies_total", "Late and repeated replies, dropped.",
+		func(s *transport.Status) int64 { return s.Late })
 	count("refused_replies_total", "Replies refused or without an answer.",
 		func(s *transport.Status) int64 { return s.Refused })
 	count("refused_joins_total", "Clients refused to join.", func(s *transport.Status) int64 { return s.RefusedJoins })

@@ -26,7 +26,8 @@ func serveSecure(h *transport.Hub, b *experiment.Built) error {
 func (f joinFlags) joinSecure(b *experiment.Built, conf experiment.Config, inv *transport.Invitation) (summed func(),
 	err error) {
 	if n := conf.Partition.Clients; conf.SecureAggregation.On() && n != inv.Clients {
-		return nil, fmt.Errorf("the server has %d clients; by this client's configuration (partition.clients) there are "+
+		return nil, fmt.Errorf("the server has %d clients; by this client's configuration (partition.clients) there "+
+			"are "+
 			"%d, of which secure aggregation takes its threshold", inv.Clients, n)
 	}
 	who, err := inv.Signatures(f.state)

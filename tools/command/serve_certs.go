@@ -19,8 +19,8 @@ func replaceable(conf *tls.Config, own *atomic.Pointer[tls.Certificate]) {
 	conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own.Load(), nil }
 }
 
-// renewOnHangup reads the server's certificate again on SIGHUP: new connections see it, and orders are signed by it. Its
-// list of revoked certificates needs no signal.
+// renewOnHangup reads the server's certificate again on SIGHUP: new connections see it, and orders are signed by it.
+// Its list of revoked certificates needs no signal.
 func renewOnHangup(ctx context.Context, dir string, h *transport.Hub, own *atomic.Pointer[tls.Certificate],
 	log *slog.Logger) {
 	again := make(chan os.Signal, 1)

@@ -100,7 +100,8 @@ const (
 )
 
 // seededNoise is said where noise hides nothing.
-const seededNoise = "--insecure-dp: the noise of differential privacy comes from the run's seed, which everybody knows; " +
+const seededNoise = "--insecure-dp: the noise of differential privacy comes from the run's seed, which everybody " +
+	"knows; " +
 	"it hides nothing, and no epsilon is recorded"
 
 // runID is the identity of the run in a folder, made anew unless the run goes on; where its noise comes from stays.

@@ -67,7 +67,8 @@ func work(ctx context.Context, url string, f workFlags) error {
 	if err != nil {
 		return err
 	}
-	w := transport.Work{Queue: f.queue, Worker: transport.NewID(), Program: experiment.Version(), Idle: f.idle, Log: log}
+	w := transport.Work{Queue: f.queue, Worker: transport.NewID(), Program: experiment.Version(), Idle: f.idle,
+		Log: log}
 	if w.Identity, err = f.link.identity(); err != nil {
 		return err
 	}

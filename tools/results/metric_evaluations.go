@@ -39,7 +39,8 @@ var evaluations = map[string]quantity{
 	New: {"accuracy of clients that never trained, steps of their own:", last, Percent, false,
 		func(r Round, steps string) (float64, bool) {
 			x := r.NewClients[steps]
-			if x.Evaluations.Personal != nil { // what a client has of its own after its steps, whatever headlines are of
+			// what a client has of its own after its steps, whatever headlines are of
+			if x.Evaluations.Personal != nil {
 				return evaluated(x.Evaluations.Personal, accuracy)
 			}
 			return evaluated(x.Evaluation, accuracy)

@@ -120,7 +120,8 @@ func parseRound(line []byte, want int) (Round, error) {
 		r.Evaluation = nil
 	}
 	if r.Evaluation != nil && r.Evaluations == (engine.Evaluations{}) {
-		return r, fmt.Errorf("has an accuracy without its evaluations (global, personal), as an older version wrote it; " +
+		return r, fmt.Errorf("has an accuracy without its evaluations (global, personal), as an older version wrote " +
+			"it; " +
 			"run it again")
 	}
 	return r, nil

@@ -104,7 +104,8 @@ func readRun(dir string) (run *Run, notes []string) {
 		}
 		for i, c := range run.Summary.Limited {
 			if more := len(run.Summary.Limited) - i; i == maxLimited && more > 1 {
-				notes = append(notes, fmt.Sprintf("%s%s%d more clients were not taken at their word (%s)", dir, warned, more,
+				notes = append(notes, fmt.Sprintf("%s%s%d more clients were not taken at their word (%s)", dir, warned,
+					more,
 					engine.RoundsFile))
 				break
 			}

@@ -41,9 +41,9 @@ func overlap(a, b *tensor.Tensor, removed bool) float64 {
 
 // What FedPHA's eq. 9 keeps of T 16 tokens of width 512 at rho 0.8 hardly depends on the prompt, which is why it is not
 // the default: 102 of the 496 null directions, as Householder reflectors complete them. 0.90 and 94.8 % were measured
-// with torch.projection.svd(full_matrices=True), which ends in the same LAPACK; by chance the overlap were 102/512 = 0.20
-// and the last 102 channels would hold as much. What exact-null removes is the prompt's own row space and nothing else:
-// two unrelated ones overlap by 16/512 = 0.03.
+// with torch.projection.svd(full_matrices=True), which ends in the same LAPACK; by chance the overlap were 102/512 =
+// 0.20 and the last 102 channels would hold as much. What exact-null removes is the prompt's own row space and nothing
+// else: two unrelated ones overlap by 16/512 = 0.03.
 func TestDependenceOnThePrompt(t *testing.T) {
 	near := func(what string, got, want, tol float64) {
 		if d := got - want; d > tol || d < -tol {

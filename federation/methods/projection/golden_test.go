@@ -10,8 +10,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// golden is a case of testdata/projectors.json, written by tools/golden/projection.py: Q by NumPy (complete QR) or PyTorch
-// 1.13 (SVD), DP by PyTorch's autograd, both float64, reduced to the columns Cols.
+// golden is a case of testdata/projectors.json, written by tools/golden/projection.py: Q by NumPy (complete QR) or
+// PyTorch 1.13 (SVD), DP by PyTorch's autograd, both float64, reduced to the columns Cols.
 type golden struct {
 	Kind string
 	Rho  float64

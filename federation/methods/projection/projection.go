@@ -76,7 +76,8 @@ func keepColumns(p *tensor.Tensor, of func(rank int) (lo, hi int)) (*Projection,
 	}
 	lo, hi := of(f.rank)
 	if lo < 0 || lo > hi || hi > f.d {
-		return nil, fmt.Errorf("projection: columns %d to %d of the %d right singular vectors of a prompt %v", lo, hi, f.d,
+		return nil, fmt.Errorf("projection: columns %d to %d of the %d right singular vectors of a prompt %v", lo, hi,
+			f.d,
 			p.Shape)
 	}
 	return f.keep("", lo, hi), nil

@@ -32,7 +32,8 @@ func decompose(p *mat.Dense) (*thinSVD, error) {
 	f := &thinSVD{p: p, t: t, d: d}
 	var svd mat.SVD
 	if !svd.Factorize(p, mat.SVDThin) {
-		return nil, fmt.Errorf("projection: the singular value decomposition of a prompt [%d,%d] did not converge", t, d)
+		return nil, fmt.Errorf("projection: the singular value decomposition of a prompt [%d,%d] did not converge", t,
+			d)
 	}
 	s := svd.Values(nil)
 	for f.rank < len(s) && s[f.rank] > rankEps*float64(max(t, d))*s[0] {

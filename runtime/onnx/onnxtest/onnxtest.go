@@ -73,7 +73,10 @@ func fields(m protoreflect.Message, path string) (out []Field) {
 			}
 		case f.IsList():
 			for i := range min(perList, v.List().Len()) {
-				add(f, fmt.Sprintf("%s[%d]", path, i), v.List().Get(i), func(x protoreflect.Value) { v.List().Set(i, x) })
+				add(f, fmt.Sprintf("%s[%d]", path, i), v.List().Get(i), func(x protoreflect.Value) {
+					v.List().Set(i,
+						x)
+				})
 			}
 		case f.Message() != nil:
 			out = append(out, fields(v.Message(), path)...)
