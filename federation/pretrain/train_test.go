@@ -160,21 +160,21 @@ func TestRefusals(t *testing.T) {
 		"does not divide":           func(c *Config) { c.Text.Heads = 3 },
 		"give the backbone a name":  func(c *Config) { c.Name = "" },
 		"shorter than the training": func(c *Config) { c.Train.Warmup = 4 },
-		"names no class":            func(c *Config) {
+		"names no class": func(c *Config) {
 			c.Sources[1].Captions = map[string][]string{"any": {"a photo"}}
 		},
-		"no templates":              func(c *Config) { c.Sources[1].Captions = map[string][]string{"sketch": {"{a}"}} },
-		"no class \"dragon\"":       func(c *Config) { c.Sources[0].Data.Drawn.Classes = []string{"dragon"} },
-		"take: \"half\"":            func(c *Config) { c.Take = "half" },
-		"careless.share":            func(c *Config) { c.Careless.Share = 2 },
-		"by_class":                  func(c *Config) { c.Train.ByClass = -1 },
-		"difficulty":                func(c *Config) { c.Sources[0].Difficulty = [2]float64{0.5, 0.1} },
-		"under 'any' alone":         func(c *Config) { c.Sources[0].Captions = map[string][]string{"photo": {"{a}"}} },
-		"share 0":                   func(c *Config) { c.Sources[0].Share = 0 },
-		"keep 9":                    func(c *Config) { c.Sources[1].Keep = 9 },
-		"caption_tokens":            func(c *Config) { c.Caption = 3 },
-		"the list is cut short":     func(c *Config) { c.Merges = 5000 },
-		"does not exist":            func(c *Config) { c.Sources[1].Data.Root = filepath.Join(c.Out, "nowhere") },
+		"no templates":          func(c *Config) { c.Sources[1].Captions = map[string][]string{"sketch": {"{a}"}} },
+		"no class \"dragon\"":   func(c *Config) { c.Sources[0].Data.Drawn.Classes = []string{"dragon"} },
+		"take: \"half\"":        func(c *Config) { c.Take = "half" },
+		"careless.share":        func(c *Config) { c.Careless.Share = 2 },
+		"by_class":              func(c *Config) { c.Train.ByClass = -1 },
+		"difficulty":            func(c *Config) { c.Sources[0].Difficulty = [2]float64{0.5, 0.1} },
+		"under 'any' alone":     func(c *Config) { c.Sources[0].Captions = map[string][]string{"photo": {"{a}"}} },
+		"share 0":               func(c *Config) { c.Sources[0].Share = 0 },
+		"keep 9":                func(c *Config) { c.Sources[1].Keep = 9 },
+		"caption_tokens":        func(c *Config) { c.Caption = 3 },
+		"the list is cut short": func(c *Config) { c.Merges = 5000 },
+		"does not exist":        func(c *Config) { c.Sources[1].Data.Root = filepath.Join(c.Out, "nowhere") },
 	} {
 		cfg := small(t, t.TempDir())
 		cfg.Train.Steps = 2

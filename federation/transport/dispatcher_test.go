@@ -174,7 +174,7 @@ func TestDispatcherRefuses(t *testing.T) {
 	}
 	defer nc.Close()
 	for say, change := range map[string]func(*transport.WorkerInfo){
-		"data: the run has":        func(c *transport.WorkerInfo) {
+		"data: the run has": func(c *transport.WorkerInfo) {
 			c.Footing.Digests = map[string]string{"data": "xyz"}
 		},
 		"seed: the server has":     func(c *transport.WorkerInfo) { c.Footing.Terms.Seed++ },

@@ -41,9 +41,9 @@ func TestHostileUploads(t *testing.T) {
 		t.Fatal(err)
 	}
 	for say, spoil := range map[string]func(r *engine.Reply){
-		"holds NaN":               func(r *engine.Reply) { r.Upload.Shared["global"].Data[3] = float32(math.NaN()) },
-		"moved the parameters":    func(r *engine.Reply) { r.Upload.Shared["global"].Data[3] = 1e9 },
-		"for parameter global":    func(r *engine.Reply) {
+		"holds NaN":            func(r *engine.Reply) { r.Upload.Shared["global"].Data[3] = float32(math.NaN()) },
+		"moved the parameters": func(r *engine.Reply) { r.Upload.Shared["global"].Data[3] = 1e9 },
+		"for parameter global": func(r *engine.Reply) {
 			r.Upload.Shared["global"].Shape = []int{r.Upload.Shared["global"].Len()}
 		},
 		"another experiment":      func(r *engine.Reply) { r.Upload.Shared["more"] = r.Upload.Shared["global"] },

@@ -124,7 +124,7 @@ func TestHostileModels(t *testing.T) {
 		"12 bytes for dimensions [2]": alter(func(m *onnx.ModelProto) {
 			m.Graph.Initializer[0].Int64Data, m.Graph.Initializer[0].RawData = nil, make([]byte, 12)
 		}),
-		"1 elements for dimensions [2]":    alter(func(m *onnx.ModelProto) {
+		"1 elements for dimensions [2]": alter(func(m *onnx.ModelProto) {
 			m.Graph.Initializer[0].Int64Data = []int64{1}
 		}),
 		"dimensions [-2] are out of range": alter(func(m *onnx.ModelProto) {

@@ -167,11 +167,11 @@ func TestPolicyFits(t *testing.T) {
 // The chart library is the published one: sums of the files in the npm package uplot 1.6.32, taken when it was fetched.
 func TestChartLibraryIsThePublishedOne(t *testing.T) {
 	for name, want := range map[string]string{
-		"LICENSE":           "26ad5134b24da27b0a962f68d6d7a72a206aa69c4cb376c494f32fd887cd5346" +
+		"LICENSE": "26ad5134b24da27b0a962f68d6d7a72a206aa69c4cb376c494f32fd887cd5346" +
 			"d7c329ae88cc91978510807e395494c147539768312ddfe43e58f1f53be0cd55",
 		"uPlot.iife.min.js": "8df9b8c2bc60abbdd95c5cf260f46681f41def2623b6c1f9ed2cdf823a62797e" +
 			"2b8277c700c01926043560b4ec73a1ce5fed6d9c68e7905b9eadb73ca08da626",
-		"uPlot.min.css":     "c57618bc6a0fa8e8e13309299315930efec7be5cab93212acdce14485aff66d0" +
+		"uPlot.min.css": "c57618bc6a0fa8e8e13309299315930efec7be5cab93212acdce14485aff66d0" +
 			"580bb7a4944dc33410dc72a88c8f657344a49f7d9cdea9545c91d633271f6a7d",
 	} {
 		text, err := os.ReadFile("assets/uplot/" + name)
