@@ -48,7 +48,7 @@ func PredictFile(ctx context.Context, path string, images []data.Example, o ort.
 func openClassifier(path string, o ort.Options) (*ort.Session, []string, error) {
 	model, err := onnx.ReadFile(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("%w; take a run folder, or a classifier that promptfed export wrote", err)
 	}
 	classes, err := classifierClasses(model)
 	if err != nil {
