@@ -42,15 +42,25 @@ func runTerms(f experiment.Facts) []joinTerm {
 	if on("with") {
 		method += " with " + text("with")
 	}
-	tests := fmt.Sprintf("every %s rounds: how many test and validation images are right, macro-F1, bins of confidence",
-		text("tests"))
+	who := fmt.Sprintf("%s of %s clients each, drawn anew for every round", text("clients_per_round"), text("clients"))
+	switch {
+	case text("sampling") != "fixed":
+		who = fmt.Sprintf("about %s of %s clients each, every client drawn by itself", text("clients_per_round"),
+			text("clients"))
+	case text("clients_per_round") == text("clients"):
+		who = "all " + text("clients") + " clients"
+	}
+	often := "in every round"
+	if n := text("tests"); n != "1" {
+		often = "every " + n + " rounds"
+	}
+	tests := often + ": how many test and validation images are right, macro-F1, bins of confidence"
 	if on("tests.confusion") {
 		tests += ", and which class was taken for which"
 	}
 	protection := []joinTerm{
 		{"method", method},
-		{"rounds", fmt.Sprintf("%s, with %s of %s clients each, drawn %s", text("rounds"), text("clients_per_round"),
-			text("clients"), text("sampling"))},
+		{"rounds", text("rounds") + ", with " + who},
 		{"statistics before training", text("statistics")},
 		{"beside parameters", text("extras")},
 		{"tests tell", tests},
