@@ -75,6 +75,9 @@ func (f *farm) elsewhere(ctx context.Context) *server.Server {
 	return n
 }
 
+// certify gives the run and its workers certificates.
+func (f *farm) certify(ca *authority) { f.who, f.set.Identity = ca.identity, ca.identity("server") }
+
 // A run that is killed says nothing to its workers. They go on waiting, and take the next run of the queue for another;
 // so they do with keys that both sides made, where the next run has another, and with certificates.
 func TestDispatcherVanishes(t *testing.T) {
@@ -86,8 +89,7 @@ func TestDispatcherVanishes(t *testing.T) {
 			n := f.elsewhere(ctx)
 			defer n.Shutdown()
 			if certified {
-				ca := newAuthority(t)
-				f.who, f.set.Identity = ca.identity, ca.identity("server")
+				f.certify(newAuthority(t))
 			}
 			if _, err := transport.OpenDispatcher(ctx, f.conn, f.set); err != nil {
 				t.Fatal(err)
@@ -129,8 +131,7 @@ func TestDispatcherOperator(t *testing.T) {
 			n := f.elsewhere(ctx)
 			defer n.Shutdown()
 			if certified {
-				ca := newAuthority(t)
-				f.who, f.set.Identity = ca.identity, ca.identity("server")
+				f.certify(newAuthority(t))
 			}
 			p := &operator{run: transport.NewID(), of: 3, old: map[string][]*nats.Msg{}}
 			var err error

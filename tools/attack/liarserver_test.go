@@ -476,7 +476,7 @@ func TestHostileInvitation(t *testing.T) {
 		text = config
 		mu.Unlock()
 		ctx, cancel := contextFor(30 * time.Second)
-		out, err := exec.CommandContext(ctx, program, "join", "tls://"+s.address, "--client", "0", "--tls",
+		out, err := exec.CommandContext(ctx, programs.Promptfed, "join", "tls://"+s.address, "--client", "0", "--tls",
 			s.at("certs"),
 			"--state", s.at("state")).CombinedOutput()
 		cancel()

@@ -102,7 +102,8 @@ func TestTakenPort(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 1)
 	began := time.Now()
-	out, err := exec.Command(program, "serve", s.at("attack.yaml"), "--out", s.at("second"), "--listen", s.address,
+	out, err := exec.Command(programs.Promptfed, "serve", s.at("attack.yaml"), "--out", s.at("second"), "--listen",
+		s.address,
 		"--tls", s.at("certs")).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "address already in use") || time.Since(began) > 5*time.Second {
 		t.Errorf("after %v: %v, %s", time.Since(began), err, out)

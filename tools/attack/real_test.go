@@ -59,7 +59,8 @@ func exists(path string) bool {
 // serveReal starts the server.
 func (s *server) serveReal(more ...string) {
 	s.t.Helper()
-	s.process = launch(s.t, append(append([]string{program, "serve", s.at("attack.yaml"), "--out", s.at("out"),
+	s.process = launch(s.t, append(append([]string{programs.Promptfed, "serve", s.at("attack.yaml"), "--out",
+		s.at("out"),
 		"--nats", "tls://" + s.address, "--quorum", "1"}, s.link("server")...), more...)...)
 	s.says("waiting for clients")
 }
@@ -68,7 +69,7 @@ func (s *server) serveReal(more ...string) {
 func (s *server) joinReal(client int) *process {
 	s.t.Helper()
 	user := fmt.Sprint("client-", client)
-	return launch(s.t, append([]string{program, "join", "tls://" + s.address, "--client", fmt.Sprint(client),
+	return launch(s.t, append([]string{programs.Promptfed, "join", "tls://" + s.address, "--client", fmt.Sprint(client),
 		"--config",
 		s.at("attack.yaml"), "--partition", "--state", s.at(user)}, s.link(user)...)...)
 }
@@ -112,7 +113,7 @@ func (s *server) ownNATS(conf string, flags ...string) *process {
 	} else {
 		path = s.at("operator", "nats.conf")
 	}
-	p := launch(s.t, append([]string{natsServer, "-c", path}, flags...)...)
+	p := launch(s.t, append([]string{programs.NATS, "-c", path}, flags...)...)
 	p.says("Server is ready")
 	return p
 }

@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/secure"
 	"promptfed/federation/transport"
 	"promptfed/runtime/tensor"
+	"promptfed/tools/proctest"
 )
 
 const secureConfig = `
@@ -42,7 +43,7 @@ type lyingServer struct {
 	built  *experiment.Built
 	guards map[int]engine.Guard
 	victim *process
-	heard  said // what the hub logs
+	heard  proctest.Output // what the hub logs
 	order  engine.Order
 	asked  []engine.Reply // of client 0 to the newest order
 }
@@ -113,7 +114,8 @@ func newLyingServer(t *testing.T) *lyingServer {
 
 // join starts client 0.
 func (s *lyingServer) join() {
-	s.victim = launch(s.t, program, "join", "tls://"+s.address, "--client", "0", "--config", s.at("attack.yaml"),
+	s.victim = launch(s.t, programs.Promptfed, "join", "tls://"+s.address, "--client", "0", "--config",
+		s.at("attack.yaml"),
 		"--partition", "--state", s.at("client-0"), "--tls", s.at("certs"), "--log", "json")
 	s.victim.says("joined")
 }
@@ -210,7 +212,7 @@ func (s *lyingServer) refused(words string) {
 	if len(s.asked) > 0 {
 		s.t.Errorf("client 0 answers where it should say %q", words)
 	}
-	for _, log := range []*said{&s.victim.log, &s.heard} {
+	for _, log := range []*proctest.Output{&s.victim.log, &s.heard} {
 		if !strings.Contains(log.String(), words) {
 			s.t.Errorf("nobody says %q", words)
 		}

@@ -28,56 +28,19 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/method"
 	"promptfed/federation/transport"
+	"promptfed/tools/proctest"
 )
 
-// program is promptfed, natsServer a stock NATS server, both built once.
-var program, natsServer string
+// programs are what the tests start, built once.
+var programs proctest.Programs
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "promptfed-attack")
-	if err != nil {
-		panic(err)
-	}
-	program, natsServer = filepath.Join(dir, "promptfed"), filepath.Join(dir, "nats-server")
-	for out, from := range map[string]string{program: "promptfed/tools/promptfed",
-		natsServer: "github.com/nats-io/nats-server/v2"} {
-		if text, err := exec.Command("go", "build", "-o", out, from).CombinedOutput(); err != nil {
-			os.Stderr.Write(text)
-			panic(err)
-		}
-	}
-	if os.Getenv("ONNXRUNTIME_LIB") == "" {
-		lib, _ := filepath.Abs("../../bin/libonnxruntime.so.1")
-		os.Setenv("ONNXRUNTIME_LIB", lib)
-	}
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
-
-// said collects what a process says.
-type said struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
+func TestMain(m *testing.M) { proctest.Main(m, &programs) }
 
 // process is a program that runs; what it says is kept.
 type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
-	log  said
+	log  proctest.Output
 	done chan struct{}
 	err  error
 }
@@ -141,7 +104,7 @@ func (p *process) ended() {
 // call runs promptfed to its end, which must be good, and gives what it says.
 func call(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := exec.Command(program, args...).CombinedOutput()
+	out, err := exec.Command(programs.Promptfed, args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("promptfed %v: %v: %s", args, err, out)
 	}
@@ -230,7 +193,7 @@ func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *
 	if !s.plain {
 		args = append(args, "--tls", s.at("certs"))
 	}
-	s.process = launch(t, append([]string{program}, args...)...)
+	s.process = launch(t, append([]string{programs.Promptfed}, args...)...)
 	s.says("waiting for clients")
 	return s
 }

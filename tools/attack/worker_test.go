@@ -18,7 +18,8 @@ import (
 func TestWorker(t *testing.T) {
 	t.Parallel()
 	s := openReal(t)
-	s.process = launch(t, program, "run", s.at("attack.yaml"), "--out", s.at("out"), "--cluster", "listen://"+s.address,
+	s.process = launch(t, programs.Promptfed, "run", s.at("attack.yaml"), "--out", s.at("out"), "--cluster",
+		"listen://"+s.address,
 		"--tls", s.at("certs"))
 	s.says("workers take part with")
 	mine, other := transport.NewID(), transport.NewID()
@@ -67,7 +68,8 @@ func (s *server) workerMayNot(nc *nats.Conn, denied chan error, publish ...strin
 // workedAsRun starts an honest worker, and fails unless the run that is under way learns what promptfed run did.
 func (s *server) workedAsRun() {
 	s.t.Helper()
-	worker := launch(s.t, append([]string{program, "work", "tls://" + s.address, "--jobs", "2", "--idle", "2s", "--set",
+	worker := launch(s.t, append([]string{programs.Promptfed, "work", "tls://" + s.address, "--jobs", "2", "--idle",
+		"2s", "--set",
 		"runtime.models=" + s.dir, "--set", "runtime.cache=" + s.at("cache")}, s.link("worker")...)...)
 	s.ended()
 	worker.ended()
@@ -114,7 +116,7 @@ func TestWorkerForeignServer(t *testing.T) {
 				conf = call(t, flags...)
 			}
 			s.ownNATS(conf, "-js", "-sd", s.at("store"))
-			s.process = launch(t, append([]string{program, "run", s.at("attack.yaml"), "--out", s.at("out"),
+			s.process = launch(t, append([]string{programs.Promptfed, "run", s.at("attack.yaml"), "--out", s.at("out"),
 				"--cluster",
 				"tls://" + s.address}, s.link("server")...)...)
 			nc, denied := s.intruder("worker", options...)

@@ -4,35 +4,16 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
+
+	"promptfed/tools/proctest"
 )
 
 // programs are what the tests start, built once.
-var programs struct{ promptfed, nats string }
+var programs proctest.Programs
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "promptfed-chaos")
-	if err != nil {
-		panic(err)
-	}
-	programs.promptfed, programs.nats = filepath.Join(dir, "promptfed"), filepath.Join(dir, "nats-server")
-	for out, from := range map[string]string{programs.promptfed: "promptfed/tools/promptfed",
-		programs.nats: "github.com/nats-io/nats-server/v2"} {
-		if text, err := exec.Command("go", "build", "-o", out, from).CombinedOutput(); err != nil {
-			os.Stderr.Write(text)
-			panic(err)
-		}
-	}
-	if os.Getenv("ONNXRUNTIME_LIB") == "" {
-		lib, _ := filepath.Abs("../../bin/libonnxruntime.so.1")
-		os.Setenv("ONNXRUNTIME_LIB", lib)
-	}
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { proctest.Main(m, &programs) }
 
 // process is a program that runs; what it says goes to the end of a file.
 type process struct {

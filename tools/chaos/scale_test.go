@@ -79,7 +79,7 @@ func (s *scale) start() *process {
 	s.terms = b.Engine.Terms()
 	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."
 	s.proxy = newProxy(s.t, address, 1)
-	return launch(s.t, filepath.Join(s.dir, "serve.log"), programs.promptfed, "serve", path, "--out",
+	return launch(s.t, filepath.Join(s.dir, "serve.log"), programs.Promptfed, "serve", path, "--out",
 		filepath.Join(s.dir, "serve"), "--listen", address, "--quorum", "1")
 }
 

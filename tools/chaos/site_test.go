@@ -74,7 +74,7 @@ func open(t *testing.T, tr trial, seed uint64) *site {
 	s := &site{trial: tr, t: t, dir: t.TempDir(), rand: rand.New(rand.NewPCG(seed, 1)), rogue: &rogue{},
 		joins:  make([]*process, tr.clients),
 		before: time.Now().Add(tr.limit)}
-	launch(t, s.at("convert.log"), programs.promptfed, "convert", "../../models/bundle/testdata/huggingface", "--out",
+	launch(t, s.at("convert.log"), programs.Promptfed, "convert", "../../models/bundle/testdata/huggingface", "--out",
 		s.at("bundle")).ends(t, s.before)
 	text := fill(config, "METHOD", tr.method, "OPTIONS", options[tr.method], "DIR", s.dir, "CLIENTS",
 		strconv.Itoa(tr.clients),
@@ -82,7 +82,7 @@ func open(t *testing.T, tr trial, seed uint64) *site {
 	if err := os.WriteFile(s.at("chaos.yaml"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	launch(t, s.at("run.log"), programs.promptfed, "run", s.at("chaos.yaml"), "--out", s.at("run")).ends(t, s.before)
+	launch(t, s.at("run.log"), programs.Promptfed, "run", s.at("chaos.yaml"), "--out", s.at("run")).ends(t, s.before)
 	if t.Failed() {
 		t.FailNow()
 	}
@@ -100,7 +100,7 @@ func (s *site) client(k int) string { return s.at(fmt.Sprint("client-", k)) }
 func (s *site) startNATS() {
 	_, port, _ := strings.Cut(s.address, ":")
 	host, _, _ := strings.Cut(s.address, ":")
-	s.nats = launch(s.t, s.at("nats.log"), programs.nats, "-js", "-sd", s.at("nats"), "-a", host, "-p", port)
+	s.nats = launch(s.t, s.at("nats.log"), programs.NATS, "-js", "-sd", s.at("nats"), "-a", host, "-p", port)
 }
 
 func (s *site) startServer(more ...string) {
@@ -108,13 +108,13 @@ func (s *site) startServer(more ...string) {
 	if s.external {
 		where = []string{"--nats", "nats://" + s.address}
 	}
-	args := append([]string{programs.promptfed, "serve", s.at("chaos.yaml"), "--out", s.at("serve"), "--quorum",
+	args := append([]string{programs.Promptfed, "serve", s.at("chaos.yaml"), "--out", s.at("serve"), "--quorum",
 		fmt.Sprint(s.quorum), "--deadline", s.deadline.String(), "--largest", "1000000"}, where...)
 	s.server = launch(s.t, s.at("serve.log"), append(args, more...)...)
 }
 
 func (s *site) startJoin(k int) {
-	command := s.link.inside(programs.promptfed, "join", "nats://"+s.link.address(), "--client", strconv.Itoa(k),
+	command := s.link.inside(programs.Promptfed, "join", "nats://"+s.link.address(), "--client", strconv.Itoa(k),
 		"--config", s.at("chaos.yaml"), "--partition", "--state", s.client(k))
 	s.joins[k] = launch(s.t, s.at(fmt.Sprintf("join-%d.log", k)), command...)
 }

@@ -10,25 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/datatest"
 	"promptfed/federation/methods"
 )
-
-// root is the folder of go.mod.
-func root(t *testing.T) string {
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return dir
-		}
-		if dir == filepath.Dir(dir) {
-			t.Fatal("no go.mod above the test")
-		}
-		dir = filepath.Dir(dir)
-	}
-}
 
 func report(t *testing.T, bad []string) {
 	t.Helper()
@@ -38,7 +22,7 @@ func report(t *testing.T, bad []string) {
 }
 
 func TestImports(t *testing.T) {
-	list, err := List(root(t))
+	list, err := List(datatest.Module(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +34,7 @@ func TestImports(t *testing.T) {
 
 func TestModelsBuildWithoutCGO(t *testing.T) {
 	cmd := exec.Command("go", "build", Module+"/models/...")
-	cmd.Dir = root(t)
+	cmd.Dir = datatest.Module(t)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("models do not build with CGO_ENABLED=0: %v\n%s", err, out)
@@ -78,7 +62,7 @@ func TestOneReaderOfExternalData(t *testing.T) {
 // eachGoFile reports what a rule finds in the Go files of all layers, but for some folders.
 func eachGoFile(t *testing.T, but []string, rule func(file string, source []byte) ([]string, error)) {
 	t.Helper()
-	dir := root(t)
+	dir := datatest.Module(t)
 	read := 0
 	for _, layer := range layers {
 		err := filepath.WalkDir(filepath.Join(dir, layer), func(path string, d fs.DirEntry, err error) error {
@@ -109,7 +93,7 @@ func eachGoFile(t *testing.T, but []string, rule func(file string, source []byte
 }
 
 func TestTracked(t *testing.T) {
-	dir := root(t)
+	dir := datatest.Module(t)
 	files, ok := Tracked(dir)
 	if !ok {
 		t.Skip("not a git checkout, or git is not installed")
@@ -125,7 +109,7 @@ func TestTracked(t *testing.T) {
 
 // A checkout may hold Go folders that git does not track yet.
 func TestNoGoFileAtRuntimesRoot(t *testing.T) {
-	p, err := build.ImportDir(filepath.Join(root(t), "runtime"), 0)
+	p, err := build.ImportDir(filepath.Join(datatest.Module(t), "runtime"), 0)
 	if err == nil {
 		t.Errorf("runtime/ holds Go files: %v", p.GoFiles)
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"promptfed/federation/datatest"
 )
 
 func TestFolders(t *testing.T) {
@@ -43,7 +45,7 @@ func TestLines(t *testing.T) {
 
 func TestSizesOfTheTree(t *testing.T) {
 	eachGoFile(t, nil, Lines)
-	files, ok := Tracked(root(t))
+	files, ok := Tracked(datatest.Module(t))
 	if !ok {
 		t.Skip("not a git checkout, or git is not installed")
 	}

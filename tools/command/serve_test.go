@@ -15,40 +15,29 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"promptfed/federation/wire"
 	"promptfed/runtime/safetensors"
+	"promptfed/tools/proctest"
 )
 
 // process is the command running; what it says is kept.
 type process struct {
 	*exec.Cmd
-	mu   sync.Mutex
-	text bytes.Buffer
+	log  proctest.Output
 	done chan struct{}
 	err  error
 }
 
-func (p *process) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.Write(b)
-}
-
-func (p *process) said() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.String()
-}
+func (p *process) said() string { return p.log.String() }
 
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 	p := &process{Cmd: exec.CommandContext(ctx, program, args...), done: make(chan struct{})}
-	p.Stdout, p.Stderr = io.Writer(p), io.Writer(p)
+	p.Stdout, p.Stderr = &p.log, &p.log
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}

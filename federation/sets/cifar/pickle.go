@@ -55,15 +55,11 @@ func (r *cifarReader) pickleFile(x *source.Pixels) (fine, coarse []int, err erro
 
 // cifarPickle opens a pickled dictionary; get looks a key up, which Python 2 wrote as bytes.
 func cifarPickle(path string, use func(f *os.File, get func(string) (any, error)) error) error {
-	f, err := os.Open(path)
+	f, st, err := source.OpenFile(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return err
-	}
 	v, err := pickle.Read(f, 0, st.Size())
 	if err != nil {
 		return err

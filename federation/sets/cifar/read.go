@@ -156,15 +156,11 @@ func (r *cifarReader) limits() []int {
 }
 
 func (r *cifarReader) binFile(x *source.Pixels) (fine, coarse []int, err error) {
-	f, err := os.Open(x.Path)
+	f, st, err := source.OpenFile(x.Path)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, nil, err
-	}
 	limits := r.limits()
 	slices.Reverse(limits) // the superclass comes first
 	labels, err := readCIFARLabels(f, limits...)

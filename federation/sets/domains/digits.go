@@ -161,15 +161,11 @@ func (p *domainPlace) digitPickle(dir, split string, _ source.Config) (*digitSpl
 	if path == "" || err != nil {
 		return nil, err
 	}
-	f, err := os.Open(path)
+	f, st, err := source.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
 	first, second, err := pickle.Pair(f, st.Size())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

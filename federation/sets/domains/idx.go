@@ -82,15 +82,11 @@ func idxReader(f io.Reader, path string) (io.Reader, error) {
 }
 
 func idxImages(path string) (*source.Pixels, error) {
-	f, err := os.Open(path)
+	f, st, err := source.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
 	r, err := idxReader(f, path)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 
@@ -25,15 +24,11 @@ func (p *domainPlace) usps(dir, split string, _ source.Config) (*digitSplit, err
 	if path == "" || err != nil {
 		return nil, err
 	}
-	f, err := os.Open(path)
+	f, st, err := source.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
 	var in io.Reader = bufio.NewReader(f)
 	if strings.HasSuffix(strings.ToLower(path), ".bz2") {
 		in = bzip2.NewReader(in)

@@ -43,6 +43,20 @@ const (
 	PixelByPixel                     // numpy images: row by row, the channels of a pixel side by side
 )
 
+// OpenFile opens a file, and tells what Stat says of it.
+func OpenFile(path string) (*os.File, fs.FileInfo, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, st, nil
+}
+
 // FileStamp changes when the file does.
 func FileStamp(st fs.FileInfo) string {
 	return fmt.Sprintf("%d %d", st.Size(), st.ModTime().UnixNano())
