@@ -37,7 +37,7 @@ func TestTurnsElsewhere(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	want := mustRun(t, toy(t), engine.Settings{Dir: here, Workers: 2})
 	of := toy(t)
-	w := engine.NewWorker(of, engine.Settings{})
+	w := engine.NewWorker(of, engine.WorkerSettings{})
 	defer w.Close()
 	turns := 0
 	got := mustRun(t, toy(t), engine.Settings{Dir: there, Workers: 3, Elsewhere: other{of: of, worker: w},

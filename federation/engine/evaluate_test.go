@@ -67,7 +67,7 @@ func TestBestRoundIsLeft(t *testing.T) {
 	if !slices.Equal(v.Clients, []int{0, 1, 3}) || !slices.Equal(v.Examples, []int{9, 9, 9}) {
 		t.Errorf("validation data of clients %v, %v examples", v.Clients, v.Examples)
 	}
-	w := engine.NewWorker(e, engine.Settings{})
+	w := engine.NewWorker(e, engine.WorkerSettings{})
 	defer w.Close()
 	for i, id := range v.Clients {
 		c := e.Clients[id]
@@ -276,7 +276,7 @@ func TestNewClients(t *testing.T) {
 	other := with()
 	other.Training.Epochs, other.Training.Each = 5, []engine.Pace{{Steps: 5}}
 	other.Training.Schedule.Kind = ""
-	w := engine.NewWorker(other, engine.Settings{})
+	w := engine.NewWorker(other, engine.WorkerSettings{})
 	defer w.Close()
 	o := engine.Order{Kind: engine.Train, Round: e.Plan.Rounds - 1, Clients: []int{1}, Of: 4,
 		Shared: r.Prompts.Under("shared"), Down: r.Prompts.Under("down/1")}

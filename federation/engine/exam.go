@@ -28,7 +28,7 @@ type examiner struct {
 }
 
 // examiners makes one for each exam of an experiment.
-func examiners(e *Experiment, set Settings, shared *computed) map[string]examiner {
+func examiners(e *Experiment, set WorkerSettings, shared *computed) map[string]examiner {
 	out := map[string]examiner{}
 	set.Tracer = nil
 	for _, x := range e.Exams {

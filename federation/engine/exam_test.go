@@ -25,7 +25,7 @@ func expected(t *testing.T, e engine.Experiment, x engine.Exam, r *engine.Result
 		e.Classes = x.Classes
 	}
 	e.Exams = nil
-	w := engine.NewWorker(&e, engine.Settings{Session: ort.Options{}})
+	w := engine.NewWorker(&e, engine.WorkerSettings{Session: ort.Options{}})
 	defer w.Close()
 	mean := 0.0
 	for _, c := range e.Clients {

@@ -82,7 +82,7 @@ func TestClassifierIsPredict(t *testing.T) {
 				e.Clients = methodtest.Alike(9, 5, 6, 3)
 			}
 			r := mustRun(t, e, engine.Settings{})
-			w := engine.NewWorker(e, engine.Settings{})
+			w := engine.NewWorker(e, engine.WorkerSettings{})
 			defer w.Close()
 			for _, c := range e.Clients[:2] {
 				want, err := w.Predict(context.Background(), c, len(e.Clients), r.Prompts, c.Test)
@@ -111,7 +111,7 @@ func TestMemoryOfAFinishedRun(t *testing.T) {
 	e := withMethod(m)
 	e.Plan.Rounds, e.Plan.Participation = 1, 0.5
 	r := mustRun(t, e, engine.Settings{})
-	w := engine.NewWorker(e, engine.Settings{})
+	w := engine.NewWorker(e, engine.WorkerSettings{})
 	defer w.Close()
 	for _, c := range e.Clients {
 		there, err := w.Predict(context.Background(), c, 4, r.Prompts, c.Test)
@@ -175,7 +175,7 @@ func TestClassifierOfAView(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := withMethod(c.m)
 			client := e.Clients[1]
-			w := engine.NewWorker(e, engine.Settings{})
+			w := engine.NewWorker(e, engine.WorkerSettings{})
 			defer w.Close()
 			_, got := classifier(t, w, client, prompts)
 			rows := client.Test.(*engine.Features).Views[0].(engine.Held)
@@ -246,7 +246,7 @@ func TestClassifierRefuses(t *testing.T) {
 			[]string{"kept/offset", "nothing provides"}},
 	} {
 		e := withMethod(scored{base, c.logits})
-		w := engine.NewWorker(e, engine.Settings{})
+		w := engine.NewWorker(e, engine.WorkerSettings{})
 		defer w.Close()
 		_, err := w.Classifier(context.Background(), e.Clients[0], 4, c.prompts)
 		says(t, err, c.words...)

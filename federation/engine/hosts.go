@@ -43,6 +43,17 @@ func (h hosts) compute(p *program, in inputs, feed tensor.Map, epoch int) error 
 	return nil
 }
 
+// draws are the values of callbacks that a trace records, by name.
+func (p *program) draws(feed tensor.Map) tensor.Map {
+	out := tensor.Map{}
+	for _, h := range p.hosts {
+		if h.Func.Trace != nil && !strings.Contains(h.Name, "/") {
+			out[h.Name] = h.Func.Trace(feed[method.HostInput+"/"+h.Name])
+		}
+	}
+	return out
+}
+
 // gradients gives the gradient of every parameter that a loss depends on: what the graph computed, under the given
 // name, and what reaches it through host functions that this step computed anew. An older value is a constant.
 func gradients(p *program, in inputs, out tensor.Map, at string, host hosts) (tensor.Map, error) {

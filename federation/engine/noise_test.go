@@ -48,7 +48,7 @@ func upload(t *testing.T, path string, change func(o *engine.Order)) (*tensor.Te
 		}
 		set.Noise = n
 	}
-	w := engine.NewWorker(e, set)
+	w := engine.NewWorker(e, set.Worker())
 	defer w.Close()
 	r, _, err := w.Answer(context.Background(), e.Clients[0], o, engine.State{})
 	return r.Upload.Shared["ctx"], err

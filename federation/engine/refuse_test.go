@@ -273,7 +273,7 @@ func TestChangesNothingItWasGiven(t *testing.T) {
 // A client's turn changes neither the order it got nor the state it had.
 func TestTurnsLeaveOrdersAndStatesAlone(t *testing.T) {
 	e := toy(t)
-	w := engine.NewWorker(e, engine.Settings{})
+	w := engine.NewWorker(e, engine.WorkerSettings{})
 	defer w.Close()
 	shared := tensor.Map{"global": methodtest.Values(1, .5, 3, 6)}
 	state := engine.State{Private: tensor.Map{"local": methodtest.Values(2, .5, 2, 6)},

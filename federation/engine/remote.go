@@ -59,10 +59,10 @@ func unalike(param, shape string, client int, backbone, others string) error {
 }
 
 // members are all clients as the server knows them.
-func (e *Experiment) members(set Settings) []Member {
+func (e *Experiment) members(remote Remote) []Member {
 	var out []Member
-	if set.Remote != nil {
-		out = slices.Clone(set.Remote.Members())
+	if remote != nil {
+		out = slices.Clone(remote.Members())
 		for i := range out {
 			out[i].Task.Client, out[i].Task.Clients, out[i].Task.Classes = i, len(out), len(e.Classes)
 		}

@@ -31,7 +31,7 @@ type elsewhere struct {
 }
 
 func newElsewhere(e *engine.Experiment) *elsewhere {
-	return &elsewhere{of: e, worker: engine.NewWorker(e, engine.Settings{}), accepted: map[int]int{},
+	return &elsewhere{of: e, worker: engine.NewWorker(e, engine.WorkerSettings{}), accepted: map[int]int{},
 		states: map[int]map[int]engine.State{},
 		last:   map[int]engine.Order{}, stop: -1}
 }

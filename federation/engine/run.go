@@ -70,6 +70,11 @@ type Settings struct {
 	Around func(Cohort) Cohort // puts a layer between the server and the clients
 }
 
+// Worker are the settings of the client side.
+func (s Settings) Worker() WorkerSettings {
+	return WorkerSettings{Session: s.Session, Tracer: s.Tracer, Guard: s.Guard, Noise: s.Noise, Terms: s.Terms}
+}
+
 // Result is a finished run.
 type Result struct {
 	Summary Summary
@@ -91,7 +96,7 @@ const (
 
 // Run runs an experiment from the start, or from its last committed round.
 func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
-	members := e.members(set)
+	members := e.members(set.Remote)
 	first, err := e.check(set, members)
 	if err != nil {
 		return nil, err
@@ -100,7 +105,7 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	worker := NewWorker(e, set)
+	worker := NewWorker(e, set.Worker())
 	defer worker.Close()
 	store := NewStore("")
 	if set.Dir != "" {
@@ -127,7 +132,7 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 		Terms: set.Terms, Noise: set.Noise, Evaluate: e.Evaluate, c: worker.c, shared: worker.shared}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
-		server.Known = func() []method.ClientInfo { return peers(e.members(set)) }
+		server.Known = func() []method.ClientInfo { return peers(e.members(set.Remote)) }
 		server.Limited = set.Remote.Limited
 	}
 	if set.Around != nil {
@@ -324,7 +329,7 @@ func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (
 	r.Summary.Provider, r.Summary.Reproduces = set.Provider, e.Reproduces
 	r.Summary.Name, r.Summary.Method, r.Summary.Reads = e.Name, e.MethodName, s.has.Reads
 	r.Summary.MethodView = s.has.headline(MethodView, e.Method).String()
-	members := e.members(set)
+	members := e.members(set.Remote)
 	parts := e.parts(&s.Global, store, members)
 	if set.Dir == "" {
 		r.Confusion = s.Confusion

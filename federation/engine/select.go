@@ -151,7 +151,7 @@ func (e *Experiment) keepBest(set Settings, s *Server, store *Store, j *journal,
 	if !e.Evaluate.BestVal || bestVal(records, s.view) != len(records)-1 {
 		return nil
 	}
-	members := e.members(set)
+	members := e.members(set.Remote)
 	parts := e.parts(&s.Global, store, members)
 	if set.Dir == "" {
 		var err error

@@ -45,7 +45,7 @@ func (w *Worker) TextFeatures(ctx context.Context, c *Client, clients int, promp
 
 // Untrained are the parameters that a client has before round 0, by the names of PromptsFile.
 func (e *Experiment) Untrained(c *Client) (tensor.Map, error) {
-	members := e.members(Settings{})
+	members := e.members(nil)
 	s := &Server{Method: e.Method, Plan: e.plan(members)}
 	if err := s.start(e.task(e.Clients[0])); err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 func TestTextFeatures(t *testing.T) {
 	e := toy(t)
 	r := mustRun(t, e, engine.Settings{})
-	w := engine.NewWorker(e, engine.Settings{})
+	w := engine.NewWorker(e, engine.WorkerSettings{})
 	defer w.Close()
 	for _, c := range e.Clients[:2] {
 		rows := methodtest.Rows(77, 6, c.Backbone.Task().Dim, len(e.Classes))

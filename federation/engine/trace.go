@@ -2,10 +2,8 @@ package engine
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 
-	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
 
@@ -75,18 +73,13 @@ func (tr tracer) putAll(under string, maps ...tensor.Map) {
 }
 
 // step records one step before its update: the batch, what was drawn, the loss and the gradients.
-func (tr tracer) step(n int, batch tensor.Map, p *program, feed tensor.Map, loss *tensor.Tensor, grads tensor.Map,
-	lr float64) {
+func (tr tracer) step(n int, batch, draws tensor.Map, loss *tensor.Tensor, grads tensor.Map, lr float64) {
 	if tr.t == nil {
 		return
 	}
 	at := fmt.Sprintf("s%d", n)
 	tr.putAll(at, batch)
-	for _, h := range p.hosts {
-		if h.Func.Trace != nil && !strings.Contains(h.Name, "/") {
-			tr.put(at+"/draw/"+h.Name, h.Func.Trace(feed[method.HostInput+"/"+h.Name]))
-		}
-	}
+	tr.putAll(at+"/draw", draws)
 	tr.put(at+"/loss", loss)
 	tr.putAll(at+"/grad", grads)
 	tr.t.Step(tr.round, tr.client, n, lr)

@@ -68,7 +68,7 @@ func TestEvaluationsAgainstPredict(t *testing.T) {
 	e := withMethod(m)
 	e.Training.Optim.LR = 5 // so that the two differ
 	r := mustRun(t, e, engine.Settings{})
-	w := engine.NewWorker(e, engine.Settings{Session: ort.Options{}})
+	w := engine.NewWorker(e, engine.WorkerSettings{Session: ort.Options{}})
 	defer w.Close()
 	last := r.Records[len(r.Records)-1]
 	differ := false

@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
+	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
@@ -76,9 +77,17 @@ type Worker struct {
 	pretrains bool             // of Server.warm
 }
 
-// NewWorker returns the client side of an experiment; Close frees its sessions. Of settings it reads Session, Tracer,
-// Guard, Noise and Terms.
-func NewWorker(e *Experiment, set Settings) *Worker {
+// WorkerSettings decide how a worker runs, not what it computes.
+type WorkerSettings struct {
+	Session ort.Options
+	Tracer  Tracer // nil for none
+	Guard   Guard  // nil for none
+	Noise   *Noise // nil for the seed
+	Terms   bool   // measure the terms of the loss
+}
+
+// NewWorker returns the client side of an experiment; Close frees its sessions.
+func NewWorker(e *Experiment, set WorkerSettings) *Worker {
 	w := &Worker{Method: e.Method, Train: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard,
 		Terms: set.Terms, Confusion: e.Evaluate.Confusion,
 		Noise: set.Noise, plan: e.Plan,
@@ -275,7 +284,7 @@ func (w *Worker) step(ctx context.Context, p *program, opt *optim.Optimizer, l *
 		return 0, err
 	}
 	m.adjusted(grads)
-	tr.step(l.Steps, batch, p, feed, out[lossOutput], grads, l.LR)
+	tr.step(l.Steps, batch, p.draws(feed), out[lossOutput], grads, l.LR)
 	if err := finite("the gradient of ", grads); err != nil {
 		return 0, err
 	}

@@ -24,7 +24,7 @@ func (b *Built) WriteEmbeddings(ctx context.Context, dir string, progress Progre
 	if err != nil {
 		return err
 	}
-	w := engine.NewWorker(b.Engine, b.Settings())
+	w := engine.NewWorker(b.Engine, b.Settings().Worker())
 	defer w.Close()
 	out := tensor.Map{}
 	for _, f := range b.Bundles {

@@ -68,7 +68,7 @@ func reopen(c Config, dir string, k int) (*finished, error) {
 	}
 	e := &engine.Experiment{Method: m, Classes: f.classes, Template: c.Data.Template}
 	e.Plan.Seed = c.Seed
-	f.worker = engine.NewWorker(e, (&Built{Config: c}).Settings())
+	f.worker = engine.NewWorker(e, (&Built{Config: c}).Settings().Worker())
 	return f, nil
 }
 

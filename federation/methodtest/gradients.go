@@ -26,7 +26,7 @@ func (c Case) gradients(t *testing.T) {
 	e.Method = at
 	e.Training = engine.Training{Epochs: 2, Batch: 100, Optim: optim.Config{Name: "sgd"}}
 	client := e.Clients[1]
-	w := engine.NewWorker(e, engine.Settings{})
+	w := engine.NewWorker(e, engine.WorkerSettings{})
 	defer w.Close()
 
 	task := client.Backbone.Task()

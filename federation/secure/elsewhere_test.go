@@ -34,7 +34,7 @@ func TestTurnsElsewhere(t *testing.T) {
 	e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
 	want := run(t, e, over(l, false))
 	e, l = experiment(t, config, "promptfl", nil, options{"tokens": 2})
-	w := engine.NewWorker(e, engine.Settings{})
+	w := engine.NewWorker(e, engine.WorkerSettings{})
 	defer w.Close()
 	set := over(l, false)
 	set.Elsewhere = unguarded{t, e, w}

@@ -85,7 +85,7 @@ func (f *farm) work(ctx context.Context, nc *nats.Conn, id string, worker, jobs 
 	if err != nil {
 		return err
 	}
-	w := engine.NewWorker(f.e, f.each)
+	w := engine.NewWorker(f.e, f.each.Worker())
 	defer w.Close()
 	job := func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
 		f.jobs.Add(1)

@@ -199,7 +199,7 @@ func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, ch
 	task.Backbone = c.Backbone.Name()
 	card := transport.Card{Terms: s.e.Terms(), Member: engine.Member{Task: task, Domain: c.Domain}, Backbone: "b",
 		Tokens: "t", Examples: c.Train.Len()}
-	worker := engine.NewWorker(s.e, engine.Settings{})
+	worker := engine.NewWorker(s.e, engine.WorkerSettings{})
 	defer worker.Close()
 	part := transport.Local{Worker: worker, Experiment: s.e, Client: c, Path: filepath.Join(s.state(client),
 		engine.PromptsFile)}

@@ -49,7 +49,7 @@ func TestSealedSameBytes(t *testing.T) {
 			site := newSite(t, e)
 			site.set.Sealed = true
 			site.part = func(_ int, p transport.Local) transport.Part {
-				p.Worker = engine.NewWorker(e, engine.Settings{Guard: layer.Guard()})
+				p.Worker = engine.NewWorker(e, engine.WorkerSettings{Guard: layer.Guard()})
 				return p
 			}
 			site.run(func(_ *transport.Settings, run *engine.Settings) { run.Around = layer.Around })
@@ -78,7 +78,7 @@ func sealedSite(t *testing.T, e *engine.Experiment, layer *secure.Layer) *site {
 		if err != nil {
 			t.Error(err)
 		}
-		p.Worker = engine.NewWorker(e, engine.Settings{Guard: guard})
+		p.Worker = engine.NewWorker(e, engine.WorkerSettings{Guard: guard})
 		return p
 	}
 	return s

@@ -41,7 +41,7 @@ func newStep(t tower, name string, options map[string]any, classes []string, tok
 			WeightDecay: 5e-4},
 			Schedule: optim.Schedule{Kind: "constant"}}}
 	e.Plan.Seed = seed
-	s := &step{worker: engine.NewWorker(e, engine.Settings{Session: o, Tracer: trace}), tokens: tokens, set: set}
+	s := &step{worker: engine.NewWorker(e, engine.WorkerSettings{Session: o, Tracer: trace}), tokens: tokens, set: set}
 	s.client = &engine.Client{Backbone: t, Train: examples(t.text.Joint, len(classes))}
 	s.order = engine.Order{Kind: engine.Train, Of: 1, Shared: tensor.Map{}}
 	task := t.Task()

@@ -274,7 +274,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 			return nil, nil, err
 		}
 	}
-	worker := engine.NewWorker(b.Engine, set)
+	worker := engine.NewWorker(b.Engine, set.Worker())
 	if conf.Eval.ZeroShot {
 		if found, err := worker.ZeroShot(ctx, []*engine.Client{p.Client}); err == nil {
 			for _, line := range engine.ZeroShotWarnings(found) {

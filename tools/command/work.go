@@ -149,7 +149,7 @@ func (f workFlags) prepare(ctx context.Context, config []byte) (*task, error) {
 	if err := b.Features(ctx, d.work); err != nil {
 		return nil, err
 	}
-	t := &task{config: config, built: b, worker: engine.NewWorker(b.Engine, b.Settings())}
+	t := &task{config: config, built: b, worker: engine.NewWorker(b.Engine, b.Settings().Worker())}
 	t.info.Host, t.info.Jobs = hostName(), f.jobs
 	if f.jobs == 0 {
 		t.info.Jobs = b.Settings().Workers
