@@ -48,15 +48,3 @@ func (r *Record) baseToNew() *BaseToNew {
 	return &BaseToNew{of(r.Evaluations.Global, base.Evaluations.Global, other.Evaluations.Global),
 		of(r.Evaluations.Personal, base.Evaluations.Personal, other.Evaluations.Personal)}
 }
-
-// harmonic is the harmonic mean of numbers that are not negative; 0 where one of them is.
-func harmonic(values ...float64) float64 {
-	sum := 0.0
-	for _, v := range values {
-		if v == 0 {
-			return 0
-		}
-		sum += 1 / v
-	}
-	return float64(len(values)) / sum
-}

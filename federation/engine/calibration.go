@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"promptfed/runtime/tensor"
 )
@@ -90,11 +89,4 @@ func (c Calibration) check(n, right int) error {
 		return fmt.Errorf("the bins of confidence lack %d examples and %d right ones", n, right)
 	}
 	return nil
-}
-
-// worstTenth is the mean over the ceil(n/10) lowest of n accuracies.
-func worstTenth(accuracies []float64) float64 {
-	low := slices.Sorted(slices.Values(accuracies))
-	mean, _ := MeanStd(low[:(len(low)+9)/10])
-	return mean
 }

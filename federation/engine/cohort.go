@@ -2,7 +2,7 @@ package engine
 
 import (
 	"context"
-	"fmt"
+	"slices"
 
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
@@ -100,46 +100,40 @@ func (s Scores) Of(v method.View) *Hits {
 	return s.Global
 }
 
-// Hits are how well a client's examples were classified. Right is a count, not a rate, so that it adds up.
-type Hits struct {
-	Right int     `json:"right"`
-	Own   int     `json:"own"` // right answers where only the classes compete that the client trains on
-	F1    float64 `json:"f1"`  // macro-F1 over the classes of the examples
-
-	Calibration Calibration `json:"calibration,omitempty"`
-
-	counts *tensor.Tensor // [K,3], see confusion; nil where nobody asked
+func uploads(replies []Reply) []method.Upload {
+	out := make([]method.Upload, len(replies))
+	for i, r := range replies {
+		out[i] = r.Upload
+	}
+	return out
 }
 
-// Answer does what an order asks of one client that remembers s. next is what the client is to remember if its upload
-// counts, nil where that changes nothing.
-func (w *Worker) Answer(ctx context.Context, c *Client, o Order, s State) (r Reply, next *State, err error) {
-	r.Client = c.ID
-	switch o.Kind {
-	case Train:
-		var after State
-		r.Upload, after, r.Stats, err = w.runTrain(ctx, c, o, s, w.shared)
-		next = &after
-	case Ask:
-		r.Upload, err = w.RunSurvey(c, o, s)
-	case Test:
-		if r.Scores, err = w.RunTest(ctx, c, o, s); err == nil && o.Counts && w.Confusion {
-			r.Upload.Extra = r.Scores.counts()
-		}
-	case Validate:
-		r.Scores, err = w.validate(ctx, c, o, s)
-	case Adapt:
-		r.Scores, err = w.adapt(ctx, c, o)
-	default:
-		err = fmt.Errorf("unknown order %q", o.Kind)
-	}
-	if err == nil {
-		if err = finite("upload ", uploadTensors(r.Upload)); err != nil {
-			err = fmt.Errorf("round %d, client %d: %w", o.Round, c.ID, err)
+// clients are those behind replies, sorted.
+func clients(replies []Reply) []int {
+	var out []int
+	for _, r := range replies {
+		if r.Sum != nil {
+			out = append(out, r.Sum...)
+		} else {
+			out = append(out, r.Client)
 		}
 	}
-	if err != nil {
-		return Reply{Client: c.ID}, nil, err
-	}
-	return r, next, nil
+	slices.Sort(out)
+	return out
 }
+
+// Stats are the numbers of one client's turn.
+type Stats struct {
+	Loss  float64 // mean over its steps
+	Steps int
+	Terms *LossTerms // nil where they are not measured
+}
+
+// Tests tells whether the replies to orders of this kind are Scores.
+func (k Kind) Tests() bool { return k == Test || k == Validate || k == Adapt }
+
+// Kinds of orders that test, beside Test. Their replies are Scores, and change nothing that a client remembers.
+const (
+	Validate Kind = "validate" // test on the validation data; a client without any answers with no examples
+	Adapt    Kind = "adapt"    // forget everything, take Order.Steps steps from the shared parameters, and be tested
+)

@@ -1,14 +1,10 @@
 package engine
 
 import (
-	"fmt"
 	"maps"
-	"math"
 	"slices"
-	"strings"
 
 	"promptfed/federation/method"
-	"promptfed/runtime/graph"
 )
 
 // Evaluation is what a test gave with one kind of parameters, the server's (global) or each client's own (personal).
@@ -139,123 +135,4 @@ func evaluate(kind method.View, replies []Reply, peers []method.ClientInfo) *Eva
 	}
 	e.DomainMean, e.DomainStd = MeanStd(means)
 	return e
-}
-
-// MeanStd is the mean and the population standard deviation.
-func MeanStd(v []float64) (mean, std float64) {
-	for _, x := range v {
-		mean += x / float64(len(v))
-	}
-	for _, x := range v {
-		std += (x - mean) * (x - mean) / float64(len(v))
-	}
-	return mean, math.Sqrt(std)
-}
-
-// Evaluable says which evaluations a method has. Global needs class scores that depend on something that the server
-// sends: shared parameters or extras. Personal needs scores that depend on something of the client's own: parameters,
-// shared ones as it last left them too, what it kept, or its examples. Scores that depend on neither, as those of
-// hand-written prompts, are the same for everybody and count as both.
-type Evaluable struct {
-	Global, Personal bool
-	Reads            []string // what the scores depend on beside the image, of ReadsShared and so on, sorted
-}
-
-// What class scores may depend on.
-const (
-	ReadsShared   = "shared"   // shared parameters
-	ReadsServer   = "server"   // extras that the server sends
-	ReadsPrivate  = "private"  // private parameters, or what the client kept
-	ReadsExamples = "examples" // the client's own training examples
-)
-
-// EvaluableOf looks at what the graph of a method's class scores reads, through host functions too. It is the same for
-// all clients of an experiment.
-func EvaluableOf(m method.Method, task method.Task) Evaluable {
-	params := m.Params(task)
-	s := method.NewScope(task, params)
-	var inputs []string
-	for _, n := range graph.Inputs(m.Logits(s)) {
-		inputs = append(inputs, n.Name())
-	}
-	for _, h := range s.Hosts() {
-		if slices.Contains(inputs, method.HostInput+"/"+h.Name) {
-			inputs = append(inputs, h.Of...)
-		}
-	}
-	reads := map[string]bool{}
-	for _, in := range inputs {
-		switch kind, name, _ := strings.Cut(in, "/"); {
-		case kind == method.ParamInput || kind == method.ReceivedInput || kind == method.BeforeInput:
-			for _, p := range params {
-				if p.Name == name {
-					reads[map[method.Owner]string{method.Shared: ReadsShared,
-						method.Private: ReadsPrivate}[p.Owner]] = true
-				}
-			}
-		case kind == method.BroadcastInput:
-			reads[ReadsServer] = true
-		case kind == method.StateInput:
-			reads[ReadsPrivate] = true
-		case in == method.MemoryImage:
-			reads[ReadsExamples] = true
-		}
-	}
-	e := Evaluable{Reads: slices.Sorted(maps.Keys(reads))}
-	e.Global = reads[ReadsShared] || reads[ReadsServer] || len(reads) == 0
-	e.Personal = reads[ReadsShared] || reads[ReadsPrivate] || reads[ReadsExamples] || len(reads) == 0
-	return e
-}
-
-// MethodView is the value of Plan.View with which a headline is of the evaluation that the method's paper reports.
-const MethodView = "method"
-
-// Views are the values of Plan.View.
-func Views() []string {
-	return []string{MethodView, method.GlobalView.String(), method.PersonalView.String()}
-}
-
-// headline resolves Plan.View: global and personal are what they say, and all else is the method's own, or the only one
-// where it has but one.
-func (e Evaluable) headline(view string, m method.Method) method.View {
-	switch {
-	case view == method.GlobalView.String():
-		return method.GlobalView
-	case view == method.PersonalView.String() || !e.Global:
-		return method.PersonalView
-	case !e.Personal:
-		return method.GlobalView
-	}
-	return m.View()
-}
-
-// maxTested is how many examples a client may say to be tested with: sums over any number of clients have exact float64
-// and int values.
-const maxTested = 1 << 32
-
-// check finds why a client's scores cannot count.
-func (s Scores) check() error {
-	some := false
-	if s.Examples > maxTested {
-		return fmt.Errorf("the scores are of %d examples; at most %d are believed", s.Examples, maxTested)
-	}
-	for _, h := range []*Hits{s.Global, s.Personal} {
-		if h == nil {
-			continue
-		}
-		if some = true; s.Examples < 1 || h.Right < 0 || h.Right > s.Examples || h.Own < 0 || h.Own > s.Examples ||
-			!(h.F1 >= 0 && h.F1 <= 1) {
-			return fmt.Errorf("the scores %+v of %d examples are none", *h, s.Examples)
-		}
-		if len(h.Calibration) == 0 {
-			continue
-		}
-		if err := h.Calibration.check(s.Examples, h.Right); err != nil {
-			return err
-		}
-	}
-	if !some {
-		return fmt.Errorf("the scores are none: they have neither a global nor a personal part")
-	}
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
@@ -37,9 +36,6 @@ func (w *Worker) Classifier(ctx context.Context, c *Client, clients int, prompts
 	}), scores.Graph().Err()
 }
 
-// ofImage tells whether an input of a method's graph is part of a batch; all others have a kind and a slash in front.
-func ofImage(input string) bool { return !strings.Contains(input, "/") }
-
 // exportable refuses scores that need more than an image and what was learned.
 func exportable(scope *method.Scope, scores graph.Node) error {
 	in := graph.Inputs(scores)
@@ -59,26 +55,6 @@ func exportable(scope *method.Scope, scores graph.Node) error {
 		return fmt.Errorf("the method's class scores do not depend on the image")
 	}
 	return nil
-}
-
-// fixedParts lists the largest parts of a graph that do not depend on the image and are not constants already.
-func fixedParts(root graph.Node) []graph.Node {
-	moving := map[*graph.Op]bool{}
-	var out []graph.Node
-	for _, op := range graph.Reachable(root) {
-		moves := func(n graph.Node) bool { return n.OK() && moving[n.Op()] }
-		moving[op] = op.IsInput() && ofImage(op.Out[0].Name()) || slices.ContainsFunc(op.In, moves) ||
-			slices.ContainsFunc(op.Uses, moves)
-		if !moving[op] {
-			continue
-		}
-		for _, n := range op.In {
-			if n.OK() && !moving[n.Op()] && n.Op().Literal() == nil && !slices.Contains(out, n) {
-				out = append(out, n)
-			}
-		}
-	}
-	return out
 }
 
 // evaluate computes nodes that do not depend on an image.
@@ -106,23 +82,4 @@ func (w *Worker) evaluate(ctx context.Context, c *Client, l *method.Local, s Sta
 		return nil, err
 	}
 	return p.session.Run(ctx, feed)
-}
-
-func valueName(i int) string { return fmt.Sprint(valueOutput, i) }
-
-// replace puts others in the place of nodes.
-func replace(root graph.Node, nodes []graph.Node, with func(i int) graph.Node) graph.Node {
-	return graph.Transform([]graph.Node{root}, func(op *graph.Op, _ []graph.Node) []graph.Node {
-		out := slices.Clone(op.Out)
-		found := false
-		for k, n := range op.Out {
-			if i := slices.Index(nodes, n); i >= 0 {
-				out[k], found = with(i), true
-			}
-		}
-		if !found {
-			return nil
-		}
-		return out
-	})[0]
 }

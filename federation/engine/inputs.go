@@ -8,6 +8,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
+// memoryPrefix is what the names of method.Scope.Memory's inputs begin with.
+const memoryPrefix = "client/"
+
 // inputs is where the inputs of a program come from.
 type inputs struct {
 	l          *method.Local

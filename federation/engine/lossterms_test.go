@@ -69,31 +69,3 @@ func TestTermsThatAreNone(t *testing.T) {
 		}
 	}
 }
-
-// A round's terms are means over clients, and relative to the mean of cross entropy's: of 2 and 4 that is 3, and 6 and
-// 0 over 3 is 1. Where cross entropy has no gradient there is no ratio.
-func TestTermsOfARound(t *testing.T) {
-	client := func(fit, pull float64) Reply {
-		return Reply{Stats: Stats{Terms: &LossTerms{CrossEntropy: Norms{fit, map[string]float64{"a": fit}},
-			Terms: []TermStats{
-				{"cross entropy", fit, Norms{fit, map[string]float64{"a": fit}}}, {"pull", 2 * pull,
-					Norms{pull, map[string]float64{"a": pull, "b": 1}}}}}}}
-	}
-	if got := meanTerms([]Reply{{}, {}}); got != nil {
-		t.Errorf("%+v of clients that measured nothing", got)
-	}
-	got := meanTerms([]Reply{client(2, 6), {}, client(4, 0)})
-	if len(got) != 2 || got[0].Name != "cross entropy" || *got[0].Value != 3 || *got[0].Relative != 1 {
-		t.Fatalf("%+v", got)
-	}
-	pull := got[1]
-	if *pull.Value != 6 || pull.Norm != 3 || *pull.Relative != 1 || *pull.Params["a"].Relative != 1 ||
-		pull.Params["b"].Relative != nil ||
-		pull.Params["b"].Norm != 1 {
-		t.Errorf("%+v", pull)
-	}
-	with := meanTerms([]Reply{{Stats: Stats{Terms: measured()}}})
-	if with[2].Name != Correction || with[2].Value != nil || *with[2].Relative != 7/0.1 {
-		t.Errorf("%+v", with[2])
-	}
-}

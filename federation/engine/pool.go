@@ -2,13 +2,10 @@ package engine
 
 import (
 	"context"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 
-	"promptfed/federation/method"
 	"promptfed/federation/wire"
-	"promptfed/runtime/tensor"
 )
 
 // Pool is a Cohort of simulated clients in this process: up to Workers of them run at a time.
@@ -130,51 +127,3 @@ func (p *Pool) answer(ctx context.Context, c *Client, o Order) (Reply, *State, e
 
 // Accept keeps the held states of clients whose upload counted, and forgets those of the others.
 func (p *Pool) Accept(round int, clients []int) error { return p.Store.Accept(round, clients) }
-
-// Parts of a message.
-const (
-	sharedPart = "shared"
-	extraPart  = "extra"
-	downPart   = "down"
-	eachPart   = "each"
-	termsPart  = "terms"
-)
-
-func uploadTensors(u method.Upload) tensor.Map {
-	return tensor.Map{}.Put(sharedPart, u.Shared).Put(extraPart, u.Extra)
-}
-
-func (o Order) tensors() tensor.Map {
-	m := tensor.Map{}.Put(sharedPart, o.Shared).Put(downPart, o.Down)
-	for _, id := range o.Clients {
-		m.Put(eachPart, o.Each[id])
-	}
-	return m
-}
-
-func reencode(o Order) (Order, error) {
-	m, err := roundTrip(o.tensors())
-	if err != nil {
-		return o, err
-	}
-	return o.with(m), nil
-}
-
-func (o Order) with(m tensor.Map) Order {
-	o.Shared, o.Down = m.Under(sharedPart), m.Under(downPart)
-	if each := m.Under(eachPart); len(each) > 0 {
-		o.Each = map[int]tensor.Map{o.Clients[0]: each}
-	}
-	return o
-}
-
-func roundTrip(m tensor.Map) (tensor.Map, error) {
-	b, err := wire.Encode(m)
-	if err != nil {
-		return nil, err
-	}
-	return wire.Decode(b)
-}
-
-// sortReplies puts replies in the order of clients.
-func sortReplies(r []Reply) { slices.SortFunc(r, func(a, b Reply) int { return a.Client - b.Client }) }

@@ -2,53 +2,13 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
-
-// Learned takes from the tensors of a run folder (PromptsFile) what one client is tested with.
-func Learned(prompts tensor.Map, client int) (shared tensor.Map, s State) {
-	mine := prompts.Under("client/" + strconv.Itoa(client))
-	return prompts.Under("shared"), State{Private: mine.Under("private"), Own: mine.Under("own")}
-}
-
-// Owned is the data of a client whose examples are elsewhere, of which only the classes are known.
-type Owned []int64
-
-func (o Owned) Len() int               { return 0 }
-func (o Owned) Labels() []int64        { return o }
-func (o Owned) Order(*rand.Rand) []int { return nil }
-
-// Batch gives an error: there are no examples.
-func (o Owned) Batch([]int, *rand.Rand, ...string) (tensor.Map, error) {
-	return nil, errors.New("the examples of this client are not here")
-}
-
-// Records reads the rounds of a run folder, up to the first line that is none.
-func Records(dir string) ([]Record, error) {
-	b, err := os.ReadFile(filepath.Join(dir, RoundsFile))
-	if err != nil {
-		return nil, err
-	}
-	var out []Record
-	for line := range splitLines(b) {
-		var r Record
-		if json.Unmarshal(line, &r) != nil || r.Round != len(out) {
-			break
-		}
-		out = append(out, r)
-	}
-	return out, nil
-}
 
 // Predict scores rows with what a client learned: class scores [N,C], before softmax. clients is how many there were.
 func (w *Worker) Predict(ctx context.Context, c *Client, clients int, prompts tensor.Map,

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"encoding/json"
 	"io"
 	"maps"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/graph"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -126,3 +128,88 @@ func ReadPrompts(dir string, clients ...int) (tensor.Map, map[string]string, err
 	}
 	return m, f.Metadata(), nil
 }
+
+// about is what PromptsFile says of the run beside tensors. Which classes clients elsewhere have examples of is theirs
+// to know.
+func (e *Experiment) about(members []Member) (map[string]string, error) {
+	backbones, owned := make([]string, len(members)), make([][]int64, len(members))
+	for i, m := range members {
+		backbones[i] = m.Task.Backbone
+	}
+	for i, c := range e.Clients {
+		owned[i] = c.classes()
+	}
+	return e.metadata(backbones, owned)
+}
+
+// metadata is that of PromptsFile: the backbone of each client, and the classes that it has examples of.
+func (e *Experiment) metadata(backbones []string, owned [][]int64) (map[string]string, error) {
+	meta := map[string]string{}
+	for key, list := range map[string]any{MetaClasses: e.Classes, MetaBackbones: backbones, MetaOwned: owned} {
+		b, err := json.Marshal(list)
+		if err != nil {
+			return nil, err
+		}
+		meta[key] = string(b)
+	}
+	return meta, nil
+}
+
+// remembers tells whether a method's class scores read the client's own examples.
+func remembers(m method.Method, task method.Task) bool {
+	s := method.NewScope(task, m.Params(task))
+	return slices.ContainsFunc(graph.Inputs(m.Logits(s)),
+		func(n graph.Node) bool { return n.Name() == method.MemoryImage })
+}
+
+// sent is what each client's class scores read of the server's extras, as K/NAME.
+func (e *Experiment) sent(g *method.Global, members []Member) tensor.Map {
+	out := tensor.Map{}
+	for id, c := range members {
+		if !c.Joined {
+			continue
+		}
+		t := c.Task
+		for _, n := range graph.Inputs(e.Method.Logits(method.NewScope(t, e.Method.Params(t)))) {
+			name, ok := strings.CutPrefix(n.Name(), method.BroadcastInput+"/")
+			if !ok {
+				continue
+			}
+			for _, from := range []tensor.Map{g.Broadcast, g.PerClient[id]} {
+				if v := from[name]; v != nil {
+					out[strconv.Itoa(id)+"/"+name] = v
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Memory gives the examples that a finished run kept of a client, or nil.
+func Memory(prompts tensor.Map, client int) method.Data {
+	m := prompts.Under(memoryFolder + "/" + strconv.Itoa(client))
+	if m["image"] == nil || m["label"] == nil {
+		return nil
+	}
+	return &Features{Views: []Rows{Held{m["image"]}}, Class: m["label"].Ints}
+}
+
+// Learned takes from the tensors of a run folder (PromptsFile) what one client is tested with.
+func Learned(prompts tensor.Map, client int) (shared tensor.Map, s State) {
+	mine := prompts.Under("client/" + strconv.Itoa(client))
+	return prompts.Under("shared"), State{Private: mine.Under("private"), Own: mine.Under("own")}
+}
+
+const (
+	memoryFolder = "memory" // of a client's memory in PromptsFile: memory/K/image and memory/K/label
+)
+
+// downFolder holds the server's extras that a client's class scores read, in PromptsFile: down/K/NAME.
+const downFolder = "down"
+
+// Keys of the metadata of PromptsFile, each a JSON list of names.
+const (
+	MetaClasses   = "classes"
+	MetaBackbones = "backbones" // of each client
+	MetaOwned     = "owned"     // classes that each client has examples of
+)

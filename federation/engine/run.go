@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,28 +14,6 @@ import (
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
-
-// Experiment is everything that decides what a run computes.
-type Experiment struct {
-	Name       string
-	MethodName string // for reports and the fingerprint: base method and wrappers
-	Options    string // of the methods, for the fingerprint
-	Secure     string // of secure aggregation, for the fingerprint; empty for none
-	Privacy    string // what epsilons reckon with, for Terms; empty without differential privacy
-	// Reproduces are the known defects of published code that the experiment makes again on purpose, for the
-	// fingerprint and the summary.
-	Reproduces []string
-	Method     method.Method
-	Classes    []string
-	Template   string // of hand-written prompts, with {} for the class
-	Precision  string // of features, for the fingerprint; empty and half are the same
-	Clients    []*Client
-	Training   Training
-	Synthetic  *Synthetic // nil for none
-	Exams      []Exam
-	Plan       Plan // Clients and Peers are filled in
-	Evaluate   Evaluate
-}
 
 // Settings decide how a run goes, not what it computes.
 type Settings struct {
@@ -85,14 +62,6 @@ type Result struct {
 	// Confusion is what ConfusionFile holds, of a run without a folder.
 	Confusion *Confusion
 }
-
-// Files of a run folder.
-const (
-	RoundsFile  = "rounds.jsonl"
-	SummaryFile = "summary.json"
-	PromptsFile = "prompts.safetensors"
-	CheckFolder = "checkpoint"
-)
 
 // Run runs an experiment from the start, or from its last committed round.
 func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
@@ -187,55 +156,6 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 		}
 	}
 	return e.finish(set, server, store, j)
-}
-
-// plan is Plan with what it is to know of the clients.
-func (e *Experiment) plan(members []Member) Plan {
-	p := e.Plan
-	p.Clients, p.Peers = len(members), peers(members)
-	return p
-}
-
-// task is what the method is built for on a client.
-func (e *Experiment) task(c *Client) method.Task {
-	t := c.Backbone.Task()
-	t.Client, t.Clients, t.Classes, t.Backbone = c.ID, len(e.Clients), len(e.Classes), c.Backbone.Name()
-	return t
-}
-
-// Fingerprint tells experiments apart that would train something else.
-func (e *Experiment) Fingerprint() string {
-	h := sha256.New()
-	fmt.Fprintln(h, e.MethodName, e.Options, e.Plan.Seed, e.Plan.Participation, e.Plan.Trainers, strings.Join(e.Classes,
-		"|"), e.Template)
-	fmt.Fprintf(h, "%+v\n", e.Training)
-	if e.Plan.Poisson || e.Secure != "" {
-		fmt.Fprintln(h, "poisson", e.Plan.Poisson, "secure", e.Secure)
-	}
-	if p := e.otherPrecision(); p != "" {
-		fmt.Fprintln(h, "precision", p)
-	}
-	if len(e.Reproduces) > 0 {
-		fmt.Fprintf(h, "reproduces %q\n", e.Reproduces)
-	}
-	for _, c := range e.Clients {
-		fmt.Fprintln(h, c.ID, c.Backbone.Name(), c.Train.Labels(), c.Test.Labels())
-	}
-	if len(e.Clients) == 0 { // they are elsewhere
-		fmt.Fprintln(h, e.Plan.Clients)
-		for _, x := range e.Exams {
-			fmt.Fprintln(h, x.Name)
-		}
-	}
-	return fmt.Sprintf("%x", h.Sum(nil)[:16])
-}
-
-// otherPrecision is the precision of features where it is not half.
-func (e *Experiment) otherPrecision() string {
-	if e.Precision == "half" {
-		return ""
-	}
-	return e.Precision
 }
 
 // resume goes back to the last committed round, if there is one and it is wanted.
@@ -361,37 +281,4 @@ func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (
 		_, err := w.Write(append(b, '\n'))
 		return err
 	})
-}
-
-// Keys of the metadata of PromptsFile, each a JSON list of names.
-const (
-	MetaClasses   = "classes"
-	MetaBackbones = "backbones" // of each client
-	MetaOwned     = "owned"     // classes that each client has examples of
-)
-
-// about is what PromptsFile says of the run beside tensors. Which classes clients elsewhere have examples of is theirs
-// to know.
-func (e *Experiment) about(members []Member) (map[string]string, error) {
-	backbones, owned := make([]string, len(members)), make([][]int64, len(members))
-	for i, m := range members {
-		backbones[i] = m.Task.Backbone
-	}
-	for i, c := range e.Clients {
-		owned[i] = c.classes()
-	}
-	return e.metadata(backbones, owned)
-}
-
-// metadata is that of PromptsFile: the backbone of each client, and the classes that it has examples of.
-func (e *Experiment) metadata(backbones []string, owned [][]int64) (map[string]string, error) {
-	meta := map[string]string{}
-	for key, list := range map[string]any{MetaClasses: e.Classes, MetaBackbones: backbones, MetaOwned: owned} {
-		b, err := json.Marshal(list)
-		if err != nil {
-			return nil, err
-		}
-		meta[key] = string(b)
-	}
-	return meta, nil
 }

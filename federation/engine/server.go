@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -14,22 +12,6 @@ import (
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
-
-// Plan is what the server decides: who trains when, and what is tested.
-type Plan struct {
-	Rounds        int
-	Clients       int
-	Participation float64 // share of clients that train in a round
-	Poisson       bool    // each client is drawn by itself, with Participation for probability; a round may have nobody
-	TestEvery     int     // rounds between tests; the last round is always tested
-	// the evaluation that a round's headline is of: global, personal, or the method's own (also when empty)
-	View     string
-	Seed     uint64
-	Trainers []int // who may train and answer surveys; empty for all
-	// who never trains and is tested after some steps of its own only, sorted; none of Trainers
-	New   []int
-	Peers []method.ClientInfo // of each client
-}
 
 // Server runs the rounds. It holds no client's object, data or private state.
 type Server struct {
@@ -88,45 +70,6 @@ func (s *Server) participants(round int) []int {
 		return s.Plan.participants(s.Noise.Rand("participants", strconv.Itoa(round)))
 	}
 	return s.Plan.participants(method.Rand(s.Plan.Seed, "participants", strconv.Itoa(round)))
-}
-
-func (p Plan) participants(r *rand.Rand) []int {
-	may, n := p.trainers(), p.Sampling()
-	pick := []int{}
-	if n.Poisson {
-		for _, id := range may {
-			if r.Float64()*float64(n.Of) < n.Size {
-				pick = append(pick, id)
-			}
-		}
-		return pick
-	}
-	for _, i := range r.Perm(len(may))[:int(n.Size)] {
-		pick = append(pick, may[i])
-	}
-	slices.Sort(pick)
-	return pick
-}
-
-// Sampling is how participants draws.
-func (p Plan) Sampling() method.Sampling {
-	s := method.Sampling{Of: len(p.trainers()), Poisson: p.Poisson}
-	s.Size = float64(s.Of)
-	if p.Participation > 0 && p.Participation < 1 {
-		s.Size *= p.Participation
-		if !p.Poisson {
-			s.Size = math.Max(1, math.Floor(s.Size+0.5))
-		}
-	}
-	return s
-}
-
-// trainers are the clients that may train.
-func (p Plan) trainers() []int {
-	if len(p.Trainers) > 0 {
-		return p.Trainers
-	}
-	return all(p.Clients)
 }
 
 // round runs one round: surveys, training, merge, test.
@@ -247,46 +190,6 @@ func (s *Server) send(ctx context.Context, o Order, rec *Record) ([]Reply, error
 		rec.BytesDown += r.Down
 	}
 	return replies, nil
-}
-
-func uploads(replies []Reply) []method.Upload {
-	out := make([]method.Upload, len(replies))
-	for i, r := range replies {
-		out[i] = r.Upload
-	}
-	return out
-}
-
-// clients are those behind replies, sorted.
-func clients(replies []Reply) []int {
-	var out []int
-	for _, r := range replies {
-		if r.Sum != nil {
-			out = append(out, r.Sum...)
-		} else {
-			out = append(out, r.Client)
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// checkUpload refuses what cannot be averaged with the shared parameters, or would spoil the average.
-func checkUpload(shared tensor.Map, u method.Upload) error {
-	if u.N < 1 {
-		return fmt.Errorf("the upload counts %d examples; it must count 1 or more", u.N)
-	}
-	for _, name := range shared.Names() {
-		if t := u.Shared[name]; t == nil || !t.SameShape(shared[name]) {
-			return fmt.Errorf("the upload has %v for parameter %s, which is %v; the client runs another experiment", t,
-				name, shared[name])
-		}
-	}
-	if len(u.Shared) != len(shared) {
-		return fmt.Errorf("the upload has parameters %v, the server %v; the client runs another experiment",
-			u.Shared.Names(), shared.Names())
-	}
-	return finite("upload ", uploadTensors(u))
 }
 
 // traceChanged records what a digest added to the server's state or replaced in it.

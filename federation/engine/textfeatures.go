@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
@@ -41,21 +40,4 @@ func (w *Worker) TextFeatures(ctx context.Context, c *Client, clients int, promp
 	}
 	return nil, fmt.Errorf("the method's class scores compare images with no features [%d,%d] of the classes",
 		l.Task.Classes, l.Task.Dim)
-}
-
-// Untrained are the parameters that a client has before round 0, by the names of PromptsFile.
-func (e *Experiment) Untrained(c *Client) (tensor.Map, error) {
-	members := e.members(nil)
-	s := &Server{Method: e.Method, Plan: e.plan(members)}
-	if err := s.start(e.task(e.Clients[0])); err != nil {
-		return nil, err
-	}
-	out := tensor.Map{}.Put("shared", s.Global.Shared).Put(downFolder, e.sent(&s.Global, members))
-	for _, p := range e.Method.Params(e.task(c)) {
-		if p.Owner == method.Private {
-			out["client/"+strconv.Itoa(c.ID)+"/private/"+p.Name] = method.Draw(e.Plan.Seed, c.ID, p.Name, p.Shape,
-				p.Std)
-		}
-	}
-	return out, nil
 }

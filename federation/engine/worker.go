@@ -5,54 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/optim"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
-
-// Client is one participant: its backbone, its data, its name for reports.
-type Client struct {
-	ID       int
-	Backbone Backbone
-	Domain   string
-	Train    method.Data
-	Val      method.Data // nil for none
-	Test     method.Data
-}
-
-// classes are those that the client has examples of to train on.
-func (c *Client) classes() []int64 {
-	return slices.Compact(slices.Sorted(slices.Values(c.Train.Labels())))
-}
-
-// Training says how clients train.
-type Training struct {
-	Epochs   int
-	Batch    int
-	DropLast bool // leave out a last batch that is not full, when there is a full one
-	Optim    optim.Config
-	Schedule optim.Schedule // over rounds
-	Each     []Pace         // by client, repeated; nil for all alike
-	// Shared has one optimizer go from client to client, and from round to round, with what it remembers: momentum
-	// leaks between clients. They train one after the other, by number, in one process.
-	Shared bool
-}
-
-// State is what one client remembers between rounds. A State is never changed, only replaced.
-type State struct {
-	Private tensor.Map // its private parameters
-	Own     tensor.Map // the shared parameters as it last left them
-	Kept    tensor.Map // what the method kept
-}
 
 // Worker does a client's part. It is the same code behind every Cohort and safe for concurrent use. NewWorker makes
 // one.
@@ -101,13 +63,6 @@ func NewWorker(e *Experiment, set WorkerSettings) *Worker {
 
 // Close frees the compiled sessions. No call may be in flight.
 func (w *Worker) Close() error { return errors.Join(w.c.close(), closeAll(w.exams)) }
-
-// Stats are the numbers of one client's turn.
-type Stats struct {
-	Loss  float64 // mean over its steps
-	Steps int
-	Terms *LossTerms // nil where they are not measured
-}
 
 func (w *Worker) task(c *Client, clients int) method.Task {
 	t := c.Backbone.Task()
@@ -211,180 +166,5 @@ func (w *Worker) runTrain(ctx context.Context, c *Client, o Order, s State, shar
 	return up, State{Private: l.Private, Own: l.Shared.Clone(), Kept: l.State}, stats, nil
 }
 
-// steps is the local training loop.
-func (w *Worker) steps(ctx context.Context, p *program, l *method.Local, s State, client int, shared *sharedOptimizer,
-	tr tracer,
-	m *termMeter) (Stats, error) {
-	if len(p.params) == 0 {
-		return Stats{}, nil
-	}
-	opt, err := optim.New(w.Train.Optim)
-	if err == nil {
-		err = shared.load(opt, both(l))
-	}
-	if err != nil {
-		return Stats{}, err
-	}
-	host := hosts{}
-	sum := 0.0
-	train, most := w.Train.of(client)
-	for epoch := range train.Epochs {
-		order := l.Data.Order(l.Rand)
-		for _, rows := range train.batches(order) {
-			if most > 0 && l.Steps == most {
-				break
-			}
-			loss, err := w.step(ctx, p, opt, l, s, rows, host, epoch, tr, m)
-			if err != nil {
-				return Stats{}, fmt.Errorf("step %d: %w", l.Steps, err)
-			}
-			sum += loss
-			l.Steps++
-		}
-	}
-	if l.Steps == 0 {
-		return Stats{}, fmt.Errorf("the data gave no rows in %d epochs", train.Epochs)
-	}
-	shared.keep(opt, both(l))
-	return Stats{Loss: sum / float64(l.Steps), Steps: l.Steps, Terms: m.mean()}, nil
-}
-
-// step is one optimizer step; it gives the loss before it.
-func (w *Worker) step(ctx context.Context, p *program, opt *optim.Optimizer, l *method.Local, s State, rows []int,
-	host hosts, epoch int,
-	tr tracer, m *termMeter) (float64, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	batch, err := l.Data.Batch(rows, l.Rand, p.also...)
-	if err != nil {
-		return 0, err
-	}
-	if err := checkBatch(batch, rows); err != nil {
-		return 0, err
-	}
-	now := both(l)
-	in := inputs{l: l, s: s, now: now, batch: batch}
-	feed, err := in.feed(p, host, epoch)
-	if err != nil {
-		return 0, err
-	}
-	out, err := p.session.Run(ctx, feed)
-	if err != nil {
-		return 0, err
-	}
-	grads, err := gradients(p, in, out, gradOutput, host)
-	if err == nil {
-		err = m.step(ctx, p, in, feed, host, grads)
-	}
-	if err == nil {
-		err = w.Method.Adjust(l, grads)
-	}
-	if err != nil {
-		return 0, err
-	}
-	m.adjusted(grads)
-	tr.step(l.Steps, batch, p.draws(feed), out[lossOutput], grads, l.LR)
-	if err := finite("the gradient of ", grads); err != nil {
-		return 0, err
-	}
-	loss := float64(out[lossOutput].Data[0])
-	if math.IsNaN(loss) || math.IsInf(loss, 0) {
-		return 0, fmt.Errorf("the loss is %v; %s", loss, calmer)
-	}
-	if err := opt.Step(now, grads, l.LR); err != nil {
-		return 0, fmt.Errorf("%w; %s", err, calmer)
-	}
-	tr.after(l.Steps, now)
-	return loss, finite("parameter ", now)
-}
-
-// batches cuts an order of rows.
-func (t Training) batches(order []int) [][]int {
-	var out [][]int
-	for rows := range slices.Chunk(order, t.Batch) {
-		if t.DropLast && len(rows) < t.Batch && len(out) > 0 {
-			break
-		}
-		out = append(out, rows)
-	}
-	return out
-}
-
-// both is one view of all parameters being trained; the tensors are shared.
-func both(l *method.Local) tensor.Map {
-	m := tensor.Map{}
-	for _, part := range []tensor.Map{l.Shared, l.Private} {
-		for k, t := range part {
-			m[k] = t
-		}
-	}
-	return m
-}
-
-// evalRows computes a node over all training rows of a client.
-func (w *Worker) evalRows(c *Client, l *method.Local, s State, of func(*method.Scope) graph.Node) (*tensor.Tensor,
-	error) {
-	p, err := w.c.eval(c.Backbone, l.Task, of)
-	if err != nil {
-		return nil, err
-	}
-	if p.byRow {
-		return w.scores(context.Background(), p, l, s, l.Data)
-	}
-	return w.run(context.Background(), p, l, s, l.Data)
-}
-
-// run computes a program's value over all rows of a data set.
-func (w *Worker) run(ctx context.Context, p *program, l *method.Local, s State, data method.Data) (*tensor.Tensor,
-	error) {
-	return w.runOn(ctx, p, l, s, data, all(data.Len()))
-}
-
 // atOnce is how many rows with patches or pixels are scored at a time.
 const atOnce = 64
-
-// scores computes class scores [N,C], or another value [N,...], of all rows of a data set, in parts where rows are
-// large.
-func (w *Worker) scores(ctx context.Context, p *program, l *method.Local, s State, data method.Data) (*tensor.Tensor,
-	error) {
-	if len(p.also) == 0 || data.Len() <= atOnce {
-		return w.run(ctx, p, l, s, data)
-	}
-	out := &tensor.Tensor{}
-	for rows := range slices.Chunk(all(data.Len()), atOnce) {
-		part, err := w.runOn(ctx, p, l, s, data, rows)
-		if err != nil {
-			return nil, err
-		}
-		out.Shape = append([]int{data.Len()}, part.Shape[1:]...)
-		out.Data = append(out.Data, part.Data...)
-	}
-	return out, nil
-}
-
-func (w *Worker) runOn(ctx context.Context, p *program, l *method.Local, s State, data method.Data,
-	rows []int) (*tensor.Tensor, error) {
-	in := inputs{l: l, s: s, now: both(l)}
-	var err error
-	if p.rows() {
-		if in.batch, err = data.Batch(rows, l.Rand, p.also...); err != nil {
-			return nil, err
-		}
-		if err := checkBatch(in.batch, nil); err != nil {
-			return nil, err
-		}
-	}
-	if in.fixed, err = w.fixedValues(ctx, p.fixed, in); err != nil {
-		return nil, err
-	}
-	feed, err := in.feed(p, hosts{}, 0)
-	if err != nil {
-		return nil, err
-	}
-	out, err := p.session.Run(ctx, feed)
-	if err != nil {
-		return nil, err
-	}
-	return out[valueOutput], nil
-}

@@ -2,10 +2,9 @@ package engine
 
 import (
 	"context"
-	"strings"
-
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
+	"strings"
 )
 
 // Answerer does what an order asks of one client, as Worker.Answer does; state gives what the client remembers, which
@@ -46,17 +45,4 @@ func unguarded(m tensor.Map) tensor.Map {
 		}
 	}
 	return out
-}
-
-// Tensors are all that a client remembers.
-func (st State) Tensors() tensor.Map {
-	return tensor.Map{}.Put("private", st.Private).Put("own", st.Own).Put("kept", st.Kept)
-}
-
-// StateOf is what State.Tensors gave.
-func StateOf(m tensor.Map) (State, error) {
-	if err := onlyUnder(m, "private", "own", "kept"); err != nil {
-		return State{}, err
-	}
-	return State{Private: m.Under("private"), Own: m.Under("own"), Kept: m.Under("kept")}, nil
 }

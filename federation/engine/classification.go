@@ -2,10 +2,20 @@ package engine
 
 import (
 	"maps"
-	"slices"
-
 	"promptfed/runtime/tensor"
+	"slices"
 )
+
+// Hits are how well a client's examples were classified. Right is a count, not a rate, so that it adds up.
+type Hits struct {
+	Right int     `json:"right"`
+	Own   int     `json:"own"` // right answers where only the classes compete that the client trains on
+	F1    float64 `json:"f1"`  // macro-F1 over the classes of the examples
+
+	Calibration Calibration `json:"calibration,omitempty"`
+
+	counts *tensor.Tensor // [K,3], see confusion; nil where nobody asked
+}
 
 // hits compares the largest entry of each row of scores [N,C] with the labels; of equal entries the first counts.
 // Macro-F1 is the mean over the classes that occur among the labels of 2 TP / (2 TP + FP + FN), as in the evaluator of

@@ -1,15 +1,12 @@
 package engine
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
-
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
+	"slices"
+	"strings"
 )
 
 // Exam is a test beside the clients' own test data: on classes nobody trained, on another data set, or on a domain that
@@ -19,47 +16,6 @@ type Exam struct {
 	Classes  []string               // empty for those of the experiment
 	Template string                 // of hand-written prompts; empty for that of the experiment
 	Test     map[string]method.Data // by name of backbone
-}
-
-// examiner is a worker that knows the classes of an exam.
-type examiner struct {
-	*Worker
-	exam Exam
-}
-
-// examiners makes one for each exam of an experiment.
-func examiners(e *Experiment, set WorkerSettings, shared *computed) map[string]examiner {
-	out := map[string]examiner{}
-	set.Tracer = nil
-	for _, x := range e.Exams {
-		other := *e
-		other.Exams = nil
-		if len(x.Classes) > 0 {
-			other.Classes = x.Classes
-		}
-		if x.Template != "" {
-			other.Template = x.Template
-		}
-		w := NewWorker(&other, set)
-		w.computed = shared
-		out[x.Name] = examiner{w, x}
-	}
-	return out
-}
-
-// take tests one client.
-func (x examiner) take(ctx context.Context, c *Client, o Order, s State) (Scores, error) {
-	visitor := *c
-	visitor.Test = x.exam.Test[c.Backbone.Name()]
-	if len(x.exam.Classes) > 0 {
-		visitor.Train = Owned(visitor.Test.Labels()) // its own examples have other classes
-	}
-	o.Exam = ""
-	scores, err := x.RunTest(ctx, &visitor, o, s)
-	if err != nil {
-		return scores, fmt.Errorf("exam %s: %w", x.exam.Name, err)
-	}
-	return scores, nil
 }
 
 // checkExams finds what a client could not be examined in.
@@ -133,29 +89,4 @@ func transfers(m method.Method, task method.Task, classes int) error {
 		}
 	}
 	return nil
-}
-
-// examine gives the exams after the last round.
-func (s *Server) examine(ctx context.Context, test Order, rec *Record) error {
-	for _, name := range s.Exams {
-		test.Exam = name
-		replies, err := s.Cohort.Run(ctx, test)
-		if err != nil {
-			return err
-		}
-		if rec.Exams == nil {
-			rec.Exams = map[string]Tested{}
-		}
-		rec.Exams[name] = tested(s.has, s.view, replies, test.Clients, s.Plan.Peers)
-	}
-	return nil
-}
-
-// closeAll frees the sessions of examiners.
-func closeAll(exams map[string]examiner) error {
-	var errs []error
-	for _, x := range exams {
-		errs = append(errs, x.Close())
-	}
-	return errors.Join(errs...)
 }

@@ -1,0 +1,28 @@
+package engine
+
+import (
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+	"slices"
+	"strconv"
+)
+
+// Client is one participant: its backbone, its data, its name for reports.
+type Client struct {
+	ID       int
+	Backbone Backbone
+	Domain   string
+	Train    method.Data
+	Val      method.Data // nil for none
+	Test     method.Data
+}
+
+// classes are those that the client has examples of to train on.
+func (c *Client) classes() []int64 {
+	return slices.Compact(slices.Sorted(slices.Values(c.Train.Labels())))
+}
+
+// memory is method.Scope.Memory of a client. Of several views of an image it holds one, the same in every round.
+func memory(c *Client, seed uint64) (tensor.Map, error) {
+	return c.Train.Batch(all(c.Train.Len()), method.Rand(seed, "memory", strconv.Itoa(c.ID)))
+}

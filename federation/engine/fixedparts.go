@@ -1,0 +1,50 @@
+package engine
+
+import (
+	"fmt"
+	"promptfed/runtime/graph"
+	"slices"
+	"strings"
+)
+
+// ofImage tells whether an input of a method's graph is part of a batch; all others have a kind and a slash in front.
+func ofImage(input string) bool { return !strings.Contains(input, "/") }
+
+// fixedParts lists the largest parts of a graph that do not depend on the image and are not constants already.
+func fixedParts(root graph.Node) []graph.Node {
+	moving := map[*graph.Op]bool{}
+	var out []graph.Node
+	for _, op := range graph.Reachable(root) {
+		moves := func(n graph.Node) bool { return n.OK() && moving[n.Op()] }
+		moving[op] = op.IsInput() && ofImage(op.Out[0].Name()) || slices.ContainsFunc(op.In, moves) ||
+			slices.ContainsFunc(op.Uses, moves)
+		if !moving[op] {
+			continue
+		}
+		for _, n := range op.In {
+			if n.OK() && !moving[n.Op()] && n.Op().Literal() == nil && !slices.Contains(out, n) {
+				out = append(out, n)
+			}
+		}
+	}
+	return out
+}
+
+func valueName(i int) string { return fmt.Sprint(valueOutput, i) }
+
+// replace puts others in the place of nodes.
+func replace(root graph.Node, nodes []graph.Node, with func(i int) graph.Node) graph.Node {
+	return graph.Transform([]graph.Node{root}, func(op *graph.Op, _ []graph.Node) []graph.Node {
+		out := slices.Clone(op.Out)
+		found := false
+		for k, n := range op.Out {
+			if i := slices.Index(nodes, n); i >= 0 {
+				out[k], found = with(i), true
+			}
+		}
+		if !found {
+			return nil
+		}
+		return out
+	})[0]
+}

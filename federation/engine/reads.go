@@ -1,0 +1,31 @@
+package engine
+
+import (
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"slices"
+	"strings"
+)
+
+// Reads is Worker.Reads before an experiment has clients.
+func (e *Experiment) Reads(b Backbone) []string {
+	t := b.Task()
+	t.Clients, t.Classes, t.Backbone = 1, len(e.Classes), b.Name()
+	return reads(e.Method, t)
+}
+
+func reads(m method.Method, task method.Task) []string {
+	s := method.NewScope(task, m.Params(task))
+	logits := m.Logits(s)
+	var out []string
+	for _, n := range graph.Inputs(logits, m.Loss(s, logits)) {
+		if slices.Contains(heavy, n.Name()) {
+			out = append(out, n.Name())
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Sentence puts a class name into a template such as "a photo of a {}.".
+func Sentence(template, class string) string { return strings.ReplaceAll(template, "{}", class) }
