@@ -19,7 +19,7 @@ func (w *Worker) Classifier(ctx context.Context, c *Client, clients int, prompts
 		return graph.Node{}, err
 	}
 	scope := method.NewScope(l.Task, w.Method.Params(l.Task))
-	scores, err := w.c.lowered(c.Backbone, w.Method.Logits(scope))
+	scores, err := w.logits(c, scope)
 	if err != nil {
 		return scores, err
 	}
@@ -27,7 +27,7 @@ func (w *Worker) Classifier(ctx context.Context, c *Client, clients int, prompts
 		return scores, err
 	}
 	fixed := fixedParts(scores)
-	values, err := w.evaluate(ctx, c, l, s, scope, fixed)
+	values, err := w.fixedNodes(ctx, c, l, s, scope, fixed)
 	if err != nil {
 		return scores, err
 	}
@@ -55,31 +55,4 @@ func exportable(scope *method.Scope, scores graph.Node) error {
 		return fmt.Errorf("the method's class scores do not depend on the image")
 	}
 	return nil
-}
-
-// evaluate computes nodes that do not depend on an image.
-func (w *Worker) evaluate(ctx context.Context, c *Client, l *method.Local, s State, scope *method.Scope,
-	nodes []graph.Node) (tensor.Map, error) {
-	if len(nodes) == 0 {
-		return nil, nil
-	}
-	// ONNX Runtime runs no graph without an input, and everything here may be constant.
-	one := scope.Graph().Input("one", graph.Float, graph.Static(1))
-	out := []graph.Output{{Name: "one again", Node: one}}
-	for i, n := range nodes {
-		if n.DType() == graph.Bool {
-			n = n.Cast(graph.Int64)
-		}
-		out = append(out, graph.Output{Name: valueName(i), Node: n})
-	}
-	p, err := w.c.compile(c.Backbone, scope, out)
-	if err != nil {
-		return nil, err
-	}
-	batch := tensor.Map{"one": tensor.Of([]float32{1}, 1)}
-	feed, err := inputs{l: l, s: s, now: both(l), batch: batch}.feed(p, hosts{}, 0)
-	if err != nil {
-		return nil, err
-	}
-	return p.session.Run(ctx, feed)
 }

@@ -11,8 +11,8 @@ import (
 
 // fit is method.Global.Fit: steps of an optimizer without memory of earlier ones, on all rows at once. The weights
 // alone are what a run goes on from.
-func (s *Server) fit(params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int, o optim.Config) (float64,
-	error) {
+func (w *Worker) fit(task method.Task, params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int,
+	o optim.Config) (float64, error) {
 	opt, err := optim.New(o)
 	if err != nil {
 		return 0, err
@@ -21,12 +21,12 @@ func (s *Server) fit(params, rows tensor.Map, loss func(*method.Scope) graph.Nod
 	for _, name := range params.Names() {
 		declared = append(declared, method.Param{Name: name, Shape: params[name].Shape})
 	}
-	scope := method.NewScope(method.Task{Width: s.Global.Width, Clients: s.Plan.Clients}, declared)
-	out, err := s.c.withGradients(nil, scope, loss(scope))
+	scope := method.NewScope(task, declared)
+	out, err := w.c.withGradients(nil, scope, loss(scope))
 	if err != nil {
 		return 0, err
 	}
-	p, err := s.c.compile(nil, scope, out)
+	p, err := w.c.compile(nil, scope, out)
 	if err != nil {
 		return 0, err
 	}

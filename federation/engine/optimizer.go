@@ -35,6 +35,21 @@ func (s *sharedOptimizer) load(o *optim.Optimizer, params tensor.Map) error {
 	return o.Load(state)
 }
 
+// optimizerState is what a training with one optimizer for all clients remembers; nil for others.
+func (w *Worker) optimizerState() tensor.Map {
+	if w.shared == nil {
+		return nil
+	}
+	return w.shared.state
+}
+
+// restoreOptimizer goes on from what optimizerState gave.
+func (w *Worker) restoreOptimizer(state tensor.Map) {
+	if w.shared != nil {
+		w.shared.state = state
+	}
+}
+
 // keep remembers what an optimizer knows of some parameters after its steps.
 func (s *sharedOptimizer) keep(o *optim.Optimizer, params tensor.Map) {
 	if s == nil {

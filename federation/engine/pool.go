@@ -32,7 +32,7 @@ func (p *Pool) Run(ctx context.Context, o Order) ([]Reply, error) {
 	lost := make([]bool, len(o.Clients))
 	eg, ctx := errgroup.WithContext(ctx)
 	workers := max(1, p.Workers)
-	if o.Kind == Train && p.Worker.shared != nil { // each goes on with what the one before it left
+	if o.Kind == Train && p.Worker.Train.Shared { // each goes on with what the one before it left
 		workers = 1
 	}
 	eg.SetLimit(workers)

@@ -17,11 +17,7 @@ func (w *Worker) Predict(ctx context.Context, c *Client, clients int, prompts te
 	if err != nil {
 		return nil, err
 	}
-	p, err := w.c.score(c.Backbone, l.Task)
-	if err != nil {
-		return nil, err
-	}
-	return w.scores(ctx, p, l, s, rows)
+	return w.scoreRows(ctx, c, l, s, rows)
 }
 
 // Made is how many rounds made what the run left: all of them, or with how.BestVal those up to the round that is the

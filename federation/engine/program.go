@@ -37,9 +37,6 @@ func (p *program) rows() bool {
 		slices.ContainsFunc(p.hosts, func(h method.HostCall) bool { return slices.ContainsFunc(h.Of, ofImage) })
 }
 
-// heavy are the inputs of a batch that are kept for it only if a method reads them.
-var heavy = []string{method.PatchesInput, method.PixelsInput}
-
 // Reads lists what the method needs of a client's images beside their features: method.PatchesInput,
 // method.PixelsInput, both or none. clients is how many there are.
 func (w *Worker) Reads(c *Client, clients int) []string {

@@ -29,3 +29,6 @@ func reads(m method.Method, task method.Task) []string {
 
 // Sentence puts a class name into a template such as "a photo of a {}.".
 func Sentence(template, class string) string { return strings.ReplaceAll(template, "{}", class) }
+
+// heavy are the inputs of a batch that are kept for it only if a method reads them.
+var heavy = []string{method.PatchesInput, method.PixelsInput}

@@ -71,3 +71,45 @@ func (w *Worker) runOn(ctx context.Context, p *program, l *method.Local, s State
 	}
 	return out[valueOutput], nil
 }
+
+// fixedNodes computes nodes that do not depend on an image, as valueName names them.
+func (w *Worker) fixedNodes(ctx context.Context, c *Client, l *method.Local, s State, scope *method.Scope,
+	nodes []graph.Node) (tensor.Map, error) {
+	if len(nodes) == 0 {
+		return nil, nil
+	}
+	// ONNX Runtime runs no graph without an input, and everything here may be constant.
+	one := scope.Graph().Input("one", graph.Float, graph.Static(1))
+	out := []graph.Output{{Name: "one again", Node: one}}
+	for i, n := range nodes {
+		if n.DType() == graph.Bool {
+			n = n.Cast(graph.Int64)
+		}
+		out = append(out, graph.Output{Name: valueName(i), Node: n})
+	}
+	p, err := w.c.compile(c.Backbone, scope, out)
+	if err != nil {
+		return nil, err
+	}
+	batch := tensor.Map{"one": tensor.Of([]float32{1}, 1)}
+	feed, err := inputs{l: l, s: s, now: both(l), batch: batch}.feed(p, hosts{}, 0)
+	if err != nil {
+		return nil, err
+	}
+	return p.session.Run(ctx, feed)
+}
+
+// logits are the method's class scores with the text and image towers in the graph.
+func (w *Worker) logits(c *Client, scope *method.Scope) (graph.Node, error) {
+	return w.c.lowered(c.Backbone, w.Method.Logits(scope))
+}
+
+// scoreRows gives class scores [N,C], before softmax, of rows that need not be the client's.
+func (w *Worker) scoreRows(ctx context.Context, c *Client, l *method.Local, s State,
+	rows method.Data) (*tensor.Tensor, error) {
+	p, err := w.c.score(c.Backbone, l.Task)
+	if err != nil {
+		return nil, err
+	}
+	return w.scores(ctx, p, l, s, rows)
+}

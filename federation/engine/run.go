@@ -98,7 +98,7 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 		pool.Sent = func(o Order, client int, message []byte) { set.OnUpload(o.Round, client, message) }
 	}
 	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer,
-		Terms: set.Terms, Noise: set.Noise, Evaluate: e.Evaluate, c: worker.c, shared: worker.shared}
+		Terms: set.Terms, Noise: set.Noise, Evaluate: e.Evaluate, worker: worker}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
 		server.Known = func() []method.ClientInfo { return peers(e.members(set.Remote)) }
@@ -138,7 +138,7 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 		}
 	}
 	if e.Synthetic != nil && server.Global.Round == 0 {
-		if err := server.warm(ctx, worker, e.Synthetic); err != nil {
+		if err := server.warm(ctx, e.Synthetic); err != nil {
 			return nil, err
 		}
 	}
@@ -194,9 +194,7 @@ func (e *Experiment) resume(set Settings, server *Server, store *Store) (*journa
 	if err := store.load(pos.Clients); err != nil {
 		return nil, err
 	}
-	if server.shared != nil {
-		server.shared.state = pos.optimizer
-	}
+	server.worker.restoreOptimizer(pos.optimizer)
 	if set.Remote != nil {
 		if err := set.Remote.Load(pos.Remote); err != nil {
 			return nil, fmt.Errorf("cannot resume: %w", err)
@@ -219,9 +217,7 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 		return nil
 	}
 	pos := position{Round: s.Global.Round, Fingerprint: e.Fingerprint(), Clients: store.places(), Record: rec}
-	if s.shared != nil {
-		pos.optimizer = s.shared.state
-	}
+	pos.optimizer = s.worker.optimizerState()
 	if set.Remote != nil {
 		var err error
 		if pos.Remote, err = set.Remote.Save(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"promptfed/federation/method"
+	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
@@ -35,8 +36,7 @@ type Server struct {
 	Evaluate  Evaluate
 	Confusion *Confusion // of the last round that may be the result; nil for none
 
-	c       *compiler
-	shared  *sharedOptimizer // of the clients; nil for none
+	worker  *Worker // of this process
 	has     Evaluable
 	view    method.View         // of the headline
 	joined  []method.ClientInfo // the clients that the method knows of
@@ -76,7 +76,9 @@ func (s *Server) participants(round int) []int {
 func (s *Server) round(ctx context.Context) (Record, error) {
 	began := time.Now()
 	g := &s.Global
-	g.Fit = s.fit
+	g.Fit = func(params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int, o optim.Config) (float64, error) {
+		return s.worker.fit(method.Task{Width: g.Width, Clients: s.Plan.Clients}, params, rows, loss, steps, o)
+	}
 	if s.Noise != nil {
 		g.Noise = s.Noise.of(g.Round, false)
 	}
@@ -205,11 +207,5 @@ func traceChanged(t Tracer, under string, g *method.Global, down, kept tensor.Ma
 	changed(under, g.State, kept)
 	for id, now := range g.PerClient {
 		changed(fmt.Sprintf("%s/c%d", under, id), now, each[id])
-	}
-}
-
-func traceAll(t Tracer, under string, m tensor.Map) {
-	for k, v := range m {
-		t.Put(under+"/"+k, v)
 	}
 }

@@ -3,25 +3,17 @@ package engine
 import (
 	"context"
 	"fmt"
-
-	"promptfed/runtime/optim"
 )
 
-// warm trains the shared parameters. What a client keeps to itself is drawn as the first client's is, and thrown away;
-// nothing is merged, so that what else the server holds is as the method starts it.
-func (s *Server) warm(ctx context.Context, w *Worker, of *Synthetic) error {
-	first := *w
-	first.Tracer, first.Terms, first.pretrains = nil, false, true
-	first.Train.Epochs, first.Train.Each = of.Epochs, nil
-	first.Train.Schedule = optim.Schedule{Kind: "constant"}
-	c := &Client{Backbone: of.Backbone, Train: of.Data}
+// warm trains the shared parameters on synthetic images before round 0.
+func (s *Server) warm(ctx context.Context, of *Synthetic) error {
 	g := &s.Global
-	up, _, _, err := first.RunTrain(ctx, c, Order{Kind: Train, Clients: []int{0}, Of: s.Plan.Clients, Shared: g.Shared,
-		Down: g.Broadcast, Each: g.PerClient}, State{})
+	shared, err := s.worker.pretrain(ctx, of, Order{Kind: Train, Clients: []int{0}, Of: s.Plan.Clients, Shared: g.Shared,
+		Down: g.Broadcast, Each: g.PerClient})
 	if err != nil {
 		return fmt.Errorf("synthetic images: %w", err)
 	}
-	g.Shared = up.Shared
+	g.Shared = shared
 	if s.Tracer != nil {
 		traceAll(s.Tracer, "init", g.Shared)
 	}

@@ -18,7 +18,7 @@ func (w *Worker) TextFeatures(ctx context.Context, c *Client, clients int, promp
 		return nil, err
 	}
 	scope := method.NewScope(l.Task, w.Method.Params(l.Task))
-	scores, err := w.c.lowered(c.Backbone, w.Method.Logits(scope))
+	scores, err := w.logits(c, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (w *Worker) TextFeatures(ctx context.Context, c *Client, clients int, promp
 		case shape[0] != l.Task.Classes || shape[1] != l.Task.Dim:
 			continue
 		}
-		got, err := w.evaluate(ctx, c, l, s, scope, []graph.Node{n.Unit()})
+		got, err := w.fixedNodes(ctx, c, l, s, scope, []graph.Node{n.Unit()})
 		if err != nil {
 			return nil, err
 		}

@@ -90,3 +90,9 @@ func (tr tracer) after(n int, params tensor.Map) {
 		tr.putAll(fmt.Sprintf("s%d/after", n), params)
 	}
 }
+
+func traceAll(t Tracer, under string, m tensor.Map) {
+	for k, v := range m {
+		t.Put(under+"/"+k, v)
+	}
+}
