@@ -4,7 +4,6 @@ import (
 	"math"
 	"testing"
 
-	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
 
@@ -56,8 +55,7 @@ func TestRefuseTests(t *testing.T) {
 		t.Errorf("a client without validation data: %v", err)
 	}
 	// Classes that the experiment does not have are left out by the server, which alone knows how many there are.
-	s := &Server{Global: method.Global{Classes: 1}}
-	if c := s.confusion(0, []Reply{good()}); c != nil {
+	if c := confusionOf(0, 1, []Reply{good()}); c != nil {
 		t.Errorf("%+v", c)
 	}
 }

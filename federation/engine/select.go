@@ -129,7 +129,7 @@ func (s *Server) testing(ctx context.Context, rec *Record) error {
 	}
 	rec.score(s.has, s.view, replies, test.Clients, s.Plan.Peers)
 	if test.Counts {
-		s.Confusion = s.confusion(g.Round, replies)
+		s.Confusion = confusionOf(g.Round, g.Classes, replies)
 	}
 	test.Counts = false
 	if result || e.SetsEvery > 0 && (g.Round+1)%e.SetsEvery == 0 {
