@@ -137,3 +137,11 @@ const (
 	Validate Kind = "validate" // test on the validation data; a client without any answers with no examples
 	Adapt    Kind = "adapt"    // forget everything, take Order.Steps steps from the shared parameters, and be tested
 )
+
+func all(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}

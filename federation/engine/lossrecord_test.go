@@ -25,7 +25,7 @@ func TestTermsOfARound(t *testing.T) {
 		t.Errorf("%+v", pull)
 	}
 	with := meanTerms([]Reply{{Stats: Stats{Terms: &LossTerms{CrossEntropy: Norms{0.1, map[string]float64{"ctx": 0.1}},
-		Terms: []TermStats{{}, {}, {Correction, 0, Norms{7, map[string]float64{"ctx": 7}}}}}}}})
+		Terms: []TermStats{{Name: "a"}, {Name: "b"}, {Correction, 0, Norms{7, map[string]float64{"ctx": 7}}}}}}}})
 	if with[2].Name != Correction || with[2].Value != nil || *with[2].Relative != 7/0.1 {
 		t.Errorf("%+v", with[2])
 	}

@@ -124,11 +124,3 @@ func (w *Worker) RunTest(ctx context.Context, c *Client, o Order, s State) (Scor
 	}
 	return r, nil
 }
-
-func all(n int) []int {
-	out := make([]int, n)
-	for i := range out {
-		out[i] = i
-	}
-	return out
-}
