@@ -4,11 +4,7 @@ import (
 	"fmt"
 	"promptfed/runtime/graph"
 	"slices"
-	"strings"
 )
-
-// ofImage tells whether an input of a method's graph is part of a batch; all others have a kind and a slash in front.
-func ofImage(input string) bool { return !strings.Contains(input, "/") }
 
 // fixedParts lists the largest parts of a graph that do not depend on the image and are not constants already.
 func fixedParts(root graph.Node) []graph.Node {

@@ -155,13 +155,6 @@ func (e *Experiment) metadata(backbones []string, owned [][]int64) (map[string]s
 	return meta, nil
 }
 
-// remembers tells whether a method's class scores read the client's own examples.
-func remembers(m method.Method, task method.Task) bool {
-	s := method.NewScope(task, m.Params(task))
-	return slices.ContainsFunc(graph.Inputs(m.Logits(s)),
-		func(n graph.Node) bool { return n.Name() == method.MemoryImage })
-}
-
 // sent is what each client's class scores read of the server's extras, as K/NAME.
 func (e *Experiment) sent(g *method.Global, members []Member) tensor.Map {
 	out := tensor.Map{}

@@ -32,3 +32,13 @@ func Sentence(template, class string) string { return strings.ReplaceAll(templat
 
 // heavy are the inputs of a batch that are kept for it only if a method reads them.
 var heavy = []string{method.PatchesInput, method.PixelsInput}
+
+// ofImage tells whether an input of a method's graph is part of a batch; all others have a kind and a slash in front.
+func ofImage(input string) bool { return !strings.Contains(input, "/") }
+
+// remembers tells whether a method's class scores read the client's own examples.
+func remembers(m method.Method, task method.Task) bool {
+	s := method.NewScope(task, m.Params(task))
+	return slices.ContainsFunc(graph.Inputs(m.Logits(s)),
+		func(n graph.Node) bool { return n.Name() == method.MemoryImage })
+}
