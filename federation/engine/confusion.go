@@ -1,0 +1,30 @@
+package engine
+
+import (
+	"encoding/json"
+	"io"
+	"path/filepath"
+
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/runtime/atomicfile"
+)
+
+// keepConfusion writes the confusion matrix of a round that may be the result, before the round counts.
+func keepConfusion(e *spec.Experiment, set Settings, s *Server, round int) error {
+	if s.Confusion == nil || s.Confusion.Round != round {
+		return nil
+	}
+	s.Confusion.Classes = e.Classes
+	if set.Dir == "" {
+		return nil
+	}
+	b, err := json.Marshal(s.Confusion)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(set.Dir, record.ConfusionFile), func(w io.Writer) error {
+		_, err := w.Write(append(b, '\n'))
+		return err
+	})
+}
