@@ -26,8 +26,8 @@ func participantsOf(e *spec.Experiment, remote message.Remote) []message.Partici
 // checkParticipants finds what cannot work with clients elsewhere, and gives the first that joined.
 func checkParticipants(e *spec.Experiment, participants []message.Participant) (message.Participant, error) {
 	if e.Synthetic != nil {
-		return message.Participant{}, errors.New("a server of clients elsewhere has no images of its own; run the experiment in " +
-			"one place or leave out synthetic")
+		return message.Participant{}, errors.New("a server of clients elsewhere has no images of its own; " +
+			"run the experiment in one place or leave out synthetic")
 	}
 	i := slices.IndexFunc(participants, func(m message.Participant) bool { return m.Joined })
 	if i < 0 {
@@ -42,4 +42,3 @@ func checkParticipants(e *spec.Experiment, participants []message.Participant) (
 	}
 	return participants[i], nil
 }
-

@@ -29,7 +29,8 @@ func TestVault(t *testing.T) {
 		}
 	}
 	for round, id := range ids {
-		if err := v.put(round, id, message.ClientState{Own: tensor.Map{"a": tensor.Scalar(float32(round))}}); err != nil {
+		own := tensor.Map{"a": tensor.Scalar(float32(round))}
+		if err := v.put(round, id, message.ClientState{Own: own}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -45,11 +45,13 @@ func TestRefuseTests(t *testing.T) {
 		},
 		"floats":            func(r *message.Reply) { r.Upload.Extra[message.GlobalCounts] = tensor.New(1, 3) },
 		"an unknown tensor": func(r *message.Reply) { r.Upload.Extra["x"] = tensor.New(1) },
-		"of no evaluation":  func(r *message.Reply) { r.Upload.Extra[message.PersonalCounts] = r.Upload.Extra[message.GlobalCounts] },
-		"parameters":        func(r *message.Reply) { r.Upload.Shared = tensor.Map{"ctx": tensor.New(1)} },
-		"fewer bins":        func(r *message.Reply) { r.Scores.Global.Calibration = r.Scores.Global.Calibration[1:] },
-		"more own answers":  func(r *message.Reply) { r.Scores.Global.CorrectOwn = 4 },
-		"no examples":       func(r *message.Reply) { r.Scores.Examples = 0 },
+		"of no evaluation": func(r *message.Reply) {
+			r.Upload.Extra[message.PersonalCounts] = r.Upload.Extra[message.GlobalCounts]
+		},
+		"parameters":       func(r *message.Reply) { r.Upload.Shared = tensor.Map{"ctx": tensor.New(1)} },
+		"fewer bins":       func(r *message.Reply) { r.Scores.Global.Calibration = r.Scores.Global.Calibration[1:] },
+		"more own answers": func(r *message.Reply) { r.Scores.Global.CorrectOwn = 4 },
+		"no examples":      func(r *message.Reply) { r.Scores.Examples = 0 },
 	} {
 		r := good()
 		change(&r)

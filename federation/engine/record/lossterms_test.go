@@ -29,7 +29,8 @@ func TestTermsOfARound(t *testing.T) {
 		pull.Params["b"].Norm != 1 {
 		t.Errorf("%+v", pull)
 	}
-	with := MeanTerms([]message.Reply{{Stats: message.Stats{Terms: &message.LossTerms{CrossEntropy: message.Norms{All: 0.1, On: map[string]float64{"ctx": 0.1}},
+	with := MeanTerms([]message.Reply{{Stats: message.Stats{Terms: &message.LossTerms{
+		CrossEntropy: message.Norms{All: 0.1, On: map[string]float64{"ctx": 0.1}},
 		Terms: []message.TermStats{{Name: "a"}, {Name: "b"}, {Name: message.Correction, Norms: message.Norms{All: 7,
 			On: map[string]float64{"ctx": 7}}}}}}}})
 	if with[2].Name != message.Correction || with[2].Value != nil || *with[2].Relative != 7/0.1 {
