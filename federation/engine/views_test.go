@@ -150,7 +150,8 @@ func TestUnanswered(t *testing.T) {
 		lines = append(lines, u.String())
 	}
 	if want := []string{"no answer to the test of round 1 from client 2: means are over the others",
-		"no answer to evaluation set same of round 2 from clients 1, 3: means are over the others"}; !slices.Equal(lines, want) {
+		"no answer to evaluation set same of round 2 from clients 1, 3: means are over the " +
+			"others"}; !slices.Equal(lines, want) {
 		t.Errorf("the summary says %q", lines)
 	}
 	if x := r.Summary.EvaluationSets["same"]; !slices.Equal(x.Answered, []int{0, 2}) || len(x.PerClient) != 2 {
