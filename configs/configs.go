@@ -57,7 +57,7 @@ func Into(out any, path string, sets []string) error {
 }
 
 func into(out any, path string, file map[string]any, sets []string) error {
-	s, err := settle(out, path, file, true)
+	s, err := layered(out, path, file, true)
 	if err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func TestAutoTellsWhatItTook(t *testing.T) {
 	c.Data.Drawn.Classes, c.Data.Drawn.Train, c.Data.Drawn.Test = []string{"circle", "square"}, 4, 4
 	b, err := Open(context.Background(), c, nil)
 	if err == nil {
-		err = b.Settle()
+		err = b.ChooseProvider()
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -186,7 +186,7 @@ func (s *site) expected(records []record.Record) tensor.Map {
 		s.t.Fatal(err)
 	}
 	defer b.Close()
-	if err := b.Settle(); err != nil {
+	if err := b.ChooseProvider(); err != nil {
 		s.t.Fatal(err)
 	}
 	if err := b.Features(ctx, nil); err != nil {

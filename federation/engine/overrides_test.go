@@ -9,9 +9,9 @@ import (
 	"promptfed/federation/engine/trace"
 )
 
-// TestPace: clients 0 to 3 of the toy have 9, 5, 6 and 3 examples. With batches of 4, 2, 4 and 2, of 1, 2, 1 and 2
+// TestOverrides: clients 0 to 3 of the toy have 9, 5, 6 and 3 examples. With batches of 4, 2, 4 and 2, of 1, 2, 1 and 2
 // epochs and at most 0 (any number), 4, 0 and 4 steps, by hand: 3 steps, 3 of 6 twice but at most 4, 2, and 4.
-func TestPace(t *testing.T) {
+func TestOverrides(t *testing.T) {
 	e := toy(t)
 	e.Plan.Rounds = 1
 	e.Training.Overrides = []spec.Overrides{{}, {Epochs: 2, Batch: 2, Steps: 4}}

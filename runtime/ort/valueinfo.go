@@ -26,18 +26,18 @@ func (d Dim) String() string {
 	return "?"
 }
 
-// Port describes an input or output of a session as the graph declares it.
-type Port struct {
+// ValueInfo describes an input or output of a session as the graph declares it.
+type ValueInfo struct {
 	Name     string
 	Type     onnx.TensorProto_DataType // what the graph computes with; Run converts
 	Shape    []Dim
 	Unranked bool // the graph declares no shape, so any is possible
 }
 
-// IsInt tells whether the port takes or gives integer tensors; it does for every integer type and for bool.
-func (p Port) IsInt() bool { return onnx.InterfaceType(p.Type) == onnx.TensorProto_INT64 }
+// IsInt tells whether the value takes or gives integer tensors; it does for every integer type and for bool.
+func (p ValueInfo) IsInt() bool { return onnx.InterfaceType(p.Type) == onnx.TensorProto_INT64 }
 
-func (p Port) String() string {
+func (p ValueInfo) String() string {
 	if p.Unranked {
 		return fmt.Sprintf("%s %s[any shape]", p.Name, typeName(p.Type))
 	}
@@ -52,7 +52,7 @@ func (p Port) String() string {
 const maxFixed = 1 << 26
 
 // fixed returns the shape when every axis is fixed and the whole is no larger than maxFixed elements.
-func (p Port) fixed() ([]int, bool) {
+func (p ValueInfo) fixed() ([]int, bool) {
 	if p.Unranked {
 		return nil, false
 	}
@@ -101,14 +101,14 @@ func typeName(t onnx.TensorProto_DataType) string {
 	return strings.ToLower(t.String())
 }
 
-func portOf(v *onnx.ValueInfoProto) (Port, error) {
+func portOf(v *onnx.ValueInfoProto) (ValueInfo, error) {
 	tt := v.GetType().GetTensorType()
 	if tt == nil {
-		return Port{}, fmt.Errorf("%q is not declared as a tensor", v.GetName())
+		return ValueInfo{}, fmt.Errorf("%q is not declared as a tensor", v.GetName())
 	}
-	p := Port{Name: v.GetName(), Type: onnx.TensorProto_DataType(tt.GetElemType())}
+	p := ValueInfo{Name: v.GetName(), Type: onnx.TensorProto_DataType(tt.GetElemType())}
 	if onnx.InterfaceType(p.Type) == onnx.TensorProto_UNDEFINED {
-		return Port{}, fmt.Errorf("%q has elements of type %s: only real numbers and bool are supported", p.Name,
+		return ValueInfo{}, fmt.Errorf("%q has elements of type %s: only real numbers and bool are supported", p.Name,
 			typeName(p.Type))
 	}
 	if tt.GetShape() == nil {

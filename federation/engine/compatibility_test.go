@@ -7,7 +7,7 @@ import (
 	"promptfed/federation/engine/spec"
 )
 
-func TestFootingDiffers(t *testing.T) {
+func TestCompatibilityMismatch(t *testing.T) {
 	e := toy(t)
 	base := func() spec.Compatibility {
 		return spec.Compatibility{Program: "1", Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),

@@ -32,7 +32,7 @@ func (u unguarded) Execute(ctx context.Context, c *spec.Client, o message.Instru
 }
 
 // Where turns are done elsewhere, the guards stay with the run, and the sums are those of one process.
-func TestTurnsElsewhere(t *testing.T) {
+func TestRemoteExecutor(t *testing.T) {
 	e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
 	want := run(t, e, over(l, false))
 	e, l = experiment(t, config, "promptfl", nil, options{"tokens": 2})

@@ -37,7 +37,7 @@ func (x other) Execute(ctx context.Context, c *spec.Client, o message.Instructio
 }
 
 // Turns that something else does give the bytes that they give here; what clients remember is kept here.
-func TestTurnsElsewhere(t *testing.T) {
+func TestRemoteExecutor(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	want := mustRun(t, toy(t), engine.Settings{Dir: here, Workers: 2})
 	of := toy(t)
