@@ -145,7 +145,7 @@ func unknown(at string, m map[string]any, t reflect.Type) error {
 
 // renamed are keys that were called otherwise before.
 var renamed = map[string]string{"exam": "eval.sets and eval.sets_root", "exam.sets": "eval.sets",
-	"exam.root": "eval.sets_root"}
+	"exam.root": "eval.sets_root", "joint": "embed_dim"}
 
 func unknownKey(key string, fields map[string]reflect.Type) error {
 	if now := renamed[strings.ToLower(key)]; now != "" {

@@ -27,7 +27,7 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// oneTower are methods that share tensors of the size of the image tower or of joint features.
+// oneTower are methods that share tensors of the size of the image tower or of features.
 var oneTower = []string{"fedclip", "fedpr", "fedtpg", "fedvpt", "pfeddc"}
 
 // trained runs one round of a method on two clients, with two of the bundled backbones where it can, and gives the

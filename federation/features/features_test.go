@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/features"
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
+	"promptfed/models/bundle/converted"
 	"promptfed/models/drawn"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
@@ -19,8 +20,9 @@ import (
 
 func small(t *testing.T) *bundle.Bundle {
 	t.Helper()
-	b, err := bundle.Convert("../../models/bundle/testdata/huggingface", filepath.Join(t.TempDir(), "small"),
-		bundle.Options{})
+	b, err := converted.Convert("../../models/bundle/converted/testdata/huggingface", filepath.Join(t.TempDir(),
+		"small"),
+		converted.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -137,7 +137,7 @@ func TestKeep(t *testing.T) {
 
 func small(t *testing.T, out string) Config {
 	c := Defaults()
-	c.Name, c.Out, c.Size, c.Patch, c.Joint, c.Checkpoint = "small", out, 16, 8, 8, 2
+	c.Name, c.Out, c.Size, c.Patch, c.EmbedDim, c.Checkpoint = "small", out, 16, 8, 8, 2
 	c.Text, c.Image = Tower{16, 1, 1}, Tower{16, 1, 1}
 	c.Train = Training{Steps: 4, Batch: 12, LR: 1e-3, Decay: 0.1, Beta2: 0.98, Warmup: 1, ClipNorm: 1}
 	c.Sources = []Source{{Share: 2, Difficulty: [2]float64{0, 0.5}, Data: sets.Config{Set: "drawn"}},

@@ -33,8 +33,8 @@ func bundled(t *testing.T, name string) *evaluator {
 	}
 	var f struct {
 		Model struct {
-			Joint  int `json:"embed_dim"`
-			Vision struct {
+			EmbedDim int `json:"embed_dim"`
+			Vision   struct {
 				Size   int `json:"image_size"`
 				Layers any `json:"layers"` // a number, or a ResNet's stages
 				Width  int `json:"width"`
@@ -52,7 +52,7 @@ func bundled(t *testing.T, name string) *evaluator {
 		t.Fatal(err)
 	}
 	cfg, v, x := Defaults(), f.Model.Vision, f.Model.Text
-	cfg.Joint, cfg.Size, cfg.Patch = f.Model.Joint, v.Size, v.Patch
+	cfg.EmbedDim, cfg.Size, cfg.Patch = f.Model.EmbedDim, v.Size, v.Patch
 	switch n := v.Layers.(type) {
 	case float64:
 		cfg.Image = Tower{Width: v.Width, Layers: int(n), Heads: v.Width / v.Head}

@@ -109,7 +109,7 @@ func TestStart(t *testing.T) {
 		}
 	}
 	second := small(t, t.TempDir())
-	second.Start, second.Joint = first.Out, 4
+	second.Start, second.EmbedDim = first.Out, 4
 	got, err := newTrainer(second)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestStart(t *testing.T) {
 	}
 	second.Take = takeAll
 	if _, err := newTrainer(second); err == nil || !strings.Contains(err.Error(), "text_projection") {
-		t.Errorf("another joint dimension gives %v", err)
+		t.Errorf("another embedding dimension gives %v", err)
 	}
 	second.Take, second.Text.Layers = takeText, 2
 	if _, err := newTrainer(second); err == nil || !strings.Contains(err.Error(), "same architecture") {

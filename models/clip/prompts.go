@@ -24,8 +24,8 @@ type Prompt struct {
 	Class Position   // End when empty
 }
 
-// Prompts gives the features [C,Joint] of all classes under each prompt, not normalised: the same numbers as Plain on
-// the assembled sequences, for less work.
+// Prompts gives the features [C,EmbedDim] of all classes under each prompt, not normalised: the same numbers as Plain
+// on the assembled sequences, for less work.
 //
 // Attention is causal, so nothing behind the read position counts, and [SOS, prompt] looks the same from every class:
 // its rows are computed once per prompt. Rows are, for each prompt, first that prefix, then the suffixes of all classes

@@ -1,7 +1,7 @@
 // Package tiny holds the bundled backbones: four very small CLIPs, embedded in the program, so that everything runs
 // without a download. They read 64x64 images: two transformers in patches of 8 and of 16 pixels, which is to each other
 // as ViT-B/16 is to ViT-B/32, and two of CLIP's ResNets, one deeper than the other. Their prompts have one width, their
-// joint spaces different sizes.
+// features of different sizes.
 //
 // They were trained by federation/pretrain with the files in configs/pretrain, on images that models/drawn draws and on
 // small samples of PACS, three sets of digits and CIFAR-10. What they have seen of these matters for experiments on

@@ -32,7 +32,7 @@ runtime: {cache: DIR/cache, workers: 1}
 func openReal(t *testing.T) *server {
 	t.Helper()
 	s := &server{t: t, dir: t.TempDir(), address: freePort(t), rounds: 6}
-	call(t, "convert", "../../models/bundle/testdata/huggingface", "--out", s.at("bundle"))
+	call(t, "convert", "../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
 	err := os.WriteFile(s.at("attack.yaml"), []byte(strings.ReplaceAll(realConfig, "DIR", s.dir)), 0o644)
 	if err != nil {
 		t.Fatal(err)

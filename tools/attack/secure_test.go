@@ -51,7 +51,7 @@ type lyingServer struct {
 func newLyingServer(t *testing.T) *lyingServer {
 	t.Helper()
 	s := &lyingServer{server: &server{t: t, dir: t.TempDir(), address: freePort(t)}, guards: map[int]engine.Guard{}}
-	call(t, "convert", "../../models/bundle/testdata/huggingface", "--out", s.at("bundle"))
+	call(t, "convert", "../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
 	path := s.at("attack.yaml")
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(secureConfig, "DIR", s.dir)), 0o644); err != nil {
 		t.Fatal(err)

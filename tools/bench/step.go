@@ -42,7 +42,7 @@ func newStep(t tower, name string, options map[string]any, classes []string, tok
 			Schedule: optim.Schedule{Kind: "constant"}}}
 	e.Plan.Seed = seed
 	s := &step{worker: engine.NewWorker(e, engine.Settings{Session: o, Tracer: trace}), tokens: tokens, set: set}
-	s.client = &engine.Client{Backbone: t, Train: examples(t.text.Joint, len(classes))}
+	s.client = &engine.Client{Backbone: t, Train: examples(t.text.EmbedDim, len(classes))}
 	s.order = engine.Order{Kind: engine.Train, Of: 1, Shared: tensor.Map{}}
 	task := t.Task()
 	task.Clients, task.Classes = 1, len(classes)

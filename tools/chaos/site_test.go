@@ -74,7 +74,8 @@ func open(t *testing.T, tr trial, seed uint64) *site {
 	s := &site{trial: tr, t: t, dir: t.TempDir(), rand: rand.New(rand.NewPCG(seed, 1)), rogue: &rogue{},
 		joins:  make([]*process, tr.clients),
 		before: time.Now().Add(tr.limit)}
-	launch(t, s.at("convert.log"), programs.Promptfed, "convert", "../../models/bundle/testdata/huggingface", "--out",
+	launch(t, s.at("convert.log"), programs.Promptfed, "convert", "../../models/bundle/converted/testdata/huggingface",
+		"--out",
 		s.at("bundle")).ends(t, s.before)
 	text := fill(config, "METHOD", tr.method, "OPTIONS", options[tr.method], "DIR", s.dir, "CLIENTS",
 		strconv.Itoa(tr.clients),

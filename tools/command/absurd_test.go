@@ -72,7 +72,7 @@ func TestAbsurdModels(t *testing.T) {
 		for _, file := range []string{"image.onnx", "text.onnx"} {
 			t.Run(name+"/"+file, func(t *testing.T) {
 				dir := filepath.Join(t.TempDir(), "tower")
-				if err := os.CopyFS(dir, os.DirFS(filepath.Join("../../models/bundle/testdata/foreign",
+				if err := os.CopyFS(dir, os.DirFS(filepath.Join("../../models/bundle/exported/testdata",
 					name))); err != nil {
 					t.Fatal(err)
 				}

@@ -64,7 +64,7 @@ participation: 0.75
 func setup(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	mustRun(t, "convert", "../../models/bundle/testdata/huggingface", "--out", filepath.Join(dir, "bundle"))
+	mustRun(t, "convert", "../../models/bundle/converted/testdata/huggingface", "--out", filepath.Join(dir, "bundle"))
 	text := strings.ReplaceAll(small, "BUNDLE", filepath.Join(dir, "bundle"))
 	text += "runtime: {cache: " + filepath.Join(dir, "cache") + "}\n"
 	if err := os.WriteFile(filepath.Join(dir, "small.yaml"), []byte(text), 0o644); err != nil {
@@ -175,7 +175,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 	done := filepath.Join(dir, "done")
 	mustRun(t, "run", config, "--out", done, "--set", "train.rounds=1")
 	truncated := filepath.Join(dir, "half.safetensors")
-	whole := read(t, "../../models/bundle/testdata/huggingface/model.safetensors")
+	whole := read(t, "../../models/bundle/converted/testdata/huggingface/model.safetensors")
 	os.WriteFile(truncated, whole[:len(whole)/2], 0o644)
 	empty := filepath.Join(dir, "images")
 	os.MkdirAll(filepath.Join(empty, "cat"), 0o755)

@@ -1,12 +1,12 @@
 """CLIP towers as people export them: folders with ONNX files and a short bundle.json, and PyTorch's features and gradients.
 
     python3 tools/golden/foreign_towers.py DIR
-    PROMPTFED_TOWERS=DIR go test -run ForeignTowers ./models/bundle
+    PROMPTFED_TOWERS=DIR go test -run ForeignTowers ./models/bundle/exported
 
 With transformers: CLIPModel, CLIPTextModelWithProjection and CLIPVisionModelWithProjection, eager and sdpa attention, through
 both of PyTorch's exporters and through optimum where it is installed. Without: towers written as in OpenAI's code, fed with
 embeddings or token ids. Tried with PyTorch 1.13 alone, and with PyTorch 2.9, transformers 4.57 and optimum-onnx 0.1. The
-vocabulary is that of models/bundle/testdata/huggingface; ids of the class names below are its.
+vocabulary is that of models/bundle/converted/testdata/huggingface; ids of the class names below are its.
 """
 import collections
 import json
@@ -136,7 +136,7 @@ def golden(folder, holder, text, image):
 def folder(out, name, **manifest):
     path = pathlib.Path(out, name)
     path.mkdir(parents=True, exist_ok=True)
-    src = pathlib.Path(__file__).parents[2] / "models/bundle/testdata/huggingface"
+    src = pathlib.Path(__file__).parents[2] / "models/bundle/converted/testdata/huggingface"
     for f in ("vocab.json", "merges.txt"):
         shutil.copy(src / f, path)
     (path / "bundle.json").write_text(json.dumps(dict(manifest, name=name), indent=1) + "\n")
