@@ -34,8 +34,8 @@ func (k Kind) Tests() bool { return k == Test || k == Validate || k == Adapt }
 // ErrNoValidation says how to get validation data.
 var ErrNoValidation = errors.New("no client has validation data, which eval.select: best-val and train.patience go " +
 	"by; keep a share of the " +
-	"training data with data.val_share: 0.2, set data.split: pooled (60/20/20 inside each client), or with drawn " +
-	"images data.drawn.val")
+	"training data with data.val_share: 0.2, set data.split: pooled (60/20/20 inside each client), or with synthetic " +
+	"images data.generator.val")
 
 // validate tests a client on its validation data.
 func (w *Worker) validate(ctx context.Context, c *Client, o Order, s State) (Scores, error) {

@@ -13,7 +13,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
-	"promptfed/models/drawn"
+	"promptfed/models/synthetic"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -34,7 +34,7 @@ func images(t *testing.T, n int) []data.Example {
 	dir := t.TempDir()
 	var paths []string
 	for i := range n {
-		img, err := drawn.Draw(drawn.Classes()[i%5], drawn.Domains()[i%3], uint64(i), 40)
+		img, err := synthetic.Draw(synthetic.Classes()[i%5], synthetic.Domains()[i%3], uint64(i), 40)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func TestSameWhateverTheCacheHolds(t *testing.T) {
 	}
 	defer s.Close()
 	for _, i := range []int{0, 31, 32, 36} { // both sides of a batch's end
-		img, err := drawn.Draw(drawn.Classes()[i%5], drawn.Domains()[i%3], uint64(i), 40)
+		img, err := synthetic.Draw(synthetic.Classes()[i%5], synthetic.Domains()[i%3], uint64(i), 40)
 		if err != nil {
 			t.Fatal(err)
 		}

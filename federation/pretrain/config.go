@@ -7,7 +7,7 @@ import (
 
 	"promptfed/federation/sets"
 	"promptfed/models/clip"
-	"promptfed/models/drawn"
+	"promptfed/models/synthetic"
 	"promptfed/runtime/optim"
 )
 
@@ -57,12 +57,12 @@ type Careless struct {
 // Source gives a share of every batch.
 type Source struct {
 	Share      float64             `config:"share" help:"of the batch; shares are scaled to add up to 1"`
-	Data       sets.Config         `config:"data" help:"the set; of set drawn, images are drawn on the fly"`
+	Data       sets.Config         `config:"data" help:"the set; of set synthetic, images are drawn on the fly"`
 	Keep       int                 `config:"keep" help:"of every 8 training images of a class in a domain, the first so many; 0 and 8: all"`
 	Mirror     bool                `config:"mirror" help:"mirror half of the images"`
 	Shift      int                 `config:"shift" help:"largest random shift in pixels"`
-	Captions   map[string][]string `config:"captions" help:"templates by domain, 'any' for the rest; {} is the class, {a} the class with its article; a drawn source without 'any' uses its own captions"`
-	Difficulty [2]float64          `config:"difficulty" help:"of drawn images: from, to"`
+	Captions   map[string][]string `config:"captions" help:"templates by domain, 'any' for the rest; {} is the class, {a} the class with its article; a synthetic source without 'any' uses its own captions"`
+	Difficulty [2]float64          `config:"difficulty" help:"of synthetic images: from, to"`
 }
 
 // Training is AdamW with a linear warm-up and a cosine down to 0; gains, biases and single vectors are not decayed.
@@ -167,17 +167,17 @@ func (s Source) validate() error {
 	if s.Shift < 0 || s.Shift > maxShift {
 		return fmt.Errorf("shift %d must lie in 0 to %d", s.Shift, maxShift)
 	}
-	if s.drawn() {
+	if s.synthetic() {
 		if d := s.Difficulty; !(d[0] >= 0 && d[0] <= d[1] && d[1] <= 1) {
 			return fmt.Errorf("difficulty %v: from 0 to 1, the smaller number first", d)
 		}
 		if list, ok := s.Captions["any"]; len(s.Captions) > 1 || len(s.Captions) == 1 && !ok ||
 			slices.ContainsFunc(list, lacksClass) {
-			return fmt.Errorf("captions: a drawn source takes templates under 'any' alone, each with {} or {a}")
+			return fmt.Errorf("captions: a synthetic source takes templates under 'any' alone, each with {} or {a}")
 		}
 		for _, class := range s.classes() {
 			for _, domain := range s.domains() {
-				if _, err := drawn.New(class, domain, 0, drawn.Default()); err != nil {
+				if _, err := synthetic.New(class, domain, 0, synthetic.Default()); err != nil {
 					return err
 				}
 			}

@@ -54,7 +54,7 @@ name: small
 method: fedpha
 options: {global_tokens: 4, local_tokens: [4, 6], projector: exact-null}
 backbones: [BUNDLE]
-data: {set: drawn, shots: 4, drawn: {classes: [circle, square, star, house], domains: [cartoon, sketch], train: 6, test: 4, size: 32}}
+data: {set: synthetic, shots: 4, generator: {classes: [circle, square, star, house], domains: [cartoon, sketch], train: 6, test: 4, size: 32}}
 partition: {kind: dirichlet, clients: 4, beta: 1}
 train: {rounds: 6, lr: 0.01, epochs: 2, batch: 4}
 participation: 0.75
@@ -316,7 +316,7 @@ func TestTracePredictPartition(t *testing.T) {
 		Labels  struct{ Train, Test []int }
 	}
 	_, text, code := call("partition", config, "--json", filepath.Join(dir, "parts.json"))
-	if code != 0 || !strings.Contains(text, "data: drawn, made on the fly: 4 classes") || !strings.Contains(text,
+	if code != 0 || !strings.Contains(text, "data: synthetic, made on the fly: 4 classes") || !strings.Contains(text,
 		"data: train 48 images") {
 		t.Errorf("partition: exit %d, and says %q", code, text)
 	}

@@ -1,4 +1,4 @@
-package drawn
+package synthetic
 
 // nature are plants, animals and the sky.
 var nature = []figure{

@@ -1,4 +1,4 @@
-package drawn
+package synthetic
 
 // mosaic: a flat picture cut into uneven square tiles with grout between them.
 func mosaic(v *scene) {

@@ -1,4 +1,4 @@
-package drawn
+package synthetic
 
 // things are made by people.
 var things = []figure{

@@ -10,11 +10,11 @@ import (
 )
 
 func TestDrawnSet(t *testing.T) {
-	cfg := Config{Drawn: Drawn{Classes: []string{"star", "fish", "stripes"}, Domains: []string{"photo", "neon"},
+	cfg := Config{Generator: Generator{Classes: []string{"star", "fish", "stripes"}, Domains: []string{"photo", "neon"},
 		Train: 3, Test: 2, Size: 24,
 		Difficulty: 0.5}}
 	s := mustOpen(t, cfg)
-	if s.Name != "drawn" || len(s.Train) != 18 || len(s.Test) != 12 || len(s.Val) != 0 {
+	if s.Name != "synthetic" || len(s.Train) != 18 || len(s.Test) != 12 || len(s.Val) != 0 {
 		t.Fatalf("%s: %d and %d", s.Name, len(s.Train), len(s.Test))
 	}
 	pixels := func(e data.Example) string {
@@ -37,7 +37,7 @@ func TestDrawnSet(t *testing.T) {
 	}
 	// Fewer classes and more images leave those that stay as they are; another seed does not.
 	less := cfg
-	less.Drawn.Classes, less.Drawn.Train = []string{"fish"}, 5
+	less.Generator.Classes, less.Generator.Train = []string{"fish"}, 5
 	if got := pixels(mustOpen(t, less).Train[1]); seen[got] != "drawn/train/photo/fish/0001" {
 		t.Errorf("changed with the counts: %q", seen[got])
 	}
@@ -45,16 +45,18 @@ func TestDrawnSet(t *testing.T) {
 	if got := pixels(mustOpen(t, less).Train[1]); seen[got] != "" {
 		t.Error("the seed does not decide")
 	}
-	if data.Digest(s.Train) == data.Digest(mustOpen(t, Config{Seed: 1, Drawn: cfg.Drawn}).Train) {
+	if data.Digest(s.Train) == data.Digest(mustOpen(t, Config{Seed: 1, Generator: cfg.Generator}).Train) {
 		t.Error("the digest does not follow the seed")
 	}
 	for _, c := range []struct {
-		d     Drawn
+		d     Generator
 		words []string
-	}{{Drawn{Classes: []string{"blob"}}, []string{`"blob"`, "star"}}, {Drawn{Domains: []string{"x"}}, []string{`"x"`,
+	}{{Generator{Classes: []string{"blob"}}, []string{`"blob"`, "star"}}, {Generator{Domains: []string{"x"}}, []string{`"x"`,
 		"photo"}},
-		{Drawn{Train: 3}, []string{"test 0"}}, {Drawn{Classes: []string{"star", "star"}}, []string{"twice"}}} {
-		_, err := Open(Config{Drawn: c.d})
+		{Generator{Train: 3}, []string{"test 0"}}, {Generator{Classes: []string{"star", "star"}}, []string{"twice"}}} {
+		_, err := Open(Config{Generator: c.d})
 		datatest.WantError(t, err, c.words...)
 	}
+	_, err := Open(Config{Set: "drawn"})
+	datatest.WantError(t, err, "data.set: drawn is now called synthetic")
 }

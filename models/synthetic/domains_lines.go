@@ -1,4 +1,4 @@
-package drawn
+package synthetic
 
 // sketch: shaky dark strokes on paper; a texture becomes hatching.
 func sketch(v *scene) {

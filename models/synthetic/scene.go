@@ -1,4 +1,4 @@
-package drawn
+package synthetic
 
 import (
 	"fmt"
@@ -36,11 +36,11 @@ type item struct {
 // Image draws the sample, size pixels a side (4 to 2048).
 func (s Sample) Image(size int) (*image.RGBA, error) {
 	if size < 4 || size > maxSize {
-		return nil, fmt.Errorf("drawn: image size %d: take 4 to %d", size, maxSize)
+		return nil, fmt.Errorf("synthetic: image size %d: take 4 to %d", size, maxSize)
 	}
 	d, ok := domainOf(s.Domain)
 	if !ok {
-		return nil, fmt.Errorf("drawn: no domain %q: make samples with New", s.Domain)
+		return nil, fmt.Errorf("synthetic: no domain %q: make samples with New", s.Domain)
 	}
 	v := s.scene(d, size)
 	d.render(v)

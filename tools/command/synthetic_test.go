@@ -18,7 +18,7 @@ func TestDrawnEvaluations(t *testing.T) {
 		"leave-one-domain-out": {"cartoon", "mosaic", "neon", "sketch", "Average"},
 	} {
 		out := filepath.Join(t.TempDir(), "out")
-		mustRun(t, "sweep", "../../configs/drawn/"+name+".yaml", "--smoke", "--out", out)
+		mustRun(t, "sweep", "../../configs/synthetic/"+name+".yaml", "--smoke", "--out", out)
 		said, err := os.ReadFile(filepath.Join(out, "tables.md"))
 		if err != nil {
 			t.Fatal(err)

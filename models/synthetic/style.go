@@ -1,4 +1,4 @@
-package drawn
+package synthetic
 
 // Style says how much samples of one class differ. Lengths are fractions of the image side, angles are degrees,
 // shares are probabilities.

@@ -1,11 +1,11 @@
-// Package drawn is an endless set of small captioned images that the program draws itself: objects and textures in
+// Package synthetic is an endless set of small captioned images that the program draws itself: objects and textures in
 // several visual domains. It needs no download and no licence, so demos, tests and the pretraining of the bundled
 // backbones can rest on it.
 //
 // A sample is a pure function of (class, domain, seed, style): the same arguments give the same picture in every run.
 // Pixels are mixed in integers, outlines are computed in float64; a processor that fuses multiply and add (arm64,
 // s390x) may round an outline differently and differ from amd64 by one step in single pixels.
-package drawn
+package synthetic
 
 import (
 	"fmt"
@@ -63,12 +63,12 @@ func Domains() []string {
 // and domains. An unknown class or domain is an error that lists the known ones.
 func New(class, domain string, seed uint64, style Style) (Sample, error) {
 	if !slices.Contains(known, class) {
-		return Sample{}, fmt.Errorf("drawn: no class %q: take one of %s", class,
+		return Sample{}, fmt.Errorf("synthetic: no class %q: take one of %s", class,
 			strings.Join(known, ", "))
 	}
 	d, ok := domainOf(domain)
 	if !ok {
-		return Sample{}, fmt.Errorf("drawn: no domain %q: take one of %s", domain, strings.Join(Domains(), ", "))
+		return Sample{}, fmt.Errorf("synthetic: no domain %q: take one of %s", domain, strings.Join(Domains(), ", "))
 	}
 	s := Sample{Class: class, Domain: domain, Seed: seed, style: style}
 	rng := s.source(0)
