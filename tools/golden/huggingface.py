@@ -17,7 +17,7 @@ import tempfile
 import torch
 
 import checkpoint as ck
-from foreign import spread
+from libraries import spread
 
 OUT = "models/bundle/converted/testdata"
 MERGES, CTX = 16, 5

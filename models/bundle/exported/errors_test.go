@@ -21,8 +21,8 @@ func copyTower(t *testing.T, name, manifest string) string {
 	return dir
 }
 
-// TestHandWrittenErrors says each time what is wrong, where, and what to write instead.
-func TestHandWrittenErrors(t *testing.T) {
+// TestConfigErrors says each time what is wrong, where, and what to write instead.
+func TestConfigErrors(t *testing.T) {
 	const ids, embeddings, both = "hf-half", "openai-emb-cut-113-torchscript", "optimum-sdpa-features"
 	for _, c := range []struct{ what, tower, manifest, want string }{
 		{"unknown key", ids, `{"nmae": "x"}`, `unknown field "nmae"; without weights the keys are name,`},
@@ -61,9 +61,9 @@ func TestHandWrittenErrors(t *testing.T) {
 	}
 }
 
-// TestHandWrittenPreprocessing takes what is in the folder before what OpenAI's models take, and bundle.json before
+// TestConfigPreprocessing takes what is in the folder before what OpenAI's models take, and bundle.json before
 // both.
-func TestHandWrittenPreprocessing(t *testing.T) {
+func TestConfigPreprocessing(t *testing.T) {
 	dir := copyTower(t, "hf-half", `{}`)
 	check := func(mean, std float32, notes int) {
 		t.Helper()

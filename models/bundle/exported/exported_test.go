@@ -16,10 +16,10 @@ import (
 
 func init() { bundle.Use(exported.Form) }
 
-// TestForeignTowers opens folders that tools/golden/foreign_towers.py made: towers as the exporters of PyTorch and of
+// TestExportedTowers opens folders that tools/golden/exported_towers.py made: towers as the exporters of PyTorch and of
 // Hugging Face write them, with PyTorch's features and its gradients by a prompt and by pixels. A few lie in
 // testdata; PROMPTFED_TOWERS names a folder of all.
-func TestForeignTowers(t *testing.T) {
+func TestExportedTowers(t *testing.T) {
 	orttest.Need(t)
 	dirs := []string{"testdata"}
 	if dir := os.Getenv("PROMPTFED_TOWERS"); dir != "" {
@@ -32,14 +32,14 @@ func TestForeignTowers(t *testing.T) {
 		}
 		for _, path := range list {
 			t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
-				foreignTower(t, filepath.Dir(path),
+				exportedTower(t, filepath.Dir(path),
 					orttest.Golden(t, path))
 			})
 		}
 	}
 }
 
-func foreignTower(t *testing.T, dir string, want tensor.Map) {
+func exportedTower(t *testing.T, dir string, want tensor.Map) {
 	if list, _ := filepath.Glob(filepath.Join(dir, "*.onnx")); len(list) == 0 {
 		t.Skip("the exporter could not write it")
 	}

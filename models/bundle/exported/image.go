@@ -10,7 +10,7 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// imageTower is someone else's image tower.
+// imageTower is the image tower of an exported model.
 type imageTower struct {
 	file                   *graph.File
 	name                   string

@@ -10,7 +10,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// textTower is someone else's text tower: it takes embeddings, or token ids whose look-up is cut off.
+// textTower is the text tower of an exported model: it takes embeddings, or token ids whose look-up is cut off.
 type textTower struct {
 	file   *graph.File
 	name   string
@@ -117,7 +117,7 @@ func (t *textTower) roles(p textConfig) error {
 		bundle.ManifestFile
 	switch {
 	case len(unclear) > 0:
-		return fmt.Errorf("what is its input %s for? It has %s; %s", describe(unclear[:1]),
+		return fmt.Errorf("the role of its input %s is not clear among %s: %s", describe(unclear[:1]),
 			describe(reached(t.file, t.output)), hint)
 	case !t.embeddings.OK() && !t.ids.OK():
 		return fmt.Errorf("it has %s; a text tower takes embeddings [classes,length,width] or token ids "+

@@ -26,7 +26,7 @@ type tokenTable struct {
 	Shape  []int  `json:"shape"`
 }
 
-// embeddingTable is the token embedding of someone else's tower.
+// embeddingTable is the token embedding of an exported model.
 type embeddingTable struct {
 	source      graph.Node // the constant of the graph that it is, where it is one
 	file        string     // relative to the folder; "" when inline holds the rows

@@ -9,7 +9,7 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// ports lists values for messages: name, type and shape of each.
+// describe lists values for messages: name, type and shape of each.
 func describe(list []graph.Node) string {
 	var out []string
 	for _, n := range list {
@@ -62,7 +62,8 @@ func pick(f *graph.File, section, name string, usual []string, could func(graph.
 			return fit[i], nil
 		}
 	}
-	return graph.Output{}, fmt.Errorf("which of its outputs %s holds the features? write \"%s\": {\"output\": NAME} "+
+	return graph.Output{}, fmt.Errorf("the output that holds the features is not clear among %s: write \"%s\": "+
+		"{\"output\": NAME} "+
 		"in %s", describe(outputs(f)), section, bundle.ManifestFile)
 }
 

@@ -12,11 +12,11 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TestForeignExports differentiates what the exporters of several PyTorch versions wrote and compares with autograd:
-// NET.safetensors beside any NET-*.onnx. A few lie in testdata/foreign; PROMPTFED_EXPORTS names a folder of all that
-// tools/golden/foreign_onnx.py makes.
-func TestForeignExports(t *testing.T) {
-	dirs := []string{"testdata/foreign"}
+// TestExports differentiates what the exporters of several PyTorch versions wrote and compares with autograd:
+// NET.safetensors beside any NET-*.onnx. A few lie in testdata/exported; PROMPTFED_EXPORTS names a folder of all that
+// tools/golden/exported_onnx.py makes.
+func TestExports(t *testing.T) {
+	dirs := []string{"testdata/exported"}
 	if dir := os.Getenv("PROMPTFED_EXPORTS"); dir != "" {
 		dirs = append(dirs, filepath.SplitList(dir)...)
 	}

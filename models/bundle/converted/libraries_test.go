@@ -15,14 +15,14 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// PROMPTFED_FOREIGN names a folder of checkpoints that other people's libraries wrote, each NAME or NAME.pt beside
+// PROMPTFED_LIBRARIES names a folder of checkpoints that other people's libraries wrote, each NAME or NAME.pt beside
 // NAME.golden.safetensors with what those libraries compute: image of pixels, text of three sentences.
-// tools/golden/foreign.py makes it. bpe_simple_vocab_16e6.txt.gz is taken from PROMPTFED_VOCAB where a checkpoint has
+// tools/golden/libraries.py makes it. bpe_simple_vocab_16e6.txt.gz is taken from PROMPTFED_VOCAB where a checkpoint has
 // no vocabulary.
-func TestForeign(t *testing.T) {
-	dir := os.Getenv("PROMPTFED_FOREIGN")
+func TestLibraries(t *testing.T) {
+	dir := os.Getenv("PROMPTFED_LIBRARIES")
 	if dir == "" {
-		t.Skip("PROMPTFED_FOREIGN is not set")
+		t.Skip("PROMPTFED_LIBRARIES is not set")
 	}
 	goldens, err := filepath.Glob(filepath.Join(dir, "*.golden.safetensors"))
 	if err != nil || len(goldens) == 0 {

@@ -1,7 +1,7 @@
 """CLIP towers as people export them: folders with ONNX files and a short bundle.json, and PyTorch's features and gradients.
 
-    python3 tools/golden/foreign_towers.py DIR
-    PROMPTFED_TOWERS=DIR go test -run ForeignTowers ./models/bundle/exported
+    python3 tools/golden/exported_towers.py DIR
+    PROMPTFED_TOWERS=DIR go test -run ExportedTowers ./models/bundle/exported
 
 With transformers: CLIPModel, CLIPTextModelWithProjection and CLIPVisionModelWithProjection, eager and sdpa attention, through
 both of PyTorch's exporters and through optimum where it is installed. Without: towers written as in OpenAI's code, fed with
@@ -20,15 +20,15 @@ import torch.nn.functional as F
 from torch import nn
 
 import checkpoint as ck
-import foreign_nets
-import foreign_onnx
+import exported_nets
+import exported_onnx
 
 warnings.filterwarnings("ignore")
 VOCAB, SOS, EOT, FILLER, CONTEXT, WIDTH, JOINT, IMAGE = 530, 528, 529, 343, 32, 8, 6, 16
 NAMES = {"cat": [66, 64, 339, 269], "the thing": [518, 513, 519, 269], "sea lion": [82, 68, 320, 75, 72, 525, 269]}
 TEXTS = {"a photo of a cat.": [320, 79, 71, 78, 83, 334, 78, 325, 320, 66, 64, 339, 269], "the": [518]}
 CTX = 4
-MODERN = foreign_onnx.MODERN
+MODERN = exported_onnx.MODERN
 
 
 class TextTower(nn.Module):
@@ -149,7 +149,7 @@ def write(net, args, path, inputs, outputs, axes, opset=17, dynamo=False, **more
         if dynamo:
             dyn = tuple({a: torch.export.Dim.DYNAMIC for a in axes.get(n, {})} for n in inputs)
             torch.onnx.export(net, args, path, dynamo=True, external_data=False, verbose=False, dynamic_shapes=dyn, **kw)
-            foreign_onnx.anonymous(path)
+            exported_onnx.anonymous(path)
         else:
             torch.onnx.export(net, args, path, dynamic_axes=axes, **kw, **({"dynamo": False} if MODERN else {}))
     except Exception as e:
@@ -158,7 +158,7 @@ def write(net, args, path, inputs, outputs, axes, opset=17, dynamo=False, **more
 
 def openai(out):
     v = "".join(torch.__version__.split(".")[:2])
-    image = foreign_onnx.spread(foreign_nets.ClipResNet(JOINT))
+    image = exported_onnx.spread(exported_nets.ClipResNet(JOINT))
     px = torch.randn(3, 3, IMAGE, IMAGE)
     for cut in (False, True):
         torch.manual_seed(5)

@@ -1,6 +1,6 @@
-"""Networks of tools/golden/foreign_nets.py as the exporters of an installed PyTorch write them, with autograd's gradients.
+"""Networks of tools/golden/exported_nets.py as the exporters of an installed PyTorch write them, with autograd's gradients.
 
-    python3 tools/golden/foreign_onnx.py DIR
+    python3 tools/golden/exported_onnx.py DIR
     PROMPTFED_EXPORTS=DIR go test -run ForeignExports ./runtime/grad
 
 Writes NET-EXPORTER-OPSET.onnx and NET.safetensors (input x, cotangent c, output y, gradient grad of <c, y>) to DIR. Both
@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import checkpoint as ck
-import foreign_nets
+import exported_nets
 
 warnings.filterwarnings("ignore")
 MODERN = tuple(int(v) for v in torch.__version__.split(".")[:2]) >= (2, 6)
@@ -69,7 +69,7 @@ def anonymous(path):
 
 
 def main(folder):
-    for name, (make, shape) in foreign_nets.nets().items():
+    for name, (make, shape) in exported_nets.nets().items():
         torch.manual_seed(5)
         net = spread(make())
         record(folder, name, net, shape)

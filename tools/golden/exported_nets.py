@@ -1,4 +1,4 @@
-"""Small networks of many kinds for tools/golden/foreign_onnx.py, each a module and the shape of its input."""
+"""Small networks of many kinds for tools/golden/exported_onnx.py, each a module and the shape of its input."""
 import math
 
 import torch
