@@ -21,7 +21,7 @@ func examRows(classes int) map[string]method.Data {
 		classes)}
 }
 
-// expected scores an exam with Predict, from what the run left, and averages over clients.
+// expected scores an evaluation set with Predict, from what the run left, and averages over clients.
 func expected(t *testing.T, e spec.Experiment, x spec.EvaluationSet, r *engine.Result) float64 {
 	t.Helper()
 	if len(x.Classes) > 0 {
@@ -59,13 +59,13 @@ func TestExams(t *testing.T) {
 	r := mustRun(t, e, engine.Settings{Encode: true})
 	for _, rec := range r.Records[:len(r.Records)-1] {
 		if rec.EvaluationSets != nil {
-			t.Errorf("round %d has exams already", rec.Round)
+			t.Errorf("round %d has evaluation sets already", rec.Round)
 		}
 	}
 	for _, x := range e.EvaluationSets {
 		got, want := r.Summary.EvaluationSets[x.Name], expected(t, *e, x, r)
 		if math.Abs(got.Accuracy-want) > 1e-12 || got.Examples != 10 || got.Accuracy != *got.Personal {
-			t.Errorf("exam %s gave %+v, its accuracy should be %g", x.Name, got, want)
+			t.Errorf("evaluation set %s gave %+v, its accuracy should be %g", x.Name, got, want)
 		}
 	}
 	// Exams change nothing else.
@@ -87,9 +87,9 @@ func TestExamsRefused(t *testing.T) {
 	}
 	refused(t, one(spec.EvaluationSet{Test: examRows(2)}), engine.Settings{}, "name", "empty")
 	refused(t, one(spec.EvaluationSet{Name: "x", Test: map[string]method.Data{"toy-a": examRows(2)["toy-a"]}}),
-		engine.Settings{}, "exam x", "toy-b")
+		engine.Settings{}, "evaluation set x", "toy-b")
 	refused(t, one(spec.EvaluationSet{Name: "x", Classes: []string{"a", "b"}, Test: examRows(3)}), engine.Settings{},
-		"exam x",
+		"evaluation set x",
 		"label 2", "2 classes")
 	m, err := methods.Build("pfedprompt", nil, nil)
 	if err != nil {
@@ -97,5 +97,5 @@ func TestExamsRefused(t *testing.T) {
 	}
 	e := withMethod(m)
 	e.EvaluationSets = []spec.EvaluationSet{{Name: "new", Classes: []string{"yes", "no"}, Test: examRows(2)}}
-	refused(t, e, engine.Settings{}, "exam new", "own examples")
+	refused(t, e, engine.Settings{}, "evaluation set new", "own examples")
 }

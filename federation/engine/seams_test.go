@@ -84,7 +84,7 @@ func TestPoissonSampling(t *testing.T) {
 	}
 }
 
-// doubled is a guard that sends its clients' uploads twofold, and answers an order of its own.
+// doubled is a guard that sends its clients' uploads twofold, and answers an instruction of its own.
 type doubled struct{}
 
 func (doubled) Answer(client int, o message.Instruction) (tensor.Map, bool, error) {
@@ -155,22 +155,22 @@ func TestGuardAndSum(t *testing.T) {
 	}
 }
 
-// A sealed upload is refused where it holds parameters or counts examples, and terms tell of secure aggregation.
+// A protected upload is refused where it holds parameters or counts examples, and terms tell of secure aggregation.
 func TestSealedUploads(t *testing.T) {
 	o := message.Instruction{Kind: message.Train, Clients: []int{0}, Shared: tensor.Map{"ctx": tensor.New(2, 2)},
 		Protected: true}
-	sealed := method.Upload{N: 1, Extra: tensor.Map{"guard/masked": tensor.OfInts([]int64{1}, 1)}}
-	if err := o.Check(message.Reply{Upload: sealed}, false); err != nil {
+	protected := method.Upload{N: 1, Extra: tensor.Map{"guard/masked": tensor.OfInts([]int64{1}, 1)}}
+	if err := o.Check(message.Reply{Upload: protected}, false); err != nil {
 		t.Error(err)
 	}
-	open := sealed
+	open := protected
 	open.Shared = tensor.Map{"ctx": tensor.New(2, 2)}
-	says(t, o.Check(message.Reply{Upload: open}, false), "parameters [ctx]", "must be sealed")
-	counted := sealed
+	says(t, o.Check(message.Reply{Upload: open}, false), "parameters [ctx]", "must be protected")
+	counted := protected
 	counted.N = 7
-	says(t, o.Check(message.Reply{Upload: counted}, false), "counts 7 examples", "must be sealed")
+	says(t, o.Check(message.Reply{Upload: counted}, false), "counts 7 examples", "must be protected")
 	o.Protected = false
-	says(t, o.Check(message.Reply{Upload: sealed}, false), "ctx")
+	says(t, o.Check(message.Reply{Upload: protected}, false), "ctx")
 	e := toy(t)
 	plain := e.RunSpec()
 	e.Secure = "threshold 0.6"
