@@ -79,7 +79,7 @@ type Sampling struct {
 // ClientInfo is what the server knows of one client without asking it.
 type ClientInfo struct {
 	Backbone string // features of different backbones do not compare
-	Dim      int    // D, of its joint features
+	Dim      int    // D, of its features
 	Domain   string // empty where there are none
 }
 
