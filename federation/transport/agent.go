@@ -11,17 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-
-	"promptfed/federation/engine"
 )
-
-// Part is what a client does with its orders.
-type Part interface {
-	// Answer does what an order asks, as engine.Worker.Answer.
-	Answer(ctx context.Context, o engine.Order, s engine.State) (engine.Reply, *engine.State, error)
-	// Finish gets the last shared parameters and what the client remembers in the end.
-	Finish(o engine.Order, s engine.State) error
-}
 
 // role is what an agent is for: to be a client, or to do jobs of a worker.
 type role interface {
@@ -39,7 +29,7 @@ type role interface {
 type Agent struct {
 	*Invitation
 	nc      *nats.Conn
-	card    interface{ self() *introduction }
+	card    joining
 	sign    signer
 	role    role
 	log     *slog.Logger
@@ -55,29 +45,8 @@ type Agent struct {
 	back chan struct{} // closed when the connection is back that was lost
 }
 
-// NewAgent makes the agent of a client that remembers in the folder dir.
-func NewAgent(nc *nats.Conn, inv *Invitation, card Card, dir string, part Part, log *slog.Logger) (*Agent, error) {
-	server := inv.key
-	if inv.who.roots != nil { // the certificate says whose key it is, also when that is a new one
-		server = nil
-	}
-	v, err := openVault(dir, inv.Run, inv.client, server)
-	if err != nil {
-		return nil, err
-	}
-	who, err := inv.who.keyed(dir)
-	if err != nil {
-		return nil, err
-	}
-	r := &clientRole{Invitation: inv, part: part, vault: v, log: log}
-	if p, ok := part.(interface{ Rounds() int }); ok {
-		r.rounds = p.Rounds()
-	}
-	return newAgent(nc, inv, who, NewID(), &card, r, log)
-}
-
 // newAgent makes an agent of a process, which signs with a key of its own.
-func newAgent(nc *nats.Conn, inv *Invitation, who Identity, instance string, card interface{ self() *introduction },
+func newAgent(nc *nats.Conn, inv *Invitation, who Identity, instance string, card joining,
 	role role, log *slog.Logger) (*Agent, error) {
 	p, err := who.proof()
 	if err != nil {
@@ -153,7 +122,7 @@ func (a *Agent) join(ctx context.Context) error {
 		}
 		var v verdict
 		_, err = unpack(*a.server.Load(), verdictMessage, text, &v)
-		if errors.Is(err, errForged) && a.who.roots != nil {
+		if errors.Is(err, errForged) && a.who.certified() {
 			if err = a.renewServer(ctx); err == nil {
 				sleep(ctx, 250*time.Millisecond)
 				continue
@@ -268,7 +237,7 @@ func (a *Agent) receive(m *nats.Msg) *job {
 // signed with that of a new certificate: the server is asked for it, now and then, and sends what was not taken again.
 func (a *Agent) open(what string, b []byte, header any) ([]byte, error) {
 	body, err := unpack(*a.server.Load(), what, b, header)
-	if last, now := a.asked.Load(), time.Now().Unix(); errors.Is(err, errForged) && a.who.roots != nil &&
+	if last, now := a.asked.Load(), time.Now().Unix(); errors.Is(err, errForged) && a.who.certified() &&
 		now-last >= renewPause && a.asked.CompareAndSwap(last, now) {
 		go func() {
 			if err := a.renewServer(short(context.Background())); err != nil {

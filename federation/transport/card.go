@@ -1,8 +1,6 @@
 package transport
 
 import (
-	"time"
-
 	"promptfed/federation/engine"
 )
 
@@ -26,6 +24,9 @@ type introduction struct {
 }
 
 func (i *introduction) self() *introduction { return i }
+
+// joining is a message by which a member joins: what all such say, and what a client or a worker says beside it.
+type joining interface{ self() *introduction }
 
 // question asks for the invitation.
 type question struct {
@@ -92,14 +93,3 @@ type ask struct {
 	Sum   string `json:"sum"`
 	Piece int    `json:"piece"`
 }
-
-// member is a client as the hub knows it.
-type member struct {
-	Card
-	peer
-	reason  string // why a reply was refused last
-	counted int    // examples that its last upload was averaged with, where it said more; 0 otherwise
-}
-
-// pulse is how often a client says that it is there.
-const pulse = 2 * time.Second

@@ -22,7 +22,6 @@ const (
 var (
 	tensorName = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
 	sumText    = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	hash       = regexp.MustCompile(`^[0-9a-f]{32}$`)
 	word       = regexp.MustCompile(`^[A-Za-z0-9_ .,:/()-]{0,100}$`)
 )
 

@@ -79,29 +79,10 @@ type Invitation struct {
 
 // Server says in words whose orders a client follows: the holder of a certificate, or of a key that is remembered.
 func (i *Invitation) Server() string {
-	if i.who.roots != nil {
+	if i.who.certified() {
 		return fmt.Sprintf("the holder of the certificate %q", ServerName)
 	}
 	return fmt.Sprintf("the holder of key %.16s, which nobody vouches for", sum(i.key))
-}
-
-// Ask waits for the server of a run and asks it for the invitation of a client, which has the identity who.
-func Ask(ctx context.Context, nc *nats.Conn, run string, client int, who Identity, log *slog.Logger) (*Invitation,
-	error) {
-	if err := CheckName(run); err != nil {
-		return nil, err
-	}
-	if client < 0 || client > maxClient {
-		return nil, fmt.Errorf("client %d; they are numbered from 0", client)
-	}
-	inv, err := invite(ctx, nc, names{run}.client(client), question{}, who, log)
-	if err != nil {
-		return nil, err
-	}
-	if inv.client = client; client >= inv.Clients {
-		return nil, errors.New("the server's invitation makes no sense")
-	}
-	return inv, nil
 }
 
 // invite asks for the invitation of whoever has an address.
@@ -204,33 +185,5 @@ func closed(nc *nats.Conn) error {
 	return nats.ErrConnectionClosed
 }
 
-// AskStatus asks the server of a run how it goes. The connection must have StatusInbox for its answers.
-func AskStatus(ctx context.Context, nc *nats.Conn, run string) (*Status, error) {
-	if err := CheckName(run); err != nil {
-		return nil, err
-	}
-	m, err := nc.RequestWithContext(ctx, names{run}.status(), nil)
-	if errors.Is(err, nats.ErrNoResponders) {
-		return nil, fmt.Errorf("no server runs %q there", run)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return readStatus(m.Data)
-}
-
-// readStatus reads a status, whose texts go to a terminal.
-func readStatus(b []byte) (*Status, error) {
-	var s Status
-	if err := json.Unmarshal(b, &s); err != nil {
-		return nil, fmt.Errorf("the server's status: %w", err)
-	}
-	for _, text := range []*string{&s.Name, &s.Run, &s.Kind, &s.Exam, &s.Survey} {
-		*text = plain(*text)
-	}
-	for i := range s.Clients {
-		c := &s.Clients[i]
-		c.Doing, c.Backbone, c.Domain = plain(c.Doing), plain(c.Backbone), plain(c.Domain)
-	}
-	return &s, nil
-}
+// Signatures are those of an invited client, which keeps what it must in a folder.
+func (i *Invitation) Signatures(dir string) (*Signatures, error) { return i.who.Signatures(dir) }

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 
 	"promptfed/federation/engine"
+
+	"github.com/nats-io/nats.go"
 )
 
 // clientRole is that of an agent that is a client: what it remembers is in its folder.
@@ -97,4 +99,52 @@ func (c *clientRole) compute(ctx context.Context, a *Agent, j *job, s engine.Sta
 		err = c.vault.put(j.Round, j.ID, *next)
 	}
 	return r, err
+}
+
+// Ask waits for the server of a run and asks it for the invitation of a client, which has the identity who.
+func Ask(ctx context.Context, nc *nats.Conn, run string, client int, who Identity, log *slog.Logger) (*Invitation,
+	error) {
+	if err := CheckName(run); err != nil {
+		return nil, err
+	}
+	if client < 0 || client > maxClient {
+		return nil, fmt.Errorf("client %d; they are numbered from 0", client)
+	}
+	inv, err := invite(ctx, nc, names(run).client(client), question{}, who, log)
+	if err != nil {
+		return nil, err
+	}
+	if inv.client = client; client >= inv.Clients {
+		return nil, errors.New("the server's invitation makes no sense")
+	}
+	return inv, nil
+}
+
+// Part is what a client does with its orders.
+type Part interface {
+	// Answer does what an order asks, as engine.Worker.Answer.
+	Answer(ctx context.Context, o engine.Order, s engine.State) (engine.Reply, *engine.State, error)
+	// Finish gets the last shared parameters and what the client remembers in the end.
+	Finish(o engine.Order, s engine.State) error
+}
+
+// NewAgent makes the agent of a client that remembers in the folder dir.
+func NewAgent(nc *nats.Conn, inv *Invitation, card Card, dir string, part Part, log *slog.Logger) (*Agent, error) {
+	server := inv.key
+	if inv.who.certified() { // the certificate says whose key it is, also when that is a new one
+		server = nil
+	}
+	v, err := openVault(dir, inv.Run, inv.client, server)
+	if err != nil {
+		return nil, err
+	}
+	who, err := inv.who.keyed(dir)
+	if err != nil {
+		return nil, err
+	}
+	r := &clientRole{Invitation: inv, part: part, vault: v, log: log}
+	if p, ok := part.(interface{ Rounds() int }); ok {
+		r.rounds = p.Rounds()
+	}
+	return newAgent(nc, inv, who, NewID(), &card, r, log)
 }

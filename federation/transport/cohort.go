@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -11,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
 	"promptfed/federation/engine"
@@ -253,17 +251,6 @@ func (h *Hub) give(ctx context.Context, c *collection) error {
 	return eg.Wait()
 }
 
-// natsAway tells whether an error is one of a NATS server that is away, and may come back.
-func natsAway(err error) bool {
-	for _, e := range []error{nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionReconnecting,
-		nats.ErrReconnectBufExceeded, nats.ErrDisconnected, context.DeadlineExceeded} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
-
 // moved hears that a client leaves, or that it is back.
 func (h *Hub) moved(d *desk, back bool) { h.wake(d.number, back) }
 
@@ -279,13 +266,6 @@ func (h *Hub) wake(client int, came bool) {
 		poke(c.wake)
 	}
 	poke(h.joined)
-}
-
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // release makes no client have an order. host.mu must be held.

@@ -1,15 +1,16 @@
 package transport
 
 import (
+	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/nats-io/nats.go"
 )
@@ -25,10 +26,10 @@ type desk struct {
 	run     runner
 	log     *slog.Logger // names the member
 	sub     *nats.Subscription
-	pace    bucket       // of all messages
-	talk    bucket       // of those that cost the server more than they cost the client
-	flooded atomic.Int64 // messages dropped since watch looked
-	dropped int          // by sub, when watch looked
+	pace    *rate.Limiter // of all messages; more wait
+	talk    *rate.Limiter // of those that cost the server more than they cost the client
+	flooded atomic.Int64  // messages dropped since watch looked
+	dropped int           // by sub, when watch looked
 }
 
 // runner is the run behind a desk.
@@ -43,29 +44,7 @@ type runner interface {
 
 func (h *host) desk(at subjects, p *peer, number int, user string, run runner, log *slog.Logger) desk {
 	return desk{host: h, peer: p, subjects: at, number: number, user: user, run: run, log: log,
-		pace: bucket{rate: maxRate, burst: maxRate}, talk: bucket{rate: talkRate, burst: talkBurst}}
-}
-
-// bucket lets some events through a second, and a burst.
-type bucket struct {
-	rate, burst, level float64
-	at                 time.Time
-}
-
-// wait is how long the next event must wait.
-func (b *bucket) wait() time.Duration {
-	now := time.Now()
-	if b.at.IsZero() {
-		b.level = b.burst
-	} else {
-		b.level = min(b.burst, b.level+b.rate*now.Sub(b.at).Seconds())
-	}
-	b.at = now
-	if b.level >= 1 {
-		b.level--
-		return 0
-	}
-	return time.Duration((1 - b.level) / b.rate * float64(time.Second))
+		pace: rate.NewLimiter(maxRate, maxRate), talk: rate.NewLimiter(talkRate, talkBurst)}
 }
 
 // What a client may send. An honest one has few messages on their way, so that its queue never fills.
@@ -76,103 +55,12 @@ const (
 	talkBurst = 20
 )
 
-// listen answers clients.
-func (h *Hub) listen() error {
-	for k := range h.set.Clients {
-		d := h.desk(h.client(k), &h.known[k].peer, k, UserOf(k), h, h.set.Log.With("client", k))
-		h.desks = append(h.desks, &d)
-	}
-	for _, d := range h.desks {
-		var err error
-		if d.sub, err = h.on(d.verb("*"), d.handle); err != nil {
-			return err
-		}
-		if err := d.sub.SetPendingLimits(maxQueued, 2*ahead*piece+4*(h.set.Limit+maxFrame)); err != nil {
-			return err
-		}
-	}
-	_, err := h.on(h.status(), func(m *nats.Msg) {
-		if b, err := json.Marshal(h.Status()); err == nil {
-			h.answer(m, h.toStatus(), b)
-		}
-	})
-	if err != nil {
+// subscribe hears the member.
+func (d *desk) subscribe() (err error) {
+	if d.sub, err = d.on(d.verb("*"), d.handle); err != nil {
 		return err
 	}
-	// Clients of another release, and such that are none, are told so; both have one subject for it.
-	if _, err := h.on(h.oldHello("*"), func(m *nats.Msg) {
-		if b, err := json.Marshal(hello{Version: Version}); err == nil {
-			h.answer(m, oldInbox+m.Subject[len(h.oldHello("")):], b)
-		}
-	}); err != nil {
-		return err
-	}
-	if _, err := h.on("pf."+h.run+".from.*."+helloVerb, func(m *nats.Msg) {
-		if k, ok := clientOf(m.Subject); ok && k >= h.set.Clients {
-			q, _ := asked(m)
-			h.say(m, h.client(k).inbox, helloMessage, hello{Version: Version, Nonce: q.Nonce,
-				Proof:   h.voice.Load().proof,
-				Refused: fmt.Sprintf("the run has clients 0 to %d", h.set.Clients-1)})
-		}
-	}); err != nil {
-		return err
-	}
-	stop := make(chan struct{})
-	h.stops = append(h.stops, func() { close(stop) })
-	go h.watch(stop)
-	return h.nc.Flush()
-}
-
-// watch tells of clients that send more than they may, and cuts them off.
-func (h *Hub) watch(stop <-chan struct{}) {
-	t := time.NewTicker(time.Second)
-	defer t.Stop()
-	for {
-		select {
-		case <-stop:
-			return
-		case <-t.C:
-		}
-		if _, err := h.who.revoked.Refresh(); err != nil {
-			h.log.Error("cannot read", "error", err)
-		}
-		h.lapse()
-		for _, d := range h.desks {
-			if all, err := d.sub.Dropped(); err == nil {
-				d.flooded.Add(int64(all - d.dropped))
-				d.dropped = all
-			}
-			if d.floods() && h.set.Ban != nil {
-				h.set.Ban(d.number)
-			}
-		}
-	}
-}
-
-// lapse leaves out the clients whose certificates were revoked or expired: what they signed counts no longer, and
-// nobody waits for them until they join with others.
-func (h *Hub) lapse() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for k := range h.known {
-		m := &h.known[k]
-		err := m.key.current()
-		if err == nil || m.lapsed != "" {
-			continue
-		}
-		m.lapsed, m.left = err.Error(), true
-		h.log.Warn("a client is left out", "client", k, "reason", m.lapsed)
-		c := h.now
-		if c == nil || !slices.Contains(c.order.Clients, k) {
-			continue
-		}
-		if _, answered := c.got[k]; !answered {
-			c.failed[k] = m.lapsed
-			h.desks[k].end(m.now)
-			h.count.refused.Add(1)
-			poke(c.wake)
-		}
-	}
+	return d.sub.SetPendingLimits(maxQueued, 2*ahead*piece+4*(d.limit+maxFrame))
 }
 
 // floods tells whether the member sent more than it may since the last time.
@@ -195,10 +83,10 @@ func asked(m *nats.Msg) (q question, ok bool) {
 
 // handle looks at one message.
 func (d *desk) handle(m *nats.Msg) {
-	time.Sleep(d.pace.wait())
+	d.pace.Wait(context.Background())
 	switch verb := verbOf(m.Subject); verb {
 	case helloVerb, joinVerb:
-		if d.talk.wait() > 0 {
+		if !d.talk.Allow() {
 			d.flooded.Add(1)
 			return
 		}
@@ -220,13 +108,6 @@ func (d *desk) handle(m *nats.Msg) {
 	case putVerb:
 		d.put(m)
 	}
-}
-
-// greet tells a client about the run.
-func (h *Hub) greet(*desk, question) hello {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return hello{Clients: h.set.Clients, Config: h.set.Config, Classes: h.terms.Classes, InsecureDP: h.set.InsecureDP}
 }
 
 // open reads a message that the member signed.
@@ -272,7 +153,7 @@ func (d *desk) beat(m *nats.Msg) {
 		err = fmt.Errorf("it is of client %d of run %.12s", b.Client, b.Run)
 	}
 	if err != nil {
-		if d.talk.wait() == 0 {
+		if d.talk.Allow() {
 			d.recall()
 		}
 		d.strange(beatMessage, err)
@@ -366,4 +247,28 @@ func (d *desk) put(m *nats.Msg) {
 		}
 	}
 	d.answer(m, d.inbox, []byte{state})
+}
+
+// introduced reads what a member says of itself, and the key that it is signed with; before is the one that it had
+// before.
+func (d *desk) introduced(b []byte, card joining, before []byte) (verifier, error) {
+	f, err := split(joinMessage, b)
+	if err == nil {
+		err = strict(f.header, card)
+	}
+	i := card.self()
+	if err == nil && (i.Client != d.number || !hash.MatchString(i.Nonce)) {
+		err = fmt.Errorf("the card is of client %d", i.Client)
+	}
+	if err == nil && i.Run != d.id {
+		err = errors.New("the server began another run; start the client again")
+	}
+	if err != nil {
+		return verifier{}, err
+	}
+	key, err := d.who.known(i.Proof, d.user, before)
+	if err == nil && !key.verify(digest(joinMessage, f.header), f.signature) {
+		err = errForged
+	}
+	return key, err
 }

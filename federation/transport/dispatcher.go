@@ -58,12 +58,8 @@ type WorkTotals struct {
 
 // Bounds of what workers there may be.
 const (
-	MaxJobs  = 1024 // that one worker does at a time, and that a run gives at a time
 	maxSlots = 1 << 14
 )
-
-// WorkerUser is the user, and the common name in the certificate, of workers.
-const WorkerUser = "worker"
 
 // OpenDispatcher takes a queue for a run.
 func OpenDispatcher(ctx context.Context, nc *nats.Conn, set DispatcherSettings) (*Dispatcher, error) {
@@ -76,7 +72,7 @@ func OpenDispatcher(ctx context.Context, nc *nats.Conn, set DispatcherSettings) 
 	if set.Largest <= 0 {
 		set.Largest = LargestJob
 	}
-	d := &Dispatcher{names: names{set.Queue}, set: set, jobs: make(chan *assignment), slots: map[string]*slot{},
+	d := &Dispatcher{names: names(set.Queue), set: set, jobs: make(chan *assignment), slots: map[string]*slot{},
 		heard: map[string]time.Time{}, workers: map[string]bool{},
 		host: host{nc: nc, id: NewID(), limit: set.Limit, largest: set.Largest, log: set.Log,
 			spool: spool{dir: set.Dir, large: set.Limit}, heavy: make(chan struct{}, heavyMost)}}

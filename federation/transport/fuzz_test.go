@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/time/rate"
+
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
@@ -67,7 +69,7 @@ func fuzzed(f *testing.F) (*server0, reply) {
 		f.Fatal(err)
 	}
 	d := &server0{h.desks[0], h, h.known[0].now}
-	d.talk = bucket{rate: 1e9, burst: 1e9}
+	d.talk = rate.NewLimiter(rate.Inf, 0)
 	r := reply{Run: h.set.ID, ID: d.x.ID, Try: d.x.Try, N: 5, Loss: 1, Steps: 2, content: content{Size: d.x.Size,
 		Sum: d.x.Sum}}
 	return d, r
@@ -238,7 +240,7 @@ func fuzzedAgent(f *testing.F) (*Agent, *vault, string) {
 		f.Fatal(err)
 	}
 	v.Safe = id
-	a := &Agent{Invitation: &Invitation{Run: run, Clients: 2, largest: 1 << 20, subjects: names{"toy"}.client(0)},
+	a := &Agent{Invitation: &Invitation{Run: run, Clients: 2, largest: 1 << 20, subjects: names("toy").client(0)},
 		log: slog.New(slog.DiscardHandler)}
 	a.role = &clientRole{Invitation: a.Invitation, vault: v, rounds: 9, log: a.log}
 	a.server.Store(&verifier{key: testKey.Public()})

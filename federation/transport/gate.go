@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"strconv"
 	"sync"
 	"time"
 
@@ -17,15 +16,6 @@ import (
 
 // serverUser is the user of the hub's own connection.
 const serverUser = "promptfed-server"
-
-// ServerName is the common name in the server's certificate.
-const ServerName = "server"
-
-// UserOf is the user, and the common name in the certificate, of a client.
-func UserOf(client int) string { return "client-" + strconv.Itoa(client) }
-
-// StatusUser is the common name of a certificate that may only ask how the run goes.
-const StatusUser = "status"
 
 // gate decides who may connect to an embedded NATS server and what they may do there.
 type gate struct {
@@ -87,9 +77,9 @@ func (g *gate) Check(c server.ClientAuthentication) bool {
 		time.Sleep(guessPause)
 		return g.refuse(from, "another token")
 	}
-	p, what := permissions(names{g.run}.right(user)), "client"
+	p, what := permissions(names(g.run).right(user)), "client"
 	if g.workers {
-		p, what = permissions(names{g.run}.workerRight(user, o.Name)), "worker"
+		p, what = permissions(names(g.run).workerRight(user, o.Name)), "worker"
 	}
 	if p == nil || user == WorkerUser && !g.workers {
 		return g.refuse(from, fmt.Sprintf("%.60q is no %s", user, what))
@@ -212,4 +202,13 @@ func (g *gate) crowded(user string) bool {
 	}
 	g.open[user]++
 	return false
+}
+
+// permissions are a right as the embedded server knows it.
+func permissions(r *right) *server.Permissions {
+	if r == nil {
+		return nil
+	}
+	return &server.Permissions{Publish: &server.SubjectPermission{Allow: r.publish},
+		Subscribe: &server.SubjectPermission{Allow: r.subscribe}}
 }

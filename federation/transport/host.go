@@ -57,7 +57,7 @@ func (h *host) speak(who Identity) error {
 // Renew makes the server sign with the key of another certificate from now on. Members ask for it when they see orders
 // that they cannot verify.
 func (h *host) Renew(who Identity) error {
-	if who.key == nil || h.who.roots == nil {
+	if who.key == nil || !h.who.certified() {
 		return errors.New("only a certificate can be renewed")
 	}
 	p, err := who.proof()
@@ -275,4 +275,43 @@ func (d *desk) arriving(id string) *arrival {
 		return x.upload
 	}
 	return nil
+}
+
+// pulse is how often a client says that it is there.
+const pulse = 2 * time.Second
+
+// counters of a hub since it was opened.
+type counters struct {
+	up, down, replies, late, refused, refusedJoins, repeats, dropped atomic.Int64
+}
+
+// natsAway tells whether an error is one of a NATS server that is away, and may come back.
+func natsAway(err error) bool {
+	for _, e := range []error{nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionReconnecting,
+		nats.ErrReconnectBufExceeded, nats.ErrDisconnected, context.DeadlineExceeded} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Defaults of Settings.
+const (
+	DefaultLimit   = 256 << 10
+	DefaultLargest = 64 << 20
+)
+
+// short is a context for one quick question. It ends by itself.
+func short(ctx context.Context) context.Context {
+	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	context.AfterFunc(ctx, cancel)
+	return ctx
 }

@@ -2,8 +2,6 @@ package transport
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,12 +55,6 @@ type Settings struct {
 	Ban func(client int)
 }
 
-// Defaults of Settings.
-const (
-	DefaultLimit   = 256 << 10
-	DefaultLargest = 64 << 20
-)
-
 // Hub is the server's side of a run: an engine.Remote.
 type Hub struct {
 	host
@@ -81,13 +73,6 @@ type Hub struct {
 	longest  map[string]float64 // by kind of norm: that of what was taken, in what was usual
 	limited  engine.Limited     // since Limited was called
 	joined   chan struct{}      // somebody joined
-}
-
-// NewID is the identity of a new run.
-func NewID() string {
-	var b [16]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
 }
 
 // Open starts to answer the clients of a run, which may be one that goes on.
@@ -109,7 +94,7 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Hub, error) {
 	if set.Log == nil {
 		set.Log = slog.New(slog.DiscardHandler)
 	}
-	h := &Hub{set: set, names: names{set.Name}, known: make([]member, set.Clients), terms: set.Terms,
+	h := &Hub{set: set, names: names(set.Name), known: make([]member, set.Clients), terms: set.Terms,
 		host: host{nc: nc, id: set.ID, limit: set.Limit, largest: set.Largest, log: set.Log,
 			heavy: make(chan struct{}, heavyMost)},
 		accepted: map[int]string{}, safe: map[int]string{}, trained: map[int]string{}, joined: make(chan struct{}, 1),
@@ -122,13 +107,6 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Hub, error) {
 		return nil, err
 	}
 	return h, h.listen()
-}
-
-// short is a context for one quick question. It ends by itself.
-func short(ctx context.Context) context.Context {
-	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-	context.AfterFunc(ctx, cancel)
-	return ctx
 }
 
 // Folders of Settings.Dir.
@@ -224,3 +202,20 @@ func (h *Hub) recall() error {
 	}
 	return nil
 }
+
+// clearDir removes what an older process left in a folder.
+func clearDir(dir string) error {
+	list, err := filepath.Glob(filepath.Join(dir, "*"))
+	for _, path := range list {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
+}
+
+// Signatures verifies what clients signed for each other.
+func (h *Hub) Signatures() (*Signatures, error) { return h.set.Identity.Signatures("") }
+
+// ID is the run's identity, and Dir the folder of what the hub keeps.
+func (h *Hub) ID() string { return h.set.ID }
+
+func (h *Hub) Dir() string { return h.set.Dir }

@@ -31,6 +31,9 @@ type Identity struct {
 	revoked *Revoked
 }
 
+// certified tells that the keys come with certificates.
+func (i Identity) certified() bool { return i.roots != nil }
+
 // Revoking is the identity that does not take the certificates of a list.
 func (i Identity) Revoking(list *Revoked) Identity {
 	i.revoked = list

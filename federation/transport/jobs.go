@@ -30,9 +30,9 @@ func encodeJob(o engine.Order, s engine.State) ([]byte, error) {
 }
 
 // decodeJob reads what encodeJob gave.
-func (o order) decodeJob(body []byte) (engine.Order, engine.State, error) {
-	out := o.asked()
-	m, err := o.content.tensors(body)
+func decodeJob(h order, body []byte) (engine.Order, engine.State, error) {
+	out := h.asked()
+	m, err := h.content.tensors(body)
 	if err == nil {
 		err = onlyParts(m, orderPart, statePart)
 	}
@@ -56,7 +56,7 @@ func result(r engine.Reply, next *engine.State) tensor.Map {
 }
 
 // decodeResult reads what result gave in answer to an order, and refuses what no client of it could give.
-func (r reply) decodeResult(o engine.Order, body []byte) (engine.Reply, *engine.State, error) {
+func decodeResult(r reply, o engine.Order, body []byte) (engine.Reply, *engine.State, error) {
 	out := engine.Reply{Client: r.Client, Stats: engine.Stats{Loss: r.Loss, Steps: r.Steps}}
 	out.Upload.Client, out.Upload.N = r.Client, r.N
 	if r.Scores != nil {

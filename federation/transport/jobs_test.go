@@ -49,7 +49,7 @@ func readJob(b []byte) (engine.Order, engine.State, error) {
 	if err != nil {
 		return engine.Order{}, engine.State{}, err
 	}
-	return o.decodeJob(body)
+	return decodeJob(o, body)
 }
 
 func readResult(b []byte) (engine.Reply, *engine.State, error) {
@@ -61,7 +61,7 @@ func readResult(b []byte) (engine.Reply, *engine.State, error) {
 	if err != nil {
 		return engine.Reply{}, nil, err
 	}
-	return r.decodeResult(engine.Order{Kind: engine.Train, Shared: tensor.Map{"ctx": tensor.New(2)}}, body)
+	return decodeResult(r, engine.Order{Kind: engine.Train, Shared: tensor.Map{"ctx": tensor.New(2)}}, body)
 }
 
 func TestJobRoundTrip(t *testing.T) {

@@ -43,30 +43,6 @@ func (h *Hub) join(d *desk, m *nats.Msg) {
 	}
 }
 
-// introduced reads what a member says of itself, and the key that it is signed with; before is the one that it had
-// before.
-func (d *desk) introduced(b []byte, card interface{ self() *introduction }, before []byte) (verifier, error) {
-	f, err := split(joinMessage, b)
-	if err == nil {
-		err = strict(f.header, card)
-	}
-	i := card.self()
-	if err == nil && (i.Client != d.number || !hash.MatchString(i.Nonce)) {
-		err = fmt.Errorf("the card is of client %d", i.Client)
-	}
-	if err == nil && i.Run != d.id {
-		err = errors.New("the server began another run; start the client again")
-	}
-	if err != nil {
-		return verifier{}, err
-	}
-	key, err := d.who.known(i.Proof, d.user, before)
-	if err == nil && !key.verify(digest(joinMessage, f.header), f.signature) {
-		err = errForged
-	}
-	return key, err
-}
-
 // errLater marks a refusal that may pass.
 var errLater = errors.New("another process is this client")
 
@@ -160,4 +136,12 @@ func (h *Hub) Wait(ctx context.Context, clients int) (engine.Terms, error) {
 			return terms, ctx.Err()
 		}
 	}
+}
+
+// member is a client as the hub knows it.
+type member struct {
+	Card
+	peer
+	reason  string // why a reply was refused last
+	counted int    // examples that its last upload was averaged with, where it said more; 0 otherwise
 }

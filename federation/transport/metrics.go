@@ -1,18 +1,17 @@
 package transport
 
 import (
+	"context"
 	"encoding/json"
-	"sync/atomic"
+	"errors"
+	"fmt"
 	"time"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/wire"
-)
 
-// counters of a hub since it was opened.
-type counters struct {
-	up, down, replies, late, refused, refusedJoins, repeats, dropped atomic.Int64
-}
+	"github.com/nats-io/nats.go"
+)
 
 // Status is what a server tells about its run.
 type Status struct {
@@ -96,3 +95,34 @@ func (h *Hub) Status() Status {
 }
 
 func orderSize(o engine.Order) int { return wire.Size(o.Tensors()) }
+
+// AskStatus asks the server of a run how it goes. The connection must have StatusInbox for its answers.
+func AskStatus(ctx context.Context, nc *nats.Conn, run string) (*Status, error) {
+	if err := CheckName(run); err != nil {
+		return nil, err
+	}
+	m, err := nc.RequestWithContext(ctx, names(run).status(), nil)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return nil, fmt.Errorf("no server runs %q there", run)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return readStatus(m.Data)
+}
+
+// readStatus reads a status, whose texts go to a terminal.
+func readStatus(b []byte) (*Status, error) {
+	var s Status
+	if err := json.Unmarshal(b, &s); err != nil {
+		return nil, fmt.Errorf("the server's status: %w", err)
+	}
+	for _, text := range []*string{&s.Name, &s.Run, &s.Kind, &s.Exam, &s.Survey} {
+		*text = plain(*text)
+	}
+	for i := range s.Clients {
+		c := &s.Clients[i]
+		c.Doing, c.Backbone, c.Domain = plain(c.Doing), plain(c.Backbone), plain(c.Domain)
+	}
+	return &s, nil
+}

@@ -18,7 +18,7 @@ func CheckName(run string) error {
 }
 
 // names are the subjects of one run, or of the queue that a run has.
-type names struct{ run string }
+type names string
 
 // subjects are what those of one member of a run begin with: it publishes under from, hears what is under to, and may
 // use no others. The answers to its requests go to where its inbox is.
@@ -31,8 +31,8 @@ func (a subjects) again() string           { return a.to + ".again" }
 // client are the subjects of a client.
 func (n names) client(client int) subjects {
 	k := strconv.Itoa(client)
-	to := "pf." + n.run + ".to." + k
-	return subjects{"pf." + n.run + ".from." + k, to, to}
+	to := "pf." + string(n) + ".to." + k
+	return subjects{"pf." + string(n) + ".from." + k, to, to}
 }
 
 // slot are the subjects of one of the jobs that a worker does at a time.
@@ -42,8 +42,8 @@ func (n names) slot(worker string, slot int) subjects {
 	return subjects{n.fromWorker(worker) + k, inbox + k, inbox}
 }
 
-func (n names) fromWorker(worker string) string { return "pf." + n.run + ".work.from." + worker }
-func (n names) toWorker(worker string) string   { return "pf." + n.run + ".work.to." + worker }
+func (n names) fromWorker(worker string) string { return "pf." + string(n) + ".work.from." + worker }
+func (n names) toWorker(worker string) string   { return "pf." + string(n) + ".work.to." + worker }
 
 // workerOf is the worker whose subject a message came by, and which of its slots.
 func workerOf(subject string) (worker string, slot int, ok bool) {
@@ -58,9 +58,9 @@ func workerOf(subject string) (worker string, slot int, ok bool) {
 // verbOf is the last word of a subject.
 func verbOf(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }
 
-func (n names) status() string             { return "pf." + n.run + ".status" }
-func (n names) toStatus() string           { return "pf." + n.run + ".to." + StatusUser }
-func (n names) oldHello(any string) string { return "pf." + n.run + ".hello." + any } // of version 1
+func (n names) status() string             { return "pf." + string(n) + ".status" }
+func (n names) toStatus() string           { return "pf." + string(n) + ".to." + StatusUser }
+func (n names) oldHello(any string) string { return "pf." + string(n) + ".hello." + any } // of version 1
 
 // clientOf is the client whose subject a message came by.
 func clientOf(subject string) (client int, ok bool) {
@@ -86,12 +86,16 @@ var replyRest = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 const oldInbox = "_INBOX_client-"
 
 // InboxOf is what all subjects begin with that a client hears; no other client may listen there.
-func InboxOf(run string, client int) string { return names{run}.client(client).inbox }
+func InboxOf(run string, client int) string { return names(run).client(client).inbox }
 
 // StatusInbox is likewise for whoever only asks how a run goes.
-func StatusInbox(run string) string { return names{run}.toStatus() }
+func StatusInbox(run string) string { return names(run).toStatus() }
 
-const maxClient = 1 << 20
+// Bounds of the numbers in subjects.
+const (
+	maxClient = 1 << 20
+	MaxJobs   = 1024 // that one worker does at a time, and that a run gives at a time
+)
 
 // Last words of the subjects by which clients speak.
 const (

@@ -4,55 +4,8 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strconv"
 	"strings"
-
-	"github.com/nats-io/nats-server/v2/server"
 )
-
-// right is what one user of a run, other than its server, may do on a NATS server. This is the only table of it: the
-// permissions of the embedded server and both forms of promptfed nats-config are made from it.
-type right struct {
-	publish   []string // subjects that the server hears
-	subscribe []string // subjects that the server sends by
-}
-
-// right is that of a user, or nil where a run has no such user. Workers, who trust each other, are one user; the
-// embedded server keeps them apart, see workerRight.
-func (n names) right(user string) *right {
-	switch user {
-	case StatusUser:
-		return &right{[]string{n.status()}, []string{n.toStatus() + ".>"}}
-	case WorkerUser:
-		return &right{[]string{n.fromWorker("*") + ".*.*"}, []string{n.toWorker("*") + ".>"}}
-	}
-	text, ok := strings.CutPrefix(user, "client-")
-	client, err := strconv.Atoi(text)
-	if !ok || err != nil || client < 0 || client > maxClient || UserOf(client) != user {
-		return nil
-	}
-	// Of version 1 there is only the question who is there, which is answered with the version.
-	at := n.client(client)
-	return &right{[]string{at.verb("*"), n.oldHello(text)}, []string{at.to + ".>", oldInbox + text + ".>"}}
-}
-
-// workerRight is that of a worker that gave its connection the name of WorkerOptions; nil for others.
-func (n names) workerRight(user, name string) *right {
-	id, ok := strings.CutPrefix(name, WorkerUser+"-")
-	if !ok || user != WorkerUser || !hash.MatchString(id) {
-		return nil
-	}
-	return &right{[]string{n.fromWorker(id) + ".*.*"}, []string{n.toWorker(id) + ".>"}}
-}
-
-// permissions are a right as the embedded server knows it.
-func permissions(r *right) *server.Permissions {
-	if r == nil {
-		return nil
-	}
-	return &server.Permissions{Publish: &server.SubjectPermission{Allow: r.publish},
-		Subscribe: &server.SubjectPermission{Allow: r.subscribe}}
-}
 
 // account is one user's account of a NATS server that serves a run, without JetStream. It has nothing in common with
 // others but streams: messages by these subjects go from one account to the other under the same name, with the
@@ -81,7 +34,7 @@ func accounts(run string, clients int) ([]account, error) {
 	}
 	hub, others := account{user: ServerName}, []account{}
 	for _, user := range users {
-		a := account{user: user, right: names{run}.right(user)}
+		a := account{user: user, right: names(run).right(user)}
 		for _, subject := range a.right.publish {
 			a.exports = append(a.exports, crossing{ServerName, subject})
 			hub.imports = append(hub.imports, crossing{user, subject})

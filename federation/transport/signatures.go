@@ -26,19 +26,9 @@ func (i Identity) Signatures(dir string) (*Signatures, error) {
 	return &Signatures{who: i, known: map[string]verifier{}}, err
 }
 
-// Signatures are those of an invited client, which keeps what it must in a folder.
-func (i *Invitation) Signatures(dir string) (*Signatures, error) { return i.who.Signatures(dir) }
-
-// Signatures verifies what clients signed for each other.
-func (h *Hub) Signatures() (*Signatures, error) { return h.set.Identity.Signatures("") }
-
-// ID is the run's identity, and Dir the folder of what the hub keeps.
-func (h *Hub) ID() string  { return h.set.ID }
-func (h *Hub) Dir() string { return h.set.Dir }
-
 // Proof is the certificate with those that it follows from, or the public key where there is none.
 func (s *Signatures) Proof(int) ([]byte, error) {
-	if s.who.roots != nil {
+	if s.who.certified() {
 		return slices.Concat(s.who.chain...), nil
 	}
 	return x509.MarshalPKIXPublicKey(s.who.key.Public())
@@ -67,7 +57,7 @@ func (s *Signatures) Verify(client int, proof, message, signature []byte) error 
 			return err
 		}
 		s.mu.Lock()
-		if len(s.known) > 4*maxClient {
+		if len(s.known) > 1<<22 {
 			clear(s.known)
 		}
 		s.known[at] = key
@@ -84,7 +74,7 @@ func (s *Signatures) Verify(client int, proof, message, signature []byte) error 
 
 func (s *Signatures) keyOf(client int, shown []byte) (verifier, error) {
 	p := proof{Key: shown}
-	if s.who.roots != nil {
+	if s.who.certified() {
 		list, err := x509.ParseCertificates(shown)
 		if err != nil || len(list) == 0 {
 			return verifier{}, fmt.Errorf("%s shows no certificate", UserOf(client))
@@ -100,4 +90,4 @@ func (s *Signatures) keyOf(client int, shown []byte) (verifier, error) {
 }
 
 // Certified tells that keys come with certificates.
-func (s *Signatures) Certified() bool { return s.who.roots != nil }
+func (s *Signatures) Certified() bool { return s.who.certified() }

@@ -163,7 +163,7 @@ func (s *slot) do(a *assignment) outcome {
 	x.content, x.To = what, s.to
 	x.ID = x.identity()
 	x.read = func(r reply, body []byte, size int) (func(), error) {
-		reply, next, err := r.decodeResult(a.order, body)
+		reply, next, err := decodeResult(r, a.order, body)
 		return func() { s.settle(x, ended, outcome{reply: reply, next: next}, size) }, err
 	}
 	x.fail = func(why string, _ error) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"hash/crc32"
 	"os"
-	"path/filepath"
 	"sync"
 )
 
@@ -183,13 +182,4 @@ func (a *arrival) close() {
 	if a != nil {
 		a.file.Close()
 	}
-}
-
-// clearDir removes what an older process left in a folder.
-func clearDir(dir string) error {
-	list, err := filepath.Glob(filepath.Join(dir, "*"))
-	for _, path := range list {
-		err = errors.Join(err, os.Remove(path))
-	}
-	return err
 }

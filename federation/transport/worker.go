@@ -17,7 +17,7 @@ import (
 // WorkerOptions are those of a worker's connection, by which the NATS server knows it: its name, which it makes itself,
 // and where its answers go. The NATS server of promptfed run --cluster lets nobody else use its subjects.
 func WorkerOptions(queue, worker string) []nats.Option {
-	return []nats.Option{nats.Name(WorkerUser + "-" + worker), nats.CustomInboxPrefix(names{queue}.toWorker(worker))}
+	return []nats.Option{nats.Name(WorkerUser + "-" + worker), nats.CustomInboxPrefix(names(queue).toWorker(worker))}
 }
 
 // ErrIdle tells that no run had the queue for the time that a worker waits.
@@ -44,7 +44,7 @@ func (w Work) Ask(ctx context.Context, nc *nats.Conn) (*Invitation, error) {
 		ctx, cancel = context.WithTimeout(ctx, w.Idle)
 		defer cancel()
 	}
-	inv, err := invite(ctx, nc, names{w.Queue}.slot(w.Worker, 0), question{Program: w.Program}, w.Identity, w.Log)
+	inv, err := invite(ctx, nc, names(w.Queue).slot(w.Worker, 0), question{Program: w.Program}, w.Identity, w.Log)
 	if err != nil && parent.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		err = ErrIdle
 	}
@@ -67,7 +67,7 @@ func (w Work) Run(ctx context.Context, nc *nats.Conn, inv *Invitation, info Work
 	eg, ctx := errgroup.WithContext(ctx)
 	for n := range max(1, info.Jobs) {
 		at, mine, log := *inv, info, w.Log.With("slot", n)
-		at.subjects, at.client = names{w.Queue}.slot(w.Worker, n), n
+		at.subjects, at.client = names(w.Queue).slot(w.Worker, n), n
 		mine.Worker = w.Worker
 		a, err := newAgent(nc, &at, who, instance, &mine, &workerRole{host: info.Host, to: at.to, do: do, log: log},
 			log)
@@ -151,7 +151,7 @@ func (w *workerRole) compute(ctx context.Context, a *Agent, j *job) (engine.Repl
 	if err != nil {
 		return engine.Reply{}, nil, err
 	}
-	o, s, err := j.order.decodeJob(body)
+	o, s, err := decodeJob(j.order, body)
 	if err != nil {
 		return engine.Reply{}, nil, err
 	}
