@@ -9,12 +9,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
-	"promptfed/federation/method"
 	"promptfed/federation/transport"
 )
 
@@ -140,33 +138,4 @@ func (f *farm) run(ctx context.Context, change ...func(*engine.Settings)) (promp
 	}
 	b, err := os.ReadFile(filepath.Join(set.Dir, engine.PromptsFile))
 	return string(b), timeless(f.t, r.Records), totals, err
-}
-
-// alone is what the same experiment gives in one process.
-func alone(t testing.TB, e *engine.Experiment) (prompts, records string) {
-	t.Helper()
-	dir := t.TempDir()
-	r, err := engine.Run(context.Background(), e, engine.Settings{Dir: dir, Workers: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(filepath.Join(dir, engine.PromptsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b), timeless(t, r.Records)
-}
-
-// within gives a context that ends with the test, or after some time.
-func within(t testing.TB, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// examined gives an experiment an exam, on the examples of client 0.
-func examined(e *engine.Experiment) *engine.Experiment {
-	e.Exams = []engine.Exam{{Name: "again",
-		Test: map[string]method.Data{e.Clients[0].Backbone.Name(): e.Clients[0].Test}}}
-	return e
 }

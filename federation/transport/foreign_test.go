@@ -6,27 +6,12 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/transport"
 )
-
-// foreign starts a NATS server that knows nothing of promptfed.
-func foreign(t testing.TB, port int) *server.Server {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	if !s.ReadyForConnections(20 * time.Second) {
-		t.Fatal("no server")
-	}
-	return s
-}
 
 // once does something in the middle of a client's first training of a round.
 type once struct {

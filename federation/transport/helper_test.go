@@ -1,11 +1,8 @@
 package transport_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"path/filepath"
 	"strings"
@@ -17,60 +14,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
-	"promptfed/federation/methods"
-	"promptfed/federation/methodtest"
 	"promptfed/federation/transport"
-	"promptfed/federation/wire"
-	"promptfed/runtime/optim"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
-
-// stack is a method with wrappers and options.
-type stack struct {
-	method  string
-	with    []string
-	options map[string]any
-}
-
-var fedpha = stack{"fedpha", nil, map[string]any{"global_tokens": 3, "local_tokens": []int{2, 4},
-	"projector": "exact-null"}}
-
-// toy is an experiment on four toy clients.
-func (s stack) toy(t testing.TB) *engine.Experiment {
-	t.Helper()
-	m, err := methods.Build(s.method, s.with, s.options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &engine.Experiment{Name: "toy", MethodName: strings.Join(append([]string{s.method}, s.with...), "+"),
-		Options: fmt.Sprint(s.options),
-		Method:  m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(9, 5, 6, 3),
-		Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9}},
-		Plan:     engine.Plan{Rounds: 3, TestEvery: 1, Seed: 5, Participation: 0.75}}
-}
-
-// logs collects what both sides say.
-type logs struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func (l *logs) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
-}
 
 // site is a server with its run folder, and the folders of its clients.
 type site struct {
@@ -269,15 +216,6 @@ func (s *site) learned() string {
 	return bytesOf(s.t, all)
 }
 
-func bytesOf(t testing.TB, m tensor.Map) string {
-	t.Helper()
-	b, err := wire.Encode(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
 // simulated is what the same experiment gives in one process, plain or through encoded messages.
 func simulated(t testing.TB, e *engine.Experiment, encode bool) (prompts, records string) {
 	t.Helper()
@@ -288,18 +226,6 @@ func simulated(t testing.TB, e *engine.Experiment, encode bool) (prompts, record
 	return bytesOf(t, r.Prompts), timeless(t, r.Records)
 }
 
-func timeless(t testing.TB, records []engine.Record) string {
-	t.Helper()
-	for i := range records {
-		records[i].Seconds = 0
-	}
-	text, err := json.Marshal(records)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 func (s *site) records() string {
 	s.t.Helper()
 	r, err := engine.Records(s.dir)
@@ -307,14 +233,4 @@ func (s *site) records() string {
 		s.t.Fatal(err)
 	}
 	return timeless(s.t, r)
-}
-
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("%s did not happen", what)
 }

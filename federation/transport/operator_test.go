@@ -1,12 +1,10 @@
 package transport_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -14,47 +12,6 @@ import (
 
 	"promptfed/federation/transport"
 )
-
-// operator is who runs the NATS server: it hears all and may send anything anywhere. It sends every order again, to the
-// same client and to the next one, or to the next slot of a worker, a while later and in between forged ones; and so
-// every other message of clients and workers.
-type operator struct {
-	nc  *nats.Conn
-	run string
-	of  int
-
-	mu   sync.Mutex
-	sent int
-	old  map[string][]*nats.Msg
-}
-
-func (p *operator) hear(m *nats.Msg) {
-	if m.Header.Get("Operator") != "" {
-		return
-	}
-	words := strings.Split(m.Subject, ".")
-	verb, who := words[len(words)-1], words[len(words)-2]
-	client := int(who[0] - '0')
-	next := fmt.Sprintf("%s%d.%s", strings.TrimSuffix(m.Subject, who+"."+verb), (client+1)%p.of, verb)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	list := append([]*nats.Msg{{Subject: next, Data: m.Data}, {Subject: m.Subject, Data: m.Data}}, p.old[m.Subject]...)
-	if verb == "order" {
-		if forged, err := transport.Forged(p.run, client, p.of); err == nil {
-			list = append(list, &nats.Msg{Subject: m.Subject, Data: forged})
-		}
-		list = append(list, &nats.Msg{Subject: m.Subject, Data: bytes.Replace(m.Data, []byte(`"round":0`),
-			[]byte(`"round":1`), 1)})
-	}
-	for _, x := range list {
-		p.nc.PublishMsg(&nats.Msg{Subject: x.Subject, Data: x.Data, Header: nats.Header{"Operator": {"1"}}})
-		p.sent++
-	}
-	p.old[m.Subject] = append(p.old[m.Subject], m)
-	if n := len(p.old[m.Subject]); n > 5 {
-		p.old[m.Subject] = p.old[m.Subject][n-5:]
-	}
-}
 
 // Who runs the NATS server can hear all, and send whatever it likes in anybody's name; it changes nothing that is
 // learned. So it is with the keys that both sides made, and with those of certificates.

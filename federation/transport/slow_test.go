@@ -2,21 +2,10 @@ package transport_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"fmt"
-	"io"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,127 +16,6 @@ import (
 	"promptfed/federation/transport"
 	"promptfed/runtime/tensor"
 )
-
-// authority signs certificates.
-type authority struct {
-	t    testing.TB
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pool *x509.CertPool
-}
-
-func newAuthority(t testing.TB) *authority {
-	t.Helper()
-	a := &authority{t: t, pool: x509.NewCertPool()}
-	a.cert, a.key = a.make(&x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true,
-		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
-	a.pool.AddCert(a.cert)
-	return a
-}
-
-func (a *authority) make(c, parent *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	c.SerialNumber, c.NotBefore, c.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour),
-		time.Now().Add(time.Hour)
-	by := a.key
-	if parent == nil {
-		parent, by = c, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, by)
-	if err == nil {
-		c, err = x509.ParseCertificate(der)
-	}
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return c, key
-}
-
-// tls is a configuration with a certificate of a name.
-func (a *authority) tls(name string) *tls.Config {
-	a.t.Helper()
-	c, key := a.make(&x509.Certificate{Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0,
-		1)}}, a.cert)
-	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: a.pool, ClientCAs: a.pool,
-		ClientAuth:   tls.RequireAndVerifyClientCert,
-		Certificates: []tls.Certificate{{Certificate: [][]byte{c.Raw}, PrivateKey: key}}}
-}
-
-func (a *authority) identity(name string) transport.Identity {
-	a.t.Helper()
-	who, err := transport.IdentityOf(a.tls(name))
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return who
-}
-
-// slowLink carries so many bytes a second each way, and cuts all connections whenever another so many bytes have
-// passed.
-type slowLink struct {
-	to    string
-	rate  float64
-	every int64
-	sum   atomic.Int64
-	cuts  atomic.Int64
-	mu    sync.Mutex
-	open  map[net.Conn]bool
-}
-
-func (s *slowLink) start(t testing.TB) (address string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	s.open = map[net.Conn]bool{}
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			d, err := net.Dial("tcp", s.to)
-			if err != nil {
-				c.Close()
-				continue
-			}
-			s.mu.Lock()
-			s.open[c], s.open[d] = true, true
-			s.mu.Unlock()
-			go s.carry(c, d)
-			go s.carry(d, c)
-		}
-	}()
-	return l.Addr().String()
-}
-
-func (s *slowLink) carry(to, from net.Conn) {
-	defer to.Close()
-	defer from.Close()
-	for began, sent := time.Now(), 0; ; {
-		n, err := io.CopyN(to, from, 16<<10)
-		sent += int(n)
-		time.Sleep(time.Until(began.Add(time.Duration(float64(sent) / s.rate * float64(time.Second)))))
-		if before := s.sum.Add(n) - n; before/s.every != (before+n)/s.every {
-			s.cuts.Add(1)
-			s.mu.Lock()
-			for c := range s.open {
-				c.Close()
-			}
-			clear(s.open)
-			s.mu.Unlock()
-		}
-		if err != nil {
-			return
-		}
-	}
-}
 
 // Orders and replies of 20 and 60 MB arrive over TLS, over a slow link that is cut several times on the way, and what
 // came before a cut is not sent again. A client's folder has nothing of it left, nor has the server's.
