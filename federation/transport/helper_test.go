@@ -15,6 +15,12 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/natsserver"
+	"promptfed/federation/transport/subjects"
+	"promptfed/federation/transport/transporttest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -26,26 +32,26 @@ type site struct {
 	dir  string
 	id   string
 	set  transport.Settings
-	nats *transport.Embedded
-	log  *logs
+	nats *natsserver.Server
+	log  *transporttest.Logs
 	url  string
-	emb  transport.Embedding
+	emb  natsserver.Options
 	conn *nats.Conn // of the hub; nil for the embedded server's
 	wait int        // clients that are there at the start; 0 for all
-	hub  atomic.Pointer[transport.Hub]
+	hub  atomic.Pointer[transport.Server]
 	// remote puts something between the engine and the hub; nil for nothing.
-	remote func(h *transport.Hub) engine.Remote
-	part   func(client int, p transport.Local) transport.Part // nil for the client's own
-	each   func(client int, c *transport.Card, p *transport.Local)
-	who    func(client int) transport.Identity // nil for keys that are made
+	remote func(h *transport.Server) engine.Remote
+	part   func(client int, p transport.LocalExecutor) transport.Executor // nil for the client's own
+	each   func(client int, c *messages.JoinRequest, p *transport.LocalExecutor)
+	who    func(client int) certs.Identity // nil for keys that are made
 }
 
 func newSite(t testing.TB, e *engine.Experiment) *site {
-	s := &site{t: t, e: e, dir: t.TempDir(), id: transport.NewID(), log: &logs{}}
+	s := &site{t: t, e: e, dir: t.TempDir(), id: subjects.NewID(), log: &transporttest.Logs{}}
 	s.set = transport.Settings{Name: "toy", ID: s.id, Clients: len(e.Clients), Deadline: 30 * time.Second, Quorum: 1,
 		Terms:  open(e.Terms()),
-		Method: e.Method, Dir: filepath.Join(s.dir, "hub"), Log: s.log.logger()}
-	s.emb = transport.Embedding{Listen: "127.0.0.1:0", Run: "toy", Limit: 1 << 20, Log: s.log.logger()}
+		Method: e.Method, Dir: filepath.Join(s.dir, "hub"), Log: s.log.Logger()}
+	s.emb = natsserver.Options{Listen: "127.0.0.1:0", Run: "toy", Limit: 1 << 20, Log: s.log.Logger()}
 	s.start()
 	t.Cleanup(func() {
 		s.nats.Close()
@@ -66,7 +72,7 @@ func open(t engine.Terms) engine.Terms {
 func (s *site) start() {
 	s.t.Helper()
 	var err error
-	if s.nats, err = transport.Embed(s.emb); err != nil {
+	if s.nats, err = natsserver.Start(s.emb); err != nil {
 		s.t.Fatal(err)
 	}
 	s.url = s.nats.URL()
@@ -113,26 +119,29 @@ func (s *site) serve(ctx context.Context, resume bool, change ...func(*transport
 	})
 }
 
-func (s *site) state(client int) string { return filepath.Join(s.dir, fmt.Sprint("client-", client)) }
+func (s *site) state(client int) string {
+	return filepath.Join(s.dir, fmt.Sprint("client-", client))
+}
 
-func (s *site) identity(client int) transport.Identity {
+func (s *site) identity(client int) certs.Identity {
 	if s.who == nil {
-		return transport.Identity{}
+		return certs.Identity{}
 	}
 	return s.who(client)
 }
 
 // join is one client's process.
-func (s *site) join(ctx context.Context, client int, change ...func(*transport.Card, *transport.Local)) error {
+func (s *site) join(ctx context.Context, client int, change ...func(*messages.JoinRequest,
+	*transport.LocalExecutor)) error {
 	return s.joinAs(ctx, client, nil, change...)
 }
 
-func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, change ...func(*transport.Card,
-	*transport.Local)) error {
-	log := s.log.logger().With("side", client)
-	options = append([]nats.Option{nats.CustomInboxPrefix(transport.InboxOf("toy", client)),
-		nats.UserInfo(transport.UserOf(client), "")}, options...)
-	nc, err := transport.Dial(ctx, s.url, "test", log, options...)
+func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, change ...func(*messages.JoinRequest,
+	*transport.LocalExecutor)) error {
+	log := s.log.Logger().With("side", client)
+	options = append([]nats.Option{nats.CustomInboxPrefix(subjects.InboxOf("toy", client)),
+		nats.UserInfo(certs.UserOf(client), "")}, options...)
+	nc, err := exchange.Dial(ctx, s.url, "test", log, options...)
 	if err != nil {
 		return err
 	}
@@ -144,11 +153,11 @@ func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, ch
 	c := s.e.Clients[client]
 	task := c.Backbone.Task()
 	task.Backbone = c.Backbone.Name()
-	card := transport.Card{Terms: s.e.Terms(), Member: engine.Member{Task: task, Domain: c.Domain}, Backbone: "b",
+	card := messages.JoinRequest{Terms: s.e.Terms(), Member: engine.Member{Task: task, Domain: c.Domain}, Backbone: "b",
 		Tokens: "t", Examples: c.Train.Len()}
 	worker := engine.NewWorker(s.e, engine.Settings{})
 	defer worker.Close()
-	part := transport.Local{Worker: worker, Experiment: s.e, Client: c, Path: filepath.Join(s.state(client),
+	part := transport.LocalExecutor{Worker: worker, Experiment: s.e, Client: c, Path: filepath.Join(s.state(client),
 		engine.PromptsFile)}
 	if s.each != nil {
 		s.each(client, &card, &part)
@@ -156,11 +165,11 @@ func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, ch
 	for _, f := range change {
 		f(&card, &part)
 	}
-	var does transport.Part = part
+	var does transport.Executor = part
 	if s.part != nil {
 		does = s.part(client, part)
 	}
-	a, err := transport.NewAgent(nc, inv, card, s.state(client), does, log)
+	a, err := transport.NewClient(nc, inv, card, s.state(client), does, log)
 	if err != nil {
 		return err
 	}
@@ -213,7 +222,7 @@ func (s *site) learned() string {
 		}
 		maps.Copy(all, m)
 	}
-	return bytesOf(s.t, all)
+	return transporttest.BytesOf(s.t, all)
 }
 
 // simulated is what the same experiment gives in one process, plain or through encoded messages.
@@ -223,7 +232,7 @@ func simulated(t testing.TB, e *engine.Experiment, encode bool) (prompts, record
 	if err != nil {
 		t.Fatal(err)
 	}
-	return bytesOf(t, r.Prompts), timeless(t, r.Records)
+	return transporttest.BytesOf(t, r.Prompts), transporttest.Timeless(t, r.Records)
 }
 
 func (s *site) records() string {
@@ -232,5 +241,5 @@ func (s *site) records() string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return timeless(s.t, r)
+	return transporttest.Timeless(s.t, r)
 }

@@ -10,36 +10,40 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/messages"
 )
 
-// join lets a client take part, or says why not.
-func (h *Hub) join(d *desk, m *nats.Msg) {
-	var c Card
-	key, err := d.introduced(m.Data, &c, h.known[d.number].Proof.Key)
+// Join lets a client take part, or says why not.
+func (h *Server) Join(d *exchange.Session, m *nats.Msg) {
+	var c messages.JoinRequest
+	key, err := d.ReadJoin(m.Data, &c, h.clients[d.Number].Proof.Key)
 	if err == nil {
-		err = h.admit(d.number, c, key)
+		err = h.admit(d.Number, c, key)
 	}
-	v := verdict{Nonce: c.Nonce}
-	h.mu.Lock()
+	v := messages.JoinReply{Nonce: c.Nonce}
+	h.Mu.Lock()
 	if err != nil {
-		v.Reason, v.Later = plain(err.Error()), errors.Is(err, errLater)
-		d.refused++
+		v.Reason, v.Later = messages.Printable(err.Error()), errors.Is(err, errLater)
+		d.Refused++
 	} else {
-		v.OK, v.Accepted, v.Safe, v.Seq = true, h.accepted[d.number], h.safe[d.number], h.seq
-		if d.peer.seq > 0 {
-			v.Seq = d.peer.seq - 1
+		v.OK, v.Accepted, v.Safe, v.Seq = true, h.accepted[d.Number], h.safe[d.Number], h.Seq
+		if d.Peer.Seq > 0 {
+			v.Seq = d.Peer.Seq - 1
 		}
 	}
-	h.mu.Unlock()
+	h.Mu.Unlock()
 	if err != nil {
-		h.count.refusedJoins.Add(1)
-		d.log.Warn("refused to join", "reason", v.Reason)
+		h.Counters.RefusedJoins.Add(1)
+		d.Log.Warn("refused to join", "reason", v.Reason)
 	} else {
-		d.log.Info("joined", "backbone", plain(c.Member.Task.Backbone), "domain", plain(c.Member.Domain))
+		d.Log.Info("joined", "backbone", messages.Printable(c.Member.Task.Backbone), "domain",
+			messages.Printable(c.Member.Domain))
 	}
-	d.say(m, d.inbox, verdictMessage, v)
+	d.RespondSigned(m, d.Inbox, messages.JoinReplyMessage, v)
 	if err == nil {
-		h.wake(d.number, true)
+		h.wake(d.Number, true)
 	}
 }
 
@@ -47,26 +51,27 @@ func (h *Hub) join(d *desk, m *nats.Msg) {
 var errLater = errors.New("another process is this client")
 
 // admit checks a card and keeps it.
-func (h *Hub) admit(client int, c Card, key verifier) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (h *Server) admit(client int, c messages.JoinRequest, key certs.Verifier) error {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
 	t := &c.Member.Task
-	if !word.MatchString(t.Backbone) || !word.MatchString(c.Member.Domain) || len(c.Instance) > 64 {
+	if !messages.Label.MatchString(t.Backbone) || !messages.Label.MatchString(c.Member.Domain) || len(c.Instance) > 64 {
 		return fmt.Errorf("the backbone's name %.100q, the domain %.100q or the instance is none", t.Backbone,
 			c.Member.Domain)
 	}
-	if c.Examples < 1 || c.Examples > maxExamples {
-		return fmt.Errorf("%d examples to train on; it must be 1 or more, and at most %d", c.Examples, maxExamples)
+	if c.Examples < 1 || c.Examples > messages.MaxExamples {
+		return fmt.Errorf("%d examples to train on; it must be 1 or more, and at most %d", c.Examples,
+			messages.MaxExamples)
 	}
 	if t.Width < 1 || t.Width > 1<<16 || t.Dim < 1 || t.Dim > 1<<16 || t.Patches < 0 || t.Patches > 1<<16 ||
 		t.ImageSize < 0 || t.ImageSize > 1<<14 ||
 		t.VisionWidth < 0 || t.VisionWidth > 1<<16 || t.VisionLayers < 0 || t.VisionLayers > 1<<10 {
 		return fmt.Errorf("the backbone's sizes are no backbone's: %+v", *t)
 	}
-	k := &h.known[client]
-	if k.there(c.Instance) {
+	k := &h.clients[client]
+	if k.AliveElsewhere(c.Instance) {
 		return fmt.Errorf("%w: client %d was there %v ago; stop it, or wait a moment", errLater, client,
-			time.Since(k.seen).Round(time.Second))
+			time.Since(k.Seen).Round(time.Second))
 	}
 	terms := h.terms
 	if len(terms.Classes) == 0 {
@@ -75,7 +80,7 @@ func (h *Hub) admit(client int, c Card, key verifier) error {
 	if terms.Template == "" {
 		terms.Template = c.Terms.Template
 	}
-	if !slices.ContainsFunc(h.known, func(k member) bool { return k.Member.Joined }) {
+	if !slices.ContainsFunc(h.clients, func(k clientRecord) bool { return k.Member.Joined }) {
 		terms.Exams = c.Terms.Exams
 	}
 	if len(terms.Classes) == 0 || len(terms.Classes) > 1<<20 {
@@ -86,7 +91,7 @@ func (h *Hub) admit(client int, c Card, key verifier) error {
 	}
 	c.Member.Joined = true
 	t.Client, t.Clients, t.Classes = client, h.set.Clients, len(terms.Classes)
-	for k, other := range h.known {
+	for k, other := range h.clients {
 		if !other.Member.Joined || k == client {
 			continue
 		}
@@ -98,35 +103,36 @@ func (h *Hub) admit(client int, c Card, key verifier) error {
 		if alike.Backbone == t.Backbone && (alike != *t || other.Backbone != c.Backbone || other.Tokens != c.Tokens) {
 			return fmt.Errorf("backbone %s has other weights or another vocabulary (%.12s, %.12s) than client %d's "+
 				"(%.12s, %.12s); take the same files, or give the bundle another name",
-				t.Backbone, plain(c.Backbone), plain(c.Tokens), k, other.Backbone, other.Tokens)
+				t.Backbone, messages.Printable(c.Backbone), messages.Printable(c.Tokens), k, other.Backbone,
+				other.Tokens)
 		}
 	}
-	if err := h.writeMember(UserOf(client), c); err != nil {
+	if err := h.writeMember(certs.UserOf(client), c); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(h.known, func(k member) bool { return k.Member.Joined }) {
+	if !slices.ContainsFunc(h.clients, func(k clientRecord) bool { return k.Member.Joined }) {
 		if err := h.writeMember(termsFile, terms); err != nil {
 			return err
 		}
 	}
 	h.terms = terms
-	k.Card = c
-	k.joins(c.Instance, key)
+	k.JoinRequest = c
+	k.SetJoined(c.Instance, key)
 	return nil
 }
 
 // Wait waits until so many clients have joined, and gives what all agreed to.
-func (h *Hub) Wait(ctx context.Context, clients int) (engine.Terms, error) {
+func (h *Server) Wait(ctx context.Context, clients int) (engine.Terms, error) {
 	for {
-		h.mu.Lock()
+		h.Mu.Lock()
 		n := 0
-		for _, k := range h.known {
+		for _, k := range h.clients {
 			if k.Member.Joined {
 				n++
 			}
 		}
 		terms := h.terms
-		h.mu.Unlock()
+		h.Mu.Unlock()
 		if n >= clients {
 			return terms, nil
 		}
@@ -138,10 +144,10 @@ func (h *Hub) Wait(ctx context.Context, clients int) (engine.Terms, error) {
 	}
 }
 
-// member is a client as the hub knows it.
-type member struct {
-	Card
-	peer
+// clientRecord is a client as the hub knows it.
+type clientRecord struct {
+	messages.JoinRequest
+	exchange.Peer
 	reason  string // why a reply was refused last
 	counted int    // examples that its last upload was averaged with, where it said more; 0 otherwise
 }

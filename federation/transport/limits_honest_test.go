@@ -19,7 +19,7 @@ import (
 type honest struct {
 	engine.Cohort
 	t   *testing.T
-	hub *Hub
+	hub *Server
 }
 
 func (c *honest) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
@@ -34,11 +34,11 @@ func (c *honest) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error
 		if err := o.Refuse(r, false); err != nil {
 			c.t.Errorf("round %d, client %d: %v", o.Round, r.Client, err)
 		}
-		if err := c.hub.bounded(o, r); err != nil {
+		if err := c.hub.checkReply(o, r); err != nil {
 			c.t.Errorf("round %d, client %d: %v", o.Round, r.Client, err)
 		}
 	}
-	kept, err := c.hub.limit(o, replies)
+	kept, err := c.hub.applyLimits(o, replies)
 	if l := c.hub.Limited(); len(l.Refused)+len(l.Cut) > 0 {
 		c.t.Errorf("round %d: an honest client is limited: %+v", o.Round, l)
 	}
@@ -52,10 +52,10 @@ func watch(t *testing.T, e *engine.Experiment, set engine.Settings) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Hub{set: Settings{Method: e.Method, Rate: rate, Log: slog.New(slog.DiscardHandler)},
-		known: make([]member, len(e.Clients)), trained: map[int]string{}, longest: map[string]float64{}}
+	h := &Server{set: Settings{Method: e.Method, Rate: rate, Log: slog.New(slog.DiscardHandler)},
+		clients: make([]clientRecord, len(e.Clients)), trained: map[int]string{}, longest: map[string]float64{}}
 	for i, c := range e.Clients {
-		k := &h.known[i]
+		k := &h.clients[i]
 		k.Member.Joined, k.Examples, k.Member.Task = true, c.Train.Len(), c.Backbone.Task()
 		k.Member.Task.Client, k.Member.Task.Clients, k.Member.Task.Classes = i, len(e.Clients), len(e.Classes)
 	}

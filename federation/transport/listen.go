@@ -7,53 +7,57 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/subjects"
 )
 
 // listen answers clients.
-func (h *Hub) listen() error {
+func (h *Server) listen() error {
 	for k := range h.set.Clients {
-		d := h.desk(h.client(k), &h.known[k].peer, k, UserOf(k), h, h.set.Log.With("client", k))
-		h.desks = append(h.desks, &d)
+		d := h.NewSession(h.Client(k), &h.clients[k].Peer, k, certs.UserOf(k), h, h.set.Log.With("client", k))
+		h.sessions = append(h.sessions, &d)
 	}
-	for _, d := range h.desks {
-		if err := d.subscribe(); err != nil {
+	for _, d := range h.sessions {
+		if err := d.Subscribe(); err != nil {
 			return err
 		}
 	}
-	_, err := h.on(h.status(), func(m *nats.Msg) {
+	_, err := h.Subscribe(h.StatusRequest(), func(m *nats.Msg) {
 		if b, err := json.Marshal(h.Status()); err == nil {
-			h.answer(m, h.toStatus(), b)
+			h.Respond(m, h.ToStatus(), b)
 		}
 	})
 	if err != nil {
 		return err
 	}
 	// Clients of another release, and such that are none, are told so; both have one subject for it.
-	if _, err := h.on(h.oldHello("*"), func(m *nats.Msg) {
-		if b, err := json.Marshal(hello{Version: Version}); err == nil {
-			h.answer(m, oldInbox+m.Subject[len(h.oldHello("")):], b)
+	if _, err := h.Subscribe(h.OldHello("*"), func(m *nats.Msg) {
+		if b, err := json.Marshal(messages.HelloReply{Version: messages.Version}); err == nil {
+			h.Respond(m, subjects.OldInbox+m.Subject[len(h.OldHello("")):], b)
 		}
 	}); err != nil {
 		return err
 	}
-	if _, err := h.on("pf."+h.set.Name+".from.*."+helloVerb, func(m *nats.Msg) {
-		if k, ok := clientOf(m.Subject); ok && k >= h.set.Clients {
-			q, _ := asked(m)
-			h.say(m, h.client(k).inbox, helloMessage, hello{Version: Version, Nonce: q.Nonce,
-				Proof:   h.voice.Load().proof,
+	if _, err := h.Subscribe(h.FromAny(subjects.HelloVerb), func(m *nats.Msg) {
+		if k, ok := subjects.ClientOf(m.Subject); ok && k >= h.set.Clients {
+			q, _ := exchange.Asked(m)
+			h.RespondHello(m, h.Client(k).Inbox, q, messages.HelloReply{
 				Refused: fmt.Sprintf("the run has clients 0 to %d", h.set.Clients-1)})
 		}
 	}); err != nil {
 		return err
 	}
 	stop := make(chan struct{})
-	h.stops = append(h.stops, func() { close(stop) })
+	h.Stops = append(h.Stops, func() { close(stop) })
 	go h.watch(stop)
-	return h.nc.Flush()
+	return h.Conn.Flush()
 }
 
 // watch tells of clients that send more than they may, and cuts them off.
-func (h *Hub) watch(stop <-chan struct{}) {
+func (h *Server) watch(stop <-chan struct{}) {
 	t := time.NewTicker(time.Second)
 	defer t.Stop()
 	for {
@@ -62,51 +66,52 @@ func (h *Hub) watch(stop <-chan struct{}) {
 			return
 		case <-t.C:
 		}
-		if _, err := h.who.revoked.Refresh(); err != nil {
-			h.log.Error("cannot read", "error", err)
+		if _, err := h.Identity.Revoked.Refresh(); err != nil {
+			h.Log.Error("cannot read", "error", err)
 		}
-		h.lapse()
-		for _, d := range h.desks {
-			if all, err := d.sub.Dropped(); err == nil {
-				d.flooded.Add(int64(all - d.dropped))
-				d.dropped = all
+		h.dropInvalid()
+		for _, d := range h.sessions {
+			if all, err := d.Sub.Dropped(); err == nil {
+				d.Excess.Add(int64(all - d.Dropped))
+				d.Dropped = all
 			}
-			if d.floods() && h.set.Ban != nil {
-				h.set.Ban(d.number)
+			if d.Floods() && h.set.Ban != nil {
+				h.set.Ban(d.Number)
 			}
 		}
 	}
 }
 
-// lapse leaves out the clients whose certificates were revoked or expired: what they signed counts no longer, and
+// dropInvalid leaves out the clients whose certificates were revoked or expired: what they signed counts no longer, and
 // nobody waits for them until they join with others.
-func (h *Hub) lapse() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for k := range h.known {
-		m := &h.known[k]
-		err := m.key.current()
-		if err == nil || m.lapsed != "" {
+func (h *Server) dropInvalid() {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	for k := range h.clients {
+		m := &h.clients[k]
+		err := m.Key.Valid()
+		if err == nil || m.Lapsed != "" {
 			continue
 		}
-		m.lapsed, m.left = err.Error(), true
-		h.log.Warn("a client is left out", "client", k, "reason", m.lapsed)
-		c := h.now
+		m.Lapsed, m.Left = err.Error(), true
+		h.Log.Warn("a client is left out", "client", k, "reason", m.Lapsed)
+		c := h.current
 		if c == nil || !slices.Contains(c.order.Clients, k) {
 			continue
 		}
 		if _, answered := c.got[k]; !answered {
-			c.failed[k] = m.lapsed
-			h.desks[k].end(m.now)
-			h.count.refused.Add(1)
-			poke(c.wake)
+			c.failed[k] = m.Lapsed
+			h.sessions[k].End(m.Pending)
+			h.Counters.Refused.Add(1)
+			exchange.Notify(c.wake)
 		}
 	}
 }
 
-// greet tells a client about the run.
-func (h *Hub) greet(*desk, question) hello {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return hello{Clients: h.set.Clients, Config: h.set.Config, Classes: h.terms.Classes, InsecureDP: h.set.InsecureDP}
+// Hello tells a client about the run.
+func (h *Server) Hello(*exchange.Session, messages.HelloRequest) messages.HelloReply {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	return messages.HelloReply{Clients: h.set.Clients, Config: h.set.Config, Classes: h.terms.Classes,
+		InsecureDP: h.set.InsecureDP}
 }

@@ -20,6 +20,12 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/natsserver"
+	"promptfed/federation/transport/subjects"
+	"promptfed/federation/transport/transporttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -40,16 +46,16 @@ func TestManyClients(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("PROMPTFED_TEST_CLIENTS")); err == nil {
 		clients = n
 	}
-	e := stack{"promptfl", nil, nil}.toy(t)
+	e := transporttest.Method("promptfl", nil, nil).Experiment(t)
 	log := slog.New(slog.DiscardHandler)
-	emb, err := transport.Embed(transport.Embedding{Listen: "127.0.0.1:0", Run: "many", Limit: 1 << 20, Log: log})
+	emb, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Run: "many", Limit: 1 << 20, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer emb.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	h, err := transport.Open(ctx, emb.Conn(), transport.Settings{Name: "many", ID: transport.NewID(), Clients: clients,
+	h, err := transport.Open(ctx, emb.Conn(), transport.Settings{Name: "many", ID: subjects.NewID(), Clients: clients,
 		Quorum: 1, Terms: open(e.Terms()), Method: e.Method})
 	if err != nil {
 		t.Fatal(err)
@@ -62,19 +68,20 @@ func TestManyClients(t *testing.T) {
 	began := time.Now()
 	for k := range clients {
 		all.Go(func() {
-			nc, err := transport.Dial(ctx, emb.URL(), "test", log, nats.CustomInboxPrefix(transport.InboxOf("many", k)),
-				nats.UserInfo(transport.UserOf(k), ""))
+			nc, err := exchange.Dial(ctx, emb.URL(), "test", log, nats.CustomInboxPrefix(subjects.InboxOf("many", k)),
+				nats.UserInfo(certs.UserOf(k), ""))
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			defer nc.Close()
-			inv, err := transport.Ask(ctx, nc, "many", k, transport.Identity{}, log)
+			inv, err := transport.Ask(ctx, nc, "many", k, certs.Identity{}, log)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			a, err := transport.NewAgent(nc, inv, transport.Card{Terms: e.Terms(), Member: engine.Member{Task: task},
+			a, err := transport.NewClient(nc, inv, messages.JoinRequest{Terms: e.Terms(),
+				Member:   engine.Member{Task: task},
 				Examples: 1}, filepath.Join(dir, fmt.Sprint(k)), echo(k), log)
 			if err == nil {
 				err = a.Run(ctx)

@@ -14,6 +14,11 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/natsserver"
+	"promptfed/federation/transport/subjects"
+	"promptfed/federation/transport/transporttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -25,45 +30,46 @@ func TestLargeObjects(t *testing.T) {
 		rate float64 // bytes a second each way
 	}{{20e6, 8e6}, {60e6, 24e6}} {
 		t.Run(fmt.Sprint(c.size/1e6, " MB"), func(t *testing.T) {
-			ca, log := newAuthority(t), &logs{}
+			ca, log := transporttest.NewAuthority(t), &transporttest.Logs{}
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
-			emb, err := transport.Embed(transport.Embedding{Listen: "127.0.0.1:0", Run: "toy", Limit: 1 << 20,
-				TLS: ca.tls("server"), Log: log.logger()})
+			emb, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Run: "toy", Limit: 1 << 20,
+				TLS: ca.TLS("server"), Log: log.Logger()})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer emb.Close()
-			e := stack{"promptfl", nil, nil}.toy(t)
+			e := transporttest.Method("promptfl", nil, nil).Experiment(t)
 			dir := t.TempDir()
-			h, err := transport.Open(ctx, emb.Conn(), transport.Settings{Name: "toy", ID: transport.NewID(),
+			h, err := transport.Open(ctx, emb.Conn(), transport.Settings{Name: "toy", ID: subjects.NewID(),
 				Dir: filepath.Join(dir, "hub"), Clients: 1, Quorum: 1,
-				Terms: open(e.Terms()), Method: e.Method, Identity: ca.identity("server"), Log: log.logger()})
+				Terms: open(e.Terms()), Method: e.Method, Identity: ca.Identity("server"), Log: log.Logger()})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer h.Close()
-			link := &slowLink{to: strings.TrimPrefix(strings.TrimPrefix(emb.URL(), "nats://"), "tls://"), rate: c.rate,
-				every: int64(c.size) * 3 / 5}
-			address := link.start(t)
+			link := &transporttest.SlowLink{To: strings.TrimPrefix(strings.TrimPrefix(emb.URL(), "nats://"), "tls://"),
+				Rate:  c.rate,
+				Every: int64(c.size) * 3 / 5}
+			address := link.Start(t)
 			ended := make(chan error, 1)
 			go func() {
-				nc, err := transport.Dial(ctx, "tls://"+address, "test", log.logger(),
-					nats.CustomInboxPrefix(transport.InboxOf("toy", 0)), nats.Secure(ca.tls("client-0")))
+				nc, err := exchange.Dial(ctx, "tls://"+address, "test", log.Logger(),
+					nats.CustomInboxPrefix(subjects.InboxOf("toy", 0)), nats.Secure(ca.TLS("client-0")))
 				if err != nil {
 					ended <- err
 					return
 				}
 				defer nc.Close()
-				inv, err := transport.Ask(ctx, nc, "toy", 0, ca.identity("client-0"), log.logger())
+				inv, err := transport.Ask(ctx, nc, "toy", 0, ca.Identity("client-0"), log.Logger())
 				if err != nil {
 					ended <- err
 					return
 				}
 				task := methodtest.Alike(1)[0].Backbone.Task()
 				task.Backbone = "toy"
-				card := transport.Card{Terms: e.Terms(), Member: engine.Member{Task: task}, Examples: 1}
-				a, err := transport.NewAgent(nc, inv, card, filepath.Join(dir, "client"), echo(0), log.logger())
+				card := messages.JoinRequest{Terms: e.Terms(), Member: engine.Member{Task: task}, Examples: 1}
+				a, err := transport.NewClient(nc, inv, card, filepath.Join(dir, "client"), echo(0), log.Logger())
 				if err == nil {
 					err = a.Run(ctx)
 				}
@@ -87,9 +93,9 @@ func TestLargeObjects(t *testing.T) {
 					t.Fatalf("element %d came back as %v", i, back.Data[i])
 				}
 			}
-			t.Logf("%d cuts, %.2f times the bytes", link.cuts.Load(), float64(link.sum.Load())/float64(2*c.size))
-			if link.cuts.Load() < 3 || float64(link.sum.Load()) > 1.1*float64(2*c.size) {
-				t.Errorf("%d cuts, %d bytes passed for %d there and back", link.cuts.Load(), link.sum.Load(), c.size)
+			t.Logf("%d cuts, %.2f times the bytes", link.Cuts.Load(), float64(link.Sum.Load())/float64(2*c.size))
+			if link.Cuts.Load() < 3 || float64(link.Sum.Load()) > 1.1*float64(2*c.size) {
+				t.Errorf("%d cuts, %d bytes passed for %d there and back", link.Cuts.Load(), link.Sum.Load(), c.size)
 			}
 			for _, d := range []string{"hub/pieces", "client"} {
 				if left, _ := filepath.Glob(filepath.Join(dir, d, "order-*")); len(left) > 0 {

@@ -18,6 +18,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/method"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -104,7 +105,7 @@ func TestLies(t *testing.T) {
 func TestLyingClient(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 30)
-	nc, _ := s.intruder("client-0", nats.CustomInboxPrefix(transport.InboxOf("default", 0)))
+	nc, _ := s.intruder("client-0", nats.CustomInboxPrefix(subjects.InboxOf("default", 0)))
 	key := s.tls(s.at("certs"), "client-0").Certificates[0].PrivateKey.(*ecdsa.PrivateKey)
 	stranger := s.tls(s.at("certs"), "status").Certificates[0].PrivateKey.(*ecdsa.PrivateKey)
 	var mu sync.Mutex
@@ -175,10 +176,10 @@ func TestLyingClient(t *testing.T) {
 
 // Cards that a client's key signed and that are not its own to give, or whose numbers are none, are refused; the client
 // itself joins all the same.
-func TestLyingCards(t *testing.T) {
+func TestLyingJoinRequests(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 2)
-	nc, _ := s.intruder("client-0", nats.CustomInboxPrefix(transport.InboxOf("default", 0)))
+	nc, _ := s.intruder("client-0", nats.CustomInboxPrefix(subjects.InboxOf("default", 0)))
 	conf := s.tls(s.at("certs"), "client-0")
 	key := conf.Certificates[0].PrivateKey.(*ecdsa.PrivateKey)
 	ask := func(verb string, b []byte) message {
@@ -284,7 +285,7 @@ func TestStatusOfLiar(t *testing.T) {
 			r.Stats.Loss = 1e300
 		}
 	}})
-	nc, _ := s.intruder("status", nats.CustomInboxPrefix(transport.StatusInbox("default")))
+	nc, _ := s.intruder("status", nats.CustomInboxPrefix(subjects.StatusInbox("default")))
 	ctx, cancel := contextFor(20 * time.Second)
 	defer cancel()
 	for ; ; time.Sleep(50 * time.Millisecond) {

@@ -18,6 +18,10 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/method"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -85,20 +89,21 @@ func (s *scale) start() *process {
 
 func (s *scale) join(ctx context.Context, k int) error {
 	log := slog.New(slog.DiscardHandler)
-	nc, err := transport.Dial(ctx, "nats://"+s.proxy.address(), "scale", log,
-		nats.CustomInboxPrefix(transport.InboxOf("default", k)), nats.UserInfo(transport.UserOf(k), ""))
+	nc, err := exchange.Dial(ctx, "nats://"+s.proxy.address(), "scale", log,
+		nats.CustomInboxPrefix(subjects.InboxOf("default", k)), nats.UserInfo(certs.UserOf(k), ""))
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	inv, err := transport.Ask(ctx, nc, "default", k, transport.Identity{}, log)
+	inv, err := transport.Ask(ctx, nc, "default", k, certs.Identity{}, log)
 	if err != nil {
 		return err
 	}
 	task := method.Task{Backbone: "echo", Width: width, Dim: width, VisionWidth: 768, VisionLayers: 12, Patches: 196,
 		ImageSize: 224}
-	card := transport.Card{Terms: s.terms, Member: engine.Member{Task: task}, Backbone: "b", Tokens: "t", Examples: 1}
-	a, err := transport.NewAgent(nc, inv, card, filepath.Join(s.dir, fmt.Sprint("client-", k)), echo(k), log)
+	card := messages.JoinRequest{Terms: s.terms, Member: engine.Member{Task: task}, Backbone: "b", Tokens: "t",
+		Examples: 1}
+	a, err := transport.NewClient(nc, inv, card, filepath.Join(s.dir, fmt.Sprint("client-", k)), echo(k), log)
 	if err != nil {
 		return err
 	}

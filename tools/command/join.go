@@ -18,6 +18,10 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/subjects"
 	"promptfed/tools/results"
 )
 
@@ -142,20 +146,20 @@ func (o linkOptions) options() ([]nats.Option, error) {
 }
 
 // identity is by which messages are signed: that of the certificate.
-func (o linkOptions) identity() (transport.Identity, error) {
+func (o linkOptions) identity() (certs.Identity, error) {
 	if o.tls == "" {
-		return transport.Identity{}, nil
+		return certs.Identity{}, nil
 	}
 	conf, err := clientTLS(o.tls, o.user)
 	if err != nil {
-		return transport.Identity{}, err
+		return certs.Identity{}, err
 	}
 	revoked, err := revokedIn(o.tls)
 	if err != nil {
-		return transport.Identity{}, err
+		return certs.Identity{}, err
 	}
-	who, err := transport.IdentityOf(conf)
-	return who.Revoking(revoked), err
+	who, err := certs.FromTLS(conf)
+	return who.WithRevocations(revoked), err
 }
 
 // finishedWait is how long a client whose run is over looks for a server that has another.
@@ -171,16 +175,16 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	}
 	over := fmt.Sprintf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client "+
 		"learned", f.state, f.client)
-	finished, waits := transport.Finished(f.state), ctx
+	finished, waits := transport.FinishedRun(f.state), ctx
 	if finished != "" { // the server of that run may be gone, but another run may be there
 		var cancel context.CancelFunc
 		waits, cancel = context.WithTimeout(ctx, finishedWait)
 		defer cancel()
 	}
-	if err := transport.CheckName(f.run); err != nil {
+	if err := subjects.CheckName(f.run); err != nil {
 		return usageError{fmt.Errorf("--run: %w", err)}
 	}
-	f.link.user = transport.UserOf(f.client)
+	f.link.user = certs.UserOf(f.client)
 	options, err := f.link.options()
 	if err != nil {
 		return err
@@ -189,9 +193,9 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	if err != nil {
 		return err
 	}
-	nc, err := transport.Dial(waits, url, "promptfed join "+strconv.Itoa(f.client), log, append(options,
-		nats.CustomInboxPrefix(transport.InboxOf(f.run, f.client)))...)
-	var inv *transport.Invitation
+	nc, err := exchange.Dial(waits, url, "promptfed join "+strconv.Itoa(f.client), log, append(options,
+		nats.CustomInboxPrefix(subjects.InboxOf(f.run, f.client)))...)
+	var inv *exchange.Invitation
 	if err == nil {
 		defer nc.Close()
 		inv, err = transport.Ask(waits, nc, f.run, f.client, who, log)
@@ -221,8 +225,8 @@ func join(ctx context.Context, url string, f joinFlags) error {
 }
 
 // prepare opens this client's data and backbone, and makes its agent.
-func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.Invitation,
-	log *slog.Logger) (*transport.Agent, func(), error) {
+func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Invitation,
+	log *slog.Logger) (*exchange.Client, func(), error) {
 	conf, err := f.configuration(inv)
 	if err != nil {
 		return nil, nil, err
@@ -259,7 +263,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 		b.Close()
 		return nil, nil, err
 	}
-	card := transport.Card{Terms: b.Engine.Terms(), Member: engine.Member{Task: p.Task, Domain: p.Client.Domain},
+	card := messages.JoinRequest{Terms: b.Engine.Terms(), Member: engine.Member{Task: p.Task, Domain: p.Client.Domain},
 		Backbone: p.Backbone, Tokens: p.Tokens,
 		Examples: p.Client.Train.Len()}
 	summed, err := f.joinSecure(b, conf, inv)
@@ -282,9 +286,9 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 			}
 		}
 	}
-	part := transport.Local{Worker: worker, Experiment: b.Engine, Client: p.Client, Path: filepath.Join(f.state,
+	part := transport.LocalExecutor{Worker: worker, Experiment: b.Engine, Client: p.Client, Path: filepath.Join(f.state,
 		engine.PromptsFile)}
-	a, err := transport.NewAgent(nc, inv, card, f.state, part, log)
+	a, err := transport.NewClient(nc, inv, card, f.state, part, log)
 	if err == nil {
 		err = errors.Join(writeConfig(f.state, b.Config), writeJSON(f.state, results.DataFile, b.Info))
 	}
@@ -301,7 +305,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 }
 
 // privately takes the noise from where both sides agreed to.
-func (f joinFlags) privately(b *experiment.Built, inv *transport.Invitation, log *slog.Logger) error {
+func (f joinFlags) privately(b *experiment.Built, inv *exchange.Invitation, log *slog.Logger) error {
 	switch {
 	case !b.Private() || !inv.InsecureDP && !f.insecureDP:
 		return nil
@@ -317,7 +321,7 @@ func (f joinFlags) privately(b *experiment.Built, inv *transport.Invitation, log
 }
 
 // configuration is the server's, changed by this client's own.
-func (f joinFlags) configuration(inv *transport.Invitation) (experiment.Config, error) {
+func (f joinFlags) configuration(inv *exchange.Invitation) (experiment.Config, error) {
 	var conf experiment.Config
 	err := os.MkdirAll(f.state, 0o700)
 	if err == nil {
