@@ -99,7 +99,8 @@ func owned(p Package) []string {
 func unreachable(p Package) []string {
 	var bad []string
 	for _, b := range banned {
-		if !within(p.inModule(), b.folder) || strings.HasSuffix(p.ImportPath, "test") { // what tests share may need more
+		// what tests share may need more
+		if !within(p.inModule(), b.folder) || strings.HasSuffix(p.ImportPath, "test") {
 			continue
 		}
 		paths, verb := p.Imports, "imports"
