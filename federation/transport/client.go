@@ -8,10 +8,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 )
 
@@ -26,7 +26,7 @@ type clientRole struct {
 	last   *exchange.PreparedReply // that it gave; the same order may come again
 }
 
-func (c *clientRole) Joined(v messages.JoinReply) error {
+func (c *clientRole) Joined(v protocol.JoinReply) error {
 	c.log.Info("joined", "client", c.Client)
 	_, err := c.store.get(v.Accepted)
 	// A server that goes on may not have read its checkpoint yet, and then names no upload; each of its orders is held
@@ -39,11 +39,11 @@ func (c *clientRole) Joined(v messages.JoinReply) error {
 	return err
 }
 
-func (c *clientRole) Accepts(o messages.Order) error {
-	if o.Client != c.Client || o.Of != c.Clients {
-		return fmt.Errorf("it is for client %d of %d", o.Client, o.Of)
+func (c *clientRole) Accepts(o protocol.Order) error {
+	if o.Client != c.Client || o.Total != c.Clients {
+		return fmt.Errorf("it is for client %d of %d", o.Client, o.Total)
 	}
-	if o.Round >= c.rounds && c.rounds > 0 && o.Kind != messages.EndKind {
+	if o.Round >= c.rounds && c.rounds > 0 && o.Kind != protocol.EndKind {
 		return fmt.Errorf("round %d of %d", o.Round+1, c.rounds)
 	}
 	return c.store.checkServer(o.Accepted, o.Safe)
@@ -81,26 +81,26 @@ func (c *clientRole) Execute(ctx context.Context, a *exchange.Client, j *exchang
 
 // compute is the client's part.
 func (c *clientRole) compute(ctx context.Context, a *exchange.Client, j *exchange.ActiveOrder,
-	s engine.State) (engine.Reply, error) {
+	s message.ClientState) (message.Reply, error) {
 	body, err := a.Tensors(ctx, j, c.store.pieces)
 	if err != nil {
-		return engine.Reply{}, err
+		return message.Reply{}, err
 	}
 	m, err := j.Order.Content.Tensors(body)
 	if err != nil {
-		return engine.Reply{}, err
+		return message.Reply{}, err
 	}
-	o, err := j.Order.EngineOrder().With(m)
+	o, err := j.Order.Instruction().With(m)
 	if err != nil {
-		return engine.Reply{}, err
+		return message.Reply{}, err
 	}
-	if j.Kind == messages.EndKind {
+	if j.Kind == protocol.EndKind {
 		if err := c.executor.Finish(o, s); err != nil {
-			return engine.Reply{}, err
+			return message.Reply{}, err
 		}
-		return engine.Reply{}, c.store.finish()
+		return message.Reply{}, c.store.finish()
 	}
-	r, next, err := c.executor.Answer(ctx, o, s)
+	r, next, err := c.executor.Execute(ctx, o, s)
 	if err == nil && next != nil {
 		err = c.store.put(j.Round, j.ID, *next)
 	}
@@ -117,7 +117,7 @@ func Ask(ctx context.Context, nc *nats.Conn, run string, client int, who certs.I
 	if client < 0 || client > subjects.MaxClient {
 		return nil, fmt.Errorf("client %d; they are numbered from 0", client)
 	}
-	inv, err := exchange.Invite(ctx, nc, subjects.Names(run).Client(client), messages.HelloRequest{}, who, log)
+	inv, err := exchange.Invite(ctx, nc, subjects.Names(run).Client(client), protocol.HelloRequest{}, who, log)
 	if err != nil {
 		return nil, err
 	}
@@ -129,14 +129,15 @@ func Ask(ctx context.Context, nc *nats.Conn, run string, client int, who certs.I
 
 // Executor is what a client does with its orders.
 type Executor interface {
-	// Answer does what an order asks, as engine.Worker.Answer.
-	Answer(ctx context.Context, o engine.Order, s engine.State) (engine.Reply, *engine.State, error)
+	// Execute does what an order asks, as local.Worker.Answer.
+	Execute(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply, *message.ClientState,
+		error)
 	// Finish gets the last shared parameters and what the client remembers in the end.
-	Finish(o engine.Order, s engine.State) error
+	Finish(o message.Instruction, s message.ClientState) error
 }
 
 // NewClient makes the transport of a client that remembers in the folder dir.
-func NewClient(nc *nats.Conn, inv *exchange.Invitation, request messages.JoinRequest, dir string, do Executor,
+func NewClient(nc *nats.Conn, inv *exchange.Invitation, request protocol.JoinRequest, dir string, do Executor,
 	log *slog.Logger) (*exchange.Client, error) {
 	server := inv.Key
 	if inv.Who.Certified() { // the certificate says whose key it is, also when that is a new one

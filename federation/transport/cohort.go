@@ -12,24 +12,24 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 )
 
-var _ engine.Remote = (*Server)(nil)
+var _ message.Remote = (*Server)(nil)
 
 // collection is an order on its way and what came back.
 type collection struct {
-	order  engine.Order
-	given  map[int]string       // identities of the order as clients were given it
-	got    map[int]engine.Reply // by client
-	failed map[int]string       // why a client has no answer
-	wake   chan struct{}        // something changed
-	again  map[int]bool         // clients that are to be given the order
+	order  message.Instruction
+	given  map[int]string        // identities of the order as clients were given it
+	got    map[int]message.Reply // by client
+	failed map[int]string        // why a client has no answer
+	wake   chan struct{}         // something changed
+	again  map[int]bool          // clients that are to be given the order
 
 	once   sync.Once
-	common messages.Content // what all clients get
+	common protocol.Content // what all clients get
 	err    error
 }
 
@@ -39,13 +39,13 @@ func (c *collection) waits(client int) bool {
 	return c.given[client] != "" && !got && c.failed[client] == ""
 }
 
-// Members are the clients as they joined.
-func (h *Server) Members() []engine.Member {
+// Participants are the clients as they joined.
+func (h *Server) Participants() []message.Participant {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
-	out := make([]engine.Member, len(h.clients))
+	out := make([]message.Participant, len(h.clients))
 	for i, k := range h.clients {
-		out[i] = k.Member
+		out[i] = k.Participant
 	}
 	return out
 }
@@ -115,7 +115,7 @@ func Need(quorum float64, clients int) int {
 //
 // Where all that were asked failed there are no replies, and no error. Replies that go beyond what all of them together
 // make likely are refused after that; see limits.
-func (h *Server) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
+func (h *Server) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	replies, err := h.collect(ctx, o, h.set.Quorum, 0)
 	if err != nil {
 		return nil, err
@@ -124,8 +124,9 @@ func (h *Server) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error
 }
 
 // collect is Run; tries, unless 0, bounds how often the order is given.
-func (h *Server) collect(ctx context.Context, o engine.Order, quorum float64, tries int) ([]engine.Reply, error) {
-	c := &collection{order: o, given: map[int]string{}, got: map[int]engine.Reply{}, failed: map[int]string{},
+func (h *Server) collect(ctx context.Context, o message.Instruction, quorum float64, tries int) ([]message.Reply,
+	error) {
+	c := &collection{order: o, given: map[int]string{}, got: map[int]message.Reply{}, failed: map[int]string{},
 		again: map[int]bool{}, wake: make(chan struct{}, 1)}
 	h.Mu.Lock()
 	for _, k := range o.Clients {
@@ -177,7 +178,7 @@ func (h *Server) attempt(ctx context.Context, c *collection, quorum float64) (la
 	h.Mu.Unlock()
 	var over <-chan time.Time
 	limit := h.set.Deadline
-	if c.order.Kind == messages.EndKind && (limit == 0 || limit > time.Minute) {
+	if c.order.Kind == protocol.EndKind && (limit == 0 || limit > time.Minute) {
 		limit = time.Minute
 	}
 	if limit > 0 {
@@ -214,7 +215,7 @@ func (h *Server) done(c *collection, quorum float64) (bool, error) {
 	}
 	for _, k := range c.order.Clients {
 		_, answered := c.got[k]
-		if m := h.clients[k]; !answered && c.failed[k] == "" && m.Member.Joined && !m.Left {
+		if m := h.clients[k]; !answered && c.failed[k] == "" && m.Participant.Joined && !m.Left {
 			return false, nil
 		}
 	}
@@ -226,7 +227,7 @@ func (h *Server) sendAll(ctx context.Context, c *collection) error {
 	h.Mu.Lock()
 	var to []int
 	for _, k := range slices.Sorted(maps.Keys(c.again)) {
-		if h.clients[k].Member.Joined {
+		if h.clients[k].Participant.Joined {
 			to = append(to, k)
 		}
 	}
@@ -279,14 +280,14 @@ func (h *Server) release() {
 }
 
 // replied closes a collection.
-func (h *Server) replied(c *collection) []engine.Reply {
+func (h *Server) replied(c *collection) []message.Reply {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
 	h.release()
-	var out []engine.Reply
+	var out []message.Reply
 	for _, k := range slices.Sorted(maps.Keys(c.got)) {
 		out = append(out, c.got[k])
-		if c.order.Kind == engine.Train {
+		if c.order.Kind == message.Train {
 			h.trained[k] = c.given[k]
 		}
 	}

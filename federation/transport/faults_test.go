@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/subjects"
@@ -59,9 +61,9 @@ func (m late) Accept(round int, clients []int) error {
 	return m.Server.Accept(round, clients)
 }
 
-func (m late) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
+func (m late) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	r, err := m.Server.Run(ctx, o)
-	if err == nil && o.Kind == engine.Test {
+	if err == nil && o.Kind == message.Test {
 		err = m.dies(o.Round)
 	}
 	return r, err
@@ -72,9 +74,9 @@ func (m late) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
 func TestServerDies(t *testing.T) {
 	scaffold := transporttest.Method("promptfl", []string{"scaffold"}, nil)
 	want, _ := simulated(t, scaffold.Experiment(t), false)
-	for name, around := range map[string]func(m mortal) engine.Remote{
-		"after accepting": func(m mortal) engine.Remote { return m },
-		"after testing":   func(m mortal) engine.Remote { return late{m} },
+	for name, around := range map[string]func(m mortal) message.Remote{
+		"after accepting": func(m mortal) message.Remote { return m },
+		"after testing":   func(m mortal) message.Remote { return late{m} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, scaffold.Experiment(t))
@@ -82,7 +84,7 @@ func TestServerDies(t *testing.T) {
 			defer cancel()
 			var lives atomic.Int32
 			lives.Store(1)
-			s.remote = func(h *transport.Server) engine.Remote { return around(mortal{h, 1, &lives}) }
+			s.remote = func(h *transport.Server) message.Remote { return around(mortal{h, 1, &lives}) }
 			left := s.joinAll(ctx, cancel, 4)
 			if err := s.serve(ctx, false); err == nil || !strings.Contains(err.Error(), "dies") {
 				t.Fatal(err)
@@ -118,7 +120,7 @@ func TestLateJoiner(t *testing.T) {
 	left := s.joinAll(ctx, cancel, 3)
 	last := make(chan error, 1)
 	err = s.serve(ctx, false, func(_ *transport.Settings, run *engine.Settings) {
-		run.OnRound = func(r engine.Record) {
+		run.OnRound = func(r record.Record) {
 			if r.Round > 0 {
 				return
 			}
@@ -126,7 +128,7 @@ func TestLateJoiner(t *testing.T) {
 				t.Error("client 3 trained before it joined")
 			}
 			go func() { last <- s.join(ctx, 3) }()
-			transporttest.Eventually(t, "joining", func() bool { return s.hub.Load().Members()[3].Joined })
+			transporttest.Eventually(t, "joining", func() bool { return s.hub.Load().Participants()[3].Joined })
 		}
 	})
 	if err != nil {
@@ -157,13 +159,14 @@ func TestLateJoinerOfAnotherBackbone(t *testing.T) {
 			left := s.joinAll(ctx, cancel, 3)
 			last := make(chan error, 1)
 			err := s.serve(ctx, false, func(_ *transport.Settings, run *engine.Settings) {
-				run.OnRound = func(r engine.Record) {
+				run.OnRound = func(r record.Record) {
 					if got := slices.Contains(r.Clients, 3); got != (r.Round > 0) {
 						t.Errorf("round %d counts clients %v", r.Round, r.Clients)
 					}
 					if r.Round == 0 {
 						go func() { last <- s.join(ctx, 3) }()
-						transporttest.Eventually(t, "joining", func() bool { return s.hub.Load().Members()[3].Joined })
+						transporttest.Eventually(t, "joining",
+							func() bool { return s.hub.Load().Participants()[3].Joined })
 					}
 				}
 			})
@@ -185,13 +188,14 @@ type leaver struct {
 	left  *atomic.Bool
 }
 
-func (l leaver) Answer(ctx context.Context, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
-	if o.Kind == engine.Train && o.Round == 1 && l.left.CompareAndSwap(false, true) {
+func (l leaver) Execute(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply,
+	*message.ClientState, error) {
+	if o.Kind == message.Train && o.Round == 1 && l.left.CompareAndSwap(false, true) {
 		l.leave()
 		<-ctx.Done()
-		return engine.Reply{}, nil, ctx.Err()
+		return message.Reply{}, nil, ctx.Err()
 	}
-	return l.LocalExecutor.Answer(ctx, o, s)
+	return l.LocalExecutor.Execute(ctx, o, s)
 }
 
 // A client that goes in the middle of a round and comes back as another process is waited for, as the quorum asks.
@@ -272,7 +276,11 @@ func TestAnotherRun(t *testing.T) {
 	go func() { served <- s.serve(first, false) }()
 	joined := make(chan error, 1)
 	go func() { joined <- s.join(ctx, 0) }()
-	transporttest.Eventually(t, "joining", func() bool { h := s.hub.Load(); return h != nil && h.Members()[0].Joined })
+	transporttest.Eventually(t, "joining", func() bool {
+		h := s.hub.Load()
+		return h != nil &&
+			h.Participants()[0].Joined
+	})
 	stop()
 	<-served
 	s.set.ID = subjects.NewID()
@@ -288,9 +296,10 @@ func TestAnotherRun(t *testing.T) {
 // slow is a client that is not done with one training before the deadline.
 type slow struct{ transport.LocalExecutor }
 
-func (l slow) Answer(ctx context.Context, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
-	r, next, err := l.LocalExecutor.Answer(ctx, o, s)
-	if o.Kind == engine.Train && o.Round == 1 {
+func (l slow) Execute(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply,
+	*message.ClientState, error) {
+	r, next, err := l.LocalExecutor.Execute(ctx, o, s)
+	if o.Kind == message.Train && o.Round == 1 {
 		select {
 		case <-ctx.Done():
 		case <-time.After(20 * time.Second):

@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/transporttest"
@@ -23,11 +23,12 @@ type once struct {
 	do    func()
 }
 
-func (o once) Answer(ctx context.Context, order engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
-	if order.Kind == engine.Train && order.Round == o.round && o.done.CompareAndSwap(false, true) {
+func (o once) Execute(ctx context.Context, order message.Instruction, s message.ClientState) (message.Reply,
+	*message.ClientState, error) {
+	if order.Kind == message.Train && order.Round == o.round && o.done.CompareAndSwap(false, true) {
 		o.do()
 	}
-	return o.LocalExecutor.Answer(ctx, order, s)
+	return o.LocalExecutor.Execute(ctx, order, s)
 }
 
 // A NATS server of somebody else's does, and when it goes away in the middle of a round and comes back, server and

@@ -10,13 +10,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/messages"
 	"promptfed/federation/transport/natsserver"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 	"promptfed/federation/transport/transporttest"
 	"promptfed/federation/wire"
@@ -28,7 +29,7 @@ import (
 
 // fuzzed is a server in whose run client 0 has joined with testKey and has an order to train, which it answered nothing
 // to; client 1 has not joined.
-func fuzzed(f *testing.F) (*server0, messages.Reply) {
+func fuzzed(f *testing.F) (*server0, protocol.Reply) {
 	f.Helper()
 	e, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Run: "toy", Limit: 1 << 20,
 		Log: slog.New(slog.DiscardHandler)})
@@ -40,26 +41,27 @@ func fuzzed(f *testing.F) (*server0, messages.Reply) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	terms := engine.Terms{Classes: methodtest.Classes, Template: "a {}."}
+	terms := spec.RunSpec{Classes: methodtest.Classes, Template: "a {}."}
 	h, err := Open(context.Background(), e.Conn(), Settings{Name: "toy", ID: strings.Repeat("ab", 16), Clients: 2,
-		Quorum: 1, Dir: f.TempDir(), Terms: terms, Method: m, Largest: 1 << 20})
+		Quorum: 1, Dir: f.TempDir(), RunSpec: terms, Method: m, Largest: 1 << 20})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Cleanup(h.Close)
 	k := &h.clients[0]
 	k.Key, k.Examples, k.Instance = transporttest.Verifier, 10, "i"
-	k.Member.Joined = true
-	asked := engine.Order{Kind: engine.Train, Clients: []int{0}, Of: 2, Shared: tensor.Map{"ctx": tensor.New(2, 3)}}
-	h.current = &collection{order: asked, given: map[int]string{}, got: map[int]engine.Reply{},
+	k.Participant.Joined = true
+	asked := message.Instruction{Kind: message.Train, Clients: []int{0}, Total: 2,
+		Shared: tensor.Map{"ctx": tensor.New(2, 3)}}
+	h.current = &collection{order: asked, given: map[int]string{}, got: map[int]message.Reply{},
 		failed: map[int]string{},
 		again:  map[int]bool{}, wake: make(chan struct{}, 1)}
 	if err := h.send(h.current, 0); err != nil {
 		f.Fatal(err)
 	}
 	d := &server0{h.sessions[0], h, h.clients[0].Pending}
-	r := messages.Reply{Run: h.set.ID, ID: d.x.ID, Try: d.x.Try, N: 5, Loss: 1, Steps: 2,
-		Content: messages.Content{Size: d.x.Size,
+	r := protocol.Reply{Run: h.set.ID, ID: d.x.ID, Try: d.x.Try, N: 5, Loss: 1, Steps: 2,
+		Content: protocol.Content{Size: d.x.Size,
 			Sum: d.x.Sum}}
 	return d, r
 }
@@ -97,12 +99,12 @@ func FuzzReply(f *testing.F) {
 	f.Add(transporttest.Text(f, r), []byte{})
 	r.Error = "x\x1b[31m"
 	f.Add(transporttest.Text(f, r), []byte{})
-	r.Error, r.Scores = "", &engine.Scores{}
+	r.Error, r.Scores = "", &message.Scores{}
 	r.Loss = math.MaxFloat64
 	f.Add(transporttest.Text(f, r), body)
 	f.Fuzz(func(t *testing.T, header, body []byte) {
 		d.afresh()
-		d.Handle(from0(subjects.ReplyVerb, transporttest.Forge(t, messages.ReplyMessage, header, body)))
+		d.Handle(from0(subjects.ReplyVerb, transporttest.Forge(t, protocol.ReplyMessage, header, body)))
 		for client, got := range d.h.current.got {
 			x := got.Upload.Shared["ctx"]
 			if client != 0 || len(got.Upload.Shared) != 1 || x == nil || !slices.Equal(x.Shape, []int{2, 3}) ||
@@ -122,27 +124,27 @@ func FuzzReply(f *testing.F) {
 func FuzzJoin(f *testing.F) {
 	d, _ := fuzzed(f)
 	p := transporttest.Proof(f)
-	card := messages.JoinRequest{JoinHeader: messages.JoinHeader{Run: d.RunID, Instance: "i", Nonce: subjects.NewID(),
-		Proof: p}, Terms: d.h.terms,
+	card := protocol.JoinRequest{JoinHeader: protocol.JoinHeader{Run: d.RunID, Instance: "i", Nonce: subjects.NewID(),
+		Proof: p}, RunSpec: d.h.terms,
 		Backbone: "b", Tokens: "t", Examples: 5}
-	card.Member.Task = methodtest.Alike(1)[0].Backbone.Task()
-	card.Member.Task.Backbone = "toy"
+	card.Participant.Task = methodtest.Alike(1)[0].Backbone.Task()
+	card.Participant.Task.Backbone = "toy"
 	f.Add(transporttest.Text(f, card))
 	card.Examples = math.MaxInt
 	f.Add(transporttest.Text(f, card))
-	card.Member.Task.Width, card.Member.Domain = 1<<40, "../../x"
+	card.Participant.Task.Width, card.Participant.Domain = 1<<40, "../../x"
 	f.Add(transporttest.Text(f, card))
 	f.Fuzz(func(t *testing.T, header []byte) {
 		d.Mu.Lock()
 		d.h.clients[0] = clientRecord{}
 		d.Mu.Unlock()
-		d.h.Join(d.Session, from0(subjects.JoinVerb, transporttest.Forge(t, messages.JoinMessage, header, nil)))
+		d.h.Join(d.Session, from0(subjects.JoinVerb, transporttest.Forge(t, protocol.JoinMessage, header, nil)))
 		k := d.h.clients[0]
-		if !k.Member.Joined {
+		if !k.Participant.Joined {
 			return
 		}
-		if k.Examples < 1 || k.Client != 0 || k.Run != d.RunID || !messages.Label.MatchString(k.Member.Domain) ||
-			k.Member.Task.Width > 1<<16 || d.h.terms.Differs(k.Terms) != nil || len(d.h.terms.Classes) == 0 {
+		if k.Examples < 1 || k.Client != 0 || k.Run != d.RunID || !protocol.Label.MatchString(k.Participant.Domain) ||
+			k.Participant.Task.Width > 1<<16 || d.h.terms.Mismatch(k.RunSpec) != nil || len(d.h.terms.Classes) == 0 {
 			t.Fatalf("%+v", k)
 		}
 	})
@@ -154,16 +156,16 @@ func fuzzedClient(f *testing.F) (fresh func(t testing.TB) *exchange.Client, run 
 	run, id = strings.Repeat("ab", 16), strings.Repeat("cd", 16)
 	v, err := openStateStore(f.TempDir(), run, 0, nil)
 	if err == nil {
-		err = v.put(1, id, engine.State{})
+		err = v.put(1, id, message.ClientState{})
 	}
 	if err != nil {
 		f.Fatal(err)
 	}
 	v.Safe = id
-	hello := messages.HelloReply{Version: messages.Version, Run: run, Clients: 2, Limit: 1, Largest: 1 << 20,
+	hello := protocol.HelloReply{Version: protocol.Version, Run: run, Clients: 2, Limit: 1, Largest: 1 << 20,
 		Proof: transporttest.Proof(f)}
-	inv, err := exchange.ParseInvitation(transporttest.Pack(f, messages.HelloMessage, hello, nil),
-		messages.HelloRequest{}, certs.Identity{})
+	inv, err := exchange.ParseInvitation(transporttest.Pack(f, protocol.HelloMessage, hello, nil),
+		protocol.HelloRequest{}, certs.Identity{})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -171,7 +173,7 @@ func fuzzedClient(f *testing.F) (fresh func(t testing.TB) *exchange.Client, run 
 	log := slog.New(slog.DiscardHandler)
 	return func(t testing.TB) *exchange.Client {
 		t.Helper()
-		a, err := exchange.NewClient(nil, inv, certs.Identity{Signer: transporttest.Key}, "i", &messages.JoinRequest{},
+		a, err := exchange.NewClient(nil, inv, certs.Identity{Signer: transporttest.Key}, "i", &protocol.JoinRequest{},
 			&clientRole{Invitation: inv, store: v, rounds: 9, log: log}, log)
 		if err != nil {
 			t.Fatal(err)
@@ -188,35 +190,35 @@ func FuzzOrder(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	o := messages.Order{Run: run, Try: subjects.NewID(), Seq: 1, Kind: string(engine.Train), Round: 2, Of: 2,
+	o := protocol.Order{Run: run, Try: subjects.NewID(), Seq: 1, Kind: string(message.Train), Round: 2, Total: 2,
 		Accepted: id,
 		Safe:     id}
 	o.SetBody(body)
 	f.Add(transporttest.Text(f, o), body)
-	o.Kind = messages.EndKind
+	o.Kind = protocol.EndKind
 	f.Add(transporttest.Text(f, o), body)
 	o.Size, o.Object = 1<<40, "../../x"
 	f.Add(transporttest.Text(f, o), []byte{})
 	o.Accepted, o.Safe = "", ""
 	f.Add(transporttest.Text(f, o), []byte{})
 	f.Fuzz(func(t *testing.T, header, body []byte) {
-		var o messages.Order
-		if messages.DecodeStrict(header, &o) == nil { // the identity that is right, or no mutation would get past it
+		var o protocol.Order
+		if protocol.DecodeStrict(header, &o) == nil { // the identity that is right, or no mutation would get past it
 			o.ID = o.Identity()
 			header = transporttest.Text(t, o)
 		}
-		j := fresh(t).Receive(&nats.Msg{Data: transporttest.Forge(t, messages.OrderMessage, header, body)})
+		j := fresh(t).Receive(&nats.Msg{Data: transporttest.Forge(t, protocol.OrderMessage, header, body)})
 		if j == nil {
 			return
 		}
-		if j.Order.Run != run || j.Client != 0 || j.Of != 2 || j.Round < 0 || j.Accepted != id ||
-			j.Round >= 9 && j.Kind != messages.EndKind || j.Size > 1<<20 || j.Object != "" &&
+		if j.Order.Run != run || j.Client != 0 || j.Total != 2 || j.Round < 0 || j.Accepted != id ||
+			j.Round >= 9 && j.Kind != protocol.EndKind || j.Size > 1<<20 || j.Object != "" &&
 			!subjects.ID.MatchString(j.Object) {
 			t.Fatalf("%+v", j.Order)
 		}
 		if j.Object == "" {
 			if m, err := j.Content.Tensors(j.Body); err == nil {
-				j.EngineOrder().With(m)
+				j.Instruction().With(m)
 			}
 		}
 		if err := v.prune(j.Order); err != nil {
@@ -236,7 +238,7 @@ func FuzzStatus(f *testing.F) {
 		if err != nil {
 			return
 		}
-		texts := []string{s.Name, s.Kind, s.Exam, s.Survey}
+		texts := []string{s.Name, s.Kind, s.Set, s.Statistic}
 		for _, c := range s.Clients {
 			texts = append(texts, c.Doing, c.Backbone, c.Domain)
 		}

@@ -14,11 +14,16 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/state"
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/messages"
 	"promptfed/federation/transport/natsserver"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 	"promptfed/federation/transport/transporttest"
 	"promptfed/runtime/safetensors"
@@ -28,7 +33,7 @@ import (
 // site is a server with its run folder, and the folders of its clients.
 type site struct {
 	t    testing.TB
-	e    *engine.Experiment
+	e    *spec.Experiment
 	dir  string
 	id   string
 	set  transport.Settings
@@ -40,17 +45,17 @@ type site struct {
 	wait int        // clients that are there at the start; 0 for all
 	hub  atomic.Pointer[transport.Server]
 	// remote puts something between the engine and the hub; nil for nothing.
-	remote func(h *transport.Server) engine.Remote
+	remote func(h *transport.Server) message.Remote
 	part   func(client int, p transport.LocalExecutor) transport.Executor // nil for the client's own
-	each   func(client int, c *messages.JoinRequest, p *transport.LocalExecutor)
+	each   func(client int, c *protocol.JoinRequest, p *transport.LocalExecutor)
 	who    func(client int) certs.Identity // nil for keys that are made
 }
 
-func newSite(t testing.TB, e *engine.Experiment) *site {
+func newSite(t testing.TB, e *spec.Experiment) *site {
 	s := &site{t: t, e: e, dir: t.TempDir(), id: subjects.NewID(), log: &transporttest.Logs{}}
 	s.set = transport.Settings{Name: "toy", ID: s.id, Clients: len(e.Clients), Deadline: 30 * time.Second, Quorum: 1,
-		Terms:  open(e.Terms()),
-		Method: e.Method, Dir: filepath.Join(s.dir, "hub"), Log: s.log.Logger()}
+		RunSpec: open(e.RunSpec()),
+		Method:  e.Method, Dir: filepath.Join(s.dir, "hub"), Log: s.log.Logger()}
 	s.emb = natsserver.Options{Listen: "127.0.0.1:0", Run: "toy", Limit: 1 << 20, Log: s.log.Logger()}
 	s.start()
 	t.Cleanup(func() {
@@ -63,8 +68,8 @@ func newSite(t testing.TB, e *engine.Experiment) *site {
 }
 
 // open are the terms of a server that has no data.
-func open(t engine.Terms) engine.Terms {
-	t.Classes, t.Exams = nil, nil
+func open(t spec.RunSpec) spec.RunSpec {
+	t.Classes, t.EvaluationSets = nil, nil
 	return t
 }
 
@@ -114,7 +119,7 @@ func (s *site) serve(ctx context.Context, resume bool, change ...func(*transport
 		return err
 	}
 	return h.Finish(ctx, e.Plan.Rounds, func(k int) (tensor.Map, tensor.Map, error) {
-		m, _, err := engine.ReadPrompts(s.dir, k)
+		m, _, err := state.ReadPrompts(s.dir, k)
 		return m.Under("shared"), m.Under(fmt.Sprint("down/", k)), err
 	})
 }
@@ -131,12 +136,12 @@ func (s *site) identity(client int) certs.Identity {
 }
 
 // join is one client's process.
-func (s *site) join(ctx context.Context, client int, change ...func(*messages.JoinRequest,
+func (s *site) join(ctx context.Context, client int, change ...func(*protocol.JoinRequest,
 	*transport.LocalExecutor)) error {
 	return s.joinAs(ctx, client, nil, change...)
 }
 
-func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, change ...func(*messages.JoinRequest,
+func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, change ...func(*protocol.JoinRequest,
 	*transport.LocalExecutor)) error {
 	log := s.log.Logger().With("side", client)
 	options = append([]nats.Option{nats.CustomInboxPrefix(subjects.InboxOf("toy", client)),
@@ -153,12 +158,13 @@ func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, ch
 	c := s.e.Clients[client]
 	task := c.Backbone.Task()
 	task.Backbone = c.Backbone.Name()
-	card := messages.JoinRequest{Terms: s.e.Terms(), Member: engine.Member{Task: task, Domain: c.Domain}, Backbone: "b",
-		Tokens: "t", Examples: c.Train.Len()}
-	worker := engine.NewWorker(s.e, engine.Settings{})
+	card := protocol.JoinRequest{RunSpec: s.e.RunSpec(), Participant: message.Participant{Task: task, Domain: c.Domain},
+		Backbone: "b",
+		Tokens:   "t", Examples: c.Train.Len()}
+	worker := local.NewWorker(s.e, local.Settings{})
 	defer worker.Close()
 	part := transport.LocalExecutor{Worker: worker, Experiment: s.e, Client: c, Path: filepath.Join(s.state(client),
-		engine.PromptsFile)}
+		record.PromptsFile)}
 	if s.each != nil {
 		s.each(client, &card, &part)
 	}
@@ -206,7 +212,7 @@ func (s *site) joinAll(ctx context.Context, cancel func(), n int) (left func()) 
 // learned puts together what the server and the clients left.
 func (s *site) learned() string {
 	s.t.Helper()
-	all, _, err := safetensors.ReadFile(filepath.Join(s.dir, engine.PromptsFile))
+	all, _, err := safetensors.ReadFile(filepath.Join(s.dir, record.PromptsFile))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -216,7 +222,7 @@ func (s *site) learned() string {
 		}
 	}
 	for k := range s.e.Clients {
-		m, _, err := safetensors.ReadFile(filepath.Join(s.state(k), engine.PromptsFile))
+		m, _, err := safetensors.ReadFile(filepath.Join(s.state(k), record.PromptsFile))
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -225,8 +231,8 @@ func (s *site) learned() string {
 	return transporttest.BytesOf(s.t, all)
 }
 
-// simulated is what the same experiment gives in one process, plain or through encoded messages.
-func simulated(t testing.TB, e *engine.Experiment, encode bool) (prompts, records string) {
+// simulated is what the same experiment gives in one process, plain or through encoded protocol.
+func simulated(t testing.TB, e *spec.Experiment, encode bool) (prompts, records string) {
 	t.Helper()
 	r, err := engine.Run(context.Background(), e, engine.Settings{Encode: encode})
 	if err != nil {
@@ -237,7 +243,7 @@ func simulated(t testing.TB, e *engine.Experiment, encode bool) (prompts, record
 
 func (s *site) records() string {
 	s.t.Helper()
-	r, err := engine.Records(s.dir)
+	r, err := record.Records(s.dir)
 	if err != nil {
 		s.t.Fatal(err)
 	}

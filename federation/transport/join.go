@@ -9,23 +9,23 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 )
 
 // Join lets a client take part, or says why not.
 func (h *Server) Join(d *exchange.Session, m *nats.Msg) {
-	var c messages.JoinRequest
+	var c protocol.JoinRequest
 	key, err := d.ReadJoin(m.Data, &c, h.clients[d.Number].Proof.Key)
 	if err == nil {
 		err = h.admit(d.Number, c, key)
 	}
-	v := messages.JoinReply{Nonce: c.Nonce}
+	v := protocol.JoinReply{Nonce: c.Nonce}
 	h.Mu.Lock()
 	if err != nil {
-		v.Reason, v.Later = messages.Printable(err.Error()), errors.Is(err, errLater)
+		v.Reason, v.Later = protocol.Printable(err.Error()), errors.Is(err, errLater)
 		d.Refused++
 	} else {
 		v.OK, v.Accepted, v.Safe, v.Seq = true, h.accepted[d.Number], h.safe[d.Number], h.Seq
@@ -38,10 +38,10 @@ func (h *Server) Join(d *exchange.Session, m *nats.Msg) {
 		h.Counters.RefusedJoins.Add(1)
 		d.Log.Warn("refused to join", "reason", v.Reason)
 	} else {
-		d.Log.Info("joined", "backbone", messages.Printable(c.Member.Task.Backbone), "domain",
-			messages.Printable(c.Member.Domain))
+		d.Log.Info("joined", "backbone", protocol.Printable(c.Participant.Task.Backbone), "domain",
+			protocol.Printable(c.Participant.Domain))
 	}
-	d.RespondSigned(m, d.Inbox, messages.JoinReplyMessage, v)
+	d.RespondSigned(m, d.Inbox, protocol.JoinReplyMessage, v)
 	if err == nil {
 		h.wake(d.Number, true)
 	}
@@ -51,17 +51,18 @@ func (h *Server) Join(d *exchange.Session, m *nats.Msg) {
 var errLater = errors.New("another process is this client")
 
 // admit checks a card and keeps it.
-func (h *Server) admit(client int, c messages.JoinRequest, key certs.Verifier) error {
+func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) error {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
-	t := &c.Member.Task
-	if !messages.Label.MatchString(t.Backbone) || !messages.Label.MatchString(c.Member.Domain) || len(c.Instance) > 64 {
+	t := &c.Participant.Task
+	if !protocol.Label.MatchString(t.Backbone) || !protocol.Label.MatchString(c.Participant.Domain) ||
+		len(c.Instance) > 64 {
 		return fmt.Errorf("the backbone's name %.100q, the domain %.100q or the instance is none", t.Backbone,
-			c.Member.Domain)
+			c.Participant.Domain)
 	}
-	if c.Examples < 1 || c.Examples > messages.MaxExamples {
+	if c.Examples < 1 || c.Examples > protocol.MaxExamples {
 		return fmt.Errorf("%d examples to train on; it must be 1 or more, and at most %d", c.Examples,
-			messages.MaxExamples)
+			protocol.MaxExamples)
 	}
 	if t.Width < 1 || t.Width > 1<<16 || t.Dim < 1 || t.Dim > 1<<16 || t.Patches < 0 || t.Patches > 1<<16 ||
 		t.ImageSize < 0 || t.ImageSize > 1<<14 ||
@@ -75,42 +76,42 @@ func (h *Server) admit(client int, c messages.JoinRequest, key certs.Verifier) e
 	}
 	terms := h.terms
 	if len(terms.Classes) == 0 {
-		terms.Classes = c.Terms.Classes
+		terms.Classes = c.RunSpec.Classes
 	}
 	if terms.Template == "" {
-		terms.Template = c.Terms.Template
+		terms.Template = c.RunSpec.Template
 	}
-	if !slices.ContainsFunc(h.clients, func(k clientRecord) bool { return k.Member.Joined }) {
-		terms.Exams = c.Terms.Exams
+	if !slices.ContainsFunc(h.clients, func(k clientRecord) bool { return k.Participant.Joined }) {
+		terms.EvaluationSets = c.RunSpec.EvaluationSets
 	}
 	if len(terms.Classes) == 0 || len(terms.Classes) > 1<<20 {
 		return fmt.Errorf("%d classes", len(terms.Classes))
 	}
-	if err := terms.Differs(c.Terms); err != nil {
+	if err := terms.Mismatch(c.RunSpec); err != nil {
 		return err
 	}
-	c.Member.Joined = true
+	c.Participant.Joined = true
 	t.Client, t.Clients, t.Classes = client, h.set.Clients, len(terms.Classes)
 	for k, other := range h.clients {
-		if !other.Member.Joined || k == client {
+		if !other.Participant.Joined || k == client {
 			continue
 		}
-		if err := c.Member.Against(other.Member, h.set.Method); err != nil {
+		if err := c.Participant.Against(other.Participant, h.set.Method); err != nil {
 			return err
 		}
-		alike := other.Member.Task
+		alike := other.Participant.Task
 		alike.Client = client
 		if alike.Backbone == t.Backbone && (alike != *t || other.Backbone != c.Backbone || other.Tokens != c.Tokens) {
 			return fmt.Errorf("backbone %s has other weights or another vocabulary (%.12s, %.12s) than client %d's "+
 				"(%.12s, %.12s); take the same files, or give the bundle another name",
-				t.Backbone, messages.Printable(c.Backbone), messages.Printable(c.Tokens), k, other.Backbone,
+				t.Backbone, protocol.Printable(c.Backbone), protocol.Printable(c.Tokens), k, other.Backbone,
 				other.Tokens)
 		}
 	}
 	if err := h.writeMember(certs.UserOf(client), c); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(h.clients, func(k clientRecord) bool { return k.Member.Joined }) {
+	if !slices.ContainsFunc(h.clients, func(k clientRecord) bool { return k.Participant.Joined }) {
 		if err := h.writeMember(termsFile, terms); err != nil {
 			return err
 		}
@@ -122,12 +123,12 @@ func (h *Server) admit(client int, c messages.JoinRequest, key certs.Verifier) e
 }
 
 // Wait waits until so many clients have joined, and gives what all agreed to.
-func (h *Server) Wait(ctx context.Context, clients int) (engine.Terms, error) {
+func (h *Server) Wait(ctx context.Context, clients int) (spec.RunSpec, error) {
 	for {
 		h.Mu.Lock()
 		n := 0
 		for _, k := range h.clients {
-			if k.Member.Joined {
+			if k.Participant.Joined {
 				n++
 			}
 		}
@@ -146,7 +147,7 @@ func (h *Server) Wait(ctx context.Context, clients int) (engine.Terms, error) {
 
 // clientRecord is a client as the hub knows it.
 type clientRecord struct {
-	messages.JoinRequest
+	protocol.JoinRequest
 	exchange.Peer
 	reason  string // why a reply was refused last
 	counted int    // examples that its last upload was averaged with, where it said more; 0 otherwise

@@ -10,7 +10,7 @@ import (
 
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 )
 
@@ -35,7 +35,7 @@ func (h *Server) listen() error {
 	}
 	// Clients of another release, and such that are none, are told so; both have one subject for it.
 	if _, err := h.Subscribe(h.OldHello("*"), func(m *nats.Msg) {
-		if b, err := json.Marshal(messages.HelloReply{Version: messages.Version}); err == nil {
+		if b, err := json.Marshal(protocol.HelloReply{Version: protocol.Version}); err == nil {
 			h.Respond(m, subjects.OldInbox+m.Subject[len(h.OldHello("")):], b)
 		}
 	}); err != nil {
@@ -44,7 +44,7 @@ func (h *Server) listen() error {
 	if _, err := h.Subscribe(h.FromAny(subjects.HelloVerb), func(m *nats.Msg) {
 		if k, ok := subjects.ClientOf(m.Subject); ok && k >= h.set.Clients {
 			q, _ := exchange.Asked(m)
-			h.RespondHello(m, h.Client(k).Inbox, q, messages.HelloReply{
+			h.RespondHello(m, h.Client(k).Inbox, q, protocol.HelloReply{
 				Refused: fmt.Sprintf("the run has clients 0 to %d", h.set.Clients-1)})
 		}
 	}); err != nil {
@@ -109,9 +109,9 @@ func (h *Server) dropInvalid() {
 }
 
 // Hello tells a client about the run.
-func (h *Server) Hello(*exchange.Session, messages.HelloRequest) messages.HelloReply {
+func (h *Server) Hello(*exchange.Session, protocol.HelloRequest) protocol.HelloReply {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
-	return messages.HelloReply{Clients: h.set.Clients, Config: h.set.Config, Classes: h.terms.Classes,
+	return protocol.HelloReply{Clients: h.set.Clients, Config: h.set.Config, Classes: h.terms.Classes,
 		InsecureDP: h.set.InsecureDP}
 }

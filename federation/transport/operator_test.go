@@ -35,7 +35,7 @@ func TestOperator(t *testing.T) {
 				s.set.Identity = ca.Identity("server")
 				s.who = func(client int) certs.Identity { return ca.Identity(certs.UserOf(client)) }
 			}
-			p := &transporttest.Operator{Run: s.id, Of: 4, Old: map[string][]*nats.Msg{}}
+			p := &transporttest.Operator{Run: s.id, Total: 4, Old: map[string][]*nats.Msg{}}
 			if p.Nc, err = nats.Connect(s.url); err != nil {
 				t.Fatal(err)
 			}

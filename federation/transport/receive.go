@@ -3,14 +3,14 @@ package transport
 import (
 	"time"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 )
 
 // decodeReply is a reply with its tensors, unless they are none that an order could have.
-func (h *Server) decodeReply(o engine.Order, r messages.Reply, body []byte) (engine.Reply, error) {
-	answer := engine.Reply{Client: r.Client, Stats: engine.Stats{Loss: r.Loss, Steps: r.Steps}}
+func (h *Server) decodeReply(o message.Instruction, r protocol.Reply, body []byte) (message.Reply, error) {
+	answer := message.Reply{Client: r.Client, Stats: message.Stats{Loss: r.Loss, Steps: r.Steps}}
 	answer.Upload.Client, answer.Upload.N = r.Client, r.N
 	if r.Scores != nil {
 		answer.Scores = *r.Scores
@@ -21,8 +21,8 @@ func (h *Server) decodeReply(o engine.Order, r messages.Reply, body []byte) (eng
 	}
 	answer, err = answer.With(tensors)
 	answer.Up = answer.UploadSize()
-	if err == nil && o.Kind != messages.EndKind {
-		err = o.Refuse(answer, h.set.Masked)
+	if err == nil && o.Kind != protocol.EndKind {
+		err = o.Check(answer, h.set.Masked)
 	}
 	if err == nil {
 		err = h.checkReply(o, answer)
@@ -31,10 +31,10 @@ func (h *Server) decodeReply(o engine.Order, r messages.Reply, body []byte) (eng
 }
 
 // record lets a reply count, once.
-func (h *Server) record(client int, id string, r engine.Reply, size int) {
+func (h *Server) record(client int, id string, r message.Reply, size int) {
 	h.Mu.Lock()
 	c := h.current
-	_, got := map[int]engine.Reply(nil), false
+	_, got := map[int]message.Reply(nil), false
 	if c != nil {
 		_, got = c.got[client]
 	}
@@ -75,8 +75,8 @@ func (h *Server) recordFailure(client int, id, why string) {
 	}
 }
 
-// Refused hears that the method could not do with what a client uploaded.
-func (h *Server) Refused(round, client int, why error) {
+// Rejected hears that the method could not do with what a client uploaded.
+func (h *Server) Rejected(round, client int, why error) {
 	if client < 0 || client >= len(h.clients) {
 		return
 	}
@@ -85,14 +85,14 @@ func (h *Server) Refused(round, client int, why error) {
 	h.clients[client].Refused++
 	h.Mu.Unlock()
 	h.Counters.Refused.Add(1)
-	h.set.Log.Warn("an upload is left out", "round", round, "client", client, "reason", messages.Printable(why.Error()))
+	h.set.Log.Warn("an upload is left out", "round", round, "client", client, "reason", protocol.Printable(why.Error()))
 }
 
 // recordRejection notes for the round's record, and for the status, that a reply is refused.
 func (h *Server) recordRejection(client int, why error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
-	reason := messages.Printable(why.Error())
+	reason := protocol.Printable(why.Error())
 	h.clients[client].reason = reason
-	h.limited.Refused = append(h.limited.Refused, engine.Refusal{Client: client, Reason: reason})
+	h.limited.Refused = append(h.limited.Refused, message.Refusal{Client: client, Reason: reason})
 }

@@ -12,7 +12,7 @@ import (
 
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/certs"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 	"promptfed/federation/transport/transporttest"
 )
@@ -26,28 +26,35 @@ func TestRefusedToJoin(t *testing.T) {
 	go func() { served <- s.serve(ctx, false) }()
 	joined := make(chan error, 1)
 	go func() { joined <- s.join(ctx, 0) }()
-	transporttest.Eventually(t, "joining", func() bool { h := s.hub.Load(); return h != nil && h.Members()[0].Joined })
-	for say, change := range map[string]func(*messages.JoinRequest, *transport.LocalExecutor){
-		"options: the server has": func(c *messages.JoinRequest, _ *transport.LocalExecutor) { c.Terms.Options = "{}" },
-		"classes: the server has": func(c *messages.JoinRequest,
+	transporttest.Eventually(t, "joining", func() bool {
+		h := s.hub.Load()
+		return h != nil &&
+			h.Participants()[0].Joined
+	})
+	for say, change := range map[string]func(*protocol.JoinRequest, *transport.LocalExecutor){
+		"options: the server has": func(c *protocol.JoinRequest,
 			_ *transport.LocalExecutor) {
-			c.Terms.Classes = c.Terms.Classes[1:]
+			c.RunSpec.Options = "{}"
 		},
-		"it cannot be averaged": func(c *messages.JoinRequest,
+		"classes: the server has": func(c *protocol.JoinRequest,
 			_ *transport.LocalExecutor) {
-			c.Member.Task.Width++
+			c.RunSpec.Classes = c.RunSpec.Classes[1:]
 		},
-		"other weights": func(c *messages.JoinRequest,
+		"it cannot be averaged": func(c *protocol.JoinRequest,
+			_ *transport.LocalExecutor) {
+			c.Participant.Task.Width++
+		},
+		"other weights": func(c *protocol.JoinRequest,
 			_ *transport.LocalExecutor) {
 			c.Backbone = "other"
 		},
-		"sizes are no backbone's": func(c *messages.JoinRequest,
+		"sizes are no backbone's": func(c *protocol.JoinRequest,
 			_ *transport.LocalExecutor) {
-			c.Member.Task.Width = 1 << 30
+			c.Participant.Task.Width = 1 << 30
 		},
-		"the backbone's name \"\\n\"": func(c *messages.JoinRequest,
+		"the backbone's name \"\\n\"": func(c *protocol.JoinRequest,
 			_ *transport.LocalExecutor) {
-			c.Member.Task.Backbone = "\n"
+			c.Participant.Task.Backbone = "\n"
 		},
 	} {
 		err := s.join(ctx, 2, change) // as client 0's, the backbone of client 2

@@ -3,16 +3,16 @@ package transport
 import (
 	"context"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
 // tensors are the encoded tensors of the order to a client, in the outbox. Those that all clients get are encoded once.
-func (c *collection) tensors(h *Server, client int) (messages.Content, error) {
-	encode := func() (out messages.Content, err error) {
+func (c *collection) tensors(h *Server, client int) (protocol.Content, error) {
+	encode := func() (out protocol.Content, err error) {
 		body, err := wire.Encode(c.order.For(client).Tensors())
 		if err != nil {
 			return out, err
@@ -22,7 +22,7 @@ func (c *collection) tensors(h *Server, client int) (messages.Content, error) {
 		}
 		return out, h.Outbox.Put(out.Sum, body)
 	}
-	if len(c.order.Each) > 0 {
+	if len(c.order.PerClient) > 0 {
 		return encode()
 	}
 	c.once.Do(func() { c.common, c.err = encode() })
@@ -35,10 +35,10 @@ func (h *Server) send(c *collection, client int) error {
 	if err != nil {
 		return err
 	}
-	x := &exchange.Pending{Order: messages.OrderFor(h.RunID, c.order, client)}
-	x.Of, x.Content = h.set.Clients, what
+	x := &exchange.Pending{Order: protocol.OrderFor(h.RunID, c.order, client)}
+	x.Total, x.Content = h.set.Clients, what
 	x.ID = x.Identity()
-	x.Read = func(r messages.Reply, body []byte, size int) (func(), error) {
+	x.Read = func(r protocol.Reply, body []byte, size int) (func(), error) {
 		answer, err := h.decodeReply(c.order, r, body)
 		return func() { h.record(client, x.ID, answer, size) }, err
 	}
@@ -59,7 +59,8 @@ func (h *Server) send(c *collection, client int) error {
 // waits for them until the deadline is over.
 func (h *Server) Finish(ctx context.Context, rounds int, prompts func(client int) (shared, down tensor.Map,
 	err error)) error {
-	o := engine.Order{Kind: messages.EndKind, Round: rounds, Of: h.set.Clients, Each: map[int]tensor.Map{}}
+	o := message.Instruction{Kind: protocol.EndKind, Round: rounds, Total: h.set.Clients,
+		PerClient: map[int]tensor.Map{}}
 	for k := range h.set.Clients {
 		shared, down, err := prompts(k)
 		if err != nil {
@@ -68,7 +69,7 @@ func (h *Server) Finish(ctx context.Context, rounds int, prompts func(client int
 		o.Clients = append(o.Clients, k)
 		o.Shared = shared
 		if len(down) > 0 {
-			o.Each[k] = down
+			o.PerClient[k] = down
 		}
 	}
 	_, err := h.collect(ctx, o, 0, 1)

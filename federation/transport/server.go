@@ -14,11 +14,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/optim"
@@ -37,7 +38,7 @@ type Settings struct {
 	// InsecureDP tells clients that the noise of differential privacy comes from the run's seed.
 	InsecureDP bool
 	Facts      json.RawMessage // what the status tells of the experiment and of what protects clients
-	Terms      engine.Terms    // that clients must agree to; without classes those of the first client are taken
+	RunSpec    spec.RunSpec    // that clients must agree to; without classes those of the first client are taken
 	Method     method.Method
 	Identity   certs.Identity // by which orders are signed and clients known
 	// Limit is the size of the tensors, in bytes, from which on they travel in pieces instead of in the message.
@@ -54,12 +55,12 @@ type Settings struct {
 	Rate    optim.Rate
 	Masked  bool // uploads are behind a guard, as of secure aggregation; only what opens them can check what is in them
 	Log     *slog.Logger
-	OnReply func(o engine.Order, client int) // after each reply that counts; may be nil
+	OnReply func(o message.Instruction, client int) // after each reply that counts; may be nil
 	// Ban cuts off a client that sends more than it may, for a while; nil where the NATS server cannot.
 	Ban func(client int)
 }
 
-// Server is the server's side of a run: an engine.Remote.
+// Server is the server's side of a run: an message.Remote.
 type Server struct {
 	exchange.Host
 	set Settings
@@ -68,14 +69,14 @@ type Server struct {
 
 	// guarded by Host.Mu
 	clients  []clientRecord
-	terms    engine.Terms
+	terms    spec.RunSpec
 	accepted map[int]string // order whose upload of a client counts last
 	safe     map[int]string // likewise, in the last checkpoint
 	trained  map[int]string // by client: the training order it answered in the round that is being run
 	current  *collection
 	norms    norms
 	longest  map[string]float64 // by kind of norm: that of what was taken, in what was usual
-	limited  engine.Limited     // since Limited was called
+	limited  message.Limited    // since Limited was called
 	joined   chan struct{}      // somebody joined
 }
 
@@ -89,8 +90,8 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Server, error) {
 			"0 and at most 1, and no negative deadline",
 			set.Clients, set.Quorum, set.Deadline)
 	}
-	if set.Limit <= 0 || set.Limit > int(nc.MaxPayload())-messages.MaxFrame {
-		set.Limit = min(exchange.DefaultLimit, int(nc.MaxPayload())-messages.MaxFrame)
+	if set.Limit <= 0 || set.Limit > int(nc.MaxPayload())-protocol.MaxFrame {
+		set.Limit = min(exchange.DefaultLimit, int(nc.MaxPayload())-protocol.MaxFrame)
 	}
 	if set.Largest <= 0 {
 		set.Largest = exchange.DefaultLargest
@@ -99,7 +100,7 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Server, error) {
 		set.Log = slog.New(slog.DiscardHandler)
 	}
 	h := &Server{set: set, Names: subjects.Names(set.Name), clients: make([]clientRecord, set.Clients),
-		terms: set.Terms,
+		terms: set.RunSpec,
 		Host: exchange.Host{Conn: nc, RunID: set.ID, InlineLimit: set.Limit, Largest: set.Largest, Log: set.Log,
 			Decoding: make(chan struct{}, exchange.MaxDecoding)},
 		accepted: map[int]string{}, safe: map[int]string{}, trained: map[int]string{}, joined: make(chan struct{}, 1),
@@ -186,8 +187,8 @@ func (h *Server) readMembers() error {
 	if err != nil {
 		return err
 	}
-	if there && len(h.set.Terms.Classes) > 0 { // what the configuration fixes
-		if err := h.set.Terms.Differs(h.terms); err != nil {
+	if there && len(h.set.RunSpec.Classes) > 0 { // what the configuration fixes
+		if err := h.set.RunSpec.Mismatch(h.terms); err != nil {
 			return fmt.Errorf("this run went another way before: %w; take another --out", err)
 		}
 	}
@@ -201,7 +202,7 @@ func (h *Server) readMembers() error {
 			m.Peer.Instance = m.JoinHeader.Instance
 			if m.Key, err = h.Identity.VerifierOf(m.Proof, certs.UserOf(k), nil); err != nil {
 				h.set.Log.Warn("a member must join again", "client", k, "reason", err)
-				m.JoinRequest = messages.JoinRequest{}
+				m.JoinRequest = protocol.JoinRequest{}
 			}
 		}
 	}

@@ -11,12 +11,12 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/messages"
 	"promptfed/federation/transport/natsserver"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 	"promptfed/federation/transport/transporttest"
 	"promptfed/runtime/tensor"
@@ -43,7 +43,7 @@ func TestLargeObjects(t *testing.T) {
 			dir := t.TempDir()
 			h, err := transport.Open(ctx, emb.Conn(), transport.Settings{Name: "toy", ID: subjects.NewID(),
 				Dir: filepath.Join(dir, "hub"), Clients: 1, Quorum: 1,
-				Terms: open(e.Terms()), Method: e.Method, Identity: ca.Identity("server"), Log: log.Logger()})
+				RunSpec: open(e.RunSpec()), Method: e.Method, Identity: ca.Identity("server"), Log: log.Logger()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,8 @@ func TestLargeObjects(t *testing.T) {
 				}
 				task := methodtest.Alike(1)[0].Backbone.Task()
 				task.Backbone = "toy"
-				card := messages.JoinRequest{Terms: e.Terms(), Member: engine.Member{Task: task}, Examples: 1}
+				card := protocol.JoinRequest{RunSpec: e.RunSpec(), Participant: message.Participant{Task: task},
+					Examples: 1}
 				a, err := transport.NewClient(nc, inv, card, filepath.Join(dir, "client"), echo(0), log.Logger())
 				if err == nil {
 					err = a.Run(ctx)
@@ -82,7 +83,7 @@ func TestLargeObjects(t *testing.T) {
 			for i := range big.Data {
 				big.Data[i] = float32(i % 1013)
 			}
-			o := engine.Order{Kind: engine.Train, Of: 1, Clients: []int{0}, Shared: tensor.Map{"ctx": big}}
+			o := message.Instruction{Kind: message.Train, Total: 1, Clients: []int{0}, Shared: tensor.Map{"ctx": big}}
 			replies, err := h.Run(ctx, o)
 			if err != nil || len(replies) != 1 {
 				t.Fatal(len(replies), err, log.String())

@@ -15,8 +15,9 @@ import (
 	"sync"
 	"time"
 
-	"promptfed/federation/engine"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/state"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/atomicfile"
 )
@@ -190,25 +191,26 @@ func (v *stateStore) pieces(sum string) (*os.File, error) {
 }
 
 // put keeps what a client is to remember if its reply to a training order of a round counts.
-func (v *stateStore) put(round int, id string, s engine.State) error {
-	return engine.WriteState(filepath.Join(v.dir, fmt.Sprintf("%s%06d-%s%s", stateFile, round, id, stateSuffix)), s)
+func (v *stateStore) put(round int, id string, s message.ClientState) error {
+	return state.WriteState(filepath.Join(v.dir, fmt.Sprintf("%s%06d-%s%s", stateFile, round, id, stateSuffix)), s)
 }
 
 // get gives it back; without an identity it is what a new client remembers.
-func (v *stateStore) get(id string) (engine.State, error) {
+func (v *stateStore) get(id string) (message.ClientState, error) {
 	if id == "" {
-		return engine.State{}, nil
+		return message.ClientState{}, nil
 	}
 	files, _, err := v.files()
 	if err != nil {
-		return engine.State{}, err
+		return message.ClientState{}, err
 	}
 	for _, f := range files {
 		if f.id == id {
-			return engine.ReadState(filepath.Join(v.dir, f.name))
+			return state.ReadState(filepath.Join(v.dir, f.name))
 		}
 	}
-	return engine.State{}, fmt.Errorf("the server counts an upload of this client that its folder %s knows nothing "+
+	return message.ClientState{}, fmt.Errorf("the server counts an upload of this client that its folder %s knows "+
+		"nothing "+
 		"of; give the folder that it had before with --state", v.dir)
 }
 
@@ -216,7 +218,7 @@ func (v *stateStore) get(id string) (engine.State, error) {
 // server's checkpoint: all others, but for what was learned in this very round, of which the server may not have made
 // up its mind yet unless the order is to train. Where the checkpoint is the one that was known before, the first few
 // uploads since then stay as well: the server may be gone that counted one of them and could not say so any more.
-func (v *stateStore) prune(o messages.Order) error {
+func (v *stateStore) prune(o protocol.Order) error {
 	files, left, err := v.files()
 	if err != nil {
 		return err
@@ -235,7 +237,7 @@ func (v *stateStore) prune(o messages.Order) error {
 	spare := 0
 	for _, f := range files {
 		if f.id == o.Accepted || f.id == o.Safe || f.id == o.ID || f.round == o.Round &&
-			o.Kind != string(engine.Train) {
+			o.Kind != string(message.Train) {
 			continue
 		}
 		if spare++; news || spare > maxSpare {

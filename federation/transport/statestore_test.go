@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/engine"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/tensor"
 )
@@ -31,7 +31,8 @@ func TestStateStore(t *testing.T) {
 		}
 	}
 	for round, id := range ids {
-		if err := v.put(round, id, engine.State{Own: tensor.Map{"a": tensor.Scalar(float32(round))}}); err != nil {
+		own := tensor.Map{"a": tensor.Scalar(float32(round))}
+		if err := v.put(round, id, message.ClientState{Own: own}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -39,11 +40,11 @@ func TestStateStore(t *testing.T) {
 		t.Errorf("%v, %v", s, err)
 	}
 	has(ids...)
-	order := func(round int, kind engine.Kind, accepted, safe string) messages.Order {
-		return messages.Order{Round: round, Kind: string(kind), Accepted: accepted, Safe: safe, ID: subjects.NewID()}
+	order := func(round int, kind message.Kind, accepted, safe string) protocol.Order {
+		return protocol.Order{Round: round, Kind: string(kind), Accepted: accepted, Safe: safe, ID: subjects.NewID()}
 	}
 	// tested in round 2, whose training is not decided yet
-	if err := v.prune(order(2, engine.Test, ids[1], ids[1])); err != nil {
+	if err := v.prune(order(2, message.Test, ids[1], ids[1])); err != nil {
 		t.Fatal(err)
 	}
 	has(ids[1], ids[2])
@@ -51,16 +52,16 @@ func TestStateStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	// trains in round 2 once more, with another order: the server may have counted the first, and have died since
-	if err := v.prune(order(2, engine.Train, ids[1], ids[1])); err != nil {
+	if err := v.prune(order(2, message.Train, ids[1], ids[1])); err != nil {
 		t.Fatal(err)
 	}
 	has(ids[1], ids[2])
 	for range 2 * maxSpare { // and on and on
 		id := subjects.NewID()
-		if err := v.put(2, id, engine.State{}); err != nil {
+		if err := v.put(2, id, message.ClientState{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := v.prune(order(2, engine.Train, ids[1], ids[1])); err != nil {
+		if err := v.prune(order(2, message.Train, ids[1], ids[1])); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -77,11 +78,11 @@ func TestStateStore(t *testing.T) {
 	if err := v.checkServer(ids[2], ids[2]); err != nil {
 		t.Error(err)
 	}
-	if err := v.prune(order(3, engine.Train, ids[2], ids[2])); err != nil { // it counts, and the checkpoint has it
+	if err := v.prune(order(3, message.Train, ids[2], ids[2])); err != nil { // it counts, and the checkpoint has it
 		t.Fatal(err)
 	}
 	has(ids[2])
-	if err := v.put(1, ids[0], engine.State{}); err != nil {
+	if err := v.put(1, ids[0], message.ClientState{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := v.checkServer(ids[0], ids[0]); err == nil || !strings.Contains(err.Error(), "goes back to round 2") {
@@ -102,7 +103,7 @@ func TestStateStore(t *testing.T) {
 			t.Errorf("%v: %v", other, err)
 		}
 	}
-	if err := v.prune(order(9, engine.Train, "", "")); err != nil {
+	if err := v.prune(order(9, message.Train, "", "")); err != nil {
 		t.Fatal(err)
 	}
 	next := subjects.NewID()

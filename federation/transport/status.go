@@ -9,21 +9,21 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 	"promptfed/federation/wire"
 )
 
 // Status is what a server tells about its run.
 type Status struct {
-	Name    string         `json:"name"`
-	Run     string         `json:"run"` // identity
-	Round   int            `json:"round"`
-	Kind    string         `json:"kind"` // of the order that is out; empty between orders
-	Exam    string         `json:"exam,omitempty"`
-	Survey  string         `json:"survey,omitempty"`
-	Clients []ClientStatus `json:"clients"`
+	Name      string         `json:"name"`
+	Run       string         `json:"run"` // identity
+	Round     int            `json:"round"`
+	Kind      string         `json:"kind"` // of the order that is out; empty between orders
+	Set       string         `json:"exam,omitempty"`
+	Statistic string         `json:"survey,omitempty"`
+	Clients   []ClientStatus `json:"clients"`
 	// Facts are what clients are told of the experiment and of what protects them.
 	Facts json.RawMessage `json:"facts,omitempty"`
 	Totals
@@ -76,13 +76,13 @@ func (h *Server) Status() Status {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
 	if h.current != nil {
-		s.Round, s.Kind, s.Exam, s.Survey = h.current.order.Round, string(h.current.order.Kind), h.current.order.Exam,
-			h.current.order.Survey
+		s.Round, s.Kind, s.Set, s.Statistic = h.current.order.Round, string(h.current.order.Kind), h.current.order.Set,
+			h.current.order.Statistic
 	}
 	for i, k := range h.clients {
-		c := ClientStatus{Client: i, Joined: k.Member.Joined, Left: k.Left, Seen: -1, Doing: k.Activity,
-			Backbone: k.Member.Task.Backbone,
-			Domain:   k.Member.Domain, Replies: k.Replies, Refused: k.Refused, Up: k.Up, Down: k.Down,
+		c := ClientStatus{Client: i, Joined: k.Participant.Joined, Left: k.Left, Seen: -1, Doing: k.Activity,
+			Backbone: k.Participant.Task.Backbone,
+			Domain:   k.Participant.Domain, Replies: k.Replies, Refused: k.Refused, Up: k.Up, Down: k.Down,
 			Examples: k.Examples, Counted: k.counted, Reason: k.reason}
 		if !k.Seen.IsZero() {
 			c.Seen = time.Since(k.Seen).Seconds()
@@ -96,7 +96,7 @@ func (h *Server) Status() Status {
 	return s
 }
 
-func orderSize(o engine.Order) int { return wire.Size(o.Tensors()) }
+func orderSize(o message.Instruction) int { return wire.Size(o.Tensors()) }
 
 // AskStatus asks the server of a run how it goes. The connection must have StatusInbox for its answers.
 func AskStatus(ctx context.Context, nc *nats.Conn, run string) (*Status, error) {
@@ -119,13 +119,13 @@ func readStatus(b []byte) (*Status, error) {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return nil, fmt.Errorf("the server's status: %w", err)
 	}
-	for _, text := range []*string{&s.Name, &s.Run, &s.Kind, &s.Exam, &s.Survey} {
-		*text = messages.Printable(*text)
+	for _, text := range []*string{&s.Name, &s.Run, &s.Kind, &s.Set, &s.Statistic} {
+		*text = protocol.Printable(*text)
 	}
 	for i := range s.Clients {
 		c := &s.Clients[i]
-		c.Doing, c.Backbone, c.Domain = messages.Printable(c.Doing), messages.Printable(c.Backbone),
-			messages.Printable(c.Domain)
+		c.Doing, c.Backbone, c.Domain = protocol.Printable(c.Doing), protocol.Printable(c.Backbone),
+			protocol.Printable(c.Domain)
 	}
 	return &s, nil
 }

@@ -7,7 +7,7 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/transport"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/transporttest"
 )
 
@@ -31,7 +31,7 @@ func TestTermsTravel(t *testing.T) {
 	measure := func(_ *transport.Settings, set *engine.Settings) { set.Terms = true }
 	for _, silent := range []int{-1, 2} {
 		site := newSite(t, s.Experiment(t))
-		site.each = func(client int, _ *messages.JoinRequest, l *transport.LocalExecutor) {
+		site.each = func(client int, _ *protocol.JoinRequest, l *transport.LocalExecutor) {
 			l.Worker.Terms = client != silent
 		}
 		site.run(measure)

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/transport/certs"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/transporttest"
 )
 
@@ -34,8 +34,8 @@ func TestVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	var hello struct{ Version int }
-	if err := json.Unmarshal(m.Data, &hello); err != nil || hello.Version != messages.Version ||
-		messages.Version < 2 {
+	if err := json.Unmarshal(m.Data, &hello); err != nil || hello.Version != protocol.Version ||
+		protocol.Version < 2 {
 		t.Errorf("%v, %s", err, m.Data)
 	}
 	cancel()
@@ -49,7 +49,7 @@ func TestVersions(t *testing.T) {
 	defer sub.Unsubscribe()
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
-	want := fmt.Sprintf("the message has version 1, this program %d; use the same release", messages.Version)
+	want := fmt.Sprintf("the message has version 1, this program %d; use the same release", protocol.Version)
 	if err := s.join(ctx, 2); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)
 	}

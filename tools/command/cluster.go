@@ -138,11 +138,11 @@ func (c *cluster) spread(ctx context.Context, b *experiment.Built, set *engine.S
 		return nil, err
 	}
 	d, err := workers.Open(ctx, c.nc, workers.Settings{Queue: c.queue, Dir: set.Dir,
-		Config: text, Footing: footing, Identity: c.who, Log: c.log})
+		Config: text, Compatibility: footing, Identity: c.who, Log: c.log})
 	if err != nil {
 		return nil, err
 	}
-	set.Elsewhere, set.Workers = d, subjects.MaxJobs
+	set.Executor, set.Workers = d, subjects.MaxJobs
 	return func() {
 		d.Close()
 		t := d.Totals()

@@ -15,12 +15,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/noise"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 	"promptfed/tools/results"
 )
@@ -224,7 +228,7 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	return nil
 }
 
-// prepare opens this client's data and backbone, and makes its agent.
+// prepare opens this client's data and backbone, and makes its client.
 func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Invitation,
 	log *slog.Logger) (*exchange.Client, func(), error) {
 	conf, err := f.configuration(inv)
@@ -263,7 +267,8 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 		b.Close()
 		return nil, nil, err
 	}
-	card := messages.JoinRequest{Terms: b.Engine.Terms(), Member: engine.Member{Task: p.Task, Domain: p.Client.Domain},
+	request := protocol.JoinRequest{RunSpec: b.Engine.RunSpec(), Participant: message.Participant{Task: p.Task,
+		Domain: p.Client.Domain},
 		Backbone: p.Backbone, Tokens: p.Tokens,
 		Examples: p.Client.Train.Len()}
 	summed, err := f.joinSecure(b, conf, inv)
@@ -273,22 +278,22 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 	}
 	set := b.Settings()
 	if b.Private() && !f.insecureDP {
-		if set.Noise, err = engine.OpenNoise(filepath.Join(f.state, noiseFile), inv.Run); err != nil {
+		if set.Noise, err = noise.OpenNoise(filepath.Join(f.state, noiseFile), inv.Run); err != nil {
 			b.Close()
 			return nil, nil, err
 		}
 	}
-	worker := engine.NewWorker(b.Engine, set)
+	worker := local.NewWorker(b.Engine, set.Worker())
 	if conf.Eval.ZeroShot {
-		if found, err := worker.ZeroShot(ctx, []*engine.Client{p.Client}); err == nil {
-			for _, line := range engine.ZeroShotWarnings(found) {
+		if found, err := worker.ZeroShot(ctx, []*spec.Client{p.Client}); err == nil {
+			for _, line := range record.ZeroShotWarnings(found) {
 				log.Warn(line)
 			}
 		}
 	}
-	part := transport.LocalExecutor{Worker: worker, Experiment: b.Engine, Client: p.Client, Path: filepath.Join(f.state,
-		engine.PromptsFile)}
-	a, err := transport.NewClient(nc, inv, card, f.state, part, log)
+	executor := transport.LocalExecutor{Worker: worker, Experiment: b.Engine, Client: p.Client,
+		Path: filepath.Join(f.state, record.PromptsFile)}
+	a, err := transport.NewClient(nc, inv, request, f.state, executor, log)
 	if err == nil {
 		err = errors.Join(writeConfig(f.state, b.Config), writeJSON(f.state, results.DataFile, b.Info))
 	}

@@ -28,8 +28,8 @@ import (
 // settings are those of the hub.
 func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) (transport.Settings, error) {
 	set := transport.Settings{Name: f.run, Resume: f.resume, Clients: f.clients, Deadline: f.deadline, Quorum: f.quorum,
-		Method: b.Method,
-		Terms:  b.Engine.Terms(), Limit: f.limit, Largest: f.largest, Masked: b.Engine.Secure != "",
+		Method:  b.Method,
+		RunSpec: b.Engine.RunSpec(), Limit: f.limit, Largest: f.largest, Masked: b.Engine.Secure != "",
 		Log: log}
 	var err error
 	if set.MaxNorm, err = bound("max-norm", f.maxNorm); err != nil {
@@ -58,7 +58,7 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 		}
 		for line := range strings.Lines(string(text)) {
 			if line = strings.TrimSpace(line); line != "" {
-				set.Terms.Classes = append(set.Terms.Classes, line)
+				set.RunSpec.Classes = append(set.RunSpec.Classes, line)
 			}
 		}
 	}

@@ -86,7 +86,7 @@ func statusTable(s *transport.Status) string {
 	t.SetStyle(table.StyleLight)
 	doing := "between orders"
 	if s.Kind != "" {
-		doing = fmt.Sprintf("round %d, %s %s%s", s.Round+1, s.Kind, s.Survey, s.Exam)
+		doing = fmt.Sprintf("round %d, %s %s%s", s.Round+1, s.Kind, s.Statistic, s.Set)
 	}
 	t.SetTitle("%s: %s; %.1f MB up, %.1f MB down; %d late, %d refused, %d dropped, %d orders given again", s.Name,
 		doing,

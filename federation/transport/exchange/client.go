@@ -13,16 +13,16 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/transport/certs"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 )
 
 // Role is what a member of a run is for: to be one of its clients, or to do jobs of a worker.
 type Role interface {
 	// Joined hears that the server lets the member take part.
-	Joined(v messages.JoinReply) error
+	Joined(v protocol.JoinReply) error
 	// Accepts tells why an order is not one for this member.
-	Accepts(o messages.Order) error
+	Accepts(o protocol.Order) error
 	// Execute computes the reply to an order. There is none where the order's tensors are not to be had any more, as
 	// when the server starts anew: then the order comes again. An error ends the client; what goes wrong in the work
 	// itself is told to the server.
@@ -33,7 +33,7 @@ type Role interface {
 type Client struct {
 	*Invitation
 	nc         *nats.Conn
-	join       messages.Joining
+	join       protocol.Joining
 	signer     certs.Signer
 	role       Role
 	log        *slog.Logger
@@ -50,13 +50,13 @@ type Client struct {
 }
 
 // NewClient makes the client of a process, which signs with a key of its own.
-func NewClient(nc *nats.Conn, inv *Invitation, who certs.Identity, instance string, request messages.Joining,
+func NewClient(nc *nats.Conn, inv *Invitation, who certs.Identity, instance string, request protocol.Joining,
 	role Role, log *slog.Logger) (*Client, error) {
 	p, err := who.Proof()
 	if err != nil {
 		return nil, err
 	}
-	*request.Header() = messages.JoinHeader{Run: inv.Run, Instance: instance, Client: inv.Client, Proof: p}
+	*request.Header() = protocol.JoinHeader{Run: inv.Run, Instance: instance, Client: inv.Client, Proof: p}
 	a := &Client{Invitation: inv, nc: nc, join: request, signer: who.Signer, reconnected: make(chan struct{}),
 		role: role,
 		log:  log}
@@ -117,7 +117,7 @@ func (a *Client) askToJoin(ctx context.Context) error {
 	for {
 		me := a.join.Header()
 		me.Nonce = subjects.NewID()
-		b, err := messages.Pack(a.signer, messages.JoinMessage, a.join, nil)
+		b, err := protocol.Pack(a.signer, protocol.JoinMessage, a.join, nil)
 		if err != nil {
 			return err
 		}
@@ -125,8 +125,8 @@ func (a *Client) askToJoin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		var v messages.JoinReply
-		_, err = messages.Unpack(*a.server.Load(), messages.JoinReplyMessage, text, &v)
+		var v protocol.JoinReply
+		_, err = protocol.Unpack(*a.server.Load(), protocol.JoinReplyMessage, text, &v)
 		if errors.Is(err, certs.ErrForged) && a.Who.Certified() {
 			if err = a.renewServer(ctx); err == nil {
 				Sleep(ctx, 250*time.Millisecond)
@@ -141,9 +141,9 @@ func (a *Client) askToJoin(ctx context.Context) error {
 			return a.role.Joined(v)
 		}
 		if !v.OK && !v.Later {
-			return fmt.Errorf("%w: %s", errRefused, messages.Printable(v.Reason))
+			return fmt.Errorf("%w: %s", errRefused, protocol.Printable(v.Reason))
 		}
-		a.log.Info("not yet", "reason", messages.Printable(v.Reason))
+		a.log.Info("not yet", "reason", protocol.Printable(v.Reason))
 		if err := Sleep(ctx, HeartbeatInterval); err != nil {
 			return err
 		}
@@ -154,10 +154,10 @@ func (a *Client) askToJoin(ctx context.Context) error {
 // lost one is no failure.
 func (a *Client) heartbeat(leaves bool) {
 	a.heartbeats++
-	v := messages.Heartbeat{Run: a.Invitation.Run, Client: a.Client, Instance: a.join.Header().Instance,
+	v := protocol.Heartbeat{Run: a.Invitation.Run, Client: a.Client, Instance: a.join.Header().Instance,
 		Count: a.heartbeats,
 		Doing: a.activity.Load().(string), Try: a.try, Leaves: leaves}
-	b, err := messages.Pack(a.signer, messages.HeartbeatMessage, v, nil)
+	b, err := protocol.Pack(a.signer, protocol.HeartbeatMessage, v, nil)
 	if err == nil {
 		a.nc.Publish(a.Verb(subjects.HeartbeatVerb), b)
 	}
@@ -186,7 +186,7 @@ func (a *Client) handleOrders(ctx context.Context, orders, again <-chan *nats.Ms
 				now.start(ctx, a)
 			}
 		case err := <-now.over():
-			done := now.Kind == messages.EndKind
+			done := now.Kind == protocol.EndKind
 			now.close()
 			now = nil
 			if err != nil || done {
@@ -212,13 +212,13 @@ func (a *Client) handleOrders(ctx context.Context, orders, again <-chan *nats.Ms
 func (a *Client) Receive(m *nats.Msg) *ActiveOrder {
 	j := &ActiveOrder{}
 	var err error
-	if j.Body, err = a.open(messages.OrderMessage, m.Data, &j.Order); err == nil {
+	if j.Body, err = a.open(protocol.OrderMessage, m.Data, &j.Order); err == nil {
 		err = j.Order.Check()
 	}
 	switch {
 	case err != nil:
-	case j.Object == "" && (len(j.Body) != j.Size || messages.Checksum(j.Body) != j.Sum):
-		err = messages.ErrDamaged
+	case j.Object == "" && (len(j.Body) != j.Size || protocol.Checksum(j.Body) != j.Sum):
+		err = protocol.ErrDamaged
 	case j.Order.Run != a.Invitation.Run:
 		err = fmt.Errorf("it is of run %.12s", j.Order.Run)
 	case j.Seq <= a.seq:
@@ -234,7 +234,7 @@ func (a *Client) Receive(m *nats.Msg) *ActiveOrder {
 		}
 	}
 	if a.dropped++; a.dropped <= 100 || a.dropped%1000 == 0 { // who sends nonsense does not fill the log
-		a.log.Warn("an order is dropped", "reason", messages.Printable(err.Error()), "dropped", a.dropped)
+		a.log.Warn("an order is dropped", "reason", protocol.Printable(err.Error()), "dropped", a.dropped)
 	}
 	return nil
 }
@@ -242,7 +242,7 @@ func (a *Client) Receive(m *nats.Msg) *ActiveOrder {
 // open reads a message that the server signed. One that it did not sign with the key that this member knows may be
 // signed with that of a new certificate: the server is asked for it, now and then, and sends what was not taken again.
 func (a *Client) open(what string, b []byte, header any) ([]byte, error) {
-	body, err := messages.Unpack(*a.server.Load(), what, b, header)
+	body, err := protocol.Unpack(*a.server.Load(), what, b, header)
 	if last, now := a.asked.Load(), time.Now().Unix(); errors.Is(err, certs.ErrForged) && a.Who.Certified() &&
 		now-last >= renewPause && a.asked.CompareAndSwap(last, now) {
 		go func() {

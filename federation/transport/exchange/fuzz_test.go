@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/transport/certs"
-	"promptfed/federation/transport/messages"
 	"promptfed/federation/transport/natsserver"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 	"promptfed/federation/transport/transporttest"
 )
@@ -19,15 +19,15 @@ import (
 // responder is the run of a member in these tests.
 type responder struct{}
 
-func (responder) Hello(*Session, messages.HelloRequest) messages.HelloReply {
-	return messages.HelloReply{}
+func (responder) Hello(*Session, protocol.HelloRequest) protocol.HelloReply {
+	return protocol.HelloReply{}
 }
 func (responder) Join(*Session, *nats.Msg)       {}
 func (responder) PresenceChanged(*Session, bool) {}
 
 // fuzzed is a session of client 0, which has joined with the tests' key and has an order that it answered nothing to,
 // and the header of a reply to it. renew makes the host wait for the same reply again.
-func fuzzed(f *testing.F) (s *Session, r messages.Reply, renew func() *Pending) {
+func fuzzed(f *testing.F) (s *Session, r protocol.Reply, renew func() *Pending) {
 	f.Helper()
 	e, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Run: "toy", Limit: 1 << 20,
 		Log: slog.New(slog.DiscardHandler)})
@@ -43,7 +43,7 @@ func fuzzed(f *testing.F) (s *Session, r messages.Reply, renew func() *Pending) 
 	}
 	p := &Peer{Key: transporttest.Verifier, Instance: "i"}
 	session := h.NewSession(subjects.Names("toy").Client(0), p, 0, certs.UserOf(0), responder{}, h.Log)
-	o := messages.Order{Run: h.RunID, Kind: "train", Of: 2}
+	o := protocol.Order{Run: h.RunID, Kind: "train", Total: 2}
 	o.SetBody([]byte("tensors"))
 	o.ID = o.Identity()
 	if err := h.Outbox.Put(o.Sum, []byte("tensors")); err != nil {
@@ -54,14 +54,14 @@ func fuzzed(f *testing.F) (s *Session, r messages.Reply, renew func() *Pending) 
 		session.End(p.Pending)
 		h.Mu.Unlock()
 		x := &Pending{Order: o, Fail: func(string, error) {},
-			Read: func(messages.Reply, []byte, int) (func(), error) { return func() {}, nil }}
+			Read: func(protocol.Reply, []byte, int) (func(), error) { return func() {}, nil }}
 		if err := session.Deliver(x); err != nil {
 			panic(err)
 		}
 		return x
 	}
 	x := renew()
-	return &session, messages.Reply{Run: h.RunID, ID: x.ID, Try: x.Try, N: 5, Content: x.Content}, renew
+	return &session, protocol.Reply{Run: h.RunID, ID: x.ID, Try: x.Try, N: 5, Content: x.Content}, renew
 }
 
 // from0 is a message that comes by a subject of client 0.
@@ -73,17 +73,17 @@ func from0(verb string, b []byte) *nats.Msg {
 func FuzzHeartbeat(f *testing.F) {
 	d, r, _ := fuzzed(f)
 	x := d.Pending
-	f.Add(transporttest.Text(f, messages.Heartbeat{Run: d.RunID, Instance: "i", Count: 1, Doing: Idle, Try: r.Try}))
-	f.Add(transporttest.Text(f, messages.Heartbeat{Run: d.RunID, Instance: "i", Count: math.MaxInt64, Leaves: true}))
-	f.Add(transporttest.Text(f, messages.Heartbeat{Run: d.RunID, Instance: "j", Count: 2, Doing: "\x1b[2J"}))
+	f.Add(transporttest.Text(f, protocol.Heartbeat{Run: d.RunID, Instance: "i", Count: 1, Doing: Idle, Try: r.Try}))
+	f.Add(transporttest.Text(f, protocol.Heartbeat{Run: d.RunID, Instance: "i", Count: math.MaxInt64, Leaves: true}))
+	f.Add(transporttest.Text(f, protocol.Heartbeat{Run: d.RunID, Instance: "j", Count: 2, Doing: "\x1b[2J"}))
 	f.Fuzz(func(t *testing.T, header []byte) {
 		d.Mu.Lock()
 		d.Beats, d.Left = 0, false
 		d.Mu.Unlock()
-		d.heartbeat(from0(subjects.HeartbeatVerb, transporttest.Forge(t, messages.HeartbeatMessage, header, nil)))
+		d.heartbeat(from0(subjects.HeartbeatVerb, transporttest.Forge(t, protocol.HeartbeatMessage, header, nil)))
 		k := d.Peer
 		if strings.ContainsFunc(k.Activity, func(r rune) bool { return r < ' ' }) ||
-			len(k.Activity) > messages.MaxError+3 ||
+			len(k.Activity) > protocol.MaxError+3 ||
 			d.Pending != x || k.Instance != "i" {
 			t.Fatalf("%+v", k)
 		}
@@ -103,15 +103,15 @@ func FuzzPiece(f *testing.F) {
 	}
 	f.Add(one(2, make([]byte, 7)), true)
 	f.Add(one(1<<31, make([]byte, 7)), true)
-	f.Add(transporttest.Text(f, messages.PieceRequest{Sum: order}), false)
-	f.Add(transporttest.Text(f, messages.PieceRequest{Sum: strings.Repeat("0", 64), Piece: -1}), false)
+	f.Add(transporttest.Text(f, protocol.PieceRequest{Sum: order}), false)
+	f.Add(transporttest.Text(f, protocol.PieceRequest{Sum: strings.Repeat("0", 64), Piece: -1}), false)
 	f.Fuzz(func(t *testing.T, b []byte, put bool) {
 		if !put {
 			d.sendPiece(from0(subjects.PieceVerb, b))
 			return
 		}
 		x := renew()
-		d.receiveReply(from0(subjects.ReplyVerb, transporttest.Forge(t, messages.ReplyMessage, announced, nil)))
+		d.receiveReply(from0(subjects.ReplyVerb, transporttest.Forge(t, protocol.ReplyMessage, announced, nil)))
 		if len(b) >= putHead { // with the checksum that is right
 			binary.LittleEndian.PutUint32(b[36:], crc(b[putHead:]))
 		}
@@ -131,21 +131,21 @@ func FuzzPiece(f *testing.F) {
 func FuzzAnswers(f *testing.F) {
 	who := certs.Identity{}
 	p := transporttest.Proof(f)
-	q := messages.HelloRequest{Nonce: subjects.NewID()}
-	f.Add("hello", transporttest.Text(f, messages.HelloReply{Version: messages.Version, Run: subjects.NewID(),
+	q := protocol.HelloRequest{Nonce: subjects.NewID()}
+	f.Add("hello", transporttest.Text(f, protocol.HelloReply{Version: protocol.Version, Run: subjects.NewID(),
 		Nonce: q.Nonce, Clients: 2, Limit: 1, Largest: 1,
 		Config: []byte("name: x"), Classes: []string{"a"}, Proof: p}))
-	f.Add("hello", transporttest.Text(f, messages.HelloReply{Version: messages.Version, Nonce: q.Nonce,
+	f.Add("hello", transporttest.Text(f, protocol.HelloReply{Version: protocol.Version, Nonce: q.Nonce,
 		Refused: "\x1b[2J", Proof: p}))
-	f.Add("verdict", transporttest.Text(f, messages.JoinReply{OK: true, Nonce: q.Nonce, Seq: math.MaxInt64,
+	f.Add("verdict", transporttest.Text(f, protocol.JoinReply{OK: true, Nonce: q.Nonce, Seq: math.MaxInt64,
 		Accepted: subjects.NewID(), Safe: "../x"}))
-	f.Add("receipt", transporttest.Text(f, messages.Receipt{ID: subjects.NewID(), Try: subjects.NewID(),
-		State: messages.ReceiptPending,
+	f.Add("receipt", transporttest.Text(f, protocol.Receipt{ID: subjects.NewID(), Try: subjects.NewID(),
+		State: protocol.ReceiptPending,
 		Have:  []byte{255}}))
 	f.Fuzz(func(t *testing.T, what string, header []byte) {
 		v := transporttest.Verifier
 		switch what {
-		case messages.HelloMessage:
+		case protocol.HelloMessage:
 			inv, err := ParseInvitation(transporttest.Forge(t, what, header, nil), q, who)
 			if err != nil {
 				if strings.ContainsRune(err.Error(), 0x1b) {
@@ -156,12 +156,12 @@ func FuzzAnswers(f *testing.F) {
 			if !subjects.ID.MatchString(inv.Run) || inv.Limit < 1 || inv.Largest < 1 {
 				t.Fatalf("%+v", inv)
 			}
-		case messages.JoinReplyMessage:
-			var h messages.JoinReply
-			messages.Unpack(v, what, transporttest.Forge(t, what, header, nil), &h)
-		case messages.ReceiptMessage:
-			var h messages.Receipt
-			messages.Unpack(v, what, transporttest.Forge(t, what, header, nil), &h)
+		case protocol.JoinReplyMessage:
+			var h protocol.JoinReply
+			protocol.Unpack(v, what, transporttest.Forge(t, what, header, nil), &h)
+		case protocol.ReceiptMessage:
+			var h protocol.Receipt
+			protocol.Unpack(v, what, transporttest.Forge(t, what, header, nil), &h)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/transport/certs"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 )
 
@@ -125,13 +125,13 @@ func (h *Host) Respond(m *nats.Msg, inbox string, b []byte) {
 
 // Sign makes a message that the host signs.
 func (h *Host) Sign(what string, header any, body []byte) ([]byte, error) {
-	return messages.Pack(h.signing.Load().Signer, what, header, body)
+	return protocol.Pack(h.signing.Load().Signer, what, header, body)
 }
 
 // RespondHello answers a member's first question.
-func (h *Host) RespondHello(m *nats.Msg, inbox string, q messages.HelloRequest, out messages.HelloReply) {
-	out.Version, out.Nonce, out.Proof = messages.Version, q.Nonce, h.signing.Load().Proof
-	h.RespondSigned(m, inbox, messages.HelloMessage, out)
+func (h *Host) RespondHello(m *nats.Msg, inbox string, q protocol.HelloRequest, out protocol.HelloReply) {
+	out.Version, out.Nonce, out.Proof = protocol.Version, q.Nonce, h.signing.Load().Proof
+	h.RespondSigned(m, inbox, protocol.HelloMessage, out)
 }
 
 // RespondSigned answers a member with a signed message.
@@ -186,7 +186,7 @@ const PresenceTimeout = 3 * HeartbeatInterval
 
 // Pending is an order that a member has, and what came of its reply so far. Host.Mu guards it.
 type Pending struct {
-	messages.Order        // as it was given last
+	protocol.Order        // as it was given last
 	pushed         string // the attempt that was sent last
 	at             time.Time
 	pause          time.Duration // until it may be sent again: a slow link may have it still
@@ -194,7 +194,7 @@ type Pending struct {
 	damaged        int           // damaged replies
 	// Read takes a reply apart; keep, called once the member was told, lets it count. size is that of all of the
 	// message.
-	Read func(r messages.Reply, body []byte, size int) (keep func(), err error)
+	Read func(r protocol.Reply, body []byte, size int) (keep func(), err error)
 	// Fail tells that there is no answer; refused is why the one that came is none, nil where the member has none.
 	Fail func(why string, refused error)
 }
@@ -237,7 +237,7 @@ func (d *Session) push(x *Pending) error {
 			return err
 		}
 	}
-	message, err := d.Sign(messages.OrderMessage, o, body)
+	message, err := d.Sign(protocol.OrderMessage, o, body)
 	if err != nil {
 		return err
 	}

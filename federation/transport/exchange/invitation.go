@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/transport/certs"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 )
 
@@ -77,7 +77,7 @@ type Invitation struct {
 	Client   int // number of the client, or of the job of a worker
 	Who      certs.Identity
 	server   certs.Verifier        // whose orders these are
-	question messages.HelloRequest // that was asked for it
+	question protocol.HelloRequest // that was asked for it
 	Key      []byte                // likewise
 }
 
@@ -86,11 +86,11 @@ func (i *Invitation) Server() string {
 	if i.Who.Certified() {
 		return fmt.Sprintf("the holder of the certificate %q", certs.ServerName)
 	}
-	return fmt.Sprintf("the holder of key %.16s, which nobody vouches for", messages.Checksum(i.Key))
+	return fmt.Sprintf("the holder of key %.16s, which nobody vouches for", protocol.Checksum(i.Key))
 }
 
 // Invite asks for the invitation of whoever has an address.
-func Invite(ctx context.Context, nc *nats.Conn, at subjects.Address, q messages.HelloRequest, who certs.Identity,
+func Invite(ctx context.Context, nc *nats.Conn, at subjects.Address, q protocol.HelloRequest, who certs.Identity,
 	log *slog.Logger) (*Invitation,
 	error) {
 	q.Nonce = subjects.NewID()
@@ -119,21 +119,21 @@ func Invite(ctx context.Context, nc *nats.Conn, at subjects.Address, q messages.
 var errOther = errors.New("the answer is not one to this question")
 
 // ParseInvitation reads the server's answer to a question.
-func ParseInvitation(b []byte, q messages.HelloRequest, who certs.Identity) (*Invitation, error) {
-	f, err := messages.Split(messages.HelloMessage, b)
+func ParseInvitation(b []byte, q protocol.HelloRequest, who certs.Identity) (*Invitation, error) {
+	f, err := protocol.Split(protocol.HelloMessage, b)
 	if err != nil {
 		return nil, fmt.Errorf("the server's invitation: %w", err)
 	}
-	var h messages.HelloReply
+	var h protocol.HelloReply
 	if err := json.Unmarshal(f.Header, &h); err != nil {
 		return nil, fmt.Errorf("the server's invitation: %w", err)
 	}
-	if h.Version != messages.Version {
+	if h.Version != protocol.Version {
 		return nil, fmt.Errorf("the server speaks version %d of the messages, this program %d; use the same release "+
-			"on both sides", h.Version, messages.Version)
+			"on both sides", h.Version, protocol.Version)
 	}
 	server, err := who.VerifierOf(h.Proof, certs.ServerName, nil)
-	if err == nil && !server.Verify(messages.SigningDigest(messages.HelloMessage, f.Header), f.Signature) {
+	if err == nil && !server.Verify(protocol.SigningDigest(protocol.HelloMessage, f.Header), f.Signature) {
 		err = certs.ErrForged
 	}
 	if err != nil {
@@ -143,7 +143,7 @@ func ParseInvitation(b []byte, q messages.HelloRequest, who certs.Identity) (*In
 		return nil, errOther
 	}
 	if h.Refused != "" {
-		return nil, fmt.Errorf("%w: %s", errRefused, messages.Printable(h.Refused))
+		return nil, fmt.Errorf("%w: %s", errRefused, protocol.Printable(h.Refused))
 	}
 	if !subjects.ID.MatchString(h.Run) || h.Limit < 1 || h.Largest < 1 {
 		return nil, errors.New("the server's invitation makes no sense")

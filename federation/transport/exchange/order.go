@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"promptfed/federation/engine"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
@@ -17,7 +17,7 @@ import (
 
 // ActiveOrder is one order that a client is at work on. Its methods but start's goroutine belong to the client's loop.
 type ActiveOrder struct {
-	messages.Order
+	protocol.Order
 	Body     []byte
 	cancel   context.CancelFunc
 	done     chan error
@@ -29,7 +29,7 @@ type ActiveOrder struct {
 
 // PreparedReply is a reply before it is sent.
 type PreparedReply struct {
-	messages.Reply
+	protocol.Reply
 	body []byte
 }
 
@@ -86,7 +86,7 @@ func (a *Client) do(ctx context.Context, j *ActiveOrder) error {
 	if err != nil || ans == nil {
 		return err
 	}
-	if j.Kind == messages.EndKind && ans.Error == "" { // this client has all; the server may be gone by now
+	if j.Kind == protocol.EndKind && ans.Error == "" { // this client has all; the server may be gone by now
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, lastWord)
 		defer cancel()
@@ -98,13 +98,13 @@ func (a *Client) do(ctx context.Context, j *ActiveOrder) error {
 const lastWord = 30 * time.Second
 
 // PrepareReply is what an order gave, with tensors, or why it failed.
-func PrepareReply(j *ActiveOrder, out engine.Reply, tensors tensor.Map, failed error) (*PreparedReply, error) {
-	ans := &PreparedReply{Reply: messages.Reply{Run: j.Order.Run, ID: j.ID, Client: j.Client}}
+func PrepareReply(j *ActiveOrder, out message.Reply, tensors tensor.Map, failed error) (*PreparedReply, error) {
+	ans := &PreparedReply{Reply: protocol.Reply{Run: j.Order.Run, ID: j.ID, Client: j.Client}}
 	if failed != nil {
-		ans.Error, tensors = messages.Printable(failed.Error()), nil
+		ans.Error, tensors = protocol.Printable(failed.Error()), nil
 	} else {
 		ans.N, ans.Loss, ans.Steps = out.Upload.N, out.Stats.Loss, out.Stats.Steps
-		if engine.Kind(j.Kind).Tests() {
+		if message.Kind(j.Kind).Tests() {
 			ans.Scores = &out.Scores
 		}
 	}
@@ -141,7 +141,7 @@ func (a *Client) deliver(ctx context.Context, j *ActiveOrder, ans PreparedReply)
 			ans.Detach()
 			body = nil
 		}
-		message, err := messages.Pack(a.signer, messages.ReplyMessage, ans.Reply, body)
+		message, err := protocol.Pack(a.signer, protocol.ReplyMessage, ans.Reply, body)
 		if err != nil {
 			return err
 		}
@@ -149,17 +149,17 @@ func (a *Client) deliver(ctx context.Context, j *ActiveOrder, ans PreparedReply)
 			return closed(a.nc)
 		}
 		text, err := a.request(ctx, patience+time.Duration(len(message))*pushByte, subjects.ReplyVerb, message)
-		var r messages.Receipt
+		var r protocol.Receipt
 		if err == nil {
-			if _, err = a.open(messages.ReceiptMessage, text, &r); err == nil && r.State != messages.ReceiptRepeat &&
+			if _, err = a.open(protocol.ReceiptMessage, text, &r); err == nil && r.State != protocol.ReceiptRepeat &&
 				(r.ID != ans.ID || r.Try != ans.Try) {
 				err = errors.New("the receipt is of another reply")
 			}
 		}
 		switch {
-		case err == nil && r.State == messages.ReceiptTaken:
+		case err == nil && r.State == protocol.ReceiptTaken:
 			return nil
-		case err == nil && r.State == messages.ReceiptPending:
+		case err == nil && r.State == protocol.ReceiptPending:
 			if err = a.upload(ctx, ans, r.Have); err == nil {
 				continue
 			}

@@ -6,7 +6,7 @@ import (
 	"os"
 	"sync"
 
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 )
 
 // piece is how many bytes of tensors travel at a time where they are too many for one message, and ahead how many
@@ -144,7 +144,7 @@ type incoming struct {
 	left int    // pieces that are missing
 }
 
-func newIncoming(dir, id string, c messages.Content) (*incoming, error) {
+func newIncoming(dir, id string, c protocol.Content) (*incoming, error) {
 	f, err := UnnamedFile(dir, "reply-*")
 	if err != nil {
 		return nil, err

@@ -11,13 +11,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 )
 
 // fetch is the tensors of an order that come in pieces. They come into a file, whose length is how far they are
 // and which goes when all is there.
-func (a *Client) fetch(ctx context.Context, f *os.File, c messages.Content) ([]byte, error) {
+func (a *Client) fetch(ctx context.Context, f *os.File, c protocol.Content) ([]byte, error) {
 	for range 3 {
 		if err := a.receiveInto(ctx, f, c); err != nil {
 			return nil, err
@@ -26,7 +26,7 @@ func (a *Client) fetch(ctx context.Context, f *os.File, c messages.Content) ([]b
 		if _, err := f.ReadAt(b, 0); err != nil && err != io.EOF {
 			return nil, err
 		}
-		if messages.Checksum(b) == c.Sum {
+		if protocol.Checksum(b) == c.Sum {
 			os.Remove(f.Name())
 			return b, nil
 		}
@@ -34,11 +34,11 @@ func (a *Client) fetch(ctx context.Context, f *os.File, c messages.Content) ([]b
 			return nil, err
 		}
 	}
-	return nil, messages.ErrDamaged
+	return nil, protocol.ErrDamaged
 }
 
 // receiveInto asks for the pieces that a file lacks, some at a time, and writes them in their order.
-func (a *Client) receiveInto(ctx context.Context, f *os.File, c messages.Content) error {
+func (a *Client) receiveInto(ctx context.Context, f *os.File, c protocol.Content) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -84,9 +84,9 @@ func (a *Client) receiveInto(ctx context.Context, f *os.File, c messages.Content
 }
 
 // piece asks for one piece until it is there.
-func (a *Client) piece(ctx context.Context, c messages.Content, n int) ([]byte, error) {
+func (a *Client) piece(ctx context.Context, c protocol.Content, n int) ([]byte, error) {
 	from, to := bounds(c.Size, n)
-	question := encoded(messages.PieceRequest{Sum: c.Sum, Piece: n})
+	question := encoded(protocol.PieceRequest{Sum: c.Sum, Piece: n})
 	wrong := 0
 	for patience := firstPatience; wrong < maxDamaged; patience = min(2*patience, time.Minute) {
 		b, err := a.tryRequest(ctx, patience, subjects.PieceVerb, question)
@@ -103,7 +103,7 @@ func (a *Client) piece(ctx context.Context, c messages.Content, n int) ([]byte, 
 			wrong++
 		}
 	}
-	return nil, fmt.Errorf("%w: piece %d came wrong %d times", messages.ErrDamaged, n, wrong)
+	return nil, fmt.Errorf("%w: piece %d came wrong %d times", protocol.ErrDamaged, n, wrong)
 }
 
 // firstPatience is how long a piece may take: ahead of them must pass a slow link.

@@ -6,43 +6,43 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 )
 
 // receiveReply looks at one reply: it counts, or it is dropped and that is logged; or its tensors are to come first.
 func (d *Session) receiveReply(m *nats.Msg) {
 	d.Decoding <- struct{}{}
 	defer func() { <-d.Decoding }()
-	var r messages.Reply
-	body, err := d.open(messages.ReplyMessage, m, &r)
+	var r protocol.Reply
+	body, err := d.open(protocol.ReplyMessage, m, &r)
 	if errors.Is(err, errUnknown) {
 		d.askToRejoin()
 		return
 	}
 	receive := func(state string, have []byte) {
-		d.RespondSigned(m, d.Inbox, messages.ReceiptMessage, messages.Receipt{ID: r.ID, Try: r.Try, State: state,
+		d.RespondSigned(m, d.Inbox, protocol.ReceiptMessage, protocol.Receipt{ID: r.ID, Try: r.Try, State: state,
 			Have: have})
 	}
 	if err != nil {
-		receive(messages.ReceiptRepeat, nil)
-		d.dropMessage(messages.ReplyMessage, err)
+		receive(protocol.ReceiptRepeat, nil)
+		d.dropMessage(protocol.ReplyMessage, err)
 		return
 	}
 	x := d.pendingFor(r)
 	if r.Run != d.RunID || x != nil && r.Client != x.Client {
-		receive(messages.ReceiptTaken, nil)
-		d.dropMessage(messages.ReplyMessage, fmt.Errorf("it is of client %d of run %.12s", r.Client, r.Run))
+		receive(protocol.ReceiptTaken, nil)
+		d.dropMessage(protocol.ReplyMessage, fmt.Errorf("it is of client %d of run %.12s", r.Client, r.Run))
 		return
 	}
 	if x == nil {
 		d.Counters.Late.Add(1)
 		d.Log.Debug("a late or repeated reply is dropped")
-		receive(messages.ReceiptTaken, nil)
+		receive(protocol.ReceiptTaken, nil)
 		return
 	}
 	if r.Error != "" {
-		receive(messages.ReceiptTaken, nil)
-		x.Fail(messages.Printable(r.Error), nil)
+		receive(protocol.ReceiptTaken, nil)
+		x.Fail(protocol.Printable(r.Error), nil)
 		return
 	}
 	size := len(m.Data)
@@ -50,7 +50,7 @@ func (d *Session) receiveReply(m *nats.Msg) {
 	if err = r.Check(); err == nil && r.Object != "" {
 		var have []byte
 		if body, have, err = d.gather(x, r); have != nil {
-			receive(messages.ReceiptPending, have)
+			receive(protocol.ReceiptPending, have)
 			return
 		}
 		size += len(body)
@@ -59,20 +59,20 @@ func (d *Session) receiveReply(m *nats.Msg) {
 	if err == nil {
 		keep, err = x.Read(r, body, size)
 	}
-	if errors.Is(err, messages.ErrDamaged) && d.damaged(x, err) {
-		receive(messages.ReceiptRepeat, nil)
+	if errors.Is(err, protocol.ErrDamaged) && d.damaged(x, err) {
+		receive(protocol.ReceiptRepeat, nil)
 		return
 	}
-	receive(messages.ReceiptTaken, nil) // before the reply counts: the server may end with it
+	receive(protocol.ReceiptTaken, nil) // before the reply counts: the server may end with it
 	if err != nil {
-		x.Fail("its reply is refused: "+messages.Printable(err.Error()), err)
+		x.Fail("its reply is refused: "+protocol.Printable(err.Error()), err)
 		return
 	}
 	keep()
 }
 
 // pendingFor gives the order that a reply answers, where that is what the member is to answer.
-func (d *Session) pendingFor(r messages.Reply) *Pending {
+func (d *Session) pendingFor(r protocol.Reply) *Pending {
 	d.Mu.Lock()
 	defer d.Mu.Unlock()
 	if x := d.Pending; x != nil && x.ID == r.ID {
@@ -82,7 +82,7 @@ func (d *Session) pendingFor(r messages.Reply) *Pending {
 }
 
 // gather is the tensors of a reply that come in pieces, or which pieces there are if some are missing.
-func (d *Session) gather(x *Pending, r messages.Reply) (body, have []byte, err error) {
+func (d *Session) gather(x *Pending, r protocol.Reply) (body, have []byte, err error) {
 	if r.Size > d.Largest {
 		return nil, nil, fmt.Errorf("%d bytes of tensors; at most %d are taken", r.Size, d.Largest)
 	}
@@ -99,7 +99,7 @@ func (d *Session) gather(x *Pending, r messages.Reply) (body, have []byte, err e
 }
 
 // arrival is where the tensors of a reply gather. One that has all does not belong to the exchange any more.
-func (d *Session) arrival(x *Pending, r messages.Reply) (a *incoming, err error) {
+func (d *Session) arrival(x *Pending, r protocol.Reply) (a *incoming, err error) {
 	d.Mu.Lock()
 	defer d.Mu.Unlock()
 	if d.Pending != x {
@@ -124,7 +124,7 @@ const maxDamaged = 10
 
 // damaged notes that the tensors of a reply are not those that it was signed with, and tells whether it may come again.
 func (d *Session) damaged(x *Pending, err error) bool {
-	d.dropMessage(messages.ReplyMessage, err)
+	d.dropMessage(protocol.ReplyMessage, err)
 	d.Mu.Lock()
 	defer d.Mu.Unlock()
 	x.damaged++

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"promptfed/federation/transport/certs"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 )
 
@@ -38,7 +38,7 @@ type Session struct {
 // Handler is the run that a session belongs to.
 type Handler interface {
 	// Hello is what a member is told before it joins.
-	Hello(d *Session, q messages.HelloRequest) messages.HelloReply
+	Hello(d *Session, q protocol.HelloRequest) protocol.HelloReply
 	// Join lets a member take part, or says why not.
 	Join(d *Session, m *nats.Msg)
 	// PresenceChanged hears that a member leaves, or that it is back.
@@ -64,7 +64,7 @@ func (d *Session) Subscribe() (err error) {
 	if d.Sub, err = d.Host.Subscribe(d.Verb("*"), d.Handle); err != nil {
 		return err
 	}
-	return d.Sub.SetPendingLimits(MaxQueued, 2*maxInFlight*pieceSize+4*(d.InlineLimit+messages.MaxFrame))
+	return d.Sub.SetPendingLimits(MaxQueued, 2*maxInFlight*pieceSize+4*(d.InlineLimit+protocol.MaxFrame))
 }
 
 // Floods tells whether the member sent more than it may since the last time.
@@ -78,9 +78,9 @@ func (d *Session) Floods() bool {
 }
 
 // Asked is what a question asks; without a nonce to repeat it is none.
-func Asked(m *nats.Msg) (q messages.HelloRequest, ok bool) {
-	if messages.DecodeStrict(m.Data, &q) != nil || !subjects.ID.MatchString(q.Nonce) {
-		return messages.HelloRequest{}, false
+func Asked(m *nats.Msg) (q protocol.HelloRequest, ok bool) {
+	if protocol.DecodeStrict(m.Data, &q) != nil || !subjects.ID.MatchString(q.Nonce) {
+		return protocol.HelloRequest{}, false
 	}
 	return q, true
 }
@@ -121,7 +121,7 @@ func (d *Session) open(what string, m *nats.Msg, header any) ([]byte, error) {
 	if key.Key == nil {
 		return nil, errUnknown
 	}
-	return messages.Unpack(key, what, m.Data, header)
+	return protocol.Unpack(key, what, m.Data, header)
 }
 
 var errUnknown = errors.New("the sender has not joined")
@@ -137,7 +137,7 @@ func (d *Session) dropMessage(what string, err error) {
 	if n <= 10 || n%1000 == 0 { // who sends nonsense does not fill the log
 		log = d.Log.Warn
 	}
-	log("a message is dropped", "kind", what, "reason", messages.Printable(err.Error()))
+	log("a message is dropped", "kind", what, "reason", protocol.Printable(err.Error()))
 }
 
 // askToRejoin asks the member to join again.
@@ -146,8 +146,8 @@ func (d *Session) askToRejoin() { d.Conn.Publish(d.Rejoin(), nil) }
 // heartbeat hears that the member is there. One that is not known is asked to join again, and one that has not got its
 // order gets it.
 func (d *Session) heartbeat(m *nats.Msg) {
-	var b messages.Heartbeat
-	_, err := d.open(messages.HeartbeatMessage, m, &b)
+	var b protocol.Heartbeat
+	_, err := d.open(protocol.HeartbeatMessage, m, &b)
 	if errors.Is(err, errUnknown) {
 		d.askToRejoin()
 		return
@@ -159,7 +159,7 @@ func (d *Session) heartbeat(m *nats.Msg) {
 		if d.talk.Allow() {
 			d.askToRejoin()
 		}
-		d.dropMessage(messages.HeartbeatMessage, err)
+		d.dropMessage(protocol.HeartbeatMessage, err)
 		return
 	}
 	d.Mu.Lock()
@@ -177,7 +177,7 @@ func (d *Session) heartbeat(m *nats.Msg) {
 		return
 	}
 	back := d.Left && !b.Leaves
-	d.Beats, d.Seen, d.Activity, d.Left, d.try = b.Count, time.Now(), messages.Printable(b.Doing), b.Leaves, b.Try
+	d.Beats, d.Seen, d.Activity, d.Left, d.try = b.Count, time.Now(), protocol.Printable(b.Doing), b.Leaves, b.Try
 	d.Mu.Unlock()
 	if b.Leaves {
 		d.Log.Info("leaves")
@@ -189,7 +189,7 @@ func (d *Session) heartbeat(m *nats.Msg) {
 	}
 }
 
-// Answers to a request for a piece, or to a piece: the first byte.
+// Executes to a request for a piece, or to a piece: the first byte.
 const (
 	pieceHere  = 'p' // the piece follows, after its CRC-32
 	pieceTaken = 't'
@@ -199,8 +199,8 @@ const (
 
 // sendPiece gives a piece of the tensors of the member's own order.
 func (d *Session) sendPiece(m *nats.Msg) {
-	var a messages.PieceRequest
-	if err := messages.DecodeStrict(m.Data, &a); err != nil || !messages.SumText.MatchString(a.Sum) || a.Piece < 0 {
+	var a protocol.PieceRequest
+	if err := protocol.DecodeStrict(m.Data, &a); err != nil || !protocol.SumText.MatchString(a.Sum) || a.Piece < 0 {
 		d.dropMessage(subjects.PieceVerb, errors.New("it asks for no piece"))
 		return
 	}
@@ -254,10 +254,10 @@ func (d *Session) receivePiece(m *nats.Msg) {
 
 // ReadJoin reads what a member says of itself, and the key that it is signed with; before is the one that it had
 // before.
-func (d *Session) ReadJoin(b []byte, request messages.Joining, before []byte) (certs.Verifier, error) {
-	f, err := messages.Split(messages.JoinMessage, b)
+func (d *Session) ReadJoin(b []byte, request protocol.Joining, before []byte) (certs.Verifier, error) {
+	f, err := protocol.Split(protocol.JoinMessage, b)
 	if err == nil {
-		err = messages.DecodeStrict(f.Header, request)
+		err = protocol.DecodeStrict(f.Header, request)
 	}
 	i := request.Header()
 	if err == nil && (i.Client != d.Number || !subjects.ID.MatchString(i.Nonce)) {
@@ -270,7 +270,7 @@ func (d *Session) ReadJoin(b []byte, request messages.Joining, before []byte) (c
 		return certs.Verifier{}, err
 	}
 	key, err := d.Identity.VerifierOf(i.Proof, d.user, before)
-	if err == nil && !key.Verify(messages.SigningDigest(messages.JoinMessage, f.Header), f.Signature) {
+	if err == nil && !key.Verify(protocol.SigningDigest(protocol.JoinMessage, f.Header), f.Signature) {
 		err = certs.ErrForged
 	}
 	return key, err

@@ -163,9 +163,9 @@ func StartNATS(t testing.TB, port int) *server.Server {
 // same client and to the next one, or to the next slot of a worker, a while later and in between forged ones; and so
 // every other message of clients and workers.
 type Operator struct {
-	Nc  *nats.Conn
-	Run string
-	Of  int
+	Nc    *nats.Conn
+	Run   string
+	Total int
 
 	Mu   sync.Mutex
 	Sent int
@@ -179,12 +179,12 @@ func (p *Operator) Hear(m *nats.Msg) {
 	words := strings.Split(m.Subject, ".")
 	verb, who := words[len(words)-1], words[len(words)-2]
 	client := int(who[0] - '0')
-	next := fmt.Sprintf("%s%d.%s", strings.TrimSuffix(m.Subject, who+"."+verb), (client+1)%p.Of, verb)
+	next := fmt.Sprintf("%s%d.%s", strings.TrimSuffix(m.Subject, who+"."+verb), (client+1)%p.Total, verb)
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	list := append([]*nats.Msg{{Subject: next, Data: m.Data}, {Subject: m.Subject, Data: m.Data}}, p.Old[m.Subject]...)
 	if verb == "order" {
-		if forged, err := EndOrder(p.Run, client, p.Of); err == nil {
+		if forged, err := EndOrder(p.Run, client, p.Total); err == nil {
 			list = append(list, &nats.Msg{Subject: m.Subject, Data: forged})
 		}
 		list = append(list, &nats.Msg{Subject: m.Subject, Data: bytes.Replace(m.Data, []byte(`"round":0`),

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"promptfed/federation/transport/certs"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 )
 
@@ -32,7 +32,7 @@ func Proof(t testing.TB) certs.Proof {
 // Pack is a message that Key signed.
 func Pack(t testing.TB, what string, header any, body []byte) []byte {
 	t.Helper()
-	b, err := messages.Pack(Key, what, header, body)
+	b, err := protocol.Pack(Key, what, header, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,14 +41,14 @@ func Pack(t testing.TB, what string, header any, body []byte) []byte {
 
 // Read reads a message of Key.
 func Read(what string, b []byte, header any) ([]byte, error) {
-	return messages.Unpack(Verifier, what, b, header)
+	return protocol.Unpack(Verifier, what, b, header)
 }
 
 // Signed is a message of any bytes as one would send it who has the key: without that fuzzing would not get past the
 // signature.
 func Signed(what string, b []byte) []byte {
-	if f, err := messages.Split(what, b); err == nil {
-		if out, err := messages.Pack(Key, what, json.RawMessage(f.Header), f.Body); err == nil {
+	if f, err := protocol.Split(what, b); err == nil {
+		if out, err := protocol.Pack(Key, what, json.RawMessage(f.Header), f.Body); err == nil {
 			return out
 		}
 	}
@@ -58,14 +58,14 @@ func Signed(what string, b []byte) []byte {
 // Forge is a message of any header and body, signed by Key.
 func Forge(t testing.TB, what string, header, body []byte) []byte {
 	t.Helper()
-	if len(header) > messages.HeaderLimit(what) {
+	if len(header) > protocol.HeaderLimit(what) {
 		t.Skip()
 	}
-	s, err := Key.Sign(messages.SigningDigest(what, header))
+	s, err := Key.Sign(protocol.SigningDigest(what, header))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := binary.LittleEndian.AppendUint32([]byte{'P', 'F', 'L', messages.Version}, uint32(len(header)))
+	b := binary.LittleEndian.AppendUint32([]byte{'P', 'F', 'L', protocol.Version}, uint32(len(header)))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(s)))
 	return slices.Concat(b, header, s, body)
 }
@@ -82,8 +82,9 @@ func Text(t testing.TB, header any) []byte {
 
 // EndOrder is an order that says that the run is over, signed by Key.
 func EndOrder(run string, client, of int) ([]byte, error) {
-	o := messages.Order{Run: run, Try: subjects.NewID(), Seq: 1 << 62, Kind: messages.EndKind, Client: client, Of: of}
+	o := protocol.Order{Run: run, Try: subjects.NewID(), Seq: 1 << 62, Kind: protocol.EndKind, Client: client,
+		Total: of}
 	o.SetBody(nil)
 	o.ID = o.Identity()
-	return messages.Pack(Key, messages.OrderMessage, o, nil)
+	return protocol.Pack(Key, protocol.OrderMessage, o, nil)
 }

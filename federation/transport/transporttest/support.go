@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
@@ -41,17 +43,17 @@ var FedPHA = Stack{"fedpha", nil, map[string]any{"global_tokens": 3, "local_toke
 	"projector": "exact-null"}}
 
 // Experiment is an experiment on four toy clients.
-func (s Stack) Experiment(t testing.TB) *engine.Experiment {
+func (s Stack) Experiment(t testing.TB) *spec.Experiment {
 	t.Helper()
 	m, err := methods.Build(s.Method, s.With, s.Options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &engine.Experiment{Name: "toy", MethodName: strings.Join(append([]string{s.Method}, s.With...), "+"),
+	return &spec.Experiment{Name: "toy", MethodName: strings.Join(append([]string{s.Method}, s.With...), "+"),
 		Options: fmt.Sprint(s.Options),
 		Method:  m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(9, 5, 6, 3),
-		Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9}},
-		Plan:     engine.Plan{Rounds: 3, TestEvery: 1, Seed: 5, Participation: 0.75}}
+		Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9}},
+		Plan:     spec.Plan{Rounds: 3, TestEvery: 1, Seed: 5, Participation: 0.75}}
 }
 
 // Logs collects what both sides say.
@@ -85,7 +87,7 @@ func BytesOf(t testing.TB, m tensor.Map) string {
 	return string(b)
 }
 
-func Timeless(t testing.TB, records []engine.Record) string {
+func Timeless(t testing.TB, records []record.Record) string {
 	t.Helper()
 	for i := range records {
 		records[i].Seconds = 0
@@ -108,14 +110,14 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 }
 
 // OneProcess is what the same experiment gives in one process.
-func OneProcess(t testing.TB, e *engine.Experiment) (prompts, records string) {
+func OneProcess(t testing.TB, e *spec.Experiment) (prompts, records string) {
 	t.Helper()
 	dir := t.TempDir()
 	r, err := engine.Run(context.Background(), e, engine.Settings{Dir: dir, Workers: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(filepath.Join(dir, engine.PromptsFile))
+	b, err := os.ReadFile(filepath.Join(dir, record.PromptsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,9 +131,9 @@ func Within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// Examined gives an experiment an exam, on the examples of client 0.
-func Examined(e *engine.Experiment) *engine.Experiment {
-	e.Exams = []engine.Exam{{Name: "again",
+// Examined gives an experiment an evaluation set, on the examples of client 0.
+func Examined(e *spec.Experiment) *spec.Experiment {
+	e.EvaluationSets = []spec.EvaluationSet{{Name: "again",
 		Test: map[string]method.Data{e.Clients[0].Backbone.Name(): e.Clients[0].Test}}}
 	return e
 }

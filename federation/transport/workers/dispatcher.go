@@ -9,30 +9,33 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 )
 
 // Settings say what a run tells its workers.
 type Settings struct {
-	Queue    string // its name, in subjects; one run at a time has it
-	Dir      string // of tensors on their way; empty for that of temporary files
-	Config   []byte // of the run, as workers open it
-	Footing  engine.Footing
-	Identity certs.Identity // by which orders are signed and workers known
-	Limit    int            // bytes of tensors that travel in a message; 0 for DefaultLimit
-	Largest  int            // bytes of tensors that are taken from a worker, or given to one, at most; 0 for LargestJob
-	Log      *slog.Logger
+	Queue         string // its name, in subjects; one run at a time has it
+	Dir           string // of tensors on their way; empty for that of temporary files
+	Config        []byte // of the run, as workers open it
+	Compatibility spec.Compatibility
+	Identity      certs.Identity // by which orders are signed and workers known
+	Limit         int            // bytes of tensors that travel in a message; 0 for DefaultLimit
+	// bytes of tensors that are taken from a worker, or given to one, at most; 0 for LargestJob
+	Largest int
+	Log     *slog.Logger
 }
 
 // LargestJob is the default of DispatcherSettings.Largest: an order and what the client remembers, twice the size of
 // each on its own.
 const LargestJob = 4 * exchange.DefaultLargest
 
-// Dispatcher is an engine.Answerer: it spreads the jobs of simulated clients over worker machines. A worker has as
+// Dispatcher is an local.RemoteExecutor: it spreads the jobs of simulated clients over worker machines. A worker has as
 // many slots as it does jobs at a time, and every slot is a member of the run, which speaks and hears as a client does.
 // A job is an order with what the client remembers, so that any worker can do it, and whoever does gives the same
 // result, which counts once. One whose worker was missed goes to another.
@@ -70,8 +73,8 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Dispatcher, error)
 	if err := subjects.CheckName(set.Queue); err != nil {
 		return nil, err
 	}
-	if set.Limit <= 0 || set.Limit > int(nc.MaxPayload())-messages.MaxFrame {
-		set.Limit = min(exchange.DefaultLimit, int(nc.MaxPayload())-messages.MaxFrame)
+	if set.Limit <= 0 || set.Limit > int(nc.MaxPayload())-protocol.MaxFrame {
+		set.Limit = min(exchange.DefaultLimit, int(nc.MaxPayload())-protocol.MaxFrame)
 	}
 	if set.Largest <= 0 {
 		set.Largest = LargestJob
@@ -180,7 +183,7 @@ func (d *Dispatcher) watch(over <-chan struct{}) {
 	}
 }
 
-var _ engine.Answerer = (*Dispatcher)(nil)
+var _ local.RemoteExecutor = (*Dispatcher)(nil)
 
 const (
 	tries   = 3  // that a job may fail on workers before the run does
@@ -190,24 +193,24 @@ const (
 // job is a job that is to be done.
 type job struct {
 	ctx    context.Context
-	order  engine.Order
+	order  message.Instruction
 	client int
-	state  func() (engine.State, error)
+	state  func() (message.ClientState, error)
 	done   chan outcome // gets one for each time that a slot takes the job
 }
 
 // outcome is how a job ended.
 type outcome struct {
-	reply engine.Reply
-	next  *engine.State
+	reply message.Reply
+	next  *message.ClientState
 	err   error
 	fatal bool // another worker cannot do better
 	lost  bool // with the worker
 }
 
-// Answer has an order done by some worker.
-func (d *Dispatcher) Answer(ctx context.Context, client *engine.Client, o engine.Order,
-	state func() (engine.State, error)) (engine.Reply, *engine.State, error) {
+// Execute has an order done by some worker.
+func (d *Dispatcher) Execute(ctx context.Context, client *spec.Client, o message.Instruction,
+	state func() (message.ClientState, error)) (message.Reply, *message.ClientState, error) {
 	a := &job{ctx: ctx, order: o, client: client.ID, state: state, done: make(chan outcome, 1)}
 	for failed, lost := 0, 0; ; {
 		var out outcome
@@ -232,7 +235,7 @@ func (d *Dispatcher) Answer(ctx context.Context, client *engine.Client, o engine
 			out.fatal = true
 		}
 		if out.fatal {
-			return engine.Reply{Client: client.ID}, nil, out.err
+			return message.Reply{Client: client.ID}, nil, out.err
 		}
 		d.Log.Warn("a job failed; it is given again", "round", o.Round, "client", client.ID, "reason", out.err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/subjects"
@@ -44,8 +44,9 @@ func TestDispatcherOverForeignServer(t *testing.T) {
 			}
 			var restarted atomic.Bool
 			f.around = func(_ int, do workers.Executor) workers.Executor {
-				return func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply,
-					*engine.State, error) {
+				return func(ctx context.Context, client int, o message.Instruction,
+					s message.ClientState) (message.Reply,
+					*message.ClientState, error) {
 					if o.Round == 1 && restarted.CompareAndSwap(false, true) {
 						n.Shutdown()
 						n.WaitForShutdown()
@@ -142,7 +143,7 @@ func TestDispatcherOperator(t *testing.T) {
 			if certified {
 				f.certify(transporttest.NewAuthority(t))
 			}
-			p := &transporttest.Operator{Run: subjects.NewID(), Of: 3, Old: map[string][]*nats.Msg{}}
+			p := &transporttest.Operator{Run: subjects.NewID(), Total: 3, Old: map[string][]*nats.Msg{}}
 			var err error
 			if p.Nc, err = nats.Connect(f.url); err != nil {
 				t.Fatal(err)

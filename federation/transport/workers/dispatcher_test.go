@@ -13,13 +13,15 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/transport/subjects"
 	"promptfed/federation/transport/transporttest"
 	"promptfed/federation/transport/workers"
 )
 
 // However many workers there are, the run folder holds the bytes of a run in one process; so it does where tensors go
-// in pieces, and with surveys and an exam.
+// in pieces, and with statistics and an evaluation set.
 func TestDispatcherGivesTheSame(t *testing.T) {
 	for _, s := range []transporttest.Stack{
 		transporttest.Method("promptfl", nil, map[string]any{"tokens": 2}),
@@ -61,7 +63,8 @@ func TestDispatcherLosesWorkers(t *testing.T) {
 	inside, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	f.around = func(worker int, do workers.Executor) workers.Executor {
-		return func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State,
+		return func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
+			*message.ClientState,
 			error) {
 			if worker == 0 && o.Round == 1 {
 				f.jobs.Add(1)
@@ -137,7 +140,7 @@ func TestDispatcherResumes(t *testing.T) {
 	go func() { ended <- f.work(ctx, nc, id, 0, 2) }()
 	stopped, stop := context.WithCancel(ctx)
 	_, _, _, err = f.run(stopped, func(s *engine.Settings) {
-		s.OnRound = func(engine.Record) { stop() }
+		s.OnRound = func(record.Record) { stop() }
 	})
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
@@ -177,10 +180,10 @@ func TestDispatcherRefuses(t *testing.T) {
 	defer nc.Close()
 	for say, change := range map[string]func(*workers.Info){
 		"data: the run has": func(c *workers.Info) {
-			c.Footing.Digests = map[string]string{"data": "xyz"}
+			c.Compatibility.Digests = map[string]string{"data": "xyz"}
 		},
-		"seed: the server has":     func(c *workers.Info) { c.Footing.Terms.Seed++ },
-		"fingerprint: the run has": func(c *workers.Info) { c.Footing.Fingerprint = "0" },
+		"seed: the server has":     func(c *workers.Info) { c.Compatibility.RunSpec.Seed++ },
+		"fingerprint: the run has": func(c *workers.Info) { c.Compatibility.Fingerprint = "0" },
 		"0 jobs at a time":         func(c *workers.Info) { c.Jobs = 0 },
 	} {
 		if err := f.work(ctx, nc, id, 0, 1, change); err == nil || !strings.Contains(err.Error(), say) {
@@ -219,10 +222,11 @@ func TestDispatcherFailures(t *testing.T) {
 	var left atomic.Int64
 	left.Store(2)
 	f.around = func(_ int, do workers.Executor) workers.Executor {
-		return func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State,
+		return func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
+			*message.ClientState,
 			error) {
 			if client == 2 && left.Add(-1) >= 0 {
-				return engine.Reply{}, nil, errors.New("no memory")
+				return message.Reply{}, nil, errors.New("no memory")
 			}
 			return do(ctx, client, o, s)
 		}

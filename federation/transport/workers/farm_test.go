@@ -13,6 +13,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/natsserver"
@@ -24,7 +28,7 @@ import (
 // farm is a run with a queue, and its workers.
 type farm struct {
 	t    testing.TB
-	e    *engine.Experiment
+	e    *spec.Experiment
 	dir  string
 	nats *natsserver.Server
 	conn *nats.Conn // of the run
@@ -39,9 +43,9 @@ type farm struct {
 	around func(worker int, do workers.Executor) workers.Executor
 }
 
-func newFarm(t testing.TB, e *engine.Experiment) *farm {
+func newFarm(t testing.TB, e *spec.Experiment) *farm {
 	f := &farm{t: t, e: e, dir: t.TempDir(), log: &transporttest.Logs{}}
-	f.set = workers.Settings{Queue: "toy", Config: []byte("name: toy\n"), Footing: footing(e),
+	f.set = workers.Settings{Queue: "toy", Config: []byte("name: toy\n"), Compatibility: footing(e),
 		Log: f.log.Logger()}
 	var err error
 	f.nats, err = natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Workers: true, Run: "toy",
@@ -60,8 +64,8 @@ func newFarm(t testing.TB, e *engine.Experiment) *farm {
 	return f
 }
 
-func footing(e *engine.Experiment) engine.Footing {
-	return engine.Footing{Program: "1", Platform: "p", Fingerprint: e.Fingerprint(), Terms: e.Terms(),
+func footing(e *spec.Experiment) spec.Compatibility {
+	return spec.Compatibility{Program: "1", Platform: "p", Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),
 		Digests: map[string]string{"data": "abc"}}
 }
 
@@ -88,16 +92,17 @@ func (f *farm) work(ctx context.Context, nc *nats.Conn, id string, worker, jobs 
 	if err != nil {
 		return err
 	}
-	w := engine.NewWorker(f.e, f.each)
+	w := local.NewWorker(f.e, f.each.Worker())
 	defer w.Close()
-	job := func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+	job := func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
+		*message.ClientState, error) {
 		f.jobs.Add(1)
-		return w.Answer(ctx, f.e.Clients[client], o, s)
+		return w.Execute(ctx, f.e.Clients[client], o, s)
 	}
 	if f.around != nil {
 		job = f.around(worker, job)
 	}
-	info := workers.Info{Host: fmt.Sprint("host", worker), Jobs: jobs, Footing: footing(f.e)}
+	info := workers.Info{Host: fmt.Sprint("host", worker), Jobs: jobs, Compatibility: footing(f.e)}
 	for _, c := range change {
 		c(&info)
 	}
@@ -131,7 +136,7 @@ func (f *farm) run(ctx context.Context, change ...func(*engine.Settings)) (promp
 	if err != nil {
 		return "", "", totals, err
 	}
-	set := engine.Settings{Dir: filepath.Join(f.dir, "run"), Workers: 64, Elsewhere: c}
+	set := engine.Settings{Dir: filepath.Join(f.dir, "run"), Workers: 64, Executor: c}
 	for _, f := range change {
 		f(&set)
 	}
@@ -141,6 +146,6 @@ func (f *farm) run(ctx context.Context, change ...func(*engine.Settings)) (promp
 	if err != nil {
 		return "", "", totals, err
 	}
-	b, err := os.ReadFile(filepath.Join(set.Dir, engine.PromptsFile))
+	b, err := os.ReadFile(filepath.Join(set.Dir, record.PromptsFile))
 	return string(b), transporttest.Timeless(f.t, r.Records), totals, err
 }

@@ -5,10 +5,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 )
 
@@ -44,13 +44,13 @@ func (s *slot) listen() {
 }
 
 // Hello tells a worker about the run.
-func (s *slot) Hello(_ *exchange.Session, q messages.HelloRequest) messages.HelloReply {
-	if mine := (engine.Footing{Program: s.of.set.Footing.Program}); q.Program != mine.Program {
-		reason := messages.Printable(mine.Differs(engine.Footing{Program: q.Program}).Error())
+func (s *slot) Hello(_ *exchange.Session, q protocol.HelloRequest) protocol.HelloReply {
+	if mine := (spec.Compatibility{Program: s.of.set.Compatibility.Program}); q.Program != mine.Program {
+		reason := protocol.Printable(mine.Mismatch(spec.Compatibility{Program: q.Program}).Error())
 		s.Log.Warn("a worker is refused", "reason", reason)
-		return messages.HelloReply{Refused: reason}
+		return protocol.HelloReply{Refused: reason}
 	}
-	return messages.HelloReply{Config: s.of.set.Config}
+	return protocol.HelloReply{Config: s.of.set.Config}
 }
 
 // Join lets a worker take part, or says why not.
@@ -60,14 +60,14 @@ func (s *slot) Join(d *exchange.Session, m *nats.Msg) {
 	if err == nil {
 		err = s.admit(w)
 	}
-	v := messages.JoinReply{Nonce: w.Nonce}
+	v := protocol.JoinReply{Nonce: w.Nonce}
 	if err != nil {
-		v.Reason = messages.Printable(err.Error())
+		v.Reason = protocol.Printable(err.Error())
 		s.of.Counters.RefusedJoins.Add(1)
 		if s.Number == 0 { // the others have the same to say
-			s.Log.Warn("a worker is refused", "host", messages.Printable(w.Host), "reason", v.Reason)
+			s.Log.Warn("a worker is refused", "host", protocol.Printable(w.Host), "reason", v.Reason)
 		}
-		s.RespondSigned(m, s.Inbox, messages.JoinReplyMessage, v)
+		s.RespondSigned(m, s.Inbox, protocol.JoinReplyMessage, v)
 		return
 	}
 	s.Mu.Lock()
@@ -78,7 +78,7 @@ func (s *slot) Join(d *exchange.Session, m *nats.Msg) {
 	works, x := s.working, s.Pending
 	s.working = true
 	s.Mu.Unlock()
-	s.RespondSigned(m, s.Inbox, messages.JoinReplyMessage, v)
+	s.RespondSigned(m, s.Inbox, protocol.JoinReplyMessage, v)
 	if x != nil { // what it was at is lost
 		if err := s.Deliver(x); err != nil {
 			s.Log.Debug("an order could not be sent again", "error", err)
@@ -91,22 +91,22 @@ func (s *slot) Join(d *exchange.Session, m *nats.Msg) {
 	if s.Number > 0 {
 		return
 	}
-	if here, there := s.of.set.Footing.Platform, w.Footing.Platform; here != there {
+	if here, there := s.of.set.Compatibility.Platform, w.Compatibility.Platform; here != there {
 		s.Log.Warn("the worker's machine is of another kind; its results may differ in their last digits", "host",
-			w.Host, "platform", messages.Printable(there), "here", here)
+			w.Host, "platform", protocol.Printable(there), "here", here)
 	}
 	s.Log.Info("a worker takes part", "host", w.Host, "jobs", w.Jobs)
 }
 
 // admit checks what a worker says of itself.
 func (s *slot) admit(w Info) error {
-	if !subjects.ID.MatchString(w.Instance) || w.Worker != s.worker || !messages.Label.MatchString(w.Host) ||
+	if !subjects.ID.MatchString(w.Instance) || w.Worker != s.worker || !protocol.Label.MatchString(w.Host) ||
 		w.Jobs < 1 ||
 		w.Jobs > subjects.MaxJobs {
 		return fmt.Errorf("%d jobs at a time, host %.100q, worker %.40q or instance %.40q are none", w.Jobs, w.Host,
 			w.Worker, w.Instance)
 	}
-	return s.of.set.Footing.Differs(w.Footing)
+	return s.of.set.Compatibility.Mismatch(w.Compatibility)
 }
 
 // PresenceChanged hears that the worker leaves.
@@ -132,10 +132,11 @@ func (s *slot) release(why string) {
 
 // sendEnd tells the worker that the run is over. Host.Mu must be held.
 func (s *slot) sendEnd() {
-	o := messages.Order{Run: s.RunID, Kind: messages.EndKind, Of: 1, To: s.To, Try: subjects.NewID(), Seq: s.NextSeq()}
+	o := protocol.Order{Run: s.RunID, Kind: protocol.EndKind, Total: 1, To: s.To, Try: subjects.NewID(),
+		Seq: s.NextSeq()}
 	o.SetBody(nil)
 	o.ID = o.Identity()
-	message, err := s.Sign(messages.OrderMessage, o, nil)
+	message, err := s.Sign(protocol.OrderMessage, o, nil)
 	if err == nil {
 		err = s.Conn.Publish(s.Orders(), message)
 	}
@@ -164,10 +165,10 @@ func (s *slot) run(a *job) outcome {
 	}
 	defer s.Outbox.Release(what.Sum)
 	ended := make(chan outcome, 2)
-	x := &exchange.Pending{Order: messages.OrderFor(s.RunID, a.order, a.client)}
+	x := &exchange.Pending{Order: protocol.OrderFor(s.RunID, a.order, a.client)}
 	x.Content, x.To = what, s.To
 	x.ID = x.Identity()
-	x.Read = func(r messages.Reply, body []byte, size int) (func(), error) {
+	x.Read = func(r protocol.Reply, body []byte, size int) (func(), error) {
 		reply, next, err := decodeResult(r, a.order, body)
 		return func() { s.complete(x, ended, outcome{reply: reply, next: next}, size) }, err
 	}
@@ -199,7 +200,7 @@ func (s *slot) run(a *job) outcome {
 }
 
 // encode puts the tensors of a job into the outbox. What the client remembers is in memory no longer than that.
-func (s *slot) encode(a *job) (out messages.Content, err error) {
+func (s *slot) encode(a *job) (out protocol.Content, err error) {
 	s.Decoding <- struct{}{}
 	defer func() { <-s.Decoding }()
 	state, err := a.state()

@@ -11,10 +11,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/messages"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 )
 
@@ -50,15 +50,16 @@ func (w Worker) Ask(ctx context.Context, nc *nats.Conn) (*exchange.Invitation, e
 		defer cancel()
 	}
 	inv, err := exchange.Invite(ctx, nc, subjects.Names(w.Queue).Slot(w.Worker, 0),
-		messages.HelloRequest{Program: w.Program}, w.Identity, w.Log)
+		protocol.HelloRequest{Program: w.Program}, w.Identity, w.Log)
 	if err != nil && parent.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		err = ErrIdle
 	}
 	return inv, err
 }
 
-// Executor does what an order asks of a client that remembers s, as engine.Worker.Answer.
-type Executor func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State, error)
+// Executor does what an order asks of a client that remembers s, as local.Worker.Answer.
+type Executor func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
+	*message.ClientState, error)
 
 // ErrOver tells that the run is over, or that another one has the queue.
 var ErrOver = errors.New("the run is over")
@@ -126,9 +127,9 @@ type workerRole struct {
 	log  *slog.Logger
 }
 
-func (*workerRole) Joined(messages.JoinReply) error { return nil }
+func (*workerRole) Joined(protocol.JoinReply) error { return nil }
 
-func (w *workerRole) Accepts(o messages.Order) error {
+func (w *workerRole) Accepts(o protocol.Order) error {
 	if o.To != w.to {
 		return errors.New("it is for another worker")
 	}
@@ -137,7 +138,7 @@ func (w *workerRole) Accepts(o messages.Order) error {
 
 func (w *workerRole) Execute(ctx context.Context, a *exchange.Client, j *exchange.ActiveOrder) (*exchange.PreparedReply,
 	error) {
-	if j.Kind == messages.EndKind {
+	if j.Kind == protocol.EndKind {
 		return nil, ErrOver
 	}
 	out, next, err := w.compute(ctx, a, j)
@@ -154,18 +155,18 @@ func (w *workerRole) Execute(ctx context.Context, a *exchange.Client, j *exchang
 	return exchange.PrepareReply(j, out, encodeResult(out, next), err)
 }
 
-func (w *workerRole) compute(ctx context.Context, a *exchange.Client, j *exchange.ActiveOrder) (engine.Reply,
-	*engine.State, error) {
+func (w *workerRole) compute(ctx context.Context, a *exchange.Client, j *exchange.ActiveOrder) (message.Reply,
+	*message.ClientState, error) {
 	body, err := a.Tensors(ctx, j, func(string) (*os.File, error) {
 		return exchange.UnnamedFile("",
 			"promptfed-job-*")
 	})
 	if err != nil {
-		return engine.Reply{}, nil, err
+		return message.Reply{}, nil, err
 	}
 	o, s, err := decodeJob(j.Order, body)
 	if err != nil {
-		return engine.Reply{}, nil, err
+		return message.Reply{}, nil, err
 	}
 	j.Body, body = nil, nil
 	return w.do(ctx, j.Client, o, s)
