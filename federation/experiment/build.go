@@ -183,7 +183,7 @@ func (b *Built) openSet(ctx context.Context, classes []string, progress Progress
 	if c.Template == autoTemplate {
 		b.Config.Data.Template = whole.Template
 	}
-	b.Set, err = partition.Half(whole, c.Classes)
+	b.Set, err = partition.ClassSubset(whole, c.Classes)
 	return whole, err
 }
 
