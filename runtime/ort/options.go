@@ -60,6 +60,10 @@ type Options struct {
 	// OptLevel is the graph optimisation.
 	OptLevel OptLevel
 
+	// Profile, when set, makes ONNX Runtime write what every run spent on every operator to a file whose name begins
+	// so, when the session closes; see ReadProfile.
+	Profile string
+
 	// WeightsDir is the folder that the graph's external data files are named relative to. It may be a symbolic link;
 	// neither names nor links inside it may lead out of it, but for those of Hugging Face's cache (see onnx.Locate).
 	WeightsDir string
@@ -127,6 +131,12 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 		{"session.inter_op.allow_spinning", flag(o.Spinning)},
 		{"session.disable_prepacking", flag(!o.Prepack)},
 	}
+	if !o.NoArena {
+		if _, err := native(); err != nil { // has made the arena
+			return err
+		}
+		entries = append(entries, [2]string{"session.use_env_allocators", "1"})
+	}
 	if weights != "" {
 		entries = append(entries, [2]string{"session.model_external_initializers_file_folder_path", weights})
 	}
@@ -136,6 +146,9 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 		func() error { return so.SetExecutionMode(mode) },
 		func() error { return so.SetGraphOptimizationLevel(levels[o.OptLevel]) },
 		func() error { return so.SetCpuMemArena(!o.NoArena) },
+	}
+	if o.Profile != "" {
+		steps = append(steps, func() error { return so.EnableProfiling(o.Profile) })
 	}
 	for _, e := range entries {
 		steps = append(steps, func() error { return so.AddSessionConfigEntry(e[0], e[1]) })
