@@ -1,34 +1,10 @@
 package ort
 
 /*
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
+#cgo CFLAGS: -O3
+#cgo linux LDFLAGS: -lm
+#include "native.h"
 
-// ONNX Runtime's C functions are a table that releases only extend: the static_asserts at the end of its
-// onnxruntime_c_api.cc hold their places, and TestPlacesInTheTable compares these with the binding's header.
-enum {
-	GetErrorMessage = 2,
-	CreateEnv = 3,
-	CreateTensorWithDataAsOrtValue = 49,
-	CreateCpuMemoryInfo = 69,
-	ReleaseStatus = 93,
-	ReleaseMemoryInfo = 94,
-	ReleaseSession = 95,
-	ReleaseValue = 96,
-	CreateAndRegisterAllocator = 144,
-	AddInitializer = 150,
-	ReleaseArenaCfg = 157,
-	CreateArenaCfgV2 = 164,
-	AddRunConfigEntry = 165,
-	CreatePrepackedWeightsContainer = 166,
-	ReleasePrepackedWeightsContainer = 167,
-	CreateSessionFromArrayWithPrepackedWeightsContainer = 169,
-};
-
-enum { version = 8 }; // of the table, the first with all of these
-
-typedef const void *const *table;
 typedef struct { table (*get)(uint32_t version); const char *(*release)(void); } base;
 
 static table tableOf(void *getBase) { return ((const base *(*)(void))getBase)()->get(version); }
@@ -80,6 +56,10 @@ static void *newSession(table t, void *env, void *model, size_t bytes, void *opt
 		t[CreateSessionFromArrayWithPrepackedWeightsContainer])(env, model, bytes, options, container, out);
 }
 
+static void *addDomain(table t, void *options, void *domain) {
+	return ((void *(*)(void *, void *))t[AddCustomOpDomain])(options, domain);
+}
+
 static void *addRunEntry(table t, void *options, const char *key, const char *value) {
 	return ((void *(*)(void *, const char *, const char *))t[AddRunConfigEntry])(options, key, value);
 }
@@ -98,8 +78,8 @@ import (
 
 // api is what of ONNX Runtime's C functions the binding does not offer. Pointers are ONNX Runtime's own objects.
 type api struct {
-	table               C.table
-	environment, memory unsafe.Pointer
+	table                        C.table
+	environment, memory, kernels unsafe.Pointer
 }
 
 // native loads them, once, and makes the arena that sessions share.
@@ -122,8 +102,20 @@ var native = sync.OnceValues(func() (*api, error) {
 	if err := a.failed(C.shareArena(a.table, a.environment)); err != nil {
 		return nil, err
 	}
+	if err := a.failed(C.newKernels(a.table, &a.kernels)); err != nil {
+		return nil, err
+	}
 	return a, a.failed(C.cpuMemory(a.table, 0, &a.memory))
 })
+
+// addKernels makes the operators of kernels.c known to a session.
+func (a *api) addKernels(o *binding.SessionOptions) error {
+	p, err := pointerIn(o, "o")
+	if err != nil {
+		return err
+	}
+	return a.failed(C.addDomain(a.table, *p, a.kernels))
+}
 
 func (a *api) failed(status unsafe.Pointer) error {
 	if status == nil {

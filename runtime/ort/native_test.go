@@ -32,13 +32,13 @@ func TestPlacesInTheTable(t *testing.T) {
 		}
 		names = append(names, m[1]+m[3]+m[4])
 	}
-	source, err := os.ReadFile("native.go")
+	source, err := os.ReadFile("native.h")
 	if err != nil {
 		t.Fatal(err)
 	}
 	used := regexp.MustCompile(`(?m)^\t([A-Z]\w+) = (\d+),$`).FindAllStringSubmatch(string(source), -1)
 	if len(used) < 10 {
-		t.Fatalf("%d functions found in native.go", len(used))
+		t.Fatalf("%d functions found in native.h", len(used))
 	}
 	for _, m := range used {
 		if at, err := strconv.Atoi(m[2]); err != nil || slices.Index(names, m[1]) != at {

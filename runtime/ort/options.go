@@ -107,12 +107,27 @@ func (o Options) native(provider, weights string) (*binding.SessionOptions, erro
 		return nil, fmt.Errorf("ort: session options: %s", oneLine(err))
 	}
 	if provider == CUDA {
-		if err := o.addCUDA(so); err != nil {
-			so.Destroy()
-			return nil, err
-		}
+		err = o.addCUDA(so)
+	} else {
+		err = addKernels(so)
+	}
+	if err != nil {
+		so.Destroy()
+		return nil, err
 	}
 	return so, nil
+}
+
+// addKernels makes the operators of kernels.c known to a session.
+func addKernels(so *binding.SessionOptions) error {
+	a, err := native()
+	if err == nil {
+		err = a.addKernels(so)
+	}
+	if err != nil {
+		return fmt.Errorf("ort: own operators: %s", oneLine(err))
+	}
+	return nil
 }
 
 func (o Options) fill(so *binding.SessionOptions, weights string) error {
