@@ -64,10 +64,10 @@ func TestRuntimeReachesSessions(t *testing.T) {
 func TestAutoTellsWhatItTook(t *testing.T) {
 	c := Defaults()
 	c.Runtime.Provider, c.Runtime.MemoryLimit = ort.Auto, 1<<30
-	c.Data.Drawn.Classes, c.Data.Drawn.Train, c.Data.Drawn.Test = []string{"circle", "square"}, 4, 4
+	c.Data.Generator.Classes, c.Data.Generator.Train, c.Data.Generator.Test = []string{"circle", "square"}, 4, 4
 	b, err := Open(context.Background(), c, nil)
 	if err == nil {
-		err = b.Settle()
+		err = b.ChooseProvider()
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -114,7 +114,7 @@ func near(t testing.TB, what string, got, want []float32, tol float64) {
 	}
 }
 
-var tiny = clip.TextArch{Width: 64, Layers: 3, Heads: 2, Context: 77, Joint: 48}
+var tiny = clip.TextArch{Width: 64, Layers: 3, Heads: 2, Context: 77, EmbedDim: 48}
 
 // The plain form on the assembled sequences is the witness for the cheap form here, with kernels and without;
 // golden_test.go holds the plain form against PyTorch.
@@ -161,7 +161,7 @@ func TestPromptsEqualPlain(t *testing.T) {
 					c.prompts[i].Ctx = g.Input(name, graph.Float, graph.Static(c.t[i], arch.Width))
 					wrt = append(wrt, c.prompts[i].Ctx)
 				}
-				f, cot := build(g), g.Const(formula("cotangent", []int{c.classes, arch.Joint}))
+				f, cot := build(g), g.Const(formula("cotangent", []int{c.classes, arch.EmbedDim}))
 				loss := g.Scalar(0)
 				for i := range f {
 					loss = loss.Add(f[i].Mul(cot).Sum())

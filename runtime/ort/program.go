@@ -9,7 +9,7 @@ import (
 // program is a model made ready for ONNX Runtime: every native input and output is float32 or int64.
 type program struct {
 	name            string
-	inputs, outputs []Port
+	inputs, outputs []ValueInfo
 	native          []string             // names of the compiled graph's inputs, in the order of inputs
 	results         []onnx.AdaptedOutput // where each of outputs comes from
 	nativeOutputs   []string
@@ -72,7 +72,7 @@ func matrices(m *onnx.ModelProto) (out []matrix) {
 	return out
 }
 
-func ports(list []*onnx.ValueInfoProto) (out []Port, err error) {
+func ports(list []*onnx.ValueInfoProto) (out []ValueInfo, err error) {
 	for _, v := range list {
 		p, err := portOf(v)
 		if err != nil {
