@@ -9,6 +9,8 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/engine"
+	"promptfed/federation/features"
+	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/models/bundle"
 	"promptfed/runtime/tensor"
@@ -85,19 +87,15 @@ func Predict(ctx context.Context, c Config, dir string, k int, images []data.Exa
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := x.Exact(ctx, f.bundle, images)
-	if err != nil {
-		return nil, nil, err
-	}
-	features := &engine.Features{Views: []engine.Rows{engine.Held{Tensor: rows}}, Class: make([]int64, len(images))}
-	for _, what := range f.worker.Reads(f.client, f.clients) {
-		t, err := x.ExactHeavy(ctx, f.bundle, images, what)
+	rows := &engine.Features{Class: make([]int64, len(images))}
+	for _, what := range append(f.worker.Reads(f.client, f.clients), method.ImageInput) {
+		t, err := x.Exact(ctx, features.Request{Bundle: f.bundle, List: images, What: what})
 		if err != nil {
 			return nil, nil, err
 		}
-		features.Add(what, []engine.Rows{engine.Held{Tensor: t}})
+		rows.Add(what, []engine.Rows{engine.Held{Tensor: t}})
 	}
-	scores, err := f.worker.Predict(ctx, f.client, f.clients, f.prompts, features)
+	scores, err := f.worker.Predict(ctx, f.client, f.clients, f.prompts, rows)
 	if err != nil {
 		return nil, nil, err
 	}
