@@ -15,7 +15,7 @@ import (
 const fullPatches = 49
 
 // fullSize is a text tower of ViT-B/16's size with random weights, for any classes: its texts are cut into tokens by
-// another backbone's tokenizer, whose numbers name rows of a random table. It has no image tower.
+// another backbone's tokenizer, whose numbers name rows of a random table.
 type fullSize struct {
 	tower
 	words *bundle.Bundle
@@ -24,7 +24,7 @@ type fullSize struct {
 // FullSize gives every client of an experiment such a tower in place of its backbone, with weights that are written
 // into dir, and random unit rows for its images and their patches; labels stay. Evaluation sets are left out.
 func FullSize(e *engine.Experiment, words *bundle.Bundle, dir string) error {
-	t, err := randomTower(clip.TextB, dir)
+	t, err := randomTower("random-vit-b16", clip.TextB, clip.VisionArch{}, dir)
 	if err != nil {
 		return err
 	}
@@ -46,12 +46,13 @@ func FullSize(e *engine.Experiment, words *bundle.Bundle, dir string) error {
 	return nil
 }
 
-// Name is that of the tower's size.
-func (f *fullSize) Name() string { return "random-vit-b16" }
-
 // Task is what the engine builds a method for.
 func (f *fullSize) Task() method.Task {
-	return method.Task{Width: f.text.Width, Dim: f.text.Joint, Patches: fullPatches, Scale: f.scale, ImageSize: 224}
+	t := f.tower.Task()
+	if t.Patches == 0 { // without an image tower
+		t.Patches, t.ImageSize = fullPatches, 224
+	}
+	return t
 }
 
 // Sentences are whole texts through the tower.

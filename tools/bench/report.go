@@ -117,8 +117,8 @@ func (r Report) Table() string {
 	fmt.Fprintln(&b, "times are medians; \"faster\" and \"of GEMM\" are medians of ratios within a turn")
 	for _, x := range r.Results {
 		if x.PlainClasses < x.ClassCount {
-			fmt.Fprintf(&b, "%s, threads %d: the plain step ran on %d of %d classes at a time to save memory; its "+
-				"time and memory are of those, the time scaled to all.\n",
+			fmt.Fprintf(&b, "%s, threads %d: the plain step ran on %d of %d classes at a time, to save memory and "+
+				"time; its time and memory are of those, the time scaled to all.\n",
 				x.Classes, x.Threads, x.PlainClasses, x.ClassCount)
 		}
 	}
