@@ -297,7 +297,7 @@ func simulated(t testing.TB, e *spec.Experiment, encode bool) (prompts, records 
 func timeless(t testing.TB, records []record.Record) string {
 	t.Helper()
 	for i := range records {
-		records[i].Seconds = 0
+		records[i].Seconds, records[i].Phases = 0, nil
 	}
 	text, err := json.Marshal(records)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/tensor"
 )
 
 // fullPatches is how many patches an image of the full-size backbone has, as with ViT-B/32 or RN50 at 224 pixels.
@@ -34,13 +33,14 @@ func FullSize(e *spec.Experiment, words *bundle.Bundle, dir string) error {
 	}
 	t.tokens, t.sos = words.ClassTokens, own.SOS()
 	b := &fullSize{t, words}
+	drawn, task, patches := examples{}, b.Task(), []string{method.PatchesInput}
 	for _, c := range e.Clients {
 		c.Backbone = b
-		c.Train = b.examples(e.Plan.Seed, c.ID, "train", c.Train.Labels())
-		c.Test = b.examples(e.Plan.Seed, c.ID, "test", c.Test.Labels())
+		c.Train = drawn.of(task, c.ID, "train", c.Train.Labels(), patches)
+		c.Test = drawn.of(task, c.ID, "test", c.Test.Labels(), patches)
 	}
 	if s := e.Synthetic; s != nil {
-		s.Backbone, s.Data = b, b.examples(e.Plan.Seed, -1, "synthetic", s.Data.Labels())
+		s.Backbone, s.Data = b, drawn.of(task, -1, "synthetic", s.Data.Labels(), patches)
 	}
 	e.EvaluationSets = nil
 	return nil
@@ -73,23 +73,4 @@ func (f *fullSize) Sentences(g *graph.Graph, texts []string) (graph.Node, error)
 		}
 	}
 	return f.text.Sequences(g, f.weights, ids, f.embed), g.Err()
-}
-
-// examples are unit rows of random features for some labels.
-func (f *fullSize) examples(seed uint64, client int, what string, labels []int64) *spec.Features {
-	rows := func(what string, shape ...int) spec.Rows {
-		x := method.Draw(seed, client, what, shape, 1)
-		d := shape[len(shape)-1]
-		for at := 0; at < x.Len(); at += d {
-			row := tensor.Of(x.Data[at:at+d], d)
-			scale := float32(1 / row.Norm())
-			for j := range row.Data {
-				row.Data[j] *= scale
-			}
-		}
-		return spec.InMemory{Tensor: x}
-	}
-	n, d := len(labels), f.text.Joint
-	return &spec.Features{Class: labels, Views: []spec.Rows{rows(what+" images", n, d)},
-		Patches: []spec.Rows{rows(what+" patches", n, fullPatches, d)}}
 }

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -77,12 +76,6 @@ type SideBySide struct {
 type Projector struct {
 	Kind string `json:"kind"`
 	Time Timing `json:"time"`
-}
-
-// JSON is the report as indented JSON.
-func (r Report) JSON() ([]byte, error) {
-	raw, err := json.MarshalIndent(r, "", "  ")
-	return append(raw, '\n'), err
 }
 
 // Missed lists the targets that were not reached.
