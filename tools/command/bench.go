@@ -17,6 +17,7 @@ type benchFlags struct {
 	backbone, file string
 	experiment     bool
 	method         string
+	against        string
 	rounds         int
 	set            []string
 }
@@ -40,6 +41,8 @@ func benchCommand() *cobra.Command {
 		"and what 1,000 clients cost beside computing")
 	c.Flags().StringVar(&f.method, "method", "promptfl", "base method of --experiment")
 	c.Flags().IntVar(&f.rounds, "rounds", 3, "rounds of --experiment, behind a first one that compiles")
+	c.Flags().StringVar(&f.against, "against", "", "a Python with PyTorch, such as python3: the step against one that is "+
+		"written by hand there (in a checkout)")
 	c.Flags().StringArrayVar(&f.set, "set", nil, "change a runtime key, as in runtime.prepack=false; threads are "+
 		"--threads")
 	c.Flags().StringVar(&f.file, "json", "", "write the figures to a file")
@@ -84,6 +87,9 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 }
 
 func (f benchFlags) measure(cmd *cobra.Command, conf experiment.Config) (measurement, error) {
+	if f.against != "" {
+		return bench.Against(cmd.Context(), f.Options, f.against)
+	}
 	if f.experiment {
 		return bench.Experiment(cmd.Context(), bench.ExperimentOptions{Quick: f.Quick, Method: f.method, Rounds: f.rounds,
 			Workers: conf.Runtime.Workers, Session: f.Session, Progress: f.Progress})
