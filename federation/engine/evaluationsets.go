@@ -6,7 +6,7 @@ import (
 	"promptfed/federation/engine/record"
 )
 
-// evaluateSets gives the exams after the last round.
+// evaluateSets gives the evaluation sets after the last round.
 func (s *Server) evaluateSets(ctx context.Context, test message.Instruction, rec *record.Record) error {
 	for _, name := range s.EvaluationSets {
 		test.Set = name

@@ -82,11 +82,11 @@ func (r Request) views() []int {
 func (r Request) shape() []int {
 	switch n := len(r.List); r.What {
 	case method.PatchesInput:
-		return []int{n, r.Bundle.Patches(), r.Bundle.Text.Joint}
+		return []int{n, r.Bundle.Patches(), r.Bundle.Text.EmbedDim}
 	case method.PixelsInput:
 		return []int{n, 3, r.Bundle.Preprocess.Size, r.Bundle.Preprocess.Size}
 	default:
-		return []int{n, r.Bundle.Text.Joint}
+		return []int{n, r.Bundle.Text.EmbedDim}
 	}
 }
 

@@ -60,6 +60,10 @@ type Options struct {
 	// OptLevel is the graph optimisation.
 	OptLevel OptLevel
 
+	// Profile, when set, makes ONNX Runtime write what every run spent on every operator to a file whose name begins
+	// so, when the session closes; see ReadProfile.
+	Profile string
+
 	// WeightsDir is the folder that the graph's external data files are named relative to. It may be a symbolic link;
 	// neither names nor links inside it may lead out of it, but for those of Hugging Face's cache (see onnx.Locate).
 	WeightsDir string
@@ -136,6 +140,9 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 		func() error { return so.SetExecutionMode(mode) },
 		func() error { return so.SetGraphOptimizationLevel(levels[o.OptLevel]) },
 		func() error { return so.SetCpuMemArena(!o.NoArena) },
+	}
+	if o.Profile != "" {
+		steps = append(steps, func() error { return so.EnableProfiling(o.Profile) })
 	}
 	for _, e := range entries {
 		steps = append(steps, func() error { return so.AddSessionConfigEntry(e[0], e[1]) })

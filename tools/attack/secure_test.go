@@ -27,7 +27,7 @@ name: attack
 method: promptfl
 options: {tokens: 2}
 backbones: [DIR/bundle]
-data: {set: drawn, shots: 4, drawn: {classes: [circle, square], domains: [cartoon], train: 20, test: 20, size: 32}}
+data: {set: synthetic, shots: 4, generator: {classes: [circle, square], domains: [cartoon], train: 20, test: 20, size: 32}}
 partition: {kind: iid, clients: 5}
 train: {rounds: 3, lr: 0.1}
 eval: {every: 3}
@@ -51,7 +51,7 @@ type lyingServer struct {
 func newLyingServer(t *testing.T) *lyingServer {
 	t.Helper()
 	s := &lyingServer{server: &server{t: t, dir: t.TempDir(), address: freePort(t)}, guards: map[int]message.Guard{}}
-	call(t, "convert", "../../models/bundle/testdata/huggingface", "--out", s.at("bundle"))
+	call(t, "convert", "../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
 	path := s.at("attack.yaml")
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(secureConfig, "DIR", s.dir)), 0o644); err != nil {
 		t.Fatal(err)

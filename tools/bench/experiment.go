@@ -80,7 +80,7 @@ var fullBackbones = []struct {
 }{{"rn50", clip.RN50}, {"rn101", clip.RN101}, {"vit-b32", clip.VisionB32}, {"vit-b16", clip.VisionB16}}
 
 // oneBlock is a text tower that costs next to nothing, and whose prompts have CLIP's width.
-var oneBlock = clip.TextArch{Width: 512, Layers: 1, Heads: 8, MLP: 64, Context: 77, Joint: 512}
+var oneBlock = clip.TextArch{Width: 512, Layers: 1, Heads: 8, MLP: 64, Context: 77, EmbedDim: 512}
 
 // Experiment measures whole experiments: some rounds of Table S5's protocol with all clients tested in every one, and
 // what a client costs beside computing.
@@ -161,7 +161,7 @@ func experimentTowers(o ExperimentOptions, dir string) ([]*tower, error) {
 			return nil, err
 		}
 		text := clip.TextB
-		text.Joint = b.vision.Joint
+		text.EmbedDim = b.vision.EmbedDim
 		t, err := randomTower(b.name, text, b.vision, at)
 		if err != nil {
 			return nil, err

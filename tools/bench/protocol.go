@@ -17,6 +17,7 @@ import (
 // protocol is how an experiment is set up.
 type protocol struct {
 	method        string
+	with          []string
 	options       map[string]any
 	classes       []string
 	images        int // of the whole set, cut 60/20/20 inside every client
@@ -36,9 +37,22 @@ func tableS5() protocol {
 		batch: 64, testEvery: 1}
 }
 
+// describe is the experiment without clients.
+func (p protocol) describe() (*spec.Experiment, error) {
+	m, err := methods.Build(p.method, p.with, p.options)
+	if err != nil {
+		return nil, err
+	}
+	return &spec.Experiment{Name: "bench", MethodName: p.method, Method: m, Classes: p.classes,
+		Template: "a photo of a {}.",
+		Training: spec.Training{Epochs: 1, Batch: p.batch, Optim: optim.Config{Name: "sgd", LR: 0.001, Momentum: 0.9,
+			WeightDecay: 5e-4}, Schedule: optim.Schedule{Kind: "constant"}},
+		Plan: spec.Plan{Rounds: p.rounds, Participation: p.participation, TestEvery: max(1, p.testEvery), Seed: seed}}, nil
+}
+
 // experiment deals the examples out to clients, whose backbones are drawn from towers.
 func (p protocol) experiment(towers []*tower) (*spec.Experiment, error) {
-	m, err := methods.Build(p.method, nil, p.options)
+	e, err := p.describe()
 	if err != nil {
 		return nil, err
 	}
@@ -52,11 +66,6 @@ func (p protocol) experiment(towers []*tower) (*spec.Experiment, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &spec.Experiment{Name: "bench", MethodName: p.method, Method: m, Classes: p.classes,
-		Template: "a photo of a {}.",
-		Training: spec.Training{Epochs: 1, Batch: p.batch, Optim: optim.Config{Name: "sgd", LR: 0.001, Momentum: 0.9,
-			WeightDecay: 5e-4}, Schedule: optim.Schedule{Kind: "constant"}},
-		Plan: spec.Plan{Rounds: p.rounds, Participation: p.participation, TestEvery: p.testEvery, Seed: seed}}
 	assign, drawn := method.Rand(seed, "backbones"), examples{}
 	for i, part := range parts {
 		t := towers[assign.IntN(len(towers))]

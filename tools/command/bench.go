@@ -3,6 +3,7 @@ package command
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +17,9 @@ type benchFlags struct {
 	bench.Options
 	backbone, file string
 	experiment     bool
-	method         string
+	methods        bool
+	image          string
+	only           []string
 	against        string
 	rounds         int
 	set            []string
@@ -39,7 +42,10 @@ func benchCommand() *cobra.Command {
 	c.Flags().StringVar(&f.backbone, "backbone", "", "a bundle, instead of ViT-B/16's text tower with random weights")
 	c.Flags().BoolVar(&f.experiment, "experiment", false, "rounds of Table S5's protocol (FedAPPR) in place of a step, "+
 		"and what 1,000 clients cost beside computing")
-	c.Flags().StringVar(&f.method, "method", "promptfl", "base method of --experiment")
+	c.Flags().BoolVar(&f.methods, "methods", false, "a client's turn of one step with every method and wrapper")
+	c.Flags().StringSliceVar(&f.only, "only", nil, "methods of --methods (default all), or the one of --experiment "+
+		"(default promptfl)")
+	c.Flags().StringVar(&f.image, "image-tower", "vit-b32", "of --methods: rn50, rn101, vit-b32 or vit-b16")
 	c.Flags().IntVar(&f.rounds, "rounds", 3, "rounds of --experiment, behind a first one that compiles")
 	c.Flags().StringVar(&f.against, "against", "", "a Python with PyTorch, such as python3: the step against one that is "+
 		"written by hand there (in a checkout)")
@@ -63,7 +69,7 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 	conf.Name = "bench"
 	d := newDisplay(conf)
 	defer d.close()
-	if err := settle(&conf, d); err != nil {
+	if err := chooseProvider(&conf, d); err != nil {
 		return err
 	}
 	f.Session, f.Progress = conf.Runtime.Session(0), d.steps
@@ -90,9 +96,16 @@ func (f benchFlags) measure(cmd *cobra.Command, conf experiment.Config) (measure
 	if f.against != "" {
 		return bench.Against(cmd.Context(), f.Options, f.against)
 	}
+	if f.methods {
+		return bench.Methods(cmd.Context(), bench.MethodsOptions{Quick: f.Quick, Only: f.only, Image: f.image,
+			Session: f.Session, Progress: f.Progress})
+	}
 	if f.experiment {
-		return bench.Experiment(cmd.Context(), bench.ExperimentOptions{Quick: f.Quick, Method: f.method, Rounds: f.rounds,
-			Workers: conf.Runtime.Workers, Session: f.Session, Progress: f.Progress})
+		if len(f.only) > 1 {
+			return nil, usageError{fmt.Errorf("--experiment runs one method, not --only %s", strings.Join(f.only, ","))}
+		}
+		return bench.Experiment(cmd.Context(), bench.ExperimentOptions{Quick: f.Quick, Method: strings.Join(f.only, ""),
+			Rounds: f.rounds, Workers: conf.Runtime.Workers, Session: f.Session, Progress: f.Progress})
 	}
 	return bench.Run(cmd.Context(), f.Options)
 }

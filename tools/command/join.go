@@ -250,7 +250,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	if err := f.consent().take(ctx, terms, own); err != nil {
 		return nil, nil, err
 	}
-	if err := b.Settle(); err != nil {
+	if err := b.ChooseProvider(); err != nil {
 		return nil, nil, err
 	}
 	d.opened(b)

@@ -143,7 +143,7 @@ func (f workFlags) prepare(ctx context.Context, config []byte) (*task, error) {
 	if err != nil {
 		return nil, asUsage(err)
 	}
-	if err := b.Settle(); err != nil {
+	if err := b.ChooseProvider(); err != nil {
 		return nil, err
 	}
 	d.opened(b)
