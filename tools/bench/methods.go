@@ -28,6 +28,7 @@ import (
 type MethodsOptions struct {
 	Quick    bool     // towers of one and two blocks
 	Only     []string // methods and wrappers; empty is all
+	Threads  int      // of ONNX Runtime; 0 is one per core
 	Image    string   // image tower: rn50, rn101, vit-b32 (also when empty) or vit-b16
 	Session  ort.Options
 	Progress func(what string, done, total int) // may be nil
@@ -65,12 +66,12 @@ const (
 )
 
 // Methods measures a client's turn of one step with every base method, and with every wrapper over promptfl, in full-size
-// towers with random weights and one thread for each core.
+// towers with random weights.
 func Methods(ctx context.Context, o MethodsOptions) (r MethodsReport, err error) {
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}
 	}
-	o.Session.IntraThreads = cmp.Or(o.Session.IntraThreads, runtime.NumCPU())
+	o.Session.IntraThreads = cmp.Or(o.Threads, runtime.NumCPU())
 	vision, text := clip.VisionArch{}, clip.TextB
 	r.Quick, r.Image, r.Threads = o.Quick, cmp.Or(o.Image, "vit-b32"), o.Session.IntraThreads
 	for _, b := range fullBackbones {
@@ -142,7 +143,7 @@ func (o MethodsOptions) method(ctx context.Context, b *fullSize, d methods.Def, 
 		s.Method, base, with = "+ "+d.Name, "promptfl", []string{d.Name}
 	}
 	p := protocol{method: base, with: with, classes: clip.CIFAR10.Names(), clients: methodClients, participation: 1,
-		batch: batch, rounds: methodRounds}
+		batch: batch, rounds: methodRounds, testEvery: methodRounds}
 	e, err := p.describe()
 	if err != nil {
 		return s, err

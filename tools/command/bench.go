@@ -38,7 +38,8 @@ func benchCommand() *cobra.Command {
 			"experiments"}
 	c.Flags().BoolVar(&f.Quick, "quick", false, "fewer repetitions, and with --experiment a tiny backbone")
 	c.Flags().StringSliceVar(&f.Classes, "classes", nil, "class lists: cifar10, cifar100 (default both)")
-	c.Flags().IntSliceVar(&f.Threads, "threads", nil, "thread counts (default 1 and one per core)")
+	c.Flags().IntSliceVar(&f.Threads, "threads", nil, "thread counts (default 1 and one per core); of --methods the "+
+		"first (default one per core)")
 	c.Flags().StringVar(&f.backbone, "backbone", "", "a bundle, instead of ViT-B/16's text tower with random weights")
 	c.Flags().BoolVar(&f.experiment, "experiment", false, "rounds of Table S5's protocol (FedAPPR) in place of a step, "+
 		"and what 1,000 clients cost beside computing")
@@ -97,8 +98,11 @@ func (f benchFlags) measure(cmd *cobra.Command, conf experiment.Config) (measure
 		return bench.Against(cmd.Context(), f.Options, f.against)
 	}
 	if f.methods {
-		return bench.Methods(cmd.Context(), bench.MethodsOptions{Quick: f.Quick, Only: f.only, Image: f.image,
-			Session: f.Session, Progress: f.Progress})
+		o := bench.MethodsOptions{Quick: f.Quick, Only: f.only, Image: f.image, Session: f.Session, Progress: f.Progress}
+		if len(f.Threads) > 0 {
+			o.Threads = f.Threads[0]
+		}
+		return bench.Methods(cmd.Context(), o)
 	}
 	if f.experiment {
 		if len(f.only) > 1 {
