@@ -19,6 +19,12 @@ import (
 // The server's state is one file, replaced atomically at the end of every round; that moment commits the round.
 const checkpointFile = "server.safetensors"
 
+// HasCheckpoint tells whether a run folder holds a round that counts.
+func HasCheckpoint(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, CheckFolder, checkpointFile))
+	return err == nil
+}
+
 // position is what the checkpoint says beside tensors.
 type position struct {
 	Round       int                 `json:"round"` // rounds done

@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/engine"
 	"promptfed/models/preprocess"
+	"promptfed/runtime/version"
 )
 
 // Shared is a run's configuration as its workers get it: the same experiment, without folders and machine. Backbones
@@ -58,7 +59,7 @@ func (b *Built) Footing(ctx context.Context) (engine.Footing, error) {
 		return engine.Footing{}, fmt.Errorf("options: %w", err)
 	}
 	e.Options, e.Secure = string(options), ""
-	out := engine.Footing{Program: Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	out := engine.Footing{Program: version.String(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		Fingerprint: e.Fingerprint(), Terms: e.Terms(),
 		Digests: map[string]string{}}
 	for _, f := range b.Bundles {

@@ -12,6 +12,9 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"promptfed/runtime/version"
+	"promptfed/tools/runfolder"
 )
 
 // Exit codes.
@@ -29,6 +32,7 @@ func (e usageError) Unwrap() error { return e.error }
 // Main runs the program with the process's arguments and exits.
 func Main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx = runfolder.WithCommandLine(ctx, os.Args)
 	code := execute(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)
@@ -39,7 +43,8 @@ func execute(ctx context.Context, args []string) int {
 		Use: "promptfed", Short: "Federated prompt learning over frozen vision-language models",
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.Version = version.String()
+	root.SetVersionTemplate("promptfed {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(runCommand(), sweepCommand(), reportCommand(), listCommand(), convertCommand(), inspectCommand(),
 		checkCommand(), gradCommand(),
@@ -53,7 +58,7 @@ func execute(ctx context.Context, args []string) int {
 	}
 	fmt.Fprintln(os.Stderr, "promptfed: "+oneLine(err))
 	var u usageError
-	if errors.As(err, &u) || strings.HasPrefix(err.Error(), "unknown command") {
+	if errors.As(err, &u) || errors.As(err, new(runfolder.Occupied)) || strings.HasPrefix(err.Error(), "unknown command") {
 		return usage
 	}
 	return failed

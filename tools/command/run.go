@@ -17,16 +17,19 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
 	"promptfed/tools/results"
+	"promptfed/tools/runfolder"
 )
 
 func runCommand() *cobra.Command {
 	var sets []string
 	var out string
-	var resume, smoke bool
-	var seeds []uint
+	var use runfolder.Use
+	var smoke bool
+	var seeds seedList
 	var spread clusterFlags
 	c := &cobra.Command{
-		Use:   "run CONFIG... [--set key=value] [--seeds 1,2,3] [--smoke] [--cluster URL] [--out DIR] [--resume]",
+		Use:   "run CONFIG... [--set key=value] [--seeds 1-3] [--smoke] [--cluster URL] [--out DIR] [--resume] "+
+			"[--force]",
 		Args:  atLeast(1),
 		Short: "run federated experiments; several are compared in one table; one with a section sweep is a sweep",
 	}
@@ -34,9 +37,10 @@ func runCommand() *cobra.Command {
 	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
 	c.Flags().StringVar(&out, "out", "", "run folder (default runs/NAME); with several configurations, the folder "+
 		"above them")
-	c.Flags().UintSliceVar(&seeds, "seeds", nil, "run each configuration once with every seed; the table shows means "+
-		"and standard deviations over seeds")
-	c.Flags().BoolVar(&resume, "resume", false, "go on after the last finished round")
+	c.Flags().Var(&seeds, "seeds", "run each configuration once with every seed, as in 1,2,3 or 1-3; the table shows "+
+		"means and standard deviations over seeds")
+	c.Flags().BoolVar(&use.Resume, "resume", false, "go on after the last finished round")
+	c.Flags().BoolVar(&use.Force, "force", false, forceHelp)
 	spread.add(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, path := range args {
@@ -48,7 +52,7 @@ func runCommand() *cobra.Command {
 				return usageError{fmt.Errorf("%s is a sweep, or --smoke makes it one; run one sweep at a time", path)}
 			}
 			if sweep || smoke {
-				return runSweep(cmd.Context(), path, sweepFlags{smoke: smoke, resume: resume, sets: sets, seeds: seeds,
+				return runSweep(cmd.Context(), path, sweepFlags{smoke: smoke, use: use, sets: sets, seeds: seeds,
 					out: out, spread: spread})
 			}
 		}
@@ -71,8 +75,13 @@ func runCommand() *cobra.Command {
 		}
 		for i, folder := range folders {
 			if slices.Contains(folders[:i], folder) {
-				return usageError{fmt.Errorf("two runs would have the folder %s; give configurations other names, "+
-					"and each seed once", folder)}
+				return usageError{fmt.Errorf("two runs would have the folder %s; give configurations other names",
+					folder)}
+			}
+		}
+		for _, folder := range folders {
+			if err := runfolder.Check(folder, use); err != nil {
+				return err
 			}
 		}
 		others, err := spread.open(cmd.Context())
@@ -81,7 +90,7 @@ func runCommand() *cobra.Command {
 		}
 		defer others.close()
 		for i, conf := range confs {
-			if err := runOne(cmd.Context(), conf, folders[i], resume, others); err != nil {
+			if err := runOne(cmd.Context(), conf, folders[i], use, others); err != nil {
 				return fmt.Errorf("%s, seed %d: %w", conf.Name, conf.Seed, err)
 			}
 		}
@@ -105,23 +114,26 @@ func runCommand() *cobra.Command {
 
 // load reads a configuration; anything wrong with it is wrong usage.
 func load(path string, sets []string) (experiment.Config, error) {
-	conf, err := configs.Load(path, sets)
+	l, err := configs.Open(path, sets)
 	if err == nil {
-		err = conf.Check()
+		err = l.Check()
 	}
 	if err != nil {
-		return conf, usageError{err}
+		return l.Config, usageError{err}
 	}
-	return conf, nil
+	for _, n := range l.Notes {
+		fmt.Fprintln(os.Stderr, "promptfed: note:", n)
+	}
+	return l.Config, nil
 }
 
 // runOne trains in a run folder and reports what it gave.
-func runOne(ctx context.Context, conf experiment.Config, dir string, resume bool, others *cluster) error {
+func runOne(ctx context.Context, conf experiment.Config, dir string, use runfolder.Use, others *cluster) error {
 	d := newDisplay(conf)
 	defer d.close()
-	if _, err := train(ctx, conf, dir, resume, 0, d, others); err != nil {
+	if _, err := train(ctx, conf, dir, use, 0, d, others); err != nil {
 		if ctx.Err() != nil {
-			return fmt.Errorf("stopped; promptfed run --resume --out %s goes on after the last finished round", dir)
+			return stopped(ctx)
 		}
 		return err
 	}
@@ -129,11 +141,16 @@ func runOne(ctx context.Context, conf experiment.Config, dir string, resume bool
 	return err
 }
 
+// stopped is the error of work that was interrupted, with the line that goes on with it.
+func stopped(ctx context.Context) error {
+	return fmt.Errorf("stopped; to go on: %s", runfolder.Again(ctx, "--resume"))
+}
+
 // train runs an experiment in its folder; workers, unless 0, are the clients that train at a time. With a cluster, they
 // train on other machines.
-func train(ctx context.Context, conf experiment.Config, dir string, resume bool, workers int, m monitor,
-	others *cluster) (*engine.Result, error) {
-	if err := claim(dir, resume); err != nil {
+func train(ctx context.Context, conf experiment.Config, dir string, use runfolder.Use, workers int, m monitor,
+	others *cluster) (r *engine.Result, err error) {
+	if err := runfolder.Check(dir, use); err != nil { // before long work
 		return nil, err
 	}
 	b, err := prepare(ctx, conf, m)
@@ -141,9 +158,23 @@ func train(ctx context.Context, conf experiment.Config, dir string, resume bool,
 		return nil, err
 	}
 	defer b.Close()
+	release, err := runfolder.Claim(dir, use)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	end, err := runfolder.Begin(ctx, dir, b.Config, runfolder.DataOf(b))
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if e := end(err); err == nil {
+			err = e
+		}
+	}()
 	// A run that goes on keeps the file until it is known to be the same experiment.
 	record := func() error { return writeConfig(dir, b.Config) }
-	if _, err := os.Stat(filepath.Join(dir, configFile)); !resume || err != nil {
+	if _, err := os.Stat(filepath.Join(dir, configFile)); !use.Resume || err != nil {
 		if err := record(); err != nil {
 			return nil, err
 		}
@@ -158,7 +189,7 @@ func train(ctx context.Context, conf experiment.Config, dir string, resume bool,
 	}
 	defer events.close()
 	set := b.Settings()
-	set.Dir, set.Resume, set.OnTurn, set.OnWarning = dir, resume, m.turn, m.warn
+	set.Dir, set.Resume, set.OnTurn, set.OnWarning = dir, use.Resume, m.turn, m.warn
 	set.OnRound = func(r engine.Record) {
 		m.round(r)
 		events.round(r)
@@ -172,8 +203,7 @@ func train(ctx context.Context, conf experiment.Config, dir string, resume bool,
 		defer done()
 	}
 	m.start(conf.Train.Rounds, len(b.Parts))
-	r, err := engine.Run(ctx, b.Engine, set)
-	if err != nil {
+	if r, err = engine.Run(ctx, b.Engine, set); err != nil {
 		return nil, err
 	}
 	if err := record(); err != nil {
@@ -209,24 +239,6 @@ func writeJSON(dir, name string, v any) error {
 		return err
 	}
 	return writeFile(filepath.Join(dir, name), append(text, '\n'))
-}
-
-// claim makes the run folder, or refuses one that holds another run.
-func claim(dir string, resume bool) error {
-	if _, err := os.Stat(filepath.Join(dir, engine.RoundsFile)); err == nil && !resume {
-		return usageError{fmt.Errorf("%s holds a run already; use --resume to go on with it, or another --out", dir)}
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("cannot make the run folder: %w; use another --out", err)
-	}
-	f, err := os.CreateTemp(dir, ".write-*.tmp")
-	if err != nil {
-		return fmt.Errorf("cannot write into the run folder: %w; use another --out", err)
-	}
-	f.Close()
-	return os.Remove(f.Name())
 }
 
 // asUsage marks what a wrong configuration caused, and leaves failures of the machine alone.

@@ -15,11 +15,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"promptfed/configs"
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
 	"promptfed/runtime/tensor"
+	"promptfed/tools/runfolder"
 )
 
 // serveFlags are the command line of serve.
@@ -35,7 +35,7 @@ type serveFlags struct {
 	maxNorm        string
 	maxExamples    string
 	limit, largest int
-	resume         bool
+	resume, force  bool
 	insecureDP     bool
 	log, metrics   string
 }
@@ -43,7 +43,7 @@ type serveFlags struct {
 func serveCommand() *cobra.Command {
 	var f serveFlags
 	c := &cobra.Command{Use: "serve CONFIG --out DIR [--listen HOST:PORT | --nats URL] [--clients N] [--deadline 5m] " +
-		"[--quorum 0.8] [--resume]", Args: exactly(1),
+		"[--quorum 0.8] [--resume] [--force]", Args: exactly(1),
 		Short: "run an experiment whose clients are on other machines (promptfed join); the server holds no data"}
 	l := c.Flags()
 	l.StringArrayVar(&f.sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
@@ -71,6 +71,7 @@ func serveCommand() *cobra.Command {
 	l.BoolVar(&f.insecureDP, "insecure-dp", false, "draw the noise of differential privacy from the run's seed, to "+
 		"repeat a run byte for byte; whoever knows the seed takes it off, so that it hides nothing")
 	l.BoolVar(&f.resume, "resume", false, "go on after the last finished round")
+	l.BoolVar(&f.force, "force", false, forceHelp)
 	l.StringVar(&f.log, "log", "text", "form of the log on standard error: text or json")
 	l.StringVar(&f.metrics, "metrics", "", "HOST:PORT that answers /metrics (Prometheus) and /healthz; they are not "+
 		"protected, so take 127.0.0.1")
@@ -97,9 +98,9 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if err := transport.CheckName(f.run); err != nil {
 		return usageError{fmt.Errorf("--run: %w", err)}
 	}
-	conf, err := configs.Load(path, f.sets)
+	conf, err := load(path, f.sets)
 	if err != nil {
-		return usageError{err}
+		return err
 	}
 	if f.clients == 0 {
 		f.clients = conf.Partition.Clients
@@ -126,9 +127,12 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if dir == "" {
 		dir = filepath.Join("runs", conf.Name)
 	}
-	if err := claim(dir, f.resume); err != nil {
+	use := runfolder.Use{Resume: f.resume, Force: f.force}
+	release, err := runfolder.Claim(dir, use)
+	if err != nil {
 		return err
 	}
+	defer release()
 	set, err := f.settings(dir, b, log)
 	if err != nil {
 		return err
@@ -166,8 +170,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	}
 	if err := f.train(ctx, h, b, dir, d, round, log); err != nil {
 		if ctx.Err() != nil {
-			return fmt.Errorf("stopped; promptfed serve %s --resume --out %s goes on after the last finished round",
-				path, dir)
+			return stopped(ctx)
 		}
 		return err
 	}
@@ -182,7 +185,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 
 // train waits for clients and runs the rounds.
 func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.Built, dir string, d *display,
-	round func(engine.Record), log *slog.Logger) error {
+	round func(engine.Record), log *slog.Logger) (err error) {
 	log.Info("waiting for clients", "needed", f.wait, "of", f.clients)
 	terms, err := h.Wait(ctx, f.wait)
 	if err != nil {
@@ -195,6 +198,15 @@ func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.B
 	if err := writeConfig(dir, b.Config); err != nil {
 		return err
 	}
+	end, err := runfolder.Begin(ctx, dir, b.Config, nil)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := end(err); err == nil {
+			err = e
+		}
+	}()
 	set := b.Settings()
 	set.Dir, set.Resume, set.Remote = dir, f.resume, h
 	set.OnRound = round

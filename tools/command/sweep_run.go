@@ -18,6 +18,7 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/runtime/ort"
 	"promptfed/tools/results"
+	"promptfed/tools/runfolder"
 )
 
 // runSweep runs the cells of a sweep file that are not done yet.
@@ -35,7 +36,11 @@ func runSweep(ctx context.Context, path string, f sweepFlags) error {
 	if dir == "" {
 		dir = filepath.Join("runs", s.Name)
 	}
-	if err := claimSweep(s, dir, f.resume); err != nil {
+	release, err := claimSweep(s, dir, f.use)
+	if release != nil {
+		defer release()
+	}
+	if err != nil {
 		return err
 	}
 	var todo []configs.Cell
@@ -53,8 +58,7 @@ func runSweep(ctx context.Context, path string, f sweepFlags) error {
 	err = r.run(ctx, todo, jobs)
 	r.show.close()
 	if ctx.Err() != nil {
-		return fmt.Errorf("stopped; promptfed sweep %s --resume --out %s goes on, with the other options as they "+
-			"were", path, dir)
+		return stopped(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("%w; the rest was left: make room and add --resume to go on", err)
@@ -187,7 +191,7 @@ func (r *sweepRun) cell(ctx context.Context, c configs.Cell) (err error) {
 	if c.Config.Runtime.Workers > 0 {
 		workers = 0
 	}
-	result, err := train(ctx, c.Config, dir, true, workers, m, r.others)
+	result, err := train(ctx, c.Config, dir, runfolder.Use{Resume: true}, workers, m, r.others)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
+	"promptfed/runtime/version"
 )
 
 // workFlags are the command line of work.
@@ -67,7 +68,7 @@ func work(ctx context.Context, url string, f workFlags) error {
 	if err != nil {
 		return err
 	}
-	w := transport.Work{Queue: f.queue, Worker: transport.NewID(), Program: experiment.Version(), Idle: f.idle,
+	w := transport.Work{Queue: f.queue, Worker: transport.NewID(), Program: version.String(), Idle: f.idle,
 		Log: log}
 	if w.Identity, err = f.link.identity(); err != nil {
 		return err
