@@ -49,7 +49,7 @@ func saveCheckpoint(dir string, g *method.Global, p position) error {
 	}
 	if err := writeSealed(filepath.Join(dir, checkpointFile), m,
 		map[string]string{"position": string(meta)}); err != nil {
-		return fmt.Errorf("checkpoint of round %d: %w", p.Round-1, err)
+		return fmt.Errorf("checkpoint of round %d: %w", p.Round, err)
 	}
 	return nil
 }

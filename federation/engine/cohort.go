@@ -135,7 +135,7 @@ func (w *Worker) Answer(ctx context.Context, c *Client, o Order, s State) (r Rep
 	}
 	if err == nil {
 		if err = finite("upload ", uploadTensors(r.Upload)); err != nil {
-			err = fmt.Errorf("round %d, client %d: %w", o.Round, c.ID, err)
+			err = fmt.Errorf("round %d, client %d: %w", o.Round+1, c.ID, err)
 		}
 	}
 	if err != nil {

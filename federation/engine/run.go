@@ -311,7 +311,7 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 	err := j.add(rec)
 	e.sweepBest(set, s, j)
 	if err != nil {
-		return fmt.Errorf("round %d is done, but its line could not be written: %w; add --resume to go on", rec.Round,
+		return fmt.Errorf("round %d is done, but its line could not be written: %w; add --resume to go on", rec.Round+1,
 			err)
 	}
 	return nil

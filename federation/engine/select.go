@@ -194,7 +194,7 @@ func (e *Experiment) checkBest(set Settings, s *Server, j *journal) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot resume: what round %d left, the best so far, was not kept, as without eval.select: "+
 			"best-val; set it to last, or start again in another folder",
-			j.Records[best].Round)
+			j.Records[best].Round+1)
 	}
 	return err
 }

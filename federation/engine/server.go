@@ -138,7 +138,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 		g.Noise = s.Noise.of(g.Round, false)
 	}
 	if err := s.joinNew(); err != nil {
-		return Record{}, fmt.Errorf("round %d: %w", g.Round, err)
+		return Record{}, fmt.Errorf("round %d: %w", g.Round+1, err)
 	}
 	rec := Record{Round: g.Round, Clients: s.participants(g.Round), LR: s.Rate(g.Round)}
 	order := Order{Round: g.Round, Clients: rec.Clients, Of: s.Plan.Clients, Shared: g.Shared, Down: g.Broadcast,
@@ -157,7 +157,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 			_, err = s.sift(g, replies, q.Aggregate)
 		}
 		if err != nil {
-			return rec, fmt.Errorf("round %d, survey %s: %w", g.Round, q.Name, err)
+			return rec, fmt.Errorf("round %d, survey %s: %w", g.Round+1, q.Name, err)
 		}
 		if s.Tracer != nil {
 			traceChanged(s.Tracer, fmt.Sprintf("r%d/survey/%s/digest", g.Round, q.Name), g, down, kept, each)
@@ -176,7 +176,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	}
 	for _, r := range replies {
 		if err := checkUpload(g.Shared, r.Upload); err != nil {
-			return rec, fmt.Errorf("round %d, client %d: %w", g.Round, r.Client, err)
+			return rec, fmt.Errorf("round %d, client %d: %w", g.Round+1, r.Client, err)
 		}
 	}
 	g.Notes = map[string]float64{}
@@ -184,7 +184,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	if len(replies) > 0 || len(order.Clients) == 0 { // where all failed there is nothing to merge
 		var err error
 		if merged, err = s.sift(g, replies, s.Method.Merge); err != nil {
-			return rec, fmt.Errorf("round %d, merge: %w", g.Round, err)
+			return rec, fmt.Errorf("round %d, merge: %w", g.Round+1, err)
 		}
 	}
 	if len(merged) < len(replies) {
@@ -205,7 +205,7 @@ func (s *Server) round(ctx context.Context) (Record, error) {
 	}
 	for _, part := range parts {
 		if err := finite("", part); err != nil {
-			return rec, fmt.Errorf("round %d, merge: %w", g.Round, err)
+			return rec, fmt.Errorf("round %d, merge: %w", g.Round+1, err)
 		}
 	}
 	if s.Tracer != nil {
@@ -238,7 +238,7 @@ func (s *Server) send(ctx context.Context, o Order, rec *Record) ([]Reply, error
 	}
 	// clients elsewhere may all have failed, which is their own affair
 	if _, remote := s.Cohort.(Suspicious); len(replies) == 0 && !remote {
-		return nil, fmt.Errorf("round %d: no client answered", o.Round)
+		return nil, fmt.Errorf("round %d: no client answered", o.Round+1)
 	}
 	s.updateInfos() // some may have joined to answer
 	sortReplies(replies)

@@ -19,14 +19,14 @@ func (w *Worker) RunSurvey(c *Client, o Order, s State) (method.Upload, error) {
 	l, _ := w.begin(c, o, s)
 	q, ok := o.survey(w.Method)
 	if !ok {
-		return method.Upload{}, fmt.Errorf("round %d, client %d: the method has no survey %q", o.Round, c.ID, o.Survey)
+		return method.Upload{}, fmt.Errorf("round %d, client %d: the method has no survey %q", o.Round+1, c.ID, o.Survey)
 	}
 	answer, err := q.Compute(l)
 	if err == nil {
 		err = w.traceSurvey(c, o, s, answer)
 	}
 	if err != nil {
-		return method.Upload{}, fmt.Errorf("round %d, client %d, survey %s: %w", o.Round, c.ID, o.Survey, err)
+		return method.Upload{}, fmt.Errorf("round %d, client %d, survey %s: %w", o.Round+1, c.ID, o.Survey, err)
 	}
 	return method.Upload{Client: c.ID, N: c.Train.Len(), Extra: answer}, nil
 }
@@ -54,12 +54,12 @@ func (w *Worker) RunTest(ctx context.Context, c *Client, o Order, s State) (Scor
 	if o.Exam != "" {
 		x, ok := w.exams[o.Exam]
 		if !ok {
-			return Scores{}, fmt.Errorf("round %d, client %d: there is no exam %q here", o.Round, c.ID, o.Exam)
+			return Scores{}, fmt.Errorf("round %d, client %d: there is no exam %q here", o.Round+1, c.ID, o.Exam)
 		}
 		return x.take(ctx, c, o, s)
 	}
 	fail := func(err error) (Scores, error) {
-		return Scores{}, fmt.Errorf("round %d, client %d, test: %w", o.Round, c.ID, err)
+		return Scores{}, fmt.Errorf("round %d, client %d, test: %w", o.Round+1, c.ID, err)
 	}
 	r := Scores{Examples: c.Test.Len(), Untrained: len(s.Private)+len(s.Own) == 0}
 	l, s := w.begin(c, o, s)

@@ -161,7 +161,7 @@ func (w *Worker) RunTrain(ctx context.Context, c *Client, o Order, s State) (met
 func (w *Worker) runTrain(ctx context.Context, c *Client, o Order, s State, shared *sharedOptimizer) (method.Upload,
 	State, Stats, error) {
 	fail := func(err error) (method.Upload, State, Stats, error) {
-		return method.Upload{}, State{}, Stats{}, fmt.Errorf("round %d, client %d: %w", o.Round, c.ID, err)
+		return method.Upload{}, State{}, Stats{}, fmt.Errorf("round %d, client %d: %w", o.Round+1, c.ID, err)
 	}
 	l, s := w.begin(c, o, s)
 	p, err := w.c.step(c.Backbone, l.Task)

@@ -59,11 +59,11 @@ func (c *clientRole) work(ctx context.Context, a *Agent, j *job) (*answer, error
 		return nil, ctx.Err()
 	}
 	if errors.Is(err, errGone) {
-		c.log.Debug("the order is gone", "round", j.Round, "kind", j.Kind)
+		c.log.Debug("the order is gone", "round", j.Round+1, "kind", j.Kind)
 		return nil, nil
 	}
 	if err != nil {
-		c.log.Error("the order could not be done", "round", j.Round, "kind", j.Kind, "error", err)
+		c.log.Error("the order could not be done", "round", j.Round+1, "kind", j.Kind, "error", err)
 	}
 	ans, err := answered(j, out, out.Tensors(), err)
 	if err == nil {

@@ -220,7 +220,7 @@ func (d *Dispatcher) Answer(ctx context.Context, client *engine.Client, o engine
 				continue
 			}
 			out.err, out.fatal = fmt.Errorf("round %d, client %d: %d workers began this job and none came to its end; "+
-				"does it need more memory than they have?", o.Round, client.ID, lost), true
+				"does it need more memory than they have?", o.Round+1, client.ID, lost), true
 		}
 		if out.err == nil {
 			return out.reply, out.next, nil
@@ -232,6 +232,6 @@ func (d *Dispatcher) Answer(ctx context.Context, client *engine.Client, o engine
 		if out.fatal {
 			return engine.Reply{Client: client.ID}, nil, out.err
 		}
-		d.log.Warn("a job failed; it is given again", "round", o.Round, "client", client.ID, "reason", out.err)
+		d.log.Warn("a job failed; it is given again", "round", o.Round+1, "client", client.ID, "reason", out.err)
 	}
 }

@@ -167,7 +167,7 @@ func (s *slot) do(a *assignment) outcome {
 		return func() { s.settle(x, ended, outcome{reply: reply, next: next}, size) }, err
 	}
 	x.fail = func(why string, _ error) {
-		s.settle(x, ended, outcome{err: fmt.Errorf("round %d, client %d: %s", a.order.Round, a.client, why)}, 0)
+		s.settle(x, ended, outcome{err: fmt.Errorf("round %d, client %d: %s", a.order.Round+1, a.client, why)}, 0)
 	}
 	if err := s.begin(x); err != nil && !natsAway(err) {
 		return outcome{err: err, fatal: true}
@@ -209,7 +209,7 @@ func (s *slot) load(a *assignment) (out content, err error) {
 		out.away()
 	}
 	if len(body) > s.largest {
-		return out, fmt.Errorf("round %d, client %d: the job has %d bytes; at most %d are possible", a.order.Round,
+		return out, fmt.Errorf("round %d, client %d: the job has %d bytes; at most %d are possible", a.order.Round+1,
 			a.client, len(body), s.largest)
 	}
 	return out, s.spool.put(out.Sum, body)

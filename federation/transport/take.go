@@ -208,7 +208,7 @@ func (h *Hub) Refused(round, client int, why error) {
 	h.known[client].refused++
 	h.mu.Unlock()
 	h.count.refused.Add(1)
-	h.set.Log.Warn("an upload is left out", "round", round, "client", client, "reason", plain(why.Error()))
+	h.set.Log.Warn("an upload is left out", "round", round+1, "client", client, "reason", plain(why.Error()))
 }
 
 // refuse notes for the round's record, and for the status, that a reply is refused.

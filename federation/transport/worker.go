@@ -140,7 +140,7 @@ func (w *workerRole) work(ctx context.Context, a *Agent, j *job) (*answer, error
 		return nil, nil
 	}
 	if err != nil {
-		w.log.Error("a job failed", "round", j.Round, "client", j.Client, "error", err)
+		w.log.Error("a job failed", "round", j.Round+1, "client", j.Client, "error", err)
 		err = fmt.Errorf("worker %s: %w", w.host, err)
 	}
 	return answered(j, out, result(out, next), err)
