@@ -137,6 +137,9 @@ func (e *keyError) Unwrap() error { return e.err }
 // leading is the key that a message begins with.
 var leading = regexp.MustCompile(`^([a-z][a-z0-9_]*(?:\.[a-z0-9_-]+|\[\d+\])*)(?:\.?:| is | of )`)
 
+// ofOption finds the method and the option that a message of methods.Build is about.
+var ofOption = regexp.MustCompile(`^([a-z0-9_-]+): option ([a-z0-9_]+) `)
+
 // blame says of every part of an error where the value that it is about came from: a flag, a variable, or a line of the
 // file. The result is one line.
 func (s settings) blame(err error) error {
@@ -158,6 +161,11 @@ func (s settings) blame(err error) error {
 		key = k.key
 	} else if m := leading.FindStringSubmatch(text); m != nil && (s.section(m[1]) || s.reaches(m[1])) {
 		key = m[1]
+	} else if m := ofOption.FindStringSubmatch(text); m != nil {
+		key = "options." + m[2]
+		if s.from[key] == "" {
+			key = "options." + m[1] + "." + m[2]
+		}
 	}
 	return fmt.Errorf("%s%w", s.origin(key, text), err)
 }

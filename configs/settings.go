@@ -231,7 +231,8 @@ func (s settings) decode(out any) error {
 	}
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: out, TagName: "config",
 		WeaklyTypedInput: true,
-		ErrorUnused:      true, DecodeHook: mapstructure.StringToSliceHookFunc(",")})
+		ErrorUnused:      true, DecodeHook: mapstructure.ComposeDecodeHookFunc(notNegative,
+			mapstructure.StringToSliceHookFunc(","))})
 	if err != nil {
 		return err
 	}
@@ -239,6 +240,14 @@ func (s settings) decode(out any) error {
 		return s.blame(decodeErrors(err))
 	}
 	return nil
+}
+
+// notNegative refuses what weak typing would make a large number of.
+func notNegative(_, to reflect.Type, v any) (any, error) {
+	if kind := to.Kind(); kind >= reflect.Uint && kind <= reflect.Uint64 && strings.HasPrefix(fmt.Sprint(v), "-") {
+		return nil, fmt.Errorf("%v is negative; it must be 0 or more", v)
+	}
+	return v, nil
 }
 
 // plain copies maps and lists, with text for keys.

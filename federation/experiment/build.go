@@ -68,7 +68,31 @@ func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := b.fits(); err != nil {
+		return nil, err
+	}
 	return b, b.openSynthetic()
+}
+
+// fits finds clients whose prompts do not fit their backbone, before features are computed.
+func (b *Built) fits() error {
+	seen := map[string]bool{}
+	for i, f := range b.Assigned {
+		t := backbone{f}.Task()
+		t.Client, t.Clients, t.Classes = i, len(b.Assigned), len(b.Set.Classes)
+		key := f.Name
+		for _, p := range b.Method.Params(t) {
+			key += fmt.Sprint(" ", p.Name, p.Shape)
+		}
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		if err := b.Engine.Fits(backbone{f}, i, len(b.Assigned)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // opened is Open without images of the server's own.

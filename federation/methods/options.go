@@ -116,6 +116,13 @@ func decode(stack []Def, layers []Layer, options map[string]any) error {
 			err = d.Decode(own[i])
 		}
 		if err != nil {
+			at := "options."
+			if i > 0 {
+				at += stack[i].Name + "."
+			}
+			if wrong := (*mapstructure.DecodeError)(nil); errors.As(err, &wrong) {
+				return fmt.Errorf("%s%s: %s", at, wrong.Name(), oneLine(wrong.Unwrap()))
+			}
 			return fmt.Errorf("options of %s: %s", stack[i].Name, oneLine(err))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +29,7 @@ func runCommand() *cobra.Command {
 	var seeds seedList
 	var spread clusterFlags
 	c := &cobra.Command{
-		Use:   "run CONFIG... [--set key=value] [--seeds 1-3] [--smoke] [--cluster URL] [--out DIR] [--resume] "+
+		Use: "run CONFIG... [--set key=value] [--seeds 1-3] [--smoke] [--cluster URL] [--out DIR] [--resume] " +
 			"[--force]",
 		Args:  atLeast(1),
 		Short: "run federated experiments; several are compared in one table; one with a section sweep is a sweep",
@@ -150,6 +151,7 @@ func stopped(ctx context.Context) error {
 // train on other machines.
 func train(ctx context.Context, conf experiment.Config, dir string, use runfolder.Use, workers int, m monitor,
 	others *cluster) (r *engine.Result, err error) {
+	began := time.Now()
 	if err := runfolder.Check(dir, use); err != nil { // before long work
 		return nil, err
 	}
@@ -163,7 +165,7 @@ func train(ctx context.Context, conf experiment.Config, dir string, use runfolde
 		return nil, err
 	}
 	defer release()
-	end, err := runfolder.Begin(ctx, dir, b.Config, runfolder.DataOf(b))
+	end, err := runfolder.Begin(ctx, dir, b.Config, runfolder.DataOf(b), began)
 	if err != nil {
 		return nil, err
 	}

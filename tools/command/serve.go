@@ -198,7 +198,7 @@ func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.B
 	if err := writeConfig(dir, b.Config); err != nil {
 		return err
 	}
-	end, err := runfolder.Begin(ctx, dir, b.Config, nil)
+	end, err := runfolder.Begin(ctx, dir, b.Config, nil, time.Now())
 	if err != nil {
 		return err
 	}

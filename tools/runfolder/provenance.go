@@ -71,8 +71,8 @@ func DataOf(b *experiment.Built) *Data {
 	return d
 }
 
-// Begin adds the present call to what the folder says; end writes how it ended.
-func Begin(ctx context.Context, dir string, c experiment.Config, d *Data) (end func(error) error, err error) {
+// Begin adds the present call, which began its work then, to what the folder says; end writes how it ended.
+func Begin(ctx context.Context, dir string, c experiment.Config, d *Data, began time.Time) (end func(error) error, err error) {
 	path := filepath.Join(dir, ProvenanceFile)
 	var p Provenance
 	if b, err := os.ReadFile(path); err == nil {
@@ -83,7 +83,6 @@ func Begin(ctx context.Context, dir string, c experiment.Config, d *Data) (end f
 		return nil, err
 	}
 	p.Seeds, p.Data = map[string]uint64{"seed": c.Seed, "data.seed": c.Data.Seed, "partition.seed": c.Partition.Seed}, d
-	began := time.Now()
 	call := Call{Command: withoutSecrets(CommandLine(ctx)), Version: version.Version(), Commit: version.Commit(),
 		Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
 		Start: began.UTC().Truncate(time.Millisecond)}
