@@ -44,15 +44,21 @@ func Load(path string, sets []string) (experiment.Config, error) {
 
 // Text is Load of a text that came from elsewhere; name stands for it in errors.
 func Text(name string, text []byte) (experiment.Config, error) {
+	l, err := OpenText(name, text, nil)
+	return l.Config, err
+}
+
+// OpenText is Open of a text that came from elsewhere; name stands for it in errors.
+func OpenText(name string, text []byte, sets []string) (Loaded, error) {
 	if len(text) > maxFile {
-		return experiment.Defaults(), fmt.Errorf("%s: more than %d bytes, which no configuration has", name, maxFile)
+		return Loaded{Config: experiment.Defaults()}, fmt.Errorf("%s: more than %d bytes, which no configuration has",
+			name, maxFile)
 	}
 	f, err := parse(name, text)
 	if err != nil {
-		return experiment.Defaults(), err
+		return Loaded{Config: experiment.Defaults()}, err
 	}
-	l, err := load(f, nil)
-	return l.Config, err
+	return load(f, sets)
 }
 
 func load(f parsed, sets []string) (Loaded, error) {
@@ -66,10 +72,20 @@ func load(f parsed, sets []string) (Loaded, error) {
 }
 
 // Check finds what is wrong with the configuration without opening anything, and says of each value where it came from.
-func (l Loaded) Check() error { return l.Blame(check(l.Config)) }
+func (l Loaded) Check() error { return l.settings.blame(check(l.Config)) }
 
-// Blame says of an error about a key where its value came from. Other errors get the name of the file.
-func (l Loaded) Blame(err error) error { return l.settings.blame(err) }
+// Changed tells whether the command line or the environment sets a key.
+func (l Loaded) Changed(key string) bool {
+	return strings.HasPrefix(l.settings.from[key], "--set ") || strings.HasPrefix(l.settings.from[key], prefix)
+}
+
+// Blame says of an error about a key where its value came from. Other errors are left as they are.
+func (l Loaded) Blame(err error) error {
+	if err == nil || l.settings.keyOf(err) == "" {
+		return err
+	}
+	return l.settings.blame(err)
+}
 
 // Into reads a file over the values that the struct out points to already has. Its tags "config" are the keys.
 func Into(out any, path string, sets []string) error {

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -155,19 +156,22 @@ func (s settings) blame(err error) error {
 		}
 		return errors.New(strings.Join(all, "; "))
 	}
+	return fmt.Errorf("%s%w", s.origin(s.keyOf(err), oneLine(err)), err)
+}
+
+// keyOf is the key that an error is about; empty where it says none.
+func (s settings) keyOf(err error) string {
 	text := oneLine(err)
-	key := ""
 	if k := (*keyError)(nil); errors.As(err, &k) {
-		key = k.key
+		return k.key
 	} else if m := leading.FindStringSubmatch(text); m != nil && (s.section(m[1]) || s.reaches(m[1])) {
-		key = m[1]
-	} else if m := ofOption.FindStringSubmatch(text); m != nil {
-		key = "options." + m[2]
-		if s.from[key] == "" {
-			key = "options." + m[1] + "." + m[2]
-		}
+		return m[1]
+	} else if m := ofOption.FindStringSubmatch(text); m != nil && s.from["options."+m[2]] != "" {
+		return "options." + m[2]
+	} else if m != nil {
+		return "options." + m[1] + "." + m[2]
 	}
-	return fmt.Errorf("%s%w", s.origin(key, text), err)
+	return ""
 }
 
 // reaches tells whether a key is known, or one of the free ones below a known key.
@@ -193,6 +197,9 @@ func (s settings) origin(key, text string) string {
 				break
 			}
 		}
+		if s.section(key) {
+			key = cmp.Or(s.changed(key), key)
+		}
 	}
 	for k := key; k != ""; k = above(k) {
 		if from, ok := s.from[k]; ok && from == "" {
@@ -205,6 +212,21 @@ func (s settings) origin(key, text string) string {
 		return ""
 	}
 	return s.path + ": "
+}
+
+// changed is the one key of a section that a flag or a variable set; empty where there is none, or several.
+func (s settings) changed(section string) string {
+	one := ""
+	for key, from := range s.from {
+		if !below(key, section) || !strings.HasPrefix(from, "--set ") && !strings.HasPrefix(from, prefix) {
+			continue
+		}
+		if one != "" {
+			return ""
+		}
+		one = key
+	}
+	return one
 }
 
 // place is where a line of the file is.

@@ -76,6 +76,11 @@ func LoadSweep(path string, o SweepOptions) (*Sweep, error) {
 	return readSweep(path, text, o)
 }
 
+// SweepText is LoadSweep of a text that came from elsewhere; name stands for it in errors.
+func SweepText(name string, text []byte, o SweepOptions) (*Sweep, error) {
+	return readSweep(name, text, o)
+}
+
 // readSweep makes a sweep of the text of a file. Keys of its own stand in errors, which are one line all the same.
 func readSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
 	s, err := loadSweep(path, text, o)

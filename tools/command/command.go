@@ -46,7 +46,7 @@ func execute(ctx context.Context, args []string) int {
 	root.Version = version.String()
 	root.SetVersionTemplate("promptfed {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(runCommand(), sweepCommand(), reportCommand(), listCommand(), convertCommand(), inspectCommand(),
+	root.AddCommand(initCommand(), runCommand(), sweepCommand(), reportCommand(), listCommand(), convertCommand(), inspectCommand(),
 		checkCommand(), gradCommand(),
 		partitionCommand(), featuresCommand(), pretrainCommand(), predictCommand(), exportCommand(), traceCommand(),
 		termsCommand(), benchCommand(), serveCommand(), joinCommand(), workCommand(), certsCommand(),

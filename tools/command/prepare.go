@@ -24,9 +24,9 @@ func configured(use, short string, do func(cmd *cobra.Command, conf experiment.C
 		if err != nil {
 			return err
 		}
-		d := newDisplay(conf)
+		d := newDisplay(conf.Config)
 		defer d.close()
-		return do(cmd, conf, d)
+		return conf.Blame(do(cmd, conf.Config, d))
 	}
 	return c
 }
@@ -61,7 +61,8 @@ func bare(sets []string) (experiment.Config, error) {
 	if err := onlyRuntime(sets); err != nil {
 		return experiment.Config{}, err
 	}
-	return load("", sets)
+	l, err := load("", sets)
+	return l.Config, err
 }
 
 // settle takes the provider where no experiment is opened, and leaves it in the configuration.

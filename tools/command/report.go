@@ -76,6 +76,9 @@ func reportCommand() *cobra.Command {
 
 const comparisonFolder = "runs/comparison"
 
+// reportPage is the page of a report.
+const reportPage = "report.html"
+
 func (o reportOptions) check() error {
 	if o.metric != "" {
 		if _, err := results.ParseMetric(o.metric); err != nil {
@@ -225,7 +228,7 @@ func (r *report) write(out string) error {
 		}
 		return err
 	})
-	file("html", "report.html", func(w io.Writer) error {
+	file("html", reportPage, func(w io.Writer) error {
 		p, err := r.page()
 		if err != nil {
 			return err

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"promptfed/federation/experiment"
+	"promptfed/configs"
 )
 
 // mostSeeds bounds a list of seeds.
@@ -59,9 +59,9 @@ func (l *seedList) Set(text string) error {
 }
 
 // withSeeds gives a configuration once for every seed, with run folders below dir; without seeds it is left alone.
-func withSeeds(conf experiment.Config, dir string, seeds []uint64) (confs []experiment.Config, dirs []string) {
+func withSeeds(conf configs.Loaded, dir string, seeds []uint64) (confs []configs.Loaded, dirs []string) {
 	if len(seeds) == 0 {
-		return []experiment.Config{conf}, []string{dir}
+		return []configs.Loaded{conf}, []string{dir}
 	}
 	for _, s := range seeds {
 		c := conf

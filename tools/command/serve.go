@@ -98,10 +98,11 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if err := transport.CheckName(f.run); err != nil {
 		return usageError{fmt.Errorf("--run: %w", err)}
 	}
-	conf, err := load(path, f.sets)
+	l, err := load(path, f.sets)
 	if err != nil {
 		return err
 	}
+	conf := l.Config
 	if f.clients == 0 {
 		f.clients = conf.Partition.Clients
 	}

@@ -43,7 +43,13 @@ func sweepCommand() *cobra.Command {
 		"again")
 	c.Flags().BoolVar(&f.use.Force, "force", false, forceHelp)
 	f.spread.add(c)
-	c.RunE = func(cmd *cobra.Command, args []string) error { return runSweep(cmd.Context(), args[0], f) }
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		s, err := loadSweep(args[0], nil, f)
+		if err != nil {
+			return err
+		}
+		return runSweep(cmd.Context(), s, f)
+	}
 	return c
 }
 
@@ -51,8 +57,8 @@ const forceHelp = "begin anew in a folder that holds a run or a sweep; what is i
 
 const smokeHelp = "the small form that the file describes, with what it draws and trains in a minute"
 
-// loadSweep reads a sweep file; anything wrong with it is wrong usage.
-func loadSweep(path string, f sweepFlags) (*configs.Sweep, error) {
+// loadSweep reads a sweep file, or its text where it has one; anything wrong with it is wrong usage.
+func loadSweep(path string, text []byte, f sweepFlags) (*configs.Sweep, error) {
 	o := configs.SweepOptions{Smoke: f.smoke, Sets: f.sets, Keep: map[string][]string{}}
 	for _, k := range f.keep {
 		axis, labels, ok := strings.Cut(k, "=")
@@ -69,7 +75,12 @@ func loadSweep(path string, f sweepFlags) (*configs.Sweep, error) {
 		return nil, usageError{fmt.Errorf("--jobs %d: with --cluster cells run one after the other, each on all "+
 			"machines", f.jobs)}
 	}
-	s, err := configs.LoadSweep(path, o)
+	s, err := (*configs.Sweep)(nil), error(nil)
+	if text == nil {
+		s, err = configs.LoadSweep(path, o)
+	} else {
+		s, err = configs.SweepText(path, text, o)
+	}
 	if err != nil {
 		return nil, usageError{err}
 	}

@@ -21,12 +21,8 @@ import (
 	"promptfed/tools/runfolder"
 )
 
-// runSweep runs the cells of a sweep file that are not done yet.
-func runSweep(ctx context.Context, path string, f sweepFlags) error {
-	s, err := loadSweep(path, f)
-	if err != nil {
-		return err
-	}
+// runSweep runs the cells of a sweep that are not done yet.
+func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
 	others, err := f.spread.open(ctx)
 	if err != nil {
 		return err
@@ -77,7 +73,7 @@ func runSweep(ctx context.Context, path string, f sweepFlags) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d cells in %s\n", len(s.Cells), dir)
+	fmt.Printf("%d cells in %s; %s shows them\n", len(s.Cells), dir, filepath.Join(dir, reportPage))
 	return nil
 }
 

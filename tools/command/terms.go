@@ -45,7 +45,7 @@ func termsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rounds, err := f.measure(cmd.Context(), conf)
+			rounds, err := f.measure(cmd.Context(), conf.Config)
 			if err != nil && len(paths) > 1 {
 				err = fmt.Errorf("%s: %w", path, err)
 			}
