@@ -10,7 +10,7 @@ import (
 	"unicode"
 
 	"promptfed/federation/data"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/partition"
 	"promptfed/federation/secure"
 	"promptfed/federation/sets"
@@ -125,7 +125,7 @@ func Defaults() Config {
 			Schedule:    optim.Schedule{Kind: "constant"}},
 		Participation: 1,
 		Sampling:      "fixed",
-		Eval: Eval{Every: 1, Last: 1, View: engine.MethodView, Validate: true, Select: lastRound,
+		Eval: Eval{Every: 1, Last: 1, View: record.MethodView, Validate: true, Select: lastRound,
 			NewSteps: []int{0, 10}, Confusion: localOnly, ZeroShot: true},
 
 		SecureAggregation: secure.Defaults(),
@@ -201,7 +201,7 @@ func (c Config) Check() error {
 	if c.Eval.Embeddings < 0 {
 		bad("eval.embeddings: %d is negative; take 0 for none", c.Eval.Embeddings)
 	}
-	if err := data.OneOf("eval.view", c.Eval.View, engine.Views()...); err != nil {
+	if err := data.OneOf("eval.view", c.Eval.View, record.Views()...); err != nil {
 		bad("%w", err)
 	}
 	errs = append(errs, c.checkEval())

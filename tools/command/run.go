@@ -17,6 +17,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 	"promptfed/tools/quickstart"
 	"promptfed/tools/results"
@@ -238,9 +239,9 @@ func train(ctx context.Context, conf experiment.Config, dir string, use runfolde
 		}
 	}()
 	// A run that goes on keeps the file until it is known to be the same experiment.
-	record := func() error { return writeConfig(dir, b.Config) }
+	writeUsed := func() error { return writeConfig(dir, b.Config) }
 	if _, err := os.Stat(filepath.Join(dir, configFile)); !use.Resume || err != nil {
-		if err := record(); err != nil {
+		if err := writeUsed(); err != nil {
 			return nil, err
 		}
 	}
@@ -255,7 +256,7 @@ func train(ctx context.Context, conf experiment.Config, dir string, use runfolde
 	defer events.close()
 	set := b.Settings()
 	set.Dir, set.Resume, set.OnTurn, set.OnWarning = dir, use.Resume, m.turn, m.warn
-	set.OnRound = func(r engine.Record) {
+	set.OnRound = func(r record.Record) {
 		m.round(r)
 		events.round(r)
 	}
@@ -271,7 +272,7 @@ func train(ctx context.Context, conf experiment.Config, dir string, use runfolde
 	if r, err = engine.Run(ctx, b.Engine, set); err != nil {
 		return nil, err
 	}
-	if err := record(); err != nil {
+	if err := writeUsed(); err != nil {
 		return nil, err
 	}
 	if conf.Eval.Embeddings > 0 {

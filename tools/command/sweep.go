@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 	"promptfed/tools/results"
 	"promptfed/tools/runfolder"
@@ -114,6 +114,6 @@ func finished(dir string, conf experiment.Config) bool {
 		_, err := os.Stat(filepath.Join(dir, name))
 		return err == nil
 	}
-	return there(engine.SummaryFile) && !there(results.ErrorFile) && (conf.Eval.Embeddings == 0 ||
+	return there(record.SummaryFile) && !there(results.ErrorFile) && (conf.Eval.Embeddings == 0 ||
 		there(experiment.EmbeddingsFile))
 }

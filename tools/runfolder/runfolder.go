@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/state"
 	"promptfed/federation/experiment"
 	"promptfed/tools/results"
 )
@@ -24,8 +25,8 @@ type Use struct {
 const ServerFolder = "hub"
 
 // files are what runs, servers and reports leave in a folder.
-var files = []string{results.ConfigFile, results.ClientsFile, results.DataFile, results.ErrorFile, engine.RoundsFile,
-	engine.SummaryFile, engine.PromptsFile, engine.CheckFolder, engine.ConfusionFile, experiment.EmbeddingsFile,
+var files = []string{results.ConfigFile, results.ClientsFile, results.DataFile, results.ErrorFile, record.RoundsFile,
+	record.SummaryFile, record.PromptsFile, record.CheckFolder, record.ConfusionFile, experiment.EmbeddingsFile,
 	ProvenanceFile, ServerFolder, "tensorboard", "secagg.jsonl",
 	"tables.md", "tables.tex", "tables.csv", "report.json", "report.html", "plots"}
 
@@ -55,14 +56,19 @@ func Check(dir string, use Use) error {
 
 // begun tells whether a folder holds a finished round.
 func begun(dir string) (bool, error) {
-	info, err := os.Stat(filepath.Join(dir, engine.RoundsFile))
+	info, err := os.Stat(filepath.Join(dir, record.RoundsFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return engine.HasCheckpoint(dir), nil
+		return hasCheckpoint(dir), nil
 	case err != nil:
 		return false, fmt.Errorf("cannot use the run folder: %w; use another --out", err)
 	}
-	return info.Size() > 0 || engine.HasCheckpoint(dir), nil
+	return info.Size() > 0 || hasCheckpoint(dir), nil
+}
+
+func hasCheckpoint(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, record.CheckFolder, state.CheckpointFile))
+	return err == nil
 }
 
 // writable finds the folder, or the nearest one above it that is there, and tries to write into it.
