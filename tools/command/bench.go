@@ -7,6 +7,7 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/tools/bench"
+	"promptfed/tools/progress"
 )
 
 func benchCommand() *cobra.Command {
@@ -35,15 +36,15 @@ func benchCommand() *cobra.Command {
 			o.Backbone = b
 		}
 		conf.Name = "bench"
-		d := newDisplay(conf)
-		defer d.close()
+		d := progress.New(conf)
+		defer d.Close()
 		if err := settle(&conf, d); err != nil {
 			return err
 		}
-		o.Progress = d.steps
+		o.Progress = d.Steps
 		o.Session = conf.Runtime.Session(0)
 		r, err := bench.Run(cmd.Context(), o)
-		d.close()
+		d.Close()
 		if err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
+	"promptfed/tools/progress"
 	"promptfed/tools/results"
 )
 
@@ -235,11 +236,11 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	if err != nil {
 		return nil, nil, err
 	}
-	d := newDisplay(conf)
-	defer d.close()
+	d := progress.New(conf)
+	defer d.Close()
 	place := experiment.Place{Client: f.client, Of: inv.Clients, Partition: f.partition, Domain: f.domain,
 		Classes: inv.Classes}
-	b, err := experiment.OpenClient(ctx, conf, place, d.work)
+	b, err := experiment.OpenClient(ctx, conf, place, d.Work)
 	if err != nil {
 		return nil, nil, asUsage(err)
 	}
@@ -253,9 +254,9 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	if err := b.Settle(); err != nil {
 		return nil, nil, err
 	}
-	d.opened(b)
-	d.fallback(b.Fallback)
-	if err := b.Features(ctx, d.work); err != nil {
+	d.Opened(b)
+	d.Fallback(b.Fallback)
+	if err := b.Features(ctx, d.Work); err != nil {
 		return nil, nil, err
 	}
 	p, err := b.Participant(place)

@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/tools/progress"
 	"promptfed/tools/quickstart"
 	"promptfed/tools/results"
 	"promptfed/tools/runfolder"
@@ -32,6 +33,7 @@ type runFlags struct {
 	smoke       bool
 	seeds       seedList
 	spread      clusterFlags
+	shown       shownFlags
 }
 
 func runCommand() *cobra.Command {
@@ -52,6 +54,7 @@ func runCommand() *cobra.Command {
 	c.Flags().BoolVar(&f.use.Resume, "resume", false, "go on after the last finished round")
 	c.Flags().BoolVar(&f.use.Force, "force", false, forceHelp)
 	f.spread.add(c)
+	f.shown.add(c)
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && f.images == "" {
 			return usageError{fmt.Errorf("run needs a configuration, or --images FOLDER: %s", c.UseLine())}
@@ -73,7 +76,8 @@ func runCommand() *cobra.Command {
 
 // ofSweep are the flags of a sweep.
 func (f runFlags) ofSweep() sweepFlags {
-	return sweepFlags{smoke: f.smoke, use: f.use, sets: f.sets, seeds: f.seeds, out: f.out, spread: f.spread}
+	return sweepFlags{smoke: f.smoke, use: f.use, sets: f.sets, seeds: f.seeds, out: f.out, spread: f.spread,
+		shown: f.shown}
 }
 
 // sweep is what the command line asks for where that is a sweep; nil where it is single runs. Images are looked at here,
@@ -168,11 +172,11 @@ func (f runFlags) run(ctx context.Context, args []string) error {
 	case f.out == "":
 		folder = comparisonFolder
 	}
-	text, err := writeReports(dirs, folder)
+	r, err := writeReports(dirs, folder)
 	if err != nil {
 		return err
 	}
-	fmt.Print(text)
+	r.show(f.shown)
 	fmt.Printf("written to %s; %s shows it\n", folder, filepath.Join(folder, reportPage))
 	return nil
 }
@@ -194,8 +198,8 @@ func load(path string, sets []string) (configs.Loaded, error) {
 
 // runOne trains in a run folder and reports what it gave.
 func runOne(ctx context.Context, conf experiment.Config, dir string, use runfolder.Use, others *cluster) error {
-	d := newDisplay(conf)
-	defer d.close()
+	d := progress.New(conf)
+	defer d.Close()
 	if _, err := train(ctx, conf, dir, use, 0, d, others); err != nil {
 		if ctx.Err() != nil {
 			return stopped(ctx)
@@ -213,7 +217,7 @@ func stopped(ctx context.Context) error {
 
 // train runs an experiment in its folder; workers, unless 0, are the clients that train at a time. With a cluster, they
 // train on other machines.
-func train(ctx context.Context, conf experiment.Config, dir string, use runfolder.Use, workers int, m monitor,
+func train(ctx context.Context, conf experiment.Config, dir string, use runfolder.Use, workers int, m progress.Monitor,
 	others *cluster) (r *engine.Result, err error) {
 	began := time.Now()
 	if err := runfolder.Check(dir, use); err != nil { // before long work
@@ -255,9 +259,9 @@ func train(ctx context.Context, conf experiment.Config, dir string, use runfolde
 	}
 	defer events.close()
 	set := b.Settings()
-	set.Dir, set.Resume, set.OnTurn, set.OnWarning = dir, use.Resume, m.turn, m.warn
+	set.Dir, set.Resume, set.OnTurn, set.OnWarning = dir, use.Resume, m.Turn, m.Warn
 	set.OnRound = func(r record.Record) {
-		m.round(r)
+		m.Round(r)
 		events.round(r)
 	}
 	set.Workers = cmp.Or(workers, set.Workers)
@@ -268,7 +272,7 @@ func train(ctx context.Context, conf experiment.Config, dir string, use runfolde
 		}
 		defer done()
 	}
-	m.start(conf.Train.Rounds, len(b.Parts))
+	m.Start(conf.Train.Rounds, len(b.Parts))
 	if r, err = engine.Run(ctx, b.Engine, set); err != nil {
 		return nil, err
 	}
@@ -276,7 +280,7 @@ func train(ctx context.Context, conf experiment.Config, dir string, use runfolde
 		return nil, err
 	}
 	if conf.Eval.Embeddings > 0 {
-		if err := b.WriteEmbeddings(ctx, dir, m.work); err != nil {
+		if err := b.WriteEmbeddings(ctx, dir, m.Work); err != nil {
 			return nil, err
 		}
 	}

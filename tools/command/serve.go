@@ -23,6 +23,7 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
 	"promptfed/runtime/tensor"
+	"promptfed/tools/progress"
 	"promptfed/tools/runfolder"
 )
 
@@ -148,9 +149,9 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		return err
 	}
 	defer stop()
-	d := newDisplay(conf)
-	defer d.close()
-	set.OnReply = d.turn
+	d := progress.New(conf)
+	defer d.Close()
+	set.OnReply = d.Turn
 	h, err := transport.Open(ctx, nc, set)
 	if err != nil {
 		return err
@@ -171,7 +172,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	}
 	round := func(r record.Record) {
 		m.round(r)
-		d.round(r)
+		d.Round(r)
 	}
 	if err := f.train(ctx, h, b, dir, d, round, log); err != nil {
 		if ctx.Err() != nil {
@@ -179,17 +180,17 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		}
 		return err
 	}
-	text, err := writeReports([]string{dir}, dir)
+	r, err := writeReports([]string{dir}, dir)
 	if err != nil {
 		return err
 	}
-	fmt.Print(text)
+	r.show(shownFlags{})
 	fmt.Println("written to", dir)
 	return nil
 }
 
 // train waits for clients and runs the rounds.
-func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.Built, dir string, d *display,
+func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.Built, dir string, d *progress.Display,
 	round func(record.Record), log *slog.Logger) (err error) {
 	log.Info("waiting for clients", "needed", f.wait, "of", f.clients)
 	terms, err := h.Wait(ctx, f.wait)
@@ -220,7 +221,7 @@ func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.B
 			return err
 		}
 	}
-	d.start(b.Config.Train.Rounds, f.clients)
+	d.Start(b.Config.Train.Rounds, f.clients)
 	r, err := engine.Run(ctx, b.Engine, set)
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ type sweepFlags struct {
 	jobs       int
 	out        string
 	spread     clusterFlags
+	shown      shownFlags
 }
 
 func sweepCommand() *cobra.Command {
@@ -43,6 +44,7 @@ func sweepCommand() *cobra.Command {
 		"again")
 	c.Flags().BoolVar(&f.use.Force, "force", false, forceHelp)
 	f.spread.add(c)
+	f.shown.add(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		s, err := loadSweep(args[0], nil, f)
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
 	"promptfed/runtime/version"
+	"promptfed/tools/progress"
 )
 
 // workFlags are the command line of work.
@@ -138,18 +139,18 @@ func (f workFlags) prepare(ctx context.Context, config []byte) (*task, error) {
 	if err := configs.Into(&conf, f.config, f.sets); err != nil {
 		return nil, usageError{err}
 	}
-	d := newDisplay(conf)
-	defer d.close()
-	b, err := experiment.OpenWorker(ctx, conf, d.work)
+	d := progress.New(conf)
+	defer d.Close()
+	b, err := experiment.OpenWorker(ctx, conf, d.Work)
 	if err != nil {
 		return nil, asUsage(err)
 	}
 	if err := b.Settle(); err != nil {
 		return nil, err
 	}
-	d.opened(b)
-	d.fallback(b.Fallback)
-	if err := b.Features(ctx, d.work); err != nil {
+	d.Opened(b)
+	d.Fallback(b.Fallback)
+	if err := b.Features(ctx, d.Work); err != nil {
 		return nil, err
 	}
 	t := &task{config: config, built: b, worker: local.NewWorker(b.Engine, b.Settings().Worker())}
