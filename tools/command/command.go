@@ -51,6 +51,7 @@ func execute(ctx context.Context, args []string) int {
 		partitionCommand(), featuresCommand(), pretrainCommand(), predictCommand(), exportCommand(), traceCommand(),
 		termsCommand(), benchCommand(), serveCommand(), joinCommand(), workCommand(), certsCommand(),
 		natsConfigCommand(), statusCommand())
+	complete(root)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
