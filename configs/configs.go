@@ -4,6 +4,7 @@
 package configs
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -141,6 +142,10 @@ func readText(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s is a folder; give a configuration file, or images with promptfed run --images %s",
+			path, path)
+	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -154,6 +159,9 @@ func readText(path string) ([]byte, error) {
 func parse(path string, text []byte) (parsed, error) {
 	f := parsed{path: path, keys: map[string]any{}, lines: lines(text)}
 	if err := yaml.Unmarshal(text, &f.keys); err != nil {
+		if errors.As(err, new(*yaml.TypeError)) {
+			return f, fmt.Errorf("%s: a configuration is keys with values, as in name: first", path)
+		}
 		return f, fmt.Errorf("%s: %s", path, oneLine(err))
 	}
 	return f, nil

@@ -315,7 +315,7 @@ func expected(t reflect.Type, value any) string {
 	case kind == reflect.Slice:
 		word = "a list"
 	case kind == reflect.Map, kind == reflect.Struct:
-		word = "keys below it"
+		word = "a section of keys"
 	}
 	return is + " is given where " + word + " is expected"
 }

@@ -2,8 +2,10 @@ package configs
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -83,7 +85,10 @@ func (s settings) parse(sets []string) ([]change, error) {
 		}
 		var value any
 		if err := yaml.Unmarshal([]byte(text), &value); err != nil {
-			return nil, fmt.Errorf("--set %s: %s", key, oneLine(err))
+			return nil, fmt.Errorf("--set %s: %s", set, oneLine(err))
+		}
+		if value == nil {
+			return nil, fmt.Errorf("--set %s: no value; an empty text is \"\", for a shell '%s=\"\"'", set, key)
 		}
 		for _, c := range s.changes(key, value) {
 			c.from = "--set " + set
@@ -231,7 +236,7 @@ func (s settings) decode(out any) error {
 	}
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: out, TagName: "config",
 		WeaklyTypedInput: true,
-		ErrorUnused:      true, DecodeHook: mapstructure.ComposeDecodeHookFunc(notNegative,
+		ErrorUnused:      true, DecodeHook: mapstructure.ComposeDecodeHookFunc(exact,
 			mapstructure.StringToSliceHookFunc(","))})
 	if err != nil {
 		return err
@@ -242,9 +247,18 @@ func (s settings) decode(out any) error {
 	return nil
 }
 
-// notNegative refuses what weak typing would make a large number of.
-func notNegative(_, to reflect.Type, v any) (any, error) {
-	if kind := to.Kind(); kind >= reflect.Uint && kind <= reflect.Uint64 && strings.HasPrefix(fmt.Sprint(v), "-") {
+// exact refuses what weak typing would bend: a fraction or a negative number where a whole one, or one of 0 or more, is
+// expected, and true as 1.
+func exact(_, to reflect.Type, v any) (any, error) {
+	kind := to.Kind()
+	unsigned := kind >= reflect.Uint && kind <= reflect.Uint64
+	whole := unsigned || kind >= reflect.Int && kind <= reflect.Int64
+	_, truth := v.(bool)
+	f, fraction := v.(float64)
+	switch {
+	case truth && (whole || kind == reflect.Float64), whole && fraction && f != math.Trunc(f):
+		return nil, errors.New(expected(to, v))
+	case unsigned && strings.HasPrefix(fmt.Sprint(v), "-"):
 		return nil, fmt.Errorf("%v is negative; it must be 0 or more", v)
 	}
 	return v, nil

@@ -248,7 +248,7 @@ func (b *Built) openBackbones() error {
 		}
 		f, err := bundle.Find(name, c.Runtime.Models)
 		if err != nil {
-			return err
+			return fmt.Errorf("backbones: %w", err)
 		}
 		open[name] = f
 		b.Bundles = append(b.Bundles, f)

@@ -208,8 +208,9 @@ func (c Config) Check() error {
 	if c.Data.Template != autoTemplate && !strings.Contains(c.Data.Template, "{}") {
 		bad("data.template: %q has no {} for the class name", c.Data.Template)
 	}
-	if _, err := optim.New(c.Train.optimizer()); err != nil {
-		bad("train: %w", err)
+	_, wrong := optim.New(c.Train.optimizer())
+	if wrong != nil {
+		bad("train: %w", wrong)
 	}
 	if err := data.OneOf("train.optimizer_state", c.Train.State, freshState, sharedState); err != nil {
 		bad("%w", err)
@@ -218,7 +219,7 @@ func (c Config) Check() error {
 		bad("train.optimizer_state: shared hands what one client's gradients left to the next, which secure " +
 			"aggregation is there to prevent; leave one of the two out")
 	}
-	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil {
+	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil && wrong == nil {
 		bad("train.schedule: %w", err)
 	}
 	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), sets.Validate(c.Data.Config), c.Synthetic.check(),

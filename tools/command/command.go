@@ -74,17 +74,25 @@ func oneLine(err error) string {
 func exactly(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usageError{fmt.Errorf("%s takes %d arguments, not %d: %s", c.Name(), n, len(args), c.UseLine())}
+			return usageError{fmt.Errorf("%s takes %s, not %d: %s", c.Name(), arguments(n), len(args), c.UseLine())}
 		}
 		return nil
 	}
+}
+
+// arguments is a number of them in words.
+func arguments(n int) string {
+	if n == 1 {
+		return "1 argument"
+	}
+	return fmt.Sprint(n, " arguments")
 }
 
 // atLeast is cobra.MinimumNArgs with an error that counts as wrong usage.
 func atLeast(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) < n {
-			return usageError{fmt.Errorf("%s takes at least %d arguments: %s", c.Name(), n, c.UseLine())}
+			return usageError{fmt.Errorf("%s takes at least %s: %s", c.Name(), arguments(n), c.UseLine())}
 		}
 		return nil
 	}

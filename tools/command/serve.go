@@ -108,6 +108,9 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		return err
 	}
 	conf := l.Config
+	if f.clients < 0 {
+		return usageError{fmt.Errorf("--clients %d: give 1 or more, or none for partition.clients", f.clients)}
+	}
 	if f.clients == 0 {
 		f.clients = conf.Partition.Clients
 	}

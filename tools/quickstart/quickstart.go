@@ -85,7 +85,8 @@ func For(images string, changes []string) (*Plan, error) {
 			return p, err
 		}
 	}
-	return nil, fmt.Errorf("%s: too few images for two clients: %w", images, l.Blame(err))
+	return nil, fmt.Errorf("%s: too few images for two clients, each with some to train on and some to test with: %s",
+		images, p.Found)
 }
 
 // choices are partitions from the most telling one to the one that any set allows.

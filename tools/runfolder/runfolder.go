@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
@@ -61,7 +62,12 @@ func begun(dir string) (bool, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return hasCheckpoint(dir), nil
 	case err != nil:
-		return false, fmt.Errorf("cannot use the run folder: %w; use another --out", err)
+		if e := writable(dir); e != nil {
+			err = e
+		} else {
+			err = fmt.Errorf("cannot use the run folder: %w; use another --out", err)
+		}
+		return false, err
 	}
 	return info.Size() > 0 || hasCheckpoint(dir), nil
 }
@@ -76,6 +82,10 @@ func writable(dir string) error {
 	at := filepath.Clean(dir)
 	for {
 		info, err := os.Stat(at)
+		if errors.Is(err, syscall.ENOTDIR) { // the file is further up
+			at = filepath.Dir(at)
+			continue
+		}
 		if err == nil && !info.IsDir() {
 			return fmt.Errorf("cannot make the run folder: %s is a file; use another --out", at)
 		}
