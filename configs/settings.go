@@ -34,8 +34,8 @@ type change struct {
 	from  string // the flag; empty for a sweep's
 }
 
-// settle puts together the defaults that out holds, a file and, with env, the environment.
-func settle(out any, f parsed, env bool) (settings, error) {
+// layered puts together the defaults that out holds, a file and, with env, the environment.
+func layered(out any, f parsed, env bool) (settings, error) {
 	v := viper.NewWithOptions(viper.KeyDelimiter("."))
 	v.SetEnvPrefix("PROMPTFED")
 	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))

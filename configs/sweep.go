@@ -106,7 +106,7 @@ func loadSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
 		delete(f.keys, name)
 	}
 	start := experiment.Defaults()
-	base, err := settle(&start, f, !o.still)
+	base, err := layered(&start, f, !o.still)
 	if err != nil {
 		return nil, err
 	}

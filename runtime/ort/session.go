@@ -28,7 +28,7 @@ type Session struct {
 
 // NewSession compiles an ONNX model, which is not changed and not needed afterwards. It fails on inputs or outputs that
 // are not tensors of numbers or bool, on external data that is missing, cut short or outside of Options.WeightsDir, on
-// a provider that cannot be had, and on graphs that ONNX Runtime refuses.
+// a provider that is not available, and on graphs that ONNX Runtime refuses.
 func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -89,10 +89,10 @@ func (s *Session) compile(o Options, provider string) error {
 }
 
 // Inputs describes what Run takes, in the graph's order.
-func (s *Session) Inputs() []Port { return slices.Clone(s.inputs) }
+func (s *Session) Inputs() []ValueInfo { return slices.Clone(s.inputs) }
 
 // Outputs describes what Run gives, in the graph's order or that of Options.Outputs.
-func (s *Session) Outputs() []Port { return slices.Clone(s.outputs) }
+func (s *Session) Outputs() []ValueInfo { return slices.Clone(s.outputs) }
 
 // Provider is what the session runs on, CPU or CUDA.
 func (s *Session) Provider() string { return s.provider }

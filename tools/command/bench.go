@@ -38,7 +38,7 @@ func benchCommand() *cobra.Command {
 		conf.Name = "bench"
 		d := progress.New(conf)
 		defer d.Close()
-		if err := settle(&conf, d); err != nil {
+		if err := chooseProvider(&conf, d); err != nil {
 			return err
 		}
 		o.Progress = d.Steps

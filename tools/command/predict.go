@@ -81,7 +81,7 @@ func predict(cmd *cobra.Command, from, models string, sets []string, client int,
 		}
 		conf, err := bare(sets)
 		if err == nil {
-			err = settle(&conf, progress.New(conf))
+			err = chooseProvider(&conf, progress.New(conf))
 		}
 		if err != nil {
 			return nil, nil, err
@@ -111,5 +111,5 @@ func openRun(dir, models string, sets []string) (experiment.Config, error) {
 	if models != "" {
 		conf.Runtime.Models = models
 	}
-	return conf, settle(&conf, progress.New(conf))
+	return conf, chooseProvider(&conf, progress.New(conf))
 }

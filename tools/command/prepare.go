@@ -38,7 +38,7 @@ func prepare(ctx context.Context, conf experiment.Config, m progress.Monitor) (*
 	if err != nil {
 		return nil, asUsage(err)
 	}
-	if err := b.Settle(); err != nil {
+	if err := b.ChooseProvider(); err != nil {
 		return nil, err
 	}
 	m.Opened(b)
@@ -66,9 +66,9 @@ func bare(sets []string) (experiment.Config, error) {
 	return l.Config, err
 }
 
-// settle takes the provider where no experiment is opened, and leaves it in the configuration.
-func settle(conf *experiment.Config, d *progress.Display) error {
-	why, err := conf.Runtime.Settle()
+// chooseProvider takes the provider where no experiment is opened, and leaves it in the configuration.
+func chooseProvider(conf *experiment.Config, d *progress.Display) error {
+	why, err := conf.Runtime.ChooseProvider()
 	d.Fallback(why)
 	return err
 }

@@ -13,6 +13,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/data"
+	"promptfed/federation/partition"
 	"promptfed/federation/sets"
 )
 
@@ -79,7 +80,7 @@ func For(images string, changes []string) (*Plan, error) {
 		if l, err = read(c); err != nil {
 			return nil, err
 		}
-		if _, err = l.Partition.Deal(set, l.Data.Shots, l.Seed); err == nil {
+		if _, err = partition.Split(l.Partition, set, l.Data.Shots, l.Seed); err == nil {
 			_, err = read(choice{l.Partition.Kind, l.Partition.Clients}) // which may be the command line's
 			p.Parts = handed(l, set)
 			return p, err

@@ -9,6 +9,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/datatest"
+	"promptfed/federation/partition"
 	"promptfed/federation/sets"
 )
 
@@ -68,7 +69,7 @@ func TestLayouts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			parts, err := conf.Partition.Deal(s, 0, conf.Seed)
+			parts, err := partition.Split(conf.Partition, s, 0, conf.Seed)
 			if err != nil || len(parts) != c.clients || len(s.Classes) != c.classes || s.Layout != c.layout ||
 				c.kind != "" && conf.Partition.Kind != c.kind {
 				t.Errorf("%v: %d clients by %s, %d classes, %s", err, len(parts), conf.Partition.Kind, len(s.Classes),
