@@ -41,7 +41,7 @@ func benchCommand() *cobra.Command {
 			return err
 		}
 		o.Progress = d.steps
-		o.Session = conf.Runtime.Session(0)
+		o.Session = conf.Runtime.Session()
 		r, err := bench.Run(cmd.Context(), o)
 		d.close()
 		if err != nil {
