@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
-	"time"
 
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
@@ -20,8 +20,9 @@ import (
 
 // TestProfile compares the text tower's step at ViT-B/16 size, with one prompt of 16 tokens, with its own matrix
 // products: CLIP_PROFILE turns of a step with kernels, one without, one that spins, and the bare products. It prints
-// medians of what a turn took over its step, and what ONNX Runtime's profile of other runs says of each kind of operator:
-// the lower quintile over runs, summed, since whoever shares the machine only makes a run longer.
+// medians of what a turn took over its step, by the clock and in processor time, which others on the machine bear upon
+// less; and what ONNX Runtime's profile of other runs says of each kind of operator: the lower quintile over runs,
+// summed, since others only make a run longer.
 func TestProfile(t *testing.T) {
 	turns, err := strconv.Atoi(os.Getenv("CLIP_PROFILE"))
 	if err != nil {
@@ -46,21 +47,25 @@ func TestProfile(t *testing.T) {
 			all := []step{textStep(t, w, s, 1, false, true, o), textStep(t, w, s, 1, false, false, o), bare,
 				textStep(t, w, s, 1, false, true, spin)}
 			own := clip.Text{TextArch: clip.TextB}.StepFLOPs(s, prompted(graph.New(), 1, clip.TextB.Width, tensor.Map{}))
-			took, seconds := make([][]float64, len(all)), []float64(nil)
-			for turn := range turns + 1 {
-				var d []time.Duration
-				for _, c := range all {
-					d = append(d, c.run(t))
+			var clock, processor, took, used [4][]float64
+			for range turns + 1 {
+				for i, c := range all {
+					begin := processorTime(t)
+					took[i] = append(took[i], c.run(t).Seconds())
+					used[i] = append(used[i], processorTime(t)-begin)
 				}
-				for i := range d {
-					if turn > 0 { // the first warms up
-						took[i] = append(took[i], d[i].Seconds()/d[0].Seconds())
-					}
-				}
-				seconds = append(seconds, d[0].Seconds())
 			}
-			t.Logf("%s, threads %d: %.1f ms; %.0f %% of its products; without kernels %.2f times as long, spinning %.2f",
-				name, threads, 1e3*median(seconds), 100*median(took[2])*own/flops, median(took[1]), median(took[3]))
+			for i := range all {
+				for turn := 1; turn <= turns; turn++ { // the first warms up
+					clock[i] = append(clock[i], took[i][turn]/took[0][turn])
+					processor[i] = append(processor[i], used[i][turn]/used[0][turn])
+				}
+			}
+			t.Logf("%s, threads %d: %.1f ms, %.1f of processors; %.0f %% of its products by the clock, %.0f %% in "+
+				"processor time; without kernels %.2f times as long, %.2f; spinning %.2f, %.2f", name, threads,
+				1e3*median(took[0][1:]), 1e3*median(used[0][1:]), 100*median(clock[2])*own/flops,
+				100*median(processor[2])*own/flops, median(clock[1]), median(processor[1]), median(clock[3]),
+				median(processor[3]))
 			p := textStep(t, w, s, 1, false, true, profiled)
 			for range turns {
 				p.run(t)
@@ -69,6 +74,16 @@ func TestProfile(t *testing.T) {
 			logProfile(t, profiled.Profile)
 		}
 	}
+}
+
+// processorTime is what this process has used so far, in seconds.
+func processorTime(t *testing.T) float64 {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
 func median(v []float64) float64 { return slices.Sorted(slices.Values(v))[len(v)/2] }
