@@ -1,13 +1,13 @@
-package experiment
+package trained
 
 import (
 	"encoding/json"
 	"fmt"
-	"runtime/debug"
 	"strconv"
 
 	"promptfed/federation/engine/inference"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
 	"promptfed/runtime/onnx"
 )
@@ -40,7 +40,7 @@ var inputLayouts = map[string]string{
 }
 
 // metadata says where an exported classifier is from.
-func (f *finished) metadata(dir, pixels string) ([]*onnx.StringStringEntryProto, error) {
+func (f *finishedRun) metadata(dir, pixels string) ([]*onnx.StringStringEntryProto, error) {
 	c := f.config
 	options, err := methods.Resolve(c.Method, c.With, c.Options)
 	if err != nil {
@@ -76,7 +76,7 @@ func (f *finished) metadata(dir, pixels string) ([]*onnx.StringStringEntryProto,
 	put(MetaClients, f.clients)
 	records, recordsErr := record.Records(dir)
 	if recordsErr == nil {
-		records = records[:inference.RoundsTrained(f.worker, f.client, f.clients, records, c.evaluation(), c.Eval.View)]
+		records = records[:inference.RoundsTrained(f.worker, f.client, f.clients, records, c.Evaluation(), c.Eval.View)]
 		put(MetaRounds, len(records))
 	}
 	put(MetaSeed, strconv.FormatUint(c.Seed, 10))
@@ -87,24 +87,6 @@ func (f *finished) metadata(dir, pixels string) ([]*onnx.StringStringEntryProto,
 			break
 		}
 	}
-	put(MetaVersion, Version())
+	put(MetaVersion, experiment.Version())
 	return list, err
-}
-
-// Version is the program's, as the Go tool noted it while building.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
-			v = s.Value
-		}
-	}
-	if v == "" {
-		return "unknown"
-	}
-	return v
 }
