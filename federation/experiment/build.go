@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"promptfed/federation/data"
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/features"
@@ -71,7 +71,31 @@ func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := b.fits(); err != nil {
+		return nil, err
+	}
 	return b, b.openSynthetic()
+}
+
+// fits finds clients whose prompts do not fit their backbone, before features are computed.
+func (b *Built) fits() error {
+	seen := map[string]bool{}
+	for i, f := range b.Assigned {
+		t := Backbone{f}.Task()
+		t.Client, t.Clients, t.Classes = i, len(b.Assigned), len(b.Set.Classes)
+		key := f.Name
+		for _, p := range b.Method.Params(t) {
+			key += fmt.Sprint(" ", p.Name, p.Shape)
+		}
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		if err := local.Fits(b.Engine, Backbone{f}, i, len(b.Assigned)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // opened is Open without images of the server's own.
@@ -225,7 +249,7 @@ func (b *Built) openBackbones() error {
 		}
 		f, err := bundle.Find(name, c.Runtime.Models)
 		if err != nil {
-			return err
+			return fmt.Errorf("backbones: %w", err)
 		}
 		open[name] = f
 		b.Bundles = append(b.Bundles, f)
@@ -300,6 +324,9 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	if err != nil {
 		return err
 	}
+	if _, err := b.Storage(); err != nil {
+		return err
+	}
 	train, val, test := map[*bundle.Bundle]*spec.Features{}, map[*bundle.Bundle]*spec.Features{},
 		map[*bundle.Bundle]*spec.Features{}
 	for _, f := range b.Bundles {
@@ -335,6 +362,48 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	return nil
 }
 
+// Storage is what Features will write, and an error where there is no room for it.
+func (b *Built) Storage() (features.Storage, error) {
+	x, err := b.Extractor(nil)
+	if err != nil {
+		return features.Storage{}, err
+	}
+	validating, err := b.validating()
+	if err != nil {
+		return features.Storage{}, err
+	}
+	return x.Storage(b.requests(validating))
+}
+
+// requests are all that Features asks for.
+func (b *Built) requests(validating bool) (out []features.Request) {
+	add := func(f *bundle.Bundle, list []data.Example, views int) {
+		out = append(out, b.requestsOf(f, list, views)...)
+	}
+	for _, f := range b.Bundles {
+		add(f, b.trainList(), b.Config.Data.Views)
+		add(f, b.testList(), 1)
+		if validating {
+			add(f, b.valList(), 1)
+		}
+		for _, p := range b.evaluationSets {
+			add(f, p.examples, 1)
+		}
+	}
+	if len(b.synthetic) > 0 {
+		add(b.Bundles[0], b.synthetic, 1)
+	}
+	return out
+}
+
+// requestsOf are what the method reads of a list of images.
+func (b *Built) requestsOf(f *bundle.Bundle, list []data.Example, views int) (out []features.Request) {
+	for _, what := range append(b.Engine.Reads(Backbone{f}), method.ImageInput) {
+		out = append(out, features.Request{Bundle: f, List: list, Views: views, What: what})
+	}
+	return out
+}
+
 // featuresOf computes what the method reads of a list of images.
 func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.Bundle, list []data.Example,
 	views int) (*spec.Features, error) {
@@ -342,17 +411,17 @@ func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.
 	for _, y := range data.Labels(list) {
 		out.Class = append(out.Class, int64(y))
 	}
-	for _, what := range append(b.Engine.Reads(Backbone{f}), method.ImageInput) {
-		list, err := x.Rows(ctx, f, list, views, what)
+	for _, r := range b.requestsOf(f, list, views) {
+		views, err := x.Rows(ctx, r)
 		if err != nil {
 			return nil, err
 		}
 		var rows []spec.Rows
-		for _, r := range list {
-			rows = append(rows, r)
-			b.mapped = append(b.mapped, r)
+		for _, v := range views {
+			rows = append(rows, v)
+			b.mapped = append(b.mapped, v)
 		}
-		out.Add(what, rows)
+		out.Add(r.What, rows)
 	}
 	return out, nil
 }
@@ -374,22 +443,4 @@ func (b *Built) Settings() engine.Settings {
 		s.Provider += ": " + b.Fallback.Error()
 	}
 	return s
-}
-
-// Version is the program's, as the Go tool noted it while building.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
-			v = s.Value
-		}
-	}
-	if v == "" {
-		return "unknown"
-	}
-	return v
 }

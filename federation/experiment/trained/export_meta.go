@@ -7,9 +7,9 @@ import (
 
 	"promptfed/federation/engine/inference"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/version"
 )
 
 // Keys of an exported classifier's metadata.
@@ -87,6 +87,6 @@ func (f *finishedRun) metadata(dir, pixels string) ([]*onnx.StringStringEntryPro
 			break
 		}
 	}
-	put(MetaVersion, experiment.Version())
+	put(MetaVersion, version.String())
 	return list, err
 }
