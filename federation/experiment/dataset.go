@@ -261,8 +261,8 @@ func (b *Built) DataDigest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// withoutValidation is the set without the training examples that data.val_share made validation data of and that nobody
-// trains on.
+// withoutValidation is the set without the training examples that data.val_share made validation data of and that
+// nobody trains on.
 func (b *Built) withoutValidation() *data.Set {
 	if b.Config.Data.ValShare == 0 {
 		return b.Set
