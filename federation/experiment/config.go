@@ -236,8 +236,8 @@ func checkName(name string) error {
 	case name == "":
 		return errors.New("empty; the run's folder is named after it")
 	case strings.HasPrefix(name, "."), strings.ContainsAny(name, `/\`), strings.ContainsFunc(name, unicode.IsControl):
-		return fmt.Errorf("%q cannot name a folder in runs/: leave out slashes, control characters and a dot in front; "+
-			"--out takes another folder", name)
+		return fmt.Errorf("%q cannot name a folder in runs/: leave out slashes, control characters and a dot in "+
+			"front; --out takes another folder", name)
 	case len(name) > longestName:
 		return fmt.Errorf("%d bytes are too many to name a folder; at most %d", len(name), longestName)
 	}
