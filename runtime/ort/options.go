@@ -60,6 +60,10 @@ type Options struct {
 	// OptLevel is the graph optimisation.
 	OptLevel OptLevel
 
+	// Profile, when set, makes ONNX Runtime write what every run spent on every operator to a file of JSON whose name
+	// begins so, complete when the session closes.
+	Profile string
+
 	// WeightsDir is the folder that the graph's external data files are named relative to. It may be a symbolic link;
 	// neither names nor links inside it may lead out of it, but for those of Hugging Face's cache (see onnx.Locate).
 	WeightsDir string
@@ -103,12 +107,27 @@ func (o Options) native(provider, weights string) (*binding.SessionOptions, erro
 		return nil, fmt.Errorf("ort: session options: %s", oneLine(err))
 	}
 	if provider == CUDA {
-		if err := o.addCUDA(so); err != nil {
-			so.Destroy()
-			return nil, err
-		}
+		err = o.addCUDA(so)
+	} else {
+		err = addKernels(so)
+	}
+	if err != nil {
+		so.Destroy()
+		return nil, err
 	}
 	return so, nil
+}
+
+// addKernels makes the operators of kernels.c known to a session.
+func addKernels(so *binding.SessionOptions) error {
+	a, err := native()
+	if err == nil {
+		err = a.addKernels(so)
+	}
+	if err != nil {
+		return fmt.Errorf("ort: own operators: %s", oneLine(err))
+	}
+	return nil
 }
 
 func (o Options) fill(so *binding.SessionOptions, weights string) error {
@@ -127,6 +146,12 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 		{"session.inter_op.allow_spinning", flag(o.Spinning)},
 		{"session.disable_prepacking", flag(!o.Prepack)},
 	}
+	if !o.NoArena {
+		if _, err := native(); err != nil { // has made the arena
+			return err
+		}
+		entries = append(entries, [2]string{"session.use_env_allocators", "1"})
+	}
 	if weights != "" {
 		entries = append(entries, [2]string{"session.model_external_initializers_file_folder_path", weights})
 	}
@@ -136,6 +161,9 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 		func() error { return so.SetExecutionMode(mode) },
 		func() error { return so.SetGraphOptimizationLevel(levels[o.OptLevel]) },
 		func() error { return so.SetCpuMemArena(!o.NoArena) },
+	}
+	if o.Profile != "" {
+		steps = append(steps, func() error { return so.EnableProfiling(o.Profile) })
 	}
 	for _, e := range entries {
 		steps = append(steps, func() error { return so.AddSessionConfigEntry(e[0], e[1]) })
