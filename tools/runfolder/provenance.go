@@ -62,7 +62,7 @@ type Call struct {
 func DataOf(b *experiment.Built) *Data {
 	d := &Data{Set: b.Info.Set, Digest: b.DataDigest(), Classes: b.Info.Classes, Domains: len(b.Info.Domains),
 		Images: map[string]int{}, Clients: len(b.Parts)}
-	if root := b.Config.Data.Root; root != "" && d.Set != "drawn" {
+	if root := b.Config.Data.Root; root != "" && d.Set != "synthetic" {
 		d.Root, _ = filepath.Abs(root)
 	}
 	for _, s := range b.Info.Splits {

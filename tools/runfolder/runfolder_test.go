@@ -109,10 +109,10 @@ func TestProvenance(t *testing.T) {
 		"--token=abc"})
 	conf := experiment.Defaults()
 	conf.Seed = 5
-	if _, err := Begin(ctx, dir, conf, &Data{Set: "drawn", Digest: "d"}, time.Now()); err != nil { // killed
+	if _, err := Begin(ctx, dir, conf, &Data{Set: "synthetic", Digest: "d"}, time.Now()); err != nil { // killed
 		t.Fatal(err)
 	}
-	end, err := Begin(ctx, dir, conf, &Data{Set: "drawn", Digest: "d"}, time.Now().Add(-2*time.Second))
+	end, err := Begin(ctx, dir, conf, &Data{Set: "synthetic", Digest: "d"}, time.Now().Add(-2*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
