@@ -82,8 +82,8 @@ func firstWave(roots []graph.Node) []*graph.Op {
 	return out
 }
 
-// Fits finds class scores and losses that a client with a backbone cannot have, such as those of prompts that are longer,
-// with a class name, than the context of the text tower. Nothing is compiled, and no data is read.
+// Fits finds class scores and losses that a client with a backbone cannot have, such as those of prompts that are
+// longer, with a class name, than the context of the text tower. Nothing is compiled, and no data is read.
 func Fits(e *spec.Experiment, b spec.Backbone, client, clients int) error {
 	t := b.Task()
 	t.Client, t.Clients, t.Classes, t.Backbone = client, clients, len(e.Classes), b.Name()
