@@ -242,7 +242,7 @@ func (b *Built) describeData() {
 }
 
 // DataDigest is the SHA-256, in hex, over split, name, class and domain of every image in order, and over how images
-// are drawn or the sizes of their files: equal on every machine that has the same data in the same layout.
+// are made or the sizes of their files: equal on every machine that has the same data in the same layout.
 func (b *Built) DataDigest() string {
 	h := sha256.New()
 	for _, sp := range b.Set.Splits() {
@@ -252,7 +252,7 @@ func (b *Built) DataDigest() string {
 				domain = b.Set.Domains[e.Domain]
 			}
 			what := e.Stamp
-			if e.Path != "" || e.Bytes != nil || b.Set.Name != "drawn" {
+			if b.Set.Name != "synthetic" {
 				what, _, _ = strings.Cut(e.Stamp, " ") // the time of a file is not its content
 			}
 			fmt.Fprintf(h, "%q %q %q %q %q\n", sp.Name, e.ID, b.Set.Classes[e.Label], domain, what)
