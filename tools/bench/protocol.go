@@ -62,7 +62,7 @@ func (p protocol) experiment(towers []*tower) (*spec.Experiment, error) {
 	}
 	how := partition.Defaults()
 	how.Kind, how.Clients, how.Beta, how.Uncap, how.Fill = "dirichlet", p.clients, 0.1, true, true
-	parts, err := how.Split(set, seed)
+	parts, err := partition.Split(how, set, 0, seed)
 	if err != nil {
 		return nil, err
 	}

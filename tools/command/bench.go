@@ -52,50 +52,8 @@ func benchCommand() *cobra.Command {
 		"written by hand there (in a checkout)")
 	c.Flags().StringArrayVar(&f.set, "set", nil, "change a runtime key, as in runtime.prepack=false; threads are "+
 		"--threads")
-<<<<<<< HEAD
-	c.Flags().StringVar(&file, "json", "", "write the figures to a file")
-	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		conf, err := bare(sets)
-		if err != nil {
-			return err
-		}
-		if backbone != "" {
-			b, err := bundle.Find(backbone)
-			if err != nil {
-				return err
-			}
-			o.Backbone = b
-		}
-		conf.Name = "bench"
-		d := newDisplay(conf)
-		defer d.close()
-		if err := chooseProvider(&conf, d); err != nil {
-			return err
-		}
-		o.Progress = d.steps
-		o.Session = conf.Runtime.Session()
-		r, err := bench.Run(cmd.Context(), o)
-		d.close()
-		if err != nil {
-			return err
-		}
-		fmt.Print(r.Table())
-		for _, t := range r.Missed() {
-			fmt.Printf("missed: %s is %.3g, want %.3g\n", t.What, t.Got, t.Want)
-		}
-		if file == "" {
-			return nil
-		}
-		text, err := r.JSON()
-		if err != nil {
-			return err
-		}
-		return writeFile(file, text)
-	}
-=======
 	c.Flags().StringVar(&f.file, "json", "", "write the figures to a file")
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
->>>>>>> bench
 	return c
 }
 
@@ -115,7 +73,7 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 	if err := chooseProvider(&conf, d); err != nil {
 		return err
 	}
-	f.Session, f.Progress = conf.Runtime.Session(0), d.steps
+	f.Session, f.Progress = conf.Runtime.Session(), d.steps
 	r, err := f.measure(cmd, conf)
 	d.close()
 	if err != nil {
