@@ -11,6 +11,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/features"
@@ -70,7 +71,31 @@ func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := b.fits(); err != nil {
+		return nil, err
+	}
 	return b, b.openSynthetic()
+}
+
+// fits finds clients whose prompts do not fit their backbone, before features are computed.
+func (b *Built) fits() error {
+	seen := map[string]bool{}
+	for i, f := range b.Assigned {
+		t := backbone{f}.Task()
+		t.Client, t.Clients, t.Classes = i, len(b.Assigned), len(b.Set.Classes)
+		key := f.Name
+		for _, p := range b.Method.Params(t) {
+			key += fmt.Sprint(" ", p.Name, p.Shape)
+		}
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		if err := local.Fits(b.Engine, backbone{f}, i, len(b.Assigned)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // opened is Open without images of the server's own.
@@ -223,7 +248,7 @@ func (b *Built) openBackbones() error {
 		}
 		f, err := bundle.Find(name, c.Runtime.Models)
 		if err != nil {
-			return err
+			return fmt.Errorf("backbones: %w", err)
 		}
 		open[name] = f
 		b.Bundles = append(b.Bundles, f)

@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/models/bundle"
 	"promptfed/tools/bench"
+	"promptfed/tools/progress"
 )
 
 // benchFlags are what promptfed bench is asked for.
@@ -68,14 +69,14 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 		}
 	}
 	conf.Name = "bench"
-	d := newDisplay(conf)
-	defer d.close()
+	d := progress.New(conf)
+	defer d.Close()
 	if err := chooseProvider(&conf, d); err != nil {
 		return err
 	}
-	f.Session, f.Progress = conf.Runtime.Session(), d.steps
+	f.Session, f.Progress = conf.Runtime.Session(), d.Steps
 	r, err := f.measure(cmd, conf)
-	d.close()
+	d.Close()
 	if err != nil {
 		return err
 	}

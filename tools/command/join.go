@@ -26,6 +26,7 @@ import (
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
+	"promptfed/tools/progress"
 	"promptfed/tools/results"
 )
 
@@ -239,11 +240,11 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 	if err != nil {
 		return nil, nil, err
 	}
-	d := newDisplay(conf)
-	defer d.close()
+	d := progress.New(conf)
+	defer d.Close()
 	place := experiment.Place{Client: f.client, Of: inv.Clients, Partition: f.partition, Domain: f.domain,
 		Classes: inv.Classes}
-	b, err := experiment.OpenClient(ctx, conf, place, d.work)
+	b, err := experiment.OpenClient(ctx, conf, place, d.Work)
 	if err != nil {
 		return nil, nil, asUsage(err)
 	}
@@ -257,9 +258,9 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 	if err := b.ChooseProvider(); err != nil {
 		return nil, nil, err
 	}
-	d.opened(b)
-	d.fallback(b.Fallback)
-	if err := b.Features(ctx, d.work); err != nil {
+	d.Opened(b)
+	d.Fallback(b.Fallback)
+	if err := b.Features(ctx, d.Work); err != nil {
 		return nil, nil, err
 	}
 	p, err := b.Participant(place)

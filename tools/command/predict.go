@@ -12,6 +12,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/data"
 	"promptfed/federation/experiment"
+	"promptfed/tools/progress"
 )
 
 func predictCommand() *cobra.Command {
@@ -80,7 +81,7 @@ func predict(cmd *cobra.Command, from, models string, sets []string, client int,
 		}
 		conf, err := bare(sets)
 		if err == nil {
-			err = chooseProvider(&conf, newDisplay(conf))
+			err = chooseProvider(&conf, progress.New(conf))
 		}
 		if err != nil {
 			return nil, nil, err
@@ -110,5 +111,5 @@ func openRun(dir, models string, sets []string) (experiment.Config, error) {
 	if models != "" {
 		conf.Runtime.Models = models
 	}
-	return conf, chooseProvider(&conf, newDisplay(conf))
+	return conf, chooseProvider(&conf, progress.New(conf))
 }

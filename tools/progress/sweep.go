@@ -1,4 +1,4 @@
-package command
+package progress
 
 import (
 	"fmt"
@@ -17,9 +17,9 @@ import (
 	"promptfed/federation/experiment"
 )
 
-// sweepDisplay shows all cells of a sweep as one: one live line on a terminal, plain lines elsewhere. It is safe for
+// Sweep shows all cells of a sweep as one: one live line on a terminal, plain lines elsewhere. It is safe for
 // concurrent use. The bar counts hundredths of rounds.
-type sweepDisplay struct {
+type Sweep struct {
 	name string
 	live bool
 
@@ -29,7 +29,7 @@ type sweepDisplay struct {
 	over    int // done or failed, those of earlier calls too
 	total   int // units of the cells to run
 	units   int // of these, behind us
-	running []*cellDisplay
+	running []*Cell
 	said    map[string]bool
 	began   time.Time
 	spoke   time.Time
@@ -37,8 +37,8 @@ type sweepDisplay struct {
 
 const roundUnits = 100
 
-func newSweepDisplay(s *configs.Sweep, done int, todo []configs.Cell, jobs int) *sweepDisplay {
-	d := &sweepDisplay{name: s.Name, live: term.IsTerminal(int(os.Stderr.Fd())), cells: len(s.Cells), over: done,
+func NewSweep(s *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sweep {
+	d := &Sweep{name: s.Name, live: term.IsTerminal(int(os.Stderr.Fd())), cells: len(s.Cells), over: done,
 		said:  map[string]bool{},
 		began: time.Now(), spoke: time.Now()}
 	for _, c := range todo {
@@ -62,7 +62,7 @@ func newSweepDisplay(s *configs.Sweep, done int, todo []configs.Cell, jobs int) 
 }
 
 // say writes a line above the bar.
-func (d *sweepDisplay) say(format string, a ...any) {
+func (d *Sweep) say(format string, a ...any) {
 	if d.bar != nil {
 		d.bar.Clear()
 	}
@@ -71,7 +71,7 @@ func (d *sweepDisplay) say(format string, a ...any) {
 }
 
 // once writes what many cells would say once.
-func (d *sweepDisplay) once(format string, a ...any) {
+func (d *Sweep) once(format string, a ...any) {
 	line := fmt.Sprintf(format, a...)
 	if !d.said[line] {
 		d.said[line] = true
@@ -80,14 +80,15 @@ func (d *sweepDisplay) once(format string, a ...any) {
 }
 
 // draw brings the bar up to date; elsewhere, a line a minute says what is going on.
-func (d *sweepDisplay) draw() {
+func (d *Sweep) draw() {
 	var parts []string
 	for _, c := range d.running {
 		parts = append(parts, c.folder+" "+c.at)
 	}
 	if d.bar == nil {
 		if len(parts) > 0 && time.Since(d.spoke) > time.Minute {
-			d.say("%d/%d cells done, running %s%s", d.over, d.cells, strings.Join(parts, "; "), d.left())
+			d.say("%d/%d cells done, running %s%s", d.over, d.cells, strings.Join(parts, "; "),
+				left(d.began, d.units, d.total))
 		}
 		return
 	}
@@ -99,20 +100,11 @@ func (d *sweepDisplay) draw() {
 	d.bar.Set(d.units)
 }
 
-// left is how long the rest will take at the pace so far.
-func (d *sweepDisplay) left() string {
-	if d.units == 0 || d.units >= d.total {
-		return ""
-	}
-	t := time.Duration(float64(time.Since(d.began)) / float64(d.units) * float64(d.total-d.units))
-	return fmt.Sprintf(", about %s left", t.Round(time.Second))
-}
-
-// cell begins a cell, which waits its turn among those that compute the same features.
-func (d *sweepDisplay) cell(c configs.Cell, features *turns) *cellDisplay {
+// Cell begins a cell, which waits its turn among those that compute the same features.
+func (d *Sweep) Cell(c configs.Cell, features *Turns) *Cell {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := &cellDisplay{all: d, wait: features, folder: c.Folder, rounds: c.Config.Train.Rounds, at: "opening",
+	out := &Cell{all: d, wait: features, folder: c.Folder, rounds: c.Config.Train.Rounds, at: "opening",
 		began: time.Now()}
 	d.running = append(d.running, out)
 	d.draw()
@@ -120,8 +112,8 @@ func (d *sweepDisplay) cell(c configs.Cell, features *turns) *cellDisplay {
 }
 
 // end takes a cell off the running ones; what it did not do is no longer expected.
-func (d *sweepDisplay) end(folder string) {
-	i := slices.IndexFunc(d.running, func(c *cellDisplay) bool { return c.folder == folder })
+func (d *Sweep) end(folder string) {
+	i := slices.IndexFunc(d.running, func(c *Cell) bool { return c.folder == folder })
 	if i < 0 {
 		return
 	}
@@ -131,14 +123,14 @@ func (d *sweepDisplay) end(folder string) {
 }
 
 // less takes units off what is to do.
-func (d *sweepDisplay) less(units int) {
+func (d *Sweep) less(units int) {
 	d.total -= units
 	if d.bar != nil && d.total > 0 {
 		d.bar.ChangeMax(d.total)
 	}
 }
 
-func (d *sweepDisplay) failed(c configs.Cell, why string) {
+func (d *Sweep) Failed(c configs.Cell, why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.end(c.Folder)
@@ -146,7 +138,7 @@ func (d *sweepDisplay) failed(c configs.Cell, why string) {
 	d.draw()
 }
 
-func (d *sweepDisplay) close() {
+func (d *Sweep) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.bar != nil {
@@ -155,10 +147,10 @@ func (d *sweepDisplay) close() {
 	}
 }
 
-// cellDisplay shows one cell as part of a sweep.
-type cellDisplay struct {
-	all    *sweepDisplay
-	wait   *turns
+// Cell shows one cell as part of a sweep.
+type Cell struct {
+	all    *Sweep
+	wait   *Turns
 	folder string
 	began  time.Time
 
@@ -170,18 +162,18 @@ type cellDisplay struct {
 	fresh           bool   // a client has worked: rounds are no longer those of an earlier call
 }
 
-func (c *cellDisplay) locked(do func()) {
+func (c *Cell) locked(do func()) {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
 	do()
 	c.all.draw()
 }
 
-func (c *cellDisplay) work(what string, done, total int) {
+func (c *Cell) Work(what string, done, total int) {
 	c.locked(func() { c.at = fmt.Sprintf("%s %d/%d", what, done, total) })
 }
 
-func (c *cellDisplay) opened(b *experiment.Built) {
+func (c *Cell) Opened(b *experiment.Built) {
 	c.locked(func() {
 		for _, line := range b.Info.Lines() {
 			c.all.once("%s", line)
@@ -202,26 +194,26 @@ func (c *cellDisplay) opened(b *experiment.Built) {
 	})
 }
 
-func (c *cellDisplay) fallback(why error) {
+func (c *Cell) Fallback(why error) {
 	if why != nil {
 		c.locked(func() { c.all.once("runs on the CPU (runtime.provider: auto): %v", why) })
 	}
 }
 
-func (c *cellDisplay) warn(line string) {
+func (c *Cell) Warn(line string) {
 	c.locked(func() { c.all.once("warning: %s", line) })
 }
 
-func (c *cellDisplay) features(b *experiment.Built) func() {
+func (c *Cell) Features(b *experiment.Built) func() {
 	c.locked(func() { c.at = "waiting for features" })
-	return c.wait.take(b)
+	return c.wait.Take(b)
 }
 
-func (c *cellDisplay) start(rounds, clients int) {
+func (c *Cell) Start(rounds, clients int) {
 	c.locked(func() { c.clients, c.at = clients, fmt.Sprintf("round 1/%d", rounds) })
 }
 
-func (c *cellDisplay) turn(o message.Instruction, _ int) {
+func (c *Cell) Turn(o message.Instruction, _ int) {
 	c.locked(func() {
 		c.fresh = true
 		if o.Kind == message.Train {
@@ -232,14 +224,14 @@ func (c *cellDisplay) turn(o message.Instruction, _ int) {
 }
 
 // move counts units up to a place in the cell.
-func (c *cellDisplay) move(to int) {
+func (c *Cell) move(to int) {
 	if to > c.units {
 		c.all.units += to - c.units
 		c.units = to
 	}
 }
 
-func (c *cellDisplay) round(r record.Record) {
+func (c *Cell) Round(r record.Record) {
 	c.locked(func() {
 		c.round0, c.turned = r.Round+1, 0
 		for _, line := range r.Warnings {
@@ -256,8 +248,8 @@ func (c *cellDisplay) round(r record.Record) {
 	})
 }
 
-// done tells that the cell has finished.
-func (c *cellDisplay) done(s record.Summary) {
+// Done tells that the cell has finished.
+func (c *Cell) Done(s record.Summary) {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
 	c.all.end(c.folder)
@@ -267,7 +259,7 @@ func (c *cellDisplay) done(s record.Summary) {
 			accuracy = fmt.Sprintf("%.1f %%", 100*s.Last)
 		}
 		c.all.say("%d/%d cells done, %s: %s accuracy %s in %s%s", c.all.over, c.all.cells, c.folder, s.View, accuracy,
-			time.Since(c.began).Round(100*time.Millisecond), c.all.left())
+			time.Since(c.began).Round(100*time.Millisecond), left(c.all.began, c.all.units, c.all.total))
 	}
 	c.all.draw()
 }

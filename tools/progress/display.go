@@ -1,4 +1,5 @@
-package command
+// Package progress shows long work: one live line on a terminal, plain lines with the time left elsewhere.
+package progress
 
 import (
 	"fmt"
@@ -14,20 +15,20 @@ import (
 	"promptfed/federation/experiment"
 )
 
-// monitor hears how a run goes, from any goroutine.
-type monitor interface {
-	work(what string, done, total int)
-	opened(b *experiment.Built)
-	fallback(why error)
-	warn(line string)
-	features(b *experiment.Built) (done func()) // before features are computed, which may have to wait, and afterwards
-	start(rounds, clients int)
-	turn(o message.Instruction, client int)
-	round(r record.Record)
+// Monitor hears how a run goes, from any goroutine.
+type Monitor interface {
+	Work(what string, done, total int)
+	Opened(b *experiment.Built)
+	Fallback(why error)
+	Warn(line string)
+	Features(b *experiment.Built) (done func()) // before features are computed, which may have to wait, and afterwards
+	Start(rounds, clients int)
+	Turn(o message.Instruction, client int)
+	Round(r record.Record)
 }
 
-// display shows long work: one live line on a terminal, plain lines elsewhere. It is safe for concurrent use.
-type display struct {
+// Display shows long work: one live line on a terminal, plain lines elsewhere. It is safe for concurrent use.
+type Display struct {
 	name string
 	live bool
 
@@ -36,22 +37,29 @@ type display struct {
 	what     string
 	rounds   int
 	clients  int
+	earlier  int // rounds of earlier calls
 	finished int
+	turned   bool // a client has worked: rounds are no longer those of an earlier call
 	last     string
 	began    time.Time
+	spoke    time.Time
 }
 
-func newDisplay(conf experiment.Config) *display {
-	return &display{name: conf.Name, live: term.IsTerminal(int(os.Stderr.Fd()))}
+// quiet is how long work goes on without a line where there is no terminal.
+const quiet = 20 * time.Second
+
+// New is the display of a run.
+func New(conf experiment.Config) *Display {
+	return &Display{name: fmt.Sprintf("%s, seed %d", conf.Name, conf.Seed), live: term.IsTerminal(int(os.Stderr.Fd()))}
 }
 
-// work shows preparation, such as the features of a bundle.
-func (d *display) work(what string, done, total int) { d.progress(what, done, total, "images") }
+// Work shows preparation, such as the features of a bundle.
+func (d *Display) Work(what string, done, total int) { d.progress(what, done, total, "images") }
 
-// steps shows work that is counted in steps.
-func (d *display) steps(what string, done, total int) { d.progress(what, done, total, "steps") }
+// Steps shows work that is counted in steps.
+func (d *Display) Steps(what string, done, total int) { d.progress(what, done, total, "steps") }
 
-func (d *display) progress(what string, done, total int, unit string) {
+func (d *Display) progress(what string, done, total int, unit string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.what != what {
@@ -59,9 +67,14 @@ func (d *display) progress(what string, done, total int, unit string) {
 		d.what = what
 		d.begin(total, unit)
 		d.describe(d.name + ": " + what)
+		d.began, d.spoke = time.Now(), time.Now()
 		if !d.live {
 			fmt.Fprintf(os.Stderr, "%s: %s (%d %s)\n", d.name, what, total, unit)
 		}
+	}
+	if !d.live && done < total && time.Since(d.spoke) > quiet {
+		d.spoke = time.Now()
+		fmt.Fprintf(os.Stderr, "%s: %s, %d of %d %s%s\n", d.name, what, done, total, unit, left(d.began, done, total))
 	}
 	if d.bar != nil {
 		d.bar.Set(done)
@@ -71,7 +84,7 @@ func (d *display) progress(what string, done, total int, unit string) {
 	}
 }
 
-func (d *display) begin(total int, unit string) {
+func (d *Display) begin(total int, unit string) {
 	if !d.live {
 		return
 	}
@@ -81,13 +94,13 @@ func (d *display) begin(total int, unit string) {
 		progressbar.OptionSetPredictTime(true), progressbar.OptionFullWidth(), progressbar.OptionClearOnFinish())
 }
 
-func (d *display) describe(text string) {
+func (d *Display) describe(text string) {
 	if d.bar != nil {
 		d.bar.Describe(text)
 	}
 }
 
-func (d *display) end() {
+func (d *Display) end() {
 	if d.bar != nil {
 		d.bar.Finish()
 		d.bar = nil
@@ -95,26 +108,32 @@ func (d *display) end() {
 	d.what = ""
 }
 
-func (d *display) features(*experiment.Built) func() { return func() {} }
+func (d *Display) Features(*experiment.Built) func() { return func() {} }
 
-// start begins the rounds.
-func (d *display) start(rounds, clients int) {
+// Start begins the rounds.
+func (d *Display) Start(rounds, clients int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.end()
-	d.rounds, d.clients, d.began = rounds, clients, time.Now()
+	d.rounds, d.clients, d.began, d.spoke = rounds, clients, time.Now(), time.Now()
 	d.begin(rounds*clients, "client")
 	d.describe(d.name)
 }
 
-// turn counts one client's training.
-func (d *display) turn(o message.Instruction, client int) {
+// Turn counts one client's training.
+func (d *Display) Turn(o message.Instruction, client int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if o.Kind != message.Train {
 		return
 	}
 	d.finished++
+	d.turned = true
+	if !d.live && d.finished < len(o.Clients) && time.Since(d.spoke) > quiet {
+		d.spoke = time.Now()
+		fmt.Fprintf(os.Stderr, "%s: round %d/%d, client %d/%d%s%s\n", d.name, o.Round+1, d.rounds, d.finished,
+			len(o.Clients), d.last, left(d.began, o.Round-d.earlier, d.rounds-d.earlier))
+	}
 	if d.bar != nil {
 		share := float64(d.clients) / float64(max(1, len(o.Clients)))
 		d.bar.Set(min(d.rounds*d.clients, o.Round*d.clients+int(float64(d.finished)*share)))
@@ -123,11 +142,14 @@ func (d *display) turn(o message.Instruction, client int) {
 	}
 }
 
-// round shows what a round gave.
-func (d *display) round(r record.Record) {
+// Round shows what a round gave.
+func (d *Display) Round(r record.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.finished = 0
+	d.finished, d.spoke = 0, time.Now()
+	if !d.turned {
+		d.earlier, d.began = r.Round+1, time.Now()
+	}
 	if len(r.Warnings) > 0 && d.bar != nil {
 		d.bar.Clear()
 	}
@@ -146,8 +168,16 @@ func (d *display) round(r record.Record) {
 	for _, u := range record.MissingTests([]record.Record{r}) {
 		line += ", " + u.String()
 	}
-	left := time.Duration(float64(time.Since(d.began)) / float64(r.Round+1) * float64(d.rounds-r.Round-1))
-	fmt.Fprintf(os.Stderr, "%s, %.1f s, %s left\n", line, r.Seconds, left.Round(time.Second))
+	fmt.Fprintf(os.Stderr, "%s, %.1f s%s\n", line, r.Seconds, left(d.began, r.Round+1-d.earlier, d.rounds-d.earlier))
+}
+
+// left is how long the rest will take at the pace since work began; empty where there is none, or nothing to go by.
+func left(began time.Time, done, total int) string {
+	if done <= 0 || done >= total {
+		return ""
+	}
+	t := time.Duration(float64(time.Since(began)) / float64(done) * float64(total-done))
+	return fmt.Sprintf(", about %s left", t.Round(time.Second))
 }
 
 // accuracyOf is the headline of a round, with the evaluation that it is of; empty where it was not tested.
@@ -161,9 +191,9 @@ func accuracyOf(r record.Record) string {
 	return ""
 }
 
-// opened tells what the data was found to be, what there is to note about it, and which images were left out because
+// Opened tells what the data was found to be, what there is to note about it, and which images were left out because
 // they cannot be read.
-func (d *display) opened(b *experiment.Built) {
+func (d *Display) Opened(b *experiment.Built) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.end()
@@ -189,22 +219,22 @@ func (d *display) opened(b *experiment.Built) {
 	}
 }
 
-// warn shows what is probably wrong.
-func (d *display) warn(line string) {
+// Warn shows what is probably wrong.
+func (d *Display) Warn(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.end()
 	fmt.Fprintf(os.Stderr, "%s: warning: %s\n", d.name, line)
 }
 
-// fallback tells why provider auto took the CPU.
-func (d *display) fallback(why error) {
+// Fallback tells why provider auto took the CPU.
+func (d *Display) Fallback(why error) {
 	if why != nil {
 		fmt.Fprintf(os.Stderr, "%s: runs on the CPU (runtime.provider: auto): %v\n", d.name, why)
 	}
 }
 
-func (d *display) close() {
+func (d *Display) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.end()
