@@ -18,7 +18,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // joinFlags are the command line of join.

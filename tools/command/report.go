@@ -14,10 +14,10 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine"
-	"promptfed/tools/figures"
-	"promptfed/tools/page"
-	"promptfed/tools/results"
-	"promptfed/tools/tables"
+	"promptfed/tools/report/figures"
+	"promptfed/tools/report/page"
+	"promptfed/tools/report/results"
+	"promptfed/tools/report/tables"
 )
 
 // reportOptions are what the command line asks of a report. The zero value is what a run and a sweep write by

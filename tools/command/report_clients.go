@@ -9,8 +9,8 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/experiment"
-	"promptfed/tools/figures"
-	"promptfed/tools/results"
+	"promptfed/tools/report/figures"
+	"promptfed/tools/report/results"
 )
 
 // Bounds of what figures of clients show.

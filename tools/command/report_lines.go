@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"promptfed/configs"
-	"promptfed/tools/figures"
-	"promptfed/tools/results"
+	"promptfed/tools/report/figures"
+	"promptfed/tools/report/results"
 )
 
 // scale is what values of a metric are multiplied by in figures, and the axis that shows them.

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"promptfed/runtime/ort"
-	"promptfed/tools/page"
-	"promptfed/tools/results"
-	"promptfed/tools/tables"
+	"promptfed/tools/report/page"
+	"promptfed/tools/report/results"
+	"promptfed/tools/report/tables"
 )
 
 // page is what report.html shows.

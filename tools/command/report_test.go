@@ -18,7 +18,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // madeSweep writes the folder of a finished sweep over methods, two lengths on x, y and z, and two seeds: six clients

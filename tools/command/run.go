@@ -16,7 +16,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 func runCommand() *cobra.Command {

@@ -13,7 +13,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // sweepFlags are what the command line changes of a sweep.

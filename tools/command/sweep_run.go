@@ -17,7 +17,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/runtime/ort"
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // runSweep runs the cells of a sweep file that are not done yet.

@@ -23,7 +23,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
 	"promptfed/models/bundle"
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // grid makes the small configuration a sweep of two methods, two batch sizes and two seeds.

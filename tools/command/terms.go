@@ -13,8 +13,8 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
 	"promptfed/tools/bench"
-	"promptfed/tools/results"
-	"promptfed/tools/tables"
+	"promptfed/tools/report/results"
+	"promptfed/tools/report/tables"
 )
 
 // termsFlags are those of the command terms.

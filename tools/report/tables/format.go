@@ -10,7 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // decimals is how many digits behind the point a number in a unit is shown with.

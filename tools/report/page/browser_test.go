@@ -14,8 +14,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 
-	"promptfed/tools/page"
-	"promptfed/tools/page/browser"
+	"promptfed/tools/report/page"
+	"promptfed/tools/report/page/browser"
 )
 
 // chromium is one browser for all tests; every test has a tab of its own.

@@ -1,6 +1,6 @@
 // Command shot photographs a page in a headless Chromium: a PNG of the window, or of the whole page where HEIGHT is 0.
 //
-//	go run ./tools/page/shot FILE.html OUT.png WIDTH HEIGHT light|dark [#SECTION]
+//	go run ./tools/report/page/shot FILE.html OUT.png WIDTH HEIGHT light|dark [#SECTION]
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
-	"promptfed/tools/page/browser"
+	"promptfed/tools/report/page/browser"
 )
 
 func main() {

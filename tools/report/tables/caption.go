@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // finish writes what stands around the table.

@@ -13,7 +13,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine"
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // run is a finished run with these accuracies in its rounds, in two domains that lie as far above as below.

@@ -5,7 +5,7 @@ import (
 	"math"
 	"strconv"
 
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // Pairs makes the text table of comparisons along an axis, with the metric's title in words: a line for each pair of

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // units are those that a card may ask for: what a metric's values are multiplied by, and what is written behind them.

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/net/html"
 
-	"promptfed/tools/page"
+	"promptfed/tools/report/page"
 )
 
 func render(t *testing.T, r page.Report) []byte {

@@ -9,7 +9,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine"
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // meaning says what an evaluation is.

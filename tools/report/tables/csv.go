@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // CSV writes one line for each cell: the table, a column for each axis, the metric, and the numbers in the unit in

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/tools/figures/embedding"
+	"promptfed/tools/report/figures/embedding"
 )
 
 // shape is a path of an SVG file.

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"promptfed/configs"
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // Pseudo-axes: their labels are not points of a grid but numbers that every run has.

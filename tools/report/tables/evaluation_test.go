@@ -8,7 +8,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine"
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // tested is a finished run with global and personal accuracies in its one round; below 0 the method does not have the

@@ -3,7 +3,7 @@ package figures
 import (
 	"fmt"
 
-	"promptfed/tools/figures/embedding"
+	"promptfed/tools/report/figures/embedding"
 )
 
 // TSNEPanel is one map of rows, such as the prompts of all clients.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/tools/figures/embedding"
+	"promptfed/tools/report/figures/embedding"
 )
 
 // source draws numbers, sizes and labels from bytes; zeros when they run out.

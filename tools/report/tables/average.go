@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // prune drops rows and columns where nothing was planned, and those of metrics, domains and exams that no run has.

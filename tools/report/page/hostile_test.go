@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/net/html"
 
-	"promptfed/tools/page"
+	"promptfed/tools/report/page"
 )
 
 const hostile = `</script><img src=x onerror="window.harmed=1"><script>window.harmed=1</script>'"` +

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // Build lays out the groups. An axis that the layout names and the groups do not have, or a metric that does not exist,

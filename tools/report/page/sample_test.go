@@ -15,7 +15,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
-	"promptfed/tools/page"
+	"promptfed/tools/report/page"
 )
 
 // Everything in this file is made up, to have pages to test and to look at.

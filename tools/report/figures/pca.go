@@ -8,7 +8,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"promptfed/tools/figures/embedding"
+	"promptfed/tools/report/figures/embedding"
 )
 
 // PCAPanel are the features of one backbone.

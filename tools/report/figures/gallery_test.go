@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"testing"
 
-	"promptfed/tools/figures/embedding"
+	"promptfed/tools/report/figures/embedding"
 )
 
 // made is a figure of invented numbers.
