@@ -45,7 +45,7 @@ func reportCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&out, "out", "", "folder of the report (default DIR; of several, runs/comparison)")
 	c.Flags().StringVar(&o.metric, "metric", "", "what the tables show: "+strings.Join(results.MetricNames(), ", "))
-	c.Flags().StringSliceVar(&o.rows, "rows", nil, "axes in the rows; also domain, exam, metric")
+	c.Flags().StringSliceVar(&o.rows, "rows", nil, "axes in the rows; also domain, set, metric")
 	c.Flags().StringSliceVar(&o.columns, "columns", nil, "axes in the columns; axes in neither are averaged over")
 	c.Flags().StringVar(&o.average, "average", "", "add means: row, column or both")
 	c.Flags().StringVar(&o.std, "std", string(results.Population), "standard deviation over seeds: population (n, as "+

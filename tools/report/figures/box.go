@@ -3,6 +3,8 @@ package figures
 import (
 	"fmt"
 	"image/color"
+	"promptfed/tools/report/stats"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -38,11 +40,7 @@ const maxBoxes = 200
 
 // Draw implements Drawer.
 func (f Box) Draw() (*Figure, error) {
-	fig, err := f.draw()
-	if err != nil {
-		return nil, fmt.Errorf("box: %w", err)
-	}
-	return fig, nil
+	return withKind("box")(f.draw())
 }
 
 func (f Box) draw() (*Figure, error) {
@@ -90,7 +88,7 @@ func (f Box) draw() (*Figure, error) {
 				values = positive(values)
 			}
 			five, ok := Summarise(values)
-			drawn.list = append(drawn.list, oneBox{five, ok, lookOf(groups.of(b.Group)).color})
+			drawn.list = append(drawn.list, oneBox{five, ok, seriesStyle(groups.of(b.Group)).color})
 		}
 		nameX(&p.X, names, s.width)
 		p.Add(gridLines{y: true}, drawn)
@@ -98,7 +96,7 @@ func (f Box) draw() (*Figure, error) {
 	}
 	if len(groups.labels) > 1 {
 		for i, label := range groups.labels {
-			c := lookOf(i).color
+			c := seriesStyle(i).color
 			s.legend = append(s.legend, patchEntry(label, faint(c, 90), draw.LineStyle{Color: c, Width: 0.8}))
 		}
 	}
@@ -153,4 +151,38 @@ func (b boxes) Plot(c draw.Canvas, p *plot.Plot) {
 				Y: toY(v)})
 		}
 	}
+}
+
+// Five are the numbers a box plot is drawn from, as matplotlib counts them by default: quartiles by linear
+// interpolation, whiskers to the last value within 1.5 times the inner quartile range beyond the quartiles, and the
+// values outside of them.
+type Five struct {
+	Low, Q1, Median, Q3, High float64
+	Outliers                  []float64 // growing
+}
+
+// Summarise counts the five numbers of values that are numbers; false if there are none.
+func Summarise(values []float64) (Five, bool) {
+	var sorted []float64
+	for _, v := range values {
+		if usable(v) {
+			sorted = append(sorted, v)
+		}
+	}
+	if len(sorted) == 0 {
+		return Five{}, false
+	}
+	slices.Sort(sorted)
+	f := Five{Q1: stats.Quantile(sorted, 0.25), Median: stats.Quantile(sorted, 0.5), Q3: stats.Quantile(sorted, 0.75)}
+	reach := 1.5 * (f.Q3 - f.Q1)
+	f.Low, f.High = f.Q1, f.Q3 // matplotlib's too, where no value lies between a quartile and its fence
+	for _, v := range sorted {
+		switch {
+		case v < f.Q1-reach || v > f.Q3+reach:
+			f.Outliers = append(f.Outliers, v)
+		default:
+			f.Low, f.High = min(f.Low, v), max(f.High, v)
+		}
+	}
+	return f, true
 }

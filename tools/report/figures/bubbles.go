@@ -31,11 +31,7 @@ const maxBins = 100
 
 // Draw implements Drawer.
 func (f Bubbles) Draw() (*Figure, error) {
-	fig, err := f.draw()
-	if err != nil {
-		return nil, fmt.Errorf("bubbles: %w", err)
-	}
-	return fig, nil
+	return withKind("bubbles")(f.draw())
 }
 
 func (f Bubbles) draw() (*Figure, error) {

@@ -33,11 +33,7 @@ const maxRows = 100
 
 // Draw implements Drawer.
 func (f Cost) Draw() (*Figure, error) {
-	fig, err := f.draw()
-	if err != nil {
-		return nil, fmt.Errorf("cost: %w", err)
-	}
-	return fig, nil
+	return withKind("cost")(f.draw())
 }
 
 func (f Cost) draw() (*Figure, error) {
@@ -91,7 +87,7 @@ func (f Cost) draw() (*Figure, error) {
 	}
 	if f.Against {
 		for i, r := range f.Rows {
-			s.legend = append(s.legend, glyphEntry(r.Label, lookOf(i).glyph(3.6)))
+			s.legend = append(s.legend, glyphEntry(r.Label, seriesStyle(i).glyph(3.6)))
 		}
 	}
 	return s.figure()
@@ -105,7 +101,7 @@ func (f Cost) points(values []float64, known span) *plot.Plot {
 	for i, v := range values {
 		if usable(v) {
 			y.add(f.Rows[i].Accuracy)
-			cloud.add(v, f.Rows[i].Accuracy, lookOf(i))
+			cloud.add(v, f.Rows[i].Accuracy, seriesStyle(i))
 		}
 	}
 	Axis{Label: "accuracy (%)", Within: [2]float64{0, 100}}.apply(&p.Y, y.padded(0.08, [2]float64{0, 100}, false), 5)

@@ -1,8 +1,6 @@
 package figures
 
 import (
-	"fmt"
-
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -19,11 +17,7 @@ type Curves struct {
 
 // Draw implements Drawer.
 func (f Curves) Draw() (*Figure, error) {
-	fig, err := linePanels(f.Title, f.Columns, f.SameY, f.Panels, newCurve)
-	if err != nil {
-		return nil, fmt.Errorf("curves: %w", err)
-	}
-	return fig, nil
+	return withKind("curves")(linePanels(f.Title, f.Columns, f.SameY, f.Panels, newCurve))
 }
 
 // curve is one line with its band, and markers at some of its points.
@@ -32,11 +26,11 @@ type curve struct {
 	line   *Line
 	number int // among the panel's lines
 	of     int
-	look   look
+	style  style
 }
 
-func newCurve(in *LinePanel, l *Line, number, of int, look look) plot.Plotter {
-	return curve{in, l, number, of, look}
+func newCurve(in *LinePanel, l *Line, number, of int, style style) plot.Plotter {
+	return curve{in, l, number, of, style}
 }
 
 // pieces are the runs of points without a gap.
@@ -80,13 +74,64 @@ func (v curve) Plot(c draw.Canvas, p *plot.Plot) {
 			wide = wide || s > 0
 		}
 		if wide && len(piece) > 1 {
-			c.FillPolygon(faint(v.look.color, 46), append(high, low...))
+			c.FillPolygon(faint(v.style.color, 46), append(high, low...))
 		}
-		c.StrokeLines(v.look.line(1.4), points)
+		c.StrokeLines(v.style.line(1.4), points)
 		for j, i := range piece {
 			if i%every == first || len(piece) == 1 {
-				stamp(&c, v.look.glyph(2.2), points[j])
+				stamp(&c, v.style.glyph(2.2), points[j])
 			}
+		}
+	}
+}
+
+// Sensitivity shows a value against the settings of a sweep, with error bars and reference lines: shots (FedPHA's
+// figure 3, SDFed's figure 4), hyper-parameters, also logarithmic (FedAPPR's figures 4 and S2), numbers of clients,
+// participation and rounds (pFedDC's figure 3). Each panel has an x axis of its own.
+type Sensitivity struct {
+	Title   string
+	Columns int  // of panels; 0: chosen
+	SameY   bool // all panels have one range of y
+	Panels  []LinePanel
+}
+
+// Draw implements Drawer.
+func (f Sensitivity) Draw() (*Figure, error) {
+	return withKind("sensitivity")(linePanels(f.Title, f.Columns, f.SameY, f.Panels, newWhiskers))
+}
+
+// whiskers are the points of a line with error bars. Lines with error bars stand a little aside of each other, so that
+// the bars can be told apart.
+type whiskers struct{ curve }
+
+func newWhiskers(in *LinePanel, l *Line, number, of int, style style) plot.Plotter {
+	return whiskers{curve{in, l, number, of, style}}
+}
+
+// Plot implements plot.Plotter.
+func (v whiskers) Plot(c draw.Canvas, p *plot.Plot) {
+	toX, toY := p.Transforms(&c)
+	aside := vg.Length(0)
+	if v.line.Spread != nil {
+		aside = 1.3 * (vg.Length(v.number) - vg.Length(v.of-1)/2)
+	}
+	for _, piece := range v.pieces() {
+		points := make([]vg.Point, len(piece))
+		for j, i := range piece {
+			points[j] = vg.Point{X: toX(v.line.X[i]) + aside, Y: toY(v.line.Y[i])}
+		}
+		c.StrokeLines(v.style.line(1.3), points)
+		bar := draw.LineStyle{Color: v.style.color, Width: 0.9}
+		for j, i := range piece {
+			if s := v.line.spread(i); s > 0 {
+				low := toY(max(p.Y.Min, v.in.Y.bounded(v.line.Y[i], v.line.Y[i]-s)))
+				high := toY(min(p.Y.Max, v.in.Y.bounded(v.line.Y[i], v.line.Y[i]+s)))
+				x := points[j].X
+				c.StrokeLine2(bar, x, low, x, high)
+				c.StrokeLine2(bar, x-2, low, x+2, low)
+				c.StrokeLine2(bar, x-2, high, x+2, high)
+			}
+			stamp(&c, v.style.glyph(2.6), points[j])
 		}
 	}
 }

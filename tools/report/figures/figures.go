@@ -36,6 +36,16 @@ type Figure struct {
 // Size is the width and height of the figure in points.
 func (f *Figure) Size() (width, height float64) { return f.width.Points(), f.height.Points() }
 
+// withKind puts the kind of a figure before the error of laying it out.
+func withKind(kind string) func(*Figure, error) (*Figure, error) {
+	return func(f *Figure, err error) (*Figure, error) {
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", kind, err)
+		}
+		return f, nil
+	}
+}
+
 // pngDPI is twice the resolution that screens are taken to have.
 const pngDPI = 192
 
@@ -89,8 +99,7 @@ func Save(f *Figure, dir, name string) error {
 			return fmt.Errorf("%s: %w", filepath.Join(dir, name+format.ext), err)
 		}
 		err = atomicfile.Write(filepath.Join(dir, name+format.ext), func(w io.Writer) error {
-			_,
-				err := w.Write(data)
+			_, err := w.Write(data)
 			return err
 		})
 		if err != nil {

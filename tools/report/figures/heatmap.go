@@ -40,11 +40,7 @@ const maxCells = 512
 
 // Draw implements Drawer.
 func (f HeatMap) Draw() (*Figure, error) {
-	fig, err := f.draw()
-	if err != nil {
-		return nil, fmt.Errorf("heat map: %w", err)
-	}
-	return fig, nil
+	return withKind("heat map")(f.draw())
 }
 
 func (f HeatMap) draw() (*Figure, error) {

@@ -10,7 +10,7 @@ import (
 
 // linePanels lays out panels of lines: each line is drawn by plotter.
 func linePanels(title string, columns int, sameY bool, panels []LinePanel, plotter func(*LinePanel, *Line, int, int,
-	look) plot.Plotter) (*Figure, error) {
+	style) plot.Plotter) (*Figure, error) {
 	s := sheet{title: title, columns: columns}
 	s.width, s.height = panelSize(len(panels))
 	var order, lines numbering
@@ -46,7 +46,7 @@ func linePanels(title string, columns int, sameY bool, panels []LinePanel, plott
 		}
 		p.Add(gridLines{x: len(in.X.Names) == 0, y: true}, referenceLines(in.References))
 		for j := range in.Lines {
-			p.Add(plotter(in, &in.Lines[j], j, len(in.Lines), lookOf(order.of(in.Lines[j].Label))))
+			p.Add(plotter(in, &in.Lines[j], j, len(in.Lines), seriesStyle(order.of(in.Lines[j].Label))))
 		}
 		s.panels = append(s.panels, &panel{Plot: p, title: in.Title})
 	}
@@ -63,7 +63,7 @@ func linePanels(title string, columns int, sameY bool, panels []LinePanel, plott
 	var own legend
 	for i, label := range order.labels {
 		if label != "" || len(order.labels) > 1 {
-			own = append(own, lineEntry(label, lookOf(i).line(1.4), lookOf(i).glyph(2.6)))
+			own = append(own, lineEntry(label, seriesStyle(i).line(1.4), seriesStyle(i).glyph(2.6)))
 		}
 	}
 	s.legend = append(own, s.legend...)

@@ -33,11 +33,7 @@ type PCA struct {
 
 // Draw implements Drawer.
 func (f PCA) Draw() (*Figure, error) {
-	fig, err := f.draw()
-	if err != nil {
-		return nil, fmt.Errorf("PCA: %w", err)
-	}
-	return fig, nil
+	return withKind("PCA")(f.draw())
 }
 
 func (f PCA) draw() (*Figure, error) {
@@ -75,7 +71,7 @@ func (f PCA) draw() (*Figure, error) {
 		return s.figure()
 	}
 	for c, name := range f.Classes {
-		s.legend = append(s.legend, glyphEntry(name, lookOf(c).glyph(3)))
+		s.legend = append(s.legend, glyphEntry(name, seriesStyle(c).glyph(3)))
 	}
 	s.legend = append(s.legend,
 		glyphEntry("text before", draw.GlyphStyle{Color: grey, Radius: 4, Shape: hollowStar{}}),
@@ -168,8 +164,8 @@ func (f planePoints) Plot(c draw.Canvas, p *plot.Plot) {
 	n := 0.0
 	for i, v := range f.images {
 		if f.class < 0 {
-			glyph := lookOf(f.labels[i]).glyph(cloudRadius(len(f.images)))
-			glyph.Color = faint(lookOf(f.labels[i]).color, 150)
+			glyph := seriesStyle(f.labels[i]).glyph(cloudRadius(len(f.images)))
+			glyph.Color = faint(seriesStyle(f.labels[i]).color, 150)
 			c.DrawGlyphNoClip(glyph, at(v))
 		} else if f.labels[i] == f.class {
 			c.DrawGlyphNoClip(draw.GlyphStyle{Color: faint(hues[0], 120), Radius: cloudRadius(len(f.images)),
@@ -192,8 +188,8 @@ func (f planePoints) Plot(c draw.Canvas, p *plot.Plot) {
 		arrow(c, at(f.before[k]), at(f.after[k]))
 	}
 	for k := range f.before {
-		c.DrawGlyphNoClip(draw.GlyphStyle{Color: lookOf(k).color, Radius: 5, Shape: hollowStar{}}, at(f.before[k]))
-		stamp(&c, draw.GlyphStyle{Color: lookOf(k).color, Radius: 5, Shape: star()}, at(f.after[k]))
+		c.DrawGlyphNoClip(draw.GlyphStyle{Color: seriesStyle(k).color, Radius: 5, Shape: hollowStar{}}, at(f.before[k]))
+		stamp(&c, draw.GlyphStyle{Color: seriesStyle(k).color, Radius: 5, Shape: star()}, at(f.after[k]))
 	}
 }
 

@@ -8,22 +8,22 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// scatter are points in the plane, each with a look.
+// scatter are points in the plane, each with a style.
 type scatter struct {
 	x, y   []float64
-	looks  []look
+	styles []style
 	radius vg.Length
 }
 
-func (s *scatter) add(x, y float64, l look) {
-	s.x, s.y, s.looks = append(s.x, x), append(s.y, y), append(s.looks, l)
+func (s *scatter) add(x, y float64, l style) {
+	s.x, s.y, s.styles = append(s.x, x), append(s.y, y), append(s.styles, l)
 }
 
 // Plot implements plot.Plotter.
 func (s scatter) Plot(c draw.Canvas, p *plot.Plot) {
 	toX, toY := p.Transforms(&c)
 	for i := range s.x {
-		stamp(&c, s.looks[i].glyph(s.radius), vg.Point{X: toX(s.x[i]), Y: toY(s.y[i])})
+		stamp(&c, s.styles[i].glyph(s.radius), vg.Point{X: toX(s.x[i]), Y: toY(s.y[i])})
 	}
 }
 

@@ -34,11 +34,7 @@ type Scatter3 struct {
 
 // Draw implements Drawer.
 func (f Scatter3) Draw() (*Figure, error) {
-	fig, err := f.draw()
-	if err != nil {
-		return nil, fmt.Errorf("scatter3: %w", err)
-	}
-	return fig, nil
+	return withKind("scatter3")(f.draw())
 }
 
 func (f Scatter3) draw() (*Figure, error) {
@@ -214,7 +210,7 @@ func (s space) axisAt(c draw.Canvas, to func(vector) vg.Point, axis int, corner,
 	anchor := [3]draw.XAlignment{-0.65, -0.35, draw.XRight}[axis]
 	words := letters(smallSize, anchor, middle)
 	marks := s.marks(axis)
-	every := thin(12, vg.Length(math.Hypot(float64(b.X-a.X), float64(b.Y-a.Y)))/vg.Length(max(1, len(marks))))
+	every := everyNth(12, vg.Length(math.Hypot(float64(b.X-a.X), float64(b.Y-a.Y)))/vg.Length(max(1, len(marks))))
 	for i, t := range marks {
 		if i%every > 0 {
 			continue

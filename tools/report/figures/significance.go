@@ -21,11 +21,7 @@ type Significance struct {
 
 // Draw implements Drawer.
 func (f Significance) Draw() (*Figure, error) {
-	fig, err := f.draw()
-	if err != nil {
-		return nil, fmt.Errorf("significance: %w", err)
-	}
-	return fig, nil
+	return withKind("significance")(f.draw())
 }
 
 // key says what the stars mean, where there is anything that could have some.

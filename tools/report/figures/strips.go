@@ -45,11 +45,7 @@ const maxClients = 10_000
 
 // Draw implements Drawer.
 func (f Strips) Draw() (*Figure, error) {
-	fig, err := f.draw()
-	if err != nil {
-		return nil, fmt.Errorf("strips: %w", err)
-	}
-	return fig, nil
+	return withKind("strips")(f.draw())
 }
 
 func (f Strips) draw() (*Figure, error) {
@@ -106,7 +102,7 @@ func (f Strips) draw() (*Figure, error) {
 		band := strip{as: f.As, scale: colours}
 		n := 0
 		for _, g := range in.Groups {
-			band.groups = append(band.groups, stripGroup{g, n, lookOf(groups.of(g.Label)).color})
+			band.groups = append(band.groups, stripGroup{g, n, seriesStyle(groups.of(g.Label)).color})
 			n += len(g.Values)
 		}
 		f.Y.apply(&p.Y, y, 4)
@@ -135,7 +131,7 @@ func (f Strips) draw() (*Figure, error) {
 	}
 	if named && !written {
 		for i, label := range groups.labels {
-			s.legend = append(s.legend, glyphEntry(label, draw.GlyphStyle{Color: lookOf(i).color, Radius: 3,
+			s.legend = append(s.legend, glyphEntry(label, draw.GlyphStyle{Color: seriesStyle(i).color, Radius: 3,
 				Shape: draw.CircleGlyph{}}))
 		}
 	}

@@ -24,11 +24,7 @@ type TSNE struct {
 
 // Draw implements Drawer.
 func (f TSNE) Draw() (*Figure, error) {
-	fig, err := f.draw()
-	if err != nil {
-		return nil, fmt.Errorf("t-SNE: %w", err)
-	}
-	return fig, nil
+	return withKind("t-SNE")(f.draw())
 }
 
 func (f TSNE) draw() (*Figure, error) {
@@ -54,7 +50,7 @@ func (f TSNE) draw() (*Figure, error) {
 			}
 			x.add(pt[0])
 			y.add(pt[1])
-			cloud.add(pt[0], pt[1], lookOf(groups.of(group)))
+			cloud.add(pt[0], pt[1], seriesStyle(groups.of(group)))
 		}
 		p := newPlot()
 		p.HideAxes()
@@ -66,7 +62,7 @@ func (f TSNE) draw() (*Figure, error) {
 	}
 	if len(groups.labels) > 1 || len(groups.labels) == 1 && groups.labels[0] != "" {
 		for i, label := range groups.labels {
-			s.legend = append(s.legend, glyphEntry(label, lookOf(i).glyph(3)))
+			s.legend = append(s.legend, glyphEntry(label, seriesStyle(i).glyph(3)))
 		}
 	}
 	return s.figure()

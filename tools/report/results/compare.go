@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"promptfed/federation/engine"
+	"promptfed/tools/report/stats"
 )
 
 // Level says what one pair of values is.
@@ -40,7 +41,7 @@ type Comparison struct {
 	Low, High    float64 // 95 % bootstrap interval of the difference; runs are drawn first, then clients in them
 	Cohen        float64 // mean over sample standard deviation of the differences
 	RankBiserial float64
-	T, Wilcoxon  Test
+	T, Wilcoxon  stats.Test
 	HolmT        float64 // p corrected over all pairs of labels at this level
 	HolmWilcoxon float64
 }
@@ -144,7 +145,7 @@ func (c *Comparison) fill(runs [][]float64) {
 		d = append(d, r...)
 	}
 	c.Runs, c.N = len(runs), len(d)
-	none := Test{math.NaN(), math.NaN()}
+	none := stats.Test{Statistic: math.NaN(), P: math.NaN()}
 	c.Difference, c.Low, c.High, c.Cohen, c.RankBiserial, c.T, c.Wilcoxon = math.NaN(), math.NaN(), math.NaN(),
 		math.NaN(), math.NaN(), none, none
 	if len(d) == 0 {
@@ -153,10 +154,10 @@ func (c *Comparison) fill(runs [][]float64) {
 	c.Difference, _ = engine.MeanStd(d)
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q %q %s", c.A, c.B, c.Level)
-	c.Low, c.High = Bootstrap(runs, resamples(len(d)), h.Sum64())
-	c.Cohen, c.RankBiserial = Cohen(d), RankBiserial(d)
+	c.Low, c.High = stats.Bootstrap(runs, resamples(len(d)), h.Sum64())
+	c.Cohen, c.RankBiserial = stats.Cohen(d), stats.RankBiserial(d)
 	if c.Level == OverClients || len(runs) >= MinRuns {
-		c.T, c.Wilcoxon = PairedT(d), SignedRank(d)
+		c.T, c.Wilcoxon = stats.PairedT(d), stats.SignedRank(d)
 	}
 }
 
@@ -166,7 +167,7 @@ func correct(list []Comparison) {
 	for _, c := range list {
 		t, w = append(t, c.T.P), append(w, c.Wilcoxon.P)
 	}
-	t, w = Holm(t), Holm(w)
+	t, w = stats.Holm(t), stats.Holm(w)
 	for i := range list {
 		list[i].HolmT, list[i].HolmWilcoxon = t[i], w[i]
 	}

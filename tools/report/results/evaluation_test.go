@@ -36,15 +36,15 @@ func TestSelect(t *testing.T) {
 		view, metric    string
 		shared, private float64 // NaN is absent
 	}{
-		{"", "last", .375, .5}, {"", "f1", .25, .5}, {"", "domain:Art", .5, .5}, {"", "exam:new", .375, .5},
+		{"", "last", .375, .5}, {"", "f1", .25, .5}, {"", "domain:Art", .5, .5}, {"", "set:new", .375, .5},
 		{"", "global", .375, math.NaN()},
-		{GlobalView, "last", .375, math.NaN()}, {GlobalView, "worst", .25, math.NaN()}, {GlobalView, "exam:new", .375,
+		{GlobalView, "last", .375, math.NaN()}, {GlobalView, "worst", .25, math.NaN()}, {GlobalView, "set:new", .375,
 			math.NaN()},
 		{GlobalView, "personal", .875, .5}, {GlobalView, "personal/worst@last5", .75, .5},
 		{GlobalView, "personal/domain:Art", 1, .5},
 		{PersonalView, "last", .875, .5}, {PersonalView, "f1@best", .75, .5}, {PersonalView, "global/f1", .25,
 			math.NaN()},
-		{PersonalView, "global/exam:new", .375, math.NaN()}, {engine.MethodView, "last", .375, .5},
+		{PersonalView, "global/set:new", .375, math.NaN()}, {engine.MethodView, "last", .375, .5},
 	} {
 		res.Select(c.view)
 		for i, want := range []float64{c.shared, c.private} {

@@ -135,8 +135,8 @@ func AllMetrics(groups []*Group) []string {
 	for _, d := range Domains(groups) {
 		out = append(out, Domain+":"+d)
 	}
-	for _, e := range Exams(groups) {
-		out = append(out, Exam+":"+e)
+	for _, e := range Sets(groups) {
+		out = append(out, Set+":"+e)
 	}
 	for _, n := range Notes(groups) {
 		out = append(out, Note+":"+n)
@@ -147,20 +147,20 @@ func AllMetrics(groups []*Group) []string {
 // epsilons are the notes of differential privacy that stand beside accuracies.
 var epsilons = []string{"epsilon", "epsilon_nominal"}
 
-// MainMetrics are those of a table that shows a group in a line: the one asked for, and what stands beside it, exams
-// too as long as they are few, and what differential privacy cost where there is some.
+// MainMetrics are those of a table that shows a group in a line: the one asked for, and what stands beside it,
+// evaluation sets too as long as they are few, and what differential privacy cost where there is some.
 func MainMetrics(asked string, groups []*Group) []string {
 	out := []string{asked}
 	beside := []string{GlobalView, PersonalView}
 	if m, err := ParseMetric(asked); err == nil && m.quantity == Accuracy && m.Follows() { // in the same rounds
 		beside = []string{m.At(GlobalView).Name, m.At(PersonalView).Name}
 	}
-	if exams := Exams(groups); len(exams) <= 4 {
-		for _, e := range exams {
-			beside = append(beside, Exam+":"+e)
+	if sets := Sets(groups); len(sets) <= 4 {
+		for _, e := range sets {
+			beside = append(beside, Set+":"+e)
 		}
 	} else {
-		beside = append(beside, ExamMean)
+		beside = append(beside, SetMean)
 	}
 	for _, n := range epsilons {
 		if slices.Contains(Notes(groups), n) {

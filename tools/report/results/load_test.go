@@ -205,7 +205,7 @@ func FuzzRunFolder(f *testing.F) {
 		}
 		for _, g := range r.Groups {
 			for _, name := range []string{"last", "best", "last5", "last10", "global@best", "personal", "weighted",
-				"f1", "worst", "domain:a", "domain-std", "exam:new", "loss", "bytes", "seconds@last5"} {
+				"f1", "worst", "domain:a", "domain-std", "set:new", "loss", "bytes", "seconds@last5"} {
 				m, err := ParseMetric(name)
 				if err != nil {
 					t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"promptfed/configs"
 	"promptfed/federation/engine"
 )
 
@@ -13,7 +14,7 @@ import (
 type Metric struct {
 	Name     string // as it is asked for: last10, domain:Art, f1@last5
 	quantity string
-	arg      string // of domain, exam and note
+	arg      string // of domain, set and note
 	window   string
 	view     string // GlobalView or PersonalView; empty for the headline of each run
 }
@@ -28,8 +29,8 @@ const (
 	ClientStd  = "client-std"
 	DomainMean = "domain-mean"
 	DomainStd  = "domain-std"
-	Exam       = "exam"
-	ExamMean   = "exam-mean"
+	Set        = "set"
+	SetMean    = "set-mean"
 	Note       = "note" // of a method or of what carries messages, such as epsilon
 	Loss       = "loss"
 	Bytes      = "bytes"
@@ -127,11 +128,11 @@ var quantities = together(map[string]quantity{
 		overDomains(func(e *engine.Evaluation) float64 { return e.DomainMean })},
 	DomainStd: {"standard deviation over domains", last, Percent, true,
 		overDomains(func(e *engine.Evaluation) float64 { return e.DomainStd })},
-	Exam: {"accuracy in the exam", last, Percent, false, func(r Round, arg string) (float64, bool) {
+	Set: {"accuracy on the evaluation set", last, Percent, false, func(r Round, arg string) (float64, bool) {
 		x, _ := lookUp(r.Exams, arg)
 		return evaluated(x.Evaluation, accuracy)
 	}},
-	ExamMean: {"mean over other data sets and domains left out", last, Percent, false, func(r Round, _ string) (float64,
+	SetMean: {"mean over other data sets and domains left out", last, Percent, false, func(r Round, _ string) (float64,
 		bool) {
 		var all []float64
 		for _, name := range sortedKeys(r.Exams) {
@@ -180,7 +181,7 @@ func lookUp[V any](m map[string]V, name string) (V, bool) {
 }
 
 // ParseMetric reads a metric: a quantity (accuracy, weighted, f1, worst, client-std, domain:NAME, domain-mean,
-// domain-std, exam:NAME, exam-mean, note:NAME, those of evaluations, loss, bytes, seconds), a window of the accuracy
+// domain-std, set:NAME, set-mean, note:NAME, those of evaluations, loss, bytes, seconds), a window of the accuracy
 // (last, best, best-val, last5 or another number), or a quantity and a window (f1@last10; also all). These are of the
 // evaluation that is the headline of a run; behind global/ or personal/ they are of that one, of which global and
 // personal alone are the accuracy.
@@ -193,7 +194,7 @@ func ParseMetric(name string) (Metric, error) {
 		}
 	}
 	if m.view != "" && (text == "" || slices.Contains(neither, text) || strings.HasPrefix(text, Note+":")) {
-		return m, fmt.Errorf("there is no metric %q; take one of %s", name, strings.Join(MetricNames(), ", "))
+		return m, noMetric(name, text)
 	}
 	if inWords(text) != "" && text != all && !given {
 		return Metric{Name: name, quantity: Accuracy, window: text, view: m.view}, nil
@@ -206,9 +207,16 @@ func ParseMetric(name string) (Metric, error) {
 		m.window = window
 	}
 	if !ok || inWords(m.window) == "" || takes != (m.arg != "") || !takes && strings.Contains(text, ":") {
-		return m, fmt.Errorf("there is no metric %q; take one of %s", name, strings.Join(MetricNames(), ", "))
+		return m, noMetric(name, text)
 	}
 	return m, nil
+}
+
+func noMetric(name, text string) error {
+	if err := configs.Renamed(text); err != nil {
+		return fmt.Errorf("metric %q: %w", name, err)
+	}
+	return fmt.Errorf("there is no metric %q; take one of %s", name, strings.Join(MetricNames(), ", "))
 }
 
 // MetricNames lists what ParseMetric takes.
@@ -305,7 +313,7 @@ func (m Metric) rounds(r *Run) []int {
 // it is their accuracy in the last tested round, of the same evaluation. Nil where the rounds do not have it, of every
 // client.
 func (m Metric) PerClient(r *Run) []float64 {
-	if slices.Contains([]string{Loss, Bytes, Seconds, Exam, ExamMean, Note, Val, HM, HM3, New}, m.quantity) {
+	if slices.Contains([]string{Loss, Bytes, Seconds, Set, SetMean, Note, Val, HM, HM3, New}, m.quantity) {
 		m = Metric{quantity: Accuracy, window: last, view: m.view}
 	}
 	var sum []float64
@@ -328,7 +336,7 @@ func (m Metric) PerClient(r *Run) []float64 {
 	return slices.Clip(sum)
 }
 
-// Domains lists the domains that occur in the rounds of some groups, Exams the exams.
+// Domains lists the domains that occur in the rounds of some groups, Sets the evaluation sets.
 func Domains(groups []*Group) []string {
 	return names(groups, func(r Round) []string {
 		var out []string
@@ -339,8 +347,8 @@ func Domains(groups []*Group) []string {
 	})
 }
 
-// Exams lists the exams that occur in the rounds of some groups.
-func Exams(groups []*Group) []string {
+// Sets lists the evaluation sets that occur in the rounds of some groups.
+func Sets(groups []*Group) []string {
 	return names(groups, func(r Round) []string { return sortedKeys(r.Exams) })
 }
 

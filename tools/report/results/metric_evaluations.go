@@ -54,7 +54,7 @@ var evaluations = map[string]quantity{
 // named is what stands behind the name of a quantity that is one of several; "" where it is the only one.
 func named(quantity string) string {
 	switch quantity {
-	case Domain, Exam, Note:
+	case Domain, Set, Note:
 		return ":NAME"
 	case New:
 		return ":STEPS"

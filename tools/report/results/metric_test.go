@@ -37,8 +37,8 @@ func metric(t *testing.T, name string) Metric {
 	return m
 }
 
-// The numbers are worked out by hand from seven rounds; round 3 was not tested, and the exams were taken after the
-// last. Their mean is over other data sets, which the new classes of the same one are not.
+// The numbers are worked out by hand from seven rounds; round 3 was not tested, and evaluation sets were tested after
+// the last. Their mean is over other data sets, which the new classes of the same one are not.
 func TestMetrics(t *testing.T) {
 	r := &Run{State: Done, Rounds: rounds([2]float64{0, .2}, [2]float64{.2, .4}, [2]float64{.8, 1}, [2]float64{},
 		[2]float64{.4, .6}, [2]float64{.5, .7}, [2]float64{.6, .7})}
@@ -55,7 +55,7 @@ func TestMetrics(t *testing.T) {
 		{"global", .325}, {"personal", .65}, {"weighted", 2. / 3}, {"worst", .6}, {"last2", .625}, {"accuracy@last2",
 			.625}, {"client-std", 0}, {"worst@best", .8}, {"f1", .1625}, {"domain:Art", .6}, {"domain:art", .6},
 		{"domain:Photo@last5", (.4 + 1 + .6 + .7 + .7) / 5}, {"domain-mean", .65}, {"domain-std", .05},
-		{"exam:new", .3}, {"exam-mean", .5},
+		{"set:new", .3}, {"set-mean", .5},
 		{"loss", 6}, {"loss@last5", 4}, {"bytes", 350}, {"seconds", 4}, {"seconds@last", 7},
 	} {
 		if got, ok := metric(t, c.name).Of(r); !ok || math.Abs(got-c.want) > 1e-12 {
@@ -65,7 +65,7 @@ func TestMetrics(t *testing.T) {
 	if main := MainMetrics("last", []*Group{{Runs: []*Run{r}}}); !slices.Contains(main, "note:epsilon") {
 		t.Errorf("the main metrics are %v", main)
 	}
-	for _, name := range []string{"exam:old", "domain:Sketch", "note:delta"} {
+	for _, name := range []string{"set:old", "domain:Sketch", "note:delta"} {
 		if got, ok := metric(t, name).Of(r); ok {
 			t.Errorf("%s is %v, want none", name, got)
 		}
@@ -110,16 +110,17 @@ func TestEvaluationMetrics(t *testing.T) {
 		slices.Index(main, "new:0") > slices.Index(main, "new:10") {
 		t.Errorf("the main metrics are %v", main)
 	}
-	// Beside the selected round's accuracy stand exams of that round, and of the last where that one was not tested.
+	// Beside the selected round's accuracy stand evaluation sets of that round, and of the last where that one was not
+	// tested.
 	last.Exams = map[string]engine.Tested{"base": {Evaluation: &engine.Evaluation{Accuracy: .5}},
 		"new": {Evaluation: &engine.Evaluation{Accuracy: .5}}}
 	r.Rounds[1].Exams = map[string]engine.Tested{"base": {Evaluation: &engine.Evaluation{Accuracy: .8}}}
-	if main := MainMetrics("best-val", groups); !slices.Contains(main, "exam:base@best-val") || !slices.Contains(main,
-		"exam:new") || !slices.Contains(main, "new:0") {
+	if main := MainMetrics("best-val", groups); !slices.Contains(main, "set:base@best-val") || !slices.Contains(main,
+		"set:new") || !slices.Contains(main, "new:0") {
 		t.Errorf("beside best-val stand %v", main)
 	}
-	if got, ok := metric(t, "exam:base@best-val").Of(r); !ok || got != .8 {
-		t.Errorf("the exam in the selected round is %v", got)
+	if got, ok := metric(t, "set:base@best-val").Of(r); !ok || got != .8 {
+		t.Errorf("the set in the selected round is %v", got)
 	}
 	if got := DefaultMetric([]*Group{{Runs: []*Run{{BestVal: true}, {BestVal: true}}}}); got != "best-val" {
 		t.Errorf("runs that select by validation data show %s", got)
@@ -140,10 +141,13 @@ func TestEvaluationMetrics(t *testing.T) {
 
 func TestMetricNames(t *testing.T) {
 	for _, name := range []string{"", "accuraci", "last@best", "last1", "last05", "last-5", "all", "domain", "domain:",
-		"f1:x", "f1@never", "exam", "note"} {
+		"f1:x", "f1@never", "set", "note"} {
 		if m, err := ParseMetric(name); err == nil || !strings.Contains(err.Error(), "last10") {
 			t.Errorf("%q: %+v, %v", name, m, err)
 		}
+	}
+	if _, err := ParseMetric("global/exam:new"); err == nil || !strings.Contains(err.Error(), "now called set:new") {
+		t.Errorf("an old name: %v", err)
 	}
 	for _, c := range []struct{ name, in, want string }{{"last10", "domain:Art", "domain:Art@last10"},
 		{"last", "domain:Art", "domain:Art"}, {"bytes", "domain:Art", "domain:Art"}, {"best", "seconds", "seconds"}} {

@@ -9,7 +9,8 @@ import (
 	"promptfed/tools/report/results"
 )
 
-// prune drops rows and columns where nothing was planned, and those of metrics, domains and exams that no run has.
+// prune drops rows and columns where nothing was planned, and those of metrics, domains and evaluation sets that no run
+// has.
 func (b *builder) prune() {
 	t := b.t
 	drop := make([]bool, len(t.Columns))

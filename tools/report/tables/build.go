@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/configs"
 	"promptfed/tools/report/results"
 )
 
@@ -58,9 +59,9 @@ func (b *builder) readAxes() error {
 		switch name {
 		case DomainAxis:
 			b.labels[name] = b.domainLabels()
-		case ExamAxis:
-			b.labels[name] = results.Exams(b.groups)
-			if b.asked(ExamAxis, AverageLabel) || b.averagesOver(ExamAxis) {
+		case SetAxis:
+			b.labels[name] = results.Sets(b.groups)
+			if b.asked(SetAxis, AverageLabel) || b.averagesOver(SetAxis) {
 				b.labels[name] = append(b.labels[name], AverageLabel)
 			}
 		case MetricAxis:
@@ -73,8 +74,11 @@ func (b *builder) readAxes() error {
 		case EvaluationAxis:
 			b.labels[name] = []string{results.GlobalView, results.PersonalView}
 		default:
+			if err := configs.Renamed(name); err != nil {
+				return fmt.Errorf("axis %w", err)
+			}
 			return fmt.Errorf("there is no axis %q; there are %s", name, strings.Join(append(b.axes, DomainAxis,
-				ExamAxis, MetricAxis, EvaluationAxis), ", "))
+				SetAxis, MetricAxis, EvaluationAxis), ", "))
 		}
 	}
 	return nil
@@ -165,7 +169,7 @@ func (b *builder) combinations(axes []string, over map[string]bool) []map[string
 
 // pseudo tells whether an axis is a pseudo-axis here; an axis of the grid may have its name.
 func (b *builder) pseudo(axis string) bool {
-	return !slices.Contains(b.axes, axis) && slices.Contains([]string{DomainAxis, ExamAxis, MetricAxis, EvaluationAxis},
+	return !slices.Contains(b.axes, axis) && slices.Contains([]string{DomainAxis, SetAxis, MetricAxis, EvaluationAxis},
 		axis)
 }
 
@@ -235,10 +239,10 @@ func (b *builder) within(axis, label string) results.Metric {
 	case axis == MetricAxis:
 		m, _ := results.ParseMetric(label) // readAxes has seen it
 		return m
-	case axis == ExamAxis && label == AverageLabel:
-		return b.metric.In(results.ExamMean, "")
-	case axis == ExamAxis:
-		return b.metric.In(results.Exam, label)
+	case axis == SetAxis && label == AverageLabel:
+		return b.metric.In(results.SetMean, "")
+	case axis == SetAxis:
+		return b.metric.In(results.Set, label)
 	case label == AverageLabel:
 		return b.metric.In(results.DomainMean, "")
 	case label == StdLabel:

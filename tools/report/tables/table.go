@@ -14,7 +14,7 @@ import (
 const (
 	// each domain; also Average and Std over domains, and Overall, the mean over clients
 	DomainAxis = configs.DomainAxis
-	ExamAxis   = configs.ExamAxis   // each exam, and Average over them
+	SetAxis    = configs.SetAxis    // each evaluation set, and Average over them
 	MetricAxis = configs.MetricAxis // each of Layout.Metrics
 	// EvaluationAxis is global and personal; it also heads the labels that say which of the two a row or a column is
 	// of.

@@ -196,8 +196,9 @@ func TestPartialAverages(t *testing.T) {
 	}
 }
 
-// Exams that only some points of the grid take, as when each leaves another domain out, are averaged over those alone.
-func TestExams(t *testing.T) {
+// Evaluation sets that only some points of the grid take, as when each leaves another domain out, are averaged over
+// those alone.
+func TestSets(t *testing.T) {
 	groups := sweep(t, "")
 	for _, g := range groups {
 		for i, r := range g.Runs {
@@ -207,7 +208,7 @@ func TestExams(t *testing.T) {
 			}
 		}
 	}
-	tab, err := Build(groups, Layout{Rows: []string{"method"}, Columns: []string{ExamAxis}, Average: "row"})
+	tab, err := Build(groups, Layout{Rows: []string{"method"}, Columns: []string{SetAxis}, Average: "row"})
 	if err != nil {
 		t.Fatal(err)
 	}

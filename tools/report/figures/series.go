@@ -23,22 +23,22 @@ var shapes = []draw.GlyphDrawer{
 	bars(math.Pi / 4), bars(0),
 }
 
-// look is how the i-th of several lines or groups is drawn.
-type look struct {
+// style is how the i-th of several lines or groups is drawn.
+type style struct {
 	color  color.NRGBA
 	dashes []vg.Length
 	shape  draw.GlyphDrawer
 }
 
-func lookOf(i int) look {
-	return look{hues[i%len(hues)], dashes[i%len(dashes)], shapes[i%len(shapes)]}
+func seriesStyle(i int) style {
+	return style{hues[i%len(hues)], dashes[i%len(dashes)], shapes[i%len(shapes)]}
 }
 
-func (l look) line(width vg.Length) draw.LineStyle {
+func (l style) line(width vg.Length) draw.LineStyle {
 	return draw.LineStyle{Color: l.color, Width: width, Dashes: l.dashes}
 }
 
-func (l look) glyph(radius vg.Length) draw.GlyphStyle {
+func (l style) glyph(radius vg.Length) draw.GlyphStyle {
 	return draw.GlyphStyle{Color: l.color, Radius: radius, Shape: l.shape}
 }
 

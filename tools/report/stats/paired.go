@@ -1,6 +1,10 @@
-package results
+// Package stats tests differences between paired values, such as accuracies of two methods over clients and seeds:
+// Student's t, Wilcoxon's signed ranks, effect sizes, Holm's correction and bootstrap intervals, as far as gonum/stat
+// does not have them.
+package stats
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -40,15 +44,7 @@ func Holm(p []float64) []float64 {
 			order = append(order, i)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		if p[a] < p[b] {
-			return -1
-		}
-		if p[a] > p[b] {
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p[a], p[b]) })
 	most := 0.0
 	for k, i := range order {
 		most = max(most, min(1, float64(len(order)-k)*p[i]))
@@ -84,11 +80,12 @@ func Bootstrap(clusters [][]float64, n int, seed uint64) (low, high float64) {
 		means[i] = sum / float64(max(1, count))
 	}
 	slices.Sort(means)
-	return quantile(means, 0.025), quantile(means, 0.975)
+	return Quantile(means, 0.025), Quantile(means, 0.975)
 }
 
-// quantile interpolates between neighbours of a sorted list, as numpy does unless told otherwise.
-func quantile(sorted []float64, q float64) float64 {
+// Quantile interpolates between the two values of a sorted list around place q (n - 1), as numpy.quantile does by
+// default (type 7 of Hyndman and Fan 1996). gonum's stat.Quantile has other types only.
+func Quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	i := int(at)
 	if i+1 >= len(sorted) {

@@ -1,4 +1,4 @@
-package results
+package stats
 
 import (
 	"encoding/json"
