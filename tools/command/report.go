@@ -115,6 +115,8 @@ type report struct {
 	tests   []*tables.Text
 	figures []namedFigure
 	json    *results.JSON
+	folder  string // of the report
+	live    bool   // the page is served, and asks for details
 }
 
 func makeReport(dirs []string, out string, o reportOptions) (string, error) {
@@ -122,18 +124,13 @@ func makeReport(dirs []string, out string, o reportOptions) (string, error) {
 	if err != nil {
 		return "", usageError{err}
 	}
-	found.Select(o.view)
 	folder, err := filepath.Abs(out)
 	if err != nil {
 		return "", err
 	}
-	r := &report{reportOptions: o, Results: found, json: found.Export(folder)}
-	for _, p := range append(slices.Clone(found.Plans), nil) {
-		if groups := found.Of(p); len(groups) > 0 {
-			if err := r.part(p, groups); err != nil {
-				return "", usageError{err}
-			}
-		}
+	r := &report{reportOptions: o, Results: found, folder: folder}
+	if err := r.build(); err != nil {
+		return "", err
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return "", fmt.Errorf("cannot make the folder of the report: %w; use another --out", err)
@@ -152,6 +149,20 @@ func makeReport(dirs []string, out string, o reportOptions) (string, error) {
 		text.WriteString("note: " + n + "\n")
 	}
 	return text.String(), nil
+}
+
+// build makes everything that the files are written from.
+func (r *report) build() error {
+	r.Select(r.view)
+	r.json = r.Export(r.folder)
+	for _, p := range append(slices.Clone(r.Plans), nil) {
+		if groups := r.Of(p); len(groups) > 0 {
+			if err := r.part(p, groups); err != nil {
+				return usageError{err}
+			}
+		}
+	}
+	return nil
 }
 
 // part makes the tables, tests and figures of a sweep, or of the runs that belong to none.

@@ -3,16 +3,31 @@ package figures
 import (
 	"image/color"
 	"math"
+	"strconv"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// hues stay apart for colour-blind readers: seven of Okabe and Ito's set (its yellow is too pale on white), and wine.
-var hues = []color.NRGBA{
-	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255},
-	{230, 159, 0, 255}, {86, 180, 233, 255}, {60, 60, 60, 255}, {136, 34, 85, 255},
+// LineColours are the colours of lines and groups on a light and on a dark ground, #rrggbb each, for pages that show
+// figures beside drawings of their own: Okabe and Ito's set, which stays apart for colour-blind readers, with wine in
+// place of yellow, each as dark or as light as a contrast of 3 with white or with the dark page asks for.
+var LineColours = [2][]string{
+	{"#0072b2", "#d55e00", "#00875f", "#b8588f", "#a87400", "#2f8fc4", "#4b4b4b", "#882255"},
+	{"#56a8e8", "#ff8c42", "#2bd4a4", "#efa3cd", "#f2c14e", "#8fd3ff", "#c9ced6", "#d77aa6"},
 }
+
+var hues = func() []color.NRGBA {
+	var out []color.NRGBA
+	for _, text := range LineColours[0] {
+		n, err := strconv.ParseUint(text[1:], 16, 32)
+		if err != nil {
+			panic(err) // a constant above
+		}
+		out = append(out, color.NRGBA{uint8(n >> 16), uint8(n >> 8), uint8(n), 255})
+	}
+	return out
+}()
 
 // dashes and shapes differ in number from hues and from each other, so that no two of the first 56 lines look alike,
 // and lines differ without colour too.

@@ -1,13 +1,12 @@
 package page
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
-
-// maxConfigs is how many whole configurations a page prints.
-const maxConfigs = 300
 
 // leaf is one setting of a configuration: a scalar, or a list as a whole.
 type leaf struct {
@@ -68,13 +67,20 @@ func lastLine(n *yaml.Node) int {
 }
 
 // differences are the settings that are not the same in all configurations, in the order in which they first appear,
-// and their values: [run][setting], empty where a configuration has no such setting. The name of a run is no setting.
-func differences(runs []Run) (keys []string, values [][]string) {
+// their values, [run][setting], nil where a configuration has no such setting, and the settings that are the same, with
+// their values. Runs without a configuration do not count. The name of a run is no setting.
+func differences(runs []Run) (keys []string, values [][]*string, same [][2]string) {
 	all := make([]map[string]string, len(runs))
 	var order []string
 	seen := map[string]bool{}
+	first := -1
 	for i, r := range runs {
-		all[i] = map[string]string{}
+		if r.Config == "" {
+			continue
+		}
+		if all[i] = map[string]string{}; first < 0 {
+			first = i
+		}
 		for _, l := range settings(r.Config) {
 			all[i][l.key] = l.value
 			if !seen[l.key] && l.key != "name" {
@@ -84,88 +90,55 @@ func differences(runs []Run) (keys []string, values [][]string) {
 		}
 	}
 	for _, key := range order {
-		first, had := all[0][key]
-		for _, m := range all[1:] {
-			if v, has := m[key]; v != first || has != had {
-				keys = append(keys, key)
-				break
-			}
+		is, had := all[first][key]
+		if slices.ContainsFunc(all, func(m map[string]string) bool {
+			v, has := m[key]
+			return m != nil && (v != is || has != had)
+		}) {
+			keys = append(keys, key)
+		} else {
+			same = append(same, [2]string{key, is})
 		}
 	}
 	for _, m := range all {
-		row := make([]string, len(keys))
+		row := make([]*string, len(keys))
 		for i, key := range keys {
-			row[i] = m[key]
+			if v, has := m[key]; has {
+				row[i] = &v
+			}
 		}
 		values = append(values, row)
 	}
-	return keys, values
+	return keys, values, same
 }
 
-// differenceTable has a row per run and a column per setting in which runs differ; no columns where none does.
-func differenceTable(runs []Run) Table {
-	if len(runs) < 2 {
-		return Table{}
-	}
-	keys, values := differences(runs)
-	if len(keys) == 0 {
-		return Table{}
-	}
-	t := Table{Title: "Where the configurations differ", Columns: []Column{{Name: "run", Text: true}}}
-	for _, key := range keys {
-		t.Columns = append(t.Columns, Column{Name: key, Text: true})
-	}
-	for i, r := range runs {
-		row := Row{Cells: []Cell{{Text: r.Name}}}
-		for _, v := range values[i] {
-			row.Cells = append(row.Cells, Cell{Text: v})
-		}
-		t.Rows = append(t.Rows, row)
-	}
-	return t
-}
-
-// configView is a configuration as text; lines that say what other runs have otherwise are marked.
-type configView struct {
-	Name  string
-	Lines []configLine
-}
-
+// configLine is a line of a configuration; marked ones say what other runs have otherwise.
 type configLine struct {
-	Indent string // blanks before a marked text
 	Text   string
 	Marked bool
 }
 
-func configViews(runs []Run) []configView {
-	differs := map[string]bool{}
-	if len(runs) > 1 {
-		keys, _ := differences(runs)
-		for _, key := range keys {
-			differs[key] = true
-		}
+// MarshalJSON writes a line as its text, and a marked one as a list of it.
+func (l configLine) MarshalJSON() ([]byte, error) {
+	if l.Marked {
+		return json.Marshal([]string{l.Text})
 	}
-	var out []configView
-	for _, r := range runs[:min(len(runs), maxConfigs)] {
-		if r.Config == "" {
-			continue
+	return json.Marshal(l.Text)
+}
+
+// configLines are the lines of a configuration, those marked that hold settings which differ.
+func configLines(text string, differs map[string]bool) []configLine {
+	if text == "" {
+		return nil
+	}
+	var out []configLine
+	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
+		out = append(out, configLine{Text: line})
+	}
+	for _, l := range settings(text) {
+		for n := l.first; differs[l.key] && n <= l.last && n <= len(out); n++ {
+			out[n-1].Marked = true
 		}
-		v := configView{Name: r.Name}
-		for line := range strings.SplitSeq(strings.TrimRight(r.Config, "\n"), "\n") {
-			v.Lines = append(v.Lines, configLine{Text: line})
-		}
-		for _, l := range settings(r.Config) {
-			if differs[l.key] {
-				for n := l.first; n <= l.last && n <= len(v.Lines); n++ {
-					line := &v.Lines[n-1]
-					if !line.Marked {
-						text := strings.TrimLeft(line.Text, " ")
-						line.Indent, line.Text, line.Marked = line.Text[:len(line.Text)-len(text)], text, true
-					}
-				}
-			}
-		}
-		out = append(out, v)
 	}
 	return out
 }

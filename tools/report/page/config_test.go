@@ -34,39 +34,47 @@ train:
 `
 
 func TestDifferences(t *testing.T) {
-	keys, values := differences([]Run{{Config: configA}, {Config: configB}})
-	// The names differ, but a name is no setting; the backbones are the same list written in two ways.
+	keys, values, same := differences([]Run{{Config: configA}, {}, {Config: configB}})
+	// The names differ, but a name is no setting; the backbones are the same list written in two ways; the second run
+	// has no configuration.
 	if d := cmp.Diff([]string{"options.rho", "options.list", "train.lr"}, keys); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff([][]string{{"0.8", "[1, {x: 2}]", ""}, {"0.5", "[1, {x: 3}]", "0.1"}}, values); d != "" {
+	text := func(s string) *string { return &s }
+	want := [][]*string{{text("0.8"), text("[1, {x: 2}]"), nil}, {nil, nil, nil},
+		{text("0.5"), text("[1, {x: 3}]"), text("0.1")}}
+	if d := cmp.Diff(want, values); d != "" {
 		t.Error(d)
 	}
-	if table := differenceTable([]Run{{Config: configA}, {Config: configA}}); len(table.Columns) != 0 {
-		t.Errorf("equal configurations differ in %v", table.Columns)
+	if d := cmp.Diff([][2]string{{"method", "fedpha"}, {"backbones", "[tiny-vit-b16, tiny-vit-b32]"},
+		{"train.rounds", "5"}}, same); d != "" {
+		t.Error(d)
+	}
+	if keys, _, _ := differences([]Run{{Config: configA}, {Config: configA}}); len(keys) != 0 {
+		t.Errorf("equal configurations differ in %v", keys)
 	}
 }
 
 func TestMarkedLines(t *testing.T) {
-	views := configViews([]Run{{Name: "a", Config: configA}, {Name: "b", Config: configB},
-		{Name: "c", Config: "}: no YAML"}})
-	var marked []string
-	for _, l := range views[1].Lines {
-		if l.Marked {
-			marked = append(marked, l.Indent+l.Text)
+	marked := func(runs []Run, of int) (out []string) {
+		keys, _, _ := differences(runs)
+		differs := map[string]bool{}
+		for _, k := range keys {
+			differs[k] = true
 		}
+		for _, l := range configLines(runs[of].Config, differs) {
+			if l.Marked {
+				out = append(out, l.Text)
+			}
+		}
+		return out
 	}
 	// Against a text that is no YAML every setting differs: all of b's 13 lines but name, options and train.
-	if len(marked) != 10 || len(views) != 3 {
-		t.Errorf("%d lines are marked: %q", len(marked), marked)
+	if m := marked([]Run{{Config: configA}, {Config: configB}, {Config: "}: no YAML"}}, 1); len(m) != 10 {
+		t.Errorf("%d lines are marked: %q", len(m), m)
 	}
-	marked = nil
-	for _, l := range configViews([]Run{{Config: configA}, {Config: configB}})[1].Lines {
-		if l.Marked {
-			marked = append(marked, l.Indent+l.Text)
-		}
-	}
-	if d := cmp.Diff([]string{"  rho: 0.5", "  list:", "    - 1", "    - {x: 3}", "  lr: 0.1"}, marked); d != "" {
+	if d := cmp.Diff([]string{"  rho: 0.5", "  list:", "    - 1", "    - {x: 3}", "  lr: 0.1"},
+		marked([]Run{{Config: configA}, {Config: configB}}, 1)); d != "" {
 		t.Error(d)
 	}
 }

@@ -117,18 +117,18 @@ func TestLegendAndLines(t *testing.T) {
 	b := open(t, sample(20, 8))
 	frame := b.frame
 	lines := func() int { return int(number(b, "lines")) }
-	first := `#curves-legend button[data-key="g0"]`
+	first := `#curves-legend button[data-key="PromptFL · Caltech101"]`
 	frame()
 	if n := lines(); n != 15 {
 		t.Fatalf("%d lines; 5 methods on 3 sets are 15", n)
 	}
-	if n := b.painted(0x0b, 0x57, 0xc2); n < 300 {
+	if n := b.painted(0x00, 0x72, 0xb2); n < 300 {
 		t.Errorf("the first line has %d pixels on the canvas", n)
 	}
 	b.click(`#curves-none`)
 	b.click(first)
 	frame()
-	alone := b.painted(0x0b, 0x57, 0xc2)
+	alone := b.painted(0x00, 0x72, 0xb2)
 	if lines() != 1 || alone < 300 || js[string](b, `document.querySelector('`+first+
 		`').getAttribute("aria-pressed")`) != "true" {
 		t.Errorf("switched on alone: %d lines, %d pixels", lines(), alone)
@@ -136,13 +136,13 @@ func TestLegendAndLines(t *testing.T) {
 	b.focus(first)
 	b.key(" ")
 	frame()
-	if lines() != 0 || b.painted(0x0b, 0x57, 0xc2) != 0 || js[string](b, `document.querySelector('`+first+
+	if lines() != 0 || b.painted(0x00, 0x72, 0xb2) != 0 || js[string](b, `document.querySelector('`+first+
 		`').getAttribute("aria-pressed")`) != "false" {
-		t.Errorf("switched off with the keyboard: %d lines, %d pixels", lines(), b.painted(0x0b, 0x57, 0xc2))
+		t.Errorf("switched off with the keyboard: %d lines, %d pixels", lines(), b.painted(0x00, 0x72, 0xb2))
 	}
 	b.key(kb.ArrowRight)
 	b.key(kb.Enter)
-	if js[string](b, `document.activeElement.dataset.key`) != "g1" || lines() != 1 {
+	if js[string](b, `document.activeElement.dataset.key`) != "PromptFL · Flowers102" || lines() != 1 {
 		t.Errorf("the arrow key and Enter gave %d lines", lines())
 	}
 
@@ -154,7 +154,7 @@ func TestLegendAndLines(t *testing.T) {
 		t.Errorf("the legend says %q", got)
 	}
 	b.choose("curves-lines", "clients")
-	b.choose("curves-run", "4")
+	b.choose("curves-run", "PromptFL · Flowers102, seed 2")
 	if n := lines(); n != 9 { // 8 clients and their mean
 		t.Errorf("%d lines for 8 clients", n)
 	}
@@ -162,7 +162,7 @@ func TestLegendAndLines(t *testing.T) {
 		t.Errorf("the fourth client is called %q", got)
 	}
 	b.choose("curves-lines", "groups")
-	b.choose("curves-metric", "2")
+	b.choose("curves-metric", "bytes")
 	if got := js[string](b, `document.getElementById("curves-axis").textContent`); got != "Bytes per round by round" {
 		t.Errorf("the axis is called %q", got)
 	}

@@ -1,25 +1,30 @@
 package page
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"promptfed/tools/report/figures"
 )
 
-// builder collects what runs share: lists of rounds and partitions.
+// builder collects what runs share, and what the page has no room for.
 type builder struct {
 	block
-	metric, rounds, parts map[string]int
+	metric, parts         map[string]int
 	clientNumbers, counts int
+	details               int // bytes
 	stride                int
-	without               struct{ curves, parts int } // runs that the page has no room for
-	left                  []string                    // the same in sentences
+	without               struct{ curves, parts, details int } // runs that the page has no room for
+	left                  []string                             // the same in sentences
+	differs               map[string]bool                      // by setting
 }
 
-// newBlock packs the runs. The order of everything is that of the report.
+// newBlock packs the runs. The order of everything is that of the report. A live page asks for details by itself.
 func newBlock(r Report) (block, []string, error) {
-	b := &builder{metric: map[string]int{}, rounds: map[string]int{}, parts: map[string]int{}, stride: 1}
+	b := &builder{metric: map[string]int{}, parts: map[string]int{}, stride: 1, differs: map[string]bool{}}
+	b.Live, b.Sample, b.Methods, b.Axes = r.Live, r.Sample, methodsOf(r), axesOf(r.Runs)
+	b.Colours = map[string][]string{"light": figures.LineColours[0], "dark": figures.LineColours[1]}
 	for i, m := range r.Metrics {
 		if _, twice := b.metric[m.Name]; twice {
 			return block{}, nil, fmt.Errorf("metric %q is listed twice in the report", m.Name)
@@ -32,28 +37,64 @@ func newBlock(r Report) (block, []string, error) {
 		b.leave("The curves show every %d%s round: all of them would make the page too large.", b.stride,
 			ordinal(b.stride))
 	}
-	groups, of := groupsOf(r.Runs)
+	var values [][]*string
+	b.Keys, values, b.Same = differences(r.Runs)
+	for _, k := range b.Keys {
+		b.differs[k] = true
+	}
+	ids := map[string]bool{}
 	for i, run := range r.Runs {
-		if err := b.run(run, of[i]); err != nil {
+		id := or(run.ID, run.Name)
+		if ids[id] {
+			return block{}, nil, fmt.Errorf("two runs of the report are called %s", id)
+		}
+		ids[id] = true
+		if err := b.run(run, values[i]); err != nil {
 			return block{}, nil, fmt.Errorf("run %s: %w", run.Name, err)
 		}
 	}
-	for _, g := range groups {
-		b.Groups = append(b.Groups, blockGroup{g.name, g.runs, b.means(r, g.runs)})
-	}
-	if n := b.without.curves; n > 0 {
-		b.leave("The lines of single clients are left out for %d of %d runs, to keep the page small.", n, len(r.Runs))
-	}
-	if n := b.without.parts; n > 0 {
-		b.leave("The partitions of %d of %d runs are left out, to keep the page small.", n, len(r.Runs))
+	for _, w := range []struct {
+		n    int
+		what string
+	}{{b.without.curves, "lines of single clients"}, {b.without.parts, "partitions"},
+		{b.without.details, "configurations, logs, confusion matrices and terms"}} {
+		if w.n > 0 {
+			b.leave("The %s of %d of %d runs are left out, to keep the page small.", w.what, w.n, len(r.Runs))
+		}
 	}
 	return b.block, b.left, nil
 }
 
 func (b *builder) leave(format string, a ...any) { b.left = append(b.left, fmt.Sprintf(format, a...)) }
 
-func (b *builder) run(run Run, group int) error {
-	packed := blockRun{Name: run.Name, Group: group}
+// methodsOf lists the methods as the report does, and then those that it does not.
+func methodsOf(r Report) []string {
+	out := append([]string{}, r.Methods...)
+	for _, run := range r.Runs {
+		if m := run.method(); m != "" && !slices.Contains(out, m) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// method is what the run's colour stands for.
+func (r Run) method() string {
+	for _, l := range r.Labels {
+		if l.Name == "method" {
+			return l.Value
+		}
+	}
+	return r.Method
+}
+
+func (b *builder) run(run Run, settings []*string) error {
+	packed := blockRun{ID: or(run.ID, run.Name), Name: run.Name, Group: or(run.Group, run.Name), Method: run.method(),
+		Sweep: run.Sweep, Seed: run.Seed, State: run.State, Why: run.Why, Planned: run.Planned,
+		Tags: append([]string{}, run.Tags...), Labels: map[string]string{}, Settings: settings}
+	for _, l := range run.Labels {
+		packed.Labels[l.Name] = l.Value
+	}
 	for _, c := range run.Curves {
 		m, err := b.metricOf(c.Metric)
 		if err != nil {
@@ -63,36 +104,33 @@ func (b *builder) run(run Run, group int) error {
 			return fmt.Errorf("the curve of %s has %d values for %d rounds, or its rounds do not rise", c.Metric,
 				len(c.Values), len(c.Rounds))
 		}
-		packed.Curves = append(packed.Curves, blockCurve{Metric: m, X: b.x(c.Rounds), Y: every(c.Values, b.stride)})
+		packed.Curves = append(packed.Curves, blockCurve{m, b.x(&packed, c.Rounds), every(c.Values, b.stride)})
 	}
-	var err error
-	if packed.Clients, err = b.clients(run.PerClient); err != nil {
+	err := b.clients(&packed, run.PerClient)
+	if err != nil {
 		return err
 	}
 	if packed.Part, err = b.part(run); err != nil {
 		return err
 	}
+	if !b.Live {
+		packed.Details = newDetails(run, b.differs)
+		if b.details += packed.Details.size(); b.details > maxDetails {
+			packed.Details = nil
+			b.without.details++
+		}
+	}
 	b.Runs = append(b.Runs, packed)
 	return nil
 }
 
-// means averages every metric over the runs of a group that have it.
-func (b *builder) means(r Report, runs []int) []blockCurve {
-	var out []blockCurve
-	for m, metric := range r.Metrics {
-		var curves []Curve
-		for _, i := range runs {
-			for _, c := range r.Runs[i].Curves {
-				if c.Metric == metric.Name {
-					curves = append(curves, c)
-				}
-			}
-		}
-		if rounds, mean, std := average(curves, r.Sample); len(rounds) > 0 {
-			out = append(out, blockCurve{m, b.x(rounds), every(mean, b.stride), every(std, b.stride)})
-		}
+// newDetails packs what the page shows of one run alone.
+func newDetails(run Run, differs map[string]bool) *details {
+	d := &details{Config: configLines(run.Config, differs), Log: run.Log, Confusion: run.Confusion}
+	for _, t := range run.Terms {
+		d.Terms = append(d.Terms, blockTerm{t.Name, t.Rounds, t.Value, t.Norm, t.Relative})
 	}
-	return out
+	return d
 }
 
 func (b *builder) metricOf(name string) (int, error) {
@@ -113,51 +151,48 @@ func curveNumbers(runs []Run) int {
 	return n
 }
 
-// x gives the place of a list of rounds, which is thinned as all are.
-func (b *builder) x(rounds []int) int {
-	thin := every(rounds, b.stride)
-	key := make([]byte, 0, 2*len(thin))
-	for _, round := range thin {
-		key = binary.AppendVarint(key, int64(round))
+// x gives the place of a list of rounds among those of a run; all are thinned out alike.
+func (b *builder) x(run *blockRun, list []int) int {
+	kept := rounds(every(list, b.stride))
+	for i, x := range run.X {
+		if slices.Equal(x, kept) {
+			return i
+		}
 	}
-	if at, ok := b.rounds[string(key)]; ok {
-		return at
-	}
-	b.rounds[string(key)] = len(b.X)
-	b.X = append(b.X, thin)
-	return len(b.X) - 1
+	run.X = append(run.X, kept)
+	return len(run.X) - 1
 }
 
-// clients packs the clients' curves; nil where there are none or the page is full.
-func (b *builder) clients(pc *ClientCurves) (*blockClients, error) {
+// clients packs the clients' curves; none where there are none or the page is full.
+func (b *builder) clients(run *blockRun, pc *ClientCurves) error {
 	if pc == nil || len(pc.Values) == 0 {
-		return nil, nil
+		return nil
 	}
 	m, err := b.metricOf(pc.Metric)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if len(pc.Rounds) != len(pc.Values) {
-		return nil, fmt.Errorf("the clients' curves have %d rows of values for %d rounds", len(pc.Values),
-			len(pc.Rounds))
+		return fmt.Errorf("the clients' curves have %d rows of values for %d rounds", len(pc.Values), len(pc.Rounds))
 	}
 	n := len(pc.Values) * len(pc.Values[0])
 	if b.clientNumbers+n > maxClientNumbers {
 		b.without.curves++
-		return nil, nil
+		return nil
 	}
 	b.clientNumbers += n
 	columns := make([]numbers, len(pc.Values[0]))
 	for _, row := range every(pc.Values, b.stride) {
 		if len(row) != len(columns) {
-			return nil, fmt.Errorf("the clients' curves have %d clients in one round and %d in another", len(columns),
+			return fmt.Errorf("the clients' curves have %d clients in one round and %d in another", len(columns),
 				len(row))
 		}
 		for k, v := range row {
 			columns[k] = append(columns[k], v)
 		}
 	}
-	return &blockClients{m, b.x(pc.Rounds), columns}, nil
+	run.Clients = &blockClients{m, b.x(run, pc.Rounds), columns}
+	return nil
 }
 
 // part gives the place of a run's partition, -1 where it has none or the page is full.

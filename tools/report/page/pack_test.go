@@ -22,26 +22,11 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-func TestAverage(t *testing.T) {
-	nan := math.NaN()
-	rounds, mean, std := average([]Curve{
-		{Rounds: []int{0, 1, 2, 4}, Values: []float64{1, 2, nan, 10}},
-		{Rounds: []int{0, 1, 2, 4}, Values: []float64{3, 2, 5, 13}},
-		{Rounds: []int{0, 1, 2, 3, 4}, Values: []float64{5, 2, 5, 9, 16}},
-	}, true)
-	// By hand: the third curve lacks nothing, the first has no value in round 2, only one has round 3. The sample
-	// standard deviations are those of 1, 3, 5 and of 10, 13, 16: 2 and 3.
-	if d := cmp.Diff([]int{0, 1, 4}, rounds); d != "" {
-		t.Error(d)
-	}
-	if d := cmp.Diff([]float64{3, 2, 13}, mean); d != "" {
-		t.Error(d)
-	}
-	if d := cmp.Diff([]float64{2, 0, 3}, std); d != "" {
-		t.Error(d)
-	}
-	if _, _, std := average([]Curve{{Rounds: []int{0}, Values: []float64{1}}}, false); std != nil {
-		t.Errorf("one curve has the standard deviation %v; it has none", std)
+func TestRounds(t *testing.T) {
+	got, err := json.Marshal([]rounds{{1, 2, 3}, {0, 5, 10}, {0, 5, 11}, {7}, nil})
+	const want = `[{"from":1,"to":3,"step":1},{"from":0,"to":10,"step":5},[0,5,11],[7],[]]`
+	if err != nil || string(got) != want {
+		t.Errorf("got  %s, %v\nwant %s", got, err, want)
 	}
 }
 
@@ -59,19 +44,21 @@ func TestBlockSharesAndSums(t *testing.T) {
 	if err != nil || len(left) != 0 {
 		t.Fatal(left, err)
 	}
-	got, err := json.Marshal(b)
+	got, err := json.Marshal(b.Runs[:1])
 	if err != nil {
 		t.Fatal(err)
 	}
-	// By hand; 1 and 2 are the population deviations of 1, 3 and of 2, 6.
-	const want = `{"metrics":[{"name":"accuracy","title":"accuracy","unit":"%"}],"x":[[0,5]],` +
-		`"groups":[{"name":"p","runs":[0,2],"curves":[{"m":0,"x":0,"y":[2,4],"s":[1,2]}]},{"name":"q","runs":[1],"curves":[{"m":0,"x":0,"y":[5,6]}]}],` +
-		`"runs":[{"name":"p1","group":0,"curves":[{"m":0,"x":0,"y":[1,2]}],"clients":{"m":0,"x":0,"y":[[1,3],[2,4]]},"part":0},` +
-		`{"name":"q","group":1,"curves":[{"m":0,"x":0,"y":[5,6]}],"clients":{"m":0,"x":0,"y":[[1,3],[2,4]]},"part":0},` +
-		`{"name":"p2","group":0,"curves":[{"m":0,"x":0,"y":[3,6]}],"clients":{"m":0,"x":0,"y":[[1,3],[2,4]]},"part":0}],` +
-		`"parts":[{"classes":["x","y","z"],"clients":[{"b":"","d":"a","n":[[0,3,2,2],null,null]},{"b":"","d":"b","n":[[2,7],null,[]]}]}]}`
+	const want = `[{"id":"p1","name":"p1","group":"p","method":"","sweep":"","seed":0,"state":"","why":"","planned":0,` +
+		`"tags":[],"labels":{},"settings":[],"x":[[0,5]],"curves":[{"m":0,"x":0,"y":[1,2]}],` +
+		`"clients":{"m":0,"x":0,"y":[[1,3],[2,4]]},"part":0,` +
+		`"details":{"config":null,"log":null,"confusion":null,"terms":null}}]`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	const parts = `[{"classes":["x","y","z"],"clients":[{"b":"","d":"a","n":[[0,3,2,2],null,null]},` +
+		`{"b":"","d":"b","n":[[2,7],null,[]]}]}]`
+	if got, err := json.Marshal(b.Parts); err != nil || string(got) != parts {
+		t.Errorf("got  %s, %v\nwant %s", got, err, parts)
 	}
 }
 
@@ -104,8 +91,8 @@ func TestLimits(t *testing.T) {
 	// 25 x 50,000 numbers are 2.08 times the limit, so that every third round stays: 16,667 of 0, 3, ... 49,998, and
 	// the last one. Two runs of 500,000 client numbers fit. 800,000 entries hold 20 partitions of less than 40,000 and
 	// no more.
-	if n := len(b.X[0]); n != 16_668 || b.X[0][n-1] != 49_999 {
-		t.Errorf("a curve has %d rounds", n)
+	if x := b.Runs[0].X[0]; len(x) != 16_668 || x[len(x)-1] != 49_999 {
+		t.Errorf("a curve has %d rounds", len(x))
 	}
 	if b.Runs[1].Clients == nil || b.Runs[2].Clients != nil {
 		t.Error("the clients' curves are not those of the first two runs")
@@ -114,7 +101,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("%d partitions", len(b.Parts))
 	}
 	want := []string{"The curves show every 3rd round: all of them would make the page too large.",
-		"The lines of single clients are left out for 1 of 25 runs, to keep the page small.",
+		"The lines of single clients of 1 of 25 runs are left out, to keep the page small.",
 		"The partitions of 5 of 25 runs are left out, to keep the page small."}
 	if d := cmp.Diff(want, left); d != "" {
 		t.Error(d)

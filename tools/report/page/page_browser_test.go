@@ -15,8 +15,7 @@ func TestPageIsQuiet(t *testing.T) {
 	if !js[bool](b, `document.documentElement.dataset.ready === "true"`) {
 		t.Fatal("the script did not run to its end")
 	}
-	for _, details := range []string{"#curves-data", "#partition-data", "#configuration > details",
-		".configs details"} {
+	for _, details := range []string{"#curves-data", "#partition-data", ".choose", "#run-config-part"} {
 		b.click(details + " summary")
 		b.until(`document.querySelector("` + details + `").open`)
 	}
@@ -132,7 +131,7 @@ func TestDark(t *testing.T) {
 		t.Errorf("a dark system leaves the colours at %s", light)
 	}
 	b.readable("dark")
-	if n := b.painted(0x6a, 0xa9, 0xff); n < 100 {
+	if n := b.painted(0x56, 0xa8, 0xe8); n < 100 {
 		t.Errorf("the dark plot has %d pixels of its first line", n)
 	}
 	b.click("#theme")
@@ -162,14 +161,14 @@ func TestPhone(t *testing.T) {
 	b.until(`!` + box + `.classList.contains("more")`)
 	if wide, inner := js[int](b, "document.documentElement.scrollWidth"), js[int](b, "innerWidth"); wide > inner ||
 		inner != 360 {
-		t.Errorf("the page is %d wide in a window of %d", wide, inner)
+		t.Errorf("the page is %d wide in a window of %d: %s", wide, inner, js[string](b, `[...document.querySelectorAll("main *")].filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll, .plot")).map((e) => e.tagName + "." + e.className + "#" + e.id).join(" ")`))
 	}
 	b.quiet()
 }
 
 func TestTabReachesEverything(t *testing.T) {
 	b := open(t, sample(5, 4))
-	b.run(`document.querySelector("#configuration details").open = true; document.activeElement.blur()`)
+	b.run(`document.activeElement.blur()`)
 	controls := js[[]string](b, `[...document.querySelectorAll("a[href], button, select, input, summary, [tabindex='0']")].filter((e) => e.checkVisibility() && !e.disabled && e.tabIndex >= 0).map((e, i) => (e.dataset.stop = String(i)))`)
 	if len(controls) < 90 {
 		t.Fatalf("only %d controls", len(controls))

@@ -16,6 +16,8 @@ type Report struct {
 
 	Metrics []Metric // what curves are of, in the order of the chooser; the first is shown
 	Runs    []Run
+	Methods []string // in the order of their colours; those of runs that are not listed come after
+	Live    bool     // a server tells the page what changes, and details of runs
 	// Sample makes bands the sample standard deviation over seeds (n-1) instead of the population's (n).
 	Sample bool
 
@@ -60,9 +62,6 @@ type Cell struct {
 	Note  string   // a footnote under the table: "2 of 3 seeds"
 }
 
-// Number makes a cell that sorts by v.
-func Number(text string, v float64) Cell { return Cell{Text: text, Value: &v} }
-
 // Figure is a drawing that stands in the page as an image of its own: nothing in it can run or load anything.
 type Figure struct {
 	Title   string
@@ -79,16 +78,40 @@ type Metric struct {
 
 // Run is one training run.
 type Run struct {
-	Name   string // unique in the report
-	Group  string // runs that differ in nothing but the seed share it; empty is Name
-	Seed   int64
-	Labels []Pair // the sweep's axes: method, FedPHA
-	Config string // YAML
-	Curves []Curve
+	ID      string // unique in the report and the same in the next; empty is Name
+	Name    string // unique in the report
+	Method  string // of runs without a label of that name
+	Sweep   string
+	State   string // "done", or how far it came
+	Why     string // of a state other than done, one line
+	Planned int    // rounds; 0 where unknown
+	Tags    []string
+	Group   string // runs that differ in nothing but the seed share it; empty is Name
+	Seed    int64
+	Labels  []Pair // the sweep's axes: method, FedPHA
+	Config  string // YAML
+	Curves  []Curve
 	// PerClient is one metric of every client; nil where it was not kept.
 	PerClient *ClientCurves
 	Classes   []string
 	Clients   []Client
+	Log       []string // lines
+	Confusion *Confusion
+	Terms     []Term
+}
+
+// Confusion says how often which class was taken for which: class, class that it was taken for, examples.
+type Confusion struct {
+	Classes  []string   `json:"classes"`
+	Global   [][3]int64 `json:"global"` // nil where the method has no such evaluation
+	Personal [][3]int64 `json:"personal"`
+}
+
+// Term is one term of the loss over rounds; what is unknown is NaN.
+type Term struct {
+	Name                  string
+	Rounds                []int
+	Value, Norm, Relative []float64 // Norm is its gradient's length, Relative that over cross entropy's
 }
 
 // Curve is one metric over the rounds of a run.

@@ -68,7 +68,7 @@ func sample(rounds, clients int) page.Report {
 			for seed := range int64(3) {
 				r.Runs = append(r.Runs, madeRun(group, method, set, seed+1, level, rounds, clients))
 			}
-			cell := page.Number(fmt.Sprintf("%.2f ± %.2f", level, 0.3+0.1*float64(mi)), level)
+			cell := cellOf(fmt.Sprintf("%.2f ± %.2f", level, 0.3+0.1*float64(mi)), level)
 			cell.Bold = mi == len(madeMethods)-1
 			cell.Paper = fmt.Sprintf("%.1f ± 0.3", level+8)
 			if method == "SDFed" && set == "OxfordPets" {
@@ -76,23 +76,23 @@ func sample(rounds, clients int) page.Report {
 			}
 			row.Cells = append(row.Cells, cell)
 		}
-		average := page.Number(fmt.Sprintf("%.2f", sum/3), sum/3)
+		average := cellOf(fmt.Sprintf("%.2f", sum/3), sum/3)
 		average.Bold = mi == len(madeMethods)-1
 		row.Cells = append(row.Cells, average)
 		table.Rows = append(table.Rows, row)
 	}
-	table.Rows = append(table.Rows, page.Row{Summary: true, Cells: []page.Cell{{Text: "Average"}, page.Number("68.00",
-		68), page.Number("74.00", 74), page.Number("80.00", 80), page.Number("74.00", 74)}})
+	table.Rows = append(table.Rows, page.Row{Summary: true, Cells: []page.Cell{{Text: "Average"}, cellOf("68.00",
+		68), cellOf("74.00", 74), cellOf("80.00", 80), cellOf("74.00", 74)}})
 	r.Tables = []page.Table{table}
 	r.Significance = []page.Table{{Title: "FedPHA against the other methods",
 		Caption: "Paired over sets, seeds and clients; Holm's correction.",
 		Columns: []page.Column{{Name: "against", Text: true}, {Name: "mean difference"}, {Name: "p, t-test"},
 			{Name: "p, Wilcoxon"}},
 		Rows: []page.Row{
-			{Cells: []page.Cell{{Text: "PromptFL"}, page.Number("+8.00", 8), page.Number("< 0.001", 0.0002),
-				page.Number("< 0.001", 0.0001)}},
-			{Cells: []page.Cell{{Text: "FedPGP"}, page.Number("+4.00", 4), page.Number("0.012", 0.012),
-				page.Number("0.009", 0.009)}}}}}
+			{Cells: []page.Cell{{Text: "PromptFL"}, cellOf("+8.00", 8), cellOf("< 0.001", 0.0002),
+				cellOf("< 0.001", 0.0001)}},
+			{Cells: []page.Cell{{Text: "FedPGP"}, cellOf("+4.00", 4), cellOf("0.012", 0.012),
+				cellOf("0.009", 0.009)}}}}}
 	r.Figures = []page.Figure{{Title: "Accuracy by round", Caption: "Mean over seeds, Caltech101.", SVG: madeFigure()}}
 	return r
 }
@@ -190,3 +190,6 @@ func write(t *testing.T, r page.Report) string {
 }
 
 func TestSample(t *testing.T) { write(t, sample(50, 8)) }
+
+// cellOf makes a cell that sorts by v.
+func cellOf(text string, v float64) page.Cell { return page.Cell{Text: text, Value: &v} }

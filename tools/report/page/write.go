@@ -21,28 +21,25 @@ var source string
 var assets embed.FS
 
 // scripts of the page in the order in which they run, inside one function.
-var scripts = []string{"dom.js", "theme.js", "tables.js", "format.js", "lines.js", "chart.js", "zoom.js", "legend.js",
-	"curves.js", "grid.js", "clients.js", "start.js"}
+var scripts = []string{"dom.js", "state.js", "model.js", "theme.js", "copy.js", "tables.js", "format.js", "lines.js",
+	"chart.js", "zoom.js", "legend.js", "runs.js", "curves.js", "grid.js", "partition.js", "run.js", "compare.js",
+	"live.js", "keys.js", "start.js"}
 
 var pageTemplate = template.Must(template.New("page").Parse(source))
 
 // view is what the template writes.
 type view struct {
 	Report
-	Policy       string // Content-Security-Policy
-	Style        template.CSS
-	Script       template.JS
-	Data         template.JS
-	Results      []tableView
-	Tests        []tableView
-	Drawings     []drawing
-	Differences  *tableView
-	Configs      []configView
-	MoreConfigs  int
-	Failed       *tableView
-	HasCurves    bool
-	HasPartition bool
-	Left         []string
+	Policy    string // Content-Security-Policy
+	Style     template.CSS
+	Script    template.JS
+	Data      template.JS
+	Results   []tableView
+	Tests     []tableView
+	Drawings  []drawing
+	Failed    *tableView
+	HasCurves bool
+	Left      []string
 }
 
 // drawing is a figure as an image that carries its own bytes.
@@ -61,20 +58,13 @@ func Write(w io.Writer, r Report) error {
 }
 
 func newView(r Report) (view, error) {
-	v := view{Report: r, Configs: configViews(r.Runs), MoreConfigs: max(0, len(r.Runs)-maxConfigs)}
+	v := view{Report: r}
 	var err error
 	if v.Results, err = viewTables("results", r.Tables); err != nil {
 		return view{}, err
 	}
 	if v.Tests, err = viewTables("significance", r.Significance); err != nil {
 		return view{}, err
-	}
-	if t := differenceTable(r.Runs); len(t.Rows) > 0 {
-		d, err := viewTable("differences", t)
-		if err != nil {
-			return view{}, err
-		}
-		v.Differences = &d
 	}
 	if len(r.Failures) > 0 {
 		f, err := viewTable("failures-1", failureTable(r.Failures))
@@ -92,7 +82,6 @@ func newView(r Report) (view, error) {
 		return view{}, err
 	}
 	v.Left = left
-	v.HasPartition = len(data.Parts) > 0
 	for _, run := range data.Runs {
 		v.HasCurves = v.HasCurves || len(run.Curves) > 0
 	}
@@ -125,8 +114,12 @@ func (v *view) embed() error {
 	licence, code, _ := strings.Cut(library, "/*!")
 	script := before + "/* uPlot:\n" + licence + "*/\n/*!" + code + "\n(() => {\n\"use strict\";\n" + own + "})();\n"
 	v.Style, v.Script = template.CSS(style), template.JS(script)
+	asks := ""
+	if v.Live {
+		asks = "; connect-src 'self'"
+	}
 	v.Policy = fmt.Sprintf("default-src 'none'; img-src data:; style-src '%s'; script-src '%s'; base-uri 'none'; "+
-		"form-action 'none'", sum(style), sum(script))
+		"form-action 'none'%s", sum(style), sum(script), asks)
 	return nil
 }
 

@@ -68,6 +68,7 @@ type Run struct {
 	Rounds   []Round
 	Summary  engine.Summary // of a run that is done
 	View     string         // the evaluation that the headlines of Rounds are of; empty where that is unknown
+	Tags     []string       // from TagsFile
 	// what clients are tested on, as far as the configuration tells: equal for runs that compare
 	TestData string
 }

@@ -66,6 +66,10 @@ func readRun(dir string) (run *Run, notes []string) {
 	if err := run.readConfig(); err != nil {
 		note(ConfigFile, err)
 	}
+	tags, err := readTags(dir)
+	if run.Tags = tags; err != nil {
+		note(TagsFile, err)
+	}
 	switch f, err := os.Open(filepath.Join(dir, engine.RoundsFile)); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:

@@ -1,7 +1,7 @@
 // Chart draws lines into a box with uPlot and shows the values under the pointer. onRange is told the visible rounds.
 class Chart {
-  constructor(host, xs, onRange) {
-    Object.assign(this, { host, xs, onRange, range: null, full: [0, 1] });
+  constructor(host, onRange) {
+    Object.assign(this, { host, onRange, range: null, full: [0, 1], how: {} });
     this.tip = el("div", { class: "tip", hidden: true });
     this.heard = el("div", { class: "heard", role: "status" });
     host.append(this.tip, this.heard);
@@ -13,8 +13,9 @@ class Chart {
   }
 
   // draw replaces what is drawn and keeps the visible rounds. all are the lines that could be shown; they fix the whole range.
-  draw(lines, all, unit) {
-    this.unit = unit;
+  // how is {logx, logy, bands}.
+  draw(lines, all, unit, how) {
+    Object.assign(this, { unit, how });
     this.full = this.extent(all);
     if (this.range && (this.range[0] >= this.full[1] || this.range[1] <= this.full[0])) this.range = null;
     if (this.plot) this.plot.destroy();
@@ -28,12 +29,13 @@ class Chart {
       ...this.size(), series, bands, legend: { show: false }, focus: { alpha: 0.15 },
       padding: [10, 14, 0, 0],
       scales: {
-        x: { time: false, range: () => this.range || this.full },
-        y: { range: (u, min, max) => (min == null ? [0, 1] : uPlot.rangeNum(min, max, 0.08, true)) },
+        x: { time: false, distr: how.logx ? 3 : 1, range: () => this.range || this.full },
+        y: how.logy ? { distr: 3, range: (u, min, max) => (min == null ? [0.1, 1] : uPlot.rangeLog(min, max, 10, false)) }
+          : { range: (u, min, max) => (min == null ? [0, 1] : uPlot.rangeNum(min, max, 0.08, true)) },
       },
       axes: [
-        { ...axis, size: 34, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] },
-        { ...axis, size: (u, values) => 16 + 7 * Math.max(3, ...(values || []).map((v) => v.length)), values: (u, ticks) => ticks.map((v) => formatTick(v, unit)) },
+        { ...axis, size: 34, ...(how.logx ? {} : { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] }) },
+        { ...axis, size: (u, values) => 16 + 7 * Math.max(3, ...(values || []).map((v) => (v || "").length)), values: (u, ticks) => ticks.map((v) => formatTick(v, unit)) },
       ],
       cursor: {
         move: (u, left, top) => [left < 0 || !u.data[0].length ? left : u.valToPos(u.data[0][u.posToIdx(left)], "x"), top], // the line stands on a round
@@ -52,39 +54,51 @@ class Chart {
 
   extent(lines) {
     let low = Infinity, high = -Infinity;
-    for (const at of new Set(lines.map((l) => l.x))) {
-      const rounds = this.xs[at];
+    for (const all of new Set(lines.map((l) => l.x))) {
+      const rounds = this.how.logx ? all.filter((x) => x > 0) : all;
       if (rounds.length) {
         low = Math.min(low, rounds[0]);
         high = Math.max(high, rounds[rounds.length - 1]);
       }
     }
     if (low > high) return [0, 1];
-    return low === high ? [low - 1, high + 1] : [low, high];
+    return low === high ? [this.how.logx ? low / 2 : low - 1, high + 1] : [low, high];
   }
 
-  // assemble puts lines that share their rounds side by side and joins the rest.
+  // assemble puts lines that share their rounds side by side and joins the rest. Bands come before all lines, and so lie under
+  // them.
   assemble(lines) {
-    const tables = new Map(), series = [{}], bands = [], main = [];
-    const byRounds = [...lines].sort((a, b) => a.x - b.x);
-    for (const line of byRounds) {
-      if (!tables.has(line.x)) tables.set(line.x, [this.xs[line.x]]);
-      const table = tables.get(line.x);
-      if (line.low) {
-        bands.push({ series: [series.length, series.length + 1], fill: line.colour + "2e" });
-        for (const edge of [line.high, line.low]) {
-          table.push(edge);
-          series.push({ width: 0, points: { show: false } });
-        }
-      }
-      table.push(line.y);
-      main.push({ at: series.length, line });
-      const dots = lines.length <= 8 ? 24 : 2; // dots only where there is room for them
-      series.push({ stroke: line.colour, width: line.width, dash: line.dash, points: { size: 5, show: (u, at, from, to) => to - from < dots } });
+    const series = [{}], bands = [], main = [], columns = [];
+    const drawn = (values) => (this.how.logy ? values.map((v) => (v > 0 ? v : null)) : values);
+    const add = (line, values, options) => {
+      columns.push([line.x, values]);
+      return series.push(options) - 1;
+    };
+    const byRounds = [...lines].sort((a, b) => a.x.length - b.x.length || a.x[0] - b.x[0]);
+    for (const line of this.how.bands ? byRounds.filter((l) => l.low) : []) {
+      const floor = (v, k) => (this.how.logy && v <= 0 && line.y[k] > 0 ? line.y[k] * 1e-3 : v);
+      const high = add(line, line.high, { width: 0, points: { show: false } });
+      bands.push({ series: [high, add(line, line.low.map(floor), { width: 0, points: { show: false } })], fill: line.colour + "2e" });
     }
-    const list = [...tables.values()];
-    const data = list.length === 0 ? [[]] : list.length === 1 ? list[0] : uPlot.join(list);
+    const dots = lines.length <= 8 ? 24 : 2; // only where there is room for them
+    for (const line of byRounds) {
+      const at = add(line, drawn(line.y), { stroke: line.colour, width: line.width, dash: line.dash, points: { size: 5, show: (u, i, from, to) => to - from < dots } });
+      main.push({ at, line });
+    }
+    const lists = new Set(columns.map(([x]) => x));
+    const data = lists.size === 0 ? [[]] : lists.size === 1 ? [columns[0][0], ...columns.map(([, y]) => y)] : this.join(columns);
     return { data, series, bands, main };
+  }
+
+  // join puts columns of different rounds on all rounds; a round that a line does not have is no gap in it.
+  join(columns) {
+    const rounds = [...new Set(columns.flatMap(([x]) => x))].sort((a, b) => a - b);
+    const place = new Map(rounds.map((x, i) => [x, i]));
+    return [rounds, ...columns.map(([x, y]) => {
+      const out = Array(rounds.length).fill(undefined);
+      x.forEach((round, i) => (out[place.get(round)] = y[i]));
+      return out;
+    })];
   }
 
   select(u) {
@@ -103,11 +117,16 @@ class Chart {
       const from = Math.min(Math.max((range[0] + range[1] - span) / 2, low), high - span);
       range = span >= high - low - 1e-9 ? null : [from, from + span];
     }
+    this.move(range);
+    this.tell();
+  }
+
+  // move makes rounds visible without telling.
+  move(range) {
     this.range = range;
     const [min, max] = this.range || this.full;
     this.plot.setScale("x", { min, max });
     this.tip.hidden = true;
-    this.tell();
   }
 
   tell() {
@@ -117,7 +136,7 @@ class Chart {
   // highlight dims all lines but one; null ends it.
   highlight(key) {
     const found = key && this.main.find((m) => m.line.key === key);
-    this.plot.setSeries(found ? found.at : null, { focus: true });
+    if (this.plot) this.plot.setSeries(found ? found.at : null, { focus: true });
   }
 
   // values of a round, largest first.

@@ -1,84 +1,163 @@
-// Up to this many lines are all shown at first; of more, the first few.
-const manyLines = 24, firstLines = 10;
+// Up to this many lines are all shown at first; of more, the first few. Bands are shown by themselves up to fewBands lines.
+const manyLines = 24, firstLines = 10, fewBands = 4, mostFacets = 16;
 
-function startCurves(data) {
+function startCurves() {
   if (!$("curves-tool")) return;
-  const several = data.groups.length < data.runs.length;
-  const withClients = data.runs.map((r, i) => [i, r.name]).filter(([i]) => data.runs[i].clients);
-  const metrics = data.metrics.map((m, i) => [i, m.title]).filter(([i]) => data.runs.some((r) => curveOf(r, i)));
-  const ways = [["groups", several ? "mean over seeds" : "every run"]];
-  if (several) ways.push(["runs", "every run"]);
-  if (withClients.length) ways.push(["clients", "clients of one run"]);
-
-  const metric = $("curves-metric"), way = $("curves-lines"), run = $("curves-run");
-  choices(metric, metrics, metrics[0][0]);
-  choices(way, ways, "groups");
-  choices(run, withClients, withClients.length ? withClients[0][0] : "");
-  $("curves-lines-label").hidden = ways.length < 2;
+  const metric = $("curves-metric"), way = $("curves-lines"), run = $("curves-run"), facet = $("curves-facet");
+  const host = $("curves-chart"), charts = [];
+  const legend = new Legend($("curves-legend"), $("curves-find"), redraw, (key) => charts.forEach((c) => c.highlight(key)));
+  const details = $("curves-data");
+  const unit = () => (data.metrics[metricIndex()] || { unit: "" }).unit;
+  let facets = [], restored = false;
   $("curves-tool").hidden = false;
 
-  const host = $("curves-chart");
-  const chart = new Chart(host, data.x, (range, zoomed) => {
+  const withClients = () => data.runs.filter((r) => r.clients).map((r) => [r.id, r.name]);
+
+  function controls() {
+    const several = new Set(data.runs.map((r) => r.group)).size < data.runs.length;
+    const metrics = data.metrics.filter((m, i) => data.runs.some((r) => curveOf(r, i)));
+    choices(metric, metrics.map((m) => [m.name, m.title]), state.metric || (metrics[0] || {}).name);
+    const axes = kinds().filter((k) => k !== "run" && k !== "seed").map((k) => ["by:" + k, `mean by ${k}`]);
+    const ways = [["groups", several ? "mean over seeds" : "every run"], ...(several ? [["runs", "every run"]] : []), ...axes];
+    if (withClients().length) ways.push(["clients", "clients of one run"]);
+    choices(way, ways, ways.some(([w]) => w === state.lines) ? state.lines : "groups");
+    choices(run, withClients(), state.run);
+    const parts = kinds().filter((k) => { const n = new Set(data.runs.map((r) => valueOf(r, k))).size; return n > 1 && n <= mostFacets; });
+    choices(facet, [["", "one plot"], ...parts.map((k) => [k, "a plot per " + k])], state.facet);
+    $("curves-smooth").value = state.smooth;
+    for (const k of ["logx", "logy"]) $("curves-" + k).checked = state[k] === "1";
+  }
+
+  // chartAt is the n-th plot, made when it is first needed.
+  function chartAt(n) {
+    while (charts.length <= n) {
+      const at = charts.length;
+      const place = at === 0 ? host : el("div", { class: "plot", tabIndex: 0, role: "application", "aria-describedby": "curves-hint" });
+      const title = el("p", { class: "facet" });
+      const cell = el("div", {}, title, place);
+      $("curves-plots").append(cell);
+      const chart = new Chart(place, (range, zoomed) => told(chart, range, zoomed));
+      Object.assign(chart, { title, cell });
+      charts.push(chart);
+      startZoom(chart, at === 0 ? document.querySelectorAll("#curves [data-zoom]") : []);
+    }
+    return charts[n];
+  }
+
+  // told moves the other plots along, and keeps the rounds in the address.
+  function told(chart, range, zoomed) {
+    if (zoomed || chart.range === null) {
+      for (const c of charts) if (c !== chart && c.plot && !c.cell.hidden) c.move(chart.range);
+    }
     const [a, b] = [Math.ceil(range[0] - 1e-6), Math.floor(range[1] + 1e-6)];
     $("curves-range").textContent = `rounds ${a}–${b}`;
     Object.assign(host.dataset, { from: range[0], to: range[1], zoomed });
+    state.range = zoomed ? `${+range[0].toFixed(2)}~${+range[1].toFixed(2)}` : "";
+    keepAddress();
     fill();
-  });
-  const legend = new Legend($("curves-legend"), $("curves-find"), redraw, (key) => chart.highlight(key));
-  const details = $("curves-data");
-  const chosen = () => data.metrics[Number(metric.value)];
+  }
 
   function relist() {
     const clients = way.value === "clients";
     $("curves-run-label").hidden = !clients;
     metric.disabled = clients;
-    if (clients) metric.value = data.runs[Number(run.value)].clients.m;
-    const lines = clients ? clientLines(data, Number(run.value)) : way.value === "runs" ? runLines(data, Number(metric.value)) : groupLines(data, Number(metric.value));
-    const listed = way.value + (clients ? run.value : "");
+    facet.disabled = clients;
+    let runs = chosenRuns();
+    const shown = data.runs.find((r) => r.id === run.value);
+    if (clients && shown) {
+      metric.value = data.metrics[shown.clients.m].name;
+      facets = [{ name: "", lines: clientLines(shown) }];
+    } else if (state.facet) {
+      facets = [...grouped(runs, (r) => valueOf(r, state.facet))].slice(0, mostFacets).map(([label, of]) => ({
+        name: `${state.facet} = ${label === "" ? "none" : label}`, lines: linesOf(of, way.value, metricIndex(), state.facet) }));
+    } else {
+      facets = [{ name: "", lines: linesOf(runs, way.value, metricIndex(), "") }];
+    }
+    // one list for the legend: lines of one key are alike in all facets
+    const union = new Map();
+    for (const f of facets) for (const l of f.lines) if (!union.has(l.key)) union.set(l.key, { ...l });
+    const lines = [...union.values()];
+    if (!clients) colourLines(lines);
+    for (const f of facets) {
+      f.lines = f.lines.map((l) => { const { colour, dash, width } = union.get(l.key); return { ...l, colour, dash, width }; });
+      if (Number(state.smooth) > 0) f.lines = smoothed(f.lines, Number(state.smooth));
+    }
+    const listed = way.value + state.facet + (clients ? run.value : "");
     if (legend.listed !== listed) {
       legend.listed = listed;
       legend.hidden = new Set(!clients && lines.length > manyLines ? lines.slice(firstLines).map((l) => l.key) : []);
       $("curves-find").value = "";
     }
-    $("curves-band").hidden = !lines.some((l) => l.low);
-    const { title, unit } = chosen();
-    $("curves-axis").textContent = unit && unit !== "bytes" ? `${title} (${unit}) by round` : `${title} by round`;
-    legend.set(lines, unit);
+    const { title } = data.metrics[metricIndex()] || { title: "" };
+    $("curves-axis").textContent = unit() && unit() !== "bytes" ? `${title} (${unit()}) by round` : `${title} by round`;
+    legend.set(lines, unit());
     document.querySelector("#curves .legendbar .find").hidden = lines.length <= 8;
     redraw();
   }
 
   function redraw() {
-    const shown = legend.shown();
+    const shown = legend.shown(), keys = new Set(shown.map((l) => l.key));
+    const bands = state.bands === "" ? shown.length <= fewBands : state.bands === "1";
+    const some = facets.some((f) => f.lines.some((l) => l.low));
+    $("curves-bands").checked = bands;
+    $("curves-bands").disabled = !some;
+    $("curves-band").hidden = !some || !bands;
     $("curves-shown").textContent = `${shown.length} of ${legend.lines.length} lines shown`;
-    host.setAttribute("aria-label", `Plot of ${chosen().title} by round, ${shown.length} lines`);
-    host.dataset.lines = shown.length;
-    chart.draw(shown, legend.lines, chosen().unit);
+    $("curves-plots").classList.toggle("several", facets.length > 1);
+    facets.forEach((f, n) => {
+      const chart = chartAt(n);
+      chart.cell.hidden = false;
+      chart.title.textContent = f.name;
+      chart.title.hidden = !f.name;
+      const lines = f.lines.filter((l) => keys.has(l.key));
+      chart.host.setAttribute("aria-label", `Plot of ${(data.metrics[metricIndex()] || {}).title} by round${f.name ? ", " + f.name : ""}, ${lines.length} lines`);
+      chart.host.dataset.lines = lines.length;
+      if (!restored) chart.range = rangeOfAddress();
+      chart.draw(lines, f.lines, unit(), { logx: state.logx === "1", logy: state.logy === "1", bands });
+    });
+    restored = true;
+    charts.slice(facets.length).forEach((c) => (c.cell.hidden = true));
+  }
+
+  function rangeOfAddress() {
+    const [a, b] = state.range.split("~").map(Number);
+    return b > a ? [a, b] : null;
   }
 
   // fill writes the visible values as a table, when it is open.
   function fill() {
-    if (!details.open) return;
-    const shown = legend.shown().slice(0, 60), [a, b] = chart.range || chart.full;
+    if (!details.open || facets.length === 0) return;
+    const keys = new Set(legend.shown().map((l) => l.key));
+    const all = facets.flatMap((f) => f.lines.filter((l) => keys.has(l.key)).map((l) => ({ ...l, name: f.name ? `${f.name}: ${l.name}` : l.name })));
+    const shown = all.slice(0, 60), [a, b] = charts[0].range || charts[0].full;
     const rows = new Map();
-    shown.forEach((line, i) => data.x[line.x].forEach((round, k) => {
+    shown.forEach((line, i) => line.x.forEach((round, k) => {
       if (round < a || round > b || line.y[k] == null) return;
       if (!rows.has(round)) rows.set(round, []);
       rows.get(round)[i] = line.y[k];
     }));
-    const unit = chosen().unit;
     const body = [...rows.keys()].sort((x, y) => x - y).map((round) => [{ text: round, key: round },
-      ...shown.map((_, i) => { const v = rows.get(round)[i]; return v == null ? "" : { text: formatValue(v, unit), key: v }; })]);
-    const table = makeTable(chosen().title + " by round", [{ name: "round" }, ...shown.map((l) => ({ name: l.name }))], body);
-    const cut = legend.shown().length - shown.length;
+      ...shown.map((_, i) => { const v = rows.get(round)[i]; return v == null ? "" : { text: formatValue(v, unit()), key: v }; })]);
+    const table = makeTable("Values by round", [{ name: "round" }, ...shown.map((l) => ({ name: l.name }))], body);
+    const cut = all.length - shown.length;
     details.querySelector(".lazy").replaceChildren(table, cut > 0 ? el("p", { class: "note" }, `${cut} more lines are shown but not listed here.`) : "");
   }
 
-  for (const s of [metric, way, run]) s.addEventListener("change", relist);
+  metric.addEventListener("change", () => choose({ metric: metric.value }));
+  way.addEventListener("change", () => choose({ lines: way.value }));
+  run.addEventListener("change", () => choose({ run: run.value }));
+  facet.addEventListener("change", () => choose({ facet: facet.value }));
+  $("curves-smooth").addEventListener("input", (e) => choose({ smooth: e.target.value }));
+  for (const k of ["logx", "logy"]) $("curves-" + k).addEventListener("change", (e) => choose({ [k]: e.target.checked ? "1" : "" }));
+  $("curves-bands").addEventListener("change", (e) => choose({ bands: e.target.checked ? "1" : "0" }));
   details.addEventListener("toggle", fill);
   $("curves-all").addEventListener("click", () => legend.all(true));
   $("curves-none").addEventListener("click", () => legend.all(false));
-  document.addEventListener("themechange", relist);
+  watch((changed) => {
+    if (changed.some((k) => ["data", "metric", "lines", "facet", "smooth", "logx", "logy", "run"].includes(k))) controls();
+    if (changed.some((k) => ["data", "q", "off", "metric", "lines", "facet", "smooth", "logx", "logy", "theme"].includes(k)) || (changed.includes("run") && way.value === "clients")) relist();
+    else if (changed.includes("bands")) redraw();
+  });
+  controls();
   relist();
-  startZoom(chart, document.querySelectorAll("#curves [data-zoom]"));
 }

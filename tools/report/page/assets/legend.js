@@ -85,8 +85,3 @@ const keyOf = (target) => {
   const b = target.closest("button");
   return b && b.getAttribute("aria-pressed") === "true" ? b.dataset.key : null;
 };
-
-function lastOf(values) {
-  for (let i = values.length - 1; i >= 0; i--) if (values[i] != null) return values[i];
-  return null;
-}

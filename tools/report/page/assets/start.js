@@ -1,12 +1,42 @@
-const data = JSON.parse($("data").textContent);
-document.querySelectorAll("table.sortable").forEach(enhance);
+takeData(JSON.parse($("data").textContent));
+readAddress();
+
+// startWritten makes tables that were written before the script ran sort, filter and copy.
+function startWritten(box) {
+  for (const table of box.querySelectorAll("table.sortable")) {
+    enhance(table);
+    markMethods(table);
+  }
+}
+startWritten(document);
 startTheme();
-startCurves(data);
-startPartition(data);
+startRuns();
+startCurves();
+startCompare();
+startRun();
+startPartition();
+startLive();
+startKeys();
+
+// A link to a section keeps what was chosen.
+for (const a of document.querySelectorAll('a[href^="#"]:not(.skip)')) {
+  a.addEventListener("click", (e) => {
+    e.preventDefault();
+    goTo(a.getAttribute("href").slice(1));
+  });
+}
+addEventListener("hashchange", () => {
+  const before = { ...state };
+  readAddress();
+  const changed = Object.keys(state).filter((k) => state[k] !== before[k]);
+  for (const f of watchers) if (changed.length) f(changed);
+  if (section && $(section)) $(section).scrollIntoView();
+});
+if (section && $(section)) $(section).scrollIntoView();
 
 // The section on screen is marked in the navigation.
-const links = new Map([...document.querySelectorAll("nav a")].map((a) => [a.hash.slice(1), a]));
-const watch = new IntersectionObserver((entries) => {
+const links = new Map([...document.querySelectorAll("nav a")].map((a) => [a.getAttribute("href").slice(1), a]));
+const onScreen = new IntersectionObserver((entries) => {
   for (const entry of entries) {
     if (!entry.isIntersecting) continue;
     for (const [id, a] of links) {
@@ -20,5 +50,5 @@ const watch = new IntersectionObserver((entries) => {
     }
   }
 }, { rootMargin: "-10% 0px -80% 0px" });
-document.querySelectorAll("main section").forEach((s) => watch.observe(s));
+document.querySelectorAll("main section").forEach((s) => onScreen.observe(s));
 document.documentElement.dataset.ready = "true";

@@ -28,7 +28,7 @@ function enhance(table) {
     });
     th.replaceChildren(button);
   }
-  if (original.length > 4) addFilter(table, original);
+  addTools(table, original);
   fade(table.closest(".scroll"));
 }
 
@@ -49,32 +49,46 @@ function compare(a, b, sign) {
   return sign * collator.compare(s, t);
 }
 
-function addFilter(table, rows) {
-  const status = el("span", { class: "status", role: "status" });
-  const input = el("input", { type: "search", autocomplete: "off" });
-  input.addEventListener("input", () => {
-    const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    let shown = 0;
-    for (const row of rows) {
-      const text = row.textContent.toLowerCase();
-      row.hidden = !words.every((w) => text.includes(w));
-      if (!row.hidden) shown++;
-    }
-    status.textContent = words.length ? `${shown} of ${rows.length} rows` : "";
-  });
-  const box = table.closest(".scroll");
-  box.before(el("div", { class: "rowfilter" }, el("label", {}, "Filter rows ", input), status));
+// addTools puts a filter, where there are rows enough to look for, and buttons that copy, above a table.
+function addTools(table, rows) {
+  const tools = el("div", { class: "rowfilter" });
+  if (rows.length > 4) {
+    const status = el("span", { class: "status", role: "status" });
+    const input = el("input", { type: "search", autocomplete: "off" });
+    input.addEventListener("input", () => {
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let shown = 0;
+      for (const row of rows) {
+        const text = row.textContent.toLowerCase();
+        row.hidden = !words.every((w) => text.includes(w));
+        if (!row.hidden) shown++;
+      }
+      status.textContent = words.length ? `${shown} of ${rows.length} rows` : "";
+    });
+    tools.append(el("label", {}, "Filter rows ", input), status);
+  }
+  tools.append(copyButtons(table));
+  table.closest(".scroll").before(tools);
+}
+
+// markMethods puts the colour of a method before its name in the first column of a table.
+function markMethods(table) {
+  if (data.methods.length < 2) return;
+  for (const row of table.querySelectorAll("tbody tr")) {
+    const cell = row.cells[0], name = cell && cell.textContent.trim();
+    if (cell && cell.classList.contains("text") && data.methods.includes(name) && !cell.querySelector("svg")) cell.prepend(methodSwatch(name));
+  }
 }
 
 // makeTable builds a sortable table. A cell is a text, or {text, key}.
 function makeTable(label, columns, rows) {
-  const head = el("tr", {}, ...columns.map((c, i) => el("th", { scope: "col", class: c.text ? "text" : "", "data-column": i }, c.name)));
+  const head = el("tr", {}, ...columns.map((c, i) => el("th", { scope: "col", class: c.text ? "text" : "", "data-column": i }, c.swatch || "", c.name)));
   const body = rows.map((row) => el("tr", {}, ...row.map((cell, i) => {
     const { text, key } = typeof cell === "object" ? cell : { text: cell };
-    const props = { class: columns[i].text ? "text" : "" };
+    const props = { class: [columns[i].text ? "text" : "", cell && cell.mark ? "marked" : ""].join(" ").trim() };
     if (key !== undefined && key !== null) props["data-key"] = key;
     if (i === 0) props.scope = "row";
-    return el(i === 0 ? "th" : "td", props, String(text));
+    return el(i === 0 ? "th" : "td", props, (cell && cell.swatch) || "", String(text));
   })));
   const table = el("table", { class: "sortable" }, el("thead", {}, head), el("tbody", {}, ...body));
   const box = el("div", { class: "table" }, el("div", { class: "scroll", role: "group", tabIndex: 0, "aria-label": label }, table));

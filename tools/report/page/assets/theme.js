@@ -12,8 +12,10 @@ function themeChanged() {
   const button = $("theme");
   button.textContent = isDark() ? "☀ Light" : "☾ Dark";
   button.setAttribute("aria-label", isDark() ? "Use light colours" : "Use dark colours");
-  document.dispatchEvent(new Event("themechange"));
+  themed();
 }
+
+const themed = () => watchers.forEach((f) => f(["theme"]));
 
 function startTheme() {
   const root = document.documentElement;
@@ -34,14 +36,14 @@ function startTheme() {
   for (const [event, value] of [["beforeprint", true], ["afterprint", false]]) {
     addEventListener(event, () => {
       printing = value;
-      document.dispatchEvent(new Event("themechange"));
+      themed();
     });
   }
   themeChanged();
 }
 
-// Colours of lines: every one has a contrast of 3 and more with the page it stands on.
-const lightLines = ["#0b57c2", "#c2410c", "#15803d", "#9333ea", "#be123c", "#0e7490", "#8a6100", "#c026a3", "#4d7c0f", "#566073"];
-const darkLines = ["#6aa9ff", "#fb923c", "#4ade80", "#c79bff", "#fb7185", "#22d3ee", "#eac54f", "#f472d0", "#a3e635", "#aab4c5"];
-const lineColour = (i) => (isDark() ? darkLines : lightLines)[i % lightLines.length];
-const lineDash = (i) => [[], [8, 4], [2, 3], [10, 3, 2, 3]][Math.floor(i / lightLines.length) % 4];
+// Colours of lines are those of the report's figures; every one has a contrast of 3 and more with the page it stands on.
+const lineColour = (i) => {
+  const list = data.colours[isDark() ? "dark" : "light"];
+  return list[i % list.length];
+};

@@ -1,6 +1,6 @@
 // Command shot photographs a page in a headless Chromium: a PNG of the window, or of the whole page where HEIGHT is 0.
 //
-//	go run ./tools/report/page/shot FILE.html OUT.png WIDTH HEIGHT light|dark [#SECTION]
+//	go run ./tools/report/page/shot FILE.html|http://... OUT.png WIDTH HEIGHT light|dark [#SECTION]
 package main
 
 import (
@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
@@ -27,11 +28,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) != 5 && len(args) != 6 {
-		return fmt.Errorf("usage: shot FILE.html OUT.png WIDTH HEIGHT light|dark [#SECTION]")
-	}
-	file, err := filepath.Abs(args[0])
-	if err != nil {
-		return err
+		return fmt.Errorf("usage: shot FILE.html|http://... OUT.png WIDTH HEIGHT light|dark [#SECTION]")
 	}
 	width, err1 := strconv.Atoi(args[2])
 	height, err2 := strconv.Atoi(args[3])
@@ -53,7 +50,14 @@ func run(args []string) error {
 	}
 	defer stop()
 
-	address := (&url.URL{Scheme: "file", Path: filepath.ToSlash(file)}).String()
+	address := args[0]
+	if !strings.HasPrefix(address, "http://") {
+		file, err := filepath.Abs(address)
+		if err != nil {
+			return err
+		}
+		address = (&url.URL{Scheme: "file", Path: filepath.ToSlash(file)}).String()
+	}
 	window := int64(height)
 	if height == 0 {
 		window = 900

@@ -1,28 +1,24 @@
 const splits = [["0", "training"], ["1", "validation"], ["2", "test"]];
 const orders = { number: "number", d: "domain", b: "backbone", size: "number of examples" };
 
-function startPartition(data) {
+function startPartition() {
   if (!$("partition-tool")) return;
-  const run = $("partition-run"), split = $("partition-split"), form = $("partition-form"), order = $("partition-order");
-  choices(run, data.parts.map((p, i) => {
-    const [first, ...more] = data.runs.filter((r) => r.part === i);
-    return [i, more.length ? `${first.name} and ${more.length} more` : first.name];
-  }), 0);
-  $("partition-run-label").hidden = data.parts.length < 2;
-  $("partition-tool").hidden = false;
-
+  const split = $("partition-split"), form = $("partition-form"), order = $("partition-order");
   let view, totals;
   const grid = new Grid($("partition-grid"), read);
   const details = $("partition-data");
-  const part = () => data.parts[Number(run.value)];
+  const part = () => { const run = runOf(state.run); return run && run.part >= 0 ? data.parts[run.part] : null; };
 
   // rechoose offers what the chosen partition has.
   function rechoose() {
     const p = part();
+    $("partition-tool").hidden = !p;
+    if (!p) return;
     const has = splits.filter(([s]) => p.clients.some((c) => c.n[s]));
-    choices(split, has, has.some(([s]) => s === split.value) ? split.value : has.length ? has[0][0] : "");
+    choices(split, has, has.some(([s]) => s === state.split) ? state.split : has.length ? has[0][0] : "");
+    form.value = state.form;
     const kinds = Object.entries(orders).filter(([f]) => f.length > 1 || new Set(p.clients.map((c) => c[f])).size > 1);
-    choices(order, kinds, kinds.some(([f]) => f === order.value) ? order.value : "number");
+    choices(order, kinds, kinds.some(([f]) => f === state.order) ? state.order : "number");
     redraw();
     if (details.open) list();
   }
@@ -74,7 +70,8 @@ function startPartition(data) {
     const p = part();
     const has = splits.filter(([s]) => p.clients.some((c) => c.n[s]));
     const fields = [["d", "domain"], ["b", "backbone"]].filter(([f]) => p.clients.some((c) => c[f]));
-    const runs = data.runs.filter((r) => r.part === Number(run.value) && r.clients).slice(0, 30);
+    const shown = runOf(state.run);
+    const runs = [shown, ...data.runs.filter((r) => r !== shown && r.part === shown.part)].filter((r) => r.clients).slice(0, 12);
     const columns = [{ name: "client" }, ...fields.map(([, name]) => ({ name, text: true })), ...has.map(([, name]) => ({ name })), { name: "classes" },
       { name: "most examples of", text: true }, ...runs.map((r) => ({ name: `${r.name}: last ${data.metrics[r.clients.m].title.toLowerCase()}` }))];
     const rows = p.clients.map((c, k) => {
@@ -87,10 +84,12 @@ function startPartition(data) {
     details.querySelector(".lazy").replaceChildren(makeTable("Clients", columns, rows));
   }
 
-  run.addEventListener("change", rechoose);
-  for (const s of [split, form, order]) s.addEventListener("change", redraw);
+  for (const [name, s] of Object.entries({ split, form, order })) s.addEventListener("change", () => choose({ [name]: s.value }));
   details.addEventListener("toggle", () => { if (details.open) list(); });
-  document.addEventListener("themechange", redraw);
+  watch((changed) => {
+    if (changed.some((k) => ["run", "data"].includes(k))) rechoose();
+    else if (part() && changed.some((k) => ["split", "form", "order", "theme"].includes(k))) redraw();
+  });
   $("partition-grid").addEventListener("blur", () => grid.leave());
   rechoose();
 }
