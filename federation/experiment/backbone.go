@@ -1,7 +1,7 @@
 package experiment
 
 import (
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
@@ -31,7 +31,7 @@ func (b backbone) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPromp
 	return n, err
 }
 
-func (b backbone) Text(g *graph.Graph, classes []string, prompts []engine.Prompt) ([]graph.Node, error) {
+func (b backbone) Text(g *graph.Graph, classes []string, prompts []spec.Prompt) ([]graph.Node, error) {
 	p := make([]clip.Prompt, len(prompts))
 	for i, q := range prompts {
 		p[i] = clip.Prompt{Ctx: q.Ctx, After: q.After, Class: clip.Position(q.Position)}

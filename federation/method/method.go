@@ -47,7 +47,7 @@ type Server interface {
 	Merge(g *Global, ups []Upload) error
 }
 
-// Statistic is one round trip to the clients before they train (a survey, in messages and traces): what each computes,
+// Statistic is one round trip to the clients before they train (survey in traces): what each computes,
 // and what the server makes of their answers. Only Name travels; both ends build the same method from the same options.
 type Statistic struct {
 	Name      string

@@ -192,7 +192,7 @@ var cases = []methodtest.Case{
 		Names: ggtpc(context, "cov", false, shapes...)},
 	{Name: "promptfl", With: []string{"ggtpc"}, Options: options{"tokens": 2, "stats": "lowrank", "rank": 2,
 		"min_count": 2, "axes": 2,
-		"renormalise": false, "sampling": "sample", "survey": "round"}, Zero: still, Loose: true, Names: ggtpc(context,
+		"renormalise": false, "sampling": "sample", "estimate": "round"}, Zero: still, Loose: true, Names: ggtpc(context,
 		"factors", true, shapes...)},
 	{Name: "coop", With: []string{"ggtpc"}, Options: options{"tokens": 2, "prototypes": true, "min_count": 1,
 		"strength": 0.0}, Zero: still,

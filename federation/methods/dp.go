@@ -79,7 +79,7 @@ func (m *DP) Build(inner method.Method) (method.Method, error) {
 		if needs == nil && len(beside) > 0 {
 			needs = fmt.Errorf("a layer inside uploads %s too", strings.Join(beside, ", "))
 		} else if asked := StatisticNames(inner); needs == nil && len(asked) > 0 {
-			needs = fmt.Errorf("clients answer the survey of %s too", strings.Join(asked, ", "))
+			needs = fmt.Errorf("clients compute the statistics of %s too", strings.Join(asked, ", "))
 		}
 		if needs != nil {
 			err = fmt.Errorf("%w; it would leave the clients without clipping and noise", needs)

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
@@ -166,7 +166,7 @@ func (t tower) Task() method.Task {
 func (t tower) WeightsDir() string { return t.dir }
 
 // Text is the tower over all classes and prompts.
-func (t tower) Text(g *graph.Graph, classes []string, prompts []engine.Prompt) ([]graph.Node, error) {
+func (t tower) Text(g *graph.Graph, classes []string, prompts []spec.Prompt) ([]graph.Node, error) {
 	s, err := t.suffixes(classes)
 	if err != nil {
 		return nil, err
