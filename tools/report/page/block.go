@@ -17,7 +17,8 @@ const (
 
 // block is the data that the page's script draws from.
 type block struct {
-	Live    bool                `json:"live"`   // a server tells what changes
+	Live    bool                `json:"live"` // a server tells what changes
+	Version string              `json:"version"`
 	Sample  bool                `json:"sample"` // deviations over seeds are the sample's (n-1)
 	Colours map[string][]string `json:"colours"`
 	Metrics []blockMetric       `json:"metrics"`

@@ -131,7 +131,7 @@ func TestErrors(t *testing.T) {
 	} {
 		r := good()
 		spoil(&r)
-		_, err := newView(r)
+		_, _, err := newView(r)
 		if want == "" {
 			if err != nil {
 				t.Error(err)

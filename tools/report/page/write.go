@@ -50,26 +50,27 @@ type drawing struct {
 
 // Write writes the page. The same report gives the same bytes.
 func Write(w io.Writer, r Report) error {
-	v, err := newView(r)
+	v, _, err := newView(r)
 	if err != nil {
 		return fmt.Errorf("report page %q: %w", r.Title, err)
 	}
 	return pageTemplate.Execute(w, v)
 }
 
-func newView(r Report) (view, error) {
+// newView is what the template writes, and the data of its script.
+func newView(r Report) (view, block, error) {
 	v := view{Report: r}
 	var err error
 	if v.Results, err = viewTables("results", r.Tables); err != nil {
-		return view{}, err
+		return view{}, block{}, err
 	}
 	if v.Tests, err = viewTables("significance", r.Significance); err != nil {
-		return view{}, err
+		return view{}, block{}, err
 	}
 	if len(r.Failures) > 0 {
 		f, err := viewTable("failures-1", failureTable(r.Failures))
 		if err != nil {
-			return view{}, err
+			return view{}, block{}, err
 		}
 		v.Failed = &f
 	}
@@ -79,18 +80,18 @@ func newView(r Report) (view, error) {
 	}
 	data, left, err := newBlock(r)
 	if err != nil {
-		return view{}, err
+		return view{}, block{}, err
 	}
-	v.Left = left
+	v.Left, v.HasCurves = left, r.Live
 	for _, run := range data.Runs {
 		v.HasCurves = v.HasCurves || len(run.Curves) > 0
 	}
 	packed, err := json.Marshal(data) // escapes <, > and &
 	if err != nil {
-		return view{}, err
+		return view{}, block{}, err
 	}
 	v.Data = template.JS(packed)
-	return v, v.embed()
+	return v, data, v.embed()
 }
 
 // embed puts style and script into the page, and a policy that allows these two and nothing else.

@@ -18,8 +18,10 @@ import (
 // labels are those of the nearest sweep.json at or above it, and its name where there is none. Folders seed-N beside
 // each other are one group. Cells of a sweep that are missing or failed are groups too. What cannot be read becomes a
 // note; that nothing is found is an error.
-func Load(dirs ...string) (*Results, error) {
-	l := loader{seen: map[string]bool{}, plans: map[string]*planned{}}
+func Load(dirs ...string) (*Results, error) { return loadWith(readRun, dirs) }
+
+func loadWith(read func(dir string) (*Run, []string), dirs []string) (*Results, error) {
+	l := loader{read: read, seen: map[string]bool{}, plans: map[string]*planned{}}
 	for _, dir := range dirs {
 		if err := l.folder(dir); err != nil {
 			return nil, err
@@ -36,11 +38,14 @@ func Load(dirs ...string) (*Results, error) {
 	out.Notes = oncePerWarning(out.Notes)
 	out.Groups = append(out.Groups, looseGroups(l.loose)...)
 	if len(out.Groups) == 0 {
-		return nil, fmt.Errorf("no runs in %s: a run folder has %s and %s", strings.Join(dirs, ", "), ConfigFile,
+		return nil, fmt.Errorf("%w in %s: a run folder has %s and %s", ErrNoRuns, strings.Join(dirs, ", "), ConfigFile,
 			record.RoundsFile)
 	}
 	return out, nil
 }
+
+// ErrNoRuns is the error of folders that hold no run.
+var ErrNoRuns = errors.New("no runs")
 
 // warned stands between a run's folder and what its summary warns of.
 const warned = ": warning: "
@@ -74,6 +79,7 @@ func oncePerWarning(notes []string) []string {
 }
 
 type loader struct {
+	read  func(dir string) (*Run, []string)
 	seen  map[string]bool     // folders that were read
 	plans map[string]*planned // by folder; nil for folders without one
 	order []*planned
@@ -170,7 +176,7 @@ func (l *loader) run(dir string) bool {
 	if !isRun(dir) && !(isCell && isFile(dir, ErrorFile)) {
 		return false
 	}
-	run, notes := readRun(dir)
+	run, notes := l.read(dir)
 	switch {
 	case p == nil:
 		l.loose, l.notes = append(l.loose, run), append(l.notes, notes...)

@@ -1,7 +1,7 @@
 // A live page is told by its server what changes: single runs, or that everything is to be read again.
 function startLive() {
   if (!data.live) return;
-  const said = $("live"), changes = new EventSource("events");
+  const said = $("live"), changes = new EventSource("events?since=" + encodeURIComponent(data.version));
   said.hidden = false;
   let late = 0;
   const soon = (what) => {
@@ -26,6 +26,7 @@ function startLive() {
     for (const old of document.querySelectorAll("[data-written]")) { // what the server wrote, in place
       const now = fresh.querySelector(`[data-written="${old.dataset.written}"]`);
       if (!now) continue;
+      old.hidden = now.hidden;
       old.replaceChildren(...[...now.childNodes].map((n) => document.importNode(n, true)));
       startWritten(old);
     }

@@ -19,12 +19,12 @@ startLive();
 startKeys();
 
 // A link to a section keeps what was chosen.
-for (const a of document.querySelectorAll('a[href^="#"]:not(.skip)')) {
-  a.addEventListener("click", (e) => {
-    e.preventDefault();
-    goTo(a.getAttribute("href").slice(1));
-  });
-}
+document.addEventListener("click", (e) => {
+  const a = e.target.closest('a[href^="#"]:not(.skip)');
+  if (!a) return;
+  e.preventDefault();
+  goTo(a.getAttribute("href").slice(1));
+});
 addEventListener("hashchange", () => {
   const before = { ...state };
   readAddress();
@@ -35,12 +35,11 @@ addEventListener("hashchange", () => {
 if (section && $(section)) $(section).scrollIntoView();
 
 // The section on screen is marked in the navigation.
-const links = new Map([...document.querySelectorAll("nav a")].map((a) => [a.getAttribute("href").slice(1), a]));
 const onScreen = new IntersectionObserver((entries) => {
   for (const entry of entries) {
     if (!entry.isIntersecting) continue;
-    for (const [id, a] of links) {
-      if (id !== entry.target.id) {
+    for (const a of document.querySelectorAll("nav a")) {
+      if (a.getAttribute("href") !== "#" + entry.target.id) {
         a.removeAttribute("aria-current");
         continue;
       }
