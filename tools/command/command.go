@@ -45,7 +45,7 @@ func execute(ctx context.Context, args []string) int {
 		checkCommand(), gradCommand(),
 		partitionCommand(), featuresCommand(), pretrainCommand(), predictCommand(), exportCommand(), traceCommand(),
 		termsCommand(), benchCommand(), serveCommand(), joinCommand(), workCommand(), certsCommand(),
-		natsConfigCommand(), statusCommand(), uiCommand())
+		natsConfigCommand(), statusCommand(), uiCommand(), runsCommand())
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {

@@ -66,10 +66,10 @@ func lastLine(n *yaml.Node) int {
 	return last
 }
 
-// differences are the settings that are not the same in all configurations, in the order in which they first appear,
+// Differences are the settings that are not the same in all configurations, in the order in which they first appear,
 // their values, [run][setting], nil where a configuration has no such setting, and the settings that are the same, with
 // their values. Runs without a configuration do not count. The name of a run is no setting.
-func differences(runs []Run) (keys []string, values [][]*string, same [][2]string) {
+func Differences(runs []Run) (keys []string, values [][]*string, same [][2]string) {
 	all := make([]map[string]string, len(runs))
 	var order []string
 	seen := map[string]bool{}

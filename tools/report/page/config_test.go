@@ -34,7 +34,7 @@ train:
 `
 
 func TestDifferences(t *testing.T) {
-	keys, values, same := differences([]Run{{Config: configA}, {}, {Config: configB}})
+	keys, values, same := Differences([]Run{{Config: configA}, {}, {Config: configB}})
 	// The names differ, but a name is no setting; the backbones are the same list written in two ways; the second run
 	// has no configuration.
 	if d := cmp.Diff([]string{"options.rho", "options.list", "train.lr"}, keys); d != "" {
@@ -50,14 +50,14 @@ func TestDifferences(t *testing.T) {
 		{"train.rounds", "5"}}, same); d != "" {
 		t.Error(d)
 	}
-	if keys, _, _ := differences([]Run{{Config: configA}, {Config: configA}}); len(keys) != 0 {
+	if keys, _, _ := Differences([]Run{{Config: configA}, {Config: configA}}); len(keys) != 0 {
 		t.Errorf("equal configurations differ in %v", keys)
 	}
 }
 
 func TestMarkedLines(t *testing.T) {
 	marked := func(runs []Run, of int) (out []string) {
-		keys, _, _ := differences(runs)
+		keys, _, _ := Differences(runs)
 		differs := map[string]bool{}
 		for _, k := range keys {
 			differs[k] = true

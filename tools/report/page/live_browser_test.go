@@ -111,7 +111,7 @@ func TestRunsTable(t *testing.T) {
 	}
 	b.click(`[data-at="sort-accuracy"]`)
 	if got := js[string](b, `document.querySelector("#runs-table tr.total th button").textContent`); got !=
-		"▾ method = pFedDC" {
+		"method = pFedDC" {
 		t.Errorf("the best group is %q", got)
 	}
 	b.click("#runs-table tr.total th button")

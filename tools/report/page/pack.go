@@ -38,7 +38,7 @@ func newBlock(r Report) (block, []string, error) {
 			ordinal(b.stride))
 	}
 	var values [][]*string
-	b.Keys, values, b.Same = differences(r.Runs)
+	b.Keys, values, b.Same = Differences(r.Runs)
 	for _, k := range b.Keys {
 		b.differs[k] = true
 	}

@@ -115,7 +115,7 @@ function startRuns() {
     }), methodSwatch(new Set(list.map((r) => r.method)).size === 1 ? list[0].method : ""), el("button", {
       type: "button", class: "link", "aria-expanded": String(open), "data-at": "open-" + name,
       onclick: () => { if (open) closed.add(name); else closed.delete(name); draw(); },
-    }, `${open ? "▾" : "▸"} ${state.by === "group" ? "" : state.by + " = "}${name === "" ? "none" : name}`), el("span", { class: "count" }, String(list.length))),
+    }, `${state.by === "group" ? "" : state.by + " = "}${name === "" ? "none" : name}`), el("span", { class: "count" }, String(list.length))),
     ...cells.map((text, i) => el("td", { class: columns[i].text ? "text" : "" }, text)));
   }
 

@@ -10,7 +10,7 @@ function isDark() {
 
 function themeChanged() {
   const button = $("theme");
-  button.textContent = isDark() ? "☀ Light" : "☾ Dark";
+  button.textContent = isDark() ? "Light" : "Dark";
   button.setAttribute("aria-label", isDark() ? "Use light colours" : "Use dark colours");
   themed();
 }
