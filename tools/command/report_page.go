@@ -32,7 +32,7 @@ func (r *report) page() (page.Report, error) {
 		p.Significance = append(p.Significance, pageText(t))
 	}
 	for _, f := range r.figures {
-		svg, err := f.drawn.SVG()
+		svg, err := f.drawn.PageSVG()
 		if err != nil {
 			return p, fmt.Errorf("figure %s: %w", f.file, err)
 		}

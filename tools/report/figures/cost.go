@@ -25,6 +25,7 @@ type Cost struct {
 	Seconds string // likewise
 	Log     bool
 	Against bool
+	Colours Colours
 	Rows    []CostRow
 }
 
@@ -87,7 +88,7 @@ func (f Cost) draw() (*Figure, error) {
 	}
 	if f.Against {
 		for i, r := range f.Rows {
-			s.legend = append(s.legend, glyphEntry(r.Label, seriesStyle(i).glyph(3.6)))
+			s.legend = append(s.legend, glyphEntry(r.Label, f.Colours.style(r.Label, i).glyph(3.6)))
 		}
 	}
 	return s.figure()
@@ -101,7 +102,7 @@ func (f Cost) points(values []float64, known span) *plot.Plot {
 	for i, v := range values {
 		if usable(v) {
 			y.add(f.Rows[i].Accuracy)
-			cloud.add(v, f.Rows[i].Accuracy, seriesStyle(i))
+			cloud.add(v, f.Rows[i].Accuracy, f.Colours.style(f.Rows[i].Label, i))
 		}
 	}
 	Axis{Label: "accuracy (%)", Within: [2]float64{0, 100}}.apply(&p.Y, y.padded(0.08, [2]float64{0, 100}, false), 5)

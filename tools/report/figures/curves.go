@@ -12,12 +12,13 @@ type Curves struct {
 	Title   string
 	Columns int  // of panels; 0: chosen
 	SameY   bool // all panels have one range of y
+	Colours Colours
 	Panels  []LinePanel
 }
 
 // Draw implements Drawer.
 func (f Curves) Draw() (*Figure, error) {
-	return withKind("curves")(linePanels(f.Title, f.Columns, f.SameY, f.Panels, newCurve))
+	return withKind("curves")(linePanels(f.Title, f.Columns, f.SameY, f.Panels, f.Colours, newBand, newCurve))
 }
 
 // curve is one line with its band, and markers at some of its points.
@@ -29,9 +30,7 @@ type curve struct {
 	style  style
 }
 
-func newCurve(in *LinePanel, l *Line, number, of int, style style) plot.Plotter {
-	return curve{in, l, number, of, style}
-}
+func newCurve(c curve) plot.Plotter { return c }
 
 // pieces are the runs of points without a gap.
 func (v curve) pieces() [][]int {
@@ -50,12 +49,41 @@ func (v curve) pieces() [][]int {
 	return out
 }
 
+// fewBands is how many lines of a panel still have their bands: more would hide each other.
+const fewBands = 4
+
+// band is the spread around a line.
+type band struct{ curve }
+
+func newBand(c curve) plot.Plotter { return band{c} }
+
+// Plot implements plot.Plotter.
+func (v band) Plot(c draw.Canvas, p *plot.Plot) {
+	if v.of > fewBands {
+		return
+	}
+	toX, toY := p.Transforms(&c)
+	end := func(y float64) vg.Length { // inside the panel
+		return toY(min(p.Y.Max, max(p.Y.Min, y)))
+	}
+	for _, piece := range v.pieces() {
+		low, high := make([]vg.Point, len(piece)), make([]vg.Point, len(piece))
+		wide := false
+		for j, i := range piece {
+			x, y, s := toX(v.line.X[i]), v.line.Y[i], v.line.spread(i)
+			low[len(piece)-1-j] = vg.Point{X: x, Y: end(v.in.Y.bounded(y, y-s))}
+			high[j] = vg.Point{X: x, Y: end(v.in.Y.bounded(y, y+s))}
+			wide = wide || s > 0
+		}
+		if wide && len(piece) > 1 {
+			c.FillPolygon(faint(v.style.color, 46), append(high, low...))
+		}
+	}
+}
+
 // Plot implements plot.Plotter.
 func (v curve) Plot(c draw.Canvas, p *plot.Plot) {
 	toX, toY := p.Transforms(&c)
-	end := func(y float64) vg.Length { // of a band: inside the panel
-		return toY(min(p.Y.Max, max(p.Y.Min, y)))
-	}
 	// About eight markers, at other places for each line, so that lines on top of each other show theirs.
 	every := max(1, len(v.line.X)/8)
 	first := 0
@@ -64,17 +92,8 @@ func (v curve) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 	for _, piece := range v.pieces() {
 		points := make([]vg.Point, len(piece))
-		low, high := make([]vg.Point, len(piece)), make([]vg.Point, len(piece))
-		wide := false
 		for j, i := range piece {
-			x, s := toX(v.line.X[i]), v.line.spread(i)
-			points[j] = vg.Point{X: x, Y: toY(v.line.Y[i])}
-			low[len(piece)-1-j] = vg.Point{X: x, Y: end(v.in.Y.bounded(v.line.Y[i], v.line.Y[i]-s))}
-			high[j] = vg.Point{X: x, Y: end(v.in.Y.bounded(v.line.Y[i], v.line.Y[i]+s))}
-			wide = wide || s > 0
-		}
-		if wide && len(piece) > 1 {
-			c.FillPolygon(faint(v.style.color, 46), append(high, low...))
+			points[j] = vg.Point{X: toX(v.line.X[i]), Y: toY(v.line.Y[i])}
 		}
 		c.StrokeLines(v.style.line(1.4), points)
 		for j, i := range piece {
@@ -92,21 +111,20 @@ type Sensitivity struct {
 	Title   string
 	Columns int  // of panels; 0: chosen
 	SameY   bool // all panels have one range of y
+	Colours Colours
 	Panels  []LinePanel
 }
 
 // Draw implements Drawer.
 func (f Sensitivity) Draw() (*Figure, error) {
-	return withKind("sensitivity")(linePanels(f.Title, f.Columns, f.SameY, f.Panels, newWhiskers))
+	return withKind("sensitivity")(linePanels(f.Title, f.Columns, f.SameY, f.Panels, f.Colours, newWhiskers))
 }
 
 // whiskers are the points of a line with error bars. Lines with error bars stand a little aside of each other, so that
 // the bars can be told apart.
 type whiskers struct{ curve }
 
-func newWhiskers(in *LinePanel, l *Line, number, of int, style style) plot.Plotter {
-	return whiskers{curve{in, l, number, of, style}}
-}
+func newWhiskers(c curve) plot.Plotter { return whiskers{c} }
 
 // Plot implements plot.Plotter.
 func (v whiskers) Plot(c draw.Canvas, p *plot.Plot) {

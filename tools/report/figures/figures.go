@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -73,6 +75,32 @@ func (f *Figure) SVG() ([]byte, error) {
 	fmt.Fprintf(&out, `<svg role="img" %s>`+"\n<title>%s</title>", head, title.Bytes())
 	out.Write(bytes.ReplaceAll(rest, []byte("font-family:Liberation Sans;"), []byte("font-family:"+fallback+";")))
 	return out.Bytes(), nil
+}
+
+// onDark are the colours that take the place of those of SVG on a dark ground; series follow LineColours.
+var onDark = []struct{ from, to string }{{"#222222", "#e7eaf0"}, {"#888888", "#76829a"}, {"#E4E4E4", "#2b3341"},
+	{"#F4F4F4", "#1c232e"}}
+
+// darkRules are CSS for an SVG file: browsers apply them where the page around an image is dark.
+var darkRules = func() string {
+	var b strings.Builder
+	b.WriteString(`<style>@media (prefers-color-scheme: dark) { path[style*="fill:#FFFFFF"] { fill: #11151c !important }`)
+	rules := slices.Clone(onDark)
+	for i, light := range LineColours[0] {
+		rules = append(rules, struct{ from, to string }{strings.ToUpper(light), LineColours[1][i]})
+	}
+	for _, r := range rules {
+		fmt.Fprintf(&b, ` [style*="fill:%[1]s"] { fill: %[2]s !important } [style*="stroke:%[1]s"] { stroke: %[2]s !important }`,
+			r.from, r.to)
+	}
+	b.WriteString(" }</style>")
+	return b.String()
+}()
+
+// PageSVG is SVG with colours that follow those of the page which shows it.
+func (f *Figure) PageSVG() ([]byte, error) {
+	svg, err := f.SVG()
+	return bytes.Replace(svg, []byte("</title>"), []byte("</title>"+darkRules), 1), err
 }
 
 // PNG gives the figure as an image of 192 dots to the inch.

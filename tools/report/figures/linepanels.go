@@ -8,9 +8,10 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// linePanels lays out panels of lines: each line is drawn by plotter.
-func linePanels(title string, columns int, sameY bool, panels []LinePanel, plotter func(*LinePanel, *Line, int, int,
-	style) plot.Plotter) (*Figure, error) {
+// linePanels lays out panels of lines: each line is drawn by the last of its plotters, and what the others draw lies
+// under all lines.
+func linePanels(title string, columns int, sameY bool, panels []LinePanel, colours Colours,
+	plotters ...func(curve) plot.Plotter) (*Figure, error) {
 	s := sheet{title: title, columns: columns}
 	s.width, s.height = panelSize(len(panels))
 	var order, lines numbering
@@ -45,8 +46,11 @@ func linePanels(title string, columns int, sameY bool, panels []LinePanel, plott
 			}
 		}
 		p.Add(gridLines{x: len(in.X.Names) == 0, y: true}, referenceLines(in.References))
-		for j := range in.Lines {
-			p.Add(plotter(in, &in.Lines[j], j, len(in.Lines), seriesStyle(order.of(in.Lines[j].Label))))
+		for _, plotter := range plotters {
+			for j := range in.Lines {
+				l := &in.Lines[j]
+				p.Add(plotter(curve{in, l, j, len(in.Lines), colours.style(l.Label, order.of(l.Label))}))
+			}
 		}
 		s.panels = append(s.panels, &panel{Plot: p, title: in.Title})
 	}
@@ -63,7 +67,7 @@ func linePanels(title string, columns int, sameY bool, panels []LinePanel, plott
 	var own legend
 	for i, label := range order.labels {
 		if label != "" || len(order.labels) > 1 {
-			own = append(own, lineEntry(label, seriesStyle(i).line(1.4), seriesStyle(i).glyph(2.6)))
+			own = append(own, lineEntry(label, colours.style(label, i).line(1.4), colours.style(label, i).glyph(2.6)))
 		}
 	}
 	s.legend = append(own, s.legend...)

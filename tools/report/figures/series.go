@@ -63,6 +63,10 @@ func faint(c color.NRGBA, alpha uint8) color.NRGBA {
 	return c
 }
 
+// Colours gives labels the places of their colours, so that a method has one colour in all figures and on the page beside
+// them. Labels that it does not name are coloured in the order in which they come.
+type Colours map[string]int
+
 // numbering gives equal labels equal numbers, in the order in which they come.
 type numbering struct {
 	index  map[string]int
@@ -79,6 +83,15 @@ func (n *numbering) of(label string) int {
 	n.index[label] = len(n.labels)
 	n.labels = append(n.labels, label)
 	return len(n.labels) - 1
+}
+
+// style is that of a label, the i-th of its figure.
+func (c Colours) style(label string, i int) style {
+	s := seriesStyle(i)
+	if place, ok := c[label]; ok {
+		s.color = hues[place%len(hues)]
+	}
+	return s
 }
 
 // outline is a filled glyph: the corners of a shape in a circle of radius 1.

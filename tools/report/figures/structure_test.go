@@ -178,6 +178,37 @@ func TestCurvesStructure(t *testing.T) {
 	expectCount(t, "y labels", len(slices.DeleteFunc(texts, func(s string) bool { return s != "accuracy (%)" })), 1)
 }
 
+// Bands lie under every line, and are left out of a panel of more than four; a label keeps the colour that it is given.
+func TestBandsAndColours(t *testing.T) {
+	r := invented()
+	is := func(band bool) func(shape) bool {
+		return func(s shape) bool {
+			return band == (s.style["fill-opacity"] != "") && (band || stroked("1.4")(s) && strings.Count(s.path, "L") > 5)
+		}
+	}
+	paths, _ := shapesOf(t, Curves{Panels: r.curves(1, 4, 20), Colours: Colours{methods[1]: 3}})
+	lastBand, firstLine := -1, len(paths)
+	var colours []string
+	for i, p := range paths {
+		if is(true)(p) {
+			lastBand = i
+		}
+		if is(false)(p) {
+			firstLine = min(firstLine, i)
+			colours = append(colours, strings.ToLower(p.style["stroke"]))
+		}
+	}
+	if lastBand < 0 || lastBand > firstLine {
+		t.Errorf("the last band is path %d, the first line path %d", lastBand, firstLine)
+	}
+	if want := []string{LineColours[0][0], LineColours[0][3], LineColours[0][2], LineColours[0][3]}; !slices.Equal(
+		colours[:4], want) {
+		t.Errorf("lines have the colours %v, want %v", colours[:4], want)
+	}
+	paths, _ = shapesOf(t, Curves{Panels: r.curves(1, 5, 20)})
+	expectCount(t, "bands of five lines", count(paths, is(true)), 0)
+}
+
 func TestSensitivityStructure(t *testing.T) {
 	r := invented()
 	p := LinePanel{X: Axis{Label: "λ", Log: true}, Lines: []Line{r.sweep("a", []float64{0, 0.1, 1, 10}, 90, 1),
