@@ -31,7 +31,8 @@ type Box struct {
 	Title   string
 	Columns int // of panels; 0: chosen
 	Y       Axis
-	SameY   bool // all panels have one range of y
+	SameY   bool    // all panels have one range of y
+	Colours Colours // of labels, where boxes have no groups
 	Panels  []BoxPanel
 }
 
@@ -88,7 +89,11 @@ func (f Box) draw() (*Figure, error) {
 				values = positive(values)
 			}
 			five, ok := Summarise(values)
-			drawn.list = append(drawn.list, oneBox{five, ok, seriesStyle(groups.of(b.Group)).color})
+			style := seriesStyle(groups.of(b.Group))
+			if b.Group == "" {
+				style = f.Colours.style(b.Label, 0)
+			}
+			drawn.list = append(drawn.list, oneBox{five, ok, style.color})
 		}
 		nameX(&p.X, names, s.width)
 		p.Add(gridLines{y: true}, drawn)

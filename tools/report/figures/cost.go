@@ -2,6 +2,7 @@ package figures
 
 import (
 	"fmt"
+	"image/color"
 	"math"
 	"strconv"
 
@@ -116,10 +117,11 @@ func (f Cost) points(values []float64, known span) *plot.Plot {
 func (f Cost) bars(values []float64, known span, format func(float64) string, width, height vg.Length) *plot.Plot {
 	p := newPlot()
 	names := make([]string, len(values))
-	texts := make([]string, len(values))
+	texts, colours := make([]string, len(values)), make([]color.NRGBA, len(values))
 	style := letters(smallSize, draw.XLeft, middle)
 	widest := vg.Length(0)
 	for i, v := range values {
+		colours[i] = f.Colours.style(f.Rows[i].Label, 0).color
 		if names[i] = f.Rows[i].Label; usable(v) {
 			texts[i] = format(v)
 			widest = max(widest, style.Width(texts[i]))
@@ -134,14 +136,15 @@ func (f Cost) bars(values []float64, known span, format func(float64) string, wi
 	p.Y.Min, p.Y.Max = -0.5, float64(len(values))-0.5
 	p.Y.Tick.Length = 0
 	nameY(&p.Y, names, height, true)
-	p.Add(gridLines{x: true}, costBars{values, texts})
+	p.Add(gridLines{x: true}, costBars{values, texts, colours})
 	return p
 }
 
 // costBars are horizontal bars from the left edge.
 type costBars struct {
-	values []float64
-	texts  []string
+	values  []float64
+	texts   []string
+	colours []color.NRGBA
 }
 
 // Plot implements plot.Plotter.
@@ -155,7 +158,7 @@ func (b costBars) Plot(c draw.Canvas, p *plot.Plot) {
 			c.FillText(coloured(style, grey), vg.Point{X: c.Min.X + 3, Y: y}, "not measured")
 			continue
 		}
-		c.SetColor(hues[0])
+		c.SetColor(b.colours[i])
 		c.Fill(vg.Rectangle{Min: vg.Point{X: c.Min.X, Y: y - half}, Max: vg.Point{X: toX(v), Y: y + half}}.Path())
 		c.FillText(style, vg.Point{X: toX(v) + 3, Y: y}, b.texts[i])
 	}

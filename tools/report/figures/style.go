@@ -11,6 +11,8 @@ import (
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	letterset "promptfed/tools/report/figures/letters"
 )
 
 // Sizes of letters, in points.
@@ -31,6 +33,9 @@ var (
 	paler = color.NRGBA{244, 244, 244, 255}
 )
 
+// handler sets all text.
+var handler = letterset.Handler{Plain: text.Plain{Fonts: plotfont.DefaultCache}}
+
 // letters is the style of text of one size, anchored at the point it is drawn at.
 func letters(size float64, x text.XAlignment, y text.YAlignment) text.Style {
 	return text.Style{
@@ -38,7 +43,7 @@ func letters(size float64, x text.XAlignment, y text.YAlignment) text.Style {
 		Font:    plotfont.Font{Typeface: "Liberation", Variant: "Sans", Size: plotfont.Length(size)},
 		XAlign:  x,
 		YAlign:  y,
-		Handler: plot.DefaultTextHandler,
+		Handler: handler,
 	}
 }
 
@@ -60,9 +65,10 @@ func turned(s text.Style, angle float64) text.Style {
 // newPlot is an empty plot in the style of all figures: thin axes, no title of its own, no background.
 func newPlot() *plot.Plot {
 	p := plot.New()
-	p.BackgroundColor = nil
+	p.TextHandler, p.BackgroundColor = handler, nil
 	line := draw.LineStyle{Color: ink, Width: 0.6}
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Label.TextStyle.Handler, a.Tick.Label.Handler = handler, handler
 		a.Label.TextStyle.Font = letters(labelSize, 0, 0).Font
 		a.Label.TextStyle.Color = ink
 		a.Label.Padding = 3
