@@ -14,7 +14,7 @@ type backbone struct{ *bundle.Bundle }
 func (b backbone) Name() string { return b.Bundle.Name }
 
 func (b backbone) Task() method.Task {
-	t := method.Task{Width: b.Bundle.Text.Width, Dim: b.Bundle.Text.Joint, Patches: b.Patches(), Scale: b.LogitScale,
+	t := method.Task{Width: b.Bundle.Text.Width, Dim: b.Bundle.Text.EmbedDim, Patches: b.Patches(), Scale: b.LogitScale,
 		ImageSize: b.Preprocess.Size}
 	if b.TakesPromptTokens() {
 		t.VisionWidth = b.Bundle.Vision.Width

@@ -12,15 +12,17 @@ import (
 	"promptfed/federation/features"
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
-	"promptfed/models/drawn"
+	"promptfed/models/bundle/converted"
+	"promptfed/models/synthetic"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
 func small(t *testing.T) *bundle.Bundle {
 	t.Helper()
-	b, err := bundle.Convert("../../models/bundle/testdata/huggingface", filepath.Join(t.TempDir(), "small"),
-		bundle.Options{})
+	b, err := converted.Convert("../../models/bundle/converted/testdata/huggingface", filepath.Join(t.TempDir(),
+		"small"),
+		converted.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +34,7 @@ func images(t *testing.T, n int) []data.Example {
 	dir := t.TempDir()
 	var paths []string
 	for i := range n {
-		img, err := drawn.Draw(drawn.Classes()[i%5], drawn.Domains()[i%3], uint64(i), 40)
+		img, err := synthetic.Draw(synthetic.Classes()[i%5], synthetic.Domains()[i%3], uint64(i), 40)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +58,8 @@ func images(t *testing.T, n int) []data.Example {
 
 func extract(t *testing.T, x features.Extractor, b *bundle.Bundle, list []data.Example, views int) []*tensor.Tensor {
 	t.Helper()
-	rows, err := x.Rows(context.Background(), b, list, views, method.ImageInput)
+	rows, err := x.Rows(context.Background(), features.Request{Bundle: b, List: list, Views: views,
+		What: method.ImageInput})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +115,7 @@ func TestSameWhateverTheCacheHolds(t *testing.T) {
 	}
 	defer s.Close()
 	for _, i := range []int{0, 31, 32, 36} { // both sides of a batch's end
-		img, err := drawn.Draw(drawn.Classes()[i%5], drawn.Domains()[i%3], uint64(i), 40)
+		img, err := synthetic.Draw(synthetic.Classes()[i%5], synthetic.Domains()[i%3], uint64(i), 40)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +142,7 @@ func TestSameWhateverTheCacheHolds(t *testing.T) {
 func TestFloatIsExact(t *testing.T) {
 	b, list, dir := small(t), images(t, 37), t.TempDir()
 	x := features.Extractor{Cache: data.Cache{Dir: dir, Precision: data.Float}, Workers: 2}
-	want, err := x.Exact(context.Background(), b, list)
+	want, err := x.Exact(context.Background(), features.Request{Bundle: b, List: list, What: method.ImageInput})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,8 +195,8 @@ func TestBrokenImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (features.Extractor{Cache: data.Cache{Dir: t.TempDir()}}).Rows(context.Background(), b, list, 1,
-		method.ImageInput); err == nil {
+	if _, err := (features.Extractor{Cache: data.Cache{Dir: t.TempDir()}}).Rows(context.Background(), features.Request{
+		Bundle: b, List: list, What: method.ImageInput}); err == nil {
 		t.Error("a broken image has features")
 	}
 }

@@ -100,7 +100,7 @@ type Task struct {
 	Clients int     // how many there are
 	Classes int     // C
 	Width   int     // w, of the text tower's tokens
-	Dim     int     // D, of the joint features
+	Dim     int     // D, of the features
 	Patches int     // M, image patches; 0 where the backbone offers none
 	Scale   float64 // exp(logit_scale) of the backbone
 

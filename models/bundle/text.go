@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -21,18 +22,11 @@ func (b *Bundle) Prompts(g *graph.Graph, classes []string, prompts []clip.Prompt
 	if err != nil {
 		return nil, err
 	}
-	if b.drop != nil && len(prompts) > 0 {
-		out, err := b.drop.text.prompts(g, s, prompts)
-		if err != nil {
-			return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
-		}
-		return out, nil
+	out, err := b.ClassFeatures(g, s, prompts)
+	if err == nil {
+		err = g.Err()
 	}
-	out := clip.Text{TextArch: b.Text}.Prompts(g, b.Weights(), s, prompts)
-	if err := g.Err(); err != nil {
-		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
-	}
-	return out, nil
+	return out, b.wrap(err)
 }
 
 // Sentences adds the features [N,D] of whole texts, not normalised.
@@ -41,11 +35,14 @@ func (b *Bundle) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 	if err != nil {
 		return graph.Node{}, err
 	}
+	if len(texts) == 0 {
+		return graph.Node{}, b.wrap(errors.New("no texts"))
+	}
 	ids := make([][]int, len(texts))
 	for i, text := range texts {
 		inner, err := t.Encode(text)
 		if err != nil {
-			return graph.Node{}, fmt.Errorf("bundle %s: %w", b.Name, err)
+			return graph.Node{}, b.wrap(err)
 		}
 		ids[i] = append(append([]int{t.SOS()}, inner...), t.EOT())
 		if len(ids[i]) > b.Text.Context {
@@ -54,18 +51,11 @@ func (b *Bundle) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 				b.Name, text, len(ids[i]), b.Text.Context)
 		}
 	}
-	if b.drop != nil && len(ids) > 0 {
-		n, err := b.drop.texts(b, g, ids)
-		if err != nil {
-			return n, fmt.Errorf("bundle %s: %w", b.Name, err)
-		}
-		return n, nil
+	n, err := b.TextFeatures(g, ids)
+	if err == nil {
+		err = g.Err()
 	}
-	n := clip.Text{TextArch: b.Text}.Sequences(g, b.Weights(), ids, b.Embed)
-	if err := g.Err(); err != nil {
-		return n, fmt.Errorf("bundle %s: %w", b.Name, err)
-	}
-	return n, nil
+	return n, b.wrap(err)
 }
 
 // ClassTokens are the tokens [name . EOT] of each class.
@@ -99,10 +89,10 @@ func (b *Bundle) classTokens(classes []string) (*clip.Suffixes, error) {
 	}
 	s, err := clip.NewSuffixes(classes, ids, b.tokens.SOS(), b.Text.Width, b.Embed)
 	if err != nil {
-		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
+		return nil, b.wrap(err)
 	}
-	if len(b.suffixes) >= maxSuffixes {
-		clear(b.suffixes)
+	if b.suffixes == nil || len(b.suffixes) >= maxSuffixes {
+		b.suffixes = map[string]*clip.Suffixes{}
 	}
 	b.suffixes[key] = s
 	return s, nil

@@ -33,7 +33,7 @@ func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool
 	q := b.project(h.Rows(g.Ints(readNorm...)), 0, 1).split(counts)
 	attended := make([]graph.Node, len(rs))
 	for j, r := range rs {
-		if r.few {
+		if r.dense {
 			h := kv[0].heads(b, 1, r.all())
 			query := q[j].heads(b, 1, len(r.p.start))[0]
 			attended[j], kv = nn.Rows(nn.Attend(query, h[0], h[1], r.s.pairsOfLast(g, r.p, r.after, r.prefix))), kv[1:]
@@ -62,7 +62,7 @@ func (r *promptRows) attendLast(b block, q, prefix, suffix projected) graph.Node
 		queries[i] = last[c]
 	}
 	mask := r.s.mask(b.g, fmt.Sprintf("last+%d", r.after), r.p, queries)
-	out := r.look(b, nn.Heads(rows, 1, 1, len(r.take), b.heads)[0], a[0], a[1], c[0], c[1], mask)
+	out := r.attendShared(b, nn.Heads(rows, 1, 1, len(r.take), b.heads)[0], a[0], a[1], c[0], c[1], mask)
 	if !isIota(r.place) {
 		out = out.Rows(b.g.Ints(r.place...))
 	}

@@ -24,8 +24,8 @@ type Prompt struct {
 	Class Position   // End when empty
 }
 
-// Prompts gives the features [C,Joint] of all classes under each prompt, not normalised: the same numbers as Plain on
-// the assembled sequences, for less work.
+// Prompts gives the features [C,EmbedDim] of all classes under each prompt, not normalised: the same numbers as Plain
+// on the assembled sequences, for less work.
 //
 // Attention is causal, so nothing behind the read position counts, and [SOS, prompt] looks the same from every class:
 // its rows are computed once per prompt. Rows are, for each prompt, first that prefix, then the suffixes of all classes
@@ -94,12 +94,12 @@ type promptRows struct {
 	take           []int      // the class of each query of the last block, block by block
 	place          []int      // where each class went among those
 	causal, masked graph.Node // masks of prefix and suffix attention
-	few            bool       // all rows attend to all, under one mask: masked
+	dense          bool       // all rows attend to all, under one mask: masked
 }
 
-// fewRows is up to how many rows of a prompt, prefix and suffixes together, attention over all pairs costs less than
+// denseRows is up to how many rows of a prompt, prefix and suffixes together, attention over all pairs costs less than
 // the operators that avoid it.
-const fewRows = 80
+const denseRows = 80
 
 func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
 	r := &promptRows{s: s, p: s.packing(p.After), after: p.After, prefix: 1 + p.Ctx.Dim(0)}
@@ -110,8 +110,8 @@ func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
 	}
 	pos := t.positions(tw, 0, t.Context).Rows(tw.g.Ints(place...))
 	r.tail = s.packed(tw.g, r.p, p.After).Add(pos)
-	r.take, r.place = r.p.readers()
-	if r.few = r.all() <= fewRows; r.few {
+	r.take, r.place = r.p.queries()
+	if r.dense = r.all() <= denseRows; r.dense {
 		r.masked = s.pairs(tw.g, r.p, r.after, r.prefix)
 		return r
 	}
@@ -130,7 +130,7 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 	for _, r := range rs {
 		heads, tails, parts = append(heads, r.head), append(tails, r.tail), append(parts, r.head, r.tail)
 		prefixes, suffixes = append(prefixes, r.prefix), append(suffixes, r.p.rows())
-		if r.few {
+		if r.dense {
 			sizes = append(sizes, r.all())
 		} else {
 			sizes = append(sizes, r.prefix, r.p.rows())
@@ -144,6 +144,10 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 		if last {
 			from = 1
 		}
+		if b.kernels() && !last {
+			x = b.rest(x, nn.PackedAttention(packedRows(b, i, x, rs), spans(rs), b.heads))
+			continue
+		}
 		var qkv []projected // of each prompt in turn: all rows where they are few, else prefix and suffix
 		var h graph.Node
 		if i == 0 {
@@ -151,7 +155,7 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 			a := b.project(hd, from, 3).split(prefixes)
 			c := b.project(tl, from, 3).split(suffixes)
 			for j, r := range rs {
-				if r.few {
+				if r.dense {
 					qkv = append(qkv, a[j].followed(c[j]))
 				} else {
 					qkv = append(qkv, a[j], c[j])
@@ -167,7 +171,7 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 		}
 		var attended []graph.Node
 		for _, r := range rs {
-			if r.few {
+			if r.dense {
 				h := qkv[0].heads(b, 1, r.all())
 				attended, qkv = append(attended, nn.Rows(nn.Attend(h[0], h[1], h[2], r.masked))), qkv[1:]
 			} else {
@@ -177,6 +181,45 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 		x = b.rest(x, join(attended))
 	}
 	return nil
+}
+
+// kernels tells whether attention may be one operator.
+func (b block) kernels() bool {
+	d := b.width / b.heads
+	return b.g.HasKernels() && d%graph.KernelWidth == 0 && d <= 8*graph.KernelWidth
+}
+
+// packedRows are the projections [N,3·width] of all rows. Those of the first block's suffixes are constants.
+func packedRows(b block, i int, x graph.Node, rs []*promptRows) graph.Node {
+	if i > 0 {
+		return b.project(b.norm1(x), 0, 3).joined()
+	}
+	var parts []graph.Node
+	for _, r := range rs {
+		parts = append(parts, b.project(b.norm1(r.head), 0, 3).joined(), b.project(b.norm1(r.tail), 0, 3).joined())
+	}
+	return graph.Concat(0, parts...)
+}
+
+// spans are the rows that each row sees: of the prefix, those up to itself; of a suffix, the prefix and its own class up
+// to itself.
+func spans(rs []*promptRows) (out [][4]int) {
+	for _, r := range rs {
+		at := len(out)
+		for i := range r.prefix {
+			out = append(out, [4]int{at, at + i + 1})
+		}
+		class, place := r.p.owner()
+		for i, c := range class {
+			row := at + r.prefix + i
+			s := [4]int{at, at + r.prefix, row, row + 1} // a row that only fills up sees itself
+			if c >= 0 {
+				s[2] -= place[i]
+			}
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 func join(a []graph.Node) graph.Node {
@@ -189,14 +232,14 @@ func join(a []graph.Node) graph.Node {
 // attend gives the attention's output for the prefix rows and for the suffix rows.
 func (r *promptRows) attend(b block, prefix, suffix projected) []graph.Node {
 	a, c := prefix.heads(b, 1, r.prefix), suffix.heads(b, 1, r.p.rows())
-	return []graph.Node{nn.Rows(nn.Attend(a[0], a[1], a[2], r.causal)), r.look(b, c[0], a[1], a[2], c[1], c[2],
+	return []graph.Node{nn.Rows(nn.Attend(a[0], a[1], a[2], r.causal)), r.attendShared(b, c[0], a[1], a[2], c[1], c[2],
 		r.masked)}
 }
 
-// look is attention of suffix queries q [1,heads,blocks·n,d] to the prefix's keys and values [1,heads,prefix,d], which
-// all queries share, and to those of their own block among [1,heads,rows,d], under one softmax. Scores against the
-// prefix are one product per head over all rows.
-func (r *promptRows) look(b block, q, keys, values, ownKeys, ownValues, mask graph.Node) graph.Node {
+// attendShared is shared-prefix attention: that of suffix queries q [1,heads,blocks·n,d] to the prefix's keys and
+// values [1,heads,prefix,d], which all queries share, and to those of their own block among [1,heads,rows,d], under one
+// softmax. Scores against the prefix are one product per head over all rows.
+func (r *promptRows) attendShared(b block, q, keys, values, ownKeys, ownValues, mask graph.Node) graph.Node {
 	d, n := q.Dim(-1), q.Dim(2)/r.p.blocks
 	blocks := func(x graph.Node, rows int) graph.Node { return x.Reshape(b.heads, r.p.blocks, rows, -1) }
 	own := nn.Scores(blocks(q, n), blocks(ownKeys, r.p.size)).Add(mask)

@@ -76,6 +76,15 @@ func allUsed(s *method.Scope, loss graph.Node) error {
 	return nil
 }
 
+// scope starts a graph that this worker's sessions run.
+func (c *compiler) scope(task method.Task) *method.Scope {
+	s := method.NewScope(task, c.m.Params(task))
+	if p := c.options.Provider; p == "" || p == ort.CPU {
+		s.Graph().UseKernels()
+	}
+	return s
+}
+
 // score compiles the class scores.
 func (c *compiler) score(b spec.Backbone, task method.Task) (*program, error) {
 	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, error) { return alone(c.m.Logits(s)), nil },
@@ -84,7 +93,7 @@ func (c *compiler) score(b spec.Backbone, task method.Task) (*program, error) {
 
 // eval compiles anything a method asks for over its data.
 func (c *compiler) eval(b spec.Backbone, task method.Task, of func(*method.Scope) graph.Node) (*program, error) {
-	s := method.NewScope(task, c.m.Params(task))
+	s := c.scope(task)
 	n := of(s)
 	if err := s.Graph().Err(); err != nil {
 		return nil, err
@@ -141,7 +150,7 @@ func (c *compiler) once(kind string, b spec.Backbone, task method.Task, build fu
 	if p, ok := c.programs[key]; ok {
 		return p, nil
 	}
-	s := method.NewScope(task, c.m.Params(task))
+	s := c.scope(task)
 	of, err := build(s)
 	if err != nil {
 		return nil, err

@@ -63,8 +63,8 @@ func faint(c color.NRGBA, alpha uint8) color.NRGBA {
 	return c
 }
 
-// Colours gives labels the places of their colours, so that a method has one colour in all figures and on the page beside
-// them. Labels that it does not name are coloured in the order in which they come.
+// Colours gives labels the places of their colours, so that a method has one colour in all figures and on the page
+// beside them. Labels that it does not name are coloured in the order in which they come.
 type Colours map[string]int
 
 // numbering gives equal labels equal numbers, in the order in which they come.

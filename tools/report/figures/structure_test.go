@@ -183,7 +183,8 @@ func TestBandsAndColours(t *testing.T) {
 	r := invented()
 	is := func(band bool) func(shape) bool {
 		return func(s shape) bool {
-			return band == (s.style["fill-opacity"] != "") && (band || stroked("1.4")(s) && strings.Count(s.path, "L") > 5)
+			return band == (s.style["fill-opacity"] != "") && (band || stroked("1.4")(s) &&
+				strings.Count(s.path, "L") > 5)
 		}
 	}
 	paths, _ := shapesOf(t, Curves{Panels: r.curves(1, 4, 20), Colours: Colours{methods[1]: 3}})

@@ -199,8 +199,8 @@ func TestOneRun(t *testing.T) {
 	r.Runs[1].Log = []string{"round 1: loss 3.1", "round 2: loss 2.5"}
 	r.Runs[1].Confusion = &page.Confusion{Classes: []string{"cat", "dog"}, Global: [][3]int64{{0, 0, 3}, {0, 1, 1},
 		{1, 1, 4}}, Personal: [][3]int64{{0, 0, 4}, {1, 1, 4}}}
-	r.Runs[1].Terms = []page.Term{{Name: "alignment", Rounds: []int{0, 1}, Value: []float64{1, 2}, Norm: []float64{1, 2},
-		Relative: []float64{0.1, 0.25}}}
+	r.Runs[1].Terms = []page.Term{{Name: "alignment", Rounds: []int{0, 1}, Value: []float64{1, 2},
+		Norm: []float64{1, 2}, Relative: []float64{0.1, 0.25}}}
 	b := open(t, r)
 	if js[bool](b, `document.getElementById("classes-tool").checkVisibility()`) {
 		t.Error("a run without a confusion matrix shows one")

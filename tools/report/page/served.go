@@ -7,7 +7,8 @@ import (
 	"html/template"
 )
 
-// Served is a live page at one time: a server gives its HTML, and tells an open page how it differs from the one before.
+// Served is a live page at one time: a server gives its HTML, and tells an open page how it differs from the one
+// before.
 type Served struct {
 	HTML    []byte
 	Version string            // the report's

@@ -1,5 +1,5 @@
-// Package ui serves the report page over HTTP to this machine and keeps it current while runs go: changes of run folders
-// reach open pages as server-sent events.
+// Package ui serves the report page over HTTP to this machine and keeps it current while runs go: changes of run
+// folders reach open pages as server-sent events.
 package ui
 
 import (
@@ -161,7 +161,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		s.mu.Unlock()
 	}()
 	w.Header().Set("Content-Type", "text/event-stream")
-	if since := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("since")); err != nil || since != known.Version {
+	since := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("since"))
+	if err != nil || since != known.Version {
 		known = nil // the page was made before this one
 		wake <- struct{}{}
 	}

@@ -169,8 +169,8 @@ func (s *stream) next() (event, id, data string) {
 	return "", "", ""
 }
 
-// A page hears of the runs that changed and of no others; of a run that ends, that the page is to be read again; and one
-// that was made before the last change, that too.
+// A page hears of the runs that changed and of no others; of a run that ends, that the page is to be read again; and
+// one that was made before the last change, that too.
 func TestEvents(t *testing.T) {
 	m := &made{}
 	m.rounds.Store(1)
