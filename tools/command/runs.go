@@ -254,7 +254,7 @@ func runsRemove() *cobra.Command {
 			fmt.Println(map[bool]string{true: "removed", false: "would remove"}[yes], folderSeen(r.Dir))
 		}
 		if !yes {
-			fmt.Printf("nothing was removed; --yes removes these %d run folders with all that lies in them\n", len(runs))
+			fmt.Printf("nothing was removed; --yes removes these %d run folders with all in them\n", len(runs))
 		}
 		return nil
 	}
