@@ -115,8 +115,9 @@ type report struct {
 	tests   []*tables.Text
 	figures []namedFigure
 	json    *results.JSON
-	folder  string // of the report
-	live    bool   // the page is served, and asks for details
+	folder  string                    // of the report
+	live    bool                      // the page is served, and asks for details
+	kept    map[*results.Run]page.Run // of a served page: runs as they were packed before
 }
 
 func makeReport(dirs []string, out string, o reportOptions) (string, error) {

@@ -45,9 +45,12 @@ func (r *report) page() (page.Report, error) {
 			if run.State == results.Failed {
 				p.Failures = append(p.Failures, page.Failure{Run: r.runName(g, run), Labels: pairs(g), Error: run.Why})
 			}
-			shown, err := r.pageRun(g, run, metrics)
-			if err != nil {
-				p.Notes = append(p.Notes, oneLine(err))
+			shown, known := r.kept[run]
+			if !known {
+				var err error
+				if shown, err = r.pageRun(g, run, metrics); err != nil {
+					p.Notes = append(p.Notes, oneLine(err))
+				}
 			}
 			p.Runs = append(p.Runs, shown)
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,7 +76,8 @@ type livePage struct {
 	options reportOptions
 	cache   results.Cache
 	last    *report
-	states  string // of all runs, when the tables were made
+	shape   string // names and states of all runs, when the tables were made
+	runs    map[*results.Run]page.Run
 }
 
 // report reads what changed. Tables and tests, which are of finished runs, are made again where a run finished.
@@ -86,7 +88,7 @@ func (p *livePage) report() (page.Report, error) {
 	}
 	found, err := p.cache.Load(p.dirs...)
 	if errors.Is(err, results.ErrNoRuns) {
-		p.last, p.states = nil, ""
+		p.last, p.shape, p.runs = nil, "", nil
 		return page.Report{Title: folder, Live: true, Notes: []string{"There are no runs yet; they appear here when " +
 			"they begin."}}, nil
 	}
@@ -94,21 +96,27 @@ func (p *livePage) report() (page.Report, error) {
 		return page.Report{}, err
 	}
 	r := &report{reportOptions: p.options, Results: found, folder: folder, live: true}
-	states := ""
+	var b strings.Builder
+	var order []*results.Run
 	for _, g := range found.Groups {
-		states += fmt.Sprintf("%q", g.Name)
+		fmt.Fprintf(&b, "%q", g.Name)
 		for _, run := range g.Runs {
-			states += fmt.Sprintf("%q %s", run.Dir, run.State)
+			fmt.Fprintf(&b, "%q %s", run.Dir, run.State)
+			order = append(order, run)
 		}
 	}
-	if p.last != nil && states == p.states {
-		r.main, r.more, r.tests = p.last.main, p.last.more, p.last.tests
+	shape := b.String()
+	if p.last != nil && shape == p.shape {
+		r.main, r.more, r.tests, r.kept = p.last.main, p.last.more, p.last.tests, p.runs
 	} else if err := r.build(); err != nil {
 		return page.Report{}, err
 	}
-	p.last, p.states = r, states
+	p.last, p.shape = r, shape
 	out, err := r.page()
-	out.Live = true
+	out.Live, p.runs = true, map[*results.Run]page.Run{}
+	for i, run := range out.Runs {
+		p.runs[order[i]] = run
+	}
 	if len(found.Plans) != 1 || len(found.Of(nil)) > 0 {
 		out.Title, out.Card = folder, nil
 	}

@@ -126,6 +126,9 @@ func TestRunsTable(t *testing.T) {
 	}
 	b.choose("curves-facet", "data")
 	b.frame()
+	if n := js[int](b, `document.querySelectorAll("#curves-plots > div").length`); n != 3 {
+		t.Errorf("%d places for three plots", n)
+	}
 	if got := js[string](b, `[...document.querySelectorAll(".facet")].filter((e) => e.checkVisibility()).map((e) => e.textContent).join()`); got != "data = Caltech101,data = Flowers102,data = OxfordPets" {
 		t.Errorf("plots of %s", got)
 	}
@@ -209,7 +212,7 @@ func TestOneRun(t *testing.T) {
 	b.key("j")
 	b.until(`document.getElementById("classes-tool").checkVisibility()`)
 	if got := js[string](b, `document.getElementById("classes-read").textContent`); got !=
-		"2 classes, 8 test examples, 87.50 % right (global)" { // 7 of 8
+		"2 classes, 8 test examples, global accuracy 87.50 %" { // 7 of 8
 		t.Errorf("classes: %s", got)
 	}
 	b.focus("#classes-grid")
@@ -219,7 +222,7 @@ func TestOneRun(t *testing.T) {
 		t.Errorf("the matrix reads %q", got)
 	}
 	b.choose("classes-view", "personal")
-	b.until(`document.getElementById("classes-read").textContent.endsWith("100.00 % right (personal)")`)
+	b.until(`document.getElementById("classes-read").textContent.endsWith("personal accuracy 100.00 %")`)
 	if got := js[string](b, `document.getElementById("run-log").textContent`); got != strings.Join(r.Runs[1].Log, "\n") {
 		t.Errorf("the log is %q", got)
 	}

@@ -13,7 +13,7 @@ class Chart {
   }
 
   // draw replaces what is drawn and keeps the visible rounds. all are the lines that could be shown; they fix the whole range.
-  // how is {logx, logy, bands}.
+  // how is {logx, logy, bands, ends}; ends are a range of values that is wider than that of the lines.
   draw(lines, all, unit, how) {
     Object.assign(this, { unit, how });
     this.full = this.extent(all);
@@ -31,7 +31,7 @@ class Chart {
       scales: {
         x: { time: false, distr: how.logx ? 3 : 1, range: () => this.range || this.full },
         y: how.logy ? { distr: 3, range: (u, min, max) => (min == null ? [0.1, 1] : uPlot.rangeLog(min, max, 10, false)) }
-          : { range: (u, min, max) => (min == null ? [0, 1] : uPlot.rangeNum(min, max, 0.08, true)) },
+          : { range: (u, min, max) => (min == null ? [0, 1] : uPlot.rangeNum(...(how.ends || [min, max]), 0.08, true)) },
       },
       axes: [
         { ...axis, size: 34, ...(how.logx ? {} : { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] }) },

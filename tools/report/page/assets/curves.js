@@ -33,9 +33,9 @@ function startCurves() {
     while (charts.length <= n) {
       const at = charts.length;
       const place = at === 0 ? host : el("div", { class: "plot", tabIndex: 0, role: "application", "aria-describedby": "curves-hint" });
-      const title = el("p", { class: "facet" });
-      const cell = el("div", {}, title, place);
-      $("curves-plots").append(cell);
+      const cell = at === 0 ? host.parentElement : el("div", {}, el("p", { class: "facet" }), place);
+      const title = cell.querySelector(".facet");
+      if (at > 0) $("curves-plots").append(cell);
       const chart = new Chart(place, (range, zoomed) => told(chart, range, zoomed));
       Object.assign(chart, { title, cell });
       charts.push(chart);
@@ -104,6 +104,9 @@ function startCurves() {
     $("curves-band").hidden = !some || !bands;
     $("curves-shown").textContent = `${shown.length} of ${legend.lines.length} lines shown`;
     $("curves-plots").classList.toggle("several", facets.length > 1);
+    // all plots have one range of rounds, and of values too
+    const all = facets.flatMap((f) => f.lines), visible = all.filter((l) => keys.has(l.key));
+    const ends = facets.length > 1 ? spanOf(visible.flatMap((l) => [l.y, ...(bands && l.low ? [l.low, l.high] : [])])) : null;
     facets.forEach((f, n) => {
       const chart = chartAt(n);
       chart.cell.hidden = false;
@@ -113,7 +116,7 @@ function startCurves() {
       chart.host.setAttribute("aria-label", `Plot of ${(data.metrics[metricIndex()] || {}).title} by round${f.name ? ", " + f.name : ""}, ${lines.length} lines`);
       chart.host.dataset.lines = lines.length;
       if (!restored) chart.range = rangeOfAddress();
-      chart.draw(lines, f.lines, unit(), { logx: state.logx === "1", logy: state.logy === "1", bands });
+      chart.draw(lines, all, unit(), { logx: state.logx === "1", logy: state.logy === "1", bands, ends });
     });
     restored = true;
     charts.slice(facets.length).forEach((c) => (c.cell.hidden = true));
@@ -160,4 +163,11 @@ function startCurves() {
   });
   controls();
   relist();
+}
+
+// spanOf is the least and the largest of lists of values; null where there is none.
+function spanOf(lists) {
+  let low = Infinity, high = -Infinity;
+  for (const list of lists) for (const v of list) if (v != null) { low = Math.min(low, v); high = Math.max(high, v); }
+  return low <= high ? [low, high] : null;
 }

@@ -65,7 +65,7 @@ function drawConfusion(c) {
     $("classes-grid").addEventListener("blur", () => confusionGrid.leave());
   }
   const n = c.classes.length;
-  const totals = (v) => { const t = Array(n).fill(0), hit = Array(n).fill(0); for (const [a, b, k] of c[v] || []) { t[a] += k; if (a === b) hit[a] += k; } return { t, hit }; };
+  const totals = (v) => { const t = Array(n).fill(0), correct = Array(n).fill(0); for (const [a, b, k] of c[v] || []) { t[a] += k; if (a === b) correct[a] += k; } return { t, correct }; };
   const { t } = totals(view);
   const counts = c.classes.map(() => []);
   for (const [a, b, k] of c[view]) counts[b].push([a, k / t[a]]);
@@ -76,14 +76,14 @@ function drawConfusion(c) {
   const by = Object.fromEntries(views.map((v) => [v, totals(v)]));
   const mistaken = (a) => c[view].filter(([x, y]) => x === a && y !== a).sort((x, y) => y[2] - x[2]).slice(0, 3).map(([, y, k]) => `${c.classes[y]} ${k}`).join(", ");
   $("classes-table").replaceChildren(makeTable("Classes", [{ name: "class", text: true }, { name: "test examples" }, ...views.map((v) => ({ name: `${v} accuracy (%)` })), { name: "most often taken for", text: true }],
-    c.classes.map((name, a) => [name, number(t[a]), ...views.map((v) => (by[v].t[a] ? { text: ((100 * by[v].hit[a]) / by[v].t[a]).toFixed(2), key: by[v].hit[a] / by[v].t[a] } : "–")), mistaken(a)])));
+    c.classes.map((name, a) => [name, number(t[a]), ...views.map((v) => (by[v].t[a] ? { text: ((100 * by[v].correct[a]) / by[v].t[a]).toFixed(2), key: by[v].correct[a] / by[v].t[a] } : "–")), mistaken(a)])));
 }
 
 function readConfusion(taken, cls) {
   const { c, view, t, of } = confusion;
   if (taken === null) {
-    const all = t.reduce((a, b) => a + b, 0), right = c[view].reduce((a, [x, y, k]) => a + (x === y ? k : 0), 0);
-    $("classes-read").textContent = `${c.classes.length} classes, ${all.toLocaleString("en")} test examples, ${((100 * right) / Math.max(1, all)).toFixed(2)} % right (${view})`;
+    const all = t.reduce((a, b) => a + b, 0), correct = c[view].reduce((a, [x, y, k]) => a + (x === y ? k : 0), 0);
+    $("classes-read").textContent = `${c.classes.length} classes, ${all.toLocaleString("en")} test examples, ${view} accuracy ${((100 * correct) / Math.max(1, all)).toFixed(2)} %`;
     return;
   }
   const k = of.get(cls * c.classes.length + taken) || 0;

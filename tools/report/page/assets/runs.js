@@ -5,8 +5,8 @@ const mostRows = 400;
 function columnsOf() {
   const several = (key) => new Set(data.runs.map((r) => valueOf(r, key))).size > 1;
   const out = [{ key: "state", title: "state", text: true }];
-  for (const a of data.axes) if (a !== "run") out.push({ key: a, title: a, text: true });
-  if (!data.axes.includes("method")) out.push({ key: "method", title: "method", text: true, more: !several("method") });
+  out.push({ key: "method", title: "method", text: true, more: !several("method") });
+  for (const a of data.axes) if (a !== "run" && a !== "method") out.push({ key: a, title: a, text: true });
   out.push({ key: "sweep", title: "sweep", text: true, more: !several("sweep") }, { key: "seed", title: "seed", more: !several("seed") },
     { key: "tags", title: "tags", text: true, more: !several("tags") }, { key: "rounds", title: "rounds" });
   data.metrics.forEach((m, i) => out.push({ key: m.name, title: m.title, metric: i, unit: m.unit, more: i > 4 }));
