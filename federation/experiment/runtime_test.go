@@ -79,7 +79,7 @@ func TestAutoTellsWhatItTook(t *testing.T) {
 			set.Session.Provider, set.Provider)
 	}
 	if b.Provider == ort.CPU && (b.Fallback == nil || set.Session.MemoryLimit != 0 || !strings.Contains(set.Provider,
-		"provider cuda cannot be had")) {
+		"provider cuda is not available")) {
 		t.Errorf("fallback %v, limit %d, summary %q", b.Fallback, set.Session.MemoryLimit, set.Provider)
 	}
 }

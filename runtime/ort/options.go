@@ -29,7 +29,7 @@ const (
 // Options of a session. The zero value is the choice for many runs in parallel on CPU: one thread per run, no spinning,
 // buffers kept for the next run, weights used from the file itself.
 type Options struct {
-	// Provider is CPU, CUDA or Auto. CUDA fails with a message when it cannot be had; Auto falls back to CPU, and
+	// Provider is CPU, CUDA or Auto. CUDA fails with a message when it is not available; Auto falls back to CPU, and
 	// Session.Provider tells what it took.
 	Provider string
 	// Device is the number of the CUDA device.
@@ -197,7 +197,7 @@ func (o Options) addCUDA(so *binding.SessionOptions) error {
 }
 
 func noCUDA(err error) error {
-	return absent{fmt.Sprintf("ort: provider cuda cannot be had from %s (%s): install Microsoft's GPU build of ONNX "+
+	return absent{fmt.Sprintf("ort: provider cuda is not available in %s (%s): install Microsoft's GPU build of ONNX "+
 		"Runtime with the CUDA and cuDNN libraries it names and set %s to its library file, or use provider cpu",
 		environment.path, oneLine(err), LibraryVariable)}
 }

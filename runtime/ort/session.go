@@ -29,7 +29,7 @@ type Session struct {
 
 // NewSession compiles an ONNX model, which is not changed and not needed afterwards. It fails on inputs or outputs that
 // are not tensors of numbers or bool, on external data that is missing, cut short or outside of Options.WeightsDir, on
-// a provider that cannot be had, and on graphs that ONNX Runtime refuses.
+// a provider that is not available, and on graphs that ONNX Runtime refuses.
 func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
 	if err := o.check(); err != nil {
 		return nil, err
