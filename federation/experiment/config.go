@@ -58,7 +58,7 @@ const (
 // Values of eval.select and eval.confusion.
 const (
 	lastRound = "last"
-	bestVal   = "best-val"
+	BestVal   = "best-val"
 	localOnly = "local"
 	everyone  = "all"
 	nobody    = "none"
@@ -84,7 +84,7 @@ type Train struct {
 	ClipNorm    float64        `config:"clip_norm" help:"largest norm of all gradients together; 0 for none"`
 	ClipValue   float64        `config:"clip_value" help:"largest entry of a gradient; 0 for none"`
 	Patience    int            `config:"patience" help:"stop after so many tested rounds without a better validation accuracy; 0 to train all rounds"`
-	Each        Each           `config:"each"`
+	Each        Overrides      `config:"each"`
 	Schedule    optim.Schedule `config:"schedule" help:"of lr over rounds"`
 }
 

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Differential privacy survives servers and clients that are killed: with noise of the seed a run learns, byte for byte,
-// what one process learns; with noise that nobody else knows each side releases one number a round, whatever is sent
-// again, and epsilon is that of as many rounds. So it is with noise of the server, and with that of clients behind
+// Differential privacy survives servers and clients that are killed: with noise of the seed a run learns, byte for
+// byte, what one process learns; with noise that nobody else knows each side releases one number a round, whatever is
+// sent again, and epsilon is that of as many rounds. So it is with noise of the server, and with that of clients behind
 // secure aggregation, where a client that comes back goes on with its session.
 func TestChaosPrivacy(t *testing.T) {
 	first := seed(t)

@@ -21,6 +21,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/facts"
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
@@ -44,7 +45,7 @@ type joinFlags struct {
 	insecureDP  bool
 	link        linkOptions
 
-	required []experiment.Requirement
+	required []facts.Requirement
 }
 
 func joinCommand() *cobra.Command {
