@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -25,16 +26,12 @@ func (m *model) list() error {
 			m.files = append(m.files, name)
 		}
 	}
+	for _, name := range m.read {
+		add(name)
+	}
 	add(m.image.name)
 	add(m.text.name)
 	add(m.text.table.file)
-	for _, name := range []string{m.config.TokenizerFile, preprocessorFile, "tokenizer.json", "vocab.json",
-		"merges.txt",
-		"bpe_simple_vocab_16e6.txt.gz", "bpe_simple_vocab_16e6.txt"} {
-		if st, err := os.Stat(filepath.Join(m.b.Dir, name)); name != "" && err == nil && st.Mode().IsRegular() {
-			add(name)
-		}
-	}
 	for _, f := range []*graph.File{m.image.file, m.text.file} {
 		files, err := onnx.ExternalFiles(f.Proto)
 		if err != nil {
@@ -106,11 +103,32 @@ func (m *model) sum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// tokenizer reads the vocabulary: the file that bundle.json names, or the first that is in the folder.
+// vocabularies are the files of which tokenizer.Load takes the first in a folder.
+var vocabularies = []string{"tokenizer.json", "vocab.json", "merges.txt", "bpe_simple_vocab_16e6.txt.gz",
+	"bpe_simple_vocab_16e6.txt"}
+
+// tokenizer reads the vocabulary: the file that bundle.json names, or what is nearest to the text tower.
 func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 	name := m.config.TokenizerFile
 	if name != "" && !filepath.IsLocal(filepath.FromSlash(name)) {
 		return nil, fmt.Errorf("tokenizer %q is not the path of a file inside the bundle", name)
 	}
+	if name != "" {
+		m.read = append(m.read, name)
+	}
+	for _, dir := range places(m.textDir, m.text.name) {
+		for _, file := range vocabularies {
+			file = path.Join(dir, file)
+			if st, err := os.Stat(filepath.Join(m.b.Dir, filepath.FromSlash(file))); err == nil &&
+				st.Mode().IsRegular() && m.config.TokenizerFile == "" {
+				m.read = append(m.read, file)
+				name = dir
+			}
+		}
+		if name != "" {
+			break
+		}
+	}
+	m.b.Vocabulary = name
 	return tokenizer.Load(filepath.Join(m.b.Dir, filepath.FromSlash(name)))
 }

@@ -12,6 +12,7 @@ import (
 
 func (m *model) Report(r *bundle.Report) {
 	t, i := m.text, m.image
+	r.Found = append(r.Found, m.found...)
 	found := func(what, format string, a ...any) {
 		r.Found = append(r.Found, bundle.Finding{What: what, Value: fmt.Sprintf(format, a...)})
 	}

@@ -30,13 +30,10 @@ type textTower struct {
 
 func newTextTower(dir string, f *graph.File, name string, p textConfig) (*textTower, error) {
 	t := &textTower{file: f, name: name}
-	out, err := pick(f, "text", p.Output, []string{"text_embeds", "text_features", "text_embeddings",
-		bundle.TextOutput},
-		func(n graph.Node) bool { return takesText(f, n) && !takesPixels(f, n) })
-	if err != nil {
+	var err error
+	if t.output, _, err = pick(dir, f, p.Output, textRole); err != nil {
 		return nil, err
 	}
-	t.output = out.Node
 	if err := t.roles(p); err != nil {
 		return nil, err
 	}
