@@ -179,7 +179,8 @@ func (s settings) decode(out any) error {
 	}
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: out, TagName: "config",
 		WeaklyTypedInput: true,
-		ErrorUnused:      true, DecodeHook: mapstructure.StringToSliceHookFunc(",")})
+		ErrorUnused:      true, DecodeHook: mapstructure.ComposeDecodeHookFunc(backboneText,
+			mapstructure.StringToSliceHookFunc(","))})
 	if err != nil {
 		return err
 	}
@@ -187,6 +188,23 @@ func (s settings) decode(out any) error {
 		return fmt.Errorf("%s%s", at, oneLine(err))
 	}
 	return nil
+}
+
+// backboneText makes the text that bundle.ParseSpec reads of a backbone that is written with keys.
+func backboneText(from, to reflect.Type, value any) (any, error) {
+	m, ok := value.(map[string]any)
+	if !ok || to.Kind() != reflect.String {
+		return value, nil
+	}
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		text, isText := m[key].(string)
+		if !isText || !slices.Contains([]string{"folder", "image", "name", "text", "variant"}, key) {
+			return value, nil
+		}
+		list = append(list, key+"="+text)
+	}
+	return strings.Join(list, ","), nil
 }
 
 // plain copies maps and lists, with text for keys.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"promptfed/runtime/atomicfile"
 	"slices"
 	"strings"
 )
@@ -167,22 +168,9 @@ func HashFile(ctx context.Context, path string) (File, error) {
 	}
 	defer f.Close()
 	h := sha256.New()
-	n, err := io.Copy(h, Reader{ctx, f})
+	n, err := io.Copy(h, atomicfile.Reader{Context: ctx, R: f})
 	if err != nil {
 		return File{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return File{n, hex.EncodeToString(h.Sum(nil))}, nil
-}
-
-// Reader reads from R until Context ends.
-type Reader struct {
-	Context context.Context
-	R       io.Reader
-}
-
-func (r Reader) Read(p []byte) (int, error) {
-	if r.Context.Err() != nil {
-		return 0, context.Cause(r.Context)
-	}
-	return r.R.Read(p)
 }

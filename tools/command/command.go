@@ -41,8 +41,8 @@ func execute(ctx context.Context, args []string) int {
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(runCommand(), sweepCommand(), reportCommand(), listCommand(), convertCommand(), inspectCommand(),
-		checkCommand(), gradCommand(),
+	root.AddCommand(runCommand(), sweepCommand(), reportCommand(), listCommand(), convertCommand(), bundleCommand(),
+		inspectCommand(), checkCommand(), gradCommand(),
 		partitionCommand(), featuresCommand(), pretrainCommand(), predictCommand(), exportCommand(), traceCommand(),
 		termsCommand(), benchCommand(), serveCommand(), joinCommand(), workCommand(), certsCommand(),
 		natsConfigCommand(), statusCommand())

@@ -15,25 +15,26 @@ import (
 // config is bundle.json of towers that other tools exported (docs/exported.md): all keys are optional. What it
 // leaves out is found out from the graphs; what it says is checked against them.
 type config struct {
-	Version       int                    `json:"bundle,omitempty"`
-	Name          string                 `json:"name,omitempty"` // of the folder where it is not given
-	Architecture  string                 `json:"architecture,omitempty"`
-	Source        string                 `json:"source,omitempty"`
-	TextWidth     int                    `json:"text_width,omitempty"`
-	EmbedDim      int                    `json:"embed_dim,omitempty"`
-	ImageSize     int                    `json:"image_size,omitempty"`
-	Context       int                    `json:"context_length,omitempty"`
-	LogitScale    float64                `json:"logit_scale,omitempty"`
-	LogScale      *float64               `json:"logit_scale_log,omitempty"`
-	Preprocess    json.RawMessage        `json:"preprocess,omitempty"`
-	TokenizerFile string                 `json:"tokenizer,omitempty"`
-	Model         string                 `json:"model,omitempty"`   // one ONNX file with both towers
-	Variant       string                 `json:"variant,omitempty"` // of the files that a layout has: fp16, quantized, ...
-	Image         imageConfig            `json:"image,omitzero"`
-	Text          textConfig             `json:"text,omitzero"`
-	Tokens        *tokenTable            `json:"token_embedding,omitempty"`
-	Files         map[string]bundle.File `json:"files,omitempty"`
-	Notes         []string               `json:"notes,omitempty"`
+	Version       int             `json:"bundle,omitempty"`
+	Name          string          `json:"name,omitempty"` // of the folder where it is not given
+	Architecture  string          `json:"architecture,omitempty"`
+	Source        string          `json:"source,omitempty"`
+	TextWidth     int             `json:"text_width,omitempty"`
+	EmbedDim      int             `json:"embed_dim,omitempty"`
+	ImageSize     int             `json:"image_size,omitempty"`
+	Context       int             `json:"context_length,omitempty"`
+	LogitScale    float64         `json:"logit_scale,omitempty"`
+	LogScale      *float64        `json:"logit_scale_log,omitempty"`
+	Preprocess    json.RawMessage `json:"preprocess,omitempty"`
+	TokenizerFile string          `json:"tokenizer,omitempty"`
+	Model         string          `json:"model,omitempty"` // one ONNX file with both towers
+	// of the files that a layout has: fp16, quantized, ...
+	Variant string                 `json:"variant,omitempty"`
+	Image   imageConfig            `json:"image,omitzero"`
+	Text    textConfig             `json:"text,omitzero"`
+	Tokens  *tokenTable            `json:"token_embedding,omitempty"`
+	Files   map[string]bundle.File `json:"files,omitempty"`
+	Notes   []string               `json:"notes,omitempty"`
 }
 
 // imageConfig names what image.onnx has.
@@ -84,7 +85,8 @@ func parseConfig(data []byte) (config, error) {
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&h); err != nil {
 		return h, fmt.Errorf("not the JSON of a bundle: %w; without weights the keys are name, architecture, source, "+
-			"text_width, embed_dim, image_size, context_length, logit_scale, preprocess, tokenizer, model, variant, image "+
+			"text_width, embed_dim, image_size, context_length, logit_scale, preprocess, tokenizer, model, variant, "+
+			"image "+
 			"{file, input, output, patches}, text {file, embeddings, ids, eot, attention_mask, position_ids, output, "+
 			"causal}, token_embedding {file, tensor}, files, notes", err)
 	}

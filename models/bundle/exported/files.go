@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"promptfed/models/bundle"
@@ -113,19 +114,25 @@ func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 	if name != "" && !filepath.IsLocal(filepath.FromSlash(name)) {
 		return nil, fmt.Errorf("tokenizer %q is not the path of a file inside the bundle", name)
 	}
-	if name != "" {
-		m.read = append(m.read, name)
+	regular := func(file string) bool {
+		st, err := os.Stat(filepath.Join(m.b.Dir, filepath.FromSlash(file)))
+		return err == nil && st.Mode().IsRegular()
 	}
-	for _, dir := range places(m.textDir, m.text.name) {
+	dirs := places(m.textDir, m.text.name)
+	if regular(name) {
+		m.read, dirs = append(m.read, name), nil
+	} else if name != "" {
+		dirs = []string{name}
+	}
+	for _, dir := range dirs {
+		before := len(m.read)
 		for _, file := range vocabularies {
-			file = path.Join(dir, file)
-			if st, err := os.Stat(filepath.Join(m.b.Dir, filepath.FromSlash(file))); err == nil &&
-				st.Mode().IsRegular() && m.config.TokenizerFile == "" {
+			if file = path.Join(dir, file); regular(file) {
 				m.read = append(m.read, file)
-				name = dir
 			}
 		}
-		if name != "" {
+		if len(m.read) > before {
+			name = strings.TrimSuffix(dir, ".")
 			break
 		}
 	}

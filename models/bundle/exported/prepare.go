@@ -56,11 +56,10 @@ func sizesOf(data []byte) (s said) {
 		Longest json.Number `json:"max_position_embeddings"`
 	}
 	type towers struct {
-		Vision     sizes `json:"vision_cfg"`
-		Text       sizes `json:"text_cfg"`
-		VisionHF   sizes `json:"vision_config"`
-		TextHF     sizes `json:"text_config"`
-		Resolution sizes `json:"-"`
+		Vision   sizes `json:"vision_cfg"`
+		Text     sizes `json:"text_cfg"`
+		VisionHF sizes `json:"vision_config"`
+		TextHF   sizes `json:"text_config"`
 	}
 	var f struct {
 		towers

@@ -47,9 +47,15 @@ type role struct {
 
 var (
 	imageRole = role{"image", []string{"image_embeds", "image_features", "image_embeddings", "unnorm_image_features",
-		"embedding", bundle.ImageOutput}, func(f *graph.File, n graph.Node) bool { return takesPixels(f, n) && !takesText(f, n) }}
+		"embedding", bundle.ImageOutput}, func(f *graph.File, n graph.Node) bool {
+		return takesPixels(f, n) &&
+			!takesText(f, n)
+	}}
 	textRole = role{"text", []string{"text_embeds", "text_features", "text_embeddings", "unnorm_text_features",
-		"embedding", bundle.TextOutput}, func(f *graph.File, n graph.Node) bool { return takesText(f, n) && !takesPixels(f, n) }}
+		"embedding", bundle.TextOutput}, func(f *graph.File, n graph.Node) bool {
+		return takesText(f, n) &&
+			!takesPixels(f, n)
+	}}
 )
 
 // pick is the value that holds the features of a tower: the output that is named, the only one that could, or one under
@@ -65,6 +71,9 @@ func pick(dir string, f *graph.File, name string, r role) (n graph.Node, scale f
 		if (o.Node.Rank() == 2 || o.Node.Rank() < 0) && graph.Differentiable(o.Node.DType()) && r.could(f, o.Node) {
 			fit = append(fit, o)
 		}
+	}
+	if n, ok := f.Node(name); ok && r.could(f, n) {
+		return n, scale, nil // a value inside, such as the features of a file that gives similarities
 	}
 	if name != "" {
 		return n, 0, fmt.Errorf("%s.output %q in %s is none of its outputs %s", r.key, name, bundle.ManifestFile,
@@ -166,7 +175,8 @@ func normalised(dir string, input, output graph.Node) float32 {
 		}
 	}
 	factor, changed := 1.0, input.DType() == graph.Uint8
-	for n := input; len(readers[n]) == 1; {
+walk:
+	for n := input; len(readers[n]) == 1; n = readers[n][0].Out[0] {
 		op := readers[n][0]
 		switch op.Kind {
 		case "Cast", "Identity", "Transpose":
@@ -177,8 +187,7 @@ func normalised(dir string, input, output graph.Node) float32 {
 			}
 			v := constantsOf(dir, other)
 			if len(v) != 1 && len(v) != 3 || v[0] == 0 && op.Kind != "Add" && op.Kind != "Sub" {
-				n = graph.Node{}
-				continue
+				break walk
 			}
 			changed = true
 			switch op.Kind {
@@ -188,10 +197,8 @@ func normalised(dir string, input, output graph.Node) float32 {
 				factor /= float64(v[0])
 			}
 		default:
-			n = graph.Node{}
-			continue
+			break walk
 		}
-		n = op.Out[0]
 	}
 	switch {
 	case !changed:
