@@ -8,6 +8,7 @@ FUZZTIME ?= 30s
 RUNS ?= 20
 PYTHON ?= /usr/bin/python3
 VOCAB ?= ../shared/data/clip-vocab/bpe_simple_vocab_16e6.txt.gz
+COMMIT = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null)
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
@@ -50,7 +51,7 @@ test: library browser ## run all tests
 
 build: library ## leave bin/promptfed, with the ONNX Runtime library beside it
 	@echo "building bin/promptfed"
-	@go build -trimpath -buildvcs=false -o bin/promptfed ./tools/promptfed
+	@go build -trimpath -buildvcs=false -ldflags "-X promptfed/runtime/version.stamp=$(COMMIT)" -o bin/promptfed ./tools/promptfed
 
 library:
 	@tools/fetch-onnxruntime.sh
@@ -97,7 +98,7 @@ golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, pyt
 	@for script in tools/golden/*.py; do \
 		case $$script in \
 		*/events.py | */figures.py | */parquet.py | */significance.py) continue ;; \
-		*/trace.py | */libraries.py | */classifier.py | */methods_*.py | */exported_*.py) continue ;; \
+		*/trace.py | */step_torch.py | */libraries.py | */classifier.py | */methods_*.py | */exported_*.py) continue ;; \
 		*/bundle.py | */tokenizer.py | */huggingface.py) argument=$(VOCAB) ;; \
 		*/preprocess.py) argument=$(IMAGES) ;; \
 		*/grad.py | */onnx_export.py) argument=runtime/grad/testdata ;; \

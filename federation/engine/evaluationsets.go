@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 )

@@ -105,7 +105,7 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 		pool.Sent = func(o message.Instruction, client int, message []byte) { set.OnUpload(o.Round, client, message) }
 	}
 	server := &Server{Method: e.Method, Cohort: pool, Plan: e.PlanFor(participants), Rate: rate, Tracer: set.Tracer,
-		Terms: set.Terms, Noise: set.Noise, Evaluate: e.Evaluate, worker: worker}
+		Terms: set.Terms, Noise: set.Noise, Evaluate: e.Evaluate, worker: worker, pool: pool}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
 		server.Infos = func() []method.ClientInfo { return message.ClientInfos(participantsOf(e, set.Remote)) }
@@ -240,7 +240,7 @@ func commit(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 	err := j.Add(rec)
 	sweepBest(e, set, s, j)
 	if err != nil {
-		return fmt.Errorf("round %d is done, but its line could not be written: %w; add --resume to go on", rec.Round,
+		return fmt.Errorf("round %d is done, but its line could not be written: %w; add --resume to go on", rec.Round+1,
 			err)
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"promptfed/federation/engine/local"
 	"promptfed/federation/engine/message"
@@ -43,6 +42,7 @@ type Server struct {
 	Confusion *record.Confusion // of the last round that may be the result; nil for none
 
 	worker     *local.Worker // of this process
+	pool       *Pool         // of this process, idle where the clients are elsewhere
 	has        record.Evaluable
 	view       method.View         // of the headline
 	known      []method.ClientInfo // the clients that the method knows of
@@ -52,8 +52,8 @@ type Server struct {
 // start draws the shared parameters and lets the method add what it needs.
 func (s *Server) start(task method.Task) error {
 	s.Global = method.Global{Clients: s.Plan.Clients, Classes: task.Classes, Seed: s.Plan.Seed, Width: task.Width,
-		Infos: s.Plan.Infos,
-		Drawn: s.Plan.Sampling(), Shared: tensor.Map{}, Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{},
+		Infos:    s.Plan.Infos,
+		Sampling: s.Plan.Sampling(), Shared: tensor.Map{}, Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{},
 		State: tensor.Map{}}
 	for _, p := range s.Method.Params(task) {
 		if p.Owner == method.Shared {
@@ -80,7 +80,7 @@ func (s *Server) sample(round int) []int {
 
 // round runs one round: statistics, training, merge, test.
 func (s *Server) round(ctx context.Context) (record.Record, error) {
-	began := time.Now()
+	clock := startPhases(s.pool)
 	g := &s.Global
 	g.Fit = func(params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int, o optim.Config) (float64,
 		error) {
@@ -90,7 +90,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		g.Noise = s.Noise.Of(g.Round, false)
 	}
 	if err := s.joinNew(); err != nil {
-		return record.Record{}, fmt.Errorf("round %d: %w", g.Round, err)
+		return record.Record{}, fmt.Errorf("round %d: %w", g.Round+1, err)
 	}
 	rec := record.Record{Round: g.Round, Clients: s.sample(g.Round), LR: s.Rate(g.Round)}
 	instruction := message.Instruction{Round: g.Round, Clients: rec.Clients, Total: s.Plan.Clients, Shared: g.Shared,
@@ -105,12 +105,14 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		for id, m := range g.PerClient {
 			each[id] = maps.Clone(m)
 		}
+		clock.lap(&clock.Server)
 		replies, err := s.send(ctx, ask, &rec)
+		clock.lap(&clock.Statistics)
 		if err == nil && len(replies) > 0 {
 			_, err = s.dropInvalid(g, replies, q.Aggregate)
 		}
 		if err != nil {
-			return rec, fmt.Errorf("round %d, statistic %s: %w", g.Round, q.Name, err)
+			return rec, fmt.Errorf("round %d, statistic %s: %w", g.Round+1, q.Name, err)
 		}
 		if s.Tracer != nil {
 			traceChanged(s.Tracer, fmt.Sprintf("r%d/survey/%s/digest", g.Round, q.Name), g, down, kept, each)
@@ -122,14 +124,16 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	var replies []message.Reply
 	if len(instruction.Clients) > 0 {
 		var err error
+		clock.lap(&clock.Server)
 		if replies, err = s.send(ctx, instruction, &rec); err != nil {
 			return rec, err
 		}
+		clock.lap(&clock.Training)
 		rec.Clients = message.ClientsOf(replies)
 	}
 	for _, r := range replies {
 		if err := message.CheckUpload(g.Shared, r.Upload); err != nil {
-			return rec, fmt.Errorf("round %d, client %d: %w", g.Round, r.Client, err)
+			return rec, fmt.Errorf("round %d, client %d: %w", g.Round+1, r.Client, err)
 		}
 	}
 	g.Notes = map[string]float64{}
@@ -137,7 +141,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	if len(replies) > 0 || len(instruction.Clients) == 0 { // where all failed there is nothing to merge
 		var err error
 		if merged, err = s.dropInvalid(g, replies, s.Method.Merge); err != nil {
-			return rec, fmt.Errorf("round %d, merge: %w", g.Round, err)
+			return rec, fmt.Errorf("round %d, merge: %w", g.Round+1, err)
 		}
 	}
 	if len(merged) < len(replies) {
@@ -158,7 +162,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	}
 	for _, part := range parts {
 		if err := message.CheckFinite("", part); err != nil {
-			return rec, fmt.Errorf("round %d, merge: %w", g.Round, err)
+			return rec, fmt.Errorf("round %d, merge: %w", g.Round+1, err)
 		}
 	}
 	if s.Tracer != nil {
@@ -167,18 +171,21 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		trace.TraceAll(s.Tracer, at+"down", g.Broadcast)
 		trace.TraceAll(s.Tracer, at+"kept", g.State)
 	}
+	clock.lap(&clock.Server)
 	if err := s.Cohort.Accept(g.Round, rec.Clients); err != nil {
 		return rec, err
 	}
+	clock.lap(&clock.Disk)
 	if (g.Round+1)%max(1, s.Plan.TestEvery) == 0 || g.Round+1 == s.Plan.Rounds {
 		if err := s.testing(ctx, &rec); err != nil {
 			return rec, err
 		}
+		clock.lap(&clock.Evaluation)
 	}
 	if s.Limited != nil {
 		rec.Limited = s.Limited()
 	}
-	rec.Seconds = time.Since(began).Seconds()
+	clock.end(&rec)
 	g.Round++
 	return rec, nil
 }
@@ -191,7 +198,7 @@ func (s *Server) send(ctx context.Context, o message.Instruction, rec *record.Re
 	}
 	// clients elsewhere may all have failed, which is their own affair
 	if _, remote := s.Cohort.(RejectionObserver); len(replies) == 0 && !remote {
-		return nil, fmt.Errorf("round %d: no client answered", o.Round)
+		return nil, fmt.Errorf("round %d: no client answered", o.Round+1)
 	}
 	s.updateInfos() // some may have joined to answer
 	message.SortReplies(replies)

@@ -11,6 +11,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/features"
@@ -46,7 +47,7 @@ type Built struct {
 	papers    []paper                             // of exams
 	pooled    []int                               // training examples of client 0 where it trains on all
 	mapped    []io.Closer                         // files of the feature cache
-	// Provider is what Settle took, empty before; Fallback is why auto took the CPU.
+	// Provider is what ChooseProvider took, empty before; Fallback is why auto took the CPU.
 	Provider string
 	Fallback error
 }
@@ -70,7 +71,31 @@ func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := b.fits(); err != nil {
+		return nil, err
+	}
 	return b, b.openSynthetic()
+}
+
+// fits finds clients whose prompts do not fit their backbone, before features are computed.
+func (b *Built) fits() error {
+	seen := map[string]bool{}
+	for i, f := range b.Assigned {
+		t := backbone{f}.Task()
+		t.Client, t.Clients, t.Classes = i, len(b.Assigned), len(b.Set.Classes)
+		key := f.Name
+		for _, p := range b.Method.Params(t) {
+			key += fmt.Sprint(" ", p.Name, p.Shape)
+		}
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		if err := local.Fits(b.Engine, backbone{f}, i, len(b.Assigned)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // opened is Open without images of the server's own.
@@ -183,7 +208,7 @@ func (b *Built) openSet(ctx context.Context, classes []string, progress Progress
 	if c.Template == autoTemplate {
 		b.Config.Data.Template = whole.Template
 	}
-	b.Set, err = partition.Half(whole, c.Classes)
+	b.Set, err = partition.ClassSubset(whole, c.Classes)
 	return whole, err
 }
 
@@ -192,7 +217,7 @@ func (b *Built) sift(ctx context.Context, s *data.Set, progress Progress) error 
 	if b.Config.Data.Corrupt != data.Skip {
 		return nil
 	}
-	return s.Sift(ctx, b.workers(), data.Skip, preprocess.Decode, func(done, total int) {
+	return s.DropUnreadable(ctx, b.workers(), data.Skip, preprocess.Decode, func(done, total int) {
 		if progress != nil {
 			progress("reading images", done, total)
 		}
@@ -223,7 +248,7 @@ func (b *Built) openBackbones() error {
 		}
 		f, err := bundle.Find(name, c.Runtime.Models)
 		if err != nil {
-			return err
+			return fmt.Errorf("backbones: %w", err)
 		}
 		open[name] = f
 		b.Bundles = append(b.Bundles, f)
@@ -246,17 +271,17 @@ func (b *Built) workers() int {
 	return runtime.NumCPU()
 }
 
-// Settle takes the provider, before any work that needs it. Without it, sessions find one each for themselves.
-func (b *Built) Settle() error {
+// ChooseProvider takes the provider, before any work that needs it. Without it, sessions find one each for themselves.
+func (b *Built) ChooseProvider() error {
 	r := b.Config.Runtime
-	why, err := r.Settle()
+	why, err := r.ChooseProvider()
 	if err == nil {
 		b.Provider, b.Fallback = r.Provider, why
 	}
 	return err
 }
 
-// runtime is the section runtime with the provider that Settle took.
+// runtime is the section runtime with the provider that ChooseProvider took.
 func (b *Built) runtime() Runtime {
 	r := b.Config.Runtime
 	if b.Provider == ort.CPU {
@@ -275,7 +300,7 @@ func (b *Built) Extractor(progress Progress) (features.Extractor, error) {
 		return features.Extractor{}, err
 	}
 	x := features.Extractor{Cache: data.Cache{Dir: dir, Precision: b.Config.Data.Precision},
-		Session: b.runtime().Session(0), Workers: b.workers(),
+		Session: b.runtime().Session(), Workers: b.workers(),
 		Seed: b.Config.Seed}
 	if progress != nil {
 		x.Progress = func(bundle string, done, total int) { progress("features of "+bundle, done, total) }
@@ -296,6 +321,9 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	}
 	validating, err := b.validating()
 	if err != nil {
+		return err
+	}
+	if _, err := b.Storage(); err != nil {
 		return err
 	}
 	train, val, test := map[*bundle.Bundle]*spec.Features{}, map[*bundle.Bundle]*spec.Features{},
@@ -333,6 +361,48 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	return nil
 }
 
+// Storage is what Features will write, and an error where there is no room for it.
+func (b *Built) Storage() (features.Storage, error) {
+	x, err := b.Extractor(nil)
+	if err != nil {
+		return features.Storage{}, err
+	}
+	validating, err := b.validating()
+	if err != nil {
+		return features.Storage{}, err
+	}
+	return x.Storage(b.requests(validating))
+}
+
+// requests are all that Features asks for.
+func (b *Built) requests(validating bool) (out []features.Request) {
+	add := func(f *bundle.Bundle, list []data.Example, views int) {
+		out = append(out, b.requestsOf(f, list, views)...)
+	}
+	for _, f := range b.Bundles {
+		add(f, b.trainList(), b.Config.Data.Views)
+		add(f, b.testList(), 1)
+		if validating {
+			add(f, b.valList(), 1)
+		}
+		for _, p := range b.papers {
+			add(f, p.examples, 1)
+		}
+	}
+	if len(b.synthetic) > 0 {
+		add(b.Bundles[0], b.synthetic, 1)
+	}
+	return out
+}
+
+// requestsOf are what the method reads of a list of images.
+func (b *Built) requestsOf(f *bundle.Bundle, list []data.Example, views int) (out []features.Request) {
+	for _, what := range append(b.Engine.Reads(backbone{f}), method.ImageInput) {
+		out = append(out, features.Request{Bundle: f, List: list, Views: views, What: what})
+	}
+	return out
+}
+
 // featuresOf computes what the method reads of a list of images.
 func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.Bundle, list []data.Example,
 	views int) (*spec.Features, error) {
@@ -340,24 +410,24 @@ func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.
 	for _, y := range data.Labels(list) {
 		out.Class = append(out.Class, int64(y))
 	}
-	for _, what := range append(b.Engine.Reads(backbone{f}), method.ImageInput) {
-		list, err := x.Rows(ctx, f, list, views, what)
+	for _, r := range b.requestsOf(f, list, views) {
+		views, err := x.Rows(ctx, r)
 		if err != nil {
 			return nil, err
 		}
 		var rows []spec.Rows
-		for _, r := range list {
-			rows = append(rows, r)
-			b.mapped = append(b.mapped, r)
+		for _, v := range views {
+			rows = append(rows, v)
+			b.mapped = append(b.mapped, v)
 		}
-		out.Add(what, rows)
+		out.Add(r.What, rows)
 	}
 	return out, nil
 }
 
 // Settings are the engine's settings of a configuration; the caller adds folder, tracing and progress.
 func (b *Built) Settings() engine.Settings {
-	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(b.copies()),
+	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(),
 		Encode: b.Config.Runtime.Encode, Provider: b.Provider,
 		Terms: b.Config.Eval.Terms}
 	switch {

@@ -17,6 +17,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/models/bundle"
 	"promptfed/models/preprocess"
+	"promptfed/runtime/version"
 )
 
 // Shared is a run's configuration as its workers get it: the same experiment, without folders and machine. Backbones
@@ -59,7 +60,7 @@ func (b *Built) Footing(ctx context.Context) (spec.Compatibility, error) {
 		return spec.Compatibility{}, fmt.Errorf("options: %w", err)
 	}
 	e.Options, e.Secure = string(options), ""
-	out := spec.Compatibility{Program: Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	out := spec.Compatibility{Program: version.String(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),
 		Digests: map[string]string{}}
 	for _, f := range b.Bundles {

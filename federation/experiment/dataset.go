@@ -2,6 +2,8 @@ package experiment
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -235,6 +237,26 @@ func (b *Built) describeData() {
 	if n := b.Info.Clients.Across; n > 0 {
 		b.Info.Notes = append(b.Info.Notes, counted(n, "image")+" that several clients train on")
 	}
+}
+
+// DataDigest is the SHA-256, in hex, over split, name, class and domain of every image in order, and over how images
+// are drawn or the sizes of their files: equal on every machine that has the same data in the same layout.
+func (b *Built) DataDigest() string {
+	h := sha256.New()
+	for _, sp := range b.Set.Splits() {
+		for _, e := range *sp.Examples {
+			domain := ""
+			if len(b.Set.Domains) > 0 {
+				domain = b.Set.Domains[e.Domain]
+			}
+			what := e.Stamp
+			if e.Path != "" || e.Bytes != nil || b.Set.Name != "synthetic" {
+				what, _, _ = strings.Cut(e.Stamp, " ") // the time of a file is not its content
+			}
+			fmt.Fprintf(h, "%q %q %q %q %q\n", sp.Name, e.ID, b.Set.Classes[e.Label], domain, what)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // withoutMoved is the set without the training examples that data.val_share made validation data of and that nobody

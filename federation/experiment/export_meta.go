@@ -3,13 +3,13 @@ package experiment
 import (
 	"encoding/json"
 	"fmt"
-	"runtime/debug"
 	"strconv"
 
 	"promptfed/federation/engine/inference"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/methods"
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/version"
 )
 
 // Keys of an exported classifier's metadata.
@@ -87,24 +87,6 @@ func (f *finished) metadata(dir, pixels string) ([]*onnx.StringStringEntryProto,
 			break
 		}
 	}
-	put(MetaVersion, Version())
+	put(MetaVersion, version.String())
 	return list, err
-}
-
-// Version is the program's, as the Go tool noted it while building.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && (v == "" || v == "(devel)") {
-			v = s.Value
-		}
-	}
-	if v == "" {
-		return "unknown"
-	}
-	return v
 }

@@ -101,10 +101,10 @@ func TestRefusesOptions(t *testing.T) {
 			[]string{"adapt moves a clip that the server applies"}},
 		{"promptfl", []string{"scaffold", "dp"}, nil, []string{"dp: a layer inside uploads scaffold/dc too",
 			"without clipping and noise"}},
-		{"promptfl", []string{"ggtpc", "fedprox", "dp"}, nil, []string{"dp: clients compute the statistics of ggtpc " +
-			"too"}},
-		{"promptfl", []string{"ggtpc"}, options{"survey": "once"}, []string{"options.survey is now called " +
-			"options.estimate"}},
+		{"promptfl", []string{"ggtpc", "fedprox", "dp"}, nil,
+			[]string{"dp: clients compute the statistics of ggtpc too"}},
+		{"promptfl", []string{"ggtpc"}, options{"survey": "once"},
+			[]string{"options.survey is now called options.estimate"}},
 		{"coop", []string{"dp"}, nil, []string{"dp", "shares nothing"}},
 		{"promptfl", []string{"robust", "fedprox"}, nil, []string{"with: robust must be the last",
 			"fedprox outside it"}},

@@ -69,7 +69,7 @@ func (c *cohort) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 		err = r.run(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("round %d: %w", o.Round, err)
+		return nil, fmt.Errorf("round %d: %w", o.Round+1, err)
 	}
 	return []message.Reply{r.out}, nil
 }

@@ -162,7 +162,7 @@ func (g *Guard) Answer(id int, o message.Instruction) (answer tensor.Map, ok boo
 		answer, err = step(c, o)
 	}
 	if err != nil {
-		return nil, true, c.refuse(o, fmt.Errorf("round %d, client %d, %s: %w", o.Round, id, o.Statistic, err))
+		return nil, true, c.refuse(o, fmt.Errorf("round %d, client %d, %s: %w", o.Round+1, id, o.Statistic, err))
 	}
 	if err := c.keep(); err != nil {
 		return nil, true, err
@@ -176,7 +176,7 @@ func (c *client) in(o message.Instruction) error {
 		return errors.New("this client has no session; it joined later, or forgot it")
 	}
 	if round := c.session.Terms().Round; round != o.Round {
-		return fmt.Errorf("the session is of round %d", round)
+		return fmt.Errorf("the session is of round %d", round+1)
 	}
 	return nil
 }
@@ -227,7 +227,7 @@ func (c *client) begin(o message.Instruction) (tensor.Map, error) {
 		}
 		c.session = s
 	case o.Round < s.Terms().Round:
-		return nil, fmt.Errorf("this client was in round %d already; rounds do not go back", s.Terms().Round)
+		return nil, fmt.Errorf("this client was in round %d already; rounds do not go back", s.Terms().Round+1)
 	case s.Terms() != t:
 		return nil, errors.New("a second session of the same round, which has one; the sums of two could show one " +
 			"client's vector")

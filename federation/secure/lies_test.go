@@ -222,7 +222,7 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	twice("made from other parameters", func() error { _, err := s.upload(0, moved); return err })
 	back := o
 	back.Round = 3
-	twice("the session is of round 4", func() error { _, err := s.upload(0, back); return err })
+	twice("the session is of round 5", func() error { _, err := s.upload(0, back); return err })
 	twice("a second session of the same round", other(4))
 
 	for _, k := range all[1:] {

@@ -165,7 +165,7 @@ func TestDropouts(t *testing.T) {
 			t.Errorf("%s: prompts differ by %v, clients %v", step, d, sum.Records[0].Clients)
 		}
 		_, err := engine.Run(context.Background(), e, flaky{lose: map[string][]int{step: {0, 1, 4}}}.around(l))
-		if err == nil || !strings.Contains(err.Error(), "round 0: secure aggregation: 2 clients") ||
+		if err == nil || !strings.Contains(err.Error(), "round 1: secure aggregation: 2 clients") ||
 			!strings.Contains(err.Error(), "the threshold is 3") {
 			t.Errorf("%s: %v", step, err)
 		}

@@ -8,14 +8,13 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/tensor"
 )
 
 // fullPatches is how many patches an image of the full-size backbone has, as with ViT-B/32 or RN50 at 224 pixels.
 const fullPatches = 49
 
 // fullSize is a text tower of ViT-B/16's size with random weights, for any classes: its texts are cut into tokens by
-// another backbone's tokenizer, whose numbers name rows of a random table. It has no image tower.
+// another backbone's tokenizer, whose numbers name rows of a random table.
 type fullSize struct {
 	tower
 	words *bundle.Bundle
@@ -24,7 +23,7 @@ type fullSize struct {
 // FullSize gives every client of an experiment such a tower in place of its backbone, with weights that are written
 // into dir, and random unit rows for its images and their patches; labels stay. Evaluation sets are left out.
 func FullSize(e *spec.Experiment, words *bundle.Bundle, dir string) error {
-	t, err := randomTower(clip.TextB, dir)
+	t, err := randomTower("random-vit-b16", clip.TextB, clip.VisionArch{}, dir)
 	if err != nil {
 		return err
 	}
@@ -34,24 +33,26 @@ func FullSize(e *spec.Experiment, words *bundle.Bundle, dir string) error {
 	}
 	t.tokens, t.sos = words.ClassTokens, own.SOS()
 	b := &fullSize{t, words}
+	drawn, task, patches := examples{}, b.Task(), []string{method.PatchesInput}
 	for _, c := range e.Clients {
 		c.Backbone = b
-		c.Train = b.examples(e.Plan.Seed, c.ID, "train", c.Train.Labels())
-		c.Test = b.examples(e.Plan.Seed, c.ID, "test", c.Test.Labels())
+		c.Train = drawn.of(task, c.ID, "train", c.Train.Labels(), patches)
+		c.Test = drawn.of(task, c.ID, "test", c.Test.Labels(), patches)
 	}
 	if s := e.Synthetic; s != nil {
-		s.Backbone, s.Data = b, b.examples(e.Plan.Seed, -1, "synthetic", s.Data.Labels())
+		s.Backbone, s.Data = b, drawn.of(task, -1, "synthetic", s.Data.Labels(), patches)
 	}
 	e.EvaluationSets = nil
 	return nil
 }
 
-// Name is that of the tower's size.
-func (f *fullSize) Name() string { return "random-vit-b16" }
-
 // Task is what the engine builds a method for.
 func (f *fullSize) Task() method.Task {
-	return method.Task{Width: f.text.Width, Dim: f.text.EmbedDim, Patches: fullPatches, Scale: f.scale, ImageSize: 224}
+	t := f.tower.Task()
+	if t.Patches == 0 { // without an image tower
+		t.Patches, t.ImageSize = fullPatches, 224
+	}
+	return t
 }
 
 // Sentences are whole texts through the tower.
@@ -72,23 +73,4 @@ func (f *fullSize) Sentences(g *graph.Graph, texts []string) (graph.Node, error)
 		}
 	}
 	return f.text.Sequences(g, f.weights, ids, f.embed), g.Err()
-}
-
-// examples are unit rows of random features for some labels.
-func (f *fullSize) examples(seed uint64, client int, what string, labels []int64) *spec.Features {
-	rows := func(what string, shape ...int) spec.Rows {
-		x := method.Draw(seed, client, what, shape, 1)
-		d := shape[len(shape)-1]
-		for at := 0; at < x.Len(); at += d {
-			row := tensor.Of(x.Data[at:at+d], d)
-			scale := float32(1 / row.Norm())
-			for j := range row.Data {
-				row.Data[j] *= scale
-			}
-		}
-		return spec.InMemory{Tensor: x}
-	}
-	n, d := len(labels), f.text.EmbedDim
-	return &spec.Features{Class: labels, Views: []spec.Rows{rows(what+" images", n, d)},
-		Patches: []spec.Rows{rows(what+" patches", n, fullPatches, d)}}
 }

@@ -140,7 +140,7 @@ func (s *site) records(dir string) []record.Record {
 		if err := json.Unmarshal(line, &r); err != nil || r.Round != len(out) {
 			s.t.Errorf("%s: line %d is of round %d: %v", dir, len(out)+1, r.Round, err)
 		}
-		r.Seconds = 0
+		r.Seconds, r.Phases = 0, nil
 		out = append(out, r)
 	}
 	if len(out) != s.trial.rounds {
@@ -187,7 +187,7 @@ func (s *site) expected(records []record.Record) tensor.Map {
 		s.t.Fatal(err)
 	}
 	defer b.Close()
-	if err := b.Settle(); err != nil {
+	if err := b.ChooseProvider(); err != nil {
 		s.t.Fatal(err)
 	}
 	if err := b.Features(ctx, nil); err != nil {

@@ -12,6 +12,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/data"
 	"promptfed/federation/experiment"
+	"promptfed/tools/progress"
 )
 
 func predictCommand() *cobra.Command {
@@ -80,12 +81,12 @@ func predict(cmd *cobra.Command, from, models string, sets []string, client int,
 		}
 		conf, err := bare(sets)
 		if err == nil {
-			err = settle(&conf, newDisplay(conf))
+			err = chooseProvider(&conf, progress.New(conf))
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		return experiment.PredictFile(cmd.Context(), from, images, conf.Runtime.Session(0))
+		return experiment.PredictFile(cmd.Context(), from, images, conf.Runtime.Session())
 	}
 	conf, err := openRun(from, models, sets)
 	if err != nil {
@@ -110,5 +111,5 @@ func openRun(dir, models string, sets []string) (experiment.Config, error) {
 	if models != "" {
 		conf.Runtime.Models = models
 	}
-	return conf, settle(&conf, newDisplay(conf))
+	return conf, chooseProvider(&conf, progress.New(conf))
 }

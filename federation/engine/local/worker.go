@@ -1,3 +1,5 @@
+// Package local is the side of one client: it compiles a method to graphs, trains its parameters on the client's data,
+// computes statistics for the server, and evaluates.
 package local
 
 import (
@@ -105,7 +107,7 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	}
 	plan := w.plan
 	plan.Clients = o.Total
-	l.Drawn = plan.Sampling()
+	l.Sampling = plan.Sampling()
 	if w.Noise != nil {
 		l.Noise = w.Noise.Of(o.Round, true)
 		if o.Round >= plan.Rounds {
@@ -132,7 +134,7 @@ func (w *Worker) train(ctx context.Context, c *spec.Client, o message.Instructio
 	shared *sharedOptimizer) (method.Upload,
 	message.ClientState, message.Stats, error) {
 	fail := func(err error) (method.Upload, message.ClientState, message.Stats, error) {
-		return method.Upload{}, message.ClientState{}, message.Stats{}, fmt.Errorf("round %d, client %d: %w", o.Round,
+		return method.Upload{}, message.ClientState{}, message.Stats{}, fmt.Errorf("round %d, client %d: %w", o.Round+1,
 			c.ID, err)
 	}
 	l, s := w.Begin(c, o, s)

@@ -7,7 +7,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Classification are how well a client's examples were classified. Correct is a count, not a rate, so that it adds up.
+// Classification is how well a client's examples were classified. Correct is a count, not a rate, so that it adds up.
 type Classification struct {
 	Correct    int     `json:"right"`
 	CorrectOwn int     `json:"own"` // right answers where only the classes compete that the client trains on

@@ -1,0 +1,98 @@
+package partition
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"promptfed/federation/data"
+)
+
+// file is the partition file.
+type file struct {
+	Clients []Client         `json:"clients"`
+	Labels  map[string][]int `json:"labels"`
+}
+
+// WriteJSON writes the partition file: who gets which indices, and the label of every index, by list: train, val (when
+// the set has one) and test, or pool.
+func WriteJSON(w io.Writer, s *data.Set, clients []Client) error {
+	f := file{Clients: append([]Client{}, clients...), Labels: map[string][]int{}}
+	for i := range f.Clients {
+		c := &f.Clients[i]
+		for _, l := range []*[]int{&c.Train, &c.Val, &c.Test} {
+			if *l == nil {
+				*l = []int{}
+			}
+		}
+	}
+	for _, sp := range s.Splits() {
+		f.Labels[sp.Name] = data.Labels(*sp.Examples)
+	}
+	return json.NewEncoder(w).Encode(f)
+}
+
+// maxColumns is the largest number of classes that Table draws as columns.
+const maxColumns = 24
+
+// Table draws who gets what: a line per client with its sizes and its training examples of every class. With more than
+// 24 classes a line names the client's number of classes and its five largest. Two lines of Summarise's figures end it.
+func Table(s *data.Set, clients []Client) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	head := []string{"client", "train", "val", "test"}
+	domains := slices.ContainsFunc(clients, func(c Client) bool { return c.Domain != "" })
+	if domains {
+		head = append(head, "domain")
+	}
+	columns := len(s.Classes) <= maxColumns
+	if columns {
+		head = append(head, s.Classes...)
+	} else {
+		head = append(head, "classes", "largest")
+	}
+	fmt.Fprintln(w, strings.Join(head, "\t")+"\t")
+	for i, c := range clients {
+		train, val, test := c.Of(s)
+		row := []string{fmt.Sprint(i), fmt.Sprint(len(train)), fmt.Sprint(len(val)), fmt.Sprint(len(test))}
+		if domains {
+			row = append(row, c.Domain)
+		}
+		counts := s.Counts(train)
+		if columns {
+			for _, n := range counts {
+				if n == 0 {
+					row = append(row, ".")
+				} else {
+					row = append(row, fmt.Sprint(n))
+				}
+			}
+		} else {
+			row = append(row, largest(s, counts, 5)...)
+		}
+		fmt.Fprintln(w, strings.Join(row, "\t")+"\t")
+	}
+	w.Flush()
+	b.WriteString(Summarise(s, clients).footer())
+	return b.String()
+}
+
+// largest is the number of classes that occur, and the n most frequent with their counts.
+func largest(s *data.Set, counts []int, n int) []string {
+	var have []int
+	for k, c := range counts {
+		if c > 0 {
+			have = append(have, k)
+		}
+	}
+	total := len(have)
+	slices.SortStableFunc(have, func(a, b int) int { return counts[b] - counts[a] })
+	var words []string
+	for _, k := range have[:min(n, total)] {
+		words = append(words, fmt.Sprintf("%s %d", s.Classes[k], counts[k]))
+	}
+	return []string{fmt.Sprint(total), strings.Join(words, ", ")}
+}
