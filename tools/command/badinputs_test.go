@@ -16,7 +16,7 @@ import (
 const good = `name: good
 method: fedpha
 options: {global_tokens: 4, local_tokens: [4]}
-data: {set: drawn, drawn: {classes: [circle, square], domains: [cartoon], train: 4, test: 2, size: 16}}
+data: {set: synthetic, generator: {classes: [circle, square], domains: [cartoon], train: 4, test: 2, size: 16}}
 partition:
   kind: iid
   clients: 2
