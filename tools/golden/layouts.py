@@ -120,11 +120,6 @@ def openai():
     write(text, (ids.int(),), out / "textual.onnx", ["input"], ["output"], batch("input", "output"))
     golden(out, text, text, image)
 
-    out = folder("usls")
-    write(image, (px,), out / "vit-b16-visual.onnx", ["images"], ["embedding"])
-    write(text, (one,), out / "vit-b16-textual.onnx", ["tokens"], ["embedding"])
-    golden(out, text, text, image)
-
     out = folder("lakera")
     write(image, (px,), out / "clip_image_model_vitb32.onnx", ["IMAGE"], ["IMAGE_EMBEDDING"], batch("IMAGE", "IMAGE_EMBEDDING"))
     write(text, (ids,), out / "clip_text_model_vitb32.onnx", ["TEXT"], ["TEXT_EMBEDDING"], batch("TEXT", "TEXT_EMBEDDING"))
@@ -207,6 +202,16 @@ def hugging_face():
     dump(out / "config.json", config), dump(out / "preprocessor_config.json", processor)
     write(Image(image), (px,), out / "vision_model.onnx", ["pixel_values"], ["image_embeds", "last_hidden_state"], {"pixel_values": open_pixels})
     write(Text(text), (ids, mask), out / "text_model.onnx", ["input_ids", "attention_mask"], ["text_embeds", "last_hidden_state"], {"input_ids": both, "attention_mask": both})
+    ref(out)
+
+    out = folder("usls")
+    write(Image(image), (px[:1],), out / "vit-b16-visual.onnx", ["images"], ["embedding", "hidden"])
+    write(Text(text), (ids[:1],), out / "vit-b16-textual.onnx", ["tokens"], ["embedding", "hidden"])
+    ref(out)
+
+    out = folder("fixed")  # for three images and two texts, under names of their own
+    write(Image(image), (torch.randn(3, 3, IMAGE, IMAGE),), out / "image.onnx", ["images"], ["embedding", "hidden"])
+    write(Text(text), (ids, mask), out / "text.onnx", ["tokens", "attention_mask"], ["embedding", "hidden"])
     ref(out)
 
     out = folder("fastembed", "text")  # a folder for each tower

@@ -17,8 +17,12 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Form is what registers the package (bundle.Use).
-var Form = bundle.Form{NameOf: nameOf, Open: open, Parts: true}
+// Form is what registers the package (bundle.Use). With run, batches that an export fixed are opened and the result is
+// compared with what the export gives; without, they stay as they are.
+func Form(run Runner) bundle.Form {
+	return bundle.Form{NameOf: nameOf, Parts: true,
+		Open: func(s bundle.Spec) (*bundle.Bundle, error) { return open(s, run) }}
+}
 
 // model is an open bundle: both towers, and what was found out of them.
 type model struct {
@@ -53,7 +57,7 @@ func nameOf(dir string) (string, bool) {
 }
 
 // open opens the parts that a specification names: a folder, or a folder for each tower.
-func open(spec bundle.Spec) (*bundle.Bundle, error) {
+func open(spec bundle.Spec, run Runner) (*bundle.Bundle, error) {
 	m := &model{b: &bundle.Bundle{Dir: spec.Folder}}
 	var err error
 	if spec.Folder == "" {
@@ -76,6 +80,7 @@ func open(spec bundle.Spec) (*bundle.Bundle, error) {
 	if err := m.open(); err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
 	}
+	m.openBatches(run)
 	b.Towers = m
 	return b, nil
 }

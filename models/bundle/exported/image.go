@@ -19,10 +19,11 @@ type imageTower struct {
 	size, embedDim, count  int        // of images, features and patches
 	batch                  int        // fixed by the export, else 0
 
-	last    bool    // channels are the last axis of the input
-	rounded bool    // pixels become uint8, and gradients end there
-	levels  float32 // the graph normalises pixels from 0 to this; 0 where it does not
-	scale   float64 // what the file multiplies similarities with, 0 where it does not tell
+	open    *opening // how a batch that the export fixed becomes any, where that was found
+	last    bool     // channels are the last axis of the input
+	rounded bool     // pixels become uint8, and gradients end there
+	levels  float32  // the graph normalises pixels from 0 to this; 0 where it does not
+	scale   float64  // what the file multiplies similarities with, 0 where it does not tell
 }
 
 func newImageTower(dir string, f *graph.File, name string, p imageConfig) (*imageTower, error) {
@@ -191,7 +192,13 @@ func (t *imageTower) once(g *graph.Graph, pixels graph.Node) (image, patches gra
 	case t.rounded:
 		x = g.Apply(graph.Standard, "Round", nil, x).Cast(graph.Uint8)
 	}
-	out, err := graph.Inline(g, roots, map[graph.Node]graph.Node{t.input: x})
+	replace := map[graph.Node]graph.Node{t.input: x}
+	var out []graph.Node
+	if t.open != nil {
+		out, err = t.open.inline(g, roots, replace, staticAxis(pixels, 0))
+	} else {
+		out, err = graph.Inline(g, roots, replace)
+	}
 	if err != nil {
 		return graph.Node{}, graph.Node{}, err
 	}

@@ -1,12 +1,15 @@
 package exported_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/exported"
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
@@ -24,14 +27,19 @@ func specOf(dir string) string {
 // Folders as tools/golden/layouts.py wrote them, with PyTorch's features and gradients, are read without bundle.json.
 func TestLayouts(t *testing.T) {
 	orttest.Need(t)
+	running = true
+	defer func() { running = false }()
 	list, err := filepath.Glob(layouts + "/*/golden.safetensors")
-	if err != nil || len(list) < 11 {
+	if err != nil || len(list) < 12 {
 		t.Fatalf("%d layouts, %v", len(list), err)
 	}
 	for _, path := range list {
 		dir := filepath.Dir(path)
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			b := openBundle(t, specOf(dir))
+			if b.Batch() != 0 {
+				t.Errorf("images still go through in batches of %d", b.Batch())
+			}
 			want := orttest.Golden(t, path)
 			sameAs(t, b, want)
 			frozen := filepath.Join(t.TempDir(), "frozen")
@@ -125,5 +133,44 @@ func TestVariants(t *testing.T) {
 	for _, spec := range []string{"image=a", "folder=a,image=b,text=c", "size=3", "variant=fp16"} {
 		_, err := bundle.Find(spec)
 		orttest.OneLine(t, spec, err, spec)
+	}
+}
+
+// A text tower that was exported for one text is opened: a thousand classes go through it in one pass, and the features
+// of a class are those that it has alone. It stood in a graph once for each class before, which ended at 256.
+func TestThousandClassesThroughAFixedBatch(t *testing.T) {
+	orttest.Need(t)
+	running = true
+	defer func() { running = false }()
+	for _, layout := range []string{"immich", "usls"} {
+		b := openBundle(t, layouts+"/"+layout)
+		if b.Batch() != 0 {
+			t.Fatalf("%s: images still go through in batches of %d", layout, b.Batch())
+		}
+		var names []string
+		for i := range 1000 {
+			names = append(names, fmt.Sprint("a thing ", i))
+		}
+		g := graph.New()
+		ctx := g.Input("ctx", graph.Float, graph.Static(4, 8))
+		all, err := b.Prompts(g, names, []clip.Prompt{{Ctx: ctx}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		one, err := b.Prompts(g, names[997:998], []clip.Prompt{{Ctx: ctx}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		model, err := graph.Model(graph.Output{Name: "all", Node: all[0].Unit()}, graph.Output{Name: "one",
+			Node: one[0].Unit()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := tensor.New(4, 8)
+		for i := range in.Data {
+			in.Data[i] = float32(i%5)/5 - 0.4
+		}
+		out := orttest.Run(t, model, b.Dir, tensor.Map{"ctx": in})
+		orttest.Near(t, layout, out["all"].Rows([]int{997}), out["one"])
 	}
 }

@@ -21,6 +21,7 @@ type textTower struct {
 	table                                 embeddingTable
 
 	batch, length      int // fixed by the export, else 0
+	open               *opening
 	context, embedDim  int
 	short              bool // sequences need only be as long as they are
 	causal             bool
@@ -282,7 +283,13 @@ func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []
 			feed[t.eot] = feed[t.eot].Unsqueeze(1)
 		}
 	}
-	out, err := graph.Inline(g, []graph.Node{t.output}, feed)
+	var out []graph.Node
+	var err error
+	if roots := []graph.Node{t.output}; t.open != nil {
+		out, err = t.open.inline(g, roots, feed, n)
+	} else {
+		out, err = graph.Inline(g, roots, feed)
+	}
 	if err != nil {
 		return graph.Node{}, err
 	}
