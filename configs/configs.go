@@ -203,7 +203,9 @@ func unknown(at string, m map[string]any, t reflect.Type) error {
 // renamed are keys that were called otherwise before; those that begin with a dot stand in several sections.
 var renamed = map[string]string{"exam": "eval.sets and eval.sets_root", "exam.sets": "eval.sets",
 	"exam.root": "eval.sets_root", "joint": "embed_dim",
-	".drawn": ".generator"}
+	"secure_aggregation.beside":  "secure_aggregation.extra_clip",
+	"secure_aggregation.surveys": "secure_aggregation.statistics",
+	".drawn":                     ".generator"}
 
 func unknownKey(key string, fields map[string]reflect.Type) error {
 	last := max(0, strings.LastIndexByte(key, '.'))

@@ -75,6 +75,8 @@ func TestErrors(t *testing.T) {
 		{"synthetic: {drawn: {train: 3}}", nil, []string{"synthetic.drawn is now called synthetic.generator"}},
 		{"backbones: [{image: a, model: b}]", nil, []string{"backbones"}},
 		{"name: {image: [a]}", nil, []string{"name"}},
+		{"secure_aggregation: {beside: 3}", nil, []string{"beside is now called secure_aggregation.extra_clip"}},
+		{"secure_aggregation: {surveys: clear}", nil, []string{"is now called secure_aggregation.statistics"}},
 		{"train: 3", nil, []string{"train", "lr"}},
 		{"train: {lr: fast}", nil, []string{"lr"}},
 		{"a: [", nil, []string{"c.yaml"}},

@@ -28,7 +28,8 @@ func TestBlame(t *testing.T) {
 		{"lr: 0.1", "lr: -1", nil, nil, ":5: train: optim: sgd: lr is -1"},
 		{"svd_every: epoch", "svd_every: never", nil, nil, ":3: fedpha: option svd_every"},
 		{"", "", []string{"PROMPTFED_TRAIN_ROUNDS=none"}, nil, "PROMPTFED_TRAIN_ROUNDS=none: train.rounds: "},
-		{"rounds: 3", "rounds: none", []string{"PROMPTFED_TRAIN_ROUNDS=0"}, nil, "PROMPTFED_TRAIN_ROUNDS=0: train.rounds"},
+		{"rounds: 3", "rounds: none", []string{"PROMPTFED_TRAIN_ROUNDS=0"}, nil,
+			"PROMPTFED_TRAIN_ROUNDS=0: train.rounds"},
 		{"rounds: 3", "rounds: none", []string{"PROMPTFED_TRAIN_ROUNDS=0"}, []string{"train.rounds=-1"},
 			"--set train.rounds=-1: train.rounds: -1;"},
 		{"", "", nil, []string{"train={rounds: 0}"}, "--set train={rounds: 0}: train.rounds: 0;"},
@@ -99,7 +100,8 @@ func TestOptionsOfAnotherMethod(t *testing.T) {
 	if l, err = Open(file(t, three), []string{"method=fedpha"}); err != nil || len(l.Notes) > 0 || len(l.Options) != 3 {
 		t.Errorf("the same method: %v, %v, notes %q", err, l.Options, l.Notes)
 	}
-	if l, err = Open(file(t, three), []string{"with=[fedprox]"}); err != nil || len(l.Notes) > 0 || len(l.Options) != 3 {
+	if l, err = Open(file(t, three), []string{"with=[fedprox]"}); err != nil || len(l.Notes) > 0 ||
+		len(l.Options) != 3 {
 		t.Errorf("a wrapper more: %v, %v, notes %q", err, l.Options, l.Notes)
 	}
 	t.Setenv("PROMPTFED_METHOD", "coop")

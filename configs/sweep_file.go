@@ -113,8 +113,8 @@ func readSections(f parsed, text []byte) (SweepFile, map[string]bool, error) {
 		section, _ := only[name].(map[string]any)
 		if seeds, ok := section["seeds"]; ok {
 			if list, _ := seeds.([]any); len(list) == 0 {
-				return s, there, fmt.Errorf("%s: %s.seeds is empty; list at least one seed, or leave the key out", f.path,
-					name)
+				return s, there, fmt.Errorf("%s: %s.seeds is empty; list at least one seed, or leave the key out",
+					f.path, name)
 			}
 		}
 	}

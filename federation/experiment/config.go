@@ -58,7 +58,7 @@ const (
 // Values of eval.select and eval.confusion.
 const (
 	lastRound = "last"
-	bestVal   = "best-val"
+	BestVal   = "best-val"
 	localOnly = "local"
 	everyone  = "all"
 	nobody    = "none"
@@ -84,7 +84,7 @@ type Train struct {
 	ClipNorm    float64        `config:"clip_norm" help:"largest norm of all gradients together; 0 for none"`
 	ClipValue   float64        `config:"clip_value" help:"largest entry of a gradient; 0 for none"`
 	Patience    int            `config:"patience" help:"stop after so many tested rounds without a better validation accuracy; 0 to train all rounds"`
-	Each        Each           `config:"each"`
+	Each        Overrides      `config:"each"`
 	Schedule    optim.Schedule `config:"schedule" help:"of lr over rounds"`
 }
 
@@ -236,8 +236,8 @@ func checkName(name string) error {
 	case name == "":
 		return errors.New("empty; the run's folder is named after it")
 	case strings.HasPrefix(name, "."), strings.ContainsAny(name, `/\`), strings.ContainsFunc(name, unicode.IsControl):
-		return fmt.Errorf("%q cannot name a folder in runs/: leave out slashes, control characters and a dot in front; "+
-			"--out takes another folder", name)
+		return fmt.Errorf("%q cannot name a folder in runs/: leave out slashes, control characters and a dot in "+
+			"front; --out takes another folder", name)
 	case len(name) > longestName:
 		return fmt.Errorf("%d bytes are too many to name a folder; at most %d", len(name), longestName)
 	}

@@ -44,8 +44,8 @@ func keys(d Def) []string {
 	return out
 }
 
-// Takes tells whether a method or one of its wrappers has an option, or is itself what options lie below. Names that are
-// not known have none.
+// Takes tells whether a method or one of its wrappers has an option, or is itself what options lie below. Names that
+// are not known have none.
 func Takes(name string, with []string, option string) bool {
 	return slices.ContainsFunc(append([]string{name}, with...), func(n string) bool {
 		d, err := Find(n)

@@ -47,10 +47,10 @@ func execute(ctx context.Context, args []string) int {
 	root.SetVersionTemplate("promptfed {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(initCommand(), runCommand(), sweepCommand(), reportCommand(), listCommand(), convertCommand(),
-		bundleCommand(), inspectCommand(), checkCommand(), gradCommand(),
-		partitionCommand(), featuresCommand(), pretrainCommand(), predictCommand(), exportCommand(), traceCommand(),
-		termsCommand(), benchCommand(), serveCommand(), joinCommand(), workCommand(), certsCommand(),
-		natsConfigCommand(), statusCommand())
+		bundleCommand(), inspectCommand(), checkCommand(), gradCommand(), partitionCommand(), featuresCommand(),
+		pretrainCommand(),
+		predictCommand(), exportCommand(), traceCommand(), termsCommand(), benchCommand(), serveCommand(),
+		joinCommand(), workCommand(), certsCommand(), natsConfigCommand(), statusCommand())
 	complete(root)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
@@ -59,7 +59,8 @@ func execute(ctx context.Context, args []string) int {
 	}
 	fmt.Fprintln(os.Stderr, "promptfed: "+oneLine(err))
 	var u usageError
-	if errors.As(err, &u) || errors.As(err, new(runfolder.Occupied)) || strings.HasPrefix(err.Error(), "unknown command") {
+	if errors.As(err, &u) || errors.As(err, new(runfolder.Occupied)) ||
+		strings.HasPrefix(err.Error(), "unknown command") {
 		return usage
 	}
 	return failed

@@ -21,6 +21,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/facts"
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
@@ -28,6 +29,7 @@ import (
 	"promptfed/federation/transport/subjects"
 	"promptfed/tools/progress"
 	"promptfed/tools/results"
+	"promptfed/tools/runfolder"
 )
 
 // joinFlags are the command line of join.
@@ -43,7 +45,7 @@ type joinFlags struct {
 	insecureDP  bool
 	link        linkOptions
 
-	required []experiment.Requirement
+	required []facts.Requirement
 }
 
 func joinCommand() *cobra.Command {
@@ -221,17 +223,19 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	if err != nil {
 		return err
 	}
-	defer done()
-	if err := a.Run(ctx); err != nil {
+	err = a.Run(ctx)
+	if err = errors.Join(err, done(err)); err != nil {
 		return err
 	}
 	fmt.Println(over)
 	return nil
 }
 
-// prepare opens this client's data and backbone, and makes its client.
+// prepare opens this client's data and backbone, and makes its client; done, which hears how its work ended, lets go of
+// them.
 func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Invitation,
-	log *slog.Logger) (*exchange.Client, func(), error) {
+	log *slog.Logger) (*exchange.Client, func(error) error, error) {
+	began := time.Now()
 	conf, err := f.configuration(inv)
 	if err != nil {
 		return nil, nil, err
@@ -298,13 +302,19 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 	if err == nil {
 		err = errors.Join(writeConfig(f.state, b.Config), writeJSON(f.state, results.DataFile, b.Info))
 	}
-	done := func() {
+	end := func(error) error { return nil }
+	if err == nil {
+		end, err = runfolder.Begin(ctx, f.state, b.Config, runfolder.DataOf(b), began)
+	}
+	done := func(failed error) error {
 		summed()
 		worker.Close()
 		b.Close()
+		return end(failed)
 	}
 	if err != nil {
-		done()
+		end = func(error) error { return nil }
+		done(err)
 		return nil, nil, err
 	}
 	return a, done, nil

@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/sets"
 	"promptfed/models/bundle"
 	"promptfed/tools/tables"
+	"promptfed/tools/traffic"
 )
 
 func listCommand() *cobra.Command {
@@ -21,16 +22,19 @@ func listCommand() *cobra.Command {
 	c.PersistentFlags().StringVar(&models, "models", "", "folder with bundles by name")
 	bytes := false
 	ofMethods := listOf("methods", "base methods, that learn prompts", func() []entry { return methodEntries(false) })
-	ofMethods.Flags().BoolVar(&bytes, "bytes", false, "what each method and wrapper sends, counted, beside the papers' "+
-		"formula")
+	ofMethods.Flags().BoolVar(&bytes, "bytes", false, "what each method and wrapper sends, counted, beside the "+
+		"papers' formula")
 	list := ofMethods.RunE
 	ofMethods.RunE = func(c *cobra.Command, args []string) error {
 		if !bytes {
 			return list(c, args)
 		}
-		text, err := byteText()
-		fmt.Print(text)
-		return err
+		rows, err := traffic.Rows()
+		if err != nil {
+			return err
+		}
+		fmt.Print(align(rows) + traffic.Note)
+		return nil
 	}
 	backbones := &cobra.Command{Use: "backbones", Short: "bundles that are found by name", Args: exactly(0),
 		RunE: func(*cobra.Command, []string) error {

@@ -49,8 +49,8 @@ func runCommand() *cobra.Command {
 		"configuration, methods are compared on them as promptfed init would write it")
 	c.Flags().StringVar(&f.out, "out", "", "run folder (default runs/NAME); with several configurations, the folder "+
 		"above them")
-	c.Flags().Var(&f.seeds, "seeds", "run each configuration once with every seed, as in 1,2,3 or 1-3; the table shows "+
-		"means and standard deviations over seeds")
+	c.Flags().Var(&f.seeds, "seeds", "run each configuration once with every seed, as in 1,2,3 or 1-3; the table "+
+		"shows means and standard deviations over seeds")
 	c.Flags().BoolVar(&f.use.Resume, "resume", false, "go on after the last finished round")
 	c.Flags().BoolVar(&f.use.Force, "force", false, forceHelp)
 	f.spread.add(c)
@@ -80,8 +80,8 @@ func (f runFlags) ofSweep() sweepFlags {
 		shown: f.shown}
 }
 
-// sweep is what the command line asks for where that is a sweep; nil where it is single runs. Images are looked at here,
-// and become changes of the configurations, where there are any.
+// sweep is what the command line asks for where that is a sweep; nil where it is single runs. Images are looked at
+// here, and become changes of the configurations, where there are any.
 func (f *runFlags) sweep(args []string) (*configs.Sweep, error) {
 	if f.images != "" && len(args) == 0 {
 		if f.smoke {

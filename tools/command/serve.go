@@ -195,8 +195,8 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 }
 
 // train waits for clients and runs the rounds.
-func (f serveFlags) train(ctx context.Context, h *transport.Server, b *experiment.Built, dir string, d *progress.Display,
-	round func(record.Record), log *slog.Logger) (err error) {
+func (f serveFlags) train(ctx context.Context, h *transport.Server, b *experiment.Built, dir string,
+	d *progress.Display, round func(record.Record), log *slog.Logger) (err error) {
 	log.Info("waiting for clients", "needed", f.wait, "of", f.clients)
 	terms, err := h.Wait(ctx, f.wait)
 	if err != nil {

@@ -49,7 +49,8 @@ func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
 		f.jobs = 1
 	}
 	jobs, workers := share(f.jobs, todo, runtime.NumCPU())
-	r := &sweepRun{dir: dir, workers: workers, others: others, show: progress.NewSweep(s, len(s.Cells)-len(todo), todo, jobs)}
+	r := &sweepRun{dir: dir, workers: workers, others: others,
+		show: progress.NewSweep(s, len(s.Cells)-len(todo), todo, jobs)}
 	err = r.run(ctx, todo, jobs)
 	r.show.Close()
 	if ctx.Err() != nil {

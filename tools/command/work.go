@@ -161,7 +161,7 @@ func (f workFlags) prepare(ctx context.Context, config []byte) (*task, error) {
 	if f.jobs == 0 {
 		t.info.Jobs = b.Settings().Workers
 	}
-	if t.info.Compatibility, err = b.Footing(ctx); err != nil {
+	if t.info.Compatibility, err = b.Compatibility(ctx); err != nil {
 		t.close()
 		return nil, err
 	}

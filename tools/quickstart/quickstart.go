@@ -144,7 +144,8 @@ func Kind(images string) (string, error) {
 		case e.IsDir() && depth >= 1:
 			return fs.SkipDir
 		case e.IsDir():
-		case byName(rel) == "parquet", byName(rel) == "list" && (strings.HasPrefix(rel, "list.") || strings.HasPrefix(rel, "metadata.")):
+		case byName(rel) == "parquet", byName(rel) == "list" && (strings.HasPrefix(rel, "list.") ||
+			strings.HasPrefix(rel, "metadata.")):
 			out = byName(rel)
 			return fs.SkipAll
 		}

@@ -45,7 +45,7 @@ func (p *Plan) write(kind, images string, d sets.Config, c choice, method string
 		line("method: %s                   # promptfed list methods", method)
 		return []byte(b.String())
 	}
-	line("# The methods that are compared; promptfed list methods shows all, and promptfed list methods NAME the options.")
+	line("# The methods that are compared; promptfed list methods shows all, and with a NAME the options.")
 	line("sweep:")
 	line("  axes:")
 	line("    - name: method")

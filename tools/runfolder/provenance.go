@@ -72,7 +72,8 @@ func DataOf(b *experiment.Built) *Data {
 }
 
 // Begin adds the present call, which began its work then, to what the folder says; end writes how it ended.
-func Begin(ctx context.Context, dir string, c experiment.Config, d *Data, began time.Time) (end func(error) error, err error) {
+func Begin(ctx context.Context, dir string, c experiment.Config, d *Data, began time.Time) (end func(error) error,
+	err error) {
 	path := filepath.Join(dir, ProvenanceFile)
 	var p Provenance
 	if b, err := os.ReadFile(path); err == nil {
@@ -165,7 +166,8 @@ func Again(ctx context.Context, flag string) string {
 // quoted is a word as a POSIX shell reads it back.
 func quoted(word string) string {
 	plain := func(r rune) bool {
-		return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || strings.ContainsRune("_-./=:,+@%", r)
+		return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' ||
+			strings.ContainsRune("_-./=:,+@%", r)
 	}
 	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
 		return word

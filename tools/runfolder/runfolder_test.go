@@ -31,8 +31,8 @@ func there(path ...string) bool {
 	return err == nil
 }
 
-// A folder with a finished round is refused, but for --resume and --force; one without is used again, and what was begun
-// in it is gone. Files that are no run's stay in any case.
+// A folder with a finished round is refused, but for --resume and --force; one without is used again, and what was
+// begun in it is gone. Files that are no run's stay in any case.
 func TestClaim(t *testing.T) {
 	for _, c := range []struct {
 		what   string
@@ -105,7 +105,8 @@ func TestCheckWritesNothing(t *testing.T) {
 // Each call of the program on a run has an entry, one that was killed no duration; secrets are left out.
 func TestProvenance(t *testing.T) {
 	dir := t.TempDir()
-	ctx := WithCommandLine(context.Background(), []string{"promptfed", "run", "x.yaml", "--token", "abc", "--token=abc"})
+	ctx := WithCommandLine(context.Background(), []string{"promptfed", "run", "x.yaml", "--token", "abc",
+		"--token=abc"})
 	conf := experiment.Defaults()
 	conf.Seed = 5
 	if _, err := Begin(ctx, dir, conf, &Data{Set: "synthetic", Digest: "d"}, time.Now()); err != nil { // killed

@@ -32,7 +32,7 @@ func wide(axis string, n int) *Table {
 	for i := range 3 {
 		r := Row{Labels: []string{strings.Repeat("long name ", 3) + fmt.Sprint(i)}}
 		for j := range n {
-			r.Cells = append(r.Cells, Cell{Stat: results.Stat{Values: []float64{float64(10*i + j)}}, Factor: 1, Unit: "",
+			r.Cells = append(r.Cells, Cell{Stat: results.Stat{Values: []float64{float64(10*i + j)}}, Factor: 1,
 				Best: i == 2})
 		}
 		t.Rows = append(t.Rows, r)

@@ -1,17 +1,20 @@
 package experiment
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
+	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/secure"
 )
 
-// secured sets up secure aggregation where the configuration has it, and refuses methods that need more than a mean.
-func (b *Built) secured() error {
+// openSecureAggregation sets up secure aggregation where the configuration has it, and refuses methods that need more
+// than a mean.
+func (b *Built) openSecureAggregation() error {
 	c := b.Config.SecureAggregation
 	if !c.On() {
 		return nil
@@ -20,9 +23,9 @@ func (b *Built) secured() error {
 	if err != nil {
 		return fmt.Errorf("secure_aggregation: the server would get sums only: %w", err)
 	}
-	if asked := methods.StatisticNames(b.Method); len(asked) > 0 && c.Surveys != "clear" {
+	if asked := methods.StatisticNames(b.Method); len(asked) > 0 && c.Statistics != "clear" {
 		return fmt.Errorf("secure_aggregation: clients answer the survey of %s, and the server would see each answer "+
-			"as it is; set secure_aggregation.surveys: clear to let it, or leave the layer out", strings.Join(asked,
+			"as it is; set secure_aggregation.statistics: clear to let it, or leave the layer out", strings.Join(asked,
 			", "))
 	}
 	if b.Config.Train.Centralised {
@@ -52,8 +55,8 @@ func (b *Built) secured() error {
 }
 
 // JoinSecure makes Settings those of a client of a run elsewhere, under secure aggregation; without, it gives nil.
-func (b *Built) JoinSecure(client int, p secure.Place) (*secure.Guard, error) {
-	if b.layer == nil && secure.Took(p.Dir) {
+func (b *Built) JoinSecure(client int, p secure.Party) (*secure.Guard, error) {
+	if b.layer == nil && secure.HasJoined(p.Dir) {
 		return nil, errors.New("the server has no secure aggregation any more, under which this client took part in " +
 			"its " +
 			"run; if that is right, take another --state")
@@ -68,10 +71,44 @@ func (b *Built) JoinSecure(client int, p secure.Place) (*secure.Guard, error) {
 }
 
 // ServeSecure makes Settings those of a server whose clients are elsewhere.
-func (b *Built) ServeSecure(p secure.Place) (err error) {
+func (b *Built) ServeSecure(p secure.Party) (err error) {
 	if b.layer != nil {
 		p.Agreed = b.Engine.RunSpec().String()
-		b.around, err = b.layer.AroundAt(p)
+		b.wrap, err = b.layer.WrapAt(p)
 	}
 	return err
+}
+
+// clients is how many there are of the experiment.
+func (b *Built) clients() int { return cmp.Or(b.of, len(b.Parts), b.Config.Partition.Clients) }
+
+// sampling is who trains in a round.
+func (b *Built) sampling() method.Sampling {
+	p := b.Engine.Plan
+	p.Clients = b.clients()
+	return p.Sampling()
+}
+
+// describePrivacy tells the two sides of an experiment what epsilons reckon with, where there is differential privacy.
+func (b *Built) describePrivacy() {
+	if _, on := methods.Private(b.Method); on {
+		s := b.sampling()
+		b.Engine.Privacy = fmt.Sprintf("%d rounds of %v of %d clients, sampling %s", b.Engine.Plan.Rounds, s.Size, s.Of,
+			b.Config.Sampling)
+	}
+}
+
+// Private tells whether there is differential privacy.
+func (b *Built) Private() bool { return b.Engine.Privacy != "" }
+
+// InsecureDP has the noise of differential privacy come from the run's seed also across machines. Both sides must agree
+// to it.
+func (b *Built) InsecureDP() error {
+	if dp, on := methods.Private(b.Method); on && dp.Secure {
+		return errors.New("--insecure-dp draws noise from the seed, which the option secure of dp rules out; leave " +
+			"one of the two out")
+	} else if on {
+		b.Engine.Privacy += ", noise from the seed"
+	}
+	return nil
 }

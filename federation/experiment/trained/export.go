@@ -1,4 +1,4 @@
-package experiment
+package trained
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 
+	"promptfed/federation/experiment"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
@@ -27,8 +28,8 @@ const (
 // Export writes what client k of the run in dir learned as one ONNX file at out: pixels of any size in, probabilities
 // of the classes out. Preprocessing, image tower and class features are inside; the text tower is not needed any more.
 // The file is run once before it takes its place. It gives the size of the file in bytes.
-func Export(ctx context.Context, c Config, dir string, k int, pixels, out string) (int64, error) {
-	f, err := reopen(c, dir, k)
+func Export(ctx context.Context, c experiment.Config, dir string, k int, pixels, out string) (int64, error) {
+	f, err := openFinished(c, dir, k)
 	if err != nil {
 		return 0, err
 	}
@@ -54,7 +55,7 @@ func Export(ctx context.Context, c Config, dir string, k int, pixels, out string
 }
 
 // try runs an exported classifier on one small image.
-func (f *finished) try(ctx context.Context, model *onnx.ModelProto) error {
+func (f *finishedRun) try(ctx context.Context, model *onnx.ModelProto) error {
 	s, err := ort.NewSession(model, ort.Options{})
 	if err != nil {
 		return err

@@ -18,8 +18,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Place is where one side of secure aggregation is that has the other elsewhere.
-type Place struct {
+// Party is where one side of secure aggregation is that has the other elsewhere.
+type Party struct {
 	Run    string          // identity of the run
 	Agreed string          // what all sides of the run have in common, such as engine.Terms
 	Dir    string          // folder of what outlasts a restart
@@ -30,25 +30,25 @@ type Place struct {
 const (
 	RecordFile = "secagg.json"      // what this side remembers, with a client's secrets of the round
 	KeysFile   = "secagg-keys.json" // keys of the others
-	ListFile   = "secagg.jsonl"     // what a client saw, a line for each sum and each refusal
+	LogFile    = "secagg.jsonl"     // what a client saw, a line for each sum and each refusal
 )
 
 // inProcess is the place of clients and a server of one process.
-func inProcess() Place { return Place{Who: &secagg.Local{}} }
+func inProcess() Party { return Party{Who: &secagg.Local{}} }
 
 // context is the digest that all messages of a run are bound to.
-func (p Place) context() [sha256.Size]byte {
+func (p Party) context() [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%q %q", p.Run, p.Agreed))
 }
 
-// Took tells whether a folder is that of a client that took part in a session.
-func Took(dir string) bool {
+// HasJoined tells whether a folder is that of a client that took part in a session.
+func HasJoined(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, RecordFile))
 	return err == nil
 }
 
 // read tells whether there was a file to read.
-func (p Place) read(name string, into any) (bool, error) {
+func (p Party) read(name string, into any) (bool, error) {
 	if p.Dir == "" {
 		return false, nil
 	}
@@ -66,7 +66,7 @@ func (p Place) read(name string, into any) (bool, error) {
 	return true, nil
 }
 
-func (p Place) write(name string, v any) error {
+func (p Party) write(name string, v any) error {
 	if p.Dir == "" {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (p Place) write(name string, v any) error {
 }
 
 // version tells whether a file is the one that was written last.
-func (p Place) version(name string) string {
+func (p Party) version(name string) string {
 	f, err := os.Stat(filepath.Join(p.Dir, name))
 	if p.Dir == "" || err != nil {
 		return ""
@@ -84,8 +84,8 @@ func (p Place) version(name string) string {
 	return fmt.Sprint(f.Size(), f.ModTime().UnixNano())
 }
 
-// list adds a line to the client's list.
-func (p Place) list(v any) error {
+// appendLog adds a line to the client's list.
+func (p Party) appendLog(v any) error {
 	if p.Dir == "" {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (p Place) list(v any) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(p.Dir, ListFile), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(filepath.Join(p.Dir, LogFile), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -101,8 +101,8 @@ func (p Place) list(v any) error {
 	return errors.Join(err, f.Close())
 }
 
-// modelOf is the digest of what the clients of a round train from, which must be the same for all.
-func modelOf(o message.Instruction) (sum [sha256.Size]byte, err error) {
+// modelDigest is the digest of what the clients of a round train from, which must be the same for all.
+func modelDigest(o message.Instruction) (sum [sha256.Size]byte, err error) {
 	down := tensor.Map{}
 	for name, t := range o.Broadcast {
 		if !strings.HasPrefix(name, message.GuardPart+"/") {

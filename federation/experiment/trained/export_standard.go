@@ -1,12 +1,13 @@
-package experiment
+package trained
 
 import (
 	"promptfed/runtime/graph"
 )
 
-// standard rewrites ONNX Runtime's own operators that bundles' graphs and methods use as standard ones, so that other
-// runtimes read the file too; ONNX Runtime finds its own again while loading. What cannot be rewritten stays.
-func standard(roots []graph.Node) []graph.Node {
+// standardOperators rewrites ONNX Runtime's own operators that bundles' graphs and methods use as standard ones, so
+// that other runtimes read the file too; ONNX Runtime finds its own again while loading. What cannot be rewritten
+// stays.
+func standardOperators(roots []graph.Node) []graph.Node {
 	return graph.Transform(roots, func(op *graph.Op, in []graph.Node) []graph.Node {
 		if op.Domain != graph.Microsoft {
 			return nil

@@ -12,7 +12,7 @@ import (
 )
 
 // OpenServer is Open for a server whose clients are elsewhere: there is no data, no backbone and no class. The engine's
-// classes, template and exams are for the caller to fill in, once clients have told them.
+// classes, template and evaluation sets are for the caller to fill in, once clients have told them.
 func OpenServer(c Config) (*Built, error) {
 	c.Data.Config = withoutData(c.Data.Config)
 	c.Eval.SetsRoot = ""
@@ -46,7 +46,7 @@ func OpenServer(c Config) (*Built, error) {
 	case c.Eval.Embeddings > 0:
 		return nil, errors.New("eval.embeddings: a server of clients elsewhere has no images; set it to 0")
 	}
-	b.apart()
+	b.acrossMachines()
 	return b, nil
 }
 

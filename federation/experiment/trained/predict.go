@@ -1,4 +1,6 @@
-package experiment
+// Package trained uses what a client of a finished run learned: it classifies images, and exports classifiers as ONNX
+// models. It needs the run folder and the client's backbone, not the data.
+package trained
 
 import (
 	"context"
@@ -13,6 +15,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
+	"promptfed/federation/experiment"
 	"promptfed/federation/features"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
@@ -26,9 +29,9 @@ type Prediction struct {
 	Probabilities []float32 // by class
 }
 
-// finished is one client of a finished run. It needs the run folder and the client's backbone, not the data.
-type finished struct {
-	config  Config
+// finishedRun is one client of a finished run. It needs the run folder and the client's backbone, not the data.
+type finishedRun struct {
+	config  experiment.Config
 	classes []string
 	clients int // how many there were
 	prompts tensor.Map
@@ -37,14 +40,14 @@ type finished struct {
 	worker  *local.Worker
 }
 
-// reopen reads what client k of the run in dir learned; the caller closes the worker.
-func reopen(c Config, dir string, k int) (*finished, error) {
+// openFinished reads what client k of the run in dir learned; the caller closes the worker.
+func openFinished(c experiment.Config, dir string, k int) (*finishedRun, error) {
 	path := filepath.Join(dir, record.PromptsFile)
 	prompts, meta, err := state.ReadPrompts(dir, k)
 	if err != nil {
 		return nil, fmt.Errorf("%w; is %s the folder of a finished run?", err, dir)
 	}
-	f := &finished{config: c, prompts: prompts}
+	f := &finishedRun{config: c, prompts: prompts}
 	var backbones []string
 	var owned []spec.LabelsOnly
 	for key, into := range map[string]any{state.MetaClasses: &f.classes, state.MetaBackbones: &backbones,
@@ -68,26 +71,26 @@ func reopen(c Config, dir string, k int) (*finished, error) {
 		return nil, fmt.Errorf("%s: it lists the classes of %d clients, there were %d; run the experiment again", path,
 			len(owned), f.clients)
 	}
-	f.client = &spec.Client{ID: k, Backbone: backbone{f.bundle}, Train: owned[k]}
+	f.client = &spec.Client{ID: k, Backbone: experiment.Backbone{Bundle: f.bundle}, Train: owned[k]}
 	if kept := state.Memory(prompts, k); kept != nil {
 		f.client.Train = kept
 	}
 	e := &spec.Experiment{Method: m, Classes: f.classes, Template: c.Data.Template}
 	e.Plan.Seed = c.Seed
-	f.worker = local.NewWorker(e, (&Built{Config: c}).Settings().Worker())
+	f.worker = local.NewWorker(e, (&experiment.Built{Config: c}).Settings().Worker())
 	return f, nil
 }
 
 // Predict classifies images with what client k of the run in dir learned. Features are computed anew in full precision:
 // those of the cache are rounded, and Export's files know nothing of it.
-func Predict(ctx context.Context, c Config, dir string, k int, images []data.Example) (classes []string,
+func Predict(ctx context.Context, c experiment.Config, dir string, k int, images []data.Example) (classes []string,
 	out []Prediction, err error) {
-	f, err := reopen(c, dir, k)
+	f, err := openFinished(c, dir, k)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.worker.Close()
-	x, err := (&Built{Config: c}).Extractor(nil)
+	x, err := (&experiment.Built{Config: c}).Extractor(nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -110,7 +113,7 @@ func Predict(ctx context.Context, c Config, dir string, k int, images []data.Exa
 }
 
 // findNamed finds the backbone of a client: one of the configuration's, by the name that the run noted.
-func findNamed(name string, c Config) (*bundle.Bundle, error) {
+func findNamed(name string, c experiment.Config) (*bundle.Bundle, error) {
 	for _, n := range c.Backbones {
 		if f, err := bundle.Find(n, c.Runtime.Models); err == nil && f.Name == name {
 			return f, nil

@@ -14,8 +14,9 @@ import (
 	"promptfed/federation/sets"
 )
 
-// paper is an exam that has been opened: its examples, and its classes where they are not the experiment's.
-type paper struct {
+// evaluationSet is an evaluation set that has been opened: its examples, and its classes where they are not the
+// experiment's.
+type evaluationSet struct {
 	name     string
 	classes  []string
 	template string // empty for that of the experiment
@@ -23,20 +24,20 @@ type paper struct {
 	notes    []string // of its set
 }
 
-// of makes an exam of the test examples of a set.
-func of(name string, s *data.Set) (paper, error) {
-	p := paper{name: name, classes: s.Classes, examples: s.Test}
+// newEvaluationSet makes an evaluation set of the test examples of a set.
+func newEvaluationSet(name string, s *data.Set) (evaluationSet, error) {
+	p := evaluationSet{name: name, classes: s.Classes, examples: s.Test}
 	if s.Pool != nil {
 		p.examples = s.Pool
 	}
 	if len(p.examples) == 0 {
-		return p, fmt.Errorf("exam %s has no test images", name)
+		return p, fmt.Errorf("evaluation set %s has no test images", name)
 	}
 	return p, nil
 }
 
-// tested are the test images of all clients, in the order of the set.
-func (b *Built) tested() []data.Example {
+// testedImages are the test images of all clients, in the order of the set.
+func (b *Built) testedImages() []data.Example {
 	var all []int
 	for _, p := range b.Parts {
 		all = append(all, p.Test...)
@@ -45,24 +46,25 @@ func (b *Built) tested() []data.Example {
 	return data.Pick(b.testList(), slices.Compact(all))
 }
 
-// openExams opens the data of every evaluation set: the classes of the whole set that data.classes leaves out, and with
-// them all test images of the base classes (engine.BaseToNew), the domains that partition.leave_out leaves out with all
-// their images, and other sets.
-func (b *Built) openExams(ctx context.Context, whole *data.Set, progress Progress) error {
+// openEvaluationSets opens the data of every evaluation set: the classes of the whole set that data.classes leaves out,
+// and with them all test images of the base classes (engine.BaseToNew), the domains that partition.leave_out leaves out
+// with all their images, and other sets.
+func (b *Built) openEvaluationSets(ctx context.Context, whole *data.Set, progress Progress) error {
 	if part, other := b.Config.Data.Classes, map[string]string{record.BaseSet: record.NewSet,
 		record.NewSet: record.BaseSet}; part != allClasses {
 		half, err := partition.ClassSubset(whole, other[part])
 		if err != nil {
 			return err
 		}
-		p, err := of(other[part], half)
+		p, err := newEvaluationSet(other[part], half)
 		if err != nil {
 			return err
 		}
 		if part == record.BaseSet {
-			b.papers = append(b.papers, paper{name: part, classes: b.Set.Classes, examples: b.tested()})
+			b.evaluationSets = append(b.evaluationSets, evaluationSet{name: part, classes: b.Set.Classes,
+				examples: b.testedImages()})
 		}
-		b.papers = append(b.papers, p)
+		b.evaluationSets = append(b.evaluationSets, p)
 	}
 	left, err := partition.LeftOut(b.Config.Partition, b.Set)
 	if err != nil {
@@ -70,11 +72,11 @@ func (b *Built) openExams(ctx context.Context, whole *data.Set, progress Progres
 	}
 	for _, d := range left {
 		train, val, test := d.Of(b.Set)
-		p := paper{name: d.Domain, classes: b.Set.Classes, examples: slices.Concat(train, val, test)}
+		p := evaluationSet{name: d.Domain, classes: b.Set.Classes, examples: slices.Concat(train, val, test)}
 		if len(p.examples) == 0 {
-			return fmt.Errorf("exam %s: the domain has no images", d.Domain)
+			return fmt.Errorf("evaluation set %s: the domain has no images", d.Domain)
 		}
-		b.papers = append(b.papers, p)
+		b.evaluationSets = append(b.evaluationSets, p)
 	}
 	for _, name := range b.Config.Eval.Sets {
 		c := b.Config.Data.Config
@@ -87,23 +89,23 @@ func (b *Built) openExams(ctx context.Context, whole *data.Set, progress Progres
 		if err != nil {
 			return fmt.Errorf("eval.sets: %w", err)
 		}
-		if err := b.sift(ctx, s, progress); err != nil {
+		if err := b.dropUnreadable(ctx, s, progress); err != nil {
 			return fmt.Errorf("eval.sets: %s: %w", name, err)
 		}
-		p, err := of(name, s)
+		p, err := newEvaluationSet(name, s)
 		if err != nil {
 			return err
 		}
 		p.template, p.notes = s.Template, s.Notes
-		b.papers = append(b.papers, p)
+		b.evaluationSets = append(b.evaluationSets, p)
 	}
 	return nil
 }
 
-// exams computes the features of all exams.
-func (b *Built) exams(ctx context.Context, x features.Extractor) error {
+// evaluationFeatures computes the features of all evaluation sets.
+func (b *Built) evaluationFeatures(ctx context.Context, x features.Extractor) error {
 	b.Engine.EvaluationSets = nil
-	for _, p := range b.papers {
+	for _, p := range b.evaluationSets {
 		e := spec.EvaluationSet{Name: p.name, Template: p.template, Test: map[string]method.Data{}}
 		if !slices.Equal(p.classes, b.Set.Classes) {
 			e.Classes = p.classes
@@ -111,7 +113,7 @@ func (b *Built) exams(ctx context.Context, x features.Extractor) error {
 		for _, f := range b.Bundles {
 			rows, err := b.featuresOf(ctx, x, f, p.examples, 1)
 			if err != nil {
-				return fmt.Errorf("exam %s: %w", p.name, err)
+				return fmt.Errorf("evaluation set %s: %w", p.name, err)
 			}
 			e.Test[f.Name] = rows
 		}

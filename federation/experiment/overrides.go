@@ -7,15 +7,15 @@ import (
 	"promptfed/federation/engine/spec"
 )
 
-// Each is the section train.each: lists with an entry for each client, repeated when there are more clients; empty for
-// all alike.
-type Each struct {
+// Overrides is the section train.each: lists with an entry for each client, repeated when there are more clients; empty
+// for all alike.
+type Overrides struct {
 	Epochs []int `config:"epochs" help:"by client: train.epochs of its own"`
 	Batch  []int `config:"batch" help:"by client: train.batch of its own"`
 	Steps  []int `config:"steps" help:"by client: the most steps of a round, 0 for no bound"`
 }
 
-func (e Each) check() error {
+func (e Overrides) check() error {
 	for _, l := range []struct {
 		key   string
 		list  []int
@@ -28,8 +28,8 @@ func (e Each) check() error {
 	return nil
 }
 
-// paces are the lists as the engine repeats them.
-func (e Each) paces(clients int) []spec.Overrides {
+// perClient are the lists as the engine repeats them.
+func (e Overrides) perClient(clients int) []spec.Overrides {
 	if len(e.Epochs)+len(e.Batch)+len(e.Steps) == 0 {
 		return nil
 	}

@@ -1,9 +1,9 @@
-package command
+// Package traffic counts what methods send in a round, in messages as they are encoded.
+package traffic
 
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/spec"
@@ -98,8 +98,9 @@ func count(name string, with []string) (traffic, error) {
 		(a.BytesUp + a.BytesDown - b.BytesUp - b.BytesDown) / clients}, nil
 }
 
-// byteText lists what methods send: counted messages beside the formula that the papers give for the numbers in them.
-func byteText() (string, error) {
+// Rows list what methods send, behind a row of heads: counted messages beside the formula that the papers give for the
+// numbers in them.
+func Rows() ([][]string, error) {
 	rows := [][]string{{"method", "up, bytes", "down, bytes", "more in round 0", "numbers, both ways", "formula",
 		"of it, bytes"}}
 	for _, e := range methods.Table() {
@@ -109,7 +110,7 @@ func byteText() (string, error) {
 		}
 		t, err := count(name, with)
 		if err != nil {
-			return "", fmt.Errorf("%s: %w", title, err)
+			return nil, fmt.Errorf("%s: %w", title, err)
 		}
 		formula, numbers := e.Numbers(methods.Sizes{Tokens: sizedTokens, Width: sizedWidth, Classes: sizedClasses,
 			Dim: sizedWidth, Hidden: 8})
@@ -120,11 +121,11 @@ func byteText() (string, error) {
 		}
 		rows = append(rows, row)
 	}
-	return align(rows) + strings.TrimSpace(byteNote) + "\n", nil
+	return rows, nil
 }
 
-const byteNote = `
-One client and one round at d = p = 512, m = 16 tokens, l = 100 classes, d1 = 512, d2 = 8, default options. Messages are counted as
+// Note says at which sizes Rows are counted.
+const Note = `One client and one round at d = p = 512, m = 16 tokens, l = 100 classes, d1 = 512, d2 = 8, default options. Messages are counted as
 they are encoded, names and shapes included, in the second round; formulas are those of FedAPPR's table S6, in numbers of 4 bytes,
 both ways together.
 `

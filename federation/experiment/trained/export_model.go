@@ -1,4 +1,4 @@
-package experiment
+package trained
 
 import (
 	"context"
@@ -21,7 +21,7 @@ const ready = "normalised"
 
 // model chains preprocessing, image tower and class scores. Only what the scores need of the tower is in it; of a
 // method that puts prompts into the tower, the tower with these is in the scores.
-func (f *finished) model(ctx context.Context, pixels string) (*onnx.ModelProto, error) {
+func (f *finishedRun) model(ctx context.Context, pixels string) (*onnx.ModelProto, error) {
 	scores, err := inference.Classifier(f.worker, ctx, f.client, f.clients, f.prompts)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (f *finished) model(ctx context.Context, pixels string) (*onnx.ModelProto, 
 }
 
 // preprocessing is the graph from an image's pixels to those of a tower.
-func (f *finished) preprocessing(pixels string, into graph.Node) (*onnx.ModelProto, error) {
+func (f *finishedRun) preprocessing(pixels string, into graph.Node) (*onnx.ModelProto, error) {
 	batch := graph.Sym("B")
 	if d := into.Shape(); len(d) > 0 && d[0].Static() { // exported for batches of one size
 		batch = d[0]
@@ -124,7 +124,7 @@ func (t *imageTower) head(scores graph.Node) (m *onnx.ModelProto, feeds map[stri
 		}
 		return nil
 	})
-	m, err = graph.Model(graph.Output{Name: ClassifierOutput, Node: standard(roots)[0].Softmax(-1)})
+	m, err = graph.Model(graph.Output{Name: ClassifierOutput, Node: standardOperators(roots)[0].Softmax(-1)})
 	return m, feeds, err
 }
 
@@ -140,7 +140,7 @@ func (t *imageTower) model() (*onnx.ModelProto, error) {
 		}
 	}
 	out := make([]graph.Output, len(roots))
-	for i, n := range standard(roots) {
+	for i, n := range standardOperators(roots) {
 		out[i] = graph.Output{Name: t.asked[i].Name, Node: n}
 	}
 	m, err := t.file.Model(out...)

@@ -9,13 +9,13 @@ import (
 
 // TestEach: lists of different lengths are repeated each by itself.
 func TestEach(t *testing.T) {
-	e := Each{Epochs: []int{2, 1, 1}, Batch: []int{32, 16}}
+	e := Overrides{Epochs: []int{2, 1, 1}, Batch: []int{32, 16}}
 	want := []spec.Overrides{{Epochs: 2, Batch: 32}, {Epochs: 1, Batch: 16}, {Epochs: 1, Batch: 32},
 		{Epochs: 2, Batch: 16}}
-	if got := e.paces(4); !slices.Equal(got, want) {
+	if got := e.perClient(4); !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if (Each{}).paces(4) != nil {
+	if (Overrides{}).perClient(4) != nil {
 		t.Error("empty lists change something")
 	}
 	c := small("promptfl")

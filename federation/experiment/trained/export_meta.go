@@ -1,4 +1,4 @@
-package experiment
+package trained
 
 import (
 	"encoding/json"
@@ -40,7 +40,7 @@ var inputLayouts = map[string]string{
 }
 
 // metadata says where an exported classifier is from.
-func (f *finished) metadata(dir, pixels string) ([]*onnx.StringStringEntryProto, error) {
+func (f *finishedRun) metadata(dir, pixels string) ([]*onnx.StringStringEntryProto, error) {
 	c := f.config
 	options, err := methods.Resolve(c.Method, c.With, c.Options)
 	if err != nil {
@@ -76,7 +76,7 @@ func (f *finished) metadata(dir, pixels string) ([]*onnx.StringStringEntryProto,
 	put(MetaClients, f.clients)
 	records, recordsErr := record.Records(dir)
 	if recordsErr == nil {
-		records = records[:inference.RoundsTrained(f.worker, f.client, f.clients, records, c.evaluation(), c.Eval.View)]
+		records = records[:inference.RoundsTrained(f.worker, f.client, f.clients, records, c.Evaluation(), c.Eval.View)]
 		put(MetaRounds, len(records))
 	}
 	put(MetaSeed, strconv.FormatUint(c.Seed, 10))

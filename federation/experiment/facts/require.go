@@ -1,4 +1,4 @@
-package experiment
+package facts
 
 import (
 	"fmt"
@@ -96,7 +96,7 @@ func on(value any) bool {
 	case []string:
 		return len(v) > 0
 	case string:
-		return v != "" && v != nobody && v != "off"
+		return v != "" && v != "none" && v != "off"
 	}
 	n, ok := number(value)
 	return ok && n != 0
@@ -122,7 +122,7 @@ func (f Facts) Meets(list []Requirement, keys map[string]any, whose string) erro
 		if !ok {
 			fact.Name = r.Key
 			if fact.Value, ok = keys[r.Key]; !ok {
-				return UnknownFact(r.Key)
+				return f.Unknown(r.Key)
 			}
 		}
 		if !r.Holds(fact.Value) {
@@ -132,11 +132,11 @@ func (f Facts) Meets(list []Requirement, keys map[string]any, whose string) erro
 	return nil
 }
 
-// UnknownFact says which names a requirement may have.
-func UnknownFact(name string) error {
+// Unknown says which names a requirement may have.
+func (f Facts) Unknown(name string) error {
 	var names []string
-	for _, f := range factTable {
-		names = append(names, f.name)
+	for _, fact := range f {
+		names = append(names, fact.Name)
 	}
 	return fmt.Errorf("--require %s: there is no such key; there are %s, and all keys of the configuration, such as "+
 		"train.epochs or options.NAME", name, strings.Join(names, ", "))

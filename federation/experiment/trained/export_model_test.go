@@ -1,4 +1,4 @@
-package experiment
+package trained
 
 import (
 	"context"
@@ -53,7 +53,7 @@ func TestStandard(t *testing.T) {
 		}
 		return model
 	}
-	plain := encode(standard(roots))
+	plain := encode(standardOperators(roots))
 	if strings.Contains(plain.String(), graph.Microsoft) {
 		t.Error("ONNX Runtime's own operators are left")
 	}

@@ -1,4 +1,4 @@
-package experiment
+package trained
 
 import (
 	"context"
@@ -18,8 +18,10 @@ import (
 	"testing"
 
 	"promptfed/federation/data"
+	"promptfed/federation/datatest"
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
 	"promptfed/federation/sets"
 	"promptfed/models/synthetic"
@@ -33,15 +35,16 @@ var oneTower = []string{"fedclip", "fedpr", "fedtpg", "fedvpt", "pfeddc"}
 
 // trained runs one round of a method on two clients, with two of the bundled backbones where it can, and gives the
 // run's configuration and folder.
-func trained(t *testing.T, method string, with ...string) (Config, string) {
+func trained(t *testing.T, method string, with ...string) (experiment.Config, string) {
 	t.Helper()
-	return trainedAs(t, method, func(*Config) {}, with...)
+	return trainedAs(t, method, func(*experiment.Config) {}, with...)
 }
 
 // trainedAs is trained with some settings changed.
-func trainedAs(t *testing.T, method string, change func(*Config), with ...string) (Config, string) {
+func trainedAs(t *testing.T, method string, change func(*experiment.Config), with ...string) (experiment.Config,
+	string) {
 	t.Helper()
-	c := Defaults()
+	c := experiment.Defaults()
 	c.Name, c.Method, c.With, c.Backbones = "small", method, with, []string{"tiny-vit-b16", "tiny-vit-b32"}
 	if slices.Contains(oneTower, method) {
 		c.Backbones = c.Backbones[:1]
@@ -56,7 +59,7 @@ func trainedAs(t *testing.T, method string, change func(*Config), with ...string
 	c.Partition.Clients, c.Train.Rounds, c.Train.LR = 2, 1, 0.05
 	c.Runtime.Cache = filepath.Join(cache, "features")
 	change(&c)
-	b, err := Open(context.Background(), c, nil)
+	b, err := experiment.Open(context.Background(), c, nil)
 	if err == nil {
 		err = b.Features(context.Background(), nil)
 	}
@@ -73,15 +76,7 @@ func trainedAs(t *testing.T, method string, change func(*Config), with ...string
 
 var cache string // of features, one for all tests
 
-func TestMain(m *testing.M) {
-	var err error
-	if cache, err = os.MkdirTemp("", "promptfed-test"); err != nil {
-		panic(err)
-	}
-	code := m.Run()
-	os.RemoveAll(cache)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { datatest.Main(m, &cache) }
 
 // pictures are images of odd sizes, up and down, tall and wide, grey, with alpha, and real ones where they are there.
 func pictures(t *testing.T) []data.Example {
@@ -139,7 +134,7 @@ func TestExportIsPredict(t *testing.T) {
 		t.Run(e.Name, func(t *testing.T) {
 			name, with := e.Name, []string(nil)
 			if e.Wrapper() {
-				name, with = Defaults().Method, []string{e.Name}
+				name, with = experiment.Defaults().Method, []string{e.Name}
 			}
 			c, dir := trained(t, name, with...)
 			for client, form := range map[int]string{0: PixelsUint8, 1: PixelsFloat} {
@@ -245,10 +240,10 @@ func TestExportStandsAlone(t *testing.T) {
 // With eval.select: best-val a classifier is that of the selected round, and so are the accuracy and the rounds in its
 // metadata. With a step that is far too long the first round of this run is better than its last.
 func TestExportSaysTheSelectedRound(t *testing.T) {
-	c, dir := trainedAs(t, "promptfl", func(c *Config) {
+	c, dir := trainedAs(t, "promptfl", func(c *experiment.Config) {
 		c.Train.Rounds, c.Train.LR, c.Data.ValShare = 4, 5, 0.5
 		c.Data.Generator.Train, c.Data.Generator.Test, c.Data.Generator.Difficulty = 16, 16, 1
-		c.Eval.Select, c.Eval.Every = bestVal, 1
+		c.Eval.Select, c.Eval.Every = experiment.BestVal, 1
 	})
 	path := filepath.Join(dir, "c.onnx")
 	if _, err := Export(context.Background(), c, dir, 0, PixelsUint8, path); err != nil {

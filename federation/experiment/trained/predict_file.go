@@ -1,4 +1,4 @@
-package experiment
+package trained
 
 import (
 	"context"
@@ -58,7 +58,7 @@ func openClassifier(path string, o ort.Options) (*ort.Session, []string, error) 
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if err := checkPorts(s.Inputs(), s.Outputs(), len(classes)); err != nil {
+	if err := checkInputs(s.Inputs(), s.Outputs(), len(classes)); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("%s: %w", path, err), s.Close())
 	}
 	return s, classes, nil
@@ -70,34 +70,34 @@ const (
 	maxPixels     = 1 << 27 // of a batch
 )
 
-// foreign is the error of a file that Export did not write.
-const foreign = "it is no classifier that promptfed export wrote: %s"
+// notOurs is the error of a file that Export did not write.
+const notOurs = "it is no classifier that promptfed export wrote: %s"
 
 // classifierClasses reads the class names of an exported classifier.
 func classifierClasses(m *onnx.ModelProto) (classes []string, err error) {
 	i := slices.IndexFunc(m.MetadataProps, func(p *onnx.StringStringEntryProto) bool { return p.Key == MetaClasses })
 	if i < 0 {
-		return nil, fmt.Errorf(foreign, "its metadata has no "+MetaClasses)
+		return nil, fmt.Errorf(notOurs, "its metadata has no "+MetaClasses)
 	}
 	if err := json.Unmarshal([]byte(m.MetadataProps[i].Value), &classes); err != nil || len(classes) == 0 {
-		return nil, fmt.Errorf(foreign, "the "+MetaClasses+" of its metadata are no list of names")
+		return nil, fmt.Errorf(notOurs, "the "+MetaClasses+" of its metadata are no list of names")
 	}
 	return classes, nil
 }
 
-func checkPorts(in, out []ort.ValueInfo, classes int) error {
+func checkInputs(in, out []ort.ValueInfo, classes int) error {
 	if len(in) != 1 || in[0].Name != ClassifierInput || len(in[0].Shape) != 4 {
-		return fmt.Errorf(foreign, "its one input must be "+ClassifierInput+" of rank 4")
+		return fmt.Errorf(notOurs, "its one input must be "+ClassifierInput+" of rank 4")
 	}
 	colours := 1
 	if in[0].IsInt() {
 		colours = 3
 	}
 	if in[0].Shape[colours].Size != 3 || in[0].Shape[0].Size > maxFixedBatch {
-		return fmt.Errorf(foreign, fmt.Sprintf("it takes %v, not images of red, green and blue", in[0]))
+		return fmt.Errorf(notOurs, fmt.Sprintf("it takes %v, not images of red, green and blue", in[0]))
 	}
 	if len(out) != 1 || out[0].Name != ClassifierOutput || len(out[0].Shape) != 2 || out[0].Shape[1].Size != classes {
-		return fmt.Errorf(foreign, fmt.Sprintf("its one output must be %s [B,%d]", ClassifierOutput, classes))
+		return fmt.Errorf(notOurs, fmt.Sprintf("its one output must be %s [B,%d]", ClassifierOutput, classes))
 	}
 	return nil
 }
