@@ -14,8 +14,14 @@ type Backbone interface {
 	Name() string
 	// Task describes the backbone; the engine fills in the client, the clients, the classes and the backbone's name.
 	Task() method.Task
-	// Text adds the text tower over all prompts to g: class features [C,D] for each, not normalised.
-	Text(g *graph.Graph, classes []string, prompts []Prompt) ([]graph.Node, error)
+	// Text adds the text tower over all prompts to g: class features [C,D] for each, not normalised; [B,C,D] for a
+	// prompt [B,T,w].
+	Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error)
+	// StepBytesForImage is how much memory a training step takes for each image that has a prompt of its own of so many
+	// tokens.
+	StepBytesForImage(classes []string, tokens int) (int, error)
+	// Words gives the embeddings [n,w] of the n tokens of a text, without those of its start and end.
+	Words(text string) (*tensor.Tensor, error)
 	// Sentences adds the features [N,D] of whole texts, not normalised.
 	Sentences(g *graph.Graph, texts []string) (graph.Node, error)
 	// Vision adds the image tower over pixels [B,3,S,S] with prompts: features [B,D], not normalised.
@@ -24,16 +30,9 @@ type Backbone interface {
 	WeightsDir() string
 }
 
-// Prompt is one learnable prompt [T,w] on its way through the text tower.
-type Prompt struct {
-	Ctx      graph.Node
-	After    int
-	Position string
-}
-
 // lower replaces the placeholders of a method's graph: all prompts that do not depend on one another go through the
 // text tower in one pass.
-func lower(b Backbone, classes []string, hand func(templates string) (*tensor.Tensor, error),
+func lower(b Backbone, classes []string, template string, hand func(templates string) (*tensor.Tensor, error),
 	roots []graph.Node) ([]graph.Node, error) {
 	for {
 		waiting := firstWave(roots)
@@ -42,7 +41,7 @@ func lower(b Backbone, classes []string, hand func(templates string) (*tensor.Te
 		}
 		g := roots[0].Graph()
 		built := map[*graph.Op]graph.Node{}
-		var prompts []Prompt
+		var prompts []method.Prompt
 		var texts []*graph.Op
 		for _, op := range waiting {
 			switch what, _ := op.Placeholder(); what {
@@ -60,8 +59,22 @@ func lower(b Backbone, classes []string, hand func(templates string) (*tensor.Te
 				}
 				built[op] = n
 			case method.PlaceholderText:
-				prompts = append(prompts, Prompt{op.In[0], op.Attrs.Int("after", 0), op.Attrs.Str("position", "end")})
-				texts = append(texts, op)
+				p := method.PromptOf(op)
+				if !p.Ctx.OK() && p.Template == "" {
+					p.Template = template
+				}
+				prompts, texts = append(prompts, p), append(texts, op)
+			case method.PlaceholderWords:
+				text, tokens := method.WordsOf(op)
+				t, err := b.Words(text)
+				if err == nil && t.Shape[0] != tokens {
+					err = fmt.Errorf("the words %q of a first prompt are %d tokens; take words of one token each", text,
+						t.Shape[0])
+				}
+				if err != nil {
+					return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
+				}
+				built[op] = g.Const(t)
 			default:
 				return nil, fmt.Errorf("%s: nothing builds %q", op.Label(), what)
 			}

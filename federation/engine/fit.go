@@ -22,7 +22,7 @@ func (s *Server) fit(params, rows tensor.Map, loss func(*method.Scope) graph.Nod
 		declared = append(declared, method.Param{Name: name, Shape: params[name].Shape})
 	}
 	scope := method.NewScope(method.Task{Width: s.Global.Width, Clients: s.Plan.Clients}, declared)
-	out, err := s.c.withGradients(nil, scope, loss(scope))
+	out, err := s.c.withGradients(nil, scope, alone(loss(scope)))
 	if err != nil {
 		return 0, err
 	}

@@ -44,6 +44,8 @@ type Training struct {
 	// Shared has one optimizer go from client to client, and from round to round, with what it remembers: momentum
 	// leaks between clients. They train one after the other, by number, in one process.
 	Shared bool
+	// Memory bounds, in bytes, what a step with text prompts for each image computes at a time; 0 is 4 GiB.
+	Memory int
 }
 
 // State is what one client remembers between rounds. A State is never changed, only replaced.
@@ -82,7 +84,7 @@ func NewWorker(e *Experiment, set Settings) *Worker {
 	w := &Worker{Method: e.Method, Train: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard,
 		Terms: set.Terms, Confusion: e.Evaluate.Confusion,
 		Noise: set.Noise, plan: e.Plan,
-		c: newCompiler(e.Method, e.Classes, e.Template, set.Session), computed: newComputed(mostComputed)}
+		c: newCompiler(e.Method, e.Classes, e.Template, e.Training.Memory, set.Session), computed: newComputed(mostComputed)}
 	w.exams = examiners(e, set, w.computed)
 	if e.Training.Shared {
 		w.shared = &sharedOptimizer{tensor.Map{}}
@@ -256,17 +258,19 @@ func (w *Worker) step(ctx context.Context, p *program, opt *optim.Optimizer, l *
 	}
 	now := both(l)
 	in := inputs{l: l, s: s, now: now, batch: batch}
-	feed, err := in.feed(p, host, epoch)
-	if err != nil {
-		return 0, err
-	}
-	out, err := p.session.Run(ctx, feed)
+	feed, out, err := p.inParts(ctx, in, host, epoch)
 	if err != nil {
 		return 0, err
 	}
 	grads, err := gradients(p, in, out, gradOutput, host)
+	l.Beside = map[string]tensor.Map{}
+	for _, name := range p.beside {
+		if err == nil {
+			l.Beside[name], err = gradients(p, in, out, besideOutput+name+"/"+gradOutput, host)
+		}
+	}
 	if err == nil {
-		err = m.step(ctx, p, in, feed, host, grads)
+		err = m.step(ctx, p, in, feed, host, epoch, grads)
 	}
 	if err == nil {
 		err = w.Method.Adjust(l, grads)
@@ -332,18 +336,16 @@ func (w *Worker) run(ctx context.Context, p *program, l *method.Local, s State, 
 	return w.runOn(ctx, p, l, s, data, all(data.Len()))
 }
 
-// atOnce is how many rows with patches or pixels are scored at a time.
-const atOnce = 64
-
 // scores computes class scores [N,C], or another value [N,...], of all rows of a data set, in parts where rows are
 // large.
 func (w *Worker) scores(ctx context.Context, p *program, l *method.Local, s State, data method.Data) (*tensor.Tensor,
 	error) {
-	if len(p.also) == 0 || data.Len() <= atOnce {
+	most := p.atOnce()
+	if most == 0 || data.Len() <= most {
 		return w.run(ctx, p, l, s, data)
 	}
 	out := &tensor.Tensor{}
-	for rows := range slices.Chunk(all(data.Len()), atOnce) {
+	for rows := range slices.Chunk(all(data.Len()), most) {
 		part, err := w.runOn(ctx, p, l, s, data, rows)
 		if err != nil {
 			return nil, err

@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"promptfed/federation/engine"
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
@@ -17,24 +16,40 @@ func (b backbone) Task() method.Task {
 	t := method.Task{Width: b.Bundle.Text.Width, Dim: b.Bundle.Text.Joint, Patches: b.Patches(), Scale: b.LogitScale,
 		ImageSize: b.Preprocess.Size}
 	if b.TakesPromptTokens() {
+		t.TextLayers, t.TextUnits = b.Bundle.Text.Layers, b.Bundle.Text.Units()
 		t.VisionWidth = b.Bundle.Vision.Width
 		if !b.Bundle.Vision.ResNet() {
-			t.VisionLayers = b.Bundle.Vision.Layers
+			t.VisionLayers, t.VisionUnits = b.Bundle.Vision.Layers, b.Bundle.Vision.Units()
 		}
 	}
 	return t
 }
 
 func (b backbone) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
-	n, _, err := b.Image(g, pixels, clip.VisionPrompts{Pixels: p.Pixels, Tokens: p.Tokens, Deep: p.Deep,
-		Normed: p.Normed})
+	n, _, err := b.Image(g, pixels, clip.VisionPrompts(p))
 	return n, err
 }
 
-func (b backbone) Text(g *graph.Graph, classes []string, prompts []engine.Prompt) ([]graph.Node, error) {
+func (b backbone) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error) {
 	p := make([]clip.Prompt, len(prompts))
 	for i, q := range prompts {
-		p[i] = clip.Prompt{Ctx: q.Ctx, After: q.After, Class: clip.Position(q.Position)}
+		p[i] = clip.Prompt{Ctx: q.Ctx, After: q.After, Class: clip.Position(q.Position), Deep: q.Deep,
+			Changes: q.Changes, Bare: q.Bare}
+		if !q.Ctx.OK() {
+			words, own, err := b.Templated(classes, q.Template)
+			if err != nil {
+				return nil, err
+			}
+			if p[i].Own = own; words != nil {
+				p[i].Ctx = g.Const(words)
+			}
+		}
 	}
-	return b.Prompts(g, classes, p)
+	out, err := b.Prompts(g, classes, p)
+	for i, q := range prompts {
+		if err == nil && q.Ctx.OK() && q.Ctx.Rank() == 3 {
+			out[i] = out[i].Reshape(-1, len(classes), b.Bundle.Text.Joint)
+		}
+	}
+	return out, err
 }

@@ -43,13 +43,23 @@ func (*pencil) Task() method.Task {
 	return method.Task{Width: 1, Dim: 2, Patches: 1, Scale: 1, ImageSize: 1, VisionWidth: 1, VisionLayers: 1}
 }
 
-func (*pencil) Text(g *graph.Graph, _ []string, prompts []engine.Prompt) ([]graph.Node, error) {
+func (*pencil) Text(g *graph.Graph, _ []string, prompts []method.Prompt) ([]graph.Node, error) {
 	var out []graph.Node
 	slope, start := g.Const(tensor.Of([]float32{0, 1, 0, -1}, 2, 2)), g.Const(tensor.Of([]float32{1, 0, 1, 0}, 2, 2))
 	for _, p := range prompts {
-		out = append(out, p.Ctx.Sum().Mul(slope).Add(start))
+		sum := p.Ctx.Sum(-1, -2) // of a prompt for each image, one for each
+		if p.Ctx.Rank() == 3 {
+			sum = sum.Reshape(-1, 1, 1)
+		}
+		out = append(out, sum.Mul(slope).Add(start))
 	}
 	return out, g.Err()
+}
+
+func (*pencil) StepBytesForImage([]string, int) (int, error) { return 1, nil }
+
+func (*pencil) Words(text string) (*tensor.Tensor, error) {
+	return tensor.New(len(strings.Fields(text)), 1), nil
 }
 
 func (*pencil) Sentences(g *graph.Graph, _ []string) (graph.Node, error) {

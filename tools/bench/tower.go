@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"promptfed/federation/engine"
 	"promptfed/federation/method"
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
@@ -166,7 +165,7 @@ func (t tower) Task() method.Task {
 func (t tower) WeightsDir() string { return t.dir }
 
 // Text is the tower over all classes and prompts.
-func (t tower) Text(g *graph.Graph, classes []string, prompts []engine.Prompt) ([]graph.Node, error) {
+func (t tower) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error) {
 	s, err := t.suffixes(classes)
 	if err != nil {
 		return nil, err
@@ -218,6 +217,14 @@ func (t tower) sentences(g *graph.Graph, s *clip.Suffixes, p clip.Prompt) (emb, 
 	}
 	emb = graph.Concat(1, g.Const(first), p.Ctx.Reshape(1, n, w).Expand(c, n, w), g.Const(rest))
 	return emb, g.Ints(last...), nil
+}
+
+// StepBytesForImage is not needed: no measured method has prompts for each image.
+func (t tower) StepBytesForImage([]string, int) (int, error) { return 0, nil }
+
+// Words is not needed: no measured method begins with words.
+func (t tower) Words(string) (*tensor.Tensor, error) {
+	return nil, fmt.Errorf("bench: the measured methods begin with no words")
 }
 
 // Vision is not part of the measured step.
