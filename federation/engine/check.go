@@ -5,30 +5,34 @@ import (
 	"fmt"
 	"slices"
 
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/runtime/optim"
 )
 
 // check finds what cannot work before round 0, and gives the client that the shared parameters are drawn for.
-func (e *Experiment) check(set Settings, members []Member) (Member, error) {
-	if err := e.checkPlan(len(members)); err != nil {
-		return Member{}, err
+func check(e *spec.Experiment, set Settings, participants []message.Participant) (message.Participant, error) {
+	if err := checkPlan(e, len(participants)); err != nil {
+		return message.Participant{}, err
 	}
 	if set.Terms && set.Guard != nil {
-		return Member{}, errors.New("eval.terms: each client would tell the lengths of its own gradients, which " +
+		return message.Participant{}, errors.New("eval.terms: each client would tell the lengths of its own " +
+			"gradients, which " +
 			"secure aggregation hides; leave one of the two out")
 	}
-	if e.Training.Shared && (set.Remote != nil || set.Elsewhere != nil || set.Guard != nil || set.Around != nil) {
-		return Member{}, errors.New("train.optimizer_state: shared has one optimizer go from client to client; run " +
+	if e.Training.Shared && (set.Remote != nil || set.Executor != nil || set.Guard != nil || set.Wrap != nil) {
+		return message.Participant{}, errors.New("train.optimizer_state: shared has one optimizer go from client to " +
+			"client; run " +
 			"it in one process, without secure aggregation")
 	}
 	if set.Remote != nil {
-		return e.checkMembers(members)
+		return checkParticipants(e, participants)
 	}
-	return members[0], e.checkClients()
+	return participants[0], checkClients(e)
 }
 
-func (e *Experiment) checkPlan(clients int) error {
+func checkPlan(e *spec.Experiment, clients int) error {
 	if clients == 0 {
 		return errors.New("the experiment has no clients")
 	}
@@ -52,14 +56,14 @@ func (e *Experiment) checkPlan(clients int) error {
 }
 
 // checkClients finds what is wrong with the experiment's own clients.
-func (e *Experiment) checkClients() error {
+func checkClients(e *spec.Experiment) error {
 	if e.Synthetic != nil {
-		if err := e.Synthetic.check(len(e.Classes)); err != nil {
+		if err := e.Synthetic.Check(len(e.Classes)); err != nil {
 			return err
 		}
 	}
 	first := map[string]string{}
-	backbones := map[string]Backbone{}
+	backbones := map[string]spec.Backbone{}
 	for i, c := range e.Clients {
 		if c.ID != i {
 			return fmt.Errorf("client %d stands at place %d; clients must be numbered from 0 in order", c.ID, i)
@@ -69,25 +73,25 @@ func (e *Experiment) checkClients() error {
 				c.Backbone.Name())
 		}
 		backbones[c.Backbone.Name()] = c.Backbone
-		if err := e.CheckClient(c); err != nil {
+		if err := CheckClient(e, c); err != nil {
 			return err
 		}
-		for _, p := range e.Method.Params(e.task(c)) {
+		for _, p := range e.Method.Params(e.Task(c)) {
 			if p.Owner != method.Shared {
 				continue
 			}
 			here := fmt.Sprint(p.Shape)
 			if shape, ok := first[p.Name]; ok && shape != here {
-				return unalike(p.Name, here, c.ID, c.Backbone.Name(), shape+" on others")
+				return message.Incompatible(p.Name, here, c.ID, c.Backbone.Name(), shape+" on others")
 			}
 			first[p.Name] = here
 		}
 	}
-	return e.checkExams()
+	return e.CheckEvaluationSets()
 }
 
 // CheckClient finds what a client cannot train or be tested with.
-func (e *Experiment) CheckClient(c *Client) error {
+func CheckClient(e *spec.Experiment, c *spec.Client) error {
 	if c.Train.Len() == 0 {
 		return fmt.Errorf("client %d has no training data; use fewer clients or another partition", c.ID)
 	}

@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 )
 
@@ -18,7 +21,7 @@ import (
 // What was committed before stays, and a resumed run goes on from there.
 func TestFullDisk(t *testing.T) {
 	const folder = "PROMPTFED_TEST_DISK_FOLDER"
-	experiment := func() *engine.Experiment {
+	experiment := func() *spec.Experiment {
 		m, err := methods.Build("coop", nil, map[string]any{"tokens": 64})
 		if err != nil {
 			t.Fatal(err)
@@ -28,7 +31,7 @@ func TestFullDisk(t *testing.T) {
 	if dir := os.Getenv(folder); dir != "" {
 		signal.Ignore(syscall.SIGXFSZ)
 		_, err := engine.Run(context.Background(), experiment(), engine.Settings{Dir: dir,
-			OnRound: func(r engine.Record) {
+			OnRound: func(r record.Record) {
 				if r.Round == 1 {
 					if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 2000,
 						Max: 2000}); err != nil {
@@ -47,11 +50,11 @@ func TestFullDisk(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	rounds := 0
-	mustRun(t, experiment(), engine.Settings{Dir: dir, Resume: true, OnTurn: func(o engine.Order, _ int) {
-		if o.Kind == engine.Train && o.Round < 2 {
+	mustRun(t, experiment(), engine.Settings{Dir: dir, Resume: true, OnTurn: func(o message.Instruction, _ int) {
+		if o.Kind == message.Train && o.Round < 2 {
 			t.Errorf("round %d was run again", o.Round)
 		}
-	}, OnRound: func(engine.Record) { rounds++ }})
+	}, OnRound: func(record.Record) { rounds++ }})
 	if rounds != 3 || prompts(t, dir) != prompts(t, whole) {
 		t.Errorf("%d rounds; the resumed run ends elsewhere, or not at all", rounds)
 	}

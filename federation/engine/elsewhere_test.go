@@ -8,28 +8,32 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 )
 
 // other does turns with a worker of its own, which knows a client by its number only.
 type other struct {
-	of     *engine.Experiment
-	worker *engine.Worker
+	of     *spec.Experiment
+	worker *local.Worker
 	fails  bool
 }
 
-func (x other) Answer(ctx context.Context, c *engine.Client, o engine.Order,
-	state func() (engine.State, error)) (engine.Reply, *engine.State, error) {
+func (x other) Execute(ctx context.Context, c *spec.Client, o message.Instruction,
+	state func() (message.ClientState, error)) (message.Reply, *message.ClientState, error) {
 	if x.fails {
-		return engine.Reply{}, nil, errors.New("no worker")
+		return message.Reply{}, nil, errors.New("no worker")
 	}
 	s, err := state()
 	if err == nil {
-		s, err = engine.StateOf(encoded(s.Tensors()))
+		s, err = message.ParseClientState(encoded(s.Tensors()))
 	}
 	if err != nil {
-		return engine.Reply{}, nil, err
+		return message.Reply{}, nil, err
 	}
-	return x.worker.Answer(ctx, x.of.Clients[c.ID], o, s)
+	return x.worker.Execute(ctx, x.of.Clients[c.ID], o, s)
 }
 
 // Turns that something else does give the bytes that they give here; what clients remember is kept here.
@@ -37,11 +41,11 @@ func TestTurnsElsewhere(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	want := mustRun(t, toy(t), engine.Settings{Dir: here, Workers: 2})
 	of := toy(t)
-	w := engine.NewWorker(of, engine.Settings{})
+	w := local.NewWorker(of, local.Settings{})
 	defer w.Close()
 	turns := 0
-	got := mustRun(t, toy(t), engine.Settings{Dir: there, Workers: 3, Elsewhere: other{of: of, worker: w},
-		OnRound: func(engine.Record) { turns++ }})
+	got := mustRun(t, toy(t), engine.Settings{Dir: there, Workers: 3, Executor: other{of: of, worker: w},
+		OnRound: func(record.Record) { turns++ }})
 	if prompts(t, there) != prompts(t, here) || turns != 3 {
 		t.Error("other prompts than in this process")
 	}
@@ -51,13 +55,13 @@ func TestTurnsElsewhere(t *testing.T) {
 	if !reflect.DeepEqual(got.Records, want.Records) {
 		t.Errorf("other records:\n%+v\n%+v", got.Records, want.Records)
 	}
-	refused(t, toy(t), engine.Settings{Elsewhere: other{fails: true}}, "no worker")
+	refused(t, toy(t), engine.Settings{Executor: other{fails: true}}, "no worker")
 }
 
 func TestStateOfRefusesOtherTensors(t *testing.T) {
-	m := engine.State{}.Tensors()
+	m := message.ClientState{}.Tensors()
 	m["shared/ctx"] = nil
-	if _, err := engine.StateOf(m); err == nil || !strings.Contains(err.Error(), "shared/ctx") {
+	if _, err := message.ParseClientState(m); err == nil || !strings.Contains(err.Error(), "shared/ctx") {
 		t.Errorf("%v", err)
 	}
 }

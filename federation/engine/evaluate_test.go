@@ -13,13 +13,19 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/inference"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 )
 
 // validating is the toy with validation data for all clients but one, at a rate at which the best round is not the
 // last.
-func validating(t testing.TB) *engine.Experiment {
+func validating(t testing.TB) *spec.Experiment {
 	e := toy(t)
 	e.Plan.Rounds, e.Training.Optim.LR = 8, 0.4
 	for i, c := range e.Clients {
@@ -27,7 +33,7 @@ func validating(t testing.TB) *engine.Experiment {
 			c.Val = methodtest.Rows(700+i, 9, c.Backbone.Task().Dim, len(e.Classes))
 		}
 	}
-	e.Evaluate = engine.Evaluate{Validate: true, BestVal: true}
+	e.Evaluate = record.TestPlan{Validate: true, BestVal: true}
 	return e
 }
 
@@ -54,7 +60,7 @@ func TestBestRoundIsLeft(t *testing.T) {
 		t.Fatalf("selected %d, best %+v; the toy is no test of this", r.Summary.Selected, at)
 	}
 	short := validating(t)
-	short.Plan.Rounds, short.Evaluate = at.Round+1, engine.Evaluate{}
+	short.Plan.Rounds, short.Evaluate = at.Round+1, record.TestPlan{}
 	ended := mustRun(t, short, engine.Settings{})
 	samePrompts(t, "the best round", r, ended)
 	if ended.Summary.AtBestVal != nil || ended.Records[0].Validation != nil {
@@ -67,11 +73,11 @@ func TestBestRoundIsLeft(t *testing.T) {
 	if !slices.Equal(v.Clients, []int{0, 1, 3}) || !slices.Equal(v.Examples, []int{9, 9, 9}) {
 		t.Errorf("validation data of clients %v, %v examples", v.Clients, v.Examples)
 	}
-	w := engine.NewWorker(e, engine.Settings{})
+	w := local.NewWorker(e, local.Settings{})
 	defer w.Close()
 	for i, id := range v.Clients {
 		c := e.Clients[id]
-		scores, err := w.Predict(context.Background(), c, len(e.Clients), r.Prompts, c.Val)
+		scores, err := inference.Predict(w, context.Background(), c, len(e.Clients), r.Prompts, c.Val)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,12 +102,13 @@ func TestBestRoundResumed(t *testing.T) {
 	for range 20 {
 		ctx, cancel := context.WithCancel(context.Background())
 		began := 0
-		_, err := engine.Run(ctx, validating(t), engine.Settings{Dir: dir, Resume: true, OnTurn: func(engine.Order,
-			int) {
-			if began++; began == 14 { // in the middle of the second round of this process
-				cancel()
-			}
-		}})
+		_, err := engine.Run(ctx, validating(t), engine.Settings{Dir: dir, Resume: true,
+			OnTurn: func(message.Instruction,
+				int) {
+				if began++; began == 14 { // in the middle of the second round of this process
+					cancel()
+				}
+			}})
 		cancel()
 		if err == nil {
 			break
@@ -113,7 +120,7 @@ func TestBestRoundResumed(t *testing.T) {
 	if a, b := summary(t, dir), summary(t, whole); !bytes.Equal(a, b) {
 		t.Errorf("the summary is\n%s\nwant\n%s", a, b)
 	}
-	left, err := filepath.Glob(filepath.Join(dir, engine.CheckFolder, "best-*"))
+	left, err := filepath.Glob(filepath.Join(dir, record.CheckFolder, "best-*"))
 	if err != nil || len(left) != 1 {
 		t.Errorf("what is kept: %v %v", left, err)
 	}
@@ -126,11 +133,11 @@ func TestBestRoundResumed(t *testing.T) {
 // summary is summary.json without times.
 func summary(t *testing.T, dir string) []byte {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, engine.SummaryFile))
+	b, err := os.ReadFile(filepath.Join(dir, record.SummaryFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s engine.Summary
+	var s record.Summary
 	if err := json.Unmarshal(b, &s); err != nil {
 		t.Fatal(err)
 	}
@@ -156,12 +163,12 @@ func TestStops(t *testing.T) {
 	dir := t.TempDir()
 	for _, again := range []bool{false, true} {
 		e := validating(t)
-		e.Evaluate = engine.Evaluate{Validate: true, Patience: 1, Confusion: true}
-		e.Exams = []engine.Exam{{Name: "x", Test: examRows(len(e.Classes))}}
+		e.Evaluate = record.TestPlan{Validate: true, Patience: 1, Confusion: true}
+		e.EvaluationSets = []spec.EvaluationSet{{Name: "x", Test: examRows(len(e.Classes))}}
 		r := mustRun(t, e, engine.Settings{Dir: dir, Resume: again})
 		if len(r.Records) != want+1 || !strings.Contains(r.Summary.Stopped, "train.patience") ||
-			r.Summary.Exams["x"].Examples != 10 {
-			t.Errorf("%d rounds, want %d; %q, %v", len(r.Records), want+1, r.Summary.Stopped, r.Summary.Exams)
+			r.Summary.EvaluationSets["x"].Examples != 10 {
+			t.Errorf("%d rounds, want %d; %q, %v", len(r.Records), want+1, r.Summary.Stopped, r.Summary.EvaluationSets)
 		}
 		if c := confusionOf(t, dir); c.Round != want || c.Clients != 4 {
 			t.Errorf("the confusion matrix is of round %d and %d clients", c.Round, c.Clients)
@@ -171,7 +178,7 @@ func TestStops(t *testing.T) {
 
 // TestNoValidation: without validation data nothing can be selected by it, here and elsewhere.
 func TestNoValidation(t *testing.T) {
-	for _, how := range []engine.Evaluate{{Validate: true, BestVal: true}, {Validate: true, Patience: 3}} {
+	for _, how := range []record.TestPlan{{Validate: true, BestVal: true}, {Validate: true, Patience: 3}} {
 		e := toy(t)
 		e.Evaluate = how
 		refused(t, e, engine.Settings{}, "no client has validation data", "data.val_share")
@@ -179,13 +186,13 @@ func TestNoValidation(t *testing.T) {
 	}
 }
 
-func confusionOf(t *testing.T, dir string) *engine.Confusion {
+func confusionOf(t *testing.T, dir string) *record.Confusion {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, engine.ConfusionFile))
+	b, err := os.ReadFile(filepath.Join(dir, record.ConfusionFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &engine.Confusion{}
+	c := &record.Confusion{}
 	if err := json.Unmarshal(b, c); err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +202,7 @@ func confusionOf(t *testing.T, dir string) *engine.Confusion {
 // TestConfusion: the diagonal is the right answers and the rows are the labels of all test data, in one process,
 // through messages and elsewhere alike; who does not want to tell does not.
 func TestConfusion(t *testing.T) {
-	with := func(tell bool) *engine.Experiment {
+	with := func(tell bool) *spec.Experiment {
 		e := toy(t)
 		e.Evaluate.Confusion = tell
 		return e
@@ -207,7 +214,7 @@ func TestConfusion(t *testing.T) {
 			of[y]++
 		}
 	}
-	for what, m := range map[string]*engine.ConfusionMatrix{"global": r.Confusion.Global,
+	for what, m := range map[string]*metrics.Matrix{"global": r.Confusion.Global,
 		"personal": r.Confusion.Personal} {
 		if m == nil {
 			continue
@@ -256,7 +263,7 @@ func TestConfusion(t *testing.T) {
 // TestNewClients: client 1 never trains. Its accuracy after some steps is that of the method's local training from the
 // last shared parameters, done once more here; it leaves nothing, and the others train as if it were not asked.
 func TestNewClients(t *testing.T) {
-	with := func(steps ...int) *engine.Experiment {
+	with := func(steps ...int) *spec.Experiment {
 		e := toy(t)
 		e.Plan.New, e.Plan.Trainers, e.Evaluate.NewSteps = []int{1}, []int{0, 2, 3}, steps
 		e.Training.Schedule.Kind, e.Training.Schedule.TMax = "cosine", 3
@@ -274,23 +281,23 @@ func TestNewClients(t *testing.T) {
 		t.Errorf("%+v", last)
 	}
 	other := with()
-	other.Training.Epochs, other.Training.Each = 5, []engine.Pace{{Steps: 5}}
+	other.Training.Epochs, other.Training.Overrides = 5, []spec.Overrides{{Steps: 5}}
 	other.Training.Schedule.Kind = ""
-	w := engine.NewWorker(other, engine.Settings{})
+	w := local.NewWorker(other, local.Settings{})
 	defer w.Close()
-	o := engine.Order{Kind: engine.Train, Round: e.Plan.Rounds - 1, Clients: []int{1}, Of: 4,
-		Shared: r.Prompts.Under("shared"), Down: r.Prompts.Under("down/1")}
-	_, after, stats, err := w.RunTrain(context.Background(), e.Clients[1], o, engine.State{})
+	o := message.Instruction{Kind: message.Train, Round: e.Plan.Rounds - 1, Clients: []int{1}, Total: 4,
+		Shared: r.Prompts.Under("shared"), Broadcast: r.Prompts.Under("down/1")}
+	_, after, stats, err := w.Train(context.Background(), e.Clients[1], o, message.ClientState{})
 	if err != nil || stats.Steps != 5 {
 		t.Fatal(stats, err)
 	}
-	o.Kind = engine.Test
-	for steps, state := range map[string]engine.State{"0": {}, "5": after} {
-		s, err := w.RunTest(context.Background(), e.Clients[1], o, state)
+	o.Kind = message.Test
+	for steps, state := range map[string]message.ClientState{"0": {}, "5": after} {
+		s, err := w.Test(context.Background(), e.Clients[1], o, state)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := float64(s.Personal.Right) / float64(s.Examples)
+		want := float64(s.Personal.Correct) / float64(s.Examples)
 		if got := last.NewClients[steps]; got.Evaluation == nil || got.Accuracy != want || got.Examples != s.Examples ||
 			got.Answered != nil {
 			t.Errorf("after %s steps %+v, want %g", steps, got, want)
@@ -341,9 +348,9 @@ func TestZeroShot(t *testing.T) {
 			t.Errorf("%q", line)
 		}
 	}
-	list := []engine.ZeroShot{{Backbone: "a", Accuracy: 1, Classes: 4, Chance: 1}, {Backbone: "b", Accuracy: .5,
+	list := []record.ZeroShot{{Backbone: "a", Accuracy: 1, Classes: 4, Chance: 1}, {Backbone: "b", Accuracy: .5,
 		Classes: 4, Chance: .5}}
-	if got := engine.ZeroShotWarnings(list); len(got) != 1 || !strings.Contains(got[0], "accuracy of b") {
+	if got := record.ZeroShotWarnings(list); len(got) != 1 || !strings.Contains(got[0], "accuracy of b") {
 		t.Errorf("test images of one class, which are all right, and a backbone at chance: %q", got)
 	}
 	e = toy(t)

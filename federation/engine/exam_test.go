@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/inference"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
@@ -19,18 +22,18 @@ func examRows(classes int) map[string]method.Data {
 }
 
 // expected scores an exam with Predict, from what the run left, and averages over clients.
-func expected(t *testing.T, e engine.Experiment, x engine.Exam, r *engine.Result) float64 {
+func expected(t *testing.T, e spec.Experiment, x spec.EvaluationSet, r *engine.Result) float64 {
 	t.Helper()
 	if len(x.Classes) > 0 {
 		e.Classes = x.Classes
 	}
-	e.Exams = nil
-	w := engine.NewWorker(&e, engine.Settings{Session: ort.Options{}})
+	e.EvaluationSets = nil
+	w := local.NewWorker(&e, local.Settings{Session: ort.Options{}})
 	defer w.Close()
 	mean := 0.0
 	for _, c := range e.Clients {
 		rows := x.Test[c.Backbone.Name()]
-		scores, err := w.Predict(context.Background(), c, len(e.Clients), r.Prompts, rows)
+		scores, err := inference.Predict(w, context.Background(), c, len(e.Clients), r.Prompts, rows)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,16 +54,16 @@ func expected(t *testing.T, e engine.Experiment, x engine.Exam, r *engine.Result
 
 func TestExams(t *testing.T) {
 	e := toy(t)
-	e.Exams = []engine.Exam{{Name: "same", Test: examRows(len(e.Classes))},
+	e.EvaluationSets = []spec.EvaluationSet{{Name: "same", Test: examRows(len(e.Classes))},
 		{Name: "new", Classes: []string{"yes", "no"}, Test: examRows(2)}}
 	r := mustRun(t, e, engine.Settings{Encode: true})
 	for _, rec := range r.Records[:len(r.Records)-1] {
-		if rec.Exams != nil {
+		if rec.EvaluationSets != nil {
 			t.Errorf("round %d has exams already", rec.Round)
 		}
 	}
-	for _, x := range e.Exams {
-		got, want := r.Summary.Exams[x.Name], expected(t, *e, x, r)
+	for _, x := range e.EvaluationSets {
+		got, want := r.Summary.EvaluationSets[x.Name], expected(t, *e, x, r)
 		if math.Abs(got.Accuracy-want) > 1e-12 || got.Examples != 10 || got.Accuracy != *got.Personal {
 			t.Errorf("exam %s gave %+v, its accuracy should be %g", x.Name, got, want)
 		}
@@ -77,21 +80,22 @@ func TestExams(t *testing.T) {
 }
 
 func TestExamsRefused(t *testing.T) {
-	one := func(x engine.Exam) *engine.Experiment {
+	one := func(x spec.EvaluationSet) *spec.Experiment {
 		e := toy(t)
-		e.Exams = []engine.Exam{x}
+		e.EvaluationSets = []spec.EvaluationSet{x}
 		return e
 	}
-	refused(t, one(engine.Exam{Test: examRows(2)}), engine.Settings{}, "name", "empty")
-	refused(t, one(engine.Exam{Name: "x", Test: map[string]method.Data{"toy-a": examRows(2)["toy-a"]}}),
+	refused(t, one(spec.EvaluationSet{Test: examRows(2)}), engine.Settings{}, "name", "empty")
+	refused(t, one(spec.EvaluationSet{Name: "x", Test: map[string]method.Data{"toy-a": examRows(2)["toy-a"]}}),
 		engine.Settings{}, "exam x", "toy-b")
-	refused(t, one(engine.Exam{Name: "x", Classes: []string{"a", "b"}, Test: examRows(3)}), engine.Settings{}, "exam x",
+	refused(t, one(spec.EvaluationSet{Name: "x", Classes: []string{"a", "b"}, Test: examRows(3)}), engine.Settings{},
+		"exam x",
 		"label 2", "2 classes")
 	m, err := methods.Build("pfedprompt", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := withMethod(m)
-	e.Exams = []engine.Exam{{Name: "new", Classes: []string{"yes", "no"}, Test: examRows(2)}}
+	e.EvaluationSets = []spec.EvaluationSet{{Name: "new", Classes: []string{"yes", "no"}, Test: examRows(2)}}
 	refused(t, e, engine.Settings{}, "exam new", "own examples")
 }

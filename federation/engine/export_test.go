@@ -7,6 +7,10 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/inference"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/state"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
@@ -16,18 +20,18 @@ import (
 )
 
 // classifier gives a client's classifier and what it says of the client's test rows.
-func classifier(t *testing.T, w *engine.Worker, c *engine.Client, prompts tensor.Map) (graph.Node, *tensor.Tensor) {
+func classifier(t *testing.T, w *local.Worker, c *spec.Client, prompts tensor.Map) (graph.Node, *tensor.Tensor) {
 	t.Helper()
-	n, err := w.Classifier(context.Background(), c, 4, prompts)
+	n, err := inference.Classifier(w, context.Background(), c, 4, prompts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	feed := tensor.Map{}
-	rows := c.Test.(*engine.Features)
+	rows := c.Test.(*spec.Features)
 	for _, in := range graph.Inputs(n) {
-		feed[in.Name()] = map[string]*tensor.Tensor{"image": rows.Views[0].(engine.Held).Tensor,
-			"patches": rows.Patches[0].(engine.Held).Tensor,
-			"pixels":  rows.Pixels[0].(engine.Held).Tensor}[in.Name()]
+		feed[in.Name()] = map[string]*tensor.Tensor{"image": rows.Views[0].(spec.InMemory).Tensor,
+			"patches": rows.Patches[0].(spec.InMemory).Tensor,
+			"pixels":  rows.Pixels[0].(spec.InMemory).Tensor}[in.Name()]
 	}
 	model, err := graph.Model(graph.Output{Name: "scores", Node: n})
 	if err != nil {
@@ -82,10 +86,10 @@ func TestClassifierIsPredict(t *testing.T) {
 				e.Clients = methodtest.Alike(9, 5, 6, 3)
 			}
 			r := mustRun(t, e, engine.Settings{})
-			w := engine.NewWorker(e, engine.Settings{})
+			w := local.NewWorker(e, local.Settings{})
 			defer w.Close()
 			for _, c := range e.Clients[:2] {
-				want, err := w.Predict(context.Background(), c, len(e.Clients), r.Prompts, c.Test)
+				want, err := inference.Predict(w, context.Background(), c, len(e.Clients), r.Prompts, c.Test)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -111,24 +115,24 @@ func TestMemoryOfAFinishedRun(t *testing.T) {
 	e := withMethod(m)
 	e.Plan.Rounds, e.Plan.Participation = 1, 0.5
 	r := mustRun(t, e, engine.Settings{})
-	w := engine.NewWorker(e, engine.Settings{})
+	w := local.NewWorker(e, local.Settings{})
 	defer w.Close()
 	for _, c := range e.Clients {
-		there, err := w.Predict(context.Background(), c, 4, r.Prompts, c.Test)
+		there, err := inference.Predict(w, context.Background(), c, 4, r.Prompts, c.Test)
 		if err != nil {
 			t.Fatal(err)
 		}
-		elsewhere := &engine.Client{ID: c.ID, Backbone: c.Backbone, Train: engine.Memory(r.Prompts, c.ID)}
-		n, err := w.Predict(context.Background(), elsewhere, 4, r.Prompts, c.Test)
+		elsewhere := &spec.Client{ID: c.ID, Backbone: c.Backbone, Train: state.Memory(r.Prompts, c.ID)}
+		n, err := inference.Predict(w, context.Background(), elsewhere, 4, r.Prompts, c.Test)
 		if err != nil {
 			t.Fatal(err)
 		}
 		same(t, n, there)
-		elsewhere.Train = engine.Owned{0, 1}
-		_, err = w.Predict(context.Background(), elsewhere, 4, r.Prompts, c.Test)
+		elsewhere.Train = spec.LabelsOnly{0, 1}
+		_, err = inference.Predict(w, context.Background(), elsewhere, 4, r.Prompts, c.Test)
 		says(t, err, "the client's own examples", "not here")
 	}
-	if plain := mustRun(t, toy(t), engine.Settings{}); engine.Memory(plain.Prompts, 0) != nil {
+	if plain := mustRun(t, toy(t), engine.Settings{}); state.Memory(plain.Prompts, 0) != nil {
 		t.Error("a run keeps examples that its method does not read")
 	}
 }
@@ -175,10 +179,10 @@ func TestClassifierOfAView(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := withMethod(c.m)
 			client := e.Clients[1]
-			w := engine.NewWorker(e, engine.Settings{})
+			w := local.NewWorker(e, local.Settings{})
 			defer w.Close()
 			_, got := classifier(t, w, client, prompts)
-			rows := client.Test.(*engine.Features).Views[0].(engine.Held)
+			rows := client.Test.(*spec.Features).Views[0].(spec.InMemory)
 			want := tensor.New(rows.Shape[0], len(e.Classes))
 			for k := range e.Classes {
 				u := toyText(c.ctx.Data, k, 7, 7)
@@ -246,9 +250,9 @@ func TestClassifierRefuses(t *testing.T) {
 			[]string{"kept/offset", "nothing provides"}},
 	} {
 		e := withMethod(scored{base, c.logits})
-		w := engine.NewWorker(e, engine.Settings{})
+		w := local.NewWorker(e, local.Settings{})
 		defer w.Close()
-		_, err := w.Classifier(context.Background(), e.Clients[0], 4, c.prompts)
+		_, err := inference.Classifier(w, context.Background(), e.Clients[0], 4, c.prompts)
 		says(t, err, c.words...)
 	}
 }

@@ -4,28 +4,28 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 )
 
 func TestFootingDiffers(t *testing.T) {
 	e := toy(t)
-	base := func() engine.Footing {
-		return engine.Footing{Program: "1", Fingerprint: e.Fingerprint(), Terms: e.Terms(),
+	base := func() spec.Compatibility {
+		return spec.Compatibility{Program: "1", Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),
 			Digests: map[string]string{"backbone a": "abc", "data": "def"}}
 	}
-	if err := base().Differs(base()); err != nil {
+	if err := base().Mismatch(base()); err != nil {
 		t.Error(err)
 	}
-	for word, change := range map[string]func(*engine.Footing){
-		"program: ":     func(f *engine.Footing) { f.Program = "2" },
-		"seed: ":        func(f *engine.Footing) { f.Terms.Seed++ },
-		"backbone a: ":  func(f *engine.Footing) { f.Digests["backbone a"] = "abd" },
-		"data: ":        func(f *engine.Footing) { delete(f.Digests, "data") },
-		"fingerprint: ": func(f *engine.Footing) { f.Fingerprint = "0" },
+	for word, change := range map[string]func(*spec.Compatibility){
+		"program: ":     func(f *spec.Compatibility) { f.Program = "2" },
+		"seed: ":        func(f *spec.Compatibility) { f.RunSpec.Seed++ },
+		"backbone a: ":  func(f *spec.Compatibility) { f.Digests["backbone a"] = "abd" },
+		"data: ":        func(f *spec.Compatibility) { delete(f.Digests, "data") },
+		"fingerprint: ": func(f *spec.Compatibility) { f.Fingerprint = "0" },
 	} {
 		worker := base()
 		change(&worker)
-		if err := base().Differs(worker); err == nil || !strings.HasPrefix(err.Error(), word) {
+		if err := base().Mismatch(worker); err == nil || !strings.HasPrefix(err.Error(), word) {
 			t.Errorf("%q: %v", word, err)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
@@ -15,7 +17,7 @@ import (
 )
 
 // toy is an experiment with FedPHA, which has shared and private prompts, on four toy clients.
-func toy(t testing.TB) *engine.Experiment {
+func toy(t testing.TB) *spec.Experiment {
 	t.Helper()
 	m, err := methods.Build("fedpha", nil, map[string]any{"global_tokens": 3, "local_tokens": []int{2, 4},
 		"projector": "exact-null"})
@@ -25,14 +27,14 @@ func toy(t testing.TB) *engine.Experiment {
 	return withMethod(m)
 }
 
-func withMethod(m method.Method) *engine.Experiment {
-	return &engine.Experiment{Name: "toy", MethodName: "toy", Method: m, Classes: methodtest.Classes, Template: "a {}.",
+func withMethod(m method.Method) *spec.Experiment {
+	return &spec.Experiment{Name: "toy", MethodName: "toy", Method: m, Classes: methodtest.Classes, Template: "a {}.",
 		Clients:  methodtest.Clients(9, 5, 6, 3),
-		Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}},
-		Plan:     engine.Plan{Rounds: 3, TestEvery: 1, Seed: 5}}
+		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}},
+		Plan:     spec.Plan{Rounds: 3, TestEvery: 1, Seed: 5}}
 }
 
-func mustRun(t testing.TB, e *engine.Experiment, set engine.Settings) *engine.Result {
+func mustRun(t testing.TB, e *spec.Experiment, set engine.Settings) *engine.Result {
 	t.Helper()
 	r, err := engine.Run(context.Background(), e, set)
 	if err != nil {
@@ -42,7 +44,7 @@ func mustRun(t testing.TB, e *engine.Experiment, set engine.Settings) *engine.Re
 }
 
 // refused runs and expects a one-line error that has all the words.
-func refused(t testing.TB, e *engine.Experiment, set engine.Settings, words ...string) {
+func refused(t testing.TB, e *spec.Experiment, set engine.Settings, words ...string) {
 	t.Helper()
 	_, err := engine.Run(context.Background(), e, set)
 	says(t, err, words...)
@@ -66,7 +68,7 @@ func says(t testing.TB, err error, words ...string) {
 
 func prompts(t testing.TB, dir string) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, engine.PromptsFile))
+	b, err := os.ReadFile(filepath.Join(dir, record.PromptsFile))
 	if err != nil {
 		t.Fatal(err)
 	}

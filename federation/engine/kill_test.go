@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 )
 
 // killFolder names the run folder to the child process.
 const killFolder = "PROMPTFED_TEST_KILL_FOLDER"
 
-func longToy(t testing.TB) *engine.Experiment {
+func longToy(t testing.TB) *spec.Experiment {
 	e := toy(t)
 	e.Plan.Rounds, e.Plan.Participation, e.Plan.TestEvery = 60, 0.5, 3
 	return e
@@ -29,7 +31,7 @@ func TestKilledAtAnyInstant(t *testing.T) {
 
 // TestKilledWithSharedOptimizer: what goes from client to client is part of the checkpoint.
 func TestKilledWithSharedOptimizer(t *testing.T) {
-	killed(t, func(t testing.TB) *engine.Experiment {
+	killed(t, func(t testing.TB) *spec.Experiment {
 		e := longToy(t)
 		e.Training = leaky(t).Training
 		e.Training.Epochs = 1
@@ -40,7 +42,7 @@ func TestKilledWithSharedOptimizer(t *testing.T) {
 // killed kills a child process that runs the toy, as kill -9 does, a random time after it committed some rounds, and
 // has the next one resume, until one may get through. The end is that of a run nobody killed. At least so many kills
 // must hit.
-func killed(t *testing.T, toy func(testing.TB) *engine.Experiment, least int, after ...int) {
+func killed(t *testing.T, toy func(testing.TB) *spec.Experiment, least int, after ...int) {
 	if dir := os.Getenv(killFolder); dir != "" {
 		if _, err := engine.Run(context.Background(), toy(t), engine.Settings{Dir: dir, Resume: true,
 			Workers: 2}); err != nil {
@@ -62,7 +64,7 @@ func killed(t *testing.T, toy func(testing.TB) *engine.Experiment, least int, af
 		return cmd, ended
 	}
 	committed := func() int {
-		b, _ := os.ReadFile(filepath.Join(dir, engine.RoundsFile))
+		b, _ := os.ReadFile(filepath.Join(dir, record.RoundsFile))
 		return bytes.Count(b, []byte("\n"))
 	}
 	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
@@ -90,7 +92,7 @@ func killed(t *testing.T, toy func(testing.TB) *engine.Experiment, least int, af
 	if prompts(t, dir) != prompts(t, whole) {
 		t.Errorf("after %d kills the prompts differ", kills)
 	}
-	for _, at := range []string{dir, filepath.Join(dir, engine.CheckFolder)} {
+	for _, at := range []string{dir, filepath.Join(dir, record.CheckFolder)} {
 		left, err := filepath.Glob(filepath.Join(at, ".*"))
 		if err != nil || len(left) > 0 {
 			t.Errorf("left behind: %v %v", left, err)

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
@@ -15,19 +16,20 @@ import (
 // A summary counts by hand what records say of clients; records and summaries of runs where all were taken at their
 // word have no key of it.
 func TestSummaryOfLimited(t *testing.T) {
-	s := engine.Summarise([]engine.Record{
-		{Limited: engine.Limited{Refused: []engine.Refusal{{Client: 4, Reason: "first"}, {Client: 4, Reason: "second"}},
-			Cut: []engine.Cut{{Client: 1, Claimed: 900, Counted: 40}}}},
+	s := record.Summarise([]record.Record{
+		{Limited: message.Limited{Refused: []message.Refusal{{Client: 4, Reason: "first"},
+			{Client: 4, Reason: "second"}},
+			Cut: []message.Cut{{Client: 1, Claimed: 900, Counted: 40}}}},
 		{},
-		{Limited: engine.Limited{Refused: []engine.Refusal{{Client: 1, Reason: "x"}},
-			Cut: []engine.Cut{{Client: 1, Claimed: 900, Counted: 60}}}},
+		{Limited: message.Limited{Refused: []message.Refusal{{Client: 1, Reason: "x"}},
+			Cut: []message.Cut{{Client: 1, Claimed: 900, Counted: 60}}}},
 	}, method.GlobalView)
 	want := "[client 1: 1 of its replies refused (x); claims 900 examples and was averaged as one of 60 in 2 rounds " +
 		"client 4: 2 of its replies refused (first)]"
 	if got := fmt.Sprint(s.Limited); got != want {
 		t.Errorf("%s, not %s", got, want)
 	}
-	b, err := json.Marshal([]any{engine.Record{}, engine.Summarise([]engine.Record{{}}, method.GlobalView)})
+	b, err := json.Marshal([]any{record.Record{}, record.Summarise([]record.Record{{}}, method.GlobalView)})
 	for _, key := range []string{`"refused"`, `"cut"`, `"limited"`, `"Limited"`} {
 		if err != nil || strings.Contains(string(b), key) {
 			t.Errorf("%v: %s in %s", err, key, b)
@@ -52,7 +54,7 @@ func TestCheckExtras(t *testing.T) {
 		"counts +Inf":        {"mean": tensor.New(5, 2), "n": counts(float32(math.Inf(1)), 4)},
 		`the extra "more"`:   {"mean": tensor.New(5, 2), "n": counts(3, 4), "more": tensor.New(1)},
 	} {
-		err := engine.CheckExtras(declared, got, 7)
+		err := message.CheckExtras(declared, got, 7)
 		if (err == nil) != (say == "") || err != nil && !strings.Contains(err.Error(), say) {
 			t.Errorf("%q: %v", say, err)
 		}

@@ -9,16 +9,16 @@ import (
 // updateInfos learns which clients elsewhere are there by now. What is known of one that is not there any more stays
 // known.
 func (s *Server) updateInfos() {
-	if s.Known == nil {
+	if s.Infos == nil {
 		return
 	}
-	now := slices.Clone(s.Known())
+	now := slices.Clone(s.Infos())
 	for id := range now {
 		if now[id].Backbone == "" {
 			now[id] = s.Global.Info(id)
 		}
 	}
-	s.Global.Infos, s.Plan.Peers = now, now
+	s.Global.Infos, s.Plan.Infos = now, now
 }
 
 // joinNew tells the method, between rounds, of the clients that joined since it was told last. Then the surveys of
@@ -27,17 +27,17 @@ func (s *Server) joinNew() error {
 	s.updateInfos()
 	var joined []int
 	for id, p := range s.Global.Infos {
-		if p.Backbone != "" && (id >= len(s.joined) || p != s.joined[id]) {
+		if p.Backbone != "" && (id >= len(s.known) || p != s.known[id]) {
 			joined = append(joined, id)
 		}
 	}
-	s.joined, s.surveys = s.Global.Infos, s.Method.Statistics(s.Global.Round)
-	if len(joined) == 0 || s.Known == nil {
+	s.known, s.statistics = s.Global.Infos, s.Method.Statistics(s.Global.Round)
+	if len(joined) == 0 || s.Infos == nil {
 		return nil
 	}
 	for _, q := range s.Method.Statistics(0) {
-		if !slices.ContainsFunc(s.surveys, func(other method.Statistic) bool { return other.Name == q.Name }) {
-			s.surveys = append(s.surveys, q)
+		if !slices.ContainsFunc(s.statistics, func(other method.Statistic) bool { return other.Name == q.Name }) {
+			s.statistics = append(s.statistics, q)
 		}
 	}
 	return s.Method.Join(&s.Global, joined)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/runtime/tensor"
 )
@@ -22,16 +24,16 @@ type latecomers struct {
 	failed string                     // what a client could not do
 }
 
-func late(e *engine.Experiment, from map[int]int, midway bool) *latecomers {
+func late(e *spec.Experiment, from map[int]int, midway bool) *latecomers {
 	return &latecomers{elsewhere: newElsewhere(e), from: from, midway: midway, there: map[int]bool{},
 		got: map[int]map[int]tensor.Map{}}
 }
 
-func (x *latecomers) Members() []engine.Member {
-	out := x.elsewhere.Members()
+func (x *latecomers) Participants() []message.Participant {
+	out := x.elsewhere.Participants()
 	for id, from := range x.from {
 		if x.round < from && !x.there[id] {
-			out[id] = engine.Member{}
+			out[id] = message.Participant{}
 		}
 	}
 	return out
@@ -42,10 +44,10 @@ func (x *latecomers) Accept(round int, clients []int) error {
 	return x.elsewhere.Accept(round, clients)
 }
 
-func (x *latecomers) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
-	var out []engine.Reply
+func (x *latecomers) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+	var out []message.Reply
 	for _, id := range o.Clients {
-		early := o.Round == x.from[id]-1 && x.midway && o.Kind == engine.Train
+		early := o.Round == x.from[id]-1 && x.midway && o.Kind == message.Train
 		if o.Round < x.from[id] && !early {
 			continue
 		}
@@ -61,12 +63,12 @@ func (x *latecomers) Run(ctx context.Context, o engine.Order) ([]engine.Reply, e
 			return nil, err
 		}
 		out = append(out, r...)
-		if o.Kind == engine.Train {
+		if o.Kind == message.Train {
 			if x.got[o.Round] == nil {
 				x.got[o.Round] = map[int]tensor.Map{}
 			}
-			x.got[o.Round][id] = x.last[id].Down.Clone()
-			for name, t := range x.last[id].Each[id] {
+			x.got[o.Round][id] = x.last[id].Broadcast.Clone()
+			for name, t := range x.last[id].PerClient[id] {
 				x.got[o.Round][id][name] = t
 			}
 		}

@@ -9,6 +9,10 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/noise"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
@@ -16,25 +20,25 @@ import (
 )
 
 // under is an experiment whose clients add their noise themselves, and an order of its first round.
-func under(t *testing.T) (*engine.Experiment, engine.Order) {
+func under(t *testing.T) (*spec.Experiment, message.Instruction) {
 	t.Helper()
 	m, err := methods.Build("promptfl", []string{"dp"}, map[string]any{"tokens": 2, "noise": 1.0, "where": "client",
 		"delta": 1e-3})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &engine.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.",
-		Clients: methodtest.Alike(4, 5, 6, 3), Plan: engine.Plan{Rounds: 2, Seed: 5},
-		Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}
-	return e, engine.Order{Kind: engine.Train, Clients: []int{0}, Of: len(e.Clients),
-		Shared: tensor.Map{"ctx": tensor.New(2, 6)},
-		Down:   tensor.Map{"dp/clients": tensor.Of([]float32{float32(len(e.Clients))}, 1)}}
+	e := &spec.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.",
+		Clients: methodtest.Alike(4, 5, 6, 3), Plan: spec.Plan{Rounds: 2, Seed: 5},
+		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}
+	return e, message.Instruction{Kind: message.Train, Clients: []int{0}, Total: len(e.Clients),
+		Shared:    tensor.Map{"ctx": tensor.New(2, 6)},
+		Broadcast: tensor.Map{"dp/clients": tensor.Of([]float32{float32(len(e.Clients))}, 1)}}
 }
 
 func alike(a, b *tensor.Tensor) bool { return slices.Equal(a.Data, b.Data) }
 
 // upload is what client 0 uploads, with the noise of a file.
-func upload(t *testing.T, path string, change func(o *engine.Order)) (*tensor.Tensor, error) {
+func upload(t *testing.T, path string, change func(o *message.Instruction)) (*tensor.Tensor, error) {
 	t.Helper()
 	e, o := under(t)
 	if change != nil {
@@ -42,15 +46,15 @@ func upload(t *testing.T, path string, change func(o *engine.Order)) (*tensor.Te
 	}
 	set := engine.Settings{}
 	if path != "" {
-		n, err := engine.OpenNoise(path, "run")
+		n, err := noise.OpenNoise(path, "run")
 		if err != nil {
 			t.Fatal(err)
 		}
 		set.Noise = n
 	}
-	w := engine.NewWorker(e, set)
+	w := local.NewWorker(e, set.Worker())
 	defer w.Close()
-	r, _, err := w.Answer(context.Background(), e.Clients[0], o, engine.State{})
+	r, _, err := w.Execute(context.Background(), e.Clients[0], o, message.ClientState{})
 	return r.Upload.Shared["ctx"], err
 }
 
@@ -78,18 +82,20 @@ func TestNoiseOfAClient(t *testing.T) {
 	if err != nil || alike(first, seeded) {
 		t.Errorf("the seed has the same noise; %v", err)
 	}
-	for want, change := range map[string]func(o *engine.Order){
-		"another update of this client was released in this round": func(o *engine.Order) {
+	for want, change := range map[string]func(o *message.Instruction){
+		"another update of this client was released in this round": func(o *message.Instruction) {
 			o.Shared["ctx"].Data[0] = 1
 		},
-		"epsilon reckons with 2 rounds":           func(o *engine.Order) { o.Round = 2 },
-		"than the 4 that this client was told of": func(o *engine.Order) { o.Down["dp/clients"].Data[0] = 400 },
+		"epsilon reckons with 2 rounds": func(o *message.Instruction) { o.Round = 2 },
+		"than the 4 that this client was told of": func(o *message.Instruction) {
+			o.Broadcast["dp/clients"].Data[0] = 400
+		},
 	} {
 		if _, err := upload(t, path, change); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if _, err := upload(t, path, func(o *engine.Order) { o.Round = 1 }); err != nil {
+	if _, err := upload(t, path, func(o *message.Instruction) { o.Round = 1 }); err != nil {
 		t.Error(err)
 	}
 }
@@ -108,7 +114,7 @@ func TestNoiseOfAServer(t *testing.T) {
 		t.Helper()
 		set := engine.Settings{Workers: 2}
 		if path != "" {
-			if set.Noise, err = engine.OpenNoise(filepath.Join(dir, path), "run"); err != nil {
+			if set.Noise, err = noise.OpenNoise(filepath.Join(dir, path), "run"); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -10,11 +10,16 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
 	"promptfed/runtime/optim"
 )
 
 // leaky is the toy, whose private prompts have 2 or 4 tokens, with one optimizer for all clients.
-func leaky(t testing.TB) *engine.Experiment {
+func leaky(t testing.TB) *spec.Experiment {
 	e := toy(t)
 	e.Training.Optim = optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9, WeightDecay: 0.01}
 	e.Training.Shared, e.Training.Epochs, e.Plan.Participation = true, 2, 0.75
@@ -25,10 +30,10 @@ func leaky(t testing.TB) *engine.Experiment {
 // the rounds: b = 0.9 b + g + 0.01 p, p' = p - 0.05 b, written down from the traced gradients. Clients 0 and 2 have
 // private prompts of two tokens and the others of four, so these have two buffers.
 func TestSharedOptimizerGoesRound(t *testing.T) {
-	rec := engine.NewRecorder()
+	rec := trace.NewRecorder()
 	mustRun(t, leaky(t), engine.Settings{Tracer: rec, Workers: 4})
 	steps := slices.Clone(rec.Steps)
-	slices.SortFunc(steps, func(a, b engine.StepRecord) int {
+	slices.SortFunc(steps, func(a, b trace.StepRecord) int {
 		return 1000000*(a.Round-b.Round) + 1000*(a.Client-b.Client) + a.Step - b.Step
 	})
 	buffers := map[string][]float64{}
@@ -61,7 +66,7 @@ func TestSharedOptimizerGoesRound(t *testing.T) {
 
 // The number of workers and encoding change nothing; fresh optimizers give something else, and another fingerprint.
 func TestSharedOptimizerIsDeterministic(t *testing.T) {
-	run := func(e *engine.Experiment, set engine.Settings) string {
+	run := func(e *spec.Experiment, set engine.Settings) string {
 		set.Dir = t.TempDir()
 		mustRun(t, e, set)
 		return prompts(t, set.Dir)
@@ -74,7 +79,7 @@ func TestSharedOptimizerIsDeterministic(t *testing.T) {
 	fresh := leaky(t)
 	fresh.Training.Shared = false
 	if run(fresh, engine.Settings{}) == want || fresh.Fingerprint() == leaky(t).Fingerprint() ||
-		fresh.Terms().Differs(leaky(t).Terms()) == nil {
+		fresh.RunSpec().Mismatch(leaky(t).RunSpec()) == nil {
 		t.Error("fresh optimizers are not told apart")
 	}
 }
@@ -87,8 +92,8 @@ func TestSharedOptimizerResumes(t *testing.T) {
 		dir := t.TempDir()
 		ctx, stop := context.WithCancel(context.Background())
 		n := 0
-		_, err := engine.Run(ctx, leaky(t), engine.Settings{Dir: dir, OnTurn: func(o engine.Order, _ int) {
-			if o.Kind == engine.Train {
+		_, err := engine.Run(ctx, leaky(t), engine.Settings{Dir: dir, OnTurn: func(o message.Instruction, _ int) {
+			if o.Kind == message.Train {
 				if n == turn {
 					stop()
 				}
@@ -103,18 +108,18 @@ func TestSharedOptimizerResumes(t *testing.T) {
 		if prompts(t, dir) != prompts(t, whole) {
 			t.Errorf("broken off after turn %d the prompts differ", turn)
 		}
-		if left, _ := filepath.Glob(filepath.Join(dir, engine.CheckFolder, ".*")); len(left) > 0 {
+		if left, _ := filepath.Glob(filepath.Join(dir, record.CheckFolder, ".*")); len(left) > 0 {
 			t.Errorf("left behind: %v", left)
 		}
 	}
 }
 
 // elsewhereOnly stands for machines that do turns.
-type elsewhereOnly struct{ engine.Answerer }
+type elsewhereOnly struct{ local.RemoteExecutor }
 
 func TestSharedOptimizerStaysHere(t *testing.T) {
-	refused(t, leaky(t), engine.Settings{Elsewhere: elsewhereOnly{}}, "train.optimizer_state", "one process")
-	refused(t, leaky(t), engine.Settings{Around: func(c engine.Cohort) engine.Cohort { return c }},
+	refused(t, leaky(t), engine.Settings{Executor: elsewhereOnly{}}, "train.optimizer_state", "one process")
+	refused(t, leaky(t), engine.Settings{Wrap: func(c message.Cohort) message.Cohort { return c }},
 		"secure aggregation")
 	if !strings.Contains(fmt.Sprintf("%+v", leaky(t).Training), "Shared:true") {
 		t.Error("the terms do not say it")

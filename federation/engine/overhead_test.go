@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
@@ -14,7 +16,7 @@ import (
 )
 
 // wide is an experiment whose prompts have CLIP's size, 16 x 512, on a toy backbone that costs next to nothing.
-func wide(t testing.TB, clients int) *engine.Experiment {
+func wide(t testing.TB, clients int) *spec.Experiment {
 	t.Helper()
 	m, err := methods.Build("promptfl", nil, nil)
 	if err != nil {
@@ -25,10 +27,10 @@ func wide(t testing.TB, clients int) *engine.Experiment {
 	e.Clients = nil
 	rows := methodtest.Rows(1, 8, 512, len(e.Classes))
 	for i := range clients {
-		e.Clients = append(e.Clients, &engine.Client{ID: i, Backbone: b, Train: rows, Test: rows})
+		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: b, Train: rows, Test: rows})
 	}
-	e.Training = engine.Training{Epochs: 1, Batch: 8, Optim: optim.Config{Name: "sgd", LR: 0.01, Momentum: 0.9}}
-	e.Plan = engine.Plan{Rounds: 3, TestEvery: 3, Seed: 5}
+	e.Training = spec.Training{Epochs: 1, Batch: 8, Optim: optim.Config{Name: "sgd", LR: 0.01, Momentum: 0.9}}
+	e.Plan = spec.Plan{Rounds: 3, TestEvery: 3, Seed: 5}
 	return e
 }
 
@@ -57,7 +59,7 @@ func TestMemoryIsFlat(t *testing.T) {
 		e := wide(t, clients)
 		var most uint64
 		mustRun(t, e, engine.Settings{Dir: t.TempDir(), Workers: 1, Session: ort.Options{IntraThreads: 1},
-			OnRound: func(engine.Record) {
+			OnRound: func(record.Record) {
 				var m runtime.MemStats
 				runtime.GC()
 				runtime.ReadMemStats(&m)

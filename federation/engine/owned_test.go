@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
@@ -40,7 +41,7 @@ func (counting) Begin(l *method.Local) error {
 func TestOwnedIsTheClientsOwn(t *testing.T) {
 	e := withMethod(counting{})
 	e.Clients[2].Train = methodtest.Rows(100, 2, 5, len(methodtest.Classes))
-	rec := engine.NewRecorder()
+	rec := trace.NewRecorder()
 	mustRun(t, e, engine.Settings{Tracer: rec})
 	for client, want := range map[string]float32{"c0": 4, "c2": 2, "c3": 3} {
 		if got := rec.Tensors["r0/"+client+"/s0/grad/ctx"]; got.Data[0] != want {

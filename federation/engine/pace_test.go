@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
 )
 
 // TestPace: clients 0 to 3 of the toy have 9, 5, 6 and 3 examples. With batches of 4, 2, 4 and 2, of 1, 2, 1 and 2
@@ -12,8 +14,8 @@ import (
 func TestPace(t *testing.T) {
 	e := toy(t)
 	e.Plan.Rounds = 1
-	e.Training.Each = []engine.Pace{{}, {Epochs: 2, Batch: 2, Steps: 4}}
-	rec := engine.NewRecorder()
+	e.Training.Overrides = []spec.Overrides{{}, {Epochs: 2, Batch: 2, Steps: 4}}
+	rec := trace.NewRecorder()
 	mustRun(t, e, engine.Settings{Tracer: rec})
 	for client, want := range []int{3, 4, 2, 4} {
 		got := 0

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/graph"
@@ -16,7 +17,7 @@ import (
 
 // counted notes how many rows are asked for at once.
 type counted struct {
-	*engine.Features
+	*spec.Features
 	mu    *sync.Mutex
 	sizes *[]int
 }
@@ -60,7 +61,7 @@ func TestValuesOfImagesInParts(t *testing.T) {
 	e := withMethod(asking{rows: &rows, mean: &mean})
 	e.Plan.Rounds, e.Clients = 1, methodtest.Alike(150)
 	e.Training.Batch = 150
-	e.Clients[0].Train = counted{e.Clients[0].Train.(*engine.Features), &sync.Mutex{}, &sizes}
+	e.Clients[0].Train = counted{e.Clients[0].Train.(*spec.Features), &sync.Mutex{}, &sizes}
 	mustRun(t, e, engine.Settings{})
 	if want := []int{150, 64, 64, 22, 150}; !slices.Equal(sizes, want) {
 		t.Errorf("rows were read by %v, want %v: a step, scores in parts, their mean at once", sizes, want)

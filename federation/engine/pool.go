@@ -2,40 +2,41 @@ package engine
 
 import (
 	"context"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 
-	"promptfed/federation/method"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/state"
 	"promptfed/federation/wire"
-	"promptfed/runtime/tensor"
 )
 
 // Pool is a Cohort of simulated clients in this process: up to Workers of them run at a time.
 type Pool struct {
-	Worker  *Worker
-	Clients []*Client
+	Worker  *local.Worker
+	Clients []*spec.Client
 	Workers int
-	Store   *Store
+	Store   *state.Store
 	// Elsewhere does the clients' turns in place of Worker; nil for Worker.
-	Elsewhere Answerer
+	Executor local.RemoteExecutor
 	// Encode sends every message through its encoded form, as a network would.
 	Encode bool
 	// Done is called after each client's turn, from any goroutine; may be nil.
-	Done func(o Order, client int)
+	Done func(o message.Instruction, client int)
 	// Lost tells that a client's answer to an order never arrives; nil for never. Tests are not lost.
-	Lost func(o Order, client int) bool
+	Lost func(o message.Instruction, client int) bool
 	// Sent sees every answer as it is encoded, with Encode, from any goroutine; may be nil.
-	Sent func(o Order, client int, message []byte)
+	Sent func(o message.Instruction, client int, message []byte)
 }
 
 // Run gives an order to the named clients.
-func (p *Pool) Run(ctx context.Context, o Order) ([]Reply, error) {
-	replies := make([]Reply, len(o.Clients))
+func (p *Pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+	replies := make([]message.Reply, len(o.Clients))
 	lost := make([]bool, len(o.Clients))
 	eg, ctx := errgroup.WithContext(ctx)
 	workers := max(1, p.Workers)
-	if o.Kind == Train && p.Worker.shared != nil { // each goes on with what the one before it left
+	if o.Kind == message.Train && p.Worker.Training.Shared { // each goes on with what the one before it left
 		workers = 1
 	}
 	eg.SetLimit(workers)
@@ -56,7 +57,7 @@ func (p *Pool) Run(ctx context.Context, o Order) ([]Reply, error) {
 	if err := eg.Wait(); err != nil {
 		return nil, err
 	}
-	var came []Reply
+	var came []message.Reply
 	for i, r := range replies {
 		if !lost[i] {
 			came = append(came, r)
@@ -65,11 +66,11 @@ func (p *Pool) Run(ctx context.Context, o Order) ([]Reply, error) {
 	return came, nil
 }
 
-func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
-	r := Reply{Client: c.ID, Down: wire.Size(o.tensors())}
+func (p *Pool) one(ctx context.Context, c *spec.Client, o message.Instruction) (message.Reply, error) {
+	r := message.Reply{Client: c.ID, Down: wire.Size(o.Tensors())}
 	var err error
 	if p.Encode {
-		if o, err = reencode(o); err != nil {
+		if o, err = message.Reencode(o); err != nil {
 			return r, err
 		}
 	}
@@ -105,76 +106,29 @@ func (p *Pool) one(ctx context.Context, c *Client, o Order) (Reply, error) {
 }
 
 // decoded is the reply to a test as it arrives.
-func (p *Pool) decoded(r Reply) (Reply, error) {
+func (p *Pool) decoded(r message.Reply) (message.Reply, error) {
 	if !p.Encode || len(r.Upload.Extra) == 0 {
 		return r, nil
 	}
-	m, err := roundTrip(r.Tensors())
+	m, err := message.RoundTrip(r.Tensors())
 	if err != nil {
 		return r, err
 	}
 	return r.With(m)
 }
 
-func (p *Pool) answer(ctx context.Context, c *Client, o Order) (Reply, *State, error) {
-	state := func() (State, error) { return p.Store.Get(c.ID) }
-	if p.Elsewhere != nil {
-		return p.Worker.guarded(ctx, p.Elsewhere, c, o, state)
+func (p *Pool) answer(ctx context.Context, c *spec.Client, o message.Instruction) (message.Reply, *message.ClientState,
+	error) {
+	state := func() (message.ClientState, error) { return p.Store.Get(c.ID) }
+	if p.Executor != nil {
+		return p.Worker.ExecuteRemotely(ctx, p.Executor, c, o, state)
 	}
 	s, err := state()
 	if err != nil {
-		return Reply{}, nil, err
+		return message.Reply{}, nil, err
 	}
-	return p.Worker.Answer(ctx, c, o, s)
+	return p.Worker.Execute(ctx, c, o, s)
 }
 
 // Accept keeps the held states of clients whose upload counted, and forgets those of the others.
 func (p *Pool) Accept(round int, clients []int) error { return p.Store.Accept(round, clients) }
-
-// Parts of a message.
-const (
-	sharedPart = "shared"
-	extraPart  = "extra"
-	downPart   = "down"
-	eachPart   = "each"
-	termsPart  = "terms"
-)
-
-func uploadTensors(u method.Upload) tensor.Map {
-	return tensor.Map{}.Put(sharedPart, u.Shared).Put(extraPart, u.Extra)
-}
-
-func (o Order) tensors() tensor.Map {
-	m := tensor.Map{}.Put(sharedPart, o.Shared).Put(downPart, o.Down)
-	for _, id := range o.Clients {
-		m.Put(eachPart, o.Each[id])
-	}
-	return m
-}
-
-func reencode(o Order) (Order, error) {
-	m, err := roundTrip(o.tensors())
-	if err != nil {
-		return o, err
-	}
-	return o.with(m), nil
-}
-
-func (o Order) with(m tensor.Map) Order {
-	o.Shared, o.Down = m.Under(sharedPart), m.Under(downPart)
-	if each := m.Under(eachPart); len(each) > 0 {
-		o.Each = map[int]tensor.Map{o.Clients[0]: each}
-	}
-	return o
-}
-
-func roundTrip(m tensor.Map) (tensor.Map, error) {
-	b, err := wire.Encode(m)
-	if err != nil {
-		return nil, err
-	}
-	return wire.Decode(b)
-}
-
-// sortReplies puts replies in the order of clients.
-func sortReplies(r []Reply) { slices.SortFunc(r, func(a, b Reply) int { return a.Client - b.Client }) }

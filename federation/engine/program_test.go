@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
@@ -36,7 +37,7 @@ func TestProgramsFollowTheTask(t *testing.T) {
 	losses := func(m method.Method) map[string]float64 {
 		e := withMethod(m)
 		e.Clients, e.Plan.Rounds = methodtest.Alike(3, 3, 3, 3), 1
-		rec := engine.NewRecorder()
+		rec := trace.NewRecorder()
 		mustRun(t, e, engine.Settings{Tracer: rec})
 		out := map[string]float64{}
 		for k := range e.Clients {

@@ -9,6 +9,10 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
@@ -16,42 +20,42 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-func features(c *engine.Client) *engine.Features { return c.Train.(*engine.Features) }
+func features(c *spec.Client) *spec.Features { return c.Train.(*spec.Features) }
 
 func TestRefusesBeforeRoundZero(t *testing.T) {
-	none := &engine.Features{Views: []engine.Rows{engine.Held{Tensor: tensor.New(0, 5)}}}
+	none := &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: tensor.New(0, 5)}}}
 	for _, c := range []struct {
 		name   string
-		break_ func(e *engine.Experiment)
+		break_ func(e *spec.Experiment)
 		words  []string
 	}{
-		{"no clients", func(e *engine.Experiment) { e.Clients = nil }, []string{"no clients"}},
-		{"no classes", func(e *engine.Experiment) { e.Classes = nil }, []string{"no classes"}},
-		{"empty client", func(e *engine.Experiment) { e.Clients[2].Train = none }, []string{"client 2",
+		{"no clients", func(e *spec.Experiment) { e.Clients = nil }, []string{"no clients"}},
+		{"no classes", func(e *spec.Experiment) { e.Classes = nil }, []string{"no classes"}},
+		{"empty client", func(e *spec.Experiment) { e.Clients[2].Train = none }, []string{"client 2",
 			"no training data", "partition"}},
-		{"no test data", func(e *engine.Experiment) { e.Clients[1].Test = none }, []string{"client 1", "no test data",
+		{"no test data", func(e *spec.Experiment) { e.Clients[1].Test = none }, []string{"client 1", "no test data",
 			"partition"}},
-		{"widths", func(e *engine.Experiment) {
+		{"widths", func(e *spec.Experiment) {
 			e.Clients[3].Backbone = &methodtest.Toy{ID: "wide", Width: 8, Dim: 7}
 		}, []string{"parameter global", "client 3", "wide", "[3 8]", "[3 6]", "one text width"}},
-		{"same name", func(e *engine.Experiment) {
+		{"same name", func(e *spec.Experiment) {
 			e.Clients[3].Backbone = &methodtest.Toy{ID: "toy-b", Width: 6, Dim: 7}
 		}, []string{"client 3", "toy-b", "another name"}},
-		{"numbering", func(e *engine.Experiment) { e.Clients[1].ID = 5 }, []string{"client 5", "place 1"}},
-		{"label", func(e *engine.Experiment) { features(e.Clients[0]).Class[3] = 4 }, []string{"client 0", "label 4",
+		{"numbering", func(e *spec.Experiment) { e.Clients[1].ID = 5 }, []string{"client 5", "place 1"}},
+		{"label", func(e *spec.Experiment) { features(e.Clients[0]).Class[3] = 4 }, []string{"client 0", "label 4",
 			"4 classes"}},
-		{"participation", func(e *engine.Experiment) { e.Plan.Participation = 1.5 }, []string{"participation", "1.5"}},
-		{"participation", func(e *engine.Experiment) { e.Plan.Participation = math.NaN() }, []string{"participation"}},
-		{"rounds", func(e *engine.Experiment) { e.Plan.Rounds = 0 }, []string{"train.rounds", "1 or more"}},
-		{"batch", func(e *engine.Experiment) { e.Training.Batch = 0 }, []string{"train.batch", "1 or more"}},
-		{"optimizer", func(e *engine.Experiment) { e.Training.Optim.Name = "sdg" }, []string{"sdg", "sgd"}},
-		{"schedule", func(e *engine.Experiment) { e.Training.Schedule.Kind = "zigzag" }, []string{"zigzag", "cosine"}},
-		{"rate", func(e *engine.Experiment) { e.Training.Optim.LR = math.Inf(1) }, []string{"lr"}},
+		{"participation", func(e *spec.Experiment) { e.Plan.Participation = 1.5 }, []string{"participation", "1.5"}},
+		{"participation", func(e *spec.Experiment) { e.Plan.Participation = math.NaN() }, []string{"participation"}},
+		{"rounds", func(e *spec.Experiment) { e.Plan.Rounds = 0 }, []string{"train.rounds", "1 or more"}},
+		{"batch", func(e *spec.Experiment) { e.Training.Batch = 0 }, []string{"train.batch", "1 or more"}},
+		{"optimizer", func(e *spec.Experiment) { e.Training.Optim.Name = "sdg" }, []string{"sdg", "sgd"}},
+		{"schedule", func(e *spec.Experiment) { e.Training.Schedule.Kind = "zigzag" }, []string{"zigzag", "cosine"}},
+		{"rate", func(e *spec.Experiment) { e.Training.Optim.LR = math.Inf(1) }, []string{"lr"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e, turns := toy(t), 0
 			c.break_(e)
-			refused(t, e, engine.Settings{OnTurn: func(engine.Order, int) { turns++ }}, c.words...)
+			refused(t, e, engine.Settings{OnTurn: func(message.Instruction, int) { turns++ }}, c.words...)
 			if turns > 0 {
 				t.Error("clients had begun")
 			}
@@ -115,13 +119,13 @@ func TestRefusesWhatIsNoNumber(t *testing.T) {
 	nan := float32(math.NaN())
 	t.Run("features", func(t *testing.T) {
 		e := toy(t)
-		features(e.Clients[2]).Views[0].(engine.Held).Row(4).Data[1] = nan
+		features(e.Clients[2]).Views[0].(spec.InMemory).Row(4).Data[1] = nan
 		refused(t, e, engine.Settings{}, "round 0", "client 2", "step ", "image of example 4", "NaN",
 			"remove that example")
 	})
 	t.Run("test features", func(t *testing.T) {
 		e := toy(t)
-		e.Clients[1].Test.(*engine.Features).Views[0].(engine.Held).Row(6).Data[0] = nan
+		e.Clients[1].Test.(*spec.Features).Views[0].(spec.InMemory).Row(6).Data[0] = nan
 		refused(t, e, engine.Settings{}, "round 0", "client 1", "test", "image of example 6")
 	})
 	// The toy saturates, so that it takes a penalty on the distance, and a step away, to leave the range of numbers.
@@ -153,7 +157,7 @@ func TestRefusesWhatIsNoNumber(t *testing.T) {
 
 // spoilt is data whose features are no numbers from a pass on.
 type spoilt struct {
-	*engine.Features
+	*spec.Features
 	from, passes int
 }
 
@@ -173,8 +177,8 @@ func (s *spoilt) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, er
 func TestRefusesDamagedRunFolders(t *testing.T) {
 	whole := t.TempDir()
 	mustRun(t, toy(t), engine.Settings{Dir: whole})
-	server := filepath.Join(engine.CheckFolder, "server.safetensors")
-	clients := filepath.Join(engine.CheckFolder, "clients-000002.states")
+	server := filepath.Join(record.CheckFolder, "server.safetensors")
+	clients := filepath.Join(record.CheckFolder, "clients-000002.states")
 	half := func(b []byte) []byte { return b[:len(b)/2] }
 	for _, c := range []struct {
 		name, file string
@@ -188,9 +192,9 @@ func TestRefusesDamagedRunFolders(t *testing.T) {
 		{"truncated clients", clients, half, []string{"cannot resume", clients}},
 		{"flipped clients", clients, func(b []byte) []byte { b[len(b)-3] ^= 64; return b }, []string{"cannot resume",
 			clients, "damaged"}},
-		{"garbage rounds", engine.RoundsFile, func([]byte) []byte { return []byte("garbage\n") },
-			[]string{"cannot resume", engine.RoundsFile, "0 readable rounds", "3"}},
-		{"half of the rounds", engine.RoundsFile, half, []string{"cannot resume", engine.RoundsFile,
+		{"garbage rounds", record.RoundsFile, func([]byte) []byte { return []byte("garbage\n") },
+			[]string{"cannot resume", record.RoundsFile, "0 readable rounds", "3"}},
+		{"half of the rounds", record.RoundsFile, half, []string{"cannot resume", record.RoundsFile,
 			"readable rounds"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -218,7 +222,7 @@ func TestRefusesDamagedRunFolders(t *testing.T) {
 	t.Run("a torn last line", func(t *testing.T) {
 		dir := t.TempDir()
 		os.CopyFS(dir, os.DirFS(whole))
-		path := filepath.Join(dir, engine.RoundsFile)
+		path := filepath.Join(dir, record.RoundsFile)
 		b, _ := os.ReadFile(path)
 		os.WriteFile(path, b[:len(b)-9], 0o644)
 		mustRun(t, toy(t), engine.Settings{Dir: dir, Resume: true})
@@ -255,7 +259,7 @@ func TestRefusesDamagedRunFolders(t *testing.T) {
 // Nothing that a run computes may change what it was given.
 func TestChangesNothingItWasGiven(t *testing.T) {
 	e := toy(t)
-	before := features(e.Clients[0]).Views[0].(engine.Held).Clone()
+	before := features(e.Clients[0]).Views[0].(spec.InMemory).Clone()
 	first := mustRun(t, e, engine.Settings{Workers: 4})
 	again := mustRun(t, e, engine.Settings{Workers: 4})
 	for name, v := range first.Prompts {
@@ -264,8 +268,8 @@ func TestChangesNothingItWasGiven(t *testing.T) {
 			t.Errorf("a second run of one experiment gives another %s", name)
 		}
 	}
-	before.Axpy(-1, features(e.Clients[0]).Views[0].(engine.Held).Tensor)
-	if before.MaxAbs() != 0 || len(e.Plan.Peers) != 0 {
+	before.Axpy(-1, features(e.Clients[0]).Views[0].(spec.InMemory).Tensor)
+	if before.MaxAbs() != 0 || len(e.Plan.Infos) != 0 {
 		t.Error("the experiment was changed")
 	}
 }
@@ -273,21 +277,21 @@ func TestChangesNothingItWasGiven(t *testing.T) {
 // A client's turn changes neither the order it got nor the state it had.
 func TestTurnsLeaveOrdersAndStatesAlone(t *testing.T) {
 	e := toy(t)
-	w := engine.NewWorker(e, engine.Settings{})
+	w := local.NewWorker(e, local.Settings{})
 	defer w.Close()
 	shared := tensor.Map{"global": methodtest.Values(1, .5, 3, 6)}
-	state := engine.State{Private: tensor.Map{"local": methodtest.Values(2, .5, 2, 6)},
+	state := message.ClientState{Private: tensor.Map{"local": methodtest.Values(2, .5, 2, 6)},
 		Own: tensor.Map{"global": methodtest.Values(3, .5, 3, 6)}}
 	was := []tensor.Map{shared.Clone(), state.Private.Clone(), state.Own.Clone()}
-	o := engine.Order{Kind: engine.Train, Clients: []int{0}, Of: 4, Shared: shared}
-	up, next, _, err := w.RunTrain(context.Background(), e.Clients[0], o, state)
+	o := message.Instruction{Kind: message.Train, Clients: []int{0}, Total: 4, Shared: shared}
+	up, next, _, err := w.Train(context.Background(), e.Clients[0], o, state)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range []tensor.Map{up.Shared, next.Private, next.Own} {
 		m.Scale(0)
 	}
-	if _, err := w.RunTest(context.Background(), e.Clients[0], o, state); err != nil {
+	if _, err := w.Test(context.Background(), e.Clients[0], o, state); err != nil {
 		t.Fatal(err)
 	}
 	for i, m := range []tensor.Map{shared, state.Private, state.Own} {

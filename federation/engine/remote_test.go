@@ -13,6 +13,12 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/state"
 	"promptfed/federation/method"
 	"promptfed/federation/wire"
 	"promptfed/runtime/safetensors"
@@ -22,34 +28,37 @@ import (
 // elsewhere plays the clients of an experiment as a cohort outside: messages go through their encoded form, and what a
 // client remembers counts from Accept on.
 type elsewhere struct {
-	of       *engine.Experiment
-	worker   *engine.Worker
+	of       *spec.Experiment
+	worker   *local.Worker
 	accepted map[int]int // rounds, by client
-	states   map[int]map[int]engine.State
-	last     map[int]engine.Order
+	states   map[int]map[int]message.ClientState
+	last     map[int]message.Instruction
 	stop     int // before the training of this round, once
 }
 
-func newElsewhere(e *engine.Experiment) *elsewhere {
-	return &elsewhere{of: e, worker: engine.NewWorker(e, engine.Settings{}), accepted: map[int]int{},
-		states: map[int]map[int]engine.State{},
-		last:   map[int]engine.Order{}, stop: -1}
+func newElsewhere(e *spec.Experiment) *elsewhere {
+	return &elsewhere{of: e, worker: local.NewWorker(e, local.Settings{}), accepted: map[int]int{},
+		states: map[int]map[int]message.ClientState{},
+		last:   map[int]message.Instruction{}, stop: -1}
 }
 
-func (x *elsewhere) Members() []engine.Member {
-	var out []engine.Member
+func (x *elsewhere) Participants() []message.Participant {
+	var out []message.Participant
 	for _, c := range x.of.Clients {
 		t := c.Backbone.Task()
 		t.Backbone = c.Backbone.Name()
-		out = append(out, engine.Member{Joined: true, Task: t, Domain: c.Domain})
+		out = append(out, message.Participant{Joined: true, Task: t, Domain: c.Domain})
 	}
 	return out
 }
 
-func (x *elsewhere) Save() ([]byte, error)    { return json.Marshal(x.accepted) }
-func (x *elsewhere) Load(b []byte) error      { clear(x.accepted); return json.Unmarshal(b, &x.accepted) }
-func (x *elsewhere) Limited() engine.Limited  { return engine.Limited{} }
-func (x *elsewhere) state(c int) engine.State { return x.states[c][x.accepted[c]] }
+func (x *elsewhere) Save() ([]byte, error) { return json.Marshal(x.accepted) }
+func (x *elsewhere) Load(b []byte) error {
+	clear(x.accepted)
+	return json.Unmarshal(b, &x.accepted)
+}
+func (x *elsewhere) Limited() message.Limited        { return message.Limited{} }
+func (x *elsewhere) state(c int) message.ClientState { return x.states[c][x.accepted[c]] }
 
 func (x *elsewhere) Accept(round int, clients []int) error {
 	for _, c := range clients {
@@ -69,35 +78,35 @@ func encoded(m tensor.Map) tensor.Map {
 	return m
 }
 
-func (x *elsewhere) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
-	if o.Kind == engine.Train && o.Round == x.stop {
+func (x *elsewhere) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+	if o.Kind == message.Train && o.Round == x.stop {
 		x.stop = -1
 		return nil, errors.New("the server goes down")
 	}
-	var out []engine.Reply
+	var out []message.Reply
 	for _, id := range slices.Backward(o.Clients) {
 		one := o.For(id)
 		m := encoded(one.Tensors())
-		one.Shared, one.Down, one.Each = nil, nil, nil
+		one.Shared, one.Broadcast, one.PerClient = nil, nil, nil
 		one, err := one.With(m)
 		if err != nil {
 			return nil, err
 		}
 		x.last[id] = one
-		r, next, err := x.worker.Answer(ctx, x.of.Clients[id], one, x.state(id))
+		r, next, err := x.worker.Execute(ctx, x.of.Clients[id], one, x.state(id))
 		if err != nil {
 			return nil, err
 		}
 		if next != nil {
 			if x.states[id] == nil {
-				x.states[id] = map[int]engine.State{}
+				x.states[id] = map[int]message.ClientState{}
 			}
 			x.states[id][o.Round+1] = *next
 		}
 		if r, err = r.With(encoded(r.Tensors())); err != nil {
 			return nil, err
 		}
-		if err := o.Refuse(r, false); err != nil {
+		if err := o.Check(r, false); err != nil {
 			return nil, err
 		}
 		out = append(out, r)
@@ -106,7 +115,7 @@ func (x *elsewhere) Run(ctx context.Context, o engine.Order) ([]engine.Reply, er
 }
 
 // server is an experiment as the server of clients elsewhere has it.
-func server(e *engine.Experiment) *engine.Experiment {
+func server(e *spec.Experiment) *spec.Experiment {
 	s := *e
 	s.Clients = nil
 	return &s
@@ -124,17 +133,17 @@ func TestClientsElsewhere(t *testing.T) {
 	clear(x.accepted)
 	mustRun(t, server(e), engine.Settings{Dir: there, Remote: x, Resume: true})
 
-	want, meta, err := engine.ReadPrompts(here, 0, 1, 2, 3)
+	want, meta, err := state.ReadPrompts(here, 0, 1, 2, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, gotMeta, err := engine.ReadPrompts(there)
+	got, gotMeta, err := state.ReadPrompts(there)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, m := range x.Members() { // nobody's part but the server's own
-		own := filepath.Join(t.TempDir(), engine.PromptsFile)
-		if err := e.WriteOwn(own, e.Clients[key], x.last[key], x.state(key)); err != nil {
+	for key, m := range x.Participants() { // nobody's part but the server's own
+		own := filepath.Join(t.TempDir(), record.PromptsFile)
+		if err := state.WriteOwn(e, own, e.Clients[key], x.last[key], x.state(key)); err != nil {
 			t.Fatal(err)
 		}
 		part, partMeta, err := safetensors.ReadFile(own)
@@ -147,13 +156,13 @@ func TestClientsElsewhere(t *testing.T) {
 			}
 		}
 		maps.Copy(got, part)
-		if !strings.Contains(partMeta[engine.MetaBackbones], m.Task.Backbone) ||
-			partMeta[engine.MetaClasses] != meta[engine.MetaClasses] {
+		if !strings.Contains(partMeta[state.MetaBackbones], m.Task.Backbone) ||
+			partMeta[state.MetaClasses] != meta[state.MetaClasses] {
 			t.Errorf("client %d: metadata %v", key, partMeta)
 		}
 	}
-	if gotMeta[engine.MetaBackbones] != meta[engine.MetaBackbones] {
-		t.Errorf("backbones %s, in one process %s", gotMeta[engine.MetaBackbones], meta[engine.MetaBackbones])
+	if gotMeta[state.MetaBackbones] != meta[state.MetaBackbones] {
+		t.Errorf("backbones %s, in one process %s", gotMeta[state.MetaBackbones], meta[state.MetaBackbones])
 	}
 	a, err := wire.Encode(want)
 	if err != nil {
@@ -170,13 +179,13 @@ func TestClientsElsewhere(t *testing.T) {
 
 func TestStateFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	s := engine.State{Private: tensor.Map{"a": tensor.Scalar(1)}, Own: tensor.Map{"b": tensor.Scalar(2)},
-		Kept: tensor.Map{"c/d": tensor.OfInts([]int64{3}, 1)}}
-	if err := engine.WriteState(path, s); err != nil {
+	s := message.ClientState{Private: tensor.Map{"a": tensor.Scalar(1)}, Own: tensor.Map{"b": tensor.Scalar(2)},
+		Method: tensor.Map{"c/d": tensor.OfInts([]int64{3}, 1)}}
+	if err := state.WriteState(path, s); err != nil {
 		t.Fatal(err)
 	}
-	back, err := engine.ReadState(path)
-	if err != nil || back.Private["a"].Data[0] != 1 || back.Own["b"].Data[0] != 2 || back.Kept["c/d"].Ints[0] != 3 {
+	back, err := state.ReadState(path)
+	if err != nil || back.Private["a"].Data[0] != 1 || back.Own["b"].Data[0] != 2 || back.Method["c/d"].Ints[0] != 3 {
 		t.Fatal(err, back)
 	}
 	b, err := os.ReadFile(path)
@@ -187,7 +196,7 @@ func TestStateFile(t *testing.T) {
 	if err := os.WriteFile(path, b, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	_, err = engine.ReadState(path)
+	_, err = state.ReadState(path)
 	says(t, err, "damaged")
 }
 
@@ -195,34 +204,34 @@ func TestRefuse(t *testing.T) {
 	nan := tensor.Scalar(1)
 	nan.Data[0] /= 0 * nan.Data[0]
 	shared := tensor.Map{"ctx": tensor.New(2, 3)}
-	train := engine.Order{Kind: engine.Train, Shared: shared}
-	ask := engine.Order{Kind: engine.Ask, Shared: shared}
+	train := message.Instruction{Kind: message.Train, Shared: shared}
+	ask := message.Instruction{Kind: message.Compute, Shared: shared}
 	for _, c := range []struct {
-		o    engine.Order
-		r    engine.Reply
+		o    message.Instruction
+		r    message.Reply
 		says string
 	}{
-		{train, engine.Reply{Upload: method.Upload{N: 0, Shared: shared}}, "0 examples"},
-		{train, engine.Reply{Upload: method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.New(3, 2)}}}, "ctx"},
-		{train, engine.Reply{Upload: method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.New(2, 3),
+		{train, message.Reply{Upload: method.Upload{N: 0, Shared: shared}}, "0 examples"},
+		{train, message.Reply{Upload: method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.New(3, 2)}}}, "ctx"},
+		{train, message.Reply{Upload: method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.New(2, 3),
 			"more": tensor.New(1)}}}, "more"},
-		{train, engine.Reply{Upload: method.Upload{N: 1, Shared: shared, Extra: tensor.Map{"x": nan}}}, "x holds"},
-		{ask, engine.Reply{Upload: method.Upload{N: 1, Shared: shared}}, "may have none"},
-		{ask, engine.Reply{Upload: method.Upload{N: -1}}, "-1 examples"},
-		{engine.Order{Kind: engine.Test}, engine.Reply{Scores: engine.Scores{Examples: 2,
-			Global: &engine.Hits{Right: 3}}}, "are none"},
-		{engine.Order{Kind: engine.Test}, engine.Reply{Scores: engine.Scores{Examples: 2}}, "neither"},
+		{train, message.Reply{Upload: method.Upload{N: 1, Shared: shared, Extra: tensor.Map{"x": nan}}}, "x holds"},
+		{ask, message.Reply{Upload: method.Upload{N: 1, Shared: shared}}, "may have none"},
+		{ask, message.Reply{Upload: method.Upload{N: -1}}, "-1 examples"},
+		{message.Instruction{Kind: message.Test}, message.Reply{Scores: message.Scores{Examples: 2,
+			Global: &metrics.Classification{Correct: 3}}}, "are none"},
+		{message.Instruction{Kind: message.Test}, message.Reply{Scores: message.Scores{Examples: 2}}, "neither"},
 	} {
-		says(t, c.o.Refuse(c.r, false), c.says)
+		says(t, c.o.Check(c.r, false), c.says)
 	}
-	if err := train.Refuse(engine.Reply{Upload: method.Upload{N: 1, Shared: shared}}, false); err != nil {
+	if err := train.Check(message.Reply{Upload: method.Upload{N: 1, Shared: shared}}, false); err != nil {
 		t.Error(err)
 	}
-	if err := train.Refuse(engine.Reply{Upload: method.Upload{Extra: tensor.Map{"masked": tensor.OfInts([]int64{5},
+	if err := train.Check(message.Reply{Upload: method.Upload{Extra: tensor.Map{"masked": tensor.OfInts([]int64{5},
 		1)}}}, true); err != nil {
 		t.Error(err)
 	}
-	says(t, train.Refuse(engine.Reply{Upload: method.Upload{Extra: tensor.Map{"masked": nan}}}, true), "masked holds")
-	_, err := (engine.Order{Clients: []int{1}}).With(tensor.Map{"../x": nan})
+	says(t, train.Check(message.Reply{Upload: method.Upload{Extra: tensor.Map{"masked": nan}}}, true), "masked holds")
+	_, err := (message.Instruction{Clients: []int{1}}).With(tensor.Map{"../x": nan})
 	says(t, err, "../x")
 }

@@ -12,6 +12,10 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/safetensors"
@@ -22,7 +26,7 @@ func TestParticipationTestsAndRates(t *testing.T) {
 	e := toy(t)
 	e.Plan.Rounds, e.Plan.Participation, e.Plan.TestEvery = 8, 0.5, 3
 	e.Training.Schedule = optim.Schedule{Kind: "step", StepSize: 3, Gamma: 0.5}
-	rec := engine.NewRecorder()
+	rec := trace.NewRecorder()
 	r := mustRun(t, e, engine.Settings{Tracer: rec})
 	seen, times := map[string]bool{}, map[int]int{}
 	for i, rec := range r.Records {
@@ -61,10 +65,10 @@ func TestParticipationTestsAndRates(t *testing.T) {
 func TestWhoElseTrainsDoesNotMatter(t *testing.T) {
 	e := toy(t)
 	e.Plan.Rounds = 1
-	all := engine.NewRecorder()
+	all := trace.NewRecorder()
 	mustRun(t, e, engine.Settings{Tracer: all})
 	e.Plan.Participation = 0.5
-	some := engine.NewRecorder()
+	some := trace.NewRecorder()
 	r := mustRun(t, e, engine.Settings{Tracer: some})
 	for _, c := range r.Records[0].Clients {
 		for _, name := range []string{"begin/local", "s0/image", "s0/loss", "upload/global"} {
@@ -80,7 +84,7 @@ func TestDropLast(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		e := toy(t)
 		e.Plan.Rounds, e.Training.DropLast, e.Training.Epochs = 1, drop, 2
-		rec := engine.NewRecorder()
+		rec := trace.NewRecorder()
 		mustRun(t, e, engine.Settings{Tracer: rec})
 		steps := map[int]int{}
 		for _, s := range rec.Steps {
@@ -109,7 +113,7 @@ func TestDropLast(t *testing.T) {
 func TestAccuracies(t *testing.T) {
 	e := toy(t)
 	e.Plan.Rounds = 2
-	rec := engine.NewRecorder()
+	rec := trace.NewRecorder()
 	r := mustRun(t, e, engine.Settings{Tracer: rec}).Records[1]
 	var per []float64
 	for c := range 4 {
@@ -124,7 +128,7 @@ func TestAccuracies(t *testing.T) {
 		}
 		per = append(per, hits/float64(len(labels)))
 	}
-	mean, std := engine.MeanStd(per)
+	mean, std := metrics.MeanStd(per)
 	if !slices.Equal(r.PerClient, per) || math.Abs(r.Accuracy-mean) > 1e-12 || math.Abs(r.Std-std) > 1e-12 ||
 		math.Abs(r.Weighted-mean) > 1e-12 {
 		t.Errorf("%+v, want %v: %v and %v", r, per, mean, std)
@@ -137,29 +141,29 @@ func TestAccuracies(t *testing.T) {
 
 func TestMeanStd(t *testing.T) {
 	// 2, 4, 4, 4, 5, 5, 7, 9 have mean 5 and population variance 32/8.
-	if m, s := engine.MeanStd([]float64{2, 4, 4, 4, 5, 5, 7, 9}); m != 5 || math.Abs(s-2) > 1e-12 {
+	if m, s := metrics.MeanStd([]float64{2, 4, 4, 4, 5, 5, 7, 9}); m != 5 || math.Abs(s-2) > 1e-12 {
 		t.Errorf("%v, %v", m, s)
 	}
-	if m, s := engine.MeanStd(nil); m != 0 || s != 0 {
+	if m, s := metrics.MeanStd(nil); m != 0 || s != 0 {
 		t.Errorf("%v, %v of nothing", m, s)
 	}
 }
 
 func TestSummary(t *testing.T) {
-	var records []engine.Record
+	var records []record.Record
 	for i := range 12 {
-		records = append(records, engine.Record{Round: i, Tested: i != 3, BytesUp: 10, BytesDown: 20, Seconds: 2})
+		records = append(records, record.Record{Round: i, Tested: i != 3, BytesUp: 10, BytesDown: 20, Seconds: 2})
 		if i != 3 {
-			records[i].Evaluations.Global = &engine.Evaluation{Accuracy: float64(i%7) / 10}
+			records[i].Evaluations.Global = &record.Evaluation{Accuracy: float64(i%7) / 10}
 		}
 	}
 	// Tested: .0 .1 .2 -- .4 .5 .6 .0 .1 .2 .3 .4; the last five have mean .2, the last ten 2.8/10 = .28.
-	s := engine.Summarise(records, method.GlobalView)
+	s := record.Summarise(records, method.GlobalView)
 	if s.Best != .6 || s.BestRound != 6 || s.Last != .4 || math.Abs(s.Mean5-.2) > 1e-12 ||
 		math.Abs(s.Mean10-.28) > 1e-12 || math.Abs(s.Bytes-30) > 1e-9 || s.Seconds != 24 || s.Rounds != 12 {
 		t.Errorf("%+v", s)
 	}
-	if s := engine.Summarise(nil, method.GlobalView); s.Rounds != 0 || s.Bytes != 0 {
+	if s := record.Summarise(nil, method.GlobalView); s.Rounds != 0 || s.Bytes != 0 {
 		t.Errorf("%+v of nothing", s)
 	}
 }
@@ -187,18 +191,18 @@ func TestCountsBytes(t *testing.T) {
 func TestWriteTrace(t *testing.T) {
 	e := toy(t)
 	e.Plan.Rounds = 2
-	rec, dir := engine.NewRecorder(), filepath.Join(t.TempDir(), "new", "trace")
+	rec, dir := trace.NewRecorder(), filepath.Join(t.TempDir(), "new", "trace")
 	mustRun(t, e, engine.Settings{Tracer: rec, Workers: 4})
-	info := engine.TraceInfo{Config: map[string]any{"method": "fedpha"}, Classes: e.Classes, Tokens: [][]int{{5, 2}},
-		Clients: e.TraceClients()}
-	if err := rec.WriteTrace(dir, info); err != nil {
+	info := trace.Info{Config: map[string]any{"method": "fedpha"}, Classes: e.Classes, Tokens: [][]int{{5, 2}},
+		Clients: trace.ClientInfos(e)}
+	if err := rec.Write(dir, info); err != nil {
 		t.Fatal(err)
 	}
-	m, _, err := safetensors.ReadFile(filepath.Join(dir, engine.TraceTensorsFile))
+	m, _, err := safetensors.ReadFile(filepath.Join(dir, trace.TensorsFile))
 	if err != nil || !slices.Equal(m.Names(), rec.Tensors.Names()) {
 		t.Fatalf("%v: %v", err, m.Names())
 	}
-	b, err := os.ReadFile(filepath.Join(dir, engine.TraceFile))
+	b, err := os.ReadFile(filepath.Join(dir, trace.InfoFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +241,7 @@ func TestWriteTrace(t *testing.T) {
 		t.Errorf("%d steps, want %d", len(got.Steps), want)
 	}
 	os.WriteFile(filepath.Join(filepath.Dir(dir), "file"), nil, 0o644)
-	says(t, rec.WriteTrace(filepath.Join(filepath.Dir(dir), "file"), info), "trace", "file")
+	says(t, rec.Write(filepath.Join(filepath.Dir(dir), "file"), info), "trace", "file")
 }
 
 // Two augmented views: every row of a batch is one of its views, and both are used.
@@ -245,11 +249,11 @@ func TestViews(t *testing.T) {
 	e := toy(t)
 	e.Plan.Rounds = 1
 	f := features(e.Clients[0])
-	first := f.Views[0].(engine.Held).Tensor
+	first := f.Views[0].(spec.InMemory).Tensor
 	other := first.Clone()
 	tensor.Map{"x": other}.Scale(-1)
-	f.Views = append(f.Views, engine.Held{Tensor: other})
-	rec := engine.NewRecorder()
+	f.Views = append(f.Views, spec.InMemory{Tensor: other})
+	rec := trace.NewRecorder()
 	mustRun(t, e, engine.Settings{Tracer: rec})
 	count := [2]int{}
 	for s := range 3 {
@@ -272,7 +276,7 @@ func TestViews(t *testing.T) {
 	if count[0] == 0 || count[1] == 0 || count[0]+count[1] != 9 {
 		t.Errorf("views were used %v times", count)
 	}
-	if !strings.HasPrefix(engine.Sentence("a {} or {}", "cat"), "a cat or cat") {
+	if !strings.HasPrefix(spec.Sentence("a {} or {}", "cat"), "a cat or cat") {
 		t.Error("Sentence leaves a gap")
 	}
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,33 +9,18 @@ import (
 	"path/filepath"
 	"strings"
 
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/noise"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/state"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
-
-// Experiment is everything that decides what a run computes.
-type Experiment struct {
-	Name       string
-	MethodName string // for reports and the fingerprint: base method and wrappers
-	Options    string // of the methods, for the fingerprint
-	Secure     string // of secure aggregation, for the fingerprint; empty for none
-	Privacy    string // what epsilons reckon with, for Terms; empty without differential privacy
-	// Reproduces are the known defects of published code that the experiment makes again on purpose, for the
-	// fingerprint and the summary.
-	Reproduces []string
-	Method     method.Method
-	Classes    []string
-	Template   string // of hand-written prompts, with {} for the class
-	Precision  string // of features, for the fingerprint; empty and half are the same
-	Clients    []*Client
-	Training   Training
-	Synthetic  *Synthetic // nil for none
-	Exams      []Exam
-	Plan       Plan // Clients and Peers are filled in
-	Evaluate   Evaluate
-}
 
 // Settings decide how a run goes, not what it computes.
 type Settings struct {
@@ -48,51 +32,48 @@ type Settings struct {
 	Terms   bool // measure each term of the loss, for the records; it changes nothing that is trained
 	// Provider is what sessions run on, and why if that was not the first choice, for the summary; empty leaves it out.
 	Provider string
-	Tracer   Tracer // nil for none
-	OnTurn   func(o Order, client int)
-	OnRound  func(Record)
+	Tracer   trace.Tracer // nil for none
+	OnTurn   func(o message.Instruction, client int)
+	OnRound  func(record.Record)
 	// OnWarning hears lines that say what is probably wrong with the data; may be nil.
 	OnWarning func(string)
 	// Lost loses a client's answers of a round, as a client does that leaves: the round goes on with the others, and
 	// the client remembers what it did before. Nil loses none.
 	Lost func(round, client int) bool
 	// Remote is the clients of an experiment that has none itself; nil for those of the experiment.
-	Remote Remote
+	Remote message.Remote
 	// Elsewhere does the clients' turns in place of this process; nil for none. What clients remember stays here.
-	Elsewhere Answerer
+	Executor local.RemoteExecutor
 	// OnUpload sees every upload as it is encoded, with Encode, from any goroutine; may be nil.
 	OnUpload func(round, client int, message []byte)
 	// Noise is where the noise of differential privacy comes from, and with it the draw of a round's clients; nil for
 	// the run's seed, which is a simulation.
-	Noise *Noise
+	Noise *noise.Noise
 	// Guard is the client's side of what Around is the server's side of; both nil for none.
-	Guard  Guard
-	Around func(Cohort) Cohort // puts a layer between the server and the clients
+	Guard message.Guard
+	Wrap  func(message.Cohort) message.Cohort // puts a layer between the server and the clients
+}
+
+// Worker are the settings of the client side.
+func (s Settings) Worker() local.Settings {
+	return local.Settings{Session: s.Session, Tracer: s.Tracer, Guard: s.Guard, Noise: s.Noise, Terms: s.Terms}
 }
 
 // Result is a finished run.
 type Result struct {
-	Summary Summary
-	Records []Record
+	Summary record.Summary
+	Records []record.Record
 	// Prompts are what PromptsFile holds, of a run without a folder: shared/NAME, client/K/private/NAME,
 	// client/K/own/NAME, and where class scores read them memory/K/image, memory/K/label and down/K/NAME.
 	Prompts tensor.Map
 	// Confusion is what ConfusionFile holds, of a run without a folder.
-	Confusion *Confusion
+	Confusion *record.Confusion
 }
 
-// Files of a run folder.
-const (
-	RoundsFile  = "rounds.jsonl"
-	SummaryFile = "summary.json"
-	PromptsFile = "prompts.safetensors"
-	CheckFolder = "checkpoint"
-)
-
 // Run runs an experiment from the start, or from its last committed round.
-func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
-	members := e.members(set)
-	first, err := e.check(set, members)
+func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error) {
+	participants := participantsOf(e, set.Remote)
+	first, err := check(e, set, participants)
 	if err != nil {
 		return nil, err
 	}
@@ -100,11 +81,11 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	worker := NewWorker(e, set)
+	worker := local.NewWorker(e, set.Worker())
 	defer worker.Close()
-	store := NewStore("")
+	store := state.NewStore("")
 	if set.Dir != "" {
-		dir := filepath.Join(set.Dir, CheckFolder)
+		dir := filepath.Join(set.Dir, record.CheckFolder)
 		err := os.MkdirAll(dir, 0o700)
 		// what clients remember is nobody else's business, also where an older release left the folder open
 		if err == nil {
@@ -113,46 +94,46 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 		if err != nil {
 			return nil, fmt.Errorf("run folder: %w; choose another --out", err)
 		}
-		store = NewStore(dir)
+		store = state.NewStore(dir)
 	}
-	pool := &Pool{Worker: worker, Clients: e.Clients, Workers: set.Workers, Store: store, Elsewhere: set.Elsewhere,
+	pool := &Pool{Worker: worker, Clients: e.Clients, Workers: set.Workers, Store: store, Executor: set.Executor,
 		Encode: set.Encode, Done: set.OnTurn}
 	if set.Lost != nil {
-		pool.Lost = func(o Order, client int) bool { return set.Lost(o.Round, client) }
+		pool.Lost = func(o message.Instruction, client int) bool { return set.Lost(o.Round, client) }
 	}
 	if set.OnUpload != nil {
-		pool.Sent = func(o Order, client int, message []byte) { set.OnUpload(o.Round, client, message) }
+		pool.Sent = func(o message.Instruction, client int, message []byte) { set.OnUpload(o.Round, client, message) }
 	}
-	server := &Server{Method: e.Method, Cohort: pool, Plan: e.plan(members), Rate: rate, Tracer: set.Tracer,
-		Terms: set.Terms, Noise: set.Noise, Evaluate: e.Evaluate, c: worker.c, shared: worker.shared}
+	server := &Server{Method: e.Method, Cohort: pool, Plan: e.PlanFor(participants), Rate: rate, Tracer: set.Tracer,
+		Terms: set.Terms, Noise: set.Noise, Evaluate: e.Evaluate, worker: worker}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
-		server.Known = func() []method.ClientInfo { return peers(e.members(set)) }
+		server.Infos = func() []method.ClientInfo { return message.ClientInfos(participantsOf(e, set.Remote)) }
 		server.Limited = set.Remote.Limited
 	}
-	if set.Around != nil {
-		server.Cohort = set.Around(server.Cohort)
+	if set.Wrap != nil {
+		server.Cohort = set.Wrap(server.Cohort)
 	}
-	for _, x := range e.Exams {
-		server.Exams = append(server.Exams, x.Name)
+	for _, x := range e.EvaluationSets {
+		server.EvaluationSets = append(server.EvaluationSets, x.Name)
 	}
 	if err := server.start(first.Task); err != nil {
 		return nil, err
 	}
-	server.has = EvaluableOf(e.Method, first.Task)
-	server.view = server.has.headline(e.Plan.View, e.Method)
-	j, err := e.resume(set, server, store)
+	server.has = record.EvaluableOf(e.Method, first.Task)
+	server.view = server.has.Headline(e.Plan.View, e.Method)
+	j, err := resume(e, set, server, store)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.checkBest(set, server, j); err != nil {
+	if err := checkBest(e, set, server, j); err != nil {
 		return nil, err
 	}
 	if e.Evaluate.ZeroShot && len(e.Clients) > 0 {
-		if j.zeroShot, err = worker.ZeroShot(ctx, e.Clients); err != nil {
+		if j.ZeroShot, err = worker.ZeroShot(ctx, e.Clients); err != nil {
 			return nil, err
 		}
-		for _, line := range ZeroShotWarnings(j.zeroShot) {
+		for _, line := range record.ZeroShotWarnings(j.ZeroShot) {
 			if set.OnWarning != nil {
 				set.OnWarning(line)
 			}
@@ -164,88 +145,39 @@ func Run(ctx context.Context, e *Experiment, set Settings) (*Result, error) {
 		}
 	}
 	if e.Synthetic != nil && server.Global.Round == 0 {
-		if err := server.warm(ctx, worker, e.Synthetic); err != nil {
+		if err := server.pretrain(ctx, e.Synthetic); err != nil {
 			return nil, err
 		}
 	}
-	for server.Global.Round < e.Plan.Rounds && e.Evaluate.stop(j.Records, server.view) == "" {
+	for server.Global.Round < e.Plan.Rounds && e.Evaluate.Stop(j.Records, server.view) == "" {
 		server.Past = j.Records
 		rec, err := server.round(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if err := e.commit(set, server, store, j, rec); err != nil {
+		if err := commit(e, set, server, store, j, rec); err != nil {
 			return nil, err
 		}
 		if set.OnRound != nil {
 			set.OnRound(rec)
 		}
 	}
-	return e.finish(set, server, store, j)
-}
-
-// plan is Plan with what it is to know of the clients.
-func (e *Experiment) plan(members []Member) Plan {
-	p := e.Plan
-	p.Clients, p.Peers = len(members), peers(members)
-	return p
-}
-
-// task is what the method is built for on a client.
-func (e *Experiment) task(c *Client) method.Task {
-	t := c.Backbone.Task()
-	t.Client, t.Clients, t.Classes, t.Backbone = c.ID, len(e.Clients), len(e.Classes), c.Backbone.Name()
-	return t
-}
-
-// Fingerprint tells experiments apart that would train something else.
-func (e *Experiment) Fingerprint() string {
-	h := sha256.New()
-	fmt.Fprintln(h, e.MethodName, e.Options, e.Plan.Seed, e.Plan.Participation, e.Plan.Trainers, strings.Join(e.Classes,
-		"|"), e.Template)
-	fmt.Fprintf(h, "%+v\n", e.Training)
-	if e.Plan.Poisson || e.Secure != "" {
-		fmt.Fprintln(h, "poisson", e.Plan.Poisson, "secure", e.Secure)
-	}
-	if p := e.otherPrecision(); p != "" {
-		fmt.Fprintln(h, "precision", p)
-	}
-	if len(e.Reproduces) > 0 {
-		fmt.Fprintf(h, "reproduces %q\n", e.Reproduces)
-	}
-	for _, c := range e.Clients {
-		fmt.Fprintln(h, c.ID, c.Backbone.Name(), c.Train.Labels(), c.Test.Labels())
-	}
-	if len(e.Clients) == 0 { // they are elsewhere
-		fmt.Fprintln(h, e.Plan.Clients)
-		for _, x := range e.Exams {
-			fmt.Fprintln(h, x.Name)
-		}
-	}
-	return fmt.Sprintf("%x", h.Sum(nil)[:16])
-}
-
-// otherPrecision is the precision of features where it is not half.
-func (e *Experiment) otherPrecision() string {
-	if e.Precision == "half" {
-		return ""
-	}
-	return e.Precision
+	return finish(e, set, server, store, j)
 }
 
 // resume goes back to the last committed round, if there is one and it is wanted.
-func (e *Experiment) resume(set Settings, server *Server, store *Store) (*journal, error) {
+func resume(e *spec.Experiment, set Settings, server *Server, store *state.Store) (*record.Journal, error) {
 	if set.Dir == "" {
-		return &journal{}, nil
+		return &record.Journal{}, nil
 	}
-	dir := filepath.Join(set.Dir, CheckFolder)
-	rounds := filepath.Join(set.Dir, RoundsFile)
+	dir := filepath.Join(set.Dir, record.CheckFolder)
+	rounds := filepath.Join(set.Dir, record.RoundsFile)
 	if !set.Resume {
-		if _, err := os.Stat(filepath.Join(dir, checkpointFile)); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, state.CheckpointFile)); err == nil {
 			return nil, fmt.Errorf("%s holds a run already; add --resume to go on with it, or choose another --out",
 				set.Dir)
 		}
-		return openJournal(rounds, 0, Record{})
+		return record.OpenJournal(rounds, 0, record.Record{})
 	}
 	for _, where := range []string{set.Dir, dir} { // what a killed run was about to write
 		entries, _ := os.ReadDir(where)
@@ -255,61 +187,58 @@ func (e *Experiment) resume(set Settings, server *Server, store *Store) (*journa
 			}
 		}
 	}
-	pos, ok, err := loadCheckpoint(dir, &server.Global)
+	pos, ok, err := state.LoadCheckpoint(dir, &server.Global)
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
-		return openJournal(rounds, 0, Record{})
+		return record.OpenJournal(rounds, 0, record.Record{})
 	}
 	if pos.Fingerprint != e.Fingerprint() {
 		return nil, fmt.Errorf("cannot resume: %s holds another experiment (method, options, classes, backbones, "+
 			"partition or training differ); use another --out", set.Dir)
 	}
-	if err := store.load(pos.Clients); err != nil {
+	if err := store.Load(pos.Clients); err != nil {
 		return nil, err
 	}
-	if server.shared != nil {
-		server.shared.state = pos.optimizer
-	}
+	server.worker.RestoreOptimizer(pos.Optimizer)
 	if set.Remote != nil {
 		if err := set.Remote.Load(pos.Remote); err != nil {
 			return nil, fmt.Errorf("cannot resume: %w", err)
 		}
-		server.joined, server.Global.Infos = pos.Peers, pos.Peers
+		server.known, server.Global.Infos = pos.Infos, pos.Infos
 	}
-	return openJournal(rounds, pos.Round, pos.Record)
+	return record.OpenJournal(rounds, pos.Round, pos.Record)
 }
 
 // commit makes a round count: from here on a crash resumes after it.
-func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, rec Record) error {
-	if err := e.keepBest(set, s, store, j, rec); err != nil {
+func commit(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *record.Journal,
+	rec record.Record) error {
+	if err := keepBest(e, set, s, store, j, rec); err != nil {
 		return err
 	}
-	if err := e.keepConfusion(set, s, rec.Round); err != nil {
+	if err := keepConfusion(e, set, s, rec.Round); err != nil {
 		return err
 	}
 	if set.Dir == "" {
 		j.Records = append(j.Records, rec)
 		return nil
 	}
-	pos := position{Round: s.Global.Round, Fingerprint: e.Fingerprint(), Clients: store.places(), Record: rec}
-	if s.shared != nil {
-		pos.optimizer = s.shared.state
-	}
+	pos := state.Position{Round: s.Global.Round, Fingerprint: e.Fingerprint(), Clients: store.Locations(), Record: rec}
+	pos.Optimizer = s.worker.OptimizerState()
 	if set.Remote != nil {
 		var err error
 		if pos.Remote, err = set.Remote.Save(); err != nil {
 			return err
 		}
-		pos.Peers = s.joined
+		pos.Infos = s.known
 	}
-	if err := saveCheckpoint(filepath.Join(set.Dir, CheckFolder), &s.Global, pos); err != nil {
+	if err := state.SaveCheckpoint(filepath.Join(set.Dir, record.CheckFolder), &s.Global, pos); err != nil {
 		return err
 	}
-	store.sweep()
-	err := j.add(rec)
-	e.sweepBest(set, s, j)
+	store.Sweep()
+	err := j.Add(rec)
+	sweepBest(e, set, s, j)
 	if err != nil {
 		return fmt.Errorf("round %d is done, but its line could not be written: %w; add --resume to go on", rec.Round,
 			err)
@@ -317,22 +246,22 @@ func (e *Experiment) commit(set Settings, s *Server, store *Store, j *journal, r
 	return nil
 }
 
-func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (*Result, error) {
-	r := &Result{Records: j.Records, Summary: Summarise(j.Records, s.view)}
-	r.Summary.choose(j.Records, s.view, e.Evaluate)
-	r.Summary.ZeroShot, r.Summary.Warnings = j.zeroShot, ZeroShotWarnings(j.zeroShot)
+func finish(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *record.Journal) (*Result, error) {
+	r := &Result{Records: j.Records, Summary: record.Summarise(j.Records, s.view)}
+	r.Summary.Choose(j.Records, s.view, e.Evaluate)
+	r.Summary.ZeroShot, r.Summary.Warnings = j.ZeroShot, record.ZeroShotWarnings(j.ZeroShot)
 	r.Summary.Provider, r.Summary.Reproduces = set.Provider, e.Reproduces
 	r.Summary.Name, r.Summary.Method, r.Summary.Reads = e.Name, e.MethodName, s.has.Reads
-	r.Summary.MethodView = s.has.headline(MethodView, e.Method).String()
-	members := e.members(set)
-	parts := e.parts(&s.Global, store, members)
+	r.Summary.MethodView = s.has.Headline(record.MethodView, e.Method).String()
+	participants := participantsOf(e, set.Remote)
+	parts := state.Parts(e, &s.Global, store, participants)
 	if set.Dir == "" {
 		r.Confusion = s.Confusion
-		if r.Prompts = j.best; e.Evaluate.BestVal {
+		if r.Prompts = j.Best; e.Evaluate.BestVal {
 			return r, nil
 		}
 		var err error
-		r.Prompts, err = loaded(parts)
+		r.Prompts, err = state.Loaded(parts)
 		return r, err
 	}
 	if e.Evaluate.BestVal {
@@ -340,11 +269,11 @@ func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (
 			return nil, err
 		}
 	} else {
-		meta, err := e.about(members)
+		meta, err := state.About(e, participants)
 		if err != nil {
 			return nil, err
 		}
-		if err := writeParts(filepath.Join(set.Dir, PromptsFile), parts, meta); err != nil {
+		if err := state.WriteParts(filepath.Join(set.Dir, record.PromptsFile), parts, meta); err != nil {
 			return nil, err
 		}
 	}
@@ -352,41 +281,8 @@ func (e *Experiment) finish(set Settings, s *Server, store *Store, j *journal) (
 	if err != nil {
 		return nil, err
 	}
-	return r, atomicfile.Write(filepath.Join(set.Dir, SummaryFile), func(w io.Writer) error {
+	return r, atomicfile.Write(filepath.Join(set.Dir, record.SummaryFile), func(w io.Writer) error {
 		_, err := w.Write(append(b, '\n'))
 		return err
 	})
-}
-
-// Keys of the metadata of PromptsFile, each a JSON list of names.
-const (
-	MetaClasses   = "classes"
-	MetaBackbones = "backbones" // of each client
-	MetaOwned     = "owned"     // classes that each client has examples of
-)
-
-// about is what PromptsFile says of the run beside tensors. Which classes clients elsewhere have examples of is theirs
-// to know.
-func (e *Experiment) about(members []Member) (map[string]string, error) {
-	backbones, owned := make([]string, len(members)), make([][]int64, len(members))
-	for i, m := range members {
-		backbones[i] = m.Task.Backbone
-	}
-	for i, c := range e.Clients {
-		owned[i] = c.classes()
-	}
-	return e.metadata(backbones, owned)
-}
-
-// metadata is that of PromptsFile: the backbone of each client, and the classes that it has examples of.
-func (e *Experiment) metadata(backbones []string, owned [][]int64) (map[string]string, error) {
-	meta := map[string]string{}
-	for key, list := range map[string]any{MetaClasses: e.Classes, MetaBackbones: backbones, MetaOwned: owned} {
-		b, err := json.Marshal(list)
-		if err != nil {
-			return nil, err
-		}
-		meta[key] = string(b)
-	}
-	return meta, nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
@@ -15,7 +16,7 @@ import (
 
 // countedRows counts how often rows are read.
 type countedRows struct {
-	engine.Rows
+	spec.Rows
 	reads *atomic.Int64
 }
 
@@ -26,8 +27,8 @@ func (c countedRows) Read(index []int) (*tensor.Tensor, error) {
 
 // countReads is test data whose reads are counted.
 func countReads(d method.Data, views int, reads *atomic.Int64) method.Data {
-	f := d.(*engine.Features)
-	return &engine.Features{Views: slices.Repeat([]engine.Rows{countedRows{f.Views[0], reads}}, views), Class: f.Class}
+	f := d.(*spec.Features)
+	return &spec.Features{Views: slices.Repeat([]spec.Rows{countedRows{f.Views[0], reads}}, views), Class: f.Class}
 }
 
 // TestSameTestOnce: of four clients two train in each of three rounds. Test data is read once for the server's
@@ -50,7 +51,7 @@ func TestSameTestOnce(t *testing.T) {
 		for _, c := range e.Clients {
 			c.Test = countReads(c.Test, views, &ownReads)
 		}
-		e.Exams = []engine.Exam{{Name: "other", Test: map[string]method.Data{
+		e.EvaluationSets = []spec.EvaluationSet{{Name: "other", Test: map[string]method.Data{
 			"toy-a": countReads(methodtest.Rows(300, 8, 5, len(methodtest.Classes)), views, &examReads)}}}
 		r = mustRun(t, e, engine.Settings{Workers: 2})
 		ever := map[int]bool{}

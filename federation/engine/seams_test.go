@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
@@ -36,15 +38,15 @@ func TestNotes(t *testing.T) {
 			t.Errorf("round %d notes %v", i, rec.Notes)
 		}
 	}
-	b, err := os.ReadFile(filepath.Join(dir, engine.SummaryFile))
+	b, err := os.ReadFile(filepath.Join(dir, record.SummaryFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s engine.Summary
+	var s record.Summary
 	if err := json.Unmarshal(b, &s); err != nil || s.Notes["half"] != 1 {
 		t.Errorf("summary notes %v, %v", s.Notes, err)
 	}
-	b, err = os.ReadFile(filepath.Join(dir, engine.RoundsFile))
+	b, err = os.ReadFile(filepath.Join(dir, record.RoundsFile))
 	if err != nil || strings.Count(string(b), `"notes":{"half":`) != 3 {
 		t.Errorf("%v\n%s", err, b)
 	}
@@ -85,28 +87,28 @@ func TestPoissonSampling(t *testing.T) {
 // doubled is a guard that sends its clients' uploads twofold, and answers an order of its own.
 type doubled struct{}
 
-func (doubled) Answer(client int, o engine.Order) (tensor.Map, bool, error) {
-	if o.Survey != "guard/number" {
+func (doubled) Answer(client int, o message.Instruction) (tensor.Map, bool, error) {
+	if o.Statistic != "guard/number" {
 		return nil, false, nil
 	}
 	return tensor.Map{"n": tensor.Scalar(float32(client))}, true, nil
 }
 
-func (doubled) Seal(_ int, _ engine.Order, up *method.Upload, stats *engine.Stats) error {
+func (doubled) Protect(_ int, _ message.Instruction, up *method.Upload, stats *message.Stats) error {
 	up.Shared = up.Shared.Clone().Scale(2)
-	*stats = engine.Stats{}
+	*stats = message.Stats{}
 	return nil
 }
 
 // summing gives the server one reply for all: half the mean of what came.
-type summing struct{ engine.Cohort }
+type summing struct{ message.Cohort }
 
-func (c summing) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
-	if o.Kind != engine.Train {
+func (c summing) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+	if o.Kind != message.Train {
 		return c.Cohort.Run(ctx, o)
 	}
 	ask := o
-	ask.Kind, ask.Survey = engine.Ask, "guard/number"
+	ask.Kind, ask.Statistic = message.Compute, "guard/number"
 	answers, err := c.Cohort.Run(ctx, ask)
 	if err != nil {
 		return nil, err
@@ -115,7 +117,7 @@ func (c summing) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error
 	if err != nil {
 		return nil, err
 	}
-	sum := engine.Reply{Client: method.Summed, Notes: map[string]float64{"heard": 0}}
+	sum := message.Reply{Client: method.Summed, Notes: map[string]float64{"heard": 0}}
 	var ups []method.Upload
 	for i, r := range replies {
 		sum.Sum = append(sum.Sum, r.Client)
@@ -125,7 +127,7 @@ func (c summing) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error
 	}
 	sum.Upload.Client = method.Summed
 	sum.Upload.Shared = method.Mean(ups, func(u method.Upload) tensor.Map { return u.Shared }).Scale(0.5)
-	return []engine.Reply{sum}, nil
+	return []message.Reply{sum}, nil
 }
 
 // A guard changes what leaves a client, a layer around the cohort sees only that, and the server goes on from one reply
@@ -134,7 +136,7 @@ func TestGuardAndSum(t *testing.T) {
 	for _, encode := range []bool{false, true} {
 		plain := mustRun(t, toy(t), engine.Settings{Encode: encode})
 		set := engine.Settings{Encode: encode, Guard: doubled{},
-			Around: func(c engine.Cohort) engine.Cohort { return summing{c} }}
+			Wrap: func(c message.Cohort) message.Cohort { return summing{c} }}
 		sum := mustRun(t, toy(t), set)
 		if len(plain.Prompts) != len(sum.Prompts) {
 			t.Errorf("%v and %v", plain.Prompts.Names(), sum.Prompts.Names())
@@ -155,22 +157,23 @@ func TestGuardAndSum(t *testing.T) {
 
 // A sealed upload is refused where it holds parameters or counts examples, and terms tell of secure aggregation.
 func TestSealedUploads(t *testing.T) {
-	o := engine.Order{Kind: engine.Train, Clients: []int{0}, Shared: tensor.Map{"ctx": tensor.New(2, 2)}, Sealed: true}
+	o := message.Instruction{Kind: message.Train, Clients: []int{0}, Shared: tensor.Map{"ctx": tensor.New(2, 2)},
+		Protected: true}
 	sealed := method.Upload{N: 1, Extra: tensor.Map{"guard/masked": tensor.OfInts([]int64{1}, 1)}}
-	if err := o.Refuse(engine.Reply{Upload: sealed}, false); err != nil {
+	if err := o.Check(message.Reply{Upload: sealed}, false); err != nil {
 		t.Error(err)
 	}
 	open := sealed
 	open.Shared = tensor.Map{"ctx": tensor.New(2, 2)}
-	says(t, o.Refuse(engine.Reply{Upload: open}, false), "parameters [ctx]", "must be sealed")
+	says(t, o.Check(message.Reply{Upload: open}, false), "parameters [ctx]", "must be sealed")
 	counted := sealed
 	counted.N = 7
-	says(t, o.Refuse(engine.Reply{Upload: counted}, false), "counts 7 examples", "must be sealed")
-	o.Sealed = false
-	says(t, o.Refuse(engine.Reply{Upload: sealed}, false), "ctx")
+	says(t, o.Check(message.Reply{Upload: counted}, false), "counts 7 examples", "must be sealed")
+	o.Protected = false
+	says(t, o.Check(message.Reply{Upload: sealed}, false), "ctx")
 	e := toy(t)
-	plain := e.Terms()
+	plain := e.RunSpec()
 	e.Secure = "threshold 0.6"
-	says(t, plain.Differs(e.Terms()), "secure aggregation", "threshold 0.6")
-	says(t, e.Terms().Differs(plain), "secure aggregation")
+	says(t, plain.Mismatch(e.RunSpec()), "secure aggregation", "threshold 0.6")
+	says(t, e.RunSpec().Mismatch(plain), "secure aggregation")
 }

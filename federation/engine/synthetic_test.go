@@ -6,24 +6,26 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/state"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
 )
 
-func synthetic(t *testing.T, rounds int) *engine.Experiment {
+func synthetic(t *testing.T, rounds int) *spec.Experiment {
 	t.Helper()
 	m, err := methods.Build("gptfl", nil, map[string]any{"tokens": 2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	clients := methodtest.Clients(6, 5)
-	return &engine.Experiment{Name: "toy", Method: m, Classes: methodtest.Classes, Template: "a photo of a {}.",
+	return &spec.Experiment{Name: "toy", Method: m, Classes: methodtest.Classes, Template: "a photo of a {}.",
 		Clients:   clients,
-		Training:  engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9}},
-		Synthetic: &engine.Synthetic{Backbone: clients[0].Backbone, Data: clients[0].Test, Epochs: 2},
-		Plan:      engine.Plan{Rounds: rounds, Seed: 3}}
+		Training:  spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9}},
+		Synthetic: &spec.Synthetic{Backbone: clients[0].Backbone, Data: clients[0].Test, Epochs: 2},
+		Plan:      spec.Plan{Rounds: rounds, Seed: 3}}
 }
 
 // TestSyntheticOnce: a run that goes on after round 1 does not train on the server's images again, and ends as one that
@@ -41,7 +43,7 @@ func TestSyntheticOnce(t *testing.T) {
 		Resume: true}); err != nil {
 		t.Fatal(err)
 	}
-	rest, _, err := engine.ReadPrompts(dir)
+	rest, _, err := state.ReadPrompts(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,12 +65,12 @@ func TestSyntheticOnce(t *testing.T) {
 
 func TestSyntheticRefused(t *testing.T) {
 	for _, c := range []struct {
-		change func(*engine.Synthetic)
+		change func(*spec.Synthetic)
 		want   string
 	}{
-		{func(s *engine.Synthetic) { s.Epochs = 0 }, "synthetic.epochs is 0"},
-		{func(s *engine.Synthetic) { s.Data = engine.Owned{} }, "no images"},
-		{func(s *engine.Synthetic) { s.Data = labelled{s.Data} }, "label 9, but there are 4 classes"},
+		{func(s *spec.Synthetic) { s.Epochs = 0 }, "synthetic.epochs is 0"},
+		{func(s *spec.Synthetic) { s.Data = spec.LabelsOnly{} }, "no images"},
+		{func(s *spec.Synthetic) { s.Data = labelled{s.Data} }, "label 9, but there are 4 classes"},
 	} {
 		e := synthetic(t, 1)
 		c.change(e.Synthetic)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/graph"
@@ -22,7 +23,9 @@ func (ridge) Params(t method.Task) []method.Param {
 	return []method.Param{{Name: "ctx", Shape: []int{2, t.Width}, Std: 0.5}, {Name: "free", Shape: []int{4}, Std: 1}}
 }
 
-func (ridge) Logits(s *method.Scope) graph.Node { return s.Cosine(s.Image(), s.Text(s.Param("ctx"))) }
+func (ridge) Logits(s *method.Scope) graph.Node {
+	return s.Cosine(s.Image(), s.Text(s.Param("ctx")))
+}
 
 func (ridge) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	square := s.Param("free").Square().Sum().Scale(0.5)
@@ -98,7 +101,7 @@ func TestTermsAreAskedFor(t *testing.T) {
 	dir := t.TempDir()
 	ctx, stop := context.WithCancel(context.Background())
 	_, err = engine.Run(ctx, withMethod(ridge{}), engine.Settings{Dir: dir, Terms: true,
-		OnRound: func(engine.Record) { stop() }})
+		OnRound: func(record.Record) { stop() }})
 	if err == nil {
 		t.Fatal("the run was not stopped")
 	}

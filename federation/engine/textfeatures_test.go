@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/inference"
+	"promptfed/federation/engine/local"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/tensor"
 )
@@ -14,7 +16,7 @@ import (
 func TestTextFeatures(t *testing.T) {
 	e := toy(t)
 	r := mustRun(t, e, engine.Settings{})
-	w := engine.NewWorker(e, engine.Settings{})
+	w := local.NewWorker(e, local.Settings{})
 	defer w.Close()
 	for _, c := range e.Clients[:2] {
 		rows := methodtest.Rows(77, 6, c.Backbone.Task().Dim, len(e.Classes))
@@ -22,17 +24,17 @@ func TestTextFeatures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		start, err := e.Untrained(c)
+		start, err := engine.Untrained(e, c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var before *tensor.Tensor
 		for i, prompts := range []tensor.Map{start, r.Prompts} {
-			text, err := w.TextFeatures(context.Background(), c, len(e.Clients), prompts)
+			text, err := inference.TextFeatures(w, context.Background(), c, len(e.Clients), prompts)
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := w.Predict(context.Background(), c, len(e.Clients), prompts, rows)
+			want, err := inference.Predict(w, context.Background(), c, len(e.Clients), prompts, rows)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,11 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/inference"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/runtime/ort"
@@ -28,10 +33,10 @@ func TestView(t *testing.T) {
 	}
 	for _, name := range []string{"promptfl", "fedappr", "coop"} {
 		own := run(name, "")
-		for _, view := range engine.Views() {
+		for _, view := range record.Views() {
 			r := run(name, view)
 			want := view
-			if view == engine.MethodView { // FedAPPR's algorithm returns the clients' prompts, CoOp has no other
+			if view == record.MethodView { // FedAPPR's algorithm returns the clients' prompts, CoOp has no other
 				want = map[string]string{"promptfl": "global", "fedappr": "personal", "coop": "personal"}[name]
 			}
 			kind := method.GlobalView
@@ -68,11 +73,11 @@ func TestEvaluationsAgainstPredict(t *testing.T) {
 	e := withMethod(m)
 	e.Training.Optim.LR = 5 // so that the two differ
 	r := mustRun(t, e, engine.Settings{})
-	w := engine.NewWorker(e, engine.Settings{Session: ort.Options{}})
+	w := local.NewWorker(e, local.Settings{Session: ort.Options{}})
 	defer w.Close()
 	last := r.Records[len(r.Records)-1]
 	differ := false
-	for kind, got := range map[method.View]*engine.Evaluation{method.GlobalView: last.Evaluations.Global,
+	for kind, got := range map[method.View]*record.Evaluation{method.GlobalView: last.Evaluations.Global,
 		method.PersonalView: last.Evaluations.Personal} {
 		var per []float64
 		for i, c := range e.Clients {
@@ -83,7 +88,7 @@ func TestEvaluationsAgainstPredict(t *testing.T) {
 					prompts["shared/"+name] = v
 				}
 			}
-			scores, err := w.Predict(context.Background(), c, len(e.Clients), prompts, c.Test)
+			scores, err := inference.Predict(w, context.Background(), c, len(e.Clients), prompts, c.Test)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +105,7 @@ func TestEvaluationsAgainstPredict(t *testing.T) {
 			t.Errorf("%v: %v, want %v", kind, got.PerClient, per)
 		}
 		for i, c := range e.Clients { // what is written beside an exported classifier
-			if a, ok := w.Accuracy(c, len(e.Clients), last); kind == method.GlobalView &&
+			if a, ok := inference.Accuracy(w, c, len(e.Clients), last); kind == method.GlobalView &&
 				(!ok || math.Abs(a-per[i]) > 1e-12) {
 				t.Errorf("client %d: %v, want %v", i, a, per[i])
 			}
@@ -112,12 +117,12 @@ func TestEvaluationsAgainstPredict(t *testing.T) {
 }
 
 // forgetful loses the answer of client 2 to the test of round 0, and of clients 1 and 3 to the exam.
-type forgetful struct{ engine.Cohort }
+type forgetful struct{ message.Cohort }
 
-func (f forgetful) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
+func (f forgetful) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	replies, err := f.Cohort.Run(ctx, o)
-	return slices.DeleteFunc(replies, func(r engine.Reply) bool {
-		return o.Kind == engine.Test && (o.Exam == "" && o.Round == 0 && r.Client == 2 || o.Exam != "" &&
+	return slices.DeleteFunc(replies, func(r message.Reply) bool {
+		return o.Kind == message.Test && (o.Set == "" && o.Round == 0 && r.Client == 2 || o.Set != "" &&
 			r.Client%2 == 1)
 	}), err
 }
@@ -125,13 +130,13 @@ func (f forgetful) Run(ctx context.Context, o engine.Order) ([]engine.Reply, err
 // TestUnanswered: a mean over less clients than there are says whose answers it lacks, in the round's record, the
 // summary and a line for people, and is that of the others.
 func TestUnanswered(t *testing.T) {
-	of := func(around func(engine.Cohort) engine.Cohort) *engine.Result {
+	of := func(around func(message.Cohort) message.Cohort) *engine.Result {
 		e := toy(t)
 		e.Plan.Rounds = 2
-		e.Exams = []engine.Exam{{Name: "same", Test: examRows(len(e.Classes))}}
-		return mustRun(t, e, engine.Settings{Around: around})
+		e.EvaluationSets = []spec.EvaluationSet{{Name: "same", Test: examRows(len(e.Classes))}}
+		return mustRun(t, e, engine.Settings{Wrap: around})
 	}
-	whole, r := of(nil), of(func(c engine.Cohort) engine.Cohort { return forgetful{c} })
+	whole, r := of(nil), of(func(c message.Cohort) message.Cohort { return forgetful{c} })
 	if whole.Summary.Unanswered != nil || r.Records[1].Unanswered != nil {
 		t.Errorf("everybody answered: %v, %v", whole.Summary.Unanswered, r.Records[1].Unanswered)
 	}
@@ -148,7 +153,7 @@ func TestUnanswered(t *testing.T) {
 		"no answer to exam same of round 2 from clients 1, 3: means are over the others"}; !slices.Equal(lines, want) {
 		t.Errorf("the summary says %q", lines)
 	}
-	if x := r.Summary.Exams["same"]; !slices.Equal(x.Answered, []int{0, 2}) || len(x.PerClient) != 2 {
+	if x := r.Summary.EvaluationSets["same"]; !slices.Equal(x.Answered, []int{0, 2}) || len(x.PerClient) != 2 {
 		t.Errorf("%+v", x)
 	}
 }

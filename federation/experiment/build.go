@@ -11,6 +11,8 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/features"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
@@ -30,20 +32,20 @@ type Built struct {
 	Bundles  []*bundle.Bundle // distinct, in the order of Config.Backbones
 	Assigned []*bundle.Bundle // of each client
 	Method   method.Method
-	Engine   *engine.Experiment // without clients until Features
+	Engine   *spec.Experiment // without clients until Features
 	Info     DataInfo
 
 	duplicates data.Duplicates
 	contents   map[string]data.Content // of images that are equal to others, by ID
 
-	layer     *secure.Layer                     // of secure aggregation; nil for none
-	guard     *secure.Guard                     // of the one client that is here; nil elsewhere
-	around    func(engine.Cohort) engine.Cohort // of a server whose clients are elsewhere; nil elsewhere
-	of        int                               // clients of the experiment, where only one is here; 0 elsewhere
-	synthetic []data.Example                    // of the server's own
-	papers    []paper                           // of exams
-	pooled    []int                             // training examples of client 0 where it trains on all
-	mapped    []io.Closer                       // files of the feature cache
+	layer     *secure.Layer                       // of secure aggregation; nil for none
+	guard     *secure.Guard                       // of the one client that is here; nil elsewhere
+	around    func(message.Cohort) message.Cohort // of a server whose clients are elsewhere; nil elsewhere
+	of        int                                 // clients of the experiment, where only one is here; 0 elsewhere
+	synthetic []data.Example                      // of the server's own
+	papers    []paper                             // of exams
+	pooled    []int                               // training examples of client 0 where it trains on all
+	mapped    []io.Closer                         // files of the feature cache
 	// Provider is what Settle took, empty before; Fallback is why auto took the CPU.
 	Provider string
 	Fallback error
@@ -112,15 +114,15 @@ func (b *Built) define() error {
 	if err != nil {
 		return fmt.Errorf("options: %w", err)
 	}
-	b.Engine = &engine.Experiment{
+	b.Engine = &spec.Experiment{
 		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(options),
 		Reproduces: c.Reproduces(),
 		Method:     b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template,
 		Precision: b.Config.Data.Precision,
-		Training: engine.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
-			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Each: c.Train.Each.paces(c.Partition.Clients),
+		Training: spec.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
+			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Overrides: c.Train.Each.paces(c.Partition.Clients),
 			Shared: c.Train.State == sharedState},
-		Plan: engine.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson,
+		Plan: spec.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson,
 			TestEvery: c.Eval.Every, View: c.Eval.View, Seed: c.Seed},
 	}
 	b.Engine.Evaluate = c.evaluation()
@@ -296,8 +298,8 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	if err != nil {
 		return err
 	}
-	train, val, test := map[*bundle.Bundle]*engine.Features{}, map[*bundle.Bundle]*engine.Features{},
-		map[*bundle.Bundle]*engine.Features{}
+	train, val, test := map[*bundle.Bundle]*spec.Features{}, map[*bundle.Bundle]*spec.Features{},
+		map[*bundle.Bundle]*spec.Features{}
 	for _, f := range b.Bundles {
 		if train[f], err = b.featuresOf(ctx, x, f, b.trainList(), b.Config.Data.Views); err != nil {
 			return err
@@ -321,7 +323,7 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	b.Engine.Clients = nil
 	for i, part := range b.Parts {
 		f := b.Assigned[i]
-		c := &engine.Client{ID: i, Backbone: backbone{f}, Domain: part.Domain, Train: train[f].Pick(b.trainedOn(i)),
+		c := &spec.Client{ID: i, Backbone: backbone{f}, Domain: part.Domain, Train: train[f].Pick(b.trainedOn(i)),
 			Test: test[f].Pick(part.Test)}
 		if validating {
 			c.Val = val[f].Pick(part.Val)
@@ -333,8 +335,8 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 
 // featuresOf computes what the method reads of a list of images.
 func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.Bundle, list []data.Example,
-	views int) (*engine.Features, error) {
-	out := &engine.Features{}
+	views int) (*spec.Features, error) {
+	out := &spec.Features{}
 	for _, y := range data.Labels(list) {
 		out.Class = append(out.Class, int64(y))
 	}
@@ -343,7 +345,7 @@ func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.
 		if err != nil {
 			return nil, err
 		}
-		var rows []engine.Rows
+		var rows []spec.Rows
 		for _, r := range list {
 			rows = append(rows, r)
 			b.mapped = append(b.mapped, r)
@@ -362,9 +364,9 @@ func (b *Built) Settings() engine.Settings {
 	case b.guard != nil:
 		s.Guard = b.guard
 	case b.around != nil:
-		s.Around = b.around
+		s.Wrap = b.around
 	case b.layer != nil:
-		s.Guard, s.Around = b.layer.Guard(), b.layer.Around
+		s.Guard, s.Wrap = b.layer.Guard(), b.layer.Around
 	}
 	if b.Fallback != nil {
 		s.Provider += ": " + b.Fallback.Error()

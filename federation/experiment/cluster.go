@@ -14,7 +14,7 @@ import (
 	"slices"
 
 	"promptfed/federation/data"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/models/preprocess"
 )
 
@@ -51,15 +51,15 @@ func OpenWorker(ctx context.Context, c Config, progress Progress) (*Built, error
 }
 
 // Footing is what workers must have in common with this experiment, after Features.
-func (b *Built) Footing(ctx context.Context) (engine.Footing, error) {
+func (b *Built) Footing(ctx context.Context) (spec.Compatibility, error) {
 	e := *b.Engine
 	options, err := json.Marshal(b.Config.Options)
 	if err != nil {
-		return engine.Footing{}, fmt.Errorf("options: %w", err)
+		return spec.Compatibility{}, fmt.Errorf("options: %w", err)
 	}
 	e.Options, e.Secure = string(options), ""
-	out := engine.Footing{Program: Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		Fingerprint: e.Fingerprint(), Terms: e.Terms(),
+	out := spec.Compatibility{Program: Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),
 		Digests: map[string]string{}}
 	for _, f := range b.Bundles {
 		text, err := tokens(f, b.Engine.Classes, b.Engine.Template)
@@ -120,7 +120,7 @@ func content(ctx context.Context, list []data.Example) (string, error) {
 }
 
 // Client is a client of the experiment by its number, after Features.
-func (b *Built) Client(id int) (*engine.Client, error) {
+func (b *Built) Client(id int) (*spec.Client, error) {
 	if id < 0 || id >= len(b.Engine.Clients) {
 		return nil, fmt.Errorf("client %d is none of %d", id, len(b.Engine.Clients))
 	}

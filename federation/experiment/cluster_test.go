@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"promptfed/federation/data"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/sets"
 )
 
 // footing is what a machine has that opens a configuration as a worker does.
-func footing(t *testing.T, c Config) engine.Footing {
+func footing(t *testing.T, c Config) spec.Compatibility {
 	t.Helper()
 	c.Data.Root = ""
 	c, err := CheckShared(c)
@@ -53,7 +53,7 @@ func TestFooting(t *testing.T) {
 	cache := func(c *Config) { c.Runtime.Cache = run.Config.Runtime.Cache }
 	plain := run.Shared()
 	t.Setenv("XDG_CACHE_HOME", filepath.Dir(run.Config.Runtime.Cache))
-	if err := want.Differs(footing(t, plain)); err != nil {
+	if err := want.Mismatch(footing(t, plain)); err != nil {
 		t.Error(err)
 	}
 	for word, change := range map[string]func(*Config){
@@ -65,7 +65,7 @@ func TestFooting(t *testing.T) {
 		other := run.Shared()
 		cache(&other)
 		change(&other)
-		if err := want.Differs(footing(t, other)); err == nil || !strings.HasPrefix(err.Error(), word) {
+		if err := want.Mismatch(footing(t, other)); err == nil || !strings.HasPrefix(err.Error(), word) {
 			t.Errorf("%q: %v", word, err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"promptfed/federation/data"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/partition"
 	"promptfed/federation/secure"
 	"promptfed/federation/sets"
@@ -124,7 +124,7 @@ func Defaults() Config {
 			Schedule:    optim.Schedule{Kind: "constant"}},
 		Participation: 1,
 		Sampling:      "fixed",
-		Eval: Eval{Every: 1, Last: 1, View: engine.MethodView, Validate: true, Select: lastRound,
+		Eval: Eval{Every: 1, Last: 1, View: record.MethodView, Validate: true, Select: lastRound,
 			NewSteps: []int{0, 10}, Confusion: localOnly, ZeroShot: true},
 
 		SecureAggregation: secure.Defaults(),
@@ -195,7 +195,7 @@ func (c Config) Check() error {
 	if c.Eval.Every < 1 || c.Eval.Last < 1 {
 		bad("eval: every and last are %d and %d; each must be 1 or more", c.Eval.Every, c.Eval.Last)
 	}
-	if err := data.OneOf("eval.view", c.Eval.View, engine.Views()...); err != nil {
+	if err := data.OneOf("eval.view", c.Eval.View, record.Views()...); err != nil {
 		bad("%w", err)
 	}
 	errs = append(errs, c.checkEval())

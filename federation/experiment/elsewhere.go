@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 
 	"promptfed/federation/data"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/sets"
 )
@@ -58,12 +58,12 @@ func withoutData(c sets.Config) sets.Config {
 }
 
 // Agree fills in what the clients of a server agreed on.
-func (b *Built) Agree(t engine.Terms) {
+func (b *Built) Agree(t spec.RunSpec) {
 	b.Set.Classes, b.Engine.Classes = t.Classes, t.Classes
 	b.Config.Data.Template, b.Engine.Template = t.Template, t.Template
-	b.Engine.Exams = nil
-	for _, name := range t.Exams {
-		b.Engine.Exams = append(b.Engine.Exams, engine.Exam{Name: name})
+	b.Engine.EvaluationSets = nil
+	for _, name := range t.EvaluationSets {
+		b.Engine.EvaluationSets = append(b.Engine.EvaluationSets, spec.EvaluationSet{Name: name})
 	}
 }
 

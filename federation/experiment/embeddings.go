@@ -7,6 +7,9 @@ import (
 	"slices"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/inference"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/state"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -24,7 +27,7 @@ func (b *Built) WriteEmbeddings(ctx context.Context, dir string, progress Progre
 	if err != nil {
 		return err
 	}
-	w := engine.NewWorker(b.Engine, b.Settings())
+	w := local.NewWorker(b.Engine, b.Settings().Worker())
 	defer w.Close()
 	out := tensor.Map{}
 	for _, f := range b.Bundles {
@@ -43,16 +46,16 @@ func (b *Built) WriteEmbeddings(ctx context.Context, dir string, progress Progre
 			continue
 		}
 		c := b.Engine.Clients[i]
-		untrained, err := b.Engine.Untrained(c)
+		untrained, err := engine.Untrained(b.Engine, c)
 		if err != nil {
 			return err
 		}
-		learned, _, err := engine.ReadPrompts(dir, i)
+		learned, _, err := state.ReadPrompts(dir, i)
 		if err != nil {
 			return err
 		}
 		for name, prompts := range map[string]tensor.Map{"start": untrained, "end": learned} {
-			t, err := w.TextFeatures(ctx, c, len(b.Engine.Clients), prompts)
+			t, err := inference.TextFeatures(w, ctx, c, len(b.Engine.Clients), prompts)
 			if err != nil {
 				return fmt.Errorf("eval.embeddings: %w; set it to 0 for this method", err)
 			}

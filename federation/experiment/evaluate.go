@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"promptfed/federation/data"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/federation/partition"
 )
@@ -77,7 +77,7 @@ func (b *Built) deal(p partition.Config) (err error) {
 func (b *Built) validating() (bool, error) {
 	some := slices.ContainsFunc(b.Parts, func(c partition.Client) bool { return len(c.Val) > 0 })
 	if b.Config.validated() && !some {
-		return false, engine.ErrNoValidation
+		return false, record.ErrNoValidation
 	}
 	return b.Config.Eval.Validate && some, nil
 }
@@ -91,8 +91,8 @@ func (b *Built) valList() []data.Example {
 }
 
 // evaluation is what the engine needs of how the experiment is evaluated.
-func (c Config) evaluation() engine.Evaluate {
-	return engine.Evaluate{Validate: c.Eval.Validate, BestVal: c.Eval.Select == bestVal, Patience: c.Train.Patience,
+func (c Config) evaluation() record.TestPlan {
+	return record.TestPlan{Validate: c.Eval.Validate, BestVal: c.Eval.Select == bestVal, Patience: c.Train.Patience,
 		SetsEvery: c.Eval.SetsEvery,
 		NewSteps:  c.Eval.NewSteps, Confusion: c.Eval.Confusion != nobody, ZeroShot: c.Eval.ZeroShot}
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 )
 
 // TestValidationData: a quarter of a client's training images, a pool's fifth and drawn validation images are what
@@ -58,7 +58,7 @@ func TestValidationData(t *testing.T) {
 	if err == nil {
 		err = b.Features(context.Background(), nil)
 	}
-	if !errors.Is(err, engine.ErrNoValidation) {
+	if !errors.Is(err, record.ErrNoValidation) {
 		t.Errorf("nobody has validation data: %v", err)
 	}
 	c := small("promptfl")

@@ -6,7 +6,8 @@ import (
 	"slices"
 
 	"promptfed/federation/data"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/features"
 	"promptfed/federation/method"
 	"promptfed/federation/partition"
@@ -48,8 +49,8 @@ func (b *Built) tested() []data.Example {
 // them all test images of the base classes (engine.BaseToNew), the domains that partition.leave_out leaves out with all
 // their images, and other sets.
 func (b *Built) openExams(ctx context.Context, whole *data.Set, progress Progress) error {
-	if part, other := b.Config.Data.Classes, map[string]string{engine.BaseSet: engine.NewSet,
-		engine.NewSet: engine.BaseSet}; part != allClasses {
+	if part, other := b.Config.Data.Classes, map[string]string{record.BaseSet: record.NewSet,
+		record.NewSet: record.BaseSet}; part != allClasses {
 		half, err := partition.Half(whole, other[part])
 		if err != nil {
 			return err
@@ -58,7 +59,7 @@ func (b *Built) openExams(ctx context.Context, whole *data.Set, progress Progres
 		if err != nil {
 			return err
 		}
-		if part == engine.BaseSet {
+		if part == record.BaseSet {
 			b.papers = append(b.papers, paper{name: part, classes: b.Set.Classes, examples: b.tested()})
 		}
 		b.papers = append(b.papers, p)
@@ -101,9 +102,9 @@ func (b *Built) openExams(ctx context.Context, whole *data.Set, progress Progres
 
 // exams computes the features of all exams.
 func (b *Built) exams(ctx context.Context, x features.Extractor) error {
-	b.Engine.Exams = nil
+	b.Engine.EvaluationSets = nil
 	for _, p := range b.papers {
-		e := engine.Exam{Name: p.name, Template: p.template, Test: map[string]method.Data{}}
+		e := spec.EvaluationSet{Name: p.name, Template: p.template, Test: map[string]method.Data{}}
 		if !slices.Equal(p.classes, b.Set.Classes) {
 			e.Classes = p.classes
 		}
@@ -114,7 +115,7 @@ func (b *Built) exams(ctx context.Context, x features.Extractor) error {
 			}
 			e.Test[f.Name] = rows
 		}
-		b.Engine.Exams = append(b.Engine.Exams, e)
+		b.Engine.EvaluationSets = append(b.Engine.EvaluationSets, e)
 	}
 	return nil
 }

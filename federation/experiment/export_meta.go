@@ -6,7 +6,8 @@ import (
 	"runtime/debug"
 	"strconv"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/inference"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/methods"
 	"promptfed/runtime/onnx"
 )
@@ -73,14 +74,14 @@ func (f *finished) metadata(dir, pixels string) ([]*onnx.StringStringEntryProto,
 	put(MetaRun, c.Name)
 	put(MetaClient, f.client.ID)
 	put(MetaClients, f.clients)
-	records, recordsErr := engine.Records(dir)
+	records, recordsErr := record.Records(dir)
 	if recordsErr == nil {
-		records = records[:f.worker.Made(f.client, f.clients, records, c.evaluation(), c.Eval.View)]
+		records = records[:inference.RoundsTrained(f.worker, f.client, f.clients, records, c.evaluation(), c.Eval.View)]
 		put(MetaRounds, len(records))
 	}
 	put(MetaSeed, strconv.FormatUint(c.Seed, 10))
 	for i := len(records) - 1; i >= 0; i-- {
-		if accuracy, ok := f.worker.Accuracy(f.client, f.clients, records[i]); ok {
+		if accuracy, ok := inference.Accuracy(f.worker, f.client, f.clients, records[i]); ok {
 			put(MetaAccuracy, accuracy)
 			put(MetaAccuracyAt, records[i].Round)
 			break

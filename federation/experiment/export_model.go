@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"promptfed/federation/engine/inference"
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
 	"promptfed/runtime/graph"
@@ -21,7 +22,7 @@ const ready = "normalised"
 // model chains preprocessing, image tower and class scores. Only what the scores need of the tower is in it; of a
 // method that puts prompts into the tower, the tower with these is in the scores.
 func (f *finished) model(ctx context.Context, pixels string) (*onnx.ModelProto, error) {
-	scores, err := f.worker.Classifier(ctx, f.client, f.clients, f.prompts)
+	scores, err := inference.Classifier(f.worker, ctx, f.client, f.clients, f.prompts)
 	if err != nil {
 		return nil, err
 	}

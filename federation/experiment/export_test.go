@@ -19,6 +19,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/methods"
 	"promptfed/federation/sets"
 	"promptfed/models/drawn"
@@ -209,7 +210,7 @@ func TestExportStandsAlone(t *testing.T) {
 	for _, p := range f.Proto.MetadataProps {
 		meta[p.Key] = p.Value
 	}
-	records, err := engine.Records(dir)
+	records, err := record.Records(dir)
 	if err != nil || len(records) != 1 {
 		t.Fatal(err, records)
 	}
@@ -259,12 +260,12 @@ func TestExportSaysTheSelectedRound(t *testing.T) {
 	for _, p := range f.Proto.MetadataProps {
 		meta[p.Key] = p.Value
 	}
-	var s engine.Summary
-	b, err := os.ReadFile(filepath.Join(dir, engine.SummaryFile))
+	var s record.Summary
+	b, err := os.ReadFile(filepath.Join(dir, record.SummaryFile))
 	if err == nil {
 		err = json.Unmarshal(b, &s)
 	}
-	records, e := engine.Records(dir)
+	records, e := record.Records(dir)
 	if err = errors.Join(err, e); err != nil || len(records) != 4 {
 		t.Fatal(err, len(records))
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 )
 
 // Each is the section train.each: lists with an entry for each client, repeated when there are more clients; empty for
@@ -29,7 +29,7 @@ func (e Each) check() error {
 }
 
 // paces are the lists as the engine repeats them.
-func (e Each) paces(clients int) []engine.Pace {
+func (e Each) paces(clients int) []spec.Overrides {
 	if len(e.Epochs)+len(e.Batch)+len(e.Steps) == 0 {
 		return nil
 	}
@@ -39,9 +39,9 @@ func (e Each) paces(clients int) []engine.Pace {
 		}
 		return list[i%len(list)]
 	}
-	out := make([]engine.Pace, clients)
+	out := make([]spec.Overrides, clients)
 	for i := range out {
-		out[i] = engine.Pace{Epochs: at(e.Epochs, i), Batch: at(e.Batch, i), Steps: at(e.Steps, i)}
+		out[i] = spec.Overrides{Epochs: at(e.Epochs, i), Batch: at(e.Batch, i), Steps: at(e.Steps, i)}
 	}
 	return out
 }

@@ -4,13 +4,13 @@ import (
 	"slices"
 	"testing"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 )
 
 // TestEach: lists of different lengths are repeated each by itself.
 func TestEach(t *testing.T) {
 	e := Each{Epochs: []int{2, 1, 1}, Batch: []int{32, 16}}
-	want := []engine.Pace{{Epochs: 2, Batch: 32}, {Epochs: 1, Batch: 16}, {Epochs: 1, Batch: 32},
+	want := []spec.Overrides{{Epochs: 2, Batch: 32}, {Epochs: 1, Batch: 16}, {Epochs: 1, Batch: 32},
 		{Epochs: 2, Batch: 16}}
 	if got := e.paces(4); !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)

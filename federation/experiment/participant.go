@@ -10,6 +10,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/partition"
 	"promptfed/models/bundle"
@@ -105,7 +106,7 @@ func relabel(s *data.Set, classes []string) error {
 
 // Participant is a client that is here, after Features.
 type Participant struct {
-	Client   *engine.Client
+	Client   *spec.Client
 	Task     method.Task
 	Backbone string // digest of the backbone's files
 	Tokens   string // digest of the text tokens of all classes
@@ -116,10 +117,10 @@ func (b *Built) Participant(p Place) (*Participant, error) {
 	i := b.index(p)
 	c := *b.Engine.Clients[i]
 	c.ID = p.Client
-	if err := b.Engine.CheckClient(&c); err != nil {
+	if err := engine.CheckClient(b.Engine, &c); err != nil {
 		return nil, err
 	}
-	if err := b.Engine.CheckExams(); err != nil {
+	if err := b.Engine.CheckEvaluationSets(); err != nil {
 		return nil, err
 	}
 	task := c.Backbone.Task()

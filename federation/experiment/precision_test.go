@@ -17,7 +17,7 @@ func TestPrecision(t *testing.T) {
 	float := open(t, c)
 	defer float.Close()
 	if half.Engine.Fingerprint() == float.Engine.Fingerprint() ||
-		half.Engine.Terms().Differs(float.Engine.Terms()) == nil {
+		half.Engine.RunSpec().Mismatch(float.Engine.RunSpec()) == nil {
 		t.Error("the fingerprint or the terms do not tell them apart")
 	}
 	a, b := finish(t, half), finish(t, float)

@@ -8,7 +8,11 @@ import (
 	"path/filepath"
 
 	"promptfed/federation/data"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/inference"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/state"
 	"promptfed/federation/methods"
 	"promptfed/models/bundle"
 	"promptfed/runtime/tensor"
@@ -27,22 +31,22 @@ type finished struct {
 	clients int // how many there were
 	prompts tensor.Map
 	bundle  *bundle.Bundle
-	client  *engine.Client
-	worker  *engine.Worker
+	client  *spec.Client
+	worker  *local.Worker
 }
 
 // reopen reads what client k of the run in dir learned; the caller closes the worker.
 func reopen(c Config, dir string, k int) (*finished, error) {
-	path := filepath.Join(dir, engine.PromptsFile)
-	prompts, meta, err := engine.ReadPrompts(dir, k)
+	path := filepath.Join(dir, record.PromptsFile)
+	prompts, meta, err := state.ReadPrompts(dir, k)
 	if err != nil {
 		return nil, fmt.Errorf("%w; is %s the folder of a finished run?", err, dir)
 	}
 	f := &finished{config: c, prompts: prompts}
 	var backbones []string
-	var owned []engine.Owned
-	for key, into := range map[string]any{engine.MetaClasses: &f.classes, engine.MetaBackbones: &backbones,
-		engine.MetaOwned: &owned} {
+	var owned []spec.LabelsOnly
+	for key, into := range map[string]any{state.MetaClasses: &f.classes, state.MetaBackbones: &backbones,
+		state.MetaOwned: &owned} {
 		if err := json.Unmarshal([]byte(meta[key]), into); err != nil {
 			return nil, fmt.Errorf("%s: it does not list its %s; run the experiment again", path, key)
 		}
@@ -62,13 +66,13 @@ func reopen(c Config, dir string, k int) (*finished, error) {
 		return nil, fmt.Errorf("%s: it lists the classes of %d clients, there were %d; run the experiment again", path,
 			len(owned), f.clients)
 	}
-	f.client = &engine.Client{ID: k, Backbone: backbone{f.bundle}, Train: owned[k]}
-	if kept := engine.Memory(prompts, k); kept != nil {
+	f.client = &spec.Client{ID: k, Backbone: backbone{f.bundle}, Train: owned[k]}
+	if kept := state.Memory(prompts, k); kept != nil {
 		f.client.Train = kept
 	}
-	e := &engine.Experiment{Method: m, Classes: f.classes, Template: c.Data.Template}
+	e := &spec.Experiment{Method: m, Classes: f.classes, Template: c.Data.Template}
 	e.Plan.Seed = c.Seed
-	f.worker = engine.NewWorker(e, (&Built{Config: c}).Settings())
+	f.worker = local.NewWorker(e, (&Built{Config: c}).Settings().Worker())
 	return f, nil
 }
 
@@ -89,15 +93,15 @@ func Predict(ctx context.Context, c Config, dir string, k int, images []data.Exa
 	if err != nil {
 		return nil, nil, err
 	}
-	features := &engine.Features{Views: []engine.Rows{engine.Held{Tensor: rows}}, Class: make([]int64, len(images))}
+	features := &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: rows}}, Class: make([]int64, len(images))}
 	for _, what := range f.worker.Reads(f.client, f.clients) {
 		t, err := x.ExactHeavy(ctx, f.bundle, images, what)
 		if err != nil {
 			return nil, nil, err
 		}
-		features.Add(what, []engine.Rows{engine.Held{Tensor: t}})
+		features.Add(what, []spec.Rows{spec.InMemory{Tensor: t}})
 	}
-	scores, err := f.worker.Predict(ctx, f.client, f.clients, f.prompts, features)
+	scores, err := inference.Predict(f.worker, ctx, f.client, f.clients, f.prompts, features)
 	if err != nil {
 		return nil, nil, err
 	}

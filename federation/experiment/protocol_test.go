@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/datatest"
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/sets"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -102,11 +103,11 @@ func TestOtherSets(t *testing.T) {
 	c.Train.Rounds = 1
 	c.Eval.Sets = []string{"drawn"}
 	b := open(t, c)
-	if len(b.Engine.Exams) != 1 || len(b.Engine.Exams[0].Classes) <= 4 {
-		t.Fatalf("%d exams, %d classes", len(b.Engine.Exams), len(b.Engine.Exams[0].Classes))
+	if len(b.Engine.EvaluationSets) != 1 || len(b.Engine.EvaluationSets[0].Classes) <= 4 {
+		t.Fatalf("%d exams, %d classes", len(b.Engine.EvaluationSets), len(b.Engine.EvaluationSets[0].Classes))
 	}
-	g := finish(t, b).Summary.Exams["drawn"]
-	if want := 2 * 2 * len(b.Engine.Exams[0].Classes); g.Examples != want || g.Accuracy <= 0 ||
+	g := finish(t, b).Summary.EvaluationSets["drawn"]
+	if want := 2 * 2 * len(b.Engine.EvaluationSets[0].Classes); g.Examples != want || g.Accuracy <= 0 ||
 		g.Accuracy != *g.Global {
 		t.Errorf("%+v of %d images", g, want)
 	}
@@ -169,23 +170,24 @@ func TestBaseToNew(t *testing.T) {
 	c.Data.Drawn.Classes = []string{"circle", "square", "star", "house", "fish"}
 	c.Data.Classes, c.Train.Rounds = "base", 1
 	b := open(t, c)
-	if !slices.Equal(b.Set.Classes, []string{"circle", "square", "star"}) || len(b.Engine.Exams) != 2 ||
-		b.Engine.Exams[0].Name != "base" || b.Engine.Exams[0].Classes != nil || !slices.Equal(b.Engine.Exams[1].Classes,
-		[]string{"house", "fish"}) {
-		t.Fatalf("%v, %+v", b.Set.Classes, b.Engine.Exams)
+	if !slices.Equal(b.Set.Classes, []string{"circle", "square", "star"}) || len(b.Engine.EvaluationSets) != 2 ||
+		b.Engine.EvaluationSets[0].Name != "base" || b.Engine.EvaluationSets[0].Classes != nil ||
+		!slices.Equal(b.Engine.EvaluationSets[1].Classes,
+			[]string{"house", "fish"}) {
+		t.Fatalf("%v, %+v", b.Set.Classes, b.Engine.EvaluationSets)
 	}
 	s := finish(t, b).Summary
-	g, base := s.Exams["new"], s.Exams["base"]
+	g, base := s.EvaluationSets["new"], s.EvaluationSets["base"]
 	if g.Examples != 2*2*2 || g.Accuracy <= 0 || base.Examples != 2*2*3 || base.Answered != nil {
 		t.Errorf("new %+v, base %+v", g, base)
 	}
 	for _, x := range []struct {
-		got        *engine.Generalisation
+		got        *record.Generalisation
 		l, b, n    float64
 		evaluation string
 	}{{s.BaseToNew.Global, *s.Global, *base.Global, *g.Global, "global"}, {s.BaseToNew.Personal, *s.Personal,
 		*base.Personal, *g.Personal, "personal"}} {
-		want := engine.Generalisation{Local: x.l, Base: x.b, New: x.n, HM: 2 * x.b * x.n / (x.b + x.n),
+		want := record.Generalisation{Local: x.l, Base: x.b, New: x.n, HM: 2 * x.b * x.n / (x.b + x.n),
 			HM3: 3 / (1/x.l + 1/x.b + 1/x.n)}
 		if math.Abs(x.got.HM-want.HM)+math.Abs(x.got.HM3-want.HM3) > 1e-12 || x.got.Local != x.l || x.got.Base != x.b ||
 			x.got.New != x.n {
@@ -214,7 +216,7 @@ func TestLeaveOneDomainOut(t *testing.T) {
 	if len(b.Parts) != 1 || b.Parts[0].Domain != "cartoon" || len(b.trainedOn(0)) != 12 {
 		t.Errorf("%+v", b.Parts)
 	}
-	if g := r.Summary.Exams["photo"]; g.Examples != 4*(3+2) {
+	if g := r.Summary.EvaluationSets["photo"]; g.Examples != 4*(3+2) {
 		t.Errorf("%+v", g)
 	}
 	if _, ok := r.Summary.PerDomain["photo"]; ok {
@@ -234,9 +236,9 @@ func TestBrokenImagesOfExams(t *testing.T) {
 	c.Partition.Clients, c.Eval.Sets = 1, []string{"folder"}
 	b := open(t, c)
 	for i, want := range []int{1, 1, 2} { // ant alone, bee alone, then both classes
-		rows := b.Engine.Exams[i].Test["tiny-vit-b16"]
+		rows := b.Engine.EvaluationSets[i].Test["tiny-vit-b16"]
 		if rows.Len() != want {
-			t.Errorf("exam %s has %d images, want %d", b.Engine.Exams[i].Name, rows.Len(), want)
+			t.Errorf("exam %s has %d images, want %d", b.Engine.EvaluationSets[i].Name, rows.Len(), want)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func (b *Built) JoinSecure(client int, p secure.Place) (*secure.Guard, error) {
 	if b.layer == nil {
 		return nil, nil
 	}
-	p.Agreed = b.Engine.Terms().String()
+	p.Agreed = b.Engine.RunSpec().String()
 	var err error
 	b.guard, err = b.layer.GuardAt(client, p)
 	return b.guard, err
@@ -70,7 +70,7 @@ func (b *Built) JoinSecure(client int, p secure.Place) (*secure.Guard, error) {
 // ServeSecure makes Settings those of a server whose clients are elsewhere.
 func (b *Built) ServeSecure(p secure.Place) (err error) {
 	if b.layer != nil {
-		p.Agreed = b.Engine.Terms().String()
+		p.Agreed = b.Engine.RunSpec().String()
 		b.around, err = b.layer.AroundAt(p)
 	}
 	return err

@@ -1,7 +1,8 @@
 package experiment
 
 import (
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
 )
 
 // layout says how the token ids of a trace become sequences.
@@ -10,21 +11,21 @@ const layout = "a class is the sequence [sos, prompt, tokens], read at its last 
 	"text and image features are divided by their Euclidean norm, scores are logit_scale times their cosine"
 
 // Trace describes the run for trace.json; features must have been computed.
-func (b *Built) Trace(config any) (engine.TraceInfo, error) {
-	info := engine.TraceInfo{Config: config, Classes: b.Set.Classes, Layout: layout}
+func (b *Built) Trace(config any) (trace.Info, error) {
+	info := trace.Info{Config: config, Classes: b.Set.Classes, Layout: layout}
 	for _, f := range b.Bundles {
 		tok, err := f.Tokenizer()
 		if err != nil {
 			return info, err
 		}
-		t := engine.TraceBundle{Name: f.Name, Digest: f.Digest(), Folder: f.WeightsDir(), LogitScale: f.LogitScale,
+		t := trace.Bundle{Name: f.Name, Digest: f.Digest(), Folder: f.WeightsDir(), LogitScale: f.LogitScale,
 			SOS: tok.SOS(), EOT: tok.EOT(), Context: f.Text.Context}
 		if t.Tokens, err = f.ClassTokens(b.Set.Classes); err != nil {
 			return info, err
 		}
 		whole := func(template string) (out [][]int, err error) {
 			for _, c := range b.Set.Classes {
-				ids, err := tok.Encode(engine.Sentence(template, c))
+				ids, err := tok.Encode(spec.Sentence(template, c))
 				if err != nil {
 					return nil, err
 				}
@@ -54,6 +55,6 @@ func (b *Built) Trace(config any) (engine.TraceInfo, error) {
 	first := info.Bundles[0]
 	info.Tokens, info.HandTokens, info.NameTokens, info.TemplateTokens = first.Tokens, first.HandTokens,
 		first.NameTokens, first.TemplateTokens
-	info.Clients = b.Engine.TraceClients()
+	info.Clients = trace.ClientInfos(b.Engine)
 	return info, nil
 }

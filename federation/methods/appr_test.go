@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
@@ -15,17 +17,17 @@ import (
 )
 
 // traced runs three rounds on the toy and gives every traced number.
-func traced(t *testing.T, name string, with []string, o options) *engine.Recorder {
+func traced(t *testing.T, name string, with []string, o options) *trace.Recorder {
 	t.Helper()
 	m, err := methods.Build(name, with, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := engine.NewRecorder()
-	_, err = engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes,
+	rec := trace.NewRecorder()
+	_, err = engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
 		Template: "a photo of a {}.",
-		Clients:  methodtest.Clients(9, 5, 6), Plan: engine.Plan{Rounds: 3, Seed: 5},
-		Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.3, Momentum: 0.9}}},
+		Clients:  methodtest.Clients(9, 5, 6), Plan: spec.Plan{Rounds: 3, Seed: 5},
+		Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.3, Momentum: 0.9}}},
 		engine.Settings{Tracer: rec})
 	if err != nil {
 		t.Fatal(err)
@@ -107,16 +109,16 @@ func TestDiscriminatorLearns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var clients []*engine.Client
+		var clients []*spec.Client
 		wide := &methodtest.Toy{ID: "wide", Width: 512, Dim: 5}
 		for k := range 10 {
 			rows := methodtest.Rows(100+k, 2, 5, len(methodtest.Classes))
-			clients = append(clients, &engine.Client{ID: k, Backbone: wide, Train: rows, Test: rows})
+			clients = append(clients, &spec.Client{ID: k, Backbone: wide, Train: rows, Test: rows})
 		}
-		rec := engine.NewRecorder()
-		r, err := engine.Run(stdcontext.Background(), &engine.Experiment{Method: moving{m}, Classes: methodtest.Classes,
+		rec := trace.NewRecorder()
+		r, err := engine.Run(stdcontext.Background(), &spec.Experiment{Method: moving{m}, Classes: methodtest.Classes,
 			Template: "a {}.",
-			Clients:  clients, Plan: engine.Plan{Rounds: 5, Seed: 5}, Training: engine.Training{Epochs: 1, Batch: 2,
+			Clients:  clients, Plan: spec.Plan{Rounds: 5, Seed: 5}, Training: spec.Training{Epochs: 1, Batch: 2,
 				Optim: optim.Config{Name: "sgd", LR: 0.001}}}, engine.Settings{Tracer: rec})
 		if err != nil {
 			t.Fatal(err)

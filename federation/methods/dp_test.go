@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
@@ -30,15 +31,15 @@ func TestDPByHand(t *testing.T) {
 }
 
 // private runs DP over PromptFL with the given options and rounds on toy clients.
-func private(t *testing.T, e engine.Plan, o options) *engine.Result {
+func private(t *testing.T, e spec.Plan, o options) *engine.Result {
 	t.Helper()
 	m, err := methods.Build("promptfl", []string{"dp"}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes,
+	r, err := engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
 		Template: "a {}.", Clients: methodtest.Alike(4, 5, 6, 3), Plan: e,
-		Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}},
+		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}},
 		engine.Settings{Workers: 2})
 	if err != nil {
 		t.Fatal(err)
@@ -48,10 +49,10 @@ func private(t *testing.T, e engine.Plan, o options) *engine.Result {
 
 // noiseOf is what noise did to the prompt of 40 tokens in one round that moves nothing: all that the server adds is
 // noise.
-func noiseOf(t *testing.T, plan engine.Plan, o options) (first, std float64) {
+func noiseOf(t *testing.T, plan spec.Plan, o options) (first, std float64) {
 	t.Helper()
 	o = with(o, options{"tokens": 40, "clip": 1e-6}) // so small that only noise, of 1e6 clips, is left
-	start := private(t, engine.Plan{Rounds: 1, Seed: plan.Seed}, with(o, options{"noise": 0.0})).Prompts["shared/ctx"]
+	start := private(t, spec.Plan{Rounds: 1, Seed: plan.Seed}, with(o, options{"noise": 0.0})).Prompts["shared/ctx"]
 	got := private(t, plan, o).Prompts["shared/ctx"]
 	sum := 0.0
 	for i, v := range got.Data {
@@ -66,15 +67,15 @@ func noiseOf(t *testing.T, plan engine.Plan, o options) (first, std float64) {
 // it is secure.
 func TestDPNoise(t *testing.T) {
 	for _, c := range []struct {
-		plan engine.Plan
+		plan spec.Plan
 		o    options
 		want float64
 	}{
-		{engine.Plan{Rounds: 1, Seed: 3}, options{"noise": 1e6}, 0.25},
-		{engine.Plan{Rounds: 1, Seed: 3, Participation: 0.5}, options{"noise": 1e6}, 0.5},
-		{engine.Plan{Rounds: 1, Seed: 3, Participation: 0.5, Poisson: true}, options{"noise": 1e6}, 0.5},
-		{engine.Plan{Rounds: 1, Seed: 3}, options{"noise": 1e6, "where": "client", "least": 0.25}, 0.5},
-		{engine.Plan{Rounds: 1, Seed: 3}, options{"noise": 1e6, "secure": true}, 0.25},
+		{spec.Plan{Rounds: 1, Seed: 3}, options{"noise": 1e6}, 0.25},
+		{spec.Plan{Rounds: 1, Seed: 3, Participation: 0.5}, options{"noise": 1e6}, 0.5},
+		{spec.Plan{Rounds: 1, Seed: 3, Participation: 0.5, Poisson: true}, options{"noise": 1e6}, 0.5},
+		{spec.Plan{Rounds: 1, Seed: 3}, options{"noise": 1e6, "where": "client", "least": 0.25}, 0.5},
+		{spec.Plan{Rounds: 1, Seed: 3}, options{"noise": 1e6, "secure": true}, 0.25},
 	} {
 		first, std := noiseOf(t, c.plan, c.o)
 		if math.Abs(std/c.want-1) > 4/math.Sqrt(480) {
@@ -122,7 +123,7 @@ func TestDPEpsilon(t *testing.T) {
 			t.Errorf("%+v: %v", c, g.Notes)
 		}
 	}
-	r := private(t, engine.Plan{Rounds: 3, Participation: 0.5, TestEvery: 3}, options{"noise": 5.0})
+	r := private(t, spec.Plan{Rounds: 3, Participation: 0.5, TestEvery: 3}, options{"noise": 5.0})
 	const nominal = "epsilon_nominal" // the seed's noise protects nobody
 	eps := []float64{r.Records[0].Notes[nominal], r.Records[1].Notes[nominal], r.Records[2].Notes[nominal]}
 	if !(eps[0] > 0 && eps[1] > eps[0] && eps[2] > eps[1]) || r.Summary.Notes[nominal] != eps[2] {

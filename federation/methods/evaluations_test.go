@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
@@ -54,7 +56,7 @@ func TestEvaluable(t *testing.T) {
 			t.Errorf("%s: %v", stack, err)
 			continue
 		}
-		got := engine.EvaluableOf(m, task)
+		got := record.EvaluableOf(m, task)
 		global := reads == none || strings.Contains(reads, "shared") || strings.Contains(reads, "server")
 		if strings.Join(got.Reads, " ") != reads || got.Global != global || got.Personal != (reads != "server") {
 			t.Errorf("%s: %+v, its class scores read %q", stack, got, reads)
@@ -72,11 +74,12 @@ func TestNoGlobalOfPrivateScores(t *testing.T) {
 		}
 		clients := methodtest.Alike(4, 5)
 		rows := clients[0].Test
-		r, err := engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes,
+		r, err := engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
 			Template: "a photo of a {}.",
-			Clients:  clients, Plan: engine.Plan{Rounds: 1, Seed: 5, Participation: .5},
-			Exams:    []engine.Exam{{Name: "again", Test: map[string]method.Data{clients[0].Backbone.Name(): rows}}},
-			Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 1}}},
+			Clients:  clients, Plan: spec.Plan{Rounds: 1, Seed: 5, Participation: .5},
+			EvaluationSets: []spec.EvaluationSet{{Name: "again",
+				Test: map[string]method.Data{clients[0].Backbone.Name(): rows}}},
+			Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 1}}},
 			engine.Settings{Encode: true})
 		if err != nil {
 			t.Fatal(err)

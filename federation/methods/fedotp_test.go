@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
@@ -32,16 +34,16 @@ func TestFedOTPGrouping(t *testing.T) {
 		image, patches := tensor.New(n, dim), tensor.New(n, 2, dim)
 		class := make([]int64, n)
 		for i, from := range order {
-			copy(image.Row(i).Data, all.Views[0].(engine.Held).Row(from).Data)
-			copy(patches.Row(i).Data, all.Patches[0].(engine.Held).Row(from).Data)
+			copy(image.Row(i).Data, all.Views[0].(spec.InMemory).Row(from).Data)
+			copy(patches.Row(i).Data, all.Patches[0].(spec.InMemory).Row(from).Data)
 			class[i] = all.Class[from]
 		}
-		clients[0].Test = &engine.Features{Views: []engine.Rows{engine.Held{Tensor: image}}, Class: class,
-			Patches: []engine.Rows{engine.Held{Tensor: patches}}}
-		rec := engine.NewRecorder()
-		_, err = engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes,
+		clients[0].Test = &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: image}}, Class: class,
+			Patches: []spec.Rows{spec.InMemory{Tensor: patches}}}
+		rec := trace.NewRecorder()
+		_, err = engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
 			Template: "a {}.", Clients: clients,
-			Plan: engine.Plan{Rounds: 1, TestEvery: 1, Seed: 1}, Training: engine.Training{Epochs: 1, Batch: 4,
+			Plan: spec.Plan{Rounds: 1, TestEvery: 1, Seed: 1}, Training: spec.Training{Epochs: 1, Batch: 4,
 				Optim: optim.Config{Name: "sgd", LR: 0.1}}}, engine.Settings{Tracer: rec})
 		if err != nil {
 			t.Fatal(err)

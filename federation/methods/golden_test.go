@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
@@ -91,13 +93,13 @@ func (c golden) trace(t *testing.T) tensor.Map {
 	}
 	clients := toys(sizes...)
 	for _, client := range clients {
-		client.Train = methodtest.InOrder{Features: client.Train.(*engine.Features)}
+		client.Train = methodtest.InOrder{Features: client.Train.(*spec.Features)}
 	}
-	rec := engine.NewRecorder()
-	_, err = engine.Run(stdcontext.Background(), &engine.Experiment{Method: methodtest.Pinned{Method: m, First: first},
-		Classes: methodtest.Classes, Template: "a photo of a {}.", Clients: clients, Plan: engine.Plan{Rounds: 2,
+	rec := trace.NewRecorder()
+	_, err = engine.Run(stdcontext.Background(), &spec.Experiment{Method: methodtest.Pinned{Method: m, First: first},
+		Classes: methodtest.Classes, Template: "a photo of a {}.", Clients: clients, Plan: spec.Plan{Rounds: 2,
 			TestEvery: 1},
-		Training: engine.Training{Epochs: c.Train.Epochs, Batch: 4,
+		Training: spec.Training{Epochs: c.Train.Epochs, Batch: 4,
 			Optim: optim.Config{Name: "sgd", LR: c.Train.LR, Momentum: c.Train.Momentum,
 				WeightDecay: c.Train.WeightDecay},
 			Schedule: optim.Schedule{Kind: c.Train.Schedule, TMax: 10}}}, engine.Settings{Workers: 2, Tracer: rec,

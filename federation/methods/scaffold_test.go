@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
@@ -16,17 +18,17 @@ import (
 // control variates made of it, less that correction, are those made of the gradients themselves, whatever the strength
 // s. With momentum the two part.
 func TestSCAFFOLDPathIsTheGradients(t *testing.T) {
-	run := func(control string, strength, momentum float64) *engine.Recorder {
+	run := func(control string, strength, momentum float64) *trace.Recorder {
 		m, err := methods.Build("promptfl", []string{"scaffold"}, options{"tokens": 2, "init_std": 0.4,
 			"control": control, "strength": strength})
 		if err != nil {
 			t.Fatal(err)
 		}
-		rec := engine.NewRecorder()
-		_, err = engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes,
+		rec := trace.NewRecorder()
+		_, err = engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
 			Template: "a {}.",
-			Clients:  methodtest.Clients(9, 5, 6), Plan: engine.Plan{Rounds: 3, Seed: 5},
-			Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.2,
+			Clients:  methodtest.Clients(9, 5, 6), Plan: spec.Plan{Rounds: 3, Seed: 5},
+			Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.2,
 				Momentum: momentum}}},
 			engine.Settings{Tracer: rec})
 		if err != nil {

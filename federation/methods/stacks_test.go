@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
@@ -27,10 +28,10 @@ func stack(base string, with ...string) error {
 	if err != nil {
 		return err
 	}
-	_, err = engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes,
+	_, err = engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
 		Template: "a photo of a {}.",
-		Clients:  methodtest.Alike(4, 5), Plan: engine.Plan{Rounds: 2, Seed: 5},
-		Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}},
+		Clients:  methodtest.Alike(4, 5), Plan: spec.Plan{Rounds: 2, Seed: 5},
+		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}},
 		engine.Settings{Workers: 1})
 	return err
 }

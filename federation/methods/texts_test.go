@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"testing"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 )
@@ -40,7 +40,7 @@ func TestHandWrittenTexts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := &engine.Experiment{Method: m, Classes: methodtest.Classes}
+		e := &spec.Experiment{Method: m, Classes: methodtest.Classes}
 		if got := e.Templates(&methodtest.Toy{ID: "toy", Width: 6, Dim: 5}); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s %v reads %q, want %q", c.name, c.options, got, c.want)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
@@ -17,7 +18,7 @@ func TestImagePromptsAreRefusedClearly(t *testing.T) {
 	for _, c := range []struct {
 		method string
 		options
-		clients []*engine.Client
+		clients []*spec.Client
 		words   []string
 	}{
 		{"pfeddc", options{"vision": "deep"}, methodtest.Clients(4, 4), []string{"parameter image/shared", "client 1",
@@ -32,10 +33,10 @@ func TestImagePromptsAreRefusedClearly(t *testing.T) {
 	} {
 		m, err := methods.Build(c.method, nil, c.options)
 		if err == nil && c.clients != nil {
-			_, err = engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: methodtest.Classes,
+			_, err = engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
 				Template: "a {}.", Clients: c.clients,
-				Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}},
-				Plan:     engine.Plan{Rounds: 1}}, engine.Settings{Workers: 1})
+				Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}},
+				Plan:     spec.Plan{Rounds: 1}}, engine.Settings{Workers: 1})
 		}
 		if err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s%v: %v, want an error of one line", c.method, c.options, err)

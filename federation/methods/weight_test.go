@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
@@ -65,15 +66,15 @@ func (b *likeCLIP) Sentences(g *graph.Graph, texts []string) (graph.Node, error)
 }
 
 // clipRows are n images of five classes of a client.
-func clipRows(client, n int) *engine.Features {
-	x, f := tensor.New(n, clipDim), &engine.Features{Class: make([]int64, n)}
+func clipRows(client, n int) *spec.Features {
+	x, f := tensor.New(n, clipDim), &spec.Features{Class: make([]int64, n)}
 	for i := range n {
 		f.Class[i] = int64((3*client + i%5) % clipClasses)
 		row := unitRow(1000 + 100*client + i)
 		row.Axpy(0.2, clipClass(int(f.Class[i])))
 		copy(x.Row(i).Data, tensor.Map{"": row}.Scale(1 / row.Norm())[""].Data)
 	}
-	f.Views = []engine.Rows{engine.Held{Tensor: x}}
+	f.Views = []spec.Rows{spec.InMemory{Tensor: x}}
 	return f
 }
 
@@ -91,13 +92,13 @@ func TestTermsWeigh(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := &likeCLIP{methodtest.Toy{ID: "like-clip"}}
-		var clients []*engine.Client
+		var clients []*spec.Client
 		for k := range 6 {
-			clients = append(clients, &engine.Client{ID: k, Backbone: b, Train: clipRows(k, 40), Test: clipRows(k, 5)})
+			clients = append(clients, &spec.Client{ID: k, Backbone: b, Train: clipRows(k, 40), Test: clipRows(k, 5)})
 		}
-		r, err := engine.Run(stdcontext.Background(), &engine.Experiment{Method: m, Classes: names, Template: "{}",
+		r, err := engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: names, Template: "{}",
 			Clients: clients,
-			Plan:    engine.Plan{Rounds: 4, Seed: 5}, Training: engine.Training{Epochs: 2, Batch: 8,
+			Plan:    spec.Plan{Rounds: 4, Seed: 5}, Training: spec.Training{Epochs: 2, Batch: 8,
 				Optim: optim.Config{Name: "sgd", LR: 0.002, Momentum: 0.9}}}, engine.Settings{Terms: true})
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/runtime/tensor"
@@ -18,7 +20,7 @@ import (
 // is all it needs of a round's uploads, as secure aggregation gives it, that mean alone leaves the same, and clients
 // upload nothing else; a stack that needs more says so in one line.
 func (c Case) Aggregation(t *testing.T) {
-	two := func() *engine.Experiment {
+	two := func() *spec.Experiment {
 		e := c.experiment(t)
 		e.Plan.Rounds, e.Plan.Participation = 2, 1
 		return e
@@ -32,7 +34,7 @@ func (c Case) Aggregation(t *testing.T) {
 		return
 	}
 	want := run(t, two(), engine.Settings{}).Prompts
-	got := run(t, e, engine.Settings{Around: func(inner engine.Cohort) engine.Cohort {
+	got := run(t, e, engine.Settings{Wrap: func(inner message.Cohort) message.Cohort {
 		return sums{inner, weighting, beside}
 	}}).Prompts
 	for _, name := range want.Names() {
@@ -50,17 +52,17 @@ func (c Case) Aggregation(t *testing.T) {
 
 // sums gives the server one upload for all, their mean.
 type sums struct {
-	engine.Cohort
+	message.Cohort
 	weighting string
 	beside    []string
 }
 
-func (c sums) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
+func (c sums) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	replies, err := c.Cohort.Run(ctx, o)
-	if o.Kind != engine.Train || err != nil {
+	if o.Kind != message.Train || err != nil {
 		return replies, err
 	}
-	one := engine.Reply{Client: method.Summed, Upload: method.Upload{Client: method.Summed}}
+	one := message.Reply{Client: method.Summed, Upload: method.Upload{Client: method.Summed}}
 	var ups []method.Upload
 	for _, r := range replies {
 		for _, name := range r.Upload.Extra.Names() {
@@ -78,5 +80,5 @@ func (c sums) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
 	}
 	one.Upload.Shared = method.Mean(ups, func(u method.Upload) tensor.Map { return u.Shared })
 	one.Upload.Extra = method.Mean(ups, func(u method.Upload) tensor.Map { return u.Extra })
-	return []engine.Reply{one}, nil
+	return []message.Reply{one}, nil
 }

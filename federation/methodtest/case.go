@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/wire"
@@ -73,21 +75,21 @@ func build(t *testing.T, name string, with []string, options map[string]any) met
 }
 
 // experiment is four toy clients, half of them in each round, and a training that uses most of what there is.
-func (c Case) experiment(t *testing.T) *engine.Experiment {
+func (c Case) experiment(t *testing.T) *spec.Experiment {
 	t.Helper()
 	clients := Clients
 	if c.Alike {
 		clients = Alike
 	}
-	return &engine.Experiment{Name: "toy", MethodName: c.Label(), Method: build(t, c.Name, c.With, c.Options),
+	return &spec.Experiment{Name: "toy", MethodName: c.Label(), Method: build(t, c.Name, c.With, c.Options),
 		Classes: Classes, Template: "a photo of a {}.", Clients: clients(9, 5, 6, 3),
-		Training: engine.Training{Epochs: 2, Batch: 4, DropLast: true,
+		Training: spec.Training{Epochs: 2, Batch: 4, DropLast: true,
 			Optim:    optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9, WeightDecay: 5e-4},
 			Schedule: optim.Schedule{Kind: "cosine", TMax: 10}},
-		Plan: engine.Plan{Rounds: 4, Participation: 0.5, TestEvery: 2, Seed: 7}}
+		Plan: spec.Plan{Rounds: 4, Participation: 0.5, TestEvery: 2, Seed: 7}}
 }
 
-func run(t *testing.T, e *engine.Experiment, set engine.Settings) *engine.Result {
+func run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
 	t.Helper()
 	r, err := engine.Run(context.Background(), e, set)
 	if err != nil {
@@ -120,17 +122,17 @@ func outcomeOf(t *testing.T, r *engine.Result) outcome {
 // outcomeIn is the outcome that a run left in its folder.
 func outcomeIn(t *testing.T, dir string) outcome {
 	t.Helper()
-	prompts, _, err := safetensors.ReadFile(filepath.Join(dir, engine.PromptsFile))
+	prompts, _, err := safetensors.ReadFile(filepath.Join(dir, record.PromptsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(filepath.Join(dir, engine.RoundsFile))
+	b, err := os.ReadFile(filepath.Join(dir, record.RoundsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var records []engine.Record
+	var records []record.Record
 	for line := range strings.Lines(string(b)) {
-		var r engine.Record
+		var r record.Record
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}

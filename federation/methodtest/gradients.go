@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
@@ -24,9 +27,9 @@ func (c Case) gradients(t *testing.T) {
 	e := c.experiment(t)
 	at := &probe{Method: e.Method}
 	e.Method = at
-	e.Training = engine.Training{Epochs: 2, Batch: 100, Optim: optim.Config{Name: "sgd"}}
+	e.Training = spec.Training{Epochs: 2, Batch: 100, Optim: optim.Config{Name: "sgd"}}
 	client := e.Clients[1]
-	w := engine.NewWorker(e, engine.Settings{})
+	w := local.NewWorker(e, local.Settings{})
 	defer w.Close()
 
 	task := client.Backbone.Task()
@@ -61,12 +64,13 @@ func (c Case) gradients(t *testing.T) {
 	}
 	kept := tensor.Map{}
 	fill(at.Method, task, g.Broadcast, kept)
-	order := engine.Order{Kind: engine.Train, Round: 1, Clients: []int{1}, Of: 4, Shared: sent, Down: g.Broadcast}
+	order := message.Instruction{Kind: message.Train, Round: 1, Clients: []int{1}, Total: 4, Shared: sent,
+		Broadcast: g.Broadcast}
 	step := func(params tensor.Map) (float64, tensor.Map) {
-		rec := engine.NewRecorder()
+		rec := trace.NewRecorder()
 		w.Tracer, at.first, at.second = rec, here, params
-		if _, _, _, err := w.RunTrain(context.Background(), client, order, engine.State{Private: private, Own: own,
-			Kept: kept}); err != nil {
+		if _, _, _, err := w.Train(context.Background(), client, order, message.ClientState{Private: private, Own: own,
+			Method: kept}); err != nil {
 			t.Fatal(err)
 		}
 		return float64(rec.Tensors["r1/c1/s1/loss"].Data[0]), rec.Tensors.Under("r1/c1/s0/grad")

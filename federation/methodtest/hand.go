@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
@@ -83,32 +85,32 @@ func (h Hand) Check(t *testing.T) {
 	for name, v := range h.First {
 		first[name] = tensor.Of([]float32{float32(v)}, 1, 1)
 	}
-	data := func(class int64, image ...float32) *engine.Features {
+	data := func(class int64, image ...float32) *spec.Features {
 		n := len(image) / 2
-		f := &engine.Features{Views: []engine.Rows{engine.Held{Tensor: tensor.Of(image, n, 2)}}, Class: make([]int64,
+		f := &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: tensor.Of(image, n, 2)}}, Class: make([]int64,
 			n),
-			Patches: []engine.Rows{engine.Held{Tensor: tensor.Of(image, n, 1, 2)}}}
+			Patches: []spec.Rows{spec.InMemory{Tensor: tensor.Of(image, n, 1, 2)}}}
 		pixels := tensor.New(n, 3, 1, 1)
 		for i := range f.Class {
 			f.Class[i] = class
 			copy(pixels.Row(i).Data, image[2*i:2*i+2])
 		}
-		f.Pixels = []engine.Rows{engine.Held{Tensor: pixels}}
+		f.Pixels = []spec.Rows{spec.InMemory{Tensor: pixels}}
 		return f
 	}
 	b := &pencil{}
-	e := &engine.Experiment{Name: "pencil", Method: Pinned{build(t, h.Method, h.With, h.Options), first},
+	e := &spec.Experiment{Name: "pencil", Method: Pinned{build(t, h.Method, h.With, h.Options), first},
 		Classes: []string{"plus", "minus"}, Template: "{}",
-		Clients: []*engine.Client{
+		Clients: []*spec.Client{
 			{ID: 0, Backbone: b, Train: data(0, .6, .8), Test: data(0, .6, .8)},
 			{ID: 1, Backbone: b, Train: data(1, .8, .6, .8, .6), Test: data(1, .8, .6)}},
-		Training: engine.Training{Epochs: max(1, h.Epochs), Batch: 2, Shared: h.Shared,
+		Training: spec.Training{Epochs: max(1, h.Epochs), Batch: 2, Shared: h.Shared,
 			Optim: optim.Config{Name: "sgd", LR: h.LR, Momentum: h.Momentum, WeightDecay: h.WeightDecay}},
-		Plan: engine.Plan{Rounds: 2}}
+		Plan: spec.Plan{Rounds: 2}}
 	if h.Synthetic > 0 {
-		e.Synthetic = &engine.Synthetic{Backbone: b, Data: data(0, .6, .8), Epochs: h.Synthetic}
+		e.Synthetic = &spec.Synthetic{Backbone: b, Data: data(0, .6, .8), Epochs: h.Synthetic}
 	}
-	rec := engine.NewRecorder()
+	rec := trace.NewRecorder()
 	run(t, e, engine.Settings{Tracer: rec})
 	for name, want := range h.Want {
 		name, index, _ := strings.Cut(name, "#")

@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
@@ -24,7 +27,7 @@ func (c Case) messages(t *testing.T) {
 	}
 	var mu sync.Mutex
 	var sent []message
-	rec := engine.NewRecorder()
+	rec := trace.NewRecorder()
 	e := c.experiment(t)
 	encoded := outcomeOf(t, run(t, e, engine.Settings{Encode: true, Tracer: rec, OnUpload: func(_, client int,
 		m []byte) {
@@ -73,12 +76,12 @@ func (c Case) messages(t *testing.T) {
 }
 
 // declared finds extras that are neither all that the method declares for an upload nor those for an answer.
-func declared(e *engine.Experiment, c *engine.Client, extra tensor.Map) error {
+func declared(e *spec.Experiment, c *spec.Client, extra tensor.Map) error {
 	task := c.Backbone.Task()
 	task.Client, task.Clients, task.Classes = c.ID, len(e.Clients), len(e.Classes)
-	err := engine.CheckExtras(e.Method.Extras(task), extra, c.Train.Len())
+	err := message.CheckExtras(e.Method.Extras(task), extra, c.Train.Len())
 	for _, q := range slices.Concat(e.Method.Statistics(0), e.Method.Statistics(1)) {
-		if engine.CheckExtras(q.Answer(task), extra, c.Train.Len()) == nil {
+		if message.CheckExtras(q.Answer(task), extra, c.Train.Len()) == nil {
 			return nil
 		}
 	}

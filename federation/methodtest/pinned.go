@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
@@ -68,7 +68,7 @@ func filled(t *tensor.Tensor, shape []int) *tensor.Tensor {
 }
 
 // InOrder is data that is visited in the order it is in.
-type InOrder struct{ *engine.Features }
+type InOrder struct{ *spec.Features }
 
 func (d InOrder) Order(*rand.Rand) []int {
 	out := make([]int, d.Len())

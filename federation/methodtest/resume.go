@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
 	"promptfed/runtime/tensor"
 )
 
@@ -40,19 +42,19 @@ var interruptions = []struct {
 		return nil
 	}},
 	{"first turn", func(s *engine.Settings, stop func(), _ string) func() error {
-		s.OnTurn = func(o engine.Order, _ int) { stop() }
+		s.OnTurn = func(o message.Instruction, _ int) { stop() }
 		return nil
 	}},
 	{"a test", func(s *engine.Settings, stop func(), _ string) func() error {
-		s.OnTurn = func(o engine.Order, client int) {
-			if o.Kind == engine.Test && client == 2 {
+		s.OnTurn = func(o message.Instruction, client int) {
+			if o.Kind == message.Test && client == 2 {
 				stop()
 			}
 		}
 		return nil
 	}},
 	{"between rounds", func(s *engine.Settings, stop func(), _ string) func() error {
-		s.OnRound = func(r engine.Record) {
+		s.OnRound = func(r record.Record) {
 			if r.Round == 1 {
 				stop()
 			}
@@ -60,8 +62,8 @@ var interruptions = []struct {
 		return nil
 	}},
 	{"a commit that cannot be written", func(s *engine.Settings, _ func(), dir string) func() error {
-		check, aside := filepath.Join(dir, engine.CheckFolder), filepath.Join(dir, "aside")
-		s.OnRound = func(r engine.Record) {
+		check, aside := filepath.Join(dir, record.CheckFolder), filepath.Join(dir, "aside")
+		s.OnRound = func(r record.Record) {
 			if r.Round == 1 {
 				os.Rename(check, aside)
 				os.WriteFile(check, nil, 0o644)
@@ -75,8 +77,8 @@ var interruptions = []struct {
 		}
 	}},
 	{"a server file that cannot be replaced", func(s *engine.Settings, _ func(), dir string) func() error {
-		file := filepath.Join(dir, engine.CheckFolder, "server.safetensors")
-		s.OnRound = func(r engine.Record) {
+		file := filepath.Join(dir, record.CheckFolder, "server.safetensors")
+		s.OnRound = func(r record.Record) {
 			if r.Round == 1 {
 				os.Rename(file, file+".aside")
 				os.MkdirAll(filepath.Join(file, "in the way"), 0o755)
@@ -90,8 +92,8 @@ var interruptions = []struct {
 		}
 	}},
 	{"a line that cannot be written", func(s *engine.Settings, _ func(), dir string) func() error {
-		file := filepath.Join(dir, engine.RoundsFile)
-		s.OnRound = func(r engine.Record) {
+		file := filepath.Join(dir, record.RoundsFile)
+		s.OnRound = func(r record.Record) {
 			if r.Round == 1 {
 				os.Rename(file, file+".aside")
 				os.Mkdir(file, 0o755)

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
@@ -19,7 +22,7 @@ func (c Case) terms(t *testing.T) {
 		e.Plan.Rounds, e.Plan.Participation = 2, 1
 		return run(t, e, set)
 	}
-	rec := engine.NewRecorder()
+	rec := trace.NewRecorder()
 	r := measured(engine.Settings{Workers: 8, Encode: true, Terms: true, Tracer: rec})
 	outcomeOf(t, r).same(t, outcomeOf(t, measured(engine.Settings{Terms: true})),
 		"terms in values and in encoded messages")
@@ -34,7 +37,7 @@ func (c Case) terms(t *testing.T) {
 }
 
 // checkTerms compares a round's record of terms with what the steps traced.
-func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []engine.Term) {
+func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record.Term) {
 	t.Helper()
 	if len(got) == 0 || !method.IsCrossEntropy(got[0].Name) {
 		t.Fatalf("round %d has the terms %+v", round, got)
@@ -89,7 +92,7 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []engine
 	near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-5*(1e-3+math.Abs(b)) }
 	for _, term := range got {
 		if value := term.Value; value != nil && !near(*value, values[term.Name]) ||
-			(value == nil) != (term.Name == engine.Correction) {
+			(value == nil) != (term.Name == message.Correction) {
 			t.Errorf("round %d: term %s is %v, its steps have %g", round, term.Name, value, values[term.Name])
 		}
 		for name, on := range term.Params {

@@ -7,7 +7,7 @@ import (
 	"math"
 	"strings"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
@@ -177,9 +177,9 @@ func (b *Toy) sentences(g *graph.Graph, template string, names []string) graph.N
 
 // Rows are n examples as unit rows [n,D]: row i is Values with the salt, normalised, and its label (i+salt) mod
 // classes.
-func Rows(salt, n, dim, classes int) *engine.Features {
+func Rows(salt, n, dim, classes int) *spec.Features {
 	x := Values(salt, 1, n, dim)
-	f := &engine.Features{Views: []engine.Rows{engine.Held{Tensor: x}}, Class: make([]int64, n)}
+	f := &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: x}}, Class: make([]int64, n)}
 	for i := range n {
 		row := x.Row(i)
 		norm := row.Norm()
@@ -188,8 +188,8 @@ func Rows(salt, n, dim, classes int) *engine.Features {
 		}
 		f.Class[i] = int64((i + salt) % classes)
 	}
-	f.Patches = []engine.Rows{engine.Held{Tensor: Values(salt+1000, 1/math.Sqrt(float64(dim)), n, 2, dim)}}
-	f.Pixels = []engine.Rows{engine.Held{Tensor: Values(salt+2000, 1, n, 3, ToyImage, ToyImage)}}
+	f.Patches = []spec.Rows{spec.InMemory{Tensor: Values(salt+1000, 1/math.Sqrt(float64(dim)), n, 2, dim)}}
+	f.Pixels = []spec.Rows{spec.InMemory{Tensor: Values(salt+2000, 1, n, 3, ToyImage, ToyImage)}}
 	return f
 }
 
@@ -201,21 +201,21 @@ const Width = 6
 
 // Clients returns toy clients with the given numbers of training examples, on two backbones in turn whose joint
 // dimensions differ. Client k's rows have the salts 100+k and, to test, 200+k.
-func Clients(sizes ...int) []*engine.Client {
+func Clients(sizes ...int) []*spec.Client {
 	return clients([]*Toy{{ID: "toy-a", Width: Width, Dim: 5, Layers: 3}, {ID: "toy-b", Width: Width, Dim: 7, Salt: 7}},
 		sizes)
 }
 
 // Alike returns Clients that all have the first backbone.
-func Alike(sizes ...int) []*engine.Client {
+func Alike(sizes ...int) []*spec.Client {
 	return clients([]*Toy{{ID: "toy-a", Width: Width, Dim: 5, Layers: 3}}, sizes)
 }
 
-func clients(backbones []*Toy, sizes []int) []*engine.Client {
-	var out []*engine.Client
+func clients(backbones []*Toy, sizes []int) []*spec.Client {
+	var out []*spec.Client
 	for k, n := range sizes {
 		b := backbones[k%len(backbones)]
-		out = append(out, &engine.Client{ID: k, Backbone: b, Domain: []string{"east", "west"}[k/2%2],
+		out = append(out, &spec.Client{ID: k, Backbone: b, Domain: []string{"east", "west"}[k/2%2],
 			Train: Rows(100+k, n, b.Dim, len(Classes)), Test: Rows(200+k, 7, b.Dim, len(Classes))})
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
@@ -17,7 +18,7 @@ import (
 func (c Case) trace(t *testing.T) {
 	e := c.experiment(t)
 	e.Plan.Rounds, e.Plan.Participation, e.Plan.TestEvery = 2, 1, 1
-	rec := engine.NewRecorder()
+	rec := trace.NewRecorder()
 	run(t, e, engine.Settings{Workers: 4, Tracer: rec})
 
 	want := map[string]bool{}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/secure"
@@ -17,7 +17,7 @@ import (
 
 // untrained is a cohort whose clients answer at once: what their guards and messages cost is all there is.
 type untrained struct {
-	guard   engine.Guard
+	guard   message.Guard
 	took    time.Duration // of the clients, one after the other
 	dropped int           // clients that never upload, the last ones
 }
@@ -33,26 +33,26 @@ func processor() time.Duration {
 
 func (u *untrained) Accept(int, []int) error { return nil }
 
-func (u *untrained) Run(_ context.Context, o engine.Order) ([]engine.Reply, error) {
+func (u *untrained) Run(_ context.Context, o message.Instruction) ([]message.Reply, error) {
 	began := processor()
 	defer func() { u.took += processor() - began }()
-	var out []engine.Reply
+	var out []message.Reply
 	for _, id := range o.Clients {
 		one := o.For(id)
-		r := engine.Reply{Client: id, Down: wire.Size(one.Tensors())}
-		if o.Kind == engine.Ask {
+		r := message.Reply{Client: id, Down: wire.Size(one.Tensors())}
+		if o.Kind == message.Compute {
 			answer, _, err := u.guard.Answer(id, one)
 			if err != nil {
 				return nil, err
 			}
 			r.Upload = method.Upload{N: 1, Extra: answer}
 		} else {
-			if id >= o.Of-u.dropped {
+			if id >= o.Total-u.dropped {
 				continue
 			}
 			r.Upload = method.Upload{N: 16, Shared: tensor.Map{"ctx": methodtest.Values(id, 0.1, 16, 512)}}
 			if u.guard != nil {
-				if err := u.guard.Seal(id, one, &r.Upload, &engine.Stats{}); err != nil {
+				if err := u.guard.Protect(id, one, &r.Upload, &message.Stats{}); err != nil {
 					return nil, err
 				}
 			}
@@ -78,7 +78,7 @@ func BenchmarkRound(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			u := &untrained{dropped: c.dropped}
-			var cohort engine.Cohort = u
+			var cohort message.Cohort = u
 			if c.weighting != "" {
 				conf := secure.Defaults()
 				conf.Threshold = 0.6
@@ -88,7 +88,8 @@ func BenchmarkRound(b *testing.B) {
 				}
 				u.guard, cohort = l.Guard(), l.Around(u)
 			}
-			o := engine.Order{Kind: engine.Train, Of: c.clients, Shared: tensor.Map{"ctx": tensor.New(16, 512)}}
+			o := message.Instruction{Kind: message.Train, Total: c.clients, Shared: tensor.Map{"ctx": tensor.New(16,
+				512)}}
 			for id := range c.clients {
 				o.Clients = append(o.Clients, id)
 			}

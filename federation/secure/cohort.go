@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"maps"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/secagg"
 	"promptfed/runtime/tensor"
@@ -16,7 +16,7 @@ import (
 
 // cohort turns an order to train into the five steps of a session.
 type cohort struct {
-	engine.Cohort
+	message.Cohort
 	l    *Layer
 	p    Place
 	kept progress
@@ -30,13 +30,13 @@ type progress struct {
 }
 
 // Around puts the server's side between the server and a cohort of the same process.
-func (l *Layer) Around(c engine.Cohort) engine.Cohort {
+func (l *Layer) Around(c message.Cohort) message.Cohort {
 	return &cohort{Cohort: c, l: l, p: inProcess(), kept: progress{Peers: secagg.Peers{}}}
 }
 
 // AroundAt is Around for clients elsewhere. A round that was under way when the server ended goes on in the same
 // session, since its clients take no other: with those of the steps that are over, and with the sum if it was made.
-func (l *Layer) AroundAt(p Place) (func(engine.Cohort) engine.Cohort, error) {
+func (l *Layer) AroundAt(p Place) (func(message.Cohort) message.Cohort, error) {
 	old := progress{}
 	if _, err := p.read(RecordFile, &old); err != nil {
 		return nil, err
@@ -44,26 +44,26 @@ func (l *Layer) AroundAt(p Place) (func(engine.Cohort) engine.Cohort, error) {
 	if old.Run != p.Run || old.Peers == nil {
 		old = progress{Run: p.Run, Peers: secagg.Peers{}}
 	}
-	return func(c engine.Cohort) engine.Cohort { return &cohort{Cohort: c, l: l, p: p, kept: old} }, nil
+	return func(c message.Cohort) message.Cohort { return &cohort{Cohort: c, l: l, p: p, kept: old} }, nil
 }
 
 // round is one session under way.
 type round struct {
 	*cohort
-	order   engine.Order
+	order   message.Instruction
 	server  *secagg.Server
 	terms   secagg.Terms
 	model   [sha256.Size]byte
-	out     engine.Reply
+	out     message.Reply
 	refused int // messages that were none
 }
 
 // Run gives one reply for all clients to an order to train, and passes others on.
-func (c *cohort) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
-	if o.Kind != engine.Train {
+func (c *cohort) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+	if o.Kind != message.Train {
 		return c.Cohort.Run(ctx, o)
 	}
-	r := &round{cohort: c, order: o, out: engine.Reply{Client: method.Summed}}
+	r := &round{cohort: c, order: o, out: message.Reply{Client: method.Summed}}
 	err := r.open()
 	if err == nil {
 		err = r.run(ctx)
@@ -71,7 +71,7 @@ func (c *cohort) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error
 	if err != nil {
 		return nil, fmt.Errorf("round %d: %w", o.Round, err)
 	}
-	return []engine.Reply{r.out}, nil
+	return []message.Reply{r.out}, nil
 }
 
 // open begins the round's session, or goes on with it.
@@ -184,8 +184,9 @@ func (r *round) run(ctx context.Context) error {
 // ask runs one step beside training with clients and gives those whose messages were taken.
 func (r *round) ask(ctx context.Context, step string, clients []int, down tensor.Map, name string, take func(int,
 	[]byte) error) ([]int, error) {
-	o := engine.Order{Kind: engine.Ask, Round: r.order.Round, Survey: step, Clients: clients, Of: r.order.Of,
-		Shared: tensor.Map{}, Down: down}
+	o := message.Instruction{Kind: message.Compute, Round: r.order.Round, Statistic: step, Clients: clients,
+		Total:  r.order.Total,
+		Shared: tensor.Map{}, Broadcast: down}
 	return r.send(ctx, o, name, take)
 }
 
@@ -193,13 +194,13 @@ func (r *round) ask(ctx context.Context, step string, clients []int, down tensor
 // in it send their vectors once more, so that what they learned counts, and the sum stays.
 func (r *round) train(ctx context.Context, inboxes map[int]secagg.Envelopes) error {
 	o, made := r.order, r.server.Added()
-	o.Clients, o.Sealed, o.Each = r.server.Dealt(), true, map[int]tensor.Map{}
+	o.Clients, o.Protected, o.PerClient = r.server.Dealt(), true, map[int]tensor.Map{}
 	if made != nil {
 		o.Clients = made
 	}
 	for _, id := range o.Clients {
-		o.Each[id] = pack(inboxName, inboxes[id].Encode())
-		maps.Copy(o.Each[id], r.order.Each[id])
+		o.PerClient[id] = pack(inboxName, inboxes[id].Encode())
+		maps.Copy(o.PerClient[id], r.order.PerClient[id])
 	}
 	_, err := r.send(ctx, o, maskedName, func(id int, b []byte) error {
 		y, err := r.terms.Ring.Decode(b)
@@ -212,7 +213,7 @@ func (r *round) train(ctx context.Context, inboxes map[int]secagg.Envelopes) err
 }
 
 // send runs an order. What a client sends that is no message counts as if it had sent nothing.
-func (r *round) send(ctx context.Context, o engine.Order, name string, take func(int, []byte) error) (took []int,
+func (r *round) send(ctx context.Context, o message.Instruction, name string, take func(int, []byte) error) (took []int,
 	err error) {
 	replies, err := r.Cohort.Run(ctx, o)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/secagg"
 	"promptfed/runtime/tensor"
@@ -142,10 +142,10 @@ func (g *Guard) Summary(id int) Summary {
 }
 
 // Answer does the steps beside training.
-func (g *Guard) Answer(id int, o engine.Order) (answer tensor.Map, ok bool, err error) {
-	steps := map[string]func(*client, engine.Order) (tensor.Map, error){keysStep: (*client).begin,
+func (g *Guard) Answer(id int, o message.Instruction) (answer tensor.Map, ok bool, err error) {
+	steps := map[string]func(*client, message.Instruction) (tensor.Map, error){keysStep: (*client).begin,
 		sharesStep: (*client).share, agreeStep: (*client).agree, revealStep: (*client).reveal}
-	step, ok := steps[o.Survey]
+	step, ok := steps[o.Statistic]
 	if !ok {
 		return nil, false, nil
 	}
@@ -155,14 +155,14 @@ func (g *Guard) Answer(id int, o engine.Order) (answer tensor.Map, ok bool, err 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if o.Survey != keysStep {
+	if o.Statistic != keysStep {
 		err = c.in(o)
 	}
 	if err == nil {
 		answer, err = step(c, o)
 	}
 	if err != nil {
-		return nil, true, c.refuse(o, fmt.Errorf("round %d, client %d, %s: %w", o.Round, id, o.Survey, err))
+		return nil, true, c.refuse(o, fmt.Errorf("round %d, client %d, %s: %w", o.Round, id, o.Statistic, err))
 	}
 	if err := c.keep(); err != nil {
 		return nil, true, err
@@ -171,7 +171,7 @@ func (g *Guard) Answer(id int, o engine.Order) (answer tensor.Map, ok bool, err 
 }
 
 // in finds that an order is not for the session that the client is in.
-func (c *client) in(o engine.Order) error {
+func (c *client) in(o message.Instruction) error {
 	if c.session == nil {
 		return errors.New("this client has no session; it joined later, or forgot it")
 	}
@@ -185,7 +185,7 @@ func (c *client) in(o engine.Order) error {
 const maxListed = 1000
 
 // refuse counts what the client does not do.
-func (c *client) refuse(o engine.Order, why error) error {
+func (c *client) refuse(o message.Instruction, why error) error {
 	if c.Refused++; c.Refused <= maxListed {
 		if err := c.p.list(struct {
 			Round   int    `json:"round"`
@@ -201,8 +201,8 @@ func (c *client) refuse(o engine.Order, why error) error {
 }
 
 // begin starts the session that an order names, or answers again as before. Each round has one.
-func (c *client) begin(o engine.Order) (tensor.Map, error) {
-	b, err := unpack(o.Down, sessionName)
+func (c *client) begin(o message.Instruction) (tensor.Map, error) {
+	b, err := unpack(o.Broadcast, sessionName)
 	if err != nil {
 		return nil, err
 	}
@@ -211,9 +211,9 @@ func (c *client) begin(o engine.Order) (tensor.Map, error) {
 		return nil, err
 	}
 	t.Round, t.Context = o.Round, c.p.context()
-	if o.Of != c.l.clients {
+	if o.Total != c.l.clients {
 		return nil, fmt.Errorf("the server says there are %d clients; by this client's configuration there are %d",
-			o.Of,
+			o.Total,
 			c.l.clients)
 	}
 	if least := c.l.threshold(); t.Threshold != least {
@@ -236,8 +236,8 @@ func (c *client) begin(o engine.Order) (tensor.Map, error) {
 	return pack(keysName, j.Encode()), err
 }
 
-func (c *client) share(o engine.Order) (tensor.Map, error) {
-	b, err := unpack(o.Down, rosterName)
+func (c *client) share(o message.Instruction) (tensor.Map, error) {
+	b, err := unpack(o.Broadcast, rosterName)
 	if err != nil {
 		return nil, err
 	}
@@ -253,8 +253,8 @@ func (c *client) share(o engine.Order) (tensor.Map, error) {
 	return pack(sharesName, e.Encode()), err
 }
 
-func (c *client) agree(o engine.Order) (tensor.Map, error) {
-	b, err := unpack(o.Down, questionName)
+func (c *client) agree(o message.Instruction) (tensor.Map, error) {
+	b, err := unpack(o.Broadcast, questionName)
 	if err != nil {
 		return nil, err
 	}
@@ -266,8 +266,8 @@ func (c *client) agree(o engine.Order) (tensor.Map, error) {
 	return pack(agreedName, s), err
 }
 
-func (c *client) reveal(o engine.Order) (tensor.Map, error) {
-	b, err := unpack(o.Down, signedName)
+func (c *client) reveal(o message.Instruction) (tensor.Map, error) {
+	b, err := unpack(o.Broadcast, signedName)
 	if err != nil {
 		return nil, err
 	}
@@ -294,8 +294,8 @@ func (c *client) reveal(o engine.Order) (tensor.Map, error) {
 	return pack(revealName, a.Encode()), nil
 }
 
-// Seal masks an upload.
-func (g *Guard) Seal(id int, o engine.Order, up *method.Upload, stats *engine.Stats) error {
+// Protect masks an upload.
+func (g *Guard) Protect(id int, o message.Instruction, up *method.Upload, stats *message.Stats) error {
 	c, err := g.of(id)
 	if err != nil {
 		return err
@@ -309,15 +309,16 @@ func (g *Guard) Seal(id int, o engine.Order, up *method.Upload, stats *engine.St
 	if err := c.keep(); err != nil {
 		return err
 	}
-	*up, *stats = method.Upload{Client: id, N: 1, Shared: tensor.Map{}, Extra: pack(maskedName, masked)}, engine.Stats{}
+	*up, *stats = method.Upload{Client: id, N: 1, Shared: tensor.Map{}, Extra: pack(maskedName, masked)},
+		message.Stats{}
 	return nil
 }
 
-func (c *client) mask(o engine.Order, up method.Upload, loss float64) ([]byte, error) {
+func (c *client) mask(o message.Instruction, up method.Upload, loss float64) ([]byte, error) {
 	if err := c.in(o); err != nil {
 		return nil, err
 	}
-	b, err := unpack(o.Each[c.id], inboxName)
+	b, err := unpack(o.PerClient[c.id], inboxName)
 	if err != nil {
 		return nil, err
 	}
@@ -325,8 +326,8 @@ func (c *client) mask(o engine.Order, up method.Upload, loss float64) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	for name := range o.Each[c.id] {
-		if !strings.HasPrefix(name, engine.GuardPart+"/") && c.l.c.Surveys != "clear" {
+	for name := range o.PerClient[c.id] {
+		if !strings.HasPrefix(name, message.GuardPart+"/") && c.l.c.Surveys != "clear" {
 			return nil, fmt.Errorf("the order has %s for this client alone; what clients train from must be the same "+
 				"for all", name)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/secure"
 	"promptfed/runtime/tensor"
@@ -26,8 +27,8 @@ func TestHostileClient(t *testing.T) {
 		for i, b := range broken {
 			e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
 			e.Plan.Rounds = 1
-			r := run(t, e, flaky{change: func(o engine.Order, r *engine.Reply) {
-				if r.Client == 2 && (o.Survey == step || o.Kind == engine.Train && step == "train") {
+			r := run(t, e, flaky{change: func(o message.Instruction, r *message.Reply) {
+				if r.Client == 2 && (o.Statistic == step || o.Kind == message.Train && step == "train") {
 					r.Upload.Extra = b
 				}
 			}}.around(l))
@@ -41,8 +42,8 @@ func TestHostileClient(t *testing.T) {
 		}
 	}
 	e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
-	_, err := engine.Run(context.Background(), e, flaky{change: func(o engine.Order, r *engine.Reply) {
-		if r.Client == 2 && o.Kind == engine.Train {
+	_, err := engine.Run(context.Background(), e, flaky{change: func(o message.Instruction, r *message.Reply) {
+		if r.Client == 2 && o.Kind == message.Train {
 			x := r.Upload.Extra["guard/masked"].Clone()
 			x.Ints[1] ^= 1 << 46 // of the first number, which has six bytes
 			r.Upload.Extra = tensor.Map{"guard/masked": x}
@@ -60,31 +61,32 @@ func TestGuardGivesOneVector(t *testing.T) {
 	guard := l.Guard()
 	set := over(l, false)
 	set.Guard = guard
-	var train engine.Order
+	var train message.Instruction
 	var sent tensor.Map
-	set.Around = func(c engine.Cohort) engine.Cohort {
-		return l.Around(flaky{Cohort: c, seen: func(o engine.Order, r []engine.Reply) {
-			if o.Kind == engine.Train {
+	set.Wrap = func(c message.Cohort) message.Cohort {
+		return l.Around(flaky{Cohort: c, seen: func(o message.Instruction, r []message.Reply) {
+			if o.Kind == message.Train {
 				train, sent = o, r[0].Upload.Extra
 			}
 		}})
 	}
 	run(t, e, set)
 	up := method.Upload{N: 3, Shared: train.Shared.Clone().Scale(2)}
-	if err := guard.Seal(0, train, &up, &engine.Stats{}); err != nil || !slices.Equal(up.Extra["guard/masked"].Ints,
+	if err := guard.Protect(0, train, &up, &message.Stats{}); err != nil || !slices.Equal(up.Extra["guard/masked"].Ints,
 		sent["guard/masked"].Ints) || len(up.Shared) > 0 {
 		t.Errorf("%v, %v", up, err)
 	}
-	train.Each = map[int]tensor.Map{0: train.Each[1]}
+	train.PerClient = map[int]tensor.Map{0: train.PerClient[1]}
 	up = method.Upload{N: 3, Shared: train.Shared.Clone().Scale(2)}
-	if err := guard.Seal(0, train, &up, &engine.Stats{}); err == nil || len(up.Shared) == 0 {
+	if err := guard.Protect(0, train, &up, &message.Stats{}); err == nil || len(up.Shared) == 0 {
 		t.Error("another inbox was taken in the same session")
 	}
-	if err := guard.Seal(9, train, &up, &engine.Stats{}); err == nil || !strings.Contains(err.Error(), "no session") {
+	if err := guard.Protect(9, train, &up, &message.Stats{}); err == nil || !strings.Contains(err.Error(),
+		"no session") {
 		t.Errorf("%v", err)
 	}
 	train.Round = 7
-	if err := guard.Seal(0, train, &up, &engine.Stats{}); err == nil {
+	if err := guard.Protect(0, train, &up, &message.Stats{}); err == nil {
 		t.Error("an order of another round was taken")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/secagg"
 	"promptfed/runtime/tensor"
@@ -65,7 +65,8 @@ func (s *liar) terms(round int) secagg.Terms {
 
 // ask asks one client, and gives its words.
 func (s *liar) ask(k, round int, step string, down tensor.Map, name string) ([]byte, error) {
-	m, _, err := s.guards[k].Answer(k, engine.Order{Kind: engine.Ask, Survey: step, Round: round, Of: 5, Down: down})
+	m, _, err := s.guards[k].Answer(k, message.Instruction{Kind: message.Compute, Statistic: step, Round: round,
+		Total: 5, Broadcast: down})
 	if err != nil {
 		return nil, err
 	}
@@ -97,23 +98,23 @@ func (s *liar) roster(t secagg.Terms, clients ...int) secagg.Roster {
 }
 
 // train is an order to train with what all others sent.
-func (s *liar) train(k, round int, sent map[int]secagg.Envelopes) engine.Order {
+func (s *liar) train(k, round int, sent map[int]secagg.Envelopes) message.Instruction {
 	in := secagg.Envelopes{}
 	for from, e := range sent {
 		if from != k {
 			in[from] = e[k]
 		}
 	}
-	return engine.Order{Kind: engine.Train, Round: round, Of: 5, Shared: s.shared,
-		Each: map[int]tensor.Map{k: pack(inboxName, in.Encode())}}
+	return message.Instruction{Kind: message.Train, Round: round, Total: 5, Shared: s.shared,
+		PerClient: map[int]tensor.Map{k: pack(inboxName, in.Encode())}}
 }
 
 // upload has a client train; it moves by 0.1 each time that it does.
-func (s *liar) upload(k int, o engine.Order) ([]byte, error) {
+func (s *liar) upload(k int, o message.Instruction) ([]byte, error) {
 	moved := o.Shared.Clone()
 	moved["a"].Data[0] += 0.1
 	up := method.Upload{Client: k, N: 1, Shared: moved}
-	if err := s.guards[k].Seal(k, o, &up, &engine.Stats{}); err != nil {
+	if err := s.guards[k].Protect(k, o, &up, &message.Stats{}); err != nil {
 		return nil, err
 	}
 	return unpack(up.Extra, maskedName)
@@ -140,8 +141,9 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	s.refuses(err, "the server's threshold is 2; by this client's configuration a sum must hold 3 of 5")
 	_, err = s.ask(0, 4, keysStep, session(high), keysName)
 	s.refuses(err, "the server's threshold is 5")
-	_, _, err = s.guards[0].Answer(0, engine.Order{Kind: engine.Ask, Survey: keysStep, Round: 4, Of: 2,
-		Down: session(first)})
+	_, _, err = s.guards[0].Answer(0, message.Instruction{Kind: message.Compute, Statistic: keysStep, Round: 4,
+		Total:     2,
+		Broadcast: session(first)})
 	s.refuses(err, "the server says there are 2 clients; by this client's configuration there are 5")
 
 	r := s.roster(first, all...)
@@ -203,11 +205,11 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 
 	o := s.train(0, 4, sent)
 	own := o
-	own.Each = map[int]tensor.Map{0: pack(inboxName, nil)}
-	for name, x := range o.Each[0] {
-		own.Each[0][name] = x
+	own.PerClient = map[int]tensor.Map{0: pack(inboxName, nil)}
+	for name, x := range o.PerClient[0] {
+		own.PerClient[0][name] = x
 	}
-	own.Each[0]["mean"] = tensor.New(1)
+	own.PerClient[0]["mean"] = tensor.New(1)
 	twice("mean for this client alone", func() error { _, err := s.upload(0, own); return err })
 	few := s.train(0, 4, map[int]secagg.Envelopes{1: sent[1]})
 	twice("2 clients sent shares; 3 must stay", func() error { _, err := s.upload(0, few); return err })
@@ -342,7 +344,7 @@ func FuzzGuard(f *testing.F) {
 		sent[k], _ = secagg.DecodeEnvelopes(b)
 	}
 	o := s.train(0, 0, sent)
-	inbox, _ := unpack(o.Each[0], inboxName)
+	inbox, _ := unpack(o.PerClient[0], inboxName)
 	masked := s.must(s.upload(0, o))
 	q := secagg.Question{Survivors: []int{0, 1, 2}}
 	signed := s.must(s.ask(0, 0, agreeStep, pack(questionName, q.Encode()), agreedName))
@@ -356,7 +358,7 @@ func FuzzGuard(f *testing.F) {
 		s.t = t
 		if int(which)%(len(steps)+1) == len(steps) {
 			bad := o
-			bad.Each = map[int]tensor.Map{0: pack(inboxName, b)}
+			bad.PerClient = map[int]tensor.Map{0: pack(inboxName, b)}
 			if y, err := s.upload(0, bad); err == nil && !bytes.Equal(y, masked) {
 				t.Error("a second vector")
 			}

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/runtime/tensor"
 )
 
@@ -15,16 +15,16 @@ const (
 	agreeStep  = "secagg-agree"
 	revealStep = "secagg-reveal"
 
-	sessionName  = engine.GuardPart + "/session"
-	keysName     = engine.GuardPart + "/keys"
-	rosterName   = engine.GuardPart + "/roster"
-	sharesName   = engine.GuardPart + "/shares"
-	inboxName    = engine.GuardPart + "/inbox"
-	maskedName   = engine.GuardPart + "/masked"
-	questionName = engine.GuardPart + "/question"
-	agreedName   = engine.GuardPart + "/agreed"
-	signedName   = engine.GuardPart + "/signed"
-	revealName   = engine.GuardPart + "/reveal"
+	sessionName  = message.GuardPart + "/session"
+	keysName     = message.GuardPart + "/keys"
+	rosterName   = message.GuardPart + "/roster"
+	sharesName   = message.GuardPart + "/shares"
+	inboxName    = message.GuardPart + "/inbox"
+	maskedName   = message.GuardPart + "/masked"
+	questionName = message.GuardPart + "/question"
+	agreedName   = message.GuardPart + "/agreed"
+	signedName   = message.GuardPart + "/signed"
+	revealName   = message.GuardPart + "/reveal"
 )
 
 // pack puts bytes into a tensor, eight to a number, behind their count: only tensors travel.

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/secagg"
 	"promptfed/federation/wire"
 	"promptfed/runtime/atomicfile"
@@ -102,10 +102,10 @@ func (p Place) list(v any) error {
 }
 
 // modelOf is the digest of what the clients of a round train from, which must be the same for all.
-func modelOf(o engine.Order) (sum [sha256.Size]byte, err error) {
+func modelOf(o message.Instruction) (sum [sha256.Size]byte, err error) {
 	down := tensor.Map{}
-	for name, t := range o.Down {
-		if !strings.HasPrefix(name, engine.GuardPart+"/") {
+	for name, t := range o.Broadcast {
+		if !strings.HasPrefix(name, message.GuardPart+"/") {
 			down[name] = t
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/secure"
@@ -19,7 +21,7 @@ type options = map[string]any
 var config = secure.Config{Threshold: 0.6, Bits: 24, Clip: 1, Beside: 16, Examples: 1 << 16}
 
 // experiment is a stack on five toy clients, and the layer for it.
-func experiment(t *testing.T, c secure.Config, base string, with []string, o options) (*engine.Experiment,
+func experiment(t *testing.T, c secure.Config, base string, with []string, o options) (*spec.Experiment,
 	*secure.Layer) {
 	t.Helper()
 	m, err := methods.Build(base, with, o)
@@ -34,16 +36,16 @@ func experiment(t *testing.T, c secure.Config, base string, with []string, o opt
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &engine.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(4, 9,
-		3, 5, 6), Plan: engine.Plan{Rounds: 3, TestEvery: 3, Seed: 5},
-		Training: engine.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}, l
+	return &spec.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(4, 9,
+		3, 5, 6), Plan: spec.Plan{Rounds: 3, TestEvery: 3, Seed: 5},
+		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}, l
 }
 
 func over(l *secure.Layer, encode bool) engine.Settings {
-	return engine.Settings{Workers: 2, Encode: encode, Guard: l.Guard(), Around: l.Around}
+	return engine.Settings{Workers: 2, Encode: encode, Guard: l.Guard(), Wrap: l.Around}
 }
 
-func run(t *testing.T, e *engine.Experiment, set engine.Settings) *engine.Result {
+func run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
 	t.Helper()
 	r, err := engine.Run(context.Background(), e, set)
 	if err != nil {
@@ -115,19 +117,19 @@ func TestSameAsPlain(t *testing.T) {
 
 // flaky loses some clients' answers to some steps, or changes them.
 type flaky struct {
-	engine.Cohort
+	message.Cohort
 	lose   map[string][]int
-	change func(o engine.Order, r *engine.Reply)
-	seen   func(o engine.Order, r []engine.Reply)
+	change func(o message.Instruction, r *message.Reply)
+	seen   func(o message.Instruction, r []message.Reply)
 }
 
-func (f flaky) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
+func (f flaky) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	replies, err := f.Cohort.Run(ctx, o)
-	name := o.Survey
-	if o.Kind == engine.Train {
+	name := o.Statistic
+	if o.Kind == message.Train {
 		name = "train"
 	}
-	replies = slices.DeleteFunc(replies, func(r engine.Reply) bool { return slices.Contains(f.lose[name], r.Client) })
+	replies = slices.DeleteFunc(replies, func(r message.Reply) bool { return slices.Contains(f.lose[name], r.Client) })
 	for i := range replies {
 		if f.change != nil {
 			f.change(o, &replies[i])
@@ -141,7 +143,7 @@ func (f flaky) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) 
 
 func (f flaky) around(l *secure.Layer) engine.Settings {
 	set := over(l, false)
-	set.Around = func(c engine.Cohort) engine.Cohort {
+	set.Wrap = func(c message.Cohort) message.Cohort {
 		f.Cohort = c
 		return l.Around(f)
 	}
@@ -178,14 +180,14 @@ func TestServerSeesNoUpload(t *testing.T) {
 	e, l := experiment(t, config, "promptfl", nil, options{"tokens": 3})
 	e.Plan.Rounds = 1
 	n := 0
-	run(t, e, flaky{seen: func(o engine.Order, replies []engine.Reply) {
+	run(t, e, flaky{seen: func(o message.Instruction, replies []message.Reply) {
 		for _, r := range replies {
-			if o.Kind == engine.Test {
+			if o.Kind == message.Test {
 				continue
 			}
 			n++
-			if len(r.Upload.Shared) > 0 || r.Upload.N != 1 || r.Stats != (engine.Stats{}) {
-				t.Errorf("%s %s: %+v", o.Kind, o.Survey, r)
+			if len(r.Upload.Shared) > 0 || r.Upload.N != 1 || r.Stats != (message.Stats{}) {
+				t.Errorf("%s %s: %+v", o.Kind, o.Statistic, r)
 			}
 			for name, x := range r.Upload.Extra {
 				if !strings.HasPrefix(name, "guard/") || !x.IsInt() {

@@ -12,15 +12,16 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 )
 
 // Part is what a client does with its orders.
 type Part interface {
 	// Answer does what an order asks, as engine.Worker.Answer.
-	Answer(ctx context.Context, o engine.Order, s engine.State) (engine.Reply, *engine.State, error)
+	Answer(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply, *message.ClientState,
+		error)
 	// Finish gets the last shared parameters and what the client remembers in the end.
-	Finish(o engine.Order, s engine.State) error
+	Finish(o message.Instruction, s message.ClientState) error
 }
 
 // role is what an agent is for: to be a client, or to do jobs of a worker.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/transport"
 	"promptfed/runtime/safetensors"
 )
@@ -44,8 +46,8 @@ func TestOneBadOfThree(t *testing.T) {
 		s.set.Deadline = 0 // nobody is waited for
 		s.part = func(client int, p transport.Local) transport.Part {
 			if client == 1 {
-				return hostile{p, engine.Train,
-					func(r *engine.Reply) { r.Upload.Shared["global"].Data[0] = float32(math.NaN()) }}
+				return hostile{p, message.Train,
+					func(r *message.Reply) { r.Upload.Shared["global"].Data[0] = float32(math.NaN()) }}
 			}
 			return p
 		}
@@ -54,7 +56,7 @@ func TestOneBadOfThree(t *testing.T) {
 	bad(s)
 	s.set.Quorum = 0.8
 	s.run()
-	got, _, err := safetensors.ReadFile(filepath.Join(s.dir, engine.PromptsFile))
+	got, _, err := safetensors.ReadFile(filepath.Join(s.dir, record.PromptsFile))
 	if err != nil || bytesOf(t, got.Under("shared")) != bytesOf(t, r.Prompts.Under("shared")) {
 		t.Errorf("%v: the others learned something else", err)
 	}
@@ -74,18 +76,18 @@ func TestOneBadOfThree(t *testing.T) {
 // Where the only client that is asked fails, the round has no upload and the run goes on; so it does where the method
 // fails over that one's extras.
 func TestTheOnlyClientFails(t *testing.T) {
-	for i, spoil := range []func(r *engine.Reply){
-		func(r *engine.Reply) { r.Upload.N = 0 },
-		func(r *engine.Reply) { clear(r.Upload.Extra) },
+	for i, spoil := range []func(r *message.Reply){
+		func(r *message.Reply) { r.Upload.N = 0 },
+		func(r *message.Reply) { clear(r.Upload.Extra) },
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			e := stack{"promptfl", []string{"scaffold"}, nil}.toy(t)
 			e.Plan.Participation, e.Plan.Rounds = 0.25, 4
 			s := newSite(t, e)
 			s.set.Quorum = 0.8
-			s.part = func(client int, p transport.Local) transport.Part { return hostile{p, engine.Train, spoil} }
+			s.part = func(client int, p transport.Local) transport.Part { return hostile{p, message.Train, spoil} }
 			s.run()
-			records, err := engine.Records(s.dir)
+			records, err := record.Records(s.dir)
 			if err != nil || len(records) != 4 {
 				t.Fatal(len(records), err)
 			}

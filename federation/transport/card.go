@@ -3,17 +3,18 @@ package transport
 import (
 	"time"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
 )
 
 // Card is what a client says of itself to join.
 type Card struct {
 	introduction
-	Terms    engine.Terms  `json:"terms"`
-	Member   engine.Member `json:"member"`
-	Backbone string        `json:"backbone"` // digest of the backbone's files
-	Tokens   string        `json:"tokens"`   // digest of the classes' text tokens
-	Examples int           `json:"examples"` // that it trains on; no upload may weigh more
+	Terms    spec.RunSpec        `json:"terms"`
+	Member   message.Participant `json:"member"`
+	Backbone string              `json:"backbone"` // digest of the backbone's files
+	Tokens   string              `json:"tokens"`   // digest of the classes' text tokens
+	Examples int                 `json:"examples"` // that it trains on; no upload may weigh more
 }
 
 // introduction is what every member says of itself to join.

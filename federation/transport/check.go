@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/runtime/tensor"
 )
 
@@ -48,8 +48,8 @@ func (c content) check() error {
 }
 
 func (o order) check() error {
-	switch k := engine.Kind(o.Kind); {
-	case k != engine.Train && k != engine.Ask && !k.Tests() && o.Kind != endKind:
+	switch k := message.Kind(o.Kind); {
+	case k != message.Train && k != message.Compute && !k.Tests() && o.Kind != endKind:
 		return fmt.Errorf("unknown kind of order %.50q", o.Kind)
 	case o.Round < 0 || o.Round > maxRound || o.Client < 0 || o.Client >= o.Of || o.Of > maxClient:
 		return fmt.Errorf("round %d for client %d of %d", o.Round, o.Client, o.Of)

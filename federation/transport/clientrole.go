@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 )
 
 // clientRole is that of an agent that is a client: what it remembers is in its folder.
@@ -73,24 +73,24 @@ func (c *clientRole) work(ctx context.Context, a *Agent, j *job) (*answer, error
 }
 
 // compute is the client's part.
-func (c *clientRole) compute(ctx context.Context, a *Agent, j *job, s engine.State) (engine.Reply, error) {
+func (c *clientRole) compute(ctx context.Context, a *Agent, j *job, s message.ClientState) (message.Reply, error) {
 	body, err := a.content(ctx, j, c.vault.pieces)
 	if err != nil {
-		return engine.Reply{}, err
+		return message.Reply{}, err
 	}
 	m, err := j.order.content.tensors(body)
 	if err != nil {
-		return engine.Reply{}, err
+		return message.Reply{}, err
 	}
 	o, err := j.order.asked().With(m)
 	if err != nil {
-		return engine.Reply{}, err
+		return message.Reply{}, err
 	}
 	if j.Kind == endKind {
 		if err := c.part.Finish(o, s); err != nil {
-			return engine.Reply{}, err
+			return message.Reply{}, err
 		}
-		return engine.Reply{}, c.vault.finish()
+		return message.Reply{}, c.vault.finish()
 	}
 	r, next, err := c.part.Answer(ctx, o, s)
 	if err == nil && next != nil {

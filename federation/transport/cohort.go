@@ -14,19 +14,19 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 )
 
-var _ engine.Remote = (*Hub)(nil)
+var _ message.Remote = (*Hub)(nil)
 
 // collection is an order on its way and what came back.
 type collection struct {
-	order  engine.Order
-	given  map[int]string       // identities of the order as clients were given it
-	got    map[int]engine.Reply // by client
-	failed map[int]string       // why a client has no answer
-	wake   chan struct{}        // something changed
-	again  map[int]bool         // clients that are to be given the order
+	order  message.Instruction
+	given  map[int]string        // identities of the order as clients were given it
+	got    map[int]message.Reply // by client
+	failed map[int]string        // why a client has no answer
+	wake   chan struct{}         // something changed
+	again  map[int]bool          // clients that are to be given the order
 
 	once   sync.Once
 	common content // what all clients get
@@ -39,11 +39,11 @@ func (c *collection) waits(client int) bool {
 	return c.given[client] != "" && !got && c.failed[client] == ""
 }
 
-// Members are the clients as they joined.
-func (h *Hub) Members() []engine.Member {
+// Participants are the clients as they joined.
+func (h *Hub) Participants() []message.Participant {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := make([]engine.Member, len(h.known))
+	out := make([]message.Participant, len(h.known))
 	for i, k := range h.known {
 		out[i] = k.Member
 	}
@@ -115,7 +115,7 @@ func Need(quorum float64, clients int) int {
 //
 // Where all that were asked failed there are no replies, and no error. Replies that go beyond what all of them together
 // make likely are refused after that; see limits.
-func (h *Hub) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
+func (h *Hub) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	replies, err := h.collect(ctx, o, h.set.Quorum, 0)
 	if err != nil {
 		return nil, err
@@ -124,8 +124,8 @@ func (h *Hub) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
 }
 
 // collect is Run; tries, unless 0, bounds how often the order is given.
-func (h *Hub) collect(ctx context.Context, o engine.Order, quorum float64, tries int) ([]engine.Reply, error) {
-	c := &collection{order: o, given: map[int]string{}, got: map[int]engine.Reply{}, failed: map[int]string{},
+func (h *Hub) collect(ctx context.Context, o message.Instruction, quorum float64, tries int) ([]message.Reply, error) {
+	c := &collection{order: o, given: map[int]string{}, got: map[int]message.Reply{}, failed: map[int]string{},
 		again: map[int]bool{}, wake: make(chan struct{}, 1)}
 	h.mu.Lock()
 	for _, k := range o.Clients {
@@ -297,14 +297,14 @@ func (h *Hub) release() {
 }
 
 // replied closes a collection.
-func (h *Hub) replied(c *collection) []engine.Reply {
+func (h *Hub) replied(c *collection) []message.Reply {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.release()
-	var out []engine.Reply
+	var out []message.Reply
 	for _, k := range slices.Sorted(maps.Keys(c.got)) {
 		out = append(out, c.got[k])
-		if c.order.Kind == engine.Train {
+		if c.order.Kind == message.Train {
 			h.trained[k] = c.given[k]
 		}
 	}

@@ -9,7 +9,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
 )
 
 // DispatcherSettings say what a run tells its workers.
@@ -17,7 +19,7 @@ type DispatcherSettings struct {
 	Queue    string // its name, in subjects; one run at a time has it
 	Dir      string // of tensors on their way; empty for that of temporary files
 	Config   []byte // of the run, as workers open it
-	Footing  engine.Footing
+	Footing  spec.Compatibility
 	Identity Identity // by which orders are signed and workers known
 	Limit    int      // bytes of tensors that travel in a message; 0 for DefaultLimit
 	Largest  int      // bytes of tensors that are taken from a worker, or given to one, at most; 0 for LargestJob
@@ -178,7 +180,7 @@ func (d *Dispatcher) watch(over <-chan struct{}) {
 	}
 }
 
-var _ engine.Answerer = (*Dispatcher)(nil)
+var _ local.RemoteExecutor = (*Dispatcher)(nil)
 
 const (
 	tries   = 3  // that a job may fail on workers before the run does
@@ -188,24 +190,24 @@ const (
 // assignment is a job that is to be done.
 type assignment struct {
 	ctx    context.Context
-	order  engine.Order
+	order  message.Instruction
 	client int
-	state  func() (engine.State, error)
+	state  func() (message.ClientState, error)
 	done   chan outcome // gets one for each time that a slot takes the job
 }
 
 // outcome is how a job ended.
 type outcome struct {
-	reply engine.Reply
-	next  *engine.State
+	reply message.Reply
+	next  *message.ClientState
 	err   error
 	fatal bool // another worker cannot do better
 	lost  bool // with the worker
 }
 
-// Answer has an order done by some worker.
-func (d *Dispatcher) Answer(ctx context.Context, client *engine.Client, o engine.Order,
-	state func() (engine.State, error)) (engine.Reply, *engine.State, error) {
+// Execute has an order done by some worker.
+func (d *Dispatcher) Execute(ctx context.Context, client *spec.Client, o message.Instruction,
+	state func() (message.ClientState, error)) (message.Reply, *message.ClientState, error) {
 	a := &assignment{ctx: ctx, order: o, client: client.ID, state: state, done: make(chan outcome, 1)}
 	for failed, lost := 0, 0; ; {
 		var out outcome
@@ -230,7 +232,7 @@ func (d *Dispatcher) Answer(ctx context.Context, client *engine.Client, o engine
 			out.fatal = true
 		}
 		if out.fatal {
-			return engine.Reply{Client: client.ID}, nil, out.err
+			return message.Reply{Client: client.ID}, nil, out.err
 		}
 		d.log.Warn("a job failed; it is given again", "round", o.Round, "client", client.ID, "reason", out.err)
 	}

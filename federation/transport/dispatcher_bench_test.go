@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/transport"
 	"promptfed/runtime/tensor"
@@ -20,10 +20,11 @@ func BenchmarkJob(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			f := newFarm(b, e)
 			f.around = func(int, transport.Job) transport.Job {
-				return func(_ context.Context, client int, o engine.Order, _ engine.State) (engine.Reply, *engine.State,
+				return func(_ context.Context, client int, o message.Instruction, _ message.ClientState) (message.Reply,
+					*message.ClientState,
 					error) {
 					up := method.Upload{Client: client, N: 9, Shared: o.Shared}
-					return engine.Reply{Client: client, Upload: up}, &engine.State{Own: o.Shared}, nil
+					return message.Reply{Client: client, Upload: up}, &message.ClientState{Own: o.Shared}, nil
 				}
 			}
 			ctx, cancel := context.WithCancel(within(b, 10*time.Minute))
@@ -36,11 +37,11 @@ func BenchmarkJob(b *testing.B) {
 				f.start(ctx, k, max(1, parallel/2))
 			}
 			prompts := tensor.Map{"ctx": tensor.New(16, 512)}
-			o := engine.Order{Kind: engine.Train, Clients: []int{1}, Of: 4, Shared: prompts}
+			o := message.Instruction{Kind: message.Train, Clients: []int{1}, Total: 4, Shared: prompts}
 			job := func(round int) {
 				o := o
 				o.Round = round
-				if _, _, err := c.Answer(ctx, e.Clients[1], o, remembers(prompts)); err != nil {
+				if _, _, err := c.Execute(ctx, e.Clients[1], o, remembers(prompts)); err != nil {
 					b.Error(err)
 				}
 			}
@@ -80,6 +81,6 @@ func BenchmarkJob(b *testing.B) {
 }
 
 // remembers is what a client remembers that has prompts of its own.
-func remembers(own tensor.Map) func() (engine.State, error) {
-	return func() (engine.State, error) { return engine.State{Own: own}, nil }
+func remembers(own tensor.Map) func() (message.ClientState, error) {
+	return func() (message.ClientState, error) { return message.ClientState{Own: own}, nil }
 }

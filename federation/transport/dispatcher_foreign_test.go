@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/transport"
 )
 
@@ -40,8 +40,9 @@ func TestDispatcherOverForeignServer(t *testing.T) {
 			}
 			var restarted atomic.Bool
 			f.around = func(_ int, do transport.Job) transport.Job {
-				return func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply,
-					*engine.State, error) {
+				return func(ctx context.Context, client int, o message.Instruction,
+					s message.ClientState) (message.Reply,
+					*message.ClientState, error) {
 					if o.Round == 1 && restarted.CompareAndSwap(false, true) {
 						n.Shutdown()
 						n.WaitForShutdown()

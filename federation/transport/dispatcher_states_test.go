@@ -12,7 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/transport"
 	"promptfed/runtime/tensor"
@@ -57,9 +58,10 @@ func TestDispatcherLargeStates(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- w.Run(ctx, nc, inv, transport.WorkerInfo{Host: "h", Jobs: 1, Footing: footing(e)},
-			func(_ context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+			func(_ context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
+				*message.ClientState, error) {
 				s.Own["ctx"].Data[1]++
-				return engine.Reply{Client: client, Upload: method.Upload{Client: client, N: 1, Shared: o.Shared}}, &s,
+				return message.Reply{Client: client, Upload: method.Upload{Client: client, N: 1, Shared: o.Shared}}, &s,
 					nil
 			})
 	}()
@@ -67,15 +69,15 @@ func TestDispatcherLargeStates(t *testing.T) {
 	var all sync.WaitGroup
 	for k := range clients {
 		all.Go(func() {
-			o := engine.Order{Kind: engine.Train, Of: clients, Clients: []int{k},
+			o := message.Instruction{Kind: message.Train, Total: clients, Clients: []int{k},
 				Shared: tensor.Map{"ctx": tensor.New(16, 512)}}
-			_, next, err := d.Answer(ctx, &engine.Client{ID: k}, o, func() (engine.State, error) {
+			_, next, err := d.Execute(ctx, &spec.Client{ID: k}, o, func() (message.ClientState, error) {
 				if n := read.Add(1); n > most.Load() {
 					most.Store(n)
 				}
 				own := tensor.New(size / 4)
 				own.Data[0], own.Data[1] = float32(k), float32(10*k)
-				return engine.State{Own: tensor.Map{"ctx": own}}, nil
+				return message.ClientState{Own: tensor.Map{"ctx": own}}, nil
 			})
 			read.Add(-1)
 			if err != nil {

@@ -13,6 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/transport"
 )
 
@@ -59,7 +61,8 @@ func TestDispatcherLosesWorkers(t *testing.T) {
 	inside, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	f.around = func(worker int, do transport.Job) transport.Job {
-		return func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State,
+		return func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
+			*message.ClientState,
 			error) {
 			if worker == 0 && o.Round == 1 {
 				f.jobs.Add(1)
@@ -135,7 +138,7 @@ func TestDispatcherResumes(t *testing.T) {
 	go func() { ended <- f.work(ctx, nc, id, 0, 2) }()
 	stopped, stop := context.WithCancel(ctx)
 	_, _, _, err = f.run(stopped, func(s *engine.Settings) {
-		s.OnRound = func(engine.Record) { stop() }
+		s.OnRound = func(record.Record) { stop() }
 	})
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
@@ -177,7 +180,7 @@ func TestDispatcherRefuses(t *testing.T) {
 		"data: the run has": func(c *transport.WorkerInfo) {
 			c.Footing.Digests = map[string]string{"data": "xyz"}
 		},
-		"seed: the server has":     func(c *transport.WorkerInfo) { c.Footing.Terms.Seed++ },
+		"seed: the server has":     func(c *transport.WorkerInfo) { c.Footing.RunSpec.Seed++ },
 		"fingerprint: the run has": func(c *transport.WorkerInfo) { c.Footing.Fingerprint = "0" },
 		"0 jobs at a time":         func(c *transport.WorkerInfo) { c.Jobs = 0 },
 	} {
@@ -217,10 +220,11 @@ func TestDispatcherFailures(t *testing.T) {
 	var left atomic.Int64
 	left.Store(2)
 	f.around = func(_ int, do transport.Job) transport.Job {
-		return func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State,
+		return func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
+			*message.ClientState,
 			error) {
 			if client == 2 && left.Add(-1) >= 0 {
-				return engine.Reply{}, nil, errors.New("no memory")
+				return message.Reply{}, nil, errors.New("no memory")
 			}
 			return do(ctx, client, o, s)
 		}

@@ -14,6 +14,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/transport"
 )
@@ -21,7 +25,7 @@ import (
 // farm is a run with a queue, and its workers.
 type farm struct {
 	t    testing.TB
-	e    *engine.Experiment
+	e    *spec.Experiment
 	dir  string
 	nats *transport.Embedded
 	conn *nats.Conn // of the run
@@ -36,7 +40,7 @@ type farm struct {
 	around func(worker int, do transport.Job) transport.Job
 }
 
-func newFarm(t testing.TB, e *engine.Experiment) *farm {
+func newFarm(t testing.TB, e *spec.Experiment) *farm {
 	f := &farm{t: t, e: e, dir: t.TempDir(), log: &logs{}}
 	f.set = transport.DispatcherSettings{Queue: "toy", Config: []byte("name: toy\n"), Footing: footing(e),
 		Log: f.log.logger()}
@@ -57,8 +61,8 @@ func newFarm(t testing.TB, e *engine.Experiment) *farm {
 	return f
 }
 
-func footing(e *engine.Experiment) engine.Footing {
-	return engine.Footing{Program: "1", Platform: "p", Fingerprint: e.Fingerprint(), Terms: e.Terms(),
+func footing(e *spec.Experiment) spec.Compatibility {
+	return spec.Compatibility{Program: "1", Platform: "p", Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),
 		Digests: map[string]string{"data": "abc"}}
 }
 
@@ -85,11 +89,12 @@ func (f *farm) work(ctx context.Context, nc *nats.Conn, id string, worker, jobs 
 	if err != nil {
 		return err
 	}
-	w := engine.NewWorker(f.e, f.each)
+	w := local.NewWorker(f.e, f.each.Worker())
 	defer w.Close()
-	job := func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+	job := func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
+		*message.ClientState, error) {
 		f.jobs.Add(1)
-		return w.Answer(ctx, f.e.Clients[client], o, s)
+		return w.Execute(ctx, f.e.Clients[client], o, s)
 	}
 	if f.around != nil {
 		job = f.around(worker, job)
@@ -128,7 +133,7 @@ func (f *farm) run(ctx context.Context, change ...func(*engine.Settings)) (promp
 	if err != nil {
 		return "", "", totals, err
 	}
-	set := engine.Settings{Dir: filepath.Join(f.dir, "run"), Workers: 64, Elsewhere: c}
+	set := engine.Settings{Dir: filepath.Join(f.dir, "run"), Workers: 64, Executor: c}
 	for _, f := range change {
 		f(&set)
 	}
@@ -138,19 +143,19 @@ func (f *farm) run(ctx context.Context, change ...func(*engine.Settings)) (promp
 	if err != nil {
 		return "", "", totals, err
 	}
-	b, err := os.ReadFile(filepath.Join(set.Dir, engine.PromptsFile))
+	b, err := os.ReadFile(filepath.Join(set.Dir, record.PromptsFile))
 	return string(b), timeless(f.t, r.Records), totals, err
 }
 
 // alone is what the same experiment gives in one process.
-func alone(t testing.TB, e *engine.Experiment) (prompts, records string) {
+func alone(t testing.TB, e *spec.Experiment) (prompts, records string) {
 	t.Helper()
 	dir := t.TempDir()
 	r, err := engine.Run(context.Background(), e, engine.Settings{Dir: dir, Workers: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := os.ReadFile(filepath.Join(dir, engine.PromptsFile))
+	b, err := os.ReadFile(filepath.Join(dir, record.PromptsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,8 +170,8 @@ func within(t testing.TB, d time.Duration) context.Context {
 }
 
 // examined gives an experiment an exam, on the examples of client 0.
-func examined(e *engine.Experiment) *engine.Experiment {
-	e.Exams = []engine.Exam{{Name: "again",
+func examined(e *spec.Experiment) *spec.Experiment {
+	e.EvaluationSets = []spec.EvaluationSet{{Name: "again",
 		Test: map[string]method.Data{e.Clients[0].Backbone.Name(): e.Clients[0].Test}}}
 	return e
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/transport"
 )
@@ -55,9 +57,9 @@ type late struct{ mortal }
 
 func (m late) Accept(round int, clients []int) error { return m.Hub.Accept(round, clients) }
 
-func (m late) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
+func (m late) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	r, err := m.Hub.Run(ctx, o)
-	if err == nil && o.Kind == engine.Test {
+	if err == nil && o.Kind == message.Test {
 		err = m.dies(o.Round)
 	}
 	return r, err
@@ -68,9 +70,9 @@ func (m late) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
 func TestServerDies(t *testing.T) {
 	scaffold := stack{"promptfl", []string{"scaffold"}, nil}
 	want, _ := simulated(t, scaffold.toy(t), false)
-	for name, around := range map[string]func(m mortal) engine.Remote{
-		"after accepting": func(m mortal) engine.Remote { return m },
-		"after testing":   func(m mortal) engine.Remote { return late{m} },
+	for name, around := range map[string]func(m mortal) message.Remote{
+		"after accepting": func(m mortal) message.Remote { return m },
+		"after testing":   func(m mortal) message.Remote { return late{m} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, scaffold.toy(t))
@@ -78,7 +80,7 @@ func TestServerDies(t *testing.T) {
 			defer cancel()
 			var lives atomic.Int32
 			lives.Store(1)
-			s.remote = func(h *transport.Hub) engine.Remote { return around(mortal{h, 1, &lives}) }
+			s.remote = func(h *transport.Hub) message.Remote { return around(mortal{h, 1, &lives}) }
 			left := s.joinAll(ctx, cancel, 4)
 			if err := s.serve(ctx, false); err == nil || !strings.Contains(err.Error(), "dies") {
 				t.Fatal(err)
@@ -114,7 +116,7 @@ func TestLateJoiner(t *testing.T) {
 	left := s.joinAll(ctx, cancel, 3)
 	last := make(chan error, 1)
 	err = s.serve(ctx, false, func(_ *transport.Settings, run *engine.Settings) {
-		run.OnRound = func(r engine.Record) {
+		run.OnRound = func(r record.Record) {
 			if r.Round > 0 {
 				return
 			}
@@ -122,7 +124,7 @@ func TestLateJoiner(t *testing.T) {
 				t.Error("client 3 trained before it joined")
 			}
 			go func() { last <- s.join(ctx, 3) }()
-			eventually(t, "joining", func() bool { return s.hub.Load().Members()[3].Joined })
+			eventually(t, "joining", func() bool { return s.hub.Load().Participants()[3].Joined })
 		}
 	})
 	if err != nil {
@@ -152,13 +154,13 @@ func TestLateJoinerOfAnotherBackbone(t *testing.T) {
 			left := s.joinAll(ctx, cancel, 3)
 			last := make(chan error, 1)
 			err := s.serve(ctx, false, func(_ *transport.Settings, run *engine.Settings) {
-				run.OnRound = func(r engine.Record) {
+				run.OnRound = func(r record.Record) {
 					if got := slices.Contains(r.Clients, 3); got != (r.Round > 0) {
 						t.Errorf("round %d counts clients %v", r.Round, r.Clients)
 					}
 					if r.Round == 0 {
 						go func() { last <- s.join(ctx, 3) }()
-						eventually(t, "joining", func() bool { return s.hub.Load().Members()[3].Joined })
+						eventually(t, "joining", func() bool { return s.hub.Load().Participants()[3].Joined })
 					}
 				}
 			})
@@ -180,11 +182,12 @@ type leaver struct {
 	left  *atomic.Bool
 }
 
-func (l leaver) Answer(ctx context.Context, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
-	if o.Kind == engine.Train && o.Round == 1 && l.left.CompareAndSwap(false, true) {
+func (l leaver) Answer(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply,
+	*message.ClientState, error) {
+	if o.Kind == message.Train && o.Round == 1 && l.left.CompareAndSwap(false, true) {
 		l.leave()
 		<-ctx.Done()
-		return engine.Reply{}, nil, ctx.Err()
+		return message.Reply{}, nil, ctx.Err()
 	}
 	return l.Local.Answer(ctx, o, s)
 }
@@ -267,7 +270,7 @@ func TestAnotherRun(t *testing.T) {
 	go func() { served <- s.serve(first, false) }()
 	joined := make(chan error, 1)
 	go func() { joined <- s.join(ctx, 0) }()
-	eventually(t, "joining", func() bool { h := s.hub.Load(); return h != nil && h.Members()[0].Joined })
+	eventually(t, "joining", func() bool { h := s.hub.Load(); return h != nil && h.Participants()[0].Joined })
 	stop()
 	<-served
 	s.set.ID = transport.NewID()
@@ -283,9 +286,10 @@ func TestAnotherRun(t *testing.T) {
 // slow is a client that is not done with one training before the deadline.
 type slow struct{ transport.Local }
 
-func (l slow) Answer(ctx context.Context, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+func (l slow) Answer(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply,
+	*message.ClientState, error) {
 	r, next, err := l.Local.Answer(ctx, o, s)
-	if o.Kind == engine.Train && o.Round == 1 {
+	if o.Kind == message.Train && o.Round == 1 {
 		select {
 		case <-ctx.Done():
 		case <-time.After(20 * time.Second):

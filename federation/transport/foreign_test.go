@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/transport"
 )
 
@@ -36,8 +36,9 @@ type once struct {
 	do    func()
 }
 
-func (o once) Answer(ctx context.Context, order engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
-	if order.Kind == engine.Train && order.Round == o.round && o.done.CompareAndSwap(false, true) {
+func (o once) Answer(ctx context.Context, order message.Instruction, s message.ClientState) (message.Reply,
+	*message.ClientState, error) {
+	if order.Kind == message.Train && order.Round == o.round && o.done.CompareAndSwap(false, true) {
 		o.do()
 	}
 	return o.Local.Answer(ctx, order, s)

@@ -12,7 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/wire"
@@ -50,7 +51,7 @@ func fuzzed(f *testing.F) (*server0, reply) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	terms := engine.Terms{Classes: methodtest.Classes, Template: "a {}."}
+	terms := spec.RunSpec{Classes: methodtest.Classes, Template: "a {}."}
 	h, err := Open(context.Background(), e.Conn(), Settings{Name: "toy", ID: strings.Repeat("ab", 16), Clients: 2,
 		Quorum: 1, Dir: f.TempDir(), Terms: terms, Method: m, Largest: 1 << 20})
 	if err != nil {
@@ -60,8 +61,9 @@ func fuzzed(f *testing.F) (*server0, reply) {
 	k := &h.known[0]
 	k.key, k.Examples, k.instance = verifier{key: testKey.Public()}, 10, "i"
 	k.Member.Joined = true
-	asked := engine.Order{Kind: engine.Train, Clients: []int{0}, Of: 2, Shared: tensor.Map{"ctx": tensor.New(2, 3)}}
-	h.now = &collection{order: asked, given: map[int]string{}, got: map[int]engine.Reply{}, failed: map[int]string{},
+	asked := message.Instruction{Kind: message.Train, Clients: []int{0}, Total: 2,
+		Shared: tensor.Map{"ctx": tensor.New(2, 3)}}
+	h.now = &collection{order: asked, given: map[int]string{}, got: map[int]message.Reply{}, failed: map[int]string{},
 		again: map[int]bool{}, wake: make(chan struct{}, 1)}
 	if err := h.send(h.now, 0); err != nil {
 		f.Fatal(err)
@@ -115,7 +117,7 @@ func FuzzReply(f *testing.F) {
 	f.Add(asText(f, r), []byte{})
 	r.Error = "x\x1b[31m"
 	f.Add(asText(f, r), []byte{})
-	r.Error, r.Scores = "", &engine.Scores{}
+	r.Error, r.Scores = "", &message.Scores{}
 	r.Loss = math.MaxFloat64
 	f.Add(asText(f, r), body)
 	f.Fuzz(func(t *testing.T, header, body []byte) {
@@ -185,7 +187,7 @@ func FuzzJoin(f *testing.F) {
 			return
 		}
 		if k.Examples < 1 || k.Client != 0 || k.Run != d.id || !word.MatchString(k.Member.Domain) ||
-			k.Member.Task.Width > 1<<16 || d.h.terms.Differs(k.Terms) != nil || len(d.h.terms.Classes) == 0 {
+			k.Member.Task.Width > 1<<16 || d.h.terms.Mismatch(k.Terms) != nil || len(d.h.terms.Classes) == 0 {
 			t.Fatalf("%+v", k)
 		}
 	})
@@ -232,7 +234,7 @@ func fuzzedAgent(f *testing.F) (*Agent, *vault, string) {
 	run, id := strings.Repeat("ab", 16), strings.Repeat("cd", 16)
 	v, err := openVault(f.TempDir(), run, 0, nil)
 	if err == nil {
-		err = v.put(1, id, engine.State{})
+		err = v.put(1, id, message.ClientState{})
 	}
 	if err != nil {
 		f.Fatal(err)
@@ -253,7 +255,7 @@ func FuzzOrder(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	o := order{Run: a.Invitation.Run, Try: NewID(), Seq: 1, Kind: string(engine.Train), Round: 2, Of: 2, Accepted: id,
+	o := order{Run: a.Invitation.Run, Try: NewID(), Seq: 1, Kind: string(message.Train), Round: 2, Of: 2, Accepted: id,
 		Safe: id}
 	o.of(body)
 	f.Add(asText(f, o), body)

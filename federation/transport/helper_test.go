@@ -17,6 +17,11 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/state"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/transport"
@@ -37,17 +42,17 @@ var fedpha = stack{"fedpha", nil, map[string]any{"global_tokens": 3, "local_toke
 	"projector": "exact-null"}}
 
 // toy is an experiment on four toy clients.
-func (s stack) toy(t testing.TB) *engine.Experiment {
+func (s stack) toy(t testing.TB) *spec.Experiment {
 	t.Helper()
 	m, err := methods.Build(s.method, s.with, s.options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &engine.Experiment{Name: "toy", MethodName: strings.Join(append([]string{s.method}, s.with...), "+"),
+	return &spec.Experiment{Name: "toy", MethodName: strings.Join(append([]string{s.method}, s.with...), "+"),
 		Options: fmt.Sprint(s.options),
 		Method:  m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(9, 5, 6, 3),
-		Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9}},
-		Plan:     engine.Plan{Rounds: 3, TestEvery: 1, Seed: 5, Participation: 0.75}}
+		Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9}},
+		Plan:     spec.Plan{Rounds: 3, TestEvery: 1, Seed: 5, Participation: 0.75}}
 }
 
 // logs collects what both sides say.
@@ -75,7 +80,7 @@ func (l *logs) logger() *slog.Logger {
 // site is a server with its run folder, and the folders of its clients.
 type site struct {
 	t    testing.TB
-	e    *engine.Experiment
+	e    *spec.Experiment
 	dir  string
 	id   string
 	set  transport.Settings
@@ -87,16 +92,16 @@ type site struct {
 	wait int        // clients that are there at the start; 0 for all
 	hub  atomic.Pointer[transport.Hub]
 	// remote puts something between the engine and the hub; nil for nothing.
-	remote func(h *transport.Hub) engine.Remote
+	remote func(h *transport.Hub) message.Remote
 	part   func(client int, p transport.Local) transport.Part // nil for the client's own
 	each   func(client int, c *transport.Card, p *transport.Local)
 	who    func(client int) transport.Identity // nil for keys that are made
 }
 
-func newSite(t testing.TB, e *engine.Experiment) *site {
+func newSite(t testing.TB, e *spec.Experiment) *site {
 	s := &site{t: t, e: e, dir: t.TempDir(), id: transport.NewID(), log: &logs{}}
 	s.set = transport.Settings{Name: "toy", ID: s.id, Clients: len(e.Clients), Deadline: 30 * time.Second, Quorum: 1,
-		Terms:  open(e.Terms()),
+		Terms:  open(e.RunSpec()),
 		Method: e.Method, Dir: filepath.Join(s.dir, "hub"), Log: s.log.logger()}
 	s.emb = transport.Embedding{Listen: "127.0.0.1:0", Run: "toy", Limit: 1 << 20, Log: s.log.logger()}
 	s.start()
@@ -110,8 +115,8 @@ func newSite(t testing.TB, e *engine.Experiment) *site {
 }
 
 // open are the terms of a server that has no data.
-func open(t engine.Terms) engine.Terms {
-	t.Classes, t.Exams = nil, nil
+func open(t spec.RunSpec) spec.RunSpec {
+	t.Classes, t.EvaluationSets = nil, nil
 	return t
 }
 
@@ -161,7 +166,7 @@ func (s *site) serve(ctx context.Context, resume bool, change ...func(*transport
 		return err
 	}
 	return h.Finish(ctx, e.Plan.Rounds, func(k int) (tensor.Map, tensor.Map, error) {
-		m, _, err := engine.ReadPrompts(s.dir, k)
+		m, _, err := state.ReadPrompts(s.dir, k)
 		return m.Under("shared"), m.Under(fmt.Sprint("down/", k)), err
 	})
 }
@@ -197,12 +202,13 @@ func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, ch
 	c := s.e.Clients[client]
 	task := c.Backbone.Task()
 	task.Backbone = c.Backbone.Name()
-	card := transport.Card{Terms: s.e.Terms(), Member: engine.Member{Task: task, Domain: c.Domain}, Backbone: "b",
-		Tokens: "t", Examples: c.Train.Len()}
-	worker := engine.NewWorker(s.e, engine.Settings{})
+	card := transport.Card{Terms: s.e.RunSpec(), Member: message.Participant{Task: task, Domain: c.Domain},
+		Backbone: "b",
+		Tokens:   "t", Examples: c.Train.Len()}
+	worker := local.NewWorker(s.e, local.Settings{})
 	defer worker.Close()
 	part := transport.Local{Worker: worker, Experiment: s.e, Client: c, Path: filepath.Join(s.state(client),
-		engine.PromptsFile)}
+		record.PromptsFile)}
 	if s.each != nil {
 		s.each(client, &card, &part)
 	}
@@ -250,7 +256,7 @@ func (s *site) joinAll(ctx context.Context, cancel func(), n int) (left func()) 
 // learned puts together what the server and the clients left.
 func (s *site) learned() string {
 	s.t.Helper()
-	all, _, err := safetensors.ReadFile(filepath.Join(s.dir, engine.PromptsFile))
+	all, _, err := safetensors.ReadFile(filepath.Join(s.dir, record.PromptsFile))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -260,7 +266,7 @@ func (s *site) learned() string {
 		}
 	}
 	for k := range s.e.Clients {
-		m, _, err := safetensors.ReadFile(filepath.Join(s.state(k), engine.PromptsFile))
+		m, _, err := safetensors.ReadFile(filepath.Join(s.state(k), record.PromptsFile))
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -279,7 +285,7 @@ func bytesOf(t testing.TB, m tensor.Map) string {
 }
 
 // simulated is what the same experiment gives in one process, plain or through encoded messages.
-func simulated(t testing.TB, e *engine.Experiment, encode bool) (prompts, records string) {
+func simulated(t testing.TB, e *spec.Experiment, encode bool) (prompts, records string) {
 	t.Helper()
 	r, err := engine.Run(context.Background(), e, engine.Settings{Encode: encode})
 	if err != nil {
@@ -288,7 +294,7 @@ func simulated(t testing.TB, e *engine.Experiment, encode bool) (prompts, record
 	return bytesOf(t, r.Prompts), timeless(t, r.Records)
 }
 
-func timeless(t testing.TB, records []engine.Record) string {
+func timeless(t testing.TB, records []record.Record) string {
 	t.Helper()
 	for i := range records {
 		records[i].Seconds = 0
@@ -302,7 +308,7 @@ func timeless(t testing.TB, records []engine.Record) string {
 
 func (s *site) records() string {
 	s.t.Helper()
-	r, err := engine.Records(s.dir)
+	r, err := record.Records(s.dir)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/transport"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -17,11 +19,12 @@ import (
 // hostile is a client that uploads what it should not.
 type hostile struct {
 	transport.Local
-	kind  engine.Kind
-	spoil func(r *engine.Reply)
+	kind  message.Kind
+	spoil func(r *message.Reply)
 }
 
-func (h hostile) Answer(ctx context.Context, o engine.Order, s engine.State) (engine.Reply, *engine.State, error) {
+func (h hostile) Answer(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply,
+	*message.ClientState, error) {
 	r, next, err := h.Local.Answer(ctx, o, s)
 	if err == nil && o.Kind == h.kind {
 		h.spoil(&r)
@@ -40,33 +43,33 @@ func TestHostileUploads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for say, spoil := range map[string]func(r *engine.Reply){
-		"holds NaN":            func(r *engine.Reply) { r.Upload.Shared["global"].Data[3] = float32(math.NaN()) },
-		"moved the parameters": func(r *engine.Reply) { r.Upload.Shared["global"].Data[3] = 1e9 },
-		"for parameter global": func(r *engine.Reply) {
+	for say, spoil := range map[string]func(r *message.Reply){
+		"holds NaN":            func(r *message.Reply) { r.Upload.Shared["global"].Data[3] = float32(math.NaN()) },
+		"moved the parameters": func(r *message.Reply) { r.Upload.Shared["global"].Data[3] = 1e9 },
+		"for parameter global": func(r *message.Reply) {
 			r.Upload.Shared["global"].Shape = []int{r.Upload.Shared["global"].Len()}
 		},
-		"another experiment":      func(r *engine.Reply) { r.Upload.Shared["more"] = r.Upload.Shared["global"] },
-		"a name has letters":      func(r *engine.Reply) { r.Upload.Shared["../../x"] = r.Upload.Shared["global"] },
-		"it must count 1 or more": func(r *engine.Reply) { r.Upload.N = 0 },
-		"another type of numbers": func(r *engine.Reply) {
+		"another experiment":      func(r *message.Reply) { r.Upload.Shared["more"] = r.Upload.Shared["global"] },
+		"a name has letters":      func(r *message.Reply) { r.Upload.Shared["../../x"] = r.Upload.Shared["global"] },
+		"it must count 1 or more": func(r *message.Reply) { r.Upload.N = 0 },
+		"another type of numbers": func(r *message.Reply) {
 			g := r.Upload.Shared["global"]
 			g.Ints,
 				g.Data = make([]int64, g.Len()), nil
 		},
-		"the client joined with 5": func(r *engine.Reply) { r.Upload.N = 1000 },
+		"the client joined with 5": func(r *message.Reply) { r.Upload.N = 1000 },
 	} {
 		t.Run(say, func(t *testing.T) {
 			s := newSite(t, e)
 			s.set.Quorum, s.set.MaxNorm, s.set.Deadline = 0.7, 1000, 3*time.Second
 			s.part = func(client int, p transport.Local) transport.Part {
 				if client == 1 {
-					return hostile{p, engine.Train, spoil}
+					return hostile{p, message.Train, spoil}
 				}
 				return p
 			}
 			s.run()
-			got, _, err := safetensors.ReadFile(filepath.Join(s.dir, engine.PromptsFile))
+			got, _, err := safetensors.ReadFile(filepath.Join(s.dir, record.PromptsFile))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,41 +90,41 @@ func TestHostileExtras(t *testing.T) {
 	powder := stack{"powder", nil, nil}
 	ggtpc := stack{"promptfl", []string{"ggtpc"}, map[string]any{"min_count": 1}}
 	lowRank := stack{"promptfl", []string{"ggtpc"}, map[string]any{"stats": "lowrank"}}
-	put := func(name string, value float32) func(r *engine.Reply) {
-		return func(r *engine.Reply) { r.Upload.Extra[name].Data[0] = value }
+	put := func(name string, value float32) func(r *message.Reply) {
+		return func(r *message.Reply) { r.Upload.Extra[name].Data[0] = value }
 	}
 	for _, c := range []struct {
 		say   string
 		of    stack
-		kind  engine.Kind
-		spoil func(r *engine.Reply)
+		kind  message.Kind
+		spoil func(r *message.Reply)
 	}{
-		{"nil> for scaffold/dc/ctx", scaffold, engine.Train, func(r *engine.Reply) { clear(r.Upload.Extra) }},
-		{"float32[1] for scaffold/dc/ctx", scaffold, engine.Train, func(r *engine.Reply) {
+		{"nil> for scaffold/dc/ctx", scaffold, message.Train, func(r *message.Reply) { clear(r.Upload.Extra) }},
+		{"float32[1] for scaffold/dc/ctx", scaffold, message.Train, func(r *message.Reply) {
 			r.Upload.Extra["scaffold/dc/ctx"] = tensor.New(1)
 		}},
-		{"nil> for proto/mean", proto, engine.Train, func(r *engine.Reply) { clear(r.Upload.Extra) }},
-		{"nil> for n", ggtpc, engine.Ask, func(r *engine.Reply) { clear(r.Upload.Extra) }},
-		{"the method has none of that name", proto, engine.Train, func(r *engine.Reply) {
+		{"nil> for proto/mean", proto, message.Train, func(r *message.Reply) { clear(r.Upload.Extra) }},
+		{"nil> for n", ggtpc, message.Compute, func(r *message.Reply) { clear(r.Upload.Extra) }},
+		{"the method has none of that name", proto, message.Train, func(r *message.Reply) {
 			r.Upload.Extra["proto/more"] = tensor.New(1)
 		}},
-		{"the method has none of that name", fedpha, engine.Train, func(r *engine.Reply) {
+		{"the method has none of that name", fedpha, message.Train, func(r *message.Reply) {
 			r.Upload.Extra["more"] = tensor.New(1)
 		}},
-		{"counts -1 examples", proto, engine.Train, put("proto/n", -1)},
-		{"counts 0.5 examples", proto, engine.Train, put("proto/n", 0.5)},
-		{"the client has 5", proto, engine.Train, put("proto/n", 1e9)},
-		{"the client has 5", ggtpc, engine.Ask, put("n", 1e9)},
-		{"proto/mean holds 1e+30", proto, engine.Train, put("proto/mean", 1e30)},
-		{"mean holds 1e+30", ggtpc, engine.Ask, put("mean", 1e30)},
-		{"a length of scaffold/dc of 1000", scaffold, engine.Train, put("scaffold/dc/ctx", 1000)},
-		{"a length of mean in the survey ggtpc of 1e+04", ggtpc, engine.Ask, put("mean", 1e4)},
-		{"loss 1e+300 is none", fedpha, engine.Train, func(r *engine.Reply) { r.Stats.Loss = 1e300 }},
-		{"measures the term", fedpha, engine.Train, func(r *engine.Reply) {
-			r.Stats.Terms = &engine.LossTerms{Terms: []engine.TermStats{{Name: "more"}}}
+		{"counts -1 examples", proto, message.Train, put("proto/n", -1)},
+		{"counts 0.5 examples", proto, message.Train, put("proto/n", 0.5)},
+		{"the client has 5", proto, message.Train, put("proto/n", 1e9)},
+		{"the client has 5", ggtpc, message.Compute, put("n", 1e9)},
+		{"proto/mean holds 1e+30", proto, message.Train, put("proto/mean", 1e30)},
+		{"mean holds 1e+30", ggtpc, message.Compute, put("mean", 1e30)},
+		{"a length of scaffold/dc of 1000", scaffold, message.Train, put("scaffold/dc/ctx", 1000)},
+		{"a length of mean in the survey ggtpc of 1e+04", ggtpc, message.Compute, put("mean", 1e4)},
+		{"loss 1e+300 is none", fedpha, message.Train, func(r *message.Reply) { r.Stats.Loss = 1e300 }},
+		{"measures the term", fedpha, message.Train, func(r *message.Reply) {
+			r.Stats.Terms = &message.LossTerms{Terms: []message.TermStats{{Name: "more"}}}
 		}},
-		{"an upload is left out", powder, engine.Train, put("powder/use", -1)},
-		{"an upload is left out", lowRank, engine.Ask, func(r *engine.Reply) {
+		{"an upload is left out", powder, message.Train, put("powder/use", -1)},
+		{"an upload is left out", lowRank, message.Compute, func(r *message.Reply) {
 			r.Upload.Extra["factors"] = tensor.New(7, 5)
 		}},
 	} {
@@ -140,12 +143,12 @@ func TestHostileExtras(t *testing.T) {
 			if !strings.Contains(s.log.String(), c.say) {
 				t.Errorf("nothing was logged of %q", c.say)
 			}
-			records, err := engine.Records(s.dir)
+			records, err := record.Records(s.dir)
 			if err != nil || len(records) != 2 || len(records[0].Refused) != 1 || records[0].Refused[0].Client != 1 ||
 				!strings.Contains("an upload is left out "+records[0].Refused[0].Reason, c.say) {
 				t.Errorf("%v: the record has %+v", err, records)
 			}
-			if c.kind == engine.Ask {
+			if c.kind == message.Compute {
 				return // its training counts
 			}
 			r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(_,
@@ -155,7 +158,7 @@ func TestHostileExtras(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, _, err := safetensors.ReadFile(filepath.Join(s.dir, engine.PromptsFile))
+			got, _, err := safetensors.ReadFile(filepath.Join(s.dir, record.PromptsFile))
 			if err != nil || bytesOf(t, got.Under("shared")) != bytesOf(t, r.Prompts.Under("shared")) {
 				t.Errorf("%v: the others learned something else", err)
 			}

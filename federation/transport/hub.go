@@ -16,7 +16,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/optim"
@@ -35,7 +36,7 @@ type Settings struct {
 	// InsecureDP tells clients that the noise of differential privacy comes from the run's seed.
 	InsecureDP bool
 	Facts      json.RawMessage // what the status tells of the experiment and of what protects clients
-	Terms      engine.Terms    // that clients must agree to; without classes those of the first client are taken
+	Terms      spec.RunSpec    // that clients must agree to; without classes those of the first client are taken
 	Method     method.Method
 	Identity   Identity // by which orders are signed and clients known
 	// Limit is the size of the tensors, in bytes, from which on they travel in pieces instead of in the message.
@@ -52,7 +53,7 @@ type Settings struct {
 	Rate    optim.Rate
 	Sealed  bool // uploads are behind a guard, as of secure aggregation; only what opens them can check what is in them
 	Log     *slog.Logger
-	OnReply func(o engine.Order, client int) // after each reply that counts; may be nil
+	OnReply func(o message.Instruction, client int) // after each reply that counts; may be nil
 	// Ban cuts off a client that sends more than it may, for a while; nil where the NATS server cannot.
 	Ban func(client int)
 }
@@ -72,14 +73,14 @@ type Hub struct {
 
 	// guarded by host.mu
 	known    []member
-	terms    engine.Terms
+	terms    spec.RunSpec
 	accepted map[int]string // order whose upload of a client counts last
 	safe     map[int]string // likewise, in the last checkpoint
 	trained  map[int]string // by client: the training order it answered in the round that is being run
 	now      *collection
 	norms    norms
 	longest  map[string]float64 // by kind of norm: that of what was taken, in what was usual
-	limited  engine.Limited     // since Limited was called
+	limited  message.Limited    // since Limited was called
 	joined   chan struct{}      // somebody joined
 }
 
@@ -204,7 +205,7 @@ func (h *Hub) recall() error {
 		return err
 	}
 	if there && len(h.set.Terms.Classes) > 0 { // what the configuration fixes
-		if err := h.set.Terms.Differs(h.terms); err != nil {
+		if err := h.set.Terms.Mismatch(h.terms); err != nil {
 			return fmt.Errorf("this run went another way before: %w; take another --out", err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
@@ -96,13 +96,13 @@ func (a *Agent) do(ctx context.Context, j *job) error {
 const lastWord = 30 * time.Second
 
 // answered is what an order gave, with tensors, or why it failed.
-func answered(j *job, out engine.Reply, tensors tensor.Map, failed error) (*answer, error) {
+func answered(j *job, out message.Reply, tensors tensor.Map, failed error) (*answer, error) {
 	ans := &answer{reply: reply{Run: j.order.Run, ID: j.ID, Client: j.Client}}
 	if failed != nil {
 		ans.Error, tensors = plain(failed.Error()), nil
 	} else {
 		ans.N, ans.Loss, ans.Steps = out.Upload.N, out.Stats.Loss, out.Stats.Steps
-		if engine.Kind(j.Kind).Tests() {
+		if message.Kind(j.Kind).Tests() {
 			ans.Scores = &out.Scores
 		}
 	}

@@ -3,7 +3,8 @@ package transport
 import (
 	"fmt"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
@@ -11,10 +12,10 @@ import (
 // WorkerInfo is what a worker says of itself to take part.
 type WorkerInfo struct {
 	introduction
-	Worker  string         `json:"worker"` // in subjects
-	Host    string         `json:"host"`
-	Jobs    int            `json:"jobs"` // at a time
-	Footing engine.Footing `json:"footing"`
+	Worker  string             `json:"worker"` // in subjects
+	Host    string             `json:"host"`
+	Jobs    int                `json:"jobs"` // at a time
+	Footing spec.Compatibility `json:"footing"`
 }
 
 // Parts of the tensors of a job and of its result. A job's header is that of an order, a result's that of a reply.
@@ -25,29 +26,29 @@ const (
 )
 
 // encodeJob is an order to one client with what that client remembers.
-func encodeJob(o engine.Order, s engine.State) ([]byte, error) {
+func encodeJob(o message.Instruction, s message.ClientState) ([]byte, error) {
 	return wire.Encode(tensor.Map{}.Put(orderPart, o.Tensors()).Put(statePart, s.Tensors()))
 }
 
 // decodeJob reads what encodeJob gave.
-func (o order) decodeJob(body []byte) (engine.Order, engine.State, error) {
+func (o order) decodeJob(body []byte) (message.Instruction, message.ClientState, error) {
 	out := o.asked()
 	m, err := o.content.tensors(body)
 	if err == nil {
 		err = onlyParts(m, orderPart, statePart)
 	}
 	if err != nil {
-		return out, engine.State{}, err
+		return out, message.ClientState{}, err
 	}
 	if out, err = out.With(m.Under(orderPart)); err != nil {
-		return out, engine.State{}, err
+		return out, message.ClientState{}, err
 	}
-	s, err := engine.StateOf(m.Under(statePart))
+	s, err := message.ParseClientState(m.Under(statePart))
 	return out, s, err
 }
 
 // result is the tensors of what a job gave; next is nil where the client remembers what it did before.
-func result(r engine.Reply, next *engine.State) tensor.Map {
+func result(r message.Reply, next *message.ClientState) tensor.Map {
 	m := tensor.Map{}.Put(replyPart, r.Tensors())
 	if next != nil {
 		m.Put(statePart, next.Tensors())
@@ -56,8 +57,8 @@ func result(r engine.Reply, next *engine.State) tensor.Map {
 }
 
 // decodeResult reads what result gave in answer to an order, and refuses what no client of it could give.
-func (r reply) decodeResult(o engine.Order, body []byte) (engine.Reply, *engine.State, error) {
-	out := engine.Reply{Client: r.Client, Stats: engine.Stats{Loss: r.Loss, Steps: r.Steps}}
+func (r reply) decodeResult(o message.Instruction, body []byte) (message.Reply, *message.ClientState, error) {
+	out := message.Reply{Client: r.Client, Stats: message.Stats{Loss: r.Loss, Steps: r.Steps}}
 	out.Upload.Client, out.Upload.N = r.Client, r.N
 	if r.Scores != nil {
 		out.Scores = *r.Scores
@@ -70,12 +71,12 @@ func (r reply) decodeResult(o engine.Order, body []byte) (engine.Reply, *engine.
 		out, err = out.With(m.Under(replyPart))
 	}
 	if err == nil {
-		err = o.Refuse(out, false)
+		err = o.Check(out, false)
 	}
-	if err != nil || o.Kind != engine.Train {
+	if err != nil || o.Kind != message.Train {
 		return out, nil, err
 	}
-	next, err := engine.StateOf(m.Under(statePart))
+	next, err := message.ParseClientState(m.Under(statePart))
 	return out, &next, err
 }
 

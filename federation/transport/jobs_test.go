@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
@@ -14,17 +14,17 @@ import (
 func aJob(t testing.TB) (job, back []byte) {
 	t.Helper()
 	shared, private := tensor.Map{"ctx": tensor.Of([]float32{1, 2}, 2)}, tensor.Map{"local": tensor.Scalar(3)}
-	in := engine.Order{Kind: engine.Train, Round: 2, Clients: []int{1}, Of: 3, Shared: shared,
-		Each: map[int]tensor.Map{1: {"e": tensor.Scalar(4)}}}
-	body, err := encodeJob(in, engine.State{Private: private})
+	in := message.Instruction{Kind: message.Train, Round: 2, Clients: []int{1}, Total: 3, Shared: shared,
+		PerClient: map[int]tensor.Map{1: {"e": tensor.Scalar(4)}}}
+	body, err := encodeJob(in, message.ClientState{Private: private})
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := order{Run: strings.Repeat("a", 32), Kind: string(in.Kind), Round: 2, Client: 1, Of: 3}
 	o.of(body)
 	o.ID = o.identity()
-	out := engine.Reply{Upload: method.Upload{Shared: shared}}
-	tensors, err := wire.Encode(result(out, &engine.State{Private: private, Own: shared}))
+	out := message.Reply{Upload: method.Upload{Shared: shared}}
+	tensors, err := wire.Encode(result(out, &message.ClientState{Private: private, Own: shared}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,34 +40,35 @@ func aJob(t testing.TB) (job, back []byte) {
 	return job, back
 }
 
-func readJob(b []byte) (engine.Order, engine.State, error) {
+func readJob(b []byte) (message.Instruction, message.ClientState, error) {
 	var o order
 	body, err := reads(b, &o)
 	if err == nil {
 		err = o.check()
 	}
 	if err != nil {
-		return engine.Order{}, engine.State{}, err
+		return message.Instruction{}, message.ClientState{}, err
 	}
 	return o.decodeJob(body)
 }
 
-func readResult(b []byte) (engine.Reply, *engine.State, error) {
+func readResult(b []byte) (message.Reply, *message.ClientState, error) {
 	var r reply
 	body, err := reads(b, &r)
 	if err == nil {
 		err = r.check()
 	}
 	if err != nil {
-		return engine.Reply{}, nil, err
+		return message.Reply{}, nil, err
 	}
-	return r.decodeResult(engine.Order{Kind: engine.Train, Shared: tensor.Map{"ctx": tensor.New(2)}}, body)
+	return r.decodeResult(message.Instruction{Kind: message.Train, Shared: tensor.Map{"ctx": tensor.New(2)}}, body)
 }
 
 func TestJobRoundTrip(t *testing.T) {
 	job, back := aJob(t)
 	o, s, err := readJob(job)
-	if err != nil || o.Round != 2 || o.Clients[0] != 1 || o.Shared["ctx"].Data[1] != 2 || o.Each[1]["e"].Data[0] != 4 ||
+	if err != nil || o.Round != 2 || o.Clients[0] != 1 || o.Shared["ctx"].Data[1] != 2 ||
+		o.PerClient[1]["e"].Data[0] != 4 ||
 		s.Private["local"].Data[0] != 3 {
 		t.Errorf("%+v, %+v, %v", o, s, err)
 	}

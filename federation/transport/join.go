@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 )
 
 // join lets a client take part, or says why not.
@@ -100,12 +100,12 @@ func (h *Hub) admit(client int, c Card, key verifier) error {
 		terms.Template = c.Terms.Template
 	}
 	if !slices.ContainsFunc(h.known, func(k member) bool { return k.Member.Joined }) {
-		terms.Exams = c.Terms.Exams
+		terms.EvaluationSets = c.Terms.EvaluationSets
 	}
 	if len(terms.Classes) == 0 || len(terms.Classes) > 1<<20 {
 		return fmt.Errorf("%d classes", len(terms.Classes))
 	}
-	if err := terms.Differs(c.Terms); err != nil {
+	if err := terms.Mismatch(c.Terms); err != nil {
 		return err
 	}
 	c.Member.Joined = true
@@ -140,7 +140,7 @@ func (h *Hub) admit(client int, c Card, key verifier) error {
 }
 
 // Wait waits until so many clients have joined, and gives what all agreed to.
-func (h *Hub) Wait(ctx context.Context, clients int) (engine.Terms, error) {
+func (h *Hub) Wait(ctx context.Context, clients int) (spec.RunSpec, error) {
 	for {
 		h.mu.Lock()
 		n := 0

@@ -8,7 +8,7 @@ import (
 	"path"
 	"slices"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
@@ -41,17 +41,17 @@ type pastNorm struct {
 
 // checked gives what a reply may have beside shared parameters, and whether what is in it can be checked at all: what
 // is behind secure aggregation cannot.
-func (h *Hub) checked(o engine.Order, client int) (declared []method.Extra, checked bool) {
+func (h *Hub) checked(o message.Instruction, client int) (declared []method.Extra, checked bool) {
 	h.mu.Lock()
 	task := h.known[client].Member.Task
 	h.mu.Unlock()
 	declared, ok := o.Extras(h.set.Method, task)
-	return declared, ok && !(h.set.Sealed && o.Kind == engine.Train)
+	return declared, ok && !(h.set.Sealed && o.Kind == message.Train)
 }
 
 // bounded refuses a reply by what it says alone: extras that the method does not declare, more examples than the client
 // joined with, numbers beyond all bounds, or a move beyond a fixed bound.
-func (h *Hub) bounded(o engine.Order, r engine.Reply) error {
+func (h *Hub) bounded(o message.Instruction, r message.Reply) error {
 	declared, checked := h.checked(o, r.Client)
 	if !checked {
 		return nil
@@ -62,7 +62,7 @@ func (h *Hub) bounded(o engine.Order, r engine.Reply) error {
 	if r.Upload.N > examples {
 		return fmt.Errorf("it counts %d examples; the client joined with %d", r.Upload.N, examples)
 	}
-	err := engine.CheckExtras(declared, r.Upload.Extra, examples)
+	err := message.CheckExtras(declared, r.Upload.Extra, examples)
 	if err == nil {
 		err = r.Stats.Terms.CheckTerms(h.set.Method, task)
 	}
@@ -70,7 +70,7 @@ func (h *Hub) bounded(o engine.Order, r engine.Reply) error {
 		return err
 	}
 	_, sizes := parted(r.Upload.Extra, declared)
-	if h.set.MaxNorm == 0 || o.Kind == engine.Ask {
+	if h.set.MaxNorm == 0 || o.Kind == message.Compute {
 		maps.Copy(sizes, r.Upload.Shared)
 	} else if d := moved(o, r); !(d <= h.set.MaxNorm) {
 		return fmt.Errorf("it moved the parameters by %.4g; at most %.4g is taken (--max-norm)", d, h.set.MaxNorm)
@@ -86,7 +86,7 @@ func (h *Hub) bounded(o engine.Order, r engine.Reply) error {
 // limit looks at the replies of a round together. It refuses those that go beyond what is usual among all, and lets
 // uploads with too many examples weigh less. That depends on nothing but the replies, the clients that joined and the
 // rounds before.
-func (h *Hub) limit(o engine.Order, replies []engine.Reply) ([]engine.Reply, error) {
+func (h *Hub) limit(o message.Instruction, replies []message.Reply) ([]message.Reply, error) {
 	refused := map[int]error{}
 	if o.Kind.Tests() {
 		refuseTests(replies, refused)
@@ -101,7 +101,7 @@ func (h *Hub) limit(o engine.Order, replies []engine.Reply) ([]engine.Reply, err
 			out = append(out, r)
 			continue
 		}
-		h.Refused(o.Round, r.Client, err)
+		h.Rejected(o.Round, r.Client, err)
 		h.mu.Lock()
 		delete(h.trained, r.Client)
 		h.mu.Unlock()
@@ -115,7 +115,7 @@ func (h *Hub) limit(o engine.Order, replies []engine.Reply) ([]engine.Reply, err
 
 // limitExamples lets uploads of clients that joined with unlikely many examples weigh less, or refuses them; answers to
 // surveys, in which every class has a weight of its own, are refused.
-func (h *Hub) limitExamples(o engine.Order, replies []engine.Reply, refused map[int]error) {
+func (h *Hub) limitExamples(o message.Instruction, replies []message.Reply, refused map[int]error) {
 	if h.set.MaxExamples < 0 {
 		return
 	}
@@ -146,7 +146,7 @@ func (h *Hub) limitExamples(o engine.Order, replies []engine.Reply, refused map[
 			}
 		}
 		counts, _ := parted(r.Upload.Extra, declared)
-		if o.Kind == engine.Ask {
+		if o.Kind == message.Compute {
 			for _, name := range counts.Names() {
 				if n := total(counts[name]); n > float64(most) {
 					refused[r.Client] = fmt.Errorf("it counts %.10g examples; at most %d are believed "+
@@ -161,7 +161,7 @@ func (h *Hub) limitExamples(o engine.Order, replies []engine.Reply, refused map[
 		if k.counted = 0; claimed > most {
 			counts.Scale(float64(most) / float64(claimed))
 			r.Upload.N, k.counted = most, most
-			h.limited.Cut = append(h.limited.Cut, engine.Cut{Client: r.Client, Claimed: claimed, Counted: most})
+			h.limited.Cut = append(h.limited.Cut, message.Cut{Client: r.Client, Claimed: claimed, Counted: most})
 		}
 		h.mu.Unlock()
 		if claimed > most && before != most {
@@ -191,7 +191,7 @@ func believed(claims []int, claimed int) (int, error) {
 // limitNorms refuses uploads whose move of the shared parameters, or whose extras of one kind, are much longer than
 // usual: than the median over these uploads where they are three or more, over those of the rounds before where these
 // are three or more, and over the same in proportion to the learning rate, whichever is the longest.
-func (h *Hub) limitNorms(o engine.Order, replies []engine.Reply, refused map[int]error) {
+func (h *Hub) limitNorms(o message.Instruction, replies []message.Reply, refused map[int]error) {
 	if h.set.MaxNorm < 0 {
 		return
 	}
@@ -251,9 +251,9 @@ const movesKind = "a move of the parameters"
 
 // measure gives the lengths of an upload: of its move, and of its extras by what their names begin with. Counts are
 // not measured.
-func measure(o engine.Order, r engine.Reply, declared []method.Extra) map[string]float64 {
+func measure(o message.Instruction, r message.Reply, declared []method.Extra) map[string]float64 {
 	out := map[string]float64{}
-	if o.Kind == engine.Train && len(r.Upload.Shared) > 0 {
+	if o.Kind == message.Train && len(r.Upload.Shared) > 0 {
 		out[movesKind] = moved(o, r)
 	}
 	_, other := parted(r.Upload.Extra, declared)
@@ -262,8 +262,8 @@ func measure(o engine.Order, r engine.Reply, declared []method.Extra) map[string
 		if dir := path.Dir(name); dir != "." {
 			kind = dir
 		}
-		if kind = "a length of " + kind; o.Kind == engine.Ask {
-			kind += " in the survey " + o.Survey
+		if kind = "a length of " + kind; o.Kind == message.Compute {
+			kind += " in the survey " + o.Statistic
 		}
 		out[kind] = math.Hypot(out[kind], other[name].Norm())
 	}
@@ -306,7 +306,7 @@ func (n norms) with(kind string, p pastNorm) norms {
 }
 
 // refuseTests refuses test results of unlikely many examples, which would be all that means over examples show.
-func refuseTests(replies []engine.Reply, refused map[int]error) {
+func refuseTests(replies []message.Reply, refused map[int]error) {
 	var sizes []float64
 	for _, r := range replies {
 		if r.Scores.Examples > 0 {
@@ -349,7 +349,7 @@ func total(t *tensor.Tensor) float64 {
 }
 
 // moved is the Euclidean norm of an upload's move away from what the order sent.
-func moved(o engine.Order, r engine.Reply) float64 {
+func moved(o message.Instruction, r message.Reply) float64 {
 	sum := 0.0
 	d := r.Upload.Shared.Clone().Axpy(-1, o.Shared)
 	for _, name := range d.Names() {
@@ -374,12 +374,12 @@ func (h *Hub) LongestMove() float64 {
 }
 
 // Limited is what was refused and cut since it was asked last, by client.
-func (h *Hub) Limited() engine.Limited {
+func (h *Hub) Limited() message.Limited {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	out := h.limited
-	h.limited = engine.Limited{}
-	slices.SortStableFunc(out.Refused, func(a, b engine.Refusal) int { return cmp.Compare(a.Client, b.Client) })
-	slices.SortStableFunc(out.Cut, func(a, b engine.Cut) int { return cmp.Compare(a.Client, b.Client) })
+	h.limited = message.Limited{}
+	slices.SortStableFunc(out.Refused, func(a, b message.Refusal) int { return cmp.Compare(a.Client, b.Client) })
+	slices.SortStableFunc(out.Cut, func(a, b message.Cut) int { return cmp.Compare(a.Client, b.Client) })
 	return out
 }

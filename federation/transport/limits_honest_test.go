@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
@@ -17,21 +19,21 @@ import (
 
 // honest looks at what honest clients of this process upload as a hub would.
 type honest struct {
-	engine.Cohort
+	message.Cohort
 	t   *testing.T
 	hub *Hub
 }
 
-func (c *honest) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
+func (c *honest) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	replies, err := c.Cohort.Run(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range replies {
-		if o.Kind != engine.Train && o.Kind != engine.Ask {
+		if o.Kind != message.Train && o.Kind != message.Compute {
 			break
 		}
-		if err := o.Refuse(r, false); err != nil {
+		if err := o.Check(r, false); err != nil {
 			c.t.Errorf("round %d, client %d: %v", o.Round, r.Client, err)
 		}
 		if err := c.hub.bounded(o, r); err != nil {
@@ -46,7 +48,7 @@ func (c *honest) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error
 }
 
 // watch runs an experiment of clients that are honest.
-func watch(t *testing.T, e *engine.Experiment, set engine.Settings) {
+func watch(t *testing.T, e *spec.Experiment, set engine.Settings) {
 	t.Helper()
 	rate, err := e.Training.Schedule.New(e.Training.Optim.LR)
 	if err != nil {
@@ -59,7 +61,7 @@ func watch(t *testing.T, e *engine.Experiment, set engine.Settings) {
 		k.Member.Joined, k.Examples, k.Member.Task = true, c.Train.Len(), c.Backbone.Task()
 		k.Member.Task.Client, k.Member.Task.Clients, k.Member.Task.Classes = i, len(e.Clients), len(e.Classes)
 	}
-	set.Around = func(cohort engine.Cohort) engine.Cohort { return &honest{cohort, t, h} }
+	set.Wrap = func(cohort message.Cohort) message.Cohort { return &honest{cohort, t, h} }
 	if _, err := engine.Run(context.Background(), e, set); err != nil {
 		t.Fatal(err)
 	}
@@ -87,12 +89,12 @@ func TestHonestUploads(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				e := &engine.Experiment{Name: "toy", MethodName: strings.Join(stack, "+"), Method: m,
+				e := &spec.Experiment{Name: "toy", MethodName: strings.Join(stack, "+"), Method: m,
 					Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(20, 5, 6, 2),
-					Training: engine.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05,
+					Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05,
 						Momentum: 0.9},
 						Schedule: optim.Schedule{Kind: "cosine", TMax: 6, Warmup: 1, WarmupLR: 5e-4}},
-					Plan: engine.Plan{Rounds: 6, TestEvery: 2, Seed: 5, Participation: participation}}
+					Plan: spec.Plan{Rounds: 6, TestEvery: 2, Seed: 5, Participation: participation}}
 				watch(t, e, engine.Settings{Terms: true})
 			})
 		}

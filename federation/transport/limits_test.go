@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/runtime/optim"
@@ -43,12 +43,12 @@ func TestBelieved(t *testing.T) {
 }
 
 // round is a round of hubs whose uploads move one parameter by these.
-func round(t *testing.T, h *Hub, number int, moves ...float32) (kept int, refused []engine.Refusal, err error) {
+func round(t *testing.T, h *Hub, number int, moves ...float32) (kept int, refused []message.Refusal, err error) {
 	t.Helper()
-	o := engine.Order{Kind: engine.Train, Round: number, Shared: tensor.Map{"ctx": tensor.New(1)}}
-	var replies []engine.Reply
+	o := message.Instruction{Kind: message.Train, Round: number, Shared: tensor.Map{"ctx": tensor.New(1)}}
+	var replies []message.Reply
 	for k, v := range moves {
-		replies = append(replies, engine.Reply{Client: k, Upload: method.Upload{Client: k, N: 10,
+		replies = append(replies, message.Reply{Client: k, Upload: method.Upload{Client: k, N: 10,
 			Shared: tensor.Map{"ctx": tensor.Of([]float32{v}, 1)}, Extra: tensor.Map{}}})
 	}
 	out, err := h.limit(o, replies)
@@ -132,9 +132,9 @@ func TestUsualMovesOfRate(t *testing.T) {
 
 // Test results of a thousand times as many examples as others have are refused.
 func TestRefuseTests(t *testing.T) {
-	var replies []engine.Reply
+	var replies []message.Reply
 	for k, n := range []int{7, 0, 8, 7001, 7000} {
-		replies = append(replies, engine.Reply{Client: k, Scores: engine.Scores{Examples: n}})
+		replies = append(replies, message.Reply{Client: k, Scores: message.Scores{Examples: n}})
 	}
 	refused := map[int]error{}
 	refuseTests(replies[:3], refused)
@@ -166,14 +166,14 @@ func TestCutCounts(t *testing.T) {
 	}
 	h.known[0].Examples = 150
 	counts := func() *tensor.Tensor { return tensor.Of([]float32{90, 60}, 2, 1) }
-	replies := []engine.Reply{{Upload: method.Upload{N: 150, Extra: tensor.Map{"proto/n": counts()}}}}
-	out, err := h.limit(engine.Order{Kind: engine.Train}, replies)
+	replies := []message.Reply{{Upload: method.Upload{N: 150, Extra: tensor.Map{"proto/n": counts()}}}}
+	out, err := h.limit(message.Instruction{Kind: message.Train}, replies)
 	if err != nil || out[0].Upload.N != 40 || out[0].Upload.Extra["proto/n"].Data[0] != 24 ||
 		out[0].Upload.Extra["proto/n"].Data[1] != 16 {
 		t.Errorf("%v: %+v", err, out)
 	}
-	replies = []engine.Reply{{Upload: method.Upload{N: 150, Extra: tensor.Map{"n": counts()}}}}
-	out, err = h.limit(engine.Order{Kind: engine.Ask, Survey: "ggtpc"}, replies)
+	replies = []message.Reply{{Upload: method.Upload{N: 150, Extra: tensor.Map{"n": counts()}}}}
+	out, err = h.limit(message.Instruction{Kind: message.Compute, Statistic: "ggtpc"}, replies)
 	if r := h.Limited().Refused; err != nil || len(out) != 0 || len(r) != 1 ||
 		r[0].Reason != "it counts 150 examples; at most 40 are believed (--max-examples)" {
 		t.Errorf("%v: %+v, %+v", err, out, r)

@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"io"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
@@ -70,15 +70,15 @@ const endKind = "end"
 
 // reply is the header of a reply.
 type reply struct {
-	Run    string         `json:"run"`
-	ID     string         `json:"id"` // of the order that it answers
-	Try    string         `json:"try"`
-	Client int            `json:"client"`
-	Error  string         `json:"error,omitempty"` // why there is no answer
-	N      int            `json:"n,omitempty"`
-	Loss   float64        `json:"loss,omitempty"`
-	Steps  int            `json:"steps,omitempty"`
-	Scores *engine.Scores `json:"scores,omitempty"`
+	Run    string          `json:"run"`
+	ID     string          `json:"id"` // of the order that it answers
+	Try    string          `json:"try"`
+	Client int             `json:"client"`
+	Error  string          `json:"error,omitempty"` // why there is no answer
+	N      int             `json:"n,omitempty"`
+	Loss   float64         `json:"loss,omitempty"`
+	Steps  int             `json:"steps,omitempty"`
+	Scores *message.Scores `json:"scores,omitempty"`
 	content
 }
 
@@ -108,17 +108,18 @@ func (o order) identity() string {
 }
 
 // headed is the header of an order to one client.
-func headed(run string, o engine.Order, client int) order {
-	return order{Run: run, Kind: string(o.Kind), Round: o.Round, Survey: o.Survey, Exam: o.Exam, Steps: o.Steps,
-		Counts: o.Counts,
-		Client: client, Of: o.Of}
+func headed(run string, o message.Instruction, client int) order {
+	return order{Run: run, Kind: string(o.Kind), Round: o.Round, Survey: o.Statistic, Exam: o.Set, Steps: o.Steps,
+		Counts: o.Confusion,
+		Client: client, Of: o.Total}
 }
 
 // asked is the order that a header tells of, without its tensors.
-func (o order) asked() engine.Order {
-	return engine.Order{Kind: engine.Kind(o.Kind), Round: o.Round, Survey: o.Survey, Exam: o.Exam, Steps: o.Steps,
-		Counts:  o.Counts,
-		Clients: []int{o.Client}, Of: o.Of}
+func (o order) asked() message.Instruction {
+	return message.Instruction{Kind: message.Kind(o.Kind), Round: o.Round, Statistic: o.Survey, Set: o.Exam,
+		Steps:     o.Steps,
+		Confusion: o.Counts,
+		Clients:   []int{o.Client}, Total: o.Of}
 }
 
 // headerLimit is how long the header of a message may be.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
@@ -22,7 +22,7 @@ func anOrder(t testing.TB) (order, []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := order{Run: NewID(), Try: NewID(), Kind: string(engine.Train), Round: 49, Client: 9, Of: 10, Accepted: NewID(),
+	o := order{Run: NewID(), Try: NewID(), Kind: string(message.Train), Round: 49, Client: 9, Of: 10, Accepted: NewID(),
 		Safe: NewID()}
 	o.of(body)
 	o.ID = o.identity()
@@ -198,9 +198,10 @@ func FuzzMessage(f *testing.F) {
 				if m.Bytes() > 8*len(b) {
 					t.Fatalf("%d bytes became %d", len(b), m.Bytes())
 				}
-				if back, err := (engine.Reply{}).With(m); err == nil {
-					(engine.Order{Kind: engine.Ask}).Refuse(back, false)
-					(engine.Order{Kind: engine.Train, Shared: tensor.Map{"a": tensor.Scalar(1)}}).Refuse(back, false)
+				if back, err := (message.Reply{}).With(m); err == nil {
+					(message.Instruction{Kind: message.Compute}).Check(back, false)
+					(message.Instruction{Kind: message.Train, Shared: tensor.Map{"a": tensor.Scalar(1)}}).Check(back,
+						false)
 				}
 			}
 		}
@@ -208,7 +209,7 @@ func FuzzMessage(f *testing.F) {
 		var g order
 		if rest, err := reads(b, &g); err == nil && g.check() == nil {
 			if m, err := g.tensors(rest); err == nil {
-				(engine.Order{Clients: []int{0}}).With(m)
+				(message.Instruction{Clients: []int{0}}).With(m)
 			}
 		}
 	})

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/wire"
 )
 
@@ -75,8 +75,8 @@ func (h *Hub) Status() Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.now != nil {
-		s.Round, s.Kind, s.Exam, s.Survey = h.now.order.Round, string(h.now.order.Kind), h.now.order.Exam,
-			h.now.order.Survey
+		s.Round, s.Kind, s.Exam, s.Survey = h.now.order.Round, string(h.now.order.Kind), h.now.order.Set,
+			h.now.order.Statistic
 	}
 	for i, k := range h.known {
 		c := ClientStatus{Client: i, Joined: k.Member.Joined, Left: k.left, Seen: -1, Doing: k.doing,
@@ -95,4 +95,4 @@ func (h *Hub) Status() Status {
 	return s
 }
 
-func orderSize(o engine.Order) int { return wire.Size(o.Tensors()) }
+func orderSize(o message.Instruction) int { return wire.Size(o.Tensors()) }

@@ -22,7 +22,7 @@ func TestRefusedToJoin(t *testing.T) {
 	go func() { served <- s.serve(ctx, false) }()
 	joined := make(chan error, 1)
 	go func() { joined <- s.join(ctx, 0) }()
-	eventually(t, "joining", func() bool { h := s.hub.Load(); return h != nil && h.Members()[0].Joined })
+	eventually(t, "joining", func() bool { h := s.hub.Load(); return h != nil && h.Participants()[0].Joined })
 	for say, change := range map[string]func(*transport.Card, *transport.Local){
 		"options: the server has": func(c *transport.Card, _ *transport.Local) { c.Terms.Options = "{}" },
 		"classes: the server has": func(c *transport.Card,

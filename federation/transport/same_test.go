@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/methodtest"
 )
 
@@ -42,13 +44,13 @@ func TestSameBytes(t *testing.T) {
 // Validation data of some clients, stopping by it, a client that never trains and the counts of classes travel: rounds
 // and confusion matrix are those of one process.
 func TestSameEvaluations(t *testing.T) {
-	toy := func() *engine.Experiment {
+	toy := func() *spec.Experiment {
 		e := fedpha.toy(t)
 		for _, k := range []int{0, 2} {
 			e.Clients[k].Val = methodtest.Rows(400+k, 5, e.Clients[k].Backbone.Task().Dim, len(e.Classes))
 		}
 		e.Plan.Trainers, e.Plan.New = []int{0, 2, 3}, []int{1}
-		e.Evaluate = engine.Evaluate{Validate: true, Patience: 2, NewSteps: []int{0, 3}, Confusion: true}
+		e.Evaluate = record.TestPlan{Validate: true, Patience: 2, NewSteps: []int{0, 3}, Confusion: true}
 		return e
 	}
 	dir := t.TempDir()
@@ -65,7 +67,7 @@ func TestSameEvaluations(t *testing.T) {
 		t.Errorf("other records than in one process:\n%s\n%s", got, want)
 	}
 	read := func(dir string) string {
-		b, err := os.ReadFile(filepath.Join(dir, engine.ConfusionFile))
+		b, err := os.ReadFile(filepath.Join(dir, record.ConfusionFile))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/transport"
@@ -26,12 +26,13 @@ import (
 // echo is a client that trains nothing and uploads what it got.
 type echo int
 
-func (e echo) Answer(_ context.Context, o engine.Order, _ engine.State) (engine.Reply, *engine.State, error) {
-	r := engine.Reply{Client: int(e), Upload: method.Upload{Client: int(e), N: 1, Shared: o.Shared}}
-	return r, &engine.State{Own: o.Shared}, nil
+func (e echo) Answer(_ context.Context, o message.Instruction, _ message.ClientState) (message.Reply,
+	*message.ClientState, error) {
+	r := message.Reply{Client: int(e), Upload: method.Upload{Client: int(e), N: 1, Shared: o.Shared}}
+	return r, &message.ClientState{Own: o.Shared}, nil
 }
 
-func (e echo) Finish(engine.Order, engine.State) error { return nil }
+func (e echo) Finish(message.Instruction, message.ClientState) error { return nil }
 
 // Many clients in one process, as many as PROMPTFED_TEST_CLIENTS says, each with a connection and a folder of its own,
 // train on prompts of 16 x 512 over TCP; with -v it tells what that costs.
@@ -50,7 +51,7 @@ func TestManyClients(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	h, err := transport.Open(ctx, emb.Conn(), transport.Settings{Name: "many", ID: transport.NewID(), Clients: clients,
-		Quorum: 1, Terms: open(e.Terms()), Method: e.Method})
+		Quorum: 1, Terms: open(e.RunSpec()), Method: e.Method})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,8 @@ func TestManyClients(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			a, err := transport.NewAgent(nc, inv, transport.Card{Terms: e.Terms(), Member: engine.Member{Task: task},
+			a, err := transport.NewAgent(nc, inv, transport.Card{Terms: e.RunSpec(),
+				Member:   message.Participant{Task: task},
 				Examples: 1}, filepath.Join(dir, fmt.Sprint(k)), echo(k), log)
 			if err == nil {
 				err = a.Run(ctx)
@@ -88,7 +90,7 @@ func TestManyClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d clients joined in %v", clients, time.Since(began).Round(time.Millisecond))
-	o := engine.Order{Kind: engine.Train, Of: clients, Shared: tensor.Map{"ctx": tensor.New(16, 512)}}
+	o := message.Instruction{Kind: message.Train, Total: clients, Shared: tensor.Map{"ctx": tensor.New(16, 512)}}
 	for k := range clients {
 		o.Clients = append(o.Clients, k)
 	}

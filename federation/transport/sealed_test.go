@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/secure"
 	"promptfed/federation/transport"
@@ -35,7 +38,7 @@ func TestSealedSameBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 			sealed, err := engine.Run(context.Background(), e, engine.Settings{Guard: layer.Guard(),
-				Around: layer.Around})
+				Wrap: layer.Around})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,10 +52,10 @@ func TestSealedSameBytes(t *testing.T) {
 			site := newSite(t, e)
 			site.set.Sealed = true
 			site.part = func(_ int, p transport.Local) transport.Part {
-				p.Worker = engine.NewWorker(e, engine.Settings{Guard: layer.Guard()})
+				p.Worker = local.NewWorker(e, local.Settings{Guard: layer.Guard()})
 				return p
 			}
-			site.run(func(_ *transport.Settings, run *engine.Settings) { run.Around = layer.Around })
+			site.run(func(_ *transport.Settings, run *engine.Settings) { run.Wrap = layer.Around })
 			if !t.Failed() && site.learned() != bytesOf(t, sealed.Prompts) {
 				t.Error("other bytes than in one process")
 			}
@@ -61,7 +64,7 @@ func TestSealedSameBytes(t *testing.T) {
 }
 
 // sealedSite is a site under secure aggregation whose clients and server keep what they must in their folders.
-func sealedSite(t *testing.T, e *engine.Experiment, layer *secure.Layer) *site {
+func sealedSite(t *testing.T, e *spec.Experiment, layer *secure.Layer) *site {
 	t.Helper()
 	e.Secure = "on"
 	s := newSite(t, e)
@@ -78,7 +81,7 @@ func sealedSite(t *testing.T, e *engine.Experiment, layer *secure.Layer) *site {
 		if err != nil {
 			t.Error(err)
 		}
-		p.Worker = engine.NewWorker(e, engine.Settings{Guard: guard})
+		p.Worker = local.NewWorker(e, local.Settings{Guard: guard})
 		return p
 	}
 	return s
@@ -92,7 +95,7 @@ func (s *site) around(layer *secure.Layer) func(*transport.Settings, *engine.Set
 			err = os.MkdirAll(set.Dir, 0o700)
 		}
 		if err == nil {
-			run.Around, err = layer.AroundAt(secure.Place{Run: s.id, Dir: set.Dir, Who: who})
+			run.Wrap, err = layer.AroundAt(secure.Place{Run: s.id, Dir: set.Dir, Who: who})
 		}
 		if err != nil {
 			s.t.Error(err)
@@ -107,9 +110,9 @@ type dying struct {
 	done *atomic.Bool
 }
 
-func (d dying) Run(ctx context.Context, o engine.Order) ([]engine.Reply, error) {
+func (d dying) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	r, err := d.Hub.Run(ctx, o)
-	if err == nil && o.Round == 1 && string(o.Kind)+o.Survey == d.step && d.done.CompareAndSwap(false, true) {
+	if err == nil && o.Round == 1 && string(o.Kind)+o.Statistic == d.step && d.done.CompareAndSwap(false, true) {
 		err = errors.New("the server dies")
 	}
 	return r, err
@@ -131,7 +134,7 @@ func TestSealedRestarts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := engine.Run(context.Background(), e, engine.Settings{Guard: layer.Guard(), Around: layer.Around})
+	r, err := engine.Run(context.Background(), e, engine.Settings{Guard: layer.Guard(), Wrap: layer.Around})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +148,7 @@ func TestSealedRestarts(t *testing.T) {
 			first, kill := context.WithCancel(ctx)
 			left := s.joinAll(first, cancel, 4)
 			var died atomic.Bool
-			s.remote = func(h *transport.Hub) engine.Remote { return dying{h, step, &died} }
+			s.remote = func(h *transport.Hub) message.Remote { return dying{h, step, &died} }
 			if err := s.serve(ctx, false, s.around(layer)); err == nil || !strings.Contains(err.Error(), "dies") {
 				t.Fatal(err)
 			}

@@ -3,7 +3,7 @@ package transport
 import (
 	"context"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
@@ -20,7 +20,7 @@ func (c *collection) tensors(h *Hub, client int) (content, error) {
 		}
 		return out, h.spool.put(out.Sum, body)
 	}
-	if len(c.order.Each) > 0 {
+	if len(c.order.PerClient) > 0 {
 		return encode()
 	}
 	c.once.Do(func() { c.common, c.err = encode() })
@@ -57,7 +57,7 @@ func (h *Hub) send(c *collection, client int) error {
 // waits for them until the deadline is over.
 func (h *Hub) Finish(ctx context.Context, rounds int, prompts func(client int) (shared, down tensor.Map,
 	err error)) error {
-	o := engine.Order{Kind: endKind, Round: rounds, Of: h.set.Clients, Each: map[int]tensor.Map{}}
+	o := message.Instruction{Kind: endKind, Round: rounds, Total: h.set.Clients, PerClient: map[int]tensor.Map{}}
 	for k := range h.set.Clients {
 		shared, down, err := prompts(k)
 		if err != nil {
@@ -66,7 +66,7 @@ func (h *Hub) Finish(ctx context.Context, rounds int, prompts func(client int) (
 		o.Clients = append(o.Clients, k)
 		o.Shared = shared
 		if len(down) > 0 {
-			o.Each[k] = down
+			o.PerClient[k] = down
 		}
 	}
 	_, err := h.collect(ctx, o, 0, 1)

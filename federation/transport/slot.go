@@ -5,7 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 )
 
 // slot is one of the jobs that a worker does at a time, as the dispatcher sees it.
@@ -41,8 +41,8 @@ func (s *slot) listen() {
 
 // greet tells a worker about the run.
 func (s *slot) greet(_ *desk, q question) hello {
-	if mine := (engine.Footing{Program: s.of.set.Footing.Program}); q.Program != mine.Program {
-		reason := plain(mine.Differs(engine.Footing{Program: q.Program}).Error())
+	if mine := (spec.Compatibility{Program: s.of.set.Footing.Program}); q.Program != mine.Program {
+		reason := plain(mine.Mismatch(spec.Compatibility{Program: q.Program}).Error())
 		s.log.Warn("a worker is refused", "reason", reason)
 		return hello{Refused: reason}
 	}
@@ -101,7 +101,7 @@ func (s *slot) admit(w WorkerInfo) error {
 		return fmt.Errorf("%d jobs at a time, host %.100q, worker %.40q or instance %.40q are none", w.Jobs, w.Host,
 			w.Worker, w.Instance)
 	}
-	return s.of.set.Footing.Differs(w.Footing)
+	return s.of.set.Footing.Mismatch(w.Footing)
 }
 
 // moved hears that the worker leaves.

@@ -22,7 +22,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/transport"
 	"promptfed/runtime/tensor"
@@ -170,7 +170,7 @@ func TestLargeObjects(t *testing.T) {
 			dir := t.TempDir()
 			h, err := transport.Open(ctx, emb.Conn(), transport.Settings{Name: "toy", ID: transport.NewID(),
 				Dir: filepath.Join(dir, "hub"), Clients: 1, Quorum: 1,
-				Terms: open(e.Terms()), Method: e.Method, Identity: ca.identity("server"), Log: log.logger()})
+				Terms: open(e.RunSpec()), Method: e.Method, Identity: ca.identity("server"), Log: log.logger()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -194,7 +194,7 @@ func TestLargeObjects(t *testing.T) {
 				}
 				task := methodtest.Alike(1)[0].Backbone.Task()
 				task.Backbone = "toy"
-				card := transport.Card{Terms: e.Terms(), Member: engine.Member{Task: task}, Examples: 1}
+				card := transport.Card{Terms: e.RunSpec(), Member: message.Participant{Task: task}, Examples: 1}
 				a, err := transport.NewAgent(nc, inv, card, filepath.Join(dir, "client"), echo(0), log.logger())
 				if err == nil {
 					err = a.Run(ctx)
@@ -208,7 +208,7 @@ func TestLargeObjects(t *testing.T) {
 			for i := range big.Data {
 				big.Data[i] = float32(i % 1013)
 			}
-			o := engine.Order{Kind: engine.Train, Of: 1, Clients: []int{0}, Shared: tensor.Map{"ctx": big}}
+			o := message.Instruction{Kind: message.Train, Total: 1, Clients: []int{0}, Shared: tensor.Map{"ctx": big}}
 			replies, err := h.Run(ctx, o)
 			if err != nil || len(replies) != 1 {
 				t.Fatal(len(replies), err, log.String())

@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 )
 
 // reply looks at one reply: it counts, or it is dropped and that is logged; or its tensors are to come first.
@@ -132,8 +132,8 @@ func (d *desk) damaged(x *exchange, err error) bool {
 }
 
 // read is a reply with its tensors, unless they are none that an order could have.
-func (h *Hub) read(o engine.Order, r reply, body []byte) (engine.Reply, error) {
-	answer := engine.Reply{Client: r.Client, Stats: engine.Stats{Loss: r.Loss, Steps: r.Steps}}
+func (h *Hub) read(o message.Instruction, r reply, body []byte) (message.Reply, error) {
+	answer := message.Reply{Client: r.Client, Stats: message.Stats{Loss: r.Loss, Steps: r.Steps}}
 	answer.Upload.Client, answer.Upload.N = r.Client, r.N
 	if r.Scores != nil {
 		answer.Scores = *r.Scores
@@ -145,7 +145,7 @@ func (h *Hub) read(o engine.Order, r reply, body []byte) (engine.Reply, error) {
 	answer, err = answer.With(tensors)
 	answer.Up = answer.UploadSize()
 	if err == nil && o.Kind != endKind {
-		err = o.Refuse(answer, h.set.Sealed)
+		err = o.Check(answer, h.set.Sealed)
 	}
 	if err == nil {
 		err = h.bounded(o, answer)
@@ -154,10 +154,10 @@ func (h *Hub) read(o engine.Order, r reply, body []byte) (engine.Reply, error) {
 }
 
 // keep lets a reply count, once.
-func (h *Hub) keep(client int, id string, r engine.Reply, size int) {
+func (h *Hub) keep(client int, id string, r message.Reply, size int) {
 	h.mu.Lock()
 	c := h.now
-	_, got := map[int]engine.Reply(nil), false
+	_, got := map[int]message.Reply(nil), false
 	if c != nil {
 		_, got = c.got[client]
 	}
@@ -198,8 +198,8 @@ func (h *Hub) fail(client int, id, why string) {
 	}
 }
 
-// Refused hears that the method could not do with what a client uploaded.
-func (h *Hub) Refused(round, client int, why error) {
+// Rejected hears that the method could not do with what a client uploaded.
+func (h *Hub) Rejected(round, client int, why error) {
 	if client < 0 || client >= len(h.known) {
 		return
 	}
@@ -217,5 +217,5 @@ func (h *Hub) refuse(client int, why error) {
 	defer h.mu.Unlock()
 	reason := plain(why.Error())
 	h.known[client].reason = reason
-	h.limited.Refused = append(h.limited.Refused, engine.Refusal{Client: client, Reason: reason})
+	h.limited.Refused = append(h.limited.Refused, message.Refusal{Client: client, Reason: reason})
 }

@@ -15,7 +15,8 @@ import (
 	"sync"
 	"time"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/state"
 	"promptfed/runtime/atomicfile"
 )
 
@@ -188,25 +189,26 @@ func (v *vault) pieces(sum string) (*os.File, error) {
 }
 
 // put keeps what a client is to remember if its reply to a training order of a round counts.
-func (v *vault) put(round int, id string, s engine.State) error {
-	return engine.WriteState(filepath.Join(v.dir, fmt.Sprintf("%s%06d-%s%s", stateFile, round, id, stateSuffix)), s)
+func (v *vault) put(round int, id string, s message.ClientState) error {
+	return state.WriteState(filepath.Join(v.dir, fmt.Sprintf("%s%06d-%s%s", stateFile, round, id, stateSuffix)), s)
 }
 
 // get gives it back; without an identity it is what a new client remembers.
-func (v *vault) get(id string) (engine.State, error) {
+func (v *vault) get(id string) (message.ClientState, error) {
 	if id == "" {
-		return engine.State{}, nil
+		return message.ClientState{}, nil
 	}
 	files, _, err := v.list()
 	if err != nil {
-		return engine.State{}, err
+		return message.ClientState{}, err
 	}
 	for _, f := range files {
 		if f.id == id {
-			return engine.ReadState(filepath.Join(v.dir, f.name))
+			return state.ReadState(filepath.Join(v.dir, f.name))
 		}
 	}
-	return engine.State{}, fmt.Errorf("the server counts an upload of this client that its folder %s knows nothing "+
+	return message.ClientState{}, fmt.Errorf("the server counts an upload of this client that its folder %s knows "+
+		"nothing "+
 		"of; give the folder that it had before with --state", v.dir)
 }
 
@@ -233,7 +235,7 @@ func (v *vault) keep(o order) error {
 	spare := 0
 	for _, f := range files {
 		if f.id == o.Accepted || f.id == o.Safe || f.id == o.ID || f.round == o.Round &&
-			o.Kind != string(engine.Train) {
+			o.Kind != string(message.Train) {
 			continue
 		}
 		if spare++; news || spare > maxSpare {

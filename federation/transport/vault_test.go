@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/runtime/tensor"
 )
 
@@ -29,7 +29,8 @@ func TestVault(t *testing.T) {
 		}
 	}
 	for round, id := range ids {
-		if err := v.put(round, id, engine.State{Own: tensor.Map{"a": tensor.Scalar(float32(round))}}); err != nil {
+		own := tensor.Map{"a": tensor.Scalar(float32(round))}
+		if err := v.put(round, id, message.ClientState{Own: own}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -37,11 +38,11 @@ func TestVault(t *testing.T) {
 		t.Errorf("%v, %v", s, err)
 	}
 	has(ids...)
-	order := func(round int, kind engine.Kind, accepted, safe string) order {
+	order := func(round int, kind message.Kind, accepted, safe string) order {
 		return order{Round: round, Kind: string(kind), Accepted: accepted, Safe: safe, ID: NewID()}
 	}
 	// tested in round 2, whose training is not decided yet
-	if err := v.keep(order(2, engine.Test, ids[1], ids[1])); err != nil {
+	if err := v.keep(order(2, message.Test, ids[1], ids[1])); err != nil {
 		t.Fatal(err)
 	}
 	has(ids[1], ids[2])
@@ -49,16 +50,16 @@ func TestVault(t *testing.T) {
 		t.Fatal(err)
 	}
 	// trains in round 2 once more, with another order: the server may have counted the first, and have died since
-	if err := v.keep(order(2, engine.Train, ids[1], ids[1])); err != nil {
+	if err := v.keep(order(2, message.Train, ids[1], ids[1])); err != nil {
 		t.Fatal(err)
 	}
 	has(ids[1], ids[2])
 	for range 2 * maxSpare { // and on and on
 		id := NewID()
-		if err := v.put(2, id, engine.State{}); err != nil {
+		if err := v.put(2, id, message.ClientState{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := v.keep(order(2, engine.Train, ids[1], ids[1])); err != nil {
+		if err := v.keep(order(2, message.Train, ids[1], ids[1])); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,11 +76,11 @@ func TestVault(t *testing.T) {
 	if err := v.plausible(ids[2], ids[2]); err != nil {
 		t.Error(err)
 	}
-	if err := v.keep(order(3, engine.Train, ids[2], ids[2])); err != nil { // it counts, and the checkpoint has it
+	if err := v.keep(order(3, message.Train, ids[2], ids[2])); err != nil { // it counts, and the checkpoint has it
 		t.Fatal(err)
 	}
 	has(ids[2])
-	if err := v.put(1, ids[0], engine.State{}); err != nil {
+	if err := v.put(1, ids[0], message.ClientState{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := v.plausible(ids[0], ids[0]); err == nil || !strings.Contains(err.Error(), "goes back to round 2") {
@@ -100,7 +101,7 @@ func TestVault(t *testing.T) {
 			t.Errorf("%v: %v", other, err)
 		}
 	}
-	if err := v.keep(order(9, engine.Train, "", "")); err != nil {
+	if err := v.keep(order(9, message.Train, "", "")); err != nil {
 		t.Fatal(err)
 	}
 	next := NewID()

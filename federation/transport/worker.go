@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 )
 
 // WorkerOptions are those of a worker's connection, by which the NATS server knows it: its name, which it makes itself,
@@ -52,7 +52,8 @@ func (w Work) Ask(ctx context.Context, nc *nats.Conn) (*Invitation, error) {
 }
 
 // Job does what an order asks of a client that remembers s, as engine.Worker.Answer.
-type Job func(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State, error)
+type Job func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
+	*message.ClientState, error)
 
 // ErrOver tells that the run is over, or that another one has the queue.
 var ErrOver = errors.New("the run is over")
@@ -146,14 +147,14 @@ func (w *workerRole) work(ctx context.Context, a *Agent, j *job) (*answer, error
 	return answered(j, out, result(out, next), err)
 }
 
-func (w *workerRole) compute(ctx context.Context, a *Agent, j *job) (engine.Reply, *engine.State, error) {
+func (w *workerRole) compute(ctx context.Context, a *Agent, j *job) (message.Reply, *message.ClientState, error) {
 	body, err := a.content(ctx, j, func(string) (*os.File, error) { return nameless("", "promptfed-job-*") })
 	if err != nil {
-		return engine.Reply{}, nil, err
+		return message.Reply{}, nil, err
 	}
 	o, s, err := j.order.decodeJob(body)
 	if err != nil {
-		return engine.Reply{}, nil, err
+		return message.Reply{}, nil, err
 	}
 	j.body, body = nil, nil
 	return w.do(ctx, j.Client, o, s)

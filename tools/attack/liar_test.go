@@ -15,7 +15,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/federation/transport"
 	"promptfed/runtime/safetensors"
@@ -36,7 +37,7 @@ func empty(t *testing.T, dir string) {
 // learned fails unless every shared parameter moved by so much from where it began, which is near 0.
 func (s *server) learned(move float64) {
 	s.t.Helper()
-	m, _, err := safetensors.ReadFile(s.at("out", engine.PromptsFile))
+	m, _, err := safetensors.ReadFile(s.at("out", record.PromptsFile))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -54,26 +55,26 @@ func (s *server) learned(move float64) {
 // are by default, and their rounds have the average of two, which moves by one a round. Record, report and log say
 // whose upload was refused and why.
 func TestLies(t *testing.T) {
-	shared := func(value float32) func(r *engine.Reply) {
-		return func(r *engine.Reply) { r.Upload.Shared["ctx"].Data[0] = value }
+	shared := func(value float32) func(r *message.Reply) {
+		return func(r *message.Reply) { r.Upload.Shared["ctx"].Data[0] = value }
 	}
-	more := func(r *engine.Reply) { r.Upload.Shared["more"] = tensor.New(1 << 20) }
+	more := func(r *message.Reply) { r.Upload.Shared["more"] = tensor.New(1 << 20) }
 	for _, c := range []struct {
 		say   string
-		lie   func(r *engine.Reply)
+		lie   func(r *message.Reply)
 		flags []string
 	}{
 		{"NaN", shared(float32(math.NaN())), nil},
-		{"joined with 10", func(r *engine.Reply) { r.Upload.N = 11 }, nil},
-		{"9223372036854775807 examples", func(r *engine.Reply) { r.Upload.N = math.MaxInt }, nil},
-		{"-1 examples", func(r *engine.Reply) { r.Upload.N = -1 }, nil},
+		{"joined with 10", func(r *message.Reply) { r.Upload.N = 11 }, nil},
+		{"9223372036854775807 examples", func(r *message.Reply) { r.Upload.N = math.MaxInt }, nil},
+		{"-1 examples", func(r *message.Reply) { r.Upload.N = -1 }, nil},
 		{"ctx holds 1e+30", shared(1e30), nil},
 		{"a move of the parameters of 1e+05", shared(1e5), nil}, // honest ones have the length sqrt(4*512) = 45
 		{"moved the parameters by 1e+05", shared(1e5), []string{"--max-norm", "1000"}},
-		{"loss 1e+300", func(r *engine.Reply) { r.Stats.Loss = 1e300 }, nil},
-		{"the extra \\\"more\\\"", func(r *engine.Reply) { r.Upload.Extra = tensor.Map{"more": tensor.Scalar(1)} },
+		{"loss 1e+300", func(r *message.Reply) { r.Stats.Loss = 1e300 }, nil},
+		{"the extra \\\"more\\\"", func(r *message.Reply) { r.Upload.Extra = tensor.Map{"more": tensor.Scalar(1)} },
 			nil},
-		{"another experiment", func(r *engine.Reply) { r.Upload.Shared["more"] = tensor.Scalar(1) }, nil},
+		{"another experiment", func(r *message.Reply) { r.Upload.Shared["more"] = tensor.Scalar(1) }, nil},
 		{"at most 1000000 are taken", more, []string{"--largest", "1000000"}},
 	} {
 		t.Run(c.say, func(t *testing.T) {
@@ -125,18 +126,18 @@ func TestLyingClient(t *testing.T) {
 			return
 		}
 		h := o.header
-		r := message{version: o.version, header: map[string]any{"run": h["run"], "id": h["id"], "try": h["try"],
+		r := parsed{version: o.version, header: map[string]any{"run": h["run"], "id": h["id"], "try": h["try"],
 			"client": 0, "n": 10, "loss": 1}}.with(o.body)
-		for _, x := range []message{r.but("run", random()), r.but("client", 1), r.but("client", -1), r.but("also", 1),
+		for _, x := range []parsed{r.but("run", random()), r.but("client", 1), r.but("client", -1), r.but("also", 1),
 			r.but("loss", "NaN"), r.but("n", json.Number("1e400")), r.but("size", "all")} {
 			say("reply", x.signed(t, "reply", key))
 		}
 		say("reply", r.signed(t, "order", key))
 		say("reply", r.signed(t, "reply", stranger))
 		say("reply", r.signed(t, "reply", nil))
-		b := message{version: o.version, header: map[string]any{"run": h["run"], "client": 0, "instance": random(),
+		b := parsed{version: o.version, header: map[string]any{"run": h["run"], "client": 0, "instance": random(),
 			"count": 1, "leaves": true}}
-		for _, x := range []message{b.but("client", 1), b.but("run", random()), b.but("count", "many")} {
+		for _, x := range []parsed{b.but("client", 1), b.but("run", random()), b.but("count", "many")} {
 			say("beat", x.signed(t, "beat", key))
 		}
 		say("beat", b.signed(t, "beat", stranger))
@@ -181,7 +182,7 @@ func TestLyingCards(t *testing.T) {
 	nc, _ := s.intruder("client-0", nats.CustomInboxPrefix(transport.InboxOf("default", 0)))
 	conf := s.tls(s.at("certs"), "client-0")
 	key := conf.Certificates[0].PrivateKey.(*ecdsa.PrivateKey)
-	ask := func(verb string, b []byte) message {
+	ask := func(verb string, b []byte) parsed {
 		t.Helper()
 		m, err := nc.Request("pf.default.from.0."+verb, b, 5*time.Second)
 		if err != nil {
@@ -200,13 +201,13 @@ func TestLyingCards(t *testing.T) {
 	}
 	other := s.tls(s.at("certs"), "client-1").Certificates[0]
 	proof := map[string]any{"key": public, "chain": conf.Certificates[0].Certificate}
-	card := message{version: hello.version, header: map[string]any{"run": hello.header["run"], "instance": random(),
+	card := parsed{version: hello.version, header: map[string]any{"run": hello.header["run"], "instance": random(),
 		"nonce": random(), "client": 0, "examples": 10, "backbone": "b", "tokens": "t", "terms": s.terms,
-		"member": engine.Member{Task: method.Task{Backbone: "echo", Width: 512, Dim: 512}}, "proof": proof}}
+		"member": message.Participant{Task: method.Task{Backbone: "echo", Width: 512, Dim: 512}}, "proof": proof}}
 	strange := s.terms
 	strange.Method = "fedpha"
 	for say, c := range map[string]struct {
-		card message
+		card parsed
 		key  *ecdsa.PrivateKey
 	}{
 		"the card is of client 1":      {card.but("client", 1), key},
@@ -234,7 +235,7 @@ func TestLyingCards(t *testing.T) {
 // any data set does not join, and one with 15 times as many as the others weighs as much as twice the two together: the
 // average moves by (10 + 10 - 40)/60 a round.
 func TestClaims(t *testing.T) {
-	back := func(r *engine.Reply) {
+	back := func(r *message.Reply) {
 		for _, t := range r.Upload.Shared {
 			for i := range t.Data {
 				t.Data[i] -= 2
@@ -263,7 +264,7 @@ func TestClaims(t *testing.T) {
 			s.joins(0, 2)
 			for _, r := range s.ends() {
 				if want := c.claims == 150; (len(r.Cut) == 1) != want ||
-					want && r.Cut[0] != (engine.Cut{Client: 0, Claimed: 150, Counted: 40}) {
+					want && r.Cut[0] != (message.Cut{Client: 0, Claimed: 150, Counted: 40}) {
 					t.Errorf("the record of round %d has %+v", r.Round, r.Limited)
 				}
 			}
@@ -279,7 +280,7 @@ func TestClaims(t *testing.T) {
 func TestStatusOfLiar(t *testing.T) {
 	s := serve(t, 40)
 	s.joins(100*time.Millisecond, 1, 2)
-	s.background(part{claims: 150, pause: 100 * time.Millisecond, lie: func(r *engine.Reply) {
+	s.background(part{claims: 150, pause: 100 * time.Millisecond, lie: func(r *message.Reply) {
 		if r.Upload.Shared["ctx"].Data[0] > 2 {
 			r.Stats.Loss = 1e300
 		}

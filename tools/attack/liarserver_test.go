@@ -27,27 +27,27 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// message is one of the protocol, taken apart: PFL and the version, the lengths of header and signature, the header as
-// JSON, its signature, tensors. It is read and written here without the code under test.
-type message struct {
+// parsed is a message of the protocol, taken apart: PFL and the version, the lengths of header and signature, the
+// header as JSON, its signature, tensors. It is read and written here without the code under test.
+type parsed struct {
 	version byte
 	header  map[string]any
 	body    []byte
 }
 
-func parse(b []byte) (message, error) {
+func parse(b []byte) (parsed, error) {
 	if len(b) < 10 || string(b[:3]) != "PFL" {
-		return message{}, fmt.Errorf("no message: %.20q", b)
+		return parsed{}, fmt.Errorf("no message: %.20q", b)
 	}
 	n, s := int(binary.LittleEndian.Uint32(b[4:])), int(binary.LittleEndian.Uint16(b[8:]))
-	m := message{version: b[3], body: bytes.Clone(b[10+n+s:])}
+	m := parsed{version: b[3], body: bytes.Clone(b[10+n+s:])}
 	d := json.NewDecoder(bytes.NewReader(b[10 : 10+n]))
 	d.UseNumber()
 	return m, d.Decode(&m.header)
 }
 
 // but is the message with some keys of its header changed; nil removes one.
-func (m message) but(pairs ...any) message {
+func (m parsed) but(pairs ...any) parsed {
 	m.header = maps.Clone(m.header)
 	for i := 0; i < len(pairs); i += 2 {
 		if m.header[pairs[i].(string)] = pairs[i+1]; pairs[i+1] == nil {
@@ -58,7 +58,7 @@ func (m message) but(pairs ...any) message {
 }
 
 // with is an order with other tensors.
-func (m message) with(body []byte) message {
+func (m parsed) with(body []byte) parsed {
 	sum := sha256.Sum256(body)
 	m = m.but("size", len(body), "sum", hex.EncodeToString(sum[:]))
 	m.body = body
@@ -66,7 +66,7 @@ func (m message) with(body []byte) message {
 }
 
 // identified is an order with the identity that it should have: the hash of what it asks.
-func (m message) identified() message {
+func (m parsed) identified() parsed {
 	get := func(key string, none any) any {
 		if v, ok := m.header[key]; ok {
 			return v
@@ -82,7 +82,7 @@ func (m message) identified() message {
 }
 
 // signed is the message as it is sent; key is nil for a signature of zeros.
-func (m message) signed(t *testing.T, what string, key crypto.Signer) []byte {
+func (m parsed) signed(t *testing.T, what string, key crypto.Signer) []byte {
 	header, err := json.Marshal(m.header)
 	if err != nil {
 		t.Error(err)
@@ -115,7 +115,7 @@ type impostor struct {
 	key, client crypto.Signer // of the server, and of client 1
 
 	mu   sync.Mutex
-	last message // newest order to client 0 that was the real server's
+	last parsed // newest order to client 0 that was the real server's
 	raw  [][]byte
 }
 
@@ -146,7 +146,7 @@ func (p *impostor) lie(b []byte) {
 }
 
 // overhears calls heard with every order that is the real server's.
-func (p *impostor) overhears(heard func(m message, raw []byte)) {
+func (p *impostor) overhears(heard func(m parsed, raw []byte)) {
 	p.t.Helper()
 	_, err := p.nc.Subscribe("pf.default.to.0.order", func(m *nats.Msg) {
 		if m.Header.Get("Lie") != "" {
@@ -175,13 +175,13 @@ func (p *impostor) overhears(heard func(m message, raw []byte)) {
 
 // lies are what a client must not take for an order although it comes in the server's name, by what it says of it. o is
 // a real order; those not signed by somebody else are signed with the server's key.
-func (p *impostor) lies(o message, raw []byte) map[string][]byte {
+func (p *impostor) lies(o parsed, raw []byte) map[string][]byte {
 	seq, err := o.header["seq"].(json.Number).Int64()
 	if err != nil {
 		p.t.Error(err)
 	}
 	o = o.but("seq", seq+int64(1e12), "try", random()) // later than all that come while these are sent
-	sign := func(m message) []byte { return m.signed(p.t, "order", p.key) }
+	sign := func(m parsed) []byte { return m.signed(p.t, "order", p.key) }
 	bent := o
 	bent.body = bytes.Clone(o.body)
 	bent.body[len(bent.body)-1] ^= 1
@@ -231,7 +231,7 @@ func TestLyingServer(t *testing.T) {
 	p := openImpostor(t)
 	said := map[string]bool{}
 	sent := 0
-	p.overhears(func(m message, raw []byte) {
+	p.overhears(func(m parsed, raw []byte) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if len(p.raw) == 1 || sent > 150 { // the first is needed for a replay; the log has no more lines than that
@@ -310,7 +310,7 @@ func TestLyingServerAlone(t *testing.T) {
 				return
 			}
 			text, _ := reply.header["error"].(string)
-			receipt := message{version: reply.version, header: map[string]any{"id": reply.header["id"],
+			receipt := parsed{version: reply.version, header: map[string]any{"id": reply.header["id"],
 				"try": reply.header["try"], "state": "taken"}}
 			m.Respond(receipt.signed(t, "receipt", p.key))
 			select {
@@ -326,7 +326,7 @@ func TestLyingServerAlone(t *testing.T) {
 	p.mu.Lock()
 	order := p.last
 	p.mu.Unlock()
-	give := func(m message) {
+	give := func(m parsed) {
 		p.lie(m.but("seq", time.Now().UnixNano(), "try", random()).identified().signed(t, "order", p.key))
 	}
 	says := func(what, text string) {
@@ -359,7 +359,7 @@ func TestLyingServerAlone(t *testing.T) {
 	give(order.with(encode(tensor.Map{"shared/global": nan})))
 	says("NaN", "NaN")
 	const size = 1 << 20
-	large := func() message { // each time another, or the answer to the first is given again
+	large := func() parsed { // each time another, or the answer to the first is given again
 		sum := random() + random()
 		m := order.but("size", size, "sum", sum, "object", sum[:32])
 		m.body = nil
@@ -454,7 +454,7 @@ func TestHostileInvitation(t *testing.T) {
 		json.Unmarshal(m.Data, &q)
 		mu.Lock()
 		defer mu.Unlock()
-		hello := message{version: transport.Version, header: map[string]any{"version": transport.Version,
+		hello := parsed{version: transport.Version, header: map[string]any{"version": transport.Version,
 			"run":   random(),
 			"nonce": q.Nonce, "clients": 2, "limit": 1000, "largest": 1000000, "config": []byte(text), "proof": proof}}
 		m.Respond(hello.signed(t, "hello", p.key))

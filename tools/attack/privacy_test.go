@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 )
 
@@ -26,14 +26,14 @@ func TestNoiseIsSecret(t *testing.T) {
 		}
 		s := serve(t, 2, flags...)
 		var mu sync.Mutex
-		var seen []engine.Order
+		var seen []message.Instruction
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		done := make(chan error, 1)
 		go func() {
-			done <- s.join(ctx, part{sees: func(o engine.Order) {
+			done <- s.join(ctx, part{sees: func(o message.Instruction) {
 				mu.Lock()
 				defer mu.Unlock()
-				if o.Kind == engine.Train {
+				if o.Kind == message.Train {
 					seen = append(seen, o)
 				}
 			}})

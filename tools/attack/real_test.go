@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/wire"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -79,13 +79,13 @@ func (s *server) sameAsRun() {
 	s.t.Helper()
 	all := tensor.Map{}
 	for _, dir := range []string{"out", "client-0", "client-1"} {
-		m, _, err := safetensors.ReadFile(s.at(dir, engine.PromptsFile))
+		m, _, err := safetensors.ReadFile(s.at(dir, record.PromptsFile))
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		maps.Copy(all, m)
 	}
-	want, _, err := safetensors.ReadFile(s.at("run", engine.PromptsFile))
+	want, _, err := safetensors.ReadFile(s.at("run", record.PromptsFile))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/experiment"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
@@ -41,16 +41,16 @@ type lyingServer struct {
 	*server
 	hub    *transport.Hub
 	built  *experiment.Built
-	guards map[int]engine.Guard
+	guards map[int]message.Guard
 	victim *process
 	heard  proctest.Output // what the hub logs
-	order  engine.Order
-	asked  []engine.Reply // of client 0 to the newest order
+	order  message.Instruction
+	asked  []message.Reply // of client 0 to the newest order
 }
 
 func newLyingServer(t *testing.T) *lyingServer {
 	t.Helper()
-	s := &lyingServer{server: &server{t: t, dir: t.TempDir(), address: freePort(t)}, guards: map[int]engine.Guard{}}
+	s := &lyingServer{server: &server{t: t, dir: t.TempDir(), address: freePort(t)}, guards: map[int]message.Guard{}}
 	call(t, "convert", "../../models/bundle/testdata/huggingface", "--out", s.at("bundle"))
 	path := s.at("attack.yaml")
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(secureConfig, "DIR", s.dir)), 0o644); err != nil {
@@ -78,8 +78,9 @@ func newLyingServer(t *testing.T) *lyingServer {
 		t.Fatal(err)
 	}
 	set := transport.Settings{Name: "default", ID: transport.NewID(), Dir: s.at("hub"), Clients: 5, Quorum: 0.5,
-		Deadline: 30 * time.Second, Terms: s.built.Engine.Terms(), Method: s.built.Method, Identity: who, Sealed: true,
-		Log: log}
+		Deadline: 30 * time.Second, Terms: s.built.Engine.RunSpec(), Method: s.built.Method, Identity: who,
+		Sealed: true,
+		Log:    log}
 	if set.Config, err = configs.YAML(s.built.Invitation()); err != nil {
 		t.Fatal(err)
 	}
@@ -100,8 +101,8 @@ func newLyingServer(t *testing.T) *lyingServer {
 		t.Fatal(err)
 	}
 	s.built.Agree(terms)
-	s.order = engine.Order{Kind: engine.Train, Of: 5, Shared: tensor.Map{}, Down: tensor.Map{}}
-	for _, p := range s.built.Method.Params(s.hub.Members()[0].Task) {
+	s.order = message.Instruction{Kind: message.Train, Total: 5, Shared: tensor.Map{}, Broadcast: tensor.Map{}}
+	for _, p := range s.built.Method.Params(s.hub.Participants()[0].Task) {
 		if p.Owner == method.Shared {
 			s.order.Shared[p.Name] = method.Draw(1, 0, p.Name, p.Shape, p.Std)
 		}
@@ -138,7 +139,7 @@ func (s *lyingServer) honest(k int, with *tls.Config) {
 }
 
 // Run is a cohort of all five.
-func (s *lyingServer) Run(ctx context.Context, o engine.Order) (replies []engine.Reply, err error) {
+func (s *lyingServer) Run(ctx context.Context, o message.Instruction) (replies []message.Reply, err error) {
 	for _, k := range o.Clients {
 		one := o.For(k)
 		if k == 0 {
@@ -148,8 +149,8 @@ func (s *lyingServer) Run(ctx context.Context, o engine.Order) (replies []engine
 			replies = append(replies, s.asked...)
 			continue
 		}
-		r := engine.Reply{Client: k, Upload: method.Upload{Client: k, N: 1}}
-		if o.Kind == engine.Ask {
+		r := message.Reply{Client: k, Upload: method.Upload{Client: k, N: 1}}
+		if o.Kind == message.Compute {
 			r.Upload.Extra, _, err = s.guards[k].Answer(k, one)
 		} else {
 			r.Upload.Shared = o.Shared.Clone()
@@ -158,7 +159,7 @@ func (s *lyingServer) Run(ctx context.Context, o engine.Order) (replies []engine
 					x.Data[i] += 0.25
 				}
 			}
-			err = s.guards[k].Seal(k, one, &r.Upload, &engine.Stats{})
+			err = s.guards[k].Protect(k, one, &r.Upload, &message.Stats{})
 		}
 		if err == nil {
 			replies = append(replies, r)
@@ -170,7 +171,7 @@ func (s *lyingServer) Run(ctx context.Context, o engine.Order) (replies []engine
 func (s *lyingServer) Accept(int, []int) error { return nil }
 
 // round has clients train in a session of its own, as a server does that forgot all sessions before.
-func (s *lyingServer) round(of, threshold int, lenient bool, number int, clients ...int) ([]engine.Reply, error) {
+func (s *lyingServer) round(of, threshold int, lenient bool, number int, clients ...int) ([]message.Reply, error) {
 	s.t.Helper()
 	conf := s.built.Config.SecureAggregation
 	weighting, beside, err := methods.Averages(s.built.Method)
@@ -182,7 +183,7 @@ func (s *lyingServer) round(of, threshold int, lenient bool, number int, clients
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p := secure.Place{Run: s.hub.ID(), Agreed: s.built.Engine.Terms().String()}
+	p := secure.Place{Run: s.hub.ID(), Agreed: s.built.Engine.RunSpec().String()}
 	if p.Who, err = s.hub.Signatures(); err != nil {
 		s.t.Fatal(err)
 	}

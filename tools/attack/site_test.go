@@ -24,7 +24,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment"
 	"promptfed/federation/method"
 	"promptfed/federation/transport"
@@ -128,7 +131,7 @@ type server struct {
 	t       *testing.T
 	dir     string
 	address string // of the NATS server
-	terms   engine.Terms
+	terms   spec.RunSpec
 	rounds  int
 	plain   bool // without certificates
 }
@@ -187,7 +190,7 @@ func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *
 			t.Fatal(err)
 		}
 	}
-	s.terms = b.Engine.Terms()
+	s.terms = b.Engine.RunSpec()
 	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."
 	args := append([]string{"serve", path, "--out", s.at("out")}, flags...)
 	if !s.plain {
@@ -201,7 +204,7 @@ func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *
 func (s *server) at(name ...string) string { return filepath.Join(append([]string{s.dir}, name...)...) }
 
 // ends waits until the run is over, which must have been well, and gives its rounds.
-func (s *server) ends() []engine.Record {
+func (s *server) ends() []record.Record {
 	s.t.Helper()
 	s.ended()
 	out := s.records()
@@ -212,14 +215,14 @@ func (s *server) ends() []engine.Record {
 }
 
 // records are those of the rounds so far.
-func (s *server) records() (out []engine.Record) {
+func (s *server) records() (out []record.Record) {
 	s.t.Helper()
-	b, err := os.ReadFile(s.at("out", engine.RoundsFile))
+	b, err := os.ReadFile(s.at("out", record.RoundsFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.t.Fatal(err)
 	}
 	for line := range bytes.Lines(b) {
-		var r engine.Record
+		var r record.Record
 		if !bytes.HasSuffix(line, []byte("\n")) { // being written
 			break
 		}
@@ -285,25 +288,26 @@ func (s *server) intruder(name string, options ...nats.Option) (*nats.Conn, chan
 type part struct {
 	client int
 	pause  time.Duration
-	claims int                   // examples; 0 for the 10 of an honest one
-	lie    func(r *engine.Reply) // nil for an honest one
-	sees   func(o engine.Order)  // what it is sent; nil for nobody who looks
+	claims int                         // examples; 0 for the 10 of an honest one
+	lie    func(r *message.Reply)      // nil for an honest one
+	sees   func(o message.Instruction) // what it is sent; nil for nobody who looks
 }
 
 func (p part) examples() int { return cmp.Or(p.claims, 10) }
 
-func (p part) Answer(ctx context.Context, o engine.Order, _ engine.State) (engine.Reply, *engine.State, error) {
+func (p part) Answer(ctx context.Context, o message.Instruction, _ message.ClientState) (message.Reply,
+	*message.ClientState, error) {
 	select {
 	case <-time.After(p.pause):
 	case <-ctx.Done():
-		return engine.Reply{}, nil, ctx.Err()
+		return message.Reply{}, nil, ctx.Err()
 	}
 	if p.sees != nil {
 		p.sees(o)
 	}
-	r := engine.Reply{Client: p.client, Scores: engine.Scores{Examples: 1, Global: &engine.Hits{},
-		Personal: &engine.Hits{}}}
-	if o.Kind != engine.Train {
+	r := message.Reply{Client: p.client, Scores: message.Scores{Examples: 1, Global: &metrics.Classification{},
+		Personal: &metrics.Classification{}}}
+	if o.Kind != message.Train {
 		return r, nil, nil
 	}
 	r.Upload = method.Upload{Client: p.client, N: p.examples(), Shared: o.Shared.Clone()}
@@ -315,10 +319,10 @@ func (p part) Answer(ctx context.Context, o engine.Order, _ engine.State) (engin
 	if p.lie != nil {
 		p.lie(&r)
 	}
-	return r, &engine.State{Own: o.Shared}, nil
+	return r, &message.ClientState{Own: o.Shared}, nil
 }
 
-func (part) Finish(engine.Order, engine.State) error { return nil }
+func (part) Finish(message.Instruction, message.ClientState) error { return nil }
 
 // join is one client, until its run is over.
 func (s *server) join(ctx context.Context, p part) error {
@@ -347,7 +351,7 @@ func (s *server) join(ctx context.Context, p part) error {
 	}
 	task := method.Task{Backbone: "echo", Width: 512, Dim: 512, VisionWidth: 768, VisionLayers: 12, Patches: 196,
 		ImageSize: 224}
-	card := transport.Card{Terms: s.terms, Member: engine.Member{Task: task}, Backbone: "b", Tokens: "t",
+	card := transport.Card{Terms: s.terms, Member: message.Participant{Task: task}, Backbone: "b", Tokens: "t",
 		Examples: p.examples()}
 	a, err := transport.NewAgent(nc, inv, card, s.at(user), p, log)
 	if err != nil {
@@ -377,7 +381,7 @@ func (s *server) joins(pause time.Duration, which ...int) {
 }
 
 // counted fails unless every round counts all of these clients, and no others.
-func counted(t *testing.T, records []engine.Record, which ...int) {
+func counted(t *testing.T, records []record.Record, which ...int) {
 	t.Helper()
 	for _, r := range records {
 		if fmt.Sprint(r.Clients) != fmt.Sprint(which) {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/transport"
 )
 
@@ -73,11 +73,11 @@ func (s *server) workedAsRun() {
 		"runtime.models=" + s.dir, "--set", "runtime.cache=" + s.at("cache")}, s.link("worker")...)...)
 	s.ended()
 	worker.ended()
-	want, err := os.ReadFile(s.at("run", engine.PromptsFile))
+	want, err := os.ReadFile(s.at("run", record.PromptsFile))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if got, err := os.ReadFile(s.at("out", engine.PromptsFile)); err != nil || !bytes.Equal(got, want) {
+	if got, err := os.ReadFile(s.at("out", record.PromptsFile)); err != nil || !bytes.Equal(got, want) {
 		s.t.Errorf("the workers learned something else than one process: %v", err)
 	}
 }

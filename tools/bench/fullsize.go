@@ -3,7 +3,7 @@ package bench
 import (
 	"fmt"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
@@ -23,7 +23,7 @@ type fullSize struct {
 
 // FullSize gives every client of an experiment such a tower in place of its backbone, with weights that are written
 // into dir, and random unit rows for its images and their patches; labels stay. Evaluation sets are left out.
-func FullSize(e *engine.Experiment, words *bundle.Bundle, dir string) error {
+func FullSize(e *spec.Experiment, words *bundle.Bundle, dir string) error {
 	t, err := randomTower(clip.TextB, dir)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func FullSize(e *engine.Experiment, words *bundle.Bundle, dir string) error {
 	if s := e.Synthetic; s != nil {
 		s.Backbone, s.Data = b, b.examples(e.Plan.Seed, -1, "synthetic", s.Data.Labels())
 	}
-	e.Exams = nil
+	e.EvaluationSets = nil
 	return nil
 }
 
@@ -75,8 +75,8 @@ func (f *fullSize) Sentences(g *graph.Graph, texts []string) (graph.Node, error)
 }
 
 // examples are unit rows of random features for some labels.
-func (f *fullSize) examples(seed uint64, client int, what string, labels []int64) *engine.Features {
-	rows := func(what string, shape ...int) engine.Rows {
+func (f *fullSize) examples(seed uint64, client int, what string, labels []int64) *spec.Features {
+	rows := func(what string, shape ...int) spec.Rows {
 		x := method.Draw(seed, client, what, shape, 1)
 		d := shape[len(shape)-1]
 		for at := 0; at < x.Len(); at += d {
@@ -86,9 +86,9 @@ func (f *fullSize) examples(seed uint64, client int, what string, labels []int64
 				row.Data[j] *= scale
 			}
 		}
-		return engine.Held{Tensor: x}
+		return spec.InMemory{Tensor: x}
 	}
 	n, d := len(labels), f.text.Joint
-	return &engine.Features{Class: labels, Views: []engine.Rows{rows(what+" images", n, d)},
-		Patches: []engine.Rows{rows(what+" patches", n, fullPatches, d)}}
+	return &spec.Features{Class: labels, Views: []spec.Rows{rows(what+" images", n, d)},
+		Patches: []spec.Rows{rows(what+" patches", n, fullPatches, d)}}
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/methods/projection"
 	"promptfed/runtime/tensor"
 )
@@ -43,7 +43,7 @@ func measure(ctx context.Context, o Options, t tower, set, threads int) (r Resul
 
 	plainTower := t
 	plainTower.plain = true
-	rec := engine.NewRecorder()
+	rec := trace.NewRecorder()
 	plain, err := promptFL(plainTower, few, o.Tokens, session, rec)
 	if err != nil {
 		return r, err

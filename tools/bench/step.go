@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"math"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/models/clip"
@@ -18,16 +21,16 @@ import (
 // step is one optimizer step of a client exactly as a federation runs it: engine.Worker trains on one batch of image
 // features [32,D].
 type step struct {
-	worker *engine.Worker
-	client *engine.Client
-	order  engine.Order
+	worker *local.Worker
+	client *spec.Client
+	order  message.Instruction
 	tokens []int // of each prompt that goes through the tower
 	set    *clip.Suffixes
 }
 
 // newStep builds a step of a method over some classes; nothing is compiled before the first run.
 func newStep(t tower, name string, options map[string]any, classes []string, tokens []int, o ort.Options,
-	trace engine.Tracer) (*step, error) {
+	trace trace.Tracer) (*step, error) {
 	m, err := methods.Build(name, nil, options)
 	if err != nil {
 		return nil, err
@@ -36,14 +39,14 @@ func newStep(t tower, name string, options map[string]any, classes []string, tok
 	if err != nil {
 		return nil, err
 	}
-	e := &engine.Experiment{Method: m, Classes: classes,
-		Training: engine.Training{Epochs: 1, Batch: batch, Optim: optim.Config{Name: "sgd", LR: 0.002, Momentum: 0.9,
+	e := &spec.Experiment{Method: m, Classes: classes,
+		Training: spec.Training{Epochs: 1, Batch: batch, Optim: optim.Config{Name: "sgd", LR: 0.002, Momentum: 0.9,
 			WeightDecay: 5e-4},
 			Schedule: optim.Schedule{Kind: "constant"}}}
 	e.Plan.Seed = seed
-	s := &step{worker: engine.NewWorker(e, engine.Settings{Session: o, Tracer: trace}), tokens: tokens, set: set}
-	s.client = &engine.Client{Backbone: t, Train: examples(t.text.Joint, len(classes))}
-	s.order = engine.Order{Kind: engine.Train, Of: 1, Shared: tensor.Map{}}
+	s := &step{worker: local.NewWorker(e, local.Settings{Session: o, Tracer: trace}), tokens: tokens, set: set}
+	s.client = &spec.Client{Backbone: t, Train: examples(t.text.Joint, len(classes))}
+	s.order = message.Instruction{Kind: message.Train, Total: 1, Shared: tensor.Map{}}
 	task := t.Task()
 	task.Clients, task.Classes = 1, len(classes)
 	for _, p := range m.Params(task) {
@@ -55,7 +58,7 @@ func newStep(t tower, name string, options map[string]any, classes []string, tok
 }
 
 // promptFL is the step with one prompt.
-func promptFL(t tower, classes []string, tokens int, o ort.Options, trace engine.Tracer) (*step, error) {
+func promptFL(t tower, classes []string, tokens int, o ort.Options, trace trace.Tracer) (*step, error) {
 	return newStep(t, "promptfl", map[string]any{"tokens": tokens}, classes, []int{tokens}, o, trace)
 }
 
@@ -66,7 +69,7 @@ func fedPHA(t tower, classes []string, tokens int, o ort.Options) (*step, error)
 }
 
 // examples are unit rows of random features with labels of all classes in turn.
-func examples(dim, classes int) *engine.Features {
+func examples(dim, classes int) *spec.Features {
 	x := method.Draw(seed, 0, "images", []int{batch, dim}, 1)
 	label := make([]int64, batch)
 	for i := range label {
@@ -77,11 +80,11 @@ func examples(dim, classes int) *engine.Features {
 			row.Data[j] *= scale
 		}
 	}
-	return &engine.Features{Views: []engine.Rows{engine.Held{Tensor: x}}, Class: label}
+	return &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: x}}, Class: label}
 }
 
 func (s *step) run(ctx context.Context) error {
-	_, _, stats, err := s.worker.RunTrain(ctx, s.client, s.order, engine.State{})
+	_, _, stats, err := s.worker.Train(ctx, s.client, s.order, message.ClientState{})
 	if err == nil && stats.Steps != 1 {
 		err = fmt.Errorf("a turn of %d steps instead of one", stats.Steps)
 	}
@@ -117,7 +120,7 @@ func (s *step) rows() int {
 
 // gradients gives the gradient of the prompt from one traced run.
 func gradients(ctx context.Context, t tower, classes []string, tokens int, o ort.Options) (*tensor.Tensor, error) {
-	rec := engine.NewRecorder()
+	rec := trace.NewRecorder()
 	s, err := promptFL(t, classes, tokens, o, rec)
 	if err != nil {
 		return nil, err
@@ -129,7 +132,7 @@ func gradients(ctx context.Context, t tower, classes []string, tokens int, o ort
 	return traced(rec)
 }
 
-func traced(rec *engine.Recorder) (*tensor.Tensor, error) {
+func traced(rec *trace.Recorder) (*tensor.Tensor, error) {
 	g := rec.Tensors["r0/c0/s0/grad/ctx"]
 	if g == nil {
 		return nil, fmt.Errorf("the step gave no gradient of the prompt, but %v", rec.Tensors.Names())

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/runtime/tensor"
 )
 
@@ -108,7 +108,7 @@ func (s *site) survive(plan func(n int) (time.Duration, *fault)) {
 // finished waits for a client to have what it learned, a little.
 func (s *site) finished(k int) bool {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(s.client(k), engine.PromptsFile)); err == nil {
+		if _, err := os.Stat(filepath.Join(s.client(k), record.PromptsFile)); err == nil {
 			return true
 		}
 	}

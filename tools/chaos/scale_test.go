@@ -14,7 +14,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment"
 	"promptfed/federation/method"
 	"promptfed/federation/transport"
@@ -38,17 +41,18 @@ eval: {every: 1000, validate: false}
 // echo is a client that sends back what it got.
 type echo int
 
-func (e echo) Answer(_ context.Context, o engine.Order, _ engine.State) (engine.Reply, *engine.State, error) {
-	r := engine.Reply{Client: int(e), Scores: engine.Scores{Examples: 1, Global: &engine.Hits{},
-		Personal: &engine.Hits{}}}
-	if o.Kind == engine.Train {
+func (e echo) Answer(_ context.Context, o message.Instruction, _ message.ClientState) (message.Reply,
+	*message.ClientState, error) {
+	r := message.Reply{Client: int(e), Scores: message.Scores{Examples: 1, Global: &metrics.Classification{},
+		Personal: &metrics.Classification{}}}
+	if o.Kind == message.Train {
 		r.Upload = method.Upload{Client: int(e), N: 1, Shared: o.Shared}
-		return r, &engine.State{Own: o.Shared}, nil
+		return r, &message.ClientState{Own: o.Shared}, nil
 	}
 	return r, nil, nil
 }
 
-func (e echo) Finish(engine.Order, engine.State) error { return nil }
+func (e echo) Finish(message.Instruction, message.ClientState) error { return nil }
 
 // scale is a server as a process, with many clients in this one, each with a connection through the proxy and a folder
 // of its own.
@@ -56,7 +60,7 @@ type scale struct {
 	t               *testing.T
 	dir             string
 	clients, rounds int
-	terms           engine.Terms
+	terms           spec.RunSpec
 	proxy           *proxy
 }
 
@@ -76,7 +80,7 @@ func (s *scale) start() *process {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.terms = b.Engine.Terms()
+	s.terms = b.Engine.RunSpec()
 	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."
 	s.proxy = newProxy(s.t, address, 1)
 	return launch(s.t, filepath.Join(s.dir, "serve.log"), programs.Promptfed, "serve", path, "--out",
@@ -97,7 +101,8 @@ func (s *scale) join(ctx context.Context, k int) error {
 	}
 	task := method.Task{Backbone: "echo", Width: width, Dim: width, VisionWidth: 768, VisionLayers: 12, Patches: 196,
 		ImageSize: 224}
-	card := transport.Card{Terms: s.terms, Member: engine.Member{Task: task}, Backbone: "b", Tokens: "t", Examples: 1}
+	card := transport.Card{Terms: s.terms, Member: message.Participant{Task: task}, Backbone: "b", Tokens: "t",
+		Examples: 1}
 	a, err := transport.NewAgent(nc, inv, card, filepath.Join(s.dir, fmt.Sprint("client-", k)), echo(k), log)
 	if err != nil {
 		return err
@@ -132,7 +137,7 @@ func TestScale(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	m, _, err := safetensors.ReadFile(filepath.Join(s.dir, "serve", engine.PromptsFile))
+	m, _, err := safetensors.ReadFile(filepath.Join(s.dir, "serve", record.PromptsFile))
 	if err != nil {
 		t.Fatal(err)
 	}

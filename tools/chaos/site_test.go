@@ -16,6 +16,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 	"promptfed/federation/wire"
 	"promptfed/runtime/safetensors"
@@ -121,20 +122,20 @@ func (s *site) startJoin(k int) {
 
 // rounds is how many rounds the server has written.
 func (s *site) rounds() int {
-	b, _ := os.ReadFile(s.at("serve", engine.RoundsFile))
+	b, _ := os.ReadFile(s.at("serve", record.RoundsFile))
 	return bytes.Count(b, []byte("\n"))
 }
 
 // records reads the rounds of a run folder: each once, in order, and nothing else.
-func (s *site) records(dir string) []engine.Record {
+func (s *site) records(dir string) []record.Record {
 	s.t.Helper()
-	b, err := os.ReadFile(s.at(dir, engine.RoundsFile))
+	b, err := os.ReadFile(s.at(dir, record.RoundsFile))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	var out []engine.Record
+	var out []record.Record
 	for line := range bytes.Lines(b) {
-		var r engine.Record
+		var r record.Record
 		if err := json.Unmarshal(line, &r); err != nil || r.Round != len(out) {
 			s.t.Errorf("%s: line %d is of round %d: %v", dir, len(out)+1, r.Round, err)
 		}
@@ -149,7 +150,7 @@ func (s *site) records(dir string) []engine.Record {
 
 func (s *site) prompts(dir string) tensor.Map {
 	s.t.Helper()
-	m, _, err := safetensors.ReadFile(filepath.Join(dir, engine.PromptsFile))
+	m, _, err := safetensors.ReadFile(filepath.Join(dir, record.PromptsFile))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -162,7 +163,7 @@ func (s *site) learned() (all tensor.Map, missing []int) {
 	s.t.Helper()
 	all = s.prompts(s.at("serve"))
 	for k := range s.joins {
-		if _, err := os.Stat(filepath.Join(s.client(k), engine.PromptsFile)); err != nil && s.quorum < 1 {
+		if _, err := os.Stat(filepath.Join(s.client(k), record.PromptsFile)); err != nil && s.quorum < 1 {
 			missing = append(missing, k)
 			continue
 		}
@@ -173,7 +174,7 @@ func (s *site) learned() (all tensor.Map, missing []int) {
 
 // expected is what the experiment gives in this process when, in every round, the uploads of others than those that the
 // records name are lost.
-func (s *site) expected(records []engine.Record) tensor.Map {
+func (s *site) expected(records []record.Record) tensor.Map {
 	s.t.Helper()
 	conf, err := configs.Load(s.at("chaos.yaml"), nil)
 	if err != nil {

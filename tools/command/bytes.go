@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/runtime/graph"
@@ -93,22 +94,22 @@ func count(name string, with []string) (traffic, error) {
 	if err != nil {
 		return traffic{}, err
 	}
-	data := &engine.Features{Views: []engine.Rows{engine.Held{Tensor: sizedRows(2 * sizedClasses)}}}
+	data := &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: sizedRows(2 * sizedClasses)}}}
 	for i := range 2 * sizedClasses {
 		data.Class = append(data.Class, int64(i/2))
 	}
-	data.Patches = []engine.Rows{engine.Held{Tensor: method.Draw(1, 0, "patches", []int{2 * sizedClasses, 4,
+	data.Patches = []spec.Rows{spec.InMemory{Tensor: method.Draw(1, 0, "patches", []int{2 * sizedClasses, 4,
 		sizedWidth}, 1)}}
-	data.Pixels = []engine.Rows{engine.Held{Tensor: method.Draw(1, 0, "pixels", []int{2 * sizedClasses, 3, 16, 16}, 1)}}
-	e := &engine.Experiment{Name: name, MethodName: name, Method: m, Template: "{}", Plan: engine.Plan{Rounds: 2,
+	data.Pixels = []spec.Rows{spec.InMemory{Tensor: method.Draw(1, 0, "pixels", []int{2 * sizedClasses, 3, 16, 16}, 1)}}
+	e := &spec.Experiment{Name: name, MethodName: name, Method: m, Template: "{}", Plan: spec.Plan{Rounds: 2,
 		TestEvery: 2},
-		Training: engine.Training{Epochs: 1, Batch: 4 * sizedClasses, Optim: optim.Config{Name: "sgd", LR: 1e-3}}}
+		Training: spec.Training{Epochs: 1, Batch: 4 * sizedClasses, Optim: optim.Config{Name: "sgd", LR: 1e-3}}}
 	for c := range sizedClasses {
 		e.Classes = append(e.Classes, fmt.Sprint("class ", c))
 	}
 	const clients = 2
 	for i := range clients {
-		e.Clients = append(e.Clients, &engine.Client{ID: i, Backbone: sized{}, Train: data,
+		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: sized{}, Train: data,
 			Test: data.Pick([]int{0, 1})})
 	}
 	r, err := engine.Run(context.Background(), e, engine.Settings{Workers: 1, Encode: true})

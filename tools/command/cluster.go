@@ -138,7 +138,7 @@ func (c *cluster) spread(ctx context.Context, b *experiment.Built, set *engine.S
 	if err != nil {
 		return nil, err
 	}
-	set.Elsewhere, set.Workers = d, transport.MaxJobs
+	set.Executor, set.Workers = d, transport.MaxJobs
 	return func() {
 		d.Close()
 		t := d.Totals()

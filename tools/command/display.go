@@ -9,7 +9,8 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 )
 
@@ -21,8 +22,8 @@ type monitor interface {
 	warn(line string)
 	features(b *experiment.Built) (done func()) // before features are computed, which may have to wait, and afterwards
 	start(rounds, clients int)
-	turn(o engine.Order, client int)
-	round(r engine.Record)
+	turn(o message.Instruction, client int)
+	round(r record.Record)
 }
 
 // display shows long work: one live line on a terminal, plain lines elsewhere. It is safe for concurrent use.
@@ -107,10 +108,10 @@ func (d *display) start(rounds, clients int) {
 }
 
 // turn counts one client's training.
-func (d *display) turn(o engine.Order, client int) {
+func (d *display) turn(o message.Instruction, client int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if o.Kind != engine.Train {
+	if o.Kind != message.Train {
 		return
 	}
 	d.finished++
@@ -123,7 +124,7 @@ func (d *display) turn(o engine.Order, client int) {
 }
 
 // round shows what a round gave.
-func (d *display) round(r engine.Record) {
+func (d *display) round(r record.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.finished = 0
@@ -142,7 +143,7 @@ func (d *display) round(r engine.Record) {
 	if r.Evaluation != nil {
 		line += fmt.Sprintf(" ± %.1f over clients", 100*r.Std)
 	}
-	for _, u := range engine.MissingTests([]engine.Record{r}) {
+	for _, u := range record.MissingTests([]record.Record{r}) {
 		line += ", " + u.String()
 	}
 	left := time.Duration(float64(time.Since(d.began)) / float64(r.Round+1) * float64(d.rounds-r.Round-1))
@@ -150,7 +151,7 @@ func (d *display) round(r engine.Record) {
 }
 
 // accuracyOf is the headline of a round, with the evaluation that it is of; empty where it was not tested.
-func accuracyOf(r engine.Record) string {
+func accuracyOf(r record.Record) string {
 	switch {
 	case r.Evaluation != nil:
 		return fmt.Sprintf(", %s accuracy %.1f %%", r.View, 100*r.Accuracy)

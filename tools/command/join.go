@@ -15,7 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/noise"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
 	"promptfed/tools/results"
@@ -259,7 +263,8 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 		b.Close()
 		return nil, nil, err
 	}
-	card := transport.Card{Terms: b.Engine.Terms(), Member: engine.Member{Task: p.Task, Domain: p.Client.Domain},
+	card := transport.Card{Terms: b.Engine.RunSpec(), Member: message.Participant{Task: p.Task,
+		Domain: p.Client.Domain},
 		Backbone: p.Backbone, Tokens: p.Tokens,
 		Examples: p.Client.Train.Len()}
 	summed, err := f.joinSecure(b, conf, inv)
@@ -269,21 +274,21 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	}
 	set := b.Settings()
 	if b.Private() && !f.insecureDP {
-		if set.Noise, err = engine.OpenNoise(filepath.Join(f.state, noiseFile), inv.Run); err != nil {
+		if set.Noise, err = noise.OpenNoise(filepath.Join(f.state, noiseFile), inv.Run); err != nil {
 			b.Close()
 			return nil, nil, err
 		}
 	}
-	worker := engine.NewWorker(b.Engine, set)
+	worker := local.NewWorker(b.Engine, set.Worker())
 	if conf.Eval.ZeroShot {
-		if found, err := worker.ZeroShot(ctx, []*engine.Client{p.Client}); err == nil {
-			for _, line := range engine.ZeroShotWarnings(found) {
+		if found, err := worker.ZeroShot(ctx, []*spec.Client{p.Client}); err == nil {
+			for _, line := range record.ZeroShotWarnings(found) {
 				log.Warn(line)
 			}
 		}
 	}
 	part := transport.Local{Worker: worker, Experiment: b.Engine, Client: p.Client, Path: filepath.Join(f.state,
-		engine.PromptsFile)}
+		record.PromptsFile)}
 	a, err := transport.NewAgent(nc, inv, card, f.state, part, log)
 	if err == nil {
 		err = errors.Join(writeConfig(f.state, b.Config), writeJSON(f.state, results.DataFile, b.Info))

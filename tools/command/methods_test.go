@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/methods"
 )
 
@@ -54,7 +54,7 @@ func TestSeeds(t *testing.T) {
 		}
 		values = append(values, s.Last)
 	}
-	mean, std := engine.MeanStd(values)
+	mean, std := metrics.MeanStd(values)
 	if want := "small  " + percent(mean) + " ± " + percent(std); !strings.Contains(out, want) {
 		t.Errorf("want a line with %q:\n%s", want, out)
 	}

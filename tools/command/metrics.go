@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/transport"
 )
 
@@ -75,7 +75,7 @@ func newMeter(hub *transport.Hub) *meter {
 }
 
 // round hears what a round gave.
-func (m *meter) round(r engine.Record) {
+func (m *meter) round(r record.Record) {
 	m.rounds.Store(int64(r.Round) + 1)
 	m.loss.Store(r.Loss)
 	switch {

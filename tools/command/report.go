@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/tools/figures"
 	"promptfed/tools/page"
 	"promptfed/tools/results"
@@ -52,7 +52,7 @@ func reportCommand() *cobra.Command {
 		"numpy) or sample (n-1)")
 	c.Flags().BoolVar(&o.second, "second", false, "underline the second best")
 	c.Flags().StringVar(&o.view, "view", "", "the evaluation that results are of, in place of the runs' eval.view: "+
-		strings.Join(engine.Views(), ", "))
+		strings.Join(record.Views(), ", "))
 	c.Flags().StringSliceVar(&o.formats, "format", reportFormats, "what to write")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := o.check(); err != nil {
@@ -87,7 +87,7 @@ func (o reportOptions) check() error {
 		known    []string
 	}{{"--average", o.average, []string{"", "row", "column", "both"}}, {"--std", o.std,
 		[]string{string(results.Population), string(results.Sample)}},
-		{"--view", o.view, append([]string{""}, engine.Views()...)}} {
+		{"--view", o.view, append([]string{""}, record.Views()...)}} {
 		if !slices.Contains(w.known, w.is) {
 			return fmt.Errorf("%s %q: take %s", w.flag, w.is, strings.TrimPrefix(strings.Join(w.known, ", "), ", "))
 		}

@@ -5,7 +5,8 @@ import (
 	"slices"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
 	"promptfed/tools/figures"
 	"promptfed/tools/results"
 )
@@ -33,13 +34,13 @@ func (v *view) confusion(f configs.Figure) (figures.Drawer, error) {
 		}
 		if len(c.Classes) > mostConfused {
 			v.note("figure confusion: %d classes are too many to be drawn; %s of the run folder has the counts",
-				len(c.Classes), engine.ConfusionFile)
+				len(c.Classes), record.ConfusionFile)
 			return nil, nil
 		}
 		out.RowNames, out.ColumnNames = c.Classes, c.Classes
 		for _, m := range []struct {
 			name string
-			of   *engine.ConfusionMatrix
+			of   *metrics.Matrix
 		}{{"global", c.Global}, {"personal", c.Personal}} {
 			if m.of == nil || len(out.Panels) == mostMaps || len(c.Classes) > fewConfused && len(out.Panels) == 2 {
 				continue

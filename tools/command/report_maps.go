@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -52,7 +52,7 @@ func (v *view) tsne(f configs.Figure) (figures.Drawer, error) {
 		by = "backbone"
 	}
 	for _, r := range v.mapped(f) {
-		path := filepath.Join(r.run.Dir, engine.PromptsFile)
+		path := filepath.Join(r.run.Dir, record.PromptsFile)
 		prompts, _, err := safetensors.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -13,7 +13,8 @@ import (
 	"testing"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 	"promptfed/federation/method"
 	"promptfed/runtime/safetensors"
@@ -69,7 +70,7 @@ func save(t *testing.T, dir, name string, text []byte) {
 // before.
 func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 	t.Helper()
-	var records []engine.Record
+	var records []record.Record
 	var text []byte
 	clients := experiment.Clients{Classes: []string{"cat", "dog"}}
 	prompts := tensor.Map{}
@@ -84,16 +85,16 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 		prompts[fmt.Sprintf("client/%d/own/ctx", k)] = own
 	}
 	for round := range 3 {
-		e := &engine.Evaluation{F1: .5, PerDomain: map[string]float64{}}
-		r := engine.Record{Round: round, Loss: 1, Tested: true, BytesUp: 100, BytesDown: 200, Seconds: .5,
+		e := &record.Evaluation{F1: .5, PerDomain: map[string]float64{}}
+		r := record.Record{Round: round, Loss: 1, Tested: true, BytesUp: 100, BytesDown: 200, Seconds: .5,
 			Evaluation: e, View: "personal",
-			Evaluations: engine.Evaluations{Global: e, Personal: e}, Global: &e.Accuracy, Personal: &e.Accuracy}
+			Evaluations: record.Evaluations{Global: e, Personal: e}, Global: &e.Accuracy, Personal: &e.Accuracy}
 		for k := range 6 {
 			a := base + .01*float64(k) - .1*float64(2-round)
 			e.PerClient, r.TestSizes = append(e.PerClient, a), append(r.TestSizes, 20)
 			e.PerDomain[clients.Clients[k].Domain] += a / 2
 		}
-		e.Accuracy, e.Std = engine.MeanStd(e.PerClient)
+		e.Accuracy, e.Std = metrics.MeanStd(e.PerClient)
 		e.Weighted, e.Worst, e.DomainMean = e.Accuracy, e.PerClient[0], e.Accuracy
 		records = append(records, r)
 		line, err := json.Marshal(r)
@@ -102,9 +103,9 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 		}
 		text = append(append(text, line...), '\n')
 	}
-	save(t, dir, engine.RoundsFile, text)
+	save(t, dir, record.RoundsFile, text)
 	save(t, dir, configFile, []byte(fmt.Sprintf("name: made\nmethod: promptfl\nseed: %d\n", seed)))
-	for name, v := range map[string]any{engine.SummaryFile: engine.Summarise(records, method.PersonalView),
+	for name, v := range map[string]any{record.SummaryFile: record.Summarise(records, method.PersonalView),
 		clientsFile: clients} {
 		text, err := json.Marshal(v)
 		if err != nil {
@@ -116,7 +117,7 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 	side := &tensor.Tensor{Shape: []int{2, 3}, Data: []float32{1, 0, 0, 0, 1, 0}}
 	features := tensor.Map{"small/image": image, "small/label": {Shape: []int{4}, Ints: []int64{0, 0, 1, 1}},
 		"small/text/start": side, "small/text/end": side}
-	for name, m := range map[string]tensor.Map{engine.PromptsFile: prompts, experiment.EmbeddingsFile: features} {
+	for name, m := range map[string]tensor.Map{record.PromptsFile: prompts, experiment.EmbeddingsFile: features} {
 		if err := safetensors.WriteFile(filepath.Join(dir, name), m, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +188,7 @@ func TestReportOfSeveral(t *testing.T) {
 	madeSweep(t, filepath.Join(dir, "grid"), "")
 	madeRun(t, filepath.Join(dir, "single", "seed-1"), 1, .3)
 	madeRun(t, filepath.Join(dir, "single", "seed-2"), 2, .5)
-	save(t, filepath.Join(dir, "single", "seed-2"), engine.RoundsFile, []byte("{}\n{\n"))
+	save(t, filepath.Join(dir, "single", "seed-2"), record.RoundsFile, []byte("{}\n{\n"))
 	text, err := writeReports([]string{filepath.Join(dir, "grid"), filepath.Join(dir, "single")}, out)
 	if err != nil {
 		t.Fatal(err)
@@ -212,13 +213,13 @@ func TestReportOfSeveral(t *testing.T) {
 func TestReportOfAnAbsentClient(t *testing.T) {
 	dir := t.TempDir()
 	madeRun(t, dir, 1, .5)
-	lines := strings.SplitAfter(string(read(t, dir, engine.RoundsFile)), "\n")
-	var r engine.Record
+	lines := strings.SplitAfter(string(read(t, dir, record.RoundsFile)), "\n")
+	var r record.Record
 	if err := json.Unmarshal([]byte(lines[1]), &r); err != nil {
 		t.Fatal(err)
 	}
 	r.Answered, r.Unanswered = []int{0, 1, 3, 4, 5}, []int{2}
-	for _, e := range []*engine.Evaluation{r.Evaluation, r.Evaluations.Global, r.Evaluations.Personal} {
+	for _, e := range []*record.Evaluation{r.Evaluation, r.Evaluations.Global, r.Evaluations.Personal} {
 		e.PerClient = e.PerClient[:5]
 	}
 	r.TestSizes = r.TestSizes[:5]
@@ -227,7 +228,7 @@ func TestReportOfAnAbsentClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines[1] = string(line) + "\n"
-	save(t, dir, engine.RoundsFile, []byte(strings.Join(lines, "")))
+	save(t, dir, record.RoundsFile, []byte(strings.Join(lines, "")))
 	if _, err := writeReports([]string{dir}, dir); err != nil {
 		t.Error(err)
 	}
@@ -265,14 +266,14 @@ func TestReportCommand(t *testing.T) {
 	for _, c := range []struct{ batch, method string }{{"4", "PromptFL"}, {"6", "FedPHA"}} {
 		var values []float64
 		for _, seed := range []string{"1", "2"} {
-			var s engine.Summary
+			var s record.Summary
 			folder := filepath.Join(out, strings.ToLower(c.method), c.batch, "seed-"+seed)
-			if err := json.Unmarshal(read(t, folder, engine.SummaryFile), &s); err != nil {
+			if err := json.Unmarshal(read(t, folder, record.SummaryFile), &s); err != nil {
 				t.Fatal(err)
 			}
 			values = append(values, 100*s.Worst)
 		}
-		mean, std := engine.MeanStd(values)
+		mean, std := metrics.MeanStd(values)
 		i := slices.IndexFunc(lines, func(l []string) bool {
 			return l[column("batch")] == c.batch && l[column("method")] == c.method && l[column("metric")] == "worst"
 		})

@@ -6,7 +6,8 @@ import (
 	"testing"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
 	"promptfed/tools/figures"
 	"promptfed/tools/results"
 )
@@ -24,17 +25,17 @@ func contested(t *testing.T, seeds int) *view {
 			g := &results.Group{Name: method + beta, Plan: plan, Labels: map[string]string{"method": method,
 				"beta": beta}}
 			for seed := range seeds {
-				e := &engine.Evaluation{}
+				e := &record.Evaluation{}
 				for k := range 12 {
 					e.PerClient = append(e.PerClient, .5+.02*float64(i*(k+1))+.001*float64(i*seed))
 				}
-				e.Accuracy, _ = engine.MeanStd(e.PerClient)
-				evaluations := engine.Evaluations{Personal: e}
+				e.Accuracy, _ = metrics.MeanStd(e.PerClient)
+				evaluations := record.Evaluations{Personal: e}
 				if i == 0 {
 					evaluations.Global = e
 				}
 				r := &results.Run{Seed: uint64(seed + 1), State: results.Done,
-					Rounds: []results.Round{{Record: engine.Record{Tested: true, Evaluations: evaluations}}}}
+					Rounds: []results.Round{{Record: record.Record{Tested: true, Evaluations: evaluations}}}}
 				r.Summary.MethodView = []string{results.GlobalView, results.PersonalView}[i]
 				g.Runs = append(g.Runs, r)
 			}
@@ -42,7 +43,7 @@ func contested(t *testing.T, seeds int) *view {
 		}
 	}
 	found := &results.Results{Plans: []*results.Plan{plan}, Groups: groups}
-	found.Select(engine.MethodView)
+	found.Select(record.MethodView)
 	m, err := results.ParseMetric("last")
 	if err != nil {
 		t.Fatal(err)

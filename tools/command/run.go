@@ -15,6 +15,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 	"promptfed/tools/results"
 )
@@ -142,9 +143,9 @@ func train(ctx context.Context, conf experiment.Config, dir string, resume bool,
 	}
 	defer b.Close()
 	// A run that goes on keeps the file until it is known to be the same experiment.
-	record := func() error { return writeConfig(dir, b.Config) }
+	writeUsed := func() error { return writeConfig(dir, b.Config) }
 	if _, err := os.Stat(filepath.Join(dir, configFile)); !resume || err != nil {
-		if err := record(); err != nil {
+		if err := writeUsed(); err != nil {
 			return nil, err
 		}
 	}
@@ -159,7 +160,7 @@ func train(ctx context.Context, conf experiment.Config, dir string, resume bool,
 	defer events.close()
 	set := b.Settings()
 	set.Dir, set.Resume, set.OnTurn, set.OnWarning = dir, resume, m.turn, m.warn
-	set.OnRound = func(r engine.Record) {
+	set.OnRound = func(r record.Record) {
 		m.round(r)
 		events.round(r)
 	}
@@ -176,7 +177,7 @@ func train(ctx context.Context, conf experiment.Config, dir string, resume bool,
 	if err != nil {
 		return nil, err
 	}
-	if err := record(); err != nil {
+	if err := writeUsed(); err != nil {
 		return nil, err
 	}
 	if conf.Eval.Embeddings > 0 {
@@ -213,7 +214,7 @@ func writeJSON(dir, name string, v any) error {
 
 // claim makes the run folder, or refuses one that holds another run.
 func claim(dir string, resume bool) error {
-	if _, err := os.Stat(filepath.Join(dir, engine.RoundsFile)); err == nil && !resume {
+	if _, err := os.Stat(filepath.Join(dir, record.RoundsFile)); err == nil && !resume {
 		return usageError{fmt.Errorf("%s holds a run already; use --resume to go on with it, or another --out", dir)}
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -17,6 +17,10 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/noise"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/state"
 	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
 	"promptfed/runtime/tensor"
@@ -160,7 +164,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		}
 		defer stop()
 	}
-	round := func(r engine.Record) {
+	round := func(r record.Record) {
 		m.round(r)
 		d.round(r)
 	}
@@ -182,7 +186,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 
 // train waits for clients and runs the rounds.
 func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.Built, dir string, d *display,
-	round func(engine.Record), log *slog.Logger) error {
+	round func(record.Record), log *slog.Logger) error {
 	log.Info("waiting for clients", "needed", f.wait, "of", f.clients)
 	terms, err := h.Wait(ctx, f.wait)
 	if err != nil {
@@ -199,7 +203,7 @@ func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.B
 	set.Dir, set.Resume, set.Remote = dir, f.resume, h
 	set.OnRound = round
 	if b.Private() && !f.insecureDP {
-		if set.Noise, err = engine.OpenNoise(filepath.Join(dir, hubDir, noiseFile), h.Status().Run); err != nil {
+		if set.Noise, err = noise.OpenNoise(filepath.Join(dir, hubDir, noiseFile), h.Status().Run); err != nil {
 			return err
 		}
 	}
@@ -208,11 +212,11 @@ func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.B
 	if err != nil {
 		return err
 	}
-	if err := writeServerClients(dir, terms.Classes, h.Members()); err != nil {
+	if err := writeServerClients(dir, terms.Classes, h.Participants()); err != nil {
 		return err
 	}
 	err = h.Finish(ctx, len(r.Records), func(client int) (shared, down tensor.Map, err error) {
-		m, _, err := engine.ReadPrompts(dir, client)
+		m, _, err := state.ReadPrompts(dir, client)
 		return m.Under("shared"), m.Under("down/" + strconv.Itoa(client)), err
 	})
 	t := h.Totals()
@@ -222,7 +226,7 @@ func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.B
 }
 
 // writeServerClients writes clients.json with what a server knows, which is no counts.
-func writeServerClients(dir string, classes []string, members []engine.Member) error {
+func writeServerClients(dir string, classes []string, members []message.Participant) error {
 	out := experiment.Clients{Classes: classes}
 	for _, m := range members {
 		none := make([]int, len(classes))

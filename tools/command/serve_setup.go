@@ -26,7 +26,7 @@ import (
 func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) (transport.Settings, error) {
 	set := transport.Settings{Name: f.run, Resume: f.resume, Clients: f.clients, Deadline: f.deadline, Quorum: f.quorum,
 		Method: b.Method,
-		Terms:  b.Engine.Terms(), Limit: f.limit, Largest: f.largest, Sealed: b.Engine.Secure != "",
+		Terms:  b.Engine.RunSpec(), Limit: f.limit, Largest: f.largest, Sealed: b.Engine.Secure != "",
 		Log: log}
 	var err error
 	if set.MaxNorm, err = bound("max-norm", f.maxNorm); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 	"promptfed/tools/results"
 )
@@ -86,7 +86,7 @@ func claimSweep(s *configs.Sweep, dir string, resume bool) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	default:
-		if _, err := os.Stat(filepath.Join(dir, engine.RoundsFile)); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, record.RoundsFile)); err == nil {
 			return usageError{fmt.Errorf("%s holds a single run, not a sweep; use another --out", dir)}
 		}
 	}
@@ -114,6 +114,6 @@ func finished(dir string, conf experiment.Config) bool {
 		_, err := os.Stat(filepath.Join(dir, name))
 		return err == nil
 	}
-	return there(engine.SummaryFile) && !there(results.ErrorFile) && (conf.Eval.Embeddings == 0 ||
+	return there(record.SummaryFile) && !there(results.ErrorFile) && (conf.Eval.Embeddings == 0 ||
 		there(experiment.EmbeddingsFile))
 }

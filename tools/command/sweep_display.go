@@ -12,7 +12,8 @@ import (
 	"golang.org/x/term"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 )
 
@@ -220,10 +221,10 @@ func (c *cellDisplay) start(rounds, clients int) {
 	c.locked(func() { c.clients, c.at = clients, fmt.Sprintf("round 1/%d", rounds) })
 }
 
-func (c *cellDisplay) turn(o engine.Order, _ int) {
+func (c *cellDisplay) turn(o message.Instruction, _ int) {
 	c.locked(func() {
 		c.fresh = true
-		if o.Kind == engine.Train {
+		if o.Kind == message.Train {
 			c.turned++
 			c.move(c.round0*roundUnits + roundUnits*c.turned/max(1, len(o.Clients)+1))
 		}
@@ -238,7 +239,7 @@ func (c *cellDisplay) move(to int) {
 	}
 }
 
-func (c *cellDisplay) round(r engine.Record) {
+func (c *cellDisplay) round(r record.Record) {
 	c.locked(func() {
 		c.round0, c.turned = r.Round+1, 0
 		for _, line := range r.Warnings {
@@ -256,7 +257,7 @@ func (c *cellDisplay) round(r engine.Record) {
 }
 
 // done tells that the cell has finished.
-func (c *cellDisplay) done(s engine.Summary) {
+func (c *cellDisplay) done(s record.Summary) {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
 	c.all.end(c.folder)

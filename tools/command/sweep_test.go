@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 	"promptfed/models/bundle"
 	"promptfed/tools/results"
@@ -58,7 +58,7 @@ func setupSweep(t *testing.T, rounds int) (dir, file string) {
 func result(t *testing.T, dir string) string {
 	t.Helper()
 	var s map[string]any
-	if err := json.Unmarshal(read(t, dir, engine.SummaryFile), &s); err != nil {
+	if err := json.Unmarshal(read(t, dir, record.SummaryFile), &s); err != nil {
 		t.Fatal(err)
 	}
 	delete(s, "seconds")
@@ -66,7 +66,7 @@ func result(t *testing.T, dir string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(b) + string(read(t, dir, engine.PromptsFile)) + string(read(t, dir, "clients.json"))
+	return string(b) + string(read(t, dir, record.PromptsFile)) + string(read(t, dir, "clients.json"))
 }
 
 func cells(t *testing.T, dir string) []string {
@@ -132,12 +132,12 @@ func TestSweepFolders(t *testing.T) {
 	if got := cells(t, out); !slices.Equal(got, []string{"fedpha/6/seed-3"}) {
 		t.Fatalf("cells %v", got)
 	}
-	summary, err := os.Stat(filepath.Join(out, "fedpha/6/seed-3", engine.SummaryFile))
+	summary, err := os.Stat(filepath.Join(out, "fedpha/6/seed-3", record.SummaryFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustRun(t, "sweep", file, "--smoke", "--out", out, "--resume")
-	if again, err := os.Stat(filepath.Join(out, "fedpha/6/seed-3", engine.SummaryFile)); err != nil ||
+	if again, err := os.Stat(filepath.Join(out, "fedpha/6/seed-3", record.SummaryFile)); err != nil ||
 		!again.ModTime().Equal(summary.ModTime()) {
 		t.Error("a finished cell ran again")
 	}
@@ -194,7 +194,7 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 	}
 	for _, f := range []string{"fedpha/drawn/seed-3", "fedpha/drawn-too/seed-3"} {
-		read(t, out, f, engine.SummaryFile)
+		read(t, out, f, record.SummaryFile)
 		if _, err := os.Stat(filepath.Join(out, f, results.ErrorFile)); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s has an error: %v", f, err)
 		}
@@ -224,7 +224,7 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 		}
 	}
 	mustRun(t, "sweep", file, "--smoke", "--out", out, "--resume")
-	read(t, out, "fedpha/gone/seed-3", engine.SummaryFile)
+	read(t, out, "fedpha/gone/seed-3", record.SummaryFile)
 	if _, err := os.Stat(filepath.Join(out, "fedpha/gone/seed-3", results.ErrorFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the error stays: %v", err)
 	}
@@ -239,7 +239,7 @@ func TestSweepKillAndResume(t *testing.T) {
 	folders := cells(t, whole)
 	ready := func() (list []string) {
 		for _, f := range folders {
-			if _, err := os.Stat(filepath.Join(broken, f, engine.SummaryFile)); err == nil {
+			if _, err := os.Stat(filepath.Join(broken, f, record.SummaryFile)); err == nil {
 				list = append(list, f)
 			}
 		}
@@ -247,7 +247,7 @@ func TestSweepKillAndResume(t *testing.T) {
 	}
 	rounds := func() (n int) {
 		for _, f := range folders {
-			b, _ := os.ReadFile(filepath.Join(broken, f, engine.RoundsFile))
+			b, _ := os.ReadFile(filepath.Join(broken, f, record.RoundsFile))
 			n += bytes.Count(b, []byte("\n"))
 		}
 		return n
@@ -272,7 +272,7 @@ func TestSweepKillAndResume(t *testing.T) {
 			kills++
 		}
 		for _, f := range ready() {
-			st, err := os.Stat(filepath.Join(broken, f, engine.SummaryFile))
+			st, err := os.Stat(filepath.Join(broken, f, record.SummaryFile))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -334,7 +334,7 @@ func TestSweepInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for limit := time.Now().Add(time.Minute); time.Now().Before(limit); time.Sleep(5 * time.Millisecond) {
-		if list, _ := filepath.Glob(filepath.Join(out, "*", "*", "*", engine.RoundsFile)); len(list) > 0 {
+		if list, _ := filepath.Glob(filepath.Join(out, "*", "*", "*", record.RoundsFile)); len(list) > 0 {
 			break
 		}
 	}

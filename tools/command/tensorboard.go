@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/tools/tensorboard"
 )
 
@@ -36,7 +36,7 @@ func newEventLog(dir string, wanted bool) (*eventLog, error) {
 }
 
 // round adds a round.
-func (l *eventLog) round(r engine.Record) {
+func (l *eventLog) round(r record.Record) {
 	if l.file == nil || l.err != nil {
 		return
 	}
@@ -62,7 +62,7 @@ func (l *eventLog) round(r engine.Record) {
 			values["domains/"+d] = v
 		}
 	}
-	for name, x := range r.Exams {
+	for name, x := range r.EvaluationSets {
 		if x.Evaluation != nil {
 			values["exams/"+name] = x.Accuracy
 		}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 )
 
 // promptfed terms prints what a run with eval.terms records, leaves no folder, and notes a term that does next to
@@ -21,8 +21,8 @@ func TestTermsCommand(t *testing.T) {
 	report := mustRun(t, append([]string{"run", "--set", "eval.terms=true", "--set", "train.rounds=2", "--set",
 		"eval.every=2", "--out", run}, weak...)...)
 
-	first, _, _ := strings.Cut(string(read(t, run, engine.RoundsFile)), "\n")
-	var r engine.Record
+	first, _, _ := strings.Cut(string(read(t, run, record.RoundsFile)), "\n")
+	var r record.Record
 	if err := json.Unmarshal([]byte(first), &r); err != nil || len(r.Terms) != 5 {
 		t.Fatal(r.Terms, err)
 	}

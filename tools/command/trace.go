@@ -7,6 +7,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/trace"
 	"promptfed/federation/experiment"
 )
 
@@ -32,14 +33,14 @@ func traceCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rec := engine.NewRecorder()
+			rec := trace.NewRecorder()
 			set := b.Settings()
 			set.Tracer, set.OnTurn, set.OnRound = rec, d.turn, d.round
 			d.start(rounds, len(b.Parts))
 			if _, err := engine.Run(cmd.Context(), b.Engine, set); err != nil {
 				return err
 			}
-			if err := rec.WriteTrace(out, about); err != nil {
+			if err := rec.Write(out, about); err != nil {
 				return err
 			}
 			fmt.Printf("%d tensors of %d rounds in %s\n", len(rec.Tensors), rounds, out)

@@ -12,7 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
 )
@@ -102,7 +103,7 @@ func work(ctx context.Context, url string, f workFlags) error {
 type task struct {
 	config []byte
 	built  *experiment.Built
-	worker *engine.Worker
+	worker *local.Worker
 	info   transport.WorkerInfo
 }
 
@@ -114,13 +115,14 @@ func (t *task) close() {
 }
 
 // job does what an order asks of a client.
-func (t *task) job(ctx context.Context, client int, o engine.Order, s engine.State) (engine.Reply, *engine.State,
+func (t *task) job(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
+	*message.ClientState,
 	error) {
 	c, err := t.built.Client(client)
 	if err != nil {
-		return engine.Reply{}, nil, err
+		return message.Reply{}, nil, err
 	}
-	return t.worker.Answer(ctx, c, o, s)
+	return t.worker.Execute(ctx, c, o, s)
 }
 
 // prepare opens what a run's configuration names, with this machine's folders and runtime.
@@ -149,7 +151,7 @@ func (f workFlags) prepare(ctx context.Context, config []byte) (*task, error) {
 	if err := b.Features(ctx, d.work); err != nil {
 		return nil, err
 	}
-	t := &task{config: config, built: b, worker: engine.NewWorker(b.Engine, b.Settings())}
+	t := &task{config: config, built: b, worker: local.NewWorker(b.Engine, b.Settings().Worker())}
 	t.info.Host, t.info.Jobs = hostName(), f.jobs
 	if f.jobs == 0 {
 		t.info.Jobs = b.Settings().Workers

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/metrics"
 )
 
 // Level says what one pair of values is.
@@ -150,7 +150,7 @@ func (c *Comparison) fill(runs [][]float64) {
 	if len(d) == 0 {
 		return
 	}
-	c.Difference, _ = engine.MeanStd(d)
+	c.Difference, _ = metrics.MeanStd(d)
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q %q %s", c.A, c.B, c.Level)
 	c.Low, c.High = Bootstrap(runs, resamples(len(d)), h.Sum64())

@@ -5,21 +5,22 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
 )
 
 const maxConfusion = 64 << 20
 
 // Confusion reads the run's confusion matrix; nil without an error where there is none.
-func (r *Run) Confusion() (*engine.Confusion, error) {
-	path := filepath.Join(r.Dir, engine.ConfusionFile)
+func (r *Run) Confusion() (*record.Confusion, error) {
+	path := filepath.Join(r.Dir, record.ConfusionFile)
 	text, err := readSmall(path, maxConfusion)
 	if text == nil || err != nil {
 		return nil, err
 	}
-	c := &engine.Confusion{}
+	c := &record.Confusion{}
 	err = json.Unmarshal(text, c)
-	for _, m := range []*engine.ConfusionMatrix{c.Global, c.Personal} {
+	for _, m := range []*metrics.Matrix{c.Global, c.Personal} {
 		if m == nil || err != nil {
 			continue
 		}
@@ -39,7 +40,7 @@ func (r *Run) Confusion() (*engine.Confusion, error) {
 
 // ConfusionRows are the rows of a confusion matrix of so many classes as shares of their class; a row without examples
 // is nil.
-func ConfusionRows(m *engine.ConfusionMatrix, classes int) [][]float64 {
+func ConfusionRows(m *metrics.Matrix, classes int) [][]float64 {
 	out, sum := make([][]float64, classes), make([]float64, classes)
 	for _, k := range m.Counts {
 		if out[k[0]] == nil {

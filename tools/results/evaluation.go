@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 )
 
@@ -23,7 +23,7 @@ func (r *Results) Select(view string) {
 		for _, run := range g.Runs {
 			switch view {
 			case "":
-			case engine.MethodView:
+			case record.MethodView:
 				run.show(run.Summary.MethodView)
 			default:
 				run.show(view)
@@ -55,12 +55,12 @@ func kindOf(view string) method.View {
 // in is the round with one of its evaluations for headline.
 func (r Round) in(kind method.View) Round {
 	r.View, r.Evaluation = kind.String(), r.Evaluations.Of(kind)
-	r.Exams, r.NewClients = testedIn(r.Exams, kind), testedIn(r.NewClients, kind)
+	r.EvaluationSets, r.NewClients = testedIn(r.EvaluationSets, kind), testedIn(r.NewClients, kind)
 	return r
 }
 
 // testedIn is what several tests gave, each with one evaluation for headline.
-func testedIn(tests map[string]engine.Tested, kind method.View) map[string]engine.Tested {
+func testedIn(tests map[string]record.SetResult, kind method.View) map[string]record.SetResult {
 	out := maps.Clone(tests)
 	for name, t := range out {
 		t.Evaluation = t.Evaluations.Of(kind)
@@ -78,7 +78,7 @@ func (m Metric) of(r Round) (float64, bool) {
 }
 
 // evaluation is that of a round that the metric is of; nil where the round does not have it.
-func (m Metric) evaluation(r Round) *engine.Evaluation {
+func (m Metric) evaluation(r Round) *record.Evaluation {
 	if m.view != "" {
 		return r.Evaluations.Of(kindOf(m.view))
 	}

@@ -6,20 +6,20 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 )
 
 // one has these accuracies of two clients for an evaluation.
-func one(a, b float64) *engine.Evaluation {
-	return &engine.Evaluation{Accuracy: (a + b) / 2, F1: a, Worst: min(a, b), PerClient: []float64{a, b},
+func one(a, b float64) *record.Evaluation {
+	return &record.Evaluation{Accuracy: (a + b) / 2, F1: a, Worst: min(a, b), PerClient: []float64{a, b},
 		PerDomain: map[string]float64{"Art": b}}
 }
 
 // viewed is a finished run of one round that has these evaluations, the last of which is its headline.
-func viewed(seed uint64, view string, e engine.Evaluations) *Run {
-	r := &Run{Seed: seed, State: Done, Rounds: []Round{{Record: engine.Record{Tested: true, Evaluations: e,
-		TestSizes: []int{4, 4},
-		Exams:     map[string]engine.Tested{"new": {Evaluations: e}}}}}}
+func viewed(seed uint64, view string, e record.Evaluations) *Run {
+	r := &Run{Seed: seed, State: Done, Rounds: []Round{{Record: record.Record{Tested: true, Evaluations: e,
+		TestSizes:      []int{4, 4},
+		EvaluationSets: map[string]record.SetResult{"new": {Evaluations: e}}}}}}
 	r.Summary.MethodView = view
 	r.show(view)
 	return r
@@ -29,8 +29,8 @@ func viewed(seed uint64, view string, e engine.Evaluations) *Run {
 // evaluation does not; and where the method does not have it there is no number, which is not the same as a missing
 // one.
 func TestSelect(t *testing.T) {
-	shared := viewed(1, GlobalView, engine.Evaluations{Global: one(.25, .5), Personal: one(.75, 1)})
-	private := viewed(1, PersonalView, engine.Evaluations{Personal: one(.5, .5)})
+	shared := viewed(1, GlobalView, record.Evaluations{Global: one(.25, .5), Personal: one(.75, 1)})
+	private := viewed(1, PersonalView, record.Evaluations{Personal: one(.5, .5)})
 	res := &Results{Groups: []*Group{{Runs: []*Run{shared}}, {Runs: []*Run{private}}}}
 	for _, c := range []struct {
 		view, metric    string
@@ -44,7 +44,7 @@ func TestSelect(t *testing.T) {
 		{GlobalView, "personal/domain:Art", 1, .5},
 		{PersonalView, "last", .875, .5}, {PersonalView, "f1@best", .75, .5}, {PersonalView, "global/f1", .25,
 			math.NaN()},
-		{PersonalView, "global/exam:new", .375, math.NaN()}, {engine.MethodView, "last", .375, .5},
+		{PersonalView, "global/exam:new", .375, math.NaN()}, {record.MethodView, "last", .375, .5},
 	} {
 		res.Select(c.view)
 		for i, want := range []float64{c.shared, c.private} {
@@ -77,8 +77,8 @@ func TestSelect(t *testing.T) {
 // TestCompareStaysWithin: a global and a personal evaluation are not paired, nor are runs of other data; in one
 // evaluation of both they are. By hand: personal .75 and 1 against .5 and .5.
 func TestCompareStaysWithin(t *testing.T) {
-	a := viewed(1, GlobalView, engine.Evaluations{Global: one(.25, .5), Personal: one(.75, 1)})
-	b := viewed(1, PersonalView, engine.Evaluations{Personal: one(.5, .5)})
+	a := viewed(1, GlobalView, record.Evaluations{Global: one(.25, .5), Personal: one(.75, 1)})
+	b := viewed(1, PersonalView, record.Evaluations{Personal: one(.5, .5)})
 	groups := []*Group{{Labels: map[string]string{"method": "A"}, Runs: []*Run{a}},
 		{Labels: map[string]string{"method": "B"}, Runs: []*Run{b}}}
 	for _, c := range []struct {
@@ -103,8 +103,8 @@ func TestTitleOf(t *testing.T) {
 		for i, n := range rounds {
 			r := &Run{Seed: uint64(i), State: Done}
 			for k := range n {
-				r.Rounds = append(r.Rounds, Round{Record: engine.Record{Round: k, Tested: k%2 == 1,
-					Evaluation: map[bool]*engine.Evaluation{true: one(.5, .5)}[k%2 == 1]}})
+				r.Rounds = append(r.Rounds, Round{Record: record.Record{Round: k, Tested: k%2 == 1,
+					Evaluation: map[bool]*record.Evaluation{true: one(.5, .5)}[k%2 == 1]}})
 			}
 			g.Runs = append(g.Runs, r)
 		}

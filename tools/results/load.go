@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 )
 
 // Load reads all runs in and below some folders. A folder is a run if it has a config.yaml and a rounds.jsonl; its
@@ -37,7 +37,7 @@ func Load(dirs ...string) (*Results, error) {
 	out.Groups = append(out.Groups, looseGroups(l.loose)...)
 	if len(out.Groups) == 0 {
 		return nil, fmt.Errorf("no runs in %s: a run folder has %s and %s", strings.Join(dirs, ", "), ConfigFile,
-			engine.RoundsFile)
+			record.RoundsFile)
 	}
 	return out, nil
 }

@@ -6,7 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
 )
 
 // Metric is a number that a run gives: a quantity of its rounds, and which of the rounds count.
@@ -91,18 +92,18 @@ const (
 )
 
 // headline reads a number of the evaluation that a round's headline is of.
-func headline(of func(e *engine.Evaluation) float64) func(Round, string) (float64, bool) {
+func headline(of func(e *record.Evaluation) float64) func(Round, string) (float64, bool) {
 	return func(r Round, _ string) (float64, bool) { return evaluated(r.Evaluation, of) }
 }
 
-func evaluated(e *engine.Evaluation, of func(e *engine.Evaluation) float64) (float64, bool) {
+func evaluated(e *record.Evaluation, of func(e *record.Evaluation) float64) (float64, bool) {
 	if e == nil {
 		return 0, false
 	}
 	return of(e), true
 }
 
-func accuracy(e *engine.Evaluation) float64 { return e.Accuracy }
+func accuracy(e *record.Evaluation) float64 { return e.Accuracy }
 
 func always(of func(r Round) float64) func(Round, string) (float64, bool) {
 	return func(r Round, _ string) (float64, bool) { return of(r), true }
@@ -111,10 +112,10 @@ func always(of func(r Round) float64) func(Round, string) (float64, bool) {
 var quantities = together(map[string]quantity{
 	Accuracy: {"accuracy", last, Percent, false, headline(accuracy)},
 	Weighted: {"accuracy weighted by test examples", last, Percent, false,
-		headline(func(e *engine.Evaluation) float64 { return e.Weighted })},
-	F1: {"macro-F1", last, Percent, false, headline(func(e *engine.Evaluation) float64 { return e.F1 })},
+		headline(func(e *record.Evaluation) float64 { return e.Weighted })},
+	F1: {"macro-F1", last, Percent, false, headline(func(e *record.Evaluation) float64 { return e.F1 })},
 	Worst: {"accuracy of the worst client", last, Percent, false,
-		headline(func(e *engine.Evaluation) float64 { return e.Worst })},
+		headline(func(e *record.Evaluation) float64 { return e.Worst })},
 	Domain: {"accuracy in the domain", last, Percent, false, func(r Round, arg string) (float64, bool) {
 		if r.Evaluation == nil {
 			return 0, false
@@ -122,29 +123,29 @@ var quantities = together(map[string]quantity{
 		return lookUp(r.PerDomain, arg)
 	}},
 	ClientStd: {"standard deviation over clients", last, Percent, true,
-		headline(func(e *engine.Evaluation) float64 { return e.Std })},
+		headline(func(e *record.Evaluation) float64 { return e.Std })},
 	DomainMean: {"mean over domains", last, Percent, false,
-		overDomains(func(e *engine.Evaluation) float64 { return e.DomainMean })},
+		overDomains(func(e *record.Evaluation) float64 { return e.DomainMean })},
 	DomainStd: {"standard deviation over domains", last, Percent, true,
-		overDomains(func(e *engine.Evaluation) float64 { return e.DomainStd })},
+		overDomains(func(e *record.Evaluation) float64 { return e.DomainStd })},
 	Exam: {"accuracy in the exam", last, Percent, false, func(r Round, arg string) (float64, bool) {
-		x, _ := lookUp(r.Exams, arg)
+		x, _ := lookUp(r.EvaluationSets, arg)
 		return evaluated(x.Evaluation, accuracy)
 	}},
 	ExamMean: {"mean over other data sets and domains left out", last, Percent, false, func(r Round, _ string) (float64,
 		bool) {
 		var all []float64
-		for _, name := range sortedKeys(r.Exams) {
-			if name == engine.BaseSet || name == engine.NewSet {
+		for _, name := range sortedKeys(r.EvaluationSets) {
+			if name == record.BaseSet || name == record.NewSet {
 				continue // halves of the same data set
 			}
-			v, ok := evaluated(r.Exams[name].Evaluation, accuracy)
+			v, ok := evaluated(r.EvaluationSets[name].Evaluation, accuracy)
 			if !ok {
 				return 0, false
 			}
 			all = append(all, v)
 		}
-		mean, _ := engine.MeanStd(all)
+		mean, _ := metrics.MeanStd(all)
 		return mean, len(all) > 0
 	}},
 	Note: {"the rounds' note of", last, Plain, true, func(r Round, arg string) (float64, bool) {
@@ -156,7 +157,7 @@ var quantities = together(map[string]quantity{
 	Seconds: {"seconds per round", all, Second, true, always(func(r Round) float64 { return r.Seconds })},
 }, evaluations)
 
-func overDomains(of func(e *engine.Evaluation) float64) func(Round, string) (float64, bool) {
+func overDomains(of func(e *record.Evaluation) float64) func(Round, string) (float64, bool) {
 	return func(r Round, _ string) (float64, bool) {
 		if r.Evaluation == nil || len(r.PerDomain) == 0 {
 			return 0, false
@@ -269,7 +270,7 @@ func (m Metric) Of(r *Run) (float64, bool) {
 		}
 		values = append(values, v)
 	}
-	mean, _ := engine.MeanStd(values)
+	mean, _ := metrics.MeanStd(values)
 	return mean, len(values) > 0
 }
 
@@ -341,7 +342,7 @@ func Domains(groups []*Group) []string {
 
 // Exams lists the exams that occur in the rounds of some groups.
 func Exams(groups []*Group) []string {
-	return names(groups, func(r Round) []string { return sortedKeys(r.Exams) })
+	return names(groups, func(r Round) []string { return sortedKeys(r.EvaluationSets) })
 }
 
 // Notes lists the notes that occur in the rounds of some groups.

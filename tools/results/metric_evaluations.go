@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 )
 
@@ -29,13 +29,13 @@ var evaluations = map[string]quantity{
 		return *r.ECE, true
 	}},
 	Worst10: {"accuracy of the worst tenth of the clients", last, Percent, false,
-		headline(func(e *engine.Evaluation) float64 { return e.Worst10 })},
+		headline(func(e *record.Evaluation) float64 { return e.Worst10 })},
 	OwnClasses: {"accuracy among each client's own classes", last, Percent, false,
-		headline(func(e *engine.Evaluation) float64 { return e.OwnClasses })},
+		headline(func(e *record.Evaluation) float64 { return e.OwnClasses })},
 	HM: {"harmonic mean of base and new", last, Percent, false,
-		generalised(func(g *engine.Generalisation) float64 { return g.HM })},
+		generalised(func(g *record.Generalisation) float64 { return g.HM })},
 	HM3: {"harmonic mean of local, base and new", last, Percent, false,
-		generalised(func(g *engine.Generalisation) float64 { return g.HM3 })},
+		generalised(func(g *record.Generalisation) float64 { return g.HM3 })},
 	New: {"accuracy of clients that never trained, steps of their own:", last, Percent, false,
 		func(r Round, steps string) (float64, bool) {
 			x := r.NewClients[steps]
@@ -70,7 +70,7 @@ func (r Round) view() method.View {
 	return method.GlobalView
 }
 
-func generalised(of func(g *engine.Generalisation) float64) func(Round, string) (float64, bool) {
+func generalised(of func(g *record.Generalisation) float64) func(Round, string) (float64, bool) {
 	return func(r Round, _ string) (float64, bool) {
 		if r.BaseToNew == nil {
 			return 0, false
@@ -139,14 +139,14 @@ func onlySome(groups []*Group) []string {
 func (r Round) shares() []float64 {
 	var out []float64
 	if v := r.Validation; v != nil {
-		for _, b := range []*engine.Brief{v.Global, v.Personal} {
+		for _, b := range []*record.AccuracySummary{v.Global, v.Personal} {
 			if b != nil {
 				out = append(append(out, b.Accuracy, b.Std), b.PerClient...)
 			}
 		}
 	}
 	if n := r.BaseToNew; n != nil {
-		for _, g := range []*engine.Generalisation{n.Global, n.Personal} {
+		for _, g := range []*record.Generalisation{n.Global, n.Personal} {
 			if g != nil {
 				out = append(out, g.Local, g.Base, g.New, g.HM, g.HM3)
 			}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 )
 
 // rounds makes rounds of two clients in two domains out of their accuracies, the second of twice as many examples.
@@ -15,13 +15,13 @@ func rounds(accuracies ...[2]float64) []Round {
 	var out []Round
 	for i, a := range accuracies {
 		mean := (a[0] + a[1]) / 2
-		own := &engine.Evaluation{Accuracy: mean, Weighted: (a[0] + 2*a[1]) / 3, Worst: min(a[0], a[1]), F1: mean / 4,
+		own := &record.Evaluation{Accuracy: mean, Weighted: (a[0] + 2*a[1]) / 3, Worst: min(a[0], a[1]), F1: mean / 4,
 			PerClient: a[:],
 			PerDomain: map[string]float64{"Art": a[0], "Photo": a[1]}, DomainMean: mean,
 			DomainStd: math.Abs(a[0]-a[1]) / 2}
-		global := &engine.Evaluation{Accuracy: mean / 2, PerClient: []float64{a[0] / 2, a[1] / 2}}
-		out = append(out, Round{Record: engine.Record{Round: i, Tested: true, Evaluation: own,
-			Evaluations: engine.Evaluations{Global: global, Personal: own},
+		global := &record.Evaluation{Accuracy: mean / 2, PerClient: []float64{a[0] / 2, a[1] / 2}}
+		out = append(out, Round{Record: record.Record{Round: i, Tested: true, Evaluation: own,
+			Evaluations: record.Evaluations{Global: global, Personal: own},
 			Loss:        float64(i), BytesUp: 100 * i, BytesDown: 50, Seconds: float64(i + 1), TestSizes: []int{10,
 				20}}})
 	}
@@ -42,9 +42,9 @@ func metric(t *testing.T, name string) Metric {
 func TestMetrics(t *testing.T) {
 	r := &Run{State: Done, Rounds: rounds([2]float64{0, .2}, [2]float64{.2, .4}, [2]float64{.8, 1}, [2]float64{},
 		[2]float64{.4, .6}, [2]float64{.5, .7}, [2]float64{.6, .7})}
-	r.Rounds[3].Record = engine.Record{Round: 3, Loss: 3, BytesUp: 300, BytesDown: 50, Seconds: 4}
-	r.Rounds[6].Exams = map[string]engine.Tested{"new": {Evaluation: &engine.Evaluation{Accuracy: .3}},
-		"pets": {Evaluation: &engine.Evaluation{Accuracy: .5}}}
+	r.Rounds[3].Record = record.Record{Round: 3, Loss: 3, BytesUp: 300, BytesDown: 50, Seconds: 4}
+	r.Rounds[6].EvaluationSets = map[string]record.SetResult{"new": {Evaluation: &record.Evaluation{Accuracy: .3}},
+		"pets": {Evaluation: &record.Evaluation{Accuracy: .5}}}
 	r.Rounds[5].Notes, r.Rounds[6].Notes = map[string]float64{"epsilon": 2.5}, map[string]float64{"epsilon": 3.5}
 	for _, c := range []struct {
 		name string
@@ -85,16 +85,16 @@ func TestEvaluationMetrics(t *testing.T) {
 	r := &Run{State: Done, Rounds: rounds([2]float64{0, .2}, [2]float64{.8, 1}, [2]float64{.6, .7})}
 	for i, v := range []float64{.3, .7, .7} {
 		r.Rounds[i].View = "personal"
-		r.Rounds[i].Validation = &engine.Validation{Global: &engine.Brief{Accuracy: 1 - v},
-			Personal: &engine.Brief{Accuracy: v}}
+		r.Rounds[i].Validation = &record.Validation{Global: &record.AccuracySummary{Accuracy: 1 - v},
+			Personal: &record.AccuracySummary{Accuracy: v}}
 	}
 	ece := .125
 	last := &r.Rounds[2]
 	last.ECE, last.Worst10, last.OwnClasses = &ece, .6, .75
-	last.BaseToNew = &engine.BaseToNew{Global: &engine.Generalisation{HM: .1}, Personal: &engine.Generalisation{HM: .4,
+	last.BaseToNew = &record.BaseToNew{Global: &record.Generalisation{HM: .1}, Personal: &record.Generalisation{HM: .4,
 		HM3: .3}}
-	last.NewClients = map[string]engine.Tested{"0": {Evaluation: &engine.Evaluation{Accuracy: .2}},
-		"10": {Evaluation: &engine.Evaluation{Accuracy: .35}}}
+	last.NewClients = map[string]record.SetResult{"0": {Evaluation: &record.Evaluation{Accuracy: .2}},
+		"10": {Evaluation: &record.Evaluation{Accuracy: .35}}}
 	for name, want := range map[string]float64{"best-val": .9, "worst@best-val": .8, "global@best-val": .45, "val": .7,
 		"val@best-val": .7,
 		"ece":          .125, "worst10": .6, "own-classes": .75, "hm": .4, "hm3": .3, "new:0": .2, "new:10": .35} {
@@ -111,9 +111,9 @@ func TestEvaluationMetrics(t *testing.T) {
 		t.Errorf("the main metrics are %v", main)
 	}
 	// Beside the selected round's accuracy stand exams of that round, and of the last where that one was not tested.
-	last.Exams = map[string]engine.Tested{"base": {Evaluation: &engine.Evaluation{Accuracy: .5}},
-		"new": {Evaluation: &engine.Evaluation{Accuracy: .5}}}
-	r.Rounds[1].Exams = map[string]engine.Tested{"base": {Evaluation: &engine.Evaluation{Accuracy: .8}}}
+	last.EvaluationSets = map[string]record.SetResult{"base": {Evaluation: &record.Evaluation{Accuracy: .5}},
+		"new": {Evaluation: &record.Evaluation{Accuracy: .5}}}
+	r.Rounds[1].EvaluationSets = map[string]record.SetResult{"base": {Evaluation: &record.Evaluation{Accuracy: .8}}}
 	if main := MainMetrics("best-val", groups); !slices.Contains(main, "exam:base@best-val") || !slices.Contains(main,
 		"exam:new") || !slices.Contains(main, "new:0") {
 		t.Errorf("beside best-val stand %v", main)

@@ -15,7 +15,7 @@ import (
 	"unicode"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 )
 
 // Results is what was found under some folders.
@@ -66,7 +66,7 @@ type Run struct {
 	EvalLast int    // eval.last of the configuration; 0 where unknown
 	BestVal  bool   // eval.select of the configuration is best-val
 	Rounds   []Round
-	Summary  engine.Summary // of a run that is done
+	Summary  record.Summary // of a run that is done
 	View     string         // the evaluation that the headlines of Rounds are of; empty where that is unknown
 	// what clients are tested on, as far as the configuration tells: equal for runs that compare
 	TestData string

@@ -9,7 +9,7 @@ import (
 	"math"
 	"slices"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 )
 
 // Limits of what is read, in bytes. A line of 1,000 clients has 80 KB.
@@ -20,7 +20,7 @@ const (
 
 // Round is one line of rounds.jsonl.
 type Round struct {
-	engine.Record
+	record.Record
 }
 
 // ReadRounds reads a rounds.jsonl up to the first line that is no round; what it read counts even with an error. A last
@@ -45,12 +45,12 @@ func leaveOutPartial(rounds []Round) {
 }
 
 // all lists the evaluations of the clients' own test data.
-func (r Round) all() []*engine.Evaluation {
+func (r Round) all() []*record.Evaluation {
 	return present(r.Evaluation, r.Evaluations.Global, r.Evaluations.Personal)
 }
 
-func present(list ...*engine.Evaluation) []*engine.Evaluation {
-	return slices.DeleteFunc(list, func(e *engine.Evaluation) bool { return e == nil })
+func present(list ...*record.Evaluation) []*record.Evaluation {
+	return slices.DeleteFunc(list, func(e *record.Evaluation) bool { return e == nil })
 }
 
 // clients is how many the lists by client are about.
@@ -119,7 +119,7 @@ func parseRound(line []byte, want int) (Round, error) {
 	if !r.Tested {
 		r.Evaluation = nil
 	}
-	if r.Evaluation != nil && r.Evaluations == (engine.Evaluations{}) {
+	if r.Evaluation != nil && r.Evaluations == (record.Evaluations{}) {
 		return r, fmt.Errorf("has an accuracy without its evaluations (global, personal), as an older version wrote " +
 			"it; " +
 			"run it again")
@@ -130,7 +130,7 @@ func parseRound(line []byte, want int) (Round, error) {
 // check refuses numbers that no run gives, which would make means and drawings meaningless.
 func (r Round) check() error {
 	all := r.all()
-	for _, x := range r.Exams {
+	for _, x := range r.EvaluationSets {
 		all = append(all, present(x.Evaluation, x.Evaluations.Global, x.Evaluations.Personal)...)
 	}
 	for _, x := range r.NewClients {

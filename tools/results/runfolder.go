@@ -14,7 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 )
 
 // Files of a run folder that the engine does not name.
@@ -48,7 +48,7 @@ type written struct {
 }
 
 // isRun tells whether a folder is a run folder.
-func isRun(dir string) bool { return isFile(dir, ConfigFile) && isFile(dir, engine.RoundsFile) }
+func isRun(dir string) bool { return isFile(dir, ConfigFile) && isFile(dir, record.RoundsFile) }
 
 func isFile(dir, name string) bool {
 	info, err := os.Stat(filepath.Join(dir, name))
@@ -66,17 +66,17 @@ func readRun(dir string) (run *Run, notes []string) {
 	if err := run.readConfig(); err != nil {
 		note(ConfigFile, err)
 	}
-	switch f, err := os.Open(filepath.Join(dir, engine.RoundsFile)); {
+	switch f, err := os.Open(filepath.Join(dir, record.RoundsFile)); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		note(engine.RoundsFile, err)
+		note(record.RoundsFile, err)
 	default:
 		if run.Rounds, err = ReadRounds(f); err != nil {
-			note(engine.RoundsFile, err)
+			note(record.RoundsFile, err)
 		}
 		f.Close()
 	}
-	summary, err := readSmall(filepath.Join(dir, engine.SummaryFile), maxSummary)
+	summary, err := readSmall(filepath.Join(dir, record.SummaryFile), maxSummary)
 	if err == nil && summary != nil {
 		err = json.Unmarshal(summary, &run.Summary)
 	}
@@ -89,11 +89,11 @@ func readRun(dir string) (run *Run, notes []string) {
 	run.show(view)
 	switch {
 	case err != nil:
-		note(engine.SummaryFile, err)
-		fail("its " + engine.SummaryFile + " cannot be read")
+		note(record.SummaryFile, err)
+		fail("its " + record.SummaryFile + " cannot be read")
 	case summary != nil && run.Summary.Rounds != len(run.Rounds):
-		fail(fmt.Sprintf("%s speaks of %d rounds, %s has %d that can be read", engine.SummaryFile, run.Summary.Rounds,
-			engine.RoundsFile, len(run.Rounds)))
+		fail(fmt.Sprintf("%s speaks of %d rounds, %s has %d that can be read", record.SummaryFile, run.Summary.Rounds,
+			record.RoundsFile, len(run.Rounds)))
 	case summary != nil:
 		run.State = Done
 		if why := run.Summary.Stopped; why != "" {
@@ -106,7 +106,7 @@ func readRun(dir string) (run *Run, notes []string) {
 			if more := len(run.Summary.Limited) - i; i == maxLimited && more > 1 {
 				notes = append(notes, fmt.Sprintf("%s%s%d more clients were not taken at their word (%s)", dir, warned,
 					more,
-					engine.RoundsFile))
+					record.RoundsFile))
 				break
 			}
 			notes = append(notes, dir+warned+oneLine(c.String()))

@@ -3,7 +3,7 @@ package results
 import (
 	"math"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/metrics"
 )
 
 // Spread says which standard deviation is meant.
@@ -30,7 +30,7 @@ func (s Stat) Mean() float64 {
 	if len(s.Values) == 0 {
 		return math.NaN()
 	}
-	mean, _ := engine.MeanStd(s.Values)
+	mean, _ := metrics.MeanStd(s.Values)
 	return mean
 }
 
@@ -40,7 +40,7 @@ func (s Stat) Std(kind Spread) float64 {
 	if n < 2 {
 		return math.NaN()
 	}
-	_, std := engine.MeanStd(s.Values)
+	_, std := metrics.MeanStd(s.Values)
 	if kind == Sample {
 		std *= math.Sqrt(n / (n - 1))
 	}

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 )
 
@@ -31,7 +31,7 @@ func Terms(rounds []Round) []*Term {
 			if byName[t.Name] == nil {
 				names, byName[t.Name] = append(names, t.Name), map[string]*Term{}
 			}
-			add := func(param string, n engine.TermNorm) {
+			add := func(param string, n record.TermNorm) {
 				o := byName[t.Name][param]
 				if o == nil {
 					o = &Term{Name: t.Name, Param: param}
@@ -88,10 +88,10 @@ func Off(rounds []Round, term string) bool {
 }
 
 // checkTerms refuses what no run measures.
-func checkTerms(terms []engine.Term) error {
+func checkTerms(terms []record.Term) error {
 	const most = 64
 	for _, t := range terms {
-		norms := []engine.TermNorm{t.TermNorm}
+		norms := []record.TermNorm{t.TermNorm}
 		for _, param := range sortedKeys(t.Params) {
 			norms = append(norms, t.Params[param])
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/tools/results"
 )
 
@@ -136,18 +136,18 @@ func (b *builder) evaluations() []string {
 		name := b.called(g)
 		for _, r := range g.Runs {
 			s := r.Summary
-			own := slices.Contains(s.Reads, engine.ReadsPrivate) || slices.Contains(s.Reads, engine.ReadsExamples)
-			if own && slices.Contains(s.Reads, engine.ReadsShared) {
+			own := slices.Contains(s.Reads, record.ReadsPrivate) || slices.Contains(s.Reads, record.ReadsExamples)
+			if own && slices.Contains(s.Reads, record.ReadsShared) {
 				both = append(both, name)
 			}
 			if s.Untrained > 0 {
 				untrained = append(untrained, fmt.Sprintf("%s %d", name, s.Untrained))
 			}
-			var records []engine.Record
+			var records []record.Record
 			for _, round := range r.Rounds {
 				records = append(records, round.Record)
 			}
-			for _, u := range engine.MissingTests(records) {
+			for _, u := range record.MissingTests(records) {
 				missed = append(missed, fmt.Sprintf("%s, seed %d: %s", name, r.Seed, u))
 				tests++
 			}

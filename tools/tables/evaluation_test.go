@@ -7,21 +7,21 @@ import (
 	"testing"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/tools/results"
 )
 
 // tested is a finished run with global and personal accuracies in its one round; below 0 the method does not have the
 // evaluation. view is the one that its method's paper reports.
 func tested(seed uint64, view string, global, personal float64) *results.Run {
-	e := engine.Evaluations{}
+	e := record.Evaluations{}
 	if global >= 0 {
-		e.Global = &engine.Evaluation{Accuracy: global}
+		e.Global = &record.Evaluation{Accuracy: global}
 	}
 	if personal >= 0 {
-		e.Personal = &engine.Evaluation{Accuracy: personal}
+		e.Personal = &record.Evaluation{Accuracy: personal}
 	}
-	r := &results.Run{Seed: seed, State: results.Done, Rounds: []results.Round{{Record: engine.Record{Tested: true,
+	r := &results.Run{Seed: seed, State: results.Done, Rounds: []results.Round{{Record: record.Record{Tested: true,
 		Evaluations: e}}}}
 	r.Summary.MethodView = view
 	return r
@@ -85,7 +85,7 @@ func TestOneEvaluation(t *testing.T) {
 // TestBoldStaysWithin: with each method tested as its paper says, every row names its evaluation and the best is sought
 // in each of the two: the globally tested method, alone in its own, is not below the others for being tested otherwise.
 func TestBoldStaysWithin(t *testing.T) {
-	tab, forms := built(t, field(engine.MethodView, "0.1"), Layout{Rows: []string{"method"}, Columns: []string{"beta"}})
+	tab, forms := built(t, field(record.MethodView, "0.1"), Layout{Rows: []string{"method"}, Columns: []string{"beta"}})
 	for _, line := range []string{"| method | evaluation | beta = 0.1 |", "| Avg | global | 46.40 |",
 		"| Pers | personal | 84.00 |", "| Local | personal | **86.80** |",
 		"nothing is best across them"} {
@@ -98,7 +98,7 @@ func TestBoldStaysWithin(t *testing.T) {
 		t.Errorf("%s", forms["terminal"])
 	}
 	// Methods in columns: these name it. A mean over methods that are tested otherwise is not made.
-	tab, forms = built(t, field(engine.MethodView, "0.1", "5"), Layout{Rows: []string{"beta"},
+	tab, forms = built(t, field(record.MethodView, "0.1", "5"), Layout{Rows: []string{"beta"},
 		Columns: []string{"method"}, Average: "row"})
 	if got := strings.Join(tab.Heads(), "|"); got != "beta|Avg, global|Pers, personal|Local, personal|Average" {
 		t.Errorf("heads %s", got)
@@ -106,7 +106,7 @@ func TestBoldStaysWithin(t *testing.T) {
 	if !strings.Contains(forms["terminal"], "no mean is made over global and personal evaluations") {
 		t.Errorf("a mean over both:\n%s", forms["terminal"])
 	}
-	tab, _ = built(t, field(engine.MethodView, "0.1", "5"), Layout{Rows: []string{"beta"}})
+	tab, _ = built(t, field(record.MethodView, "0.1", "5"), Layout{Rows: []string{"beta"}})
 	if c := tab.Rows[0].Cells[0]; c.Stat.N() != 0 || c.Mark == 0 {
 		t.Errorf("a mean over methods of both evaluations: %+v", c)
 	}
@@ -121,7 +121,7 @@ func TestBoldNeedsOneTest(t *testing.T) {
 		groups := []*results.Group{{Name: "a", Labels: map[string]string{"run": "a"}, Runs: []*results.Run{tested(1,
 			"personal", -1, .5)}},
 			{Name: "b", Labels: map[string]string{"run": "b"}, Runs: []*results.Run{tested(1, "personal", -1, .75)}}}
-		(&results.Results{Groups: groups}).Select(engine.MethodView)
+		(&results.Results{Groups: groups}).Select(record.MethodView)
 		groups[0].Runs[0].TestData, groups[1].Runs[0].TestData = "flowers", c.data
 		_, forms := built(t, groups, Layout{Rows: []string{"run"}, Columns: []string{MetricAxis},
 			Metrics: []string{"last"}})
@@ -153,8 +153,8 @@ func TestWhatNumbersRestOn(t *testing.T) {
 	groups := field(results.GlobalView, "0.1")
 	r := groups[0].Runs[0]
 	r.Rounds[0].Unanswered, r.Rounds[0].Answered = []int{3}, []int{0, 1, 2}
-	r.Rounds[0].Exams = map[string]engine.Tested{"new": {Unanswered: []int{0, 2}}}
-	r.Summary.Reads = []string{engine.ReadsPrivate, engine.ReadsShared}
+	r.Rounds[0].EvaluationSets = map[string]record.SetResult{"new": {Unanswered: []int{0, 2}}}
+	r.Summary.Reads = []string{record.ReadsPrivate, record.ReadsShared}
 	groups[1].Runs[0].Summary.Untrained = 2
 	_, forms := built(t, groups, Layout{Rows: []string{"method"}, Columns: []string{"beta"}})
 	for _, line := range []string{"2 tests were not answered by all clients: Avg, seed 1: no answer to the test of " +
@@ -179,7 +179,7 @@ func TestWhatNumbersRestOn(t *testing.T) {
 // TestPaperEvaluation: a paper's table has both of ours, and the printed number beside the one that it is of: as the
 // card says (Pers, though the method's own paper says otherwise), else as the method's own paper does, which is said.
 func TestPaperEvaluation(t *testing.T) {
-	groups := field(engine.MethodView, "0.1")
+	groups := field(record.MethodView, "0.1")
 	groups[2].Plan.Card = &configs.Card{}
 	if err := json.Unmarshal([]byte(`{"paper":"X","item":"Table 1","views":{"default":"unsaid","by":"method","labels":{"Pers":"global"},"why":"section 4"},
 		"numbers":{"by":["method","beta"],"values":{"Avg":{"0.1":46},"Pers":{"0.1":45},"Local":{"0.1":86}}}}`), groups[2].Plan.Card); err != nil {
@@ -221,7 +221,7 @@ func TestGridOfEvaluations(t *testing.T) {
 		for _, label := range p.Axes[1].Labels {
 			g := &results.Group{Plan: p, Labels: map[string]string{"method": method, EvaluationAxis: label}}
 			g.Runs = []*results.Run{tested(1, []string{"global", "personal"}[i], .5+float64(i)/10, .7+float64(i)/10)}
-			view := engine.MethodView
+			view := record.MethodView
 			if label == "personal" {
 				view = label
 			}

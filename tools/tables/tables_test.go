@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"promptfed/configs"
-	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
 	"promptfed/tools/results"
 )
 
@@ -20,9 +20,9 @@ import (
 func run(seed uint64, accuracies ...float64) *results.Run {
 	r := &results.Run{Seed: seed, State: results.Done}
 	for i, a := range accuracies {
-		r.Rounds = append(r.Rounds, results.Round{Record: engine.Record{Round: i, Tested: true, Seconds: 90,
+		r.Rounds = append(r.Rounds, results.Round{Record: record.Record{Round: i, Tested: true, Seconds: 90,
 			BytesUp: 1000, BytesDown: 500,
-			Evaluation: &engine.Evaluation{Accuracy: a, PerDomain: map[string]float64{"Art": a - .1,
+			Evaluation: &record.Evaluation{Accuracy: a, PerDomain: map[string]float64{"Art": a - .1,
 				"Photo": a + .1}, DomainMean: a, DomainStd: .1}}})
 	}
 	return r
@@ -202,8 +202,8 @@ func TestExams(t *testing.T) {
 	for _, g := range groups {
 		for i, r := range g.Runs {
 			if len(r.Rounds) > 0 {
-				r.Rounds[1].Exams = map[string]engine.Tested{"without " +
-					g.Labels["data"]: {Evaluation: &engine.Evaluation{Accuracy: .2 + float64(i)/10}}}
+				r.Rounds[1].EvaluationSets = map[string]record.SetResult{"without " +
+					g.Labels["data"]: {Evaluation: &record.Evaluation{Accuracy: .2 + float64(i)/10}}}
 			}
 		}
 	}

@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/state"
+	"promptfed/runtime/atomicfile"
+)
+
+// bestPrefix and bestSuffix surround the round in the name of the file that keeps what the best round left, in the form
+// of PromptsFile.
+const (
+	bestPrefix = "best-"
+	bestSuffix = ".safetensors"
+)
+
+func bestPath(dir string, round int) string {
+	return filepath.Join(dir, record.CheckFolder, fmt.Sprintf("%s%06d%s", bestPrefix, round, bestSuffix))
+}
+
+// keepBest writes what the round leaves if it is the best so far, before the round counts.
+func keepBest(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *record.Journal,
+	rec record.Record) error {
+	records := append(slices.Clone(j.Records), rec)
+	if !e.Evaluate.BestVal || record.BestVal(records, s.view) != len(records)-1 {
+		return nil
+	}
+	participants := participantsOf(e, set.Remote)
+	parts := state.Parts(e, &s.Global, store, participants)
+	if set.Dir == "" {
+		var err error
+		j.Best, err = state.Loaded(parts)
+		return err
+	}
+	meta, err := state.About(e, participants)
+	if err != nil {
+		return err
+	}
+	return state.WriteParts(bestPath(set.Dir, rec.Round), parts, meta)
+}
+
+// sweepBest removes what older best rounds left.
+func sweepBest(e *spec.Experiment, set Settings, s *Server, j *record.Journal) {
+	best := record.BestVal(j.Records, s.view)
+	if !e.Evaluate.BestVal || set.Dir == "" || best < 0 {
+		return
+	}
+	keep := filepath.Base(bestPath(set.Dir, j.Records[best].Round))
+	entries, _ := os.ReadDir(filepath.Join(set.Dir, record.CheckFolder))
+	for _, f := range entries {
+		if strings.HasPrefix(f.Name(), bestPrefix) && strings.HasSuffix(f.Name(), bestSuffix) && f.Name() != keep {
+			os.Remove(filepath.Join(set.Dir, record.CheckFolder, f.Name()))
+		}
+	}
+}
+
+// checkBest refuses to go on with a run whose best round was not kept.
+func checkBest(e *spec.Experiment, set Settings, s *Server, j *record.Journal) error {
+	best := record.BestVal(j.Records, s.view)
+	if !e.Evaluate.BestVal || set.Dir == "" || len(j.Records) == 0 {
+		return nil
+	}
+	if best < 0 {
+		return errors.New("cannot resume: the rounds so far were not tested on validation data; set eval.select to " +
+			"last, or start again in another folder")
+	}
+	_, err := os.Stat(bestPath(set.Dir, j.Records[best].Round))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot resume: what round %d left, the best so far, was not kept, as without eval.select: "+
+			"best-val; set it to last, or start again in another folder",
+			j.Records[best].Round)
+	}
+	return err
+}
+
+// takeBest makes what the selected round left the run's prompts.
+func takeBest(set Settings, round int) error {
+	in, err := os.Open(bestPath(set.Dir, round))
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return atomicfile.Write(filepath.Join(set.Dir, record.PromptsFile), func(w io.Writer) error {
+		_, err := io.Copy(w, in)
+		return err
+	})
+}

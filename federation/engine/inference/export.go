@@ -1,0 +1,62 @@
+package inference
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// Classifier gives what a client learned as class scores [B,C], before softmax, in a graph whose only inputs are those
+// that depend on an image: "image" [B,D], unit rows, and whatever else the method's Logits asks for of it. All the rest
+// is computed now and becomes constants, so the text tower is not in the graph. clients is how many there were.
+func Classifier(w *local.Worker, ctx context.Context, c *spec.Client, clients int, prompts tensor.Map) (graph.Node,
+	error) {
+	l, s, err := learned(w, c, clients, prompts)
+	if err != nil {
+		return graph.Node{}, err
+	}
+	scope := method.NewScope(l.Task, w.Method.Params(l.Task))
+	scores, err := w.Logits(c, scope)
+	if err != nil {
+		return scores, err
+	}
+	if err := exportable(scope, scores); err != nil {
+		return scores, err
+	}
+	fixed := local.FixedParts(scores)
+	values, err := w.FixedNodes(ctx, c, l, s, scope, fixed)
+	if err != nil {
+		return scores, err
+	}
+	return local.Replace(scores, fixed, func(i int) graph.Node {
+		return scores.Graph().Const(values[local.ValueName(i)]).Cast(fixed[i].DType())
+	}), scores.Graph().Err()
+}
+
+// exportable refuses scores that need more than an image and what was learned.
+func exportable(scope *method.Scope, scores graph.Node) error {
+	in := graph.Inputs(scores)
+	named := func(name string) func(graph.Node) bool {
+		return func(n graph.Node) bool { return n.Name() == name }
+	}
+	if label, ok := scope.Graph().InputNamed("label"); ok && slices.Contains(in, label) {
+		return fmt.Errorf("the method's class scores depend on the label, which a classifier does not have")
+	}
+	for _, h := range scope.Hosts() {
+		if i := slices.IndexFunc(h.Of, spec.OfImage); i >= 0 && slices.ContainsFunc(in, named(method.HostInput+"/"+
+			h.Name)) {
+			return fmt.Errorf("host function %s reads %s of every image, which no graph can compute; this method "+
+				"cannot be exported", h.Name, h.Of[i])
+		}
+	}
+	if !slices.ContainsFunc(in, func(n graph.Node) bool { return spec.OfImage(n.Name()) }) {
+		return fmt.Errorf("the method's class scores do not depend on the image")
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package inference
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/state"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// Predict scores rows with what a client learned: class scores [N,C], before softmax. clients is how many there were.
+func Predict(w *local.Worker, ctx context.Context, c *spec.Client, clients int, prompts tensor.Map,
+	rows method.Data) (*tensor.Tensor, error) {
+	l, s, err := learned(w, c, clients, prompts)
+	if err != nil {
+		return nil, err
+	}
+	return w.ScoreRows(ctx, c, l, s, rows)
+}
+
+// RoundsTrained is how many rounds made what the run left: all of them, or with how.BestVal those up to the round that
+// is the result. view is Plan.View of the run.
+func RoundsTrained(w *local.Worker, c *spec.Client, clients int, records []record.Record, how record.TestPlan,
+	view string) int {
+	if !how.BestVal {
+		return len(records)
+	}
+	if best := record.BestVal(records, record.EvaluableOf(w.Method, w.Task(c, clients)).Headline(view,
+		w.Method)); best >= 0 {
+		return best + 1
+	}
+	return len(records)
+}
+
+// Accuracy is that of a client in a round, tested as Predict scores: with the parameters that its method's paper tests.
+// False where the round does not have it.
+func Accuracy(w *local.Worker, c *spec.Client, clients int, r record.Record) (float64, bool) {
+	e := r.Evaluations.Of(record.EvaluableOf(w.Method, w.Task(c, clients)).Headline(record.MethodView, w.Method))
+	at := c.ID
+	if len(r.Answered) > 0 {
+		at = slices.Index(r.Answered, c.ID)
+	}
+	if e == nil || at < 0 || at >= len(e.PerClient) {
+		return 0, false
+	}
+	return e.PerClient[at], true
+}
+
+// learned sets up a client with the parameters that it is tested with.
+func learned(w *local.Worker, c *spec.Client, clients int, prompts tensor.Map) (*method.Local, message.ClientState,
+	error) {
+	shared, s := state.Learned(prompts, c.ID)
+	for _, p := range w.Method.Params(w.Task(c, clients)) {
+		t := shared[p.Name]
+		if p.Owner == method.Private {
+			t = s.Private[p.Name]
+		}
+		switch {
+		case t == nil && p.Owner == method.Private:
+			return nil, s, fmt.Errorf("client %d has no private parameter %s: it never trained (eval.new_clients, or "+
+				"no round drew it); take "+
+				"another client", c.ID, p.Name)
+		case t == nil:
+			return nil, s, fmt.Errorf("the run has no shared parameter %s for client %d; it was made by another "+
+				"method", p.Name, c.ID)
+		}
+	}
+	l, s := w.Begin(c, message.Instruction{Kind: message.Test, Total: clients, Shared: shared,
+		Broadcast: prompts.Under(state.DownFolder + "/" +
+			strconv.Itoa(c.ID))}, s)
+	if w.Method.View() == method.PersonalView && len(s.Own) > 0 {
+		l.Shared = s.Own.Clone()
+	}
+	return l, s, nil
+}

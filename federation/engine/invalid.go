@@ -1,0 +1,71 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// RejectionObserver is a Remote that wants to know whose reply the method could not do with.
+type RejectionObserver interface {
+	Rejected(round, client int, why error)
+}
+
+// dropInvalid does something with replies that may come from anybody. Where the method gives an error, or fails
+// otherwise, the replies that it fails over by themselves are left out, and it is tried again with the others from the
+// same state. Clients of this process are trusted: an error is one of the program. So it is where the method fails over
+// all of several replies; a single client is left out, and the round has none.
+func (s *Server) dropInvalid(g *method.Global, replies []message.Reply, do func(g *method.Global,
+	ups []method.Upload) error) ([]message.Reply,
+	error) {
+	watcher, remote := s.Cohort.(RejectionObserver)
+	if !remote {
+		return replies, do(g, message.UploadsOf(replies))
+	}
+	before := cloneGlobal(g)
+	failed := recovered(do, g, message.UploadsOf(replies))
+	if failed == nil {
+		return replies, nil
+	}
+	var good []message.Reply
+	for _, r := range replies {
+		if err := recovered(do, cloneGlobal(before), message.UploadsOf([]message.Reply{r})); err != nil {
+			watcher.Rejected(g.Round, r.Client, err)
+			continue
+		}
+		good = append(good, r)
+	}
+	*g = *before
+	if len(good) == len(replies) || len(good) == 0 && len(replies) > 1 {
+		return nil, failed
+	}
+	if len(good) == 0 {
+		return nil, nil
+	}
+	return good, recovered(do, g, message.UploadsOf(good))
+}
+
+// recovered turns a panic over what an upload holds into an error.
+func recovered(do func(g *method.Global, ups []method.Upload) error, g *method.Global,
+	ups []method.Upload) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the method cannot do with what was uploaded: %v", p)
+		}
+	}()
+	return do(g, ups)
+}
+
+// cloneGlobal copies a state, so that what changes the one leaves the other.
+func cloneGlobal(g *method.Global) *method.Global {
+	c := *g
+	c.Shared, c.Broadcast, c.State = g.Shared.Clone(), g.Broadcast.Clone(), g.State.Clone()
+	c.Notes, c.PerClient = maps.Clone(g.Notes), map[int]tensor.Map{}
+	for id, m := range g.PerClient {
+		c.PerClient[id] = m.Clone()
+	}
+	return &c
+}

@@ -1,0 +1,405 @@
+package local
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+// compiler builds programs, and compiles each graph that methods ask for once, however many clients have it; it is safe
+// for concurrent use.
+type compiler struct {
+	m        method.Method
+	classes  []string
+	template string
+	memory   int // of Training
+	options  ort.Options
+	pool     ort.Pool
+
+	mu       sync.Mutex
+	programs map[string]*program // by backbone and Task
+	compiled map[string]*program // by backbone and graph
+	handMu   sync.Mutex
+	hands    map[string]*tensor.Tensor
+}
+
+func newCompiler(m method.Method, classes []string, template string, memory int, o ort.Options) *compiler {
+	return &compiler{m: m, classes: classes, template: template, memory: memory, options: o,
+		programs: map[string]*program{}, compiled: map[string]*program{}, hands: map[string]*tensor.Tensor{}}
+}
+
+func (c *compiler) close() error { return c.pool.Close() }
+
+// step compiles the loss and its gradients with respect to every parameter.
+func (c *compiler) step(b spec.Backbone, task method.Task) (*program, error) {
+	return c.once("step", b, task, func(s *method.Scope) ([]graph.Output, error) {
+		loss := c.m.Loss(s, c.m.Logits(s))
+		if err := s.Graph().Err(); err != nil {
+			return nil, err
+		}
+		return append(alone(loss), s.Besides()...), allUsed(s, loss)
+	}, func(s *method.Scope, of []graph.Output) (*program, error) {
+		out, err := c.withGradients(b, s, of)
+		if err != nil {
+			return nil, err
+		}
+		return c.compile(b, s, out)
+	})
+}
+
+// allUsed refuses declared parameters that the loss does not depend on: they would be averaged and never learned.
+func allUsed(s *method.Scope, loss graph.Node) error {
+	in := graph.Inputs(loss)
+	for _, p := range s.Params() {
+		name := method.ParamInput + "/" + p.Name
+		node, ok := s.Graph().InputNamed(name)
+		byHost := slices.ContainsFunc(s.Hosts(), func(h method.HostCall) bool {
+			v, ok := s.Graph().InputNamed(method.HostInput + "/" + h.Name)
+			return ok && slices.Contains(in, v) && slices.Contains(h.Of, name)
+		})
+		if !byHost && !(ok && slices.Contains(in, node)) {
+			return fmt.Errorf("parameter %q is declared by Params but the loss does not use it; use it or do not "+
+				"declare it", p.Name)
+		}
+	}
+	return nil
+}
+
+// score compiles the class scores.
+func (c *compiler) score(b spec.Backbone, task method.Task) (*program, error) {
+	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, error) { return alone(c.m.Logits(s)), nil },
+		func(s *method.Scope, of []graph.Output) (*program, error) { return c.split(b, s, of[0].Node) })
+}
+
+// eval compiles anything a method asks for over its data.
+func (c *compiler) eval(b spec.Backbone, task method.Task, of func(*method.Scope) graph.Node) (*program, error) {
+	s := method.NewScope(task, c.m.Params(task))
+	n := of(s)
+	if err := s.Graph().Err(); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.same("eval", b, s, alone(n), func(s *method.Scope, of []graph.Output) (*program, error) {
+		return c.split(b, s, of[0].Node)
+	})
+}
+
+// split compiles a value, and the parts of it that depend on no row of data as a program of their own.
+func (c *compiler) split(b spec.Backbone, s *method.Scope, n graph.Node) (*program, error) {
+	n, err := c.lowered(b, n)
+	if err != nil {
+		return nil, err
+	}
+	if n.Rank() == 0 {
+		n = n.Reshape(1)
+	}
+	var parts []graph.Node
+	var out []graph.Output
+	for _, part := range FixedParts(n) {
+		if part.Op().IsInput() || len(graph.Inputs(part)) == 0 || part.DType() == graph.Bool {
+			continue
+		}
+		out = append(out, graph.Output{Name: fixedInput + strconv.Itoa(len(parts)), Node: part})
+		parts = append(parts, part)
+	}
+	rest := Replace(n, parts, func(i int) graph.Node {
+		return s.Graph().Input(out[i].Name, parts[i].DType(), parts[i].Shape())
+	})
+	p, err := c.compile(b, s, alone(rest))
+	if err != nil {
+		return nil, err
+	}
+	p.byRow = rest.Shape()[0] == graph.Sym("B")
+	if len(parts) > 0 {
+		p.fixed, err = c.compile(b, s, out)
+	}
+	return p, err
+}
+
+// once gives the program that finish makes of the nodes that build makes for a task. A method may read anything of its
+// Task, the client's number too, so build runs for every Task; it is cheap, since the towers are placeholders in it.
+// Clients whose nodes have one signature share one compiled program, but for their host functions, which may hold what
+// the Task says.
+func (c *compiler) once(kind string, b spec.Backbone, task method.Task, build func(*method.Scope) ([]graph.Output,
+	error),
+	finish func(*method.Scope, []graph.Output) (*program, error)) (*program, error) {
+	key := fmt.Sprintf("%s %s %+v", kind, b.Name(), task)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, ok := c.programs[key]; ok {
+		return p, nil
+	}
+	s := method.NewScope(task, c.m.Params(task))
+	of, err := build(s)
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.same(kind, b, s, of, finish)
+	if err == nil {
+		c.programs[key] = p
+	}
+	return p, err
+}
+
+// same gives the program that finish makes of some nodes, or that it made of equal ones; the caller holds c.mu.
+func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []graph.Output,
+	finish func(*method.Scope, []graph.Output) (*program, error)) (*program, error) {
+	sum, err := graph.Signature(of...)
+	if err != nil {
+		return nil, err
+	}
+	same := fmt.Sprintf("%s %s %x", kind, b.Name(), sum)
+	for _, p := range s.Params() {
+		same += fmt.Sprintf(" %q", p.Name)
+	}
+	for _, h := range s.Hosts() {
+		same += fmt.Sprintf(" %q %q %v", h.Name, h.Of, h.Func.VJP != nil)
+	}
+	p, ok := c.compiled[same]
+	if !ok {
+		nodes := make([]graph.Node, len(of))
+		for i, o := range of {
+			nodes[i] = o.Node
+		}
+		most, _, err := spec.ForImages(b, c.classes, c.memory, nodes...)
+		if err != nil {
+			return nil, err
+		}
+		if p, err = finish(s, of); err != nil {
+			return nil, err
+		}
+		p.most = most
+		c.compiled[same] = p
+	}
+	return p.of(s), nil
+}
+
+// alone is one node as what build of once gives.
+func alone(n graph.Node) []graph.Output { return []graph.Output{{Name: valueOutput, Node: n}} }
+
+func (c *compiler) lowered(b spec.Backbone, n graph.Node) (graph.Node, error) {
+	out, err := c.allLowered(b, []graph.Node{n})
+	if err != nil {
+		return n, err
+	}
+	return out[0], nil
+}
+
+func (c *compiler) allLowered(b spec.Backbone, roots []graph.Node) ([]graph.Node, error) {
+	hand := func(templates string) (*tensor.Tensor, error) { return c.handText(b, templates) }
+	out, err := lower(b, c.classes, c.template, hand, roots)
+	if err != nil {
+		return nil, err
+	}
+	return out, roots[0].Graph().Err()
+}
+
+// withGradients are losses with their gradients: the first by itself, the others under besideOutput and their names.
+func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []graph.Output) ([]graph.Output, error) {
+	nodes, reach := make([]graph.Node, len(losses)), make([][]graph.Node, len(losses))
+	for i, l := range losses { // once prompts share a pass through the text tower, all seem to reach all
+		nodes[i], reach[i] = l.Node, graph.Inputs(l.Node)
+	}
+	nodes, err := c.allLowered(b, nodes)
+	if err != nil {
+		return nil, err
+	}
+	var out []graph.Output
+	for i, l := range losses {
+		at := ""
+		if i > 0 {
+			at = besideOutput + l.Name + "/"
+		}
+		one, err := gradientsOf(s, nodes[i], at, reach[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one...)
+	}
+	return out, nil
+}
+
+// terms compiles every term of the loss with its gradients, each as withGradients does the whole loss, with names under
+// termOutput and the term's name.
+func (c *compiler) terms(b spec.Backbone, task method.Task) (*program, error) {
+	return c.once("terms", b, task, func(s *method.Scope) ([]graph.Output, error) {
+		loss := c.m.Loss(s, c.m.Logits(s))
+		if err := s.Graph().Err(); err != nil {
+			return nil, err
+		}
+		terms, err := s.Terms(loss)
+		var out []graph.Output
+		for _, t := range terms {
+			out = append(out, graph.Output(t))
+		}
+		return out, err
+	}, func(s *method.Scope, terms []graph.Output) (*program, error) {
+		nodes, reach := make([]graph.Node, len(terms)), make([][]graph.Node, len(terms))
+		for i, t := range terms { // once prompts share a pass through the text tower, all seem to reach all
+			nodes[i], reach[i] = t.Node, graph.Inputs(t.Node)
+		}
+		nodes, err := c.allLowered(b, nodes)
+		if err != nil {
+			return nil, err
+		}
+		var out []graph.Output
+		for i, t := range terms {
+			one, err := gradientsOf(s, nodes[i], termOutput+t.Name+"/", reach[i])
+			if err != nil {
+				return nil, fmt.Errorf("term %q: %w", t.Name, err)
+			}
+			out = append(out, one...)
+		}
+		return c.compile(b, s, out)
+	})
+}
+
+// gradientsOf are a loss and its gradients with respect to those parameters and host functions that are among inputs,
+// named lossOutput and gradOutput NAME behind at.
+func gradientsOf(s *method.Scope, loss graph.Node, at string, inputs []graph.Node) ([]graph.Output, error) {
+	if n, ok := loss.Shape().Ints(); !ok || tensor.Size(n) != 1 {
+		return nil, fmt.Errorf("the loss has shape %v; it must be one number", loss.Shape())
+	}
+	if loss.Rank() != 0 {
+		loss = loss.Reshape()
+	}
+	out := []graph.Output{{Name: at + lossOutput, Node: loss.Reshape(1)}}
+	var names []string
+	var wrt []graph.Node
+	trained := func(input string) {
+		if n, ok := s.Graph().InputNamed(input); ok && slices.Contains(inputs, n) {
+			names, wrt = append(names, input), append(wrt, n)
+		}
+	}
+	for _, p := range s.Params() {
+		trained(method.ParamInput + "/" + p.Name)
+	}
+	for _, h := range s.Hosts() {
+		if h.Func.VJP != nil {
+			trained(method.HostInput + "/" + h.Name)
+		}
+	}
+	if len(wrt) == 0 {
+		return out, nil
+	}
+	grads, err := grad.Of(loss, wrt...)
+	if err != nil {
+		return nil, err
+	}
+	for i, d := range grads {
+		out = append(out, graph.Output{Name: at + gradOutput + names[i], Node: d})
+	}
+	return out, nil
+}
+
+func (c *compiler) compile(b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {
+	model, err := graph.Model(out...)
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := onnx.Marshal(model)
+	if err != nil {
+		return nil, err
+	}
+	o := c.options
+	if b != nil {
+		o.WeightsDir = b.WeightsDir()
+	}
+	session, err := c.pool.Get(fmt.Sprintf("%x %s", sha256.Sum256(encoded), o.WeightsDir), func() (*ort.Session,
+		error) {
+		return ort.NewSession(model, o)
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := &program{session: session, number: lastProgram.Add(1)}
+	roots := make([]graph.Node, len(out))
+	for i, o := range out {
+		roots[i] = o.Node
+		if name, ok := strings.CutPrefix(o.Name, gradOutput); ok {
+			p.params = append(p.params, name)
+		} else if name, ok := strings.CutPrefix(o.Name, besideOutput); ok {
+			if loss, last, _ := strings.Cut(name, "/"); last == lossOutput {
+				p.beside = append(p.beside, loss)
+			}
+		} else if name, ok := strings.CutPrefix(o.Name, termOutput); ok {
+			if term, last, _ := strings.Cut(name, "/"); last == lossOutput {
+				p.terms = append(p.terms, term)
+			}
+		}
+	}
+	for _, n := range graph.Inputs(roots...) {
+		p.inputs = append(p.inputs, n.Name())
+		if slices.Contains(spec.LargeInputs, n.Name()) {
+			p.also = append(p.also, n.Name())
+		}
+	}
+	p.hosts = p.hostsOf(s)
+	return p, nil
+}
+
+// handText computes the features [C,D] of hand-written prompts of a backbone, unit rows, once: of one template those of
+// its texts, of several the means of theirs, made unit.
+func (c *compiler) handText(b spec.Backbone, templates string) (*tensor.Tensor, error) {
+	if templates == "" {
+		templates = c.template
+	}
+	c.handMu.Lock()
+	defer c.handMu.Unlock()
+	key := b.Name() + method.TemplateBreak + templates
+	if t, ok := c.hands[key]; ok {
+		return t, nil
+	}
+	g := graph.New()
+	var n graph.Node
+	list := strings.Split(templates, method.TemplateBreak)
+	for k, template := range list {
+		if !strings.Contains(template, "{}") {
+			return nil, fmt.Errorf("the template %q of hand-written prompts has no {} for the class name", template)
+		}
+		texts := make([]string, len(c.classes))
+		for i, name := range c.classes {
+			texts[i] = spec.Sentence(template, name)
+		}
+		one, err := b.Sentences(g, texts)
+		if err != nil {
+			return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
+		}
+		if k == 0 {
+			n = one
+		} else {
+			if k == 1 {
+				n = n.Unit()
+			}
+			n = n.Add(one.Unit())
+		}
+	}
+	// The texts are constants, but ONNX Runtime runs no graph without an input; without optimisation it does not
+	// compute the whole tower while loading it either.
+	one := g.Input("one", graph.Float, graph.Static(1))
+	model, err := graph.Model(graph.Output{Name: valueOutput, Node: n.Unit().Mul(one)})
+	if err != nil {
+		return nil, err
+	}
+	o := c.options
+	o.WeightsDir, o.OptLevel = b.WeightsDir(), ort.OptNone
+	v, err := ort.Once(context.Background(), model, o, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
+	if err != nil {
+		return nil, err
+	}
+	c.hands[key] = v[valueOutput]
+	return v[valueOutput], nil
+}

@@ -1,0 +1,63 @@
+package local
+
+import (
+	"crypto/sha256"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func TestComputed(t *testing.T) {
+	c := newComputed(10)
+	key := func(s string) [sha256.Size]byte { return sha256.Sum256([]byte(s)) }
+	var made atomic.Int64
+	get := func(name string, bytes int) any {
+		v, err := c.once(key(name), func() (any, int, error) { made.Add(1); return name, bytes, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	get("a", 4)
+	get("b", 4)
+	if get("a", 4) != "a" || made.Load() != 2 {
+		t.Errorf("made %d values, want 2", made.Load())
+	}
+	get("c", 4) // 12 bytes: b was not asked for longest
+	get("a", 4)
+	if made.Load() != 3 {
+		t.Error("a went before b")
+	}
+	get("b", 4)
+	if made.Load() != 4 {
+		t.Error("b was still there")
+	}
+	get("larger than all", 11)
+	get("larger than all", 11)
+	if made.Load() != 6 || c.size > c.most || len(c.at) != c.used.Len() {
+		t.Errorf("made %d, %d bytes in %d", made.Load(), c.size, len(c.at))
+	}
+	failed := errors.New("failed")
+	for range 2 {
+		if _, err := c.once(key("bad"), func() (any, int, error) {
+			made.Add(1)
+			return nil, 1,
+				failed
+		}); err != failed {
+			t.Error(err)
+		}
+	}
+	if made.Load() != 8 {
+		t.Error("an error was remembered")
+	}
+	made.Store(0)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { get("at once", 1) })
+	}
+	wg.Wait()
+	if made.Load() != 1 {
+		t.Errorf("eight that ask at once made it %d times", made.Load())
+	}
+}

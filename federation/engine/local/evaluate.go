@@ -1,0 +1,134 @@
+package local
+
+import (
+	"context"
+	"fmt"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// ComputeStatistic answers one survey.
+func (w *Worker) ComputeStatistic(c *spec.Client, o message.Instruction, s message.ClientState) (method.Upload, error) {
+	if w.Guard != nil {
+		answer, ok, err := w.Guard.Answer(c.ID, o)
+		if ok || err != nil {
+			return method.Upload{Client: c.ID, N: 1, Extra: answer}, err
+		}
+	}
+	l, _ := w.Begin(c, o, s)
+	q, ok := o.StatisticOf(w.Method)
+	if !ok {
+		return method.Upload{}, fmt.Errorf("round %d, client %d: the method has no survey %q", o.Round, c.ID,
+			o.Statistic)
+	}
+	answer, err := q.Compute(l)
+	if err == nil {
+		err = w.traceStatistic(c, o, s, answer)
+	}
+	if err != nil {
+		return method.Upload{}, fmt.Errorf("round %d, client %d, survey %s: %w", o.Round, c.ID, o.Statistic, err)
+	}
+	return method.Upload{Client: c.ID, N: c.Train.Len(), Extra: answer}, nil
+}
+
+// traceStatistic records an answer and the rows that it was made of.
+func (w *Worker) traceStatistic(c *spec.Client, o message.Instruction, st message.ClientState,
+	answer tensor.Map) error {
+	if w.Tracer == nil {
+		return nil
+	}
+	l, _ := w.Begin(c, o, st) // the same random numbers again, as of an Ask that draws its rows first
+	rows, err := c.Train.Batch(message.Indices(c.Train.Len()), l.Rand)
+	if err != nil {
+		return err
+	}
+	at := fmt.Sprintf("r%d/survey/%s/c%d", o.Round, o.Statistic, c.ID)
+	trace.TraceAll(w.Tracer, at, tensor.Map{"image": rows["image"], "label": rows["label"]})
+	trace.TraceAll(w.Tracer, at, answer)
+	return nil
+}
+
+// Test counts right answers on a client's test data, in each evaluation that the method has: with the shared
+// parameters that the server sent, and with those that the client itself last trained. A client that never trained has
+// none of its own and uses the server's.
+func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction,
+	s message.ClientState) (message.Scores, error) {
+	if o.Set != "" {
+		x, ok := w.evaluators[o.Set]
+		if !ok {
+			return message.Scores{}, fmt.Errorf("round %d, client %d: there is no exam %q here", o.Round, c.ID, o.Set)
+		}
+		return x.evaluate(ctx, c, o, s)
+	}
+	fail := func(err error) (message.Scores, error) {
+		return message.Scores{}, fmt.Errorf("round %d, client %d, test: %w", o.Round, c.ID, err)
+	}
+	r := message.Scores{Examples: c.Test.Len(), Untrained: len(s.Private)+len(s.Own) == 0}
+	l, s := w.Begin(c, o, s)
+	r.Untrained = r.Untrained && len(w.Method.Params(l.Task)) > 0
+	p, err := w.c.score(c.Backbone, l.Task)
+	if err != nil {
+		return fail(err)
+	}
+	has := record.EvaluableOf(w.Method, l.Task)
+	score := func() (*tensor.Tensor, *metrics.Classification, error) {
+		logits, err := w.scoresOnce(ctx, p, l, s, c.Test)
+		if err == nil {
+			err = message.CheckFinite("", tensor.Map{"a class score": logits})
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		h := metrics.Classify(logits, c.Test.Labels(), c.Classes())
+		if o.Confusion {
+			h.Confusion = metrics.ConfusionCounts(logits, c.Test.Labels())
+		}
+		return logits, &h, nil
+	}
+	var logits [2]*tensor.Tensor
+	if has.Global {
+		if logits[method.GlobalView], r.Global, err = score(); err != nil {
+			return fail(err)
+		}
+	}
+	switch {
+	case !has.Personal:
+	case has.Global && !p.reads(s.Own):
+		logits[method.PersonalView], r.Personal = logits[method.GlobalView], r.Global
+	default:
+		if len(s.Own) > 0 {
+			l.Shared = s.Own
+		}
+		if logits[method.PersonalView], r.Personal, err = score(); err != nil {
+			return fail(err)
+		}
+	}
+	if w.Tracer != nil {
+		tr := trace.OfClient(w.Tracer, o.Round, c.ID)
+		tr.Put("eval/logits", logits[has.Headline("", w.Method)])
+		tr.Put("eval/label", tensor.OfInts(c.Test.Labels(), c.Test.Len()))
+		rows, err := c.Test.Batch(message.Indices(c.Test.Len()), l.Rand, p.also...)
+		if err != nil {
+			return fail(err)
+		}
+		tr.Put("eval/image", rows[method.ImageInput])
+		if spec.Remembers(w.Method, l.Task) {
+			m, err := l.Memory()
+			if err != nil {
+				return fail(err)
+			}
+			tr.Put("memory/image", m[method.ImageInput])
+			tr.Put("memory/label", m[method.LabelInput])
+		}
+		for _, name := range p.also {
+			tr.Put("eval/"+name, rows[name])
+		}
+	}
+	return r, nil
+}

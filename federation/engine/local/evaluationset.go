@@ -1,0 +1,61 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+)
+
+// setEvaluator is a worker that knows the classes of an exam.
+type setEvaluator struct {
+	*Worker
+	set spec.EvaluationSet
+}
+
+// setEvaluators makes one for each exam of an experiment.
+func setEvaluators(e *spec.Experiment, set Settings, shared *computed) map[string]setEvaluator {
+	out := map[string]setEvaluator{}
+	set.Tracer = nil
+	for _, x := range e.EvaluationSets {
+		other := *e
+		other.EvaluationSets = nil
+		if len(x.Classes) > 0 {
+			other.Classes = x.Classes
+		}
+		if x.Template != "" {
+			other.Template = x.Template
+		}
+		w := NewWorker(&other, set)
+		w.computed = shared
+		out[x.Name] = setEvaluator{w, x}
+	}
+	return out
+}
+
+// evaluate tests one client.
+func (x setEvaluator) evaluate(ctx context.Context, c *spec.Client, o message.Instruction,
+	s message.ClientState) (message.Scores, error) {
+	visitor := *c
+	visitor.Test = x.set.Test[c.Backbone.Name()]
+	if len(x.set.Classes) > 0 {
+		visitor.Train = spec.LabelsOnly(visitor.Test.Labels()) // its own examples have other classes
+	}
+	o.Set = ""
+	scores, err := x.Test(ctx, &visitor, o, s)
+	if err != nil {
+		return scores, fmt.Errorf("exam %s: %w", x.set.Name, err)
+	}
+	return scores, nil
+}
+
+// closeAll frees the sessions of examiners.
+func closeAll(exams map[string]setEvaluator) error {
+	var errs []error
+	for _, x := range exams {
+		errs = append(errs, x.Close())
+	}
+	return errors.Join(errs...)
+}

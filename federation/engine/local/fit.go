@@ -1,0 +1,62 @@
+package local
+
+import (
+	"context"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/tensor"
+)
+
+// Fit is method.Global.Fit: steps of an optimizer without memory of earlier ones, on all rows at once. The weights
+// alone are what a run goes on from.
+func (w *Worker) Fit(task method.Task, params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int,
+	o optim.Config) (float64, error) {
+	opt, err := optim.New(o)
+	if err != nil {
+		return 0, err
+	}
+	var declared []method.Param
+	for _, name := range params.Names() {
+		declared = append(declared, method.Param{Name: name, Shape: params[name].Shape})
+	}
+	scope := method.NewScope(task, declared)
+	out, err := w.c.withGradients(nil, scope, alone(loss(scope)))
+	if err != nil {
+		return 0, err
+	}
+	p, err := w.c.compile(nil, scope, out)
+	if err != nil {
+		return 0, err
+	}
+	feed := tensor.Map{}
+	for _, in := range p.inputs {
+		for kind, m := range map[string]tensor.Map{method.ParamInput: params, method.BroadcastInput: rows} {
+			for name, t := range m {
+				if in == kind+"/"+name {
+					feed[in] = t
+				}
+			}
+		}
+	}
+	for step := 0; ; step++ {
+		got, err := p.session.Run(context.Background(), feed)
+		if err != nil {
+			return 0, err
+		}
+		if step == steps {
+			return float64(got[lossOutput].Data[0]), message.CheckFinite("", tensor.Map{lossOutput: got[lossOutput]})
+		}
+		grads := tensor.Map{}
+		for name := range params {
+			if d := got[gradOutput+method.ParamInput+"/"+name]; d != nil {
+				grads[name] = d
+			}
+		}
+		if err := opt.Step(params, grads, o.LR); err != nil {
+			return 0, err
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package local
+
+import (
+	"fmt"
+	"strings"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// memoryPrefix is what the names of method.Scope.Memory's inputs begin with.
+const memoryPrefix = "client/"
+
+// inputs is where the inputs of a program come from.
+type inputs struct {
+	l          *method.Local
+	s          message.ClientState
+	now, batch tensor.Map
+	fixed      tensor.Map // of program.fixed
+}
+
+// find gives one input by its name in the graph; nil when nothing provides it.
+func (f inputs) find(in string) *tensor.Tensor {
+	kind, name, _ := strings.Cut(in, "/")
+	switch kind {
+	case method.ParamInput:
+		return f.now[name]
+	case method.ReceivedInput:
+		if t := f.l.Received[name]; t != nil {
+			return t
+		}
+		return f.s.Private[name]
+	case method.BeforeInput:
+		if t := f.s.Own[name]; t != nil {
+			return t
+		}
+		return f.find(method.ReceivedInput + "/" + name)
+	case method.BroadcastInput:
+		return f.l.Broadcast[name]
+	case method.StateInput:
+		return f.l.State[name]
+	case method.ScalarInput:
+		if v, ok := f.l.Scalars[name]; ok {
+			return tensor.Of([]float32{float32(v)}, 1)
+		}
+		return nil
+	}
+	if t := f.fixed[in]; t != nil {
+		return t
+	}
+	if in == method.OwnedInput {
+		return f.owned()
+	}
+	return f.batch[in]
+}
+
+// need is find, and reads the client's own examples; what nothing provides is an error.
+func (f inputs) need(in string) (*tensor.Tensor, error) {
+	if in == method.MemoryImage || in == method.MemoryLabel {
+		rows, err := f.l.Memory()
+		if err != nil {
+			return nil, fmt.Errorf("the method reads the client's own examples: %w", err)
+		}
+		return rows[strings.TrimPrefix(in, memoryPrefix)], nil
+	}
+	if t := f.find(in); t != nil {
+		return t, nil
+	}
+	return nil, fmt.Errorf("the method needs %s, which nothing provides", in)
+}
+
+// owned is method.Scope.Owned.
+func (f inputs) owned() *tensor.Tensor {
+	if f.l.Owned == nil {
+		return nil
+	}
+	t := tensor.New(f.l.Task.Classes)
+	for _, y := range f.l.Owned {
+		t.Data[y] = 1
+	}
+	return t
+}
+
+// feed collects all inputs of a program; those of host functions are computed.
+func (f inputs) feed(p *program, host callbackValues, epoch int) (tensor.Map, error) {
+	feed := tensor.Map{}
+	for _, in := range p.inputs {
+		if strings.HasPrefix(in, method.HostInput+"/") {
+			continue
+		}
+		var err error
+		if feed[in], err = f.need(in); err != nil {
+			return nil, err
+		}
+	}
+	return feed, host.compute(p, f, feed, epoch)
+}

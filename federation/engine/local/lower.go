@@ -1,0 +1,96 @@
+package local
+
+import (
+	"fmt"
+	"slices"
+
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// lower replaces the placeholders of a method's graph: all prompts that do not depend on one another go through the
+// text tower in one pass.
+func lower(b spec.Backbone, classes []string, template string, hand func(templates string) (*tensor.Tensor, error),
+	roots []graph.Node) ([]graph.Node, error) {
+	for {
+		waiting := firstWave(roots)
+		if len(waiting) == 0 {
+			return roots, nil
+		}
+		g := roots[0].Graph()
+		built := map[*graph.Op]graph.Node{}
+		var prompts []method.Prompt
+		var texts []*graph.Op
+		for _, op := range waiting {
+			switch what, _ := op.Placeholder(); what {
+			case method.PlaceholderHand:
+				t, err := hand(op.Attrs.Str("templates", ""))
+				if err != nil {
+					return nil, err
+				}
+				built[op] = g.Const(t)
+			case method.PlaceholderVision:
+				pixels, p := method.VisionOf(op)
+				n, err := b.Vision(g, pixels, p)
+				if err != nil {
+					return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
+				}
+				built[op] = n
+			case method.PlaceholderText:
+				p := method.PromptOf(op)
+				if !p.Ctx.OK() && p.Template == "" {
+					p.Template = template
+				}
+				prompts, texts = append(prompts, p), append(texts, op)
+			case method.PlaceholderWords:
+				text, tokens := method.WordsOf(op)
+				t, err := b.Words(text)
+				if err == nil && t.Shape[0] != tokens {
+					err = fmt.Errorf("the words %q of a first prompt are %d tokens; take words of one token each", text,
+						t.Shape[0])
+				}
+				if err != nil {
+					return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
+				}
+				built[op] = g.Const(t)
+			default:
+				return nil, fmt.Errorf("%s: nothing builds %q", op.Label(), what)
+			}
+		}
+		if len(prompts) > 0 {
+			out, err := b.Text(g, classes, prompts)
+			if err != nil {
+				return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
+			}
+			for i, op := range texts {
+				built[op] = out[i]
+			}
+		}
+		roots = graph.Transform(roots, func(op *graph.Op, _ []graph.Node) []graph.Node {
+			if n, ok := built[op]; ok {
+				return []graph.Node{n}
+			}
+			return nil
+		})
+		if err := g.Err(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// firstWave lists the placeholders that depend on no other placeholder.
+func firstWave(roots []graph.Node) []*graph.Op {
+	behind := map[*graph.Op]bool{}
+	var out []*graph.Op
+	for _, op := range graph.Reachable(roots...) {
+		_, placeholder := op.Placeholder()
+		blocked := slices.ContainsFunc(op.In, func(n graph.Node) bool { return n.OK() && behind[n.Op()] })
+		behind[op] = blocked || placeholder
+		if placeholder && !blocked {
+			out = append(out, op)
+		}
+	}
+	return out
+}

@@ -1,0 +1,123 @@
+package local
+
+import (
+	"context"
+	"slices"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// evalRows computes a node over all training rows of a client.
+func (w *Worker) evalRows(c *spec.Client, l *method.Local, s message.ClientState,
+	of func(*method.Scope) graph.Node) (*tensor.Tensor,
+	error) {
+	p, err := w.c.eval(c.Backbone, l.Task, of)
+	if err != nil {
+		return nil, err
+	}
+	if p.byRow {
+		return w.scores(context.Background(), p, l, s, l.Data)
+	}
+	return w.run(context.Background(), p, l, s, l.Data)
+}
+
+// run computes a program's value over all rows of a data set.
+func (w *Worker) run(ctx context.Context, p *program, l *method.Local, s message.ClientState,
+	data method.Data) (*tensor.Tensor,
+	error) {
+	return w.runOn(ctx, p, l, s, data, message.Indices(data.Len()))
+}
+
+// scores computes class scores [N,C], or another value [N,...], of all rows of a data set, in parts where rows are
+// large.
+func (w *Worker) scores(ctx context.Context, p *program, l *method.Local, s message.ClientState,
+	data method.Data) (*tensor.Tensor,
+	error) {
+	most := p.atOnce()
+	if most == 0 || data.Len() <= most {
+		return w.run(ctx, p, l, s, data)
+	}
+	out := &tensor.Tensor{}
+	for rows := range slices.Chunk(message.Indices(data.Len()), most) {
+		part, err := w.runOn(ctx, p, l, s, data, rows)
+		if err != nil {
+			return nil, err
+		}
+		out.Shape = append([]int{data.Len()}, part.Shape[1:]...)
+		out.Data = append(out.Data, part.Data...)
+	}
+	return out, nil
+}
+
+func (w *Worker) runOn(ctx context.Context, p *program, l *method.Local, s message.ClientState, data method.Data,
+	rows []int) (*tensor.Tensor, error) {
+	in := inputs{l: l, s: s, now: parameters(l)}
+	var err error
+	if p.rows() {
+		if in.batch, err = data.Batch(rows, l.Rand, p.also...); err != nil {
+			return nil, err
+		}
+		if err := checkBatch(in.batch, nil); err != nil {
+			return nil, err
+		}
+	}
+	if in.fixed, err = w.fixedValues(ctx, p.fixed, in); err != nil {
+		return nil, err
+	}
+	feed, err := in.feed(p, callbackValues{}, 0)
+	if err != nil {
+		return nil, err
+	}
+	out, err := p.session.Run(ctx, feed)
+	if err != nil {
+		return nil, err
+	}
+	return out[valueOutput], nil
+}
+
+// FixedNodes computes nodes that do not depend on an image, as valueName names them.
+func (w *Worker) FixedNodes(ctx context.Context, c *spec.Client, l *method.Local, s message.ClientState,
+	scope *method.Scope,
+	nodes []graph.Node) (tensor.Map, error) {
+	if len(nodes) == 0 {
+		return nil, nil
+	}
+	// ONNX Runtime runs no graph without an input, and everything here may be constant.
+	one := scope.Graph().Input("one", graph.Float, graph.Static(1))
+	out := []graph.Output{{Name: "one again", Node: one}}
+	for i, n := range nodes {
+		if n.DType() == graph.Bool {
+			n = n.Cast(graph.Int64)
+		}
+		out = append(out, graph.Output{Name: ValueName(i), Node: n})
+	}
+	p, err := w.c.compile(c.Backbone, scope, out)
+	if err != nil {
+		return nil, err
+	}
+	batch := tensor.Map{"one": tensor.Of([]float32{1}, 1)}
+	feed, err := inputs{l: l, s: s, now: parameters(l), batch: batch}.feed(p, callbackValues{}, 0)
+	if err != nil {
+		return nil, err
+	}
+	return p.session.Run(ctx, feed)
+}
+
+// Logits are the method's class scores with the text and image towers in the graph.
+func (w *Worker) Logits(c *spec.Client, scope *method.Scope) (graph.Node, error) {
+	return w.c.lowered(c.Backbone, w.Method.Logits(scope))
+}
+
+// ScoreRows gives class scores [N,C], before softmax, of rows that need not be the client's.
+func (w *Worker) ScoreRows(ctx context.Context, c *spec.Client, l *method.Local, s message.ClientState,
+	rows method.Data) (*tensor.Tensor, error) {
+	p, err := w.c.score(c.Backbone, l.Task)
+	if err != nil {
+		return nil, err
+	}
+	return w.scores(ctx, p, l, s, rows)
+}

@@ -1,0 +1,138 @@
+package message
+
+import (
+	"fmt"
+	"math"
+
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// Check finds why a reply cannot count: an upload with other names or shapes than the order's parameters, values that
+// are no finite numbers, or counts that no client has.
+//
+// sealed tells that uploads are behind a Guard: what is in them is for the layer to check that opens them.
+func (o Instruction) Check(r Reply, sealed bool) error {
+	switch o.Kind {
+	case Train:
+		if l := r.Stats.Loss; !(math.Abs(l) <= MaxLoss) {
+			return fmt.Errorf("the loss %.4g is none: it must lie between -%g and %[2]g", l, float64(MaxLoss))
+		}
+		if sealed {
+			return CheckFinite("upload ", UploadTensors(r.Upload))
+		}
+		if o.Protected {
+			if len(r.Upload.Shared) > 0 || r.Upload.N != 1 {
+				return fmt.Errorf("the upload has parameters %v and counts %d examples; it must be sealed",
+					r.Upload.Shared.Names(), r.Upload.N)
+			}
+			return CheckFinite("upload ", UploadTensors(r.Upload))
+		}
+		for _, name := range o.Shared.Names() {
+			if t := r.Upload.Shared[name]; t != nil && t.IsInt() != o.Shared[name].IsInt() {
+				return fmt.Errorf("parameter %s of the upload has another type of numbers", name)
+			}
+		}
+		return CheckUpload(o.Shared, r.Upload)
+	case Compute:
+		if r.Upload.N < 1 {
+			return fmt.Errorf("the answer counts %d examples; it must count 1 or more", r.Upload.N)
+		}
+		if len(r.Upload.Shared) > 0 {
+			return fmt.Errorf("the answer to a survey has parameters %v; it may have none", r.Upload.Shared.Names())
+		}
+		return CheckFinite("upload ", UploadTensors(r.Upload))
+	}
+	return o.checkTest(r)
+}
+
+// CheckUpload refuses what cannot be averaged with the shared parameters, or would spoil the average.
+func CheckUpload(shared tensor.Map, u method.Upload) error {
+	if u.N < 1 {
+		return fmt.Errorf("the upload counts %d examples; it must count 1 or more", u.N)
+	}
+	for _, name := range shared.Names() {
+		if t := u.Shared[name]; t == nil || !t.SameShape(shared[name]) {
+			return fmt.Errorf("the upload has %v for parameter %s, which is %v; the client runs another experiment", t,
+				name, shared[name])
+		}
+	}
+	if len(u.Shared) != len(shared) {
+		return fmt.Errorf("the upload has parameters %v, the server %v; the client runs another experiment",
+			u.Shared.Names(), shared.Names())
+	}
+	return CheckFinite("upload ", UploadTensors(u))
+}
+
+// check finds why a client's scores cannot count.
+func (s Scores) check() error {
+	some := false
+	if s.Examples > maxTested {
+		return fmt.Errorf("the scores are of %d examples; at most %d are believed", s.Examples, maxTested)
+	}
+	for _, h := range []*metrics.Classification{s.Global, s.Personal} {
+		if h == nil {
+			continue
+		}
+		if some = true; s.Examples < 1 || h.Correct < 0 || h.Correct > s.Examples || h.CorrectOwn < 0 ||
+			h.CorrectOwn > s.Examples ||
+			!(h.F1 >= 0 && h.F1 <= 1) {
+			return fmt.Errorf("the scores %+v of %d examples are none", *h, s.Examples)
+		}
+		if len(h.Calibration) == 0 {
+			continue
+		}
+		if err := h.Calibration.Check(s.Examples, h.Correct); err != nil {
+			return err
+		}
+	}
+	if !some {
+		return fmt.Errorf("the scores are none: they have neither a global nor a personal part")
+	}
+	return nil
+}
+
+// ConfusionTensors are what a reply tells of which class was taken for which.
+func (s Scores) ConfusionTensors() tensor.Map {
+	m := tensor.Map{}
+	for name, h := range map[string]*metrics.Classification{GlobalCounts: s.Global, PersonalCounts: s.Personal} {
+		if h != nil && h.Confusion != nil {
+			m[name] = h.Confusion
+		}
+	}
+	return m
+}
+
+// checkTest finds what no reply to an order that tests can be.
+func (o Instruction) checkTest(r Reply) error {
+	if len(r.Upload.Shared) > 0 || !o.Confusion && len(r.Upload.Extra) > 0 {
+		return fmt.Errorf("the reply to a test has tensors %v", UploadTensors(r.Upload).Names())
+	}
+	if o.Kind == Validate && r.Scores.Examples == 0 && r.Scores.Global == nil && r.Scores.Personal == nil {
+		return nil // it has no validation data
+	}
+	if err := r.Scores.check(); err != nil {
+		return err
+	}
+	for _, name := range r.Upload.Extra.Names() {
+		h := map[string]*metrics.Classification{GlobalCounts: r.Scores.Global, PersonalCounts: r.Scores.Personal}[name]
+		if h == nil {
+			return fmt.Errorf("the reply to a test has a tensor %.100q", name)
+		}
+		if err := metrics.CheckConfusion(r.Upload.Extra[name], r.Scores.Examples, h.Correct); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// What the tensors of a reply are called that count which class was taken for which.
+const (
+	GlobalCounts   = "confusion/global"
+	PersonalCounts = "confusion/personal"
+)
+
+// maxTested is how many examples a client may say to be tested with: sums over any number of clients have exact float64
+// and int values.
+const maxTested = 1 << 32

@@ -1,0 +1,150 @@
+package message
+
+import (
+	"context"
+	"slices"
+
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// Cohort is the clients as the server sees them: orders go in, replies come out. It is the only seam between the two
+// sides, so that one round loop serves a simulation in one process and clients on other machines.
+type Cohort interface {
+	// Run sends one order to the clients it names and gives the replies that came, sorted by client. A client that
+	// did not answer is missing; an error means that the round cannot go on.
+	Run(ctx context.Context, o Instruction) ([]Reply, error)
+	// Accept tells clients that what they returned for this round counts, so that they keep the state that goes with
+	// it.
+	Accept(round int, clients []int) error
+}
+
+// Kind is what an order asks for.
+type Kind string
+
+const (
+	Train   Kind = "train" // train and upload
+	Compute Kind = "ask"   // answer a survey
+	// test with the shared parameters sent and with the client's own; see also Validate and Adapt
+	Test Kind = "test"
+)
+
+// Instruction is one message from the server. Only names, numbers and tensors travel.
+type Instruction struct {
+	Kind      Kind
+	Round     int
+	Statistic string // name of the survey to answer
+	Set       string // name of the evaluation set to be tested on, of Test; empty for the client's own test data
+	Confusion bool   // tell which class was taken for which, of Test; a client may not
+	Steps     int    // to take before the test, of Adapt
+	Clients   []int  // who is to answer, sorted
+	Total     int    // how many clients there are
+	Shared    tensor.Map
+	Broadcast tensor.Map
+	PerClient map[int]tensor.Map // extras for one client, by client
+	// Sealed tells that uploads come as the clients' Guard seals them, to be checked by what opens them. It does not
+	// travel.
+	Protected bool
+}
+
+// For is the order as one client gets it.
+func (o Instruction) For(client int) Instruction {
+	one := o
+	one.Clients = []int{client}
+	one.PerClient = nil
+	if e, ok := o.PerClient[client]; ok {
+		one.PerClient = map[int]tensor.Map{client: e}
+	}
+	return one
+}
+
+// Reply is one message from a client.
+type Reply struct {
+	Client   int
+	Upload   method.Upload // of Train and Ask
+	Stats    Stats         // of Train
+	Scores   Scores        // of orders that test
+	Up, Down int           // bytes of the message and of the order it answers
+	// Sum are the clients of which the upload is the mean, where a Cohort sees no upload of one client alone; Client is
+	// then method.Summed.
+	Sum   []int
+	Notes map[string]float64 // numbers for the round's record; may be nil
+	// Warnings are lines for the record that say what is wrong with the round. They do not travel.
+	Warnings []string
+}
+
+// GuardPart is what the names of tensors begin with that are for a Guard, or from one. Methods never see them.
+const GuardPart = "guard"
+
+// Guard stands between a client and what leaves it. It is asked on the client's side, whatever carries the messages.
+type Guard interface {
+	// Answer answers an order of kind Ask that is for the guard; ok is false for surveys of the method.
+	Answer(client int, o Instruction) (answer tensor.Map, ok bool, err error)
+	// Seal replaces what a client uploads and tells of its training.
+	Protect(client int, o Instruction, up *method.Upload, stats *Stats) error
+}
+
+// Scores are a client's test results. An evaluation that its method does not have is absent.
+type Scores struct {
+	Examples int `json:"examples"`
+	// it never trained: it has no parameters of its own, and used first values for them
+	Untrained bool `json:"untrained,omitempty"`
+	// with the server's shared parameters and its own private ones
+	Global   *metrics.Classification `json:"global,omitempty"`
+	Personal *metrics.Classification `json:"personal,omitempty"` // with the parameters that it last trained itself
+}
+
+// Of is one of the two; nil where it is absent.
+func (s Scores) Of(v method.View) *metrics.Classification {
+	if v == method.PersonalView {
+		return s.Personal
+	}
+	return s.Global
+}
+
+func UploadsOf(replies []Reply) []method.Upload {
+	out := make([]method.Upload, len(replies))
+	for i, r := range replies {
+		out[i] = r.Upload
+	}
+	return out
+}
+
+// ClientsOf are those behind replies, sorted.
+func ClientsOf(replies []Reply) []int {
+	var out []int
+	for _, r := range replies {
+		if r.Sum != nil {
+			out = append(out, r.Sum...)
+		} else {
+			out = append(out, r.Client)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Stats are the numbers of one client's turn.
+type Stats struct {
+	Loss  float64 // mean over its steps
+	Steps int
+	Terms *LossTerms // nil where they are not measured
+}
+
+// Tests tells whether the replies to orders of this kind are Scores.
+func (k Kind) Tests() bool { return k == Test || k == Validate || k == Adapt }
+
+// Kinds of orders that test, beside Test. Their replies are Scores, and change nothing that a client remembers.
+const (
+	Validate Kind = "validate" // test on the validation data; a client without any answers with no examples
+	Adapt    Kind = "adapt"    // forget everything, take Order.Steps steps from the shared parameters, and be tested
+)
+
+func Indices(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}

@@ -1,0 +1,106 @@
+package message
+
+import (
+	"fmt"
+	"slices"
+
+	"promptfed/federation/method"
+	"promptfed/federation/wire"
+	"promptfed/runtime/tensor"
+)
+
+// UploadTensors are the tensors of an upload, as they travel.
+func UploadTensors(u method.Upload) tensor.Map {
+	return tensor.Map{}.Put(sharedPart, u.Shared).Put(extraPart, u.Extra)
+}
+
+// Tensors are what travels of an instruction to one client beside its header.
+func (o Instruction) Tensors() tensor.Map {
+	m := tensor.Map{}.Put(sharedPart, o.Shared).Put(downPart, o.Broadcast)
+	for _, id := range o.Clients {
+		m.Put(eachPart, o.PerClient[id])
+	}
+	return m
+}
+
+// Reencode sends an instruction through its encoded form.
+func Reencode(o Instruction) (Instruction, error) {
+	m, err := RoundTrip(o.Tensors())
+	if err != nil {
+		return o, err
+	}
+	return o.with(m), nil
+}
+
+func (o Instruction) with(m tensor.Map) Instruction {
+	o.Shared, o.Broadcast = m.Under(sharedPart), m.Under(downPart)
+	if each := m.Under(eachPart); len(each) > 0 {
+		o.PerClient = map[int]tensor.Map{o.Clients[0]: each}
+	}
+	return o
+}
+
+// RoundTrip sends tensors through their encoded form.
+func RoundTrip(m tensor.Map) (tensor.Map, error) {
+	b, err := wire.Encode(m)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Decode(b)
+}
+
+// SortReplies puts replies in the order of clients.
+func SortReplies(r []Reply) { slices.SortFunc(r, func(a, b Reply) int { return a.Client - b.Client }) }
+
+// With is the order with the tensors that came with it.
+func (o Instruction) With(m tensor.Map) (Instruction, error) {
+	if err := onlyUnder(m, sharedPart, downPart, eachPart); err != nil {
+		return o, err
+	}
+	if len(o.Clients) != 1 {
+		return o, fmt.Errorf("an order is for one client, this one for %d", len(o.Clients))
+	}
+	return o.with(m), nil
+}
+
+// Tensors are what travels of a reply beside its header.
+func (r Reply) Tensors() tensor.Map {
+	return UploadTensors(r.Upload).Put(termsPart, r.Stats.Terms.tensors())
+}
+
+// UploadSize is how many bytes the encoded upload has, without what is only measured.
+func (r Reply) UploadSize() int { return wire.Size(UploadTensors(r.Upload)) }
+
+// With is the reply with the tensors that came with it.
+func (r Reply) With(m tensor.Map) (Reply, error) {
+	if err := onlyUnder(m, sharedPart, extraPart, termsPart); err != nil {
+		return r, err
+	}
+	var err error
+	if r.Stats.Terms, err = lossTermsOf(m.Under(termsPart)); err != nil {
+		return r, err
+	}
+	r.Upload.Shared, r.Upload.Extra = m.Under(sharedPart), m.Under(extraPart)
+	return r, nil
+}
+
+// onlyUnder refuses tensors that belong to no part of a message.
+func onlyUnder(m tensor.Map, parts ...string) error {
+	n := 0
+	for _, p := range parts {
+		n += len(m.Under(p))
+	}
+	if n != len(m) {
+		return fmt.Errorf("a message has tensors outside of %v: %.200q", parts, m.Names())
+	}
+	return nil
+}
+
+// Parts of a message.
+const (
+	sharedPart = "shared"
+	extraPart  = "extra"
+	downPart   = "down"
+	eachPart   = "each"
+	termsPart  = "terms"
+)

@@ -1,0 +1,20 @@
+package message
+
+import (
+	"fmt"
+
+	"promptfed/runtime/tensor"
+)
+
+// DivergenceHint is what to do when training diverges.
+const DivergenceHint = "lower train.lr or set train.clip_norm"
+
+// CheckFinite refuses tensors that hold NaN or an infinity; what comes before the name.
+func CheckFinite(what string, m tensor.Map) error {
+	for _, name := range m.Names() {
+		if i := m[name].Finite(); i >= 0 {
+			return fmt.Errorf("%s%s holds %v at element %d; %s", what, name, m[name].Data[i], i, DivergenceHint)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,25 @@
+package message
+
+// MaxLoss is how large the loss of a client elsewhere may be, on either side of 0. Cross entropy of CLIP's scores is at
+// most twice their scale, 200; the rest is room for other terms.
+const MaxLoss = 1e6
+
+// Limited is what the record of a round says of clients elsewhere that were not taken at their word. Both lists are
+// sorted by client.
+type Limited struct {
+	Refused []Refusal `json:"refused,omitempty"` // replies of any kind that count nothing
+	Cut     []Cut     `json:"cut,omitempty"`     // uploads that weigh less than they said
+}
+
+// Refusal is one reply that was refused.
+type Refusal struct {
+	Client int    `json:"client"`
+	Reason string `json:"reason"`
+}
+
+// Cut is the number of examples that a client's upload claims and the one that it was averaged with.
+type Cut struct {
+	Client  int `json:"client"`
+	Claimed int `json:"claimed"`
+	Counted int `json:"counted"`
+}

@@ -1,0 +1,68 @@
+package message
+
+import (
+	"fmt"
+
+	"promptfed/federation/method"
+)
+
+// Participant is what the server knows of a client elsewhere.
+type Participant struct {
+	Joined bool        `json:"joined"`
+	Task   method.Task `json:"task"` // its backbone; Client, Clients and Classes are filled in
+	Domain string      `json:"domain,omitempty"`
+}
+
+// Against finds why a client cannot be averaged with another: a shared parameter of another shape. Both tasks must name
+// the same numbers of clients and classes.
+func (m Participant) Against(other Participant, of method.Method) error {
+	first := map[string]string{}
+	for _, p := range of.Params(other.Task) {
+		if p.Owner == method.Shared {
+			first[p.Name] = fmt.Sprint(p.Shape)
+		}
+	}
+	for _, p := range of.Params(m.Task) {
+		if p.Owner != method.Shared {
+			continue
+		}
+		if shape, here := first[p.Name], fmt.Sprint(p.Shape); shape != here {
+			return Incompatible(p.Name, here, m.Task.Client, m.Task.Backbone,
+				fmt.Sprintf("%s on client %d (backbone %s)",
+					shape, other.Task.Client, other.Task.Backbone))
+		}
+	}
+	return nil
+}
+
+func Incompatible(param, shape string, client int, backbone, others string) error {
+	return fmt.Errorf("parameter %s is %s on client %d (backbone %s) and %s; it cannot be averaged: use backbones of "+
+		"one text width, and of one image tower where its prompts are shared",
+		param, shape, client, backbone, others)
+}
+
+// ClientInfos are the clients as methods know them.
+func ClientInfos(members []Participant) []method.ClientInfo {
+	var out []method.ClientInfo
+	for _, m := range members {
+		p := method.ClientInfo{Domain: m.Domain}
+		if m.Joined {
+			p.Backbone, p.Dim = m.Task.Backbone, m.Task.Dim
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// Remote is a Cohort whose clients are elsewhere: the server has no object of theirs, no data and no state, only what
+// they say of themselves.
+type Remote interface {
+	Cohort
+	// Members are all clients by number. One that never joined yet is not Joined.
+	Participants() []Participant
+	// Save gives what the cohort has to remember with a committed round, Load gives it back when a run goes on.
+	Save() ([]byte, error)
+	Load([]byte) error
+	// Limited is what was refused of clients and what counts less than they said, since it was asked last.
+	Limited() Limited
+}

@@ -1,0 +1,98 @@
+package noise
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	mathrand "math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/atomicfile"
+)
+
+// Noise is where one side of a run takes the noise of differential privacy from, where nobody else can know it: a key
+// made from the system's random source that never leaves its file, and what was released with it. Noise is a function
+// of the key and of what it is added to. So what is released again, after a crash or because a message was lost, has
+// the same bytes, and no mean of several tells more; and two different numbers never have the same noise, which their
+// difference would not have.
+type Noise struct {
+	path string
+	mu   sync.Mutex
+	noiseFile
+}
+
+// noiseFile is the file.
+type noiseFile struct {
+	Run      string           `json:"run"`
+	Key      []byte           `json:"key"`
+	Released map[int][]string `json:"released"` // by round, digests of what noise was added to
+}
+
+// OpenNoise reads the file of a run, or makes one with a new key where there is none, or one of another run.
+func OpenNoise(path, run string) (*Noise, error) {
+	n := &Noise{path: path}
+	b, err := os.ReadFile(path)
+	if err == nil {
+		if err := json.Unmarshal(b, &n.noiseFile); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if n.Run == run && len(n.Key) == sha256.Size && n.Released != nil {
+		return n, nil
+	}
+	n.noiseFile = noiseFile{Run: run, Key: make([]byte, sha256.Size), Released: map[int][]string{}}
+	if _, err := rand.Read(n.Key); err != nil {
+		return nil, fmt.Errorf("the system gives no random numbers: %w", err)
+	}
+	return n, n.write()
+}
+
+func (n *Noise) write() error {
+	return atomicfile.WritePrivate(n.path, func(w io.Writer) error { return json.NewEncoder(w).Encode(n.noiseFile) })
+}
+
+// Rand is a source of random numbers that depends on the key and a path of words.
+func (n *Noise) Rand(path ...string) *mathrand.Rand {
+	h := hmac.New(sha256.New, n.Key)
+	io.WriteString(h, strings.Join(path, "/"))
+	return mathrand.New(mathrand.NewChaCha8([32]byte(h.Sum(nil))))
+}
+
+// errReleased tells of a second release in a round.
+var errReleased = errors.New("another update of this client was released in this round; a second one would cost " +
+	"privacy that epsilon does not count")
+
+// Of is the noise of a round. It keeps what is released before anybody gets it. With once a round has one release.
+func (n *Noise) Of(round int, once bool) method.Noise {
+	return func(release []byte) (*mathrand.Rand, int, error) {
+		digest := sha256.Sum256(release)
+		name := hex.EncodeToString(digest[:])
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		list := n.Released[round]
+		if !slices.Contains(list, name) {
+			if once && len(list) > 0 {
+				return nil, 0, errReleased
+			}
+			n.Released[round] = append(list, name)
+			if err := n.write(); err != nil {
+				n.Released[round] = list
+				return nil, 0, err
+			}
+		}
+		return n.Rand("round", strconv.Itoa(round), name), len(n.Released[round]), nil
+	}
+}

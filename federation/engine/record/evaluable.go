@@ -1,0 +1,87 @@
+package record
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+)
+
+// Evaluable says which evaluations a method has. Global needs class scores that depend on something that the server
+// sends: shared parameters or extras. Personal needs scores that depend on something of the client's own: parameters,
+// shared ones as it last left them too, what it kept, or its examples. Scores that depend on neither, as those of
+// hand-written prompts, are the same for everybody and count as both.
+type Evaluable struct {
+	Global, Personal bool
+	Reads            []string // what the scores depend on beside the image, of ReadsShared and so on, sorted
+}
+
+// EvaluableOf looks at what the graph of a method's class scores reads, through host functions too. It is the same for
+// all clients of an experiment.
+func EvaluableOf(m method.Method, task method.Task) Evaluable {
+	params := m.Params(task)
+	s := method.NewScope(task, params)
+	var inputs []string
+	for _, n := range graph.Inputs(m.Logits(s)) {
+		inputs = append(inputs, n.Name())
+	}
+	for _, h := range s.Hosts() {
+		if slices.Contains(inputs, method.HostInput+"/"+h.Name) {
+			inputs = append(inputs, h.Of...)
+		}
+	}
+	reads := map[string]bool{}
+	for _, in := range inputs {
+		switch kind, name, _ := strings.Cut(in, "/"); {
+		case kind == method.ParamInput || kind == method.ReceivedInput || kind == method.BeforeInput:
+			for _, p := range params {
+				if p.Name == name {
+					reads[map[method.Owner]string{method.Shared: ReadsShared,
+						method.Private: ReadsPrivate}[p.Owner]] = true
+				}
+			}
+		case kind == method.BroadcastInput:
+			reads[ReadsServer] = true
+		case kind == method.StateInput:
+			reads[ReadsPrivate] = true
+		case in == method.MemoryImage:
+			reads[ReadsExamples] = true
+		}
+	}
+	e := Evaluable{Reads: slices.Sorted(maps.Keys(reads))}
+	e.Global = reads[ReadsShared] || reads[ReadsServer] || len(reads) == 0
+	e.Personal = reads[ReadsShared] || reads[ReadsPrivate] || reads[ReadsExamples] || len(reads) == 0
+	return e
+}
+
+// Views are the values of Plan.View.
+func Views() []string {
+	return []string{MethodView, method.GlobalView.String(), method.PersonalView.String()}
+}
+
+// Headline resolves Plan.View: global and personal are what they say, and all else is the method's own, or the only one
+// where it has but one.
+func (e Evaluable) Headline(view string, m method.Method) method.View {
+	switch {
+	case view == method.GlobalView.String():
+		return method.GlobalView
+	case view == method.PersonalView.String() || !e.Global:
+		return method.PersonalView
+	case !e.Personal:
+		return method.GlobalView
+	}
+	return m.View()
+}
+
+// What class scores may depend on.
+const (
+	ReadsShared   = "shared"   // shared parameters
+	ReadsServer   = "server"   // extras that the server sends
+	ReadsPrivate  = "private"  // private parameters, or what the client kept
+	ReadsExamples = "examples" // the client's own training examples
+)
+
+// MethodView is the value of Plan.View with which a headline is of the evaluation that the method's paper reports.
+const MethodView = "method"

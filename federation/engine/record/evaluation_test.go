@@ -1,0 +1,107 @@
+package record
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"testing"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/method"
+)
+
+// either has both evaluations.
+var either = Evaluable{Global: true, Personal: true}
+
+// TestScore: three clients with 1 of 2, 3 of 4 and 4 of 4 right with their own parameters, and 0, 1 and 2 with the
+// server's; domains east (0.5, 1) and west (0.75) have means 0.75 and 0.75. The standard deviations of (0.5, 0.75, 1)
+// and (0, 0.25, 0.5) are those of -1/4, 0, 1/4.
+func TestScore(t *testing.T) {
+	var replies []message.Reply
+	for i, s := range []message.Scores{
+		{Examples: 2, Global: &metrics.Classification{Correct: 0, F1: 0.1},
+			Personal: &metrics.Classification{Correct: 1, F1: 0.3}},
+		{Examples: 4, Global: &metrics.Classification{Correct: 1, F1: 0.2},
+			Personal: &metrics.Classification{Correct: 3, F1: 0.6}, Untrained: true},
+		{Examples: 4, Global: &metrics.Classification{Correct: 2, F1: 0.3},
+			Personal: &metrics.Classification{Correct: 4, F1: 0.9}}} {
+		replies = append(replies, message.Reply{Client: i, Scores: s})
+	}
+	peers := []method.ClientInfo{{Domain: "east"}, {Domain: "west"}, {Domain: "east"}}
+	r := Record{}
+	r.Score(either, method.PersonalView, replies, message.Indices(len(peers)), peers)
+	near := func(what string, got, want float64) {
+		t.Helper()
+		if math.Abs(got-want) > 1e-12 {
+			t.Errorf("%s is %g, want %g", what, got, want)
+		}
+	}
+	near("accuracy", r.Accuracy, 0.75)
+	near("std", r.Std, math.Sqrt(0.125/3))
+	near("weighted", r.Weighted, 0.8)
+	near("global", *r.Global, 0.25)
+	near("personal", *r.Personal, 0.75)
+	near("worst", r.Worst, 0.5)
+	near("f1", r.F1, 0.6)
+	near("domain mean", r.DomainMean, 0.75)
+	near("domain std", r.DomainStd, 0)
+	near("east", r.PerDomain["east"], 0.75)
+	if r.Answered != nil || r.Unanswered != nil || r.Untrained != 1 || r.View != "personal" ||
+		r.Evaluation != r.Evaluations.Personal {
+		t.Errorf("all answered, one was never trained, and the record has %+v", r)
+	}
+	g := r.Evaluations.Global
+	near("global std", g.Std, math.Sqrt(0.125/3))
+	near("global weighted", g.Weighted, 0.3)
+	near("global f1", g.F1, 0.2)
+	near("global worst", g.Worst, 0)
+	near("global east", g.PerDomain["east"], 0.25)
+
+	some := Record{}
+	some.Score(either, method.PersonalView, replies[1:], message.Indices(3), make([]method.ClientInfo, 3))
+	if len(some.PerClient) != 2 || !slices.Equal(some.Answered, []int{1, 2}) || !slices.Equal(some.Unanswered,
+		[]int{0}) {
+		t.Errorf("clients 1 and 2 answered: %v of %v, not %v", some.PerClient, some.Answered, some.Unanswered)
+	}
+	x := SummariseSet(either, method.GlobalView, replies, message.Indices(len(peers)), peers)
+	near("exam", x.Accuracy, 0.25)
+	near("exam f1", x.F1, 0.2)
+	if x.Examples != 4 {
+		t.Errorf("%d examples", x.Examples)
+	}
+}
+
+// TestScoreOfOne: a method that has but one of the two evaluations gives no trace of the other, in the record, the
+// summary and their lines; with the other for headline there is none, and what a client says of an evaluation that does
+// not exist, or leaves out of one that does, is no answer.
+func TestScoreOfOne(t *testing.T) {
+	replies := []message.Reply{{Client: 0, Scores: message.Scores{Examples: 4,
+		Personal: &metrics.Classification{Correct: 3, F1: 0.5}}},
+		{Client: 1, Scores: message.Scores{Examples: 4, Global: &metrics.Classification{Correct: 4, F1: 1}}}}
+	has, peers := Evaluable{Personal: true}, make([]method.ClientInfo, 2)
+	for view, want := range map[method.View]string{
+		method.PersonalView: `{"round":0,"loss":0,"tested":true,"accuracy":0.75,"accuracy_std":0,"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"worst10":0.75,"own_classes":0,` +
+			`"per_client":[0.75],"view":"personal","accuracy_personal":0.75,"evaluations":{"personal":{"accuracy":0.75,"accuracy_std":0,` +
+			`"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"worst10":0.75,"own_classes":0,"per_client":[0.75]}},"test_sizes":[4],"answered":[0],"unanswered":[1],` +
+			`"clients":null,"lr":0,"bytes_up":0,"bytes_down":0,"seconds":0}`,
+		method.GlobalView: `{"round":0,"loss":0,"tested":true,"view":"global","accuracy_personal":0.75,"evaluations":{"personal":{"accuracy":0.75,` +
+			`"accuracy_std":0,"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"worst10":0.75,"own_classes":0,"per_client":[0.75]}},"test_sizes":[4],"answered":[0],"unanswered":[1],` +
+			`"clients":null,"lr":0,"bytes_up":0,"bytes_down":0,"seconds":0}`,
+	} {
+		r := Record{}
+		r.Score(has, view, replies, message.Indices(len(peers)), peers)
+		line, err := json.Marshal(r)
+		if err != nil || string(line) != want {
+			t.Errorf("%v: %v, the record is\n%s\nwant\n%s", view, err, line, want)
+		}
+		s := Summarise([]Record{r}, view)
+		if s.Global != nil || *s.Personal != .75 || (s.Headline == nil) != (view == method.GlobalView) ||
+			s.View != view.String() {
+			t.Errorf("%v: %+v", view, s)
+		}
+		if len(s.Unanswered) != 1 || s.Unanswered[0].Round != 0 || !slices.Equal(s.Unanswered[0].Clients, []int{1}) {
+			t.Errorf("%v: client 1 did not answer, and the summary says %+v", view, s.Unanswered)
+		}
+	}
+}

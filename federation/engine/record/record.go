@@ -1,0 +1,228 @@
+package record
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/method"
+)
+
+// Record is one line of rounds.jsonl: what a round gave. A round that was not tested has no evaluation.
+type Record struct {
+	Round  int     `json:"round"`
+	Loss   float64 `json:"loss"` // mean over the clients that trained, of their mean over steps
+	Tested bool    `json:"tested"`
+
+	// The headline is a copy of the evaluation that View names; nil, and its keys absent, where the method does not
+	// have it.
+	*Evaluation
+	View        string      `json:"view,omitempty"`
+	Global      *float64    `json:"accuracy_global,omitempty"`
+	Personal    *float64    `json:"accuracy_personal,omitempty"`
+	Evaluations Evaluations `json:"evaluations,omitzero"`
+	// clients that answered and never trained: their personal parameters are first ones
+	Untrained int   `json:"untrained,omitempty"`
+	TestSizes []int `json:"test_sizes,omitempty"` // test examples of each client
+	// the clients that lists by client are about, where some did not answer; without it all
+	Answered       []int                `json:"answered,omitempty"`
+	Unanswered     []int                `json:"unanswered,omitempty"` // the others
+	EvaluationSets map[string]SetResult `json:"exams,omitempty"`
+	Validation     *Validation          `json:"validation,omitempty"`  // on validation data
+	BaseToNew      *BaseToNew           `json:"base_to_new,omitempty"` // where there are evaluation sets base and new
+	// clients that never trained, by the steps that they took
+	NewClients map[string]SetResult `json:"new_clients,omitempty"`
+
+	// of the method and of what carries the messages, such as epsilon and delta
+	Notes map[string]float64 `json:"notes,omitempty"`
+	Terms []Term             `json:"terms,omitempty"` // of the loss, in its order, where they are measured
+
+	Warnings []string `json:"warnings,omitempty"` // lines that say what is wrong with the round's numbers
+	message.Limited
+
+	Clients   []int   `json:"clients"` // who trained
+	LR        float64 `json:"lr"`
+	BytesUp   int     `json:"bytes_up"`   // all clients together
+	BytesDown int     `json:"bytes_down"` // all clients together
+	Seconds   float64 `json:"seconds"`
+}
+
+// Score fills in the evaluations from test replies.
+func (r *Record) Score(has Evaluable, view method.View, replies []message.Reply, asked []int,
+	peers []method.ClientInfo) {
+	t := SummariseSet(has, view, replies, asked, peers)
+	r.Evaluation, r.Evaluations, r.Global, r.Personal = t.Evaluation, t.Evaluations, t.Global, t.Personal
+	r.Answered, r.Unanswered, r.TestSizes, r.Untrained = t.Answered, t.Unanswered, t.Sizes, t.untrained
+	if r.Tested = len(t.Sizes) > 0; r.Tested {
+		r.View = view.String()
+	}
+}
+
+// Summary is summary.json: what a whole run gave. Accuracies are those of tested rounds.
+type Summary struct {
+	Name   string `json:"name"`
+	Method string `json:"method"`
+	Rounds int    `json:"rounds"`
+
+	// The headline is of the evaluation that View names; nil, and its keys absent, where the method does not have it.
+	*Headline
+	View string `json:"view"`
+	// the evaluation that the method's paper reports, or the only one that it has
+	MethodView string `json:"method_view,omitempty"`
+	// accuracy in the last tested round, as are those that follow
+	Global      *float64    `json:"global,omitempty"`
+	Personal    *float64    `json:"personal,omitempty"` // absent where the method does not have the evaluation
+	Evaluations Evaluations `json:"evaluations,omitzero"`
+	// what class scores read beside the image: shared, server, private, examples
+	Reads     []string `json:"scores_read,omitempty"`
+	Untrained int      `json:"untrained,omitempty"` // clients that never trained
+	// tests of any round: means are over the clients that answered
+	Unanswered     []Unanswered         `json:"unanswered,omitempty"`
+	EvaluationSets map[string]SetResult `json:"exams,omitempty"`
+	BaseToNew      *BaseToNew           `json:"base_to_new,omitempty"`
+	NewClients     map[string]SetResult `json:"new_clients,omitempty"`
+
+	// last or best-val: the round that is the result, whose prompts are left
+	Select string `json:"select"`
+	// that round; with best-val what stands above is of it, but for last and best
+	Selected  int        `json:"selected_round"`
+	AtBestVal *AtBestVal `json:"at_best_val,omitempty"` // absent without validation data
+	Stopped   string     `json:"stopped,omitempty"`     // why the run ended before its last round
+	ZeroShot  []ZeroShot `json:"zero_shot,omitempty"`   // by backbone
+	Warnings  []string   `json:"warnings,omitempty"`    // what is probably wrong with the data, a line each
+
+	Notes map[string]float64 `json:"notes,omitempty"` // of the last round, tested or not
+	// RoundWarnings are the first warnings of rounds, each behind its round, and how many more there are.
+	RoundWarnings []string `json:"round_warnings,omitempty"`
+	// Limited are the clients of which replies were refused, or whose examples count less than they said.
+	Limited []LimitedClient `json:"limited,omitempty"`
+	Bytes   float64         `json:"bytes_per_round"`
+	Seconds float64         `json:"seconds"`
+	// what ONNX Runtime ran on, and why if auto could not have CUDA
+	Provider string `json:"provider,omitempty"`
+	// Reproduces are the known defects of published code that the run made again on purpose, as "KEY: VALUE".
+	Reproduces []string `json:"reproduces,omitempty"`
+}
+
+// mostWarnings is how many warnings of rounds a summary repeats.
+const mostWarnings = 3
+
+// Headline is what a run gave in one evaluation.
+type Headline struct {
+	Last       float64            `json:"last"`
+	LastStd    float64            `json:"last_std"` // over clients
+	Weighted   float64            `json:"last_weighted"`
+	Best       float64            `json:"best"` // the best round, chosen on the test data itself: optimistic
+	BestRound  int                `json:"best_round"`
+	Mean5      float64            `json:"mean_last_5"`
+	Mean10     float64            `json:"mean_last_10"`
+	F1         float64            `json:"f1"` // last round, as are those that follow
+	Worst      float64            `json:"worst"`
+	PerDomain  map[string]float64 `json:"per_domain,omitempty"`
+	DomainMean float64            `json:"domain_mean,omitempty"`
+	DomainStd  float64            `json:"domain_std,omitempty"`
+}
+
+// Unanswered names clients that did not answer a test.
+type Unanswered struct {
+	Round   int    `json:"round"`
+	Set     string `json:"exam,omitempty"` // empty for the clients' own test data
+	Clients []int  `json:"clients"`
+}
+
+// Summarise puts the records of a run together, with one evaluation for headline.
+func Summarise(records []Record, view method.View) Summary {
+	s := Summary{Rounds: len(records), View: view.String(), Unanswered: MissingTests(records),
+		Limited: limitedClients(records)}
+	var accuracy []float64
+	warnings := 0
+	for _, r := range records {
+		s.Bytes += float64(r.BytesUp+r.BytesDown) / float64(len(records))
+		s.Seconds, s.Notes = s.Seconds+r.Seconds, r.Notes
+		for _, line := range r.Warnings {
+			if warnings++; warnings <= mostWarnings {
+				s.RoundWarnings = append(s.RoundWarnings, fmt.Sprintf("round %d: %s", r.Round+1, line))
+			}
+		}
+		if !r.Tested {
+			continue
+		}
+		s.of(r)
+		e := r.Evaluations.Of(view)
+		if e == nil {
+			continue
+		}
+		if s.Headline == nil {
+			s.Headline = &Headline{Best: e.Accuracy, BestRound: r.Round}
+		}
+		h := s.Headline
+		accuracy = append(accuracy, e.Accuracy)
+		if e.Accuracy > h.Best {
+			h.Best, h.BestRound = e.Accuracy, r.Round
+		}
+		h.Last, h.LastStd, h.Weighted = e.Accuracy, e.Std, e.Weighted
+		h.of(e)
+	}
+	if more := warnings - mostWarnings; more > 0 {
+		s.RoundWarnings = append(s.RoundWarnings, fmt.Sprintf("and %d more in other rounds (rounds.jsonl)", more))
+	}
+	if h := s.Headline; h != nil {
+		h.Mean5, _ = metrics.MeanStd(accuracy[max(0, len(accuracy)-5):])
+		h.Mean10, _ = metrics.MeanStd(accuracy[max(0, len(accuracy)-10):])
+	}
+	return s
+}
+
+// of takes what stands for the result from a round.
+func (s *Summary) of(r Record) {
+	s.Global, s.Personal, s.Evaluations, s.EvaluationSets, s.Untrained = r.Global, r.Personal, r.Evaluations,
+		r.EvaluationSets,
+		r.Untrained
+	s.BaseToNew, s.NewClients, s.Selected = r.BaseToNew, r.NewClients, r.Round
+}
+
+// of takes what stands for the result from an evaluation.
+func (h *Headline) of(e *Evaluation) {
+	h.F1, h.Worst, h.PerDomain, h.DomainMean, h.DomainStd = e.F1, e.Worst, e.PerDomain, e.DomainMean, e.DomainStd
+}
+
+// String says it in one line.
+func (u Unanswered) String() string {
+	of := "the test"
+	if u.Set != "" {
+		of = "exam " + u.Set
+	}
+	list := make([]string, min(len(u.Clients), mostNamed))
+	for i := range list {
+		list[i] = strconv.Itoa(u.Clients[i])
+	}
+	more := ""
+	if n := len(u.Clients) - len(list); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("no answer to %s of round %d from %s %s%s: means are over the others", of, u.Round+1,
+		map[bool]string{true: "client", false: "clients"}[len(u.Clients) == 1], strings.Join(list, ", "), more)
+}
+
+// mostNamed bounds the clients that a line names.
+const mostNamed = 5
+
+// MissingTests lists the tests of some rounds that some client did not answer.
+func MissingTests(records []Record) []Unanswered {
+	var out []Unanswered
+	for _, r := range records {
+		if len(r.Unanswered) > 0 {
+			out = append(out, Unanswered{Round: r.Round, Clients: r.Unanswered})
+		}
+		for _, name := range slices.Sorted(maps.Keys(r.EvaluationSets)) {
+			if x := r.EvaluationSets[name]; len(x.Unanswered) > 0 {
+				out = append(out, Unanswered{r.Round, name, x.Unanswered})
+			}
+		}
+	}
+	return out
+}

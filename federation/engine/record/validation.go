@@ -1,0 +1,134 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+
+	"promptfed/federation/method"
+)
+
+// Validation is what clients gave on their validation data in one round, each mean over those that have any.
+type Validation struct {
+	// with the server's shared parameters; absent where the method does not have it
+	Global   *AccuracySummary `json:"global,omitempty"`
+	Personal *AccuracySummary `json:"personal,omitempty"`
+	Clients  []int            `json:"clients,omitempty"` // that lists by client are about; without it all, in order
+	Examples []int            `json:"examples"`          // of each client
+}
+
+// AccuracySummary is an evaluation without its details.
+type AccuracySummary struct {
+	Accuracy  float64   `json:"accuracy"`     // mean over clients
+	Std       float64   `json:"accuracy_std"` // over clients (population)
+	PerClient []float64 `json:"per_client"`
+}
+
+// Of is one of the two evaluations.
+func (v *Validation) Of(view method.View) *AccuracySummary {
+	switch {
+	case v == nil:
+		return nil
+	case view == method.PersonalView:
+		return v.Personal
+	}
+	return v.Global
+}
+
+// Summarised is an evaluation without its details; nil of nil.
+func Summarised(e *Evaluation) *AccuracySummary {
+	if e == nil {
+		return nil
+	}
+	return &AccuracySummary{e.Accuracy, e.Std, e.PerClient}
+}
+
+// AtBestVal is the round with the best validation accuracy, of equal ones the first, and the accuracy on test data
+// there.
+type AtBestVal struct {
+	Round      int      `json:"round"`
+	Validation float64  `json:"validation"`         // accuracy of the headline's evaluation
+	Accuracy   float64  `json:"accuracy"`           // likewise, on test data
+	Global     *float64 `json:"global,omitempty"`   // on test data, as far as the method has it
+	Personal   *float64 `json:"personal,omitempty"` // likewise
+}
+
+// Choose says which round is the result, and why the run ended.
+func (s *Summary) Choose(records []Record, view method.View, how TestPlan) {
+	s.Select, s.Stopped = "last", how.Stop(records, view)
+	best := BestVal(records, view)
+	if best < 0 {
+		return
+	}
+	r := records[best]
+	s.AtBestVal = &AtBestVal{Round: r.Round, Validation: r.Validation.Of(view).Accuracy, Global: r.Global,
+		Personal: r.Personal}
+	e := r.Evaluations.Of(view)
+	if e != nil {
+		s.AtBestVal.Accuracy = e.Accuracy
+	}
+	if !how.BestVal {
+		return
+	}
+	s.Select = "best-val"
+	if s.of(r); e != nil {
+		s.Headline.of(e)
+	}
+}
+
+// BestVal is the place of the record with the best validation accuracy, of equal ones the first; -1 without any.
+func BestVal(records []Record, view method.View) int {
+	best := -1
+	for i, r := range records {
+		if v := r.Validation.Of(view); v != nil &&
+			(best < 0 || v.Accuracy > records[best].Validation.Of(view).Accuracy) {
+			best = i
+		}
+	}
+	return best
+}
+
+// ErrNoValidation says how to get validation data.
+var ErrNoValidation = errors.New("no client has validation data, which eval.select: best-val and train.patience go " +
+	"by; keep a share of the " +
+	"training data with data.val_share: 0.2, set data.split: pooled (60/20/20 inside each client), or with drawn " +
+	"images data.drawn.val")
+
+// TestPlan says what is tested beside the clients' test data, and which round is the result.
+type TestPlan struct {
+	Validate  bool  // test on the clients' validation data in every tested round
+	BestVal   bool  // the result is the round with the best validation accuracy, not the last
+	Patience  int   // tested rounds without a better validation accuracy after which the run stops; 0 for none
+	SetsEvery int   // rounds between tests on the evaluation sets; 0 for the result only
+	NewSteps  []int // steps that a client that never trains takes before it is tested, a test for each
+	Confusion bool  // count which class was taken for which, of the result
+	ZeroShot  bool  // compare hand-written prompts with chance before round 0
+}
+
+// Stop says why the run ends after these rounds, before all are trained; empty where it goes on. It counts rounds from
+// 1, as the terminal does.
+func (e TestPlan) Stop(records []Record, view method.View) string {
+	best := BestVal(records, view)
+	if e.Patience == 0 || best < 0 {
+		return ""
+	}
+	since := 0
+	for _, r := range records[best+1:] {
+		if r.Validation.Of(view) != nil {
+			since++
+		}
+	}
+	if since < e.Patience {
+		return ""
+	}
+	return fmt.Sprintf("train.patience: no better validation accuracy in the %d tested rounds after round %d", since,
+		records[best].Round+1)
+}
+
+// Result tells whether the last of these rounds is the run's result, as far as they go, so that all that is measured of
+// a result is measured.
+func (e TestPlan) Result(records []Record, view method.View, rounds int) bool {
+	if e.BestVal {
+		return BestVal(records, view) == len(records)-1
+	}
+	return len(records) == rounds || e.Stop(records, view) != ""
+}

@@ -1,0 +1,80 @@
+package record
+
+import (
+	"strings"
+	"testing"
+
+	"promptfed/federation/method"
+)
+
+// validated are records of rounds 0, 1, ... with these validation accuracies; -1 stands for a round that was not
+// tested, and what test data gave is 1 less it.
+func validated(accuracies ...float64) []Record {
+	var out []Record
+	for i, v := range accuracies {
+		r := Record{Round: i}
+		if v >= 0 {
+			e := &Evaluation{Accuracy: 1 - v, Worst: v / 2}
+			r.Tested, r.Evaluations, r.Global = true, Evaluations{Global: e}, e.accuracy()
+			r.Validation = &Validation{Global: &AccuracySummary{Accuracy: v}}
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// TestBestVal: of equal accuracies the earlier round wins, whatever test data gave, and rounds without a test do not
+// count.
+func TestBestVal(t *testing.T) {
+	for _, c := range []struct {
+		accuracies []float64
+		want       int
+	}{{[]float64{.2, .5, -1, .5, .4}, 1}, {[]float64{-1, -1}, -1}, {nil, -1}, {[]float64{-1, .1}, 1}, {[]float64{0, 0},
+		0}} {
+		if got := BestVal(validated(c.accuracies...), method.GlobalView); got != c.want {
+			t.Errorf("%v: %d, want %d", c.accuracies, got, c.want)
+		}
+	}
+	if got := BestVal(validated(.5), method.PersonalView); got != -1 {
+		t.Errorf("a round without the evaluation is the best by it: %d", got)
+	}
+}
+
+// TestPatience: counted are the tested rounds after the best one, which is named as on the terminal, from 1.
+func TestPatience(t *testing.T) {
+	for _, c := range []struct {
+		patience int
+		stops    bool
+		of       []float64
+	}{{2, false, []float64{.5, .4}}, {2, true, []float64{.5, .4, .5}}, {2, false, []float64{.5, -1, -1, .4}},
+		{2, true, []float64{.5, -1, .4, -1, .3}},
+		{0, false, []float64{.5, .1, .1, .1, .1}}, {1, false, []float64{-1, -1}}, {2, false, []float64{.5, .4, .6}}} {
+		got := TestPlan{Patience: c.patience}.Stop(validated(c.of...), method.GlobalView)
+		if (got != "") != c.stops || c.stops && !strings.Contains(got, "after round 1") {
+			t.Errorf("patience %d after %v: %q", c.patience, c.of, got)
+		}
+	}
+}
+
+// TestChoose: the summary names the round that validation data prefers, and takes its numbers only if that selects.
+func TestChoose(t *testing.T) {
+	records := validated(.3, .8, .5)
+	for _, best := range []bool{false, true} {
+		s := Summarise(records, method.GlobalView)
+		s.Choose(records, method.GlobalView, TestPlan{BestVal: best})
+		if a := s.AtBestVal; a == nil || a.Round != 1 || a.Validation != .8 || a.Accuracy != *records[1].Global ||
+			a.Global != records[1].Global {
+			t.Errorf("%+v", a)
+		}
+		want, round, worst := "last", 2, .25
+		if best {
+			want, round, worst = "best-val", 1, .4
+		}
+		if s.Select != want || s.Selected != round || s.Worst != worst || *s.Global != *records[round].Global {
+			t.Errorf("%s: round %d, worst %g, global %g", s.Select, s.Selected, s.Worst, *s.Global)
+		}
+		if s.Last != .5 || s.Best != .7 || s.BestRound != 0 {
+			t.Errorf("last %g and best %g of round %d have another meaning now", s.Last, s.Best, s.BestRound)
+		}
+	}
+}

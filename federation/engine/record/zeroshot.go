@@ -1,0 +1,41 @@
+package record
+
+import "fmt"
+
+// ZeroShot is how well the hand-written prompts of an experiment classify the test images of all clients of one
+// backbone, before anything is trained.
+type ZeroShot struct {
+	Backbone string  `json:"backbone"`
+	Accuracy float64 `json:"accuracy"` // right answers over test examples
+	Classes  int     `json:"classes"`
+	// the larger of 1/classes and the share of the most frequent class among these images
+	Chance float64 `json:"chance"`
+	// Failed says why there is no accuracy, as where a class name is too long for the texts.
+	Failed string `json:"failed,omitempty"`
+}
+
+// ZeroShotWarnings are the lines of those that have one.
+func ZeroShotWarnings(list []ZeroShot) []string {
+	var out []string
+	for _, z := range list {
+		if line := z.warning(); line != "" {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// warning says in a line what to check where hand-written prompts are no better than chance; empty where they are.
+func (z ZeroShot) warning() string {
+	switch {
+	case z.Failed != "":
+		return fmt.Sprintf("zero-shot accuracy of %s could not be computed: %s", z.Backbone, z.Failed)
+	case z.Accuracy > z.Chance, z.Chance == 1: // nothing is above the chance of test images of one class
+		return ""
+	}
+	return fmt.Sprintf("zero-shot accuracy of %s is %.1f %%, not above chance (%.1f %%: the larger of 1/%d and the "+
+		"most frequent class): "+
+		"check the order and spelling of class names, the labels, data.template, and that images are preprocessed as "+
+		"the backbone expects",
+		z.Backbone, 100*z.Accuracy, 100*z.Chance, z.Classes)
+}

@@ -1,0 +1,38 @@
+package spec
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Compatibility is what two machines must have in common for a client's turn to give the same on both.
+type Compatibility struct {
+	Program     string            `json:"program"` // version
+	Platform    string            `json:"platform"`
+	Fingerprint string            `json:"fingerprint"` // of the experiment with all its clients
+	RunSpec     RunSpec           `json:"terms"`
+	Digests     map[string]string `json:"digests"` // of data and backbones, by what they are of
+}
+
+// Mismatch says in one line why a worker cannot do the turns of a run; nil where it can.
+func (f Compatibility) Mismatch(worker Compatibility) error {
+	if f.Program != worker.Program {
+		return fmt.Errorf("program: the run has version %.40s, the worker %.40s; use the same build on both sides",
+			f.Program, worker.Program)
+	}
+	if err := f.RunSpec.Mismatch(worker.RunSpec); err != nil {
+		return fmt.Errorf("%w (the client is the worker)", err)
+	}
+	for _, what := range slices.Sorted(maps.Keys(f.Digests)) {
+		if mine := worker.Digests[what]; mine != f.Digests[what] {
+			return fmt.Errorf("%s: the run has digest %.12s, the worker %.12s; give the worker the same files", what,
+				f.Digests[what], mine)
+		}
+	}
+	if f.Fingerprint != worker.Fingerprint {
+		return fmt.Errorf("fingerprint: the run has %.12s, the worker %.12s: partition, participation or backbones "+
+			"differ", f.Fingerprint, worker.Fingerprint)
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package spec
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+)
+
+// EvaluationSet is a test beside the clients' own test data: on classes nobody trained, on another data set, or on a
+// domain that no client holds. Every client takes it after the last round, with the server's parameters and with its
+// own.
+type EvaluationSet struct {
+	Name     string
+	Classes  []string               // empty for those of the experiment
+	Template string                 // of hand-written prompts; empty for that of the experiment
+	Test     map[string]method.Data // by name of backbone
+}
+
+// CheckEvaluationSets finds what a client could not be examined in.
+func (e *Experiment) CheckEvaluationSets() error {
+	names := map[string]bool{}
+	for _, x := range e.EvaluationSets {
+		if x.Name == "" || names[x.Name] {
+			return fmt.Errorf("exam %q: the name is empty or taken; give every exam its own", x.Name)
+		}
+		names[x.Name] = true
+		classes := len(e.Classes)
+		if len(x.Classes) > 0 {
+			classes = len(x.Classes)
+		}
+		done := map[string]bool{}
+		for _, c := range e.Clients {
+			b := c.Backbone.Name()
+			if done[b] {
+				continue
+			}
+			done[b] = true
+			d := x.Test[b]
+			if d == nil || d.Len() == 0 {
+				return fmt.Errorf("exam %s has no examples for backbone %s", x.Name, b)
+			}
+			for _, y := range d.Labels() {
+				if y < 0 || y >= int64(classes) {
+					return fmt.Errorf("exam %s has label %d, but there are %d classes", x.Name, y, classes)
+				}
+			}
+			if len(x.Classes) == 0 {
+				continue
+			}
+			if err := transfers(e.Method, e.Task(c), classes); err != nil {
+				return fmt.Errorf("exam %s: %w; leave the exam out or take another method", x.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// transfers refuses methods whose class scores are bound to the classes that they were trained on.
+func transfers(m method.Method, task method.Task, classes int) error {
+	here, there := task, task
+	there.Classes = classes
+	shapes := map[string]string{}
+	for _, p := range m.Params(here) {
+		shapes[p.Name] = fmt.Sprint(p.Shape)
+	}
+	for _, p := range m.Params(there) {
+		if shapes[p.Name] != fmt.Sprint(p.Shape) {
+			return fmt.Errorf("the method learns %s %s for %d classes, which fits no other classes", p.Name,
+				shapes[p.Name], here.Classes)
+		}
+	}
+	reads := func(t method.Task) map[string]string {
+		out := map[string]string{}
+		for _, n := range graph.Inputs(m.Logits(method.NewScope(t, m.Params(t)))) {
+			out[n.Name()] = fmt.Sprint(n.Shape())
+		}
+		return out
+	}
+	was, is := reads(here), reads(there)
+	for _, in := range slices.Sorted(maps.Keys(was)) {
+		switch {
+		case in == method.MemoryImage || in == method.MemoryLabel:
+			return fmt.Errorf("the method classifies with the clients' own examples, which are of other classes")
+		case in != method.OwnedInput && !OfImage(in) && !strings.HasPrefix(in, method.HostInput+"/") &&
+			was[in] != is[in]:
+			return fmt.Errorf("the method's class scores read %s %s, which fits no other classes", in, was[in])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package spec
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/method"
+)
+
+// Experiment is everything that decides what a run computes.
+type Experiment struct {
+	Name       string
+	MethodName string // for reports and the fingerprint: base method and wrappers
+	Options    string // of the methods, for the fingerprint
+	Secure     string // of secure aggregation, for the fingerprint; empty for none
+	Privacy    string // what epsilons reckon with, for Terms; empty without differential privacy
+	// Reproduces are the known defects of published code that the experiment makes again on purpose, for the
+	// fingerprint and the summary.
+	Reproduces     []string
+	Method         method.Method
+	Classes        []string
+	Template       string // of hand-written prompts, with {} for the class
+	Precision      string // of features, for the fingerprint; empty and half are the same
+	Clients        []*Client
+	Training       Training
+	Synthetic      *Synthetic // nil for none
+	EvaluationSets []EvaluationSet
+	Plan           Plan // Clients and Peers are filled in
+	Evaluate       record.TestPlan
+}
+
+// PlanFor is Plan with what it is to know of the clients.
+func (e *Experiment) PlanFor(members []message.Participant) Plan {
+	p := e.Plan
+	p.Clients, p.Infos = len(members), message.ClientInfos(members)
+	return p
+}
+
+// Task is what the method is built for on a client.
+func (e *Experiment) Task(c *Client) method.Task {
+	t := c.Backbone.Task()
+	t.Client, t.Clients, t.Classes, t.Backbone = c.ID, len(e.Clients), len(e.Classes), c.Backbone.Name()
+	return t
+}
+
+// Fingerprint tells experiments apart that would train something else.
+func (e *Experiment) Fingerprint() string {
+	h := sha256.New()
+	fmt.Fprintln(h, e.MethodName, e.Options, e.Plan.Seed, e.Plan.Participation, e.Plan.Trainers, strings.Join(e.Classes,
+		"|"), e.Template)
+	fmt.Fprintf(h, "%+v\n", e.Training)
+	if e.Plan.Poisson || e.Secure != "" {
+		fmt.Fprintln(h, "poisson", e.Plan.Poisson, "secure", e.Secure)
+	}
+	if p := e.otherPrecision(); p != "" {
+		fmt.Fprintln(h, "precision", p)
+	}
+	if len(e.Reproduces) > 0 {
+		fmt.Fprintf(h, "reproduces %q\n", e.Reproduces)
+	}
+	for _, c := range e.Clients {
+		fmt.Fprintln(h, c.ID, c.Backbone.Name(), c.Train.Labels(), c.Test.Labels())
+	}
+	if len(e.Clients) == 0 { // they are elsewhere
+		fmt.Fprintln(h, e.Plan.Clients)
+		for _, x := range e.EvaluationSets {
+			fmt.Fprintln(h, x.Name)
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:16])
+}
+
+// otherPrecision is the precision of features where it is not half.
+func (e *Experiment) otherPrecision() string {
+	if e.Precision == "half" {
+		return ""
+	}
+	return e.Precision
+}

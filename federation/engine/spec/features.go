@@ -1,0 +1,123 @@
+package spec
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// Features are examples as unit rows of one backbone: the plain kind of method.Data.
+type Features struct {
+	Views   []Rows  // image features [.,D], one per augmented view; a batch draws a view for each row
+	Patches []Rows  // [.,M,D], likewise; nil where no method asks for them
+	Pixels  []Rows  // [.,3,S,S], likewise
+	At      []int   // rows of these that the N examples are; nil for 0 to N-1
+	Class   []int64 // [N]
+
+	number atomic.Uint64 // of id
+}
+
+var lastFeatures atomic.Uint64
+
+// Identity is a number that no other Features of this process has.
+func (f *Features) Identity() uint64 {
+	if f.number.Load() == 0 {
+		f.number.CompareAndSwap(0, lastFeatures.Add(1))
+	}
+	return f.number.Load()
+}
+
+// Pick gives some of the examples, in that order. Their rows are not copied.
+func (f *Features) Pick(index []int) *Features {
+	p := &Features{Views: f.Views, Patches: f.Patches, Pixels: f.Pixels, At: slices.Clone(index), Class: make([]int64,
+		len(index))}
+	for i, j := range index {
+		p.Class[i] = f.Class[j]
+		if f.At != nil {
+			p.At[i] = f.At[j]
+		}
+	}
+	return p
+}
+
+// Rows are read when they are needed.
+type Rows interface {
+	// Read gives rows by their index, in that order.
+	Read(index []int) (*tensor.Tensor, error)
+}
+
+// InMemory are rows in memory.
+type InMemory struct{ *tensor.Tensor }
+
+// Read copies rows.
+func (h InMemory) Read(index []int) (*tensor.Tensor, error) { return h.Rows(index), nil }
+
+// Add sets what is read of each view: method.ImageInput, method.PatchesInput or method.PixelsInput.
+func (f *Features) Add(what string, rows []Rows) {
+	switch what {
+	case method.ImageInput:
+		f.Views = rows
+	case method.PatchesInput:
+		f.Patches = rows
+	case method.PixelsInput:
+		f.Pixels = rows
+	}
+}
+
+func (f *Features) Len() int        { return len(f.Class) }
+func (f *Features) Labels() []int64 { return f.Class }
+
+// Order is a random permutation.
+func (f *Features) Order(r *rand.Rand) []int { return r.Perm(len(f.Class)) }
+
+func (f *Features) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, error) {
+	view := make([]int, len(rows))
+	if len(f.Views) > 1 {
+		for i := range rows {
+			view[i] = r.IntN(len(f.Views))
+		}
+	}
+	label := make([]int64, len(rows))
+	for i, row := range rows {
+		label[i] = f.Class[row]
+	}
+	m := tensor.Map{method.LabelInput: tensor.OfInts(label, len(rows))}
+	for name, from := range map[string][]Rows{method.ImageInput: f.Views, method.PatchesInput: f.Patches,
+		method.PixelsInput: f.Pixels} {
+		if from == nil || name != method.ImageInput && !slices.Contains(also, name) {
+			continue
+		}
+		t, err := f.read(from, rows, view)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		m[name] = t
+	}
+	return m, nil
+}
+
+// read gathers rows, each from the view drawn for it.
+func (f *Features) read(from []Rows, rows, view []int) (*tensor.Tensor, error) {
+	at := slices.Clone(rows)
+	if f.At != nil {
+		for i, row := range rows {
+			at[i] = f.At[row]
+		}
+	}
+	if len(from) == 1 {
+		return from[0].Read(at)
+	}
+	parts := make([]*tensor.Tensor, len(rows))
+	for i := range rows {
+		t, err := from[view[i]].Read(at[i : i+1])
+		if err != nil {
+			return nil, err
+		}
+		parts[i] = t.Row(0)
+	}
+	return tensor.Stack(parts), nil
+}

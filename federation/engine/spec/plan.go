@@ -1,0 +1,70 @@
+package spec
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
+)
+
+// Plan is what the server decides: who trains when, and what is tested.
+type Plan struct {
+	Rounds        int
+	Clients       int
+	Participation float64 // share of clients that train in a round
+	Poisson       bool    // each client is drawn by itself, with Participation for probability; a round may have nobody
+	TestEvery     int     // rounds between tests; the last round is always tested
+	// the evaluation that a round's headline is of: global, personal, or the method's own (also when empty)
+	View     string
+	Seed     uint64
+	Trainers []int // who may train and answer surveys; empty for all
+	// who never trains and is tested after some steps of its own only, sorted; none of Trainers
+	New   []int
+	Infos []method.ClientInfo // of each client
+}
+
+func (p Plan) Sample(r *rand.Rand) []int {
+	may, n := p.TrainingClients(), p.Sampling()
+	pick := []int{}
+	if n.Poisson {
+		for _, id := range may {
+			if r.Float64()*float64(n.Of) < n.Size {
+				pick = append(pick, id)
+			}
+		}
+		return pick
+	}
+	for _, i := range r.Perm(len(may))[:int(n.Size)] {
+		pick = append(pick, may[i])
+	}
+	slices.Sort(pick)
+	return pick
+}
+
+// Sampling is how participants draws.
+func (p Plan) Sampling() method.Sampling {
+	s := method.Sampling{Of: len(p.TrainingClients()), Poisson: p.Poisson}
+	s.Size = float64(s.Of)
+	if p.Participation > 0 && p.Participation < 1 {
+		s.Size *= p.Participation
+		if !p.Poisson {
+			s.Size = math.Max(1, math.Floor(s.Size+0.5))
+		}
+	}
+	return s
+}
+
+// TrainingClients are those that may train.
+func (p Plan) TrainingClients() []int {
+	if len(p.Trainers) > 0 {
+		return p.Trainers
+	}
+	return message.Indices(p.Clients)
+}
+
+// Known are the clients that take part: all but those that never train.
+func (p Plan) Known() []int {
+	return slices.DeleteFunc(message.Indices(p.Clients), func(id int) bool { return slices.Contains(p.New, id) })
+}

@@ -1,0 +1,45 @@
+package spec
+
+import (
+	"slices"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+)
+
+// Reads is Worker.Reads before an experiment has clients.
+func (e *Experiment) Reads(b Backbone) []string {
+	t := b.Task()
+	t.Clients, t.Classes, t.Backbone = 1, len(e.Classes), b.Name()
+	return Reads(e.Method, t)
+}
+
+func Reads(m method.Method, task method.Task) []string {
+	s := method.NewScope(task, m.Params(task))
+	logits := m.Logits(s)
+	var out []string
+	for _, n := range graph.Inputs(logits, m.Loss(s, logits)) {
+		if slices.Contains(LargeInputs, n.Name()) {
+			out = append(out, n.Name())
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Sentence puts a class name into a template such as "a photo of a {}.".
+func Sentence(template, class string) string { return strings.ReplaceAll(template, "{}", class) }
+
+// LargeInputs are the inputs of a batch that are kept for it only if a method reads them.
+var LargeInputs = []string{method.PatchesInput, method.PixelsInput}
+
+// OfImage tells whether an input of a method's graph is part of a batch; all others have a kind and a slash in front.
+func OfImage(input string) bool { return !strings.Contains(input, "/") }
+
+// Remembers tells whether a method's class scores read the client's own examples.
+func Remembers(m method.Method, task method.Task) bool {
+	s := method.NewScope(task, m.Params(task))
+	return slices.ContainsFunc(graph.Inputs(m.Logits(s)),
+		func(n graph.Node) bool { return n.Name() == method.MemoryImage })
+}

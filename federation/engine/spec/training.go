@@ -1,0 +1,67 @@
+package spec
+
+import (
+	"slices"
+
+	"promptfed/runtime/optim"
+)
+
+// Training says how clients train.
+type Training struct {
+	Epochs    int
+	Batch     int
+	DropLast  bool // leave out a last batch that is not full, when there is a full one
+	Optim     optim.Config
+	Schedule  optim.Schedule // over rounds
+	Overrides []Overrides    // by client, repeated; nil for all alike
+	// Shared has one optimizer go from client to client, and from round to round, with what it remembers: momentum
+	// leaks between clients. They train one after the other, by number, in one process.
+	Shared bool
+	// Memory bounds, in bytes, what a step with text prompts for each image computes at a time; 0 is 4 GiB.
+	Memory int
+}
+
+// Batches cuts an order of rows.
+func (t Training) Batches(order []int) [][]int {
+	var out [][]int
+	for rows := range slices.Chunk(order, t.Batch) {
+		if t.DropLast && len(rows) < t.Batch && len(out) > 0 {
+			break
+		}
+		out = append(out, rows)
+	}
+	return out
+}
+
+// Overrides is what one client does in place of what all do; 0 leaves it at that.
+type Overrides struct {
+	Epochs int // passes over its data in a round
+	Batch  int // examples of one step
+	Steps  int // of a round at most, 0 for no bound
+}
+
+// Of is the training of a client whose pace stands in Each, which is repeated when there are more clients.
+func (t Training) Of(client int) (Training, int) {
+	if len(t.Overrides) == 0 {
+		return t, 0
+	}
+	p := t.Overrides[client%len(t.Overrides)]
+	if p.Epochs > 0 {
+		t.Epochs = p.Epochs
+	}
+	if p.Batch > 0 {
+		t.Batch = p.Batch
+	}
+	return t, p.Steps
+}
+
+// Steps is the training of one client for so many steps at the learning rate before the schedule.
+func (t Training) Steps(client, n int) Training {
+	p := Overrides{}
+	if len(t.Overrides) > 0 {
+		p = t.Overrides[client%len(t.Overrides)]
+	}
+	p.Epochs, p.Steps = n, n // an epoch has a step or more
+	t.Overrides, t.Schedule = []Overrides{p}, optim.Schedule{}
+	return t
+}

@@ -1,0 +1,90 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"promptfed/federation/engine/record"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// The server's state is one file, replaced atomically at the end of every round; that moment commits the round.
+const CheckpointFile = "server.safetensors"
+
+// Position is what the checkpoint says beside tensors.
+type Position struct {
+	Round       int              `json:"round"` // rounds done
+	Fingerprint string           `json:"fingerprint"`
+	Clients     map[int]Location `json:"clients"` // where each client's state lies
+	// of the last round, in case its line was not written any more
+	Record record.Record       `json:"record"`
+	Remote []byte              `json:"remote,omitempty"` // what a cohort elsewhere remembers
+	Infos  []method.ClientInfo `json:"peers,omitempty"`  // of such a cohort, those that the method knows
+
+	Optimizer tensor.Map // of sharedOptimizer, among the tensors
+}
+
+func SaveCheckpoint(dir string, g *method.Global, p Position) error {
+	m := tensor.Map{}.Put("shared", g.Shared).Put("down", g.Broadcast).Put("kept", g.State).
+		Put("optimizer", p.Optimizer)
+	for id, e := range g.PerClient {
+		m.Put("each/"+strconv.Itoa(id), e)
+	}
+	meta, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	if err := WriteChecksummed(filepath.Join(dir, CheckpointFile), m,
+		map[string]string{"position": string(meta)}); err != nil {
+		return fmt.Errorf("checkpoint of round %d: %w", p.Round-1, err)
+	}
+	return nil
+}
+
+// LoadCheckpoint reads the last committed round; ok is false when there is none yet.
+func LoadCheckpoint(dir string, g *method.Global) (p Position, ok bool, err error) {
+	path := filepath.Join(dir, CheckpointFile)
+	m, meta, err := ReadChecksummed(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, false, nil
+	}
+	if err != nil {
+		return p, false, fmt.Errorf("cannot resume: %w", err)
+	}
+	if p, err = restore(g, m, meta["position"]); err != nil {
+		return p, false, fmt.Errorf("cannot resume: %s: %w", path, err)
+	}
+	return p, true, nil
+}
+
+// restore sets the server's state to what a checkpoint holds.
+func restore(g *method.Global, m tensor.Map, meta string) (p Position, err error) {
+	if err := json.Unmarshal([]byte(meta), &p); err != nil {
+		return p, errors.New("it has no position; was it written by promptfed run?")
+	}
+	if p.Round < 1 {
+		return p, fmt.Errorf("it counts %d rounds; it must count 1 or more", p.Round)
+	}
+	g.Shared, g.Broadcast, g.State = m.Under("shared"), m.Under("down"), m.Under("kept")
+	g.PerClient = map[int]tensor.Map{}
+	each := m.Under("each")
+	for name, t := range each {
+		client, rest, _ := strings.Cut(name, "/")
+		id, err := strconv.Atoi(client)
+		if err != nil {
+			return p, fmt.Errorf("its tensor each/%s belongs to no client", name)
+		}
+		if g.PerClient[id] == nil {
+			g.PerClient[id] = tensor.Map{}
+		}
+		g.PerClient[id][rest] = t
+	}
+	g.Round, p.Optimizer = p.Round, m.Under("optimizer")
+	return p, nil
+}

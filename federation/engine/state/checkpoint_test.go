@@ -1,0 +1,59 @@
+package state
+
+import (
+	"path/filepath"
+	"testing"
+
+	"promptfed/federation/engine/record"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// All of the server's state comes back, also what is sent to a client that has never trained.
+func TestCheckpointHoldsAll(t *testing.T) {
+	dir := t.TempDir()
+	one := func(v float32) tensor.Map { return tensor.Map{"a/b": tensor.Of([]float32{v}, 1)} }
+	g := method.Global{Round: 4, Shared: one(1), Broadcast: one(2), State: one(3),
+		PerClient: map[int]tensor.Map{1: one(4), 10: one(5)}}
+	if err := SaveCheckpoint(dir, &g, Position{Round: 4, Clients: map[int]Location{1: {2, 3, 4, "x"}},
+		Record: record.Record{Round: 3, Loss: .5}}); err != nil {
+		t.Fatal(err)
+	}
+	var back method.Global
+	p, ok, err := LoadCheckpoint(dir, &back)
+	if err != nil || !ok || p.Round != 4 || p.Clients[1] != (Location{2, 3, 4, "x"}) || p.Record.Loss != .5 ||
+		back.Round != 4 {
+		t.Fatalf("%+v %v %v", p, ok, err)
+	}
+	for i, m := range []tensor.Map{back.Shared, back.Broadcast, back.State, back.PerClient[1], back.PerClient[10]} {
+		if len(m) != 1 || m["a/b"].Data[0] != float32(i+1) {
+			t.Errorf("part %d is %v", i+1, m)
+		}
+	}
+	if len(back.PerClient) != 2 {
+		t.Errorf("extras for %d clients", len(back.PerClient))
+	}
+}
+
+func FuzzCheckpoint(f *testing.F) {
+	dir := f.TempDir()
+	g := method.Global{Shared: tensor.Map{"ctx": tensor.New(1, 2)},
+		PerClient: map[int]tensor.Map{2: {"x": tensor.New(1)}}}
+	if err := SaveCheckpoint(dir, &g, Position{Round: 1}); err != nil {
+		f.Fatal(err)
+	}
+	_, meta, err := ReadChecksummed(filepath.Join(dir, CheckpointFile))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(meta["position"], "each/2/x")
+	f.Add(`{"round":-1}`, "shared/ctx")
+	f.Add(`{"round":1e9,"clients":{"a":1}}`, "each//")
+	f.Fuzz(func(t *testing.T, meta, name string) {
+		var g method.Global
+		p, err := restore(&g, tensor.Map{name: tensor.New(1)}, meta)
+		if err == nil && (p.Round < 1 || g.Round != p.Round) {
+			t.Fatalf("%+v", p)
+		}
+	})
+}

@@ -1,0 +1,57 @@
+package state
+
+import (
+	"fmt"
+	"strconv"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// WriteOwn writes to PromptsFile's form what one client is tested with: the shared parameters of the last order that it
+// got, what it remembers, and what else its class scores read. Of other clients there is nothing, but their number. So
+// whoever has no more than this client's part can classify with it and export it.
+func WriteOwn(e *spec.Experiment, path string, c *spec.Client, o message.Instruction, s message.ClientState) error {
+	t := c.Backbone.Task()
+	t.Client, t.Clients, t.Classes, t.Backbone = c.ID, o.Total, len(e.Classes), c.Backbone.Name()
+	members := make([]message.Participant, o.Total)
+	if c.ID < 0 || c.ID >= len(members) {
+		return fmt.Errorf("client %d is none of %d", c.ID, o.Total)
+	}
+	members[c.ID] = message.Participant{Joined: true, Task: t, Domain: c.Domain}
+	id := strconv.Itoa(c.ID)
+	g := &method.Global{Broadcast: o.Broadcast, PerClient: o.PerClient}
+	m := tensor.Map{}.Put("shared", o.Shared).Put(DownFolder, Sent(e, g, members)).
+		Put("client/"+id+"/private", s.Private).Put("client/"+id+"/own", s.Own)
+	if spec.Remembers(e.Method, t) {
+		rows, err := spec.Memory(c, e.Plan.Seed)
+		if err != nil {
+			return err
+		}
+		m.Put(memoryFolder+"/"+id, tensor.Map{"image": rows["image"], "label": rows["label"]})
+	}
+	backbones, owned := make([]string, o.Total), make([][]int64, o.Total)
+	backbones[c.ID], owned[c.ID] = t.Backbone, c.Classes()
+	meta, err := metadata(e, backbones, owned)
+	if err != nil {
+		return err
+	}
+	return safetensors.WritePrivateFile(path, m, meta)
+}
+
+// WriteState keeps what a client remembers in a file, with a checksum.
+func WriteState(path string, s message.ClientState) error {
+	return WriteChecksummed(path, s.Tensors(), nil)
+}
+
+// ReadState reads what WriteState wrote and refuses a file that was changed since.
+func ReadState(path string) (message.ClientState, error) {
+	m, _, err := ReadChecksummed(path)
+	if err != nil {
+		return message.ClientState{}, err
+	}
+	return message.ParseClientState(m)
+}

@@ -1,0 +1,212 @@
+package state
+
+import (
+	"cmp"
+	"encoding/json"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// Parts gives what a finished run leaves in PromptsFile, some tensors at a time: the server's, then those of each
+// client.
+func Parts(e *spec.Experiment, g *method.Global, store *Store, members []message.Participant) []func() (tensor.Map,
+	error) {
+	out := []func() (tensor.Map, error){func() (tensor.Map, error) {
+		return tensor.Map{}.Put("shared", g.Shared).Put(DownFolder, Sent(e, g, members)), nil
+	}}
+	for _, id := range store.Clients() {
+		out = append(out, func() (tensor.Map, error) {
+			st, err := store.Get(id)
+			at := "client/" + strconv.Itoa(id)
+			return tensor.Map{}.Put(at+"/private", st.Private).Put(at+"/own", st.Own), err
+		})
+	}
+	for _, c := range e.Clients {
+		if !spec.Remembers(e.Method, e.Task(c)) {
+			continue
+		}
+		out = append(out, func() (tensor.Map, error) {
+			m, err := spec.Memory(c, e.Plan.Seed)
+			if err != nil {
+				return nil, err
+			}
+			return tensor.Map{}.Put(memoryFolder+"/"+strconv.Itoa(c.ID),
+				tensor.Map{"image": m["image"], "label": m["label"]}), nil
+		})
+	}
+	return out
+}
+
+// Loaded puts the parts into memory, as copies.
+func Loaded(parts []func() (tensor.Map, error)) (tensor.Map, error) {
+	out := tensor.Map{}
+	for _, load := range parts {
+		m, err := load()
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(out, m.Clone())
+	}
+	return out, nil
+}
+
+// WriteParts writes tensors as safetensors.WriteFile does, with those of one part in memory at a time.
+func WriteParts(path string, parts []func() (tensor.Map, error), meta map[string]string) error {
+	type entry struct {
+		safetensors.Entry
+		part int
+	}
+	var entries []entry
+	for i, load := range parts {
+		m, err := load()
+		if err != nil {
+			return err
+		}
+		for _, name := range m.Names() {
+			e := entry{safetensors.Entry{Name: name, DType: "F32", Shape: slices.Clone(m[name].Shape)}, i}
+			if m[name].IsInt() {
+				e.DType = "I64"
+			}
+			entries = append(entries, e)
+		}
+	}
+	slices.SortFunc(entries, func(a, b entry) int { // I64 before F32, so that elements lie aligned
+		return cmp.Or(-strings.Compare(a.DType, b.DType), strings.Compare(a.Name, b.Name))
+	})
+	list := make([]safetensors.Entry, len(entries))
+	for i, e := range entries {
+		list[i] = e.Entry
+	}
+	return atomicfile.Write(path, func(w io.Writer) error {
+		out, err := safetensors.NewWriter(w, list, meta, 8)
+		if err != nil {
+			return err
+		}
+		var now tensor.Map
+		at := -1
+		for _, e := range entries {
+			if e.part != at {
+				if now, err = parts[e.part](); err != nil {
+					return err
+				}
+				at = e.part
+			}
+			if err := out.Put(e.Name, now[e.Name]); err != nil {
+				return err
+			}
+		}
+		return out.Close()
+	})
+}
+
+// ReadPrompts reads from PromptsFile of a run folder the server's tensors and those of some clients, and its metadata.
+func ReadPrompts(dir string, clients ...int) (tensor.Map, map[string]string, error) {
+	f, err := safetensors.Open(filepath.Join(dir, record.PromptsFile))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	m := tensor.Map{}
+	for _, name := range f.Names() {
+		folder, rest, _ := strings.Cut(name, "/")
+		id, _, _ := strings.Cut(rest, "/")
+		if k, err := strconv.Atoi(id); folder != "shared" && (err != nil || !slices.Contains(clients, k)) {
+			continue
+		}
+		if m[name], err = f.Tensor(name); err != nil {
+			return nil, nil, err
+		}
+	}
+	return m, f.Metadata(), nil
+}
+
+// About is what PromptsFile says of the run beside tensors. Which classes clients elsewhere have examples of is theirs
+// to know.
+func About(e *spec.Experiment, members []message.Participant) (map[string]string, error) {
+	backbones, owned := make([]string, len(members)), make([][]int64, len(members))
+	for i, m := range members {
+		backbones[i] = m.Task.Backbone
+	}
+	for i, c := range e.Clients {
+		owned[i] = c.Classes()
+	}
+	return metadata(e, backbones, owned)
+}
+
+// metadata is that of PromptsFile: the backbone of each client, and the classes that it has examples of.
+func metadata(e *spec.Experiment, backbones []string, owned [][]int64) (map[string]string, error) {
+	meta := map[string]string{}
+	for key, list := range map[string]any{MetaClasses: e.Classes, MetaBackbones: backbones, MetaOwned: owned} {
+		b, err := json.Marshal(list)
+		if err != nil {
+			return nil, err
+		}
+		meta[key] = string(b)
+	}
+	return meta, nil
+}
+
+// Sent is what each client's class scores read of the server's extras, as K/NAME.
+func Sent(e *spec.Experiment, g *method.Global, members []message.Participant) tensor.Map {
+	out := tensor.Map{}
+	for id, c := range members {
+		if !c.Joined {
+			continue
+		}
+		t := c.Task
+		for _, n := range graph.Inputs(e.Method.Logits(method.NewScope(t, e.Method.Params(t)))) {
+			name, ok := strings.CutPrefix(n.Name(), method.BroadcastInput+"/")
+			if !ok {
+				continue
+			}
+			for _, from := range []tensor.Map{g.Broadcast, g.PerClient[id]} {
+				if v := from[name]; v != nil {
+					out[strconv.Itoa(id)+"/"+name] = v
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Memory gives the examples that a finished run kept of a client, or nil.
+func Memory(prompts tensor.Map, client int) method.Data {
+	m := prompts.Under(memoryFolder + "/" + strconv.Itoa(client))
+	if m["image"] == nil || m["label"] == nil {
+		return nil
+	}
+	return &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: m["image"]}}, Class: m["label"].Ints}
+}
+
+// Learned takes from the tensors of a run folder (PromptsFile) what one client is tested with.
+func Learned(prompts tensor.Map, client int) (shared tensor.Map, s message.ClientState) {
+	mine := prompts.Under("client/" + strconv.Itoa(client))
+	return prompts.Under("shared"), message.ClientState{Private: mine.Under("private"), Own: mine.Under("own")}
+}
+
+const (
+	memoryFolder = "memory" // of a client's memory in PromptsFile: memory/K/image and memory/K/label
+)
+
+// DownFolder holds the server's extras that a client's class scores read, in PromptsFile: down/K/NAME.
+const DownFolder = "down"
+
+// Keys of the metadata of PromptsFile, each a JSON list of names.
+const (
+	MetaClasses   = "classes"
+	MetaBackbones = "backbones" // of each client
+	MetaOwned     = "owned"     // classes that each client has examples of
+)

@@ -1,0 +1,233 @@
+package state
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/wire"
+)
+
+// Store holds what clients remember between rounds. With a folder the states are on disk, those of one round one after
+// the other in a file, each as an encoded message, and memory does not grow with the number of clients. Which bytes
+// count for a client is decided by the server's checkpoint, so that a crash between the two changes nothing.
+type Store struct {
+	dir string
+
+	mu      sync.Mutex
+	held    map[int]message.ClientState // without a folder
+	pending map[int]message.ClientState // of clients whose upload has not been accepted yet
+
+	index  map[int]Location // with a folder: where the state of a client lies
+	placed map[int]Location // likewise, not accepted yet
+	file   *os.File         // of the round that is being run
+	round  int
+	end    int64 // of the file
+}
+
+// Location is where a client's state lies in the folder.
+type Location struct {
+	Round int    `json:"round"` // whose file it is in
+	At    int64  `json:"at"`    // first byte
+	Size  int64  `json:"size"`
+	Sum   string `json:"sha256"`
+}
+
+// NewStore returns an empty store that writes to dir, or keeps everything in memory when dir is empty.
+func NewStore(dir string) *Store {
+	return &Store{dir: dir, held: map[int]message.ClientState{}, pending: map[int]message.ClientState{},
+		index:  map[int]Location{},
+		placed: map[int]Location{}}
+}
+
+// Get gives the state of a client; one that was never accepted is empty.
+func (s *Store) Get(client int) (message.ClientState, error) {
+	s.mu.Lock()
+	st, p, onDisk := s.held[client], s.index[client], s.dir != ""
+	s.mu.Unlock()
+	if !onDisk || p.Size == 0 {
+		return st, nil
+	}
+	b, err := s.read(p)
+	if err != nil {
+		return message.ClientState{}, err
+	}
+	m, err := wire.Decode(b)
+	if err != nil {
+		return message.ClientState{}, fmt.Errorf("%s: %w", s.path(p.Round), err)
+	}
+	return message.ParseClientState(m)
+}
+
+// Clients are those with a state, sorted.
+func (s *Store) Clients() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dir != "" {
+		return slices.Sorted(maps.Keys(s.index))
+	}
+	return slices.Sorted(maps.Keys(s.held))
+}
+
+// Hold keeps the state of a client until its round is accepted, or another round begins.
+func (s *Store) Hold(round, client int, st message.ClientState) error {
+	if s.dir == "" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.round != round {
+			s.round, s.pending = round, map[int]message.ClientState{}
+		}
+		s.pending[client] = st
+		return nil
+	}
+	b, err := wire.Encode(st.Tensors())
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(b)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.begin(round); err != nil {
+		return err
+	}
+	if _, err := s.file.WriteAt(b, s.end); err != nil {
+		return s.failed(round, err)
+	}
+	s.placed[client] = Location{Round: round, At: s.end, Size: int64(len(b)), Sum: hex.EncodeToString(sum[:])}
+	s.end += int64(len(b))
+	return nil
+}
+
+// begin opens the file of a round, which no checkpoint counts yet.
+func (s *Store) begin(round int) error {
+	if s.file != nil && s.round == round {
+		return nil
+	}
+	s.close()
+	f, err := os.OpenFile(s.path(round), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err == nil {
+		err = f.Chmod(0o600) // where an older release left one
+	}
+	if err != nil {
+		return s.failed(round, err)
+	}
+	s.file, s.round, s.end, s.placed = f, round, 0, map[int]Location{}
+	return nil
+}
+
+func (s *Store) failed(round int, err error) error {
+	return fmt.Errorf("checkpoint of round %d: cannot write %s (nothing was changed there that counts): %w", round,
+		s.path(round), err)
+}
+
+func (s *Store) close() {
+	if s.file != nil {
+		s.file.Close()
+		s.file = nil
+	}
+}
+
+// Accept makes the held states of some clients count, and forgets those of the others.
+func (s *Store) Accept(round int, clients []int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file != nil {
+		if err := s.file.Sync(); err != nil {
+			return s.failed(round, err)
+		}
+		s.close()
+	}
+	for _, id := range clients {
+		if st, ok := s.pending[id]; ok {
+			s.held[id] = st
+		}
+		if p, ok := s.placed[id]; ok {
+			s.index[id] = p
+		}
+	}
+	s.pending, s.placed = map[int]message.ClientState{}, map[int]Location{}
+	return nil
+}
+
+const statesSuffix = ".states"
+
+func (s *Store) path(round int) string {
+	return filepath.Join(s.dir, fmt.Sprintf("clients-%06d%s", round, statesSuffix))
+}
+
+// read gives the bytes of a state, and refuses bytes that were changed since.
+func (s *Store) read(p Location) ([]byte, error) {
+	f, err := os.Open(s.path(p.Round))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	damaged := fmt.Errorf("%s is damaged: a client's state does not fit its checksum; put back a copy or start again "+
+		"in another folder", f.Name())
+	if p.At < 0 || p.Size < 0 || p.At > st.Size() || p.Size > st.Size()-p.At {
+		return nil, damaged
+	}
+	b := make([]byte, p.Size)
+	if _, err := f.ReadAt(b, p.At); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != p.Sum {
+		return nil, damaged
+	}
+	return b, nil
+}
+
+// Locations says where each client's state lies, for the server's checkpoint.
+func (s *Store) Locations() map[int]Location {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.index)
+}
+
+// Load takes over what a checkpoint counts, and reads all of it once.
+func (s *Store) Load(places map[int]Location) error {
+	for _, id := range slices.Sorted(maps.Keys(places)) {
+		if _, err := s.read(places[id]); err != nil {
+			return fmt.Errorf("cannot resume: %w", err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.index = maps.Clone(places)
+	if s.index == nil {
+		s.index = map[int]Location{}
+	}
+	return nil
+}
+
+// Sweep removes files that no client's state is in any more.
+func (s *Store) Sweep() {
+	if s.dir == "" {
+		return
+	}
+	live := map[int]bool{}
+	for _, p := range s.Locations() {
+		live[p.Round] = true
+	}
+	entries, _ := os.ReadDir(s.dir)
+	for _, e := range entries {
+		n, ok := strings.CutPrefix(e.Name(), "clients-")
+		n, ends := strings.CutSuffix(n, statesSuffix)
+		if r, err := strconv.Atoi(n); ok && ends && err == nil && !live[r] {
+			os.Remove(filepath.Join(s.dir, e.Name()))
+		}
+	}
+}
