@@ -35,6 +35,13 @@ func (b backbone) Text(g *graph.Graph, classes []string, prompts []method.Prompt
 	for i, q := range prompts {
 		p[i] = clip.Prompt{Ctx: q.Ctx, After: q.After, Class: clip.Position(q.Position), Deep: q.Deep,
 			Changes: q.Changes, Bare: q.Bare}
+		if q.Alone {
+			own, err := b.WithoutClass()
+			if err != nil {
+				return nil, err
+			}
+			p[i].Own = own
+		}
 		if !q.Ctx.OK() {
 			words, own, err := b.Templated(classes, q.Template)
 			if err != nil {

@@ -1,6 +1,7 @@
 package method
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,6 +26,7 @@ type Prompt struct {
 	// Template is a hand-written text in place of Ctx, {} is the class; empty for that of the experiment.
 	Template string
 	Changes  Changes // of the tower
+	Alone    bool    // without a class: features [1,D]
 	Bare     bool    // no positions are added to Ctx, as none are to deep prompts
 	Reading
 }
@@ -45,6 +47,9 @@ func (s *Scope) TextOf(p Prompt) graph.Node {
 		roles = append([]string{"bare"}, roles...)
 	}
 	shape := []int{s.task.Classes, s.task.Dim}
+	if p.Alone {
+		shape[0], roles = 1, append([]string{"alone"}, roles...)
+	}
 	at := graph.Attrs{"after": graph.Attr(p.After), "position": graph.Attr(p.Position)}
 	if p.Ctx.OK() {
 		roles, in = append([]string{"ctx"}, roles...), append([]graph.Node{p.Ctx}, in...)
@@ -67,6 +72,8 @@ func (s *Scope) lacks(p Prompt) string {
 	case s.task.TextLayers > 0:
 	case len(p.Deep) > 0 || p.Bare:
 		return "deep prompts"
+	case p.Alone:
+		return "prompt without a class"
 	case !p.Changes.None():
 		return "low-rank changes or adapters"
 	case p.Ctx.OK() && p.Ctx.Rank() == 3:
@@ -80,11 +87,14 @@ func PromptOf(op *graph.Op) Prompt {
 	p := Prompt{Template: op.Attrs.Str("template", ""),
 		Reading: Reading{After: op.Attrs.Int("after", 0), Position: op.Attrs.Str("position", "end")}}
 	roles, in := strings.Split(op.Attrs.Str("roles", ""), ";"), op.In
-	if roles[0] == "ctx" {
-		p.Ctx, roles, in = in[0], roles[1:], in[1:]
+	if p.Alone = slices.Contains(roles, "alone"); p.Alone {
+		roles = slices.DeleteFunc(roles, func(r string) bool { return r == "alone" })
 	}
-	if len(roles) > 0 && roles[0] == "bare" {
-		p.Bare, roles = true, roles[1:]
+	if p.Bare = slices.Contains(roles, "bare"); p.Bare {
+		roles = slices.DeleteFunc(roles, func(r string) bool { return r == "bare" })
+	}
+	if len(roles) > 0 && roles[0] == "ctx" {
+		p.Ctx, roles, in = in[0], roles[1:], in[1:]
 	}
 	for len(roles) > 0 && strings.HasPrefix(roles[0], "deep ") {
 		i, _ := strconv.Atoi(roles[0][len("deep "):])

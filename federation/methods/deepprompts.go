@@ -5,9 +5,9 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// DeepPrompts are the options of prompts of both towers: "text" [tokens,w] and "image" [P,v] at the first block, "text/deep"
-// [D-1,tokens,w] and "image/deep" [D-1,P,v], tokens of their own for each of the next D-1 blocks, where they take the
-// place of what the block before left (Khattak et al., MaPLe, CVPR 2023, eq. 1-6).
+// DeepPrompts are the options of prompts of both towers: "text/prompt" [tokens,w] and "image/prompt" [P,v] at the first
+// block, "text/deep" [D-1,tokens,w] and "image/deep" [D-1,P,v], tokens of their own for each of the next D-1 blocks,
+// where they take the place of what the block before left (Khattak et al., MaPLe, CVPR 2023, eq. 1-6).
 type DeepPrompts struct {
 	WordContext `config:",squash"`
 	Depth       int     `config:"depth" help:"blocks of the text tower that have prompts, from the first; of a tower with fewer, all"`
@@ -22,8 +22,9 @@ var defaultDeep = DeepPrompts{WordContext: WordContext{Tokens: 4, Words: aPhoto}
 
 // Names of the parameters.
 const (
-	textPrompt  = "text"
-	imagePrompt = "image"
+	textTower   = "text"
+	imageTower  = "image"
+	firstBlock  = "/prompt"
 	laterBlocks = "/deep"
 )
 
@@ -40,8 +41,8 @@ func (d DeepPrompts) Declare(t method.Task, owner func(name string) method.Owner
 }
 
 func (d DeepPrompts) declareText(t method.Task, owner func(string) method.Owner) []method.Param {
-	out := d.WordContext.Declare(t, textPrompt, owner(textPrompt))
-	name := textPrompt + laterBlocks
+	out := d.WordContext.Declare(t, textTower+firstBlock, owner(textTower+firstBlock))
+	name := textTower + laterBlocks
 	if n := min(d.Depth, t.TextLayers) - 1; n > 0 {
 		out = append(out, method.Param{Name: name, Shape: []int{n, d.Tokens, t.Width}, Std: d.DeepStd, Owner: owner(name)})
 	}
@@ -50,10 +51,11 @@ func (d DeepPrompts) declareText(t method.Task, owner func(string) method.Owner)
 
 func (d DeepPrompts) declareImage(t method.Task, owner func(string) method.Owner) (out []method.Param) {
 	if d.VisionDepth > 0 {
-		out = append(out, method.Param{Name: imagePrompt, Shape: []int{d.Vision, t.VisionWidth}, Std: d.DeepStd,
-			Owner: owner(imagePrompt)})
+		name := imageTower + firstBlock
+		out = append(out, method.Param{Name: name, Shape: []int{d.Vision, t.VisionWidth}, Std: d.DeepStd,
+			Owner: owner(name)})
 	}
-	name := imagePrompt + laterBlocks
+	name := imageTower + laterBlocks
 	if n := min(d.VisionDepth, t.VisionLayers) - 1; n > 0 {
 		out = append(out, method.Param{Name: name, Shape: []int{n, d.Vision, t.VisionWidth}, Std: d.DeepStd,
 			Owner: owner(name)})
@@ -67,9 +69,9 @@ func (d DeepPrompts) Text(s *method.Scope) graph.Node {
 		return s.Graph().Fail("the text tower of backbone %s, an exported model, takes no deep prompts; set options.depth "+
 			"to 1", s.Task().Backbone)
 	}
-	p := method.Prompt{Ctx: d.Prompt(s, s.Param(textPrompt)), Bare: d.Insert == "fedtpg"}
+	p := method.Prompt{Ctx: d.Prompt(s, s.Param(textTower+firstBlock)), Bare: d.Insert == "fedtpg"}
 	if n := min(d.Depth, s.Task().TextLayers) - 1; n > 0 {
-		p.Deep = each(s.Param(textPrompt + laterBlocks))
+		p.Deep = each(s.Param(textTower + laterBlocks))
 	}
 	return s.TextOf(p)
 }
@@ -83,9 +85,9 @@ func (d DeepPrompts) Image(s *method.Scope) graph.Node {
 	if err := takesTokens(s.Task(), d.VisionDepth > 1); err != "" {
 		return s.Graph().Fail("%s; set options.vision_depth lower", err)
 	}
-	p.Tokens = s.Param(imagePrompt)
+	p.Tokens = s.Param(imageTower + firstBlock)
 	if n := min(d.VisionDepth, s.Task().VisionLayers) - 1; n > 0 {
-		p.Deep = each(s.Param(imagePrompt + laterBlocks))
+		p.Deep = each(s.Param(imageTower + laterBlocks))
 	}
 	return s.Vision(p)
 }

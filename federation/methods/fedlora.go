@@ -53,7 +53,7 @@ func newFedLoRA() Layer {
 }
 
 func (m *FedLoRA) Build(method.Method) (method.Method, error) {
-	err := Join(m.Check(), OneOf("towers", m.Towers, textPrompt, imagePrompt, "both"),
+	err := Join(m.Check(), OneOf("towers", m.Towers, textTower, imageTower, "both"),
 		Within("blocks", m.Blocks, 0, maxTokens), Within("rank", m.Rank, 1, maxHidden),
 		Within("alpha", m.Alpha, 1e-9, maxWeight), OneOf("loss", m.Objective, "contrastive", "ce"),
 		OneOf("aggregate", m.Aggregate, "factors", "product"), OneOf("owner", m.Owner, "shared", "private"))
@@ -97,7 +97,7 @@ func (m FedLoRA) sites(t method.Task) (out []site) {
 	for _, tower := range []struct {
 		name                 string
 		width, units, blocks int
-	}{{textPrompt, t.Width, t.TextUnits, t.TextLayers}, {imagePrompt, t.VisionWidth, t.VisionUnits, t.VisionLayers}} {
+	}{{textTower, t.Width, t.TextUnits, t.TextLayers}, {imageTower, t.VisionWidth, t.VisionUnits, t.VisionLayers}} {
 		if m.Towers != tower.name && m.Towers != "both" {
 			continue
 		}
@@ -150,16 +150,16 @@ func (m FedLoRA) changes(s *method.Scope, tower string) (out method.Changes) {
 // features are those of the batch [B,D] and of the classes [C,D].
 func (m FedLoRA) features(s *method.Scope) (image, text graph.Node) {
 	t := s.Task()
-	if m.Towers != imagePrompt && t.TextLayers == 0 || m.Towers != textPrompt && t.VisionLayers == 0 {
+	if m.Towers != imageTower && t.TextLayers == 0 || m.Towers != textTower && t.VisionLayers == 0 {
 		n := s.Graph().Fail("backbone %s has a tower that takes no low-rank changes, a ResNet or an exported model; set "+
 			"options.towers, or convert a checkpoint", t.Backbone)
 		return n, n
 	}
-	if image = s.Image(); m.Towers != textPrompt {
-		image = s.Vision(method.VisionPrompts{Changes: m.changes(s, imagePrompt)})
+	if image = s.Image(); m.Towers != textTower {
+		image = s.Vision(method.VisionPrompts{Changes: m.changes(s, imageTower)})
 	}
-	if text = m.Texts(s); m.Towers != imagePrompt {
-		text = s.TextOf(method.Prompt{Template: m.text(), Changes: m.changes(s, textPrompt)})
+	if text = m.Texts(s); m.Towers != imageTower {
+		text = s.TextOf(method.Prompt{Template: m.text(), Changes: m.changes(s, textTower)})
 	}
 	return image, text
 }

@@ -34,8 +34,7 @@ func (IVLP) Traits() method.Traits { return method.Traits{Mean: method.ByExample
 func (m IVLP) Params(t method.Task) []method.Param { return m.Declare(t, m.owner) }
 
 func (m IVLP) owner(name string) method.Owner {
-	tower, later := strings.CutSuffix(name, laterBlocks)
-	if tower == m.KeepLocal || later && m.KeepLocal == "deep" {
+	if tower, _, _ := strings.Cut(name, "/"); tower == m.KeepLocal || "/"+m.KeepLocal == name[len(tower):] {
 		return method.Private
 	}
 	return method.Shared

@@ -9,7 +9,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// MaPLe learns deep text prompts P_i [tokens,w] of the first blocks, "text" and "text/deep", and for each block a linear
+// MaPLe learns deep text prompts P_i [tokens,w] of the first blocks, "text/prompt" and "text/deep", and for each block a linear
 // layer that makes the image tower's prompt of that block from it, V_i = P_i W_iᵀ + b_i: "couple/w" [v,w] and "couple/b"
 // [v] of the first block, "couple/deep/w" [depth-1,v,w] and "couple/deep/b" of the others. Gradients of the image side
 // reach the text prompts through them. All of it is averaged (FedAvg).
@@ -45,9 +45,9 @@ const couple = "couple"
 func (m MaPLe) later(t method.Task) int { return max(0, min(m.Depth, t.TextLayers, t.VisionLayers)-1) }
 
 func (m MaPLe) Params(t method.Task) []method.Param {
-	out := append(m.Declare(t, textPrompt, method.Shared), linear(couple, t.VisionWidth, t.Width)...)
+	out := append(m.Declare(t, textTower+firstBlock, method.Shared), linear(couple, t.VisionWidth, t.Width)...)
 	if n := m.later(t); n > 0 {
-		out = append(out, method.Param{Name: textPrompt + laterBlocks, Shape: []int{n, m.Tokens, t.Width}, Std: m.DeepStd},
+		out = append(out, method.Param{Name: textTower + laterBlocks, Shape: []int{n, m.Tokens, t.Width}, Std: m.DeepStd},
 			method.Param{Name: couple + laterBlocks + "/w", Shape: []int{n, t.VisionWidth, t.Width}},
 			method.Param{Name: couple + laterBlocks + "/b", Shape: []int{n, t.VisionWidth}})
 	}
@@ -81,10 +81,10 @@ func (m MaPLe) Logits(s *method.Scope) graph.Node {
 	if err := takesTokens(t, true); err != "" {
 		return s.Graph().Fail("%s; maple needs a transformer", err)
 	}
-	text := method.Prompt{Ctx: m.Prompt(s, s.Param(textPrompt))}
+	text := method.Prompt{Ctx: m.Prompt(s, s.Param(textTower+firstBlock))}
 	image := method.VisionPrompts{Tokens: through(s, couple, text.Ctx.Slice(0, 0, m.Tokens))}
 	if m.later(t) > 0 {
-		text.Deep = each(s.Param(textPrompt + laterBlocks))
+		text.Deep = each(s.Param(textTower + laterBlocks))
 		w, b := each(s.Param(couple+laterBlocks+"/w")), each(s.Param(couple+laterBlocks+"/b"))
 		for i, p := range text.Deep {
 			image.Deep = append(image.Deep, nn.Linear(p, w[i], b[i], 1, 1))

@@ -4,8 +4,8 @@ package methods
 // table lists base methods first, then wrappers, each sorted by name. Register adds to it.
 var table = []Def{
 	coCoOpDef, coopDef, fedAPPRDef, fedCLIPDef, fedHPLDef, fedLoRADef, fedOTPDef, fedPGPDef, fedPHADef, fedPRDef,
-	fedTPGDef, fedVPTDef, gptflDef, ivlpDef, kgCoOpDef, mapleDef, pfeddcDef, pfedpromptDef, powderDef, proGradDef,
-	promptFLDef, sdfedDef, uoppDef, zeroShotDef,
+	fedTPGDef, fedVPTDef, gptflDef, ivlpDef, kgCoOpDef, mapleDef, pfeddcDef, pfedpromptDef, plotDef,
+	powderDef, prodaDef, proGradDef, promptFLDef, promptSRCDef, sdfedDef, uoppDef, zeroShotDef,
 
 	apprDef, dpDef, fedDynDef, fedNTDDef, fedOptDef, fedProtoDef, fedProxDef, ggtpcDef, moonDef, robustDef, scaffoldDef,
 }

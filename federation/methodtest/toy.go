@@ -40,7 +40,7 @@ func Values(salt int, scale float64, shape ...int) *tensor.Tensor {
 // with salts 1 to 4, scales 1, 0.8, 1 and 1, and o = 0, 1, 2 for the class name at the end, in the middle and in front.
 // W's salt grows with Salt. A prompt for each image gives features of each image. Low-rank changes come behind the
 // tanh, in their order: x + (x A) B/(block+2), and of the head x W + (x A) B; the feed-forward layers have w units. A
-// prompt without positions counts half.
+// prompt without positions counts half, E and V are 0 without a class.
 type Toy struct {
 	ID         string
 	Width, Dim int
@@ -125,6 +125,9 @@ func (b *Toy) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([
 		} else {
 			o := map[string]float64{"end": 0, "middle": 1, "front": 2}[p.Position]
 			x = names.Add(away.Scale(0.3 * float64(p.After)))
+			if p.Alone {
+				x = g.Const(tensor.New(1, b.Width))
+			}
 			for k, ctx := range append([]graph.Node{p.Ctx}, p.Deep...) {
 				if ctx.OK() {
 					weights, o := tensor.New(1, ctx.Dim(-2)), o

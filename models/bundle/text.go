@@ -130,6 +130,9 @@ func (b *Bundle) Templated(classes []string, template string) (*tensor.Tensor, *
 	return words, s, err
 }
 
+// WithoutClass is the rest of a prompt that no class stands behind: a full stop and the end.
+func (b *Bundle) WithoutClass() (*clip.Suffixes, error) { return b.suffixesOf([]string{""}, ".") }
+
 // StepBytesForImage is about how much memory a training step takes for each image that has a prompt of its own of so
 // many tokens.
 func (b *Bundle) StepBytesForImage(classes []string, tokens int) (int, error) {

@@ -9,7 +9,7 @@ import (
 // checkDeep tells what is wrong with the deep prompts of a prompt of so many tokens.
 func (t Text) checkDeep(p Prompt, tokens int) error {
 	switch {
-	case len(p.Deep) > t.Layers-1:
+	case len(p.Deep) > max(t.Layers-1, 0):
 		return fmt.Errorf("text tower: %d deep prompts for %d blocks behind the first", len(p.Deep), t.Layers-1)
 	case len(p.Deep) > 0 && p.Class != "" && p.Class != End:
 		return fmt.Errorf("text tower: deep prompts stand in front of the class name; its position is %s", p.Class)

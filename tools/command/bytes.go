@@ -37,7 +37,11 @@ func (sized) Task() method.Task {
 func (sized) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error) {
 	var out []graph.Node
 	for _, p := range prompts {
-		x := g.Const(sizedRows(len(classes)))
+		n := len(classes)
+		if p.Alone {
+			n = 1
+		}
+		x := g.Const(sizedRows(n))
 		for _, tokens := range append([]graph.Node{p.Ctx}, p.Deep...) {
 			if tokens.OK() {
 				x = x.Add(tokens.MeanKeep(-2))

@@ -53,7 +53,7 @@ def unit(x):
     return x / x.norm(dim=-1, keepdim=True)
 
 
-def text(ctx, backbone, after=0, position="end", deep=(), changes=(), bare=False):
+def text(ctx, backbone, after=0, position="end", deep=(), changes=(), bare=False, alone=False):
     """The toy's class features [C,D] of a prompt, [B,C,D] of one for each image, unit rows; deep may hold None."""
     m = 0
     for i, p in enumerate([ctx, *deep]):
@@ -61,7 +61,8 @@ def text(ctx, backbone, after=0, position="end", deep=(), changes=(), bare=False
             o = -2 if bare and i == 0 else ["end", "middle", "front"].index(position)
             weights = torch.tensor([float(np.float32(1 + o / 4) / np.float32((t + 2) * (i + 1))) for t in range(p.shape[-2])], dtype=torch.float64)
             m = m + (weights @ torch.tanh(p @ values(1, 1, W, W))).unsqueeze(-2)
-    return unit(head(torch.tanh(m + values(2, 0.8, C, W) + 0.3 * after * values(3, 1, 1, W)), changes, backbone, 4, W))
+    names = 0 if alone else values(2, 0.8, C, W) + 0.3 * after * values(3, 1, 1, W)
+    return unit(head(torch.tanh(m + names), changes, backbone, 4, W))
 
 
 def head(x, changes, backbone, salt, width):
