@@ -106,6 +106,7 @@ var deepCases = []methodtest.Case{
 	{Name: "promptsrc", Options: deepOptions(options{"text_weight": 2.0, "image_weight": 2.0}), Alike: true,
 		Names: averaged(everyone)},
 	{Name: "promptsrc", Options: deepOptions(options{"depth": 1, "vision_depth": 1, "kl": "student-first", "gpa": "none",
+		"image_weight": 0.0,
 		"ensemble": []string{"imagenet-7", "{} texture."}}),
 		Names: methodtest.Names{Shared: []string{"text/prompt", "image/prompt"}, Reads: []string{"pixels"}}},
 	{Name: "promptsrc", Options: deepOptions(options{"depth": 2, "vision_depth": 0, "kl_weight": 0.0}),
@@ -119,10 +120,11 @@ var deepCases = []methodtest.Case{
 	{Name: "plot", Options: options{"n": 1, "tokens": 2, "stop": "batch"}, Names: transported},
 	{Name: "plot", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Names: transported, NoDerivative: true},
 
-	{Name: "proda", Options: options{"n": 8, "tokens": 2, "init_std": 0.4}, Names: distributed},
+	{Name: "proda", Options: options{"n": 4, "tokens": 2, "init_std": 0.4}, Names: distributed},
+	// Other prompts in every step.
+	{Name: "proda", Options: options{"n": 8, "tokens": 2, "init_std": 0.4}, Names: distributed, NoDerivative: true},
 	{Name: "proda", Options: options{"n": 3, "tokens": 1, "init_std": 0.4, "position": "end", "together": 2,
-		"lambda": 0.0, "divisor": "n+1"}, Names: distributed},
-	{Name: "proda", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Names: distributed},
+		"lambda": 0.0, "divisor": "n+1"}, Names: distributed, NoDerivative: true},
 
 	{Name: "fedlora", Options: options{"alpha": 1.0}, Alike: true, Names: ranks(nil, textSites...)},
 	{Name: "fedlora", Options: options{"towers": "image", "maps": []string{"q", "v"}, "loss": "ce", "blocks": 2,
