@@ -16,13 +16,13 @@ IMAGES ?= ../shared/data/pacs
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: build ## train the demo's methods on drawn images, print their table, write runs/demo
+run: build ## train the demo's methods on synthetic images, print their table, write runs/demo
 	@rm -rf runs/demo
 	bin/promptfed run configs/demo/*.yaml --out runs/demo
 
-smoke: build ## the small form of every file in configs/papers, configs/pitfalls and configs/drawn, runs/smoke
+smoke: build ## the small form of every file in configs/papers, configs/pitfalls and configs/synthetic, runs/smoke
 	@rm -rf runs/smoke; mkdir -p runs/smoke
-	@for file in $$(grep -l '^sweep:' configs/papers/*/*.yaml configs/pitfalls/*.yaml configs/drawn/*.yaml); do \
+	@for file in $$(grep -l '^sweep:' configs/papers/*/*.yaml configs/pitfalls/*.yaml configs/synthetic/*.yaml); do \
 		out=$${file#configs/}; out=runs/smoke/$${out%.yaml}; began=$$(date +%s); \
 		if ! bin/promptfed sweep $$file --smoke --out $$out >runs/smoke/log 2>&1; then cat runs/smoke/log; echo "make smoke: $$file failed" >&2; exit 1; fi; \
 		echo "$$(tail -n 1 runs/smoke/log), $$(($$(date +%s) - began)) s"; \
@@ -97,7 +97,7 @@ golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, pyt
 	@for script in tools/golden/*.py; do \
 		case $$script in \
 		*/events.py | */figures.py | */parquet.py | */significance.py) continue ;; \
-		*/trace.py | */foreign.py | */classifier.py | */methods_*.py | */foreign_*.py) continue ;; \
+		*/trace.py | */libraries.py | */classifier.py | */methods_*.py | */exported_*.py) continue ;; \
 		*/bundle.py | */tokenizer.py | */huggingface.py) argument=$(VOCAB) ;; \
 		*/preprocess.py) argument=$(IMAGES) ;; \
 		*/grad.py | */onnx_export.py) argument=runtime/grad/testdata ;; \

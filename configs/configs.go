@@ -57,7 +57,7 @@ func Into(out any, path string, sets []string) error {
 }
 
 func into(out any, path string, file map[string]any, sets []string) error {
-	s, err := settle(out, path, file, true)
+	s, err := layered(out, path, file, true)
 	if err != nil {
 		return err
 	}
@@ -143,13 +143,17 @@ func unknown(at string, m map[string]any, t reflect.Type) error {
 	return nil
 }
 
-// renamed are keys that were called otherwise before.
+// renamed are keys that were called otherwise before; those that begin with a dot stand in several sections.
 var renamed = map[string]string{"exam": "eval.sets and eval.sets_root", "exam.sets": "eval.sets",
-	"exam.root": "eval.sets_root"}
+	"exam.root": "eval.sets_root", "joint": "embed_dim",
+	".drawn": ".generator"}
 
 func unknownKey(key string, fields map[string]reflect.Type) error {
+	last := max(0, strings.LastIndexByte(key, '.'))
 	if now := renamed[strings.ToLower(key)]; now != "" {
 		return fmt.Errorf("the key %s is now called %s", key, now)
+	} else if now = renamed[strings.ToLower(key[last:])]; now != "" && last > 0 {
+		return fmt.Errorf("the key %s is now called %s", key, key[:last]+now)
 	}
 	return fmt.Errorf("unknown key %s; known here: %s", key, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
 }

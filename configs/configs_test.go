@@ -13,7 +13,7 @@ name: Test
 train: {lr: 0.5, rounds: 3, schedule: {kind: cosine, t_max: 7}}
 backbones: [a, b]
 options: {tokens: 4, fedprox: {mu: 2}}
-data: {set: drawn, drawn: {classes: [star]}}
+data: {set: synthetic, generator: {classes: [star]}}
 `
 
 func file(t *testing.T, text string) string {
@@ -31,7 +31,7 @@ func TestOrder(t *testing.T) {
 	t.Setenv("PROMPTFED_TRAIN_LR", "0.25")
 	t.Setenv("PROMPTFED_TRAIN_EPOCHS", "5")
 	t.Setenv("PROMPTFED_BACKBONES", "x,y,z")
-	c, err := Load(path, []string{"train.epochs=9", "options.tokens=8", "data.drawn.classes=[heart, key]"})
+	c, err := Load(path, []string{"train.epochs=9", "options.tokens=8", "data.generator.classes=[heart, key]"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,9 +41,9 @@ func TestOrder(t *testing.T) {
 	if c.Train.Schedule.Kind != "cosine" || c.Train.Schedule.TMax != 7 {
 		t.Errorf("schedule %+v", c.Train.Schedule)
 	}
-	if !reflect.DeepEqual(c.Backbones, []string{"x", "y", "z"}) || !reflect.DeepEqual(c.Data.Drawn.Classes,
+	if !reflect.DeepEqual(c.Backbones, []string{"x", "y", "z"}) || !reflect.DeepEqual(c.Data.Generator.Classes,
 		[]string{"heart", "key"}) {
-		t.Errorf("backbones %v, classes %v", c.Backbones, c.Data.Drawn.Classes)
+		t.Errorf("backbones %v, classes %v", c.Backbones, c.Data.Generator.Classes)
 	}
 	if want := map[string]any{"tokens": 8, "fedprox": map[string]any{"mu": 2}}; !reflect.DeepEqual(c.Options, want) {
 		t.Errorf("options %v, want %v: a changed option must leave the others", c.Options, want)
@@ -70,6 +70,8 @@ func TestErrors(t *testing.T) {
 		{"nam: x", nil, []string{"unknown key nam", "name"}},
 		{"train: {rate: 1}", nil, []string{"unknown key train.rate", "lr"}},
 		{"exam: {sets: [dtd]}", nil, []string{"exam", "now called eval.sets"}},
+		{"data: {drawn: {train: 3}}", nil, []string{"data.drawn is now called data.generator"}},
+		{"synthetic: {drawn: {train: 3}}", nil, []string{"synthetic.drawn is now called synthetic.generator"}},
 		{"train: 3", nil, []string{"train", "lr"}},
 		{"train: {lr: fast}", nil, []string{"lr"}},
 		{"a: [", nil, []string{"c.yaml"}},

@@ -26,8 +26,8 @@ type change struct {
 	value any
 }
 
-// settle puts together the defaults that out holds, a file and, with env, the environment.
-func settle(out any, path string, file map[string]any, env bool) (settings, error) {
+// layered puts together the defaults that out holds, a file and, with env, the environment.
+func layered(out any, path string, file map[string]any, env bool) (settings, error) {
 	v := viper.NewWithOptions(viper.KeyDelimiter("."))
 	v.SetEnvPrefix("PROMPTFED")
 	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))

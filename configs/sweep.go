@@ -101,7 +101,7 @@ func loadSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
 		delete(file, name)
 	}
 	start := experiment.Defaults()
-	base, err := settle(&start, path, file, !o.still)
+	base, err := layered(&start, path, file, !o.still)
 	if err != nil {
 		return nil, err
 	}

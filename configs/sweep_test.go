@@ -17,7 +17,7 @@ seed: 9
 method: promptfl
 options: {tokens: 4, init_std: 0.5}
 train: {rounds: 5, lr: 0.1}
-data: {drawn: {classes: [star, heart]}}
+data: {generator: {classes: [star, heart]}}
 sweep:
   seeds: [1, 2]
   axes:
@@ -410,7 +410,7 @@ func TestResolvedSweep(t *testing.T) {
 		Keep:  map[string][]string{"method": {"PromptFL", "FedPHA (ours)"}},
 		Seeds: []uint64{8, 9}}
 	text := strings.ReplaceAll(strings.ReplaceAll(grid, "method: fedpha, options: {projector: eq9}", "method: coop"),
-		"options.ratio: 0.6", "data: {drawn: {train: 3}}")
+		"options.ratio: 0.6", "data: {generator: {train: 3}}")
 	s := sweep(t, text, o)
 	if got := fmt.Sprint(s.Cells[0].Config.Options); got != "map[init_std:0.75 tokens:3]" {
 		t.Errorf("options %s", got)

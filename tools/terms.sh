@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the two tables of docs/terms.md into runs/terms: tiny.md from configs/methods with fewer clients and drawn images, on
+# Writes the two tables of docs/terms.md into runs/terms: tiny.md from configs/methods with fewer clients and synthetic images, on
 # the tiny backbone; full.md with default options, on ViT-B/16's text tower with random weights and random unit rows for
 # images. Takes the name of one table to make that alone. A case that has a file already is not run again.
 set -euo pipefail
@@ -50,14 +50,14 @@ for table in ${1:-tiny full}; do
 	: >"$out/$table.notes"
 	case $table in
 	tiny)
-		flags=(--rounds 3 --set train.epochs=1 --set partition.clients=4 --set data.drawn.train=8 --set data.drawn.test=2)
+		flags=(--rounds 3 --set train.epochs=1 --set partition.clients=4 --set data.generator.train=8 --set data.generator.test=2)
 		both tiny
 		measure tiny FedHPL fedhpl
 		measure tiny FedPR fedpr
 		;;
 	full)
 		flags=(--rounds 2 --full-size --set options={} --set train.lr=0.002 --set train.epochs=1 --set train.batch=8 --set partition.kind=iid
-			--set partition.clients=2 --set data.classes=base --set data.drawn.train=2 --set data.drawn.test=1)
+			--set partition.clients=2 --set data.classes=base --set data.generator.train=2 --set data.generator.test=1)
 		both full
 		;;
 	esac

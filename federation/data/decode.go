@@ -113,11 +113,11 @@ func trimmed(err error) error {
 	return err
 }
 
-// Sift reads every image once. With corrupt Skip it removes those that cannot be read from the set and adds them to
-// s.Skipped, so that later indices never meet them; with Refuse the first one is an error. A class left without
+// DropUnreadable reads every image once. With corrupt Skip it removes those that cannot be read from the set and adds
+// them to s.Skipped, so that later indices never meet them; with Refuse the first one is an error. A class left without
 // training images is an error either way. progress, which may be nil, is called with the number of images read so far,
 // in order.
-func (s *Set) Sift(ctx context.Context, workers int, corrupt string, decode Decoder, progress func(done,
+func (s *Set) DropUnreadable(ctx context.Context, workers int, corrupt string, decode Decoder, progress func(done,
 	total int)) error {
 	total, done := 0, 0
 	for _, sp := range s.Splits() {

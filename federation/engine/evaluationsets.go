@@ -2,11 +2,12 @@ package engine
 
 import (
 	"context"
+
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 )
 
-// evaluateSets gives the exams after the last round.
+// evaluateSets gives the evaluation sets after the last round.
 func (s *Server) evaluateSets(ctx context.Context, test message.Instruction, rec *record.Record) error {
 	for _, name := range s.EvaluationSets {
 		test.Set = name

@@ -81,7 +81,7 @@ func TestClassifierIsPredict(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := withMethod(m)
 			e.Plan.Rounds = 1
-			// What these share has the size of joint features, or goes into the blocks of a transformer.
+			// What these share has the size of features, or goes into the blocks of a transformer.
 			if slices.Contains([]string{"cocoop", "fedclip", "fedlora", "fedpr", "fedtpg", "ivlp", "maple"}, name) {
 				e.Clients = methodtest.Alike(9, 5, 6, 3)
 			}

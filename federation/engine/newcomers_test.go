@@ -19,7 +19,7 @@ type latecomers struct {
 	from   map[int]int // the round before which a client joins
 	midway bool
 	round  int                        // that is under way
-	got    map[int]map[int]tensor.Map // what the order to train brought along, by round and client
+	got    map[int]map[int]tensor.Map // what the instruction to train brought along, by round and client
 	there  map[int]bool               // who joined midway
 	failed string                     // what a client could not do
 }

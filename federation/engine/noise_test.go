@@ -19,7 +19,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// under is an experiment whose clients add their noise themselves, and an order of its first round.
+// under is an experiment whose clients add their noise themselves, and an instruction of its first round.
 func under(t *testing.T) (*spec.Experiment, message.Instruction) {
 	t.Helper()
 	m, err := methods.Build("promptfl", []string{"dp"}, map[string]any{"tokens": 2, "noise": 1.0, "where": "client",
@@ -58,9 +58,9 @@ func upload(t *testing.T, path string, change func(o *message.Instruction)) (*te
 	return r.Upload.Shared["ctx"], err
 }
 
-// A client that is given an order again, after a restart too, uploads the same bytes: a second draw would halve the
-// noise's variance for who takes the mean. Nobody else has the noise: with another key it is another. What would be a
-// second view of a round, of other parameters or in a round beyond those that epsilon reckons with, is refused.
+// A client that is given an instruction again, after a restart too, uploads the same bytes: a second draw would halve
+// the noise's variance for who takes the mean. Nobody else has the noise: with another key it is another. What would be
+// a second view of a round, of other parameters or in a round beyond those that epsilon reckons with, is refused.
 func TestNoiseOfAClient(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "noise.json")
 	first, err := upload(t, path, nil)

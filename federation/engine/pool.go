@@ -18,19 +18,19 @@ type Pool struct {
 	Clients []*spec.Client
 	Workers int
 	Store   *state.Store
-	// Elsewhere does the clients' turns in place of Worker; nil for Worker.
+	// Executor does the clients' turns in place of Worker; nil for Worker.
 	Executor local.RemoteExecutor
 	// Encode sends every message through its encoded form, as a network would.
 	Encode bool
 	// Done is called after each client's turn, from any goroutine; may be nil.
 	Done func(o message.Instruction, client int)
-	// Lost tells that a client's answer to an order never arrives; nil for never. Tests are not lost.
+	// Lost tells that a client's answer to an instruction never arrives; nil for never. Tests are not lost.
 	Lost func(o message.Instruction, client int) bool
 	// Sent sees every answer as it is encoded, with Encode, from any goroutine; may be nil.
 	Sent func(o message.Instruction, client int, message []byte)
 }
 
-// Run gives an order to the named clients.
+// Run gives an instruction to the named clients.
 func (p *Pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	replies := make([]message.Reply, len(o.Clients))
 	lost := make([]bool, len(o.Clients))

@@ -274,7 +274,7 @@ func TestChangesNothingItWasGiven(t *testing.T) {
 	}
 }
 
-// A client's turn changes neither the order it got nor the state it had.
+// A client's turn changes neither the instruction it got nor the state it had.
 func TestTurnsLeaveOrdersAndStatesAlone(t *testing.T) {
 	e := toy(t)
 	w := local.NewWorker(e, local.Settings{})

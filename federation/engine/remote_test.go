@@ -123,7 +123,7 @@ func server(e *spec.Experiment) *spec.Experiment {
 
 // Clients elsewhere learn what those of this process learn, to the last bit, also when the server goes down before a
 // round is committed and goes on; the server's file has the shared part, each client's own file its part.
-func TestClientsElsewhere(t *testing.T) {
+func TestRemoteClients(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	mustRun(t, toy(t), engine.Settings{Dir: here})
 	e := toy(t)

@@ -42,7 +42,7 @@ type Settings struct {
 	Lost func(round, client int) bool
 	// Remote is the clients of an experiment that has none itself; nil for those of the experiment.
 	Remote message.Remote
-	// Elsewhere does the clients' turns in place of this process; nil for none. What clients remember stays here.
+	// Executor does the clients' turns in place of this process; nil for none. What clients remember stays here.
 	Executor local.RemoteExecutor
 	// OnUpload sees every upload as it is encoded, with Encode, from any goroutine; may be nil.
 	OnUpload func(round, client int, message []byte)

@@ -53,7 +53,7 @@ type Server struct {
 func (s *Server) start(task method.Task) error {
 	s.Global = method.Global{Rounds: s.Plan.Rounds, Clients: s.Plan.Clients, Classes: task.Classes, Seed: s.Plan.Seed,
 		Width: task.Width, Infos: s.Plan.Infos,
-		Drawn: s.Plan.Sampling(), Shared: tensor.Map{}, Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{},
+		Sampling: s.Plan.Sampling(), Shared: tensor.Map{}, Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{},
 		State: tensor.Map{}}
 	for _, p := range s.Method.Params(task) {
 		if p.Owner == method.Shared {
@@ -78,7 +78,7 @@ func (s *Server) sample(round int) []int {
 	return s.Plan.Sample(method.Rand(s.Plan.Seed, "participants", strconv.Itoa(round)))
 }
 
-// round runs one round: surveys, training, merge, test.
+// round runs one round: statistics, training, merge, test.
 func (s *Server) round(ctx context.Context) (record.Record, error) {
 	began := time.Now()
 	g := &s.Global
@@ -93,12 +93,12 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		return record.Record{}, fmt.Errorf("round %d: %w", g.Round, err)
 	}
 	rec := record.Record{Round: g.Round, Clients: s.sample(g.Round), LR: s.Rate(g.Round)}
-	order := message.Instruction{Round: g.Round, Clients: rec.Clients, Total: s.Plan.Clients, Shared: g.Shared,
+	instruction := message.Instruction{Round: g.Round, Clients: rec.Clients, Total: s.Plan.Clients, Shared: g.Shared,
 		Broadcast: g.Broadcast,
 		PerClient: g.PerClient}
 
 	for _, q := range s.statistics {
-		ask := order
+		ask := instruction
 		ask.Kind, ask.Statistic, ask.Clients = message.Compute, q.Name, s.Plan.TrainingClients()
 		down, kept := maps.Clone(g.Broadcast), maps.Clone(g.State)
 		each := map[int]tensor.Map{}
@@ -110,19 +110,19 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 			_, err = s.dropInvalid(g, replies, q.Aggregate)
 		}
 		if err != nil {
-			return rec, fmt.Errorf("round %d, survey %s: %w", g.Round, q.Name, err)
+			return rec, fmt.Errorf("round %d, statistic %s: %w", g.Round, q.Name, err)
 		}
 		if s.Tracer != nil {
 			traceChanged(s.Tracer, fmt.Sprintf("r%d/survey/%s/digest", g.Round, q.Name), g, down, kept, each)
 		}
-		order.Broadcast, order.PerClient = g.Broadcast, g.PerClient
+		instruction.Broadcast, instruction.PerClient = g.Broadcast, g.PerClient
 	}
 
-	order.Kind = message.Train
+	instruction.Kind = message.Train
 	var replies []message.Reply
-	if len(order.Clients) > 0 {
+	if len(instruction.Clients) > 0 {
 		var err error
-		if replies, err = s.send(ctx, order, &rec); err != nil {
+		if replies, err = s.send(ctx, instruction, &rec); err != nil {
 			return rec, err
 		}
 		rec.Clients = message.ClientsOf(replies)
@@ -134,7 +134,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	}
 	g.Notes = map[string]float64{}
 	merged := replies
-	if len(replies) > 0 || len(order.Clients) == 0 { // where all failed there is nothing to merge
+	if len(replies) > 0 || len(instruction.Clients) == 0 { // where all failed there is nothing to merge
 		var err error
 		if merged, err = s.dropInvalid(g, replies, s.Method.Merge); err != nil {
 			return rec, fmt.Errorf("round %d, merge: %w", g.Round, err)
@@ -183,7 +183,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	return rec, nil
 }
 
-// send runs one order and counts its bytes.
+// send runs one instruction and counts its bytes.
 func (s *Server) send(ctx context.Context, o message.Instruction, rec *record.Record) ([]message.Reply, error) {
 	replies, err := s.Cohort.Run(ctx, o)
 	if err != nil {

@@ -116,7 +116,7 @@ func TestEvaluationsAgainstPredict(t *testing.T) {
 	}
 }
 
-// forgetful loses the answer of client 2 to the test of round 0, and of clients 1 and 3 to the exam.
+// forgetful loses the answer of client 2 to the test of round 0, and of clients 1 and 3 to the evaluation set.
 type forgetful struct{ message.Cohort }
 
 func (f forgetful) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
@@ -150,7 +150,8 @@ func TestUnanswered(t *testing.T) {
 		lines = append(lines, u.String())
 	}
 	if want := []string{"no answer to the test of round 1 from client 2: means are over the others",
-		"no answer to exam same of round 2 from clients 1, 3: means are over the others"}; !slices.Equal(lines, want) {
+		"no answer to evaluation set same of round 2 from clients 1, 3: means are over the " +
+			"others"}; !slices.Equal(lines, want) {
 		t.Errorf("the summary says %q", lines)
 	}
 	if x := r.Summary.EvaluationSets["same"]; !slices.Equal(x.Answered, []int{0, 2}) || len(x.PerClient) != 2 {

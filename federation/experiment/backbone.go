@@ -13,7 +13,7 @@ type backbone struct{ *bundle.Bundle }
 func (b backbone) Name() string { return b.Bundle.Name }
 
 func (b backbone) Task() method.Task {
-	t := method.Task{Width: b.Bundle.Text.Width, Dim: b.Bundle.Text.Joint, Patches: b.Patches(), Scale: b.LogitScale,
+	t := method.Task{Width: b.Bundle.Text.Width, Dim: b.Bundle.Text.EmbedDim, Patches: b.Patches(), Scale: b.LogitScale,
 		ImageSize: b.Preprocess.Size}
 	if b.TakesPromptTokens() {
 		t.TextLayers, t.TextUnits = b.Bundle.Text.Layers, b.Bundle.Text.Units()
@@ -55,7 +55,7 @@ func (b backbone) Text(g *graph.Graph, classes []string, prompts []method.Prompt
 	out, err := b.Prompts(g, classes, p)
 	for i, q := range prompts {
 		if err == nil && q.Ctx.OK() && q.Ctx.Rank() == 3 {
-			out[i] = out[i].Reshape(-1, len(classes), b.Bundle.Text.Joint)
+			out[i] = out[i].Reshape(-1, len(classes), b.Bundle.Text.EmbedDim)
 		}
 	}
 	return out, err

@@ -46,7 +46,7 @@ type Built struct {
 	papers    []paper                             // of exams
 	pooled    []int                               // training examples of client 0 where it trains on all
 	mapped    []io.Closer                         // files of the feature cache
-	// Provider is what Settle took, empty before; Fallback is why auto took the CPU.
+	// Provider is what ChooseProvider took, empty before; Fallback is why auto took the CPU.
 	Provider string
 	Fallback error
 }
@@ -192,7 +192,7 @@ func (b *Built) sift(ctx context.Context, s *data.Set, progress Progress) error 
 	if b.Config.Data.Corrupt != data.Skip {
 		return nil
 	}
-	return s.Sift(ctx, b.workers(), data.Skip, preprocess.Decode, func(done, total int) {
+	return s.DropUnreadable(ctx, b.workers(), data.Skip, preprocess.Decode, func(done, total int) {
 		if progress != nil {
 			progress("reading images", done, total)
 		}
@@ -255,17 +255,17 @@ func (b *Built) workers() int {
 	return runtime.NumCPU()
 }
 
-// Settle takes the provider, before any work that needs it. Without it, sessions find one each for themselves.
-func (b *Built) Settle() error {
+// ChooseProvider takes the provider, before any work that needs it. Without it, sessions find one each for themselves.
+func (b *Built) ChooseProvider() error {
 	r := b.Config.Runtime
-	why, err := r.Settle()
+	why, err := r.ChooseProvider()
 	if err == nil {
 		b.Provider, b.Fallback = r.Provider, why
 	}
 	return err
 }
 
-// runtime is the section runtime with the provider that Settle took.
+// runtime is the section runtime with the provider that ChooseProvider took.
 func (b *Built) runtime() Runtime {
 	r := b.Config.Runtime
 	if b.Provider == ort.CPU {

@@ -40,7 +40,7 @@ func TestFooting(t *testing.T) {
 	c := small("promptfl")
 	c.Data.Classes = "base"
 	c.Synthetic = Synthetic{Config: sets.Defaults(), Epochs: 1}
-	c.Synthetic.Drawn = sets.Drawn{Classes: []string{"circle", "square"}, Train: 1, Test: 1, Size: 32}
+	c.Synthetic.Generator = sets.Generator{Classes: []string{"circle", "square"}, Train: 1, Test: 1, Size: 32}
 	c.SecureAggregation.Threshold = 0.6
 	run := open(t, c)
 	if run.Engine.Synthetic == nil || run.Engine.Secure == "" {
@@ -78,8 +78,9 @@ func TestFooting(t *testing.T) {
 // Lists of images that are alike but for the pixels have other digests, wherever they lie.
 func TestContent(t *testing.T) {
 	list := func() []data.Example {
-		s, err := sets.Open(sets.Config{Set: "drawn", Views: 1, Drawn: sets.Drawn{Classes: []string{"circle", "star"},
-			Train: 4, Test: 1, Size: 16}})
+		s, err := sets.Open(sets.Config{Set: "synthetic", Views: 1,
+			Generator: sets.Generator{Classes: []string{"circle", "star"},
+				Train: 4, Test: 1, Size: 16}})
 		if err != nil {
 			t.Fatal(err)
 		}

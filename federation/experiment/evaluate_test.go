@@ -9,13 +9,13 @@ import (
 	"promptfed/federation/engine/record"
 )
 
-// TestValidationData: a quarter of a client's training images, a pool's fifth and drawn validation images are what
+// TestValidationData: a quarter of a client's training images, a pool's fifth and synthetic validation images are what
 // clients are validated on; the images of test data and of validation data differ.
 func TestValidationData(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"val_share": func(c *Config) { c.Data.ValShare = 0.25 },
 		"pooled":    func(c *Config) { c.Data.Split = "pooled" },
-		"drawn":     func(c *Config) { c.Data.Drawn.Val = 2 },
+		"synthetic": func(c *Config) { c.Data.Generator.Val = 2 },
 	} {
 		c := small("promptfl")
 		c.Eval.Select, c.Train.Patience = bestVal, 2
@@ -44,7 +44,7 @@ func TestValidationData(t *testing.T) {
 				t.Errorf("%s: client %d", name, i)
 			}
 		}
-		if want := map[string]int{"val_share": 6, "drawn": 16}[name]; want > 0 && n != want {
+		if want := map[string]int{"val_share": 6, "synthetic": 16}[name]; want > 0 && n != want {
 			t.Errorf("%s: %d validation images, want %d", name, n, want)
 		}
 		// Every image is dealt here, so the sizes that are printed must be those of the clients together.
@@ -62,7 +62,7 @@ func TestValidationData(t *testing.T) {
 		t.Errorf("nobody has validation data: %v", err)
 	}
 	c := small("promptfl")
-	c.Data.Drawn.Val, c.Data.ValShare = 2, 0.2
+	c.Data.Generator.Val, c.Data.ValShare = 2, 0.2
 	refuses(t, c, "data.val_share", "16 validation images already")
 	c.Data.ValShare, c.Eval.Validate = 0, false
 	if r := finish(t, open(t, c)); r.Records[0].Validation != nil {
@@ -147,7 +147,7 @@ func TestEvaluationElsewhere(t *testing.T) {
 // right order is not.
 func TestWrongLabels(t *testing.T) {
 	c := small("promptfl")
-	c.Data.Drawn.Train, c.Data.Drawn.Test, c.Data.Drawn.Difficulty = 3, 6, 0
+	c.Data.Generator.Train, c.Data.Generator.Test, c.Data.Generator.Difficulty = 3, 6, 0
 	c.Train.Rounds = 1
 	if s := finish(t, open(t, c)).Summary; len(s.Warnings) != 0 || len(s.ZeroShot) != 1 ||
 		s.ZeroShot[0].Accuracy <= s.ZeroShot[0].Chance {

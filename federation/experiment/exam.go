@@ -82,7 +82,7 @@ func (b *Built) openExams(ctx context.Context, whole *data.Set, progress Progres
 		if b.Config.Eval.SetsRoot != "" {
 			c.Root = b.Config.Eval.SetsRoot
 		}
-		c.Drawn.Classes = nil
+		c.Generator.Classes = nil
 		s, err := sets.Open(c)
 		if err != nil {
 			return fmt.Errorf("eval.sets: %w", err)

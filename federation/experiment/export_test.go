@@ -22,13 +22,13 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/methods"
 	"promptfed/federation/sets"
-	"promptfed/models/drawn"
+	"promptfed/models/synthetic"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 )
 
-// oneTower are methods that share tensors of the size of the image tower or of joint features.
+// oneTower are methods that share tensors of the size of the image tower or of features.
 var oneTower = []string{"fedclip", "fedpr", "fedtpg", "fedvpt", "pfeddc"}
 
 // trained runs one round of a method on two clients, with two of the bundled backbones where it can, and gives the
@@ -49,9 +49,10 @@ func trainedAs(t *testing.T, method string, change func(*Config), with ...string
 	if method == "fedotp" { // else a score depends on the images that are scored with it
 		c.Options = map[string]any{"stop": "pair"}
 	}
-	c.Data.Drawn = sets.Drawn{Classes: []string{"circle", "square", "star", "house"}, Domains: []string{"cartoon"},
-		Train: 4, Test: 2, Size: 40}
-	c.Synthetic.Set, c.Synthetic.Drawn, c.Synthetic.Epochs = "drawn", c.Data.Drawn, 1
+	c.Data.Generator = sets.Generator{Classes: []string{"circle", "square", "star", "house"},
+		Domains: []string{"cartoon"},
+		Train:   4, Test: 2, Size: 40}
+	c.Synthetic.Set, c.Synthetic.Generator, c.Synthetic.Epochs = "synthetic", c.Data.Generator, 1
 	c.Partition.Clients, c.Train.Rounds, c.Train.LR = 2, 1, 0.05
 	c.Runtime.Cache = filepath.Join(cache, "features")
 	change(&c)
@@ -100,7 +101,8 @@ func pictures(t *testing.T) []data.Example {
 		}
 	}
 	for i, size := range [][2]int{{64, 64}, {201, 147}, {33, 150}, {250, 19}, {13, 9}, {1, 1}} {
-		img, err := drawn.Draw(drawn.Classes()[i], drawn.Domains()[i%3], uint64(i), max(4, size[0], size[1]))
+		img, err := synthetic.Draw(synthetic.Classes()[i], synthetic.Domains()[i%3], uint64(i), max(4, size[0],
+			size[1]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -245,7 +247,7 @@ func TestExportStandsAlone(t *testing.T) {
 func TestExportSaysTheSelectedRound(t *testing.T) {
 	c, dir := trainedAs(t, "promptfl", func(c *Config) {
 		c.Train.Rounds, c.Train.LR, c.Data.ValShare = 4, 5, 0.5
-		c.Data.Drawn.Train, c.Data.Drawn.Test, c.Data.Drawn.Difficulty = 16, 16, 1
+		c.Data.Generator.Train, c.Data.Generator.Test, c.Data.Generator.Difficulty = 16, 16, 1
 		c.Eval.Select, c.Eval.Every = bestVal, 1
 	})
 	path := filepath.Join(dir, "c.onnx")

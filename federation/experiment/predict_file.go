@@ -85,7 +85,7 @@ func classifierClasses(m *onnx.ModelProto) (classes []string, err error) {
 	return classes, nil
 }
 
-func checkPorts(in, out []ort.Port, classes int) error {
+func checkPorts(in, out []ort.ValueInfo, classes int) error {
 	if len(in) != 1 || in[0].Name != ClassifierInput || len(in[0].Shape) != 4 {
 		return fmt.Errorf(foreign, "its one input must be "+ClassifierInput+" of rank 4")
 	}

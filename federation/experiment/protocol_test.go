@@ -18,12 +18,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// small is a quick experiment on drawn images.
+// small is a quick experiment on synthetic images.
 func small(method string) Config {
 	c := Defaults()
 	c.Method = method
-	c.Data.Drawn = sets.Drawn{Classes: []string{"circle", "square", "star", "house"}, Domains: []string{"cartoon",
-		"photo"}, Train: 3, Test: 2, Size: 32}
+	c.Data.Generator = sets.Generator{Classes: []string{"circle", "square", "star", "house"},
+		Domains: []string{"cartoon",
+			"photo"}, Train: 3, Test: 2, Size: 32}
 	c.Partition.Clients, c.Train.Rounds, c.Train.LR, c.Train.Batch = 3, 2, 0.05, 8
 	c.Runtime.Cache = filepath.Join(cache, "features")
 	return c
@@ -101,12 +102,12 @@ func TestCentralised(t *testing.T) {
 func TestOtherSets(t *testing.T) {
 	c := small("promptfl")
 	c.Train.Rounds = 1
-	c.Eval.Sets = []string{"drawn"}
+	c.Eval.Sets = []string{"synthetic"}
 	b := open(t, c)
 	if len(b.Engine.EvaluationSets) != 1 || len(b.Engine.EvaluationSets[0].Classes) <= 4 {
 		t.Fatalf("%d exams, %d classes", len(b.Engine.EvaluationSets), len(b.Engine.EvaluationSets[0].Classes))
 	}
-	g := finish(t, b).Summary.EvaluationSets["drawn"]
+	g := finish(t, b).Summary.EvaluationSets["synthetic"]
 	if want := 2 * 2 * len(b.Engine.EvaluationSets[0].Classes); g.Examples != want || g.Accuracy <= 0 ||
 		g.Accuracy != *g.Global {
 		t.Errorf("%+v of %d images", g, want)
@@ -167,7 +168,7 @@ func TestSpread(t *testing.T) {
 // and the test images of all clients another. The harmonic means are the formulas of BaseToNew, written down once more.
 func TestBaseToNew(t *testing.T) {
 	c := small("promptfl")
-	c.Data.Drawn.Classes = []string{"circle", "square", "star", "house", "fish"}
+	c.Data.Generator.Classes = []string{"circle", "square", "star", "house", "fish"}
 	c.Data.Classes, c.Train.Rounds = "base", 1
 	b := open(t, c)
 	if !slices.Equal(b.Set.Classes, []string{"circle", "square", "star"}) || len(b.Engine.EvaluationSets) != 2 ||

@@ -67,12 +67,13 @@ func TestMisalignedLabels(t *testing.T) {
 	}
 }
 
-// On drawn images, whose names say what they show, misaligned labels are right about as often as labels drawn at random
-// are; everything else of the run is as it was dealt. Shuffled class names are those of the set in another order, which
-// labels do not follow. Both are told in the set's notes and in the summary, and make another experiment of it.
+// On synthetic images, whose names say what they show, misaligned labels are right about as often as labels drawn at
+// random are; everything else of the run is as it was dealt. Shuffled class names are those of the set in another
+// order, which labels do not follow. Both are told in the set's notes and in the summary, and make another experiment
+// of it.
 func TestReproduce(t *testing.T) {
 	c := small("zeroshot")
-	c.Data.Drawn.Train, c.Train.Rounds = 12, 1
+	c.Data.Generator.Train, c.Train.Rounds = 12, 1
 	plain := open(t, c)
 	c.Reproduce.Labels = misaligned
 	wrong := open(t, c)

@@ -73,9 +73,10 @@ func (r Runtime) check() error {
 	return errors.Join(errs...)
 }
 
-// Settle takes the provider (see ort.Settle) and leaves its name in r; why is set when auto could not have CUDA.
-func (r *Runtime) Settle() (why error, err error) {
-	o, why, err := ort.Settle(r.Session(0))
+// ChooseProvider takes the provider (see ort.ChooseProvider) and leaves its name in r; why is set when auto could not
+// have CUDA.
+func (r *Runtime) ChooseProvider() (why error, err error) {
+	o, why, err := ort.ChooseProvider(r.Session(0))
 	if err == nil {
 		r.Provider, r.MemoryLimit = o.Provider, o.MemoryLimit
 	}

@@ -63,6 +63,12 @@ func TestRuntimeReachesSessions(t *testing.T) {
 	}
 }
 
+// sizes are towers that are only asked for their sizes.
+type sizes struct{ bundle.Towers }
+
+func (sizes) Patches() int            { return 196 }
+func (sizes) TakesPromptTokens() bool { return true }
+
 // Worked out by hand for ViT-B's text tower of width 512: each of 12 blocks has matrices [1536,512], [512,512],
 // [2048,512] and [512,2048], which are 12 x 512 x 512 numbers; with the projection [512,512], positions [77,512] and 4
 // bytes for each, 12 x 12,582,912 + 1,048,576 + 157,696. Three copies of it for two backbones stay under 1 GiB, for
@@ -70,13 +76,14 @@ func TestRuntimeReachesSessions(t *testing.T) {
 func TestPrepackStopsWithTheThirdFullSizeBackbone(t *testing.T) {
 	const bytes = 12*12_582_912 + 1_048_576 + 157_696
 	large := func(name string) *bundle.Bundle {
-		return &bundle.Bundle{Name: name, Text: clip.TextB, Vision: clip.VisionArch{Image: 224, Patch: 16}}
+		return &bundle.Bundle{Name: name, Text: clip.TextB, Vision: clip.VisionArch{Image: 224, Patch: 16},
+			Towers: sizes{}}
 	}
 	if got := matrixBytes(large("a")); got != bytes {
 		t.Errorf("%d bytes, want %d", got, bytes)
 	}
 	c := Defaults()
-	c.Data.Drawn.Classes, c.Data.Drawn.Train, c.Data.Drawn.Test = []string{"circle", "square"}, 4, 4
+	c.Data.Generator.Classes, c.Data.Generator.Train, c.Data.Generator.Test = []string{"circle", "square"}, 4, 4
 	b, err := Open(context.Background(), c, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -106,10 +113,10 @@ func TestPrepackStopsWithTheThirdFullSizeBackbone(t *testing.T) {
 func TestAutoTellsWhatItTook(t *testing.T) {
 	c := Defaults()
 	c.Runtime.Provider, c.Runtime.MemoryLimit = ort.Auto, 1<<30
-	c.Data.Drawn.Classes, c.Data.Drawn.Train, c.Data.Drawn.Test = []string{"circle", "square"}, 4, 4
+	c.Data.Generator.Classes, c.Data.Generator.Train, c.Data.Generator.Test = []string{"circle", "square"}, 4, 4
 	b, err := Open(context.Background(), c, nil)
 	if err == nil {
-		err = b.Settle()
+		err = b.ChooseProvider()
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -9,10 +9,10 @@ import (
 func withSynthetic(method string, classes ...string) Config {
 	c := Defaults()
 	c.Method, c.Options = method, map[string]any{"tokens": 2}
-	c.Data.Drawn.Classes, c.Data.Drawn.Train, c.Data.Drawn.Test = []string{"circle", "square"}, 2, 2
+	c.Data.Generator.Classes, c.Data.Generator.Train, c.Data.Generator.Test = []string{"circle", "square"}, 2, 2
 	c.Partition.Kind, c.Partition.Clients = "iid", 2
 	if len(classes) > 0 {
-		c.Synthetic.Set, c.Synthetic.Drawn.Classes, c.Synthetic.Drawn.Train = "drawn", classes, 3
+		c.Synthetic.Set, c.Synthetic.Generator.Classes, c.Synthetic.Generator.Train = "synthetic", classes, 3
 	}
 	return c
 }

@@ -54,7 +54,7 @@ func (x Extractor) Exact(ctx context.Context, b *bundle.Bundle, list []data.Exam
 // compute runs the encoder over the images in order.
 func (x Extractor) compute(ctx context.Context, b *bundle.Bundle, list []data.Example, view int) (*tensor.Tensor,
 	error) {
-	out := &tensor.Tensor{Shape: []int{0, b.Text.Joint}}
+	out := &tensor.Tensor{Shape: []int{0, b.Text.EmbedDim}}
 	err := x.encode(ctx, b, list, view, bundle.ImageOutput, func(t *tensor.Tensor) error {
 		out.Data = append(out.Data, Unit(t).Data...)
 		out.Shape[0] += t.Shape[0]

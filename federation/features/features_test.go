@@ -12,15 +12,17 @@ import (
 	"promptfed/federation/features"
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
-	"promptfed/models/drawn"
+	"promptfed/models/bundle/converted"
+	"promptfed/models/synthetic"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
 func small(t *testing.T) *bundle.Bundle {
 	t.Helper()
-	b, err := bundle.Convert("../../models/bundle/testdata/huggingface", filepath.Join(t.TempDir(), "small"),
-		bundle.Options{})
+	b, err := converted.Convert("../../models/bundle/converted/testdata/huggingface", filepath.Join(t.TempDir(),
+		"small"),
+		converted.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +34,7 @@ func images(t *testing.T, n int) []data.Example {
 	dir := t.TempDir()
 	var paths []string
 	for i := range n {
-		img, err := drawn.Draw(drawn.Classes()[i%5], drawn.Domains()[i%3], uint64(i), 40)
+		img, err := synthetic.Draw(synthetic.Classes()[i%5], synthetic.Domains()[i%3], uint64(i), 40)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +114,7 @@ func TestSameWhateverTheCacheHolds(t *testing.T) {
 	}
 	defer s.Close()
 	for _, i := range []int{0, 31, 32, 36} { // both sides of a batch's end
-		img, err := drawn.Draw(drawn.Classes()[i%5], drawn.Domains()[i%3], uint64(i), 40)
+		img, err := synthetic.Draw(synthetic.Classes()[i%5], synthetic.Domains()[i%3], uint64(i), 40)
 		if err != nil {
 			t.Fatal(err)
 		}

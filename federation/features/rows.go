@@ -82,10 +82,10 @@ func (x Extractor) view(ctx context.Context, b *bundle.Bundle, list []data.Examp
 
 func (x Extractor) write(ctx context.Context, b *bundle.Bundle, list []data.Example, view int, what string,
 	key data.Key) error {
-	shape := []int{len(list), b.Text.Joint}
+	shape := []int{len(list), b.Text.EmbedDim}
 	switch what {
 	case method.PatchesInput:
-		shape = []int{len(list), b.Patches(), b.Text.Joint}
+		shape = []int{len(list), b.Patches(), b.Text.EmbedDim}
 	case method.PixelsInput:
 		shape = []int{len(list), 3, b.Preprocess.Size, b.Preprocess.Size}
 	}

@@ -47,7 +47,7 @@ type Server interface {
 	Merge(g *Global, ups []Upload) error
 }
 
-// Statistic is one round trip to the clients before they train (a survey, in messages and traces): what each computes,
+// Statistic is one round trip to the clients before they train (survey in traces): what each computes,
 // and what the server makes of their answers. Only Name travels; both ends build the same method from the same options.
 type Statistic struct {
 	Name      string
@@ -100,7 +100,7 @@ type Task struct {
 	Clients int     // how many there are
 	Classes int     // C
 	Width   int     // w, of the text tower's tokens
-	Dim     int     // D, of the joint features
+	Dim     int     // D, of the features
 	Patches int     // M, image patches; 0 where the backbone offers none
 	Scale   float64 // exp(logit_scale) of the backbone
 

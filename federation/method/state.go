@@ -35,7 +35,7 @@ type Local struct {
 	Owned               []int64 // classes that the client has examples of to train on, whatever wraps Data
 	Rand                *rand.Rand
 	Noise               Noise    // of differential privacy
-	Drawn               Sampling // who trains in a round, as this client was told with the experiment
+	Sampling            Sampling // who trains in a round, as this client was told with the experiment
 	// the server trains on images of its own before round 0; nothing was asked of clients yet
 	Pretrains bool
 	Traced    bool // somebody records what the steps use and draw
@@ -56,7 +56,7 @@ type Global struct {
 	Clients   int
 	Classes   int
 	Seed      uint64
-	Drawn     Sampling           // who trains in a round
+	Sampling  Sampling           // who trains in a round
 	Width     int                // of prompts
 	Infos     []ClientInfo       // what the server knows of each client; of one that did not join yet nothing
 	Shared    tensor.Map         // the averaged parameters
@@ -82,7 +82,7 @@ type Sampling struct {
 // ClientInfo is what the server knows of one client without asking it.
 type ClientInfo struct {
 	Backbone string // features of different backbones do not compare
-	Dim      int    // D, of its joint features
+	Dim      int    // D, of its features
 	Domain   string // empty where there are none
 }
 

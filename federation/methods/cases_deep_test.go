@@ -107,7 +107,7 @@ var deepCases = []methodtest.Case{
 		Names: averaged(everyone)},
 	{Name: "promptsrc", Options: deepOptions(options{"depth": 1, "vision_depth": 1, "kl": "student-first", "gpa": "none",
 		"image_weight": 0.0,
-		"ensemble": []string{"imagenet-7", "{} texture."}}),
+		"ensemble":     []string{"imagenet-7", "{} texture."}}),
 		Names: methodtest.Names{Shared: []string{"text/prompt", "image/prompt"}, Reads: []string{"pixels"}}},
 	{Name: "promptsrc", Options: deepOptions(options{"depth": 2, "vision_depth": 0, "kl_weight": 0.0}),
 		Names: averaged(methodtest.Names{Shared: []string{"text/prompt", "text/deep"}})},

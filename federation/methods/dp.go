@@ -79,7 +79,7 @@ func (m *DP) Build(inner method.Method) (method.Method, error) {
 		if needs == nil && len(beside) > 0 {
 			needs = fmt.Errorf("a layer inside uploads %s too", strings.Join(beside, ", "))
 		} else if asked := StatisticNames(inner); needs == nil && len(asked) > 0 {
-			needs = fmt.Errorf("clients answer the survey of %s too", strings.Join(asked, ", "))
+			needs = fmt.Errorf("clients compute the statistics of %s too", strings.Join(asked, ", "))
 		}
 		if needs != nil {
 			err = fmt.Errorf("%w; it would leave the clients without clipping and noise", needs)
@@ -107,15 +107,15 @@ func (m DP) distributed() bool { return m.on() && m.Where == "client" }
 const dpClients = "dp/clients"
 
 func (m DP) Start(g *method.Global) error {
-	if m.on() && m.Delta*float64(g.Drawn.Of) >= 1 {
-		return fmt.Errorf("dp: delta is %v with %d clients; it must be below 1/%[2]d", m.Delta, g.Drawn.Of)
+	if m.on() && m.Delta*float64(g.Sampling.Of) >= 1 {
+		return fmt.Errorf("dp: delta is %v with %d clients; it must be below 1/%[2]d", m.Delta, g.Sampling.Of)
 	}
 	if m.distributed() {
-		if g.Drawn.Poisson {
+		if g.Sampling.Poisson {
 			return errors.New("dp: with where: client a round needs a fixed number of clients; set sampling: fixed, " +
 				"or where: server")
 		}
-		g.Broadcast[dpClients] = tensor.Of([]float32{float32(g.Drawn.Size)}, 1)
+		g.Broadcast[dpClients] = tensor.Of([]float32{float32(g.Sampling.Size)}, 1)
 	}
 	if err := m.adapts(g); err != nil {
 		return err
@@ -128,14 +128,14 @@ func (m DP) Finish(l *method.Local, up *method.Upload) error {
 		return err
 	}
 	n := l.Broadcast[dpClients]
-	if n == nil || n.IsInt() || n.Len() != 1 || float64(n.Data[0]) != l.Drawn.Size {
+	if n == nil || n.IsInt() || n.Len() != 1 || float64(n.Data[0]) != l.Sampling.Size {
 		return fmt.Errorf("dp: the server sends another number of clients a round (%s) than the %v that this client "+
 			"was "+
-			"told of; it runs another experiment", dpClients, l.Drawn.Size)
+			"told of; it runs another experiment", dpClients, l.Sampling.Size)
 	}
 	sum := updates{}
 	sum.add(l.Received, up.Shared, m.Clip, 1)
-	std := m.Noise * m.Clip / math.Sqrt(m.share(l.Drawn))
+	std := m.Noise * m.Clip / math.Sqrt(m.share(l.Sampling))
 	r, _, err := m.rand(l.Noise, l.Rand, sum, std)
 	if err != nil {
 		return err
@@ -162,9 +162,9 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 		sum.add(g.Shared, u.Shared, longest, float64(n))
 		arrived += n
 	}
-	if least := m.Least * g.Drawn.Size; m.distributed() && float64(arrived) < least {
+	if least := m.Least * g.Sampling.Size; m.distributed() && float64(arrived) < least {
 		return fmt.Errorf("dp: %d clients uploaded; the noise reckoned with needs %v of %v", arrived, math.Ceil(least),
-			g.Drawn.Size)
+			g.Sampling.Size)
 	}
 	short := m.unclipped(g, ups, clip)
 	std := noise * clip
@@ -178,8 +178,8 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 	sum.noise(r, std)
 	m.adapt(g, short, clip, r)
 	m.note(g, arrived, releases)
-	return m.Method.Merge(g, []method.Upload{{Client: method.Summed, N: max(1, int(g.Drawn.Size)),
-		Shared: sum.from(g.Shared, g.Drawn.Size), Extra: tensor.Map{}}})
+	return m.Method.Merge(g, []method.Upload{{Client: method.Summed, N: max(1, int(g.Sampling.Size)),
+		Shared: sum.from(g.Shared, g.Sampling.Size), Extra: tensor.Map{}}})
 }
 
 // dpReleased names how many clients uploaded to each release so far, of all rounds; below 0 where a round had several.
@@ -215,7 +215,7 @@ func (m DP) note(g *method.Global, arrived, releases int) {
 	g.State[dpReleased] = tensor.Of(list, len(list))
 	sampled, unsampled := privacy.Spent{}, privacy.Spent{}
 	for _, n := range list {
-		r := m.released(g.Drawn, math.Abs(float64(n)))
+		r := m.released(g.Sampling, math.Abs(float64(n)))
 		if n < 0 {
 			r = known(r)
 		}
@@ -229,7 +229,7 @@ func (m DP) note(g *method.Global, arrived, releases int) {
 	if e := sampled.Epsilon(m.Delta); !math.IsInf(e, 1) {
 		g.Notes[name], g.Notes["delta"] = e, m.Delta
 	}
-	if e := unsampled.Epsilon(m.Delta); g.Drawn.Size < float64(g.Drawn.Of) && !math.IsInf(e, 1) {
+	if e := unsampled.Epsilon(m.Delta); g.Sampling.Size < float64(g.Sampling.Of) && !math.IsInf(e, 1) {
 		g.Notes[name+"_unsampled"], g.Notes["delta"] = e, m.Delta
 	}
 }

@@ -20,17 +20,17 @@ import (
 const dpClip = "dp/clip"
 
 // counting is the noise on the count of updates that are not clipped.
-func counting(g *method.Global) float64 { return g.Drawn.Size / 20 }
+func counting(g *method.Global) float64 { return g.Sampling.Size / 20 }
 
 // adapts checks that a round has noise to split, before the first one.
 func (m DP) adapts(g *method.Global) error {
 	if m.Adapt == 0 {
 		return nil
 	}
-	if g.Drawn.Of > 0 && m.Noise >= 2*counting(g) {
+	if g.Sampling.Of > 0 && m.Noise >= 2*counting(g) {
 		return fmt.Errorf("dp: adapt takes its part of the noise from a count of clients; with noise %v a round "+
 			"needs more than %v of them, it has %v",
-			m.Noise, 10*m.Noise, g.Drawn.Size)
+			m.Noise, 10*m.Noise, g.Sampling.Size)
 	}
 	g.State[dpClip] = tensor.Of([]float32{float32(m.Clip)}, 1)
 	return nil
@@ -74,7 +74,7 @@ func (m DP) adapt(g *method.Global, sum, clip float64, r *rand.Rand) {
 	if m.Noise > 0 {
 		sum += counting(g) * r.NormFloat64()
 	}
-	share := sum/g.Drawn.Size + 0.5
+	share := sum/g.Sampling.Size + 0.5
 	next := math.Min(maxWeight, math.Max(1e-9, clip*math.Exp(-m.Adapt*(share-m.Quantile))))
 	g.State[dpClip] = tensor.Of([]float32{float32(next)}, 1)
 	g.Notes["clip"] = clip

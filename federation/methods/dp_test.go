@@ -107,7 +107,7 @@ func TestDPEpsilon(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := &method.Global{Round: c.Rounds - 1, Drawn: method.Sampling{Of: c.N, Size: float64(c.M),
+		g := &method.Global{Round: c.Rounds - 1, Sampling: method.Sampling{Of: c.N, Size: float64(c.M),
 			Poisson: c.Poisson},
 			Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Notes: map[string]float64{},
 			State: tensor.Map{"dp/released": tensor.New(c.Rounds - 1)}}
@@ -138,7 +138,7 @@ func TestDPBoundsAClient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := &method.Global{Drawn: method.Sampling{Of: 2, Size: 2}, Shared: tensor.Map{"ctx": tensor.New(1, 1)},
+		g := &method.Global{Sampling: method.Sampling{Of: 2, Size: 2}, Shared: tensor.Map{"ctx": tensor.New(1, 1)},
 			Notes: map[string]float64{}}
 		ups := []method.Upload{{N: 1, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}, {Client: 1, N: 1 << 40,
 			Shared: tensor.Map{"ctx": tensor.Of([]float32{v}, 1, 1)}}}
@@ -163,7 +163,7 @@ func TestDPRefusesRounds(t *testing.T) {
 		return method.Upload{Client: client, N: n, Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Extra: tensor.Map{}}
 	}
 	state := func(of int, poisson bool) *method.Global {
-		return &method.Global{Drawn: method.Sampling{Of: of, Size: 10, Poisson: poisson},
+		return &method.Global{Sampling: method.Sampling{Of: of, Size: 10, Poisson: poisson},
 			Shared: tensor.Map{"ctx": tensor.New(4, 6)}, Broadcast: tensor.Map{}, Notes: map[string]float64{}}
 	}
 	says := func(err error, words string) {
@@ -194,7 +194,7 @@ func TestDPAdapts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := &method.Global{Drawn: method.Sampling{Of: 4, Size: 4}, Shared: tensor.Map{"ctx": tensor.New(1000, 6)},
+		g := &method.Global{Sampling: method.Sampling{Of: 4, Size: 4}, Shared: tensor.Map{"ctx": tensor.New(1000, 6)},
 			Broadcast: tensor.Map{}, State: tensor.Map{}, Notes: map[string]float64{}}
 		if err := m.Start(g); err != nil {
 			t.Fatal(err)
@@ -226,7 +226,8 @@ func TestDPAdapts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same := &method.Global{Drawn: g.Drawn, Shared: tensor.Map{"ctx": tensor.New(1, 6)}, Notes: map[string]float64{}}
+	same := &method.Global{Sampling: g.Sampling, Shared: tensor.Map{"ctx": tensor.New(1, 6)},
+		Notes: map[string]float64{}}
 	if err := plain.Merge(same, nil); err != nil || same.Notes["epsilon_nominal"] != g.Notes["epsilon_nominal"] {
 		t.Errorf("epsilon %v and %v, %v", same.Notes, g.Notes, err)
 	}
@@ -259,7 +260,7 @@ func TestDPDropOuts(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret := func([]byte) (*rand.Rand, int, error) { return nil, 1, nil }
-	g := &method.Global{Drawn: method.Sampling{Of: 10, Size: 10}, Shared: tensor.Map{"ctx": tensor.New(1, 1)},
+	g := &method.Global{Sampling: method.Sampling{Of: 10, Size: 10}, Shared: tensor.Map{"ctx": tensor.New(1, 1)},
 		State: tensor.Map{}, Noise: secret}
 	up := method.Upload{Client: method.Summed, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}
 	for _, up.N = range []int{10, 8, 6, 9, 7, 10, 6, 6} {
@@ -270,7 +271,7 @@ func TestDPDropOuts(t *testing.T) {
 		g.Round++
 	}
 	d, _ := methods.Private(m)
-	most, _ := d.Promised(g.Drawn, g.Round)
+	most, _ := d.Promised(g.Sampling, g.Round)
 	if e := g.Notes["epsilon"]; !(e > cases[0].Epsilon && e < 1.125*cases[0].Epsilon && most > 1.25*cases[0].Epsilon) {
 		t.Errorf("epsilon %v, the integral says %v; promised was %v", e, cases[0].Epsilon, most)
 	}

@@ -27,7 +27,7 @@ import (
 //   - the paper trains with Adam, lr 5e-5, betas 0.9 and 0.98, eps 1e-6, weight decay 0.2, batches of 32, which are
 //     settings of train, not of the method; the code keeps the average that did best on validation data, this program
 //     the last;
-//   - all clients need backbones of one joint dimension D.
+//   - all clients need backbones of one embedding dimension D.
 type FedCLIP struct {
 	method.Base
 	Objective string  `config:"loss" help:"contrastive or ce"`

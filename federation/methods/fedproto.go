@@ -29,8 +29,8 @@ import (
 //   - prototypes of a client are made with what it ends its training with (eq. 3 in algorithm 1); a class that no
 //     client of a round has keeps its prototype;
 //   - group: features of different encoders do not compare, so that prototypes are averaged among clients of one
-//     backbone; dimension averages all of one joint dimension, as the tables with p = 512 do. Where there is one group,
-//     the server sends its prototypes to all, else each client those of its own;
+//     backbone; dimension averages all of one embedding dimension, as the tables with p = 512 do. Where there is one
+//     group, the server sends its prototypes to all, else each client those of its own;
 //   - test: scores is the base method's; prototypes takes the nearest prototype, the scores being minus the mean
 //     squares of image feature less prototype (the public code's other test).
 //

@@ -39,7 +39,8 @@ import (
 //   - prototypes (section 3.4) are the means of other domains' classes, weighted by examples, and a client without a
 //     domain is one of its own. Each is one more row, of weight n_max (as w_c of a class with one sample), and spread
 //     likewise;
-//   - survey: once asks before round 0, since encoders are frozen; round asks in every round, as section 3.5 does;
+//   - estimate: once estimates the statistics before round 0, since encoders are frozen; round in every round, as
+//     section 3.5 does;
 //   - base methods that read patch features get each of them moved by their image's noise, keeping its length (patches:
 //     noise), or as they are (patches: keep); a prototype's patches are all the prototype. Where the image tower runs
 //     in the step, with prompts, its features get the noise (draw/noise [B,D] in a trace); there are no prototypes
@@ -51,7 +52,7 @@ type GGTPC struct {
 	MinCount    int     `config:"min_count" help:"a client answers nothing about classes with fewer examples"`
 	Share       float64 `config:"share" help:"share of a class's examples that the selected clients must have"`
 	Axes        int     `config:"axes" help:"most axes of a class that the server sends"`
-	Survey      string  `config:"survey" help:"once or round"`
+	Estimate    string  `config:"estimate" help:"when statistics are estimated: once (before round 0) or round (in every round)"`
 	Strength    float64 `config:"strength" help:"factor of the noise; 1 is eq. 6, 0 none"`
 	Renormalise bool    `config:"renormalise" help:"make spread features unit rows again"`
 	Patches     string  `config:"patches" help:"what happens to patch features: noise or keep"`
@@ -63,7 +64,7 @@ var ggtpcDef = Def{Name: "ggtpc", Title: "GGTPC", New: newGGTPC,
 	Paper: "Luo et al., Geometric Prior-Guided Federated Prompt Calibration, arXiv 2512.07208"}
 
 func newGGTPC() Layer {
-	return &GGTPC{Stats: "packed", Rank: 128, MinCount: 3, Share: 0.8, Axes: 128, Survey: "once", Strength: 1,
+	return &GGTPC{Stats: "packed", Rank: 128, MinCount: 3, Share: 0.8, Axes: 128, Estimate: "once", Strength: 1,
 		Renormalise: true,
 		Patches:     "noise", Sampling: "sample"}
 }
@@ -73,7 +74,7 @@ func (m *GGTPC) Build(inner method.Method) (method.Method, error) {
 	err := Join(OneOf("stats", m.Stats, "packed", "lowrank"), Within("rank", m.Rank, 1, maxHidden),
 		Within("min_count", m.MinCount, 1, maxSteps), Within("share", m.Share, 0, 1), Within("axes", m.Axes, 1,
 			maxHidden),
-		OneOf("survey", m.Survey, "once", "round"), Within("strength", m.Strength, 0, maxWeight),
+		OneOf("estimate", m.Estimate, "once", "round"), Within("strength", m.Strength, 0, maxWeight),
 		OneOf("patches", m.Patches, "noise", "keep"), OneOf("sampling", m.Sampling, "class", "sample", "none"))
 	if len(paramNames(inner)) == 0 {
 		err = Join(err, errors.New("it calibrates what is trained on, but the base method learns nothing; remove it"))
@@ -118,7 +119,7 @@ func (m GGTPC) Loss(s *method.Scope, logits graph.Node) graph.Node {
 
 func (m GGTPC) Statistics(round int) []method.Statistic {
 	rest := m.Method.Statistics(round)
-	if len(m.needs()) == 0 || m.Survey == "once" && round > 0 {
+	if len(m.needs()) == 0 || m.Estimate == "once" && round > 0 {
 		return rest
 	}
 	own := method.Statistic{Name: "ggtpc", Compute: m.compute, Answer: m.answer, Aggregate: m.aggregate}
@@ -146,7 +147,7 @@ func (m GGTPC) Begin(l *method.Local) error {
 	for _, name := range m.needs() {
 		t := l.Broadcast[name]
 		switch {
-		case t != nil && m.Survey == "once":
+		case t != nil && m.Estimate == "once":
 			l.State[name] = t
 		case t == nil:
 			t = l.State[name]
@@ -165,7 +166,7 @@ func (m GGTPC) Begin(l *method.Local) error {
 
 // Merge sends nobody again what all clients, or one of them, have kept.
 func (m GGTPC) Merge(g *method.Global, ups []method.Upload) error {
-	if err := m.Method.Merge(g, ups); err != nil || m.Survey == "round" {
+	if err := m.Method.Merge(g, ups); err != nil || m.Estimate == "round" {
 		return err
 	}
 	for _, name := range m.needs() {

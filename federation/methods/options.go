@@ -88,6 +88,9 @@ func decode(stack []Def, layers []Layer, options map[string]any) error {
 		case 1:
 			own[takers[0]][key] = options[key]
 		case 0:
+			if now := renamedOptions[key]; now != "" {
+				return fmt.Errorf("options.%s is now called options.%s", key, now)
+			}
 			var known []string
 			for _, e := range stack {
 				known = append(known, e.Name+": "+list(keys(e)))
@@ -112,6 +115,9 @@ func decode(stack []Def, layers []Layer, options map[string]any) error {
 	}
 	return nil
 }
+
+// renamedOptions are options that were called otherwise before.
+var renamedOptions = map[string]string{"survey": "estimate"}
 
 // readable refuses a key that would break a one-line message.
 func readable(key string) error {

@@ -67,7 +67,7 @@ func (m Robust) enough(uploads int) error {
 
 // Start finds a round that is too small before the first one.
 func (m Robust) Start(g *method.Global) error {
-	if err := m.enough(int(g.Drawn.Size)); err != nil {
+	if err := m.enough(int(g.Sampling.Size)); err != nil {
 		return fmt.Errorf("%w: raise participation or lower attackers", err)
 	}
 	return m.Method.Start(g)

@@ -46,7 +46,7 @@ var refused = map[string]string{
 	"fedtpg+appr":          "and 13 more",
 	"fedclip+fedproto":     "of: text needs a base method that moves text features",
 	"fedpha+feddyn+fedopt": "keep one of the two", "fedpha+fedopt+feddyn": "keep one of the two",
-	"fedpha+ggtpc+dp": "the survey of ggtpc", "fedpha+fedproto+dp": "every client's prototypes",
+	"fedpha+ggtpc+dp": "the statistics of ggtpc", "fedpha+fedproto+dp": "every client's prototypes",
 	"fedappr+dp": "appr needs every client's prompt",
 	"fedhpl+dp":  "shares nothing", "powder+dp": "weighting: examples", "fedpha+dp+robust": "dp must be the last",
 	"fedpha+robust+dp":       "robust must be the last",

@@ -28,7 +28,7 @@ type Case struct {
 	Zero map[string]any
 	// NoDerivative tells that the stated gradient is not the derivative of the loss, by intention.
 	NoDerivative bool
-	// Alike tells that the method can only be averaged over backbones of one joint dimension.
+	// Alike tells that the method can only be averaged over backbones of one embedding dimension.
 	Alike bool
 	// Noised tells that what a client uploads is not what its last step left, by intention.
 	Noised bool

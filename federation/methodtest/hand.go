@@ -15,7 +15,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Hand is two rounds small enough to do with a pencil. There are two classes, prompts of width 1, and joint features of
+// Hand is two rounds small enough to do with a pencil. There are two classes, prompts of width 1, and features of
 // dimension 2: a prompt whose tokens sum up to p has the class features (1,p) and (1,-p) before normalisation, and the
 // logit scale is 1. An image's one patch is the image, and so are its first two colours: a prompt of the image tower
 // whose tokens sum up to p makes the features of an image (x,y) (x,y+p). Client 0 has one example, (0.6,0.8) of class

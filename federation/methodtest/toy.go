@@ -202,7 +202,7 @@ var Classes = []string{"ant", "bee", "cat", "dog"}
 // Width of the toy's prompts.
 const Width = 6
 
-// Clients returns toy clients with the given numbers of training examples, on two backbones in turn whose joint
+// Clients returns toy clients with the given numbers of training examples, on two backbones in turn whose embedding
 // dimensions differ. Client k's rows have the salts 100+k and, to test, 200+k.
 func Clients(sizes ...int) []*spec.Client {
 	return clients([]*Toy{{ID: "toy-a", Width: Width, Dim: 5, Layers: 3}, {ID: "toy-b", Width: Width, Dim: 7, Salt: 7}},

@@ -27,7 +27,7 @@ func newBatches(cfg Config, tok *tokenizer.Tokenizer) (*batches, error) {
 	var shares []float64
 	for i, s := range cfg.Sources {
 		var with sampler = drawer{s, prep}
-		if !s.drawn() {
+		if !s.synthetic() {
 			l, err := openLister(s, prep)
 			if err != nil {
 				return nil, fmt.Errorf("sources[%d]: %w", i, err)

@@ -47,13 +47,13 @@ func TestCareless(t *testing.T) {
 }
 
 // By hand: of captions up to 8 tokens, positions 0 to 5 count as reached; the rest become the mean of 2, 3, 4 and 5.
-func TestSettle(t *testing.T) {
+func TestUnreachedPositions(t *testing.T) {
 	p := tensor.New(10, 2)
 	for i := range p.Data {
 		p.Data[i] = float32(i * i)
 	}
 	first := append([]float32{}, p.Data[:12]...)
-	settle(tensor.Map{"positional_embedding": p}, 8)
+	meanOfUnreached(tensor.Map{"positional_embedding": p}, 8)
 	for i, v := range first {
 		if p.Data[i] != v {
 			t.Errorf("element %d of a reached position changed", i)

@@ -7,23 +7,23 @@ import (
 
 	"promptfed/federation/sets"
 	"promptfed/models/clip"
-	"promptfed/models/drawn"
+	"promptfed/models/synthetic"
 	"promptfed/runtime/optim"
 )
 
 // Config says what to train, on what, and how. The tags are the keys of a configuration file.
 type Config struct {
-	Name   string `config:"name" help:"of the backbone"`
-	Seed   uint64 `config:"seed" help:"of weights and batches; two backbones of one seed start from the same text tower"`
-	Out    string `config:"out" help:"folder for the checkpoint; created"`
-	Start  string `config:"start" help:"folder of a finished backbone to start from; empty: from scratch"`
-	Take   string `config:"take" help:"what to start from: text (the text tower without its projection) or all"`
-	Joint  int    `config:"joint" help:"size of the space that images and texts share"`
-	Text   Tower  `config:"text" help:"text tower"`
-	Image  Tower  `config:"image" help:"image tower; of a ResNet, only the width counts, which is 32 times the channels of its stem"`
-	Stages []int  `config:"stages" help:"makes the image tower a ResNet: blocks of its four stages"`
-	Patch  int    `config:"patch" help:"side of a patch in pixels"`
-	Size   int    `config:"size" help:"side of the image in pixels"`
+	Name     string `config:"name" help:"of the backbone"`
+	Seed     uint64 `config:"seed" help:"of weights and batches; two backbones of one seed start from the same text tower"`
+	Out      string `config:"out" help:"folder for the checkpoint; created"`
+	Start    string `config:"start" help:"folder of a finished backbone to start from; empty: from scratch"`
+	Take     string `config:"take" help:"what to start from: text (the text tower without its projection) or all"`
+	EmbedDim int    `config:"embed_dim" help:"size of the space that images and texts share"`
+	Text     Tower  `config:"text" help:"text tower"`
+	Image    Tower  `config:"image" help:"image tower; of a ResNet, only the width counts, which is 32 times the channels of its stem"`
+	Stages   []int  `config:"stages" help:"makes the image tower a ResNet: blocks of its four stages"`
+	Patch    int    `config:"patch" help:"side of a patch in pixels"`
+	Size     int    `config:"size" help:"side of the image in pixels"`
 
 	Vocabulary string `config:"vocabulary" help:"file with byte-pair merges; empty: those of the bundled backbones"`
 	Merges     int    `config:"merges" help:"how many of them to use"`
@@ -57,12 +57,12 @@ type Careless struct {
 // Source gives a share of every batch.
 type Source struct {
 	Share      float64             `config:"share" help:"of the batch; shares are scaled to add up to 1"`
-	Data       sets.Config         `config:"data" help:"the set; of set drawn, images are drawn on the fly"`
+	Data       sets.Config         `config:"data" help:"the set; of set synthetic, images are drawn on the fly"`
 	Keep       int                 `config:"keep" help:"of every 8 training images of a class in a domain, the first so many; 0 and 8: all"`
 	Mirror     bool                `config:"mirror" help:"mirror half of the images"`
 	Shift      int                 `config:"shift" help:"largest random shift in pixels"`
-	Captions   map[string][]string `config:"captions" help:"templates by domain, 'any' for the rest; {} is the class, {a} the class with its article; a drawn source without 'any' uses its own captions"`
-	Difficulty [2]float64          `config:"difficulty" help:"of drawn images: from, to"`
+	Captions   map[string][]string `config:"captions" help:"templates by domain, 'any' for the rest; {} is the class, {a} the class with its article; a synthetic source without 'any' uses its own captions"`
+	Difficulty [2]float64          `config:"difficulty" help:"of synthetic images: from, to"`
 }
 
 // Training is AdamW with a linear warm-up and a cosine down to 0; gains, biases and single vectors are not decayed.
@@ -80,7 +80,7 @@ type Training struct {
 // Defaults is the configuration that a file changes.
 func Defaults() Config {
 	return Config{
-		Seed: 1, Joint: 64, Size: 64, Patch: 16,
+		Seed: 1, EmbedDim: 64, Size: 64, Patch: 16,
 		Text: Tower{96, 3, 3}, Image: Tower{128, 4, 4},
 		Merges: 1000, Caption: 16,
 		Train:   Training{Steps: 1000, Batch: 128, LR: 1e-3, Decay: 0.1, Beta2: 0.98, Warmup: 100, ClipNorm: 1},
@@ -93,17 +93,17 @@ const contextLength = 77
 
 func (c Config) text() clip.TextArch {
 	return clip.TextArch{Width: c.Text.Width, Layers: c.Text.Layers, Heads: c.Text.Heads, Context: contextLength,
-		Joint: c.Joint}
+		EmbedDim: c.EmbedDim}
 }
 
 func (c Config) image() clip.VisionArch {
 	if len(c.Stages) > 0 {
 		return clip.VisionArch{Width: c.Image.Width, Heads: c.Image.Width / 64, Stages: c.Stages, Patch: 32,
-			Image: c.Size, Joint: c.Joint}
+			Image: c.Size, EmbedDim: c.EmbedDim}
 	}
 	return clip.VisionArch{Width: c.Image.Width, Layers: c.Image.Layers, Heads: c.Image.Heads, Patch: c.Patch,
-		Image: c.Size,
-		Joint: c.Joint}
+		Image:    c.Size,
+		EmbedDim: c.EmbedDim}
 }
 
 // Validate checks everything that needs no disk.
@@ -167,17 +167,17 @@ func (s Source) validate() error {
 	if s.Shift < 0 || s.Shift > maxShift {
 		return fmt.Errorf("shift %d must lie in 0 to %d", s.Shift, maxShift)
 	}
-	if s.drawn() {
+	if s.synthetic() {
 		if d := s.Difficulty; !(d[0] >= 0 && d[0] <= d[1] && d[1] <= 1) {
 			return fmt.Errorf("difficulty %v: from 0 to 1, the smaller number first", d)
 		}
 		if list, ok := s.Captions["any"]; len(s.Captions) > 1 || len(s.Captions) == 1 && !ok ||
 			slices.ContainsFunc(list, lacksClass) {
-			return fmt.Errorf("captions: a drawn source takes templates under 'any' alone, each with {} or {a}")
+			return fmt.Errorf("captions: a synthetic source takes templates under 'any' alone, each with {} or {a}")
 		}
 		for _, class := range s.classes() {
 			for _, domain := range s.domains() {
-				if _, err := drawn.New(class, domain, 0, drawn.Default()); err != nil {
+				if _, err := synthetic.New(class, domain, 0, synthetic.Default()); err != nil {
 					return err
 				}
 			}

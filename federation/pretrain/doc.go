@@ -1,4 +1,4 @@
-// Package pretrain trains a tiny CLIP from scratch on captioned images: those that models/drawn draws, and labelled
+// Package pretrain trains a tiny CLIP from scratch on captioned images: those that models/synthetic draws, and labelled
 // sets whose captions come from templates. It runs on the engine that tunes prompts, with the weights as the inputs of
 // the gradient. It lies on this floor because models must not import ONNX Runtime.
 //

@@ -61,10 +61,10 @@ func (e *evaluator) sources(ctx context.Context) ([]Accuracy, error) {
 	seen := map[string]bool{}
 	for i, s := range e.cfg.Sources {
 		key := s.Data.Set + s.Data.Root
-		if s.drawn() { // all sources of drawn images are parts of one set
-			key = "drawn"
+		if s.synthetic() { // all sources of synthetic images are parts of one set
+			key = "synthetic"
 			s.Data = sets.Defaults()
-			s.Data.Drawn.Train = 1
+			s.Data.Generator.Train = 1
 		}
 		if seen[key] {
 			continue

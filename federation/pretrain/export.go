@@ -68,7 +68,7 @@ func describe(cfg Config, weights tensor.Map) any {
 	}
 	return map[string]any{
 		"model_cfg": map[string]any{
-			"embed_dim":  cfg.Joint,
+			"embed_dim":  cfg.EmbedDim,
 			"quick_gelu": true,
 			"vision_cfg": vision,
 			"text_cfg": map[string]any{"context_length": contextLength, "vocab_size": weights[tokenTable].Shape[0],

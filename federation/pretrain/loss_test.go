@@ -42,13 +42,13 @@ func scattered(name string, base, size float64, shape ...int) *tensor.Tensor {
 // The expected losses, gradients and moments are PyTorch's in float64, from tools/golden/pretrain.py, on the same
 // weights and inputs.
 func TestStepEqualsPyTorch(t *testing.T) {
-	checkStep(t, "step.safetensors", clip.VisionArch{Width: 12, Layers: 2, Heads: 3, Patch: 4, Image: 8, Joint: 6})
+	checkStep(t, "step.safetensors", clip.VisionArch{Width: 12, Layers: 2, Heads: 3, Patch: 4, Image: 8, EmbedDim: 6})
 	checkStep(t, "step-resnet.safetensors", clip.VisionArch{Width: 64, Heads: 1, Stages: []int{1, 1, 2, 1}, Patch: 32,
-		Image: 64, Joint: 6})
+		Image: 64, EmbedDim: 6})
 }
 
 func checkStep(t *testing.T, file string, image clip.VisionArch) {
-	text := clip.TextArch{Width: 8, Layers: 2, Heads: 2, Context: 77, Joint: 6}
+	text := clip.TextArch{Width: 8, Layers: 2, Heads: 2, Context: 77, EmbedDim: 6}
 	visual := formula
 	if image.ResNet() {
 		visual = scattered
@@ -111,7 +111,8 @@ func checkStep(t *testing.T, file string, image clip.VisionArch) {
 
 // By hand: a tenth of the way from 0 to 5 and from 1 to 3.
 func TestFollow(t *testing.T) {
-	m := freshMoments(clip.VisionArch{Width: 64, Heads: 1, Stages: []int{1, 1, 1, 1}, Patch: 32, Image: 32, Joint: 1})
+	m := freshMoments(clip.VisionArch{Width: 64, Heads: 1, Stages: []int{1, 1, 1, 1}, Patch: 32, Image: 32,
+		EmbedDim: 1})
 	batch := m.Clone()
 	batch["visual.bn1.running_mean"].Data[0], batch["visual.bn1.running_var"].Data[0] = 5, 3
 	follow(m, batch)

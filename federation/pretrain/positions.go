@@ -2,10 +2,10 @@ package pretrain
 
 import "promptfed/runtime/tensor"
 
-// settle gives the text positions that no caption reached, which are still as random as at first, the mean of the last
-// four that captions commonly reach. Prompts of sixteen and more tokens push class names there. Captions rarely fill
-// the last quarter of their longest length, so that counts as out of reach too.
-func settle(weights tensor.Map, longest int) {
+// meanOfUnreached gives the text positions that no caption reached, which are still as random as at first, the mean of
+// the last four that captions commonly reach. Prompts of sixteen and more tokens push class names there. Captions
+// rarely fill the last quarter of their longest length, so that counts as out of reach too.
+func meanOfUnreached(weights tensor.Map, longest int) {
 	p := weights["positional_embedding"]
 	width := p.Shape[1]
 	reach := longest - longest/4

@@ -9,8 +9,8 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/sets"
-	"promptfed/models/drawn"
 	"promptfed/models/preprocess"
+	"promptfed/models/synthetic"
 )
 
 // keepOf is the period of Source.Keep: of ten images of a class, a set without a test split of its own holds eight for
@@ -29,20 +29,20 @@ type sampler interface {
 	sample(rng *rand.Rand, w writer) (pair, error)
 }
 
-func (s Source) drawn() bool { return s.Data.Set == "drawn" || s.Data.Set == "" }
+func (s Source) synthetic() bool { return s.Data.Set == "synthetic" || s.Data.Set == "" }
 
 func (s Source) classes() []string {
-	if c := s.Data.Drawn.Classes; len(c) > 0 {
+	if c := s.Data.Generator.Classes; len(c) > 0 {
 		return c
 	}
-	return slices.Concat(drawn.Classes(), drawn.Textures())
+	return slices.Concat(synthetic.Classes(), synthetic.Textures())
 }
 
 func (s Source) domains() []string {
-	if d := s.Data.Drawn.Domains; len(d) > 0 {
+	if d := s.Data.Generator.Domains; len(d) > 0 {
 		return d
 	}
-	return drawn.Domains()
+	return synthetic.Domains()
 }
 
 // drawer draws images on the fly.
@@ -55,8 +55,8 @@ func (d drawer) sample(rng *rand.Rand, w writer) (pair, error) {
 	classes, domains := d.classes(), d.domains()
 	u := rng.Float64()
 	level := d.Difficulty[0] + float64((d.Difficulty[1]-d.Difficulty[0])*u*u)
-	s, err := drawn.New(classes[rng.IntN(len(classes))], domains[rng.IntN(len(domains))], rng.Uint64(),
-		drawn.Level(level))
+	s, err := synthetic.New(classes[rng.IntN(len(classes))], domains[rng.IntN(len(domains))], rng.Uint64(),
+		synthetic.Level(level))
 	if err != nil {
 		return pair{}, err
 	}

@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"promptfed/federation/sets"
-	"promptfed/models/drawn"
 	"promptfed/models/preprocess"
+	"promptfed/models/synthetic"
 )
 
 // Counts worked out by hand: of 10 by 0.5, 0.25, 0.25 the whole parts are 5, 2, 2, and the first of the equal
@@ -137,10 +137,10 @@ func TestKeep(t *testing.T) {
 
 func small(t *testing.T, out string) Config {
 	c := Defaults()
-	c.Name, c.Out, c.Size, c.Patch, c.Joint, c.Checkpoint = "small", out, 16, 8, 8, 2
+	c.Name, c.Out, c.Size, c.Patch, c.EmbedDim, c.Checkpoint = "small", out, 16, 8, 8, 2
 	c.Text, c.Image = Tower{16, 1, 1}, Tower{16, 1, 1}
 	c.Train = Training{Steps: 4, Batch: 12, LR: 1e-3, Decay: 0.1, Beta2: 0.98, Warmup: 1, ClipNorm: 1}
-	c.Sources = []Source{{Share: 2, Difficulty: [2]float64{0, 0.5}, Data: sets.Config{Set: "drawn"}},
+	c.Sources = []Source{{Share: 2, Difficulty: [2]float64{0, 0.5}, Data: sets.Config{Set: "synthetic"}},
 		{Share: 1, Shift: 1, Mirror: true, Data: sets.Config{Set: "folder", Root: folder(t, 10)},
 			Captions: map[string][]string{"photo": {"a photo of {a}", "{a}"}}}}
 	return c
@@ -184,9 +184,9 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// The short way to a drawn image's pixels gives those of the preprocessing.
+// The short way to a synthetic image's pixels gives those of the preprocessing.
 func TestNormalised(t *testing.T) {
-	s, err := drawn.New("cat", "photo", 1, drawn.Default())
+	s, err := synthetic.New("cat", "photo", 1, synthetic.Default())
 	if err != nil {
 		t.Fatal(err)
 	}

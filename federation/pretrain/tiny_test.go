@@ -33,8 +33,8 @@ func bundled(t *testing.T, name string) *evaluator {
 	}
 	var f struct {
 		Model struct {
-			Joint  int `json:"embed_dim"`
-			Vision struct {
+			EmbedDim int `json:"embed_dim"`
+			Vision   struct {
 				Size   int `json:"image_size"`
 				Layers any `json:"layers"` // a number, or a ResNet's stages
 				Width  int `json:"width"`
@@ -52,7 +52,7 @@ func bundled(t *testing.T, name string) *evaluator {
 		t.Fatal(err)
 	}
 	cfg, v, x := Defaults(), f.Model.Vision, f.Model.Text
-	cfg.Joint, cfg.Size, cfg.Patch = f.Model.Joint, v.Size, v.Patch
+	cfg.EmbedDim, cfg.Size, cfg.Patch = f.Model.EmbedDim, v.Size, v.Patch
 	switch n := v.Layers.(type) {
 	case float64:
 		cfg.Image = Tower{Width: v.Width, Layers: int(n), Heads: v.Width / v.Head}
@@ -76,25 +76,25 @@ func bundled(t *testing.T, name string) *evaluator {
 }
 
 // levels are accuracies that the embedded weights must reach, 3 to 6 points below what was measured: 0.310, 0.371,
-// 0.528 with patches of 8 and 0.226, 0.286, 0.411 with patches of 16. Chance is 1/42 on the drawn objects, 1/7 on PACS,
-// 1/10 on the digits.
+// 0.528 with patches of 8 and 0.226, 0.286, 0.411 with patches of 16. Chance is 1/42 on the synthetic objects, 1/7 on
+// PACS, 1/10 on the digits.
 var levels = map[string]map[string]float64{
-	"tiny-rn101":   {"drawn": 0.38, "pacs": 0.36, "digits": 0.58},
-	"tiny-rn50":    {"drawn": 0.38, "pacs": 0.39, "digits": 0.58},
-	"tiny-vit-b16": {"drawn": 0.27, "pacs": 0.32, "digits": 0.47},
-	"tiny-vit-b32": {"drawn": 0.19, "pacs": 0.24, "digits": 0.36},
+	"tiny-rn101":   {"synthetic": 0.38, "pacs": 0.36, "digits": 0.58},
+	"tiny-rn50":    {"synthetic": 0.38, "pacs": 0.39, "digits": 0.58},
+	"tiny-vit-b16": {"synthetic": 0.27, "pacs": 0.32, "digits": 0.47},
+	"tiny-vit-b32": {"synthetic": 0.19, "pacs": 0.24, "digits": 0.36},
 }
 
 // The prompt "a photo of a CLASS." classifies images that no backbone has seen well above chance: freshly drawn ones,
 // and where they are there the held-out images of PACS and the digits.
 func TestBundled(t *testing.T) {
 	fresh := sets.Defaults()
-	fresh.Seed, fresh.Drawn.Train, fresh.Drawn.Test = 987654321, 1, 3
+	fresh.Seed, fresh.Generator.Train, fresh.Generator.Test = 987654321, 1, 3
 	for _, name := range tiny.Names() {
 		e := bundled(t, name)
 		for set, want := range levels[name] {
 			cfg := fresh
-			if cfg.Set = set; set != "drawn" {
+			if cfg.Set = set; set != "synthetic" {
 				if cfg.Root = shared(t, set); cfg.Root == "" {
 					continue
 				}

@@ -62,7 +62,7 @@ func Run(ctx context.Context, cfg Config, progress func(Progress)) (Result, erro
 		return Result{}, fmt.Errorf("pretrain: step %d: %w", t.step+1, err)
 	}
 	maps.Copy(t.weights, t.moments)
-	settle(t.weights, cfg.Caption)
+	meanOfUnreached(t.weights, cfg.Caption)
 	if err := Export(cfg, t.weights); err != nil {
 		return Result{}, fmt.Errorf("pretrain: %w", err)
 	}

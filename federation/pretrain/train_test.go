@@ -33,7 +33,7 @@ func TestResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	if steps != 4 || len(res.Accuracy) != 7 {
-		t.Errorf("%d steps and %d accuracies, want 4 and 7 (six drawn domains and the folder's)", steps,
+		t.Errorf("%d steps and %d accuracies, want 4 and 7 (six synthetic domains and the folder's)", steps,
 			len(res.Accuracy))
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -109,7 +109,7 @@ func TestStart(t *testing.T) {
 		}
 	}
 	second := small(t, t.TempDir())
-	second.Start, second.Joint = first.Out, 4
+	second.Start, second.EmbedDim = first.Out, 4
 	got, err := newTrainer(second)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestStart(t *testing.T) {
 	}
 	second.Take = takeAll
 	if _, err := newTrainer(second); err == nil || !strings.Contains(err.Error(), "text_projection") {
-		t.Errorf("another joint dimension gives %v", err)
+		t.Errorf("another embedding dimension gives %v", err)
 	}
 	second.Take, second.Text.Layers = takeText, 2
 	if _, err := newTrainer(second); err == nil || !strings.Contains(err.Error(), "same architecture") {
@@ -137,8 +137,8 @@ func TestLearns(t *testing.T) {
 	cfg.Checkpoint, cfg.Train.LR = 0, 3e-3
 	cfg.Train.Steps, cfg.Train.Warmup = 60, 5
 	cfg.Sources = cfg.Sources[:1]
-	cfg.Sources[0].Data.Drawn.Classes = []string{"stripes", "dots"}
-	cfg.Sources[0].Data.Drawn.Domains = []string{"cartoon"}
+	cfg.Sources[0].Data.Generator.Classes = []string{"stripes", "dots"}
+	cfg.Sources[0].Data.Generator.Domains = []string{"cartoon"}
 	first := 0.0
 	r, err := Run(context.Background(), cfg, func(p Progress) {
 		if p.Step == 1 {
@@ -164,7 +164,7 @@ func TestRefusals(t *testing.T) {
 			c.Sources[1].Captions = map[string][]string{"any": {"a photo"}}
 		},
 		"no templates":          func(c *Config) { c.Sources[1].Captions = map[string][]string{"sketch": {"{a}"}} },
-		"no class \"dragon\"":   func(c *Config) { c.Sources[0].Data.Drawn.Classes = []string{"dragon"} },
+		"no class \"dragon\"":   func(c *Config) { c.Sources[0].Data.Generator.Classes = []string{"dragon"} },
 		"take: \"half\"":        func(c *Config) { c.Take = "half" },
 		"careless.share":        func(c *Config) { c.Careless.Share = 2 },
 		"by_class":              func(c *Config) { c.Train.ByClass = -1 },

@@ -4,10 +4,10 @@ import "promptfed/federation/sets/source"
 
 // What callers need of the packages that read sets.
 type (
-	Config  = source.Config
-	Drawn   = source.Drawn
-	Kind    = source.Kind
-	Missing = source.Missing
+	Config    = source.Config
+	Generator = source.Generator
+	Kind      = source.Kind
+	Missing   = source.Missing
 )
 
 // Defaults is the configuration that a file or a flag changes.

@@ -15,7 +15,7 @@ import (
 )
 
 // kinds is the one table of sets.
-var kinds = slices.Concat([]Kind{drawnKind, folder.Kind, list.Kind, parquet.Kind}, coop.Kinds, domains.Kinds,
+var kinds = slices.Concat([]Kind{syntheticKind, folder.Kind, list.Kind, parquet.Kind}, coop.Kinds, domains.Kinds,
 	cifar.Kinds, coop.TinyKinds)
 
 // Kinds is the table of sets, for listing.

@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/transporttest"
 	"promptfed/runtime/safetensors"
 )
 
@@ -32,7 +33,7 @@ func TestNeed(t *testing.T) {
 // Of three clients one uploads NaN in every round; with a quorum of 0.8 the run goes on with the two others, and learns
 // what they would have learned without it. With a quorum of 1 it ends with that client's reason.
 func TestOneBadOfThree(t *testing.T) {
-	e := fedpha.toy(t)
+	e := transporttest.FedPHA.Experiment(t)
 	e.Clients = e.Clients[:3]
 	e.Plan.Participation, e.Plan.Rounds = 1, 2
 	r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(_,
@@ -44,7 +45,7 @@ func TestOneBadOfThree(t *testing.T) {
 	}
 	bad := func(s *site) {
 		s.set.Deadline = 0 // nobody is waited for
-		s.part = func(client int, p transport.Local) transport.Part {
+		s.part = func(client int, p transport.LocalExecutor) transport.Executor {
 			if client == 1 {
 				return hostile{p, message.Train,
 					func(r *message.Reply) { r.Upload.Shared["global"].Data[0] = float32(math.NaN()) }}
@@ -57,7 +58,8 @@ func TestOneBadOfThree(t *testing.T) {
 	s.set.Quorum = 0.8
 	s.run()
 	got, _, err := safetensors.ReadFile(filepath.Join(s.dir, record.PromptsFile))
-	if err != nil || bytesOf(t, got.Under("shared")) != bytesOf(t, r.Prompts.Under("shared")) {
+	if err != nil || transporttest.BytesOf(t, got.Under("shared")) != transporttest.BytesOf(t,
+		r.Prompts.Under("shared")) {
 		t.Errorf("%v: the others learned something else", err)
 	}
 	s = newSite(t, e)
@@ -81,11 +83,13 @@ func TestTheOnlyClientFails(t *testing.T) {
 		func(r *message.Reply) { clear(r.Upload.Extra) },
 	} {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			e := stack{"promptfl", []string{"scaffold"}, nil}.toy(t)
+			e := transporttest.Method("promptfl", []string{"scaffold"}, nil).Experiment(t)
 			e.Plan.Participation, e.Plan.Rounds = 0.25, 4
 			s := newSite(t, e)
 			s.set.Quorum = 0.8
-			s.part = func(client int, p transport.Local) transport.Part { return hostile{p, message.Train, spoil} }
+			s.part = func(client int, p transport.LocalExecutor) transport.Executor {
+				return hostile{p, message.Train, spoil}
+			}
 			s.run()
 			records, err := record.Records(s.dir)
 			if err != nil || len(records) != 4 {

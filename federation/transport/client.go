@@ -2,235 +2,158 @@ package transport
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/subjects"
 )
 
-// Dial connects to a NATS server; it waits for one that is not there yet, but not where it is refused.
-func Dial(ctx context.Context, url, name string, log *slog.Logger, options ...nats.Option) (*nats.Conn, error) {
-	options = append([]nats.Option{nats.Name(name), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
-		nats.ReconnectWait(500 * time.Millisecond), nats.Timeout(5 * time.Second),
-		nats.ReconnectBufSize(-1), nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("NATS", "error", err) }),
-		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
-			if err != nil {
-				log.Warn("the connection is lost; trying again", "error", err)
-			}
-		}),
-		nats.ReconnectHandler(func(*nats.Conn) { log.Info("connected again") })}, options...)
-	for said := false; ; {
-		nc, err := nats.Connect(url, options...)
-		if err == nil {
-			return nc, nil
-		}
-		if !waitable(err) {
-			return nil, fmt.Errorf("cannot connect to %s: %w", url, err)
-		}
-		if !said {
-			log.Info("waiting for the NATS server", "url", url, "error", err)
-			said = true
-		}
-		if err := sleep(ctx, time.Second); err != nil {
-			return nil, err
+// clientRole is that of a client of the experiment: what it remembers is in its folder.
+type clientRole struct {
+	*exchange.Invitation
+	executor Executor
+	store    *stateStore
+	// rounds that the experiment has; 0 where that is not known
+	rounds int
+	log    *slog.Logger
+	last   *exchange.PreparedReply // that it gave; the same order may come again
+}
+
+func (c *clientRole) Joined(v protocol.JoinReply) error {
+	c.log.Info("joined", "client", c.Client)
+	_, err := c.store.get(v.Accepted)
+	// A server that goes on may not have read its checkpoint yet, and then names no upload; each of its orders is held
+	// against what this client knows all the same (mine).
+	if err == nil && c.store.Safe != "" && v.Accepted+v.Safe != "" {
+		if err = c.store.checkServer(v.Accepted, v.Safe); err != nil {
+			err = fmt.Errorf("the server's answer: %w; if that is right, take another --state", err)
 		}
 	}
+	return err
 }
 
-// waitable tells whether a connection may succeed later; one that ends in the middle of its beginning is that of a
-// server that died, or is a proxy's whose server is away.
-func waitable(err error) bool {
-	var network interface{ Timeout() bool }
-	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF) ||
-		errors.As(err, &network)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+func (c *clientRole) Accepts(o protocol.Order) error {
+	if o.Client != c.Client || o.Total != c.Clients {
+		return fmt.Errorf("it is for client %d of %d", o.Client, o.Total)
 	}
-}
-
-// Invitation is what a client is told about a run before it joins.
-type Invitation struct {
-	Run     string // identity
-	Clients int
-	Config  []byte
-	Classes []string // of the experiment; none before the first client told them
-	// InsecureDP has the noise of differential privacy come from the run's seed.
-	InsecureDP bool
-	limit      int
-	largest    int
-	subjects
-	client   int // number of the client, or of the job of a worker
-	who      Identity
-	server   verifier // whose orders these are
-	question question // that was asked for it
-	key      []byte   // likewise
-}
-
-// Server says in words whose orders a client follows: the holder of a certificate, or of a key that is remembered.
-func (i *Invitation) Server() string {
-	if i.who.roots != nil {
-		return fmt.Sprintf("the holder of the certificate %q", ServerName)
+	if o.Round >= c.rounds && c.rounds > 0 && o.Kind != protocol.EndKind {
+		return fmt.Errorf("round %d of %d", o.Round+1, c.rounds)
 	}
-	return fmt.Sprintf("the holder of key %.16s, which nobody vouches for", sum(i.key))
+	return c.store.checkServer(o.Accepted, o.Safe)
 }
 
-// Ask waits for the server of a run and asks it for the invitation of a client, which has the identity who.
-func Ask(ctx context.Context, nc *nats.Conn, run string, client int, who Identity, log *slog.Logger) (*Invitation,
+func (c *clientRole) Execute(ctx context.Context, a *exchange.Client, j *exchange.ActiveOrder) (*exchange.PreparedReply,
 	error) {
-	if err := CheckName(run); err != nil {
-		return nil, err
+	if c.last != nil && c.last.ID == j.ID {
+		return c.last, nil
 	}
-	if client < 0 || client > maxClient {
-		return nil, fmt.Errorf("client %d; they are numbered from 0", client)
+	s, err := c.store.get(j.Accepted)
+	if err == nil {
+		err = c.store.prune(j.Order)
 	}
-	inv, err := invite(ctx, nc, names{run}.client(client), question{}, who, log)
 	if err != nil {
 		return nil, err
 	}
-	if inv.client = client; client >= inv.Clients {
+	out, err := c.compute(ctx, a, j, s)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if errors.Is(err, exchange.ErrGone) {
+		c.log.Debug("the order is gone", "round", j.Round, "kind", j.Kind)
+		return nil, nil
+	}
+	if err != nil {
+		c.log.Error("the order could not be done", "round", j.Round, "kind", j.Kind, "error", err)
+	}
+	ans, err := exchange.PrepareReply(j, out, out.Tensors(), err)
+	if err == nil {
+		c.last = ans
+	}
+	return ans, err
+}
+
+// compute is the client's part.
+func (c *clientRole) compute(ctx context.Context, a *exchange.Client, j *exchange.ActiveOrder,
+	s message.ClientState) (message.Reply, error) {
+	body, err := a.Tensors(ctx, j, c.store.pieces)
+	if err != nil {
+		return message.Reply{}, err
+	}
+	m, err := j.Order.Content.Tensors(body)
+	if err != nil {
+		return message.Reply{}, err
+	}
+	o, err := j.Order.Instruction().With(m)
+	if err != nil {
+		return message.Reply{}, err
+	}
+	if j.Kind == protocol.EndKind {
+		if err := c.executor.Finish(o, s); err != nil {
+			return message.Reply{}, err
+		}
+		return message.Reply{}, c.store.finish()
+	}
+	r, next, err := c.executor.Execute(ctx, o, s)
+	if err == nil && next != nil {
+		err = c.store.put(j.Round, j.ID, *next)
+	}
+	return r, err
+}
+
+// Ask waits for the server of a run and asks it for the invitation of a client, which has the identity who.
+func Ask(ctx context.Context, nc *nats.Conn, run string, client int, who certs.Identity,
+	log *slog.Logger) (*exchange.Invitation,
+	error) {
+	if err := subjects.CheckName(run); err != nil {
+		return nil, err
+	}
+	if client < 0 || client > subjects.MaxClient {
+		return nil, fmt.Errorf("client %d; they are numbered from 0", client)
+	}
+	inv, err := exchange.Invite(ctx, nc, subjects.Names(run).Client(client), protocol.HelloRequest{}, who, log)
+	if err != nil {
+		return nil, err
+	}
+	if inv.Client = client; client >= inv.Clients {
 		return nil, errors.New("the server's invitation makes no sense")
 	}
 	return inv, nil
 }
 
-// invite asks for the invitation of whoever has an address.
-func invite(ctx context.Context, nc *nats.Conn, at subjects, q question, who Identity, log *slog.Logger) (*Invitation,
-	error) {
-	q.Nonce = NewID()
-	b, err := json.Marshal(q)
+// Executor is what a client does with its orders.
+type Executor interface {
+	// Execute does what an order asks, as local.Worker.Answer.
+	Execute(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply, *message.ClientState,
+		error)
+	// Finish gets the last shared parameters and what the client remembers in the end.
+	Finish(o message.Instruction, s message.ClientState) error
+}
+
+// NewClient makes the transport of a client that remembers in the folder dir.
+func NewClient(nc *nats.Conn, inv *exchange.Invitation, request protocol.JoinRequest, dir string, do Executor,
+	log *slog.Logger) (*exchange.Client, error) {
+	server := inv.Key
+	if inv.Who.Certified() { // the certificate says whose key it is, also when that is a new one
+		server = nil
+	}
+	v, err := openStateStore(dir, inv.Run, inv.Client, server)
 	if err != nil {
 		return nil, err
 	}
-	for {
-		m, err := request(ctx, nc, at.verb(helloVerb), b, 2*time.Second, log)
-		if err != nil {
-			return nil, err
-		}
-		inv, err := invited(m, q, who)
-		if err == nil {
-			inv.subjects, inv.who, inv.question = at, who, q
-			return inv, nil
-		}
-		if !errors.Is(err, errOther) {
-			return nil, err
-		}
-		log.Warn("an answer is dropped", "reason", err)
-	}
-}
-
-// errOther tells of an answer to another question.
-var errOther = errors.New("the answer is not one to this question")
-
-// invited reads the server's answer to a question.
-func invited(b []byte, q question, who Identity) (*Invitation, error) {
-	f, err := split(helloMessage, b)
-	if err != nil {
-		return nil, fmt.Errorf("the server's invitation: %w", err)
-	}
-	var h hello
-	if err := json.Unmarshal(f.header, &h); err != nil {
-		return nil, fmt.Errorf("the server's invitation: %w", err)
-	}
-	if h.Version != Version {
-		return nil, fmt.Errorf("the server speaks version %d of the messages, this program %d; use the same release "+
-			"on both sides", h.Version, Version)
-	}
-	server, err := who.known(h.Proof, ServerName, nil)
-	if err == nil && !server.verify(digest(helloMessage, f.header), f.signature) {
-		err = errForged
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the server's invitation: %w", err)
-	}
-	if h.Nonce != q.Nonce {
-		return nil, errOther
-	}
-	if h.Refused != "" {
-		return nil, fmt.Errorf("%w: %s", errRefused, plain(h.Refused))
-	}
-	if !hash.MatchString(h.Run) || h.Limit < 1 || h.Largest < 1 {
-		return nil, errors.New("the server's invitation makes no sense")
-	}
-	return &Invitation{Run: h.Run, Clients: h.Clients, Config: h.Config, Classes: h.Classes,
-		InsecureDP: h.InsecureDP, limit: h.Limit,
-		largest: h.Largest, server: server, key: h.Proof.Key}, nil
-}
-
-// request asks until somebody is there to answer; wait is the time that one answer may take.
-func request(ctx context.Context, nc *nats.Conn, subject string, body []byte, wait time.Duration,
-	log *slog.Logger) ([]byte, error) {
-	for said := false; ; {
-		one, cancel := context.WithTimeout(ctx, wait)
-		m, err := nc.RequestWithContext(one, subject, body)
-		cancel()
-		if err == nil {
-			return m.Data, nil
-		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if errors.Is(err, nats.ErrConnectionClosed) {
-			return nil, closed(nc)
-		}
-		if last := nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
-			return nil, fmt.Errorf("the NATS server does not let this connection be that client: %w", last)
-		}
-		if !said {
-			log.Info("waiting for promptfed on the other side", "subject", subject, "error", err)
-			said = true
-		}
-		if err := sleep(ctx, 500*time.Millisecond); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// closed tells why a connection is closed.
-func closed(nc *nats.Conn) error {
-	if err := nc.LastError(); err != nil {
-		return fmt.Errorf("%w: %w", nats.ErrConnectionClosed, err)
-	}
-	return nats.ErrConnectionClosed
-}
-
-// AskStatus asks the server of a run how it goes. The connection must have StatusInbox for its answers.
-func AskStatus(ctx context.Context, nc *nats.Conn, run string) (*Status, error) {
-	if err := CheckName(run); err != nil {
-		return nil, err
-	}
-	m, err := nc.RequestWithContext(ctx, names{run}.status(), nil)
-	if errors.Is(err, nats.ErrNoResponders) {
-		return nil, fmt.Errorf("no server runs %q there", run)
-	}
+	who, err := inv.Who.WithKey(dir)
 	if err != nil {
 		return nil, err
 	}
-	return readStatus(m.Data)
-}
-
-// readStatus reads a status, whose texts go to a terminal.
-func readStatus(b []byte) (*Status, error) {
-	var s Status
-	if err := json.Unmarshal(b, &s); err != nil {
-		return nil, fmt.Errorf("the server's status: %w", err)
+	r := &clientRole{Invitation: inv, executor: do, store: v, log: log}
+	if p, ok := do.(interface{ Rounds() int }); ok {
+		r.rounds = p.Rounds()
 	}
-	for _, text := range []*string{&s.Name, &s.Run, &s.Kind, &s.Exam, &s.Survey} {
-		*text = plain(*text)
-	}
-	for i := range s.Clients {
-		c := &s.Clients[i]
-		c.Doing, c.Backbone, c.Domain = plain(c.Doing), plain(c.Backbone), plain(c.Domain)
-	}
-	return &s, nil
+	return exchange.NewClient(nc, inv, who, subjects.NewID(), &request, r, log)
 }

@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -11,13 +10,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
 	"promptfed/federation/engine/message"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/protocol"
 )
 
-var _ message.Remote = (*Hub)(nil)
+var _ message.Remote = (*Server)(nil)
 
 // collection is an order on its way and what came back.
 type collection struct {
@@ -29,7 +29,7 @@ type collection struct {
 	again  map[int]bool          // clients that are to be given the order
 
 	once   sync.Once
-	common content // what all clients get
+	common protocol.Content // what all clients get
 	err    error
 }
 
@@ -40,20 +40,20 @@ func (c *collection) waits(client int) bool {
 }
 
 // Participants are the clients as they joined.
-func (h *Hub) Participants() []message.Participant {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	out := make([]message.Participant, len(h.known))
-	for i, k := range h.known {
-		out[i] = k.Member
+func (h *Server) Participants() []message.Participant {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	out := make([]message.Participant, len(h.clients))
+	for i, k := range h.clients {
+		out[i] = k.Participant
 	}
 	return out
 }
 
 // Accept makes what clients uploaded in this round count. They learn it with their next order.
-func (h *Hub) Accept(_ int, clients []int) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (h *Server) Accept(_ int, clients []int) error {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
 	for _, k := range clients {
 		if id, ok := h.trained[k]; ok {
 			h.accepted[k] = id
@@ -63,8 +63,8 @@ func (h *Hub) Accept(_ int, clients []int) error {
 	return nil
 }
 
-// saved is what a checkpoint holds of a hub.
-type saved struct {
+// checkpoint is what a checkpoint of the run holds of a Server.
+type checkpoint struct {
 	Run      string         `json:"run"`
 	Accepted map[int]string `json:"accepted"`
 	Seq      int64          `json:"seq"` // of the newest order
@@ -72,25 +72,25 @@ type saved struct {
 }
 
 // Save gives what counts of each client.
-func (h *Hub) Save() ([]byte, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (h *Server) Save() ([]byte, error) {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
 	h.safe = maps.Clone(h.accepted)
-	return json.Marshal(saved{h.set.ID, h.safe, h.seq, h.norms})
+	return json.Marshal(checkpoint{h.set.ID, h.safe, h.Seq, h.norms})
 }
 
 // Load takes over what Save gave.
-func (h *Hub) Load(b []byte) error {
-	var s saved
+func (h *Server) Load(b []byte) error {
+	var s checkpoint
 	if err := json.Unmarshal(b, &s); err != nil {
 		return fmt.Errorf("the checkpoint was not written by promptfed serve: %w", err)
 	}
 	if s.Run != h.set.ID {
 		return fmt.Errorf("the checkpoint is of run %.40q, this is %q", s.Run, h.set.ID)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.accepted, h.safe, h.seq, h.norms = maps.Clone(s.Accepted), maps.Clone(s.Accepted), s.Seq, s.Norms
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	h.accepted, h.safe, h.Seq, h.norms = maps.Clone(s.Accepted), maps.Clone(s.Accepted), s.Seq, s.Norms
 	if h.accepted == nil {
 		h.accepted, h.safe = map[int]string{}, map[int]string{}
 	}
@@ -115,51 +115,52 @@ func Need(quorum float64, clients int) int {
 //
 // Where all that were asked failed there are no replies, and no error. Replies that go beyond what all of them together
 // make likely are refused after that; see limits.
-func (h *Hub) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+func (h *Server) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	replies, err := h.collect(ctx, o, h.set.Quorum, 0)
 	if err != nil {
 		return nil, err
 	}
-	return h.limit(o, replies)
+	return h.applyLimits(o, replies)
 }
 
 // collect is Run; tries, unless 0, bounds how often the order is given.
-func (h *Hub) collect(ctx context.Context, o message.Instruction, quorum float64, tries int) ([]message.Reply, error) {
+func (h *Server) collect(ctx context.Context, o message.Instruction, quorum float64, tries int) ([]message.Reply,
+	error) {
 	c := &collection{order: o, given: map[int]string{}, got: map[int]message.Reply{}, failed: map[int]string{},
 		again: map[int]bool{}, wake: make(chan struct{}, 1)}
-	h.mu.Lock()
+	h.Mu.Lock()
 	for _, k := range o.Clients {
-		if why := h.known[k].lapsed; why != "" {
+		if why := h.clients[k].Lapsed; why != "" {
 			c.failed[k] = why
 		}
 	}
-	h.now = c
-	h.mu.Unlock()
+	h.current = c
+	h.Mu.Unlock()
 	defer func() {
-		h.mu.Lock()
+		h.Mu.Lock()
 		h.release()
-		h.mu.Unlock()
-		h.spool.clear()
+		h.Mu.Unlock()
+		h.Outbox.Clear()
 	}()
 	for try := 1; ; try++ {
 		late, err := h.attempt(ctx, c, quorum)
 		if err != nil {
 			return nil, err
 		}
-		h.mu.Lock()
+		h.Mu.Lock()
 		n, need := len(c.got), h.need(c, quorum)
-		h.mu.Unlock()
+		h.Mu.Unlock()
 		if !late || n >= need || try == tries {
 			return h.replied(c), nil
 		}
-		h.count.repeats.Add(1)
+		h.Counters.Repeats.Add(1)
 		h.set.Log.Warn("below the quorum; the order is given again", "round", o.Round, "kind", o.Kind, "answered", n,
 			"needed", need, "try", try+1)
 	}
 }
 
 // need is how many must answer of those that did not fail; a quorum of 0 is for an order that nobody must answer.
-func (h *Hub) need(c *collection, quorum float64) int {
+func (h *Server) need(c *collection, quorum float64) int {
 	if quorum == 0 {
 		return 0
 	}
@@ -167,17 +168,17 @@ func (h *Hub) need(c *collection, quorum float64) int {
 }
 
 // attempt gives the order to all that have not answered and waits; late tells that the deadline is over.
-func (h *Hub) attempt(ctx context.Context, c *collection, quorum float64) (late bool, err error) {
-	h.mu.Lock()
+func (h *Server) attempt(ctx context.Context, c *collection, quorum float64) (late bool, err error) {
+	h.Mu.Lock()
 	for _, k := range c.order.Clients {
 		if _, ok := c.got[k]; !ok && c.failed[k] == "" {
 			c.again[k] = true
 		}
 	}
-	h.mu.Unlock()
+	h.Mu.Unlock()
 	var over <-chan time.Time
 	limit := h.set.Deadline
-	if c.order.Kind == endKind && (limit == 0 || limit > time.Minute) {
+	if c.order.Kind == protocol.EndKind && (limit == 0 || limit > time.Minute) {
 		limit = time.Minute
 	}
 	if limit > 0 {
@@ -186,7 +187,7 @@ func (h *Hub) attempt(ctx context.Context, c *collection, quorum float64) (late 
 		over = t.C
 	}
 	for {
-		if err := h.give(ctx, c); err != nil {
+		if err := h.sendAll(ctx, c); err != nil {
 			return false, err
 		}
 		if done, err := h.done(c, quorum); done || err != nil {
@@ -203,9 +204,9 @@ func (h *Hub) attempt(ctx context.Context, c *collection, quorum float64) (late 
 }
 
 // done tells whether nobody is left to wait for; an error means that all must answer and one failed.
-func (h *Hub) done(c *collection, quorum float64) (bool, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (h *Server) done(c *collection, quorum float64) (bool, error) {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
 	if quorum == 1 && len(c.failed) > 0 {
 		k := slices.Min(slices.Collect(maps.Keys(c.failed)))
 		return false, fmt.Errorf("round %d: %d of %d clients have no answer, and with --quorum 1 all must: client "+
@@ -214,38 +215,38 @@ func (h *Hub) done(c *collection, quorum float64) (bool, error) {
 	}
 	for _, k := range c.order.Clients {
 		_, answered := c.got[k]
-		if m := h.known[k]; !answered && c.failed[k] == "" && m.Member.Joined && !m.left {
+		if m := h.clients[k]; !answered && c.failed[k] == "" && m.Participant.Joined && !m.Left {
 			return false, nil
 		}
 	}
 	return len(c.got) >= h.need(c, quorum) && len(c.again) == 0, nil
 }
 
-// give sends the order to all who are to be given it and have joined.
-func (h *Hub) give(ctx context.Context, c *collection) error {
-	h.mu.Lock()
+// sendAll sends the order to all who are to be given it and have joined.
+func (h *Server) sendAll(ctx context.Context, c *collection) error {
+	h.Mu.Lock()
 	var to []int
 	for _, k := range slices.Sorted(maps.Keys(c.again)) {
-		if h.known[k].Member.Joined {
+		if h.clients[k].Participant.Joined {
 			to = append(to, k)
 		}
 	}
 	clear(c.again)
-	h.mu.Unlock()
+	h.Mu.Unlock()
 	var eg errgroup.Group
 	eg.SetLimit(8)
 	for _, k := range to {
 		eg.Go(func() error {
 			err := h.send(c, k)
-			if err == nil || ctx.Err() != nil || !natsAway(err) {
+			if err == nil || ctx.Err() != nil || !exchange.IsUnavailable(err) {
 				return err
 			}
 			h.set.Log.Warn("an order could not be sent; trying again", "client", k, "error", err)
 			time.AfterFunc(time.Second, func() {
-				h.mu.Lock()
+				h.Mu.Lock()
 				c.again[k] = true
-				h.mu.Unlock()
-				poke(c.wake)
+				h.Mu.Unlock()
+				exchange.Notify(c.wake)
 			})
 			return nil
 		})
@@ -253,53 +254,35 @@ func (h *Hub) give(ctx context.Context, c *collection) error {
 	return eg.Wait()
 }
 
-// natsAway tells whether an error is one of a NATS server that is away, and may come back.
-func natsAway(err error) bool {
-	for _, e := range []error{nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionReconnecting,
-		nats.ErrReconnectBufExceeded, nats.ErrDisconnected, context.DeadlineExceeded} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
-}
-
-// moved hears that a client leaves, or that it is back.
-func (h *Hub) moved(d *desk, back bool) { h.wake(d.number, back) }
+// PresenceChanged hears that a client leaves, or that it is back.
+func (h *Server) PresenceChanged(d *exchange.Session, back bool) { h.wake(d.Number, back) }
 
 // wake makes the collection that is under way look again, and gives a client its order that came, or came anew.
-func (h *Hub) wake(client int, came bool) {
-	h.mu.Lock()
-	c := h.now
+func (h *Server) wake(client int, came bool) {
+	h.Mu.Lock()
+	c := h.current
 	if c != nil && slices.Contains(c.order.Clients, client) && (c.given[client] == "" || came && c.waits(client)) {
 		c.again[client] = true
 	}
-	h.mu.Unlock()
+	h.Mu.Unlock()
 	if c != nil {
-		poke(c.wake)
+		exchange.Notify(c.wake)
 	}
-	poke(h.joined)
+	exchange.Notify(h.joined)
 }
 
-func poke(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// release makes no client have an order. host.mu must be held.
-func (h *Hub) release() {
-	h.now = nil
-	for _, d := range h.desks {
-		d.end(d.now)
+// release makes no client have an order. Host.Mu must be held.
+func (h *Server) release() {
+	h.current = nil
+	for _, d := range h.sessions {
+		d.End(d.Pending)
 	}
 }
 
 // replied closes a collection.
-func (h *Hub) replied(c *collection) []message.Reply {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (h *Server) replied(c *collection) []message.Reply {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
 	h.release()
 	var out []message.Reply
 	for _, k := range slices.Sorted(maps.Keys(c.got)) {

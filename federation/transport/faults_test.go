@@ -16,12 +16,14 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/subjects"
+	"promptfed/federation/transport/transporttest"
 )
 
 // Tensors above the message limit travel in pieces, and change nothing.
 func TestPieces(t *testing.T) {
-	want, _ := simulated(t, fedpha.toy(t), false)
-	s := newSite(t, fedpha.toy(t))
+	want, _ := simulated(t, transporttest.FedPHA.Experiment(t), false)
+	s := newSite(t, transporttest.FedPHA.Experiment(t))
 	s.run(func(set *transport.Settings, _ *engine.Settings) { set.Limit = 100 })
 	if !t.Failed() && s.learned() != want {
 		t.Error("other bytes than in one process")
@@ -33,13 +35,13 @@ func TestPieces(t *testing.T) {
 
 // mortal is a hub whose server dies right after it told the engine that uploads count, before the checkpoint says so.
 type mortal struct {
-	*transport.Hub
+	*transport.Server
 	at    int
 	lives *atomic.Int32
 }
 
 func (m mortal) Accept(round int, clients []int) error {
-	if err := m.Hub.Accept(round, clients); err != nil {
+	if err := m.Server.Accept(round, clients); err != nil {
 		return err
 	}
 	return m.dies(round)
@@ -55,10 +57,12 @@ func (m mortal) dies(round int) error {
 // late dies after clients were tested with what counts, still before the checkpoint.
 type late struct{ mortal }
 
-func (m late) Accept(round int, clients []int) error { return m.Hub.Accept(round, clients) }
+func (m late) Accept(round int, clients []int) error {
+	return m.Server.Accept(round, clients)
+}
 
 func (m late) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
-	r, err := m.Hub.Run(ctx, o)
+	r, err := m.Server.Run(ctx, o)
 	if err == nil && o.Kind == message.Test {
 		err = m.dies(o.Round)
 	}
@@ -68,19 +72,19 @@ func (m late) Run(ctx context.Context, o message.Instruction) ([]message.Reply, 
 // A server that dies between accepting uploads and its checkpoint, with its NATS server, goes on: clients go back with
 // it to what the checkpoint counts.
 func TestServerDies(t *testing.T) {
-	scaffold := stack{"promptfl", []string{"scaffold"}, nil}
-	want, _ := simulated(t, scaffold.toy(t), false)
+	scaffold := transporttest.Method("promptfl", []string{"scaffold"}, nil)
+	want, _ := simulated(t, scaffold.Experiment(t), false)
 	for name, around := range map[string]func(m mortal) message.Remote{
 		"after accepting": func(m mortal) message.Remote { return m },
 		"after testing":   func(m mortal) message.Remote { return late{m} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSite(t, scaffold.toy(t))
+			s := newSite(t, scaffold.Experiment(t))
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			var lives atomic.Int32
 			lives.Store(1)
-			s.remote = func(h *transport.Hub) message.Remote { return around(mortal{h, 1, &lives}) }
+			s.remote = func(h *transport.Server) message.Remote { return around(mortal{h, 1, &lives}) }
 			left := s.joinAll(ctx, cancel, 4)
 			if err := s.serve(ctx, false); err == nil || !strings.Contains(err.Error(), "dies") {
 				t.Fatal(err)
@@ -101,13 +105,13 @@ func TestServerDies(t *testing.T) {
 // A client that joins after the first round has what a client has that was away in it.
 func TestLateJoiner(t *testing.T) {
 	away := func(round, client int) bool { return round == 0 && client == 3 }
-	e := fedpha.toy(t)
+	e := transporttest.FedPHA.Experiment(t)
 	e.Plan.Participation = 1
 	r, err := engine.Run(context.Background(), e, engine.Settings{Lost: away})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e = fedpha.toy(t)
+	e = transporttest.FedPHA.Experiment(t)
 	e.Plan.Participation = 1
 	s := newSite(t, e)
 	s.wait, s.set.Quorum = 3, 0.7
@@ -124,7 +128,7 @@ func TestLateJoiner(t *testing.T) {
 				t.Error("client 3 trained before it joined")
 			}
 			go func() { last <- s.join(ctx, 3) }()
-			eventually(t, "joining", func() bool { return s.hub.Load().Participants()[3].Joined })
+			transporttest.Eventually(t, "joining", func() bool { return s.hub.Load().Participants()[3].Joined })
 		}
 	})
 	if err != nil {
@@ -134,7 +138,7 @@ func TestLateJoiner(t *testing.T) {
 	if err := <-last; err != nil {
 		t.Fatal(err)
 	}
-	if s.learned() != bytesOf(t, r.Prompts) {
+	if s.learned() != transporttest.BytesOf(t, r.Prompts) {
 		t.Error("other bytes than in one process")
 	}
 }
@@ -142,10 +146,11 @@ func TestLateJoiner(t *testing.T) {
 // Methods that send a client what belongs to its backbone have it for one that joins later, too: it trains in every
 // round from then on, and no client's answer is refused.
 func TestLateJoinerOfAnotherBackbone(t *testing.T) {
-	for _, m := range []stack{{"coop", []string{"fedproto"}, map[string]any{"tokens": 2}},
-		{"promptfl", []string{"ggtpc"}, map[string]any{"tokens": 2, "min_count": 1}}} {
-		t.Run(m.with[0], func(t *testing.T) {
-			e := m.toy(t)
+	for _, m := range []transporttest.Stack{
+		transporttest.Method("coop", []string{"fedproto"}, map[string]any{"tokens": 2}),
+		transporttest.Method("promptfl", []string{"ggtpc"}, map[string]any{"tokens": 2, "min_count": 1})} {
+		t.Run(m.With[0], func(t *testing.T) {
+			e := m.Experiment(t)
 			e.Clients, e.Plan.Participation = methodtest.Clients(9, 5, 6, 3), 1
 			s := newSite(t, e)
 			s.wait, s.set.Quorum = 3, 0.7
@@ -160,7 +165,8 @@ func TestLateJoinerOfAnotherBackbone(t *testing.T) {
 					}
 					if r.Round == 0 {
 						go func() { last <- s.join(ctx, 3) }()
-						eventually(t, "joining", func() bool { return s.hub.Load().Participants()[3].Joined })
+						transporttest.Eventually(t, "joining",
+							func() bool { return s.hub.Load().Participants()[3].Joined })
 					}
 				}
 			})
@@ -177,24 +183,24 @@ func TestLateJoinerOfAnotherBackbone(t *testing.T) {
 
 // leaver goes away in the middle of its first training and forgets what it was doing, once.
 type leaver struct {
-	transport.Local
+	transport.LocalExecutor
 	leave func()
 	left  *atomic.Bool
 }
 
-func (l leaver) Answer(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply,
+func (l leaver) Execute(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply,
 	*message.ClientState, error) {
 	if o.Kind == message.Train && o.Round == 1 && l.left.CompareAndSwap(false, true) {
 		l.leave()
 		<-ctx.Done()
 		return message.Reply{}, nil, ctx.Err()
 	}
-	return l.Local.Answer(ctx, o, s)
+	return l.LocalExecutor.Execute(ctx, o, s)
 }
 
 // A client that goes in the middle of a round and comes back as another process is waited for, as the quorum asks.
 func TestClientComesBack(t *testing.T) {
-	e := fedpha.toy(t)
+	e := transporttest.FedPHA.Experiment(t)
 	e.Plan.Participation = 1
 	want, _ := simulated(t, e, false)
 	s := newSite(t, e)
@@ -203,7 +209,7 @@ func TestClientComesBack(t *testing.T) {
 	defer cancel()
 	first, leave := context.WithCancel(ctx)
 	var left atomic.Bool
-	s.part = func(client int, p transport.Local) transport.Part {
+	s.part = func(client int, p transport.LocalExecutor) transport.Executor {
 		if client == 2 {
 			return leaver{p, leave, &left}
 		}
@@ -233,8 +239,8 @@ func TestClientComesBack(t *testing.T) {
 
 // Every reply comes twice more, once whole and once damaged: it counts once.
 func TestDuplicatesAndDamage(t *testing.T) {
-	want, records := simulated(t, fedpha.toy(t), false)
-	s := newSite(t, fedpha.toy(t))
+	want, records := simulated(t, transporttest.FedPHA.Experiment(t), false)
+	s := newSite(t, transporttest.FedPHA.Experiment(t))
 	echo := nats.Header{"Echo": []string{"1"}}
 	n := 0
 	_, err := s.nats.Conn().Subscribe("pf.toy.from.*.reply", func(m *nats.Msg) {
@@ -262,7 +268,7 @@ func TestDuplicatesAndDamage(t *testing.T) {
 
 // A client of a run that was given up learns that the server began another.
 func TestAnotherRun(t *testing.T) {
-	s := newSite(t, fedpha.toy(t))
+	s := newSite(t, transporttest.FedPHA.Experiment(t))
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	first, stop := context.WithCancel(ctx)
@@ -270,10 +276,14 @@ func TestAnotherRun(t *testing.T) {
 	go func() { served <- s.serve(first, false) }()
 	joined := make(chan error, 1)
 	go func() { joined <- s.join(ctx, 0) }()
-	eventually(t, "joining", func() bool { h := s.hub.Load(); return h != nil && h.Participants()[0].Joined })
+	transporttest.Eventually(t, "joining", func() bool {
+		h := s.hub.Load()
+		return h != nil &&
+			h.Participants()[0].Joined
+	})
 	stop()
 	<-served
-	s.set.ID = transport.NewID()
+	s.set.ID = subjects.NewID()
 	second, end := context.WithCancel(ctx)
 	go func() { served <- s.serve(second, false) }()
 	if err := <-joined; err == nil || !strings.Contains(err.Error(), "another run") {
@@ -284,11 +294,11 @@ func TestAnotherRun(t *testing.T) {
 }
 
 // slow is a client that is not done with one training before the deadline.
-type slow struct{ transport.Local }
+type slow struct{ transport.LocalExecutor }
 
-func (l slow) Answer(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply,
+func (l slow) Execute(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply,
 	*message.ClientState, error) {
-	r, next, err := l.Local.Answer(ctx, o, s)
+	r, next, err := l.LocalExecutor.Execute(ctx, o, s)
 	if o.Kind == message.Train && o.Round == 1 {
 		select {
 		case <-ctx.Done():
@@ -301,7 +311,7 @@ func (l slow) Answer(ctx context.Context, o message.Instruction, s message.Clien
 // A round goes on at the deadline with those that answered, if they are a quorum; what the slow one did does not count,
 // and it is tested with what it had before.
 func TestDeadline(t *testing.T) {
-	e := fedpha.toy(t)
+	e := transporttest.FedPHA.Experiment(t)
 	e.Plan.Participation = 1
 	r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(round,
 		client int) bool {
@@ -312,14 +322,14 @@ func TestDeadline(t *testing.T) {
 	}
 	s := newSite(t, e)
 	s.set.Deadline, s.set.Quorum = 2*time.Second, 0.75
-	s.part = func(client int, p transport.Local) transport.Part {
+	s.part = func(client int, p transport.LocalExecutor) transport.Executor {
 		if client == 1 {
 			return slow{p}
 		}
 		return p
 	}
 	s.run()
-	if s.learned() != bytesOf(t, r.Prompts) || s.records() != timeless(t, r.Records) {
+	if s.learned() != transporttest.BytesOf(t, r.Prompts) || s.records() != transporttest.Timeless(t, r.Records) {
 		t.Error("other bytes or records than in one process without that upload")
 	}
 }

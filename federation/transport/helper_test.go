@@ -1,11 +1,8 @@
 package transport_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"path/filepath"
 	"strings"
@@ -22,60 +19,16 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
-	"promptfed/federation/methods"
-	"promptfed/federation/methodtest"
 	"promptfed/federation/transport"
-	"promptfed/federation/wire"
-	"promptfed/runtime/optim"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/natsserver"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/subjects"
+	"promptfed/federation/transport/transporttest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
-
-// stack is a method with wrappers and options.
-type stack struct {
-	method  string
-	with    []string
-	options map[string]any
-}
-
-var fedpha = stack{"fedpha", nil, map[string]any{"global_tokens": 3, "local_tokens": []int{2, 4},
-	"projector": "exact-null"}}
-
-// toy is an experiment on four toy clients.
-func (s stack) toy(t testing.TB) *spec.Experiment {
-	t.Helper()
-	m, err := methods.Build(s.method, s.with, s.options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &spec.Experiment{Name: "toy", MethodName: strings.Join(append([]string{s.method}, s.with...), "+"),
-		Options: fmt.Sprint(s.options),
-		Method:  m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(9, 5, 6, 3),
-		Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9}},
-		Plan:     spec.Plan{Rounds: 3, TestEvery: 1, Seed: 5, Participation: 0.75}}
-}
-
-// logs collects what both sides say.
-type logs struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func (l *logs) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
-}
 
 // site is a server with its run folder, and the folders of its clients.
 type site struct {
@@ -84,26 +37,26 @@ type site struct {
 	dir  string
 	id   string
 	set  transport.Settings
-	nats *transport.Embedded
-	log  *logs
+	nats *natsserver.Server
+	log  *transporttest.Logs
 	url  string
-	emb  transport.Embedding
+	emb  natsserver.Options
 	conn *nats.Conn // of the hub; nil for the embedded server's
 	wait int        // clients that are there at the start; 0 for all
-	hub  atomic.Pointer[transport.Hub]
+	hub  atomic.Pointer[transport.Server]
 	// remote puts something between the engine and the hub; nil for nothing.
-	remote func(h *transport.Hub) message.Remote
-	part   func(client int, p transport.Local) transport.Part // nil for the client's own
-	each   func(client int, c *transport.Card, p *transport.Local)
-	who    func(client int) transport.Identity // nil for keys that are made
+	remote func(h *transport.Server) message.Remote
+	part   func(client int, p transport.LocalExecutor) transport.Executor // nil for the client's own
+	each   func(client int, c *protocol.JoinRequest, p *transport.LocalExecutor)
+	who    func(client int) certs.Identity // nil for keys that are made
 }
 
 func newSite(t testing.TB, e *spec.Experiment) *site {
-	s := &site{t: t, e: e, dir: t.TempDir(), id: transport.NewID(), log: &logs{}}
+	s := &site{t: t, e: e, dir: t.TempDir(), id: subjects.NewID(), log: &transporttest.Logs{}}
 	s.set = transport.Settings{Name: "toy", ID: s.id, Clients: len(e.Clients), Deadline: 30 * time.Second, Quorum: 1,
-		Terms:  open(e.RunSpec()),
-		Method: e.Method, Dir: filepath.Join(s.dir, "hub"), Log: s.log.logger()}
-	s.emb = transport.Embedding{Listen: "127.0.0.1:0", Run: "toy", Limit: 1 << 20, Log: s.log.logger()}
+		RunSpec: open(e.RunSpec()),
+		Method:  e.Method, Dir: filepath.Join(s.dir, "hub"), Log: s.log.Logger()}
+	s.emb = natsserver.Options{Listen: "127.0.0.1:0", Run: "toy", Limit: 1 << 20, Log: s.log.Logger()}
 	s.start()
 	t.Cleanup(func() {
 		s.nats.Close()
@@ -124,7 +77,7 @@ func open(t spec.RunSpec) spec.RunSpec {
 func (s *site) start() {
 	s.t.Helper()
 	var err error
-	if s.nats, err = transport.Embed(s.emb); err != nil {
+	if s.nats, err = natsserver.Start(s.emb); err != nil {
 		s.t.Fatal(err)
 	}
 	s.url = s.nats.URL()
@@ -171,26 +124,29 @@ func (s *site) serve(ctx context.Context, resume bool, change ...func(*transport
 	})
 }
 
-func (s *site) state(client int) string { return filepath.Join(s.dir, fmt.Sprint("client-", client)) }
+func (s *site) state(client int) string {
+	return filepath.Join(s.dir, fmt.Sprint("client-", client))
+}
 
-func (s *site) identity(client int) transport.Identity {
+func (s *site) identity(client int) certs.Identity {
 	if s.who == nil {
-		return transport.Identity{}
+		return certs.Identity{}
 	}
 	return s.who(client)
 }
 
 // join is one client's process.
-func (s *site) join(ctx context.Context, client int, change ...func(*transport.Card, *transport.Local)) error {
+func (s *site) join(ctx context.Context, client int, change ...func(*protocol.JoinRequest,
+	*transport.LocalExecutor)) error {
 	return s.joinAs(ctx, client, nil, change...)
 }
 
-func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, change ...func(*transport.Card,
-	*transport.Local)) error {
-	log := s.log.logger().With("side", client)
-	options = append([]nats.Option{nats.CustomInboxPrefix(transport.InboxOf("toy", client)),
-		nats.UserInfo(transport.UserOf(client), "")}, options...)
-	nc, err := transport.Dial(ctx, s.url, "test", log, options...)
+func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, change ...func(*protocol.JoinRequest,
+	*transport.LocalExecutor)) error {
+	log := s.log.Logger().With("side", client)
+	options = append([]nats.Option{nats.CustomInboxPrefix(subjects.InboxOf("toy", client)),
+		nats.UserInfo(certs.UserOf(client), "")}, options...)
+	nc, err := exchange.Dial(ctx, s.url, "test", log, options...)
 	if err != nil {
 		return err
 	}
@@ -202,12 +158,12 @@ func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, ch
 	c := s.e.Clients[client]
 	task := c.Backbone.Task()
 	task.Backbone = c.Backbone.Name()
-	card := transport.Card{Terms: s.e.RunSpec(), Member: message.Participant{Task: task, Domain: c.Domain},
+	card := protocol.JoinRequest{RunSpec: s.e.RunSpec(), Participant: message.Participant{Task: task, Domain: c.Domain},
 		Backbone: "b",
 		Tokens:   "t", Examples: c.Train.Len()}
 	worker := local.NewWorker(s.e, local.Settings{})
 	defer worker.Close()
-	part := transport.Local{Worker: worker, Experiment: s.e, Client: c, Path: filepath.Join(s.state(client),
+	part := transport.LocalExecutor{Worker: worker, Experiment: s.e, Client: c, Path: filepath.Join(s.state(client),
 		record.PromptsFile)}
 	if s.each != nil {
 		s.each(client, &card, &part)
@@ -215,11 +171,11 @@ func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, ch
 	for _, f := range change {
 		f(&card, &part)
 	}
-	var does transport.Part = part
+	var does transport.Executor = part
 	if s.part != nil {
 		does = s.part(client, part)
 	}
-	a, err := transport.NewAgent(nc, inv, card, s.state(client), does, log)
+	a, err := transport.NewClient(nc, inv, card, s.state(client), does, log)
 	if err != nil {
 		return err
 	}
@@ -272,38 +228,17 @@ func (s *site) learned() string {
 		}
 		maps.Copy(all, m)
 	}
-	return bytesOf(s.t, all)
+	return transporttest.BytesOf(s.t, all)
 }
 
-func bytesOf(t testing.TB, m tensor.Map) string {
-	t.Helper()
-	b, err := wire.Encode(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
-// simulated is what the same experiment gives in one process, plain or through encoded messages.
+// simulated is what the same experiment gives in one process, plain or through encoded protocol.
 func simulated(t testing.TB, e *spec.Experiment, encode bool) (prompts, records string) {
 	t.Helper()
 	r, err := engine.Run(context.Background(), e, engine.Settings{Encode: encode})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return bytesOf(t, r.Prompts), timeless(t, r.Records)
-}
-
-func timeless(t testing.TB, records []record.Record) string {
-	t.Helper()
-	for i := range records {
-		records[i].Seconds = 0
-	}
-	text, err := json.Marshal(records)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return transporttest.BytesOf(t, r.Prompts), transporttest.Timeless(t, r.Records)
 }
 
 func (s *site) records() string {
@@ -312,15 +247,5 @@ func (s *site) records() string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return timeless(s.t, r)
-}
-
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if ok() {
-			return
-		}
-	}
-	t.Fatalf("%s did not happen", what)
+	return transporttest.Timeless(s.t, r)
 }

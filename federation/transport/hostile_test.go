@@ -12,20 +12,21 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/transporttest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
 
 // hostile is a client that uploads what it should not.
 type hostile struct {
-	transport.Local
+	transport.LocalExecutor
 	kind  message.Kind
 	spoil func(r *message.Reply)
 }
 
-func (h hostile) Answer(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply,
+func (h hostile) Execute(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply,
 	*message.ClientState, error) {
-	r, next, err := h.Local.Answer(ctx, o, s)
+	r, next, err := h.LocalExecutor.Execute(ctx, o, s)
 	if err == nil && o.Kind == h.kind {
 		h.spoil(&r)
 	}
@@ -34,7 +35,7 @@ func (h hostile) Answer(ctx context.Context, o message.Instruction, s message.Cl
 
 // What a hostile client uploads is refused and logged; the others learn what they would without it.
 func TestHostileUploads(t *testing.T) {
-	e := fedpha.toy(t)
+	e := transporttest.FedPHA.Experiment(t)
 	e.Plan.Participation, e.Plan.Rounds = 1, 2
 	r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(_,
 		client int) bool {
@@ -62,7 +63,7 @@ func TestHostileUploads(t *testing.T) {
 		t.Run(say, func(t *testing.T) {
 			s := newSite(t, e)
 			s.set.Quorum, s.set.MaxNorm, s.set.Deadline = 0.7, 1000, 3*time.Second
-			s.part = func(client int, p transport.Local) transport.Part {
+			s.part = func(client int, p transport.LocalExecutor) transport.Executor {
 				if client == 1 {
 					return hostile{p, message.Train, spoil}
 				}
@@ -73,7 +74,7 @@ func TestHostileUploads(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if bytesOf(t, got.Under("shared")) != bytesOf(t, r.Prompts.Under("shared")) {
+			if transporttest.BytesOf(t, got.Under("shared")) != transporttest.BytesOf(t, r.Prompts.Under("shared")) {
 				t.Error("the others learned something else")
 			}
 			if !strings.Contains(s.log.String(), say) {
@@ -86,16 +87,17 @@ func TestHostileUploads(t *testing.T) {
 // Uploads and answers whose extras are not those that the method declares are refused, whose numbers are beyond all
 // others' too, and those that the method fails over are left out. The others learn what they would without them.
 func TestHostileExtras(t *testing.T) {
-	scaffold, proto := stack{"promptfl", []string{"scaffold"}, nil}, stack{"promptfl", []string{"fedproto"}, nil}
-	powder := stack{"powder", nil, nil}
-	ggtpc := stack{"promptfl", []string{"ggtpc"}, map[string]any{"min_count": 1}}
-	lowRank := stack{"promptfl", []string{"ggtpc"}, map[string]any{"stats": "lowrank"}}
+	scaffold, proto := transporttest.Method("promptfl", []string{"scaffold"}, nil), transporttest.Method("promptfl",
+		[]string{"fedproto"}, nil)
+	powder := transporttest.Method("powder", nil, nil)
+	ggtpc := transporttest.Method("promptfl", []string{"ggtpc"}, map[string]any{"min_count": 1})
+	lowRank := transporttest.Method("promptfl", []string{"ggtpc"}, map[string]any{"stats": "lowrank"})
 	put := func(name string, value float32) func(r *message.Reply) {
 		return func(r *message.Reply) { r.Upload.Extra[name].Data[0] = value }
 	}
 	for _, c := range []struct {
 		say   string
-		of    stack
+		of    transporttest.Stack
 		kind  message.Kind
 		spoil func(r *message.Reply)
 	}{
@@ -108,7 +110,7 @@ func TestHostileExtras(t *testing.T) {
 		{"the method has none of that name", proto, message.Train, func(r *message.Reply) {
 			r.Upload.Extra["proto/more"] = tensor.New(1)
 		}},
-		{"the method has none of that name", fedpha, message.Train, func(r *message.Reply) {
+		{"the method has none of that name", transporttest.FedPHA, message.Train, func(r *message.Reply) {
 			r.Upload.Extra["more"] = tensor.New(1)
 		}},
 		{"counts -1 examples", proto, message.Train, put("proto/n", -1)},
@@ -118,9 +120,9 @@ func TestHostileExtras(t *testing.T) {
 		{"proto/mean holds 1e+30", proto, message.Train, put("proto/mean", 1e30)},
 		{"mean holds 1e+30", ggtpc, message.Compute, put("mean", 1e30)},
 		{"a length of scaffold/dc of 1000", scaffold, message.Train, put("scaffold/dc/ctx", 1000)},
-		{"a length of mean in the survey ggtpc of 1e+04", ggtpc, message.Compute, put("mean", 1e4)},
-		{"loss 1e+300 is none", fedpha, message.Train, func(r *message.Reply) { r.Stats.Loss = 1e300 }},
-		{"measures the term", fedpha, message.Train, func(r *message.Reply) {
+		{"a length of mean in the statistic ggtpc of 1e+04", ggtpc, message.Compute, put("mean", 1e4)},
+		{"loss 1e+300 is none", transporttest.FedPHA, message.Train, func(r *message.Reply) { r.Stats.Loss = 1e300 }},
+		{"measures the term", transporttest.FedPHA, message.Train, func(r *message.Reply) {
 			r.Stats.Terms = &message.LossTerms{Terms: []message.TermStats{{Name: "more"}}}
 		}},
 		{"an upload is left out", powder, message.Train, put("powder/use", -1)},
@@ -129,11 +131,11 @@ func TestHostileExtras(t *testing.T) {
 		}},
 	} {
 		t.Run(c.say, func(t *testing.T) {
-			e := c.of.toy(t)
+			e := c.of.Experiment(t)
 			e.Plan.Participation, e.Plan.Rounds = 1, 2
 			s := newSite(t, e)
 			s.set.Quorum = 0.7
-			s.part = func(client int, p transport.Local) transport.Part {
+			s.part = func(client int, p transport.LocalExecutor) transport.Executor {
 				if client == 1 {
 					return hostile{p, c.kind, c.spoil}
 				}
@@ -159,7 +161,8 @@ func TestHostileExtras(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, _, err := safetensors.ReadFile(filepath.Join(s.dir, record.PromptsFile))
-			if err != nil || bytesOf(t, got.Under("shared")) != bytesOf(t, r.Prompts.Under("shared")) {
+			if err != nil || transporttest.BytesOf(t, got.Under("shared")) != transporttest.BytesOf(t,
+				r.Prompts.Under("shared")) {
 				t.Errorf("%v: the others learned something else", err)
 			}
 		})

@@ -25,7 +25,7 @@ const (
 	// No number that is learned or measured is larger.
 	maxValue = 1e6
 	// So many clients, or rounds, can tell what is usual.
-	enough = 3
+	minSamples = 3
 	// So many rounds are remembered.
 	maxPast = 20
 )
@@ -39,26 +39,26 @@ type pastNorm struct {
 	Rate float64 `json:"rate"`
 }
 
-// checked gives what a reply may have beside shared parameters, and whether what is in it can be checked at all: what
+// extrasOf gives what a reply may have beside shared parameters, and whether what is in it can be checked at all: what
 // is behind secure aggregation cannot.
-func (h *Hub) checked(o message.Instruction, client int) (declared []method.Extra, checked bool) {
-	h.mu.Lock()
-	task := h.known[client].Member.Task
-	h.mu.Unlock()
+func (h *Server) extrasOf(o message.Instruction, client int) (declared []method.Extra, checked bool) {
+	h.Mu.Lock()
+	task := h.clients[client].Participant.Task
+	h.Mu.Unlock()
 	declared, ok := o.Extras(h.set.Method, task)
-	return declared, ok && !(h.set.Sealed && o.Kind == message.Train)
+	return declared, ok && !(h.set.Masked && o.Kind == message.Train)
 }
 
-// bounded refuses a reply by what it says alone: extras that the method does not declare, more examples than the client
-// joined with, numbers beyond all bounds, or a move beyond a fixed bound.
-func (h *Hub) bounded(o message.Instruction, r message.Reply) error {
-	declared, checked := h.checked(o, r.Client)
+// checkReply refuses a reply by what it says alone: extras that the method does not declare, more examples than the
+// client joined with, numbers beyond all bounds, or a move beyond a fixed bound.
+func (h *Server) checkReply(o message.Instruction, r message.Reply) error {
+	declared, checked := h.extrasOf(o, r.Client)
 	if !checked {
 		return nil
 	}
-	h.mu.Lock()
-	examples, task := h.known[r.Client].Examples, h.known[r.Client].Member.Task
-	h.mu.Unlock()
+	h.Mu.Lock()
+	examples, task := h.clients[r.Client].Examples, h.clients[r.Client].Participant.Task
+	h.Mu.Unlock()
 	if r.Upload.N > examples {
 		return fmt.Errorf("it counts %d examples; the client joined with %d", r.Upload.N, examples)
 	}
@@ -69,10 +69,10 @@ func (h *Hub) bounded(o message.Instruction, r message.Reply) error {
 	if err != nil || h.set.MaxNorm < 0 {
 		return err
 	}
-	_, sizes := parted(r.Upload.Extra, declared)
+	_, sizes := splitCounts(r.Upload.Extra, declared)
 	if h.set.MaxNorm == 0 || o.Kind == message.Compute {
 		maps.Copy(sizes, r.Upload.Shared)
-	} else if d := moved(o, r); !(d <= h.set.MaxNorm) {
+	} else if d := moveNorm(o, r); !(d <= h.set.MaxNorm) {
 		return fmt.Errorf("it moved the parameters by %.4g; at most %.4g is taken (--max-norm)", d, h.set.MaxNorm)
 	}
 	for _, name := range sizes.Names() {
@@ -83,10 +83,10 @@ func (h *Hub) bounded(o message.Instruction, r message.Reply) error {
 	return nil
 }
 
-// limit looks at the replies of a round together. It refuses those that go beyond what is usual among all, and lets
-// uploads with too many examples weigh less. That depends on nothing but the replies, the clients that joined and the
-// rounds before.
-func (h *Hub) limit(o message.Instruction, replies []message.Reply) ([]message.Reply, error) {
+// applyLimits looks at the replies of a round together. It refuses those that go beyond what is usual among all, and
+// lets uploads with too many examples weigh less. That depends on nothing but the replies, the clients that joined and
+// the rounds before.
+func (h *Server) applyLimits(o message.Instruction, replies []message.Reply) ([]message.Reply, error) {
 	refused := map[int]error{}
 	if o.Kind.Tests() {
 		refuseTests(replies, refused)
@@ -102,9 +102,9 @@ func (h *Hub) limit(o message.Instruction, replies []message.Reply) ([]message.R
 			continue
 		}
 		h.Rejected(o.Round, r.Client, err)
-		h.mu.Lock()
+		h.Mu.Lock()
 		delete(h.trained, r.Client)
-		h.mu.Unlock()
+		h.Mu.Unlock()
 		if h.set.Quorum == 1 {
 			return nil, fmt.Errorf("round %d: client %d: its reply is refused, and with --quorum 1 all must count: %w",
 				o.Round, r.Client, err)
@@ -115,40 +115,40 @@ func (h *Hub) limit(o message.Instruction, replies []message.Reply) ([]message.R
 
 // limitExamples lets uploads of clients that joined with unlikely many examples weigh less, or refuses them; answers to
 // surveys, in which every class has a weight of its own, are refused.
-func (h *Hub) limitExamples(o message.Instruction, replies []message.Reply, refused map[int]error) {
+func (h *Server) limitExamples(o message.Instruction, replies []message.Reply, refused map[int]error) {
 	if h.set.MaxExamples < 0 {
 		return
 	}
-	h.mu.Lock()
+	h.Mu.Lock()
 	var claims []int
-	for _, k := range h.known {
-		if k.Member.Joined {
+	for _, k := range h.clients {
+		if k.Participant.Joined {
 			claims = append(claims, k.Examples)
 		}
 	}
-	h.mu.Unlock()
+	h.Mu.Unlock()
 	slices.Sort(claims)
 	for i := range replies {
 		r := &replies[i]
-		declared, checked := h.checked(o, r.Client)
+		declared, checked := h.extrasOf(o, r.Client)
 		if !checked || refused[r.Client] != nil {
 			continue
 		}
-		h.mu.Lock()
-		k, most := &h.known[r.Client], h.set.MaxExamples
+		h.Mu.Lock()
+		k, most := &h.clients[r.Client], h.set.MaxExamples
 		joined, before := k.Examples, k.counted
-		h.mu.Unlock()
+		h.Mu.Unlock()
 		if most == 0 {
 			var err error
-			if most, err = believed(claims, joined); err != nil {
+			if most, err = maxWeight(claims, joined); err != nil {
 				refused[r.Client] = err
 				continue
 			}
 		}
-		counts, _ := parted(r.Upload.Extra, declared)
+		counts, _ := splitCounts(r.Upload.Extra, declared)
 		if o.Kind == message.Compute {
 			for _, name := range counts.Names() {
-				if n := total(counts[name]); n > float64(most) {
+				if n := sumOf(counts[name]); n > float64(most) {
 					refused[r.Client] = fmt.Errorf("it counts %.10g examples; at most %d are believed "+
 						"(--max-examples)", n,
 						most)
@@ -157,13 +157,13 @@ func (h *Hub) limitExamples(o message.Instruction, replies []message.Reply, refu
 			continue
 		}
 		claimed := r.Upload.N
-		h.mu.Lock()
+		h.Mu.Lock()
 		if k.counted = 0; claimed > most {
 			counts.Scale(float64(most) / float64(claimed))
 			r.Upload.N, k.counted = most, most
 			h.limited.Cut = append(h.limited.Cut, message.Cut{Client: r.Client, Claimed: claimed, Counted: most})
 		}
-		h.mu.Unlock()
+		h.Mu.Unlock()
 		if claimed > most && before != most {
 			h.set.Log.Warn("an upload claims more examples than it counts as (--max-examples)", "round", o.Round,
 				"client", r.Client, "claimed", claimed, "counted", most)
@@ -171,14 +171,14 @@ func (h *Hub) limitExamples(o message.Instruction, replies []message.Reply, refu
 	}
 }
 
-// believed is the largest weight of a client that joined with so many examples, among the sorted claims of all that
+// maxWeight is the largest weight of a client that joined with so many examples, among the sorted claims of all that
 // joined; an error where the claim is beyond belief.
-func believed(claims []int, claimed int) (int, error) {
+func maxWeight(claims []int, claimed int) (int, error) {
 	middle, others := claims[(len(claims)-1)/2], -float64(claimed)
 	for _, n := range claims {
 		others += float64(n)
 	}
-	if len(claims) < enough {
+	if len(claims) < minSamples {
 		return maxMedian * middle, nil
 	}
 	if claimed > maxClaim*middle { // below 2^63, as claims are at most maxExamples
@@ -191,7 +191,7 @@ func believed(claims []int, claimed int) (int, error) {
 // limitNorms refuses uploads whose move of the shared parameters, or whose extras of one kind, are much longer than
 // usual: than the median over these uploads where they are three or more, over those of the rounds before where these
 // are three or more, and over the same in proportion to the learning rate, whichever is the longest.
-func (h *Hub) limitNorms(o message.Instruction, replies []message.Reply, refused map[int]error) {
+func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refused map[int]error) {
 	if h.set.MaxNorm < 0 {
 		return
 	}
@@ -201,7 +201,7 @@ func (h *Hub) limitNorms(o message.Instruction, replies []message.Reply, refused
 	}
 	lengths := map[string]map[int]float64{} // by kind and client
 	for _, r := range replies {
-		declared, checked := h.checked(o, r.Client)
+		declared, checked := h.extrasOf(o, r.Client)
 		if !checked {
 			continue
 		}
@@ -215,15 +215,15 @@ func (h *Hub) limitNorms(o message.Instruction, replies []message.Reply, refused
 			lengths[kind][r.Client] = v
 		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
 	kinds := slices.Sorted(maps.Keys(lengths))
 	for _, kind := range kinds {
 		of := lengths[kind]
 		if kind == movesKind && h.set.MaxNorm > 0 {
 			continue
 		}
-		usual := h.norms.usual(kind, of, rate)
+		usual := h.norms.typical(kind, of, rate)
 		for client, v := range of {
 			if most := maxMoves * usual; usual > 0 && !(v <= most) && refused[client] == nil {
 				refused[client] = fmt.Errorf("%s of %.4g: at most %.4g is taken, %d times what is usual (--max-norm)",
@@ -241,7 +241,7 @@ func (h *Hub) limitNorms(o message.Instruction, replies []message.Reply, refused
 			}
 		}
 		if len(good) > 0 {
-			h.norms = h.norms.with(kind, pastNorm{middle(good), rate})
+			h.norms = h.norms.with(kind, pastNorm{lowerMedian(good), rate})
 		}
 	}
 }
@@ -254,31 +254,31 @@ const movesKind = "a move of the parameters"
 func measure(o message.Instruction, r message.Reply, declared []method.Extra) map[string]float64 {
 	out := map[string]float64{}
 	if o.Kind == message.Train && len(r.Upload.Shared) > 0 {
-		out[movesKind] = moved(o, r)
+		out[movesKind] = moveNorm(o, r)
 	}
-	_, other := parted(r.Upload.Extra, declared)
+	_, other := splitCounts(r.Upload.Extra, declared)
 	for _, name := range other.Names() {
 		kind := name
 		if dir := path.Dir(name); dir != "." {
 			kind = dir
 		}
 		if kind = "a length of " + kind; o.Kind == message.Compute {
-			kind += " in the survey " + o.Statistic
+			kind += " in the statistic " + o.Statistic
 		}
 		out[kind] = math.Hypot(out[kind], other[name].Norm())
 	}
 	return out
 }
 
-// usual is what lengths of a kind are, given those of this round; 0 where nobody can tell.
-func (n norms) usual(kind string, now map[int]float64, rate float64) float64 {
+// typical is what lengths of a kind are, given those of this round; 0 where nobody can tell.
+func (n norms) typical(kind string, now map[int]float64, rate float64) float64 {
 	most := 0.0
-	if len(now) >= enough {
+	if len(now) >= minSamples {
 		var v []float64
 		for _, x := range now {
 			v = append(v, x)
 		}
-		most = middle(v)
+		most = lowerMedian(v)
 	}
 	var before, perRate []float64
 	for _, p := range n[kind] {
@@ -287,11 +287,11 @@ func (n norms) usual(kind string, now map[int]float64, rate float64) float64 {
 			perRate = append(perRate, p.Norm/p.Rate)
 		}
 	}
-	if len(before) >= enough {
-		most = max(most, middle(before))
+	if len(before) >= minSamples {
+		most = max(most, lowerMedian(before))
 	}
-	if len(perRate) >= enough {
-		most = max(most, middle(perRate)*rate)
+	if len(perRate) >= minSamples {
+		most = max(most, lowerMedian(perRate)*rate)
 	}
 	return most
 }
@@ -313,10 +313,10 @@ func refuseTests(replies []message.Reply, refused map[int]error) {
 			sizes = append(sizes, float64(r.Scores.Examples))
 		}
 	}
-	if len(sizes) < enough {
+	if len(sizes) < minSamples {
 		return
 	}
-	most := maxClaim * middle(sizes)
+	most := maxClaim * lowerMedian(sizes)
 	for _, r := range replies {
 		if n := r.Scores.Examples; float64(n) > most {
 			refused[r.Client] = fmt.Errorf("it was tested with %d examples; more than %.0f, %d times what is usual, "+
@@ -326,8 +326,8 @@ func refuseTests(replies []message.Reply, refused map[int]error) {
 	}
 }
 
-// parted splits extras into those that hold counts and the others.
-func parted(extra tensor.Map, declared []method.Extra) (counts, other tensor.Map) {
+// splitCounts splits extras into those that hold counts and the others.
+func splitCounts(extra tensor.Map, declared []method.Extra) (counts, other tensor.Map) {
 	counts, other = tensor.Map{}, tensor.Map{}
 	for _, d := range declared {
 		if t := extra[d.Name]; t != nil && d.Counts {
@@ -339,8 +339,8 @@ func parted(extra tensor.Map, declared []method.Extra) (counts, other tensor.Map
 	return counts, other
 }
 
-// total is the sum of counts.
-func total(t *tensor.Tensor) float64 {
+// sumOf is the sum of counts.
+func sumOf(t *tensor.Tensor) float64 {
 	sum := 0.0
 	for _, v := range t.Data {
 		sum += float64(v)
@@ -348,8 +348,8 @@ func total(t *tensor.Tensor) float64 {
 	return sum
 }
 
-// moved is the Euclidean norm of an upload's move away from what the order sent.
-func moved(o message.Instruction, r message.Reply) float64 {
+// moveNorm is the Euclidean norm of an upload's move away from what the order sent.
+func moveNorm(o message.Instruction, r message.Reply) float64 {
 	sum := 0.0
 	d := r.Upload.Shared.Clone().Axpy(-1, o.Shared)
 	for _, name := range d.Names() {
@@ -359,24 +359,24 @@ func moved(o message.Instruction, r message.Reply) float64 {
 	return math.Sqrt(sum)
 }
 
-// middle is the lower median.
-func middle(v []float64) float64 {
+// lowerMedian is the lower median.
+func lowerMedian(v []float64) float64 {
 	v = slices.Clone(v)
 	slices.Sort(v)
 	return v[(len(v)-1)/2]
 }
 
 // LongestMove is the length of the longest move that was taken since the server started, in what was usual then.
-func (h *Hub) LongestMove() float64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (h *Server) LongestMove() float64 {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
 	return h.longest[movesKind]
 }
 
 // Limited is what was refused and cut since it was asked last, by client.
-func (h *Hub) Limited() message.Limited {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (h *Server) Limited() message.Limited {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
 	out := h.limited
 	h.limited = message.Limited{}
 	slices.SortStableFunc(out.Refused, func(a, b message.Refusal) int { return cmp.Compare(a.Client, b.Client) })

@@ -21,7 +21,7 @@ import (
 type honest struct {
 	message.Cohort
 	t   *testing.T
-	hub *Hub
+	hub *Server
 }
 
 func (c *honest) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
@@ -36,11 +36,11 @@ func (c *honest) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 		if err := o.Check(r, false); err != nil {
 			c.t.Errorf("round %d, client %d: %v", o.Round, r.Client, err)
 		}
-		if err := c.hub.bounded(o, r); err != nil {
+		if err := c.hub.checkReply(o, r); err != nil {
 			c.t.Errorf("round %d, client %d: %v", o.Round, r.Client, err)
 		}
 	}
-	kept, err := c.hub.limit(o, replies)
+	kept, err := c.hub.applyLimits(o, replies)
 	if l := c.hub.Limited(); len(l.Refused)+len(l.Cut) > 0 {
 		c.t.Errorf("round %d: an honest client is limited: %+v", o.Round, l)
 	}
@@ -54,12 +54,13 @@ func watch(t *testing.T, e *spec.Experiment, set engine.Settings) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Hub{set: Settings{Method: e.Method, Rate: rate, Log: slog.New(slog.DiscardHandler)},
-		known: make([]member, len(e.Clients)), trained: map[int]string{}, longest: map[string]float64{}}
+	h := &Server{set: Settings{Method: e.Method, Rate: rate, Log: slog.New(slog.DiscardHandler)},
+		clients: make([]clientRecord, len(e.Clients)), trained: map[int]string{}, longest: map[string]float64{}}
 	for i, c := range e.Clients {
-		k := &h.known[i]
-		k.Member.Joined, k.Examples, k.Member.Task = true, c.Train.Len(), c.Backbone.Task()
-		k.Member.Task.Client, k.Member.Task.Clients, k.Member.Task.Classes = i, len(e.Clients), len(e.Classes)
+		k := &h.clients[i]
+		k.Participant.Joined, k.Examples, k.Participant.Task = true, c.Train.Len(), c.Backbone.Task()
+		k.Participant.Task.Client, k.Participant.Task.Clients, k.Participant.Task.Classes = i, len(e.Clients),
+			len(e.Classes)
 	}
 	set.Wrap = func(cohort message.Cohort) message.Cohort { return &honest{cohort, t, h} }
 	if _, err := engine.Run(context.Background(), e, set); err != nil {

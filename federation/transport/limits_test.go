@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
@@ -35,7 +36,7 @@ func TestBelieved(t *testing.T) {
 		{[]int{1, 1, 1 << 53}, 1 << 53, 0}, // no overflow
 		{[]int{1 << 53, 1 << 53, 1 << 53}, 1 << 53, 1 << 55},
 	} {
-		got, err := believed(c.claims, c.claimed)
+		got, err := maxWeight(c.claims, c.claimed)
 		if got != c.want || (err != nil) != (c.want == 0) {
 			t.Errorf("%d of %v: %d, %v; not %d", c.claimed, c.claims, got, err, c.want)
 		}
@@ -43,7 +44,7 @@ func TestBelieved(t *testing.T) {
 }
 
 // round is a round of hubs whose uploads move one parameter by these.
-func round(t *testing.T, h *Hub, number int, moves ...float32) (kept int, refused []message.Refusal, err error) {
+func round(t *testing.T, h *Server, number int, moves ...float32) (kept int, refused []message.Refusal, err error) {
 	t.Helper()
 	o := message.Instruction{Kind: message.Train, Round: number, Shared: tensor.Map{"ctx": tensor.New(1)}}
 	var replies []message.Reply
@@ -51,20 +52,22 @@ func round(t *testing.T, h *Hub, number int, moves ...float32) (kept int, refuse
 		replies = append(replies, message.Reply{Client: k, Upload: method.Upload{Client: k, N: 10,
 			Shared: tensor.Map{"ctx": tensor.Of([]float32{v}, 1)}, Extra: tensor.Map{}}})
 	}
-	out, err := h.limit(o, replies)
+	out, err := h.applyLimits(o, replies)
 	return len(out), h.Limited().Refused, err
 }
 
-func limiting(t *testing.T, rate optim.Rate) *Hub {
+func limiting(t *testing.T, rate optim.Rate) *Server {
 	t.Helper()
 	m, err := methods.Build("promptfl", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Hub{set: Settings{ID: NewID(), Method: m, Quorum: 0.8, Rate: rate, Log: slog.New(slog.DiscardHandler)},
-		known: make([]member, 5), trained: map[int]string{}, longest: map[string]float64{}, accepted: map[int]string{}}
-	for i := range h.known {
-		h.known[i].Member.Joined, h.known[i].Examples = true, 10
+	h := &Server{set: Settings{ID: subjects.NewID(), Method: m, Quorum: 0.8, Rate: rate,
+		Log: slog.New(slog.DiscardHandler)},
+		clients: make([]clientRecord, 5), trained: map[int]string{}, longest: map[string]float64{},
+		accepted: map[int]string{}}
+	for i := range h.clients {
+		h.clients[i].Participant.Joined, h.clients[i].Examples = true, 10
 	}
 	return h
 }
@@ -92,7 +95,7 @@ func TestUsualMoves(t *testing.T) {
 	if err := after.Load(b); err != nil {
 		t.Fatal(err)
 	}
-	for _, h := range []*Hub{h, after} { // medians of the rounds were 1, 2 and 1
+	for _, h := range []*Server{h, after} { // medians of the rounds were 1, 2 and 1
 		if kept, refused, _ := round(t, h, 3, 51, 1); kept != 1 || len(refused) != 1 || refused[0].Client != 0 ||
 			!strings.Contains(refused[0].Reason, "at most 50 is taken") {
 			t.Errorf("%d kept, refused %+v", kept, refused)
@@ -160,20 +163,20 @@ func TestCutCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := limiting(t, nil)
-	h.set.Method, h.known = m, h.known[:3]
-	for i := range h.known {
-		h.known[i].Member.Task = method.Task{Client: i, Clients: 3, Classes: 2, Width: 4, Dim: 3}
+	h.set.Method, h.clients = m, h.clients[:3]
+	for i := range h.clients {
+		h.clients[i].Participant.Task = method.Task{Client: i, Clients: 3, Classes: 2, Width: 4, Dim: 3}
 	}
-	h.known[0].Examples = 150
+	h.clients[0].Examples = 150
 	counts := func() *tensor.Tensor { return tensor.Of([]float32{90, 60}, 2, 1) }
 	replies := []message.Reply{{Upload: method.Upload{N: 150, Extra: tensor.Map{"proto/n": counts()}}}}
-	out, err := h.limit(message.Instruction{Kind: message.Train}, replies)
+	out, err := h.applyLimits(message.Instruction{Kind: message.Train}, replies)
 	if err != nil || out[0].Upload.N != 40 || out[0].Upload.Extra["proto/n"].Data[0] != 24 ||
 		out[0].Upload.Extra["proto/n"].Data[1] != 16 {
 		t.Errorf("%v: %+v", err, out)
 	}
 	replies = []message.Reply{{Upload: method.Upload{N: 150, Extra: tensor.Map{"n": counts()}}}}
-	out, err = h.limit(message.Instruction{Kind: message.Compute, Statistic: "ggtpc"}, replies)
+	out, err = h.applyLimits(message.Instruction{Kind: message.Compute, Statistic: "ggtpc"}, replies)
 	if r := h.Limited().Refused; err != nil || len(out) != 0 || len(r) != 1 ||
 		r[0].Reason != "it counts 150 examples; at most 40 are believed (--max-examples)" {
 		t.Errorf("%v: %+v, %+v", err, out, r)

@@ -1,102 +1,61 @@
 package transport_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/transporttest"
 )
-
-// operator is who runs the NATS server: it hears all and may send anything anywhere. It sends every order again, to the
-// same client and to the next one, or to the next slot of a worker, a while later and in between forged ones; and so
-// every other message of clients and workers.
-type operator struct {
-	nc  *nats.Conn
-	run string
-	of  int
-
-	mu   sync.Mutex
-	sent int
-	old  map[string][]*nats.Msg
-}
-
-func (p *operator) hear(m *nats.Msg) {
-	if m.Header.Get("Operator") != "" {
-		return
-	}
-	words := strings.Split(m.Subject, ".")
-	verb, who := words[len(words)-1], words[len(words)-2]
-	client := int(who[0] - '0')
-	next := fmt.Sprintf("%s%d.%s", strings.TrimSuffix(m.Subject, who+"."+verb), (client+1)%p.of, verb)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	list := append([]*nats.Msg{{Subject: next, Data: m.Data}, {Subject: m.Subject, Data: m.Data}}, p.old[m.Subject]...)
-	if verb == "order" {
-		if forged, err := transport.Forged(p.run, client, p.of); err == nil {
-			list = append(list, &nats.Msg{Subject: m.Subject, Data: forged})
-		}
-		list = append(list, &nats.Msg{Subject: m.Subject, Data: bytes.Replace(m.Data, []byte(`"round":0`),
-			[]byte(`"round":1`), 1)})
-	}
-	for _, x := range list {
-		p.nc.PublishMsg(&nats.Msg{Subject: x.Subject, Data: x.Data, Header: nats.Header{"Operator": {"1"}}})
-		p.sent++
-	}
-	p.old[m.Subject] = append(p.old[m.Subject], m)
-	if n := len(p.old[m.Subject]); n > 5 {
-		p.old[m.Subject] = p.old[m.Subject][n-5:]
-	}
-}
 
 // Who runs the NATS server can hear all, and send whatever it likes in anybody's name; it changes nothing that is
 // learned. So it is with the keys that both sides made, and with those of certificates.
 func TestOperator(t *testing.T) {
-	want, records := simulated(t, fedpha.toy(t), false)
+	want, records := simulated(t, transporttest.FedPHA.Experiment(t), false)
 	for _, certified := range []bool{false, true} {
 		t.Run(fmt.Sprint("certified=", certified), func(t *testing.T) {
-			s := newSite(t, fedpha.toy(t))
-			n := foreign(t, server.RANDOM_PORT)
+			s := newSite(t, transporttest.FedPHA.Experiment(t))
+			n := transporttest.StartNATS(t, server.RANDOM_PORT)
 			defer n.Shutdown()
 			s.url = n.ClientURL()
 			var err error
-			if s.conn, err = transport.Dial(context.Background(), s.url, "hub", s.log.logger()); err != nil {
+			if s.conn, err = exchange.Dial(context.Background(), s.url, "hub", s.log.Logger()); err != nil {
 				t.Fatal(err)
 			}
 			defer s.conn.Close()
 			if certified {
-				ca := newAuthority(t)
-				s.set.Identity = ca.identity("server")
-				s.who = func(client int) transport.Identity { return ca.identity(transport.UserOf(client)) }
+				ca := transporttest.NewAuthority(t)
+				s.set.Identity = ca.Identity("server")
+				s.who = func(client int) certs.Identity { return ca.Identity(certs.UserOf(client)) }
 			}
-			p := &operator{run: s.id, of: 4, old: map[string][]*nats.Msg{}}
-			if p.nc, err = nats.Connect(s.url); err != nil {
+			p := &transporttest.Operator{Run: s.id, Total: 4, Old: map[string][]*nats.Msg{}}
+			if p.Nc, err = nats.Connect(s.url); err != nil {
 				t.Fatal(err)
 			}
-			defer p.nc.Close()
+			defer p.Nc.Close()
 			for _, subject := range []string{"pf.toy.to.*.order", "pf.toy.from.*.reply", "pf.toy.from.*.beat",
 				"pf.toy.from.*.join"} {
-				if _, err := p.nc.Subscribe(subject, p.hear); err != nil {
+				if _, err := p.Nc.Subscribe(subject, p.Hear); err != nil {
 					t.Fatal(err)
 				}
 			}
-			p.nc.Flush()
+			p.Nc.Flush()
 			s.run()
 			if s.learned() != want || s.records() != records {
 				t.Error("other bytes or records than in one process")
 			}
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if got := s.hub.Load().Totals(); p.sent < 100 || got.Dropped < 10 || !strings.Contains(s.log.String(),
+			p.Mu.Lock()
+			defer p.Mu.Unlock()
+			if got := s.hub.Load().Totals(); p.Sent < 100 || got.Dropped < 10 || !strings.Contains(s.log.String(),
 				"an order is dropped") {
-				t.Errorf("%d messages sent, %+v", p.sent, got)
+				t.Errorf("%d messages sent, %+v", p.Sent, got)
 			}
 		})
 	}
@@ -105,28 +64,28 @@ func TestOperator(t *testing.T) {
 // A client whose certificate is another's, or none, is refused by the hub, and a hub without the server's by clients;
 // so it is where a key that was seen before is another now.
 func TestIdentities(t *testing.T) {
-	ca, other := newAuthority(t), newAuthority(t)
-	for say, c := range map[string]struct{ server, client transport.Identity }{
-		"the certificate is that of \"client-1\", not of client-0": {ca.identity("server"), ca.identity("client-1")},
-		"client-0 shows no certificate":                            {ca.identity("server"), transport.Identity{}},
-		"the certificate of server: x509":                          {other.identity("server"), ca.identity("client-0")},
-		"the certificate is that of \"client-2\", not of server":   {ca.identity("client-2"), ca.identity("client-0")},
-		"server shows no certificate":                              {transport.Identity{}, ca.identity("client-0")},
+	ca, other := transporttest.NewAuthority(t), transporttest.NewAuthority(t)
+	for say, c := range map[string]struct{ server, client certs.Identity }{
+		"the certificate is that of \"client-1\", not of client-0": {ca.Identity("server"), ca.Identity("client-1")},
+		"client-0 shows no certificate":                            {ca.Identity("server"), certs.Identity{}},
+		"the certificate of server: x509":                          {other.Identity("server"), ca.Identity("client-0")},
+		"the certificate is that of \"client-2\", not of server":   {ca.Identity("client-2"), ca.Identity("client-0")},
+		"server shows no certificate":                              {certs.Identity{}, ca.Identity("client-0")},
 	} {
-		s := newSite(t, fedpha.toy(t))
+		s := newSite(t, transporttest.FedPHA.Experiment(t))
 		s.set.Identity = c.server
-		s.who = func(int) transport.Identity { return c.client }
+		s.who = func(int) certs.Identity { return c.client }
 		ctx, cancel := context.WithCancel(context.Background())
 		served := make(chan error, 1)
 		go func() { served <- s.serve(ctx, false) }()
-		eventually(t, "serving", func() bool { return s.hub.Load() != nil })
+		transporttest.Eventually(t, "serving", func() bool { return s.hub.Load() != nil })
 		if err := s.join(ctx, 0); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%q: the client says %v", say, err)
 		}
 		cancel()
 		<-served
 	}
-	if _, err := transport.IdentityOf(&tls.Config{}); err == nil {
+	if _, err := certs.FromTLS(&tls.Config{}); err == nil {
 		t.Error("a configuration without a certificate is taken")
 	}
 }

@@ -11,28 +11,51 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/subjects"
+	"promptfed/federation/transport/transporttest"
 )
 
 // A client is refused with the reason when it would train something else, or in the name of another that is there.
 func TestRefusedToJoin(t *testing.T) {
-	s := newSite(t, stack{"promptfl", nil, nil}.toy(t))
+	s := newSite(t, transporttest.Method("promptfl", nil, nil).Experiment(t))
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	served := make(chan error, 1)
 	go func() { served <- s.serve(ctx, false) }()
 	joined := make(chan error, 1)
 	go func() { joined <- s.join(ctx, 0) }()
-	eventually(t, "joining", func() bool { h := s.hub.Load(); return h != nil && h.Participants()[0].Joined })
-	for say, change := range map[string]func(*transport.Card, *transport.Local){
-		"options: the server has": func(c *transport.Card, _ *transport.Local) { c.Terms.Options = "{}" },
-		"classes: the server has": func(c *transport.Card,
-			_ *transport.Local) {
-			c.Terms.Classes = c.Terms.Classes[1:]
+	transporttest.Eventually(t, "joining", func() bool {
+		h := s.hub.Load()
+		return h != nil &&
+			h.Participants()[0].Joined
+	})
+	for say, change := range map[string]func(*protocol.JoinRequest, *transport.LocalExecutor){
+		"options: the server has": func(c *protocol.JoinRequest,
+			_ *transport.LocalExecutor) {
+			c.RunSpec.Options = "{}"
 		},
-		"it cannot be averaged":       func(c *transport.Card, _ *transport.Local) { c.Member.Task.Width++ },
-		"other weights":               func(c *transport.Card, _ *transport.Local) { c.Backbone = "other" },
-		"sizes are no backbone's":     func(c *transport.Card, _ *transport.Local) { c.Member.Task.Width = 1 << 30 },
-		"the backbone's name \"\\n\"": func(c *transport.Card, _ *transport.Local) { c.Member.Task.Backbone = "\n" },
+		"classes: the server has": func(c *protocol.JoinRequest,
+			_ *transport.LocalExecutor) {
+			c.RunSpec.Classes = c.RunSpec.Classes[1:]
+		},
+		"it cannot be averaged": func(c *protocol.JoinRequest,
+			_ *transport.LocalExecutor) {
+			c.Participant.Task.Width++
+		},
+		"other weights": func(c *protocol.JoinRequest,
+			_ *transport.LocalExecutor) {
+			c.Backbone = "other"
+		},
+		"sizes are no backbone's": func(c *protocol.JoinRequest,
+			_ *transport.LocalExecutor) {
+			c.Participant.Task.Width = 1 << 30
+		},
+		"the backbone's name \"\\n\"": func(c *protocol.JoinRequest,
+			_ *transport.LocalExecutor) {
+			c.Participant.Task.Backbone = "\n"
+		},
 	} {
 		err := s.join(ctx, 2, change) // as client 0's, the backbone of client 2
 		if err == nil || !strings.Contains(err.Error(), say) {
@@ -61,10 +84,10 @@ func TestRefusedToJoin(t *testing.T) {
 
 // A client of the embedded server can do nothing on the subjects of another.
 func TestPermissions(t *testing.T) {
-	s := newSite(t, fedpha.toy(t))
+	s := newSite(t, transporttest.FedPHA.Experiment(t))
 	denied := make(chan error, 16)
-	nc, err := nats.Connect(s.url, nats.UserInfo(transport.UserOf(1), ""),
-		nats.CustomInboxPrefix(transport.InboxOf("toy", 1)),
+	nc, err := nats.Connect(s.url, nats.UserInfo(certs.UserOf(1), ""),
+		nats.CustomInboxPrefix(subjects.InboxOf("toy", 1)),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { denied <- err }))
 	if err != nil {
 		t.Fatal(err)

@@ -11,22 +11,23 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methodtest"
+	"promptfed/federation/transport/transporttest"
 )
 
 // The same experiment gives the same bytes and the same records in one process, through encoded messages, and over
 // NATS.
 func TestSameBytes(t *testing.T) {
-	for _, s := range []stack{
-		{"promptfl", nil, map[string]any{"tokens": 2}},
-		fedpha,
-		{"fedappr", nil, nil},
-		{"promptfl", []string{"scaffold", "ggtpc"}, nil},
-		{"pfeddc", nil, nil},
+	for _, s := range []transporttest.Stack{
+		transporttest.Method("promptfl", nil, map[string]any{"tokens": 2}),
+		transporttest.FedPHA,
+		transporttest.Method("fedappr", nil, nil),
+		transporttest.Method("promptfl", []string{"scaffold", "ggtpc"}, nil),
+		transporttest.Method("pfeddc", nil, nil),
 	} {
-		t.Run(s.method, func(t *testing.T) {
-			want, records := simulated(t, s.toy(t), false)
-			loop, _ := simulated(t, s.toy(t), true)
-			site := newSite(t, s.toy(t))
+		t.Run(s.Method, func(t *testing.T) {
+			want, records := simulated(t, s.Experiment(t), false)
+			loop, _ := simulated(t, s.Experiment(t), true)
+			site := newSite(t, s.Experiment(t))
 			site.run()
 			if t.Failed() {
 				return
@@ -45,7 +46,7 @@ func TestSameBytes(t *testing.T) {
 // and confusion matrix are those of one process.
 func TestSameEvaluations(t *testing.T) {
 	toy := func() *spec.Experiment {
-		e := fedpha.toy(t)
+		e := transporttest.FedPHA.Experiment(t)
 		for _, k := range []int{0, 2} {
 			e.Clients[k].Val = methodtest.Rows(400+k, 5, e.Clients[k].Backbone.Task().Dim, len(e.Classes))
 		}
@@ -63,7 +64,7 @@ func TestSameEvaluations(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	if got, want := site.records(), timeless(t, r.Records); got != want {
+	if got, want := site.records(), transporttest.Timeless(t, r.Records); got != want {
 		t.Errorf("other records than in one process:\n%s\n%s", got, want)
 	}
 	read := func(dir string) string {

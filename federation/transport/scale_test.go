@@ -20,13 +20,19 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/natsserver"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/subjects"
+	"promptfed/federation/transport/transporttest"
 	"promptfed/runtime/tensor"
 )
 
 // echo is a client that trains nothing and uploads what it got.
 type echo int
 
-func (e echo) Answer(_ context.Context, o message.Instruction, _ message.ClientState) (message.Reply,
+func (e echo) Execute(_ context.Context, o message.Instruction, _ message.ClientState) (message.Reply,
 	*message.ClientState, error) {
 	r := message.Reply{Client: int(e), Upload: method.Upload{Client: int(e), N: 1, Shared: o.Shared}}
 	return r, &message.ClientState{Own: o.Shared}, nil
@@ -41,17 +47,17 @@ func TestManyClients(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("PROMPTFED_TEST_CLIENTS")); err == nil {
 		clients = n
 	}
-	e := stack{"promptfl", nil, nil}.toy(t)
+	e := transporttest.Method("promptfl", nil, nil).Experiment(t)
 	log := slog.New(slog.DiscardHandler)
-	emb, err := transport.Embed(transport.Embedding{Listen: "127.0.0.1:0", Run: "many", Limit: 1 << 20, Log: log})
+	emb, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Run: "many", Limit: 1 << 20, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer emb.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	h, err := transport.Open(ctx, emb.Conn(), transport.Settings{Name: "many", ID: transport.NewID(), Clients: clients,
-		Quorum: 1, Terms: open(e.RunSpec()), Method: e.Method})
+	h, err := transport.Open(ctx, emb.Conn(), transport.Settings{Name: "many", ID: subjects.NewID(), Clients: clients,
+		Quorum: 1, RunSpec: open(e.RunSpec()), Method: e.Method})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,21 +69,21 @@ func TestManyClients(t *testing.T) {
 	began := time.Now()
 	for k := range clients {
 		all.Go(func() {
-			nc, err := transport.Dial(ctx, emb.URL(), "test", log, nats.CustomInboxPrefix(transport.InboxOf("many", k)),
-				nats.UserInfo(transport.UserOf(k), ""))
+			nc, err := exchange.Dial(ctx, emb.URL(), "test", log, nats.CustomInboxPrefix(subjects.InboxOf("many", k)),
+				nats.UserInfo(certs.UserOf(k), ""))
 			if err != nil {
 				t.Error(err)
 				return
 			}
 			defer nc.Close()
-			inv, err := transport.Ask(ctx, nc, "many", k, transport.Identity{}, log)
+			inv, err := transport.Ask(ctx, nc, "many", k, certs.Identity{}, log)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			a, err := transport.NewAgent(nc, inv, transport.Card{Terms: e.RunSpec(),
-				Member:   message.Participant{Task: task},
-				Examples: 1}, filepath.Join(dir, fmt.Sprint(k)), echo(k), log)
+			a, err := transport.NewClient(nc, inv, protocol.JoinRequest{RunSpec: e.RunSpec(),
+				Participant: message.Participant{Task: task},
+				Examples:    1}, filepath.Join(dir, fmt.Sprint(k)), echo(k), log)
 			if err == nil {
 				err = a.Run(ctx)
 			}

@@ -18,18 +18,21 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/secure"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/transporttest"
 )
 
 // With secure aggregation the network gives the bytes of one process too, and both are what plain uploads give but for
 // the rounding of the masked numbers.
 func TestSealedSameBytes(t *testing.T) {
-	for _, s := range []stack{{"promptfl", nil, map[string]any{"tokens": 2}}, fedpha, {"pfeddc", nil, nil}} {
-		t.Run(s.method, func(t *testing.T) {
-			plain, err := engine.Run(context.Background(), s.toy(t), engine.Settings{})
+	for _, s := range []transporttest.Stack{transporttest.Method("promptfl", nil, map[string]any{"tokens": 2}),
+		transporttest.FedPHA,
+		transporttest.Method("pfeddc", nil, nil)} {
+		t.Run(s.Method, func(t *testing.T) {
+			plain, err := engine.Run(context.Background(), s.Experiment(t), engine.Settings{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			e := s.toy(t)
+			e := s.Experiment(t)
 			e.Secure = "on"
 			config := secure.Defaults()
 			config.Threshold = 0.6
@@ -50,13 +53,13 @@ func TestSealedSameBytes(t *testing.T) {
 				}
 			}
 			site := newSite(t, e)
-			site.set.Sealed = true
-			site.part = func(_ int, p transport.Local) transport.Part {
+			site.set.Masked = true
+			site.part = func(_ int, p transport.LocalExecutor) transport.Executor {
 				p.Worker = local.NewWorker(e, local.Settings{Guard: layer.Guard()})
 				return p
 			}
 			site.run(func(_ *transport.Settings, run *engine.Settings) { run.Wrap = layer.Around })
-			if !t.Failed() && site.learned() != bytesOf(t, sealed.Prompts) {
+			if !t.Failed() && site.learned() != transporttest.BytesOf(t, sealed.Prompts) {
 				t.Error("other bytes than in one process")
 			}
 		})
@@ -68,8 +71,8 @@ func sealedSite(t *testing.T, e *spec.Experiment, layer *secure.Layer) *site {
 	t.Helper()
 	e.Secure = "on"
 	s := newSite(t, e)
-	s.set.Sealed = true
-	s.part = func(client int, p transport.Local) transport.Part {
+	s.set.Masked = true
+	s.part = func(client int, p transport.LocalExecutor) transport.Executor {
 		if err := os.MkdirAll(s.state(client), 0o700); err != nil {
 			t.Error(err)
 		}
@@ -105,13 +108,13 @@ func (s *site) around(layer *secure.Layer) func(*transport.Settings, *engine.Set
 
 // dying is a hub whose server dies once, when it has the answers to one step of round 1.
 type dying struct {
-	*transport.Hub
+	*transport.Server
 	step string
 	done *atomic.Bool
 }
 
 func (d dying) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
-	r, err := d.Hub.Run(ctx, o)
+	r, err := d.Server.Run(ctx, o)
 	if err == nil && o.Round == 1 && string(o.Kind)+o.Statistic == d.step && d.done.CompareAndSwap(false, true) {
 		err = errors.New("the server dies")
 	}
@@ -121,10 +124,11 @@ func (d dying) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 // A round goes on in its one session when the server and all clients were killed after any of its steps, and gives the
 // bytes of one process.
 func TestSealedRestarts(t *testing.T) {
-	scaffold := stack{"promptfl", []string{"scaffold"}, map[string]any{"tokens": 2, "weighting": "uniform"}}
+	scaffold := transporttest.Method("promptfl", []string{"scaffold"}, map[string]any{"tokens": 2,
+		"weighting": "uniform"})
 	config := secure.Defaults()
 	config.Threshold = 0.6
-	e := scaffold.toy(t)
+	e := scaffold.Experiment(t)
 	e.Secure = "on"
 	weighting, beside, err := methods.Averages(e.Method)
 	if err != nil {
@@ -138,17 +142,17 @@ func TestSealedRestarts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := bytesOf(t, r.Prompts)
+	want := transporttest.BytesOf(t, r.Prompts)
 	for _, step := range []string{"asksecagg-keys", "asksecagg-shares", "train", "asksecagg-agree",
 		"asksecagg-reveal"} {
 		t.Run(step, func(t *testing.T) {
-			s := sealedSite(t, scaffold.toy(t), layer)
+			s := sealedSite(t, scaffold.Experiment(t), layer)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			first, kill := context.WithCancel(ctx)
 			left := s.joinAll(first, cancel, 4)
 			var died atomic.Bool
-			s.remote = func(h *transport.Hub) message.Remote { return dying{h, step, &died} }
+			s.remote = func(h *transport.Server) message.Remote { return dying{h, step, &died} }
 			if err := s.serve(ctx, false, s.around(layer)); err == nil || !strings.Contains(err.Error(), "dies") {
 				t.Fatal(err)
 			}

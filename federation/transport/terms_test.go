@@ -4,33 +4,36 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/transporttest"
 )
 
 // What clients measure of the terms of their losses, and the bytes that count as uploads, are those of one process
-// through encoded messages, over NATS and on workers; a client that measures nothing is left out.
+// through encoded messages and over NATS; a client that measures nothing is left out.
 func TestTermsTravel(t *testing.T) {
-	s := stack{"fedpha", []string{"scaffold"}, fedpha.options}
-	r, err := engine.Run(context.Background(), s.toy(t), engine.Settings{Terms: true})
+	s := transporttest.Method("fedpha", []string{"scaffold"}, transporttest.FedPHA.Options)
+	r, err := engine.Run(context.Background(), s.Experiment(t), engine.Settings{Terms: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	prompts, want := bytesOf(t, r.Prompts), timeless(t, r.Records)
+	prompts, want := transporttest.BytesOf(t, r.Prompts), transporttest.Timeless(t, r.Records)
 	if n := len(r.Records[2].Terms); n != 5 {
 		t.Fatalf("%d terms, want those of fedpha and scaffold's correction", n)
 	}
-	looped, err := engine.Run(context.Background(), s.toy(t), engine.Settings{Terms: true, Encode: true})
-	if err != nil || timeless(t, looped.Records) != want {
+	looped, err := engine.Run(context.Background(), s.Experiment(t), engine.Settings{Terms: true, Encode: true})
+	if err != nil || transporttest.Timeless(t, looped.Records) != want {
 		t.Errorf("through messages, %v", err)
 	}
 
 	measure := func(_ *transport.Settings, set *engine.Settings) { set.Terms = true }
 	for _, silent := range []int{-1, 2} {
-		site := newSite(t, s.toy(t))
-		site.each = func(client int, _ *transport.Card, l *transport.Local) { l.Worker.Terms = client != silent }
+		site := newSite(t, s.Experiment(t))
+		site.each = func(client int, _ *protocol.JoinRequest, l *transport.LocalExecutor) {
+			l.Worker.Terms = client != silent
+		}
 		site.run(measure)
 		if t.Failed() {
 			return
@@ -39,14 +42,5 @@ func TestTermsTravel(t *testing.T) {
 			`"name":"correction"`) {
 			t.Errorf("without client %d:\n%s\n%s", silent, got, want)
 		}
-	}
-
-	f := newFarm(t, s.toy(t))
-	f.each.Terms = true
-	ctx, cancel := context.WithCancel(within(t, time.Minute))
-	defer cancel()
-	f.start(ctx, 0, 2)
-	if _, got, _, err := f.run(ctx, func(set *engine.Settings) { set.Terms = true }); err != nil || got != want {
-		t.Errorf("on a worker, %v\n%s\n%s", err, got, want)
 	}
 }

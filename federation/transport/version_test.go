@@ -10,19 +10,21 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/transporttest"
 )
 
 // A client of version 1 asks at its own subject, and is told the server's version, which it then refuses with its own
 // words; one of this version refuses a server of another.
 func TestVersions(t *testing.T) {
-	s := newSite(t, fedpha.toy(t))
+	s := newSite(t, transporttest.FedPHA.Experiment(t))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	served := make(chan error, 1)
 	go func() { served <- s.serve(ctx, false) }()
-	eventually(t, "serving", func() bool { return s.hub.Load() != nil })
-	nc, err := nats.Connect(s.url, nats.UserInfo(transport.UserOf(1), ""), nats.CustomInboxPrefix("_INBOX_client-1"))
+	transporttest.Eventually(t, "serving", func() bool { return s.hub.Load() != nil })
+	nc, err := nats.Connect(s.url, nats.UserInfo(certs.UserOf(1), ""), nats.CustomInboxPrefix("_INBOX_client-1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,8 +34,8 @@ func TestVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	var hello struct{ Version int }
-	if err := json.Unmarshal(m.Data, &hello); err != nil || hello.Version != transport.Version ||
-		transport.Version < 2 {
+	if err := json.Unmarshal(m.Data, &hello); err != nil || hello.Version != protocol.Version ||
+		protocol.Version < 2 {
 		t.Errorf("%v, %s", err, m.Data)
 	}
 	cancel()
@@ -47,7 +49,7 @@ func TestVersions(t *testing.T) {
 	defer sub.Unsubscribe()
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
-	want := fmt.Sprintf("the message has version 1, this program %d; use the same release", transport.Version)
+	want := fmt.Sprintf("the message has version 1, this program %d; use the same release", protocol.Version)
 	if err := s.join(ctx, 2); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)
 	}

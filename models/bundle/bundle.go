@@ -1,26 +1,12 @@
-// Package bundle is a frozen CLIP as promptfed keeps it on disk: a folder that any program with ONNX Runtime can use.
+// Package bundle is a frozen CLIP as promptfed finds it on disk, and what the rest of the program needs of one:
+// features of images, features of prompted texts, rows of the token embedding, a digest and a report.
 //
-//	bundle.json     what is in the folder (Manifest)
-//	image.onnx      pixels [B,3,S,S] -> image [B,D], patches [B,M,D]
-//	text.onnx       embeddings [C,L,w], eot [C] (int64) -> text [C,D]
-//	tokenizer.json  the vocabulary, in Hugging Face's form
-//	weights         one or more .safetensors files that the two graphs and bundle.json point into
-//
-// Features are not normalised: divide by the Euclidean norm before comparing. Pixels are normalised as bundle.json
-// says. embeddings are rows of the token embedding, without positions, of whole sequences [SOS ... EOT] filled up to
-// the context length L with anything; eot is the index that the features are read at.
-//
-// Weights stay where they are when they can: float32 .safetensors files are hard links to the checkpoint's own (copies
-// across file systems), so they must not be changed in place afterwards; sizes are checked at Open, contents by Verify.
-// Everything else is converted once to float32, since ONNX Runtime would otherwise hold such a copy in every session.
-//
-// The package does not import ONNX Runtime and needs no cgo.
+// A folder is in one of several forms, each a package of its own that implements Towers and is registered with Use:
+// models/bundle/converted is what promptfed convert makes of a checkpoint, models/bundle/exported holds ONNX files that
+// other tools wrote. None of them imports ONNX Runtime or needs cgo.
 package bundle
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -28,19 +14,17 @@ import (
 	"promptfed/models/clip"
 	"promptfed/models/preprocess"
 	"promptfed/models/tokenizer"
+	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 )
 
-// Names of the files that every bundle has.
-const (
-	ManifestFile  = "bundle.json"
-	ImageFile     = "image.onnx"
-	TextFile      = "text.onnx"
-	tokenizerFile = "tokenizer.json"
-	weightsFile   = "weights.safetensors"
-)
+// ManifestFile is what says what is in the folder of a bundle.
+const ManifestFile = "bundle.json"
 
-// Names of the graphs' inputs and outputs.
+// Version is that of the form of bundle.json. In version 1 embed_dim was called joint_dim, and joint in the towers.
+const Version = 2
+
+// Names of the inputs and outputs of graphs.
 const (
 	PixelsInput     = "pixels"
 	ImageOutput     = "image"
@@ -50,85 +34,82 @@ const (
 	TextOutput      = "text"
 )
 
+// Towers are both towers of a bundle, in the form that it has on disk. Features are not normalised: divide by the
+// Euclidean norm before comparing. Implementations are safe for concurrent use and hold no file open.
+type Towers interface {
+	// Image adds the image tower to g: from normalised pixels [B,3,S,S] and prompts to the features of images [B,D] and
+	// of their patches [B,M,D].
+	Image(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node, err error)
+	// ImageModel is the image tower with the input PixelsInput and the outputs ImageOutput and, where there are patch
+	// features, PatchesOutput.
+	ImageModel() (*onnx.ModelProto, error)
+	// Batch is the number of images that ImageModel takes at a time; 0 is any number.
+	Batch() int
+	// Patches is the number of patch features of an image.
+	Patches() int
+	// TakesPromptTokens tells whether Image takes prompts of tokens, and not of pixels only.
+	TakesPromptTokens() bool
+
+	// ClassFeatures adds the text tower to g: for each prompt the features [C,D] of all classes.
+	ClassFeatures(g *graph.Graph, classes *clip.Suffixes, prompts []clip.Prompt) ([]graph.Node, error)
+	// TextFeatures adds the text tower to g: the features [N,D] of token sequences [SOS ... EOT].
+	TextFeatures(g *graph.Graph, ids [][]int) (graph.Node, error)
+	// Embed reads rows of the token embedding, as many numbers as the text tower is wide for each id.
+	Embed(ids []int) ([]float32, error)
+
+	// Digest is the SHA-256, in hex, over everything that features depend on. Name and logit scale do not count.
+	Digest() string
+	// Verify compares the contents of files with what the bundle says of them.
+	Verify() error
+	// Report adds what there is to tell of the towers and their files.
+	Report(r *Report)
+}
+
 // Bundle is an open bundle. It holds no file open and is safe for concurrent use.
 type Bundle struct {
 	Name         string
 	Architecture string // ViT-B/16, for example
+	Source       string // format of the checkpoint
 	Text         clip.TextArch
 	Vision       clip.VisionArch
 	LogitScale   float64 // what cosine similarities are multiplied with: exp of the stored parameter
 	Preprocess   preprocess.Preprocess
 	Notes        []string // what was assumed or done differently at conversion
 
-	dir      string
-	manifest Manifest
-	drop     *dropIn // of towers that another tool exported; nil otherwise
+	Dir        string // the folder
+	Vocabulary string // the file in it, or "" for the first that tokenizer.Load knows
+	TokenRows  int    // rows of the token embedding
+	Towers
 
 	mu       sync.Mutex
 	tokens   *tokenizer.Tokenizer
 	suffixes map[string]*clip.Suffixes
 }
 
-// Open reads the bundle in a folder. Everything that bundle.json says is checked but the contents of the files, of
-// which only the sizes are (see Verify).
-//
-// A bundle.json without weights stands for towers that another tool exported (docs/dropin.md).
-func Open(dir string) (*Bundle, error) {
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
-	data, err := readManifestFile(filepath.Join(dir, ManifestFile))
-	if err != nil {
-		return nil, err
-	}
-	if isHandWritten(data) {
-		return openDropIn(abs, data)
-	}
-	m, err := parseManifestFile(filepath.Join(dir, ManifestFile), data)
-	if err != nil {
-		return nil, err
-	}
-	if err := m.checkFiles(abs); err != nil {
-		return nil, err
-	}
-	return newBundle(abs, m), nil
-}
-
-func newBundle(dir string, m Manifest) *Bundle {
-	return &Bundle{Name: m.Name, Architecture: m.Architecture, Text: m.Text, Vision: m.Vision, LogitScale: m.LogitScale,
-		Preprocess: m.Preprocess, Notes: m.Notes, dir: dir, manifest: m, suffixes: map[string]*clip.Suffixes{}}
-}
-
-// Manifest is the content of bundle.json. It must not be changed.
-func (b *Bundle) Manifest() Manifest { return b.manifest }
-
 // WeightsDir is the folder of the bundle, which the weights of its graphs are named relative to.
-func (b *Bundle) WeightsDir() string { return b.dir }
+func (b *Bundle) WeightsDir() string { return b.Dir }
 
-// Patches is the number of patch features of an image.
-func (b *Bundle) Patches() int {
-	if b.drop != nil {
-		return b.drop.image.count
+// Image is Towers.Image.
+func (b *Bundle) Image(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node, err error) {
+	image, patches, err = b.Towers.Image(g, pixels, p)
+	if err == nil {
+		err = g.Err()
 	}
-	return b.Vision.Patches()
+	return image, patches, b.wrap(err)
 }
 
-// Batch is the number of images that ImageModel takes at a time; 0 is any number.
-func (b *Bundle) Batch() int {
-	if b.drop != nil {
-		return b.drop.image.batch
-	}
-	return 0
+// Embed is Towers.Embed.
+func (b *Bundle) Embed(ids []int) ([]float32, error) {
+	rows, err := b.Towers.Embed(ids)
+	return rows, b.wrap(err)
 }
 
-// ImageModel is the image tower with the input PixelsInput and the outputs ImageOutput and, where there are patch
-// features, PatchesOutput.
-func (b *Bundle) ImageModel() (*onnx.ModelProto, error) {
-	if b.drop != nil {
-		return b.drop.image.model()
+// wrap names the bundle in an error.
+func (b *Bundle) wrap(err error) error {
+	if err == nil {
+		return nil
 	}
-	return onnx.ReadFile(filepath.Join(b.dir, ImageFile))
+	return fmt.Errorf("bundle %s: %w", b.Name, err)
 }
 
 // Tokenizer reads the vocabulary, once.
@@ -136,51 +117,15 @@ func (b *Bundle) Tokenizer() (*tokenizer.Tokenizer, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.tokens == nil {
-		t, err := tokenizer.Load(filepath.Join(b.dir, b.manifest.TokenizerFile))
+		t, err := tokenizer.Load(filepath.Join(b.Dir, filepath.FromSlash(b.Vocabulary)))
 		if err != nil {
-			return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
+			return nil, b.wrap(err)
 		}
-		if rows := b.manifest.Tokens.Shape[0]; t.VocabSize() > rows {
-			return nil, fmt.Errorf("bundle %s: %s has %d tokens, the token embedding %d rows: they do not belong "+
-				"together",
-				b.Name, b.manifest.TokenizerFile, t.VocabSize(), rows)
+		if t.VocabSize() > b.TokenRows {
+			return nil, b.wrap(fmt.Errorf("%s has %d tokens, the token embedding %d rows: they do not belong together",
+				b.Vocabulary, t.VocabSize(), b.TokenRows))
 		}
 		b.tokens = t
 	}
 	return b.tokens, nil
-}
-
-// Verify compares the SHA-256 of every file with bundle.json.
-func (b *Bundle) Verify() error {
-	if b.drop != nil {
-		return b.drop.verify(b.dir)
-	}
-	for _, name := range b.manifest.fileNames() {
-		f, err := fileOf(filepath.Join(b.dir, name))
-		if err != nil {
-			return err
-		}
-		if want := b.manifest.Files[name]; f != want {
-			return fmt.Errorf("%s: SHA-256 %.12s of %d bytes, %s says %.12s of %d: the file was changed or damaged; "+
-				"convert the checkpoint again",
-				filepath.Join(b.dir, name), f.SHA256, f.Size, ManifestFile, want.SHA256, want.Size)
-		}
-	}
-	return nil
-}
-
-// Digest is the SHA-256, in hex, over everything that features depend on: the contents of all files as bundle.json
-// states them, where the tensors lie in them, architecture and preprocessing. Name and logit scale do not count.
-func (b *Bundle) Digest() string {
-	if b.drop != nil {
-		return b.drop.digest()
-	}
-	m := b.manifest
-	m.Name, m.Architecture, m.LogitScale, m.LogScale, m.Notes, m.Source = "", "", 0, 0, nil, ""
-	text, err := json.Marshal(m)
-	if err != nil { // a manifest was read from JSON or written as such
-		panic(err)
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
 }

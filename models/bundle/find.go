@@ -3,13 +3,22 @@ package bundle
 import (
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 )
+
+var registered = map[string]func() (*Bundle, error){}
+
+// Register makes Find know a bundle by a name that is part of the program. Registering a name twice panics, as it is a
+// mistake in the program. It is called before Find and List.
+func Register(name string, open func() (*Bundle, error)) {
+	if registered[name] != nil || CheckName(name) != nil {
+		panic(fmt.Sprintf("bundle: %q cannot be registered, or is already", name))
+	}
+	registered[name] = open
+}
 
 // ModelsVariable is the environment variable that lists folders of bundles, separated as in PATH.
 const ModelsVariable = "PROMPTFED_MODELS"
@@ -21,12 +30,13 @@ func Find(name string, paths ...string) (*Bundle, error) {
 	if name == "" {
 		return nil, errors.New("no bundle named: give a name or the path of a folder")
 	}
-	if strings.ContainsAny(name, `/\`) || isBundle(name) {
+	if _, _, ok := formOf(name); ok || strings.ContainsAny(name, `/\`) {
 		return Open(name)
 	}
 	dirs := searchPath(paths)
 	for _, dir := range dirs {
-		if path := filepath.Join(dir, name); isBundle(path) {
+		path := filepath.Join(dir, name)
+		if _, _, ok := formOf(path); ok {
 			return Open(path)
 		}
 	}
@@ -35,8 +45,8 @@ func Find(name string, paths ...string) (*Bundle, error) {
 			return Open(e.Dir)
 		}
 	}
-	if files := registeredFiles(name); files != nil {
-		return materialise(name, files)
+	if open := registered[name]; open != nil {
+		return open()
 	}
 	var known []string
 	for _, e := range List(paths...) {
@@ -44,10 +54,11 @@ func Find(name string, paths ...string) (*Bundle, error) {
 	}
 	return nil, fmt.Errorf("no bundle %q in %s; there is %s: give the path of a bundle, or make one with promptfed "+
 		"convert and put it there",
-		name, strings.Join(dirs, ", "), orNothing(known))
+		name, strings.Join(dirs, ", "), OrNone(known))
 }
 
-func orNothing(names []string) string {
+// OrNone lists names for a message.
+func OrNone(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}
@@ -60,7 +71,11 @@ type Entry struct{ Name, Dir string }
 // List gives the bundles that Find knows by name, sorted, each name once. What cannot be read is left out.
 func List(paths ...string) []Entry {
 	var out []Entry
-	for _, e := range append(installed(searchPath(paths)), registeredEntries()...) {
+	all := installed(searchPath(paths))
+	for name := range registered {
+		all = append(all, Entry{Name: name})
+	}
+	for _, e := range all {
 		if !slices.ContainsFunc(out, func(o Entry) bool { return o.Name == e.Name }) {
 			out = append(out, e)
 		}
@@ -69,7 +84,7 @@ func List(paths ...string) []Entry {
 	return out
 }
 
-// installed reads the bundle.json of every folder inside dirs.
+// installed lists the bundles in folders inside dirs.
 func installed(dirs []string) []Entry {
 	var out []Entry
 	for _, dir := range dirs {
@@ -79,41 +94,12 @@ func installed(dirs []string) []Entry {
 		}
 		for _, e := range list {
 			path := filepath.Join(dir, e.Name())
-			if strings.HasPrefix(e.Name(), ".") || !isBundle(path) {
-				continue
-			}
-			if name := nameOf(path); name != "" {
+			if _, name, ok := formOf(path); ok && name != "" && !strings.HasPrefix(e.Name(), ".") {
 				out = append(out, Entry{name, path})
 			}
 		}
 	}
 	return out
-}
-
-// nameOf is the name that bundle.json gives, or the folder's where a person wrote it without one; "" if it cannot be
-// read.
-func nameOf(dir string) string {
-	data, err := readManifestFile(filepath.Join(dir, ManifestFile))
-	if err != nil {
-		return ""
-	}
-	if isHandWritten(data) {
-		h, err := parseHandWritten(data)
-		if err != nil {
-			return ""
-		}
-		return orElse(h.Name, filepath.Base(dir))
-	}
-	m, err := parseManifest(data)
-	if err != nil {
-		return ""
-	}
-	return m.Name
-}
-
-func isBundle(dir string) bool {
-	st, err := os.Stat(filepath.Join(dir, ManifestFile))
-	return err == nil && st.Mode().IsRegular()
 }
 
 func searchPath(paths []string) []string {
@@ -124,43 +110,17 @@ func searchPath(paths []string) []string {
 		}
 	}
 	out = append(out, "bundles")
-	if cache, err := cacheDir(); err == nil {
+	if cache, err := CacheDir(); err == nil {
 		out = append(out, filepath.Join(cache, "bundles"))
 	}
 	return out
 }
 
-// cacheDir is promptfed's folder in the user's cache.
-func cacheDir() (string, error) {
+// CacheDir is promptfed's folder in the user's cache.
+func CacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("no folder for cached bundles (%w): set XDG_CACHE_HOME or HOME", err)
 	}
 	return filepath.Join(dir, "promptfed"), nil
-}
-
-// copyFiles writes the files at the top of files into dir.
-func copyFiles(files fs.FS, dir string) error {
-	list, err := fs.ReadDir(files, ".")
-	if err != nil {
-		return err
-	}
-	for _, e := range list {
-		if e.IsDir() {
-			continue
-		}
-		in, err := files.Open(e.Name())
-		if err != nil {
-			return err
-		}
-		err = fill(filepath.Join(dir, e.Name()), func(w io.Writer) error {
-			_, err := io.Copy(w, in)
-			return err
-		})
-		in.Close()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -1,8 +1,8 @@
 package bundle
 
 import (
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"promptfed/models/clip"
@@ -17,8 +17,7 @@ const maxSuffixes = 16
 // class is its name and a full stop behind the prompt. With the name at the end (the default) this is the exact cheap
 // form, all prompts in one pass; with the name in the middle or in front it is the plain form.
 //
-// Exported towers take prompts [T,width] alone: deep ones, changes inside the blocks and a prompt for each image are
-// refused.
+// Exported towers take prompts [T,width] alone.
 //
 // A class that does not fit the context behind its prompt is an error that names the class and both lengths.
 func (b *Bundle) Prompts(g *graph.Graph, classes []string, prompts []clip.Prompt) ([]graph.Node, error) {
@@ -26,24 +25,11 @@ func (b *Bundle) Prompts(g *graph.Graph, classes []string, prompts []clip.Prompt
 	if err != nil {
 		return nil, err
 	}
-	if b.drop != nil && len(prompts) > 0 {
-		if slices.ContainsFunc(prompts, func(p clip.Prompt) bool {
-			return len(p.Deep) > 0 || p.Bare || !p.Changes.None() || p.Ctx.OK() && p.Ctx.Rank() == 3 || p.Own != nil
-		}) {
-			return nil, fmt.Errorf("bundle %s: an exported text tower takes no deep prompts, low-rank changes, adapters or "+
-				"prompts for each image; convert a checkpoint of the model (promptfed convert)", b.Name)
-		}
-		out, err := b.drop.text.prompts(g, s, prompts)
-		if err != nil {
-			return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
-		}
-		return out, nil
+	out, err := b.ClassFeatures(g, s, prompts)
+	if err == nil {
+		err = g.Err()
 	}
-	out := clip.Text{TextArch: b.Text}.Prompts(g, b.Weights(), s, prompts)
-	if err := g.Err(); err != nil {
-		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
-	}
-	return out, nil
+	return out, b.wrap(err)
 }
 
 // Sentences adds the features [N,D] of whole texts, not normalised.
@@ -52,11 +38,14 @@ func (b *Bundle) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 	if err != nil {
 		return graph.Node{}, err
 	}
+	if len(texts) == 0 {
+		return graph.Node{}, b.wrap(errors.New("no texts"))
+	}
 	ids := make([][]int, len(texts))
 	for i, text := range texts {
 		inner, err := t.Encode(text)
 		if err != nil {
-			return graph.Node{}, fmt.Errorf("bundle %s: %w", b.Name, err)
+			return graph.Node{}, b.wrap(err)
 		}
 		ids[i] = append(append([]int{t.SOS()}, inner...), t.EOT())
 		if len(ids[i]) > b.Text.Context {
@@ -65,18 +54,11 @@ func (b *Bundle) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 				b.Name, text, len(ids[i]), b.Text.Context)
 		}
 	}
-	if b.drop != nil && len(ids) > 0 {
-		n, err := b.drop.texts(b, g, ids)
-		if err != nil {
-			return n, fmt.Errorf("bundle %s: %w", b.Name, err)
-		}
-		return n, nil
+	n, err := b.TextFeatures(g, ids)
+	if err == nil {
+		err = g.Err()
 	}
-	n := clip.Text{TextArch: b.Text}.Sequences(g, b.Weights(), ids, b.Embed)
-	if err := g.Err(); err != nil {
-		return n, fmt.Errorf("bundle %s: %w", b.Name, err)
-	}
-	return n, nil
+	return n, b.wrap(err)
 }
 
 // ClassTokens are the tokens [name . EOT] of each class.
@@ -105,7 +87,7 @@ func (b *Bundle) Words(text string) (*tensor.Tensor, error) {
 	}
 	ids, err := t.Encode(text)
 	if err != nil {
-		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
+		return nil, b.wrap(err)
 	}
 	rows, err := b.Embed(ids)
 	if err != nil {
@@ -119,8 +101,8 @@ func (b *Bundle) Words(text string) (*tensor.Tensor, error) {
 func (b *Bundle) Templated(classes []string, template string) (*tensor.Tensor, *clip.Suffixes, error) {
 	before, behind, ok := strings.Cut(template, "{}")
 	if words := strings.TrimRight(before, " "); !ok || words == before && words != "" {
-		return nil, nil, fmt.Errorf("bundle %s: the template %q must have {} for the class, with a space in front",
-			b.Name, template)
+		return nil, nil, b.wrap(fmt.Errorf("the template %q must have {} for the class, with a space in front",
+			template))
 	}
 	s, err := b.suffixesOf(classes, behind)
 	if err != nil || strings.TrimSpace(before) == "" {
@@ -163,10 +145,10 @@ func (b *Bundle) suffixesOf(classes []string, behind string) (*clip.Suffixes, er
 	}
 	s, err := clip.NewSuffixes(classes, ids, b.tokens.SOS(), b.Text.Width, b.Embed)
 	if err != nil {
-		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
+		return nil, b.wrap(err)
 	}
-	if len(b.suffixes) >= maxSuffixes {
-		clear(b.suffixes)
+	if b.suffixes == nil || len(b.suffixes) >= maxSuffixes {
+		b.suffixes = map[string]*clip.Suffixes{}
 	}
 	b.suffixes[key] = s
 	return s, nil

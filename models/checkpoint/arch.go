@@ -29,7 +29,7 @@ type Transformer struct {
 type Arch struct {
 	Kind      string // ViT or ResNet
 	ImageSize int    // pixels on a side
-	EmbedDim  int    // the joint space
+	EmbedDim  int    // the space of image and text features
 	Vision    Transformer
 	Patch     int   // pixels on a side of a patch; 32, the stride, for a ResNet
 	Stages    []int // ResNet: blocks of the four stages; nil for a ViT

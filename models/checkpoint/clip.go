@@ -55,7 +55,7 @@ type TextTower struct {
 	Tokens, Positions *Handle
 	Blocks            []Block
 	Final             Norm
-	Projection        Linear // to the joint space, without bias
+	Projection        Linear // to the space of image and text features, without bias
 }
 
 // VisionTower holds Patches [width,3,patch,patch] (a convolution without bias), Class [width], Positions
@@ -65,7 +65,7 @@ type VisionTower struct {
 	Pre                       Norm
 	Blocks                    []Block
 	Post                      Norm
-	Projection                Linear // to the joint space, without bias
+	Projection                Linear // to the space of image and text features, without bias
 }
 
 // CLIP finds every tensor of a CLIP in a checkpoint named in OpenAI's, OpenCLIP's or Hugging Face's way, and checks

@@ -53,8 +53,8 @@ var huggingfaceScheme = scheme{
 		"text_model."},
 }
 
-// foreign tensors and what they give away.
-var foreign = []struct{ part, what string }{
+// unsupported tensors and what they give away.
+var unsupported = []struct{ part, what string }{
 	{"visual.trunk.", "an image tower of timm"},
 	{"text.transformer.embeddings.", "a text tower of Hugging Face inside an OpenCLIP model"},
 	{"text.transformer.encoder.", "a text tower of Hugging Face inside an OpenCLIP model"},
@@ -71,7 +71,7 @@ const expected = "want a CLIP with a ViT or ResNet image tower (OpenAI's names v
 // schemeOf tells the naming scheme of a checkpoint, or why it is not a CLIP.
 func schemeOf(c *Checkpoint) (scheme, error) {
 	names := c.Names()
-	for _, f := range foreign {
+	for _, f := range unsupported {
 		for _, n := range names {
 			if strings.Contains(n, f.part) {
 				return scheme{}, fmt.Errorf("tensor %q belongs to %s, which is not supported; %s", n, f.what, expected)

@@ -110,7 +110,7 @@ func textStep(t testing.TB, w onDisk, s *clip.Suffixes, prompts int, plain bool,
 	}
 	loss := g.Scalar(0)
 	for i, f := range features {
-		loss = loss.Add(f.Mul(g.Const(formula("cotangent", []int{len(s.IDs), text.Joint}))).Sum())
+		loss = loss.Add(f.Mul(g.Const(formula("cotangent", []int{len(s.IDs), text.EmbedDim}))).Sum())
 		wrt = append(wrt, ps[i].Ctx)
 	}
 	d, err := grad.Of(loss, wrt...)

@@ -40,15 +40,15 @@ const (
 // BlockMaps are those that every block has, in their order.
 func BlockMaps() []Map { return []Map{Query, Key, Value, Out, Up, Down} }
 
-// Sizes are the inputs and outputs of a map in a tower of that width with so many units and a joint dimension.
-func (m Map) Sizes(width, units, joint int) (in, out int) {
+// Sizes are the inputs and outputs of a map in a tower of that width with so many units and an embedding dimension.
+func (m Map) Sizes(width, units, embedDim int) (in, out int) {
 	switch m {
 	case Up:
 		return width, units
 	case Down:
 		return units, width
 	case Head:
-		return width, joint
+		return width, embedDim
 	}
 	return width, width
 }
@@ -91,9 +91,9 @@ func (c Changes) Equal(d Changes) bool {
 }
 
 // check tells what does not fit a tower.
-func (c Changes) check(what string, width, layers, units, joint int) error {
+func (c Changes) check(what string, width, layers, units, embedDim int) error {
 	for _, l := range c.LowRank {
-		in, out := l.Map.Sizes(width, units, joint)
+		in, out := l.Map.Sizes(width, units, embedDim)
 		switch {
 		case l.Map != Head && !slices.Contains(BlockMaps(), l.Map):
 			return fmt.Errorf("%s: a low-rank change of %q, must be one of %v or %s", what, l.Map, BlockMaps(), Head)

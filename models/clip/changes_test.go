@@ -38,8 +38,8 @@ type changeCase struct {
 }
 
 var (
-	changedText   = clip.TextArch{Width: 32, Layers: 3, Heads: 2, Context: 77, Joint: 24}
-	changedVision = clip.VisionArch{Width: 32, Layers: 3, Heads: 2, Patch: 16, Image: 32, Joint: 24}
+	changedText   = clip.TextArch{Width: 32, Layers: 3, Heads: 2, Context: 77, EmbedDim: 24}
+	changedVision = clip.VisionArch{Width: 32, Layers: 3, Heads: 2, Patch: 16, Image: 32, EmbedDim: 24}
 )
 
 // changes are those of a case, of nodes by name.
@@ -102,7 +102,7 @@ func TestChangesEqualPyTorch(t *testing.T) {
 					rows *= s[0]
 				}
 			}
-			loss := f.Mul(g.Const(formula("cotangent", []int{rows, changedText.Joint}))).Sum()
+			loss := f.Mul(g.Const(formula("cotangent", []int{rows, changedText.EmbedDim}))).Sum()
 			outputs := []graph.Output{{Name: "features", Node: f}}
 			for name, x := range node {
 				d, err := grad.Of(loss, x)

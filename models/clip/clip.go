@@ -29,7 +29,7 @@ type TextArch struct {
 	Heads      int     `json:"heads"`
 	MLP        int     `json:"mlp,omitempty"`        // units of the feed-forward layers, 4·Width when 0
 	Context    int     `json:"context"`              // longest token sequence, 77 in the published models
-	Joint      int     `json:"joint"`                // size of the space shared with images
+	EmbedDim   int     `json:"embed_dim"`            // size of the space shared with images
 	Activation string  `json:"activation,omitempty"` // nn.QuickGELU (default) or nn.GELU
 	Eps        float64 `json:"eps,omitempty"`        // of the layer norms, default 1e-5
 }
@@ -46,18 +46,18 @@ type VisionArch struct {
 	MLP        int     `json:"mlp,omitempty"`    // units of the feed-forward layers, 4·Width when 0
 	Patch      int     `json:"patch"`            // side of a patch in pixels
 	Image      int     `json:"image"`            // side of the image in pixels
-	Joint      int     `json:"joint"`
+	EmbedDim   int     `json:"embed_dim"`
 	Activation string  `json:"activation,omitempty"`
 	Eps        float64 `json:"eps,omitempty"` // of the normalisations, default 1e-5
 }
 
 // Published sizes.
 var (
-	TextB     = TextArch{Width: 512, Layers: 12, Heads: 8, Context: 77, Joint: 512}
-	VisionB16 = VisionArch{Width: 768, Layers: 12, Heads: 12, Patch: 16, Image: 224, Joint: 512}
-	VisionB32 = VisionArch{Width: 768, Layers: 12, Heads: 12, Patch: 32, Image: 224, Joint: 512}
-	RN50      = VisionArch{Width: 2048, Heads: 32, Stages: []int{3, 4, 6, 3}, Patch: 32, Image: 224, Joint: 1024}
-	RN101     = VisionArch{Width: 2048, Heads: 32, Stages: []int{3, 4, 23, 3}, Patch: 32, Image: 224, Joint: 512}
+	TextB     = TextArch{Width: 512, Layers: 12, Heads: 8, Context: 77, EmbedDim: 512}
+	VisionB16 = VisionArch{Width: 768, Layers: 12, Heads: 12, Patch: 16, Image: 224, EmbedDim: 512}
+	VisionB32 = VisionArch{Width: 768, Layers: 12, Heads: 12, Patch: 32, Image: 224, EmbedDim: 512}
+	RN50      = VisionArch{Width: 2048, Heads: 32, Stages: []int{3, 4, 6, 3}, Patch: 32, Image: 224, EmbedDim: 1024}
+	RN101     = VisionArch{Width: 2048, Heads: 32, Stages: []int{3, 4, 23, 3}, Patch: 32, Image: 224, EmbedDim: 512}
 )
 
 // Check tells what is wrong with the architecture, if anything.
@@ -65,7 +65,7 @@ func (a TextArch) Check() error {
 	if a.Context < 2 {
 		return fmt.Errorf("text tower: context %d, at least 2 tokens are needed", a.Context)
 	}
-	return checkTower("text tower", a.Width, a.Layers, a.Heads, a.MLP, a.Joint, a.Activation, a.Eps)
+	return checkTower("text tower", a.Width, a.Layers, a.Heads, a.MLP, a.EmbedDim, a.Activation, a.Eps)
 }
 
 // Check tells what is wrong with the architecture, if anything.
@@ -76,14 +76,15 @@ func (a VisionArch) Check() error {
 	if a.ResNet() {
 		return a.checkResNet()
 	}
-	return checkTower("vision tower", a.Width, a.Layers, a.Heads, a.MLP, a.Joint, a.Activation, a.Eps)
+	return checkTower("vision tower", a.Width, a.Layers, a.Heads, a.MLP, a.EmbedDim, a.Activation, a.Eps)
 }
 
-func checkTower(what string, width, layers, heads, mlp, joint int, act string, eps float64) error {
+func checkTower(what string, width, layers, heads, mlp, embedDim int, act string, eps float64) error {
 	switch {
-	case width < 1 || layers < 1 || heads < 1 || joint < 1:
-		return fmt.Errorf("%s: width %d, layers %d, heads %d and joint %d must all be positive", what, width, layers,
-			heads, joint)
+	case width < 1 || layers < 1 || heads < 1 || embedDim < 1:
+		return fmt.Errorf("%s: width %d, layers %d, heads %d and embed_dim %d must all be positive", what, width,
+			layers,
+			heads, embedDim)
 	case mlp < 0:
 		return fmt.Errorf("%s: feed-forward layers of %d units", what, mlp)
 	case width%heads != 0:
@@ -159,14 +160,14 @@ func (t tower) norm(x graph.Node, name string) graph.Node {
 	return nn.LayerNorm(x, t.w.Node(t.g, name+".weight", t.width), t.w.Node(t.g, name+".bias", t.width), t.eps)
 }
 
-// project maps rows [N,width] into the joint space [N,joint]. The projection is stored as plain [width,joint], or
-// transposed under another name.
-func (t tower) project(x graph.Node, plain, transposed string, joint int) graph.Node {
+// project maps rows [N,width] into the space of image and text features [N,embedDim]. The projection is stored as plain
+// [width,embedDim], or transposed under another name.
+func (t tower) project(x graph.Node, plain, transposed string, embedDim int) graph.Node {
 	var y graph.Node
 	if t.w.Has(transposed) {
-		y = nn.Linear(x, t.w.Node(t.g, transposed, joint, t.width), graph.Node{}, 1, 1)
+		y = nn.Linear(x, t.w.Node(t.g, transposed, embedDim, t.width), graph.Node{}, 1, 1)
 	} else {
-		y = x.MatMul(t.w.Node(t.g, plain, t.width, joint))
+		y = x.MatMul(t.w.Node(t.g, plain, t.width, embedDim))
 	}
-	return block{tower: t}.changed(y, x, joint, Head)
+	return block{tower: t}.changed(y, x, embedDim, Head)
 }

@@ -33,7 +33,7 @@ func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool
 	q := b.project(h.Rows(g.Ints(readNorm...)), 0, 1).split(counts)
 	attended := make([]graph.Node, len(rs))
 	for j, r := range rs {
-		if r.few {
+		if r.dense {
 			h := kv[0].heads(b, 1, r.all())
 			query := q[j].heads(b, 1, len(r.p.start))[0]
 			attended[j], kv = nn.Rows(nn.Attend(query, h[0], h[1], r.s.pairsOfLast(g, r.p, r.after, r.prefix))), kv[1:]
@@ -57,7 +57,7 @@ func (r *promptRows) attendLast(b block, q, prefix, suffix projected) graph.Node
 		rows = rows.Rows(b.g.Ints(r.take...))
 	}
 	query := nn.Heads(rows, 1, 1, len(r.take), b.heads)[0]
-	out := nn.Rows(r.look(b, query, a[0], a[1], c[0], c[1], r.maskOfLast(b.g)))
+	out := nn.Rows(r.attendShared(b, query, a[0], a[1], c[0], c[1], r.maskOfLast(b.g)))
 	if !isIota(r.place) {
 		out = out.Rows(b.g.Ints(r.place...))
 	}

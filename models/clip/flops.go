@@ -38,7 +38,7 @@ func (t Text) StepFLOPs(s *Suffixes, prompts []Prompt) float64 {
 				macs += 3 * 2 * w * scores
 			}
 		}
-		macs += 2 * classes * w * float64(t.Joint)
+		macs += 2 * classes * w * float64(t.EmbedDim)
 	}
 	return 2 * macs
 }
@@ -47,7 +47,7 @@ func (t Text) StepFLOPs(s *Suffixes, prompts []Prompt) float64 {
 func (t Text) PlainStepFLOPs(classes int) float64 {
 	w, l, c := float64(t.Width), float64(t.Context), float64(classes)
 	perLayer := 2*(3*w*w+t.rest())*l + 3*2*w*l*l
-	return 2 * c * (float64(t.Layers)*perLayer + 2*w*float64(t.Joint))
+	return 2 * c * (float64(t.Layers)*perLayer + 2*w*float64(t.EmbedDim))
 }
 
 // rest is the multiply-adds for a row of a block's products with weights behind the attention: its output projection

@@ -51,7 +51,7 @@ func transposed(t *tensor.Tensor) *tensor.Tensor {
 }
 
 func TestSeparateProjectionsGiveTheSame(t *testing.T) {
-	vision := clip.VisionArch{Width: 64, Layers: 2, Heads: 2, Patch: 16, Image: 32, Joint: 40}
+	vision := clip.VisionArch{Width: 64, Layers: 2, Heads: 2, Patch: 16, Image: 32, EmbedDim: 40}
 	features := func(text, image clip.Weights) tensor.Map {
 		g := graph.New()
 		ctx := g.Input("ctx", graph.Float, graph.Static(4, tiny.Width))
@@ -139,7 +139,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		},
 		"patches of 15 pixels do not tile an image of 32": func(g *graph.Graph) error {
 			v := clip.Vision{VisionArch: clip.VisionArch{Width: 64, Layers: 1, Heads: 2, Patch: 15, Image: 32,
-				Joint: 8}}
+				EmbedDim: 8}}
 			v.Features(g, w, g.Input("pixels", graph.Float, graph.Static(2, 3, 32, 32)))
 			return g.Err()
 		},
@@ -151,7 +151,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		},
 		"pixels [2,3,30,30], must be [batch,3,32,32]": func(g *graph.Graph) error {
 			v := clip.Vision{VisionArch: clip.VisionArch{Width: 64, Layers: 1, Heads: 2, Patch: 16, Image: 32,
-				Joint: 8}}
+				EmbedDim: 8}}
 			v.Features(g, w, g.Input("pixels", graph.Float, graph.Static(2, 3, 30, 30)))
 			return g.Err()
 		},
@@ -170,7 +170,7 @@ func TestStepFLOPs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	arch := clip.TextArch{Width: 4, Layers: 2, Heads: 2, Context: 77, Joint: 3}
+	arch := clip.TextArch{Width: 4, Layers: 2, Heads: 2, Context: 77, EmbedDim: 3}
 	p := []clip.Prompt{{Ctx: graph.New().Input("ctx", graph.Float, graph.Static(1, 4))}}
 	scores := 3 + 3*2 + 6                              // prefix among itself, suffix on prefix, suffix among itself
 	first := 2*(3*16*2+9*16*5) + 3*(2*4*scores)        // qkv of the 2 prefix rows; the rest of the block on 5 rows

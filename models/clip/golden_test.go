@@ -63,7 +63,7 @@ const torchTolerance = 1e-4
 
 func TestTowersEqualPyTorch(t *testing.T) {
 	g := readGolden(t, "golden.json")
-	small := clip.VisionArch{Width: 64, Layers: 3, Heads: 2, Joint: 48}
+	small := clip.VisionArch{Width: 64, Layers: 3, Heads: 2, EmbedDim: 48}
 	checkText(t, g, tiny, func(s map[string][]int) clip.Weights { return formulaWeights(s) }, "")
 	checkVision(t, g, small, func(s map[string][]int) clip.Weights { return formulaWeights(s) }, "")
 
@@ -109,7 +109,7 @@ func checkText(t *testing.T, golden golden, arch clip.TextArch, weights func(map
 				plain = append(plain, text.Plain(w[c.MLP], emb, read))
 			}
 			cheap := text.Prompts(g, w[c.MLP], s, prompts)
-			cot := g.Const(formula("cotangent", []int{c.Classes, arch.Joint}))
+			cot := g.Const(formula("cotangent", []int{c.Classes, arch.EmbedDim}))
 			for form, features := range map[string][]graph.Node{"plain": plain, "cheap": cheap} {
 				loss := g.Scalar(0)
 				for _, f := range features {
@@ -150,7 +150,7 @@ func checkVision(t *testing.T, golden golden, arch clip.VisionArch, weights func
 				graph.Output{Name: "patches", Node: patches}), in)
 			near(t, "joint", every(out["joint"].Data, c.Every), c.Joint, torchTolerance)
 			near(t, "patches", every(out["patches"].Data, c.Every*c.Every), c.Patches, torchTolerance)
-			if s := fmt.Sprint(out["patches"].Shape); s != fmt.Sprint([]int{c.Batch, arch.Patches(), arch.Joint}) {
+			if s := fmt.Sprint(out["patches"].Shape); s != fmt.Sprint([]int{c.Batch, arch.Patches(), arch.EmbedDim}) {
 				t.Errorf("patches have shape %v", s)
 			}
 		})

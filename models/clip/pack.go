@@ -77,10 +77,10 @@ func (p packing) last() []int {
 	return out
 }
 
-// readers arranges the classes by block for attention with one query each: take lists, block by block, the class of
+// queries arranges the classes by block for attention with one query each: take lists, block by block, the class of
 // each query, padded to equally many queries a block by repeating one of its classes; place is where class c's query
 // went.
-func (p packing) readers() (take, place []int) {
+func (p packing) queries() (take, place []int) {
 	width := 0
 	in := make([][]int, p.blocks)
 	for c, s := range p.start {

@@ -6,7 +6,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// forImages gives the features [B·C,Joint] of all classes under a prompt [B,T,width] for each of B images, B possibly
+// forImages gives the features [B·C,EmbedDim] of all classes under a prompt [B,T,width] for each of B images, B possibly
 // symbolic: one pass of the text tower for each image, all of them side by side (Zhou et al., CoCoOp, CVPR 2022). Rows
 // are, for each image, the prefix and then the suffixes, laid out and masked as in Prompts; all images have the same.
 func (t Text) forImages(tw tower, s *Suffixes, p Prompt) graph.Node {
@@ -16,14 +16,14 @@ func (t Text) forImages(tw tower, s *Suffixes, p Prompt) graph.Node {
 	for i := range t.Layers - 1 {
 		b := tw.block(i)
 		h := b.project(b.norm1(x), 0, 3).heads(b, -1, n)
-		if r.few {
+		if r.dense {
 			x = b.rest(x, nn.Rows(nn.Attend(h[0], h[1], h[2], r.masked)))
 			continue
 		}
 		q, k, v := h[0].Split(2, r.prefix, r.p.rows()), h[1].Split(2, r.prefix, r.p.rows()), h[2].Split(2, r.prefix,
 			r.p.rows())
 		x = b.rest(x, nn.Rows(graph.Concat(2, nn.Attend(q[0], k[0], v[0], r.causal),
-			r.look(b, q[1], k[0], v[0], k[1], v[1], r.masked))))
+			r.attendShared(b, q[1], k[0], v[0], k[1], v[1], r.masked))))
 	}
 	b := tw.block(t.Layers - 1)
 	h := b.norm1(x)
@@ -36,7 +36,7 @@ func (t Text) forImages(tw tower, s *Suffixes, p Prompt) graph.Node {
 		return x.Reshape(-1, n, t.Width).Gather(1, tw.g.Ints(index...)).Reshape(-1, t.Width)
 	}
 	var attended graph.Node
-	if r.few {
+	if r.dense {
 		q := b.project(pick(h, read), 0, 1).heads(b, -1, classes)[0]
 		attended = nn.Rows(nn.Attend(q, kv[0], kv[1], s.pairsOfLast(tw.g, r.p, 0, r.prefix)))
 	} else {
@@ -46,7 +46,7 @@ func (t Text) forImages(tw tower, s *Suffixes, p Prompt) graph.Node {
 		}
 		q := b.project(pick(h, queries), 0, 1).heads(b, -1, len(queries))[0]
 		k, v := kv[0].Split(2, r.prefix, r.p.rows()), kv[1].Split(2, r.prefix, r.p.rows())
-		out := r.look(b, q, k[0], v[0], k[1], v[1], r.maskOfLast(tw.g))
+		out := r.attendShared(b, q, k[0], v[0], k[1], v[1], r.maskOfLast(tw.g))
 		if !isIota(r.place) {
 			out = out.Gather(2, tw.g.Ints(r.place...))
 		}
@@ -62,7 +62,7 @@ func (t Text) StepBytesForImage(s *Suffixes, tokens int) int {
 	prefix := 1 + tokens
 	rows := prefix + p.rows()
 	keys := prefix + p.size
-	if rows <= fewRows {
+	if rows <= denseRows {
 		keys = rows
 	}
 	// Of each row: two norms, queries, keys and values twice (as rows and by head), what was attended, twice, two sums,

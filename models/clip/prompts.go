@@ -41,8 +41,8 @@ func (p Prompt) length() int {
 	return p.Ctx.Dim(-2)
 }
 
-// Prompts gives the features [C,Joint] of all classes under each prompt, not normalised: the same numbers as Plain on
-// the assembled sequences, for less work.
+// Prompts gives the features [C,EmbedDim] of all classes under each prompt, not normalised: the same numbers as Plain
+// on the assembled sequences, for less work.
 //
 // Attention is causal, so nothing behind the read position counts, and [SOS, prompt] looks the same from every class:
 // its rows are computed once per prompt. Rows are, for each prompt, first that prefix, then the suffixes of all classes
@@ -51,7 +51,7 @@ func (p Prompt) length() int {
 // that are read go on beyond keys and values.
 //
 // Prompts whose class name stands elsewhere than at the end take the plain form; those of one Changes go through the
-// tower together. A prompt [B,T,width], one for each image, gives features [B·C,Joint] (see forImages).
+// tower together. A prompt [B,T,width], one for each image, gives features [B·C,EmbedDim] (see forImages).
 func (t Text) Prompts(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt) []graph.Node {
 	out := make([]graph.Node, len(prompts))
 	fail := func(err error) []graph.Node {
@@ -135,7 +135,7 @@ func (t Text) CheckPrompt(s *Suffixes, p Prompt) error {
 	case p.Class != "" && p.Class != End && p.Class != Middle && p.Class != Front:
 		return fmt.Errorf("text tower: class position %q, must be %s, %s or %s", p.Class, End, Middle, Front)
 	}
-	if err := p.Changes.check("text tower", t.Width, t.Layers, t.Units(), t.Joint); err != nil {
+	if err := p.Changes.check("text tower", t.Width, t.Layers, t.Units(), t.EmbedDim); err != nil {
 		return err
 	}
 	if err := t.checkDeep(p, p.length()); err != nil {
@@ -153,13 +153,13 @@ type promptRows struct {
 	take           []int      // the class of each query of the last block, block by block
 	place          []int      // where each class went among those
 	causal, masked graph.Node // masks of prefix and suffix attention
-	few            bool       // all rows attend to all, under one mask: masked
+	dense          bool       // all rows attend to all, under one mask: masked
 	deep           []graph.Node
 }
 
-// fewRows is up to how many rows of a prompt, prefix and suffixes together, attention over all pairs costs less than
+// denseRows is up to how many rows of a prompt, prefix and suffixes together, attention over all pairs costs less than
 // the operators that avoid it.
-const fewRows = 80
+const denseRows = 80
 
 func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
 	r := &promptRows{s: s, p: s.packing(p.After), after: p.After, prefix: 1 + p.length(), deep: p.Deep}
@@ -177,8 +177,8 @@ func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
 	}
 	pos := t.positions(tw, 0, t.Context).Rows(tw.g.Ints(place...))
 	r.tail = s.packed(tw.g, r.p, p.After).Add(pos)
-	r.take, r.place = r.p.readers()
-	if r.few = r.all() <= fewRows; r.few {
+	r.take, r.place = r.p.queries()
+	if r.dense = r.all() <= denseRows; r.dense {
 		r.masked = s.pairs(tw.g, r.p, r.after, r.prefix)
 		return r
 	}
@@ -197,7 +197,7 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 	for _, r := range rs {
 		heads, tails, parts = append(heads, r.head), append(tails, r.tail), append(parts, r.head, r.tail)
 		prefixes, suffixes = append(prefixes, r.prefix), append(suffixes, r.p.rows())
-		if r.few {
+		if r.dense {
 			sizes = append(sizes, r.all())
 		} else {
 			sizes = append(sizes, r.prefix, r.p.rows())
@@ -219,7 +219,7 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 			a := b.project(hd, from, 3).split(prefixes)
 			c := b.project(tl, from, 3).split(suffixes)
 			for j, r := range rs {
-				if r.few {
+				if r.dense {
 					qkv = append(qkv, a[j].followed(c[j]))
 				} else {
 					qkv = append(qkv, a[j], c[j])
@@ -235,7 +235,7 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 		}
 		var attended []graph.Node
 		for _, r := range rs {
-			if r.few {
+			if r.dense {
 				h := qkv[0].heads(b, 1, r.all())
 				attended, qkv = append(attended, nn.Rows(nn.Attend(h[0], h[1], h[2], r.masked))), qkv[1:]
 			} else {
@@ -258,13 +258,13 @@ func join(a []graph.Node) graph.Node {
 func (r *promptRows) attend(b block, prefix, suffix projected) []graph.Node {
 	a, c := prefix.heads(b, 1, r.prefix), suffix.heads(b, 1, r.p.rows())
 	return []graph.Node{nn.Rows(nn.Attend(a[0], a[1], a[2], r.causal)),
-		nn.Rows(r.look(b, c[0], a[1], a[2], c[1], c[2], r.masked))}
+		nn.Rows(r.attendShared(b, c[0], a[1], a[2], c[1], c[2], r.masked))}
 }
 
-// look is attention of suffix queries q [B,heads,blocks·n,d] to the prefix's keys and values [B,heads,prefix,d], which
-// all queries share, and to those of their own block among [B,heads,rows,d], under one softmax. Scores against the
-// prefix are one product per head over all rows. B is 1 but of prompts for each image.
-func (r *promptRows) look(b block, q, keys, values, ownKeys, ownValues, mask graph.Node) graph.Node {
+// attendShared is shared-prefix attention: that of suffix queries q [B,heads,blocks·n,d] to the prefix's keys and
+// values [B,heads,prefix,d], which all queries share, and to those of their own block among [B,heads,rows,d], under one
+// softmax. Scores against the prefix are one product per head over all rows. B is 1 but of prompts for each image.
+func (r *promptRows) attendShared(b block, q, keys, values, ownKeys, ownValues, mask graph.Node) graph.Node {
 	d, n := q.Dim(-1), q.Dim(2)/r.p.blocks
 	blocks := func(x graph.Node, rows int) graph.Node { return x.Reshape(-1, r.p.blocks, rows, x.Dim(-1)) }
 	own := nn.Scores(blocks(q, n), blocks(ownKeys, r.p.size)).Add(mask)

@@ -114,7 +114,7 @@ func near(t testing.TB, what string, got, want []float32, tol float64) {
 	}
 }
 
-var tiny = clip.TextArch{Width: 64, Layers: 3, Heads: 2, Context: 77, Joint: 48}
+var tiny = clip.TextArch{Width: 64, Layers: 3, Heads: 2, Context: 77, EmbedDim: 48}
 
 // The plain form on the assembled sequences is the witness for the cheap form here; golden_test.go holds the plain form
 // against PyTorch.
@@ -160,7 +160,7 @@ func TestPromptsEqualPlain(t *testing.T) {
 				plain = append(plain, text.Plain(w, emb, read))
 			}
 			cheap := text.Prompts(g, w, s, c.prompts)
-			cot := g.Const(formula("cotangent", []int{c.classes, arch.Joint}))
+			cot := g.Const(formula("cotangent", []int{c.classes, arch.EmbedDim}))
 			outputs := func(prefix string, f []graph.Node) []graph.Output {
 				loss := g.Scalar(0)
 				for i := range f {

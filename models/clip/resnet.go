@@ -27,10 +27,10 @@ func (a VisionArch) checkResNet() error {
 		return fmt.Errorf("vision tower: a ResNet of %d stages, must be 4", len(a.Stages))
 	case a.Patch != cell:
 		return fmt.Errorf("vision tower: patch %d of a ResNet, must be %d", a.Patch, cell)
-	case a.Width < 1 || a.Width%headWidth != 0 || a.Heads != a.Width/headWidth || a.Joint < 1:
-		return fmt.Errorf("vision tower: a ResNet of width %d with %d heads and joint %d: the width must be a "+
+	case a.Width < 1 || a.Width%headWidth != 0 || a.Heads != a.Width/headWidth || a.EmbedDim < 1:
+		return fmt.Errorf("vision tower: a ResNet of width %d with %d heads and embed_dim %d: the width must be a "+
 			"multiple of %d, and the heads %d wide",
-			a.Width, a.Heads, a.Joint, headWidth, headWidth)
+			a.Width, a.Heads, a.EmbedDim, headWidth, headWidth)
 	case a.Eps < 0:
 		return fmt.Errorf("vision tower: eps %g is negative", a.Eps)
 	}
@@ -79,8 +79,9 @@ func (a VisionArch) Convolutions() []Convolution {
 	return out
 }
 
-// features pools the last feature map: joint [B,Joint] by its mean, patches [B,Patches,Joint] by each of its cells.
-func (r resnet) features(pixels, tokens graph.Node) (joint, patches graph.Node) {
+// features pools the last feature map: image [B,EmbedDim] by its mean, patches [B,Patches,EmbedDim] by each of its
+// cells.
+func (r resnet) features(pixels, tokens graph.Node) (image, patches graph.Node) {
 	list := r.v.Convolutions()
 	next := func() Convolution {
 		c := list[0]
@@ -148,7 +149,7 @@ func (r resnet) batchNorm(x graph.Node, name string, channels int) graph.Node {
 
 // pool is attention among the mean of the feature map [B,width,side,side] and its cells, with positions. tokens, where
 // there are any, are further keys and values.
-func (r resnet) pool(x, tokens graph.Node) (joint, patches graph.Node) {
+func (r resnet) pool(x, tokens graph.Node) (image, patches graph.Node) {
 	n := r.v.Patches()
 	x = x.Reshape(-1, r.width, n).Transpose(0, 2, 1)
 	x = graph.Concat(1, x.MeanKeep(1), x).Add(r.w.Node(r.g, "visual.attnpool.positional_embedding", n+1, r.width))
@@ -158,11 +159,11 @@ func (r resnet) pool(x, tokens graph.Node) (joint, patches graph.Node) {
 	v := r.split(seen, "v_proj", m)
 	query := func(rows graph.Node, count int) graph.Node {
 		q := r.split(rows, "q_proj", count)
-		return r.linear(nn.Rows(nn.Attend(q, k, v, graph.Node{})), "c_proj", r.v.Joint)
+		return r.linear(nn.Rows(nn.Attend(q, k, v, graph.Node{})), "c_proj", r.v.EmbedDim)
 	}
-	joint = query(firstRows(rows, n+1, r.width), 1)
-	patches = query(x.Slice(1, 1, n+1).Reshape(-1, r.width), n).Reshape(-1, n, r.v.Joint)
-	return joint, patches
+	image = query(firstRows(rows, n+1, r.width), 1)
+	patches = query(x.Slice(1, 1, n+1).Reshape(-1, r.width), n).Reshape(-1, n, r.v.EmbedDim)
+	return image, patches
 }
 
 // split projects rows [B·n,width] to heads [B,heads,n,64].

@@ -111,11 +111,11 @@ func TestFullSizeResNetEqualsPyTorch(t *testing.T) {
 	for _, c := range g.Text {
 		one := golden{Text: append(g.Text[:0:0], c)}
 		dir := t.TempDir()
-		checkText(t, one, clip.TextArch{Width: c.Width, Layers: 12, Heads: c.Heads, Context: 77, Joint: c.Joint},
+		checkText(t, one, clip.TextArch{Width: c.Width, Layers: 12, Heads: c.Heads, Context: 77, EmbedDim: c.Joint},
 			disk(dir), dir)
 	}
 	dir := t.TempDir()
-	checkVision(t, g.golden, clip.VisionArch{Width: 1024, Layers: 24, Heads: 16, Joint: 768}, disk(dir), dir)
+	checkVision(t, g.golden, clip.VisionArch{Width: 1024, Layers: 24, Heads: 16, EmbedDim: 768}, disk(dir), dir)
 }
 
 // checkResNet compares a tower and the gradient of its pixels. In towers of full size, rounding to single precision
@@ -123,7 +123,7 @@ func TestFullSizeResNetEqualsPyTorch(t *testing.T) {
 // precision is off by 3e-3 of the largest value for RN50x4).
 func checkResNet(t *testing.T, c resnetCase, slack float64) {
 	arch := clip.VisionArch{Width: c.Width, Heads: c.Width / 64, Stages: c.Stages, Patch: 32, Image: c.Image,
-		Joint: c.Joint}
+		EmbedDim: c.Joint}
 	dir := t.TempDir()
 	g := graph.New()
 	pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(c.Image),
@@ -139,7 +139,7 @@ func checkResNet(t *testing.T, c resnetCase, slack float64) {
 		tensor.Map{"pixels": squares(c.Batch, c.Image)})
 	near(t, "joint", every(out["joint"].Data, c.Every), c.Features, torchTolerance)
 	near(t, "patches", every(out["patches"].Data, c.Every*c.Every), c.Patches, torchTolerance)
-	if s := fmt.Sprint(out["patches"].Shape); s != fmt.Sprint([]int{c.Batch, arch.Patches(), arch.Joint}) {
+	if s := fmt.Sprint(out["patches"].Shape); s != fmt.Sprint([]int{c.Batch, arch.Patches(), arch.EmbedDim}) {
 		t.Errorf("patches have shape %v", s)
 	}
 	near(t, "gradient of the pixels", every(out["gradient"].Data, c.Every*c.Every*c.Every), c.Pixels, slack)

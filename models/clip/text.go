@@ -7,8 +7,8 @@ import (
 )
 
 // Plain is the text tower as published, and the reference for Prompts: from token embeddings [C,L,width] without
-// positions, L at most the context, and the position [C] (int64) whose output is read, to features [C,Joint], which are
-// not normalised. C may be symbolic. Tokens after the read position change nothing.
+// positions, L at most the context, and the position [C] (int64) whose output is read, to features [C,EmbedDim], which
+// are not normalised. C may be symbolic. Tokens after the read position change nothing.
 func (t Text) Plain(w Weights, emb, read graph.Node) graph.Node {
 	g := emb.Graph()
 	if g.Err() != nil {
@@ -34,7 +34,7 @@ func (t Text) plain(tw tower, emb, read graph.Node) graph.Node {
 }
 
 // Sequences is Plain for token sequences that are known while building, from the embeddings that embed looks up: the
-// features [len(ids),Joint] of whole sentences [SOS ... EOT], each read at its last token.
+// features [len(ids),EmbedDim] of whole sentences [SOS ... EOT], each read at its last token.
 func (t Text) Sequences(g *graph.Graph, w Weights, ids [][]int, embed func(ids []int) ([]float32, error)) graph.Node {
 	if len(ids) == 0 {
 		return g.Fail("text tower: no sequences")
@@ -59,9 +59,9 @@ func (t Text) Sequences(g *graph.Graph, w Weights, ids [][]int, embed func(ids [
 	return t.Plain(w, g.Const(tensor.Of(data, len(ids), longest, t.Width)), g.Ints(last...))
 }
 
-// head reads features [C,Joint] off rows [C,width].
+// head reads features [C,EmbedDim] off rows [C,width].
 func (t Text) head(tw tower, rows graph.Node) graph.Node {
-	return tw.project(tw.norm(rows, "ln_final"), "text_projection", "text_projection.weight", t.Joint)
+	return tw.project(tw.norm(rows, "ln_final"), "text_projection", "text_projection.weight", t.EmbedDim)
 }
 
 // positions are the position embeddings from..to, [to-from,width].

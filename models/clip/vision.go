@@ -6,16 +6,16 @@ import (
 )
 
 // Features is the image tower: from normalised pixels [B,3,Image,Image], B possibly symbolic, to the image features
-// joint [B,Joint] and the features of every patch [B,Patches,Joint], both not normalised. Patch features of a
+// image [B,EmbedDim] and the features of every patch [B,Patches,EmbedDim], both not normalised. Patch features of a
 // transformer pass through the same final norm and projection as the class token; those of a ResNet are the attention
-// pooling with every cell as the query. What is not asked of the graph costs nothing: without patches, only the joint
+// pooling with every cell as the query. What is not asked of the graph costs nothing: without patches, only the image
 // query goes through the end.
-func (v Vision) Features(g *graph.Graph, w Weights, pixels graph.Node) (joint, patches graph.Node) {
+func (v Vision) Features(g *graph.Graph, w Weights, pixels graph.Node) (image, patches graph.Node) {
 	return v.Prompted(g, w, pixels, VisionPrompts{})
 }
 
 // Prompted is Features with prompts.
-func (v Vision) Prompted(g *graph.Graph, w Weights, pixels graph.Node, p VisionPrompts) (joint, patches graph.Node) {
+func (v Vision) Prompted(g *graph.Graph, w Weights, pixels graph.Node, p VisionPrompts) (image, patches graph.Node) {
 	err := v.Check()
 	if err == nil && g.Err() == nil {
 		err = v.checkInputs(pixels, p)
@@ -35,7 +35,7 @@ func (v Vision) Prompted(g *graph.Graph, w Weights, pixels graph.Node, p VisionP
 	return v.transformer(tw, pixels, p)
 }
 
-func (v Vision) transformer(tw tower, pixels graph.Node, p VisionPrompts) (joint, patches graph.Node) {
+func (v Vision) transformer(tw tower, pixels graph.Node, p VisionPrompts) (image, patches graph.Node) {
 	own := 1 + v.Patches()
 	n := own
 	x := v.tokens(tw, pixels).Reshape(-1, v.Width)
@@ -56,7 +56,7 @@ func (v Vision) transformer(tw tower, pixels graph.Node, p VisionPrompts) (joint
 	}
 	last := tw.block(v.Layers - 1)
 	all := last.full(x, graph.Node{}, n).Reshape(-1, n, v.Width)
-	patches = v.head(tw, all.Slice(1, 1, own).Reshape(-1, v.Width)).Reshape(-1, own-1, v.Joint)
+	patches = v.head(tw, all.Slice(1, 1, own).Reshape(-1, v.Width)).Reshape(-1, own-1, v.EmbedDim)
 	return v.head(tw, last.first(x, n)), patches
 }
 
@@ -91,5 +91,5 @@ func firstRows(x graph.Node, n, width int) graph.Node {
 }
 
 func (v Vision) head(tw tower, rows graph.Node) graph.Node {
-	return tw.project(tw.norm(rows, "visual.ln_post"), "visual.proj", "visual_projection.weight", v.Joint)
+	return tw.project(tw.norm(rows, "visual.ln_post"), "visual.proj", "visual_projection.weight", v.EmbedDim)
 }

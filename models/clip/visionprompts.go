@@ -54,7 +54,7 @@ func (v Vision) checkInputs(pixels graph.Node, p VisionPrompts) error {
 				v.Width)
 		}
 	}
-	return p.Changes.check("vision tower", v.Width, v.Layers, v.Units(), v.Joint)
+	return p.Changes.check("vision tower", v.Width, v.Layers, v.Units(), v.EmbedDim)
 }
 
 // behind puts prompt tokens [P,width] or [B,P,width] behind the first own of each n rows of x [B·n,width], in place of

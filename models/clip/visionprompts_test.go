@@ -26,8 +26,8 @@ type promptCase struct {
 }
 
 var (
-	promptedViT = clip.VisionArch{Width: 32, Layers: 3, Heads: 2, Patch: 16, Image: 32, Joint: 24}
-	promptedRN  = clip.VisionArch{Width: 256, Heads: 4, Stages: []int{1, 2, 1, 1}, Patch: 32, Image: 64, Joint: 24}
+	promptedViT = clip.VisionArch{Width: 32, Layers: 3, Heads: 2, Patch: 16, Image: 32, EmbedDim: 24}
+	promptedRN  = clip.VisionArch{Width: 256, Heads: 4, Stages: []int{1, 2, 1, 1}, Patch: 32, Image: 64, EmbedDim: 24}
 )
 
 func TestVisionPromptsEqualPyTorch(t *testing.T) {
@@ -71,8 +71,8 @@ func checkPrompts(t *testing.T, arch clip.VisionArch, w clip.Weights, c promptCa
 	pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(arch.Image),
 		graph.D(arch.Image)})
 	joint, patches := clip.Vision{VisionArch: arch}.Prompted(g, w, pixels, p)
-	loss := joint.Mul(g.Const(formula("cotangent", []int{batch, arch.Joint}))).Sum().
-		Add(patches.Mul(g.Const(formula("cotangent/patches", []int{batch, arch.Patches(), arch.Joint}))).Sum())
+	loss := joint.Mul(g.Const(formula("cotangent", []int{batch, arch.EmbedDim}))).Sum().
+		Add(patches.Mul(g.Const(formula("cotangent/patches", []int{batch, arch.Patches(), arch.EmbedDim}))).Sum())
 	outputs := []graph.Output{{Name: "joint", Node: joint}, {Name: "patches", Node: patches}}
 	for name, x := range node {
 		d, err := grad.Of(loss, x)

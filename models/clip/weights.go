@@ -61,7 +61,7 @@ func (a TextArch) Shapes() map[string][]int {
 	s := map[string][]int{
 		"positional_embedding": {a.Context, a.Width},
 		"ln_final.weight":      {a.Width}, "ln_final.bias": {a.Width},
-		"text_projection": {a.Width, a.Joint},
+		"text_projection": {a.Width, a.EmbedDim},
 	}
 	blockShapes(s, "", a.Width, units(a.MLP, a.Width), a.Layers)
 	return s
@@ -83,7 +83,7 @@ func (a VisionArch) Shapes() map[string][]int {
 		"visual.positional_embedding": {1 + a.Patches(), a.Width},
 		"visual.ln_pre.weight":        {a.Width}, "visual.ln_pre.bias": {a.Width},
 		"visual.ln_post.weight": {a.Width}, "visual.ln_post.bias": {a.Width},
-		"visual.proj": {a.Width, a.Joint},
+		"visual.proj": {a.Width, a.EmbedDim},
 	}
 	blockShapes(s, "visual.", a.Width, units(a.MLP, a.Width), a.Layers)
 	return s
@@ -102,7 +102,8 @@ func (a VisionArch) Trained() map[string][]int {
 
 func (a VisionArch) poolShapes() map[string][]int {
 	s := map[string][]int{"visual.attnpool.positional_embedding": {1 + a.Patches(), a.Width}}
-	for name, out := range map[string]int{"q_proj": a.Width, "k_proj": a.Width, "v_proj": a.Width, "c_proj": a.Joint} {
+	for name, out := range map[string]int{"q_proj": a.Width, "k_proj": a.Width, "v_proj": a.Width,
+		"c_proj": a.EmbedDim} {
 		s["visual.attnpool."+name+".weight"], s["visual.attnpool."+name+".bias"] = []int{out, a.Width}, []int{out}
 	}
 	return s

@@ -1,14 +1,14 @@
 // Package tiny holds the bundled backbones: four very small CLIPs, embedded in the program, so that everything runs
 // without a download. They read 64x64 images: two transformers in patches of 8 and of 16 pixels, which is to each other
 // as ViT-B/16 is to ViT-B/32, and two of CLIP's ResNets, one deeper than the other. Their prompts have one width, their
-// joint spaces different sizes.
+// features of different sizes.
 //
-// They were trained by federation/pretrain with the files in configs/pretrain, on images that models/drawn draws and on
-// small samples of PACS, three sets of digits and CIFAR-10. What they have seen of these matters for experiments on
-// them:
+// They were trained by federation/pretrain with the files in configs/pretrain, on images that models/synthetic draws
+// and on small samples of PACS, three sets of digits and CIFAR-10. What they have seen of these matters for experiments
+// on them:
 //
-//   - drawn: objects and patterns of every class, in styles easier than the default of the drawn set, the domains neon
-//     and mosaic less often than the others;
+//   - synthetic: objects and patterns of every class, in styles easier than the default of set synthetic, the domains
+//     neon and mosaic less often than the others;
 //   - PACS and digits: of every ten images of a class in a domain, in the order of their names, the first four. A run
 //     on these sets trains on the first eight and tests on the last two, so no test image was seen, and half of the
 //     training images were not;

@@ -13,7 +13,7 @@ import (
 )
 
 // The four backbones are to each other as the published ones: patches of the transformers apart by a factor of two, the
-// second ResNet deeper, one prompt width, one vocabulary, joint spaces of different size; nothing about them is left to
+// second ResNet deeper, one prompt width, one vocabulary, features of different size; nothing about them is left to
 // guess.
 func TestBackbones(t *testing.T) {
 	if want := []string{"tiny-rn101", "tiny-rn50", "tiny-vit-b16", "tiny-vit-b32"}; !slices.Equal(Names(), want) {
@@ -77,7 +77,7 @@ func TestBackbones(t *testing.T) {
 		}
 	}
 	if len(joint) < 3 {
-		t.Errorf("joint dimensions %v", joint)
+		t.Errorf("embedding dimensions %v", joint)
 	}
 	if _, err := FS("tiny-vit-l14"); err == nil || !strings.Contains(err.Error(), "tiny-vit-b16, tiny-vit-b32") {
 		t.Errorf("an unknown name gives %v", err)

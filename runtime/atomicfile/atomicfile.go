@@ -1,4 +1,4 @@
-// Package atomicfile replaces files so that a crash or a full disk never leaves half of one.
+// Package atomicfile replaces files and folders so that a crash or a full disk never leaves half of one.
 package atomicfile
 
 import (
@@ -53,10 +53,6 @@ func write(path string, mode os.FileMode, fill func(io.Writer) error) (err error
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	// The file is in place; a folder that cannot be synced (some network file systems) is no failure of this write.
-	if d, err := os.Open(dir); err == nil {
-		d.Sync()
-		d.Close()
-	}
+	SyncFolder(dir)
 	return nil
 }

@@ -143,8 +143,8 @@ func TestGradientIsShared(t *testing.T) {
 	}
 }
 
-// foreign is a model of someone else's: y = relu(W x) with W beside the file, n = Det(x) by name, k an integer.
-func foreign(t *testing.T) *graph.File {
+// exported is a model of another tool: y = relu(W x) with W beside the file, n = Det(x) by name, k an integer.
+func exported(t *testing.T) *graph.File {
 	t.Helper()
 	g := graph.New()
 	x := g.Input("x", graph.Float, graph.Shape{graph.Sym("N"), graph.D(4)})
@@ -172,7 +172,7 @@ func foreign(t *testing.T) *graph.File {
 }
 
 func TestFileKeepsWhatTheModelHolds(t *testing.T) {
-	m, err := grad.File(foreign(t), []string{"y"}, []string{"x"})
+	m, err := grad.File(exported(t), []string{"y"}, []string{"x"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestFileErrors(t *testing.T) {
 		{"same", "x", `gradient: output "same" holds INT64; only floating-point outputs have gradients`},
 		{"d", "x", `no gradient rule for operator Det (node layer/Det)`},
 	} {
-		if _, err := grad.File(foreign(t), []string{c.of}, []string{c.wrt}); err == nil || err.Error() != c.want {
+		if _, err := grad.File(exported(t), []string{c.of}, []string{c.wrt}); err == nil || err.Error() != c.want {
 			t.Errorf("error %v\nwant  %s", err, c.want)
 		}
 	}

@@ -120,15 +120,15 @@ func TestCUDAAbsent(t *testing.T) {
 }
 
 // Settled options name one provider; what kept auto from CUDA is told, and the limit of the GPU's memory goes with it.
-func TestSettle(t *testing.T) {
-	o, why, err := ort.Settle(ort.Options{Prepack: true})
+func TestChooseProvider(t *testing.T) {
+	o, why, err := ort.ChooseProvider(ort.Options{Prepack: true})
 	if err != nil || why != nil || o.Provider != ort.CPU || !o.Prepack {
-		t.Errorf("the default settles as %+v, %v, %v", o, why, err)
+		t.Errorf("the default chooses as %+v, %v, %v", o, why, err)
 	}
-	if _, _, err := ort.Settle(ort.Options{Provider: "tpu"}); err == nil || errors.Is(err, ort.ErrProvider) {
+	if _, _, err := ort.ChooseProvider(ort.Options{Provider: "tpu"}); err == nil || errors.Is(err, ort.ErrProvider) {
 		t.Errorf("an unknown provider gives %v", err)
 	}
-	_, _, err = ort.Settle(ort.Options{Provider: ort.CUDA, MemoryLimit: 1 << 30})
+	_, _, err = ort.ChooseProvider(ort.Options{Provider: ort.CUDA, MemoryLimit: 1 << 30})
 	if err == nil {
 		t.Skip("this library has a CUDA provider")
 	}
@@ -136,9 +136,9 @@ func TestSettle(t *testing.T) {
 	if !errors.Is(err, ort.ErrProvider) {
 		t.Errorf("%v is no ErrProvider", err)
 	}
-	o, why, err = ort.Settle(ort.Options{Provider: ort.Auto, MemoryLimit: 1 << 30, IntraThreads: 2})
+	o, why, err = ort.ChooseProvider(ort.Options{Provider: ort.Auto, MemoryLimit: 1 << 30, IntraThreads: 2})
 	if err != nil || o.Provider != ort.CPU || o.MemoryLimit != 0 || o.IntraThreads != 2 {
-		t.Errorf("auto settles as %+v, %v", o, err)
+		t.Errorf("auto chooses as %+v, %v", o, err)
 	}
 	wantError(t, why, "provider cuda cannot be had from")
 	equal(t, run(t, open(t, linear(t), o), tensor.Map{"x": tensor.Of([]float32{1, 2}, 1, 2)})["y"],

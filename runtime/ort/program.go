@@ -9,7 +9,7 @@ import (
 // program is a model made ready for ONNX Runtime: every native input and output is float32 or int64.
 type program struct {
 	name            string
-	inputs, outputs []Port
+	inputs, outputs []ValueInfo
 	native          []string             // names of the compiled graph's inputs, in the order of inputs
 	results         []onnx.AdaptedOutput // where each of outputs comes from
 	nativeOutputs   []string
@@ -52,7 +52,7 @@ func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 	return p, nil
 }
 
-func ports(list []*onnx.ValueInfoProto) (out []Port, err error) {
+func ports(list []*onnx.ValueInfoProto) (out []ValueInfo, err error) {
 	for _, v := range list {
 		p, err := portOf(v)
 		if err != nil {

@@ -63,7 +63,7 @@ func (s *Session) choose(names []string) ([]int, error) {
 		return want, nil
 	}
 	for _, name := range names {
-		i := slices.IndexFunc(s.outputs, func(p Port) bool { return p.Name == name })
+		i := slices.IndexFunc(s.outputs, func(p ValueInfo) bool { return p.Name == name })
 		if i < 0 {
 			return nil, s.errorf("no output %q; it has %s", name, portNames(s.outputs))
 		}

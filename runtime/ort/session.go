@@ -89,10 +89,10 @@ func (s *Session) compile(o Options, provider string) error {
 }
 
 // Inputs describes what Run takes, in the graph's order.
-func (s *Session) Inputs() []Port { return slices.Clone(s.inputs) }
+func (s *Session) Inputs() []ValueInfo { return slices.Clone(s.inputs) }
 
 // Outputs describes what Run gives, in the graph's order or that of Options.Outputs.
-func (s *Session) Outputs() []Port { return slices.Clone(s.outputs) }
+func (s *Session) Outputs() []ValueInfo { return slices.Clone(s.outputs) }
 
 // Provider is what the session runs on, CPU or CUDA.
 func (s *Session) Provider() string { return s.provider }

@@ -49,7 +49,7 @@ func (s *Session) checkInputs(in tensor.Map) error {
 	}
 	if len(in) > len(s.inputs) {
 		for _, name := range in.Names() {
-			if !slices.ContainsFunc(s.inputs, func(p Port) bool { return p.Name == name }) {
+			if !slices.ContainsFunc(s.inputs, func(p ValueInfo) bool { return p.Name == name }) {
 				return s.errorf("no input %q; it takes %s", name, portList(s.inputs))
 			}
 		}
@@ -64,7 +64,7 @@ type axis struct {
 	size  int
 }
 
-func (s *Session) checkInput(p Port, t *tensor.Tensor, sizes map[string]axis) error {
+func (s *Session) checkInput(p ValueInfo, t *tensor.Tensor, sizes map[string]axis) error {
 	elements := 1
 	for _, d := range t.Shape {
 		if d < 0 || (elements > 0 && d > (1<<62)/elements) {
@@ -106,7 +106,7 @@ func (s *Session) checkInput(p Port, t *tensor.Tensor, sizes map[string]axis) er
 	return nil
 }
 
-func portNames(ports []Port) string {
+func portNames(ports []ValueInfo) string {
 	names := make([]string, len(ports))
 	for i, p := range ports {
 		names[i] = p.Name
@@ -114,7 +114,7 @@ func portNames(ports []Port) string {
 	return strings.Join(names, ", ")
 }
 
-func portList(ports []Port) string {
+func portList(ports []ValueInfo) string {
 	list := make([]string, len(ports))
 	for i, p := range ports {
 		list[i] = p.String()

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/subjects"
 )
 
 // A stock nats-server with what promptfed nats-config writes, as a file with the certificates' users and as accounts
@@ -95,7 +96,7 @@ func deaf(t *testing.T, nc *nats.Conn, denied chan error, subject string) {
 // 1: the server counts that, and client 1 hears nothing of it. Its own answers come.
 func (s *server) isolated(as func(string, ...nats.Option) (*nats.Conn, chan error)) {
 	s.t.Helper()
-	victim, _ := as("client-1", nats.CustomInboxPrefix(transport.InboxOf("default", 1)))
+	victim, _ := as("client-1", nats.CustomInboxPrefix(subjects.InboxOf("default", 1)))
 	heard, err := victim.SubscribeSync("pf.default.to.1.>")
 	if err == nil {
 		err = victim.Flush()

@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -105,7 +106,7 @@ func TestLies(t *testing.T) {
 func TestLyingClient(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 30)
-	nc, _ := s.intruder("client-0", nats.CustomInboxPrefix(transport.InboxOf("default", 0)))
+	nc, _ := s.intruder("client-0", nats.CustomInboxPrefix(subjects.InboxOf("default", 0)))
 	key := s.tls(s.at("certs"), "client-0").Certificates[0].PrivateKey.(*ecdsa.PrivateKey)
 	stranger := s.tls(s.at("certs"), "status").Certificates[0].PrivateKey.(*ecdsa.PrivateKey)
 	var mu sync.Mutex
@@ -176,10 +177,10 @@ func TestLyingClient(t *testing.T) {
 
 // Cards that a client's key signed and that are not its own to give, or whose numbers are none, are refused; the client
 // itself joins all the same.
-func TestLyingCards(t *testing.T) {
+func TestLyingJoinRequests(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 2)
-	nc, _ := s.intruder("client-0", nats.CustomInboxPrefix(transport.InboxOf("default", 0)))
+	nc, _ := s.intruder("client-0", nats.CustomInboxPrefix(subjects.InboxOf("default", 0)))
 	conf := s.tls(s.at("certs"), "client-0")
 	key := conf.Certificates[0].PrivateKey.(*ecdsa.PrivateKey)
 	ask := func(verb string, b []byte) parsed {
@@ -201,28 +202,28 @@ func TestLyingCards(t *testing.T) {
 	}
 	other := s.tls(s.at("certs"), "client-1").Certificates[0]
 	proof := map[string]any{"key": public, "chain": conf.Certificates[0].Certificate}
-	card := parsed{version: hello.version, header: map[string]any{"run": hello.header["run"], "instance": random(),
+	request := parsed{version: hello.version, header: map[string]any{"run": hello.header["run"], "instance": random(),
 		"nonce": random(), "client": 0, "examples": 10, "backbone": "b", "tokens": "t", "terms": s.terms,
 		"member": message.Participant{Task: method.Task{Backbone: "echo", Width: 512, Dim: 512}}, "proof": proof}}
 	strange := s.terms
 	strange.Method = "fedpha"
 	for say, c := range map[string]struct {
-		card parsed
-		key  *ecdsa.PrivateKey
+		request parsed
+		key     *ecdsa.PrivateKey
 	}{
-		"the card is of client 1":      {card.but("client", 1), key},
-		"the server began another run": {card.but("run", random()), key},
-		"examples to train on":         {card.but("examples", -5), key},
-		"cannot unmarshal number":      {card.but("examples", json.Number("9223372036854775808")), key},
-		"unknown field":                {card.but("also", 1), key},
-		"is that of \"client-1\", not of": {card.but("proof", map[string]any{"key": public,
+		"the request to join is of client 1": {request.but("client", 1), key},
+		"the server began another run":       {request.but("run", random()), key},
+		"examples to train on":               {request.but("examples", -5), key},
+		"cannot unmarshal number":            {request.but("examples", json.Number("9223372036854775808")), key},
+		"unknown field":                      {request.but("also", 1), key},
+		"is that of \"client-1\", not of": {request.but("proof", map[string]any{"key": public,
 			"chain": other.Certificate}), key},
-		"the signature is not that of": {card, other.PrivateKey.(*ecdsa.PrivateKey)},
-		"the key is not that of": {card.but("proof", map[string]any{"key": []byte("x"),
+		"the signature is not that of": {request, other.PrivateKey.(*ecdsa.PrivateKey)},
+		"the key is not that of": {request.but("proof", map[string]any{"key": []byte("x"),
 			"chain": conf.Certificates[0].Certificate}), key},
-		"method: the server has": {card.but("terms", strange), key},
+		"method: the server has": {request.but("terms", strange), key},
 	} {
-		v := ask("join", c.card.signed(t, "join", c.key))
+		v := ask("join", c.request.signed(t, "join", c.key))
 		if v.header["ok"] == true || !strings.Contains(fmt.Sprint(v.header["reason"]), say) {
 			t.Errorf("%q: %v", say, v.header)
 		}
@@ -285,7 +286,7 @@ func TestStatusOfLiar(t *testing.T) {
 			r.Stats.Loss = 1e300
 		}
 	}})
-	nc, _ := s.intruder("status", nats.CustomInboxPrefix(transport.StatusInbox("default")))
+	nc, _ := s.intruder("status", nats.CustomInboxPrefix(subjects.StatusInbox("default")))
 	ctx, cancel := contextFor(20 * time.Second)
 	defer cancel()
 	for ; ; time.Sleep(50 * time.Millisecond) {

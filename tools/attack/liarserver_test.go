@@ -22,7 +22,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/transport"
+	"promptfed/federation/transport/protocol"
 	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
@@ -454,7 +454,7 @@ func TestHostileInvitation(t *testing.T) {
 		json.Unmarshal(m.Data, &q)
 		mu.Lock()
 		defer mu.Unlock()
-		hello := parsed{version: transport.Version, header: map[string]any{"version": transport.Version,
+		hello := parsed{version: protocol.Version, header: map[string]any{"version": protocol.Version,
 			"run":   random(),
 			"nonce": q.Nonce, "clients": 2, "limit": 1000, "largest": 1000000, "config": []byte(text), "proof": proof}}
 		m.Respond(hello.signed(t, "hello", p.key))

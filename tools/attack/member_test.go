@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/subjects"
 )
 
 // jetStream is what the attacks of version 1 asked of JetStream, and what they would ask of it now.
@@ -154,7 +155,7 @@ func TestReplySubject(t *testing.T) {
 
 // status is how the run goes.
 func (s *server) status() (*transport.Status, error) {
-	nc, _ := s.intruder("status", nats.CustomInboxPrefix(transport.StatusInbox("default")))
+	nc, _ := s.intruder("status", nats.CustomInboxPrefix(subjects.StatusInbox("default")))
 	defer nc.Close()
 	ctx, cancel := contextFor(5 * time.Second)
 	defer cancel()

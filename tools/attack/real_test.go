@@ -20,7 +20,7 @@ name: attack
 method: fedpha
 options: {global_tokens: 4, local_tokens: [4, 6], projector: exact-null}
 backbones: [DIR/bundle]
-data: {set: drawn, shots: 4, drawn: {classes: [circle, square, star, house], domains: [cartoon, sketch], train: 6, test: 4, size: 32}}
+data: {set: synthetic, shots: 4, generator: {classes: [circle, square, star, house], domains: [cartoon, sketch], train: 6, test: 4, size: 32}}
 partition: {kind: iid, clients: 2}
 train: {rounds: 6, lr: 0.01, epochs: 2, batch: 4}
 eval: {every: 3}
@@ -32,7 +32,7 @@ runtime: {cache: DIR/cache, workers: 1}
 func openReal(t *testing.T) *server {
 	t.Helper()
 	s := &server{t: t, dir: t.TempDir(), address: freePort(t), rounds: 6}
-	call(t, "convert", "../../models/bundle/testdata/huggingface", "--out", s.at("bundle"))
+	call(t, "convert", "../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
 	err := os.WriteFile(s.at("attack.yaml"), []byte(strings.ReplaceAll(realConfig, "DIR", s.dir)), 0o644)
 	if err != nil {
 		t.Fatal(err)

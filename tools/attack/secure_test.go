@@ -18,6 +18,9 @@ import (
 	"promptfed/federation/secagg"
 	"promptfed/federation/secure"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/natsserver"
+	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/proctest"
 )
@@ -27,7 +30,7 @@ name: attack
 method: promptfl
 options: {tokens: 2}
 backbones: [DIR/bundle]
-data: {set: drawn, shots: 4, drawn: {classes: [circle, square], domains: [cartoon], train: 20, test: 20, size: 32}}
+data: {set: synthetic, shots: 4, generator: {classes: [circle, square], domains: [cartoon], train: 20, test: 20, size: 32}}
 partition: {kind: iid, clients: 5}
 train: {rounds: 3, lr: 0.1}
 eval: {every: 3}
@@ -39,7 +42,7 @@ runtime: {cache: DIR/cache, workers: 1}
 // is promptfed join, and its other clients, which are here, whatever it likes.
 type lyingServer struct {
 	*server
-	hub    *transport.Hub
+	hub    *transport.Server
 	built  *experiment.Built
 	guards map[int]message.Guard
 	victim *process
@@ -51,7 +54,7 @@ type lyingServer struct {
 func newLyingServer(t *testing.T) *lyingServer {
 	t.Helper()
 	s := &lyingServer{server: &server{t: t, dir: t.TempDir(), address: freePort(t)}, guards: map[int]message.Guard{}}
-	call(t, "convert", "../../models/bundle/testdata/huggingface", "--out", s.at("bundle"))
+	call(t, "convert", "../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
 	path := s.at("attack.yaml")
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(secureConfig, "DIR", s.dir)), 0o644); err != nil {
 		t.Fatal(err)
@@ -67,19 +70,19 @@ func newLyingServer(t *testing.T) *lyingServer {
 	log := slog.New(slog.NewTextHandler(&s.heard, nil))
 	with := s.tls(s.at("certs"), "server")
 	with.ClientCAs, with.ClientAuth = with.RootCAs, tls.RequireAndVerifyClientCert
-	embedded, err := transport.Embed(transport.Embedding{Listen: s.address, Run: "default", TLS: with, Limit: 1 << 20,
+	embedded, err := natsserver.Start(natsserver.Options{Listen: s.address, Run: "default", TLS: with, Limit: 1 << 20,
 		Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(embedded.Close)
-	who, err := transport.IdentityOf(with)
+	who, err := certs.FromTLS(with)
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := transport.Settings{Name: "default", ID: transport.NewID(), Dir: s.at("hub"), Clients: 5, Quorum: 0.5,
-		Deadline: 30 * time.Second, Terms: s.built.Engine.RunSpec(), Method: s.built.Method, Identity: who,
-		Sealed: true,
+	set := transport.Settings{Name: "default", ID: subjects.NewID(), Dir: s.at("hub"), Clients: 5, Quorum: 0.5,
+		Deadline: 30 * time.Second, RunSpec: s.built.Engine.RunSpec(), Method: s.built.Method, Identity: who,
+		Masked: true,
 		Log:    log}
 	if set.Config, err = configs.YAML(s.built.Invitation()); err != nil {
 		t.Fatal(err)
@@ -108,7 +111,7 @@ func newLyingServer(t *testing.T) *lyingServer {
 		}
 	}
 	for k := 1; k < 5; k++ {
-		s.honest(k, s.tls(s.at("certs"), transport.UserOf(k)))
+		s.honest(k, s.tls(s.at("certs"), certs.UserOf(k)))
 	}
 	return s
 }
@@ -124,7 +127,7 @@ func (s *lyingServer) join() {
 // honest is a client that is here, and moves by 0.25 in all numbers.
 func (s *lyingServer) honest(k int, with *tls.Config) {
 	s.t.Helper()
-	who, err := transport.IdentityOf(with)
+	who, err := certs.FromTLS(with)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -258,7 +261,7 @@ func TestSecondSum(t *testing.T) {
 	other := &server{t: t, dir: t.TempDir()} // an authority of the server's own
 	call(t, "certs", other.at("certs"), "--clients", "5")
 	for k := 2; k < 5; k++ {
-		s.honest(k, other.tls(other.at("certs"), transport.UserOf(k)))
+		s.honest(k, other.tls(other.at("certs"), certs.UserOf(k)))
 	}
 	if r, err := s.round(5, 3, true, 2, 0, 1, 2, 3, 4); err == nil && fmt.Sprint(r[0].Sum) != "[2 3 4]" {
 		t.Errorf("clients that the server invented are in a sum with others: %v", r[0].Sum)

@@ -31,6 +31,10 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/method"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/subjects"
 	"promptfed/tools/proctest"
 )
 
@@ -295,7 +299,7 @@ type part struct {
 
 func (p part) examples() int { return cmp.Or(p.claims, 10) }
 
-func (p part) Answer(ctx context.Context, o message.Instruction, _ message.ClientState) (message.Reply,
+func (p part) Execute(ctx context.Context, o message.Instruction, _ message.ClientState) (message.Reply,
 	*message.ClientState, error) {
 	select {
 	case <-time.After(p.pause):
@@ -327,20 +331,20 @@ func (part) Finish(message.Instruction, message.ClientState) error { return nil 
 // join is one client, until its run is over.
 func (s *server) join(ctx context.Context, p part) error {
 	log := slog.New(slog.DiscardHandler)
-	user := transport.UserOf(p.client)
-	options := []nats.Option{nats.CustomInboxPrefix(transport.InboxOf("default", p.client))}
-	url, who := "nats://"+s.address, transport.Identity{}
+	user := certs.UserOf(p.client)
+	options := []nats.Option{nats.CustomInboxPrefix(subjects.InboxOf("default", p.client))}
+	url, who := "nats://"+s.address, certs.Identity{}
 	if s.plain {
 		options = append(options, nats.UserInfo(user, "secret"))
 	} else {
 		conf := s.tls(s.at("certs"), user)
 		var err error
-		if who, err = transport.IdentityOf(conf); err != nil {
+		if who, err = certs.FromTLS(conf); err != nil {
 			return err
 		}
 		options, url = append(options, nats.Secure(conf)), "tls://"+s.address
 	}
-	nc, err := transport.Dial(ctx, url, user, log, options...)
+	nc, err := exchange.Dial(ctx, url, user, log, options...)
 	if err != nil {
 		return err
 	}
@@ -351,9 +355,10 @@ func (s *server) join(ctx context.Context, p part) error {
 	}
 	task := method.Task{Backbone: "echo", Width: 512, Dim: 512, VisionWidth: 768, VisionLayers: 12, Patches: 196,
 		ImageSize: 224}
-	card := transport.Card{Terms: s.terms, Member: message.Participant{Task: task}, Backbone: "b", Tokens: "t",
+	request := protocol.JoinRequest{RunSpec: s.terms, Participant: message.Participant{Task: task}, Backbone: "b",
+		Tokens:   "t",
 		Examples: p.examples()}
-	a, err := transport.NewAgent(nc, inv, card, s.at(user), p, log)
+	a, err := transport.NewClient(nc, inv, request, s.at(user), p, log)
 	if err != nil {
 		return err
 	}

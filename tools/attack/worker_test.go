@@ -8,7 +8,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine/record"
-	"promptfed/federation/transport"
+	"promptfed/federation/transport/subjects"
+	"promptfed/federation/transport/workers"
 )
 
 // The holder of the certificate worker does jobs of its own, and nothing else: it hears and answers for no other
@@ -22,8 +23,8 @@ func TestWorker(t *testing.T) {
 		"listen://"+s.address,
 		"--tls", s.at("certs"))
 	s.says("workers take part with")
-	mine, other := transport.NewID(), transport.NewID()
-	nc, denied := s.intruder("worker", transport.WorkerOptions("default", mine)...)
+	mine, other := subjects.NewID(), subjects.NewID()
+	nc, denied := s.intruder("worker", workers.ConnOptions("default", mine)...)
 	work := "pf.default.work."
 	s.workerMayNot(nc, denied, work+"from."+other+".0.reply", work+"to."+mine+".0.order")
 	for _, subject := range []string{work + "to.>", work + "to." + other + ".>", work + "from." + mine + ".0.reply"} {
@@ -53,7 +54,7 @@ func TestWorker(t *testing.T) {
 // workerMayNot fails unless NATS refuses a worker what is not a worker's, and these subjects.
 func (s *server) workerMayNot(nc *nats.Conn, denied chan error, publish ...string) {
 	s.t.Helper()
-	id := transport.NewID()
+	id := subjects.NewID()
 	for _, subject := range append(append(append(publish, "pf.default.work.from."+id+".reply",
 		"pf.default.work.to."+id+".0.order", "pf.other.work.from."+id+".0.hello", "pf.default.from.0.reply",
 		"pf.default.status"), jetStream...), others...) {
@@ -86,7 +87,7 @@ func (s *server) workedAsRun() {
 func TestWorkerIsNoClient(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 1)
-	for _, options := range [][]nats.Option{nil, transport.WorkerOptions("default", transport.NewID())} {
+	for _, options := range [][]nats.Option{nil, workers.ConnOptions("default", subjects.NewID())} {
 		nc, err := nats.Connect("tls://"+s.address, append(options, nats.Secure(s.tls(s.at("certs"), "worker")),
 			nats.NoReconnect())...)
 		if err == nil {

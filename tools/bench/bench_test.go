@@ -15,7 +15,7 @@ import (
 )
 
 // small is a text tower whose steps take milliseconds.
-var small = clip.TextArch{Width: 32, Layers: 3, Heads: 2, Context: 77, Joint: 16}
+var small = clip.TextArch{Width: 32, Layers: 3, Heads: 2, Context: 77, EmbedDim: 16}
 
 func quick(o Options) Options {
 	o.Quick, o.arch, o.Tokens = true, small, 4

@@ -51,7 +51,7 @@ func (f *fullSize) Name() string { return "random-vit-b16" }
 
 // Task is what the engine builds a method for.
 func (f *fullSize) Task() method.Task {
-	return method.Task{Width: f.text.Width, Dim: f.text.Joint, Patches: fullPatches, Scale: f.scale, ImageSize: 224}
+	return method.Task{Width: f.text.Width, Dim: f.text.EmbedDim, Patches: fullPatches, Scale: f.scale, ImageSize: 224}
 }
 
 // Sentences are whole texts through the tower.
@@ -88,7 +88,7 @@ func (f *fullSize) examples(seed uint64, client int, what string, labels []int64
 		}
 		return spec.InMemory{Tensor: x}
 	}
-	n, d := len(labels), f.text.Joint
+	n, d := len(labels), f.text.EmbedDim
 	return &spec.Features{Class: labels, Views: []spec.Rows{rows(what+" images", n, d)},
 		Patches: []spec.Rows{rows(what+" patches", n, fullPatches, d)}}
 }

@@ -45,7 +45,7 @@ func newStep(t tower, name string, options map[string]any, classes []string, tok
 			Schedule: optim.Schedule{Kind: "constant"}}}
 	e.Plan.Seed = seed
 	s := &step{worker: local.NewWorker(e, local.Settings{Session: o, Tracer: trace}), tokens: tokens, set: set}
-	s.client = &spec.Client{Backbone: t, Train: examples(t.text.Joint, len(classes))}
+	s.client = &spec.Client{Backbone: t, Train: examples(t.text.EmbedDim, len(classes))}
 	s.order = message.Instruction{Kind: message.Train, Total: 1, Shared: tensor.Map{}}
 	task := t.Task()
 	task.Clients, task.Classes = 1, len(classes)

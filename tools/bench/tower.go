@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"promptfed/federation/method"
+	"promptfed/models/bundle/converted"
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/safetensors"
@@ -41,7 +42,13 @@ func openTower(o Options) (t tower, remove func() error, err error) {
 		if err != nil {
 			return t, nil, err
 		}
-		return tower{name: b.Name, text: clip.Text{TextArch: b.Text}, weights: b.Weights(), dir: b.WeightsDir(),
+		weights, ok := converted.Weights(b)
+		if !ok {
+			return t, nil, fmt.Errorf("bundle %s holds exported towers, of which the plain form is not known: take "+
+				"one "+
+				"that promptfed convert made", b.Name)
+		}
+		return tower{name: b.Name, text: clip.Text{TextArch: b.Text}, weights: weights, dir: b.WeightsDir(),
 				scale: b.LogitScale, sos: words.SOS(), tokens: b.ClassTokens, embed: b.Embed},
 			func() error { return nil },
 			nil
@@ -158,7 +165,7 @@ func (t tower) Name() string { return fmt.Sprintf("%s plain=%v", t.name, t.plain
 
 // Task is what the engine builds a method for.
 func (t tower) Task() method.Task {
-	return method.Task{Width: t.text.Width, Dim: t.text.Joint, Scale: t.scale}
+	return method.Task{Width: t.text.Width, Dim: t.text.EmbedDim, Scale: t.scale}
 }
 
 // WeightsDir is where the weights lie.

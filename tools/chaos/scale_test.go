@@ -21,6 +21,10 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/method"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -41,7 +45,7 @@ eval: {every: 1000, validate: false}
 // echo is a client that sends back what it got.
 type echo int
 
-func (e echo) Answer(_ context.Context, o message.Instruction, _ message.ClientState) (message.Reply,
+func (e echo) Execute(_ context.Context, o message.Instruction, _ message.ClientState) (message.Reply,
 	*message.ClientState, error) {
 	r := message.Reply{Client: int(e), Scores: message.Scores{Examples: 1, Global: &metrics.Classification{},
 		Personal: &metrics.Classification{}}}
@@ -89,21 +93,22 @@ func (s *scale) start() *process {
 
 func (s *scale) join(ctx context.Context, k int) error {
 	log := slog.New(slog.DiscardHandler)
-	nc, err := transport.Dial(ctx, "nats://"+s.proxy.address(), "scale", log,
-		nats.CustomInboxPrefix(transport.InboxOf("default", k)), nats.UserInfo(transport.UserOf(k), ""))
+	nc, err := exchange.Dial(ctx, "nats://"+s.proxy.address(), "scale", log,
+		nats.CustomInboxPrefix(subjects.InboxOf("default", k)), nats.UserInfo(certs.UserOf(k), ""))
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	inv, err := transport.Ask(ctx, nc, "default", k, transport.Identity{}, log)
+	inv, err := transport.Ask(ctx, nc, "default", k, certs.Identity{}, log)
 	if err != nil {
 		return err
 	}
 	task := method.Task{Backbone: "echo", Width: width, Dim: width, VisionWidth: 768, VisionLayers: 12, Patches: 196,
 		ImageSize: 224}
-	card := transport.Card{Terms: s.terms, Member: message.Participant{Task: task}, Backbone: "b", Tokens: "t",
+	request := protocol.JoinRequest{RunSpec: s.terms, Participant: message.Participant{Task: task}, Backbone: "b",
+		Tokens:   "t",
 		Examples: 1}
-	a, err := transport.NewAgent(nc, inv, card, filepath.Join(s.dir, fmt.Sprint("client-", k)), echo(k), log)
+	a, err := transport.NewClient(nc, inv, request, filepath.Join(s.dir, fmt.Sprint("client-", k)), echo(k), log)
 	if err != nil {
 		return err
 	}

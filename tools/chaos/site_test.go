@@ -46,7 +46,7 @@ name: chaos
 method: METHOD
 options: OPTIONS
 backbones: [DIR/bundle]
-data: {set: drawn, shots: 2, drawn: {classes: [circle, square, star, house], domains: [cartoon, sketch], train: 40, test: 10, size: 32}}
+data: {set: synthetic, shots: 2, generator: {classes: [circle, square, star, house], domains: [cartoon, sketch], train: 40, test: 10, size: 32}}
 partition: {kind: iid, clients: CLIENTS}
 train: {rounds: ROUNDS, lr: 0.01, epochs: 1, batch: 4}
 participation: SHARE
@@ -75,7 +75,8 @@ func open(t *testing.T, tr trial, seed uint64) *site {
 	s := &site{trial: tr, t: t, dir: t.TempDir(), rand: rand.New(rand.NewPCG(seed, 1)), rogue: &rogue{},
 		joins:  make([]*process, tr.clients),
 		before: time.Now().Add(tr.limit)}
-	launch(t, s.at("convert.log"), programs.Promptfed, "convert", "../../models/bundle/testdata/huggingface", "--out",
+	launch(t, s.at("convert.log"), programs.Promptfed, "convert", "../../models/bundle/converted/testdata/huggingface",
+		"--out",
 		s.at("bundle")).ends(t, s.before)
 	text := fill(config, "METHOD", tr.method, "OPTIONS", options[tr.method], "DIR", s.dir, "CLIENTS",
 		strconv.Itoa(tr.clients),
@@ -186,7 +187,7 @@ func (s *site) expected(records []record.Record) tensor.Map {
 		s.t.Fatal(err)
 	}
 	defer b.Close()
-	if err := b.Settle(); err != nil {
+	if err := b.ChooseProvider(); err != nil {
 		s.t.Fatal(err)
 	}
 	if err := b.Features(ctx, nil); err != nil {

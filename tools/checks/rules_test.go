@@ -88,6 +88,13 @@ func TestImportRules(t *testing.T) {
 			Imports: []string{"github.com/nats-io/nats.go"}}, "nothing under federation/engine may"},
 		{"the transport knows methods", Package{ImportPath: ours("federation/transport"),
 			Deps: []string{ours("federation/methods")}}, "needs promptfed/federation/methods"},
+		{"a worker serves NATS", Package{ImportPath: ours("federation/transport/workers"),
+			Deps: []string{"github.com/nats-io/nats-server/v2/server"}},
+			"nothing under federation/transport/workers may"},
+		{"the transport's tests know methods", Package{ImportPath: ours("federation/transport/transporttest"),
+			Imports: []string{ours("federation/methods")}}, ""},
+		{"a certificate knows the engine", Package{ImportPath: ours("federation/transport/certs"),
+			Deps: []string{ours("federation/engine")}}, "nothing under federation/transport/certs may"},
 		{"the wire knows methods", Package{ImportPath: ours("federation/wire"),
 			Imports: []string{ours("federation/methods")}}, "needs promptfed/federation/methods"},
 	}

@@ -53,7 +53,7 @@ name: absurd
 method: promptfl
 options: {tokens: 4}
 backbones: [none]
-data: {set: drawn, shots: 2, drawn: {classes: [circle, square, star], domains: [cartoon], train: 4, test: 4, size: 16}}
+data: {set: synthetic, shots: 2, generator: {classes: [circle, square, star], domains: [cartoon], train: 4, test: 4, size: 16}}
 partition: {kind: iid, clients: 2}
 train: {rounds: 1, lr: 0.01, epochs: 1, batch: 4}
 runtime: {cache: %s/cache}
@@ -72,7 +72,7 @@ func TestAbsurdModels(t *testing.T) {
 		for _, file := range []string{"image.onnx", "text.onnx"} {
 			t.Run(name+"/"+file, func(t *testing.T) {
 				dir := filepath.Join(t.TempDir(), "tower")
-				if err := os.CopyFS(dir, os.DirFS(filepath.Join("../../models/bundle/testdata/foreign",
+				if err := os.CopyFS(dir, os.DirFS(filepath.Join("../../models/bundle/exported/testdata",
 					name))); err != nil {
 					t.Fatal(err)
 				}

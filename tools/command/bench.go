@@ -37,7 +37,7 @@ func benchCommand() *cobra.Command {
 		conf.Name = "bench"
 		d := newDisplay(conf)
 		defer d.close()
-		if err := settle(&conf, d); err != nil {
+		if err := chooseProvider(&conf, d); err != nil {
 			return err
 		}
 		o.Progress = d.steps

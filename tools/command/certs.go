@@ -19,13 +19,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
 )
 
 // Files of a folder that promptfed certs makes: a certificate NAME.pem and its key NAME-key.pem for each name.
 const (
 	caName     = "ca"
-	serverName = transport.ServerName
+	serverName = certs.ServerName
 )
 
 func certFile(dir, name string) string { return filepath.Join(dir, name+".pem") }
@@ -46,7 +46,7 @@ func certsCommand() *cobra.Command {
 	c.Flags().StringVar(&authority, "authority", "", "folder of the authority's key, which no server and no client "+
 		"needs (default DIR-authority)")
 	c.Flags().StringSliceVar(&revoke, "revoke", nil, "write all certificates of NAME (client-K, server, status, "+
-		"worker), or the one in a file, into the list "+transport.RevokedFile+" of DIR, which a running serve heeds")
+		"worker), or the one in a file, into the list "+certs.RevocationFile+" of DIR, which a running serve heeds")
 	c.Flags().StringSliceVar(&renew, "renew", nil, "make a new certificate and key for NAME; the old certificate goes "+
 		"to the authority's folder and counts until it is revoked")
 	c.RunE = func(_ *cobra.Command, args []string) error {
@@ -95,9 +95,9 @@ func makeCerts(dir, authority string, clients int, hosts []string, now time.Time
 	if err := m.sign(serverName, server); err != nil {
 		return m.made, err
 	}
-	names := []string{transport.StatusUser, transport.WorkerUser}
+	names := []string{certs.StatusUser, certs.WorkerUser}
 	for k := range clients {
-		names = append(names, transport.UserOf(k))
+		names = append(names, certs.UserOf(k))
 	}
 	for _, name := range names {
 		if err := m.sign(name, x509.Certificate{Subject: pkix.Name{CommonName: name},

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"time"
 
-	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
 )
 
 // replaceCerts revokes certificates and makes new ones, in this order: after the theft of a key both are wanted.
@@ -72,9 +72,9 @@ func (m *maker) revoke(authority string, which []string, now time.Time) error {
 		return fmt.Errorf("%s is of an older release and may not sign a list of revoked certificates; make a new "+
 			"authority in another folder", certFile(m.dir, caName))
 	}
-	path := filepath.Join(m.dir, transport.RevokedFile)
+	path := filepath.Join(m.dir, certs.RevocationFile)
 	revoked, number := map[string]x509.RevocationListEntry{}, big.NewInt(1)
-	old, err := transport.ReadRevoked(path, []*x509.Certificate{m.ca})
+	old, err := certs.ReadRevocationList(path, []*x509.Certificate{m.ca})
 	if err == nil {
 		number.Add(old.Number, number)
 		for _, e := range old.RevokedCertificateEntries {

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
 )
 
 // serverTLS is TLS that lets nobody in without a certificate of the folder's authority.
@@ -21,12 +21,12 @@ func serverTLS(dir string) (*tls.Config, error) {
 }
 
 // revokedIn are the revoked certificates of a folder.
-func revokedIn(dir string) (*transport.Revoked, error) {
+func revokedIn(dir string) (*certs.RevocationList, error) {
 	text, err := os.ReadFile(certFile(dir, caName))
 	if err != nil {
 		return nil, fmt.Errorf("--tls: %w; promptfed certs makes such a folder", err)
 	}
-	return transport.OpenRevoked(filepath.Join(dir, transport.RevokedFile), text)
+	return certs.OpenRevocationList(filepath.Join(dir, certs.RevocationFile), text)
 }
 
 // clientTLS is TLS with the certificate of a name.

@@ -54,7 +54,7 @@ name: small
 method: fedpha
 options: {global_tokens: 4, local_tokens: [4, 6], projector: exact-null}
 backbones: [BUNDLE]
-data: {set: drawn, shots: 4, drawn: {classes: [circle, square, star, house], domains: [cartoon, sketch], train: 6, test: 4, size: 32}}
+data: {set: synthetic, shots: 4, generator: {classes: [circle, square, star, house], domains: [cartoon, sketch], train: 6, test: 4, size: 32}}
 partition: {kind: dirichlet, clients: 4, beta: 1}
 train: {rounds: 6, lr: 0.01, epochs: 2, batch: 4}
 participation: 0.75
@@ -64,7 +64,7 @@ participation: 0.75
 func setup(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	mustRun(t, "convert", "../../models/bundle/testdata/huggingface", "--out", filepath.Join(dir, "bundle"))
+	mustRun(t, "convert", "../../models/bundle/converted/testdata/huggingface", "--out", filepath.Join(dir, "bundle"))
 	text := strings.ReplaceAll(small, "BUNDLE", filepath.Join(dir, "bundle"))
 	text += "runtime: {cache: " + filepath.Join(dir, "cache") + "}\n"
 	if err := os.WriteFile(filepath.Join(dir, "small.yaml"), []byte(text), 0o644); err != nil {
@@ -175,7 +175,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 	done := filepath.Join(dir, "done")
 	mustRun(t, "run", config, "--out", done, "--set", "train.rounds=1")
 	truncated := filepath.Join(dir, "half.safetensors")
-	whole := read(t, "../../models/bundle/testdata/huggingface/model.safetensors")
+	whole := read(t, "../../models/bundle/converted/testdata/huggingface/model.safetensors")
 	os.WriteFile(truncated, whole[:len(whole)/2], 0o644)
 	empty := filepath.Join(dir, "images")
 	os.MkdirAll(filepath.Join(empty, "cat"), 0o755)
@@ -316,7 +316,7 @@ func TestTracePredictPartition(t *testing.T) {
 		Labels  struct{ Train, Test []int }
 	}
 	_, text, code := call("partition", config, "--json", filepath.Join(dir, "parts.json"))
-	if code != 0 || !strings.Contains(text, "data: drawn, made on the fly: 4 classes") || !strings.Contains(text,
+	if code != 0 || !strings.Contains(text, "data: synthetic, made on the fly: 4 classes") || !strings.Contains(text,
 		"data: train 48 images") {
 		t.Errorf("partition: exit %d, and says %q", code, text)
 	}

@@ -12,7 +12,11 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
-	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/natsserver"
+	"promptfed/federation/transport/subjects"
+	"promptfed/federation/transport/workers"
 )
 
 // clusterFlags say whether the clients of a run train on other machines.
@@ -48,7 +52,7 @@ func addLink(c *cobra.Command, o *linkOptions) {
 type cluster struct {
 	nc    *nats.Conn
 	queue string
-	who   transport.Identity
+	who   certs.Identity
 	log   *slog.Logger
 	stop  func()
 }
@@ -58,7 +62,7 @@ func (f clusterFlags) open(ctx context.Context) (*cluster, error) {
 	if f.url == "" {
 		return nil, nil
 	}
-	if err := transport.CheckName(f.queue); err != nil {
+	if err := subjects.CheckName(f.queue); err != nil {
 		return nil, usageError{fmt.Errorf("--queue: %w", err)}
 	}
 	log, err := logger("text")
@@ -77,7 +81,7 @@ func (f clusterFlags) open(ctx context.Context) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.nc, err = transport.Dial(ctx, f.url, "promptfed run", log, options...); err != nil {
+	if c.nc, err = exchange.Dial(ctx, f.url, "promptfed run", log, options...); err != nil {
 		return nil, err
 	}
 	c.stop = c.nc.Close
@@ -89,7 +93,7 @@ func (f clusterFlags) embed(c *cluster, address string) error {
 	if err := f.link.secret(); err != nil {
 		return err
 	}
-	e := transport.Embedding{Listen: address, Workers: true, Run: f.queue, Token: f.link.token, Limit: 1 << 20,
+	e := natsserver.Options{Listen: address, Workers: true, Run: f.queue, Token: f.link.token, Limit: 1 << 20,
 		Log: c.log}
 	if f.link.tls != "" {
 		var err error
@@ -105,7 +109,7 @@ func (f clusterFlags) embed(c *cluster, address string) error {
 	} else {
 		c.log.Warn(plainToken, "listen", address)
 	}
-	s, err := transport.Embed(e)
+	s, err := natsserver.Start(e)
 	if err != nil {
 		return err
 	}
@@ -133,12 +137,12 @@ func (c *cluster) spread(ctx context.Context, b *experiment.Built, set *engine.S
 	if err != nil {
 		return nil, err
 	}
-	d, err := transport.OpenDispatcher(ctx, c.nc, transport.DispatcherSettings{Queue: c.queue, Dir: set.Dir,
-		Config: text, Footing: footing, Identity: c.who, Log: c.log})
+	d, err := workers.Open(ctx, c.nc, workers.Settings{Queue: c.queue, Dir: set.Dir,
+		Config: text, Compatibility: footing, Identity: c.who, Log: c.log})
 	if err != nil {
 		return nil, err
 	}
-	set.Executor, set.Workers = d, transport.MaxJobs
+	set.Executor, set.Workers = d, subjects.MaxJobs
 	return func() {
 		d.Close()
 		t := d.Totals()

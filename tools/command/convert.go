@@ -8,11 +8,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"promptfed/models/bundle"
+	"promptfed/models/bundle/converted"
 )
 
 func convertCommand() *cobra.Command {
-	var o bundle.Options
+	var o converted.Options
 	var out string
 	c := &cobra.Command{
 		Use: "convert SRC --out BUNDLE [--vocab FILE]", Args: exactly(1),
@@ -41,7 +41,7 @@ func convertCommand() *cobra.Command {
 			}
 		}
 		o.Context = cmd.Context()
-		b, err := bundle.Convert(args[0], out, o)
+		b, err := converted.Convert(args[0], out, o)
 		if bar != nil {
 			bar.Finish()
 			fmt.Fprintln(os.Stderr)
@@ -49,9 +49,10 @@ func convertCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%s: %s, text width %d, joint dimension %d, images of %d, prompts of up to %d tokens in all\n", out,
+		fmt.Printf("%s: %s, text width %d, embedding dimension %d, images of %d, prompts of up to %d tokens in "+
+			"all\n", out,
 			b.Architecture,
-			b.Text.Width, b.Text.Joint, b.Vision.Image, b.Text.Context)
+			b.Text.Width, b.Text.EmbedDim, b.Vision.Image, b.Text.Context)
 		for _, n := range b.Notes {
 			fmt.Println("note:", n)
 		}

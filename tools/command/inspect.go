@@ -36,7 +36,7 @@ func inspectCommand() *cobra.Command {
 func inspectRows(r bundle.Report, all bool) [][]string {
 	rows := [][]string{{"what", "value"}}
 	add := func(what, format string, a ...any) { rows = append(rows, []string{what, fmt.Sprintf(format, a...)}) }
-	if m := r.Manifest; m != nil {
+	if m := r.Bundle; m != nil {
 		add("name", "%s", m.Name)
 		add("architecture", "%s", m.Architecture)
 		for _, f := range r.Found {
@@ -47,7 +47,7 @@ func inspectRows(r bundle.Report, all bool) [][]string {
 				m.Text.Heads, m.Text.Context, m.Text.Activation)
 			add("image tower", "%s", imageTower(m.Vision))
 		}
-		add("joint dimension", "%d", m.Text.Joint)
+		add("embedding dimension", "%d", m.Text.EmbedDim)
 		add("logit scale", "%.4f", m.LogitScale)
 		add("preprocessing", "%+v", m.Preprocess)
 		for _, n := range m.Notes {

@@ -22,6 +22,10 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/subjects"
 	"promptfed/tools/results"
 )
 
@@ -146,20 +150,20 @@ func (o linkOptions) options() ([]nats.Option, error) {
 }
 
 // identity is by which messages are signed: that of the certificate.
-func (o linkOptions) identity() (transport.Identity, error) {
+func (o linkOptions) identity() (certs.Identity, error) {
 	if o.tls == "" {
-		return transport.Identity{}, nil
+		return certs.Identity{}, nil
 	}
 	conf, err := clientTLS(o.tls, o.user)
 	if err != nil {
-		return transport.Identity{}, err
+		return certs.Identity{}, err
 	}
 	revoked, err := revokedIn(o.tls)
 	if err != nil {
-		return transport.Identity{}, err
+		return certs.Identity{}, err
 	}
-	who, err := transport.IdentityOf(conf)
-	return who.Revoking(revoked), err
+	who, err := certs.FromTLS(conf)
+	return who.WithRevocations(revoked), err
 }
 
 // finishedWait is how long a client whose run is over looks for a server that has another.
@@ -175,16 +179,16 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	}
 	over := fmt.Sprintf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client "+
 		"learned", f.state, f.client)
-	finished, waits := transport.Finished(f.state), ctx
+	finished, waits := transport.FinishedRun(f.state), ctx
 	if finished != "" { // the server of that run may be gone, but another run may be there
 		var cancel context.CancelFunc
 		waits, cancel = context.WithTimeout(ctx, finishedWait)
 		defer cancel()
 	}
-	if err := transport.CheckName(f.run); err != nil {
+	if err := subjects.CheckName(f.run); err != nil {
 		return usageError{fmt.Errorf("--run: %w", err)}
 	}
-	f.link.user = transport.UserOf(f.client)
+	f.link.user = certs.UserOf(f.client)
 	options, err := f.link.options()
 	if err != nil {
 		return err
@@ -193,9 +197,9 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	if err != nil {
 		return err
 	}
-	nc, err := transport.Dial(waits, url, "promptfed join "+strconv.Itoa(f.client), log, append(options,
-		nats.CustomInboxPrefix(transport.InboxOf(f.run, f.client)))...)
-	var inv *transport.Invitation
+	nc, err := exchange.Dial(waits, url, "promptfed join "+strconv.Itoa(f.client), log, append(options,
+		nats.CustomInboxPrefix(subjects.InboxOf(f.run, f.client)))...)
+	var inv *exchange.Invitation
 	if err == nil {
 		defer nc.Close()
 		inv, err = transport.Ask(waits, nc, f.run, f.client, who, log)
@@ -224,9 +228,9 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	return nil
 }
 
-// prepare opens this client's data and backbone, and makes its agent.
-func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.Invitation,
-	log *slog.Logger) (*transport.Agent, func(), error) {
+// prepare opens this client's data and backbone, and makes its client.
+func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Invitation,
+	log *slog.Logger) (*exchange.Client, func(), error) {
 	conf, err := f.configuration(inv)
 	if err != nil {
 		return nil, nil, err
@@ -250,7 +254,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 	if err := f.consent().take(ctx, terms, own); err != nil {
 		return nil, nil, err
 	}
-	if err := b.Settle(); err != nil {
+	if err := b.ChooseProvider(); err != nil {
 		return nil, nil, err
 	}
 	d.opened(b)
@@ -263,7 +267,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 		b.Close()
 		return nil, nil, err
 	}
-	card := transport.Card{Terms: b.Engine.RunSpec(), Member: message.Participant{Task: p.Task,
+	request := protocol.JoinRequest{RunSpec: b.Engine.RunSpec(), Participant: message.Participant{Task: p.Task,
 		Domain: p.Client.Domain},
 		Backbone: p.Backbone, Tokens: p.Tokens,
 		Examples: p.Client.Train.Len()}
@@ -287,9 +291,9 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 			}
 		}
 	}
-	part := transport.Local{Worker: worker, Experiment: b.Engine, Client: p.Client, Path: filepath.Join(f.state,
-		record.PromptsFile)}
-	a, err := transport.NewAgent(nc, inv, card, f.state, part, log)
+	executor := transport.LocalExecutor{Worker: worker, Experiment: b.Engine, Client: p.Client,
+		Path: filepath.Join(f.state, record.PromptsFile)}
+	a, err := transport.NewClient(nc, inv, request, f.state, executor, log)
 	if err == nil {
 		err = errors.Join(writeConfig(f.state, b.Config), writeJSON(f.state, results.DataFile, b.Info))
 	}
@@ -306,7 +310,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *transport.In
 }
 
 // privately takes the noise from where both sides agreed to.
-func (f joinFlags) privately(b *experiment.Built, inv *transport.Invitation, log *slog.Logger) error {
+func (f joinFlags) privately(b *experiment.Built, inv *exchange.Invitation, log *slog.Logger) error {
 	switch {
 	case !b.Private() || !inv.InsecureDP && !f.insecureDP:
 		return nil
@@ -322,7 +326,7 @@ func (f joinFlags) privately(b *experiment.Built, inv *transport.Invitation, log
 }
 
 // configuration is the server's, changed by this client's own.
-func (f joinFlags) configuration(inv *transport.Invitation) (experiment.Config, error) {
+func (f joinFlags) configuration(inv *exchange.Invitation) (experiment.Config, error) {
 	var conf experiment.Config
 	err := os.MkdirAll(f.state, 0o700)
 	if err == nil {

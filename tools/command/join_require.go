@@ -5,7 +5,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/experiment"
-	"promptfed/federation/transport"
+	"promptfed/federation/transport/exchange"
 )
 
 // requirements reads --require; keys that nothing has are errors.
@@ -28,7 +28,7 @@ func requirements(text string) ([]experiment.Requirement, error) {
 const optionKeys = "options."
 
 // meets checks --require against a configuration, as it came from the server or as it is with this client's own keys.
-func (f joinFlags) meets(conf experiment.Config, inv *transport.Invitation, whose string) (experiment.Facts, error) {
+func (f joinFlags) meets(conf experiment.Config, inv *exchange.Invitation, whose string) (experiment.Facts, error) {
 	conf.Partition.Clients = inv.Clients
 	facts, err := conf.Facts(experiment.Link{TLS: f.link.tls != "", Insecure: inv.InsecureDP})
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"promptfed/federation/experiment"
-	"promptfed/federation/transport"
+	"promptfed/federation/transport/exchange"
 	"promptfed/runtime/atomicfile"
 )
 
@@ -91,7 +91,7 @@ func runTerms(f experiment.Facts) []joinTerm {
 
 // terms are those under which this client takes part, and what it brings, which stays here and is no term.
 func (f joinFlags) terms(b *experiment.Built, p experiment.Place, facts experiment.Facts,
-	inv *transport.Invitation) (terms, own []joinTerm) {
+	inv *exchange.Invitation) (terms, own []joinTerm) {
 	shares, keeps := b.Shares(p)
 	var leaves, stays []string
 	bytes := 0

@@ -86,7 +86,7 @@ func partitionRows() [][]string {
 }
 
 func backboneRows(models string) [][]string {
-	rows := [][]string{{"name", "architecture", "text width", "joint dimension", "image size", "folder"}}
+	rows := [][]string{{"name", "architecture", "text width", "embedding dimension", "image size", "folder"}}
 	for _, e := range bundle.List(models) {
 		b, err := bundle.Find(e.Name, models)
 		if err != nil {
@@ -97,7 +97,7 @@ func backboneRows(models string) [][]string {
 		if dir == "" {
 			dir = "(in the program)"
 		}
-		rows = append(rows, []string{b.Name, b.Architecture, fmt.Sprint(b.Text.Width), fmt.Sprint(b.Text.Joint),
+		rows = append(rows, []string{b.Name, b.Architecture, fmt.Sprint(b.Text.Width), fmt.Sprint(b.Text.EmbedDim),
 			fmt.Sprint(b.Vision.Image), dir})
 	}
 	return slices.Clip(rows)

@@ -29,7 +29,7 @@ type gauge struct {
 
 // meter shows a hub to Prometheus. What it tells of clients is what status tells.
 type meter struct {
-	hub      *transport.Hub
+	hub      *transport.Server
 	rounds   atomic.Int64 // committed
 	accuracy atomic.Value // float64, of the last tested round
 	loss     atomic.Value // float64
@@ -37,7 +37,7 @@ type meter struct {
 	client   map[string]*prometheus.Desc
 }
 
-func newMeter(hub *transport.Hub) *meter {
+func newMeter(hub *transport.Server) *meter {
 	m := &meter{hub: hub, client: map[string]*prometheus.Desc{}}
 	m.accuracy.Store(math.NaN())
 	m.loss.Store(0.0)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"promptfed/federation/transport"
+	"promptfed/federation/transport/natsserver"
 )
 
 func natsConfigCommand() *cobra.Command {
@@ -29,9 +29,9 @@ func natsConfigCommand() *cobra.Command {
 		}
 		dir, err := filepath.Abs(certs)
 		if err == nil && operator == "" {
-			err = transport.NATSConfig(os.Stdout, run, listen, dir, clients)
+			err = natsserver.WriteConfig(os.Stdout, run, listen, dir, clients)
 		} else if err == nil {
-			err = transport.NATSOperator(operator, run, listen, dir, clients)
+			err = natsserver.WriteOperator(operator, run, listen, dir, clients)
 		}
 		if err != nil {
 			return usageError{fmt.Errorf("nats-config: %w", err)}

@@ -78,7 +78,7 @@ func TestPapers(t *testing.T) {
 		for _, cell := range small.Cells {
 			conf := cell.Config
 			for _, set := range []string{conf.Data.Set, conf.Synthetic.Set} {
-				if set != "drawn" && set != "" {
+				if set != "synthetic" && set != "" {
 					t.Errorf("%s: cell %s of the small form reads set %s", path, cell.Folder, set)
 				}
 			}

@@ -34,7 +34,7 @@ func TestPitfalls(t *testing.T) {
 			t.Errorf("%s: the small form has %d cells", path, len(small.Cells))
 		}
 		for _, cell := range append(small.Cells, plain.Cells...) {
-			if cell.Config.Data.Set != "drawn" || !strings.HasPrefix(cell.Config.Backbones[0], "tiny-") {
+			if cell.Config.Data.Set != "synthetic" || !strings.HasPrefix(cell.Config.Backbones[0], "tiny-") {
 				t.Errorf("%s: cell %s reads %s on %s", path, cell.Folder, cell.Config.Data.Set, cell.Config.Backbones)
 			}
 		}

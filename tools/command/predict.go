@@ -80,7 +80,7 @@ func predict(cmd *cobra.Command, from, models string, sets []string, client int,
 		}
 		conf, err := bare(sets)
 		if err == nil {
-			err = settle(&conf, newDisplay(conf))
+			err = chooseProvider(&conf, newDisplay(conf))
 		}
 		if err != nil {
 			return nil, nil, err
@@ -110,5 +110,5 @@ func openRun(dir, models string, sets []string) (experiment.Config, error) {
 	if models != "" {
 		conf.Runtime.Models = models
 	}
-	return conf, settle(&conf, newDisplay(conf))
+	return conf, chooseProvider(&conf, newDisplay(conf))
 }

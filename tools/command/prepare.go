@@ -37,7 +37,7 @@ func prepare(ctx context.Context, conf experiment.Config, m monitor) (*experimen
 	if err != nil {
 		return nil, asUsage(err)
 	}
-	if err := b.Settle(); err != nil {
+	if err := b.ChooseProvider(); err != nil {
 		return nil, err
 	}
 	m.opened(b)
@@ -64,9 +64,9 @@ func bare(sets []string) (experiment.Config, error) {
 	return load("", sets)
 }
 
-// settle takes the provider where no experiment is opened, and leaves it in the configuration.
-func settle(conf *experiment.Config, d *display) error {
-	why, err := conf.Runtime.Settle()
+// chooseProvider takes the provider where no experiment is opened, and leaves it in the configuration.
+func chooseProvider(conf *experiment.Config, d *display) error {
+	why, err := conf.Runtime.ChooseProvider()
 	d.fallback(why)
 	return err
 }

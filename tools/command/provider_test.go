@@ -13,7 +13,7 @@ import (
 // A provider that cannot be had is one line and exit code 1 in every command that computes, and costs nothing: a run
 // that was going on stays as it is. Auto takes the CPU and says so, on the way and in the summary.
 func TestAbsentProvider(t *testing.T) {
-	if _, _, err := ort.Settle(ort.Options{Provider: ort.CUDA}); err == nil {
+	if _, _, err := ort.ChooseProvider(ort.Options{Provider: ort.CUDA}); err == nil {
 		t.Skip("this library has a CUDA provider")
 	}
 	dir := setup(t)

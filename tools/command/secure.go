@@ -10,10 +10,11 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/secure"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/exchange"
 )
 
 // serveSecure has the server's side of secure aggregation go on where it was, if there is any.
-func serveSecure(h *transport.Hub, b *experiment.Built) error {
+func serveSecure(h *transport.Server, b *experiment.Built) error {
 	who, err := h.Signatures()
 	if err != nil {
 		return err
@@ -23,7 +24,7 @@ func serveSecure(h *transport.Hub, b *experiment.Built) error {
 
 // joinSecure prepares this client's side of secure aggregation, if there is any; summed tells in the end what it took
 // part in.
-func (f joinFlags) joinSecure(b *experiment.Built, conf experiment.Config, inv *transport.Invitation) (summed func(),
+func (f joinFlags) joinSecure(b *experiment.Built, conf experiment.Config, inv *exchange.Invitation) (summed func(),
 	err error) {
 	if n := conf.Partition.Clients; conf.SecureAggregation.On() && n != inv.Clients {
 		return nil, fmt.Errorf("the server has %d clients; by this client's configuration (partition.clients) there "+

@@ -23,6 +23,8 @@ import (
 	"promptfed/federation/engine/state"
 	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/tensor"
 )
 
@@ -70,8 +72,8 @@ func serveCommand() *cobra.Command {
 		"number, or than is usual among all clients (auto); off for no bound")
 	l.StringVar(&f.maxExamples, "max-examples", "auto", "weight of an upload at most, in examples: a number, or a "+
 		"multiple of what clients have (auto); off for no bound")
-	l.IntVar(&f.limit, "limit", transport.DefaultLimit, "bytes of tensors that travel in a message; more go in pieces")
-	l.IntVar(&f.largest, "largest", transport.DefaultLargest, "bytes of tensors that are taken from a client at most")
+	l.IntVar(&f.limit, "limit", exchange.DefaultLimit, "bytes of tensors that travel in a message; more go in pieces")
+	l.IntVar(&f.largest, "largest", exchange.DefaultLargest, "bytes of tensors that are taken from a client at most")
 	l.BoolVar(&f.insecureDP, "insecure-dp", false, "draw the noise of differential privacy from the run's seed, to "+
 		"repeat a run byte for byte; whoever knows the seed takes it off, so that it hides nothing")
 	l.BoolVar(&f.resume, "resume", false, "go on after the last finished round")
@@ -98,7 +100,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := transport.CheckName(f.run); err != nil {
+	if err := subjects.CheckName(f.run); err != nil {
 		return usageError{fmt.Errorf("--run: %w", err)}
 	}
 	conf, err := configs.Load(path, f.sets)
@@ -185,7 +187,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 }
 
 // train waits for clients and runs the rounds.
-func (f serveFlags) train(ctx context.Context, h *transport.Hub, b *experiment.Built, dir string, d *display,
+func (f serveFlags) train(ctx context.Context, h *transport.Server, b *experiment.Built, dir string, d *display,
 	round func(record.Record), log *slog.Logger) error {
 	log.Info("waiting for clients", "needed", f.wait, "of", f.clients)
 	terms, err := h.Wait(ctx, f.wait)

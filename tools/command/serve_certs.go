@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
 )
 
 // replaceable takes the certificate out of a configuration into own, where another may take its place.
@@ -21,7 +22,7 @@ func replaceable(conf *tls.Config, own *atomic.Pointer[tls.Certificate]) {
 
 // renewOnHangup reads the server's certificate again on SIGHUP: new connections see it, and orders are signed by it.
 // Its list of revoked certificates needs no signal.
-func renewOnHangup(ctx context.Context, dir string, h *transport.Hub, own *atomic.Pointer[tls.Certificate],
+func renewOnHangup(ctx context.Context, dir string, h *transport.Server, own *atomic.Pointer[tls.Certificate],
 	log *slog.Logger) {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGHUP)
@@ -33,9 +34,9 @@ func renewOnHangup(ctx context.Context, dir string, h *transport.Hub, own *atomi
 		case <-again:
 		}
 		conf, err := clientTLS(dir, serverName)
-		var who transport.Identity
+		var who certs.Identity
 		if err == nil {
-			who, err = transport.IdentityOf(conf)
+			who, err = certs.FromTLS(conf)
 		}
 		if err == nil {
 			err = h.Renew(who)

@@ -20,13 +20,16 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/natsserver"
+	"promptfed/federation/transport/subjects"
 )
 
 // settings are those of the hub.
 func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) (transport.Settings, error) {
 	set := transport.Settings{Name: f.run, Resume: f.resume, Clients: f.clients, Deadline: f.deadline, Quorum: f.quorum,
-		Method: b.Method,
-		Terms:  b.Engine.RunSpec(), Limit: f.limit, Largest: f.largest, Sealed: b.Engine.Secure != "",
+		Method:  b.Method,
+		RunSpec: b.Engine.RunSpec(), Limit: f.limit, Largest: f.largest, Masked: b.Engine.Secure != "",
 		Log: log}
 	var err error
 	if set.MaxNorm, err = bound("max-norm", f.maxNorm); err != nil {
@@ -42,7 +45,7 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 	if set.Rate, err = b.Engine.Training.Schedule.New(b.Engine.Training.Optim.LR); err != nil {
 		return set, err
 	}
-	if set.Sealed {
+	if set.Masked {
 		log.Warn("uploads are behind secure aggregation: their norms, examples and extras are not checked")
 	}
 	if set.Config, err = configs.YAML(b.Invitation()); err != nil {
@@ -55,7 +58,7 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 		}
 		for line := range strings.Lines(string(text)) {
 			if line = strings.TrimSpace(line); line != "" {
-				set.Terms.Classes = append(set.Terms.Classes, line)
+				set.RunSpec.Classes = append(set.RunSpec.Classes, line)
 			}
 		}
 	}
@@ -127,7 +130,7 @@ func runID(dir string, resume, insecureDP bool) (id string, old bool, err error)
 			return "", false, err
 		}
 	}
-	saved.Run, saved.InsecureDP = transport.NewID(), insecureDP
+	saved.Run, saved.InsecureDP = subjects.NewID(), insecureDP
 	b, err := json.Marshal(saved)
 	if err == nil {
 		err = writeFile(path, append(b, '\n'))
@@ -151,13 +154,13 @@ func (f serveFlags) connect(ctx context.Context, set *transport.Settings, own *a
 		if err != nil {
 			return nil, nil, err
 		}
-		nc, err := transport.Dial(ctx, f.nats, "promptfed serve", log, options...)
+		nc, err := exchange.Dial(ctx, f.nats, "promptfed serve", log, options...)
 		if err != nil {
 			return nil, nil, err
 		}
 		return nc, nc.Close, nil
 	}
-	e := transport.Embedding{Listen: f.listen, Run: f.run, Token: f.link.token, Limit: max(1<<20, set.Limit+64<<10),
+	e := natsserver.Options{Listen: f.listen, Run: f.run, Token: f.link.token, Limit: max(1<<20, set.Limit+64<<10),
 		Log: log}
 	var err error
 	if f.link.tls != "" {
@@ -174,7 +177,7 @@ func (f serveFlags) connect(ctx context.Context, set *transport.Settings, own *a
 	} else {
 		log.Warn(plainToken, "listen", f.listen)
 	}
-	s, err := transport.Embed(e)
+	s, err := natsserver.Start(e)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -238,7 +238,7 @@ func TestJoinIsRefused(t *testing.T) {
 	}{
 		{"options: the server has", []string{"--client", "1", "--token", "secret", "--set", "options.global_tokens=5"}},
 		{"classes: the server has", []string{"--client", "1", "--token", "secret", "--set",
-			"data.drawn.classes=[circle, square, star, heart]"}},
+			"data.generator.classes=[circle, square, star, heart]"}},
 		{"--require secure_aggregation does not hold: the server's configuration has secure_aggregation: off",
 			[]string{"--client", "1", "--token", "secret", "--require", "rounds>=1,secure_aggregation,method=x"}},
 		{"the run has clients 0 to 3", []string{"--client", "4", "--token", "secret"}},

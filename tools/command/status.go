@@ -16,6 +16,8 @@ import (
 
 	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/subjects"
 )
 
 func statusCommand() *cobra.Command {
@@ -32,15 +34,15 @@ func statusCommand() *cobra.Command {
 	l.StringVar(&link.creds, "creds", "", "NATS credentials file")
 	l.StringVar(&link.tls, "tls", "", "folder with ca.pem, status.pem and status-key.pem, as promptfed certs makes it")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := transport.CheckName(run); err != nil {
+		if err := subjects.CheckName(run); err != nil {
 			return usageError{fmt.Errorf("--run: %w", err)}
 		}
-		link.user = transport.StatusUser
+		link.user = certs.StatusUser
 		options, err := link.options()
 		if err != nil {
 			return err
 		}
-		nc, err := nats.Connect(args[0], append(options, nats.CustomInboxPrefix(transport.StatusInbox(run)),
+		nc, err := nats.Connect(args[0], append(options, nats.CustomInboxPrefix(subjects.StatusInbox(run)),
 			nats.Timeout(5*time.Second))...)
 		if err != nil {
 			return fmt.Errorf("cannot connect to %s: %w", args[0], err)
@@ -84,7 +86,7 @@ func statusTable(s *transport.Status) string {
 	t.SetStyle(table.StyleLight)
 	doing := "between orders"
 	if s.Kind != "" {
-		doing = fmt.Sprintf("round %d, %s %s%s", s.Round+1, s.Kind, s.Survey, s.Exam)
+		doing = fmt.Sprintf("round %d, %s %s%s", s.Round+1, s.Kind, s.Statistic, s.Set)
 	}
 	t.SetTitle("%s: %s; %.1f MB up, %.1f MB down; %d late, %d refused, %d dropped, %d orders given again", s.Name,
 		doing,

@@ -90,7 +90,7 @@ func TestTermsFullSize(t *testing.T) {
 	conf := filepath.Join(dir, "small.yaml")
 	text := mustRun(t, "terms", conf, "--full-size", "--rounds", "1", "--set", "method=fedpgp", "--set", "options={}",
 		"--set", "train.epochs=1",
-		"--set", "participation=0.25", "--set", "data.drawn.train=2")
+		"--set", "participation=0.25", "--set", "data.generator.train=2")
 	for _, want := range []string{"contrastive", "sigma", "cross entropy"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing:\n%s", want, text)

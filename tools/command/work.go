@@ -15,7 +15,10 @@ import (
 	"promptfed/federation/engine/local"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/experiment"
-	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/subjects"
+	"promptfed/federation/transport/workers"
 )
 
 // workFlags are the command line of work.
@@ -44,7 +47,7 @@ func workCommand() *cobra.Command {
 	addLink(c, &f.link)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		err := work(cmd.Context(), args[0], f)
-		if cmd.Context().Err() != nil || errors.Is(err, transport.ErrIdle) { // both are how a worker ends
+		if cmd.Context().Err() != nil || errors.Is(err, workers.ErrIdle) { // both are how a worker ends
 			return nil
 		}
 		return err
@@ -57,24 +60,24 @@ func work(ctx context.Context, url string, f workFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := transport.CheckName(f.queue); err != nil {
+	if err := subjects.CheckName(f.queue); err != nil {
 		return usageError{fmt.Errorf("--queue: %w", err)}
 	}
-	if f.jobs < 0 || f.jobs > transport.MaxJobs {
-		return usageError{fmt.Errorf("--jobs %d: take 1 to %d, or 0 for runtime.workers", f.jobs, transport.MaxJobs)}
+	if f.jobs < 0 || f.jobs > subjects.MaxJobs {
+		return usageError{fmt.Errorf("--jobs %d: take 1 to %d, or 0 for runtime.workers", f.jobs, subjects.MaxJobs)}
 	}
-	f.link.user = transport.WorkerUser
+	f.link.user = certs.WorkerUser
 	options, err := f.link.options()
 	if err != nil {
 		return err
 	}
-	w := transport.Work{Queue: f.queue, Worker: transport.NewID(), Program: experiment.Version(), Idle: f.idle,
+	w := workers.Worker{Queue: f.queue, Worker: subjects.NewID(), Program: experiment.Version(), Idle: f.idle,
 		Log: log}
 	if w.Identity, err = f.link.identity(); err != nil {
 		return err
 	}
-	nc, err := transport.Dial(ctx, url, "promptfed work", log, append(options,
-		transport.WorkerOptions(w.Queue, w.Worker)...)...)
+	nc, err := exchange.Dial(ctx, url, "promptfed work", log, append(options,
+		workers.ConnOptions(w.Queue, w.Worker)...)...)
 	if err != nil {
 		return err
 	}
@@ -92,7 +95,7 @@ func work(ctx context.Context, url string, f workFlags) error {
 				return err
 			}
 		}
-		if err := w.Run(ctx, nc, inv, now.info, now.job); !errors.Is(err, transport.ErrOver) {
+		if err := w.Run(ctx, nc, inv, now.info, now.job); !errors.Is(err, workers.ErrOver) {
 			return err
 		}
 		log.Info("the run is over")
@@ -104,7 +107,7 @@ type task struct {
 	config []byte
 	built  *experiment.Built
 	worker *local.Worker
-	info   transport.WorkerInfo
+	info   workers.Info
 }
 
 func (t *task) close() {
@@ -143,7 +146,7 @@ func (f workFlags) prepare(ctx context.Context, config []byte) (*task, error) {
 	if err != nil {
 		return nil, asUsage(err)
 	}
-	if err := b.Settle(); err != nil {
+	if err := b.ChooseProvider(); err != nil {
 		return nil, err
 	}
 	d.opened(b)
@@ -156,7 +159,7 @@ func (f workFlags) prepare(ctx context.Context, config []byte) (*task, error) {
 	if f.jobs == 0 {
 		t.info.Jobs = b.Settings().Workers
 	}
-	if t.info.Footing, err = b.Footing(ctx); err != nil {
+	if t.info.Compatibility, err = b.Footing(ctx); err != nil {
 		t.close()
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-"""Writes models/bundle/testdata: one small CLIP in three formats, and what PyTorch computes with it.
+"""Writes models/bundle/converted/testdata: one small CLIP in three formats, and what PyTorch computes with it.
 
     python3 tools/golden/bundle.py bpe_simple_vocab_16e6.txt.gz
 
@@ -16,7 +16,7 @@ import torch
 
 import checkpoint as ck
 
-OUT = "models/bundle/testdata"
+OUT = "models/bundle/converted/testdata"
 MERGES = 16
 CLASSES = ["cat", "the thing", "sea lion", "red pandas and others"]
 SENTENCES = ["a photo of a cat.", "the", "other things"]

@@ -5,7 +5,7 @@
 For each name (default RN50 RN101 ViT-B/32 ViT-B/16) FOLDER gets NAME-openai.pt (TorchScript, half precision), NAME-state.pt (its
 state dict), NAME-openclip and NAME-huggingface (float32, same numbers), each with a .golden.safetensors beside it: pixels and
 image features of pictures from the folder IMAGES, text features, a prompt's gradient, class scores, and how far PyTorch's own
-float32 is from those. TestFullSizeCheckpoints of models/bundle reads the folder. Batch normalisations get the moments of the
+float32 is from those. TestFullSizeCheckpoints of models/bundle/converted reads the folder. Batch normalisations get the moments of the
 pictures, as training leaves them, so that features of different pictures differ.
 """
 import collections

@@ -1,4 +1,4 @@
-"""Lets transformers write a small CLIP of odd sizes into models/bundle/testdata/transformers, with what it computes.
+"""Lets transformers write a small CLIP of odd sizes into models/bundle/converted/testdata/transformers, with what it computes.
 
     pip install transformers==4.30.2      (beside Debian's python3-torch 1.13)
     python3 tools/golden/huggingface.py bpe_simple_vocab_16e6.txt.gz
@@ -17,9 +17,9 @@ import tempfile
 import torch
 
 import checkpoint as ck
-from foreign import spread
+from libraries import spread
 
-OUT = "models/bundle/testdata"
+OUT = "models/bundle/converted/testdata"
 MERGES, CTX = 16, 5
 CLASSES = ["cat", "the thing", "sea lion", "red pandas and others"]
 SENTENCES = ["a photo of a cat.", "the", "other things"]

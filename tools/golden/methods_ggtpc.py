@@ -26,12 +26,12 @@ def f32(t):
 
 
 class GGTPC(Wrapper):
-    defaults = {"stats": "packed", "rank": 64, "min_count": 3, "share": 0.8, "axes": 64, "survey": "once", "strength": 1.0,
+    defaults = {"stats": "packed", "rank": 64, "min_count": 3, "share": 0.8, "axes": 64, "estimate": "once", "strength": 1.0,
                 "renormalise": True, "patches": "noise", "sampling": "sample", "prototypes": False}
 
     def surveys(self, r):
         out = {}
-        if (r == 0 or self.o["survey"] == "round") and (self.o["strength"] > 0 or self.o["prototypes"]):
+        if (r == 0 or self.o["estimate"] == "round") and (self.o["strength"] > 0 or self.o["prototypes"]):
             out["ggtpc"] = self.ask, self.digest
         return {**out, **self.inner.surveys(r)}
 
@@ -118,7 +118,7 @@ class GGTPC(Wrapper):
         self.inner.begin(env, p)
         prior = {}
         for n in self.needs():
-            if n in env.down and self.o["survey"] == "once":
+            if n in env.down and self.o["estimate"] == "once":
                 env.kept[n] = env.down[n]
             prior[n] = env.down[n] if n in env.down else env.kept[n]
         env.memo["prior"] = prior
@@ -191,7 +191,7 @@ class GGTPC(Wrapper):
 
     def merge(self, r, server, ups):
         self.inner.merge(r, server, ups)
-        if self.o["survey"] == "once":
+        if self.o["estimate"] == "once":
             for n in self.needs():
                 server.down.pop(n, None)
                 for u in ups:
@@ -205,7 +205,7 @@ CASES = [
     ("promptfl", ["ggtpc"], {"tokens": 2, "min_count": 1}, PLAIN),
     ("promptfl", ["ggtpc"], {"tokens": 2, "sampling": "class"}, PLAIN, ALIKE),
     ("promptfl", ["ggtpc"], {"tokens": 2, "stats": "lowrank", "sampling": "sample"}, DASSL, ALIKE),
-    ("promptfl", ["ggtpc"], {"tokens": 2, "stats": "lowrank", "rank": 1, "axes": 2, "renormalise": False, "survey": "round", "min_count": 2},
+    ("promptfl", ["ggtpc"], {"tokens": 2, "stats": "lowrank", "rank": 1, "axes": 2, "renormalise": False, "estimate": "round", "min_count": 2},
      PLAIN, ALIKE),
     ("promptfl", ["ggtpc"], {"tokens": 2, "prototypes": True, "sampling": "sample", "min_count": 1}, PLAIN),
     ("promptfl", ["ggtpc"], {"tokens": 2, "prototypes": True, "sampling": "none", "strength": 0.5, "min_count": 2, "share": 1.0}, DASSL, ALIKE),

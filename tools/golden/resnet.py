@@ -8,7 +8,7 @@ of the feature map queries. Patch features are the same pooling with every cell 
     python3 tools/golden/resnet.py [bpe_simple_vocab_16e6.txt.gz IMAGES]
 
 writes models/checkpoint/testdata/shapes.json.gz (tensors of all published CLIPs), models/clip/testdata/resnet.json and
-resnet-full.json and, with the vocabulary and a folder of pictures, models/bundle/testdata/resnet: one small CLIP in two
+resnet-full.json and, with the vocabulary and a folder of pictures, models/bundle/converted/testdata/resnet: one small CLIP in two
 formats and what PyTorch computes with it, scores of some pictures included.
 """
 import collections
@@ -203,7 +203,7 @@ def case(name, stages, width, image, joint, batch, every):
 
 # --- a small CLIP ---
 
-OUT = "models/bundle/testdata/resnet"
+OUT = "models/bundle/converted/testdata/resnet"
 SMALL = Sizes([1, 2, 1, 1], 2, None, 64, 6, 8, 2)
 
 

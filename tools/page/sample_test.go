@@ -41,7 +41,8 @@ func sample(rounds, clients int) page.Report {
 			"methods with one length, pathological split.",
 			Wrong: []string{"The average of the published row FedPGP does not follow from its entries.",
 				"Prompt lengths of the clients are not stated."},
-			Differs: []string{"Tiny backbones and drawn images: the numbers show that the configuration runs, not " +
+			Differs: []string{"Tiny backbones and synthetic images: the numbers show that the configuration runs, " +
+				"not " +
 				"what the paper measures."}},
 		Metrics: []page.Metric{{Name: "accuracy", Title: "Accuracy", Unit: "%"}, {Name: "loss", Title: "Loss"},
 			{Name: "bytes", Title: "Bytes per round", Unit: "bytes"}, {Name: "seconds", Title: "Seconds per round",

@@ -63,7 +63,7 @@ method: promptfolio
 with: [knowledge]
 options: {tokens: 4, lambda: 0.1}
 backbones: [tiny-vit-b16]
-data: {set: drawn, drawn: {classes: [circle, square, star, house], domains: [neon], train: 6, test: 4, size: 32}}
+data: {set: synthetic, generator: {classes: [circle, square, star, house], domains: [neon], train: 6, test: 4, size: 32}}
 partition: {kind: dirichlet, clients: 4, beta: 1}
 train: {rounds: 5, lr: 0.05, epochs: 2, batch: 8}
 `

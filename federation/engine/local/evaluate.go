@@ -13,7 +13,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// ComputeStatistic answers one survey.
+// ComputeStatistic computes one statistic of a client.
 func (w *Worker) ComputeStatistic(c *spec.Client, o message.Instruction, s message.ClientState) (method.Upload, error) {
 	if w.Guard != nil {
 		answer, ok, err := w.Guard.Answer(c.ID, o)
@@ -24,7 +24,7 @@ func (w *Worker) ComputeStatistic(c *spec.Client, o message.Instruction, s messa
 	l, _ := w.Begin(c, o, s)
 	q, ok := o.StatisticOf(w.Method)
 	if !ok {
-		return method.Upload{}, fmt.Errorf("round %d, client %d: the method has no survey %q", o.Round, c.ID,
+		return method.Upload{}, fmt.Errorf("round %d, client %d: the method has no statistic %q", o.Round, c.ID,
 			o.Statistic)
 	}
 	answer, err := q.Compute(l)
@@ -32,7 +32,7 @@ func (w *Worker) ComputeStatistic(c *spec.Client, o message.Instruction, s messa
 		err = w.traceStatistic(c, o, s, answer)
 	}
 	if err != nil {
-		return method.Upload{}, fmt.Errorf("round %d, client %d, survey %s: %w", o.Round, c.ID, o.Statistic, err)
+		return method.Upload{}, fmt.Errorf("round %d, client %d, statistic %s: %w", o.Round, c.ID, o.Statistic, err)
 	}
 	return method.Upload{Client: c.ID, N: c.Train.Len(), Extra: answer}, nil
 }
@@ -43,7 +43,7 @@ func (w *Worker) traceStatistic(c *spec.Client, o message.Instruction, st messag
 	if w.Tracer == nil {
 		return nil
 	}
-	l, _ := w.Begin(c, o, st) // the same random numbers again, as of an Ask that draws its rows first
+	l, _ := w.Begin(c, o, st) // the same random numbers again, as of a statistic that draws its rows first
 	rows, err := c.Train.Batch(message.Indices(c.Train.Len()), l.Rand)
 	if err != nil {
 		return err
@@ -62,7 +62,8 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 	if o.Set != "" {
 		x, ok := w.evaluators[o.Set]
 		if !ok {
-			return message.Scores{}, fmt.Errorf("round %d, client %d: there is no exam %q here", o.Round, c.ID, o.Set)
+			return message.Scores{}, fmt.Errorf("round %d, client %d: there is no evaluation set %q here", o.Round,
+				c.ID, o.Set)
 		}
 		return x.evaluate(ctx, c, o, s)
 	}

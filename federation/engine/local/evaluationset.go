@@ -9,13 +9,13 @@ import (
 	"promptfed/federation/engine/spec"
 )
 
-// setEvaluator is a worker that knows the classes of an exam.
+// setEvaluator is a worker that knows the classes of an evaluation set.
 type setEvaluator struct {
 	*Worker
 	set spec.EvaluationSet
 }
 
-// setEvaluators makes one for each exam of an experiment.
+// setEvaluators makes one for each evaluation set of an experiment.
 func setEvaluators(e *spec.Experiment, set Settings, shared *computed) map[string]setEvaluator {
 	out := map[string]setEvaluator{}
 	set.Tracer = nil
@@ -46,12 +46,12 @@ func (x setEvaluator) evaluate(ctx context.Context, c *spec.Client, o message.In
 	o.Set = ""
 	scores, err := x.Test(ctx, &visitor, o, s)
 	if err != nil {
-		return scores, fmt.Errorf("exam %s: %w", x.set.Name, err)
+		return scores, fmt.Errorf("evaluation set %s: %w", x.set.Name, err)
 	}
 	return scores, nil
 }
 
-// closeAll frees the sessions of examiners.
+// closeAll frees the sessions of set evaluators.
 func closeAll(exams map[string]setEvaluator) error {
 	var errs []error
 	for _, x := range exams {

@@ -8,8 +8,8 @@ import (
 	"promptfed/federation/engine/spec"
 )
 
-// Execute does what an order asks of one client that remembers s. next is what the client is to remember if its upload
-// counts, nil where that changes nothing.
+// Execute does what an instruction asks of one client that remembers s. next is what the client is to remember if its
+// upload counts, nil where that changes nothing.
 func (w *Worker) Execute(ctx context.Context, c *spec.Client, o message.Instruction,
 	s message.ClientState) (r message.Reply, next *message.ClientState, err error) {
 	r.Client = c.ID
@@ -29,7 +29,7 @@ func (w *Worker) Execute(ctx context.Context, c *spec.Client, o message.Instruct
 	case message.Adapt:
 		r.Scores, err = w.adapt(ctx, c, o)
 	default:
-		err = fmt.Errorf("unknown order %q", o.Kind)
+		err = fmt.Errorf("unknown instruction %q", o.Kind)
 	}
 	if err == nil {
 		if err = message.CheckFinite("upload ", message.UploadTensors(r.Upload)); err != nil {

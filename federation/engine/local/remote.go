@@ -10,15 +10,15 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// RemoteExecutor does what an order asks of one client, as Worker.Answer does; state gives what the client remembers,
-// which need not be in memory before the order can be done. It must be safe for concurrent use.
+// RemoteExecutor does what an instruction asks of one client, as Worker.Execute does; state gives what the client
+// remembers, which need not be in memory before the instruction can be done. It must be safe for concurrent use.
 type RemoteExecutor interface {
 	Execute(ctx context.Context, c *spec.Client, o message.Instruction, state func() (message.ClientState,
 		error)) (r message.Reply, next *message.ClientState, err error)
 }
 
 // ExecuteRemotely lets something else do a client's turn. The client's Guard stays here, since what it remembers must
-// not travel: the other side gets the order without what is for the guard.
+// not travel: the other side gets the instruction without what is for the guard.
 func (w *Worker) ExecuteRemotely(ctx context.Context, by RemoteExecutor, c *spec.Client, o message.Instruction,
 	state func() (message.ClientState, error)) (message.Reply,
 	*message.ClientState, error) {

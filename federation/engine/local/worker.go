@@ -1,3 +1,5 @@
+// Package local is the side of one client: it compiles a method to graphs, trains its parameters on the client's data,
+// computes statistics for the server, and evaluates.
 package local
 
 import (
@@ -105,7 +107,7 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	}
 	plan := w.plan
 	plan.Clients = o.Total
-	l.Drawn = plan.Sampling()
+	l.Sampling = plan.Sampling()
 	if w.Noise != nil {
 		l.Noise = w.Noise.Of(o.Round, true)
 		if o.Round >= plan.Rounds {

@@ -9,22 +9,22 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Check finds why a reply cannot count: an upload with other names or shapes than the order's parameters, values that
-// are no finite numbers, or counts that no client has.
+// Check finds why a reply cannot count: an upload with other names or shapes than the instruction's parameters, values
+// that are no finite numbers, or counts that no client has.
 //
-// sealed tells that uploads are behind a Guard: what is in them is for the layer to check that opens them.
-func (o Instruction) Check(r Reply, sealed bool) error {
+// protected tells that uploads are behind a Guard: what is in them is for the layer to check that opens them.
+func (o Instruction) Check(r Reply, protected bool) error {
 	switch o.Kind {
 	case Train:
 		if l := r.Stats.Loss; !(math.Abs(l) <= MaxLoss) {
 			return fmt.Errorf("the loss %.4g is none: it must lie between -%g and %[2]g", l, float64(MaxLoss))
 		}
-		if sealed {
+		if protected {
 			return CheckFinite("upload ", UploadTensors(r.Upload))
 		}
 		if o.Protected {
 			if len(r.Upload.Shared) > 0 || r.Upload.N != 1 {
-				return fmt.Errorf("the upload has parameters %v and counts %d examples; it must be sealed",
+				return fmt.Errorf("the upload has parameters %v and counts %d examples; it must be protected",
 					r.Upload.Shared.Names(), r.Upload.N)
 			}
 			return CheckFinite("upload ", UploadTensors(r.Upload))
@@ -40,7 +40,7 @@ func (o Instruction) Check(r Reply, sealed bool) error {
 			return fmt.Errorf("the answer counts %d examples; it must count 1 or more", r.Upload.N)
 		}
 		if len(r.Upload.Shared) > 0 {
-			return fmt.Errorf("the answer to a survey has parameters %v; it may have none", r.Upload.Shared.Names())
+			return fmt.Errorf("the answer to a statistic has parameters %v; it may have none", r.Upload.Shared.Names())
 		}
 		return CheckFinite("upload ", UploadTensors(r.Upload))
 	}
@@ -104,7 +104,7 @@ func (s Scores) ConfusionTensors() tensor.Map {
 	return m
 }
 
-// checkTest finds what no reply to an order that tests can be.
+// checkTest finds what no reply to an instruction that tests can be.
 func (o Instruction) checkTest(r Reply) error {
 	if len(r.Upload.Shared) > 0 || !o.Confusion && len(r.Upload.Extra) > 0 {
 		return fmt.Errorf("the reply to a test has tensors %v", UploadTensors(r.Upload).Names())

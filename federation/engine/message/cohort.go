@@ -9,23 +9,23 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Cohort is the clients as the server sees them: orders go in, replies come out. It is the only seam between the two
-// sides, so that one round loop serves a simulation in one process and clients on other machines.
+// Cohort is the clients as the server sees them: instructions go in, replies come out. It is the only seam between the
+// two sides, so that one round loop serves a simulation in one process and clients on other machines.
 type Cohort interface {
-	// Run sends one order to the clients it names and gives the replies that came, sorted by client. A client that
-	// did not answer is missing; an error means that the round cannot go on.
+	// Run sends one instruction to the clients it names and gives the replies that came, sorted by client. A client
+	// that did not answer is missing; an error means that the round cannot go on.
 	Run(ctx context.Context, o Instruction) ([]Reply, error)
 	// Accept tells clients that what they returned for this round counts, so that they keep the state that goes with
 	// it.
 	Accept(round int, clients []int) error
 }
 
-// Kind is what an order asks for.
+// Kind is what an instruction asks for.
 type Kind string
 
 const (
 	Train   Kind = "train" // train and upload
-	Compute Kind = "ask"   // answer a survey
+	Compute Kind = "ask"   // answer a statistic
 	// test with the shared parameters sent and with the client's own; see also Validate and Adapt
 	Test Kind = "test"
 )
@@ -34,7 +34,7 @@ const (
 type Instruction struct {
 	Kind      Kind
 	Round     int
-	Statistic string // name of the survey to answer
+	Statistic string // name of the statistic to answer
 	Set       string // name of the evaluation set to be tested on, of Test; empty for the client's own test data
 	Confusion bool   // tell which class was taken for which, of Test; a client may not
 	Steps     int    // to take before the test, of Adapt
@@ -43,12 +43,12 @@ type Instruction struct {
 	Shared    tensor.Map
 	Broadcast tensor.Map
 	PerClient map[int]tensor.Map // extras for one client, by client
-	// Sealed tells that uploads come as the clients' Guard seals them, to be checked by what opens them. It does not
-	// travel.
+	// Protected tells that uploads come as the clients' Guard protects them, to be checked by what opens them. It does
+	// not travel.
 	Protected bool
 }
 
-// For is the order as one client gets it.
+// For is the instruction as one client gets it.
 func (o Instruction) For(client int) Instruction {
 	one := o
 	one.Clients = []int{client}
@@ -64,8 +64,8 @@ type Reply struct {
 	Client   int
 	Upload   method.Upload // of Train and Ask
 	Stats    Stats         // of Train
-	Scores   Scores        // of orders that test
-	Up, Down int           // bytes of the message and of the order it answers
+	Scores   Scores        // of instructions that test
+	Up, Down int           // bytes of the message and of the instruction it answers
 	// Sum are the clients of which the upload is the mean, where a Cohort sees no upload of one client alone; Client is
 	// then method.Summed.
 	Sum   []int
@@ -79,9 +79,9 @@ const GuardPart = "guard"
 
 // Guard stands between a client and what leaves it. It is asked on the client's side, whatever carries the messages.
 type Guard interface {
-	// Answer answers an order of kind Ask that is for the guard; ok is false for surveys of the method.
+	// Answer answers an instruction of kind Compute that is for the guard; ok is false for statistics of the method.
 	Answer(client int, o Instruction) (answer tensor.Map, ok bool, err error)
-	// Seal replaces what a client uploads and tells of its training.
+	// Protect replaces what a client uploads and tells of its training.
 	Protect(client int, o Instruction, up *method.Upload, stats *Stats) error
 }
 
@@ -132,13 +132,14 @@ type Stats struct {
 	Terms *LossTerms // nil where they are not measured
 }
 
-// Tests tells whether the replies to orders of this kind are Scores.
+// Tests tells whether the replies to instructions of this kind are Scores.
 func (k Kind) Tests() bool { return k == Test || k == Validate || k == Adapt }
 
-// Kinds of orders that test, beside Test. Their replies are Scores, and change nothing that a client remembers.
+// Kinds of instructions that test, beside Test. Their replies are Scores, and change nothing that a client remembers.
 const (
 	Validate Kind = "validate" // test on the validation data; a client without any answers with no examples
-	Adapt    Kind = "adapt"    // forget everything, take Order.Steps steps from the shared parameters, and be tested
+	// forget everything, take Instruction.Steps steps from the shared parameters, and be tested
+	Adapt Kind = "adapt"
 )
 
 func Indices(n int) []int {

@@ -52,13 +52,13 @@ func RoundTrip(m tensor.Map) (tensor.Map, error) {
 // SortReplies puts replies in the order of clients.
 func SortReplies(r []Reply) { slices.SortFunc(r, func(a, b Reply) int { return a.Client - b.Client }) }
 
-// With is the order with the tensors that came with it.
+// With is the instruction with the tensors that came with it.
 func (o Instruction) With(m tensor.Map) (Instruction, error) {
 	if err := onlyUnder(m, sharedPart, downPart, eachPart); err != nil {
 		return o, err
 	}
 	if len(o.Clients) != 1 {
-		return o, fmt.Errorf("an order is for one client, this one for %d", len(o.Clients))
+		return o, fmt.Errorf("an instruction is for one client, this one for %d", len(o.Clients))
 	}
 	return o.with(m), nil
 }

@@ -9,8 +9,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Extras are the tensors that a reply to an order may have beside shared parameters, as the method declares them; ok is
-// false for an order that is none of the method's.
+// Extras are the tensors that a reply to an instruction may have beside shared parameters, as the method declares them;
+// ok is false for an instruction that is none of the method's.
 func (o Instruction) Extras(of method.Method, task method.Task) (declared []method.Extra, ok bool) {
 	if o.Kind == Train {
 		return of.Extras(task), true
@@ -21,7 +21,7 @@ func (o Instruction) Extras(of method.Method, task method.Task) (declared []meth
 	return nil, false
 }
 
-// StatisticOf is what an order asks; ok is false where the method has no survey of that name.
+// StatisticOf is what an instruction asks; ok is false where the method has no statistic of that name.
 func (o Instruction) StatisticOf(of method.Method) (method.Statistic, bool) {
 	all := slices.Concat(of.Statistics(o.Round), of.Statistics(0))
 	i := slices.IndexFunc(all, func(q method.Statistic) bool { return q.Name == o.Statistic })

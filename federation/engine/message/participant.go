@@ -42,9 +42,9 @@ func Incompatible(param, shape string, client int, backbone, others string) erro
 }
 
 // ClientInfos are the clients as methods know them.
-func ClientInfos(members []Participant) []method.ClientInfo {
+func ClientInfos(participants []Participant) []method.ClientInfo {
 	var out []method.ClientInfo
-	for _, m := range members {
+	for _, m := range participants {
 		p := method.ClientInfo{Domain: m.Domain}
 		if m.Joined {
 			p.Backbone, p.Dim = m.Task.Backbone, m.Task.Dim
@@ -58,7 +58,7 @@ func ClientInfos(members []Participant) []method.ClientInfo {
 // they say of themselves.
 type Remote interface {
 	Cohort
-	// Members are all clients by number. One that never joined yet is not Joined.
+	// Participants are all clients by number. One that never joined yet is not Joined.
 	Participants() []Participant
 	// Save gives what the cohort has to remember with a committed round, Load gives it back when a run goes on.
 	Save() ([]byte, error)

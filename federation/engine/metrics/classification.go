@@ -7,7 +7,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Classification are how well a client's examples were classified. Right is a count, not a rate, so that it adds up.
+// Classification is how well a client's examples were classified. Correct is a count, not a rate, so that it adds up.
 type Classification struct {
 	Correct    int     `json:"right"`
 	CorrectOwn int     `json:"own"` // right answers where only the classes compete that the client trains on
@@ -22,7 +22,7 @@ type Classification struct {
 // Macro-F1 is the mean over the classes that occur among the labels of 2 TP / (2 TP + FP + FN), as in the evaluator of
 // the CoOp, FedOTP and FedPHA code. own are the classes that the client trains on.
 func Classify(scores *tensor.Tensor, labels []int64, own []int64) Classification {
-	type count struct{ hit, said, is int }
+	type count struct{ correct, predicted, actual int }
 	classes := map[int64]*count{}
 	of := func(class int64) *count {
 		if classes[class] == nil {
@@ -34,11 +34,11 @@ func Classify(scores *tensor.Tensor, labels []int64, own []int64) Classification
 	for i, y := range labels {
 		row := scores.Row(i).Data
 		best := Argmax(row)
-		of(y).is++
-		of(best).said++
+		of(y).actual++
+		of(best).predicted++
 		if best == y {
 			h.Correct++
-			of(y).hit++
+			of(y).correct++
 		}
 		if slices.Contains(own, y) && !slices.ContainsFunc(own, func(j int64) bool {
 			return row[j] > row[y] ||
@@ -49,9 +49,9 @@ func Classify(scores *tensor.Tensor, labels []int64, own []int64) Classification
 	}
 	occur := 0
 	for _, y := range slices.Sorted(maps.Keys(classes)) {
-		if c := classes[y]; c.is > 0 {
+		if c := classes[y]; c.actual > 0 {
 			occur++
-			h.F1 += 2 * float64(c.hit) / float64(c.said+c.is)
+			h.F1 += 2 * float64(c.correct) / float64(c.predicted+c.actual)
 		}
 	}
 	h.F1 /= float64(max(1, occur))

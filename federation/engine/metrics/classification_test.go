@@ -7,9 +7,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TestHits: four examples of classes 0, 0, 2, 2, said to be 0, 1, 2, 0 (a tie goes to the first). By hand: class 0 has
-// TP 1, FP 1, FN 1, so F1 1/2; class 2 has TP 1, FP 0, FN 1, so 2/3; class 1 does not occur and does not count.
-func TestHits(t *testing.T) {
+// TestClassify: four examples of classes 0, 0, 2, 2, said to be 0, 1, 2, 0 (a tie goes to the first). By hand: class 0
+// has TP 1, FP 1, FN 1, so F1 1/2; class 2 has TP 1, FP 0, FN 1, so 2/3; class 1 does not occur and does not count.
+func TestClassify(t *testing.T) {
 	scores := tensor.Of([]float32{
 		3, 1, 2,
 		0, 5, 1,

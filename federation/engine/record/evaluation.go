@@ -43,7 +43,7 @@ func (e Evaluations) Of(v method.View) *Evaluation {
 	return e.Global
 }
 
-// SetResult is what all clients gave on one set of test data, their own or that of an exam.
+// SetResult is what all clients gave on one set of test data, their own or that of an evaluation set.
 type SetResult struct {
 	// the headline: that of the evaluation that eval.view names; nil where the method does not have it
 	*Evaluation
@@ -62,7 +62,7 @@ type SetResult struct {
 // SummariseSet puts the replies to a test together. Those that lack an evaluation that the method has do not count as
 // answers.
 func SummariseSet(has Evaluable, view method.View, replies []message.Reply, asked []int,
-	peers []method.ClientInfo) SetResult {
+	infos []method.ClientInfo) SetResult {
 	replies = slices.DeleteFunc(slices.Clone(replies), func(r message.Reply) bool {
 		return has.Global && r.Scores.Global == nil || has.Personal && r.Scores.Personal == nil
 	})
@@ -82,10 +82,10 @@ func SummariseSet(has Evaluable, view method.View, replies []message.Reply, aske
 		})
 	}
 	if has.Global {
-		t.Evaluations.Global = evaluate(method.GlobalView, replies, peers)
+		t.Evaluations.Global = evaluate(method.GlobalView, replies, infos)
 	}
 	if has.Personal {
-		t.Evaluations.Personal = evaluate(method.PersonalView, replies, peers)
+		t.Evaluations.Personal = evaluate(method.PersonalView, replies, infos)
 	}
 	t.Evaluation = t.Evaluations.Of(view)
 	t.Global, t.Personal = t.Evaluations.Global.accuracy(), t.Evaluations.Personal.accuracy()
@@ -100,7 +100,7 @@ func (e *Evaluation) accuracy() *float64 {
 }
 
 // evaluate is the evaluation of one kind, of replies sorted by client that all have it; nil without any.
-func evaluate(kind method.View, replies []message.Reply, peers []method.ClientInfo) *Evaluation {
+func evaluate(kind method.View, replies []message.Reply, infos []method.ClientInfo) *Evaluation {
 	if len(replies) == 0 {
 		return nil
 	}
@@ -116,7 +116,7 @@ func evaluate(kind method.View, replies []message.Reply, peers []method.ClientIn
 		e.OwnClasses += float64(h.CorrectOwn) / float64(max(1, n)) / float64(len(replies))
 		bins = bins.Add(h.Calibration)
 		right, total = right+h.Correct, total+n
-		if d := peers[a.Client].Domain; d != "" {
+		if d := infos[a.Client].Domain; d != "" {
 			byDomain[d] = append(byDomain[d], acc)
 		}
 	}

@@ -28,9 +28,9 @@ func TestScore(t *testing.T) {
 			Personal: &metrics.Classification{Correct: 4, F1: 0.9}}} {
 		replies = append(replies, message.Reply{Client: i, Scores: s})
 	}
-	peers := []method.ClientInfo{{Domain: "east"}, {Domain: "west"}, {Domain: "east"}}
+	infos := []method.ClientInfo{{Domain: "east"}, {Domain: "west"}, {Domain: "east"}}
 	r := Record{}
-	r.Score(either, method.PersonalView, replies, message.Indices(len(peers)), peers)
+	r.Score(either, method.PersonalView, replies, message.Indices(len(infos)), infos)
 	near := func(what string, got, want float64) {
 		t.Helper()
 		if math.Abs(got-want) > 1e-12 {
@@ -64,9 +64,9 @@ func TestScore(t *testing.T) {
 		[]int{0}) {
 		t.Errorf("clients 1 and 2 answered: %v of %v, not %v", some.PerClient, some.Answered, some.Unanswered)
 	}
-	x := SummariseSet(either, method.GlobalView, replies, message.Indices(len(peers)), peers)
+	x := SummariseSet(either, method.GlobalView, replies, message.Indices(len(infos)), infos)
 	near("exam", x.Accuracy, 0.25)
-	near("exam f1", x.F1, 0.2)
+	near("evaluation set f1", x.F1, 0.2)
 	if x.Examples != 4 {
 		t.Errorf("%d examples", x.Examples)
 	}
@@ -79,7 +79,7 @@ func TestScoreOfOne(t *testing.T) {
 	replies := []message.Reply{{Client: 0, Scores: message.Scores{Examples: 4,
 		Personal: &metrics.Classification{Correct: 3, F1: 0.5}}},
 		{Client: 1, Scores: message.Scores{Examples: 4, Global: &metrics.Classification{Correct: 4, F1: 1}}}}
-	has, peers := Evaluable{Personal: true}, make([]method.ClientInfo, 2)
+	has, infos := Evaluable{Personal: true}, make([]method.ClientInfo, 2)
 	for view, want := range map[method.View]string{
 		method.PersonalView: `{"round":0,"loss":0,"tested":true,"accuracy":0.75,"accuracy_std":0,"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"worst10":0.75,"own_classes":0,` +
 			`"per_client":[0.75],"view":"personal","accuracy_personal":0.75,"evaluations":{"personal":{"accuracy":0.75,"accuracy_std":0,` +
@@ -90,7 +90,7 @@ func TestScoreOfOne(t *testing.T) {
 			`"clients":null,"lr":0,"bytes_up":0,"bytes_down":0,"seconds":0}`,
 	} {
 		r := Record{}
-		r.Score(has, view, replies, message.Indices(len(peers)), peers)
+		r.Score(has, view, replies, message.Indices(len(infos)), infos)
 		line, err := json.Marshal(r)
 		if err != nil || string(line) != want {
 			t.Errorf("%v: %v, the record is\n%s\nwant\n%s", view, err, line, want)

@@ -53,8 +53,8 @@ type Record struct {
 
 // Score fills in the evaluations from test replies.
 func (r *Record) Score(has Evaluable, view method.View, replies []message.Reply, asked []int,
-	peers []method.ClientInfo) {
-	t := SummariseSet(has, view, replies, asked, peers)
+	infos []method.ClientInfo) {
+	t := SummariseSet(has, view, replies, asked, infos)
 	r.Evaluation, r.Evaluations, r.Global, r.Personal = t.Evaluation, t.Evaluations, t.Global, t.Personal
 	r.Answered, r.Unanswered, r.TestSizes, r.Untrained = t.Answered, t.Unanswered, t.Sizes, t.untrained
 	if r.Tested = len(t.Sizes) > 0; r.Tested {
@@ -194,7 +194,7 @@ func (h *Headline) of(e *Evaluation) {
 func (u Unanswered) String() string {
 	of := "the test"
 	if u.Set != "" {
-		of = "exam " + u.Set
+		of = "evaluation set " + u.Set
 	}
 	list := make([]string, min(len(u.Clients), mostNamed))
 	for i := range list {

@@ -20,12 +20,13 @@ type EvaluationSet struct {
 	Test     map[string]method.Data // by name of backbone
 }
 
-// CheckEvaluationSets finds what a client could not be examined in.
+// CheckEvaluationSets finds what a client could not be tested on.
 func (e *Experiment) CheckEvaluationSets() error {
 	names := map[string]bool{}
 	for _, x := range e.EvaluationSets {
 		if x.Name == "" || names[x.Name] {
-			return fmt.Errorf("exam %q: the name is empty or taken; give every exam its own", x.Name)
+			return fmt.Errorf("evaluation set %q: the name is empty or taken; give every evaluation set its own",
+				x.Name)
 		}
 		names[x.Name] = true
 		classes := len(e.Classes)
@@ -41,18 +42,19 @@ func (e *Experiment) CheckEvaluationSets() error {
 			done[b] = true
 			d := x.Test[b]
 			if d == nil || d.Len() == 0 {
-				return fmt.Errorf("exam %s has no examples for backbone %s", x.Name, b)
+				return fmt.Errorf("evaluation set %s has no examples for backbone %s", x.Name, b)
 			}
 			for _, y := range d.Labels() {
 				if y < 0 || y >= int64(classes) {
-					return fmt.Errorf("exam %s has label %d, but there are %d classes", x.Name, y, classes)
+					return fmt.Errorf("evaluation set %s has label %d, but there are %d classes", x.Name, y, classes)
 				}
 			}
 			if len(x.Classes) == 0 {
 				continue
 			}
 			if err := transfers(e.Method, e.Task(c), classes); err != nil {
-				return fmt.Errorf("exam %s: %w; leave the exam out or take another method", x.Name, err)
+				return fmt.Errorf("evaluation set %s: %w; leave the evaluation set out or take another method", x.Name,
+					err)
 			}
 		}
 	}

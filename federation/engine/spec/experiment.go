@@ -33,9 +33,9 @@ type Experiment struct {
 }
 
 // PlanFor is Plan with what it is to know of the clients.
-func (e *Experiment) PlanFor(members []message.Participant) Plan {
+func (e *Experiment) PlanFor(participants []message.Participant) Plan {
 	p := e.Plan
-	p.Clients, p.Infos = len(members), message.ClientInfos(members)
+	p.Clients, p.Infos = len(participants), message.ClientInfos(participants)
 	return p
 }
 

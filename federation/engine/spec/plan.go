@@ -19,7 +19,7 @@ type Plan struct {
 	// the evaluation that a round's headline is of: global, personal, or the method's own (also when empty)
 	View     string
 	Seed     uint64
-	Trainers []int // who may train and answer surveys; empty for all
+	Trainers []int // who may train and answer statistics; empty for all
 	// who never trains and is tested after some steps of its own only, sorted; none of Trainers
 	New   []int
 	Infos []method.ClientInfo // of each client

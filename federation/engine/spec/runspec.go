@@ -52,7 +52,7 @@ func (t RunSpec) Mismatch(client RunSpec) error {
 		{"method", t.Method, client.Method}, {"options", t.Options, client.Options}, {"seed", t.Seed, client.Seed},
 		{"training", t.Training, client.Training}, {"classes", t.Classes, client.Classes}, {"template", t.Template,
 			client.Template},
-		{"exams", t.EvaluationSets, client.EvaluationSets}, {"secure aggregation", t.Secure, client.Secure},
+		{"evaluation sets", t.EvaluationSets, client.EvaluationSets}, {"secure aggregation", t.Secure, client.Secure},
 		{"differential privacy", t.Privacy, client.Privacy},
 		{"data.precision (empty is half)", t.Precision, client.Precision},
 	} {

@@ -12,7 +12,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// checksumKey is where a sealed file's checksum stands in its metadata: the safetensors format has none of its own.
+// checksumKey is where a protected file's checksum stands in its metadata: the safetensors format has none of its own.
 const checksumKey = "sha256"
 
 // WriteChecksummed writes tensors and metadata with a checksum over both, atomically.

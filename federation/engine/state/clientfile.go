@@ -11,20 +11,20 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// WriteOwn writes to PromptsFile's form what one client is tested with: the shared parameters of the last order that it
-// got, what it remembers, and what else its class scores read. Of other clients there is nothing, but their number. So
-// whoever has no more than this client's part can classify with it and export it.
+// WriteOwn writes to PromptsFile's form what one client is tested with: the shared parameters of the last instruction
+// that it got, what it remembers, and what else its class scores read. Of other clients there is nothing, but their
+// number. So whoever has no more than this client's part can classify with it and export it.
 func WriteOwn(e *spec.Experiment, path string, c *spec.Client, o message.Instruction, s message.ClientState) error {
 	t := c.Backbone.Task()
 	t.Client, t.Clients, t.Classes, t.Backbone = c.ID, o.Total, len(e.Classes), c.Backbone.Name()
-	members := make([]message.Participant, o.Total)
-	if c.ID < 0 || c.ID >= len(members) {
+	participants := make([]message.Participant, o.Total)
+	if c.ID < 0 || c.ID >= len(participants) {
 		return fmt.Errorf("client %d is none of %d", c.ID, o.Total)
 	}
-	members[c.ID] = message.Participant{Joined: true, Task: t, Domain: c.Domain}
+	participants[c.ID] = message.Participant{Joined: true, Task: t, Domain: c.Domain}
 	id := strconv.Itoa(c.ID)
 	g := &method.Global{Broadcast: o.Broadcast, PerClient: o.PerClient}
-	m := tensor.Map{}.Put("shared", o.Shared).Put(DownFolder, Sent(e, g, members)).
+	m := tensor.Map{}.Put("shared", o.Shared).Put(DownFolder, Sent(e, g, participants)).
 		Put("client/"+id+"/private", s.Private).Put("client/"+id+"/own", s.Own)
 	if spec.Remembers(e.Method, t) {
 		rows, err := spec.Memory(c, e.Plan.Seed)

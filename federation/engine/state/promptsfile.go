@@ -22,10 +22,10 @@ import (
 
 // Parts gives what a finished run leaves in PromptsFile, some tensors at a time: the server's, then those of each
 // client.
-func Parts(e *spec.Experiment, g *method.Global, store *Store, members []message.Participant) []func() (tensor.Map,
+func Parts(e *spec.Experiment, g *method.Global, store *Store, participants []message.Participant) []func() (tensor.Map,
 	error) {
 	out := []func() (tensor.Map, error){func() (tensor.Map, error) {
-		return tensor.Map{}.Put("shared", g.Shared).Put(DownFolder, Sent(e, g, members)), nil
+		return tensor.Map{}.Put("shared", g.Shared).Put(DownFolder, Sent(e, g, participants)), nil
 	}}
 	for _, id := range store.Clients() {
 		out = append(out, func() (tensor.Map, error) {
@@ -135,9 +135,9 @@ func ReadPrompts(dir string, clients ...int) (tensor.Map, map[string]string, err
 
 // About is what PromptsFile says of the run beside tensors. Which classes clients elsewhere have examples of is theirs
 // to know.
-func About(e *spec.Experiment, members []message.Participant) (map[string]string, error) {
-	backbones, owned := make([]string, len(members)), make([][]int64, len(members))
-	for i, m := range members {
+func About(e *spec.Experiment, participants []message.Participant) (map[string]string, error) {
+	backbones, owned := make([]string, len(participants)), make([][]int64, len(participants))
+	for i, m := range participants {
 		backbones[i] = m.Task.Backbone
 	}
 	for i, c := range e.Clients {
@@ -160,9 +160,9 @@ func metadata(e *spec.Experiment, backbones []string, owned [][]int64) (map[stri
 }
 
 // Sent is what each client's class scores read of the server's extras, as K/NAME.
-func Sent(e *spec.Experiment, g *method.Global, members []message.Participant) tensor.Map {
+func Sent(e *spec.Experiment, g *method.Global, participants []message.Participant) tensor.Map {
 	out := tensor.Map{}
-	for id, c := range members {
+	for id, c := range participants {
 		if !c.Joined {
 			continue
 		}

@@ -116,9 +116,10 @@ func TestSkipCountsWhatIsNoImage(t *testing.T) {
 	if len(s.Train) != 3 || len(s.Skipped) != 2 {
 		t.Fatalf("%d kept, skipped %v", len(s.Train), s.Skipped)
 	}
-	datatest.WantError(t, s.Sift(context.Background(), 2, data.Refuse, datatest.Decode, nil), bad, "data.corrupt: skip")
+	datatest.WantError(t, s.DropUnreadable(context.Background(), 2, data.Refuse, datatest.Decode, nil),
+		bad, "data.corrupt: skip")
 	calls := 0
-	if err := s.Sift(context.Background(), 2, data.Skip, datatest.Decode, func(done, total int) {
+	if err := s.DropUnreadable(context.Background(), 2, data.Skip, datatest.Decode, func(done, total int) {
 		if calls++; done != calls || total != 3 {
 			t.Errorf("progress %d of %d", done, total)
 		}
@@ -134,7 +135,7 @@ func TestSkipCountsWhatIsNoImage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "dog", "3.png"), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	datatest.WantError(t, s.Sift(context.Background(), 2, data.Skip, datatest.Decode, nil), `"dog"`, "none of its 1")
+	datatest.WantError(t, s.DropUnreadable(context.Background(), 2, data.Skip, datatest.Decode, nil), `"dog"`, "none of its 1")
 }
 
 func TestClassNames(t *testing.T) {

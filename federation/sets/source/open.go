@@ -1,6 +1,7 @@
 package source
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -10,6 +11,9 @@ import (
 // Check checks everything that needs no disk, data.set among the kinds. Empty strings stand for the defaults.
 func (c Config) Check(kinds []Kind) error {
 	c = c.filled()
+	if c.Set == "drawn" {
+		return errors.New("data.set: drawn is now called synthetic")
+	}
 	var names, layouts []string
 	for _, k := range kinds {
 		names = append(names, k.Name)
@@ -35,7 +39,7 @@ func (c Config) Check(kinds []Kind) error {
 	if c.Views < 0 {
 		return fmt.Errorf("data.views: %d is negative: take 1 or more", c.Views)
 	}
-	if c.Set != "drawn" && c.Root == "" {
+	if c.Set != "synthetic" && c.Root == "" {
 		return fmt.Errorf("data.root: set %q needs the folder it lies in: give data.root", c.Set)
 	}
 	return nil

@@ -5,19 +5,19 @@ import "promptfed/federation/data"
 // Config says which set to open and how. The tags are the keys under `data:` in a configuration file.
 type Config struct {
 	Set        string            `config:"set" help:"one of promptfed list datasets"`
-	Root       string            `config:"root" help:"folder of the set; unused by drawn"`
+	Root       string            `config:"root" help:"folder of the set; unused by synthetic"`
 	Layout     string            `config:"layout" help:"auto, or a form that the set comes in (docs/datasets.md); of set 'folder': classes, domains, split, split-domains"`
 	ClassNames map[string]string `config:"class_names" help:"class name -> the name that prompts use, such as 0: zero"`
 	Split      string            `config:"split" help:"given, or pooled: all examples, 60/20/20 inside each client, or pooled-no-val: the same without the set's own val list"`
 	Corrupt    string            `config:"corrupt" help:"refuse, or skip"`
 	Shots      int               `config:"shots" help:"training examples per class and client; 0 is all"`
 	Views      int               `config:"views" help:"seeded augmented views per training image in the feature cache; 0 and 1: the plain one"`
-	Seed       uint64            `config:"seed" help:"of the drawn images"`
-	Drawn      Drawn             `config:"drawn" help:"options of the drawn set"`
+	Seed       uint64            `config:"seed" help:"of the images that the program makes"`
+	Generator  Generator         `config:"generator" help:"of the images that the program makes (set synthetic)"`
 }
 
-// Drawn are the options of the drawn set.
-type Drawn struct {
+// Generator are the of the images that the program makes (set synthetic).
+type Generator struct {
 	Classes    []string `config:"classes" help:"empty: all objects; names of patterns are allowed too"`
 	Domains    []string `config:"domains" help:"empty: all"`
 	Train      int      `config:"train" help:"images per class and domain"`
@@ -29,8 +29,8 @@ type Drawn struct {
 
 // Defaults is the configuration that a file or a flag changes.
 func Defaults() Config {
-	return Config{Set: "drawn", Layout: "auto", Split: "given", Corrupt: data.Refuse, Views: 1,
-		Drawn: Drawn{Train: 16, Test: 10, Size: 64, Difficulty: 0.5}}
+	return Config{Set: "synthetic", Layout: "auto", Split: "given", Corrupt: data.Refuse, Views: 1,
+		Generator: Generator{Train: 16, Test: 10, Size: 64, Difficulty: 0.5}}
 }
 
 func (c Config) filled() Config {

@@ -1,0 +1,101 @@
+package engine_test
+
+import (
+	"context"
+	"math"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/inference"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/ort"
+)
+
+// examRows are ten examples of some number of classes for each of the toy backbones.
+func examRows(classes int) map[string]method.Data {
+	return map[string]method.Data{"toy-a": methodtest.Rows(901, 10, 5, classes), "toy-b": methodtest.Rows(902, 10, 7,
+		classes)}
+}
+
+// expected scores an evaluation set with Predict, from what the run left, and averages over clients.
+func expected(t *testing.T, e spec.Experiment, x spec.EvaluationSet, r *engine.Result) float64 {
+	t.Helper()
+	if len(x.Classes) > 0 {
+		e.Classes = x.Classes
+	}
+	e.EvaluationSets = nil
+	w := local.NewWorker(&e, local.Settings{Session: ort.Options{}})
+	defer w.Close()
+	mean := 0.0
+	for _, c := range e.Clients {
+		rows := x.Test[c.Backbone.Name()]
+		scores, err := inference.Predict(w, context.Background(), c, len(e.Clients), r.Prompts, rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, y := range rows.Labels() {
+			best := 0
+			for j, v := range scores.Row(i).Data {
+				if v > scores.Row(i).Data[best] {
+					best = j
+				}
+			}
+			if int64(best) == y {
+				mean += 1 / float64(rows.Len()*len(e.Clients))
+			}
+		}
+	}
+	return mean
+}
+
+func TestExams(t *testing.T) {
+	e := toy(t)
+	e.EvaluationSets = []spec.EvaluationSet{{Name: "same", Test: examRows(len(e.Classes))},
+		{Name: "new", Classes: []string{"yes", "no"}, Test: examRows(2)}}
+	r := mustRun(t, e, engine.Settings{Encode: true})
+	for _, rec := range r.Records[:len(r.Records)-1] {
+		if rec.EvaluationSets != nil {
+			t.Errorf("round %d has evaluation sets already", rec.Round)
+		}
+	}
+	for _, x := range e.EvaluationSets {
+		got, want := r.Summary.EvaluationSets[x.Name], expected(t, *e, x, r)
+		if math.Abs(got.Accuracy-want) > 1e-12 || got.Examples != 10 || got.Accuracy != *got.Personal {
+			t.Errorf("evaluation set %s gave %+v, its accuracy should be %g", x.Name, got, want)
+		}
+	}
+	// Exams change nothing else.
+	plain := mustRun(t, toy(t), engine.Settings{})
+	for name, v := range plain.Prompts {
+		for i := range v.Data {
+			if r.Prompts[name].Data[i] != v.Data[i] {
+				t.Fatalf("%s differs from that of a run without exams", name)
+			}
+		}
+	}
+}
+
+func TestExamsRefused(t *testing.T) {
+	one := func(x spec.EvaluationSet) *spec.Experiment {
+		e := toy(t)
+		e.EvaluationSets = []spec.EvaluationSet{x}
+		return e
+	}
+	refused(t, one(spec.EvaluationSet{Test: examRows(2)}), engine.Settings{}, "name", "empty")
+	refused(t, one(spec.EvaluationSet{Name: "x", Test: map[string]method.Data{"toy-a": examRows(2)["toy-a"]}}),
+		engine.Settings{}, "evaluation set x", "toy-b")
+	refused(t, one(spec.EvaluationSet{Name: "x", Classes: []string{"a", "b"}, Test: examRows(3)}), engine.Settings{},
+		"evaluation set x",
+		"label 2", "2 classes")
+	m, err := methods.Build("pfedprompt", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := withMethod(m)
+	e.EvaluationSets = []spec.EvaluationSet{{Name: "new", Classes: []string{"yes", "no"}, Test: examRows(2)}}
+	refused(t, e, engine.Settings{}, "evaluation set new", "own examples")
+}

@@ -1,0 +1,67 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+)
+
+// other does turns with a worker of its own, which knows a client by its number only.
+type other struct {
+	of     *spec.Experiment
+	worker *local.Worker
+	fails  bool
+}
+
+func (x other) Execute(ctx context.Context, c *spec.Client, o message.Instruction,
+	state func() (message.ClientState, error)) (message.Reply, *message.ClientState, error) {
+	if x.fails {
+		return message.Reply{}, nil, errors.New("no worker")
+	}
+	s, err := state()
+	if err == nil {
+		s, err = message.ParseClientState(encoded(s.Tensors()))
+	}
+	if err != nil {
+		return message.Reply{}, nil, err
+	}
+	return x.worker.Execute(ctx, x.of.Clients[c.ID], o, s)
+}
+
+// Turns that something else does give the bytes that they give here; what clients remember is kept here.
+func TestRemoteExecutor(t *testing.T) {
+	here, there := t.TempDir(), t.TempDir()
+	want := mustRun(t, toy(t), engine.Settings{Dir: here, Workers: 2})
+	of := toy(t)
+	w := local.NewWorker(of, local.Settings{})
+	defer w.Close()
+	turns := 0
+	got := mustRun(t, toy(t), engine.Settings{Dir: there, Workers: 3, Executor: other{of: of, worker: w},
+		OnRound: func(record.Record) { turns++ }})
+	if prompts(t, there) != prompts(t, here) || turns != 3 {
+		t.Error("other prompts than in this process")
+	}
+	for i := range got.Records {
+		got.Records[i].Seconds, want.Records[i].Seconds = 0, 0
+	}
+	if !reflect.DeepEqual(got.Records, want.Records) {
+		t.Errorf("other records:\n%+v\n%+v", got.Records, want.Records)
+	}
+	refused(t, toy(t), engine.Settings{Executor: other{fails: true}}, "no worker")
+}
+
+func TestStateOfRefusesOtherTensors(t *testing.T) {
+	m := message.ClientState{}.Tensors()
+	m["shared/ctx"] = nil
+	if _, err := message.ParseClientState(m); err == nil || !strings.Contains(err.Error(), "shared/ctx") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,179 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// noting is a method whose server notes the round's number, and takes rounds without anybody.
+type noting struct{ method.Method }
+
+func (m noting) Merge(g *method.Global, ups []method.Upload) error {
+	g.Notes["half"] = float64(g.Round) / 2
+	if len(ups) == 0 {
+		return nil
+	}
+	return m.Method.Merge(g, ups)
+}
+
+// What a method notes stands in the record of its round, and the last round's in the summary; a resumed run has it too.
+func TestNotes(t *testing.T) {
+	e := toy(t)
+	e.Method, e.Plan.TestEvery = noting{e.Method}, 2
+	dir := t.TempDir()
+	r := mustRun(t, e, engine.Settings{Dir: dir})
+	for i, rec := range r.Records {
+		if len(rec.Notes) != 1 || rec.Notes["half"] != float64(i)/2 {
+			t.Errorf("round %d notes %v", i, rec.Notes)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(dir, record.SummaryFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s record.Summary
+	if err := json.Unmarshal(b, &s); err != nil || s.Notes["half"] != 1 {
+		t.Errorf("summary notes %v, %v", s.Notes, err)
+	}
+	b, err = os.ReadFile(filepath.Join(dir, record.RoundsFile))
+	if err != nil || strings.Count(string(b), `"notes":{"half":`) != 3 {
+		t.Errorf("%v\n%s", err, b)
+	}
+}
+
+// With Poisson sampling each of 4 clients trains in about half of 60 rounds, and a round may have nobody.
+func TestPoissonSampling(t *testing.T) {
+	e := toy(t)
+	e.Method, e.Plan.TestEvery = noting{e.Method}, 60
+	e.Plan.Rounds, e.Plan.Participation, e.Plan.Poisson = 60, 0.5, true
+	times, sizes := map[int]int{}, map[int]int{}
+	for _, rec := range mustRun(t, e, engine.Settings{}).Records {
+		sizes[len(rec.Clients)]++
+		if !slices.IsSorted(rec.Clients) {
+			t.Errorf("clients %v", rec.Clients)
+		}
+		for _, c := range rec.Clients {
+			times[c]++
+		}
+		if len(rec.Clients) == 0 && (rec.BytesUp != 0 || rec.Loss != 0) {
+			t.Errorf("a round of nobody has %+v", rec)
+		}
+	}
+	for c := range 4 {
+		if n := times[c]; n < 18 || n > 42 { // 30 ± 3 standard deviations of a binomial
+			t.Errorf("client %d trained %d times", c, n)
+		}
+	}
+	if sizes[0] == 0 || sizes[4] == 0 || sizes[2] == 0 {
+		t.Errorf("60 rounds had the sizes %v", sizes)
+	}
+	f := e.Fingerprint()
+	if e.Plan.Poisson = false; e.Fingerprint() == f {
+		t.Error("the fingerprint does not tell how clients are drawn")
+	}
+}
+
+// doubled is a guard that sends its clients' uploads twofold, and answers an instruction of its own.
+type doubled struct{}
+
+func (doubled) Answer(client int, o message.Instruction) (tensor.Map, bool, error) {
+	if o.Statistic != "guard/number" {
+		return nil, false, nil
+	}
+	return tensor.Map{"n": tensor.Scalar(float32(client))}, true, nil
+}
+
+func (doubled) Protect(_ int, _ message.Instruction, up *method.Upload, stats *message.Stats) error {
+	up.Shared = up.Shared.Clone().Scale(2)
+	*stats = message.Stats{}
+	return nil
+}
+
+// summing gives the server one reply for all: half the mean of what came.
+type summing struct{ message.Cohort }
+
+func (c summing) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+	if o.Kind != message.Train {
+		return c.Cohort.Run(ctx, o)
+	}
+	ask := o
+	ask.Kind, ask.Statistic = message.Compute, "guard/number"
+	answers, err := c.Cohort.Run(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	replies, err := c.Cohort.Run(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	sum := message.Reply{Client: method.Summed, Notes: map[string]float64{"heard": 0}}
+	var ups []method.Upload
+	for i, r := range replies {
+		sum.Sum = append(sum.Sum, r.Client)
+		sum.Notes["heard"] += float64(answers[i].Upload.Extra["n"].Data[0])
+		sum.Upload.N += r.Upload.N
+		ups = append(ups, r.Upload)
+	}
+	sum.Upload.Client = method.Summed
+	sum.Upload.Shared = method.Mean(ups, func(u method.Upload) tensor.Map { return u.Shared }).Scale(0.5)
+	return []message.Reply{sum}, nil
+}
+
+// A guard changes what leaves a client, a layer around the cohort sees only that, and the server goes on from one reply
+// that stands for many: the same shared prompts as without, to the last bit, all clients' states kept, in messages too.
+func TestGuardAndSum(t *testing.T) {
+	for _, encode := range []bool{false, true} {
+		plain := mustRun(t, toy(t), engine.Settings{Encode: encode})
+		set := engine.Settings{Encode: encode, Guard: doubled{},
+			Wrap: func(c message.Cohort) message.Cohort { return summing{c} }}
+		sum := mustRun(t, toy(t), set)
+		if len(plain.Prompts) != len(sum.Prompts) {
+			t.Errorf("%v and %v", plain.Prompts.Names(), sum.Prompts.Names())
+		}
+		for name, want := range plain.Prompts {
+			if got := sum.Prompts[name]; got == nil || !slices.Equal(got.Data, want.Data) {
+				t.Errorf("%s differs", name)
+			}
+		}
+		for i, rec := range sum.Records {
+			if !slices.Equal(rec.Clients, []int{0, 1, 2, 3}) || rec.Notes["heard"] != 6 || rec.Loss != 0 ||
+				plain.Records[i].Loss == 0 {
+				t.Errorf("round %d: %+v", i, rec)
+			}
+		}
+	}
+}
+
+// A protected upload is refused where it holds parameters or counts examples, and terms tell of secure aggregation.
+func TestSealedUploads(t *testing.T) {
+	o := message.Instruction{Kind: message.Train, Clients: []int{0}, Shared: tensor.Map{"ctx": tensor.New(2, 2)},
+		Protected: true}
+	protected := method.Upload{N: 1, Extra: tensor.Map{"guard/masked": tensor.OfInts([]int64{1}, 1)}}
+	if err := o.Check(message.Reply{Upload: protected}, false); err != nil {
+		t.Error(err)
+	}
+	open := protected
+	open.Shared = tensor.Map{"ctx": tensor.New(2, 2)}
+	says(t, o.Check(message.Reply{Upload: open}, false), "parameters [ctx]", "must be protected")
+	counted := protected
+	counted.N = 7
+	says(t, o.Check(message.Reply{Upload: counted}, false), "counts 7 examples", "must be protected")
+	o.Protected = false
+	says(t, o.Check(message.Reply{Upload: protected}, false), "ctx")
+	e := toy(t)
+	plain := e.RunSpec()
+	e.Secure = "threshold 0.6"
+	says(t, plain.Mismatch(e.RunSpec()), "secure aggregation", "threshold 0.6")
+	says(t, e.RunSpec().Mismatch(plain), "secure aggregation")
+}

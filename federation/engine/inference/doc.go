@@ -1,0 +1,2 @@
+// Package inference uses what a finished run learned: it predicts, exports classifiers and gives class features.
+package inference

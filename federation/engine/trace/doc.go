@@ -1,0 +1,3 @@
+// Package trace records every number of a run that an outside program needs to recompute it (trace.json,
+// trace.safetensors).
+package trace

@@ -1,0 +1,205 @@
+// Package certs says by which keys the sides of a run sign, and whose they are: identities by certificates or by keys
+// that are remembered, and lists of revoked certificates.
+package certs
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"promptfed/runtime/atomicfile"
+)
+
+// Identity is the key by which one side of a run signs what it sends, and how it knows the other's.
+//
+// With certificates the keys are those of the certificates: each side proves its name by one that the authority signed.
+// Without, each side makes a key at the first use and keeps it in its folder; the other side remembers the key that it
+// saw first.
+type Identity struct {
+	Signer
+	chain   [][]byte // of the certificate, DER; none without
+	roots   *x509.CertPool
+	Revoked *RevocationList
+}
+
+// Certified tells that the keys come with certificates.
+func (i Identity) Certified() bool { return i.roots != nil }
+
+// WithRevocations is the identity that does not take the certificates of a list.
+func (i Identity) WithRevocations(list *RevocationList) Identity {
+	i.Revoked = list
+	return i
+}
+
+// FromTLS is the identity that goes with TLS by certificates; without it is one of keys that are made at the first
+// use.
+func FromTLS(conf *tls.Config) (Identity, error) {
+	if conf == nil {
+		return Identity{}, nil
+	}
+	if len(conf.Certificates) == 0 || conf.RootCAs == nil {
+		return Identity{}, errors.New("the TLS configuration has no certificate or no authority")
+	}
+	key, ok := conf.Certificates[0].PrivateKey.(crypto.Signer)
+	if !ok {
+		return Identity{}, errors.New("the certificate's key cannot sign")
+	}
+	return Identity{Signer: Signer{key}, chain: conf.Certificates[0].Certificate, roots: conf.RootCAs}, nil
+}
+
+// WithKey is the identity with a key: its own, or that of a folder.
+func (i Identity) WithKey(dir string) (Identity, error) {
+	if i.Key != nil {
+		return i, nil
+	}
+	path := filepath.Join(dir, keyFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, key, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			return i, err
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			return i, err
+		}
+		i.Key = key
+		return i, atomicfile.WritePrivate(path, func(w io.Writer) error {
+			return pem.Encode(w, &pem.Block{Type: "PRIVATE KEY", Bytes: der})
+		})
+	}
+	if err != nil {
+		return i, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return i, fmt.Errorf("%s holds no key", path)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return i, fmt.Errorf("%s: %w", path, err)
+	}
+	var ok bool
+	if i.Key, ok = key.(crypto.Signer); !ok {
+		return i, fmt.Errorf("%s: its key cannot sign", path)
+	}
+	return i, nil
+}
+
+const keyFile = "key.pem"
+
+// Proof is what one side shows of its key.
+type Proof struct {
+	Key   []byte   `json:"key"`             // public, PKIX
+	Chain [][]byte `json:"chain,omitempty"` // of the certificate, DER
+}
+
+func (i Identity) Proof() (Proof, error) {
+	der, err := x509.MarshalPKIXPublicKey(i.Key.Public())
+	return Proof{der, i.chain}, err
+}
+
+// VerifierOf is the key of another side, which must have a name in its certificate, or the key that it had before where
+// that is known.
+func (i Identity) VerifierOf(p Proof, name string, before []byte) (Verifier, error) {
+	if i.roots == nil {
+		if len(before) > 0 && !bytes.Equal(before, p.Key) {
+			return Verifier{}, fmt.Errorf("%s signs with another key than before", name)
+		}
+		return keyOf(p.Key)
+	}
+	if len(p.Chain) == 0 || len(p.Chain) > 8 {
+		return Verifier{}, fmt.Errorf("%s shows no certificate", name)
+	}
+	between := x509.NewCertPool()
+	var own *x509.Certificate
+	var chain []*x509.Certificate
+	for n, der := range p.Chain {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			return Verifier{}, fmt.Errorf("the certificate of %s: %w", name, err)
+		}
+		chain = append(chain, c)
+		if n == 0 {
+			own = c
+		} else {
+			between.AddCert(c)
+		}
+	}
+	if own.Subject.CommonName != name {
+		return Verifier{}, fmt.Errorf("the certificate is that of %.60q, not of %s", own.Subject.CommonName, name)
+	}
+	if _, err := own.Verify(x509.VerifyOptions{Roots: i.roots, Intermediates: between,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+		return Verifier{}, fmt.Errorf("the certificate of %s: %w", name, err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(own.PublicKey)
+	if err != nil || !bytes.Equal(der, p.Key) {
+		return Verifier{}, fmt.Errorf("the key is not that of the certificate of %s", name)
+	}
+	v, err := keyOf(p.Key)
+	if err == nil {
+		v.chain, v.revoked = chain, i.Revoked
+		err = v.Valid()
+	}
+	return v, err
+}
+
+// Signer signs digests.
+type Signer struct{ Key crypto.Signer }
+
+// Verifier tells whose signature one is; without a key it is nobody's.
+type Verifier struct {
+	Key     crypto.PublicKey
+	chain   []*x509.Certificate // that the key was proved by; none without
+	revoked *RevocationList
+}
+
+// Valid tells why the key does not count any longer that was proved by a certificate.
+func (v Verifier) Valid() error { return v.revoked.Check(v.chain) }
+
+// MaxSignature bounds a signature, in bytes.
+const MaxSignature = 512
+
+var ErrForged = errors.New("the signature is not that of whom the message should come from, or the message is damaged")
+
+func (s Signer) Sign(digest []byte) ([]byte, error) {
+	if _, ok := s.Key.(ed25519.PrivateKey); ok {
+		return s.Key.Sign(nil, digest, crypto.Hash(0))
+	}
+	return s.Key.Sign(rand.Reader, digest, crypto.SHA256)
+}
+
+func (v Verifier) Verify(digest, signature []byte) bool {
+	switch key := v.Key.(type) {
+	case ed25519.PublicKey:
+		return ed25519.Verify(key, digest, signature)
+	case *ecdsa.PublicKey:
+		return ecdsa.VerifyASN1(key, digest, signature)
+	}
+	return false
+}
+
+// keyOf reads a public key.
+func keyOf(der []byte) (Verifier, error) {
+	key, err := x509.ParsePKIXPublicKey(der)
+	if err != nil {
+		return Verifier{}, fmt.Errorf("the key: %w", err)
+	}
+	switch key.(type) {
+	case ed25519.PublicKey, *ecdsa.PublicKey:
+		return Verifier{Key: key}, nil
+	}
+	return Verifier{}, errors.New("the key is none of Ed25519 or ECDSA")
+}

@@ -1,0 +1,124 @@
+package certs
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"os"
+	"sync"
+	"time"
+)
+
+// RevocationFile is the name of the list of revoked certificates, beside the authority's certificate.
+const RevocationFile = "revoked.pem"
+
+// RevocationList are the certificates that count no longer although they have not expired: the revocation list (RFC
+// 5280, PEM "X509 CRL") of an authority, in a file that may be written anew while it is in use. A nil one holds none.
+type RevocationList struct {
+	path      string
+	authority []*x509.Certificate
+
+	mu      sync.RWMutex
+	read    os.FileInfo // of the file when it was read
+	number  *big.Int    // of the list; a list never replaces a newer one
+	serials map[string]bool
+}
+
+// OpenRevocationList reads the list in a file, which may be absent. authority holds certificates, PEM, one of which
+// must have signed it.
+func OpenRevocationList(path string, authority []byte) (*RevocationList, error) {
+	r := &RevocationList{path: path}
+	for block, rest := pem.Decode(authority); block != nil; block, rest = pem.Decode(rest) {
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("the authority of %s: %w", path, err)
+		}
+		r.authority = append(r.authority, c)
+	}
+	_, err := r.Refresh()
+	return r, err
+}
+
+// Refresh reads the file again if it was changed, and tells whether other certificates are revoked now. A list that
+// cannot be read, is not the authority's or is older than the one before changes nothing and is an error, once.
+func (r *RevocationList) Refresh() (changed bool, err error) {
+	if r == nil {
+		return false, nil
+	}
+	info, err := os.Stat(r.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("revoked certificates: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.read != nil && os.SameFile(info, r.read) && info.ModTime().Equal(r.read.ModTime()) &&
+		info.Size() == r.read.Size() {
+		return false, nil
+	}
+	r.read = info
+	list, err := ReadRevocationList(r.path, r.authority)
+	if err == nil && r.number != nil && list.Number.Cmp(r.number) < 0 {
+		err = fmt.Errorf("list %d is older than list %d, which was there before", list.Number, r.number)
+	}
+	if err != nil {
+		return false, fmt.Errorf("revoked certificates: %s: %w; the list before it stays", r.path, err)
+	}
+	serials := map[string]bool{}
+	for _, e := range list.RevokedCertificateEntries {
+		serials[e.SerialNumber.String()] = true
+		changed = changed || !r.serials[e.SerialNumber.String()]
+	}
+	r.number, r.serials = list.Number, serials
+	return changed, nil
+}
+
+// ReadRevocationList reads a list that one of the authority's certificates signed.
+func ReadRevocationList(path string, authority []*x509.Certificate) (*x509.RevocationList, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("it holds no revocation list")
+	}
+	list, err := x509.ParseRevocationList(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	if list.Number == nil {
+		return nil, errors.New("the list has no number")
+	}
+	for _, c := range authority {
+		if list.CheckSignatureFrom(c) == nil {
+			return list, nil
+		}
+	}
+	return nil, errors.New("the authority did not sign it")
+}
+
+// Check tells why one of these certificates does not count any longer.
+func (r *RevocationList) Check(certificates []*x509.Certificate) error {
+	for _, c := range certificates {
+		if time.Now().After(c.NotAfter) {
+			return fmt.Errorf("the certificate of %.60s expired on %s", c.Subject.CommonName,
+				c.NotAfter.Format(time.RFC3339))
+		}
+		if r == nil {
+			continue
+		}
+		r.mu.RLock()
+		revoked := r.serials[c.SerialNumber.String()]
+		r.mu.RUnlock()
+		if revoked {
+			return fmt.Errorf("the certificate of %.60s is revoked", c.Subject.CommonName)
+		}
+	}
+	return nil
+}

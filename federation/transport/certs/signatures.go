@@ -1,0 +1,93 @@
+package certs
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// Signatures are signed messages between clients that go through the server, which nobody but the clients signs: as
+// secure aggregation has them.
+type Signatures struct {
+	who   Identity
+	mu    sync.Mutex
+	known map[string]Verifier // by client and proof
+}
+
+// Signatures signs with the identity's key, which is made in a folder where there is no certificate; without a folder
+// it only verifies.
+func (i Identity) Signatures(dir string) (*Signatures, error) {
+	var err error
+	if dir != "" {
+		i, err = i.WithKey(dir)
+	}
+	return &Signatures{who: i, known: map[string]Verifier{}}, err
+}
+
+// Proof is the certificate with those that it follows from, or the public key where there is none.
+func (s *Signatures) Proof(int) ([]byte, error) {
+	if s.who.Certified() {
+		return slices.Concat(s.who.chain...), nil
+	}
+	return x509.MarshalPKIXPublicKey(s.who.Key.Public())
+}
+
+// signedDigest sets these messages apart from all that transport itself signs.
+func signedDigest(message []byte) []byte {
+	sum := sha256.Sum256(append([]byte("promptfed between clients\n"), message...))
+	return sum[:]
+}
+
+// Sign signs a message.
+func (s *Signatures) Sign(_ int, message []byte) ([]byte, error) {
+	return s.who.Sign(signedDigest(message))
+}
+
+// Verify finds why a proof is not a client's, or a signature not its own.
+func (s *Signatures) Verify(client int, proof, message, signature []byte) error {
+	at := fmt.Sprintf("%d %x", client, sha256.Sum256(proof))
+	s.mu.Lock()
+	key, ok := s.known[at]
+	s.mu.Unlock()
+	if !ok {
+		var err error
+		if key, err = s.keyOf(client, proof); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		if len(s.known) > 1<<22 {
+			clear(s.known)
+		}
+		s.known[at] = key
+		s.mu.Unlock()
+	}
+	if err := key.Valid(); err != nil {
+		return fmt.Errorf("the certificate of %s: %w", UserOf(client), err)
+	}
+	if !key.Verify(signedDigest(message), signature) {
+		return ErrForged
+	}
+	return nil
+}
+
+func (s *Signatures) keyOf(client int, shown []byte) (Verifier, error) {
+	p := Proof{Key: shown}
+	if s.who.Certified() {
+		list, err := x509.ParseCertificates(shown)
+		if err != nil || len(list) == 0 {
+			return Verifier{}, fmt.Errorf("%s shows no certificate", UserOf(client))
+		}
+		for _, c := range list {
+			p.Chain = append(p.Chain, c.Raw)
+		}
+		if p.Key, err = x509.MarshalPKIXPublicKey(list[0].PublicKey); err != nil {
+			return Verifier{}, err
+		}
+	}
+	return s.who.VerifierOf(p, UserOf(client), nil)
+}
+
+// Certified tells that keys come with certificates.
+func (s *Signatures) Certified() bool { return s.who.Certified() }

@@ -1,0 +1,84 @@
+package certs_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/secagg"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/transporttest"
+)
+
+var _ secagg.Identity = (*certs.Signatures)(nil)
+
+// signing is what a client and a message of it show.
+func signing(t testing.TB, who certs.Identity, message string) (s *certs.Signatures, proof, signature []byte) {
+	t.Helper()
+	s, err := who.Signatures(t.TempDir())
+	if err == nil {
+		proof, err = s.Proof(0)
+	}
+	if err == nil {
+		signature, err = s.Sign(0, []byte(message))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, proof, signature
+}
+
+// A client knows another by a certificate of the same authority with its name, or by its key where there are none; what
+// that did not sign is refused.
+func TestSignatures(t *testing.T) {
+	ca, other := transporttest.NewAuthority(t), transporttest.NewAuthority(t)
+	one, _, _ := signing(t, ca.Identity("client-1"), "")
+	_, proof, signature := signing(t, ca.Identity("client-2"), "keys")
+	_, forged, byForged := signing(t, other.Identity("client-2"), "keys")
+	_, bare, byBare := signing(t, certs.Identity{}, "keys")
+	if !one.Certified() || one.Verify(2, proof, []byte("keys"), signature) != nil {
+		t.Error("a certificate's signature is refused")
+	}
+	for words, c := range map[string]struct {
+		client           int
+		proof, signature []byte
+		message          string
+	}{
+		"the signature is not that":                    {2, proof, signature, "others"},
+		"the certificate is that of \"client-2\", not": {1, proof, signature, "keys"},
+		"the certificate of client-2: x509":            {2, forged, byForged, "keys"},
+		"client-2 shows no certificate":                {2, bare, byBare, "keys"},
+		"client-3 shows no certificate":                {3, nil, nil, "keys"},
+	} {
+		if err := one.Verify(c.client, c.proof, []byte(c.message), c.signature); err == nil ||
+			!strings.Contains(err.Error(), words) {
+			t.Errorf("%v; want %q", err, words)
+		}
+	}
+	free, _, _ := signing(t, certs.Identity{}, "")
+	if free.Certified() || free.Verify(7, bare, []byte("keys"), byBare) != nil {
+		t.Error("a key's signature is refused")
+	}
+	if err := free.Verify(7, bare, []byte("other keys"), byBare); err == nil {
+		t.Error("a signature of something else is taken")
+	}
+}
+
+// FuzzProof: any bytes as a proof or a signature are refused, but for those that a client made.
+func FuzzProof(f *testing.F) {
+	ca := transporttest.NewAuthority(f)
+	who, proof, signature := signing(f, ca.Identity("client-1"), "keys")
+	free, bare, byBare := signing(f, certs.Identity{}, "keys")
+	f.Add(proof, signature)
+	f.Add(bare, byBare)
+	f.Add(slices.Concat(proof, proof), signature)
+	f.Add([]byte(nil), []byte(nil))
+	f.Fuzz(func(t *testing.T, p, s []byte) {
+		if who.Verify(1, p, []byte("keys"), s) == nil && !slices.Equal(p[:min(len(p), len(proof))], proof) {
+			t.Errorf("%x is taken for the proof of client 1", p)
+		}
+		if free.Verify(1, p, []byte("keys"), s) == nil && !slices.Equal(p, bare) {
+			t.Errorf("%x is taken for a key", p)
+		}
+	})
+}

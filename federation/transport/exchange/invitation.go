@@ -1,0 +1,194 @@
+package exchange
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/subjects"
+)
+
+// Dial connects to a NATS server; it waits for one that is not there yet, but not where it is refused.
+func Dial(ctx context.Context, url, name string, log *slog.Logger, options ...nats.Option) (*nats.Conn, error) {
+	options = append([]nats.Option{nats.Name(name), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(500 * time.Millisecond), nats.Timeout(5 * time.Second),
+		nats.ReconnectBufSize(-1), nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Warn("NATS", "error", err) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			if err != nil {
+				log.Warn("the connection is lost; trying again", "error", err)
+			}
+		}),
+		nats.ReconnectHandler(func(*nats.Conn) { log.Info("connected again") })}, options...)
+	for said := false; ; {
+		nc, err := nats.Connect(url, options...)
+		if err == nil {
+			return nc, nil
+		}
+		if !waitable(err) {
+			return nil, fmt.Errorf("cannot connect to %s: %w", url, err)
+		}
+		if !said {
+			log.Info("waiting for the NATS server", "url", url, "error", err)
+			said = true
+		}
+		if err := Sleep(ctx, time.Second); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// waitable tells whether a connection may succeed later; one that ends in the middle of its beginning is that of a
+// server that died, or is a proxy's whose server is away.
+func waitable(err error) bool {
+	var network interface{ Timeout() bool }
+	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF) ||
+		errors.As(err, &network)
+}
+
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Invitation is what a client is told about a run before it joins.
+type Invitation struct {
+	Run     string // identity
+	Clients int
+	Config  []byte
+	Classes []string // of the experiment; none before the first client told them
+	// InsecureDP has the noise of differential privacy come from the run's seed.
+	InsecureDP bool
+	Limit      int
+	Largest    int
+	subjects.Address
+	Client   int // number of the client, or of the job of a worker
+	Who      certs.Identity
+	server   certs.Verifier        // whose orders these are
+	question protocol.HelloRequest // that was asked for it
+	Key      []byte                // likewise
+}
+
+// Server says in words whose orders a client follows: the holder of a certificate, or of a key that is remembered.
+func (i *Invitation) Server() string {
+	if i.Who.Certified() {
+		return fmt.Sprintf("the holder of the certificate %q", certs.ServerName)
+	}
+	return fmt.Sprintf("the holder of key %.16s, which nobody vouches for", protocol.Checksum(i.Key))
+}
+
+// Invite asks for the invitation of whoever has an address.
+func Invite(ctx context.Context, nc *nats.Conn, at subjects.Address, q protocol.HelloRequest, who certs.Identity,
+	log *slog.Logger) (*Invitation,
+	error) {
+	q.Nonce = subjects.NewID()
+	b, err := json.Marshal(q)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		m, err := request(ctx, nc, at.Verb(subjects.HelloVerb), b, 2*time.Second, log)
+		if err != nil {
+			return nil, err
+		}
+		inv, err := ParseInvitation(m, q, who)
+		if err == nil {
+			inv.Address, inv.Who, inv.question = at, who, q
+			return inv, nil
+		}
+		if !errors.Is(err, errOther) {
+			return nil, err
+		}
+		log.Warn("an answer is dropped", "reason", err)
+	}
+}
+
+// errOther tells of an answer to another question.
+var errOther = errors.New("the answer is not one to this question")
+
+// ParseInvitation reads the server's answer to a question.
+func ParseInvitation(b []byte, q protocol.HelloRequest, who certs.Identity) (*Invitation, error) {
+	f, err := protocol.Split(protocol.HelloMessage, b)
+	if err != nil {
+		return nil, fmt.Errorf("the server's invitation: %w", err)
+	}
+	var h protocol.HelloReply
+	if err := json.Unmarshal(f.Header, &h); err != nil {
+		return nil, fmt.Errorf("the server's invitation: %w", err)
+	}
+	if h.Version != protocol.Version {
+		return nil, fmt.Errorf("the server speaks version %d of the messages, this program %d; use the same release "+
+			"on both sides", h.Version, protocol.Version)
+	}
+	server, err := who.VerifierOf(h.Proof, certs.ServerName, nil)
+	if err == nil && !server.Verify(protocol.SigningDigest(protocol.HelloMessage, f.Header), f.Signature) {
+		err = certs.ErrForged
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the server's invitation: %w", err)
+	}
+	if h.Nonce != q.Nonce {
+		return nil, errOther
+	}
+	if h.Refused != "" {
+		return nil, fmt.Errorf("%w: %s", errRefused, protocol.Printable(h.Refused))
+	}
+	if !subjects.ID.MatchString(h.Run) || h.Limit < 1 || h.Largest < 1 {
+		return nil, errors.New("the server's invitation makes no sense")
+	}
+	return &Invitation{Run: h.Run, Clients: h.Clients, Config: h.Config, Classes: h.Classes,
+		InsecureDP: h.InsecureDP, Limit: h.Limit,
+		Largest: h.Largest, server: server, Key: h.Proof.Key}, nil
+}
+
+// request asks until somebody is there to answer; wait is the time that one answer may take.
+func request(ctx context.Context, nc *nats.Conn, subject string, body []byte, wait time.Duration,
+	log *slog.Logger) ([]byte, error) {
+	for said := false; ; {
+		one, cancel := context.WithTimeout(ctx, wait)
+		m, err := nc.RequestWithContext(one, subject, body)
+		cancel()
+		if err == nil {
+			return m.Data, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if errors.Is(err, nats.ErrConnectionClosed) {
+			return nil, closed(nc)
+		}
+		if last := nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
+			return nil, fmt.Errorf("the NATS server does not let this connection be that client: %w", last)
+		}
+		if !said {
+			log.Info("waiting for promptfed on the other side", "subject", subject, "error", err)
+			said = true
+		}
+		if err := Sleep(ctx, 500*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// closed tells why a connection is closed.
+func closed(nc *nats.Conn) error {
+	if err := nc.LastError(); err != nil {
+		return fmt.Errorf("%w: %w", nats.ErrConnectionClosed, err)
+	}
+	return nats.ErrConnectionClosed
+}
+
+// Signatures are those of an invited client, which keeps what it must in a folder.
+func (i *Invitation) Signatures(dir string) (*certs.Signatures, error) { return i.Who.Signatures(dir) }

@@ -1,0 +1,132 @@
+package exchange
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/transport/protocol"
+)
+
+// receiveReply looks at one reply: it counts, or it is dropped and that is logged; or its tensors are to come first.
+func (d *Session) receiveReply(m *nats.Msg) {
+	d.Decoding <- struct{}{}
+	defer func() { <-d.Decoding }()
+	var r protocol.Reply
+	body, err := d.open(protocol.ReplyMessage, m, &r)
+	if errors.Is(err, errUnknown) {
+		d.askToRejoin()
+		return
+	}
+	receive := func(state string, have []byte) {
+		d.RespondSigned(m, d.Inbox, protocol.ReceiptMessage, protocol.Receipt{ID: r.ID, Try: r.Try, State: state,
+			Have: have})
+	}
+	if err != nil {
+		receive(protocol.ReceiptRepeat, nil)
+		d.dropMessage(protocol.ReplyMessage, err)
+		return
+	}
+	x := d.pendingFor(r)
+	if r.Run != d.RunID || x != nil && r.Client != x.Client {
+		receive(protocol.ReceiptTaken, nil)
+		d.dropMessage(protocol.ReplyMessage, fmt.Errorf("it is of client %d of run %.12s", r.Client, r.Run))
+		return
+	}
+	if x == nil {
+		d.Counters.Late.Add(1)
+		d.Log.Debug("a late or repeated reply is dropped")
+		receive(protocol.ReceiptTaken, nil)
+		return
+	}
+	if r.Error != "" {
+		receive(protocol.ReceiptTaken, nil)
+		x.Fail(protocol.Printable(r.Error), nil)
+		return
+	}
+	size := len(m.Data)
+	// what is signed and awaited and yet no reply is the client's failure: nobody waits for a better one
+	if err = r.Check(); err == nil && r.Object != "" {
+		var have []byte
+		if body, have, err = d.gather(x, r); have != nil {
+			receive(protocol.ReceiptPending, have)
+			return
+		}
+		size += len(body)
+	}
+	var keep func()
+	if err == nil {
+		keep, err = x.Read(r, body, size)
+	}
+	if errors.Is(err, protocol.ErrDamaged) && d.damaged(x, err) {
+		receive(protocol.ReceiptRepeat, nil)
+		return
+	}
+	receive(protocol.ReceiptTaken, nil) // before the reply counts: the server may end with it
+	if err != nil {
+		x.Fail("its reply is refused: "+protocol.Printable(err.Error()), err)
+		return
+	}
+	keep()
+}
+
+// pendingFor gives the order that a reply answers, where that is what the member is to answer.
+func (d *Session) pendingFor(r protocol.Reply) *Pending {
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
+	if x := d.Pending; x != nil && x.ID == r.ID {
+		return x
+	}
+	return nil
+}
+
+// gather is the tensors of a reply that come in pieces, or which pieces there are if some are missing.
+func (d *Session) gather(x *Pending, r protocol.Reply) (body, have []byte, err error) {
+	if r.Size > d.Largest {
+		return nil, nil, fmt.Errorf("%d bytes of tensors; at most %d are taken", r.Size, d.Largest)
+	}
+	a, err := d.arrival(x, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	if a.left > 0 {
+		return nil, a.have, nil
+	}
+	defer a.close()
+	body, err = a.body()
+	return body, nil, err
+}
+
+// arrival is where the tensors of a reply gather. One that has all does not belong to the exchange any more.
+func (d *Session) arrival(x *Pending, r protocol.Reply) (a *incoming, err error) {
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
+	if d.Pending != x {
+		return nil, ErrGone
+	}
+	if a = x.upload; a == nil || a.id != r.ID || a.sum != r.Sum || a.size != r.Size {
+		a.close()
+		x.upload = nil
+		if a, err = newIncoming(d.Outbox.Dir, r.ID, r.Content); err != nil {
+			return nil, fmt.Errorf("the server has no room for it: %w", err)
+		}
+		x.upload = a
+	}
+	if a.left == 0 {
+		x.upload = nil
+	}
+	return a, nil
+}
+
+// maxDamaged is how often the tensors of a reply may not be those that it was signed with.
+const maxDamaged = 10
+
+// damaged notes that the tensors of a reply are not those that it was signed with, and tells whether it may come again.
+func (d *Session) damaged(x *Pending, err error) bool {
+	d.dropMessage(protocol.ReplyMessage, err)
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
+	x.damaged++
+	return d.Pending == x && x.damaged < maxDamaged
+}

@@ -1,0 +1,277 @@
+package exchange
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/time/rate"
+
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/subjects"
+)
+
+// Session is where the messages of one member are looked at, one after the other. It has a queue of its own: what a
+// member sends too much is dropped there, and the others do not notice.
+type Session struct {
+	*Host
+	*Peer
+	subjects.Address
+	Number  int    // of the client, or of the job that a worker's part of this address is for
+	user    string // whose certificate it must be
+	handler Handler
+	Log     *slog.Logger // names the member
+	Sub     *nats.Subscription
+	pace    *rate.Limiter // of all messages; more wait
+	talk    *rate.Limiter // of those that cost the server more than they cost the client
+	Excess  atomic.Int64  // messages dropped since watch looked
+	Dropped int           // by sub, when watch looked
+}
+
+// Handler is the run that a session belongs to.
+type Handler interface {
+	// Hello is what a member is told before it joins.
+	Hello(d *Session, q protocol.HelloRequest) protocol.HelloReply
+	// Join lets a member take part, or says why not.
+	Join(d *Session, m *nats.Msg)
+	// PresenceChanged hears that a member leaves, or that it is back.
+	PresenceChanged(d *Session, back bool)
+}
+
+func (h *Host) NewSession(at subjects.Address, p *Peer, number int, user string, run Handler,
+	log *slog.Logger) Session {
+	return Session{Host: h, Peer: p, Address: at, Number: number, user: user, handler: run, Log: log,
+		pace: rate.NewLimiter(maxRate, maxRate), talk: rate.NewLimiter(talkRate, talkBurst)}
+}
+
+// What a client may send. An honest one has few messages on their way, so that its queue never fills.
+const (
+	MaxQueued = 64   // messages that nobody looked at yet; more are dropped
+	maxRate   = 4000 // messages a second; more wait
+	talkRate  = 2    // requests to join and the like a second; more are dropped
+	talkBurst = 20
+)
+
+// Subscribe hears the member.
+func (d *Session) Subscribe() (err error) {
+	if d.Sub, err = d.Host.Subscribe(d.Verb("*"), d.Handle); err != nil {
+		return err
+	}
+	return d.Sub.SetPendingLimits(MaxQueued, 2*maxInFlight*pieceSize+4*(d.InlineLimit+protocol.MaxFrame))
+}
+
+// Floods tells whether the member sent more than it may since the last time.
+func (d *Session) Floods() bool {
+	n := d.Excess.Swap(0)
+	if n > 0 {
+		d.Counters.Dropped.Add(n)
+		d.Log.Warn("a member sends more than it may", "dropped", n)
+	}
+	return n > 0
+}
+
+// Asked is what a question asks; without a nonce to repeat it is none.
+func Asked(m *nats.Msg) (q protocol.HelloRequest, ok bool) {
+	if protocol.DecodeStrict(m.Data, &q) != nil || !subjects.ID.MatchString(q.Nonce) {
+		return protocol.HelloRequest{}, false
+	}
+	return q, true
+}
+
+// Handle looks at one message.
+func (d *Session) Handle(m *nats.Msg) {
+	d.pace.Wait(context.Background())
+	switch verb := subjects.VerbOf(m.Subject); verb {
+	case subjects.HelloVerb, subjects.JoinVerb:
+		if !d.talk.Allow() {
+			d.Excess.Add(1)
+			return
+		}
+		if verb == subjects.JoinVerb {
+			d.handler.Join(d, m)
+			return
+		}
+		q, _ := Asked(m)
+		out := d.handler.Hello(d, q)
+		out.Run, out.Limit, out.Largest = d.RunID, d.InlineLimit, d.Largest
+		d.RespondHello(m, d.Inbox, q, out)
+	case subjects.HeartbeatVerb:
+		d.heartbeat(m)
+	case subjects.PieceVerb:
+		d.sendPiece(m)
+	case subjects.ReplyVerb:
+		d.receiveReply(m)
+	case subjects.PutVerb:
+		d.receivePiece(m)
+	}
+}
+
+// open reads a message that the member signed.
+func (d *Session) open(what string, m *nats.Msg, header any) ([]byte, error) {
+	d.Mu.Lock()
+	key := d.Key
+	d.Mu.Unlock()
+	if key.Key == nil {
+		return nil, errUnknown
+	}
+	return protocol.Unpack(key, what, m.Data, header)
+}
+
+var errUnknown = errors.New("the sender has not joined")
+
+// dropMessage counts a message that is not what it should be and drops it.
+func (d *Session) dropMessage(what string, err error) {
+	d.Counters.Dropped.Add(1)
+	d.Mu.Lock()
+	d.Refused++
+	n := d.Refused
+	d.Mu.Unlock()
+	log := d.Log.Debug
+	if n <= 10 || n%1000 == 0 { // who sends nonsense does not fill the log
+		log = d.Log.Warn
+	}
+	log("a message is dropped", "kind", what, "reason", protocol.Printable(err.Error()))
+}
+
+// askToRejoin asks the member to join again.
+func (d *Session) askToRejoin() { d.Conn.Publish(d.Rejoin(), nil) }
+
+// heartbeat hears that the member is there. One that is not known is asked to join again, and one that has not got its
+// order gets it.
+func (d *Session) heartbeat(m *nats.Msg) {
+	var b protocol.Heartbeat
+	_, err := d.open(protocol.HeartbeatMessage, m, &b)
+	if errors.Is(err, errUnknown) {
+		d.askToRejoin()
+		return
+	}
+	if err == nil && (b.Run != d.RunID || b.Client != d.Number) {
+		err = fmt.Errorf("it is of client %d of run %.12s", b.Client, b.Run)
+	}
+	if err != nil {
+		if d.talk.Allow() {
+			d.askToRejoin()
+		}
+		d.dropMessage(protocol.HeartbeatMessage, err)
+		return
+	}
+	d.Mu.Lock()
+	if d.Instance != b.Instance {
+		silent := d.Left || time.Since(d.Seen) >= PresenceTimeout
+		d.Mu.Unlock()
+		if silent && !b.Leaves {
+			d.askToRejoin()
+		}
+		return
+	}
+	if b.Count <= d.Beats {
+		d.Mu.Unlock()
+		d.Counters.Dropped.Add(1)
+		return
+	}
+	back := d.Left && !b.Leaves
+	d.Beats, d.Seen, d.Activity, d.Left, d.try = b.Count, time.Now(), protocol.Printable(b.Doing), b.Leaves, b.Try
+	d.Mu.Unlock()
+	if b.Leaves {
+		d.Log.Info("leaves")
+	} else {
+		d.redeliver()
+	}
+	if b.Leaves || back {
+		d.handler.PresenceChanged(d, back)
+	}
+}
+
+// Executes to a request for a piece, or to a piece: the first byte.
+const (
+	pieceHere  = 'p' // the piece follows, after its CRC-32
+	pieceTaken = 't'
+	pieceBent  = 'b' // it came damaged
+	pieceGone  = 'g' // nobody waits for it, or it is not to be had any more
+)
+
+// sendPiece gives a piece of the tensors of the member's own order.
+func (d *Session) sendPiece(m *nats.Msg) {
+	var a protocol.PieceRequest
+	if err := protocol.DecodeStrict(m.Data, &a); err != nil || !protocol.SumText.MatchString(a.Sum) || a.Piece < 0 {
+		d.dropMessage(subjects.PieceVerb, errors.New("it asks for no piece"))
+		return
+	}
+	d.Mu.Lock()
+	mine := d.Pending != nil && d.Pending.Sum == a.Sum
+	d.Mu.Unlock()
+	out := []byte{pieceGone}
+	if size, err := d.Outbox.size(a.Sum); mine && err == nil && a.Piece < pieces(size) {
+		from, to := bounds(size, a.Piece)
+		b, err := d.Outbox.Read(a.Sum, from, to)
+		if err == nil {
+			out = append(binary.LittleEndian.AppendUint32([]byte{pieceHere}, crc(b)), b...)
+			d.Mu.Lock()
+			d.Down += int64(len(out))
+			d.Mu.Unlock()
+			d.Counters.Down.Add(int64(len(out)))
+		} else if !errors.Is(err, ErrGone) {
+			d.Log.Error("cannot read the tensors of an order", "error", err)
+		}
+	}
+	d.Respond(m, d.Inbox, out)
+}
+
+// putHead is what stands before a piece of a reply: the identity of the order, the piece's number and its CRC-32.
+const putHead = 32 + 4 + 4
+
+// receivePiece takes a piece of the tensors of a reply that the member announced.
+func (d *Session) receivePiece(m *nats.Msg) {
+	if len(m.Data) < putHead || len(m.Data) > putHead+pieceSize {
+		d.dropMessage(subjects.PutVerb, fmt.Errorf("a piece of %d bytes", len(m.Data)))
+		return
+	}
+	state := byte(pieceGone)
+	id, n, check, b := string(m.Data[:32]), binary.LittleEndian.Uint32(m.Data[32:]),
+		binary.LittleEndian.Uint32(m.Data[36:]), m.Data[putHead:]
+	if a := d.uploadOf(id); a != nil {
+		state = pieceBent
+		if crc(b) == check {
+			ok, err := a.write(int(n), b)
+			if errors.Is(err, os.ErrClosed) {
+				state = pieceGone
+			} else if err != nil {
+				d.Log.Error("cannot keep a piece of a reply", "error", err)
+			} else if ok {
+				state = pieceTaken
+			}
+		}
+	}
+	d.Respond(m, d.Inbox, []byte{state})
+}
+
+// ReadJoin reads what a member says of itself, and the key that it is signed with; before is the one that it had
+// before.
+func (d *Session) ReadJoin(b []byte, request protocol.Joining, before []byte) (certs.Verifier, error) {
+	f, err := protocol.Split(protocol.JoinMessage, b)
+	if err == nil {
+		err = protocol.DecodeStrict(f.Header, request)
+	}
+	i := request.Header()
+	if err == nil && (i.Client != d.Number || !subjects.ID.MatchString(i.Nonce)) {
+		err = fmt.Errorf("the request to join is of client %d", i.Client)
+	}
+	if err == nil && i.Run != d.RunID {
+		err = errors.New("the server began another run; start the client again")
+	}
+	if err != nil {
+		return certs.Verifier{}, err
+	}
+	key, err := d.Identity.VerifierOf(i.Proof, d.user, before)
+	if err == nil && !key.Verify(protocol.SigningDigest(protocol.JoinMessage, f.Header), f.Signature) {
+		err = certs.ErrForged
+	}
+	return key, err
+}

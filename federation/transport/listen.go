@@ -1,0 +1,117 @@
+package transport
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/subjects"
+)
+
+// listen answers clients.
+func (h *Server) listen() error {
+	for k := range h.set.Clients {
+		d := h.NewSession(h.Client(k), &h.clients[k].Peer, k, certs.UserOf(k), h, h.set.Log.With("client", k))
+		h.sessions = append(h.sessions, &d)
+	}
+	for _, d := range h.sessions {
+		if err := d.Subscribe(); err != nil {
+			return err
+		}
+	}
+	_, err := h.Subscribe(h.StatusRequest(), func(m *nats.Msg) {
+		if b, err := json.Marshal(h.Status()); err == nil {
+			h.Respond(m, h.ToStatus(), b)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	// Clients of another release, and such that are none, are told so; both have one subject for it.
+	if _, err := h.Subscribe(h.OldHello("*"), func(m *nats.Msg) {
+		if b, err := json.Marshal(protocol.HelloReply{Version: protocol.Version}); err == nil {
+			h.Respond(m, subjects.OldInbox+m.Subject[len(h.OldHello("")):], b)
+		}
+	}); err != nil {
+		return err
+	}
+	if _, err := h.Subscribe(h.FromAny(subjects.HelloVerb), func(m *nats.Msg) {
+		if k, ok := subjects.ClientOf(m.Subject); ok && k >= h.set.Clients {
+			q, _ := exchange.Asked(m)
+			h.RespondHello(m, h.Client(k).Inbox, q, protocol.HelloReply{
+				Refused: fmt.Sprintf("the run has clients 0 to %d", h.set.Clients-1)})
+		}
+	}); err != nil {
+		return err
+	}
+	stop := make(chan struct{})
+	h.Stops = append(h.Stops, func() { close(stop) })
+	go h.watch(stop)
+	return h.Conn.Flush()
+}
+
+// watch tells of clients that send more than they may, and cuts them off.
+func (h *Server) watch(stop <-chan struct{}) {
+	t := time.NewTicker(time.Second)
+	defer t.Stop()
+	for {
+		select {
+		case <-stop:
+			return
+		case <-t.C:
+		}
+		if _, err := h.Identity.Revoked.Refresh(); err != nil {
+			h.Log.Error("cannot read", "error", err)
+		}
+		h.dropInvalid()
+		for _, d := range h.sessions {
+			if all, err := d.Sub.Dropped(); err == nil {
+				d.Excess.Add(int64(all - d.Dropped))
+				d.Dropped = all
+			}
+			if d.Floods() && h.set.Ban != nil {
+				h.set.Ban(d.Number)
+			}
+		}
+	}
+}
+
+// dropInvalid leaves out the clients whose certificates were revoked or expired: what they signed counts no longer, and
+// nobody waits for them until they join with others.
+func (h *Server) dropInvalid() {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	for k := range h.clients {
+		m := &h.clients[k]
+		err := m.Key.Valid()
+		if err == nil || m.Lapsed != "" {
+			continue
+		}
+		m.Lapsed, m.Left = err.Error(), true
+		h.Log.Warn("a client is left out", "client", k, "reason", m.Lapsed)
+		c := h.current
+		if c == nil || !slices.Contains(c.order.Clients, k) {
+			continue
+		}
+		if _, answered := c.got[k]; !answered {
+			c.failed[k] = m.Lapsed
+			h.sessions[k].End(m.Pending)
+			h.Counters.Refused.Add(1)
+			exchange.Notify(c.wake)
+		}
+	}
+}
+
+// Hello tells a client about the run.
+func (h *Server) Hello(*exchange.Session, protocol.HelloRequest) protocol.HelloReply {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	return protocol.HelloReply{Clients: h.set.Clients, Config: h.set.Config, Classes: h.terms.Classes,
+		InsecureDP: h.set.InsecureDP}
+}

@@ -1,0 +1,98 @@
+package transport
+
+import (
+	"time"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/protocol"
+)
+
+// decodeReply is a reply with its tensors, unless they are none that an order could have.
+func (h *Server) decodeReply(o message.Instruction, r protocol.Reply, body []byte) (message.Reply, error) {
+	answer := message.Reply{Client: r.Client, Stats: message.Stats{Loss: r.Loss, Steps: r.Steps}}
+	answer.Upload.Client, answer.Upload.N = r.Client, r.N
+	if r.Scores != nil {
+		answer.Scores = *r.Scores
+	}
+	tensors, err := r.Tensors(body)
+	if err != nil {
+		return answer, err
+	}
+	answer, err = answer.With(tensors)
+	answer.Up = answer.UploadSize()
+	if err == nil && o.Kind != protocol.EndKind {
+		err = o.Check(answer, h.set.Masked)
+	}
+	if err == nil {
+		err = h.checkReply(o, answer)
+	}
+	return answer, err
+}
+
+// record lets a reply count, once.
+func (h *Server) record(client int, id string, r message.Reply, size int) {
+	h.Mu.Lock()
+	c := h.current
+	_, got := map[int]message.Reply(nil), false
+	if c != nil {
+		_, got = c.got[client]
+	}
+	if c == nil || c.given[client] != id || got || c.failed[client] != "" {
+		h.Mu.Unlock()
+		return
+	}
+	r.Down = orderSize(c.order.For(client))
+	c.got[client] = r
+	k := h.sessions[client]
+	k.End(k.Pending)
+	k.Replies++
+	k.Up += int64(size)
+	k.Seen = time.Now()
+	h.Mu.Unlock()
+	h.Counters.Up.Add(int64(size))
+	h.Counters.Replies.Add(1)
+	if h.set.OnReply != nil {
+		h.set.OnReply(c.order, client)
+	}
+	exchange.Notify(c.wake)
+}
+
+// recordFailure notes that a client has no answer to its order.
+func (h *Server) recordFailure(client int, id, why string) {
+	h.Mu.Lock()
+	c := h.current
+	if c != nil && c.given[client] == id {
+		c.failed[client] = why
+		h.sessions[client].End(h.sessions[client].Pending)
+	}
+	h.clients[client].Refused++
+	h.Mu.Unlock()
+	h.Counters.Refused.Add(1)
+	h.set.Log.Warn("no answer", "client", client, "reason", why)
+	if c != nil {
+		exchange.Notify(c.wake)
+	}
+}
+
+// Rejected hears that the method could not do with what a client uploaded.
+func (h *Server) Rejected(round, client int, why error) {
+	if client < 0 || client >= len(h.clients) {
+		return
+	}
+	h.recordRejection(client, why)
+	h.Mu.Lock()
+	h.clients[client].Refused++
+	h.Mu.Unlock()
+	h.Counters.Refused.Add(1)
+	h.set.Log.Warn("an upload is left out", "round", round, "client", client, "reason", protocol.Printable(why.Error()))
+}
+
+// recordRejection notes for the round's record, and for the status, that a reply is refused.
+func (h *Server) recordRejection(client int, why error) {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	reason := protocol.Printable(why.Error())
+	h.clients[client].reason = reason
+	h.limited.Refused = append(h.limited.Refused, message.Refusal{Client: client, Reason: reason})
+}

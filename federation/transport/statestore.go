@@ -1,0 +1,256 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/state"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/subjects"
+	"promptfed/runtime/atomicfile"
+)
+
+// stateStore holds what a client remembers, in a folder: one file for each training order it answered, until the server
+// has made up its mind about it.
+type stateStore struct {
+	dir string
+
+	mu sync.Mutex
+	storeHeader
+}
+
+const (
+	storeFile   = "client.json"
+	stateFile   = "state-"
+	stateSuffix = ".safetensors"
+)
+
+// storeHeader is what storeFile says.
+type storeHeader struct {
+	Run    string `json:"run"`
+	Client int    `json:"client"`
+	Done   bool   `json:"done,omitempty"`   // the run is over, and the client has its part
+	Server []byte `json:"server,omitempty"` // key that the run's orders are signed with
+	Safe   string `json:"safe,omitempty"`   // order whose upload the server's checkpoint has for good
+}
+
+// write replaces storeFile; the caller holds the lock, or is alone.
+func (v *stateStore) write() error {
+	return atomicfile.WritePrivate(filepath.Join(v.dir, storeFile),
+		func(w io.Writer) error { return json.NewEncoder(w).Encode(v.storeHeader) })
+}
+
+// finish notes that the run is over.
+func (v *stateStore) finish() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.Done = true
+	return v.write()
+}
+
+// checkServer tells why a server may not say that these uploads count last, and last in its checkpoint: it never
+// forgets what a checkpoint had, so what this client remembers since then is not given up for anybody.
+func (v *stateStore) checkServer(accepted, safe string) error {
+	v.mu.Lock()
+	known := v.Safe
+	v.mu.Unlock()
+	files, _, err := v.files()
+	if err != nil {
+		return err
+	}
+	rounds := map[string]int{}
+	for _, f := range files {
+		rounds[f.id] = f.round
+	}
+	first := rounds[known]
+	for _, id := range []string{accepted, safe} {
+		round, ok := rounds[id]
+		switch {
+		case id == "" && known == "":
+		case id == "":
+			return fmt.Errorf("it forgets uploads of this client that the server's checkpoint has, as %.12s", known)
+		case !ok:
+			return fmt.Errorf("it counts upload %.12s of this client, of which %s knows nothing", id, v.dir)
+		case round < first:
+			return fmt.Errorf("it goes back to round %d, before the server's last checkpoint in round %d", round+1,
+				first+1)
+		}
+	}
+	return nil
+}
+
+// FinishedRun gives the identity of the run that a client's folder belongs to, where that run is over; "" otherwise.
+func FinishedRun(dir string) string {
+	var o storeHeader
+	b, err := os.ReadFile(filepath.Join(dir, storeFile))
+	if err != nil || json.Unmarshal(b, &o) != nil || !o.Done {
+		return ""
+	}
+	return o.Run
+}
+
+// openStateStore makes or opens the folder; one of another run, client or server is refused. server is the key of the
+// server.
+func openStateStore(dir, run string, client int, server []byte) (*stateStore, error) {
+	v := &stateStore{dir: dir, storeHeader: storeHeader{Run: run, Client: client, Server: server}}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return v, fmt.Errorf("cannot make the client's folder: %w; take another --state", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return v, fmt.Errorf("the client's folder must be closed to others: %w; take another --state", err)
+	}
+	path := filepath.Join(dir, storeFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return v, v.write()
+	}
+	if err != nil {
+		return v, err
+	}
+	var o storeHeader
+	if err := json.Unmarshal(b, &o); err != nil {
+		return v, fmt.Errorf("%s: %w", path, err)
+	}
+	files, _, err := v.files()
+	if err != nil {
+		return v, err
+	}
+	if o.Run != run && o.Client == client && len(files) == 0 && !o.Done { // that run came to nothing here
+		return v, v.write()
+	}
+	if o.Run != run || o.Client != client {
+		return v, fmt.Errorf("%s belongs to client %d of another run, or to another client; take another --state", dir,
+			o.Client)
+	}
+	if len(o.Server) > 0 && len(server) > 0 && !bytes.Equal(o.Server, server) {
+		return v, fmt.Errorf("the server of this run signs with another key than before; if that is right, remove "+
+			"%s", path)
+	}
+	v.storeHeader = o
+	return v, nil
+}
+
+// savedState is one file of the store: what to remember if the reply to a training order counts.
+type savedState struct {
+	name  string
+	round int
+	id    string
+	// when it was written
+	written time.Time
+}
+
+// files gives the files of the store, and those that a crash left half written.
+func (v *stateStore) files() (files []savedState, left []string, err error) {
+	entries, err := os.ReadDir(v.dir)
+	for _, f := range entries {
+		name, whole := strings.CutSuffix(f.Name(), stateSuffix)
+		rest, ours := strings.CutPrefix(name, stateFile)
+		round, id, _ := strings.Cut(rest, "-")
+		if n, err := strconv.Atoi(round); whole && ours && err == nil && subjects.ID.MatchString(id) {
+			info, err := f.Info()
+			if err != nil {
+				return nil, nil, err
+			}
+			files = append(files, savedState{f.Name(), n, id, info.ModTime()})
+		} else if strings.HasPrefix(f.Name(), "."+stateFile) {
+			left = append(left, f.Name())
+		}
+	}
+	return files, left, err
+}
+
+// piecesFile is what the names of files begin with that the tensors of an order come into in pieces.
+const piecesFile = "order-"
+
+// pieces opens the file for tensors of a digest, so that a client that was killed goes on where it was, and removes
+// those of other orders.
+func (v *stateStore) pieces(sum string) (*os.File, error) {
+	path := filepath.Join(v.dir, piecesFile+sum)
+	list, err := filepath.Glob(filepath.Join(v.dir, piecesFile+"*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, old := range list {
+		if old != path {
+			os.Remove(old)
+		}
+	}
+	return os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+}
+
+// put keeps what a client is to remember if its reply to a training order of a round counts.
+func (v *stateStore) put(round int, id string, s message.ClientState) error {
+	return state.WriteState(filepath.Join(v.dir, fmt.Sprintf("%s%06d-%s%s", stateFile, round, id, stateSuffix)), s)
+}
+
+// get gives it back; without an identity it is what a new client remembers.
+func (v *stateStore) get(id string) (message.ClientState, error) {
+	if id == "" {
+		return message.ClientState{}, nil
+	}
+	files, _, err := v.files()
+	if err != nil {
+		return message.ClientState{}, err
+	}
+	for _, f := range files {
+		if f.id == id {
+			return state.ReadState(filepath.Join(v.dir, f.name))
+		}
+	}
+	return message.ClientState{}, fmt.Errorf("the server counts an upload of this client that its folder %s knows "+
+		"nothing "+
+		"of; give the folder that it had before with --state", v.dir)
+}
+
+// prune forgets what cannot count any more when an order comes that says which uploads count last, and last in the
+// server's checkpoint: all others, but for what was learned in this very round, of which the server may not have made
+// up its mind yet unless the order is to train. Where the checkpoint is the one that was known before, the first few
+// uploads since then stay as well: the server may be gone that counted one of them and could not say so any more.
+func (v *stateStore) prune(o protocol.Order) error {
+	files, left, err := v.files()
+	if err != nil {
+		return err
+	}
+	v.mu.Lock()
+	news := o.Safe != v.Safe
+	if news {
+		v.Safe = o.Safe
+		err = v.write()
+	}
+	v.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(files, func(a, b savedState) int { return a.written.Compare(b.written) })
+	spare := 0
+	for _, f := range files {
+		if f.id == o.Accepted || f.id == o.Safe || f.id == o.ID || f.round == o.Round &&
+			o.Kind != string(message.Train) {
+			continue
+		}
+		if spare++; news || spare > maxSpare {
+			left = append(left, f.name)
+		}
+	}
+	for _, name := range left {
+		if err := os.Remove(filepath.Join(v.dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxSpare is how many states a client keeps beside those that the server speaks of.
+const maxSpare = 8

@@ -1,0 +1,131 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/subjects"
+	"promptfed/federation/wire"
+)
+
+// Status is what a server tells about its run.
+type Status struct {
+	Name      string         `json:"name"`
+	Run       string         `json:"run"` // identity
+	Round     int            `json:"round"`
+	Kind      string         `json:"kind"` // of the order that is out; empty between orders
+	Set       string         `json:"exam,omitempty"`
+	Statistic string         `json:"survey,omitempty"`
+	Clients   []ClientStatus `json:"clients"`
+	// Facts are what clients are told of the experiment and of what protects them.
+	Facts json.RawMessage `json:"facts,omitempty"`
+	Totals
+}
+
+// Totals are counted since the server started.
+type Totals struct {
+	BytesUp      int64 `json:"bytes_up"`   // of replies that counted, with their headers
+	BytesDown    int64 `json:"bytes_down"` // of orders, with their headers
+	Replies      int64 `json:"replies"`    // that counted
+	Late         int64 `json:"late"`       // and repeated ones, dropped
+	Refused      int64 `json:"refused"`    // replies
+	RefusedJoins int64 `json:"refused_joins"`
+	Repeats      int64 `json:"repeats"` // orders given again below the quorum
+	// messages without a good signature, of another run, replayed or beyond what a client may send
+	Dropped int64 `json:"dropped"`
+}
+
+// ClientStatus is one client.
+type ClientStatus struct {
+	Client   int     `json:"client"`
+	Joined   bool    `json:"joined"`
+	Left     bool    `json:"left,omitempty"`
+	Seen     float64 `json:"seen"` // seconds since it was heard of; -1 for never since the server started
+	Doing    string  `json:"doing,omitempty"`
+	Backbone string  `json:"backbone,omitempty"`
+	Domain   string  `json:"domain,omitempty"`
+	Asked    bool    `json:"asked,omitempty"`    // has an order
+	Answered bool    `json:"answered,omitempty"` // and answered it
+	Examples int     `json:"examples,omitempty"` // that it says to train on
+	Counted  int     `json:"counted,omitempty"`  // what its last upload was averaged with, where that is less
+	Reason   string  `json:"reason,omitempty"`   // why a reply was refused last
+	Replies  int     `json:"replies"`
+	Refused  int     `json:"refused"`
+	Up       int64   `json:"up"`
+	Down     int64   `json:"down"`
+}
+
+// Totals are the server's.
+func (h *Server) Totals() Totals {
+	c := &h.Counters
+	return Totals{BytesUp: c.Up.Load(), BytesDown: c.Down.Load(), Replies: c.Replies.Load(), Late: c.Late.Load(),
+		Refused:      c.Refused.Load(),
+		RefusedJoins: c.RefusedJoins.Load(), Repeats: c.Repeats.Load(), Dropped: c.Dropped.Load()}
+}
+
+// Status is how the run goes.
+func (h *Server) Status() Status {
+	s := Status{Name: h.set.Name, Run: h.set.ID, Facts: h.set.Facts, Totals: h.Totals()}
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	if h.current != nil {
+		s.Round, s.Kind, s.Set, s.Statistic = h.current.order.Round, string(h.current.order.Kind), h.current.order.Set,
+			h.current.order.Statistic
+	}
+	for i, k := range h.clients {
+		c := ClientStatus{Client: i, Joined: k.Participant.Joined, Left: k.Left, Seen: -1, Doing: k.Activity,
+			Backbone: k.Participant.Task.Backbone,
+			Domain:   k.Participant.Domain, Replies: k.Replies, Refused: k.Refused, Up: k.Up, Down: k.Down,
+			Examples: k.Examples, Counted: k.counted, Reason: k.reason}
+		if !k.Seen.IsZero() {
+			c.Seen = time.Since(k.Seen).Seconds()
+		}
+		if h.current != nil {
+			_, c.Answered = h.current.got[i]
+			c.Asked = h.current.given[i] != ""
+		}
+		s.Clients = append(s.Clients, c)
+	}
+	return s
+}
+
+func orderSize(o message.Instruction) int { return wire.Size(o.Tensors()) }
+
+// AskStatus asks the server of a run how it goes. The connection must have StatusInbox for its answers.
+func AskStatus(ctx context.Context, nc *nats.Conn, run string) (*Status, error) {
+	if err := subjects.CheckName(run); err != nil {
+		return nil, err
+	}
+	m, err := nc.RequestWithContext(ctx, subjects.Names(run).StatusRequest(), nil)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return nil, fmt.Errorf("no server runs %q there", run)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return readStatus(m.Data)
+}
+
+// readStatus reads a status, whose texts go to a terminal.
+func readStatus(b []byte) (*Status, error) {
+	var s Status
+	if err := json.Unmarshal(b, &s); err != nil {
+		return nil, fmt.Errorf("the server's status: %w", err)
+	}
+	for _, text := range []*string{&s.Name, &s.Run, &s.Kind, &s.Set, &s.Statistic} {
+		*text = protocol.Printable(*text)
+	}
+	for i := range s.Clients {
+		c := &s.Clients[i]
+		c.Doing, c.Backbone, c.Domain = protocol.Printable(c.Doing), protocol.Printable(c.Backbone),
+			protocol.Printable(c.Domain)
+	}
+	return &s, nil
+}

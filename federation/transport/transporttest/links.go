@@ -1,0 +1,201 @@
+package transporttest
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/transport/certs"
+)
+
+// Authority signs certificates.
+type Authority struct {
+	t    testing.TB
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pool *x509.CertPool
+}
+
+func NewAuthority(t testing.TB) *Authority {
+	t.Helper()
+	a := &Authority{t: t, pool: x509.NewCertPool()}
+	a.cert, a.key = a.make(&x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true,
+		BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
+	a.pool.AddCert(a.cert)
+	return a
+}
+
+func (a *Authority) make(c, parent *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	c.SerialNumber, c.NotBefore, c.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour),
+		time.Now().Add(time.Hour)
+	by := a.key
+	if parent == nil {
+		parent, by = c, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, by)
+	if err == nil {
+		c, err = x509.ParseCertificate(der)
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return c, key
+}
+
+// TLS is a configuration with a certificate of a name.
+func (a *Authority) TLS(name string) *tls.Config {
+	a.t.Helper()
+	c, key := a.make(&x509.Certificate{Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0,
+		1)}}, a.cert)
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: a.pool, ClientCAs: a.pool,
+		ClientAuth:   tls.RequireAndVerifyClientCert,
+		Certificates: []tls.Certificate{{Certificate: [][]byte{c.Raw}, PrivateKey: key}}}
+}
+
+func (a *Authority) Identity(name string) certs.Identity {
+	a.t.Helper()
+	who, err := certs.FromTLS(a.TLS(name))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return who
+}
+
+// SlowLink carries so many bytes a second each way, and cuts all connections whenever another so many bytes have
+// passed.
+type SlowLink struct {
+	To    string
+	Rate  float64
+	Every int64
+	Sum   atomic.Int64
+	Cuts  atomic.Int64
+	mu    sync.Mutex
+	open  map[net.Conn]bool
+}
+
+func (s *SlowLink) Start(t testing.TB) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	s.open = map[net.Conn]bool{}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			d, err := net.Dial("tcp", s.To)
+			if err != nil {
+				c.Close()
+				continue
+			}
+			s.mu.Lock()
+			s.open[c], s.open[d] = true, true
+			s.mu.Unlock()
+			go s.carry(c, d)
+			go s.carry(d, c)
+		}
+	}()
+	return l.Addr().String()
+}
+
+func (s *SlowLink) carry(to, from net.Conn) {
+	defer to.Close()
+	defer from.Close()
+	for began, sent := time.Now(), 0; ; {
+		n, err := io.CopyN(to, from, 16<<10)
+		sent += int(n)
+		time.Sleep(time.Until(began.Add(time.Duration(float64(sent) / s.Rate * float64(time.Second)))))
+		if before := s.Sum.Add(n) - n; before/s.Every != (before+n)/s.Every {
+			s.Cuts.Add(1)
+			s.mu.Lock()
+			for c := range s.open {
+				c.Close()
+			}
+			clear(s.open)
+			s.mu.Unlock()
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// StartNATS starts a NATS server that knows nothing of promptfed.
+func StartNATS(t testing.TB, port int) *server.Server {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(20 * time.Second) {
+		t.Fatal("no server")
+	}
+	return s
+}
+
+// Operator is who runs the NATS server: it hears all and may send anything anywhere. It sends every order again, to the
+// same client and to the next one, or to the next slot of a worker, a while later and in between forged ones; and so
+// every other message of clients and workers.
+type Operator struct {
+	Nc    *nats.Conn
+	Run   string
+	Total int
+
+	Mu   sync.Mutex
+	Sent int
+	Old  map[string][]*nats.Msg
+}
+
+func (p *Operator) Hear(m *nats.Msg) {
+	if m.Header.Get("Operator") != "" {
+		return
+	}
+	words := strings.Split(m.Subject, ".")
+	verb, who := words[len(words)-1], words[len(words)-2]
+	client := int(who[0] - '0')
+	next := fmt.Sprintf("%s%d.%s", strings.TrimSuffix(m.Subject, who+"."+verb), (client+1)%p.Total, verb)
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
+	list := append([]*nats.Msg{{Subject: next, Data: m.Data}, {Subject: m.Subject, Data: m.Data}}, p.Old[m.Subject]...)
+	if verb == "order" {
+		if forged, err := EndOrder(p.Run, client, p.Total); err == nil {
+			list = append(list, &nats.Msg{Subject: m.Subject, Data: forged})
+		}
+		list = append(list, &nats.Msg{Subject: m.Subject, Data: bytes.Replace(m.Data, []byte(`"round":0`),
+			[]byte(`"round":1`), 1)})
+	}
+	for _, x := range list {
+		p.Nc.PublishMsg(&nats.Msg{Subject: x.Subject, Data: x.Data, Header: nats.Header{"Operator": {"1"}}})
+		p.Sent++
+	}
+	p.Old[m.Subject] = append(p.Old[m.Subject], m)
+	if n := len(p.Old[m.Subject]); n > 5 {
+		p.Old[m.Subject] = p.Old[m.Subject][n-5:]
+	}
+}

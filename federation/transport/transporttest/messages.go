@@ -1,0 +1,90 @@
+package transporttest
+
+import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/binary"
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/subjects"
+)
+
+// Key signs the messages of tests.
+var Key = certs.Signer{Key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))}
+
+// Verifier knows what Key signed.
+var Verifier = certs.Verifier{Key: Key.Key.Public()}
+
+// Proof is that of Key.
+func Proof(t testing.TB) certs.Proof {
+	t.Helper()
+	der, err := x509.MarshalPKIXPublicKey(Key.Key.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certs.Proof{Key: der}
+}
+
+// Pack is a message that Key signed.
+func Pack(t testing.TB, what string, header any, body []byte) []byte {
+	t.Helper()
+	b, err := protocol.Pack(Key, what, header, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Read reads a message of Key.
+func Read(what string, b []byte, header any) ([]byte, error) {
+	return protocol.Unpack(Verifier, what, b, header)
+}
+
+// Signed is a message of any bytes as one would send it who has the key: without that fuzzing would not get past the
+// signature.
+func Signed(what string, b []byte) []byte {
+	if f, err := protocol.Split(what, b); err == nil {
+		if out, err := protocol.Pack(Key, what, json.RawMessage(f.Header), f.Body); err == nil {
+			return out
+		}
+	}
+	return b
+}
+
+// Forge is a message of any header and body, signed by Key.
+func Forge(t testing.TB, what string, header, body []byte) []byte {
+	t.Helper()
+	if len(header) > protocol.HeaderLimit(what) {
+		t.Skip()
+	}
+	s, err := Key.Sign(protocol.SigningDigest(what, header))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := binary.LittleEndian.AppendUint32([]byte{'P', 'F', 'L', protocol.Version}, uint32(len(header)))
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(s)))
+	return slices.Concat(b, header, s, body)
+}
+
+// Text is a header as it is sent.
+func Text(t testing.TB, header any) []byte {
+	t.Helper()
+	b, err := json.Marshal(header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// EndOrder is an order that says that the run is over, signed by Key.
+func EndOrder(run string, client, of int) ([]byte, error) {
+	o := protocol.Order{Run: run, Try: subjects.NewID(), Seq: 1 << 62, Kind: protocol.EndKind, Client: client,
+		Total: of}
+	o.SetBody(nil)
+	o.ID = o.Identity()
+	return protocol.Pack(Key, protocol.OrderMessage, o, nil)
+}

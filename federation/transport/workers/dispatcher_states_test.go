@@ -1,0 +1,111 @@
+package workers_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/natsserver"
+	"promptfed/federation/transport/subjects"
+	"promptfed/federation/transport/transporttest"
+	"promptfed/federation/transport/workers"
+	"promptfed/runtime/tensor"
+)
+
+// States of 20 MB of eight clients go to one worker and back over TLS, over a link that is cut again and again. What a
+// client remembers is read when a slot can do its job and not before, so that there is one at a time here; and no file
+// is left of it.
+func TestDispatcherLargeStates(t *testing.T) {
+	const size, clients = 20e6, 6
+	ca, log := transporttest.NewAuthority(t), &transporttest.Logs{}
+	ctx, cancel := context.WithCancel(transporttest.Within(t, 2*time.Minute))
+	defer cancel()
+	emb, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Workers: true, Run: "toy", Limit: 1 << 20,
+		TLS: ca.TLS("server"), Log: log.Logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer emb.Close()
+	e := transporttest.Method("promptfl", nil, nil).Experiment(t)
+	dir := t.TempDir()
+	d, err := workers.Open(ctx, emb.Conn(), workers.Settings{Queue: "toy", Dir: dir,
+		Config: []byte("x"), Compatibility: footing(e), Identity: ca.Identity("server"), Log: log.Logger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := &transporttest.SlowLink{To: strings.TrimPrefix(strings.TrimPrefix(emb.URL(), "nats://"), "tls://"),
+		Rate:  100e6,
+		Every: 70e6}
+	address := link.Start(t)
+	w := workers.Worker{Queue: "toy", Worker: subjects.NewID(), Program: "1", Identity: ca.Identity("worker"),
+		Log: log.Logger()}
+	nc, err := exchange.Dial(ctx, "tls://"+address, "worker", log.Logger(),
+		append(workers.ConnOptions("toy", w.Worker), nats.Secure(ca.TLS("worker")))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	inv, err := w.Ask(ctx, nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- w.Run(ctx, nc, inv, workers.Info{Host: "h", Jobs: 1, Compatibility: footing(e)},
+			func(_ context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
+				*message.ClientState, error) {
+				s.Own["ctx"].Data[1]++
+				return message.Reply{Client: client, Upload: method.Upload{Client: client, N: 1, Shared: o.Shared}}, &s,
+					nil
+			})
+	}()
+	var read, most atomic.Int64
+	var all sync.WaitGroup
+	for k := range clients {
+		all.Go(func() {
+			o := message.Instruction{Kind: message.Train, Total: clients, Clients: []int{k},
+				Shared: tensor.Map{"ctx": tensor.New(16, 512)}}
+			_, next, err := d.Execute(ctx, &spec.Client{ID: k}, o, func() (message.ClientState, error) {
+				if n := read.Add(1); n > most.Load() {
+					most.Store(n)
+				}
+				own := tensor.New(size / 4)
+				own.Data[0], own.Data[1] = float32(k), float32(10*k)
+				return message.ClientState{Own: tensor.Map{"ctx": own}}, nil
+			})
+			read.Add(-1)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if own := next.Own["ctx"].Data; len(own) != size/4 || own[0] != float32(k) || own[1] != float32(10*k+1) {
+				t.Errorf("client %d got back %v", k, own[:2])
+			}
+		})
+	}
+	all.Wait()
+	if most.Load() > 2 { // one that is on its way, and one whose result has come
+		t.Errorf("%d states were read for one slot", most.Load())
+	}
+	if n := d.Totals(); n.Jobs != clients || n.Failed > 0 || link.Cuts.Load() < 3 {
+		t.Errorf("%+v, %d cuts", n, link.Cuts.Load())
+	}
+	d.Close()
+	if err := <-ended; !errors.Is(err, workers.ErrOver) {
+		t.Errorf("the worker says %v", err)
+	}
+	if list, err := os.ReadDir(dir); err != nil || len(list) > 0 {
+		t.Errorf("left behind: %v, %v", list, err)
+	}
+}

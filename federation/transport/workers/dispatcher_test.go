@@ -1,0 +1,263 @@
+package workers_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/transport/subjects"
+	"promptfed/federation/transport/transporttest"
+	"promptfed/federation/transport/workers"
+)
+
+// However many workers there are, the run folder holds the bytes of a run in one process; so it does where tensors go
+// in pieces, and with statistics and an evaluation set.
+func TestDispatcherGivesTheSame(t *testing.T) {
+	for _, s := range []transporttest.Stack{
+		transporttest.Method("promptfl", nil, map[string]any{"tokens": 2}),
+		transporttest.FedPHA,
+		transporttest.Method("promptfl", []string{"scaffold", "ggtpc"}, nil),
+	} {
+		want, records := transporttest.OneProcess(t, transporttest.Examined(s.Experiment(t)))
+		for _, c := range []struct{ workers, jobs, limit int }{{1, 1, 0}, {3, 2, 0}, {2, 1, 100}} {
+			t.Run(fmt.Sprintf("%s-%d-workers-limit-%d", s.Method, c.workers, c.limit), func(t *testing.T) {
+				f := newFarm(t, transporttest.Examined(s.Experiment(t)))
+				f.set.Limit = c.limit
+				ctx, cancel := context.WithCancel(transporttest.Within(t, time.Minute))
+				defer cancel()
+				for k := range c.workers {
+					f.start(ctx, k, c.jobs)
+				}
+				prompts, notes, totals, err := f.run(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if prompts != want || notes != records {
+					t.Errorf("another result than in one process\n%s\n%s", notes, records)
+				}
+				if totals.Jobs == 0 || totals.Failed > 0 || totals.Late > 0 || int64(totals.Jobs) != f.jobs.Load() {
+					t.Errorf("%+v, %d turns done", totals, f.jobs.Load())
+				}
+			})
+		}
+	}
+}
+
+// A worker that vanishes in the middle of turns, without a word, is missed: its turns come again on another one, which
+// came late.
+func TestDispatcherLosesWorkers(t *testing.T) {
+	want, records := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
+	f := newFarm(t, transporttest.FedPHA.Experiment(t))
+	ctx, cancel := context.WithCancel(transporttest.Within(t, 2*time.Minute))
+	defer cancel()
+	inside, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	f.around = func(worker int, do workers.Executor) workers.Executor {
+		return func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
+			*message.ClientState,
+			error) {
+			if worker == 0 && o.Round == 1 {
+				f.jobs.Add(1)
+				once.Do(func() { close(inside) })
+				<-release
+			}
+			return do(ctx, client, o, s)
+		}
+	}
+	first := f.start(ctx, 0, 2)
+	go func() {
+		<-inside
+		first.Close() // as kill -9 does: nothing is said any more
+		close(release)
+		f.start(ctx, 1, 2)
+	}()
+	prompts, notes, totals, err := f.run(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if prompts != want || notes != records {
+		t.Error("another result than in one process")
+	}
+	if totals.Workers != 2 || int64(totals.Jobs) >= f.jobs.Load() {
+		t.Errorf("%+v, %d turns done", totals, f.jobs.Load())
+	}
+}
+
+// A result that comes twice counts once.
+func TestDispatcherDuplicates(t *testing.T) {
+	want, records := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
+	f := newFarm(t, transporttest.FedPHA.Experiment(t))
+	ctx, cancel := context.WithCancel(transporttest.Within(t, time.Minute))
+	defer cancel()
+	var copies atomic.Int64
+	sub, err := f.nats.Conn().Subscribe("pf.toy.work.from.*.*.reply", func(m *nats.Msg) {
+		if m.Header.Get("copied") == "" {
+			copies.Add(1)
+			f.nats.Conn().PublishMsg(&nats.Msg{Subject: m.Subject, Data: m.Data, Header: nats.Header{"copied": {"1"}}})
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Unsubscribe()
+	f.start(ctx, 0, 2)
+	prompts, notes, totals, err := f.run(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if prompts != want || notes != records {
+		t.Error("another result than in one process")
+	}
+	if totals.Late == 0 || int64(totals.Jobs) != f.jobs.Load() || totals.Jobs > int(copies.Load()) {
+		t.Errorf("%+v, %d copies", totals, copies.Load())
+	}
+}
+
+// A run that was stopped goes on with other workers; a worker that is still there takes the next run of the queue for
+// another.
+func TestDispatcherResumes(t *testing.T) {
+	want, records := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
+	f := newFarm(t, transporttest.FedPHA.Experiment(t))
+	ctx, cancel := context.WithCancel(transporttest.Within(t, time.Minute))
+	defer cancel()
+	id := subjects.NewID()
+	nc, err := f.dial(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	ended := make(chan error, 1)
+	go func() { ended <- f.work(ctx, nc, id, 0, 2) }()
+	stopped, stop := context.WithCancel(ctx)
+	_, _, _, err = f.run(stopped, func(s *engine.Settings) {
+		s.OnRound = func(record.Record) { stop() }
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	f.start(ctx, 1, 1)
+	prompts, notes, _, err := f.run(ctx, func(s *engine.Settings) { s.Resume = true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if prompts != want || notes != records {
+		t.Error("another result than in one process")
+	}
+	c, err := workers.Open(ctx, f.nats.Conn(), f.set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := <-ended; !errors.Is(err, workers.ErrOver) {
+		t.Errorf("the first run's worker: %v", err)
+	}
+}
+
+// What a worker must have in common with the run is asked before it gets a turn; a second run cannot have the queue.
+func TestDispatcherRefuses(t *testing.T) {
+	f := newFarm(t, transporttest.FedPHA.Experiment(t))
+	ctx := transporttest.Within(t, time.Minute)
+	c, err := workers.Open(ctx, f.nats.Conn(), f.set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	id := subjects.NewID()
+	nc, err := f.dial(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	for say, change := range map[string]func(*workers.Info){
+		"data: the run has": func(c *workers.Info) {
+			c.Compatibility.Digests = map[string]string{"data": "xyz"}
+		},
+		"seed: the server has":     func(c *workers.Info) { c.Compatibility.RunSpec.Seed++ },
+		"fingerprint: the run has": func(c *workers.Info) { c.Compatibility.Fingerprint = "0" },
+		"0 jobs at a time":         func(c *workers.Info) { c.Jobs = 0 },
+	} {
+		if err := f.work(ctx, nc, id, 0, 1, change); err == nil || !strings.Contains(err.Error(), say) {
+			t.Errorf("%q: %v", say, err)
+		}
+		if !strings.Contains(f.log.String(), say) {
+			t.Errorf("the run does not log %q", say)
+		}
+	}
+	as := f.as(id)
+	as.Program = "2"
+	if _, err := as.Ask(ctx, nc); err == nil ||
+		!strings.Contains(err.Error(), "program: the run has version 1") {
+		t.Errorf("%v", err)
+	}
+	if _, err := workers.Open(ctx, f.nats.Conn(), f.set); err == nil || !strings.Contains(err.Error(),
+		"another run has the queue") {
+		t.Errorf("%v", err)
+	}
+	c.Close()
+	as.Idle = 50 * time.Millisecond
+	if _, err := as.Ask(ctx, nc); !errors.Is(err, workers.ErrIdle) {
+		t.Errorf("%v", err)
+	}
+	if n := c.Totals(); n.Workers != 0 || f.jobs.Load() != 0 {
+		t.Errorf("%+v", n)
+	}
+}
+
+// A turn that fails on one worker is given again; one that fails every time ends the run with the reason.
+func TestDispatcherFailures(t *testing.T) {
+	want, _ := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
+	f := newFarm(t, transporttest.FedPHA.Experiment(t))
+	ctx, cancel := context.WithCancel(transporttest.Within(t, time.Minute))
+	defer cancel()
+	var left atomic.Int64
+	left.Store(2)
+	f.around = func(_ int, do workers.Executor) workers.Executor {
+		return func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
+			*message.ClientState,
+			error) {
+			if client == 2 && left.Add(-1) >= 0 {
+				return message.Reply{}, nil, errors.New("no memory")
+			}
+			return do(ctx, client, o, s)
+		}
+	}
+	f.start(ctx, 0, 1)
+	prompts, _, totals, err := f.run(ctx)
+	if err != nil || prompts != want || totals.Failed != 2 {
+		t.Errorf("%v, %+v", err, totals)
+	}
+	left.Store(1 << 30)
+	f.start(ctx, 1, 1)
+	_, _, _, err = f.run(ctx, func(s *engine.Settings) { s.Dir = t.TempDir() })
+	if err == nil || !strings.Contains(err.Error(), "worker host1: no memory (tried 3 times)") {
+		t.Errorf("%v", err)
+	}
+}
+
+// What clients measure of the terms of their losses comes from workers as from one process.
+func TestDispatcherGivesTerms(t *testing.T) {
+	s := transporttest.Method("fedpha", []string{"scaffold"}, transporttest.FedPHA.Options)
+	r, err := engine.Run(context.Background(), s.Experiment(t), engine.Settings{Terms: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := transporttest.Timeless(t, r.Records)
+	f := newFarm(t, s.Experiment(t))
+	f.each.Terms = true
+	ctx, cancel := context.WithCancel(transporttest.Within(t, time.Minute))
+	defer cancel()
+	f.start(ctx, 0, 2)
+	if _, got, _, err := f.run(ctx, func(set *engine.Settings) { set.Terms = true }); err != nil || got != want {
+		t.Errorf("on a worker, %v\n%s\n%s", err, got, want)
+	}
+}

@@ -1,0 +1,240 @@
+package workers
+
+import (
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/subjects"
+)
+
+// slot is one of the jobs that a worker does at a time, as the dispatcher sees it.
+type slot struct {
+	exchange.Session
+	of        *Dispatcher
+	member    exchange.Peer
+	worker    string
+	queue     chan *nats.Msg // messages that nobody looked at yet
+	gone      chan struct{}  // closed when the worker left or is missed
+	working   bool           // it joined, and takes jobs
+	publicKey []byte         // the public key that it joined with
+}
+
+// newSlot makes a slot that has not joined.
+func (d *Dispatcher) newSlot(at subjects.Address, worker string, n int) *slot {
+	s := &slot{of: d, worker: worker, queue: make(chan *nats.Msg, exchange.MaxQueued), gone: make(chan struct{})}
+	s.Session = d.NewSession(at, &s.member, n, certs.WorkerUser, s, d.Log.With("worker", worker[:8], "slot", n))
+	return s
+}
+
+// listen looks at messages, one after the other.
+func (s *slot) listen() {
+	for {
+		select {
+		case m := <-s.queue:
+			s.Handle(m)
+		case <-s.gone:
+			return
+		}
+	}
+}
+
+// Hello tells a worker about the run.
+func (s *slot) Hello(_ *exchange.Session, q protocol.HelloRequest) protocol.HelloReply {
+	if mine := (spec.Compatibility{Program: s.of.set.Compatibility.Program}); q.Program != mine.Program {
+		reason := protocol.Printable(mine.Mismatch(spec.Compatibility{Program: q.Program}).Error())
+		s.Log.Warn("a worker is refused", "reason", reason)
+		return protocol.HelloReply{Refused: reason}
+	}
+	return protocol.HelloReply{Config: s.of.set.Config}
+}
+
+// Join lets a worker take part, or says why not.
+func (s *slot) Join(d *exchange.Session, m *nats.Msg) {
+	var w Info
+	key, err := s.ReadJoin(m.Data, &w, s.publicKey)
+	if err == nil {
+		err = s.admit(w)
+	}
+	v := protocol.JoinReply{Nonce: w.Nonce}
+	if err != nil {
+		v.Reason = protocol.Printable(err.Error())
+		s.of.Counters.RefusedJoins.Add(1)
+		if s.Number == 0 { // the others have the same to say
+			s.Log.Warn("a worker is refused", "host", protocol.Printable(w.Host), "reason", v.Reason)
+		}
+		s.RespondSigned(m, s.Inbox, protocol.JoinReplyMessage, v)
+		return
+	}
+	s.Mu.Lock()
+	s.SetJoined(w.Instance, key)
+	s.publicKey = w.Proof.Key
+	v.OK, v.Seq = true, s.Host.Seq
+	s.of.workers[w.Instance] = true
+	works, x := s.working, s.Pending
+	s.working = true
+	s.Mu.Unlock()
+	s.RespondSigned(m, s.Inbox, protocol.JoinReplyMessage, v)
+	if x != nil { // what it was at is lost
+		if err := s.Deliver(x); err != nil {
+			s.Log.Debug("an order could not be sent again", "error", err)
+		}
+	}
+	if works {
+		return
+	}
+	go s.work()
+	if s.Number > 0 {
+		return
+	}
+	if here, there := s.of.set.Compatibility.Platform, w.Compatibility.Platform; here != there {
+		s.Log.Warn("the worker's machine is of another kind; its results may differ in their last digits", "host",
+			w.Host, "platform", protocol.Printable(there), "here", here)
+	}
+	s.Log.Info("a worker takes part", "host", w.Host, "jobs", w.Jobs)
+}
+
+// admit checks what a worker says of itself.
+func (s *slot) admit(w Info) error {
+	if !subjects.ID.MatchString(w.Instance) || w.Worker != s.worker || !protocol.Label.MatchString(w.Host) ||
+		w.Jobs < 1 ||
+		w.Jobs > subjects.MaxJobs {
+		return fmt.Errorf("%d jobs at a time, host %.100q, worker %.40q or instance %.40q are none", w.Jobs, w.Host,
+			w.Worker, w.Instance)
+	}
+	return s.of.set.Compatibility.Mismatch(w.Compatibility)
+}
+
+// PresenceChanged hears that the worker leaves.
+func (s *slot) PresenceChanged(_ *exchange.Session, back bool) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if !back {
+		s.release("a worker leaves")
+	}
+}
+
+// release gives up the slot, once. Host.Mu must be held.
+func (s *slot) release(why string) {
+	if s.of.slots[s.From] != s {
+		return
+	}
+	if s.working && s.Number == 0 {
+		s.Log.Warn(why)
+	}
+	delete(s.of.slots, s.From)
+	close(s.gone)
+}
+
+// sendEnd tells the worker that the run is over. Host.Mu must be held.
+func (s *slot) sendEnd() {
+	o := protocol.Order{Run: s.RunID, Kind: protocol.EndKind, Total: 1, To: s.To, Try: subjects.NewID(),
+		Seq: s.NextSeq()}
+	o.SetBody(nil)
+	o.ID = o.Identity()
+	message, err := s.Sign(protocol.OrderMessage, o, nil)
+	if err == nil {
+		err = s.Conn.Publish(s.Orders(), message)
+	}
+	if err != nil {
+		s.Log.Debug("a worker could not be told that the run is over", "error", err)
+	}
+}
+
+// work does one job after the other.
+func (s *slot) work() {
+	for {
+		select {
+		case a := <-s.of.jobs:
+			a.done <- s.run(a)
+		case <-s.gone:
+			return
+		}
+	}
+}
+
+// run has the worker do a job.
+func (s *slot) run(a *job) outcome {
+	what, err := s.encode(a)
+	if err != nil {
+		return outcome{err: err, fatal: true}
+	}
+	defer s.Outbox.Release(what.Sum)
+	ended := make(chan outcome, 2)
+	x := &exchange.Pending{Order: protocol.OrderFor(s.RunID, a.order, a.client)}
+	x.Content, x.To = what, s.To
+	x.ID = x.Identity()
+	x.Read = func(r protocol.Reply, body []byte, size int) (func(), error) {
+		reply, next, err := decodeResult(r, a.order, body)
+		return func() { s.complete(x, ended, outcome{reply: reply, next: next}, size) }, err
+	}
+	x.Fail = func(why string, _ error) {
+		s.complete(x, ended, outcome{err: fmt.Errorf("round %d, client %d: %s", a.order.Round, a.client, why)}, 0)
+	}
+	if err := s.Deliver(x); err != nil && !exchange.IsUnavailable(err) {
+		return outcome{err: err, fatal: true}
+	}
+	var out outcome
+	select {
+	case out = <-ended:
+	case <-s.gone:
+		out.lost = true
+	case <-a.ctx.Done():
+		out.err, out.fatal = a.ctx.Err(), true
+	}
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	select {
+	case out = <-ended: // it came at the last moment
+	default:
+	}
+	s.End(x)
+	if out.lost {
+		s.of.totals.Lost++
+	}
+	return out
+}
+
+// encode puts the tensors of a job into the outbox. What the client remembers is in memory no longer than that.
+func (s *slot) encode(a *job) (out protocol.Content, err error) {
+	s.Decoding <- struct{}{}
+	defer func() { <-s.Decoding }()
+	state, err := a.state()
+	if err != nil {
+		return out, err
+	}
+	body, err := encodeJob(a.order, state)
+	if err != nil {
+		return out, err
+	}
+	if out.SetBody(body); len(body) > s.InlineLimit {
+		out.Detach()
+	}
+	if len(body) > s.Largest {
+		return out, fmt.Errorf("round %d, client %d: the job has %d bytes; at most %d are possible", a.order.Round,
+			a.client, len(body), s.Largest)
+	}
+	return out, s.Outbox.Put(out.Sum, body)
+}
+
+// complete ends a job, unless it has ended.
+func (s *slot) complete(x *exchange.Pending, ended chan<- outcome, out outcome, size int) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	if s.Pending != x {
+		return
+	}
+	s.End(x)
+	t := &s.of.totals
+	if out.err != nil {
+		t.Failed++
+	} else {
+		t.Jobs++
+		s.Counters.Up.Add(int64(size))
+	}
+	ended <- out
+}

@@ -1,0 +1,180 @@
+// Package converted is the bundle that promptfed makes of a checkpoint: a folder that any program with ONNX Runtime can
+// use.
+//
+//	bundle.json     what is in the folder (Manifest)
+//	image.onnx      pixels [B,3,S,S] -> image [B,D], patches [B,M,D]
+//	text.onnx       embeddings [C,L,w], eot [C] (int64) -> text [C,D]
+//	tokenizer.json  the vocabulary, in Hugging Face's form
+//	weights         one or more .safetensors files that the two graphs and bundle.json point into
+//
+// Features are not normalised: divide by the Euclidean norm before comparing. Pixels are normalised as bundle.json
+// says. embeddings are rows of the token embedding, without positions, of whole sequences [SOS ... EOT] filled up to
+// the context length L with anything; eot is the index that the features are read at.
+//
+// Weights stay where they are when they can: float32 .safetensors files are hard links to the checkpoint's own (copies
+// across file systems), so they must not be changed in place afterwards; sizes are checked when a bundle is opened,
+// contents by Verify. Everything else is converted once to float32, since ONNX Runtime would otherwise hold such a copy
+// in every session.
+package converted
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+
+	"promptfed/models/bundle"
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+)
+
+// Names of the files that every bundle has.
+const (
+	ImageFile     = "image.onnx"
+	TextFile      = "text.onnx"
+	tokenizerFile = "tokenizer.json"
+	weightsFile   = "weights.safetensors"
+)
+
+// Form is what registers the package (bundle.Use). A bundle.json that lists weights, or is no JSON, is of this form.
+var Form = bundle.Form{NameOf: nameOf, Open: open, Inspect: inspect}
+
+func nameOf(dir string) (string, bool) {
+	data, err := bundle.ReadManifest(dir)
+	if err != nil {
+		return "", false
+	}
+	var keys map[string]json.RawMessage
+	if json.Unmarshal(data, &keys) == nil && keys["weights"] == nil && keys["vision"] == nil {
+		return "", false
+	}
+	m, err := parseManifest(data)
+	if err != nil {
+		return "", true
+	}
+	return m.Name, true
+}
+
+func open(dir string) (*bundle.Bundle, error) {
+	m, err := readManifest(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.checkFiles(dir); err != nil {
+		return nil, err
+	}
+	return newBundle(dir, m), nil
+}
+
+func newBundle(dir string, m Manifest) *bundle.Bundle {
+	return &bundle.Bundle{Name: m.Name, Architecture: m.Architecture, Source: m.Source, Text: m.Text, Vision: m.Vision,
+		LogitScale: m.LogitScale, Preprocess: m.Preprocess, Notes: m.Notes, Dir: dir, Vocabulary: m.TokenizerFile,
+		TokenRows: m.Tokens.Shape[0], Towers: towers{dir, m}}
+}
+
+// towers are bundle.Towers.
+type towers struct {
+	dir string
+	m   Manifest
+}
+
+// Weights serves the tensors of both towers, where b is a converted bundle, as constants that stay in their files,
+// named relative to its folder.
+func Weights(b *bundle.Bundle) (clip.Weights, bool) {
+	t, ok := b.Towers.(towers)
+	return table(t.m.Weights), ok
+}
+
+func (t towers) Image(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node, err error) {
+	image, patches = clip.Vision{VisionArch: t.m.Vision}.Prompted(g, table(t.m.Weights), pixels, p)
+	return image, patches, nil
+}
+
+func (t towers) ImageModel() (*onnx.ModelProto, error) {
+	return onnx.ReadFile(filepath.Join(t.dir, ImageFile))
+}
+
+func (towers) Batch() int { return 0 }
+
+func (t towers) Patches() int { return t.m.Vision.Patches() }
+
+func (towers) TakesPromptTokens() bool { return true }
+
+// ClassFeatures takes the exact cheap form where the class name stands at the end of a prompt, all prompts in one pass;
+// the plain form elsewhere.
+func (t towers) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.Prompt) ([]graph.Node, error) {
+	return clip.Text{TextArch: t.m.Text}.Prompts(g, table(t.m.Weights), s, prompts), nil
+}
+
+func (t towers) TextFeatures(g *graph.Graph, ids [][]int) (graph.Node, error) {
+	return clip.Text{TextArch: t.m.Text}.Sequences(g, table(t.m.Weights), ids, t.Embed), nil
+}
+
+func (t towers) Embed(ids []int) ([]float32, error) {
+	p := t.m.Tokens
+	f, err := os.Open(filepath.Join(t.dir, p.File))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	width := p.Shape[1]
+	out := make([]float32, 0, len(ids)*width)
+	row := make([]byte, 4*width)
+	for _, id := range ids {
+		if id < 0 || id >= p.Shape[0] {
+			return nil, fmt.Errorf("no token %d: the vocabulary has %d", id, p.Shape[0])
+		}
+		if _, err := f.ReadAt(row, p.Offset+int64(id)*int64(len(row))); err != nil {
+			return nil, fmt.Errorf("token %d: %w", id, err)
+		}
+		for i := range width {
+			out = append(out, math.Float32frombits(binary.LittleEndian.Uint32(row[4*i:])))
+		}
+	}
+	return out, nil
+}
+
+// Verify compares the SHA-256 of every file with bundle.json.
+func (t towers) Verify() error {
+	for _, name := range t.m.fileNames() {
+		f, err := bundle.HashFile(context.Background(), filepath.Join(t.dir, name))
+		if err != nil {
+			return err
+		}
+		if want := t.m.Files[name]; f != want {
+			return fmt.Errorf("%s: SHA-256 %.12s of %d bytes, %s says %.12s of %d: the file was changed or damaged; "+
+				"convert the checkpoint again", filepath.Join(t.dir, name), f.SHA256, f.Size, bundle.ManifestFile,
+				want.SHA256, want.Size)
+		}
+	}
+	return nil
+}
+
+// Digest is over the contents of all files as bundle.json states them, where the tensors lie in them, architecture and
+// preprocessing.
+func (t towers) Digest() string {
+	m := t.m
+	m.Name, m.Architecture, m.LogitScale, m.LogScale, m.Notes, m.Source = "", "", 0, 0, nil, ""
+	text, err := json.Marshal(m)
+	if err != nil { // a manifest was read from JSON or written as such
+		panic(err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+func (t towers) Report(r *bundle.Report) {
+	for _, name := range t.m.fileNames() {
+		r.Files = append(r.Files, bundle.FileReport{Name: name, Size: t.m.Files[name].Size})
+	}
+	r.Add(tokensName, t.m.Tokens.DType, t.m.Tokens.Shape, "")
+	for name, p := range t.m.Weights {
+		r.Add(name, p.DType, p.Shape, "")
+	}
+}

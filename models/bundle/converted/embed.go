@@ -1,0 +1,94 @@
+package converted
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"promptfed/models/bundle"
+	"promptfed/runtime/atomicfile"
+)
+
+// Embed registers a checkpoint, at the top of files, that is compiled into the program (bundle.Register). The first
+// bundle.Find converts it into the user's cache.
+func Embed(name string, files fs.FS) {
+	bundle.Register(name, func() (*bundle.Bundle, error) { return materialise(name, files) })
+}
+
+// materialise gives the bundle of an embedded checkpoint in the user's cache, at a path that holds the hash of their
+// contents and the form of bundles. It is written beside its place and renamed, so of several processes doing this at
+// once the first one wins and none sees half a bundle. What the cache holds is only used when its contents are right.
+func materialise(name string, files fs.FS) (*bundle.Bundle, error) {
+	cache, err := bundle.CacheDir()
+	if err != nil {
+		return nil, err
+	}
+	key, err := contentKey(files)
+	if err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", name, err)
+	}
+	dir := filepath.Join(cache, "embedded", key, name)
+	if b, err := open(dir); err == nil && b.Verify() == nil {
+		return b, nil
+	}
+	parent := filepath.Dir(dir)
+	if err := os.MkdirAll(parent, 0o777); err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", name, err)
+	}
+	src, err := os.MkdirTemp(parent, atomicfile.Partial+"source-")
+	if err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", name, err)
+	}
+	defer os.RemoveAll(src)
+	if err := os.CopyFS(src, files); err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", name, explain(err))
+	}
+	fresh := filepath.Join(src, "bundle")
+	if _, err := Convert(src, fresh, Options{Name: name}); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(fresh, dir); err != nil {
+		if b, err := open(dir); err == nil && b.Verify() == nil {
+			return b, nil // another process was faster
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return nil, fmt.Errorf("bundle %s: %w", name, err)
+		}
+		if err := os.Rename(fresh, dir); err != nil {
+			return nil, fmt.Errorf("bundle %s: %w", name, err)
+		}
+	}
+	atomicfile.SyncFolder(parent)
+	return open(dir)
+}
+
+// contentKey hashes names and contents of the files at the top of files.
+func contentKey(files fs.FS) (string, error) {
+	list, err := fs.ReadDir(files, ".")
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "form %d\n", bundle.Version)
+	for _, e := range list {
+		if e.IsDir() {
+			continue
+		}
+		f, err := files.Open(e.Name())
+		if err != nil {
+			return "", err
+		}
+		one := sha256.New()
+		_, err = io.Copy(one, f)
+		f.Close()
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%q %x\n", e.Name(), one.Sum(nil))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12]), nil
+}

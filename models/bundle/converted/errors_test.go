@@ -1,0 +1,252 @@
+package converted_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/models/bundle"
+	"promptfed/models/bundle/converted"
+	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// untouched checks that a failed conversion left nothing in the folder it was to write in.
+func untouched(t *testing.T, what, dir string) {
+	t.Helper()
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) > 0 {
+		t.Errorf("%s: left %v behind", what, list)
+	}
+}
+
+func copyDir(t *testing.T, from string) string {
+	t.Helper()
+	to := t.TempDir()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+func TestConvertRefuses(t *testing.T) {
+	whole, err := os.ReadFile("testdata/openai.pt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := filepath.Join(t.TempDir(), "cut.pt")
+	if err := os.WriteFile(cut, whole[:len(whole)/2], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cutSafe := copyDir(t, "testdata/huggingface")
+	if err := os.Truncate(filepath.Join(cutSafe, "model.safetensors"), 50_000); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "other.safetensors")
+	if err := safetensors.WriteFile(other, tensor.Map{"fc.weight": tensor.New(3, 4)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	short := filepath.Join(t.TempDir(), "short.txt")
+	if err := os.WriteFile(short, []byte("#version\ni n\nt h\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	lines, err := os.ReadFile("testdata/merges.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	larger := filepath.Join(t.TempDir(), "larger.txt")
+	if err := os.WriteFile(larger, append(lines, "q q\n"...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what, src string
+		o         converted.Options
+		parts     []string
+	}{
+		{"no vocabulary", "testdata/openai.pt", converted.Options{}, []string{"openai.pt",
+			"--vocab bpe_simple_vocab_16e6.txt.gz"}},
+		{"missing", "testdata/nothing.pt", converted.Options{}, []string{"testdata/nothing.pt"}},
+		{"truncated archive", cut, converted.Options{}, []string{cut, "truncated"}},
+		{"truncated safetensors", cutSafe, converted.Options{}, []string{cutSafe, "truncated"}},
+		{"not a CLIP", other, converted.Options{}, []string{other, "not a CLIP", "fc.weight"}},
+		{"short vocabulary", "testdata/openai.pt", converted.Options{Vocab: short}, []string{short, "516", "530"}},
+		{"larger vocabulary", "testdata/huggingface", converted.Options{Vocab: larger}, []string{larger, "531", "530",
+			"--vocab"}},
+		{"missing vocabulary", "testdata/openai.pt", converted.Options{Vocab: "testdata/nothing"},
+			[]string{"testdata/nothing"}},
+		{"bad name", "testdata/huggingface", converted.Options{Name: "a/b"}, []string{"a/b"}},
+	} {
+		dir := t.TempDir()
+		_, err := converted.Convert(c.src, filepath.Join(dir, "out"), c.o)
+		orttest.OneLine(t, c.what, err, c.parts...)
+		untouched(t, c.what, dir)
+	}
+}
+
+func TestConvertKeepsWhatIsThere(t *testing.T) {
+	full := t.TempDir()
+	if err := os.WriteFile(filepath.Join(full, "thesis.txt"), []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := converted.Convert("testdata/huggingface", full, converted.Options{})
+	orttest.OneLine(t, "a folder with files", err, full, "has no bundle.json")
+	if list, _ := os.ReadDir(full); len(list) != 1 {
+		t.Errorf("the folder holds %v now", list)
+	}
+
+	b := convert(t, "testdata/huggingface", converted.Options{Name: "first"})
+	dir := b.WeightsDir()
+	if _, err := converted.Convert("testdata/openai.pt", dir, converted.Options{}); err == nil {
+		t.Error("no vocabulary: no error")
+	}
+	if b, err := bundle.Open(dir); err != nil || b.Name != "first" {
+		t.Errorf("a failed conversion changed the bundle: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	stop := errors.New("stopped by the user")
+	cancel(stop)
+	o := sources[0].o
+	o.Context = ctx
+	if _, err := converted.Convert("testdata/openai.pt", dir, o); !errors.Is(err, stop) && (err == nil ||
+		!strings.Contains(err.Error(), stop.Error())) {
+		t.Errorf("error %v, want %v", err, stop)
+	}
+	if _, err := bundle.Open(dir); err != nil {
+		t.Error(err)
+	}
+	o.Context, o.Name = nil, "second"
+	if b, err = converted.Convert("testdata/openai.pt", dir, o); err != nil || b.Name != "second" || b.Verify() != nil {
+		t.Fatalf("replacing a bundle: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "model.safetensors")); err == nil {
+		t.Error("a file of the old bundle is left")
+	}
+	if list, _ := os.ReadDir(filepath.Dir(dir)); len(list) != 1 {
+		t.Errorf("left behind: %v", list)
+	}
+	src := filepath.Join(dir, "weights.safetensors")
+	_, err = converted.Convert(src, dir, converted.Options{})
+	orttest.OneLine(t, "source inside the bundle", err, "choose another")
+}
+
+// Weights that are no numbers are found, whether they are converted (half precision) or stay (float32).
+func TestConvertRefusesNaN(t *testing.T) {
+	for _, c := range []struct {
+		src, file, tensor string
+		nan               []byte // little-endian
+	}{
+		{"testdata/openclip", "open_clip_model.safetensors", "ln_final.bias", []byte{0, 0x7e}},
+		{"testdata/huggingface", "model.safetensors", "text_model.final_layer_norm.bias", []byte{0, 0, 0xc0, 0x7f}},
+	} {
+		src := copyDir(t, c.src)
+		path := filepath.Join(src, c.file)
+		f, err := safetensors.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := f.Info(c.tensor)
+		f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copy(data[info.Offset+int64(3*len(c.nan)):], c.nan)
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, err = converted.Convert(src, filepath.Join(t.TempDir(), "out"),
+			converted.Options{Vocab: "testdata/huggingface"})
+		orttest.OneLine(t, c.src, err, c.tensor, "NaN")
+	}
+}
+
+func TestOpenFindsDamage(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		damage func(dir string) error
+		parts  []string
+	}{
+		{"weights cut short", func(d string) error {
+			return os.Truncate(filepath.Join(d, "weights.safetensors"),
+				70_000)
+		}, []string{"weights.safetensors", "70000"}},
+		{"no image.onnx", func(d string) error { return os.Remove(filepath.Join(d, converted.ImageFile)) },
+			[]string{converted.ImageFile, "missing"}},
+		{"no bundle.json", func(d string) error { return os.Remove(filepath.Join(d, bundle.ManifestFile)) },
+			[]string{"not a bundle"}},
+		{"unknown key", edit(func(m map[string]any) { m["logit_scal"] = 1 }), []string{"logit_scal"}},
+		{"other version", edit(func(m map[string]any) { m["bundle"] = 7 }), []string{"version 7"}},
+		{"widths apart", edit(func(m map[string]any) { m["text_width"] = 9 }), []string{"text_width is 9"}},
+		{"a weight missing", edit(func(m map[string]any) { delete(m["weights"].(map[string]any), "ln_final.bias") }),
+			[]string{"ln_final.bias"}},
+		{"a weight outside", edit(func(m map[string]any) {
+			m["weights"].(map[string]any)["ln_final.bias"].(map[string]any)["offset"] = 1 << 40
+		}), []string{"ln_final.bias"}},
+		{"a file outside", edit(func(m map[string]any) { m["tokenizer"] = "../tokenizer.json" }),
+			[]string{"tokenizer.json"}},
+		{"too many layers", edit(func(m map[string]any) { m["text"].(map[string]any)["layers"] = 1000000 }),
+			[]string{"tensors"}},
+	} {
+		b := convert(t, "testdata/openai.pt", sources[0].o)
+		if err := c.damage(b.WeightsDir()); err != nil {
+			t.Fatal(err)
+		}
+		_, err := bundle.Open(b.WeightsDir())
+		orttest.OneLine(t, c.what, err, c.parts...)
+	}
+}
+
+func edit(change func(map[string]any)) func(string) error {
+	return func(dir string) error {
+		path := filepath.Join(dir, bundle.ManifestFile)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		var m map[string]any
+		if err := json.Unmarshal(data, &m); err != nil {
+			return err
+		}
+		change(m)
+		if data, err = json.Marshal(m); err != nil {
+			return err
+		}
+		return os.WriteFile(path, data, 0o644)
+	}
+}
+
+func TestVerifyAndDigest(t *testing.T) {
+	b := convert(t, "testdata/openai.pt", sources[0].o)
+	again := convert(t, "testdata/openai.pt", converted.Options{Name: "other", Vocab: sources[0].o.Vocab,
+		Checkpoint: sources[0].o.Checkpoint})
+	if b.Digest() != again.Digest() || len(b.Digest()) != 64 {
+		t.Errorf("digests of one checkpoint: %s and %s", b.Digest(), again.Digest())
+	}
+	if d := convert(t, "testdata/openclip", sources[2].o).Digest(); d == b.Digest() {
+		t.Error("another preprocessing has the same digest")
+	}
+	path := filepath.Join(b.WeightsDir(), "weights.safetensors")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)-3] ^= 1
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = bundle.Open(b.WeightsDir()); err != nil {
+		t.Fatal(err)
+	}
+	orttest.OneLine(t, "a changed bit", b.Verify(), "weights.safetensors", "SHA-256")
+}

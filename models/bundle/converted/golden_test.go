@@ -1,0 +1,277 @@
+package converted_test
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/models/bundle"
+	"promptfed/models/bundle/converted"
+	"promptfed/models/checkpoint"
+	"promptfed/models/clip"
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/tensor"
+)
+
+// sources are the same small CLIP in three formats. Its numbers, and all expected ones, are PyTorch's
+// (tools/golden/bundle.py).
+var sources = []struct {
+	name string
+	src  string
+	o    converted.Options
+}{
+	{"openai", "testdata/openai.pt", converted.Options{Vocab: "testdata/merges.txt",
+		Checkpoint: checkpoint.Options{TextHeads: 2, VisionHeads: 3}}},
+	{"huggingface", "testdata/huggingface", converted.Options{}},
+	{"openclip", "testdata/openclip", converted.Options{Vocab: "testdata/huggingface"}},
+}
+
+var (
+	classes   = []string{"cat", "the thing", "sea lion", "red pandas and others"}
+	sentences = []string{"a photo of a cat.", "the", "other things"}
+)
+
+func golden(t *testing.T) tensor.Map { return orttest.Golden(t, "testdata/golden.safetensors") }
+
+func convert(t testing.TB, src string, o converted.Options) *bundle.Bundle {
+	t.Helper()
+	b, err := converted.Convert(src, filepath.Join(t.TempDir(), "small"), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestSameAsPyTorchFromEveryFormat(t *testing.T) {
+	orttest.Need(t)
+	want := golden(t)
+	for _, c := range sources {
+		t.Run(c.name, func(t *testing.T) {
+			sameAs(t, convert(t, c.src, c.o), want, "end", "middle", "front", "sentences", "grad")
+		})
+	}
+}
+
+// The folder is as transformers 4.30 saved it, and the expected numbers are what its CLIPModel computes
+// (tools/golden/huggingface.py). Feed-forward layers have 13 and 37 units for widths of 8 and 12, the vocabulary has
+// fewer tokens than the tower embeds, and config.json has the default eos_token_id, 2.
+func TestTransformersFolder(t *testing.T) {
+	orttest.Need(t)
+	b := convert(t, "testdata/transformers", converted.Options{})
+	if b.Text.MLP != 13 || b.Vision.MLP != 37 {
+		t.Errorf("feed-forward layers of %d and %d units, want 13 and 37", b.Text.MLP, b.Vision.MLP)
+	}
+	if notes := strings.Join(b.Notes, "; "); notes != "the checkpoint embeds 540 tokens, of which the vocabulary has "+
+		"530" {
+		t.Errorf("notes %q", notes)
+	}
+	want := orttest.Golden(t, "testdata/transformers.golden.safetensors")
+	sameAs(t, b, want, "end", "sentences", "grad")
+	sameTokens(t, b, want)
+}
+
+func sameAs(t *testing.T, b *bundle.Bundle, want tensor.Map, text ...string) {
+	if err := b.Verify(); err != nil {
+		t.Fatal(err)
+	}
+	if d := math.Abs(b.LogitScale/float64(want["logit_scale"].Data[0]) - 1); d > 1e-6 {
+		t.Errorf("logit scale %g, want %g", b.LogitScale, want["logit_scale"].Data[0])
+	}
+	images(t, b, want)
+	prompts(t, b, want, text)
+	textFile(t, b, want)
+}
+
+func images(t *testing.T, b *bundle.Bundle, want tensor.Map) {
+	model, err := b.ImageModel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := orttest.Run(t, model, b.WeightsDir(), tensor.Map{bundle.PixelsInput: want["pixels"]})
+	orttest.Near(t, "image", out[bundle.ImageOutput], want["image"])
+	orttest.Near(t, "patches", out[bundle.PatchesOutput], want["patches"])
+}
+
+func prompts(t *testing.T, b *bundle.Bundle, want tensor.Map, names []string) {
+	g := graph.New()
+	ctx := g.Input("ctx", graph.Float, graph.Static(want["ctx"].Shape...))
+	f, err := b.Prompts(g, classes, []clip.Prompt{{Ctx: ctx}, {Ctx: ctx, Class: clip.Middle},
+		{Ctx: ctx, Class: clip.Front}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := b.Sentences(g, sentences)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := grad.Of(f[0].Mul(g.Const(want["cotangent"])).Sum(), ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := graph.Model(graph.Output{Name: "end", Node: f[0]}, graph.Output{Name: "middle", Node: f[1]},
+		graph.Output{Name: "front", Node: f[2]}, graph.Output{Name: "sentences", Node: whole},
+		graph.Output{Name: "grad", Node: d[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"ctx": want["ctx"]})
+	for _, name := range names {
+		orttest.Near(t, name, out[name], want[name])
+	}
+}
+
+// textFile feeds text.onnx, found by its path as any program would, with the tokens that Python made.
+func textFile(t *testing.T, b *bundle.Bundle, want tensor.Map) {
+	tok, err := b.Tokenizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	emb := tensor.New(len(classes), b.Text.Context, b.Text.Width)
+	eot := make([]int64, len(classes))
+	for i, c := range classes {
+		var ids []int
+		for _, id := range want["tokens/"+c].Ints {
+			ids = append(ids, int(id))
+		}
+		rows, err := b.Embed(append([]int{tok.SOS()}, ids...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(append(append([]float32{}, rows[:b.Text.Width]...), want["ctx"].Data...), rows[b.Text.Width:]...)
+		copy(emb.Row(i).Data, rows)
+		eot[i] = int64(len(rows)/b.Text.Width - 1)
+	}
+	s, err := ort.Open(filepath.Join(b.WeightsDir(), converted.TextFile), ort.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	out, err := s.Run(context.Background(), tensor.Map{bundle.EmbeddingsInput: emb, bundle.EOTInput: tensor.OfInts(eot,
+		len(eot))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	orttest.Near(t, "text.onnx", out[bundle.TextOutput], want["end"])
+}
+
+// Half-precision weights in the archive and in OpenCLIP's file, float32 in Hugging Face's, hold the same numbers.
+func TestSameFeaturesFromEveryFormat(t *testing.T) {
+	orttest.Need(t)
+	in := tensor.Map{bundle.PixelsInput: golden(t)["pixels"]}
+	var first tensor.Map
+	for _, c := range sources {
+		b := convert(t, c.src, c.o)
+		model, err := b.ImageModel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := orttest.Run(t, model, b.WeightsDir(), in)
+		if first == nil {
+			first = out
+		}
+		for name, x := range out {
+			for i, v := range x.Data {
+				// Fused and separate query, key and value products may sum in another order.
+				if d := math.Abs(float64(v - first[name].Data[i])); d > 1e-6*first[name].MaxAbs() {
+					t.Fatalf("%s: %s[%d] differs by %g from that of %s", c.name, name, i, d, sources[0].name)
+				}
+			}
+		}
+	}
+}
+
+func TestClassTokens(t *testing.T) {
+	sameTokens(t, convert(t, "testdata/huggingface", converted.Options{}), golden(t))
+}
+
+func sameTokens(t *testing.T, b *bundle.Bundle, want tensor.Map) {
+	ids, err := b.ClassTokens(classes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range classes {
+		if len(ids[i]) != want["tokens/"+c].Len() {
+			t.Fatalf("%s: tokens %v, want %v", c, ids[i], want["tokens/"+c].Ints)
+		}
+		for j, id := range ids[i] {
+			if int64(id) != want["tokens/"+c].Ints[j] {
+				t.Fatalf("%s: tokens %v, want %v", c, ids[i], want["tokens/"+c].Ints)
+			}
+		}
+	}
+}
+
+func TestClassTooLong(t *testing.T) {
+	b := convert(t, "testdata/huggingface", converted.Options{})
+	g := graph.New()
+	ctx := g.Input("ctx", graph.Float, graph.Static(16, b.Text.Width))
+	long := strings.Repeat("q", 14) // 14 tokens, ".", EOT, SOS and 16 of the prompt: 33 of 32
+	_, err := b.Prompts(g, []string{"cat", long}, []clip.Prompt{{Ctx: ctx}})
+	for _, part := range []string{long, "16", "33", "32"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("error %v, want one that names %q", err, part)
+		}
+	}
+	if _, err := b.Sentences(graph.New(), []string{strings.Repeat("q", 31)}); err == nil ||
+		!strings.Contains(err.Error(), "33 tokens") {
+		t.Errorf("error %v, want one that tells of 33 tokens", err)
+	}
+	g = graph.New()
+	ctx = g.Input("ctx", graph.Float, graph.Static(16, b.Text.Width))
+	if _, err := b.Prompts(g, []string{"cat", long[:13]}, []clip.Prompt{{Ctx: ctx}}); err != nil {
+		t.Errorf("a class that just fits: %v", err)
+	}
+}
+
+// A Hugging Face folder is linked, not copied: the bundle's file is the checkpoint's own, found through the links of
+// the Hub's cache.
+func TestLinksThroughTheHubCache(t *testing.T) {
+	orttest.Need(t)
+	root := t.TempDir()
+	blobs, snap := filepath.Join(root, "blobs"), filepath.Join(root, "snapshots", "0123")
+	for _, dir := range []string{blobs, snap} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := os.ReadDir("testdata/huggingface")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, e := range list {
+		data, err := os.ReadFile(filepath.Join("testdata/huggingface", e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		blob := strings.Repeat("ab", 8) + string(rune('0'+i))
+		if err := os.WriteFile(filepath.Join(blobs, blob), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(filepath.Join("..", "..", "blobs", blob), filepath.Join(snap, e.Name())); err != nil {
+			t.Skip(err)
+		}
+	}
+	out := filepath.Join(root, "bundle")
+	b, err := converted.Convert(snap, out, converted.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.Lstat(filepath.Join(out, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	there, err := os.Stat(filepath.Join(snap, "model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !here.Mode().IsRegular() || !os.SameFile(here, there) {
+		t.Errorf("%v is not a hard link of %v", here, there)
+	}
+	images(t, b, golden(t))
+}

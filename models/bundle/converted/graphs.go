@@ -1,0 +1,36 @@
+package converted
+
+import (
+	"fmt"
+
+	"promptfed/models/bundle"
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
+)
+
+// imageModel is image.onnx.
+func imageModel(v clip.VisionArch, w clip.Weights) ([]byte, error) {
+	g := graph.New()
+	pixels := g.Input(bundle.PixelsInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(v.Image),
+		graph.D(v.Image)})
+	image, patches := clip.Vision{VisionArch: v}.Features(g, w, pixels)
+	b, err := graph.Bytes(graph.Output{Name: bundle.ImageOutput, Node: image}, graph.Output{Name: bundle.PatchesOutput,
+		Node: patches})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ImageFile, err)
+	}
+	return b, nil
+}
+
+// textModel is text.onnx: the plain form over the whole context.
+func textModel(t clip.TextArch, w clip.Weights) ([]byte, error) {
+	g := graph.New()
+	emb := g.Input(bundle.EmbeddingsInput, graph.Float, graph.Shape{graph.Sym("C"), graph.D(t.Context),
+		graph.D(t.Width)})
+	eot := g.Input(bundle.EOTInput, graph.Int64, graph.Shape{graph.Sym("C")})
+	b, err := graph.Bytes(graph.Output{Name: bundle.TextOutput, Node: clip.Text{TextArch: t}.Plain(w, emb, eot)})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", TextFile, err)
+	}
+	return b, nil
+}

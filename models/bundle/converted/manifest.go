@@ -1,0 +1,179 @@
+package converted
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"promptfed/models/bundle"
+	"promptfed/models/clip"
+	"promptfed/models/preprocess"
+)
+
+// Manifest is bundle.json.
+type Manifest struct {
+	Version      int    `json:"bundle"`         // of this form: bundle.Version
+	Name         string `json:"name"`           // what configurations call the backbone
+	Architecture string `json:"architecture"`   // in the field's style, such as ViT-B/16; for people
+	Source       string `json:"source"`         // format of the checkpoint; for people
+	TextWidth    int    `json:"text_width"`     // w, of the text tower's tokens and so of prompts
+	EmbedDim     int    `json:"embed_dim"`      // D, of the features of images and texts
+	ImageSize    int    `json:"image_size"`     // S, pixels on a side
+	Context      int    `json:"context_length"` // L, tokens of a text, SOS and EOT included
+	// exp of the trained parameter: 100 in OpenAI's models
+	LogitScale    float64               `json:"logit_scale"`
+	LogScale      float64               `json:"logit_scale_log"` // the trained parameter itself, log of logit_scale
+	Preprocess    preprocess.Preprocess `json:"preprocess"`
+	TokenizerFile string                `json:"tokenizer"`
+	Text          clip.TextArch         `json:"text"`
+	Vision        clip.VisionArch       `json:"vision"`
+	Tokens        Place                 `json:"token_embedding"` // [vocabulary,w]
+	// of both towers, by the names that clip.Weights lists
+	Weights map[string]Place       `json:"weights"`
+	Files   map[string]bundle.File `json:"files"` // all files of the folder but bundle.json
+	Notes   []string               `json:"notes,omitempty"`
+}
+
+// Place is where the elements of a tensor lie, row by row and little-endian, in a file of the bundle.
+type Place struct {
+	File   string `json:"file"`
+	Offset int64  `json:"offset"` // bytes
+	Length int64  `json:"length"` // bytes
+	DType  string `json:"dtype"`  // F32
+	Shape  []int  `json:"shape"`
+}
+
+// readManifest reads the bundle.json of a folder.
+func readManifest(dir string) (Manifest, error) {
+	data, err := bundle.ReadManifest(dir)
+	if err != nil {
+		return Manifest{}, err
+	}
+	m, err := parseManifest(data)
+	if err != nil {
+		return Manifest{}, fmt.Errorf("%s: %w", filepath.Join(dir, bundle.ManifestFile), err)
+	}
+	return m, nil
+}
+
+// parseManifest decodes bundle.json and checks all that can be checked without the other files.
+func parseManifest(data []byte) (Manifest, error) {
+	var m Manifest
+	if err := json.Unmarshal(data, &struct {
+		Version *int `json:"bundle"`
+	}{&m.Version}); err == nil && m.Version != bundle.Version {
+		return m, fmt.Errorf("bundle version %d, this program reads version %d, where joint_dim and joint are called "+
+			"embed_dim: convert the checkpoint again", m.Version, bundle.Version)
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&m); err != nil {
+		return m, fmt.Errorf("not the JSON of a bundle: %w", err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return m, errors.New("not the JSON of a bundle: text follows it")
+	}
+	return m, m.check()
+}
+
+func (m Manifest) check() error {
+	if err := bundle.CheckName(m.Name); err != nil {
+		return err
+	}
+	if err := m.checkTowers(); err != nil {
+		return err
+	}
+	if err := m.Preprocess.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case m.Preprocess.Size != m.Vision.Image:
+		return fmt.Errorf("preprocessing makes images of %d pixels, the image tower takes %d", m.Preprocess.Size,
+			m.Vision.Image)
+	case !(m.LogitScale > 0) || math.IsInf(m.LogitScale, 0) || math.Abs(math.Log(m.LogitScale)-m.LogScale) > 1e-4:
+		return fmt.Errorf("logit_scale %g must be positive and the exponential of logit_scale_log %g", m.LogitScale,
+			m.LogScale)
+	}
+	for name, f := range m.Files {
+		if name == bundle.ManifestFile || bundle.CheckName(name) != nil {
+			return fmt.Errorf("files: %q is not the name of a file in the bundle", name)
+		}
+		if f.Size < 0 || len(f.SHA256) != 64 {
+			return fmt.Errorf("files: %s has size %d and SHA-256 %q", name, f.Size, f.SHA256)
+		}
+	}
+	for _, name := range []string{ImageFile, TextFile, m.TokenizerFile} {
+		if _, ok := m.Files[name]; !ok {
+			return fmt.Errorf("files: %q is not listed", name)
+		}
+	}
+	return m.checkWeights()
+}
+
+func (m Manifest) checkTowers() error {
+	t, v := m.Text, m.Vision
+	for _, n := range []int{t.Width, t.Layers, t.Heads, t.MLP, t.Context, t.EmbedDim, v.Width, v.Layers, v.Heads, v.MLP,
+		v.Patch, v.Image, v.EmbedDim} {
+		if n > bundle.MaxExtent {
+			return fmt.Errorf("a size of %d is above the limit of %d", n, bundle.MaxExtent)
+		}
+	}
+	if err := t.Check(); err != nil {
+		return err
+	}
+	if err := v.Check(); err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		what      string
+		have, got int
+	}{{"text_width", m.TextWidth, t.Width}, {"embed_dim", m.EmbedDim, t.EmbedDim}, {"embed_dim", m.EmbedDim,
+		v.EmbedDim},
+		{"image_size", m.ImageSize, v.Image}, {"context_length", m.Context, t.Context}} {
+		if s.have != s.got {
+			return fmt.Errorf("%s is %d, but the towers say %d", s.what, s.have, s.got)
+		}
+	}
+	return nil
+}
+
+// checkFiles compares the files in a folder with what the manifest says of them.
+func (m Manifest) checkFiles(dir string) error {
+	for _, name := range m.fileNames() {
+		path := filepath.Join(dir, name)
+		st, err := os.Stat(path)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return fmt.Errorf("%s is missing, but %s lists it: convert the checkpoint again", path, bundle.ManifestFile)
+		case err != nil:
+			return err
+		case !st.Mode().IsRegular():
+			return fmt.Errorf("%s is not a file", path)
+		case st.Size() != m.Files[name].Size:
+			return fmt.Errorf("%s has %d bytes, %s says %d: the file is cut short or was changed; convert the "+
+				"checkpoint again",
+				path, st.Size(), bundle.ManifestFile, m.Files[name].Size)
+		}
+	}
+	return nil
+}
+
+func (m Manifest) fileNames() []string { return slices.Sorted(maps.Keys(m.Files)) }
+
+func (m Manifest) write(path string) error {
+	if err := m.check(); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	data, err := json.MarshalIndent(m, "", " ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return writeFile(path, append(data, '\n'))
+}

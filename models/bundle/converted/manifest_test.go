@@ -1,0 +1,77 @@
+package converted
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"promptfed/models/bundle"
+)
+
+// FuzzManifest: no bundle.json makes the reader panic or take long, and what it accepts it accepts again once written.
+func FuzzManifest(f *testing.F) {
+	b, err := Convert("testdata/huggingface", filepath.Join(f.TempDir(), "small"), Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(b.WeightsDir(), bundle.ManifestFile))
+	if err != nil {
+		f.Fatal(err)
+	}
+	if _, err := parseManifest(data); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	r, err := Convert("testdata/resnet/openai.pt", filepath.Join(f.TempDir(), "resnet"),
+		Options{Vocab: "testdata/merges.txt"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if data, err = os.ReadFile(filepath.Join(r.WeightsDir(), bundle.ManifestFile)); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(`{"bundle":2}`))
+	f.Add([]byte(`{"bundle":2,"name":"x","text":{"width":1048576,"layers":1048576,"heads":1,"context":9,"embed_dim":3},"weights":{}}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := parseManifest(data)
+		if err != nil {
+			return
+		}
+		again, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parseManifest(again); err != nil {
+			t.Fatalf("accepted, but not once written: %v", err)
+		}
+		newBundle(t.TempDir(), m).Digest()
+	})
+}
+
+// FuzzReportONNX: no file makes the report of an ONNX model panic.
+func FuzzReportONNX(f *testing.F) {
+	b, err := Convert("testdata/huggingface", filepath.Join(f.TempDir(), "small"), Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(b.WeightsDir(), TextFile))
+	if err != nil {
+		f.Fatal(err)
+	}
+	if r, err := bundle.Inspect(filepath.Join(b.WeightsDir(), TextFile)); err != nil || len(r.Inputs) != 2 {
+		f.Fatal(r.Inputs, err)
+	}
+	f.Add(data[:len(data)/2])
+	f.Add([]byte{})
+	f.Add([]byte{0x3a, 0})
+	path := filepath.Join(b.WeightsDir(), "fuzzed.onnx")
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = bundle.Inspect(path)
+	})
+}

@@ -1,0 +1,163 @@
+package converted_test
+
+import (
+	"fmt"
+	"image"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/models/bundle"
+	"promptfed/models/clip"
+	"promptfed/models/preprocess"
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+// TestMemoryOfBundles opens the bundles of PROMPTFED_BUNDLES (folders, separated as in PATH) at the same time, with one
+// session for images and one for prompt gradients each, runs a batch of 32 pictures and a step of 7 classes through
+// every one, and prints what is resident (proc(5), /proc/PID/status) under each set of options, or under the one that
+// PROMPTFED_BUNDLES_ONLY names, since a process that has held much keeps some of it. The default must stay below 3 GB.
+func TestMemoryOfBundles(t *testing.T) {
+	list := os.Getenv("PROMPTFED_BUNDLES")
+	if list == "" {
+		t.Skip("PROMPTFED_BUNDLES is not set")
+	}
+	var bundles []*bundle.Bundle
+	for _, dir := range filepath.SplitList(list) {
+		b, err := bundle.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bundles = append(bundles, b)
+	}
+	for _, v := range []struct {
+		name    string
+		options ort.Options
+	}{
+		{"default", ort.Options{}},
+		{"no arena", ort.Options{NoArena: true}},
+		{"optimization extended", ort.Options{OptLevel: ort.OptExtended}},
+		{"prepack", ort.Options{Prepack: true}},
+	} {
+		if only := os.Getenv("PROMPTFED_BUNDLES_ONLY"); only != "" && only != v.name {
+			continue
+		}
+		t.Run(v.name, func(t *testing.T) {
+			t.Logf("%-14s %s", "at first", residentMB(t))
+			for _, b := range bundles {
+				work(t, b, v.options)
+			}
+			if v.name == "default" {
+				if all := residentMB(t); all[0] >= 3000 {
+					t.Errorf("%s", all)
+				}
+			}
+		})
+	}
+}
+
+// work leaves both sessions of a bundle open until the test ends.
+func work(t *testing.T, b *bundle.Bundle, o ort.Options) {
+	t.Helper()
+	model, err := b.ImageModel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths, err := filepath.Glob("../../../../shared/data/pacs/*/*/*.jpg")
+	if err != nil || len(paths) < 32 {
+		t.Skipf("%d PACS pictures (%v)", len(paths), err)
+	}
+	pixels := tensor.New(32, 3, b.Preprocess.Size, b.Preprocess.Size)
+	for i := range pixels.Shape[0] {
+		copy(pixels.Row(i).Data, b.Preprocess.Pixels(picture(t, paths[i*len(paths)/32])))
+	}
+	o.WeightsDir = b.WeightsDir()
+	first := o
+	first.Outputs = []string{bundle.ImageOutput}
+	features := stays(t, model, first, tensor.Map{bundle.PixelsInput: pixels})[bundle.ImageOutput]
+	t.Logf("%-14s %s", b.Name+" images", residentMB(t))
+
+	g := graph.New()
+	ctx := g.Input("ctx", graph.Float, graph.Static(16, b.Text.Width))
+	f, err := b.Prompts(g, []string{"dog", "elephant", "giraffe", "guitar", "horse", "house", "person"},
+		[]clip.Prompt{{Ctx: ctx}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scores := unit(g.Input("image", graph.Float, graph.Static(features.Shape...))).MatMul(unit(f[0]).Transpose(1, 0))
+	d, err := grad.Of(graph.CrossEntropy(scores.Scale(100), g.Const(tensor.OfInts(make([]int64, 32), 32))), ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if model, err = graph.Model(graph.Output{Name: "gradient", Node: d[0]}); err != nil {
+		t.Fatal(err)
+	}
+	prompt := tensor.New(16, b.Text.Width)
+	for i := range prompt.Data {
+		prompt.Data[i] = 0.02 * float32(i%7-3)
+	}
+	if out := stays(t, model, o, tensor.Map{"ctx": prompt, "image": features})["gradient"]; !(out.MaxAbs() > 0) {
+		t.Errorf("%s: the gradient is %v", b.Name, out)
+	}
+	t.Logf("%-14s %s", b.Name+" step", residentMB(t))
+}
+
+func stays(t *testing.T, model *onnx.ModelProto, o ort.Options, in tensor.Map) tensor.Map {
+	t.Helper()
+	s, err := ort.NewSession(model, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	out, err := s.Run(t.Context(), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func picture(t *testing.T, path string) image.Image {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	img, err := preprocess.Decode(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// memory is VmRSS, RssAnon, RssFile and VmHWM in MB.
+type memory [4]float64
+
+func (m memory) String() string {
+	return fmt.Sprintf("%5.0f MB resident: %5.0f private, %5.0f of files; peak %5.0f", m[0], m[1], m[2], m[3])
+}
+
+func residentMB(t *testing.T) (m memory) {
+	t.Helper()
+	raw, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		for i, key := range []string{"VmRSS:", "RssAnon:", "RssFile:", "VmHWM:"} {
+			var kib float64
+			if rest, ok := strings.CutPrefix(line, key); ok {
+				if _, err := fmt.Sscan(rest, &kib); err != nil {
+					t.Fatal(err)
+				}
+				m[i] = kib * 1024 / 1e6
+			}
+		}
+	}
+	return m
+}

@@ -1,0 +1,223 @@
+package converted
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"promptfed/models/bundle"
+	"promptfed/models/checkpoint"
+	"promptfed/models/preprocess"
+	"promptfed/models/tokenizer"
+	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/tensor"
+)
+
+// preprocessing takes over what the checkpoint says of its pixels, OpenAI's values where it says nothing.
+func (j *conversion) preprocessing() error {
+	cfg, err := j.c.Preprocessor()
+	if err != nil {
+		return err
+	}
+	p := preprocess.CLIP(j.m.ImageSize)
+	if cfg != nil {
+		data, err := json.Marshal(cfg)
+		if err != nil {
+			return err
+		}
+		if j.c.Format() == checkpoint.OpenCLIP {
+			p, err = preprocess.FromOpenCLIP(data, j.m.ImageSize)
+		} else {
+			p, err = preprocess.FromHF(data)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if p.Size != j.m.ImageSize {
+		j.note("the preprocessing makes images of %d pixels, but the image tower takes %d, which is used", p.Size,
+			j.m.ImageSize)
+		p.Size = j.m.ImageSize
+	}
+	j.m.Preprocess = p
+	return nil
+}
+
+// vocabulary writes tokenizer.json.
+func (j *conversion) vocabulary(dir string) error {
+	path := j.Vocab
+	if path == "" {
+		for _, name := range []string{"tokenizer.json", "vocab.json"} {
+			if path = j.c.File(name); path != "" {
+				break
+			}
+		}
+	}
+	if path == "" {
+		return fmt.Errorf("the checkpoint has no vocabulary: add --vocab bpe_simple_vocab_16e6.txt.gz (OpenAI's " +
+			"file), or --vocab FOLDER with tokenizer.json or vocab.json and merges.txt")
+	}
+	t, err := tokenizer.Load(path)
+	if err != nil {
+		return err
+	}
+	rows := j.w.Arch.Vocab
+	switch n := t.VocabSize(); {
+	case n > rows:
+		return fmt.Errorf("%s has %d tokens, but the checkpoint embeds %d: it is the vocabulary of another model; "+
+			"give its own with --vocab", path, n, rows)
+	case n < rows && !strings.HasSuffix(path, ".json"):
+		// A list of merges is numbered by counting, so with merges missing every later token would get a wrong number.
+		return fmt.Errorf("%s makes %d tokens, but the checkpoint embeds %d: it is cut short, or the vocabulary of "+
+			"another model", path, n, rows)
+	case n < rows:
+		j.note("the checkpoint embeds %d tokens, of which the vocabulary has %d", rows, n)
+	}
+	j.endToken(t)
+	return atomicfile.Write(filepath.Join(dir, tokenizerFile), t.Write)
+}
+
+// endToken notes where transformers may read the features of a text at another token than the end token of the
+// vocabulary, which is what this program reads. Its CLIPTextModel looks for eos_token_id of config.json, or, where that
+// is 2 (the default of old releases, which means nothing) and in releases before 4.31 always, for the largest id in the
+// text.
+func (j *conversion) endToken(t *tokenizer.Tokenizer) {
+	if j.c.Format() != checkpoint.HuggingFace {
+		return
+	}
+	if last := t.VocabSize() - 1; t.EOT() != last {
+		j.note("texts are read at the end token, %d, which is not the last of the vocabulary, %d: transformers may "+
+			"read a text at a larger token", t.EOT(), last)
+	}
+	cfg := j.c.Config()
+	text, _ := cfg["text_config_dict"].(map[string]any)
+	if text == nil {
+		text, _ = cfg["text_config"].(map[string]any)
+	}
+	if id, ok := text["eos_token_id"].(json.Number); ok && id != "2" && id.String() != strconv.Itoa(t.EOT()) {
+		j.note("config.json says that texts end with token %.20s, the vocabulary ends them with %d, which is used", id,
+			t.EOT())
+	}
+}
+
+// weights links the checkpoint's weights into the folder, or converts them. What has no place in the checkpoint is made
+// and written beside linked files.
+func (j *conversion) weights(dir string) error {
+	items := collect(j.w, false)
+	files := inPlace(items)
+	if files == nil {
+		items = collect(j.w, true)
+	}
+	total := int64(0)
+	for _, it := range items {
+		total += bytesOf(it.from)
+	}
+	progress := func(done int64) { j.Progress(done, total) }
+	places := map[string]Place{}
+	if files != nil {
+		stored := slices.DeleteFunc(slices.Clone(items), func(it item) bool { return it.derived })
+		items = slices.DeleteFunc(items, func(it item) bool { return !it.derived })
+		done, err := j.link(dir, stored, files, places, progress)
+		if err != nil {
+			return err
+		}
+		progress = func(n int64) { j.Progress(done+n, total) }
+	}
+	if len(items) > 0 {
+		written, err := writeWeights(j.Context, filepath.Join(dir, weightsFile), weightsFile, items, progress)
+		if err != nil {
+			return err
+		}
+		maps.Copy(places, written)
+	}
+	j.m.Tokens = places[tokensName]
+	delete(places, tokensName)
+	j.m.Weights = places
+	return nil
+}
+
+func bytesOf(h *checkpoint.Handle) int64 {
+	n := int64(4)
+	for _, d := range h.Shape {
+		n *= int64(d)
+	}
+	return n
+}
+
+// inPlace lists the files that hold every stored item as float32 in a .safetensors file; nil when that is not so.
+// Pickles would do for ONNX Runtime as well, but a bundle is to hold nothing that can run.
+func inPlace(items []item) []string {
+	var files []string
+	making := false
+	for _, it := range items {
+		h := it.from
+		if it.derived {
+			making = true
+			continue
+		}
+		if h.File == "" || h.DType != "F32" || !strings.HasSuffix(h.File, ".safetensors") {
+			return nil
+		}
+		if !slices.Contains(files, h.File) {
+			files = append(files, h.File)
+		}
+	}
+	if making && slices.ContainsFunc(files, func(path string) bool { return filepath.Base(path) == weightsFile }) {
+		return nil // the name is taken
+	}
+	return files
+}
+
+// link links files into the folder, checks the items in them and adds their places. It tells how many bytes they take.
+func (j *conversion) link(dir string, items []item, files []string, places map[string]Place,
+	progress func(int64)) (int64, error) {
+	for _, path := range files {
+		copied, err := linkFile(j.Context, path, filepath.Join(dir, filepath.Base(path)))
+		if err != nil {
+			return 0, err
+		}
+		if copied {
+			j.note("%s was copied, because it cannot be linked from where it is", filepath.Base(path))
+		}
+	}
+	done := int64(0)
+	for _, it := range items {
+		h := it.from
+		if err := parts(j.Context, h, func(*tensor.Tensor) error { return nil }); err != nil {
+			return 0, err
+		}
+		done += h.Length
+		progress(done)
+		places[it.name] = Place{File: filepath.Base(h.File), Offset: h.Offset, Length: h.Length, DType: h.DType,
+			Shape: h.Shape}
+	}
+	return done, nil
+}
+
+// linkFile makes to a hard link of the file behind from, or a copy where the file system has no such link; copied tells
+// which.
+func linkFile(ctx context.Context, from, to string) (copied bool, err error) {
+	real, err := filepath.EvalSymlinks(from)
+	if err != nil {
+		return false, err
+	}
+	if os.Link(real, to) == nil {
+		return false, nil
+	}
+	in, err := os.Open(real)
+	if err != nil {
+		return false, err
+	}
+	defer in.Close()
+	return true, atomicfile.Write(to, func(w io.Writer) error {
+		_, err := io.Copy(w, bundle.Reader{Context: ctx, R: in})
+		return err
+	})
+}

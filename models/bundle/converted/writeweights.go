@@ -1,0 +1,94 @@
+package converted
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"promptfed/models/checkpoint"
+	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// item is a tensor of a checkpoint under the name it has in a bundle.
+type item struct {
+	name    string
+	from    *checkpoint.Handle
+	derived bool // of several stored tensors: it has no place in the checkpoint
+}
+
+// maxPart bounds how much of a tensor is in memory at once, in elements, where its format allows reading parts.
+const maxPart = 1 << 22
+
+// startsAt is what the elements of a file that this program writes start at a multiple of, in bytes.
+const startsAt = 64
+
+// writeWeights writes tensors as float32 to a .safetensors file, part by part, and tells where they lie in it. progress
+// gets the bytes written so far.
+func writeWeights(ctx context.Context, path, file string, items []item, progress func(int64)) (map[string]Place,
+	error) {
+	entries := make([]safetensors.Entry, len(items))
+	for i, it := range items {
+		entries[i] = safetensors.Entry{Name: it.name, DType: "F32", Shape: it.from.Shape}
+	}
+	places, done := map[string]Place{}, int64(0)
+	err := atomicfile.Write(path, func(w io.Writer) error {
+		out, err := safetensors.NewWriter(w, entries, map[string]string{"format": "pt"}, startsAt)
+		if err != nil {
+			return err
+		}
+		for i, at := range out.Infos() {
+			places[items[i].name] = Place{File: file, Offset: at.Offset, Length: at.Length, DType: at.DType,
+				Shape: at.Shape}
+		}
+		for _, it := range items {
+			err := parts(ctx, it.from, func(t *tensor.Tensor) error {
+				if err := out.Put(it.name, t); err != nil {
+					return err
+				}
+				done += int64(t.Bytes())
+				progress(done)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return out.Close()
+	})
+	return places, err
+}
+
+// parts reads a float tensor in pieces of at most maxPart elements where it lies in a file as it is, else at once. A
+// value that is not finite is an error.
+func parts(ctx context.Context, h *checkpoint.Handle, use func(*tensor.Tensor) error) error {
+	rows, step := 1, 1
+	if h.File != "" && len(h.Shape) > 0 {
+		rows = h.Shape[0]
+		step = max(1, maxPart/max(1, tensor.Size(h.Shape[1:])))
+	}
+	for low := 0; low < rows; low += step {
+		part := h
+		if step < rows {
+			var err error
+			if part, err = h.Rows(low, min(low+step, rows)); err != nil {
+				return err
+			}
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		t, err := part.Load()
+		if err != nil {
+			return err
+		}
+		if i := t.Finite(); i >= 0 {
+			return fmt.Errorf("tensor %q holds %v: the checkpoint is damaged", h.Name, t.Data[i])
+		}
+		if err := use(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,107 @@
+package exported
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"promptfed/models/bundle"
+)
+
+// config is bundle.json of towers that other tools exported (docs/exported.md): all keys are optional. What it
+// leaves out is found out from the graphs; what it says is checked against them.
+type config struct {
+	Version       int                    `json:"bundle"`
+	Name          string                 `json:"name"` // of the folder where it is not given
+	Architecture  string                 `json:"architecture"`
+	Source        string                 `json:"source"`
+	TextWidth     int                    `json:"text_width"`
+	EmbedDim      int                    `json:"embed_dim"`
+	ImageSize     int                    `json:"image_size"`
+	Context       int                    `json:"context_length"`
+	LogitScale    float64                `json:"logit_scale"`
+	LogScale      *float64               `json:"logit_scale_log"`
+	Preprocess    json.RawMessage        `json:"preprocess"`
+	TokenizerFile string                 `json:"tokenizer"`
+	Model         string                 `json:"model"` // one ONNX file with both towers
+	Image         imageConfig            `json:"image"`
+	Text          textConfig             `json:"text"`
+	Tokens        *tokenTable            `json:"token_embedding"`
+	Files         map[string]bundle.File `json:"files"`
+	Notes         []string               `json:"notes"`
+}
+
+// imageConfig names what image.onnx has.
+type imageConfig struct {
+	File    string `json:"file"`
+	Input   string `json:"input"`   // pixels [B,3,S,S]
+	Output  string `json:"output"`  // features [B,D]
+	Patches string `json:"patches"` // features of patches [B,M,D] in the same space, where there are some
+}
+
+// textConfig names what text.onnx has.
+type textConfig struct {
+	File       string `json:"file"`
+	Embeddings string `json:"embeddings"`     // [C,L,w]
+	IDs        string `json:"ids"`            // [C,L]
+	EOT        string `json:"eot"`            // [C]
+	Mask       string `json:"attention_mask"` // [C,L]
+	Positions  string `json:"position_ids"`   // [C,L]
+	Output     string `json:"output"`         // features [C,D]
+	Causal     *bool  `json:"causal"`         // whether tokens behind EOT change nothing
+}
+
+// readConfig reads the bundle.json of a folder, where it has one of exported models: one without weights.
+func readConfig(dir string) (c config, ok bool, err error) {
+	data, err := bundle.ReadManifest(dir)
+	if err != nil {
+		return c, false, nil
+	}
+	var keys map[string]json.RawMessage
+	if json.Unmarshal(data, &keys) != nil || keys["weights"] != nil || keys["vision"] != nil {
+		return c, false, nil
+	}
+	if c, err = parseConfig(data); err != nil {
+		return c, true, fmt.Errorf("%s: %w", filepath.Join(dir, bundle.ManifestFile), err)
+	}
+	if c.Name == "" {
+		c.Name = filepath.Base(dir)
+	}
+	return c, true, bundle.CheckName(c.Name)
+}
+
+func parseConfig(data []byte) (config, error) {
+	var h config
+	if old := []byte(`"joint_dim"`); bytes.Contains(data, old) {
+		return h, errors.New("key joint_dim is called embed_dim now: rename it")
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&h); err != nil {
+		return h, fmt.Errorf("not the JSON of a bundle: %w; without weights the keys are name, architecture, source, "+
+			"text_width, embed_dim, image_size, context_length, logit_scale, preprocess, tokenizer, model, image "+
+			"{file, input, output, patches}, text {file, embeddings, ids, eot, attention_mask, position_ids, output, "+
+			"causal}, token_embedding {file, tensor}, files, notes", err)
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return h, errors.New("not the JSON of a bundle: text follows it")
+	}
+	if h.Version < 0 || h.Version > bundle.Version {
+		return h, fmt.Errorf("bundle version %d, this program reads versions up to %d", h.Version, bundle.Version)
+	}
+	for _, n := range []int{h.TextWidth, h.EmbedDim, h.ImageSize, h.Context} {
+		if n < 0 || n > bundle.MaxExtent {
+			return h, fmt.Errorf("a size of %d must be from 1 to %d, or left out", n, bundle.MaxExtent)
+		}
+	}
+	for _, f := range []string{h.Model, h.Image.File, h.Text.File} {
+		if f != "" && (!filepath.IsLocal(filepath.FromSlash(f)) || strings.ContainsAny(f, "\\\x00")) {
+			return h, fmt.Errorf("%q is not the path of a file inside the bundle", f)
+		}
+	}
+	return h, nil
+}

@@ -1,0 +1,84 @@
+package exported_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/models/bundle"
+	"promptfed/runtime/ort/orttest"
+)
+
+// copyTower copies a folder of testdata, with another bundle.json.
+func copyTower(t *testing.T, name, manifest string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "tower")
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", name))); err != nil {
+		t.Fatal(err)
+	}
+	orttest.Write(t, filepath.Join(dir, bundle.ManifestFile), manifest)
+	return dir
+}
+
+// TestConfigErrors says each time what is wrong, where, and what to write instead.
+func TestConfigErrors(t *testing.T) {
+	const ids, embeddings, both = "hf-half", "openai-emb-cut-113-torchscript", "optimum-sdpa-features"
+	for _, c := range []struct{ what, tower, manifest, want string }{
+		{"unknown key", ids, `{"nmae": "x"}`, `unknown field "nmae"; without weights the keys are name,`},
+		{"no such file", ids, `{"text": {"file": "tower.onnx"}}`, `tower.onnx is missing`},
+		{"path outside", ids, `{"text": {"file": "../text.onnx"}}`,
+			`"../text.onnx" is not the path of a file inside the bundle`},
+		{"no such output", ids, `{"image": {"output": "pooled"}}`,
+			`image.output "pooled" in bundle.json is none of its outputs image_embeds float`},
+		{"no such input", ids, `{"text": {"ids": "tokens"}}`,
+			`text.ids "tokens" in bundle.json is none of its inputs input_ids int64`},
+		{"output of the other tower", both, `{"image": {"output": "text_embeds"}}`, `pixels`},
+		{"wrong width", ids, `{"text_width": 9}`, `bundle.json says text_width 9, text.onnx has 8`},
+		{"wrong embedding dimension", ids, `{"embed_dim": 9}`, `bundle.json says embed_dim 9, text.onnx has 6`},
+		{"key of version 1", ids, `{"joint_dim": 6}`, `key joint_dim is called embed_dim now: rename it`},
+		{"wrong size", ids, `{"image_size": 32}`, `image`},
+		{"wrong context", ids, `{"context_length": 77}`, `77`},
+		{"wrong preprocessing", ids, `{"preprocess": {"size": 32}}`,
+			`preprocess: images of 32 pixels for a tower that takes 16`},
+		{"wrong scale", ids, `{"logit_scale": -1}`, `logit_scale -1 must be positive`},
+		{"two scales", ids, `{"logit_scale": 50, "logit_scale_log": 1}`, `leave one of them out`},
+		{"no table", embeddings, `{}`, `write "token_embedding": {"file": "tokens.safetensors", "tensor": NAME} in bundle.json`},
+		{"no such tensor", embeddings, `{"token_embedding": {"file": "tokens.safetensors", "tensor": "rows"}}`,
+			`has no tensor "rows"; it has weight`},
+		{"place outside the file", embeddings,
+			`{"token_embedding": {"file": "tokens.safetensors", "offset": 20000, "shape": [530, 8]}}`,
+			`the token embedding: 16960 bytes at 20000 are wanted of `},
+		{"not its rows", embeddings, `{"token_embedding": {"file": "tokens.safetensors", "offset": 80, "shape": [1060, 4]}}`, `it is 4 wide, the tower takes 8`},
+		{"damaged", ids, `{"files": {"text.onnx": {"size": 12}}}`, `bundle.json says 12`},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			_, err := bundle.Open(copyTower(t, c.tower, c.manifest))
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v; want one line with %s", err, c.want)
+			}
+		})
+	}
+}
+
+// TestConfigPreprocessing takes what is in the folder before what OpenAI's models take, and bundle.json before
+// both.
+func TestConfigPreprocessing(t *testing.T) {
+	dir := copyTower(t, "hf-half", `{}`)
+	check := func(mean, std float32, notes int) {
+		t.Helper()
+		b, err := bundle.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := b.Preprocess; p.Size != 16 || p.Mean[0] != mean || p.Std[0] != std || len(b.Notes) != notes {
+			t.Errorf("%+v, notes %q; want mean %v, std %v, %d notes", p, b.Notes, mean, std, notes)
+		}
+	}
+	check(0.48145466, 0.26862954, 2) // no scale, no preprocessing
+	orttest.Write(t, filepath.Join(dir, "preprocessor_config.json"),
+		`{"size": {"shortest_edge": 16}, "crop_size": 16, "resample": 3, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.25, 0.25, 0.25]}`)
+	check(0.5, 0.25, 1)
+	orttest.Write(t, filepath.Join(dir, bundle.ManifestFile), `{"logit_scale": 50, "preprocess": {"mean": [0.1, 0.2, 0.3]}}`)
+	check(0.1, 0.25, 0)
+}

@@ -1,0 +1,117 @@
+package exported_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"promptfed/models/bundle"
+	"promptfed/models/bundle/exported"
+	"promptfed/models/clip"
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/tensor"
+)
+
+func init() { bundle.Use(exported.Form) }
+
+// TestExportedTowers opens folders that tools/golden/exported_towers.py made: towers as the exporters of PyTorch and of
+// Hugging Face write them, with PyTorch's features and its gradients by a prompt and by pixels. A few lie in
+// testdata; PROMPTFED_TOWERS names a folder of all.
+func TestExportedTowers(t *testing.T) {
+	orttest.Need(t)
+	dirs := []string{"testdata"}
+	if dir := os.Getenv("PROMPTFED_TOWERS"); dir != "" {
+		dirs = append(dirs, filepath.SplitList(dir)...)
+	}
+	for _, dir := range dirs {
+		list, _ := filepath.Glob(filepath.Join(dir, "*", "golden.safetensors"))
+		if len(list) == 0 {
+			t.Errorf("%s holds no towers", dir)
+		}
+		for _, path := range list {
+			t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
+				exportedTower(t, filepath.Dir(path),
+					orttest.Golden(t, path))
+			})
+		}
+	}
+}
+
+func exportedTower(t *testing.T, dir string, want tensor.Map) {
+	if list, _ := filepath.Glob(filepath.Join(dir, "*.onnx")); len(list) == 0 {
+		t.Skip("the exporter could not write it")
+	}
+	b, err := bundle.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Text.Width != 8 || b.Text.EmbedDim != 6 || b.Text.Context != 32 || b.Vision.Image != 16 {
+		t.Errorf("%+v %+v; want width 8, embed_dim 6, context 32, image 16", b.Text, b.Vision)
+	}
+	g := graph.New()
+	ctx, c := g.Input("ctx", graph.Float, graph.Static(4, 8)), g.Input("c", graph.Float, graph.Static(3, 6))
+	p, err := b.Prompts(g, []string{"cat", "the thing", "sea lion"}, []clip.Prompt{{Ctx: ctx}, {Ctx: ctx.Slice(0, 0, 2),
+		Class: clip.Front, After: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := p[0].Unit()
+	whole, err := b.Sentences(g, []string{"a photo of a cat.", "the"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The second prompt is in the graph and counts nothing.
+	loss := text.Mul(c).Sum().Add(p[1].Unit().Mul(c).Sum().Scale(0))
+	dx, err := grad.Of(loss, ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := graph.Model(graph.Output{Name: "text", Node: text}, graph.Output{Name: "sentences",
+		Node: whole.Unit()}, graph.Output{Name: "grad", Node: dx[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"ctx": want["ctx"], "c": want["c"]})
+	for _, name := range []string{"text", "sentences", "grad"} {
+		orttest.Near(t, name, got[name], want[name])
+	}
+
+	g = graph.New()
+	pixels, d := g.Input("pixels", graph.Float, graph.Static(2, 3, 16, 16)), g.Input("d", graph.Float, graph.Static(2,
+		6))
+	image, _, err := b.Image(g, pixels, clip.VisionPrompts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dx, err = grad.Of(image.Unit().Mul(d).Sum(), pixels); err != nil {
+		t.Fatal(err)
+	}
+	if model, err = graph.Model(graph.Output{Name: "image", Node: image.Unit()}, graph.Output{Name: "pixels_grad",
+		Node: dx[0]}); err != nil {
+		t.Fatal(err)
+	}
+	got = orttest.Run(t, model, b.WeightsDir(), tensor.Map{"pixels": want["pixels"], "d": want["d"]})
+	orttest.Near(t, "image", got["image"], want["image"])
+	orttest.Near(t, "gradient of pixels", got["pixels_grad"], want["pixels_grad"])
+	if model, err = b.ImageModel(); err != nil {
+		t.Fatal(err)
+	}
+	rows := []int{0, 1}
+	if b.Batch() > 0 { // exported for three images
+		rows = []int{0, 1, 1}
+	}
+	got = orttest.Run(t, model, b.WeightsDir(), tensor.Map{bundle.PixelsInput: want["pixels"].Rows(rows)})
+	orttest.Near(t, "image model", unitRows(got[bundle.ImageOutput].Rows([]int{0, 1})), want["image"])
+}
+
+func unitRows(x *tensor.Tensor) *tensor.Tensor {
+	for i := range x.Shape[0] {
+		row := x.Row(i)
+		for j, n := 0, row.Norm(); j < len(row.Data); j++ {
+			row.Data[j] /= float32(n)
+		}
+	}
+	return x
+}

@@ -1,0 +1,116 @@
+package exported
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"promptfed/models/bundle"
+	"promptfed/models/tokenizer"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+)
+
+// list collects the files that the towers need, checks the sizes that bundle.json gives, and prepares the digest.
+func (m *model) list() error {
+	add := func(name string) {
+		if name != "" && !slices.Contains(m.files, name) {
+			m.files = append(m.files, name)
+		}
+	}
+	add(m.image.name)
+	add(m.text.name)
+	add(m.text.table.file)
+	for _, name := range []string{m.config.TokenizerFile, preprocessorFile, "tokenizer.json", "vocab.json",
+		"merges.txt",
+		"bpe_simple_vocab_16e6.txt.gz", "bpe_simple_vocab_16e6.txt"} {
+		if st, err := os.Stat(filepath.Join(m.b.Dir, name)); name != "" && err == nil && st.Mode().IsRegular() {
+			add(name)
+		}
+	}
+	for _, f := range []*graph.File{m.image.file, m.text.file} {
+		files, err := onnx.ExternalFiles(f.Proto)
+		if err != nil {
+			return err
+		}
+		for _, name := range files {
+			add(name)
+		}
+	}
+	slices.Sort(m.files)
+	for _, name := range m.files {
+		if _, err := os.Stat(filepath.Join(m.b.Dir, filepath.FromSlash(name))); err != nil {
+			return err
+		}
+	}
+	for name, f := range m.config.Files {
+		st, err := os.Stat(filepath.Join(m.b.Dir, filepath.FromSlash(name)))
+		if !filepath.IsLocal(filepath.FromSlash(name)) || errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("files: %q is not a file in the bundle", name)
+		}
+		if err != nil {
+			return err
+		}
+		if f.Size != 0 && st.Size() != f.Size {
+			return fmt.Errorf("%s has %d bytes, %s says %d: the file is cut short or another one", name, st.Size(),
+				bundle.ManifestFile, f.Size)
+		}
+	}
+	m.digest = sync.OnceValue(func() string { return m.sum() })
+	return nil
+}
+
+// Verify compares the files whose SHA-256 bundle.json gives.
+func (m *model) Verify() error {
+	for name, want := range m.config.Files {
+		if want.SHA256 == "" {
+			continue
+		}
+		f, err := bundle.HashFile(context.Background(), filepath.Join(m.b.Dir, filepath.FromSlash(name)))
+		if err != nil {
+			return err
+		}
+		if f.SHA256 != want.SHA256 {
+			return fmt.Errorf("%s: SHA-256 %.12s, %s says %.12s: the file was changed or damaged", name, f.SHA256,
+				bundle.ManifestFile, want.SHA256)
+		}
+	}
+	return nil
+}
+
+// sum is the digest: over the contents of all files, and what bundle.json says of how they are used. What cannot be
+// read gives a digest of its own, as reading it to run will say why.
+func (m *model) sum() string {
+	h := m.config
+	h.Name, h.Architecture, h.Source, h.LogitScale, h.LogScale, h.Notes, h.Files = "", "", "", 0, nil, nil,
+		map[string]bundle.File{}
+	for _, name := range m.files {
+		f, err := bundle.HashFile(context.Background(), filepath.Join(m.b.Dir, filepath.FromSlash(name)))
+		if err != nil {
+			f.SHA256 = err.Error()
+		}
+		h.Files[name] = f
+	}
+	text, err := json.Marshal(h)
+	if err != nil { // it was read from JSON
+		panic(err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// tokenizer reads the vocabulary: the file that bundle.json names, or the first that is in the folder.
+func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
+	name := m.config.TokenizerFile
+	if name != "" && !filepath.IsLocal(filepath.FromSlash(name)) {
+		return nil, fmt.Errorf("tokenizer %q is not the path of a file inside the bundle", name)
+	}
+	return tokenizer.Load(filepath.Join(m.b.Dir, filepath.FromSlash(name)))
+}

@@ -1,0 +1,236 @@
+package exported_test
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"promptfed/models/bundle"
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/onnx/onnxtest"
+	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/tensor"
+)
+
+// maxTower is how much opening an exported tower and building its graphs may allocate, in bytes; a good one of the
+// tests takes 30 MB.
+const maxTower = 1 << 30
+
+// useTower opens a folder of exported towers and builds all that is built of it without running it.
+func useTower(t *testing.T, dir string) error {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	defer func() {
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; used > maxTower {
+			t.Errorf("%d MiB allocated", used>>20)
+		}
+	}()
+	b, err := bundle.Open(dir)
+	if err != nil {
+		return err
+	}
+	g := graph.New()
+	ctx := g.Input("ctx", graph.Float, graph.Static(4, b.Text.Width))
+	if _, err := b.Prompts(g, []string{"cat", "sea lion"}, []clip.Prompt{{Ctx: ctx}}); err != nil {
+		return err
+	}
+	pixels := g.Input("pixels", graph.Float, graph.Static(5, 3, b.Preprocess.Size, b.Preprocess.Size))
+	if _, _, err := b.Image(g, pixels, clip.VisionPrompts{}); err != nil {
+		return err
+	}
+	_, err = b.ImageModel()
+	return err
+}
+
+func changed(t *testing.T, dir, file string, change func(*onnx.ModelProto)) {
+	t.Helper()
+	path := filepath.Join(dir, file)
+	b, err := os.ReadFile(path)
+	m := &onnx.ModelProto{}
+	if err == nil {
+		err = proto.Unmarshal(b, m)
+	}
+	if err == nil {
+		change(m)
+		b, err = proto.Marshal(m)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	orttest.Write(t, path, string(b))
+}
+
+// smallTowers is a folder of two towers without positions, which fit any sizes: features of images are the means of
+// their colours, those of texts the sums of their embeddings, times a matrix.
+func smallTowers(t *testing.T, image, text graph.Shape) string {
+	t.Helper()
+	const tower = "openai-emb-cut-113-torchscript"
+	dir := copyTower(t, tower, string(orttest.Read(t, filepath.Join("testdata", tower, bundle.ManifestFile))))
+	put := func(file string, n graph.Node) {
+		b, err := graph.Bytes(graph.Output{Name: "features", Node: n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		orttest.Write(t, filepath.Join(dir, file), string(b))
+	}
+	g := graph.New()
+	x := g.Input("pixels", graph.Float, image)
+	put("image.onnx", x.Mean(2, 3).MatMul(g.Const(tensor.New(3, 6))))
+	g = graph.New()
+	x, mask := g.Input("embeddings", graph.Float, text), g.Input("attention_mask", graph.Float, text[:2])
+	put("text.onnx", x.Mul(mask.Unsqueeze(2)).Sum(1).MatMul(g.Const(tensor.New(text[2].N, 6))))
+	return dir
+}
+
+// What a file says of sizes is bounded before anything of that size is made. A batch of 2^35 once took 9.8 GB and ended
+// the process, as index lists of that length were made; one of 100,000 ran, with 9.8 GB for whatever number of images.
+func TestSizesOfExportedTowersAreBounded(t *testing.T) {
+	image, text := graph.Static(2, 3, 16, 16), graph.Static(2, 32, 8)
+	if err := useTower(t, smallTowers(t, image, text)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		image, text graph.Shape
+		want        string
+	}{
+		{graph.Static(1<<24, 3, 16, 16), text, "batch is fixed at 16777216, and at most 1024 are supported"},
+		{graph.Static(100_000, 3, 16, 16), text, "batch is fixed at 100000, and at most 1024 are supported"},
+		{graph.Static(1000, 3, 400, 400), text, "a batch of 1000 times [3 400 400] numbers is more than"},
+		{graph.Static(1, 3, 8000, 8000), text, "images of 8000 pixels on a side; at most 4096"},
+		{image, graph.Static(1<<24, 32, 8), "batch is fixed at 16777216, and at most 1024 are supported"},
+		{image, graph.Static(2, 1<<24, 8), "texts of 16777216 tokens; at most 8192 are supported"},
+		{image, graph.Static(2, 32, 1<<24), "it is 8 wide, the tower takes 16777216"},
+	} {
+		orttest.OneLine(t, c.want, useTower(t, smallTowers(t, c.image, c.text)), c.want)
+	}
+	for _, size := range []int64{1 << 31, 1 << 35, 1 << 62} {
+		for _, file := range []string{"image.onnx", "text.onnx"} {
+			for axis := range 3 {
+				dir := smallTowers(t, image, text)
+				changed(t, dir, file, func(m *onnx.ModelProto) {
+					for _, in := range m.Graph.Input {
+						if s := in.Type.GetTensorType().Shape; axis < len(s.Dim) {
+							s.Dim[axis].Value = &onnx.TensorShapeProto_Dimension_DimValue{DimValue: size}
+						}
+					}
+				})
+				if err := useTower(t, dir); err == nil {
+					t.Errorf("axis %d of %d in %s was accepted", axis, size, file)
+				}
+			}
+		}
+	}
+}
+
+// The rows of tokens that lie outside of the model are checked against their file, whatever names them, and again when
+// they are read: the file may have been cut since.
+func TestTokenTableThatEndsEarly(t *testing.T) {
+	const tower = "hf-sdpa-mask-dynamo-18"
+	dir := copyTower(t, tower, "{}")
+	var rows *onnx.TensorProto
+	put := func(e onnx.External) {
+		changed(t, dir, "text.onnx", func(m *onnx.ModelProto) {
+			for w := range onnx.Tensors(m) {
+				if len(w.Dims) == 2 && w.Dims[0] == 530 && w.Dims[1] == 8 {
+					if len(w.RawData) > 0 {
+						orttest.Write(t, filepath.Join(dir, "rows.bin"), "head"+string(w.RawData)+"tail")
+					}
+					rows = w
+					onnx.SetExternal(w, e)
+				}
+			}
+		})
+	}
+	whole := onnx.External{File: "rows.bin", Offset: 4, Length: 530 * 8 * 4}
+	put(whole)
+	if rows == nil {
+		t.Fatal("the tower has no table [530,8]")
+	}
+	b, err := bundle.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Embed([]int{529}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(dir, "rows.bin"), 4+530*8*4-2); err != nil {
+		t.Fatal(err)
+	}
+	_, err = b.Embed([]int{529})
+	orttest.OneLine(t, "a file that was cut while it was used", err, "cut short")
+	_, err = bundle.Open(dir)
+	orttest.OneLine(t, "a file that is cut", err, `tensor "`+rows.Name+`"`, "cut short")
+	put(onnx.External{File: "rows.bin", Offset: 4, Length: 529 * 8 * 4})
+	_, err = bundle.Open(dir)
+	orttest.OneLine(t, "a table of fewer rows", err, "which take "+strconv.Itoa(530*8*4))
+}
+
+// External data that only the body of a function names is in the model as soon as the function is called.
+func TestFunctionsOfExportedTowersStayInTheirFolder(t *testing.T) {
+	dir := copyTower(t, "hf-half", "{}")
+	secret := &onnx.TensorProto{DataType: int32(graph.Float), Dims: []int64{2}}
+	onnx.SetExternal(secret, onnx.External{File: "../secret", Length: 8})
+	changed(t, dir, "image.onnx", func(m *onnx.ModelProto) {
+		m.Functions = append(m.Functions, &onnx.FunctionProto{Name: "f", Domain: "own", Output: []string{"y"},
+			Node: []*onnx.NodeProto{{OpType: "Constant", Output: []string{"y"}, Attribute: []*onnx.AttributeProto{
+				{Name: "value", Type: onnx.AttributeProto_TENSOR, T: secret}}}}})
+	})
+	orttest.Write(t, filepath.Join(filepath.Dir(dir), "secret"), strings.Repeat("x", 8))
+	orttest.OneLine(t, "a function", useTower(t, dir), `"../secret", which is not a path inside the folder of the model`)
+	_, err := bundle.Inspect(filepath.Join(dir, "image.onnx"))
+	orttest.OneLine(t, "the file", err, `"../secret", which is not a path inside the folder of the model`)
+}
+
+// FuzzExportedTowers sets a field of one of the files of exported towers to any number or name: opening them and
+// building graphs of them gives an error of one line, or works, in bounded memory.
+func FuzzExportedTowers(f *testing.F) {
+	towers := []string{"openai-fixed-whole-29-dynamo", "hf-half", "openai-emb-cut-113-torchscript"}
+	for i, n := range onnxtest.Numbers {
+		for tower := range towers {
+			f.Add(uint8(tower), i%2 == 0, uint16(37*i), n, "../x")
+			f.Add(uint8(tower), i%2 == 1, uint16(101*i), n+1, "y")
+		}
+	}
+	dirs := make([]string, len(towers))
+	for i, name := range towers {
+		dirs[i] = filepath.Join(f.TempDir(), name)
+		if err := os.CopyFS(dirs[i], os.DirFS(filepath.Join("testdata", name))); err != nil {
+			f.Fatal(err)
+		}
+	}
+	f.Fuzz(func(t *testing.T, tower uint8, image bool, field uint16, number int64, name string) {
+		dir, file := dirs[int(tower)%len(dirs)], "text.onnx"
+		if image {
+			file = "image.onnx"
+		}
+		good := orttest.Read(t, filepath.Join("testdata", filepath.Base(dir), file))
+		m := &onnx.ModelProto{}
+		if err := proto.Unmarshal(good, m); err != nil {
+			t.Fatal(err)
+		}
+		list := onnxtest.Fields(m)
+		if at := list[int(field)%len(list)]; at.Text {
+			at.Name(name)
+		} else {
+			at.Number(number)
+		}
+		b, err := proto.Marshal(m)
+		if err != nil {
+			return
+		}
+		orttest.Write(t, filepath.Join(dir, file), string(b))
+		if err := useTower(t, dir); err != nil && strings.ContainsAny(err.Error(), "\n\r") {
+			t.Errorf("not one line: %q", err)
+		}
+		orttest.Write(t, filepath.Join(dir, file), string(good))
+	})
+}

@@ -1,0 +1,209 @@
+package exported
+
+import (
+	"errors"
+	"fmt"
+
+	"promptfed/models/bundle"
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+)
+
+// imageTower is the image tower of an exported model.
+type imageTower struct {
+	file                   *graph.File
+	name                   string
+	input, output, patches graph.Node // patches may be absent
+	size, embedDim, count  int        // of images, features and patches
+	batch                  int        // fixed by the export, else 0
+}
+
+func newImageTower(f *graph.File, name string, p imageConfig, size int) (*imageTower, error) {
+	t := &imageTower{file: f, name: name}
+	out, err := pick(f, "image", p.Output, []string{"image_embeds", "image_features", "image_embeddings",
+		bundle.ImageOutput},
+		func(n graph.Node) bool { return takesPixels(f, n) && !takesText(f, n) })
+	if err != nil {
+		return nil, err
+	}
+	t.output = out.Node
+	if p.Input != "" {
+		if t.input, err = namedInput(f, "image.input", p.Input); err != nil {
+			return nil, err
+		}
+	} else {
+		in := reached(f, t.output)
+		if len(in) != 1 {
+			return nil, fmt.Errorf("output %s depends on %s; an image tower takes pixels [batch,3,size,size] and "+
+				"nothing else", out.Name, describe(in))
+		}
+		t.input = in[0]
+	}
+	if !isFloat(t.input) || t.input.Rank() != 4 || staticAxis(t.input, 1) != 3 && staticAxis(t.input, 1) != 0 {
+		return nil, fmt.Errorf("input %s; pixels must be floating-point [batch,3,size,size]",
+			describe([]graph.Node{t.input}))
+	}
+	t.batch = staticAxis(t.input, 0)
+	if err := checkBatch(t.input, t.batch); err != nil {
+		return nil, err
+	}
+	if p.Patches != "" {
+		o, ok := f.Output(p.Patches)
+		if !ok {
+			return nil, fmt.Errorf("image.patches %q in %s is none of its outputs %s", p.Patches, bundle.ManifestFile,
+				describe(outputs(f)))
+		}
+		t.patches = o
+	} else if o, ok := f.Output(bundle.PatchesOutput); ok && o.Rank() == 3 {
+		t.patches = o
+	}
+	return t, t.measure(size)
+}
+
+// measure finds the sizes, with a batch of 2.
+func (t *imageTower) measure(said int) error {
+	h, w := staticAxis(t.input, 2), staticAxis(t.input, 3)
+	switch {
+	case h != w && h != 0 && w != 0:
+		return fmt.Errorf("it takes images of %d x %d, only squares are supported", h, w)
+	case h == 0 && w == 0 && said == 0:
+		guess, err := t.guess()
+		if err != nil {
+			return err
+		}
+		t.size = guess
+	default:
+		t.size = max(h, w, said)
+	}
+	if said != 0 && said != t.size {
+		return fmt.Errorf("%s says image_size %d, the tower takes %d", bundle.ManifestFile, said, t.size)
+	}
+	if t.size > maxSide {
+		return fmt.Errorf("it takes images of %d pixels on a side; at most %d are supported", t.size, maxSide)
+	}
+	if err := checkBatch(t.input, t.batch, 3, t.size, t.size); err != nil {
+		return err
+	}
+	image, patches, err := t.try(t.size)
+	if err != nil {
+		return err
+	}
+	if s, ok := image.Shape().Ints(); !ok || len(s) != 2 || s[0] != 2 {
+		return fmt.Errorf("output %s has shape %v for two images; features must be [batch,size]", t.output.Name(),
+			image.Shape())
+	}
+	if t.embedDim = image.Dim(1); t.embedDim < 1 || t.embedDim > bundle.MaxExtent {
+		return fmt.Errorf("features of size %d", t.embedDim)
+	}
+	if t.patches.OK() {
+		s, ok := patches.Shape().Ints()
+		if !ok || len(s) != 3 || s[2] != t.embedDim || s[1] > bundle.MaxExtent {
+			return fmt.Errorf("output %s has shape %v; features of patches must be [batch,patches,%d]",
+				t.patches.Name(), patches.Shape(), t.embedDim)
+		}
+		t.count = s[1]
+	}
+	return nil
+}
+
+// guess is the image size of a tower that leaves it open, where only one of the usual ones fits its positions.
+func (t *imageTower) guess() (int, error) {
+	var fit []int
+	for size := 16; size <= 1024; size += 16 {
+		if _, _, err := t.try(size); err == nil {
+			fit = append(fit, size)
+		}
+	}
+	if len(fit) == 1 {
+		return fit[0], nil
+	}
+	return 0, fmt.Errorf("input %s leaves the image size open: write \"image_size\" in %s",
+		describe([]graph.Node{t.input}), bundle.ManifestFile)
+}
+
+func (t *imageTower) try(size int) (image, patches graph.Node, err error) {
+	g := graph.New()
+	return t.build(g, g.Input(bundle.PixelsInput, graph.Float, graph.Static(2, 3, size, size)))
+}
+
+// build adds the tower to g: features of pixels [B,3,S,S], whose B must be known where the export fixed the batch.
+func (t *imageTower) build(g *graph.Graph, pixels graph.Node) (image, patches graph.Node, err error) {
+	n := staticAxis(pixels, 0)
+	if t.batch == 0 || n == t.batch {
+		return t.once(g, pixels)
+	}
+	starts, err := chunks(n, t.batch)
+	if err != nil {
+		return graph.Node{}, graph.Node{}, err
+	}
+	var images, others []graph.Node
+	for _, rows := range starts {
+		image, patches, err := t.once(g, pixels.Rows(g.Ints(rows...)))
+		if err != nil {
+			return graph.Node{}, graph.Node{}, err
+		}
+		images, others = append(images, image), append(others, patches)
+	}
+	image = graph.Concat(0, images...).Slice(0, 0, n)
+	if t.patches.OK() {
+		patches = graph.Concat(0, others...).Slice(0, 0, n)
+	}
+	return image, patches, g.Err()
+}
+
+func (t *imageTower) once(g *graph.Graph, pixels graph.Node) (image, patches graph.Node, err error) {
+	roots := []graph.Node{t.output}
+	if t.patches.OK() {
+		roots = append(roots, t.patches)
+	}
+	x := pixels
+	if t.input.DType() == graph.Double {
+		x = x.Cast(graph.Double)
+	}
+	out, err := graph.Inline(g, roots, map[graph.Node]graph.Node{t.input: x})
+	if err != nil {
+		return graph.Node{}, graph.Node{}, err
+	}
+	if out[0] = out[0].Cast(graph.Float); len(out) > 1 {
+		patches = out[1].Cast(graph.Float)
+	}
+	return out[0], patches, g.Err()
+}
+
+// model is the tower under the names that bundles use, with the batch that it was exported for.
+func (t *imageTower) model() (*onnx.ModelProto, error) {
+	g, batch := graph.New(), graph.Sym("B")
+	if t.batch > 0 {
+		batch = graph.D(t.batch)
+	}
+	image, patches, err := t.once(g, g.Input(bundle.PixelsInput, graph.Float, graph.Shape{batch, graph.D(3),
+		graph.D(t.size),
+		graph.D(t.size)}))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.name, err)
+	}
+	list := []graph.Output{{Name: bundle.ImageOutput, Node: image}}
+	if patches.OK() {
+		list = append(list, graph.Output{Name: bundle.PatchesOutput, Node: patches})
+	}
+	return graph.Model(list...)
+}
+
+var errNoPromptTokens = errors.New("an exported image tower takes prompts at pixel level only; convert the " +
+	"checkpoint to have prompt tokens")
+
+// prompted is the tower with prompts, which can only be added to the pixels.
+func (t *imageTower) prompted(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node,
+	err error) {
+	if p.Tokens.OK() || len(p.Deep) > 0 || !p.Changes.None() {
+		return image, patches, errNoPromptTokens
+	}
+	if p.Pixels.OK() {
+		pixels = pixels.Add(p.Pixels)
+	}
+	if image, patches, err = t.build(g, pixels); err != nil {
+		err = fmt.Errorf("%s: %w", t.name, err)
+	}
+	return image, patches, err
+}

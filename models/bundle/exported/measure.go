@@ -1,0 +1,147 @@
+package exported
+
+import (
+	"fmt"
+	"slices"
+
+	"promptfed/models/bundle"
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
+)
+
+// try gives the shape of the features of sequences of a length, or why the tower does not take them.
+func (t *textTower) try(length int) (graph.Shape, error) {
+	g, n := graph.New(), max(t.batch, 2)
+	tokens, read := make([][]int, n), make([]int, n)
+	for i := range tokens {
+		tokens[i], read[i] = make([]int, length), length-1
+	}
+	emb := g.Input(bundle.EmbeddingsInput, graph.Float, graph.Static(n, length, t.table.width))
+	f, err := t.build(g, emb, tokens, read)
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := f.Shape().Ints(); !ok || len(s) != 2 || s[0] != n {
+		return nil, fmt.Errorf("output %s has shape %v for %d texts of %d tokens; features must be [texts,size]",
+			t.output.Name(), f.Shape(), n, length)
+	}
+	return f.Shape(), nil
+}
+
+// measure finds the context, the size of the features, and whether shorter sequences will do.
+func (t *textTower) measure(said int) error {
+	t.context = t.length
+	if t.context == 0 {
+		t.context = said
+	}
+	if t.context == 0 {
+		if err := t.findContext(); err != nil {
+			return err
+		}
+	}
+	if t.context > maxContext {
+		return fmt.Errorf("texts of %d tokens; at most %d are supported", t.context, maxContext)
+	}
+	if err := checkBatch(t.inputs()[0], t.batch, t.context, t.table.width); err != nil {
+		return err
+	}
+	shape, err := t.try(t.context)
+	if err != nil {
+		return fmt.Errorf("with %d tokens: %w", t.context, err)
+	}
+	if t.embedDim = shape[1].N; t.embedDim < 1 || t.embedDim > bundle.MaxExtent {
+		return fmt.Errorf("features of size %d", t.embedDim)
+	}
+	if t.length == 0 && t.causal && t.context > 3 {
+		_, err1 := t.try(t.context - 1)
+		_, err2 := t.try(3)
+		t.short = err1 == nil && err2 == nil
+	}
+	return nil
+}
+
+// maxTries bounds the sizes that findContext tries; towers have some ten.
+const maxTries = 64
+
+// findContext finds the longest sequence that the tower has positions for: one of the sizes of its constants, such that
+// one token more does not fit.
+func (t *textTower) findContext() error {
+	var sizes, fit []int
+	for _, op := range graph.Reachable(t.output) {
+		if op.Literal() == nil {
+			continue
+		}
+		for _, d := range op.Out[0].Shape() {
+			if d.N > 2 && d.N <= 1<<13 && !slices.Contains(sizes, d.N) {
+				sizes = append(sizes, d.N)
+			}
+		}
+	}
+	slices.Sort(sizes)
+	for _, n := range sizes[:min(len(sizes), maxTries)] {
+		if _, err := t.try(n); err != nil {
+			continue
+		}
+		if _, err := t.try(n + 1); err != nil {
+			fit = append(fit, n)
+		}
+	}
+	if len(fit) == 1 {
+		t.context = fit[0]
+		return nil
+	}
+	return fmt.Errorf("how many tokens it has positions for cannot be told from its graph (it could be %v): write "+
+		"\"context_length\" in %s", fit, bundle.ManifestFile)
+}
+
+// features adds the tower to g for several lists of sequences at once, and cuts the result into those lists.
+func (t *textTower) features(g *graph.Graph, parts []sequences) ([]graph.Node, error) {
+	var emb []graph.Node
+	var tokens [][]int
+	var read, counts []int
+	for _, p := range parts {
+		emb, tokens, read, counts = append(emb, p.emb), append(tokens, p.tokens...), append(read, p.read...),
+			append(counts, len(p.tokens))
+	}
+	all := emb[0]
+	if len(emb) > 1 {
+		all = graph.Concat(0, emb...)
+	}
+	f, err := t.build(g, all, tokens, read)
+	if err != nil || len(parts) == 1 {
+		return []graph.Node{f}, err
+	}
+	return f.Split(0, counts...), g.Err()
+}
+
+type sequences struct {
+	emb    graph.Node
+	tokens [][]int
+	read   []int
+}
+
+// extent is how long sequences are when the longest needs so many positions.
+func (t *textTower) extent(longest int) int {
+	if t.short {
+		return longest
+	}
+	return t.context
+}
+
+// prompts is model.ClassFeatures: whole sequences, all prompts in one pass.
+func (t *textTower) prompts(g *graph.Graph, s *clip.Suffixes, list []clip.Prompt) ([]graph.Node, error) {
+	longest := 0
+	for _, p := range list {
+		if err := (clip.Text{TextArch: clip.TextArch{Width: t.table.width, Context: t.context}}).CheckPrompt(s,
+			p); err != nil {
+			return nil, err
+		}
+		longest = max(longest, slices.Max(s.Lengths(p)))
+	}
+	var parts []sequences
+	for _, p := range list {
+		emb, tokens, read := s.Sequences(p, t.extent(longest))
+		parts = append(parts, sequences{emb, tokens, read})
+	}
+	return t.features(g, parts)
+}

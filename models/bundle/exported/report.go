@@ -1,0 +1,70 @@
+package exported
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"promptfed/models/bundle"
+	"promptfed/runtime/graph"
+)
+
+func (m *model) Report(r *bundle.Report) {
+	t, i := m.text, m.image
+	found := func(what, format string, a ...any) {
+		r.Found = append(r.Found, bundle.Finding{What: what, Value: fmt.Sprintf(format, a...)})
+	}
+	found("image tower", "%s: images of %d, features of size %d", i.name, i.size, i.embedDim)
+	found("pixels", "%s", describe([]graph.Node{i.input}))
+	if i.batch > 0 {
+		found("batch of images", "fixed at %d by the export: as many go through the tower at a time, however few "+
+			"there "+
+			"are", i.batch)
+	}
+	found("image features", "%s", describe([]graph.Node{i.output}))
+	if i.patches.OK() {
+		found("patch features", "%s: %d of an image", describe([]graph.Node{i.patches}), i.count)
+	}
+	length := fmt.Sprintf("texts run at %d tokens", t.context)
+	if t.short {
+		length = "texts run only as long as the longest is"
+	}
+	found("text tower", "%s: width %d, context %d, features of size %d; %s", t.name, t.table.width, t.context,
+		t.embedDim,
+		length)
+	for _, p := range []struct {
+		what string
+		n    graph.Node
+	}{{"embeddings", t.embeddings}, {"token ids", t.ids}, {"end token index", t.eot},
+		{"attention mask (ones up to the end token)", t.mask}, {"position ids", t.positions}} {
+		if p.n.OK() {
+			found(p.what, "%s", describe([]graph.Node{p.n}))
+		}
+	}
+	if len(t.cut) > 0 {
+		var labels []string
+		for _, c := range t.cut {
+			labels = append(labels, c.Op().Label())
+		}
+		found("prompts enter behind", "%s", strings.Join(labels, ", "))
+	}
+	if t.batch > 0 {
+		found("batch of texts", "fixed at %d by the export: the tower stands in a graph once for every %d texts",
+			t.batch, t.batch)
+	}
+	found("causal", "%t", t.causal)
+	found("text features", "%s", describe([]graph.Node{t.output}))
+	where := t.table.file
+	if where == "" {
+		where = t.name
+	}
+	found("token embedding", "[%d,%d] %s in %s", t.table.rows, t.table.width, t.table.dtype, where)
+	for _, name := range m.files {
+		size := int64(-1)
+		if st, err := os.Stat(filepath.Join(m.b.Dir, filepath.FromSlash(name))); err == nil {
+			size = st.Size()
+		}
+		r.Files = append(r.Files, bundle.FileReport{Name: name, Size: size})
+	}
+}

@@ -1,0 +1,301 @@
+package exported
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"promptfed/models/bundle"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// textTower is the text tower of an exported model: it takes embeddings, or token ids whose look-up is cut off.
+type textTower struct {
+	file   *graph.File
+	name   string
+	output graph.Node
+
+	embeddings, ids, eot, mask, positions graph.Node // inputs; absent where there are none
+	cut                                   []graph.Node
+	table                                 embeddingTable
+
+	batch, length      int // fixed by the export, else 0
+	context, embedDim  int
+	short              bool // sequences need only be as long as they are
+	causal             bool
+	sos, eotID, filler int
+	notes              []string
+}
+
+func newTextTower(dir string, f *graph.File, name string, p textConfig) (*textTower, error) {
+	t := &textTower{file: f, name: name}
+	out, err := pick(f, "text", p.Output, []string{"text_embeds", "text_features", "text_embeddings",
+		bundle.TextOutput},
+		func(n graph.Node) bool { return takesText(f, n) && !takesPixels(f, n) })
+	if err != nil {
+		return nil, err
+	}
+	t.output = out.Node
+	if err := t.roles(p); err != nil {
+		return nil, err
+	}
+	if !t.embeddings.OK() {
+		if err := t.cutOff(); err != nil {
+			return nil, err
+		}
+	}
+	for _, in := range t.inputs() {
+		if n := staticAxis(in, 0); n > 0 && in != t.positions {
+			t.batch = n
+			if err := checkBatch(in, n); err != nil {
+				return nil, err
+			}
+		}
+		if n := staticAxis(in, 1); n > 1 && in != t.eot {
+			t.length = n
+		}
+	}
+	t.causal = p.Causal != nil && *p.Causal || p.Causal == nil && looksCausal(dir, t.output)
+	if p.Causal == nil && !t.causal {
+		t.notes = append(t.notes, "no causal mask was found in "+name+": every text runs at the full context; write "+
+			"\"text\": {\"causal\": true} if tokens behind the end token change nothing")
+	}
+	return t, nil
+}
+
+// inputs are those that it has, the one that tells of the texts first.
+func (t *textTower) inputs() []graph.Node {
+	return slices.DeleteFunc([]graph.Node{t.embeddings, t.ids, t.mask, t.positions, t.eot},
+		func(n graph.Node) bool { return !n.OK() })
+}
+
+// roles finds out what each input that the features depend on is for.
+func (t *textTower) roles(p textConfig) error {
+	list := reached(t.file, t.output)
+	for _, r := range []struct {
+		key, name string
+		to        *graph.Node
+	}{{"text.embeddings", p.Embeddings, &t.embeddings}, {"text.ids", p.IDs, &t.ids}, {"text.eot", p.EOT, &t.eot},
+		{"text.attention_mask", p.Mask, &t.mask}, {"text.position_ids", p.Positions, &t.positions}} {
+		if r.name == "" {
+			continue
+		}
+		n, err := namedInput(t.file, r.key, r.name)
+		if err != nil {
+			return err
+		}
+		*r.to = n
+		list = slices.DeleteFunc(list, func(in graph.Node) bool { return in == n })
+	}
+	var unclear []graph.Node
+	take := func(to *graph.Node, in graph.Node) {
+		if to.OK() {
+			unclear = append(unclear, in)
+			return
+		}
+		*to = in
+	}
+	for _, in := range list {
+		name := strings.ToLower(in.Name())
+		switch rank := in.Rank(); {
+		case isFloat(in) && rank == 3:
+			take(&t.embeddings, in)
+		case rank == 2 && strings.Contains(name, "mask"):
+			take(&t.mask, in)
+		case isInt(in) && rank == 2 && strings.Contains(name, "position"):
+			take(&t.positions, in)
+		case isInt(in) && rank == 1, isInt(in) && rank == 2 && staticAxis(in, 1) == 1:
+			take(&t.eot, in)
+		case isInt(in) && rank == 2:
+			take(&t.ids, in)
+		default:
+			unclear = append(unclear, in)
+		}
+	}
+	const hint = `write "text": {"embeddings" or "ids", "eot", "attention_mask", "position_ids": NAME} in ` +
+		bundle.ManifestFile
+	switch {
+	case len(unclear) > 0:
+		return fmt.Errorf("the role of its input %s is not clear among %s: %s", describe(unclear[:1]),
+			describe(reached(t.file, t.output)), hint)
+	case !t.embeddings.OK() && !t.ids.OK():
+		return fmt.Errorf("it has %s; a text tower takes embeddings [classes,length,width] or token ids "+
+			"[classes,length]: %s", describe(reached(t.file, t.output)), hint)
+	case t.embeddings.OK() && !t.eot.OK() && !t.ids.OK() && !t.mask.OK():
+		return fmt.Errorf("it has %s, and none tells where a text ends: export it with the index of the end token "+
+			"[classes] or with the token ids beside the embeddings",
+			describe(reached(t.file, t.output)))
+	}
+	return nil
+}
+
+// cutOff finds the look-ups of a constant table by the token ids, whose results prompts replace.
+func (t *textTower) cutOff() error {
+	is := map[graph.Node]bool{t.ids: true}
+	for _, op := range graph.Reachable(t.output) {
+		if op.Domain != graph.Standard || len(op.In) == 0 {
+			continue
+		}
+		switch op.Kind {
+		case "Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten":
+			if is[op.In[0]] {
+				is[op.Out[0]] = true
+			}
+		case "Gather":
+			if rows := constantBehind(op.In[0]); is[op.In[1]] && rows.OK() && op.In[0].Rank() == 2 &&
+				op.Attrs.Int("axis", 0) == 0 {
+				if t.table.source.OK() && t.table.source != rows {
+					return fmt.Errorf("token ids look up two tables, %s and %s", describe([]graph.Node{t.table.source}),
+						describe([]graph.Node{rows}))
+				}
+				t.table.source = rows
+				t.cut = append(t.cut, op.Out[0])
+			}
+		}
+	}
+	if len(t.cut) == 0 {
+		return fmt.Errorf("no look-up (Gather) of a constant table by %s was found that could be cut off: export the "+
+			"tower with embeddings [classes,length,width] as input",
+			describe([]graph.Node{t.ids}))
+	}
+	return nil
+}
+
+// constantBehind is the constant that a value is, or is cast from.
+func constantBehind(n graph.Node) graph.Node {
+	for n.OK() {
+		op := n.Op()
+		switch {
+		case op.Literal() != nil:
+			return n
+		case op.Domain == graph.Standard && (op.Kind == "Cast" || op.Kind == "Identity"):
+			n = op.In[0]
+		default:
+			return graph.Node{}
+		}
+	}
+	return graph.Node{}
+}
+
+// looksCausal tells whether the tower makes a causal mask: from a triangle, from comparing positions, or inside a fused
+// operator.
+func looksCausal(dir string, output graph.Node) bool {
+	for _, op := range graph.Reachable(output) {
+		switch op.Kind {
+		case "Trilu":
+			return true
+		case "Less", "LessOrEqual", "Greater", "GreaterOrEqual":
+			if isInt(op.In[0]) && isInt(op.In[1]) && op.Out[0].Rank() >= 2 {
+				return true
+			}
+		case "Attention", "MultiHeadAttention":
+			if op.Attrs.Int("is_causal", 0)+op.Attrs.Int("unidirectional", 0) > 0 {
+				return true
+			}
+		}
+		if op.Literal() != nil && triangle(dir, op.Out[0]) {
+			return true
+		}
+	}
+	return false
+}
+
+// build adds the tower to g: features [N,embedDim] of sequences with embeddings [N,L,w], their tokens, and the position
+// that each is read at.
+func (t *textTower) build(g *graph.Graph, emb graph.Node, tokens [][]int, read []int) (graph.Node, error) {
+	if t.batch == 0 {
+		return t.once(g, emb, tokens, read)
+	}
+	parts, err := chunks(len(tokens), t.batch)
+	if err != nil {
+		return graph.Node{}, err
+	}
+	var out []graph.Node
+	for _, rows := range parts {
+		var some [][]int
+		var at []int
+		for _, r := range rows {
+			some, at = append(some, tokens[r]), append(at, read[r])
+		}
+		f, err := t.once(g, emb.Rows(g.Ints(rows...)), some, at)
+		if err != nil {
+			return graph.Node{}, err
+		}
+		out = append(out, f)
+	}
+	return graph.Concat(0, out...).Slice(0, 0, len(tokens)), g.Err()
+}
+
+func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []int) (graph.Node, error) {
+	n, length := len(tokens), emb.Dim(1)
+	integers := func(like graph.Node, f func(c, i int) int) graph.Node {
+		var v []int64
+		for c := range n {
+			for i := range length {
+				v = append(v, int64(f(c, i)))
+			}
+		}
+		return g.Const(tensor.OfInts(v, n, length)).Cast(like.DType())
+	}
+	feed := map[graph.Node]graph.Node{}
+	if t.embeddings.OK() {
+		feed[t.embeddings] = wide(emb, t.embeddings)
+	}
+	for _, c := range t.cut {
+		x := emb
+		if c.Rank() == 2 {
+			x = emb.Reshape(-1, emb.Dim(2))
+		}
+		feed[c] = wide(x, c)
+	}
+	if t.ids.OK() { // what remains of them looks for the end token, which therefore stands where the features are read
+		feed[t.ids] = integers(t.ids, func(c, i int) int {
+			switch id := tokens[c][i]; {
+			case i == read[c]:
+				return t.eotID
+			case i > read[c]:
+				return 0
+			case i == 0:
+				return t.sos
+			case id < 0 || id == t.eotID:
+				return t.filler
+			default:
+				return id
+			}
+		})
+	}
+	if t.mask.OK() {
+		feed[t.mask] = wide(integers(t.mask, func(c, i int) int {
+			if i <= read[c] {
+				return 1
+			}
+			return 0
+		}), t.mask)
+	}
+	if t.positions.OK() {
+		feed[t.positions] = integers(t.positions, func(_, i int) int { return i })
+		if staticAxis(t.positions, 0) == 1 {
+			feed[t.positions] = feed[t.positions].Slice(0, 0, 1)
+		}
+	}
+	if t.eot.OK() {
+		feed[t.eot] = g.Ints(read...).Cast(t.eot.DType())
+		if t.eot.Rank() == 2 {
+			feed[t.eot] = feed[t.eot].Unsqueeze(1)
+		}
+	}
+	out, err := graph.Inline(g, []graph.Node{t.output}, feed)
+	if err != nil {
+		return graph.Node{}, err
+	}
+	return out[0].Cast(graph.Float), g.Err()
+}
+
+// wide is x in the element type that stands for that of an input: float32 for half precision.
+func wide(x, like graph.Node) graph.Node {
+	if like.DType() == graph.Double {
+		return x.Cast(graph.Double)
+	}
+	return x
+}

@@ -1,0 +1,246 @@
+package exported
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"promptfed/models/bundle"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// tokenTable says in bundle.json where the token embedding [vocabulary,w] lies: a tensor of a .safetensors file or of
+// an .onnx file, or a place in any file.
+type tokenTable struct {
+	File   string `json:"file"`
+	Tensor string `json:"tensor"`
+	Offset int64  `json:"offset"`
+	Length int64  `json:"length"`
+	DType  string `json:"dtype"`
+	Shape  []int  `json:"shape"`
+}
+
+// embeddingTable is the token embedding of an exported model.
+type embeddingTable struct {
+	source      graph.Node // the constant of the graph that it is, where it is one
+	file        string     // relative to the folder; "" when inline holds the rows
+	offset      int64
+	dtype       string
+	rows, width int
+	inline      []byte
+}
+
+// findTable finds the token embedding: in the graph where token ids were looked up, where bundle.json says, or as the
+// one tensor in text.onnx that could be it.
+func (t *textTower) findTable(dir string, said *tokenTable, vocabulary, width int) error {
+	if !t.embeddings.OK() {
+		return t.table.of(dir, t.table.source)
+	}
+	if w := staticAxis(t.embeddings, 2); w > 0 {
+		width = w
+	}
+	if said != nil {
+		err := t.table.read(dir, *said, vocabulary)
+		if err == nil && width != 0 && t.table.width != width {
+			err = fmt.Errorf("it is %d wide, the tower takes %d", t.table.width, width)
+		}
+		if err != nil {
+			return fmt.Errorf("token_embedding: %w", err)
+		}
+		return nil
+	}
+	var fit []graph.Node
+	for _, p := range t.file.Proto.Graph.Initializer {
+		if n, ok := t.file.Node(p.Name); ok && n.Rank() == 2 && staticAxis(n, 0) >= vocabulary && (width == 0 ||
+			staticAxis(n, 1) == width) && isFloat(n) {
+			fit = append(fit, n)
+		}
+	}
+	if len(fit) == 1 {
+		t.notes = append(t.notes, fmt.Sprintf("token_embedding is not given: tensor %s of %s", fit[0].Name(), t.name))
+		return t.table.of(dir, fit[0])
+	}
+	return fmt.Errorf("the rows of the tokens are not in %s: write \"token_embedding\": {\"file\": "+
+		"\"tokens.safetensors\", \"tensor\": NAME} in %s, a tensor [%d or more,%d]",
+		t.name, bundle.ManifestFile, vocabulary, width)
+}
+
+// of takes the table from a constant of a graph.
+func (e *embeddingTable) of(dir string, n graph.Node) error {
+	shape, ok := n.Shape().Ints()
+	if !ok || len(shape) != 2 {
+		return fmt.Errorf("the token embedding has shape %v, must be [vocabulary,width]", n.Shape())
+	}
+	if shape[0] < 1 || shape[1] < 1 || shape[0] > bundle.MaxRows || shape[1] > bundle.MaxExtent {
+		return fmt.Errorf("the token embedding has shape %v, must be [vocabulary,width]", shape)
+	}
+	e.rows, e.width, e.dtype = shape[0], shape[1], bundle.TypeName(n.DType())
+	if p, ok := n.Op().Literal().Place(); ok {
+		e.file, e.offset = p.File, p.Offset
+		return e.check(dir)
+	}
+	e.inline = n.Op().Literal().Bytes()
+	if len(e.inline) != e.rows*e.width*safetensors.ElementSize(e.dtype) {
+		return fmt.Errorf("the token embedding holds %d bytes for %v of %s", len(e.inline), shape, e.dtype)
+	}
+	return nil
+}
+
+func (e *embeddingTable) read(dir string, s tokenTable, vocabulary int) error {
+	if s.File == "" || !filepath.IsLocal(filepath.FromSlash(s.File)) {
+		return fmt.Errorf("file %q is not the path of a file inside the bundle", s.File)
+	}
+	path := filepath.Join(dir, filepath.FromSlash(s.File))
+	switch {
+	case s.Shape != nil:
+		if len(s.Shape) != 2 || s.Shape[0] < 1 || s.Shape[1] < 1 || s.Shape[0] > bundle.MaxRows ||
+			s.Shape[1] > bundle.MaxExtent {
+			return fmt.Errorf("shape %v, must be [vocabulary,width]", s.Shape)
+		}
+		*e = embeddingTable{file: s.File, offset: s.Offset, dtype: cmp.Or(s.DType, "F32"), rows: s.Shape[0],
+			width: s.Shape[1]}
+		if n := int64(e.rows) * int64(e.width) * int64(safetensors.ElementSize(e.dtype)); s.Length != 0 &&
+			s.Length != n {
+			return fmt.Errorf("%v of %s takes %d bytes, not %d", s.Shape, e.dtype, n, s.Length)
+		}
+	case strings.HasSuffix(s.File, ".onnx"):
+		f, err := graph.OpenFile(dir, s.File)
+		if err != nil {
+			return err
+		}
+		n, ok := f.Node(s.Tensor)
+		if n = constantBehind(n); !ok || !n.OK() {
+			return fmt.Errorf("%s has no constant %q", s.File, s.Tensor)
+		}
+		return e.of(dir, n)
+	default:
+		f, err := safetensors.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		name := s.Tensor
+		if names := f.Names(); name == "" && len(names) == 1 {
+			name = names[0]
+		} else if !slices.Contains(names, name) {
+			return fmt.Errorf("%s has no tensor %q; it has %s", s.File, name, strings.Join(names[:min(len(names), 20)],
+				", "))
+		}
+		info, err := f.Info(name)
+		if err != nil {
+			return err
+		}
+		if len(info.Shape) != 2 || info.Shape[0] < vocabulary || info.Shape[1] < 1 || info.Shape[1] > bundle.MaxExtent {
+			return fmt.Errorf("tensor %s of %s is %v, must be [%d or more,width]", name, s.File, info.Shape, vocabulary)
+		}
+		*e = embeddingTable{file: s.File, offset: info.Offset, dtype: info.DType, rows: info.Shape[0],
+			width: info.Shape[1]}
+	}
+	return e.check(dir)
+}
+
+// check compares the table with its file.
+func (e *embeddingTable) check(dir string) error {
+	size := int64(safetensors.ElementSize(e.dtype))
+	if size == 0 || e.dtype[0] != 'F' && e.dtype[0] != 'B' {
+		return fmt.Errorf("the token embedding is stored as %q; F32, F16, BF16 and F64 can be read", e.dtype)
+	}
+	f, err := onnx.OpenExternal(dir, e.place())
+	if err != nil {
+		return fmt.Errorf("the token embedding: %w", err)
+	}
+	return f.Close()
+}
+
+// place is where the table lies in its file.
+func (e *embeddingTable) place() onnx.External {
+	size := safetensors.ElementSize(e.dtype)
+	return onnx.External{File: e.file, Offset: e.offset, Length: int64(e.rows) * int64(e.width) * int64(size)}
+}
+
+// lookUp reads rows, width numbers for each id.
+func (e *embeddingTable) lookUp(dir string, ids []int) ([]float32, error) {
+	row := int64(e.width * safetensors.ElementSize(e.dtype))
+	var from io.ReaderAt
+	if e.file == "" {
+		from = strings.NewReader(string(e.inline))
+	} else {
+		f, err := onnx.OpenExternal(dir, e.place())
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		from = f
+	}
+	out, raw := tensor.New(len(ids), e.width), make([]byte, row)
+	for i, id := range ids {
+		if id < 0 || id >= e.rows {
+			return nil, fmt.Errorf("no token %d: the vocabulary has %d", id, e.rows)
+		}
+		if _, err := from.ReadAt(raw, e.offset+int64(id)*row); err != nil {
+			return nil, fmt.Errorf("token %d: %w", id, err)
+		}
+		if err := safetensors.Decode(e.dtype, raw, out, i*e.width); err != nil {
+			return nil, err
+		}
+	}
+	return out.Data, nil
+}
+
+// floatsOf reads a constant of a graph, of at most a megabyte.
+func floatsOf(dir string, n graph.Node) []float32 {
+	shape, ok := n.Shape().Ints()
+	size := safetensors.ElementSize(bundle.TypeName(n.DType()))
+	if !ok || size == 0 || tensor.Size(shape)*size > 1<<20 {
+		return nil
+	}
+	raw := n.Op().Literal().Bytes()
+	if p, ok := n.Op().Literal().Place(); ok {
+		var err error
+		if raw, err = onnx.ReadExternal(dir, p); err != nil {
+			return nil
+		}
+	}
+	out := tensor.New(shape...)
+	if n.DType() == graph.Bool || n.DType() == onnx.TensorProto_UINT8 {
+		for i := range min(len(raw), len(out.Data)) {
+			out.Data[i] = float32(raw[i])
+		}
+		return out.Data
+	}
+	if len(raw) != len(out.Data)*size || safetensors.Decode(bundle.TypeName(n.DType()), raw, out, 0) != nil {
+		return nil
+	}
+	return out.Data
+}
+
+// triangle tells whether a constant [..,n,n] has one value on and below the diagonal and another one above it.
+func triangle(dir string, n graph.Node) bool {
+	r := n.Rank()
+	if r < 2 || n.Dim(r-1) < 3 || n.Dim(r-1) != n.Dim(r-2) || !(isFloat(n) || n.DType() == graph.Bool) ||
+		!n.Shape().Size().Is(n.Dim(r-1)*n.Dim(r-1)) {
+		return false
+	}
+	v, side := floatsOf(dir, n), n.Dim(r-1)
+	if v == nil {
+		return false
+	}
+	for i := range side {
+		for j := range side {
+			want := v[0]
+			if j > i {
+				want = v[1]
+			}
+			if v[i*side+j] != want {
+				return false
+			}
+		}
+	}
+	return v[0] != v[1]
+}

@@ -1,0 +1,61 @@
+package exported
+
+import (
+	"errors"
+	"slices"
+
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/tensor"
+)
+
+// Image takes prompts of pixels only.
+func (m *model) Image(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node, err error) {
+	return m.image.prompted(g, pixels, p)
+}
+
+func (m *model) ImageModel() (*onnx.ModelProto, error) { return m.image.model() }
+
+func (m *model) Batch() int { return m.image.batch }
+
+func (m *model) Patches() int { return m.image.count }
+
+func (m *model) TakesPromptTokens() bool { return false }
+
+func (m *model) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.Prompt) ([]graph.Node, error) {
+	if len(prompts) == 0 {
+		return nil, nil
+	}
+	if slices.ContainsFunc(prompts, func(p clip.Prompt) bool {
+		return !p.Ctx.OK() || p.Ctx.Rank() == 3 || p.Bare || len(p.Deep) > 0 || !p.Changes.None() || p.Own != nil
+	}) {
+		return nil, errors.New("an exported text tower takes no deep prompts, low-rank changes, adapters or prompts for " +
+			"each image; convert a checkpoint of the model (promptfed convert)")
+	}
+	return m.text.prompts(g, s, prompts)
+}
+
+func (m *model) TextFeatures(g *graph.Graph, ids [][]int) (graph.Node, error) {
+	longest := 0
+	for _, s := range ids {
+		longest = max(longest, len(s))
+	}
+	length := m.text.extent(longest)
+	var flat, read []int
+	tokens := make([][]int, len(ids))
+	for i, s := range ids {
+		tokens[i] = append(slices.Clone(s), slices.Repeat([]int{clip.PadID}, length-len(s))...)
+		flat, read = append(flat, tokens[i]...), append(read, len(s)-1)
+	}
+	rows, err := m.Embed(flat)
+	if err != nil {
+		return graph.Node{}, err
+	}
+	emb := g.Const(tensor.Of(rows, len(ids), length, m.text.table.width))
+	return m.text.build(g, emb, tokens, read)
+}
+
+func (m *model) Embed(ids []int) ([]float32, error) { return m.text.table.lookUp(m.b.Dir, ids) }
+
+func (m *model) Digest() string { return m.digest() }

@@ -1,0 +1,151 @@
+package bundle
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Form is a way in which bundles lie on disk.
+type Form struct {
+	// NameOf gives the name of the bundle in a folder; ok is false where the folder holds none of this form.
+	NameOf func(dir string) (name string, ok bool)
+	// Open opens such a folder. Everything that it says is checked but the contents of large files, of which only the
+	// sizes are (see Towers.Verify).
+	Open func(dir string) (*Bundle, error)
+	// Inspect, where it is set, tells of files and folders that are no bundle, but that one can be made of.
+	Inspect func(path string) (Report, error)
+}
+
+var forms []Form
+
+// Use makes forms known to Open, Find, List and Inspect. It is called before any of them.
+func Use(f ...Form) { forms = append(forms, f...) }
+
+// formOf is the form of the bundle in a folder, if there is one.
+func formOf(dir string) (f Form, name string, ok bool) {
+	for _, f := range forms {
+		if name, ok := f.NameOf(dir); ok {
+			return f, name, true
+		}
+	}
+	return Form{}, "", false
+}
+
+// Open opens the bundle in a folder.
+func Open(dir string) (*Bundle, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	f, _, ok := formOf(abs)
+	if !ok {
+		return nil, fmt.Errorf("%s is not a bundle: it has no %s; make one of a checkpoint with promptfed convert, "+
+			"or write one for exported towers (docs/exported.md)", abs, ManifestFile)
+	}
+	return f.Open(abs)
+}
+
+// Inspect tells what is in a bundle, a checkpoint, an ONNX file or a .safetensors file. It reads no weights.
+func Inspect(path string) (r Report, err error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return Report{}, err
+	}
+	dir := path
+	if !st.IsDir() && filepath.Base(path) == ManifestFile {
+		dir = filepath.Dir(path)
+	}
+	_, _, isBundle := formOf(dir)
+	switch {
+	case isBundle:
+		b, err := Open(dir)
+		if err != nil {
+			return Report{}, err
+		}
+		r = Report{Kind: KindBundle, Path: dir, Format: b.Source, Bundle: b}
+		b.Report(&r)
+	case !st.IsDir() && strings.HasSuffix(strings.ToLower(path), ".onnx"):
+		r, err = inspectONNX(path)
+	default:
+		err = fmt.Errorf("%s: nothing that is known", path)
+		for _, f := range forms {
+			if f.Inspect != nil {
+				r, err = f.Inspect(path)
+				break
+			}
+		}
+	}
+	r.count()
+	return r, err
+}
+
+const maxManifest = 16 << 20 // bytes of bundle.json
+
+// Limits of what files say of sizes.
+const (
+	MaxExtent = 1 << 20 // of any size but those below
+	MaxRows   = 1 << 24 // tokens of a vocabulary
+)
+
+// ReadManifest reads the bundle.json of a folder.
+func ReadManifest(dir string) ([]byte, error) {
+	f, err := os.Open(filepath.Join(dir, ManifestFile))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
+	if err == nil && len(data) > maxManifest {
+		err = fmt.Errorf("%s: more than %d bytes: not a bundle", f.Name(), maxManifest)
+	}
+	return data, err
+}
+
+// CheckName refuses names that could not be the name of a file.
+func CheckName(name string) error {
+	if name == "" || name == "." || name == ".." || len(name) > 200 || strings.ContainsAny(name, "/\\:\x00\n") ||
+		!filepath.IsLocal(name) {
+		return fmt.Errorf("name %.60q: use letters, digits and dashes, as for a file", name)
+	}
+	return nil
+}
+
+// File is what is known of a file.
+type File struct {
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"` // hex
+}
+
+// HashFile reads a file; ctx may end that early.
+func HashFile(ctx context.Context, path string) (File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return File{}, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, Reader{ctx, f})
+	if err != nil {
+		return File{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return File{n, hex.EncodeToString(h.Sum(nil))}, nil
+}
+
+// Reader reads from R until Context ends.
+type Reader struct {
+	Context context.Context
+	R       io.Reader
+}
+
+func (r Reader) Read(p []byte) (int, error) {
+	if r.Context.Err() != nil {
+		return 0, context.Cause(r.Context)
+	}
+	return r.R.Read(p)
+}

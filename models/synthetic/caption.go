@@ -1,0 +1,86 @@
+package synthetic
+
+import (
+	"math/rand/v2"
+	"strings"
+)
+
+// Caption describes the sample in one of many ways: the class always, domain, colour, texture and background only
+// sometimes and only truthfully. It takes its choices from rng.
+func (s Sample) Caption(rng *rand.Rand) string {
+	d, _ := domainOf(s.Domain)
+	lead := ""
+	switch k := rng.IntN(10); {
+	case k < 6:
+		lead = d.phrases[0] + " "
+		if rng.IntN(2) == 0 {
+			lead = d.phrases[rng.IntN(len(d.phrases))] + " "
+		}
+	case k < 8:
+		lead = []string{"an image of ", "a picture of ", "this is "}[rng.IntN(3)]
+	}
+	text := lead
+	if s.pattern() {
+		text += s.surface(rng)
+	} else {
+		text += s.object(rng)
+		if s.coloured() && rng.IntN(8) == 0 {
+			text += " on " + article(s.Ground) + " background"
+		}
+	}
+	if rng.IntN(3) > 0 {
+		text += "."
+	}
+	return text
+}
+
+// pattern tells whether the sample is a pattern over the whole image instead of an object.
+func (s Sample) pattern() bool {
+	_, ok := textureOf(s.Class)
+	return ok
+}
+
+// coloured tells whether the colours of figure and background can be seen in the domain.
+func (s Sample) coloured() bool {
+	return s.Domain != "sketch" && s.Domain != "silhouette" && s.Domain != "neon"
+}
+
+func (s Sample) object(rng *rand.Rand) string {
+	var words []string
+	if s.coloured() && rng.IntN(5) < 2 {
+		words = append(words, s.Colour)
+	}
+	if t, ok := textureOf(s.Texture); ok && rng.IntN(5) < 3 {
+		words = append(words, t.adjective)
+	}
+	noun := strings.Join(append(words, s.Class), " ")
+	switch k := rng.IntN(10); {
+	case k == 0:
+		return "the " + noun
+	case k == 1:
+		return noun
+	case k == 2 && s.Texture != "":
+		return article(s.Class) + " with " + s.Texture
+	}
+	return article(noun)
+}
+
+func (s Sample) surface(rng *rand.Rand) string {
+	colour := ""
+	if s.coloured() && rng.IntN(3) == 0 {
+		colour = s.Colour + " "
+	}
+	if rng.IntN(3) == 0 {
+		t, _ := textureOf(s.Class)
+		return article(colour + t.adjective + " pattern")
+	}
+	return colour + s.Class
+}
+
+// article puts a or an before a noun phrase.
+func article(noun string) string {
+	if strings.ContainsRune("aeiou", rune(noun[0])) {
+		return "an " + noun
+	}
+	return "a " + noun
+}

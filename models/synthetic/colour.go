@@ -1,0 +1,97 @@
+package synthetic
+
+import (
+	"math/rand/v2"
+)
+
+// rgb is a colour with channels 0..255; arithmetic in between may leave that range until clamped.
+type rgb [3]int32
+
+type namedColour struct {
+	name  string
+	value rgb
+}
+
+// palette are the colours that captions name.
+var palette = []namedColour{
+	{"red", rgb{214, 40, 40}}, {"orange", rgb{240, 130, 30}}, {"yellow", rgb{240, 208, 50}},
+	{"green", rgb{50, 160, 70}}, {"cyan", rgb{50, 190, 200}}, {"blue", rgb{45, 85, 205}},
+	{"purple", rgb{130, 60, 170}}, {"pink", rgb{240, 130, 175}}, {"brown", rgb{125, 80, 45}},
+	{"white", rgb{240, 240, 240}}, {"black", rgb{35, 35, 38}}, {"gray", rgb{130, 132, 136}},
+}
+
+// Colours are the names of the colours that captions use.
+func Colours() []string {
+	out := make([]string, len(palette))
+	for i, c := range palette {
+		out[i] = c.name
+	}
+	return out
+}
+
+func colourOf(name string) (rgb, bool) {
+	for _, c := range palette {
+		if c.name == name {
+			return c.value, true
+		}
+	}
+	return rgb{}, false
+}
+
+func clamp(v int32) uint8 { return uint8(min(255, max(0, v))) }
+
+// mix is a + (b-a)*t/256.
+func mix(a, b rgb, t int32) rgb {
+	for i := range a {
+		a[i] += (b[i] - a[i]) * t >> 8
+	}
+	return a
+}
+
+// gain multiplies by g/256.
+func (c rgb) gain(g int32) rgb {
+	for i := range c {
+		c[i] = c[i] * g >> 8
+	}
+	return c
+}
+
+// jitter moves every channel by up to d.
+func (c rgb) jitter(rng *rand.Rand, d int32) rgb {
+	for i := range c {
+		c[i] = min(255, max(0, c[i]+rng.Int32N(2*d+1)-d))
+	}
+	return c
+}
+
+func (c rgb) luma() int32 { return (c[0]*77 + c[1]*151 + c[2]*28) >> 8 }
+
+// apart is how well two colours can be told from each other: the difference of luma plus a share of that of hue.
+func apart(a, b rgb) int32 {
+	d := abs(a.luma() - b.luma())
+	for i := range a {
+		d += abs(a[i]-b[i]) / 6
+	}
+	return d
+}
+
+func abs(v int32) int32 { return max(v, -v) }
+
+// against draws a palette colour that stands out from all of others; when twenty draws do not find one, the best.
+func against(rng *rand.Rand, contrast int32, others ...rgb) namedColour {
+	best, most := palette[0], int32(-1)
+	for range 20 {
+		c := palette[rng.IntN(len(palette))]
+		least := int32(1 << 20)
+		for _, o := range others {
+			least = min(least, apart(c.value, o))
+		}
+		if least > most {
+			best, most = c, least
+		}
+		if most >= contrast {
+			break
+		}
+	}
+	return best
+}

@@ -1,0 +1,144 @@
+package synthetic
+
+import "math"
+
+// domain is one visual style.
+type domain struct {
+	name    string
+	phrases []string // "a photo of", ... before a class with its article
+	ground  *rgb     // a background that is always the same
+	render  func(*scene)
+}
+
+// domains is the one table of visual domains.
+var domains []domain
+
+func init() {
+	domains = []domain{
+		{"photo", []string{"a photo of", "a photograph of", "a picture of"}, nil, photo},
+		{"cartoon", []string{"a cartoon of", "a cartoon drawing of", "a comic picture of"}, nil, cartoon},
+		{"sketch", []string{"a sketch of", "a pencil sketch of", "a line drawing of"}, &rgb{238, 234, 224}, sketch},
+		{"neon", []string{"a neon sign of", "a glowing neon outline of", "a neon picture of"}, &rgb{14, 12, 26}, neon},
+		{"mosaic", []string{"a mosaic of", "a tiled mosaic of", "a mosaic picture of"}, nil, mosaic},
+		{"silhouette", []string{"a silhouette of", "a shadow picture of", "the silhouette of"}, nil, silhouette},
+	}
+}
+
+func domainOf(name string) (domain, bool) {
+	for _, d := range domains {
+		if d.name == name {
+			return d, true
+		}
+	}
+	return domain{}, false
+}
+
+// shade is the flat colour of a role, with the texture on the body.
+func (v *scene) shade(r role) func(x, y int) rgb {
+	switch r {
+	case body:
+		if v.weave.at == nil {
+			return solid(v.main)
+		}
+		over, under := v.second, v.main
+		if v.pattern() {
+			over, under = under, over
+		}
+		return func(x, y int) rgb { return mix(under, over, v.weave.level(x, y)) }
+	case part:
+		return solid(v.second)
+	case ink:
+		if v.main.luma() < 70 {
+			return solid(rgb{205, 205, 200})
+		}
+		return solid(rgb{28, 26, 30})
+	}
+	return solid(rgb{244, 242, 232})
+}
+
+// photo: soft light and shadow on an uneven background, with sensor noise.
+func photo(v *scene) {
+	far, near := v.field(v.size/3), v.field(v.size/9)
+	other := v.ground.gain(150 + v.rng.Int32N(160))
+	tilt := v.rng.Int32N(81) - 40
+	v.each(func(x, y int, _ rgb) rgb {
+		c := mix(v.ground, other, far(x, y))
+		return c.gain(216 + near(x, y)*80/256 + tilt*int32(2*y-v.size)/int32(v.size))
+	})
+	v.items(v.behind, 0)
+	whole := v.silhouette()
+	r := max(1, v.size/20)
+	soft := blur(whole, v.size, r)
+	s, c := math.Sincos(v.rng.Float64() * 2 * math.Pi)
+	lx, ly := int(math.Round(256*c)), int(math.Round(256*s))
+	dx, dy := int(math.Round(c*2.5*v.unit)), int(math.Round(s*2.5*v.unit))
+	v.paint(moved(soft, v.size, dx, dy), 130, solid(rgb{10, 10, 14}))
+	height := blur(soft, v.size, r)
+	at := func(x, y int) int32 {
+		return int32(height[min(max(y, 0), v.size-1)*v.size+min(max(x, 0), v.size-1)])
+	}
+	for _, o := range v.figure {
+		flat := v.shade(o.role)
+		v.paint(v.raster.cover(o), 256, func(x, y int) rgb {
+			slope := ((at(x+r, y)-at(x-r, y))*int32(lx) + (at(x, y+r)-at(x, y-r))*int32(ly)) >> 8
+			return flat(x, y).gain(246 + slope*2/3)
+		})
+	}
+	v.items(v.before, 0)
+	warm := v.rng.Int32N(31) - 15
+	g := v.style.Grain
+	v.each(func(x, y int, c rgb) rgb {
+		n := v.rng.Uint64()
+		for i := range c {
+			c[i] += int32(n>>(16*i)&0xff) * g >> 8
+			c[i] -= g / 2
+		}
+		return rgb{c[0] + warm, c[1], c[2] - warm}
+	})
+}
+
+// cartoon: flat colours and thick dark outlines.
+func cartoon(v *scene) {
+	v.flat(v.ground)
+	line := 1.6 * v.unit
+	v.items(v.behind, line)
+	for _, o := range v.figure {
+		v.outlined(o, line, rgb{18, 16, 20})
+	}
+	v.items(v.before, line)
+}
+
+// outlined paints an op and a line around it.
+func (v *scene) outlined(o op, line float64, c rgb) {
+	switch {
+	case o.role == ink:
+	case o.width > 0:
+		v.paint(v.raster.stroke(o.area, o.width+line, o.closed), 256, solid(c))
+	default:
+		v.paint(v.raster.stroke(o.area, 2*line, true), 256, solid(c))
+	}
+	v.paint(v.raster.cover(o), 256, v.shade(o.role))
+}
+
+func (v *scene) flat(c rgb) { v.each(func(int, int, rgb) rgb { return c }) }
+
+// items paints distractors flat, with a dark outline when line is above 0.
+func (v *scene) items(items []item, line float64) {
+	for _, it := range items {
+		if line > 0 {
+			v.paint(v.raster.stroke(it.area, it.width+2*line, it.width == 0), 256, solid(rgb{18, 16, 20}))
+		}
+		v.paint(v.raster.cover(it.op), 256, solid(it.colour))
+	}
+}
+
+// moved shifts a mask; what comes in from outside is empty.
+func moved(in []uint8, size, dx, dy int) []uint8 {
+	out := make([]uint8, len(in))
+	for y := max(0, dy); y < min(size, size+dy); y++ {
+		for x := max(0, dx); x < min(size, size+dx); x++ {
+			out[y*size+x] = in[(y-dy)*size+x-dx]
+		}
+	}
+	return out
+}

@@ -1,0 +1,109 @@
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Partial starts the names of folders that are being filled; what is older than a day was left by a program that died.
+const Partial = ".partial-"
+
+// Folder fills a new folder beside dir and then puts it in dir's place. When anything fails, dir stays as it was and
+// the new folder is removed. An existing dir is replaced only if it is empty or holds a file of the name of mark.
+//
+// Nothing on all systems swaps two folders, so replacing one takes two renames; a crash between them leaves the old
+// folder beside its place under a name that starts with a dot.
+func Folder(dir, mark string, fill func(tmp string) error) (err error) {
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	old, err := replaceable(dir, mark)
+	if err != nil {
+		return err
+	}
+	parent, base := filepath.Split(dir)
+	if err := os.MkdirAll(parent, 0o777); err != nil {
+		return fmt.Errorf("cannot make the folder for %s: %w", dir, err)
+	}
+	sweep(parent)
+	tmp, err := os.MkdirTemp(parent, Partial+base+"-")
+	if err != nil {
+		return fmt.Errorf("cannot write beside %s: %w", dir, err)
+	}
+	defer os.RemoveAll(tmp)
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return err
+	}
+	if err := fill(tmp); err != nil {
+		return err
+	}
+	SyncFolder(tmp)
+	if old {
+		aside := tmp + ".old"
+		if err := os.Rename(dir, aside); err != nil {
+			return fmt.Errorf("cannot replace %s: %w", dir, err)
+		}
+		if err := os.Rename(tmp, dir); err != nil {
+			os.Rename(aside, dir)
+			return fmt.Errorf("cannot replace %s: %w", dir, err)
+		}
+		SyncFolder(parent)
+		return os.RemoveAll(aside)
+	}
+	if err := os.Rename(tmp, dir); err != nil {
+		return fmt.Errorf("cannot put the folder at %s: %w", dir, err)
+	}
+	SyncFolder(parent)
+	return nil
+}
+
+// replaceable tells whether dir may be written, and whether there is a folder to be replaced. An empty one is removed.
+func replaceable(dir, mark string) (old bool, err error) {
+	st, err := os.Lstat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	case !st.IsDir():
+		return false, fmt.Errorf("%s exists and is not a folder: choose another place", dir)
+	}
+	if _, err := os.Stat(filepath.Join(dir, mark)); err == nil {
+		return true, nil
+	}
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return false, err
+	}
+	if len(list) > 0 {
+		return false, fmt.Errorf("%s exists and has no %s: choose another place, or remove it", dir, mark)
+	}
+	return false, os.Remove(dir)
+}
+
+func sweep(parent string) {
+	list, err := os.ReadDir(parent)
+	if err != nil {
+		return
+	}
+	for _, e := range list {
+		if info, err := e.Info(); err == nil && e.IsDir() && strings.HasPrefix(e.Name(), Partial) &&
+			!strings.HasSuffix(e.Name(), ".old") && time.Since(info.ModTime()) > 24*time.Hour {
+			os.RemoveAll(filepath.Join(parent, e.Name()))
+		}
+	}
+}
+
+// SyncFolder makes renames in a folder last. One that cannot be synced (some network file systems) is no failure.
+func SyncFolder(dir string) {
+	if d, err := os.Open(dir); err == nil {
+		d.Sync()
+		d.Close()
+	}
+}

@@ -1,0 +1,65 @@
+package grad_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// TestExports differentiates what the exporters of several PyTorch versions wrote and compares with autograd:
+// NET.safetensors beside any NET-*.onnx. A few lie in testdata/exported; PROMPTFED_EXPORTS names a folder of all that
+// tools/golden/exported_onnx.py makes.
+func TestExports(t *testing.T) {
+	dirs := []string{"testdata/exported"}
+	if dir := os.Getenv("PROMPTFED_EXPORTS"); dir != "" {
+		dirs = append(dirs, filepath.SplitList(dir)...)
+	}
+	for _, dir := range dirs {
+		files, _ := filepath.Glob(filepath.Join(dir, "*.onnx"))
+		if len(files) == 0 {
+			t.Errorf("%s holds no exports", dir)
+		}
+		for _, path := range files {
+			base := strings.TrimSuffix(filepath.Base(path), ".onnx")
+			t.Run(base, func(t *testing.T) {
+				net, _, _ := strings.Cut(base, "-")
+				want, _, err := safetensors.ReadFile(filepath.Join(dir, net+".safetensors"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				sameAsAutograd(t, path, want)
+			})
+		}
+	}
+}
+
+func sameAsAutograd(t *testing.T, path string, want tensor.Map) {
+	f, err := graph.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, out := f.Inputs()[0].Name(), f.Outputs[0].Name
+	forward, err := f.Model(f.Outputs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, c := want["x"], want["c"]
+	// exported with a fixed batch of three: the two of the check, and one again
+	if s := f.Inputs()[0].Shape(); s[0].Is(3) {
+		x, c = x.Rows([]int{0, 1, 0}), c.Rows([]int{0, 1, 0})
+	}
+	two := func(m tensor.Map, name string) *tensor.Tensor { return m[name].Rows([]int{0, 1}) }
+	near(t, "y", two(run(t, forward, tensor.Map{in: x}), out), want["y"], 1e-4)
+	back, err := grad.File(f, []string{out}, []string{in})
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "gradient", two(run(t, back, tensor.Map{in: x, grad.Cotangent + out: c}), grad.Gradient+in), want["grad"],
+		1e-4)
+}

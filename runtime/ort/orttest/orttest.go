@@ -1,0 +1,93 @@
+// Package orttest has what tests that run models share: golden tensors, runs, comparisons, checks of errors and files.
+package orttest
+
+import (
+	"context"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// Need skips a test where there is no ONNX Runtime.
+func Need(t *testing.T) {
+	t.Helper()
+	if _, err := ort.FindLibrary(); err != nil {
+		t.Skip(err)
+	}
+}
+
+// Golden reads the tensors of a .safetensors file.
+func Golden(t testing.TB, path string) tensor.Map {
+	t.Helper()
+	m, _, err := safetensors.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Run runs a model whose weights lie in dir.
+func Run(t testing.TB, model *onnx.ModelProto, dir string, in tensor.Map) tensor.Map {
+	t.Helper()
+	out, err := ort.Once(context.Background(), model, ort.Options{WeightsDir: dir}, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Near bounds differences by 1e-4 of the largest value.
+func Near(t testing.TB, what string, got, want *tensor.Tensor) {
+	t.Helper()
+	if got == nil || !got.SameShape(want) {
+		t.Fatalf("%s: %v, want %v", what, got, want)
+	}
+	worst := 0.0
+	for i := range want.Data {
+		worst = max(worst, math.Abs(float64(got.Data[i]-want.Data[i])))
+	}
+	if !(worst <= 1e-4*want.MaxAbs()) {
+		t.Errorf("%s: differs by %g where the largest value is %g", what, worst, want.MaxAbs())
+	}
+}
+
+// OneLine checks that err is a single line that holds every part.
+func OneLine(t testing.TB, what string, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%s: no error", what)
+		return
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("%s: error of several lines: %v", what, err)
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("%s: error %q does not say %q", what, err, p)
+		}
+	}
+}
+
+// Write writes a file.
+func Write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Read reads a file.
+func Read(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}

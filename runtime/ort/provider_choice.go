@@ -1,0 +1,72 @@
+package ort
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/tensor"
+)
+
+// ErrProvider is wrapped by the error of a provider that cannot be had.
+var ErrProvider = errors.New("the provider cannot be had")
+
+// ChooseProvider finds out which provider options will run on, before any work depends on it: it compiles and runs a
+// graph of one node. CUDA that cannot be had is an error that wraps ErrProvider. Auto becomes CUDA, or CPU without a
+// memory limit, and why tells what kept CUDA away; sessions opened with these options then run on that one provider or
+// fail, so that a run is not spread over two.
+func ChooseProvider(o Options) (chosen Options, why error, err error) {
+	if err := o.check(); err != nil {
+		return o, nil, err
+	}
+	if o.Provider == "" || o.Provider == CPU {
+		o.Provider = CPU
+		return o, nil, nil
+	}
+	probe := o
+	probe.WeightsDir, probe.Outputs = "", nil
+	s, err := NewSession(probeModel(), probe)
+	if err != nil {
+		return o, nil, err
+	}
+	defer s.Close()
+	x := tensor.Of([]float32{2}, 1)
+	out, err := s.Run(context.Background(), tensor.Map{"x": x})
+	if err != nil || out["y"].Data[0] != 2 {
+		return o, nil, fmt.Errorf("%w: provider %s does not run a graph of one node: %w", ErrProvider, s.Provider(),
+			err)
+	}
+	if o.Provider = s.Provider(); o.Provider == CPU {
+		o.MemoryLimit = 0
+	}
+	return o, s.Fallback(), nil
+}
+
+// probeModel is y = x for x [1].
+func probeModel() *onnx.ModelProto {
+	value := func(name string) *onnx.ValueInfoProto {
+		return &onnx.ValueInfoProto{Name: name, Type: &onnx.TypeProto{Value: &onnx.TypeProto_TensorType{
+			TensorType: &onnx.TypeProto_Tensor{ElemType: int32(onnx.TensorProto_FLOAT),
+				Shape: &onnx.TensorShapeProto{Dim: []*onnx.TensorShapeProto_Dimension{{}}}}}}}
+	}
+	return &onnx.ModelProto{IrVersion: 8, OpsetImport: []*onnx.OperatorSetIdProto{{Version: 13}},
+		Graph: &onnx.GraphProto{
+			Name: "probe", Node: []*onnx.NodeProto{{OpType: "Identity", Input: []string{"x"}, Output: []string{"y"}}},
+			Input:  []*onnx.ValueInfoProto{value("x")},
+			Output: []*onnx.ValueInfoProto{value("y")}}}
+}
+
+var levels = map[string]OptLevel{"all": OptAll, "extended": OptExtended, "basic": OptBasic, "none": OptNone}
+
+// Level is the optimisation level of a name: all, extended, basic or none.
+func Level(name string) (OptLevel, error) {
+	if l, ok := levels[name]; ok {
+		return l, nil
+	}
+	return 0, fmt.Errorf("%q is no optimisation level: use %s", name, strings.Join(slices.Sorted(maps.Keys(levels)),
+		", "))
+}

@@ -1,0 +1,126 @@
+package ort
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"promptfed/runtime/onnx"
+)
+
+// Dim is one axis of a port: a fixed Size, or Size -1 with the Symbol that the graph gives it ("" for none). Axes of
+// different inputs with one symbol must agree in a run.
+type Dim struct {
+	Size   int
+	Symbol string
+}
+
+func (d Dim) String() string {
+	switch {
+	case d.Size >= 0:
+		return strconv.Itoa(d.Size)
+	case d.Symbol != "":
+		return d.Symbol
+	}
+	return "?"
+}
+
+// ValueInfo describes an input or output of a session as the graph declares it.
+type ValueInfo struct {
+	Name     string
+	Type     onnx.TensorProto_DataType // what the graph computes with; Run converts
+	Shape    []Dim
+	Unranked bool // the graph declares no shape, so any is possible
+}
+
+// IsInt tells whether the value takes or gives integer tensors; it does for every integer type and for bool.
+func (p ValueInfo) IsInt() bool { return onnx.InterfaceType(p.Type) == onnx.TensorProto_INT64 }
+
+func (p ValueInfo) String() string {
+	if p.Unranked {
+		return fmt.Sprintf("%s %s[any shape]", p.Name, typeName(p.Type))
+	}
+	dims := make([]string, len(p.Shape))
+	for i, d := range p.Shape {
+		dims[i] = d.String()
+	}
+	return fmt.Sprintf("%s %s[%s]", p.Name, typeName(p.Type), strings.Join(dims, " "))
+}
+
+// maxFixed bounds the elements of an output that is allocated on the graph's word before the run.
+const maxFixed = 1 << 26
+
+// fixed returns the shape when every axis is fixed and the whole is no larger than maxFixed elements.
+func (p ValueInfo) fixed() ([]int, bool) {
+	if p.Unranked {
+		return nil, false
+	}
+	shape, size := make([]int, len(p.Shape)), 1
+	for i, d := range p.Shape {
+		if d.Size < 0 || d.Size > maxFixed || size*d.Size > maxFixed {
+			return nil, false
+		}
+		shape[i], size = d.Size, size*d.Size
+	}
+	return shape, true
+}
+
+// integerRange gives the smallest and largest value of an integer type, as far as int64 can hold them.
+func integerRange(t onnx.TensorProto_DataType) (lo, hi int64, ok bool) {
+	switch t {
+	case onnx.TensorProto_BOOL:
+		return 0, 1, true
+	case onnx.TensorProto_INT8:
+		return math.MinInt8, math.MaxInt8, true
+	case onnx.TensorProto_UINT8:
+		return 0, math.MaxUint8, true
+	case onnx.TensorProto_INT16:
+		return math.MinInt16, math.MaxInt16, true
+	case onnx.TensorProto_UINT16:
+		return 0, math.MaxUint16, true
+	case onnx.TensorProto_INT32:
+		return math.MinInt32, math.MaxInt32, true
+	case onnx.TensorProto_UINT32:
+		return 0, math.MaxUint32, true
+	case onnx.TensorProto_INT64:
+		return math.MinInt64, math.MaxInt64, true
+	case onnx.TensorProto_UINT64:
+		return 0, math.MaxInt64, true
+	}
+	return 0, 0, false
+}
+
+func typeName(t onnx.TensorProto_DataType) string {
+	switch t {
+	case onnx.TensorProto_FLOAT:
+		return "float32"
+	case onnx.TensorProto_DOUBLE:
+		return "float64"
+	}
+	return strings.ToLower(t.String())
+}
+
+func portOf(v *onnx.ValueInfoProto) (ValueInfo, error) {
+	tt := v.GetType().GetTensorType()
+	if tt == nil {
+		return ValueInfo{}, fmt.Errorf("%q is not declared as a tensor", v.GetName())
+	}
+	p := ValueInfo{Name: v.GetName(), Type: onnx.TensorProto_DataType(tt.GetElemType())}
+	if onnx.InterfaceType(p.Type) == onnx.TensorProto_UNDEFINED {
+		return ValueInfo{}, fmt.Errorf("%q has elements of type %s: only real numbers and bool are supported", p.Name,
+			typeName(p.Type))
+	}
+	if tt.GetShape() == nil {
+		p.Unranked = true
+		return p, nil
+	}
+	for _, d := range tt.GetShape().GetDim() {
+		dim := Dim{Size: -1, Symbol: d.GetDimParam()}
+		if v, ok := d.GetValue().(*onnx.TensorShapeProto_Dimension_DimValue); ok && v.DimValue >= 0 {
+			dim.Size = int(v.DimValue)
+		}
+		p.Shape = append(p.Shape, dim)
+	}
+	return p, nil
+}
