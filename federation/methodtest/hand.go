@@ -18,7 +18,8 @@ import (
 // Hand is two rounds small enough to do with a pencil. There are two classes, prompts of width 1, and features of
 // dimension 2: a prompt whose tokens sum up to p has the class features (1,p) and (1,-p) before normalisation, and the
 // logit scale is 1. An image's one patch is the image, and so are its first two colours: a prompt of the image tower
-// whose tokens sum up to p makes the features of an image (x,y) (x,y+p). Client 0 has one example, (0.6,0.8) of class
+// whose tokens sum up to p makes the features of an image (x,y) (x,y+p). A hand-written text is the prompt 1, a prompt
+// without a class is that of class 0, words are 0, and a low-rank change A B of the text tower's one block adds A B to p. Client 0 has one example, (0.6,0.8) of class
 // 0; client 1 has two, both (0.8,0.6) of class 1. Each round is Epochs steps of plain gradient descent on all examples
 // of a client.
 type Hand struct {
@@ -42,18 +43,29 @@ type pencil struct{}
 func (*pencil) Name() string       { return "pencil" }
 func (*pencil) WeightsDir() string { return "" }
 func (*pencil) Task() method.Task {
-	return method.Task{Width: 1, Dim: 2, Patches: 1, Scale: 1, ImageSize: 1, VisionWidth: 1, VisionLayers: 1}
+	return method.Task{Width: 1, Dim: 2, Patches: 1, Scale: 1, ImageSize: 1, VisionWidth: 1, VisionLayers: 1,
+		TextLayers: 1, TextUnits: 1}
 }
 
 func (*pencil) Text(g *graph.Graph, _ []string, prompts []method.Prompt) ([]graph.Node, error) {
 	var out []graph.Node
 	slope, start := g.Const(tensor.Of([]float32{0, 1, 0, -1}, 2, 2)), g.Const(tensor.Of([]float32{1, 0, 1, 0}, 2, 2))
 	for _, p := range prompts {
-		sum := p.Ctx.Sum(-1, -2) // of a prompt for each image, one for each
-		if p.Ctx.Rank() == 3 {
-			sum = sum.Reshape(-1, 1, 1)
+		sum := g.Scalar(1) // of a hand-written text
+		if p.Ctx.OK() {
+			sum = p.Ctx.Sum(-1, -2)
+			if p.Ctx.Rank() == 3 { // one for each image
+				sum = sum.Reshape(-1, 1, 1)
+			}
 		}
-		out = append(out, sum.Mul(slope).Add(start))
+		for _, l := range p.Changes.LowRank {
+			sum = sum.Add(l.A.MatMul(l.B).Sum())
+		}
+		n := sum.Mul(slope).Add(start)
+		if p.Alone {
+			n = n.Slice(0, 0, 1)
+		}
+		out = append(out, n)
 	}
 	return out, g.Err()
 }
