@@ -10,8 +10,9 @@ import (
 
 var (
 	known    = methodtest.Names{Shared: []string{"ctx"}}
-	everyone = methodtest.Names{Shared: []string{"text/prompt", "text/deep", "image/prompt", "image/deep"}, Reads: []string{"pixels"}}
-	coupled  = methodtest.Names{Shared: []string{"text/prompt", "couple/w", "couple/b", "text/deep", "couple/deep/w",
+	everyone = methodtest.Names{Shared: []string{"text/prompt", "text/deep", "image/prompt", "image/deep"},
+		Reads: []string{"pixels"}}
+	coupled = methodtest.Names{Shared: []string{"text/prompt", "couple/w", "couple/b", "text/deep", "couple/deep/w",
 		"couple/deep/b"}, Reads: []string{"pixels"}}
 	conditional = methodtest.Names{Shared: []string{"ctx", "meta/1/w", "meta/1/b", "meta/2/w", "meta/2/b"}}
 )
@@ -76,7 +77,8 @@ var deepCases = []methodtest.Case{
 		Names: methodtest.Names{Shared: []string{"text/prompt", "image/prompt"}, Reads: []string{"pixels"}}},
 	{Name: "ivlp", Options: deepOptions(options{"depth": 1, "vision_depth": 0}),
 		Names: methodtest.Names{Shared: []string{"text/prompt"}}},
-	{Name: "ivlp", Options: deepOptions(options{"keep_local": "image"}), Alike: true, Names: keeping(everyone, "image")},
+	{Name: "ivlp", Options: deepOptions(options{"keep_local": "image"}), Alike: true,
+		Names: keeping(everyone, "image")},
 	{Name: "ivlp", Options: deepOptions(options{"keep_local": "deep"}), Alike: true, Names: keeping(everyone, "/deep")},
 	{Name: "ivlp", With: []string{"fedprox"}, Options: options{"tokens": 2}, Zero: options{"mu": 0.0}, Alike: true,
 		Names: everyone},
@@ -87,8 +89,8 @@ var deepCases = []methodtest.Case{
 	{Name: "maple", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Alike: true, Names: coupled},
 
 	{Name: "kgcoop", Options: options{"tokens": 3, "init_std": 0.4}, Names: known},
-	{Name: "kgcoop", Options: options{"tokens": 2, "words": "", "init_std": 0.4, "distance": "squared", "classes": "own",
-		"template": "pets"}, Names: known},
+	{Name: "kgcoop", Options: options{"tokens": 2, "words": "", "init_std": 0.4, "distance": "squared",
+		"classes": "own", "template": "pets"}, Names: known},
 	{Name: "kgcoop", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Names: known},
 
 	// What the optimizer sees is a part of the gradient.
@@ -105,9 +107,9 @@ var deepCases = []methodtest.Case{
 
 	{Name: "promptsrc", Options: deepOptions(options{"text_weight": 2.0, "image_weight": 2.0}), Alike: true,
 		Names: averaged(everyone)},
-	{Name: "promptsrc", Options: deepOptions(options{"depth": 1, "vision_depth": 1, "kl": "student-first", "gpa": "none",
-		"image_weight": 0.0,
-		"ensemble":     []string{"imagenet-7", "{} texture."}}),
+	{Name: "promptsrc", Options: deepOptions(options{"depth": 1, "vision_depth": 1, "kl": "student-first",
+		"gpa": "none", "image_weight": 0.0,
+		"ensemble": []string{"imagenet-7", "{} texture."}}),
 		Names: methodtest.Names{Shared: []string{"text/prompt", "image/prompt"}, Reads: []string{"pixels"}}},
 	{Name: "promptsrc", Options: deepOptions(options{"depth": 2, "vision_depth": 0, "kl_weight": 0.0}),
 		Names: averaged(methodtest.Names{Shared: []string{"text/prompt", "text/deep"}})},

@@ -44,7 +44,8 @@ func (d DeepPrompts) declareText(t method.Task, owner func(string) method.Owner)
 	out := d.WordContext.Declare(t, textTower+firstBlock, owner(textTower+firstBlock))
 	name := textTower + laterBlocks
 	if n := min(d.Depth, t.TextLayers) - 1; n > 0 {
-		out = append(out, method.Param{Name: name, Shape: []int{n, d.Tokens, t.Width}, Std: d.DeepStd, Owner: owner(name)})
+		out = append(out, method.Param{Name: name, Shape: []int{n, d.Tokens, t.Width}, Std: d.DeepStd,
+			Owner: owner(name)})
 	}
 	return out
 }
@@ -66,8 +67,8 @@ func (d DeepPrompts) declareImage(t method.Task, owner func(string) method.Owner
 // Text gives the class features [C,D].
 func (d DeepPrompts) Text(s *method.Scope) graph.Node {
 	if d.Depth > 1 && s.Task().TextLayers == 0 {
-		return s.Graph().Fail("the text tower of backbone %s, an exported model, takes no deep prompts; set options.depth "+
-			"to 1", s.Task().Backbone)
+		return s.Graph().Fail("the text tower of backbone %s, an exported model, takes no deep prompts; set "+
+			"options.depth to 1", s.Task().Backbone)
 	}
 	p := method.Prompt{Ctx: d.Prompt(s, s.Param(textTower+firstBlock)), Bare: d.Insert == "fedtpg"}
 	if n := min(d.Depth, s.Task().TextLayers) - 1; n > 0 {

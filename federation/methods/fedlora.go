@@ -14,9 +14,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// FedLoRA learns no prompt but low-rank changes of the towers' linear maps, W x + (alpha/rank) B A x, and averages them;
-// the weights stay as they are. The texts are those of a hand-written template. Of the map MAP of all blocks of a tower,
-// "TOWER/MAP/a" [blocks,in,rank] and "TOWER/MAP/b" [blocks,rank,out], B A being their product, transposed.
+// FedLoRA learns no prompt but low-rank changes of the towers' linear maps, W x + (alpha/rank) B A x, and averages
+// them; the weights stay as they are. The texts are those of a hand-written template. Of the map MAP of all blocks of
+// a tower, "TOWER/MAP/a" [blocks,in,rank] and "TOWER/MAP/b" [blocks,rank,out], B A being their product, transposed.
 //
 // Nguyen et al., FLoRA: Enhancing Vision-Language Models with Parameter-Efficient Federated Learning,
 // arXiv 2404.15182, over Hu et al., LoRA, ICLR 2022, eq. 3. Notes:
@@ -25,8 +25,9 @@ import (
 //   - A begins at normal numbers of the variance 1/rank, B at 0, as in the code: the first scores are zero-shot CLIP's;
 //   - loss: contrastive is the code's, CLIP's own in a batch, in which two images of one class are each other's
 //     negatives; ce is cross entropy over all classes;
-//   - aggregate: factors is the code's mean of A and mean of B, which is no mean of the products; product takes the mean
-//     of the products and its best approximation of the same rank, by singular values (needs each client's upload);
+//   - aggregate: factors is the code's mean of A and mean of B, which is no mean of the products; product takes the
+//     mean of the products and its best approximation of the same rank, by singular values (needs each client's
+//     upload);
 //   - owner: private leaves the changes on their clients;
 //   - the code trains with AdamW at lr 1e-5 (scripts), clips gradients at norm 1 and tests the client's own weights
 //     after its training: settings of train and eval.
@@ -151,8 +152,8 @@ func (m FedLoRA) changes(s *method.Scope, tower string) (out method.Changes) {
 func (m FedLoRA) features(s *method.Scope) (image, text graph.Node) {
 	t := s.Task()
 	if m.Towers != imageTower && t.TextLayers == 0 || m.Towers != textTower && t.VisionLayers == 0 {
-		n := s.Graph().Fail("backbone %s has a tower that takes no low-rank changes, a ResNet or an exported model; set "+
-			"options.towers, or convert a checkpoint", t.Backbone)
+		n := s.Graph().Fail("backbone %s has a tower that takes no low-rank changes, a ResNet or an exported model; "+
+			"set options.towers, or convert a checkpoint", t.Backbone)
 		return n, n
 	}
 	if image = s.Image(); m.Towers != textTower {

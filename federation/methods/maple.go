@@ -9,10 +9,10 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// MaPLe learns deep text prompts P_i [tokens,w] of the first blocks, "text/prompt" and "text/deep", and for each block a linear
-// layer that makes the image tower's prompt of that block from it, V_i = P_i W_iᵀ + b_i: "couple/w" [v,w] and "couple/b"
-// [v] of the first block, "couple/deep/w" [depth-1,v,w] and "couple/deep/b" of the others. Gradients of the image side
-// reach the text prompts through them. All of it is averaged (FedAvg).
+// MaPLe learns deep text prompts P_i [tokens,w] of the first blocks, "text/prompt" and "text/deep", and for each
+// block a linear layer that makes the image tower's prompt of that block from it, V_i = P_i W_iᵀ + b_i: "couple/w"
+// [v,w] and "couple/b" [v] of the first block, "couple/deep/w" [depth-1,v,w] and "couple/deep/b" of the others.
+// Gradients of the image side reach the text prompts through them. All of it is averaged (FedAvg).
 //
 // Khattak et al., MaPLe: Multi-modal Prompt Learning, CVPR 2023, eq. 1-7. Notes:
 //   - the first prompt has 2 tokens that begin at "a photo", and "of a" stays behind them, as in the public code;
@@ -47,7 +47,8 @@ func (m MaPLe) later(t method.Task) int { return max(0, min(m.Depth, t.TextLayer
 func (m MaPLe) Params(t method.Task) []method.Param {
 	out := append(m.Declare(t, textTower+firstBlock, method.Shared), linear(couple, t.VisionWidth, t.Width)...)
 	if n := m.later(t); n > 0 {
-		out = append(out, method.Param{Name: textTower + laterBlocks, Shape: []int{n, m.Tokens, t.Width}, Std: m.DeepStd},
+		out = append(out,
+			method.Param{Name: textTower + laterBlocks, Shape: []int{n, m.Tokens, t.Width}, Std: m.DeepStd},
 			method.Param{Name: couple + laterBlocks + "/w", Shape: []int{n, t.VisionWidth, t.Width}},
 			method.Param{Name: couple + laterBlocks + "/b", Shape: []int{n, t.VisionWidth}})
 	}

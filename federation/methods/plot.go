@@ -6,10 +6,10 @@ import (
 )
 
 // PLOT learns several text prompts, "prompts" [n,tokens,w], and scores an image by balanced transport between its M
-// patches and the n class features: with the similarities S [M,n] the score is exp(logit_scale) <T,S>, where the plan T
-// of the cost 1-S has the row sums 1/M and the column sums 1/n, with entropy of strength eps, and is a constant for
-// gradients. Prompt i is averaged with prompt i (FedAvg of Chen et al., PLOT: Prompt Learning with Optimal Transport for
-// Vision-Language Models, ICLR 2023, eq. 5-8, algorithm 1). Notes:
+// patches and the n class features: with the similarities S [M,n] the score is exp(logit_scale) <T,S>, where the plan
+// T of the cost 1-S has the row sums 1/M and the column sums 1/n, with entropy of strength eps, and is a constant for
+// gradients. Prompt i is averaged with prompt i (FedAvg of Chen et al., PLOT: Prompt Learning with Optimal Transport
+// for Vision-Language Models, ICLR 2023, eq. 5-8, algorithm 1). Notes:
 //   - 4 prompts of 16 tokens, eps 0.1, at most 100 iterations and a threshold of 0.01 on the mean move of the patches'
 //     scaling are the public code's. Its mean is over all images and classes of a batch (stop: batch); ours ends for
 //     each image and class by itself (pair), so that scores do not depend on what they are computed with;

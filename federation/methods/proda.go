@@ -19,9 +19,9 @@ import (
 // lambda Σ_{k≠l} |u_k·u_l| / (n(n-1)), u_k the unit feature of prompt k without a class. Images are tested against the
 // means m_c of all prompts. Prompt i is averaged with prompt i (FedAvg of Lu et al., Prompt Distribution Learning, CVPR
 // 2022, eq. 5-11). Notes:
-//   - a step takes `together` of the prompts, of each position its share; the paper draws them, here they come in turn,
-//     in step t of round r from where t + r shares before ended, so that a trace tells them; the distance between prompts
-//     is over all;
+//   - a step takes `together` of the prompts, of each position its share; the paper draws them, here they come in
+//     turn, in step t of round r from where t + r shares before ended, so that a trace tells them; the distance
+//     between prompts is over all;
 //   - the covariance divides by the number of prompts, by one more with divisor: n+1, as FLiP does.
 type ProDA struct {
 	method.Base
@@ -47,7 +47,8 @@ func (m *ProDA) Build(method.Method) (method.Method, error) {
 		Within("together", m.Together, 1, m.N), Within("lambda", m.Lambda, 0, maxWeight),
 		OneOf("divisor", m.Divisor, "n", "n+1"))
 	if m.Position == "mixed" && (m.N%4 != 0 || m.Together%4 != 0) {
-		err = Join(err, fmt.Errorf("options n and together are %d and %d; with position: mixed both must be multiples of 4",
+		err = Join(err, fmt.Errorf("options n and together are %d and %d; with position: mixed both must be multiples "+
+			"of 4",
 			m.N, m.Together))
 	}
 	return *m, err

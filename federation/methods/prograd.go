@@ -11,9 +11,10 @@ import (
 //
 //	a if a·b ≥ 0, else a - lambda (a·b / ‖b‖²) b,
 //
-// and averages the prompt (FedAvg of Zhu et al., Prompt-aligned Gradient for Prompt Tuning, ICCV 2023, eq. 3-5). Where b is
-// 0, as at a prompt that is the hand-written one, there is no conflict. a is the gradient of the whole loss where wrappers
-// add to it. variant: add is what FLiP calls ProGrad: the second loss is added to the first, and nothing is projected.
+// and averages the prompt (FedAvg of Zhu et al., Prompt-aligned Gradient for Prompt Tuning, ICCV 2023, eq. 3-5).
+// Where b is 0, as at a prompt that is the hand-written one, there is no conflict. a is the gradient of the whole
+// loss where wrappers add to it. variant: add is what FLiP calls ProGrad: the second loss is added to the first, and
+// nothing is projected.
 //
 // The prompt has 16 tokens, of which the last begin at "a photo of a" and the others at zeros, as in the public code.
 type ProGrad struct {

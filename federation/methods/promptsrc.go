@@ -10,9 +10,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// PromptSRC learns deep prompts of both towers, as IVLP does, and holds them by three terms beside cross entropy: with t_c
-// and f the class and image features [D] under the prompts, h_c and f0 those of hand-written prompts and of the tower
-// without prompts, and q = softmax of scores,
+// PromptSRC learns deep prompts of both towers, as IVLP does, and holds them by three terms beside cross entropy:
+// with t_c and f the class and image features [D] under the prompts, h_c and f0 those of hand-written prompts and of
+// the tower without prompts, and q = softmax of scores,
 //
 //	text_weight mean|t_c - h_c| + image_weight mean|f - f0| + kl_weight (1/C) KL(q0 ‖ q),
 //

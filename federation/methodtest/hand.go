@@ -16,12 +16,12 @@ import (
 )
 
 // Hand is two rounds small enough to do with a pencil. There are two classes, prompts of width 1, and features of
-// dimension 2: a prompt whose tokens sum up to p has the class features (1,p) and (1,-p) before normalisation, and the
-// logit scale is 1. An image's one patch is the image, and so are its first two colours: a prompt of the image tower
-// whose tokens sum up to p makes the features of an image (x,y) (x,y+p). A hand-written text is the prompt 1, a prompt
-// without a class is that of class 0, words are 0, and a low-rank change A B of the text tower's one block adds A B to p. Client 0 has one example, (0.6,0.8) of class
-// 0; client 1 has two, both (0.8,0.6) of class 1. Each round is Epochs steps of plain gradient descent on all examples
-// of a client.
+// dimension 2: a prompt whose tokens sum up to p has the class features (1,p) and (1,-p) before normalisation, and
+// the logit scale is 1. An image's one patch is the image, and so are its first two colours: a prompt of the image
+// tower whose tokens sum up to p makes the features of an image (x,y) (x,y+p). A hand-written text is the prompt 1, a
+// prompt without a class is that of class 0, words are 0, and a low-rank change A B of the text tower's one block
+// adds A B to p. Client 0 has one example, (0.6,0.8) of class 0; client 1 has two, both (0.8,0.6) of class 1. Each
+// round is Epochs steps of plain gradient descent on all examples of a client.
 type Hand struct {
 	Method  string
 	With    []string

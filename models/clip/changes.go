@@ -53,7 +53,8 @@ func (m Map) Sizes(width, units, embedDim int) (in, out int) {
 	return width, width
 }
 
-// Adapter is a bottleneck of linear layers with ReLU between them, A(h) = W_n … ReLU(W_1 h + b_1) … + b_n, in one block.
+// Adapter is a bottleneck of linear layers with ReLU between them, A(h) = W_n … ReLU(W_1 h + b_1) … + b_n, in one
+// block.
 type Adapter struct {
 	Block  int // counted from 0
 	Place  Place

@@ -92,7 +92,8 @@ func TestChangesEqualPyTorch(t *testing.T) {
 					classes(t, c.Classes, changedText.Width), []clip.Prompt{p})[0]
 			} else {
 				pixels := g.Const(formula("pixels", []int{2, 3, changedVision.Image, changedVision.Image}))
-				f, _ = clip.Vision{VisionArch: changedVision}.Prompted(g, formulaWeights(changedVision.Shapes()), pixels,
+				w := formulaWeights(changedVision.Shapes())
+				f, _ = clip.Vision{VisionArch: changedVision}.Prompted(g, w, pixels,
 					clip.VisionPrompts{Changes: c.changes(node)})
 			}
 			rows := 2 // images

@@ -6,9 +6,10 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// forImages gives the features [B·C,EmbedDim] of all classes under a prompt [B,T,width] for each of B images, B possibly
-// symbolic: one pass of the text tower for each image, all of them side by side (Zhou et al., CoCoOp, CVPR 2022). Rows
-// are, for each image, the prefix and then the suffixes, laid out and masked as in Prompts; all images have the same.
+// forImages gives the features [B·C,EmbedDim] of all classes under a prompt [B,T,width] for each of B images, B
+// possibly symbolic: one pass of the text tower for each image, all of them side by side (Zhou et al., CoCoOp, CVPR
+// 2022). Rows are, for each image, the prefix and then the suffixes, laid out and masked as in Prompts; all images
+// have the same.
 func (t Text) forImages(tw tower, s *Suffixes, p Prompt) graph.Node {
 	r := t.rows(tw, s, Prompt{Ctx: tw.g.Const(tensor.New(p.length(), t.Width))}) // zeros make room for the prompts
 	n, classes := r.all(), len(s.IDs)

@@ -10,8 +10,8 @@ import (
 // defaultMemory bounds Training.Memory where nothing is said.
 const defaultMemory = 4 << 30
 
-// ForImages tells how many rows of a batch a graph with text prompts for each image may run on at a time, within a bound
-// on memory, and what one takes; 0 and 0 for a graph without.
+// ForImages tells how many rows of a batch a graph with text prompts for each image may run on at a time, within a
+// bound on memory, and what one takes; 0 and 0 for a graph without.
 func ForImages(b Backbone, classes []string, bound int, roots ...graph.Node) (rows, bytes int, err error) {
 	for _, op := range graph.Reachable(roots...) {
 		if what, _ := op.Placeholder(); what != method.PlaceholderText {
