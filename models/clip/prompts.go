@@ -121,7 +121,7 @@ func (t Text) CheckPrompt(s *Suffixes, p Prompt) error {
 	case tokens.Dim(-1) != t.Width || !tokens.Shape()[tokens.Rank()-2].Static() || tokens.Dim(-2) < 1:
 		return fmt.Errorf("text tower: prompt %v, must be [tokens,%d]", tokens.Shape(), t.Width)
 	case p.Bare && (tokens.Rank() == 3 || p.Class != "" && p.Class != End):
-		return fmt.Errorf("text tower: a prompt without positions stands in front of the class name, the same for "+
+		return fmt.Errorf("text tower: a prompt without positions stands in front of the class name, the same for " +
 			"all images")
 	case tokens.Rank() == 3 && (len(p.Deep) > 0 || p.After > 0 || p.Class != "" && p.Class != End):
 		return fmt.Errorf("text tower: a prompt %v for each image goes with the class name at the end and without "+
