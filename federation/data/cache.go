@@ -2,12 +2,14 @@ package data
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/x448/float16"
@@ -39,7 +41,7 @@ type Key [sha256.Size]byte
 // Key hashes the source.
 func (s Source) Key() Key {
 	h := sha256.New()
-	for _, f := range []string{"features 1", s.Bundle, s.Files, s.Preprocessing, fmt.Sprint(s.View), fmt.Sprint(s.Seed),
+	for _, f := range []string{"features 2", s.Bundle, s.Files, s.Preprocessing, fmt.Sprint(s.View), fmt.Sprint(s.Seed),
 		s.Layer} {
 		field(h, f)
 	}
@@ -49,11 +51,11 @@ func (s Source) Key() Key {
 	return Key(h.Sum(nil))
 }
 
-// Cache is a folder of feature matrices. Several processes may use one folder: a file appears whole or not at all, and
-// whoever comes last replaces a file by its equal.
+// Cache is a folder of feature matrices in shards. Several processes may use one folder: a file appears whole or not at
+// all, and whoever comes last replaces a file by its equal.
 //
 // What is read back in half precision has been rounded, so everything computed is rounded before its first use too
-// (Writer.Append): a run does not depend on what the cache held. In Float it is what was computed, bit for bit.
+// (Matrix.Append): a run does not depend on what the cache held. In Float it is what was computed, bit for bit.
 type Cache struct {
 	Dir       string
 	Precision string // empty is Half; a matrix of another precision is none
@@ -62,46 +64,54 @@ type Cache struct {
 	Damaged func(path string, why error)
 }
 
-func (c Cache) path(k Key) string {
+// folder is where the shards of a matrix lie.
+func (c Cache) folder(k Key) string {
 	name := hex.EncodeToString(k[:])
-	return filepath.Join(c.Dir, name[:2], name+".rows")
+	return filepath.Join(c.Dir, name[:2], name)
 }
 
-// Open maps a matrix into memory and verifies its checksum once; false when it is absent or damaged. Close the rows
-// when done.
-func (c Cache) Open(k Key) (*Rows, bool, error) {
-	path := c.path(k)
+func (c Cache) path(k Key, shard int) string {
+	return filepath.Join(c.folder(k), fmt.Sprintf("%06d.rows", shard))
+}
+
+// shard is the key in the file of a shard.
+func (k Key) shard(i int) Key {
+	return sha256.Sum256(binary.LittleEndian.AppendUint64(k[:], uint64(i)))
+}
+
+// open maps a shard into memory and verifies its checksum once; nil when it is absent or damaged, or has another shape.
+func (c Cache) open(path string, k Key, shape []int) (*shard, error) {
 	f, err := mmap.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("feature cache: %w", err)
+		return nil, fmt.Errorf("feature cache: %w", err)
 	}
-	r, err := readRows(f, int64(f.Len()), k, formatOf(c.Precision))
+	s, err := readRows(f, int64(f.Len()), k, formatOf(c.Precision))
+	if err == nil && !slices.Equal(s.shape, shape) {
+		err = damaged{fmt.Sprintf("holds rows %v instead of %v", s.shape, shape)}
+	}
+	if err == nil {
+		s.close = f
+		return s, nil
+	}
+	f.Close()
 	var bad damaged
-	if errors.As(err, &bad) {
-		f.Close()
-		if c.Damaged != nil {
-			c.Damaged(path, err)
-		}
-		return nil, false, nil
+	if !errors.As(err, &bad) {
+		return nil, fmt.Errorf("feature cache: %s: %w", path, err)
 	}
-	if err != nil {
-		f.Close()
-		return nil, false, fmt.Errorf("feature cache: %s: %w", path, err)
+	if c.Damaged != nil {
+		c.Damaged(path, err)
 	}
-	r.close = f
-	return r, true, nil
+	return nil, nil
 }
 
-// Create starts a matrix of the given shape, whose rows follow in any number of Appends.
-func (c Cache) Create(k Key, shape []int) (*Writer, error) {
-	path := c.path(k)
+// create starts a shard of the given shape, whose rows follow in any number of appends.
+func (c Cache) create(path string, k Key, shape []int) (*writer, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("feature cache: %w: choose another folder", err)
 	}
-	sweep(path)
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {
 		return nil, fmt.Errorf("feature cache: %w: choose another folder", err)
@@ -116,8 +126,8 @@ func (c Cache) Create(k Key, shape []int) (*Writer, error) {
 }
 
 // sweep removes what processes that were killed more than a day ago left half written.
-func sweep(path string) {
-	old, _ := filepath.Glob(path + ".*.tmp")
+func sweep(folder string) {
+	old, _ := filepath.Glob(filepath.Join(folder, "*.tmp"))
 	for _, p := range old {
 		if st, err := os.Stat(p); err == nil && time.Since(st.ModTime()) > 24*time.Hour {
 			os.Remove(p)

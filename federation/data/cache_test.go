@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -47,7 +48,7 @@ func matrix(n, d int) *tensor.Tensor {
 func TestCacheWarmEqualsCold(t *testing.T) {
 	c := Cache{Dir: filepath.Join(t.TempDir(), "new", "cache")}
 	k := Source{Bundle: "b", Layer: "image"}.Key()
-	if x, ok, err := get(c, k); x != nil || ok || err != nil {
+	if x, ok, err := get(c, k, 300, 257); x != nil || ok || err != nil {
 		t.Fatalf("empty cache: %v %v %v", x, ok, err)
 	}
 	x := matrix(300, 257)
@@ -58,13 +59,13 @@ func TestCacheWarmEqualsCold(t *testing.T) {
 	if reflect.DeepEqual(x, raw) {
 		t.Error("Append did not round")
 	}
-	y, ok, err := get(c, k)
+	y, ok, err := get(c, k, x.Shape...)
 	if err != nil || !ok || !reflect.DeepEqual(x, y) {
 		t.Fatalf("read back: %v %v", ok, err)
 	}
-	r, ok, err := c.Open(k)
-	if err != nil || !ok {
-		t.Fatal(ok, err)
+	r, err := c.Matrix(k, x.Shape, per)
+	if err != nil {
+		t.Fatal(err)
 	}
 	defer r.Close()
 	index := []int{299, 0, 7, 7}
@@ -78,56 +79,145 @@ func TestCacheWarmEqualsCold(t *testing.T) {
 	if z, err := r.Read(nil); err != nil || !slices.Equal(z.Shape, []int{0, 257}) {
 		t.Errorf("no rows: %v %v", z, err)
 	}
-	if st, err := os.Stat(c.path(k)); err != nil || st.Size() != 8+32+8+16+2*300*257+32 {
-		t.Errorf("size %v %v", st.Size(), err)
+	for i := range 3 {
+		if st, err := os.Stat(c.path(k, i)); err != nil || st.Size() != 8+32+8+16+2*100*257+32 {
+			t.Errorf("shard %d: size %v %v", i, st.Size(), err)
+		}
 	}
 }
 
-func TestCacheWriterInPieces(t *testing.T) {
+func TestMatrixInPieces(t *testing.T) {
 	c := Cache{Dir: t.TempDir()}
 	whole, pieces := Key{1}, Key{2}
 	x := matrix(10, 6)
 	x.Shape = []int{10, 2, 3}
-	w, err := c.Create(pieces, x.Shape)
+	m, err := c.Matrix(pieces, x.Shape, per)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, index := range [][]int{{0, 1, 2}, {3}, {}, {4, 5, 6, 7, 8, 9}} {
-		if err := w.Append(x.Rows(index)); err != nil {
+	for _, index := range [][]int{{0, 1, 2}, {3}, {}, {4, 5, 6, 7, 8}} {
+		if err := m.Append(x.Rows(index)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	datatest.WantError(t, w.Append(x.Rows([]int{0})), "do not fit")
-	datatest.WantError(t, w.Append(tensor.New(0, 6)), "do not fit")
-	if _, ok, _ := get(c, pieces); ok {
-		t.Error("visible before Commit")
+	datatest.WantError(t, m.Append(x.Rows([]int{0, 1})), "do not fit")
+	datatest.WantError(t, m.Append(tensor.New(0, 6)), "do not fit")
+	_, err = m.Read([]int{0})
+	datatest.WantError(t, err, "no row 0")
+	if _, ok, _ := get(c, pieces, x.Shape...); ok {
+		t.Error("visible before its last row")
 	}
-	if err := w.Commit(); err != nil {
+	if err := m.Append(x.Rows([]int{9})); err != nil {
+		t.Fatal(err)
+	}
+	datatest.WantError(t, m.Append(x.Rows([]int{0})), "nothing is missing")
+	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := put(c, whole, x); err != nil {
 		t.Fatal(err)
 	}
-	a, _, err1 := get(c, whole)
-	b, _, err2 := get(c, pieces)
+	a, _, err1 := get(c, whole, x.Shape...)
+	b, _, err2 := get(c, pieces, x.Shape...)
 	if err1 != nil || err2 != nil || !reflect.DeepEqual(a, b) {
 		t.Errorf("%v %v", err1, err2)
 	}
-	w, err = c.Create(Key{3}, []int{4, 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	datatest.WantError(t, w.Commit(), "8 elements", "missing")
 	datatest.WantError(t, put(c, Key{3}, tensor.Of([]float32{1e30}, 1)), "half precision")
 	datatest.WantError(t, put(c, Key{3}, tensor.Scalar(1)), "shape")
-	if left, _ := filepath.Glob(filepath.Join(c.Dir, "*", "*.tmp")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(c.Dir, "*", "*", "*.tmp")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 	if err := put(c, Key{4}, tensor.New(0, 5)); err != nil {
 		t.Fatal(err)
 	}
-	if e, ok, err := get(c, Key{4}); !ok || err != nil || !slices.Equal(e.Shape, []int{0, 5}) {
+	if e, ok, err := get(c, Key{4}, 0, 5); !ok || err != nil || !slices.Equal(e.Shape, []int{0, 5}) {
 		t.Errorf("empty matrix: %v %v %v", e, ok, err)
+	}
+}
+
+// TestShards: rows of shards that are lost or damaged are missing, and no others; what they take on disk is what
+// Lacking says; once they are appended again, in order, everything is as it was.
+func TestShards(t *testing.T) {
+	told := 0
+	c := Cache{Dir: t.TempDir(), Damaged: func(string, error) { told++ }}
+	k, x := Key{8}, matrix(10, 4)
+	open := func() *Matrix {
+		m, err := c.Matrix(k, x.Shape, 3) // rows 0-2, 3-5, 6-8, 9
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	fill := func(m *Matrix) {
+		for _, rows := range m.Missing() {
+			for i := rows[0]; i < rows[1]; i++ {
+				if err := m.Append(x.Rows([]int{i})); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	missing := func(m *Matrix, want ...[2]int) {
+		t.Helper()
+		if got := m.Missing(); !slices.Equal(got, want) {
+			t.Errorf("missing are %v, want %v", got, want)
+		}
+	}
+	// 8 bytes of magic, 32 of key, 8 of rank, 16 of shape, 32 of checksum, and 2 for each of 4 elements of a row
+	const beside, row = 96, 8
+	if n := c.Lacking(k, x.Shape, 3); n != 4*beside+10*row {
+		t.Errorf("all shards take %d bytes", n)
+	}
+	m := open()
+	missing(m, [2]int{0, 10})
+	fill(m)
+	missing(m)
+	m.Close()
+	if n := c.Lacking(k, x.Shape, 3); n != 0 {
+		t.Errorf("%d bytes are lacking of a whole matrix", n)
+	}
+	raw, err := os.ReadFile(c.path(k, 1))
+	if err == nil {
+		raw[len(raw)-1] ^= 1
+		err = errors.Join(os.WriteFile(c.path(k, 1), raw, 0o644), os.Remove(c.path(k, 3)),
+			os.Rename(c.path(k, 0), c.path(k, 2))) // a shard does not pass for another
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := c.Lacking(k, x.Shape, 3); n != 2*beside+(3+1)*row { // sizes tell of those that are not there
+		t.Errorf("%d bytes are lacking", n)
+	}
+	m = open()
+	missing(m, [2]int{0, 10})
+	m.Close()
+	if told != 2 {
+		t.Errorf("told of %d damaged shards, want 2", told)
+	}
+	m = open()
+	for i := range 3 { // as far as a process comes that is killed
+		if err := m.Append(x.Rows([]int{i})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := m.Append(x.Rows([]int{3})); err != nil {
+		t.Fatal(err)
+	}
+	m.Close()
+	m = open()
+	missing(m, [2]int{3, 10})
+	fill(m)
+	m.Close()
+	m = open()
+	defer m.Close()
+	if err := RoundHalf(x); err != nil {
+		t.Fatal(err)
+	}
+	if y, err := m.Read(everything(10)); err != nil || !reflect.DeepEqual(x, y) {
+		t.Errorf("read %v, %v", y, err)
+	}
+	if bad, err := c.Matrix(k, []int{10, 2, 2}, 3); err != nil || len(bad.Missing()) != 1 {
+		t.Errorf("rows of 4 pass for rows of 2 by 2: %v", err)
 	}
 }
 
@@ -140,17 +230,17 @@ func TestCacheDetectsDamage(t *testing.T) {
 	if err := put(c, k, matrix(3, 4)); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := os.ReadFile(c.path(k))
+	raw, err := os.ReadFile(c.path(k, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	check := func(what string, at int, bytes []byte) {
 		t.Helper()
-		if err := os.WriteFile(c.path(k), bytes, 0o644); err != nil {
+		if err := os.WriteFile(c.path(k, 0), bytes, 0o644); err != nil {
 			t.Fatal(err)
 		}
 		before := told
-		if x, ok, err := get(c, k); x != nil || ok || err != nil || told != before+1 {
+		if x, ok, err := get(c, k, 3, 4); x != nil || ok || err != nil || told != before+1 {
 			t.Fatalf("%s at %d: %v %v %v, told %d", what, at, x, ok, err, told-before)
 		}
 	}
@@ -164,17 +254,17 @@ func TestCacheDetectsDamage(t *testing.T) {
 	if err := put(c, k, matrix(3, 4)); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok, err := get(c, k); !ok || err != nil {
+	if _, ok, err := get(c, k, 3, 4); !ok || err != nil {
 		t.Error("not repaired", err)
 	}
 	other := Key{6}
-	if err := os.MkdirAll(filepath.Dir(c.path(other)), 0o755); err != nil {
+	if err := os.MkdirAll(c.folder(other), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(c.path(k), c.path(other)); err != nil {
+	if err := os.Rename(c.path(k, 0), c.path(other, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok, _ := get(c, other); ok {
+	if _, ok, _ := get(c, other, 3, 4); ok {
 		t.Error("a renamed file passed for another key")
 	}
 }
@@ -193,7 +283,7 @@ func TestCacheSharedByWriters(t *testing.T) {
 				if err := put(c, Key{7}, matrix(50, 20)); err != nil {
 					t.Error(err)
 				}
-				if x, ok, err := get(c, Key{7}); !ok || err != nil || !reflect.DeepEqual(x, want) {
+				if x, ok, err := get(c, Key{7}, 50, 20); !ok || err != nil || !reflect.DeepEqual(x, want) {
 					t.Error(ok, err)
 				}
 			}
@@ -242,7 +332,7 @@ func TestFloatRows(t *testing.T) {
 	if err := put(c, Key{1}, x); err != nil {
 		t.Fatal(err)
 	}
-	y, ok, err := get(c, Key{1})
+	y, ok, err := get(c, Key{1}, 9, 5)
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
@@ -251,18 +341,18 @@ func TestFloatRows(t *testing.T) {
 			t.Errorf("element %d: %v became %v", i, v, y.Data[i])
 		}
 	}
-	if st, err := os.Stat(c.path(Key{1})); err != nil || st.Size() != 8+32+8+16+4*9*5+32 {
+	if st, err := os.Stat(c.path(Key{1}, 0)); err != nil || st.Size() != 8+32+8+16+4*9*5+32 {
 		t.Errorf("size %v %v", st.Size(), err)
 	}
 	told := 0
 	half := Cache{Dir: c.Dir, Damaged: func(string, error) { told++ }}
-	if _, ok, err := get(half, Key{1}); ok || err != nil || told != 1 {
+	if _, ok, err := get(half, Key{1}, 9, 5); ok || err != nil || told != 1 {
 		t.Errorf("float32 rows were read as half precision: %v %v", ok, err)
 	}
 	if err := put(half, Key{1}, matrix(9, 5)); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok, err := get(c, Key{1}); ok || err != nil {
+	if _, ok, err := get(c, Key{1}, 9, 5); ok || err != nil {
 		t.Errorf("half precision was read as float32: %v %v", ok, err)
 	}
 	datatest.WantError(t, put(c, Key{2}, tensor.Of([]float32{1, float32(math.NaN())}, 1, 2)), "element 1")
@@ -279,14 +369,15 @@ func TestCacheUnwritable(t *testing.T) {
 func FuzzReadRows(f *testing.F) {
 	dir := f.TempDir()
 	c := Cache{Dir: dir}
-	for i, shape := range [][]int{{3, 4}, {0, 2}, {2, 1, 2}, {2, 3}} {
-		if i == 3 {
+	for i, shape := range [][]int{{3, 4}, {2, 1, 2}, {2, 3}} {
+		if i == 2 {
 			c.Precision = Float
 		}
+		os.RemoveAll(c.folder(Key{1}))
 		if err := put(c, Key{1}, tensor.New(shape...)); err != nil {
 			f.Fatal(err)
 		}
-		raw, err := os.ReadFile(c.path(Key{1}))
+		raw, err := os.ReadFile(c.path(Key{1}, 0))
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -305,47 +396,63 @@ func FuzzReadRows(f *testing.F) {
 			w := sha256.Sum256(raw)
 			raw = append(slices.Clone(raw), w[:]...)
 		}
-		r, err := readRows(bytes.NewReader(raw), int64(len(raw)), Key{1}, formatOf(precision))
+		r, err := readRows(bytes.NewReader(raw), int64(len(raw)), Key{1}.shard(0), formatOf(precision))
 		if err != nil {
 			if _, ok := err.(damaged); !ok {
 				t.Fatalf("%T %v", err, err)
 			}
 			return
 		}
-		x, err := r.Read(everything(min(r.Shape[0], 1000)))
-		if err != nil || 2*len(x.Data) > len(raw) {
-			t.Fatalf("%v %v", r.Shape, err)
+		width := tensor.Size(r.shape[1:])
+		if size := int64(r.shape[0]) * int64(width); 2*size > int64(len(raw)) {
+			t.Fatalf("%v of %d bytes", r.shape, len(raw))
 		}
-		if r.Shape[0] > 0 {
-			if _, err := r.Read([]int{r.Shape[0] - 1}); err != nil {
-				t.Fatal(err)
+		if n := r.shape[0]; n > 0 {
+			to, row := make([]float32, width), make([]byte, r.f.bytes*width)
+			for _, i := range []int{0, n - 1} {
+				if err := r.read(i, to, row); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 	})
 }
 
+// per is how many rows the shards of tests hold.
+const per = 100
+
 // put stores a matrix and rounds it.
 func put(c Cache, k Key, t *tensor.Tensor) error {
-	w, err := c.Create(k, t.Shape)
+	m, err := c.Matrix(k, t.Shape, per)
 	if err != nil {
 		return err
 	}
-	if err := w.Append(t); err != nil {
-		w.Abort()
-		return err
+	for _, rows := range m.Missing() {
+		for from := rows[0]; from < rows[1]; from = min(from+per, rows[1]) {
+			part := t.Rows(everything(min(per, rows[1]-from)))
+			width := len(part.Data) / part.Shape[0]
+			at := t.Data[from*width:][:len(part.Data)]
+			copy(part.Data, at)
+			if err := m.Append(part); err != nil {
+				m.Close()
+				return err
+			}
+			copy(at, part.Data)
+		}
 	}
-	return w.Commit()
+	return m.Close()
 }
 
-// get reads a matrix; false when it is absent or damaged.
-func get(c Cache, k Key) (*tensor.Tensor, bool, error) {
-	r, ok, err := c.Open(k)
-	if !ok {
+// get reads a matrix of a shape; false when it is absent or damaged.
+func get(c Cache, k Key, shape ...int) (*tensor.Tensor, bool, error) {
+	m, err := c.Matrix(k, shape, per)
+	if err != nil {
 		return nil, false, err
 	}
-	defer r.Close()
-	t, err := whole(r)
+	defer m.Close()
+	if len(m.Missing()) > 0 {
+		return nil, false, nil
+	}
+	t, err := m.Read(everything(shape[0]))
 	return t, err == nil, err
 }
-
-func whole(r *Rows) (*tensor.Tensor, error) { return r.Read(everything(r.Shape[0])) }

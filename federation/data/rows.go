@@ -17,7 +17,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// The file of a matrix, little-endian:
+// The file of a shard, little-endian:
 //
 //	8 bytes   "pfrows1\n" or, of float32 elements, "pfrows4\n"
 //	32 bytes  the key
@@ -75,9 +75,9 @@ type damaged struct{ why string }
 
 func (d damaged) Error() string { return d.why }
 
-// Rows is a matrix on disk, read row by row; safe for concurrent use until it is closed.
-type Rows struct {
-	Shape []int
+// shard is a matrix in one file, read row by row; safe for concurrent use until it is closed.
+type shard struct {
+	shape []int
 	f     format
 	r     io.ReaderAt
 	at    int64 // of the first element
@@ -85,7 +85,7 @@ type Rows struct {
 }
 
 // readRows checks header, size and checksum of a file of the given size.
-func readRows(r io.ReaderAt, size int64, k Key, f format) (*Rows, error) {
+func readRows(r io.ReaderAt, size int64, k Key, f format) (*shard, error) {
 	in := io.NewSectionReader(r, 0, size)
 	sum := sha256.New()
 	head := make([]byte, len(rowsMagic)+len(k)+8)
@@ -107,7 +107,7 @@ func readRows(r io.ReaderAt, size int64, k Key, f format) (*Rows, error) {
 	}
 	at := int64(len(head) + len(dims))
 	left := size - at - sha256.Size
-	out := &Rows{f: f, r: r, at: at}
+	out := &shard{f: f, r: r, at: at}
 	const most = 1 << 40
 	n := uint64(1)
 	for i := range int(rank) {
@@ -116,7 +116,7 @@ func readRows(r io.ReaderAt, size int64, k Key, f format) (*Rows, error) {
 			return nil, damaged{"an impossible shape"}
 		}
 		n *= d
-		out.Shape = append(out.Shape, int(d))
+		out.shape = append(out.shape, int(d))
 	}
 	if int64(n)*int64(f.bytes) != left {
 		return nil, damaged{fmt.Sprintf("its %d bytes do not hold its shape", size)}
@@ -142,38 +142,17 @@ func readFull(r io.Reader, to []byte) error {
 	return err
 }
 
-// Read returns the given rows, in that order, shape [len(index), Shape[1:]...]. A row that does not exist is an error.
-func (r *Rows) Read(index []int) (*tensor.Tensor, error) {
-	for _, i := range index {
-		if i < 0 || i >= r.Shape[0] {
-			return nil, fmt.Errorf("feature cache: no row %d in a matrix %v", i, r.Shape)
-		}
+// read reads a row into to, by way of a buffer raw that has the size of a row in the file.
+func (s *shard) read(row int, to []float32, raw []byte) error {
+	_, err := s.r.ReadAt(raw, s.at+int64(row)*int64(len(raw)))
+	if err == nil {
+		s.f.get(to, raw)
 	}
-	if len(index) == 0 {
-		return tensor.New(append([]int{0}, r.Shape[1:]...)...), nil
-	}
-	width := tensor.Size(r.Shape[1:])
-	out := tensor.New(append([]int{len(index)}, r.Shape[1:]...)...)
-	raw := make([]byte, r.f.bytes*width)
-	for k, i := range index {
-		if _, err := r.r.ReadAt(raw, r.at+int64(i)*int64(len(raw))); err != nil {
-			return nil, fmt.Errorf("feature cache: row %d: %w", i, err)
-		}
-		r.f.get(out.Data[k*width:(k+1)*width], raw)
-	}
-	return out, nil
+	return err
 }
 
-// Close closes the file.
-func (r *Rows) Close() error {
-	if r.close == nil {
-		return nil
-	}
-	return r.close.Close()
-}
-
-// Writer writes a matrix into a temporary file and puts it in place at Commit.
-type Writer struct {
+// writer writes a matrix into a temporary file and puts it in place at commit.
+type writer struct {
 	f     *os.File
 	b     *bufio.Writer
 	sum   hash.Hash
@@ -184,11 +163,11 @@ type Writer struct {
 	left  int // elements
 }
 
-func newWriter(f *os.File, path string, k Key, shape []int, form format) (*Writer, error) {
+func newWriter(f *os.File, path string, k Key, shape []int, form format) (*writer, error) {
 	if len(shape) < 1 || len(shape) > maxRank || slices.Min(shape) < 0 {
 		return nil, fmt.Errorf("feature cache: shape %v: take 1 to %d dimensions of 0 or more", shape, maxRank)
 	}
-	w := &Writer{f: f, b: bufio.NewWriterSize(f, 1<<16), sum: sha256.New(), path: path, form: form,
+	w := &writer{f: f, b: bufio.NewWriterSize(f, 1<<16), sum: sha256.New(), path: path, form: form,
 		shape: slices.Clone(shape),
 		left:  tensor.Size(shape)}
 	w.out = io.MultiWriter(w.b, w.sum)
@@ -201,9 +180,8 @@ func newWriter(f *os.File, path string, k Key, shape []int, form format) (*Write
 	return w, err
 }
 
-// Append adds rows, which must have the shape of the matrix but for their number, and rounds them to the matrix's
-// precision in place: use them after this call, not before. Elements must be finite, and in half precision too.
-func (w *Writer) Append(rows *tensor.Tensor) error {
+// append adds rows as Matrix.Append does.
+func (w *writer) append(rows *tensor.Tensor) error {
 	if len(rows.Shape) != len(w.shape) || !slices.Equal(rows.Shape[1:], w.shape[1:]) || len(rows.Data) > w.left {
 		return fmt.Errorf("feature cache: rows %v do not fit in what is left of %v", rows.Shape, w.shape)
 	}
@@ -224,11 +202,12 @@ func (w *Writer) Append(rows *tensor.Tensor) error {
 	return nil
 }
 
-// Commit puts the matrix in place. Missing rows are an error, and nothing is put in place.
-func (w *Writer) Commit() (err error) {
+// commit puts the matrix in place. Missing rows are an error, and nothing is put in place. The file is not flushed to the
+// device: what a crash of the system leaves of it fails its checksum and is computed again.
+func (w *writer) commit() (err error) {
 	defer func() {
 		if err != nil {
-			w.Abort()
+			w.abort()
 			err = fmt.Errorf("feature cache: cannot write %s: %w", w.path, err)
 		}
 	}()
@@ -241,17 +220,14 @@ func (w *Writer) Commit() (err error) {
 	if err := w.b.Flush(); err != nil {
 		return err
 	}
-	if err := w.f.Sync(); err != nil {
-		return err
-	}
 	if err := w.f.Close(); err != nil {
 		return err
 	}
 	return os.Rename(w.f.Name(), w.path)
 }
 
-// Abort throws the matrix away.
-func (w *Writer) Abort() {
+// abort throws the matrix away.
+func (w *writer) abort() {
 	w.f.Close()
 	os.Remove(w.f.Name())
 }

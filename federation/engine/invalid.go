@@ -9,7 +9,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// RejectionObserver is a Remote that wants to know whose reply the method could not do with.
+// RejectionObserver is a Remote that wants to know whose reply the method failed on.
 type RejectionObserver interface {
 	Rejected(round, client int, why error)
 }

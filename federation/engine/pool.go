@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -28,6 +29,8 @@ type Pool struct {
 	Lost func(o message.Instruction, client int) bool
 	// Sent sees every answer as it is encoded, with Encode, from any goroutine; may be nil.
 	Sent func(o message.Instruction, client int, message []byte)
+
+	overhead overhead
 }
 
 // Run gives an instruction to the named clients.
@@ -70,9 +73,11 @@ func (p *Pool) one(ctx context.Context, c *spec.Client, o message.Instruction) (
 	r := message.Reply{Client: c.ID, Down: wire.Size(o.Tensors())}
 	var err error
 	if p.Encode {
+		began := time.Now()
 		if o, err = message.Reencode(o); err != nil {
 			return r, err
 		}
+		since(&p.overhead.messages, began)
 	}
 	reply, next, err := p.answer(ctx, c, o)
 	r.Upload, r.Stats, r.Scores = reply.Upload, reply.Stats, reply.Scores
@@ -83,12 +88,15 @@ func (p *Pool) one(ctx context.Context, c *spec.Client, o message.Instruction) (
 		return p.decoded(r)
 	}
 	if next != nil {
+		began := time.Now()
 		if err := p.Store.Hold(o.Round, c.ID, *next); err != nil {
 			return r, err
 		}
+		since(&p.overhead.disk, began)
 	}
 	r.Up = r.UploadSize()
 	if p.Encode {
+		defer since(&p.overhead.messages, time.Now())
 		message, err := wire.Encode(r.Tensors())
 		if err != nil {
 			return r, err
@@ -123,7 +131,9 @@ func (p *Pool) answer(ctx context.Context, c *spec.Client, o message.Instruction
 	if p.Executor != nil {
 		return p.Worker.ExecuteRemotely(ctx, p.Executor, c, o, state)
 	}
+	began := time.Now()
 	s, err := state()
+	since(&p.overhead.disk, began)
 	if err != nil {
 		return message.Reply{}, nil, err
 	}

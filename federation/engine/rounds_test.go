@@ -280,3 +280,27 @@ func TestViews(t *testing.T) {
 		t.Error("Sentence leaves a gap")
 	}
 }
+
+// TestPhases: the phases of a round are its seconds, and each that a run has takes some.
+func TestPhases(t *testing.T) {
+	e := toy(t)
+	e.Plan.TestEvery = 1
+	r := mustRun(t, e, engine.Settings{Dir: t.TempDir(), Workers: 2, Encode: true})
+	for _, rec := range r.Records {
+		p := rec.Phases
+		sum := p.Statistics + p.Training + p.Evaluation + p.Server + p.Messages + p.Disk
+		if math.Abs(sum-rec.Seconds) > 1e-9 || p.Statistics != 0 {
+			t.Errorf("round %d: phases %+v are %g s together, the round took %g", rec.Round, *p, sum, rec.Seconds)
+		}
+		for name, v := range map[string]float64{"training": p.Training, "evaluation": p.Evaluation, "server": p.Server,
+			"messages": p.Messages, "disk": p.Disk} {
+			if v <= 0 {
+				t.Errorf("round %d: %s took %g s", rec.Round, name, v)
+			}
+		}
+	}
+	quiet := mustRun(t, e, engine.Settings{}).Records[0].Phases
+	if quiet.Messages != 0 {
+		t.Errorf("messages that are not encoded took %g s", quiet.Messages)
+	}
+}

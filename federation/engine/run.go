@@ -105,7 +105,7 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 		pool.Sent = func(o message.Instruction, client int, message []byte) { set.OnUpload(o.Round, client, message) }
 	}
 	server := &Server{Method: e.Method, Cohort: pool, Plan: e.PlanFor(participants), Rate: rate, Tracer: set.Tracer,
-		Terms: set.Terms, Noise: set.Noise, Evaluate: e.Evaluate, worker: worker}
+		Terms: set.Terms, Noise: set.Noise, Evaluate: e.Evaluate, worker: worker, pool: pool}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
 		server.Infos = func() []method.ClientInfo { return message.ClientInfos(participantsOf(e, set.Remote)) }

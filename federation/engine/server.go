@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"promptfed/federation/engine/local"
 	"promptfed/federation/engine/message"
@@ -43,6 +42,7 @@ type Server struct {
 	Confusion *record.Confusion // of the last round that may be the result; nil for none
 
 	worker     *local.Worker // of this process
+	pool       *Pool         // of this process, idle where the clients are elsewhere
 	has        record.Evaluable
 	view       method.View         // of the headline
 	known      []method.ClientInfo // the clients that the method knows of
@@ -80,7 +80,7 @@ func (s *Server) sample(round int) []int {
 
 // round runs one round: statistics, training, merge, test.
 func (s *Server) round(ctx context.Context) (record.Record, error) {
-	began := time.Now()
+	clock := startPhases(s.pool)
 	g := &s.Global
 	g.Fit = func(params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int, o optim.Config) (float64,
 		error) {
@@ -105,7 +105,9 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		for id, m := range g.PerClient {
 			each[id] = maps.Clone(m)
 		}
+		clock.lap(&clock.Server)
 		replies, err := s.send(ctx, ask, &rec)
+		clock.lap(&clock.Statistics)
 		if err == nil && len(replies) > 0 {
 			_, err = s.dropInvalid(g, replies, q.Aggregate)
 		}
@@ -122,9 +124,11 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	var replies []message.Reply
 	if len(instruction.Clients) > 0 {
 		var err error
+		clock.lap(&clock.Server)
 		if replies, err = s.send(ctx, instruction, &rec); err != nil {
 			return rec, err
 		}
+		clock.lap(&clock.Training)
 		rec.Clients = message.ClientsOf(replies)
 	}
 	for _, r := range replies {
@@ -167,18 +171,21 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		trace.TraceAll(s.Tracer, at+"down", g.Broadcast)
 		trace.TraceAll(s.Tracer, at+"kept", g.State)
 	}
+	clock.lap(&clock.Server)
 	if err := s.Cohort.Accept(g.Round, rec.Clients); err != nil {
 		return rec, err
 	}
+	clock.lap(&clock.Disk)
 	if (g.Round+1)%max(1, s.Plan.TestEvery) == 0 || g.Round+1 == s.Plan.Rounds {
 		if err := s.testing(ctx, &rec); err != nil {
 			return rec, err
 		}
+		clock.lap(&clock.Evaluation)
 	}
 	if s.Limited != nil {
 		rec.Limited = s.Limited()
 	}
-	rec.Seconds = time.Since(began).Seconds()
+	clock.end(&rec)
 	g.Round++
 	return rec, nil
 }

@@ -1,14 +1,17 @@
 package experiment
 
 import (
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
 )
 
-// backbone lets the engine see a bundle.
 type backbone struct{ *bundle.Bundle }
+
+// Backbone lets the engine see a bundle.
+func Backbone(b *bundle.Bundle) spec.Backbone { return backbone{b} }
 
 func (b backbone) Name() string { return b.Bundle.Name }
 

@@ -183,7 +183,7 @@ func (b *Built) openSet(ctx context.Context, classes []string, progress Progress
 	if c.Template == autoTemplate {
 		b.Config.Data.Template = whole.Template
 	}
-	b.Set, err = partition.Half(whole, c.Classes)
+	b.Set, err = partition.ClassSubset(whole, c.Classes)
 	return whole, err
 }
 
@@ -284,7 +284,7 @@ func (b *Built) Extractor(progress Progress) (features.Extractor, error) {
 		return features.Extractor{}, err
 	}
 	x := features.Extractor{Cache: data.Cache{Dir: dir, Precision: b.Config.Data.Precision},
-		Session: b.runtime().Session(0), Workers: b.workers(),
+		Session: b.runtime().Session(), Workers: b.workers(),
 		Seed: b.Config.Seed}
 	if progress != nil {
 		x.Progress = func(bundle string, done, total int) { progress("features of "+bundle, done, total) }
@@ -305,6 +305,9 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	}
 	validating, err := b.validating()
 	if err != nil {
+		return err
+	}
+	if _, err := b.Storage(); err != nil {
 		return err
 	}
 	train, val, test := map[*bundle.Bundle]*spec.Features{}, map[*bundle.Bundle]*spec.Features{},
@@ -342,6 +345,48 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	return nil
 }
 
+// Storage is what Features will write, and an error where there is no room for it.
+func (b *Built) Storage() (features.Storage, error) {
+	x, err := b.Extractor(nil)
+	if err != nil {
+		return features.Storage{}, err
+	}
+	validating, err := b.validating()
+	if err != nil {
+		return features.Storage{}, err
+	}
+	return x.Storage(b.requests(validating))
+}
+
+// requests are all that Features asks for.
+func (b *Built) requests(validating bool) (out []features.Request) {
+	add := func(f *bundle.Bundle, list []data.Example, views int) {
+		out = append(out, b.requestsOf(f, list, views)...)
+	}
+	for _, f := range b.Bundles {
+		add(f, b.trainList(), b.Config.Data.Views)
+		add(f, b.testList(), 1)
+		if validating {
+			add(f, b.valList(), 1)
+		}
+		for _, p := range b.papers {
+			add(f, p.examples, 1)
+		}
+	}
+	if len(b.synthetic) > 0 {
+		add(b.Bundles[0], b.synthetic, 1)
+	}
+	return out
+}
+
+// requestsOf are what the method reads of a list of images.
+func (b *Built) requestsOf(f *bundle.Bundle, list []data.Example, views int) (out []features.Request) {
+	for _, what := range append(b.Engine.Reads(backbone{f}), method.ImageInput) {
+		out = append(out, features.Request{Bundle: f, List: list, Views: views, What: what})
+	}
+	return out
+}
+
 // featuresOf computes what the method reads of a list of images.
 func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.Bundle, list []data.Example,
 	views int) (*spec.Features, error) {
@@ -349,24 +394,24 @@ func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.
 	for _, y := range data.Labels(list) {
 		out.Class = append(out.Class, int64(y))
 	}
-	for _, what := range append(b.Engine.Reads(backbone{f}), method.ImageInput) {
-		list, err := x.Rows(ctx, f, list, views, what)
+	for _, r := range b.requestsOf(f, list, views) {
+		views, err := x.Rows(ctx, r)
 		if err != nil {
 			return nil, err
 		}
 		var rows []spec.Rows
-		for _, r := range list {
-			rows = append(rows, r)
-			b.mapped = append(b.mapped, r)
+		for _, v := range views {
+			rows = append(rows, v)
+			b.mapped = append(b.mapped, v)
 		}
-		out.Add(what, rows)
+		out.Add(r.What, rows)
 	}
 	return out, nil
 }
 
 // Settings are the engine's settings of a configuration; the caller adds folder, tracing and progress.
 func (b *Built) Settings() engine.Settings {
-	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(b.copies()),
+	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(),
 		Encode: b.Config.Runtime.Encode, Provider: b.Provider,
 		Terms: b.Config.Eval.Terms}
 	switch {

@@ -30,7 +30,7 @@ type Config struct {
 	Partition     partition.Config `config:"partition"`
 	Train         Train            `config:"train"`
 	Participation float64          `config:"participation" help:"share of clients that train in a round"`
-	Sampling      string           `config:"sampling" help:"of a round's clients: fixed (always that share), or poisson (each by itself with that probability; needs a method that can do with nobody, as differential privacy can)"`
+	Sampling      string           `config:"sampling" help:"of a round's clients: fixed (always that share), or poisson (each by itself with that probability; needs a method that accepts a round without clients, as differential privacy can)"`
 	Eval          Eval             `config:"eval"`
 
 	SecureAggregation secure.Config `config:"secure_aggregation"`

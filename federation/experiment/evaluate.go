@@ -57,7 +57,7 @@ func (c Config) validated() bool { return c.Eval.Select == bestVal || c.Train.Pa
 // deal hands the examples out, and cuts validation data off training data where that is asked for.
 func (b *Built) deal(p partition.Config) (err error) {
 	c := b.Config
-	if b.Parts, err = p.Deal(b.Set, c.Data.Shots, c.Seed); err != nil {
+	if b.Parts, err = partition.Split(p, b.Set, c.Data.Shots, c.Seed); err != nil {
 		return err
 	}
 	if n := c.Eval.NewClients; n > 0 && n < len(b.Parts) {

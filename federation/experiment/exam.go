@@ -51,7 +51,7 @@ func (b *Built) tested() []data.Example {
 func (b *Built) openExams(ctx context.Context, whole *data.Set, progress Progress) error {
 	if part, other := b.Config.Data.Classes, map[string]string{record.BaseSet: record.NewSet,
 		record.NewSet: record.BaseSet}; part != allClasses {
-		half, err := partition.Half(whole, other[part])
+		half, err := partition.ClassSubset(whole, other[part])
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (b *Built) openExams(ctx context.Context, whole *data.Set, progress Progres
 		}
 		b.papers = append(b.papers, p)
 	}
-	left, err := b.Config.Partition.LeftOut(b.Set)
+	left, err := partition.LeftOut(b.Config.Partition, b.Set)
 	if err != nil {
 		return err
 	}

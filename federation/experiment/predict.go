@@ -13,6 +13,8 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
+	"promptfed/federation/features"
+	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/models/bundle"
 	"promptfed/runtime/tensor"
@@ -89,19 +91,15 @@ func Predict(ctx context.Context, c Config, dir string, k int, images []data.Exa
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := x.Exact(ctx, f.bundle, images)
-	if err != nil {
-		return nil, nil, err
-	}
-	features := &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: rows}}, Class: make([]int64, len(images))}
-	for _, what := range f.worker.Reads(f.client, f.clients) {
-		t, err := x.ExactHeavy(ctx, f.bundle, images, what)
+	rows := &spec.Features{Class: make([]int64, len(images))}
+	for _, what := range append(f.worker.Reads(f.client, f.clients), method.ImageInput) {
+		t, err := x.Exact(ctx, features.Request{Bundle: f.bundle, List: images, What: what})
 		if err != nil {
 			return nil, nil, err
 		}
-		features.Add(what, []spec.Rows{spec.InMemory{Tensor: t}})
+		rows.Add(what, []spec.Rows{spec.InMemory{Tensor: t}})
 	}
-	scores, err := inference.Predict(f.worker, ctx, f.client, f.clients, f.prompts, features)
+	scores, err := inference.Predict(f.worker, ctx, f.client, f.clients, f.prompts, rows)
 	if err != nil {
 		return nil, nil, err
 	}

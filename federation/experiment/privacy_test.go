@@ -7,7 +7,7 @@ import (
 	"promptfed/federation/datatest"
 )
 
-// TestSampling: a round drawn by Poisson sampling needs a server that can do with nobody.
+// TestSampling: a round drawn by Poisson sampling needs a server that accepts a round without clients.
 func TestSampling(t *testing.T) {
 	c := small("promptfl")
 	c.Sampling = "bernoulli"

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"promptfed/models/bundle"
 	"promptfed/runtime/ort"
-	"promptfed/runtime/tensor"
 )
 
 // Runtime is the section runtime: nothing here changes a result beyond rounding.
@@ -20,7 +18,7 @@ type Runtime struct {
 	InterThreads int    `config:"inter_threads" help:"operators of one client that run side by side"`
 	Spinning     bool   `config:"spinning" help:"idle threads busy-wait"`
 	Arena        bool   `config:"arena" help:"keep freed buffers for the next run: faster, more memory"`
-	Prepack      string `config:"prepack" help:"copies of the weights in the kernels' layout: true is faster, false takes less memory, auto is true while the copies stay under 1 GiB"`
+	Prepack      string `config:"prepack" help:"text towers in the kernels' layout, once per backbone: true is faster, false takes less memory, auto is true on the CPU"`
 	Optimization string `config:"optimization" help:"of graphs by ONNX Runtime: all, extended, basic or none"`
 	Models       string `config:"models" help:"folder with bundles by name"`
 	Cache        string `config:"cache" help:"folder of the feature cache; empty is the user's cache folder"`
@@ -76,19 +74,18 @@ func (r Runtime) check() error {
 // ChooseProvider takes the provider (see ort.ChooseProvider) and leaves its name in r; why is set when auto could not
 // have CUDA.
 func (r *Runtime) ChooseProvider() (why error, err error) {
-	o, why, err := ort.ChooseProvider(r.Session(0))
+	o, why, err := ort.ChooseProvider(r.Session())
 	if err == nil {
 		r.Provider, r.MemoryLimit = o.Provider, o.MemoryLimit
 	}
 	return why, err
 }
 
-// Session are the options of a session that would hold copies bytes of prepacked weights, together with all others of
-// the run. The configuration must have passed Check.
-func (r Runtime) Session(copies int64) ort.Options {
+// Session are the options of a session. The configuration must have passed Check.
+func (r Runtime) Session() ort.Options {
 	prepack, err := strconv.ParseBool(r.Prepack)
 	if err != nil {
-		prepack = copies <= maxCopies
+		prepack = r.Provider == ort.CPU
 	}
 	level, err := ort.Level(r.Optimization)
 	if err != nil {
@@ -96,40 +93,4 @@ func (r Runtime) Session(copies int64) ort.Options {
 	}
 	return ort.Options{Provider: r.Provider, Device: r.Device, MemoryLimit: r.MemoryLimit, IntraThreads: r.Threads,
 		InterThreads: r.InterThreads, Spinning: r.Spinning, NoArena: !r.Arena, Prepack: prepack, OptLevel: level}
-}
-
-// maxCopies is how many bytes prepack auto spends on copies: two text towers of ViT-B/16 with their three copies each
-// are 0.85 GiB, and four would take as much memory again as the checkpoints themselves.
-const maxCopies = 1 << 30
-
-// copies is what prepacking costs the run: ONNX Runtime keeps the matrices of the text tower anew in every session that
-// multiplies by them. A backbone's step has them twice, as they are and transposed, its class scores once; private
-// prompts of several lengths make further sessions.
-func (b *Built) copies() int64 {
-	total := int64(0)
-	seen := map[string]bool{}
-	for i, f := range b.Assigned {
-		task := backbone{f}.Task()
-		task.Client, task.Clients, task.Classes = i, len(b.Assigned), len(b.Set.Classes)
-		key := f.Name
-		for _, p := range b.Method.Params(task) {
-			key += fmt.Sprint(" ", p.Name, p.Shape)
-		}
-		if !seen[key] {
-			seen[key] = true
-			total += 3 * matrixBytes(f)
-		}
-	}
-	return total
-}
-
-// matrixBytes is the size of the text tower's matrices.
-func matrixBytes(f *bundle.Bundle) int64 {
-	n := int64(0)
-	for _, shape := range f.Text.Shapes() {
-		if len(shape) == 2 {
-			n += 4 * int64(tensor.Size(shape))
-		}
-	}
-	return n
 }

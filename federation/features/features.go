@@ -3,7 +3,6 @@
 package features
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,98 +27,90 @@ type Extractor struct {
 	Seed    uint64      // of augmented views
 	// Progress is told how many of the images of one bundle, list and view are done; may be nil.
 	Progress func(bundle string, done, total int)
+	// Free tells how many bytes the file system of a folder has left, false where that is not known; nil asks the system.
+	Free func(dir string) (bytes int64, ok bool)
 }
 
 // usualBatch is the number of images that go through the encoder at a time, unless it was exported for another number.
 const usualBatch = 32
 
-// key names what is cached of one layer.
-func (x Extractor) key(b *bundle.Bundle, list []data.Example, view int, layer string) (data.Key, error) {
-	how, err := json.Marshal(b.Preprocess)
+// key names the matrix of one view.
+func (x Extractor) key(r Request, view int) (data.Key, error) {
+	how, err := json.Marshal(r.Bundle.Preprocess)
 	seed := x.Seed
 	if view == 0 { // nothing is drawn
 		seed = 0
 	}
-	return data.Source{Bundle: b.Digest(), Files: data.Digest(list), Preprocessing: string(how), View: view, Seed: seed,
-		Layer:     layer,
-		Precision: x.Cache.Precision}.Key(), err
+	return data.Source{Bundle: r.Bundle.Digest(), Files: data.Digest(r.List), Preprocessing: string(how), View: view,
+		Seed: seed, Layer: r.What, Precision: x.Cache.Precision}.Key(), err
 }
 
-// Exact gives the image features [N,D] of a list, unit rows of the plain preprocessing, in full precision: computed
-// anew, for images that are seen once.
-func (x Extractor) Exact(ctx context.Context, b *bundle.Bundle, list []data.Example) (*tensor.Tensor, error) {
-	return x.compute(ctx, b, list, 0)
+// encoder computes what is requested of images.
+type encoder struct {
+	Extractor
+	Request
+	session *ort.Session // nil for pixels, which no tower sees
+	done    int          // images, for Progress
 }
 
-// compute runs the encoder over the images in order.
-func (x Extractor) compute(ctx context.Context, b *bundle.Bundle, list []data.Example, view int) (*tensor.Tensor,
-	error) {
-	out := &tensor.Tensor{Shape: []int{0, b.Text.EmbedDim}}
-	err := x.encode(ctx, b, list, view, bundle.ImageOutput, func(t *tensor.Tensor) error {
-		out.Data = append(out.Data, Unit(t).Data...)
-		out.Shape[0] += t.Shape[0]
-		return nil
-	})
-	return out, err
-}
+// outputs of an image tower by what they are.
+var outputs = map[string]string{method.ImageInput: bundle.ImageOutput, method.PatchesInput: bundle.PatchesOutput}
 
-// encode runs the encoder over the images in order and hands on one of its outputs, some rows at a time.
-func (x Extractor) encode(ctx context.Context, b *bundle.Bundle, list []data.Example, view int, output string,
-	to func(*tensor.Tensor) error) error {
-	model, err := b.ImageModel()
+func (x Extractor) open(r Request) (*encoder, error) {
+	e := &encoder{Extractor: x, Request: r}
+	if r.What == method.PixelsInput {
+		return e, nil
+	}
+	model, err := r.Bundle.ImageModel()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	o := x.Session
-	o.WeightsDir, o.IntraThreads, o.Prepack, o.Outputs = b.WeightsDir(), max(1, x.Workers), false, []string{output}
-	session, err := ort.NewSession(model, o)
-	if err != nil {
-		return fmt.Errorf("bundle %s: %w", b.Name, err)
+	o.WeightsDir, o.IntraThreads, o.Prepack, o.Outputs = r.Bundle.WeightsDir(), max(1, x.Workers), false,
+		[]string{outputs[r.What]}
+	if e.session, err = ort.NewSession(model, o); err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", r.Bundle.Name, err)
 	}
-	defer session.Close()
-	return x.pixels(ctx, b, list, view, cmp.Or(b.Batch(), usualBatch), func(p *tensor.Tensor) error {
-		n := p.Shape[0]
-		if fixed := b.Batch(); fixed > n { // what is missing stays zero and is not read
-			p = &tensor.Tensor{Shape: append([]int{fixed}, p.Shape[1:]...), Data: append(p.Data, make([]float32,
-				(fixed-n)*p.Len()/n)...)}
-		}
-		got, err := session.Run(ctx, tensor.Map{bundle.PixelsInput: p}, output)
-		if err != nil {
-			return err
-		}
-		t := got[output]
-		return to(&tensor.Tensor{Shape: append([]int{n}, t.Shape[1:]...), Data: t.Data[:n*t.Len()/t.Shape[0]]})
-	})
+	return e, nil
 }
 
-// pixels prepares the images in order and hands them on, up to batch at a time, [B,3,S,S]. What it hands on is good
+func (e *encoder) close() {
+	if e.session != nil {
+		e.session.Close()
+	}
+}
+
+// each hands on what is requested of one view of some images, in order and a batch at a time. What it hands on is good
 // until the next call.
-func (x Extractor) pixels(ctx context.Context, b *bundle.Bundle, list []data.Example, view, batch int,
-	to func(*tensor.Tensor) error) error {
-	size := b.Preprocess.Size
+func (e *encoder) each(ctx context.Context, list []data.Example, view int, to func(*tensor.Tensor) error) error {
+	size := e.Bundle.Preprocess.Size
 	var pixels []float32
 	flush := func() error {
 		n := len(pixels) / (3 * size * size)
 		if n == 0 {
 			return nil
 		}
-		err := to(tensor.Of(pixels, n, 3, size, size))
+		t, err := e.encode(ctx, tensor.Of(pixels, n, 3, size, size))
 		pixels = pixels[:0]
-		return err
+		if err != nil {
+			return err
+		}
+		return to(t)
 	}
 	prepare := func(i int, img image.Image) ([]float32, error) {
 		if view == 0 {
-			return b.Preprocess.Pixels(img), nil
+			return e.Bundle.Preprocess.Pixels(img), nil
 		}
-		return b.Preprocess.Augment(img, x.rand(list[i], view)), nil
+		return e.Bundle.Preprocess.Augment(img, e.rand(list[i], view)), nil
 	}
-	err := data.Decode(ctx, list, x.Workers, data.Refuse, preprocess.Decode, prepare, func(i int, p []float32,
+	err := data.Decode(ctx, list, e.Workers, data.Refuse, preprocess.Decode, prepare, func(_ int, p []float32,
 		_ *data.BadImage) error {
 		pixels = append(pixels, p...)
-		if x.Progress != nil {
-			x.Progress(b.Name, i+1, len(list))
+		e.done++
+		if e.Progress != nil {
+			e.Progress(e.Bundle.Name, e.done, len(e.List))
 		}
-		if len(pixels) == batch*3*size*size {
+		if len(pixels) == e.batch()*3*size*size {
 			return flush()
 		}
 		return nil
@@ -128,6 +119,24 @@ func (x Extractor) pixels(ctx context.Context, b *bundle.Bundle, list []data.Exa
 		err = flush()
 	}
 	return err
+}
+
+// encode gives what is requested of pixels [n,3,S,S].
+func (e *encoder) encode(ctx context.Context, p *tensor.Tensor) (*tensor.Tensor, error) {
+	if e.session == nil {
+		return p, nil
+	}
+	n, output := p.Shape[0], outputs[e.What]
+	if fixed := e.Bundle.Batch(); fixed > n { // what is missing stays zero and is not read
+		p = &tensor.Tensor{Shape: append([]int{fixed}, p.Shape[1:]...), Data: append(p.Data, make([]float32,
+			(fixed-n)*p.Len()/n)...)}
+	}
+	got, err := e.session.Run(ctx, tensor.Map{bundle.PixelsInput: p}, output)
+	if err != nil {
+		return nil, err
+	}
+	t := got[output]
+	return Unit(&tensor.Tensor{Shape: append([]int{n}, t.Shape[1:]...), Data: t.Data[:n*t.Len()/t.Shape[0]]}), nil
 }
 
 // rand is the random source of one view of one image.

@@ -58,7 +58,8 @@ func images(t *testing.T, n int) []data.Example {
 
 func extract(t *testing.T, x features.Extractor, b *bundle.Bundle, list []data.Example, views int) []*tensor.Tensor {
 	t.Helper()
-	rows, err := x.Rows(context.Background(), b, list, views, method.ImageInput)
+	rows, err := x.Rows(context.Background(), features.Request{Bundle: b, List: list, Views: views,
+		What: method.ImageInput})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +142,7 @@ func TestSameWhateverTheCacheHolds(t *testing.T) {
 func TestFloatIsExact(t *testing.T) {
 	b, list, dir := small(t), images(t, 37), t.TempDir()
 	x := features.Extractor{Cache: data.Cache{Dir: dir, Precision: data.Float}, Workers: 2}
-	want, err := x.Exact(context.Background(), b, list)
+	want, err := x.Exact(context.Background(), features.Request{Bundle: b, List: list, What: method.ImageInput})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,8 +195,8 @@ func TestBrokenImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (features.Extractor{Cache: data.Cache{Dir: t.TempDir()}}).Rows(context.Background(), b, list, 1,
-		method.ImageInput); err == nil {
+	if _, err := (features.Extractor{Cache: data.Cache{Dir: t.TempDir()}}).Rows(context.Background(), features.Request{
+		Bundle: b, List: list, What: method.ImageInput}); err == nil {
 		t.Error("a broken image has features")
 	}
 }

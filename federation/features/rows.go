@@ -1,9 +1,9 @@
 package features
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"promptfed/federation/data"
 	"promptfed/federation/method"
@@ -11,9 +11,18 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Rows are in a file of the cache that is mapped into memory, and read when they are needed.
+// Request is what Rows is asked for: What (method.ImageInput, method.PatchesInput or method.PixelsInput) of a list of
+// images, of the plain preprocessing when Views is 0 or 1, otherwise of each of that many augmented views.
+type Request struct {
+	Bundle *bundle.Bundle
+	List   []data.Example
+	Views  int
+	What   string
+}
+
+// Rows are in files of the cache that are mapped into memory, and read when they are needed.
 type Rows struct {
-	rows *data.Rows
+	rows *data.Matrix
 	unit bool // rows that were rounded are made unit again
 }
 
@@ -26,106 +35,128 @@ func (r Rows) Read(index []int) (*tensor.Tensor, error) {
 	return t, err
 }
 
-// Close closes the file.
+// Close closes the files.
 func (r Rows) Close() error { return r.rows.Close() }
 
-// Rows gives what (method.ImageInput, method.PatchesInput or method.PixelsInput) of a list, of the plain preprocessing
-// when views is 0 or 1, otherwise of each of that many augmented views: unit rows [N,D] of images or [N,M,D] of
-// patches, or normalised pixels [N,3,S,S], all rounded to the cache's precision. The caller closes them.
-func (x Extractor) Rows(ctx context.Context, b *bundle.Bundle, list []data.Example, views int, what string) ([]Rows,
-	error) {
-	if what == method.PatchesInput && b.Patches() == 0 {
-		return nil, fmt.Errorf("the method reads patch features, but backbone %s offers none", b.Name)
-	}
-	first := 1
-	if views <= 1 {
-		first, views = 0, 0
+// Rows gives what is requested, a matrix for each view: unit rows [N,D] of images or [N,M,D] of patches, or normalised
+// pixels [N,3,S,S], all rounded to the cache's precision. What the cache lacks is computed and written in shards, so that
+// a process that is stopped leaves what it did. The caller closes them.
+func (x Extractor) Rows(ctx context.Context, r Request) ([]Rows, error) {
+	if err := r.check(); err != nil {
+		return nil, err
 	}
 	var out []Rows
-	for view := first; view <= views; view++ {
-		r, err := x.view(ctx, b, list, view, what)
+	for _, view := range r.views() {
+		rows, err := x.view(ctx, r, view)
 		if err != nil {
 			for _, r := range out {
 				r.Close()
 			}
 			return nil, err
 		}
-		out = append(out, r)
+		out = append(out, rows)
 	}
 	return out, nil
 }
 
-func (x Extractor) view(ctx context.Context, b *bundle.Bundle, list []data.Example, view int, what string) (Rows,
-	error) {
-	key, err := x.key(b, list, view, what)
-	if err != nil {
-		return Rows{}, err
+func (r Request) check() error {
+	if r.What == method.PatchesInput && r.Bundle.Patches() == 0 {
+		return fmt.Errorf("the method reads patch features, but backbone %s offers none", r.Bundle.Name)
 	}
-	rows, ok, err := x.Cache.Open(key)
-	if err != nil {
-		return Rows{}, err
-	}
-	if !ok {
-		if err := x.write(ctx, b, list, view, what, key); err != nil {
-			return Rows{}, err
-		}
-		if rows, ok, err = x.Cache.Open(key); err != nil {
-			return Rows{}, err
-		}
-		if !ok {
-			return Rows{}, fmt.Errorf("the %s features of %s were written to the feature cache and cannot be read "+
-				"back", what, b.Name)
-		}
-	}
-	return Rows{rows: rows, unit: what != method.PixelsInput && x.Cache.Precision != data.Float}, nil
+	return nil
 }
 
-func (x Extractor) write(ctx context.Context, b *bundle.Bundle, list []data.Example, view int, what string,
-	key data.Key) error {
-	shape := []int{len(list), b.Text.EmbedDim}
-	switch what {
+// views are their numbers, 0 for the plain one.
+func (r Request) views() []int {
+	if r.Views <= 1 {
+		return []int{0}
+	}
+	out := make([]int, r.Views)
+	for i := range out {
+		out[i] = i + 1
+	}
+	return out
+}
+
+// shape is that of the matrix of one view.
+func (r Request) shape() []int {
+	switch n := len(r.List); r.What {
 	case method.PatchesInput:
-		shape = []int{len(list), b.Patches(), b.Text.EmbedDim}
+		return []int{n, r.Bundle.Patches(), r.Bundle.Text.EmbedDim}
 	case method.PixelsInput:
-		shape = []int{len(list), 3, b.Preprocess.Size, b.Preprocess.Size}
+		return []int{n, 3, r.Bundle.Preprocess.Size, r.Bundle.Preprocess.Size}
+	default:
+		return []int{n, r.Bundle.Text.EmbedDim}
 	}
-	w, err := x.Cache.Create(key, shape)
-	if err != nil {
-		return err
-	}
-	if what == method.PixelsInput {
-		err = x.pixels(ctx, b, list, view, usualBatch, w.Append)
-	} else {
-		err = x.encode(ctx, b, list, view, outputs[what], func(t *tensor.Tensor) error { return w.Append(Unit(t)) })
-	}
-	if err != nil {
-		w.Abort()
-		return err
-	}
-	return w.Commit()
 }
 
-// outputs of an image tower by what they are.
-var outputs = map[string]string{method.ImageInput: bundle.ImageOutput, method.PatchesInput: bundle.PatchesOutput}
+// shardRows is about how many images a shard holds, and so how much work is lost at most when a process is killed.
+const shardRows = 64
 
-// ExactHeavy gives the same of a few images in full precision and in memory.
-func (x Extractor) ExactHeavy(ctx context.Context, b *bundle.Bundle, list []data.Example, what string) (*tensor.Tensor,
-	error) {
-	var parts []*tensor.Tensor
-	add := func(t *tensor.Tensor) error {
-		for i := range t.Shape[0] {
-			parts = append(parts, t.Row(i).Clone())
-		}
+// batch is the number of images that go through the encoder at a time.
+func (r Request) batch() int {
+	if r.What == method.PixelsInput {
+		return usualBatch
+	}
+	return cmp.Or(r.Bundle.Batch(), usualBatch)
+}
+
+// shard is how many images a shard holds: whole batches, so that those of an interrupted run are the same, and with them
+// every bit.
+func (r Request) shard() int { return max(1, shardRows/r.batch()) * r.batch() }
+
+// view gives the matrix of one view, and computes what of it the cache lacks.
+func (x Extractor) view(ctx context.Context, r Request, view int) (Rows, error) {
+	key, err := x.key(r, view)
+	if err != nil {
+		return Rows{}, err
+	}
+	m, err := x.Cache.Matrix(key, r.shape(), r.shard())
+	if err != nil {
+		return Rows{}, err
+	}
+	if err := x.fill(ctx, r, view, m); err != nil {
+		m.Close()
+		return Rows{}, err
+	}
+	return Rows{rows: m, unit: r.What != method.PixelsInput && x.Cache.Precision != data.Float}, nil
+}
+
+// fill computes the missing rows of a matrix.
+func (x Extractor) fill(ctx context.Context, r Request, view int, m *data.Matrix) error {
+	missing := m.Missing()
+	if len(missing) == 0 {
 		return nil
 	}
-	var err error
-	if what == method.PixelsInput {
-		err = x.pixels(ctx, b, list, 0, usualBatch, add)
-	} else {
-		err = x.encode(ctx, b, list, 0, outputs[what], func(t *tensor.Tensor) error { return add(Unit(t)) })
+	e, err := x.open(r)
+	if err != nil {
+		return err
 	}
+	defer e.close()
+	e.done = len(r.List)
+	for _, rows := range missing {
+		e.done -= rows[1] - rows[0]
+	}
+	for _, rows := range missing {
+		if err := e.each(ctx, r.List[rows[0]:rows[1]], view, m.Append); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Exact gives what Rows does of the plain preprocessing, in full precision and in memory: computed anew, for images that
+// are seen once.
+func (x Extractor) Exact(ctx context.Context, r Request) (*tensor.Tensor, error) {
+	e, err := x.open(r)
 	if err != nil {
 		return nil, err
 	}
-	return tensor.Stack(slices.Clip(parts)), nil
+	defer e.close()
+	out := &tensor.Tensor{Shape: append([]int{0}, r.shape()[1:]...)}
+	return out, e.each(ctx, r.List, 0, func(t *tensor.Tensor) error {
+		out.Data = append(out.Data, t.Data...)
+		out.Shape[0] += t.Shape[0]
+		return nil
+	})
 }

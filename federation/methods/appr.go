@@ -53,8 +53,8 @@ var apprDef = Def{Name: "appr", Title: "FedAPPR's terms", New: newAppr,
 
 func newAppr() Layer { return &Appr{Alignment: defaultAlignment} }
 
-// usualPrompts are the names that base methods give to a shared text prompt.
-var usualPrompts = []string{"ctx", "global", "sigma", "text/shared"}
+// sharedPromptNames are the names that base methods give to a shared text prompt.
+var sharedPromptNames = []string{"ctx", "global", "sigma", "text/shared"}
 
 func (m *Appr) Build(inner method.Method) (method.Method, error) {
 	if holds[Appr](inner) {
@@ -62,7 +62,7 @@ func (m *Appr) Build(inner method.Method) (method.Method, error) {
 	}
 	shared, wanted := SharedNames(inner), m.Prompts
 	if len(wanted) == 0 {
-		wanted = usualPrompts
+		wanted = sharedPromptNames
 	}
 	for _, name := range shared {
 		if slices.Contains(wanted, name) {

@@ -26,7 +26,7 @@ func represent(m method.Method, s *method.Scope, of string) graph.Node {
 	}
 	var prompts []graph.Node
 	for _, p := range s.Params() {
-		if p.Owner == method.Shared && slices.Contains(usualPrompts, p.Name) {
+		if p.Owner == method.Shared && slices.Contains(sharedPromptNames, p.Name) {
 			prompts = append(prompts, s.Text(s.Param(p.Name)))
 		}
 	}

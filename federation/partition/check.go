@@ -10,7 +10,7 @@ import (
 )
 
 // check looks at everything that does not depend on the draw.
-func (p Config) check(s *data.Set) (Kind, error) {
+func check(p Config, s *data.Set) (Kind, error) {
 	var names []string
 	for _, k := range kinds {
 		names = append(names, k.Name)
@@ -55,7 +55,7 @@ func (p Config) check(s *data.Set) (Kind, error) {
 			"none: take dirichlet", s.Name)
 	case p.Kind == "sample" && !(p.Share > 0 && p.Share <= 1):
 		return kind, fmt.Errorf("partition.share: %g: take a share above 0 and up to 1, such as 0.1", p.Share)
-	case p.Code && kind.code == nil:
+	case p.Code && kind.published == nil:
 		return kind, fmt.Errorf("partition.code: no public code is known for kind %s: set it to false", p.Kind)
 	case p.Kind == "pachinko":
 		for i, c := range s.Coarse {
@@ -65,10 +65,10 @@ func (p Config) check(s *data.Set) (Kind, error) {
 			}
 		}
 	}
-	return kind, p.checkLeaveOut(s)
+	return kind, checkLeaveOut(p, s)
 }
 
-func (p Config) checkLeaveOut(s *data.Set) error {
+func checkLeaveOut(p Config, s *data.Set) error {
 	for _, name := range p.LeaveOut {
 		if len(s.Domains) == 0 {
 			return fmt.Errorf("partition.leave_out: %q: the set %s has no domains", name, s.Name)
@@ -78,15 +78,15 @@ func (p Config) checkLeaveOut(s *data.Set) error {
 				strings.Join(s.Domains, ", "))
 		}
 	}
-	if len(s.Domains) > 0 && len(p.kept(s)) == 0 {
+	if len(s.Domains) > 0 && len(p.KeptDomains(s)) == 0 {
 		return fmt.Errorf("partition.leave_out: no domain is left for the clients: leave out fewer of %s",
 			strings.Join(s.Domains, ", "))
 	}
 	return nil
 }
 
-// complete finds a client that could not train or could not be tested.
-func complete(kind Kind, clients []Client) error {
+// checkComplete finds a client that could not train or could not be tested.
+func checkComplete(kind Kind, clients []Client) error {
 	change := "lower partition.clients"
 	switch {
 	case strings.HasSuffix(kind.Name, "dirichlet"):

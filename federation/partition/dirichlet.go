@@ -6,49 +6,43 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"promptfed/federation/data"
-
 	"gonum.org/v1/gonum/stat/distmv"
-)
 
-// tries bounds how often a Dirichlet partition is drawn anew: 200 times, fewer when one draw is large, so that the last
-// comes within seconds.
-func tries(clients, classes int) int {
-	const draws = 10_000_000
-	return min(200, max(10, draws/max(1, clients*classes)))
-}
+	"promptfed/federation/data"
+	"promptfed/federation/partition/internal/allocation"
+)
 
 // dirichlet cuts the examples of every class by proportions p ~ Dirichlet(beta) over the clients, the same for all
 // lists: list entry n of a class goes to the first client whose cumulated proportion, times the length, truncated, is
 // above n. Unless p.Uncap, a client that has its 1/clients of the first list already gets proportion 0 (as in the
 // FedOTP and FedPHA code). The draw is repeated, with another seed each time, until every client has p.MinSize examples
 // of the first and of the last list; with p.Fill the last draw is then filled up.
-func dirichlet(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
-	if err := p.fits(lists); err != nil {
+func dirichlet(lists []allocation.List, classes int, p Config, seed uint64) ([]allocation.Shares, error) {
+	if err := p.CheckFits(lists); err != nil {
 		return nil, err
 	}
 	grouped := make([][][]int, len(lists))
 	for l := range lists {
-		grouped[l] = lists[l].byClass(classes)
+		grouped[l] = lists[l].ByClass(classes)
 	}
-	most := tries(p.Clients, classes)
+	most := allocation.MaxTries(p.Clients, classes)
 	for try := range most {
-		out := newShares(p.Clients, len(lists))
+		out := allocation.NewShares(p.Clients, len(lists))
 		rng := data.Stream(seed, "dirichlet", try)
 		for k := range classes {
-			share := proportions(out, len(lists[0].index), p, rng)
+			share := proportions(out, len(lists[0].Index), p, rng)
 			for l := range lists {
 				index := slices.Clone(grouped[l][k])
-				shuffle(index, rng)
-				give(out, l, index, cuts(share, len(index)))
+				allocation.Shuffle(index, rng)
+				allocation.AssignParts(out, l, index, allocation.Boundaries(share, len(index)))
 			}
 		}
-		if enough(out, p.MinSize) {
-			return sorted(out), nil
+		if allocation.AllHave(out, p.MinSize) {
+			return allocation.Sorted(out), nil
 		}
 		if p.Fill && try == most-1 {
 			fill(out, lists, classes, p.MinSize)
-			return sorted(out), nil
+			return allocation.Sorted(out), nil
 		}
 	}
 	return nil, fmt.Errorf("none of %d draws with beta %g gave each of %d clients %d training and %d test examples: "+
@@ -56,38 +50,9 @@ func dirichlet(lists []list, classes int, p Config, seed uint64) ([]shares, erro
 		most, p.Beta, p.Clients, p.MinSize, p.MinSize)
 }
 
-// fits refuses minima that no partition can hold.
-func (p Config) fits(lists []list) error {
-	first, last := lists[0], lists[len(lists)-1]
-	if most := min(len(first.index), len(last.index)); p.MinSize > most/p.Clients {
-		return fmt.Errorf("%d clients with %d examples each do not fit in %d training and %d test examples: lower "+
-			"partition.clients or partition.min_size",
-			p.Clients, p.MinSize, len(first.index), len(last.index))
-	}
-	return nil
-}
-
-// give hands out consecutive parts of the indices, client c's up to ends[c].
-func give(out []shares, l int, index, ends []int) {
-	start := 0
-	for c, end := range ends {
-		out[c][l] = append(out[c][l], index[start:end]...)
-		start = end
-	}
-}
-
-func enough(out []shares, size int) bool {
-	for _, s := range out {
-		if len(s[0]) < size || len(s[len(s)-1]) < size {
-			return false
-		}
-	}
-	return true
-}
-
 // fill moves examples from the client that has most of a list to those with fewer than size, in the last list of a
 // class that the client trains on where the giver has one. It ends, because size examples for each exist.
-func fill(out []shares, lists []list, classes, size int) {
+func fill(out []allocation.Shares, lists []allocation.List, classes, size int) {
 	for _, l := range []int{0, len(lists) - 1} {
 		for c := range out {
 			for len(out[c][l]) < size {
@@ -99,12 +64,12 @@ func fill(out []shares, lists []list, classes, size int) {
 				}
 				trains := make([]bool, classes)
 				for _, i := range out[c][0] {
-					trains[lists[0].label[i]] = true
+					trains[lists[0].Label[i]] = true
 				}
 				list := out[from][l]
 				at := len(list) - 1
 				if l > 0 {
-					at = max(slices.IndexFunc(list, func(i int) bool { return trains[lists[l].label[i]] }), 0)
+					at = max(slices.IndexFunc(list, func(i int) bool { return trains[lists[l].Label[i]] }), 0)
 				}
 				out[c][l] = append(out[c][l], list[at])
 				out[from][l] = slices.Delete(list, at, at+1)
@@ -114,7 +79,7 @@ func fill(out []shares, lists []list, classes, size int) {
 }
 
 // proportions draws the share of every client in one class. total is the length of the first list.
-func proportions(out []shares, total int, p Config, rng *rand.Rand) []float64 {
+func proportions(out []allocation.Shares, total int, p Config, rng *rand.Rand) []float64 {
 	n := len(out)
 	share := symmetric(p.Beta, n, rng)
 	if !p.Uncap {
@@ -161,8 +126,8 @@ func symmetric(beta float64, n int, rng *rand.Rand) []float64 {
 	return distmv.NewDirichlet(alpha, rng).Rand(nil)
 }
 
-// mix is symmetric with its limit for tiny beta: all mass on one of n, drawn uniformly.
-func mix(beta float64, n int, rng *rand.Rand) []float64 {
+// dirichletOrOneHot is symmetric with its limit for tiny beta: all mass on one of n, drawn uniformly.
+func dirichletOrOneHot(beta float64, n int, rng *rand.Rand) []float64 {
 	out := symmetric(beta, n, rng)
 	sum := 0.0
 	for _, x := range out {
@@ -173,17 +138,5 @@ func mix(beta float64, n int, rng *rand.Rand) []float64 {
 	}
 	clear(out)
 	out[rng.IntN(n)] = 1
-	return out
-}
-
-// cuts are the ends of the clients' parts of a list of n: int(cumulated share * n), the last one n.
-func cuts(share []float64, n int) []int {
-	out := make([]int, len(share))
-	sum := 0.0
-	for i, x := range share {
-		sum += x
-		out[i] = min(n, int(sum*float64(n)+1e-9)) // without the dust, 0.1+0.2+0.7 of 10 is 9
-	}
-	out[len(out)-1] = n
 	return out
 }

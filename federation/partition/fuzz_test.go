@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// FuzzDeal: no configuration panics or keeps on; errors are one line.
-func FuzzDeal(f *testing.F) {
+// FuzzSplit: no configuration panics or keeps on; errors are one line.
+func FuzzSplit(f *testing.F) {
 	f.Add(uint8(3), 20, 0.05, 10, 2, 0.1, 10.0, 0.1, false, uint64(0), 0, uint64(1), uint8(0), uint8(10))
 	f.Add(uint8(3), 500, 1e-300, 0, 2, 0.1, 10.0, 0.1, true, uint64(0), 0, uint64(1), uint8(1), uint8(9))
 	f.Add(uint8(9), 6, math.NaN(), 2, 2, 0.0, math.Inf(1), 2.0, true, uint64(7), 16, uint64(1)<<40, uint8(3), uint8(3))
@@ -30,7 +30,7 @@ func FuzzDeal(f *testing.F) {
 			p.LeaveOut = s.Domains[:1]
 		}
 		start := time.Now()
-		got, err := p.Deal(s, shots, seed)
+		got, err := Split(p, s, shots, seed)
 		if took := time.Since(start); took > 20*time.Second {
 			t.Fatalf("%+v took %v", p, took)
 		}

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"promptfed/federation/data"
 	"promptfed/federation/datatest"
-
-	"pgregory.net/rapid"
 )
 
 // coarse gives a toy set superclasses of which the first holds every other class.
@@ -53,7 +53,7 @@ func TestAllKinds(t *testing.T) {
 		if rapid.Bool().Draw(t, "pooled") {
 			s.MergeSplits(true)
 		}
-		clients, err := p.Deal(s, shots, seed)
+		clients, err := Split(p, s, shots, seed)
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(), "partition") {
 				t.Fatalf("error %q", err)
@@ -90,7 +90,7 @@ func TestAllKinds(t *testing.T) {
 				t.Fatalf("client %d has %d and %d", i, len(c.Train), len(c.Test))
 			}
 		}
-		again, err := p.Deal(s, shots, seed)
+		again, err := Split(p, s, shots, seed)
 		if err != nil || fmt.Sprint(again) != fmt.Sprint(clients) {
 			t.Fatalf("the same seed gave another partition (%v)", err)
 		}
@@ -254,25 +254,6 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
-// TestEnds by hand: numpy.array_split(7 into 3) has 3, 2, 2; int(cumsum([.1,.2,.7])*10) is 1, 3 (0.30000000000000004),
-// and the eighth of cumsum(ten times .1)*10 is 7.999999999999999 (NumPy prints these); of NaN the last client gets all.
-func TestEnds(t *testing.T) {
-	if got := evenEnds(7, 3); !slices.Equal(got, []int{3, 5, 7}) {
-		t.Errorf("evenEnds %v", got)
-	}
-	if got := codeEnds([]float64{0.1, 0.2, 0.7}, 10); !slices.Equal(got, []int{1, 3, 10}) {
-		t.Errorf("codeEnds %v", got)
-	}
-	if got := codeEnds(slices.Repeat([]float64{0.1}, 10), 10); !slices.Equal(got, []int{1, 2, 3, 4, 5, 6, 7, 7, 9,
-		10}) {
-		t.Errorf("codeEnds %v", got)
-	}
-	nan := math.NaN()
-	if got := codeEnds([]float64{nan, nan, nan}, 10); !slices.Equal(got, []int{0, 0, 10}) {
-		t.Errorf("codeEnds of NaN %v", got)
-	}
-}
-
 // TestFill: beta so small that classes go to single clients, and more clients than classes.
 func TestFill(t *testing.T) {
 	s := toy(4, 0, 60, 0, 30)
@@ -304,7 +285,7 @@ func TestManyClients(t *testing.T) {
 		time.Second},
 		{"dirichlet", 500, 0.05, false, 10 * time.Second}, {"dirichlet", 500, 0.05, true, 10 * time.Second}} {
 		start := time.Now()
-		_, err := Config{Kind: c.kind, Clients: c.clients, Beta: c.beta, MinSize: 2, Code: c.code}.Split(s, 1)
+		_, err := Split(Config{Kind: c.kind, Clients: c.clients, Beta: c.beta, MinSize: 2, Code: c.code}, s, 0, 1)
 		if took := time.Since(start); took > c.limit {
 			t.Errorf("%+v took %v", c, took)
 		}
@@ -359,7 +340,7 @@ func TestMoreErrors(t *testing.T) {
 		{Config{Kind: "domain", Clients: 2, LeaveOut: inDomains.Domains}, inDomains, 0, 1,
 			[]string{"no domain is left"}},
 	} {
-		_, err := c.p.Deal(c.s, c.shots, c.seed)
+		_, err := Split(c.p, c.s, c.shots, c.seed)
 		datatest.WantError(t, err, c.words...)
 	}
 }

@@ -6,22 +6,24 @@ import (
 	"slices"
 
 	"promptfed/federation/data"
+	"promptfed/federation/partition/internal/allocation"
 )
 
 // labelUniform cuts every class among its owners by shares drawn from U(0.4, 0.6) and normalised, the same for all
 // lists.
-func labelUniform(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
-	return owned(lists, classes, p, seed, func(rng *rand.Rand) float64 { return 0.4 + 0.2*rng.Float64() })
+func labelUniform(lists []allocation.List, classes int, p Config, seed uint64) ([]allocation.Shares, error) {
+	return labelSkew(lists, classes, p, seed, func(rng *rand.Rand) float64 { return 0.4 + 0.2*rng.Float64() })
 }
 
 // labelClasses cuts every class among its owners evenly.
-func labelClasses(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
-	return owned(lists, classes, p, seed, func(*rand.Rand) float64 { return 1 })
+func labelClasses(lists []allocation.List, classes int, p Config, seed uint64) ([]allocation.Shares, error) {
+	return labelSkew(lists, classes, p, seed, func(*rand.Rand) float64 { return 1 })
 }
 
-// owned gives every client p.Classes classes, each class to as many clients as any other or to one less, and cuts the
-// shuffled examples of a class among its owners by weights. A class without owner is an error.
-func owned(lists []list, classes int, p Config, seed uint64, weight func(*rand.Rand) float64) ([]shares, error) {
+// labelSkew gives every client p.Classes classes, each class to as many clients as any other or to one less, and cuts
+// the shuffled examples of a class among its owners by weights. A class without owner is an error.
+func labelSkew(lists []allocation.List, classes int, p Config, seed uint64,
+	weight func(*rand.Rand) float64) ([]allocation.Shares, error) {
 	if p.Clients*p.Classes < classes {
 		return nil, fmt.Errorf("%d clients with %d classes each leave some of %d classes without owner: raise "+
 			"partition.classes or partition.clients",
@@ -31,9 +33,9 @@ func owned(lists []list, classes int, p Config, seed uint64, weight func(*rand.R
 	owners := owners(p.Clients, p.Classes, classes, rng)
 	grouped := make([][][]int, len(lists))
 	for l := range lists {
-		grouped[l] = lists[l].byClass(classes)
+		grouped[l] = lists[l].ByClass(classes)
 	}
-	out := newShares(p.Clients, len(lists))
+	out := allocation.NewShares(p.Clients, len(lists))
 	for k, own := range owners {
 		share := make([]float64, len(own))
 		sum := 0.0
@@ -46,15 +48,15 @@ func owned(lists []list, classes int, p Config, seed uint64, weight func(*rand.R
 		}
 		for l := range lists {
 			index := grouped[l][k]
-			shuffle(index, rng)
+			allocation.Shuffle(index, rng)
 			start := 0
-			for i, end := range cuts(share, len(index)) {
+			for i, end := range allocation.Boundaries(share, len(index)) {
 				out[own[i]][l] = append(out[own[i]][l], index[start:end]...)
 				start = end
 			}
 		}
 	}
-	return sorted(out), nil
+	return allocation.Sorted(out), nil
 }
 
 // owners are the clients of every class. Each client in turn takes the classes with most places left, ties by a random

@@ -6,24 +6,10 @@ import (
 	"promptfed/federation/data"
 )
 
-// kept are the indices of the domains that are not left out; of a set without domains, 0.
-func (p Config) kept(s *data.Set) []int {
-	if len(s.Domains) == 0 {
-		return []int{0}
-	}
-	var out []int
-	for d, name := range s.Domains {
-		if !slices.Contains(p.LeaveOut, name) {
-			out = append(out, d)
-		}
-	}
-	return out
-}
-
 // LeftOut is what no client gets: for every domain of partition.leave_out, in the set's order, its examples in each
 // list of the set. A pooled set has all of them as Test, indices into Set.Pool. Domain is the domain's name.
-func (p Config) LeftOut(s *data.Set) ([]Client, error) {
-	if err := p.checkLeaveOut(s); err != nil {
+func LeftOut(p Config, s *data.Set) ([]Client, error) {
+	if err := checkLeaveOut(p, s); err != nil {
 		return nil, err
 	}
 	var out []Client

@@ -19,7 +19,7 @@ func TestLeaveOut(t *testing.T) {
 				p := Config{Kind: kind, Clients: 4, Beta: 5, MinSize: 1, Classes: 2, LeaveOut: []string{"domain1"},
 					Code: code}
 				clients := split(t, p, s, 1)
-				out, err := p.LeftOut(s)
+				out, err := LeftOut(p, s)
 				if err != nil || len(out) != 1 || out[0].Domain != "domain1" {
 					t.Fatalf("left out: %+v, %v", out, err)
 				}
@@ -48,10 +48,10 @@ func TestLeaveOut(t *testing.T) {
 		}
 	}
 	s := toy(4, 3, 20, 0, 10)
-	if out, err := (Config{}).LeftOut(s); err != nil || len(out) != 0 {
+	if out, err := LeftOut((Config{}), s); err != nil || len(out) != 0 {
 		t.Errorf("nothing left out: %v, %v", out, err)
 	}
-	_, err := Config{LeaveOut: []string{"moon"}}.LeftOut(s)
+	_, err := LeftOut(Config{LeaveOut: []string{"moon"}}, s)
 	datatest.WantError(t, err, "partition.leave_out", "moon", "domain0")
 }
 
@@ -64,7 +64,7 @@ func TestHalves(t *testing.T) {
 		first   int
 	}{{"all", s.Classes, 0}, {"base", []string{"class0", "class1", "class2"}, 0}, {"new", []string{"class3", "class4"},
 		3}} {
-		half, err := Half(s, c.part)
+		half, err := ClassSubset(s, c.part)
 		if err != nil || !slices.Equal(half.Classes, c.classes) || len(half.Coarse) != len(c.classes) ||
 			half.Coarse[0] != s.Coarse[c.first] {
 			t.Fatalf("%s: %+v, %v", c.part, half, err)
@@ -83,11 +83,11 @@ func TestHalves(t *testing.T) {
 		t.Error("the set itself has changed")
 	}
 	s.MergeSplits(true)
-	if half, err := Half(s, "new"); err != nil || len(half.Pool) != 24 || half.Train != nil {
+	if half, err := ClassSubset(s, "new"); err != nil || len(half.Pool) != 24 || half.Train != nil {
 		t.Errorf("pooled: %+v, %v", half, err)
 	}
-	_, err := Half(toy(1, 0, 1, 0, 1), "new")
+	_, err := ClassSubset(toy(1, 0, 1, 0, 1), "new")
 	datatest.WantError(t, err, "data.classes", "1 classes leave none", "take all")
-	_, err = Half(s, "old")
+	_, err = ClassSubset(s, "old")
 	datatest.WantError(t, err, "data.classes", "old", "base")
 }

@@ -5,20 +5,21 @@ import (
 	"slices"
 
 	"promptfed/federation/data"
+	"promptfed/federation/partition/internal/allocation"
 )
 
 // pachinko lets one client after the other draw examples from the lists taken together: a superclass from the client's
 // Dirichlet(beta) over those that are left, a class from its Dirichlet(fine_beta) over the superclass's classes that
 // are left, an example of it uniformly. All clients draw as many, the first ones one more where the number does not
 // divide.
-func pachinko(j *job) ([]Client, error) {
-	classes := len(j.set.Classes)
-	rng := data.Stream(j.seed, "pachinko")
+func pachinko(j *allocation.Job) ([]Client, error) {
+	classes := len(j.Set.Classes)
+	rng := data.Stream(j.Seed, "pachinko")
 	// all lists side by side: example start[l]+i is entry i of list l
 	start, label := []int{0}, []int{}
-	for _, l := range j.lists {
-		for _, i := range l.index {
-			label = append(label, l.label[i])
+	for _, l := range j.Lists {
+		for _, i := range l.Index {
+			label = append(label, l.Label[i])
 		}
 		start = append(start, len(label))
 	}
@@ -26,13 +27,13 @@ func pachinko(j *job) ([]Client, error) {
 	for i, k := range label {
 		left[k] = append(left[k], i)
 	}
-	fine := make([][]int, len(j.set.Superclasses))
-	for k, c := range j.set.Coarse {
+	fine := make([][]int, len(j.Set.Superclasses))
+	for k, c := range j.Set.Coarse {
 		if len(left[k]) > 0 {
 			fine[c] = append(fine[c], k)
 		}
 	}
-	out := newShares(j.Clients, len(j.lists))
+	out := allocation.NewShares(j.Clients, len(j.Lists))
 	for c := range out {
 		mass := make([]float64, len(fine)) // 0 for superclasses that are used up
 		inside := make([][]float64, len(fine))
@@ -40,13 +41,13 @@ func pachinko(j *job) ([]Client, error) {
 		for s, f := range fine {
 			if len(f) > 0 {
 				open = append(open, s)
-				inside[s] = mix(j.FineBeta, len(f), rng)
+				inside[s] = dirichletOrOneHot(j.FineBeta, len(f), rng)
 			}
 		}
 		if len(open) == 0 {
 			break
 		}
-		for i, w := range mix(j.Beta, len(open), rng) {
+		for i, w := range dirichletOrOneHot(j.Beta, len(open), rng) {
 			mass[open[i]] = w
 		}
 		size := len(label) / j.Clients
@@ -62,7 +63,7 @@ func pachinko(j *job) ([]Client, error) {
 			left[k][n] = left[k][len(left[k])-1]
 			left[k] = left[k][:len(left[k])-1]
 			l, _ := slices.BinarySearch(start, example+1)
-			out[c][l-1] = append(out[c][l-1], j.lists[l-1].index[example-start[l-1]])
+			out[c][l-1] = append(out[c][l-1], j.Lists[l-1].Index[example-start[l-1]])
 			if len(left[k]) == 0 {
 				fine[s] = slices.Delete(fine[s], at, at+1)
 				inside[s] = slices.Delete(inside[s], at, at+1)
@@ -72,7 +73,7 @@ func pachinko(j *job) ([]Client, error) {
 			}
 		}
 	}
-	return j.clients(sorted(out), "", 0), nil
+	return j.NewClients(allocation.Sorted(out), "", 0), nil
 }
 
 // category draws an index with probability weight/sum; where no weight is left, one of those that may still be drawn,

@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"promptfed/federation/data"
 	"promptfed/federation/datatest"
-
-	"pgregory.net/rapid"
+	"promptfed/federation/partition/internal/allocation"
 )
 
 // toy is a set without images: train and test examples per class and domain, in shuffled-looking order (class fastest).
@@ -94,7 +95,7 @@ func TestEveryExampleOnce(t *testing.T) {
 		if pooled {
 			s.MergeSplits(true)
 		}
-		clients, err := p.Split(s, seed)
+		clients, err := Split(p, s, 0, seed)
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "partition") {
 				t.Fatalf("error %q", err)
@@ -135,7 +136,7 @@ func TestEveryExampleOnce(t *testing.T) {
 				}
 			}
 		}
-		again, err := p.Split(s, seed)
+		again, err := Split(p, s, 0, seed)
 		if err != nil || fmt.Sprint(again) != fmt.Sprint(clients) {
 			t.Fatalf("the same seed gave another partition (%v)", err)
 		}
@@ -144,7 +145,7 @@ func TestEveryExampleOnce(t *testing.T) {
 
 func split(t *testing.T, p Config, s *data.Set, seed uint64) []Client {
 	t.Helper()
-	c, err := p.Split(s, seed)
+	c, err := Split(p, s, 0, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func TestCuts(t *testing.T) {
 		want  []int
 	}{{[]float64{0.25, 0.3, 0.45}, 10, []int{2, 5, 10}}, {[]float64{0.1, 0.2, 0.7, 0}, 10, []int{1, 3, 10, 10}},
 		{[]float64{1}, 3, []int{3}}, {[]float64{0.5, 0.5}, 0, []int{0, 0}}} {
-		if got := cuts(c.share, c.n); !slices.Equal(got, c.want) {
+		if got := allocation.Boundaries(c.share, c.n); !slices.Equal(got, c.want) {
 			t.Errorf("cuts(%v, %d) = %v, want %v", c.share, c.n, got, c.want)
 		}
 	}
@@ -309,7 +310,7 @@ func TestPartitionErrors(t *testing.T) {
 			"at least 4"}},
 	} {
 		start := time.Now()
-		_, err := c.p.Split(c.s, 1)
+		_, err := Split(c.p, c.s, 0, 1)
 		datatest.WantError(t, err, c.words...)
 		if time.Since(start) > 5*time.Second {
 			t.Errorf("%+v took %v", c.p, time.Since(start))

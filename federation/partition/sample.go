@@ -7,32 +7,33 @@ import (
 	"slices"
 
 	"promptfed/federation/data"
+	"promptfed/federation/partition/internal/allocation"
 )
 
 // sample lets every client draw p.Share of every list, without regard to the other clients. Client c's mix of classes
 // is q ~ Dirichlet(beta): of class k it takes q[k] of its size in examples, or all there are, and what is then missing
 // from the classes that have examples left, in proportion to q again. The mix is the same for all lists.
-func sample(lists []list, classes int, p Config, seed uint64) ([]shares, error) {
+func sample(lists []allocation.List, classes int, p Config, seed uint64) ([]allocation.Shares, error) {
 	total := 0
 	grouped := make([][][]int, len(lists))
 	for l := range lists {
-		grouped[l] = lists[l].byClass(classes)
-		total += len(lists[l].index)
+		grouped[l] = lists[l].ByClass(classes)
+		total += len(lists[l].Index)
 	}
-	if p.Share*float64(total)*float64(p.Clients) > mostOverlap {
+	if p.Share*float64(total)*float64(p.Clients) > allocation.MaxOverlap {
 		return nil, fmt.Errorf("%d clients with %g of %d examples each take too much memory: lower partition.clients "+
 			"or partition.share", p.Clients, p.Share, total)
 	}
-	out := newShares(p.Clients, len(lists))
+	out := allocation.NewShares(p.Clients, len(lists))
 	for c := range out {
 		rng := data.Stream(seed, "sample", c)
-		q := mix(p.Beta, classes, rng)
+		q := dirichletOrOneHot(p.Beta, classes, rng)
 		for l := range lists {
 			have := make([]int, classes)
 			for k := range have {
 				have[k] = len(grouped[l][k])
 			}
-			size := int(math.Round(p.Share * float64(len(lists[l].index))))
+			size := int(math.Round(p.Share * float64(len(lists[l].Index))))
 			for k, n := range quotas(q, have, size) {
 				for _, i := range rng.Perm(have[k])[:n] {
 					out[c][l] = append(out[c][l], grouped[l][k][i])
@@ -40,7 +41,7 @@ func sample(lists []list, classes int, p Config, seed uint64) ([]shares, error) 
 			}
 		}
 	}
-	return sorted(out), nil
+	return allocation.Sorted(out), nil
 }
 
 // quotas splits size among classes in proportion to q, at most have[k] each; a class that is full leaves its part to
@@ -53,7 +54,7 @@ func quotas(q []float64, have []int, size int) []int {
 	}
 	left = min(left, size)
 	for left > 0 {
-		weight, sum := open(q, out, have)
+		weight, sum := openWeights(q, out, have)
 		given, full := 0, false
 		remainder := make([]float64, len(q))
 		var order []int // classes that may get one more
@@ -85,9 +86,9 @@ func quotas(q []float64, have []int, size int) []int {
 	return out
 }
 
-// open are the weights of the classes that have room, and their sum; where no mass is left all with room weigh the
-// same.
-func open(q []float64, out, have []int) ([]float64, float64) {
+// openWeights are the weights of the classes that have room, and their sum; where no mass is left all with room weigh
+// the same.
+func openWeights(q []float64, out, have []int) ([]float64, float64) {
 	weight := make([]float64, len(q))
 	sum := 0.0
 	for k := range q {

@@ -61,7 +61,7 @@ func Summarise(s *data.Set, clients []Client) Summary {
 	}
 	out.Train, out.Val, out.Test, out.Classes = rangeOf(train), rangeOf(val), rangeOf(test), rangeOf(classes)
 	out.Skew, out.Gini = skew(counts, all), gini(train)
-	out.Unused, out.Repeated = uses(s, clients)
+	out.Unused, out.Repeated = countUses(s, clients)
 	return out
 }
 
@@ -105,9 +105,9 @@ func gini(sizes []int) float64 {
 	return 2*ranked/(n*sum) - (n+1)/n
 }
 
-// uses counts examples that no client has, and places beyond the first of those that one has. A training example that
-// CutValidation made validation data of counts there.
-func uses(s *data.Set, clients []Client) (unused, repeated int) {
+// countUses counts examples that no client has, and places beyond the first of those that one has. A training example
+// that CutValidation made validation data of counts there.
+func countUses(s *data.Set, clients []Client) (unused, repeated int) {
 	val := map[string]bool{}
 	for _, e := range s.Val {
 		val[e.ID] = true

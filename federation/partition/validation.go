@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"promptfed/federation/data"
+	"promptfed/federation/partition/internal/allocation"
 )
 
 // MostValidation is the largest share of its training examples that a client may give up for validation.
@@ -65,7 +66,7 @@ func stratified(index []int, list []data.Example, share float64, seed uint64) (k
 	var all []placed
 	for k, y := range labels {
 		g := groups[y]
-		shuffle(g, data.Stream(seed, "class", y))
+		allocation.Shuffle(g, data.Stream(seed, "class", y))
 		for j, i := range g {
 			all = append(all, placed{i, ties[k], (float64(j) + 0.5) / float64(len(g))})
 		}

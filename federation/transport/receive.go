@@ -75,7 +75,7 @@ func (h *Server) recordFailure(client int, id, why string) {
 	}
 }
 
-// Rejected hears that the method could not do with what a client uploaded.
+// Rejected hears that the method failed on what a client uploaded.
 func (h *Server) Rejected(round, client int, why error) {
 	if client < 0 || client >= len(h.clients) {
 		return

@@ -98,6 +98,9 @@ func prompted(g *graph.Graph, n, width int, in tensor.Map) []clip.Prompt {
 func textStep(t testing.TB, w onDisk, s *clip.Suffixes, prompts int, plain bool, o ort.Options) step {
 	t.Helper()
 	g, in, text := graph.New(), tensor.Map{}, clip.Text{TextArch: clip.TextB}
+	if os.Getenv("CLIP_BENCH_STANDARD") == "" {
+		g.UseKernels()
+	}
 	ps := prompted(g, prompts, text.Width, in)
 	var features, wrt []graph.Node
 	if plain {

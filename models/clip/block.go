@@ -60,6 +60,14 @@ func (b block) project(x graph.Node, from, to int) projected {
 	return p
 }
 
+// joined is one node.
+func (p projected) joined() graph.Node {
+	if len(p.nodes) == 1 {
+		return p.nodes[0]
+	}
+	return graph.Concat(1, p.nodes...)
+}
+
 // split cuts the rows into consecutive groups.
 func (p projected) split(sizes []int) []projected {
 	if len(sizes) == 1 {

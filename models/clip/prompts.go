@@ -212,6 +212,10 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 		if last {
 			from = 1
 		}
+		if b.kernels() && !last {
+			x = b.rest(x, nn.PackedAttention(packedRows(b, i, x, rs), spans(rs), b.heads))
+			continue
+		}
 		var qkv []projected // of each prompt in turn: all rows where they are few, else prefix and suffix
 		var h graph.Node
 		if i == 0 {
@@ -245,6 +249,45 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 		x = b.rest(x, join(attended))
 	}
 	return nil
+}
+
+// kernels tells whether attention may be one operator.
+func (b block) kernels() bool {
+	d := b.width / b.heads
+	return b.g.HasKernels() && d%graph.KernelWidth == 0 && d <= 8*graph.KernelWidth
+}
+
+// packedRows are the projections [N,3·width] of all rows. Those of the first block's suffixes are constants.
+func packedRows(b block, i int, x graph.Node, rs []*promptRows) graph.Node {
+	if i > 0 {
+		return b.project(b.norm1(x), 0, 3).joined()
+	}
+	var parts []graph.Node
+	for _, r := range rs {
+		parts = append(parts, b.project(b.norm1(r.head), 0, 3).joined(), b.project(b.norm1(r.tail), 0, 3).joined())
+	}
+	return graph.Concat(0, parts...)
+}
+
+// spans are the rows that each row sees: of the prefix, those up to itself; of a suffix, the prefix and its own class up
+// to itself.
+func spans(rs []*promptRows) (out [][4]int) {
+	for _, r := range rs {
+		at := len(out)
+		for i := range r.prefix {
+			out = append(out, [4]int{at, at + i + 1})
+		}
+		class, place := r.p.owner()
+		for i, c := range class {
+			row := at + r.prefix + i
+			s := [4]int{at, at + r.prefix, row, row + 1} // a row that only fills up sees itself
+			if c >= 0 {
+				s[2] -= place[i]
+			}
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 func join(a []graph.Node) graph.Node {

@@ -116,8 +116,8 @@ func near(t testing.TB, what string, got, want []float32, tol float64) {
 
 var tiny = clip.TextArch{Width: 64, Layers: 3, Heads: 2, Context: 77, EmbedDim: 48}
 
-// The plain form on the assembled sequences is the witness for the cheap form here; golden_test.go holds the plain form
-// against PyTorch.
+// The plain form on the assembled sequences is the witness for the cheap form here, with kernels and without;
+// golden_test.go holds the plain form against PyTorch.
 func TestPromptsEqualPlain(t *testing.T) {
 	cases := []struct {
 		name    string
@@ -148,20 +148,20 @@ func TestPromptsEqualPlain(t *testing.T) {
 			arch.Layers, arch.Activation = c.layers, c.act
 			w := formulaWeights(arch.Shapes())
 			s := classes(t, c.classes, arch.Width)
-			g := graph.New()
 			in, text := tensor.Map{}, clip.Text{TextArch: arch}
-			var wrt, plain []graph.Node
-			for i := range c.prompts {
-				name := fmt.Sprintf("ctx%d", i)
-				in[name] = formula(name, []int{c.t[i], arch.Width})
-				c.prompts[i].Ctx = g.Input(name, graph.Float, graph.Static(c.t[i], arch.Width))
-				wrt = append(wrt, c.prompts[i].Ctx)
-				emb, read := sequence(t, g, s, c.prompts[i], arch.Width, arch.Context)
-				plain = append(plain, text.Plain(w, emb, read))
-			}
-			cheap := text.Prompts(g, w, s, c.prompts)
-			cot := g.Const(formula("cotangent", []int{c.classes, arch.EmbedDim}))
-			outputs := func(prefix string, f []graph.Node) []graph.Output {
+			compute := func(build func(*graph.Graph) []graph.Node, kernels bool) tensor.Map {
+				g := graph.New()
+				if kernels {
+					g.UseKernels()
+				}
+				var wrt []graph.Node
+				for i := range c.prompts {
+					name := fmt.Sprintf("ctx%d", i)
+					in[name] = formula(name, []int{c.t[i], arch.Width})
+					c.prompts[i].Ctx = g.Input(name, graph.Float, graph.Static(c.t[i], arch.Width))
+					wrt = append(wrt, c.prompts[i].Ctx)
+				}
+				f, cot := build(g), g.Const(formula("cotangent", []int{c.classes, arch.EmbedDim}))
 				loss := g.Scalar(0)
 				for i := range f {
 					loss = loss.Add(f[i].Mul(cot).Sum())
@@ -172,16 +172,23 @@ func TestPromptsEqualPlain(t *testing.T) {
 				}
 				var out []graph.Output
 				for i := range f {
-					out = append(out, graph.Output{Name: fmt.Sprintf("%s/feature%d", prefix, i), Node: f[i]},
-						graph.Output{Name: fmt.Sprintf("%s/grad%d", prefix, i), Node: d[i]})
+					out = append(out, graph.Output{Name: fmt.Sprintf("feature%d", i), Node: f[i]},
+						graph.Output{Name: fmt.Sprintf("grad%d", i), Node: d[i]})
 				}
-				return out
+				return run(t, compile(t, ort.Options{}, out...), in)
 			}
-			a, b := outputs("plain", plain), outputs("cheap", cheap)
-			want := run(t, compile(t, ort.Options{}, a...), in)
-			got := run(t, compile(t, ort.Options{}, b...), in)
-			for i := range a {
-				near(t, b[i].Name, got[b[i].Name].Data, want[a[i].Name].Data, 1e-5)
+			want := compute(func(g *graph.Graph) (plain []graph.Node) {
+				for _, p := range c.prompts {
+					emb, read := sequence(t, g, s, p, arch.Width, arch.Context)
+					plain = append(plain, text.Plain(w, emb, read))
+				}
+				return plain
+			}, false)
+			for _, kernels := range []bool{false, true} {
+				got := compute(func(g *graph.Graph) []graph.Node { return text.Prompts(g, w, s, c.prompts) }, kernels)
+				for name := range want {
+					near(t, fmt.Sprintf("kernels %v: %s", kernels, name), got[name].Data, want[name].Data, 1e-5)
+				}
 			}
 		})
 	}

@@ -35,7 +35,11 @@ const (
 const (
 	Standard  = ""              // ONNX itself
 	Microsoft = "com.microsoft" // ONNX Runtime's fused operators
+	Kernels   = "promptfed"     // operators that runtime/ort brings along, for the CPU
 )
+
+// KernelWidth is what widths must be multiples of for operators of the domain Kernels.
+const KernelWidth = 16
 
 // Graph is a growing set of interned operators.
 type Graph struct {
@@ -43,6 +47,7 @@ type Graph struct {
 	intern map[string]*Op
 	inputs map[string]Node
 	opset  int64 // the standard operator set that its operators need, at least Opset
+	own    bool  // it may hold operators of the domain Kernels
 	err    error
 }
 
@@ -54,6 +59,13 @@ func New() *Graph {
 	}
 	return g
 }
+
+// UseKernels lets builders of layers and gradients take operators of the domain Kernels: only sessions of runtime/ort on
+// the CPU run them, so a graph that leaves the program must do without.
+func (g *Graph) UseKernels() { g.own = true }
+
+// HasKernels tells whether operators of the domain Kernels may be used.
+func (g *Graph) HasKernels() bool { return g.own }
 
 // Err is the first error met while building, or nil.
 func (g *Graph) Err() error { return g.err }

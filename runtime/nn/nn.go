@@ -7,6 +7,7 @@ import (
 
 	"promptfed/runtime/graph"
 	_ "promptfed/runtime/ops" // defines the operators
+	"promptfed/runtime/tensor"
 )
 
 // LayerNorm normalises the last axis of x to mean 0 and variance 1 (biased, with eps added) and applies gain and bias
@@ -46,12 +47,15 @@ const quick = 1.702
 // MLP is act(x fcᵀ + fcBias) projᵀ + projBias for x [N,w], fc [m,w], proj [w,m]. The constants of the activation ride
 // on the two products: with a = 1.702 x, QuickGELU(x) = a σ(a) / 1.702, and with a = x/√2, GELU(x) = a (1+erf a) / √2.
 func MLP(x, fc, fcBias, proj, projBias graph.Node, act string) graph.Node {
-	switch act {
-	case QuickGELU:
+	switch g := x.Graph(); {
+	case act == QuickGELU && g.HasKernels() && fcBias.Dim(0)%graph.KernelWidth == 0:
+		a := Linear(x, fc, graph.Node{}, quick, 1)
+		return Linear(g.Apply(graph.Kernels, "BiasQuickGelu", nil, a, fcBias.Scale(quick)), proj, projBias, 1/quick, 1)
+	case act == QuickGELU:
 		a := Linear(x, fc, fcBias, quick, quick)
 		y := a.Graph().Apply(graph.Microsoft, "QuickGelu", graph.Attrs{"alpha": graph.Attr(float32(1))}, a) // a σ(a)
 		return Linear(y, proj, projBias, 1/quick, 1)
-	case GELU:
+	case act == GELU:
 		a := Linear(x, fc, fcBias, math.Sqrt2/2, math.Sqrt2/2)
 		return Linear(a.Add(a.Mul(a.Erf())), proj, projBias, math.Sqrt2/2, 1)
 	}
@@ -77,6 +81,23 @@ func Attend(q, k, v, mask graph.Node) graph.Node {
 		s = s.Add(mask)
 	}
 	return s.Softmax(-1).MatMul(v)
+}
+
+// PackedAttention is attention of rows that hold query, key and value side by side [n,3·heads·d], to [n,heads·d]: the
+// query of row i sees the rows from spans[i][0] to spans[i][1] and from spans[i][2] to spans[i][3]. It is for graphs
+// with kernels, and d must be a multiple of graph.KernelWidth.
+func PackedAttention(qkv graph.Node, spans [][4]int, heads int) graph.Node {
+	keys, flat := 0, make([]int64, 0, 4*len(spans))
+	for _, s := range spans {
+		keys = max(keys, s[1]-s[0]+s[3]-s[2])
+		for _, v := range s {
+			flat = append(flat, int64(v))
+		}
+	}
+	keys = (keys + graph.KernelWidth - 1) / graph.KernelWidth * graph.KernelWidth
+	at := graph.Attrs{"heads": graph.Attr(heads), "keys": graph.Attr(keys)}
+	g := qkv.Graph()
+	return g.ApplyN(graph.Kernels, "Attention", at, 2, qkv, g.Const(tensor.OfInts(flat, len(spans), 4)))[0]
 }
 
 // Scores is q kᵀ/√d for q [...,n,d] and k [...,m,d]; the factor costs nothing.

@@ -52,6 +52,9 @@ func layerNormVJP(c *call) []node {
 	if len(c.Out) > 1 && (c.DY[1].OK() || len(c.Out) > 2 && c.DY[2].OK()) || !c.G().OK() {
 		return c.Fail("a gradient through its mean or deviation output is not supported")
 	}
+	if first == x.Rank()-1 && len(c.Out) == 3 && kernelRows(x) && !c.Need(1) && !c.Need(2) {
+		return []node{kernel("LayerNormGrad", nil, x, scale, c.Out[1], c.Out[2], c.G()), {}, {}}
+	}
 	axes, rest := axesFrom(first, x.Rank()), axesFrom(0, first)
 	var d, inv node
 	if len(c.Out) == 3 {

@@ -11,6 +11,6 @@ static void trim(void) {}
 */
 import "C"
 
-// returnFreed gives freed memory of the C heap back to the system. The GNU C library keeps it per thread otherwise, and
+// returnHeap gives freed memory of the C heap back to the system. The GNU C library keeps it per thread otherwise, and
 // goroutines wander over threads: sessions of 32 MiB opened and closed in turn were seen to hold 600 MiB.
-func returnFreed() { C.trim() }
+func returnHeap() { C.trim() }

@@ -2,5 +2,5 @@
 
 package ort
 
-// returnFreed gives freed memory of the C heap back to the system where the C library is known to keep it.
-func returnFreed() {}
+// returnHeap gives freed memory of the C heap back to the system where the C library is known to keep it.
+func returnHeap() {}

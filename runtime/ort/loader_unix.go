@@ -9,11 +9,51 @@ package ort
 */
 import "C"
 
-import "unsafe"
+import (
+	"errors"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
 
 // loaderKnows tells whether the system's loader can load name. The library stays loaded: it is about to be used.
-func loaderKnows(name string) bool {
+func loaderKnows(name string) bool { return load(name) != nil }
+
+func load(library string) unsafe.Pointer {
+	c := C.CString(library)
+	defer C.free(unsafe.Pointer(c))
+	return C.dlopen(c, C.RTLD_LAZY)
+}
+
+// symbol is the address of a function of a library.
+func symbol(library, name string) (unsafe.Pointer, error) {
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))
-	return C.dlopen(c, C.RTLD_LAZY) != nil
+	if l := load(library); l != nil {
+		if p := C.dlsym(l, c); p != nil {
+			return p, nil
+		}
+	}
+	return nil, errors.New(C.GoString(C.dlerror()))
 }
+
+// mapFile maps a file for reading.
+func mapFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+}
+
+func unmapFile(data []byte) error { return unix.Munmap(data) }
+
+// forget lets the system take the pages of a mapped file back; they are read again when they are needed. It is advice,
+// which may fail.
+func forget(data []byte) { _ = unix.Madvise(data, unix.MADV_DONTNEED) }

@@ -1,9 +1,54 @@
 package ort
 
-import "syscall"
+import (
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/windows"
+)
 
 // loaderKnows tells whether the system's loader can load name. The library stays loaded: it is about to be used.
 func loaderKnows(name string) bool {
-	_, err := syscall.LoadLibrary(name)
+	_, err := windows.LoadLibrary(name)
 	return err == nil
 }
+
+// symbol is the address of a function of a library.
+func symbol(library, name string) (unsafe.Pointer, error) {
+	l, err := windows.LoadLibrary(library)
+	if err != nil {
+		return nil, err
+	}
+	p, err := windows.GetProcAddress(l, name)
+	return *(*unsafe.Pointer)(unsafe.Pointer(&p)), err
+}
+
+// mapFile maps a file for reading.
+func mapFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	m, err := windows.CreateFileMapping(windows.Handle(f.Fd()), nil, windows.PAGE_READONLY, 0, 0, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer windows.CloseHandle(m) // the view keeps it
+	p, err := windows.MapViewOfFile(m, windows.FILE_MAP_READ, 0, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), info.Size()), nil
+}
+
+func unmapFile(data []byte) error {
+	return windows.UnmapViewOfFile(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
+}
+
+// forget is for the system to decide here.
+func forget([]byte) {}

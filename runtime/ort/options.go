@@ -29,7 +29,7 @@ const (
 // Options of a session. The zero value is the choice for many runs in parallel on CPU: one thread per run, no spinning,
 // buffers kept for the next run, weights used from the file itself.
 type Options struct {
-	// Provider is CPU, CUDA or Auto. CUDA fails with a message when it cannot be had; Auto falls back to CPU, and
+	// Provider is CPU, CUDA or Auto. CUDA fails with a message when it is not available; Auto falls back to CPU, and
 	// Session.Provider tells what it took.
 	Provider string
 	// Device is the number of the CUDA device.
@@ -59,6 +59,10 @@ type Options struct {
 	Prepack bool
 	// OptLevel is the graph optimisation.
 	OptLevel OptLevel
+
+	// Profile, when set, makes ONNX Runtime write what every run spent on every operator to a file whose name begins
+	// so, when the session closes; see ReadProfile.
+	Profile string
 
 	// WeightsDir is the folder that the graph's external data files are named relative to. It may be a symbolic link;
 	// neither names nor links inside it may lead out of it, but for those of Hugging Face's cache (see onnx.Locate).
@@ -103,12 +107,27 @@ func (o Options) native(provider, weights string) (*binding.SessionOptions, erro
 		return nil, fmt.Errorf("ort: session options: %s", oneLine(err))
 	}
 	if provider == CUDA {
-		if err := o.addCUDA(so); err != nil {
-			so.Destroy()
-			return nil, err
-		}
+		err = o.addCUDA(so)
+	} else {
+		err = addKernels(so)
+	}
+	if err != nil {
+		so.Destroy()
+		return nil, err
 	}
 	return so, nil
+}
+
+// addKernels makes the operators of kernels.c known to a session.
+func addKernels(so *binding.SessionOptions) error {
+	a, err := native()
+	if err == nil {
+		err = a.addKernels(so)
+	}
+	if err != nil {
+		return fmt.Errorf("ort: own operators: %s", oneLine(err))
+	}
+	return nil
 }
 
 func (o Options) fill(so *binding.SessionOptions, weights string) error {
@@ -127,6 +146,12 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 		{"session.inter_op.allow_spinning", flag(o.Spinning)},
 		{"session.disable_prepacking", flag(!o.Prepack)},
 	}
+	if !o.NoArena {
+		if _, err := native(); err != nil { // has made the arena
+			return err
+		}
+		entries = append(entries, [2]string{"session.use_env_allocators", "1"})
+	}
 	if weights != "" {
 		entries = append(entries, [2]string{"session.model_external_initializers_file_folder_path", weights})
 	}
@@ -136,6 +161,9 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 		func() error { return so.SetExecutionMode(mode) },
 		func() error { return so.SetGraphOptimizationLevel(levels[o.OptLevel]) },
 		func() error { return so.SetCpuMemArena(!o.NoArena) },
+	}
+	if o.Profile != "" {
+		steps = append(steps, func() error { return so.EnableProfiling(o.Profile) })
 	}
 	for _, e := range entries {
 		steps = append(steps, func() error { return so.AddSessionConfigEntry(e[0], e[1]) })
@@ -169,7 +197,7 @@ func (o Options) addCUDA(so *binding.SessionOptions) error {
 }
 
 func noCUDA(err error) error {
-	return absent{fmt.Sprintf("ort: provider cuda cannot be had from %s (%s): install Microsoft's GPU build of ONNX "+
+	return absent{fmt.Sprintf("ort: provider cuda is not available in %s (%s): install Microsoft's GPU build of ONNX "+
 		"Runtime with the CUDA and cuDNN libraries it names and set %s to its library file, or use provider cpu",
 		environment.path, oneLine(err), LibraryVariable)}
 }

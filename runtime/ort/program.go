@@ -15,6 +15,14 @@ type program struct {
 	nativeOutputs   []string
 	model           []byte
 	weights         string // folder of the external data, "" when there is none
+	matrices        []matrix
+}
+
+// matrix is an initializer [rows,columns] of float32 whose elements lie in a file.
+type matrix struct {
+	name          string
+	at            onnx.External
+	rows, columns int64
 }
 
 // prepare describes a model and encodes it as ONNX Runtime takes it.
@@ -45,11 +53,23 @@ func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 	if err != nil {
 		return nil, p.errorf("%s; Options.WeightsDir is %q", oneLine(err), o.WeightsDir)
 	}
-	p.weights = weights
+	p.weights, p.matrices = weights, matrices(m)
 	if p.model, err = onnx.Marshal(m); err != nil {
 		return nil, p.errorf("encoding the model: %s", oneLine(err))
 	}
 	return p, nil
+}
+
+func matrices(m *onnx.ModelProto) (out []matrix) {
+	for _, t := range m.GetGraph().GetInitializer() {
+		if !onnx.IsExternal(t) || t.DataType != int32(onnx.TensorProto_FLOAT) || len(t.Dims) != 2 {
+			continue
+		}
+		if at, err := onnx.ExternalOf(t); err == nil && at.Length > 0 {
+			out = append(out, matrix{t.Name, at, t.Dims[0], t.Dims[1]})
+		}
+	}
+	return out
 }
 
 func ports(list []*onnx.ValueInfoProto) (out []ValueInfo, err error) {

@@ -12,11 +12,11 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// ErrProvider is wrapped by the error of a provider that cannot be had.
-var ErrProvider = errors.New("the provider cannot be had")
+// ErrProvider is wrapped by the error of a provider that is not available.
+var ErrProvider = errors.New("the provider is not available")
 
 // ChooseProvider finds out which provider options will run on, before any work depends on it: it compiles and runs a
-// graph of one node. CUDA that cannot be had is an error that wraps ErrProvider. Auto becomes CUDA, or CPU without a
+// graph of one node. CUDA that is not available is an error that wraps ErrProvider. Auto becomes CUDA, or CPU without a
 // memory limit, and why tells what kept CUDA away; sessions opened with these options then run on that one provider or
 // fail, so that a run is not spread over two.
 func ChooseProvider(o Options) (chosen Options, why error, err error) {

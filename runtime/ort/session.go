@@ -24,11 +24,12 @@ type Session struct {
 
 	mu    sync.RWMutex // held for reading by every run, for writing by Close
 	inner *binding.DynamicAdvancedSession
+	held  *packed
 }
 
 // NewSession compiles an ONNX model, which is not changed and not needed afterwards. It fails on inputs or outputs that
 // are not tensors of numbers or bool, on external data that is missing, cut short or outside of Options.WeightsDir, on
-// a provider that cannot be had, and on graphs that ONNX Runtime refuses.
+// a provider that is not available, and on graphs that ONNX Runtime refuses.
 func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -54,7 +55,7 @@ func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.model = nil
+	s.model, s.matrices = nil, nil
 	return s, nil
 }
 
@@ -80,11 +81,14 @@ func (s *Session) compile(o Options, provider string) error {
 		return err
 	}
 	defer native.Destroy()
-	inner, err := binding.NewDynamicAdvancedSessionWithONNXData(s.model, s.native, s.nativeOutputs, native)
+	if o.Prepack && provider == CPU && len(s.matrices) > 0 {
+		s.inner, s.held, err = s.compilePacked(native)
+	} else {
+		s.inner, err = binding.NewDynamicAdvancedSessionWithONNXData(s.model, s.native, s.nativeOutputs, native)
+	}
 	if err != nil {
 		return s.errorf("provider %s refuses it: %s", provider, oneLine(err))
 	}
-	s.inner = inner
 	return nil
 }
 
@@ -107,10 +111,9 @@ func (s *Session) Close() error {
 	if s.inner == nil {
 		return nil
 	}
-	err := s.inner.Destroy()
-	s.inner = nil
-	returnFreed()
-	if err != nil {
+	err := errors.Join(s.inner.Destroy(), s.held.close())
+	s.inner, s.held = nil, nil
+	if err = errors.Join(err, ReturnFreed()); err != nil {
 		return s.errorf("closing: %s", oneLine(err))
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 
 // Options of a measurement. The zero value measures everything with random weights at ViT-B/16 size.
 type Options struct {
-	Quick    bool           // fewer repetitions
+	Quick    bool           // fewer repetitions, and the plain step on quickClasses at most
 	Classes  []string       // of cifar10 and cifar100; empty is both
 	Threads  []int          // of ONNX Runtime within a step; empty is 1 and the number of cores
 	Backbone *bundle.Bundle // nil is random weights
@@ -32,6 +32,9 @@ type Options struct {
 
 	arch clip.TextArch // of random weights; zero is clip.TextB
 }
+
+// quickClasses bounds the classes of the plain step with Quick.
+const quickClasses = 10
 
 // batch is the number of images in a step.
 const batch = 32
@@ -69,6 +72,9 @@ func (o Options) complete() (Options, error) {
 	}
 	if o.Tokens == 0 {
 		o.Tokens = 16
+	}
+	if o.PlainClasses == 0 && o.Quick {
+		o.PlainClasses = quickClasses
 	}
 	if o.arch.Width == 0 {
 		o.arch = clip.TextB

@@ -32,6 +32,12 @@ func plainBytes(a clip.TextArch) float64 {
 // resident is the memory of this process in bytes, 0 where the system does not tell.
 func resident() int64 { return procNumber("/proc/self/status", "VmRSS:") }
 
+// resetPeak lets peakResident begin anew.
+func resetPeak() { os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
+
+// peakResident is the most memory that this process had since resetPeak, in bytes; 0 where the system does not tell.
+func peakResident() int64 { return procNumber("/proc/self/status", "VmHWM:") }
+
 // procNumber reads a line "key number kB" of Linux's proc file system, in bytes; 0 where there is none.
 func procNumber(path, key string) int64 {
 	raw, err := os.ReadFile(path)

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -79,12 +78,6 @@ type Projector struct {
 	Time Timing `json:"time"`
 }
 
-// JSON is the report as indented JSON.
-func (r Report) JSON() ([]byte, error) {
-	raw, err := json.MarshalIndent(r, "", "  ")
-	return append(raw, '\n'), err
-}
-
 // Missed lists the targets that were not reached.
 func (r Report) Missed() []Target {
 	var out []Target
@@ -117,8 +110,8 @@ func (r Report) Table() string {
 	fmt.Fprintln(&b, "times are medians; \"faster\" and \"of GEMM\" are medians of ratios within a turn")
 	for _, x := range r.Results {
 		if x.PlainClasses < x.ClassCount {
-			fmt.Fprintf(&b, "%s, threads %d: the plain step ran on %d of %d classes at a time to save memory; its "+
-				"time and memory are of those, the time scaled to all.\n",
+			fmt.Fprintf(&b, "%s, threads %d: the plain step ran on %d of %d classes at a time, to save memory and "+
+				"time; its time and memory are of those, the time scaled to all.\n",
 				x.Classes, x.Threads, x.PlainClasses, x.ClassCount)
 		}
 	}

@@ -45,7 +45,7 @@ func newStep(t tower, name string, options map[string]any, classes []string, tok
 			Schedule: optim.Schedule{Kind: "constant"}}}
 	e.Plan.Seed = seed
 	s := &step{worker: local.NewWorker(e, local.Settings{Session: o, Tracer: trace}), tokens: tokens, set: set}
-	s.client = &spec.Client{Backbone: t, Train: examples(t.text.EmbedDim, len(classes))}
+	s.client = &spec.Client{Backbone: t, Train: new(examples).of(t.Task(), 0, "step", inTurn(len(classes)), nil)}
 	s.order = message.Instruction{Kind: message.Train, Total: 1, Shared: tensor.Map{}}
 	task := t.Task()
 	task.Clients, task.Classes = 1, len(classes)
@@ -68,19 +68,13 @@ func fedPHA(t tower, classes []string, tokens int, o ort.Options) (*step, error)
 		classes, []int{tokens, tokens, tokens}, o, nil)
 }
 
-// examples are unit rows of random features with labels of all classes in turn.
-func examples(dim, classes int) *spec.Features {
-	x := method.Draw(seed, 0, "images", []int{batch, dim}, 1)
+// inTurn are labels of a batch, of all classes in turn.
+func inTurn(classes int) []int64 {
 	label := make([]int64, batch)
 	for i := range label {
 		label[i] = int64(i * classes / batch)
-		row := x.Row(i)
-		scale := float32(1 / row.Norm())
-		for j := range row.Data {
-			row.Data[j] *= scale
-		}
 	}
-	return &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: x}}, Class: label}
+	return label
 }
 
 func (s *step) run(ctx context.Context) error {

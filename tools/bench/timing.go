@@ -50,7 +50,6 @@ type contestant struct {
 	what    string
 	run     func(context.Context) error
 	slow    bool // runs once a round instead of perRound times
-	warm    bool // has run before
 	seconds []float64
 }
 
@@ -60,16 +59,20 @@ func (c *contestant) once(ctx context.Context) (float64, error) {
 	return time.Since(begin).Seconds(), err
 }
 
-// interleave lets all take turns: after one run to warm up, rounds in which the slow ones run once and the others
-// perRound times, A B C A B C, so that whatever else the machine does meets all of them alike.
+// warmUps are the runs of everything before its time counts: in the first ONNX Runtime learns what memory a run needs,
+// in the second it allocates that as one piece.
+const warmUps = 2
+
+// interleave lets all take turns: after warmUps, rounds in which the slow ones run once and the others perRound times,
+// A B C A B C, so that whatever else the machine does meets all of them alike.
 func interleave(ctx context.Context, label string, progress func(string, int, int), rounds, perRound int,
 	all ...*contestant) error {
-	total, done := rounds+1, 0
-	for round := -1; round < rounds; round++ {
+	total, done := rounds+warmUps, 0
+	for round := -warmUps; round < rounds; round++ {
 		progress(label, done, total)
 		for turn := range perRound {
 			for _, c := range all {
-				if turn > 0 && (c.slow || round < 0) || round < 0 && c.warm {
+				if turn > 0 && (c.slow || round < 0) {
 					continue
 				}
 				s, err := c.once(ctx)

@@ -19,13 +19,13 @@ import (
 const (
 	seed      = 1
 	promptStd = 0.02
-	randFile  = "text.safetensors"
 )
 
-// tower is a text tower as the engine sees it, with weights in a file.
+// tower is a text tower as the engine sees it, with weights in a file, and an image tower where vision is set.
 type tower struct {
 	name    string
 	text    clip.Text
+	vision  clip.Vision
 	weights clip.Weights
 	dir     string  // of the weights
 	scale   float64 // exp(logit_scale)
@@ -58,7 +58,7 @@ func openTower(o Options) (t tower, remove func() error, err error) {
 		return t, nil, fmt.Errorf("a folder for random weights: %w; set TMPDIR to a folder with room for 200 MB", err)
 	}
 	remove = func() error { return os.RemoveAll(dir) }
-	t, err = randomTower(o.arch, dir)
+	t, err = randomTower("random", o.arch, clip.VisionArch{}, dir)
 	if err != nil {
 		remove()
 	}
@@ -66,30 +66,15 @@ func openTower(o Options) (t tower, remove func() error, err error) {
 }
 
 // randomTower draws weights as CLIP's training starts (Radford et al. 2021, initialize_parameters of the published
-// code) and writes them to dir.
-func randomTower(a clip.TextArch, dir string) (tower, error) {
-	m := tensor.Map{}
-	for name, shape := range a.Shapes() {
-		mean, std := start(a, name)
-		m[name] = method.Draw(seed, 0, name, shape, std)
-		for i := range m[name].Data {
-			m[name].Data[i] += mean
-		}
+// code) and writes them to dir; of an image tower only where it has an architecture.
+func randomTower(name string, a clip.TextArch, v clip.VisionArch, dir string) (tower, error) {
+	w := stored{}
+	err := w.draw(dir, "text.safetensors", a.Shapes(), a.Width, a.Layers)
+	if err == nil && v.Width > 0 {
+		err = w.draw(dir, "image.safetensors", v.Shapes(), v.Width, v.Layers)
 	}
-	path := filepath.Join(dir, randFile)
-	if err := safetensors.WriteFile(path, m, nil); err != nil {
-		return tower{}, fmt.Errorf("random weights: %w; set TMPDIR to a folder with room for 200 MB", err)
-	}
-	f, err := safetensors.Open(path)
 	if err != nil {
-		return tower{}, err
-	}
-	defer f.Close()
-	weights := stored{}
-	for _, name := range f.Names() {
-		if weights[name], err = f.Info(name); err != nil {
-			return tower{}, err
-		}
+		return tower{}, fmt.Errorf("random weights: %w; set TMPDIR to a folder with room for 600 MB", err)
 	}
 	embed := func(ids []int) ([]float32, error) {
 		var rows []float32
@@ -98,25 +83,25 @@ func randomTower(a clip.TextArch, dir string) (tower, error) {
 		}
 		return rows, nil
 	}
-	return tower{name: "random", text: clip.Text{TextArch: a}, weights: weights, dir: dir, scale: 100,
-		sos:    clip.StartID,
-		tokens: named, embed: embed}, nil
+	return tower{name: name, text: clip.Text{TextArch: a}, vision: clip.Vision{VisionArch: v}, weights: w, dir: dir,
+		scale: 100, sos: clip.StartID, tokens: named, embed: embed}, nil
 }
 
-// start is the mean and the deviation that a tensor starts from.
-func start(a clip.TextArch, name string) (mean float32, std float64) {
-	w := 1 / math.Sqrt(float64(a.Width))
+// start is the mean and the deviation that a tensor of a tower of some width and so many blocks starts from; a ResNet
+// has no blocks.
+func start(name string, shape []int, width, layers int) (mean float32, std float64) {
+	w := 1 / math.Sqrt(float64(width))
 	switch {
-	case strings.HasSuffix(name, "_proj.weight"):
-		return 0, w / math.Sqrt(2*float64(a.Layers))
+	case len(shape) == 4: // He et al. 2015, so that activations keep their size
+		return 0, math.Sqrt(2 / float64(tensor.Size(shape[1:])))
+	case strings.HasSuffix(name, "_proj.weight") && layers > 0:
+		return 0, w / math.Sqrt(2*float64(layers))
 	case strings.HasSuffix(name, "c_fc.weight"):
 		return 0, w / math.Sqrt2
-	case strings.HasSuffix(name, "in_proj_weight"), name == "text_projection":
+	case strings.HasSuffix(name, "bias"), name == "positional_embedding":
+		return 0, 0.01
+	case len(shape) == 2, strings.HasSuffix(name, "_embedding"):
 		return 0, w
-	case strings.HasSuffix(name, "bias"):
-		return 0, 0.01
-	case name == "positional_embedding":
-		return 0, 0.01
 	}
 	return 1, 0 // gains of layer norms
 }
@@ -138,17 +123,46 @@ func named(classes []string) ([][]int, error) {
 	return out, nil
 }
 
-// stored serves weights from the file randFile.
-type stored map[string]safetensors.Info
+// stored serves weights from files by their names.
+type stored map[string]graph.External
+
+// draw writes random weights of some shapes into a file of dir.
+func (s stored) draw(dir, file string, shapes map[string][]int, width, layers int) error {
+	m := tensor.Map{}
+	for name, shape := range shapes {
+		mean, std := start(name, shape, width, layers)
+		m[name] = method.Draw(seed, 0, name, shape, std)
+		for i := range m[name].Data {
+			m[name].Data[i] += mean
+		}
+	}
+	path := filepath.Join(dir, file)
+	if err := safetensors.WriteFile(path, m, nil); err != nil {
+		return err
+	}
+	f, err := safetensors.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for _, name := range f.Names() {
+		i, err := f.Info(name)
+		if err != nil {
+			return err
+		}
+		s[name] = graph.External{File: file, Offset: i.Offset, Length: i.Length}
+	}
+	return nil
+}
 
 func (s stored) Has(name string) bool { _, ok := s[name]; return ok }
 
 func (s stored) Node(g *graph.Graph, name string, shape ...int) graph.Node {
-	i, ok := s[name]
+	at, ok := s[name]
 	if !ok {
 		return g.Fail("weight %s is missing", name)
 	}
-	return g.Weight(name, graph.Float, graph.External{File: randFile, Offset: i.Offset, Length: i.Length}, shape...)
+	return g.Weight(name, graph.Float, at, shape...)
 }
 
 // suffixes are the constant parts of class prompts.
@@ -161,11 +175,21 @@ func (t tower) suffixes(classes []string) (*clip.Suffixes, error) {
 }
 
 // Name tells the forms apart.
-func (t tower) Name() string { return fmt.Sprintf("%s plain=%v", t.name, t.plain) }
+func (t tower) Name() string {
+	if t.plain {
+		return t.name + ", plain form"
+	}
+	return t.name
+}
 
 // Task is what the engine builds a method for.
 func (t tower) Task() method.Task {
-	return method.Task{Width: t.text.Width, Dim: t.text.EmbedDim, Scale: t.scale}
+	task := method.Task{Width: t.text.Width, Dim: t.text.EmbedDim, Scale: t.scale}
+	if t.vision.Width > 0 {
+		task.Patches, task.ImageSize = t.vision.Patches(), t.vision.Image
+		task.VisionWidth, task.VisionLayers = t.vision.Width, t.vision.Layers
+	}
+	return task
 }
 
 // WeightsDir is where the weights lie.
@@ -234,12 +258,16 @@ func (t tower) Words(string) (*tensor.Tensor, error) {
 	return nil, fmt.Errorf("bench: the measured methods begin with no words")
 }
 
-// Vision is not part of the measured step.
-func (t tower) Vision(*graph.Graph, graph.Node, method.VisionPrompts) (graph.Node, error) {
-	return graph.Node{}, fmt.Errorf("backbone %s has no image tower here", t.name)
+// Vision is the image tower, where there is one.
+func (t tower) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
+	if t.vision.Width == 0 {
+		return graph.Node{}, fmt.Errorf("backbone %s has no image tower here", t.name)
+	}
+	n, _ := t.vision.Prompted(g, t.weights, pixels, clip.VisionPrompts(p))
+	return n, g.Err()
 }
 
-// Sentences is not needed: no measured method asks for hand-written prompts.
+// Sentences is not needed: no method that is measured on this tower asks for hand-written prompts.
 func (t tower) Sentences(*graph.Graph, []string) (graph.Node, error) {
 	return graph.Node{}, fmt.Errorf("bench: the measured methods have no hand-written prompts")
 }

@@ -140,7 +140,7 @@ func (s *site) records(dir string) []record.Record {
 		if err := json.Unmarshal(line, &r); err != nil || r.Round != len(out) {
 			s.t.Errorf("%s: line %d is of round %d: %v", dir, len(out)+1, r.Round, err)
 		}
-		r.Seconds = 0
+		r.Seconds, r.Phases = 0, nil
 		out = append(out, r)
 	}
 	if len(out) != s.trial.rounds {

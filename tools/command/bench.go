@@ -1,64 +1,115 @@
 package command
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"promptfed/federation/experiment"
 	"promptfed/models/bundle"
 	"promptfed/tools/bench"
 )
 
+// benchFlags are what promptfed bench is asked for.
+type benchFlags struct {
+	bench.Options
+	backbone, file string
+	experiment     bool
+	methods        bool
+	image          string
+	only           []string
+	against        string
+	rounds         int
+	set            []string
+}
+
+// measurement is what bench gives.
+type measurement interface {
+	Table() string
+	Missed() []bench.Target
+}
+
 func benchCommand() *cobra.Command {
-	var o bench.Options
-	var backbone, file string
-	var sets []string
+	var f benchFlags
 	c := &cobra.Command{Use: "bench", Args: exactly(0),
-		Short: "measure the training step against its plain form and against this machine's matrix products"}
-	c.Flags().BoolVar(&o.Quick, "quick", false, "fewer repetitions")
-	c.Flags().StringSliceVar(&o.Classes, "classes", nil, "class lists: cifar10, cifar100 (default both)")
-	c.Flags().IntSliceVar(&o.Threads, "threads", nil, "thread counts (default 1 and one per core)")
-	c.Flags().StringVar(&backbone, "backbone", "", "a bundle, instead of ViT-B/16's text tower with random weights")
-	c.Flags().StringArrayVar(&sets, "set", nil, "change a runtime key, as in runtime.prepack=false; threads are "+
+		Short: "measure the training step against its plain form and against this machine's matrix products, or whole " +
+			"experiments"}
+	c.Flags().BoolVar(&f.Quick, "quick", false, "fewer repetitions, and with --experiment a tiny backbone")
+	c.Flags().StringSliceVar(&f.Classes, "classes", nil, "class lists: cifar10, cifar100 (default both)")
+	c.Flags().IntSliceVar(&f.Threads, "threads", nil, "thread counts (default 1 and one per core); of --methods the "+
+		"first (default one per core)")
+	c.Flags().StringVar(&f.backbone, "backbone", "", "a bundle, instead of ViT-B/16's text tower with random weights")
+	c.Flags().BoolVar(&f.experiment, "experiment", false, "rounds of Table S5's protocol (FedAPPR) in place of a step, "+
+		"and what 1,000 clients cost beside computing")
+	c.Flags().BoolVar(&f.methods, "methods", false, "a client's turn of one step with every method and wrapper")
+	c.Flags().StringSliceVar(&f.only, "only", nil, "methods of --methods (default all), or the one of --experiment "+
+		"(default promptfl)")
+	c.Flags().StringVar(&f.image, "image-tower", "vit-b32", "of --methods: rn50, rn101, vit-b32 or vit-b16")
+	c.Flags().IntVar(&f.rounds, "rounds", 3, "rounds of --experiment, behind a first one that compiles")
+	c.Flags().StringVar(&f.against, "against", "", "a Python with PyTorch, such as python3: the step against one that is "+
+		"written by hand there (in a checkout)")
+	c.Flags().StringArrayVar(&f.set, "set", nil, "change a runtime key, as in runtime.prepack=false; threads are "+
 		"--threads")
-	c.Flags().StringVar(&file, "json", "", "write the figures to a file")
-	c.RunE = func(cmd *cobra.Command, _ []string) error {
-		conf, err := bare(sets)
-		if err != nil {
-			return err
-		}
-		if backbone != "" {
-			b, err := bundle.Find(backbone)
-			if err != nil {
-				return err
-			}
-			o.Backbone = b
-		}
-		conf.Name = "bench"
-		d := newDisplay(conf)
-		defer d.close()
-		if err := chooseProvider(&conf, d); err != nil {
-			return err
-		}
-		o.Progress = d.steps
-		o.Session = conf.Runtime.Session(0)
-		r, err := bench.Run(cmd.Context(), o)
-		d.close()
-		if err != nil {
-			return err
-		}
-		fmt.Print(r.Table())
-		for _, t := range r.Missed() {
-			fmt.Printf("missed: %s is %.3g, want %.3g\n", t.What, t.Got, t.Want)
-		}
-		if file == "" {
-			return nil
-		}
-		text, err := r.JSON()
-		if err != nil {
-			return err
-		}
-		return writeFile(file, text)
-	}
+	c.Flags().StringVar(&f.file, "json", "", "write the figures to a file")
+	c.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
 	return c
+}
+
+func (f benchFlags) run(cmd *cobra.Command) error {
+	conf, err := bare(f.set)
+	if err != nil {
+		return err
+	}
+	if f.backbone != "" {
+		if f.Backbone, err = bundle.Find(f.backbone); err != nil {
+			return err
+		}
+	}
+	conf.Name = "bench"
+	d := newDisplay(conf)
+	defer d.close()
+	if err := chooseProvider(&conf, d); err != nil {
+		return err
+	}
+	f.Session, f.Progress = conf.Runtime.Session(), d.steps
+	r, err := f.measure(cmd, conf)
+	d.close()
+	if err != nil {
+		return err
+	}
+	fmt.Print(r.Table())
+	for _, t := range r.Missed() {
+		fmt.Printf("missed: %s is %.3g, want %.3g\n", t.What, t.Got, t.Want)
+	}
+	if f.file == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(f.file, append(text, '\n'))
+}
+
+func (f benchFlags) measure(cmd *cobra.Command, conf experiment.Config) (measurement, error) {
+	if f.against != "" {
+		return bench.Against(cmd.Context(), f.Options, f.against)
+	}
+	if f.methods {
+		o := bench.MethodsOptions{Quick: f.Quick, Only: f.only, Image: f.image, Session: f.Session, Progress: f.Progress}
+		if len(f.Threads) > 0 {
+			o.Threads = f.Threads[0]
+		}
+		return bench.Methods(cmd.Context(), o)
+	}
+	if f.experiment {
+		if len(f.only) > 1 {
+			return nil, usageError{fmt.Errorf("--experiment runs one method, not --only %s", strings.Join(f.only, ","))}
+		}
+		return bench.Experiment(cmd.Context(), bench.ExperimentOptions{Quick: f.Quick, Method: strings.Join(f.only, ""),
+			Rounds: f.rounds, Workers: conf.Runtime.Workers, Session: f.Session, Progress: f.Progress})
+	}
+	return bench.Run(cmd.Context(), f.Options)
 }

@@ -173,6 +173,9 @@ func (d *display) opened(b *experiment.Built) {
 	for _, note := range b.Info.Notes {
 		fmt.Fprintf(os.Stderr, "%s: note: %s\n", d.name, note)
 	}
+	if s, err := b.Storage(); err == nil && s.Large() { // an error comes with the features
+		fmt.Fprintf(os.Stderr, "%s: %s\n", d.name, s)
+	}
 	list := b.Set.Skipped
 	for i, s := range list {
 		if i == 5 && len(list) > 6 {

@@ -85,7 +85,7 @@ func predict(cmd *cobra.Command, from, models string, sets []string, client int,
 		if err != nil {
 			return nil, nil, err
 		}
-		return experiment.PredictFile(cmd.Context(), from, images, conf.Runtime.Session(0))
+		return experiment.PredictFile(cmd.Context(), from, images, conf.Runtime.Session())
 	}
 	conf, err := openRun(from, models, sets)
 	if err != nil {

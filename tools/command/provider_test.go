@@ -10,7 +10,7 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// A provider that cannot be had is one line and exit code 1 in every command that computes, and costs nothing: a run
+// A provider that is not available is one line and exit code 1 in every command that computes, and costs nothing: a run
 // that was going on stays as it is. Auto takes the CPU and says so, on the way and in the summary.
 func TestAbsentProvider(t *testing.T) {
 	if _, _, err := ort.ChooseProvider(ort.Options{Provider: ort.CUDA}); err == nil {
@@ -31,13 +31,13 @@ func TestAbsentProvider(t *testing.T) {
 	}
 	_, stderr, code := call("run", config, "--set", "train.rounds=1", "--set", "runtime.provider=auto", "--out", out)
 	if code != 0 || !strings.Contains(stderr, "small: runs on the CPU (runtime.provider: auto): ort: provider cuda "+
-		"cannot be had") {
+		"is not available") {
 		t.Errorf("auto: exit %d, %q", code, stderr)
 	}
 	before := files()
 	var summary struct{ Provider string }
 	if err := json.Unmarshal([]byte(before["summary.json"]), &summary); err != nil ||
-		!strings.HasPrefix(summary.Provider, "cpu: ort: provider cuda cannot be had") {
+		!strings.HasPrefix(summary.Provider, "cpu: ort: provider cuda is not available") {
 		t.Errorf("summary: provider %q, %v", summary.Provider, err)
 	}
 	if !strings.Contains(before["config.yaml"], "provider: auto") {
@@ -56,7 +56,7 @@ func TestAbsentProvider(t *testing.T) {
 	} {
 		stdout, stderr, code := call(append(args, cuda...)...)
 		if code != failed || stdout != "" || strings.Count(strings.TrimSpace(stderr), "\n") != 0 ||
-			!strings.Contains(stderr, "provider cuda cannot be had from") || !strings.Contains(stderr,
+			!strings.Contains(stderr, "provider cuda is not available in") || !strings.Contains(stderr,
 			"or use provider cpu") {
 			t.Errorf("%s: exit %d, output %q, errors %q", args[0], code, stdout, stderr)
 		}

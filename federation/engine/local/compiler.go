@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 	"promptfed/federation/method"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -77,6 +75,15 @@ func allUsed(s *method.Scope, loss graph.Node) error {
 	return nil
 }
 
+// scope starts a graph that this worker's sessions run.
+func (c *compiler) scope(task method.Task) *method.Scope {
+	s := method.NewScope(task, c.m.Params(task))
+	if p := c.options.Provider; p == "" || p == ort.CPU {
+		s.Graph().UseKernels()
+	}
+	return s
+}
+
 // score compiles the class scores.
 func (c *compiler) score(b spec.Backbone, task method.Task) (*program, error) {
 	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, error) { return alone(c.m.Logits(s)), nil },
@@ -85,7 +92,7 @@ func (c *compiler) score(b spec.Backbone, task method.Task) (*program, error) {
 
 // eval compiles anything a method asks for over its data.
 func (c *compiler) eval(b spec.Backbone, task method.Task, of func(*method.Scope) graph.Node) (*program, error) {
-	s := method.NewScope(task, c.m.Params(task))
+	s := c.scope(task)
 	n := of(s)
 	if err := s.Graph().Err(); err != nil {
 		return nil, err
@@ -142,7 +149,7 @@ func (c *compiler) once(kind string, b spec.Backbone, task method.Task, build fu
 	if p, ok := c.programs[key]; ok {
 		return p, nil
 	}
-	s := method.NewScope(task, c.m.Params(task))
+	s := c.scope(task)
 	of, err := build(s)
 	if err != nil {
 		return nil, err
@@ -306,11 +313,7 @@ func gradientsOf(s *method.Scope, loss graph.Node, at string, inputs []graph.Nod
 }
 
 func (c *compiler) compile(b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {
-	model, err := graph.Model(out...)
-	if err != nil {
-		return nil, err
-	}
-	encoded, err := onnx.Marshal(model)
+	sum, err := graph.Signature(out...)
 	if err != nil {
 		return nil, err
 	}
@@ -318,8 +321,11 @@ func (c *compiler) compile(b spec.Backbone, s *method.Scope, out []graph.Output)
 	if b != nil {
 		o.WeightsDir = b.WeightsDir()
 	}
-	session, err := c.pool.Get(fmt.Sprintf("%x %s", sha256.Sum256(encoded), o.WeightsDir), func() (*ort.Session,
-		error) {
+	session, err := c.pool.Get(fmt.Sprintf("%x %s", sum, o.WeightsDir), func() (*ort.Session, error) {
+		model, err := graph.Model(out...)
+		if err != nil {
+			return nil, err
+		}
 		return ort.NewSession(model, o)
 	})
 	if err != nil {

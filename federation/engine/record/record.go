@@ -49,6 +49,7 @@ type Record struct {
 	BytesUp   int     `json:"bytes_up"`   // all clients together
 	BytesDown int     `json:"bytes_down"` // all clients together
 	Seconds   float64 `json:"seconds"`
+	Phases    *Phases `json:"phases,omitempty"` // where they went
 }
 
 // Score fills in the evaluations from test replies.

@@ -23,7 +23,7 @@ type Role interface {
 	Joined(v protocol.JoinReply) error
 	// Accepts tells why an order is not one for this member.
 	Accepts(o protocol.Order) error
-	// Execute computes the reply to an order. There is none where the order's tensors are not to be had any more, as
+	// Execute computes the reply to an order. There is none where the order's tensors are gone, as
 	// when the server starts anew: then the order comes again. An error ends the client; what goes wrong in the work
 	// itself is told to the server.
 	Execute(ctx context.Context, a *Client, j *ActiveOrder) (*PreparedReply, error)

@@ -68,7 +68,7 @@ func (s *Outbox) Put(sum string, body []byte) error {
 	return nil
 }
 
-var ErrGone = errors.New("those tensors are not to be had")
+var ErrGone = errors.New("those tensors are not available any more")
 
 // Read gives some bytes of what is held.
 func (s *Outbox) Read(sum string, from, to int) ([]byte, error) {

@@ -194,7 +194,7 @@ const (
 	pieceHere  = 'p' // the piece follows, after its CRC-32
 	pieceTaken = 't'
 	pieceBent  = 'b' // it came damaged
-	pieceGone  = 'g' // nobody waits for it, or it is not to be had any more
+	pieceGone  = 'g' // nobody waits for it, or it is gone
 )
 
 // sendPiece gives a piece of the tensors of the member's own order.

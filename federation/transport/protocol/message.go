@@ -89,7 +89,7 @@ type Reply struct {
 type Content struct {
 	Size   int    `json:"size"`             // of their encoded form, in bytes
 	Sum    string `json:"sum"`              // its SHA-256
-	Object string `json:"object,omitempty"` // under what they are to be had; they follow the header otherwise
+	Object string `json:"object,omitempty"` // under what they are found; they follow the header otherwise
 }
 
 func (c *Content) SetBody(body []byte) { c.Size, c.Sum = len(body), Checksum(body) }

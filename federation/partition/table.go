@@ -35,17 +35,8 @@ func WriteJSON(w io.Writer, s *data.Set, clients []Client) error {
 	return json.NewEncoder(w).Encode(f)
 }
 
-// Of returns the client's examples of s.
-func (c Client) Of(s *data.Set) (train, val, test []data.Example) {
-	a, b, d := s.Train, s.Val, s.Test
-	if s.Pool != nil {
-		a, b, d = s.Pool, s.Pool, s.Pool
-	}
-	return data.Pick(a, c.Train), data.Pick(b, c.Val), data.Pick(d, c.Test)
-}
-
-// widest is the largest number of classes that Table draws as columns.
-const widest = 24
+// maxColumns is the largest number of classes that Table draws as columns.
+const maxColumns = 24
 
 // Table draws who gets what: a line per client with its sizes and its training examples of every class. With more than
 // 24 classes a line names the client's number of classes and its five largest. Two lines of Summarise's figures end it.
@@ -57,7 +48,7 @@ func Table(s *data.Set, clients []Client) string {
 	if domains {
 		head = append(head, "domain")
 	}
-	columns := len(s.Classes) <= widest
+	columns := len(s.Classes) <= maxColumns
 	if columns {
 		head = append(head, s.Classes...)
 	} else {

@@ -1,30 +1,31 @@
-package partition
+package published
 
 import (
 	"fmt"
 	"slices"
 
+	"promptfed/federation/partition/internal/allocation"
 	"promptfed/federation/pyrand"
 )
 
 // pachinkoSeed is what the Pachinko split seeds both generators with, whatever the experiment's seed.
 const pachinkoSeed = 12345
 
-// codePachinko is "noniid-labeldir100" for any two levels of classes: train and test are one list, every client draws
+// Pachinko is "noniid-labeldir100" for any two levels of classes: train and test are one list, every client draws
 // total/clients examples (the rest is unused), and at the end the clients are shuffled by the experiment's seed.
-func codePachinko(j *job) ([]Client, error) {
-	seed := j.fixed(pachinkoSeed)
+func Pachinko(j *allocation.Job) ([]allocation.Client, error) {
+	seed := seedOr(j, pachinkoSeed)
 	weights, err := pyrand.NewNumPy(seed)
 	if err != nil {
 		return nil, fmt.Errorf("partition.code: %w", err)
 	}
 	examples := pyrand.NewPython(seed)
-	lists := drawn(j.lists)
+	lists := publicLists(j.Lists)
 	start := []int{0}
 	var label []int
 	for _, l := range lists {
-		for _, i := range j.lists[l].index {
-			label = append(label, j.lists[l].label[i])
+		for _, i := range j.Lists[l].Index {
+			label = append(label, j.Lists[l].Label[i])
 		}
 		start = append(start, len(label))
 	}
@@ -32,11 +33,11 @@ func codePachinko(j *job) ([]Client, error) {
 	for i := range all {
 		all[i] = i
 	}
-	left := make([][]int, len(j.set.Classes))
+	left := make([][]int, len(j.Set.Classes))
 	for _, i := range pyrand.Sample(examples, all, len(all)) {
 		left[label[i]] = append(left[label[i]], i)
 	}
-	tree := newTree(j.set.Coarse, len(j.set.Superclasses))
+	tree := newTree(j.Set.Coarse, len(j.Set.Superclasses))
 	drawnBy := make([][]int, j.Clients)
 	for c := range drawnBy {
 		drawnBy[c], err = tree.draw(weights, examples, left, j.Beta, j.FineBeta, len(label)/j.Clients)
@@ -44,8 +45,8 @@ func codePachinko(j *job) ([]Client, error) {
 			return nil, err
 		}
 	}
-	pyrand.Shuffle(pyrand.NewPython(j.seed), drawnBy)
-	out := newShares(j.Clients, len(j.lists))
+	pyrand.Shuffle(pyrand.NewPython(j.Seed), drawnBy)
+	out := allocation.NewShares(j.Clients, len(j.Lists))
 	for c, own := range drawnBy {
 		for _, i := range own {
 			at := 0
@@ -53,23 +54,23 @@ func codePachinko(j *job) ([]Client, error) {
 				at = 1
 			}
 			l := lists[at]
-			out[c][l] = append(out[c][l], j.lists[l].index[i-start[at]])
+			out[c][l] = append(out[c][l], j.Lists[l].Index[i-start[at]])
 		}
 	}
-	if l := quiet(j.lists); l >= 0 { // no public counterpart: as train, class by class
-		j.likeTrain(out, l)
+	if l := valList(j.Lists); l >= 0 { // no public counterpart: as train, class by class
+		likeTrain(j, out, l)
 	}
-	return j.clients(sorted(out), "", 0), nil
+	return j.NewClients(allocation.Sorted(out), "", 0), nil
 }
 
-// likeTrain deals list l so that clients hold each class in proportion to their training examples of it.
-func (j *job) likeTrain(out []shares, l int) {
-	for k, index := range j.grouped(j.lists)[l] {
+// likeTrain splits list l so that clients hold each class in proportion to their training examples of it.
+func likeTrain(j *allocation.Job, out []allocation.Shares, l int) {
+	for k, index := range grouped(j, j.Lists)[l] {
 		share := make([]float64, len(out))
 		sum := 0.0
 		for c := range out {
 			for _, i := range out[c][0] {
-				if j.lists[0].label[i] == k {
+				if j.Lists[0].Label[i] == k {
 					share[c]++
 					sum++
 				}
@@ -81,7 +82,7 @@ func (j *job) likeTrain(out []shares, l int) {
 		for c := range share {
 			share[c] /= sum
 		}
-		give(out, l, index, cuts(share, len(index)))
+		allocation.AssignParts(out, l, index, allocation.Boundaries(share, len(index)))
 	}
 }
 
@@ -136,17 +137,17 @@ func (t *tree) draw(weights *pyrand.NumPy, examples *pyrand.Python, left [][]int
 			continue
 		}
 		t.fine[s] = slices.Delete(t.fine[s], fineAt, fineAt+1)
-		inside[s] = without(inside[s], fineAt)
+		inside[s] = dropAndRenormalise(inside[s], fineAt)
 		if len(t.fine[s]) == 0 {
 			t.coarse = slices.Delete(t.coarse, at, at+1)
-			mass = without(mass, at)
+			mass = dropAndRenormalise(mass, at)
 		}
 	}
 	return out, nil
 }
 
-// without removes an entry and makes the rest sum to 1.
-func without(p []float64, at int) []float64 {
+// dropAndRenormalise removes an entry and makes the rest sum to 1.
+func dropAndRenormalise(p []float64, at int) []float64 {
 	p = slices.Delete(p, at, at+1)
 	sum := pyrand.Sum(p)
 	for i := range p {

@@ -1,20 +1,21 @@
-package partition
+package published
 
 import (
 	"fmt"
 	"slices"
 
+	"promptfed/federation/partition/internal/allocation"
 	"promptfed/federation/pyrand"
 )
 
-// codeLabelUniform is "noniid-labeluni". Parts are rounded down, so that a few examples of a class stay unused, and a
+// LabelUniform is "noniid-labeluni". Parts are rounded down, so that a few examples of a class stay unused, and a
 // client may draw one class twice.
-func codeLabelUniform(j *job) ([]Client, error) {
-	rng, err := j.numpy()
+func LabelUniform(j *allocation.Job) ([]allocation.Client, error) {
+	rng, err := numpy(j)
 	if err != nil {
 		return nil, err
 	}
-	classes := len(j.set.Classes)
+	classes := len(j.Set.Classes)
 	if j.Classes*j.Clients%classes != 0 {
 		return nil, fmt.Errorf("the code needs clients*classes (%d*%d) to be a multiple of the set's %d classes: "+
 			"change partition.clients or partition.classes",
@@ -55,15 +56,15 @@ func codeLabelUniform(j *job) ([]Client, error) {
 			weights[k] = weights[k][:last]
 		}
 	}
-	grouped := j.grouped(j.lists)
-	shuffler := pyrand.NewPython(j.seed)
-	for _, l := range drawn(j.lists) {
+	grouped := grouped(j, j.Lists)
+	shuffler := pyrand.NewPython(j.Seed)
+	for _, l := range publicLists(j.Lists) {
 		for _, index := range grouped[l] {
 			pyrand.Shuffle(shuffler, index)
 		}
 	}
-	out := newShares(j.Clients, len(j.lists))
-	counts := make([][]int, len(j.lists))
+	out := allocation.NewShares(j.Clients, len(j.Lists))
+	counts := make([][]int, len(j.Lists))
 	for l := range counts {
 		counts[l] = make([]int, classes)
 		for k := range counts[l] {
@@ -72,24 +73,24 @@ func codeLabelUniform(j *job) ([]Client, error) {
 	}
 	for c := range out {
 		for i, k := range own[c] {
-			for l := range j.lists {
+			for l := range j.Lists {
 				take := min(int(float64(counts[l][k])*share[c][i]), len(grouped[l][k]))
 				out[c][l] = append(out[c][l], grouped[l][k][:take]...)
 				grouped[l][k] = grouped[l][k][take:]
 			}
 		}
 	}
-	return j.clients(sorted(out), "", 0), nil
+	return j.NewClients(allocation.Sorted(out), "", 0), nil
 }
 
-// codeLabelClasses is "noniid-#labelK": client i holds class i mod C and others that it draws, repeats drawn again.
-func codeLabelClasses(j *job) ([]Client, error) {
-	rng, err := j.numpy()
+// LabelClasses is "noniid-#labelK": client i holds class i mod C and others that it draws, repeats drawn again.
+func LabelClasses(j *allocation.Job) ([]allocation.Client, error) {
+	rng, err := numpy(j)
 	if err != nil {
 		return nil, err
 	}
-	classes := len(j.set.Classes)
-	python := pyrand.NewPython(j.seed)
+	classes := len(j.Set.Classes)
+	python := pyrand.NewPython(j.Seed)
 	owners := make([][]int, classes)
 	for c := range j.Clients {
 		own := []int{c % classes}
@@ -102,17 +103,17 @@ func codeLabelClasses(j *job) ([]Client, error) {
 			owners[k] = append(owners[k], c)
 		}
 	}
-	grouped := j.grouped(j.lists)
-	out := newShares(j.Clients, len(j.lists))
+	grouped := grouped(j, j.Lists)
+	out := allocation.NewShares(j.Clients, len(j.Lists))
 	for k, own := range owners {
 		if len(own) == 0 {
 			return nil, fmt.Errorf("no client holds class %s, which the code cannot split: raise partition.clients "+
-				"to %d or more", j.set.Classes[k], classes)
+				"to %d or more", j.Set.Classes[k], classes)
 		}
-		for _, l := range drawn(j.lists) {
+		for _, l := range publicLists(j.Lists) {
 			rng.Shuffle(grouped[l][k])
 		}
-		for l := range j.lists {
+		for l := range j.Lists {
 			start := 0
 			for i, end := range evenEnds(len(grouped[l][k]), len(own)) {
 				out[own[i]][l] = append(out[own[i]][l], grouped[l][k][start:end]...)
@@ -120,5 +121,5 @@ func codeLabelClasses(j *job) ([]Client, error) {
 			}
 		}
 	}
-	return j.clients(sorted(out), "", 0), nil
+	return j.NewClients(allocation.Sorted(out), "", 0), nil
 }

@@ -1,10 +1,11 @@
-package partition
+package published
 
 import (
 	"fmt"
 	"math"
 	"slices"
 
+	"promptfed/federation/partition/internal/allocation"
 	"promptfed/federation/pyrand"
 )
 
@@ -19,11 +20,11 @@ type group struct {
 }
 
 // groups are the classes of a list in the order in which they first occur.
-func groups(l list) []group {
+func groups(l allocation.List) []group {
 	var out []group
 	at := map[int]int{}
-	for _, i := range l.index {
-		k := l.label[i]
+	for _, i := range l.Index {
+		k := l.Label[i]
 		if _, ok := at[k]; !ok {
 			at[k] = len(out)
 			out = append(out, group{class: k})
@@ -44,11 +45,11 @@ type fewShot struct {
 
 // shareClasses seeds and shuffles the classes, which are those up to the largest label of the list, and shares them
 // out.
-func (j *job) shareClasses(l list) (*fewShot, error) {
-	rng := pyrand.NewPython(j.fixed(fewShotSeed))
+func shareClasses(j *allocation.Job, l allocation.List) (*fewShot, error) {
+	rng := pyrand.NewPython(seedOr(j, fewShotSeed))
 	classes, clients := 0, j.Clients
-	for _, i := range l.index {
-		classes = max(classes, l.label[i]+1)
+	for _, i := range l.Index {
+		classes = max(classes, l.Label[i]+1)
 	}
 	order := make([]int, classes)
 	for i := range order {
@@ -61,14 +62,14 @@ func (j *job) shareClasses(l list) (*fewShot, error) {
 	var fold []int // of every client
 	perFold := 0
 	if j.Repeat > 0 {
-		if j.shots < 1 {
+		if j.Shots < 1 {
 			return nil, fmt.Errorf("the code divides by data.shots where classes are repeated: set data.shots")
 		}
-		if f.folds = clients / j.shots; f.folds > 0 {
-			fold, perFold = j.foldClients(rng, f.folds), perClient(n, f.folds)
+		if f.folds = clients / j.Shots; f.folds > 0 {
+			fold, perFold = foldClients(j, rng, f.folds), allocation.PerClient(n, f.folds)
 		}
 	}
-	per := perClient(len(order), clients)
+	per := allocation.PerClient(len(order), clients)
 	for i := range f.classes {
 		var own []int
 		switch {
@@ -93,13 +94,13 @@ func (j *job) shareClasses(l list) (*fewShot, error) {
 }
 
 // foldClients shuffles the clients and gives each its fold of clients/folds; one whom rounding leaves over has -1.
-func (j *job) foldClients(rng *pyrand.Python, folds int) []int {
+func foldClients(j *allocation.Job, rng *pyrand.Python, folds int) []int {
 	order := make([]int, j.Clients)
 	for i := range order {
 		order[i] = i
 	}
 	pyrand.Shuffle(rng, order)
-	per := perClient(j.Clients, folds)
+	per := allocation.PerClient(j.Clients, folds)
 	out := make([]int, j.Clients)
 	for at, c := range order {
 		out[c] = -1
@@ -145,44 +146,44 @@ func (f *fewShot) orders(gs []group) [][]int {
 // part is client i's part of a group in the given order. Parts have the length of the group over clients (or over
 // clients/folds), rounded.
 func (f *fewShot) part(g group, order []int, i, clients int) []int {
-	per := perClient(len(g.index), clients)
+	per := allocation.PerClient(len(g.index), clients)
 	if f.folds > 0 {
 		per = int(math.RoundToEven(float64(len(g.index)) / (float64(clients) / float64(f.folds))))
 	}
 	return pick(g.index, slice(order, i*per, (i+1)*per))
 }
 
-// codePathological is the few-shot split (data.shots of every class) or, without shots, USEALL.
-func codePathological(j *job) ([]Client, error) {
-	out := newShares(j.Clients, len(j.lists))
-	for l := range j.lists {
-		f, err := j.shareClasses(j.lists[l])
+// Pathological is the few-shot split (data.shots of every class) or, without shots, USEALL.
+func Pathological(j *allocation.Job) ([]allocation.Client, error) {
+	out := allocation.NewShares(j.Clients, len(j.Lists))
+	for l := range j.Lists {
+		f, err := shareClasses(j, j.Lists[l])
 		if err != nil {
 			return nil, err
 		}
-		gs := groups(j.lists[l])
-		if l == 0 && j.shots > 0 && j.set.Pool == nil {
-			err = j.drawShots(f, gs, out)
+		gs := groups(j.Lists[l])
+		if l == 0 && j.Shots > 0 && j.Set.Pool == nil {
+			err = drawShots(j, f, gs, out)
 		} else {
-			j.dealClasses(f, gs, l, out)
+			dealClasses(j, f, gs, l, out)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	return j.clients(sorted(out), "", 0), nil
+	return j.NewClients(allocation.Sorted(out), "", 0), nil
 }
 
 // drawShots gives each client its few examples of its classes; of repeated classes, shots/clients and at least one.
-func (j *job) drawShots(f *fewShot, gs []group, out []shares) error {
+func drawShots(j *allocation.Job, f *fewShot, gs []group, out []allocation.Shares) error {
 	for c := range out {
 		for _, g := range gs {
 			if !slices.Contains(f.classes[c], g.class) {
 				continue
 			}
-			k := j.shots
+			k := j.Shots
 			if slices.Contains(f.common, g.class) {
-				k = max(1, j.shots/j.Clients)
+				k = max(1, j.Shots/j.Clients)
 			}
 			got, err := f.sample(g, k, j.Repeat == 0)
 			if err != nil {
@@ -196,7 +197,7 @@ func (j *job) drawShots(f *fewShot, gs []group, out []shares) error {
 
 // dealClasses gives each client the examples of its classes: all, or a part where the class is among as many first
 // classes of the client as there are repeated ones (which may take in classes of its own).
-func (j *job) dealClasses(f *fewShot, gs []group, l int, out []shares) {
+func dealClasses(j *allocation.Job, f *fewShot, gs []group, l int, out []allocation.Shares) {
 	orders := f.orders(gs)
 	for c := range out {
 		own := f.classes[c]
@@ -213,20 +214,20 @@ func (j *job) dealClasses(f *fewShot, gs []group, l int, out []shares) {
 	}
 }
 
-// codeIIDShots is the few-shot split with IID set: every client draws of every class; the other lists are dealt out,
+// IIDShots is the few-shot split with IID set: every client draws of every class; the other lists are split,
 // each class in rounded parts, so that a few examples may stay over.
-func codeIIDShots(j *job) ([]Client, error) {
-	if err := j.needsShots(); err != nil {
+func IIDShots(j *allocation.Job) ([]allocation.Client, error) {
+	if err := j.CheckShots(); err != nil {
 		return nil, err
 	}
 	j.Repeat = 0
-	out := newShares(j.Clients, len(j.lists))
-	for l := range j.lists {
-		f, err := j.shareClasses(j.lists[l])
+	out := allocation.NewShares(j.Clients, len(j.Lists))
+	for l := range j.Lists {
+		f, err := shareClasses(j, j.Lists[l])
 		if err != nil {
 			return nil, err
 		}
-		gs := groups(j.lists[l])
+		gs := groups(j.Lists[l])
 		if l > 0 {
 			orders := f.orders(gs)
 			for c := range out {
@@ -238,7 +239,7 @@ func codeIIDShots(j *job) ([]Client, error) {
 		}
 		for c := range out {
 			for _, g := range gs {
-				got, err := f.sample(g, j.shots, true)
+				got, err := f.sample(g, j.Shots, true)
 				if err != nil {
 					return nil, err
 				}
@@ -246,5 +247,5 @@ func codeIIDShots(j *job) ([]Client, error) {
 			}
 		}
 	}
-	return j.clients(sorted(out), "", 0), nil
+	return j.NewClients(allocation.Sorted(out), "", 0), nil
 }

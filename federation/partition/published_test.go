@@ -12,6 +12,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/datatest"
+	"promptfed/federation/partition/internal/allocation"
 )
 
 // codeCase is a partition by tools/golden/partition.py: the public code's algorithm written a second time, in Python,
@@ -82,7 +83,7 @@ func TestCode(t *testing.T) {
 		t.Run(name, func(t *testing.T) { c.run(t) })
 	}
 	for _, k := range Kinds() {
-		if k.code != nil && kinds[k.Name] == 0 {
+		if k.published != nil && kinds[k.Name] == 0 {
 			t.Errorf("no golden partition of kind %s", k.Name)
 		}
 	}
@@ -90,11 +91,11 @@ func TestCode(t *testing.T) {
 
 func (c codeCase) run(t *testing.T) {
 	p, s := c.config(), c.set()
-	kind, err := p.check(s)
+	kind, err := check(p, s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := kind.code(newJob(p, s, c.Shots, c.Seed))
+	got, err := kind.published(allocation.NewJob(p, s, c.Shots, c.Seed))
 	if c.Never {
 		datatest.WantError(t, err, "seeds its generator with 0", "never end", "partition.seed")
 		return
@@ -123,10 +124,10 @@ func (c codeCase) run(t *testing.T) {
 	if hex.EncodeToString(sum[:]) != c.SHA256 {
 		t.Fatal("the sizes are right, but some client holds other examples")
 	}
-	whole, err := p.Deal(s, c.Shots, c.Seed)
+	whole, err := Split(p, s, c.Shots, c.Seed)
 	if empty {
 		datatest.WantError(t, err, "partition "+c.Kind, "no ", "example")
 	} else if err != nil || fmt.Sprint(whole) != fmt.Sprint(got) {
-		t.Errorf("Deal does not hand out what the kind does: %v", err)
+		t.Errorf("Split does not give what the kind does: %v", err)
 	}
 }

@@ -29,8 +29,8 @@ func Classes(n int, part string) ([]int, error) {
 	return out, nil
 }
 
-// Half is the set of one part of the classes, their labels counted from 0 again; s stays as it is. See Classes.
-func Half(s *data.Set, part string) (*data.Set, error) {
+// ClassSubset is the set of one part of the classes, their labels counted from 0 again; s stays as it is. See Classes.
+func ClassSubset(s *data.Set, part string) (*data.Set, error) {
 	labels, err := Classes(len(s.Classes), part)
 	if err != nil {
 		return nil, err

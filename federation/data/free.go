@@ -1,0 +1,19 @@
+package data
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// Free is how many bytes the file system of a folder, which need not exist yet, has left; false where the system does
+// not tell.
+func Free(dir string) (bytes int64, ok bool) {
+	dir, err := filepath.Abs(dir)
+	for err == nil {
+		if _, missing := os.Stat(dir); missing == nil || dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return free(dir)
+}

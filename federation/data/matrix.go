@@ -1,0 +1,139 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"promptfed/runtime/tensor"
+)
+
+// Matrix is a matrix of features in shards of the cache: files of so many rows each, which appear whole or not at all.
+// What a process computed before it was stopped is there for the next one, which goes on with the rows that are missing.
+// Reading is safe for concurrent use; writing is not.
+type Matrix struct {
+	Shape  []int
+	cache  Cache
+	key    Key
+	per    int      // rows of a shard; the last one may have fewer
+	shards []*shard // nil for those that are missing
+	next   *writer  // of the shard that is being written, the first one missing; nil for none
+}
+
+// Matrix opens a matrix that lies in shards of per rows, with all shards that are there. Close it when done.
+func (c Cache) Matrix(k Key, shape []int, per int) (*Matrix, error) {
+	if len(shape) < 1 || len(shape) > maxRank || slices.Min(shape) < 0 || per < 1 {
+		return nil, fmt.Errorf("feature cache: shape %v in shards of %d rows: take 1 to %d dimensions of 0 or more, "+
+			"and shards of 1 or more", shape, per, maxRank)
+	}
+	m := &Matrix{Shape: slices.Clone(shape), cache: c, key: k, per: per}
+	m.shards = make([]*shard, (shape[0]+per-1)/per)
+	for i := range m.shards {
+		var err error
+		if m.shards[i], err = c.open(c.path(k, i), k.shard(i), m.shapeOf(i)); err != nil {
+			m.Close()
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// shapeOf is the shape of a shard.
+func (m *Matrix) shapeOf(i int) []int {
+	shape := slices.Clone(m.Shape)
+	shape[0] = min(m.per, shape[0]-i*m.per)
+	return shape
+}
+
+// Missing are the ranges of rows [from,to) that no shard holds, each as long as it can be.
+func (m *Matrix) Missing() (ranges [][2]int) {
+	for i, s := range m.shards {
+		from, to := i*m.per, i*m.per+m.shapeOf(i)[0]
+		switch last := len(ranges) - 1; {
+		case s != nil:
+		case last >= 0 && ranges[last][1] == from:
+			ranges[last][1] = to
+		default:
+			ranges = append(ranges, [2]int{from, to})
+		}
+	}
+	return ranges
+}
+
+// Append adds the next of the missing rows, which lie in one shard, and rounds them to the cache's precision in place:
+// use them after this call, not before. Elements must be finite, and in half precision too. A shard is in place with
+// its last row.
+func (m *Matrix) Append(rows *tensor.Tensor) error {
+	i := slices.Index(m.shards, nil)
+	if i < 0 {
+		return fmt.Errorf("feature cache: rows %v do not fit: nothing is missing of %v", rows.Shape, m.Shape)
+	}
+	path := m.cache.path(m.key, i)
+	if m.next == nil {
+		sweep(filepath.Dir(path))
+		var err error
+		if m.next, err = m.cache.create(path, m.key.shard(i), m.shapeOf(i)); err != nil {
+			return err
+		}
+	}
+	if err := m.next.append(rows); err != nil || m.next.left > 0 {
+		return err
+	}
+	w := m.next
+	m.next = nil
+	if err := w.commit(); err != nil {
+		return err
+	}
+	var err error
+	m.shards[i], err = m.cache.open(path, m.key.shard(i), m.shapeOf(i))
+	if err == nil && m.shards[i] == nil {
+		err = fmt.Errorf("feature cache: %s was written and cannot be read back", path)
+	}
+	return err
+}
+
+// Read returns the given rows, in that order, shape [len(index), Shape[1:]...]. A row that does not exist is an error.
+func (m *Matrix) Read(index []int) (*tensor.Tensor, error) {
+	width := tensor.Size(m.Shape[1:])
+	out := tensor.New(append([]int{len(index)}, m.Shape[1:]...)...)
+	raw := make([]byte, formatOf(m.cache.Precision).bytes*width)
+	for k, i := range index {
+		if i < 0 || i >= m.Shape[0] || m.shards[i/m.per] == nil {
+			return nil, fmt.Errorf("feature cache: no row %d in a matrix %v", i, m.Shape)
+		}
+		if err := m.shards[i/m.per].read(i%m.per, out.Data[k*width:(k+1)*width], raw); err != nil {
+			return nil, fmt.Errorf("feature cache: row %d: %w", i, err)
+		}
+	}
+	return out, nil
+}
+
+// Close closes the files, and throws a shard away that lacks rows.
+func (m *Matrix) Close() error {
+	if m.next != nil {
+		m.next.abort()
+		m.next = nil
+	}
+	var errs []error
+	for _, s := range m.shards {
+		if s != nil {
+			errs = append(errs, s.close.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Lacking is how many bytes the shards will take that are not there yet. It looks at sizes of files only.
+func (c Cache) Lacking(k Key, shape []int, per int) int64 {
+	m, total := &Matrix{Shape: shape, per: per}, int64(0)
+	for i := range (shape[0] + per - 1) / per {
+		size := int64(len(rowsMagic)+2*len(k)+8*(1+len(shape))) +
+			int64(formatOf(c.Precision).bytes)*int64(tensor.Size(m.shapeOf(i)))
+		if st, err := os.Stat(c.path(k, i)); err != nil || st.Size() != size {
+			total += size
+		}
+	}
+	return total
+}

@@ -1,0 +1,48 @@
+package engine
+
+import (
+	"sync/atomic"
+	"time"
+
+	"promptfed/federation/engine/record"
+)
+
+// overhead is what turns of clients cost beside computing, in nanoseconds that are added up over turns side by side.
+type overhead struct{ messages, disk atomic.Int64 }
+
+// since adds the time since a moment.
+func since(to *atomic.Int64, began time.Time) { to.Add(int64(time.Since(began))) }
+
+// phaseClock divides the time of a round among phases.
+type phaseClock struct {
+	record.Phases
+	began, last time.Time
+	pool        *Pool
+}
+
+func startPhases(pool *Pool) *phaseClock {
+	now := time.Now()
+	return &phaseClock{began: now, last: now, pool: pool}
+}
+
+// lap gives the time since the last lap to a phase, but for that of messages and disks.
+func (p *phaseClock) lap(to *float64) {
+	now := time.Now()
+	seconds := now.Sub(p.last).Seconds()
+	p.last = now
+	for _, o := range []struct {
+		of *atomic.Int64
+		to *float64
+	}{{&p.pool.overhead.messages, &p.Messages}, {&p.pool.overhead.disk, &p.Disk}} {
+		n := min(seconds, time.Duration(o.of.Swap(0)).Seconds()/float64(max(1, p.pool.Workers)))
+		*o.to += n
+		seconds -= n
+	}
+	*to += seconds
+}
+
+// end writes the seconds of the round; what no phase had is the server's.
+func (p *phaseClock) end(rec *record.Record) {
+	p.lap(&p.Server)
+	rec.Seconds, rec.Phases = p.last.Sub(p.began).Seconds(), &p.Phases
+}

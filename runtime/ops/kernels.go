@@ -1,0 +1,52 @@
+package ops
+
+import (
+	"fmt"
+
+	"promptfed/runtime/graph"
+)
+
+// Operators of runtime/ort's own (kernels.c): float32 only, widths are multiples of graph.KernelWidth.
+func init() {
+	own := func(kind string, inputs int, attrs string, infer func(*infer) error, vjp func(*call) []node) {
+		graph.Register(def{Domain: graph.Kernels, Kind: kind, MinInputs: inputs, Attrs: attrs, Infer: infer, VJP: vjp})
+	}
+	own("BiasQuickGelu", 2, "", sameShape, biasQuickGeluVJP)
+	own("BiasQuickGeluGrad", 3, "", sameShape, nil)
+	own("LayerNormGrad", 5, "", sameShape, nil)
+	own("Attention", 2, "heads int, keys int", inferPacked, packedVJP)
+	own("AttentionGrad", 4, "heads int, keys int", sameShape, nil)
+}
+
+func kernel(kind string, at graph.Attrs, in ...node) node {
+	return in[0].Graph().Apply(graph.Kernels, kind, at, in...)
+}
+
+// biasQuickGeluVJP is that of a σ(a) for a = x + b.
+func biasQuickGeluVJP(c *call) []node {
+	d := kernel("BiasQuickGeluGrad", nil, c.X(0), c.X(1), c.G())
+	return []node{d, d}
+}
+
+// inferPacked is for query, key and value side by side [n,3w] and spans [n,4]: the sums of values [n,w], and weights
+// [n,heads,keys].
+func inferPacked(o *infer) error {
+	x, ok := o.In[0].Shape().Ints()
+	heads, keys := o.Attrs.Int("heads", 0), o.Attrs.Int("keys", 0)
+	if !ok || len(x) != 2 || heads < 1 || x[1]%(3*heads) != 0 {
+		return fmt.Errorf("packed rows %v of %d heads", o.In[0].Shape(), heads)
+	}
+	o.SetOutput(1, graph.Static(x[0], heads, keys))
+	return o.Set(graph.Static(x[0], x[1]/3))
+}
+
+func packedVJP(c *call) []node {
+	return []node{kernel("AttentionGrad", c.Attrs, c.X(0), c.X(1), c.Out[1], c.G()), {}}
+}
+
+// kernelRows tells whether a kernel can take the rows of x.
+func kernelRows(x node) bool {
+	s := x.Shape()
+	return x.Graph().HasKernels() && x.DType() == graph.Float && len(s) > 0 && s[len(s)-1].Static() &&
+		s[len(s)-1].N%graph.KernelWidth == 0
+}

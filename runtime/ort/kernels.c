@@ -1,0 +1,371 @@
+// Operators of the domain "promptfed": what a training step does between its matrix products, each in one pass over
+// memory where ONNX Runtime's own operators take five to twenty. All are float32. Sums are in a fixed order, and what one
+// thread computes does not depend on how many there are, so results are the same for any number of threads.
+#include "native.h"
+#include <string.h>
+
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+// On x86-64 with the GNU C library the processor's vectors are found out when the program loads.
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+#define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define CLONES
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+enum { L = 16 }; // numbers of a vector
+typedef float vec __attribute__((vector_size(4 * L), aligned(4), may_alias));
+typedef float half __attribute__((vector_size(2 * L), aligned(4), may_alias));
+typedef float quarter __attribute__((vector_size(L), aligned(4), may_alias));
+typedef int32_t ivec __attribute__((vector_size(4 * L), aligned(4), may_alias));
+
+INLINE vec load(const float *p) { return *(const vec *)p; }
+INLINE void store(float *p, vec x) { *(vec *)p = x; }
+INLINE vec all(float x) { return x - (vec){0}; }
+
+INLINE float sum(vec x) {
+	half h[2];
+	memcpy(h, &x, sizeof x);
+	h[0] += h[1];
+	quarter q[2];
+	memcpy(q, h, sizeof q);
+	q[0] += q[1];
+	return (q[0][0] + q[0][2]) + (q[0][1] + q[0][3]);
+}
+
+INLINE vec atLeast(vec x, float least) {
+	ivec keep = x > all(least);
+	return (vec)((keep & (ivec)x) | (~keep & (ivec)all(least)));
+}
+
+// expo is e^x for x <= 88, to a relative error of 2e-7, and about 1e-38 below -87 (Cephes' expf, by Moshier).
+INLINE vec expo(vec x) {
+	x = atLeast(x, -87);
+	vec t = x * 1.44269504088896341f + 12582912.f; // rounds to a whole number of powers of two, in the low bits
+	vec n = t - 12582912.f;
+	x = x - n * 0.693359375f + n * 2.12194440e-4f;
+	vec y = x * 1.9875691500e-4f + 1.3981999507e-3f;
+	y = y * x + 8.3334519073e-3f;
+	y = y * x + 4.1665795894e-2f;
+	y = y * x + 1.6666665459e-1f;
+	y = y * x + 5.0000001201e-1f;
+	y = y * x * x + x + 1.f;
+	return y * (vec)(((ivec)t - 0x4B400000 + 127) << 23);
+}
+
+INLINE vec sigmoid(vec x) { return 1.f / (1.f + expo(-atLeast(x, -87))); }
+
+// job is one run of an operator: what the parts that threads take read and write.
+typedef struct {
+	const float *in[5];
+	const int64_t *spans;
+	float *out[2];
+	int64_t rows, width; // of the first input; of attention: tokens, and width of queries
+	int64_t heads, keys, parts;
+} job;
+
+// part is the rows of a part, [from,to).
+INLINE void part(const job *j, size_t i, int64_t *from, int64_t *to) {
+	*from = j->rows * (int64_t)i / j->parts;
+	*to = j->rows * ((int64_t)i + 1) / j->parts;
+}
+
+// biasGelu is y = a sigmoid(a) with a = x + b, of [x, b].
+CLONES static void biasGelu(void *data, size_t i) {
+	const job *j = data;
+	int64_t from, to, w = j->width;
+	part(j, i, &from, &to);
+	for (int64_t r = from; r < to; r++)
+		for (int64_t c = 0; c < w; c += L) {
+			vec a = load(j->in[0] + r * w + c) + load(j->in[1] + c);
+			store(j->out[0] + r * w + c, a * sigmoid(a));
+		}
+}
+
+// biasGeluGrad is its gradient with respect to a, of [x, b, dy].
+CLONES static void biasGeluGrad(void *data, size_t i) {
+	const job *j = data;
+	int64_t from, to, w = j->width;
+	part(j, i, &from, &to);
+	for (int64_t r = from; r < to; r++)
+		for (int64_t c = 0; c < w; c += L) {
+			vec a = load(j->in[0] + r * w + c) + load(j->in[1] + c);
+			vec s = sigmoid(a);
+			store(j->out[0] + r * w + c, load(j->in[2] + r * w + c) * (s + a * s * (1.f - s)));
+		}
+}
+
+// normGrad is the gradient of a layer norm with respect to its input, of [x, gain, mean, 1/deviation, dy].
+CLONES static void normGrad(void *data, size_t i) {
+	const job *j = data;
+	int64_t from, to, w = j->width;
+	part(j, i, &from, &to);
+	for (int64_t r = from; r < to; r++) {
+		const float *x = j->in[0] + r * w, *gain = j->in[1], *dy = j->in[4] + r * w;
+		float mean = j->in[2][r], inverse = j->in[3][r];
+		vec plain = {0}, along = {0};
+		for (int64_t c = 0; c < w; c += L) {
+			vec g = load(dy + c) * load(gain + c);
+			plain += g;
+			along += g * (load(x + c) - mean);
+		}
+		float a = sum(plain) / w, b = sum(along) / w * inverse * inverse;
+		for (int64_t c = 0; c < w; c += L)
+			store(j->out[0] + r * w + c, (load(dy + c) * load(gain + c) - a - (load(x + c) - mean) * b) * inverse);
+	}
+}
+
+// EACH_KEY goes over the rows k of two spans; n counts them.
+#define EACH_KEY(span, k, n) \
+	for (int64_t n = 0, half_ = 0; half_ < 2; half_++) \
+		for (int64_t k = (span)[2 * half_]; k < (span)[2 * half_ + 1]; k++, n++)
+
+// attend is attention of one head, of [qkv, spans]: each row's query sees the keys and values of its two spans of rows.
+// It gives the sums of values [rows,width] and the weights [rows,heads,keys]. blocks is the head's width in vectors.
+INLINE void attend(const job *j, size_t head, int blocks) {
+	int64_t w = j->width, d = L * blocks;
+	float scale = 1 / __builtin_sqrtf(d);
+	const float *q = j->in[0] + head * d, *key = q + w, *value = key + w;
+	for (int64_t r = 0; r < j->rows; r++) {
+		const int64_t *span = j->spans + 4 * r;
+		float *p = j->out[1] + (r * j->heads + head) * j->keys, most = -3e38f;
+		int64_t last = 0;
+		EACH_KEY(span, k, n) {
+			vec s = {0};
+			for (int b = 0; b < blocks; b++)
+				s += load(q + 3 * w * r + L * b) * load(key + 3 * w * k + L * b);
+			p[n] = sum(s) * scale;
+			most = p[n] > most ? p[n] : most;
+			last = n + 1;
+		}
+		for (int64_t n = last; n < j->keys; n++)
+			p[n] = -3e38f;
+		vec total = {0};
+		for (int64_t n = 0; n < j->keys; n += L) {
+			vec e = expo(load(p + n) - most);
+			for (int i = 0; i < L; i++)
+				if (n + i >= last)
+					e[i] = 0;
+			store(p + n, e);
+			total += e;
+		}
+		float inverse = 1 / sum(total);
+		for (int64_t n = 0; n < j->keys; n += L)
+			store(p + n, load(p + n) * inverse);
+		vec y[8] = {0};
+		EACH_KEY(span, k, n)
+			for (int b = 0; b < blocks; b++)
+				y[b] += p[n] * load(value + 3 * w * k + L * b);
+		for (int b = 0; b < blocks; b++)
+			store(j->out[0] + w * r + head * d + L * b, y[b]);
+	}
+}
+
+// attendGrad is its gradient with respect to qkv, of [qkv, spans, weights, dy].
+INLINE void attendGrad(const job *j, size_t head, int blocks) {
+	int64_t w = j->width, d = L * blocks;
+	float scale = 1 / __builtin_sqrtf(d);
+	const float *q = j->in[0] + head * d, *key = q + w, *value = key + w;
+	float *dq = j->out[0] + head * d, *dkey = dq + w, *dvalue = dkey + w;
+	for (int64_t r = 0; r < j->rows; r++)
+		for (int b = 0; b < blocks; b++) {
+			store(dkey + 3 * w * r + L * b, (vec){0});
+			store(dvalue + 3 * w * r + L * b, (vec){0});
+		}
+	for (int64_t r = 0; r < j->rows; r++) {
+		const int64_t *span = j->spans + 4 * r;
+		const float *p = j->in[2] + (r * j->heads + head) * j->keys, *dy = j->in[3] + w * r + head * d;
+		float dp[j->keys], along = 0;
+		vec g[8], x[8], sums[8] = {0};
+		for (int b = 0; b < blocks; b++) {
+			g[b] = load(dy + L * b);
+			x[b] = load(q + 3 * w * r + L * b);
+		}
+		EACH_KEY(span, k, n) {
+			vec s = {0};
+			for (int b = 0; b < blocks; b++) {
+				s += g[b] * load(value + 3 * w * k + L * b);
+				float *dv = dvalue + 3 * w * k + L * b;
+				store(dv, load(dv) + p[n] * g[b]);
+			}
+			dp[n] = sum(s);
+			along += p[n] * dp[n];
+		}
+		EACH_KEY(span, k, n) {
+			float ds = p[n] * (dp[n] - along) * scale;
+			for (int b = 0; b < blocks; b++) {
+				sums[b] += ds * load(key + 3 * w * k + L * b);
+				float *dk = dkey + 3 * w * k + L * b;
+				store(dk, load(dk) + ds * x[b]);
+			}
+		}
+		for (int b = 0; b < blocks; b++)
+			store(dq + 3 * w * r + L * b, sums[b]);
+	}
+}
+
+CLONES static void attention(void *data, size_t head) {
+	const job *j = data;
+	int64_t blocks = j->width / j->heads / L;
+	if (blocks == 4) // a constant that the compiler unrolls loops by
+		attend(j, head, 4);
+	else
+		attend(j, head, blocks);
+}
+
+CLONES static void attentionGrad(void *data, size_t head) {
+	const job *j = data;
+	int64_t blocks = j->width / j->heads / L;
+	if (blocks == 4)
+		attendGrad(j, head, 4);
+	else
+		attendGrad(j, head, blocks);
+}
+
+// op is ONNX Runtime's OrtCustomOp, version 16 of it, with what an operator's functions need behind it.
+typedef struct op {
+	uint32_t version;
+	void *create;
+	const char *(*name)(const struct op *);
+	const char *(*provider)(const struct op *);
+	int (*inputType)(const struct op *, size_t);
+	size_t (*inputs)(const struct op *);
+	int (*outputType)(const struct op *, size_t);
+	size_t (*outputs)(const struct op *);
+	void *compute;
+	void (*destroy)(void *);
+	int (*inputKind)(const struct op *, size_t);
+	int (*outputKind)(const struct op *, size_t);
+	int (*inputMemory)(const struct op *, size_t);
+	int (*leastVariadicIn)(const struct op *);
+	int (*oneTypeIn)(const struct op *);
+	int (*leastVariadicOut)(const struct op *);
+	int (*oneTypeOut)(const struct op *);
+	void *(*createState)(const struct op *, table, const void *, void **);
+	void *(*computeState)(void *, void *);
+
+	const char *called;
+	size_t in, out;
+	void (*run)(void *, size_t);
+} op;
+
+typedef struct {
+	table t;
+	const op *op;
+	int64_t heads, keys;
+} state;
+
+static void *wrong(table t, const char *message) {
+	return ((void *(*)(int, const char *))t[CreateStatus])(2, message); // 2: invalid argument
+}
+
+static void *createState(const op *o, table t, const void *info, void **out) {
+	state *s = calloc(1, sizeof *s);
+	if (!s) return wrong(t, "out of memory");
+	*s = (state){t, o, 1, 0};
+	*out = s;
+	if (o->run != attention && o->run != attentionGrad) return NULL;
+	void *(*get)(const void *, const char *, int64_t *) = (void *(*)(const void *, const char *, int64_t *))
+		t[KernelInfoGetAttribute_int64];
+	void *status = get(info, "heads", &s->heads);
+	return status ? status : get(info, "keys", &s->keys);
+}
+
+// tensor gives the data and the shape, padded with 1, of an input.
+static void *tensor(table t, void *context, size_t i, void **data, int64_t shape[4]) {
+	void *value = NULL, *info = NULL, *status;
+	size_t rank = 0;
+	shape[0] = shape[1] = shape[2] = shape[3] = 1;
+	status = ((void *(*)(void *, size_t, void **))t[KernelContext_GetInput])(context, i, &value);
+	if (!status) status = ((void *(*)(void *, void **))t[GetTensorMutableData])(value, data);
+	if (!status) status = ((void *(*)(void *, void **))t[GetTensorTypeAndShape])(value, &info);
+	if (!status) status = ((void *(*)(void *, size_t *))t[GetDimensionsCount])(info, &rank);
+	if (!status && rank > 4) status = wrong(t, "an input of rank above 4");
+	if (!status) status = ((void *(*)(void *, int64_t *, size_t))t[GetDimensions])(info, shape, rank);
+	if (info) ((void (*)(void *))t[ReleaseTensorTypeAndShapeInfo])(info);
+	return status;
+}
+
+static void *result(table t, void *context, size_t i, const int64_t *shape, size_t rank, float **data) {
+	void *value = NULL;
+	void *status = ((void *(*)(void *, size_t, const int64_t *, size_t, void **))t[KernelContext_GetOutput])(context, i,
+		shape, rank, &value);
+	return status ? status : ((void *(*)(void *, void **))t[GetTensorMutableData])(value, (void **)data);
+}
+
+static int64_t count(const int64_t s[4]) { return s[0] * s[1] * s[2] * s[3]; }
+
+// computeState checks the shapes, and the spans, which a graph may get wrong, and runs the operator's parts.
+static void *computeState(void *data, void *context) {
+	state *s = data;
+	table t = s->t;
+	job j = {.heads = s->heads, .keys = s->keys};
+	int64_t shape[5][4];
+	int attends = s->op->run == attention || s->op->run == attentionGrad;
+	for (size_t i = 0; i < s->op->in; i++) {
+		void *p = NULL, *status = tensor(t, context, i, &p, shape[i]);
+		if (status) return status;
+		if (attends && i == 1) j.spans = p;
+		else j.in[i] = p;
+	}
+	j.rows = shape[0][0];
+	j.width = count(shape[0]) / (j.rows ? j.rows : 1);
+	if (attends) {
+		j.width /= 3;
+		if (s->heads < 1 || s->keys < 1 || s->keys % L || s->keys > 4096 || count(shape[0]) != 3 * j.rows * j.width ||
+			j.width % (s->heads * L) || j.width / (s->heads * L) > 8 || count(shape[1]) != 4 * j.rows ||
+			(s->op->in == 4 && (count(shape[2]) != j.rows * s->heads * s->keys || count(shape[3]) != j.rows * j.width)))
+			return wrong(t, "attention: shapes, heads and keys do not fit");
+		for (int64_t r = 0; r < j.rows; r++) {
+			const int64_t *p = j.spans + 4 * r;
+			if (p[0] < 0 || p[0] > p[1] || p[1] > j.rows || p[2] < 0 || p[2] > p[3] || p[3] > j.rows ||
+				p[1] - p[0] + p[3] - p[2] > s->keys || p[1] - p[0] + p[3] - p[2] < 1)
+				return wrong(t, "attention: spans do not fit");
+		}
+		j.parts = j.heads;
+	} else {
+		size_t last = s->op->in - 1;
+		if (j.width % L || count(shape[1]) != j.width || (last > 1 && count(shape[last]) != count(shape[0])) ||
+			(last == 4 && (count(shape[2]) != j.rows || count(shape[3]) != j.rows)))
+			return wrong(t, "shapes do not fit");
+		j.parts = j.rows * j.width < 1 << 14 ? 1 : 16;
+	}
+	int64_t out[2] = {j.rows, j.width}, weights[3] = {j.rows, s->heads, s->keys};
+	if (s->op->run == attentionGrad) out[1] *= 3;
+	void *status = result(t, context, 0, out, 2, &j.out[0]);
+	if (!status && s->op->run == attention) status = result(t, context, 1, weights, 3, &j.out[1]);
+	if (status) return status;
+	return ((void *(*)(void *, void (*)(void *, size_t), size_t, size_t, void *))t[KernelContext_ParallelFor])(context,
+		s->op->run, j.parts, 0, &j);
+}
+
+static const char *name(const op *o) { return o->called; }
+static const char *provider(const op *o) { return (void)o, "CPUExecutionProvider"; }
+static int inputType(const op *o, size_t i) { // 1: float32, 7: int64
+	return (o->run == attention || o->run == attentionGrad) && i == 1 ? 7 : 1;
+}
+static int outputType(const op *o, size_t i) { return (void)o, (void)i, 1; }
+static size_t inputs(const op *o) { return o->in; }
+static size_t outputs(const op *o) { return o->out; }
+static int required(const op *o, size_t i) { return (void)o, (void)i, 0; }
+static int one(const op *o) { return (void)o, 1; }
+
+#define OP(called, in, out, run) \
+	{16, NULL, name, provider, inputType, inputs, outputType, outputs, NULL, free, required, required, required, one, one, \
+		one, one, createState, computeState, called, in, out, run}
+
+static const op ops[] = {
+	OP("BiasQuickGelu", 2, 1, biasGelu),
+	OP("BiasQuickGeluGrad", 3, 1, biasGeluGrad),
+	OP("LayerNormGrad", 5, 1, normGrad),
+	OP("Attention", 2, 2, attention),
+	OP("AttentionGrad", 4, 1, attentionGrad),
+};
+
+void *newKernels(table t, void **domain) {
+	void *status = ((void *(*)(const char *, void **))t[CreateCustomOpDomain])("promptfed", domain);
+	for (size_t i = 0; !status && i < sizeof ops / sizeof *ops; i++)
+		status = ((void *(*)(void *, const op *))t[CustomOpDomain_Add])(*domain, &ops[i]);
+	return status;
+}

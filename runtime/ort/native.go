@@ -1,0 +1,209 @@
+package ort
+
+/*
+#cgo CFLAGS: -O3
+#cgo linux LDFLAGS: -lm
+#include "native.h"
+
+typedef struct { table (*get)(uint32_t version); const char *(*release)(void); } base;
+
+static table tableOf(void *getBase) { return ((const base *(*)(void))getBase)()->get(version); }
+
+static const char *message(table t, void *status) {
+	return ((const char *(*)(const void *))t[GetErrorMessage])(status);
+}
+
+static void release(table t, int kind, void *what) { ((void (*)(void *))t[kind])(what); }
+
+static void *environment(table t, void **out) { // 4: only fatal errors are logged
+	return ((void *(*)(int, const char *, void **))t[CreateEnv])(4, "promptfed", out);
+}
+
+static void *cpuMemory(table t, int arena, void **out) {
+	return ((void *(*)(int, int, void **))t[CreateCpuMemoryInfo])(arena, 0, out);
+}
+
+// shareArena gives all sessions that ask for it one arena, which grows by what is missing and not to the next power of two.
+static void *shareArena(table t, void *env) {
+	const char *keys[] = {"arena_extend_strategy"};
+	const size_t values[] = {1};
+	void *memory = NULL, *settings = NULL, *status = cpuMemory(t, 1, &memory);
+	if (!status)
+		status = ((void *(*)(const char *const *, const size_t *, size_t, void **))t[CreateArenaCfgV2])(keys, values, 1,
+			&settings);
+	if (!status)
+		status = ((void *(*)(void *, void *, void *))t[CreateAndRegisterAllocator])(env, memory, settings);
+	if (settings) release(t, ReleaseArenaCfg, settings);
+	if (memory) release(t, ReleaseMemoryInfo, memory);
+	return status;
+}
+
+static void *newContainer(table t, void **out) {
+	return ((void *(*)(void **))t[CreatePrepackedWeightsContainer])(out);
+}
+
+static void *addMatrix(table t, void *options, void *memory, const char *name, void *data, int64_t rows, int64_t columns,
+	void **value) {
+	int64_t shape[] = {rows, columns};
+	void *status = ((void *(*)(void *, void *, size_t, const int64_t *, size_t, int, void **))
+		t[CreateTensorWithDataAsOrtValue])(memory, data, 4 * rows * columns, shape, 2, 1, value); // 1: float32
+	if (status) return status;
+	return ((void *(*)(void *, const char *, void *))t[AddInitializer])(options, name, *value);
+}
+
+static void *newSession(table t, void *env, void *model, size_t bytes, void *options, void *container, void **out) {
+	return ((void *(*)(void *, void *, size_t, void *, void *, void **))
+		t[CreateSessionFromArrayWithPrepackedWeightsContainer])(env, model, bytes, options, container, out);
+}
+
+static void *addDomain(table t, void *options, void *domain) {
+	return ((void *(*)(void *, void *))t[AddCustomOpDomain])(options, domain);
+}
+
+static void *addRunEntry(table t, void *options, const char *key, const char *value) {
+	return ((void *(*)(void *, const char *, const char *))t[AddRunConfigEntry])(options, key, value);
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"unsafe"
+
+	binding "github.com/yalue/onnxruntime_go"
+)
+
+// api is what of ONNX Runtime's C functions the binding does not offer. Pointers are ONNX Runtime's own objects.
+type api struct {
+	table                        C.table
+	environment, memory, kernels unsafe.Pointer
+}
+
+// native loads them, once, and makes the arena that sessions share.
+var native = sync.OnceValues(func() (*api, error) {
+	path, _, err := Library()
+	if err != nil {
+		return nil, err
+	}
+	base, err := symbol(path, "OrtGetApiBase")
+	if err != nil {
+		return nil, err
+	}
+	a := &api{table: C.tableOf(base)}
+	if a.table == nil {
+		return nil, fmt.Errorf("%s does not offer version %d of its functions", path, C.version)
+	}
+	if err := a.failed(C.environment(a.table, &a.environment)); err != nil {
+		return nil, err
+	}
+	if err := a.failed(C.shareArena(a.table, a.environment)); err != nil {
+		return nil, err
+	}
+	if err := a.failed(C.newKernels(a.table, &a.kernels)); err != nil {
+		return nil, err
+	}
+	return a, a.failed(C.cpuMemory(a.table, 0, &a.memory))
+})
+
+// addKernels makes the operators of kernels.c known to a session.
+func (a *api) addKernels(o *binding.SessionOptions) error {
+	p, err := pointerIn(o, "o")
+	if err != nil {
+		return err
+	}
+	return a.failed(C.addDomain(a.table, *p, a.kernels))
+}
+
+func (a *api) failed(status unsafe.Pointer) error {
+	if status == nil {
+		return nil
+	}
+	defer C.release(a.table, C.ReleaseStatus, status)
+	return errors.New(C.GoString(C.message(a.table, status)))
+}
+
+func (a *api) newContainer() (c unsafe.Pointer, err error) {
+	return c, a.failed(C.newContainer(a.table, &c))
+}
+
+func (a *api) releaseContainer(c unsafe.Pointer) {
+	C.release(a.table, C.ReleasePrepackedWeightsContainer, c)
+}
+
+// addMatrix lets a session take a matrix from data; value must be released after the session, set or not.
+func (a *api) addMatrix(options unsafe.Pointer, m matrix, data []byte) (value unsafe.Pointer, err error) {
+	name := C.CString(m.name)
+	defer C.free(unsafe.Pointer(name))
+	status := C.addMatrix(a.table, options, a.memory, name, unsafe.Pointer(&data[m.at.Offset]), C.int64_t(m.rows),
+		C.int64_t(m.columns), &value)
+	return value, a.failed(status)
+}
+
+func (a *api) releaseValue(v unsafe.Pointer) { C.release(a.table, C.ReleaseValue, v) }
+
+// newSession compiles a graph with packed weights that a container shares.
+func (a *api) newSession(model []byte, options, container unsafe.Pointer, inputs,
+	outputs []string) (*binding.DynamicAdvancedSession, error) {
+	var own unsafe.Pointer
+	if err := a.failed(C.newSession(a.table, a.environment, unsafe.Pointer(&model[0]), C.size_t(len(model)), options,
+		container, &own)); err != nil {
+		return nil, err
+	}
+	s, err := a.adopt(own, inputs, outputs)
+	if err != nil {
+		C.release(a.table, C.ReleaseSession, own)
+	}
+	return s, err
+}
+
+// adopt makes the binding run a native session, which it has no way to take: it builds one of its own, of one node, and
+// that is replaced.
+func (a *api) adopt(session unsafe.Pointer, inputs, outputs []string) (*binding.DynamicAdvancedSession, error) {
+	probe, err := prepare(probeModel(), Options{})
+	if err != nil {
+		return nil, err
+	}
+	s, err := binding.NewDynamicAdvancedSessionWithONNXData(probe.model, inputs, outputs, nil)
+	if err != nil {
+		return nil, err
+	}
+	p, err := pointerIn(s, "s", "ortSession")
+	if err != nil {
+		return nil, errors.Join(err, s.Destroy())
+	}
+	C.release(a.table, C.ReleaseSession, *p)
+	*p = session
+	return s, nil
+}
+
+// set adds a setting to the options of runs.
+func (a *api) set(o *binding.RunOptions, key, value string) error {
+	p, err := pointerIn(o, "o")
+	if err != nil {
+		return err
+	}
+	k, v := C.CString(key), C.CString(value)
+	defer C.free(unsafe.Pointer(k))
+	defer C.free(unsafe.Pointer(v))
+	return a.failed(C.addRunEntry(a.table, *p, k, v))
+}
+
+// pointerIn finds the pointer of ONNX Runtime that a path of unexported fields of the binding leads to.
+func pointerIn(of any, path ...string) (*unsafe.Pointer, error) {
+	v := reflect.ValueOf(of)
+	for _, name := range path {
+		if v.Kind() == reflect.Pointer {
+			v = v.Elem()
+		}
+		if v.Kind() == reflect.Struct {
+			v = v.FieldByName(name)
+		}
+	}
+	if v.Kind() != reflect.Pointer || !v.CanAddr() {
+		return nil, fmt.Errorf("%T keeps its pointers elsewhere in this version of the binding", of)
+	}
+	return (*unsafe.Pointer)(unsafe.Pointer(v.UnsafeAddr())), nil
+}

@@ -1,0 +1,44 @@
+// ONNX Runtime's C functions are a table that releases only extend: the static_asserts at the end of its
+// onnxruntime_c_api.cc hold their places, and TestPlacesInTheTable compares these with the binding's header.
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+enum {
+	CreateStatus = 0,
+	GetErrorMessage = 2,
+	CreateEnv = 3,
+	CreateCustomOpDomain = 26,
+	CustomOpDomain_Add = 27,
+	AddCustomOpDomain = 28,
+	CreateTensorWithDataAsOrtValue = 49,
+	GetTensorMutableData = 51,
+	GetDimensionsCount = 61,
+	GetDimensions = 62,
+	GetTensorTypeAndShape = 65,
+	CreateCpuMemoryInfo = 69,
+	KernelInfoGetAttribute_int64 = 86,
+	KernelContext_GetInput = 90,
+	KernelContext_GetOutput = 91,
+	ReleaseStatus = 93,
+	ReleaseMemoryInfo = 94,
+	ReleaseSession = 95,
+	ReleaseValue = 96,
+	ReleaseTensorTypeAndShapeInfo = 99,
+	CreateAndRegisterAllocator = 144,
+	AddInitializer = 150,
+	ReleaseArenaCfg = 157,
+	CreateArenaCfgV2 = 164,
+	AddRunConfigEntry = 165,
+	CreatePrepackedWeightsContainer = 166,
+	ReleasePrepackedWeightsContainer = 167,
+	CreateSessionFromArrayWithPrepackedWeightsContainer = 169,
+	KernelContext_ParallelFor = 274,
+};
+
+enum { version = 24 }; // of the table, which the binding asks for too
+
+typedef const void *const *table;
+
+// newKernels makes the domain of the operators of kernels.c, for all sessions.
+void *newKernels(table t, void **domain);

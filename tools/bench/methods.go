@@ -1,0 +1,257 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/methods"
+	"promptfed/models/bundle"
+	"promptfed/models/clip"
+	"promptfed/runtime/ort"
+)
+
+// MethodsOptions of a measurement of every method.
+type MethodsOptions struct {
+	Quick    bool     // towers of one and two blocks
+	Only     []string // methods and wrappers; empty is all
+	Threads  int      // of ONNX Runtime; 0 is one per core
+	Image    string   // image tower: rn50, rn101, vit-b32 (also when empty) or vit-b16
+	Session  ort.Options
+	Progress func(what string, done, total int) // may be nil
+}
+
+// MethodsReport is what Methods measured.
+type MethodsReport struct {
+	Quick   bool         `json:"quick"`
+	Image   string       `json:"image_tower"`
+	Threads int          `json:"threads"`
+	Steps   []MethodStep `json:"steps"`
+}
+
+// MethodStep is a client's turn of one step on 32 images and 10 classes.
+type MethodStep struct {
+	Method   string  `json:"method"`   // with a plus before it, a wrapper over promptfl
+	Turn     Timing  `json:"turn"`     // in seconds: the step, and what the method does before and behind it
+	Products float64 `json:"products"` // percent of the turn inside matrix products and convolutions
+	// Operators are those that take most of the turn beside products, with what of it in percent; other is what is
+	// spent outside ONNX Runtime.
+	Operators []Share `json:"operators"`
+	Bytes     int64   `json:"bytes"` // resident at most, beyond what was before; 0 where the system does not tell
+	Error     string  `json:"error,omitempty"`
+}
+
+// Share is a part of a turn.
+type Share struct {
+	What    string  `json:"what"`
+	Percent float64 `json:"percent"`
+}
+
+const (
+	methodRounds  = 4 // the first one compiles
+	methodClients = 2
+)
+
+// Methods measures a client's turn of one step with every base method, and with every wrapper over promptfl, in full-size
+// towers with random weights.
+func Methods(ctx context.Context, o MethodsOptions) (r MethodsReport, err error) {
+	if o.Progress == nil {
+		o.Progress = func(string, int, int) {}
+	}
+	o.Session.IntraThreads = cmp.Or(o.Threads, runtime.NumCPU())
+	vision, text := clip.VisionArch{}, clip.TextB
+	r.Quick, r.Image, r.Threads = o.Quick, cmp.Or(o.Image, "vit-b32"), o.Session.IntraThreads
+	for _, b := range fullBackbones {
+		if b.name == r.Image {
+			vision = b.vision
+		}
+	}
+	switch {
+	case o.Quick:
+		r.Image = "two blocks"
+		text, vision = oneBlock, clip.VisionArch{Width: 64, Layers: 2, Heads: 2, Patch: 32, Image: 64, EmbedDim: 512}
+	case vision.Width == 0:
+		return r, fmt.Errorf("image tower %q is not known; take rn50, rn101, vit-b32 or vit-b16", o.Image)
+	}
+	text.EmbedDim = vision.EmbedDim
+	todo, err := methodNames(o.Only)
+	if err != nil {
+		return r, err
+	}
+	dir, err := os.MkdirTemp("", "promptfed-bench-")
+	if err != nil {
+		return r, fmt.Errorf("a folder for random weights: %w; set TMPDIR to a folder with room for 600 MB", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	t, err := randomTower("random", text, vision, dir)
+	if err != nil {
+		return r, err
+	}
+	words, err := bundle.Find("tiny-vit-b16")
+	if err != nil {
+		return r, err
+	}
+	for i, d := range todo {
+		o.Progress("methods", i, len(todo))
+		step, err := o.method(ctx, fullSizeOf(t, words), d, filepath.Join(dir, d.Name))
+		if ctx.Err() != nil {
+			return r, ctx.Err()
+		}
+		if err != nil {
+			step.Error = err.Error()
+		}
+		r.Steps = append(r.Steps, step)
+	}
+	o.Progress("methods", len(todo), len(todo))
+	return r, nil
+}
+
+// methodNames are the rows of the table of methods to measure.
+func methodNames(only []string) ([]methods.Def, error) {
+	if len(only) == 0 {
+		return methods.Table(), nil
+	}
+	var out []methods.Def
+	for _, name := range only {
+		d, err := methods.Find(name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// method measures one.
+func (o MethodsOptions) method(ctx context.Context, b fullSize, d methods.Def, profile string) (s MethodStep, err error) {
+	s.Method = d.Name
+	base, with := d.Name, []string(nil)
+	if d.Wrapper() {
+		s.Method, base, with = "+ "+d.Name, "promptfl", []string{d.Name}
+	}
+	p := protocol{method: base, with: with, classes: clip.CIFAR10.Names(), clients: methodClients, participation: 1,
+		batch: batch, rounds: methodRounds, testEvery: methodRounds}
+	e, err := p.describe()
+	if err != nil {
+		return s, err
+	}
+	if len(e.Method.Params(b.Task())) == 0 {
+		return s, errors.New("it learns nothing")
+	}
+	drawn, reads := examples{}, e.Reads(b)
+	for i := range methodClients {
+		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: b,
+			Train: drawn.of(b.Task(), i, "train", inTurn(len(p.classes)), reads),
+			Test:  drawn.of(b.Task(), i, "test", inTurn(len(p.classes)), reads)})
+	}
+	if methods.NeedsSynthetic(e.Method) {
+		e.Synthetic = &spec.Synthetic{Backbone: b, Data: drawn.of(b.Task(), -1, "synthetic", inTurn(len(p.classes)), reads),
+			Epochs: 1}
+	}
+	debug.FreeOSMemory()
+	before := resident()
+	resetPeak()
+	session := o.Session
+	session.Profile = profile
+	var turns []float64
+	done, last := 0, time.Now()
+	enough, stop := context.WithCancel(ctx) // before the test, whose sessions would be in the profile
+	defer stop()
+	_, err = engine.Run(enough, e, engine.Settings{Workers: 1, Session: session, OnTurn: func(i message.Instruction, _ int) {
+		seconds := time.Since(last).Seconds()
+		if i.Kind == message.Train {
+			if done++; done > methodClients {
+				turns = append(turns, seconds)
+			}
+			if done == methodClients*methodRounds {
+				stop()
+			}
+		}
+		last = time.Now()
+	}})
+	if err != nil && !(errors.Is(err, context.Canceled) && done == methodClients*methodRounds) {
+		return s, err
+	}
+	if peak := peakResident(); peak > 0 {
+		s.Bytes = max(0, peak-before)
+	}
+	s.Turn = summary(turns)
+	spent, err := readProfiles(profile, methodRounds)
+	if err != nil {
+		return s, err
+	}
+	total := 0.0
+	for _, t := range turns {
+		total += t
+	}
+	s.shares(spent, total)
+	return s, nil
+}
+
+// shares divides so many seconds of turns among operators.
+func (s *MethodStep) shares(spent map[string]float64, total float64) {
+	other := 100.0
+	for op, seconds := range spent {
+		share := 100 * seconds / total
+		other -= share
+		if multiplies[op] {
+			s.Products += share
+		} else {
+			s.Operators = append(s.Operators, Share{op, share})
+		}
+	}
+	s.Operators = append(s.Operators, Share{"other", max(0, other)})
+	slices.SortFunc(s.Operators, func(a, b Share) int { return cmp.Compare(b.Percent, a.Percent) })
+	s.Operators = s.Operators[:min(3, len(s.Operators))]
+}
+
+// Table is the report for people.
+func (r MethodsReport) Table() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "a client's turn of one step: %d images, 10 classes, random weights of ViT-B/16's text tower and %s, %d "+
+		"threads, %s/%s\n\n", batch, r.Image, r.Threads, runtime.GOOS, runtime.GOARCH)
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "method\tms (min-max)\tproducts\tMB\tbeside products, of the turn")
+	for _, s := range r.Steps {
+		if s.Error != "" {
+			fmt.Fprintf(w, "%s\tnot measured: %s\n", s.Method, s.Error)
+			continue
+		}
+		var ops []string
+		for _, o := range s.Operators {
+			ops = append(ops, fmt.Sprintf("%s %.0f %%", o.What, o.Percent))
+		}
+		fmt.Fprintf(w, "%s\t%s\t%.0f %%\t%d\t%s\n", s.Method, ms(s.Turn), s.Products, s.Bytes>>20, strings.Join(ops, ", "))
+	}
+	w.Flush()
+	fmt.Fprintln(&b, "times are medians; products are matrix products and convolutions; a method with + is a wrapper, over "+
+		"promptfl; other is outside ONNX Runtime")
+	return b.String()
+}
+
+// Missed lists the methods below wantProducts, of full-size towers.
+func (r MethodsReport) Missed() []Target {
+	var out []Target
+	for _, s := range r.Steps {
+		if !r.Quick && s.Error == "" && s.Products < wantProducts {
+			out = append(out, Target{What: "share of products of " + s.Method + ", in percent,", Want: wantProducts,
+				Got: s.Products})
+		}
+	}
+	return out
+}
+
+// wantProducts is the share of a turn that is to be products, in percent.
+const wantProducts = 70

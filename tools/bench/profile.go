@@ -1,0 +1,67 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// multiplies are the operators that multiply matrices or convolve.
+var multiplies = map[string]bool{"MatMul": true, "FusedMatMul": true, "Gemm": true, "FusedGemm": true, "Conv": true,
+	"FusedConv": true, "ConvTranspose": true, "Attention": true, "MultiHeadAttention": true, "Einsum": true}
+
+// readProfiles reads what ONNX Runtime's profiles whose names begin so say that operators took, in seconds, in all runs of
+// each graph but for the first of so many equal parts. The files are removed.
+func readProfiles(prefix string, parts int) (map[string]float64, error) {
+	files, err := filepath.Glob(prefix + "_*.json")
+	if err != nil {
+		return nil, err
+	}
+	spent := map[string]float64{}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if err := addProfile(spent, raw, parts); err != nil {
+			return nil, fmt.Errorf("profile %s: %w", filepath.Base(file), err)
+		}
+		if err := os.Remove(file); err != nil {
+			return nil, err
+		}
+	}
+	return spent, nil
+}
+
+// addProfile adds those of one file, in which the operators of a run stand before the run.
+func addProfile(spent map[string]float64, raw []byte, parts int) error {
+	type event struct {
+		Cat, Name string
+		Dur       float64 // microseconds
+		Args      struct {
+			Op string `json:"op_name"`
+		}
+	}
+	var events []event
+	if err := json.Unmarshal(raw, &events); err != nil {
+		return err
+	}
+	run := func(e event) bool { return e.Cat == "Session" && e.Name == "model_run" }
+	runs, done := 0, 0
+	for _, e := range events {
+		if run(e) {
+			runs++
+		}
+	}
+	for _, e := range events {
+		if run(e) {
+			done++
+		}
+		if e.Cat == "Node" && strings.HasSuffix(e.Name, "_kernel_time") && done*parts >= runs {
+			spent[e.Args.Op] += e.Dur / 1e6
+		}
+	}
+	return nil
+}
