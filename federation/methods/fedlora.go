@@ -198,7 +198,7 @@ func (m FedLoRA) Merge(g *method.Global, ups []method.Upload) error {
 }
 
 // refactor sets a [in,r] and b [r,out] to U √S and √S Vᵀ of the mean of the uploads' products, of its first r singular
-// values.
+// values, and leaves a column of a that has none.
 func (m FedLoRA) refactor(a, b *tensor.Tensor, ups []method.Upload,
 	of func(method.Upload) (a, b *tensor.Tensor)) error {
 	// The mean of products is one product L Rᵀ, L = [√p_1 A_1 ...], whose thin factors hold its singular values.
@@ -243,18 +243,30 @@ func (m FedLoRA) refactor(a, b *tensor.Tensor, ups []method.Upload,
 		if j < len(values) {
 			root = math.Sqrt(values[j])
 		}
-		for i := range in {
-			a.Data[i*r+j] = 0
-			if root > 0 {
-				a.Data[i*r+j] = float32(u.At(i, j) * root)
+		if root == 0 { // a direction that nobody uses can still be learned from where it was
+			for i := range out {
+				b.Data[j*out+i] = 0
 			}
+			continue
+		}
+		root *= sign(u.ColView(j))
+		for i := range in {
+			a.Data[i*r+j] = float32(u.At(i, j) * root)
 		}
 		for i := range out {
-			b.Data[j*out+i] = 0
-			if root > 0 {
-				b.Data[j*out+i] = float32(v.At(i, j) * root)
-			}
+			b.Data[j*out+i] = float32(v.At(i, j) * root)
 		}
 	}
 	return nil
+}
+
+// sign is that of a vector's largest entry, with which a singular vector is one and not its negative.
+func sign(v mat.Vector) float64 {
+	largest := 0.0
+	for i := range v.Len() {
+		if x := v.AtVec(i); math.Abs(x) > math.Abs(largest) {
+			largest = x
+		}
+	}
+	return math.Copysign(1, largest)
 }

@@ -193,6 +193,18 @@ class FedLoRA(Learner):
         z, own = SCALE * image @ t[env.y].T, torch.arange(len(env.y))
         return (F.cross_entropy(z, own) + F.cross_entropy(z.T, own)) / 2
 
+    def merge(self, r, server, ups):
+        super().merge(r, server, ups)
+        if self.o["aggregate"] == "factors":
+            return
+        total, rank = sum(u.n for u in ups), self.o["rank"]
+        for name in [n[:-2] for n in server.shared if n.endswith("/a")]:
+            mean = sum(u.n * u.shared[name + "/a"] @ u.shared[name + "/b"] for u in ups) / total
+            u, s, v = torch.linalg.svd(mean, full_matrices=False)  # of every block
+            u, s, v = u[..., :rank], s[:, None, :rank].sqrt(), v[:, :rank]
+            sign = torch.sign(torch.gather(u, 1, u.abs().argmax(1, keepdim=True)))
+            server.shared[name + "/a"], server.shared[name + "/b"] = u * s * sign, v * (s * sign).transpose(1, 2)
+
 
 class PLOT(Learner):
     defaults = {"tokens": 16, "position": "end", "n": 4, "eps": 0.1, "iters": 100, "threshold": 0.01, "stop": "pair", "pooled": False}
@@ -282,5 +294,6 @@ CASES = [
     ("proda", [], {"n": 8, "tokens": 2}, DASSL, TERMS),
     ("proda", [], {"n": 3, "tokens": 2, "position": "end", "together": 2, "divisor": "n+1", "lambda": 0.0}, PLAIN),
     ("fedlora", [], {"alpha": 1.0}, PLAIN, ALIKE),
+    ("fedlora", [], {"maps": ["q", "down"], "aggregate": "product", "alpha": 1.0}, PLAIN),
     ("fedlora", [], {"towers": "both", "maps": ["v", "up", "head"], "blocks": 2, "loss": "ce", "template": "pets", "alpha": 2.0}, DASSL, ALIKE),
 ]
