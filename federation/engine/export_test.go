@@ -83,7 +83,7 @@ func TestClassifierIsPredict(t *testing.T) {
 			e.Plan.Rounds = 1
 			// What these share has the size of features, or goes into the blocks of a transformer.
 			if slices.Contains([]string{"cocoop", "fedclip", "fedlora", "fedpr", "fedtpg", "ivlp", "maple",
-				"promptsrc"}, name) {
+				"pfedmma", "promptsrc"}, name) {
 				e.Clients = methodtest.Alike(9, 5, 6, 3)
 			}
 			r := mustRun(t, e, engine.Settings{})

@@ -46,6 +46,20 @@ func keeping(n methodtest.Names, private ...string) methodtest.Names {
 	return out
 }
 
+// adapters names pFedMMA's parameters in some towers.
+func adapters(towers ...string) methodtest.Names {
+	n := methodtest.Names{Shared: []string{"mid/w", "mid/b"}}
+	for _, tower := range towers {
+		for _, layer := range []string{"/down/w", "/down/b", "/up/w", "/up/b"} {
+			n.Private = append(n.Private, tower+layer)
+		}
+		if tower == "image" {
+			n.Reads = []string{"pixels"}
+		}
+	}
+	return n
+}
+
 // ranks names low-rank changes of some maps, TOWER/MAP.
 func ranks(reads []string, sites ...string) methodtest.Names {
 	n := methodtest.Names{Reads: reads}
@@ -127,6 +141,16 @@ var deepCases = []methodtest.Case{
 	{Name: "proda", Options: options{"n": 8, "tokens": 2, "init_std": 0.4}, Names: distributed, NoDerivative: true},
 	{Name: "proda", Options: options{"n": 3, "tokens": 1, "init_std": 0.4, "position": "end", "together": 2,
 		"lambda": 0.0, "divisor": "n+1"}, Names: distributed, NoDerivative: true},
+
+	// Differences cross the kinks of ReLU, and rescaled gradients are no derivatives: PyTorch is the witness of both.
+	{Name: "pfedmma", Options: options{"rank": 6, "alpha": 0.2, "blocks": 1, "grad_rescale": false}, Alike: true,
+		Names: adapters("text", "image"), NoDerivative: true},
+	{Name: "pfedmma", Options: options{"rank": 6, "towers": "text", "blocks": 2, "template": "pets"},
+		Names: adapters("text"), NoDerivative: true},
+	{Name: "pfedmma", Options: options{"rank": 6, "towers": "image"}, Alike: true, Names: adapters("image"),
+		NoDerivative: true},
+	{Name: "pfedmma", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Alike: true,
+		Names: adapters("text", "image"), NoDerivative: true},
 
 	{Name: "fedlora", Options: options{"alpha": 1.0}, Alike: true, Names: ranks(nil, textSites...)},
 	{Name: "fedlora", Options: options{"towers": "image", "maps": []string{"q", "v"}, "loss": "ce", "blocks": 2,

@@ -30,6 +30,11 @@ var (
 	loraB0, loraB1 = -0.5 * lr * slope0(1), -0.5 * lr * slope1(1)
 	loraM          = (loraB0 + 2*loraB1) / 3
 
+	// pFedMMA: both adapters see 1, down and mid make 1 and 2 of it, up 0.4·2 for texts and -0.3·2 for images; half of
+	// that is added to the prompts 1 and 0.
+	mmaLoss, mmaP, mmaQ = bothTowers(1+0.4, -0.3)
+	mmaFirst            = mmaPinned()
+
 	// PromptSRC: of the class features (1,±p)/s those of the hand-written prompt, (1,±1)/√2, differ at p = 0 by 1-1/√2
 	// and 1/√2, 1/2 in the mean of the four numbers, with the slope -1 on either class: -1/2 in that mean.
 	srcM = lr * (0.8 + 1 + 2*(-0.6+1)) / 3
@@ -80,6 +85,16 @@ var deepHands = []methodtest.Hand{
 		"r0/c0/s0/loss": math.Ln2 + 0.5, "r0/c0/upload/prompts#0": 0.375, "r0/c0/upload/prompts#1": 0.375,
 		"r0/merged/prompts#0": -0.0625, "r1/c0/s0/loss": loss0(-0.0625) + 0.5,
 		"r1/c0/s0/grad/prompts#1": slope0(-0.0625) / 2}},
+	{Method: "pfedmma", Options: options{"rank": 1, "alpha": 0.5, "grad_rescale": false}, LR: lr, First: mmaFirst,
+		Want: map[string]float64{
+			"r0/c0/s0/loss": mmaLoss, "r0/c0/s0/grad/text/up/b": mmaP / 2, "r0/c0/s0/grad/image/up/b": mmaQ / 2,
+			"r0/c0/s0/grad/text/up/w": mmaP, "r0/c0/s0/grad/text/down/w": mmaP * 0.5 * 0.4 * 2,
+			"r0/c0/s0/grad/mid/w": 0.5*mmaP*0.4 + 0.5*mmaQ*-0.3, "r1/c0/begin/text/up/b": -lr * mmaP / 2}},
+	// The same, with the layers' gradients as if alpha were 1.
+	{Method: "pfedmma", Options: options{"rank": 1, "alpha": 0.5}, LR: lr, First: mmaFirst,
+		Want: map[string]float64{
+			"r0/c0/s0/loss": mmaLoss, "r0/c0/s0/grad/text/up/b": mmaP, "r0/c0/s0/grad/image/up/b": mmaQ,
+			"r0/c0/s0/grad/mid/w": mmaP*0.4 + mmaQ*-0.3}},
 	{Method: "fedlora", Options: options{"maps": []string{"q"}, "rank": 1, "alpha": 1.0, "loss": "ce"}, LR: lr,
 		First: map[string]float64{"text/q/a": 0.5, "text/q/b": 0}, Want: map[string]float64{
 			"r0/c0/s0/loss": loss0(1), "r0/c0/s0/grad/text/q/a": 0, "r0/c0/upload/text/q/b": loraB0,
@@ -88,4 +103,14 @@ var deepHands = []methodtest.Hand{
 	{Method: "fedlora", Options: options{"maps": []string{"q"}, "rank": 1, "alpha": 1.0, "loss": "ce",
 		"aggregate": "product"}, LR: lr, First: map[string]float64{"text/q/a": 0.5, "text/q/b": 0},
 		Want: map[string]float64{"r0/c0/upload/text/q/b": loraB0, "r1/c0/s0/loss": loss0(1 + loraM/2)}},
+}
+
+func mmaPinned() map[string]float64 {
+	out := map[string]float64{"mid/w": 2, "mid/b": 0}
+	for _, client := range []string{"c0/", "c1/"} {
+		for tower, up := range map[string]float64{"text": 0.4, "image": -0.3} {
+			out[client+tower+"/down/w"], out[client+tower+"/up/w"] = 1, up
+		}
+	}
+	return out
 }

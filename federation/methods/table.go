@@ -4,7 +4,7 @@ package methods
 // table lists base methods first, then wrappers, each sorted by name. Register adds to it.
 var table = []Def{
 	coCoOpDef, coopDef, fedAPPRDef, fedCLIPDef, fedHPLDef, fedLoRADef, fedOTPDef, fedPGPDef, fedPHADef, fedPRDef,
-	fedTPGDef, fedVPTDef, gptflDef, ivlpDef, kgCoOpDef, mapleDef, pfeddcDef, pfedpromptDef, plotDef,
+	fedTPGDef, fedVPTDef, gptflDef, ivlpDef, kgCoOpDef, mapleDef, pfeddcDef, pFedMMADef, pfedpromptDef, plotDef,
 	powderDef, prodaDef, proGradDef, promptFLDef, promptSRCDef, sdfedDef, uoppDef, zeroShotDef,
 
 	apprDef, dpDef, fedDynDef, fedNTDDef, fedOptDef, fedProtoDef, fedProxDef, ggtpcDef, moonDef, robustDef, scaffoldDef,

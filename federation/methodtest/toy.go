@@ -85,11 +85,8 @@ func (b *Toy) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) 
 	return changed(x.Tanh(), p.Changes, g.Const(Values(33+b.Salt, 1, ToyVision, b.Dim))), g.Err()
 }
 
-// changed is x W with low-rank changes; those of the head come last.
+// changed is x W with low-rank changes; those of the head come last, before adapters, x + A(x)/(block+2).
 func changed(x graph.Node, c method.Changes, w graph.Node) graph.Node {
-	if len(c.Adapters) > 0 {
-		return x.Graph().Fail("the toy takes no adapters")
-	}
 	more := x.Graph().Scalar(0)
 	for _, l := range c.LowRank {
 		if d := x.MatMul(l.A).MatMul(l.B); l.Map == clip.Head {
@@ -97,6 +94,9 @@ func changed(x graph.Node, c method.Changes, w graph.Node) graph.Node {
 		} else {
 			x = x.Add(d.Scale(1 / float64(l.Block+2)))
 		}
+	}
+	for _, a := range c.Adapters {
+		x = x.Add(a.Apply(x).Scale(1 / float64(a.Block+2)))
 	}
 	return x.MatMul(w).Add(more)
 }

@@ -167,7 +167,7 @@ func (b block) feedForward(h graph.Node) graph.Node {
 	}
 	for _, a := range b.changes.Adapters {
 		if a.Block == b.index && a.Place == Behind {
-			y = y.Add(a.apply(y))
+			y = y.Add(a.Apply(y))
 		}
 	}
 	return y
@@ -177,14 +177,14 @@ func (b block) feedForward(h graph.Node) graph.Node {
 func (b block) beside(y, x graph.Node) graph.Node {
 	for _, a := range b.changes.Adapters {
 		if a.Block == b.index && a.Place == Beside {
-			y = y.Add(a.apply(b.norm1(x)))
+			y = y.Add(a.Apply(b.norm1(x)))
 		}
 	}
 	return y
 }
 
-// apply is Scale A(h) for rows h [N,width].
-func (a Adapter) apply(h graph.Node) graph.Node {
+// Apply is Scale A(h) for rows h [N,width].
+func (a Adapter) Apply(h graph.Node) graph.Node {
 	if a.Rescale { // the value h, the gradient times Scale
 		h = h.Scale(a.Scale).Add(h.Detach().Scale(1 - a.Scale))
 	}

@@ -66,11 +66,13 @@ def text(ctx, backbone, after=0, position="end", deep=(), changes=(), bare=False
 
 
 def head(x, changes, backbone, salt, width):
-    """x W with low-rank changes, each a block, a map, A and B; those of the head come last."""
+    """x W with low-rank changes, each a block, a map, A and B, or adapters as functions; those of the head come last."""
     dim, more = backbone
     y = 0
     for block, where, a, b in changes:
-        if where != "head":
+        if where == "adapter":
+            x = x + a(x) / (block + 2)
+        elif where != "head":
             x = x + x @ a @ b / (block + 2)
         else:
             y = y + x @ a @ b

@@ -232,6 +232,58 @@ class PLOT(Learner):
         return z + SCALE * env.x @ unit(t.mean(0)).T if self.o["pooled"] else z
 
 
+class Rescaled(torch.autograd.Function):
+    """A product with one factor forward and another one backward."""
+
+    @staticmethod
+    def forward(ctx, x, value, slope):
+        ctx.slope = slope
+        return x * value
+
+    @staticmethod
+    def backward(ctx, d):
+        return d * ctx.slope, None, None
+
+
+class PFedMMA(Learner):
+    defaults = {"template": "auto", "towers": "both", "blocks": 8, "rank": 32, "alpha": 0.001, "grad_rescale": True}
+
+    def __init__(self, o):
+        super().__init__(o)
+        self.shared, self.private = ["mid/w", "mid/b"], [n for n in self.shapes() if n[:3] != "mid"]
+
+    def init(self, name, client):
+        return super().init(name, client)[0] + 20 * (client or 0), 0.5, *self.shapes()[name]
+
+    def shapes(self):
+        n, r = min(self.o["blocks"], LAYERS), self.o["rank"]
+        out = {"mid/w": (n, r, r), "mid/b": (n, r)}
+        for tower, w in (("text", W), ("image", V)):
+            if self.o["towers"] in (tower, "both"):
+                out |= {f"{tower}/down/w": (n, r, w), f"{tower}/down/b": (n, r), f"{tower}/up/w": (n, w, r), f"{tower}/up/b": (n, w)}
+        return out
+
+    def adapters(self, p, tower):
+        if f"{tower}/up/w" not in p:
+            return []
+        n = len(p["mid/w"])
+
+        def adapter(i):
+            def of(x):
+                a, rescale = self.o["alpha"], self.o["grad_rescale"]
+                x = Rescaled.apply(x, 1.0, a) if rescale else x
+                for name in (f"{tower}/down", "mid", f"{tower}/up"):
+                    x = F.linear(x if "down" in name else x.relu(), p[name + "/w"][i], p[name + "/b"][i])
+                return Rescaled.apply(x, a, 1.0) if rescale else a * x
+            return of
+        return [(LAYERS - n + i, "adapter", adapter(i), None) for i in range(n)]
+
+    def logits(self, env, p):
+        template = {"auto": "a photo of a {}.", "pets": PETS}[self.o["template"]]
+        image = vision(env.pixels, env.backbone, changes=self.adapters(p, "image")) if "image/up/w" in p else env.x
+        return SCALE * image @ sentences(env.backbone, template, self.adapters(p, "text")).T
+
+
 class ProDA(Summed, Learner):
     defaults = {"n": 32, "tokens": 16, "position": "mixed", "together": 4, "lambda": 0.1, "divisor": "n", "init_std": 0.02}
 
@@ -269,7 +321,7 @@ class ProDA(Summed, Learner):
 
 
 METHODS = {"ivlp": IVLP, "promptsrc": PromptSRC, "maple": MaPLe, "kgcoop": KgCoOp, "prograd": ProGrad, "cocoop": CoCoOp, "fedlora": FedLoRA,
-           "plot": PLOT, "proda": ProDA}
+           "plot": PLOT, "proda": ProDA, "pfedmma": PFedMMA}
 WRAPPERS = {}
 ALIKE, TERMS = {"alike": True}, {"terms": True}
 SMALL = {"tokens": 2, "words": ""}
@@ -293,6 +345,8 @@ CASES = [
     ("plot", [], {"n": 2, "tokens": 2, "pooled": True, "eps": 0.3, "threshold": 0.0, "iters": 5}, DASSL),
     ("proda", [], {"n": 8, "tokens": 2}, DASSL, TERMS),
     ("proda", [], {"n": 3, "tokens": 2, "position": "end", "together": 2, "divisor": "n+1", "lambda": 0.0}, PLAIN),
+    ("pfedmma", [], {"rank": 3, "alpha": 0.1}, DASSL, ALIKE),
+    ("pfedmma", [], {"rank": 2, "alpha": 0.5, "towers": "text", "blocks": 2, "grad_rescale": False, "template": "pets"}, PLAIN),
     ("fedlora", [], {"alpha": 1.0}, PLAIN, ALIKE),
     ("fedlora", [], {"maps": ["q", "down"], "aggregate": "product", "alpha": 1.0}, PLAIN),
     ("fedlora", [], {"towers": "both", "maps": ["v", "up", "head"], "blocks": 2, "loss": "ce", "template": "pets", "alpha": 2.0}, DASSL, ALIKE),
