@@ -159,7 +159,7 @@ func TestWhatNumbersRestOn(t *testing.T) {
 	_, forms := built(t, groups, Layout{Rows: []string{"method"}, Columns: []string{"beta"}})
 	for _, line := range []string{"2 tests were not answered by all clients: Avg, seed 1: no answer to the test of " +
 		"round 1 from client 3: means are over the others; " +
-		"Avg, seed 1: no answer to exam new of round 1 from clients 0, 2: means are over the others.",
+		"Avg, seed 1: no answer to evaluation set new of round 1 from clients 0, 2: means are over the others.",
 		"The global evaluation reads private parameters or examples of each client too: Avg."} {
 		if !strings.Contains(forms["terminal"], line) {
 			t.Errorf("no %q:\n%s", line, forms["terminal"])
