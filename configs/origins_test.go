@@ -122,6 +122,19 @@ func TestOptionsOfAnotherMethod(t *testing.T) {
 	}
 }
 
+// So it is for every cell of a sweep.
+func TestOptionsOfAnotherMethodInASweep(t *testing.T) {
+	path := file(t, three+"sweep: {axes: [{name: batch, key: train.batch, values: [2, 4]}]}\n")
+	s, err := LoadSweep(path, SweepOptions{Sets: []string{"method=promptfl", "options.tokens=8"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Cells) != 2 || len(s.Cells[1].Config.Options) != 1 || s.Cells[1].Config.Options["tokens"] != 8 ||
+		len(s.Notes) != 1 {
+		t.Errorf("%v, notes %q", s.Cells[1].Config.Options, s.Notes)
+	}
+}
+
 // Wrong cells of a sweep are blamed on the flag where it is the flag, and named.
 func TestBlameOfCells(t *testing.T) {
 	text := three + "sweep: {axes: [{name: batch, key: train.batch, values: [2, 0]}]}\n"
