@@ -201,6 +201,10 @@ func (s settings) origin(key, text string) string {
 			key = cmp.Or(s.changed(key), key)
 		}
 	}
+	if part := strings.Split(key, "."); len(part) == 3 && part[0] == "options" && s.from[key] == "" &&
+		s.from["options."+part[2]] != "" { // a wrapper's, by its short name
+		key = "options." + part[2]
+	}
 	for k := key; k != ""; k = above(k) {
 		if from, ok := s.from[k]; ok && from == "" {
 			break // a sweep's

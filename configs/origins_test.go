@@ -38,6 +38,8 @@ func TestBlame(t *testing.T) {
 		{"", "", nil, []string{"train.rounds=2.5"}, "--set train.rounds=2.5: train.rounds: "},
 		{"", "", nil, []string{"train.rounds=true"}, "--set train.rounds=true: train.rounds: "},
 		{"", "", nil, []string{"seed=-1"}, "--set seed=-1: seed: -1 is negative"},
+		{"", "", nil, []string{"with=[fedprox]", "options.mu=high"}, "--set options.mu=high: options.fedprox.mu: "},
+		{"", "", nil, []string{"with=[fedprox]", "options.mu=-1"}, "--set options.mu=-1: fedprox: option mu"},
 		{"", "", nil, []string{"train.lr="}, "--set train.lr=: no value"},
 	} {
 		t.Run(c.begins, func(t *testing.T) {
