@@ -19,7 +19,7 @@ func TestTermsDiffer(t *testing.T) {
 		"training":           func(e *spec.Experiment) { e.Training.Optim.LR = 0.2 },
 		"classes":            func(e *spec.Experiment) { e.Classes = append([]string{"more"}, e.Classes...) },
 		"template":           func(e *spec.Experiment) { e.Template = "{}" },
-		"evaluation sets":              func(e *spec.Experiment) { e.EvaluationSets = nil },
+		"evaluation sets":    func(e *spec.Experiment) { e.EvaluationSets = nil },
 		"secure aggregation": func(e *spec.Experiment) { e.Secure = "on" },
 	} {
 		e := toy(t)

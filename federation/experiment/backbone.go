@@ -17,24 +17,47 @@ func (b Backbone) Task() method.Task {
 	t := method.Task{Width: b.Bundle.Text.Width, Dim: b.Bundle.Text.EmbedDim, Patches: b.Patches(), Scale: b.LogitScale,
 		ImageSize: b.Preprocess.Size}
 	if b.TakesPromptTokens() {
+		t.TextLayers, t.TextUnits = b.Bundle.Text.Layers, b.Bundle.Text.Units()
 		t.VisionWidth = b.Bundle.Vision.Width
 		if !b.Bundle.Vision.ResNet() {
-			t.VisionLayers = b.Bundle.Vision.Layers
+			t.VisionLayers, t.VisionUnits = b.Bundle.Vision.Layers, b.Bundle.Vision.Units()
 		}
 	}
 	return t
 }
 
 func (b Backbone) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
-	n, _, err := b.Image(g, pixels, clip.VisionPrompts{Pixels: p.Pixels, Tokens: p.Tokens, Deep: p.Deep,
-		Normed: p.Normed})
+	n, _, err := b.Image(g, pixels, clip.VisionPrompts(p))
 	return n, err
 }
 
-func (b Backbone) Text(g *graph.Graph, classes []string, prompts []spec.Prompt) ([]graph.Node, error) {
+func (b Backbone) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error) {
 	p := make([]clip.Prompt, len(prompts))
 	for i, q := range prompts {
-		p[i] = clip.Prompt{Ctx: q.Ctx, After: q.After, Class: clip.Position(q.Position)}
+		p[i] = clip.Prompt{Ctx: q.Ctx, After: q.After, Class: clip.Position(q.Position), Deep: q.Deep,
+			Changes: q.Changes, Bare: q.Bare}
+		if q.Alone {
+			own, err := b.WithoutClass()
+			if err != nil {
+				return nil, err
+			}
+			p[i].Own = own
+		}
+		if !q.Ctx.OK() {
+			words, own, err := b.Templated(classes, q.Template)
+			if err != nil {
+				return nil, err
+			}
+			if p[i].Own = own; words != nil {
+				p[i].Ctx = g.Const(words)
+			}
+		}
 	}
-	return b.Prompts(g, classes, p)
+	out, err := b.Prompts(g, classes, p)
+	for i, q := range prompts {
+		if err == nil && q.Ctx.OK() && q.Ctx.Rank() == 3 {
+			out[i] = out[i].Reshape(-1, len(classes), b.Bundle.Text.EmbedDim)
+		}
+	}
+	return out, err
 }

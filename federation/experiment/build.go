@@ -147,7 +147,7 @@ func (b *Built) define() error {
 		Training: spec.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
 			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule,
 			Overrides: c.Train.Each.perClient(c.Partition.Clients),
-			Shared:    c.Train.State == sharedState},
+			Shared:    c.Train.State == sharedState, Memory: int(c.Train.Memory * (1 << 30))},
 		Plan: spec.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson,
 			TestEvery: c.Eval.Every, View: c.Eval.View, Seed: c.Seed},
 	}
@@ -261,6 +261,15 @@ func (b *Built) openBackbones() error {
 			k = r.IntN(len(c.Backbones))
 		}
 		b.Assigned = append(b.Assigned, open[c.Backbones[k]])
+	}
+	for _, f := range b.Bundles {
+		note, err := b.Engine.ForImages(backbone{f})
+		if err != nil {
+			return fmt.Errorf("backbone %s: %w", f.Name, err)
+		}
+		if note != "" {
+			b.Info.Notes = append(b.Info.Notes, f.Name+": "+note)
+		}
 	}
 	return nil
 }

@@ -84,6 +84,7 @@ type Train struct {
 	ClipNorm    float64        `config:"clip_norm" help:"largest norm of all gradients together; 0 for none"`
 	ClipValue   float64        `config:"clip_value" help:"largest entry of a gradient; 0 for none"`
 	Patience    int            `config:"patience" help:"stop after so many tested rounds without a better validation accuracy; 0 to train all rounds"`
+	Memory      float64        `config:"memory_gb" help:"bound on what a step with a text prompt for each image computes at a time, in each worker; more of a batch follows in parts"`
 	Each        Overrides      `config:"each"`
 	Schedule    optim.Schedule `config:"schedule" help:"of lr over rounds"`
 }
@@ -121,8 +122,8 @@ func Defaults() Config {
 		Synthetic: Synthetic{Config: noSynthetic(), Epochs: 10},
 		Partition: partition.Defaults(),
 		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", State: freshState, LR: 0.002, Momentum: 0.9,
-			WeightDecay: 5e-4,
-			Schedule:    optim.Schedule{Kind: "constant"}},
+			WeightDecay: 5e-4, Memory: 4,
+			Schedule: optim.Schedule{Kind: "constant"}},
 		Participation: 1,
 		Sampling:      "fixed",
 		Eval: Eval{Every: 1, Last: 1, View: record.MethodView, Validate: true, Select: lastRound,
@@ -181,6 +182,9 @@ func (c Config) Check() error {
 		if n.value < 1 {
 			bad("%s: %d; it must be 1 or more", n.key, n.value)
 		}
+	}
+	if !(c.Train.Memory > 0 && c.Train.Memory <= 1<<20) {
+		bad("train.memory_gb: %v; it must be above 0 and at most %d", c.Train.Memory, 1<<20)
 	}
 	if !(c.Participation > 0 && c.Participation <= 1) {
 		bad("participation: %v; it must be above 0 and at most 1", c.Participation)

@@ -108,6 +108,9 @@ type Task struct {
 	ImageSize    int    // S, pixels on a side
 	VisionWidth  int    // of the image tower's tokens; 0 where it takes prompts of pixels only
 	VisionLayers int    // blocks of a vision transformer; 0 for a ResNet
+	VisionUnits  int    // of its feed-forward layers
+	TextLayers   int    // blocks of the text tower; 0 where they cannot be reached, in an exported model
+	TextUnits    int    // of its feed-forward layers
 }
 
 // Base is plain FedAvg on cross entropy. A base method embeds it and writes what differs. Base calls no other method of

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/models/clip"
 	"promptfed/runtime/graph"
 	_ "promptfed/runtime/ops" // defines the operators
 	"promptfed/runtime/tensor"
@@ -19,6 +20,7 @@ type Scope struct {
 	at     string // "", "received/" or "before/"
 	hosts  *[]HostCall
 	terms  *[]Term
+	beside *[]graph.Output
 	pair   *[2]graph.Node // what Cosine compared first
 	spread *spread        // nil for none
 }
@@ -26,7 +28,7 @@ type Scope struct {
 // NewScope starts a graph for one client.
 func NewScope(task Task, params []Param) *Scope {
 	return &Scope{g: graph.New(), task: task, params: params, hosts: &[]HostCall{}, terms: &[]Term{},
-		pair: &[2]graph.Node{}}
+		beside: &[]graph.Output{}, pair: &[2]graph.Node{}}
 }
 
 // Names of graph inputs: a prefix, a slash, and the name of the tensor.
@@ -147,7 +149,8 @@ const (
 
 // Names of the parts that are built once the whole step is known.
 const (
-	PlaceholderText   = "text"   // one prompt through the text tower; attributes "after" and "position"
+	PlaceholderText   = "text"   // one prompt through the text tower; see PromptOf
+	PlaceholderWords  = "words"  // embeddings of words; see WordsOf
 	PlaceholderHand   = "hand"   // features of hand-written prompts; attribute "templates", joined by TemplateBreak
 	PlaceholderVision = "vision" // the image tower over pixels with prompts; see Vision
 )
@@ -163,15 +166,11 @@ type Reading struct {
 
 // Text gives the class features [C,D] of a prompt ctx [T,w]. All prompts of a step go through the text tower in one
 // pass.
-func (s *Scope) Text(ctx graph.Node) graph.Node { return s.TextRead(ctx, Reading{}) }
+func (s *Scope) Text(ctx graph.Node) graph.Node { return s.TextOf(Prompt{Ctx: ctx}) }
 
 // TextRead is Text with another layout or reading position.
 func (s *Scope) TextRead(ctx graph.Node, r Reading) graph.Node {
-	if r.Position == "" {
-		r.Position = "end"
-	}
-	return s.g.Placeholder(PlaceholderText, graph.Float, []int{s.task.Classes, s.task.Dim},
-		graph.Attrs{"after": graph.Attr(r.After), "position": graph.Attr(r.Position)}, ctx).Unit()
+	return s.TextOf(Prompt{Ctx: ctx, Reading: r})
 }
 
 // HandText gives the class features [C,D] of the hand-written prompt.
@@ -195,6 +194,8 @@ type VisionPrompts struct {
 	Deep []graph.Node
 	// Normed puts Tokens behind the tower's first layer norm.
 	Normed bool
+	// Changes of a transformer's blocks.
+	Changes Changes
 }
 
 // Vision gives the image features [B,D] of the batch with prompts: the image tower runs in every step.
@@ -212,7 +213,14 @@ func (s *Scope) Vision(p VisionPrompts) graph.Node {
 	if p.Normed {
 		normed = 1
 	}
-	at := graph.Attrs{"roles": graph.Attr(roles), "normed": graph.Attr(normed)}
+	changes, nodes := p.Changes.Roles()
+	if len(changes) > 0 && s.task.VisionLayers == 0 {
+		return s.g.Fail("the image tower of backbone %s, a ResNet or an exported model, takes no low-rank changes or "+
+			"adapters", s.task.Backbone)
+	}
+	at := graph.Attrs{"roles": graph.Attr(roles), "normed": graph.Attr(normed),
+		"changes": graph.Attr(strings.Join(changes, ";"))}
+	in = append(in, nodes...)
 	x := s.g.Placeholder(PlaceholderVision, graph.Float, []int{-1, s.task.Dim}, at, in...).Unit()
 	if s.spread == nil {
 		return x
@@ -258,6 +266,7 @@ func VisionOf(op *graph.Op) (pixels graph.Node, p VisionPrompts) {
 		}
 	}
 	p.Normed = op.Attrs.Int("normed", 0) == 1
+	p.Changes = clip.ChangesOf(strings.Split(op.Attrs.Str("changes", ""), ";"), op.In[1+len(roles):])
 	return op.In[0], p
 }
 

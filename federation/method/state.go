@@ -39,6 +39,8 @@ type Local struct {
 	// the server trains on images of its own before round 0; nothing was asked of clients yet
 	Pretrains bool
 	Traced    bool // somebody records what the steps use and draw
+	// Beside are the gradients of the losses of Scope.Beside in this step, by name and parameter, as Adjust finds them.
+	Beside map[string]tensor.Map
 	// Cache holds what a method made of what it received, by a name of its own, for the other steps of this round.
 	Cache map[string]any
 	// Memory gives image [N,D] and label [N] of all training rows, as they are before any method wraps Data.
@@ -50,6 +52,7 @@ type Local struct {
 // Global is the server between rounds. All of it is checkpointed.
 type Global struct {
 	Round     int
+	Rounds    int // that the experiment has
 	Clients   int
 	Classes   int
 	Seed      uint64

@@ -87,3 +87,11 @@ func (s *Scope) Terms(loss graph.Node) ([]Term, error) {
 	}
 	return out, nil
 }
+
+// Beside names a scalar that is no part of the loss, whose gradients Adjust is to see: Local.Beside.
+func (s *Scope) Beside(name string, n graph.Node) {
+	*s.beside = append(*s.beside, graph.Output{Name: name, Node: n})
+}
+
+// Besides are the scalars of Beside.
+func (s *Scope) Besides() []graph.Output { return *s.beside }

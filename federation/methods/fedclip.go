@@ -83,8 +83,13 @@ func (m FedCLIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Objective == "ce" {
 		return m.Base.Loss(s, logits)
 	}
-	image, text := m.adapted(s), m.texts(s).Rows(s.Label()) // [B,D] each
-	pairs := image.MatMulT(text).Scale(s.Task().Scale)      // [B,B]
+	return contrastive(s, m.adapted(s), m.texts(s))
+}
+
+// contrastive is CLIP's loss in a batch of images [B,D], each with the text of its own class of [C,D]: the mean of the
+// cross entropies of images over texts and of texts over images.
+func contrastive(s *method.Scope, image, text graph.Node) graph.Node {
+	pairs := image.MatMulT(text.Rows(s.Label())).Scale(s.Task().Scale) // [B,B]
 	own := pairs.Mul(s.Graph().Apply(graph.Standard, "EyeLike", nil, pairs.Detach())).Sum(-1)
 	// The cross entropy of the diagonal, log Σ e^(pairs-own), in both directions.
 	ofImages, ofTexts := logSumExp(pairs.Sub(own.Unsqueeze(1)), 1), logSumExp(pairs.Sub(own.Unsqueeze(0)), 0)

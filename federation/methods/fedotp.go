@@ -1,8 +1,6 @@
 package methods
 
 import (
-	"math"
-
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 )
@@ -72,79 +70,14 @@ func (m FedOTP) Logits(s *method.Scope) graph.Node {
 	text := graph.Concat(0, m.Features(s, s.Param("global")), m.Features(s, s.Param("local"))) // [2C,D]
 	sim := s.Patches().Reshape(-1, t.Dim).MatMulT(text)                                        // [BM,2C]
 	sim = sim.Reshape(-1, t.Patches, 2, t.Classes).Transpose(2, 0, 3, 1)                       // [2,B,C,M]
-	return m.plan(sim.Detach()).Mul(sim).Sum(0, -1).Scale(t.Scale)
+	return m.transport().plan(sim.Detach()).Mul(sim).Sum(0, -1).Scale(t.Scale)
 }
 
-// inLogs tells whether K, u and v are held as logarithms: where K = e^-(1-S)/eps may leave the range of float32.
-func (m FedOTP) inLogs() bool { return m.Eps < 0.05 }
-
-// plan gives T [2,B,C,M] of similarities [2,B,C,M].
-func (m FedOTP) plan(sim graph.Node) graph.Node {
-	kernel, one := sim.Shift(-1).Scale(1/m.Eps), 0.0
-	if !m.inLogs() {
-		kernel, one = kernel.Exp(), 1
+func (m FedOTP) transport() transport {
+	t := transport{Mass: m.Top / 2, Bounded: m.Transport == "unbalanced", Eps: m.Eps, Iters: m.Iters,
+		Threshold: m.Threshold, Stop: m.Stop}
+	if !t.Bounded {
+		t.Mass, t.OnRows = 0.5, m.Stop == "code"
 	}
-	// [1,B,C,M], [2,B,C,1]
-	u, v := kernel.Slice(0, 0, 1).Scale(0).Shift(one), kernel.Slice(-1, 0, 1).Scale(0).Shift(one)
-	// [1,B,C,1], 1 for pairs that go on
-	on := kernel.Slice(0, 0, 1).Slice(-1, 0, 1).Scale(0).Shift(1)
-	out := graph.While(m.Iters, func(st []graph.Node) ([]graph.Node, graph.Node) {
-		kernel, u, v, on := st[0], st[1], st[2], st[3]
-		nextU, nextV, change := m.iterate(kernel, u, v)
-		limit := change.ScalarLike(m.Threshold)
-		if m.Stop == "batch" || m.Stop == "code" {
-			return []graph.Node{kernel, nextU, nextV, on}, change.Mean().Greater(limit)
-		}
-		over := []int{0} // prompts
-		if m.Stop == "image" {
-			over = []int{0, 2} // and classes
-		}
-		active := on.Greater(on.ScalarLike(0.5))
-		goes := change.MeanKeep(over...).Greater(limit).Cast(graph.Float).Mul(on)
-		return []graph.Node{kernel, active.Where(nextU, u), active.Where(nextV, v), goes},
-			goes.Sum().Greater(on.ScalarLike(0.5))
-	}, kernel, u, v, on)
-	if m.inLogs() {
-		return kernel.Add(out[1]).Add(out[2]).Exp().Detach()
-	}
-	return kernel.Mul(out[1]).Mul(out[2]).Detach()
-}
-
-// iterate is one iteration from u and v: the next ones, and by how much the one that ends the iterations moved.
-func (m FedOTP) iterate(kernel, u, v graph.Node) (nextU, nextV, change graph.Node) {
-	patches, mass := float64(kernel.Dim(-1)), m.Top/2
-	if m.Transport == "balanced" {
-		mass = 0.5
-	}
-	if m.inLogs() {
-		nextU = logSumExp(kernel.Add(v), 0).Shift(math.Log(patches)).Neg()
-		if m.Transport == "unbalanced" {
-			nextU = nextU.Min(nextU.ScalarLike(0))
-		}
-		nextV = logSumExp(kernel.Add(nextU), -1).Neg().Shift(math.Log(mass))
-		now, was := m.ends(nextU, u, nextV, v)
-		largest := now.Max(was).Min(was.ScalarLike(80)) // e^80 is a float, and far above any threshold
-		return nextU, nextV, now.Sub(was).Abs().Neg().Exp().Neg().Shift(1).Mul(largest.Exp())
-	}
-	nextU = kernel.Mul(v).SumKeep(0).Scale(patches).Reciprocal()
-	if m.Transport == "unbalanced" {
-		nextU = nextU.Min(nextU.ScalarLike(1))
-	}
-	nextV = kernel.Mul(nextU).SumKeep(-1).Reciprocal().Scale(mass)
-	now, was := m.ends(nextU, u, nextV, v)
-	return nextU, nextV, now.Sub(was).Abs()
-}
-
-// ends gives the scaling whose move ends the iterations, now and before.
-func (m FedOTP) ends(nextU, u, nextV, v graph.Node) (now, was graph.Node) {
-	if m.Stop == "code" && m.Transport == "balanced" {
-		return nextU, u
-	}
-	return nextV, v
-}
-
-// logSumExp is log Σ e^x over one axis, which it keeps.
-func logSumExp(x graph.Node, axis int) graph.Node {
-	top := x.Graph().Apply(graph.Standard, "ReduceMax", graph.Attrs{"keepdims": graph.Attr(1)}, x, x.Graph().Ints(axis))
-	return x.Sub(top).Exp().SumKeep(axis).Log().Add(top)
+	return t
 }

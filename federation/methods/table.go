@@ -3,8 +3,9 @@ package methods
 
 // table lists base methods first, then wrappers, each sorted by name. Register adds to it.
 var table = []Def{
-	coopDef, fedAPPRDef, fedCLIPDef, fedHPLDef, fedOTPDef, fedPGPDef, fedPHADef, fedPRDef, fedTPGDef, fedVPTDef,
-	gptflDef, pfeddcDef, pfedpromptDef, powderDef, promptFLDef, sdfedDef, uoppDef, zeroShotDef,
+	coCoOpDef, coopDef, fedAPPRDef, fedCLIPDef, fedHPLDef, fedLoRADef, fedOTPDef, fedPGPDef, fedPHADef, fedPRDef,
+	fedTPGDef, fedVPTDef, gptflDef, ivlpDef, kgCoOpDef, mapleDef, pfeddcDef, pFedMMADef, pfedpromptDef, plotDef,
+	powderDef, prodaDef, proGradDef, promptFLDef, promptSRCDef, sdfedDef, uoppDef, zeroShotDef,
 
 	apprDef, dpDef, fedDynDef, fedNTDDef, fedOptDef, fedProtoDef, fedProxDef, ggtpcDef, moonDef, robustDef, scaffoldDef,
 }

@@ -41,7 +41,7 @@ func clipClass(c int) *tensor.Tensor {
 	return t
 }
 
-func (b *likeCLIP) Text(g *graph.Graph, _ []string, prompts []spec.Prompt) ([]graph.Node, error) {
+func (b *likeCLIP) Text(g *graph.Graph, _ []string, prompts []method.Prompt) ([]graph.Node, error) {
 	rows := make([]*tensor.Tensor, clipClasses)
 	for c := range rows {
 		rows[c] = clipClass(c)

@@ -68,7 +68,7 @@ func (c Case) messages(t *testing.T) {
 		}
 		for _, name := range secret {
 			row := rec.Tensors[name].Row(0)
-			if bytes.Contains(m.bytes, raw(row)) {
+			if row.MaxAbs() > 0 && bytes.Contains(m.bytes, raw(row)) { // zeros are not told from others
 				t.Errorf("a message holds the content of %s", name)
 			}
 		}

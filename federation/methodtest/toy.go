@@ -5,9 +5,11 @@ package methodtest
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
+	"promptfed/models/clip"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
@@ -30,12 +32,15 @@ func Values(salt int, scale float64, shape ...int) *tensor.Tensor {
 	return t
 }
 
-// Toy is a backbone whose class features are
+// Toy is a backbone whose class features are x W, x [C,w] being
 //
-//	tanh((1 + o/4) Σ_t tanh(ctx_t A)/(t+2) + E_c + 0.3 after V) W
+//	tanh((1 + o/4) Σ_i Σ_t tanh(ctx_i,t A)/((t+2)(i+1)) + E_c + 0.3 after V)
 //
-// for a prompt ctx [T,w], with A [w,w], E [C,w], V [w] and W [w,D] from Values with salts 1 to 4, scales 1, 0.8, 1 and
-// 1, and o = 0, 1, 2 for the class name at the end, in the middle and in front. W's salt grows with Salt.
+// for a prompt ctx_0 [T,w] with deep prompts ctx_i of block i, with A [w,w], E [C,w], V [w] and W [w,D] from Values
+// with salts 1 to 4, scales 1, 0.8, 1 and 1, and o = 0, 1, 2 for the class name at the end, in the middle and in front.
+// W's salt grows with Salt. A prompt for each image gives features of each image. Low-rank changes come behind the
+// tanh, in their order: x + (x A) B/(block+2), and of the head x W + (x A) B; the feed-forward layers have w units. A
+// prompt without positions counts half, E and V are 0 without a class.
 type Toy struct {
 	ID         string
 	Width, Dim int
@@ -55,6 +60,7 @@ const (
 //
 // with P [12,4], Q [4,4] and R [4,D] from Values with salts 31, 32 and 33, R's growing with Salt; tokens_0 are Tokens
 // and tokens_i, i > 0, Deep[i-1], and n = 1 for tokens_0 where they are Normed. Prompts that are absent add nothing.
+// Low-rank changes come behind the outer tanh as in the text tower.
 func (b *Toy) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
 	if b.Layers == 0 && len(p.Deep) > 0 || len(p.Deep) > max(0, b.Layers-1) {
 		return graph.Node{}, fmt.Errorf("%d deep prompts", len(p.Deep))
@@ -76,7 +82,23 @@ func (b *Toy) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) 
 		}
 		x = x.Add(g.Const(weights).MatMul(tokens.MatMul(g.Const(Values(32, 1, ToyVision, ToyVision))).Tanh()))
 	}
-	return x.Tanh().MatMul(g.Const(Values(33+b.Salt, 1, ToyVision, b.Dim))), g.Err()
+	return changed(x.Tanh(), p.Changes, g.Const(Values(33+b.Salt, 1, ToyVision, b.Dim))), g.Err()
+}
+
+// changed is x W with low-rank changes; those of the head come last, before adapters, x + A(x)/(block+2).
+func changed(x graph.Node, c method.Changes, w graph.Node) graph.Node {
+	more := x.Graph().Scalar(0)
+	for _, l := range c.LowRank {
+		if d := x.MatMul(l.A).MatMul(l.B); l.Map == clip.Head {
+			more = more.Add(d)
+		} else {
+			x = x.Add(d.Scale(1 / float64(l.Block+2)))
+		}
+	}
+	for _, a := range c.Adapters {
+		x = x.Add(a.Apply(x).Scale(1 / float64(a.Block+2)))
+	}
+	return x.MatMul(w).Add(more)
 }
 
 // ToyScale is the logit scale of Toy.
@@ -87,44 +109,73 @@ func (b *Toy) WeightsDir() string { return "" }
 func (b *Toy) Task() method.Task {
 	return method.Task{Width: b.Width, Dim: b.Dim, Patches: 2, Scale: ToyScale, ImageSize: ToyImage,
 		VisionWidth:  ToyVision,
-		VisionLayers: b.Layers}
+		VisionLayers: b.Layers, VisionUnits: ToyVision, TextLayers: 3, TextUnits: b.Width}
 }
 
 func (b *Toy) out(g *graph.Graph) graph.Node { return g.Const(Values(4+b.Salt, 1, b.Width, b.Dim)) }
 
-func (b *Toy) Text(g *graph.Graph, classes []string, prompts []spec.Prompt) ([]graph.Node, error) {
-	var all []graph.Node
-	var sizes []int
-	for _, p := range prompts {
-		all = append(all, p.Ctx)
-		sizes = append(sizes, p.Ctx.Dim(0))
-	}
-	tokens := graph.Concat(0, all...).MatMul(g.Const(Values(1, 1, b.Width, b.Width))).Tanh().Split(0, sizes...)
+func (b *Toy) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error) {
 	names, away := g.Const(Values(2, 0.8, len(classes), b.Width)), g.Const(Values(3, 1, 1, b.Width))
+	inner := g.Const(Values(1, 1, b.Width, b.Width))
 	out := make([]graph.Node, len(prompts))
 	for i, p := range prompts {
-		weights := tensor.New(1, sizes[i])
-		for t := range weights.Data {
-			weights.Data[t] = 1 / float32(t+2)
+		var x graph.Node
+		if !p.Ctx.OK() {
+			x = b.sentences(g, p.Template, classes).Tanh()
+		} else {
+			o := map[string]float64{"end": 0, "middle": 1, "front": 2}[p.Position]
+			x = names.Add(away.Scale(0.3 * float64(p.After)))
+			if p.Alone {
+				x = g.Const(tensor.New(1, b.Width))
+			}
+			for k, ctx := range append([]graph.Node{p.Ctx}, p.Deep...) {
+				if ctx.OK() {
+					weights, o := tensor.New(1, ctx.Dim(-2)), o
+					if p.Bare && k == 0 {
+						o = -2
+					}
+					for t := range weights.Data {
+						weights.Data[t] = float32(1+o/4) / float32((t+2)*(k+1))
+					}
+					x = x.Add(g.Const(weights).MatMul(ctx.MatMul(inner).Tanh()))
+				}
+			}
+			x = x.Tanh()
 		}
-		o := map[string]float64{"end": 0, "middle": 1, "front": 2}[p.Position]
-		m := g.Const(weights).MatMul(tokens[i]).Scale(1 + o/4)
-		out[i] = m.Add(names).Add(away.Scale(0.3 * float64(p.After))).Tanh().MatMul(b.out(g))
+		out[i] = changed(x, p.Changes, b.out(g))
 	}
 	return out, g.Err()
 }
 
+// StepBytesForImage is a number for each number of a prompt and each class.
+func (b *Toy) StepBytesForImage(classes []string, tokens int) (int, error) {
+	return 4 * len(classes) * tokens * b.Width, nil
+}
+
+// Words gives Values with salt 9 plus the sum of the bytes of a text, a row for each word.
+func (b *Toy) Words(text string) (*tensor.Tensor, error) {
+	return Values(9+sumOf(text), 0.5, len(strings.Fields(text)), b.Width), nil
+}
+
+func sumOf(text string) (sum int) {
+	for _, c := range []byte(text) {
+		sum += int(c)
+	}
+	return sum
+}
+
 // Sentences gives tanh(S) W with row i of S [N,w] from Values with salt 5 plus the sum of the bytes of text i.
 func (b *Toy) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
-	rows := make([]*tensor.Tensor, len(texts))
-	for i, text := range texts {
-		salt := 5
-		for _, c := range []byte(text) {
-			salt += int(c)
-		}
-		rows[i] = Values(salt, 1, b.Width)
+	return b.sentences(g, "{}", texts).Tanh().MatMul(b.out(g)), g.Err()
+}
+
+// sentences is S of texts from a template.
+func (b *Toy) sentences(g *graph.Graph, template string, names []string) graph.Node {
+	rows := make([]*tensor.Tensor, len(names))
+	for i, name := range names {
+		rows[i] = Values(5+sumOf(strings.ReplaceAll(template, "{}", name)), 1, b.Width)
 	}
-	return g.Const(tensor.Stack(rows)).Tanh().MatMul(b.out(g)), g.Err()
+	return g.Const(tensor.Stack(rows))
 }
 
 // Rows are n examples as unit rows [n,D]: row i is Values with the salt, normalised, and its label (i+salt) mod

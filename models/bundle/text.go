@@ -7,6 +7,7 @@ import (
 
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
 )
 
 // maxSuffixes bounds the class lists whose embeddings are kept.
@@ -15,6 +16,8 @@ const maxSuffixes = 16
 // Prompts adds the text tower to g: for each prompt the features [C,D] of all classes, not normalised. The text of a
 // class is its name and a full stop behind the prompt. With the name at the end (the default) this is the exact cheap
 // form, all prompts in one pass; with the name in the middle or in front it is the plain form.
+//
+// Exported towers take prompts [T,width] alone.
 //
 // A class that does not fit the context behind its prompt is an error that names the class and both lengths.
 func (b *Bundle) Prompts(g *graph.Graph, classes []string, prompts []clip.Prompt) ([]graph.Node, error) {
@@ -59,14 +62,16 @@ func (b *Bundle) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 }
 
 // ClassTokens are the tokens [name . EOT] of each class.
-func (b *Bundle) ClassTokens(classes []string) ([][]int, error) {
+func (b *Bundle) ClassTokens(classes []string) ([][]int, error) { return b.tokensOf(classes, ".") }
+
+func (b *Bundle) tokensOf(classes []string, behind string) ([][]int, error) {
 	t, err := b.Tokenizer()
 	if err != nil {
 		return nil, err
 	}
 	ids := make([][]int, len(classes))
 	for c, name := range classes {
-		if ids[c], err = t.Encode(name + "."); err != nil {
+		if ids[c], err = t.Encode(name + behind); err != nil {
 			return nil, fmt.Errorf("bundle %s: class %.60q: %w", b.Name, name, err)
 		}
 		ids[c] = append(ids[c], t.EOT())
@@ -74,14 +79,65 @@ func (b *Bundle) ClassTokens(classes []string) ([][]int, error) {
 	return ids, nil
 }
 
-// classTokens looks up the embeddings of a list of classes, or gives those of the last time, so that graphs intern
-// them.
-func (b *Bundle) classTokens(classes []string) (*clip.Suffixes, error) {
-	ids, err := b.ClassTokens(classes)
+// Words gives the embeddings [n,width] of the tokens of a text, without those of its start and end.
+func (b *Bundle) Words(text string) (*tensor.Tensor, error) {
+	t, err := b.Tokenizer()
 	if err != nil {
 		return nil, err
 	}
-	key := strings.Join(classes, "\x00")
+	ids, err := t.Encode(text)
+	if err != nil {
+		return nil, b.wrap(err)
+	}
+	rows, err := b.Embed(ids)
+	if err != nil {
+		return nil, err
+	}
+	return tensor.Of(rows, len(ids), b.Text.Width), nil
+}
+
+// Templated takes a hand-written text, {} being the class, apart: the embeddings [n,width] of the words in front of the
+// class, which all classes share, nil where there are none; and the rest of each class's text.
+func (b *Bundle) Templated(classes []string, template string) (*tensor.Tensor, *clip.Suffixes, error) {
+	before, behind, ok := strings.Cut(template, "{}")
+	if words := strings.TrimRight(before, " "); !ok || words == before && words != "" {
+		return nil, nil, b.wrap(fmt.Errorf("the template %q must have {} for the class, with a space in front",
+			template))
+	}
+	s, err := b.suffixesOf(classes, behind)
+	if err != nil || strings.TrimSpace(before) == "" {
+		return nil, s, err
+	}
+	words, err := b.Words(before)
+	return words, s, err
+}
+
+// WithoutClass is the rest of a prompt that no class stands behind: a full stop and the end.
+func (b *Bundle) WithoutClass() (*clip.Suffixes, error) { return b.suffixesOf([]string{""}, ".") }
+
+// StepBytesForImage is about how much memory a training step takes for each image that has a prompt of its own of so
+// many tokens.
+func (b *Bundle) StepBytesForImage(classes []string, tokens int) (int, error) {
+	s, err := b.classTokens(classes)
+	if err != nil {
+		return 0, err
+	}
+	return clip.Text{TextArch: b.Text}.StepBytesForImage(s, tokens), nil
+}
+
+// classTokens looks up the embeddings of a list of classes, or gives those of the last time, so that graphs intern
+// them.
+func (b *Bundle) classTokens(classes []string) (*clip.Suffixes, error) {
+	return b.suffixesOf(classes, ".")
+}
+
+// suffixesOf is classTokens with another text behind the class than a full stop.
+func (b *Bundle) suffixesOf(classes []string, behind string) (*clip.Suffixes, error) {
+	ids, err := b.tokensOf(classes, behind)
+	if err != nil {
+		return nil, err
+	}
+	key := strings.Join(append([]string{behind}, classes...), "\x00")
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s, ok := b.suffixes[key]; ok {

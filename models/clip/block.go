@@ -10,22 +10,20 @@ import (
 // block is one residual attention block: x += attn(ln_1(x)); x += mlp(ln_2(x)), on rows [N,width].
 type block struct {
 	tower
-	name string
+	index int
+	name  string
 }
 
 func (t tower) block(i int) block {
-	return block{t, fmt.Sprintf("%stransformer.resblocks.%d", t.prefix, i)}
+	return block{t, i, fmt.Sprintf("%stransformer.resblocks.%d", t.prefix, i)}
 }
 
 func (b block) norm1(x graph.Node) graph.Node { return b.norm(x, b.name+".ln_1") }
 
 // rest is everything after the attention: its output projection, the residual sum with x, and the MLP.
 func (b block) rest(x, attended graph.Node) graph.Node {
-	x = x.Add(b.linear(attended, ".attn.out_proj", b.width, b.width))
-	h := b.norm(x, b.name+".ln_2")
-	fc, fcBias := b.weights(".mlp.c_fc", b.mlp, b.width)
-	proj, projBias := b.weights(".mlp.c_proj", b.width, b.mlp)
-	return x.Add(nn.MLP(h, fc, fcBias, proj, projBias, b.act))
+	y := x.Add(b.changed(b.linear(attended, ".attn.out_proj", b.width, b.width), attended, b.width, Out))
+	return b.beside(y.Add(b.feedForward(b.norm(y, b.name+".ln_2"))), x)
 }
 
 func (b block) weights(name string, out, in int) (w, bias graph.Node) {
@@ -52,11 +50,12 @@ func (b block) project(x graph.Node, from, to int) projected {
 		if p.count < 3 {
 			w, bias = w.Slice(0, from*b.width, to*b.width), bias.Slice(0, from*b.width, to*b.width)
 		}
-		p.nodes = []graph.Node{nn.Linear(x, w, bias, 1, 1)}
+		p.nodes = []graph.Node{b.changed(nn.Linear(x, w, bias, 1, 1), x, b.width, BlockMaps()[from:to]...)}
 		return p
 	}
-	for _, name := range []string{".attn.q_proj", ".attn.k_proj", ".attn.v_proj"}[from:to] {
-		p.nodes = append(p.nodes, b.linear(x, name, b.width, b.width))
+	for i, name := range []string{".attn.q_proj", ".attn.k_proj", ".attn.v_proj"}[from:to] {
+		y := b.linear(x, name, b.width, b.width)
+		p.nodes = append(p.nodes, b.changed(y, x, b.width, BlockMaps()[from+i]))
 	}
 	return p
 }

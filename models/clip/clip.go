@@ -122,17 +122,23 @@ type tower struct {
 	width, heads, mlp int
 	act               string
 	eps               float64
+	changes           Changes
 }
 
 func (a TextArch) tower(g *graph.Graph, w Weights) tower {
-	return tower{g, w, "", a.Width, a.Heads, units(a.MLP, a.Width), a.Activation, a.Eps}.withDefaults()
+	return tower{g, w, "", a.Width, a.Heads, a.Units(), a.Activation, a.Eps, Changes{}}.withDefaults()
 }
 
 func (a VisionArch) tower(g *graph.Graph, w Weights) tower {
-	return tower{g, w, "visual.", a.Width, a.Heads, units(a.MLP, a.Width), a.Activation, a.Eps}.withDefaults()
+	return tower{g, w, "visual.", a.Width, a.Heads, a.Units(), a.Activation, a.Eps, Changes{}}.withDefaults()
 }
 
-// units is the number of units of a feed-forward layer.
+// Units is the number of units of a feed-forward layer.
+func (a TextArch) Units() int { return units(a.MLP, a.Width) }
+
+// Units is the number of units of a feed-forward layer.
+func (a VisionArch) Units() int { return units(a.MLP, a.Width) }
+
 func units(mlp, width int) int {
 	if mlp == 0 {
 		return 4 * width
@@ -157,8 +163,11 @@ func (t tower) norm(x graph.Node, name string) graph.Node {
 // project maps rows [N,width] into the space of image and text features [N,embedDim]. The projection is stored as plain
 // [width,embedDim], or transposed under another name.
 func (t tower) project(x graph.Node, plain, transposed string, embedDim int) graph.Node {
+	var y graph.Node
 	if t.w.Has(transposed) {
-		return nn.Linear(x, t.w.Node(t.g, transposed, embedDim, t.width), graph.Node{}, 1, 1)
+		y = nn.Linear(x, t.w.Node(t.g, transposed, embedDim, t.width), graph.Node{}, 1, 1)
+	} else {
+		y = x.MatMul(t.w.Node(t.g, plain, t.width, embedDim))
 	}
-	return x.MatMul(t.w.Node(t.g, plain, t.width, embedDim))
+	return block{tower: t}.changed(y, x, embedDim, Head)
 }

@@ -56,15 +56,20 @@ func (r *promptRows) attendLast(b block, q, prefix, suffix projected) graph.Node
 	if !isIota(r.take) {
 		rows = rows.Rows(b.g.Ints(r.take...))
 	}
+	query := nn.Heads(rows, 1, 1, len(r.take), b.heads)[0]
+	out := nn.Rows(r.attendShared(b, query, a[0], a[1], c[0], c[1], r.maskOfLast(b.g)))
+	if !isIota(r.place) {
+		out = out.Rows(b.g.Ints(r.place...))
+	}
+	return out
+}
+
+// maskOfLast is the mask of the queries that take lists.
+func (r *promptRows) maskOfLast(g *graph.Graph) graph.Node {
 	last := r.p.last()
 	queries := make([]int, len(r.take))
 	for i, c := range r.take {
 		queries[i] = last[c]
 	}
-	mask := r.s.mask(b.g, fmt.Sprintf("last+%d", r.after), r.p, queries)
-	out := r.attendShared(b, nn.Heads(rows, 1, 1, len(r.take), b.heads)[0], a[0], a[1], c[0], c[1], mask)
-	if !isIota(r.place) {
-		out = out.Rows(b.g.Ints(r.place...))
-	}
-	return out
+	return r.s.mask(g, fmt.Sprintf("last+%d", r.after), r.p, queries)
 }

@@ -11,7 +11,7 @@ func (t Text) StepFLOPs(s *Suffixes, prompts []Prompt) float64 {
 	rest := t.rest()
 	var macs float64
 	for _, p := range prompts {
-		prefix := float64(1 + p.Ctx.Dim(0))
+		prefix := float64(1 + p.length())
 		var rows, own, last float64 // suffix rows; scores among a class's own tokens; those of its read row
 		for _, ids := range s.IDs {
 			n := float64(len(ids) + p.After)

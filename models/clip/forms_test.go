@@ -129,8 +129,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 				graph.Static(4, 64))}})
 			return g.Err()
 		},
-		`class "a" has tokens [269 49407], needs a name`: func(*graph.Graph) error {
-			_, err := clip.NewSuffixes([]string{"a"}, long(0), sos, 64, embedding(64))
+		`class "a" has tokens [49407], needs a name`: func(*graph.Graph) error {
+			_, err := clip.NewSuffixes([]string{"a"}, [][]int{{eot}}, sos, 64, embedding(64))
 			return err
 		},
 		"embeddings [2,80,64], must be [classes, at most 77, 64]": func(g *graph.Graph) error {

@@ -8,23 +8,23 @@ import (
 )
 
 // placed is a prompt with the class name in front of it or in its middle, in the plain form.
-func (t Text) placed(g *graph.Graph, w Weights, s *Suffixes, p Prompt) graph.Node {
+func (t Text) placed(tw tower, s *Suffixes, p Prompt) graph.Node {
 	longest := 0
 	for _, n := range s.Lengths(p) {
 		longest = max(longest, n)
 	}
 	emb, _, read := s.Sequences(p, longest)
-	if g.Err() != nil {
-		return g.Fail("%w", fmt.Errorf("text tower: class position %s", p.Class))
+	if tw.g.Err() != nil {
+		return tw.g.Fail("%w", fmt.Errorf("text tower: class position %s", p.Class))
 	}
-	return t.Plain(w, emb, g.Ints(read...))
+	return t.plain(tw, emb, tw.g.Ints(read...))
 }
 
 // Lengths is how many positions the sequence of each class takes with a prompt, up to the one that is read.
 func (s *Suffixes) Lengths(p Prompt) []int {
 	out := make([]int, len(s.IDs))
 	for c, ids := range s.IDs {
-		out[c] = 1 + p.Ctx.Dim(0) + len(ids) + p.After
+		out[c] = 1 + p.length() + len(ids) + p.After
 	}
 	return out
 }

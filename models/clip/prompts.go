@@ -19,9 +19,26 @@ const (
 
 // Prompt is one learnable prompt that every class's name is put behind.
 type Prompt struct {
-	Ctx   graph.Node // [T,width]; prompts may differ in T
+	Ctx   graph.Node // [T,width]; prompts may differ in T; absent where there are no tokens, of Own alone
 	After int        // read this many positions behind EOT, on padding, as public FedPHA code does for short prompts
 	Class Position   // End when empty
+	// Deep[i] [P,width], P at most T, takes the place of the first P prompt tokens at the input of block i+1 (Khattak
+	// et al., MaPLe, CVPR 2023, eq. 5-6); where it is absent, the tokens go on from the block before.
+	Deep []graph.Node
+	// Bare leaves Ctx without positions, as deep prompts are (Qiu et al., FedTPG, ICLR 2024, its public code).
+	Bare bool
+	// Changes of the tower that this prompt goes through.
+	Changes Changes
+	// Own are other suffixes than the classes' usual ones; nil for those.
+	Own *Suffixes
+}
+
+// length is T.
+func (p Prompt) length() int {
+	if !p.Ctx.OK() {
+		return 0
+	}
+	return p.Ctx.Dim(-2)
 }
 
 // Prompts gives the features [C,EmbedDim] of all classes under each prompt, not normalised: the same numbers as Plain
@@ -33,7 +50,8 @@ type Prompt struct {
 // of suffix rows are constants, which ONNX Runtime folds and gradients do not enter. In the last block only the rows
 // that are read go on beyond keys and values.
 //
-// Prompts whose class name stands elsewhere than at the end take the plain form.
+// Prompts whose class name stands elsewhere than at the end take the plain form; those of one Changes go through the
+// tower together. A prompt [B,T,width], one for each image, gives features [B·C,EmbedDim] (see forImages).
 func (t Text) Prompts(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt) []graph.Node {
 	out := make([]graph.Node, len(prompts))
 	fail := func(err error) []graph.Node {
@@ -45,36 +63,71 @@ func (t Text) Prompts(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt) 
 	if err := t.Check(); err != nil {
 		return fail(err)
 	}
-	tw := t.tower(g, w)
-	var cheap []*promptRows
-	var where []int
+	var waiting []int
 	for i, p := range prompts {
-		if err := t.CheckPrompt(s, p); err != nil {
+		own := p.suffixes(s)
+		if err := t.CheckPrompt(own, p); err != nil {
 			return fail(err)
 		}
-		if p.Class == Middle || p.Class == Front {
-			out[i] = t.placed(g, w, s, p)
-			continue
+		switch {
+		case p.Ctx.OK() && p.Ctx.Rank() == 3:
+			out[i] = t.forImages(t.changed(g, w, p.Changes), own, p)
+		case p.Class == Middle || p.Class == Front:
+			out[i] = t.placed(t.changed(g, w, p.Changes), own, p)
+		default:
+			waiting = append(waiting, i)
 		}
-		cheap, where = append(cheap, t.rows(tw, s, p)), append(where, i)
 	}
-	if len(cheap) > 0 {
-		for i, f := range t.shared(tw, cheap) {
-			out[where[i]] = f
+	for len(waiting) > 0 {
+		tw := t.changed(g, w, prompts[waiting[0]].Changes)
+		var rows []*promptRows
+		var now, later []int
+		for _, i := range waiting {
+			if p := prompts[i]; p.Changes.Equal(tw.changes) {
+				now, rows = append(now, i), append(rows, t.rows(tw, p.suffixes(s), p))
+			} else {
+				later = append(later, i)
+			}
 		}
+		for k, f := range t.shared(tw, rows) {
+			out[now[k]] = f
+		}
+		waiting = later
 	}
 	return out
 }
 
+// changed is the tower with changes.
+func (t Text) changed(g *graph.Graph, w Weights, c Changes) tower {
+	tw := t.tower(g, w)
+	tw.changes = c
+	return tw
+}
+
+// suffixes are the prompt's own, or those of the classes.
+func (p Prompt) suffixes(s *Suffixes) *Suffixes {
+	if p.Own != nil {
+		return p.Own
+	}
+	return s
+}
+
 // CheckPrompt tells why a prompt cannot go through the tower with these classes, if anything.
 func (t Text) CheckPrompt(s *Suffixes, p Prompt) error {
-	if !p.Ctx.OK() || p.Ctx.Rank() != 2 {
+	switch tokens := p.Ctx; {
+	case !tokens.OK() && p.Own != nil && !p.Bare:
+	case !tokens.OK() || tokens.Rank() < 2 || tokens.Rank() > 3:
 		return fmt.Errorf("text tower: a prompt must be [tokens,%d]", t.Width)
+	case tokens.Dim(-1) != t.Width || !tokens.Shape()[tokens.Rank()-2].Static() || tokens.Dim(-2) < 1:
+		return fmt.Errorf("text tower: prompt %v, must be [tokens,%d]", tokens.Shape(), t.Width)
+	case p.Bare && (tokens.Rank() == 3 || p.Class != "" && p.Class != End):
+		return fmt.Errorf("text tower: a prompt without positions stands in front of the class name, the same for " +
+			"all images")
+	case tokens.Rank() == 3 && (len(p.Deep) > 0 || p.After > 0 || p.Class != "" && p.Class != End):
+		return fmt.Errorf("text tower: a prompt %v for each image goes with the class name at the end and without "+
+			"deep prompts", tokens.Shape())
 	}
-	shape, ok := p.Ctx.Shape().Ints()
 	switch {
-	case !ok || shape[1] != t.Width || shape[0] < 1:
-		return fmt.Errorf("text tower: prompt %v, must be [tokens,%d]", p.Ctx.Shape(), t.Width)
 	case s.width != t.Width:
 		return fmt.Errorf("text tower: class embeddings of width %d for a tower of width %d", s.width, t.Width)
 	case p.After < 0:
@@ -82,7 +135,13 @@ func (t Text) CheckPrompt(s *Suffixes, p Prompt) error {
 	case p.Class != "" && p.Class != End && p.Class != Middle && p.Class != Front:
 		return fmt.Errorf("text tower: class position %q, must be %s, %s or %s", p.Class, End, Middle, Front)
 	}
-	return s.Fits(t.TextArch, shape[0], p.After)
+	if err := p.Changes.check("text tower", t.Width, t.Layers, t.Units(), t.EmbedDim); err != nil {
+		return err
+	}
+	if err := t.checkDeep(p, p.length()); err != nil {
+		return err
+	}
+	return s.Fits(t.TextArch, p.length(), p.After)
 }
 
 // promptRows is what the cheap form knows about one prompt.
@@ -95,6 +154,7 @@ type promptRows struct {
 	place          []int      // where each class went among those
 	causal, masked graph.Node // masks of prefix and suffix attention
 	dense          bool       // all rows attend to all, under one mask: masked
+	deep           []graph.Node
 }
 
 // denseRows is up to how many rows of a prompt, prefix and suffixes together, attention over all pairs costs less than
@@ -102,8 +162,15 @@ type promptRows struct {
 const denseRows = 80
 
 func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
-	r := &promptRows{s: s, p: s.packing(p.After), after: p.After, prefix: 1 + p.Ctx.Dim(0)}
-	r.head = graph.Concat(0, s.start(tw.g), p.Ctx).Add(t.positions(tw, 0, r.prefix))
+	r := &promptRows{s: s, p: s.packing(p.After), after: p.After, prefix: 1 + p.length(), deep: p.Deep}
+	switch r.head = s.start(tw.g); {
+	case p.Bare:
+		r.head = graph.Concat(0, r.head.Add(t.positions(tw, 0, 1)), p.Ctx)
+	case p.Ctx.OK():
+		r.head = graph.Concat(0, r.head, p.Ctx).Add(t.positions(tw, 0, r.prefix))
+	default:
+		r.head = r.head.Add(t.positions(tw, 0, 1))
+	}
 	_, place := r.p.owner()
 	for i := range place {
 		place[i] += r.prefix
@@ -139,6 +206,7 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 	x := graph.Concat(0, parts...)
 	for i := range t.Layers {
 		b := tw.block(i)
+		x = deepened(x, rs, i)
 		last := i == t.Layers-1
 		from := 0
 		if last {
@@ -232,19 +300,19 @@ func join(a []graph.Node) graph.Node {
 // attend gives the attention's output for the prefix rows and for the suffix rows.
 func (r *promptRows) attend(b block, prefix, suffix projected) []graph.Node {
 	a, c := prefix.heads(b, 1, r.prefix), suffix.heads(b, 1, r.p.rows())
-	return []graph.Node{nn.Rows(nn.Attend(a[0], a[1], a[2], r.causal)), r.attendShared(b, c[0], a[1], a[2], c[1], c[2],
-		r.masked)}
+	return []graph.Node{nn.Rows(nn.Attend(a[0], a[1], a[2], r.causal)),
+		nn.Rows(r.attendShared(b, c[0], a[1], a[2], c[1], c[2], r.masked))}
 }
 
-// attendShared is shared-prefix attention: that of suffix queries q [1,heads,blocks·n,d] to the prefix's keys and
-// values [1,heads,prefix,d], which all queries share, and to those of their own block among [1,heads,rows,d], under one
-// softmax. Scores against the prefix are one product per head over all rows.
+// attendShared is shared-prefix attention: that of suffix queries q [B,heads,blocks·n,d] to the prefix's keys and
+// values [B,heads,prefix,d], which all queries share, and to those of their own block among [B,heads,rows,d], under one
+// softmax. Scores against the prefix are one product per head over all rows. B is 1 but of prompts for each image.
 func (r *promptRows) attendShared(b block, q, keys, values, ownKeys, ownValues, mask graph.Node) graph.Node {
 	d, n := q.Dim(-1), q.Dim(2)/r.p.blocks
-	blocks := func(x graph.Node, rows int) graph.Node { return x.Reshape(b.heads, r.p.blocks, rows, -1) }
+	blocks := func(x graph.Node, rows int) graph.Node { return x.Reshape(-1, r.p.blocks, rows, x.Dim(-1)) }
 	own := nn.Scores(blocks(q, n), blocks(ownKeys, r.p.size)).Add(mask)
 	shared := blocks(nn.Scores(q, keys), n)
 	a := graph.Concat(3, shared, own).Softmax(-1).Split(3, r.prefix, r.p.size)
-	out := a[0].Reshape(1, b.heads, r.p.blocks*n, r.prefix).MatMul(values)
-	return nn.Rows(out.Add(a[1].MatMul(blocks(ownValues, r.p.size)).Reshape(1, b.heads, r.p.blocks*n, d)))
+	out := a[0].Reshape(-1, b.heads, r.p.blocks*n, r.prefix).MatMul(values)
+	return out.Add(a[1].MatMul(blocks(ownValues, r.p.size)).Reshape(-1, b.heads, r.p.blocks*n, d))
 }

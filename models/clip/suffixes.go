@@ -14,7 +14,7 @@ import (
 // tokens SOS and padding that every prompt shares. Build it with NewSuffixes; it may be used by many graphs at once.
 type Suffixes struct {
 	Names []string
-	IDs   [][]int // per class, the last two being "." and EOT
+	IDs   [][]int // per class, the last being EOT, behind "." where a prompt may stand in front of it
 
 	width    int
 	rows     [][]float32 // per class, embeddings of IDs
@@ -35,9 +35,8 @@ func NewSuffixes(names []string, ids [][]int, sos, width int, embed func(ids []i
 	}
 	s := &Suffixes{Names: names, IDs: ids, width: width, memo: map[string]*tensor.Tensor{}}
 	for c, list := range ids {
-		if len(list) < 3 {
-			return nil, fmt.Errorf("class %q has tokens %v, needs a name, a full stop and the end token", names[c],
-				list)
+		if len(list) < 2 {
+			return nil, fmt.Errorf("class %q has tokens %v, needs a name and the end token", names[c], list)
 		}
 		rows, err := lookUp(embed, list, width)
 		if err != nil {

@@ -20,10 +20,13 @@ func (t Text) Plain(w Weights, emb, read graph.Node) graph.Node {
 	if emb.Rank() != 3 || emb.Dim(1) > t.Context || emb.Dim(2) != t.Width {
 		return g.Fail("text tower: embeddings %v, must be [classes, at most %d, %d]", emb.Shape(), t.Context, t.Width)
 	}
+	return t.plain(t.tower(g, w), emb, read)
+}
+
+func (t Text) plain(tw tower, emb, read graph.Node) graph.Node {
 	n := emb.Dim(1)
-	tw := t.tower(g, w)
 	x := emb.Add(t.positions(tw, 0, n)).Reshape(-1, t.Width)
-	mask := g.Const(causal(n))
+	mask := tw.g.Const(causal(n))
 	for i := range t.Layers {
 		x = tw.block(i).full(x, mask, n)
 	}

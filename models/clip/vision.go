@@ -28,6 +28,7 @@ func (v Vision) Prompted(g *graph.Graph, w Weights, pixels graph.Node, p VisionP
 		pixels = pixels.Add(p.Pixels)
 	}
 	tw := v.tower(g, w)
+	tw.changes = p.Changes
 	if v.ResNet() {
 		return resnet{tw, v}.features(pixels, p.Tokens)
 	}

@@ -20,6 +20,8 @@ type VisionPrompts struct {
 	// Normed puts Tokens behind the tower's first layer norm, as VPT has it; otherwise they pass through it, as in the
 	// public code of CLIP's deep prompts (Khattak et al. 2023, MaPLe).
 	Normed bool
+	// Changes of a transformer's blocks.
+	Changes Changes
 }
 
 func (v Vision) checkInputs(pixels graph.Node, p VisionPrompts) error {
@@ -37,6 +39,8 @@ func (v Vision) checkInputs(pixels graph.Node, p VisionPrompts) error {
 	case v.ResNet() && len(p.Deep) > 0:
 		return fmt.Errorf("vision tower: deep prompts are for transformers; a ResNet takes prompts of pixels and of " +
 			"attention pooling")
+	case v.ResNet() && !p.Changes.None():
+		return fmt.Errorf("vision tower: low-rank changes and adapters are for transformers, and this is a ResNet")
 	case len(p.Deep) > max(v.Layers-1, 0):
 		return fmt.Errorf("vision tower: %d deep prompts for %d blocks behind the first", len(p.Deep), v.Layers-1)
 	}
@@ -50,7 +54,7 @@ func (v Vision) checkInputs(pixels graph.Node, p VisionPrompts) error {
 				v.Width)
 		}
 	}
-	return nil
+	return p.Changes.check("vision tower", v.Width, v.Layers, v.Units(), v.EmbedDim)
 }
 
 // behind puts prompt tokens [P,width] or [B,P,width] behind the first own of each n rows of x [B·n,width], in place of

@@ -62,6 +62,17 @@ func MLP(x, fc, fcBias, proj, projBias graph.Node, act string) graph.Node {
 	return x.Graph().Fail("activation %q: use %s or %s", act, QuickGELU, GELU)
 }
 
+// Activate is act(x).
+func Activate(x graph.Node, act string) graph.Node {
+	switch act {
+	case QuickGELU:
+		return x.Graph().Apply(graph.Microsoft, "QuickGelu", graph.Attrs{"alpha": graph.Attr(float32(quick))}, x)
+	case GELU:
+		return x.Scale(0.5).Mul(x.Scale(math.Sqrt2 / 2).Erf().Shift(1))
+	}
+	return x.Graph().Fail("activation %q: use %s or %s", act, QuickGELU, GELU)
+}
+
 // Attend is softmax(q kᵀ/√d + mask) v for q [...,n,d], k and v [...,m,d] and an optional additive mask that broadcasts
 // to [...,n,m].
 func Attend(q, k, v, mask graph.Node) graph.Node {

@@ -242,7 +242,7 @@ func (r *ExperimentReport) publish(ctx context.Context, o ExperimentOptions, tow
 	ctx16 := method.Draw(seed, 0, "ctx", []int{16, t.text.Width}, promptStd)
 	x := &contestant{what: "training step", run: step.run}
 	y := forward("test", t, tensor.Map{"ctx": ctx16}, func(g *graph.Graph) (graph.Node, error) {
-		out, err := t.Text(g, few, []spec.Prompt{{Ctx: g.Input("ctx", graph.Float, graph.Static(ctx16.Shape...))}})
+		out, err := t.Text(g, few, []method.Prompt{{Ctx: g.Input("ctx", graph.Float, graph.Static(ctx16.Shape...))}})
 		if err != nil {
 			return graph.Node{}, err
 		}

@@ -1,23 +1,73 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/experiment"
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 )
 
-// fullPatches is how many patches an image of the full-size backbone has, as with ViT-B/32 or RN50 at 224 pixels.
+// fullPatches is how many patches an image of a backbone without an image tower has.
 const fullPatches = 49
 
-// fullSize is a text tower of ViT-B/16's size with random weights, for any classes: its texts are cut into tokens by
-// another backbone's tokenizer, whose numbers name rows of a random table.
+// fullSize is a backbone of ViT-B/16's size with random weights, for any classes: its texts are cut into tokens by another
+// backbone's tokenizer, whose numbers name rows of a random table.
 type fullSize struct {
-	tower
-	words *bundle.Bundle
+	spec.Backbone
+	dir string
+}
+
+func (f fullSize) WeightsDir() string { return f.dir }
+
+// fullSizeOf makes a backbone of a tower, with the tokenizer of words.
+func fullSizeOf(t tower, words *bundle.Bundle) fullSize {
+	b := &bundle.Bundle{Name: t.name, Text: t.text.TextArch, Vision: t.vision.VisionArch, LogitScale: t.scale,
+		Dir: words.Dir, Vocabulary: words.Vocabulary, TokenRows: words.TokenRows, Towers: random{t}}
+	b.Preprocess.Size = cmp.Or(t.vision.Image, 224)
+	return fullSize{experiment.Backbone(b), t.dir}
+}
+
+// random are the towers of a tower as a bundle has them.
+type random struct{ tower }
+
+func (r random) Image(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node, err error) {
+	if r.vision.Width == 0 {
+		return image, patches, fmt.Errorf("backbone %s has no image tower here", r.name)
+	}
+	image, patches = r.vision.Prompted(g, r.weights, pixels, p)
+	return image, patches, g.Err()
+}
+
+func (r random) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.Prompt) ([]graph.Node, error) {
+	return r.text.Prompts(g, r.weights, s, prompts), nil
+}
+
+func (r random) TextFeatures(g *graph.Graph, ids [][]int) (graph.Node, error) {
+	return r.text.Sequences(g, r.weights, ids, r.embed), nil
+}
+
+// Patches of an image; without an image tower as many as with ViT-B/32 or RN50 at 224 pixels.
+func (r random) Patches() int {
+	if r.vision.Width == 0 {
+		return fullPatches
+	}
+	return r.vision.Patches()
+}
+
+func (r random) Embed(ids []int) ([]float32, error) { return r.embed(ids) }
+func (r random) TakesPromptTokens() bool            { return true }
+func (r random) Batch() int                         { return 0 }
+func (r random) Digest() string                     { return "" }
+func (r random) Verify() error                      { return nil }
+func (r random) Report(*bundle.Report)              {}
+func (r random) ImageModel() (*onnx.ModelProto, error) {
+	return nil, fmt.Errorf("backbone %s has no image model", r.name)
 }
 
 // FullSize gives every client of an experiment such a tower in place of its backbone, with weights that are written
@@ -27,12 +77,7 @@ func FullSize(e *spec.Experiment, words *bundle.Bundle, dir string) error {
 	if err != nil {
 		return err
 	}
-	own, err := words.Tokenizer()
-	if err != nil {
-		return err
-	}
-	t.tokens, t.sos = words.ClassTokens, own.SOS()
-	b := &fullSize{t, words}
+	b := fullSizeOf(t, words)
 	drawn, task, patches := examples{}, b.Task(), []string{method.PatchesInput}
 	for _, c := range e.Clients {
 		c.Backbone = b
@@ -44,33 +89,4 @@ func FullSize(e *spec.Experiment, words *bundle.Bundle, dir string) error {
 	}
 	e.EvaluationSets = nil
 	return nil
-}
-
-// Task is what the engine builds a method for.
-func (f *fullSize) Task() method.Task {
-	t := f.tower.Task()
-	if t.Patches == 0 { // without an image tower
-		t.Patches, t.ImageSize = fullPatches, 224
-	}
-	return t
-}
-
-// Sentences are whole texts through the tower.
-func (f *fullSize) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
-	words, err := f.words.Tokenizer()
-	if err != nil {
-		return graph.Node{}, err
-	}
-	ids := make([][]int, len(texts))
-	for i, text := range texts {
-		inner, err := words.Encode(text)
-		if err != nil {
-			return graph.Node{}, err
-		}
-		if ids[i] = append(append([]int{words.SOS()}, inner...), words.EOT()); len(ids[i]) > f.text.Context {
-			return graph.Node{}, fmt.Errorf("text %.60q takes %d tokens, the context has %d", text, len(ids[i]),
-				f.text.Context)
-		}
-	}
-	return f.text.Sequences(g, f.weights, ids, f.embed), g.Err()
 }

@@ -17,7 +17,6 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
-	_ "promptfed/federation/experiment" // has the bundled backbones
 	"promptfed/federation/methods"
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
@@ -106,7 +105,7 @@ func Methods(ctx context.Context, o MethodsOptions) (r MethodsReport, err error)
 	}
 	for i, d := range todo {
 		o.Progress("methods", i, len(todo))
-		step, err := o.method(ctx, &fullSize{t, words}, d, filepath.Join(dir, d.Name))
+		step, err := o.method(ctx, fullSizeOf(t, words), d, filepath.Join(dir, d.Name))
 		if ctx.Err() != nil {
 			return r, ctx.Err()
 		}

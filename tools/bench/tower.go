@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/clip"
@@ -197,7 +196,7 @@ func (t tower) Task() method.Task {
 func (t tower) WeightsDir() string { return t.dir }
 
 // Text is the tower over all classes and prompts.
-func (t tower) Text(g *graph.Graph, classes []string, prompts []spec.Prompt) ([]graph.Node, error) {
+func (t tower) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error) {
 	s, err := t.suffixes(classes)
 	if err != nil {
 		return nil, err
@@ -251,13 +250,20 @@ func (t tower) sentences(g *graph.Graph, s *clip.Suffixes, p clip.Prompt) (emb, 
 	return emb, g.Ints(last...), nil
 }
 
+// StepBytesForImage is not needed: no measured method has prompts for each image.
+func (t tower) StepBytesForImage([]string, int) (int, error) { return 0, nil }
+
+// Words is not needed: no measured method begins with words.
+func (t tower) Words(string) (*tensor.Tensor, error) {
+	return nil, fmt.Errorf("bench: the measured methods begin with no words")
+}
+
 // Vision is the image tower, where there is one.
 func (t tower) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
 	if t.vision.Width == 0 {
 		return graph.Node{}, fmt.Errorf("backbone %s has no image tower here", t.name)
 	}
-	n, _ := t.vision.Prompted(g, t.weights, pixels, clip.VisionPrompts{Pixels: p.Pixels, Tokens: p.Tokens, Deep: p.Deep,
-		Normed: p.Normed})
+	n, _ := t.vision.Prompted(g, t.weights, pixels, clip.VisionPrompts(p))
 	return n, g.Err()
 }
 

@@ -50,7 +50,8 @@ func execute(ctx context.Context, args []string) int {
 		bundleCommand(), inspectCommand(), checkCommand(), gradCommand(), partitionCommand(), featuresCommand(),
 		pretrainCommand(),
 		predictCommand(), exportCommand(), traceCommand(), termsCommand(), benchCommand(), serveCommand(),
-		joinCommand(), workCommand(), certsCommand(), natsConfigCommand(), statusCommand())
+		joinCommand(), workCommand(), certsCommand(), natsConfigCommand(), statusCommand(),
+		uiCommand(), runsCommand())
 	complete(root)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

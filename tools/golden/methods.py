@@ -53,25 +53,45 @@ def unit(x):
     return x / x.norm(dim=-1, keepdim=True)
 
 
-def text(ctx, backbone, after=0, position="end"):
-    """The toy's class features [C,D] of a prompt, unit rows."""
-    dim, salt = backbone
-    weights = torch.tensor([float(np.float32(1) / np.float32(t + 2)) for t in range(len(ctx))], dtype=torch.float64)
-    m = weights @ torch.tanh(ctx @ values(1, 1, W, W))
-    m = m * (1 + ["end", "middle", "front"].index(position) / 4)
-    return unit(torch.tanh(m + values(2, 0.8, C, W) + 0.3 * after * values(3, 1, 1, W)) @ values(4 + salt, 1, W, dim))
+def text(ctx, backbone, after=0, position="end", deep=(), changes=(), bare=False, alone=False):
+    """The toy's class features [C,D] of a prompt, [B,C,D] of one for each image, unit rows; deep may hold None."""
+    m = 0
+    for i, p in enumerate([ctx, *deep]):
+        if p is not None:
+            o = -2 if bare and i == 0 else ["end", "middle", "front"].index(position)
+            weights = torch.tensor([float(np.float32(1 + o / 4) / np.float32((t + 2) * (i + 1))) for t in range(p.shape[-2])], dtype=torch.float64)
+            m = m + (weights @ torch.tanh(p @ values(1, 1, W, W))).unsqueeze(-2)
+    names = 0 if alone else values(2, 0.8, C, W) + 0.3 * after * values(3, 1, 1, W)
+    return unit(head(torch.tanh(m + names), changes, backbone, 4, W))
 
 
-def sentences(backbone, template="a photo of a {}."):
+def head(x, changes, backbone, salt, width):
+    """x W with low-rank changes, each a block, a map, A and B, or adapters as functions; those of the head come last."""
+    dim, more = backbone
+    y = 0
+    for block, where, a, b in changes:
+        if where == "adapter":
+            x = x + a(x) / (block + 2)
+        elif where != "head":
+            x = x + x @ a @ b / (block + 2)
+        else:
+            y = y + x @ a @ b
+    return x @ values(salt + more, 1, width, dim) + y
+
+
+def words(sentence):
+    """The toy's embeddings of words."""
+    return values(9 + sum(sentence.encode()), 0.5, len(sentence.split()), W)
+
+
+def sentences(backbone, template="a photo of a {}.", changes=()):
     """The toy's features of whole texts, one for each class, unit rows."""
-    dim, salt = backbone
     s = torch.stack([values(5 + sum(template.replace("{}", c).encode()), 1, W) for c in CLASSES])
-    return unit(torch.tanh(s) @ values(4 + salt, 1, W, dim))
+    return unit(head(torch.tanh(s), changes, backbone, 4, W))
 
 
-def vision(pixels, backbone, tokens=None, deep=(), prompt=None, normed=False):
+def vision(pixels, backbone, tokens=None, deep=(), prompt=None, normed=False, changes=()):
     """The toy's image features [B,D] with prompts, unit rows; deep may hold None."""
-    dim, salt = backbone
     if prompt is not None:
         pixels = pixels + prompt
     x = pixels.reshape(len(pixels), 12) @ values(31, 1, 12, 4)
@@ -79,7 +99,7 @@ def vision(pixels, backbone, tokens=None, deep=(), prompt=None, normed=False):
         if p is not None:
             w = torch.tensor([1 / (t + 2) / (i + 1) for t in range(len(p))], dtype=torch.float64) * (1.5 if i == 0 and normed else 1)
             x = x + w @ torch.tanh(p @ values(32, 1, 4, 4))
-    return unit(torch.tanh(x) @ values(33 + salt, 1, 4, dim))
+    return unit(head(torch.tanh(x), changes, backbone, 33, 4))
 
 
 class Draws:

@@ -30,15 +30,42 @@ func (sized) Name() string       { return "vit-b16" }
 func (sized) WeightsDir() string { return "" }
 func (sized) Task() method.Task {
 	return method.Task{Width: sizedWidth, Dim: sizedWidth, Patches: 4, Scale: 100, ImageSize: 16,
-		VisionWidth: sizedVision, VisionLayers: 12}
+		VisionWidth: sizedVision, VisionLayers: 12, VisionUnits: 4 * sizedVision, TextLayers: 12,
+		TextUnits: 4 * sizedWidth}
 }
 
-func (sized) Text(g *graph.Graph, classes []string, prompts []spec.Prompt) ([]graph.Node, error) {
+func (sized) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error) {
 	var out []graph.Node
 	for _, p := range prompts {
-		out = append(out, g.Const(sizedRows(len(classes))).Add(p.Ctx.MeanKeep(0)))
+		n := len(classes)
+		if p.Alone {
+			n = 1
+		}
+		x := g.Const(sizedRows(n))
+		for _, tokens := range append([]graph.Node{p.Ctx}, p.Deep...) {
+			if tokens.OK() {
+				x = x.Add(tokens.MeanKeep(-2))
+			}
+		}
+		out = append(out, x.Add(sumOf(g, p.Changes)))
 	}
 	return out, g.Err()
+}
+
+// sumOf depends on all that changes hold.
+func sumOf(g *graph.Graph, c method.Changes) graph.Node {
+	sum := g.Scalar(0)
+	_, nodes := c.Roles()
+	for _, n := range nodes {
+		sum = sum.Add(n.Sum())
+	}
+	return sum
+}
+
+func (sized) StepBytesForImage([]string, int) (int, error) { return 1, nil }
+
+func (sized) Words(text string) (*tensor.Tensor, error) {
+	return tensor.New(len(strings.Fields(text)), sizedWidth), nil
 }
 
 func (sized) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
@@ -55,7 +82,7 @@ func (sized) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (
 			x = x.Add(tokens.MeanKeep(0))
 		}
 	}
-	return x.Slice(1, 0, sizedWidth), g.Err()
+	return x.Slice(1, 0, sizedWidth).Add(sumOf(g, p.Changes)), g.Err()
 }
 
 // sizedRows are n different rows.

@@ -23,10 +23,6 @@ func TestSuite(t *testing.T) {
 		{Name: "promptfolio", Options: small, Names: both},
 		{Name: "promptfolio", Options: options{"tokens": 2, "theta": 1.0, "position": "front"}, Names: both},
 		{Name: "promptfolio", With: []string{"fedprox"}, Options: small, Zero: options{"mu": 0.0}, Names: both},
-		{Name: "promptfolio", With: []string{"knowledge"}, Options: small, Zero: options{"lambda": 0.0}, Names: both},
-		{Name: "promptfl", With: []string{"knowledge", "fedopt"}, Options: small,
-			Zero:  options{"kind": "momentum", "beta1": 0.0},
-			Names: methodtest.Names{Shared: []string{"ctx"}, ServerState: moments}},
 	} {
 		t.Run(c.Label(), func(t *testing.T) {
 			t.Parallel()
@@ -34,8 +30,6 @@ func TestSuite(t *testing.T) {
 		})
 	}
 }
-
-func moments(int) []string { return []string{"opt/m/ctx", "opt/v/ctx"} }
 
 // Two rounds by hand (methodtest.Hand has the toy). From global = local = 0 with theta 0.4 the two scores of an image
 // (x,y) differ by z = 2y (0.6 g/r_g + 0.4 l/r_l), so that dz/dg = 1.2 y and dz/dl = 0.8 y. At z = 0 the slopes of the
@@ -49,19 +43,12 @@ func TestTwoRoundsByHand(t *testing.T) {
 		Want: map[string]float64{"r0/c0/upload/global": 0.45, "r0/c1/upload/global": -0.3375, "r0/merged/global": -0.075,
 			"r0/c0/s0/after/local": 0.3, "r0/c1/s0/after/local": -0.225, "r1/c0/begin/local": 0.3,
 			"r1/c0/s0/loss": math.Log(1 + math.Exp(-z))}}.Check(t)
-	// The hand-written prompt of the toy has the class features (1,±1)/√2: of the prompt 0 both cosines are 1/√2.
-	methodtest.Hand{Method: "promptfl", With: []string{"knowledge"}, Options: options{"tokens": 1, "lambda": 2.0}, LR: 0.5,
-		First: map[string]float64{"ctx": 0},
-		Want: map[string]float64{"r0/c0/s0/loss": math.Ln2 + 2*(1-1/math.Sqrt2),
-			// d cos/dp = 1/√2 at p = 0, in both classes, beside the cross entropy's slope of -0.8.
-			"r0/c0/s0/grad/ctx": -0.8 - 2/math.Sqrt2}}.Check(t)
 }
 
 const config = `
 name: folio
 method: promptfolio
-with: [knowledge]
-options: {tokens: 4, lambda: 0.1}
+options: {tokens: 4}
 backbones: [tiny-vit-b16]
 data: {set: synthetic, generator: {classes: [circle, square, star, house], domains: [neon], train: 6, test: 4, size: 32}}
 partition: {kind: dirichlet, clients: 4, beta: 1}
@@ -91,7 +78,7 @@ func TestCommand(t *testing.T) {
 	for what, more := range map[string][]string{
 		"plain":  nil,
 		"secure": {"--set", "secure_aggregation.threshold=0.75"},
-		"dp":     {"--set", "with=[knowledge,dp]", "--set", "options.noise=0.1", "--set", "options.delta=0.001"},
+		"dp":     {"--set", "with=[dp]", "--set", "options.noise=0.1", "--set", "options.delta=0.001"},
 	} {
 		out := filepath.Join(dir, what)
 		call(program, append([]string{"run", file, "--out", out}, more...)...)

@@ -22,6 +22,7 @@ type compiler struct {
 	m        method.Method
 	classes  []string
 	template string
+	memory   int // of Training
 	options  ort.Options
 	pool     ort.Pool
 
@@ -32,8 +33,8 @@ type compiler struct {
 	hands    map[string]*tensor.Tensor
 }
 
-func newCompiler(m method.Method, classes []string, template string, o ort.Options) *compiler {
-	return &compiler{m: m, classes: classes, template: template, options: o,
+func newCompiler(m method.Method, classes []string, template string, memory int, o ort.Options) *compiler {
+	return &compiler{m: m, classes: classes, template: template, memory: memory, options: o,
 		programs: map[string]*program{}, compiled: map[string]*program{}, hands: map[string]*tensor.Tensor{}}
 }
 
@@ -46,9 +47,9 @@ func (c *compiler) step(b spec.Backbone, task method.Task) (*program, error) {
 		if err := s.Graph().Err(); err != nil {
 			return nil, err
 		}
-		return alone(loss), allUsed(s, loss)
+		return append(alone(loss), s.Besides()...), allUsed(s, loss)
 	}, func(s *method.Scope, of []graph.Output) (*program, error) {
-		out, err := c.withGradients(b, s, of[0].Node)
+		out, err := c.withGradients(b, s, of)
 		if err != nil {
 			return nil, err
 		}
@@ -176,9 +177,18 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 	}
 	p, ok := c.compiled[same]
 	if !ok {
+		nodes := make([]graph.Node, len(of))
+		for i, o := range of {
+			nodes[i] = o.Node
+		}
+		most, _, err := spec.ForImages(b, c.classes, c.memory, nodes...)
+		if err != nil {
+			return nil, err
+		}
 		if p, err = finish(s, of); err != nil {
 			return nil, err
 		}
+		p.most = most
 		c.compiled[same] = p
 	}
 	return p.of(s), nil
@@ -197,19 +207,36 @@ func (c *compiler) lowered(b spec.Backbone, n graph.Node) (graph.Node, error) {
 
 func (c *compiler) allLowered(b spec.Backbone, roots []graph.Node) ([]graph.Node, error) {
 	hand := func(templates string) (*tensor.Tensor, error) { return c.handText(b, templates) }
-	out, err := lower(b, c.classes, hand, roots)
+	out, err := lower(b, c.classes, c.template, hand, roots)
 	if err != nil {
 		return nil, err
 	}
 	return out, roots[0].Graph().Err()
 }
 
-func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, loss graph.Node) ([]graph.Output, error) {
-	loss, err := c.lowered(b, loss)
+// withGradients are losses with their gradients: the first by itself, the others under besideOutput and their names.
+func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []graph.Output) ([]graph.Output, error) {
+	nodes, reach := make([]graph.Node, len(losses)), make([][]graph.Node, len(losses))
+	for i, l := range losses { // once prompts share a pass through the text tower, all seem to reach all
+		nodes[i], reach[i] = l.Node, graph.Inputs(l.Node)
+	}
+	nodes, err := c.allLowered(b, nodes)
 	if err != nil {
 		return nil, err
 	}
-	return gradientsOf(s, loss, "", graph.Inputs(loss))
+	var out []graph.Output
+	for i, l := range losses {
+		at := ""
+		if i > 0 {
+			at = besideOutput + l.Name + "/"
+		}
+		one, err := gradientsOf(s, nodes[i], at, reach[i])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one...)
+	}
+	return out, nil
 }
 
 // terms compiles every term of the loss with its gradients, each as withGradients does the whole loss, with names under
@@ -310,6 +337,10 @@ func (c *compiler) compile(b spec.Backbone, s *method.Scope, out []graph.Output)
 		roots[i] = o.Node
 		if name, ok := strings.CutPrefix(o.Name, gradOutput); ok {
 			p.params = append(p.params, name)
+		} else if name, ok := strings.CutPrefix(o.Name, besideOutput); ok {
+			if loss, last, _ := strings.Cut(name, "/"); last == lossOutput {
+				p.beside = append(p.beside, loss)
+			}
 		} else if name, ok := strings.CutPrefix(o.Name, termOutput); ok {
 			if term, last, _ := strings.Cut(name, "/"); last == lossOutput {
 				p.terms = append(p.terms, term)

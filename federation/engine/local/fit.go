@@ -23,7 +23,7 @@ func (w *Worker) Fit(task method.Task, params, rows tensor.Map, loss func(*metho
 		declared = append(declared, method.Param{Name: name, Shape: params[name].Shape})
 	}
 	scope := method.NewScope(task, declared)
-	out, err := w.c.withGradients(nil, scope, loss(scope))
+	out, err := w.c.withGradients(nil, scope, alone(loss(scope)))
 	if err != nil {
 		return 0, err
 	}

@@ -12,7 +12,7 @@ import (
 
 // lower replaces the placeholders of a method's graph: all prompts that do not depend on one another go through the
 // text tower in one pass.
-func lower(b spec.Backbone, classes []string, hand func(templates string) (*tensor.Tensor, error),
+func lower(b spec.Backbone, classes []string, template string, hand func(templates string) (*tensor.Tensor, error),
 	roots []graph.Node) ([]graph.Node, error) {
 	for {
 		waiting := firstWave(roots)
@@ -21,7 +21,7 @@ func lower(b spec.Backbone, classes []string, hand func(templates string) (*tens
 		}
 		g := roots[0].Graph()
 		built := map[*graph.Op]graph.Node{}
-		var prompts []spec.Prompt
+		var prompts []method.Prompt
 		var texts []*graph.Op
 		for _, op := range waiting {
 			switch what, _ := op.Placeholder(); what {
@@ -39,9 +39,22 @@ func lower(b spec.Backbone, classes []string, hand func(templates string) (*tens
 				}
 				built[op] = n
 			case method.PlaceholderText:
-				prompts = append(prompts, spec.Prompt{Ctx: op.In[0],
-					After: op.Attrs.Int("after", 0), Position: op.Attrs.Str("position", "end")})
-				texts = append(texts, op)
+				p := method.PromptOf(op)
+				if !p.Ctx.OK() && p.Template == "" {
+					p.Template = template
+				}
+				prompts, texts = append(prompts, p), append(texts, op)
+			case method.PlaceholderWords:
+				text, tokens := method.WordsOf(op)
+				t, err := b.Words(text)
+				if err == nil && t.Shape[0] != tokens {
+					err = fmt.Errorf("the words %q of a first prompt are %d tokens; take words of one token each", text,
+						t.Shape[0])
+				}
+				if err != nil {
+					return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
+				}
+				built[op] = g.Const(t)
 			default:
 				return nil, fmt.Errorf("%s: nothing builds %q", op.Label(), what)
 			}
@@ -93,7 +106,7 @@ func Fits(e *spec.Experiment, b spec.Backbone, client, clients int) error {
 	err := s.Graph().Err()
 	if err == nil {
 		hand := func(string) (*tensor.Tensor, error) { return tensor.New(len(e.Classes), t.Dim), nil }
-		_, err = lower(b, e.Classes, hand, []graph.Node{scores, loss})
+		_, err = lower(b, e.Classes, e.Template, hand, []graph.Node{scores, loss})
 	}
 	if err != nil {
 		return fmt.Errorf("client %d on %s: %w", client, b.Name(), err)

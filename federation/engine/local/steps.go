@@ -68,17 +68,19 @@ func (w *Worker) step(ctx context.Context, p *program, opt *optim.Optimizer, l *
 	}
 	now := parameters(l)
 	in := inputs{l: l, s: s, now: now, batch: batch}
-	feed, err := in.feed(p, host, epoch)
-	if err != nil {
-		return 0, err
-	}
-	out, err := p.session.Run(ctx, feed)
+	feed, out, err := p.inParts(ctx, in, host, epoch)
 	if err != nil {
 		return 0, err
 	}
 	grads, err := gradients(p, in, out, gradOutput, host)
+	l.Beside = map[string]tensor.Map{}
+	for _, name := range p.beside {
+		if err == nil {
+			l.Beside[name], err = gradients(p, in, out, besideOutput+name+"/"+gradOutput, host)
+		}
+	}
 	if err == nil {
-		err = m.step(ctx, p, in, feed, host, grads)
+		err = m.step(ctx, p, in, feed, host, epoch, grads)
 	}
 	if err == nil {
 		err = w.Method.Adjust(l, grads)

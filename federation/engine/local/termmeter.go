@@ -35,16 +35,22 @@ func (w *Worker) meter(c *spec.Client, task method.Task, tr trace.Client) (*term
 
 // step measures every term on the inputs of a step of p; grads are the gradients of its loss, before Adjust.
 func (m *termMeter) step(ctx context.Context, p *program, in inputs, feed tensor.Map, host callbackValues,
-	grads tensor.Map) error {
+	epoch int, grads tensor.Map) error {
 	if m == nil {
 		return nil
 	}
 	m.old = grads.Clone()
-	own := tensor.Map{}
-	for _, name := range m.p.inputs {
-		own[name] = feed[name]
+	var out tensor.Map
+	var err error
+	if m.p.most > 0 {
+		_, out, err = m.p.inParts(ctx, in, host, epoch)
+	} else {
+		own := tensor.Map{}
+		for _, name := range m.p.inputs {
+			own[name] = feed[name]
+		}
+		out, err = m.p.session.Run(ctx, own)
 	}
-	out, err := m.p.session.Run(ctx, own)
 	if err != nil {
 		return fmt.Errorf("eval.terms: %w", err)
 	}

@@ -59,7 +59,8 @@ func NewWorker(e *spec.Experiment, set Settings) *Worker {
 	w := &Worker{Method: e.Method, Training: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard,
 		Terms: set.Terms, Confusion: e.Evaluate.Confusion,
 		Noise: set.Noise, plan: e.Plan,
-		c: newCompiler(e.Method, e.Classes, e.Template, set.Session), computed: newComputed(mostComputed)}
+		c:        newCompiler(e.Method, e.Classes, e.Template, e.Training.Memory, set.Session),
+		computed: newComputed(mostComputed)}
 	w.evaluators = setEvaluators(e, set, w.computed)
 	if e.Training.Shared {
 		w.shared = &sharedOptimizer{tensor.Map{}}

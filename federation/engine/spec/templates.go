@@ -16,10 +16,14 @@ func (e *Experiment) Templates(b Backbone) []string {
 	logits := e.Method.Logits(s)
 	var out []string
 	for _, op := range graph.Reachable(logits, e.Method.Loss(s, logits)) {
-		if what, _ := op.Placeholder(); what != method.PlaceholderHand {
-			continue
+		list := ""
+		switch what, _ := op.Placeholder(); what {
+		case method.PlaceholderHand:
+			list = op.Attrs.Str("templates", "")
+		case method.PlaceholderText:
+			list = method.PromptOf(op).Template
 		}
-		if list := op.Attrs.Str("templates", ""); list != "" {
+		if list != "" {
 			out = append(out, strings.Split(list, method.TemplateBreak)...)
 		}
 	}

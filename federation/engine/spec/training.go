@@ -17,6 +17,8 @@ type Training struct {
 	// Shared has one optimizer go from client to client, and from round to round, with what it remembers: momentum
 	// leaks between clients. They train one after the other, by number, in one process.
 	Shared bool
+	// Memory bounds, in bytes, what a step with text prompts for each image computes at a time; 0 is 4 GiB.
+	Memory int
 }
 
 // Batches cuts an order of rows.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"promptfed/models/bundle"
@@ -142,4 +143,49 @@ func unitRows(x *tensor.Tensor) *tensor.Tensor {
 		}
 	}
 	return x
+}
+
+// What goes into the blocks of a text tower, or needs it once for each image, is refused in one line that says what to
+// do.
+func TestExportedTowersTakeNoDeepPrompts(t *testing.T) {
+	list, _ := filepath.Glob(filepath.Join("testdata", "*", "*.onnx"))
+	if len(list) == 0 {
+		t.Fatal("no towers")
+	}
+	b, err := bundle.Open(filepath.Dir(list[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, of := range map[string]func(g *graph.Graph, ctx graph.Node) clip.Prompt{
+		"deep": func(g *graph.Graph, ctx graph.Node) clip.Prompt {
+			return clip.Prompt{Ctx: ctx, Deep: []graph.Node{ctx}}
+		},
+		"low rank": func(g *graph.Graph, ctx graph.Node) clip.Prompt {
+			return clip.Prompt{Ctx: ctx, Changes: clip.Changes{LowRank: []clip.LowRank{{Map: clip.Query,
+				A: g.Input("a", graph.Float, graph.Static(8, 1)), B: g.Input("b", graph.Float, graph.Static(1, 8))}}}}
+		},
+		"for images": func(g *graph.Graph, ctx graph.Node) clip.Prompt {
+			return clip.Prompt{Ctx: ctx.Reshape(2, 2, 8)}
+		},
+		"own": func(g *graph.Graph, ctx graph.Node) clip.Prompt {
+			_, own, err := b.Templated([]string{"cat"}, "{} texture.")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return clip.Prompt{Own: own}
+		},
+	} {
+		g := graph.New()
+		_, err := b.Prompts(g, []string{"cat"}, []clip.Prompt{of(g, g.Input("ctx", graph.Float, graph.Static(4, 8)))})
+		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "promptfed convert") ||
+			!strings.Contains(err.Error(), "exported text tower takes no deep prompts") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	g := graph.New()
+	pixels := g.Input("pixels", graph.Float, graph.Static(1, 3, b.Vision.Image, b.Vision.Image))
+	if _, _, err := b.Image(g, pixels, clip.VisionPrompts{Changes: clip.Changes{LowRank: make([]clip.LowRank,
+		1)}}); err == nil || !strings.Contains(err.Error(), "convert the checkpoint") {
+		t.Errorf("image tower: %v", err)
+	}
 }

@@ -233,7 +233,7 @@ var errNoPromptTokens = errors.New("an exported image tower takes prompts at pix
 // prompted is the tower with prompts, which can only be added to the pixels.
 func (t *imageTower) prompted(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node,
 	err error) {
-	if p.Tokens.OK() || len(p.Deep) > 0 {
+	if p.Tokens.OK() || len(p.Deep) > 0 || !p.Changes.None() {
 		return image, patches, errNoPromptTokens
 	}
 	if p.Pixels.OK() {

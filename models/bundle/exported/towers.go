@@ -1,6 +1,7 @@
 package exported
 
 import (
+	"errors"
 	"slices"
 
 	"promptfed/models/clip"
@@ -25,6 +26,12 @@ func (m *model) TakesPromptTokens() bool { return false }
 func (m *model) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.Prompt) ([]graph.Node, error) {
 	if len(prompts) == 0 {
 		return nil, nil
+	}
+	if slices.ContainsFunc(prompts, func(p clip.Prompt) bool {
+		return !p.Ctx.OK() || p.Ctx.Rank() == 3 || p.Bare || len(p.Deep) > 0 || !p.Changes.None() || p.Own != nil
+	}) {
+		return nil, errors.New("an exported text tower takes no deep prompts, low-rank changes, adapters or prompts " +
+			"for each image; convert a checkpoint of the model (promptfed convert)")
 	}
 	return m.text.prompts(g, s, prompts)
 }

@@ -1,0 +1,52 @@
+package methods_test
+
+import (
+	stdcontext "context"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/optim"
+)
+
+// Towers that other tools exported have no blocks to go into: likeCLIP's text tower has none, and neither has its image
+// tower. Each method says in one line what it lacks.
+func TestExportedTowersAreRefusedClearly(t *testing.T) {
+	for _, c := range []struct {
+		method string
+		options
+		words []string
+	}{
+		{"ivlp", options{"vision_depth": 0}, []string{"like-clip", "exported", "deep prompts", "depth"}},
+		{"ivlp", options{"depth": 1, "vision_depth": 2}, []string{"like-clip is a ResNet", "vision_depth"}},
+		{"maple", nil, []string{"like-clip", "transformer"}},
+		{"promptsrc", options{"vision_depth": 0}, []string{"like-clip", "exported", "deep prompts"}},
+		{"cocoop", nil, []string{"like-clip", "exported", "prompt for each image"}},
+		{"proda", nil, []string{"like-clip", "exported", "prompt without a class"}},
+		{"pfedmma", nil, []string{"like-clip", "adapters", "options.towers"}},
+		{"fedlora", nil, []string{"like-clip", "low-rank", "options.towers"}},
+		{"fedlora", options{"towers": "image"}, []string{"like-clip", "low-rank", "options.towers"}},
+	} {
+		m, err := methods.Build(c.method, nil, c.options)
+		if err == nil {
+			b := &likeCLIP{methodtest.Toy{ID: "like-clip", Width: clipWidth, Dim: clipDim}}
+			classes := strings.Fields(strings.Repeat("class ", clipClasses))
+			_, err = engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: classes,
+				Template: "a {}.", Clients: []*spec.Client{{Backbone: b, Train: clipRows(0, 4), Test: clipRows(0, 4)}},
+				Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}},
+				Plan:     spec.Plan{Rounds: 1}}, engine.Settings{Workers: 1})
+		}
+		if err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s%v: %v, want an error of one line", c.method, c.options, err)
+			continue
+		}
+		for _, w := range c.words {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s%v: %q does not say %q", c.method, c.options, err, w)
+			}
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package methods
+
+import (
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// ProGrad learns one text prompt "ctx" by the part of the cross entropy's gradient a that does not conflict with b, the
+// gradient of the cross entropy with the class probabilities of a hand-written prompt, softened by tau:
+//
+//	a if a·b ≥ 0, else a - lambda (a·b / ‖b‖²) b,
+//
+// and averages the prompt (FedAvg of Zhu et al., Prompt-aligned Gradient for Prompt Tuning, ICCV 2023, eq. 3-5).
+// Where b is 0, as at a prompt that is the hand-written one, there is no conflict. a is the gradient of the whole
+// loss where wrappers add to it. variant: add is what FLiP calls ProGrad: the second loss is added to the first, and
+// nothing is projected.
+//
+// The prompt has 16 tokens, of which the last begin at "a photo of a" and the others at zeros, as in the public code.
+type ProGrad struct {
+	method.Base
+	WordContext `config:",squash"`
+	Template    `config:",squash"`
+	Lambda      float64 `config:"lambda" help:"share of the conflicting part that is taken out; of variant add, weight of the second loss"`
+	Tau         float64 `config:"tau" help:"temperature of the probabilities that are compared"`
+	Variant     string  `config:"variant" help:"project, or add the second loss as FLiP's code does"`
+}
+
+var proGradDef = Def{Name: "prograd", Title: "ProGrad", New: newProGrad,
+	Paper:   "FedAvg of Zhu et al., Prompt-aligned Gradient for Prompt Tuning, ICCV 2023",
+	Traffic: promptTraffic}
+
+func newProGrad() Layer {
+	return &ProGrad{WordContext: WordContext{Tokens: 16, Words: aPhoto}, Template: Template{"auto"}, Lambda: 1, Tau: 1,
+		Variant: "project"}
+}
+
+func (m *ProGrad) Build(method.Method) (method.Method, error) {
+	return *m, Join(m.WordContext.Check(), m.Template.Check(), Within("lambda", m.Lambda, 0, maxWeight),
+		Within("tau", m.Tau, 1e-3, maxWeight), OneOf("variant", m.Variant, "project", "add"))
+}
+
+func (ProGrad) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
+
+func (m ProGrad) Params(t method.Task) []method.Param { return m.Declare(t, "ctx", method.Shared) }
+
+func (m ProGrad) Logits(s *method.Scope) graph.Node {
+	return s.Cosine(s.Image(), s.Text(m.Prompt(s, s.Param("ctx"))))
+}
+
+const general = "general knowledge"
+
+func (m ProGrad) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Base.Loss(s, logits)
+	hand := s.Image().MatMulT(m.Texts(s)).Scale(s.Task().Scale / m.Tau).Softmax(-1)
+	second := hand.Mul(logits.Scale(1 / m.Tau).LogSoftmax(-1)).Sum(-1).Mean().Scale(-m.Tau * m.Tau)
+	if m.Variant == "add" {
+		return loss.Add(s.Term(general, second.Scale(m.Lambda)))
+	}
+	s.Beside(general, second)
+	return loss
+}
+
+// Adjust projects each gradient.
+func (m ProGrad) Adjust(l *method.Local, grads tensor.Map) error {
+	for name, b := range l.Beside[general] {
+		a, ab, bb := grads[name], 0.0, 0.0
+		for i, v := range b.Data {
+			ab += float64(a.Data[i]) * float64(v)
+			bb += float64(v) * float64(v)
+		}
+		if ab < 0 && bb > 0 {
+			a.Axpy(-m.Lambda*ab/bb, b)
+		}
+	}
+	return nil
+}

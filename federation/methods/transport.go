@@ -1,0 +1,93 @@
+package methods
+
+import (
+	"math"
+
+	"promptfed/runtime/graph"
+)
+
+// transport is entropic optimal transport between an image's patches and several prompts of each class, for the cost
+// 1-S of similarities S, found by the iterations that FedOTP's comment states.
+type transport struct {
+	Mass      float64 // that each prompt receives; patches send 1 in all
+	Bounded   bool    // a patch sends at most 1/M; otherwise exactly that
+	Eps       float64
+	Iters     int
+	Threshold float64
+	Stop      string // image, pair, batch or code, as in FedOTP
+	OnRows    bool   // the move of u ends the iterations, not that of v
+}
+
+// inLogs tells whether K, u and v are held as logarithms: where K = e^-(1-S)/eps may leave the range of float32.
+func (m transport) inLogs() bool { return m.Eps < 0.05 }
+
+// plan gives T [N,B,C,M] of similarities [N,B,C,M] of N prompts and M patches, a constant for gradients.
+func (m transport) plan(sim graph.Node) graph.Node {
+	kernel, one := sim.Shift(-1).Scale(1/m.Eps), 0.0
+	if !m.inLogs() {
+		kernel, one = kernel.Exp(), 1
+	}
+	// [1,B,C,M], [N,B,C,1]
+	u, v := kernel.Slice(0, 0, 1).Scale(0).Shift(one), kernel.Slice(-1, 0, 1).Scale(0).Shift(one)
+	// [1,B,C,1], 1 for pairs that go on
+	on := kernel.Slice(0, 0, 1).Slice(-1, 0, 1).Scale(0).Shift(1)
+	out := graph.While(m.Iters, func(st []graph.Node) ([]graph.Node, graph.Node) {
+		kernel, u, v, on := st[0], st[1], st[2], st[3]
+		nextU, nextV, change := m.iterate(kernel, u, v)
+		limit := change.ScalarLike(m.Threshold)
+		if m.Stop == "batch" || m.Stop == "code" {
+			return []graph.Node{kernel, nextU, nextV, on}, change.Mean().Greater(limit)
+		}
+		over := []int{0} // prompts
+		if m.Stop == "image" {
+			over = []int{0, 2} // and classes
+		}
+		if m.OnRows {
+			over = append(over, 3) // and patches
+		}
+		active := on.Greater(on.ScalarLike(0.5))
+		goes := change.MeanKeep(over...).Greater(limit).Cast(graph.Float).Mul(on)
+		return []graph.Node{kernel, active.Where(nextU, u), active.Where(nextV, v), goes},
+			goes.Sum().Greater(on.ScalarLike(0.5))
+	}, kernel, u, v, on)
+	if m.inLogs() {
+		return kernel.Add(out[1]).Add(out[2]).Exp().Detach()
+	}
+	return kernel.Mul(out[1]).Mul(out[2]).Detach()
+}
+
+// iterate is one iteration from u and v: the next ones, and by how much the one that ends the iterations moved.
+func (m transport) iterate(kernel, u, v graph.Node) (nextU, nextV, change graph.Node) {
+	patches, mass := float64(kernel.Dim(-1)), m.Mass
+	if m.inLogs() {
+		nextU = logSumExp(kernel.Add(v), 0).Shift(math.Log(patches)).Neg()
+		if m.Bounded {
+			nextU = nextU.Min(nextU.ScalarLike(0))
+		}
+		nextV = logSumExp(kernel.Add(nextU), -1).Neg().Shift(math.Log(mass))
+		now, was := m.ends(nextU, u, nextV, v)
+		largest := now.Max(was).Min(was.ScalarLike(80)) // e^80 is a float, and far above any threshold
+		return nextU, nextV, now.Sub(was).Abs().Neg().Exp().Neg().Shift(1).Mul(largest.Exp())
+	}
+	nextU = kernel.Mul(v).SumKeep(0).Scale(patches).Reciprocal()
+	if m.Bounded {
+		nextU = nextU.Min(nextU.ScalarLike(1))
+	}
+	nextV = kernel.Mul(nextU).SumKeep(-1).Reciprocal().Scale(mass)
+	now, was := m.ends(nextU, u, nextV, v)
+	return nextU, nextV, now.Sub(was).Abs()
+}
+
+// ends gives the scaling whose move ends the iterations, now and before.
+func (m transport) ends(nextU, u, nextV, v graph.Node) (now, was graph.Node) {
+	if m.OnRows {
+		return nextU, u
+	}
+	return nextV, v
+}
+
+// logSumExp is log Σ e^x over one axis, which it keeps.
+func logSumExp(x graph.Node, axis int) graph.Node {
+	top := x.Graph().Apply(graph.Standard, "ReduceMax", graph.Attrs{"keepdims": graph.Attr(1)}, x, x.Graph().Ints(axis))
+	return x.Sub(top).Exp().SumKeep(axis).Log().Add(top)
+}

@@ -1,0 +1,87 @@
+package methods
+
+import (
+	"fmt"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// WordContext are the options of a learnable text prompt [tokens,w] that begins at words, as CoOp's ctx_init and the
+// prompts of CoCoOp, KgCoOp, MaPLe, PromptSRC and ProGrad do. What is learned, and travels, is what is added to the
+// embeddings of the words, which the same gradients move in the same way; weight decay pulls towards the words, in
+// public code towards 0. Of fewer tokens than words the first words are learned and the others stay behind them, as in
+// MaPLe's code; of more, the words fill the last places and the tokens in front begin at what is drawn, as ProGrad's
+// zeros do.
+type WordContext struct {
+	Tokens int     `config:"tokens" help:"prompt tokens"`
+	Words  string  `config:"words" help:"that the prompt begins at, one token each; empty for a random prompt"`
+	Std    float64 `config:"init_std" help:"standard deviation of the first prompt, or of what is added to its words"`
+}
+
+// aPhoto is the prompt that most learners begin at.
+const aPhoto = "a photo of a"
+
+// Check refuses options that make no sense.
+func (c WordContext) Check() error {
+	return Join(Within("tokens", c.Tokens, 1, maxTokens), Within("init_std", c.Std, 0, maxWeight))
+}
+
+// Declare gives the prompt as a parameter.
+func (c WordContext) Declare(t method.Task, name string, o method.Owner) []method.Param {
+	return []method.Param{{Name: name, Shape: []int{c.Tokens, t.Width}, Std: c.Std, Owner: o}}
+}
+
+// Prompt is the whole prompt [T,w], T at least tokens, of what was learned, [tokens,w] or [B,tokens,w] for each image.
+func (c WordContext) Prompt(s *method.Scope, learned graph.Node) graph.Node {
+	n := len(strings.Fields(c.Words))
+	if n == 0 {
+		return learned
+	}
+	words, w := s.Words(c.Words), s.Task().Width
+	if n <= c.Tokens { // rows of zeros in front
+		pads := s.Graph().Ints(c.Tokens-n, 0, 0, 0)
+		return learned.Add(s.Graph().Apply(graph.Standard, "Pad", nil, words, pads))
+	}
+	learned, rest := learned.Add(words.Slice(0, 0, c.Tokens)), words.Slice(0, c.Tokens, n)
+	if learned.Rank() == 2 {
+		return graph.Concat(0, learned, rest)
+	}
+	// Rows of zeros make room for the words of every image.
+	room := s.Graph().Apply(graph.Standard, "Pad", nil, learned, s.Graph().Ints(0, 0, 0, 0, n-c.Tokens, 0))
+	return room.Add(graph.Concat(0, s.Graph().Const(tensor.New(c.Tokens, w)), rest))
+}
+
+// Template is the option of a hand-written prompt that a learner compares its own with.
+type Template struct {
+	Template string `config:"template" help:"hand-written prompt: auto (data.template), plain, aircraft, dtd, eurosat, flowers, food, pets, ucf, or a text with {} for the class"`
+}
+
+// Check refuses a text without a place for the class.
+func (t Template) Check() error {
+	if t.Template != "auto" && templates[t.Template] == "" && !strings.Contains(t.Template, "{}") {
+		return fmt.Errorf("option template is %q; it has no {} for the class", t.Template)
+	}
+	return nil
+}
+
+// text is the template as a text; empty for data.template.
+func (t Template) text() string {
+	switch named := templates[t.Template]; {
+	case t.Template == "auto":
+		return ""
+	case named != "":
+		return named
+	}
+	return t.Template
+}
+
+// Texts are the class features [C,D] of the hand-written prompt.
+func (t Template) Texts(s *method.Scope) graph.Node {
+	if text := t.text(); text != "" {
+		return s.Texts(text)
+	}
+	return s.HandText()
+}

@@ -1,0 +1,249 @@
+package clip
+
+import (
+	"fmt"
+	"slices"
+
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+)
+
+// Changes are learnable parts inside the blocks of a transformer, whose own weights stay as they are and where they
+// are. The zero value is none.
+type Changes struct {
+	LowRank  []LowRank
+	Adapters []Adapter
+}
+
+// LowRank adds x A B to a linear map of rows x: A [in,rank], B [rank,out] (Hu et al., LoRA, ICLR 2022, eq. 3, whose
+// matrices are the transposes; its factor alpha/rank is part of B). Several on one map add up.
+type LowRank struct {
+	Block int // counted from 0; of Head it does not matter
+	Map   Map
+	A, B  graph.Node
+}
+
+// Map is a linear map of a tower.
+type Map string
+
+// The maps of a block, and the projection into the space shared with images.
+const (
+	Query Map = "q"
+	Key   Map = "k"
+	Value Map = "v"
+	Out   Map = "out" // of the attention
+	Up    Map = "up"  // of the feed-forward layers
+	Down  Map = "down"
+	Head  Map = "head"
+)
+
+// BlockMaps are those that every block has, in their order.
+func BlockMaps() []Map { return []Map{Query, Key, Value, Out, Up, Down} }
+
+// Sizes are the inputs and outputs of a map in a tower of that width with so many units and an embedding dimension.
+func (m Map) Sizes(width, units, embedDim int) (in, out int) {
+	switch m {
+	case Up:
+		return width, units
+	case Down:
+		return units, width
+	case Head:
+		return width, embedDim
+	}
+	return width, width
+}
+
+// Adapter is a bottleneck of linear layers with ReLU between them, A(h) = W_n … ReLU(W_1 h + b_1) … + b_n, in one
+// block.
+type Adapter struct {
+	Block  int // counted from 0
+	Place  Place
+	Layers []Layer
+	Scale  float64 // of its output
+	// Rescale gives its layers the gradients that they would have at Scale 1, and the tower the exact one, as the
+	// public code of pFedMMA (2025) does.
+	Rescale bool
+}
+
+// Layer is W x + b of an adapter: W [out,in], b [out] or absent.
+type Layer struct{ W, B graph.Node }
+
+// Place is where an adapter stands.
+type Place string
+
+const (
+	// Beside adds A(ln_1 x) to the output of the whole block (pFedMMA, 2025).
+	Beside Place = "beside"
+	// Behind replaces the output y of the feed-forward layers by y + A(y), before the residual sum (Houlsby et al.,
+	// Parameter-Efficient Transfer Learning for NLP, ICML 2019, figure 2; of its two places the second).
+	Behind Place = "behind"
+)
+
+// None tells whether there are no changes.
+func (c Changes) None() bool { return len(c.LowRank)+len(c.Adapters) == 0 }
+
+// Equal tells whether two changes are of the same nodes at the same places.
+func (c Changes) Equal(d Changes) bool {
+	return slices.Equal(c.LowRank, d.LowRank) && slices.EqualFunc(c.Adapters, d.Adapters, func(a, b Adapter) bool {
+		same := slices.Equal(a.Layers, b.Layers)
+		a.Layers, b.Layers = nil, nil
+		return same && a.Block == b.Block && a.Place == b.Place && a.Scale == b.Scale && a.Rescale == b.Rescale
+	})
+}
+
+// check tells what does not fit a tower.
+func (c Changes) check(what string, width, layers, units, embedDim int) error {
+	for _, l := range c.LowRank {
+		in, out := l.Map.Sizes(width, units, embedDim)
+		switch {
+		case l.Map != Head && !slices.Contains(BlockMaps(), l.Map):
+			return fmt.Errorf("%s: a low-rank change of %q, must be one of %v or %s", what, l.Map, BlockMaps(), Head)
+		case l.Map != Head && (l.Block < 0 || l.Block >= layers):
+			return fmt.Errorf("%s: a low-rank change in block %d of %d", what, l.Block, layers)
+		case !matrix(l.A, in, -1) || !matrix(l.B, -1, out) || l.A.Dim(1) != l.B.Dim(0):
+			return fmt.Errorf("%s: a low-rank change %v %v of %s, must be [%d,rank] and [rank,%d]", what, l.A, l.B,
+				l.Map, in, out)
+		}
+	}
+	for _, a := range c.Adapters {
+		if a.Block < 0 || a.Block >= layers || len(a.Layers) == 0 || a.Place != Beside && a.Place != Behind {
+			return fmt.Errorf("%s: an adapter of %d layers in block %d of %d, %q; it stands %s or %s", what,
+				len(a.Layers), a.Block, layers, a.Place, Beside, Behind)
+		}
+		in := width
+		for i, l := range a.Layers {
+			out := -1
+			if i == len(a.Layers)-1 {
+				out = width
+			}
+			if !matrix(l.W, out, in) || l.B.OK() && (l.B.Rank() != 1 || l.B.Dim(0) != l.W.Dim(0)) {
+				return fmt.Errorf("%s: layer %d of an adapter is %v with the bias %v; from width to width %d", what, i,
+					l.W, l.B, width)
+			}
+			in = l.W.Dim(0)
+		}
+	}
+	return nil
+}
+
+// matrix tells whether a node has two static sizes, those that are not -1.
+func matrix(n graph.Node, rows, cols int) bool {
+	if !n.OK() {
+		return false
+	}
+	s, ok := n.Shape().Ints()
+	return ok && len(s) == 2 && (rows < 0 || s[0] == rows) && (cols < 0 || s[1] == cols)
+}
+
+// changed adds what low-rank changes make of rows x [N,in] to y, the output of some maps side by side, width columns
+// each.
+func (b block) changed(y, x graph.Node, width int, maps ...Map) graph.Node {
+	for _, l := range b.changes.LowRank {
+		i := slices.Index(maps, l.Map)
+		if i < 0 || l.Map != Head && l.Block != b.index {
+			continue
+		}
+		out := l.B
+		if len(maps) > 1 {
+			out = b.pad(out, 0, i*width, 0, (len(maps)-1-i)*width)
+		}
+		y = y.Add(x.MatMul(l.A).MatMul(out))
+	}
+	return y
+}
+
+// feedForward is the MLP on rows h [N,width], with its changes.
+func (b block) feedForward(h graph.Node) graph.Node {
+	fc, fcBias := b.weights(".mlp.c_fc", b.mlp, b.width)
+	proj, projBias := b.weights(".mlp.c_proj", b.width, b.mlp)
+	var y graph.Node
+	if slices.ContainsFunc(b.changes.LowRank, func(l LowRank) bool {
+		return l.Block == b.index && (l.Map == Up || l.Map == Down)
+	}) {
+		u := nn.Activate(b.changed(nn.Linear(h, fc, fcBias, 1, 1), h, b.mlp, Up), b.act)
+		y = b.changed(nn.Linear(u, proj, projBias, 1, 1), u, b.width, Down)
+	} else {
+		y = nn.MLP(h, fc, fcBias, proj, projBias, b.act)
+	}
+	for _, a := range b.changes.Adapters {
+		if a.Block == b.index && a.Place == Behind {
+			y = y.Add(a.Apply(y))
+		}
+	}
+	return y
+}
+
+// beside adds the adapters that stand beside the block to its output y; x are its rows.
+func (b block) beside(y, x graph.Node) graph.Node {
+	for _, a := range b.changes.Adapters {
+		if a.Block == b.index && a.Place == Beside {
+			y = y.Add(a.Apply(b.norm1(x)))
+		}
+	}
+	return y
+}
+
+// Apply is Scale A(h) for rows h [N,width].
+func (a Adapter) Apply(h graph.Node) graph.Node {
+	if a.Rescale { // the value h, the gradient times Scale
+		h = h.Scale(a.Scale).Add(h.Detach().Scale(1 - a.Scale))
+	}
+	for i, l := range a.Layers {
+		if i > 0 {
+			h = h.ReLU()
+		}
+		h = nn.Linear(h, l.W, l.B, 1, 1)
+	}
+	if a.Rescale { // the value Scale h, the gradient times 1
+		return h.Add(h.Detach().Scale(a.Scale - 1))
+	}
+	return h.Scale(a.Scale)
+}
+
+// Roles are the changes as a list of nodes and what each of some of them begins; ChangesOf undoes it.
+func (c Changes) Roles() (roles []string, nodes []graph.Node) {
+	for _, l := range c.LowRank {
+		roles, nodes = append(roles, fmt.Sprintf("rank %d %s", l.Block, l.Map)), append(nodes, l.A, l.B)
+	}
+	for _, a := range c.Adapters {
+		biases := ""
+		for _, l := range a.Layers {
+			nodes = append(nodes, l.W)
+			if l.B.OK() {
+				nodes, biases = append(nodes, l.B), biases+"b"
+			} else {
+				biases += "-"
+			}
+		}
+		roles = append(roles, fmt.Sprintf("adapter %d %s %g %t %s", a.Block, a.Place, a.Scale, a.Rescale, biases))
+	}
+	return roles, nodes
+}
+
+// ChangesOf reads what Roles gave.
+func ChangesOf(roles []string, nodes []graph.Node) (c Changes) {
+	next := func() (n graph.Node) {
+		n, nodes = nodes[0], nodes[1:]
+		return n
+	}
+	for _, role := range roles {
+		var l LowRank
+		var a Adapter
+		var biases string
+		if k, _ := fmt.Sscanf(role, "rank %d %s", &l.Block, &l.Map); k == 2 {
+			l.A, l.B = next(), next()
+			c.LowRank = append(c.LowRank, l)
+		} else if k, _ := fmt.Sscanf(role, "adapter %d %s %g %t %s", &a.Block, &a.Place, &a.Scale, &a.Rescale,
+			&biases); k == 5 {
+			for _, b := range biases {
+				layer := Layer{W: next()}
+				if b == 'b' {
+					layer.B = next()
+				}
+				a.Layers = append(a.Layers, layer)
+			}
+			c.Adapters = append(c.Adapters, a)
+		}
+	}
+	return c
+}

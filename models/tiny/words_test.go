@@ -1,0 +1,105 @@
+package tiny_test
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/models/bundle/converted"
+	"promptfed/models/clip"
+	"promptfed/models/tiny"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/tensor"
+)
+
+// A hand-written text taken apart into words that all classes share and the rest of each has the features of the whole
+// text, and so has a prompt of words without a class.
+func TestWordsAreTheText(t *testing.T) {
+	orttest.Need(t)
+	files, err := tiny.FS("tiny-vit-b16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := t.TempDir()
+	if err := os.CopyFS(src, files); err != nil {
+		t.Fatal(err)
+	}
+	b, err := converted.Convert(src, filepath.Join(t.TempDir(), "b"), converted.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	classes := []string{"circle", "sea lion", "star"}
+	g := graph.New()
+	one := g.Input("one", graph.Float, graph.Static(1))
+	var outputs []graph.Output
+	compare := func(name string, f graph.Node, texts ...string) {
+		whole, err := b.Sentences(g, texts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		outputs = append(outputs, graph.Output{Name: "got " + name, Node: f.Mul(one)},
+			graph.Output{Name: "want " + name, Node: whole.Mul(one)})
+	}
+	var prompts []clip.Prompt
+	templates := []string{"a photo of a {}.", "{} texture.", "a photo of a {}, a type of pet.", "art of the {}"}
+	for _, template := range templates {
+		words, own, err := b.Templated(classes, template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := clip.Prompt{Own: own}
+		if words != nil {
+			p.Ctx = g.Const(words)
+		}
+		prompts = append(prompts, p)
+	}
+	words, err := b.Words("a photo of a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone, err := b.WithoutClass()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := b.Prompts(g, classes, append(prompts, clip.Prompt{Ctx: g.Const(words), Own: alone}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, template := range templates {
+		var texts []string
+		for _, c := range classes {
+			texts = append(texts, strings.ReplaceAll(template, "{}", c))
+		}
+		compare(template, f[i], texts...)
+	}
+	compare("without a class", f[len(templates)], "a photo of a.")
+	model, err := graph.Model(outputs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := ort.Once(context.Background(), model, ort.Options{WeightsDir: b.WeightsDir()},
+		tensor.Map{"one": tensor.Of([]float32{1}, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range out {
+		what, ok := strings.CutPrefix(name, "got ")
+		if !ok {
+			continue
+		}
+		want := out["want "+what]
+		for i, v := range want.Data {
+			if math.Abs(float64(got.Data[i]-v)) > 1e-5*max(1, want.MaxAbs()) || len(got.Data) != len(want.Data) {
+				t.Fatalf("%s: feature %d is %g, of the whole text %g", what, i, got.Data[i], v)
+			}
+		}
+	}
+	if _, _, err := b.Templated(classes, "a photo of a{}."); err == nil {
+		t.Error("a class that is glued to a word is taken")
+	}
+}
