@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
 	"promptfed/models/clip"

@@ -263,7 +263,7 @@ func (b *Built) openBackbones() error {
 		b.Assigned = append(b.Assigned, open[c.Backbones[k]])
 	}
 	for _, f := range b.Bundles {
-		note, err := b.Engine.ForImages(backbone{f})
+		note, err := b.Engine.ForImages(Backbone{f})
 		if err != nil {
 			return fmt.Errorf("backbone %s: %w", f.Name, err)
 		}

@@ -16,8 +16,8 @@ func Inline(g *Graph, roots []Node, replace map[Node]Node) ([]Node, error) {
 	return InlineWith(g, roots, replace, nil)
 }
 
-// Rewrite stands for an operator that is inlined: it gets what now stands for its inputs, and apply makes the outputs of
-// the operator from inputs.
+// Rewrite stands for an operator that is inlined: it gets what now stands for its inputs, and apply makes the outputs
+// of the operator from inputs.
 type Rewrite func(op *Op, in []Node, apply func(in []Node) ([]Node, error)) ([]Node, error)
 
 // InlineWith is Inline in which rewrite, where it is not nil, makes the outputs of operators.

@@ -16,8 +16,8 @@ import (
 // fullPatches is how many patches an image of a backbone without an image tower has.
 const fullPatches = 49
 
-// fullSize is a backbone of ViT-B/16's size with random weights, for any classes: its texts are cut into tokens by another
-// backbone's tokenizer, whose numbers name rows of a random table.
+// fullSize is a backbone of ViT-B/16's size with random weights, for any classes: its texts are cut into tokens by
+// another backbone's tokenizer, whose numbers name rows of a random table.
 type fullSize struct {
 	spec.Backbone
 	dir string
@@ -30,7 +30,7 @@ func fullSizeOf(t tower, words *bundle.Bundle) fullSize {
 	b := &bundle.Bundle{Name: t.name, Text: t.text.TextArch, Vision: t.vision.VisionArch, LogitScale: t.scale,
 		Dir: words.Dir, Vocabulary: words.Vocabulary, TokenRows: words.TokenRows, Towers: random{t}}
 	b.Preprocess.Size = cmp.Or(t.vision.Image, 224)
-	return fullSize{experiment.Backbone(b), t.dir}
+	return fullSize{experiment.Backbone{Bundle: b}, t.dir}
 }
 
 // random are the towers of a tower as a bundle has them.

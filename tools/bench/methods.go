@@ -135,7 +135,7 @@ func methodNames(only []string) ([]methods.Def, error) {
 }
 
 // method measures one.
-func (o MethodsOptions) method(ctx context.Context, b *fullSize, d methods.Def, profile string) (s MethodStep,
+func (o MethodsOptions) method(ctx context.Context, b fullSize, d methods.Def, profile string) (s MethodStep,
 	err error) {
 	s.Method = d.Name
 	base, with := d.Name, []string(nil)

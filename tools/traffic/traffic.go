@@ -4,6 +4,7 @@ package traffic
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/spec"
