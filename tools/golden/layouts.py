@@ -214,12 +214,115 @@ def hugging_face():
     write(Text(text), (ids, mask), out / "text.onnx", ["tokens", "attention_mask"], ["embedding", "hidden"])
     ref(out)
 
+    out = folder("quantised")  # weights of 4 bits (in blocks) and of 8 bits; and a text tower that rounds activations
+    for model in (text, image):
+        for m in model.modules():
+            if isinstance(m, nn.Linear):
+                m.weight.data = four_bits(m.weight.data.numpy())[0]
+    table = text.text_model.embeddings.token_embedding.weight
+    step = table.data.abs().max() / 127
+    table.data = (table.data / step).round() * step
+    dump(out / "config.json", config), dump(out / "preprocessor_config.json", processor)
+    for name, net, args, names, axes in (("vision_model", Image(image), (px,), ["pixel_values"], {"pixel_values": open_pixels}),
+                                         ("text_model", Text(text), (ids,), ["input_ids"], {"input_ids": both})):
+        path = out / "onnx" / f"{name}_q4.onnx"
+        write(net, args, path, names, [("image" if "v" in name else "text") + "_embeds", "last_hidden_state"], axes)
+        in_four_bits(path)
+    ref(out)
+    write(Text(text), (ids,), out / "onnx/text_model_quantized.onnx", ["input_ids"], ["text_embeds", "last_hidden_state"], {"input_ids": both})
+    rounded(out / "onnx/text_model_quantized.onnx")
+    write(Text(text), (ids,), out / "onnx/text_model_int8.onnx", ["input_ids"], ["text_embeds", "last_hidden_state"], {"input_ids": both})
+    eight_bits(out / "onnx/text_model_int8.onnx", step.item())
+
     out = folder("fastembed", "text")  # a folder for each tower
     (out / "image").mkdir()
     dump(out / "image/preprocessor_config.json", processor)
     write(Image(image), (px,), out / "image/model.onnx", ["pixel_values"], ["image_embeds", "last_hidden_state"], {"pixel_values": first})
     write(Text(text), (ids, mask), out / "text/model.onnx", ["input_ids", "attention_mask"], ["text_embeds", "last_hidden_state"], {"input_ids": both, "attention_mask": both})
     ref(out)
+
+
+def four_bits(w, block=16):
+    """Weights [N,K] rounded to -7..7 times a scale for each block of K, the numbers, and the scales."""
+    import numpy as np
+    n, k = w.shape
+    blocks = -(-k // block)
+    padded = np.zeros((n, blocks * block), np.float32)
+    padded[:, :k] = w
+    padded = padded.reshape(n, blocks, block)
+    scale = np.maximum(np.abs(padded).max(-1, keepdims=True), 1e-12) / np.float32(7)
+    q = np.rint(padded / scale)
+    return torch.tensor((q * scale).reshape(n, -1)[:, :k]), q.astype(np.int64) + 8, scale.astype(np.float32)
+
+
+def in_four_bits(path, block=16):
+    """Products with constant matrices become MatMulNBits."""
+    import numpy as np
+    import onnx
+    from onnx import helper, numpy_helper
+    m = onnx.load(str(path))
+    weights = {t.name: t for t in m.graph.initializer}
+    for i, node in enumerate(m.graph.node):
+        if node.op_type == "MatMul" and node.input[1] in weights:
+            w = numpy_helper.to_array(weights[node.input[1]])
+            _, q, scale = four_bits(np.ascontiguousarray(w.T), block)
+            packed = (q[..., 0::2] | q[..., 1::2] << 4).astype(np.uint8)
+            name = node.input[1]
+            m.graph.initializer.extend([numpy_helper.from_array(packed, name + "_q4"), numpy_helper.from_array(scale.reshape(-1), name + "_scales")])
+            node.CopyFrom(helper.make_node("MatMulNBits", [node.input[0], name + "_q4", name + "_scales"], node.output, name=node.name,
+                                           domain="com.microsoft", K=w.shape[0], N=w.shape[1], bits=4, block_size=block))
+    finish(m, path)
+
+
+def rounded(path):
+    """The first product becomes one of integers, as dynamic quantisation leaves them."""
+    import numpy as np
+    import onnx
+    from onnx import helper, numpy_helper
+    m = onnx.load(str(path))
+    weights = {t.name: t for t in m.graph.initializer}
+    node = next(n for n in m.graph.node if n.op_type == "MatMul" and n.input[1] in weights)
+    w, at = numpy_helper.to_array(weights[node.input[1]]), list(m.graph.node).index(node)
+    scale = np.float32(np.abs(w).max() / 127)
+    x, y = node.input[0], node.output[0]
+    m.graph.initializer.extend([numpy_helper.from_array(np.rint(w / scale).astype(np.int8), "w_q"), numpy_helper.from_array(scale, "w_scale")])
+    new = [helper.make_node("DynamicQuantizeLinear", [x], ["x_q", "x_scale", "x_zero"], name="round"),
+           helper.make_node("MatMulInteger", ["x_q", "w_q", "x_zero"], ["y_int"]), helper.make_node("Cast", ["y_int"], ["y_float"], to=1),
+           helper.make_node("Mul", ["x_scale", "w_scale"], ["both_scales"]), helper.make_node("Mul", ["y_float", "both_scales"], [y])]
+    nodes = list(m.graph.node)
+    del m.graph.node[:]
+    m.graph.node.extend(nodes[:at] + new + nodes[at + 1:])
+    finish(m, path)
+
+
+def eight_bits(path, step):
+    """The table of the tokens becomes integers around 128 and their scale."""
+    import numpy as np
+    import onnx
+    from onnx import helper, numpy_helper
+    m = onnx.load(str(path))
+    table = next(t for t in m.graph.initializer if list(t.dims) == [VOCAB, WIDTH])
+    q = np.rint(numpy_helper.to_array(table) / np.float32(step)).astype(np.int64)
+    name = table.name
+    m.graph.initializer.remove(table)
+    m.graph.initializer.extend([numpy_helper.from_array((q + 128).astype(np.uint8), "table_q"), numpy_helper.from_array(np.float32(step), "table_scale"),
+                                numpy_helper.from_array(np.uint8(128), "table_zero")])
+    nodes = [helper.make_node("DequantizeLinear", ["table_q", "table_scale", "table_zero"], [name])] + list(m.graph.node)
+    del m.graph.node[:]
+    m.graph.node.extend(nodes)
+    finish(m, path)
+
+
+def finish(m, path):
+    """Drops initializers that nothing reads."""
+    import onnx
+    read = {i for n in m.graph.node for i in n.input}
+    kept = [t for t in m.graph.initializer if t.name in read]
+    del m.graph.initializer[:]
+    m.graph.initializer.extend(kept)
+    if not any(o.domain == "com.microsoft" for o in m.opset_import):
+        m.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    onnx.save(m, str(path))
 
 
 def half(path, suffix):

@@ -18,8 +18,11 @@ const layouts = "testdata/layouts"
 
 // specOf is what a configuration says of a layout: its folder, or one for each tower.
 func specOf(dir string) string {
-	if filepath.Base(dir) == "fastembed" {
+	switch filepath.Base(dir) {
+	case "fastembed":
 		return "image=" + dir + "/image,text=" + dir + "/text"
+	case "quantised":
+		return "folder=" + dir + ",variant=q4"
 	}
 	return dir
 }
@@ -30,7 +33,7 @@ func TestLayouts(t *testing.T) {
 	running = true
 	defer func() { running = false }()
 	list, err := filepath.Glob(layouts + "/*/golden.safetensors")
-	if err != nil || len(list) < 12 {
+	if err != nil || len(list) < 13 {
 		t.Fatalf("%d layouts, %v", len(list), err)
 	}
 	for _, path := range list {
@@ -173,4 +176,32 @@ func TestThousandClassesThroughAFixedBatch(t *testing.T) {
 		out := orttest.Run(t, model, b.Dir, tensor.Map{"ctx": in})
 		orttest.Near(t, layout, out["all"].Rows([]int{997}), out["one"])
 	}
+}
+
+// A text tower that rounds activations is refused by the operator's name, with what to take.
+func TestRoundedTextTowerIsRefused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tower")
+	if err := os.CopyFS(dir, os.DirFS(layouts+"/quantised")); err != nil {
+		t.Fatal(err)
+	}
+	for _, variant := range []string{"q4", "int8"} {
+		if err := os.Remove(dir + "/onnx/text_model_" + variant + ".onnx"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := bundle.Open(dir)
+	orttest.OneLine(t, "a text tower with dynamic quantisation", err, "onnx/text_model_quantized.onnx",
+		"DynamicQuantizeLinear (node round)", "text_model.onnx")
+}
+
+// The rows of the tokens may be stored as integers of 8 bits.
+func TestTokensOfEightBits(t *testing.T) {
+	orttest.Need(t)
+	dir := filepath.Join(t.TempDir(), "tower")
+	if err := os.CopyFS(dir, os.DirFS(layouts+"/quantised")); err != nil {
+		t.Fatal(err)
+	}
+	orttest.Write(t, filepath.Join(dir, bundle.ManifestFile),
+		`{"image": {"file": "onnx/vision_model_q4.onnx"}, "text": {"file": "onnx/text_model_int8.onnx"}}`)
+	sameAs(t, openBundle(t, dir), orttest.Golden(t, dir+"/golden.safetensors"))
 }
