@@ -30,7 +30,7 @@ func fullSizeOf(t tower, words *bundle.Bundle) fullSize {
 	b := &bundle.Bundle{Name: t.name, Text: t.text.TextArch, Vision: t.vision.VisionArch, LogitScale: t.scale,
 		Dir: words.Dir, Vocabulary: words.Vocabulary, TokenRows: words.TokenRows, Towers: random{t}}
 	b.Preprocess.Size = cmp.Or(t.vision.Image, 224)
-	return fullSize{experiment.Backbone(b), t.dir}
+	return fullSize{experiment.Backbone{Bundle: b}, t.dir}
 }
 
 // random are the towers of a tower as a bundle has them.

@@ -14,10 +14,10 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
-	"promptfed/tools/figures"
-	"promptfed/tools/page"
-	"promptfed/tools/results"
-	"promptfed/tools/tables"
+	"promptfed/tools/report/figures"
+	"promptfed/tools/report/page"
+	"promptfed/tools/report/results"
+	"promptfed/tools/report/tables"
 )
 
 // reportOptions are what the command line asks of a report. The zero value is what a run and a sweep write by
@@ -38,6 +38,7 @@ var reportFormats = []string{"md", "tex", "csv", "json", "html", "plots"}
 func reportCommand() *cobra.Command {
 	var o reportOptions
 	var out string
+	var shown shownFlags
 	c := &cobra.Command{
 		Use: "report DIR... [--out DIR] [--metric NAME] [--rows AXIS,...] [--columns AXIS,...] [--format " +
 			strings.Join(reportFormats, ",") + "]",
@@ -45,7 +46,7 @@ func reportCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&out, "out", "", "folder of the report (default DIR; of several, runs/comparison)")
 	c.Flags().StringVar(&o.metric, "metric", "", "what the tables show: "+strings.Join(results.MetricNames(), ", "))
-	c.Flags().StringSliceVar(&o.rows, "rows", nil, "axes in the rows; also domain, exam, metric")
+	c.Flags().StringSliceVar(&o.rows, "rows", nil, "axes in the rows; also domain, set, metric")
 	c.Flags().StringSliceVar(&o.columns, "columns", nil, "axes in the columns; axes in neither are averaged over")
 	c.Flags().StringVar(&o.average, "average", "", "add means: row, column or both")
 	c.Flags().StringVar(&o.std, "std", string(results.Population), "standard deviation over seeds: population (n, as "+
@@ -54,6 +55,7 @@ func reportCommand() *cobra.Command {
 	c.Flags().StringVar(&o.view, "view", "", "the evaluation that results are of, in place of the runs' eval.view: "+
 		strings.Join(record.Views(), ", "))
 	c.Flags().StringSliceVar(&o.formats, "format", reportFormats, "what to write")
+	shown.add(c)
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := o.check(); err != nil {
 			return usageError{err}
@@ -63,18 +65,21 @@ func reportCommand() *cobra.Command {
 		} else if out == "" {
 			out = comparisonFolder
 		}
-		text, err := makeReport(args, out, o)
+		r, err := makeReport(args, out, o)
 		if err != nil {
 			return err
 		}
-		fmt.Print(text)
-		fmt.Println("report written to", out)
+		r.show(shown)
+		fmt.Printf("report written to %s; %s shows it\n", out, filepath.Join(out, reportPage))
 		return nil
 	}
 	return c
 }
 
 const comparisonFolder = "runs/comparison"
+
+// reportPage is the page of a report.
+const reportPage = "report.html"
 
 func (o reportOptions) check() error {
 	if o.metric != "" {
@@ -100,9 +105,8 @@ func (o reportOptions) check() error {
 	return nil
 }
 
-// writeReports writes everything that there is to say about the runs and sweeps in some folders, and gives the main
-// tables as text.
-func writeReports(dirs []string, out string) (string, error) {
+// writeReports writes everything that there is to say about the runs and sweeps in some folders.
+func writeReports(dirs []string, out string) (*report, error) {
 	return makeReport(dirs, out, reportOptions{std: string(results.Population), formats: reportFormats})
 }
 
@@ -115,43 +119,42 @@ type report struct {
 	tests   []*tables.Text
 	figures []namedFigure
 	json    *results.JSON
+	folder  string                    // of the report
+	live    bool                      // the page is served, and asks for details
+	kept    map[*results.Run]page.Run // of a served page: runs as they were packed before
 }
 
-func makeReport(dirs []string, out string, o reportOptions) (string, error) {
+func makeReport(dirs []string, out string, o reportOptions) (*report, error) {
 	found, err := results.Load(dirs...)
 	if err != nil {
-		return "", usageError{err}
+		return nil, usageError{err}
 	}
-	found.Select(o.view)
 	folder, err := filepath.Abs(out)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	r := &report{reportOptions: o, Results: found, json: found.Export(folder)}
-	for _, p := range append(slices.Clone(found.Plans), nil) {
-		if groups := found.Of(p); len(groups) > 0 {
+	r := &report{reportOptions: o, Results: found, folder: folder}
+	if err := r.build(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return nil, fmt.Errorf("cannot make the folder of the report: %w; use another --out", err)
+	}
+	return r, r.write(out)
+}
+
+// build makes everything that the files are written from.
+func (r *report) build() error {
+	r.Select(r.view)
+	r.json = r.Export(r.folder)
+	for _, p := range append(slices.Clone(r.Plans), nil) {
+		if groups := r.Of(p); len(groups) > 0 {
 			if err := r.part(p, groups); err != nil {
-				return "", usageError{err}
+				return usageError{err}
 			}
 		}
 	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		return "", fmt.Errorf("cannot make the folder of the report: %w; use another --out", err)
-	}
-	if err := r.write(out); err != nil {
-		return "", err
-	}
-	var text strings.Builder
-	for i, t := range r.main {
-		if i > 0 {
-			text.WriteString("\n")
-		}
-		text.WriteString(t.String())
-	}
-	for _, n := range r.Notes {
-		text.WriteString("note: " + n + "\n")
-	}
-	return text.String(), nil
+	return nil
 }
 
 // part makes the tables, tests and figures of a sweep, or of the runs that belong to none.
@@ -225,7 +228,7 @@ func (r *report) write(out string) error {
 		}
 		return err
 	})
-	file("html", "report.html", func(w io.Writer) error {
+	file("html", reportPage, func(w io.Writer) error {
 		p, err := r.page()
 		if err != nil {
 			return err
