@@ -12,7 +12,7 @@ import (
 const (
 	AverageLabel = "Average" // of the mean over a row or a column
 	DomainAxis   = "domain"  // the pseudo-axis whose labels are the domains of the data
-	ExamAxis     = "exam"    // the pseudo-axis whose labels are exams: other classes, sets or domains
+	SetAxis      = "set"     // the pseudo-axis whose labels are evaluation sets: other classes, sets or domains
 	MetricAxis   = "metric"  // the pseudo-axis whose labels are Card.Metrics
 )
 
@@ -29,10 +29,10 @@ type Card struct {
 	Paper     string   `config:"paper" json:"paper" help:"name and venue"`
 	Item      string   `config:"item" json:"item" help:"which table or figure, as in Table 2 or Figure S1"`
 	Title     string   `config:"title" json:"title" help:"what it shows, in one line"`
-	Rows      []string `config:"rows" json:"rows,omitempty" help:"axes in the rows of the table; domain and exam, which every run has, may be among them"`
+	Rows      []string `config:"rows" json:"rows,omitempty" help:"axes in the rows of the table; domain and set, which every run has, may be among them"`
 	Columns   []string `config:"columns" json:"columns,omitempty" help:"axes in its columns; axes in neither are averaged over"`
-	Metric    string   `config:"metric" json:"metric,omitempty" help:"last, best, last5, last10, global, personal, weighted, f1, worst, worst10, own-classes, ece, best-val, hm, hm3, exam-mean, loss, bytes, seconds, domain:NAME, exam:NAME or new:STEPS; empty is last"`
-	Metrics   []string `config:"metrics" yaml:",omitempty" json:"metrics,omitempty" help:"what columns or rows called metric show, such as [exam:base, exam:new, hm]"`
+	Metric    string   `config:"metric" json:"metric,omitempty" help:"last, best, last5, last10, global, personal, weighted, f1, worst, worst10, own-classes, ece, best-val, hm, hm3, set-mean, loss, bytes, seconds, domain:NAME, set:NAME or new:STEPS; empty is last"`
+	Metrics   []string `config:"metrics" yaml:",omitempty" json:"metrics,omitempty" help:"what columns or rows called metric show, such as [set:base, set:new, hm]"`
 	Average   string   `config:"average" json:"average,omitempty" help:"adds means labelled Average: row, column or both"`
 	Views     Views    `config:"views" json:"views,omitzero" yaml:",omitempty" help:"which evaluation each printed number is"`
 	Numbers   Numbers  `config:"numbers" json:"numbers" help:"the paper's own numbers"`
@@ -54,7 +54,7 @@ type Views struct {
 // Numbers are the numbers that a paper prints.
 type Numbers struct {
 	Unit   string   `config:"unit" json:"unit,omitempty" help:"percent, fraction, seconds, minutes, hours, bytes, kilobytes, megabytes, gigabytes or plain; empty is percent"`
-	By     []string `config:"by" json:"by,omitempty" help:"axes whose labels the values are nested by, from the outermost; domain and exam may be among them"`
+	By     []string `config:"by" json:"by,omitempty" help:"axes whose labels the values are nested by, from the outermost; domain and set may be among them"`
 	Values Values   `config:"values" json:"values" help:"label: value, nested; a value is a mean or [mean, standard deviation]"`
 }
 
@@ -74,7 +74,7 @@ type Figure struct {
 var (
 	metrics = []string{"last", "best", "last5", "last10", "global", "personal", "weighted", "f1", "worst", "worst10",
 		"own-classes", "ece",
-		"best-val", "hm", "hm3", "exam-mean", "loss", "bytes", "seconds"}
+		"best-val", "hm", "hm3", "set-mean", "loss", "bytes", "seconds"}
 	units = []string{"percent", "fraction", "seconds", "minutes", "hours", "bytes", "kilobytes", "megabytes",
 		"gigabytes", "plain"}
 	figures = []string{"curves", "shots", "sensitivity", "heatmap", "box", "scatter3", "strips", "tsne", "pca",
@@ -112,7 +112,7 @@ func (c *Card) View(labels map[string]string) string {
 
 // check finds what cannot be meant: axes and labels that the sweep does not have, and words that are not known.
 func (c *Card) check(axes []Axis) error {
-	names := []string{DomainAxis, ExamAxis}
+	names := []string{DomainAxis, SetAxis}
 	if len(c.Metrics) > 0 {
 		names = append(names, MetricAxis)
 	}
@@ -121,6 +121,9 @@ func (c *Card) check(axes []Axis) error {
 	}
 	axis := func(key, name string, also ...string) error {
 		if list := append(slices.Clone(names), also...); !slices.Contains(list, name) {
+			if err := Renamed(name); err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
 			return fmt.Errorf("%s: there is no axis %q; there are %s", key, name, strings.Join(list, ", "))
 		}
 		return nil
@@ -251,12 +254,23 @@ func (c *Card) checkNumbers(axes []Axis, axis func(key, name string, also ...str
 	return n.Values.check("card.numbers.values", n.By, axes)
 }
 
+// Renamed says what a metric or an axis is called now whose name began with exam before; nil for all others.
+func Renamed(name string) error {
+	if now, ok := strings.CutPrefix(name, "exam"); ok && (now == "" || now == "-mean" || now[0] == ':') {
+		return fmt.Errorf("%s is now called set%s", name, now)
+	}
+	return nil
+}
+
 func metric(key, name string) error {
-	if kind, of, ok := strings.Cut(name, ":"); ok && of != "" && slices.Contains([]string{"domain", "exam", "new"},
+	if kind, of, ok := strings.Cut(name, ":"); ok && of != "" && slices.Contains([]string{"domain", "set", "new"},
 		kind) {
 		return nil
 	}
-	return oneOf(key, name, append(slices.Clone(metrics), "domain:NAME", "exam:NAME", "new:STEPS")...)
+	if err := Renamed(name); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	return oneOf(key, name, append(slices.Clone(metrics), "domain:NAME", "set:NAME", "new:STEPS")...)
 }
 
 // oneOf checks a word that may be empty.

@@ -233,13 +233,13 @@ func TestCardMetrics(t *testing.T) {
 		return strings.NewReplacer("  numbers:", "  metrics: "+metrics+"\n  numbers:", "  columns: [tokens]",
 			"  columns: ["+columns+"]").Replace(grid)
 	}
-	s := sweep(t, with("tokens, metric", "[exam:base, hm]"), SweepOptions{})
+	s := sweep(t, with("tokens, metric", "[set:base, hm]"), SweepOptions{})
 	json, err := s.Plan().JSON()
 	if err != nil {
 		t.Fatal(err)
 	}
 	plan, err := parsePlan("sweep.json", json)
-	if err != nil || !slices.Equal(plan.Card.Metrics, []string{"exam:base", "hm"}) {
+	if err != nil || !slices.Equal(plan.Card.Metrics, []string{"set:base", "hm"}) {
 		t.Errorf("%v, %+v", err, plan.Card)
 	}
 	for text, word := range map[string]string{with("tokens", "[hm]"): "neither card.rows nor card.columns has metric",
@@ -278,7 +278,7 @@ func TestCardNumbers(t *testing.T) {
 	if mean, _, _, ok := one.Number(nil); !ok || mean != 3.5 {
 		t.Error("the one number of a card without axes")
 	}
-	domain := sweep(t, "card: {rows: [exam], columns: [domain], numbers: {by: [domain], values: {art: 1, Average: "+
+	domain := sweep(t, "card: {rows: [set], columns: [domain], numbers: {by: [domain], values: {art: 1, Average: "+
 		"2}}}", SweepOptions{}).Card
 	if mean, _, _, ok := domain.Number(map[string]string{"domain": "art"}); !ok || mean != 1 {
 		t.Error("a number of a domain")
@@ -350,9 +350,11 @@ func TestSweepErrors(t *testing.T) {
 		{in(axis+",{name: b, key: train.epochs, values: [1, 2, 3]}", ""), SweepOptions{most: 5},
 			[]string{"more than 5 cells"}},
 		{in(axis, "") + "card: {row: [a]}", SweepOptions{}, []string{"card.row", "rows"}},
-		{in(axis, "") + "card: {rows: [b]}", SweepOptions{}, []string{"card.rows", `"b"`, "domain, exam, a"}},
+		{in(axis, "") + "card: {rows: [b]}", SweepOptions{}, []string{"card.rows", `"b"`, "domain, set, a"}},
 		{in(axis, "") + "card: {rows: [a], columns: [a]}", SweepOptions{}, []string{`"a"`, "twice"}},
 		{in(axis, "") + "card: {metric: accuracy}", SweepOptions{}, []string{"card.metric", "last10"}},
+		{in(axis, "") + "card: {metric: 'exam:new'}", SweepOptions{}, []string{"card.metric", "now called set:new"}},
+		{in(axis, "") + "card: {rows: [exam]}", SweepOptions{}, []string{"card.rows", "now called set"}},
 		{in(axis, "") + "card: {metric: 'domain:'}", SweepOptions{}, []string{"card.metric", "domain:NAME"}},
 		{in(axis, "") + "card: {average: rows}", SweepOptions{}, []string{"card.average", "row, column, both"}},
 		{in(axis, "") + "card: {views: {why: x}}", SweepOptions{}, []string{"card.views.default",

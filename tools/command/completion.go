@@ -15,7 +15,7 @@ import (
 	"promptfed/federation/partition"
 	"promptfed/federation/pretrain"
 	"promptfed/federation/sets"
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // complete teaches a shell what may stand where: configurations, runs, keys with their values, metrics. The command

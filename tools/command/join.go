@@ -28,7 +28,7 @@ import (
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 	"promptfed/tools/progress"
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 	"promptfed/tools/runfolder"
 )
 

@@ -11,7 +11,7 @@ import (
 	"promptfed/federation/partition"
 	"promptfed/federation/sets"
 	"promptfed/models/bundle"
-	"promptfed/tools/tables"
+	"promptfed/tools/report/tables"
 	"promptfed/tools/traffic"
 )
 

@@ -14,10 +14,10 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
-	"promptfed/tools/figures"
-	"promptfed/tools/page"
-	"promptfed/tools/results"
-	"promptfed/tools/tables"
+	"promptfed/tools/report/figures"
+	"promptfed/tools/report/page"
+	"promptfed/tools/report/results"
+	"promptfed/tools/report/tables"
 )
 
 // reportOptions are what the command line asks of a report. The zero value is what a run and a sweep write by
@@ -46,7 +46,7 @@ func reportCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&out, "out", "", "folder of the report (default DIR; of several, runs/comparison)")
 	c.Flags().StringVar(&o.metric, "metric", "", "what the tables show: "+strings.Join(results.MetricNames(), ", "))
-	c.Flags().StringSliceVar(&o.rows, "rows", nil, "axes in the rows; also domain, exam, metric")
+	c.Flags().StringSliceVar(&o.rows, "rows", nil, "axes in the rows; also domain, set, metric")
 	c.Flags().StringSliceVar(&o.columns, "columns", nil, "axes in the columns; axes in neither are averaged over")
 	c.Flags().StringVar(&o.average, "average", "", "add means: row, column or both")
 	c.Flags().StringVar(&o.std, "std", string(results.Population), "standard deviation over seeds: population (n, as "+
@@ -119,6 +119,9 @@ type report struct {
 	tests   []*tables.Text
 	figures []namedFigure
 	json    *results.JSON
+	folder  string                    // of the report
+	live    bool                      // the page is served, and asks for details
+	kept    map[*results.Run]page.Run // of a served page: runs as they were packed before
 }
 
 func makeReport(dirs []string, out string, o reportOptions) (*report, error) {
@@ -126,23 +129,32 @@ func makeReport(dirs []string, out string, o reportOptions) (*report, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	found.Select(o.view)
 	folder, err := filepath.Abs(out)
 	if err != nil {
 		return nil, err
 	}
-	r := &report{reportOptions: o, Results: found, json: found.Export(folder)}
-	for _, p := range append(slices.Clone(found.Plans), nil) {
-		if groups := found.Of(p); len(groups) > 0 {
-			if err := r.part(p, groups); err != nil {
-				return nil, usageError{err}
-			}
-		}
+	r := &report{reportOptions: o, Results: found, folder: folder}
+	if err := r.build(); err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot make the folder of the report: %w; use another --out", err)
 	}
 	return r, r.write(out)
+}
+
+// build makes everything that the files are written from.
+func (r *report) build() error {
+	r.Select(r.view)
+	r.json = r.Export(r.folder)
+	for _, p := range append(slices.Clone(r.Plans), nil) {
+		if groups := r.Of(p); len(groups) > 0 {
+			if err := r.part(p, groups); err != nil {
+				return usageError{err}
+			}
+		}
+	}
+	return nil
 }
 
 // part makes the tables, tests and figures of a sweep, or of the runs that belong to none.

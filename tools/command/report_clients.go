@@ -9,8 +9,8 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/experiment"
-	"promptfed/tools/figures"
-	"promptfed/tools/results"
+	"promptfed/tools/report/figures"
+	"promptfed/tools/report/results"
 )
 
 // Bounds of what figures of clients show.
@@ -32,7 +32,7 @@ func kind(c experiment.ClientInfo, by string) string {
 // without a group a label of the contest.
 func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	factor, y := clientScale(m)
-	out := figures.Box{Title: f.Title, Y: y, SameY: true}
+	out := figures.Box{Title: f.Title, Y: y, SameY: true, Colours: v.colours(v.axis)}
 	isAxis := results.Labels(v.groups, f.Group) != nil
 	for _, p := range facets(v.groups, f.Panel) {
 		switch {

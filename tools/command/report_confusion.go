@@ -7,8 +7,8 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
-	"promptfed/tools/figures"
-	"promptfed/tools/results"
+	"promptfed/tools/report/figures"
+	"promptfed/tools/report/results"
 )
 
 // Bounds of the figure of confusion matrices: above mostConfused classes cells are smaller than a point, and above

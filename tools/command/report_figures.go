@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"promptfed/configs"
-	"promptfed/tools/figures"
-	"promptfed/tools/results"
+	"promptfed/tools/report/figures"
+	"promptfed/tools/report/results"
 )
 
 // namedFigure is a figure with the name of its files.

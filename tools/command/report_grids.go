@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"promptfed/configs"
-	"promptfed/tools/figures"
-	"promptfed/tools/results"
+	"promptfed/tools/report/figures"
+	"promptfed/tools/report/results"
 )
 
 // heatmap has a cell for each label of x and y, y growing upwards. Cells whose labels on x, y and the panel are equal

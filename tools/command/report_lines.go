@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"promptfed/configs"
-	"promptfed/tools/figures"
-	"promptfed/tools/results"
+	"promptfed/tools/report/figures"
+	"promptfed/tools/report/results"
 )
 
 // scale is what values of a metric are multiplied by in figures, and the axis that shows them.
@@ -31,7 +31,7 @@ func (v *view) curves(f configs.Figure, m results.Metric) figures.Drawer {
 		line = v.axis
 	}
 	factor, y := scale(m)
-	out := figures.Curves{Title: f.Title}
+	out := figures.Curves{Title: f.Title, Colours: v.colours(line)}
 	for _, p := range facets(v.groups, f.Panel) {
 		panel := figures.LinePanel{Title: p.title, X: figures.Axis{Label: "round"}, Y: y}
 		for _, l := range facets(p.groups, line) {
@@ -55,6 +55,25 @@ func (v *view) curves(f configs.Figure, m results.Metric) figures.Drawer {
 	}
 	if len(out.Panels) == 0 {
 		return nil
+	}
+	return out
+}
+
+// colours gives the labels of an axis the colours of their methods, where each is of one method and there are several.
+func (v *view) colours(axis string) figures.Colours {
+	methods := v.methods()
+	if len(methods) < 2 {
+		return nil
+	}
+	out := figures.Colours{}
+	for _, l := range facets(v.groups, axis) {
+		for i, g := range l.groups {
+			place := slices.Index(methods, methodOf(g))
+			if before, ok := out[l.title]; place < 0 || i > 0 && ok && before != place {
+				return nil
+			}
+			out[l.title] = place
+		}
 	}
 	return out
 }
@@ -95,7 +114,7 @@ func (v *view) sensitivity(f configs.Figure, m results.Metric) (figures.Drawer, 
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(at[a], at[b]) })
 	factor, y := scale(m)
-	out := figures.Sensitivity{Title: f.Title}
+	out := figures.Sensitivity{Title: f.Title, Colours: v.colours(f.Line)}
 	for _, p := range facets(v.groups, f.Panel) {
 		panel := figures.LinePanel{Title: p.title, X: x, Y: y}
 		for _, l := range facets(p.groups, f.Line) {
@@ -132,7 +151,7 @@ func wide(lines []figures.Line) bool {
 }
 
 func (v *view) cost(f configs.Figure, m results.Metric) figures.Drawer {
-	out := figures.Cost{Title: f.Title, Bytes: "per round, all clients", Seconds: "per round"}
+	out := figures.Cost{Title: f.Title, Colours: v.colours(v.axis), Bytes: "per round, all clients", Seconds: "per round"}
 	factor, _ := scale(m)
 	known := false
 	for _, l := range facets(v.groups, v.axis) {

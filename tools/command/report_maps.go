@@ -14,8 +14,8 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
-	"promptfed/tools/figures"
-	"promptfed/tools/results"
+	"promptfed/tools/report/figures"
+	"promptfed/tools/report/results"
 )
 
 // mostMaps bounds the panels of figures of embeddings.

@@ -1,16 +1,19 @@
 package command
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 
 	"promptfed/runtime/ort"
-	"promptfed/tools/page"
-	"promptfed/tools/results"
-	"promptfed/tools/tables"
+	"promptfed/tools/report/page"
+	"promptfed/tools/report/results"
+	"promptfed/tools/report/tables"
 )
 
 // page is what report.html shows.
@@ -29,30 +32,45 @@ func (r *report) page() (page.Report, error) {
 		p.Significance = append(p.Significance, pageText(t))
 	}
 	for _, f := range r.figures {
-		svg, err := f.drawn.SVG()
+		svg, err := f.drawn.PageSVG()
 		if err != nil {
 			return p, fmt.Errorf("figure %s: %w", f.file, err)
 		}
 		p.Figures = append(p.Figures, page.Figure{Title: f.title, SVG: svg})
 	}
 	metrics := r.pageMetrics(&p)
+	p.Methods = r.methods()
 	for _, g := range r.Groups {
 		for _, run := range g.Runs {
 			if run.State == results.Failed {
 				p.Failures = append(p.Failures, page.Failure{Run: r.runName(g, run), Labels: pairs(g), Error: run.Why})
 			}
-			if len(run.Rounds) == 0 {
-				continue
-			}
-			shown, err := r.pageRun(g, run, metrics)
-			if err != nil {
-				p.Notes = append(p.Notes, oneLine(err))
+			shown, known := r.kept[run]
+			if !known {
+				var err error
+				if shown, err = r.pageRun(g, run, metrics); err != nil {
+					p.Notes = append(p.Notes, oneLine(err))
+				}
 			}
 			p.Runs = append(p.Runs, shown)
 		}
 	}
 	return p, nil
 }
+
+// methods lists what the runs train in the order in which the groups stand.
+func (r *report) methods() []string {
+	var out []string
+	for _, g := range r.Groups {
+		if m := methodOf(g); m != "" && !slices.Contains(out, m) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// methodOf is the label of an axis of methods, or what the group's runs train.
+func methodOf(g *results.Group) string { return cmp.Or(g.Labels["method"], g.Method()) }
 
 // counted says how many runs the page is about.
 func (r *report) counted() string {
@@ -115,8 +133,12 @@ func pairs(g *results.Group) []page.Pair {
 }
 
 func (r *report) pageRun(g *results.Group, run *results.Run, metrics []results.Metric) (page.Run, error) {
-	out := page.Run{Name: r.runName(g, run), Group: r.groupName(g), Seed: int64(run.Seed), Labels: pairs(g),
-		Config: run.Config}
+	out := page.Run{ID: r.seen(run.Dir), Name: r.runName(g, run), Group: r.groupName(g), Method: methodOf(g),
+		Seed: int64(run.Seed), Labels: pairs(g), State: string(run.State), Why: run.Why, Planned: run.Planned,
+		Tags: run.Tags, Config: run.Config}
+	if g.Plan != nil {
+		out.Sweep = g.Plan.Name
+	}
 	one := []*results.Group{{Runs: []*results.Run{run}}}
 	for _, m := range metrics {
 		if c := results.Curves(one, m, results.Population); len(c.Rounds) > 0 {
@@ -142,15 +164,48 @@ func (r *report) pageRun(g *results.Group, run *results.Run, metrics []results.M
 		out.PerClient = &per
 	}
 	info, err := run.Clients()
-	if err != nil || info == nil {
+	if info != nil {
+		out.Classes = info.Classes
+		for _, c := range info.Clients {
+			out.Clients = append(out.Clients, page.Client{Backbone: c.Backbone, Domain: c.Domain, Train: c.Train,
+				Val: c.Val, Test: c.Test})
+		}
+	}
+	if r.live { // the page asks for the rest, run by run
 		return out, err
 	}
-	out.Classes = info.Classes
-	for _, c := range info.Clients {
-		out.Clients = append(out.Clients, page.Client{Backbone: c.Backbone, Domain: c.Domain, Train: c.Train,
-			Val: c.Val, Test: c.Test})
+	return out, errors.Join(err, pageDetails(run, &out))
+}
+
+// seen is a folder as it is seen from that of the report.
+func (r *report) seen(dir string) string {
+	if rel, err := filepath.Rel(r.folder, dir); err == nil {
+		dir = rel
 	}
-	return out, nil
+	return filepath.ToSlash(dir)
+}
+
+// pageDetails adds what the page shows of a run alone.
+func pageDetails(run *results.Run, out *page.Run) error {
+	out.Log = run.Log()
+	for _, t := range results.Terms(run.Rounds) {
+		if t.Param == "" {
+			out.Terms = append(out.Terms, page.Term{Name: t.Name, Rounds: t.Rounds, Value: t.Value, Norm: t.Norm,
+				Relative: t.Relative})
+		}
+	}
+	c, err := run.Confusion()
+	if c == nil || err != nil {
+		return err
+	}
+	out.Confusion = &page.Confusion{Classes: c.Classes}
+	if c.Global != nil {
+		out.Confusion.Global = c.Global.Counts
+	}
+	if c.Personal != nil {
+		out.Confusion.Personal = c.Personal.Counts
+	}
+	return nil
 }
 
 func pageTable(t *tables.Table) page.Table {

@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"promptfed/configs"
-	"promptfed/tools/results"
-	"promptfed/tools/tables"
+	"promptfed/tools/report/results"
+	"promptfed/tools/report/tables"
 )
 
 // layout is that of the main table: as the command line asks, else as the card does, else the first axis in rows and

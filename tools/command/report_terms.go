@@ -7,9 +7,9 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/method"
-	"promptfed/tools/figures"
-	"promptfed/tools/results"
-	"promptfed/tools/tables"
+	"promptfed/tools/report/figures"
+	"promptfed/tools/report/results"
+	"promptfed/tools/report/tables"
 )
 
 // weakTerms notes the terms of losses that do next to nothing in every run of a group that measured them.

@@ -19,8 +19,8 @@ import (
 	"promptfed/federation/method"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
-	"promptfed/tools/results"
-	"promptfed/tools/tables"
+	"promptfed/tools/report/results"
+	"promptfed/tools/report/tables"
 )
 
 // madeSweep writes the folder of a finished sweep over methods, two lengths on x, y and z, and two seeds: six clients

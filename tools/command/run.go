@@ -21,7 +21,7 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/tools/progress"
 	"promptfed/tools/quickstart"
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 	"promptfed/tools/runfolder"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"promptfed/tools/tables"
+	"promptfed/tools/report/tables"
 )
 
 // shownFlags say how much of a report is printed.

@@ -11,7 +11,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 	"promptfed/tools/runfolder"
 )
 

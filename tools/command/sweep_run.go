@@ -17,7 +17,7 @@ import (
 	"promptfed/configs"
 	"promptfed/runtime/ort"
 	"promptfed/tools/progress"
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 	"promptfed/tools/runfolder"
 )
 

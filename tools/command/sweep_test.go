@@ -18,7 +18,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // grid makes the small configuration a sweep of two methods, two batch sizes and two seeds.

@@ -14,7 +14,7 @@ func TestDrawnEvaluations(t *testing.T) {
 		t.Skip("trains")
 	}
 	for name, heads := range map[string][]string{
-		"base-to-new":          {"last (%)", "own-classes (%)", "exam:base (%)", "exam:new (%)", "hm (%)", "hm3 (%)"},
+		"base-to-new":          {"last (%)", "own-classes (%)", "set:base (%)", "set:new (%)", "hm (%)", "hm3 (%)"},
 		"leave-one-domain-out": {"cartoon", "mosaic", "neon", "sketch", "Average"},
 	} {
 		out := filepath.Join(t.TempDir(), "out")

@@ -3,7 +3,7 @@ package command
 import (
 	"fmt"
 
-	"promptfed/tools/tables"
+	"promptfed/tools/report/tables"
 )
 
 func percent(v float64) string { return fmt.Sprintf("%.2f", 100*v) }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"promptfed/federation/engine/record"
-	"promptfed/tools/tensorboard"
+	"promptfed/tools/report/tensorboard"
 )
 
 // eventLog writes rounds as TensorBoard reads them, into the folder tensorboard of a run. A run that goes on writes its

@@ -14,8 +14,8 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/tools/bench"
 	"promptfed/tools/progress"
-	"promptfed/tools/results"
-	"promptfed/tools/tables"
+	"promptfed/tools/report/results"
+	"promptfed/tools/report/tables"
 )
 
 // termsFlags are those of the command terms.

@@ -39,7 +39,7 @@ func workCommand() *cobra.Command {
 		"[--tls DIR | --token SECRET | --creds FILE]", Args: exactly(1),
 		Short: "train clients of runs elsewhere (promptfed run --cluster), one run after the other, until stopped"}
 	l := c.Flags()
-	l.StringArrayVar(&f.sets, "set", nil, "change a key, as in data.root=DIR, exam.root=DIR or "+
+	l.StringArrayVar(&f.sets, "set", nil, "change a key, as in data.root=DIR, eval.sets_root=DIR or "+
 		"runtime.provider=cuda; the rest comes from the run")
 	l.StringVar(&f.config, "config", "", "configuration of this machine: data.root and runtime")
 	l.IntVar(&f.jobs, "jobs", 0, "clients that train at a time (default: runtime.workers)")

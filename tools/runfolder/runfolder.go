@@ -13,7 +13,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/state"
 	"promptfed/federation/experiment"
-	"promptfed/tools/results"
+	"promptfed/tools/report/results"
 )
 
 // Use says what becomes of a folder that holds a run.

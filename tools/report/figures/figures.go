@@ -1,0 +1,138 @@
+// Package figures draws the kinds of figures that papers on federated prompt learning have, from plain numbers: it
+// reads no run folder and prints nothing. A kind is a struct with the numbers, and Draw makes a Figure of it; Save
+// writes the figure as PNG and SVG. The same numbers give the same bytes.
+package figures
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"promptfed/runtime/atomicfile"
+)
+
+// Drawer is a kind of figure with its numbers.
+type Drawer interface {
+	// Draw lays the figure out. The error is one line that names the kind, the panel and what is wrong with its
+	// numbers.
+	Draw() (*Figure, error)
+}
+
+// Figure is a figure laid out, ready to be painted in any format.
+type Figure struct {
+	width, height vg.Length // points, 72 to the inch
+	title         string    // for readers who do not see it
+	paint         func(draw.Canvas)
+}
+
+// Size is the width and height of the figure in points.
+func (f *Figure) Size() (width, height float64) { return f.width.Points(), f.height.Points() }
+
+// withKind puts the kind of a figure before the error of laying it out.
+func withKind(kind string) func(*Figure, error) (*Figure, error) {
+	return func(f *Figure, err error) (*Figure, error) {
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", kind, err)
+		}
+		return f, nil
+	}
+}
+
+// pngDPI is twice the resolution that screens are taken to have.
+const pngDPI = 192
+
+// fallback are fonts with the widths of Liberation Sans, for machines without it.
+const fallback = "Liberation Sans,Arial,Helvetica,sans-serif"
+
+// SVG gives the figure as one svg element, without an XML declaration, so that it may also stand inside a web page.
+// Text stays text.
+func (f *Figure) SVG() ([]byte, error) {
+	canvas := vgsvg.New(f.width, f.height)
+	f.paint(draw.New(canvas))
+	var raw bytes.Buffer
+	if _, err := canvas.WriteTo(&raw); err != nil {
+		return nil, err
+	}
+	_, body, ok := bytes.Cut(raw.Bytes(), []byte("<svg "))
+	head, rest, closed := bytes.Cut(body, []byte(">"))
+	if !ok || !closed {
+		return nil, fmt.Errorf("figures: the drawing library wrote no svg element")
+	}
+	var out, title bytes.Buffer
+	if err := xml.EscapeText(&title, []byte(f.title)); err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(&out, `<svg role="img" %s>`+"\n<title>%s</title>", head, title.Bytes())
+	out.Write(bytes.ReplaceAll(rest, []byte("font-family:Liberation Sans;"), []byte("font-family:"+fallback+";")))
+	return out.Bytes(), nil
+}
+
+// onDark are the colours that take the place of those of SVG on a dark ground; series follow LineColours.
+var onDark = []struct{ from, to string }{{"#222222", "#e7eaf0"}, {"#888888", "#76829a"}, {"#E4E4E4", "#2b3341"},
+	{"#F4F4F4", "#1c232e"}}
+
+// darkRules are CSS for an SVG file: browsers apply them where the page around an image is dark.
+var darkRules = func() string {
+	var b strings.Builder
+	b.WriteString(`<style>@media (prefers-color-scheme: dark) { path[style*="fill:#FFFFFF"] { fill: #11151c !important }`)
+	rules := slices.Clone(onDark)
+	for i, light := range LineColours[0] {
+		rules = append(rules, struct{ from, to string }{strings.ToUpper(light), LineColours[1][i]})
+	}
+	for _, r := range rules {
+		fmt.Fprintf(&b, ` [style*="fill:%[1]s"] { fill: %[2]s !important } [style*="stroke:%[1]s"] { stroke: %[2]s !important }`,
+			r.from, r.to)
+	}
+	b.WriteString(" }</style>")
+	return b.String()
+}()
+
+// PageSVG is SVG with colours that follow those of the page which shows it.
+func (f *Figure) PageSVG() ([]byte, error) {
+	svg, err := f.SVG()
+	return bytes.Replace(svg, []byte("</title>"), []byte("</title>"+darkRules), 1), err
+}
+
+// PNG gives the figure as an image of 192 dots to the inch.
+func (f *Figure) PNG() ([]byte, error) {
+	canvas := vgimg.NewWith(vgimg.UseWH(f.width, f.height), vgimg.UseDPI(pngDPI))
+	f.paint(draw.New(canvas))
+	var out bytes.Buffer
+	_, err := vgimg.PngCanvas{Canvas: canvas}.WriteTo(&out)
+	return out.Bytes(), err
+}
+
+// Save writes dir/name.png and dir/name.svg and makes the folder where there is none. Neither file is ever half
+// written.
+func Save(f *Figure, dir, name string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, format := range []struct {
+		ext    string
+		encode func() ([]byte, error)
+	}{{".png", f.PNG}, {".svg", f.SVG}} {
+		data, err := format.encode()
+		if err != nil {
+			return fmt.Errorf("%s: %w", filepath.Join(dir, name+format.ext), err)
+		}
+		err = atomicfile.Write(filepath.Join(dir, name+format.ext), func(w io.Writer) error {
+			_, err := w.Write(data)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package figures
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Cell is a place in a matrix, counted from 0.
+type Cell struct{ Row, Column int }
+
+// HeatPanel is one matrix.
+type HeatPanel struct {
+	Title  string
+	Values [][]float64 // [rows][columns], the first row on top; what is not a number is hatched
+	Frames []Cell      // cells with a black frame
+}
+
+// HeatMap shows matrices as coloured cells on one scale, such as accuracies of all combinations of prompt lengths
+// (FedPHA's figures 4 and 8, SDFed's figure 5), a panel for each length of the first domain.
+type HeatMap struct {
+	Title         string
+	Columns       int    // of panels; 0: chosen
+	X, Y          string // what columns and rows are
+	ColumnNames   []string
+	RowNames      []string
+	Value         string     // what the colour is
+	Scale         [2]float64 // of the colours; equal numbers: the range of all values
+	Palette       string     // Viridis or BlueRed
+	WithoutValues bool       // do not write values into cells, even where they fit
+	Panels        []HeatPanel
+}
+
+// maxCells bounds the rows and columns of a matrix.
+const maxCells = 512
+
+// Draw implements Drawer.
+func (f HeatMap) Draw() (*Figure, error) {
+	return withKind("heat map")(f.draw())
+}
+
+func (f HeatMap) draw() (*Figure, error) {
+	rows, cols := len(f.RowNames), len(f.ColumnNames)
+	if rows == 0 || cols == 0 || rows > maxCells || cols > maxCells {
+		return nil, fmt.Errorf("%d row names and %d column names: give 1 to %d of each", rows, cols, maxCells)
+	}
+	values := noSpan()
+	for i, p := range f.Panels {
+		if err := rectangular(p.Values, rows, cols); err != nil {
+			return nil, fmt.Errorf("panel %d: %w", i+1, err)
+		}
+		for _, c := range p.Frames {
+			if c.Row < 0 || c.Row >= rows || c.Column < 0 || c.Column >= cols {
+				return nil, fmt.Errorf("panel %d: framed cell (%d, %d) lies outside of %d rows and %d columns", i+1,
+					c.Row, c.Column, rows, cols)
+			}
+		}
+		for _, row := range p.Values {
+			values.add(row...)
+		}
+	}
+	colours, err := newScale(f.Palette, values, f.Scale)
+	if err != nil {
+		return nil, err
+	}
+	w, h := cellSize(len(f.Panels), rows, cols)
+	s := sheet{title: f.Title, columns: f.Columns, width: w * vg.Length(cols), height: h * vg.Length(rows),
+		bar: &colourBar{colours, f.Value}}
+	digits, fit := places(f.Panels, w, h)
+	for i := range f.Panels {
+		p := newMatrixPlot(f.RowNames, f.ColumnNames, s.width, s.height)
+		p.X.Label.Text, p.Y.Label.Text = f.X, f.Y
+		values := f.Panels[i].Values
+		cells := heat{values: values, frames: f.Panels[i].Frames, colour: colours.colour, runs: f.WithoutValues}
+		if fit && !f.WithoutValues {
+			cells.text = func(row, column int) []string { return []string{number(values[row][column], digits)} }
+		}
+		p.Add(cells)
+		s.panels = append(s.panels, &panel{Plot: p, title: f.Panels[i].Title})
+	}
+	return s.figure()
+}
+
+// rectangular checks the size of a matrix.
+func rectangular(values [][]float64, rows, cols int) error {
+	if len(values) != rows {
+		return fmt.Errorf("%d rows of values for %d row names", len(values), rows)
+	}
+	for r, row := range values {
+		if len(row) != cols {
+			return fmt.Errorf("row %d has %d values for %d column names", r+1, len(row), cols)
+		}
+	}
+	return nil
+}
+
+// cellSize is that of a cell of n matrices: nearly square, smaller the more there are.
+func cellSize(n, rows, cols int) (w, h vg.Length) {
+	side := vg.Length(280)
+	switch {
+	case n > 4:
+		side = 150
+	case n > 1:
+		side = 190
+	}
+	side = max(side, min(640, 6*vg.Length(max(rows, cols))))
+	w, h = min(34, side/vg.Length(cols)), min(34, side/vg.Length(rows))
+	return min(w, 1.7*h), min(h, 1.7*w)
+}
+
+// newMatrixPlot has names below and beside cells that lie at the integers, the first row on top.
+func newMatrixPlot(rows, cols []string, width, height vg.Length) *plot.Plot {
+	p := newPlot()
+	p.X.Min, p.X.Max = -0.5, float64(len(cols))-0.5
+	p.Y.Min, p.Y.Max = -0.5, float64(len(rows))-0.5
+	p.X.Tick.Length, p.Y.Tick.Length = 2, 2
+	nameX(&p.X, cols, width)
+	nameY(&p.Y, rows, height, true)
+	return p
+}
+
+// heat are coloured cells with a text each.
+type heat struct {
+	values [][]float64
+	frames []Cell
+	colour func(float64) color.NRGBA
+	text   func(row, column int) []string // lines, the first on top; nil for none
+	// equal cells beside each other are one area: large matrices with few values stay small files
+	runs bool
+}
+
+// places is how many places after the point every value has room for in a cell: one or none; false if not even that.
+func places(panels []HeatPanel, width, height vg.Length) (int, bool) {
+	style := letters(smallSize, 0, 0)
+	if height < smallSize+1 {
+		return 0, false
+	}
+	for _, n := range []int{1, 0} {
+		widest := vg.Length(0)
+		for _, p := range panels {
+			for _, row := range p.Values {
+				for _, v := range row {
+					if usable(v) {
+						widest = max(widest, style.Width(number(v, n)))
+					}
+				}
+			}
+		}
+		if widest+1.5 <= width {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// Plot implements plot.Plotter.
+func (m heat) Plot(c draw.Canvas, p *plot.Plot) {
+	toX, toY := p.Transforms(&c)
+	rows := len(m.values)
+	at := func(row, column int) vg.Rectangle {
+		y := float64(rows - 1 - row)
+		return vg.Rectangle{
+			Min: vg.Point{X: toX(float64(column) - 0.5), Y: toY(y - 0.5)},
+			Max: vg.Point{X: toX(float64(column) + 0.5), Y: toY(y + 0.5)},
+		}
+	}
+	style := letters(smallSize, draw.XCenter, middle)
+	for i, row := range m.values {
+		for j := 0; j < len(row); j++ {
+			v, area := row[j], at(i, j)
+			for m.runs && j+1 < len(row) && (row[j+1] == v || !usable(v) && !usable(row[j+1])) {
+				j++
+				area.Max = at(i, j).Max
+			}
+			if !usable(v) {
+				hatch(c, area)
+				continue
+			}
+			fill := m.colour(v)
+			c.SetColor(fill)
+			c.Fill(inset(area, 0.25).Path())
+			var lines []string
+			if m.text != nil {
+				lines = m.text(i, j)
+			}
+			centre := area.Min.Add(area.Max).Scale(0.5)
+			for k, line := range lines {
+				up := vg.Length(float64(len(lines)-1)/2-float64(k)) * lineHeight(smallSize)
+				c.FillText(coloured(style, over(fill)), vg.Point{X: centre.X, Y: centre.Y + up}, line)
+			}
+		}
+	}
+	c.SetLineStyle(draw.LineStyle{Color: color.Black, Width: 1.5})
+	for _, f := range m.frames {
+		c.Stroke(inset(at(f.Row, f.Column), 0.5).Path())
+	}
+}
+
+func inset(r vg.Rectangle, by vg.Length) vg.Rectangle {
+	return vg.Rectangle{Min: r.Min.Add(vg.Point{X: by, Y: by}), Max: r.Max.Sub(vg.Point{X: by, Y: by})}
+}
+
+// hatch marks a cell without a value: grey with slanted lines.
+func hatch(c draw.Canvas, r vg.Rectangle) {
+	r = inset(r, 0.25)
+	c.SetColor(paler)
+	c.Fill(r.Path())
+	w, h := r.Max.X-r.Min.X, r.Max.Y-r.Min.Y
+	step := max(2.5, (w+h)/10)
+	for d := step; d < w+h; d += step {
+		// the line x + y = d inside the rectangle
+		x0, x1 := max(0, d-h), min(w, d)
+		c.StrokeLine2(draw.LineStyle{Color: grey, Width: 0.4}, r.Min.X+x0, r.Min.Y+d-x0, r.Min.X+x1,
+			r.Min.Y+vg.Length(math.Max(0, float64(d-x1))))
+	}
+}

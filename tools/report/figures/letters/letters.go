@@ -1,0 +1,141 @@
+// Package letters sets text of figures in Liberation Sans, and letters that it does not have, such as Chinese, Japanese
+// and Korean ones, in a bitmap font that the program carries, so that no label is empty whatever fonts a machine has.
+package letters
+
+import (
+	"image"
+	"math"
+
+	"github.com/hajimehoshi/bitmapfont/v3"
+	"golang.org/x/image/font/sfnt"
+	"golang.org/x/image/math/fixed"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// pixels is the height of the bitmap font's letters, which are an em.
+const pixels = 12
+
+// Handler sets text. SVG files keep all of it as text, for which whoever shows them has fonts.
+type Handler struct{ text.Plain }
+
+// piece is a part of a text in one font.
+type piece struct {
+	text   string
+	bitmap bool
+	width  vg.Length
+}
+
+// pieces takes a text apart; one piece of the usual font where that has all letters.
+func (h Handler) pieces(txt string, fnt font.Font) []piece {
+	face := h.Fonts.Lookup(fnt, fnt.Size)
+	var buffer sfnt.Buffer
+	var out []piece
+	for _, r := range txt {
+		index, err := face.Face.GlyphIndex(&buffer, r)
+		p := piece{text: string(r), bitmap: (err != nil || index == 0) && has(r)}
+		if p.bitmap {
+			advance, _ := bitmapfont.FaceSC.GlyphAdvance(r)
+			p.width = fnt.Size * vg.Length(advance.Ceil()) / pixels
+		}
+		if n := len(out); n > 0 && out[n-1].bitmap == p.bitmap {
+			out[n-1].text += p.text
+			out[n-1].width += p.width
+		} else {
+			out = append(out, p)
+		}
+	}
+	for i := range out {
+		if !out[i].bitmap {
+			out[i].width = face.Width(out[i].text)
+		}
+	}
+	return out
+}
+
+func has(r rune) bool {
+	_, ok := bitmapfont.FaceSC.GlyphAdvance(r)
+	return ok
+}
+
+// Box implements text.Handler.
+func (h Handler) Box(txt string, fnt font.Font) (width, height, depth vg.Length) {
+	_, height, depth = h.Plain.Box("", fnt)
+	for _, p := range h.pieces(txt, fnt) {
+		width += p.width
+	}
+	return width, height, depth
+}
+
+// Draw implements text.Handler, for texts of one line.
+func (h Handler) Draw(c vg.Canvas, txt string, sty text.Style, pt vg.Point) {
+	list := h.pieces(txt, sty.Font)
+	if len(list) == 0 || len(list) == 1 && !list[0].bitmap {
+		h.Plain.Draw(c, txt, sty, pt)
+		return
+	}
+	face := h.Fonts.Lookup(sty.Font, sty.Font.Size)
+	width, height, _ := h.Box(txt, sty.Font)
+	c.SetColor(sty.Color)
+	if sty.Rotation != 0 {
+		c.Push()
+		defer c.Pop()
+		c.Rotate(sty.Rotation)
+	}
+	sin, cos := math.Sincos(sty.Rotation)
+	at := vg.Point{X: pt.Y*vg.Length(sin) + pt.X*vg.Length(cos), Y: pt.Y*vg.Length(cos) - pt.X*vg.Length(sin)}
+	at.X += vg.Length(sty.XAlign) * width
+	at.Y += height*vg.Length(sty.YAlign) - face.Extents().Ascent + sty.Font.Size
+	if inner, ok := c.(*draw.Canvas); ok {
+		if _, ok := inner.Canvas.(*vgsvg.Canvas); ok {
+			c.FillString(face, at, txt)
+			return
+		}
+	}
+	for _, p := range list {
+		if p.bitmap {
+			paint(c, p.text, at, sty.Font.Size/pixels)
+		} else {
+			c.FillString(face, at, p.text)
+		}
+		at.X += p.width
+	}
+}
+
+// paint fills the pixels of letters, the first with its origin at a point.
+func paint(c vg.Canvas, txt string, at vg.Point, size vg.Length) {
+	dot := fixed.Point26_6{}
+	for _, r := range txt {
+		where, mask, from, advance, ok := bitmapfont.FaceSC.Glyph(dot, r)
+		if ok {
+			fill(c, where, mask, from, at, size)
+		}
+		dot.X += advance
+	}
+}
+
+// fill fills the pixels of a mask, those beside each other at once.
+func fill(c vg.Canvas, where image.Rectangle, mask image.Image, from image.Point, at vg.Point, size vg.Length) {
+	inked := func(x, y int) bool {
+		if x >= where.Max.X {
+			return false
+		}
+		_, _, _, a := mask.At(from.X+x-where.Min.X, from.Y+y-where.Min.Y).RGBA()
+		return a > 0
+	}
+	for y := where.Min.Y; y < where.Max.Y; y++ {
+		for x := where.Min.X; x < where.Max.X; x++ {
+			begin := x
+			for inked(x, y) {
+				x++
+			}
+			if x > begin {
+				low := vg.Point{X: at.X + size*vg.Length(begin), Y: at.Y - size*vg.Length(y+1)}
+				c.Fill(vg.Rectangle{Min: low, Max: vg.Point{X: at.X + size*vg.Length(x), Y: low.Y + size}}.Path())
+			}
+		}
+	}
+}

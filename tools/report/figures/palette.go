@@ -1,0 +1,145 @@
+package figures
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+
+	"gonum.org/v1/plot/palette"
+	"gonum.org/v1/plot/palette/moreland"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Palettes by name. Viridis is even to the eye, grows in lightness and survives black and white; blue-red is what
+// FedPHA's figures 4 and 8 use: blue low, red high.
+const (
+	Viridis = "viridis" // the default
+	BlueRed = "blue-red"
+)
+
+// viridis are ten anchors of matplotlib's map of that name (CC0), between which lightness grows evenly.
+var viridis = []color.Color{
+	color.NRGBA{0x44, 0x01, 0x54, 255}, color.NRGBA{0x48, 0x28, 0x78, 255}, color.NRGBA{0x3e, 0x49, 0x89, 255},
+	color.NRGBA{0x31, 0x68, 0x8e, 255}, color.NRGBA{0x26, 0x82, 0x8e, 255}, color.NRGBA{0x1f, 0x9e, 0x89, 255},
+	color.NRGBA{0x35, 0xb7, 0x79, 255}, color.NRGBA{0x6e, 0xce, 0x58, 255}, color.NRGBA{0xb5, 0xde, 0x2b, 255},
+	color.NRGBA{0xfd, 0xe7, 0x25, 255},
+}
+
+// scale gives values colours between two ends.
+type scale struct {
+	low, high float64
+	colours   palette.ColorMap
+}
+
+// newScale is a scale over a span of values; ends, if they differ, replace the span.
+func newScale(name string, values span, ends [2]float64) (*scale, error) {
+	s := &scale{low: values.low, high: values.high}
+	if ends[0] < ends[1] {
+		s.low, s.high = ends[0], ends[1]
+	}
+	if s.low > s.high || !usable(s.low) || !usable(s.high) {
+		return nil, fmt.Errorf("no value to colour by: every one is missing or not a number")
+	}
+	if wide := math.Max(math.Abs(s.low), math.Abs(s.high)); s.high-s.low <= 1e-9*wide || s.high == s.low {
+		half := math.Max(0.5, 0.005*wide)
+		s.low, s.high = s.low-half, s.high+half
+	}
+	switch name {
+	case "", Viridis:
+		m, err := moreland.NewLuminance(viridis)
+		if err != nil {
+			return nil, err
+		}
+		s.colours = m
+	case BlueRed:
+		s.colours = moreland.SmoothBlueRed()
+	default:
+		return nil, fmt.Errorf("unknown palette %q: take %s or %s", name, Viridis, BlueRed)
+	}
+	s.colours.SetMin(0)
+	s.colours.SetMax(1)
+	return s, nil
+}
+
+// colour is that of a value; values beyond an end have the end's.
+func (s *scale) colour(v float64) color.NRGBA {
+	c, err := s.colours.At(min(1, max(0, (v-s.low)/(s.high-s.low))))
+	if err != nil { // rounding at an end of the map
+		c, err = s.colours.At(min(0.999, max(0.001, (v-s.low)/(s.high-s.low))))
+	}
+	if err != nil {
+		return grey
+	}
+	return color.NRGBAModel.Convert(c).(color.NRGBA)
+}
+
+// over is black or white, whichever reads better on a colour (relative luminance of sRGB, Rec. 709 weights).
+func over(c color.NRGBA) color.NRGBA {
+	linear := func(b uint8) float64 { return math.Pow(float64(b)/255, 2.2) }
+	if 0.2126*linear(c.R)+0.7152*linear(c.G)+0.0722*linear(c.B) > 0.179 { // where both contrasts are 4.6
+		return color.NRGBA{0, 0, 0, 255}
+	}
+	return color.NRGBA{255, 255, 255, 255}
+}
+
+// colourBar tells what value a colour stands for. The library's own is an image, which would not stay sharp in SVG.
+type colourBar struct {
+	*scale
+	label string
+}
+
+const (
+	barGap   vg.Length = 10 // from the panels
+	barWide  vg.Length = 10
+	barHigh  vg.Length = 220
+	barSteps           = 128
+)
+
+var barStyle = letters(tickSize, draw.XLeft, middle)
+
+func (b *colourBar) ticks() evenTicks { return evenTicks{n: 5} }
+
+// width is the room that the bar takes, none for no bar.
+func (b *colourBar) width() vg.Length {
+	if b == nil {
+		return 0
+	}
+	widest := vg.Length(0)
+	for _, t := range b.ticks().Ticks(b.low, b.high) {
+		widest = max(widest, barStyle.Width(t.Label))
+	}
+	w := barGap + barWide + 5 + widest
+	if b.label != "" {
+		w += lineHeight(labelSize)
+	}
+	return w + 2
+}
+
+// paint draws the bar in the middle of an area's height.
+func (b *colourBar) paint(area draw.Canvas) {
+	high := min(barHigh, area.Max.Y-area.Min.Y)
+	bottom := (area.Min.Y+area.Max.Y)/2 - high/2
+	x := area.Min.X + barGap
+	frame := vg.Rectangle{Min: vg.Point{X: x, Y: bottom}, Max: vg.Point{X: x + barWide, Y: bottom + high}}
+	for i := range barSteps { // each covers the rest of the bar, so that no seam shows between two
+		part := frame
+		part.Min.Y = bottom + high*vg.Length(i)/barSteps
+		area.SetColor(b.colour(b.low + (b.high-b.low)*(float64(i)+0.5)/barSteps))
+		area.Fill(part.Path())
+	}
+	area.SetLineStyle(draw.LineStyle{Color: ink, Width: 0.5})
+	area.Stroke(frame.Path())
+	widest := vg.Length(0)
+	for _, t := range b.ticks().Ticks(b.low, b.high) {
+		y := bottom + high*vg.Length((t.Value-b.low)/(b.high-b.low))
+		area.StrokeLine2(draw.LineStyle{Color: ink, Width: 0.5}, frame.Max.X, y, frame.Max.X+2.5, y)
+		area.FillText(barStyle, vg.Point{X: frame.Max.X + 5, Y: y}, t.Label)
+		widest = max(widest, barStyle.Width(t.Label))
+	}
+	if b.label != "" {
+		style := turned(letters(labelSize, draw.XCenter, draw.YTop), math.Pi/2)
+		label := shorten(b.label, style, area.Max.Y-area.Min.Y+2*edge)
+		area.FillText(style, vg.Point{X: frame.Max.X + 7 + widest, Y: bottom + high/2}, label)
+	}
+}

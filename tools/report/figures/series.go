@@ -1,0 +1,155 @@
+package figures
+
+import (
+	"image/color"
+	"math"
+	"strconv"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// LineColours are the colours of lines and groups on a light and on a dark ground, #rrggbb each, for pages that show
+// figures beside drawings of their own: Okabe and Ito's set, which stays apart for colour-blind readers, with wine in
+// place of yellow, each as dark or as light as a contrast of 3 with white or with the dark page asks for.
+var LineColours = [2][]string{
+	{"#0072b2", "#d55e00", "#00875f", "#b8588f", "#a87400", "#2f8fc4", "#4b4b4b", "#882255"},
+	{"#56a8e8", "#ff8c42", "#2bd4a4", "#efa3cd", "#f2c14e", "#8fd3ff", "#c9ced6", "#d77aa6"},
+}
+
+var hues = func() []color.NRGBA {
+	var out []color.NRGBA
+	for _, text := range LineColours[0] {
+		n, err := strconv.ParseUint(text[1:], 16, 32)
+		if err != nil {
+			panic(err) // a constant above
+		}
+		out = append(out, color.NRGBA{uint8(n >> 16), uint8(n >> 8), uint8(n), 255})
+	}
+	return out
+}()
+
+// dashes and shapes differ in number from hues and from each other, so that no two of the first 56 lines look alike,
+// and lines differ without colour too.
+var dashes = [][]vg.Length{nil, {5, 2}, {1.5, 1.5}, {6, 2, 1.5, 2}, {9, 3}}
+
+var shapes = []draw.GlyphDrawer{
+	draw.CircleGlyph{}, polygon(4, math.Pi/4), polygon(3, math.Pi/2), polygon(4, 0), polygon(3, -math.Pi/2),
+	bars(math.Pi / 4), bars(0),
+}
+
+// style is how the i-th of several lines or groups is drawn.
+type style struct {
+	color  color.NRGBA
+	dashes []vg.Length
+	shape  draw.GlyphDrawer
+}
+
+func seriesStyle(i int) style {
+	return style{hues[i%len(hues)], dashes[i%len(dashes)], shapes[i%len(shapes)]}
+}
+
+func (l style) line(width vg.Length) draw.LineStyle {
+	return draw.LineStyle{Color: l.color, Width: width, Dashes: l.dashes}
+}
+
+func (l style) glyph(radius vg.Length) draw.GlyphStyle {
+	return draw.GlyphStyle{Color: l.color, Radius: radius, Shape: l.shape}
+}
+
+// faint is a colour with the given opacity, in 255ths.
+func faint(c color.NRGBA, alpha uint8) color.NRGBA {
+	c.A = alpha
+	return c
+}
+
+// Colours gives labels the places of their colours, so that a method has one colour in all figures and on the page
+// beside them. Labels that it does not name are coloured in the order in which they come.
+type Colours map[string]int
+
+// numbering gives equal labels equal numbers, in the order in which they come.
+type numbering struct {
+	index  map[string]int
+	labels []string
+}
+
+func (n *numbering) of(label string) int {
+	if i, ok := n.index[label]; ok {
+		return i
+	}
+	if n.index == nil {
+		n.index = map[string]int{}
+	}
+	n.index[label] = len(n.labels)
+	n.labels = append(n.labels, label)
+	return len(n.labels) - 1
+}
+
+// style is that of a label, the i-th of its figure.
+func (c Colours) style(label string, i int) style {
+	s := seriesStyle(i)
+	if place, ok := c[label]; ok {
+		s.color = hues[place%len(hues)]
+	}
+	return s
+}
+
+// outline is a filled glyph: the corners of a shape in a circle of radius 1.
+type outline []vg.Point
+
+// DrawGlyph implements draw.GlyphDrawer.
+func (o outline) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	corners := make([]vg.Point, len(o))
+	for i, p := range o {
+		corners[i] = at.Add(p.Scale(style.Radius))
+	}
+	c.FillPolygon(style.Color, corners)
+}
+
+func onCircle(radius, angle float64) vg.Point {
+	return vg.Point{X: vg.Length(radius * math.Cos(angle)), Y: vg.Length(radius * math.Sin(angle))}
+}
+
+// polygon has n corners, the first at an angle, and about the area of the circle.
+func polygon(n int, angle float64) outline {
+	var o outline
+	radius := map[int]float64{3: 1.35, 4: 1.2}[n]
+	for i := range n {
+		o = append(o, onCircle(radius, angle+2*math.Pi*float64(i)/float64(n)))
+	}
+	return o
+}
+
+// star has five points, one of them up.
+func star() outline {
+	var o outline
+	for i := range 10 {
+		radius := 1.35
+		if i%2 == 1 {
+			radius = 0.55
+		}
+		o = append(o, onCircle(radius, math.Pi/2+math.Pi*float64(i)/5))
+	}
+	return o
+}
+
+// bars are two crossed bars, upright at angle 0.
+func bars(angle float64) outline {
+	const long, wide = 1.2, 0.38
+	var o outline
+	for i := range 4 {
+		turn := angle + math.Pi/2*float64(i)
+		r := math.Hypot(long, wide)
+		d := math.Atan2(wide, long)
+		o = append(o, onCircle(r, turn-d), onCircle(r, turn+d), onCircle(wide*math.Sqrt2, turn+math.Pi/4))
+	}
+	return o
+}
+
+// stamp draws a glyph with a thin white edge, so that glyphs that lie on each other stay apart.
+func stamp(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	edge := style
+	edge.Color, edge.Radius = color.White, style.Radius+0.6
+	c.DrawGlyphNoClip(edge, at)
+	c.DrawGlyphNoClip(style, at)
+}

@@ -1,0 +1,237 @@
+package figures
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// usable tells whether a value can be drawn: a number, and not beyond anything that is measured here.
+func usable(v float64) bool { return math.Abs(v) < 1e100 }
+
+// onLog tells whether a logarithmic axis can show a value.
+func onLog(v float64) bool { return v > 1e-100 }
+
+// span is the range of the values added to it.
+type span struct{ low, high float64 }
+
+func noSpan() span { return span{math.Inf(1), math.Inf(-1)} }
+
+func (s *span) add(values ...float64) {
+	for _, v := range values {
+		if usable(v) {
+			s.low, s.high = min(s.low, v), max(s.high, v)
+		}
+	}
+}
+
+func (s span) empty() bool { return s.low > s.high }
+
+// padded widens the span by a part of itself, but not beyond the bounds where these differ. A span of one value gets
+// some width.
+func (s span) padded(part float64, within [2]float64, log bool) span {
+	if s.empty() {
+		return span{1, 2}
+	}
+	if log {
+		low, high := math.Log10(s.low), math.Log10(s.high)
+		pad := max(part*(high-low), 0.05)
+		return span{math.Pow(10, low-pad), math.Pow(10, high+pad)}
+	}
+	pad := part * (s.high - s.low)
+	if wide := math.Max(math.Abs(s.low), math.Abs(s.high)); s.high-s.low <= 1e-9*wide || s.high == s.low {
+		pad = max(0.5, 0.02*wide)
+	}
+	out := span{s.low - pad, s.high + pad}
+	if within[0] < within[1] {
+		out.low, out.high = max(out.low, min(within[0], s.low)), min(out.high, max(within[1], s.high))
+	}
+	if out.low >= out.high {
+		return span{out.low - 0.5, out.high + 0.5}
+	}
+	return out
+}
+
+// evenTicks marks about n round values, written by format if there is one.
+type evenTicks struct {
+	n      int
+	format func(float64) string
+}
+
+// Ticks implements plot.Ticker.
+func (e evenTicks) Ticks(low, high float64) []plot.Tick {
+	raw := (high - low) / float64(max(1, e.n))
+	if !(raw > 0) || !usable(raw) {
+		return nil
+	}
+	power := math.Floor(math.Log10(raw))
+	unit, factor := math.Pow(10, power), 10.0
+	for _, f := range []float64{1, 2, 2.5, 5} {
+		if raw <= f*unit*(1+1e-9) {
+			factor = f
+			break
+		}
+	}
+	step := factor * unit
+	places := int(-math.Floor(math.Log10(step) + 1e-9))
+	if factor == 2.5 {
+		places++
+	}
+	var out []plot.Tick
+	first, last := math.Ceil(low/step-1e-6), math.Floor(high/step+1e-6)
+	for i := first; i <= last && len(out) < 100; i++ {
+		v := i * step
+		label := number(v, max(0, places))
+		if math.Abs(high) >= 1e6 || math.Abs(low) >= 1e6 || step < 1e-4 {
+			label = strconv.FormatFloat(v, 'g', 4, 64)
+		}
+		if e.format != nil {
+			label = e.format(v)
+		}
+		out = append(out, plot.Tick{Value: min(high, max(low, v)), Label: label})
+	}
+	return out
+}
+
+// logTicks marks the powers of ten, and 2 and 5 times these where few powers are in range.
+type logTicks struct{ format func(float64) string }
+
+// Ticks implements plot.Ticker.
+func (l logTicks) Ticks(low, high float64) []plot.Tick {
+	if !(low > 0) || !usable(high) {
+		return nil
+	}
+	from, to := int(math.Floor(math.Log10(low))), int(math.Ceil(math.Log10(high)))
+	decades := math.Log10(high / low)
+	every := 1 + int(decades/7)
+	var out []plot.Tick
+	for d := from; d <= to; d++ {
+		for m := 1; m < 10; m++ {
+			v := float64(m) * math.Pow10(d)
+			if v < low*(1-1e-9) || v > high*(1+1e-9) {
+				continue
+			}
+			t := plot.Tick{Value: v}
+			if (m == 1 && d%every == 0) || decades < 1.2 && (m == 2 || m == 5) || decades < 0.5 {
+				t.Label = short(v)
+				if l.format != nil {
+					t.Label = l.format(v)
+				}
+			} else if decades > 5 {
+				continue
+			}
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// dataTicks marks the values themselves, which sweeps choose by hand, if there are few; nil if there are many.
+func dataTicks(values []float64) plot.Ticker {
+	values = slices.Compact(slices.Sorted(slices.Values(values)))
+	if len(values) > 12 {
+		return nil
+	}
+	out := make(plot.ConstantTicks, len(values))
+	for i, v := range values {
+		out[i] = plot.Tick{Value: v, Label: short(v)}
+	}
+	return out
+}
+
+// number writes a value with a fixed number of places after the point, and zero without a sign.
+func number(v float64, places int) string {
+	text := strconv.FormatFloat(v, 'f', places, 64)
+	if f, err := strconv.ParseFloat(text, 64); err == nil && f == 0 {
+		text = strconv.FormatFloat(0, 'f', places, 64)
+	}
+	return text
+}
+
+// short writes a value in few letters: 0.001, 16, 1e-05.
+func short(v float64) string { return strconv.FormatFloat(v, 'g', 5, 64) }
+
+// longest is the room for a name beside an axis, in points.
+const longest vg.Length = 96
+
+// nameX puts names under an axis of the given length, at 0, 1, 2 and on. Names that would overlap are turned; short
+// ones, such as the numbers of a hundred clients, are thinned out instead.
+func nameX(a *plot.Axis, names []string, length vg.Length) {
+	style := a.Tick.Label
+	cell := length / vg.Length(max(1, len(names)))
+	widest := vg.Length(0)
+	for _, n := range names {
+		widest = max(widest, style.Width(shorten(n, style, longest)))
+	}
+	every := 1
+	switch high := vg.Length(tickSize + 1); {
+	case widest+3 <= cell:
+	case widest <= 18:
+		every = everyNth(widest+4, cell)
+	case cell >= high*1.4:
+		a.Tick.Label.Rotation = math.Pi / 4
+		a.Tick.Label.XAlign, a.Tick.Label.YAlign = draw.XRight, -0.8
+	default:
+		a.Tick.Label.Rotation = math.Pi / 2
+		a.Tick.Label.XAlign, a.Tick.Label.YAlign = draw.XRight, -0.35
+		every = everyNth(high, cell)
+	}
+	marks := nameTicks(names, every, func(n string) string { return shorten(n, style, longest) })
+	if a.Tick.Label.Rotation != 0 {
+		for i := range marks {
+			marks[i].Label += " " // the library sets turned labels too close to the axis
+		}
+	}
+	a.Tick.Marker = marks
+}
+
+// nameY puts names beside an upright axis of the given length, the first on top if down is set.
+func nameY(a *plot.Axis, names []string, length vg.Length, down bool) {
+	style := a.Tick.Label
+	every := everyNth(tickSize+0.5, length/vg.Length(max(1, len(names))))
+	marks := nameTicks(names, every, func(n string) string { return shorten(n, style, longest) })
+	if down {
+		for i := range marks {
+			marks[i].Value = float64(len(names)-1) - marks[i].Value
+		}
+	}
+	a.Tick.Marker = marks
+}
+
+// everyNth is how many cells a label takes, rounded up to 1, 2, 5, 10, 20 and on.
+func everyNth(label, cell vg.Length) int {
+	for unit := 1; unit < 1e6; unit *= 10 {
+		for _, f := range []int{1, 2, 5} {
+			if vg.Length(f*unit)*cell >= label {
+				return f * unit
+			}
+		}
+	}
+	return 1e6
+}
+
+// nameTicks labels every so many names. Names that count from 1 are labelled at round numbers.
+func nameTicks(names []string, every int, cut func(string) string) plot.ConstantTicks {
+	marks := plot.ConstantTicks{}
+	start := 0
+	if len(names) > 0 && names[0] == "1" && every <= len(names) && names[every-1] == strconv.Itoa(every) {
+		start = every - 1
+	}
+	for i := start; i < len(names); i += every {
+		marks = append(marks, plot.Tick{Value: float64(i), Label: cut(names[i])})
+	}
+	return marks
+}
+
+// counted are the names 1, 2, ... n.
+func counted(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = strconv.Itoa(i + 1)
+	}
+	return names
+}

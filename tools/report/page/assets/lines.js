@@ -1,0 +1,86 @@
+// A line is {key, name, colour, dash, width, x, y, low, high}: low and high bound its band, null without one.
+
+// linesOf gives the lines of some runs: means over groups, every run, or means over the label of an axis. In a facet the
+// label of its axis is left out of names, so that lines of one name look the same in all of them.
+function linesOf(runs, way, metric, facet) {
+  const label = (r) => {
+    if (way === "runs") return facet ? without(r, facet, true) : r.name;
+    if (way.startsWith("by:")) return String(valueOf(r, way.slice(3)) ?? "none");
+    return facet ? without(r, facet, false) : r.group;
+  };
+  const out = [];
+  for (const [name, of] of grouped(runs, label)) {
+    const mean = meanOf(of, metric);
+    if (!mean) continue;
+    const methods = new Set(of.map((r) => r.method));
+    out.push({
+      key: name, name, x: mean.x, y: mean.y, seeds: of.length, method: methods.size === 1 ? [...methods][0] : "",
+      low: mean.s && mean.y.map((v, k) => v - mean.s[k]), high: mean.s && mean.y.map((v, k) => v + mean.s[k]),
+    });
+  }
+  return out;
+}
+
+// without names a run by its labels, but for one.
+function without(run, axis, seeds) {
+  const labels = Object.entries(run.labels).filter(([k]) => k !== axis).map(([, v]) => v);
+  if (!labels.length || !(axis in run.labels)) labels.push(axis === "method" ? run.group : run.method || run.group);
+  if (seeds) labels.push("seed " + run.seed);
+  return labels.join(" · ");
+}
+
+// colourLines gives every line the colour of its method, where several methods are shown, and lines of one colour other dashes.
+function colourLines(lines) {
+  const byMethod = new Set(lines.map((l) => l.method)).size > 1 && lines.every((l) => l.method);
+  const used = new Map();
+  lines.forEach((line, i) => {
+    const place = byMethod ? methodPlace(line.method) : lines.length === 1 && line.method ? methodPlace(line.method) : i;
+    const hue = place % data.colours.light.length;
+    const nth = byMethod ? used.get(hue) || 0 : Math.floor(i / data.colours.light.length);
+    used.set(hue, nth + 1);
+    Object.assign(line, { colour: lineColour(place), dash: dashes[nth % dashes.length], width: 2 });
+  });
+  return lines;
+}
+
+const dashes = [[], [8, 4], [2, 3], [10, 3, 2, 3], [14, 4]];
+const methodPlace = (method) => Math.max(0, data.methods.indexOf(method));
+
+// smoothed is the exponential moving average of a line's values, without the pull to 0 at its begin (Kingma and Ba 2015, 2.1).
+function smoothed(lines, weight) {
+  if (!(weight > 0)) return lines;
+  const run = (y) => {
+    let sum = 0, n = 0;
+    return y && y.map((v) => (v == null ? v : ((sum = sum * weight + (1 - weight) * v), n++, sum / (1 - weight ** n))));
+  };
+  return lines.map((l) => ({ ...l, y: run(l.y), low: run(l.low), high: run(l.high) }));
+}
+
+// clientLines has a line per client of a run, coloured by what the clients differ in, and their mean.
+function clientLines(run) {
+  const part = run.part >= 0 ? data.parts[run.part] : null;
+  const kind = part ? kindOf(part) : null;
+  const lines = run.clients.y.map((y, k) => {
+    const client = part && part.clients[k], place = kind && client ? kind.place(client) : k;
+    return {
+      key: "c" + k, name: clientName(client, k), x: run.clients.x, y, low: null, high: null, width: 1.25, colour: lineColour(place),
+      dash: kind ? [] : dashes[Math.floor(k / data.colours.light.length) % dashes.length],
+    };
+  });
+  const mean = curveOf(run, run.clients.m);
+  if (mean) lines.unshift({ key: "mean", name: "all clients", x: mean.x, y: mean.y, low: null, high: null, colour: cssColour("--text"), dash: [], width: 3 });
+  return lines;
+}
+
+function clientName(client, k) {
+  return ["client " + k, client && client.d, client && client.b].filter(Boolean).join(" · ");
+}
+
+// kindOf says by what clients are coloured: domain, else backbone, where there are several.
+function kindOf(part) {
+  for (const field of ["d", "b"]) {
+    const names = [...new Set(part.clients.map((c) => c[field]))];
+    if (names.length > 1) return { field, names, place: (c) => names.indexOf(c[field]) };
+  }
+  return null;
+}

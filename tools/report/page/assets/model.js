@@ -1,0 +1,136 @@
+// data is the report's block (block.go), unpacked; a live page replaces it, or single runs of it.
+let data;
+const lists = new Map();
+
+// intern makes equal lists of rounds one array, so that charts put lines side by side without joining them.
+function intern(x) {
+  const list = Array.isArray(x) ? x : Array.from({ length: (x.to - x.from) / x.step + 1 }, (_, i) => x.from + i * x.step);
+  const key = list.length > 2 ? `${list[0]}:${list[1]}:${list.length}:${list[list.length - 1]}` : list.join();
+  const same = lists.get(key);
+  if (same && same.every((v, i) => v === list[i])) return same;
+  lists.set(key, list);
+  return list;
+}
+
+function unpack(run) {
+  const x = run.x.map(intern);
+  for (const c of run.curves || (run.curves = [])) c.x = x[c.x];
+  if (run.clients) run.clients.x = x[run.clients.x];
+  return run;
+}
+
+function takeData(block) {
+  for (const name of ["metrics", "runs", "parts", "keys", "same", "methods", "axes"]) block[name] = block[name] || [];
+  block.runs.forEach(unpack);
+  data = block;
+}
+
+const metricIndex = () => Math.max(0, data.metrics.findIndex((m) => m.name === state.metric));
+const curveOf = (run, metric) => run.curves.find((c) => c.m === metric);
+const runOf = (id) => data.runs.find((r) => r.id === id) || data.runs[0];
+
+// axes by which runs can be told apart: labels, then what else differs.
+function kinds() {
+  const out = [...data.axes];
+  for (const k of ["method", "sweep", "state", "seed", ...data.keys]) {
+    if (!out.includes(k) && new Set(data.runs.map((r) => valueOf(r, k))).size > 1) out.push(k);
+  }
+  return out.filter((k) => new Set(data.runs.map((r) => valueOf(r, k))).size > 1 || data.runs.length < 2);
+}
+
+// valueOf is the value of a run by the name of a label, a property, a metric or a setting; null where it has none.
+function valueOf(run, key) {
+  if (key in run.labels) return run.labels[key];
+  const property = { name: run.name, method: run.method, sweep: run.sweep, state: run.state, seed: String(run.seed), group: run.group, tags: (run.tags || []).join(", ") }[key];
+  if (property !== undefined) return property;
+  const at = data.keys.indexOf(key);
+  if (at >= 0) return run.settings[at];
+  const same = data.same.find(([k]) => k === key);
+  if (same) return same[1];
+  const m = data.metrics.findIndex((x) => x.name === key);
+  return m < 0 ? null : lastOfCurve(run, m);
+}
+
+function lastOfCurve(run, m) {
+  const c = curveOf(run, m);
+  return c ? lastOf(c.y) : null;
+}
+
+const roundsOf = (run) => run.curves.reduce((n, c) => Math.max(n, c.x.length), 0);
+
+function lastOf(values) {
+  for (let i = values.length - 1; i >= 0; i--) if (values[i] != null) return values[i];
+  return null;
+}
+
+// passes tells whether a run is one of those that words and conditions look for: words=anywhere, key=value, key!=value, key>number.
+function passes(run, text) {
+  return (text.match(/"[^"]*"|\S+/g) || []).every((word) => {
+    const [, key, sign, value] = word.match(/^([^=<>!]+)(!=|<=|>=|=|<|>)(.*)$/) || [];
+    if (!sign) {
+      const all = [run.name, run.method, run.sweep, run.state, run.id, ...(run.tags || []), ...Object.values(run.labels)].join(" ").toLowerCase();
+      return all.includes(word.replaceAll('"', "").toLowerCase());
+    }
+    const have = valueOf(run, key);
+    const want = value.replaceAll('"', "").toLowerCase(), number = Number(want);
+    const is = have == null ? "" : String(have).toLowerCase();
+    switch (sign) {
+      case "=": return is === want || (is !== "" && want !== "" && Number(is) === number);
+      case "!=": return !(is === want || (is !== "" && want !== "" && Number(is) === number));
+      case "<": return is !== "" && Number(is) < number;
+      case "<=": return is !== "" && Number(is) <= number;
+      case ">": return is !== "" && Number(is) > number;
+    }
+    return is !== "" && Number(is) >= number;
+  });
+}
+
+const found = () => data.runs.filter((r) => passes(r, state.q));
+
+// chosen are the runs that curves and comparisons show: those found and not switched off.
+function chosenRuns() {
+  const off = new Set(listed(state.off));
+  return found().filter((r) => !off.has(r.id));
+}
+
+function meanStd(values) {
+  const n = values.length, mean = values.reduce((a, b) => a + b, 0) / n;
+  const square = values.reduce((a, v) => a + (v - mean) ** 2, 0);
+  return { n, mean, std: n < 2 ? null : Math.sqrt(square / (data.sample ? n - 1 : n)) };
+}
+
+// meanOf averages one metric of some runs over the rounds in which every one of them has a value; one run has no deviation.
+function meanOf(runs, metric) {
+  const curves = runs.map((r) => curveOf(r, metric)).filter(Boolean);
+  if (!curves.length) return null;
+  if (curves.length === 1) return { x: curves[0].x, y: curves[0].y, s: null };
+  const at = new Map();
+  for (const c of curves) {
+    c.x.forEach((round, i) => {
+      if (c.y[i] == null) return;
+      if (!at.has(round)) at.set(round, []);
+      at.get(round).push(c.y[i]);
+    });
+  }
+  const rounds = [...at.keys()].filter((r) => at.get(r).length === curves.length).sort((a, b) => a - b);
+  const stats = rounds.map((r) => meanStd(at.get(r)));
+  return { x: intern(rounds), y: stats.map((s) => s.mean), s: stats.map((s) => s.std) };
+}
+
+// grouped sorts runs by the value of a key, in the order in which these first appear.
+function grouped(runs, of) {
+  const out = new Map();
+  for (const r of runs) {
+    const k = of(r) ?? "";
+    if (!out.has(k)) out.set(k, []);
+    out.get(k).push(r);
+  }
+  return out;
+}
+
+// details of a run: its configuration, log, confusion matrix and terms, carried by the page or asked of the server.
+async function detailsOf(run) {
+  if (run.details || !data.live) return run.details || null;
+  const answer = await fetch("details?run=" + encodeURIComponent(run.id));
+  return answer.ok ? answer.json() : null;
+}

@@ -1,0 +1,49 @@
+// Colours follow the system unless the reader chose; a choice is kept where the browser lets a file keep something.
+const darkSystem = matchMedia("(prefers-color-scheme: dark)");
+let printing = false;
+
+function isDark() {
+  if (printing) return false;
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === "dark" : darkSystem.matches;
+}
+
+function themeChanged() {
+  const button = $("theme");
+  button.textContent = isDark() ? "Light" : "Dark";
+  button.setAttribute("aria-label", isDark() ? "Use light colours" : "Use dark colours");
+  themed();
+}
+
+const themed = () => watchers.forEach((f) => f(["theme"]));
+
+function startTheme() {
+  const root = document.documentElement;
+  try {
+    const kept = localStorage.getItem("promptfed-theme");
+    if (kept === "dark" || kept === "light") root.dataset.theme = kept;
+  } catch { /* no storage for this file */ }
+  const button = $("theme");
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    try {
+      localStorage.setItem("promptfed-theme", root.dataset.theme);
+    } catch { /* chosen for this time only */ }
+    themeChanged();
+  });
+  darkSystem.addEventListener("change", themeChanged);
+  for (const [event, value] of [["beforeprint", true], ["afterprint", false]]) {
+    addEventListener(event, () => {
+      printing = value;
+      themed();
+    });
+  }
+  themeChanged();
+}
+
+// Colours of lines are those of the report's figures; every one has a contrast of 3 and more with the page it stands on.
+const lineColour = (i) => {
+  const list = data.colours[isDark() ? "dark" : "light"];
+  return list[i % list.length];
+};

@@ -1,0 +1,80 @@
+package page
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const configA = `name: a
+method: fedpha
+backbones: [tiny-vit-b16, tiny-vit-b32]
+options:
+  rho: 0.8
+  list:
+    - 1
+    - {x: 2}
+train:
+  rounds: 5
+`
+
+const configB = `name: b
+method: fedpha
+backbones:
+  - tiny-vit-b16
+  - tiny-vit-b32
+options:
+  rho: 0.5
+  list:
+    - 1
+    - {x: 3}
+train:
+  rounds: 5
+  lr: 0.1
+`
+
+func TestDifferences(t *testing.T) {
+	keys, values, same := Differences([]Run{{Config: configA}, {}, {Config: configB}})
+	// The names differ, but a name is no setting; the backbones are the same list written in two ways; the second run
+	// has no configuration.
+	if d := cmp.Diff([]string{"options.rho", "options.list", "train.lr"}, keys); d != "" {
+		t.Error(d)
+	}
+	text := func(s string) *string { return &s }
+	want := [][]*string{{text("0.8"), text("[1, {x: 2}]"), nil}, {nil, nil, nil},
+		{text("0.5"), text("[1, {x: 3}]"), text("0.1")}}
+	if d := cmp.Diff(want, values); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([][2]string{{"method", "fedpha"}, {"backbones", "[tiny-vit-b16, tiny-vit-b32]"},
+		{"train.rounds", "5"}}, same); d != "" {
+		t.Error(d)
+	}
+	if keys, _, _ := Differences([]Run{{Config: configA}, {Config: configA}}); len(keys) != 0 {
+		t.Errorf("equal configurations differ in %v", keys)
+	}
+}
+
+func TestMarkedLines(t *testing.T) {
+	marked := func(runs []Run, of int) (out []string) {
+		keys, _, _ := Differences(runs)
+		differs := map[string]bool{}
+		for _, k := range keys {
+			differs[k] = true
+		}
+		for _, l := range configLines(runs[of].Config, differs) {
+			if l.Marked {
+				out = append(out, l.Text)
+			}
+		}
+		return out
+	}
+	// Against a text that is no YAML every setting differs: all of b's 13 lines but name, options and train.
+	if m := marked([]Run{{Config: configA}, {Config: configB}, {Config: "}: no YAML"}}, 1); len(m) != 10 {
+		t.Errorf("%d lines are marked: %q", len(m), m)
+	}
+	if d := cmp.Diff([]string{"  rho: 0.5", "  list:", "    - 1", "    - {x: 3}", "  lr: 0.1"},
+		marked([]Run{{Config: configA}, {Config: configB}}, 1)); d != "" {
+		t.Error(d)
+	}
+}

@@ -1,0 +1,83 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"html/template"
+)
+
+// Served is a live page at one time: a server gives its HTML, and tells an open page how it differs from the one
+// before.
+type Served struct {
+	HTML    []byte
+	Version string            // the report's
+	shape   []byte            // everything but the runs' numbers
+	runs    map[string][]byte // JSON by the runs' names
+	order   []string
+	block   block
+}
+
+// Serve makes the page of a report whose Live is set.
+func Serve(r Report) (*Served, error) {
+	v, b, err := newView(r)
+	if err != nil {
+		return nil, fmt.Errorf("page %q: %w", r.Title, err)
+	}
+	s := &Served{Version: r.Version, runs: map[string][]byte{}, block: b}
+	var out bytes.Buffer
+	if err := pageTemplate.Execute(&out, v); err != nil {
+		return nil, err
+	}
+	s.HTML = bytes.Clone(out.Bytes())
+	for _, run := range b.Runs {
+		if s.runs[run.ID], err = json.Marshal(run); err != nil {
+			return nil, err
+		}
+		s.order = append(s.order, run.ID)
+	}
+	b.Runs, b.Version = nil, ""
+	common, err := json.Marshal(b)
+	if err != nil {
+		return nil, err
+	}
+	v.Data = template.JS(common)
+	out.Reset()
+	err = pageTemplate.Execute(&out, v)
+	for _, run := range s.block.Runs {
+		fmt.Fprintf(&out, "%q %q", run.ID, run.State)
+	}
+	s.shape = out.Bytes()
+	return s, err
+}
+
+// Since is a JSON list of the runs that changed since an earlier page, nil for none. all says that more than runs did,
+// and the page is to be read again.
+func (s *Served) Since(old *Served) (runs []byte, all bool) {
+	if s == old {
+		return nil, false
+	}
+	if old == nil || !bytes.Equal(s.shape, old.shape) {
+		return nil, true
+	}
+	var changed []json.RawMessage
+	for _, id := range s.order {
+		if !bytes.Equal(s.runs[id], old.runs[id]) {
+			changed = append(changed, s.runs[id])
+		}
+	}
+	if changed == nil {
+		return nil, false
+	}
+	runs, err := json.Marshal(changed)
+	return runs, err != nil
+}
+
+// Details are what the page shows of one run alone, as JSON.
+func (s *Served) Details(run Run) ([]byte, error) {
+	differs := map[string]bool{}
+	for _, k := range s.block.Keys {
+		differs[k] = true
+	}
+	return json.Marshal(newDetails(run, differs))
+}

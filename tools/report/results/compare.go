@@ -1,0 +1,174 @@
+package results
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"promptfed/federation/engine/metrics"
+	"promptfed/tools/report/stats"
+)
+
+// Level says what one pair of values is.
+type Level string
+
+// Levels of comparison. Clients of one run share its server, so their values are not independent, and p values at that
+// level are too small; values of whole runs are independent if seeds and data sets are.
+const (
+	OverClients Level = "clients" // of one client in one run
+	OverRuns    Level = "runs"    // of one run
+)
+
+// MinRuns is the number of paired runs below which nothing is tested: with five, the smallest p that the signed-rank
+// test can give is 0.0625.
+const MinRuns = 6
+
+// resamples is how many resamples the interval of n differences is drawn from: 2,000, less of more than 2,500
+// differences, whose interval needs less, at least 500.
+func resamples(n int) int { return min(2000, max(500, 5_000_000/max(1, n))) }
+
+// Comparison is what paired values of two labels of an axis, "A - B", say.
+type Comparison struct {
+	A, B         string
+	Level        Level
+	Runs         int // pairs of runs
+	N            int // pairs of values
+	Difference   float64
+	Low, High    float64 // 95 % bootstrap interval of the difference; runs are drawn first, then clients in them
+	Cohen        float64 // mean over sample standard deviation of the differences
+	RankBiserial float64
+	T, Wilcoxon  stats.Test
+	HolmT        float64 // p corrected over all pairs of labels at this level
+	HolmWilcoxon float64
+}
+
+// Compare tests every pair of labels of an axis against each other, over all runs that agree in seed and in every other
+// label. Runs whose clients have other test data, as far as configurations and numbers of examples tell, are not
+// paired, and neither are a global and a personal evaluation. Tests that say nothing, or over less than MinRuns runs,
+// are NaN.
+func Compare(groups []*Group, axis string, m Metric, level Level) []Comparison {
+	labels := Labels(groups, axis)
+	values := map[string]map[string][]float64{} // by label, then by what must agree
+	var order []string
+	for _, g := range groups {
+		label, ok := g.Labels[axis]
+		if !ok {
+			continue
+		}
+		for _, r := range g.Done() {
+			v := valuesOf(r, m, level)
+			if len(v) == 0 {
+				continue
+			}
+			key := pairKey(g, axis, r) + m.View(r)
+			if values[label] == nil {
+				values[label] = map[string][]float64{}
+			}
+			if _, twice := values[label][key]; !twice {
+				values[label][key] = v
+				order = append(order, key)
+			}
+		}
+	}
+	var out []Comparison
+	for i, a := range labels {
+		for _, b := range labels[i+1:] {
+			out = append(out, Comparison{A: a, B: b, Level: level})
+		}
+	}
+	var g errgroup.Group // the bootstrap takes long
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range out {
+		g.Go(func() error { out[i].fill(differences(values[out[i].A], values[out[i].B], order)); return nil })
+	}
+	_ = g.Wait()
+	correct(out)
+	return out
+}
+
+// valuesOf gives the values of a run that are paired at a level.
+func valuesOf(r *Run, m Metric, level Level) []float64 {
+	if level == OverClients {
+		return m.PerClient(r)
+	}
+	if v, ok := m.Of(r); ok {
+		return []float64{v}
+	}
+	return nil
+}
+
+// pairKey is equal for runs that are paired: those of one seed and, but for the axis, one point of the grid, whose
+// clients are tested with as many examples each.
+func pairKey(g *Group, axis string, r *Run) string {
+	key := fmt.Sprint(r.Seed, r.TestData)
+	for _, round := range slices.Backward(r.Rounds) {
+		if len(round.TestSizes) > 0 { // some client may not have answered the last test
+			key += fmt.Sprint(round.TestSizes)
+			break
+		}
+	}
+	for _, k := range sortedKeys(g.Labels) {
+		if k != axis {
+			key += fmt.Sprintf(" %q=%q", k, g.Labels[k])
+		}
+	}
+	return key
+}
+
+// differences gives a minus b by pair of runs, in the order of the keys.
+func differences(a, b map[string][]float64, order []string) [][]float64 {
+	var out [][]float64
+	used := map[string]bool{}
+	for _, key := range order {
+		x, y := a[key], b[key]
+		if used[key] || x == nil || len(x) != len(y) {
+			continue
+		}
+		used[key] = true
+		d := make([]float64, len(x))
+		for i := range d {
+			d[i] = math.Round((x[i]-y[i])*1e12) / 1e12 // so that differences that are equal but for rounding are ties
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+// fill computes everything but the corrected p values.
+func (c *Comparison) fill(runs [][]float64) {
+	var d []float64
+	for _, r := range runs {
+		d = append(d, r...)
+	}
+	c.Runs, c.N = len(runs), len(d)
+	none := stats.Test{Statistic: math.NaN(), P: math.NaN()}
+	c.Difference, c.Low, c.High, c.Cohen, c.RankBiserial, c.T, c.Wilcoxon = math.NaN(), math.NaN(), math.NaN(),
+		math.NaN(), math.NaN(), none, none
+	if len(d) == 0 {
+		return
+	}
+	c.Difference, _ = metrics.MeanStd(d)
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%q %q %s", c.A, c.B, c.Level)
+	c.Low, c.High = stats.Bootstrap(runs, resamples(len(d)), h.Sum64())
+	c.Cohen, c.RankBiserial = stats.Cohen(d), stats.RankBiserial(d)
+	if c.Level == OverClients || len(runs) >= MinRuns {
+		c.T, c.Wilcoxon = stats.PairedT(d), stats.SignedRank(d)
+	}
+}
+
+// correct fills in Holm's correction over the pairs.
+func correct(list []Comparison) {
+	var t, w []float64
+	for _, c := range list {
+		t, w = append(t, c.T.P), append(w, c.Wilcoxon.P)
+	}
+	t, w = stats.Holm(t), stats.Holm(w)
+	for i := range list {
+		list[i].HolmT, list[i].HolmWilcoxon = t[i], w[i]
+	}
+}

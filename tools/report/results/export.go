@@ -1,0 +1,195 @@
+package results
+
+import (
+	"encoding/json"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// JSON is report.json: what a report shows, for other programs. Numbers that do not exist are null.
+type JSON struct {
+	Groups       []GroupJSON      `json:"groups"`
+	Significance []ComparisonJSON `json:"significance"`
+	Notes        []string         `json:"notes"`
+}
+
+// GroupJSON is one point of a grid.
+type GroupJSON struct {
+	Sweep  string            `json:"sweep,omitempty"`
+	Name   string            `json:"name"`
+	Labels map[string]string `json:"labels"`
+	Method string            `json:"method"`
+	Runs   []RunJSON         `json:"runs"`
+	// of finished runs, by the name of the metric, in shares of 1, bytes and seconds
+	Metrics map[string]StatJSON `json:"metrics"`
+}
+
+// RunJSON is one run folder.
+type RunJSON struct {
+	Folder string `json:"folder"` // seen from the folder of the report
+	Seed   uint64 `json:"seed"`
+	State  State  `json:"state"`
+	Why    string `json:"why,omitempty"`
+	Rounds int    `json:"rounds"`
+}
+
+// StatJSON is a metric over seeds.
+type StatJSON struct {
+	Mean          *float64  `json:"mean"`
+	StdPopulation *float64  `json:"std_population"`
+	StdSample     *float64  `json:"std_sample"`
+	Seeds         []uint64  `json:"seeds"`
+	Values        []float64 `json:"values"`
+}
+
+// ComparisonJSON is a Comparison; differences are a less b.
+type ComparisonJSON struct {
+	Sweep        string   `json:"sweep,omitempty"`
+	Axis         string   `json:"axis"`
+	Metric       string   `json:"metric"`
+	A            string   `json:"a"`
+	B            string   `json:"b"`
+	Level        Level    `json:"level"`
+	Runs         int      `json:"runs"`
+	N            int      `json:"n"`
+	Difference   *float64 `json:"difference"`
+	Low          *float64 `json:"low"`
+	High         *float64 `json:"high"`
+	Cohen        *float64 `json:"cohen_d"`
+	RankBiserial *float64 `json:"rank_biserial"`
+	T            *float64 `json:"t"`
+	TP           *float64 `json:"t_p"`
+	TPHolm       *float64 `json:"t_p_holm"`
+	W            *float64 `json:"wilcoxon"`
+	WP           *float64 `json:"wilcoxon_p"`
+	WPHolm       *float64 `json:"wilcoxon_p_holm"`
+}
+
+// Export makes report.json of the results, seen from a folder; comparisons are added with Add.
+func (r *Results) Export(folder string) *JSON {
+	out := &JSON{Groups: []GroupJSON{}, Significance: []ComparisonJSON{}, Notes: append([]string{}, r.Notes...)}
+	metrics := AllMetrics(r.Groups)
+	for _, g := range r.Groups {
+		j := GroupJSON{Sweep: sweepName(g.Plan), Name: g.Name, Labels: g.Labels, Method: g.Method(),
+			Metrics: map[string]StatJSON{}}
+		for _, run := range g.Runs {
+			dir := run.Dir
+			if rel, err := filepath.Rel(folder, dir); err == nil {
+				dir = rel
+			}
+			j.Runs = append(j.Runs, RunJSON{filepath.ToSlash(dir), run.Seed, run.State, run.Why, len(run.Rounds)})
+		}
+		for _, name := range metrics {
+			m, err := ParseMetric(name)
+			if err != nil {
+				continue // a domain with a name that no metric can have
+			}
+			if s := g.Stat(m); s.N() > 0 {
+				j.Metrics[name] = StatJSON{finite(s.Mean()), finite(s.Std(Population)), finite(s.Std(Sample)), s.Seeds,
+					s.Values}
+			}
+		}
+		out.Groups = append(out.Groups, j)
+	}
+	return out
+}
+
+// Add adds comparisons along an axis of a plan, nil for none.
+func (j *JSON) Add(p *Plan, axis string, m Metric, list []Comparison) {
+	for _, c := range list {
+		j.Significance = append(j.Significance, ComparisonJSON{sweepName(p), axis, m.Name, c.A, c.B, c.Level, c.Runs,
+			c.N, finite(c.Difference),
+			finite(c.Low), finite(c.High), finite(c.Cohen), finite(c.RankBiserial), finite(c.T.Statistic),
+			finite(c.T.P), finite(c.HolmT),
+			finite(c.Wilcoxon.Statistic), finite(c.Wilcoxon.P), finite(c.HolmWilcoxon)})
+	}
+}
+
+// Bytes is the file.
+func (j *JSON) Bytes() ([]byte, error) {
+	b, err := json.MarshalIndent(j, "", "  ")
+	return append(b, '\n'), err
+}
+
+func sweepName(p *Plan) string {
+	if p == nil {
+		return ""
+	}
+	return p.Name
+}
+
+func finite(v float64) *float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return &v
+}
+
+// AllMetrics names every metric that some groups may have.
+func AllMetrics(groups []*Group) []string {
+	out := []string{last, best, "last5", "last10", GlobalView, PersonalView, Weighted, F1, Worst, Worst10, OwnClasses,
+		ECE, ClientStd, DomainMean, DomainStd}
+	out = append(out, onlySome(groups)...)
+	for _, d := range Domains(groups) {
+		out = append(out, Domain+":"+d)
+	}
+	for _, e := range Sets(groups) {
+		out = append(out, Set+":"+e)
+	}
+	for _, n := range Notes(groups) {
+		out = append(out, Note+":"+n)
+	}
+	return append(out, Loss, Bytes, Seconds)
+}
+
+// epsilons are the notes of differential privacy that stand beside accuracies.
+var epsilons = []string{"epsilon", "epsilon_nominal"}
+
+// MainMetrics are those of a table that shows a group in a line: the one asked for, and what stands beside it,
+// evaluation sets too as long as they are few, and what differential privacy cost where there is some.
+func MainMetrics(asked string, groups []*Group) []string {
+	out := []string{asked}
+	beside := []string{GlobalView, PersonalView}
+	if m, err := ParseMetric(asked); err == nil && m.quantity == Accuracy && m.Follows() { // in the same rounds
+		beside = []string{m.At(GlobalView).Name, m.At(PersonalView).Name}
+	}
+	if sets := Sets(groups); len(sets) <= 4 {
+		for _, e := range sets {
+			beside = append(beside, Set+":"+e)
+		}
+	} else {
+		beside = append(beside, SetMean)
+	}
+	for _, n := range epsilons {
+		if slices.Contains(Notes(groups), n) {
+			beside = append(beside, Note+":"+n)
+		}
+	}
+	beside = append(append(beside, Weighted, F1, Worst, ClientStd), onlySome(groups)...)
+	for _, m := range append(beside, best, Bytes, Seconds) {
+		if m == asked {
+			continue
+		}
+		quantity, arg, _ := strings.Cut(m, ":")
+		q, ok := quantities[quantity]
+		// of the same round
+		if ok && asked == bestVal && q.window == last && (arg == "" || measured(m+"@"+bestVal, groups)) {
+			m += "@" + bestVal
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// measured tells whether some run has the metric: what is tested only of a run's result has no other round.
+func measured(name string, groups []*Group) bool {
+	m, err := ParseMetric(name)
+	return err == nil && m.quantity != Note && slices.ContainsFunc(groups, func(g *Group) bool {
+		return slices.ContainsFunc(g.Runs, func(r *Run) bool {
+			_, ok := m.Of(r)
+			return ok
+		})
+	})
+}

@@ -1,0 +1,181 @@
+package results
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"promptfed/federation/engine/record"
+)
+
+// Files of a run folder that the engine does not name.
+const (
+	ConfigFile  = "config.yaml"
+	ClientsFile = "clients.json" // who the clients are and what they hold
+	DataFile    = "data.json"    // what the data was found to be
+	ErrorFile   = "error.txt"    // one line that says why a cell of a sweep failed
+)
+
+const (
+	maxConfig  = 4 << 20
+	maxSummary = 64 << 20
+	maxError   = 64 << 10
+)
+
+// written is what a report needs of config.yaml. It is read as it was written, not through package configs: there the
+// environment would change what a finished run was asked to do, and a key of another version would be an error.
+type written struct {
+	Name   string
+	Method string
+	With   []string
+	Seed   uint64
+	Train  struct{ Rounds int }
+	Eval   struct {
+		Last   int
+		Select string
+	}
+
+	Data, Partition map[string]any
+}
+
+// isRun tells whether a folder is a run folder.
+func isRun(dir string) bool { return isFile(dir, ConfigFile) && isFile(dir, record.RoundsFile) }
+
+func isFile(dir, name string) bool {
+	info, err := os.Stat(filepath.Join(dir, name))
+	return err == nil && info.Mode().IsRegular()
+}
+
+// readRun reads a run folder. What is wrong with it stands in its state and its notes.
+func readRun(dir string) (run *Run, notes []string) {
+	run = &Run{Dir: dir, Name: filepath.Base(dir)}
+	fail := func(why string) { run.State, run.Why = Failed, oneLine(why) }
+	note := func(name string, err error) {
+		notes = append(notes, filepath.Join(dir, name)+": "+oneLine(err.Error()))
+	}
+
+	if err := run.readConfig(); err != nil {
+		note(ConfigFile, err)
+	}
+	tags, err := readTags(dir)
+	if run.Tags = tags; err != nil {
+		note(TagsFile, err)
+	}
+	switch f, err := os.Open(filepath.Join(dir, record.RoundsFile)); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		note(record.RoundsFile, err)
+	default:
+		if run.Rounds, err = ReadRounds(f); err != nil {
+			note(record.RoundsFile, err)
+		}
+		f.Close()
+	}
+	summary, err := readSmall(filepath.Join(dir, record.SummaryFile), maxSummary)
+	if err == nil && summary != nil {
+		err = json.Unmarshal(summary, &run.Summary)
+	}
+	view := run.Summary.View
+	for _, r := range run.Rounds {
+		if view == "" {
+			view = r.View
+		}
+	}
+	run.show(view)
+	switch {
+	case err != nil:
+		note(record.SummaryFile, err)
+		fail("its " + record.SummaryFile + " cannot be read")
+	case summary != nil && run.Summary.Rounds != len(run.Rounds):
+		fail(fmt.Sprintf("%s speaks of %d rounds, %s has %d that can be read", record.SummaryFile, run.Summary.Rounds,
+			record.RoundsFile, len(run.Rounds)))
+	case summary != nil:
+		run.State = Done
+		if why := run.Summary.Stopped; why != "" {
+			notes = append(notes, dir+": ended early, "+oneLine(why))
+		}
+		for _, w := range run.Summary.Warnings {
+			notes = append(notes, dir+warned+oneLine(w))
+		}
+		for i, c := range run.Summary.Limited {
+			if more := len(run.Summary.Limited) - i; i == maxLimited && more > 1 {
+				notes = append(notes, fmt.Sprintf("%s%s%d more clients were not taken at their word (%s)", dir, warned,
+					more,
+					record.RoundsFile))
+				break
+			}
+			notes = append(notes, dir+warned+oneLine(c.String()))
+		}
+	default:
+		if text, err := readSmall(filepath.Join(dir, ErrorFile), maxError); err != nil || text != nil {
+			fail(string(text))
+			break
+		}
+		run.State, run.Why = Unfinished, fmt.Sprintf("%d rounds so far", len(run.Rounds))
+		if run.Planned > 0 {
+			run.Why = fmt.Sprintf("%d of %d rounds so far", len(run.Rounds), run.Planned)
+		}
+	}
+	return run, notes
+}
+
+func (r *Run) readConfig() error {
+	text, err := readSmall(filepath.Join(r.Dir, ConfigFile), maxConfig)
+	if err != nil || text == nil {
+		return err
+	}
+	r.Config = string(text)
+	var c written
+	err = yaml.Unmarshal(text, &c) // fills in what it can, even with an error
+	if c.Name != "" {
+		r.Name = c.Name
+	}
+	r.Method, r.Seed, r.Planned = strings.Join(append([]string{c.Method}, c.With...), " + "), c.Seed, c.Train.Rounds
+	r.EvalLast, r.BestVal = c.Eval.Last, c.Eval.Select == "best-val"
+	// of training data, and of what becomes of images
+	for _, key := range []string{"shots", "views", "template", "precision"} {
+		delete(c.Data, key)
+	}
+	r.TestData = fmt.Sprint(c.Data, c.Partition)
+	return err
+}
+
+// readSmall reads a file of at most limit bytes; nil without an error where there is none.
+func readSmall(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) > limit {
+		return nil, fmt.Errorf("%s has more than %d bytes", path, limit)
+	}
+	if b == nil {
+		b = []byte{}
+	}
+	return b, nil
+}
+
+// oneLine joins the lines of a text.
+func oneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(strings.TrimSpace(s), func(r rune) bool { return r == '\n' || r == '\r' }),
+		"; ")
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,66 @@
+package results
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+
+	"promptfed/runtime/atomicfile"
+)
+
+// TagsFile holds the words that somebody gave a run, a JSON list, sorted.
+const TagsFile = "tags.json"
+
+// maxTags bounds what is read of TagsFile, in bytes.
+const maxTags = 64 << 10
+
+// CheckTag finds what a tag may not be: empty, long, or with blanks, commas or signs that a line cannot show.
+func CheckTag(tag string) error {
+	bad := func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) || r == ',' || r == '|' }
+	if tag == "" || len(tag) > 64 || strings.ContainsFunc(tag, bad) {
+		return fmt.Errorf("%.70q is no tag: give a word of at most 64 letters without blanks and commas", tag)
+	}
+	return nil
+}
+
+// readTags reads the tags of a run folder.
+func readTags(dir string) ([]string, error) {
+	text, err := readSmall(filepath.Join(dir, TagsFile), maxTags)
+	if text == nil || err != nil {
+		return nil, err
+	}
+	var tags []string
+	if err := json.Unmarshal(text, &tags); err != nil {
+		return nil, fmt.Errorf("is no list of tags: %w", err)
+	}
+	for _, t := range tags {
+		if err := CheckTag(t); err != nil {
+			return nil, err
+		}
+	}
+	return tags, nil
+}
+
+// Tag adds tags to a run and takes others from it.
+func (r *Run) Tag(add, remove []string) error {
+	for _, t := range add {
+		if err := CheckTag(t); err != nil {
+			return err
+		}
+	}
+	tags := slices.DeleteFunc(slices.Concat(r.Tags, add), func(t string) bool { return slices.Contains(remove, t) })
+	slices.Sort(tags)
+	r.Tags = slices.Compact(tags)
+	text, err := json.Marshal(append([]string{}, r.Tags...))
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(r.Dir, TagsFile), func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
+}

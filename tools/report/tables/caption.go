@@ -1,0 +1,124 @@
+package tables
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"promptfed/tools/report/results"
+)
+
+// finish writes what stands around the table.
+func (b *builder) finish() {
+	t := b.t
+	say := func(format string, a ...any) { t.Caption = append(t.Caption, fmt.Sprintf(format, a...)) }
+	fact := func(text string) {
+		if text != "" {
+			t.Caption, t.Facts = append(t.Caption, text), append(t.Facts, text)
+		}
+	}
+	if slices.Contains(slices.Concat(b.Rows, b.Columns), MetricAxis) {
+		for _, name := range b.labels[MetricAxis] {
+			if m, err := results.ParseMetric(name); err == nil && t.shows(name) {
+				say("%s: %s.", m.Name, m.TitleOf(b.groups))
+			}
+		}
+	} else {
+		_, unit := b.shownIn(b.metric)
+		if unit != "" {
+			unit = " (" + unit + ")"
+		}
+		fact(fmt.Sprintf("%s%s.", capital(b.metric.TitleOf(b.groups)), unit))
+	}
+	t.Caption = append(t.Caption, b.evaluations()...)
+	fact(b.seeds())
+	fact(b.averagedOver())
+	fact(results.Reproduced(b.groups))
+	if t.severalData {
+		fact("The runs are not all on the same data and partition: nothing is best across those that differ.")
+	}
+	bold, paper := false, false
+	for _, r := range t.Rows {
+		for _, c := range r.Cells {
+			bold, paper = bold || c.Best, paper || c.Paper != nil
+		}
+	}
+	switch {
+	case bold && slices.Contains(slices.Concat(b.Rows, b.Columns), methodAxis):
+		t.Legend.Best = "the best method."
+	case bold:
+		t.Legend.Best = "the best of a column."
+	}
+	if bold && len(t.views) > 1 {
+		t.Legend.Best = strings.TrimSuffix(t.Legend.Best, ".") + ", among those of one evaluation."
+	}
+	if bold && t.severalData {
+		t.Legend.Best = strings.TrimSuffix(t.Legend.Best, ".") + ", among those on the same data."
+	}
+	if bold && b.Second {
+		t.Legend.Second = "the second best."
+	}
+	switch {
+	case paper && b.Smoke:
+		t.Legend.Paper = "the paper's number; the runs are the experiment's small form (--smoke), so ours do not " +
+			"compare with it."
+	case paper:
+		t.Legend.Paper = "the paper's number, and ours less the paper's."
+	}
+	t.Caption = slices.DeleteFunc(t.Caption, func(s string) bool { return s == "" })
+	if c := b.Card; c != nil {
+		for _, s := range c.Wrong {
+			t.Remarks = append(t.Remarks, "Known to be wrong in the paper: "+s)
+		}
+		for _, s := range c.Differs {
+			t.Remarks = append(t.Remarks, "Differs from the paper: "+s)
+		}
+		if _, fits := units[b.metric.Unit()][b.cardUnit()]; !fits && !c.Numbers.Values.Empty() {
+			t.Remarks = append(t.Remarks, fmt.Sprintf("The paper's numbers are left out: %s is not counted in %s.",
+				b.metric.Name, b.cardUnit()))
+		}
+		if c.NoNumbers != "" {
+			t.Remarks = append(t.Remarks, "No numbers of the paper: "+c.NoNumbers)
+		}
+	}
+}
+
+// shows tells whether a label of the axis of metrics is left in the table.
+func (t *Table) shows(metric string) bool {
+	for _, r := range t.Rows {
+		if slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Labels[MetricAxis] == metric }) {
+			return true
+		}
+	}
+	return false
+}
+
+// seeds says what the numbers are means over.
+func (b *builder) seeds() string {
+	var seeds []string
+	for _, g := range b.groups {
+		for _, r := range g.Runs {
+			if s := fmt.Sprint(r.Seed); !slices.Contains(seeds, s) {
+				seeds = append(seeds, s)
+			}
+		}
+	}
+	if len(seeds) == 1 {
+		return "One seed: " + seeds[0] + "."
+	}
+	return fmt.Sprintf("Mean ± %s standard deviation over the seeds %s.", b.Spread, strings.Join(seeds, ", "))
+}
+
+// averagedOver names the axes that are in neither rows nor columns.
+func (b *builder) averagedOver() string {
+	var over []string
+	for _, a := range b.grid {
+		if !slices.Contains(slices.Concat(b.Rows, b.Columns), a.Name) && len(a.Labels) > 1 {
+			over = append(over, fmt.Sprintf("%s (%s)", a.Name, strings.Join(a.Labels, ", ")))
+		}
+	}
+	if len(over) == 0 {
+		return ""
+	}
+	return "Averaged over " + strings.Join(over, " and ") + "."
+}
