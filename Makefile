@@ -8,6 +8,7 @@ FUZZTIME ?= 30s
 RUNS ?= 20
 PYTHON ?= /usr/bin/python3
 VOCAB ?= ../shared/data/clip-vocab/bpe_simple_vocab_16e6.txt.gz
+COMMIT = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/null)
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
@@ -50,7 +51,7 @@ test: library browser ## run all tests
 
 build: library ## leave bin/promptfed, with the ONNX Runtime library beside it
 	@echo "building bin/promptfed"
-	@go build -trimpath -buildvcs=false -o bin/promptfed ./tools/promptfed
+	@go build -trimpath -buildvcs=false -ldflags "-X promptfed/runtime/version.stamp=$(COMMIT)" -o bin/promptfed ./tools/promptfed
 
 library:
 	@tools/fetch-onnxruntime.sh

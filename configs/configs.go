@@ -4,6 +4,7 @@
 package configs
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -17,71 +18,120 @@ import (
 	"promptfed/federation/experiment"
 )
 
-// Load reads a file into a configuration that starts from defaults. sets are "key=value" from the command line; a value
-// is YAML, so lists and maps may be given. The sections of a sweep file (see LoadSweep) are left out.
-func Load(path string, sets []string) (experiment.Config, error) {
-	file, err := read(path)
+// Loaded is a configuration that was read.
+type Loaded struct {
+	experiment.Config
+	Notes []string // what was left out of the file, and why
+
+	settings settings
+}
+
+// Open reads a file into a configuration that starts from defaults. sets are "key=value" from the command line; a value
+// is YAML, so lists and maps may be given. The sections of a sweep file (see LoadSweep) are left out. Where the command
+// line or the environment takes another method than the file, the file's options that it does not have are left out.
+func Open(path string, sets []string) (Loaded, error) {
+	f, err := read(path)
 	if err != nil {
-		return experiment.Defaults(), err
+		return Loaded{Config: experiment.Defaults()}, err
 	}
-	return load(path, file, sets)
+	return load(f, sets)
+}
+
+// Load is Open for those who need the configuration alone.
+func Load(path string, sets []string) (experiment.Config, error) {
+	l, err := Open(path, sets)
+	return l.Config, err
 }
 
 // Text is Load of a text that came from elsewhere; name stands for it in errors.
 func Text(name string, text []byte) (experiment.Config, error) {
-	if len(text) > maxFile {
-		return experiment.Defaults(), fmt.Errorf("%s: more than %d bytes, which no configuration has", name, maxFile)
-	}
-	file, err := parse(name, text)
-	if err != nil {
-		return experiment.Defaults(), err
-	}
-	return load(name, file, nil)
+	l, err := OpenText(name, text, nil)
+	return l.Config, err
 }
 
-func load(path string, file map[string]any, sets []string) (experiment.Config, error) {
-	c := experiment.Defaults()
-	for _, section := range sectionNames() {
-		delete(file, section)
+// OpenText is Open of a text that came from elsewhere; name stands for it in errors.
+func OpenText(name string, text []byte, sets []string) (Loaded, error) {
+	if len(text) > maxFile {
+		return Loaded{Config: experiment.Defaults()}, fmt.Errorf("%s: more than %d bytes, which no configuration has",
+			name, maxFile)
 	}
-	return c, into(&c, path, file, sets)
+	f, err := parse(name, text)
+	if err != nil {
+		return Loaded{Config: experiment.Defaults()}, err
+	}
+	return load(f, sets)
+}
+
+func load(f parsed, sets []string) (Loaded, error) {
+	l := Loaded{Config: experiment.Defaults()}
+	for _, section := range sectionNames() {
+		delete(f.keys, section)
+	}
+	var err error
+	l.settings, l.Notes, err = into(&l.Config, f, sets)
+	return l, err
+}
+
+// Check finds what is wrong with the configuration without opening anything, and says of each value where it came from.
+func (l Loaded) Check() error { return l.settings.blame(check(l.Config)) }
+
+// Changed tells whether the command line or the environment sets a key.
+func (l Loaded) Changed(key string) bool {
+	return strings.HasPrefix(l.settings.from[key], "--set ") || strings.HasPrefix(l.settings.from[key], prefix)
+}
+
+// Blame says of an error about a key where its value came from. Other errors are left as they are.
+func (l Loaded) Blame(err error) error {
+	if err == nil || l.settings.keyOf(err) == "" {
+		return err
+	}
+	return l.settings.blame(err)
 }
 
 // Into reads a file over the values that the struct out points to already has. Its tags "config" are the keys.
 func Into(out any, path string, sets []string) error {
-	file, err := read(path)
+	f, err := read(path)
 	if err != nil {
 		return err
 	}
-	return into(out, path, file, sets)
+	_, _, err = into(out, f, sets)
+	return err
 }
 
-func into(out any, path string, file map[string]any, sets []string) error {
-	s, err := layered(out, path, file, true)
+func into(out any, f parsed, sets []string) (settings, []string, error) {
+	s, err := layered(out, f, true)
 	if err != nil {
-		return err
+		return s, nil, err
 	}
 	changes, err := s.parse(sets)
 	if err != nil {
-		return err
+		return s, nil, err
 	}
 	if s, err = s.with(changes); err != nil {
-		return fmt.Errorf("--set %w", err)
+		return s, nil, fmt.Errorf("--set %w", err)
 	}
-	return s.decode(out)
+	s, notes := s.withoutOthersOptions(f, changes)
+	return s, notes, s.decode(out)
 }
 
 // maxFile is the size of the largest configuration file, in bytes.
 const maxFile = 4 << 20
 
+// parsed is what a configuration file says.
+type parsed struct {
+	path  string
+	keys  map[string]any
+	lines map[string]int // of keys, dotted
+}
+
 // read gives the keys of a file; no path is an empty file.
-func read(path string) (map[string]any, error) {
+func read(path string) (parsed, error) {
 	if path == "" {
-		return nil, nil
+		return parsed{}, nil
 	}
 	text, err := readText(path)
 	if err != nil {
-		return nil, err
+		return parsed{path: path}, err
 	}
 	return parse(path, text)
 }
@@ -92,6 +142,10 @@ func readText(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s is a folder; give a configuration file, or images with promptfed run --images %s",
+			path, path)
+	}
 	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -102,12 +156,15 @@ func readText(path string) ([]byte, error) {
 	return text, nil
 }
 
-func parse(path string, text []byte) (map[string]any, error) {
-	file := map[string]any{}
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		return nil, fmt.Errorf("%s: %s", path, oneLine(err))
+func parse(path string, text []byte) (parsed, error) {
+	f := parsed{path: path, keys: map[string]any{}, lines: lines(text)}
+	if err := yaml.Unmarshal(text, &f.keys); err != nil {
+		if errors.As(err, new(*yaml.TypeError)) {
+			return f, fmt.Errorf("%s: a configuration is keys with values, as in name: first", path)
+		}
+		return f, fmt.Errorf("%s: %s", path, oneLine(err))
 	}
-	return file, nil
+	return f, nil
 }
 
 // unknown finds the first key that the struct has no field for.
@@ -116,7 +173,7 @@ func unknown(at string, m map[string]any, t reflect.Type) error {
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		f, ok := fields[key]
 		if !ok {
-			return unknownKey(at+key, fields)
+			return &keyError{at + key, unknownKey(at+key, fields)}
 		}
 		values := []any{m[key]}
 		names := []string{at + key}
@@ -132,8 +189,8 @@ func unknown(at string, m map[string]any, t reflect.Type) error {
 		for i, value := range values {
 			sub, isMap := value.(map[string]any)
 			if !isMap {
-				return fmt.Errorf("%s: expected keys below it: %s", names[i],
-					strings.Join(slices.Sorted(maps.Keys(fieldsOf(f))), ", "))
+				return &keyError{names[i], fmt.Errorf("%s: expected keys below it: %s", names[i],
+					strings.Join(slices.Sorted(maps.Keys(fieldsOf(f))), ", "))}
 			}
 			if err := unknown(names[i]+".", sub, f); err != nil {
 				return err
@@ -146,7 +203,9 @@ func unknown(at string, m map[string]any, t reflect.Type) error {
 // renamed are keys that were called otherwise before; those that begin with a dot stand in several sections.
 var renamed = map[string]string{"exam": "eval.sets and eval.sets_root", "exam.sets": "eval.sets",
 	"exam.root": "eval.sets_root", "joint": "embed_dim",
-	".drawn": ".generator"}
+	"secure_aggregation.beside":  "secure_aggregation.extra_clip",
+	"secure_aggregation.surveys": "secure_aggregation.statistics",
+	".drawn":                     ".generator"}
 
 func unknownKey(key string, fields map[string]reflect.Type) error {
 	last := max(0, strings.LastIndexByte(key, '.'))

@@ -72,6 +72,8 @@ func TestErrors(t *testing.T) {
 		{"exam: {sets: [dtd]}", nil, []string{"exam", "now called eval.sets"}},
 		{"data: {drawn: {train: 3}}", nil, []string{"data.drawn is now called data.generator"}},
 		{"synthetic: {drawn: {train: 3}}", nil, []string{"synthetic.drawn is now called synthetic.generator"}},
+		{"secure_aggregation: {beside: 3}", nil, []string{"beside is now called secure_aggregation.extra_clip"}},
+		{"secure_aggregation: {surveys: clear}", nil, []string{"is now called secure_aggregation.statistics"}},
 		{"train: 3", nil, []string{"train", "lr"}},
 		{"train: {lr: fast}", nil, []string{"lr"}},
 		{"a: [", nil, []string{"c.yaml"}},

@@ -40,8 +40,8 @@ type CountedSet struct {
 
 // IsCounts tells whether a configuration file has a section counts.
 func IsCounts(path string) (bool, error) {
-	file, err := read(path)
-	_, ok := file["counts"]
+	f, err := read(path)
+	_, ok := f.keys["counts"]
 	return ok, err
 }
 
@@ -58,14 +58,15 @@ func LoadCounts(path string, sets []string) (Counts, experiment.Config, error) {
 		return Counts{}, c, err
 	}
 	var f CountsFile
-	if err := unknown("", map[string]any{"counts": plain(file["counts"])}, reflect.TypeOf(f)); err != nil {
-		return f.Counts, c, fmt.Errorf("%s: %w", path, err)
+	if err := unknown("", map[string]any{"counts": plain(file.keys["counts"])}, reflect.TypeOf(f)); err != nil {
+		from := settings{path: path, from: file.origins(nil, false)}
+		return f.Counts, c, from.blame(err)
 	}
 	if err := yaml.Unmarshal(text, &f); err != nil {
 		return f.Counts, c, fmt.Errorf("%s: %s", path, oneLine(err))
 	}
-	delete(file, "counts")
-	if err := into(&c, path, file, sets); err != nil {
+	delete(file.keys, "counts")
+	if _, _, err := into(&c, file, sets); err != nil {
 		return f.Counts, c, err
 	}
 	if err := f.Counts.check(c); err != nil {

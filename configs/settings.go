@@ -1,8 +1,11 @@
 package configs
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -11,35 +14,46 @@ import (
 	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
+
+	"promptfed/federation/experiment"
+	"promptfed/federation/methods"
 )
 
-// settings are the values of a configuration as nested maps, with the file they come from.
+// settings are the values of a configuration as nested maps, with the places that they come from.
 type settings struct {
 	path  string
 	known map[string]any // by dotted key, as Flatten gives them
 	all   map[string]any
+	from  map[string]string // by dotted key: a flag, a variable or a line of the file; empty for what a sweep sets
 }
 
 // change gives one key another value.
 type change struct {
 	key   string
 	value any
+	from  string // the flag; empty for a sweep's
 }
 
 // layered puts together the defaults that out holds, a file and, with env, the environment.
-func layered(out any, path string, file map[string]any, env bool) (settings, error) {
+func layered(out any, f parsed, env bool) (settings, error) {
 	v := viper.NewWithOptions(viper.KeyDelimiter("."))
 	v.SetEnvPrefix("PROMPTFED")
 	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
-	s := settings{path: path, known: Flatten(out)}
+	s := settings{path: f.path, known: Flatten(out)}
+	s.from = f.origins(s.known, env)
+	if env {
+		if err := checkEnvironment(); err != nil {
+			return s, err
+		}
+	}
 	fields := fieldsOf(reflect.TypeOf(out).Elem())
-	for _, key := range slices.Sorted(maps.Keys(file)) { // viper would pass over those without a value
+	for _, key := range slices.Sorted(maps.Keys(f.keys)) { // viper would pass over those without a value
 		if first, _, _ := strings.Cut(strings.ToLower(key), "."); fields[first] == nil {
 			if first == "counts" {
 				return s, fmt.Errorf("%s: counts are sizes of data sets, which promptfed partition compares with the "+
-					"data", path)
+					"data", f.path)
 			}
-			return s, fmt.Errorf("%s: %w", path, unknownKey(key, fields))
+			return s, s.blame(&keyError{strings.ToLower(key), unknownKey(key, fields)})
 		}
 	}
 	for key, value := range s.known {
@@ -54,8 +68,8 @@ func layered(out any, path string, file map[string]any, env bool) (settings, err
 			return s, err
 		}
 	}
-	if err := v.MergeConfigMap(file); err != nil {
-		return s, fmt.Errorf("%s: %s", path, oneLine(err))
+	if err := v.MergeConfigMap(f.keys); err != nil {
+		return s, fmt.Errorf("%s: %s", f.path, oneLine(err))
 	}
 	s.all = v.AllSettings()
 	return s, nil
@@ -71,9 +85,15 @@ func (s settings) parse(sets []string) ([]change, error) {
 		}
 		var value any
 		if err := yaml.Unmarshal([]byte(text), &value); err != nil {
-			return nil, fmt.Errorf("--set %s: %s", key, oneLine(err))
+			return nil, fmt.Errorf("--set %s: %s", set, oneLine(err))
 		}
-		out = append(out, s.changes(key, value)...)
+		if value == nil {
+			return nil, fmt.Errorf("--set %s: no value; an empty text is \"\", for a shell '%s=\"\"'", set, key)
+		}
+		for _, c := range s.changes(key, value) {
+			c.from = "--set " + set
+			out = append(out, c)
+		}
 	}
 	return out, nil
 }
@@ -86,13 +106,13 @@ func (s settings) changes(key string, value any) []change {
 	if list, places, ok := inList(key); ok {
 		var out []change
 		for _, p := range places {
-			out = append(out, change{list + "[" + strings.TrimSpace(p) + "]", value})
+			out = append(out, change{key: list + "[" + strings.TrimSpace(p) + "]", value: value})
 		}
 		return out
 	}
 	m, isMap := plain(value).(map[string]any)
 	if !isMap || !s.section(key) {
-		return []change{{key, plain(value)}}
+		return []change{{key: key, value: plain(value)}}
 	}
 	var out []change
 	for _, k := range slices.Sorted(maps.Keys(m)) {
@@ -132,8 +152,10 @@ func (s settings) section(key string) bool {
 
 // with gives the settings after some changes, one after the other.
 func (s settings) with(changes []change) (settings, error) {
-	s.all = plain(s.all).(map[string]any)
+	s.all, s.from = plain(s.all).(map[string]any), maps.Clone(s.from)
 	for _, c := range changes {
+		maps.DeleteFunc(s.from, func(key, _ string) bool { return below(key, c.key) })
+		s.from[c.key] = c.from
 		key, places, isPlace := inList(c.key)
 		path := strings.Split(key, ".")
 		at := s.all
@@ -168,25 +190,78 @@ func (s settings) with(changes []change) (settings, error) {
 	return s, nil
 }
 
+// withoutOthersOptions leaves out what the file says of options that the method and wrappers do not have, where the
+// command line or the environment takes other ones than the file, and says which.
+func (s settings) withoutOthersOptions(f parsed, changes []change) (settings, []string) {
+	options, ok := s.all["options"].(map[string]any)
+	if !ok || s.from["method"] == f.origins(nil, false)["method"] && s.from["with"] == f.origins(nil, false)["with"] {
+		return s, nil
+	}
+	now, before := experiment.Defaults(), experiment.Defaults()
+	there := settings{known: s.known, all: map[string]any{}}
+	for _, key := range []string{"method", "with"} {
+		there.all[key] = plain(f.keys[key])
+	}
+	if s.decode(&now) != nil || there.decode(&before) != nil {
+		return s, nil // that is said where it counts
+	}
+	own := func(key string) bool {
+		return slices.ContainsFunc(changes, func(c change) bool {
+			return c.key == "options" || c.key == "options."+key || below(c.key, "options."+key)
+		})
+	}
+	var left []string
+	kept := map[string]any{}
+	for _, key := range slices.Sorted(maps.Keys(options)) {
+		if own(key) || methods.Takes(now.Method, now.With, key) || !methods.Takes(before.Method, before.With, key) {
+			kept[key] = options[key]
+		} else {
+			left = append(left, key)
+		}
+	}
+	if len(left) == 0 {
+		return s, nil
+	}
+	s.all = maps.Clone(s.all)
+	s.all["options"] = kept
+	because := cmp.Or(s.from["method"], s.from["with"])
+	return s, []string{fmt.Sprintf("%s leaves out the options of %s: %s", because, strings.Join(append([]string{
+		before.Method}, before.With...), " with "), strings.Join(left, ", "))}
+}
+
 // decode writes the settings into the struct that out points to.
 func (s settings) decode(out any) error {
-	at := ""
-	if s.path != "" {
-		at = s.path + ": "
-	}
 	if err := unknown("", s.all, reflect.TypeOf(out).Elem()); err != nil {
-		return fmt.Errorf("%s%w", at, err)
+		return s.blame(err)
 	}
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: out, TagName: "config",
 		WeaklyTypedInput: true,
-		ErrorUnused:      true, DecodeHook: mapstructure.StringToSliceHookFunc(",")})
+		ErrorUnused:      true, DecodeHook: mapstructure.ComposeDecodeHookFunc(exact,
+			mapstructure.StringToSliceHookFunc(","))})
 	if err != nil {
 		return err
 	}
 	if err := d.Decode(s.all); err != nil {
-		return fmt.Errorf("%s%s", at, oneLine(err))
+		return s.blame(decodeErrors(err))
 	}
 	return nil
+}
+
+// exact refuses what weak typing would bend: a fraction or a negative number where a whole one, or one of 0 or more, is
+// expected, and true as 1.
+func exact(_, to reflect.Type, v any) (any, error) {
+	kind := to.Kind()
+	unsigned := kind >= reflect.Uint && kind <= reflect.Uint64
+	whole := unsigned || kind >= reflect.Int && kind <= reflect.Int64
+	_, truth := v.(bool)
+	f, fraction := v.(float64)
+	switch {
+	case truth && (whole || kind == reflect.Float64), whole && fraction && f != math.Trunc(f):
+		return nil, errors.New(expected(to, v))
+	case unsigned && strings.HasPrefix(fmt.Sprint(v), "-"):
+		return nil, fmt.Errorf("%v is negative; it must be 0 or more", v)
+	}
+	return v, nil
 }
 
 // plain copies maps and lists, with text for keys.

@@ -76,6 +76,11 @@ func LoadSweep(path string, o SweepOptions) (*Sweep, error) {
 	return readSweep(path, text, o)
 }
 
+// SweepText is LoadSweep of a text that came from elsewhere; name stands for it in errors.
+func SweepText(name string, text []byte, o SweepOptions) (*Sweep, error) {
+	return readSweep(name, text, o)
+}
+
 // readSweep makes a sweep of the text of a file. Keys of its own stand in errors, which are one line all the same.
 func readSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
 	s, err := loadSweep(path, text, o)
@@ -86,11 +91,11 @@ func readSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
 }
 
 func loadSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
-	file, err := parse(path, text)
+	f, err := parse(path, text)
 	if err != nil {
 		return nil, err
 	}
-	sections, there, err := readSections(path, file, text)
+	sections, there, err := readSections(f, text)
 	if err != nil {
 		return nil, err
 	}
@@ -98,16 +103,19 @@ func loadSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
 		return nil, fmt.Errorf("%s has no section smoke, which --smoke needs", path)
 	}
 	for _, name := range sectionNames() {
-		delete(file, name)
+		delete(f.keys, name)
 	}
 	start := experiment.Defaults()
-	base, err := layered(&start, path, file, !o.still)
+	base, err := layered(&start, f, !o.still)
 	if err != nil {
 		return nil, err
 	}
 	s, err := expand(base, sections, o)
+	if err != nil && !strings.Contains(err.Error(), path) {
+		err = fmt.Errorf("%s: %w", path, err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 	if there["card"] {
 		s.Card = &sections.Card
@@ -219,8 +227,8 @@ func (s *Sweep) fill(base settings, grid [][]PointSection, last []change) error 
 			}
 			c.Config.Seed = seed
 			if i == 0 {
-				if err := checkCell(c.Config); err != nil {
-					return fmt.Errorf("cell %s: %s", folder, oneLine(err))
+				if err := at.blame(check(c.Config)); err != nil {
+					return fmt.Errorf("cell %s: %w", folder, err)
 				}
 			}
 			s.Cells = append(s.Cells, c)
@@ -229,8 +237,8 @@ func (s *Sweep) fill(base settings, grid [][]PointSection, last []change) error 
 	return nil
 }
 
-// checkCell finds what is wrong with a configuration without opening anything.
-func checkCell(c experiment.Config) error {
+// check finds what is wrong with a configuration without opening anything.
+func check(c experiment.Config) error {
 	_, err := methods.Build(c.Method, c.With, c.Options)
 	return errors.Join(c.Check(), err)
 }

@@ -93,27 +93,28 @@ func sectionNames() []string {
 	return slices.Sorted(maps.Keys(fieldsOf(reflect.TypeFor[SweepFile]())))
 }
 
-// readSections reads the sections of a sweep file, whose keys file has been parsed from text. It tells which there are.
-func readSections(path string, file map[string]any, text []byte) (SweepFile, map[string]bool, error) {
+// readSections reads the sections of a sweep file, which has been parsed from text. It tells which there are.
+func readSections(f parsed, text []byte) (SweepFile, map[string]bool, error) {
 	var s SweepFile
 	there, only := map[string]bool{}, map[string]any{}
 	for _, name := range sectionNames() {
-		if v, ok := file[name]; ok {
+		if v, ok := f.keys[name]; ok {
 			there[name], only[name] = true, plain(v)
 		}
 	}
 	if err := unknown("", only, reflect.TypeOf(s)); err != nil {
-		return s, there, fmt.Errorf("%s: %w", path, err)
+		from := settings{path: f.path, from: f.origins(nil, false)}
+		return s, there, from.blame(err)
 	}
 	if err := yaml.Unmarshal(text, &s); err != nil {
-		return s, there, fmt.Errorf("%s: %s", path, oneLine(err))
+		return s, there, fmt.Errorf("%s: %s", f.path, oneLine(err))
 	}
 	for _, name := range []string{"sweep", "smoke"} {
 		section, _ := only[name].(map[string]any)
 		if seeds, ok := section["seeds"]; ok {
 			if list, _ := seeds.([]any); len(list) == 0 {
-				return s, there, fmt.Errorf("%s: %s.seeds is empty; list at least one seed, or leave the key out", path,
-					name)
+				return s, there, fmt.Errorf("%s: %s.seeds is empty; list at least one seed, or leave the key out",
+					f.path, name)
 			}
 		}
 	}
@@ -122,7 +123,7 @@ func readSections(path string, file map[string]any, text []byte) (SweepFile, map
 
 // IsSweep tells whether a configuration file has a section sweep.
 func IsSweep(path string) (bool, error) {
-	file, err := read(path)
-	_, ok := file["sweep"]
+	f, err := read(path)
+	_, ok := f.keys["sweep"]
 	return ok, err
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // Matrix is a matrix of features in shards of the cache: files of so many rows each, which appear whole or not at all.
-// What a process computed before it was stopped is there for the next one, which goes on with the rows that are missing.
-// Reading is safe for concurrent use; writing is not.
+// What a process computed before it was stopped is there for the next one, which goes on with the rows that are
+// missing. Reading is safe for concurrent use; writing is not.
 type Matrix struct {
 	Shape  []int
 	cache  Cache

@@ -202,8 +202,8 @@ func (w *writer) append(rows *tensor.Tensor) error {
 	return nil
 }
 
-// commit puts the matrix in place. Missing rows are an error, and nothing is put in place. The file is not flushed to the
-// device: what a crash of the system leaves of it fails its checksum and is computed again.
+// commit puts the matrix in place. Missing rows are an error, and nothing is put in place. The file is not flushed to
+// the device: what a crash of the system leaves of it fails its checksum and is computed again.
 func (w *writer) commit() (err error) {
 	defer func() {
 		if err != nil {

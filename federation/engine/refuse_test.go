@@ -120,13 +120,13 @@ func TestRefusesWhatIsNoNumber(t *testing.T) {
 	t.Run("features", func(t *testing.T) {
 		e := toy(t)
 		features(e.Clients[2]).Views[0].(spec.InMemory).Row(4).Data[1] = nan
-		refused(t, e, engine.Settings{}, "round 0", "client 2", "step ", "image of example 4", "NaN",
+		refused(t, e, engine.Settings{}, "round 1", "client 2", "step ", "image of example 4", "NaN",
 			"remove that example")
 	})
 	t.Run("test features", func(t *testing.T) {
 		e := toy(t)
 		e.Clients[1].Test.(*spec.Features).Views[0].(spec.InMemory).Row(6).Data[0] = nan
-		refused(t, e, engine.Settings{}, "round 0", "client 1", "test", "image of example 6")
+		refused(t, e, engine.Settings{}, "round 1", "client 1", "test", "image of example 6")
 	})
 	// The toy saturates, so that it takes a penalty on the distance, and a step away, to leave the range of numbers.
 	prox, err := methods.Build("promptfl", []string{"fedprox"}, map[string]any{"tokens": 2, "mu": 1.0})
@@ -136,7 +136,7 @@ func TestRefusesWhatIsNoNumber(t *testing.T) {
 	for lr, word := range map[float64]string{1e30: "the loss", 1e38: "the loss", 1e45: "parameter ctx"} {
 		e := withMethod(prox)
 		e.Training.Optim.LR = lr
-		refused(t, e, engine.Settings{}, "round 0", "client ", "step ", word, "Inf", "train.lr")
+		refused(t, e, engine.Settings{}, "round 1", "client ", "step ", word, "Inf", "train.lr")
 	}
 	t.Run("later", func(t *testing.T) {
 		e, dir := toy(t), t.TempDir()
@@ -144,7 +144,7 @@ func TestRefusesWhatIsNoNumber(t *testing.T) {
 		e.Clients[0].Train = bad
 		// The third pass over the data is that of round 2.
 		bad.from = 2
-		refused(t, e, engine.Settings{Dir: dir}, "round 2", "client 0", "step 0", "image", "NaN")
+		refused(t, e, engine.Settings{Dir: dir}, "round 3", "client 0", "step 0", "image", "NaN")
 		bad.from = 100
 		mustRun(t, e, engine.Settings{Dir: dir, Resume: true})
 		whole := t.TempDir()

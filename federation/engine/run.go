@@ -240,7 +240,7 @@ func commit(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 	err := j.Add(rec)
 	sweepBest(e, set, s, j)
 	if err != nil {
-		return fmt.Errorf("round %d is done, but its line could not be written: %w; add --resume to go on", rec.Round,
+		return fmt.Errorf("round %d is done, but its line could not be written: %w; add --resume to go on", rec.Round+1,
 			err)
 	}
 	return nil

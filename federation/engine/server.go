@@ -90,7 +90,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		g.Noise = s.Noise.Of(g.Round, false)
 	}
 	if err := s.joinNew(); err != nil {
-		return record.Record{}, fmt.Errorf("round %d: %w", g.Round, err)
+		return record.Record{}, fmt.Errorf("round %d: %w", g.Round+1, err)
 	}
 	rec := record.Record{Round: g.Round, Clients: s.sample(g.Round), LR: s.Rate(g.Round)}
 	instruction := message.Instruction{Round: g.Round, Clients: rec.Clients, Total: s.Plan.Clients, Shared: g.Shared,
@@ -112,7 +112,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 			_, err = s.dropInvalid(g, replies, q.Aggregate)
 		}
 		if err != nil {
-			return rec, fmt.Errorf("round %d, statistic %s: %w", g.Round, q.Name, err)
+			return rec, fmt.Errorf("round %d, statistic %s: %w", g.Round+1, q.Name, err)
 		}
 		if s.Tracer != nil {
 			traceChanged(s.Tracer, fmt.Sprintf("r%d/survey/%s/digest", g.Round, q.Name), g, down, kept, each)
@@ -133,7 +133,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	}
 	for _, r := range replies {
 		if err := message.CheckUpload(g.Shared, r.Upload); err != nil {
-			return rec, fmt.Errorf("round %d, client %d: %w", g.Round, r.Client, err)
+			return rec, fmt.Errorf("round %d, client %d: %w", g.Round+1, r.Client, err)
 		}
 	}
 	g.Notes = map[string]float64{}
@@ -141,7 +141,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	if len(replies) > 0 || len(instruction.Clients) == 0 { // where all failed there is nothing to merge
 		var err error
 		if merged, err = s.dropInvalid(g, replies, s.Method.Merge); err != nil {
-			return rec, fmt.Errorf("round %d, merge: %w", g.Round, err)
+			return rec, fmt.Errorf("round %d, merge: %w", g.Round+1, err)
 		}
 	}
 	if len(merged) < len(replies) {
@@ -162,7 +162,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	}
 	for _, part := range parts {
 		if err := message.CheckFinite("", part); err != nil {
-			return rec, fmt.Errorf("round %d, merge: %w", g.Round, err)
+			return rec, fmt.Errorf("round %d, merge: %w", g.Round+1, err)
 		}
 	}
 	if s.Tracer != nil {
@@ -198,7 +198,7 @@ func (s *Server) send(ctx context.Context, o message.Instruction, rec *record.Re
 	}
 	// clients elsewhere may all have failed, which is their own affair
 	if _, remote := s.Cohort.(RejectionObserver); len(replies) == 0 && !remote {
-		return nil, fmt.Errorf("round %d: no client answered", o.Round)
+		return nil, fmt.Errorf("round %d: no client answered", o.Round+1)
 	}
 	s.updateInfos() // some may have joined to answer
 	message.SortReplies(replies)

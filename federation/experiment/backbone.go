@@ -8,12 +8,12 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// backbone lets the engine see a bundle.
-type backbone struct{ *bundle.Bundle }
+// Backbone lets the engine see a bundle.
+type Backbone struct{ *bundle.Bundle }
 
-func (b backbone) Name() string { return b.Bundle.Name }
+func (b Backbone) Name() string { return b.Bundle.Name }
 
-func (b backbone) Task() method.Task {
+func (b Backbone) Task() method.Task {
 	t := method.Task{Width: b.Bundle.Text.Width, Dim: b.Bundle.Text.EmbedDim, Patches: b.Patches(), Scale: b.LogitScale,
 		ImageSize: b.Preprocess.Size}
 	if b.TakesPromptTokens() {
@@ -25,13 +25,13 @@ func (b backbone) Task() method.Task {
 	return t
 }
 
-func (b backbone) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
+func (b Backbone) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
 	n, _, err := b.Image(g, pixels, clip.VisionPrompts{Pixels: p.Pixels, Tokens: p.Tokens, Deep: p.Deep,
 		Normed: p.Normed})
 	return n, err
 }
 
-func (b backbone) Text(g *graph.Graph, classes []string, prompts []spec.Prompt) ([]graph.Node, error) {
+func (b Backbone) Text(g *graph.Graph, classes []string, prompts []spec.Prompt) ([]graph.Node, error) {
 	p := make([]clip.Prompt, len(prompts))
 	for i, q := range prompts {
 		p[i] = clip.Prompt{Ctx: q.Ctx, After: q.After, Class: clip.Position(q.Position)}

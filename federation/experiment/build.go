@@ -11,6 +11,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/features"
@@ -24,7 +25,7 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// Built is a configuration come to life.
+// Built is an experiment that has been opened: its data, backbones, clients and method.
 type Built struct {
 	Config   Config
 	Set      *data.Set
@@ -38,14 +39,14 @@ type Built struct {
 	duplicates data.Duplicates
 	contents   map[string]data.Content // of images that are equal to others, by ID
 
-	layer     *secure.Layer                       // of secure aggregation; nil for none
-	guard     *secure.Guard                       // of the one client that is here; nil elsewhere
-	around    func(message.Cohort) message.Cohort // of a server whose clients are elsewhere; nil elsewhere
-	of        int                                 // clients of the experiment, where only one is here; 0 elsewhere
-	synthetic []data.Example                      // of the server's own
-	papers    []paper                             // of exams
-	pooled    []int                               // training examples of client 0 where it trains on all
-	mapped    []io.Closer                         // files of the feature cache
+	layer          *secure.Layer                       // of secure aggregation; nil for none
+	guard          *secure.Guard                       // of the one client that is here; nil elsewhere
+	wrap           func(message.Cohort) message.Cohort // of a server whose clients are elsewhere; nil elsewhere
+	of             int                                 // clients of the experiment, where only one is here; 0 elsewhere
+	synthetic      []data.Example                      // of the server's own
+	evaluationSets []evaluationSet
+	pooled         []int       // training examples of client 0 where it trains on all
+	mapped         []io.Closer // files of the feature cache
 	// Provider is what ChooseProvider took, empty before; Fallback is why auto took the CPU.
 	Provider string
 	Fallback error
@@ -70,7 +71,31 @@ func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := b.fits(); err != nil {
+		return nil, err
+	}
 	return b, b.openSynthetic()
+}
+
+// fits finds clients whose prompts do not fit their backbone, before features are computed.
+func (b *Built) fits() error {
+	seen := map[string]bool{}
+	for i, f := range b.Assigned {
+		t := Backbone{f}.Task()
+		t.Client, t.Clients, t.Classes = i, len(b.Assigned), len(b.Set.Classes)
+		key := f.Name
+		for _, p := range b.Method.Params(t) {
+			key += fmt.Sprint(" ", p.Name, p.Shape)
+		}
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		if err := local.Fits(b.Engine, Backbone{f}, i, len(b.Assigned)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // opened is Open without images of the server's own.
@@ -120,19 +145,20 @@ func (b *Built) define() error {
 		Method:     b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template,
 		Precision: b.Config.Data.Precision,
 		Training: spec.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
-			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule, Overrides: c.Train.Each.paces(c.Partition.Clients),
-			Shared: c.Train.State == sharedState},
+			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule,
+			Overrides: c.Train.Each.perClient(c.Partition.Clients),
+			Shared:    c.Train.State == sharedState},
 		Plan: spec.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson,
 			TestEvery: c.Eval.Every, View: c.Eval.View, Seed: c.Seed},
 	}
-	b.Engine.Evaluate = c.evaluation()
-	b.Engine.Plan.Trainers, b.Engine.Plan.New = c.roles()
+	b.Engine.Evaluate = c.Evaluation()
+	b.Engine.Plan.Trainers, b.Engine.Plan.New = c.trainersAndNew()
 	if c.Eval.Terms && (methods.HidesClients(b.Method) || c.SecureAggregation.On()) {
 		return errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure " +
 			"aggregation and differential privacy are to hide; leave one of the two out")
 	}
-	b.private()
-	return b.secured()
+	b.describePrivacy()
+	return b.openSecureAggregation()
 }
 
 // OpenData opens and partitions the data alone.
@@ -147,11 +173,11 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 	if err != nil {
 		return err
 	}
-	if err = b.deal(c.Partition); err != nil {
+	if err = b.split(c.Partition); err != nil {
 		return err
 	}
 	c.Reproduce.shuffleNames(b.Set, c.Seed)
-	if err := b.openExams(ctx, whole, progress); err != nil {
+	if err := b.openEvaluationSets(ctx, whole, progress); err != nil {
 		return err
 	}
 	c.Reproduce.misalign(b.Set, b.Parts, c.Seed)
@@ -174,7 +200,7 @@ func (b *Built) openSet(ctx context.Context, classes []string, progress Progress
 			return nil, err
 		}
 	}
-	if err := b.sift(ctx, whole, progress); err != nil {
+	if err := b.dropUnreadable(ctx, whole, progress); err != nil {
 		return nil, err
 	}
 	if err := b.findDuplicates(ctx, whole, progress); err != nil {
@@ -187,8 +213,8 @@ func (b *Built) openSet(ctx context.Context, classes []string, progress Progress
 	return whole, err
 }
 
-// sift leaves images out that cannot be read, if the configuration wants that.
-func (b *Built) sift(ctx context.Context, s *data.Set, progress Progress) error {
+// dropUnreadable leaves images out that cannot be read, if the configuration wants that.
+func (b *Built) dropUnreadable(ctx context.Context, s *data.Set, progress Progress) error {
 	if b.Config.Data.Corrupt != data.Skip {
 		return nil
 	}
@@ -223,7 +249,7 @@ func (b *Built) openBackbones() error {
 		}
 		f, err := bundle.Find(name, c.Runtime.Models)
 		if err != nil {
-			return err
+			return fmt.Errorf("backbones: %w", err)
 		}
 		open[name] = f
 		b.Bundles = append(b.Bundles, f)
@@ -320,13 +346,13 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	if err := b.syntheticFeatures(ctx, x); err != nil {
 		return err
 	}
-	if err := b.exams(ctx, x); err != nil {
+	if err := b.evaluationFeatures(ctx, x); err != nil {
 		return err
 	}
 	b.Engine.Clients = nil
 	for i, part := range b.Parts {
 		f := b.Assigned[i]
-		c := &spec.Client{ID: i, Backbone: backbone{f}, Domain: part.Domain, Train: train[f].Pick(b.trainedOn(i)),
+		c := &spec.Client{ID: i, Backbone: Backbone{f}, Domain: part.Domain, Train: train[f].Pick(b.trainedOn(i)),
 			Test: test[f].Pick(part.Test)}
 		if validating {
 			c.Val = val[f].Pick(part.Val)
@@ -360,7 +386,7 @@ func (b *Built) requests(validating bool) (out []features.Request) {
 		if validating {
 			add(f, b.valList(), 1)
 		}
-		for _, p := range b.papers {
+		for _, p := range b.evaluationSets {
 			add(f, p.examples, 1)
 		}
 	}
@@ -372,7 +398,7 @@ func (b *Built) requests(validating bool) (out []features.Request) {
 
 // requestsOf are what the method reads of a list of images.
 func (b *Built) requestsOf(f *bundle.Bundle, list []data.Example, views int) (out []features.Request) {
-	for _, what := range append(b.Engine.Reads(backbone{f}), method.ImageInput) {
+	for _, what := range append(b.Engine.Reads(Backbone{f}), method.ImageInput) {
 		out = append(out, features.Request{Bundle: f, List: list, Views: views, What: what})
 	}
 	return out
@@ -408,10 +434,10 @@ func (b *Built) Settings() engine.Settings {
 	switch {
 	case b.guard != nil:
 		s.Guard = b.guard
-	case b.around != nil:
-		s.Wrap = b.around
+	case b.wrap != nil:
+		s.Wrap = b.wrap
 	case b.layer != nil:
-		s.Guard, s.Wrap = b.layer.Guard(), b.layer.Around
+		s.Guard, s.Wrap = b.layer.Guard(), b.layer.Wrap
 	}
 	if b.Fallback != nil {
 		s.Provider += ": " + b.Fallback.Error()

@@ -16,7 +16,7 @@ func (b *Built) centralise() error {
 	switch {
 	case len(b.Bundles) > 1:
 		return errors.New("train.centralised: one model cannot have several backbones; name one")
-	case b.Method.View() != method.GlobalView || b.keepsPrompts():
+	case b.Method.View() != method.GlobalView || b.hasPrivatePrompts():
 		return errors.New("train.centralised: this method tests every client with prompts of its own, but only one " +
 			"client trains; take one that tests the server's, such as promptfl")
 	}
@@ -30,9 +30,9 @@ func (b *Built) centralise() error {
 	return nil
 }
 
-// keepsPrompts tells whether clients have parameters that nobody else gets.
-func (b *Built) keepsPrompts() bool {
-	task := backbone{b.Bundles[0]}.Task()
+// hasPrivatePrompts tells whether clients have parameters that nobody else gets.
+func (b *Built) hasPrivatePrompts() bool {
+	task := Backbone{b.Bundles[0]}.Task()
 	task.Clients, task.Classes = len(b.Parts), len(b.Set.Classes)
 	return slices.ContainsFunc(b.Method.Params(task), func(p method.Param) bool { return p.Owner == method.Private })
 }

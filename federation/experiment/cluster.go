@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/engine/spec"
 	"promptfed/models/preprocess"
+	"promptfed/runtime/version"
 )
 
 // Shared is a run's configuration as its workers get it: the same experiment, without folders and machine. Backbones
@@ -32,7 +33,7 @@ func (b *Built) Shared() Config {
 	return c
 }
 
-// CheckShared makes a configuration from a run elsewhere safe to start from: nothing in it names a file of this
+// CheckShared makes a configuration from another machine's run safe to start from: nothing in it names a file of this
 // machine.
 func CheckShared(c Config) (Config, error) {
 	for _, name := range c.Backbones {
@@ -43,22 +44,22 @@ func CheckShared(c Config) (Config, error) {
 	return (&Built{Config: c}).Shared(), nil
 }
 
-// OpenWorker is Open for a machine that does turns of the clients of a run elsewhere, which keeps to itself what is the
-// server's: the server's own images and secure aggregation.
+// OpenWorker is Open for a machine that runs clients of a simulation on another machine, which keeps to itself what is
+// the server's: the server's own images and secure aggregation.
 func OpenWorker(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	c.Synthetic, c.SecureAggregation = Defaults().Synthetic, Defaults().SecureAggregation
 	return opened(ctx, c, progress)
 }
 
-// Footing is what workers must have in common with this experiment, after Features.
-func (b *Built) Footing(ctx context.Context) (spec.Compatibility, error) {
+// Compatibility is what workers must have in common with this experiment, after Features.
+func (b *Built) Compatibility(ctx context.Context) (spec.Compatibility, error) {
 	e := *b.Engine
 	options, err := json.Marshal(b.Config.Options)
 	if err != nil {
 		return spec.Compatibility{}, fmt.Errorf("options: %w", err)
 	}
 	e.Options, e.Secure = string(options), ""
-	out := spec.Compatibility{Program: Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	out := spec.Compatibility{Program: version.String(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),
 		Digests: map[string]string{}}
 	for _, f := range b.Bundles {
@@ -73,8 +74,8 @@ func (b *Built) Footing(ctx context.Context) (spec.Compatibility, error) {
 	if list := b.valList(); len(list) > 0 {
 		lists["validation data"] = list
 	}
-	for _, p := range b.papers {
-		lists["exam "+p.name] = p.examples
+	for _, p := range b.evaluationSets {
+		lists["evaluation set "+p.name] = p.examples
 	}
 	for _, what := range slices.Sorted(maps.Keys(lists)) {
 		if out.Digests[what], err = content(ctx, lists[what]); err != nil {
@@ -85,7 +86,7 @@ func (b *Built) Footing(ctx context.Context) (spec.Compatibility, error) {
 	for i, p := range b.Parts {
 		fmt.Fprintln(h, i, p.Domain, b.trainedOn(i), p.Val, p.Test, b.Assigned[i].Name)
 	}
-	for _, p := range b.papers {
+	for _, p := range b.evaluationSets {
 		fmt.Fprintf(h, "%q %q %q\n", p.name, p.classes, p.template)
 	}
 	out.Digests["partition"] = hex.EncodeToString(h.Sum(nil))

@@ -27,7 +27,7 @@ func footing(t *testing.T, c Config) spec.Compatibility {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := b.Footing(context.Background())
+	f, err := b.Compatibility(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestFooting(t *testing.T) {
 	if run.Engine.Synthetic == nil || run.Engine.Secure == "" {
 		t.Fatal("the run has no images of its own, or no secure aggregation")
 	}
-	want, err := run.Footing(context.Background())
+	want, err := run.Compatibility(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,10 +57,10 @@ func TestFooting(t *testing.T) {
 		t.Error(err)
 	}
 	for word, change := range map[string]func(*Config){
-		"exam base: ": func(c *Config) { c.Data.Seed++ },
-		"partition: ": func(c *Config) { c.Partition.Kind = "dirichlet"; c.Partition.Beta = 0.5 },
-		"training: ":  func(c *Config) { c.Train.LR = 1 },
-		"method: ":    func(c *Config) { c.With = []string{"fedprox"} },
+		"evaluation set base: ": func(c *Config) { c.Data.Seed++ },
+		"partition: ":           func(c *Config) { c.Partition.Kind = "dirichlet"; c.Partition.Beta = 0.5 },
+		"training: ":            func(c *Config) { c.Train.LR = 1 },
+		"method: ":              func(c *Config) { c.With = []string{"fedprox"} },
 	} {
 		other := run.Shared()
 		cache(&other)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"promptfed/federation/data"
 	"promptfed/federation/engine/record"
@@ -57,7 +58,7 @@ const (
 // Values of eval.select and eval.confusion.
 const (
 	lastRound = "last"
-	bestVal   = "best-val"
+	BestVal   = "best-val"
 	localOnly = "local"
 	everyone  = "all"
 	nobody    = "none"
@@ -83,7 +84,7 @@ type Train struct {
 	ClipNorm    float64        `config:"clip_norm" help:"largest norm of all gradients together; 0 for none"`
 	ClipValue   float64        `config:"clip_value" help:"largest entry of a gradient; 0 for none"`
 	Patience    int            `config:"patience" help:"stop after so many tested rounds without a better validation accuracy; 0 to train all rounds"`
-	Each        Each           `config:"each"`
+	Each        Overrides      `config:"each"`
 	Schedule    optim.Schedule `config:"schedule" help:"of lr over rounds"`
 }
 
@@ -163,15 +164,23 @@ func noSynthetic() sets.Config {
 func (c Config) Check() error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	if err := checkName(c.Name); err != nil {
+		bad("name: %w", err)
+	}
 	if len(c.Backbones) == 0 {
 		bad("backbones: empty; name at least one, see promptfed list backbones")
 	}
 	if !slices.Contains([]string{"cycle", "random"}, c.Assign) {
 		bad("assign: %q is not known; take cycle or random", c.Assign)
 	}
-	if c.Train.Rounds < 1 || c.Train.Epochs < 1 || c.Train.Batch < 1 {
-		bad("train: rounds, epochs and batch are %d, %d and %d; each must be 1 or more", c.Train.Rounds, c.Train.Epochs,
-			c.Train.Batch)
+	for _, n := range []struct {
+		key   string
+		value int
+	}{{"train.rounds", c.Train.Rounds}, {"train.epochs", c.Train.Epochs}, {"train.batch", c.Train.Batch},
+		{"eval.every", c.Eval.Every}, {"eval.last", c.Eval.Last}, {"partition.clients", c.Partition.Clients}} {
+		if n.value < 1 {
+			bad("%s: %d; it must be 1 or more", n.key, n.value)
+		}
 	}
 	if !(c.Participation > 0 && c.Participation <= 1) {
 		bad("participation: %v; it must be above 0 and at most 1", c.Participation)
@@ -192,9 +201,6 @@ func (c Config) Check() error {
 	if c.Eval.Embeddings < 0 {
 		bad("eval.embeddings: %d is negative; take 0 for none", c.Eval.Embeddings)
 	}
-	if c.Eval.Every < 1 || c.Eval.Last < 1 {
-		bad("eval: every and last are %d and %d; each must be 1 or more", c.Eval.Every, c.Eval.Last)
-	}
 	if err := data.OneOf("eval.view", c.Eval.View, record.Views()...); err != nil {
 		bad("%w", err)
 	}
@@ -202,8 +208,9 @@ func (c Config) Check() error {
 	if c.Data.Template != autoTemplate && !strings.Contains(c.Data.Template, "{}") {
 		bad("data.template: %q has no {} for the class name", c.Data.Template)
 	}
-	if _, err := optim.New(c.Train.optimizer()); err != nil {
-		bad("train: %w", err)
+	_, wrong := optim.New(c.Train.optimizer())
+	if wrong != nil {
+		bad("train: %w", wrong)
 	}
 	if err := data.OneOf("train.optimizer_state", c.Train.State, freshState, sharedState); err != nil {
 		bad("%w", err)
@@ -212,12 +219,29 @@ func (c Config) Check() error {
 		bad("train.optimizer_state: shared hands what one client's gradients left to the next, which secure " +
 			"aggregation is there to prevent; leave one of the two out")
 	}
-	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil {
+	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil && wrong == nil {
 		bad("train.schedule: %w", err)
 	}
 	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), sets.Validate(c.Data.Config), c.Synthetic.check(),
 		c.Reproduce.check(c.Data))
 	return errors.Join(errs...)
+}
+
+// longestName bounds names of runs, in bytes: a file system takes 255 for a folder, and some files are named after it.
+const longestName = 200
+
+// checkName refuses names that are no name of one folder.
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("empty; the run's folder is named after it")
+	case strings.HasPrefix(name, "."), strings.ContainsAny(name, `/\`), strings.ContainsFunc(name, unicode.IsControl):
+		return fmt.Errorf("%q cannot name a folder in runs/: leave out slashes, control characters and a dot in "+
+			"front; --out takes another folder", name)
+	case len(name) > longestName:
+		return fmt.Errorf("%d bytes are too many to name a folder; at most %d", len(name), longestName)
+	}
+	return nil
 }
 
 func (t Train) optimizer() optim.Config {

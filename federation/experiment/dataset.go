@@ -2,6 +2,8 @@ package experiment
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,12 +23,13 @@ type DataInfo struct {
 	LeftOut    int             `json:"left_out"` // images that cannot be read (data.corrupt: skip)
 	Duplicates data.Duplicates `json:"duplicates"`
 	Clients    Shared          `json:"client_duplicates"`
-	Exams      []ExamInfo      `json:"exams,omitempty"` // what clients are tested on beside their own test data
-	Notes      []string        `json:"notes,omitempty"`
+	// what clients are tested on beside their own test data
+	EvaluationSets []EvaluationSetInfo `json:"exams,omitempty"`
+	Notes          []string            `json:"notes,omitempty"`
 }
 
-// ExamInfo is the size of an evaluation set.
-type ExamInfo struct {
+// EvaluationSetInfo is the size of an evaluation set.
+type EvaluationSetInfo struct {
 	Name    string `json:"name"`
 	Images  int    `json:"images"`
 	Classes int    `json:"classes"`
@@ -94,13 +97,13 @@ func (i DataInfo) Lines() []string {
 		sizes = append(sizes, text+")")
 	}
 	out := []string{first, "data: " + strings.Join(sizes, ", ")}
-	if len(i.Exams) > 0 {
-		var exams []string
-		for _, e := range i.Exams {
-			exams = append(exams, fmt.Sprintf("%s (%s of %s)", e.Name, counted(e.Images, "image"), counted(e.Classes,
+	if len(i.EvaluationSets) > 0 {
+		var names []string
+		for _, e := range i.EvaluationSets {
+			names = append(names, fmt.Sprintf("%s (%s of %s)", e.Name, counted(e.Images, "image"), counted(e.Classes,
 				"class")))
 		}
-		out = append(out, "data: also tested on "+strings.Join(exams, ", "))
+		out = append(out, "data: also tested on "+strings.Join(names, ", "))
 	}
 	return out
 }
@@ -220,9 +223,10 @@ func (b *Built) countShared() Shared {
 
 // describeData fills in DataInfo once all data is open and handed out.
 func (b *Built) describeData() {
-	b.Info = describe(b.withoutMoved(), b.duplicates)
-	for _, p := range b.papers {
-		b.Info.Exams = append(b.Info.Exams, ExamInfo{p.name, len(p.examples), len(p.classes)})
+	b.Info = describe(b.withoutValidation(), b.duplicates)
+	for _, p := range b.evaluationSets {
+		b.Info.EvaluationSets = append(b.Info.EvaluationSets, EvaluationSetInfo{p.name, len(p.examples),
+			len(p.classes)})
 		for _, note := range p.notes {
 			b.Info.Notes = append(b.Info.Notes, p.name+": "+note)
 		}
@@ -237,9 +241,29 @@ func (b *Built) describeData() {
 	}
 }
 
-// withoutMoved is the set without the training examples that data.val_share made validation data of and that nobody
-// trains on.
-func (b *Built) withoutMoved() *data.Set {
+// DataDigest is the SHA-256, in hex, over split, name, class and domain of every image in order, and over how images
+// are made or the sizes of their files: equal on every machine that has the same data in the same layout.
+func (b *Built) DataDigest() string {
+	h := sha256.New()
+	for _, sp := range b.Set.Splits() {
+		for _, e := range *sp.Examples {
+			domain := ""
+			if len(b.Set.Domains) > 0 {
+				domain = b.Set.Domains[e.Domain]
+			}
+			what := e.Stamp
+			if b.Set.Name != "synthetic" {
+				what, _, _ = strings.Cut(e.Stamp, " ") // the time of a file is not its content
+			}
+			fmt.Fprintf(h, "%q %q %q %q %q\n", sp.Name, e.ID, b.Set.Classes[e.Label], domain, what)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// withoutValidation is the set without the training examples that data.val_share made validation data of and that
+// nobody trains on.
+func (b *Built) withoutValidation() *data.Set {
 	if b.Config.Data.ValShare == 0 {
 		return b.Set
 	}

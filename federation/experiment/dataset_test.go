@@ -3,11 +3,13 @@ package experiment
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"promptfed/federation/data"
 	"promptfed/federation/datatest"
@@ -158,4 +160,42 @@ func sharedByHand(b *Built) Shared {
 		}
 	}
 	return out
+}
+
+// The digest of data is that of its names, classes and sizes: equal for a copy with other times, different after one
+// image was renamed or another split taken.
+func TestDataDigest(t *testing.T) {
+	var list []string
+	for _, class := range []string{"cat", "dog"} {
+		for i := range 10 {
+			list = append(list, fmt.Sprintf("%s/%d.png", class, i))
+		}
+	}
+	digest := func(root, split string) string {
+		c := Defaults()
+		c.Data.Set, c.Data.Root, c.Data.Split, c.Runtime.Cache = "folder", root, split, t.TempDir()
+		c.Partition.Clients = 2
+		b, err := OpenData(context.Background(), c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.DataDigest()
+	}
+	root, copied := datatest.Tree(t, list...), t.TempDir()
+	if err := os.CopyFS(copied, os.DirFS(root)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(filepath.Join(copied, "cat", "3.png"), time.Unix(1, 0), time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	first := digest(root, "given")
+	if len(first) != 64 || digest(copied, "given") != first || digest(root, "pooled") == first {
+		t.Errorf("%s, of a copy %s", first, digest(copied, "given"))
+	}
+	if err := os.Rename(filepath.Join(copied, "cat", "3.png"), filepath.Join(copied, "cat", "x.png")); err != nil {
+		t.Fatal(err)
+	}
+	if digest(copied, "given") == first {
+		t.Error("a renamed image changes nothing")
+	}
 }

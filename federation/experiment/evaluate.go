@@ -14,7 +14,7 @@ import (
 // checkEval finds what is wrong with how the experiment is evaluated.
 func (c Config) checkEval() error {
 	e := c.Eval
-	errs := []error{data.OneOf("eval.select", e.Select, lastRound, bestVal), data.OneOf("eval.confusion", e.Confusion,
+	errs := []error{data.OneOf("eval.select", e.Select, lastRound, BestVal), data.OneOf("eval.confusion", e.Confusion,
 		localOnly, everyone, nobody)}
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
 	if c.Data.ValShare != 0 && !(c.Data.ValShare > 0 && c.Data.ValShare <= partition.MostValidation) {
@@ -52,16 +52,16 @@ func (c Config) checkEval() error {
 const maxNewSteps = 100_000
 
 // validated tells whether something is decided by validation data.
-func (c Config) validated() bool { return c.Eval.Select == bestVal || c.Train.Patience > 0 }
+func (c Config) validated() bool { return c.Eval.Select == BestVal || c.Train.Patience > 0 }
 
-// deal hands the examples out, and cuts validation data off training data where that is asked for.
-func (b *Built) deal(p partition.Config) (err error) {
+// split hands the examples out, and cuts validation data off training data where that is asked for.
+func (b *Built) split(p partition.Config) (err error) {
 	c := b.Config
 	if b.Parts, err = partition.Split(p, b.Set, c.Data.Shots, c.Seed); err != nil {
 		return err
 	}
 	if n := c.Eval.NewClients; n > 0 && n < len(b.Parts) {
-		b.Parts = lastly(b.Parts, n, c.Seed)
+		b.Parts = holdOutClients(b.Parts, n, c.Seed)
 	}
 	if c.Data.ValShare > 0 {
 		set := *b.Set
@@ -90,19 +90,20 @@ func (b *Built) valList() []data.Example {
 	return b.Set.Val
 }
 
-// evaluation is what the engine needs of how the experiment is evaluated.
-func (c Config) evaluation() record.TestPlan {
-	return record.TestPlan{Validate: c.Eval.Validate, BestVal: c.Eval.Select == bestVal, Patience: c.Train.Patience,
+// Evaluation is what the engine needs of how the experiment is evaluated.
+func (c Config) Evaluation() record.TestPlan {
+	return record.TestPlan{Validate: c.Eval.Validate, BestVal: c.Eval.Select == BestVal, Patience: c.Train.Patience,
 		SetsEvery: c.Eval.SetsEvery,
 		NewSteps:  c.Eval.NewSteps, Confusion: c.Eval.Confusion != nobody, ZeroShot: c.Eval.ZeroShot}
 }
 
-// apart makes it the evaluation of a server and clients that are apart: counts of classes travel only if asked for.
-func (b *Built) apart() { b.Engine.Evaluate.Confusion = b.Config.Eval.Confusion == everyone }
+// acrossMachines makes it the evaluation of a server and clients that are apart: counts of classes travel only if asked
+// for.
+func (b *Built) acrossMachines() { b.Engine.Evaluate.Confusion = b.Config.Eval.Confusion == everyone }
 
-// roles are who trains and who never does: the last clients, in whose places lastly puts those that are drawn. Both are
-// nil where all train.
-func (c Config) roles() (trainers, never []int) {
+// trainersAndNew are who trains and who never does: the last clients, in whose places holdOutClients puts those that
+// are drawn. Both are nil where all train.
+func (c Config) trainersAndNew() (trainers, never []int) {
 	n := c.Partition.Clients - c.Eval.NewClients
 	if c.Eval.NewClients == 0 {
 		return nil, nil
@@ -117,9 +118,9 @@ func (c Config) roles() (trainers, never []int) {
 	return trainers, never
 }
 
-// lastly draws n of the parts by the seed and puts them behind the others, each in its order, so that lists by client
-// of those that train are numbered as the clients are.
-func lastly(parts []partition.Client, n int, seed uint64) []partition.Client {
+// holdOutClients draws n of the parts by the seed and puts them behind the others, each in its order, so that lists by
+// client of those that train are numbered as the clients are.
+func holdOutClients(parts []partition.Client, n int, seed uint64) []partition.Client {
 	drawn := method.Rand(seed, "new clients").Perm(len(parts))[:n]
 	var out, end []partition.Client
 	for i, p := range parts {

@@ -18,12 +18,12 @@ func TestValidationData(t *testing.T) {
 		"synthetic": func(c *Config) { c.Data.Generator.Val = 2 },
 	} {
 		c := small("promptfl")
-		c.Eval.Select, c.Train.Patience = bestVal, 2
+		c.Eval.Select, c.Train.Patience = BestVal, 2
 		change(&c)
 		b := open(t, c)
 		r := finish(t, b)
 		at := r.Summary.AtBestVal
-		if at == nil || r.Summary.Select != bestVal || len(r.Records[0].Validation.Examples) != 3 {
+		if at == nil || r.Summary.Select != BestVal || len(r.Records[0].Validation.Examples) != 3 {
 			t.Fatalf("%s: %+v", name, r.Summary)
 		}
 		n, trained := 0, 0
@@ -53,7 +53,7 @@ func TestValidationData(t *testing.T) {
 		}
 	}
 	none := small("promptfl")
-	none.Eval.Select = bestVal
+	none.Eval.Select = BestVal
 	b, err := Open(context.Background(), none, nil)
 	if err == nil {
 		err = b.Features(context.Background(), nil)
@@ -116,7 +116,7 @@ func TestNeverTrain(t *testing.T) {
 // tells counts of classes unless asked.
 func TestEvaluationElsewhere(t *testing.T) {
 	c := small("promptfl")
-	c.Eval.Select = bestVal
+	c.Eval.Select = BestVal
 	if _, err := OpenServer(c); err == nil {
 		t.Error("the best round's parameters are not here, and that is accepted")
 	}

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"promptfed/federation/experiment/facts"
 )
 
 // private is an experiment under differential privacy.
@@ -16,7 +18,7 @@ func private(clients, rounds int, options map[string]any) Config {
 	return c
 }
 
-func facts(t *testing.T, c Config, l Link) Facts {
+func factsOf(t *testing.T, c Config, l Link) facts.Facts {
 	t.Helper()
 	f, err := c.Facts(l)
 	if err != nil {
@@ -25,7 +27,7 @@ func facts(t *testing.T, c Config, l Link) Facts {
 	return f
 }
 
-func value(t *testing.T, f Facts, name string) any {
+func value(t *testing.T, f facts.Facts, name string) any {
 	t.Helper()
 	x, ok := f.Find(name)
 	if !ok {
@@ -37,7 +39,7 @@ func value(t *testing.T, f Facts, name string) any {
 // Epsilons of facts are those of Google's accountant for the same rounds (federation/privacy/testdata/epsilon.json),
 // computed from the configuration alone.
 func TestFactsReckonEpsilon(t *testing.T) {
-	near := func(f Facts, name string, want float64) {
+	near := func(f facts.Facts, name string, want float64) {
 		t.Helper()
 		if got, _ := value(t, f, name).(float64); !(math.Abs(got-want) <= 1e-6*want) {
 			t.Errorf("%s is %v, want %v", name, got, want)
@@ -45,20 +47,20 @@ func TestFactsReckonEpsilon(t *testing.T) {
 	}
 	c := private(20, 100, map[string]any{"noise": 4.0, "delta": 1e-4, "where": "client"})
 	c.Participation = 0.5
-	near(facts(t, c, Link{}), "dp.epsilon", 32.46726191762625) // 10 of 20, fixed
+	near(factsOf(t, c, Link{}), "dp.epsilon", 32.46726191762625) // 10 of 20, fixed
 	c = private(20, 100, map[string]any{"noise": 4.0, "delta": 1e-4})
 	c.Participation, c.Sampling = 0.5, poisson
-	f := facts(t, c, Link{})
+	f := factsOf(t, c, Link{})
 	near(f, "dp.epsilon", 5.623764292008572) // 10 of 20, Poisson
 	if v := value(t, f, "dp.epsilon_server"); v != math.Inf(1) {
 		t.Errorf("with where: server the server sees updates without noise, and has epsilon %v", v)
 	}
 	// Of four clients with least: 1 each adds a noise of 16/√4 = 8 clips to its own upload; 4 of 4 with 8 cost this.
 	c = private(4, 15, map[string]any{"noise": 16.0, "delta": 1e-2, "where": "client", "least": 1.0})
-	near(facts(t, c, Link{}), "dp.epsilon_server", 2.6403448297815535)
+	near(factsOf(t, c, Link{}), "dp.epsilon_server", 2.6403448297815535)
 	// Three of them are in every sum, with a noise of 16 √(3/4): less than what one upload alone gives away.
 	c.SecureAggregation.Threshold = 0.75
-	f = facts(t, c, Link{})
+	f = factsOf(t, c, Link{})
 	if v := value(t, f, "dp.epsilon_server").(float64); !(v > value(t, f, "dp.epsilon").(float64) && v < 2.64) {
 		t.Errorf("against the server the sums of three have epsilon %v", v)
 	}
@@ -66,7 +68,7 @@ func TestFactsReckonEpsilon(t *testing.T) {
 		t.Errorf("sums of %v", n)
 	}
 	for _, name := range []string{"dp.epsilon", "dp.epsilon_unsampled", "dp.epsilon_server"} {
-		if v := value(t, facts(t, c, Link{Insecure: true}), name); v != math.Inf(1) {
+		if v := value(t, factsOf(t, c, Link{Insecure: true}), name); v != math.Inf(1) {
 			t.Errorf("with noise that everybody can take off %s is %v", name, v)
 		}
 	}
@@ -78,7 +80,7 @@ func TestRequirements(t *testing.T) {
 	c := Defaults()
 	c.Method, c.With, c.SecureAggregation.Threshold = "fedpha", []string{"fedprox"}, 0.6
 	c.Partition.Clients = 5
-	f := facts(t, c, Link{TLS: true})
+	f := factsOf(t, c, Link{TLS: true})
 	keys := map[string]any{"train.epochs": 2, "options.tokens": 4}
 	for text, want := range map[string]string{
 		"secure_aggregation, method=fedpha,rounds <= 10": "",
@@ -96,7 +98,7 @@ func TestRequirements(t *testing.T) {
 		"colour=red":      "there is no such key; there are method, with, rounds",
 		"secure_aggregation.threshold=0.60,train.epochs=2": "",
 	} {
-		list, err := ParseRequirements(text)
+		list, err := facts.ParseRequirements(text)
 		if err == nil {
 			err = f.Meets(list, keys, "the server")
 		}
@@ -105,7 +107,7 @@ func TestRequirements(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"dp.epsilon<=much", "a b", "=3", "dp<", "dp==3"} {
-		if list, err := ParseRequirements(text); err == nil {
+		if list, err := facts.ParseRequirements(text); err == nil {
 			t.Errorf("%q is read as %v", text, list)
 		}
 	}
@@ -113,12 +115,12 @@ func TestRequirements(t *testing.T) {
 
 // Facts survive the encoding in which a status carries them.
 func TestFactsAreEncoded(t *testing.T) {
-	f := facts(t, private(20, 100, map[string]any{"delta": 1e-3}), Link{})
+	f := factsOf(t, private(20, 100, map[string]any{"delta": 1e-3}), Link{})
 	b, err := json.Marshal(f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var back Facts
+	var back facts.Facts
 	if err := json.Unmarshal(b, &back); err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func OpenClient(ctx context.Context, c Config, p Place, progress Progress) (*Bui
 				"was started with", len(b.Parts), p.Of)
 		}
 		if err == nil {
-			b.apart()
+			b.acrossMachines()
 		}
 		return b, err
 	}
@@ -51,7 +51,7 @@ func OpenClient(ctx context.Context, c Config, p Place, progress Progress) (*Bui
 	if err := b.define(); err != nil {
 		return nil, err
 	}
-	b.apart()
+	b.acrossMachines()
 	return b, b.openBackbones()
 }
 
@@ -73,13 +73,13 @@ func (b *Built) openOwn(ctx context.Context, p Place, progress Progress) error {
 	if err != nil {
 		return err
 	}
-	if err = b.deal(partition.Config{Kind: "iid", Clients: 1}); err != nil {
+	if err = b.split(partition.Config{Kind: "iid", Clients: 1}); err != nil {
 		return err
 	}
 	b.Parts[0].Domain = p.Domain
 	b.Config.Partition = partition.Defaults()
 	b.Config.Partition.Clients = p.Of
-	if err := b.openExams(ctx, whole, progress); err != nil {
+	if err := b.openEvaluationSets(ctx, whole, progress); err != nil {
 		return err
 	}
 	b.describeData()
@@ -135,7 +135,7 @@ func (b *Built) Participant(p Place) (*Participant, error) {
 // what its backbone is; no feature is needed.
 func (b *Built) Shares(p Place) (shares, keeps []method.Param) {
 	i := b.index(p)
-	t := backbone{b.Assigned[i]}.Task()
+	t := Backbone{b.Assigned[i]}.Task()
 	t.Client, t.Clients, t.Classes, t.Backbone = p.Client, p.Of, len(b.Engine.Classes), b.Assigned[i].Name
 	for _, x := range b.Method.Params(t) {
 		if x.Owner == method.Shared {
@@ -178,4 +178,43 @@ func tokens(f *bundle.Bundle, classes []string, template string) (string, error)
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// Clients is clients.json: who the clients of a run are, and how many examples of every class each holds.
+type Clients struct {
+	Classes []string     `json:"classes"`
+	Clients []ClientInfo `json:"clients"`
+}
+
+// ClientInfo is one client of a run.
+type ClientInfo struct {
+	Backbone string `json:"backbone"`
+	Domain   string `json:"domain,omitempty"`
+	Train    []int  `json:"train"` // examples of each class
+	Val      []int  `json:"val"`
+	Test     []int  `json:"test"`
+	New      bool   `json:"new,omitempty"` // it never trains; such clients come last
+}
+
+// Known are the clients that take part, which lists by client are about: all but those that never train.
+func (c Clients) Known() []ClientInfo {
+	return slices.DeleteFunc(slices.Clone(c.Clients), func(k ClientInfo) bool { return k.New })
+}
+
+// Clients describes the clients.
+func (b *Built) Clients() Clients {
+	out := Clients{Classes: b.Set.Classes}
+	for i, p := range b.Parts {
+		p.Train = b.trainedOn(i)
+		train, val, test := p.Of(b.Set)
+		c := ClientInfo{Domain: p.Domain, Train: b.Set.Counts(train), Val: b.Set.Counts(val), Test: b.Set.Counts(test)}
+		if i < len(b.Assigned) {
+			c.Backbone = b.Assigned[i].Name
+		}
+		if b.Engine != nil {
+			c.New = slices.Contains(b.Engine.Plan.New, i)
+		}
+		out.Clients = append(out.Clients, c)
+	}
+	return out
 }

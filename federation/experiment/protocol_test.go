@@ -30,6 +30,10 @@ func small(method string) Config {
 	return c
 }
 
+var cache string // of features, one for all tests
+
+func TestMain(m *testing.M) { datatest.Main(m, &cache) }
+
 func open(t *testing.T, c Config) *Built {
 	t.Helper()
 	b, err := Open(context.Background(), c, nil)
@@ -98,14 +102,15 @@ func TestCentralised(t *testing.T) {
 	refuses(t, c, "train.centralised", "promptfl")
 }
 
-// TestOtherSets: an exam on another set has that set's classes.
+// TestOtherSets: an evaluation set of its own has that set's classes.
 func TestOtherSets(t *testing.T) {
 	c := small("promptfl")
 	c.Train.Rounds = 1
 	c.Eval.Sets = []string{"synthetic"}
 	b := open(t, c)
 	if len(b.Engine.EvaluationSets) != 1 || len(b.Engine.EvaluationSets[0].Classes) <= 4 {
-		t.Fatalf("%d exams, %d classes", len(b.Engine.EvaluationSets), len(b.Engine.EvaluationSets[0].Classes))
+		t.Fatalf("%d evaluation sets, %d classes", len(b.Engine.EvaluationSets),
+			len(b.Engine.EvaluationSets[0].Classes))
 	}
 	g := finish(t, b).Summary.EvaluationSets["synthetic"]
 	if want := 2 * 2 * len(b.Engine.EvaluationSets[0].Classes); g.Examples != want || g.Accuracy <= 0 ||
@@ -202,7 +207,7 @@ func TestBaseToNew(t *testing.T) {
 	c.Method = "pfedprompt"
 	b = open(t, c)
 	if _, err := engine.Run(context.Background(), b.Engine, b.Settings()); err == nil || !strings.Contains(err.Error(),
-		"exam new") {
+		"evaluation set new") {
 		t.Errorf("a method that classifies with its own examples was examined on other classes: %v", err)
 	}
 }
@@ -239,7 +244,7 @@ func TestBrokenImagesOfExams(t *testing.T) {
 	for i, want := range []int{1, 1, 2} { // ant alone, bee alone, then both classes
 		rows := b.Engine.EvaluationSets[i].Test["tiny-vit-b16"]
 		if rows.Len() != want {
-			t.Errorf("exam %s has %d images, want %d", b.Engine.EvaluationSets[i].Name, rows.Len(), want)
+			t.Errorf("evaluation set %s has %d images, want %d", b.Engine.EvaluationSets[i].Name, rows.Len(), want)
 		}
 	}
 }

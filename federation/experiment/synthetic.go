@@ -84,7 +84,7 @@ func (b *Built) syntheticFeatures(ctx context.Context, x features.Extractor) err
 	f := b.Bundles[0]
 	rows, err := b.featuresOf(ctx, x, f, b.synthetic, 1)
 	if err == nil {
-		b.Engine.Synthetic = &spec.Synthetic{Backbone: backbone{f}, Data: rows, Epochs: b.Config.Synthetic.Epochs}
+		b.Engine.Synthetic = &spec.Synthetic{Backbone: Backbone{f}, Data: rows, Epochs: b.Config.Synthetic.Epochs}
 	}
 	return err
 }

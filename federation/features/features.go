@@ -27,7 +27,8 @@ type Extractor struct {
 	Seed    uint64      // of augmented views
 	// Progress is told how many of the images of one bundle, list and view are done; may be nil.
 	Progress func(bundle string, done, total int)
-	// Free tells how many bytes the file system of a folder has left, false where that is not known; nil asks the system.
+	// Free tells how many bytes the file system of a folder has left, false where that is not known; nil asks the
+	// system.
 	Free func(dir string) (bytes int64, ok bool)
 }
 

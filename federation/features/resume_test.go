@@ -36,8 +36,8 @@ func shardsIn(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// TestStopped: a run that ends in the middle, as after Ctrl-C, leaves whole shards of 64 images (shardRows); the next one
-// begins with the image behind them, and with another kind of features of the same images with the first.
+// TestStopped: a run that ends in the middle, as after Ctrl-C, leaves whole shards of 64 images (shardRows); the next
+// one begins with the image behind them, and with another kind of features of the same images with the first.
 func TestStopped(t *testing.T) {
 	b, list, dir := small(t), images(t, 150), t.TempDir()
 	ctx, stop := context.WithCancel(context.Background())
@@ -153,8 +153,8 @@ func TestKilled(t *testing.T) {
 	t.Logf("%d kills", kills)
 }
 
-// TestStorage: pixels of 150 images [3,8,8] in half precision take 150*3*64*2 bytes and 104 more (rows.go) for each of 3
-// shards; a disk that lacks them is refused before anything is computed, one that has them is not.
+// TestStorage: pixels of 150 images [3,8,8] in half precision take 150*3*64*2 bytes and 104 more (rows.go) for each of
+// 3 shards; a disk that lacks them is refused before anything is computed, one that has them is not.
 func TestStorage(t *testing.T) {
 	b, list, dir := small(t), images(t, 150), t.TempDir()
 	size := b.Preprocess.Size

@@ -39,8 +39,8 @@ func (r Rows) Read(index []int) (*tensor.Tensor, error) {
 func (r Rows) Close() error { return r.rows.Close() }
 
 // Rows gives what is requested, a matrix for each view: unit rows [N,D] of images or [N,M,D] of patches, or normalised
-// pixels [N,3,S,S], all rounded to the cache's precision. What the cache lacks is computed and written in shards, so that
-// a process that is stopped leaves what it did. The caller closes them.
+// pixels [N,3,S,S], all rounded to the cache's precision. What the cache lacks is computed and written in shards, so
+// that a process that is stopped leaves what it did. The caller closes them.
 func (x Extractor) Rows(ctx context.Context, r Request) ([]Rows, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -101,8 +101,8 @@ func (r Request) batch() int {
 	return cmp.Or(r.Bundle.Batch(), usualBatch)
 }
 
-// shard is how many images a shard holds: whole batches, so that those of an interrupted run are the same, and with them
-// every bit.
+// shard is how many images a shard holds: whole batches, so that those of an interrupted run are the same, and with
+// them every bit.
 func (r Request) shard() int { return max(1, shardRows/r.batch()) * r.batch() }
 
 // view gives the matrix of one view, and computes what of it the cache lacks.
@@ -145,8 +145,8 @@ func (x Extractor) fill(ctx context.Context, r Request, view int, m *data.Matrix
 	return nil
 }
 
-// Exact gives what Rows does of the plain preprocessing, in full precision and in memory: computed anew, for images that
-// are seen once.
+// Exact gives what Rows does of the plain preprocessing, in full precision and in memory: computed anew, for images
+// that are seen once.
 func (x Extractor) Exact(ctx context.Context, r Request) (*tensor.Tensor, error) {
 	e, err := x.open(r)
 	if err != nil {

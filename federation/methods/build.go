@@ -116,8 +116,10 @@ func decoded(name string, with []string, options map[string]any) (stack []Def, l
 	for i, n := range append([]string{name}, with...) {
 		d, err := Find(n)
 		switch {
+		case err != nil && i == 0:
+			return nil, nil, fmt.Errorf("method: %w", err)
 		case err != nil:
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("with: %w", err)
 		case i == 0 && d.Wrapper():
 			return nil, nil, fmt.Errorf("method: %s is a wrapper; put it under with: and choose one of %s", n,
 				strings.Join(names(&no), ", "))

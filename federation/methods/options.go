@@ -44,6 +44,15 @@ func keys(d Def) []string {
 	return out
 }
 
+// Takes tells whether a method or one of its wrappers has an option, or is itself what options lie below. Names that
+// are not known have none.
+func Takes(name string, with []string, option string) bool {
+	return slices.ContainsFunc(append([]string{name}, with...), func(n string) bool {
+		d, err := Find(n)
+		return err == nil && (n == option || slices.Contains(keys(d), option))
+	})
+}
+
 // decode gives each option to the layer that knows it: a plain key to the one layer that has it, a key that is a
 // layer's name with a map under it to that layer.
 func decode(stack []Def, layers []Layer, options map[string]any) error {
@@ -110,6 +119,13 @@ func decode(stack []Def, layers []Layer, options map[string]any) error {
 			err = d.Decode(own[i])
 		}
 		if err != nil {
+			at := "options."
+			if i > 0 {
+				at += stack[i].Name + "."
+			}
+			if wrong := (*mapstructure.DecodeError)(nil); errors.As(err, &wrong) {
+				return fmt.Errorf("%s%s: %s", at, wrong.Name(), oneLine(wrong.Unwrap()))
+			}
 			return fmt.Errorf("options of %s: %s", stack[i].Name, oneLine(err))
 		}
 	}

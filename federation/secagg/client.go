@@ -11,8 +11,8 @@ import (
 	"slices"
 )
 
-// Terms are what all parties of a session agree on.
-type Terms struct {
+// Params are what all parties of a session agree on.
+type Params struct {
 	Session   Session
 	Round     int
 	Clients   int // that there are; their numbers lie below it
@@ -22,7 +22,7 @@ type Terms struct {
 	Context   [sha256.Size]byte // digest of what else they agree on, such as the run
 }
 
-func (t Terms) check() error {
+func (t Params) check() error {
 	if t.Threshold < 2 || t.Length < 1 || t.Ring.Width < 1 || t.Ring.Width > 8 {
 		return fmt.Errorf("secure aggregation with a threshold of %d, %d numbers of %d bytes; it needs a threshold "+
 			"of 2 or more, one number, and 1 to 8 bytes",
@@ -46,10 +46,10 @@ const (
 // errOrder refuses what comes at the wrong time.
 var errOrder = errors.New("out of order; a session goes through its steps once")
 
-// Memory is all that a client must remember of a session, from one message to the next and when it is started again. It
-// holds the session's secrets.
-type Memory struct {
-	Terms                Terms
+// ClientState is all that a client must remember of a session, from one message to the next and when it is started
+// again. It holds the session's secrets.
+type ClientState struct {
+	Terms                Params
 	Envelope, Pair, Seed []byte // secrets
 	Advert               []byte
 	Roster               []byte   // as it came
@@ -70,7 +70,7 @@ type Client struct {
 	who    Identity
 	peers  Peers
 	random io.Reader
-	m      Memory
+	m      ClientState
 
 	envelope   *ecdh.PrivateKey
 	pair, seed secret
@@ -81,7 +81,7 @@ type Client struct {
 }
 
 // NewClient starts a session; random must be crypto/rand's Reader but in tests. Share adds to peers.
-func NewClient(id int, t Terms, who Identity, peers Peers, random io.Reader) (*Client, error) {
+func NewClient(id int, t Params, who Identity, peers Peers, random io.Reader) (*Client, error) {
 	if id < 0 || id >= maxID {
 		return nil, fmt.Errorf("client %d; numbers must lie between 0 and %d", id, maxID-1)
 	}
@@ -90,7 +90,7 @@ func NewClient(id int, t Terms, who Identity, peers Peers, random io.Reader) (*C
 	}
 	c := &Client{id: id, who: who, peers: peers, random: random, pair: newSecret(random), seed: newSecret(random)}
 	c.envelope = newSecret(random).private(t.Session)
-	c.m = Memory{Terms: t, Envelope: c.envelope.Bytes(), Pair: c.pair.bytes(), Seed: c.seed.bytes()}
+	c.m = ClientState{Terms: t, Envelope: c.envelope.Bytes(), Pair: c.pair.bytes(), Seed: c.seed.bytes()}
 	a := Advert{Keys: c.keys()}
 	var err error
 	if a.Proof, err = who.Proof(id); err != nil {
@@ -104,7 +104,7 @@ func NewClient(id int, t Terms, who Identity, peers Peers, random io.Reader) (*C
 }
 
 // Restore goes on with a session that Memory remembers.
-func Restore(id int, m Memory, who Identity, peers Peers, random io.Reader) (*Client, error) {
+func Restore(id int, m ClientState, who Identity, peers Peers, random io.Reader) (*Client, error) {
 	c := &Client{id: id, who: who, peers: peers, random: random, m: m}
 	fail := func(err error) (*Client, error) {
 		return nil, fmt.Errorf("what this client remembers of a session is damaged: %w", err)
@@ -144,11 +144,11 @@ func Restore(id int, m Memory, who Identity, peers Peers, random io.Reader) (*Cl
 	return c, nil
 }
 
-// Memory is what Restore needs to go on from here.
-func (c *Client) Memory() Memory { return c.m }
+// State is what Restore needs to go on from here.
+func (c *Client) State() ClientState { return c.m }
 
 // Terms are those of the session.
-func (c *Client) Terms() Terms { return c.m.Terms }
+func (c *Client) Terms() Params { return c.m.Terms }
 
 func (c *Client) keys() (k Keys) {
 	copy(k.Envelope[:], c.envelope.PublicKey().Bytes())
@@ -297,7 +297,7 @@ func (c *Client) Mask(inbox Envelopes, model [sha256.Size]byte, values []uint64)
 	}
 	out := make([]uint64, len(values))
 	t.Ring.add(out, values, false)
-	t.Ring.stretch(out, ownMask(c.seed, t.Session, c.id), false)
+	t.Ring.addMask(out, ownMask(c.seed, t.Session, c.id), false)
 	own, v := c.pair.private(t.Session), viewOf(t, c.roster, c.senders, model)
 	for _, id := range c.senders {
 		if id == c.id {
@@ -308,7 +308,7 @@ func (c *Client) Mask(inbox Envelopes, model [sha256.Size]byte, values []uint64)
 		if err != nil {
 			return nil, fmt.Errorf("the keys of client %d: %w", id, err)
 		}
-		t.Ring.stretch(out, pairMask(shared, t.Session, v, c.id, id), id < c.id)
+		t.Ring.addMask(out, pairMask(shared, t.Session, v, c.id, id), id < c.id)
 	}
 	c.m.Inbox, c.m.Model, c.m.Masked = inbox.Encode(), model, t.Ring.Encode(out)
 	return out, nil

@@ -139,7 +139,7 @@ func TestClientKeepsTheOrder(t *testing.T) {
 	says(t, err, "masked for other clients")
 	_, err = c.Mask(in[0], [32]byte{1}, []uint64{1})
 	says(t, err, "made from other parameters")
-	for _, bad := range []Terms{{}, {Threshold: 1, Length: 1, Ring: Ring{4}}, {Threshold: 2, Ring: Ring{4}},
+	for _, bad := range []Params{{}, {Threshold: 1, Length: 1, Ring: Ring{4}}, {Threshold: 2, Ring: Ring{4}},
 		{Threshold: 2, Length: 1, Ring: Ring{9}}} {
 		_, err := NewServer(bad, s.who, Peers{})
 		says(t, err, "it needs a threshold of 2")

@@ -50,7 +50,7 @@ func TestRosterOfLies(t *testing.T) {
 		public, private, _ := ed25519.GenerateKey(rand.Reader)
 		return Advert{k, ed25519.Sign(private, advertised(s.terms, id, k)), public}
 	}
-	replayed := func(change func(*Terms)) func(Roster) {
+	replayed := func(change func(*Params)) func(Roster) {
 		return func(r Roster) {
 			other := s.terms
 			change(&other)
@@ -74,11 +74,11 @@ func TestRosterOfLies(t *testing.T) {
 		"one key exchanged":     func(r Roster) { a := r[1]; a.Pair[3] ^= 1; r[1] = a },
 		"the commitment":        func(r Roster) { a := r[1]; a.Seed[3] ^= 1; r[1] = a },
 		"another's signature":   func(r Roster) { a := r[1]; a.Signature = r[2].Signature; r[1] = a },
-		"another round":         replayed(func(t *Terms) { t.Round++ }),
-		"another session":       replayed(func(t *Terms) { t.Session[0]++ }),
-		"another threshold":     replayed(func(t *Terms) { t.Threshold++ }),
-		"other clients":         replayed(func(t *Terms) { t.Clients++ }),
-		"another run":           replayed(func(t *Terms) { t.Context[0]++ }),
+		"another round":         replayed(func(t *Params) { t.Round++ }),
+		"another session":       replayed(func(t *Params) { t.Session[0]++ }),
+		"another threshold":     replayed(func(t *Params) { t.Threshold++ }),
+		"other clients":         replayed(func(t *Params) { t.Clients++ }),
+		"another run":           replayed(func(t *Params) { t.Context[0]++ }),
 		"a client's for others": func(r Roster) { a := s.signed(2, r[1].Keys); r[1] = a },
 	} {
 		bad := maps.Clone(r)
@@ -156,13 +156,13 @@ func TestDifferentQuestions(t *testing.T) {
 	sum := make([]uint64, 4)
 	for of := range 9 {
 		from := slices.Sorted(maps.Keys(shares[of]))
-		x, err := newJoiner(from[:5]).join(func(client int) []byte { return shares[of][client] })
+		x, err := newReconstruction(from[:5]).secret(func(client int) []byte { return shares[of][client] })
 		if err != nil {
 			t.Fatal(err)
 		}
 		if of < 2 {
 			s.terms.Ring.add(sum, s.masked[of], false)
-			s.terms.Ring.stretch(sum, ownMask(x, s.terms.Session, of), true)
+			s.terms.Ring.addMask(sum, ownMask(x, s.terms.Session, of), true)
 			continue
 		}
 		for one := range 2 {
@@ -171,7 +171,7 @@ func TestDifferentQuestions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.terms.Ring.stretch(sum, pairMask(shared, s.terms.Session, s.server.view(), of, one), of > one)
+			s.terms.Ring.addMask(sum, pairMask(shared, s.terms.Session, s.server.view(), of, one), of > one)
 		}
 	}
 	for i := range sum {

@@ -45,8 +45,8 @@ func (r Ring) add(sum, x []uint64, minus bool) {
 // chunk is how much of a mask is made at a time.
 const chunk = 1 << 14
 
-// stretch adds the mask of a key to sum, or takes it off: AES-256 in counter mode over zeros.
-func (r Ring) stretch(sum []uint64, key []byte, minus bool) {
+// addMask adds the mask of a key to sum, or takes it off: AES-256 in counter mode over zeros.
+func (r Ring) addMask(sum []uint64, key []byte, minus bool) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		panic(err) // keys have 32 bytes

@@ -14,7 +14,7 @@ import (
 // session runs the protocol through the encoded form of every message. drop tells who is gone from which step on.
 type session struct {
 	t       testing.TB
-	terms   Terms
+	terms   Params
 	server  *Server
 	clients map[int]*Client
 	values  map[int][]uint64
@@ -27,7 +27,7 @@ type session struct {
 
 func newSession(t testing.TB, threshold, length, width int, ids ...int) *session {
 	t.Helper()
-	s := &session{t: t, terms: Terms{Threshold: threshold, Length: length, Ring: Ring{width}, Clients: maxID},
+	s := &session{t: t, terms: Params{Threshold: threshold, Length: length, Ring: Ring{width}, Clients: maxID},
 		clients: map[int]*Client{}, who: &Local{}, peers: map[int]Peers{},
 		values: map[int][]uint64{}, drop: map[int]step{}, masked: map[int][]uint64{}}
 	rand.Read(s.terms.Session[:])
@@ -57,8 +57,8 @@ func (s *session) here(id int, at step) bool {
 // restart has a client go on from what it wrote down.
 func (s *session) restart(id int) {
 	s.t.Helper()
-	text, err := json.Marshal(s.clients[id].Memory())
-	var m Memory
+	text, err := json.Marshal(s.clients[id].State())
+	var m ClientState
 	if err == nil {
 		err = json.Unmarshal(text, &m)
 	}

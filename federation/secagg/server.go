@@ -11,7 +11,7 @@ import (
 // Server is the server's side of one session. A message that it refuses changes nothing, as if the client had dropped
 // out. It is not safe for concurrent use.
 type Server struct {
-	t        Terms
+	t        Params
 	who      Identity
 	peers    Peers
 	step     step
@@ -27,7 +27,7 @@ type Server struct {
 }
 
 // NewServer starts a session. Of who it only verifies; proofs of clients are added to peers.
-func NewServer(t Terms, who Identity, peers Peers) (*Server, error) {
+func NewServer(t Params, who Identity, peers Peers) (*Server, error) {
 	return &Server{t: t, who: who, peers: peers, roster: Roster{}, known: map[int]map[int][]byte{},
 			letters: map[int]Envelopes{}, masked: map[int]bool{}, signed: Signatures{}, answers: map[int]Shares{}},
 		t.check()
@@ -36,7 +36,7 @@ func NewServer(t Terms, who Identity, peers Peers) (*Server, error) {
 // Progress is what a server must remember of a session to go on with it: the steps that are over. Clients answer again
 // what it asks again. There is no secret in it.
 type Progress struct {
-	Terms     Terms
+	Terms     Params
 	Roster    []byte         // with all proofs; nil while clients advertise
 	Letters   map[int][]byte // envelopes by sender; nil while clients share
 	Survivors []int          // nil while clients upload
@@ -296,7 +296,7 @@ func (s *Server) Sum() (sum []uint64, survivors []int, err error) {
 	if err := s.enough(reveal, len(s.answers), "answered the last question"); err != nil {
 		return nil, nil, err
 	}
-	j := newJoiner(slices.Sorted(maps.Keys(s.answers))[:s.t.Threshold])
+	j := newReconstruction(slices.Sorted(maps.Keys(s.answers))[:s.t.Threshold])
 	for _, id := range s.question.Survivors {
 		seed, err := s.recover(j, id)
 		if want := s.roster[id].Seed; err == nil && !bytes.Equal(seed.commitment(s.t.Session, id), want[:]) {
@@ -305,7 +305,7 @@ func (s *Server) Sum() (sum []uint64, survivors []int, err error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("secure aggregation: the mask of client %d: %w", id, err)
 		}
-		s.t.Ring.stretch(s.sum, ownMask(seed, s.t.Session, id), true)
+		s.t.Ring.addMask(s.sum, ownMask(seed, s.t.Session, id), true)
 	}
 	for _, id := range s.question.Dropped {
 		if err := s.without(j, id); err != nil {
@@ -318,12 +318,12 @@ func (s *Server) Sum() (sum []uint64, survivors []int, err error) {
 var errShares = fmt.Errorf("the shares of its secret do not fit; a client lied or was damaged, and the round gives " +
 	"no sum")
 
-func (s *Server) recover(j joiner, id int) (secret, error) {
-	return j.join(func(client int) []byte { return s.answers[client][id] })
+func (s *Server) recover(j reconstruction, id int) (secret, error) {
+	return j.secret(func(client int) []byte { return s.answers[client][id] })
 }
 
 // without takes off the sum the masks that the survivors share with a client whose vector is not in it.
-func (s *Server) without(j joiner, id int) error {
+func (s *Server) without(j reconstruction, id int) error {
 	pair, err := s.recover(j, id)
 	if err != nil {
 		return err
@@ -338,7 +338,7 @@ func (s *Server) without(j joiner, id int) error {
 		if err != nil {
 			return err
 		}
-		s.t.Ring.stretch(s.sum, pairMask(shared, s.t.Session, v, id, other), id > other)
+		s.t.Ring.addMask(s.sum, pairMask(shared, s.t.Session, v, id, other), id > other)
 	}
 	return nil
 }

@@ -10,31 +10,31 @@ import (
 	"github.com/cloudflare/circl/secretsharing"
 )
 
-// place is where a client's shares are taken of a polynomial; 0 is the secret's.
-func place(id int) group.Scalar { return field.NewScalar().SetUint64(uint64(id) + 1) }
+// point is where a client's shares are taken of a polynomial; 0 is the secret's.
+func point(id int) group.Scalar { return field.NewScalar().SetUint64(uint64(id) + 1) }
 
 // split gives one share for each client; any t of them give the secret back, fewer tell nothing.
 func (x secret) split(random io.Reader, t int, clients []int) map[int][]byte {
 	s := secretsharing.New(random, uint(t-1), x.Scalar)
 	out := map[int][]byte{}
 	for _, id := range clients {
-		out[id] = secret{s.ShareWithID(place(id)).Value}.bytes()
+		out[id] = secret{s.ShareWithID(point(id)).Value}.bytes()
 	}
 	return out
 }
 
-// joiner gives secrets back from the shares of certain clients. The weights of shares depend on the clients alone, so
-// that they are computed once for all secrets.
-type joiner struct {
+// reconstruction gives secrets back from the shares of certain clients. The weights of shares depend on the clients
+// alone, so that they are computed once for all secrets.
+type reconstruction struct {
 	clients []int
 	weights []group.Scalar
 }
 
-func newJoiner(clients []int) joiner {
-	j := joiner{clients: clients}
+func newReconstruction(clients []int) reconstruction {
+	j := reconstruction{clients: clients}
 	nodes := make([]group.Scalar, len(clients))
 	for i, id := range clients {
-		nodes[i] = place(id)
+		nodes[i] = point(id)
 	}
 	zero := field.NewScalar()
 	for i := range nodes {
@@ -43,7 +43,7 @@ func newJoiner(clients []int) joiner {
 	return j
 }
 
-func (j joiner) join(shares func(client int) []byte) (secret, error) {
+func (j reconstruction) secret(shares func(client int) []byte) (secret, error) {
 	sum, term := field.NewScalar(), field.NewScalar()
 	for i, id := range j.clients {
 		v, err := scalar(shares(id))

@@ -108,7 +108,7 @@ func TestShares(t *testing.T) {
 	ids := []int{0, 1, 6, 40, 1 << 29}
 	shares := x.split(rand.Reader, 3, ids)
 	from := func(some []int) secret {
-		got, err := newJoiner(some).join(func(id int) []byte { return shares[id] })
+		got, err := newReconstruction(some).secret(func(id int) []byte { return shares[id] })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,10 @@ func TestShares(t *testing.T) {
 	}
 	// The line through the shares 5 of client 1 (place 2) and 8 of client 4 (place 5) is 3 + x: by hand.
 	five, eight := secret{field.NewScalar().SetUint64(5)}.bytes(), secret{field.NewScalar().SetUint64(8)}.bytes()
-	got, err := newJoiner([]int{1, 4}).join(func(id int) []byte { return map[int][]byte{1: five, 4: eight}[id] })
+	got, err := newReconstruction([]int{1, 4}).secret(func(id int) []byte {
+		return map[int][]byte{1: five,
+			4: eight}[id]
+	})
 	if err != nil || !got.IsEqual(field.NewScalar().SetUint64(3)) {
 		t.Errorf("%v, %v; want 3", got, err)
 	}

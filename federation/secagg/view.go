@@ -15,7 +15,7 @@ const (
 )
 
 // encode is for signatures and digests.
-func (t Terms) encode() []byte {
+func (t Params) encode() []byte {
 	b := slices.Concat(t.Context[:], t.Session[:])
 	for _, n := range []int{t.Round, t.Clients, t.Threshold, t.Length, t.Ring.Width} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(n))
@@ -24,7 +24,7 @@ func (t Terms) encode() []byte {
 }
 
 // advertised is what a client signs of its keys.
-func advertised(t Terms, id int, k Keys) []byte {
+func advertised(t Params, id int, k Keys) []byte {
 	b := binary.LittleEndian.AppendUint64(append([]byte(keysPurpose), t.encode()...), uint64(id))
 	return append(b, k.Encode()...)
 }
@@ -33,7 +33,7 @@ func advertised(t Terms, id int, k Keys) []byte {
 // them sent shares, and Model.
 type view [sha256.Size]byte
 
-func viewOf(t Terms, r Roster, senders []int, model [sha256.Size]byte) view {
+func viewOf(t Params, r Roster, senders []int, model [sha256.Size]byte) view {
 	h := sha256.New()
 	h.Write(append([]byte(viewPurpose), t.encode()...))
 	d := r.digest()

@@ -99,11 +99,11 @@ func TestMaskIsAES(t *testing.T) {
 	}
 	for _, width := range []int{1, 2, 4, 8} {
 		sum := make([]uint64, 32/width)
-		Ring{width}.stretch(sum, key, false)
+		Ring{width}.addMask(sum, key, false)
 		if got := (Ring{width}).Encode(sum); !bytes.Equal(got, want) {
 			t.Errorf("%d bytes: %x, want %x", width, got, want)
 		}
-		Ring{width}.stretch(sum, key, true)
+		Ring{width}.addMask(sum, key, true)
 		if slices.ContainsFunc(sum, func(v uint64) bool { return v != 0 }) {
 			t.Error("a mask does not come off again")
 		}

@@ -86,7 +86,7 @@ func BenchmarkRound(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				u.guard, cohort = l.Guard(), l.Around(u)
+				u.guard, cohort = l.Guard(), l.Wrap(u)
 			}
 			o := message.Instruction{Kind: message.Train, Total: c.clients, Shared: tensor.Map{"ctx": tensor.New(16,
 				512)}}

@@ -36,7 +36,7 @@ func TestDefaultsDoNotCut(t *testing.T) {
 	if d := far(t, plain, sum); !(d <= l.Step()/2+1e-6) || l.Step() > 1.0/(1<<23-1) {
 		t.Errorf("prompts differ by %v with steps of %v", d, l.Step())
 	}
-	_, cut, _ := loud(secure.Config{Bits: 24, Clip: 1, Beside: 16, Examples: 1 << 16})
+	_, cut, _ := loud(secure.Config{Bits: 24, Clip: 1, ExtraClip: 16, Examples: 1 << 16})
 	share := cut.Records[0].Notes["secagg_clipped"]
 	if share < 1.0/6 {
 		t.Errorf("clip: 1 cut %v of the numbers", share)

@@ -17,9 +17,9 @@ import (
 // cohort turns an order to train into the five steps of a session.
 type cohort struct {
 	message.Cohort
-	l    *Layer
-	p    Place
-	kept progress
+	l     *Layer
+	p     Party
+	saved progress
 }
 
 // progress is what outlasts a restart of the server.
@@ -29,14 +29,14 @@ type progress struct {
 	Peers   secagg.Peers     `json:"peers"`
 }
 
-// Around puts the server's side between the server and a cohort of the same process.
-func (l *Layer) Around(c message.Cohort) message.Cohort {
-	return &cohort{Cohort: c, l: l, p: inProcess(), kept: progress{Peers: secagg.Peers{}}}
+// Wrap puts the server's side between the server and a cohort of the same process.
+func (l *Layer) Wrap(c message.Cohort) message.Cohort {
+	return &cohort{Cohort: c, l: l, p: inProcess(), saved: progress{Peers: secagg.Peers{}}}
 }
 
-// AroundAt is Around for clients elsewhere. A round that was under way when the server ended goes on in the same
+// WrapAt is Around for clients elsewhere. A round that was under way when the server ended goes on in the same
 // session, since its clients take no other: with those of the steps that are over, and with the sum if it was made.
-func (l *Layer) AroundAt(p Place) (func(message.Cohort) message.Cohort, error) {
+func (l *Layer) WrapAt(p Party) (func(message.Cohort) message.Cohort, error) {
 	old := progress{}
 	if _, err := p.read(RecordFile, &old); err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func (l *Layer) AroundAt(p Place) (func(message.Cohort) message.Cohort, error) {
 	if old.Run != p.Run || old.Peers == nil {
 		old = progress{Run: p.Run, Peers: secagg.Peers{}}
 	}
-	return func(c message.Cohort) message.Cohort { return &cohort{Cohort: c, l: l, p: p, kept: old} }, nil
+	return func(c message.Cohort) message.Cohort { return &cohort{Cohort: c, l: l, p: p, saved: old} }, nil
 }
 
 // round is one session under way.
@@ -52,7 +52,7 @@ type round struct {
 	*cohort
 	order   message.Instruction
 	server  *secagg.Server
-	terms   secagg.Terms
+	terms   secagg.Params
 	model   [sha256.Size]byte
 	out     message.Reply
 	refused int // messages that were none
@@ -69,46 +69,46 @@ func (c *cohort) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 		err = r.run(ctx)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("round %d: %w", o.Round, err)
+		return nil, fmt.Errorf("round %d: %w", o.Round+1, err)
 	}
 	return []message.Reply{r.out}, nil
 }
 
 // open begins the round's session, or goes on with it.
 func (r *round) open() (err error) {
-	if r.model, err = modelOf(r.order); err != nil {
+	if r.model, err = modelDigest(r.order); err != nil {
 		return err
 	}
-	r.terms = secagg.Terms{Round: r.order.Round, Clients: r.l.clients, Threshold: r.l.threshold(),
+	r.terms = secagg.Params{Round: r.order.Round, Clients: r.l.clients, Threshold: r.l.threshold(),
 		Length: r.l.length(r.order.Shared), Context: r.p.context()}
 	if r.terms.Ring, err = r.l.ring(); err != nil {
 		return err
 	}
-	if old := r.kept.Session; old != nil && old.Terms.Round == r.order.Round {
+	if old := r.saved.Session; old != nil && old.Terms.Round == r.order.Round {
 		r.terms.Session = old.Terms.Session
 		if old.Terms != r.terms {
 			return errors.New("secure aggregation: the round began under other terms, and its clients take no others")
 		}
-		r.server, err = secagg.Resume(*old, r.model, r.p.Who, r.kept.Peers)
+		r.server, err = secagg.Resume(*old, r.model, r.p.Who, r.saved.Peers)
 		return err
 	}
 	if _, err := rand.Read(r.terms.Session[:]); err != nil {
 		return err
 	}
-	if r.server, err = secagg.NewServer(r.terms, r.p.Who, r.kept.Peers); err != nil {
+	if r.server, err = secagg.NewServer(r.terms, r.p.Who, r.saved.Peers); err != nil {
 		return err
 	}
-	return r.keep()
+	return r.save()
 }
 
-// keep writes down which steps are over; clients must not be asked anything else of this round any more.
-func (r *round) keep() error {
+// save writes down which steps are over; clients must not be asked anything else of this round any more.
+func (r *round) save() error {
 	if r.p.Dir == "" {
 		return nil
 	}
 	p := r.server.Progress()
-	r.kept.Session = &p
-	return r.p.write(RecordFile, r.kept)
+	r.saved.Session = &p
+	return r.p.write(RecordFile, r.saved)
 }
 
 func (r *round) run(ctx context.Context) error {
@@ -126,7 +126,7 @@ func (r *round) run(ctx context.Context) error {
 	}
 	roster, err := r.server.Roster()
 	if err == nil {
-		err = r.keep()
+		err = r.save()
 	}
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func (r *round) run(ctx context.Context) error {
 	}
 	inboxes, err := r.server.Inboxes(r.model)
 	if err == nil {
-		err = r.keep()
+		err = r.save()
 	}
 	if err == nil {
 		err = r.train(ctx, inboxes)
@@ -155,7 +155,7 @@ func (r *round) run(ctx context.Context) error {
 	}
 	q, err := r.server.Unmask()
 	if err == nil {
-		err = r.keep()
+		err = r.save()
 	}
 	if err != nil {
 		return err
@@ -250,13 +250,13 @@ func (r *round) finish() error {
 	}
 	r.out.Sum = survivors
 	r.out.Notes = map[string]float64{"secagg_clipped": clipped, "secagg_refused": float64(r.refused)}
-	if clipped > muchCut {
+	if clipped > warnClipped {
 		r.out.Warnings = append(r.out.Warnings, fmt.Sprintf("secure aggregation cut %.3g %% of the numbers that "+
 			"clients uploaded, and the mean is not theirs; "+
-			"raise secure_aggregation.clip (%v) or beside (%v)", 100*clipped, r.l.c.Clip, r.l.c.Beside))
+			"raise secure_aggregation.clip (%v) or extra_clip (%v)", 100*clipped, r.l.c.Clip, r.l.c.ExtraClip))
 	}
 	return nil
 }
 
-// muchCut is the share of cut numbers above which a round has a warning.
-const muchCut = 1e-4
+// warnClipped is the share of cut numbers above which a round has a warning.
+const warnClipped = 1e-4

@@ -27,19 +27,19 @@ import (
 
 // Config is the section secure_aggregation.
 type Config struct {
-	Threshold float64 `config:"threshold" help:"share of the clients that a round has by the configuration (participation) that every sum must hold, above 0.5; 0 for no secure aggregation"`
-	Bits      int     `config:"bits" help:"of a rounded number, its sign among them"`
-	Clip      float64 `config:"clip" help:"largest move of one number in a round; larger ones are cut"`
-	Beside    float64 `config:"beside" help:"largest number of what some methods upload beside the shared parameters, such as scaffold's control variates"`
-	Surveys   string  `config:"surveys" help:"what becomes of a method that asks surveys, whose answers the server sees as they are: refuse, or clear to let it"`
-	Examples  int     `config:"examples" help:"most examples that a client counts with, where it counts by examples"`
+	Threshold  float64 `config:"threshold" help:"share of the clients that a round has by the configuration (participation) that every sum must hold, above 0.5; 0 for no secure aggregation"`
+	Bits       int     `config:"bits" help:"of a rounded number, its sign among them"`
+	Clip       float64 `config:"clip" help:"largest move of one number in a round; larger ones are cut"`
+	ExtraClip  float64 `config:"extra_clip" help:"largest number of what some methods upload beside the shared parameters, such as scaffold's control variates"`
+	Statistics string  `config:"statistics" help:"what becomes of a method with statistics rounds, whose answers the server sees as they are: refuse, or clear to let it"`
+	Examples   int     `config:"examples" help:"most examples that a client counts with, where it counts by examples"`
 }
 
 // Defaults are the settings of an experiment that does not name them. With 32 bits a step is 3e-8, below the rounding
 // of float32 at numbers of 0.25 and more, and Clip leaves moves that no prompt makes that still learns; a number takes
 // one byte more than with 24.
 func Defaults() Config {
-	return Config{Bits: 32, Clip: 64, Beside: 1024, Surveys: "refuse", Examples: 1 << 16}
+	return Config{Bits: 32, Clip: 64, ExtraClip: 1024, Statistics: "refuse", Examples: 1 << 16}
 }
 
 // On tells whether there is secure aggregation.
@@ -59,11 +59,11 @@ func (c Config) Check() error {
 	if !(c.Clip > 0 && c.Clip <= 1e6) {
 		bad("clip: %v; it must be above 0 and at most 1e6", c.Clip)
 	}
-	if !(c.Beside > 0 && c.Beside <= 1e6) {
-		bad("beside: %v; it must be above 0 and at most 1e6", c.Beside)
+	if !(c.ExtraClip > 0 && c.ExtraClip <= 1e6) {
+		bad("extra_clip: %v; it must be above 0 and at most 1e6", c.ExtraClip)
 	}
-	if c.Surveys != "" && c.Surveys != "refuse" && c.Surveys != "clear" {
-		bad("surveys: %q; it must be refuse or clear", c.Surveys)
+	if c.Statistics != "" && c.Statistics != "refuse" && c.Statistics != "clear" {
+		bad("statistics: %q; it must be refuse or clear", c.Statistics)
 	}
 	if c.Examples < 1 || c.Examples > 1<<24 {
 		bad("examples: %d; it must lie between 1 and %d", c.Examples, 1<<24)
@@ -81,7 +81,7 @@ const (
 type Layer struct {
 	c         Config
 	weighting string
-	beside    []string
+	extras    []string
 	clients   int
 	round     int
 }
@@ -124,8 +124,8 @@ func (l *Layer) Facts() Facts {
 	return Facts{Threshold: l.c.Threshold, Clients: l.clients, Round: l.round, Least: l.threshold()}
 }
 
-// most is the largest weight of a client.
-func (l *Layer) most() int {
+// maxWeight is the largest weight of a client.
+func (l *Layer) maxWeight() int {
 	if l.weighting == Uniform {
 		return 1
 	}
@@ -134,12 +134,12 @@ func (l *Layer) most() int {
 
 // ring holds the sums of all clients.
 func (l *Layer) ring() (secagg.Ring, error) {
-	most := float64(l.top()) * float64(l.most()) * float64(l.clients)
+	most := float64(l.maxInteger()) * float64(l.maxWeight()) * float64(l.clients)
 	if most >= math.MaxInt64 {
 		return secagg.Ring{}, fmt.Errorf("secure_aggregation: sums of %d clients with %d examples do not fit 64 "+
-			"bits; lower bits or examples", l.clients, l.most())
+			"bits; lower bits or examples", l.clients, l.maxWeight())
 	}
-	return secagg.Smallest(uint64(l.top()) * uint64(l.most()) * uint64(l.clients))
+	return secagg.Smallest(uint64(l.maxInteger()) * uint64(l.maxWeight()) * uint64(l.clients))
 }
 
 // threshold is how many clients every sum must hold: the configured share of those that a round has, and more than

@@ -19,7 +19,7 @@ import (
 // Guard is the clients' side: of all clients of one process, or of the one client that is at a Place.
 type Guard struct {
 	l       *Layer
-	p       Place
+	p       Party
 	mu      sync.Mutex
 	clients map[int]*client
 }
@@ -28,7 +28,7 @@ type Guard struct {
 type client struct {
 	mu sync.Mutex
 	l  *Layer
-	p  Place
+	p  Party
 	id int
 	record
 	session *secagg.Client // nil before the first
@@ -39,21 +39,21 @@ type client struct {
 
 // record is what a client does not forget.
 type record struct {
-	Run     string         `json:"run"`
-	Client  int            `json:"client"`
-	Facts   Facts          `json:"facts"` // as the client joined first
-	Sums    int            `json:"sums"`  // that it gave its shares for
-	Fewest  int            `json:"fewest"`
-	Most    int            `json:"most"` // clients in such a sum
-	Refused int            `json:"refused"`
-	Session *secagg.Memory `json:"session,omitempty"` // the newest
+	Run     string              `json:"run"`
+	Client  int                 `json:"client"`
+	Facts   Facts               `json:"facts"` // as the client joined first
+	Sums    int                 `json:"sums"`  // that it gave its shares for
+	Fewest  int                 `json:"fewest"`
+	Most    int                 `json:"most"` // clients in such a sum
+	Refused int                 `json:"refused"`
+	Session *secagg.ClientState `json:"session,omitempty"` // the newest
 }
 
 // Guard is the clients' side in one process, which forgets with it.
 func (l *Layer) Guard() *Guard { return &Guard{l: l, p: inProcess(), clients: map[int]*client{}} }
 
 // GuardAt is the side of one client whose server is elsewhere. A folder that joined under other terms is refused.
-func (l *Layer) GuardAt(id int, p Place) (*Guard, error) {
+func (l *Layer) GuardAt(id int, p Party) (*Guard, error) {
 	c := &client{l: l, p: p, id: id, peers: secagg.Peers{}}
 	there, err := p.read(RecordFile, &c.record)
 	if err != nil {
@@ -84,8 +84,8 @@ func (l *Layer) GuardAt(id int, p Place) (*Guard, error) {
 	return &Guard{l: l, p: p, clients: map[int]*client{id: c}}, nil
 }
 
-// of is what a client remembers.
-func (g *Guard) of(id int) (*client, error) {
+// client is what a client remembers.
+func (g *Guard) client(id int) (*client, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := g.clients[id]
@@ -99,8 +99,8 @@ func (g *Guard) of(id int) (*client, error) {
 	return c, nil
 }
 
-// keep writes down what the client must not forget; nothing that depends on it may leave before.
-func (c *client) keep() error {
+// save writes down what the client must not forget; nothing that depends on it may leave before.
+func (c *client) save() error {
 	if c.p.version(RecordFile) != c.version {
 		return fmt.Errorf("another process wrote %s in %s; a client is one process, or it could be in two sessions",
 			RecordFile, c.p.Dir)
@@ -112,7 +112,7 @@ func (c *client) keep() error {
 		c.saved = maps.Clone(c.peers)
 	}
 	if c.session != nil {
-		m := c.session.Memory()
+		m := c.session.State()
 		c.record.Session = &m
 	}
 	err := c.p.write(RecordFile, c.record)
@@ -128,7 +128,7 @@ type Summary struct {
 
 // Summary is that of one client.
 func (g *Guard) Summary(id int) Summary {
-	c, err := g.of(id)
+	c, err := g.client(id)
 	if err != nil {
 		return Summary{}
 	}
@@ -149,34 +149,34 @@ func (g *Guard) Answer(id int, o message.Instruction) (answer tensor.Map, ok boo
 	if !ok {
 		return nil, false, nil
 	}
-	c, err := g.of(id)
+	c, err := g.client(id)
 	if err != nil {
 		return nil, true, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if o.Statistic != keysStep {
-		err = c.in(o)
+		err = c.checkSession(o)
 	}
 	if err == nil {
 		answer, err = step(c, o)
 	}
 	if err != nil {
-		return nil, true, c.refuse(o, fmt.Errorf("round %d, client %d, %s: %w", o.Round, id, o.Statistic, err))
+		return nil, true, c.recordRefusal(o, fmt.Errorf("round %d, client %d, %s: %w", o.Round+1, id, o.Statistic, err))
 	}
-	if err := c.keep(); err != nil {
+	if err := c.save(); err != nil {
 		return nil, true, err
 	}
 	return answer, true, nil
 }
 
-// in finds that an order is not for the session that the client is in.
-func (c *client) in(o message.Instruction) error {
+// checkSession finds that an order is not for the session that the client is in.
+func (c *client) checkSession(o message.Instruction) error {
 	if c.session == nil {
 		return errors.New("this client has no session; it joined later, or forgot it")
 	}
 	if round := c.session.Terms().Round; round != o.Round {
-		return fmt.Errorf("the session is of round %d", round)
+		return fmt.Errorf("the session is of round %d", round+1)
 	}
 	return nil
 }
@@ -184,17 +184,17 @@ func (c *client) in(o message.Instruction) error {
 // maxListed bounds the refusals that are listed; more are counted.
 const maxListed = 1000
 
-// refuse counts what the client does not do.
-func (c *client) refuse(o message.Instruction, why error) error {
+// recordRefusal counts what the client does not do.
+func (c *client) recordRefusal(o message.Instruction, why error) error {
 	if c.Refused++; c.Refused <= maxListed {
-		if err := c.p.list(struct {
+		if err := c.p.appendLog(struct {
 			Round   int    `json:"round"`
 			Refused string `json:"refused"`
 		}{o.Round, why.Error()}); err != nil {
 			return fmt.Errorf("%w; %w", why, err)
 		}
 	}
-	if err := c.keep(); err != nil {
+	if err := c.save(); err != nil {
 		return fmt.Errorf("%w; %w", why, err)
 	}
 	return why
@@ -227,7 +227,7 @@ func (c *client) begin(o message.Instruction) (tensor.Map, error) {
 		}
 		c.session = s
 	case o.Round < s.Terms().Round:
-		return nil, fmt.Errorf("this client was in round %d already; rounds do not go back", s.Terms().Round)
+		return nil, fmt.Errorf("this client was in round %d already; rounds do not go back", s.Terms().Round+1)
 	case s.Terms() != t:
 		return nil, errors.New("a second session of the same round, which has one; the sums of two could show one " +
 			"client's vector")
@@ -275,7 +275,7 @@ func (c *client) reveal(o message.Instruction) (tensor.Map, error) {
 	if err != nil {
 		return nil, err
 	}
-	before := c.session.Memory().Revealed
+	before := c.session.State().Revealed
 	a, err := c.session.Reveal(signed)
 	if err != nil {
 		return nil, err
@@ -287,7 +287,7 @@ func (c *client) reveal(o message.Instruction) (tensor.Map, error) {
 			c.Fewest = n
 		}
 		c.Most = max(c.Most, n)
-		if err := c.p.list(seen); err != nil {
+		if err := c.p.appendLog(seen); err != nil {
 			return nil, err
 		}
 	}
@@ -296,7 +296,7 @@ func (c *client) reveal(o message.Instruction) (tensor.Map, error) {
 
 // Protect masks an upload.
 func (g *Guard) Protect(id int, o message.Instruction, up *method.Upload, stats *message.Stats) error {
-	c, err := g.of(id)
+	c, err := g.client(id)
 	if err != nil {
 		return err
 	}
@@ -304,9 +304,9 @@ func (g *Guard) Protect(id int, o message.Instruction, up *method.Upload, stats 
 	defer c.mu.Unlock()
 	masked, err := c.mask(o, *up, stats.Loss)
 	if err != nil {
-		return c.refuse(o, err)
+		return c.recordRefusal(o, err)
 	}
-	if err := c.keep(); err != nil {
+	if err := c.save(); err != nil {
 		return err
 	}
 	*up, *stats = method.Upload{Client: id, N: 1, Shared: tensor.Map{}, Extra: pack(maskedName, masked)},
@@ -315,7 +315,7 @@ func (g *Guard) Protect(id int, o message.Instruction, up *method.Upload, stats 
 }
 
 func (c *client) mask(o message.Instruction, up method.Upload, loss float64) ([]byte, error) {
-	if err := c.in(o); err != nil {
+	if err := c.checkSession(o); err != nil {
 		return nil, err
 	}
 	b, err := unpack(o.PerClient[c.id], inboxName)
@@ -327,12 +327,12 @@ func (c *client) mask(o message.Instruction, up method.Upload, loss float64) ([]
 		return nil, err
 	}
 	for name := range o.PerClient[c.id] {
-		if !strings.HasPrefix(name, message.GuardPart+"/") && c.l.c.Surveys != "clear" {
+		if !strings.HasPrefix(name, message.GuardPart+"/") && c.l.c.Statistics != "clear" {
 			return nil, fmt.Errorf("the order has %s for this client alone; what clients train from must be the same "+
 				"for all", name)
 		}
 	}
-	model, err := modelOf(o)
+	model, err := modelDigest(o)
 	if err != nil {
 		return nil, err
 	}
@@ -350,13 +350,13 @@ func (c *client) mask(o message.Instruction, up method.Upload, loss float64) ([]
 }
 
 // encodeTerms writes what a session's first order tells: its name, the threshold and the length of vectors.
-func encodeTerms(t secagg.Terms) []byte {
+func encodeTerms(t secagg.Params) []byte {
 	b := binary.LittleEndian.AppendUint32(t.Session[:], uint32(t.Threshold))
 	return binary.LittleEndian.AppendUint64(b, uint64(t.Length))
 }
 
 // decodeTerms reads what encodeTerms wrote; the rest follows from the configuration.
-func (l *Layer) decodeTerms(b []byte) (t secagg.Terms, err error) {
+func (l *Layer) decodeTerms(b []byte) (t secagg.Params, err error) {
 	if len(b) != secagg.SessionSize+12 {
 		return t, fmt.Errorf("the session's terms have %d bytes", len(b))
 	}

@@ -64,7 +64,7 @@ func TestGuardGivesOneVector(t *testing.T) {
 	var train message.Instruction
 	var sent tensor.Map
 	set.Wrap = func(c message.Cohort) message.Cohort {
-		return l.Around(flaky{Cohort: c, seen: func(o message.Instruction, r []message.Reply) {
+		return l.Wrap(flaky{Cohort: c, seen: func(o message.Instruction, r []message.Reply) {
 			if o.Kind == message.Train {
 				train, sent = o, r[0].Upload.Extra
 			}
@@ -96,8 +96,9 @@ func TestConfig(t *testing.T) {
 		"threshold: 0.5": {Threshold: 0.5, Bits: 24, Clip: 1, Examples: 1}, "threshold: 1.5": {Threshold: 1.5, Bits: 24,
 			Clip: 1, Examples: 1},
 		"bits: 7": {Threshold: 0.6, Bits: 7, Clip: 1, Examples: 1}, "clip: 0": {Threshold: 0.6, Bits: 24, Examples: 1},
-		"surveys: \"some\"": {Threshold: 0.6, Bits: 24, Clip: 1, Beside: 1, Surveys: "some", Examples: 1},
-		"beside: 0":         {Threshold: 0.6, Bits: 24, Clip: 1, Examples: 1}, "examples: 0": {Threshold: 0.6, Bits: 24,
+		"statistics: \"some\"": {Threshold: 0.6, Bits: 24, Clip: 1, ExtraClip: 1, Statistics: "some", Examples: 1},
+		"extra_clip: 0":        {Threshold: 0.6, Bits: 24, Clip: 1, Examples: 1}, "examples: 0": {Threshold: 0.6,
+			Bits: 24,
 			Clip: 1},
 	} {
 		if err := c.Check(); err == nil || !strings.Contains(err.Error(), "secure_aggregation."+words) {
@@ -110,7 +111,8 @@ func TestConfig(t *testing.T) {
 	if _, err := secure.New(config, "examples", nil, 1, 1); err == nil {
 		t.Error("one client was taken")
 	}
-	if _, err := secure.New(secure.Config{Threshold: 0.6, Bits: 32, Clip: 1, Beside: 1, Examples: 1 << 24}, "examples",
+	if _, err := secure.New(secure.Config{Threshold: 0.6, Bits: 32, Clip: 1, ExtraClip: 1, Examples: 1 << 24},
+		"examples",
 		nil, 1<<9, 1<<9); err == nil || !strings.Contains(err.Error(), "64 bits") {
 		t.Errorf("%v", err)
 	}

@@ -27,7 +27,7 @@ type liar struct {
 
 func newLiar(t testing.TB) *liar {
 	t.Helper()
-	l, err := New(Config{Threshold: 0.6, Bits: 24, Clip: 1, Beside: 1, Examples: 1}, Uniform, nil, 5, 5)
+	l, err := New(Config{Threshold: 0.6, Bits: 24, Clip: 1, ExtraClip: 1, Examples: 1}, Uniform, nil, 5, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +39,8 @@ func newLiar(t testing.TB) *liar {
 	return s
 }
 
-func (s *liar) place(k int) Place {
-	return Place{Run: "r", Agreed: "terms", Dir: s.dirs[k], Who: s.who}
+func (s *liar) place(k int) Party {
+	return Party{Run: "r", Agreed: "terms", Dir: s.dirs[k], Who: s.who}
 }
 
 // restart is the client's process started again.
@@ -52,8 +52,8 @@ func (s *liar) restart(k int) {
 	}
 }
 
-func (s *liar) terms(round int) secagg.Terms {
-	t := secagg.Terms{Round: round, Clients: 5, Threshold: 3, Length: s.l.length(s.shared),
+func (s *liar) terms(round int) secagg.Params {
+	t := secagg.Params{Round: round, Clients: 5, Threshold: 3, Length: s.l.length(s.shared),
 		Context: s.place(0).context()}
 	rand.Read(t.Session[:])
 	var err error
@@ -83,7 +83,7 @@ func (s *liar) must(b []byte, err error) []byte {
 }
 
 // roster has clients advertise in a session.
-func (s *liar) roster(t secagg.Terms, clients ...int) secagg.Roster {
+func (s *liar) roster(t secagg.Params, clients ...int) secagg.Roster {
 	s.t.Helper()
 	r := secagg.Roster{}
 	for _, k := range clients {
@@ -134,7 +134,7 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	s := newLiar(t)
 	all := []int{0, 1, 2, 3, 4}
 	first := s.terms(4)
-	session := func(t secagg.Terms) tensor.Map { return pack(sessionName, encodeTerms(t)) }
+	session := func(t secagg.Params) tensor.Map { return pack(sessionName, encodeTerms(t)) }
 	low, high := first, first
 	low.Threshold, high.Threshold = 2, 5
 	_, err := s.ask(0, 4, keysStep, session(low), keysName)
@@ -222,7 +222,7 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	twice("made from other parameters", func() error { _, err := s.upload(0, moved); return err })
 	back := o
 	back.Round = 3
-	twice("the session is of round 4", func() error { _, err := s.upload(0, back); return err })
+	twice("the session is of round 5", func() error { _, err := s.upload(0, back); return err })
 	twice("a second session of the same round", other(4))
 
 	for _, k := range all[1:] {
@@ -262,12 +262,12 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	if got.Refused != refused || got.Sums != 1 || got.Fewest != 5 || got.Most != 5 || len(got.Keys) != 4 {
 		t.Errorf("%+v; %d were refused", got, refused)
 	}
-	list, err := os.ReadFile(filepath.Join(s.dirs[0], ListFile))
+	list, err := os.ReadFile(filepath.Join(s.dirs[0], LogFile))
 	if err != nil || bytes.Count(list, []byte("\n")) != refused+1 ||
 		bytes.Count(list, []byte(`"refused":`)) != refused {
 		t.Errorf("%v\n%s", err, list)
 	}
-	for _, name := range []string{RecordFile, KeysFile, ListFile} {
+	for _, name := range []string{RecordFile, KeysFile, LogFile} {
 		if f, err := os.Stat(filepath.Join(s.dirs[0], name)); err != nil || f.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", name, f, err)
 		}
@@ -278,13 +278,13 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 func TestFolderKeepsItsTerms(t *testing.T) {
 	s := newLiar(t)
 	s.roster(s.terms(0), 0)
-	for words, change := range map[string]func(l *Layer, p *Place, k *int){
-		"now the server has sums of 2 clients or more, of the 2 that a round has": func(l *Layer, _ *Place, _ *int) {
+	for words, change := range map[string]func(l *Layer, p *Party, k *int){
+		"now the server has sums of 2 clients or more, of the 2 that a round has": func(l *Layer, _ *Party, _ *int) {
 			l.clients, l.round = 2, 2
 		},
-		"now the server has sums of 2 clients or more, of the 3": func(l *Layer, _ *Place, _ *int) { l.round = 3 },
-		"of another run":         func(_ *Layer, p *Place, _ *int) { p.Run = "other" },
-		"or to another client, ": func(_ *Layer, _ *Place, k *int) { *k = 1 },
+		"now the server has sums of 2 clients or more, of the 3": func(l *Layer, _ *Party, _ *int) { l.round = 3 },
+		"of another run":         func(_ *Layer, p *Party, _ *int) { p.Run = "other" },
+		"or to another client, ": func(_ *Layer, _ *Party, k *int) { *k = 1 },
 	} {
 		l, p, k := *s.l, s.place(0), 0
 		change(&l, &p, &k)

@@ -18,7 +18,7 @@ import (
 
 type options = map[string]any
 
-var config = secure.Config{Threshold: 0.6, Bits: 24, Clip: 1, Beside: 16, Examples: 1 << 16}
+var config = secure.Config{Threshold: 0.6, Bits: 24, Clip: 1, ExtraClip: 16, Examples: 1 << 16}
 
 // experiment is a stack on five toy clients, and the layer for it.
 func experiment(t *testing.T, c secure.Config, base string, with []string, o options) (*spec.Experiment,
@@ -42,7 +42,7 @@ func experiment(t *testing.T, c secure.Config, base string, with []string, o opt
 }
 
 func over(l *secure.Layer, encode bool) engine.Settings {
-	return engine.Settings{Workers: 2, Encode: encode, Guard: l.Guard(), Wrap: l.Around}
+	return engine.Settings{Workers: 2, Encode: encode, Guard: l.Guard(), Wrap: l.Wrap}
 }
 
 func run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
@@ -85,7 +85,7 @@ func TestSameAsPlain(t *testing.T) {
 		{"fedpha", []string{"feddyn"}, options{"projector": "exact-null", "feddyn": options{"alpha": 0.5}}},
 		{"promptfl", []string{"fedprox", "fedopt"}, options{"kind": "momentum", "weighting": "uniform"}},
 	} {
-		for _, conf := range []secure.Config{config, {Threshold: 1, Bits: 12, Clip: 0.5, Beside: 8, Examples: 9}} {
+		for _, conf := range []secure.Config{config, {Threshold: 1, Bits: 12, Clip: 0.5, ExtraClip: 8, Examples: 9}} {
 			e, l := experiment(t, conf, c.base, c.with, c.o)
 			e.Plan.Rounds = 1
 			plain, sum := run(t, e, engine.Settings{}), run(t, e, over(l, false))
@@ -145,7 +145,7 @@ func (f flaky) around(l *secure.Layer) engine.Settings {
 	set := over(l, false)
 	set.Wrap = func(c message.Cohort) message.Cohort {
 		f.Cohort = c
-		return l.Around(f)
+		return l.Wrap(f)
 	}
 	return set
 }
@@ -165,7 +165,7 @@ func TestDropouts(t *testing.T) {
 			t.Errorf("%s: prompts differ by %v, clients %v", step, d, sum.Records[0].Clients)
 		}
 		_, err := engine.Run(context.Background(), e, flaky{lose: map[string][]int{step: {0, 1, 4}}}.around(l))
-		if err == nil || !strings.Contains(err.Error(), "round 0: secure aggregation: 2 clients") ||
+		if err == nil || !strings.Contains(err.Error(), "round 1: secure aggregation: 2 clients") ||
 			!strings.Contains(err.Error(), "the threshold is 3") {
 			t.Errorf("%s: %v", step, err)
 		}

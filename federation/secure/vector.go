@@ -16,23 +16,23 @@ const (
 	trailers
 )
 
-// mostLoss is where losses are cut.
-const mostLoss = 64
+// maxLoss is where losses are cut.
+const maxLoss = 64
 
-// top is the largest rounded number.
-func (l *Layer) top() int64 { return 1<<(l.c.Bits-1) - 1 }
+// maxInteger is the largest rounded number.
+func (l *Layer) maxInteger() int64 { return 1<<(l.c.Bits-1) - 1 }
 
 // Step is the size of a rounded number's unit.
-func (l *Layer) Step() float64 { return l.c.Clip / float64(l.top()) }
+func (l *Layer) Step() float64 { return l.c.Clip / float64(l.maxInteger()) }
 
-// rounded gives x in whole units, cut at top.
-func (l *Layer) rounded(x, unit float64) (v int64, cut bool) {
-	v = int64(math.RoundToEven(math.Max(-2, math.Min(2, x/unit/float64(l.top()))) * float64(l.top())))
+// quantize gives x in whole units, cut at top.
+func (l *Layer) quantize(x, unit float64) (v int64, cut bool) {
+	v = int64(math.RoundToEven(math.Max(-2, math.Min(2, x/unit/float64(l.maxInteger()))) * float64(l.maxInteger())))
 	switch {
-	case v > l.top():
-		return l.top(), true
-	case v < -l.top():
-		return -l.top(), true
+	case v > l.maxInteger():
+		return l.maxInteger(), true
+	case v < -l.maxInteger():
+		return -l.maxInteger(), true
 	}
 	return v, false
 }
@@ -43,11 +43,11 @@ func (l *Layer) length(shared tensor.Map) int {
 	for _, t := range shared {
 		n += t.Len()
 	}
-	return n*(1+len(l.beside)) + trailers
+	return n*(1+len(l.extras)) + trailers
 }
 
-// fine is the unit of what is uploaded beside the shared parameters.
-func (l *Layer) fine() float64 { return l.c.Beside / float64(l.top()) }
+// extraStep is the unit of what is uploaded beside the shared parameters.
+func (l *Layer) extraStep() float64 { return l.c.ExtraClip / float64(l.maxInteger()) }
 
 // vector gives what a client adds to the sums, as signed whole numbers.
 func (l *Layer) vector(received tensor.Map, up method.Upload, loss float64) ([]int64, error) {
@@ -65,7 +65,7 @@ func (l *Layer) vector(received tensor.Map, up method.Upload, loss float64) ([]i
 			if old != nil {
 				x -= float64(old.Data[i])
 			}
-			q, cut := l.rounded(x, unit)
+			q, cut := l.quantize(x, unit)
 			if cut {
 				clipped++
 			}
@@ -78,19 +78,19 @@ func (l *Layer) vector(received tensor.Map, up method.Upload, loss float64) ([]i
 			return nil, err
 		}
 	}
-	for _, prefix := range l.beside {
+	for _, prefix := range l.extras {
 		for _, name := range received.Names() {
-			if err := add(name, nil, up.Extra[prefix+"/"+name], l.fine()); err != nil {
+			if err := add(name, nil, up.Extra[prefix+"/"+name], l.extraStep()); err != nil {
 				return nil, err
 			}
 		}
 	}
-	if len(up.Extra) > len(l.beside)*len(received) {
+	if len(up.Extra) > len(l.extras)*len(received) {
 		return nil, fmt.Errorf("the method uploads %v beside the shared parameters; secure aggregation has no sum of "+
 			"all that", up.Extra.Names())
 	}
-	q, _ := l.rounded(loss, mostLoss/float64(l.top()))
-	return append(out, weight, q, min(clipped, l.top())), nil
+	q, _ := l.quantize(loss, maxLoss/float64(l.maxInteger()))
+	return append(out, weight, q, min(clipped, l.maxInteger())), nil
 }
 
 // mean is what the sums over n clients say.
@@ -98,7 +98,7 @@ func (l *Layer) mean(sent tensor.Map, sum []int64, n int) (up method.Upload, los
 	numbers := len(sum) - trailers
 	trailer := sum[numbers:]
 	weight := trailer[atWeight]
-	if weight < int64(n) || weight > int64(n)*int64(l.most()) {
+	if weight < int64(n) || weight > int64(n)*int64(l.maxWeight()) {
 		return up, 0, 0, fmt.Errorf("secure aggregation: %d clients have the weight %d together; a client uploaded "+
 			"what is no vector", n, weight)
 	}
@@ -107,7 +107,7 @@ func (l *Layer) mean(sent tensor.Map, sum []int64, n int) (up method.Upload, los
 		t := tensor.New(like.Shape...)
 		for i := range t.Data {
 			x := sum[i]
-			if x > weight*l.top() || x < -weight*l.top() {
+			if x > weight*l.maxInteger() || x < -weight*l.maxInteger() {
 				return nil, fmt.Errorf("secure aggregation: element %d of %s has the sum %d of weights %d; a client "+
 					"uploaded what is no vector", i, name, x, weight)
 			}
@@ -125,14 +125,14 @@ func (l *Layer) mean(sent tensor.Map, sum []int64, n int) (up method.Upload, los
 			return up, 0, 0, err
 		}
 	}
-	for _, prefix := range l.beside {
+	for _, prefix := range l.extras {
 		for _, name := range sent.Names() {
 			at := prefix + "/" + name
-			if up.Extra[at], err = part(at, nil, sent[name], l.fine()); err != nil {
+			if up.Extra[at], err = part(at, nil, sent[name], l.extraStep()); err != nil {
 				return up, 0, 0, err
 			}
 		}
 	}
-	loss = float64(trailer[atLoss]) / float64(n) * mostLoss / float64(l.top())
+	loss = float64(trailer[atLoss]) / float64(n) * maxLoss / float64(l.maxInteger())
 	return up, loss, float64(trailer[atClipped]) / float64(n) / float64(max(1, numbers)), nil
 }

@@ -15,7 +15,7 @@ import (
 // By hand, with 8 bits (-127..127) and clip 1.27, a step of 0.01: from (0, 1) to (0.5, -2) are 50 and -300, cut to
 // -127; with 3 examples 150 and -381. A loss of 32 is 63.5 of 127, to even 64.
 func TestVectorByHand(t *testing.T) {
-	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, Beside: 1, Examples: 10}, Examples, nil, 2, 2)
+	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, ExtraClip: 1, Examples: 10}, Examples, nil, 2, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,8 @@ func TestSumsFit(t *testing.T) {
 	for _, bits := range []int{8, 24, 32} {
 		for _, examples := range []int{1, 1000, 1 << 20} {
 			for _, clients := range []int{2, 100, 1000} {
-				l, err := New(Config{Threshold: 0.6, Bits: bits, Clip: 1, Beside: 1, Examples: examples}, Examples, nil,
+				l, err := New(Config{Threshold: 0.6, Bits: bits, Clip: 1, ExtraClip: 1, Examples: examples}, Examples,
+					nil,
 					clients, clients)
 				if err != nil {
 					t.Fatal(err)
@@ -88,7 +89,7 @@ func TestSumsFit(t *testing.T) {
 				}
 				up, loss, clipped, err := l.mean(sent, signed, clients)
 				if err != nil || up.Shared["a"].Data[0] != 1 || up.Shared["a"].Data[1] != -1 ||
-					up.N != clients*examples || loss != mostLoss || clipped != 1 {
+					up.N != clients*examples || loss != maxLoss || clipped != 1 {
 					t.Errorf("%d bits, %d examples, %d clients in %d bytes: %+v, %v, %v, %v", bits, examples, clients,
 						r.Width, up, loss, clipped, err)
 				}
@@ -141,7 +142,8 @@ func TestThreshold(t *testing.T) {
 // What is uploaded beside the shared parameters has a unit of its own, 2/127 with 8 bits: by hand 0.5 and 5, cut to 2,
 // are 31.75, to even 32, and 127; their means over two clients of which the other has 0 are 32/127 and 1.
 func TestBesideByHand(t *testing.T) {
-	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, Beside: 2, Examples: 10}, Uniform, []string{"more"}, 2, 2)
+	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, ExtraClip: 2, Examples: 10}, Uniform, []string{"more"}, 2,
+		2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,11 +66,11 @@ func (c *clientRole) Execute(ctx context.Context, a *exchange.Client, j *exchang
 		return nil, ctx.Err()
 	}
 	if errors.Is(err, exchange.ErrGone) {
-		c.log.Debug("the order is gone", "round", j.Round, "kind", j.Kind)
+		c.log.Debug("the order is gone", "round", j.Round+1, "kind", j.Kind)
 		return nil, nil
 	}
 	if err != nil {
-		c.log.Error("the order could not be done", "round", j.Round, "kind", j.Kind, "error", err)
+		c.log.Error("the order could not be done", "round", j.Round+1, "kind", j.Kind, "error", err)
 	}
 	ans, err := exchange.PrepareReply(j, out, out.Tensors(), err)
 	if err == nil {

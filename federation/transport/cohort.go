@@ -154,7 +154,7 @@ func (h *Server) collect(ctx context.Context, o message.Instruction, quorum floa
 			return h.replied(c), nil
 		}
 		h.Counters.Repeats.Add(1)
-		h.set.Log.Warn("below the quorum; the order is given again", "round", o.Round, "kind", o.Kind, "answered", n,
+		h.set.Log.Warn("below the quorum; the order is given again", "round", o.Round+1, "kind", o.Kind, "answered", n,
 			"needed", need, "try", try+1)
 	}
 }
@@ -210,7 +210,7 @@ func (h *Server) done(c *collection, quorum float64) (bool, error) {
 	if quorum == 1 && len(c.failed) > 0 {
 		k := slices.Min(slices.Collect(maps.Keys(c.failed)))
 		return false, fmt.Errorf("round %d: %d of %d clients have no answer, and with --quorum 1 all must: client "+
-			"%d: %s", c.order.Round, len(c.failed),
+			"%d: %s", c.order.Round+1, len(c.failed),
 			len(c.order.Clients), k, c.failed[k])
 	}
 	for _, k := range c.order.Clients {

@@ -107,7 +107,7 @@ func (h *Server) applyLimits(o message.Instruction, replies []message.Reply) ([]
 		h.Mu.Unlock()
 		if h.set.Quorum == 1 {
 			return nil, fmt.Errorf("round %d: client %d: its reply is refused, and with --quorum 1 all must count: %w",
-				o.Round, r.Client, err)
+				o.Round+1, r.Client, err)
 		}
 	}
 	return out, nil
@@ -165,7 +165,7 @@ func (h *Server) limitExamples(o message.Instruction, replies []message.Reply, r
 		}
 		h.Mu.Unlock()
 		if claimed > most && before != most {
-			h.set.Log.Warn("an upload claims more examples than it counts as (--max-examples)", "round", o.Round,
+			h.set.Log.Warn("an upload claims more examples than it counts as (--max-examples)", "round", o.Round+1,
 				"client", r.Client, "claimed", claimed, "counted", most)
 		}
 	}

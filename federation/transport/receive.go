@@ -85,7 +85,8 @@ func (h *Server) Rejected(round, client int, why error) {
 	h.clients[client].Refused++
 	h.Mu.Unlock()
 	h.Counters.Refused.Add(1)
-	h.set.Log.Warn("an upload is left out", "round", round, "client", client, "reason", protocol.Printable(why.Error()))
+	h.set.Log.Warn("an upload is left out", "round", round+1, "client", client, "reason",
+		protocol.Printable(why.Error()))
 }
 
 // recordRejection notes for the round's record, and for the status, that a reply is refused.

@@ -41,7 +41,7 @@ func TestSealedSameBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 			sealed, err := engine.Run(context.Background(), e, engine.Settings{Guard: layer.Guard(),
-				Wrap: layer.Around})
+				Wrap: layer.Wrap})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +58,7 @@ func TestSealedSameBytes(t *testing.T) {
 				p.Worker = local.NewWorker(e, local.Settings{Guard: layer.Guard()})
 				return p
 			}
-			site.run(func(_ *transport.Settings, run *engine.Settings) { run.Wrap = layer.Around })
+			site.run(func(_ *transport.Settings, run *engine.Settings) { run.Wrap = layer.Wrap })
 			if !t.Failed() && site.learned() != transporttest.BytesOf(t, sealed.Prompts) {
 				t.Error("other bytes than in one process")
 			}
@@ -80,7 +80,7 @@ func sealedSite(t *testing.T, e *spec.Experiment, layer *secure.Layer) *site {
 		if err != nil {
 			t.Error(err)
 		}
-		guard, err := layer.GuardAt(client, secure.Place{Run: s.id, Dir: s.state(client), Who: who})
+		guard, err := layer.GuardAt(client, secure.Party{Run: s.id, Dir: s.state(client), Who: who})
 		if err != nil {
 			t.Error(err)
 		}
@@ -98,7 +98,7 @@ func (s *site) around(layer *secure.Layer) func(*transport.Settings, *engine.Set
 			err = os.MkdirAll(set.Dir, 0o700)
 		}
 		if err == nil {
-			run.Wrap, err = layer.AroundAt(secure.Place{Run: s.id, Dir: set.Dir, Who: who})
+			run.Wrap, err = layer.WrapAt(secure.Party{Run: s.id, Dir: set.Dir, Who: who})
 		}
 		if err != nil {
 			s.t.Error(err)
@@ -138,7 +138,7 @@ func TestSealedRestarts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := engine.Run(context.Background(), e, engine.Settings{Guard: layer.Guard(), Wrap: layer.Around})
+	r, err := engine.Run(context.Background(), e, engine.Settings{Guard: layer.Guard(), Wrap: layer.Wrap})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestSealedRestarts(t *testing.T) {
 			listed := ""
 			for k := range 4 {
 				// of one that was never drawn there is none
-				b, _ := os.ReadFile(filepath.Join(s.state(k), secure.ListFile))
+				b, _ := os.ReadFile(filepath.Join(s.state(k), secure.LogFile))
 				listed += string(b)
 			}
 			if n := strings.Count(listed, `"survivors":[`); n != 9 || strings.Contains(listed, "refused") {

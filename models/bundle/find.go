@@ -103,8 +103,8 @@ func installed(dirs []string) []Entry {
 }
 
 func searchPath(paths []string) []string {
-	out := slices.Clone(paths)
-	for _, p := range filepath.SplitList(os.Getenv(ModelsVariable)) {
+	var out []string
+	for _, p := range append(slices.Clone(paths), filepath.SplitList(os.Getenv(ModelsVariable))...) {
 		if p != "" {
 			out = append(out, p)
 		}

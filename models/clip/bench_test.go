@@ -94,11 +94,11 @@ func prompted(g *graph.Graph, n, width int, in tensor.Map) []clip.Prompt {
 	return out
 }
 
-// textStep is forward and backward from features to the prompts, in the cheap or the plain form.
-func textStep(t testing.TB, w onDisk, s *clip.Suffixes, prompts int, plain bool, o ort.Options) step {
+// textStep is forward and backward from features to the prompts, in the cheap or the plain form, with kernels or not.
+func textStep(t testing.TB, w onDisk, s *clip.Suffixes, prompts int, plain, kernels bool, o ort.Options) step {
 	t.Helper()
 	g, in, text := graph.New(), tensor.Map{}, clip.Text{TextArch: clip.TextB}
-	if os.Getenv("CLIP_BENCH_STANDARD") == "" {
+	if kernels {
 		g.UseKernels()
 	}
 	ps := prompted(g, prompts, text.Width, in)
@@ -193,7 +193,7 @@ func BenchmarkTextStep(b *testing.B) {
 				b.Run(fmt.Sprintf("%s/threads=%d/prompts=%d", set.name, threads, prompts), func(b *testing.B) {
 					o := ort.Options{IntraThreads: threads, Prepack: os.Getenv("CLIP_BENCH_PREPACK") != ""}
 					text := clip.Text{TextArch: clip.TextB}
-					cheap := textStep(b, w, s, prompts, false, o)
+					cheap := textStep(b, w, s, prompts, false, true, o)
 					rows := 0
 					for _, ids := range s.IDs {
 						rows += len(ids)
@@ -201,7 +201,7 @@ func BenchmarkTextStep(b *testing.B) {
 					bare, bareFLOPs := gemm(b, w, prompts*(rows+17), o)
 					var plain step
 					if prompts == 1 && os.Getenv("CLIP_BENCH_NOPLAIN") == "" {
-						plain = textStep(b, w, s, prompts, true, o)
+						plain = textStep(b, w, s, prompts, true, false, o)
 						plain.run(b)
 					}
 					cheap.run(b)

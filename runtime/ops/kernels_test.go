@@ -1,6 +1,16 @@
 package ops_test
 
-import "promptfed/runtime/graph"
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
 
 func init() {
 	gradients(
@@ -22,4 +32,73 @@ func packed(name string, width int, spans []int64) gradientCase {
 		at := attrs{"heads": graph.Attr(2), "keys": graph.Attr(16)}
 		return b.ApplyN(graph.Kernels, "Attention", at, 2, b.x("x", 5, 6*width), b.ints("spans", spans, 5, 4))[0]
 	}), 0}
+}
+
+// kernelStep is what lies between matrix products, layer norm, attention and activation, and its gradient.
+func kernelStep(rows int, spans []int64) ([]graph.Output, tensor.Map) {
+	const heads, width, keys = 4, 256, 32
+	g := graph.New()
+	g.UseKernels()
+	x, feeds := g.Input("x", graph.Float, graph.Static(rows, 3*width)), tensor.Map{"x": tensor.New(rows, 3*width),
+		"spans": tensor.OfInts(spans, rows, 4)}
+	for i := range feeds["x"].Data {
+		feeds["x"].Data[i] = float32(math.Sin(float64(i)))
+	}
+	vector := func(n int, of float32) node {
+		return g.Const(tensor.Of(slices.Repeat([]float32{of}, n), n))
+	}
+	y := g.ApplyN(graph.Standard, "LayerNormalization", nil, 3, x, vector(3*width, 1), vector(3*width, 0.1))[0]
+	y = g.ApplyN(graph.Kernels, "Attention", attrs{"heads": graph.Attr(heads), "keys": graph.Attr(keys)}, 2, y,
+		g.Input("spans", graph.Int64, graph.Static(rows, 4)))[0]
+	y = g.Apply(graph.Kernels, "BiasQuickGelu", nil, y, vector(width, 0.2))
+	d, err := grad.Of(y.Square().Sum(), x)
+	if err != nil {
+		panic(err)
+	}
+	return []graph.Output{{Name: "y", Node: y}, {Name: "d", Node: d[0]}}, feeds
+}
+
+// Threads take parts of the work, and give the same bytes.
+func TestKernelsOnThreads(t *testing.T) {
+	const rows = 1000
+	var spans []int64
+	for i := range int64(rows) {
+		spans = append(spans, 0, min(i+1, 17), max(17, i-7), max(17, i+1))
+	}
+	outputs, feeds := kernelStep(rows, spans)
+	model, err := graph.Model(outputs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want tensor.Map
+	for _, threads := range []int{1, 2, 3} {
+		got, err := ort.Once(t.Context(), model, ort.Options{IntraThreads: threads}, feeds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == nil {
+			want = got
+		}
+		for name := range want {
+			if !slices.Equal(got[name].Data, want[name].Data) {
+				t.Errorf("%s with %d threads differs", name, threads)
+			}
+		}
+	}
+}
+
+// Spans come from a graph, which may be anybody's.
+func TestKernelsRefuseSpans(t *testing.T) {
+	for _, spans := range [][]int64{{0, 3, 0, 0}, {-1, 1, 0, 0}, {0, 0, 1, 1}, {2, 1, 0, 2}, {0, 1, 1, 1 << 62},
+		{0, 1, math.MinInt64, 1}} {
+		outputs, feeds := kernelStep(2, append([]int64{0, 1, 0, 0}, spans...))
+		model, err := graph.Model(outputs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ort.Once(t.Context(), model, ort.Options{}, feeds); err == nil || !strings.Contains(err.Error(),
+			"spans do not fit") {
+			t.Errorf("spans %v gave %v", spans, err)
+		}
+	}
 }

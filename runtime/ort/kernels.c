@@ -62,13 +62,14 @@ typedef struct {
 	const int64_t *spans;
 	float *out[2];
 	int64_t rows, width; // of the first input; of attention: tokens, and width of queries
-	int64_t heads, keys, parts;
+	int64_t heads, keys;
+	int64_t units, parts; // rows, or heads of attention, and into how many parts they are cut
 } job;
 
-// part is the rows of a part, [from,to).
+// part is the units of a part, [from,to).
 INLINE void part(const job *j, size_t i, int64_t *from, int64_t *to) {
-	*from = j->rows * (int64_t)i / j->parts;
-	*to = j->rows * ((int64_t)i + 1) / j->parts;
+	*from = j->units * (int64_t)i / j->parts;
+	*to = j->units * ((int64_t)i + 1) / j->parts;
 }
 
 // biasGelu is y = a sigmoid(a) with a = x + b, of [x, b].
@@ -205,22 +206,26 @@ INLINE void attendGrad(const job *j, size_t head, int blocks) {
 	}
 }
 
-CLONES static void attention(void *data, size_t head) {
+CLONES static void attention(void *data, size_t i) {
 	const job *j = data;
-	int64_t blocks = j->width / j->heads / L;
-	if (blocks == 4) // a constant that the compiler unrolls loops by
-		attend(j, head, 4);
-	else
-		attend(j, head, blocks);
+	int64_t from, to, blocks = j->width / j->heads / L;
+	part(j, i, &from, &to);
+	for (; from < to; from++)
+		if (blocks == 4) // a constant that the compiler unrolls loops by
+			attend(j, from, 4);
+		else
+			attend(j, from, blocks);
 }
 
-CLONES static void attentionGrad(void *data, size_t head) {
+CLONES static void attentionGrad(void *data, size_t i) {
 	const job *j = data;
-	int64_t blocks = j->width / j->heads / L;
-	if (blocks == 4)
-		attendGrad(j, head, 4);
-	else
-		attendGrad(j, head, blocks);
+	int64_t from, to, blocks = j->width / j->heads / L;
+	part(j, i, &from, &to);
+	for (; from < to; from++)
+		if (blocks == 4)
+			attendGrad(j, from, 4);
+		else
+			attendGrad(j, from, blocks);
 }
 
 // op is ONNX Runtime's OrtCustomOp, version 16 of it, with what an operator's functions need behind it.
@@ -255,6 +260,9 @@ typedef struct {
 	const op *op;
 	int64_t heads, keys;
 } state;
+
+// LARGE is from how many multiplications on work is worth waking threads for.
+enum { LARGE = 1 << 21 };
 
 static void *wrong(table t, const char *message) {
 	return ((void *(*)(int, const char *))t[CreateStatus])(2, message); // 2: invalid argument
@@ -323,13 +331,15 @@ static void *computeState(void *data, void *context) {
 				p[1] - p[0] + p[3] - p[2] > s->keys || p[1] - p[0] + p[3] - p[2] < 1)
 				return wrong(t, "attention: spans do not fit");
 		}
-		j.parts = j.heads;
+		j.units = j.heads;
+		j.parts = j.rows * s->keys * j.width < (s->op->run == attention ? LARGE : LARGE / 2) ? 1 : j.heads;
 	} else {
 		size_t last = s->op->in - 1;
 		if (j.width % L || count(shape[1]) != j.width || (last > 1 && count(shape[last]) != count(shape[0])) ||
 			(last == 4 && (count(shape[2]) != j.rows || count(shape[3]) != j.rows)))
 			return wrong(t, "shapes do not fit");
-		j.parts = j.rows * j.width < 1 << 14 ? 1 : 16;
+		j.units = j.rows;
+		j.parts = j.rows * j.width < LARGE / 16 ? 1 : 16;
 	}
 	int64_t out[2] = {j.rows, j.width}, weights[3] = {j.rows, s->heads, s->keys};
 	if (s->op->run == attentionGrad) out[1] *= 3;

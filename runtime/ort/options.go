@@ -60,8 +60,8 @@ type Options struct {
 	// OptLevel is the graph optimisation.
 	OptLevel OptLevel
 
-	// Profile, when set, makes ONNX Runtime write what every run spent on every operator to a file whose name begins
-	// so, when the session closes; see ReadProfile.
+	// Profile, when set, makes ONNX Runtime write what every run spent on every operator to a file of JSON whose name
+	// begins so, complete when the session closes.
 	Profile string
 
 	// WeightsDir is the folder that the graph's external data files are named relative to. It may be a symbolic link;

@@ -35,9 +35,13 @@ func TestNumbers(t *testing.T) {
 	if !slices.Equal(x.Data, []float32{4, -3}) {
 		t.Errorf("axpy %v", x.Data)
 	}
-	x.Data[1] = float32(math.Inf(-1))
-	if x.Finite() != 1 {
-		t.Errorf("infinity is not found: %d", x.Finite())
+	for _, v := range []float64{math.Inf(-1), math.Inf(1), math.NaN()} {
+		if x.Data[1] = float32(v); x.Finite() != 1 {
+			t.Errorf("%v is not found: %d", v, x.Finite())
+		}
+	}
+	if x.Data[1] = math.MaxFloat32; x.Finite() != -1 {
+		t.Error("the largest number counts as infinite")
 	}
 	if Scalar(1).Len() != 1 || New(2, 0).Len() != 0 || Size(nil) != 1 {
 		t.Error("sizes")

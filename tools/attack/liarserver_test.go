@@ -227,8 +227,8 @@ func (p *impostor) lies(o parsed, raw []byte) map[string][]byte {
 }
 
 // A server's lies beside its orders, signed with its own key or with a client's or with none, are dropped and counted
-// by a client, with the reason; what the client learns is what it learns without. The lies are told one after the other,
-// each once the one before is in the log, while the other client is stopped, so that the round waits.
+// by a client, with the reason; what the client learns is what it learns without. The lies are told one after the
+// other, each once the one before is in the log, while the other client is stopped, so that the round waits.
 func TestLyingServer(t *testing.T) {
 	t.Parallel()
 	p := openImpostor(t)

@@ -134,7 +134,7 @@ func (s *lyingServer) honest(k int, with *tls.Config) {
 	dir := s.t.TempDir()
 	signs, err := who.Signatures(dir)
 	if err == nil {
-		s.guards[k], err = s.built.JoinSecure(k, secure.Place{Run: s.hub.ID(), Dir: dir, Who: signs})
+		s.guards[k], err = s.built.JoinSecure(k, secure.Party{Run: s.hub.ID(), Dir: dir, Who: signs})
 	}
 	if err != nil {
 		s.t.Fatal(err)
@@ -186,14 +186,14 @@ func (s *lyingServer) round(of, threshold int, lenient bool, number int, clients
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p := secure.Place{Run: s.hub.ID(), Agreed: s.built.Engine.RunSpec().String()}
+	p := secure.Party{Run: s.hub.ID(), Agreed: s.built.Engine.RunSpec().String()}
 	if p.Who, err = s.hub.Signatures(); err != nil {
 		s.t.Fatal(err)
 	}
 	if lenient {
 		p.Who = &anybody{}
 	}
-	around, err := layer.AroundAt(p)
+	around, err := layer.WrapAt(p)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func TestSecondSum(t *testing.T) {
 		t.Errorf("clients that the server invented are in a sum with others: %v", r[0].Sum)
 	}
 	s.refused("the certificate of client-2: x509")
-	if b, err := os.ReadFile(s.at("client-0", secure.ListFile)); err != nil || strings.Count(string(b),
+	if b, err := os.ReadFile(s.at("client-0", secure.LogFile)); err != nil || strings.Count(string(b),
 		`"refused":`) != 4 || strings.Count(string(b), `"survivors":[0,1,2,3,4]`) != 1 {
 		t.Errorf("%v\n%s", err, b)
 	}

@@ -43,8 +43,8 @@ type AgainstResult struct {
 	GradientError float64 `json:"gradient_error"`
 }
 
-// Against lets the step and the one that torchScript runs in the Python interpreter given take turns, on the same random
-// weights, prompts and images. It needs a checkout of the source as the working folder, or below it.
+// Against lets the step and the one that torchScript runs in the Python interpreter given take turns, on the same
+// random weights, prompts and images. It needs a checkout of the source as the working folder, or below it.
 func Against(ctx context.Context, o Options, python string) (r AgainstReport, err error) {
 	if o, err = o.complete(); err != nil {
 		return r, err
@@ -104,8 +104,8 @@ func (o Options) against(ctx context.Context, t tower, set, threads int, python,
 	if err != nil {
 		return r, "", err
 	}
-	r = AgainstResult{Classes: sets[set].name, Threads: threads, Torch: map[string]Timing{}, Ratio: map[string]float64{},
-		GradientError: distance(got, want)}
+	r = AgainstResult{Classes: sets[set].name, Threads: threads, Torch: map[string]Timing{},
+		Ratio: map[string]float64{}, GradientError: distance(got, want)}
 	if r.GradientError > 1e-3 {
 		return r, "", fmt.Errorf("the gradients of the two steps differ by %.1g: they are not the same step",
 			r.GradientError)
@@ -245,8 +245,8 @@ func (p *torch) close() error {
 // Table is the report for people.
 func (r AgainstReport) Table() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "the step against one written by hand in PyTorch %s: shared prefix, no padding; %d cores, %s/%s\n\n",
-		r.Torch, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+	fmt.Fprintf(&b, "the step against one written by hand in PyTorch %s: shared prefix, no padding; %d cores, "+
+		"%s/%s\n\n", r.Torch, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "classes\tthreads\tstep ms (min-max)\tPyTorch\tms (min-max)\tours faster\tgradients differ")
 	for _, x := range r.Results {

@@ -39,11 +39,11 @@ func TestExperiment(t *testing.T) {
 		t.Errorf("published form: %+v; 20 clients take a step or more, 100 are tested on a batch or more", pub)
 	}
 	c := r.Cost
-	if c.Clients != 100 || c.Rounds != 10 || c.Own <= 0 || c.Inside <= 0 || c.Heap[1] <= 0 ||
-		math.Abs(c.Own*1000+c.Inside-c.Seconds) > 1e-6 {
+	if c.Clients != 200 || c.Rounds != 20 || c.Turns != 19*20 || c.Own <= 0 || c.Inside <= 0 || c.Heap[1] <= 0 ||
+		math.Abs(c.Own*380+c.Inside-c.Seconds) > 1e-6 {
 		t.Errorf("cost of clients: %+v", c)
 	}
-	for _, want := range []string{"20 train in a round", "evaluation", "published form", "100 clients, 10 rounds"} {
+	for _, want := range []string{"20 train in a round", "evaluation", "published form", "200 clients, 20 rounds"} {
 		if !strings.Contains(r.Table(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, r.Table())
 		}
@@ -65,8 +65,8 @@ func TestExperimentMisses(t *testing.T) {
 	}
 }
 
-// TestMethods measures methods of every kind on small towers: of the text tower alone, of the image tower, with patches,
-// with statistics, a wrapper, and one that has nothing to train.
+// TestMethods measures methods of every kind on small towers: of the text tower alone, of the image tower, with
+// patches, with statistics, a wrapper, and one that has nothing to train.
 func TestMethods(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a few small federations")
@@ -107,7 +107,8 @@ func TestProfile(t *testing.T) {
 	}
 	run := `{"cat":"Session","name":"model_run","dur":9,"args":{}}`
 	text := "[" + strings.Join([]string{node("MatMul", "700"), run, node("MatMul", "300000"), node("Add", "100000"),
-		`{"cat":"Node","name":"x_fence_before","dur":5,"args":{"op_name":"Add"}}`, node("Add", "50000"), run}, ",") + "]"
+		`{"cat":"Node","name":"x_fence_before","dur":5,"args":{"op_name":"Add"}}`, node("Add", "50000"), run},
+		",") + "]"
 	prefix := filepath.Join(t.TempDir(), "step")
 	if err := os.WriteFile(prefix+"_1.json", []byte(text), 0o600); err != nil {
 		t.Fatal(err)

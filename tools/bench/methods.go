@@ -28,6 +28,7 @@ import (
 type MethodsOptions struct {
 	Quick    bool     // towers of one and two blocks
 	Only     []string // methods and wrappers; empty is all
+	Threads  int      // of ONNX Runtime; 0 is one per core
 	Image    string   // image tower: rn50, rn101, vit-b32 (also when empty) or vit-b16
 	Session  ort.Options
 	Progress func(what string, done, total int) // may be nil
@@ -64,13 +65,13 @@ const (
 	methodClients = 2
 )
 
-// Methods measures a client's turn of one step with every base method, and with every wrapper over promptfl, in full-size
-// towers with random weights and one thread for each core.
+// Methods measures a client's turn of one step with every base method, and with every wrapper over promptfl, in
+// full-size towers with random weights.
 func Methods(ctx context.Context, o MethodsOptions) (r MethodsReport, err error) {
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}
 	}
-	o.Session.IntraThreads = cmp.Or(o.Session.IntraThreads, runtime.NumCPU())
+	o.Session.IntraThreads = cmp.Or(o.Threads, runtime.NumCPU())
 	vision, text := clip.VisionArch{}, clip.TextB
 	r.Quick, r.Image, r.Threads = o.Quick, cmp.Or(o.Image, "vit-b32"), o.Session.IntraThreads
 	for _, b := range fullBackbones {
@@ -135,14 +136,15 @@ func methodNames(only []string) ([]methods.Def, error) {
 }
 
 // method measures one.
-func (o MethodsOptions) method(ctx context.Context, b *fullSize, d methods.Def, profile string) (s MethodStep, err error) {
+func (o MethodsOptions) method(ctx context.Context, b *fullSize, d methods.Def, profile string) (s MethodStep,
+	err error) {
 	s.Method = d.Name
 	base, with := d.Name, []string(nil)
 	if d.Wrapper() {
 		s.Method, base, with = "+ "+d.Name, "promptfl", []string{d.Name}
 	}
 	p := protocol{method: base, with: with, classes: clip.CIFAR10.Names(), clients: methodClients, participation: 1,
-		batch: batch, rounds: methodRounds}
+		batch: batch, rounds: methodRounds, testEvery: methodRounds}
 	e, err := p.describe()
 	if err != nil {
 		return s, err
@@ -157,8 +159,8 @@ func (o MethodsOptions) method(ctx context.Context, b *fullSize, d methods.Def, 
 			Test:  drawn.of(b.Task(), i, "test", inTurn(len(p.classes)), reads)})
 	}
 	if methods.NeedsSynthetic(e.Method) {
-		e.Synthetic = &spec.Synthetic{Backbone: b, Data: drawn.of(b.Task(), -1, "synthetic", inTurn(len(p.classes)), reads),
-			Epochs: 1}
+		e.Synthetic = &spec.Synthetic{Backbone: b, Epochs: 1,
+			Data: drawn.of(b.Task(), -1, "synthetic", inTurn(len(p.classes)), reads)}
 	}
 	debug.FreeOSMemory()
 	before := resident()
@@ -169,7 +171,7 @@ func (o MethodsOptions) method(ctx context.Context, b *fullSize, d methods.Def, 
 	done, last := 0, time.Now()
 	enough, stop := context.WithCancel(ctx) // before the test, whose sessions would be in the profile
 	defer stop()
-	_, err = engine.Run(enough, e, engine.Settings{Workers: 1, Session: session, OnTurn: func(i message.Instruction, _ int) {
+	timed := func(i message.Instruction, _ int) {
 		seconds := time.Since(last).Seconds()
 		if i.Kind == message.Train {
 			if done++; done > methodClients {
@@ -180,7 +182,8 @@ func (o MethodsOptions) method(ctx context.Context, b *fullSize, d methods.Def, 
 			}
 		}
 		last = time.Now()
-	}})
+	}
+	_, err = engine.Run(enough, e, engine.Settings{Workers: 1, Session: session, OnTurn: timed})
 	if err != nil && !(errors.Is(err, context.Canceled) && done == methodClients*methodRounds) {
 		return s, err
 	}
@@ -220,8 +223,8 @@ func (s *MethodStep) shares(spent map[string]float64, total float64) {
 // Table is the report for people.
 func (r MethodsReport) Table() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "a client's turn of one step: %d images, 10 classes, random weights of ViT-B/16's text tower and %s, %d "+
-		"threads, %s/%s\n\n", batch, r.Image, r.Threads, runtime.GOOS, runtime.GOARCH)
+	fmt.Fprintf(&b, "a client's turn of one step: %d images, 10 classes, random weights of ViT-B/16's text tower and "+
+		"%s, %d threads, %s/%s\n\n", batch, r.Image, r.Threads, runtime.GOOS, runtime.GOARCH)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "method\tms (min-max)\tproducts\tMB\tbeside products, of the turn")
 	for _, s := range r.Steps {
@@ -233,11 +236,12 @@ func (r MethodsReport) Table() string {
 		for _, o := range s.Operators {
 			ops = append(ops, fmt.Sprintf("%s %.0f %%", o.What, o.Percent))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%.0f %%\t%d\t%s\n", s.Method, ms(s.Turn), s.Products, s.Bytes>>20, strings.Join(ops, ", "))
+		fmt.Fprintf(w, "%s\t%s\t%.0f %%\t%d\t%s\n", s.Method, ms(s.Turn), s.Products, s.Bytes>>20,
+			strings.Join(ops, ", "))
 	}
 	w.Flush()
-	fmt.Fprintln(&b, "times are medians; products are matrix products and convolutions; a method with + is a wrapper, over "+
-		"promptfl; other is outside ONNX Runtime")
+	fmt.Fprintln(&b, "times are medians; products are matrix products and convolutions; a method with + is a wrapper, "+
+		"over promptfl; other is outside ONNX Runtime")
 	return b.String()
 }
 

@@ -12,8 +12,8 @@ import (
 var multiplies = map[string]bool{"MatMul": true, "FusedMatMul": true, "Gemm": true, "FusedGemm": true, "Conv": true,
 	"FusedConv": true, "ConvTranspose": true, "Attention": true, "MultiHeadAttention": true, "Einsum": true}
 
-// readProfiles reads what ONNX Runtime's profiles whose names begin so say that operators took, in seconds, in all runs of
-// each graph but for the first of so many equal parts. The files are removed.
+// readProfiles reads what ONNX Runtime's profiles whose names begin so say that operators took, in seconds, in all runs
+// of each graph but for the first of so many equal parts. The files are removed.
 func readProfiles(prefix string, parts int) (map[string]float64, error) {
 	files, err := filepath.Glob(prefix + "_*.json")
 	if err != nil {

@@ -28,9 +28,9 @@ type protocol struct {
 	testEvery     int
 }
 
-// tableS5 is the protocol of Table S5 of FedAPPR's paper on Caltech101, of which it counts 6,593 images and 101 classes;
-// configs/papers/fedappr/table-s5.yaml has what the paper does not say. Classes have names of one to three tokens here,
-// and as many images each.
+// tableS5 is the protocol of Table S5 of FedAPPR's paper on Caltech101, of which it counts 6,593 images and 101
+// classes; configs/papers/fedappr/table-s5.yaml has what the paper does not say. Classes have names of one to three
+// tokens here, and as many images each.
 func tableS5() protocol {
 	return protocol{method: "promptfl", options: map[string]any{"tokens": 16},
 		classes: append(clip.CIFAR100.Names(), clip.CIFAR10.Names()[0]), images: 6593, clients: 100, participation: 0.2,
@@ -47,7 +47,8 @@ func (p protocol) describe() (*spec.Experiment, error) {
 		Template: "a photo of a {}.",
 		Training: spec.Training{Epochs: 1, Batch: p.batch, Optim: optim.Config{Name: "sgd", LR: 0.001, Momentum: 0.9,
 			WeightDecay: 5e-4}, Schedule: optim.Schedule{Kind: "constant"}},
-		Plan: spec.Plan{Rounds: p.rounds, Participation: p.participation, TestEvery: max(1, p.testEvery), Seed: seed}}, nil
+		Plan: spec.Plan{Rounds: p.rounds, Participation: p.participation, TestEvery: max(1, p.testEvery),
+			Seed: seed}}, nil
 }
 
 // experiment deals the examples out to clients, whose backbones are drawn from towers.

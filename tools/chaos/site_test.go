@@ -34,6 +34,9 @@ type trial struct {
 	delay           time.Duration // of every piece of a connection
 	limit           time.Duration // of the whole trial
 	tamper          float64       // share of replies that are sent twice, damaged or late
+	options         string        // of the method; empty for those of options
+	config          string        // more lines of the configuration
+	flags           []string      // more of promptfed serve and join
 }
 
 var options = map[string]string{
@@ -78,7 +81,10 @@ func open(t *testing.T, tr trial, seed uint64) *site {
 	launch(t, s.at("convert.log"), programs.Promptfed, "convert", "../../models/bundle/converted/testdata/huggingface",
 		"--out",
 		s.at("bundle")).ends(t, s.before)
-	text := fill(config, "METHOD", tr.method, "OPTIONS", options[tr.method], "DIR", s.dir, "CLIENTS",
+	if tr.options == "" {
+		s.options = options[tr.method]
+	}
+	text := fill(config+tr.config, "METHOD", tr.method, "OPTIONS", s.options, "DIR", s.dir, "CLIENTS",
 		strconv.Itoa(tr.clients),
 		"ROUNDS", strconv.Itoa(tr.rounds), "SHARE", fmt.Sprint(tr.share))
 	if err := os.WriteFile(s.at("chaos.yaml"), []byte(text), 0o644); err != nil {
@@ -112,13 +118,13 @@ func (s *site) startServer(more ...string) {
 	}
 	args := append([]string{programs.Promptfed, "serve", s.at("chaos.yaml"), "--out", s.at("serve"), "--quorum",
 		fmt.Sprint(s.quorum), "--deadline", s.deadline.String(), "--largest", "1000000"}, where...)
-	s.server = launch(s.t, s.at("serve.log"), append(args, more...)...)
+	s.server = launch(s.t, s.at("serve.log"), append(append(args, s.flags...), more...)...)
 }
 
 func (s *site) startJoin(k int) {
 	command := s.link.inside(programs.Promptfed, "join", "nats://"+s.link.address(), "--client", strconv.Itoa(k),
 		"--config", s.at("chaos.yaml"), "--partition", "--state", s.client(k))
-	s.joins[k] = launch(s.t, s.at(fmt.Sprintf("join-%d.log", k)), command...)
+	s.joins[k] = launch(s.t, s.at(fmt.Sprintf("join-%d.log", k)), append(command, s.flags...)...)
 }
 
 // rounds is how many rounds the server has written.

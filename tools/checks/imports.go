@@ -45,6 +45,7 @@ var banned = []struct {
 	{"federation/experiment", true, []string{"github.com/nats-io"}},
 	{"configs", true, []string{"github.com/nats-io"}},
 	{"federation/transport", true, []string{Module + "/federation/methods", Module + "/federation/experiment"}},
+	{"federation/experiment/facts", true, []string{Module + "/federation/engine"}},
 	{"federation/partition/internal", true, []string{Module + "/federation/pyrand"}},
 	{"federation/transport/certs", true, []string{Module + "/federation/engine", "github.com/nats-io"}},
 	{"federation/transport/subjects", true, []string{Module + "/federation/engine", "github.com/nats-io"}},

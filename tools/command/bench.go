@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/models/bundle"
 	"promptfed/tools/bench"
+	"promptfed/tools/progress"
 )
 
 // benchFlags are what promptfed bench is asked for.
@@ -34,21 +35,22 @@ type measurement interface {
 func benchCommand() *cobra.Command {
 	var f benchFlags
 	c := &cobra.Command{Use: "bench", Args: exactly(0),
-		Short: "measure the training step against its plain form and against this machine's matrix products, or whole " +
-			"experiments"}
+		Short: "measure the training step against its plain form and against this machine's matrix products, or " +
+			"whole experiments"}
 	c.Flags().BoolVar(&f.Quick, "quick", false, "fewer repetitions, and with --experiment a tiny backbone")
 	c.Flags().StringSliceVar(&f.Classes, "classes", nil, "class lists: cifar10, cifar100 (default both)")
-	c.Flags().IntSliceVar(&f.Threads, "threads", nil, "thread counts (default 1 and one per core)")
+	c.Flags().IntSliceVar(&f.Threads, "threads", nil, "thread counts (default 1 and one per core); of --methods the "+
+		"first (default one per core)")
 	c.Flags().StringVar(&f.backbone, "backbone", "", "a bundle, instead of ViT-B/16's text tower with random weights")
-	c.Flags().BoolVar(&f.experiment, "experiment", false, "rounds of Table S5's protocol (FedAPPR) in place of a step, "+
-		"and what 1,000 clients cost beside computing")
+	c.Flags().BoolVar(&f.experiment, "experiment", false, "rounds of Table S5's protocol (FedAPPR) in place of a "+
+		"step, and what 1,000 clients cost beside computing")
 	c.Flags().BoolVar(&f.methods, "methods", false, "a client's turn of one step with every method and wrapper")
 	c.Flags().StringSliceVar(&f.only, "only", nil, "methods of --methods (default all), or the one of --experiment "+
 		"(default promptfl)")
 	c.Flags().StringVar(&f.image, "image-tower", "vit-b32", "of --methods: rn50, rn101, vit-b32 or vit-b16")
 	c.Flags().IntVar(&f.rounds, "rounds", 3, "rounds of --experiment, behind a first one that compiles")
-	c.Flags().StringVar(&f.against, "against", "", "a Python with PyTorch, such as python3: the step against one that is "+
-		"written by hand there (in a checkout)")
+	c.Flags().StringVar(&f.against, "against", "", "a Python with PyTorch, such as python3: the step against one "+
+		"that is written by hand there (in a checkout)")
 	c.Flags().StringArrayVar(&f.set, "set", nil, "change a runtime key, as in runtime.prepack=false; threads are "+
 		"--threads")
 	c.Flags().StringVar(&f.file, "json", "", "write the figures to a file")
@@ -67,14 +69,14 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 		}
 	}
 	conf.Name = "bench"
-	d := newDisplay(conf)
-	defer d.close()
+	d := progress.New(conf)
+	defer d.Close()
 	if err := chooseProvider(&conf, d); err != nil {
 		return err
 	}
-	f.Session, f.Progress = conf.Runtime.Session(), d.steps
+	f.Session, f.Progress = conf.Runtime.Session(), d.Steps
 	r, err := f.measure(cmd, conf)
-	d.close()
+	d.Close()
 	if err != nil {
 		return err
 	}
@@ -97,8 +99,12 @@ func (f benchFlags) measure(cmd *cobra.Command, conf experiment.Config) (measure
 		return bench.Against(cmd.Context(), f.Options, f.against)
 	}
 	if f.methods {
-		return bench.Methods(cmd.Context(), bench.MethodsOptions{Quick: f.Quick, Only: f.only, Image: f.image,
-			Session: f.Session, Progress: f.Progress})
+		o := bench.MethodsOptions{Quick: f.Quick, Only: f.only, Image: f.image, Session: f.Session,
+			Progress: f.Progress}
+		if len(f.Threads) > 0 {
+			o.Threads = f.Threads[0]
+		}
+		return bench.Methods(cmd.Context(), o)
 	}
 	if f.experiment {
 		if len(f.only) > 1 {

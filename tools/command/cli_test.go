@@ -209,7 +209,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 		{"truncated checkpoint", []string{"convert", truncated, "--out", out("4")}, 1, []string{"half.safetensors"}},
 		{"no such backbone", []string{"run", config, "--out", out("5"), "--set", "backbones=[rn9000]"}, 2,
 			[]string{"rn9000"}},
-		{"prompt too long", []string{"run", config, "--out", out("6"), "--set", "options.local_tokens=40"}, 1,
+		{"prompt too long", []string{"run", config, "--out", out("6"), "--set", "options.local_tokens=40"}, 2,
 			[]string{"circle", "40"}},
 		{"too many clients", []string{"run", config, "--out", out("7"), "--set", "partition.clients=40", "--set",
 			"partition.kind=pathological"}, 2, []string{"partition.clients"}},

@@ -133,7 +133,7 @@ func (c *cluster) spread(ctx context.Context, b *experiment.Built, set *engine.S
 	if err != nil {
 		return nil, err
 	}
-	footing, err := b.Footing(ctx)
+	footing, err := b.Compatibility(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,9 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"promptfed/runtime/version"
+	"promptfed/tools/runfolder"
 )
 
 // Exit codes.
@@ -29,6 +32,7 @@ func (e usageError) Unwrap() error { return e.error }
 // Main runs the program with the process's arguments and exits.
 func Main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx = runfolder.WithCommandLine(ctx, os.Args)
 	code := execute(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)
@@ -39,13 +43,14 @@ func execute(ctx context.Context, args []string) int {
 		Use: "promptfed", Short: "Federated prompt learning over frozen vision-language models",
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.Version = version.String()
+	root.SetVersionTemplate("promptfed {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(runCommand(), sweepCommand(), reportCommand(), listCommand(), convertCommand(), inspectCommand(),
-		checkCommand(), gradCommand(),
-		partitionCommand(), featuresCommand(), pretrainCommand(), predictCommand(), exportCommand(), traceCommand(),
-		termsCommand(), benchCommand(), serveCommand(), joinCommand(), workCommand(), certsCommand(),
-		natsConfigCommand(), statusCommand(), uiCommand(), runsCommand())
+	root.AddCommand(initCommand(), runCommand(), sweepCommand(), reportCommand(), listCommand(), convertCommand(),
+		inspectCommand(), checkCommand(), gradCommand(), partitionCommand(), featuresCommand(), pretrainCommand(),
+		predictCommand(), exportCommand(), traceCommand(), termsCommand(), benchCommand(), serveCommand(),
+		joinCommand(), workCommand(), certsCommand(), natsConfigCommand(), statusCommand(), uiCommand(), runsCommand())
+	complete(root)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -53,7 +58,8 @@ func execute(ctx context.Context, args []string) int {
 	}
 	fmt.Fprintln(os.Stderr, "promptfed: "+oneLine(err))
 	var u usageError
-	if errors.As(err, &u) || strings.HasPrefix(err.Error(), "unknown command") {
+	if errors.As(err, &u) || errors.As(err, new(runfolder.Occupied)) ||
+		strings.HasPrefix(err.Error(), "unknown command") {
 		return usage
 	}
 	return failed
@@ -68,17 +74,25 @@ func oneLine(err error) string {
 func exactly(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != n {
-			return usageError{fmt.Errorf("%s takes %d arguments, not %d: %s", c.Name(), n, len(args), c.UseLine())}
+			return usageError{fmt.Errorf("%s takes %s, not %d: %s", c.Name(), arguments(n), len(args), c.UseLine())}
 		}
 		return nil
 	}
+}
+
+// arguments is a number of them in words.
+func arguments(n int) string {
+	if n == 1 {
+		return "1 argument"
+	}
+	return fmt.Sprint(n, " arguments")
 }
 
 // atLeast is cobra.MinimumNArgs with an error that counts as wrong usage.
 func atLeast(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) < n {
-			return usageError{fmt.Errorf("%s takes at least %d arguments: %s", c.Name(), n, c.UseLine())}
+			return usageError{fmt.Errorf("%s takes at least %s: %s", c.Name(), arguments(n), c.UseLine())}
 		}
 		return nil
 	}

@@ -6,14 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/trained"
 )
 
 func exportCommand() *cobra.Command {
 	client := 0
 	var out, models string
 	var sets []string
-	pixels := experiment.PixelsUint8
+	pixels := trained.PixelsUint8
 	c := &cobra.Command{Use: "export RUN --client K --out FILE.onnx", Args: exactly(1),
 		Short: "write what a client learned as one ONNX file: pixels in, class probabilities out"}
 	c.Flags().IntVar(&client, "client", 0, "number of the client, from 0")
@@ -25,14 +25,14 @@ func exportCommand() *cobra.Command {
 		if out == "" {
 			return needed("export", "--out FILE.onnx")
 		}
-		if forms := []string{experiment.PixelsUint8, experiment.PixelsFloat}; !slices.Contains(forms, pixels) {
+		if forms := []string{trained.PixelsUint8, trained.PixelsFloat}; !slices.Contains(forms, pixels) {
 			return usageError{fmt.Errorf("--pixels %q: take one of %v", pixels, forms)}
 		}
 		conf, err := openRun(args[0], models, sets)
 		if err != nil {
 			return err
 		}
-		size, err := experiment.Export(cmd.Context(), conf, args[0], client, pixels, out)
+		size, err := trained.Export(cmd.Context(), conf, args[0], client, pixels, out)
 		if err != nil {
 			return err
 		}

@@ -21,12 +21,15 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/facts"
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
+	"promptfed/tools/progress"
 	"promptfed/tools/report/results"
+	"promptfed/tools/runfolder"
 )
 
 // joinFlags are the command line of join.
@@ -42,7 +45,7 @@ type joinFlags struct {
 	insecureDP  bool
 	link        linkOptions
 
-	required []experiment.Requirement
+	required []facts.Requirement
 }
 
 func joinCommand() *cobra.Command {
@@ -220,17 +223,19 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	if err != nil {
 		return err
 	}
-	defer done()
-	if err := a.Run(ctx); err != nil {
+	err = a.Run(ctx)
+	if err = errors.Join(err, done(err)); err != nil {
 		return err
 	}
 	fmt.Println(over)
 	return nil
 }
 
-// prepare opens this client's data and backbone, and makes its client.
+// prepare opens this client's data and backbone, and makes its client; done, which hears how its work ended, lets go of
+// them.
 func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Invitation,
-	log *slog.Logger) (*exchange.Client, func(), error) {
+	log *slog.Logger) (*exchange.Client, func(error) error, error) {
+	began := time.Now()
 	conf, err := f.configuration(inv)
 	if err != nil {
 		return nil, nil, err
@@ -239,11 +244,11 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 	if err != nil {
 		return nil, nil, err
 	}
-	d := newDisplay(conf)
-	defer d.close()
+	d := progress.New(conf)
+	defer d.Close()
 	place := experiment.Place{Client: f.client, Of: inv.Clients, Partition: f.partition, Domain: f.domain,
 		Classes: inv.Classes}
-	b, err := experiment.OpenClient(ctx, conf, place, d.work)
+	b, err := experiment.OpenClient(ctx, conf, place, d.Work)
 	if err != nil {
 		return nil, nil, asUsage(err)
 	}
@@ -257,9 +262,9 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 	if err := b.ChooseProvider(); err != nil {
 		return nil, nil, err
 	}
-	d.opened(b)
-	d.fallback(b.Fallback)
-	if err := b.Features(ctx, d.work); err != nil {
+	d.Opened(b)
+	d.Fallback(b.Fallback)
+	if err := b.Features(ctx, d.Work); err != nil {
 		return nil, nil, err
 	}
 	p, err := b.Participant(place)
@@ -297,13 +302,19 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 	if err == nil {
 		err = errors.Join(writeConfig(f.state, b.Config), writeJSON(f.state, results.DataFile, b.Info))
 	}
-	done := func() {
+	end := func(error) error { return nil }
+	if err == nil {
+		end, err = runfolder.Begin(ctx, f.state, b.Config, runfolder.DataOf(b), began)
+	}
+	done := func(failed error) error {
 		summed()
 		worker.Close()
 		b.Close()
+		return end(failed)
 	}
 	if err != nil {
-		done()
+		end = func(error) error { return nil }
+		done(err)
 		return nil, nil, err
 	}
 	return a, done, nil

@@ -5,12 +5,13 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/facts"
 	"promptfed/federation/transport/exchange"
 )
 
 // requirements reads --require; keys that nothing has are errors.
-func requirements(text string) ([]experiment.Requirement, error) {
-	list, err := experiment.ParseRequirements(text)
+func requirements(text string) ([]facts.Requirement, error) {
+	list, err := facts.ParseRequirements(text)
 	if err != nil {
 		return nil, err
 	}
@@ -18,7 +19,7 @@ func requirements(text string) ([]experiment.Requirement, error) {
 	for _, r := range list {
 		_, fact := facts.Find(r.Key)
 		if _, key := keys[r.Key]; !fact && !key && !strings.HasPrefix(r.Key, optionKeys) {
-			return nil, experiment.UnknownFact(r.Key)
+			return nil, experiment.AllFacts().Unknown(r.Key)
 		}
 	}
 	return list, nil
@@ -28,7 +29,7 @@ func requirements(text string) ([]experiment.Requirement, error) {
 const optionKeys = "options."
 
 // meets checks --require against a configuration, as it came from the server or as it is with this client's own keys.
-func (f joinFlags) meets(conf experiment.Config, inv *exchange.Invitation, whose string) (experiment.Facts, error) {
+func (f joinFlags) meets(conf experiment.Config, inv *exchange.Invitation, whose string) (facts.Facts, error) {
 	conf.Partition.Clients = inv.Clients
 	facts, err := conf.Facts(experiment.Link{TLS: f.link.tls != "", Insecure: inv.InsecureDP})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/facts"
 	"promptfed/federation/transport/exchange"
 	"promptfed/runtime/atomicfile"
 )
@@ -29,14 +30,14 @@ type joinTerm struct {
 }
 
 // runTerms say what runs and what protects clients, as join and status tell it.
-func runTerms(f experiment.Facts) []joinTerm {
+func runTerms(f facts.Facts) []joinTerm {
 	text := func(name string) string {
 		x, _ := f.Find(name)
 		return x.Text()
 	}
 	on := func(name string) bool {
 		x, _ := f.Find(name)
-		return experiment.Requirement{Key: name}.Holds(x.Value)
+		return facts.Requirement{Key: name}.Holds(x.Value)
 	}
 	method := text("method")
 	if on("with") {
@@ -90,7 +91,7 @@ func runTerms(f experiment.Facts) []joinTerm {
 }
 
 // terms are those under which this client takes part, and what it brings, which stays here and is no term.
-func (f joinFlags) terms(b *experiment.Built, p experiment.Place, facts experiment.Facts,
+func (f joinFlags) terms(b *experiment.Built, p experiment.Place, facts facts.Facts,
 	inv *exchange.Invitation) (terms, own []joinTerm) {
 	shares, keeps := b.Shares(p)
 	var leaves, stays []string

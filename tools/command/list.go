@@ -11,25 +11,40 @@ import (
 	"promptfed/federation/partition"
 	"promptfed/federation/sets"
 	"promptfed/models/bundle"
+	"promptfed/tools/report/tables"
+	"promptfed/tools/traffic"
 )
 
 func listCommand() *cobra.Command {
-	c := &cobra.Command{Use: "list methods|wrappers|backbones|datasets|partitions",
-		Short: "show what there is, with papers and options"}
+	c := &cobra.Command{Use: "list methods|wrappers|backbones|datasets|partitions [NAME]",
+		Short: "show what there is, one line each; of one NAME everything, with options and papers"}
 	var models string
 	c.PersistentFlags().StringVar(&models, "models", "", "folder with bundles by name")
-	add := func(name, short string, text func() string) {
-		c.AddCommand(&cobra.Command{Use: name, Short: short, Args: exactly(0), RunE: func(*cobra.Command,
-			[]string) error {
-			fmt.Print(text())
-			return nil
-		}})
+	bytes := false
+	ofMethods := listOf("methods", "base methods, that learn prompts", func() []entry { return methodEntries(false) })
+	ofMethods.Flags().BoolVar(&bytes, "bytes", false, "what each method and wrapper sends, counted, beside the "+
+		"papers' formula")
+	list := ofMethods.RunE
+	ofMethods.RunE = func(c *cobra.Command, args []string) error {
+		if !bytes {
+			return list(c, args)
+		}
+		rows, err := traffic.Rows()
+		if err != nil {
+			return err
+		}
+		fmt.Print(align(rows) + traffic.Note)
+		return nil
 	}
-	c.AddCommand(listMethods())
-	add("wrappers", "methods that work over any base method", func() string { return methodText(true) })
-	add("datasets", "image sets and what they expect on disk", func() string { return align(dataRows()) })
-	add("partitions", "ways to hand out examples to clients", func() string { return align(partitionRows()) })
-	add("backbones", "bundles that are found by name", func() string { return align(backboneRows(models)) })
+	backbones := &cobra.Command{Use: "backbones", Short: "bundles that are found by name", Args: exactly(0),
+		RunE: func(*cobra.Command, []string) error {
+			fmt.Print(align(backboneRows(models)))
+			return nil
+		}}
+	c.AddCommand(ofMethods, backbones,
+		listOf("wrappers", "methods that work over any base method", func() []entry { return methodEntries(true) }),
+		listOf("datasets", "image sets and what they expect on disk", dataEntries),
+		listOf("partitions", "ways to hand out examples to clients", partitionEntries))
 	c.Args = func(_ *cobra.Command, args []string) error {
 		return usageError{fmt.Errorf("list takes one of methods, wrappers, backbones, datasets, partitions, not %q",
 			strings.Join(args, " "))}
@@ -38,51 +53,93 @@ func listCommand() *cobra.Command {
 	return c
 }
 
-func listMethods() *cobra.Command {
-	var bytes bool
-	c := &cobra.Command{Use: "methods", Short: "base methods, that learn prompts", Args: exactly(0)}
-	c.Flags().BoolVar(&bytes, "bytes", false, "what each method and wrapper sends, counted, beside the papers' formula")
-	c.RunE = func(*cobra.Command, []string) error {
-		if !bytes {
-			fmt.Print(methodText(false))
+// entry is one thing of a list: a line, and all that there is to say.
+type entry struct {
+	name, line string
+	whole      func() string
+}
+
+// listOf makes a command that shows entries, one line each, or one of them whole.
+func listOf(what, short string, entries func() []entry) *cobra.Command {
+	c := &cobra.Command{Use: what + " [NAME]", Short: short}
+	c.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return usageError{fmt.Errorf("list %s takes one name at most, not %q", what, strings.Join(args, " "))}
+		}
+		return nil
+	}
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		all := entries()
+		if len(args) == 1 {
+			i := slices.IndexFunc(all, func(e entry) bool { return e.name == args[0] })
+			if i < 0 {
+				return usageError{fmt.Errorf("list %s: there is no %q; there are %s", what, args[0],
+					strings.Join(namesOf(all), ", "))}
+			}
+			fmt.Print(all[i].whole())
 			return nil
 		}
-		text, err := byteText()
-		fmt.Print(text)
-		return err
+		wide := 0
+		for _, e := range all {
+			wide = max(wide, len(e.name))
+		}
+		for _, e := range all {
+			fmt.Println(tables.Cut(fmt.Sprintf("%-*s  %s", wide, e.name, e.line), max(40, width())))
+		}
+		fmt.Printf("promptfed list %s NAME shows all of one.\n", what)
+		return nil
+	}
+	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return namesOf(entries()), cobra.ShellCompDirectiveNoFileComp
 	}
 	return c
 }
 
-// methodText lists methods with their papers and options.
-func methodText(wrappers bool) string {
-	var b strings.Builder
-	for _, e := range methods.Table() {
-		if e.Wrapper() != wrappers {
+func namesOf(list []entry) []string {
+	var out []string
+	for _, e := range list {
+		out = append(out, e.name)
+	}
+	return out
+}
+
+// methodEntries lists methods with their papers and options.
+func methodEntries(wrappers bool) []entry {
+	var out []entry
+	for _, d := range methods.Table() {
+		if d.Wrapper() != wrappers {
 			continue
 		}
-		fmt.Fprintf(&b, "%s: %s\n  %s\n", e.Name, e.Title, e.Paper)
-		for _, o := range e.Options() {
-			fmt.Fprintf(&b, "    %-16s %-14s %s\n", o.Name, o.Default, o.Help)
-		}
+		out = append(out, entry{d.Name, d.Title + "; " + d.Paper, func() string {
+			var b strings.Builder
+			fmt.Fprintf(&b, "%s: %s\n  %s\n", d.Name, d.Title, d.Paper)
+			for _, o := range d.Options() {
+				fmt.Fprintf(&b, "    %-16s %-14s %s\n", o.Name, o.Default, o.Help)
+			}
+			return b.String()
+		}})
 	}
-	return b.String()
+	return out
 }
 
-func dataRows() [][]string {
-	rows := [][]string{{"set", "what it is", "what it expects", "where it comes from"}}
+func dataEntries() []entry {
+	var out []entry
 	for _, k := range sets.Kinds() {
-		rows = append(rows, []string{k.Name, k.About, k.Expects, k.Source})
+		out = append(out, entry{k.Name, k.About, func() string {
+			return fmt.Sprintf("%s: %s\n  expects: %s\n  from: %s\n", k.Name, k.About, k.Expects, k.Source)
+		}})
 	}
-	return rows
+	return out
 }
 
-func partitionRows() [][]string {
-	rows := [][]string{{"kind", "what it does", "source"}}
+func partitionEntries() []entry {
+	var out []entry
 	for _, k := range partition.Kinds() {
-		rows = append(rows, []string{k.Name, k.About, k.Source})
+		out = append(out, entry{k.Name, k.About, func() string {
+			return fmt.Sprintf("%s: %s\n  source: %s\n", k.Name, k.About, k.Source)
+		}})
 	}
-	return rows
+	return out
 }
 
 func backboneRows(models string) [][]string {

@@ -10,17 +10,18 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/federation/partition"
+	"promptfed/tools/progress"
 )
 
 func partitionCommand() *cobra.Command {
 	var file string
 	const short = "show who gets which examples, or compare a paper's sizes of data sets with the data"
-	c := configured("partition", short, func(cmd *cobra.Command, conf experiment.Config, d *display) error {
-		b, err := experiment.OpenData(cmd.Context(), conf, d.work)
+	c := configured("partition", short, func(cmd *cobra.Command, conf experiment.Config, d *progress.Display) error {
+		b, err := experiment.OpenData(cmd.Context(), conf, d.Work)
 		if err != nil {
 			return asUsage(err)
 		}
-		d.opened(b)
+		d.Opened(b)
 		fmt.Print(partition.Table(b.Set, b.Parts))
 		if file == "" {
 			return nil
@@ -56,7 +57,7 @@ func partitionCommand() *cobra.Command {
 
 func featuresCommand() *cobra.Command {
 	return configured("features", "fill the feature cache", func(cmd *cobra.Command, conf experiment.Config,
-		d *display) error {
+		d *progress.Display) error {
 		b, err := prepare(cmd.Context(), conf, d)
 		if err != nil {
 			return err

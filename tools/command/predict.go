@@ -12,6 +12,8 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/data"
 	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/trained"
+	"promptfed/tools/progress"
 )
 
 func predictCommand() *cobra.Command {
@@ -71,7 +73,7 @@ func predictCommand() *cobra.Command {
 
 // predict classifies images with a client of a run, or with an exported classifier.
 func predict(cmd *cobra.Command, from, models string, sets []string, client int, images []data.Example) ([]string,
-	[]experiment.Prediction, error) {
+	[]trained.Prediction, error) {
 	if st, err := os.Stat(from); err == nil && st.Mode().IsRegular() {
 		for _, flag := range []string{"client", "models"} {
 			if cmd.Flags().Changed(flag) {
@@ -80,18 +82,18 @@ func predict(cmd *cobra.Command, from, models string, sets []string, client int,
 		}
 		conf, err := bare(sets)
 		if err == nil {
-			err = chooseProvider(&conf, newDisplay(conf))
+			err = chooseProvider(&conf, progress.New(conf))
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		return experiment.PredictFile(cmd.Context(), from, images, conf.Runtime.Session())
+		return trained.PredictFile(cmd.Context(), from, images, conf.Runtime.Session())
 	}
 	conf, err := openRun(from, models, sets)
 	if err != nil {
 		return nil, nil, err
 	}
-	return experiment.Predict(cmd.Context(), conf, from, client, images)
+	return trained.Predict(cmd.Context(), conf, from, client, images)
 }
 
 // openRun reads the configuration of a finished run, changed by sets, and takes the provider; models, unless empty, is
@@ -110,5 +112,5 @@ func openRun(dir, models string, sets []string) (experiment.Config, error) {
 	if models != "" {
 		conf.Runtime.Models = models
 	}
-	return conf, chooseProvider(&conf, newDisplay(conf))
+	return conf, chooseProvider(&conf, progress.New(conf))
 }

@@ -10,12 +10,13 @@ import (
 
 	"promptfed/federation/experiment"
 	"promptfed/runtime/atomicfile"
+	"promptfed/tools/progress"
 )
 
 // configured makes a command whose one argument is a configuration, with --set; do gets the configuration and a display
 // that is closed afterwards.
 func configured(use, short string, do func(cmd *cobra.Command, conf experiment.Config,
-	d *display) error) *cobra.Command {
+	d *progress.Display) error) *cobra.Command {
 	var sets []string
 	c := &cobra.Command{Use: use + " CONFIG [--set key=value]", Args: exactly(1), Short: short}
 	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
@@ -24,26 +25,26 @@ func configured(use, short string, do func(cmd *cobra.Command, conf experiment.C
 		if err != nil {
 			return err
 		}
-		d := newDisplay(conf)
-		defer d.close()
-		return do(cmd, conf, d)
+		d := progress.New(conf.Config)
+		defer d.Close()
+		return conf.Blame(do(cmd, conf.Config, d))
 	}
 	return c
 }
 
 // prepare opens an experiment and computes its features.
-func prepare(ctx context.Context, conf experiment.Config, m monitor) (*experiment.Built, error) {
-	b, err := experiment.Open(ctx, conf, m.work)
+func prepare(ctx context.Context, conf experiment.Config, m progress.Monitor) (*experiment.Built, error) {
+	b, err := experiment.Open(ctx, conf, m.Work)
 	if err != nil {
 		return nil, asUsage(err)
 	}
 	if err := b.ChooseProvider(); err != nil {
 		return nil, err
 	}
-	m.opened(b)
-	m.fallback(b.Fallback)
-	defer m.features(b)()
-	return b, b.Features(ctx, m.work)
+	m.Opened(b)
+	m.Fallback(b.Fallback)
+	defer m.Features(b)()
+	return b, b.Features(ctx, m.Work)
 }
 
 // onlyRuntime refuses keys that a command cannot change.
@@ -61,13 +62,14 @@ func bare(sets []string) (experiment.Config, error) {
 	if err := onlyRuntime(sets); err != nil {
 		return experiment.Config{}, err
 	}
-	return load("", sets)
+	l, err := load("", sets)
+	return l.Config, err
 }
 
 // chooseProvider takes the provider where no experiment is opened, and leaves it in the configuration.
-func chooseProvider(conf *experiment.Config, d *display) error {
+func chooseProvider(conf *experiment.Config, d *progress.Display) error {
 	why, err := conf.Runtime.ChooseProvider()
-	d.fallback(why)
+	d.Fallback(why)
 	return err
 }
 

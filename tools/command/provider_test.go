@@ -30,8 +30,8 @@ func TestAbsentProvider(t *testing.T) {
 		return all
 	}
 	_, stderr, code := call("run", config, "--set", "train.rounds=1", "--set", "runtime.provider=auto", "--out", out)
-	if code != 0 || !strings.Contains(stderr, "small: runs on the CPU (runtime.provider: auto): ort: provider cuda "+
-		"is not available") {
+	if code != 0 || !strings.Contains(stderr, "small, seed 1: runs on the CPU (runtime.provider: auto): ort: "+
+		"provider cuda is not available") {
 		t.Errorf("auto: exit %d, %q", code, stderr)
 	}
 	before := files()

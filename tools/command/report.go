@@ -38,6 +38,7 @@ var reportFormats = []string{"md", "tex", "csv", "json", "html", "plots"}
 func reportCommand() *cobra.Command {
 	var o reportOptions
 	var out string
+	var shown shownFlags
 	c := &cobra.Command{
 		Use: "report DIR... [--out DIR] [--metric NAME] [--rows AXIS,...] [--columns AXIS,...] [--format " +
 			strings.Join(reportFormats, ",") + "]",
@@ -54,6 +55,7 @@ func reportCommand() *cobra.Command {
 	c.Flags().StringVar(&o.view, "view", "", "the evaluation that results are of, in place of the runs' eval.view: "+
 		strings.Join(record.Views(), ", "))
 	c.Flags().StringSliceVar(&o.formats, "format", reportFormats, "what to write")
+	shown.add(c)
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := o.check(); err != nil {
 			return usageError{err}
@@ -63,18 +65,21 @@ func reportCommand() *cobra.Command {
 		} else if out == "" {
 			out = comparisonFolder
 		}
-		text, err := makeReport(args, out, o)
+		r, err := makeReport(args, out, o)
 		if err != nil {
 			return err
 		}
-		fmt.Print(text)
-		fmt.Println("report written to", out)
+		r.show(shown)
+		fmt.Printf("report written to %s; %s shows it\n", out, filepath.Join(out, reportPage))
 		return nil
 	}
 	return c
 }
 
 const comparisonFolder = "runs/comparison"
+
+// reportPage is the page of a report.
+const reportPage = "report.html"
 
 func (o reportOptions) check() error {
 	if o.metric != "" {
@@ -100,9 +105,8 @@ func (o reportOptions) check() error {
 	return nil
 }
 
-// writeReports writes everything that there is to say about the runs and sweeps in some folders, and gives the main
-// tables as text.
-func writeReports(dirs []string, out string) (string, error) {
+// writeReports writes everything that there is to say about the runs and sweeps in some folders.
+func writeReports(dirs []string, out string) (*report, error) {
 	return makeReport(dirs, out, reportOptions{std: string(results.Population), formats: reportFormats})
 }
 
@@ -120,36 +124,23 @@ type report struct {
 	kept    map[*results.Run]page.Run // of a served page: runs as they were packed before
 }
 
-func makeReport(dirs []string, out string, o reportOptions) (string, error) {
+func makeReport(dirs []string, out string, o reportOptions) (*report, error) {
 	found, err := results.Load(dirs...)
 	if err != nil {
-		return "", usageError{err}
+		return nil, usageError{err}
 	}
 	folder, err := filepath.Abs(out)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	r := &report{reportOptions: o, Results: found, folder: folder}
 	if err := r.build(); err != nil {
-		return "", err
+		return nil, err
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
-		return "", fmt.Errorf("cannot make the folder of the report: %w; use another --out", err)
+		return nil, fmt.Errorf("cannot make the folder of the report: %w; use another --out", err)
 	}
-	if err := r.write(out); err != nil {
-		return "", err
-	}
-	var text strings.Builder
-	for i, t := range r.main {
-		if i > 0 {
-			text.WriteString("\n")
-		}
-		text.WriteString(t.String())
-	}
-	for _, n := range r.Notes {
-		text.WriteString("note: " + n + "\n")
-	}
-	return text.String(), nil
+	return r, r.write(out)
 }
 
 // build makes everything that the files are written from.
@@ -237,7 +228,7 @@ func (r *report) write(out string) error {
 		}
 		return err
 	})
-	file("html", "report.html", func(w io.Writer) error {
+	file("html", reportPage, func(w io.Writer) error {
 		p, err := r.page()
 		if err != nil {
 			return err

@@ -20,6 +20,7 @@ import (
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/report/results"
+	"promptfed/tools/report/tables"
 )
 
 // madeSweep writes the folder of a finished sweep over methods, two lengths on x, y and z, and two seeds: six clients
@@ -135,10 +136,11 @@ const everyKind = `{"paper":"P","item":"Table 9","title":"all","rows":["method"]
 func TestReportOfEveryKind(t *testing.T) {
 	dir := t.TempDir()
 	madeSweep(t, dir, everyKind)
-	text, err := writeReports([]string{dir}, dir)
+	made, err := writeReports([]string{dir}, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	text := made.text(tables.View{All: true, Definitions: true})
 	for _, want := range []string{"P, Table 9: all", "A       *57.00 ± 0.50 (60, −3.00)  *65.00 ± 0.50  *61.00 ± " +
 		"0.50", "Averaged over y (4, 8) and z (4, 8)."} {
 		if !strings.Contains(text, want) {
@@ -189,10 +191,11 @@ func TestReportOfSeveral(t *testing.T) {
 	madeRun(t, filepath.Join(dir, "single", "seed-1"), 1, .3)
 	madeRun(t, filepath.Join(dir, "single", "seed-2"), 2, .5)
 	save(t, filepath.Join(dir, "single", "seed-2"), record.RoundsFile, []byte("{}\n{\n"))
-	text, err := writeReports([]string{filepath.Join(dir, "grid"), filepath.Join(dir, "single")}, out)
+	made, err := writeReports([]string{filepath.Join(dir, "grid"), filepath.Join(dir, "single")}, out)
 	if err != nil {
 		t.Fatal(err)
 	}
+	text := made.text(tables.View{All: true, Definitions: true})
 	for _, want := range []string{"made\nmethod", "Runs\nrun", "made  32.50 [1]",
 		"[1] 1 of 2 seeds; seed 2 failed: summary.json speaks of 3 rounds, rounds.jsonl has 1", "note: "} {
 		if !strings.Contains(text, want) {

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,112 +19,190 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/tools/progress"
+	"promptfed/tools/quickstart"
 	"promptfed/tools/report/results"
+	"promptfed/tools/runfolder"
 )
 
+// runFlags are those of the command run.
+type runFlags struct {
+	sets        []string
+	out, images string
+	use         runfolder.Use
+	smoke       bool
+	seeds       seedList
+	spread      clusterFlags
+	shown       shownFlags
+}
+
 func runCommand() *cobra.Command {
-	var sets []string
-	var out string
-	var resume, smoke bool
-	var seeds []uint
-	var spread clusterFlags
+	var f runFlags
 	c := &cobra.Command{
-		Use:   "run CONFIG... [--set key=value] [--seeds 1,2,3] [--smoke] [--cluster URL] [--out DIR] [--resume]",
-		Args:  atLeast(1),
+		Use: "run CONFIG...|--images FOLDER [--set key=value] [--seeds 1-3] [--smoke] [--cluster URL] [--out DIR] " +
+			"[--resume] [--force]",
 		Short: "run federated experiments; several are compared in one table; one with a section sweep is a sweep",
 	}
-	c.Flags().BoolVar(&smoke, "smoke", false, smokeHelp)
-	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
-	c.Flags().StringVar(&out, "out", "", "run folder (default runs/NAME); with several configurations, the folder "+
+	c.Flags().BoolVar(&f.smoke, "smoke", false, smokeHelp)
+	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
+	c.Flags().StringVar(&f.images, "images", "", "images to run on: a folder, a list, or Parquet files; without a "+
+		"configuration, methods are compared on them as promptfed init would write it")
+	c.Flags().StringVar(&f.out, "out", "", "run folder (default runs/NAME); with several configurations, the folder "+
 		"above them")
-	c.Flags().UintSliceVar(&seeds, "seeds", nil, "run each configuration once with every seed; the table shows means "+
-		"and standard deviations over seeds")
-	c.Flags().BoolVar(&resume, "resume", false, "go on after the last finished round")
-	spread.add(c)
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		for _, path := range args {
-			sweep, err := configs.IsSweep(path)
-			if err != nil {
-				return usageError{err}
-			}
-			if (sweep || smoke) && len(args) > 1 {
-				return usageError{fmt.Errorf("%s is a sweep, or --smoke makes it one; run one sweep at a time", path)}
-			}
-			if sweep || smoke {
-				return runSweep(cmd.Context(), path, sweepFlags{smoke: smoke, resume: resume, sets: sets, seeds: seeds,
-					out: out, spread: spread})
-			}
+	c.Flags().Var(&f.seeds, "seeds", "run each configuration once with every seed, as in 1,2,3 or 1-3; the table "+
+		"shows means and standard deviations over seeds")
+	c.Flags().BoolVar(&f.use.Resume, "resume", false, "go on after the last finished round")
+	c.Flags().BoolVar(&f.use.Force, "force", false, forceHelp)
+	f.spread.add(c)
+	f.shown.add(c)
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 && f.images == "" {
+			return usageError{fmt.Errorf("run needs a configuration, or --images FOLDER: %s", c.UseLine())}
 		}
-		var dirs, folders []string
-		var confs []experiment.Config
-		for _, path := range args { // all of them are read before the first trains
-			conf, err := load(path, sets)
-			if err != nil {
-				return err
-			}
-			dir := out
-			if out == "" {
-				dir = filepath.Join("runs", conf.Name)
-			} else if len(args) > 1 {
-				dir = filepath.Join(out, conf.Name)
-			}
-			dirs = append(dirs, dir)
-			seeded, below := withSeeds(conf, dir, seeds)
-			confs, folders = append(confs, seeded...), append(folders, below...)
-		}
-		for i, folder := range folders {
-			if slices.Contains(folders[:i], folder) {
-				return usageError{fmt.Errorf("two runs would have the folder %s; give configurations other names, "+
-					"and each seed once", folder)}
-			}
-		}
-		others, err := spread.open(cmd.Context())
-		if err != nil {
-			return err
-		}
-		defer others.close()
-		for i, conf := range confs {
-			if err := runOne(cmd.Context(), conf, folders[i], resume, others); err != nil {
-				return fmt.Errorf("%s, seed %d: %w", conf.Name, conf.Seed, err)
-			}
-		}
-		folder := out
-		switch {
-		case len(dirs) == 1:
-			folder = dirs[0]
-		case out == "":
-			folder = comparisonFolder
-		}
-		text, err := writeReports(dirs, folder)
-		if err != nil {
-			return err
-		}
-		fmt.Print(text)
-		fmt.Println("written to", folder)
 		return nil
+	}
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		sweep, err := f.sweep(args)
+		if err != nil {
+			return err
+		}
+		if sweep != nil {
+			return runSweep(cmd.Context(), sweep, f.ofSweep())
+		}
+		return f.run(cmd.Context(), args)
 	}
 	return c
 }
 
+// ofSweep are the flags of a sweep.
+func (f runFlags) ofSweep() sweepFlags {
+	return sweepFlags{smoke: f.smoke, use: f.use, sets: f.sets, seeds: f.seeds, out: f.out, spread: f.spread,
+		shown: f.shown}
+}
+
+// sweep is what the command line asks for where that is a sweep; nil where it is single runs. Images are looked at
+// here, and become changes of the configurations, where there are any.
+func (f *runFlags) sweep(args []string) (*configs.Sweep, error) {
+	if f.images != "" && len(args) == 0 {
+		if f.smoke {
+			return nil, usageError{errors.New("--smoke goes with a sweep file, not with --images")}
+		}
+		p, err := plan(f.images, f.sets)
+		if err != nil {
+			return nil, err
+		}
+		return loadSweep("the configuration for "+f.images, p.Text, f.ofSweep())
+	}
+	if f.images != "" {
+		kind, err := quickstart.Kind(f.images)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		f.sets = append([]string{"data.set=" + kind, "data.root=" + strconv.Quote(f.images)}, f.sets...)
+	}
+	for _, path := range args {
+		sweep, err := configs.IsSweep(path)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		if (sweep || f.smoke) && len(args) > 1 {
+			return nil, usageError{fmt.Errorf("%s is a sweep, or --smoke makes it one; run one sweep at a time", path)}
+		}
+		if sweep || f.smoke {
+			return loadSweep(path, nil, f.ofSweep())
+		}
+	}
+	return nil, nil
+}
+
+// plan chooses an experiment for some images, and says what was found and chosen.
+func plan(images string, sets []string) (*quickstart.Plan, error) {
+	p, err := quickstart.For(images, sets)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	fmt.Fprintf(os.Stderr, "%s: %s\n%s: partition %s\n", p.Name, p.Found, p.Name, p.Parts)
+	return p, nil
+}
+
+// run trains single runs, one after the other, and compares them.
+func (f runFlags) run(ctx context.Context, args []string) error {
+	var dirs, folders []string
+	var confs []configs.Loaded
+	for _, path := range args { // all of them are read before the first trains
+		conf, err := load(path, f.sets)
+		if err != nil {
+			return err
+		}
+		dir := f.out
+		if f.out == "" {
+			dir = filepath.Join("runs", conf.Name)
+		} else if len(args) > 1 {
+			dir = filepath.Join(f.out, conf.Name)
+		}
+		dirs = append(dirs, dir)
+		seeded, below := withSeeds(conf, dir, f.seeds)
+		confs, folders = append(confs, seeded...), append(folders, below...)
+	}
+	for i, folder := range folders {
+		if slices.Contains(folders[:i], folder) {
+			return usageError{fmt.Errorf("two runs would have the folder %s; give configurations other names", folder)}
+		}
+		if err := runfolder.Check(folder, f.use); err != nil {
+			return err
+		}
+	}
+	others, err := f.spread.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer others.close()
+	for i, conf := range confs {
+		if err := runOne(ctx, conf.Config, folders[i], f.use, others); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			return fmt.Errorf("%s, seed %d: %w", conf.Name, conf.Seed, conf.Blame(err))
+		}
+	}
+	folder := f.out
+	switch {
+	case len(dirs) == 1:
+		folder = dirs[0]
+	case f.out == "":
+		folder = comparisonFolder
+	}
+	r, err := writeReports(dirs, folder)
+	if err != nil {
+		return err
+	}
+	r.show(f.shown)
+	fmt.Printf("written to %s; %s shows it\n", folder, filepath.Join(folder, reportPage))
+	return nil
+}
+
 // load reads a configuration; anything wrong with it is wrong usage.
-func load(path string, sets []string) (experiment.Config, error) {
-	conf, err := configs.Load(path, sets)
+func load(path string, sets []string) (configs.Loaded, error) {
+	l, err := configs.Open(path, sets)
 	if err == nil {
-		err = conf.Check()
+		err = l.Check()
 	}
 	if err != nil {
-		return conf, usageError{err}
+		return l, usageError{err}
 	}
-	return conf, nil
+	for _, n := range l.Notes {
+		fmt.Fprintln(os.Stderr, "promptfed: note:", n)
+	}
+	return l, nil
 }
 
 // runOne trains in a run folder and reports what it gave.
-func runOne(ctx context.Context, conf experiment.Config, dir string, resume bool, others *cluster) error {
-	d := newDisplay(conf)
-	defer d.close()
-	if _, err := train(ctx, conf, dir, resume, 0, d, others); err != nil {
+func runOne(ctx context.Context, conf experiment.Config, dir string, use runfolder.Use, others *cluster) error {
+	d := progress.New(conf)
+	defer d.Close()
+	if _, err := train(ctx, conf, dir, use, 0, d, others); err != nil {
 		if ctx.Err() != nil {
-			return fmt.Errorf("stopped; promptfed run --resume --out %s goes on after the last finished round", dir)
+			return stopped(ctx)
 		}
 		return err
 	}
@@ -130,11 +210,17 @@ func runOne(ctx context.Context, conf experiment.Config, dir string, resume bool
 	return err
 }
 
+// stopped is the error of work that was interrupted, with the line that goes on with it.
+func stopped(ctx context.Context) error {
+	return fmt.Errorf("stopped; to go on: %s", runfolder.Again(ctx, "--resume"))
+}
+
 // train runs an experiment in its folder; workers, unless 0, are the clients that train at a time. With a cluster, they
 // train on other machines.
-func train(ctx context.Context, conf experiment.Config, dir string, resume bool, workers int, m monitor,
-	others *cluster) (*engine.Result, error) {
-	if err := claim(dir, resume); err != nil {
+func train(ctx context.Context, conf experiment.Config, dir string, use runfolder.Use, workers int, m progress.Monitor,
+	others *cluster) (r *engine.Result, err error) {
+	began := time.Now()
+	if err := runfolder.Check(dir, use); err != nil { // before long work
 		return nil, err
 	}
 	b, err := prepare(ctx, conf, m)
@@ -142,9 +228,23 @@ func train(ctx context.Context, conf experiment.Config, dir string, resume bool,
 		return nil, err
 	}
 	defer b.Close()
+	release, err := runfolder.Claim(dir, use)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	end, err := runfolder.Begin(ctx, dir, b.Config, runfolder.DataOf(b), began)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if e := end(err); err == nil {
+			err = e
+		}
+	}()
 	// A run that goes on keeps the file until it is known to be the same experiment.
 	writeUsed := func() error { return writeConfig(dir, b.Config) }
-	if _, err := os.Stat(filepath.Join(dir, configFile)); !resume || err != nil {
+	if _, err := os.Stat(filepath.Join(dir, configFile)); !use.Resume || err != nil {
 		if err := writeUsed(); err != nil {
 			return nil, err
 		}
@@ -159,9 +259,9 @@ func train(ctx context.Context, conf experiment.Config, dir string, resume bool,
 	}
 	defer events.close()
 	set := b.Settings()
-	set.Dir, set.Resume, set.OnTurn, set.OnWarning = dir, resume, m.turn, m.warn
+	set.Dir, set.Resume, set.OnTurn, set.OnWarning = dir, use.Resume, m.Turn, m.Warn
 	set.OnRound = func(r record.Record) {
-		m.round(r)
+		m.Round(r)
 		events.round(r)
 	}
 	set.Workers = cmp.Or(workers, set.Workers)
@@ -172,16 +272,15 @@ func train(ctx context.Context, conf experiment.Config, dir string, resume bool,
 		}
 		defer done()
 	}
-	m.start(conf.Train.Rounds, len(b.Parts))
-	r, err := engine.Run(ctx, b.Engine, set)
-	if err != nil {
+	m.Start(conf.Train.Rounds, len(b.Parts))
+	if r, err = engine.Run(ctx, b.Engine, set); err != nil {
 		return nil, err
 	}
 	if err := writeUsed(); err != nil {
 		return nil, err
 	}
 	if conf.Eval.Embeddings > 0 {
-		if err := b.WriteEmbeddings(ctx, dir, m.work); err != nil {
+		if err := b.WriteEmbeddings(ctx, dir, m.Work); err != nil {
 			return nil, err
 		}
 	}
@@ -210,24 +309,6 @@ func writeJSON(dir, name string, v any) error {
 		return err
 	}
 	return writeFile(filepath.Join(dir, name), append(text, '\n'))
-}
-
-// claim makes the run folder, or refuses one that holds another run.
-func claim(dir string, resume bool) error {
-	if _, err := os.Stat(filepath.Join(dir, record.RoundsFile)); err == nil && !resume {
-		return usageError{fmt.Errorf("%s holds a run already; use --resume to go on with it, or another --out", dir)}
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("cannot make the run folder: %w; use another --out", err)
-	}
-	f, err := os.CreateTemp(dir, ".write-*.tmp")
-	if err != nil {
-		return fmt.Errorf("cannot write into the run folder: %w; use another --out", err)
-	}
-	f.Close()
-	return os.Remove(f.Name())
 }
 
 // asUsage marks what a wrong configuration caused, and leaves failures of the machine alone.

@@ -19,7 +19,7 @@ func serveSecure(h *transport.Server, b *experiment.Built) error {
 	if err != nil {
 		return err
 	}
-	return b.ServeSecure(secure.Place{Run: h.ID(), Dir: h.Dir(), Who: who})
+	return b.ServeSecure(secure.Party{Run: h.ID(), Dir: h.Dir(), Who: who})
 }
 
 // joinSecure prepares this client's side of secure aggregation, if there is any; summed tells in the end what it took
@@ -35,7 +35,7 @@ func (f joinFlags) joinSecure(b *experiment.Built, conf experiment.Config, inv *
 	if err != nil {
 		return nil, err
 	}
-	guard, err := b.JoinSecure(f.client, secure.Place{Run: inv.Run, Dir: f.state, Who: who})
+	guard, err := b.JoinSecure(f.client, secure.Party{Run: inv.Run, Dir: f.state, Who: who})
 	if err != nil || guard == nil {
 		return func() {}, err
 	}
@@ -48,7 +48,7 @@ func (f joinFlags) summary(s secure.Summary, certified bool) string {
 		return ""
 	}
 	text := fmt.Sprintf("secure aggregation: this client was in %d sums, of %d to %d clients, and refused %d orders; "+
-		"%s lists them\n", s.Sums, s.Fewest, s.Most, s.Refused, filepath.Join(f.state, secure.ListFile))
+		"%s lists them\n", s.Sums, s.Fewest, s.Most, s.Refused, filepath.Join(f.state, secure.LogFile))
 	if certified || len(s.Keys) == 0 {
 		return text
 	}

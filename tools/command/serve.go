@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"promptfed/configs"
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/noise"
@@ -26,6 +25,8 @@ import (
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/tensor"
+	"promptfed/tools/progress"
+	"promptfed/tools/runfolder"
 )
 
 // serveFlags are the command line of serve.
@@ -41,7 +42,7 @@ type serveFlags struct {
 	maxNorm        string
 	maxExamples    string
 	limit, largest int
-	resume         bool
+	resume, force  bool
 	insecureDP     bool
 	log, metrics   string
 }
@@ -49,7 +50,7 @@ type serveFlags struct {
 func serveCommand() *cobra.Command {
 	var f serveFlags
 	c := &cobra.Command{Use: "serve CONFIG --out DIR [--listen HOST:PORT | --nats URL] [--clients N] [--deadline 5m] " +
-		"[--quorum 0.8] [--resume]", Args: exactly(1),
+		"[--quorum 0.8] [--resume] [--force]", Args: exactly(1),
 		Short: "run an experiment whose clients are on other machines (promptfed join); the server holds no data"}
 	l := c.Flags()
 	l.StringArrayVar(&f.sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
@@ -77,6 +78,7 @@ func serveCommand() *cobra.Command {
 	l.BoolVar(&f.insecureDP, "insecure-dp", false, "draw the noise of differential privacy from the run's seed, to "+
 		"repeat a run byte for byte; whoever knows the seed takes it off, so that it hides nothing")
 	l.BoolVar(&f.resume, "resume", false, "go on after the last finished round")
+	l.BoolVar(&f.force, "force", false, forceHelp)
 	l.StringVar(&f.log, "log", "text", "form of the log on standard error: text or json")
 	l.StringVar(&f.metrics, "metrics", "", "HOST:PORT that answers /metrics (Prometheus) and /healthz; they are not "+
 		"protected, so take 127.0.0.1")
@@ -103,9 +105,13 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if err := subjects.CheckName(f.run); err != nil {
 		return usageError{fmt.Errorf("--run: %w", err)}
 	}
-	conf, err := configs.Load(path, f.sets)
+	l, err := load(path, f.sets)
 	if err != nil {
-		return usageError{err}
+		return err
+	}
+	conf := l.Config
+	if f.clients < 0 {
+		return usageError{fmt.Errorf("--clients %d: give 1 or more, or none for partition.clients", f.clients)}
 	}
 	if f.clients == 0 {
 		f.clients = conf.Partition.Clients
@@ -132,9 +138,12 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if dir == "" {
 		dir = filepath.Join("runs", conf.Name)
 	}
-	if err := claim(dir, f.resume); err != nil {
+	use := runfolder.Use{Resume: f.resume, Force: f.force}
+	release, err := runfolder.Claim(dir, use)
+	if err != nil {
 		return err
 	}
+	defer release()
 	set, err := f.settings(dir, b, log)
 	if err != nil {
 		return err
@@ -145,9 +154,9 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		return err
 	}
 	defer stop()
-	d := newDisplay(conf)
-	defer d.close()
-	set.OnReply = d.turn
+	d := progress.New(conf)
+	defer d.Close()
+	set.OnReply = d.Turn
 	h, err := transport.Open(ctx, nc, set)
 	if err != nil {
 		return err
@@ -168,27 +177,26 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	}
 	round := func(r record.Record) {
 		m.round(r)
-		d.round(r)
+		d.Round(r)
 	}
 	if err := f.train(ctx, h, b, dir, d, round, log); err != nil {
 		if ctx.Err() != nil {
-			return fmt.Errorf("stopped; promptfed serve %s --resume --out %s goes on after the last finished round",
-				path, dir)
+			return stopped(ctx)
 		}
 		return err
 	}
-	text, err := writeReports([]string{dir}, dir)
+	r, err := writeReports([]string{dir}, dir)
 	if err != nil {
 		return err
 	}
-	fmt.Print(text)
+	r.show(shownFlags{})
 	fmt.Println("written to", dir)
 	return nil
 }
 
 // train waits for clients and runs the rounds.
-func (f serveFlags) train(ctx context.Context, h *transport.Server, b *experiment.Built, dir string, d *display,
-	round func(record.Record), log *slog.Logger) error {
+func (f serveFlags) train(ctx context.Context, h *transport.Server, b *experiment.Built, dir string,
+	d *progress.Display, round func(record.Record), log *slog.Logger) (err error) {
 	log.Info("waiting for clients", "needed", f.wait, "of", f.clients)
 	terms, err := h.Wait(ctx, f.wait)
 	if err != nil {
@@ -201,6 +209,15 @@ func (f serveFlags) train(ctx context.Context, h *transport.Server, b *experimen
 	if err := writeConfig(dir, b.Config); err != nil {
 		return err
 	}
+	end, err := runfolder.Begin(ctx, dir, b.Config, nil, time.Now())
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := end(err); err == nil {
+			err = e
+		}
+	}()
 	set := b.Settings()
 	set.Dir, set.Resume, set.Remote = dir, f.resume, h
 	set.OnRound = round
@@ -209,7 +226,7 @@ func (f serveFlags) train(ctx context.Context, h *transport.Server, b *experimen
 			return err
 		}
 	}
-	d.start(b.Config.Train.Rounds, f.clients)
+	d.Start(b.Config.Train.Rounds, f.clients)
 	r, err := engine.Run(ctx, b.Engine, set)
 	if err != nil {
 		return err

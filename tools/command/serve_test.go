@@ -325,7 +325,7 @@ func TestOwnFolders(t *testing.T) {
 	}
 	server.Process.Signal(os.Interrupt)
 	<-server.done
-	if !strings.Contains(server.said(), "--resume --out "+at("serve")+" goes on") {
+	if !strings.Contains(server.said(), "stopped; to go on: ") || !strings.Contains(server.said(), " --resume\n") {
 		t.Error("the server does not say how to go on")
 	}
 	server = serve("--resume")

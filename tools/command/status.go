@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/facts"
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/subjects"
@@ -127,7 +127,7 @@ func statusTable(s *transport.Status) string {
 			fmt.Sprintf("%.1f", float64(c.Up)/1e3), fmt.Sprintf("%.1f", float64(c.Down)/1e3)})
 	}
 	out := t.Render() + strings.Join(reasons, "")
-	var facts experiment.Facts
+	var facts facts.Facts
 	if json.Unmarshal(s.Facts, &facts) == nil && len(facts) > 0 {
 		out += "\n" + joinTable("what runs, and what protects clients", runTerms(facts))
 	}

@@ -15,17 +15,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"promptfed/configs"
-	"promptfed/federation/experiment"
 	"promptfed/runtime/ort"
+	"promptfed/tools/progress"
 	"promptfed/tools/report/results"
+	"promptfed/tools/runfolder"
 )
 
-// runSweep runs the cells of a sweep file that are not done yet.
-func runSweep(ctx context.Context, path string, f sweepFlags) error {
-	s, err := loadSweep(path, f)
-	if err != nil {
-		return err
-	}
+// runSweep runs the cells of a sweep that are not done yet.
+func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
 	others, err := f.spread.open(ctx)
 	if err != nil {
 		return err
@@ -35,7 +32,11 @@ func runSweep(ctx context.Context, path string, f sweepFlags) error {
 	if dir == "" {
 		dir = filepath.Join("runs", s.Name)
 	}
-	if err := claimSweep(s, dir, f.resume); err != nil {
+	release, err := claimSweep(s, dir, f.use)
+	if release != nil {
+		defer release()
+	}
+	if err != nil {
 		return err
 	}
 	var todo []configs.Cell
@@ -48,22 +49,22 @@ func runSweep(ctx context.Context, path string, f sweepFlags) error {
 		f.jobs = 1
 	}
 	jobs, workers := share(f.jobs, todo, runtime.NumCPU())
-	r := &sweepRun{dir: dir, workers: workers, others: others, show: newSweepDisplay(s, len(s.Cells)-len(todo), todo,
-		jobs)}
+	r := &sweepRun{dir: dir, workers: workers, others: others,
+		show: progress.NewSweep(s, len(s.Cells)-len(todo), todo, jobs)}
 	err = r.run(ctx, todo, jobs)
-	r.show.close()
+	r.show.Close()
 	if ctx.Err() != nil {
-		return fmt.Errorf("stopped; promptfed sweep %s --resume --out %s goes on, with the other options as they "+
-			"were", path, dir)
+		return stopped(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("%w; the rest was left: make room and add --resume to go on", err)
 	}
-	text, err := "", error(nil)
 	if len(r.failed) < len(s.Cells) {
-		text, err = writeReports([]string{dir}, dir)
+		made, e := writeReports([]string{dir}, dir)
+		if err = e; err == nil {
+			made.show(f.shown)
+		}
 	}
-	fmt.Print(text)
 	for _, line := range r.failed {
 		fmt.Println("failed:", line)
 	}
@@ -73,7 +74,7 @@ func runSweep(ctx context.Context, path string, f sweepFlags) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d cells in %s\n", len(s.Cells), dir)
+	fmt.Printf("%d cells in %s; %s shows them\n", len(s.Cells), dir, filepath.Join(dir, reportPage))
 	return nil
 }
 
@@ -107,8 +108,8 @@ type sweepRun struct {
 	dir      string
 	workers  int
 	others   *cluster
-	show     *sweepDisplay
-	features turns
+	show     *progress.Sweep
+	features progress.Turns
 
 	mu     sync.Mutex
 	failed []string
@@ -140,7 +141,7 @@ func (r *sweepRun) run(ctx context.Context, cells []configs.Cell, jobs int) erro
 			r.failed = append(r.failed, c.Folder+": "+line)
 			slices.Sort(r.failed)
 			r.mu.Unlock()
-			r.show.failed(c, line)
+			r.show.Failed(c, line)
 			return r.note(c, line)
 		})
 	}
@@ -182,16 +183,16 @@ func (r *sweepRun) cell(ctx context.Context, c configs.Cell) (err error) {
 	if err := os.Remove(filepath.Join(dir, results.ErrorFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	m := r.show.cell(c, &r.features)
+	m := r.show.Cell(c, &r.features)
 	workers := r.workers
 	if c.Config.Runtime.Workers > 0 {
 		workers = 0
 	}
-	result, err := train(ctx, c.Config, dir, true, workers, m, r.others)
+	result, err := train(ctx, c.Config, dir, runfolder.Use{Resume: true}, workers, m, r.others)
 	if err != nil {
 		return err
 	}
-	m.done(result.Summary)
+	m.Done(result.Summary)
 	return nil
 }
 
@@ -203,43 +204,6 @@ func panicked() string {
 		f, more := frames.Next()
 		if !strings.HasPrefix(f.Function, "runtime.") || !more {
 			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
-		}
-	}
-}
-
-// turns has cells that need the same features wait for the one that computes them; they find them in the cache.
-type turns struct {
-	mu    sync.Mutex
-	locks map[string]*sync.Mutex
-}
-
-// take waits for the turn of an experiment. Locks are taken in one order, so that no two wait for each other.
-func (t *turns) take(b *experiment.Built) (done func()) {
-	set := b.Config.Data.Config
-	set.Shots = 0
-	var keys []string
-	for _, f := range b.Bundles {
-		keys = append(keys, fmt.Sprintf("%s %+v", f.Name, set))
-	}
-	slices.Sort(keys)
-	var held []*sync.Mutex
-	for _, key := range keys {
-		t.mu.Lock()
-		if t.locks == nil {
-			t.locks = map[string]*sync.Mutex{}
-		}
-		l := t.locks[key]
-		if l == nil {
-			l = &sync.Mutex{}
-			t.locks[key] = l
-		}
-		t.mu.Unlock()
-		l.Lock()
-		held = append(held, l)
-	}
-	return func() {
-		for _, l := range held {
-			l.Unlock()
 		}
 	}
 }

@@ -11,18 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/experiment"
-	"promptfed/models/bundle"
 	"promptfed/tools/report/results"
 )
 
@@ -373,39 +368,4 @@ func TestShare(t *testing.T) {
 				jobs, workers, c.want, c.workers)
 		}
 	}
-}
-
-// Runs that need features of the same set and backbone take turns, whatever the order they name backbones in; others do
-// not wait.
-func TestTurns(t *testing.T) {
-	built := func(set string, shots int, backbones ...string) *experiment.Built {
-		b := &experiment.Built{Config: experiment.Defaults()}
-		b.Config.Data.Set, b.Config.Data.Shots = set, shots
-		for _, name := range backbones {
-			b.Bundles = append(b.Bundles, &bundle.Bundle{Name: name})
-		}
-		return b
-	}
-	var all turns
-	var inside atomic.Int32
-	var group sync.WaitGroup
-	for _, b := range []*experiment.Built{built("pacs", 0, "a", "b"), built("pacs", 4, "b", "a"), built("pacs", 0,
-		"b")} {
-		group.Go(func() {
-			for range 200 {
-				done := all.take(b)
-				if inside.Add(1) != 1 {
-					t.Error("two compute the same features")
-				}
-				runtime.Gosched()
-				inside.Add(-1)
-				done()
-			}
-		})
-	}
-	group.Wait()
-	done := all.take(built("pacs", 0, "a"))
-	all.take(built("pacs", 0, "b"))()
-	all.take(built("digits", 0, "a"))()
-	done()
 }

@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
 	"promptfed/tools/bench"
+	"promptfed/tools/progress"
 	"promptfed/tools/report/results"
 	"promptfed/tools/report/tables"
 )
@@ -45,7 +46,7 @@ func termsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			rounds, err := f.measure(cmd.Context(), conf)
+			rounds, err := f.measure(cmd.Context(), conf.Config)
 			if err != nil && len(paths) > 1 {
 				err = fmt.Errorf("%s: %w", path, err)
 			}
@@ -63,8 +64,8 @@ func termsCommand() *cobra.Command {
 // measure runs a configuration with its terms measured, in memory.
 func (f termsFlags) measure(ctx context.Context, conf experiment.Config) ([]results.Round, error) {
 	conf.Eval.Terms, conf.Eval.Every, conf.Train.Rounds = true, f.rounds, f.rounds
-	d := newDisplay(conf)
-	defer d.close()
+	d := progress.New(conf)
+	defer d.Close()
 	b, err := prepare(ctx, conf, d)
 	if err != nil {
 		return nil, err
@@ -81,8 +82,8 @@ func (f termsFlags) measure(ctx context.Context, conf experiment.Config) ([]resu
 		}
 	}
 	set := b.Settings()
-	set.OnTurn, set.OnRound = d.turn, d.round
-	d.start(f.rounds, len(b.Engine.Clients))
+	set.OnTurn, set.OnRound = d.Turn, d.Round
+	d.Start(f.rounds, len(b.Engine.Clients))
 	r, err := engine.Run(ctx, b.Engine, set)
 	if err != nil {
 		return nil, err

@@ -9,13 +9,14 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/experiment"
+	"promptfed/tools/progress"
 )
 
 func traceCommand() *cobra.Command {
 	var out string
 	rounds := 2
 	c := configured("trace", "run some rounds and write every number that an outside program needs to recompute them",
-		func(cmd *cobra.Command, conf experiment.Config, d *display) error {
+		func(cmd *cobra.Command, conf experiment.Config, d *progress.Display) error {
 			if out == "" || rounds < 1 {
 				return needed("trace", "--out DIR and --rounds of 1 or more")
 			}
@@ -35,8 +36,8 @@ func traceCommand() *cobra.Command {
 			}
 			rec := trace.NewRecorder()
 			set := b.Settings()
-			set.Tracer, set.OnTurn, set.OnRound = rec, d.turn, d.round
-			d.start(rounds, len(b.Parts))
+			set.Tracer, set.OnTurn, set.OnRound = rec, d.Turn, d.Round
+			d.Start(rounds, len(b.Parts))
 			if _, err := engine.Run(cmd.Context(), b.Engine, set); err != nil {
 				return err
 			}

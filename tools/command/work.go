@@ -19,6 +19,8 @@ import (
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/subjects"
 	"promptfed/federation/transport/workers"
+	"promptfed/runtime/version"
+	"promptfed/tools/progress"
 )
 
 // workFlags are the command line of work.
@@ -71,7 +73,7 @@ func work(ctx context.Context, url string, f workFlags) error {
 	if err != nil {
 		return err
 	}
-	w := workers.Worker{Queue: f.queue, Worker: subjects.NewID(), Program: experiment.Version(), Idle: f.idle,
+	w := workers.Worker{Queue: f.queue, Worker: subjects.NewID(), Program: version.String(), Idle: f.idle,
 		Log: log}
 	if w.Identity, err = f.link.identity(); err != nil {
 		return err
@@ -140,18 +142,18 @@ func (f workFlags) prepare(ctx context.Context, config []byte) (*task, error) {
 	if err := configs.Into(&conf, f.config, f.sets); err != nil {
 		return nil, usageError{err}
 	}
-	d := newDisplay(conf)
-	defer d.close()
-	b, err := experiment.OpenWorker(ctx, conf, d.work)
+	d := progress.New(conf)
+	defer d.Close()
+	b, err := experiment.OpenWorker(ctx, conf, d.Work)
 	if err != nil {
 		return nil, asUsage(err)
 	}
 	if err := b.ChooseProvider(); err != nil {
 		return nil, err
 	}
-	d.opened(b)
-	d.fallback(b.Fallback)
-	if err := b.Features(ctx, d.work); err != nil {
+	d.Opened(b)
+	d.Fallback(b.Fallback)
+	if err := b.Features(ctx, d.Work); err != nil {
 		return nil, err
 	}
 	t := &task{config: config, built: b, worker: local.NewWorker(b.Engine, b.Settings().Worker())}
@@ -159,7 +161,7 @@ func (f workFlags) prepare(ctx context.Context, config []byte) (*task, error) {
 	if f.jobs == 0 {
 		t.info.Jobs = b.Settings().Workers
 	}
-	if t.info.Compatibility, err = b.Footing(ctx); err != nil {
+	if t.info.Compatibility, err = b.Compatibility(ctx); err != nil {
 		t.close()
 		return nil, err
 	}

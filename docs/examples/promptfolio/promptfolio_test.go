@@ -85,7 +85,7 @@ func TestCommand(t *testing.T) {
 		return string(out)
 	}
 	call("go", "build", "-o", program, "./cmd/promptfed")
-	if out := call(program, "list", "methods"); !strings.Contains(out, "promptfolio: PromptFolio\n") {
+	if out := call(program, "list", "methods", "promptfolio"); !strings.Contains(out, "promptfolio: PromptFolio\n") {
 		t.Errorf("promptfolio is not listed:\n%s", out)
 	}
 	for what, more := range map[string][]string{

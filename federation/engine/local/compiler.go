@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 	"promptfed/federation/method"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -288,11 +286,7 @@ func gradientsOf(s *method.Scope, loss graph.Node, at string, inputs []graph.Nod
 }
 
 func (c *compiler) compile(b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {
-	model, err := graph.Model(out...)
-	if err != nil {
-		return nil, err
-	}
-	encoded, err := onnx.Marshal(model)
+	sum, err := graph.Signature(out...)
 	if err != nil {
 		return nil, err
 	}
@@ -300,8 +294,11 @@ func (c *compiler) compile(b spec.Backbone, s *method.Scope, out []graph.Output)
 	if b != nil {
 		o.WeightsDir = b.WeightsDir()
 	}
-	session, err := c.pool.Get(fmt.Sprintf("%x %s", sha256.Sum256(encoded), o.WeightsDir), func() (*ort.Session,
-		error) {
+	session, err := c.pool.Get(fmt.Sprintf("%x %s", sum, o.WeightsDir), func() (*ort.Session, error) {
+		model, err := graph.Model(out...)
+		if err != nil {
+			return nil, err
+		}
 		return ort.NewSession(model, o)
 	})
 	if err != nil {

@@ -24,7 +24,7 @@ func (w *Worker) ComputeStatistic(c *spec.Client, o message.Instruction, s messa
 	l, _ := w.Begin(c, o, s)
 	q, ok := o.StatisticOf(w.Method)
 	if !ok {
-		return method.Upload{}, fmt.Errorf("round %d, client %d: the method has no statistic %q", o.Round, c.ID,
+		return method.Upload{}, fmt.Errorf("round %d, client %d: the method has no statistic %q", o.Round+1, c.ID,
 			o.Statistic)
 	}
 	answer, err := q.Compute(l)
@@ -32,7 +32,7 @@ func (w *Worker) ComputeStatistic(c *spec.Client, o message.Instruction, s messa
 		err = w.traceStatistic(c, o, s, answer)
 	}
 	if err != nil {
-		return method.Upload{}, fmt.Errorf("round %d, client %d, statistic %s: %w", o.Round, c.ID, o.Statistic, err)
+		return method.Upload{}, fmt.Errorf("round %d, client %d, statistic %s: %w", o.Round+1, c.ID, o.Statistic, err)
 	}
 	return method.Upload{Client: c.ID, N: c.Train.Len(), Extra: answer}, nil
 }
@@ -62,13 +62,13 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 	if o.Set != "" {
 		x, ok := w.evaluators[o.Set]
 		if !ok {
-			return message.Scores{}, fmt.Errorf("round %d, client %d: there is no evaluation set %q here", o.Round,
+			return message.Scores{}, fmt.Errorf("round %d, client %d: there is no evaluation set %q here", o.Round+1,
 				c.ID, o.Set)
 		}
 		return x.evaluate(ctx, c, o, s)
 	}
 	fail := func(err error) (message.Scores, error) {
-		return message.Scores{}, fmt.Errorf("round %d, client %d, test: %w", o.Round, c.ID, err)
+		return message.Scores{}, fmt.Errorf("round %d, client %d, test: %w", o.Round+1, c.ID, err)
 	}
 	r := message.Scores{Examples: c.Test.Len(), Untrained: len(s.Private)+len(s.Own) == 0}
 	l, s := w.Begin(c, o, s)

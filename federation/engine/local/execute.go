@@ -33,7 +33,7 @@ func (w *Worker) Execute(ctx context.Context, c *spec.Client, o message.Instruct
 	}
 	if err == nil {
 		if err = message.CheckFinite("upload ", message.UploadTensors(r.Upload)); err != nil {
-			err = fmt.Errorf("round %d, client %d: %w", o.Round, c.ID, err)
+			err = fmt.Errorf("round %d, client %d: %w", o.Round+1, c.ID, err)
 		}
 	}
 	if err != nil {

@@ -134,7 +134,7 @@ func (w *Worker) train(ctx context.Context, c *spec.Client, o message.Instructio
 	shared *sharedOptimizer) (method.Upload,
 	message.ClientState, message.Stats, error) {
 	fail := func(err error) (method.Upload, message.ClientState, message.Stats, error) {
-		return method.Upload{}, message.ClientState{}, message.Stats{}, fmt.Errorf("round %d, client %d: %w", o.Round,
+		return method.Upload{}, message.ClientState{}, message.Stats{}, fmt.Errorf("round %d, client %d: %w", o.Round+1,
 			c.ID, err)
 	}
 	l, s := w.Begin(c, o, s)

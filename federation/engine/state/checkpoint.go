@@ -42,7 +42,7 @@ func SaveCheckpoint(dir string, g *method.Global, p Position) error {
 	}
 	if err := WriteChecksummed(filepath.Join(dir, CheckpointFile), m,
 		map[string]string{"position": string(meta)}); err != nil {
-		return fmt.Errorf("checkpoint of round %d: %w", p.Round-1, err)
+		return fmt.Errorf("checkpoint of round %d: %w", p.Round, err)
 	}
 	return nil
 }

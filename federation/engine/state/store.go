@@ -125,7 +125,7 @@ func (s *Store) begin(round int) error {
 }
 
 func (s *Store) failed(round int, err error) error {
-	return fmt.Errorf("checkpoint of round %d: cannot write %s (nothing was changed there that counts): %w", round,
+	return fmt.Errorf("checkpoint of round %d: cannot write %s (nothing was changed there that counts): %w", round+1,
 		s.path(round), err)
 }
 

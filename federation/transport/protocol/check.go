@@ -52,7 +52,7 @@ func (o Order) Check() error {
 	case k != message.Train && k != message.Compute && !k.Tests() && o.Kind != EndKind:
 		return fmt.Errorf("unknown kind of order %.50q", o.Kind)
 	case o.Round < 0 || o.Round > maxRound || o.Client < 0 || o.Client >= o.Total || o.Total > subjects.MaxClient:
-		return fmt.Errorf("round %d for client %d of %d", o.Round, o.Client, o.Total)
+		return fmt.Errorf("round %d for client %d of %d", o.Round+1, o.Client, o.Total)
 	case o.Steps < 0 || o.Steps > maxRound:
 		return fmt.Errorf("%d steps", o.Steps)
 	case !Label.MatchString(o.Statistic) || !Label.MatchString(o.Set) || !Label.MatchString(o.To):

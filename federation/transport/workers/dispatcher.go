@@ -225,7 +225,7 @@ func (d *Dispatcher) Execute(ctx context.Context, client *spec.Client, o message
 				continue
 			}
 			out.err, out.fatal = fmt.Errorf("round %d, client %d: %d workers began this job and none came to its end; "+
-				"does it need more memory than they have?", o.Round, client.ID, lost), true
+				"does it need more memory than they have?", o.Round+1, client.ID, lost), true
 		}
 		if out.err == nil {
 			return out.reply, out.next, nil
@@ -237,6 +237,6 @@ func (d *Dispatcher) Execute(ctx context.Context, client *spec.Client, o message
 		if out.fatal {
 			return message.Reply{Client: client.ID}, nil, out.err
 		}
-		d.Log.Warn("a job failed; it is given again", "round", o.Round, "client", client.ID, "reason", out.err)
+		d.Log.Warn("a job failed; it is given again", "round", o.Round+1, "client", client.ID, "reason", out.err)
 	}
 }

@@ -173,7 +173,7 @@ func (s *slot) run(a *job) outcome {
 		return func() { s.complete(x, ended, outcome{reply: reply, next: next}, size) }, err
 	}
 	x.Fail = func(why string, _ error) {
-		s.complete(x, ended, outcome{err: fmt.Errorf("round %d, client %d: %s", a.order.Round, a.client, why)}, 0)
+		s.complete(x, ended, outcome{err: fmt.Errorf("round %d, client %d: %s", a.order.Round+1, a.client, why)}, 0)
 	}
 	if err := s.Deliver(x); err != nil && !exchange.IsUnavailable(err) {
 		return outcome{err: err, fatal: true}
@@ -215,7 +215,7 @@ func (s *slot) encode(a *job) (out protocol.Content, err error) {
 		out.Detach()
 	}
 	if len(body) > s.Largest {
-		return out, fmt.Errorf("round %d, client %d: the job has %d bytes; at most %d are possible", a.order.Round,
+		return out, fmt.Errorf("round %d, client %d: the job has %d bytes; at most %d are possible", a.order.Round+1,
 			a.client, len(body), s.Largest)
 	}
 	return out, s.Outbox.Put(out.Sum, body)

@@ -149,7 +149,7 @@ func (w *workerRole) Execute(ctx context.Context, a *exchange.Client, j *exchang
 		return nil, nil
 	}
 	if err != nil {
-		w.log.Error("a job failed", "round", j.Round, "client", j.Client, "error", err)
+		w.log.Error("a job failed", "round", j.Round+1, "client", j.Client, "error", err)
 		err = fmt.Errorf("worker %s: %w", w.host, err)
 	}
 	return exchange.PrepareReply(j, out, encodeResult(out, next), err)

@@ -12,6 +12,11 @@ import (
 func (b *builder) finish() {
 	t := b.t
 	say := func(format string, a ...any) { t.Caption = append(t.Caption, fmt.Sprintf(format, a...)) }
+	fact := func(text string) {
+		if text != "" {
+			t.Caption, t.Facts = append(t.Caption, text), append(t.Facts, text)
+		}
+	}
 	if slices.Contains(slices.Concat(b.Rows, b.Columns), MetricAxis) {
 		for _, name := range b.labels[MetricAxis] {
 			if m, err := results.ParseMetric(name); err == nil && t.shows(name) {
@@ -23,11 +28,14 @@ func (b *builder) finish() {
 		if unit != "" {
 			unit = " (" + unit + ")"
 		}
-		say("%s%s.", capital(b.metric.TitleOf(b.groups)), unit)
+		fact(fmt.Sprintf("%s%s.", capital(b.metric.TitleOf(b.groups)), unit))
 	}
-	t.Caption = append(append(t.Caption, b.evaluations()...), b.seeds(), b.averagedOver(), results.Reproduced(b.groups))
+	t.Caption = append(t.Caption, b.evaluations()...)
+	fact(b.seeds())
+	fact(b.averagedOver())
+	fact(results.Reproduced(b.groups))
 	if t.severalData {
-		say("The runs are not all on the same data and partition: nothing is best across those that differ.")
+		fact("The runs are not all on the same data and partition: nothing is best across those that differ.")
 	}
 	bold, paper := false, false
 	for _, r := range t.Rows {

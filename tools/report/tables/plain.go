@@ -1,9 +1,6 @@
 package tables
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/jedib0t/go-pretty/v6/table"
 )
 
@@ -32,27 +29,5 @@ func MarkdownRows(rows [][]string, texts int) string {
 	return g.RenderMarkdown() + "\n"
 }
 
-// String is the table for a terminal, with what belongs to it.
-func (t *Table) String() string {
-	rows := [][]string{t.Heads()}
-	for _, r := range t.Rows {
-		line := r.Shown()
-		for _, c := range r.Cells {
-			text := t.Text(c)
-			if c.Best {
-				text = "*" + text
-			}
-			line = append(line, text)
-		}
-		rows = append(rows, line)
-	}
-	var b strings.Builder
-	b.WriteString(t.Title + "\n" + Plain(rows, len(t.RowAxes)))
-	for _, s := range t.Sentences("*", "", "In brackets") {
-		b.WriteString(s + "\n")
-	}
-	for i, n := range t.Notes {
-		fmt.Fprintf(&b, "[%d] %s\n", i+1, n)
-	}
-	return b.String()
-}
+// String is the whole table as text, with what belongs to it.
+func (t *Table) String() string { return t.Terminal(View{All: true, Definitions: true}) }

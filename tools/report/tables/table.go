@@ -47,6 +47,7 @@ type Table struct {
 	Title   string
 	Metric  string   // as it is asked for
 	Caption []string // sentences: what the numbers are, how they were averaged
+	Facts   []string // those of them that a reader of the numbers needs in any case
 	Legend  Legend
 	RowAxes []string // heads of the columns that hold row labels
 	ColAxes []string

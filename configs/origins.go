@@ -1,0 +1,321 @@
+package configs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-viper/mapstructure/v2"
+	"go.yaml.in/yaml/v3"
+
+	"promptfed/federation/experiment"
+	"promptfed/federation/pretrain"
+)
+
+// prefix starts the names of variables: PROMPTFED_TRAIN_LR is train.lr.
+const prefix = "PROMPTFED_"
+
+// variables are those that are no key of a configuration. What ends with _ is the beginning of several.
+var variables = []string{"MODELS", "TOKEN", "CHROMIUM", "BROWSER",
+	// of tests
+	"ABSURD", "ABSURD_", "BUNDLES", "BUNDLES_", "CHAOS", "CHAOS_", "EXPORTS", "FOREIGN", "FULLSIZE", "GALLERY",
+	"ORT_PROBE", "PAGES", "TEST_", "TOWERS", "VOCAB"}
+
+// checkEnvironment refuses variables that nothing reads.
+func checkEnvironment() error {
+	var known []string
+	for _, c := range []any{experiment.Defaults(), pretrain.Defaults()} {
+		for key, value := range Flatten(c) {
+			if reflect.ValueOf(value).Kind() != reflect.Map {
+				known = append(known, variable(key))
+			}
+		}
+	}
+	for _, pair := range slices.Sorted(slices.Values(os.Environ())) {
+		name, _, _ := strings.Cut(pair, "=")
+		own, ok := strings.CutPrefix(name, prefix)
+		if !ok || slices.Contains(known, name) || slices.ContainsFunc(variables, func(v string) bool {
+			return own == v || strings.HasSuffix(v, "_") && strings.HasPrefix(own, v)
+		}) {
+			continue
+		}
+		if strings.HasPrefix(own, "OPTIONS_") {
+			return fmt.Errorf("the environment variable %s: options have no variables; use --set options.%s=...", name,
+				strings.ToLower(strings.TrimPrefix(own, "OPTIONS_")))
+		}
+		return fmt.Errorf("the environment variable %s is not known%s; unset it, or see docs/configuration.md for the "+
+			"keys", name, nearest(name, known))
+	}
+	return nil
+}
+
+// variable is the name of the variable of a key.
+func variable(key string) string { return prefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_")) }
+
+// nearest proposes the name that was probably meant, in brackets; nothing where none is near.
+func nearest(name string, known []string) string {
+	best, least := "", max(1, len(name)/8)+1
+	for _, k := range slices.Sorted(slices.Values(known)) {
+		if d := distance(name, k); d < least {
+			best, least = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return " (" + best + " is)"
+}
+
+// distance is that of Levenshtein: insertions, deletions and changes of a byte that make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			changed := diagonal
+			if a[i] != b[j] {
+				changed++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(changed, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// lines gives the line of every key of a YAML text, dotted; of an alias, only its own.
+func lines(text []byte) map[string]int {
+	out := map[string]int{}
+	var root yaml.Node
+	if yaml.Unmarshal(text, &root) != nil || len(root.Content) == 0 {
+		return out
+	}
+	var walk func(at string, n *yaml.Node)
+	walk = func(at string, n *yaml.Node) {
+		if n.Kind == yaml.SequenceNode {
+			for i, item := range n.Content {
+				place := fmt.Sprintf("%s[%d]", at, i)
+				out[place] = item.Line
+				walk(place+".", item)
+			}
+		}
+		if n.Kind != yaml.MappingNode {
+			return
+		}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := at + strings.ToLower(n.Content[i].Value)
+			out[key] = n.Content[i].Line
+			if n.Content[i+1].Kind == yaml.SequenceNode {
+				walk(key, n.Content[i+1])
+			} else {
+				walk(key+".", n.Content[i+1])
+			}
+		}
+	}
+	walk("", root.Content[0])
+	return out
+}
+
+// keyError is an error about the value of a key.
+type keyError struct {
+	key string
+	err error
+}
+
+func (e *keyError) Error() string { return e.err.Error() }
+func (e *keyError) Unwrap() error { return e.err }
+
+// leading is the key that a message begins with.
+var leading = regexp.MustCompile(`^([a-z][a-z0-9_]*(?:\.[a-z0-9_-]+|\[\d+\])*)(?:\.?:| is | of )`)
+
+// ofOption finds the method and the option that a message of methods.Build is about.
+var ofOption = regexp.MustCompile(`^([a-z0-9_-]+): option ([a-z0-9_]+) `)
+
+// blame says of every part of an error where the value that it is about came from: a flag, a variable, or a line of the
+// file. The result is one line.
+func (s settings) blame(err error) error {
+	if err == nil {
+		return nil
+	}
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []string
+		for _, e := range many.Unwrap() {
+			if e = s.blame(e); e != nil {
+				all = append(all, oneLine(e))
+			}
+		}
+		return errors.New(strings.Join(all, "; "))
+	}
+	return fmt.Errorf("%s%w", s.origin(s.keyOf(err), oneLine(err)), err)
+}
+
+// keyOf is the key that an error is about; empty where it says none.
+func (s settings) keyOf(err error) string {
+	text := oneLine(err)
+	if k := (*keyError)(nil); errors.As(err, &k) {
+		return k.key
+	} else if m := leading.FindStringSubmatch(text); m != nil && (s.section(m[1]) || s.reaches(m[1])) {
+		return m[1]
+	} else if m := ofOption.FindStringSubmatch(text); m != nil && s.from["options."+m[2]] != "" {
+		return "options." + m[2]
+	} else if m != nil {
+		return "options." + m[1] + "." + m[2]
+	}
+	return ""
+}
+
+// reaches tells whether a key is known, or one of the free ones below a known key.
+func (s settings) reaches(key string) bool {
+	for k := key; k != ""; k = above(k) {
+		if _, ok := s.known[k]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// above is the key that a key lies below, or the list that it is a place of; empty at the top.
+func above(key string) string { return key[:max(0, strings.LastIndexAny(key, ".["))] }
+
+// origin says where the value of a key came from, with what separates it from a message; of a section, where the value
+// came from that the text names.
+func (s settings) origin(key, text string) string {
+	if key != "" && s.section(key) {
+		for _, word := range regexp.MustCompile(`[a-z][a-z0-9_]+`).FindAllString(strings.TrimPrefix(text, key), -1) {
+			if s.from[key+"."+word] != "" {
+				key += "." + word
+				break
+			}
+		}
+		if s.section(key) {
+			key = cmp.Or(s.changed(key), key)
+		}
+	}
+	for k := key; k != ""; k = above(k) {
+		if from, ok := s.from[k]; ok && from == "" {
+			break // a sweep's
+		} else if ok {
+			return from + ": "
+		}
+	}
+	if s.path == "" {
+		return ""
+	}
+	return s.path + ": "
+}
+
+// changed is the one key of a section that a flag or a variable set; empty where there is none, or several.
+func (s settings) changed(section string) string {
+	one := ""
+	for key, from := range s.from {
+		if !below(key, section) || !strings.HasPrefix(from, "--set ") && !strings.HasPrefix(from, prefix) {
+			continue
+		}
+		if one != "" {
+			return ""
+		}
+		one = key
+	}
+	return one
+}
+
+// place is where a line of the file is.
+func (f parsed) place(line int) string {
+	if f.path == "" {
+		return "line " + strconv.Itoa(line)
+	}
+	return f.path + ":" + strconv.Itoa(line)
+}
+
+// origins are the places of all keys of a file, and the variables that hide them.
+func (f parsed) origins(known map[string]any, env bool) map[string]string {
+	out := map[string]string{}
+	for key, line := range f.lines {
+		out[key] = f.place(line)
+	}
+	if !env {
+		return out
+	}
+	for key, value := range known {
+		if text, ok := os.LookupEnv(variable(key)); ok && text != "" && reflect.ValueOf(value).Kind() != reflect.Map {
+			out[key] = variable(key) + "=" + text
+		}
+	}
+	return out
+}
+
+// decodeErrors are what is wrong with single keys, in plain words.
+func decodeErrors(err error) error {
+	var all []error
+	var walk func(err error)
+	walk = func(err error) {
+		switch e := err.(type) {
+		case *mapstructure.DecodeError:
+			key, text := strings.ToLower(e.Name()), ""
+			var parse *mapstructure.ParseError
+			var other *mapstructure.UnconvertibleTypeError
+			switch {
+			case errors.As(e.Unwrap(), &parse):
+				text = expected(parse.Expected.Type(), parse.Value)
+			case errors.As(e.Unwrap(), &other):
+				text = expected(other.Expected.Type(), other.Value)
+			default:
+				text = oneLine(e.Unwrap())
+			}
+			all = append(all, &keyError{key, fmt.Errorf("%s: %s", key, text)})
+		case interface{ Unwrap() []error }:
+			for _, one := range e.Unwrap() {
+				walk(one)
+			}
+		default:
+			if inner := errors.Unwrap(err); inner != nil {
+				walk(inner)
+			} else {
+				all = append(all, err)
+			}
+		}
+	}
+	walk(err)
+	slices.SortStableFunc(all, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(all...)
+}
+
+// expected says that a value is not of a key's type.
+func expected(t reflect.Type, value any) string {
+	kind := t.Kind()
+	is := fmt.Sprintf("%q", fmt.Sprint(value))
+	switch value.(type) {
+	case nil:
+		is = "no value"
+	case []any, map[string]any:
+		is = "a list or a section"
+	}
+	word := "another value"
+	switch {
+	case kind >= reflect.Uint && kind <= reflect.Uint64:
+		word = "a whole number, 0 or more"
+	case kind >= reflect.Int && kind <= reflect.Int64:
+		word = "a whole number"
+	case kind == reflect.Float64:
+		word = "a number"
+	case kind == reflect.Bool:
+		word = "true or false"
+	case kind == reflect.String:
+		word = "text"
+	case kind == reflect.Slice:
+		word = "a list"
+	case kind == reflect.Map, kind == reflect.Struct:
+		word = "a section of keys"
+	}
+	return is + " is given where " + word + " is expected"
+}

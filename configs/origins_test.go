@@ -1,0 +1,138 @@
+package configs
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+const three = `name: x
+method: fedpha
+options: {global_tokens: 4, local_tokens: [4], svd_every: epoch}
+train:
+  lr: 0.1
+  rounds: 3
+`
+
+// What is wrong with a value is blamed on the flag, the variable or the line that it came from; the last of them that
+// sets a key is the one.
+func TestBlame(t *testing.T) {
+	for _, c := range []struct {
+		old, now  string // in the file
+		env, sets []string
+		begins    string // behind the file's name where it begins with a colon
+	}{
+		{"rounds: 3", "rounds: none", nil, nil, ":6: train.rounds: "},
+		{"rounds: 3", "rounds: 0", nil, nil, ":6: train.rounds: 0; it must be 1 or more"},
+		{"rounds: 3", "rouns: 3", nil, nil, ":6: unknown key train.rouns"},
+		{"lr: 0.1", "lr: -1", nil, nil, ":5: train: optim: sgd: lr is -1"},
+		{"svd_every: epoch", "svd_every: never", nil, nil, ":3: fedpha: option svd_every"},
+		{"", "", []string{"PROMPTFED_TRAIN_ROUNDS=none"}, nil, "PROMPTFED_TRAIN_ROUNDS=none: train.rounds: "},
+		{"rounds: 3", "rounds: none", []string{"PROMPTFED_TRAIN_ROUNDS=0"}, nil,
+			"PROMPTFED_TRAIN_ROUNDS=0: train.rounds"},
+		{"rounds: 3", "rounds: none", []string{"PROMPTFED_TRAIN_ROUNDS=0"}, []string{"train.rounds=-1"},
+			"--set train.rounds=-1: train.rounds: -1;"},
+		{"", "", nil, []string{"train={rounds: 0}"}, "--set train={rounds: 0}: train.rounds: 0;"},
+		{"", "", nil, []string{"train.schedule.kind=foo"}, "--set train.schedule.kind=foo: train.schedule: "},
+		{"", "", nil, []string{"data.set=folder"}, ": data.root: "},
+		{"", "", nil, []string{"train.rounds=2.5"}, "--set train.rounds=2.5: train.rounds: "},
+		{"", "", nil, []string{"train.rounds=true"}, "--set train.rounds=true: train.rounds: "},
+		{"", "", nil, []string{"seed=-1"}, "--set seed=-1: seed: -1 is negative"},
+		{"", "", nil, []string{"train.lr="}, "--set train.lr=: no value"},
+	} {
+		t.Run(c.begins, func(t *testing.T) {
+			for _, e := range c.env {
+				name, value, _ := strings.Cut(e, "=")
+				t.Setenv(name, value)
+			}
+			path := file(t, strings.Replace(three, c.old, c.now, 1))
+			l, err := Open(path, c.sets)
+			if err == nil {
+				err = l.Check()
+			}
+			want := c.begins
+			if strings.HasPrefix(want, ":") {
+				want = path + want
+			}
+			if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v\nwant %s", err, want)
+			}
+		})
+	}
+}
+
+// Variables that nothing knows are errors, in every configuration; those of the other commands are none.
+func TestVariables(t *testing.T) {
+	for name, say := range map[string]string{
+		"PROMPTFED_TRAIN_LRR":      "(PROMPTFED_TRAIN_LR is)",
+		"PROMPTFED_TRAIN_SPEED":    "is not known",
+		"PROMPTFED_OPTIONS_TOKENS": "--set options.tokens=",
+		"PROMPTFED_TOKENS":         "is not known",
+		"PROMPTFED_TRAIN_STEPS":    "", // of pretrain
+		"PROMPTFED_MODELS":         "",
+		"PROMPTFED_TEST_WHATEVER":  "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, "3")
+			_, err := Load(file(t, three), nil)
+			if say == "" && err != nil || say != "" && (err == nil || !strings.Contains(err.Error(), name) ||
+				!strings.Contains(err.Error(), say)) {
+				t.Errorf("%v, want %q", err, say)
+			}
+		})
+	}
+}
+
+// Where another method is asked for than the file's, the file's options that it does not have are left out with a note;
+// those that the command line gives are not, and a slip in the file is still an error.
+func TestOptionsOfAnotherMethod(t *testing.T) {
+	l, err := Open(file(t, three), []string{"method=promptfl", "options.tokens=8"})
+	if err == nil {
+		err = l.Check()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "--set method=promptfl leaves out the options of fedpha: global_tokens, local_tokens, svd_every"
+	if len(l.Options) != 1 || l.Options["tokens"] != 8 || !slices.Equal(l.Notes, []string{want}) {
+		t.Errorf("options %v, notes %q", l.Options, l.Notes)
+	}
+	if l, err = Open(file(t, three), []string{"method=fedpha"}); err != nil || len(l.Notes) > 0 || len(l.Options) != 3 {
+		t.Errorf("the same method: %v, %v, notes %q", err, l.Options, l.Notes)
+	}
+	if l, err = Open(file(t, three), []string{"with=[fedprox]"}); err != nil || len(l.Notes) > 0 ||
+		len(l.Options) != 3 {
+		t.Errorf("a wrapper more: %v, %v, notes %q", err, l.Options, l.Notes)
+	}
+	t.Setenv("PROMPTFED_METHOD", "coop")
+	if l, err = Open(file(t, three), nil); err != nil || len(l.Options) != 0 || len(l.Notes) != 1 {
+		t.Errorf("by a variable: %v, %v, notes %q", err, l.Options, l.Notes)
+	}
+	for text, sets := range map[string][]string{
+		three: {"options.ratio=0.5"}, // given for a method that does not have it
+		strings.Replace(three, "svd_every", "svd_evry", 1): nil,
+	} {
+		l, err := Open(file(t, text), sets)
+		if err == nil {
+			err = l.Check()
+		}
+		if err == nil || !strings.Contains(err.Error(), "unknown; known are coop") {
+			t.Errorf("%v: %v", sets, err)
+		}
+	}
+}
+
+// Wrong cells of a sweep are blamed on the flag where it is the flag, and named.
+func TestBlameOfCells(t *testing.T) {
+	text := three + "sweep: {axes: [{name: batch, key: train.batch, values: [2, 0]}]}\n"
+	path := file(t, text)
+	for want, sets := range map[string][]string{
+		path + ": cell 0/seed-1: train.batch: 0; it must be 1 or more": nil,
+		path + ": cell 2/seed-1: --set eval.every=0: eval.every: 0;":   {"eval.every=0"},
+	} {
+		_, err := LoadSweep(path, SweepOptions{Sets: sets})
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v\nwant %s", err, want)
+		}
+	}
+}

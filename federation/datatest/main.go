@@ -1,0 +1,17 @@
+package datatest
+
+import (
+	"os"
+	"testing"
+)
+
+// Main runs the tests of a package with a folder for all of them, which goes afterwards, and exits as TestMain must.
+func Main(m *testing.M, dir *string) {
+	var err error
+	if *dir, err = os.MkdirTemp("", "promptfed-test"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	os.RemoveAll(*dir)
+	os.Exit(code)
+}

@@ -1,0 +1,143 @@
+package facts
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Requirement is a condition on one fact, or on one key of the configuration.
+type Requirement struct {
+	Key, Op, Value string // no operator: it must be on
+}
+
+var requirement = regexp.MustCompile(`^([a-z][a-z0-9_.]*)\s*(?:(!=|<=|>=|=|<|>)\s*([^\s=<>!]\S*))?$`)
+
+// ParseRequirements reads conditions with commas between them: KEY, or KEY with one of = != <= >= < > and a value.
+// Names of keys are not looked at.
+func ParseRequirements(text string) ([]Requirement, error) {
+	var out []Requirement
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		m := requirement.FindStringSubmatch(part)
+		if m == nil {
+			return nil, fmt.Errorf("%q is no condition; write KEY for what must be on, or KEY=VALUE, with !=, <=, >=, "+
+				"< or > likewise", part)
+		}
+		r := Requirement{m[1], m[2], m[3]}
+		if _, err := strconv.ParseFloat(r.Value, 64); err != nil && r.ordered() {
+			return nil, fmt.Errorf("%q compares with %q, which is no number", part, r.Value)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+func (r Requirement) ordered() bool { return strings.ContainsAny(r.Op, "<>") }
+
+// String is the condition as it was written, without spaces.
+func (r Requirement) String() string { return r.Key + r.Op + r.Value }
+
+// Holds tells whether a value is as required. Where there is no value, as of a layer that is off, nothing holds but !=.
+// A list is equal to each of its elements.
+func (r Requirement) Holds(value any) bool {
+	switch r.Op {
+	case "":
+		return on(value)
+	case "=":
+		return r.equals(value)
+	case "!=":
+		return !r.equals(value)
+	}
+	have, ok := number(value)
+	want, err := strconv.ParseFloat(r.Value, 64)
+	if !ok || err != nil {
+		return false
+	}
+	switch r.Op {
+	case "<":
+		return have < want
+	case "<=":
+		return have <= want
+	case ">":
+		return have > want
+	}
+	return have >= want
+}
+
+func (r Requirement) equals(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return r.Value == "none"
+	case bool:
+		return slices.Contains(map[bool][]string{true: {"true", "on"}, false: {"false", "off"}}[v], r.Value)
+	case []string:
+		return slices.Contains(v, r.Value) || len(v) == 0 && r.Value == "none"
+	}
+	if have, ok := number(value); ok {
+		want, err := strconv.ParseFloat(r.Value, 64)
+		return err == nil && have == want
+	}
+	return fmt.Sprint(value) == r.Value
+}
+
+// on tells whether a value stands for something that is there.
+func on(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return false
+	case bool:
+		return v
+	case []string:
+		return len(v) > 0
+	case string:
+		return v != "" && v != "none" && v != "off"
+	}
+	n, ok := number(value)
+	return ok && n != 0
+}
+
+func number(value any) (float64, bool) {
+	switch v := value.(type) {
+	case int:
+		return float64(v), true
+	case uint64:
+		return float64(v), true
+	case float64:
+		return v, !math.IsNaN(v)
+	}
+	return 0, false
+}
+
+// Meets checks conditions against facts, and against keys of the configuration where no fact has the name. The error
+// names the first condition that does not hold and what whose, such as "the server", said.
+func (f Facts) Meets(list []Requirement, keys map[string]any, whose string) error {
+	for _, r := range list {
+		fact, ok := f.Find(r.Key)
+		if !ok {
+			fact.Name = r.Key
+			if fact.Value, ok = keys[r.Key]; !ok {
+				return f.Unknown(r.Key)
+			}
+		}
+		if !r.Holds(fact.Value) {
+			return fmt.Errorf("--require %s does not hold: %s has %s: %s", r, whose, r.Key, fact.Text())
+		}
+	}
+	return nil
+}
+
+// Unknown says which names a requirement may have.
+func (f Facts) Unknown(name string) error {
+	var names []string
+	for _, fact := range f {
+		names = append(names, fact.Name)
+	}
+	return fmt.Errorf("--require %s: there is no such key; there are %s, and all keys of the configuration, such as "+
+		"train.epochs or options.NAME", name, strings.Join(names, ", "))
+}

@@ -1,0 +1,114 @@
+package experiment
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/secure"
+)
+
+// openSecureAggregation sets up secure aggregation where the configuration has it, and refuses methods that need more
+// than a mean.
+func (b *Built) openSecureAggregation() error {
+	c := b.Config.SecureAggregation
+	if !c.On() {
+		return nil
+	}
+	weighting, beside, err := methods.Averages(b.Method)
+	if err != nil {
+		return fmt.Errorf("secure_aggregation: the server would get sums only: %w", err)
+	}
+	if asked := methods.StatisticNames(b.Method); len(asked) > 0 && c.Statistics != "clear" {
+		return fmt.Errorf("secure_aggregation: clients answer the survey of %s, and the server would see each answer "+
+			"as it is; set secure_aggregation.statistics: clear to let it, or leave the layer out", strings.Join(asked,
+			", "))
+	}
+	if b.Config.Train.Centralised {
+		return fmt.Errorf("secure_aggregation: train.centralised has one client, whose sum is its upload; leave one " +
+			"of the two out")
+	}
+	if b.Config.Sampling == poisson {
+		return errors.New("secure_aggregation: sampling: poisson draws any number of clients for a round, so that no " +
+			"client can tell whether a sum has too few; set sampling: fixed")
+	}
+	clients := b.clients()
+	p, n := b.Config.Participation, clients-b.Config.Eval.NewClients
+	if p*float64(n) < 1.5 {
+		return fmt.Errorf("secure_aggregation: a round has one of %d clients, whose sum is its upload; raise "+
+			"participation, which is %v", n, p)
+	}
+	if b.layer, err = secure.New(c, weighting, beside, clients, int(b.sampling().Size)); err != nil {
+		return err
+	}
+	agreed, err := json.Marshal(struct {
+		secure.Config
+		Weighting string
+		Facts     secure.Facts
+	}{c, weighting, b.layer.Facts()})
+	b.Engine.Secure = string(agreed)
+	return err
+}
+
+// JoinSecure makes Settings those of a client of a run elsewhere, under secure aggregation; without, it gives nil.
+func (b *Built) JoinSecure(client int, p secure.Party) (*secure.Guard, error) {
+	if b.layer == nil && secure.HasJoined(p.Dir) {
+		return nil, errors.New("the server has no secure aggregation any more, under which this client took part in " +
+			"its " +
+			"run; if that is right, take another --state")
+	}
+	if b.layer == nil {
+		return nil, nil
+	}
+	p.Agreed = b.Engine.RunSpec().String()
+	var err error
+	b.guard, err = b.layer.GuardAt(client, p)
+	return b.guard, err
+}
+
+// ServeSecure makes Settings those of a server whose clients are elsewhere.
+func (b *Built) ServeSecure(p secure.Party) (err error) {
+	if b.layer != nil {
+		p.Agreed = b.Engine.RunSpec().String()
+		b.wrap, err = b.layer.WrapAt(p)
+	}
+	return err
+}
+
+// clients is how many there are of the experiment.
+func (b *Built) clients() int { return cmp.Or(b.of, len(b.Parts), b.Config.Partition.Clients) }
+
+// sampling is who trains in a round.
+func (b *Built) sampling() method.Sampling {
+	p := b.Engine.Plan
+	p.Clients = b.clients()
+	return p.Sampling()
+}
+
+// describePrivacy tells the two sides of an experiment what epsilons reckon with, where there is differential privacy.
+func (b *Built) describePrivacy() {
+	if _, on := methods.Private(b.Method); on {
+		s := b.sampling()
+		b.Engine.Privacy = fmt.Sprintf("%d rounds of %v of %d clients, sampling %s", b.Engine.Plan.Rounds, s.Size, s.Of,
+			b.Config.Sampling)
+	}
+}
+
+// Private tells whether there is differential privacy.
+func (b *Built) Private() bool { return b.Engine.Privacy != "" }
+
+// InsecureDP has the noise of differential privacy come from the run's seed also across machines. Both sides must agree
+// to it.
+func (b *Built) InsecureDP() error {
+	if dp, on := methods.Private(b.Method); on && dp.Secure {
+		return errors.New("--insecure-dp draws noise from the seed, which the option secure of dp rules out; leave " +
+			"one of the two out")
+	} else if on {
+		b.Engine.Privacy += ", noise from the seed"
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"promptfed/federation/data"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/methods"
+	"promptfed/federation/sets"
+)
+
+// OpenServer is Open for a server whose clients are elsewhere: there is no data, no backbone and no class. The engine's
+// classes, template and evaluation sets are for the caller to fill in, once clients have told them.
+func OpenServer(c Config) (*Built, error) {
+	c.Data.Config = withoutData(c.Data.Config)
+	c.Eval.SetsRoot = ""
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	c.Runtime.Prepack = named(c.Runtime.Prepack)
+	b := &Built{Config: c, Set: &data.Set{}}
+	if c.Data.Template == autoTemplate {
+		b.Config.Data.Template = ""
+	}
+	if err := b.define(); err != nil {
+		return nil, err
+	}
+	if err := c.InOneProcess(); err != nil {
+		return nil, err
+	}
+	switch {
+	case c.Reproduce != Defaults().Reproduce:
+		return nil, errors.New("reproduce: clients elsewhere have labels and class names of their own; run this " +
+			"experiment in one place")
+	case c.Train.Centralised:
+		return nil, errors.New("train.centralised: clients elsewhere keep their examples; run this experiment in one " +
+			"place")
+	case c.Synthetic.Set != "" || methods.NeedsSynthetic(b.Method):
+		return nil, errors.New("synthetic: a server of clients elsewhere has no images of its own; run this " +
+			"experiment in one place")
+	case b.Engine.Evaluate.BestVal:
+		return nil, errors.New("eval.select: best-val: clients elsewhere keep what they learned last, not what they " +
+			"had in the best round; set it to last (train.patience stops near the best round)")
+	case c.Eval.Embeddings > 0:
+		return nil, errors.New("eval.embeddings: a server of clients elsewhere has no images; set it to 0")
+	}
+	b.acrossMachines()
+	return b, nil
+}
+
+// withoutData leaves of the section data what is part of the experiment and says nothing about files.
+func withoutData(c sets.Config) sets.Config {
+	d := sets.Defaults()
+	d.Shots, d.Views = c.Shots, c.Views
+	return d
+}
+
+// Agree fills in what the clients of a server agreed on.
+func (b *Built) Agree(t spec.RunSpec) {
+	b.Set.Classes, b.Engine.Classes = t.Classes, t.Classes
+	b.Config.Data.Template, b.Engine.Template = t.Template, t.Template
+	b.Engine.EvaluationSets = nil
+	for _, name := range t.EvaluationSets {
+		b.Engine.EvaluationSets = append(b.Engine.EvaluationSets, spec.EvaluationSet{Name: name})
+	}
+}
+
+// Invitation is a server's configuration as clients get it: without data, folders and machine. Backbones keep their
+// names only.
+func (b *Built) Invitation() Config {
+	c := b.Config
+	d := Defaults()
+	c.Runtime, c.Synthetic, c.Eval.SetsRoot = d.Runtime, d.Synthetic, ""
+	if c.Data.Template == "" {
+		c.Data.Template = autoTemplate
+	}
+	c.Backbones = nil
+	for _, name := range b.Config.Backbones {
+		c.Backbones = append(c.Backbones, filepath.Base(name))
+	}
+	return c
+}
+
+// CheckInvitation makes a configuration from elsewhere safe to start from: nothing in it names a file of this machine.
+func CheckInvitation(c Config) (Config, error) {
+	d := Defaults()
+	c.Runtime, c.Synthetic, c.Eval.SetsRoot, c.Train.Centralised = d.Runtime, d.Synthetic, "", false
+	c.Data.Config, c.Eval.Embeddings = withoutData(c.Data.Config), 0
+	for _, name := range c.Backbones {
+		if name == "" || name != filepath.Base(name) || name == ".." || name == "." {
+			return c, fmt.Errorf("the server names the backbone %.60q, which is a path; name this client's own with "+
+				"--set backbones=[NAME]", name)
+		}
+	}
+	return c, c.Check()
+}

@@ -1,0 +1,151 @@
+package trained
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"promptfed/federation/engine/inference"
+	"promptfed/federation/method"
+	"promptfed/models/bundle"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+)
+
+// towerOutputs are what a method may ask of an image (see method.Scope), by the image tower's outputs.
+var towerOutputs = map[string]string{"image": bundle.ImageOutput, "patches": bundle.PatchesOutput}
+
+// ready is the preprocessing's output.
+const ready = "normalised"
+
+// model chains preprocessing, image tower and class scores. Only what the scores need of the tower is in it; of a
+// method that puts prompts into the tower, the tower with these is in the scores.
+func (f *finishedRun) model(ctx context.Context, pixels string) (*onnx.ModelProto, error) {
+	scores, err := inference.Classifier(f.worker, ctx, f.client, f.clients, f.prompts)
+	if err != nil {
+		return nil, err
+	}
+	t, err := openTower(f.bundle)
+	if err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", f.bundle.Name, err)
+	}
+	head, feeds, err := t.head(scores)
+	if err != nil {
+		return nil, err
+	}
+	pre, err := f.preprocessing(pixels, t.pixels)
+	if err != nil {
+		return nil, err
+	}
+	parts := []onnx.Part{{Name: "preprocess", Model: pre}}
+	if len(t.asked) > 0 {
+		tower, err := t.model()
+		if err != nil {
+			return nil, fmt.Errorf("bundle %s: %w", f.bundle.Name, err)
+		}
+		parts = append(parts, onnx.Part{Name: "image", Model: tower,
+			Feeds: map[string]string{bundle.PixelsInput: "preprocess/" + ready}})
+	}
+	m := onnx.Merge(append(parts, onnx.Part{Name: "head", Model: head, Feeds: feeds})...)
+	m.Graph.Input[0].DocString = inputLayouts[pixels]
+	m.Graph.Output[0].DocString = "probabilities [B,C] of the classes in the order of the metadata's " + MetaClasses
+	return m, onnx.Embed(m, f.bundle.WeightsDir())
+}
+
+// preprocessing is the graph from an image's pixels to those of a tower.
+func (f *finishedRun) preprocessing(pixels string, into graph.Node) (*onnx.ModelProto, error) {
+	batch := graph.Sym("B")
+	if d := into.Shape(); len(d) > 0 && d[0].Static() { // exported for batches of one size
+		batch = d[0]
+	}
+	g := graph.New()
+	var in graph.Node
+	switch pixels {
+	case PixelsUint8:
+		in = g.Input(ClassifierInput, graph.Uint8, graph.Shape{batch, graph.Sym("H"), graph.Sym("W"), graph.D(3)})
+	case PixelsFloat:
+		in = g.Input(ClassifierInput, graph.Float, graph.Shape{batch, graph.D(3), graph.Sym("H"), graph.Sym("W")})
+	default:
+		return nil, fmt.Errorf("pixels %q: take %s or %s", pixels, PixelsUint8, PixelsFloat)
+	}
+	return graph.Model(graph.Output{Name: ready, Node: f.bundle.Preprocess.Graph(in).Cast(into.DType())})
+}
+
+// imageTower is a bundle's image tower and what a method asks of it.
+type imageTower struct {
+	file   *graph.File
+	pixels graph.Node
+	asked  []graph.Output
+}
+
+func openTower(b *bundle.Bundle) (*imageTower, error) {
+	model, err := b.ImageModel()
+	if err != nil {
+		return nil, err
+	}
+	t := &imageTower{}
+	if t.file, err = graph.ReadModel(model); err != nil {
+		return nil, err
+	}
+	var ok bool
+	if t.pixels, ok = t.file.Graph.InputNamed(bundle.PixelsInput); !ok {
+		return nil, fmt.Errorf("the image tower has no input %s", bundle.PixelsInput)
+	}
+	return t, nil
+}
+
+// head is the graph from the tower's outputs, not normalised, or from its pixels, to probabilities. feeds says what
+// each input is.
+func (t *imageTower) head(scores graph.Node) (m *onnx.ModelProto, feeds map[string]string, err error) {
+	g := scores.Graph()
+	feeds = map[string]string{}
+	inside := map[graph.Node]graph.Node{}
+	for _, in := range graph.Inputs(scores) {
+		raw := "raw " + in.Name()
+		if in.Name() == method.PixelsInput {
+			inside[in] = g.Input(raw, t.pixels.DType(), in.Shape()).Cast(graph.Float)
+			feeds[raw] = "preprocess/" + ready
+			continue
+		}
+		name := towerOutputs[in.Name()]
+		out, ok := t.file.Output(name)
+		if !ok {
+			return nil, nil, fmt.Errorf("the method reads %q of an image, which the image tower does not give",
+				in.Name())
+		}
+		inside[in] = g.Input(raw, out.DType(), in.Shape()).Cast(graph.Float).Unit()
+		feeds[raw] = "image/" + name
+		t.asked = append(t.asked, graph.Output{Name: name, Node: out})
+	}
+	roots := graph.Transform([]graph.Node{scores}, func(op *graph.Op, _ []graph.Node) []graph.Node {
+		if n, ok := inside[op.Out[0]]; ok {
+			return []graph.Node{n}
+		}
+		return nil
+	})
+	m, err = graph.Model(graph.Output{Name: ClassifierOutput, Node: standardOperators(roots)[0].Softmax(-1)})
+	return m, feeds, err
+}
+
+// model is the tower as far as it was asked for.
+func (t *imageTower) model() (*onnx.ModelProto, error) {
+	roots := make([]graph.Node, len(t.asked))
+	for i, o := range t.asked {
+		roots[i] = o.Node
+	}
+	for _, in := range graph.Inputs(roots...) {
+		if in != t.pixels {
+			return nil, fmt.Errorf("the image tower has an input %s beside %s", in.Name(), bundle.PixelsInput)
+		}
+	}
+	out := make([]graph.Output, len(roots))
+	for i, n := range standardOperators(roots) {
+		out[i] = graph.Output{Name: t.asked[i].Name, Node: n}
+	}
+	m, err := t.file.Model(out...)
+	if err != nil {
+		return nil, err
+	}
+	return proto.Clone(m).(*onnx.ModelProto), nil // Merge changes it
+}

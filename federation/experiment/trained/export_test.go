@@ -1,0 +1,310 @@
+package trained
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/data"
+	"promptfed/federation/datatest"
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
+	"promptfed/federation/methods"
+	"promptfed/federation/sets"
+	"promptfed/models/synthetic"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/ort"
+)
+
+// oneTower are methods that share tensors of the size of the image tower or of features.
+var oneTower = []string{"fedclip", "fedpr", "fedtpg", "fedvpt", "pfeddc"}
+
+// trained runs one round of a method on two clients, with two of the bundled backbones where it can, and gives the
+// run's configuration and folder.
+func trained(t *testing.T, method string, with ...string) (experiment.Config, string) {
+	t.Helper()
+	return trainedAs(t, method, func(*experiment.Config) {}, with...)
+}
+
+// trainedAs is trained with some settings changed.
+func trainedAs(t *testing.T, method string, change func(*experiment.Config), with ...string) (experiment.Config,
+	string) {
+	t.Helper()
+	c := experiment.Defaults()
+	c.Name, c.Method, c.With, c.Backbones = "small", method, with, []string{"tiny-vit-b16", "tiny-vit-b32"}
+	if slices.Contains(oneTower, method) {
+		c.Backbones = c.Backbones[:1]
+	}
+	if method == "fedotp" { // else a score depends on the images that are scored with it
+		c.Options = map[string]any{"stop": "pair"}
+	}
+	c.Data.Generator = sets.Generator{Classes: []string{"circle", "square", "star", "house"},
+		Domains: []string{"cartoon"},
+		Train:   4, Test: 2, Size: 40}
+	c.Synthetic.Set, c.Synthetic.Generator, c.Synthetic.Epochs = "synthetic", c.Data.Generator, 1
+	c.Partition.Clients, c.Train.Rounds, c.Train.LR = 2, 1, 0.05
+	c.Runtime.Cache = filepath.Join(cache, "features")
+	change(&c)
+	b, err := experiment.Open(context.Background(), c, nil)
+	if err == nil {
+		err = b.Features(context.Background(), nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := b.Settings()
+	set.Dir = t.TempDir()
+	if _, err := engine.Run(context.Background(), b.Engine, set); err != nil {
+		t.Fatal(err)
+	}
+	return b.Config, set.Dir
+}
+
+var cache string // of features, one for all tests
+
+func TestMain(m *testing.M) { datatest.Main(m, &cache) }
+
+// pictures are images of odd sizes, up and down, tall and wide, grey, with alpha, and real ones where they are there.
+func pictures(t *testing.T) []data.Example {
+	t.Helper()
+	r := rand.New(rand.NewPCG(3, 4))
+	dir := t.TempDir()
+	var paths []string
+	save := func(img image.Image) {
+		paths = append(paths, filepath.Join(dir, fmt.Sprint(len(paths), ".png")))
+		f, err := os.Create(paths[len(paths)-1])
+		if err == nil {
+			err = png.Encode(f, img)
+			f.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, size := range [][2]int{{64, 64}, {201, 147}, {33, 150}, {250, 19}, {13, 9}, {1, 1}} {
+		img, err := synthetic.Draw(synthetic.Classes()[i], synthetic.Domains()[i%3], uint64(i), max(4, size[0],
+			size[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		box := image.Rect(0, 0, size[0], size[1])
+		rgb, grey, alpha := image.NewRGBA(box), image.NewGray(box), image.NewNRGBA(box)
+		for _, to := range []draw.Image{rgb, grey, alpha} {
+			draw.Draw(to, box, img, image.Point{}, draw.Src)
+		}
+		for y := range size[1] {
+			for x := range size[0] {
+				p := alpha.NRGBAAt(x, y)
+				alpha.SetNRGBA(x, y, color.NRGBA{p.R, p.G, p.B, byte(r.IntN(256))})
+			}
+		}
+		save(rgb)
+		save(grey)
+		save(alpha)
+	}
+	real, _ := filepath.Glob("../../../shared/data/pacs/*/dog/0000.jpg")
+	list, err := data.Files(append(paths, real...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// The exported file of every method, read with either form of pixels, says what predict says.
+func TestExportIsPredict(t *testing.T) {
+	list := pictures(t)
+	for i, e := range methods.Table() {
+		if i == 1 {
+			list = list[:6] // preprocessing is the same for all methods
+		}
+		t.Run(e.Name, func(t *testing.T) {
+			name, with := e.Name, []string(nil)
+			if e.Wrapper() {
+				name, with = experiment.Defaults().Method, []string{e.Name}
+			}
+			c, dir := trained(t, name, with...)
+			for client, form := range map[int]string{0: PixelsUint8, 1: PixelsFloat} {
+				classes, want, err := Predict(context.Background(), c, dir, client, list)
+				if err != nil {
+					t.Fatal(err)
+				}
+				path := filepath.Join(dir, form+".onnx")
+				if _, err := Export(context.Background(), c, dir, client, form, path); err != nil {
+					t.Fatal(err)
+				}
+				named, got, err := PredictFile(context.Background(), path, list, ort.Options{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(named, classes) || len(got) != len(want) {
+					t.Fatalf("classes %v for %v, %d predictions for %d", named, classes, len(got), len(want))
+				}
+				worst := 0.0
+				for i, p := range want {
+					for k, v := range p.Probabilities {
+						worst = max(worst, math.Abs(float64(v-got[i].Probabilities[k])))
+					}
+				}
+				if !(worst < 1e-5) {
+					t.Errorf("%s: probabilities differ by %g", form, worst)
+				}
+			}
+		})
+	}
+}
+
+// The file stands alone, in standard operators, says where it is from, and is the same whenever it is written.
+func TestExportStandsAlone(t *testing.T) {
+	c, dir := trained(t, "fedpha", "fedprox")
+	path := filepath.Join(dir, "c.onnx")
+	var first []byte
+	for range 2 {
+		size, err := Export(context.Background(), c, dir, 1, PixelsUint8, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if int64(len(b)) != size || first != nil && string(first) != string(b) {
+			t.Errorf("%d bytes, said to be %d, or not those of the last time", len(b), size)
+		}
+		first = b
+	}
+	f, err := graph.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if onnx.HasExternal(f.Proto) {
+		t.Error("weights lie outside")
+	}
+	for _, n := range f.Proto.Graph.Node {
+		if n.Domain != "" {
+			t.Errorf("%s of %s", n.OpType, n.Domain)
+		}
+	}
+	for _, v := range append(f.Proto.Graph.Input, f.Proto.Graph.Output...) {
+		if v.DocString == "" {
+			t.Errorf("%s is not described", v.Name)
+		}
+	}
+	meta := map[string]string{}
+	for _, p := range f.Proto.MetadataProps {
+		meta[p.Key] = p.Value
+	}
+	records, err := record.Records(dir)
+	if err != nil || len(records) != 1 {
+		t.Fatal(err, records)
+	}
+	b, err := findNamed("tiny-vit-b32", c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accuracy, _ := json.Marshal(records[0].PerClient[1])
+	for key, want := range map[string]string{MetaTask: "image-classification",
+		MetaClasses:  `["circle","square","star","house"]`,
+		MetaBackbone: "tiny-vit-b32", MetaDigest: b.Digest(), MetaMethod: "fedpha", MetaWith: `["fedprox"]`,
+		MetaRun:    "small",
+		MetaClient: "1", MetaClients: "2", MetaRounds: "1", MetaSeed: "1", MetaAccuracy: string(accuracy),
+		MetaAccuracyAt: "0",
+		MetaInput:      inputLayouts[PixelsUint8]} {
+		if meta[key] != want {
+			t.Errorf("%s is %q, expected %q", key, meta[key], want)
+		}
+	}
+	var options map[string]any
+	if err := json.Unmarshal([]byte(meta[MetaOptions]), &options); err != nil || options["global_tokens"] != 16.0 ||
+		options["fedprox"] == nil {
+		t.Errorf("options %v: %v", options, err)
+	}
+	if meta[MetaVersion] == "" || !strings.Contains(meta[MetaPreprocess], `"size":64`) {
+		t.Errorf("version %q, preprocessing %q", meta[MetaVersion], meta[MetaPreprocess])
+	}
+}
+
+// With eval.select: best-val a classifier is that of the selected round, and so are the accuracy and the rounds in its
+// metadata. With a step that is far too long the first round of this run is better than its last.
+func TestExportSaysTheSelectedRound(t *testing.T) {
+	c, dir := trainedAs(t, "promptfl", func(c *experiment.Config) {
+		c.Train.Rounds, c.Train.LR, c.Data.ValShare = 4, 5, 0.5
+		c.Data.Generator.Train, c.Data.Generator.Test, c.Data.Generator.Difficulty = 16, 16, 1
+		c.Eval.Select, c.Eval.Every = experiment.BestVal, 1
+	})
+	path := filepath.Join(dir, "c.onnx")
+	if _, err := Export(context.Background(), c, dir, 0, PixelsUint8, path); err != nil {
+		t.Fatal(err)
+	}
+	f, err := graph.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta := map[string]string{}
+	for _, p := range f.Proto.MetadataProps {
+		meta[p.Key] = p.Value
+	}
+	var s record.Summary
+	b, err := os.ReadFile(filepath.Join(dir, record.SummaryFile))
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	records, e := record.Records(dir)
+	if err = errors.Join(err, e); err != nil || len(records) != 4 {
+		t.Fatal(err, len(records))
+	}
+	at := s.Selected
+	if at == 3 || records[at].PerClient[0] == records[3].PerClient[0] {
+		t.Fatalf("round %d is selected: the test cannot tell it from the last", at)
+	}
+	accuracy, _ := json.Marshal(records[at].Evaluations.Global.PerClient[0]) // PromptFL's paper tests its average
+	if meta[MetaAccuracy] != string(accuracy) || meta[MetaAccuracyAt] != fmt.Sprint(at) ||
+		meta[MetaRounds] != fmt.Sprint(at+1) {
+		t.Errorf("accuracy %s of round %s after %s rounds, expected %s of round %d", meta[MetaAccuracy],
+			meta[MetaAccuracyAt], meta[MetaRounds], accuracy, at)
+	}
+}
+
+// A failure leaves what was there and nothing else.
+func TestExportLeavesNoHalfFile(t *testing.T) {
+	c, dir := trained(t, "zeroshot")
+	out := t.TempDir()
+	path := filepath.Join(out, "c.onnx")
+	if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		client      int
+		pixels, out string
+		word        string
+	}{{2, PixelsUint8, path, "clients 0 to 1"}, {0, "bytes", path, "uint8 or float"},
+		{0, PixelsUint8, filepath.Join(out, "none", "c.onnx"), "cannot write"}} {
+		if _, err := Export(context.Background(), c, dir, x.client, x.pixels, x.out); err == nil ||
+			!strings.Contains(err.Error(), x.word) {
+			t.Errorf("error %v, expected one with %q", err, x.word)
+		}
+	}
+	if _, err := Export(context.Background(), c, out, 0, PixelsUint8, path); err == nil ||
+		!strings.Contains(err.Error(), "finished run") {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(path); err != nil || string(b) != "old" {
+		t.Errorf("%q: %v", b, err)
+	}
+	if list, _ := os.ReadDir(out); len(list) != 1 {
+		t.Errorf("%v", list)
+	}
+}

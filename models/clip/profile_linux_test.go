@@ -1,0 +1,128 @@
+package clip_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+// TestProfile compares the text tower's step at ViT-B/16 size, with one prompt of 16 tokens, with its own matrix
+// products: CLIP_PROFILE turns of a step with kernels, one without, one that spins, and the bare products. It prints
+// medians of what a turn took over its step, by the clock and in processor time, which others on the machine bear upon
+// less; and what ONNX Runtime's profile of other runs says of each kind of operator: the lower quintile over runs,
+// summed, since others only make a run longer.
+func TestProfile(t *testing.T) {
+	turns, err := strconv.Atoi(os.Getenv("CLIP_PROFILE"))
+	if err != nil {
+		t.Skip("CLIP_PROFILE is not a number of turns")
+	}
+	w := writeFormula(t, t.TempDir(), clip.TextB.Shapes())
+	for name, list := range map[string]clip.NamedClasses{"cifar10": clip.CIFAR10, "cifar100": clip.CIFAR100} {
+		s, err := clip.NewSuffixes(list.Names(), list.Suffixes(), clip.StartID, clip.TextB.Width,
+			embedding(clip.TextB.Width))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := 17
+		for _, ids := range s.IDs {
+			rows += len(ids)
+		}
+		for _, threads := range []int{1, 2} {
+			o := ort.Options{IntraThreads: threads, Prepack: true}
+			spin, profiled := o, o
+			spin.Spinning, profiled.Profile = true, filepath.Join(t.TempDir(), "step")
+			bare, flops := gemm(t, w, rows, o)
+			all := []step{textStep(t, w, s, 1, false, true, o), textStep(t, w, s, 1, false, false, o), bare,
+				textStep(t, w, s, 1, false, true, spin)}
+			own := clip.Text{TextArch: clip.TextB}.StepFLOPs(s, prompted(graph.New(), 1, clip.TextB.Width, tensor.Map{}))
+			var clock, processor, took, used [4][]float64
+			for range turns + 1 {
+				for i, c := range all {
+					begin := processorTime(t)
+					took[i] = append(took[i], c.run(t).Seconds())
+					used[i] = append(used[i], processorTime(t)-begin)
+				}
+			}
+			for i := range all {
+				for turn := 1; turn <= turns; turn++ { // the first warms up
+					clock[i] = append(clock[i], took[i][turn]/took[0][turn])
+					processor[i] = append(processor[i], used[i][turn]/used[0][turn])
+				}
+			}
+			t.Logf("%s, threads %d: %.1f ms, %.1f of processors; %.0f %% of its products by the clock, %.0f %% in "+
+				"processor time; without kernels %.2f times as long, %.2f; spinning %.2f, %.2f", name, threads,
+				1e3*median(took[0][1:]), 1e3*median(used[0][1:]), 100*median(clock[2])*own/flops,
+				100*median(processor[2])*own/flops, median(clock[1]), median(processor[1]), median(clock[3]),
+				median(processor[3]))
+			p := textStep(t, w, s, 1, false, true, profiled)
+			for range turns {
+				p.run(t)
+			}
+			p.s.Close()
+			logProfile(t, profiled.Profile)
+		}
+	}
+}
+
+// processorTime is what this process has used so far, in seconds.
+func processorTime(t *testing.T) float64 {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+}
+
+func median(v []float64) float64 { return slices.Sorted(slices.Values(v))[len(v)/2] }
+
+func logProfile(t *testing.T, prefix string) {
+	t.Helper()
+	files, err := filepath.Glob(prefix + "*")
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	raw, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var events []struct {
+		Cat, Name string
+		Dur       float64 // µs
+		Args      struct {
+			Op string `json:"op_name"`
+		}
+	}
+	if err := json.Unmarshal(raw, &events); err != nil {
+		t.Fatal(err)
+	}
+	nodes, kind := map[string][]float64{}, map[string]string{}
+	for _, e := range events {
+		if name, ok := strings.CutSuffix(e.Name, "_kernel_time"); ok && e.Cat == "Node" {
+			nodes[name], kind[name] = append(nodes[name], e.Dur), e.Args.Op
+		}
+	}
+	time, count, total := map[string]float64{}, map[string]int{}, 0.0
+	for name, d := range nodes {
+		low := slices.Sorted(slices.Values(d))[len(d)/5] / 1e3
+		time[kind[name]] += low
+		count[kind[name]]++
+		total += low
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(time), func(a, b string) int { return cmp.Compare(time[b], time[a]) }) {
+		t.Logf("  %-20s %4d %8.2f ms %5.1f %%", k, count[k], time[k], 100*time[k]/total)
+	}
+	t.Logf("  %-20s %4d %8.2f ms", "all", len(nodes), total)
+}

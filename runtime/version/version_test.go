@@ -1,0 +1,28 @@
+package version
+
+import (
+	"runtime/debug"
+	"strings"
+	"testing"
+)
+
+// Settings are those that the Go tool notes (go help buildvcs).
+func TestNoted(t *testing.T) {
+	for want, settings := range map[string][]debug.BuildSetting{
+		"unknown":            {{Key: "GOOS", Value: "linux"}},
+		"0123456789ab":       {{Key: "vcs.revision", Value: "0123456789abcdef0123456789abcdef01234567"}},
+		"0123456789ab-dirty": {{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "true"}},
+	} {
+		if got := noted(settings); got != want {
+			t.Errorf("%v: %s, want %s", settings, got, want)
+		}
+	}
+}
+
+func TestStamp(t *testing.T) {
+	defer func() { stamp = "" }()
+	stamp = "abc-dirty"
+	if Commit() != stamp || !strings.HasSuffix(String(), ", commit abc-dirty") || strings.Contains(String(), "devel") {
+		t.Errorf("%s: %s", Commit(), String())
+	}
+}

@@ -1,0 +1,78 @@
+package chaos
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Differential privacy survives servers and clients that are killed: with noise of the seed a run learns, byte for
+// byte, what one process learns; with noise that nobody else knows each side releases one number a round, whatever is
+// sent again, and epsilon is that of as many rounds. So it is with noise of the server, and with that of clients behind
+// secure aggregation, where a client that comes back goes on with its session.
+func TestChaosPrivacy(t *testing.T) {
+	first := seed(t)
+	for name, c := range map[string]struct {
+		where, config string
+		noise         func(s *site) []string // files of those that add noise
+	}{
+		"server": {"server", "", func(s *site) []string { return []string{s.at("serve", "hub", "noise.json")} }},
+		"clients": {"client", "secure_aggregation: {threshold: 0.6}\n", func(s *site) (files []string) {
+			for k := range s.clients {
+				files = append(files, filepath.Join(s.client(k), "noise.json"))
+			}
+			return files
+		}},
+	} {
+		for _, seeded := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/seeded=%v", name, seeded), func(t *testing.T) {
+				tr := trial{method: "promptfl", clients: 3, rounds: 5, quorum: 1, deadline: time.Minute, share: 1,
+					delay: 20 * time.Millisecond, limit: 2 * time.Minute,
+					options: "{tokens: 4, dp: {noise: 0.5, clip: 1, delta: 0.01, where: " + c.where + "}}",
+					config:  "with: [dp]\n" + c.config}
+				if seeded {
+					tr.flags = []string{"--insecure-dp"}
+				}
+				s := open(t, tr, first)
+				kills := []fault{faults[1], faults[0], faults[1], faults[0], faults[1]}
+				s.survive(func(n int) (time.Duration, *fault) {
+					if n == len(kills) {
+						return 0, nil
+					}
+					for s.rounds() < n && !s.failed() && time.Now().Before(s.before) { // one kill a round
+						time.Sleep(time.Millisecond)
+					}
+					return s.upTo(200 * time.Millisecond), &kills[n]
+				})
+				if seeded {
+					s.check()
+				}
+				if t.Failed() || seeded {
+					return
+				}
+				got, want := s.records("serve"), s.records("run")
+				for i := range got {
+					if e := got[i].Notes["epsilon"]; e == 0 || e != want[i].Notes["epsilon_nominal"] {
+						t.Errorf("round %d: epsilon %v, want %v", i, e, want[i].Notes["epsilon_nominal"])
+					}
+				}
+				for _, path := range c.noise(s) {
+					var noise struct{ Released map[int][]string }
+					b, err := os.ReadFile(path)
+					if err == nil {
+						err = json.Unmarshal(b, &noise)
+					}
+					if err != nil || len(noise.Released) != tr.rounds || slices.ContainsFunc(slices.Collect(
+						maps.Values(noise.Released)), func(list []string) bool { return len(list) != 1 }) {
+						t.Errorf("%s: %v, %v", path, noise.Released, err)
+					}
+				}
+			})
+		}
+	}
+}

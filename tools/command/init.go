@@ -1,0 +1,38 @@
+package command
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+func initCommand() *cobra.Command {
+	var out string
+	var sets []string
+	var force bool
+	c := &cobra.Command{Use: "init FOLDER [--out FILE] [--set key=value] [--force]", Args: exactly(1),
+		Short: "write a commented configuration for a folder of images: layout detected, partition chosen"}
+	c.Flags().StringVar(&out, "out", "", "the file to write (default NAME.yaml)")
+	c.Flags().StringArrayVar(&sets, "set", nil, "what the choice is made with, as in data.layout=domains or "+
+		"method=fedpha; method, data.layout, data.corrupt and the partition stand in the file then")
+	c.Flags().BoolVar(&force, "force", false, "replace a file that is there")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		p, err := plan(args[0], sets)
+		if err != nil {
+			return err
+		}
+		if out == "" {
+			out = p.Name + ".yaml"
+		}
+		if _, err := os.Stat(out); err == nil && !force {
+			return usageError{fmt.Errorf("%s is there already; use --force to replace it, or another --out", out)}
+		}
+		if err := writeFile(out, p.Text); err != nil {
+			return err
+		}
+		fmt.Printf("written to %s; promptfed run %s trains\n", out, out)
+		return nil
+	}
+	return c
+}

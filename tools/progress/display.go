@@ -1,0 +1,241 @@
+// Package progress shows long work: one live line on a terminal, plain lines with the time left elsewhere.
+package progress
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
+)
+
+// Monitor hears how a run goes, from any goroutine.
+type Monitor interface {
+	Work(what string, done, total int)
+	Opened(b *experiment.Built)
+	Fallback(why error)
+	Warn(line string)
+	Features(b *experiment.Built) (done func()) // before features are computed, which may have to wait, and afterwards
+	Start(rounds, clients int)
+	Turn(o message.Instruction, client int)
+	Round(r record.Record)
+}
+
+// Display shows long work: one live line on a terminal, plain lines elsewhere. It is safe for concurrent use.
+type Display struct {
+	name string
+	live bool
+
+	mu       sync.Mutex
+	bar      *progressbar.ProgressBar
+	what     string
+	rounds   int
+	clients  int
+	earlier  int // rounds of earlier calls
+	finished int
+	turned   bool // a client has worked: rounds are no longer those of an earlier call
+	last     string
+	began    time.Time
+	spoke    time.Time
+}
+
+// quiet is how long work goes on without a line where there is no terminal.
+const quiet = 20 * time.Second
+
+// New is the display of a run.
+func New(conf experiment.Config) *Display {
+	return &Display{name: fmt.Sprintf("%s, seed %d", conf.Name, conf.Seed), live: term.IsTerminal(int(os.Stderr.Fd()))}
+}
+
+// Work shows preparation, such as the features of a bundle.
+func (d *Display) Work(what string, done, total int) { d.progress(what, done, total, "images") }
+
+// Steps shows work that is counted in steps.
+func (d *Display) Steps(what string, done, total int) { d.progress(what, done, total, "steps") }
+
+func (d *Display) progress(what string, done, total int, unit string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.what != what {
+		d.end()
+		d.what = what
+		d.begin(total, unit)
+		d.describe(d.name + ": " + what)
+		d.began, d.spoke = time.Now(), time.Now()
+		if !d.live {
+			fmt.Fprintf(os.Stderr, "%s: %s (%d %s)\n", d.name, what, total, unit)
+		}
+	}
+	if !d.live && done < total && time.Since(d.spoke) > quiet {
+		d.spoke = time.Now()
+		fmt.Fprintf(os.Stderr, "%s: %s, %d of %d %s%s\n", d.name, what, done, total, unit, left(d.began, done, total))
+	}
+	if d.bar != nil {
+		d.bar.Set(done)
+	}
+	if done == total {
+		d.end()
+	}
+}
+
+func (d *Display) begin(total int, unit string) {
+	if !d.live {
+		return
+	}
+	d.bar = progressbar.NewOptions(total, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionShowCount(),
+		progressbar.OptionSetItsString(unit), progressbar.OptionSetWidth(24),
+		progressbar.OptionThrottle(100*time.Millisecond),
+		progressbar.OptionSetPredictTime(true), progressbar.OptionFullWidth(), progressbar.OptionClearOnFinish())
+}
+
+func (d *Display) describe(text string) {
+	if d.bar != nil {
+		d.bar.Describe(text)
+	}
+}
+
+func (d *Display) end() {
+	if d.bar != nil {
+		d.bar.Finish()
+		d.bar = nil
+	}
+	d.what = ""
+}
+
+func (d *Display) Features(*experiment.Built) func() { return func() {} }
+
+// Start begins the rounds.
+func (d *Display) Start(rounds, clients int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.end()
+	d.rounds, d.clients, d.began, d.spoke = rounds, clients, time.Now(), time.Now()
+	d.begin(rounds*clients, "client")
+	d.describe(d.name)
+}
+
+// Turn counts one client's training.
+func (d *Display) Turn(o message.Instruction, client int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if o.Kind != message.Train {
+		return
+	}
+	d.finished++
+	d.turned = true
+	if !d.live && d.finished < len(o.Clients) && time.Since(d.spoke) > quiet {
+		d.spoke = time.Now()
+		fmt.Fprintf(os.Stderr, "%s: round %d/%d, client %d/%d%s%s\n", d.name, o.Round+1, d.rounds, d.finished,
+			len(o.Clients), d.last, left(d.began, o.Round-d.earlier, d.rounds-d.earlier))
+	}
+	if d.bar != nil {
+		share := float64(d.clients) / float64(max(1, len(o.Clients)))
+		d.bar.Set(min(d.rounds*d.clients, o.Round*d.clients+int(float64(d.finished)*share)))
+		d.describe(fmt.Sprintf("%s round %d/%d, client %d/%d%s", d.name, o.Round+1, d.rounds, d.finished,
+			len(o.Clients), d.last))
+	}
+}
+
+// Round shows what a round gave.
+func (d *Display) Round(r record.Record) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.finished, d.spoke = 0, time.Now()
+	if !d.turned {
+		d.earlier, d.began = r.Round+1, time.Now()
+	}
+	if len(r.Warnings) > 0 && d.bar != nil {
+		d.bar.Clear()
+	}
+	for _, line := range r.Warnings {
+		fmt.Fprintf(os.Stderr, "%s: warning: round %d: %s\n", d.name, r.Round+1, line)
+	}
+	d.last = fmt.Sprintf(", loss %.3f", r.Loss)
+	d.last += accuracyOf(r)
+	if d.live {
+		return
+	}
+	line := fmt.Sprintf("%s: round %d/%d%s", d.name, r.Round+1, d.rounds, d.last)
+	if r.Evaluation != nil {
+		line += fmt.Sprintf(" ± %.1f over clients", 100*r.Std)
+	}
+	for _, u := range record.MissingTests([]record.Record{r}) {
+		line += ", " + u.String()
+	}
+	fmt.Fprintf(os.Stderr, "%s, %.1f s%s\n", line, r.Seconds, left(d.began, r.Round+1-d.earlier, d.rounds-d.earlier))
+}
+
+// left is how long the rest will take at the pace since work began; empty where there is none, or nothing to go by.
+func left(began time.Time, done, total int) string {
+	if done <= 0 || done >= total {
+		return ""
+	}
+	t := time.Duration(float64(time.Since(began)) / float64(done) * float64(total-done))
+	return fmt.Sprintf(", about %s left", t.Round(time.Second))
+}
+
+// accuracyOf is the headline of a round, with the evaluation that it is of; empty where it was not tested.
+func accuracyOf(r record.Record) string {
+	switch {
+	case r.Evaluation != nil:
+		return fmt.Sprintf(", %s accuracy %.1f %%", r.View, 100*r.Accuracy)
+	case r.Tested:
+		return fmt.Sprintf(", %s accuracy -", r.View)
+	}
+	return ""
+}
+
+// Opened tells what the data was found to be, what there is to note about it, and which images were left out because
+// they cannot be read.
+func (d *Display) Opened(b *experiment.Built) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.end()
+	for _, line := range b.Info.Lines() {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", d.name, line)
+	}
+	for _, note := range b.Info.Notes {
+		fmt.Fprintf(os.Stderr, "%s: note: %s\n", d.name, note)
+	}
+	if s, err := b.Storage(); err == nil && s.Large() { // an error comes with the features
+		fmt.Fprintf(os.Stderr, "%s: %s\n", d.name, s)
+	}
+	list := b.Set.Skipped
+	for i, s := range list {
+		if i == 5 && len(list) > 6 {
+			fmt.Fprintf(os.Stderr, "%s: ... and %d more\n", d.name, len(list)-i)
+			break
+		}
+		fmt.Fprintf(os.Stderr, "%s: left out %s: %s\n", d.name, s.Name, s.Reason)
+	}
+	if len(list) > 0 {
+		fmt.Fprintf(os.Stderr, "%s: %d images left out (data.corrupt: skip)\n", d.name, len(list))
+	}
+}
+
+// Warn shows what is probably wrong.
+func (d *Display) Warn(line string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.end()
+	fmt.Fprintf(os.Stderr, "%s: warning: %s\n", d.name, line)
+}
+
+// Fallback tells why provider auto took the CPU.
+func (d *Display) Fallback(why error) {
+	if why != nil {
+		fmt.Fprintf(os.Stderr, "%s: runs on the CPU (runtime.provider: auto): %v\n", d.name, why)
+	}
+}
+
+func (d *Display) Close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.end()
+}

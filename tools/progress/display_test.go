@@ -1,0 +1,71 @@
+package progress
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
+)
+
+// said is what is written to standard error, which is no terminal then.
+func said(t *testing.T, do func()) string {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := os.Stderr
+	os.Stderr = w
+	defer func() { os.Stderr = was }()
+	do()
+	w.Close()
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Lines name the seed and the time left, which goes by the rounds of this call alone: after 8 rounds of an earlier call
+// and one of this one, which took a second, one is left and takes as long.
+func TestLines(t *testing.T) {
+	conf := experiment.Defaults()
+	conf.Name, conf.Seed = "small", 7
+	text := said(t, func() {
+		d := New(conf)
+		d.Start(10, 2)
+		for i := range 8 {
+			d.Round(record.Record{Round: i})
+		}
+		d.Turn(message.Instruction{Kind: message.Train, Round: 8, Clients: []int{0, 1}}, 0)
+		d.began = time.Now().Add(-time.Second)
+		d.spoke = time.Now().Add(-2 * quiet)
+		d.Turn(message.Instruction{Kind: message.Train, Round: 8, Clients: []int{0, 1, 2}}, 1)
+		d.Round(record.Record{Round: 8})
+		d.Close()
+	})
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) != 10 || !strings.HasPrefix(lines[8], "small, seed 7: round 9/10, client 2/3") ||
+		!strings.HasPrefix(lines[9], "small, seed 7: round 9/10, ") || !strings.HasSuffix(lines[9], ", about 1s left") {
+		t.Errorf("%q", lines)
+	}
+}
+
+// Long preparation tells how far it is where nobody sees a bar.
+func TestSlowWork(t *testing.T) {
+	text := said(t, func() {
+		d := New(experiment.Defaults())
+		d.Work("features of x", 1, 100)
+		d.began, d.spoke = time.Now().Add(-3*time.Second), time.Now().Add(-2*quiet)
+		d.Work("features of x", 50, 100)
+		d.Work("features of x", 100, 100)
+	})
+	if !strings.Contains(text, "features of x, 50 of 100 images, about 3s left\n") || strings.Count(text, "\n") != 2 {
+		t.Errorf("%q", text)
+	}
+}

@@ -1,0 +1,265 @@
+package progress
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"promptfed/configs"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
+)
+
+// Sweep shows all cells of a sweep as one: one live line on a terminal, plain lines elsewhere. It is safe for
+// concurrent use. The bar counts hundredths of rounds.
+type Sweep struct {
+	name string
+	live bool
+
+	mu      sync.Mutex
+	bar     *progressbar.ProgressBar
+	cells   int // of the sweep
+	over    int // done or failed, those of earlier calls too
+	total   int // units of the cells to run
+	units   int // of these, behind us
+	running []*Cell
+	said    map[string]bool
+	began   time.Time
+	spoke   time.Time
+}
+
+const roundUnits = 100
+
+func NewSweep(s *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sweep {
+	d := &Sweep{name: s.Name, live: term.IsTerminal(int(os.Stderr.Fd())), cells: len(s.Cells), over: done,
+		said:  map[string]bool{},
+		began: time.Now(), spoke: time.Now()}
+	for _, c := range todo {
+		d.total += c.Config.Train.Rounds * roundUnits
+	}
+	line := fmt.Sprintf("%s: %d cells", s.Name, len(s.Cells))
+	if done > 0 {
+		line += fmt.Sprintf(", %d of them done already", done)
+	}
+	fmt.Fprintf(os.Stderr, "%s, %d at a time\n", line, jobs)
+	for _, h := range s.Hidden {
+		fmt.Fprintf(os.Stderr, "%s: %s, so labels do not tell what runs\n", s.Name, h)
+	}
+	if d.live && d.total > 0 {
+		d.bar = progressbar.NewOptions(d.total, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(16),
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(true),
+			progressbar.OptionFullWidth(),
+			progressbar.OptionClearOnFinish())
+	}
+	return d
+}
+
+// say writes a line above the bar.
+func (d *Sweep) say(format string, a ...any) {
+	if d.bar != nil {
+		d.bar.Clear()
+	}
+	fmt.Fprintf(os.Stderr, d.name+": "+format+"\n", a...)
+	d.spoke = time.Now()
+}
+
+// once writes what many cells would say once.
+func (d *Sweep) once(format string, a ...any) {
+	line := fmt.Sprintf(format, a...)
+	if !d.said[line] {
+		d.said[line] = true
+		d.say("%s", line)
+	}
+}
+
+// draw brings the bar up to date; elsewhere, a line a minute says what is going on.
+func (d *Sweep) draw() {
+	var parts []string
+	for _, c := range d.running {
+		parts = append(parts, c.folder+" "+c.at)
+	}
+	if d.bar == nil {
+		if len(parts) > 0 && time.Since(d.spoke) > time.Minute {
+			d.say("%d/%d cells done, running %s%s", d.over, d.cells, strings.Join(parts, "; "),
+				left(d.began, d.units, d.total))
+		}
+		return
+	}
+	text := []rune(fmt.Sprintf("%s %d/%d cells: %s", d.name, d.over, d.cells, strings.Join(parts, "; ")))
+	if width, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && len(text) > max(20, width-45) {
+		text = append(text[:max(20, width-45)-1], '…')
+	}
+	d.bar.Describe(string(text))
+	d.bar.Set(d.units)
+}
+
+// Cell begins a cell, which waits its turn among those that compute the same features.
+func (d *Sweep) Cell(c configs.Cell, features *Turns) *Cell {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := &Cell{all: d, wait: features, folder: c.Folder, rounds: c.Config.Train.Rounds, at: "opening",
+		began: time.Now()}
+	d.running = append(d.running, out)
+	d.draw()
+	return out
+}
+
+// end takes a cell off the running ones; what it did not do is no longer expected.
+func (d *Sweep) end(folder string) {
+	i := slices.IndexFunc(d.running, func(c *Cell) bool { return c.folder == folder })
+	if i < 0 {
+		return
+	}
+	d.less(d.running[i].rounds*roundUnits - d.running[i].units)
+	d.running = slices.Delete(d.running, i, i+1)
+	d.over++
+}
+
+// less takes units off what is to do.
+func (d *Sweep) less(units int) {
+	d.total -= units
+	if d.bar != nil && d.total > 0 {
+		d.bar.ChangeMax(d.total)
+	}
+}
+
+func (d *Sweep) Failed(c configs.Cell, why string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.end(c.Folder)
+	d.say("%d/%d cells, %s failed: %s", d.over, d.cells, c.Folder, why)
+	d.draw()
+}
+
+func (d *Sweep) Close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.bar != nil {
+		d.bar.Finish()
+		d.bar = nil
+	}
+}
+
+// Cell shows one cell as part of a sweep.
+type Cell struct {
+	all    *Sweep
+	wait   *Turns
+	folder string
+	began  time.Time
+
+	rounds, clients int
+	at              string // what it is doing
+	units           int    // of its rounds, shown in this call
+	round0          int    // rounds before the present one
+	turned          int    // clients that have trained in it
+	fresh           bool   // a client has worked: rounds are no longer those of an earlier call
+}
+
+func (c *Cell) locked(do func()) {
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
+	do()
+	c.all.draw()
+}
+
+func (c *Cell) Work(what string, done, total int) {
+	c.locked(func() { c.at = fmt.Sprintf("%s %d/%d", what, done, total) })
+}
+
+func (c *Cell) Opened(b *experiment.Built) {
+	c.locked(func() {
+		for _, line := range b.Info.Lines() {
+			c.all.once("%s", line)
+		}
+		for _, note := range b.Info.Notes {
+			c.all.once("note: %s", note)
+		}
+		list := b.Set.Skipped
+		for i, s := range list {
+			if i == 5 {
+				break
+			}
+			c.all.once("left out %s: %s", s.Name, s.Reason)
+		}
+		if len(list) > 0 {
+			c.all.once("%d images left out (data.corrupt: skip)", len(list))
+		}
+	})
+}
+
+func (c *Cell) Fallback(why error) {
+	if why != nil {
+		c.locked(func() { c.all.once("runs on the CPU (runtime.provider: auto): %v", why) })
+	}
+}
+
+func (c *Cell) Warn(line string) {
+	c.locked(func() { c.all.once("warning: %s", line) })
+}
+
+func (c *Cell) Features(b *experiment.Built) func() {
+	c.locked(func() { c.at = "waiting for features" })
+	return c.wait.Take(b)
+}
+
+func (c *Cell) Start(rounds, clients int) {
+	c.locked(func() { c.clients, c.at = clients, fmt.Sprintf("round 1/%d", rounds) })
+}
+
+func (c *Cell) Turn(o message.Instruction, _ int) {
+	c.locked(func() {
+		c.fresh = true
+		if o.Kind == message.Train {
+			c.turned++
+			c.move(c.round0*roundUnits + roundUnits*c.turned/max(1, len(o.Clients)+1))
+		}
+	})
+}
+
+// move counts units up to a place in the cell.
+func (c *Cell) move(to int) {
+	if to > c.units {
+		c.all.units += to - c.units
+		c.units = to
+	}
+}
+
+func (c *Cell) Round(r record.Record) {
+	c.locked(func() {
+		c.round0, c.turned = r.Round+1, 0
+		for _, line := range r.Warnings {
+			c.all.once("warning: %s", line)
+		}
+		if c.fresh {
+			c.move(c.round0 * roundUnits)
+		} else { // of an earlier call
+			c.all.less(c.round0*roundUnits - c.units)
+			c.units = c.round0 * roundUnits
+		}
+		c.at = fmt.Sprintf("round %d/%d", min(c.rounds, r.Round+2), c.rounds)
+		c.at += strings.TrimPrefix(accuracyOf(r), ",")
+	})
+}
+
+// Done tells that the cell has finished.
+func (c *Cell) Done(s record.Summary) {
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
+	c.all.end(c.folder)
+	if c.all.bar == nil {
+		accuracy := "-"
+		if s.Headline != nil {
+			accuracy = fmt.Sprintf("%.1f %%", 100*s.Last)
+		}
+		c.all.say("%d/%d cells done, %s: %s accuracy %s in %s%s", c.all.over, c.all.cells, c.folder, s.View, accuracy,
+			time.Since(c.began).Round(100*time.Millisecond), left(c.all.began, c.all.units, c.all.total))
+	}
+	c.all.draw()
+}

@@ -1,0 +1,115 @@
+package quickstart
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/configs"
+	"promptfed/federation/datatest"
+	"promptfed/federation/partition"
+	"promptfed/federation/sets"
+)
+
+// images are n files in each folder.
+func images(n int, folders ...string) []string {
+	var out []string
+	for _, f := range folders {
+		for i := range n {
+			out = append(out, fmt.Sprintf("%s/%03d.png", f, i))
+		}
+	}
+	return out
+}
+
+// Each of the four layouts of the README, and a list, gives a configuration that can be opened and handed out; the
+// partition goes by domains where there are some and by the number of images: of 100 images in a class folder 80 are to
+// train on, and a client shall have 40.
+func TestLayouts(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		files            []string
+		changes          []string
+		layout, kind     string
+		clients, classes int
+	}{
+		{"classes", images(100, "cat", "dog"), nil, "CLASS/", "dirichlet", 4, 2},
+		{"domains", images(100, "photo/cat", "photo/dog", "art/cat", "art/dog"), nil, "DOMAIN/CLASS/",
+			"domain-dirichlet", 4, 2},
+		{"few in each domain", images(20, "photo/cat", "photo/dog", "art/cat", "art/dog"), nil, "DOMAIN/CLASS/",
+			"domain-dirichlet", 2, 2},
+		{"splits", append(images(50, "train/cat", "train/dog", "train/cow"), images(20, "test/cat", "test/dog",
+			"test/cow")...), nil, "SPLIT/CLASS/", "dirichlet", 3, 3},
+		{"splits of domains", append(images(50, "train/a/cat", "train/a/dog", "train/b/cat", "train/b/dog"),
+			images(20, "test/a/cat", "test/a/dog", "test/b/cat", "test/b/dog")...), nil, "SPLIT/DOMAIN/CLASS/",
+			"domain-dirichlet", 4, 2},
+		{"few images", images(10, "cat", "dog"), nil, "CLASS/", "", 2, 2},
+		{"the command line's choice", images(100, "cat", "dog"), []string{"partition.kind=iid", "partition.clients=3"},
+			"CLASS/", "iid", 3, 2},
+		{"both readings", append(images(20, "train/cat", "train/dog"), images(20, "extra/cat", "extra/dog")...),
+			[]string{"data.layout=domains"}, "DOMAIN/CLASS/", "", 2, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := datatest.Tree(t, c.files...)
+			p, err := For(root, c.changes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(t.TempDir(), "x.yaml")
+			if err := os.WriteFile(path, p.Text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			conf, err := configs.Load(path, nil) // what the file says by itself
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := sets.Open(conf.Data.Config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts, err := partition.Split(conf.Partition, s, 0, conf.Seed)
+			if err != nil || len(parts) != c.clients || len(s.Classes) != c.classes || s.Layout != c.layout ||
+				c.kind != "" && conf.Partition.Kind != c.kind {
+				t.Errorf("%v: %d clients by %s, %d classes, %s", err, len(parts), conf.Partition.Kind, len(s.Classes),
+					s.Layout)
+			}
+			if !strings.Contains(p.Found, "layout "+c.layout) || !strings.HasPrefix(p.Parts, conf.Partition.Kind) {
+				t.Errorf("says %q and %q", p.Found, p.Parts)
+			}
+			sweep, err := configs.LoadSweep(path, configs.SweepOptions{})
+			if err != nil || len(sweep.Cells) != 5 {
+				t.Errorf("the comparison: %v", err)
+			}
+		})
+	}
+}
+
+// A name that is odd in YAML, for a folder name or in a comment is no problem.
+func TestOddNames(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "my \"photos\": #1\nüber.d")
+	if err := os.Rename(datatest.Tree(t, images(20, "cat", "dog")...), root); err != nil {
+		t.Fatal(err)
+	}
+	p, err := For(root, []string{"method=fedotp"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := configs.OpenText("x", p.Text, nil)
+	if err != nil || l.Data.Root != root || l.Method != "fedotp" || l.Check() != nil || l.Name != "my-photos-1-über" {
+		t.Errorf("%v: name %q, root %q, method %s", err, l.Name, l.Data.Root, l.Method)
+	}
+	if strings.Contains(string(p.Text), "sweep:") {
+		t.Error("one method is compared")
+	}
+}
+
+func TestKind(t *testing.T) {
+	for want, files := range map[string][]string{"folder": {"cat/1.png"}, "list": {"list.csv", "x/1.png"},
+		"parquet": {"data/train-0.parquet"}} {
+		if got, err := Kind(datatest.Tree(t, files...)); err != nil || got != want {
+			t.Errorf("%v is %q, %v", files, got, err)
+		}
+	}
+}

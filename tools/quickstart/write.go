@@ -1,0 +1,73 @@
+package quickstart
+
+import (
+	"fmt"
+	"strings"
+
+	"promptfed/federation/sets"
+)
+
+// write is the configuration: one method, or a comparison where there is none.
+func (p *Plan) write(kind, images string, d sets.Config, c choice, method string) []byte {
+	var b strings.Builder
+	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
+	line("# A comparison of federated prompt learning on %s.", strings.Map(printable, images))
+	line("#   promptfed run FILE              trains, and writes tables, figures and report.html below runs/")
+	line("#   promptfed partition FILE        shows who gets which images")
+	line("# Every key is explained in docs/configuration.md; --set KEY=VALUE changes one for a single run.")
+	line("name: %q", p.Name)
+	line("seed: 1                            # --seeds 1-3 runs three, and shows mean and deviation")
+	line("")
+	line("data:")
+	line("  set: %-28s # %s", kind, kinds[kind])
+	line("  root: %q", images)
+	if kind == "folder" {
+		line("  layout: %-25s # auto, classes, domains, split or split-domains", d.Layout)
+	}
+	line("  corrupt: %-24s # skip leaves out images that cannot be read", d.Corrupt)
+	line("  # class_names: {\"0\": zero}        # names that prompts use, where folders have other ones")
+	line("  # shots: 16                      # training images of a class on each client; all without this line")
+	line("")
+	line("# promptfed list backbones shows what there is, promptfed convert makes one of a checkpoint of CLIP.")
+	line("backbones: [tiny-vit-b16]")
+	line("")
+	line("partition:")
+	line("  kind: %-27s # %s", c.kind, abouts[c.kind])
+	line("  clients: %d", c.clients)
+	if strings.HasSuffix(c.kind, "dirichlet") {
+		line("  beta: 0.5                        # smaller is more skewed")
+	}
+	line("")
+	line("train: {rounds: 20, epochs: 1, batch: 32, lr: 0.02}")
+	line("eval: {every: 1, last: 5, view: personal}")
+	line("")
+	if method != "" {
+		line("method: %s                   # promptfed list methods", method)
+		return []byte(b.String())
+	}
+	line("# The methods that are compared; promptfed list methods shows all, and with a NAME the options.")
+	line("sweep:")
+	line("  axes:")
+	line("    - name: method")
+	line("      points:")
+	for _, m := range [][2]string{{"zero-shot", "{method: zeroshot}"},
+		{"CoOp", "{method: coop, options: {tokens: 4}}"},
+		{"PromptFL", "{method: promptfl, options: {tokens: 4}}"},
+		{"FedPHA", "{method: fedpha, options: {global_tokens: 4, local_tokens: [4]}}"},
+		{"FedAPPR", "{method: fedappr, options: {tokens: 4, warmup: 5}}"}} {
+		line("        - {label: %s, set: %s}", m[0], m[1])
+	}
+	return []byte(b.String())
+}
+
+// kinds say what the sets are that are found here.
+var kinds = map[string]string{"folder": "folders of images", "list": "a list of paths and labels",
+	"parquet": "Parquet files with images and labels"}
+
+// printable keeps a comment to one line.
+func printable(r rune) rune {
+	if r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 {
+		return '?'
+	}
+	return r
+}

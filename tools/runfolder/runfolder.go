@@ -1,0 +1,138 @@
+// Package runfolder claims the folder of a run for one program at a time, and keeps in it how the run came about.
+package runfolder
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"promptfed/configs"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/state"
+	"promptfed/federation/experiment"
+	"promptfed/tools/report/results"
+)
+
+// Use says what becomes of a folder that holds a run.
+type Use struct {
+	Resume bool // goes on with it
+	Force  bool // is begun anew, and what it holds of a run is removed
+}
+
+// ServerFolder is where a server keeps what it knows of its clients.
+const ServerFolder = "hub"
+
+// files are what runs, servers and reports leave in a folder.
+var files = []string{results.ConfigFile, results.ClientsFile, results.DataFile, results.ErrorFile, record.RoundsFile,
+	record.SummaryFile, record.PromptsFile, record.CheckFolder, record.ConfusionFile, experiment.EmbeddingsFile,
+	ProvenanceFile, ServerFolder, "tensorboard", "secagg.jsonl",
+	"tables.md", "tables.tex", "tables.csv", "report.json", "report.html", "plots"}
+
+// lockFile is locked while a program works in a folder; the system unlocks it when that program ends, however it ends.
+const lockFile = ".lock"
+
+// Occupied is a folder that may not be used. It is wrong usage.
+type Occupied struct{ error }
+
+// Check refuses a folder that holds a run with a finished round, unless it is to be used; nothing is written. It finds
+// early where no folder can be made.
+func Check(dir string, use Use) error {
+	if use.Resume && use.Force {
+		return Occupied{errors.New("--resume goes on with a run, --force begins it anew: give one of them")}
+	}
+	if there, err := begun(dir); err != nil {
+		return err
+	} else if there && !use.Resume && !use.Force {
+		return Occupied{fmt.Errorf("%s holds a run already; use --resume to go on with it, --force to replace it, or "+
+			"another --out", dir)}
+	}
+	if _, err := os.Stat(filepath.Join(dir, configs.PlanFile)); err == nil {
+		return Occupied{fmt.Errorf("%s holds a sweep, not a single run; use another --out", dir)}
+	}
+	return writable(dir)
+}
+
+// begun tells whether a folder holds a finished round.
+func begun(dir string) (bool, error) {
+	info, err := os.Stat(filepath.Join(dir, record.RoundsFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return hasCheckpoint(dir), nil
+	case err != nil:
+		if e := writable(dir); e != nil {
+			err = e
+		} else {
+			err = fmt.Errorf("cannot use the run folder: %w; use another --out", err)
+		}
+		return false, err
+	}
+	return info.Size() > 0 || hasCheckpoint(dir), nil
+}
+
+func hasCheckpoint(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, record.CheckFolder, state.CheckpointFile))
+	return err == nil
+}
+
+// writable finds the folder, or the nearest one above it that is there, and tries to write into it.
+func writable(dir string) error {
+	at := filepath.Clean(dir)
+	for {
+		info, err := os.Stat(at)
+		if errors.Is(err, syscall.ENOTDIR) { // the file is further up
+			at = filepath.Dir(at)
+			continue
+		}
+		if err == nil && !info.IsDir() {
+			return fmt.Errorf("cannot make the run folder: %s is a file; use another --out", at)
+		}
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) || filepath.Dir(at) == at {
+			return fmt.Errorf("cannot make the run folder: %w; use another --out", err)
+		}
+		at = filepath.Dir(at)
+	}
+	f, err := os.CreateTemp(at, ".write-*.tmp")
+	if err != nil {
+		return fmt.Errorf("cannot write into the run folder: %w; use another --out", err)
+	}
+	f.Close()
+	return os.Remove(f.Name())
+}
+
+// Claim makes the folder, for this program alone until release is called. What is there of a run is removed, unless the
+// run is to go on.
+func Claim(dir string, use Use) (release func(), err error) {
+	if err := Check(dir, use); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("cannot make the run folder: %w; use another --out", err)
+	}
+	if release, err = lock(dir); err != nil {
+		return nil, err
+	}
+	if !use.Resume {
+		err = Clear(dir)
+	}
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+// Clear removes what runs leave in a folder, and nothing else.
+func Clear(dir string) error {
+	for _, name := range files {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("cannot remove what the run folder holds: %w; use another --out", err)
+		}
+	}
+	return nil
+}

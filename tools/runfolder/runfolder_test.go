@@ -1,0 +1,166 @@
+package runfolder
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
+)
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func there(path ...string) bool {
+	_, err := os.Stat(filepath.Join(path...))
+	return err == nil
+}
+
+// A folder with a finished round is refused, but for --resume and --force; one without is used again, and what was
+// begun in it is gone. Files that are no run's stay in any case.
+func TestClaim(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		rounds string // what rounds.jsonl holds
+		use    Use
+		refuse string
+		kept   bool // the run's files
+	}{
+		{"begun only", "", Use{}, "", false},
+		{"a finished round", "{}\n", Use{}, "--force", true},
+		{"to go on", "{}\n", Use{Resume: true}, "", true},
+		{"to replace", "{}\n", Use{Force: true}, "", false},
+		{"both", "{}\n", Use{Resume: true, Force: true}, "give one of them", true},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, record.RoundsFile), c.rounds)
+			write(t, filepath.Join(dir, "plots", "accuracy.png"), "")
+			write(t, filepath.Join(dir, "notes.txt"), "mine")
+			release, err := Claim(dir, c.use)
+			if c.refuse == "" && err != nil || c.refuse != "" && (err == nil || !errors.As(err, new(Occupied)) ||
+				!strings.Contains(err.Error(), c.refuse)) {
+				t.Fatalf("error %v", err)
+			}
+			if err == nil {
+				release()
+			}
+			if there(dir, record.RoundsFile) != c.kept || there(dir, "plots") != c.kept || !there(dir, "notes.txt") {
+				t.Errorf("rounds %v, plots %v, notes %v", there(dir, record.RoundsFile), there(dir, "plots"),
+					there(dir, "notes.txt"))
+			}
+		})
+	}
+}
+
+// Two programs do not work in one folder; once the first has left it, the second may.
+func TestLock(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "run")
+	release, err := Claim(dir, Use{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Claim(dir, Use{Resume: true}); !errors.As(err, new(Occupied)) {
+		t.Errorf("a second one got the folder: %v", err)
+	}
+	release()
+	if release, err = Claim(dir, Use{Resume: true}); err != nil {
+		t.Fatal(err)
+	}
+	release()
+}
+
+// Check leaves nothing behind, and finds that a file is in the way.
+func TestCheckWritesNothing(t *testing.T) {
+	dir := t.TempDir()
+	if err := Check(filepath.Join(dir, "a", "b"), Use{}); err != nil {
+		t.Fatal(err)
+	}
+	if list, _ := os.ReadDir(dir); len(list) > 0 {
+		t.Errorf("left behind: %v", list)
+	}
+	write(t, filepath.Join(dir, "file"), "")
+	for _, out := range []string{"file", "file/run", "file/a/b"} {
+		if err := Check(filepath.Join(dir, out), Use{}); err == nil || !strings.Contains(err.Error(), "is a file") {
+			t.Errorf("%s: %v", out, err)
+		}
+	}
+}
+
+// Each call of the program on a run has an entry, one that was killed no duration; secrets are left out.
+func TestProvenance(t *testing.T) {
+	dir := t.TempDir()
+	ctx := WithCommandLine(context.Background(), []string{"promptfed", "run", "x.yaml", "--token", "abc",
+		"--token=abc"})
+	conf := experiment.Defaults()
+	conf.Seed = 5
+	if _, err := Begin(ctx, dir, conf, &Data{Set: "synthetic", Digest: "d"}, time.Now()); err != nil { // killed
+		t.Fatal(err)
+	}
+	end, err := Begin(ctx, dir, conf, &Data{Set: "synthetic", Digest: "d"}, time.Now().Add(-2*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := end(nil); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, ProvenanceFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p Provenance
+	if err := json.Unmarshal(b, &p); err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Calls) != 2 || p.Calls[0].Seconds != nil || p.Calls[0].Finished || !p.Calls[1].Finished ||
+		*p.Calls[1].Seconds < 2 || *p.Calls[1].Seconds > 60 || p.Seeds["seed"] != 5 || p.Data.Digest != "d" ||
+		p.Calls[1].Commit == "" || p.Calls[1].Version == "" {
+		t.Errorf("%s", b)
+	}
+	want := []string{"promptfed", "run", "x.yaml", "--token", "...", "--token=..."}
+	if strings.Contains(string(b), "abc") || !slices.Equal(p.Calls[0].Command, want) {
+		t.Errorf("command %q", p.Calls[0].Command)
+	}
+}
+
+// A shell reads the line back as the words that the program was called with, --resume in place of --force.
+func TestAgain(t *testing.T) {
+	t.Setenv("PROMPTFED_TRAIN_LR", "0.5 # it's")
+	t.Setenv("PROMPTFED_TOKEN", "secret")
+	words := []string{"echo", "run", "a b.yaml", "--set", "options={tokens: [1, 2]}", "it's", "$HOME", "", "--force"}
+	line := Again(WithCommandLine(context.Background(), words), "--resume")
+	if strings.Contains(line, "secret") || strings.Contains(line, "--force") {
+		t.Errorf("%s", line)
+	}
+	c := exec.Command("sh", "-c", strings.Replace(line, " echo ", " "+os.Args[0]+" -test.run=^TestPrints$ -- ", 1))
+	c.Env = append(os.Environ(), "PROMPTFED_TEST_PRINT=1", "PROMPTFED_TRAIN_LR=")
+	out, err := c.CombinedOutput()
+	want := "0.5 # it's|run|a b.yaml|--set|options={tokens: [1, 2]}|it's|$HOME||--resume"
+	if got, _, _ := strings.Cut(string(out), "\n"); err != nil || got != want {
+		t.Errorf("%v: %s\nread back as\n%s\nwant\n%s", err, line, got, want)
+	}
+}
+
+// TestPrints is the program that TestAgain's shell starts.
+func TestPrints(t *testing.T) {
+	if os.Getenv("PROMPTFED_TEST_PRINT") == "" {
+		return
+	}
+	i := slices.Index(os.Args, "--")
+	os.Stdout.WriteString(strings.Join(append([]string{os.Getenv("PROMPTFED_TRAIN_LR")}, os.Args[i+1:]...), "|") + "\n")
+}

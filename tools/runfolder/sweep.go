@@ -1,0 +1,94 @@
+package runfolder
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"promptfed/configs"
+)
+
+// ClaimSweep makes the folder of a sweep, for this program alone until release is called. A folder that holds another
+// sweep, a single run, or a sweep that is neither to go on nor to be replaced is refused.
+func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err error) {
+	planned := func() error {
+		_, err := os.Stat(filepath.Join(dir, configs.PlanFile))
+		return err
+	}
+	there := planned()
+	if there != nil && !errors.Is(there, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot use the folder: %w; use another --out", there)
+	}
+	single, err := begun(dir)
+	switch {
+	case err != nil:
+		return nil, err
+	case use.Resume && use.Force:
+		return nil, Check(dir, use)
+	case there == nil && use.Resume:
+		if err := s.Same(dir); err != nil {
+			return nil, Occupied{err}
+		}
+	case there == nil && !use.Force:
+		if worked, err := worked(dir); err != nil || worked {
+			return nil, errors.Join(err, Occupied{fmt.Errorf("%s holds a sweep already; use --resume to go on with "+
+				"it, --force to replace it, or another --out", dir)})
+		}
+	case single && !use.Force:
+		return nil, Occupied{fmt.Errorf("%s holds a single run, not a sweep; use another --out", dir)}
+	}
+	if err := writable(dir); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("cannot make the folder: %w; use another --out", err)
+	}
+	if release, err = lock(dir); err != nil {
+		return nil, err
+	}
+	if !use.Resume {
+		err = clearSweep(dir)
+	}
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+// worked tells whether a cell of the sweep in a folder has a finished round.
+func worked(dir string) (bool, error) {
+	p, err := configs.ReadPlan(dir)
+	if err != nil {
+		return true, nil // what is there cannot be read: it is not ours to replace
+	}
+	for _, c := range p.Cells {
+		if there, err := begun(filepath.Join(dir, filepath.FromSlash(c.Folder))); err != nil || there {
+			return there, err
+		}
+	}
+	return false, nil
+}
+
+// clearSweep removes what a sweep, or a run, left in a folder, and folders that are empty then.
+func clearSweep(dir string) error {
+	if p, err := configs.ReadPlan(dir); err == nil {
+		for _, c := range p.Cells {
+			at := filepath.Join(dir, filepath.FromSlash(c.Folder))
+			if err := Clear(at); err != nil {
+				return err
+			}
+			os.Remove(filepath.Join(at, lockFile))
+			for ; at != filepath.Clean(dir) && os.Remove(at) == nil; at = filepath.Dir(at) {
+			}
+		}
+	}
+	for _, name := range []string{configs.PlanFile, configs.SweepYAML} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot remove what the folder holds: %w; use another --out", err)
+		}
+	}
+	return Clear(dir)
+}

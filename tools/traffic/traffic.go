@@ -1,0 +1,131 @@
+// Package traffic counts what methods send in a round, in messages as they are encoded.
+package traffic
+
+import (
+	"context"
+	"fmt"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/tensor"
+)
+
+// sized is a backbone of ViT-B/16's sizes whose towers are a sum: messages have the sizes that they have with the real
+// one, and cost nothing to compute.
+type sized struct{}
+
+// Sizes that bytes are counted at: those of FedAPPR's table S6 but for the number of classes, which it leaves open.
+const (
+	sizedWidth   = 512 // d, of prompts; p, of features
+	sizedClasses = 100 // l
+	sizedVision  = 768
+	sizedTokens  = 16 // m, the default length of prompts
+)
+
+func (sized) Name() string       { return "vit-b16" }
+func (sized) WeightsDir() string { return "" }
+func (sized) Task() method.Task {
+	return method.Task{Width: sizedWidth, Dim: sizedWidth, Patches: 4, Scale: 100, ImageSize: 16,
+		VisionWidth: sizedVision, VisionLayers: 12}
+}
+
+func (sized) Text(g *graph.Graph, classes []string, prompts []spec.Prompt) ([]graph.Node, error) {
+	var out []graph.Node
+	for _, p := range prompts {
+		out = append(out, g.Const(sizedRows(len(classes))).Add(p.Ctx.MeanKeep(0)))
+	}
+	return out, g.Err()
+}
+
+func (sized) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
+	return g.Const(sizedRows(len(texts))), nil
+}
+
+func (sized) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
+	if p.Pixels.OK() {
+		pixels = pixels.Add(p.Pixels)
+	}
+	x := pixels.Reshape(-1, 3*16*16)
+	for _, tokens := range append([]graph.Node{p.Tokens}, p.Deep...) {
+		if tokens.OK() {
+			x = x.Add(tokens.MeanKeep(0))
+		}
+	}
+	return x.Slice(1, 0, sizedWidth), g.Err()
+}
+
+// sizedRows are n different rows.
+func sizedRows(n int) *tensor.Tensor { return method.Draw(1, n, "rows", []int{n, sizedWidth}, 1) }
+
+// traffic is what one client of a method sends and gets in the second of two rounds, in bytes, and what the first
+// round's surveys add.
+type traffic struct{ up, down, first int }
+
+// count runs two rounds of two clients, every message encoded.
+func count(name string, with []string) (traffic, error) {
+	m, err := methods.Build(name, with, nil)
+	if err != nil {
+		return traffic{}, err
+	}
+	data := &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: sizedRows(2 * sizedClasses)}}}
+	for i := range 2 * sizedClasses {
+		data.Class = append(data.Class, int64(i/2))
+	}
+	data.Patches = []spec.Rows{spec.InMemory{Tensor: method.Draw(1, 0, "patches", []int{2 * sizedClasses, 4,
+		sizedWidth}, 1)}}
+	data.Pixels = []spec.Rows{spec.InMemory{Tensor: method.Draw(1, 0, "pixels", []int{2 * sizedClasses, 3, 16, 16}, 1)}}
+	e := &spec.Experiment{Name: name, MethodName: name, Method: m, Template: "{}", Plan: spec.Plan{Rounds: 2,
+		TestEvery: 2},
+		Training: spec.Training{Epochs: 1, Batch: 4 * sizedClasses, Optim: optim.Config{Name: "sgd", LR: 1e-3}}}
+	for c := range sizedClasses {
+		e.Classes = append(e.Classes, fmt.Sprint("class ", c))
+	}
+	const clients = 2
+	for i := range clients {
+		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: sized{}, Train: data,
+			Test: data.Pick([]int{0, 1})})
+	}
+	r, err := engine.Run(context.Background(), e, engine.Settings{Workers: 1, Encode: true})
+	if err != nil {
+		return traffic{}, err
+	}
+	a, b := r.Records[0], r.Records[1]
+	return traffic{b.BytesUp / clients, b.BytesDown / clients,
+		(a.BytesUp + a.BytesDown - b.BytesUp - b.BytesDown) / clients}, nil
+}
+
+// Rows list what methods send, behind a row of heads: counted messages beside the formula that the papers give for the
+// numbers in them.
+func Rows() ([][]string, error) {
+	rows := [][]string{{"method", "up, bytes", "down, bytes", "more in round 0", "numbers, both ways", "formula",
+		"of it, bytes"}}
+	for _, e := range methods.Table() {
+		name, with, title := e.Name, []string(nil), e.Name
+		if e.Wrapper() {
+			name, with, title = e.Over(), []string{e.Name}, e.Over()+"+"+e.Name
+		}
+		t, err := count(name, with)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", title, err)
+		}
+		formula, numbers := e.Numbers(methods.Sizes{Tokens: sizedTokens, Width: sizedWidth, Classes: sizedClasses,
+			Dim: sizedWidth, Hidden: 8})
+		row := []string{title, fmt.Sprint(t.up), fmt.Sprint(t.down), fmt.Sprint(t.first),
+			fmt.Sprint((t.up + t.down) / 4), formula, ""}
+		if formula != "" {
+			row[6] = fmt.Sprint(4 * numbers)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// Note says at which sizes Rows are counted.
+const Note = `One client and one round at d = p = 512, m = 16 tokens, l = 100 classes, d1 = 512, d2 = 8, default options. Messages are counted as
+they are encoded, names and shapes included, in the second round; formulas are those of FedAPPR's table S6, in numbers of 4 bytes,
+both ways together.
+`
