@@ -46,7 +46,7 @@ func checkEnvironment() error {
 			continue
 		}
 		if strings.HasPrefix(own, "OPTIONS_") {
-			return fmt.Errorf("the environment variable %s: options have no variables; use --set options.%s=...", name,
+			return fmt.Errorf("the environment variable %s: options have no variables; use --set options.%s=VALUE", name,
 				strings.ToLower(strings.TrimPrefix(own, "OPTIONS_")))
 		}
 		return fmt.Errorf("the environment variable %s is not known%s; unset it, or see docs/configuration.md for the "+

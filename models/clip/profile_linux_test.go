@@ -46,7 +46,8 @@ func TestProfile(t *testing.T) {
 			bare, flops := gemm(t, w, rows, o)
 			all := []step{textStep(t, w, s, 1, false, true, o), textStep(t, w, s, 1, false, false, o), bare,
 				textStep(t, w, s, 1, false, true, spin)}
-			own := clip.Text{TextArch: clip.TextB}.StepFLOPs(s, prompted(graph.New(), 1, clip.TextB.Width, tensor.Map{}))
+			text := clip.Text{TextArch: clip.TextB}
+			own := text.StepFLOPs(s, prompted(graph.New(), 1, text.Width, tensor.Map{}))
 			var clock, processor, took, used [4][]float64
 			for range turns + 1 {
 				for i, c := range all {
@@ -121,7 +122,8 @@ func logProfile(t *testing.T, prefix string) {
 		count[kind[name]]++
 		total += low
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(time), func(a, b string) int { return cmp.Compare(time[b], time[a]) }) {
+	longest := func(a, b string) int { return cmp.Compare(time[b], time[a]) }
+	for _, k := range slices.SortedFunc(maps.Keys(time), longest) {
 		t.Logf("  %-20s %4d %8.2f ms %5.1f %%", k, count[k], time[k], 100*time[k]/total)
 	}
 	t.Logf("  %-20s %4d %8.2f ms", "all", len(nodes), total)

@@ -201,8 +201,8 @@ func packedRows(b block, i int, x graph.Node, rs []*promptRows) graph.Node {
 	return graph.Concat(0, parts...)
 }
 
-// spans are the rows that each row sees: of the prefix, those up to itself; of a suffix, the prefix and its own class up
-// to itself.
+// spans are the rows that each row sees: of the prefix, those up to itself; of a suffix, the prefix and its own class
+// up to itself.
 func spans(rs []*promptRows) (out [][4]int) {
 	for _, r := range rs {
 		at := len(out)

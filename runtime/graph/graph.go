@@ -60,8 +60,8 @@ func New() *Graph {
 	return g
 }
 
-// UseKernels lets builders of layers and gradients take operators of the domain Kernels: only sessions of runtime/ort on
-// the CPU run them, so a graph that leaves the program must do without.
+// UseKernels lets builders of layers and gradients take operators of the domain Kernels: only sessions of runtime/ort
+// on the CPU run them, so a graph that leaves the program must do without.
 func (g *Graph) UseKernels() { g.own = true }
 
 // HasKernels tells whether operators of the domain Kernels may be used.

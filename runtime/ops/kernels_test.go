@@ -21,7 +21,8 @@ func init() {
 			return b.op("LayerNormalization", nil, b.x("x", 3, 32), b.constant("scale", 32), b.constant("bias", 32))
 		}), 0},
 		packed("", 16, []int64{0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 2, 3, 0, 2, 2, 4, 0, 2, 4, 5}),
-		packed("wide heads, rows that nobody sees", 64, []int64{1, 4, 0, 0, 1, 4, 0, 0, 1, 2, 3, 4, 1, 2, 1, 2, 2, 4, 2, 4}),
+		packed("wide heads, rows that nobody sees", 64,
+			[]int64{1, 4, 0, 0, 1, 4, 0, 0, 1, 2, 3, 4, 1, 2, 1, 2, 2, 4, 2, 4}),
 		packed("rows of a CLIP", 32, []int64{0, 5, 0, 0, 0, 5, 0, 0, 0, 5, 0, 0, 0, 5, 0, 0, 0, 5, 0, 0}),
 	)
 }

@@ -34,14 +34,14 @@ INLINE float sum(vec x) {
 	return (q[0][0] + q[0][2]) + (q[0][1] + q[0][3]);
 }
 
-INLINE vec atLeast(vec x, float least) {
-	ivec keep = x > all(least);
-	return (vec)((keep & (ivec)x) | (~keep & (ivec)all(least)));
+INLINE vec larger(vec x, vec y) {
+	ivec first = x > y;
+	return (vec)((first & (ivec)x) | (~first & (ivec)y));
 }
 
 // expo is e^x for x <= 88, to a relative error of 2e-7, and about 1e-38 below -87 (Cephes' expf, by Moshier).
 INLINE vec expo(vec x) {
-	x = atLeast(x, -87);
+	x = larger(x, all(-87));
 	vec t = x * 1.44269504088896341f + 12582912.f; // rounds to a whole number of powers of two, in the low bits
 	vec n = t - 12582912.f;
 	x = x - n * 0.693359375f + n * 2.12194440e-4f;
@@ -54,7 +54,7 @@ INLINE vec expo(vec x) {
 	return y * (vec)(((ivec)t - 0x4B400000 + 127) << 23);
 }
 
-INLINE vec sigmoid(vec x) { return 1.f / (1.f + expo(-atLeast(x, -87))); }
+INLINE vec sigmoid(vec x) { return 1.f / (1.f + expo(-larger(x, all(-87)))); }
 
 // job is one run of an operator: what the parts that threads take read and write.
 typedef struct {
@@ -117,116 +117,182 @@ CLONES static void normGrad(void *data, size_t i) {
 	}
 }
 
-// EACH_KEY goes over the rows k of two spans; n counts them.
-#define EACH_KEY(span, k, n) \
-	for (int64_t n = 0, half_ = 0; half_ < 2; half_++) \
-		for (int64_t k = (span)[2 * half_]; k < (span)[2 * half_ + 1]; k++, n++)
+enum { GROUP = 4, WIDEST = 8 }; // rows that attention takes together; vectors of the widest head
 
-// attend is attention of one head, of [qkv, spans]: each row's query sees the keys and values of its two spans of rows.
-// It gives the sums of values [rows,width] and the weights [rows,heads,keys]. blocks is the head's width in vectors.
-INLINE void attend(const job *j, size_t head, int blocks) {
-	int64_t w = j->width, d = L * blocks;
-	float scale = 1 / __builtin_sqrtf(d);
-	const float *q = j->in[0] + head * d, *key = q + w, *value = key + w;
-	for (int64_t r = 0; r < j->rows; r++) {
-		const int64_t *span = j->spans + 4 * r;
-		float *p = j->out[1] + (r * j->heads + head) * j->keys, most = -3e38f;
-		int64_t last = 0;
-		EACH_KEY(span, k, n) {
-			vec s = {0};
-			for (int b = 0; b < blocks; b++)
-				s += load(q + 3 * w * r + L * b) * load(key + 3 * w * k + L * b);
-			p[n] = sum(s) * scale;
-			most = p[n] > most ? p[n] : most;
-			last = n + 1;
+// head is where one head of attention reads and writes, and how rows are stepped over.
+typedef struct {
+	const float *q, *key, *value, *dy;
+	float *dq, *dkey, *dvalue, *y, *p;
+	int64_t row, out, weights; // from one row to the next, of qkv, of results, of weights
+	int64_t keys;
+	float scale;
+} head;
+
+INLINE head headOf(const job *j, int64_t h, int64_t d, int backwards) {
+	int64_t w = j->width;
+	head x = {.q = j->in[0] + h * d, .row = 3 * w, .out = w, .weights = j->heads * j->keys, .keys = j->keys,
+		.scale = 1 / __builtin_sqrtf(d)};
+	x.key = x.q + w, x.value = x.key + w;
+	if (backwards) {
+		x.p = (float *)j->in[2] + h * j->keys, x.dy = j->in[3] + h * d;
+		x.dq = j->out[0] + h * d, x.dkey = x.dq + w, x.dvalue = x.dkey + w;
+	} else
+		x.p = j->out[1] + h * j->keys, x.y = j->out[0] + h * d;
+	return x;
+}
+
+// weigh makes weights of the scores of a row's n keys; behind them come numbers near 1e-38, which nobody reads.
+INLINE void weigh(float *p, int64_t n, int64_t keys) {
+	for (int64_t i = n; i < keys; i++)
+		p[i] = -3e38f;
+	float most = p[0];
+	for (int64_t i = 1; i < n; i++)
+		most = p[i] > most ? p[i] : most;
+	vec total = {0};
+	for (int64_t i = 0; i < keys; i += L) {
+		vec e = expo(load(p + i) - most);
+		store(p + i, e);
+		total += e;
+	}
+	float inverse = 1 / sum(total);
+	for (int64_t i = 0; i < keys; i += L)
+		store(p + i, load(p + i) * inverse);
+}
+
+// scores puts x·m of the rows of m from..to, times scale, behind one another for each of some rows of x.
+INLINE void scores(const float *x, int64_t next, int rows, const float *m, int64_t row, int64_t from, int64_t to, float scale,
+	float *p, int64_t nextP, int blocks) {
+	for (int64_t k = from; k < to; k++) {
+		vec s[GROUP] = {0};
+		for (int b = 0; b < blocks; b++) {
+			vec v = load(m + row * k + L * b);
+			for (int i = 0; i < rows; i++)
+				s[i] += load(x + next * i + L * b) * v;
 		}
-		for (int64_t n = last; n < j->keys; n++)
-			p[n] = -3e38f;
-		vec total = {0};
-		for (int64_t n = 0; n < j->keys; n += L) {
-			vec e = expo(load(p + n) - most);
-			for (int i = 0; i < L; i++)
-				if (n + i >= last)
-					e[i] = 0;
-			store(p + n, e);
-			total += e;
-		}
-		float inverse = 1 / sum(total);
-		for (int64_t n = 0; n < j->keys; n += L)
-			store(p + n, load(p + n) * inverse);
-		vec y[8] = {0};
-		EACH_KEY(span, k, n)
-			for (int b = 0; b < blocks; b++)
-				y[b] += p[n] * load(value + 3 * w * k + L * b);
-		for (int b = 0; b < blocks; b++)
-			store(j->out[0] + w * r + head * d + L * b, y[b]);
+		for (int i = 0; i < rows; i++)
+			p[nextP * i + k - from] = sum(s[i]) * scale;
 	}
 }
 
-// attendGrad is its gradient with respect to qkv, of [qkv, spans, weights, dy].
-INLINE void attendGrad(const job *j, size_t head, int blocks) {
-	int64_t w = j->width, d = L * blocks;
-	float scale = 1 / __builtin_sqrtf(d);
-	const float *q = j->in[0] + head * d, *key = q + w, *value = key + w;
-	float *dq = j->out[0] + head * d, *dkey = dq + w, *dvalue = dkey + w;
-	for (int64_t r = 0; r < j->rows; r++)
+// gather adds to y the rows of m from..to, each times its weight, for each of some rows of y.
+INLINE void gather(vec y[GROUP][WIDEST], int rows, const float *m, int64_t row, int64_t from, int64_t to, const float *p,
+	int64_t nextP, int blocks) {
+	for (int64_t k = from; k < to; k++)
 		for (int b = 0; b < blocks; b++) {
-			store(dkey + 3 * w * r + L * b, (vec){0});
-			store(dvalue + 3 * w * r + L * b, (vec){0});
+			vec v = load(m + row * k + L * b);
+			for (int i = 0; i < rows; i++)
+				y[i][b] += p[nextP * i + k - from] * v;
 		}
-	for (int64_t r = 0; r < j->rows; r++) {
-		const int64_t *span = j->spans + 4 * r;
-		const float *p = j->in[2] + (r * j->heads + head) * j->keys, *dy = j->in[3] + w * r + head * d;
-		float dp[j->keys], along = 0;
-		vec g[8], x[8], sums[8] = {0};
+}
+
+// spread adds to the rows of m from..to some rows of x, each times its weight.
+INLINE void spread(const float *x, int64_t next, int rows, float *m, int64_t row, int64_t from, int64_t to, const float *p,
+	int64_t nextP, int blocks) {
+	for (int64_t k = from; k < to; k++)
 		for (int b = 0; b < blocks; b++) {
-			g[b] = load(dy + L * b);
-			x[b] = load(q + 3 * w * r + L * b);
+			vec v = load(m + row * k + L * b);
+			for (int i = 0; i < rows; i++)
+				v += p[nextP * i + k - from] * load(x + next * i + L * b);
+			store(m + row * k + L * b, v);
 		}
-		EACH_KEY(span, k, n) {
-			vec s = {0};
-			for (int b = 0; b < blocks; b++) {
-				s += g[b] * load(value + 3 * w * k + L * b);
-				float *dv = dvalue + 3 * w * k + L * b;
-				store(dv, load(dv) + p[n] * g[b]);
-			}
-			dp[n] = sum(s);
-			along += p[n] * dp[n];
-		}
-		EACH_KEY(span, k, n) {
-			float ds = p[n] * (dp[n] - along) * scale;
-			for (int b = 0; b < blocks; b++) {
-				sums[b] += ds * load(key + 3 * w * k + L * b);
-				float *dk = dkey + 3 * w * k + L * b;
-				store(dk, load(dk) + ds * x[b]);
-			}
-		}
+}
+
+// together is how many rows from r on share their first span, up to GROUP.
+INLINE int together(const job *j, int64_t r) {
+	const int64_t *s = j->spans + 4 * r;
+	int n = 1;
+	while (n < GROUP && r + n < j->rows && s[4 * n] == s[0] && s[4 * n + 1] == s[1])
+		n++;
+	return n == GROUP ? GROUP : 1;
+}
+
+// attend is attention of some rows of a head that share their first span, to the sums of values and the weights.
+INLINE void attend(const job *j, head h, int64_t r, int rows, int blocks) {
+	const int64_t *s = j->spans + 4 * r;
+	int64_t n = s[1] - s[0];
+	float *p = h.p + h.weights * r;
+	vec y[GROUP][WIDEST] = {0};
+	scores(h.q + h.row * r, h.row, rows, h.key, h.row, s[0], s[1], h.scale, p, h.weights, blocks);
+	for (int i = 0; i < rows; i++) {
+		const int64_t *own = s + 4 * i + 2;
+		scores(h.q + h.row * (r + i), 0, 1, h.key, h.row, own[0], own[1], h.scale, p + h.weights * i + n, 0, blocks);
+	}
+	for (int i = 0; i < rows; i++)
+		weigh(p + h.weights * i, n + s[4 * i + 3] - s[4 * i + 2], h.keys);
+	gather(y, rows, h.value, h.row, s[0], s[1], p, h.weights, blocks);
+	for (int i = 0; i < rows; i++) {
+		const int64_t *own = s + 4 * i + 2;
+		gather(y + i, 1, h.value, h.row, own[0], own[1], p + h.weights * i + n, 0, blocks);
 		for (int b = 0; b < blocks; b++)
-			store(dq + 3 * w * r + L * b, sums[b]);
+			store(h.y + h.out * (r + i) + L * b, y[i][b]);
 	}
 }
 
-CLONES static void attention(void *data, size_t i) {
-	const job *j = data;
+// attendGrad is its gradient with respect to query, key and value; d has room for the rows' keys.
+INLINE void attendGrad(const job *j, head h, int64_t r, int rows, int blocks, float *d) {
+	const int64_t *s = j->spans + 4 * r;
+	int64_t n = s[1] - s[0];
+	const float *p = h.p + h.weights * r, *dy = h.dy + h.out * r, *q = h.q + h.row * r;
+	vec dq[GROUP][WIDEST] = {0};
+	scores(dy, h.out, rows, h.value, h.row, s[0], s[1], 1, d, h.keys, blocks);
+	spread(dy, h.out, rows, h.dvalue, h.row, s[0], s[1], p, h.weights, blocks);
+	for (int i = 0; i < rows; i++) {
+		const int64_t *own = s + 4 * i + 2;
+		int64_t all = n + own[1] - own[0];
+		scores(dy + h.out * i, 0, 1, h.value, h.row, own[0], own[1], 1, d + h.keys * i + n, 0, blocks);
+		spread(dy + h.out * i, 0, 1, h.dvalue, h.row, own[0], own[1], p + h.weights * i + n, 0, blocks);
+		float along = 0;
+		for (int64_t k = 0; k < all; k++)
+			along += p[h.weights * i + k] * d[h.keys * i + k];
+		for (int64_t k = 0; k < all; k++)
+			d[h.keys * i + k] = p[h.weights * i + k] * (d[h.keys * i + k] - along) * h.scale;
+	}
+	gather(dq, rows, h.key, h.row, s[0], s[1], d, h.keys, blocks);
+	spread(q, h.row, rows, h.dkey, h.row, s[0], s[1], d, h.keys, blocks);
+	for (int i = 0; i < rows; i++) {
+		const int64_t *own = s + 4 * i + 2;
+		gather(dq + i, 1, h.key, h.row, own[0], own[1], d + h.keys * i + n, 0, blocks);
+		spread(q + h.row * i, 0, 1, h.dkey, h.row, own[0], own[1], d + h.keys * i + n, 0, blocks);
+		for (int b = 0; b < blocks; b++)
+			store(h.dq + h.row * (r + i) + L * b, dq[i][b]);
+	}
+}
+
+// eachRow goes over the rows of a head, several at a time where they share their first span.
+INLINE void eachRow(const job *j, int64_t i, int blocks, int backwards) {
+	head h = headOf(j, i, L * blocks, backwards);
+	float d[GROUP * j->keys];
+	if (backwards)
+		for (int64_t r = 0; r < j->rows; r++)
+			for (int b = 0; b < blocks; b++) {
+				store(h.dkey + h.row * r + L * b, (vec){0});
+				store(h.dvalue + h.row * r + L * b, (vec){0});
+			}
+	for (int64_t r = 0, n; r < j->rows; r += n) {
+		n = together(j, r);
+		if (backwards && n == GROUP) attendGrad(j, h, r, GROUP, blocks, d);
+		else if (backwards) attendGrad(j, h, r, 1, blocks, d);
+		else if (n == GROUP) attend(j, h, r, GROUP, blocks);
+		else attend(j, h, r, 1, blocks);
+	}
+}
+
+INLINE void eachHead(const job *j, size_t i, int backwards) {
 	int64_t from, to, blocks = j->width / j->heads / L;
 	part(j, i, &from, &to);
 	for (; from < to; from++)
 		if (blocks == 4) // a constant that the compiler unrolls loops by
-			attend(j, from, 4);
+			eachRow(j, from, 4, backwards);
 		else
-			attend(j, from, blocks);
+			eachRow(j, from, blocks, backwards);
 }
 
-CLONES static void attentionGrad(void *data, size_t i) {
-	const job *j = data;
-	int64_t from, to, blocks = j->width / j->heads / L;
-	part(j, i, &from, &to);
-	for (; from < to; from++)
-		if (blocks == 4)
-			attendGrad(j, from, 4);
-		else
-			attendGrad(j, from, blocks);
-}
+// attention is attention of [qkv, spans], where each row's query sees the keys and values of its two spans of rows, to the
+// sums of values [rows,width] and the weights [rows,heads,keys].
+CLONES static void attention(void *data, size_t i) { eachHead(data, i, 0); }
+
+// attentionGrad is its gradient with respect to qkv, of [qkv, spans, weights, dy].
+CLONES static void attentionGrad(void *data, size_t i) { eachHead(data, i, 1); }
 
 // op is ONNX Runtime's OrtCustomOp, version 16 of it, with what an operator's functions need behind it.
 typedef struct op {
@@ -322,7 +388,7 @@ static void *computeState(void *data, void *context) {
 	if (attends) {
 		j.width /= 3;
 		if (s->heads < 1 || s->keys < 1 || s->keys % L || s->keys > 4096 || count(shape[0]) != 3 * j.rows * j.width ||
-			j.width % (s->heads * L) || j.width / (s->heads * L) > 8 || count(shape[1]) != 4 * j.rows ||
+			j.width % (s->heads * L) || j.width / (s->heads * L) > WIDEST || count(shape[1]) != 4 * j.rows ||
 			(s->op->in == 4 && (count(shape[2]) != j.rows * s->heads * s->keys || count(shape[3]) != j.rows * j.width)))
 			return wrong(t, "attention: shapes, heads and keys do not fit");
 		for (int64_t r = 0; r < j.rows; r++) {

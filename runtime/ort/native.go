@@ -23,7 +23,7 @@ static void *cpuMemory(table t, int arena, void **out) {
 	return ((void *(*)(int, int, void **))t[CreateCpuMemoryInfo])(arena, 0, out);
 }
 
-// shareArena gives all sessions that ask for it one arena, which grows by what is missing and not to the next power of two.
+// shareArena gives all sessions that ask for it one arena, which grows by what is missing, not to a power of two.
 static void *shareArena(table t, void *env) {
 	const char *keys[] = {"arena_extend_strategy"};
 	const size_t values[] = {1};
@@ -42,8 +42,8 @@ static void *newContainer(table t, void **out) {
 	return ((void *(*)(void **))t[CreatePrepackedWeightsContainer])(out);
 }
 
-static void *addMatrix(table t, void *options, void *memory, const char *name, void *data, int64_t rows, int64_t columns,
-	void **value) {
+static void *addMatrix(table t, void *options, void *memory, const char *name, void *data, int64_t rows,
+	int64_t columns, void **value) {
 	int64_t shape[] = {rows, columns};
 	void *status = ((void *(*)(void *, void *, size_t, const int64_t *, size_t, int, void **))
 		t[CreateTensorWithDataAsOrtValue])(memory, data, 4 * rows * columns, shape, 2, 1, value); // 1: float32

@@ -22,8 +22,8 @@ type container struct {
 }
 
 // packed is what a session holds whose packed weights are those of all sessions over the same folder. ONNX Runtime
-// shares what it packs from tensors that the caller gives to it, by their packed content, and these tensors must outlive
-// the session.
+// shares what it packs from tensors that the caller gives to it, by their packed content, and these tensors must
+// outlive the session.
 type packed struct {
 	api    *api
 	folder string // "" before it has joined

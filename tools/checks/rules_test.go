@@ -193,3 +193,30 @@ func TestTracesRule(t *testing.T) {
 	}
 	expect(t, Traces("f", slices.Concat([]byte{0}, []byte(bad[0]))), "")
 }
+
+// The words are found in exported names of every kind and in keys, and nowhere else.
+func TestWords(t *testing.T) {
+	source := `package p
+const HubSize = 1
+type Report struct {
+	PeerIDs []int ` + "`config:\"exam_sets\"`" + `
+	peers   int
+}
+func (Report) ReadVault() {}
+func hub() {}
+type Reporter interface{ Portable() }
+`
+	bad, err := Words("p.go", []byte(source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"p.go:2:7: HubSize:", "p.go:4:2: PeerIDs:", "p.go:4:16: exam_sets:",
+		"p.go:7:15: ReadVault:"} {
+		if i >= len(bad) || !strings.HasPrefix(bad[i], want) {
+			t.Errorf("%d: %v, want %s", i, bad, want)
+		}
+	}
+	if len(bad) != 4 {
+		t.Errorf("%d findings: %v", len(bad), bad)
+	}
+}

@@ -21,6 +21,7 @@ type textTower struct {
 	table                                 embeddingTable
 
 	batch, length      int // fixed by the export, else 0
+	open               *opening
 	context, embedDim  int
 	short              bool // sequences need only be as long as they are
 	causal             bool
@@ -30,13 +31,10 @@ type textTower struct {
 
 func newTextTower(dir string, f *graph.File, name string, p textConfig) (*textTower, error) {
 	t := &textTower{file: f, name: name}
-	out, err := pick(f, "text", p.Output, []string{"text_embeds", "text_features", "text_embeddings",
-		bundle.TextOutput},
-		func(n graph.Node) bool { return takesText(f, n) && !takesPixels(f, n) })
-	if err != nil {
+	var err error
+	if t.output, _, err = pick(dir, f, p.Output, textRole); err != nil {
 		return nil, err
 	}
-	t.output = out.Node
 	if err := t.roles(p); err != nil {
 		return nil, err
 	}
@@ -285,7 +283,13 @@ func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []
 			feed[t.eot] = feed[t.eot].Unsqueeze(1)
 		}
 	}
-	out, err := graph.Inline(g, []graph.Node{t.output}, feed)
+	var out []graph.Node
+	var err error
+	if roots := []graph.Node{t.output}; t.open != nil {
+		out, err = t.open.inline(g, roots, feed, n)
+	} else {
+		out, err = graph.Inline(g, roots, feed)
+	}
 	if err != nil {
 		return graph.Node{}, err
 	}

@@ -18,12 +18,12 @@ import (
 // tokenTable says in bundle.json where the token embedding [vocabulary,w] lies: a tensor of a .safetensors file or of
 // an .onnx file, or a place in any file.
 type tokenTable struct {
-	File   string `json:"file"`
-	Tensor string `json:"tensor"`
-	Offset int64  `json:"offset"`
-	Length int64  `json:"length"`
-	DType  string `json:"dtype"`
-	Shape  []int  `json:"shape"`
+	File   string `json:"file,omitempty"`
+	Tensor string `json:"tensor,omitempty"`
+	Offset int64  `json:"offset,omitempty"`
+	Length int64  `json:"length,omitempty"`
+	DType  string `json:"dtype,omitempty"`
+	Shape  []int  `json:"shape,omitempty"`
 }
 
 // embeddingTable is the token embedding of an exported model.

@@ -3,12 +3,13 @@ package figures
 import (
 	"fmt"
 	"image/color"
-	"promptfed/tools/report/stats"
 	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"promptfed/tools/report/stats"
 )
 
 // Sample is a group of values that one box is drawn of.

@@ -29,7 +29,7 @@ func (t *Table) Terminal(v View) string {
 	b.WriteString(t.Title + "\n")
 	rows := t.cells(columns)
 	if v.Width > 0 {
-		shorten(rows, len(t.RowAxes), max(12, v.Width/3))
+		shorten(rows, len(t.RowAxes), max(16, v.Width/2))
 	}
 	for i, block := range blocks(rows, len(t.RowAxes), v.Width) {
 		if i > 0 {
@@ -118,13 +118,31 @@ func (t *Table) cells(columns []int) [][]string {
 	return rows
 }
 
-// shorten cuts labels of rows that leave no room for numbers.
+// shorten cuts labels of rows that are wider together than most.
 func shorten(rows [][]string, labels, most int) {
+	wide, sum := widths(rows), 0
+	for _, w := range wide[:labels] {
+		sum += w + gap
+	}
+	if sum <= most {
+		return
+	}
 	for _, r := range rows {
 		for i := range r[:labels] {
-			r[i] = Cut(r[i], most/max(1, labels))
+			r[i] = Cut(r[i], most/labels-gap)
 		}
 	}
+}
+
+// widths are those of the columns.
+func widths(rows [][]string) []int {
+	out := make([]int, len(rows[0]))
+	for _, r := range rows {
+		for i, cell := range r {
+			out[i] = max(out[i], text.RuneWidthWithoutEscSequences(cell))
+		}
+	}
+	return out
 }
 
 // Cut is a text of at most so many columns, with an ellipsis where it was longer.
@@ -140,13 +158,7 @@ const gap = 2
 
 // blocks cuts rows into tables that are no wider than a terminal, as far as single columns allow it.
 func blocks(rows [][]string, labels, width int) [][][]string {
-	wide := make([]int, len(rows[0]))
-	for _, r := range rows {
-		for i, cell := range r {
-			wide[i] = max(wide[i], text.RuneWidthWithoutEscSequences(cell))
-		}
-	}
-	left := 0
+	wide, left := widths(rows), 0
 	for _, w := range wide[:labels] {
 		left += w + gap
 	}
