@@ -16,8 +16,8 @@ import (
 // fullPatches is how many patches an image of a backbone without an image tower has.
 const fullPatches = 49
 
-// fullSize is a backbone of ViT-B/16's size with random weights, for any classes: its texts are cut into tokens by another
-// backbone's tokenizer, whose numbers name rows of a random table.
+// fullSize is a backbone of ViT-B/16's size with random weights, for any classes: its texts are cut into tokens by
+// another backbone's tokenizer, whose numbers name rows of a random table.
 type fullSize struct {
 	spec.Backbone
 	dir string
