@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -72,6 +73,8 @@ func TestErrors(t *testing.T) {
 		{"exam: {sets: [dtd]}", nil, []string{"exam", "now called eval.sets"}},
 		{"data: {drawn: {train: 3}}", nil, []string{"data.drawn is now called data.generator"}},
 		{"synthetic: {drawn: {train: 3}}", nil, []string{"synthetic.drawn is now called synthetic.generator"}},
+		{"backbones: [{image: a, model: b}]", nil, []string{"backbones"}},
+		{"name: {image: [a]}", nil, []string{"name"}},
 		{"secure_aggregation: {beside: 3}", nil, []string{"beside is now called secure_aggregation.extra_clip"}},
 		{"secure_aggregation: {surveys: clear}", nil, []string{"is now called secure_aggregation.statistics"}},
 		{"train: 3", nil, []string{"train", "lr"}},
@@ -111,5 +114,16 @@ func TestRoundTrip(t *testing.T) {
 	again, err := YAML(back)
 	if err != nil || string(again) != string(b) {
 		t.Errorf("%v\n%s\n%s", err, b, again)
+	}
+}
+
+// A backbone that is written with keys is the text that bundle.ParseSpec reads.
+func TestBackbonesWithKeys(t *testing.T) {
+	c, err := Load(file(t, "backbones: [tiny-rn50, {image: a/b, text: c}, {folder: x, variant: fp16}]"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"tiny-rn50", "image=a/b,text=c", "folder=x,variant=fp16"}; !slices.Equal(c.Backbones, want) {
+		t.Errorf("backbones %q, want %q", c.Backbones, want)
 	}
 }

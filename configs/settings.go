@@ -229,6 +229,25 @@ func (s settings) withoutOthersOptions(f parsed, changes []change) (settings, []
 		before.Method}, before.With...), " with "), strings.Join(left, ", "))}
 }
 
+// forMethod leaves out options of the base of a sweep as withoutOthersOptions does, for changes that come after those of
+// its points.
+func (s settings) forMethod(f parsed, sets []string) (settings, []string, error) {
+	changes, err := s.parse(sets)
+	if err != nil {
+		return s, nil, err
+	}
+	changed, err := s.with(changes)
+	if err != nil {
+		return s, nil, fmt.Errorf("--set %w", err)
+	}
+	changed, notes := changed.withoutOthersOptions(f, changes)
+	if len(notes) > 0 {
+		s.all = maps.Clone(s.all)
+		s.all["options"] = changed.all["options"]
+	}
+	return s, notes, nil
+}
+
 // decode writes the settings into the struct that out points to.
 func (s settings) decode(out any) error {
 	if err := unknown("", s.all, reflect.TypeOf(out).Elem()); err != nil {
@@ -236,7 +255,7 @@ func (s settings) decode(out any) error {
 	}
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: out, TagName: "config",
 		WeaklyTypedInput: true,
-		ErrorUnused:      true, DecodeHook: mapstructure.ComposeDecodeHookFunc(exact,
+		ErrorUnused:      true, DecodeHook: mapstructure.ComposeDecodeHookFunc(backboneText, exact,
 			mapstructure.StringToSliceHookFunc(","))})
 	if err != nil {
 		return err
@@ -245,6 +264,23 @@ func (s settings) decode(out any) error {
 		return s.blame(decodeErrors(err))
 	}
 	return nil
+}
+
+// backboneText makes the text that bundle.ParseSpec reads of a backbone that is written with keys.
+func backboneText(from, to reflect.Type, value any) (any, error) {
+	m, ok := value.(map[string]any)
+	if !ok || to.Kind() != reflect.String {
+		return value, nil
+	}
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		text, isText := m[key].(string)
+		if !isText || !slices.Contains([]string{"folder", "image", "name", "text", "variant"}, key) {
+			return value, nil
+		}
+		list = append(list, key+"="+text)
+	}
+	return strings.Join(list, ","), nil
 }
 
 // exact refuses what weak typing would bend: a fraction or a negative number where a whole one, or one of 0 or more, is

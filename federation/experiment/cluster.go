@@ -15,6 +15,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/engine/spec"
+	"promptfed/models/bundle"
 	"promptfed/models/preprocess"
 	"promptfed/runtime/version"
 )
@@ -28,7 +29,7 @@ func (b *Built) Shared() Config {
 	c.Data.Root, c.Eval.SetsRoot, c.Eval.Embeddings, c.Eval.TensorBoard = "", "", 0, false
 	c.Backbones = nil
 	for _, name := range b.Config.Backbones {
-		c.Backbones = append(c.Backbones, filepath.Base(name))
+		c.Backbones = append(c.Backbones, bundle.ShortName(name))
 	}
 	return c
 }
@@ -37,7 +38,7 @@ func (b *Built) Shared() Config {
 // machine.
 func CheckShared(c Config) (Config, error) {
 	for _, name := range c.Backbones {
-		if name == "" || name != filepath.Base(name) || name == ".." || name == "." {
+		if name == "" || name != bundle.ShortName(name) || name == ".." || name == "." {
 			return c, fmt.Errorf("the run names the backbone %.60q, which is a path", name)
 		}
 	}

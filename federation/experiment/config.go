@@ -21,7 +21,7 @@ import (
 type Config struct {
 	Name          string           `config:"name" help:"of the run, and of its folder"`
 	Seed          uint64           `config:"seed" help:"of everything drawn at random"`
-	Backbones     []string         `config:"backbones" help:"names or folders of bundles, dealt out to clients in turn"`
+	Backbones     []string         `config:"backbones" help:"names or folders of bundles, dealt out to clients in turn; of exported models also {image: FOLDER, text: FOLDER} or {folder: FOLDER, variant: fp16}"`
 	Assign        string           `config:"assign" help:"of backbones to clients: cycle, or random"`
 	Method        string           `config:"method" help:"one of promptfed list methods"`
 	With          []string         `config:"with" help:"wrappers, inner to outer"`

@@ -3,12 +3,12 @@ package experiment
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 
 	"promptfed/federation/data"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/sets"
+	"promptfed/models/bundle"
 )
 
 // OpenServer is Open for a server whose clients are elsewhere: there is no data, no backbone and no class. The engine's
@@ -78,7 +78,7 @@ func (b *Built) Invitation() Config {
 	}
 	c.Backbones = nil
 	for _, name := range b.Config.Backbones {
-		c.Backbones = append(c.Backbones, filepath.Base(name))
+		c.Backbones = append(c.Backbones, bundle.ShortName(name))
 	}
 	return c
 }
@@ -89,7 +89,7 @@ func CheckInvitation(c Config) (Config, error) {
 	c.Runtime, c.Synthetic, c.Eval.SetsRoot, c.Train.Centralised = d.Runtime, d.Synthetic, "", false
 	c.Data.Config, c.Eval.Embeddings = withoutData(c.Data.Config), 0
 	for _, name := range c.Backbones {
-		if name == "" || name != filepath.Base(name) || name == ".." || name == "." {
+		if name == "" || name != bundle.ShortName(name) || name == ".." || name == "." {
 			return c, fmt.Errorf("the server names the backbone %.60q, which is a path; name this client's own with "+
 				"--set backbones=[NAME]", name)
 		}

@@ -29,8 +29,8 @@ func (h *Server) Join(d *exchange.Session, m *nats.Msg) {
 		d.Refused++
 	} else {
 		v.OK, v.Accepted, v.Safe, v.Seq = true, h.accepted[d.Number], h.safe[d.Number], h.Seq
-		if d.Peer.Seq > 0 {
-			v.Seq = d.Peer.Seq - 1
+		if d.MemberState.Seq > 0 {
+			v.Seq = d.MemberState.Seq - 1
 		}
 	}
 	h.Mu.Unlock()
@@ -70,7 +70,7 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 		return fmt.Errorf("the backbone's sizes are no backbone's: %+v", *t)
 	}
 	k := &h.clients[client]
-	if k.AliveElsewhere(c.Instance) {
+	if k.AliveAsAnother(c.Instance) {
 		return fmt.Errorf("%w: client %d was there %v ago; stop it, or wait a moment", errLater, client,
 			time.Since(k.Seen).Round(time.Second))
 	}
@@ -148,7 +148,7 @@ func (h *Server) Wait(ctx context.Context, clients int) (spec.RunSpec, error) {
 // clientRecord is a client as the hub knows it.
 type clientRecord struct {
 	protocol.JoinRequest
-	exchange.Peer
+	exchange.MemberState
 	reason  string // why a reply was refused last
 	counted int    // examples that its last upload was averaged with, where it said more; 0 otherwise
 }

@@ -17,7 +17,7 @@ import (
 // listen answers clients.
 func (h *Server) listen() error {
 	for k := range h.set.Clients {
-		d := h.NewSession(h.Client(k), &h.clients[k].Peer, k, certs.UserOf(k), h, h.set.Log.With("client", k))
+		d := h.NewSession(h.Client(k), &h.clients[k].MemberState, k, certs.UserOf(k), h, h.set.Log.With("client", k))
 		h.sessions = append(h.sessions, &d)
 	}
 	for _, d := range h.sessions {

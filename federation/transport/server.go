@@ -199,7 +199,7 @@ func (h *Server) readMembers() error {
 			return err
 		}
 		if there {
-			m.Peer.Instance = m.JoinHeader.Instance
+			m.MemberState.Instance = m.JoinHeader.Instance
 			if m.Key, err = h.Identity.VerifierOf(m.Proof, certs.UserOf(k), nil); err != nil {
 				h.set.Log.Warn("a member must join again", "client", k, "reason", err)
 				m.JoinRequest = protocol.JoinRequest{}

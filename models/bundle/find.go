@@ -30,6 +30,20 @@ func Find(name string, paths ...string) (*Bundle, error) {
 	if name == "" {
 		return nil, errors.New("no bundle named: give a name or the path of a folder")
 	}
+	if strings.Contains(name, "=") {
+		s, err := ParseSpec(name)
+		if err != nil {
+			return nil, err
+		}
+		if _, _, ok := formOf(s.Folder); !ok && s.Image == "" {
+			b, err := Find(s.Folder, paths...) // by name
+			if err != nil {
+				return nil, err
+			}
+			s.Folder = b.Dir
+		}
+		return openSpec(s)
+	}
 	if _, _, ok := formOf(name); ok || strings.ContainsAny(name, `/\`) {
 		return Open(name)
 	}

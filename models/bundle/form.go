@@ -4,10 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"promptfed/runtime/atomicfile"
+	"slices"
 	"strings"
 )
 
@@ -17,7 +20,9 @@ type Form struct {
 	NameOf func(dir string) (name string, ok bool)
 	// Open opens such a folder. Everything that it says is checked but the contents of large files, of which only the
 	// sizes are (see Towers.Verify).
-	Open func(dir string) (*Bundle, error)
+	// Parts tells whether it takes more of a specification than a folder.
+	Open  func(spec Spec) (*Bundle, error)
+	Parts bool
 	// Inspect, where it is set, tells of files and folders that are no bundle, but that one can be made of.
 	Inspect func(path string) (Report, error)
 }
@@ -38,8 +43,17 @@ func formOf(dir string) (f Form, name string, ok bool) {
 }
 
 // Open opens the bundle in a folder.
-func Open(dir string) (*Bundle, error) {
-	abs, err := filepath.Abs(dir)
+func Open(dir string) (*Bundle, error) { return openSpec(Spec{Folder: dir}) }
+
+func openSpec(s Spec) (*Bundle, error) {
+	if s.Image != "" {
+		i := slices.IndexFunc(forms, func(f Form) bool { return f.Parts })
+		if i < 0 {
+			return nil, errors.New("folders of one tower each are not supported here")
+		}
+		return forms[i].Open(s)
+	}
+	abs, err := filepath.Abs(s.Folder)
 	if err != nil {
 		return nil, err
 	}
@@ -48,11 +62,29 @@ func Open(dir string) (*Bundle, error) {
 		return nil, fmt.Errorf("%s is not a bundle: it has no %s; make one of a checkpoint with promptfed convert, "+
 			"or write one for exported towers (docs/exported.md)", abs, ManifestFile)
 	}
-	return f.Open(abs)
+	if s.Variant != "" && !f.Parts {
+		return nil, fmt.Errorf("%s was converted and has no variant %q", abs, s.Variant)
+	}
+	name := s.Name
+	if s.Folder = abs; !f.Parts {
+		s.Name = ""
+	}
+	b, err := f.Open(s)
+	if err == nil && name != "" {
+		b.Name = name
+	}
+	return b, err
 }
 
 // Inspect tells what is in a bundle, a checkpoint, an ONNX file or a .safetensors file. It reads no weights.
 func Inspect(path string) (r Report, err error) {
+	if s, err := ParseSpec(path); err == nil && (s.Image != "" || s.Variant != "") {
+		b, err := openSpec(s)
+		if err != nil {
+			return Report{}, err
+		}
+		return reportOf(b), nil
+	}
 	st, err := os.Stat(path)
 	if err != nil {
 		return Report{}, err
@@ -68,8 +100,7 @@ func Inspect(path string) (r Report, err error) {
 		if err != nil {
 			return Report{}, err
 		}
-		r = Report{Kind: KindBundle, Path: dir, Format: b.Source, Bundle: b}
-		b.Report(&r)
+		return reportOf(b), nil
 	case !st.IsDir() && strings.HasSuffix(strings.ToLower(path), ".onnx"):
 		r, err = inspectONNX(path)
 	default:
@@ -83,6 +114,13 @@ func Inspect(path string) (r Report, err error) {
 	}
 	r.count()
 	return r, err
+}
+
+func reportOf(b *Bundle) Report {
+	r := Report{Kind: KindBundle, Path: b.Dir, Format: b.Source, Bundle: b}
+	b.Report(&r)
+	r.count()
+	return r
 }
 
 const maxManifest = 16 << 20 // bytes of bundle.json
@@ -130,22 +168,9 @@ func HashFile(ctx context.Context, path string) (File, error) {
 	}
 	defer f.Close()
 	h := sha256.New()
-	n, err := io.Copy(h, Reader{ctx, f})
+	n, err := io.Copy(h, atomicfile.Reader{Context: ctx, R: f})
 	if err != nil {
 		return File{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return File{n, hex.EncodeToString(h.Sum(nil))}, nil
-}
-
-// Reader reads from R until Context ends.
-type Reader struct {
-	Context context.Context
-	R       io.Reader
-}
-
-func (r Reader) Read(p []byte) (int, error) {
-	if r.Context.Err() != nil {
-		return 0, context.Cause(r.Context)
-	}
-	return r.R.Read(p)
 }

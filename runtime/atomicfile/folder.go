@@ -1,8 +1,10 @@
 package atomicfile
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -106,4 +108,38 @@ func SyncFolder(dir string) {
 		d.Sync()
 		d.Close()
 	}
+}
+
+// Link makes to a hard link of the file behind from, or a copy where the file system has no such link; copied tells
+// which. ctx may end copying early.
+func Link(ctx context.Context, from, to string) (copied bool, err error) {
+	real, err := filepath.EvalSymlinks(from)
+	if err != nil {
+		return false, err
+	}
+	if os.Link(real, to) == nil {
+		return false, nil
+	}
+	in, err := os.Open(real)
+	if err != nil {
+		return false, err
+	}
+	defer in.Close()
+	return true, Write(to, func(w io.Writer) error {
+		_, err := io.Copy(w, Reader{ctx, in})
+		return err
+	})
+}
+
+// Reader reads from R until Context ends.
+type Reader struct {
+	Context context.Context
+	R       io.Reader
+}
+
+func (r Reader) Read(p []byte) (int, error) {
+	if r.Context.Err() != nil {
+		return 0, context.Cause(r.Context)
+	}
+	return r.R.Read(p)
 }

@@ -13,7 +13,16 @@ import (
 //
 // An input that nothing stands for is an error, and so are loops, and branches whose condition stays open.
 func Inline(g *Graph, roots []Node, replace map[Node]Node) ([]Node, error) {
-	c := &inliner{g: g, now: map[Node]Node{}}
+	return InlineWith(g, roots, replace, nil)
+}
+
+// Rewrite stands for an operator that is inlined: it gets what now stands for its inputs, and apply makes the outputs
+// of the operator from inputs.
+type Rewrite func(op *Op, in []Node, apply func(in []Node) ([]Node, error)) ([]Node, error)
+
+// InlineWith is Inline in which rewrite, where it is not nil, makes the outputs of operators.
+func InlineWith(g *Graph, roots []Node, replace map[Node]Node, rewrite Rewrite) ([]Node, error) {
+	c := &inliner{g: g, now: map[Node]Node{}, rewrite: rewrite}
 	for old, n := range replace {
 		c.now[old] = n
 	}
@@ -37,8 +46,9 @@ func Inline(g *Graph, roots []Node, replace map[Node]Node) ([]Node, error) {
 }
 
 type inliner struct {
-	g   *Graph
-	now map[Node]Node
+	g       *Graph
+	now     map[Node]Node
+	rewrite Rewrite
 }
 
 // reachable lists the operators behind roots, up to values that are replaced, in the order they were made.
@@ -90,10 +100,24 @@ func (c *inliner) op(op *Op) error {
 	for count > 1 && op.Out[count-1].v.name == "" { // left out by the file it is from
 		count--
 	}
-	for i, n := range c.g.again(op, count, in) {
-		if n.failed() {
-			return c.g.err
+	apply := func(in []Node) ([]Node, error) {
+		out := c.g.again(op, count, in)
+		for _, n := range out {
+			if n.failed() {
+				return nil, c.g.err
+			}
 		}
+		return out, nil
+	}
+	rewrite := c.rewrite
+	if rewrite == nil {
+		rewrite = func(_ *Op, in []Node, apply func([]Node) ([]Node, error)) ([]Node, error) { return apply(in) }
+	}
+	out, err := rewrite(op, in, apply)
+	if err != nil {
+		return err
+	}
+	for i, n := range out {
 		if made := n.v.op; made.Name == "" {
 			made.Name = op.Name
 		}

@@ -12,7 +12,7 @@ import (
 	"promptfed/federation/datatest"
 )
 
-// good is a configuration with nothing wrong, of a backbone in the program and few drawn images.
+// good is a configuration with nothing wrong, of a backbone in the program and few synthetic images.
 const good = `name: good
 method: fedpha
 options: {global_tokens: 4, local_tokens: [4]}

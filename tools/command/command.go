@@ -47,7 +47,8 @@ func execute(ctx context.Context, args []string) int {
 	root.SetVersionTemplate("promptfed {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(initCommand(), runCommand(), sweepCommand(), reportCommand(), listCommand(), convertCommand(),
-		inspectCommand(), checkCommand(), gradCommand(), partitionCommand(), featuresCommand(), pretrainCommand(),
+		bundleCommand(), inspectCommand(), checkCommand(), gradCommand(), partitionCommand(), featuresCommand(),
+		pretrainCommand(),
 		predictCommand(), exportCommand(), traceCommand(), termsCommand(), benchCommand(), serveCommand(),
 		joinCommand(), workCommand(), certsCommand(), natsConfigCommand(), statusCommand(),
 		uiCommand(), runsCommand())

@@ -151,7 +151,8 @@ func wide(lines []figures.Line) bool {
 }
 
 func (v *view) cost(f configs.Figure, m results.Metric) figures.Drawer {
-	out := figures.Cost{Title: f.Title, Colours: v.colours(v.axis), Bytes: "per round, all clients", Seconds: "per round"}
+	out := figures.Cost{Title: f.Title, Colours: v.colours(v.axis), Bytes: "per round, all clients",
+		Seconds: "per round"}
 	factor, _ := scale(m)
 	known := false
 	for _, l := range facets(v.groups, v.axis) {

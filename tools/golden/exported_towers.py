@@ -110,7 +110,7 @@ def whole():
     return torch.tensor([[SOS] + t + [EOT] + [0] * (CONTEXT - 2 - len(t)) for t in TEXTS.values()])
 
 
-def golden(folder, holder, text, image):
+def golden(folder, holder, text, image, pixels=None):
     """holder.token_embedding is what looks tokens up; text(ids) and image(pixels) give features."""
     torch.manual_seed(11)
     lookup, ctx = holder.token_embedding, (torch.randn(CTX, WIDTH) * 0.5).requires_grad_()
@@ -125,7 +125,7 @@ def golden(folder, holder, text, image):
     (F.normalize(features, dim=-1) * c).sum().backward()
     out = collections.OrderedDict(ctx=ctx, text=F.normalize(features, dim=-1), c=c, grad=ctx.grad, sentences=F.normalize(sentences, dim=-1))
     if image:
-        pixels = torch.randn(2, 3, IMAGE, IMAGE, requires_grad=True)
+        pixels = (torch.randn(2, 3, IMAGE, IMAGE) if pixels is None else pixels.clone()).requires_grad_()
         y = F.normalize(image(pixels), dim=-1)
         d = torch.randn(y.shape)
         (y * d).sum().backward()

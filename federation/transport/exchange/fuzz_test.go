@@ -41,7 +41,7 @@ func fuzzed(f *testing.F) (s *Session, r protocol.Reply, renew func() *Pending) 
 	if err := h.UseKey(certs.Identity{Signer: transporttest.Key}, ""); err != nil {
 		f.Fatal(err)
 	}
-	p := &Peer{Key: transporttest.Verifier, Instance: "i"}
+	p := &MemberState{Key: transporttest.Verifier, Instance: "i"}
 	session := h.NewSession(subjects.Names("toy").Client(0), p, 0, certs.UserOf(0), responder{}, h.Log)
 	o := protocol.Order{Run: h.RunID, Kind: "train", Total: 2}
 	o.SetBody([]byte("tensors"))
@@ -81,7 +81,7 @@ func FuzzHeartbeat(f *testing.F) {
 		d.Beats, d.Left = 0, false
 		d.Mu.Unlock()
 		d.heartbeat(from0(subjects.HeartbeatVerb, transporttest.Forge(t, protocol.HeartbeatMessage, header, nil)))
-		k := d.Peer
+		k := d.MemberState
 		if strings.ContainsFunc(k.Activity, func(r rune) bool { return r < ' ' }) ||
 			len(k.Activity) > protocol.MaxError+3 ||
 			d.Pending != x || k.Instance != "i" {

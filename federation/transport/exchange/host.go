@@ -150,8 +150,8 @@ func (h *Host) NextSeq() int64 {
 	return h.Seq
 }
 
-// Peer is what a host knows of a member's process. Host.Mu guards it.
-type Peer struct {
+// MemberState is what a host knows of a member's process. Host.Mu guards it.
+type MemberState struct {
 	Key      certs.Verifier
 	Instance string // of the process
 	Beats    int64  // count of the newest
@@ -169,15 +169,15 @@ type Peer struct {
 }
 
 // SetJoined notes that a process joined.
-func (p *Peer) SetJoined(instance string, key certs.Verifier) {
+func (p *MemberState) SetJoined(instance string, key certs.Verifier) {
 	if p.Instance != instance {
 		p.Beats, p.try = 0, ""
 	}
 	p.Instance, p.Key, p.Seen, p.Left, p.Lapsed, p.Activity = instance, key, time.Now(), false, "", ""
 }
 
-// AliveElsewhere tells whether another process than this one was there a moment ago.
-func (p *Peer) AliveElsewhere(instance string) bool {
+// AliveAsAnother tells whether another process than this one was there a moment ago.
+func (p *MemberState) AliveAsAnother(instance string) bool {
 	return p.Instance != "" && p.Instance != instance && !p.Left && time.Since(p.Seen) < PresenceTimeout
 }
 
@@ -221,7 +221,7 @@ func (d *Session) Deliver(x *Pending) error {
 // renewAttempt makes another attempt of an order. Host.Mu must be held.
 func (d *Session) renewAttempt(x *Pending) {
 	x.Try, x.Seq = subjects.NewID(), d.NextSeq()
-	d.Peer.Seq = x.Seq
+	d.MemberState.Seq = x.Seq
 }
 
 // push sends an order. It may get lost; then the member's next sign of life says that it has not got it, and remind

@@ -22,7 +22,7 @@ import (
 // member sends too much is dropped there, and the others do not notice.
 type Session struct {
 	*Host
-	*Peer
+	*MemberState
 	subjects.Address
 	Number  int    // of the client, or of the job that a worker's part of this address is for
 	user    string // whose certificate it must be
@@ -45,9 +45,9 @@ type Handler interface {
 	PresenceChanged(d *Session, back bool)
 }
 
-func (h *Host) NewSession(at subjects.Address, p *Peer, number int, user string, run Handler,
+func (h *Host) NewSession(at subjects.Address, p *MemberState, number int, user string, run Handler,
 	log *slog.Logger) Session {
-	return Session{Host: h, Peer: p, Address: at, Number: number, user: user, handler: run, Log: log,
+	return Session{Host: h, MemberState: p, Address: at, Number: number, user: user, handler: run, Log: log,
 		pace: rate.NewLimiter(maxRate, maxRate), talk: rate.NewLimiter(talkRate, talkBurst)}
 }
 

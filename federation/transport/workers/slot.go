@@ -16,7 +16,7 @@ import (
 type slot struct {
 	exchange.Session
 	of        *Dispatcher
-	member    exchange.Peer
+	member    exchange.MemberState
 	worker    string
 	queue     chan *nats.Msg // messages that nobody looked at yet
 	gone      chan struct{}  // closed when the worker left or is missed

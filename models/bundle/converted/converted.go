@@ -43,7 +43,7 @@ const (
 )
 
 // Form is what registers the package (bundle.Use). A bundle.json that lists weights, or is no JSON, is of this form.
-var Form = bundle.Form{NameOf: nameOf, Open: open, Inspect: inspect}
+var Form = bundle.Form{NameOf: nameOf, Open: openSpec, Inspect: inspect}
 
 func nameOf(dir string) (string, bool) {
 	data, err := bundle.ReadManifest(dir)
@@ -60,6 +60,8 @@ func nameOf(dir string) (string, bool) {
 	}
 	return m.Name, true
 }
+
+func openSpec(s bundle.Spec) (*bundle.Bundle, error) { return open(s.Folder) }
 
 func open(dir string) (*bundle.Bundle, error) {
 	m, err := readManifest(dir)

@@ -1,18 +1,14 @@
 package converted
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"promptfed/models/bundle"
 	"promptfed/models/checkpoint"
 	"promptfed/models/preprocess"
 	"promptfed/models/tokenizer"
@@ -179,7 +175,7 @@ func inPlace(items []item) []string {
 func (j *conversion) link(dir string, items []item, files []string, places map[string]Place,
 	progress func(int64)) (int64, error) {
 	for _, path := range files {
-		copied, err := linkFile(j.Context, path, filepath.Join(dir, filepath.Base(path)))
+		copied, err := atomicfile.Link(j.Context, path, filepath.Join(dir, filepath.Base(path)))
 		if err != nil {
 			return 0, err
 		}
@@ -199,25 +195,4 @@ func (j *conversion) link(dir string, items []item, files []string, places map[s
 			Shape: h.Shape}
 	}
 	return done, nil
-}
-
-// linkFile makes to a hard link of the file behind from, or a copy where the file system has no such link; copied tells
-// which.
-func linkFile(ctx context.Context, from, to string) (copied bool, err error) {
-	real, err := filepath.EvalSymlinks(from)
-	if err != nil {
-		return false, err
-	}
-	if os.Link(real, to) == nil {
-		return false, nil
-	}
-	in, err := os.Open(real)
-	if err != nil {
-		return false, err
-	}
-	defer in.Close()
-	return true, atomicfile.Write(to, func(w io.Writer) error {
-		_, err := io.Copy(w, bundle.Reader{Context: ctx, R: in})
-		return err
-	})
 }

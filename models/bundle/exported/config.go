@@ -15,44 +15,46 @@ import (
 // config is bundle.json of towers that other tools exported (docs/exported.md): all keys are optional. What it
 // leaves out is found out from the graphs; what it says is checked against them.
 type config struct {
-	Version       int                    `json:"bundle"`
-	Name          string                 `json:"name"` // of the folder where it is not given
-	Architecture  string                 `json:"architecture"`
-	Source        string                 `json:"source"`
-	TextWidth     int                    `json:"text_width"`
-	EmbedDim      int                    `json:"embed_dim"`
-	ImageSize     int                    `json:"image_size"`
-	Context       int                    `json:"context_length"`
-	LogitScale    float64                `json:"logit_scale"`
-	LogScale      *float64               `json:"logit_scale_log"`
-	Preprocess    json.RawMessage        `json:"preprocess"`
-	TokenizerFile string                 `json:"tokenizer"`
-	Model         string                 `json:"model"` // one ONNX file with both towers
-	Image         imageConfig            `json:"image"`
-	Text          textConfig             `json:"text"`
-	Tokens        *tokenTable            `json:"token_embedding"`
-	Files         map[string]bundle.File `json:"files"`
-	Notes         []string               `json:"notes"`
+	Version       int             `json:"bundle,omitempty"`
+	Name          string          `json:"name,omitempty"` // of the folder where it is not given
+	Architecture  string          `json:"architecture,omitempty"`
+	Source        string          `json:"source,omitempty"`
+	TextWidth     int             `json:"text_width,omitempty"`
+	EmbedDim      int             `json:"embed_dim,omitempty"`
+	ImageSize     int             `json:"image_size,omitempty"`
+	Context       int             `json:"context_length,omitempty"`
+	LogitScale    float64         `json:"logit_scale,omitempty"`
+	LogScale      *float64        `json:"logit_scale_log,omitempty"`
+	Preprocess    json.RawMessage `json:"preprocess,omitempty"`
+	TokenizerFile string          `json:"tokenizer,omitempty"`
+	Model         string          `json:"model,omitempty"` // one ONNX file with both towers
+	// of the files that a layout has: fp16, quantized, ...
+	Variant string                 `json:"variant,omitempty"`
+	Image   imageConfig            `json:"image,omitzero"`
+	Text    textConfig             `json:"text,omitzero"`
+	Tokens  *tokenTable            `json:"token_embedding,omitempty"`
+	Files   map[string]bundle.File `json:"files,omitempty"`
+	Notes   []string               `json:"notes,omitempty"`
 }
 
 // imageConfig names what image.onnx has.
 type imageConfig struct {
-	File    string `json:"file"`
-	Input   string `json:"input"`   // pixels [B,3,S,S]
-	Output  string `json:"output"`  // features [B,D]
-	Patches string `json:"patches"` // features of patches [B,M,D] in the same space, where there are some
+	File    string `json:"file,omitempty"`
+	Input   string `json:"input,omitempty"`   // pixels [B,3,S,S]
+	Output  string `json:"output,omitempty"`  // features [B,D]
+	Patches string `json:"patches,omitempty"` // features of patches [B,M,D] in the same space, where there are some
 }
 
 // textConfig names what text.onnx has.
 type textConfig struct {
-	File       string `json:"file"`
-	Embeddings string `json:"embeddings"`     // [C,L,w]
-	IDs        string `json:"ids"`            // [C,L]
-	EOT        string `json:"eot"`            // [C]
-	Mask       string `json:"attention_mask"` // [C,L]
-	Positions  string `json:"position_ids"`   // [C,L]
-	Output     string `json:"output"`         // features [C,D]
-	Causal     *bool  `json:"causal"`         // whether tokens behind EOT change nothing
+	File       string `json:"file,omitempty"`
+	Embeddings string `json:"embeddings,omitempty"`     // [C,L,w]
+	IDs        string `json:"ids,omitempty"`            // [C,L]
+	EOT        string `json:"eot,omitempty"`            // [C]
+	Mask       string `json:"attention_mask,omitempty"` // [C,L]
+	Positions  string `json:"position_ids,omitempty"`   // [C,L]
+	Output     string `json:"output,omitempty"`         // features [C,D]
+	Causal     *bool  `json:"causal,omitempty"`         // whether tokens behind EOT change nothing
 }
 
 // readConfig reads the bundle.json of a folder, where it has one of exported models: one without weights.
@@ -83,7 +85,8 @@ func parseConfig(data []byte) (config, error) {
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&h); err != nil {
 		return h, fmt.Errorf("not the JSON of a bundle: %w; without weights the keys are name, architecture, source, "+
-			"text_width, embed_dim, image_size, context_length, logit_scale, preprocess, tokenizer, model, image "+
+			"text_width, embed_dim, image_size, context_length, logit_scale, preprocess, tokenizer, model, variant, "+
+			"image "+
 			"{file, input, output, patches}, text {file, embeddings, ids, eot, attention_mask, position_ids, output, "+
 			"causal}, token_embedding {file, tensor}, files, notes", err)
 	}

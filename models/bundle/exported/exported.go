@@ -4,24 +4,25 @@
 package exported
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
+	"path"
 	"path/filepath"
 
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
-	"promptfed/models/preprocess"
 	"promptfed/runtime/graph"
 )
 
-// Form is what registers the package (bundle.Use).
-var Form = bundle.Form{NameOf: nameOf, Open: open}
+// Form is what registers the package (bundle.Use). With run, batches that an export fixed are opened and the result is
+// compared with what the export gives; without, they stay as they are.
+func Form(run Runner) bundle.Form {
+	return bundle.Form{NameOf: nameOf, Parts: true,
+		Open: func(s bundle.Spec) (*bundle.Bundle, error) { return open(s, run) }}
+}
 
 // model is an open bundle: both towers, and what was found out of them.
 type model struct {
@@ -30,37 +31,84 @@ type model struct {
 	text   *textTower
 	image  *imageTower
 	files  []string // relative to the folder, sorted
+	found  []bundle.Finding
 	digest func() string
+
+	said              said
+	read              []string // files beside the graphs, relative to the folder
+	imageDir, textDir string   // where the files of each tower are looked for, relative to the folder
 }
 
-// preprocessorFile is where Hugging Face's exporter writes how images are prepared.
-const preprocessorFile = "preprocessor_config.json"
+// decided keeps what was found out, and from what.
+func (m *model) decided(what, format string, a ...any) {
+	m.found = append(m.found, bundle.Finding{What: what, Value: fmt.Sprintf(format, a...)})
+}
 
+// nameOf takes folders with a bundle.json that lists no weights, and without any those that a layout knows.
 func nameOf(dir string) (string, bool) {
 	c, ok, err := readConfig(dir)
 	if err != nil {
 		return "", ok
 	}
+	if _, err := os.Stat(filepath.Join(dir, bundle.ManifestFile)); !ok && errors.Is(err, os.ErrNotExist) {
+		return filepath.Base(dir), looksExported(dir)
+	}
 	return c.Name, ok
 }
 
-func open(dir string) (*bundle.Bundle, error) {
-	c, _, err := readConfig(dir)
+// open opens the parts that a specification names: a folder, or a folder for each tower.
+func open(spec bundle.Spec, run Runner) (*bundle.Bundle, error) {
+	m := &model{b: &bundle.Bundle{Dir: spec.Folder}}
+	var err error
+	if spec.Folder == "" {
+		m.b.Dir, m.imageDir, m.textDir, err = common(spec.Image, spec.Text)
+		m.config.Name = filepath.Base(spec.Image)
+	} else {
+		m.config, _, err = readConfig(spec.Folder)
+	}
 	if err != nil {
 		return nil, err
 	}
-	b := &bundle.Bundle{Name: c.Name, Architecture: cmp.Or(c.Architecture, "ONNX"),
-		Source: cmp.Or(c.Source, "exported towers"), Vocabulary: c.TokenizerFile, Notes: c.Notes, Dir: dir}
-	m := &model{b: b, config: c}
+	c, b := &m.config, m.b
+	c.Name = cmp.Or(spec.Name, c.Name, filepath.Base(spec.Folder))
+	c.Variant = cmp.Or(spec.Variant, c.Variant)
+	if err := bundle.CheckName(c.Name); err != nil {
+		return nil, fmt.Errorf("%s: %w", b.Dir, err)
+	}
+	b.Name, b.Architecture, b.Source = c.Name, cmp.Or(c.Architecture, "ONNX"), cmp.Or(c.Source, "exported towers")
+	b.Notes = c.Notes
 	if err := m.open(); err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
 	}
+	m.openBatches(run)
 	b.Towers = m
 	return b, nil
 }
 
+// common is the innermost folder that holds both of two folders, and where they are in it, with slashes.
+func common(a, b string) (dir, inA, inB string, err error) {
+	if a, err = filepath.Abs(a); err != nil {
+		return "", "", "", err
+	}
+	if b, err = filepath.Abs(b); err != nil {
+		return "", "", "", err
+	}
+	for dir = a; ; dir = filepath.Dir(dir) {
+		inA, _ = filepath.Rel(dir, a)
+		if inB, err = filepath.Rel(dir, b); err == nil && filepath.IsLocal(inB) {
+			return dir, filepath.ToSlash(inA), filepath.ToSlash(inB), nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", "", "", fmt.Errorf("no folder holds both %s and %s", a, b)
+		}
+	}
+}
+
 func (m *model) open() error {
-	imageFile, textFile := m.fileOf(m.config.Image.File, "image.onnx"), m.fileOf(m.config.Text.File, "text.onnx")
+	imageFile, textFile, err := m.towerFiles()
+	if err != nil {
+		return err
+	}
 	open := map[string]*graph.File{}
 	for _, name := range []string{imageFile, textFile} {
 		if open[name] != nil {
@@ -77,8 +125,7 @@ func (m *model) open() error {
 		}
 		open[name] = f
 	}
-	var err error
-	if m.image, err = newImageTower(open[imageFile], imageFile, m.config.Image, m.config.ImageSize); err != nil {
+	if m.image, err = newImageTower(m.b.Dir, open[imageFile], imageFile, m.config.Image); err != nil {
 		return fmt.Errorf("%s: %w", imageFile, err)
 	}
 	if err := m.describe(); err != nil {
@@ -93,24 +140,40 @@ func (m *model) open() error {
 	return m.list()
 }
 
-// fileOf is the ONNX file of a tower: the one named for it, the one named for both, or what is there.
-func (m *model) fileOf(own, usual string) string {
-	there := func(name string) bool {
-		st, err := os.Stat(filepath.Join(m.b.Dir, filepath.FromSlash(name)))
-		return err == nil && st.Mode().IsRegular()
-	}
+// towerFiles are the ONNX files of both towers: those that bundle.json names, or those that a layout knows.
+func (m *model) towerFiles() (image, text string, err error) {
+	image, text = cmp.Or(m.config.Image.File, m.config.Model), cmp.Or(m.config.Text.File, m.config.Model)
 	switch {
-	case own != "":
-		return own
-	case m.config.Model != "":
-		return m.config.Model
-	}
-	for _, name := range []string{usual, "onnx/" + usual, "model.onnx", "onnx/model.onnx"} {
-		if there(name) {
-			return name
+	case m.imageDir != "":
+		for _, t := range []struct {
+			dir   string
+			image bool
+			to    *string
+		}{{m.imageDir, true, &image}, {m.textDir, false, &text}} {
+			e, origin, err := findTower(filepath.Join(m.b.Dir, filepath.FromSlash(t.dir)), t.image, m.config.Variant)
+			if err != nil {
+				return "", "", err
+			}
+			*t.to = path.Join(t.dir, e.file)
+			m.decided("file", "%s, named as by %s", *t.to, origin)
 		}
+		return image, text, nil
+	case image != "" && text != "":
+		return image, text, nil
 	}
-	return usual
+	f, err := findTowers(m.b.Dir, m.config.Variant)
+	if err != nil {
+		return "", "", err
+	}
+	names := f.image.file
+	if f.text != f.image {
+		names += " and " + f.text.file
+	}
+	m.decided("layout", "%s: %s", f.origin, names)
+	if len(f.others) > 0 {
+		m.decided("other variants", "%s (choose with variant)", files(f.others))
+	}
+	return cmp.Or(image, f.image.file), cmp.Or(text, f.text.file), nil
 }
 
 // describe fills in what does not depend on the text tower.
@@ -120,6 +183,9 @@ func (m *model) describe() error {
 	switch {
 	case scale == 0 && h.LogScale != nil:
 		scale = math.Exp(*h.LogScale)
+	case scale == 0 && m.image.scale > 0:
+		scale = m.image.scale
+		m.decided("logit scale", "%.4f, what %s multiplies its similarities with", scale, m.image.name)
 	case scale == 0:
 		scale = 100
 		b.Notes = append(b.Notes, "logit_scale is not given: 100, as in OpenAI's models")
@@ -131,46 +197,13 @@ func (m *model) describe() error {
 		return fmt.Errorf("logit_scale %g is not the exponential of logit_scale_log %g: leave one of them out", scale,
 			*h.LogScale)
 	}
-	p, found, err := m.preprocessor()
+	p, err := m.preprocessing()
 	if err != nil {
 		return err
-	}
-	if h.Preprocess != nil {
-		dec := json.NewDecoder(bytes.NewReader(h.Preprocess))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(&p); err != nil {
-			return fmt.Errorf("preprocess: %w; the keys are size, resize, crop, mean, std", err)
-		}
-	} else if !found {
-		b.Notes = append(b.Notes, "preprocess is not given: that of OpenAI's models")
-	}
-	if err := p.Validate(); err != nil {
-		return err
-	}
-	if p.Size != m.image.size {
-		return fmt.Errorf("preprocess: images of %d pixels for a tower that takes %d", p.Size, m.image.size)
 	}
 	b.LogitScale, b.Preprocess = scale, p
 	b.Vision = clip.VisionArch{Image: m.image.size, EmbedDim: m.image.embedDim}
 	return nil
-}
-
-// preprocessor is what a preprocessor_config.json in the folder says, or what OpenAI's models take.
-func (m *model) preprocessor() (p preprocess.Preprocess, found bool, err error) {
-	f, err := os.Open(filepath.Join(m.b.Dir, preprocessorFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return preprocess.CLIP(m.image.size), false, nil
-	}
-	if err != nil {
-		return p, false, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, 1<<24))
-	if err != nil {
-		return p, false, err
-	}
-	p, err = preprocess.FromHF(data)
-	return p, true, err
 }
 
 // finish finds the token embedding, the width and the context, and checks that the towers belong together.
@@ -193,7 +226,7 @@ func (m *model) finish() error {
 		filler = []int{1}
 	}
 	t.filler = filler[0]
-	if err := t.measure(h.Context); err != nil {
+	if err := t.measure(cmp.Or(h.Context, m.said.context), h.Context != 0); err != nil {
 		return fmt.Errorf("%s: %w", t.name, err)
 	}
 	for _, c := range []struct {

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"promptfed/models/bundle"
@@ -25,16 +27,12 @@ func (m *model) list() error {
 			m.files = append(m.files, name)
 		}
 	}
+	for _, name := range m.read {
+		add(name)
+	}
 	add(m.image.name)
 	add(m.text.name)
 	add(m.text.table.file)
-	for _, name := range []string{m.config.TokenizerFile, preprocessorFile, "tokenizer.json", "vocab.json",
-		"merges.txt",
-		"bpe_simple_vocab_16e6.txt.gz", "bpe_simple_vocab_16e6.txt"} {
-		if st, err := os.Stat(filepath.Join(m.b.Dir, name)); name != "" && err == nil && st.Mode().IsRegular() {
-			add(name)
-		}
-	}
 	for _, f := range []*graph.File{m.image.file, m.text.file} {
 		files, err := onnx.ExternalFiles(f.Proto)
 		if err != nil {
@@ -106,11 +104,38 @@ func (m *model) sum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// tokenizer reads the vocabulary: the file that bundle.json names, or the first that is in the folder.
+// vocabularies are the files of which tokenizer.Load takes the first in a folder.
+var vocabularies = []string{"tokenizer.json", "vocab.json", "merges.txt", "bpe_simple_vocab_16e6.txt.gz",
+	"bpe_simple_vocab_16e6.txt"}
+
+// tokenizer reads the vocabulary: the file that bundle.json names, or what is nearest to the text tower.
 func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 	name := m.config.TokenizerFile
 	if name != "" && !filepath.IsLocal(filepath.FromSlash(name)) {
 		return nil, fmt.Errorf("tokenizer %q is not the path of a file inside the bundle", name)
 	}
+	regular := func(file string) bool {
+		st, err := os.Stat(filepath.Join(m.b.Dir, filepath.FromSlash(file)))
+		return err == nil && st.Mode().IsRegular()
+	}
+	dirs := places(m.textDir, m.text.name)
+	if regular(name) {
+		m.read, dirs = append(m.read, name), nil
+	} else if name != "" {
+		dirs = []string{name}
+	}
+	for _, dir := range dirs {
+		before := len(m.read)
+		for _, file := range vocabularies {
+			if file = path.Join(dir, file); regular(file) {
+				m.read = append(m.read, file)
+			}
+		}
+		if len(m.read) > before {
+			name = strings.TrimSuffix(dir, ".")
+			break
+		}
+	}
+	m.b.Vocabulary = name
 	return tokenizer.Load(filepath.Join(m.b.Dir, filepath.FromSlash(name)))
 }

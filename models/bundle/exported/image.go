@@ -1,6 +1,7 @@
 package exported
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -17,17 +18,21 @@ type imageTower struct {
 	input, output, patches graph.Node // patches may be absent
 	size, embedDim, count  int        // of images, features and patches
 	batch                  int        // fixed by the export, else 0
+
+	open    *opening // how a batch that the export fixed becomes any, where that was found
+	last    bool     // channels are the last axis of the input
+	rounded bool     // pixels become uint8, and gradients end there
+	levels  float32  // the graph normalises pixels from 0 to this; 0 where it does not
+	scale   float64  // what the file multiplies similarities with, 0 where it does not tell
 }
 
-func newImageTower(f *graph.File, name string, p imageConfig, size int) (*imageTower, error) {
+func newImageTower(dir string, f *graph.File, name string, p imageConfig) (*imageTower, error) {
 	t := &imageTower{file: f, name: name}
-	out, err := pick(f, "image", p.Output, []string{"image_embeds", "image_features", "image_embeddings",
-		bundle.ImageOutput},
-		func(n graph.Node) bool { return takesPixels(f, n) && !takesText(f, n) })
+	var err error
+	t.output, t.scale, err = pick(dir, f, p.Output, imageRole)
 	if err != nil {
 		return nil, err
 	}
-	t.output = out.Node
 	if p.Input != "" {
 		if t.input, err = namedInput(f, "image.input", p.Input); err != nil {
 			return nil, err
@@ -36,14 +41,16 @@ func newImageTower(f *graph.File, name string, p imageConfig, size int) (*imageT
 		in := reached(f, t.output)
 		if len(in) != 1 {
 			return nil, fmt.Errorf("output %s depends on %s; an image tower takes pixels [batch,3,size,size] and "+
-				"nothing else", out.Name, describe(in))
+				"nothing else", t.output.Name(), describe(in))
 		}
 		t.input = in[0]
 	}
-	if !isFloat(t.input) || t.input.Rank() != 4 || staticAxis(t.input, 1) != 3 && staticAxis(t.input, 1) != 0 {
-		return nil, fmt.Errorf("input %s; pixels must be floating-point [batch,3,size,size]",
-			describe([]graph.Node{t.input}))
+	c := []int{staticAxis(t.input, 1), staticAxis(t.input, 3)}
+	if t.last = c[1] == 3 && c[0] != 3; !isPixels(t.input) || !t.last && c[0] != 3 && c[0] != 0 {
+		return nil, fmt.Errorf("input %s; pixels must be floating-point or uint8, [batch,3,size,size] or "+
+			"[batch,size,size,3]", describe([]graph.Node{t.input}))
 	}
+	t.levels = normalised(dir, t.input, t.output)
 	t.batch = staticAxis(t.input, 0)
 	if err := checkBatch(t.input, t.batch); err != nil {
 		return nil, err
@@ -58,26 +65,40 @@ func newImageTower(f *graph.File, name string, p imageConfig, size int) (*imageT
 	} else if o, ok := f.Output(bundle.PatchesOutput); ok && o.Rank() == 3 {
 		t.patches = o
 	}
-	return t, t.measure(size)
+	return t, nil
 }
 
-// measure finds the sizes, with a batch of 2.
-func (t *imageTower) measure(said int) error {
-	h, w := staticAxis(t.input, 2), staticAxis(t.input, 3)
+// axes are the height and the width that the export fixes, 0 where it leaves them open.
+func (t *imageTower) axes() (h, w int) {
+	if t.last {
+		return staticAxis(t.input, 1), staticAxis(t.input, 2)
+	}
+	return staticAxis(t.input, 2), staticAxis(t.input, 3)
+}
+
+func (t *imageTower) fixedSize() int {
+	h, w := t.axes()
+	return max(h, w)
+}
+
+// measure finds the sizes, with a batch of 2. hint is the size that is used where the graph leaves it open; said tells
+// that bundle.json names it.
+func (t *imageTower) measure(hint int, said bool) error {
+	h, w := t.axes()
 	switch {
 	case h != w && h != 0 && w != 0:
 		return fmt.Errorf("it takes images of %d x %d, only squares are supported", h, w)
-	case h == 0 && w == 0 && said == 0:
+	case h == 0 && w == 0 && hint == 0:
 		guess, err := t.guess()
 		if err != nil {
 			return err
 		}
 		t.size = guess
 	default:
-		t.size = max(h, w, said)
+		t.size = cmp.Or(max(h, w), hint)
 	}
-	if said != 0 && said != t.size {
-		return fmt.Errorf("%s says image_size %d, the tower takes %d", bundle.ManifestFile, said, t.size)
+	if said && hint != t.size {
+		return fmt.Errorf("%s says image_size %d, the tower takes %d", bundle.ManifestFile, hint, t.size)
 	}
 	if t.size > maxSide {
 		return fmt.Errorf("it takes images of %d pixels on a side; at most %d are supported", t.size, maxSide)
@@ -86,6 +107,10 @@ func (t *imageTower) measure(said int) error {
 		return err
 	}
 	image, patches, err := t.try(t.size)
+	if err != nil && t.input.DType() == graph.Uint8 {
+		t.rounded = true // what reads the pixels takes no floats
+		image, patches, err = t.try(t.size)
+	}
 	if err != nil {
 		return err
 	}
@@ -158,10 +183,22 @@ func (t *imageTower) once(g *graph.Graph, pixels graph.Node) (image, patches gra
 		roots = append(roots, t.patches)
 	}
 	x := pixels
-	if t.input.DType() == graph.Double {
-		x = x.Cast(graph.Double)
+	if t.last {
+		x = x.Transpose(0, 2, 3, 1)
 	}
-	out, err := graph.Inline(g, roots, map[graph.Node]graph.Node{t.input: x})
+	switch {
+	case t.input.DType() == graph.Double:
+		x = x.Cast(graph.Double)
+	case t.rounded:
+		x = g.Apply(graph.Standard, "Round", nil, x).Cast(graph.Uint8)
+	}
+	replace := map[graph.Node]graph.Node{t.input: x}
+	var out []graph.Node
+	if t.open != nil {
+		out, err = t.open.inline(g, roots, replace, staticAxis(pixels, 0))
+	} else {
+		out, err = graph.Inline(g, roots, replace)
+	}
 	if err != nil {
 		return graph.Node{}, graph.Node{}, err
 	}

@@ -1,6 +1,7 @@
 package exported
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -29,15 +30,17 @@ func (t *textTower) try(length int) (graph.Shape, error) {
 }
 
 // measure finds the context, the size of the features, and whether shorter sequences will do.
-func (t *textTower) measure(said int) error {
+// hint is the context where the graph does not tell it; said tells that bundle.json names it.
+func (t *textTower) measure(hint int, said bool) error {
 	t.context = t.length
-	if t.context == 0 {
-		t.context = said
+	if t.context == 0 && said {
+		t.context = hint
 	}
 	if t.context == 0 {
-		if err := t.findContext(); err != nil {
+		if err := t.findContext(); err != nil && hint == 0 {
 			return err
 		}
+		t.context = cmp.Or(t.context, hint)
 	}
 	if t.context > maxContext {
 		return fmt.Errorf("texts of %d tokens; at most %d are supported", t.context, maxContext)

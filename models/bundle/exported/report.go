@@ -12,16 +12,12 @@ import (
 
 func (m *model) Report(r *bundle.Report) {
 	t, i := m.text, m.image
+	r.Found = append(r.Found, m.found...)
 	found := func(what, format string, a ...any) {
 		r.Found = append(r.Found, bundle.Finding{What: what, Value: fmt.Sprintf(format, a...)})
 	}
 	found("image tower", "%s: images of %d, features of size %d", i.name, i.size, i.embedDim)
 	found("pixels", "%s", describe([]graph.Node{i.input}))
-	if i.batch > 0 {
-		found("batch of images", "fixed at %d by the export: as many go through the tower at a time, however few "+
-			"there "+
-			"are", i.batch)
-	}
 	found("image features", "%s", describe([]graph.Node{i.output}))
 	if i.patches.OK() {
 		found("patch features", "%s: %d of an image", describe([]graph.Node{i.patches}), i.count)
@@ -48,10 +44,6 @@ func (m *model) Report(r *bundle.Report) {
 			labels = append(labels, c.Op().Label())
 		}
 		found("prompts enter behind", "%s", strings.Join(labels, ", "))
-	}
-	if t.batch > 0 {
-		found("batch of texts", "fixed at %d by the export: the tower stands in a graph once for every %d texts",
-			t.batch, t.batch)
 	}
 	found("causal", "%t", t.causal)
 	found("text features", "%s", describe([]graph.Node{t.output}))

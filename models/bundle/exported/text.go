@@ -21,6 +21,7 @@ type textTower struct {
 	table                                 embeddingTable
 
 	batch, length      int // fixed by the export, else 0
+	open               *opening
 	context, embedDim  int
 	short              bool // sequences need only be as long as they are
 	causal             bool
@@ -30,13 +31,13 @@ type textTower struct {
 
 func newTextTower(dir string, f *graph.File, name string, p textConfig) (*textTower, error) {
 	t := &textTower{file: f, name: name}
-	out, err := pick(f, "text", p.Output, []string{"text_embeds", "text_features", "text_embeddings",
-		bundle.TextOutput},
-		func(n graph.Node) bool { return takesText(f, n) && !takesPixels(f, n) })
-	if err != nil {
+	var err error
+	if t.output, _, err = pick(dir, f, p.Output, textRole); err != nil {
 		return nil, err
 	}
-	t.output = out.Node
+	if err := t.checkRounding(); err != nil {
+		return nil, err
+	}
 	if err := t.roles(p); err != nil {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func (t *textTower) cutOff() error {
 				is[op.Out[0]] = true
 			}
 		case "Gather":
-			if rows := constantBehind(op.In[0]); is[op.In[1]] && rows.OK() && op.In[0].Rank() == 2 &&
+			if rows := tableBehind(op.In[0]); is[op.In[1]] && rows.OK() && op.In[0].Rank() == 2 &&
 				op.Attrs.Int("axis", 0) == 0 {
 				if t.table.source.OK() && t.table.source != rows {
 					return fmt.Errorf("token ids look up two tables, %s and %s", describe([]graph.Node{t.table.source}),
@@ -158,6 +159,30 @@ func (t *textTower) cutOff() error {
 		return fmt.Errorf("no look-up (Gather) of a constant table by %s was found that could be cut off: export the "+
 			"tower with embeddings [classes,length,width] as input",
 			describe([]graph.Node{t.ids}))
+	}
+	return nil
+}
+
+// tableBehind is the constant that a value is, or the float numbers of one that is stored as integers.
+func tableBehind(n graph.Node) graph.Node {
+	if op := n.Op(); op.Domain == graph.Standard && op.Kind == "DequantizeLinear" && constantBehind(op.In[0]).OK() {
+		return n
+	}
+	return constantBehind(n)
+}
+
+// rounding are the operators that round activations, whose gradients are zero wherever they exist.
+var rounding = []string{"DynamicQuantizeLinear", "QuantizeLinear", "MatMulInteger", "ConvInteger", "QLinearMatMul",
+	"QLinearConv", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "DynamicQuantizeLSTM", "QAttention", "QGemm"}
+
+// checkRounding refuses a text tower that prompts have no gradients through.
+func (t *textTower) checkRounding() error {
+	for _, op := range graph.Reachable(t.output) {
+		if slices.Contains(rounding, op.Kind) {
+			return fmt.Errorf("it is quantised (%s), and prompts need gradients through it: take the float32 or float16 "+
+				"export of the text tower, such as text_model.onnx or text_model_fp16.onnx, or one whose weights alone are "+
+				"quantised (q4); the image tower may stay quantised", op.Label())
+		}
 	}
 	return nil
 }
@@ -285,7 +310,13 @@ func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []
 			feed[t.eot] = feed[t.eot].Unsqueeze(1)
 		}
 	}
-	out, err := graph.Inline(g, []graph.Node{t.output}, feed)
+	var out []graph.Node
+	var err error
+	if roots := []graph.Node{t.output}; t.open != nil {
+		out, err = t.open.inline(g, roots, feed, n)
+	} else {
+		out, err = graph.Inline(g, roots, feed)
+	}
 	if err != nil {
 		return graph.Node{}, err
 	}

@@ -2,8 +2,11 @@ package exported
 
 import (
 	"cmp"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,12 +21,12 @@ import (
 // tokenTable says in bundle.json where the token embedding [vocabulary,w] lies: a tensor of a .safetensors file or of
 // an .onnx file, or a place in any file.
 type tokenTable struct {
-	File   string `json:"file"`
-	Tensor string `json:"tensor"`
-	Offset int64  `json:"offset"`
-	Length int64  `json:"length"`
-	DType  string `json:"dtype"`
-	Shape  []int  `json:"shape"`
+	File   string `json:"file,omitempty"`
+	Tensor string `json:"tensor,omitempty"`
+	Offset int64  `json:"offset,omitempty"`
+	Length int64  `json:"length,omitempty"`
+	DType  string `json:"dtype,omitempty"`
+	Shape  []int  `json:"shape,omitempty"`
 }
 
 // embeddingTable is the token embedding of an exported model.
@@ -81,6 +84,9 @@ func (e *embeddingTable) of(dir string, n graph.Node) error {
 		return fmt.Errorf("the token embedding has shape %v, must be [vocabulary,width]", shape)
 	}
 	e.rows, e.width, e.dtype = shape[0], shape[1], bundle.TypeName(n.DType())
+	if n.Op().Literal() == nil {
+		return e.dequantise(dir, n.Op())
+	}
 	if p, ok := n.Op().Literal().Place(); ok {
 		e.file, e.offset = p.File, p.Offset
 		return e.check(dir)
@@ -88,6 +94,29 @@ func (e *embeddingTable) of(dir string, n graph.Node) error {
 	e.inline = n.Op().Literal().Bytes()
 	if len(e.inline) != e.rows*e.width*safetensors.ElementSize(e.dtype) {
 		return fmt.Errorf("the token embedding holds %d bytes for %v of %s", len(e.inline), shape, e.dtype)
+	}
+	return nil
+}
+
+// dequantise computes the rows of a table that is stored as 8-bit integers with one scale.
+func (e *embeddingTable) dequantise(dir string, op *graph.Op) error {
+	raw, scale := constantBehind(op.In[0]).Op().Literal().Bytes(), constantsOf(dir, op.In[1])
+	zero := []byte{0}
+	if len(op.In) > 2 && op.In[2].OK() {
+		zero = constantBehind(op.In[2]).Op().Literal().Bytes()
+	}
+	if len(scale) != 1 || len(zero) != 1 || len(raw) != e.rows*e.width {
+		return errors.New("the token embedding is quantised by rows or blocks, which is not supported: take a float export")
+	}
+	number := func(b byte) float32 { return float32(b) }
+	if op.In[0].DType() == onnx.TensorProto_INT8 {
+		number = func(b byte) float32 { return float32(int8(b)) }
+	} else if op.In[0].DType() != graph.Uint8 {
+		return fmt.Errorf("the token embedding is stored as %v", op.In[0].DType())
+	}
+	e.dtype, e.inline = "F32", make([]byte, 0, 4*len(raw))
+	for _, b := range raw {
+		e.inline = binary.LittleEndian.AppendUint32(e.inline, math.Float32bits((number(b)-number(zero[0]))*scale[0]))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package exported
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -37,34 +38,175 @@ func namedInput(f *graph.File, key, name string) (graph.Node, error) {
 		describe(f.Inputs()))
 }
 
-// pick is the output that holds the features of a tower: the one named, the only one that could, or one under a name
-// that says so.
-func pick(f *graph.File, section, name string, usual []string, could func(graph.Node) bool) (graph.Output, error) {
+// role says which features a tower gives.
+type role struct {
+	key   string
+	usual []string // names of outputs that hold them
+	could func(f *graph.File, n graph.Node) bool
+}
+
+var (
+	imageRole = role{"image", []string{"image_embeds", "image_features", "image_embeddings", "unnorm_image_features",
+		"embedding", bundle.ImageOutput}, func(f *graph.File, n graph.Node) bool {
+		return takesPixels(f, n) &&
+			!takesText(f, n)
+	}}
+	textRole = role{"text", []string{"text_embeds", "text_features", "text_embeddings", "unnorm_text_features",
+		"embedding", bundle.TextOutput}, func(f *graph.File, n graph.Node) bool {
+		return takesText(f, n) &&
+			!takesPixels(f, n)
+	}}
+)
+
+// pick is the value that holds the features of a tower: the output that is named, the only one that could, or one under
+// a name that says so; where no output does, what the similarities of images and texts are products of. scale is what
+// those are multiplied with, 0 where there are none.
+func pick(dir string, f *graph.File, name string, r role) (n graph.Node, scale float64, err error) {
 	var fit []graph.Output
+	image, text, scale := similarities(dir, f)
 	for _, o := range f.Outputs {
 		if name != "" && o.Name == name {
-			return o, nil
+			return o.Node, scale, nil
 		}
-		if (o.Node.Rank() == 2 || o.Node.Rank() < 0) && graph.Differentiable(o.Node.DType()) && could(o.Node) {
+		if (o.Node.Rank() == 2 || o.Node.Rank() < 0) && graph.Differentiable(o.Node.DType()) && r.could(f, o.Node) {
 			fit = append(fit, o)
 		}
 	}
+	if n, ok := f.Node(name); ok && r.could(f, n) {
+		return n, scale, nil // a value inside, such as the features of a file that gives similarities
+	}
 	if name != "" {
-		return graph.Output{}, fmt.Errorf("%s.output %q in %s is none of its outputs %s", section, name,
-			bundle.ManifestFile,
+		return n, 0, fmt.Errorf("%s.output %q in %s is none of its outputs %s", r.key, name, bundle.ManifestFile,
 			describe(outputs(f)))
 	}
 	if len(fit) == 1 {
-		return fit[0], nil
+		return fit[0].Node, scale, nil
 	}
-	for _, u := range usual {
+	for _, u := range r.usual {
 		if i := slices.IndexFunc(fit, func(o graph.Output) bool { return o.Name == u }); i >= 0 {
-			return fit[i], nil
+			return fit[i].Node, scale, nil
 		}
 	}
-	return graph.Output{}, fmt.Errorf("the output that holds the features is not clear among %s: write \"%s\": "+
-		"{\"output\": NAME} "+
-		"in %s", describe(outputs(f)), section, bundle.ManifestFile)
+	if len(fit) == 0 && image.OK() {
+		if r.key == textRole.key {
+			return text, scale, nil
+		}
+		return image, scale, nil
+	}
+	return n, 0, fmt.Errorf("the output that holds the features is not clear among %s: write \"%s\": "+
+		"{\"output\": NAME} in %s", describe(outputs(f)), r.key, bundle.ManifestFile)
+}
+
+// similarities finds the product of the features of images and of texts, and what it is multiplied with.
+func similarities(dir string, f *graph.File) (image, text graph.Node, scale float64) {
+	for _, op := range graph.Reachable(outputs(f)...) {
+		if op.Domain != graph.Standard || op.Kind != "MatMul" && op.Kind != "Gemm" {
+			continue
+		}
+		a, b := op.In[0], op.In[1]
+		if takesText(f, a) {
+			a, b = b, a
+		}
+		if !imageRole.could(f, a) || !textRole.could(f, b) {
+			continue
+		}
+		scale = 1
+		image, scale = unscaled(dir, a, scale)
+		text, scale = unscaled(dir, b, scale)
+		for _, after := range graph.Reachable(outputs(f)...) {
+			if after.Kind == "Mul" && slices.Contains(after.In, op.Out[0]) {
+				scale *= max(constant(dir, after.In[0]), constant(dir, after.In[1]))
+			}
+		}
+		if scale == 1 {
+			scale = 0
+		}
+		return image, text, scale
+	}
+	return graph.Node{}, graph.Node{}, 0
+}
+
+// unscaled strips transposes and products with a number off features.
+func unscaled(dir string, n graph.Node, scale float64) (graph.Node, float64) {
+	for {
+		op := n.Op()
+		switch {
+		case op.Kind == "Transpose" && op.Domain == graph.Standard:
+			n = op.In[0]
+		case op.Kind == "Mul" && constant(dir, op.In[0]) > 0:
+			n, scale = op.In[1], scale*constant(dir, op.In[0])
+		case op.Kind == "Mul" && constant(dir, op.In[1]) > 0:
+			n, scale = op.In[0], scale*constant(dir, op.In[1])
+		default:
+			return n, scale
+		}
+	}
+}
+
+// constant is the one number that a value is, or the exponential of one; 0 for others.
+func constant(dir string, n graph.Node) float64 {
+	op := n.Op()
+	if op.Kind == "Exp" && op.Domain == graph.Standard {
+		if v := constantsOf(dir, op.In[0]); len(v) == 1 {
+			return math.Exp(float64(v[0]))
+		}
+	}
+	if v := constantsOf(dir, n); len(v) == 1 {
+		return float64(v[0])
+	}
+	return 0
+}
+
+// constantsOf are the numbers of a small constant.
+func constantsOf(dir string, n graph.Node) []float32 {
+	if n = constantBehind(n); !n.OK() {
+		return nil
+	}
+	return floatsOf(dir, n)
+}
+
+// normalised tells from the operators behind the input whether the graph normalises pixels itself, and then how large
+// they are: 255, or 1.
+func normalised(dir string, input, output graph.Node) float32 {
+	readers := map[graph.Node][]*graph.Op{}
+	for _, op := range graph.Reachable(output) {
+		for _, in := range op.In {
+			readers[in] = append(readers[in], op)
+		}
+	}
+	factor, changed := 1.0, input.DType() == graph.Uint8
+walk:
+	for n := input; len(readers[n]) == 1; n = readers[n][0].Out[0] {
+		op := readers[n][0]
+		switch op.Kind {
+		case "Cast", "Identity", "Transpose":
+		case "Add", "Sub", "Mul", "Div":
+			other := op.In[1]
+			if other == n {
+				other = op.In[0]
+			}
+			v := constantsOf(dir, other)
+			if len(v) != 1 && len(v) != 3 || v[0] == 0 && op.Kind != "Add" && op.Kind != "Sub" {
+				break walk
+			}
+			changed = true
+			switch op.Kind {
+			case "Mul":
+				factor *= float64(v[0])
+			case "Div":
+				factor /= float64(v[0])
+			}
+		default:
+			break walk
+		}
+	}
+	switch {
+	case !changed:
+		return 0
+	case factor < 0.2 || input.DType() == graph.Uint8: // 1/255 over a standard deviation of 0.2 or more
+		return 255
+	}
+	return 1
 }
 
 // reached lists the inputs that n depends on, in the order of the file.
@@ -83,8 +225,10 @@ func isFloat(n graph.Node) bool { return n.DType() != 0 && graph.Differentiable(
 
 func isInt(n graph.Node) bool { return n.DType() == graph.Int64 || n.DType() == graph.Int32 }
 
+func isPixels(n graph.Node) bool { return (isFloat(n) || n.DType() == graph.Uint8) && n.Rank() == 4 }
+
 func takesPixels(f *graph.File, n graph.Node) bool {
-	return slices.ContainsFunc(reached(f, n), func(in graph.Node) bool { return isFloat(in) && in.Rank() == 4 })
+	return slices.ContainsFunc(reached(f, n), isPixels)
 }
 
 func takesText(f *graph.File, n graph.Node) bool {

@@ -96,6 +96,7 @@ type Run struct {
 	PerClient *ClientCurves
 	Classes   []string
 	Clients   []Client
+	Facts     []Pair   // what else is known of the run, such as when it began
 	Log       []string // lines
 	Confusion *Confusion
 	Terms     []Term

@@ -1,0 +1,79 @@
+package exported
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"promptfed/models/bundle"
+	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/graph"
+)
+
+// Freeze makes a bundle at out of one of exported models: its files, as links where the file system has them, and a
+// bundle.json that says all that was found out, with the SHA-256 of every file. An existing bundle at out is replaced.
+func Freeze(b *bundle.Bundle, out string) error {
+	m, ok := b.Towers.(*model)
+	if !ok {
+		return fmt.Errorf("bundle %s holds no exported models: there is nothing to find out", b.Name)
+	}
+	c := m.settled()
+	return atomicfile.Folder(out, bundle.ManifestFile, func(dir string) error {
+		for _, name := range m.files {
+			from, to := filepath.Join(m.b.Dir, filepath.FromSlash(name)), filepath.Join(dir, filepath.FromSlash(name))
+			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+				return err
+			}
+			if _, err := atomicfile.Link(context.Background(), from, to); err != nil {
+				return err
+			}
+			f, err := bundle.HashFile(context.Background(), to)
+			if err != nil {
+				return err
+			}
+			c.Files[name] = f
+		}
+		data, err := json.MarshalIndent(c, "", " ")
+		if err != nil {
+			return err
+		}
+		return atomicfile.Write(filepath.Join(dir, bundle.ManifestFile), func(w io.Writer) error {
+			_, err := w.Write(append(data, '\n'))
+			return err
+		})
+	})
+}
+
+// settled is a bundle.json that leaves nothing to be found out.
+func (m *model) settled() config {
+	c, b, i, t := m.config, m.b, m.image, m.text
+	name := func(n graph.Node) string {
+		for _, f := range []*graph.File{i.file, t.file} {
+			if k := slices.IndexFunc(f.Outputs, func(o graph.Output) bool { return o.Node == n }); k >= 0 {
+				return f.Outputs[k].Name
+			}
+		}
+		if !n.OK() {
+			return ""
+		}
+		return n.Name()
+	}
+	c.Version, c.Name, c.Architecture, c.Source = bundle.Version, b.Name, b.Architecture, b.Source
+	c.TextWidth, c.EmbedDim, c.ImageSize, c.Context = b.Text.Width, b.Text.EmbedDim, b.Vision.Image, b.Text.Context
+	c.LogitScale, c.LogScale, c.Notes, c.Files = b.LogitScale, nil, b.Notes, map[string]bundle.File{}
+	c.Preprocess, _ = json.Marshal(b.Preprocess)
+	c.Model, c.Variant, c.TokenizerFile = "", "", b.Vocabulary
+	c.Image = imageConfig{File: i.name, Input: name(i.input), Output: name(i.output), Patches: name(i.patches)}
+	causal := t.causal
+	c.Text = textConfig{File: t.name, Embeddings: name(t.embeddings), IDs: name(t.ids), EOT: name(t.eot),
+		Mask: name(t.mask), Positions: name(t.positions), Output: name(t.output), Causal: &causal}
+	if t.embeddings.OK() && t.table.file != "" {
+		c.Tokens = &tokenTable{File: t.table.file, Offset: t.table.offset, DType: t.table.dtype,
+			Shape: []int{t.table.rows, t.table.width}}
+	}
+	return c
+}

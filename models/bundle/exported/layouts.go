@@ -1,0 +1,235 @@
+package exported
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"promptfed/models/bundle"
+)
+
+// layout is how the files of one exporter are named: their paths in the folder without the variant (fp16, quantized)
+// and the ending .onnx, where * stands for any characters but a slash. All may lie in a folder onnx/.
+type layout struct {
+	origin      string
+	image, text string // of the towers
+	both        string // of one file with both
+}
+
+// layouts is the one table of them: an exporter that names its files otherwise is one more entry. Graphs are the judges
+// of what a file takes and gives; names only say which file is asked.
+var layouts = []layout{
+	{origin: "two towers", image: "image", text: "text"},
+	{origin: "transformers.js or optimum, split", image: "vision_model", text: "text_model"},
+	{origin: "immich", image: "visual/model", text: "textual/model"},
+	{origin: "clip-as-service or Roboflow", image: "visual", text: "textual"},
+	{origin: "CLIP-ONNX", image: "clip_visual", text: "clip_textual"},
+	{origin: "lakera", image: "clip_image_model*", text: "clip_text_model*"},
+	{origin: "Chinese-CLIP", image: "*.img", text: "*.txt"},
+	{origin: "MobileCLIP of ente", image: "mobileclip*_image*", text: "mobileclip*_text*"},
+	{origin: "WinML", image: "image-encoder", text: "text-encoder"},
+	{origin: "usls", image: "*-visual", text: "*-textual"},
+	{origin: "transformers.js or optimum, combined", both: "model"},
+	{origin: "openai/CLIP", both: "clip"},
+}
+
+// export is an .onnx file of a folder.
+type export struct {
+	file    string // relative to the folder, with slashes
+	stem    string // without onnx/, variant and ending, in lower case
+	variant string // as the name has it, "" for none
+}
+
+// variants are the endings of names, the most exact first: float32, float16, quantised.
+var variants = regexp.MustCompile(`(?i)[._-](fp32|float32|fp16|float16|q4f16|q4|q8|bnb4|int8|uint8|quantized|quant)$`)
+
+// rank orders variants.
+func (e export) rank() int {
+	switch strings.ToLower(e.variant) {
+	case "", "fp32", "float32":
+		return 0
+	case "fp16", "float16":
+		return 1
+	}
+	return 2
+}
+
+// maxListed bounds the folders below a folder that are looked into.
+const maxListed = 64
+
+// exportsIn lists the .onnx files of a folder and of the folders in it.
+func exportsIn(dir string) []export {
+	var out []export
+	add := func(at string, list []os.DirEntry) {
+		for _, e := range list {
+			name := path.Join(at, e.Name())
+			st, err := os.Stat(filepath.Join(dir, filepath.FromSlash(name)))
+			if !strings.HasSuffix(strings.ToLower(name), ".onnx") || err != nil || !st.Mode().IsRegular() {
+				continue
+			}
+			x := export{file: name, stem: strings.TrimPrefix(name[:len(name)-len(".onnx")], "onnx/")}
+			if v := variants.FindStringSubmatch(x.stem); v != nil {
+				x.stem, x.variant = x.stem[:len(x.stem)-len(v[0])], v[1]
+			}
+			x.stem = strings.ToLower(x.stem)
+			out = append(out, x)
+		}
+	}
+	top, _ := os.ReadDir(dir)
+	add("", top)
+	listed := 0
+	for _, e := range top {
+		if st, err := os.Stat(filepath.Join(dir, e.Name())); err == nil && st.IsDir() && listed < maxListed &&
+			!strings.HasPrefix(e.Name(), ".") {
+			list, _ := os.ReadDir(filepath.Join(dir, e.Name()))
+			add(e.Name(), list)
+			listed++
+		}
+	}
+	return out
+}
+
+func matching(list []export, pattern string) []export {
+	return slices.DeleteFunc(slices.Clone(list), func(e export) bool {
+		ok, err := path.Match(pattern, e.stem)
+		return pattern == "" || err != nil || !ok
+	})
+}
+
+// choose takes the one file of a role: of the variant that is asked for, else of the most exact. It is an error when
+// there are two.
+func choose(role string, list []export, variant string) (export, error) {
+	var fit []export
+	for _, e := range list {
+		switch c := cmp.Compare(e.rank(), rankOf(fit)); {
+		case variant != "":
+			if strings.EqualFold(e.variant, variant) {
+				fit = append(fit, e)
+			}
+		case c < 0:
+			fit = []export{e}
+		case c == 0:
+			fit = append(fit, e)
+		}
+	}
+	switch {
+	case len(fit) == 0:
+		return export{}, fmt.Errorf("no %s of variant %q: there is %s", role, variant, files(list))
+	case len(fit) > 1:
+		return export{}, fmt.Errorf("two files could be the %s, %s and %s: name one in %s, or its variant", role,
+			fit[0].file, fit[1].file, bundle.ManifestFile)
+	}
+	return fit[0], nil
+}
+
+func rankOf(list []export) int {
+	if len(list) == 0 {
+		return 3
+	}
+	return list[0].rank()
+}
+
+func files(list []export) string {
+	var out []string
+	for _, e := range list[:min(len(list), 12)] {
+		out = append(out, e.file)
+	}
+	return bundle.OrNone(out)
+}
+
+// found are the files that hold the towers of a folder.
+type found struct {
+	origin      string
+	image, text export
+	others      []export // of other variants
+}
+
+// findTowers looks for both towers in a folder: two files before one, and two layouts are an error that names both.
+func findTowers(dir, variant string) (f found, err error) {
+	list := exportsIn(dir)
+	var fit []layout
+	var half string
+	for _, split := range []bool{true, false} {
+		for _, l := range layouts {
+			image, text, both := matching(list, l.image), matching(list, l.text), matching(list, l.both)
+			switch {
+			case split && len(image) > 0 && len(text) > 0, !split && len(both) > 0:
+				fit = append(fit, l)
+			case split && len(image) > 0:
+				half = fmt.Sprintf("%s is the image tower (%s), and there is no text tower %s.onnx", image[0].file,
+					l.origin, l.text)
+			case split && len(text) > 0:
+				half = fmt.Sprintf("%s is the text tower (%s), and there is no image tower %s.onnx", text[0].file,
+					l.origin, l.image)
+			}
+		}
+		if len(fit) > 0 {
+			break
+		}
+	}
+	switch {
+	case len(fit) == 0 && half != "":
+		return f, fmt.Errorf("%s: put it there, or name a folder for each tower", half)
+	case len(fit) == 0:
+		return f, fmt.Errorf("none of its .onnx files (%s) is named as a known exporter names them: name the file in "+
+			"%s as \"model\" (both towers), or as \"image\": {\"file\": ...} and \"text\": {\"file\": ...}",
+			files(list), bundle.ManifestFile)
+	case len(fit) > 1:
+		return f, fmt.Errorf("its files are named as by %s and as by %s (%s): name those to take in %s", fit[0].origin,
+			fit[1].origin, files(list), bundle.ManifestFile)
+	}
+	l := fit[0]
+	f.origin = l.origin
+	image, text := matching(list, l.image), matching(list, l.text)
+	if l.both != "" {
+		image, text = matching(list, l.both), matching(list, l.both)
+	}
+	if f.image, err = choose("image tower", image, variant); err != nil {
+		return f, err
+	}
+	if f.text, err = choose("text tower", text, variant); err != nil {
+		return f, err
+	}
+	f.others = slices.DeleteFunc(slices.Concat(image, text), func(e export) bool { return e == f.image || e == f.text })
+	return f, nil
+}
+
+// findTower looks for one tower in a folder of its own: under any name that a layout has for it, or the one file.
+func findTower(dir string, image bool, variant string) (e export, origin string, err error) {
+	role := "text tower"
+	if image {
+		role = "image tower"
+	}
+	list := exportsIn(dir)
+	for _, l := range layouts {
+		own := l.text
+		if image {
+			own = l.image
+		}
+		if fit := matching(list, own); len(fit) > 0 {
+			e, err = choose(role, fit, variant)
+			return e, l.origin, err
+		}
+	}
+	if fit := matching(list, "model"); len(fit) > 0 {
+		list = fit
+	}
+	if len(list) == 0 {
+		return e, "", fmt.Errorf("%s holds no .onnx file for the %s", dir, role)
+	}
+	e, err = choose(role, list, variant)
+	return e, "a folder for each tower, as fastembed has it", err
+}
+
+// looksExported tells whether a folder holds files that a layout knows.
+func looksExported(dir string) bool {
+	list := exportsIn(dir)
+	return slices.ContainsFunc(layouts, func(l layout) bool {
+		return len(matching(list, l.image))+len(matching(list, l.text))+len(matching(list, l.both)) > 0
+	})
+}

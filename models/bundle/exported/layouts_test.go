@@ -1,0 +1,207 @@
+package exported_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"promptfed/models/bundle"
+	"promptfed/models/bundle/exported"
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/tensor"
+)
+
+const layouts = "testdata/layouts"
+
+// specOf is what a configuration says of a layout: its folder, or one for each tower.
+func specOf(dir string) string {
+	switch filepath.Base(dir) {
+	case "fastembed":
+		return "image=" + dir + "/image,text=" + dir + "/text"
+	case "quantised":
+		return "folder=" + dir + ",variant=q4"
+	}
+	return dir
+}
+
+// Folders as tools/golden/layouts.py wrote them, with PyTorch's features and gradients, are read without bundle.json.
+func TestLayouts(t *testing.T) {
+	orttest.Need(t)
+	running = true
+	defer func() { running = false }()
+	list, err := filepath.Glob(layouts + "/*/golden.safetensors")
+	if err != nil || len(list) < 13 {
+		t.Fatalf("%d layouts, %v", len(list), err)
+	}
+	for _, path := range list {
+		dir := filepath.Dir(path)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			b := openBundle(t, specOf(dir))
+			if b.Batch() != 0 {
+				t.Errorf("images still go through in batches of %d", b.Batch())
+			}
+			want := orttest.Golden(t, path)
+			sameAs(t, b, want)
+			frozen := filepath.Join(t.TempDir(), "frozen")
+			if err := exported.Freeze(b, frozen); err != nil {
+				t.Fatal(err)
+			}
+			again := openBundle(t, frozen)
+			sameAs(t, again, want)
+			if err := again.Verify(); err != nil || again.Preprocess != b.Preprocess ||
+				again.LogitScale != b.LogitScale ||
+				len(again.Notes) != len(b.Notes) {
+				t.Errorf("frozen: %+v, scale %g, notes %q, %v", again.Preprocess, again.LogitScale, again.Notes, err)
+			}
+			var r bundle.Report
+			b.Report(&r)
+			for _, f := range r.Found {
+				t.Logf("%s: %s", f.What, f.Value)
+			}
+			t.Logf("%+v, scale %.3f, notes %q", b.Preprocess, b.LogitScale, b.Notes)
+		})
+	}
+}
+
+// What is found is decided by one file, or is an error that names two.
+func TestLayoutsThatAreNotClear(t *testing.T) {
+	for _, c := range []struct {
+		what, layout string
+		change       func(dir string) error
+		want         []string
+	}{
+		{"two layouts", "roboflow", copied("visual.onnx", "image.onnx", "textual.onnx", "text.onnx"),
+			[]string{"two towers", "clip-as-service", "visual.onnx", "image.onnx"}},
+		{"two files of a role", "lakera", copied("clip_image_model_vitb32.onnx", "clip_image_model_vitb16.onnx"),
+			[]string{"two files could be the image tower", "vitb16.onnx", "vitb32.onnx"}},
+		{"root and onnx/", "transformersjs", copied("onnx/vision_model.onnx", "vision_model.onnx"),
+			[]string{"onnx/vision_model.onnx", "and"}},
+		{"one tower", "usls", func(dir string) error { return os.Remove(dir + "/vit-b16-textual.onnx") },
+			[]string{"vit-b16-visual.onnx is the image tower (usls)", "no text tower *-textual.onnx"}},
+		{"two preprocessings", "immich", copied("config.json", "config.json", "visual/preprocess_cfg.json",
+			"visual/preprocess_cfg.json", "", "visual/preprocessor_config.json"),
+			[]string{"visual/preprocess_cfg.json", "visual/preprocessor_config.json", "write preprocess"}},
+	} {
+		dir := filepath.Join(t.TempDir(), "tower")
+		if err := os.CopyFS(dir, os.DirFS(filepath.Join(layouts, c.layout))); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.change(dir); err != nil {
+			t.Fatal(err)
+		}
+		_, err := bundle.Open(dir)
+		orttest.OneLine(t, c.what, err, c.want...)
+	}
+}
+
+// copied copies files within a folder, from and to in turn; from nothing is a preprocessing of its own.
+func copied(names ...string) func(dir string) error {
+	return func(dir string) error {
+		for i := 0; i < len(names); i += 2 {
+			data := []byte(`{"size": {"height": 16, "width": 16}, "do_center_crop": false, "image_mean": [0.5, 0.5, 0.5]}`)
+			var err error
+			if names[i] != "" {
+				if data, err = os.ReadFile(filepath.Join(dir, names[i])); err != nil {
+					return err
+				}
+			}
+			if err := os.WriteFile(filepath.Join(dir, names[i+1]), data, 0o644); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// A variant is taken where it is asked for: weights in half precision give nearly the same features.
+func TestVariants(t *testing.T) {
+	orttest.Need(t)
+	dir := layouts + "/transformersjs"
+	want := orttest.Golden(t, dir+"/golden.safetensors")
+	b := openBundle(t, "folder="+dir+",variant=fp16,name=half")
+	model, err := b.ImageModel()
+	if err != nil || b.Name != "half" {
+		t.Fatal(b.Name, err)
+	}
+	got := unitRows(orttest.Run(t, model, b.Dir, tensor.Map{bundle.PixelsInput: want["pixels"]})[bundle.ImageOutput])
+	got.Axpy(-1, want["image"])
+	if d := got.MaxAbs(); d > 5e-3 || d < 1e-6 {
+		t.Errorf("off by %g", d)
+	}
+	_, err = bundle.Find("folder=" + dir + ",variant=q4")
+	orttest.OneLine(t, "a variant that is not there", err, `no image tower of variant "q4"`, "vision_model_fp16.onnx")
+	for _, spec := range []string{"image=a", "folder=a,image=b,text=c", "size=3", "variant=fp16"} {
+		_, err := bundle.Find(spec)
+		orttest.OneLine(t, spec, err, spec)
+	}
+}
+
+// A text tower that was exported for one text is opened: a thousand classes go through it in one pass, and the features
+// of a class are those that it has alone. It stood in a graph once for each class before, which ended at 256.
+func TestThousandClassesThroughAFixedBatch(t *testing.T) {
+	orttest.Need(t)
+	running = true
+	defer func() { running = false }()
+	for _, layout := range []string{"immich", "usls"} {
+		b := openBundle(t, layouts+"/"+layout)
+		if b.Batch() != 0 {
+			t.Fatalf("%s: images still go through in batches of %d", layout, b.Batch())
+		}
+		var names []string
+		for i := range 1000 {
+			names = append(names, fmt.Sprint("a thing ", i))
+		}
+		g := graph.New()
+		ctx := g.Input("ctx", graph.Float, graph.Static(4, 8))
+		all, err := b.Prompts(g, names, []clip.Prompt{{Ctx: ctx}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		one, err := b.Prompts(g, names[997:998], []clip.Prompt{{Ctx: ctx}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		model, err := graph.Model(graph.Output{Name: "all", Node: all[0].Unit()}, graph.Output{Name: "one",
+			Node: one[0].Unit()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := tensor.New(4, 8)
+		for i := range in.Data {
+			in.Data[i] = float32(i%5)/5 - 0.4
+		}
+		out := orttest.Run(t, model, b.Dir, tensor.Map{"ctx": in})
+		orttest.Near(t, layout, out["all"].Rows([]int{997}), out["one"])
+	}
+}
+
+// A text tower that rounds activations is refused by the operator's name, with what to take.
+func TestRoundedTextTowerIsRefused(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tower")
+	if err := os.CopyFS(dir, os.DirFS(layouts+"/quantised")); err != nil {
+		t.Fatal(err)
+	}
+	for _, variant := range []string{"q4", "int8"} {
+		if err := os.Remove(dir + "/onnx/text_model_" + variant + ".onnx"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := bundle.Open(dir)
+	orttest.OneLine(t, "a text tower with dynamic quantisation", err, "onnx/text_model_quantized.onnx",
+		"DynamicQuantizeLinear (node round)", "text_model.onnx")
+}
+
+// The rows of the tokens may be stored as integers of 8 bits.
+func TestTokensOfEightBits(t *testing.T) {
+	orttest.Need(t)
+	dir := filepath.Join(t.TempDir(), "tower")
+	if err := os.CopyFS(dir, os.DirFS(layouts+"/quantised")); err != nil {
+		t.Fatal(err)
+	}
+	orttest.Write(t, filepath.Join(dir, bundle.ManifestFile),
+		`{"image": {"file": "onnx/vision_model_q4.onnx"}, "text": {"file": "onnx/text_model_int8.onnx"}}`)
+	sameAs(t, openBundle(t, dir), orttest.Golden(t, dir+"/golden.safetensors"))
+}

@@ -1,0 +1,422 @@
+package exported
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"promptfed/models/bundle"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/tensor"
+)
+
+// opening makes of a tower that was exported for a fixed batch one for any: while the tower is inlined, it follows
+// which axis of every value the batch is (a part of), and rewrites what has its size baked in: targets of Reshape and
+// Expand, constants with one row for each element of the batch, and the numbers 0 to n-1 of its elements.
+//
+// Where sizes of 1 leave open which axis the batch became, several choices are possible. Values whose features do not
+// come out right are found by running both forms (proven).
+type opening struct {
+	n      int            // the batch that the export fixed
+	choice map[string]int // of the candidates of a Reshape, or of whether numbers are those of the batch, by form
+	feed   graph.Node     // of the present build: a value whose first axis is the batch
+	search bool
+	met    []alternatives // of the last build of a search, in the order they were met
+}
+
+type alternatives struct {
+	form  string
+	count int
+}
+
+// spot is where the batch stands in a value of the export: in an axis of outer times n times inner elements.
+type spot struct{ axis, outer int }
+
+var errLost = errors.New("the batch is not an axis of its own any more")
+
+// inline is graph.Inline with an open batch, which is the first axis of what feeds it; batch is its size in g where it
+// is known, else 0.
+func (o *opening) inline(g *graph.Graph, roots []graph.Node, replace map[graph.Node]graph.Node,
+	batch int) ([]graph.Node, error) {
+	var feed graph.Node
+	spots := map[graph.Node]spot{}
+	for old, now := range replace {
+		if size := staticAxis(old, 0); size > 0 && size%o.n == 0 && now.Rank() > 0 && !now.Shape()[0].Is(size) {
+			spots[old] = spot{0, 1}
+			if size == o.n {
+				feed = now
+			}
+		}
+	}
+	if batch == o.n {
+		return graph.Inline(g, roots, replace)
+	}
+	c := &opening{n: o.n, choice: o.choice, feed: feed}
+	out, err := graph.InlineWith(g, roots, replace, func(op *graph.Op, in []graph.Node,
+		apply func([]graph.Node) ([]graph.Node, error)) ([]graph.Node, error) {
+		return c.rewrite(g, spots, op, slices.Clone(in), apply)
+	})
+	if o.search {
+		o.met = c.met
+	}
+	return out, err
+}
+
+// take is the candidate chosen for a form.
+func (o *opening) take(form string, count int) int {
+	if !slices.ContainsFunc(o.met, func(a alternatives) bool { return a.form == form }) {
+		o.met = append(o.met, alternatives{form, count})
+	}
+	return min(o.choice[form], count-1)
+}
+
+// next goes to the next combination of choices of those that were met; false when there is none.
+func (o *opening) next() bool {
+	for i := len(o.met) - 1; i >= 0; i-- {
+		if a := o.met[i]; o.choice[a.form]+1 < a.count {
+			o.choice[a.form]++
+			for _, later := range o.met[i+1:] {
+				delete(o.choice, later.form)
+			}
+			return true
+		}
+	}
+	return false
+}
+
+func (o *opening) rewrite(g *graph.Graph, spots map[graph.Node]spot, op *graph.Op, in []graph.Node,
+	apply func([]graph.Node) ([]graph.Node, error)) ([]graph.Node, error) {
+	standard := op.Domain == graph.Standard
+	if standard && slices.Contains([]string{"Mul", "Add", "Unsqueeze", "Concat", "Reshape"}, op.Kind) {
+		for i, n := range op.In {
+			if i > 0 && (op.Kind == "Unsqueeze" || op.Kind == "Reshape") {
+				break
+			}
+			if _, carries := spots[n]; !carries && o.numbers(n) &&
+				o.take(fmt.Sprint(op.Kind, i, n.Shape(), "numbers"), 2) == 0 {
+				zero, one := g.Ints(0).Squeeze(0), g.Ints(1).Squeeze(0)
+				count := o.feed.ShapeOf().Gather(0, zero)
+				in[i] = g.Apply(graph.Standard, "Range", nil, zero, count, one).Cast(n.DType())
+			}
+		}
+	}
+	var carrier graph.Node // the first input that carries the batch
+	var at spot
+	for _, n := range op.In {
+		if s, ok := spots[n]; ok {
+			carrier, at = n, s
+			break
+		}
+	}
+	if carrier.OK() && standard {
+		if err := o.adapt(g, spots, op, in, carrier, at); err != nil {
+			return nil, err
+		}
+	}
+	out, err := apply(in)
+	if err != nil {
+		return nil, err
+	}
+	for i, n := range out {
+		s, err := changed(op.Out[i], n, carrier, at, op)
+		if err != nil {
+			return nil, err
+		}
+		if s != nil {
+			spots[op.Out[i]] = *s
+		}
+	}
+	return out, nil
+}
+
+// numbers tells whether a value of the export is the constant 0, 1, ..., n-1.
+func (o *opening) numbers(n graph.Node) bool {
+	if !n.OK() || !isInt(n) || n.Op().Literal() == nil || n.Rank() != 1 || n.Dim(0) != o.n {
+		return false
+	}
+	for i, d := range n.Content() {
+		if !d.Is(i) {
+			return false
+		}
+	}
+	return len(n.Content()) == o.n
+}
+
+// adapt rewrites the inputs of an operator that have the size of the batch baked in.
+func (o *opening) adapt(g *graph.Graph, spots map[graph.Node]spot, op *graph.Op, in []graph.Node, carrier graph.Node,
+	at spot) error {
+	switch op.Kind {
+	case "Reshape":
+		old, ok := op.Out[0].Shape().Ints()
+		from, known := op.In[0].Shape().Ints()
+		if _, carries := spots[op.In[0]]; !carries || !ok || !known || !baked(op.In[1], in[1]) {
+			return nil
+		}
+		fit := o.targets(from, at, old)
+		if len(fit) == 0 {
+			return errLost
+		}
+		s := fit[o.take(fmt.Sprint(from, at, old), len(fit))]
+		target := slices.Clone(old)
+		target[s.axis] = -1
+		in[1] = g.Ints(target...)
+	case "Expand":
+		old, ok := op.Out[0].Shape().Ints()
+		if _, carries := spots[op.In[0]]; carries && ok && baked(op.In[1], in[1]) {
+			old[len(old)-op.In[0].Rank()+at.axis] = 1
+			in[1] = g.Ints(old...)
+		}
+	case "Concat":
+		k := slices.Index(op.In, carrier)
+		along := op.Attrs.Int("axis", 0)
+		if along < 0 {
+			along += carrier.Rank()
+		}
+		for i, n := range op.In {
+			if _, carries := spots[n]; carries || staticAxis(n, at.axis) != o.n || along == at.axis ||
+				in[i].Rank() < 0 ||
+				in[i].Dim(at.axis) != o.n {
+				continue
+			}
+			// One row for each element of the batch: the first one, for all of them.
+			row := in[k].Slice(along, 0, 1)
+			in[i] = in[i].Slice(at.axis, 0, 1).Add(row.Sub(row))
+		}
+	case "Add", "Sub", "Mul", "Div", "Pow", "Where", "Max", "Min", "Equal", "Less", "Greater", "And", "Or":
+		for i, n := range op.In {
+			if _, carries := spots[n]; carries || o.n == 1 || in[i] == (graph.Node{}) {
+				continue
+			}
+			if axis := n.Rank() - carrier.Rank() + at.axis; axis >= 0 && staticAxis(n, axis) == o.n &&
+				in[i].Rank() == n.Rank() && in[i].Shape()[axis].Is(o.n) {
+				in[i] = in[i].Slice(axis, 0, 1)
+			}
+		}
+	}
+	return nil
+}
+
+// baked tells whether sizes are the same whatever the batch is.
+func baked(old, now graph.Node) bool {
+	return constantBehind(old).OK() || old.Content() != nil && slices.Equal(old.Content(), now.Content())
+}
+
+// targets are where the batch may stand once a value [from] is reshaped to [to]: an axis of its own first, then what
+// keeps the last axis as it is.
+func (o *opening) targets(from []int, at spot, to []int) []spot {
+	before := at.outer * tensor.Size(from[:at.axis])
+	var own, rest []spot
+	for j, d := range to {
+		lead := tensor.Size(to[:j])
+		if lead == 0 || before%lead != 0 {
+			continue
+		}
+		outer := before / lead
+		if d%(outer*o.n) != 0 {
+			continue
+		}
+		switch s := (spot{j, outer}); {
+		case d == o.n && outer == 1:
+			own = append(own, s)
+		case len(to) < len(from) && j < len(to)-1:
+			rest = append([]spot{s}, rest...)
+		default:
+			rest = append(rest, s)
+		}
+	}
+	return append(own, rest...)
+}
+
+// changed finds the axis that has another size than in the export.
+func changed(old, now, carrier graph.Node, at spot, op *graph.Op) (*spot, error) {
+	was, ok := old.Shape().Ints()
+	if !ok || now.Rank() != len(was) {
+		if carrier.OK() && ok && now.Rank() >= 0 {
+			return nil, errLost
+		}
+		return nil, nil
+	}
+	axis := -1
+	for i, d := range now.Shape() {
+		if d.Is(was[i]) {
+			continue
+		}
+		if axis >= 0 {
+			return nil, errLost
+		}
+		axis = i
+	}
+	switch {
+	case axis < 0 && carrier.OK() && op.Kind != "Shape" && op.Kind != "Size":
+		return nil, errLost
+	case axis < 0:
+		return nil, nil
+	case !carrier.OK():
+		return &spot{axis, 1}, nil
+	}
+	if op.Kind == "Softmax" || op.Kind == "LogSoftmax" {
+		along := op.Attrs.Int("axis", -1)
+		if along < 0 {
+			along += len(was)
+		}
+		if along == axis {
+			return nil, errLost
+		}
+	}
+	outer := at.outer
+	if slices.Contains([]string{"Reshape", "Flatten", "Squeeze", "Unsqueeze"}, op.Kind) {
+		from, known := carrier.Shape().Ints()
+		lead := tensor.Size(was[:axis])
+		if known && lead > 0 && at.outer*tensor.Size(from[:at.axis])%lead == 0 {
+			outer = at.outer * tensor.Size(from[:at.axis]) / lead
+		}
+	}
+	return &spot{axis, outer}, nil
+}
+
+// Runner runs a model whose weights lie in dir.
+type Runner func(m *onnx.ModelProto, dir string, in tensor.Map) (tensor.Map, error)
+
+// Limits of a search: the batches that are opened, combinations of choices that are built, and run.
+const (
+	maxOpened = 64
+	maxBuilt  = 64
+	maxProven = 8
+)
+
+// searchOpening looks for the choices with which a tower of a fixed batch gives the same features with an open one.
+// build makes a model with the outputs fixed and opened, of the same rows.
+func searchOpening(n int, dir string, run Runner, build func(*opening) (*onnx.ModelProto, tensor.Map, error)) (*opening,
+	error) {
+	if run == nil || n > maxOpened {
+		return nil, errors.New("it was not tried")
+	}
+	o := &opening{n: n, choice: map[string]int{}, search: true}
+	var last error
+	for built, proven := 0, 0; built < maxBuilt && proven < maxProven; built++ {
+		m, in, err := build(o)
+		if err == nil {
+			proven++
+			var out tensor.Map
+			if out, err = run(m, dir, in); err == nil {
+				if err = sameFeatures(out["opened"], out["fixed"]); err == nil {
+					o.search = false
+					return o, nil
+				}
+			}
+		}
+		last = err
+		if !o.next() {
+			break
+		}
+	}
+	return nil, last
+}
+
+// sameFeatures bounds differences by 1e-4 of the largest value.
+func sameFeatures(got, want *tensor.Tensor) error {
+	if got == nil || want == nil || !got.SameShape(want) || want.Finite() >= 0 {
+		return fmt.Errorf("features %v in place of %v", got, want)
+	}
+	worst := 0.0
+	for i, v := range want.Data {
+		worst = max(worst, math.Abs(float64(v-got.Data[i])))
+	}
+	if !(worst <= 1e-4*want.MaxAbs()) {
+		return fmt.Errorf("features differ by %g", worst)
+	}
+	return nil
+}
+
+// noise is a tensor of numbers between -1 and 1 that look random.
+func noise(shape ...int) *tensor.Tensor {
+	t := tensor.New(shape...)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range t.Data {
+		t.Data[i] = 2*rng.Float32() - 1
+	}
+	return t
+}
+
+// openBatches opens the batches that the export fixed, where that is found to change nothing.
+func (m *model) openBatches(run Runner) {
+	if n := m.image.batch; n > 0 {
+		o, err := searchOpening(n, m.b.Dir, run, m.image.bothForms)
+		m.opened("images", n, err)
+		if err == nil {
+			m.image.open, m.image.batch = o, 0
+		}
+	}
+	if n := m.text.batch; n > 0 {
+		o, err := searchOpening(n, m.b.Dir, run, m.text.bothForms)
+		m.opened("texts", n, err)
+		if err == nil {
+			m.text.open, m.text.batch = o, 0
+		}
+	}
+}
+
+func (m *model) opened(what string, n int, err error) {
+	if err == nil {
+		m.decided("batch of "+what, "fixed at %d by the export, and opened: %d rows have the same features in both "+
+			"forms", n, n+2)
+		return
+	}
+	m.decided("batch of "+what, "stays fixed at %d, as the export has it (%v): as many go through the tower at a "+
+		"time, "+
+		"however few there are", n, err)
+}
+
+// bothForms is a model of the tower with the batch of the export and with an open one, on the same rows.
+func (t *imageTower) bothForms(o *opening) (*onnx.ModelProto, tensor.Map, error) {
+	rows := t.batch + 2
+	g := graph.New()
+	pixels := g.Input(bundle.PixelsInput, graph.Float, graph.Static(rows, 3, t.size, t.size))
+	fixed, _, err := t.build(g, pixels)
+	if err != nil {
+		return nil, nil, err
+	}
+	other := *t
+	other.batch, other.open = 0, o
+	opened, _, err := other.once(g, pixels)
+	if err == nil {
+		_, err = other.model()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	in := noise(rows, 3, t.size, t.size)
+	if t.levels > 0 {
+		for i, v := range in.Data {
+			in.Data[i] = float32(math.Round(float64((v + 1) / 2 * t.levels)))
+		}
+	}
+	m, err := graph.Model(graph.Output{Name: "fixed", Node: fixed}, graph.Output{Name: "opened", Node: opened})
+	return m, tensor.Map{bundle.PixelsInput: in}, err
+}
+
+func (t *textTower) bothForms(o *opening) (*onnx.ModelProto, tensor.Map, error) {
+	rows := t.batch + 2
+	g := graph.New()
+	emb := g.Input(bundle.EmbeddingsInput, graph.Float, graph.Static(rows, t.context, t.table.width))
+	tokens, read := make([][]int, rows), make([]int, rows)
+	for i := range tokens {
+		tokens[i] = make([]int, t.context)
+		read[i] = min(t.context-1, 2+i%max(1, t.context-2))
+	}
+	fixed, err := t.build(g, emb, tokens, read)
+	if err != nil {
+		return nil, nil, err
+	}
+	other := *t
+	other.batch, other.open = 0, o
+	opened, err := other.once(g, emb, tokens, read)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := graph.Model(graph.Output{Name: "fixed", Node: fixed}, graph.Output{Name: "opened", Node: opened})
+	return m, tensor.Map{bundle.EmbeddingsInput: noise(rows, t.context, t.table.width)}, err
+}

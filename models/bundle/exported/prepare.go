@@ -1,0 +1,183 @@
+package exported
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"promptfed/models/bundle"
+	"promptfed/models/preprocess"
+)
+
+// said is what configuration files beside the graphs say of sizes; 0 is nothing.
+type said struct{ image, context int }
+
+// sources are the files that may say how images are prepared. Each reads one; the size is taken where it has none.
+var sources = []struct {
+	name string
+	read func(data []byte, size int) (p preprocess.Preprocess, ok bool, err error)
+}{
+	{"preprocess_cfg.json", func(data []byte, size int) (preprocess.Preprocess, bool, error) {
+		p, err := preprocess.FromOpenCLIP(data, size)
+		return p, true, err
+	}},
+	{"preprocessor_config.json", func(data []byte, _ int) (preprocess.Preprocess, bool, error) {
+		p, err := preprocess.FromHF(data)
+		return p, true, err
+	}},
+	{"open_clip_config.json", inside},
+	{"config.json", inside},
+}
+
+// inside reads the object preprocess_cfg of a larger one.
+func inside(data []byte, size int) (p preprocess.Preprocess, ok bool, err error) {
+	var f struct {
+		Preprocess json.RawMessage `json:"preprocess_cfg"`
+	}
+	if err := json.Unmarshal(data, &f); err != nil || f.Preprocess == nil {
+		return p, false, err
+	}
+	p, err = preprocess.FromOpenCLIP(f.Preprocess, size)
+	return p, true, err
+}
+
+// sizesOf reads the sizes that a config.json or open_clip_config.json names.
+func sizesOf(data []byte) (s said) {
+	type sizes struct {
+		Image   json.Number `json:"image_size"`
+		Context json.Number `json:"context_length"`
+		Longest json.Number `json:"max_position_embeddings"`
+	}
+	type towers struct {
+		Vision   sizes `json:"vision_cfg"`
+		Text     sizes `json:"text_cfg"`
+		VisionHF sizes `json:"vision_config"`
+		TextHF   sizes `json:"text_config"`
+	}
+	var f struct {
+		towers
+		Model towers `json:"model_cfg"`
+	}
+	if json.Unmarshal(data, &f) != nil {
+		return s
+	}
+	first := func(list ...json.Number) int {
+		for _, n := range list {
+			if v, err := n.Int64(); err == nil && v > 0 && v <= bundle.MaxExtent {
+				return int(v)
+			}
+		}
+		return 0
+	}
+	return said{image: first(f.Vision.Image, f.VisionHF.Image, f.Model.Vision.Image),
+		context: first(f.Text.Context, f.TextHF.Longest, f.Model.Text.Context)}
+}
+
+// places are the folders that files of a tower are looked for in: beside its graph, one up where that is onnx/, and the
+// folder of the tower.
+func places(dir, file string) []string {
+	own := path.Dir(file)
+	list := []string{own}
+	if path.Base(own) == "onnx" {
+		list = append(list, path.Dir(own))
+	}
+	if dir = path.Clean(dir); !slices.Contains(list, dir) {
+		list = append(list, dir)
+	}
+	return list
+}
+
+// beside reads a file of one of the places; name is relative to the folder of the bundle.
+func (m *model) beside(at []string, file string) (name string, data []byte, err error) {
+	for _, dir := range at {
+		name = path.Join(dir, file)
+		f, err := os.Open(filepath.Join(m.b.Dir, filepath.FromSlash(name)))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return name, nil, err
+		}
+		defer f.Close()
+		if !slices.Contains(m.read, name) {
+			m.read = append(m.read, name)
+		}
+		data, err = io.ReadAll(io.LimitReader(f, 1<<24))
+		return name, data, err
+	}
+	return "", nil, nil
+}
+
+// preprocessing finds out how images are prepared, and measures the image tower: bundle.json goes before the files of
+// exporters, and what the graph does itself before both.
+func (m *model) preprocessing() (preprocess.Preprocess, error) {
+	h, t := m.config, m.image
+	at := places(m.imageDir, t.name)
+	for _, file := range []string{"config.json", "open_clip_config.json"} {
+		_, data, err := m.beside(at, file)
+		if err != nil {
+			return preprocess.Preprocess{}, err
+		}
+		s := sizesOf(data)
+		m.said = said{cmp.Or(m.said.image, s.image), cmp.Or(m.said.context, s.context)}
+	}
+	size := cmp.Or(h.ImageSize, t.fixedSize(), m.said.image, 224)
+	p, from := preprocess.CLIP(size), ""
+	for _, s := range sources {
+		name, data, err := m.beside(at, s.name)
+		if err != nil {
+			return p, err
+		}
+		if name == "" {
+			continue
+		}
+		q, ok, err := s.read(data, size)
+		switch {
+		case err != nil:
+			return p, fmt.Errorf("%s: %w", name, err)
+		case ok && from != "" && q != p:
+			return p, fmt.Errorf("%s and %s prepare images differently (%+v, %+v): write preprocess in %s", from, name,
+				p, q, bundle.ManifestFile)
+		case ok:
+			p, from = q, name
+		}
+	}
+	known := cmp.Or(h.ImageSize, t.fixedSize())
+	if from != "" {
+		known = cmp.Or(known, p.Size)
+		m.decided("preprocessing", "as %s says", from)
+	}
+	if err := t.measure(cmp.Or(known, m.said.image), h.ImageSize != 0); err != nil {
+		return p, fmt.Errorf("%s: %w", t.name, err)
+	}
+	if from == "" {
+		p.Size = t.size
+	}
+	if t.levels > 0 {
+		p.Mean, p.Std = [3]float32{}, [3]float32{1 / t.levels, 1 / t.levels, 1 / t.levels}
+		m.decided("normalisation", "inside the graph, of pixels from 0 to %g", t.levels)
+	}
+	if h.Preprocess != nil {
+		dec := json.NewDecoder(bytes.NewReader(h.Preprocess))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&p); err != nil {
+			return p, fmt.Errorf("preprocess: %w; the keys are size, resize, crop, mean, std", err)
+		}
+	} else if from == "" {
+		m.b.Notes = append(m.b.Notes, "preprocess is not given: that of OpenAI's models")
+	}
+	if err := p.Validate(); err != nil {
+		return p, err
+	}
+	if p.Size != t.size {
+		return p, fmt.Errorf("preprocess: images of %d pixels for a tower that takes %d", p.Size, t.size)
+	}
+	return p, nil
+}

@@ -1,0 +1,50 @@
+package bundle
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// Spec names a bundle: a name or folder, or folders of the two towers of an exported model. As text it is the name, or
+// KEY=VALUE pairs with commas between them: image=A,text=B,variant=fp16.
+type Spec struct {
+	Folder      string // or the name that Find looks for
+	Image, Text string // folders of one tower each, in place of Folder
+	Variant     string // of the files of an exported model, such as fp16
+	Name        string // in place of the folder's
+}
+
+// ParseSpec reads a specification.
+func ParseSpec(text string) (s Spec, err error) {
+	if !strings.Contains(text, "=") {
+		return Spec{Folder: text}, nil
+	}
+	for pair := range strings.SplitSeq(text, ",") {
+		key, value, _ := strings.Cut(pair, "=")
+		to := map[string]*string{"folder": &s.Folder, "image": &s.Image, "text": &s.Text, "variant": &s.Variant,
+			"name": &s.Name}[key]
+		if to == nil || value == "" {
+			return s, fmt.Errorf("backbone %q: %q is none of folder=, image=, text=, variant=, name=", text, pair)
+		}
+		*to = value
+	}
+	if (s.Image == "") != (s.Text == "") || (s.Image == "") == (s.Folder == "") {
+		return s, fmt.Errorf("backbone %q: give a folder, or both image and text", text)
+	}
+	return s, nil
+}
+
+// ShortName is what other machines are told of a specification: the name, or the last element of the path.
+func ShortName(text string) string {
+	s, err := ParseSpec(text)
+	switch {
+	case err != nil:
+		return filepath.Base(text)
+	case s.Name != "":
+		return s.Name
+	case s.Folder != "":
+		return filepath.Base(s.Folder)
+	}
+	return filepath.Base(s.Image)
+}

@@ -1,0 +1,134 @@
+package ops
+
+import (
+	"fmt"
+
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+)
+
+// Quantised operators. Weights that are stored as integers (DequantizeLinear, MatMulNBits) stand in the way of no
+// gradient; what rounds activations has none, and the walk says so by the operator's name.
+func init() {
+	graph.Register(
+		def{Kind: "DequantizeLinear", MinInputs: 2, Attrs: "axis int, block_size int, output_dtype int", Infer: inferDequantize,
+			Decompose: decomposeDequantize},
+		def{Kind: "QuantizeLinear", MinInputs: 2, Infer: inferQuantize,
+			Attrs: "axis int, block_size int, output_dtype int, precision int, saturate int"},
+		def{Kind: "DynamicQuantizeLinear", MinInputs: 1, Infer: inferDynamicQuantize},
+		def{Kind: "MatMulInteger", MinInputs: 2, Infer: asInt32(inferMatMul)},
+		def{Kind: "ConvInteger", MinInputs: 2, Infer: asInt32(inferConv),
+			Attrs: "auto_pad string, dilations ints, group int, kernel_shape ints, pads ints, strides ints"},
+		def{Domain: graph.Microsoft, Kind: "MatMulNBits", MinInputs: 3, Infer: inferMatMulNBits,
+			Attrs: "K int, N int, accuracy_level int, bits int, block_size int", Decompose: decomposeMatMulNBits},
+	)
+}
+
+func inferDequantize(o *infer) error {
+	o.SetType(0, o.In[1].DType())
+	return o.Set(o.In[0].Shape())
+}
+
+// decomposeDequantize is (x - zero) scale, with scale and zero of a tensor or of an axis.
+func decomposeDequantize(c *call, in []node) node {
+	scale := in[1]
+	if c.Attrs.Int("block_size", 0) != 0 || in[0].Rank() < 0 || scale.Rank() > 1 {
+		return c.Refuse("scales of blocks are not supported")
+	}
+	along := func(v node) node {
+		v = v.Cast(scale.DType())
+		if v.Rank() != 1 || v.Shape()[0].Is(1) {
+			return v
+		}
+		axis := c.Attrs.Int("axis", 1)
+		if axis < 0 {
+			axis += in[0].Rank()
+		}
+		for i := axis + 1; i < in[0].Rank(); i++ {
+			v = v.Unsqueeze(-1)
+		}
+		return v
+	}
+	x := in[0].Cast(scale.DType())
+	if len(in) > 2 && in[2].OK() {
+		x = x.Sub(along(in[2]))
+	}
+	return x.Mul(along(scale))
+}
+
+func inferQuantize(o *infer) error {
+	o.SetType(0, graph.Uint8)
+	if len(o.In) > 2 && o.In[2].OK() {
+		o.SetType(0, o.In[2].DType())
+	}
+	return o.Set(o.In[0].Shape())
+}
+
+func inferDynamicQuantize(o *infer) error {
+	for i, t := range []graph.DType{graph.Uint8, graph.Float, graph.Uint8}[:len(o.Out)] {
+		o.SetType(i, t)
+		if err := o.SetOutput(i, graph.Shape{}); err != nil {
+			return err
+		}
+	}
+	return o.Set(o.In[0].Shape())
+}
+
+func asInt32(rule func(*infer) error) func(*infer) error {
+	return func(o *infer) error {
+		o.SetType(0, onnx.TensorProto_INT32)
+		return rule(o)
+	}
+}
+
+// nBits are the sizes of MatMulNBits: y [..,N] = x [..,K] W^T, whose W [N,K] is stored in blocks along K.
+func nBits(at graph.Attrs) (k, n, block int, err error) {
+	k, n, block = at.Int("K", 0), at.Int("N", 0), at.Int("block_size", 0)
+	if k < 1 || n < 1 || block < 16 || block&(block-1) != 0 || max(k, n, block) > 1<<24 {
+		return 0, 0, 0, fmt.Errorf("K %d, N %d, block_size %d", k, n, block)
+	}
+	return k, n, block, nil
+}
+
+func inferMatMulNBits(o *infer) error {
+	k, n, _, err := nBits(o.Attrs)
+	if err != nil {
+		return err
+	}
+	x := o.In[0].Shape()
+	if len(x) == 0 {
+		return nil
+	}
+	if last := x[len(x)-1]; last.Static() && !last.Is(k) {
+		return fmt.Errorf("inner sizes %v and %d differ", last, k)
+	}
+	return o.Set(append(append(graph.Shape{}, x[:len(x)-1]...), graph.D(n)))
+}
+
+// decomposeMatMulNBits unpacks 4-bit weights, the low half of a byte first: W = (q - zero) scale, where zero is 8 unless
+// it is given, packed in the same way.
+func decomposeMatMulNBits(c *call, in []node) node {
+	k, n, block, err := nBits(c.Attrs)
+	if err != nil {
+		return c.Refuse("%v", err)
+	}
+	if c.Attrs.Int("bits", 4) != 4 || len(in) > 3 && in[3].OK() && in[3].DType() != graph.Uint8 || len(in) > 4 {
+		return c.Refuse("only weights of 4 bits, with zero points of 4 bits, are supported")
+	}
+	blocks := (k + block - 1) / block
+	halves := func(b node, sizes ...int) node {
+		b = b.Cast(graph.Float).Reshape(-1, 1)
+		high := floor(b.Scale(1. / 16))
+		return graph.Concat(1, b.Sub(high.Scale(16)), high).Reshape(sizes...)
+	}
+	q := halves(in[1], n, blocks, block)
+	if len(in) > 3 && in[3].OK() {
+		q = q.Sub(halves(in[3], n, -1, 1).Slice(1, 0, blocks))
+	} else {
+		q = q.Shift(-8)
+	}
+	w := q.Mul(in[2].Reshape(n, blocks, 1)).Reshape(n, blocks*block).Slice(1, 0, k)
+	return in[0].MatMul(w.Transpose(1, 0))
+}
+
+func floor(n node) node { return n.Graph().Apply(graph.Standard, "Floor", nil, n) }
