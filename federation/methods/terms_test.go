@@ -35,7 +35,10 @@ var namedTerms = map[string]string{
 	"fedclip": "cross entropy of images, cross entropy of texts", "fedhpl": "cross entropy, distillation",
 	"fedpha": "cross entropy local, cross entropy global, pull, push", "sdfed": "cross entropy local, cross entropy " +
 		"global, pull, push",
-	"fedpgp": "cross entropy, contrastive", "uopp": "cross entropy mixture, cross entropy general, cross entropy " +
+	"fedlora": "cross entropy of images, cross entropy of texts", "kgcoop": "cross entropy, knowledge",
+	"proda":     "cross entropy, likeness of prompts",
+	"promptsrc": "cross entropy, text features, image features, class probabilities",
+	"fedpgp":    "cross entropy, contrastive", "uopp": "cross entropy mixture, cross entropy general, cross entropy " +
 		"expert",
 	"feddyn": "cross entropy, dynamic linear, dynamic quadratic", "fedntd": "cross entropy, not-true distillation",
 	"fedproto": "cross entropy, prototype distance", "fedprox": "cross entropy, proximal",
