@@ -47,8 +47,7 @@ func checkEnvironment() error {
 		}
 		if strings.HasPrefix(own, "OPTIONS_") {
 			return fmt.Errorf("the environment variable %s: options have no variables; use --set options.%s=VALUE",
-				name,
-				strings.ToLower(strings.TrimPrefix(own, "OPTIONS_")))
+				name, strings.ToLower(strings.TrimPrefix(own, "OPTIONS_")))
 		}
 		return fmt.Errorf("the environment variable %s is not known%s; unset it, or see docs/configuration.md for the "+
 			"keys", name, nearest(name, known))
@@ -201,6 +200,10 @@ func (s settings) origin(key, text string) string {
 		if s.section(key) {
 			key = cmp.Or(s.changed(key), key)
 		}
+	}
+	if part := strings.Split(key, "."); len(part) == 3 && part[0] == "options" && s.from[key] == "" &&
+		s.from["options."+part[2]] != "" { // a wrapper's, by its short name
+		key = "options." + part[2]
 	}
 	for k := key; k != ""; k = above(k) {
 		if from, ok := s.from[k]; ok && from == "" {

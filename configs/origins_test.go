@@ -38,6 +38,8 @@ func TestBlame(t *testing.T) {
 		{"", "", nil, []string{"train.rounds=2.5"}, "--set train.rounds=2.5: train.rounds: "},
 		{"", "", nil, []string{"train.rounds=true"}, "--set train.rounds=true: train.rounds: "},
 		{"", "", nil, []string{"seed=-1"}, "--set seed=-1: seed: -1 is negative"},
+		{"", "", nil, []string{"with=[fedprox]", "options.mu=high"}, "--set options.mu=high: options.fedprox.mu: "},
+		{"", "", nil, []string{"with=[fedprox]", "options.mu=-1"}, "--set options.mu=-1: fedprox: option mu"},
 		{"", "", nil, []string{"train.lr="}, "--set train.lr=: no value"},
 	} {
 		t.Run(c.begins, func(t *testing.T) {
@@ -119,6 +121,19 @@ func TestOptionsOfAnotherMethod(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "unknown; known are coop") {
 			t.Errorf("%v: %v", sets, err)
 		}
+	}
+}
+
+// So it is for every cell of a sweep.
+func TestOptionsOfAnotherMethodInASweep(t *testing.T) {
+	path := file(t, three+"sweep: {axes: [{name: batch, key: train.batch, values: [2, 4]}]}\n")
+	s, err := LoadSweep(path, SweepOptions{Sets: []string{"method=promptfl", "options.tokens=8"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Cells) != 2 || len(s.Cells[1].Config.Options) != 1 || s.Cells[1].Config.Options["tokens"] != 8 ||
+		len(s.Notes) != 1 {
+		t.Errorf("%v, notes %q", s.Cells[1].Config.Options, s.Notes)
 	}
 }
 

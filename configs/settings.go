@@ -229,6 +229,25 @@ func (s settings) withoutOthersOptions(f parsed, changes []change) (settings, []
 		before.Method}, before.With...), " with "), strings.Join(left, ", "))}
 }
 
+// forMethod leaves out options of the base of a sweep as withoutOthersOptions does, for changes that come after those of
+// its points.
+func (s settings) forMethod(f parsed, sets []string) (settings, []string, error) {
+	changes, err := s.parse(sets)
+	if err != nil {
+		return s, nil, err
+	}
+	changed, err := s.with(changes)
+	if err != nil {
+		return s, nil, fmt.Errorf("--set %w", err)
+	}
+	changed, notes := changed.withoutOthersOptions(f, changes)
+	if len(notes) > 0 {
+		s.all = maps.Clone(s.all)
+		s.all["options"] = changed.all["options"]
+	}
+	return s, notes, nil
+}
+
 // decode writes the settings into the struct that out points to.
 func (s settings) decode(out any) error {
 	if err := unknown("", s.all, reflect.TypeOf(out).Elem()); err != nil {

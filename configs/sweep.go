@@ -22,6 +22,7 @@ type Sweep struct {
 	Smoke bool
 	// Hidden says which keys of points the command line changed, so that labels no longer tell what ran.
 	Hidden []string
+	Notes  []string // what was left out of the file, and why
 
 	resolved resolved
 }
@@ -110,6 +111,10 @@ func loadSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
 	if err != nil {
 		return nil, err
 	}
+	base, notes, err := base.forMethod(f, o.Sets)
+	if err != nil {
+		return nil, err
+	}
 	s, err := expand(base, sections, o)
 	if err != nil && !strings.Contains(err.Error(), path) {
 		err = fmt.Errorf("%s: %w", path, err)
@@ -117,6 +122,7 @@ func loadSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.Notes = notes
 	if there["card"] {
 		s.Card = &sections.Card
 	}

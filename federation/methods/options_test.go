@@ -26,7 +26,7 @@ func TestRefusesOptions(t *testing.T) {
 		{"promptfl", []string{"fedprox"}, options{"fedprox": options{"nu": 4}}, []string{"options.fedprox.nu",
 			"fedprox knows mu"}},
 		{"promptfl", nil, options{"promptfl": 3}, []string{"options.promptfl", "expected settings", "tokens"}},
-		{"promptfl", nil, options{"tokens": "many"}, []string{"options of promptfl", "tokens",
+		{"promptfl", nil, options{"tokens": "many"}, []string{"options.tokens",
 			`"many" is no whole number`}},
 		{"promptfl", nil, options{"tokens": 1.5}, []string{"tokens", "1.5 is no whole number"}},
 		{"promptfl", nil, options{"tokens": true}, []string{"tokens", "true is no number"}},

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
@@ -55,6 +56,7 @@ func TestProfile(t *testing.T) {
 					took[i] = append(took[i], c.run(t).Seconds())
 					used[i] = append(used[i], processorTime(t)-begin)
 				}
+				time.Sleep(100 * time.Millisecond) // the last one's threads spin on for a while
 			}
 			for i := range all {
 				for turn := 1; turn <= turns; turn++ { // the first warms up
@@ -115,16 +117,16 @@ func logProfile(t *testing.T, prefix string) {
 			nodes[name], kind[name] = append(nodes[name], e.Dur), e.Args.Op
 		}
 	}
-	time, count, total := map[string]float64{}, map[string]int{}, 0.0
+	spent, count, total := map[string]float64{}, map[string]int{}, 0.0
 	for name, d := range nodes {
 		low := slices.Sorted(slices.Values(d))[len(d)/5] / 1e3
-		time[kind[name]] += low
+		spent[kind[name]] += low
 		count[kind[name]]++
 		total += low
 	}
-	longest := func(a, b string) int { return cmp.Compare(time[b], time[a]) }
-	for _, k := range slices.SortedFunc(maps.Keys(time), longest) {
-		t.Logf("  %-20s %4d %8.2f ms %5.1f %%", k, count[k], time[k], 100*time[k]/total)
+	longest := func(a, b string) int { return cmp.Compare(spent[b], spent[a]) }
+	for _, k := range slices.SortedFunc(maps.Keys(spent), longest) {
+		t.Logf("  %-20s %4d %8.2f ms %5.1f %%", k, count[k], spent[k], 100*spent[k]/total)
 	}
 	t.Logf("  %-20s %4d %8.2f ms", "all", len(nodes), total)
 }

@@ -88,6 +88,27 @@ func TestKernelsOnThreads(t *testing.T) {
 	}
 }
 
+// What is no number stays so, for the checks of finite values further up to see.
+func TestKernelsKeepNaN(t *testing.T) {
+	outputs, feeds := kernelStep(2, []int64{0, 1, 0, 0, 0, 1, 1, 2})
+	model, err := graph.Model(outputs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	feeds["x"].Data[3] = float32(math.NaN()) // of the first row's query; the layer norm makes its whole row NaN
+	got, err := ort.Once(t.Context(), model, ort.Options{}, feeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range got {
+		for i, x := range v.Data {
+			if !math.IsNaN(float64(x)) {
+				t.Fatalf("%s[%d] is %v", name, i, x)
+			}
+		}
+	}
+}
+
 // Spans come from a graph, which may be anybody's.
 func TestKernelsRefuseSpans(t *testing.T) {
 	for _, spans := range [][]int64{{0, 3, 0, 0}, {-1, 1, 0, 0}, {0, 0, 1, 1}, {2, 1, 0, 2}, {0, 1, 1, 1 << 62},

@@ -34,9 +34,10 @@ INLINE float sum(vec x) {
 	return (q[0][0] + q[0][2]) + (q[0][1] + q[0][3]);
 }
 
+// larger is the larger of x and y, and x where it is no number.
 INLINE vec larger(vec x, vec y) {
-	ivec first = x > y;
-	return (vec)((first & (ivec)x) | (~first & (ivec)y));
+	ivec less = x < y;
+	return (vec)((less & (ivec)y) | (~less & (ivec)x));
 }
 
 // expo is e^x for x <= 88, to a relative error of 2e-7, and about 1e-38 below -87 (Cephes' expf, by Moshier).

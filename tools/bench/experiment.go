@@ -55,7 +55,7 @@ type ExperimentReport struct {
 		Training   float64            `json:"training"`
 		Evaluation float64            `json:"evaluation"`
 	} `json:"published"`
-	Bytes int64 `json:"bytes"` // resident, at the end
+	Bytes int64 `json:"bytes"` // resident at most, at the end of a round
 	Cost  Cost  `json:"cost"`
 }
 
@@ -138,12 +138,12 @@ func (r *ExperimentReport) rounds(ctx context.Context, o ExperimentOptions, dir 
 			ph.Disk += max(0, seconds-rec.Seconds) // the checkpoint
 			r.Rounds, r.Seconds, r.Trained = append(r.Rounds, ph), append(r.Seconds, seconds), len(rec.Clients)
 			published = append(published, countPublished(e, rec.Clients, p.batch))
+			r.Bytes = max(r.Bytes, resident())
 			o.Progress("rounds of "+p.method, len(r.Rounds), p.rounds)
 		}})
 	if err != nil {
 		return err
 	}
-	r.Bytes = resident()
 	r.Median = medianPhases(r.Rounds[1:])
 	return r.publish(ctx, o, towers, published[1:], p)
 }

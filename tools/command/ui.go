@@ -2,8 +2,10 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +19,7 @@ import (
 	"promptfed/tools/report/page"
 	"promptfed/tools/report/results"
 	"promptfed/tools/report/ui"
+	"promptfed/tools/runfolder"
 )
 
 const (
@@ -129,11 +132,37 @@ func (p *livePage) details(id string) (page.Run, error) {
 		for _, g := range p.last.Groups {
 			for _, run := range g.Runs {
 				if p.last.seen(run.Dir) == id {
-					out := page.Run{Config: run.Config}
+					out := page.Run{Config: run.Config, Facts: origin(run.Dir)}
 					return out, pageDetails(run, &out)
 				}
 			}
 		}
 	}
 	return page.Run{}, ui.ErrNoRun
+}
+
+// origin is how a run came about, as far as its folder says. Reports leave it out: it differs between two runs of one
+// experiment, whose reports have the same bytes.
+func origin(dir string) []page.Pair {
+	f, err := os.Open(filepath.Join(dir, runfolder.ProvenanceFile))
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var p runfolder.Provenance
+	if json.NewDecoder(io.LimitReader(f, 4<<20)).Decode(&p) != nil || len(p.Calls) == 0 {
+		return nil
+	}
+	first, last := p.Calls[0], p.Calls[len(p.Calls)-1]
+	out := []page.Pair{{Name: "began", Value: first.Start.Local().Format(time.DateTime)}}
+	if last.Seconds != nil {
+		took := time.Duration(*last.Seconds * float64(time.Second)).Round(time.Second)
+		out = append(out, page.Pair{Name: "took", Value: took.String()})
+	}
+	if p.Data != nil {
+		out = append(out, page.Pair{Name: "data", Value: p.Data.Set + ", digest " + p.Data.Digest})
+	}
+	return append(out, page.Pair{Name: "host", Value: last.Host},
+		page.Pair{Name: "version", Value: strings.TrimSpace(last.Version + " " + last.Commit)},
+		page.Pair{Name: "command", Value: strings.Join(last.Command, " ")})
 }

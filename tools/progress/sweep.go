@@ -49,6 +49,9 @@ func NewSweep(s *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sweep 
 		line += fmt.Sprintf(", %d of them done already", done)
 	}
 	fmt.Fprintf(os.Stderr, "%s, %d at a time\n", line, jobs)
+	for _, n := range s.Notes {
+		fmt.Fprintf(os.Stderr, "%s: note: %s\n", s.Name, n)
+	}
 	for _, h := range s.Hidden {
 		fmt.Fprintf(os.Stderr, "%s: %s, so labels do not tell what runs\n", s.Name, h)
 	}

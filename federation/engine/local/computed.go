@@ -25,9 +25,11 @@ type computed struct {
 	most int // bytes
 
 	mu    sync.Mutex
+	round int // of the last test
+	tests int // rounds with tests so far
 	size  int
 	at    map[[sha256.Size]byte]*list.Element
-	used  list.List // of entry, the last asked for in front
+	used  list.List // of *entry, the last asked for in front
 	doing singleflight.Group
 }
 
@@ -35,6 +37,7 @@ type entry struct {
 	key   [sha256.Size]byte
 	value any
 	bytes int
+	last  int // of computed.tests, when it was asked for
 }
 
 // mostComputed bounds what a Worker remembers: the class features of 100 clients and 101 classes of width 512 have 20
@@ -56,7 +59,7 @@ func (c *computed) once(key [sha256.Size]byte, of func() (value any, bytes int, 
 		}
 		v, bytes, err := of()
 		if err == nil {
-			c.keep(entry{key, v, bytes})
+			c.keep(&entry{key: key, value: v, bytes: bytes})
 		}
 		return v, err
 	})
@@ -71,17 +74,42 @@ func (c *computed) find(key [sha256.Size]byte) (any, bool) {
 		return nil, false
 	}
 	c.used.MoveToFront(e)
-	return e.Value.(entry).value, true
+	v := e.Value.(*entry)
+	v.last = c.tests
+	return v.value, true
 }
 
-func (c *computed) keep(e entry) {
+// keptTests is how many rounds with tests a value is remembered that none of them asked for: what is still needed, such
+// as class features of clients that do not train, every one asks for.
+const keptTests = 2
+
+// test forgets, as the tests of a round begin, what nobody asked for in keptTests rounds with tests before it.
+func (c *computed) test(round int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.tests > 0 && c.round == round {
+		return
+	}
+	c.round = round
+	for c.tests++; c.used.Len() > 0 && c.used.Back().Value.(*entry).last < c.tests-keptTests; {
+		c.dropLast()
+	}
+}
+
+// dropLast forgets the value that was not asked for longest.
+func (c *computed) dropLast() {
+	last := c.used.Remove(c.used.Back()).(*entry)
+	delete(c.at, last.key)
+	c.size -= last.bytes
+}
+
+func (c *computed) keep(e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.last = c.tests
 	c.at[e.key] = c.used.PushFront(e)
 	for c.size += e.bytes; c.size > c.most; {
-		last := c.used.Remove(c.used.Back()).(entry)
-		delete(c.at, last.key)
-		c.size -= last.bytes
+		c.dropLast()
 	}
 }
 

@@ -61,3 +61,33 @@ func TestComputed(t *testing.T) {
 		t.Errorf("eight that ask at once made it %d times", made.Load())
 	}
 }
+
+// TestComputedForgets: what two rounds with tests did not ask for goes as the next one begins; the order of calls within
+// a round does not matter.
+func TestComputedForgets(t *testing.T) {
+	c := newComputed(100)
+	made := map[string]int{}
+	get := func(name string) {
+		if _, err := c.once(sha256.Sum256([]byte(name)), func() (any, int, error) {
+			made[name]++
+			return name, 1, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, round := range []int{0, 5, 10, 15} {
+		c.test(round)
+		c.test(round)
+		get("every round")
+		if round == 0 || round == 15 {
+			get("first and last") // asked for in neither 5 nor 10
+		}
+		if round == 5 || round == 15 {
+			get("one left out") // 10
+		}
+		c.test(round)
+	}
+	if made["every round"] != 1 || made["first and last"] != 2 || made["one left out"] != 1 || c.size != 3 {
+		t.Errorf("made %v, %d bytes", made, c.size)
+	}
+}

@@ -83,6 +83,7 @@ type blockClient struct {
 
 // details are what the page shows of one run alone.
 type details struct {
+	Facts     []Pair       `json:"facts,omitempty"`
 	Config    []configLine `json:"config"`
 	Log       []string     `json:"log"`
 	Confusion *Confusion   `json:"confusion"`

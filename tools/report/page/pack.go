@@ -126,7 +126,7 @@ func (b *builder) run(run Run, settings []*string) error {
 
 // newDetails packs what the page shows of one run alone.
 func newDetails(run Run, differs map[string]bool) *details {
-	d := &details{Config: configLines(run.Config, differs), Log: run.Log, Confusion: run.Confusion}
+	d := &details{Facts: run.Facts, Config: configLines(run.Config, differs), Log: run.Log, Confusion: run.Confusion}
 	for _, t := range run.Terms {
 		d.Terms = append(d.Terms, blockTerm{t.Name, t.Rounds, t.Value, t.Norm, t.Relative})
 	}

@@ -17,9 +17,11 @@ function startRun() {
     const facts = [["method", run.method], ["state", run.why ? `${run.state}: ${run.why}` : run.state], ["sweep", run.sweep], ["seed", run.seed],
       ["rounds", run.planned ? `${roundsOf(run)} of ${run.planned}` : roundsOf(run)], ["tags", (run.tags || []).join(", ")], ["folder", run.id],
       ...data.metrics.map((m, i) => [m.title, lastOfCurve(run, i) == null ? "" : formatValue(lastOfCurve(run, i), m.unit) + (m.unit === "%" ? " %" : "")])];
-    $("run-facts").replaceChildren(...facts.filter(([, v]) => v !== "" && v != null).map(([k, v]) => el("div", {}, el("dt", {}, k), el("dd", {}, String(v)))));
+    const shown = (list) => list.filter(([, v]) => v !== "" && v != null).map(([k, v]) => el("div", {}, el("dt", {}, k), el("dd", {}, String(v))));
+    $("run-facts").replaceChildren(...shown(facts));
     const d = await detailsOf(run);
     if (runOf(state.run) !== run) return;
+    $("run-facts").replaceChildren(...shown([...facts, ...((d && d.facts) || []).map((f) => [f.Name, f.Value])]));
     drawConfusion(d && d.confusion);
     drawTerms((d && d.terms) || []);
     const log = $("run-log"), lines = (d && d.log) || [];
