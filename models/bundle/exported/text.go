@@ -165,6 +165,9 @@ func (t *textTower) cutOff() error {
 
 // tableBehind is the constant that a value is, or the float numbers of one that is stored as integers.
 func tableBehind(n graph.Node) graph.Node {
+	if !n.OK() {
+		return n
+	}
 	if op := n.Op(); op.Domain == graph.Standard && op.Kind == "DequantizeLinear" && constantBehind(op.In[0]).OK() {
 		return n
 	}

@@ -103,7 +103,9 @@ func (e *embeddingTable) dequantise(dir string, op *graph.Op) error {
 	raw, scale := constantBehind(op.In[0]).Op().Literal().Bytes(), constantsOf(dir, op.In[1])
 	zero := []byte{0}
 	if len(op.In) > 2 && op.In[2].OK() {
-		zero = constantBehind(op.In[2]).Op().Literal().Bytes()
+		if zero = nil; constantBehind(op.In[2]).OK() {
+			zero = constantBehind(op.In[2]).Op().Literal().Bytes()
+		}
 	}
 	if len(scale) != 1 || len(zero) != 1 || len(raw) != e.rows*e.width {
 		return errors.New("the token embedding is quantised by rows or blocks, which is not supported: take a float " +

@@ -129,6 +129,9 @@ func similarities(dir string, f *graph.File) (image, text graph.Node, scale floa
 // unscaled strips transposes and products with a number off features.
 func unscaled(dir string, n graph.Node, scale float64) (graph.Node, float64) {
 	for {
+		if !n.OK() {
+			return n, scale
+		}
 		op := n.Op()
 		switch {
 		case op.Kind == "Transpose" && op.Domain == graph.Standard:
@@ -145,6 +148,9 @@ func unscaled(dir string, n graph.Node, scale float64) (graph.Node, float64) {
 
 // constant is the one number that a value is, or the exponential of one; 0 for others.
 func constant(dir string, n graph.Node) float64 {
+	if !n.OK() {
+		return 0
+	}
 	op := n.Op()
 	if op.Kind == "Exp" && op.Domain == graph.Standard {
 		if v := constantsOf(dir, op.In[0]); len(v) == 1 {
