@@ -16,13 +16,13 @@ func Inline(g *Graph, roots []Node, replace map[Node]Node) ([]Node, error) {
 	return InlineWith(g, roots, replace, nil)
 }
 
-// Rewrite stands for an operator that is inlined: it gets what now stands for its inputs, and apply makes the outputs
-// of the operator from inputs.
-type Rewrite func(op *Op, in []Node, apply func(in []Node) ([]Node, error)) ([]Node, error)
+// OpTransform stands for an operator that is inlined: it gets what now stands for its inputs, and apply makes the
+// outputs of the operator from inputs.
+type OpTransform func(op *Op, in []Node, apply func(in []Node) ([]Node, error)) ([]Node, error)
 
-// InlineWith is Inline in which rewrite, where it is not nil, makes the outputs of operators.
-func InlineWith(g *Graph, roots []Node, replace map[Node]Node, rewrite Rewrite) ([]Node, error) {
-	c := &inliner{g: g, now: map[Node]Node{}, rewrite: rewrite}
+// InlineWith is Inline in which transform, where it is not nil, makes the outputs of operators.
+func InlineWith(g *Graph, roots []Node, replace map[Node]Node, transform OpTransform) ([]Node, error) {
+	c := &inliner{g: g, now: map[Node]Node{}, transform: transform}
 	for old, n := range replace {
 		c.now[old] = n
 	}
@@ -46,9 +46,9 @@ func InlineWith(g *Graph, roots []Node, replace map[Node]Node, rewrite Rewrite) 
 }
 
 type inliner struct {
-	g       *Graph
-	now     map[Node]Node
-	rewrite Rewrite
+	g         *Graph
+	now       map[Node]Node
+	transform OpTransform
 }
 
 // reachable lists the operators behind roots, up to values that are replaced, in the order they were made.
@@ -109,11 +109,11 @@ func (c *inliner) op(op *Op) error {
 		}
 		return out, nil
 	}
-	rewrite := c.rewrite
-	if rewrite == nil {
-		rewrite = func(_ *Op, in []Node, apply func([]Node) ([]Node, error)) ([]Node, error) { return apply(in) }
+	transform := c.transform
+	if transform == nil {
+		transform = func(_ *Op, in []Node, apply func([]Node) ([]Node, error)) ([]Node, error) { return apply(in) }
 	}
-	out, err := rewrite(op, in, apply)
+	out, err := transform(op, in, apply)
 	if err != nil {
 		return err
 	}

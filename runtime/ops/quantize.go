@@ -11,7 +11,8 @@ import (
 // gradient; what rounds activations has none, and the walk says so by the operator's name.
 func init() {
 	graph.Register(
-		def{Kind: "DequantizeLinear", MinInputs: 2, Attrs: "axis int, block_size int, output_dtype int", Infer: inferDequantize,
+		def{Kind: "DequantizeLinear", MinInputs: 2, Attrs: "axis int, block_size int, output_dtype int",
+			Infer:     inferDequantize,
 			Decompose: decomposeDequantize},
 		def{Kind: "QuantizeLinear", MinInputs: 2, Infer: inferQuantize,
 			Attrs: "axis int, block_size int, output_dtype int, precision int, saturate int"},
@@ -85,7 +86,7 @@ func asInt32(rule func(*infer) error) func(*infer) error {
 func nBits(at graph.Attrs) (k, n, block int, err error) {
 	k, n, block = at.Int("K", 0), at.Int("N", 0), at.Int("block_size", 0)
 	if k < 1 || n < 1 || block < 16 || block&(block-1) != 0 || max(k, n, block) > 1<<24 {
-		return 0, 0, 0, fmt.Errorf("K %d, N %d, block_size %d", k, n, block)
+		return 0, 0, 0, fmt.Errorf("sizes K %d, N %d, block_size %d", k, n, block)
 	}
 	return k, n, block, nil
 }
@@ -105,8 +106,8 @@ func inferMatMulNBits(o *infer) error {
 	return o.Set(append(append(graph.Shape{}, x[:len(x)-1]...), graph.D(n)))
 }
 
-// decomposeMatMulNBits unpacks 4-bit weights, the low half of a byte first: W = (q - zero) scale, where zero is 8 unless
-// it is given, packed in the same way.
+// decomposeMatMulNBits unpacks 4-bit weights, the low half of a byte first: W = (q - zero) scale, where zero is 8
+// unless it is given, packed in the same way.
 func decomposeMatMulNBits(c *call, in []node) node {
 	k, n, block, err := nBits(c.Attrs)
 	if err != nil {

@@ -49,7 +49,8 @@ func init() {
 	)
 }
 
-// Weights of 4 bits by hand: the byte 0x5a is 10 and then 5, so 2 and -3 around 8, times the scale; 1·2 + 10·(-3) = -28.
+// Weights of 4 bits by hand: the byte 0x5a is 10 and then 5, so 2 and -3 around 8, times the scale; 1·2 + 10·(-3) =
+// -28.
 func TestMatMulNBitsByHand(t *testing.T) {
 	g := graph.New()
 	b := make([]int64, 8)

@@ -65,6 +65,9 @@ func checkImageTower(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]
 	for i := 1; of(deepPrompt(i)).OK(); i++ {
 		p.Deep = append(p.Deep, of(deepPrompt(i)))
 	}
+	if std := float64(b.Preprocess.Std[0]); std < 0.1 || std > 0.9 { // the tower takes levels, as 0 to 255
+		pixels = pixels.Scale(0.25 / std).Shift(0.5 / std)
+	}
 	image, _, err := b.Image(g, pixels, p)
 	if err != nil {
 		return lines, err

@@ -14,11 +14,11 @@ import (
 )
 
 // opening makes of a tower that was exported for a fixed batch one for any: while the tower is inlined, it follows
-// which axis of every value the batch is (a part of), and rewrites what has its size baked in: targets of Reshape and
+// which axis of every value the batch is (a part of), and changes what has its size baked in: targets of Reshape and
 // Expand, constants with one row for each element of the batch, and the numbers 0 to n-1 of its elements.
 //
-// Where sizes of 1 leave open which axis the batch became, several choices are possible. Values whose features do not
-// come out right are found by running both forms (proven).
+// Where sizes of 1 leave open which axis the batch became, several choices are possible: both forms are run on the same
+// rows, and the first choices that give the same features are taken (searchOpening).
 type opening struct {
 	n      int            // the batch that the export fixed
 	choice map[string]int // of the candidates of a Reshape, or of whether numbers are those of the batch, by form
@@ -57,7 +57,7 @@ func (o *opening) inline(g *graph.Graph, roots []graph.Node, replace map[graph.N
 	c := &opening{n: o.n, choice: o.choice, feed: feed}
 	out, err := graph.InlineWith(g, roots, replace, func(op *graph.Op, in []graph.Node,
 		apply func([]graph.Node) ([]graph.Node, error)) ([]graph.Node, error) {
-		return c.rewrite(g, spots, op, slices.Clone(in), apply)
+		return c.transform(g, spots, op, slices.Clone(in), apply)
 	})
 	if o.search {
 		o.met = c.met
@@ -87,7 +87,7 @@ func (o *opening) next() bool {
 	return false
 }
 
-func (o *opening) rewrite(g *graph.Graph, spots map[graph.Node]spot, op *graph.Op, in []graph.Node,
+func (o *opening) transform(g *graph.Graph, spots map[graph.Node]spot, op *graph.Op, in []graph.Node,
 	apply func([]graph.Node) ([]graph.Node, error)) ([]graph.Node, error) {
 	standard := op.Domain == graph.Standard
 	if standard && slices.Contains([]string{"Mul", "Add", "Unsqueeze", "Concat", "Reshape"}, op.Kind) {
@@ -145,7 +145,7 @@ func (o *opening) numbers(n graph.Node) bool {
 	return len(n.Content()) == o.n
 }
 
-// adapt rewrites the inputs of an operator that have the size of the batch baked in.
+// adapt changes the inputs of an operator that have the size of the batch baked in.
 func (o *opening) adapt(g *graph.Graph, spots map[graph.Node]spot, op *graph.Op, in []graph.Node, carrier graph.Node,
 	at spot) error {
 	switch op.Kind {

@@ -179,8 +179,10 @@ var rounding = []string{"DynamicQuantizeLinear", "QuantizeLinear", "MatMulIntege
 func (t *textTower) checkRounding() error {
 	for _, op := range graph.Reachable(t.output) {
 		if slices.Contains(rounding, op.Kind) {
-			return fmt.Errorf("it is quantised (%s), and prompts need gradients through it: take the float32 or float16 "+
-				"export of the text tower, such as text_model.onnx or text_model_fp16.onnx, or one whose weights alone are "+
+			return fmt.Errorf("it is quantised (%s), and prompts need gradients through it: take the float32 or "+
+				"float16 "+
+				"export of the text tower, such as text_model.onnx or text_model_fp16.onnx, or one whose weights "+
+				"alone are "+
 				"quantised (q4); the image tower may stay quantised", op.Label())
 		}
 	}

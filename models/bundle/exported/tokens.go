@@ -106,7 +106,8 @@ func (e *embeddingTable) dequantise(dir string, op *graph.Op) error {
 		zero = constantBehind(op.In[2]).Op().Literal().Bytes()
 	}
 	if len(scale) != 1 || len(zero) != 1 || len(raw) != e.rows*e.width {
-		return errors.New("the token embedding is quantised by rows or blocks, which is not supported: take a float export")
+		return errors.New("the token embedding is quantised by rows or blocks, which is not supported: take a float " +
+			"export")
 	}
 	number := func(b byte) float32 { return float32(b) }
 	if op.In[0].DType() == onnx.TensorProto_INT8 {

@@ -1,5 +1,6 @@
-// Package page writes one self-contained HTML page about a run, a comparison of runs or a whole sweep: sortable tables,
-// zoomable curves, the partition, the configurations, the environment. The page asks for nothing outside itself.
+// Package page writes one self-contained HTML page about runs and sweeps: a table of all runs, tables that sort and
+// copy, curves, the drawings of figures, configurations side by side, and each run with its clients, classes, terms and
+// log. The page asks for nothing outside itself, unless a server keeps it current.
 package page
 
 // Report is what a page shows. Sections whose fields are empty are left out. Every text is plain text: the page escapes
