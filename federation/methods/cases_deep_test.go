@@ -136,7 +136,8 @@ var deepCases = []methodtest.Case{
 	{Name: "plot", Options: options{"n": 1, "tokens": 2, "stop": "batch"}, Names: transported},
 	{Name: "plot", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Names: transported, NoDerivative: true},
 
-	{Name: "proda", Options: options{"n": 4, "tokens": 2, "init_std": 0.4}, Names: distributed},
+	// Without the likeness, whose absolute values have kinks within the differences' steps.
+	{Name: "proda", Options: options{"n": 4, "tokens": 2, "init_std": 0.4, "lambda": 0.0}, Names: distributed},
 	// Other prompts in every step.
 	{Name: "proda", Options: options{"n": 8, "tokens": 2, "init_std": 0.4}, Names: distributed, NoDerivative: true},
 	{Name: "proda", Options: options{"n": 3, "tokens": 1, "init_std": 0.4, "position": "end", "together": 2,
