@@ -74,6 +74,8 @@ import (
 	"unsafe"
 
 	binding "github.com/yalue/onnxruntime_go"
+
+	"promptfed/runtime/onnx"
 )
 
 // api is what of ONNX Runtime's C functions the binding does not offer. Pointers are ONNX Runtime's own objects.
@@ -105,8 +107,33 @@ var native = sync.OnceValues(func() (*api, error) {
 	if err := a.failed(C.newKernels(a.table, &a.kernels)); err != nil {
 		return nil, err
 	}
-	return a, a.failed(C.cpuMemory(a.table, 0, &a.memory))
+	if err := a.failed(C.cpuMemory(a.table, 0, &a.memory)); err != nil {
+		return nil, err
+	}
+	return a, a.noteDomain()
 })
+
+// noteDomain makes a session that knows the operators of kernels.c. The first one in a process puts their domain into
+// a table of ONNX Runtime that no lock guards: made at once with another, either is refused.
+func (a *api) noteDomain() error {
+	o, err := binding.NewSessionOptions()
+	if err != nil {
+		return err
+	}
+	defer o.Destroy()
+	if err := a.addKernels(o); err != nil {
+		return err
+	}
+	model, err := onnx.Marshal(probeModel())
+	if err != nil {
+		return err
+	}
+	s, err := binding.NewDynamicAdvancedSessionWithONNXData(model, []string{"x"}, []string{"y"}, o)
+	if err != nil {
+		return err
+	}
+	return s.Destroy()
+}
 
 // addKernels makes the operators of kernels.c known to a session.
 func (a *api) addKernels(o *binding.SessionOptions) error {

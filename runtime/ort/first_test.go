@@ -1,0 +1,43 @@
+package ort_test
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/ort"
+)
+
+// Sessions may be made at once from the start: ONNX Runtime notes the domain of our own operators in a table of the
+// process, without a lock, when the first session that has it is made. Each try needs a process of its own.
+func TestFirstSessionsAtOnce(t *testing.T) {
+	const variable = "PROMPTFED_TEST_FIRST"
+	if os.Getenv(variable) == "" {
+		for range 6 {
+			c := exec.Command(os.Args[0], "-test.run=^TestFirstSessionsAtOnce$")
+			c.Env = append(os.Environ(), variable+"=1")
+			if out, err := c.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+		}
+		return
+	}
+	m := new(builder).in("x", onnx.TensorProto_FLOAT, dims{2}).node("Identity", []string{"x"}, "y").
+		out("y", onnx.TensorProto_FLOAT, dims{2}).model(t)
+	var eg errgroup.Group
+	for range 32 {
+		eg.Go(func() error {
+			s, err := ort.NewSession(m, ort.Options{})
+			if err == nil {
+				err = s.Close()
+			}
+			return err
+		})
+	}
+	if err := eg.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
