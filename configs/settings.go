@@ -229,8 +229,8 @@ func (s settings) withoutOthersOptions(f parsed, changes []change) (settings, []
 		before.Method}, before.With...), " with "), strings.Join(left, ", "))}
 }
 
-// forMethod leaves out options of the base of a sweep as withoutOthersOptions does, for changes that come after those of
-// its points.
+// forMethod leaves out options of the base of a sweep as withoutOthersOptions does, for changes that come after those
+// of its points.
 func (s settings) forMethod(f parsed, sets []string) (settings, []string, error) {
 	changes, err := s.parse(sets)
 	if err != nil {
