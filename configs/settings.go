@@ -283,8 +283,8 @@ func backboneText(from, to reflect.Type, value any) (any, error) {
 	return strings.Join(list, ","), nil
 }
 
-// exact refuses what weak typing would bend: a fraction or a negative number where a whole one, or one of 0 or more, is
-// expected, and true as 1.
+// exact refuses what weak typing would bend: a fraction or a negative number where a whole one, or one of 0 or more,
+// is expected, and true as 1.
 func exact(_, to reflect.Type, v any) (any, error) {
 	kind := to.Kind()
 	unsigned := kind >= reflect.Uint && kind <= reflect.Uint64
