@@ -62,8 +62,8 @@ func TestComputed(t *testing.T) {
 	}
 }
 
-// TestComputedForgets: what two rounds with tests did not ask for goes as the next one begins; the order of calls within
-// a round does not matter.
+// TestComputedForgets: what two rounds with tests did not ask for goes as the next one begins; the order of calls
+// within a round does not matter.
 func TestComputedForgets(t *testing.T) {
 	c := newComputed(100)
 	made := map[string]int{}
