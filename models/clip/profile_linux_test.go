@@ -50,13 +50,14 @@ func TestProfile(t *testing.T) {
 			text := clip.Text{TextArch: clip.TextB}
 			own := text.StepFLOPs(s, prompted(graph.New(), 1, text.Width, tensor.Map{}))
 			var clock, processor, took, used [4][]float64
-			for range turns + 1 {
-				for i, c := range all {
+			for turn := range turns + 1 {
+				for k := range all {
+					i := (turn + k) % len(all) // each follows each other
 					begin := processorTime(t)
-					took[i] = append(took[i], c.run(t).Seconds())
+					took[i] = append(took[i], all[i].run(t).Seconds())
 					used[i] = append(used[i], processorTime(t)-begin)
+					time.Sleep(20 * time.Millisecond) // threads that spin go on for a while
 				}
-				time.Sleep(100 * time.Millisecond) // the last one's threads spin on for a while
 			}
 			for i := range all {
 				for turn := 1; turn <= turns; turn++ { // the first warms up

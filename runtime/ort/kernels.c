@@ -413,6 +413,7 @@ static void *computeState(void *data, void *context) {
 	void *status = result(t, context, 0, out, 2, &j.out[0]);
 	if (!status && s->op->run == attention) status = result(t, context, 1, weights, 3, &j.out[1]);
 	if (status) return status;
+	if (j.parts == 1) return s->op->run(&j, 0), NULL;
 	return ((void *(*)(void *, void (*)(void *, size_t), size_t, size_t, void *))t[KernelContext_ParallelFor])(context,
 		s->op->run, j.parts, 0, &j);
 }
