@@ -195,7 +195,7 @@ func (p *impostor) lies(o parsed, raw []byte) map[string][]byte {
 		"it is for client 1 of 2":               sign(o.but("client", 1).identified()),
 		"it is for client 0 of 7":               sign(o.but("of", 7).identified()),
 		"round 1001 of 6":                       sign(o.but("round", 1000).identified()),
-		"round -5 for client 0":                 sign(o.but("round", -5).identified()),
+		"round -4 for client 0":                 sign(o.but("round", -5).identified()), // told from 1
 		"unknown kind of order \"format\"":      sign(o.but("kind", "format").identified()),
 		"statistic \"a\\nb\"":                   sign(o.but("survey", "a\nb").identified()),
 		"\"../../x\" is no identity":            sign(o.but("safe", "../../x")),
