@@ -15,9 +15,10 @@ type Spec struct {
 	Name        string // in place of the folder's
 }
 
-// ParseSpec reads a specification.
+// ParseSpec reads a specification. A path may have an equals sign: what stands before the first one of pairs has no
+// separator of folders.
 func ParseSpec(text string) (s Spec, err error) {
-	if !strings.Contains(text, "=") {
+	if first, _, pairs := strings.Cut(text, "="); !pairs || strings.ContainsAny(first, `/\`) {
 		return Spec{Folder: text}, nil
 	}
 	for pair := range strings.SplitSeq(text, ",") {

@@ -1,0 +1,24 @@
+package bundle
+
+import "testing"
+
+// A specification is a name, a path (which may hold an equals sign), or pairs; an unknown key is refused.
+func TestParseSpec(t *testing.T) {
+	for text, want := range map[string]Spec{
+		"vit-b16":                  {Folder: "vit-b16"},
+		"/tmp/seed=1/bundle":       {Folder: "/tmp/seed=1/bundle"},
+		`C:\runs\a=b`:              {Folder: `C:\runs\a=b`},
+		"image=/a,text=b=c":        {Image: "/a", Text: "b=c"},
+		"folder=x,variant=fp16":    {Folder: "x", Variant: "fp16"},
+		"folder=/tmp/a=b/c,name=n": {Folder: "/tmp/a=b/c", Name: "n"},
+	} {
+		if got, err := ParseSpec(text); err != nil || got != want {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"picture=a,text=b", "image=a", "folder=a,image=b,text=c", "variant=fp16", "name="} {
+		if got, err := ParseSpec(text); err == nil {
+			t.Errorf("%s: %+v", text, got)
+		}
+	}
+}
