@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"promptfed/federation/datatest"
+	"promptfed/federation/methods"
 )
 
 // good is a configuration with nothing wrong, of a backbone in the program and few synthetic images.
@@ -61,7 +62,7 @@ var badFolders = map[string][]string{
 
 // Every wrong input ends with the line that testdata/bad-inputs.txt has for it, before any work, and leaves nothing
 // behind. A line with $ is what is typed, variables of the environment before it; the next one is the exit code and
-// what the program says. DIR stands for a folder with badFiles and badFolders.
+// what the program says. DIR stands for a folder with badFiles and badFolders, METHODS and WRAPPERS for their names.
 func TestBadInputs(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range badFiles {
@@ -84,13 +85,22 @@ func TestBadInputs(t *testing.T) {
 	text := read(t, "testdata", "bad-inputs.txt")
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
+	var names [2][]string // base methods and wrappers: a new one changes no line
+	for _, d := range methods.Table() {
+		kind := 0
+		if d.Wrapper() {
+			kind = 1
+		}
+		names[kind] = append(names[kind], d.Name)
+	}
+	known := strings.NewReplacer("METHODS", strings.Join(names[0], ", "), "WRAPPERS", strings.Join(names[1], ", "))
 	cases := 0
 	for i := 0; i < len(lines); i++ {
 		typed, ok := strings.CutPrefix(lines[i], "$ ")
 		if !ok {
 			continue
 		}
-		want := lines[i+1]
+		want := known.Replace(lines[i+1])
 		cases++
 		t.Run(typed, func(t *testing.T) {
 			t.Chdir(t.TempDir())

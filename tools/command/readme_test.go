@@ -38,6 +38,7 @@ var walked = []struct{ line, with, why string }{
 	{"join tls://SERVER:4222", "", ""},
 	{"predict runs/join-default-0", "", ""},
 	{"export runs/pacs", "", ""},
+	{"ui", "", "it serves until it is stopped"},
 }
 
 // A new user goes through the README from top to bottom, in a folder of his own, and every command that it shows works

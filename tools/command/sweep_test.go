@@ -93,8 +93,13 @@ func TestSweepEqualsRuns(t *testing.T) {
 		read(t, one, f)
 	}
 	for _, f := range want {
-		if result(t, filepath.Join(one, f)) != result(t, filepath.Join(four, f)) {
-			t.Errorf("%s is not the same with one job and with several", f)
+		if a, b := result(t, filepath.Join(one, f)), result(t, filepath.Join(four, f)); a != b {
+			at := 0
+			for at < min(len(a), len(b)) && a[at] == b[at] {
+				at++
+			}
+			t.Errorf("%s is not the same with one job and with several: %.200q, %.200q", f, a[max(0, at-80):],
+				b[max(0, at-80):])
 		}
 		if !bytes.Equal(read(t, one, f, configFile), read(t, four, f, configFile)) {
 			t.Errorf("%s: %s differs", f, configFile)
