@@ -6,11 +6,11 @@ import "testing"
 func TestParseSpec(t *testing.T) {
 	for text, want := range map[string]Spec{
 		"vit-b16":                  {Folder: "vit-b16"},
-		"/tmp/seed=1/bundle":       {Folder: "/tmp/seed=1/bundle"},
+		"runs/seed=1/bundle":       {Folder: "runs/seed=1/bundle"},
 		`C:\runs\a=b`:              {Folder: `C:\runs\a=b`},
 		"image=/a,text=b=c":        {Image: "/a", Text: "b=c"},
 		"folder=x,variant=fp16":    {Folder: "x", Variant: "fp16"},
-		"folder=/tmp/a=b/c,name=n": {Folder: "/tmp/a=b/c", Name: "n"},
+		"folder=runs/a=b/c,name=n": {Folder: "runs/a=b/c", Name: "n"},
 	} {
 		if got, err := ParseSpec(text); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", text, got, err)
