@@ -77,7 +77,7 @@ func TestDigits(t *testing.T) {
 			!strings.HasSuffix(b[3].ID, "imgs_valid/3/a.png") {
 			t.Errorf("syn: %v %v", settest.IDs(a), settest.IDs(b))
 		}
-		if len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "val is the test split") {
+		if len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "imgs_valid is the test split") {
 			t.Errorf("notes %q", s.Notes)
 		}
 		seen := map[string]bool{}
