@@ -63,8 +63,8 @@ func (c *chain) compile(o ort.Options) (*products, error) {
 	return &products{session: s, feed: c.in, flops: c.flops}, nil
 }
 
-// towerProducts runs every weight matrix of the blocks once forwards, x wᵀ, and once backwards, x w, on as many rows as
-// the step has: the shapes, the weights and the order of its matrix products, and nothing else.
+// towerProducts runs every weight matrix of the blocks once forwards, x wᵀ, and once backwards, x w, on as many rows
+// as the step has: the shapes, the weights and the order of its matrix products, and nothing else.
 func towerProducts(t tower, rows int, o ort.Options) (*products, error) {
 	c, w := newChain(), t.text.Width
 	linear := func(name string, out, in int) {
