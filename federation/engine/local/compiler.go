@@ -47,14 +47,12 @@ func (c *compiler) step(b spec.Backbone, task method.Task) (*program, error) {
 		if err := s.Graph().Err(); err != nil {
 			return nil, err
 		}
-		return append(alone(loss), s.Besides()...), allUsed(s, loss)
-	}, func(s *method.Scope, of []graph.Output) (*program, error) {
-		out, err := c.withGradients(b, s, of)
-		if err != nil {
-			return nil, err
+		losses := []graph.Output{{Name: lossOutput, Node: loss}}
+		for _, l := range s.Besides() {
+			losses = append(losses, graph.Output{Name: besideOutput + l.Name + "/" + lossOutput, Node: l.Node})
 		}
-		return c.compile(b, s, out)
-	})
+		return losses, allUsed(s, loss)
+	}, func(s *method.Scope, losses []graph.Output) (*program, error) { return c.trained(b, s, losses) })
 }
 
 // allUsed refuses declared parameters that the loss does not depend on: they would be averaged and never learned.
@@ -140,9 +138,8 @@ func (c *compiler) split(b spec.Backbone, s *method.Scope, n graph.Node) (*progr
 // Task, the client's number too, so build runs for every Task; it is cheap, since the towers are placeholders in it.
 // Clients whose nodes have one signature share one compiled program, but for their host functions, which may hold what
 // the Task says.
-func (c *compiler) once(kind string, b spec.Backbone, task method.Task, build func(*method.Scope) ([]graph.Output,
-	error),
-	finish func(*method.Scope, []graph.Output) (*program, error)) (*program, error) {
+func (c *compiler) once(kind string, b spec.Backbone, task method.Task, build func(*method.Scope) (
+	[]graph.Output, error), finish func(*method.Scope, []graph.Output) (*program, error)) (*program, error) {
 	key := fmt.Sprintf("%s %s %+v", kind, b.Name(), task)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,7 +211,7 @@ func (c *compiler) allLowered(b spec.Backbone, roots []graph.Node) ([]graph.Node
 	return out, roots[0].Graph().Err()
 }
 
-// withGradients are losses with their gradients: the first by itself, the others under besideOutput and their names.
+// withGradients are losses, named PREFIX and lossOutput, each with its gradients under the same prefix.
 func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []graph.Output) ([]graph.Output, error) {
 	nodes, reach := make([]graph.Node, len(losses)), make([][]graph.Node, len(losses))
 	for i, l := range losses { // once prompts share a pass through the text tower, all seem to reach all
@@ -226,21 +223,25 @@ func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []grap
 	}
 	var out []graph.Output
 	for i, l := range losses {
-		at := ""
-		if i > 0 {
-			at = besideOutput + l.Name + "/"
-		}
-		one, err := gradientsOf(s, nodes[i], at, reach[i])
+		one, err := gradientsOf(s, nodes[i], strings.TrimSuffix(l.Name, lossOutput), reach[i])
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", l.Name, err)
 		}
 		out = append(out, one...)
 	}
 	return out, nil
 }
 
-// terms compiles every term of the loss with its gradients, each as withGradients does the whole loss, with names under
-// termOutput and the term's name.
+// trained compiles losses with their gradients.
+func (c *compiler) trained(b spec.Backbone, s *method.Scope, losses []graph.Output) (*program, error) {
+	out, err := c.withGradients(b, s, losses)
+	if err != nil {
+		return nil, err
+	}
+	return c.compile(b, s, out)
+}
+
+// terms compiles every term of the loss with its gradients, with names under termOutput and the term's name.
 func (c *compiler) terms(b spec.Backbone, task method.Task) (*program, error) {
 	return c.once("terms", b, task, func(s *method.Scope) ([]graph.Output, error) {
 		loss := c.m.Loss(s, c.m.Logits(s))
@@ -250,28 +251,10 @@ func (c *compiler) terms(b spec.Backbone, task method.Task) (*program, error) {
 		terms, err := s.Terms(loss)
 		var out []graph.Output
 		for _, t := range terms {
-			out = append(out, graph.Output(t))
+			out = append(out, graph.Output{Name: termOutput + t.Name + "/" + lossOutput, Node: t.Node})
 		}
 		return out, err
-	}, func(s *method.Scope, terms []graph.Output) (*program, error) {
-		nodes, reach := make([]graph.Node, len(terms)), make([][]graph.Node, len(terms))
-		for i, t := range terms { // once prompts share a pass through the text tower, all seem to reach all
-			nodes[i], reach[i] = t.Node, graph.Inputs(t.Node)
-		}
-		nodes, err := c.allLowered(b, nodes)
-		if err != nil {
-			return nil, err
-		}
-		var out []graph.Output
-		for i, t := range terms {
-			one, err := gradientsOf(s, nodes[i], termOutput+t.Name+"/", reach[i])
-			if err != nil {
-				return nil, fmt.Errorf("term %q: %w", t.Name, err)
-			}
-			out = append(out, one...)
-		}
-		return c.compile(b, s, out)
-	})
+	}, func(s *method.Scope, terms []graph.Output) (*program, error) { return c.trained(b, s, terms) })
 }
 
 // gradientsOf are a loss and its gradients with respect to those parameters and host functions that are among inputs,
