@@ -208,6 +208,10 @@ func (c Config) InOneProcess() error {
 		return errors.New("train.optimizer_state: shared has one optimizer go from client to client; run this " +
 			"experiment in one process, or set it to fresh")
 	}
+	if n := c.Runtime.BatchClients; n > 1 {
+		return fmt.Errorf("runtime.batch_clients: %d trains clients of one process together, here each trains by "+
+			"itself; set it to 1", n)
+	}
 	return nil
 }
 

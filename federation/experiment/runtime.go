@@ -14,6 +14,7 @@ type Runtime struct {
 	Device       int    `config:"device" help:"number of the CUDA device"`
 	MemoryLimit  int64  `config:"memory_limit"`
 	Workers      int    `config:"workers" help:"clients that train at a time; 0 is one per core"`
+	BatchClients int    `config:"batch_clients" help:"clients whose steps go in one run, at most: one pass of the text tower; part of the experiment, since it rounds otherwise"`
 	Threads      int    `config:"threads" help:"of ONNX Runtime within one operator of one client"`
 	InterThreads int    `config:"inter_threads" help:"operators of one client that run side by side"`
 	Spinning     bool   `config:"spinning" help:"idle threads busy-wait"`
@@ -35,7 +36,7 @@ func (Runtime) LongHelp() map[string]string {
 }
 
 func defaultRuntime() Runtime {
-	return Runtime{Provider: ort.CPU, Threads: 1, InterThreads: 1, Arena: true, Prepack: auto, Optimization: "all"}
+	return Runtime{Provider: ort.CPU, BatchClients: 1, Threads: 1, InterThreads: 1, Arena: true, Prepack: auto, Optimization: "all"}
 }
 
 const auto = "auto"
@@ -70,6 +71,9 @@ func (r Runtime) check() error {
 		if n.value < 0 {
 			bad("%s: %d; it may not be negative", n.key, n.value)
 		}
+	}
+	if r.BatchClients < 1 {
+		bad("batch_clients: %d; take 1 for a run for each client, or how many go in one", r.BatchClients)
 	}
 	if _, err := strconv.ParseBool(r.Prepack); err != nil && r.Prepack != auto {
 		bad("prepack: %q is not known; take auto, true or false", r.Prepack)
