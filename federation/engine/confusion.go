@@ -2,7 +2,6 @@ package engine
 
 import (
 	"encoding/json"
-	"io"
 	"path/filepath"
 
 	"promptfed/federation/engine/record"
@@ -23,8 +22,5 @@ func keepConfusion(e *spec.Experiment, set Settings, s *Server, round int) error
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(set.Dir, record.ConfusionFile), func(w io.Writer) error {
-		_, err := w.Write(append(b, '\n'))
-		return err
-	})
+	return atomicfile.WriteBytes(filepath.Join(set.Dir, record.ConfusionFile), append(b, '\n'))
 }

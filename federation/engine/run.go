@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -281,8 +280,5 @@ func finish(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 	if err != nil {
 		return nil, err
 	}
-	return r, atomicfile.Write(filepath.Join(set.Dir, record.SummaryFile), func(w io.Writer) error {
-		_, err := w.Write(append(b, '\n'))
-		return err
-	})
+	return r, atomicfile.WriteBytes(filepath.Join(set.Dir, record.SummaryFile), append(b, '\n'))
 }

@@ -9,6 +9,7 @@ import (
 
 	"promptfed/federation/experiment"
 	"promptfed/models/bundle"
+	"promptfed/runtime/atomicfile"
 	"promptfed/tools/bench"
 	"promptfed/tools/progress"
 )
@@ -91,7 +92,7 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(f.file, append(text, '\n'))
+	return atomicfile.WriteBytes(f.file, append(text, '\n'))
 }
 
 func (f benchFlags) measure(cmd *cobra.Command, conf experiment.Config) (measurement, error) {

@@ -27,6 +27,7 @@ import (
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
+	"promptfed/runtime/atomicfile"
 	"promptfed/tools/progress"
 	"promptfed/tools/report/results"
 	"promptfed/tools/runfolder"
@@ -347,7 +348,7 @@ func (f joinFlags) configuration(inv *exchange.Invitation) (experiment.Config, e
 		return conf, fmt.Errorf("cannot make the client's folder: %w; take another --state", err)
 	}
 	path := filepath.Join(f.state, "invitation.yaml")
-	if err := writeFile(path, inv.Config); err != nil {
+	if err := atomicfile.WriteBytes(path, inv.Config); err != nil {
 		return conf, err
 	}
 	conf, err = configs.Load(path, nil)

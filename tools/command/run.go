@@ -19,8 +19,10 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/atomicfile"
 	"promptfed/tools/progress"
 	"promptfed/tools/quickstart"
+	"promptfed/tools/report"
 	"promptfed/tools/report/results"
 	"promptfed/tools/runfolder"
 )
@@ -176,8 +178,8 @@ func (f runFlags) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	r.show(f.shown)
-	fmt.Printf("written to %s; %s shows it\n", folder, filepath.Join(folder, reportPage))
+	f.shown.show(r)
+	fmt.Printf("written to %s; %s shows it\n", folder, filepath.Join(folder, report.Page))
 	return nil
 }
 
@@ -299,7 +301,7 @@ func writeConfig(dir string, conf experiment.Config) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, configFile), text)
+	return atomicfile.WriteBytes(filepath.Join(dir, configFile), text)
 }
 
 // writeJSON keeps what the run is about in a file of the run folder.
@@ -308,7 +310,7 @@ func writeJSON(dir, name string, v any) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, name), append(text, '\n'))
+	return atomicfile.WriteBytes(filepath.Join(dir, name), append(text, '\n'))
 }
 
 // asUsage marks what a wrong configuration caused, and leaves failures of the machine alone.

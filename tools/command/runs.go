@@ -131,8 +131,7 @@ func valueOf(m results.Metric, r *results.Run) string {
 	if !ok {
 		return missing
 	}
-	factor, _ := scale(m)
-	return strconv.FormatFloat(factor*v, 'f', 2, 64)
+	return strconv.FormatFloat(m.Factor()*v, 'f', 2, 64)
 }
 
 func runsCompare() *cobra.Command {

@@ -24,6 +24,7 @@ import (
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/subjects"
+	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/progress"
 	"promptfed/tools/runfolder"
@@ -189,7 +190,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	r.show(shownFlags{})
+	shownFlags{}.show(r)
 	fmt.Println("written to", dir)
 	return nil
 }
@@ -256,5 +257,5 @@ func writeServerClients(dir string, classes []string, members []message.Particip
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, clientsFile), append(text, '\n'))
+	return atomicfile.WriteBytes(filepath.Join(dir, clientsFile), append(text, '\n'))
 }

@@ -23,6 +23,7 @@ import (
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/natsserver"
 	"promptfed/federation/transport/subjects"
+	"promptfed/runtime/atomicfile"
 )
 
 // settings are those of the hub.
@@ -133,7 +134,7 @@ func runID(dir string, resume, insecureDP bool) (id string, old bool, err error)
 	saved.Run, saved.InsecureDP = subjects.NewID(), insecureDP
 	b, err := json.Marshal(saved)
 	if err == nil {
-		err = writeFile(path, append(b, '\n'))
+		err = atomicfile.WriteBytes(path, append(b, '\n'))
 	}
 	return saved.Run, false, err
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -98,10 +97,7 @@ func Begin(ctx context.Context, dir string, c experiment.Config, d *Data, began 
 		if err != nil {
 			return err
 		}
-		return atomicfile.Write(path, func(w io.Writer) error {
-			_, err := w.Write(append(b, '\n'))
-			return err
-		})
+		return atomicfile.WriteBytes(path, append(b, '\n'))
 	}
 	return func(failed error) error {
 		last := &p.Calls[len(p.Calls)-1]

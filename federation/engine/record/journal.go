@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -49,10 +48,7 @@ func OpenJournal(path string, done int, last Record) (*Journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot resume: %s: %w", path, err)
 	}
-	return &Journal{path: path, Records: records}, atomicfile.Write(path, func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
+	return &Journal{path: path, Records: records}, atomicfile.WriteBytes(path, text)
 }
 
 // parseJournal gives the records of the rounds that are done, and their lines.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -85,8 +84,5 @@ func (r *Recorder) Write(dir string, info Info) error {
 	if err := safetensors.WriteFile(filepath.Join(dir, TensorsFile), r.Tensors, nil); err != nil {
 		return fmt.Errorf("trace: %w", err)
 	}
-	return atomicfile.Write(filepath.Join(dir, InfoFile), func(w io.Writer) error {
-		_, err := w.Write(append(b, '\n'))
-		return err
-	})
+	return atomicfile.WriteBytes(filepath.Join(dir, InfoFile), append(b, '\n'))
 }

@@ -3,7 +3,6 @@ package results
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,8 +58,5 @@ func (r *Run) Tag(add, remove []string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(r.Dir, TagsFile), func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
-		return err
-	})
+	return atomicfile.WriteBytes(filepath.Join(r.Dir, TagsFile), append(text, '\n'))
 }
