@@ -110,8 +110,11 @@ func TestCUDAAbsent(t *testing.T) {
 	if strings.Contains(err.Error(), ".cc:") {
 		t.Errorf("the error names ONNX Runtime's source: %v", err)
 	}
-	wantError(t, err, "provider cuda is not available in", "install Microsoft's GPU build", ort.LibraryVariable,
-		"or use provider cpu")
+	todo := []string{"make library-cuda", ort.LibraryVariable}
+	if needed, _ := ort.CUDALibraries(); len(needed) > 0 { // the GPU build, without CUDA
+		todo = []string{"missing here: lib", "libcudnn.so.9", "LD_LIBRARY_PATH"}
+	}
+	wantError(t, err, append(todo, "provider cuda is not available in", "or use provider cpu")...)
 	s := open(t, linear(t), ort.Options{Provider: ort.Auto, MemoryLimit: 1 << 30})
 	if s.Provider() != ort.CPU {
 		t.Errorf("auto took %q", s.Provider())

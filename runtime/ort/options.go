@@ -3,6 +3,7 @@ package ort
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	binding "github.com/yalue/onnxruntime_go"
 )
@@ -206,9 +207,14 @@ func (o Options) addCUDA(so *binding.SessionOptions) error {
 }
 
 func noCUDA(err error) error {
-	return absent{fmt.Sprintf("ort: provider cuda is not available in %s (%s): install Microsoft's GPU build of ONNX "+
-		"Runtime with the CUDA and cuDNN libraries it names and set %s to its library file, or use provider cpu",
-		environment.path, oneLine(err), LibraryVariable)}
+	todo := "run `make library-cuda`, or install Microsoft's GPU build of ONNX Runtime and set " + LibraryVariable +
+		" to its library file"
+	if missing := missingCUDA(); len(missing) > 0 {
+		todo = fmt.Sprintf("missing here: %s: install CUDA 13, cuDNN 9 and NVIDIA's driver, where the loader finds them "+
+			"(LD_LIBRARY_PATH)", strings.Join(missing, ", "))
+	}
+	return absent{fmt.Sprintf("ort: provider cuda is not available in %s (%s): %s, or use provider cpu",
+		environment.path, oneLine(err), todo)}
 }
 
 // absent is an ErrProvider that says all of it itself.

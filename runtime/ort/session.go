@@ -44,7 +44,7 @@ func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := start(); err != nil {
+	if err := start(o.Provider == CUDA || o.Provider == Auto); err != nil {
 		return nil, err
 	}
 	s := &Session{program: p, slots: p.slots()}
