@@ -20,6 +20,8 @@ func TestRuntimeChecks(t *testing.T) {
 		},
 		"runtime.device: -1":                                     func(r *Runtime) { r.Device = -1 },
 		"runtime.workers: -1":                                    func(r *Runtime) { r.Workers = -1 },
+		"runtime.batch_clients: 0; take 1":                       func(r *Runtime) { r.BatchClients = 0 },
+		"runtime.batch_clients: -3; take 1":                      func(r *Runtime) { r.BatchClients = -3 },
 		"runtime.threads: -1":                                    func(r *Runtime) { r.Threads = -1 },
 		"runtime.inter_threads: -1":                              func(r *Runtime) { r.InterThreads = -1 },
 		`runtime.prepack: "maybe" is not known`:                  func(r *Runtime) { r.Prepack = "maybe" },
