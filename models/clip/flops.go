@@ -87,3 +87,15 @@ func (a VisionArch) convolutions() (macs float64) {
 	}
 	return macs
 }
+
+// BlocksStepBytes is about how much memory a step through so many blocks of the image tower takes for an image of so many
+// rows: of each row, what the gradient needs of every block, which is the residual sum before and behind attention,
+// query, key and value, and the feed-forward layers before their activation; changed blocks need their norms and
+// activations too; and what one block is working on.
+func BlocksStepBytes(rows, width, units, layers int, changed bool) int {
+	kept := 5*width + units
+	if changed {
+		kept += 3*width + units
+	}
+	return 4 * rows * (layers*kept + 6*width + 3*units)
+}
