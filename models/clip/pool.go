@@ -110,7 +110,7 @@ func (v Vision) pool(tw tower, x graph.Node, n, own int) (image, patches graph.N
 	case AttentionPool:
 		b := block{tw, -1, "visual.attn_pool"}
 		rows := tw.norm(all, "visual.ln_post")
-		probe := tw.w.Node(tw.g, "visual.attn_pool.probe", v.Width).Reshape(1, v.Width)
+		probe := tw.w.Node(tw.g, "visual.attn_pool.probe", 1, 1, v.Width).Reshape(1, v.Width)
 		q := b.project(probe, 0, 1).heads(b, -1, 1)[0]
 		kv := b.project(rows, 1, 3).heads(b, -1, n)
 		image = b.pooledBy(nn.Rows(nn.Attend(q, kv[0], kv[1], graph.Node{})))
@@ -140,7 +140,7 @@ func (v Vision) projected(tw tower, rows graph.Node) graph.Node {
 // attentionShapes lists the tensors of an attention pooling.
 func (a VisionArch) attentionShapes(s map[string][]int) {
 	w, mlp, p := a.Width, a.Units(), "visual.attn_pool."
-	s[p+"probe"] = []int{w}
+	s[p+"probe"] = []int{1, 1, w}
 	for name, shape := range map[string][]int{"attn.in_proj_weight": {3 * w, w}, "attn.in_proj_bias": {3 * w},
 		"attn.out_proj.weight": {w, w}, "attn.out_proj.bias": {w}, "ln_2.weight": {w}, "ln_2.bias": {w},
 		"mlp.c_fc.weight": {mlp, w}, "mlp.c_fc.bias": {mlp}, "mlp.c_proj.weight": {w, mlp}, "mlp.c_proj.bias": {w}} {
