@@ -44,7 +44,11 @@ func TestLayouts(t *testing.T) {
 				t.Errorf("images still go through in batches of %d", b.Batch())
 			}
 			want := orttest.Golden(t, path)
-			sameAs(t, b, want)
+			bothForms(t, specOf(dir), want)
+			// What CLIP-ONNX writes has lost the causal mask: there is no prefix that classes could share.
+			if recognised := b.Text.Layers == 2; recognised == (filepath.Base(dir) == "clip-onnx") {
+				t.Errorf("recognised as CLIP's text tower: %t", recognised)
+			}
 			frozen := filepath.Join(t.TempDir(), "frozen")
 			if err := exported.Freeze(b, frozen); err != nil {
 				t.Fatal(err)
@@ -143,8 +147,8 @@ func TestVariants(t *testing.T) {
 // of a class are those that it has alone. It stood in a graph once for each class before, which ended at 256.
 func TestThousandClassesThroughAFixedBatch(t *testing.T) {
 	orttest.Need(t)
-	running = true
-	defer func() { running = false }()
+	running, plainOnly = true, true
+	defer func() { running, plainOnly = false, false }()
 	for _, layout := range []string{"immich", "usls"} {
 		b := openBundle(t, layouts+"/"+layout)
 		if b.Batch() != 0 {
