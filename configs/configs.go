@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"promptfed/federation/experiment"
+	"promptfed/federation/keys"
 )
 
 // Loaded is a configuration that was read.
@@ -220,14 +221,8 @@ func unknownKey(key string, fields map[string]reflect.Type) error {
 // fieldsOf maps keys to the types of a struct's fields.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	out := map[string]reflect.Type{}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		switch key := f.Tag.Get("config"); {
-		case strings.Contains(key, ",squash"):
-			maps.Copy(out, fieldsOf(f.Type))
-		case key != "":
-			out[key] = f.Type
-		}
+	for _, k := range keys.Of(reflect.Zero(t)) {
+		out[k.Name] = k.Field.Type
 	}
 	return out
 }
@@ -240,17 +235,11 @@ func Flatten(c any) map[string]any {
 }
 
 func flatten(at string, v reflect.Value, out map[string]any) {
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		key := f.Tag.Get("config")
-		switch {
-		case strings.Contains(key, ",squash"):
-			flatten(at, v.Field(i), out)
-		case key == "":
-		case f.Type.Kind() == reflect.Struct:
-			flatten(at+key+".", v.Field(i), out)
-		default:
-			out[at+key] = v.Field(i).Interface()
+	for _, k := range keys.Of(v) {
+		if k.Value.Kind() == reflect.Struct {
+			flatten(at+k.Name+".", k.Value, out)
+		} else {
+			out[at+k.Name] = k.Value.Interface()
 		}
 	}
 }

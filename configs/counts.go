@@ -22,7 +22,7 @@ type Counts struct {
 	Item    string       `config:"item" help:"which table, as in Table 6"`
 	Title   string       `config:"title" help:"what it shows, in one line"`
 	Sets    []CountedSet `config:"sets" help:"its rows; a number that is not printed is left out"`
-	Wrong   []string     `config:"wrong" help:"what is known to be wrong or contradictory in the table, a sentence each"`
+	Wrong   []string     `config:"wrong" help:"known mistakes and contradictions of the table, a sentence each"`
 	Differs []string     `config:"differs" help:"how the table is read here, a sentence each"`
 }
 

@@ -29,38 +29,60 @@ type Card struct {
 	Paper     string   `config:"paper" json:"paper" help:"name and venue"`
 	Item      string   `config:"item" json:"item" help:"which table or figure, as in Table 2 or Figure S1"`
 	Title     string   `config:"title" json:"title" help:"what it shows, in one line"`
-	Rows      []string `config:"rows" json:"rows,omitempty" help:"axes in the rows of the table; domain and set, which every run has, may be among them"`
-	Columns   []string `config:"columns" json:"columns,omitempty" help:"axes in its columns; axes in neither are averaged over"`
-	Metric    string   `config:"metric" json:"metric,omitempty" help:"last, best, last5, last10, global, personal, weighted, f1, worst, worst10, own-classes, ece, best-val, hm, hm3, set-mean, loss, bytes, seconds, domain:NAME, set:NAME or new:STEPS; empty is last"`
-	Metrics   []string `config:"metrics" yaml:",omitempty" json:"metrics,omitempty" help:"what columns or rows called metric show, such as [set:base, set:new, hm]"`
-	Average   string   `config:"average" json:"average,omitempty" help:"adds means labelled Average: row, column or both"`
-	Views     Views    `config:"views" json:"views,omitzero" yaml:",omitempty" help:"which evaluation each printed number is"`
+	Rows      []string `config:"rows" json:"rows,omitempty"`
+	Columns   []string `config:"columns" json:"columns,omitempty" help:"axes in its columns; others are averaged over"`
+	Metric    string   `config:"metric" json:"metric,omitempty"`
+	Metrics   []string `config:"metrics" yaml:",omitempty" json:"metrics,omitempty"`
+	Average   string   `config:"average" json:"average,omitempty" help:"means labelled Average: row, column or both"`
+	Views     Views    `config:"views" json:"views,omitzero" yaml:",omitempty" help:"which evaluation its numbers are"`
 	Numbers   Numbers  `config:"numbers" json:"numbers" help:"the paper's own numbers"`
-	NoNumbers string   `config:"no_numbers" yaml:"no_numbers" json:"no_numbers,omitempty" help:"why there are none, such as: the figure prints none"`
+	NoNumbers string   `config:"no_numbers" yaml:"no_numbers" json:"no_numbers,omitempty"`
 	Figures   []Figure `config:"figures" json:"figures,omitempty" help:"what a report draws beside the table"`
-	Wrong     []string `config:"wrong" json:"wrong,omitempty" help:"what is known to be wrong or contradictory in the paper, a sentence each"`
-	Differs   []string `config:"differs" json:"differs,omitempty" help:"where this file differs from the paper and why, a sentence each"`
+	Wrong     []string `config:"wrong" json:"wrong,omitempty"`
+	Differs   []string `config:"differs" json:"differs,omitempty"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (Card) LongHelp() map[string]string {
+	return map[string]string{
+		"rows": "axes in the rows of the table; domain and set, which every run has, may be among them",
+		"metric": "last, best, last5, last10, global, personal, weighted, f1, worst, worst10, own-classes, ece, " +
+			"best-val, hm, hm3, set-mean, loss, bytes, seconds, domain:NAME, set:NAME or new:STEPS; empty is last",
+		"metrics":    "what columns or rows called metric show, such as [set:base, set:new, hm]",
+		"no_numbers": "why there are none, such as: the figure prints none",
+		"wrong":      "what is known to be wrong or contradictory in the paper, a sentence each",
+		"differs":    "where this file differs from the paper and why, a sentence each",
+	}
 }
 
 // Views says which evaluation the numbers of a paper are, as far as its text does: global (the server's average) or
 // personal (each client's own parameters after local training). What the text leaves open is unsaid, never guessed.
 type Views struct {
-	Default string            `config:"default" json:"default" help:"of labels that are not listed: global, personal or unsaid"`
-	By      string            `config:"by" json:"by,omitempty" yaml:",omitempty" help:"axis whose labels have views of their own"`
-	Labels  map[string]string `config:"labels" json:"labels,omitempty" yaml:",omitempty" help:"label: global, personal or unsaid"`
+	Default string            `config:"default" json:"default" help:"of other labels: global, personal or unsaid"`
+	By      string            `config:"by" json:"by,omitempty" yaml:",omitempty" help:"axis whose labels differ"`
+	Labels  map[string]string `config:"labels" json:"labels,omitempty" yaml:",omitempty" help:"label: its evaluation"`
 	Why     string            `config:"why" json:"why" help:"where the paper says so, in one sentence"`
 }
 
 // Numbers are the numbers that a paper prints.
 type Numbers struct {
-	Unit   string   `config:"unit" json:"unit,omitempty" help:"percent, fraction, seconds, minutes, hours, bytes, kilobytes, megabytes, gigabytes or plain; empty is percent"`
-	By     []string `config:"by" json:"by,omitempty" help:"axes whose labels the values are nested by, from the outermost; domain and set may be among them"`
-	Values Values   `config:"values" json:"values" help:"label: value, nested; a value is a mean or [mean, standard deviation]"`
+	Unit   string   `config:"unit" json:"unit,omitempty"`
+	By     []string `config:"by" json:"by,omitempty"`
+	Values Values   `config:"values" json:"values" help:"label: value, nested; a value is a mean or [mean, std]"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (Numbers) LongHelp() map[string]string {
+	return map[string]string{
+		"unit": "percent, fraction, seconds, minutes, hours, bytes, kilobytes, megabytes, gigabytes or plain; empty " +
+			"is percent",
+		"by": "axes whose labels the values are nested by, from the outermost; domain and set may be among them",
+	}
 }
 
 // Figure is one drawing of a report.
 type Figure struct {
-	Kind   string `config:"kind" json:"kind" help:"curves, shots, sensitivity, heatmap, box, scatter3, strips, tsne, pca, bubbles, confusion or cost"`
+	Kind   string `config:"kind" json:"kind"`
 	Title  string `config:"title" json:"title,omitempty" help:"above the figure"`
 	Metric string `config:"metric" json:"metric,omitempty" help:"empty is that of the card"`
 	X      string `config:"x" json:"x,omitempty" help:"axis"`
@@ -69,6 +91,13 @@ type Figure struct {
 	Line   string `config:"line" json:"line,omitempty" help:"axis with a line for each label"`
 	Panel  string `config:"panel" json:"panel,omitempty" help:"axis with a panel for each label"`
 	Group  string `config:"group" json:"group,omitempty" help:"of boxes: an axis, domain or backbone"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (Figure) LongHelp() map[string]string {
+	return map[string]string{
+		"kind": "curves, shots, sensitivity, heatmap, box, scatter3, strips, tsne, pca, bubbles, confusion or cost",
+	}
 }
 
 var (

@@ -19,12 +19,19 @@ type SweepFile struct {
 
 // SweepSection is the section sweep: the grid is the product of the axes, of which the first varies slowest.
 type SweepSection struct {
-	Seeds  []uint64          `config:"seeds" help:"every point of the grid runs once with each; none is the base's seed"`
+	Seeds  []uint64          `config:"seeds" help:"each runs at every point of the grid; none is the base's seed"`
 	Axes   []AxisSection     `config:"axes" help:"what varies, the slowest first"`
-	Skip   []map[string]some `config:"skip" help:"combinations left out, each as axis: label or axis: [labels]; all named axes must match"`
+	Skip   []map[string]some `config:"skip"`
 	Keep   map[string]some   `config:"keep" help:"axis: [labels], the only ones that run; of other axes all do"`
 	Set    map[string]any    `config:"set" help:"keys that every cell has after those of its points"`
 	Smoked bool              `config:"smoked" help:"written by the program: the file says what --smoke made of another"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (SweepSection) LongHelp() map[string]string {
+	return map[string]string{
+		"skip": "combinations left out, each as axis: label or axis: [labels]; all named axes must match",
+	}
 }
 
 // AxisSection is one axis, with points or in the short form with key and values.
@@ -38,13 +45,21 @@ type AxisSection struct {
 // PointSection is one point of an axis.
 type PointSection struct {
 	Label string         `config:"label" help:"of the point in tables, figures and folder names"`
-	Set   map[string]any `config:"set" help:"the keys it sets, nested or dotted; a whole map such as options replaces the base's, and options.KEY[0,2] sets places of a list"`
+	Set   map[string]any `config:"set"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (PointSection) LongHelp() map[string]string {
+	return map[string]string{
+		"set": "the keys it sets, nested or dotted; a whole map such as options replaces the base's, and " +
+			"options.KEY[0,2] sets places of a list",
+	}
 }
 
 // SmokeSection is the section smoke.
 type SmokeSection struct {
-	Set    map[string]any                       `config:"set" help:"keys that every cell has, after those of its points"`
-	Points map[string]map[string]map[string]any `config:"points" help:"axis: {label: {keys}}, which single points set too"`
+	Set    map[string]any                       `config:"set" help:"keys of every cell, after those of its points"`
+	Points map[string]map[string]map[string]any `config:"points" help:"axis: {label: {keys}}, set by single points too"`
 	Keep   map[string]some                      `config:"keep" help:"axis: [labels] that run; of other axes all do"`
 	Seeds  []uint64                             `config:"seeds" help:"in place of the sweep's"`
 }

@@ -2,9 +2,10 @@ package configs
 
 import (
 	"reflect"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"promptfed/federation/keys"
 )
 
 // YAML writes a configuration with every key, in the order of the struct's fields.
@@ -28,29 +29,18 @@ func Map(c any) (map[string]any, error) {
 
 func node(v reflect.Value) (*yaml.Node, error) {
 	n := &yaml.Node{Kind: yaml.MappingNode}
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		key := f.Tag.Get("config")
+	for _, k := range keys.Of(v) {
 		value := &yaml.Node{}
 		var err error
-		switch {
-		case strings.Contains(key, ",squash"):
-			if value, err = node(v.Field(i)); err != nil {
-				return nil, err
-			}
-			n.Content = append(n.Content, value.Content...)
-			continue
-		case key == "":
-			continue
-		case f.Type.Kind() == reflect.Struct:
-			value, err = node(v.Field(i))
-		default:
-			err = value.Encode(v.Field(i).Interface())
+		if k.Value.Kind() == reflect.Struct {
+			value, err = node(k.Value)
+		} else {
+			err = value.Encode(k.Value.Interface())
 		}
 		if err != nil {
 			return nil, err
 		}
-		n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, value)
+		n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: k.Name}, value)
 	}
 	return n, nil
 }

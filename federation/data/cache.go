@@ -41,7 +41,7 @@ type Key [sha256.Size]byte
 // Key hashes the source.
 func (s Source) Key() Key {
 	h := sha256.New()
-	for _, f := range []string{"features 2", s.Bundle, s.Files, s.Preprocessing, fmt.Sprint(s.View), fmt.Sprint(s.Seed),
+	for _, f := range []string{"features 3", s.Bundle, s.Files, s.Preprocessing, fmt.Sprint(s.View), fmt.Sprint(s.Seed),
 		s.Layer} {
 		field(h, f)
 	}
@@ -88,41 +88,19 @@ func (c Cache) open(path string, k Key, shape []int) (*shard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("feature cache: %w", err)
 	}
-	s, err := readRows(f, int64(f.Len()), k, formatOf(c.Precision))
-	if err == nil && !slices.Equal(s.shape, shape) {
-		err = damaged{fmt.Sprintf("holds rows %v instead of %v", s.shape, shape)}
+	s, err := readRows(f, int64(f.Len()), k, dtypeOf(c.Precision))
+	if err == nil && !slices.Equal(s.Shape, shape) {
+		err = fmt.Errorf("holds rows %v instead of %v", s.Shape, shape)
 	}
 	if err == nil {
 		s.close = f
 		return s, nil
 	}
 	f.Close()
-	var bad damaged
-	if !errors.As(err, &bad) {
-		return nil, fmt.Errorf("feature cache: %s: %w", path, err)
-	}
 	if c.Damaged != nil {
 		c.Damaged(path, err)
 	}
 	return nil, nil
-}
-
-// create starts a shard of the given shape, whose rows follow in any number of appends.
-func (c Cache) create(path string, k Key, shape []int) (*writer, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("feature cache: %w: choose another folder", err)
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
-	if err != nil {
-		return nil, fmt.Errorf("feature cache: %w: choose another folder", err)
-	}
-	w, err := newWriter(f, path, k, shape, formatOf(c.Precision))
-	if err != nil {
-		f.Close()
-		os.Remove(f.Name())
-		return nil, err
-	}
-	return w, nil
 }
 
 // sweep removes what processes that were killed more than a day ago left half written.

@@ -177,7 +177,7 @@ func (c Cache) Contents(ctx context.Context, list []Example, workers int, progre
 			return out, nil
 		}
 		if c.Damaged != nil {
-			c.Damaged(path, damaged{"it does not fit its checksum"})
+			c.Damaged(path, errors.New("it does not fit its checksum"))
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("feature cache: %w: choose another folder", err)

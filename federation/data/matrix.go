@@ -1,12 +1,15 @@
 package data
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 
+	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
 
@@ -24,9 +27,9 @@ type Matrix struct {
 
 // Matrix opens a matrix that lies in shards of per rows, with all shards that are there. Close it when done.
 func (c Cache) Matrix(k Key, shape []int, per int) (*Matrix, error) {
-	if len(shape) < 1 || len(shape) > maxRank || slices.Min(shape) < 0 || per < 1 {
-		return nil, fmt.Errorf("feature cache: shape %v in shards of %d rows: take 1 to %d dimensions of 0 or more, "+
-			"and shards of 1 or more", shape, per, maxRank)
+	if len(shape) < 1 || slices.Min(shape) < 0 || per < 1 {
+		return nil, fmt.Errorf("feature cache: shape %v in shards of %d rows: take a dimension or more, of 0 or more, "+
+			"and shards of 1 or more", shape, per)
 	}
 	m := &Matrix{Shape: slices.Clone(shape), cache: c, key: k, per: per}
 	m.shards = make([]*shard, (shape[0]+per-1)/per)
@@ -98,12 +101,12 @@ func (m *Matrix) Append(rows *tensor.Tensor) error {
 func (m *Matrix) Read(index []int) (*tensor.Tensor, error) {
 	width := tensor.Size(m.Shape[1:])
 	out := tensor.New(append([]int{len(index)}, m.Shape[1:]...)...)
-	raw := make([]byte, formatOf(m.cache.Precision).bytes*width)
+	raw := make([]byte, safetensors.ElementSize(dtypeOf(m.cache.Precision))*width)
 	for k, i := range index {
 		if i < 0 || i >= m.Shape[0] || m.shards[i/m.per] == nil {
 			return nil, fmt.Errorf("feature cache: no row %d in a matrix %v", i, m.Shape)
 		}
-		if err := m.shards[i/m.per].read(i%m.per, out.Data[k*width:(k+1)*width], raw); err != nil {
+		if err := m.shards[i/m.per].read(i%m.per, out, k*width, raw); err != nil {
 			return nil, fmt.Errorf("feature cache: row %d: %w", i, err)
 		}
 	}
@@ -129,8 +132,12 @@ func (m *Matrix) Close() error {
 func (c Cache) Lacking(k Key, shape []int, per int) int64 {
 	m, total := &Matrix{Shape: shape, per: per}, int64(0)
 	for i := range (shape[0] + per - 1) / per {
-		size := int64(len(rowsMagic)+2*len(k)+8*(1+len(shape))) +
-			int64(formatOf(c.Precision).bytes)*int64(tensor.Size(m.shapeOf(i)))
+		w, err := startRows(io.Discard, k.shard(i), m.shapeOf(i), dtypeOf(c.Precision))
+		if err != nil { // Matrix refuses the shape
+			continue
+		}
+		rows := w.Infos()[0]
+		size := rows.Offset + rows.Length + sha256.Size
 		if st, err := os.Stat(c.path(k, i)); err != nil || st.Size() != size {
 			total += size
 		}

@@ -143,7 +143,7 @@ func (b *Built) define() error {
 		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(options),
 		Reproduces: c.Reproduces(),
 		Method:     b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template,
-		Precision: b.Config.Data.Precision,
+		Precision: b.Config.Data.Precision, BatchClients: c.Runtime.BatchClients,
 		Training: spec.Training{Epochs: c.Train.Epochs, Batch: c.Train.Batch, DropLast: c.Train.DropLast,
 			Optim: c.Train.optimizer(), Schedule: c.Train.Schedule,
 			Overrides: c.Train.Each.perClient(c.Partition.Clients),
@@ -269,6 +269,10 @@ func (b *Built) openBackbones() error {
 		}
 		if note != "" {
 			b.Info.Notes = append(b.Info.Notes, f.Name+": "+note)
+		}
+		if why := b.Engine.Apart(Backbone{f}); why != "" {
+			b.Info.Notes = append(b.Info.Notes, fmt.Sprintf("%s: runtime.batch_clients: %d changes nothing, %s", f.Name,
+				c.Runtime.BatchClients, why))
 		}
 	}
 	return nil

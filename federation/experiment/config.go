@@ -21,7 +21,7 @@ import (
 type Config struct {
 	Name          string           `config:"name" help:"of the run, and of its folder"`
 	Seed          uint64           `config:"seed" help:"of everything drawn at random"`
-	Backbones     []string         `config:"backbones" help:"names or folders of bundles, dealt out to clients in turn; of exported models also {image: FOLDER, text: FOLDER} or {folder: FOLDER, variant: fp16}"`
+	Backbones     []string         `config:"backbones"`
 	Assign        string           `config:"assign" help:"of backbones to clients: cycle, or random"`
 	Method        string           `config:"method" help:"one of promptfed list methods"`
 	With          []string         `config:"with" help:"wrappers, inner to outer"`
@@ -31,7 +31,7 @@ type Config struct {
 	Partition     partition.Config `config:"partition"`
 	Train         Train            `config:"train"`
 	Participation float64          `config:"participation" help:"share of clients that train in a round"`
-	Sampling      string           `config:"sampling" help:"of a round's clients: fixed (always that share), or poisson (each by itself with that probability; needs a method that accepts a round without clients, as differential privacy can)"`
+	Sampling      string           `config:"sampling"`
 	Eval          Eval             `config:"eval"`
 
 	SecureAggregation secure.Config `config:"secure_aggregation"`
@@ -40,14 +40,37 @@ type Config struct {
 	Runtime   Runtime   `config:"runtime"`
 }
 
+// LongHelp implements keys.LongHelp.
+func (Config) LongHelp() map[string]string {
+	return map[string]string{
+		"backbones": "names or folders of bundles, dealt out to clients in turn; of exported models also {image: " +
+			"FOLDER, text: FOLDER} or {folder: FOLDER, variant: fp16}",
+		"sampling": "of a round's clients: fixed (always that share), or poisson (each by itself with that " +
+			"probability; needs a method that accepts a round without clients, as differential privacy can)",
+	}
+}
+
 // Data is the section data.
 type Data struct {
 	sets.Config `config:",squash"`
-	Classes     string  `config:"classes" help:"all, base (the first half, as in CoOp) or new (the others); both halves are evaluation sets then (docs/evaluation.md)"`
-	Duplicates  string  `config:"duplicates" help:"images with equal bytes in train and test (or val): keep with a note, drop them from train, or error"`
-	Precision   string  `config:"precision" help:"of features in the cache: half (rounded, two bytes a number) or float (as computed, four)"`
+	Classes     string  `config:"classes"`
+	Duplicates  string  `config:"duplicates"`
+	Precision   string  `config:"precision"`
 	Template    string  `config:"template" help:"hand-written prompt, {} is the class; auto: CoOp's for the set"`
-	ValShare    float64 `config:"val_share" help:"share of its training examples that a client keeps for validation, at most 0.5, where the data has no validation images; 0 for none"`
+	ValShare    float64 `config:"val_share"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (Data) LongHelp() map[string]string {
+	return map[string]string{
+		"classes": "all, base (the first half, as in CoOp) or new (the others); both halves are evaluation sets " +
+			"then (docs/evaluation.md)",
+		"duplicates": "images with equal bytes in train and test (or val): keep with a note, drop them from train, " +
+			"or error",
+		"precision": "of features in the cache: half (rounded, two bytes a number) or float (as computed, four)",
+		"val_share": "share of its training examples that a client keeps for validation, at most 0.5, where the " +
+			"data has no validation images; 0 for none",
+	}
 }
 
 const (
@@ -73,20 +96,33 @@ type Train struct {
 	DropLast    bool           `config:"drop_last" help:"leave out a last batch that is not full"`
 	Optimizer   string         `config:"optimizer" help:"sgd, adam or adamw"`
 	LR          float64        `config:"lr" help:"learning rate, before the schedule"`
-	State       string         `config:"optimizer_state" help:"fresh: every turn of a client starts with a new optimizer; shared: one goes from client to client with its momentum, as in public code of FedOTP, FedPGP and pFedMoAP; clients then train one after the other, in one process"`
-	Momentum    float64        `config:"momentum" help:"of sgd; starts at 0 in every turn, unless optimizer_state is shared"`
+	State       string         `config:"optimizer_state"`
+	Momentum    float64        `config:"momentum" help:"of sgd; starts at 0 in a turn unless the optimizer is shared"`
 	Dampening   float64        `config:"dampening" help:"of sgd's momentum"`
 	Nesterov    bool           `config:"nesterov" help:"sgd looks ahead along its momentum"`
-	WeightDecay float64        `config:"weight_decay" help:"added to the gradient as in PyTorch; of adamw, taken off the parameter"`
+	WeightDecay float64        `config:"weight_decay"`
 	Beta1       float64        `config:"beta1" help:"of adam; 0 is 0.9"`
 	Beta2       float64        `config:"beta2" help:"of adam; 0 is 0.999"`
 	Eps         float64        `config:"eps" help:"of adam; 0 is 1e-8"`
 	ClipNorm    float64        `config:"clip_norm" help:"largest norm of all gradients together; 0 for none"`
 	ClipValue   float64        `config:"clip_value" help:"largest entry of a gradient; 0 for none"`
-	Patience    int            `config:"patience" help:"stop after so many tested rounds without a better validation accuracy; 0 to train all rounds"`
-	Memory      float64        `config:"memory_gb" help:"bound on what a step with a text prompt for each image computes at a time, in each worker; more of a batch follows in parts"`
+	Patience    int            `config:"patience"`
+	Memory      float64        `config:"memory_gb"`
 	Each        Overrides      `config:"each"`
 	Schedule    optim.Schedule `config:"schedule" help:"of lr over rounds"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (Train) LongHelp() map[string]string {
+	return map[string]string{
+		"optimizer_state": "fresh: every turn of a client starts with a new optimizer; shared: one goes from client " +
+			"to client with its momentum, as in public code of FedOTP, FedPGP and pFedMoAP; clients then train one " +
+			"after the other, in one process",
+		"weight_decay": "added to the gradient as in PyTorch; of adamw, taken off the parameter",
+		"patience":     "stop after so many tested rounds without a better validation accuracy; 0 to train all rounds",
+		"memory_gb": "bound on what a step with a text prompt for each image computes at a time, in each worker; " +
+			"more of a batch follows in parts",
+	}
 }
 
 // Eval is the section eval.
@@ -94,23 +130,47 @@ type Eval struct {
 	Every int `config:"every" help:"rounds between tests; the last round is always tested"`
 	Last  int `config:"last" help:"rounds whose mean is shown as the result"`
 	// View is engine.Plan.View.
-	View string `config:"view" help:"what results are of: global (the server's parameters), personal (each client's own) or method (as its paper says)"`
+	View string `config:"view"`
 	// What is tested beside a client's test data, and which round counts.
-	Validate   bool     `config:"validate" help:"test on the clients' validation data too, where there is any, in every tested round"`
-	Select     string   `config:"select" help:"the round that is the result: last, or best-val (the best validation accuracy; its parameters are those that are left)"`
-	Sets       []string `config:"sets" help:"other data sets, each with its own classes, to test every client on: cross-data-set transfer"`
+	Validate   bool     `config:"validate" help:"test the clients' validation data too in every tested round"`
+	Select     string   `config:"select"`
+	Sets       []string `config:"sets"`
 	SetsRoot   string   `config:"sets_root" help:"folder of those sets, as data.root; empty for data.root"`
-	SetsEvery  int      `config:"sets_every" help:"rounds between tests on all evaluation sets (other sets, base and new classes, domains left out); 0: after the last round only"`
-	NewClients int      `config:"new_clients" help:"clients, drawn by the seed and numbered last, that never train and are tested after some steps of their own"`
-	NewSteps   []int    `config:"new_steps" help:"steps that a new client takes on its own training data from the shared parameters before it is tested"`
-	Confusion  string   `config:"confusion" help:"confusion matrix of the last test: local (of clients in this process), all (clients elsewhere send their counts of classes too) or none"`
-	ZeroShot   bool     `config:"zero_shot" help:"compare hand-written prompts with chance before training, and warn where they are no better"`
+	SetsEvery  int      `config:"sets_every"`
+	NewClients int      `config:"new_clients"`
+	NewSteps   []int    `config:"new_steps"`
+	Confusion  string   `config:"confusion"`
+	ZeroShot   bool     `config:"zero_shot"`
 	// Terms changes nothing that is trained.
-	Terms bool `config:"terms" help:"measure each term of the loss in every round: value, and length of its own gradient beside cross entropy's; costs a backward pass for each"`
+	Terms bool `config:"terms"`
 	// TensorBoard is read by the command; it changes nothing that is computed.
 	TensorBoard bool `config:"tensorboard" help:"write rounds as TensorBoard reads them too, into tensorboard/"`
 	// Embeddings bounds the images of embeddings.safetensors.
-	Embeddings int `config:"embeddings" help:"test images whose features are kept beside those of the texts, for the report's map of them; 0 for none"`
+	Embeddings int `config:"embeddings"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (Eval) LongHelp() map[string]string {
+	return map[string]string{
+		"view": "what results are of: global (the server's parameters), personal (each client's own) or method (as " +
+			"its paper says)",
+		"select": "the round that is the result: last, or best-val (the best validation accuracy; its parameters " +
+			"are those that are left)",
+		"sets": "other data sets, each with its own classes, to test every client on: cross-data-set transfer",
+		"sets_every": "rounds between tests on all evaluation sets (other sets, base and new classes, domains left " +
+			"out); 0: after the last round only",
+		"new_clients": "clients, drawn by the seed and numbered last, that never train and are tested after some " +
+			"steps of their own",
+		"new_steps": "steps that a new client takes on its own training data from the shared parameters before it " +
+			"is tested",
+		"confusion": "confusion matrix of the last test: local (of clients in this process), all (clients elsewhere " +
+			"send their counts of classes too) or none",
+		"zero_shot": "compare hand-written prompts with chance before training, and warn where they are no better",
+		"terms": "measure each term of the loss in every round: value, and length of its own gradient beside cross " +
+			"entropy's; costs a backward pass for each",
+		"embeddings": "test images whose features are kept beside those of the texts, for the report's map of them; " +
+			"0 for none",
+	}
 }
 
 // Defaults is the configuration that a file, the environment and flags change.
@@ -147,6 +207,10 @@ func (c Config) InOneProcess() error {
 	if c.Train.State == sharedState {
 		return errors.New("train.optimizer_state: shared has one optimizer go from client to client; run this " +
 			"experiment in one process, or set it to fresh")
+	}
+	if n := c.Runtime.BatchClients; n > 1 {
+		return fmt.Errorf("runtime.batch_clients: %d trains clients of one process together, here each trains by "+
+			"itself; set it to 1", n)
 	}
 	return nil
 }

@@ -14,8 +14,18 @@ import (
 // Reproduce is the section reproduce: known defects of published code, made again on purpose to show what they do to
 // its numbers (docs/pitfalls.md). A run with any of them says so wherever its numbers stand.
 type Reproduce struct {
-	Labels     string `config:"labels" help:"correct, or misaligned: known defect of published code, made again; a client's labels are those that it was dealt, but its images are the first of its domain's list"`
-	ClassNames string `config:"class_names" help:"correct, or shuffled: known defect of published code, made again; texts read the class names in a random order that labels do not follow"`
+	Labels     string `config:"labels"`
+	ClassNames string `config:"class_names"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (Reproduce) LongHelp() map[string]string {
+	return map[string]string{
+		"labels": "correct, or misaligned: known defect of published code, made again; a client's labels are those " +
+			"that it was dealt, but its images are the first of its domain's list",
+		"class_names": "correct, or shuffled: known defect of published code, made again; texts read the class " +
+			"names in a random order that labels do not follow",
+	}
 }
 
 // Values of the section reproduce.

@@ -12,21 +12,31 @@ import (
 type Runtime struct {
 	Provider     string `config:"provider" help:"cpu, cuda or auto (cuda where it works, else cpu, and says so)"`
 	Device       int    `config:"device" help:"number of the CUDA device"`
-	MemoryLimit  int64  `config:"memory_limit" help:"bytes of ONNX Runtime's arena on the CUDA device, for each session; 0 for no limit"`
+	MemoryLimit  int64  `config:"memory_limit"`
 	Workers      int    `config:"workers" help:"clients that train at a time; 0 is one per core"`
+	BatchClients int    `config:"batch_clients" help:"clients whose steps go in one run, at most: one pass of the text tower; part of the experiment, since it rounds otherwise"`
 	Threads      int    `config:"threads" help:"of ONNX Runtime within one operator of one client"`
 	InterThreads int    `config:"inter_threads" help:"operators of one client that run side by side"`
 	Spinning     bool   `config:"spinning" help:"idle threads busy-wait"`
 	Arena        bool   `config:"arena" help:"keep freed buffers for the next run: faster, more memory"`
-	Prepack      string `config:"prepack" help:"text towers in the kernels' layout, once per backbone: true is faster, false takes less memory, auto is true on the CPU"`
+	Prepack      string `config:"prepack"`
 	Optimization string `config:"optimization" help:"of graphs by ONNX Runtime: all, extended, basic or none"`
 	Models       string `config:"models" help:"folder with bundles by name"`
 	Cache        string `config:"cache" help:"folder of the feature cache; empty is the user's cache folder"`
 	Encode       bool   `config:"encode" help:"send every message through its encoded form"`
 }
 
+// LongHelp implements keys.LongHelp.
+func (Runtime) LongHelp() map[string]string {
+	return map[string]string{
+		"memory_limit": "bytes of ONNX Runtime's arena on the CUDA device, for each session; 0 for no limit",
+		"prepack": "text towers in the kernels' layout, once per backbone: true is faster, false takes less memory, " +
+			"auto is true on the CPU",
+	}
+}
+
 func defaultRuntime() Runtime {
-	return Runtime{Provider: ort.CPU, Threads: 1, InterThreads: 1, Arena: true, Prepack: auto, Optimization: "all"}
+	return Runtime{Provider: ort.CPU, BatchClients: 1, Threads: 1, InterThreads: 1, Arena: true, Prepack: auto, Optimization: "all"}
 }
 
 const auto = "auto"
@@ -61,6 +71,9 @@ func (r Runtime) check() error {
 		if n.value < 0 {
 			bad("%s: %d; it may not be negative", n.key, n.value)
 		}
+	}
+	if r.BatchClients < 1 {
+		bad("batch_clients: %d; take 1 for a run for each client, or how many go in one", r.BatchClients)
 	}
 	if _, err := strconv.ParseBool(r.Prepack); err != nil && r.Prepack != auto {
 		bad("prepack: %q is not known; take auto, true or false", r.Prepack)

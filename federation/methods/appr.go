@@ -38,7 +38,7 @@ import (
 type Appr struct {
 	method.Method
 	Alignment `config:",squash"`
-	Prompts   []string `config:"prompts" help:"shared prompts that the terms act on; empty: ctx, global, sigma or text/shared"`
+	Prompts   []string `config:"prompts" help:"shared prompts of the terms; empty: ctx, global, sigma or text/shared"`
 
 	names []string // of the prompts, in the base method's order
 }
@@ -96,13 +96,13 @@ type Alignment struct {
 	Warmup    int     `config:"warmup" help:"T0, rounds before the discriminator"`
 	Hidden    int     `config:"hidden" help:"width of the discriminator's hidden layer"`
 	Input     string  `config:"disc_input" help:"what the discriminator sees: tokens or mean"`
-	Norm      string  `config:"disc_norm" help:"what it sees prompts divided by: the root mean square of the average (unit) or nothing (none)"`
+	Norm      string  `config:"disc_norm" help:"divides what it sees: unit (root mean square of the average) or none"`
 	Optim     string  `config:"disc_optim" help:"discriminator optimizer, a new one each round: adam or sgd"`
 	Steps     int     `config:"disc_steps" help:"discriminator updates a round"`
 	LR        float64 `config:"disc_lr" help:"discriminator learning rate"`
 	Pool      int     `config:"pool" help:"past averages kept, 0 for all"`
 	From      string  `config:"start" help:"where a client starts a round: global or own"`
-	Tested    string  `config:"view" help:"what a client is tested with: own, or base for what is tested without these terms"`
+	Tested    string  `config:"view" help:"parameters tested: own (of the client), or base (as without the terms)"`
 }
 
 var defaultAlignment = Alignment{Adversary: 0.1, Proximity: 0.01, Warmup: 20, Hidden: 8, Input: "tokens", Norm: "unit",

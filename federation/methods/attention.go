@@ -19,9 +19,17 @@ type Attention struct {
 	Width    int    `config:"att_width" help:"a, of queries, keys and values; 0 takes the width of the prompt"`
 	Heads    int    `config:"heads" help:"heads of each cross-attention module"`
 	Query    string `config:"query" help:"which prompt asks, the other giving keys and values: own or shared"`
-	Norm     bool   `config:"norm" help:"both prompts pass a layer norm without gain and bias on their way into the attention"`
+	Norm     bool   `config:"norm" help:"a layer norm without gain and bias for both prompts before the attention"`
 	Residual bool   `config:"residual" help:"the asking prompt is added to what the attention gives"`
-	Init     string `config:"att_init" help:"first weights: linear, with the variance of torch.nn.Linear, or zero, with O zero and so the asking prompt alone at first"`
+	Init     string `config:"att_init"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (Attention) LongHelp() map[string]string {
+	return map[string]string{
+		"att_init": "first weights: linear, with the variance of torch.nn.Linear, or zero, with O zero and so the " +
+			"asking prompt alone at first",
+	}
 }
 
 var defaultAttention = Attention{Heads: 1, Query: "own", Residual: true, Init: "linear"}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/federation/keys"
 	"promptfed/federation/method"
 )
 
@@ -81,7 +82,7 @@ func Resolve(name string, with []string, options map[string]any) (map[string]any
 			continue
 		}
 		for k, v := range values {
-			if slices.ContainsFunc(stack[1:], func(d Def) bool { return slices.Contains(keys(d), k) }) {
+			if slices.ContainsFunc(stack[1:], func(d Def) bool { return slices.Contains(d.optionNames(), k) }) {
 				if out[stack[0].Name] == nil {
 					out[stack[0].Name] = map[string]any{}
 				}
@@ -95,18 +96,12 @@ func Resolve(name string, with []string, options map[string]any) (map[string]any
 }
 
 func valuesOf(v reflect.Value, out map[string]any) {
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		switch key := f.Tag.Get("config"); {
-		case key == ",squash":
-			valuesOf(v.Field(i), out)
-		case key != "":
-			x := v.Field(i).Interface()
-			if m, ok := x.(method.Moment); ok {
-				x = string(m)
-			}
-			out[key] = x
+	for _, k := range keys.Of(v) {
+		x := k.Value.Interface()
+		if m, ok := x.(method.Moment); ok {
+			x = string(m)
 		}
+		out[k.Name] = x
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 type CoCoOp struct {
 	method.Base
 	WordContext `config:",squash"`
-	Reduce      int `config:"reduce" help:"the network's hidden layer has the joint dimension divided by this many units"`
+	Reduce      int `config:"reduce" help:"the network's hidden width is the embedding dimension divided by this"`
 }
 
 var coCoOpDef = Def{Name: "cocoop", Title: "CoCoOp", New: newCoCoOp,

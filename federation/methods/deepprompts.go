@@ -10,11 +10,19 @@ import (
 // where they take the place of what the block before left (Khattak et al., MaPLe, CVPR 2023, eq. 1-6).
 type DeepPrompts struct {
 	WordContext `config:",squash"`
-	Depth       int     `config:"depth" help:"blocks of the text tower that have prompts, from the first; of a tower with fewer, all"`
+	Depth       int     `config:"depth" help:"first blocks of the text tower that have prompts; of fewer blocks, all"`
 	Vision      int     `config:"vision_tokens" help:"prompt tokens of the image tower"`
 	VisionDepth int     `config:"vision_depth" help:"blocks of the image tower that have prompts; 0 is none"`
-	DeepStd     float64 `config:"deep_std" help:"standard deviation of the first prompts of the image tower and of later blocks"`
-	Insert      string  `config:"insert" help:"promptsrc: first prompts have positions, and pass the image tower's first layer norm; fedtpg: neither"`
+	DeepStd     float64 `config:"deep_std" help:"standard deviation of first prompts of images and of later blocks"`
+	Insert      string  `config:"insert"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (DeepPrompts) LongHelp() map[string]string {
+	return map[string]string{
+		"insert": "promptsrc: first prompts have positions, and pass the image tower's first layer norm; fedtpg: " +
+			"neither",
+	}
 }
 
 var defaultDeep = DeepPrompts{WordContext: WordContext{Tokens: 4, Words: aPhoto}, Depth: 9, Vision: 4, VisionDepth: 9,

@@ -46,12 +46,22 @@ type DP struct {
 	method.Method
 	Clip     float64 `config:"clip" help:"C, longest update of a client; 0 turns the layer off"`
 	Noise    float64 `config:"noise" help:"z, standard deviation of the noise on the sum, over clip"`
-	Adapt    float64 `config:"adapt" help:"rate at which clip moves to a quantile of updates' lengths, with where: server; 0 keeps it, the paper has 0.2"`
+	Adapt    float64 `config:"adapt"`
 	Quantile float64 `config:"quantile" help:"of updates' lengths that adapt moves clip to"`
 	Delta    float64 `config:"delta" help:"for which epsilon is noted; below 1 over the number of clients"`
 	Where    string  `config:"where" help:"of clipping and noise: server or client"`
-	Least    float64 `config:"least" help:"share of a round's clients whose part of the noise is sure to arrive, with where: client"`
-	Secure   bool    `config:"secure" help:"noise from the system's random source instead of the seed in one process too; across machines it is always secret"`
+	Least    float64 `config:"least" help:"with where: client, share of a round's clients whose noise surely arrives"`
+	Secure   bool    `config:"secure"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (DP) LongHelp() map[string]string {
+	return map[string]string{
+		"adapt": "rate at which clip moves to a quantile of updates' lengths, with where: server; 0 keeps it, the " +
+			"paper has 0.2",
+		"secure": "noise from the system's random source instead of the seed in one process too; across machines it " +
+			"is always secret",
+	}
 }
 
 var dpDef = Def{Name: "dp", Title: "DP-FedAvg", New: newDP,

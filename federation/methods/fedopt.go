@@ -30,7 +30,7 @@ type FedOpt struct {
 	method.Method
 	Weighting `config:",squash"`
 	Kind      string  `config:"kind" help:"adam, yogi, adagrad or momentum"`
-	ServerLR  float64 `config:"server_lr" help:"the server's learning rate; 0 takes 1 with momentum and 0.01 with the others"`
+	ServerLR  float64 `config:"server_lr" help:"the server's learning rate; 0: 1 with momentum, 0.01 with the others"`
 	Beta1     float64 `config:"beta1" help:"b1, memory of the first moment"`
 	Beta2     float64 `config:"beta2" help:"b2, memory of the second moment of adam and yogi"`
 	Tau       float64 `config:"tau" help:"added to the root of the second moment"`

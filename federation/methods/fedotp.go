@@ -36,7 +36,7 @@ type FedOTP struct {
 	Eps       float64 `config:"eps" help:"strength of the entropy (the paper's lambda)"`
 	Iters     int     `config:"iters" help:"iterations at most"`
 	Threshold float64 `config:"threshold" help:"mean change that ends the iterations"`
-	Stop      string  `config:"stop" help:"what that mean is over: image, pair or batch, or as in the public code (code)"`
+	Stop      string  `config:"stop" help:"what that mean is over: image, pair, batch, or code (as the public code)"`
 }
 
 var fedOTPDef = Def{Name: "fedotp", Title: "FedOTP", New: newFedOTP,

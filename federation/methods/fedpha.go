@@ -37,10 +37,10 @@ import (
 type FedPHA struct {
 	method.Base
 	Global        int           `config:"global_tokens" help:"length of the shared prompt"`
-	Local         []int         `config:"local_tokens" help:"length of the private prompts: one number, or one per client, repeated"`
+	Local         []int         `config:"local_tokens" help:"length of private prompts: one number, or one per client"`
 	Ratio         float64       `config:"ratio" help:"rho of eq. 9"`
 	Alpha         float64       `config:"alpha" help:"margin of eq. 12"`
-	Projector     string        `config:"projector" help:"what the projection keeps: exact-null, eq9, alg1, def1 or code"`
+	Projector     string        `config:"projector" help:"what the projection keeps: exact-null, eq9, alg1, def1, code"`
 	ProjectorGrad string        `config:"projector_grad" help:"detach or through"`
 	SVDEvery      method.Moment `config:"svd_every" help:"step, epoch or round"`
 	Pull          string        `config:"pull" help:"sum-per-class or mean"`

@@ -38,7 +38,7 @@ type FedPR struct {
 	method.Base
 	Visual    `config:",squash"`
 	Ratio     float64 `config:"ratio" help:"share of the directions, the weakest, in which the prompt may move"`
-	Projector string  `config:"projector" help:"directions that it may not move in: of the prompt's own alone (exact-null), or with arbitrary ones (code)"`
+	Projector string  `config:"projector" help:"fixed directions: the prompt's own (exact-null), or others too (code)"`
 }
 
 var fedPRDef = Def{Name: "fedpr", Title: "FedPR", New: newFedPR,

@@ -40,7 +40,7 @@ type FedProto struct {
 	method.Method
 	Weighting `config:",squash"`
 	Lambda    float64 `config:"lambda" help:"weight of the distance to prototypes; 0 removes it"`
-	Distance  string  `config:"distance" help:"squares of a representation less its prototype over dimensions: their sum or mean (the public code)"`
+	Distance  string  `config:"distance" help:"squares of representation less prototype: sum or mean (the public code)"`
 	Of        string  `config:"of" help:"what stands for a class: text or image"`
 	Group     string  `config:"group" help:"whose prototypes are averaged: backbone or dimension"`
 	Test      string  `config:"test" help:"what images are tested against: scores (the base method's) or prototypes"`

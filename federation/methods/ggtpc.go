@@ -52,7 +52,7 @@ type GGTPC struct {
 	MinCount    int     `config:"min_count" help:"a client answers nothing about classes with fewer examples"`
 	Share       float64 `config:"share" help:"share of a class's examples that the selected clients must have"`
 	Axes        int     `config:"axes" help:"most axes of a class that the server sends"`
-	Estimate    string  `config:"estimate" help:"when statistics are estimated: once (before round 0) or round (in every round)"`
+	Estimate    string  `config:"estimate" help:"statistics are estimated: once (before round 0) or round (in each)"`
 	Strength    float64 `config:"strength" help:"factor of the noise; 1 is eq. 6, 0 none"`
 	Renormalise bool    `config:"renormalise" help:"make spread features unit rows again"`
 	Patches     string  `config:"patches" help:"what happens to patch features: noise or keep"`

@@ -22,7 +22,7 @@ import (
 type MaPLe struct {
 	method.Base
 	WordContext `config:",squash"`
-	Depth       int     `config:"depth" help:"blocks of both towers that have prompts, from the first; of a tower with fewer, all"`
+	Depth       int     `config:"depth" help:"first blocks of both towers that have prompts; of fewer, all"`
 	DeepStd     float64 `config:"deep_std" help:"standard deviation of the first prompts of later blocks"`
 }
 

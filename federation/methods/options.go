@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/go-viper/mapstructure/v2"
+
+	"promptfed/federation/keys"
 )
 
 // Option is one setting of a method, for listings.
@@ -20,23 +22,14 @@ type Option struct {
 
 // Options lists the settings of a definition with their defaults.
 func (d Def) Options() []Option {
-	return optionsOf(reflect.ValueOf(d.New()).Elem())
-}
-
-func optionsOf(v reflect.Value) []Option {
 	var out []Option
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		if key := f.Tag.Get("config"); key == ",squash" {
-			out = append(out, optionsOf(v.Field(i))...)
-		} else if key != "" {
-			out = append(out, Option{key, f.Type.String(), fmt.Sprint(v.Field(i).Interface()), f.Tag.Get("help")})
-		}
+	for _, k := range keys.Of(reflect.ValueOf(d.New()).Elem()) {
+		out = append(out, Option{k.Name, k.Field.Type.String(), fmt.Sprint(k.Value.Interface()), k.Help})
 	}
 	return out
 }
 
-func keys(d Def) []string {
+func (d Def) optionNames() []string {
 	var out []string
 	for _, o := range d.Options() {
 		out = append(out, o.Name)
@@ -49,7 +42,7 @@ func keys(d Def) []string {
 func Takes(name string, with []string, option string) bool {
 	return slices.ContainsFunc(append([]string{name}, with...), func(n string) bool {
 		d, err := Find(n)
-		return err == nil && (n == option || slices.Contains(keys(d), option))
+		return err == nil && (n == option || slices.Contains(d.optionNames(), option))
 	})
 }
 
@@ -68,14 +61,14 @@ func decode(stack []Def, layers []Layer, options map[string]any) error {
 			nested, ok := options[key].(map[string]any)
 			if !ok {
 				return fmt.Errorf("options.%s: expected settings of %s below it, such as %s", key, key,
-					strings.Join(keys(stack[i]), ", "))
+					strings.Join(stack[i].optionNames(), ", "))
 			}
 			for k, v := range nested {
 				if err := readable(k); err != nil {
 					return err
 				}
-				if !slices.Contains(keys(stack[i]), k) {
-					return fmt.Errorf("options.%s.%s: unknown; %s knows %s", key, k, key, list(keys(stack[i])))
+				if !slices.Contains(stack[i].optionNames(), k) {
+					return fmt.Errorf("options.%s.%s: unknown; %s knows %s", key, k, key, list(stack[i].optionNames()))
 				}
 				if v == nil {
 					return fmt.Errorf("options.%s.%s has no value; give one or remove the line", key, k)
@@ -89,7 +82,7 @@ func decode(stack []Def, layers []Layer, options map[string]any) error {
 		}
 		var takers []int
 		for i, e := range stack {
-			if slices.Contains(keys(e), key) {
+			if slices.Contains(e.optionNames(), key) {
 				takers = append(takers, i)
 			}
 		}
@@ -102,7 +95,7 @@ func decode(stack []Def, layers []Layer, options map[string]any) error {
 			}
 			var known []string
 			for _, e := range stack {
-				known = append(known, e.Name+": "+list(keys(e)))
+				known = append(known, e.Name+": "+list(e.optionNames()))
 			}
 			return fmt.Errorf("options.%s: unknown; known are %s", key, strings.Join(known, "; "))
 		default:

@@ -30,7 +30,7 @@ type PFedMMA struct {
 	method.Base
 	Template `config:",squash"`
 	Towers   string  `config:"towers" help:"that have adapters: text, image or both"`
-	Blocks   int     `config:"blocks" help:"of each tower that have an adapter, the last ones; of a tower with fewer, all"`
+	Blocks   int     `config:"blocks" help:"last blocks of each tower that have an adapter; of fewer, all"`
 	Rank     int     `config:"rank" help:"hidden units of an adapter"`
 	Alpha    float64 `config:"alpha" help:"weight of an adapter's output"`
 	Rescale  bool    `config:"grad_rescale" help:"adapters learn as if alpha were 1"`

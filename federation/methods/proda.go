@@ -28,7 +28,7 @@ type ProDA struct {
 	N        int     `config:"n" help:"prompts; position mixed takes multiples of 4"`
 	Tokens   int     `config:"tokens" help:"of each prompt"`
 	Std      float64 `config:"init_std" help:"standard deviation of the first prompts"`
-	Position string  `config:"position" help:"of the class name: mixed (a quarter in front, a quarter in the middle, half at the end) or end"`
+	Position string  `config:"position" help:"of the class name: mixed (1/4 front, 1/4 middle, 1/2 end) or end"`
 	Together int     `config:"together" help:"prompts of a step; position mixed takes multiples of 4"`
 	Lambda   float64 `config:"lambda" help:"weight of the prompts' likeness"`
 	Divisor  string  `config:"divisor" help:"of the covariance: n or n+1"`

@@ -21,7 +21,7 @@ type ProGrad struct {
 	method.Base
 	WordContext `config:",squash"`
 	Template    `config:",squash"`
-	Lambda      float64 `config:"lambda" help:"share of the conflicting part that is taken out; of variant add, weight of the second loss"`
+	Lambda      float64 `config:"lambda" help:"share of the conflicting part taken out; add: weight of the second loss"`
 	Tau         float64 `config:"tau" help:"temperature of the probabilities that are compared"`
 	Variant     string  `config:"variant" help:"project, or add the second loss as FLiP's code does"`
 }

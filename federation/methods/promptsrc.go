@@ -30,7 +30,7 @@ import (
 type PromptSRC struct {
 	method.Base
 	DeepPrompts `config:",squash"`
-	Ensemble    []string `config:"ensemble" help:"templates of the hand-written prompts: imagenet-7, or texts with {}; empty for data.template alone"`
+	Ensemble    []string `config:"ensemble" help:"templates: imagenet-7, or texts with {}; empty: data.template alone"`
 	TextWeight  float64  `config:"text_weight" help:"of the distance of class features"`
 	ImageWeight float64  `config:"image_weight" help:"of the distance of image features"`
 	KLWeight    float64  `config:"kl_weight" help:"of the divergence of class probabilities"`

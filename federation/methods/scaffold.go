@@ -28,7 +28,7 @@ type SCAFFOLD struct {
 	Weighting `config:",squash"`
 	Strength  float64 `config:"strength" help:"factor of the correction; 1 is the paper's, 0 none"`
 	ServerLR  float64 `config:"server_lr" help:"the server's step towards the mean"`
-	Control   string  `config:"control" help:"what a control variate is made of: gradients (with any optimizer) or path (option II, for plain SGD)"`
+	Control   string  `config:"control" help:"made of: gradients (any optimizer) or path (option II, for plain SGD)"`
 }
 
 var scaffoldDef = Def{Name: "scaffold", Title: "SCAFFOLD", New: newSCAFFOLD,

@@ -22,7 +22,7 @@ import (
 type Visual struct {
 	Kind   string  `config:"vision" help:"prompt of the image tower: shallow, deep or pixels"`
 	Tokens int     `config:"vision_tokens" help:"prompt tokens of the image tower, in each block that has some"`
-	Normed bool    `config:"normed" help:"tokens join behind the tower's first layer norm, as in VPT, not before it, as in MaPLe"`
+	Normed bool    `config:"normed" help:"tokens join behind the first layer norm (VPT), not before it (MaPLe)"`
 	Border int     `config:"border" help:"width of the frame that a prompt of pixels has; 0 is the whole image"`
 	Std    float64 `config:"vision_std" help:"standard deviation of the first prompt of the image tower"`
 }

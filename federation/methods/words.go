@@ -56,7 +56,15 @@ func (c WordContext) Prompt(s *method.Scope, learned graph.Node) graph.Node {
 
 // Template is the option of a hand-written prompt that a learner compares its own with.
 type Template struct {
-	Template string `config:"template" help:"hand-written prompt: auto (data.template), plain, aircraft, dtd, eurosat, flowers, food, pets, ucf, or a text with {} for the class"`
+	Template string `config:"template"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (Template) LongHelp() map[string]string {
+	return map[string]string{
+		"template": "hand-written prompt: auto (data.template), plain, aircraft, dtd, eurosat, flowers, food, pets, " +
+			"ucf, or a text with {} for the class",
+	}
 }
 
 // Check refuses a text without a place for the class.

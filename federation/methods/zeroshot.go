@@ -18,10 +18,18 @@ import (
 // pets, ensemble: imagenet-7` scores with all eight.
 type ZeroShot struct {
 	method.Base
-	Template string   `config:"template" help:"auto (data.template, or the ensemble alone), aircraft, dtd, eurosat, flowers, food, pets, plain, ucf, or a text with {} for the class"`
+	Template string   `config:"template"`
 	Ensemble []string `config:"ensemble" help:"further templates: imagenet-7, none, or texts with {}"`
 
 	texts []string // none for data.template
+}
+
+// LongHelp implements keys.LongHelp.
+func (ZeroShot) LongHelp() map[string]string {
+	return map[string]string{
+		"template": "auto (data.template, or the ensemble alone), aircraft, dtd, eurosat, flowers, food, pets, " +
+			"plain, ucf, or a text with {} for the class",
+	}
 }
 
 // templates by data set, as CoOp writes them.

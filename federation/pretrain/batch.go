@@ -1,6 +1,7 @@
 package pretrain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -60,15 +61,7 @@ func apportion(n int, shares []float64) []int {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case rest[a] > rest[b]:
-			return -1
-		case rest[a] < rest[b]:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rest[b], rest[a]) })
 	for i := range left {
 		out[order[i%len(order)]]++
 	}
@@ -91,8 +84,8 @@ func (b *batches) batch(ctx context.Context, step, workers int) (tensor.Map, err
 				if err := ctx.Err(); err != nil {
 					return err
 				}
-				p, err := b.samplers[source].sample(stream(b.cfg.Seed, "batch", step, i), writer{b.cfg.Careless,
-					b.fits})
+				rng := stream(b.cfg.Seed, "batch", step, i)
+				p, err := b.samplers[source].sample(rng, writer{b.cfg.Careless, b.fits})
 				if err != nil {
 					return fmt.Errorf("sources[%d]: %w", source, err)
 				}

@@ -14,13 +14,13 @@ import (
 // Config says what to train, on what, and how. The tags are the keys of a configuration file.
 type Config struct {
 	Name     string `config:"name" help:"of the backbone"`
-	Seed     uint64 `config:"seed" help:"of weights and batches; two backbones of one seed start from the same text tower"`
+	Seed     uint64 `config:"seed" help:"of weights and batches; backbones of one seed begin with one text tower"`
 	Out      string `config:"out" help:"folder for the checkpoint; created"`
 	Start    string `config:"start" help:"folder of a finished backbone to start from; empty: from scratch"`
 	Take     string `config:"take" help:"what to start from: text (the text tower without its projection) or all"`
 	EmbedDim int    `config:"embed_dim" help:"size of the space that images and texts share"`
 	Text     Tower  `config:"text" help:"text tower"`
-	Image    Tower  `config:"image" help:"image tower; of a ResNet, only the width counts, which is 32 times the channels of its stem"`
+	Image    Tower  `config:"image" help:"image tower; of a ResNet the width alone, 32 times its stem's channels"`
 	Stages   []int  `config:"stages" help:"makes the image tower a ResNet: blocks of its four stages"`
 	Patch    int    `config:"patch" help:"side of a patch in pixels"`
 	Size     int    `config:"size" help:"side of the image in pixels"`
@@ -58,11 +58,20 @@ type Careless struct {
 type Source struct {
 	Share      float64             `config:"share" help:"of the batch; shares are scaled to add up to 1"`
 	Data       sets.Config         `config:"data" help:"the set; of set synthetic, images are drawn on the fly"`
-	Keep       int                 `config:"keep" help:"of every 8 training images of a class in a domain, the first so many; 0 and 8: all"`
+	Keep       int                 `config:"keep"`
 	Mirror     bool                `config:"mirror" help:"mirror half of the images"`
 	Shift      int                 `config:"shift" help:"largest random shift in pixels"`
-	Captions   map[string][]string `config:"captions" help:"templates by domain, 'any' for the rest; {} is the class, {a} the class with its article; a synthetic source without 'any' uses its own captions"`
+	Captions   map[string][]string `config:"captions"`
 	Difficulty [2]float64          `config:"difficulty" help:"of synthetic images: from, to"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (Source) LongHelp() map[string]string {
+	return map[string]string{
+		"keep": "of every 8 training images of a class in a domain, the first so many; 0 and 8: all",
+		"captions": "templates by domain, 'any' for the rest; {} is the class, {a} the class with its article; a " +
+			"synthetic source without 'any' uses its own captions",
+	}
 }
 
 // Training is AdamW with a linear warm-up and a cosine down to 0; gains, biases and single vectors are not decayed.
@@ -74,7 +83,7 @@ type Training struct {
 	Beta2    float64 `config:"beta2"`
 	Warmup   int     `config:"warmup" help:"steps"`
 	ClipNorm float64 `config:"clip_norm"`
-	ByClass  float64 `config:"by_class" help:"0 to 1: how far images of one class count as the same, whatever their captions"`
+	ByClass  float64 `config:"by_class" help:"0 to 1: how far images of one class are the same, whatever the captions"`
 }
 
 // Defaults is the configuration that a file changes.

@@ -79,10 +79,11 @@ func TestExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	a, err := checkpoint.Detect(c)
+	w, err := checkpoint.CLIP(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	a := w.Arch
 	if len(a.Warnings) > 0 {
 		t.Errorf("the reader had to guess: %v", a.Warnings)
 	}

@@ -27,12 +27,24 @@ import (
 
 // Config is the section secure_aggregation.
 type Config struct {
-	Threshold  float64 `config:"threshold" help:"share of the clients that a round has by the configuration (participation) that every sum must hold, above 0.5; 0 for no secure aggregation"`
+	Threshold  float64 `config:"threshold"`
 	Bits       int     `config:"bits" help:"of a rounded number, its sign among them"`
 	Clip       float64 `config:"clip" help:"largest move of one number in a round; larger ones are cut"`
-	ExtraClip  float64 `config:"extra_clip" help:"largest number of what some methods upload beside the shared parameters, such as scaffold's control variates"`
-	Statistics string  `config:"statistics" help:"what becomes of a method with statistics rounds, whose answers the server sees as they are: refuse, or clear to let it"`
+	ExtraClip  float64 `config:"extra_clip"`
+	Statistics string  `config:"statistics"`
 	Examples   int     `config:"examples" help:"most examples that a client counts with, where it counts by examples"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (Config) LongHelp() map[string]string {
+	return map[string]string{
+		"threshold": "share of the clients that a round has by the configuration (participation) that every sum " +
+			"must hold, above 0.5; 0 for no secure aggregation",
+		"extra_clip": "largest number of what some methods upload beside the shared parameters, such as scaffold's " +
+			"control variates",
+		"statistics": "what becomes of a method with statistics rounds, whose answers the server sees as they are: " +
+			"refuse, or clear to let it",
+	}
 }
 
 // Defaults are the settings of an experiment that does not name them. With 32 bits a step is 3e-8, below the rounding

@@ -25,7 +25,11 @@ type Transformer struct {
 }
 
 // Arch is the architecture of a CLIP (Radford et al., Learning Transferable Visual Models From Natural Language
-// Supervision, 2021, section 2.4), as its weights and configuration tell it.
+// Supervision, 2021, section 2.4), as its weights tell it, and its configuration where weights do not (heads,
+// activation, normalisation).
+//
+// For a ResNet, Vision is that of the attention pooling: Width 32 times the stem's, Heads of 64, no layers, no
+// activation.
 type Arch struct {
 	Kind      string // ViT or ResNet
 	ImageSize int    // pixels on a side
@@ -39,19 +43,6 @@ type Arch struct {
 
 	LogitScale float64  // what cosine similarities are multiplied with: exp of the stored parameter
 	Warnings   []string // what was assumed because nothing said it
-}
-
-// Detect tells the architecture from the weights, and from the configuration where weights do not say (heads,
-// activation, normalisation). An error names what is missing, or where configuration and weights disagree.
-//
-// For a ResNet, Vision is that of the attention pooling: Width 32 times the stem's, Heads of 64, no layers, no
-// activation.
-func Detect(c *Checkpoint) (Arch, error) {
-	clip, err := CLIP(c)
-	if err != nil {
-		return Arch{}, err
-	}
-	return clip.Arch, nil
 }
 
 // Grid is the number of patches on a side of the image (of output cells, for a ResNet).

@@ -11,17 +11,12 @@
 package checkpoint
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"promptfed/runtime/tensor"
 )
 
 // Format is how a checkpoint was stored.
@@ -69,25 +64,6 @@ type Checkpoint struct {
 	opts    Options
 
 	training bool // the tensors were saved by a training loop: beside an optimizer, or under a wrapper's names
-}
-
-// FromMap is a checkpoint in memory with tensors under their stored names; config is that of the format, or nil.
-func FromMap(format Format, m tensor.Map, config map[string]any, opts Options) (*Checkpoint, error) {
-	if err := opts.check(); err != nil {
-		return nil, err
-	}
-	c := &Checkpoint{format: format, path: "(memory)", config: config, handles: map[string]*Handle{}, opts: opts}
-	for name, t := range m {
-		h := &Handle{Name: name, DType: "F32", Shape: slices.Clone(t.Shape), load: func() (*tensor.Tensor,
-			error) {
-			return t.Clone(), nil
-		}}
-		if t.IsInt() {
-			h.DType = "I64"
-		}
-		c.handles[name] = h
-	}
-	return c, nil
 }
 
 // Format tells how the checkpoint was stored.
@@ -149,25 +125,6 @@ func (c *Checkpoint) Preprocessor() (map[string]any, error) {
 		return readJSON(path)
 	}
 	return nil, nil
-}
-
-// Digest gives the SHA-256, in hex, of every file of the checkpoint by base name.
-func (c *Checkpoint) Digest() (map[string]string, error) {
-	out := map[string]string{}
-	for _, path := range append(c.WeightFiles(), c.Files()...) {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		h := sha256.New()
-		_, err = io.Copy(h, f)
-		f.Close()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		out[filepath.Base(path)] = hex.EncodeToString(h.Sum(nil))
-	}
-	return out, nil
 }
 
 // Close releases the files; handles cannot be loaded after it.

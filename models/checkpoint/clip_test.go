@@ -314,8 +314,11 @@ func TestSettings(t *testing.T) {
 		eps    float64
 	}{
 		{`{"model_type":"clip","text_config":{},"vision_config":{}}`, [2]int{8, 12}, QuickGELU, 1e-5},
-		{`{"text_config":{"hidden_act":"gelu","layer_norm_eps":1e-6,"num_attention_heads":4},"vision_config":{"hidden_act":"gelu","layer_norm_eps":1e-6,"num_attention_heads":6}}`, [2]int{4, 6}, GELU, 1e-6},
-		{`{"text_config":{"num_attention_heads":4},"text_config_dict":{"num_attention_heads":1},"vision_config_dict":null}`, [2]int{1, 12}, QuickGELU, 1e-5},
+		{`{"text_config":{"hidden_act":"gelu","layer_norm_eps":1e-6,"num_attention_heads":4},` +
+			`"vision_config":{"hidden_act":"gelu","layer_norm_eps":1e-6,"num_attention_heads":6}}`,
+			[2]int{4, 6}, GELU, 1e-6},
+		{`{"text_config":{"num_attention_heads":4},"text_config_dict":{"num_attention_heads":1},` +
+			`"vision_config_dict":null}`, [2]int{1, 12}, QuickGELU, 1e-5},
 	} {
 		ckpt, _ := FromMap(HuggingFace, hf, config(t, c.config), Options{})
 		a, err := Detect(ckpt)

@@ -289,8 +289,10 @@ func FuzzConfig(f *testing.F) {
 		f.Add(b)
 	}
 	f.Add([]byte(`{"model_type":"clip","vision_config":{"image_size":[[],[]],"num_attention_heads":0}}`))
-	f.Add([]byte(`{"model_type":"clip_resnet","text_config":{"num_attention_heads":8},"vision_config":{"image_size":224,"layers":[3,4,6,3],"depths":[[]]}}`))
-	f.Add([]byte(`{"model_cfg":{"vision_cfg":{"layers":[3,4,6,3],"width":64,"head_width":0,"image_size":224},"text_cfg":{}}}`))
+	f.Add([]byte(`{"model_type":"clip_resnet","text_config":{"num_attention_heads":8},` +
+		`"vision_config":{"image_size":224,"layers":[3,4,6,3],"depths":[[]]}}`))
+	f.Add([]byte(`{"model_cfg":{"vision_cfg":{"layers":[3,4,6,3],"width":64,"head_width":0,` +
+		`"image_size":224},"text_cfg":{}}}`))
 	hf, oc := open(f, "testdata/huggingface", Options{}), open(f, "testdata/openclip", Options{})
 	rn := published(f)["RN50"]
 	f.Fuzz(func(t *testing.T, b []byte) {

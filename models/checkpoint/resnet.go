@@ -35,42 +35,47 @@ type Convolution struct {
 // convolution: weight [out,in,k,k] is Weight times s = Gain/sqrt(Variance+1e-5) of its channel, bias [out] is
 // Bias - Mean s. Both are computed in double precision on Load and rounded once.
 func (c Convolution) Folded() (weight, bias *Handle) {
-	weight = &Handle{Name: c.Weight.Name, DType: "F32", Shape: slices.Clone(c.Weight.Shape)}
-	weight.load = func() (*tensor.Tensor, error) {
+	weight = computed(c.Weight, func(t *tensor.Tensor) error {
+		s, err := c.scales()
+		if err == nil {
+			scaleRows(t, s)
+		}
+		return err
+	})
+	bias = computed(c.Bias, func(t *tensor.Tensor) error {
 		s, err := c.scales()
 		if err != nil {
-			return nil, err
-		}
-		t, err := finite(c.Weight)
-		if err != nil {
-			return nil, err
-		}
-		n := len(t.Data) / len(s)
-		for i, v := range t.Data {
-			t.Data[i] = float32(float64(v) * s[i/n])
-		}
-		return t, nil
-	}
-	bias = &Handle{Name: c.Bias.Name, DType: "F32", Shape: slices.Clone(c.Bias.Shape)}
-	bias.load = func() (*tensor.Tensor, error) {
-		s, err := c.scales()
-		if err != nil {
-			return nil, err
+			return err
 		}
 		mean, err := finite(c.Mean)
 		if err != nil {
-			return nil, err
-		}
-		t, err := finite(c.Bias)
-		if err != nil {
-			return nil, err
+			return err
 		}
 		for i, v := range t.Data {
 			t.Data[i] = float32(float64(v) - float64(mean.Data[i])*s[i])
 		}
-		return t, nil
-	}
+		return nil
+	})
 	return weight, bias
+}
+
+// computed is a tensor that change makes of h on Load; it has no place in a file.
+func computed(h *Handle, change func(*tensor.Tensor) error) *Handle {
+	return &Handle{Name: h.Name, DType: "F32", Shape: slices.Clone(h.Shape), load: func() (*tensor.Tensor, error) {
+		t, err := finite(h)
+		if err == nil {
+			err = change(t)
+		}
+		return t, err
+	}}
+}
+
+// scaleRows multiplies each row, along the first axis, with its number.
+func scaleRows(t *tensor.Tensor, s []float64) {
+	n := len(t.Data) / len(s)
+	for i, v := range t.Data {
+		t.Data[i] = float32(float64(v) * s[i/n])
+	}
 }
 
 // scales are what the channels of the convolution are multiplied with.

@@ -137,7 +137,8 @@ func TestResNetNames(t *testing.T) {
 		}
 		return out
 	}
-	const both = `{"model_type":"clip","text_config":{"num_attention_heads":8,"hidden_act":"gelu"},"vision_config":{"image_size":224,"layers":[3,4,6,3]}}`
+	const both = `{"model_type":"clip","text_config":{"num_attention_heads":8,"hidden_act":"gelu"},` +
+		`"vision_config":{"image_size":224,"layers":[3,4,6,3]}}`
 	for _, c := range []struct {
 		name   string
 		shapes map[string][]int

@@ -12,8 +12,8 @@ func TestConfigs(t *testing.T) {
 	for data, want := range map[string]Preprocess{
 		`{"crop_size":224,"do_center_crop":true,"do_normalize":true,"do_resize":true,"resample":3,"size":224,` +
 			colours + `}`: CLIP(224),
-		`{"crop_size":{"height":30,"width":30},"size":{"shortest_edge":30},"rescale_factor":0.00392156862745098,"do_rescale":true,` +
-			colours + `}`: CLIP(30),
+		`{"crop_size":{"height":30,"width":30},"size":{"shortest_edge":30},"rescale_factor":0.00392156862745098,` +
+			`"do_rescale":true,` + colours + `}`: CLIP(30),
 		`{}`: CLIP(224),
 		`{"do_center_crop":false,"size":{"height":32,"width":32},"resample":2,"do_normalize":false}`: {
 			Size: 32, Resize: Bilinear, Std: [3]float32{1, 1, 1}},
@@ -26,8 +26,9 @@ func TestConfigs(t *testing.T) {
 	half.Mean, half.Std, half.Crop, half.Resize = [3]float32{.5, .5, .5}, [3]float32{.25, .25, .25}, false, Bilinear
 	for data, want := range map[string]Preprocess{
 		"": CLIP(224),
-		`{"mean":[0.48145466,0.4578275,0.40821073],"std":[0.26862954,0.26130258,0.27577711]}`:                                                        CLIP(224),
-		`{"size":[64,64],"mode":"RGB","mean":[0.5,0.5,0.5],"std":[0.25,0.25,0.25],"interpolation":"bilinear","resize_mode":"squash","fill_color":0}`: half,
+		`{"mean":[0.48145466,0.4578275,0.40821073],"std":[0.26862954,0.26130258,0.27577711]}`: CLIP(224),
+		`{"size":[64,64],"mode":"RGB","mean":[0.5,0.5,0.5],"std":[0.25,0.25,0.25],"interpolation":"bilinear",` +
+			`"resize_mode":"squash","fill_color":0}`: half,
 	} {
 		if got, err := FromOpenCLIP([]byte(data), 224); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", data, got, err)

@@ -34,10 +34,11 @@ func TestBackbones(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		a, err := checkpoint.Detect(c)
+		w, err := checkpoint.CLIP(c)
 		if err != nil {
 			t.Fatal(err)
 		}
+		a := w.Arch
 		if len(a.Warnings) > 0 {
 			t.Errorf("%s: the reader had to guess: %v", name, a.Warnings)
 		}

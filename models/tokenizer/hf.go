@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"promptfed/runtime/atomicfile"
 )
 
 // hfFile is the part of Hugging Face's tokenizer.json that says what a CLIP
@@ -68,20 +71,15 @@ func (v *vocabulary) UnmarshalJSON(data []byte) error {
 type hfPair pair
 
 func (p *hfPair) UnmarshalJSON(data []byte) error {
-	if len(data) > 0 && data[0] == '"' {
-		var line string
-		if err := json.Unmarshal(data, &line); err != nil {
+	var line string
+	if json.Unmarshal(data, &line) != nil {
+		var list []string
+		if err := json.Unmarshal(data, &list); err != nil {
 			return err
 		}
-		m, err := splitPair(line)
-		*p = hfPair(m)
-		return err
+		line = strings.Join(list, " ")
 	}
-	var list []string
-	if err := json.Unmarshal(data, &list); err != nil {
-		return err
-	}
-	m, err := splitPair(strings.Join(list, " "))
+	m, err := splitPair(line)
 	*p = hfPair(m)
 	return err
 }
@@ -93,17 +91,23 @@ const hfHead = `{
 "truncation": null,
 "padding": null,
 "added_tokens": [
-{"id": %[1]d, "content": %[3]q, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true},
-{"id": %[2]d, "content": %[4]q, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}
+{"id": %[1]d, "content": %[3]q, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+"special": true},
+{"id": %[2]d, "content": %[4]q, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
+"special": true}
 ],
-"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "}, {"type": "Lowercase"}]},
+"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"},
+{"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "}, {"type": "Lowercase"}]},
 "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-{"type": "Split", "pattern": {"Regex": "'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+"}, "behavior": "Removed", "invert": true},
+{"type": "Split", "pattern": {"Regex": "'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+"},
+"behavior": "Removed", "invert": true},
 {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]},
-"post_processor": {"type": "RobertaProcessing", "sep": [%[4]q, %[2]d], "cls": [%[3]q, %[1]d], "trim_offsets": false, "add_prefix_space": false},
+"post_processor": {"type": "RobertaProcessing", "sep": [%[4]q, %[2]d], "cls": [%[3]q, %[1]d],
+"trim_offsets": false, "add_prefix_space": false},
 "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
 "model": {
-"type": "BPE", "dropout": null, "unk_token": %[4]q, "continuing_subword_prefix": "", "end_of_word_suffix": "</w>", "fuse_unk": false, "byte_fallback": false,
+"type": "BPE", "dropout": null, "unk_token": %[4]q, "continuing_subword_prefix": "",
+"end_of_word_suffix": "</w>", "fuse_unk": false, "byte_fallback": false,
 "vocab": {
 `
 
@@ -112,26 +116,14 @@ const hfHead = `{
 func (t *Tokenizer) Write(w io.Writer) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, hfHead, t.sos, t.eot, StartOfText, EndOfText)
-	first := true
-	for id := range t.size {
-		token, ok := t.tokens[id]
-		if !ok {
-			continue
-		}
-		if !first {
-			b.WriteString(",\n")
-		}
-		first = false
-		fmt.Fprintf(&b, "%s: %d", jsonString(token), id)
+	var vocab, merges []string
+	for _, id := range slices.Sorted(maps.Keys(t.tokens)) {
+		vocab = append(vocab, fmt.Sprintf("%s: %d", jsonString(t.tokens[id]), id))
 	}
-	b.WriteString("},\n\"merges\": [\n")
-	for i, m := range t.merges {
-		if i > 0 {
-			b.WriteString(",\n")
-		}
-		b.WriteString(jsonString(m.left + " " + m.right))
+	for _, m := range t.merges {
+		merges = append(merges, jsonString(m.left+" "+m.right))
 	}
-	b.WriteString("]\n}\n}\n")
+	fmt.Fprintf(&b, "%s},\n\"merges\": [\n%s]\n}\n}\n", strings.Join(vocab, ",\n"), strings.Join(merges, ",\n"))
 	_, err := w.Write(b.Bytes())
 	return err
 }
@@ -139,14 +131,7 @@ func (t *Tokenizer) Write(w io.Writer) error {
 // WriteHF writes tokenizer.json into a folder that exists. Load reads it back,
 // and so do Hugging Face's tokenizers.
 func (t *Tokenizer) WriteHF(dir string) error {
-	var b bytes.Buffer
-	if err := t.Write(&b); err != nil {
-		return fmt.Errorf("tokenizer: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, jsonName), b.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("tokenizer: %w", err)
-	}
-	return nil
+	return atomicfile.Write(filepath.Join(dir, jsonName), t.Write)
 }
 
 func jsonString(s string) string {

@@ -215,7 +215,8 @@ func same(t *testing.T, a, b *Tokenizer) {
 // models have, and merges in both of Hugging Face's spellings.
 func TestIncompleteVocabulary(t *testing.T) {
 	const head = `{"added_tokens":[{"id":9,"content":"<|startoftext|>"},{"id":7,"content":"<|endoftext|>"}],
-		"model":{"type":"BPE","end_of_word_suffix":"</w>","vocab":{"l":0,"o":1,"w</w>":2,"lo":3,"low</w>":4,"<|endoftext|>":7},"merges":`
+		"model":{"type":"BPE","end_of_word_suffix":"</w>",
+		"vocab":{"l":0,"o":1,"w</w>":2,"lo":3,"low</w>":4,"<|endoftext|>":7},"merges":`
 	for _, merges := range []string{`["l o","lo w</w>"]`, `[["l","o"],["lo","w</w>"]]`} {
 		tok, err := readHF(strings.NewReader(head + merges + `}}`))
 		if err != nil {

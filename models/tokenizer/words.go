@@ -5,7 +5,8 @@ import "regexp"
 // pattern is the published one. Only the special tokens and contractions ignore
 // case: folding would put characters that are no letters among the letters.
 // Clean leaves the plain space as the only white space.
-var pattern = regexp.MustCompile(`(?i:<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d)|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+`)
+var pattern = regexp.MustCompile(`(?i:<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d)` +
+	`|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+`)
 
 // words cuts cleaned text into special tokens, English contractions, runs of
 // letters, single number characters, and runs of anything else.

@@ -4,6 +4,7 @@ package nn
 
 import (
 	"math"
+	"slices"
 
 	"promptfed/runtime/graph"
 	_ "promptfed/runtime/ops" // defines the operators
@@ -17,9 +18,9 @@ func LayerNorm(x, gain, bias graph.Node, eps float64) graph.Node {
 	return x.Graph().ApplyN(graph.Standard, "LayerNormalization", at, 3, x, gain, bias)[0]
 }
 
-// Linear is scale·x wᵀ + shift·b for x [N,in], w [out,in] and an optional b [out]. The scale costs nothing. The bias is
-// added in a pass of its own, which runs on all threads: ONNX Runtime's Gemm spreads it over the result on one thread
-// before the product starts.
+// Linear is scale·x wᵀ + shift·b for x [N,in], w [out,in] and an optional b [out]. The scale costs nothing. The
+// bias is added in a pass of its own, which runs on all threads: ONNX Runtime's Gemm spreads it over the result on one
+// thread before the product starts.
 func Linear(x, w, b graph.Node, scale, shift float64) graph.Node {
 	at := graph.Attrs{"transB": graph.Attr(1)}
 	if op := w.Op(); w.Rank() == 2 && op.Domain == graph.Standard && op.Kind == "Transpose" { // as exports store it
@@ -47,8 +48,9 @@ const (
 // quick is QuickGELU's slope inside the sigmoid.
 const quick = 1.702
 
-// MLP is act(x fcᵀ + fcBias) projᵀ + projBias for x [N,w], fc [m,w], proj [w,m]. The constants of the activation ride
-// on the two products: with a = 1.702 x, QuickGELU(x) = a σ(a) / 1.702, and with a = x/√2, GELU(x) = a (1+erf a) / √2.
+// MLP is act(x fcᵀ + fcBias) projᵀ + projBias for x [N,w], fc [m,w], proj [w,m]. The constants of the activation
+// ride on the two products: with a = 1.702 x, QuickGELU(x) = a σ(a) / 1.702, and with a = x/√2, GELU(x) = a (1+erf
+// a) / √2.
 func MLP(x, fc, fcBias, proj, projBias graph.Node, act string) graph.Node {
 	switch g := x.Graph(); {
 	case act == QuickGELU && g.HasKernels() && fcBias.Dim(0)%graph.KernelWidth == 0:
@@ -76,8 +78,8 @@ func Activate(x graph.Node, act string) graph.Node {
 	return x.Graph().Fail("activation %q: use %s or %s", act, QuickGELU, GELU)
 }
 
-// Attend is softmax(q kᵀ/√d + mask) v for q [...,n,d], k and v [...,m,d] and an optional additive mask that broadcasts
-// to [...,n,m].
+// Attend is softmax(q kᵀ/√d + mask) v for q [...,n,d], k and v [...,m,d] and an optional additive mask that
+// broadcasts to [...,n,m].
 func Attend(q, k, v, mask graph.Node) graph.Node {
 	s := Scores(q, k)
 	if mask.OK() {
@@ -86,9 +88,9 @@ func Attend(q, k, v, mask graph.Node) graph.Node {
 	return s.Softmax(-1).MatMul(v)
 }
 
-// PackedAttention is attention of rows that hold query, key and value side by side [n,3·heads·d], to [n,heads·d]: the
-// query of row i sees the rows from spans[i][0] to spans[i][1] and from spans[i][2] to spans[i][3]. It is for graphs
-// with kernels, and d must be a multiple of graph.KernelWidth.
+// PackedAttention is attention of rows that hold query, key and value side by side [n,3·heads·d], to [n,heads·d]:
+// the query of row i sees the rows from spans[i][0] to spans[i][1] and from spans[i][2] to spans[i][3]. It is for
+// graphs with kernels, and d must be a multiple of graph.KernelWidth.
 func PackedAttention(qkv graph.Node, spans [][4]int, heads int) graph.Node {
 	keys, flat := 0, make([]int64, 0, 4*len(spans))
 	for _, s := range spans {
@@ -113,17 +115,14 @@ func Scores(q, k graph.Node) graph.Node {
 // Masked is what a mask adds to a score that must not count: far below any score, and finite.
 const Masked = -1e9
 
-// Heads cuts rows [batch·n, parts·heads·d] into parts nodes [batch,heads,n,d]; batch may be -1 for "whatever is there".
+// Heads cuts rows [batch·n, parts·heads·d] into parts nodes [batch,heads,n,d]; batch may be -1 for "whatever is
+// there".
 func Heads(x graph.Node, parts, batch, n, heads int) []graph.Node {
 	d := x.Dim(-1) / (parts * heads)
 	if parts == 1 {
 		return []graph.Node{x.Reshape(batch, n, heads, d).Transpose(0, 2, 1, 3)}
 	}
-	one := make([]int, parts)
-	for i := range one {
-		one[i] = 1
-	}
-	out := make([]graph.Node, parts)
+	out, one := make([]graph.Node, parts), slices.Repeat([]int{1}, parts)
 	for i, part := range x.Reshape(batch, n, parts, heads, d).Transpose(2, 0, 3, 1, 4).Split(0, one...) {
 		out[i] = part.Reshape(batch, heads, n, d)
 	}

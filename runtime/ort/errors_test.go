@@ -152,7 +152,7 @@ func TestLevels(t *testing.T) {
 			t.Errorf("%s gives %v, %v", name, got, err)
 		}
 	}
-	if _, err := ort.Level("ALL"); err == nil || !strings.Contains(err.Error(), "use all, basic, extended, none") {
+	if _, err := ort.Level("ALL"); err == nil || !strings.Contains(err.Error(), "use all, extended, basic or none") {
 		t.Errorf("ALL gives %v", err)
 	}
 }

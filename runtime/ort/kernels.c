@@ -1,6 +1,6 @@
 // Operators of the domain "promptfed": what a training step does between its matrix products, each in one pass over
-// memory where ONNX Runtime's own operators take five to twenty. All are float32. Sums are in a fixed order, and what one
-// thread computes does not depend on how many there are, so results are the same for any number of threads.
+// memory where ONNX Runtime's own operators take five to twenty. All are float32. Sums are in a fixed order, and what
+// one thread computes does not depend on how many there are, so results are the same for any number of threads.
 #include "native.h"
 #include <string.h>
 
@@ -161,8 +161,8 @@ INLINE void weigh(float *p, int64_t n, int64_t keys) {
 }
 
 // scores puts x·m of the rows of m from..to, times scale, behind one another for each of some rows of x.
-INLINE void scores(const float *x, int64_t next, int rows, const float *m, int64_t row, int64_t from, int64_t to, float scale,
-	float *p, int64_t nextP, int blocks) {
+INLINE void scores(const float *x, int64_t next, int rows, const float *m, int64_t row, int64_t from, int64_t to,
+	float scale, float *p, int64_t nextP, int blocks) {
 	for (int64_t k = from; k < to; k++) {
 		vec s[GROUP] = {0};
 		for (int b = 0; b < blocks; b++) {
@@ -176,8 +176,8 @@ INLINE void scores(const float *x, int64_t next, int rows, const float *m, int64
 }
 
 // gather adds to y the rows of m from..to, each times its weight, for each of some rows of y.
-INLINE void gather(vec y[GROUP][WIDEST], int rows, const float *m, int64_t row, int64_t from, int64_t to, const float *p,
-	int64_t nextP, int blocks) {
+INLINE void gather(vec y[GROUP][WIDEST], int rows, const float *m, int64_t row, int64_t from, int64_t to,
+	const float *p, int64_t nextP, int blocks) {
 	for (int64_t k = from; k < to; k++)
 		for (int b = 0; b < blocks; b++) {
 			vec v = load(m + row * k + L * b);
@@ -187,8 +187,8 @@ INLINE void gather(vec y[GROUP][WIDEST], int rows, const float *m, int64_t row, 
 }
 
 // spread adds to the rows of m from..to some rows of x, each times its weight.
-INLINE void spread(const float *x, int64_t next, int rows, float *m, int64_t row, int64_t from, int64_t to, const float *p,
-	int64_t nextP, int blocks) {
+INLINE void spread(const float *x, int64_t next, int rows, float *m, int64_t row, int64_t from, int64_t to,
+	const float *p, int64_t nextP, int blocks) {
 	for (int64_t k = from; k < to; k++)
 		for (int b = 0; b < blocks; b++) {
 			vec v = load(m + row * k + L * b);
@@ -288,8 +288,8 @@ INLINE void eachHead(const job *j, size_t i, int backwards) {
 			eachRow(j, from, blocks, backwards);
 }
 
-// attention is attention of [qkv, spans], where each row's query sees the keys and values of its two spans of rows, to the
-// sums of values [rows,width] and the weights [rows,heads,keys].
+// attention is attention of [qkv, spans], where each row's query sees the keys and values of its two spans of rows, to
+// the sums of values [rows,width] and the weights [rows,heads,keys].
 CLONES static void attention(void *data, size_t i) { eachHead(data, i, 0); }
 
 // attentionGrad is its gradient with respect to qkv, of [qkv, spans, weights, dy].
@@ -430,8 +430,8 @@ static int required(const op *o, size_t i) { return (void)o, (void)i, 0; }
 static int one(const op *o) { return (void)o, 1; }
 
 #define OP(called, in, out, run) \
-	{16, NULL, name, provider, inputType, inputs, outputType, outputs, NULL, free, required, required, required, one, one, \
-		one, one, createState, computeState, called, in, out, run}
+	{16, NULL, name, provider, inputType, inputs, outputType, outputs, NULL, free, required, required, required, one, \
+		one, one, one, createState, computeState, called, in, out, run}
 
 static const op ops[] = {
 	OP("BiasQuickGelu", 2, 1, biasGelu),

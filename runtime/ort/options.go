@@ -106,12 +106,11 @@ func (o Options) native(provider, weights string) (*binding.SessionOptions, erro
 		so.Destroy()
 		return nil, fmt.Errorf("ort: session options: %s", oneLine(err))
 	}
+	add := addKernels
 	if provider == CUDA {
-		err = o.addCUDA(so)
-	} else {
-		err = addKernels(so)
+		add = o.addCUDA
 	}
-	if err != nil {
+	if err := add(so); err != nil {
 		so.Destroy()
 		return nil, err
 	}
@@ -131,12 +130,6 @@ func addKernels(so *binding.SessionOptions) error {
 }
 
 func (o Options) fill(so *binding.SessionOptions, weights string) error {
-	levels := map[OptLevel]binding.GraphOptimizationLevel{
-		OptAll:      binding.GraphOptimizationLevelEnableAll,
-		OptExtended: binding.GraphOptimizationLevelEnableExtended,
-		OptBasic:    binding.GraphOptimizationLevelEnableBasic,
-		OptNone:     binding.GraphOptimizationLevelDisableAll,
-	}
 	mode := binding.ExecutionMode(binding.ExecutionModeSequential)
 	if o.InterThreads > 1 {
 		mode = binding.ExecutionModeParallel
@@ -159,7 +152,7 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 		func() error { return so.SetIntraOpNumThreads(max(1, o.IntraThreads)) },
 		func() error { return so.SetInterOpNumThreads(max(1, o.InterThreads)) },
 		func() error { return so.SetExecutionMode(mode) },
-		func() error { return so.SetGraphOptimizationLevel(levels[o.OptLevel]) },
+		func() error { return so.SetGraphOptimizationLevel(levels[o.OptLevel].native) },
 		func() error { return so.SetCpuMemArena(!o.NoArena) },
 	}
 	if o.Profile != "" {

@@ -36,10 +36,10 @@ func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 	if err != nil {
 		return nil, p.errorf("%w", err)
 	}
-	if p.inputs, err = ports(onnx.Inputs(g)); err != nil {
+	if p.inputs, err = infos(onnx.Inputs(g)); err != nil {
 		return nil, p.errorf("input %w", err)
 	}
-	if p.outputs, err = ports(a.Kept); err != nil {
+	if p.outputs, err = infos(a.Kept); err != nil {
 		return nil, p.errorf("output %w", err)
 	}
 	switch {
@@ -72,9 +72,9 @@ func matrices(m *onnx.ModelProto) (out []matrix) {
 	return out
 }
 
-func ports(list []*onnx.ValueInfoProto) (out []ValueInfo, err error) {
+func infos(list []*onnx.ValueInfoProto) (out []ValueInfo, err error) {
 	for _, v := range list {
-		p, err := portOf(v)
+		p, err := infoOf(v)
 		if err != nil {
 			return nil, err
 		}

@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
+
+	binding "github.com/yalue/onnxruntime_go"
 
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/tensor"
@@ -60,13 +59,23 @@ func probeModel() *onnx.ModelProto {
 			Output: []*onnx.ValueInfoProto{value("y")}}}
 }
 
-var levels = map[string]OptLevel{"all": OptAll, "extended": OptExtended, "basic": OptBasic, "none": OptNone}
+// levels are the names of OptLevels, and what the binding calls them.
+var levels = []struct {
+	name   string
+	native binding.GraphOptimizationLevel
+}{
+	OptAll:      {"all", binding.GraphOptimizationLevelEnableAll},
+	OptExtended: {"extended", binding.GraphOptimizationLevelEnableExtended},
+	OptBasic:    {"basic", binding.GraphOptimizationLevelEnableBasic},
+	OptNone:     {"none", binding.GraphOptimizationLevelDisableAll},
+}
 
 // Level is the optimisation level of a name: all, extended, basic or none.
 func Level(name string) (OptLevel, error) {
-	if l, ok := levels[name]; ok {
-		return l, nil
+	for i, l := range levels {
+		if l.name == name {
+			return OptLevel(i), nil
+		}
 	}
-	return 0, fmt.Errorf("%q is no optimisation level: use %s", name, strings.Join(slices.Sorted(maps.Keys(levels)),
-		", "))
+	return 0, fmt.Errorf("%q is no optimisation level: use all, extended, basic or none", name)
 }

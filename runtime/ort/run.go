@@ -65,7 +65,8 @@ func (s *Session) choose(names []string) ([]int, error) {
 	for _, name := range names {
 		i := slices.IndexFunc(s.outputs, func(p ValueInfo) bool { return p.Name == name })
 		if i < 0 {
-			return nil, s.errorf("no output %q; it has %s", name, portNames(s.outputs))
+			return nil, s.errorf("no output %q; it has %s", name,
+				joined(s.outputs, func(v ValueInfo) string { return v.Name }))
 		}
 		want = append(want, i)
 	}

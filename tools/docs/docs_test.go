@@ -106,7 +106,7 @@ func TestKeys(t *testing.T) {
 	type squashed struct {
 		D string `config:"d"`
 	}
-	got := keys(struct {
+	got := allKeys(struct {
 		squashed `config:",squash"`
 		A        []string  `config:"a"`
 		Inner    inner     `config:"inner"`
@@ -126,7 +126,7 @@ func TestKeys(t *testing.T) {
 }
 
 func TestEveryKeyIsExplained(t *testing.T) {
-	for _, k := range append(keys(experiment.Defaults()), keys(configs.SweepFile{})...) {
+	for _, k := range append(allKeys(experiment.Defaults()), allKeys(configs.SweepFile{})...) {
 		if k.help == "" {
 			t.Errorf("%s has no help text", k.name)
 		}

@@ -4,31 +4,29 @@ import (
 	"encoding/json"
 	"reflect"
 	"strings"
+
+	"promptfed/federation/keys"
 )
 
 // key is one key of a configuration, with its dotted name.
 type key struct{ name, kind, value, help string }
 
-// keys lists the keys of a configuration's struct by the tags "config" and "help", with the values it holds. The keys
-// of a list's elements stand under NAME[].
-func keys(config any) []key { return keysOf("", reflect.Indirect(reflect.ValueOf(config))) }
+// allKeys lists the keys of a configuration's struct with the values it holds, also those below other keys. The keys of
+// a list's elements stand under NAME[].
+func allKeys(config any) []key { return keysOf("", reflect.Indirect(reflect.ValueOf(config))) }
 
 func keysOf(at string, v reflect.Value) []key {
 	var out []key
-	for i := range v.NumField() {
-		f, x := v.Type().Field(i), v.Field(i)
-		name := f.Tag.Get("config")
+	for _, k := range keys.Of(v) {
+		name, x, t := at+k.Name, k.Value, k.Field.Type
 		switch {
-		case strings.Contains(name, ",squash"):
-			out = append(out, keysOf(at, x)...)
-		case name == "":
-		case x.Kind() == reflect.Struct && len(keysOf("", x)) > 0:
-			out = append(out, keysOf(at+name+".", x)...)
-		case x.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct:
-			out = append(out, key{at + name, "list", "", f.Tag.Get("help")})
-			out = append(out, keysOf(at+name+"[].", reflect.Zero(f.Type.Elem()))...)
+		case x.Kind() == reflect.Struct && len(keys.Of(x)) > 0:
+			out = append(out, keysOf(name+".", x)...)
+		case x.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
+			out = append(out, key{name, "list", "", k.Help})
+			out = append(out, keysOf(name+"[].", reflect.Zero(t.Elem()))...)
 		default:
-			out = append(out, key{at + name, kind(f.Type), value(x), f.Tag.Get("help")})
+			out = append(out, key{name, kind(t), value(x), k.Help})
 		}
 	}
 	return out

@@ -23,11 +23,7 @@ func (w *Worker) Fit(task method.Task, params, rows tensor.Map, loss func(*metho
 		declared = append(declared, method.Param{Name: name, Shape: params[name].Shape})
 	}
 	scope := method.NewScope(task, declared)
-	out, err := w.c.withGradients(nil, scope, alone(loss(scope)))
-	if err != nil {
-		return 0, err
-	}
-	p, err := w.c.compile(nil, scope, out)
+	p, err := w.c.trained(nil, scope, []graph.Output{{Name: lossOutput, Node: loss(scope)}})
 	if err != nil {
 		return 0, err
 	}

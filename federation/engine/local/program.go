@@ -26,6 +26,7 @@ type program struct {
 	// nil where there are none
 	fixed  *program
 	number int64 // that no other compiled graph of this process has
+	apart  bool  // steps of several clients gain nothing in one run, see spec.Apart
 }
 
 // lastProgram counts what was compiled.

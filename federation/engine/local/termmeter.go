@@ -109,6 +109,3 @@ func (m *termMeter) mean() *message.LossTerms {
 	out.Add(m.sum, 1/float64(m.steps))
 	return out
 }
-
-// Terms travel as tensors of 64-bit integers, the bits of float64 numbers: NUMBER/NAME holds the length on all
-// parameters and the value, NUMBER/NAME/PARAMETER the length on one. Number 0 is CrossEntropy, without a value.

@@ -26,9 +26,15 @@ type Kind string
 const (
 	Train   Kind = "train" // train and upload
 	Compute Kind = "ask"   // answer a statistic
-	// test with the shared parameters sent and with the client's own; see also Validate and Adapt
-	Test Kind = "test"
+	// test with the shared parameters sent and with the client's own
+	Test     Kind = "test"
+	Validate Kind = "validate" // test on the validation data; a client without any answers with no examples
+	// forget everything, take Instruction.Steps steps from the shared parameters, and be tested
+	Adapt Kind = "adapt"
 )
+
+// Tests tells whether the replies to instructions of this kind are Scores, and change nothing that a client remembers.
+func (k Kind) Tests() bool { return k == Test || k == Validate || k == Adapt }
 
 // Instruction is one message from the server. Only names, numbers and tensors travel.
 type Instruction struct {
@@ -132,16 +138,7 @@ type Stats struct {
 	Terms *LossTerms // nil where they are not measured
 }
 
-// Tests tells whether the replies to instructions of this kind are Scores.
-func (k Kind) Tests() bool { return k == Test || k == Validate || k == Adapt }
-
-// Kinds of instructions that test, beside Test. Their replies are Scores, and change nothing that a client remembers.
-const (
-	Validate Kind = "validate" // test on the validation data; a client without any answers with no examples
-	// forget everything, take Instruction.Steps steps from the shared parameters, and be tested
-	Adapt Kind = "adapt"
-)
-
+// Indices are 0 to n-1.
 func Indices(n int) []int {
 	out := make([]int, n)
 	for i := range out {

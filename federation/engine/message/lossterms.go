@@ -83,6 +83,8 @@ func NormsOf(grads ...tensor.Map) Norms {
 	return out
 }
 
+// tensors are the bits of float64 numbers: NUMBER/NAME holds the length on all parameters and the value,
+// NUMBER/NAME/PARAMETER the length on one. Number 0 is CrossEntropy, without a value.
 func (t *LossTerms) tensors() tensor.Map {
 	out := tensor.Map{}
 	if t == nil {

@@ -43,11 +43,8 @@ func gib(bytes int) float64 { return float64(bytes) / (1 << 30) }
 // ForImages says, before anything runs, how many images with text prompts of their own a training step computes at a
 // time and what memory that takes; empty for a method without.
 func (e *Experiment) ForImages(b Backbone) (string, error) {
-	t := b.Task()
-	t.Clients, t.Classes, t.Backbone = 1, len(e.Classes), b.Name()
-	s := method.NewScope(t, e.Method.Params(t))
-	logits := e.Method.Logits(s)
-	rows, bytes, err := ForImages(b, e.Classes, e.Training.Memory, logits, e.Method.Loss(s, logits))
+	logits, loss := e.onePass(b)
+	rows, bytes, err := ForImages(b, e.Classes, e.Training.Memory, logits, loss)
 	if rows == 0 || err != nil {
 		return "", err
 	}

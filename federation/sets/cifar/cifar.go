@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"promptfed/federation/data"
-	"promptfed/federation/sets/domains"
 	"promptfed/federation/sets/folder"
 	"promptfed/federation/sets/source"
 )
@@ -45,7 +44,7 @@ var cifar10 = &cifarSet{title: "CIFAR-10", train: "data_batch_", test: "test_bat
 // open opens the binary files, the pickles, or image folders; auto takes the first there is.
 func (c *cifarSet) open(cfg source.Config) (*data.Set, error) {
 	f := source.Finder{}
-	dirs, err := domains.Candidates(f, cfg.Root, c.folders)
+	dirs, err := f.Candidates(cfg.Root, c.folders...)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +54,7 @@ func (c *cifarSet) open(cfg source.Config) (*data.Set, error) {
 		}
 		for _, dir := range dirs {
 			if layout == "folders" {
-				sub, err := domains.Candidates(f, dir, []string{"train", "test"})
+				sub, err := f.Candidates(dir, "train", "test")
 				if err != nil {
 					return nil, err
 				}

@@ -2,7 +2,6 @@ package coop
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"strconv"
 
@@ -21,14 +20,8 @@ func flowerLists(_ source.Config, paths []string) (*source.Listing, error) {
 	}
 	names := map[string]string{}
 	if paths[2] != "" {
-		r, done, err := source.OpenList(paths[2])
-		if err != nil {
+		if err := source.DecodeList(paths[2], &names, "{label: class name}"); err != nil {
 			return nil, err
-		}
-		err = json.NewDecoder(r).Decode(&names)
-		done()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w: expected {label: class name}", paths[2], source.JSONError(err))
 		}
 	} else {
 		for i, name := range flowerNames {

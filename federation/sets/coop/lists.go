@@ -1,7 +1,6 @@
 package coop
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
@@ -78,15 +77,9 @@ func foodLists(_ source.Config, paths []string) (*source.Listing, error) {
 	for i, split := range []string{"train", "test"} {
 		file := paths[i+1]
 		if strings.EqualFold(filepath.Ext(file), ".json") {
-			r, done, err := source.OpenList(file)
-			if err != nil {
-				return nil, err
-			}
 			var byClass map[string][]string
-			err = json.NewDecoder(r).Decode(&byClass)
-			done()
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w: expected {class: [paths]}", file, source.JSONError(err))
+			if err := source.DecodeList(file, &byClass, "{class: [paths]}"); err != nil {
+				return nil, err
 			}
 			for _, class := range slices.Sorted(maps.Keys(byClass)) {
 				listed[split] = append(listed[split], byClass[class]...)
@@ -138,24 +131,35 @@ func actionLists(_ source.Config, paths []string) (*source.Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, split := range []string{"trainval", "test"} {
-		err := source.EachLine(paths[i+2], func(where, line string) error {
-			video, _, _ := strings.Cut(line, " ")
-			class, file := path.Split(video)
-			class = strings.TrimSuffix(class, "/")
+	return l, classLists(l, label, paths[1:], []string{"trainval", "test"}, func(line string) (class, image string) {
+		video, _, _ := strings.Cut(line, " ")
+		class, file := path.Split(video)
+		class = strings.TrimSuffix(class, "/")
+		return class, path.Join(actionName(class), strings.TrimSuffix(file, path.Ext(file))+".jpg")
+	})
+}
+
+// classLists adds the images of lists, one file for each split behind that of the classes. parse gives the class of a
+// line, as label has it, and the path of its image. Of a list for trainval val is drawn.
+func classLists(l *source.Listing, label map[string]int, files, splits []string,
+	parse func(line string) (class, image string)) error {
+	for i, split := range splits {
+		err := source.EachLine(files[i+1], func(where, line string) error {
+			class, image := parse(line)
 			n, ok := label[class]
 			if !ok {
-				return fmt.Errorf("%s: class %q is not in %s", where, class, paths[1])
+				return fmt.Errorf("%s: class %q is not in %s", where, class, files[0])
 			}
-			file = strings.TrimSuffix(file, path.Ext(file)) + ".jpg"
-			return l.Add(where, source.Item{Path: path.Join(actionName(class), file), Label: n, Split: split})
+			return l.Add(where, source.Item{Path: image, Label: n, Split: split})
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	l.DrawVal()
-	return l, nil
+	if splits[0] == "trainval" {
+		l.DrawVal()
+	}
+	return nil
 }
 
 // sceneLists reads the first partition of SUN397: lines of /a/abbey/IMAGE.jpg. CoOp drops the letter and says the words
@@ -177,21 +181,10 @@ func sceneLists(_ source.Config, paths []string) (*source.Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, split := range []string{"trainval", "test"} {
-		err := source.EachLine(paths[i+2], func(where, line string) error {
-			p := strings.TrimPrefix(line, "/")
-			n, ok := label[path.Dir(p)]
-			if !ok {
-				return fmt.Errorf("%s: class %q is not in %s", where, path.Dir(p), paths[1])
-			}
-			return l.Add(where, source.Item{Path: p, Label: n, Split: split})
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	l.DrawVal()
-	return l, nil
+	return l, classLists(l, label, paths[1:], []string{"trainval", "test"}, func(line string) (class, image string) {
+		image = strings.TrimPrefix(line, "/")
+		return path.Dir(image), image
+	})
 }
 
 // aircraftLists reads FGVC-Aircraft: variants.txt has a class a line, the lists have lines of an image name and a
@@ -209,18 +202,8 @@ func aircraftLists(_ source.Config, paths []string) (*source.Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, split := range []string{"train", "val", "test"} {
-		err := source.EachLine(paths[i+2], func(where, line string) error {
-			name, class, _ := strings.Cut(line, " ")
-			n, ok := label[class]
-			if !ok {
-				return fmt.Errorf("%s: class %q is not in %s", where, class, paths[1])
-			}
-			return l.Add(where, source.Item{Path: name + ".jpg", Label: n, Split: split})
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return l, nil
+	return l, classLists(l, label, paths[1:], []string{"train", "val", "test"}, func(line string) (class, image string) {
+		name, class, _ := strings.Cut(line, " ")
+		return class, name + ".jpg"
+	})
 }

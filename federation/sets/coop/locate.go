@@ -12,18 +12,15 @@ import (
 
 // dirs are the folders that may hold the set: those of its names under root, those inside these, and root.
 func dirs(f source.Finder, root string, r release) ([]string, error) {
-	if _, err := f.List(root); err != nil {
-		return nil, err
-	}
 	out := []string{root}
 	for range 2 {
 		for _, dir := range out[:len(out):len(out)] {
-			for _, name := range append(slices.Clone(r.folders), r.inner...) {
-				sub, ok, err := f.Lookup(dir, name)
-				if err != nil {
-					return nil, err
-				}
-				if st, e := os.Stat(sub); ok && e == nil && st.IsDir() && !slices.Contains(out, sub) {
+			found, err := f.Candidates(dir, append(slices.Clone(r.folders), r.inner...)...)
+			if err != nil {
+				return nil, err
+			}
+			for _, sub := range found {
+				if !slices.Contains(out, sub) {
 					out = append(out, sub)
 				}
 			}

@@ -2,7 +2,6 @@ package domains
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -48,12 +47,8 @@ func openDigits(cfg source.Config) (*data.Set, error) {
 		case err != nil:
 			return nil, err
 		case train == nil && test == nil:
-			valTests, err := domainFolder(w, dir, name, p.domainSet)
-			if err != nil {
+			if err := p.domainFolder(w, dir, dir, name); err != nil {
 				return nil, fmt.Errorf("%w; or in %s: %s", err, dir, digitsExpects)
-			}
-			if valTests {
-				notes = append(notes, dir+" has train and val but no test folder: val is the test split")
 			}
 		case train == nil || test == nil:
 			only := train
@@ -100,18 +95,13 @@ func (p *domainPlace) digitFiles(dir string, cfg source.Config) (train, test *di
 // digitFile finds a file, or a folder, in a domain's folder or where torchvision puts it under that, by any of its
 // names.
 func (p *domainPlace) digitFile(dir string, folder bool, names ...string) (string, error) {
+	var paths []string
 	for _, sub := range []string{".", "raw", filepath.Base(dir), filepath.Base(dir) + "/raw"} {
 		for _, name := range names {
-			path, ok, err := p.finder.Lookup(dir, sub+"/"+name)
-			if err != nil {
-				return "", err
-			}
-			if st, e := os.Stat(path); ok && e == nil && st.IsDir() == folder {
-				return path, nil
-			}
+			paths = append(paths, sub+"/"+name)
 		}
 	}
-	return "", nil
+	return p.finder.First(folder, []string{dir}, paths...)
 }
 
 // digitLists reads Dassl's Digits-5 and the original MNIST-M: a folder of images and a list "name label".

@@ -415,7 +415,7 @@ func TestSplitsInDomains(t *testing.T) {
 	datatest.WantError(t, err, "Training", "train split", "keep one")
 	s := mustOpen(t, office("amazon/train/cat"))
 	if len(s.Train) != 28 || len(s.Test) != 22 || !strings.Contains(strings.Join(s.Notes, "|"),
-		"amazon has no folder of test") {
+		"amazon: there is no folder of test") {
 		t.Errorf("%d and %d images, notes %q", len(s.Train), len(s.Test), s.Notes)
 	}
 }

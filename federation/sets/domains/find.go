@@ -40,50 +40,27 @@ type domainPlace struct {
 	finder source.Finder
 }
 
-// under looks a domain's folder up.
-func (d domainName) under(f source.Finder, dir string) (string, error) {
-	for _, name := range append([]string{d.name}, d.others...) {
-		path, ok, err := f.Lookup(dir, name)
-		if err != nil {
-			return "", err
-		}
-		if ok && source.IsFolder(path) {
-			return path, nil
-		}
+// names are all that a domain is called, put into a pattern with %s.
+func (d domainName) names(pattern string) []string {
+	out := []string{fmt.Sprintf(pattern, d.name)}
+	for _, other := range d.others {
+		out = append(out, fmt.Sprintf(pattern, other))
 	}
-	return "", nil
-}
-
-// Candidates are root and the folders under it that have one of the names, nested names with slashes.
-func Candidates(f source.Finder, root string, names []string) ([]string, error) {
-	if _, err := f.List(root); err != nil {
-		return nil, err
-	}
-	out := []string{root}
-	for _, name := range names {
-		path, ok, err := f.Lookup(root, name)
-		if err != nil {
-			return nil, err
-		}
-		if ok && source.IsFolder(path) && !slices.Contains(out, path) {
-			out = append(out, path)
-		}
-	}
-	return out, nil
+	return out
 }
 
 // find looks for the folders of the domains in root, in the set's folder under it, and in their inner folders, and
 // takes the place that has most of them.
 func (d *domainSet) find(root string) (*domainPlace, error) {
 	f := source.Finder{}
-	homes, err := Candidates(f, root, d.folders)
+	homes, err := f.Candidates(root, d.folders...)
 	if err != nil {
 		return nil, err
 	}
 	var best *domainPlace
 	most := 0
 	for _, home := range homes {
-		places, err := Candidates(f, home, d.inner)
+		places, err := f.Candidates(home, d.inner...)
 		if err != nil {
 			return nil, err
 		}
@@ -91,7 +68,7 @@ func (d *domainSet) find(root string) (*domainPlace, error) {
 			p := &domainPlace{domainSet: d, root: root, home: home, images: dir, finder: f}
 			n := 0
 			for _, name := range d.domains {
-				path, err := name.under(f, dir)
+				path, err := f.First(true, []string{dir}, name.names("%s")...)
 				if err != nil {
 					return nil, err
 				}
@@ -137,10 +114,15 @@ func (p *domainPlace) complete() error {
 	return nil
 }
 
+// index is the place of a class in the list of classes; -1 for one that is not in it.
+func (d *domainSet) index(name string) int {
+	return slices.IndexFunc(d.classes, func(c string) bool { return source.Fold(c) == source.Fold(name) })
+}
+
 // class is the name of a class that a folder or a label stands for, "" for a class that the set leaves out.
 func (d *domainSet) class(name string) string {
 	if d.classes != nil {
-		i := slices.IndexFunc(d.classes, func(c string) bool { return source.Fold(c) == source.Fold(name) })
+		i := d.index(name)
 		if i < 0 {
 			return ""
 		}
@@ -152,10 +134,7 @@ func (d *domainSet) class(name string) string {
 // compareClasses is the order of labels: that of the list of classes, or of the names' bytes.
 func (d *domainSet) compareClasses(a, b string) int {
 	if d.classes != nil {
-		at := func(name string) int {
-			return slices.IndexFunc(d.classes, func(c string) bool { return source.Fold(c) == source.Fold(name) })
-		}
-		return at(a) - at(b)
+		return d.index(a) - d.index(b)
 	}
 	a, b = strings.ReplaceAll(a, " ", "_"), strings.ReplaceAll(b, " ", "_")
 	if d.order != nil {
@@ -209,7 +188,7 @@ func (p *domainPlace) finish(w *source.Walk, notes ...string) (*data.Set, error)
 func (d *domainSet) number(s *data.Set) {
 	to := make([]int, len(s.Classes))
 	for i, name := range s.Classes {
-		to[i] = slices.IndexFunc(d.classes, func(c string) bool { return source.Fold(c) == source.Fold(name) })
+		to[i] = d.index(name)
 	}
 	for _, list := range [][]data.Example{s.Train, s.Val, s.Test} {
 		for i := range list {

@@ -69,16 +69,18 @@ func readIDX(r io.Reader, dimensions int) ([]int, error) {
 	return dims, nil
 }
 
-// idxReader is the content of a file, whether compressed or not.
-func idxReader(f io.Reader, path string) (io.Reader, error) {
-	if !strings.HasSuffix(strings.ToLower(path), ".gz") {
-		return bufio.NewReader(f), nil
+// isGzip tells whether a file is compressed, by its name.
+func isGzip(path string) bool { return strings.HasSuffix(strings.ToLower(path), ".gz") }
+
+// openIDX reads the head of a file, whether compressed or not, and gives what follows it.
+func openIDX(f *os.File, dimensions int) (r io.Reader, dims []int, err error) {
+	if r = bufio.NewReader(f); isGzip(f.Name()) {
+		if r, err = gzip.NewReader(r); err != nil {
+			return nil, nil, fmt.Errorf("not compressed by gzip: %w", err)
+		}
 	}
-	z, err := gzip.NewReader(bufio.NewReader(f))
-	if err != nil {
-		return nil, fmt.Errorf("not compressed by gzip: %w", err)
-	}
-	return z, nil
+	dims, err = readIDX(r, dimensions)
+	return r, dims, err
 }
 
 func idxImages(path string) (*source.Pixels, error) {
@@ -87,11 +89,7 @@ func idxImages(path string) (*source.Pixels, error) {
 		return nil, err
 	}
 	defer f.Close()
-	r, err := idxReader(f, path)
-	if err != nil {
-		return nil, err
-	}
-	dims, err := readIDX(r, 3)
+	_, dims, err := openIDX(f, 3)
 	if err != nil {
 		return nil, err
 	}
@@ -100,12 +98,9 @@ func idxImages(path string) (*source.Pixels, error) {
 	if x.Height < 1 || x.Width < 1 || x.Height > 1024 || x.Width > 1024 {
 		return nil, fmt.Errorf("images of %d x %d pixels: expected 1 to 1024 a side", x.Height, x.Width)
 	}
-	if strings.HasSuffix(strings.ToLower(path), ".gz") {
+	if isGzip(path) {
 		x.Inflate = func(f *os.File) (io.Reader, error) {
-			r, err := idxReader(f, path)
-			if err == nil {
-				_, err = readIDX(r, 3)
-			}
+			r, _, err := openIDX(f, 3)
 			return r, err
 		}
 	} else if want := x.At + int64(x.Count)*int64(x.Size()); st.Size() < want {
@@ -120,16 +115,7 @@ func idxLabels(path string) ([]float64, error) {
 		return nil, err
 	}
 	defer f.Close()
-	r, err := idxReader(f, path)
-	if err != nil {
-		return nil, err
-	}
-	return readIDXLabels(r)
-}
-
-// readIDXLabels reads an idx file of one dimension.
-func readIDXLabels(r io.Reader) ([]float64, error) {
-	dims, err := readIDX(r, 1)
+	r, dims, err := openIDX(f, 1)
 	if err != nil {
 		return nil, err
 	}

@@ -75,17 +75,13 @@ type domainList struct {
 func (p *domainPlace) lists(dir string, names ...string) ([]*domainList, error) {
 	out := make([]*domainList, len(p.domains))
 	for i, d := range p.domains {
-		file := ""
+		var spelled []string
 		for _, name := range names {
-			for _, spelled := range append([]string{d.name}, d.others...) {
-				path, ok, err := p.finder.Lookup(dir, fmt.Sprintf(name, spelled))
-				if err != nil {
-					return nil, err
-				}
-				if ok && file == "" {
-					file = path
-				}
-			}
+			spelled = append(spelled, d.names(name)...)
+		}
+		file, err := p.finder.First(false, []string{dir}, spelled...)
+		if err != nil {
+			return nil, err
 		}
 		if file == "" {
 			continue

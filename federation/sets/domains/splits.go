@@ -145,17 +145,9 @@ func (p *domainPlace) fromPickles(cfg source.Config) (s *data.Set, where string,
 	var missing []string
 	for i, d := range p.domains {
 		for _, split := range []string{"train", "test"} {
-			file := ""
-			for _, dir := range dirs {
-				for _, spelled := range append([]string{d.name}, d.others...) {
-					path, ok, err := p.finder.Lookup(dir, spelled+"_"+split+".pkl")
-					if err != nil {
-						return nil, "", err
-					}
-					if ok && file == "" {
-						file = path
-					}
-				}
+			file, err := p.finder.First(false, dirs, d.names("%s_"+split+".pkl")...)
+			if err != nil {
+				return nil, "", err
 			}
 			if file == "" {
 				if p.dirs[i] != "" {

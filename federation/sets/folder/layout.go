@@ -3,8 +3,6 @@ package folder
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
-	"strings"
 
 	"promptfed/federation/sets/source"
 )
@@ -173,47 +171,14 @@ func deep(w *source.Walk, dirs []string) (bool, error) {
 	return with != "", nil
 }
 
-// Splits reads folders of splits. Without one to test with val takes its place, and without that the rule of HoldOut;
-// both are noted.
+// Splits reads folders of splits.
 func Splits(w *source.Walk, top []string, domains bool) error {
 	of, others := source.SplitsAmong(top)
 	if len(others) > 0 {
 		return fmt.Errorf("%s: expected only folders named train, test and val in %s; move it away", others[0], w.Root)
 	}
-	for _, split := range []string{"train", "val", "test"} {
-		if same := of[split]; len(same) > 1 {
-			return fmt.Errorf("%s all hold the %s split: keep one", strings.Join(same, " and "), split)
-		}
-	}
 	if of["train"] == nil {
 		return fmt.Errorf("%s: expected a folder named train in it, but it has %s", w.Root, source.FolderNames(top))
 	}
-	as := map[string]string{"train": "train", "val": "val", "test": "test"}
-	switch {
-	case of["test"] != nil:
-	case of["val"] != nil:
-		as["val"] = "test"
-		w.Note("there is no folder of test images: %s is the test split, and there is none for validation",
-			filepath.Base(of["val"][0]))
-	default:
-		as["train"] = ""
-		w.Note("there is no folder of test or validation images: two of every ten images of %s are held out for "+
-			"testing", filepath.Base(of["train"][0]))
-	}
-	for _, split := range []string{"train", "val", "test"} {
-		if of[split] == nil {
-			continue
-		}
-		sub, err := w.Folders(of[split][0])
-		if err != nil {
-			return err
-		}
-		if len(sub) == 0 {
-			return fmt.Errorf("%s holds no folders: expected one folder per class or domain in it", of[split][0])
-		}
-		if err := level(w, as[split], sub, domains); err != nil {
-			return err
-		}
-	}
-	return nil
+	return w.Splits(w.Root, of, func(split string, dirs []string) error { return level(w, split, dirs, domains) })
 }

@@ -57,6 +57,40 @@ func (f Finder) Lookup(dir, name string) (string, bool, error) {
 	return dir, true, nil
 }
 
+// First is the first of the names in the first of the folders that has any, as a folder or as a file; "" without one.
+func (f Finder) First(folder bool, dirs []string, names ...string) (string, error) {
+	for _, dir := range dirs {
+		for _, name := range names {
+			found, ok, err := f.Lookup(dir, name)
+			if err != nil {
+				return "", err
+			}
+			if st, err := os.Stat(found); ok && err == nil && st.IsDir() == folder {
+				return found, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// Candidates are root and the folders under it that have one of the names, nested names with slashes.
+func (f Finder) Candidates(root string, names ...string) ([]string, error) {
+	if _, err := f.List(root); err != nil {
+		return nil, err
+	}
+	out := []string{root}
+	for _, name := range names {
+		found, err := f.First(true, []string{root}, name)
+		if err != nil {
+			return nil, err
+		}
+		if found != "" && !slices.Contains(out, found) {
+			out = append(out, found)
+		}
+	}
+	return out, nil
+}
+
 // All finds everything that a form needs. A set's folder that is itself the folder of images called for will do too.
 func (f Finder) All(dir string, needs []string) ([]string, bool, error) {
 	var out []string

@@ -65,6 +65,19 @@ func OpenList(path string) (io.Reader, func() error, error) {
 	return Unmarked(io.LimitReader(f, MaxList)), f.Close, nil
 }
 
+// DecodeList reads a list in JSON; expected says what it should hold.
+func DecodeList(path string, into any, expected string) error {
+	r, done, err := OpenList(path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := json.NewDecoder(r).Decode(into); err != nil {
+		return fmt.Errorf("%s: %w: expected %s", path, JSONError(err), expected)
+	}
+	return nil
+}
+
 // Unmarked is text without a byte order mark, as UTF-8.
 func Unmarked(r io.Reader) io.Reader {
 	return transform.NewReader(r, unicode.BOMOverride(transform.Nop))

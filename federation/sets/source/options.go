@@ -6,14 +6,25 @@ import "promptfed/federation/data"
 type Config struct {
 	Set        string            `config:"set" help:"one of promptfed list datasets"`
 	Root       string            `config:"root" help:"folder of the set; unused by synthetic"`
-	Layout     string            `config:"layout" help:"auto, or a form that the set comes in (docs/datasets.md); of set 'folder': classes, domains, split, split-domains"`
+	Layout     string            `config:"layout"`
 	ClassNames map[string]string `config:"class_names" help:"class name -> the name that prompts use, such as 0: zero"`
-	Split      string            `config:"split" help:"given, or pooled: all examples, 60/20/20 inside each client, or pooled-no-val: the same without the set's own val list"`
+	Split      string            `config:"split"`
 	Corrupt    string            `config:"corrupt" help:"refuse, or skip"`
 	Shots      int               `config:"shots" help:"training examples per class and client; 0 is all"`
-	Views      int               `config:"views" help:"seeded augmented views per training image in the feature cache; 0 and 1: the plain one"`
+	Views      int               `config:"views"`
 	Seed       uint64            `config:"seed" help:"of the images that the program makes"`
 	Generator  Generator         `config:"generator" help:"of the images that the program makes (set synthetic)"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (Config) LongHelp() map[string]string {
+	return map[string]string{
+		"layout": "auto, or a form that the set comes in (docs/datasets.md); of set 'folder': classes, domains, " +
+			"split, split-domains",
+		"split": "given, or pooled: all examples, 60/20/20 inside each client, or pooled-no-val: the same without " +
+			"the set's own val list",
+		"views": "seeded augmented views per training image in the feature cache; 0 and 1: the plain one",
+	}
 }
 
 // Generator are the of the images that the program makes (set synthetic).

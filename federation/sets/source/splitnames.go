@@ -1,6 +1,7 @@
 package source
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,6 +46,47 @@ func SplitsAmong(dirs []string) (of map[string][]string, others []string) {
 		}
 	}
 	return of, others
+}
+
+// Splits reads folders of splits under a folder; read gets the folders in each. Without one to test with val takes its
+// place, and without that the rule of HoldOut; both are noted.
+func (w *Walk) Splits(under string, of map[string][]string, read func(split string, dirs []string) error) error {
+	as, note := map[string]string{"train": "train", "val": "val", "test": "test"}, ""
+	for _, split := range []string{"train", "val", "test"} {
+		if same := of[split]; len(same) > 1 {
+			return fmt.Errorf("%s all hold the %s split: keep one", strings.Join(same, " and "), split)
+		}
+	}
+	switch {
+	case of["test"] != nil:
+	case of["val"] != nil:
+		as["val"] = "test"
+		note = fmt.Sprintf("%s: there is no folder of test images: %s is the test split, and there is none for "+
+			"validation", under, filepath.Base(of["val"][0]))
+	default:
+		as["train"] = ""
+		note = fmt.Sprintf("%s: there is no folder of test or validation images: two of every ten images of %s are "+
+			"held out for testing", filepath.Dir(of["train"][0]), filepath.Base(of["train"][0]))
+	}
+	if note != "" && !slices.Contains(w.Notes, note) { // once of many domains
+		w.Notes = append(w.Notes, note)
+	}
+	for _, split := range []string{"train", "val", "test"} {
+		if of[split] == nil {
+			continue
+		}
+		sub, err := w.Folders(of[split][0])
+		if err == nil && len(sub) == 0 {
+			err = fmt.Errorf("%s holds no folders: expected one folder per class or domain in it", of[split][0])
+		}
+		if err == nil {
+			err = read(as[split], sub)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // LookLikeSplits tells whether folders that stand where classes are expected are splits by their names: all of them, or

@@ -154,11 +154,10 @@ func (j *conversion) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(dir, ImageFile), image); err != nil {
-		return err
-	}
-	if err := writeFile(filepath.Join(dir, TextFile), text); err != nil {
-		return err
+	for name, data := range map[string][]byte{ImageFile: image, TextFile: text} {
+		if err := writeFile(filepath.Join(dir, name), data); err != nil {
+			return err
+		}
 	}
 	list, err := os.ReadDir(dir)
 	if err != nil {

@@ -17,14 +17,24 @@ type Config struct {
 	Beta     float64  `config:"beta" help:"concentration of the kinds with a Dirichlet distribution: small is skewed"`
 	MinSize  int      `config:"min_size" help:"of the Dirichlet kinds: fewest train and test examples of a client"`
 	Uncap    bool     `config:"uncap" help:"of the Dirichlet kinds: clients that have their share already may get more"`
-	Fill     bool     `config:"fill" help:"of the Dirichlet kinds: when no draw gives every client min_size, those with most give to those with less"`
+	Fill     bool     `config:"fill"`
 	Classes  int      `config:"classes" help:"of classes and labeluni: classes of a client"`
 	Repeat   float64  `config:"repeat" help:"of pathological: share of the classes that all clients hold, such as 0.1"`
 	FineBeta float64  `config:"fine_beta" help:"of pachinko: concentration over the classes of a superclass"`
 	Share    float64  `config:"share" help:"of sample: share of every list that a client holds, such as 0.1"`
 	LeaveOut []string `config:"leave_out" help:"domains that no client gets"`
-	Code     bool     `config:"code" help:"the public code's algorithm on the same random draws, with its peculiarities (docs/partitions.md)"`
-	Seed     uint64   `config:"seed" help:"of the hand-out; 0: the experiment's, and with code what the code fixes (2023, 12345, 0)"`
+	Code     bool     `config:"code"`
+	Seed     uint64   `config:"seed"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (Config) LongHelp() map[string]string {
+	return map[string]string{
+		"fill": "of the Dirichlet kinds: when no draw gives every client min_size, those with most give to those " +
+			"with less",
+		"code": "the public code's algorithm on the same random draws, with its peculiarities (docs/partitions.md)",
+		"seed": "of the hand-out; 0: the experiment's, and with code what the code fixes (2023, 12345, 0)",
+	}
 }
 
 // Client is what one client holds: indices into the lists of the set, ascending. With split "pooled" all three index
