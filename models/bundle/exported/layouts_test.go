@@ -89,16 +89,23 @@ func TestLayoutsThatAreNotClear(t *testing.T) {
 			"visual/preprocess_cfg.json", "", "visual/preprocessor_config.json"),
 			[]string{"visual/preprocess_cfg.json", "visual/preprocessor_config.json", "write preprocess"}},
 	} {
-		dir := filepath.Join(t.TempDir(), "tower")
-		if err := os.CopyFS(dir, os.DirFS(filepath.Join(layouts, c.layout))); err != nil {
-			t.Fatal(err)
-		}
+		dir := copyLayout(t, c.layout)
 		if err := c.change(dir); err != nil {
 			t.Fatal(err)
 		}
 		_, err := bundle.Open(dir)
 		orttest.OneLine(t, c.what, err, c.want...)
 	}
+}
+
+// copyLayout is a copy of a layout that a test may change.
+func copyLayout(t *testing.T, name string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "tower")
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(layouts, name))); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // copied copies files within a folder, from and to in turn; from nothing is a preprocessing of its own.
@@ -184,10 +191,7 @@ func TestThousandClassesThroughAFixedBatch(t *testing.T) {
 
 // A text tower that rounds activations is refused by the operator's name, with what to take.
 func TestRoundedTextTowerIsRefused(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "tower")
-	if err := os.CopyFS(dir, os.DirFS(layouts+"/quantised")); err != nil {
-		t.Fatal(err)
-	}
+	dir := copyLayout(t, "quantised")
 	for _, variant := range []string{"q4", "int8"} {
 		if err := os.Remove(dir + "/onnx/text_model_" + variant + ".onnx"); err != nil {
 			t.Fatal(err)
@@ -201,10 +205,7 @@ func TestRoundedTextTowerIsRefused(t *testing.T) {
 // The rows of the tokens may be stored as integers of 8 bits.
 func TestTokensOfEightBits(t *testing.T) {
 	orttest.Need(t)
-	dir := filepath.Join(t.TempDir(), "tower")
-	if err := os.CopyFS(dir, os.DirFS(layouts+"/quantised")); err != nil {
-		t.Fatal(err)
-	}
+	dir := copyLayout(t, "quantised")
 	orttest.Write(t, filepath.Join(dir, bundle.ManifestFile),
 		`{"image": {"file": "onnx/vision_model_q4.onnx"}, "text": {"file": "onnx/text_model_int8.onnx"}}`)
 	sameAs(t, openBundle(t, dir), orttest.Golden(t, dir+"/golden.safetensors"))
