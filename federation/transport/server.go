@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -163,27 +161,12 @@ func (h *Server) memberPath(name string) string {
 }
 
 func (h *Server) writeMember(name string, v any) error {
-	return atomicfile.WritePrivate(h.memberPath(name), func(w io.Writer) error { return json.NewEncoder(w).Encode(v) })
-}
-
-// readMember tells whether there was something to read.
-func (h *Server) readMember(name string, into any) (bool, error) {
-	b, err := os.ReadFile(h.memberPath(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(b, into)
-	}
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", h.memberPath(name), err)
-	}
-	return true, nil
+	return atomicfile.WritePrivate(h.memberPath(name), atomicfile.JSON(v, ""))
 }
 
 // readMembers reads the members of a run that goes on.
 func (h *Server) readMembers() error {
-	there, err := h.readMember(termsFile, &h.terms)
+	there, err := atomicfile.ReadJSON(h.memberPath(termsFile), &h.terms)
 	if err != nil {
 		return err
 	}
@@ -194,7 +177,7 @@ func (h *Server) readMembers() error {
 	}
 	for k := range h.clients {
 		m := &h.clients[k]
-		there, err := h.readMember(certs.UserOf(k), &m.JoinRequest)
+		there, err := atomicfile.ReadJSON(h.memberPath(certs.UserOf(k)), &m.JoinRequest)
 		if err != nil {
 			return err
 		}

@@ -138,8 +138,8 @@ func textStep(t testing.TB, w onDisk, s *clip.Suffixes, prompts int, plain, kern
 	return step{compile(t, o, out...), in}
 }
 
-// gemm runs the linear layers of one tower on rows of that many tokens, forward (x wᵀ) and backward (x w), and nothing
-// else: the rate that the step can at best reach.
+// gemm runs the linear layers of one tower on rows of that many tokens, forward (x wᵀ) and backward (x w), and
+// nothing else: the rate that the step can at best reach.
 func gemm(t testing.TB, w onDisk, rows int, o ort.Options) (step, float64) {
 	t.Helper()
 	g, a := graph.New(), clip.TextB

@@ -110,8 +110,8 @@ func FuzzFromMerges(f *testing.F) {
 }
 
 func FuzzReadHF(f *testing.F) {
-	f.Add([]byte(`{"added_tokens":[{"id":9,"content":"<|startoftext|>"}],"model":{"type":"BPE","end_of_word_suffix":"</w>",
-		"vocab":{"l":0,"o":1,"lo":3,"<|endoftext|>":7},"merges":["l o"]}}`))
+	f.Add([]byte(`{"added_tokens":[{"id":9,"content":"<|startoftext|>"}],"model":{"type":"BPE",
+		"end_of_word_suffix":"</w>","vocab":{"l":0,"o":1,"lo":3,"<|endoftext|>":7},"merges":["l o"]}}`))
 	f.Add([]byte(`{"model":{"type":"BPE","end_of_word_suffix":"</w>","vocab":null,"merges":[["a","b"]]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if tok, err := readHF(strings.NewReader(string(data))); err == nil {

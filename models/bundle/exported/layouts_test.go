@@ -112,7 +112,8 @@ func copyLayout(t *testing.T, name string) string {
 func copied(names ...string) func(dir string) error {
 	return func(dir string) error {
 		for i := 0; i < len(names); i += 2 {
-			data := []byte(`{"size": {"height": 16, "width": 16}, "do_center_crop": false, "image_mean": [0.5, 0.5, 0.5]}`)
+			data := []byte(`{"size": {"height": 16, "width": 16}, "do_center_crop": false,
+				"image_mean": [0.5, 0.5, 0.5]}`)
 			var err error
 			if names[i] != "" {
 				if data, err = os.ReadFile(filepath.Join(dir, names[i])); err != nil {
