@@ -23,6 +23,9 @@ func LayerNorm(x, gain, bias graph.Node, eps float64) graph.Node {
 // thread before the product starts.
 func Linear(x, w, b graph.Node, scale, shift float64) graph.Node {
 	at := graph.Attrs{"transB": graph.Attr(1)}
+	if op := w.Op(); w.Rank() == 2 && op.Domain == graph.Standard && op.Kind == "Transpose" { // as exports store it
+		w, at = op.In[0], graph.Attrs{}
+	}
 	if scale != 1 {
 		at["alpha"] = graph.Attr(float32(scale))
 	}
