@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"encoding/json"
 	"path/filepath"
 
 	"promptfed/federation/engine/record"
@@ -18,9 +17,5 @@ func keepConfusion(e *spec.Experiment, set Settings, s *Server, round int) error
 	if set.Dir == "" {
 		return nil
 	}
-	b, err := json.Marshal(s.Confusion)
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteBytes(filepath.Join(set.Dir, record.ConfusionFile), append(b, '\n'))
+	return atomicfile.Write(filepath.Join(set.Dir, record.ConfusionFile), atomicfile.JSON(s.Confusion, ""))
 }

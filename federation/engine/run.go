@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -276,9 +275,5 @@ func finish(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 			return nil, err
 		}
 	}
-	b, err := json.MarshalIndent(r.Summary, "", "  ")
-	if err != nil {
-		return nil, err
-	}
-	return r, atomicfile.WriteBytes(filepath.Join(set.Dir, record.SummaryFile), append(b, '\n'))
+	return r, atomicfile.Write(filepath.Join(set.Dir, record.SummaryFile), atomicfile.JSON(r.Summary, "  "))
 }

@@ -21,14 +21,6 @@ func Write(path string, fill func(io.Writer) error) error {
 	return write(path, mode, fill)
 }
 
-// WriteBytes is Write of what is in memory.
-func WriteBytes(path string, content []byte) error {
-	return Write(path, func(w io.Writer) error {
-		_, err := w.Write(content)
-		return err
-	})
-}
-
 // WritePrivate is Write for what is nobody else's business: the file may be read by its owner only, also where an older
 // one was open to others.
 func WritePrivate(path string, fill func(io.Writer) error) error { return write(path, 0o600, fill) }

@@ -92,7 +92,7 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(f.file, append(text, '\n'))
+	return atomicfile.Write(f.file, atomicfile.Bytes(append(text, '\n')))
 }
 
 func (f benchFlags) measure(cmd *cobra.Command, conf experiment.Config) (measurement, error) {

@@ -348,7 +348,7 @@ func (f joinFlags) configuration(inv *exchange.Invitation) (experiment.Config, e
 		return conf, fmt.Errorf("cannot make the client's folder: %w; take another --state", err)
 	}
 	path := filepath.Join(f.state, "invitation.yaml")
-	if err := atomicfile.WriteBytes(path, inv.Config); err != nil {
+	if err := atomicfile.Write(path, atomicfile.Bytes(inv.Config)); err != nil {
 		return conf, err
 	}
 	conf, err = configs.Load(path, nil)

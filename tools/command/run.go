@@ -301,7 +301,7 @@ func writeConfig(dir string, conf experiment.Config) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(filepath.Join(dir, configFile), text)
+	return atomicfile.Write(filepath.Join(dir, configFile), atomicfile.Bytes(text))
 }
 
 // writeJSON keeps what the run is about in a file of the run folder.
@@ -310,7 +310,7 @@ func writeJSON(dir, name string, v any) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(filepath.Join(dir, name), append(text, '\n'))
+	return atomicfile.Write(filepath.Join(dir, name), atomicfile.Bytes(append(text, '\n')))
 }
 
 // asUsage marks what a wrong configuration caused, and leaves failures of the machine alone.

@@ -257,5 +257,5 @@ func writeServerClients(dir string, classes []string, members []message.Particip
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(filepath.Join(dir, clientsFile), append(text, '\n'))
+	return atomicfile.Write(filepath.Join(dir, clientsFile), atomicfile.Bytes(append(text, '\n')))
 }

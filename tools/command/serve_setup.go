@@ -134,7 +134,7 @@ func runID(dir string, resume, insecureDP bool) (id string, old bool, err error)
 	saved.Run, saved.InsecureDP = subjects.NewID(), insecureDP
 	b, err := json.Marshal(saved)
 	if err == nil {
-		err = atomicfile.WriteBytes(path, append(b, '\n'))
+		err = atomicfile.Write(path, atomicfile.Bytes(append(b, '\n')))
 	}
 	return saved.Run, false, err
 }

@@ -105,10 +105,10 @@ func claimSweep(s *configs.Sweep, dir string, use runfolder.Use) (release func()
 		return release, err
 	}
 	// The plan comes last: with it the folder is a sweep's.
-	if err := atomicfile.WriteBytes(filepath.Join(dir, configs.SweepYAML), text); err != nil {
+	if err := atomicfile.Write(filepath.Join(dir, configs.SweepYAML), atomicfile.Bytes(text)); err != nil {
 		return release, err
 	}
-	return release, atomicfile.WriteBytes(filepath.Join(dir, configs.PlanFile), plan)
+	return release, atomicfile.Write(filepath.Join(dir, configs.PlanFile), atomicfile.Bytes(plan))
 }
 
 // finished tells whether the folder of a cell holds everything that its run gives.

@@ -155,7 +155,7 @@ func (r *sweepRun) note(c configs.Cell, line string) error {
 	dir := cellDir(r.dir, c)
 	err := os.MkdirAll(dir, 0o755)
 	if err == nil {
-		err = atomicfile.WriteBytes(filepath.Join(dir, results.ErrorFile), []byte(line+"\n"))
+		err = atomicfile.Write(filepath.Join(dir, results.ErrorFile), atomicfile.Bytes([]byte(line+"\n")))
 	}
 	if full(err) {
 		return err

@@ -165,7 +165,7 @@ func (r *Report) Write() error {
 			var b bytes.Buffer
 			err := write(&b)
 			if err == nil {
-				err = atomicfile.WriteBytes(filepath.Join(r.folder, name), b.Bytes())
+				err = atomicfile.Write(filepath.Join(r.folder, name), atomicfile.Bytes(b.Bytes()))
 			}
 			errs = append(errs, err)
 		}

@@ -97,7 +97,7 @@ func Begin(ctx context.Context, dir string, c experiment.Config, d *Data, began 
 		if err != nil {
 			return err
 		}
-		return atomicfile.WriteBytes(path, append(b, '\n'))
+		return atomicfile.Write(path, atomicfile.Bytes(append(b, '\n')))
 	}
 	return func(failed error) error {
 		last := &p.Calls[len(p.Calls)-1]

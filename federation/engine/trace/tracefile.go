@@ -2,7 +2,6 @@ package trace
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -74,15 +73,11 @@ func (r *Recorder) Write(dir string, info Info) error {
 	info.Steps = slices.SortedFunc(slices.Values(r.Steps), func(a, b StepRecord) int {
 		return cmp.Or(a.Round-b.Round, a.Client-b.Client, a.Step-b.Step)
 	})
-	b, err := json.MarshalIndent(info, "", " ")
-	if err != nil {
-		return fmt.Errorf("trace: %w", err)
-	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("trace: %w", err)
 	}
 	if err := safetensors.WriteFile(filepath.Join(dir, TensorsFile), r.Tensors, nil); err != nil {
 		return fmt.Errorf("trace: %w", err)
 	}
-	return atomicfile.WriteBytes(filepath.Join(dir, InfoFile), append(b, '\n'))
+	return atomicfile.Write(filepath.Join(dir, InfoFile), atomicfile.JSON(info, " "))
 }

@@ -47,7 +47,7 @@ func Export(ctx context.Context, c experiment.Config, dir string, k int, pixels,
 	if err := f.try(ctx, m); err != nil {
 		return 0, fmt.Errorf("%s: the classifier does not run: %w", out, err)
 	}
-	return int64(len(encoded)), atomicfile.WriteBytes(out, encoded)
+	return int64(len(encoded)), atomicfile.Write(out, atomicfile.Bytes(encoded))
 }
 
 // try runs an exported classifier on one small image.

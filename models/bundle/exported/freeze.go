@@ -40,7 +40,7 @@ func Freeze(b *bundle.Bundle, out string) error {
 		if err != nil {
 			return err
 		}
-		return atomicfile.WriteBytes(filepath.Join(dir, bundle.ManifestFile), append(data, '\n'))
+		return atomicfile.Write(filepath.Join(dir, bundle.ManifestFile), atomicfile.Bytes(append(data, '\n')))
 	})
 }
 

@@ -133,7 +133,7 @@ func Save(f *Figure, dir, name string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", filepath.Join(dir, name+format.ext), err)
 		}
-		err = atomicfile.WriteBytes(filepath.Join(dir, name+format.ext), data)
+		err = atomicfile.Write(filepath.Join(dir, name+format.ext), atomicfile.Bytes(data))
 		if err != nil {
 			return err
 		}

@@ -58,5 +58,5 @@ func (r *Run) Tag(add, remove []string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(filepath.Join(r.Dir, TagsFile), append(text, '\n'))
+	return atomicfile.Write(filepath.Join(r.Dir, TagsFile), atomicfile.Bytes(append(text, '\n')))
 }
