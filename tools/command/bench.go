@@ -1,7 +1,6 @@
 package command
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -88,11 +87,7 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 	if f.file == "" {
 		return nil
 	}
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(f.file, atomicfile.Bytes(append(text, '\n')))
+	return atomicfile.Write(f.file, atomicfile.JSON(r, "  "))
 }
 
 func (f benchFlags) measure(cmd *cobra.Command, conf experiment.Config) (measurement, error) {

@@ -301,7 +301,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 		Path: filepath.Join(f.state, record.PromptsFile)}
 	a, err := transport.NewClient(nc, inv, request, f.state, executor, log)
 	if err == nil {
-		err = errors.Join(writeConfig(f.state, b.Config), writeJSON(f.state, results.DataFile, b.Info))
+		err = errors.Join(writeConfig(f.state, b.Config), writeInfo(f.state, results.DataFile, b.Info))
 	}
 	end := func(error) error { return nil }
 	if err == nil {

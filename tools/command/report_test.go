@@ -105,9 +105,9 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 		text = append(append(text, line...), '\n')
 	}
 	save(t, dir, record.RoundsFile, text)
-	save(t, dir, configFile, []byte(fmt.Sprintf("name: made\nmethod: promptfl\nseed: %d\n", seed)))
+	save(t, dir, results.ConfigFile, []byte(fmt.Sprintf("name: made\nmethod: promptfl\nseed: %d\n", seed)))
 	for name, v := range map[string]any{record.SummaryFile: record.Summarise(records, method.PersonalView),
-		clientsFile: clients} {
+		results.ClientsFile: clients} {
 		text, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)

@@ -3,7 +3,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -246,13 +245,13 @@ func train(ctx context.Context, conf experiment.Config, dir string, use runfolde
 	}()
 	// A run that goes on keeps the file until it is known to be the same experiment.
 	writeUsed := func() error { return writeConfig(dir, b.Config) }
-	if _, err := os.Stat(filepath.Join(dir, configFile)); !use.Resume || err != nil {
+	if _, err := os.Stat(filepath.Join(dir, results.ConfigFile)); !use.Resume || err != nil {
 		if err := writeUsed(); err != nil {
 			return nil, err
 		}
 	}
-	if err := errors.Join(writeJSON(dir, clientsFile, b.Clients()), writeJSON(dir, results.DataFile,
-		b.Info)); err != nil {
+	if err := errors.Join(writeInfo(dir, results.ClientsFile, b.Clients()),
+		writeInfo(dir, results.DataFile, b.Info)); err != nil {
 		return nil, err
 	}
 	events, err := newEventLog(dir, conf.Eval.TensorBoard)
@@ -289,28 +288,18 @@ func train(ctx context.Context, conf experiment.Config, dir string, use runfolde
 	return r, events.close()
 }
 
-// Files of a run folder that are written here.
-const (
-	configFile  = results.ConfigFile
-	clientsFile = results.ClientsFile
-)
-
 // writeConfig keeps the resolved configuration in the run folder.
 func writeConfig(dir string, conf experiment.Config) error {
 	text, err := configs.YAML(conf)
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(dir, configFile), atomicfile.Bytes(text))
+	return atomicfile.Write(filepath.Join(dir, results.ConfigFile), atomicfile.Bytes(text))
 }
 
-// writeJSON keeps what the run is about in a file of the run folder.
-func writeJSON(dir, name string, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(filepath.Join(dir, name), atomicfile.Bytes(append(text, '\n')))
+// writeInfo keeps what a run is about in a file of its folder.
+func writeInfo(dir, name string, v any) error {
+	return atomicfile.Write(filepath.Join(dir, name), atomicfile.JSON(v, ""))
 }
 
 // asUsage marks what a wrong configuration caused, and leaves failures of the machine alone.

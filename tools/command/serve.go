@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math"
@@ -24,9 +23,9 @@ import (
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/subjects"
-	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/progress"
+	"promptfed/tools/report/results"
 	"promptfed/tools/runfolder"
 )
 
@@ -253,9 +252,5 @@ func writeServerClients(dir string, classes []string, members []message.Particip
 		out.Clients = append(out.Clients, experiment.ClientInfo{Backbone: m.Task.Backbone, Domain: m.Domain,
 			Train: none, Val: []int{}, Test: none})
 	}
-	text, err := json.Marshal(out)
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(filepath.Join(dir, clientsFile), atomicfile.Bytes(append(text, '\n')))
+	return writeInfo(dir, results.ClientsFile, out)
 }

@@ -5,7 +5,6 @@
 package report
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -162,12 +161,7 @@ func (r *Report) Write() error {
 	var errs []error
 	file := func(format, name string, write func(w io.Writer) error) {
 		if has(format) {
-			var b bytes.Buffer
-			err := write(&b)
-			if err == nil {
-				err = atomicfile.Write(filepath.Join(r.folder, name), atomicfile.Bytes(b.Bytes()))
-			}
-			errs = append(errs, err)
+			errs = append(errs, atomicfile.Write(filepath.Join(r.folder, name), write))
 		}
 	}
 	file("md", "tables.md", func(w io.Writer) error { return tables.Markdown(w, writable...) })
@@ -177,13 +171,7 @@ func (r *Report) Write() error {
 		return tables.LaTeX(w, short...)
 	})
 	file("csv", "tables.csv", func(w io.Writer) error { return tables.CSV(w, all...) })
-	file("json", "report.json", func(w io.Writer) error {
-		b, err := r.json.Bytes()
-		if err == nil {
-			_, err = w.Write(b)
-		}
-		return err
-	})
+	file("json", "report.json", atomicfile.JSON(r.json, "  "))
 	file("html", Page, func(w io.Writer) error {
 		p, err := r.page()
 		if err != nil {

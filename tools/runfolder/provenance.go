@@ -92,13 +92,7 @@ func Begin(ctx context.Context, dir string, c experiment.Config, d *Data, began 
 		call.ONNX = v
 	}
 	p.Calls = append(p.Calls, call)
-	write := func() error {
-		b, err := json.MarshalIndent(p, "", "  ")
-		if err != nil {
-			return err
-		}
-		return atomicfile.Write(path, atomicfile.Bytes(append(b, '\n')))
-	}
+	write := func() error { return atomicfile.Write(path, atomicfile.JSON(p, "  ")) }
 	return func(failed error) error {
 		last := &p.Calls[len(p.Calls)-1]
 		seconds := math.Round(1000*time.Since(began).Seconds()) / 1000
