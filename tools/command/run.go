@@ -158,8 +158,12 @@ func (f runFlags) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer others.close()
+	series := progress.Series{Runs: len(confs)}
+	for _, conf := range confs {
+		series.Rounds += conf.Train.Rounds
+	}
 	for i, conf := range confs {
-		if err := runOne(ctx, conf.Config, folders[i], f.use, others); err != nil {
+		if err := runOne(ctx, conf.Config, folders[i], f.use, others, &series); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
@@ -198,8 +202,9 @@ func load(path string, sets []string) (configs.Loaded, error) {
 }
 
 // runOne trains in a run folder and reports what it gave.
-func runOne(ctx context.Context, conf experiment.Config, dir string, use runfolder.Use, others *cluster) error {
-	d := progress.New(conf)
+func runOne(ctx context.Context, conf experiment.Config, dir string, use runfolder.Use, others *cluster,
+	series *progress.Series) error {
+	d := series.New(conf)
 	defer d.Close()
 	if _, err := train(ctx, conf, dir, use, 0, d, others); err != nil {
 		if ctx.Err() != nil {
