@@ -25,8 +25,7 @@ type Params struct {
 func (t Params) check() error {
 	if t.Threshold < 2 || t.Length < 1 || t.Ring.Width < 1 || t.Ring.Width > 8 {
 		return fmt.Errorf("secure aggregation with a threshold of %d, %d numbers of %d bytes; it needs a threshold "+
-			"of 2 or more, one number, and 1 to 8 bytes",
-			t.Threshold, t.Length, t.Ring.Width)
+			"of 2 or more, one number, and 1 to 8 bytes", t.Threshold, t.Length, t.Ring.Width)
 	}
 	return nil
 }

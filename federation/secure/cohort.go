@@ -178,8 +178,7 @@ func decoded[T any](decode func([]byte) (T, error), take func(int, T) error) fun
 func (r *round) ask(ctx context.Context, step string, clients []int, down tensor.Map, name string, take func(int,
 	[]byte) error) ([]int, error) {
 	o := message.Instruction{Kind: message.Compute, Round: r.order.Round, Statistic: step, Clients: clients,
-		Total:  r.order.Total,
-		Shared: tensor.Map{}, Broadcast: down}
+		Total: r.order.Total, Shared: tensor.Map{}, Broadcast: down}
 	return r.send(ctx, o, name, take)
 }
 

@@ -67,8 +67,7 @@ func (l *Layer) GuardAt(id int, p Party) (*Guard, error) {
 		c.record = record{Run: p.Run, Client: id, Facts: now}
 	} else if c.Run != p.Run || c.Client != id {
 		err = fmt.Errorf("%s belongs to client %d of another run, or to another client, under secure aggregation; "+
-			"take "+
-			"another --state", p.Dir, c.Client)
+			"take another --state", p.Dir, c.Client)
 	} else if c.Facts != now {
 		err = fmt.Errorf("this client took part in %s; now the server has %s; if that is right, take another "+
 			"--state", c.Facts, now)
@@ -209,8 +208,7 @@ func (c *client) begin(o message.Instruction) (tensor.Map, error) {
 	t.Round, t.Context = o.Round, c.p.context()
 	if o.Total != c.l.clients {
 		return nil, fmt.Errorf("the server says there are %d clients; by this client's configuration there are %d",
-			o.Total,
-			c.l.clients)
+			o.Total, c.l.clients)
 	}
 	if least := c.l.threshold(); t.Threshold != least {
 		return nil, fmt.Errorf("the server's threshold is %d; by this client's configuration a sum must hold %d of %d "+

@@ -103,9 +103,8 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 		alike.Client = client
 		if alike.Backbone == t.Backbone && (alike != *t || other.Backbone != c.Backbone || other.Tokens != c.Tokens) {
 			return fmt.Errorf("backbone %s has other weights or another vocabulary (%.12s, %.12s) than client %d's "+
-				"(%.12s, %.12s); take the same files, or give the bundle another name",
-				t.Backbone, protocol.Printable(c.Backbone), protocol.Printable(c.Tokens), k, other.Backbone,
-				other.Tokens)
+				"(%.12s, %.12s); take the same files, or give the bundle another name", t.Backbone,
+				protocol.Printable(c.Backbone), protocol.Printable(c.Tokens), k, other.Backbone, other.Tokens)
 		}
 	}
 	if err := h.writeMember(certs.UserOf(client), c); err != nil {

@@ -85,8 +85,7 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Server, error) {
 	}
 	if set.Clients < 1 || set.Clients > subjects.MaxClient || !(set.Quorum > 0 && set.Quorum <= 1) || set.Deadline < 0 {
 		return nil, fmt.Errorf("%d clients, quorum %v, deadline %v: there must be 1 or more clients, a quorum above "+
-			"0 and at most 1, and no negative deadline",
-			set.Clients, set.Quorum, set.Deadline)
+			"0 and at most 1, and no negative deadline", set.Clients, set.Quorum, set.Deadline)
 	}
 	if set.Largest <= 0 {
 		set.Largest = exchange.DefaultLargest
@@ -95,8 +94,7 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Server, error) {
 		set.Log = slog.New(slog.DiscardHandler)
 	}
 	h := &Server{set: set, Names: subjects.Names(set.Name), clients: make([]clientRecord, set.Clients),
-		terms:    set.RunSpec,
-		Host:     exchange.NewHost(nc, set.ID, set.Limit, set.Largest, "", set.Log),
+		terms: set.RunSpec, Host: exchange.NewHost(nc, set.ID, set.Limit, set.Largest, "", set.Log),
 		accepted: map[int]string{}, safe: map[int]string{}, trained: map[int]string{}, joined: make(chan struct{}, 1),
 		longest: map[string]float64{}}
 	if other, err := exchange.Responds(ctx, nc, h.StatusRequest(), h.ToStatus()); other || err != nil {

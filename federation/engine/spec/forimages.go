@@ -49,6 +49,5 @@ func (e *Experiment) ForImages(b Backbone) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("a text prompt for each image: %d at a time of a batch of %d, about %.2f GiB in each worker "+
-		"(train.memory_gb)", min(rows, e.Training.Batch), e.Training.Batch,
-		gib(bytes*min(rows, e.Training.Batch))), nil
+		"(train.memory_gb)", min(rows, e.Training.Batch), e.Training.Batch, gib(bytes*min(rows, e.Training.Batch))), nil
 }

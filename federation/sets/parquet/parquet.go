@@ -157,8 +157,7 @@ func (x *pqSet) add(file, split string) error {
 		return err
 	}
 	if len(labels.Rows) > 0 && !slices.ContainsFunc(labels.Rows, func(v int32) bool {
-		return v >= 0 &&
-			labels.Values[v].Number >= 0
+		return v >= 0 && labels.Values[v].Number >= 0
 	}) {
 		x.roll.Notes = append(x.roll.Notes, fmt.Sprintf("%s is left out: its rows have no labels", file))
 		return nil

@@ -123,16 +123,13 @@ func (o Order) Identity() string {
 // OrderFor is the header of an order to one client.
 func OrderFor(run string, o message.Instruction, client int) Order {
 	return Order{Run: run, Kind: string(o.Kind), Round: o.Round, Statistic: o.Statistic, Set: o.Set, Steps: o.Steps,
-		Confusion: o.Confusion,
-		Client:    client, Total: o.Total}
+		Confusion: o.Confusion, Client: client, Total: o.Total}
 }
 
 // Instruction is the order that a header tells of, without its tensors.
 func (o Order) Instruction() message.Instruction {
 	return message.Instruction{Kind: message.Kind(o.Kind), Round: o.Round, Statistic: o.Statistic, Set: o.Set,
-		Steps:     o.Steps,
-		Confusion: o.Confusion,
-		Clients:   []int{o.Client}, Total: o.Total}
+		Steps: o.Steps, Confusion: o.Confusion, Clients: []int{o.Client}, Total: o.Total}
 }
 
 // HeaderLimit is how long the header of a message may be.
