@@ -301,7 +301,7 @@ func (b *Built) ChooseProvider() error {
 func (b *Built) runtime() Runtime {
 	r := b.Config.Runtime
 	if b.Provider == ort.CPU {
-		r.MemoryLimit = 0
+		r.MemoryLimit, r.Devices = 0, 1
 	}
 	if b.Provider != "" {
 		r.Provider = b.Provider
