@@ -128,7 +128,7 @@ func (Train) LongHelp() map[string]string {
 type Eval struct {
 	Every int `config:"every" help:"rounds between tests; the last round is always tested"`
 	Last  int `config:"last" help:"rounds whose mean is shown as the result"`
-	// View is engine.Plan.View.
+	// View is spec.Plan.View.
 	View string `config:"view"`
 	// What is tested beside a client's test data, and which round counts.
 	Validate   bool     `config:"validate" help:"test the clients' validation data too in every tested round"`

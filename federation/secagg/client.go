@@ -62,7 +62,7 @@ type ClientState struct {
 }
 
 // Client is one client in one session. A step that comes again with the same words has the same answer, byte for byte;
-// with others it is refused. Whatever a method answers must be kept, by Memory, before it is sent. A Client is not safe
+// with others it is refused. Whatever a method answers must be kept, by State, before it is sent. A Client is not safe
 // for concurrent use.
 type Client struct {
 	id     int
@@ -102,7 +102,7 @@ func NewClient(id int, t Params, who Identity, peers Peers, random io.Reader) (*
 	return c, nil
 }
 
-// Restore goes on with a session that Memory remembers.
+// Restore goes on with a session that State gave.
 func Restore(id int, m ClientState, who Identity, peers Peers, random io.Reader) (*Client, error) {
 	c := &Client{id: id, who: who, peers: peers, random: random, m: m}
 	fail := func(err error) (*Client, error) {

@@ -16,7 +16,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Guard is the clients' side: of all clients of one process, or of the one client that is at a Place.
+// Guard is the clients' side: of all clients of one process, or of the one client that a Party is for.
 type Guard struct {
 	l       *Layer
 	p       Party
@@ -201,7 +201,7 @@ func (c *client) recordRefusal(o message.Instruction, why error) error {
 
 // begin starts the session that an order names, or answers again as before. Each round has one.
 func (c *client) begin(o message.Instruction) (tensor.Map, error) {
-	t, err := read(o.Broadcast, sessionName, c.l.decodeTerms)
+	t, err := read(o.Broadcast, sessionName, c.l.decodeParams)
 	if err != nil {
 		return nil, err
 	}
@@ -327,14 +327,14 @@ func (c *client) mask(o message.Instruction, up method.Upload, loss float64) ([]
 	return ring.Encode(y), err
 }
 
-// encodeTerms writes what a session's first order tells: its name, the threshold and the length of vectors.
-func encodeTerms(t secagg.Params) []byte {
+// encodeParams writes what a session's first order tells: its name, the threshold and the length of vectors.
+func encodeParams(t secagg.Params) []byte {
 	b := binary.LittleEndian.AppendUint32(t.Session[:], uint32(t.Threshold))
 	return binary.LittleEndian.AppendUint64(b, uint64(t.Length))
 }
 
-// decodeTerms reads what encodeTerms wrote; the rest follows from the configuration.
-func (l *Layer) decodeTerms(b []byte) (t secagg.Params, err error) {
+// decodeParams reads what encodeParams wrote; the rest follows from the configuration.
+func (l *Layer) decodeParams(b []byte) (t secagg.Params, err error) {
 	if len(b) != secagg.SessionSize+12 {
 		return t, fmt.Errorf("the session's terms have %d bytes", len(b))
 	}

@@ -114,7 +114,7 @@ func (h *Server) applyLimits(o message.Instruction, replies []message.Reply) ([]
 }
 
 // limitExamples lets uploads of clients that joined with unlikely many examples weigh less, or refuses them; answers to
-// surveys, in which every class has a weight of its own, are refused.
+// statistics, in which every class has a weight of its own, are refused.
 func (h *Server) limitExamples(o message.Instruction, replies []message.Reply, refused map[int]error) {
 	if h.set.MaxExamples < 0 {
 		return

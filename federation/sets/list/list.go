@@ -71,13 +71,13 @@ func openListed(cfg source.Config) (*data.Set, error) {
 	if err := read(r, l.add); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	roll, err := l.roll()
+	images, err := l.images()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	roll.Layout = "the list " + filepath.Base(file)
-	roll.List, roll.Root, roll.Images = file, filepath.Dir(file), filepath.Dir(file)
-	return roll.Set(cfg)
+	images.Layout = "the list " + filepath.Base(file)
+	images.List, images.Root, images.Images = file, filepath.Dir(file), filepath.Dir(file)
+	return images.Set(cfg)
 }
 
 // listFile is the list that data.root is or holds.
@@ -153,8 +153,8 @@ func (l *listing) add(line int, e entry) error {
 	return nil
 }
 
-// roll gives classes and domains their numbers.
-func (l *listing) roll() (*source.Listing, error) {
+// images gives classes and domains their numbers.
+func (l *listing) images() (*source.Listing, error) {
 	r := &source.Listing{}
 	labels, whole := map[string]int{}, true
 	domains := map[string]bool{}

@@ -193,7 +193,7 @@ func Split(what string, b []byte) (Frame, error) {
 	return Frame{b[:n], b[n : int(n)+s], b[int(n)+s:]}, nil
 }
 
-// Unpack reads what pack wrote into a header, once its signature is found to be that of whom it should come from, whose
+// Unpack reads what Pack wrote into a header, once its signature is found to be that of whom it should come from, whose
 // certificate counts still; unknown fields are errors.
 func Unpack(from certs.Verifier, what string, b []byte, header any) (body []byte, err error) {
 	f, err := Split(what, b)
