@@ -18,8 +18,8 @@ import (
 
 // TestTogether measures steps of K clients in one run, K = 1, 2, 4 and 8, against bare products on the rows of one, at
 // ViT-B/16 size: BENCH_TOGETHER turns on two threads side by side, each a run of everything in turn. It prints medians
-// per client step by the clock and in processor time, which other programs on the machine bear upon less, and the memory
-// that the first run of each takes. BENCH_CLASSES=cifar10 leaves out the hundred classes.
+// per client step by the clock and in processor time, which other programs on the machine bear upon less, and the
+// memory that the first run of each takes. BENCH_CLASSES=cifar10 leaves out the hundred classes.
 func TestTogether(t *testing.T) {
 	turns, err := strconv.Atoi(os.Getenv("BENCH_TOGETHER"))
 	if err != nil {
