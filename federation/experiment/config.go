@@ -119,8 +119,8 @@ func (Train) LongHelp() map[string]string {
 			"after the other, in one process",
 		"weight_decay": "added to the gradient as in PyTorch; of adamw, taken off the parameter",
 		"patience":     "stop after so many tested rounds without a better validation accuracy; 0 to train all rounds",
-		"memory_gb": "bound on what a step with a text prompt for each image computes at a time, in each worker; " +
-			"more of a batch follows in parts",
+		"memory_gb": "bound on what a step through the image tower, or with a text prompt for each image, computes " +
+			"at a time, in each worker; more of a batch follows in parts",
 	}
 }
 
