@@ -245,7 +245,7 @@ func (b *Built) openBackbones() error {
 		if err != nil {
 			return fmt.Errorf("backbones: %w", err)
 		}
-		open[name] = f
+		open[name], f.Sigmoid = f, c.Train.Loss == sigmoidLoss
 		b.Bundles = append(b.Bundles, f)
 	}
 	for _, name := range c.assigned(len(b.Parts)) {
