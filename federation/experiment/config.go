@@ -306,6 +306,14 @@ func checkName(name string) error {
 	return nil
 }
 
+// lossTerm sets runs apart that have another loss than softmax, like an option of the method.
+func (t Train) lossTerm() string {
+	if t.Loss == sigmoidLoss {
+		return " train.loss=" + t.Loss
+	}
+	return ""
+}
+
 func (t Train) optimizer() optim.Config {
 	return optim.Config{Name: t.Optimizer, LR: t.LR, Momentum: t.Momentum, Dampening: t.Dampening, Nesterov: t.Nesterov,
 		WeightDecay: t.WeightDecay, Beta1: t.Beta1, Beta2: t.Beta2, Eps: t.Eps, ClipNorm: t.ClipNorm,

@@ -16,11 +16,14 @@ func TestSigLIP(t *testing.T) {
 	if _, err := converted.Convert("../../models/bundle/converted/testdata/siglip", dir, converted.Options{}); err != nil {
 		t.Fatal(err)
 	}
+	prints := map[string]bool{} // a client with another loss than the server's is refused
 	run := func(method, loss string) (first, last float64) {
 		c := small(method)
 		c.Backbones, c.Train.Loss, c.Train.Rounds, c.Data.Template = []string{dir}, loss, 3, "a {}"
 		c.Options = map[string]any{"tokens": 3}
-		r := finish(t, open(t, c))
+		b := open(t, c)
+		prints[b.Engine.Fingerprint()+b.Engine.RunSpec().String()] = true
+		r := finish(t, b)
 		return r.Records[1].Loss, r.Records[len(r.Records)-1].Loss
 	}
 	for _, method := range []string{"coop", "promptfl"} {
@@ -33,6 +36,9 @@ func TestSigLIP(t *testing.T) {
 				t.Errorf("%s: sigmoid loss %g", method, first)
 			}
 		}
+	}
+	if len(prints) != 4 {
+		t.Errorf("%d different experiments, want 4", len(prints))
 	}
 	c := small("zeroshot")
 	c.Backbones, c.Data.Template = []string{dir}, "a {}"
