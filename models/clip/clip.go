@@ -103,9 +103,8 @@ func (a VisionArch) Check() error {
 func checkTower(what string, width, layers, heads, mlp, embedDim int, act string, eps float64) error {
 	switch {
 	case width < 1 || layers < 1 || heads < 1 || embedDim < 1:
-		return fmt.Errorf("%s: width %d, layers %d, heads %d and embed_dim %d must all be positive", what, width,
-			layers,
-			heads, embedDim)
+		return fmt.Errorf("%s: width %d, layers %d, heads %d and embed_dim %d must all be positive", what,
+			width, layers, heads, embedDim)
 	case mlp < 0:
 		return fmt.Errorf("%s: feed-forward layers of %d units", what, mlp)
 	case width%heads != 0:

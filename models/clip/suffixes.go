@@ -171,8 +171,7 @@ func (s *Suffixes) mask(g *graph.Graph, key string, p packing, rows []int) graph
 // the prefix and its own class so far.
 func (s *Suffixes) pairs(g *graph.Graph, p packing, after, prefix int) graph.Node {
 	return s.constant(g, fmt.Sprintf("pairs+%d/%d", after, prefix), func() *tensor.Tensor {
-		return pairMask(p,
-			prefix)
+		return pairMask(p, prefix)
 	})
 }
 

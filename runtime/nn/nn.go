@@ -23,6 +23,9 @@ func LayerNorm(x, gain, bias graph.Node, eps float64) graph.Node {
 // thread before the product starts.
 func Linear(x, w, b graph.Node, scale, shift float64) graph.Node {
 	at := graph.Attrs{"transB": graph.Attr(1)}
+	if op := w.Op(); w.Rank() == 2 && op.Domain == graph.Standard && op.Kind == "Transpose" { // as exports store it
+		w, at = op.In[0], graph.Attrs{}
+	}
 	if scale != 1 {
 		at["alpha"] = graph.Attr(float32(scale))
 	}
@@ -106,6 +109,14 @@ func PackedAttention(qkv graph.Node, spans [][4]int, heads int) graph.Node {
 	at := graph.Attrs{"heads": graph.Attr(heads), "keys": graph.Attr(keys)}
 	g := qkv.Graph()
 	return g.ApplyN(graph.Kernels, "Attention", at, 2, qkv, g.Const(tensor.OfInts(flat, len(spans), 4)))[0]
+}
+
+// SequenceAttention is attention of sequences of n rows that hold query, key and value side by side [B·n,3·heads·d], to
+// [B·n,heads·d]: each row sees all of its sequence. It is for graphs with kernels, as PackedAttention is, and leaves no
+// weights in memory.
+func SequenceAttention(qkv graph.Node, n, heads int) graph.Node {
+	at := graph.Attrs{"heads": graph.Attr(heads), "rows": graph.Attr(n)}
+	return qkv.Graph().Apply(graph.Kernels, "SequenceAttention", at, qkv)
 }
 
 // Scores is q kᵀ/√d for q [...,n,d] and k [...,m,d]; the factor costs nothing.

@@ -241,7 +241,7 @@ func staticAxis(n graph.Node, axis int) int {
 	if !n.OK() {
 		return 0
 	}
-	if s := n.Shape(); axis < len(s) && s[axis].Static() {
+	if s := n.Shape(); axis >= 0 && axis < len(s) && s[axis].Static() {
 		return s[axis].N
 	}
 	return 0
