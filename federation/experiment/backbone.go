@@ -28,7 +28,7 @@ func (b Backbone) Task() method.Task {
 }
 
 func (b Backbone) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
-	n, _, err := b.Image(g, pixels, clip.VisionPrompts(p))
+	n, _, err := b.Image(g, pixels, p)
 	return n, err
 }
 

@@ -60,7 +60,7 @@ type Settings struct {
 
 // Server is the server's side of a run: an message.Remote.
 type Server struct {
-	exchange.Host
+	*exchange.Host
 	set Settings
 	subjects.Names
 	sessions []*exchange.Session // by client
@@ -88,9 +88,6 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Server, error) {
 			"0 and at most 1, and no negative deadline",
 			set.Clients, set.Quorum, set.Deadline)
 	}
-	if set.Limit <= 0 || set.Limit > int(nc.MaxPayload())-protocol.MaxFrame {
-		set.Limit = min(exchange.DefaultLimit, int(nc.MaxPayload())-protocol.MaxFrame)
-	}
 	if set.Largest <= 0 {
 		set.Largest = exchange.DefaultLargest
 	}
@@ -98,9 +95,8 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Server, error) {
 		set.Log = slog.New(slog.DiscardHandler)
 	}
 	h := &Server{set: set, Names: subjects.Names(set.Name), clients: make([]clientRecord, set.Clients),
-		terms: set.RunSpec,
-		Host: exchange.Host{Conn: nc, RunID: set.ID, InlineLimit: set.Limit, Largest: set.Largest, Log: set.Log,
-			Decoding: make(chan struct{}, exchange.MaxDecoding)},
+		terms:    set.RunSpec,
+		Host:     exchange.NewHost(nc, set.ID, set.Limit, set.Largest, "", set.Log),
 		accepted: map[int]string{}, safe: map[int]string{}, trained: map[int]string{}, joined: make(chan struct{}, 1),
 		longest: map[string]float64{}}
 	if other, err := exchange.Responds(ctx, nc, h.StatusRequest(), h.ToStatus()); other || err != nil {
@@ -128,7 +124,7 @@ func (h *Server) prepare() error {
 			return err
 		}
 		h.set.Dir = dir
-		h.Stops = append(h.Stops, func() { os.RemoveAll(dir) })
+		h.OnStop(func() { os.RemoveAll(dir) })
 	}
 	for _, d := range []string{dir, filepath.Join(dir, membersDir), filepath.Join(dir, piecesDir)} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
@@ -145,8 +141,7 @@ func (h *Server) prepare() error {
 	if err = h.UseKey(h.set.Identity, dir); err != nil {
 		return err
 	}
-	h.Outbox = exchange.Outbox{Dir: filepath.Join(dir, piecesDir), InMemory: h.set.Limit}
-	h.Stops = append(h.Stops, h.Outbox.Clear)
+	h.Outbox.Dir = filepath.Join(dir, piecesDir)
 	return h.readMembers()
 }
 

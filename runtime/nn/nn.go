@@ -43,6 +43,7 @@ func Linear(x, w, b graph.Node, scale, shift float64) graph.Node {
 const (
 	QuickGELU = "quick_gelu" // x σ(1.702 x), what OpenAI's CLIP was trained with
 	GELU      = "gelu"       // x Φ(x), exact by the error function
+	GELUTanh  = "gelu_tanh"  // its approximation by the hyperbolic tangent (Hendrycks and Gimpel 2016)
 )
 
 // quick is QuickGELU's slope inside the sigmoid.
@@ -63,8 +64,10 @@ func MLP(x, fc, fcBias, proj, projBias graph.Node, act string) graph.Node {
 	case act == GELU:
 		a := Linear(x, fc, fcBias, math.Sqrt2/2, math.Sqrt2/2)
 		return Linear(a.Add(a.Mul(a.Erf())), proj, projBias, math.Sqrt2/2, 1)
+	case act == GELUTanh:
+		return Linear(Activate(Linear(x, fc, fcBias, 1, 1), act), proj, projBias, 1, 1)
 	}
-	return x.Graph().Fail("activation %q: use %s or %s", act, QuickGELU, GELU)
+	return x.Graph().Fail("activation %q: use %s, %s or %s", act, QuickGELU, GELU, GELUTanh)
 }
 
 // Activate is act(x).
@@ -74,8 +77,11 @@ func Activate(x graph.Node, act string) graph.Node {
 		return x.Graph().Apply(graph.Microsoft, "QuickGelu", graph.Attrs{"alpha": graph.Attr(float32(quick))}, x)
 	case GELU:
 		return x.Scale(0.5).Mul(x.Scale(math.Sqrt2 / 2).Erf().Shift(1))
+	case GELUTanh: // √(2/π)(x + 0.044715 x³) = x √(2/π)(1 + 0.044715 x²)
+		u := x.Mul(x.Square().Scale(0.044715).Shift(1)).Scale(math.Sqrt(2 / math.Pi))
+		return x.Scale(0.5).Mul(u.Tanh().Shift(1))
 	}
-	return x.Graph().Fail("activation %q: use %s or %s", act, QuickGELU, GELU)
+	return x.Graph().Fail("activation %q: use %s, %s or %s", act, QuickGELU, GELU, GELUTanh)
 }
 
 // Attend is softmax(q kᵀ/√d + mask) v for q [...,n,d], k and v [...,m,d] and an optional additive mask that
@@ -103,6 +109,14 @@ func PackedAttention(qkv graph.Node, spans [][4]int, heads int) graph.Node {
 	at := graph.Attrs{"heads": graph.Attr(heads), "keys": graph.Attr(keys)}
 	g := qkv.Graph()
 	return g.ApplyN(graph.Kernels, "Attention", at, 2, qkv, g.Const(tensor.OfInts(flat, len(spans), 4)))[0]
+}
+
+// SequenceAttention is attention of sequences of n rows that hold query, key and value side by side [B·n,3·heads·d], to
+// [B·n,heads·d]: each row sees all of its sequence. It is for graphs with kernels, as PackedAttention is, and leaves no
+// weights in memory.
+func SequenceAttention(qkv graph.Node, n, heads int) graph.Node {
+	at := graph.Attrs{"heads": graph.Attr(heads), "rows": graph.Attr(n)}
+	return qkv.Graph().Apply(graph.Kernels, "SequenceAttention", at, qkv)
 }
 
 // Scores is q kᵀ/√d for q [...,n,d] and k [...,m,d]; the factor costs nothing.

@@ -268,7 +268,7 @@ func (t tower) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts)
 	if t.vision.Width == 0 {
 		return graph.Node{}, fmt.Errorf("backbone %s has no image tower here", t.name)
 	}
-	n, _ := t.vision.Prompted(g, t.weights, pixels, clip.VisionPrompts(p))
+	n, _ := t.vision.Prompted(g, t.weights, pixels, p)
 	return n, g.Err()
 }
 

@@ -42,7 +42,7 @@ func (c *compiler) close() error { return c.pool.Close() }
 
 // step compiles the loss and its gradients with respect to every parameter.
 func (c *compiler) step(b spec.Backbone, task method.Task) (*program, error) {
-	return c.once("step", b, task, c.losses, func(s *method.Scope, losses []graph.Output) (*program, error) {
+	return c.once(stepKind, b, task, c.losses, func(s *method.Scope, losses []graph.Output) (*program, error) {
 		apart := spec.Apart(nodesOf(losses)...) != ""
 		p, err := c.trained(b, s, losses)
 		if err == nil {
@@ -159,6 +159,9 @@ func cut(n graph.Node) (rest graph.Node, fixed []graph.Output) {
 	}), fixed
 }
 
+// Kinds of programs whose values are losses.
+const stepKind, termsKind = "step", "terms"
+
 // once gives the program that finish makes of the nodes that build makes for a task. A method may read anything of its
 // Task, the client's number too, so build runs for every Task; it is cheap, since the towers are placeholders in it.
 // Clients whose nodes have one signature share one compiled program, but for their host functions, which may hold what
@@ -199,9 +202,12 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 	}
 	p, ok := c.compiled[same]
 	if !ok {
-		most, _, err := spec.ForImages(b, c.classes, c.memory, nodesOf(of)...)
+		most, err := spec.AtOnce(b, c.classes, c.memory, nodesOf(of)...)
 		if err != nil {
 			return nil, err
+		}
+		if steps := kind == stepKind || kind == termsKind; steps && !spec.MeanOverRows(nodesOf(of)...) {
+			most = 0
 		}
 		if p, err = finish(s, of); err != nil {
 			return nil, err
@@ -317,7 +323,7 @@ func (c *compiler) trained(b spec.Backbone, s *method.Scope, losses []graph.Outp
 
 // terms compiles every term of the loss with its gradients, with names under termOutput and the term's name.
 func (c *compiler) terms(b spec.Backbone, task method.Task) (*program, error) {
-	return c.once("terms", b, task, func(s *method.Scope) ([]graph.Output, error) {
+	return c.once(termsKind, b, task, func(s *method.Scope) ([]graph.Output, error) {
 		loss := c.m.Loss(s, c.m.Logits(s))
 		if err := s.Graph().Err(); err != nil {
 			return nil, err
