@@ -311,7 +311,7 @@ func (b *Built) runtime() Runtime {
 
 // Extractor computes features as the configuration says.
 func (b *Built) Extractor(progress Progress) (features.Extractor, error) {
-	dir, err := b.cacheDir()
+	dir, err := FeatureCache(b.Config.Runtime.Cache)
 	if err != nil {
 		return features.Extractor{}, err
 	}
