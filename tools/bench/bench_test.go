@@ -144,14 +144,15 @@ func TestFewerPlainClasses(t *testing.T) {
 	}
 }
 
-// TestClients: what a client learns in one run with others is what it learns by itself, to float32's rounding.
+// TestClients: a client's step in one run with others is the step it makes by itself. The step is read off a prompt in
+// float32 that is some hundred times as large.
 func TestClients(t *testing.T) {
 	r, err := Clients(context.Background(), quick(Options{Classes: []string{"cifar10"}, Threads: []int{1}}), []int{1, 3})
 	if err != nil || len(r.Results) != 2 {
 		t.Fatalf("%d results, %v", len(r.Results), err)
 	}
 	for i, x := range r.Results {
-		if x.Clients != []int{1, 3}[i] || x.Error > 1e-6 || x.Run.Runs == 0 || x.Speedup <= 0 ||
+		if x.Clients != []int{1, 3}[i] || x.Error > 1e-3 || x.Run.Runs == 0 || x.Speedup <= 0 ||
 			math.Abs(x.PerSecond*x.Run.Median-float64(x.Clients)) > 1e-9 {
 			t.Errorf("%+v", x)
 		}

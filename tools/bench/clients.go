@@ -28,7 +28,7 @@ type ClientsResult struct {
 	Run       Timing  `json:"run"` // in seconds, of one step of every client
 	PerSecond float64 `json:"client_steps_per_second"`
 	Speedup   float64 `json:"speedup"` // over the same steps one after another
-	// Error is the largest difference of what a client learned from what it learns by itself, over the largest entry.
+	// Error is the largest difference between a client's step and the step it makes by itself, over the largest entry.
 	Error float64 `json:"error"`
 }
 
@@ -117,7 +117,7 @@ func (s *step) jobs(t tower, clients int) []local.Job {
 	return out
 }
 
-// together trains the clients of some jobs in one run, and gives the prompt of the first.
+// together trains the clients of some jobs in one run, and gives how the prompt of the first changed.
 func (s *step) together(ctx context.Context, jobs []local.Job) (*tensor.Tensor, error) {
 	replies, _, err := s.worker.TrainTogether(ctx, jobs)
 	if err != nil {
@@ -128,7 +128,9 @@ func (s *step) together(ctx context.Context, jobs []local.Job) (*tensor.Tensor, 
 			return nil, fmt.Errorf("a turn of %d steps instead of one", r.Stats.Steps)
 		}
 	}
-	return replies[0].Upload.Shared["ctx"], nil
+	change := replies[0].Upload.Shared["ctx"].Clone()
+	change.Axpy(-1, jobs[0].Instruction.Shared["ctx"])
+	return change, nil
 }
 
 // Table is the report for people.
@@ -143,8 +145,8 @@ func (r ClientsReport) Table() string {
 			1e3*x.Run.Median/float64(x.Clients), x.PerSecond, x.Speedup, x.Error)
 	}
 	w.Flush()
-	fmt.Fprintln(&b, "times are medians; \"faster\" than the same steps one after another; \"differ\": the prompt that "+
-		"a client learned, from that which it learns by itself")
+	fmt.Fprintln(&b, "times are medians; \"faster\" than the same steps one after another; \"differ\": a client's step "+
+		"from the one it makes by itself; prompts are rounded to float32")
 	return b.String()
 }
 
