@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"promptfed/models/clip"
@@ -140,6 +141,9 @@ func TestPromptsEqualPlain(t *testing.T) {
 			t: []int{40, 3}},
 		{name: "several prompts", classes: 30, layers: 3, prompts: []clip.Prompt{{}, {After: 4}, {}}, t: []int{16, 4,
 			9}},
+		{name: "equal lengths", classes: 30, layers: 3, prompts: []clip.Prompt{{}, {After: 1}, {}, {}},
+			t: []int{9, 9, 4, 9}},
+		{name: "equal lengths, few rows", classes: 5, layers: 1, prompts: []clip.Prompt{{}, {}}, t: []int{3, 3}},
 		{name: "places", classes: 7, layers: 2, prompts: []clip.Prompt{{Class: clip.Middle}, {Class: clip.End},
 			{Class: clip.Front, After: 2}}, t: []int{5, 5, 4}},
 	}
@@ -195,5 +199,22 @@ func TestPromptsEqualPlain(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Without kernels, eight prompts of one length take as many products as two: all of them are one.
+func TestEqualPromptsShareOperators(t *testing.T) {
+	text, w, s := clip.Text{TextArch: tiny}, formulaWeights(tiny.Shapes()), classes(t, 30, tiny.Width)
+	products := func(n int) (count int) {
+		g := graph.New()
+		for _, op := range graph.Reachable(text.Prompts(g, w, s, prompted(g, n, tiny.Width, tensor.Map{}))...) {
+			if strings.HasSuffix(op.Kind, "MatMul") || op.Kind == "Gemm" {
+				count++
+			}
+		}
+		return count
+	}
+	if two, eight := products(2), products(8); two == 0 || eight != two {
+		t.Errorf("%d products for eight prompts, %d for two", eight, two)
 	}
 }

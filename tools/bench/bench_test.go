@@ -147,7 +147,8 @@ func TestFewerPlainClasses(t *testing.T) {
 // TestClients: a client's step in one run with others is the step it makes by itself. The step is read off a prompt in
 // float32 that is some hundred times as large.
 func TestClients(t *testing.T) {
-	r, err := Clients(context.Background(), quick(Options{Classes: []string{"cifar10"}, Threads: []int{1}}), []int{1, 3})
+	o := quick(Options{Classes: []string{"cifar10"}, Threads: []int{1}})
+	r, err := Clients(context.Background(), o, []int{1, 3})
 	if err != nil || len(r.Results) != 2 {
 		t.Fatalf("%d results, %v", len(r.Results), err)
 	}

@@ -136,8 +136,8 @@ func (s *step) together(ctx context.Context, jobs []local.Job) (*tensor.Tensor, 
 // Table is the report for people.
 func (r ClientsReport) Table() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "steps of several clients in one run (runtime.batch_clients), provider %s, %d threads\n\n", r.Provider,
-		r.Threads)
+	fmt.Fprintf(&b, "steps of several clients in one run (runtime.batch_clients), provider %s, %d threads\n\n",
+		r.Provider, r.Threads)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "classes\tclients\tms a run (min-max)\tms a client's step\tclient-steps a second\tfaster\tdiffer")
 	for _, x := range r.Results {

@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// multiplies are the operators that multiply matrices or convolve.
+// multiplies are the operators that multiply matrices or convolve, in attention of our own among other things.
 var multiplies = map[string]bool{"MatMul": true, "FusedMatMul": true, "Gemm": true, "FusedGemm": true, "Conv": true,
-	"FusedConv": true, "ConvTranspose": true, "Attention": true, "MultiHeadAttention": true, "Einsum": true}
+	"FusedConv": true, "ConvTranspose": true, "Attention": true, "MultiHeadAttention": true, "Einsum": true,
+	"AttentionGrad": true, "SequenceAttention": true, "SequenceAttentionGrad": true}
 
 // readProfiles reads what ONNX Runtime's profiles whose names begin so say that operators took, in seconds, in all runs
-// of each graph but for the first of so many equal parts, and counts what ran on the CPU in graphs for another provider.
-// The files are removed.
+// of each graph but for the first of so many equal parts, and counts what ran on the CPU in graphs for another
+// provider. The files are removed.
 func readProfiles(prefix string, parts int) (spent map[string]float64, left map[string]int, err error) {
 	files, err := filepath.Glob(prefix + "_*.json")
 	if err != nil {
