@@ -145,8 +145,8 @@ func (r ClientsReport) Table() string {
 			1e3*x.Run.Median/float64(x.Clients), x.PerSecond, x.Speedup, x.Error)
 	}
 	w.Flush()
-	fmt.Fprintln(&b, "times are medians; \"faster\" than the same steps one after another; \"differ\": a client's step "+
-		"from the one it makes by itself; prompts are rounded to float32")
+	fmt.Fprintln(&b, "times are medians; \"faster\" than the same steps one after another; \"differ\": a client's "+
+		"step from the one it makes by itself; prompts are rounded to float32")
 	return b.String()
 }
 
