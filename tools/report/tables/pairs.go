@@ -28,8 +28,7 @@ func Pairs(name, axis string, m results.Metric, title string, list []results.Com
 	}
 	t.Caption = []string{fmt.Sprintf("%s%s, every two labels of %s against each other.", capital(title), unit, axis)}
 	if level == results.OverClients {
-		t.Caption = append(t.Caption, "A pair is one client in two runs of one seed and one point of the grid "+
-			"otherwise.",
+		t.Caption = append(t.Caption, "A pair is one client in two runs of the same seed that differ in nothing else.",
 			"Clients of a run share its server, so they are not independent and these p values are too small; the "+
 				"interval is drawn over runs first.")
 	} else {
