@@ -22,7 +22,7 @@ func (b block) norm1(x graph.Node) graph.Node { return b.norm(x, b.name+".ln_1")
 
 // rest is everything after the attention: its output projection, the residual sum with x, and the MLP.
 func (b block) rest(x, attended graph.Node) graph.Node {
-	y := x.Add(b.changed(b.linear(attended, ".attn.out_proj", b.width, b.width), attended, b.width, Out))
+	y := x.Add(b.changed(b.linear(attended, ".attn.out_proj", b.width, b.width), attended, 1, b.width, Out))
 	return b.beside(y.Add(b.feedForward(b.norm(y, b.name+".ln_2"))), x)
 }
 
@@ -50,12 +50,12 @@ func (b block) project(x graph.Node, from, to int) projected {
 		if p.count < 3 {
 			w, bias = w.Slice(0, from*b.width, to*b.width), bias.Slice(0, from*b.width, to*b.width)
 		}
-		p.nodes = []graph.Node{b.changed(nn.Linear(x, w, bias, 1, 1), x, b.width, BlockMaps()[from:to]...)}
+		p.nodes = []graph.Node{b.changed(nn.Linear(x, w, bias, 1, 1), x, 1, b.width, BlockMaps()[from:to]...)}
 		return p
 	}
 	for i, name := range []string{".attn.q_proj", ".attn.k_proj", ".attn.v_proj"}[from:to] {
 		y := b.linear(x, name, b.width, b.width)
-		p.nodes = append(p.nodes, b.changed(y, x, b.width, BlockMaps()[from+i]))
+		p.nodes = append(p.nodes, b.changed(y, x, 1, b.width, BlockMaps()[from+i]))
 	}
 	return p
 }

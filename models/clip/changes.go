@@ -135,15 +135,15 @@ func matrix(n graph.Node, rows, cols int) bool {
 	return ok && len(s) == 2 && (rows < 0 || s[0] == rows) && (cols < 0 || s[1] == cols)
 }
 
-// changed adds what low-rank changes make of rows x [N,in] to y, the output of some maps side by side, width columns
-// each.
-func (b block) changed(y, x graph.Node, width int, maps ...Map) graph.Node {
+// changed adds scale times what low-rank changes make of rows x [N,in] to y, the output of some maps side by side, width
+// columns each.
+func (b block) changed(y, x graph.Node, scale float64, width int, maps ...Map) graph.Node {
 	for _, l := range b.changes.LowRank {
 		i := slices.Index(maps, l.Map)
 		if i < 0 || l.Map != Head && l.Block != b.index {
 			continue
 		}
-		out := l.B
+		out := l.B.Scale(scale)
 		if len(maps) > 1 {
 			out = b.pad(out, 0, i*width, 0, (len(maps)-1-i)*width)
 		}
@@ -156,15 +156,10 @@ func (b block) changed(y, x graph.Node, width int, maps ...Map) graph.Node {
 func (b block) feedForward(h graph.Node) graph.Node {
 	fc, fcBias := b.weights(".mlp.c_fc", b.mlp, b.width)
 	proj, projBias := b.weights(".mlp.c_proj", b.width, b.mlp)
-	var y graph.Node
-	if slices.ContainsFunc(b.changes.LowRank, func(l LowRank) bool {
-		return l.Block == b.index && (l.Map == Up || l.Map == Down)
-	}) {
-		u := nn.Activate(b.changed(nn.Linear(h, fc, fcBias, 1, 1), h, b.mlp, Up), b.act)
-		y = b.changed(nn.Linear(u, proj, projBias, 1, 1), u, b.width, Down)
-	} else {
-		y = nn.MLP(h, fc, fcBias, proj, projBias, b.act)
+	change := func(width int, m Map) func(y, x graph.Node, scale float64) graph.Node {
+		return func(y, x graph.Node, scale float64) graph.Node { return b.changed(y, x, scale, width, m) }
 	}
+	y := nn.MLP(h, fc, fcBias, proj, projBias, b.act, change(b.mlp, Up), change(b.width, Down))
 	for _, a := range b.changes.Adapters {
 		if a.Block == b.index && a.Place == Behind {
 			y = y.Add(a.Apply(y))

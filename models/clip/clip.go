@@ -189,5 +189,5 @@ func (t tower) project(x graph.Node, plain, transposed string, embedDim int) gra
 	} else {
 		y = x.MatMul(t.w.Node(t.g, plain, t.width, embedDim))
 	}
-	return block{tower: t}.changed(y, x, embedDim, Head)
+	return block{tower: t}.changed(y, x, 1, embedDim, Head)
 }

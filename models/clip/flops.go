@@ -97,5 +97,5 @@ func BlocksStepBytes(rows, width, units, layers int, changed bool) int {
 	if changed {
 		kept += 3*width + units
 	}
-	return 4 * rows * (layers*kept + 6*width + 3*units)
+	return 4 * rows * (layers*kept + 8*width + 4*units)
 }

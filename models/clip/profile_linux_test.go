@@ -90,6 +90,43 @@ func TestVisionProfile(t *testing.T) {
 	logProfile(t, profiled.Profile)
 }
 
+// A step of the image tower keeps about what BlocksStepBytes tells: what the process holds after a run on 20 images more.
+func TestVisionStepBytes(t *testing.T) {
+	if os.Getenv("CLIP_PROFILE") == "" {
+		t.Skip("CLIP_PROFILE is not set; it takes gigabytes")
+	}
+	v := clip.Vision{VisionArch: clip.VisionB32}
+	w := writeFormula(t, t.TempDir(), v.Shapes())
+	p := visionStep(t, w, v, 24, true, ort.Options{IntraThreads: 1, Prepack: true})
+	few := step{p.s, maps.Clone(p.in)}
+	few.in["pixels"] = formula("pixels", []int{4, 3, v.Image, v.Image})
+	var held [2]float64
+	for i, s := range []step{few, p} {
+		s.run(t)
+		held[i] = resident(t)
+	}
+	told := float64(clip.BlocksStepBytes(1+v.Patches()+16, v.Width, v.Units(), v.Layers, false))
+	each := (held[1] - held[0]) / 20
+	t.Logf("an image takes %.1f MB, told %.1f", each/1e6, told/1e6)
+	if each < 0.7*told || each > 1.3*told {
+		t.Errorf("what is told is off by a factor of %.2f", each/told)
+	}
+}
+
+// resident is what this process holds in memory, in bytes.
+func resident(t *testing.T) float64 {
+	t.Helper()
+	raw, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(raw))[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return float64(pages * os.Getpagesize())
+}
+
 // compared lets steps take turns and prints how long each takes beside the first, in the median over turns: one with
 // kernels, one without, bare products of which the first needs so large a part, and one that spins, if it is there.
 func compared(t *testing.T, name string, turns int, all []step, needs float64) {

@@ -49,25 +49,37 @@ const (
 // quick is QuickGELU's slope inside the sigmoid.
 const quick = 1.702
 
-// MLP is act(x fcᵀ + fcBias) projᵀ + projBias for x [N,w], fc [m,w], proj [w,m]. The constants of the activation
-// ride on the two products: with a = 1.702 x, QuickGELU(x) = a σ(a) / 1.702, and with a = x/√2, GELU(x) = a (1+erf
-// a) / √2.
-func MLP(x, fc, fcBias, proj, projBias graph.Node, act string) graph.Node {
-	switch g := x.Graph(); {
-	case act == QuickGELU && g.HasKernels() && fcBias.Dim(0)%graph.KernelWidth == 0:
-		a := Linear(x, fc, graph.Node{}, quick, 1)
-		return Linear(g.Apply(graph.Kernels, "BiasQuickGelu", nil, a, fcBias.Scale(quick)), proj, projBias, 1/quick, 1)
-	case act == QuickGELU:
-		a := Linear(x, fc, fcBias, quick, quick)
-		y := a.Graph().Apply(graph.Microsoft, "QuickGelu", graph.Attrs{"alpha": graph.Attr(float32(1))}, a) // a σ(a)
-		return Linear(y, proj, projBias, 1/quick, 1)
-	case act == GELU:
-		a := Linear(x, fc, fcBias, math.Sqrt2/2, math.Sqrt2/2)
-		return Linear(a.Add(a.Mul(a.Erf())), proj, projBias, math.Sqrt2/2, 1)
-	case act == GELUTanh:
-		return Linear(Activate(Linear(x, fc, fcBias, 1, 1), act), proj, projBias, 1, 1)
+// MLP is act(x fcᵀ + fcBias) projᵀ + projBias for x [N,w], fc [m,w], proj [w,m]. The constants of the activation ride
+// on the two products: with a = 1.702 x, QuickGELU(x) = a σ(a) / 1.702, and with a = x/√2, GELU(x) = a (1+erf a) / √2.
+// up and down add scale times a change of rows x to what the first and the second product make of them.
+func MLP(x, fc, fcBias, proj, projBias graph.Node, act string,
+	up, down func(y, x graph.Node, scale float64) graph.Node) graph.Node {
+	g, in, out := x.Graph(), quick, 1/quick
+	switch act {
+	case GELU:
+		in, out = math.Sqrt2/2, math.Sqrt2/2
+	case GELUTanh:
+		in, out = 1, 1
 	}
-	return x.Graph().Fail("activation %q: use %s, %s or %s", act, QuickGELU, GELU, GELUTanh)
+	kernels := act == QuickGELU && g.HasKernels() && fcBias.Dim(0)%graph.KernelWidth == 0
+	first := fcBias
+	if kernels {
+		first = graph.Node{}
+	}
+	a := up(Linear(x, fc, first, in, in), x, in)
+	switch {
+	case kernels:
+		a = g.Apply(graph.Kernels, "BiasQuickGelu", nil, a, fcBias.Scale(in))
+	case act == QuickGELU:
+		a = g.Apply(graph.Microsoft, "QuickGelu", graph.Attrs{"alpha": graph.Attr(float32(1))}, a) // a σ(a)
+	case act == GELU:
+		a = a.Add(a.Mul(a.Erf()))
+	case act == GELUTanh:
+		a = Activate(a, act)
+	default:
+		return g.Fail("activation %q: use %s, %s or %s", act, QuickGELU, GELU, GELUTanh)
+	}
+	return down(Linear(a, proj, projBias, out, 1), a, out)
 }
 
 // Activate is act(x).

@@ -53,6 +53,7 @@ func TestLayerNorm(t *testing.T) {
 
 // By definition: x/(1+e^(-1.702x)) and x(1+erf(x/√2))/2, of x + 1/2, times 3 plus 1.
 func TestMLP(t *testing.T) {
+	none := func(y, _ graph.Node, _ float64) graph.Node { return y }
 	xs := []float64{-2, -0.3, 0, 1.5}
 	for act, f := range map[string]func(float64) float64{
 		nn.QuickGELU: func(x float64) float64 { return x / (1 + math.Exp(-1.702*x)) },
@@ -67,13 +68,13 @@ func TestMLP(t *testing.T) {
 			want = append(want, 3*f(x+0.5)+1)
 		}
 		equal(t, eval(t, in, func(g *graph.Graph, x graph.Node) graph.Node {
-			return nn.MLP(x, g.Const(tensor.Of([]float32{1}, 1, 1)), vector(g, 0.5), g.Const(tensor.Of([]float32{3}, 1,
-				1)), vector(g, 1), act)
+			one, three := g.Const(tensor.Of([]float32{1}, 1, 1)), g.Const(tensor.Of([]float32{3}, 1, 1))
+			return nn.MLP(x, one, vector(g, 0.5), three, vector(g, 1), act, none, none)
 		}), want...)
 	}
 	g := graph.New()
 	x := g.Input("x", graph.Float, graph.Static(1, 1))
-	if nn.MLP(x, x, x, x, x, "relu6"); g.Err() == nil || !strings.Contains(g.Err().Error(), "quick_gelu") {
+	if nn.MLP(x, x, x, x, x, "relu6", none, none); g.Err() == nil || !strings.Contains(g.Err().Error(), "quick_gelu") {
 		t.Errorf("error %v", g.Err())
 	}
 }
