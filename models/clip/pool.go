@@ -87,6 +87,10 @@ func (t Text) checkPlain(s *Suffixes, p Prompt) error {
 		return errors.New("text tower: deep prompts, prompts without positions and prompts for each image need a causal " +
 			"tower that is read at the end token, as CLIP's is, and this one is not")
 	}
+	if t.PostNorm && !p.Changes.None() {
+		return errors.New("text tower: low-rank changes and adapters need blocks with norms in front, and this tower has " +
+			"them behind, as BERT")
+	}
 	return nil
 }
 

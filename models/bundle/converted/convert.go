@@ -117,7 +117,7 @@ func (j *conversion) describe() error {
 		LogitScale: a.LogitScale, LogScale: math.Log(a.LogitScale), LogitBias: a.LogitBias, TokenizerFile: tokenizerFile,
 		Text: clip.TextArch{Width: a.Text.Width, Layers: a.Text.Layers, Heads: a.Text.Heads, MLP: mlp(a.Text),
 			Context: a.Context, EmbedDim: a.EmbedDim, Activation: a.Text.Activation, Eps: a.Text.Epsilon,
-			Bidirectional: a.Bidirectional, Pool: a.TextPool, ProjectionBias: j.w.Text.Projection.Bias != nil},
+			Bidirectional: a.Bidirectional, Masked: a.Masked, PostNorm: a.PostNorm, Pool: a.TextPool, ProjectionBias: j.w.Text.Projection.Bias != nil},
 		Vision: clip.VisionArch{Width: a.Vision.Width, Layers: a.Vision.Layers, Heads: a.Vision.Heads, Stages: a.Stages,
 			MLP: mlp(a.Vision), Patch: a.Patch, Image: a.ImageSize, EmbedDim: a.EmbedDim,
 			Activation: a.Vision.Activation, Eps: a.Vision.Epsilon, Pool: a.VisionPool, NoClass: a.NoClass,
