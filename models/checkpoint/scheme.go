@@ -100,7 +100,8 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 	hfText, hfVision := c.Has(huggingfaceScheme.tokens) || bert, c.Has(huggingfaceScheme.patches)
 	prefix, resnet := resnetPrefix(c)
 	resnet = resnet && !hfVision
-	if kind, ok := c.config["model_type"].(string); ok && c.format == HuggingFace && !slices.Contains(modelTypes, kind) && !resnet {
+	if kind, ok := c.config["model_type"].(string); ok && c.format == HuggingFace && !resnet &&
+		!slices.Contains(modelTypes, kind) {
 		return scheme{}, fmt.Errorf("config.json says model_type %q, which is not supported; %s", oneLine(kind),
 			expected)
 	}
