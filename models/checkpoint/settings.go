@@ -128,8 +128,7 @@ func stages(file, where string, m map[string]any, a *Arch) error {
 
 // fromHuggingFace reads a CLIPConfig. Of a ResNet, vision_config tells image_size and layers only. Keys that are left
 // out have the defaults of transformers' CLIPTextConfig and CLIPVisionConfig, or of those of the other models;
-// text_config_dict and vision_config_dict,
-// of old files, replace text_config and vision_config.
+// text_config_dict and vision_config_dict, of old files, replace text_config and vision_config.
 func fromHuggingFace(cfg map[string]any, s scheme, a *Arch) error {
 	type defaults struct {
 		heads      int
