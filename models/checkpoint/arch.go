@@ -53,7 +53,7 @@ type Arch struct {
 
 // Form is what other towers than CLIP's do otherwise: see clip.TextArch and clip.VisionArch.
 type Form struct {
-	Bidirectional                                bool
+	Bidirectional, Masked, PostNorm              bool
 	TextPool, VisionPool                         string
 	NoClass, NoPreNorm, NormPooled, NoProjection bool
 }

@@ -49,7 +49,7 @@ func (o Options) check() error {
 // sideFiles lie beside the weights of a Hugging Face or OpenCLIP folder.
 var sideFiles = []string{"vocab.json", "merges.txt", "tokenizer.json", "tokenizer_config.json",
 	"special_tokens_map.json",
-	"preprocessor_config.json", "spiece.model"}
+	"preprocessor_config.json", "spiece.model", "vocab.txt"}
 
 // Checkpoint is an open checkpoint. Its methods are safe for concurrent use.
 type Checkpoint struct {

@@ -58,7 +58,8 @@ type Block struct {
 type TextTower struct {
 	Tokens, Positions *Handle
 	Blocks            []Block
-	Final             Norm
+	Pre               Norm   // of a BERT: behind the embeddings
+	Final             Norm   // absent of a BERT
 	Projection        Linear // to the space of image and text features
 }
 
@@ -150,7 +151,13 @@ func (w *Weights) readText(f *finder, s scheme) {
 	a.Vocab, a.Text.Width, a.Context = w.Text.Tokens.Shape[0], w.Text.Tokens.Shape[1], w.Text.Positions.Shape[0]
 	width := a.Text.Width
 	f.shape(w.Text.Positions, a.Context, width)
-	w.Text.Final = f.norm(s.textFinal, width)
+	if s.bert {
+		a.Bidirectional, a.Masked, a.PostNorm, a.TextPool = true, true, true, clip.FirstPool
+		w.Text.Positions = f.biased(w.Text.Positions, "text_model.embeddings.token_type_embeddings.weight", width, true)
+		w.Text.Pre = f.norm("text_model.embeddings.LayerNorm.", width)
+	} else {
+		w.Text.Final = f.norm(s.textFinal, width)
+	}
 	w.Text.Projection = f.projection(s.textProjection, s.linearProjection, width, 0)
 	if bias := strings.TrimSuffix(s.textProjection, "weight") + "bias"; f.err == nil && f.c.Has(bias) {
 		w.Text.Projection.Bias = f.find(bias, projected(w.Text.Projection))
@@ -159,7 +166,11 @@ func (w *Weights) readText(f *finder, s scheme) {
 		return
 	}
 	a.EmbedDim = projected(w.Text.Projection)
-	w.Text.Blocks, a.Text.MLP = f.blocks(s, s.textBlocks, width)
+	if s.bert {
+		w.Text.Blocks, a.Text.MLP = f.bertBlocks(s.textBlocks, width)
+	} else {
+		w.Text.Blocks, a.Text.MLP = f.blocks(s, s.textBlocks, width)
+	}
 	a.Text.Layers = len(w.Text.Blocks)
 }
 
@@ -193,7 +204,7 @@ func (w *Weights) readVision(f *finder, s scheme) {
 		if f.err == nil && a.EmbedDim != width {
 			f.fail("features of texts have %d numbers, those of images %d", a.EmbedDim, width)
 		}
-		v.Positions = f.biased(v.Positions, strings.TrimSuffix(s.patches, "weight")+"bias", width)
+		v.Positions = f.biased(v.Positions, strings.TrimSuffix(s.patches, "weight")+"bias", width, false)
 	} else {
 		v.Class = f.find(s.class, width)
 		if a.NoPreNorm = f.c.format == OpenCLIP && !f.c.Has(s.visionPre+"weight"); !a.NoPreNorm {

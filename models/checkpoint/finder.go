@@ -157,9 +157,13 @@ func (f *finder) scaled(l Linear, name string, width int) Linear {
 	return Linear{Weight: computed(l.Weight, scale), Bias: computed(l.Bias, scale)}
 }
 
-// biased is positions [n,width] with a tensor [width] added to each.
-func (f *finder) biased(positions *Handle, name string, width int) *Handle {
-	bias := f.find(name, width)
+// biased is positions [n,width] with a tensor [width] added to each, or with the first row of one [any,width].
+func (f *finder) biased(positions *Handle, name string, width int, rows bool) *Handle {
+	shape := []int{width}
+	if rows {
+		shape = []int{-1, width}
+	}
+	bias := f.find(name, shape...)
 	if f.err != nil {
 		return positions
 	}
@@ -181,6 +185,30 @@ func (f *finder) attentionPool(prefix string, width, mlp int) *AttentionPool {
 		Down: f.linear(prefix+"mlp.fc2.", width, mlp)}
 	p.Attention.Out = f.linear(prefix+"attention.out_proj.", width, width)
 	return p
+}
+
+// bertBlocks reads the residual blocks of a BERT, whose norms stand behind the sums, and gives the width of their
+// feed-forward layer.
+func (f *finder) bertBlocks(prefix string, width int) ([]Block, int) {
+	n := f.count(prefix)
+	up := f.find(prefix+"0.intermediate.dense.weight", -1, width)
+	if f.err != nil {
+		return nil, 0
+	}
+	mlp, out := up.Shape[0], make([]Block, n)
+	for i := range out {
+		p := fmt.Sprintf("%s%d.", prefix, i)
+		self := p + "attention.self."
+		out[i] = Block{Norm1: f.norm(p+"attention.output.LayerNorm.", width),
+			Attention: Attention{Q: f.linear(self+"query.", width, width), K: f.linear(self+"key.", width, width),
+				V: f.linear(self+"value.", width, width), Out: f.linear(p+"attention.output.dense.", width, width)},
+			Norm2: f.norm(p+"output.LayerNorm.", width), Up: f.linear(p+"intermediate.dense.", mlp, width),
+			Down: f.linear(p+"output.dense.", width, mlp)}
+		if f.err != nil {
+			return nil, 0
+		}
+	}
+	return out, mlp
 }
 
 func (f *finder) attention(s scheme, prefix string, width int) Attention {

@@ -21,6 +21,7 @@ type scheme struct {
 	// prefix of a ResNet image tower, with OpenAI's names behind it
 	visual string
 	siglip bool
+	bert   bool // the text tower
 }
 
 // openaiScheme names tensors as OpenAI's CLIP and OpenCLIP do. OpenCLIP's "custom text" models put text. before the
@@ -61,6 +62,14 @@ var siglipScheme = func() scheme {
 	return s
 }()
 
+// chineseScheme is that of transformers' ChineseCLIPModel: Hugging Face's, with a BERT for a text tower.
+var chineseScheme = func() scheme {
+	s := huggingfaceScheme
+	s.bert, s.tokens = true, "text_model.embeddings.word_embeddings.weight"
+	s.textPositions, s.textBlocks = "text_model.embeddings.position_embeddings.weight", "text_model.encoder.layer."
+	return s
+}()
+
 // unsupported tensors and what they give away.
 var unsupported = []struct{ part, what string }{
 	{"visual.trunk.", "an image tower of timm (of SigLIP, take the folder in transformers' form)"},
@@ -72,10 +81,10 @@ var unsupported = []struct{ part, what string }{
 
 const expected = "want a CLIP with a ViT or ResNet image tower (OpenAI's names visual.conv1.weight and " +
 	"token_embedding.weight, " +
-	"or Hugging Face's vision_model. and text_model., of CLIP or SigLIP)"
+	"or Hugging Face's vision_model. and text_model., of CLIP, SigLIP or Chinese-CLIP)"
 
 // modelTypes are those of config.json that can be read.
-var modelTypes = []string{"clip", "siglip"}
+var modelTypes = []string{"clip", "siglip", "chinese_clip"}
 
 // schemeOf tells the naming scheme of a checkpoint, or why it is not a CLIP.
 func schemeOf(c *Checkpoint) (scheme, error) {
@@ -87,10 +96,12 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 			}
 		}
 	}
-	hfText, hfVision := c.Has(huggingfaceScheme.tokens), c.Has(huggingfaceScheme.patches)
+	bert := c.Has(chineseScheme.tokens)
+	hfText, hfVision := c.Has(huggingfaceScheme.tokens) || bert, c.Has(huggingfaceScheme.patches)
 	prefix, resnet := resnetPrefix(c)
 	resnet = resnet && !hfVision
-	if kind, ok := c.config["model_type"].(string); ok && c.format == HuggingFace && !slices.Contains(modelTypes, kind) && !resnet {
+	if kind, ok := c.config["model_type"].(string); ok && c.format == HuggingFace && !resnet &&
+		!slices.Contains(modelTypes, kind) {
 		return scheme{}, fmt.Errorf("config.json says model_type %q, which is not supported; %s", oneLine(kind),
 			expected)
 	}
@@ -98,6 +109,8 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 	text, custom := c.Has("token_embedding.weight"), c.Has("text.token_embedding.weight")
 	var s scheme
 	switch {
+	case bert && hfVision:
+		s = chineseScheme
 	case hfText && hfVision && c.Has("vision_model.head.probe"):
 		s = siglipScheme
 	case hfText && (hfVision || resnet):
@@ -113,7 +126,8 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 	default:
 		return scheme{}, fmt.Errorf("not a CLIP: its tensors are named like %s; %s", sample(names), expected)
 	}
-	if kind := c.config["model_type"]; c.format == HuggingFace && !resnet && (kind == "siglip") != s.siglip && kind != nil {
+	if kind := c.config["model_type"]; c.format == HuggingFace && !resnet && kind != nil &&
+		((kind == "siglip") != s.siglip || (kind == "chinese_clip") != s.bert) {
 		return s, fmt.Errorf("config.json says model_type %q, but the tensors are not those of one; %s", kind, expected)
 	}
 	if resnet {

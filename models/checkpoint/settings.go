@@ -127,21 +127,29 @@ func stages(file, where string, m map[string]any, a *Arch) error {
 }
 
 // fromHuggingFace reads a CLIPConfig. Of a ResNet, vision_config tells image_size and layers only. Keys that are left
-// out have the defaults of transformers' CLIPTextConfig and CLIPVisionConfig, or SigLIP's; text_config_dict and vision_config_dict,
-// of old files, replace text_config and vision_config.
+// out have the defaults of transformers' CLIPTextConfig and CLIPVisionConfig, or of those of the other models;
+// text_config_dict and vision_config_dict, of old files, replace text_config and vision_config.
 func fromHuggingFace(cfg map[string]any, s scheme, a *Arch) error {
-	textHeads, epsilon, activation := 8, 1e-5, QuickGELU
-	if s.siglip {
-		textHeads, epsilon, activation = 12, 1e-6, GELUTanh
+	type defaults struct {
+		heads      int
+		epsilon    float64
+		activation string
+	}
+	text, vision := defaults{8, 1e-5, QuickGELU}, defaults{12, 1e-5, QuickGELU}
+	switch {
+	case s.siglip:
+		text, vision = defaults{12, 1e-6, GELUTanh}, defaults{12, 1e-6, GELUTanh}
+	case s.bert:
+		text = defaults{12, 1e-12, GELU}
 	}
 	towers := []struct {
-		key   string
-		t     *Transformer
-		heads int
+		key string
+		t   *Transformer
+		defaults
 		extra []fact
 	}{
-		{"text_config", &a.Text, textHeads, []fact{{"vocab_size", a.Vocab}, {"max_position_embeddings", a.Context}}},
-		{"vision_config", &a.Vision, 12, []fact{{"image_size", a.ImageSize}, {"patch_size", a.Patch}}},
+		{"text_config", &a.Text, text, []fact{{"vocab_size", a.Vocab}, {"max_position_embeddings", a.Context}}},
+		{"vision_config", &a.Vision, vision, []fact{{"image_size", a.ImageSize}, {"patch_size", a.Patch}}},
 	}
 	for _, tower := range towers {
 		m := section(cfg, tower.key)
@@ -166,11 +174,11 @@ func fromHuggingFace(cfg map[string]any, s scheme, a *Arch) error {
 		}
 		var err error
 		if t.Heads, err = setting(m, "num_attention_heads", tower.heads); err == nil {
-			t.Epsilon, err = setting(m, "layer_norm_eps", epsilon)
+			t.Epsilon, err = setting(m, "layer_norm_eps", tower.epsilon)
 		}
 		var act string
 		if err == nil {
-			act, err = setting(m, "hidden_act", activation)
+			act, err = setting(m, "hidden_act", tower.activation)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %s.%w", huggingfaceConfig, tower.key, err)

@@ -100,6 +100,14 @@ func (p projected) heads(b block, batch, n int) []graph.Node {
 	return out
 }
 
+// postNorm is full of a block as BERT has it: x = ln_1(x + attn(x)); x = ln_2(x + mlp(x)).
+func (b block) postNorm(x, mask graph.Node, n int) graph.Node {
+	h := b.project(x, 0, 3).heads(b, -1, n)
+	attended := nn.Rows(nn.Attend(h[0], h[1], h[2], mask))
+	y := b.norm(x.Add(b.linear(attended, ".attn.out_proj", b.width, b.width)), b.name+".ln_1")
+	return b.norm(y.Add(b.feedForward(y)), b.name+".ln_2")
+}
+
 // full runs the block on batch sequences of n rows with a mask [n,n], or none.
 func (b block) full(x, mask graph.Node, n int) graph.Node {
 	if b.kernels() && !mask.OK() && n <= graph.MostSequenceRows {

@@ -4,6 +4,7 @@
 package clip
 
 import (
+	"errors"
 	"fmt"
 
 	"promptfed/runtime/graph"
@@ -37,6 +38,7 @@ type TextArch struct {
 	// shared-prefix form.
 	Bidirectional  bool   `json:"bidirectional,omitempty"`
 	Masked         bool   `json:"masked,omitempty"`          // of a bidirectional tower: padding is hidden
+	PostNorm       bool   `json:"post_norm,omitempty"`       // of a bidirectional tower: as in BERT (Devlin et al. 2019)
 	Pad            int    `json:"pad,omitempty"`             // token that fills texts up
 	Pool           string `json:"pool,omitempty"`            // EndPool (default), FirstPool or LastPool
 	ProjectionBias bool   `json:"projection_bias,omitempty"` // of the map to features
@@ -79,6 +81,9 @@ var (
 func (a TextArch) Check() error {
 	if a.Context < 2 {
 		return fmt.Errorf("text tower: context %d, at least 2 tokens are needed", a.Context)
+	}
+	if (a.PostNorm || a.Masked) && !a.Bidirectional {
+		return errors.New("text tower: norms behind the blocks and hidden padding are for towers without causal mask")
 	}
 	if err := checkPool("text tower", a.Pool, EndPool, FirstPool, LastPool); err != nil {
 		return err

@@ -41,8 +41,8 @@ func (a VisionArch) checkPooling() error {
 	return nil
 }
 
-// pooled are the rows [C,width] that features of texts are made of, of x [C·n,width] behind the last block; emb [C,n,width]
-// are the embeddings, and read [C] is the position of the end token.
+// pooled are the rows [C,width] that features of texts are made of, of x [C·n,width] behind the last block; emb
+// [C,n,width] are the embeddings, and read [C] is the position of the end token.
 func (t Text) pooled(x, emb, read graph.Node) graph.Node {
 	n := emb.Dim(1)
 	tokens := x.Reshape(-1, n, t.Width)
@@ -86,6 +86,10 @@ func (t Text) checkPlain(s *Suffixes, p Prompt) error {
 	if t.plainOnly(s) && (p.Ctx.OK() && p.Ctx.Rank() == 3 || len(p.Deep) > 0 || p.Bare || p.After > 0) {
 		return errors.New("text tower: deep prompts, prompts without positions and prompts for each image need a causal " +
 			"tower that is read at the end token, as CLIP's is, and this one is not")
+	}
+	if t.PostNorm && !p.Changes.None() {
+		return errors.New("text tower: low-rank changes and adapters need blocks with norms in front, and this tower has " +
+			"them behind, as BERT")
 	}
 	return nil
 }

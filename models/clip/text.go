@@ -29,9 +29,16 @@ func (t Text) Plain(w Weights, emb, read graph.Node) graph.Node {
 func (t Text) plain(tw tower, emb, read graph.Node) graph.Node {
 	n := emb.Dim(1)
 	x := emb.Add(t.positions(tw, 0, n)).Reshape(-1, t.Width)
+	if t.PostNorm {
+		x = tw.norm(x, "ln_pre")
+	}
 	mask := t.mask(read, n)
 	for i := range t.Layers {
-		x = tw.block(i).full(x, mask, n)
+		if b := tw.block(i); t.PostNorm {
+			x = b.postNorm(x, mask, n)
+		} else {
+			x = b.full(x, mask, n)
+		}
 	}
 	return t.head(tw, t.pooled(x, emb, read))
 }
@@ -65,7 +72,10 @@ func (t Text) Sequences(g *graph.Graph, w Weights, ids [][]int, embed func(ids [
 
 // head reads features [C,EmbedDim] off rows [C,width].
 func (t Text) head(tw tower, rows graph.Node) graph.Node {
-	y := tw.project(tw.norm(rows, "ln_final"), "text_projection", "text_projection.weight", t.EmbedDim)
+	if !t.PostNorm {
+		rows = tw.norm(rows, "ln_final")
+	}
+	y := tw.project(rows, "text_projection", "text_projection.weight", t.EmbedDim)
 	if t.ProjectionBias {
 		y = y.Add(tw.w.Node(tw.g, "text_projection.bias", t.EmbedDim))
 	}

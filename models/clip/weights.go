@@ -63,6 +63,11 @@ func (a TextArch) Shapes() map[string][]int {
 		"ln_final.weight":      {a.Width}, "ln_final.bias": {a.Width},
 		"text_projection": {a.Width, a.EmbedDim},
 	}
+	if a.PostNorm {
+		delete(s, "ln_final.weight")
+		delete(s, "ln_final.bias")
+		s["ln_pre.weight"], s["ln_pre.bias"] = []int{a.Width}, []int{a.Width}
+	}
 	if a.ProjectionBias {
 		s["text_projection.bias"] = []int{a.EmbedDim}
 	}

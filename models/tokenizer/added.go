@@ -9,9 +9,9 @@ import (
 
 // addedToken is a token that is looked for in texts before anything else happens to them.
 type addedToken struct {
-	id                             int
-	text                           string
-	singleWord, left, right, lower bool
+	id                      int
+	text                    string
+	singleWord, left, right bool
 }
 
 // addedTokens finds the longest token at the first place where any begins.

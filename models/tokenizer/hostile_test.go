@@ -39,6 +39,7 @@ func TestDamagedFiles(t *testing.T) {
 		{"fraction", map[string]string{"vocab.json": `{"a":1.5}`, "merges.txt": "a b\n"},
 			"not the JSON of a vocabulary"},
 		{"no start", map[string]string{"vocab.json": `{"a":0}`, "merges.txt": "a b\n"}, "no token <|startoftext|>"},
+		{"no [SEP]", map[string]string{"vocab.txt": "[CLS]\n[UNK]\na\n"}, "no token [SEP]"},
 		{"foreign merges", map[string]string{"vocab.json": `{"a":0,"b":3,` + ends + `}`, "merges.txt": "a b\n"},
 			`merge 1 makes "ab", which is not a token`},
 	} {
@@ -135,6 +136,17 @@ func TestHostileFiles(t *testing.T) {
 	if _, err := tok.Encode("a"); err == nil || !strings.Contains(err.Error(), "makes more than") {
 		t.Errorf("error %v", err)
 	}
+}
+
+// FuzzReadBERT reads BERT's lists.
+func FuzzReadBERT(f *testing.F) {
+	f.Add([]byte("[PAD]\n[CLS]\n[SEP]\n[UNK]\na\n##a\n##b\n"))
+	f.Add([]byte("[CLS]\r\n[SEP]\n[UNK]\n\n\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if tok, err := readBERT(strings.NewReader(string(data)), nil); err == nil {
+			reload(t, tok)
+		}
+	})
 }
 
 // FuzzReadSPM reads SentencePiece's files.

@@ -27,12 +27,13 @@ const (
 	vocabName  = "vocab.json"
 	mergesName = "merges.txt"
 	openAIName = "bpe_simple_vocab_16e6.txt"
+	bertName   = "vocab.txt"
 )
 
 // Load reads a vocabulary from a folder or a file. In a folder it takes the
 // first that is there of tokenizer.json, vocab.json with merges.txt,
-// bpe_simple_vocab_16e6.txt.gz, bpe_simple_vocab_16e6.txt and SentencePiece's
-// spiece.model. A file may be any of these; a list of merges on its own, gzipped
+// bpe_simple_vocab_16e6.txt.gz, bpe_simple_vocab_16e6.txt, BERT's vocab.txt and
+// SentencePiece's spiece.model. A file may be any of these; a list of merges on its own, gzipped
 // or not, is numbered as OpenAI does and cut after CLIPMerges. A
 // tokenizer_config.json beside the file says what texts are filled up with, and
 // which tokenizer SentencePiece's file belongs to.
@@ -55,7 +56,7 @@ func Load(path string) (*Tokenizer, error) {
 
 // Names are the files of which Load takes the first in a folder.
 func Names() []string {
-	return append([]string{jsonName, vocabName, openAIName + ".gz", openAIName, mergesName}, spmNames...)
+	return append([]string{jsonName, vocabName, openAIName + ".gz", openAIName, mergesName, bertName}, spmNames...)
 }
 
 func pick(dir string) (string, error) {
@@ -79,6 +80,10 @@ func loadFile(path string) (*Tokenizer, error) {
 	case strings.HasSuffix(path, ".model"):
 		c := readConfig(path)
 		t, err := readSPM(f, c.Class == "SiglipTokenizer" && orTrue(c.Lower))
+		return t.padded(c), err
+	case filepath.Base(path) == bertName:
+		c := readConfig(path)
+		t, err := readBERT(f, c.Lower)
 		return t.padded(c), err
 	case strings.HasSuffix(path, ".json") && filepath.Base(path) != vocabName:
 		t, err := readHF(f)

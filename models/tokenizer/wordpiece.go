@@ -1,6 +1,13 @@
 package tokenizer
 
-import "fmt"
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
 
 // wordPiece cuts each word into the longest tokens from left to right (Wu et al. 2016, as Devlin et al. 2019 use it).
 type wordPiece struct {
@@ -56,6 +63,44 @@ func (w *wordPiece) encode(s string) ([]int, error) {
 		out, from = append(out, id), to+1
 	}
 	return out, nil
+}
+
+// readBERT reads BERT's list of tokens, one a line, as the tokenizer.json that says the same.
+func readBERT(r io.Reader, lower *bool) (*Tokenizer, error) {
+	type object = map[string]any
+	vocab := map[string]int{}
+	lines := bufio.NewScanner(bounded(r, maxFile))
+	for id := 0; lines.Scan(); id++ {
+		if len(vocab) >= maxTokens {
+			return nil, fmt.Errorf("more than %d tokens", maxTokens)
+		}
+		vocab[strings.TrimSuffix(lines.Text(), "\r")] = id
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("after %d tokens: %w", len(vocab), err)
+	}
+	var added []any
+	for _, name := range []string{"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"} {
+		if id, ok := vocab[name]; ok {
+			added = append(added, object{"id": id, "content": name, "special": true, "normalized": false})
+		} else if name != "[PAD]" && name != "[MASK]" {
+			return nil, fmt.Errorf("no token %s: not BERT's vocabulary", name)
+		}
+	}
+	text, err := json.Marshal(object{
+		"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": added, "decoder": nil,
+		"normalizer": object{"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true,
+			"strip_accents": nil, "lowercase": orTrue(lower)},
+		"pre_tokenizer": object{"type": "BertPreTokenizer"},
+		"post_processor": object{"type": "BertProcessing", "sep": []any{"[SEP]", vocab["[SEP]"]},
+			"cls": []any{"[CLS]", vocab["[CLS]"]}},
+		"model": object{"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+			"max_input_chars_per_word": 100, "vocab": vocab},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return readHF(bytes.NewReader(text))
 }
 
 // wordLevel has a token for every word.

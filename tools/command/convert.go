@@ -24,8 +24,8 @@ func convertCommand() *cobra.Command {
 	c.Flags().StringVar(&o.Vocab, "vocab", "", "vocabulary, where the checkpoint has none "+
 		"(bpe_simple_vocab_16e6.txt.gz)")
 	c.Flags().StringVar(&o.Name, "name", "", "name of the bundle (default: its folder's)")
-	c.Flags().StringVar(&o.Checkpoint.Activation, "activation", "", "quick_gelu or gelu, where the checkpoint does "+
-		"not say")
+	c.Flags().StringVar(&o.Checkpoint.Activation, "activation", "", "quick_gelu, gelu or gelu_tanh, where the "+
+		"checkpoint does not say")
 	c.Flags().IntVar(&o.Checkpoint.TextHeads, "text-heads", 0, "attention heads of the text tower, where the "+
 		"checkpoint does not say")
 	c.Flags().IntVar(&o.Checkpoint.VisionHeads, "vision-heads", 0, "attention heads of the image tower, where the "+

@@ -73,6 +73,9 @@ func inspectRows(r bundle.Report, all bool) [][]string {
 		}
 		add("embedding dimension", "%d", m.Text.EmbedDim)
 		add("logit scale", "%.4f", m.LogitScale)
+		if m.LogitBias != 0 {
+			add("logit bias", "%.4f", m.LogitBias)
+		}
 		add("preprocessing", "%v", m.Preprocess)
 		for _, n := range m.Notes {
 			add("note", "%s", n)

@@ -4,7 +4,7 @@
     pip download --no-deps open_clip_torch==3.3.0 && unzip open_clip_torch-3.3.0-*.whl -d DIR
     python3 tools/golden/siglip.py DIR
 
-siglip: transformers' SiglipModel and SiglipTokenizer. openclip-avg, openclip-last: OpenCLIP's CLIP with average pooling, norm
+siglip: transformers' SiglipModel and SiglipTokenizer. chinese: its ChineseCLIPModel. openclip-avg, openclip-last: OpenCLIP's CLIP with average pooling, norm
 behind the pooling, layer scale, tanh GELU and a bias of the sigmoid loss; and without causal mask, read at the last position,
 with a projection that has a bias, and without the norm in front of the image tower's first block.
 """
@@ -32,11 +32,11 @@ def store(name, golden):
         ((k, v.detach()) for k, v in golden.items()), key=lambda kv: kv[1].is_floating_point())))
 
 
-def measured(name, golden, text, embedding, rows, start, pad, context, width):
-    """Features of [start prompt name . end], padded: rows of the prompt take the place of those of token 0; and gradients."""
+def measured(name, golden, text, embedding, rows, start, pad, context, width, filler=0):
+    """Features of [start prompt name . end], padded: rows of the prompt take the place of those of another token; and gradients."""
     ctx = torch.randn(CTX, width, requires_grad=True)
     at = len(start)
-    ids = torch.tensor([(start + [0] * CTX + r + [pad] * context)[:context] for r in rows])
+    ids = torch.tensor([(start + [filler] * CTX + r + [pad] * context)[:context] for r in rows])
     hook = embedding.register_forward_hook(
         lambda module, args, out: torch.cat([out[:, :at], ctx.expand(len(out), -1, -1), out[:, at + CTX:]], 1))
     feature = text(ids)
@@ -56,7 +56,7 @@ def siglip():
     folder = f"{OUT}/siglip"
     with tempfile.TemporaryDirectory() as d:
         with open(f"{d}/corpus", "w", encoding="utf-8") as f:
-            f.write("\n".join(s.replace("\n", " ").replace("\0", "").lower() for s in corpus()[:600]) + "\n" + "\n".join(CLASSES * 50))
+            f.write("\n".join(s.replace("\n", " ").replace("\0", "").lower() for s in corpus()[:202]) + "\n" + "\n".join(CLASSES * 50))
         with open(f"{d}/rules.tsv", "w", encoding="utf-8") as f:
             f.write(RULES)
         sentencepiece.SentencePieceTrainer.train(
@@ -84,6 +84,32 @@ def siglip():
     odd = ["", "A Photo, of a DOG!", "  Two  spaces ", "e\u0301a\u0301 \ufb01sh", "x-y_z", "\u72d7 dog", "it's 3.14", "tab\tnew\nline", "\u2026\u3000x", "<unk>"]
     with open(f"{OUT}/siglip.tokens.json", "w", encoding="utf-8") as f:
         json.dump({s: tok(s).input_ids for s in odd}, f, ensure_ascii=False)
+
+
+def chinese():
+    from tokenizers import Tokenizer
+    from transformers import BertTokenizer, ChineseCLIPConfig, ChineseCLIPImageProcessor, ChineseCLIPModel
+    folder = f"{OUT}/chinese"
+    vocab = Tokenizer.from_file("models/tokenizer/testdata/files/bert/tokenizer.json").get_vocab()
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    with open(f"{folder}/vocab.txt", "w", encoding="utf-8") as f:
+        f.write("\n".join(sorted(vocab, key=vocab.get)) + "\n")
+    tok = BertTokenizer(f"{folder}/vocab.txt")
+    config = ChineseCLIPConfig(
+        text_config=dict(vocab_size=len(vocab), hidden_size=12, intermediate_size=29, num_hidden_layers=2, num_attention_heads=3,
+                         max_position_embeddings=40),
+        vision_config=dict(hidden_size=12, intermediate_size=37, num_hidden_layers=2, num_attention_heads=2, image_size=14, patch_size=2),
+        projection_dim=6)
+    model = spread(ChineseCLIPModel(config))
+    model.save_pretrained(folder, safe_serialization=True)
+    ChineseCLIPImageProcessor(size=dict(height=14, width=14), do_center_crop=False).save_pretrained(folder)
+    pixels = torch.randn(2, 3, 14, 14)
+    golden = dict(pixels=pixels, image=model.get_image_features(pixels), logit_scale=model.logit_scale.exp().reshape(1),
+                  sentences=model.get_text_features(**tok(SENTENCES, padding=True, return_tensors="pt")))
+    text = lambda ids: model.get_text_features(input_ids=ids, attention_mask=(ids != tok.pad_token_id).long())
+    measured("chinese", golden, text, model.text_model.embeddings.word_embeddings, [tok(c + ".").input_ids[1:] for c in CLASSES],
+             [tok.cls_token_id], tok.pad_token_id, 40, 12, filler=7)
 
 
 def exported(model, folder):
@@ -151,6 +177,7 @@ if __name__ == "__main__":
         sys.exit(__doc__)
     torch.manual_seed(11)
     siglip()
+    chinese()
     open_clip(sys.argv[1], "openclip-avg", dict(pool_type="avg", final_ln_after_pool=True, ls_init_value=0.1, act_kwargs=dict(approximate="tanh")), {},
               init_logit_bias=-10)
     open_clip(sys.argv[1], "openclip-last", dict(pool_type="avg", no_ln_pre=True), dict(no_causal_mask=True, pool_type="last", proj_bias=True))

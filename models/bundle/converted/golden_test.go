@@ -158,7 +158,7 @@ func textFile(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	}
 	defer s.Close()
 	in := tensor.Map{bundle.EmbeddingsInput: emb}
-	if b.Text.Pool == "" { // others do not ask where a text ends
+	if b.Text.Pool == "" || b.Text.Masked { // others do not ask where a text ends
 		in[bundle.EOTInput] = tensor.OfInts(eot, len(eot))
 	}
 	out, err := s.Run(context.Background(), in)

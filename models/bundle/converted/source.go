@@ -50,7 +50,7 @@ func (j *conversion) preprocessing() error {
 func (j *conversion) vocabulary(dir string) error {
 	path := j.Vocab
 	if path == "" {
-		for _, name := range []string{"tokenizer.json", "vocab.json", "spiece.model"} {
+		for _, name := range []string{"tokenizer.json", "vocab.json", "spiece.model", "vocab.txt"} {
 			if path = j.c.File(name); path != "" {
 				break
 			}
@@ -69,7 +69,8 @@ func (j *conversion) vocabulary(dir string) error {
 	case n > rows:
 		return fmt.Errorf("%s has %d tokens, but the checkpoint embeds %d: it is the vocabulary of another model; "+
 			"give its own with --vocab", path, n, rows)
-	case n < rows && !slices.Contains([]string{".json", ".model"}, filepath.Ext(path)):
+	case n < rows && !slices.Contains([]string{".json", ".model"}, filepath.Ext(path)) &&
+		filepath.Base(path) != "vocab.txt":
 		// A list of merges is numbered by counting, so with merges missing every later token would get a wrong number.
 		return fmt.Errorf("%s makes %d tokens, but the checkpoint embeds %d: it is cut short, or the vocabulary of "+
 			"another model", path, n, rows)

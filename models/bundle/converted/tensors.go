@@ -50,7 +50,11 @@ func collect(w *checkpoint.Weights, fuse bool) []item {
 	add(tokensName, w.Text.Tokens)
 	add("positional_embedding", w.Text.Positions)
 	blocks("", w.Text.Blocks)
-	norm("ln_final", w.Text.Final)
+	if w.Arch.PostNorm {
+		norm("ln_pre", w.Text.Pre)
+	} else {
+		norm("ln_final", w.Text.Final)
+	}
 	projection("text_projection", "text_projection.weight", w.Text.Projection)
 	if bias := w.Text.Projection.Bias; bias != nil {
 		add("text_projection.bias", bias)
