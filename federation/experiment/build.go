@@ -148,7 +148,7 @@ func (b *Built) define() error {
 		return fmt.Errorf("options: %w", err)
 	}
 	b.Engine = &spec.Experiment{
-		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(b.options),
+		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(b.options) + c.Train.lossTerm(),
 		Reproduces: c.Reproduces(),
 		Method:     b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template,
 		Precision: b.Config.Data.Precision, BatchClients: c.Runtime.BatchClients,
@@ -245,7 +245,7 @@ func (b *Built) openBackbones() error {
 		if err != nil {
 			return fmt.Errorf("backbones: %w", err)
 		}
-		open[name] = f
+		open[name], f.Sigmoid = f, c.Train.Loss == sigmoidLoss
 		b.Bundles = append(b.Bundles, f)
 	}
 	for _, name := range c.assigned(len(b.Parts)) {
@@ -316,8 +316,7 @@ func (b *Built) Extractor(progress Progress) (features.Extractor, error) {
 		return features.Extractor{}, err
 	}
 	x := features.Extractor{Cache: data.Cache{Dir: dir, Precision: b.Config.Data.Precision},
-		Session: b.runtime().Session(), Workers: b.workers(),
-		Seed: b.Config.Seed}
+		Session: b.runtime().Session(), Workers: b.workers(), Seed: b.Config.Seed}
 	if progress != nil {
 		x.Progress = func(bundle string, done, total int) { progress("features of "+bundle, done, total) }
 	}
@@ -442,9 +441,8 @@ func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.
 
 // Settings are the engine's settings of a configuration; the caller adds folder, tracing and progress.
 func (b *Built) Settings() engine.Settings {
-	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(),
-		Encode: b.Config.Runtime.Encode, Provider: b.Provider,
-		Terms: b.Config.Eval.Terms}
+	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(), Encode: b.Config.Runtime.Encode,
+		Provider: b.Provider, Terms: b.Config.Eval.Terms}
 	switch {
 	case b.guard != nil:
 		s.Guard = b.guard

@@ -21,7 +21,7 @@ import (
 type Host struct {
 	Conn        *nats.Conn
 	RunID       string // of the run
-	InlineLimit int    // as Settings.Limit
+	InlineLimit int    // bytes of tensors that travel in a message; more go in pieces
 	Largest     int
 	Identity    certs.Identity
 	signing     atomic.Pointer[signingKey]
