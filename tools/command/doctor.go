@@ -120,8 +120,10 @@ func dataRows(root string) (rows [][]string) {
 			continue
 		}
 		if s, err := sets.Open(c); err == nil {
-			value := fmt.Sprintf("%d classes, %d training and %d test images", len(s.Classes), len(s.Train), len(s.Test))
-			rows = append(rows, []string{"image set " + k.Name, strings.Join(append([]string{value}, s.Domains...), ", ")})
+			value := fmt.Sprintf("%d classes, %d training and %d test images", len(s.Classes), len(s.Train),
+				len(s.Test))
+			value = strings.Join(append([]string{value}, s.Domains...), ", ")
+			rows = append(rows, []string{"image set " + k.Name, value})
 		}
 	}
 	if rows == nil {
