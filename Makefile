@@ -12,7 +12,8 @@ COMMIT = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke methods pitfalls terms test test-cuda build library library-cuda browser check vet platforms format lint arrows docs bench fuzz chaos golden clean
+.PHONY: help run smoke methods pitfalls terms test test-cuda build library library-cuda browser check vet platforms format lint \
+	arrows docs bench fuzz chaos golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
