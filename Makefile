@@ -74,13 +74,12 @@ vet: ## go vet
 	go vet ./...
 
 # What needs cgo is type-checked by tools/checks: TestEveryPlatform.
-platforms: ## go vet of the packages that need no cgo, for every platform that the library is pinned for
-	@list=$$(go list -test -f '{{or .ForTest .ImportPath}} {{.ImportPath}} {{join .Deps " "}} ' ./... | awk \
-		'{ sub(/\.test$$/, "", $$1); all[$$1] } / promptfed\/runtime\/ort / { cgo[$$1] } \
-		END { for (p in all) if (!(p in cgo)) print p }' | sort); \
+platforms: ## build the packages that need no cgo, for every platform that the library is pinned for
+	@list=$$(go list -f '{{.ImportPath}} {{join .Deps " "}} ' ./... | grep -v ' promptfed/runtime/ort ' | cut -d' ' -f1 | \
+		grep -v '^promptfed/runtime/ort'); \
 	for platform in linux/arm64 darwin/arm64 windows/amd64; do \
-		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go vet $$list || exit 1; \
-		echo "$$platform: $$(echo $$list | wc -w) packages without cgo pass go vet"; \
+		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go build $$list || exit 1; \
+		echo "$$platform: $$(echo $$list | wc -w) packages without cgo build"; \
 	done
 
 format: ## fail on Go files that gofmt would change
