@@ -93,6 +93,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		return record.Record{}, fmt.Errorf("round %d: %w", g.Round+1, err)
 	}
 	rec := record.Record{Round: g.Round, Clients: s.sample(g.Round), LR: s.Rate(g.Round)}
+	g.LR = rec.LR
 	instruction := message.Instruction{Round: g.Round, Clients: rec.Clients, Total: s.Plan.Clients, Shared: g.Shared,
 		Broadcast: g.Broadcast,
 		PerClient: g.PerClient}

@@ -27,9 +27,10 @@ type Local struct {
 	Task                Task
 	Round, Steps        int // Steps counts the optimizer steps taken so far in this round
 	LR                  float64
-	Shared, Private     tensor.Map // parameters being trained
-	Received, Broadcast tensor.Map // what the server sent: Shared as it was, and extras; read only
-	State               tensor.Map // survives rounds, never leaves the client
+	Optim               optim.Config // of the steps, which take the rate LR
+	Shared, Private     tensor.Map   // parameters being trained
+	Received, Broadcast tensor.Map   // what the server sent: Shared as it was, and extras; read only
+	State               tensor.Map   // survives rounds, never leaves the client
 	Scalars             map[string]float64
 	Data                Data    // Begin may wrap it for the steps; Finish sees the client's own again
 	Owned               []int64 // classes that the client has examples of to train on, whatever wraps Data
@@ -52,7 +53,8 @@ type Local struct {
 // Global is the server between rounds. All of it is checkpointed.
 type Global struct {
 	Round     int
-	Rounds    int // that the experiment has
+	Rounds    int     // that the experiment has
+	LR        float64 // of the clients' steps in this round
 	Clients   int
 	Classes   int
 	Seed      uint64

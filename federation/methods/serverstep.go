@@ -26,6 +26,14 @@ func (w Weighting) Average(inner method.Method, g *method.Global, ups []method.U
 	return old, inner.Merge(g, ups)
 }
 
+// weight is how much an upload counts.
+func (w Weighting) weight(u method.Upload) float64 {
+	if w.Weighting == "uniform" {
+		return 1
+	}
+	return float64(u.N)
+}
+
 // MustShare refuses a stack that leaves the server nothing to average.
 func MustShare(m method.Method) error {
 	if len(SharedNames(m)) == 0 {

@@ -56,7 +56,7 @@ var refused = map[string]string{
 
 // reasons are those that any other stack may be refused for.
 var reasons = []string{"has nothing to take from this base method",
-	"shares nothing", "learns nothing", "needs a shared text prompt",
+	"shares nothing", "learns nothing", "needs a shared text prompt", "make the server's step out of the mean",
 	"needs a base method that moves text features", "must be the last", "it would leave the clients without",
 	"teacher would be the client's own private parameters"}
 

@@ -7,5 +7,6 @@ var table = []Def{
 	fedTPGDef, fedVPTDef, gptflDef, ivlpDef, kgCoOpDef, mapleDef, pfeddcDef, pFedMMADef, pfedpromptDef, plotDef,
 	powderDef, prodaDef, proGradDef, promptFLDef, promptSRCDef, sdfedDef, uoppDef, zeroShotDef,
 
-	apprDef, dpDef, fedDynDef, fedNTDDef, fedOptDef, fedProtoDef, fedProxDef, ggtpcDef, moonDef, robustDef, scaffoldDef,
+	apprDef, dpDef, fedDynDef, fedNovaDef, fedNTDDef, fedOptDef, fedProtoDef, fedProxDef, ggtpcDef, moonDef, qfflDef,
+	robustDef, scaffoldDef,
 }

@@ -244,6 +244,7 @@ def build(case):
 
 def simulate(case):
     m, train, trace, firsts, sizes = build(case), case["train"], {}, {}, case.get("sizes", SIZES)
+    m.train = train
     backbones = BACKBONES[:1] * 3 if case.get("alike") else BACKBONES
 
     def put(name, t):
@@ -273,6 +274,7 @@ def simulate(case):
         lr = train["lr"]
         if train["schedule"] == "cosine":
             lr = lr * (1 + math.cos(math.pi * r / 10)) / 2
+        server.lr = lr
         for s, (ask, digest) in m.surveys(r).items():
             answers = []
             for k in range(3):

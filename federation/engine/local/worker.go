@@ -93,7 +93,7 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	}
 	l := &method.Local{Task: task, Round: o.Round, Received: o.Shared, Broadcast: tensor.Map{},
 		Shared: o.Shared.Clone(), Private: s.Private.Clone(), State: s.Method.Clone(), Scalars: map[string]float64{},
-		Cache:  map[string]any{},
+		Cache: map[string]any{}, Optim: w.Training.Optim,
 		Traced: w.Tracer != nil, Pretrains: w.pretrains, Data: c.Train, Rand: method.Rand(w.Seed, "round",
 			strconv.Itoa(o.Round), "client", strconv.Itoa(c.ID), o.Statistic)}
 	for _, extras := range []tensor.Map{o.Broadcast, o.PerClient[c.ID]} {

@@ -1,0 +1,32 @@
+package methods_test
+
+import "promptfed/federation/methodtest"
+
+// reporting adds a number that clients upload.
+func reporting(n methodtest.Names, name string) methodtest.Names {
+	return plus(n, methodtest.Names{Up: []string{name}}, nil, nil)
+}
+
+var (
+	noNova = options{"strength": 0.0}
+	noQFFL = options{"q": 0.0}
+)
+
+func init() {
+	cases = append(cases,
+		methodtest.Case{Name: "promptfl", With: []string{"fednova"}, Options: short, Zero: noNova, Noised: true,
+			Names: reporting(context, "nova/a")},
+		methodtest.Case{Name: "fedpha", With: []string{"fedprox", "fednova"}, Options: with(exactNull, options{
+			"mu": 0.3, "weighting": "uniform", "most": 0.0}), Zero: noNova, Noised: true,
+			Names: reporting(two, "nova/a")},
+		methodtest.Case{Name: "promptfl", With: []string{"qffl"}, Options: with(short, options{"q": 1.0}),
+			Zero: noQFFL, Names: reporting(context, "qffl/loss")},
+		methodtest.Case{Name: "fedotp", With: []string{"qffl"}, Options: with(short, options{"weighting": "uniform",
+			"lipschitz": 5.0}), Zero: noQFFL, Names: reporting(transport, "qffl/loss"), NoDerivative: true},
+	)
+	averages = append(averages, []averaging{
+		{"promptfl+fednova", nil, "set strength of fednova: 0"}, {"promptfl+fednova", noNova, "examples"},
+		{"promptfl+qffl", nil, "set q: 0"},
+		{"promptfl+qffl", options{"q": 0.0, "weighting": "uniform"}, "uniform"},
+	}...)
+}
