@@ -52,12 +52,12 @@ type Server struct {
 // start draws the shared parameters and lets the method add what it needs.
 func (s *Server) start(task method.Task) error {
 	s.Global = method.Global{Rounds: s.Plan.Rounds, Clients: s.Plan.Clients, Classes: task.Classes, Seed: s.Plan.Seed,
-		Width: task.Width, Infos: s.Plan.Infos,
+		Width: task.Width, Task: task, Infos: s.Plan.Infos,
 		Sampling: s.Plan.Sampling(), Shared: tensor.Map{}, Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{},
 		State: tensor.Map{}}
 	for _, p := range s.Method.Params(task) {
 		if p.Owner == method.Shared {
-			s.Global.Shared[p.Name] = method.Draw(s.Plan.Seed, -1, p.Name, p.Shape, p.Std)
+			s.Global.Shared[p.Name] = p.Draw(s.Plan.Seed, -1)
 		}
 	}
 	s.known = s.Plan.Infos

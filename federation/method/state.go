@@ -26,6 +26,7 @@ type Data interface {
 type Local struct {
 	Task                Task
 	Round, Steps        int // Steps counts the optimizer steps taken so far in this round
+	Epoch               int // the pass over the data that runs, counted from 0
 	LR                  float64
 	Optim               optim.Config // of the steps, which take the rate LR
 	Shared, Private     tensor.Map   // parameters being trained
@@ -42,6 +43,8 @@ type Local struct {
 	Traced    bool // somebody records what the steps use and draw
 	// Beside are the gradients of the losses of Scope.Beside in this step, by name and parameter, as Adjust finds them.
 	Beside map[string]tensor.Map
+	// Frozen are parameters that this step leaves as they are, as Adjust sets them: the optimizer gets no gradient.
+	Frozen []string
 	// Cache holds what a method made of what it received, by a name of its own, for the other steps of this round.
 	Cache map[string]any
 	// Memory gives image [N,D] and label [N] of all training rows, as they are before any method wraps Data.
@@ -60,6 +63,7 @@ type Global struct {
 	Seed      uint64
 	Sampling  Sampling           // who trains in a round
 	Width     int                // of prompts
+	Task      Task               // of the client that the shared parameters were drawn for
 	Infos     []ClientInfo       // what the server knows of each client; of one that did not join yet nothing
 	Shared    tensor.Map         // the averaged parameters
 	Broadcast tensor.Map         // extra tensors sent to everyone

@@ -7,9 +7,21 @@ func reporting(n methodtest.Names, name string) methodtest.Names {
 	return plus(n, methodtest.Names{Up: []string{name}}, nil, nil)
 }
 
+// phased is of a first pass over the data for private parameters alone.
+func phased(n methodtest.Names) methodtest.Names {
+	n.Frozen = func(epoch int) []string {
+		if epoch == 0 {
+			return n.Shared
+		}
+		return n.Private
+	}
+	return n
+}
+
 var (
 	noNova = options{"strength": 0.0}
 	noQFFL = options{"q": 0.0}
+	noOwn  = options{"private": "none"}
 )
 
 func init() {
@@ -23,10 +35,19 @@ func init() {
 			Zero: noQFFL, Names: reporting(context, "qffl/loss")},
 		methodtest.Case{Name: "fedotp", With: []string{"qffl"}, Options: with(short, options{"weighting": "uniform",
 			"lipschitz": 5.0}), Zero: noQFFL, Names: reporting(transport, "qffl/loss"), NoDerivative: true},
+		methodtest.Case{Name: "ivlp", With: []string{"fedper"}, Options: options{"tokens": 2, "private": "image"},
+			Zero: noOwn, Alike: true, Names: keeping(everyone, "image/")},
+		methodtest.Case{Name: "fedclip", With: []string{"fedper"}, Options: options{"private": "adapter/2"},
+			Zero: noOwn, Alike: true, Names: keeping(adapter, "adapter/2/")},
+		methodtest.Case{Name: "cocoop", With: []string{"fedrep"}, Options: options{"reduce": 2,
+			"private": []string{"meta/1", "meta/2/w"}}, Zero: noOwn, Alike: true, NoDerivative: true,
+			Names: phased(keeping(conditional, "meta/1/", "meta/2/w"))},
 	)
 	averages = append(averages, []averaging{
 		{"promptfl+fednova", nil, "set strength of fednova: 0"}, {"promptfl+fednova", noNova, "examples"},
 		{"promptfl+qffl", nil, "set q: 0"},
 		{"promptfl+qffl", options{"q": 0.0, "weighting": "uniform"}, "uniform"},
+		{"fedclip+fedper", options{"private": "adapter/2"}, "uniform"},
+		{"fedclip+fedrep", options{"private": "adapter/2", "weighting": "examples"}, "examples"},
 	}...)
 }

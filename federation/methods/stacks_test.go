@@ -14,7 +14,8 @@ import (
 )
 
 // fitting are options that fit the toy, whose prompts are 6 wide, and that leave nothing out in two rounds.
-var fitting = map[string]options{"fedtpg": {"heads": 2, "mult": 1}, "appr": {"warmup": 0}, "fedappr": {"warmup": 0}}
+var fitting = map[string]options{"fedtpg": {"heads": 2, "mult": 1}, "appr": {"warmup": 0}, "fedappr": {"warmup": 0},
+	"fedper": {"private": "none"}, "fedrep": {"private": "none"}}
 
 // stack runs two rounds of a base method and wrappers with their defaults, or gives the reason why they are refused.
 func stack(base string, with ...string) error {
@@ -57,6 +58,7 @@ var refused = map[string]string{
 // reasons are those that any other stack may be refused for.
 var reasons = []string{"has nothing to take from this base method",
 	"shares nothing", "learns nothing", "needs a shared text prompt", "make the server's step out of the mean",
+	"it says what the base method's parameters are", "the base method's server needs more of clients than a mean",
 	"needs a base method that moves text features", "must be the last", "it would leave the clients without",
 	"teacher would be the client's own private parameters"}
 

@@ -44,6 +44,7 @@ type Names struct {
 	PerClient       []string                 // extras that it sends to single clients
 	Up              []string                 // extras that a client uploads
 	Draw            []string                 // random tensors of a step
+	Frozen          func(epoch int) []string // what the steps of a pass over the data leave as it is
 	Reads           []string                 // patches, pixels: what a batch holds beside image and label
 	Memory          bool                     // whether class scores read the client's own examples
 	State           func(round int) []string // what a client kept before a round

@@ -58,7 +58,9 @@ func (c Case) trace(t *testing.T) {
 				step := fmt.Sprintf("%ss%d/", p, s)
 				add(step, "image", "label", "loss")
 				add(step, n.Reads...)
-				add(step+"grad/", learned...)
+				add(step+"grad/", slices.DeleteFunc(slices.Clone(learned), func(name string) bool {
+					return n.Frozen != nil && slices.Contains(n.Frozen(s/max(1, client.Train.Len()/4)), name)
+				})...)
 				add(step+"after/", learned...)
 				add(step+"draw/", n.Draw...)
 			}

@@ -268,7 +268,7 @@ def simulate(case):
         received = {**server.shared, **private[k]}
         return types.SimpleNamespace(r=r, k=k, n=sizes[k], clients=3, backbone=backbones[k], all_x=x, all_y=y, all_patches=patches, all_pixels=pixels, x=x, y=y, patches=patches, pixels=pixels,
                                      received=received, before={**received, **own[k]}, down={**server.down, **server.each.get(k, {})},
-                                     kept=kept[k], memo={}, draws={}, scalars={}, steps=0, lr=None, rand=Draws(r, k))
+                                     kept=kept[k], memo={}, draws={}, scalars={}, steps=0, frozen=[], lr=None, rand=Draws(r, k))
 
     for r in range(2):
         lr = train["lr"]
@@ -326,6 +326,8 @@ def simulate(case):
                     loss.backward()
                     before = {n: t.grad.clone() for n, t in p.items()}
                     m.adjust(env, {n: t.grad for n, t in p.items()})
+                    for n in env.frozen:
+                        p[n].grad = None
                     for n, t in p.items() if case.get("terms") else []:
                         if (t.grad != before[n]).any():
                             put(f"{step}correction/grad/{n}", t.grad - before[n])
@@ -333,7 +335,8 @@ def simulate(case):
                     for n, t in env.draws.items():
                         put(f"{at}s{env.steps}/draw/{n}", t)
                     for n, t in p.items():
-                        put(f"{at}s{env.steps}/grad/{n}", t.grad)
+                        if t.grad is not None:
+                            put(f"{at}s{env.steps}/grad/{n}", t.grad)
                     sgd.step()
                     for n, t in p.items():
                         put(f"{at}s{env.steps}/after/{n}", t)

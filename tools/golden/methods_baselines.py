@@ -1,8 +1,10 @@
-"""Wrappers of the server's step and of personalisation: FedNova, q-FedAvg. See methods.py."""
+"""Wrappers of the server's step and of personalisation: FedNova, q-FedAvg, FedPer, FedRep. See methods.py."""
 import torch
 
-from methods import DASSL, F, PLAIN
-from methods_wrappers import OTP, PHA, T, TWO, Server
+from methods import DASSL, F, PLAIN, Wrapper
+from methods_wrappers import ALIKE, OTP, PHA, T, TWO, Server
+
+IVLP = {"tokens": 2, "words": "", "vision_tokens": 2}
 
 
 class FedNova(Server):
@@ -59,7 +61,24 @@ class QFFL(Server):
         server.shared = {n: old[n] - num[n] / den for n in self.shared}
 
 
-WRAPPERS = {"fednova": FedNova, "qffl": QFFL}
+class FedPer(Wrapper):
+    defaults = {"private": []}
+
+    def __init__(self, inner, o):
+        super().__init__(inner, o)
+        mine = [n for n in inner.shared if any(n == at or n.startswith(at + "/") for at in self.o["private"])]
+        self.shared, self.private = [n for n in inner.shared if n not in mine], inner.private + mine
+
+
+class FedRep(FedPer):
+    defaults = {"private": [], "head_epochs": 1}
+
+    def adjust(self, env, grads):
+        env.frozen = self.shared if env.epoch < self.o["head_epochs"] else self.private
+        super().adjust(env, grads)
+
+
+WRAPPERS = {"fedper": FedPer, "fedrep": FedRep, "fednova": FedNova, "qffl": QFFL}
 CASES = [
     ("promptfl", ["fednova"], T, TWO),
     ("promptfl", ["fednova"], {**T, "weighting": "uniform", "most": 1.0}, {**DASSL, "weight_decay": 0}),
@@ -68,4 +87,9 @@ CASES = [
     ("promptfl", ["qffl"], {**T, "q": 1.0}, TWO),
     ("promptfl", ["qffl"], {**T, "q": 0.2, "weighting": "uniform", "lipschitz": 4.0, "most": 1.0}, DASSL),
     ("fedpha", ["qffl"], {**PHA, "q": 2.0}, PLAIN),
+    ("ivlp", ["fedper"], {**IVLP, "private": ["image"]}, DASSL, ALIKE),
+    ("fedclip", ["fedper", "fedprox"], {"loss": "ce", "private": ["adapter/2"]}, PLAIN, ALIKE),
+    ("ivlp", ["fedrep"], {**IVLP, "private": ["text"]}, {**DASSL, "epochs": 2}, ALIKE),
+    ("ivlp", ["fedrep", "scaffold"], {**IVLP, "private": ["image"]}, {**DASSL, "epochs": 2}, ALIKE),
+    ("pfedmma", ["fedrep"], {"rank": 2, "alpha": 0.5, "towers": "text", "private": ["mid/b"], "head_epochs": 2}, {**PLAIN, "epochs": 3}),
 ]

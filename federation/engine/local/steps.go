@@ -31,6 +31,7 @@ func (w *Worker) steps(ctx context.Context, p *program, l *method.Local, s messa
 	sum := 0.0
 	train, most := w.Training.Of(client)
 	for epoch := range train.Epochs {
+		l.Epoch = epoch
 		order := l.Data.Order(l.Rand)
 		for _, rows := range train.Batches(order) {
 			if most > 0 && l.Steps == most {
@@ -87,6 +88,9 @@ func (w *Worker) step(ctx context.Context, p *program, opt *optim.Optimizer, l *
 	}
 	if err != nil {
 		return 0, err
+	}
+	for _, name := range l.Frozen {
+		delete(grads, name)
 	}
 	m.adjusted(grads)
 	tr.Step(l.Steps, batch, p.draws(feed), out[lossOutput], grads, l.LR)

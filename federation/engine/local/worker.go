@@ -88,7 +88,7 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	}
 	for _, p := range w.Method.Params(task) {
 		if p.Owner == method.Private && s.Private[p.Name] == nil {
-			s.Private[p.Name] = method.Draw(w.Seed, c.ID, p.Name, p.Shape, p.Std)
+			s.Private[p.Name] = p.Draw(w.Seed, c.ID)
 		}
 	}
 	l := &method.Local{Task: task, Round: o.Round, Received: o.Shared, Broadcast: tensor.Map{},
