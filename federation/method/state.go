@@ -24,14 +24,17 @@ type Data interface {
 
 // Local is one client during one round.
 type Local struct {
-	Task                Task
-	Round, Steps        int // Steps counts the optimizer steps taken so far in this round
-	Epoch               int // the pass over the data that runs, counted from 0
-	LR                  float64
-	Optim               optim.Config // of the steps, which take the rate LR
-	Shared, Private     tensor.Map   // parameters being trained
-	Received, Broadcast tensor.Map   // what the server sent: Shared as it was, and extras; read only
-	State               tensor.Map   // survives rounds, never leaves the client
+	Task            Task
+	Round, Steps    int // Steps counts the optimizer steps taken so far in this round
+	Epoch           int // the pass over the data that runs, counted from 0
+	LR              float64
+	Optim           optim.Config // of the steps, which take the rate LR
+	Shared, Private tensor.Map   // parameters being trained
+	// Own are the values of the shared parameters that the client is left and tested with by itself, where Finish sets
+	// them; nil for Shared.
+	Own                 tensor.Map
+	Received, Broadcast tensor.Map // what the server sent: Shared as it was, and extras; read only
+	State               tensor.Map // survives rounds, never leaves the client
 	Scalars             map[string]float64
 	Data                Data    // Begin may wrap it for the steps; Finish sees the client's own again
 	Owned               []int64 // classes that the client has examples of to train on, whatever wraps Data

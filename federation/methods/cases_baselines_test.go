@@ -7,6 +7,12 @@ func reporting(n methodtest.Names, name string) methodtest.Names {
 	return plus(n, methodtest.Names{Up: []string{name}}, nil, nil)
 }
 
+// twice adds a private copy of every shared parameter.
+func twice(n methodtest.Names, prefix string) methodtest.Names {
+	n.Private = of(n, prefix)
+	return n
+}
+
 // phased is of a first pass over the data for private parameters alone.
 func phased(n methodtest.Names) methodtest.Names {
 	n.Frozen = func(epoch int) []string {
@@ -42,11 +48,24 @@ func init() {
 		methodtest.Case{Name: "cocoop", With: []string{"fedrep"}, Options: options{"reduce": 2,
 			"private": []string{"meta/1", "meta/2/w"}}, Zero: noOwn, Alike: true, NoDerivative: true,
 			Names: phased(keeping(conditional, "meta/1/", "meta/2/w"))},
+		methodtest.Case{Name: "promptfl", With: []string{"ditto"}, Options: with(short, options{"lambda": 0.5}),
+			Names: twice(context, "ditto")},
+		methodtest.Case{Name: "prograd", With: []string{"ditto"}, Options: options{"tokens": 3,
+			"ditto": options{"lambda": 1.0}},
+			Names: twice(known, "ditto"), NoDerivative: true},
+		methodtest.Case{Name: "promptfl", With: []string{"ditto", "fedprox"}, Options: short, Zero: options{"mu": 0.0},
+			Names: twice(context, "ditto")},
+		methodtest.Case{Name: "promptfl", With: []string{"apfl"}, Options: with(short, options{"alpha_lr": 0.5}),
+			NoDerivative: true,
+			Names:        plus(twice(context, "apfl"), methodtest.Names{}, []string{"apfl/a"}, nil)},
+		methodtest.Case{Name: "fedclip", With: []string{"apfl"}, Options: options{"alpha": 0.25}, Alike: true,
+			NoDerivative: true, Names: twice(adapter, "apfl")},
 	)
 	averages = append(averages, []averaging{
 		{"promptfl+fednova", nil, "set strength of fednova: 0"}, {"promptfl+fednova", noNova, "examples"},
 		{"promptfl+qffl", nil, "set q: 0"},
 		{"promptfl+qffl", options{"q": 0.0, "weighting": "uniform"}, "uniform"},
+		{"promptfl+ditto", nil, "examples"}, {"promptfl+apfl", options{"alpha_lr": 1.0}, "examples"},
 		{"fedclip+fedper", options{"private": "adapter/2"}, "uniform"},
 		{"fedclip+fedrep", options{"private": "adapter/2", "weighting": "examples"}, "examples"},
 	}...)

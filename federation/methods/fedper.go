@@ -109,24 +109,28 @@ func under(name, at string) bool { return name == at || strings.HasPrefix(name, 
 
 // params gives a base method's parameters with their new owners.
 func (s Split) params(base method.Method, t method.Task) []method.Param {
-	first := func(seed uint64) tensor.Map {
-		g := method.Global{Seed: seed, Task: t, Width: t.Width, Classes: t.Classes, Clients: t.Clients,
-			Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
-		s.drawn(base, &g) // the server met its error, if there is one, before round 0
-		return g.Shared
-	}
 	out := slices.Clone(base.Params(t))
 	for i, p := range out {
 		if p.Owner == method.Shared && s.keeps(p.Name) {
 			out[i].Owner = method.Private
-			out[i].First = func(seed uint64) *tensor.Tensor { return first(seed)[p.Name] }
+			out[i].First = firstOf(base, t, p.Name)
 		}
 	}
 	return out
 }
 
-// drawn lets the base method start with all that it shares by itself.
-func (s Split) drawn(base method.Method, g *method.Global) error {
+// firstOf gives the first value that a base method's server gives a parameter that it shares by itself.
+func firstOf(base method.Method, t method.Task, name string) func(uint64) *tensor.Tensor {
+	return func(seed uint64) *tensor.Tensor {
+		g := method.Global{Seed: seed, Task: t, Width: t.Width, Classes: t.Classes, Clients: t.Clients,
+			Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
+		startAll(base, &g) // the server met its error, if there is one, before round 0
+		return g.Shared[name]
+	}
+}
+
+// startAll lets a base method start with all that it shares by itself.
+func startAll(base method.Method, g *method.Global) error {
 	shared := maps.Clone(g.Shared)
 	if shared == nil {
 		shared = tensor.Map{}
@@ -145,7 +149,7 @@ func (s Split) start(base method.Method, g *method.Global) error {
 	if err := s.matches(base.Params(g.Task)); err != nil {
 		return err
 	}
-	err := s.drawn(base, g)
+	err := startAll(base, g)
 	maps.DeleteFunc(g.Shared, func(name string, _ *tensor.Tensor) bool { return s.keeps(name) })
 	return err
 }

@@ -40,6 +40,8 @@ var namedTerms = map[string]string{
 	"promptsrc": "cross entropy, text features, image features, class probabilities",
 	"fedpgp":    "cross entropy, contrastive", "uopp": "cross entropy mixture, cross entropy general, cross entropy " +
 		"expert",
+	"apfl":   "cross entropy, cross entropy personal",
+	"ditto":  "cross entropy, cross entropy personal, proximal personal",
 	"feddyn": "cross entropy, dynamic linear, dynamic quadratic", "fedntd": "cross entropy, not-true distillation",
 	"fedproto": "cross entropy, prototype distance", "fedprox": "cross entropy, proximal",
 	"moon": "cross entropy, model-contrastive",
@@ -53,7 +55,11 @@ func TestLossesAreSumsOfTerms(t *testing.T) {
 		if e.Wrapper() {
 			name, with = "promptfl", []string{e.Name}
 		}
-		m, err := methods.Build(name, with, fitting[name])
+		o := fitting[e.Name]
+		if fitting[e.Name] == nil {
+			o = fitting[name]
+		}
+		m, err := methods.Build(name, with, o)
 		if err != nil {
 			t.Fatal(err)
 		}

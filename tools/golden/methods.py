@@ -346,7 +346,7 @@ def simulate(case):
             up = types.SimpleNamespace(client=k, n=sizes[k], shared={n: p[n] for n in m.shared}, extra={})
             with torch.no_grad():
                 m.finish(env, p, up)
-            own[k] = {n: p[n] for n in m.shared}
+            own[k] = getattr(env, "own", None) or {n: p[n] for n in m.shared}
             private[k] = {n: p[n] for n in m.private}
             uploads.append(up)
             for n, t in {**up.shared, **up.extra}.items():

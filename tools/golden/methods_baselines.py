@@ -1,8 +1,10 @@
-"""Wrappers of the server's step and of personalisation: FedNova, q-FedAvg, FedPer, FedRep. See methods.py."""
+"""Wrappers of the server's step and of personalisation: FedNova, q-FedAvg, FedPer, FedRep, Ditto, APFL. See methods.py."""
 import torch
 
-from methods import DASSL, F, PLAIN, Wrapper
+from methods import DASSL, F, PLAIN, Summed, Wrapper
 from methods_wrappers import ALIKE, OTP, PHA, T, TWO, Server
+
+TERMS = {"terms": True}
 
 IVLP = {"tokens": 2, "words": "", "vision_tokens": 2}
 
@@ -78,7 +80,80 @@ class FedRep(FedPer):
         super().adjust(env, grads)
 
 
-WRAPPERS = {"fedper": FedPer, "fedrep": FedRep, "fednova": FedNova, "qffl": QFFL}
+class TwoModels(Summed, Wrapper):
+    """A model of each client's own beside the averaged one."""
+    personal = True
+
+    def __init__(self, inner, o):
+        super().__init__(inner, o)
+        self.personal, self.private = True, [f"{self.prefix}/{n}" for n in inner.shared]
+
+    def init(self, name, client):
+        return self.inner.init(name.removeprefix(self.prefix + "/"), None)
+
+    def copies(self, p):
+        return {n: p[f"{self.prefix}/{n}"] for n in self.shared}
+
+    def terms(self, env, p):
+        out = dict(self.inner.terms(env, p))
+        env.first = getattr(env, "beside", None)
+        for name, v in self.inner.terms(env, self.other(env, p)).items():
+            out[name + " personal"] = v
+        env.second = getattr(env, "beside", None)
+        return out
+
+    def adjust(self, env, grads):
+        env.beside = env.first
+        self.inner.adjust(env, grads)
+        env.beside = env.second
+        self.inner.adjust(env, self.copies(grads))
+
+
+class Ditto(TwoModels):
+    """Eq. 1."""
+    defaults, prefix = {"lambda": 0.1}, "ditto"
+
+    def other(self, env, p):
+        return self.copies(p)
+
+    def terms(self, env, p):
+        far = sum((v - env.received[n]).pow(2).sum() for n, v in self.copies(p).items())
+        return {**super().terms(env, p), "proximal personal": self.o["lambda"] / 2 * far}
+
+    def finish(self, env, p, up):
+        super().finish(env, p, up)
+        env.own = self.copies(p)
+
+
+class APFL(TwoModels):
+    """Algorithm 1, with the gradients of F(m) with respect to m by autograd."""
+    defaults, prefix = {"alpha": 0.5, "alpha_lr": 0.0}, "apfl"
+
+    def begin(self, env, p):
+        super().begin(env, p)
+        env.a = env.kept.get("apfl/a", torch.tensor([self.o["alpha"]]).double())
+
+    def other(self, env, p):
+        return {n: env.a * v + (1 - env.a) * p[n].detach() for n, v in self.copies(p).items()}
+
+    def terms(self, env, p):
+        env.now = {n: t.detach().clone() for n, t in p.items()}
+        return super().terms(env, p)
+
+    def adjust(self, env, grads):
+        super().adjust(env, grads)
+        of_mix = {n: g / env.a for n, g in self.copies(grads).items()}
+        slope = sum(((env.now["apfl/" + n] - env.now[n]) * g).sum() for n, g in of_mix.items())
+        env.a = (env.a - self.o["alpha_lr"] * slope).clamp(0, 1)
+
+    def finish(self, env, p, up):
+        super().finish(env, p, up)
+        env.own = self.other(env, p)
+        if self.o["alpha_lr"]:
+            env.kept["apfl/a"] = env.a
+
+
+WRAPPERS = {"ditto": Ditto, "apfl": APFL, "fedper": FedPer, "fedrep": FedRep, "fednova": FedNova, "qffl": QFFL}
 CASES = [
     ("promptfl", ["fednova"], T, TWO),
     ("promptfl", ["fednova"], {**T, "weighting": "uniform", "most": 1.0}, {**DASSL, "weight_decay": 0}),
@@ -91,5 +166,11 @@ CASES = [
     ("fedclip", ["fedper", "fedprox"], {"loss": "ce", "private": ["adapter/2"]}, PLAIN, ALIKE),
     ("ivlp", ["fedrep"], {**IVLP, "private": ["text"]}, {**DASSL, "epochs": 2}, ALIKE),
     ("ivlp", ["fedrep", "scaffold"], {**IVLP, "private": ["image"]}, {**DASSL, "epochs": 2}, ALIKE),
+    ("promptfl", ["ditto"], {**T, "lambda": 2.0}, DASSL, TERMS),
+    ("ivlp", ["ditto", "scaffold"], IVLP, {**TWO, "lr": 0.5}, ALIKE),
+    ("prograd", ["ditto"], {**T, "ditto": {"lambda": 0.5}}, DASSL),
+    ("promptfl", ["apfl"], {**T, "alpha_lr": 0.5}, TWO),
+    ("kgcoop", ["apfl", "fedprox"], {**T, "alpha": 0.3, "mu": 2.0}, DASSL),
+    ("prograd", ["apfl"], {**T, "alpha": 0.9, "alpha_lr": 0.2}, PLAIN),
     ("pfedmma", ["fedrep"], {"rank": 2, "alpha": 0.5, "towers": "text", "private": ["mid/b"], "head_epochs": 2}, {**PLAIN, "epochs": 3}),
 ]

@@ -174,7 +174,11 @@ func (w *Worker) train(ctx context.Context, c *spec.Client, o message.Instructio
 			return fail(err)
 		}
 	}
-	return up, message.ClientState{Private: l.Private, Own: l.Shared.Clone(), Method: l.State}, stats, nil
+	own := l.Own
+	if own == nil {
+		own = l.Shared.Clone()
+	}
+	return up, message.ClientState{Private: l.Private, Own: own, Method: l.State}, stats, nil
 }
 
 // rowsPerRun is how many rows with patches or pixels are scored at a time.
