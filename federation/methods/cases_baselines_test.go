@@ -1,6 +1,10 @@
 package methods_test
 
-import "promptfed/federation/methodtest"
+import (
+	"fmt"
+
+	"promptfed/federation/methodtest"
+)
 
 // reporting adds a number that clients upload.
 func reporting(n methodtest.Names, name string) methodtest.Names {
@@ -11,6 +15,15 @@ func reporting(n methodtest.Names, name string) methodtest.Names {
 func twice(n methodtest.Names, prefix string) methodtest.Names {
 	n.Private = of(n, prefix)
 	return n
+}
+
+// attentive adds what FedAMP keeps, on the server of all four clients of the suite, and sends.
+func attentive(n methodtest.Names) methodtest.Names {
+	var last []string
+	for k := range 4 {
+		last = append(last, of(n, fmt.Sprint("amp/", k))...)
+	}
+	return plus(n, methodtest.Names{Later: of(n, "amp/u")}, of(n, "amp/w"), last)
 }
 
 // phased is of a first pass over the data for private parameters alone.
@@ -60,12 +73,19 @@ func init() {
 			Names:        plus(twice(context, "apfl"), methodtest.Names{}, []string{"apfl/a"}, nil)},
 		methodtest.Case{Name: "fedclip", With: []string{"apfl"}, Options: options{"alpha": 0.25}, Alike: true,
 			NoDerivative: true, Names: twice(adapter, "apfl")},
+		methodtest.Case{Name: "promptfl", With: []string{"fedamp"}, Options: short, Names: attentive(context)},
+		methodtest.Case{Name: "fedpha", With: []string{"fedamp"}, Options: with(exactNull,
+			options{"fedamp": options{"mu": 0.5, "sigma": 2.0, "alpha": 0.5}}), Names: attentive(two)},
+		methodtest.Case{Name: "fedotp", With: []string{"fedamp", "moon"}, Options: short,
+			Zero:  options{"moon": noMOON},
+			Names: attentive(transport), NoDerivative: true},
 	)
 	averages = append(averages, []averaging{
 		{"promptfl+fednova", nil, "set strength of fednova: 0"}, {"promptfl+fednova", noNova, "examples"},
 		{"promptfl+qffl", nil, "set q: 0"},
 		{"promptfl+qffl", options{"q": 0.0, "weighting": "uniform"}, "uniform"},
 		{"promptfl+ditto", nil, "examples"}, {"promptfl+apfl", options{"alpha_lr": 1.0}, "examples"},
+		{"promptfl+fedamp", nil, "every client's own parameters"},
 		{"fedclip+fedper", options{"private": "adapter/2"}, "uniform"},
 		{"fedclip+fedrep", options{"private": "adapter/2", "weighting": "examples"}, "examples"},
 	}...)

@@ -37,6 +37,10 @@ var (
 	apflM  = apflA*apflV + (1-apflA)*ditto0
 )
 
+// FedAMP with mu 0.5: sigma is the one squared distance that there is, so that the other weighs exp(-1)/2. Client 0
+// goes on from 0.75 and is pulled to its mixture.
+var ampU0 = end0 + math.Exp(-1)/2*(end1-end0)
+
 // FedPer and FedRep over CoCoOp with a hidden unit that is off, so that a prompt is ctx and the bias together, of which
 // the bias stays private: both have PromptFL's gradient. FedPer's first steps take both of client 0 to 0.75, and the
 // next round starts from the averaged ctx and the client's own bias. FedRep's first pass takes the bias there alone, and
@@ -60,6 +64,11 @@ func init() {
 		methodtest.Hand{Method: "promptfl", With: []string{"qffl"}, Options: with(zero, options{"q": 1.0}), LR: lr,
 			Want: map[string]float64{"r0/c0/upload/qffl/loss": math.Ln2, "r0/merged/ctx": qffl1,
 				"r1/c0/upload/qffl/loss": math.Log(1 + math.Exp(-1.6*qffl1/math.Hypot(1, qffl1)))}},
+		methodtest.Hand{Method: "promptfl", With: []string{"fedamp"}, Options: with(zero, options{"mu": 0.5}), LR: lr,
+			Want: map[string]float64{"r0/c0/s0/grad/ctx": -0.8, "r0/merged/ctx": average, "r0/kept/amp/1/ctx": end1,
+				"r1/c0/down/amp/u/ctx": ampU0, "r1/c0/begin/ctx": end0,
+				"r1/c0/s0/loss":     loss0(end0) + 0.25*(end0-ampU0)*(end0-ampU0),
+				"r1/c0/s0/grad/ctx": slope0(end0) + 0.5*(end0-ampU0)}},
 		methodtest.Hand{Method: "cocoop", With: []string{"fedper"}, Options: bias, LR: lr, First: conditioned,
 			Want: map[string]float64{"r0/merged/ctx": average, "r1/c0/begin/meta/2/b": end0,
 				"r1/c0/s0/loss": loss0(average + end0), "r1/c0/s0/grad/ctx": slope0(average + end0)}},

@@ -7,6 +7,6 @@ var table = []Def{
 	fedTPGDef, fedVPTDef, gptflDef, ivlpDef, kgCoOpDef, mapleDef, pfeddcDef, pFedMMADef, pfedpromptDef, plotDef,
 	powderDef, prodaDef, proGradDef, promptFLDef, promptSRCDef, sdfedDef, uoppDef, zeroShotDef,
 
-	apflDef, apprDef, dittoDef, dpDef, fedDynDef, fedNovaDef, fedNTDDef, fedOptDef, fedPerDef, fedProtoDef, fedProxDef,
-	fedRepDef, ggtpcDef, moonDef, qfflDef, robustDef, scaffoldDef,
+	apflDef, apprDef, dittoDef, dpDef, fedAMPDef, fedDynDef, fedNovaDef, fedNTDDef, fedOptDef, fedPerDef,
+	fedProtoDef, fedProxDef, fedRepDef, ggtpcDef, moonDef, qfflDef, robustDef, scaffoldDef,
 }

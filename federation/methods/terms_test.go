@@ -42,6 +42,7 @@ var namedTerms = map[string]string{
 		"expert",
 	"apfl":   "cross entropy, cross entropy personal",
 	"ditto":  "cross entropy, cross entropy personal, proximal personal",
+	"fedamp": "cross entropy, attentive proximal",
 	"feddyn": "cross entropy, dynamic linear, dynamic quadratic", "fedntd": "cross entropy, not-true distillation",
 	"fedproto": "cross entropy, prototype distance", "fedprox": "cross entropy, proximal",
 	"moon": "cross entropy, model-contrastive",

@@ -43,6 +43,7 @@ type Names struct {
 	Shared, Private []string
 	Broadcast       []string                 // extras that the server sends to all
 	PerClient       []string                 // extras that it sends to single clients
+	Later           []string                 // extras that it sends to single clients from round 1 on
 	Up              []string                 // extras that a client uploads
 	Draw            []string                 // random tensors of a step
 	Frozen          func(epoch int) []string // what the steps of a pass over the data leave as it is

@@ -42,6 +42,9 @@ func (c Case) trace(t *testing.T) {
 			add(p+"begin/", learned...)
 			add(p+"down/", n.Broadcast...)
 			add(p+"down/", n.PerClient...)
+			if r > 0 {
+				add(p+"down/", n.Later...)
+			}
 			add(p+"kept/", at(r, n.State)...)
 			add(p+"upload/", n.Shared...)
 			add(p+"upload/", n.Up...)

@@ -1,4 +1,4 @@
-"""Wrappers of the server's step and of personalisation: FedNova, q-FedAvg, FedPer, FedRep, Ditto, APFL. See methods.py."""
+"""Wrappers of the server's step and of personalisation: FedNova, q-FedAvg, FedPer, FedRep, Ditto, APFL, FedAMP. See methods.py."""
 import torch
 
 from methods import DASSL, F, PLAIN, Summed, Wrapper
@@ -153,7 +153,43 @@ class APFL(TwoModels):
             env.kept["apfl/a"] = env.a
 
 
-WRAPPERS = {"ditto": Ditto, "apfl": APFL, "fedper": FedPer, "fedrep": FedRep, "fednova": FedNova, "qffl": QFFL}
+class FedAMP(Summed, Wrapper):
+    """Algorithm 1."""
+    defaults = {"mu": 1.0, "sigma": 0.0, "alpha": 0.0, "self": "scale"}
+
+    def __init__(self, inner, o):
+        super().__init__(inner, o)
+        self.personal = True
+
+    def begin(self, env, p):
+        for n in self.shared:
+            p[n] = env.kept.get("amp/w/" + n, p[n]).clone()
+        super().begin(env, p)
+
+    def terms(self, env, p):
+        far = sum((p[n] - env.down.get("amp/u/" + n, env.received[n])).pow(2).sum() for n in self.shared)
+        return {**self.inner.terms(env, p), "attentive proximal": self.o["mu"] / 2 * far}
+
+    def finish(self, env, p, up):
+        super().finish(env, p, up)
+        env.kept.update({"amp/w/" + n: p[n] for n in self.shared})
+
+    def merge(self, r, server, ups):
+        w = torch.stack([torch.cat([u.shared[n].ravel() for n in self.shared]) for u in ups])  # all take part
+        d = torch.cdist(w, w) ** 2
+        sigma = self.o["sigma"] or d[torch.triu(torch.ones_like(d), 1) > 0].quantile(0.5)
+        alpha = self.o["alpha"] or sigma / len(ups)
+        x = alpha * torch.exp(-d / sigma) / sigma * (1 - torch.eye(len(ups)))
+        x = x / x.sum(1, keepdim=True).clamp(min=1)
+        x = x + torch.diag(1 - x.sum(1))
+        for i, u in enumerate(ups):
+            server.kept.update({f"amp/{i}/{n}": t for n, t in u.shared.items()})
+            server.each[i] = {**server.each.get(i, {}),
+                              **{"amp/u/" + n: sum(x[i, j] * v.shared[n] for j, v in enumerate(ups)) for n in self.shared}}
+        super().merge(r, server, ups)
+
+
+WRAPPERS = {"fedamp": FedAMP, "ditto": Ditto, "apfl": APFL, "fedper": FedPer, "fedrep": FedRep, "fednova": FedNova, "qffl": QFFL}
 CASES = [
     ("promptfl", ["fednova"], T, TWO),
     ("promptfl", ["fednova"], {**T, "weighting": "uniform", "most": 1.0}, {**DASSL, "weight_decay": 0}),
@@ -172,5 +208,7 @@ CASES = [
     ("promptfl", ["apfl"], {**T, "alpha_lr": 0.5}, TWO),
     ("kgcoop", ["apfl", "fedprox"], {**T, "alpha": 0.3, "mu": 2.0}, DASSL),
     ("prograd", ["apfl"], {**T, "alpha": 0.9, "alpha_lr": 0.2}, PLAIN),
+    ("promptfl", ["fedamp"], T, DASSL, TERMS),
+    ("fedpha", ["fedamp"], {**PHA, "fedamp": {"mu": 0.5, "sigma": 3.0, "alpha": 6.0}}, PLAIN),
     ("pfedmma", ["fedrep"], {"rank": 2, "alpha": 0.5, "towers": "text", "private": ["mid/b"], "head_epochs": 2}, {**PLAIN, "epochs": 3}),
 ]
